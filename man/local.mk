@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+# Pages, written by hand.  A page of two functions has one name as a link page (.so).
+
+dist_man_MANS += \
+	%reldir%/gpc-inspect.1 \
+	%reldir%/gpc-replay.1 \
+	%reldir%/gpc_acquire.3 \
+	%reldir%/gpc_attach.3 \
+	%reldir%/gpc_avail.3 \
+	%reldir%/gpc_changes.3 \
+	%reldir%/gpc_check.3 \
+	%reldir%/gpc_clear.3 \
+	%reldir%/gpc_close.3 \
+	%reldir%/gpc_commit.3 \
+	%reldir%/gpc_create.3 \
+	%reldir%/gpc_demote.3 \
+	%reldir%/gpc_dev_close.3 \
+	%reldir%/gpc_dev_enter.3 \
+	%reldir%/gpc_dev_leave.3 \
+	%reldir%/gpc_dev_lookup.3 \
+	%reldir%/gpc_dev_match.3 \
+	%reldir%/gpc_dev_open.3 \
+	%reldir%/gpc_dev_wait.3 \
+	%reldir%/gpc_dirty.3 \
+	%reldir%/gpc_drop.3 \
+	%reldir%/gpc_enter.3 \
+	%reldir%/gpc_evict.3 \
+	%reldir%/gpc_get_info.3 \
+	%reldir%/gpc_get_mirror.3 \
+	%reldir%/gpc_get_stats.3 \
+	%reldir%/gpc_grace.3 \
+	%reldir%/gpc_grace_done.3 \
+	%reldir%/gpc_hash.3 \
+	%reldir%/gpc_import.3 \
+	%reldir%/gpc_last_error.3 \
+	%reldir%/gpc_leave.3 \
+	%reldir%/gpc_lookup.3 \
+	%reldir%/gpc_match.3 \
+	%reldir%/gpc_pool_add.3 \
+	%reldir%/gpc_pool_get.3 \
+	%reldir%/gpc_promote.3 \
+	%reldir%/gpc_publish.3 \
+	%reldir%/gpc_ref.3 \
+	%reldir%/gpc_reserve.3 \
+	%reldir%/gpc_root.3 \
+	%reldir%/gpc_strerror.3 \
+	%reldir%/gpc_sync.3 \
+	%reldir%/gpc_unlink.3 \
+	%reldir%/gpc_unref.3 \
+	%reldir%/gpc_version.3 \
+	%reldir%/gpc_wait.3 \
+	%reldir%/gpc_walk.3 \
+	%reldir%/gpc_writer_drop.3 \
+	%reldir%/gpc_writer_serve.3 \
+	%reldir%/gpc_writer_take.3 \
+	%reldir%/gpc_segment.5 \
+	%reldir%/gpc.7 \
+	%reldir%/gpcd.8
+
+# Link pages have nothing to check: mandoc would say that ln(1) is better.
+lint-man:
+	@if test -z '$(MANDOC)'; then \
+		echo 'lint-man: mandoc is missing, nothing was checked'; \
+	else \
+		cd $(srcdir) && $(MANDOC) -T lint -W warning \
+			`grep -L '^\.so ' $(dist_man_MANS)`; \
+	fi
+.PHONY: lint-man

@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: Apache-2.0
+# Tests speak TAP.  A new one is one line here: t/NNN-topic.t in t_programs is compiled from
+# t/NNN-topic.c against the library's internals, in t_scripts it is a shell script.
+
+t_programs = \
+	%reldir%/001-key.t \
+	%reldir%/002-geometry.t \
+	%reldir%/003-lockfile.t \
+	%reldir%/004-segment.t \
+	%reldir%/005-probe.t \
+	%reldir%/006-segment-names.t \
+	%reldir%/010-epoch.t \
+	%reldir%/011-refs.t \
+	%reldir%/020-feed-walk.t \
+	%reldir%/021-check.t \
+	%reldir%/022-device-host.t
+
+t_scripts = \
+	%reldir%/910-man-examples.t \
+	%reldir%/911-man-lint.t \
+	%reldir%/912-exports.t \
+	%reldir%/915-segment-page.t \
+	%reldir%/916-tool-pages.t
+
+check_PROGRAMS += $(t_programs)
+dist_check_SCRIPTS += $(t_scripts)
+LDADD = lib/libgpc-internal.la
+EXTRA_DIST += %reldir%/tap.h
+
+TESTS = $(t_programs) $(t_scripts)
+TEST_EXTENSIONS = .t
+T_LOG_DRIVER = env AM_TAP_AWK='$(AWK)' $(SHELL) $(top_srcdir)/build-aux/tap-driver.sh
+# A test has its own watchdog; this one is for the watchdog.
+T_LOG_COMPILER = $(T_LIMIT)
+
+# What a test may rely on; t/README or a script's head says what it does without them.
+t_environment = \
+	top_srcdir='$(abs_top_srcdir)' \
+	top_builddir='$(abs_top_builddir)' \
+	CC='$(CC)' \
+	MANDOC='$(MANDOC)' \
+	PATH="$(abs_top_builddir)/tools:$$PATH"
+AM_TESTS_ENVIRONMENT = $(t_environment); \
+	export top_srcdir top_builddir CC MANDOC PATH;
+
+# The same with prove: its own report, the slowest tests with -j and --timer.
+prove: all $(check_PROGRAMS)
+	$(t_environment) $(PROVE) --exec '' $(PROVEFLAGS) \
+		$(t_programs) $(addprefix $(srcdir)/,$(t_scripts))
+.PHONY: prove

@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0
+# The programs use the public header and the shared library alone, as any program may.
+
+sbin_PROGRAMS += %reldir%/gpcd
+%canon_reldir%_gpcd_SOURCES = \
+	%reldir%/cli.c \
+	%reldir%/cli.h \
+	%reldir%/gpcd.c
+%canon_reldir%_gpcd_LDADD = lib/libgpc.la
+
+bin_PROGRAMS += %reldir%/gpc-inspect
+%canon_reldir%_gpc_inspect_SOURCES = \
+	%reldir%/cli.c \
+	%reldir%/cli.h \
+	%reldir%/gpc-inspect.c \
+	%reldir%/inspect-admin.c \
+	%reldir%/inspect-check.c \
+	%reldir%/inspect-list.c \
+	%reldir%/inspect-ls.c \
+	%reldir%/inspect-peers.c \
+	%reldir%/inspect-stat.c \
+	%reldir%/inspect.h \
+	%reldir%/output.c \
+	%reldir%/output.h
+%canon_reldir%_gpc_inspect_LDADD = lib/libgpc.la $(JANSSON_LIBS)
+
+bin_PROGRAMS += %reldir%/gpc-replay
+%canon_reldir%_gpc_replay_SOURCES = \
+	%reldir%/cli.c \
+	%reldir%/cli.h \
+	%reldir%/gpc-replay.c \
+	%reldir%/payload.c \
+	%reldir%/replay-cache.c \
+	%reldir%/replay-report.c \
+	%reldir%/replay-trace.c \
+	%reldir%/replay-worker.c \
+	%reldir%/replay.h
+%canon_reldir%_gpc_replay_LDADD = lib/libgpc.la $(JANSSON_LIBS)
+
+# ---- systemd unit ----
+
+EXTRA_DIST += %reldir%/gpcd@.service.in
+if HAVE_UNITDIR
+nodist_systemdsystemunit_DATA = %reldir%/gpcd@.service
+CLEANFILES += %reldir%/gpcd@.service
+endif
+
+%reldir%/gpcd@.service: %reldir%/gpcd@.service.in
+	$(AM_V_GEN)$(MKDIR_P) %reldir% && \
+	$(SED) -e 's|@sbindir[@]|$(sbindir)|g' $(srcdir)/%reldir%/gpcd@.service.in >$@.tmp && \
+	mv $@.tmp $@
+
+# ---- make demo [TRACE=file] ----
+
+EXTRA_DIST += %reldir%/demo.sh
+
+demo: all
+	@PATH="$(abs_top_builddir)/%reldir%:$$PATH" \
+	TRACE="$${TRACE:-$(abs_top_srcdir)/t/data/small.jsonl}" \
+	$(SHELL) $(srcdir)/%reldir%/demo.sh
+.PHONY: demo
