@@ -1,0 +1,424 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* gpc.h - one prefix cache index per machine, shared by name.
+ *
+ *   key    128 bits, names a whole prompt prefix up to the end of one block.  All zero = no
+ *          key.  A root key (gpc_root) names a namespace, is never live itself, and carries
+ *          one bit that block keys never have: as a parent it means "first block", like the
+ *          zero key.  Keys come from gpc_root, gpc_hash and gpc_import.
+ *   block  31 bits: pool << 24 | slot.  The id alone tells the pool, hence the tier.
+ *          -1 = none.  One block is one logical slot: in a tensor-parallel group the same
+ *          slot number on every GPU of the group, and one process speaks for the group.
+ *   pool   a numbered set of blocks in one place: the VRAM of one GPU (or one group), or RAM.
+ *          Pools come and go at run time.
+ *   space  pools of one space hold a key at most once between them; different spaces hold it
+ *          independently.  One GPU with RAM behind it: both pools in space 0, tiers exclusive,
+ *          one probe answers both.  N GPUs: VRAM pool i in space i, RAM in the highest space.
+ *          Lookups take a set of spaces, probed in ascending order.
+ *   keeper the peer whose process owns a pool's memory.  When it dies the pool's blocks die
+ *          with it.  A pool without keeper outlives all.
+ *   hold   what keeps a block for you: a reservation (bytes yours to write, nobody finds it)
+ *          or a reference (bytes fixed, findable).  gpc_reserve gives the first, gpc_publish
+ *          turns it into the second, gpc_unref gives either back.
+ *   writer the one process that changes the index: gpcd, or any attached process that takes
+ *          the seat (GPC_SERVE, gpc_writer_take).
+ *
+ * Calls return >= 0, or a negative errno.  One meaning each:
+ *   -EINVAL    an argument is out of range        -ENOENT    no such name, key, pool or peer
+ *   -EEXIST    the name is taken                  -EPROTO    other version, geometry, layout
+ *   -EBADMSG   damaged segment                    -EACCES    another user's segment
+ *   -ENOSPC    nothing free, nothing evictable, or too little shared memory
+ *   -EDQUOT    your quota is used up              -EAGAIN    not yet: ring full, or timeout 0
+ *   -ETIMEDOUT time is up, nothing changed        -ENOTCONN  no writer
+ *   -EDEADLK   this thread has an open section    -ESTALE    block, key, mirror, pool changed
+ *   -EPERM     not your block                     -EUSERS    no free seat
+ *   -EXDEV     the parent lives only in another space
+ *   -EOVERFLOW 32768 references of one peer on one block
+ *   -ECHILD    handle of the parent process       -EROFS     handle is read-only
+ *   -ENODEV    no such device, or built without   -ENOMEM, -EINTR and -EIO as usual
+ * gpc_last_error() has the sentence.
+ *
+ * Timeouts are milliseconds; 0 = do not wait (one round trip to the writer at most), -1 = no
+ * limit.  Calls without a timeout that need the writer (publish, commit, drop, pool_add) wait
+ * for its answer and return -ENOTCONN when there is none.  Any thread may use a handle;
+ * arrays belong to the caller.  Outputs are untouched on failure unless said otherwise.
+ * Nothing here is inline: the interface can be bound from any language. */
+#ifndef GPC_H
+#define GPC_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct gpc gpc;              /* one attachment of this process */
+typedef struct gpc_dev gpc_dev;      /* this process's use of one mirror */
+typedef struct { uint64_t w[2]; } gpc_key;
+typedef int32_t gpc_block;
+typedef uint64_t gpc_ticket;         /* names a command of this peer; grows; 0 = none */
+
+#define GPC_NONE        (-1)
+#define GPC_POOL(b)     ((b) >> 24)
+#define GPC_SLOT(b)     ((b) & 0xffffff)
+#define GPC_BLOCK(p, s) ((gpc_block)((p) << 24 | (s)))
+#define GPC_SPACE(s)    (1u << (s))  /* sets of spaces are masks; 0 = every space */
+
+#define GPC_MAX_NAME    64           /* bytes of a cache's name, without the final 0 */
+#define GPC_MAX_POOLS   127
+#define GPC_MAX_PEERS   250
+#define GPC_MAX_SPACES  32
+#define GPC_MAX_MIRRORS 8
+#define GPC_SECTIONS    56           /* sections that one peer may have open */
+
+enum {                               /* flags; each function lists those it takes */
+	GPC_IF_ABSENT = 1 << 0,      /* create: attach when the name exists and fits */
+	GPC_SERVE     = 1 << 1,      /* create, attach: a thread of this process takes the
+	                              * writer's seat whenever it is empty */
+	GPC_READONLY  = 1 << 2,      /* attach: no seat, no references, no effect on recency;
+	                              * works on dead and damaged segments, from a copy */
+	GPC_QUIET     = 1 << 3,      /* lookup, match, acquire: leave recency and statistics alone */
+	GPC_REF       = 1 << 4,      /* lookup: take a reference on every hit */
+	GPC_ANYWHERE  = 1 << 5,      /* lookup, match: may run on an opened device */
+	GPC_PARTIAL   = 1 << 6,      /* reserve: fewer than n is fine */
+	GPC_NOWAIT    = 1 << 7,      /* publish, drop: return after submission; see gpc_wait */
+	GPC_TAKE      = 1 << 8,      /* evict: the ids become reservations of the caller */
+	GPC_KEEP      = 1 << 9,      /* demote, promote: the source stays live too (only between
+	                              * different spaces) */
+	GPC_CANCEL    = 1 << 10,     /* commit: give the moves up */
+	GPC_TAIL      = 1 << 11,     /* hash: a last, partial block gets a key too */
+	GPC_STANDBY   = 1 << 12,     /* writer_take: wait until the present writer is gone */
+	GPC_REMOVE    = 1 << 13      /* clear: remove the emptied pool as well */
+};
+
+enum { GPC_VRAM = 1, GPC_RAM = 2 };  /* kinds of pools: the two tiers */
+enum {
+	GPC_POOL_KEPT      = 1 << 0, /* the adding process is the keeper */
+	GPC_POOL_CALLER    = 1 << 1, /* every block starts as, and returns to, a reservation of
+	                              * the keeper (engine with its own allocator); implies KEPT */
+	GPC_POOL_UNCHAINED = 1 << 2  /* blocks may be published without a live parent (RAM shared
+	                              * by several GPUs) */
+};
+
+struct gpc_config {                  /* zero = default everywhere; set size */
+	uint32_t size;
+	uint32_t block_tokens;       /* tokens a block; 16 */
+	uint32_t max_blocks;         /* records of the segment: sum over all pools that will ever
+	                              * be present at once, transit blocks included; 0 = what
+	                              * vram_blocks and ram_blocks need, or 65536 */
+	uint32_t max_peers;          /* 32; at most GPC_MAX_PEERS */
+	uint32_t max_pools;          /* 16; at most GPC_MAX_POOLS */
+	uint32_t vram_blocks;        /* shorthand: pool 0 in space 0, no keeper, demotes to pool 1 */
+	uint32_t ram_blocks;         /* shorthand: pool 1 (0 without VRAM) in space 0, no keeper */
+	uint32_t tick_us;            /* recency step; 0 = 1000; 1 = a new tick with every touching
+	                              * call (exact order of requests) */
+	int32_t ahead;               /* blocks the writer keeps free per pool ahead of demand;
+	                              * 0 = 64; -1 = none, capacity exact */
+	uint32_t quarantine_ms;      /* delay before a dead peer's reserved blocks are reused when
+	                              * its process cannot be seen to have exited; 0 = 1000 */
+	uint32_t peer_quota;         /* most blocks any peer may hold reserved; 0 = no limit */
+	uint32_t mode, gid;          /* of the segments; 0 = 0600, own group.  0660 with gid lets
+	                              * that group in; world bits are refused */
+	const char *dir;             /* tmpfs or hugetlbfs directory; /dev/shm */
+	const char *devices;         /* "none", "host", "cuda:0,cuda:1": mirrors to keep; "none" */
+	uint8_t layout[32];          /* fingerprint of model, dtype, parallel and block layout;
+	                              * attachers bring the same or all zero */
+};
+
+struct gpc_options {                 /* of one attachment; zero = default; set size */
+	uint32_t size;
+	int32_t timeout_ms;          /* how long to wait for the name and a free seat to appear */
+	uint32_t stock;              /* reservations this peer keeps in hand per pool so that
+	                              * reserve needs no round trip; 0 */
+	uint32_t quota;              /* most blocks this peer may hold reserved; 0 = no limit */
+	const char *dir;             /* /dev/shm */
+	const char *label;           /* shown beside the pid; up to 31 bytes */
+	uint8_t layout[32];
+	void (*log)(void *arg, int level, const char *text);   /* level as in syslog(3) */
+	void *log_arg;
+};
+
+struct gpc_pool {                    /* set size */
+	uint32_t size;
+	int32_t number;              /* out */
+	uint32_t kind, flags, space;
+	uint32_t blocks;             /* capacity */
+	uint32_t transit;            /* RAM: slots beyond the capacity that only swaps use; memory
+	                              * for blocks + transit slots is needed; 0 = 64 (RAM), 0 */
+	uint32_t generation;         /* out: changes when the memory behind the pool changed */
+	int32_t keeper;              /* out: peer, or -1 */
+	int32_t demote_to;           /* pool that reserve demotes victims to, or -1 */
+	uint32_t gpus;               /* GPUs of the group; 0 and 1 = a single one */
+	uint8_t uuid[16][16];        /* their UUIDs */
+	uint32_t backing_size;
+	uint8_t backing[1024];       /* the keeper's own words on how to map the bytes (IPC
+	                              * handles, a shm name, bytes a block) */
+};
+
+struct gpc_field { uint16_t tag; uint16_t reserved; uint32_t len; const void *data; };
+	/* 1 model, 2 adapter, 3 salt, 4 weights version; others are the caller's */
+struct gpc_extra { uint32_t token, len; const void *data; };
+	/* content not in the tokens (image, embedding, salt of a range) that begins at this
+	 * token; token counts from the first token of the call */
+struct gpc_move { gpc_block from, to; gpc_key key; uint64_t op; };
+
+struct gpc_info {                    /* set size */
+	uint32_t size, version;
+	uint32_t block_tokens, max_blocks, max_peers, max_pools;
+	uint32_t pools, peers;       /* present now */
+	uint32_t mirrors;            /* live mirrors */
+	int32_t writer_pid;          /* 0 = none */
+	uint32_t writer_generation;
+	int32_t peer;                /* seat of this handle; -1 = read-only */
+	uint32_t tick_us;
+	int32_t ahead;
+	uint64_t tick, bytes;        /* bytes: of all segments */
+	uint64_t buckets;
+	char hash[16];
+	char devices[64];
+	uint8_t layout[32];
+};
+
+struct gpc_stats {                   /* since attach; of one peer, or summed.  set size */
+	uint32_t size;
+	int32_t pid;                 /* 0 when summed */
+	char label[32];
+	uint64_t lookups, hit_vram, hit_ram, miss;        /* blocks; times block_tokens = tokens */
+	uint64_t published, duplicate, evicted, demoted, promoted, dropped;
+	uint64_t stale_refs, ring_full;
+	uint64_t relocated, no_bucket;                    /* summed only: table moves, publishes refused */
+	uint64_t refs, reserved, sections, oldest_section_ns;     /* held now */
+	uint64_t live, free_blocks, dying;                /* summed only */
+	int32_t alive;               /* 1 = the process holds its seat, 0 = dead, not yet reaped */
+};
+
+struct gpc_mirror {                  /* one mirror, for tools.  set size */
+	uint32_t size;
+	uint32_t generation;
+	char device[32];             /* "host", "cuda:0" as its writer named it */
+	uint8_t uuid[16];
+	uint64_t bytes;
+	uint64_t flushed;            /* changes of the table that the mirror shows */
+	uint64_t changes;            /* changes of the table so far */
+	uint32_t retired;            /* 1 = its flush failed; lookups answer -ESTALE */
+};
+
+struct gpc_entry {                   /* one live block, for walks */
+	gpc_key key, parent;
+	gpc_block block;
+	uint32_t depth, tag, refs;
+	uint64_t stamp;
+};
+
+struct gpc_change {
+	uint64_t seq;
+	uint32_t what;               /* GPC_STORED ... */
+	uint32_t tag;
+	gpc_block block, was;        /* was: GPC_MOVED, the block that held the key before */
+	gpc_key key, parent;
+};
+enum { GPC_STORED = 1, GPC_REMOVED = 2, GPC_MOVED = 3, GPC_CLEARED = 4 };
+
+/* ---- library ---- */
+
+/* major << 16 | minor of the loaded library */
+uint32_t gpc_version(void);
+/* one sentence with the remedy for an errno of this library; accepts either sign */
+const char *gpc_strerror(int err);
+/* of this thread's last failed call, with the system's or the driver's own text */
+const char *gpc_last_error(void);
+
+/* ---- a cache by name ---- */
+
+/* Make the segments and attach.  GPC_IF_ABSENT, GPC_SERVE.
+ * -EEXIST, -EPROTO (IF_ABSENT: it exists and differs), -ENOSPC (says how much is missing). */
+int gpc_create(const char *name, const struct gpc_config *cfg, const struct gpc_options *opt,
+	       uint32_t flags, gpc **ret);
+/* Take a seat; waits for the name up to the option's time.  GPC_SERVE, GPC_READONLY. */
+int gpc_attach(const char *name, const struct gpc_options *opt, uint32_t flags, gpc **ret);
+/* Give every hold, section and the seat back; the cache stays.  No other thread may use the
+ * handle any more.  Always succeeds; NULL is fine. */
+int gpc_close(gpc *c);
+/* Remove the names; attached processes go on. */
+int gpc_unlink(const char *name, const char *dir);
+int gpc_get_info(gpc *c, struct gpc_info *ret);
+
+/* ---- pools ---- */
+
+/* Returns the number; an engine calls it once it knows how many blocks fit. */
+int gpc_pool_add(gpc *c, struct gpc_pool *p);
+/* -ENOENT: none; compare generation before using a mapping of the bytes. */
+int gpc_pool_get(gpc *c, int pool, struct gpc_pool *ret);
+/* Blocks a reserve could have now (free + evictable); exact while no other peer holds blocks
+ * there, else a lower estimate; no round trip. */
+int gpc_avail(gpc *c, int pool);
+/* Forget every entry (of that tag; 0 = all) of a pool (-1 = all pools), with all descendants
+ * in the space.  Held blocks become unfindable and come back with their last hold; returns
+ * how many those are.  GPC_REMOVE: the pool goes when its last hold has; waits for that up
+ * to the timeout (0: do not wait, it goes later by itself). */
+int gpc_clear(gpc *c, int pool, uint32_t tag, uint32_t flags, int timeout_ms);
+
+/* ---- keys: pure, need no writer ---- */
+
+/* model, adapter, salt; length-prefixed, domain-separated; the order of fields matters */
+int gpc_root(gpc *c, const struct gpc_field *f, uint32_t n, gpc_key *ret_root);
+/* Chain on from any key (NULL or zero = no parent).  Writes one key per full block (with
+ * GPC_TAIL also one for a partial last block) and returns their number.  Extras, sorted by
+ * token, enter every block they begin in, with their offset. */
+int gpc_hash(gpc *c, const gpc_key *parent, const uint32_t *tokens, size_t n,
+	     const struct gpc_extra *x, uint32_t nx, uint32_t flags, gpc_key *ret_keys);
+/* Foreign digests, u64 hashes or gpc keys to keys of KV group `group`: item i is the `bytes`
+ * bytes at digests + i * stride.  Same input, same key, in every peer. */
+int gpc_import(gpc *c, const void *digests, uint32_t bytes, uint32_t stride, uint32_t n,
+	       uint32_t group, gpc_key *ret_keys);
+
+/* ---- asking: wait-free, no round trip ---- */
+
+/* Each key by itself; blocks[i] = block or -1; returns hits; hints unless GPC_REF.
+ * GPC_QUIET, GPC_REF, GPC_ANYWHERE. */
+int gpc_lookup(gpc *c, uint32_t spaces, const gpc_key *keys, uint32_t n, gpc_block *blocks,
+	       uint32_t flags);
+/* Longest prefix of each sequence keys[start[i] .. start[i+1]); chained keys only; hints.
+ * len[i] = matched blocks; blocks (may be NULL) is indexed like keys, only the matched part
+ * is written.  Returns the sum of len.  GPC_QUIET, GPC_ANYWHERE. */
+int gpc_match(gpc *c, uint32_t spaces, const gpc_key *keys, const uint32_t *start,
+	      uint32_t nseq, uint32_t *len, gpc_block *blocks, uint32_t flags);
+/* Longest prefix of one prompt, referenced before return; returns its length; blocks past it
+ * are untouched: what a scheduler calls.  GPC_QUIET. */
+int gpc_acquire(gpc *c, uint32_t spaces, const gpc_key *keys, uint32_t n, gpc_block *blocks,
+		uint32_t flags);
+/* Hints to references, verified; stops at the first stale one and returns how many were
+ * taken. */
+int gpc_ref(gpc *c, const gpc_key *keys, const gpc_block *blocks, uint32_t n);
+/* One hold less on each, root first; a release counts as a use (deeper blocks stay older); a
+ * reservation goes back to the free list.  Never waits, never fails for a full ring.  -1 is
+ * skipped.  -EPERM: a block that is not held; the others are released all the same. */
+int gpc_unref(gpc *c, const gpc_block *blocks, uint32_t n);
+
+/* ---- filling ---- */
+
+/* All n, or none; returns n.  GPC_PARTIAL: up to n, returns how many, root-most first.
+ * Succeeds only if `leave` more stay available.  First the free blocks, last returned first,
+ * then the least recent leaves.  moves (NULL: victims are dropped) has room for n: where
+ * moves[i].to >= 0, blocks[i] still has the bytes of a victim: copy them to moves[i].to, then
+ * gpc_commit, then write.  Until that commit the victim's key is not findable.
+ * -ENOSPC, -EDQUOT, -EAGAIN (timeout 0), -ETIMEDOUT, -EDEADLK, -ENOTCONN, -ESTALE (pool gone),
+ * -EPERM (a pool of CALLER blocks). */
+int gpc_reserve(gpc *c, int pool, uint32_t n, uint32_t leave, gpc_block *blocks,
+		struct gpc_move *moves, uint32_t flags, int timeout_ms);
+/* After the bytes are complete, device writes included.  Any mix of sequences in one call,
+ * parents before children; zero or root parent = first block; parents == NULL: no chain
+ * (window or state groups, looked up one by one).  resident (may be NULL) tells for each:
+ *   == blocks[i]    live; the reservation became a reference
+ *   another block   the key was live already; that one is referenced for the caller (only
+ *                   when resident is given) and blocks[i] stays reserved
+ *   negative        refused, blocks[i] stays reserved: -ENOENT parent not live, -EXDEV parent
+ *                   in another space, -EPERM not reserved by you, -ESTALE pool gone, -EAGAIN
+ *                   no bucket free
+ * Returns how many are live in blocks[i] now; with GPC_NOWAIT 0, and resident is filled by
+ * gpc_wait (keep it until then; the reference on a resident is taken then too).  t (may be
+ * NULL) gets the ticket. */
+int gpc_publish(gpc *c, const gpc_key *parents, const gpc_key *keys, const gpc_block *blocks,
+		uint32_t n, uint32_t tag, gpc_block *resident, uint32_t flags, gpc_ticket *t);
+/* The command and all before it are acknowledged and survive any death; 0 ms = poll. */
+int gpc_wait(gpc *c, gpc_ticket t, int timeout_ms);
+/* Least recent leaves without hold; returns after their grace period; returns how many (0 =
+ * none evictable).  GPC_TAKE. */
+int gpc_evict(gpc *c, int pool, uint32_t n, gpc_block *blocks, uint32_t flags, int timeout_ms);
+/* Bytes are bad: unfindable now, with all descendants, held or not.  Returns how many of the
+ * named blocks were live.  GPC_NOWAIT. */
+int gpc_drop(gpc *c, const gpc_block *blocks, uint32_t n, uint32_t flags, gpc_ticket *t);
+
+/* ---- tiers: both halves around the caller's copy ---- */
+
+/* Begin.  blocks NULL = the n least recent leaves of `from`; else live blocks of `from`, leaf
+ * first.  to = -1: the pool's demote_to.  Sources stay findable until commit.  moves has room
+ * for n; returns how many began.  moves[i].to == -1: the target space has the key already and
+ * the source was forgotten (unless GPC_KEEP); nothing to copy or commit. */
+int gpc_demote(gpc *c, int from, int to, const gpc_block *blocks, uint32_t n,
+	       struct gpc_move *moves, uint32_t flags, int timeout_ms);
+/* Begin.  blocks are referenced by the caller, root first.  Returns how many began (the first
+ * ones); -ENOSPC when none could: use them from where they are.  victims (NULL: dropped) as
+ * moves of gpc_reserve: where victims[i].to >= 0, moves[i].to still has the bytes of a victim:
+ * copy them, commit the victims, then copy and commit moves.  GPC_KEEP. */
+int gpc_promote(gpc *c, const gpc_block *blocks, uint32_t n, int to, struct gpc_move *moves,
+		struct gpc_move *victims, uint32_t flags, int timeout_ms);
+/* Copies are complete: the key now names `to`; one reference of the caller on `from` moves
+ * along.  Returns how many; results (may be NULL) tells for each 0 or a negative errno: -ESTALE
+ * source or target gone, -EEXIST the key is live elsewhere by now, -ENOENT its parent is not
+ * live.  A refused or cancelled move gives its target back.  Moves of one chain belong in one
+ * call, in any order.  GPC_CANCEL. */
+int gpc_commit(gpc *c, const struct gpc_move *moves, uint32_t n, int *results, uint32_t flags);
+
+/* ---- sections and grace periods (only for ids used without a reference) ---- */
+
+/* Returns a section; -EAGAIN when this peer has none left. */
+int gpc_enter(gpc *c);
+void gpc_leave(gpc *c, int section);
+/* Cookie: everything open now must end. */
+uint64_t gpc_grace(gpc *c);
+/* 1 or 0, never waits. */
+int gpc_grace_done(gpc *c, uint64_t cookie);
+
+/* ---- mirrors and devices; streams are cudaStream_t passed as void *, pointers marked d_ are
+ * device memory (on the host device: any memory, any stream) ---- */
+
+/* That command (0 = all acknowledged ones) is visible on all mirrors that are not retired;
+ * without mirrors the same as gpc_wait. */
+int gpc_sync(gpc *c, gpc_ticket t, int timeout_ms);
+/* Changed entries not yet on all mirrors. */
+int gpc_dirty(gpc *c);
+/* "host", "cuda:N", "GPU-uuid"; import once per process; -ENODEV, -ESTALE (no such mirror). */
+int gpc_dev_open(gpc *c, const char *device, gpc_dev **ret);
+int gpc_dev_close(gpc_dev *d);
+/* Before each launch or graph launch: adopts a replaced mirror, opens a section, returns it;
+ * -ESTALE while there is none: use the host calls.  -EAGAIN: no section left. */
+int gpc_dev_enter(gpc_dev *d);
+/* The section ends when the stream gets here; never waits. */
+int gpc_dev_leave(gpc_dev *d, int section, void *stream);
+/* Inside a device section.  Capturable; a captured launch finds the mirror through the
+ * descriptor that gpc_dev_enter refreshes. */
+int gpc_dev_lookup(gpc_dev *d, uint32_t spaces, const gpc_key *d_keys, uint32_t n,
+		   gpc_block *d_blocks, void *stream);
+int gpc_dev_match(gpc_dev *d, uint32_t spaces, const gpc_key *d_keys, const uint32_t *d_start,
+		  uint32_t nseq, uint32_t *d_len, gpc_block *d_blocks, void *stream);
+/* Wait until the stream has done what was given to it so far. */
+int gpc_dev_wait(gpc_dev *d, void *stream, int timeout_ms);
+
+/* ---- looking from outside ---- */
+
+/* peer -1 = all, summed by the reader, the departed included; -ENOENT = empty seat. */
+int gpc_get_stats(gpc *c, int peer, struct gpc_stats *ret);
+/* Mirror i of info.mirrors (retired ones follow); -ENOENT past the last. */
+int gpc_get_mirror(gpc *c, int i, struct gpc_mirror *ret);
+/* Every entry live throughout, parents first; *cursor starts at 0; returns how many; 0 = done. */
+int gpc_walk(gpc *c, uint64_t *cursor, struct gpc_entry *out, uint32_t n);
+/* Numbered changes in order, across writers.  *cursor starts at 0 (oldest kept) or UINT64_MAX
+ * (from now on).  -ESTALE: too late; walk, and go on from the new *cursor. */
+int gpc_changes(gpc *c, uint64_t *cursor, struct gpc_change *out, uint32_t n);
+/* Verify all invariants; report gets one line for each violation; returns their number. */
+int gpc_check(gpc *c, void (*report)(void *arg, const char *line), void *arg);
+
+/* ---- being the writer ---- */
+
+/* Take the seat and recover.  0; -EAGAIN when taken (-ETIMEDOUT with GPC_STANDBY). */
+int gpc_writer_take(gpc *c, uint32_t flags, int timeout_ms);
+/* Do what is due, waiting for work up to the timeout; returns the number of commands done. */
+int gpc_writer_serve(gpc *c, int timeout_ms);
+int gpc_writer_drop(gpc *c);
+
+/* One request, host path (error handling left out):
+ *
+ *	n   = gpc_hash(c, &root, tok, ntok - 1, NULL, 0, 0, key + 1);      key[0] = root
+ *	hit = gpc_acquire(c, 0, key + 1, n, blk, 0);                       held
+ *	if (gpc_reserve(c, pool, n - hit, 0, blk + hit, NULL, 0, 0) < 0)
+ *		{ gpc_unref(c, blk, hit); ... try again later }
+ *	... prefill writes blk[hit ..]; when the step's event has passed:
+ *	gpc_publish(c, key + hit, key + hit + 1, blk + hit, n - hit, tag, res, 0, NULL);
+ *	gpc_unref(c, res or blk ...);                                      finish, abort, preemption
+ */
+
+#ifdef __cplusplus
+}
+#endif
+#endif

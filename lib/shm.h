@@ -1,0 +1,267 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* shm.h - every byte that processes share.  gpc_segment(5) documents the same.
+ *
+ * Two segments.  Peers map the index read-only: only the writer stores there.  The control
+ * segment is mapped read-write by all; each peer writes only what is its own.  The column on
+ * the right says who:  w: the writer   p: the peer that owns the seat   r: everybody reads.
+ *
+ *   index segment                              control segment
+ *     header      4096   immutable               header      4096   immutable copy
+ *     state       4096   w                       line        4096   epoch, tick, doorbell
+ *     pool[]      2048   w                       seat[P]     4096   p
+ *     mirror[8]    256   w                       section[P][64] 64  p
+ *     tally[P]     128   w                       ring[P][4096]  64  p, results w
+ *     table[buckets] 64  w                       ref[max_blocks][stride]  u16 cells, p
+ *     record[max_blocks] 64 w                    stamp[max_blocks]   u64, p and w
+ *     change[]      64   w
+ *
+ * Offsets follow from the geometry alone (geometry.h) and are never read from a segment.
+ * Fixed-width integers only.  A change here bumps SHM_VERSION and edits gpc_segment(5). */
+#ifndef GPC_SHM_H
+#define GPC_SHM_H
+
+#include <stdint.h>
+
+#define SHM_VERSION     1u
+#define SHM_MAGIC_INDEX   0x3158444943504721ull   /* "!GPCIDX1", little endian */
+#define SHM_MAGIC_CONTROL 0x314c544343504721ull   /* "!GPCCTL1" */
+#define SHM_MAGIC_MIRROR  0x31524d4943504721ull   /* "!GPCIMR1" */
+#define SHM_ENDIAN      0x01020304u
+#define SHM_READY       0x59444552u               /* "REDY", stored last */
+
+#define SHM_PAGE        4096u
+#define SHM_SECTIONS    64u      /* per peer; the last 8 are the library's own lookups */
+#define SHM_RING        4096u    /* commands per peer, power of two */
+#define SHM_MIRRORS     8u
+#define SHM_BUCKET      4u       /* entries a bucket */
+#define SHM_NO_PEER     0xffu
+#define SHM_NO_RECORD   0xffffffffu
+
+/* bytes of the lock file */
+#define LOCK_WRITER     0
+#define LOCK_CREATE     1
+#define LOCK_PEER(i)    (64 + (i))
+
+struct shm_geometry {                    /* all that offsets depend on */
+	uint32_t max_blocks, max_peers, max_pools;
+	uint32_t buckets;
+	uint32_t ref_stride;             /* bytes of a row of cells, multiple of 8 */
+	uint32_t changes;                /* entries of the changes feed, power of two */
+};
+
+struct shm_header {                      /* at 0 of index and control; immutable once ready */
+	uint64_t magic;
+	uint32_t version, endian;
+	uint32_t header_bytes, page;
+	struct shm_geometry geometry;
+	uint64_t bytes;                  /* of this segment */
+	uint8_t id[16];                  /* same in index, control and lock file: one creation */
+	uint8_t boot[16];                /* kernel's boot id: a copied file is refused */
+	char hash[16];                   /* "siphash-1-3-128" */
+	uint8_t secret[16];              /* index only; zero in control */
+	uint8_t layout[32];
+	char devices[64];
+	uint32_t block_tokens, tick_us;
+	int32_t ahead;
+	uint32_t quarantine_ms, peer_quota;
+	uint32_t reserved;
+	uint64_t created_ns;             /* CLOCK_REALTIME */
+	uint64_t checksum;               /* of all bytes above, see header_checksum() */
+	uint32_t ready;                  /* SHM_READY; (A) stored last */
+	uint32_t reserved2;
+};
+_Static_assert(sizeof(struct shm_header) == 264, "header layout");
+_Static_assert(sizeof(struct shm_header) <= SHM_PAGE, "header fits its page");
+
+/* ---- index segment ---- */
+
+struct shm_state {                       /* w, r */
+	uint32_t generation;             /* of the writer; grows with every takeover */
+	int32_t writer_pid;
+	uint32_t recovering;             /* 1 until the successor's first grace period is over */
+	uint32_t spaces;                 /* set of spaces that READY pools belong to */
+	uint64_t live_pools[2];          /* bit p: pool p is READY; clearing a bit is the one step
+	                                  * in which all blocks of a pool die */
+	uint8_t pad0[32];
+	uint64_t changes;                /* line 1: stores to table entries so far: what mirrors lag by */
+	uint64_t feed_head;              /* next number of the changes feed */
+	uint64_t feed_floor;             /* cursors below are too late */
+	uint8_t pad1[40];
+	uint64_t relocated, no_bucket;   /* line 2: counters */
+	uint64_t past[14];               /* statistics of departed peers, in the order of gpc_stats */
+};
+_Static_assert(sizeof(struct shm_state) == 256, "state layout");
+
+enum { POOL_FREE = 0, POOL_READY = 1, POOL_DRAINING = 2 };
+
+struct shm_pool {                        /* w, r */
+	uint32_t state;
+	uint32_t generation;
+	uint64_t range;                  /* first record << 32 | slots (capacity + transit) */
+	uint32_t blocks;                 /* capacity */
+	uint32_t kind, flags, space;
+	int32_t keeper, demote_to;
+	uint32_t gpus, backing_size;
+	uint8_t uuid[16][16];
+	uint8_t backing[1024];
+	uint8_t pad[2048 - 48 - 256 - 1024];
+};
+_Static_assert(sizeof(struct shm_pool) == 2048, "pool layout");
+
+enum { MIRROR_NONE = 0, MIRROR_READY = 1, MIRROR_RETIRED = 2 };
+
+struct shm_mirror {                      /* w, r; generation is the last store of a publication */
+	uint32_t state, generation;
+	uint64_t bytes;
+	uint64_t flushed;                /* state.changes covered by the last ended flush */
+	uint8_t uuid[16];
+	char device[32];
+	uint8_t handle[64];              /* cudaIpcMemHandle_t; host: file name suffix */
+	uint8_t pad[120];
+};
+_Static_assert(sizeof(struct shm_mirror) == 256, "mirror layout");
+
+struct shm_tally {                       /* w, r: what the writer counts for a peer */
+	uint64_t published, duplicate, evicted, demoted, promoted, dropped;
+	uint64_t reserved;               /* blocks the peer holds reserved now */
+	uint64_t commands;
+	uint64_t pad[8];
+};
+_Static_assert(sizeof(struct shm_tally) == 128, "tally layout");
+
+/* A table entry: 88 bits of the masked key, a flag, block + 1.  Block word 0 = empty; a bucket
+ * is 4 entries.  kernels/probe.h has the layout. */
+
+enum { FREE = 0, RESERVED = 1, LIVE = 2, DYING = 3 };
+#define WORD(state, gen)  ((uint32_t)(gen) << 3 | (state))
+#define WORD_STATE(w)     ((w) & 7u)
+#define WORD_GEN(w)       ((w) >> 3)
+
+enum {                                   /* flags of a record */
+	REC_UNCHAINED  = 1 << 0,         /* published without a parent link */
+	REC_QUARANTINE = 1 << 1,         /* DYING: was reserved by a peer that may still write */
+	REC_SINGLE     = 1 << 2,         /* RESERVED target: its source is gone already (reserve) */
+	REC_KEEP       = 1 << 3          /* RESERVED target: the source stays live */
+};
+
+struct shm_record {                      /* w, r: the only truth about a block */
+	uint32_t word;                   /* {generation:29, state:3}: one store commits */
+	uint8_t owner;                   /* peer that reserved it; SHM_NO_PEER */
+	uint8_t flags;
+	uint16_t check;                  /* of key, parent, depth, tag while LIVE */
+	uint64_t key[2];                 /* plain, not masked */
+	uint64_t parent[2];              /* the parent's key: parents move, keys do not */
+	uint64_t op;                     /* ring position of the owner's command (rule C1) */
+	uint32_t depth, tag;
+	uint32_t source;                 /* target of a move: source record + 1, else 0 (rule C3) */
+	uint32_t source_word;            /* the source's word when the move began */
+};
+_Static_assert(sizeof(struct shm_record) == 64, "record layout");
+
+struct shm_change {                      /* w, r: one entry of the changes feed */
+	uint64_t seq;                    /* its number + 1; stored first as 0, then last */
+	uint32_t what, tag;
+	int32_t block, was;
+	uint64_t key[2], parent[2];
+	uint64_t pad;
+};
+_Static_assert(sizeof(struct shm_change) == 64, "change layout");
+
+/* ---- control segment ---- */
+
+struct shm_line {                        /* one cache line for each kind of access */
+	uint64_t epoch;                  /* all: raised to start a grace period */
+	uint64_t completed;              /* all: no open section is older; only a hint to save scans */
+	uint8_t pad0[48];
+	uint64_t tick;                   /* all */
+	uint8_t pad1[56];
+	uint64_t pending[4];             /* p: bit = seat has commands; w clears */
+	uint32_t sleeping;               /* w: futex word, 1 while the writer sleeps */
+	uint32_t pad2[7];
+};
+_Static_assert(sizeof(struct shm_line) == 192, "line layout");
+
+enum { SEAT_FREE = 0, SEAT_TAKEN = 1, SEAT_LEFT = 2 };
+
+struct shm_seat {                        /* 4096 bytes */
+	uint32_t state;                  /* p: TAKEN, LEFT; w: FREE after reaping */
+	uint32_t incarnation;
+	int32_t pid;
+	uint32_t quota;
+	uint64_t start_time;             /* of the process, clock ticks since boot */
+	uint64_t pid_namespace;          /* inode */
+	char label[32];
+	uint64_t attached_ns;            /* CLOCK_MONOTONIC */
+	uint8_t pad0[128 - 72];
+	uint64_t head;                   /* p: line 2: next position to write */
+	uint8_t pad1[56];
+	uint64_t tail;                   /* w: line 3: everything before it is done */
+	uint32_t done;                   /* w: futex word, moves when results were stored */
+	uint32_t waiting;                /* p: threads that sleep on done */
+	uint8_t pad2[48];
+	uint64_t lookups, hit_vram, hit_ram, miss;      /* p: line 4: counters */
+	uint64_t stale_refs, ring_full;
+	uint64_t refs;                   /* references held */
+	uint32_t sections;               /* p: slots ever used; bounds the scan */
+	uint32_t pad3;
+	uint32_t held[128];              /* p: distinct blocks of each pool referenced or reserved */
+	uint8_t pad4[1024 - 320 - 512];
+	struct shm_pool request;         /* p: argument of CMD_POOL */
+	uint8_t pad5[4096 - 1024 - 2048];
+};
+_Static_assert(sizeof(struct shm_seat) == 4096, "seat layout");
+_Static_assert(__builtin_offsetof(struct shm_seat, head) == 128, "seat lines");
+_Static_assert(__builtin_offsetof(struct shm_seat, tail) == 192, "seat lines");
+_Static_assert(__builtin_offsetof(struct shm_seat, lookups) == 256, "seat lines");
+_Static_assert(__builtin_offsetof(struct shm_seat, held) == 320, "seat lines");
+
+/* Open: epoch != 0 and done < ticket.  Idle slots keep done < ticket too, so that a slot is
+ * open from the very store of its epoch.  A device only ever raises done (rule S1). */
+struct shm_section {
+	uint64_t epoch;                  /* p: (E) 0 = idle */
+	uint64_t ticket;                 /* p: grows with every use by a device, for ever */
+	uint64_t done;                   /* device */
+	uint64_t since_ns;               /* p: CLOCK_MONOTONIC, coarse */
+	uint32_t kind;                   /* p: 0 host, 1 device */
+	uint32_t pad[7];
+};
+_Static_assert(sizeof(struct shm_section) == 64, "section layout");
+
+enum {
+	CMD_NONE = 0,
+	CMD_PUBLISH,                     /* block, key, parent, tag; result: resident block or error */
+	CMD_FREE,                        /* block: a reservation goes back */
+	CMD_RESERVE,                     /* group; pool, arg = leave; out: block, to */
+	CMD_EVICT,                       /* group; pool; out: block */
+	CMD_DROP,                        /* block; result 1 = was live */
+	CMD_DEMOTE,                      /* group; pool, to_pool; block or -1; out: block, to */
+	CMD_PROMOTE,                     /* group; to_pool; block; out: to, tag = where its victim goes + 1 */
+	CMD_COMMIT,                      /* group; block = from, to, arg = op; result of each slot */
+	CMD_CLEAR,                       /* pool, tag; result: held blocks */
+	CMD_POOL,                        /* seat.request; result: number */
+	CMD_NOP,                         /* result 0: a barrier */
+	CMD_LAST = CMD_NOP
+};
+
+enum {                                   /* flags of a command */
+	CF_PARTIAL = 1 << 0, CF_MOVES = 1 << 1, CF_TRY = 1 << 2, CF_TAKE = 1 << 3,
+	CF_KEEP = 1 << 4, CF_CANCEL = 1 << 5, CF_UNCHAINED = 1 << 6, CF_REMOVE = 1 << 7
+};
+
+#define CMD_PENDING     INT32_MIN        /* result of a command that is not done */
+
+/* A group is `count` slots with one head: the first carries the arguments, each slot one block
+ * of the answer.  All slots of a group are marked before the first one is (result of the first:
+ * how many, or a negative errno). */
+struct shm_command {
+	uint8_t op, flags, pool, to_pool;
+	uint32_t count;                  /* slots of the group, this one included; 0 in followers */
+	int32_t block, to;
+	uint64_t key[2], parent[2];
+	uint64_t arg;
+	uint32_t tag;
+	int32_t result;                  /* (R) CMD_PENDING, then the answer */
+};
+_Static_assert(sizeof(struct shm_command) == 64, "command layout");
+
+#endif
