@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* base.h - small things that every file may use. */
+#ifndef GPC_BASE_H
+#define GPC_BASE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define GPC_EXPORT      __attribute__((visibility("default")))
+#define PRINTF_LIKE(f, a) __attribute__((format(printf, f, a)))
+#define UNUSED          __attribute__((unused))
+
+#define ARRAY_SIZE(a)   (sizeof(a) / sizeof((a)[0]))
+#define MIN(a, b)       ((a) < (b) ? (a) : (b))
+#define MAX(a, b)       ((a) > (b) ? (a) : (b))
+#define ROUND_UP(x, to) (((x) + (to) - 1) / (to) * (to))
+
+#define NS_PER_MS       1000000ull
+
+/* CLOCK_MONOTONIC; coarse = the kernel's last tick, 3 ns to read, up to 4 ms old */
+uint64_t clock_ns(void);
+uint64_t clock_coarse_ns(void);
+
+/* A deadline from a timeout of the API: 0 = now, -1 = never. */
+#define NEVER           UINT64_MAX
+uint64_t deadline_from(int timeout_ms);
+
+#endif

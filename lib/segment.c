@@ -1,0 +1,263 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* segment.c - the files of one cache: opened, mapped, closed.
+ *
+ * A mapping is made only after segment_check.c has found the sizes right and every page
+ * present, so opening cannot raise SIGBUS. */
+#include "segment_file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "err.h"
+
+#define OPEN_TRIES      8        /* while others remove the name and make it again */
+
+/* ---- names ---- */
+
+int segment_name_check(const char *name)
+{
+	size_t i, n = name ? strnlen(name, GPC_MAX_NAME + 1) : 0;
+
+	if (!n)
+		return err_set(EINVAL, "the name is empty");
+	if (n > GPC_MAX_NAME)
+		return err_set(EINVAL, "the name is longer than %d bytes", GPC_MAX_NAME);
+	if (name[0] == '.')
+		return err_set(EINVAL, "the name \"%s\" begins with a dot", name);
+	for (i = 0; i < n; i++)
+		if (name[i] == '/' || (unsigned char)name[i] < ' ' || name[i] == 0x7f)
+			return err_set(EINVAL,
+				       "the name has a slash or a control character "
+				       "at byte %zu",
+				       i + 1);
+	return 0;
+}
+
+/* The directory is resolved once: a daemon may change its own. */
+static int resolve_dir(struct segment *s, const char *dir)
+{
+	const char *given = dir && *dir ? dir : SEGMENT_DIR;
+	char *real = realpath(given, NULL);
+	struct stat st;
+	int err = 0;
+
+	if (!real)
+		return err_sys(errno == EACCES || errno == ENOMEM ? 0 : ENOENT,
+			       "directory %s", given);
+	if (strlen(real) >= sizeof(s->dir))
+		err = err_set(EINVAL, "the directory's path is longer than %zu bytes",
+			      sizeof(s->dir) - 1);
+	else if (stat(real, &st) || !S_ISDIR(st.st_mode))
+		err = err_set(ENOENT, "%s is no directory", given);
+	else
+		strcpy(s->dir, real);
+	free(real);
+	return err;
+}
+
+int segment_begin(struct segment *s, const char *name, const char *dir)
+{
+	int err = segment_name_check(name);
+
+	memset(s, 0, sizeof(*s));
+	s->index_fd = s->control_fd = s->lock_fd = -1;
+	s->unit = SHM_PAGE;
+	if (err)
+		return err;
+	strcpy(s->name, name);
+	return resolve_dir(s, dir);
+}
+
+void segment_path(const struct segment *s, const char *suffix, char path[SEGMENT_PATH])
+{
+	snprintf(path, SEGMENT_PATH, "%s/gpc.%s.%s", s->dir, s->name, suffix);
+}
+
+/* ---- files ---- */
+
+static int open_error(const char *path)
+{
+	switch (errno) {
+	case ENOENT:
+		return err_set(ENOENT, "%s does not exist", path);
+	case EACCES:
+	case EPERM:
+		return err_sys(EACCES, "%s", path);
+	case ELOOP:
+		return err_set(EACCES, "%s is a symbolic link, which is refused", path);
+	case EISDIR:
+	case ENXIO:
+		return err_set(EBADMSG, "%s is no regular file", path);
+	default:
+		return err_sys(0, "%s", path);
+	}
+}
+
+/* O_NONBLOCK: a FIFO of that name must not keep us waiting. */
+int segment_open_file(const struct segment *s, const char *suffix, int flags)
+{
+	char path[SEGMENT_PATH];
+	struct stat st;
+	int fd;
+
+	segment_path(s, suffix, path);
+	fd = open(path, flags | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+	if (fd < 0)
+		return open_error(path);
+	if (fstat(fd, &st) || !S_ISREG(st.st_mode)) {
+		close(fd);
+		return err_set(EBADMSG, "%s is no regular file", path);
+	}
+	return fd;
+}
+
+bool segment_is_named(const struct segment *s, const char *suffix, int fd)
+{
+	char path[SEGMENT_PATH];
+	struct stat here, there;
+
+	segment_path(s, suffix, path);
+	return !fstat(fd, &here) && !lstat(path, &there) && here.st_ino == there.st_ino &&
+	       here.st_dev == there.st_dev;
+}
+
+/* ---- opening ---- */
+
+static int missing_is_damage(int fd)
+{
+	return fd == -ENOENT ? -EBADMSG : fd;
+}
+
+static int open_files(struct segment *s)
+{
+	if ((s->index_fd = segment_open_file(s, "idx", O_RDWR)) < 0)
+		return s->index_fd;
+	if ((s->control_fd = segment_open_file(s, "ctl", O_RDWR)) < 0)
+		return missing_is_damage(s->control_fd);
+	if ((s->lock_fd = segment_open_file(s, "lock", O_RDWR)) < 0)
+		return missing_is_damage(s->lock_fd);
+	return 0;
+}
+
+static int map_file(const struct segment *s, int fd, uint64_t bytes, int prot,
+		    uint8_t **ret)
+{
+	size_t n = ROUND_UP(bytes, s->unit);
+	void *p = mmap(NULL, n, prot, MAP_SHARED, fd, 0);
+
+	if (p == MAP_FAILED)
+		return err_sys(ENOMEM, "%s: mapping %zu bytes", s->name, n);
+	madvise(p, n, MADV_DONTFORK);
+	madvise(p, n, MADV_HUGEPAGE);            /* a wish: most systems refuse it */
+	*ret = p;
+	return 0;
+}
+
+static void unmap_file(const struct segment *s, uint8_t *p, uint64_t bytes)
+{
+	if (p)
+		munmap(p, ROUND_UP(bytes, s->unit));
+}
+
+int segment_map(struct segment *s)
+{
+	int err = map_file(s, s->index_fd, s->at.index_bytes, PROT_READ, &s->index);
+
+	if (err)
+		return err;
+	return map_file(s, s->control_fd, s->at.control_bytes, PROT_READ | PROT_WRITE,
+			&s->control);
+}
+
+static int open_once(struct segment *s, const struct segment_want *want)
+{
+	int err;
+
+	if ((err = open_files(s)) || (err = segment_check_files(s)))
+		return err;
+	if (want && (err = segment_check_want(s, want)))
+		return err;
+	return segment_map(s);
+}
+
+/* What looks like damage may be two halves of a removal and a creation: if the name
+ * stands for another file by now, look again. */
+int segment_open(struct segment *s, const char *name, const char *dir,
+		 const struct segment_want *want)
+{
+	bool replaced = true;
+	int i, err = 0;
+
+	for (i = 0; i < OPEN_TRIES && replaced; i++) {
+		if ((err = segment_begin(s, name, dir)))
+			return err;
+		if (!(err = open_once(s, want)))
+			return 0;
+		replaced = s->index_fd >= 0 && !segment_is_named(s, "idx", s->index_fd);
+		segment_close(s);
+	}
+	return replaced ? err_set(ENOENT, "%s is removed and created all the time", name)
+			: err;
+}
+
+int segment_map_writer(const struct segment *s, uint8_t **ret_index)
+{
+	if (s->snapshot)
+		return err_set(EROFS, "%s was opened read-only", s->name);
+	return map_file(s, s->index_fd, s->at.index_bytes, PROT_READ | PROT_WRITE,
+			ret_index);
+}
+
+void segment_unmap_writer(const struct segment *s, uint8_t *index)
+{
+	unmap_file(s, index, s->at.index_bytes);
+}
+
+/* By way of /proc: the name may be gone, or another file's by now. */
+int segment_open_lock(const struct segment *s)
+{
+	char path[64];
+	int fd;
+
+	if (s->lock_fd < 0)
+		return err_set(ENOENT, "gpc.%s.lock is missing", s->name);
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", s->lock_fd);
+	fd = open(path, (s->snapshot ? O_RDONLY : O_RDWR) | O_CLOEXEC);
+	return fd >= 0 ? fd : err_sys(0, "gpc.%s.lock", s->name);
+}
+
+static void close_file(int *fd)
+{
+	if (*fd >= 0)
+		close(*fd);
+	*fd = -1;
+}
+
+static void close_files(struct segment *s)
+{
+	close_file(&s->index_fd);
+	close_file(&s->control_fd);
+	close_file(&s->lock_fd);
+}
+
+void segment_close(struct segment *s)
+{
+	unmap_file(s, s->index, s->at.index_bytes);
+	unmap_file(s, s->control, s->at.control_bytes);
+	s->index = s->control = NULL;
+	close_files(s);
+}
+
+/* The child has no mappings to undo, except those of a snapshot. */
+void segment_abandon(struct segment *s)
+{
+	if (!s->snapshot)
+		s->index = s->control = NULL;
+	segment_close(s);
+}

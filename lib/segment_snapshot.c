@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* segment_snapshot.c - a look from outside: private copies, nothing mapped.
+ *
+ * Tools look at caches that are being changed, truncated or removed.  A copy by pread
+ * cannot raise a signal; what is missing reads as zeros, which every walk treats as
+ * empty. */
+#include "segment_file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "err.h"
+
+#define SNAPSHOT_TRIES  8        /* while others remove the name and make it again */
+#define CHUNK           (1u << 30)
+
+/* The rest of a copy becomes zeros, whole pages without touching them. */
+static void zero_from(uint8_t *copy, uint64_t got, uint64_t bytes)
+{
+	uint64_t page = MIN(ROUND_UP(got, SHM_PAGE), bytes);
+
+	memset(copy + got, 0, page - got);
+	if (page < bytes)
+		madvise(copy + page, bytes - page, MADV_DONTNEED);
+}
+
+/* true: all of it was there */
+static bool copy_file(int fd, uint8_t *copy, uint64_t bytes)
+{
+	uint64_t got = 0;
+	ssize_t n = 1;
+
+	while (fd >= 0 && got < bytes && n > 0) {
+		do
+			n = pread(fd, copy + got, MIN(bytes - got, (uint64_t)CHUNK),
+				  (off_t)got);
+		while (n < 0 && errno == EINTR);
+		got += n > 0 ? (uint64_t)n : 0;
+	}
+	zero_from(copy, got, bytes);
+	return got == bytes;
+}
+
+int segment_refresh(struct segment *s)
+{
+	bool index = copy_file(s->index_fd, s->index, s->at.index_bytes);
+	bool control = copy_file(s->control_fd, s->control, s->at.control_bytes);
+
+	s->truncated = !index || !control || s->lock_fd < 0;
+	return 0;
+}
+
+/* The kernel lets us read it: but for root, only what we would attach to as well. */
+static int check_reader(const struct segment *s, int fd, const char *suffix)
+{
+	return geteuid() ? segment_check_owner(s, fd, suffix) : 0;
+}
+
+static int open_index(struct segment *s)
+{
+	int err;
+
+	s->index_fd = segment_open_file(s, "idx", O_RDONLY);
+	if (s->index_fd < 0)
+		return s->index_fd;
+	s->lock_fd = segment_open_file(s, "lock", O_RDONLY);
+	if ((err = check_reader(s, s->index_fd, "idx")))
+		return err;
+	return segment_read_header(s);
+}
+
+/* The control segment and the lock file may be missing; but they must not be others'. */
+static int open_rest(struct segment *s)
+{
+	struct shm_header h;
+	int err;
+
+	if (s->lock_fd >= 0 && segment_check_lock(s)) {
+		close(s->lock_fd);
+		s->lock_fd = -1;
+	}
+	s->control_fd = segment_open_file(s, "ctl", O_RDONLY);
+	if (s->control_fd < 0)
+		return 0;
+	if ((err = check_reader(s, s->control_fd, "ctl")))
+		return err;
+	if (pread(s->control_fd, &h, sizeof(h), 0) != sizeof(h))
+		return 0;                        /* cut off: zeros */
+	return segment_check_control(s);
+}
+
+static int anonymous(uint64_t bytes, uint32_t unit, uint8_t **ret)
+{
+	size_t n = ROUND_UP(bytes, unit);
+	void *p = mmap(NULL, n, PROT_READ | PROT_WRITE,
+		       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+	if (p == MAP_FAILED)
+		return err_sys(ENOMEM, "a copy of %zu bytes", n);
+	*ret = p;
+	return 0;
+}
+
+static int snapshot_once(struct segment *s)
+{
+	int err;
+
+	if ((err = open_index(s)) || (err = open_rest(s)) ||
+	    (err = anonymous(s->at.index_bytes, s->unit, &s->index)) ||
+	    (err = anonymous(s->at.control_bytes, s->unit, &s->control)))
+		return err;
+	return segment_refresh(s);
+}
+
+/* As in segment_open, what looks damaged may be half removed and half made anew. */
+int segment_snapshot(struct segment *s, const char *name, const char *dir)
+{
+	bool replaced = true;
+	int i, err = 0;
+
+	for (i = 0; i < SNAPSHOT_TRIES && replaced; i++) {
+		if ((err = segment_begin(s, name, dir)))
+			return err;
+		s->snapshot = true;
+		err = snapshot_once(s);
+		replaced = s->index_fd >= 0 && (err || s->truncated) &&
+			   !segment_is_named(s, "idx", s->index_fd);
+		if (!err && !replaced)
+			return 0;
+		segment_close(s);
+	}
+	return replaced ? err_set(ENOENT, "%s is removed and created all the time", name)
+			: err;
+}
