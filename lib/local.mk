@@ -35,6 +35,8 @@ lib_gpc_sources = \
 	%reldir%/handle.h \
 	%reldir%/hash.c \
 	%reldir%/hold.c \
+	%reldir%/import.c \
+	%reldir%/import.h \
 	%reldir%/kernel_host.c \
 	%reldir%/kernel_host.h \
 	%reldir%/key.c \

@@ -16,12 +16,13 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/random.h>
 #include <sys/stat.h>
-#include <sys/statvfs.h>
+#include <sys/vfs.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -152,14 +153,34 @@ static int no_space(const struct segment *s, uint64_t need, uint64_t free_bytes)
 		       MIB(need), (unsigned long long)(free_bytes >> 20));
 }
 
-/* Free bytes of the file system; a tmpfs without limit shows no blocks at all. */
+/* Memory that the kernel thinks it can give without swapping anybody out, and free swap. */
+static uint64_t free_memory(void)
+{
+	unsigned long long kib, sum = 0;
+	char line[128];
+	FILE *f = fopen("/proc/meminfo", "re");
+
+	if (!f)
+		return UINT64_MAX;
+	while (fgets(line, sizeof(line), f))
+		if (sscanf(line, "MemAvailable: %llu", &kib) == 1 ||
+		    sscanf(line, "SwapFree: %llu", &kib) == 1)
+			sum += kib << 10;
+	fclose(f);
+	return sum ? sum : UINT64_MAX;
+}
+
+/* What the file system can take.  The limit of a tmpfs, if it has one, may exceed the
+ * memory that is left; then no error comes, but the OOM killer. */
 static uint64_t free_space(const struct segment *s)
 {
-	struct statvfs fs;
+	struct statfs fs;
+	uint64_t space;
 
-	if (fstatvfs(s->lock_fd, &fs) || !fs.f_blocks)
+	if (fstatfs(s->lock_fd, &fs))
 		return UINT64_MAX;
-	return (uint64_t)fs.f_bavail * fs.f_frsize;
+	space = fs.f_blocks ? (uint64_t)fs.f_bavail * (uint64_t)fs.f_bsize : UINT64_MAX;
+	return fs.f_type == TMPFS_MAGIC ? MIN(space, free_memory()) : space;
 }
 
 /* Every page now: a hole would become SIGBUS on the day the file system is full. */

@@ -1,0 +1,267 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* attach.c - making a cache, attaching to it, leaving it. */
+#include "config.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include "dev.h"
+#include "fill.h"
+#include "lockfile.h"
+#include "outside.h"
+#include "seat.h"
+#include "writer_seat.h"
+
+#define LOOK_NS (5 * NS_PER_MS)          /* between looks for a name or a seat */
+#define LAST_WORDS_NS (1000 * NS_PER_MS) /* for what was submitted without waiting */
+
+static void pause_ns(uint64_t ns)
+{
+	struct timespec ts = { 0, (long)ns };
+
+	nanosleep(&ts, NULL);
+}
+
+/* ---- the handle ---- */
+
+static gpc *handle_new(const struct gpc_options *opt, uint32_t flags)
+{
+	gpc *c = calloc(1, sizeof(*c));
+
+	if (!c) {
+		err_set(ENOMEM, "no memory for a handle");
+		return NULL;
+	}
+	c->flags = flags;
+	c->peer = SHM_NO_PEER;
+	c->writer_fd = -1;
+	c->ops_end = &c->ops;
+	c->seg.index_fd = c->seg.control_fd = c->seg.lock_fd = -1;
+	pthread_mutex_init(&c->device_sections, NULL);
+	pthread_mutex_init(&c->ring_lock, NULL);
+	pthread_mutex_init(&c->pool_lock, NULL);
+	pthread_mutex_init(&c->serve_lock, NULL);
+	pthread_mutex_init(&c->walk_lock, NULL);
+	pthread_mutex_init(&c->dev_lock, NULL);
+	log_init(&c->log, opt ? opt->log : NULL, opt ? opt->log_arg : NULL);
+	return c;
+}
+
+static void stock_free(gpc *c)
+{
+	uint32_t i;
+
+	for (i = 0; c->stock && i < c->seg.header.geometry.max_pools; i++)
+		free(c->stock[i].blocks);
+	free(c->stock);
+}
+
+static int stock_new(gpc *c, uint32_t want)
+{
+	uint32_t i;
+
+	want = MIN(want, SHM_RING / 4);
+	if (!want)
+		return 0;
+	c->stock = calloc(c->seg.header.geometry.max_pools, sizeof(*c->stock));
+	for (i = 0; c->stock && i < c->seg.header.geometry.max_pools; i++) {
+		c->stock[i].want = want;
+		c->stock[i].blocks = calloc(want, sizeof(gpc_block));
+		if (!c->stock[i].blocks)
+			return err_set(ENOMEM, "no memory for a stock of %u blocks", want);
+	}
+	return c->stock ? 0 : err_set(ENOMEM, "no memory for a stock of %u blocks", want);
+}
+
+/* Everything private; the segment and the seat are dealt with by the callers. */
+static void handle_free(gpc *c)
+{
+	stock_free(c);
+	ring_free(c);
+	walk_free(c);
+	free(c->mine);
+	free(c);
+}
+
+/* ---- attaching ---- */
+
+static int wait_for_seat(gpc *c, const struct gpc_options *opt, uint64_t deadline)
+{
+	const char *label = opt ? opt->label : NULL;
+	uint32_t quota = opt ? opt->quota : 0;
+	int err;
+
+	for (;;) {
+		err = seat_take(c, label, quota);
+		if (err != -EUSERS)
+			return err;
+		/* the dead may hold them all, with no writer to take them back */
+		if ((c->flags & GPC_SERVE) && writer_seat_reap(c) == 0)
+			err = seat_take(c, label, quota);
+		if (err != -EUSERS || clock_ns() >= deadline)
+			return err;
+		pause_ns(LOOK_NS);
+	}
+}
+
+static int sit(gpc *c, const struct gpc_options *opt, uint64_t deadline)
+{
+	uint64_t records = c->seg.header.geometry.max_blocks;
+	int err;
+
+	memcpy(c->secret.k, c->seg.header.secret, sizeof(c->secret.k));
+	key_masks(&c->secret, c->mask);
+	if (c->readonly)
+		return 0;
+	c->mine = calloc(records / 64 + 1, sizeof(*c->mine));
+	if (!c->mine)
+		return err_set(ENOMEM, "no memory for %llu records",
+			       (unsigned long long)records);
+	err = stock_new(c, opt ? opt->stock : 0);
+	if (err == 0)
+		err = wait_for_seat(c, opt, deadline);
+	if (err == 0 && (c->flags & GPC_SERVE)) {
+		err = writer_seat_start(c);
+		if (err < 0)
+			seat_leave(c);
+	}
+	return err;
+}
+
+static int options_check(const struct gpc_options *opt, uint32_t flags, uint32_t known)
+{
+	if (opt && opt->size < sizeof(*opt))
+		return err_set(EINVAL, "gpc_options.size is %u, set it to sizeof", opt->size);
+	if (flags & ~known)
+		return err_set(EINVAL, "unknown flags 0x%x", flags & ~known);
+	if ((flags & GPC_READONLY) && (flags & GPC_SERVE))
+		return err_set(EINVAL, "a read-only handle cannot serve");
+	return 0;
+}
+
+static int open_segment(gpc *c, const char *name, const struct gpc_options *opt,
+			const struct gpc_config *cfg)
+{
+	struct segment_want want = { .layout = opt ? opt->layout : NULL, .config = cfg };
+	const char *dir = opt && opt->dir ? opt->dir : cfg ? cfg->dir : NULL;
+
+	if (c->readonly)
+		return segment_snapshot(&c->seg, name, dir);
+	return segment_open(&c->seg, name, dir, &want);
+}
+
+/* Finish a handle whose segment is open, or take everything back. */
+static int complete(gpc *c, const struct gpc_options *opt, uint64_t deadline, gpc **ret)
+{
+	int err = fork_register(c);
+
+	if (err == 0) {
+		err = sit(c, opt, deadline);
+		if (err < 0)
+			fork_forget(c);
+	}
+	if (err < 0) {
+		segment_close(&c->seg);
+		handle_free(c);
+		return err;
+	}
+	*ret = c;
+	return 0;
+}
+
+static int attach(const char *name, const struct gpc_options *opt, uint32_t flags,
+		  const struct gpc_config *cfg, gpc **ret)
+{
+	uint64_t deadline = deadline_from(opt ? opt->timeout_ms : 0);
+	gpc *c = handle_new(opt, flags);
+	int err;
+
+	if (!c)
+		return -ENOMEM;
+	c->readonly = flags & GPC_READONLY;
+	while ((err = open_segment(c, name, opt, cfg)) == -ENOENT && clock_ns() < deadline)
+		pause_ns(LOOK_NS);
+	if (err < 0) {
+		handle_free(c);
+		return err;
+	}
+	return complete(c, opt, deadline, ret);
+}
+
+GPC_EXPORT int gpc_attach(const char *name, const struct gpc_options *opt, uint32_t flags,
+			  gpc **ret)
+{
+	int err = options_check(opt, flags, GPC_SERVE | GPC_READONLY);
+
+	if (err == 0 && !ret)
+		err = err_set(EINVAL, "ret is NULL");
+	if (err == 0)
+		err = segment_name_check(name);
+	return err < 0 ? err : attach(name, opt, flags, NULL, ret);
+}
+
+GPC_EXPORT int gpc_create(const char *name, const struct gpc_config *cfg,
+			  const struct gpc_options *opt, uint32_t flags, gpc **ret)
+{
+	static const struct gpc_config defaults = { .size = sizeof(defaults) };
+	int err = options_check(opt, flags, GPC_IF_ABSENT | GPC_SERVE);
+	gpc *c;
+
+	if (err == 0 && !ret)
+		err = err_set(EINVAL, "ret is NULL");
+	if (err == 0 && cfg && cfg->size < sizeof(*cfg))
+		err = err_set(EINVAL, "gpc_config.size is %u, set it to sizeof", cfg->size);
+	if (err == 0)
+		err = segment_name_check(name);
+	if (err < 0)
+		return err;
+	cfg = cfg ? cfg : &defaults;
+	c = handle_new(opt, flags);
+	if (!c)
+		return -ENOMEM;
+	err = segment_create(&c->seg, name, cfg);
+	if (err == 0)
+		return complete(c, opt, deadline_from(opt ? opt->timeout_ms : 0), ret);
+	handle_free(c);
+	if (err != -EEXIST || !(flags & GPC_IF_ABSENT))
+		return err;
+	return attach(name, opt, flags & ~(uint32_t)GPC_IF_ABSENT, cfg, ret);
+}
+
+/* ---- leaving ---- */
+
+/* What was submitted without waiting; nobody reads the answers any more. */
+static void finish_commands(gpc *c)
+{
+	ring_forget(c, 0);
+	if (c->ops || c->deferred_n)
+		ring_wait(c, ring_last_ticket(c), clock_ns() + LAST_WORDS_NS);
+}
+
+GPC_EXPORT int gpc_close(gpc *c)
+{
+	if (!c)
+		return 0;
+	if (c->forked) {                 /* descriptors and mappings are gone already */
+		handle_free(c);
+		return 0;
+	}
+	if (!c->readonly) {
+		dev_close_all(c);
+		finish_commands(c);
+		seat_leave(c);
+		writer_seat_stop(c);
+	}
+	fork_forget(c);
+	segment_close(&c->seg);
+	handle_free(c);
+	return 0;
+}
+
+GPC_EXPORT int gpc_unlink(const char *name, const char *dir)
+{
+	int err = segment_name_check(name);
+
+	return err < 0 ? err : segment_unlink(name, dir);
+}

@@ -1,0 +1,347 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* dev.c - lookups in the mirror of a device, inside sections that end when the device has
+ * done its work.
+ *
+ * A section opened here is one of the peer's own in the control segment, marked as a
+ * device's: it is open until its stream has raised the slot's done word to its ticket
+ * (rule S1).  The slot is made idle later, by whichever call of this process comes
+ * along (handle_sweep_sections).  Which mirror is looked up in: import.c. */
+#include "config.h"
+
+#include "dev.h"
+
+#include "import.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define CLOSE_WAIT_MS 10000 /* for work in flight, when a device is closed */
+
+static struct shm_section *section_of(const gpc_dev *d, uint32_t i)
+{
+	return seg_section(&d->c->seg, d->c->peer, i);
+}
+
+static int dev_check(gpc_dev *d)
+{
+	if (!d)
+		return err_set(EINVAL, "no device");
+	return handle_check(d->c, true);
+}
+
+/* ---- open and close ---- */
+
+static gpc_dev *find_open(const gpc *c, const char *device)
+{
+	gpc_dev *d = c->devs;
+
+	while (d && strcmp(d->device, device))
+		d = d->next;
+	return d;
+}
+
+static int open_new(gpc *c, const char *device, const struct device_ops *ops,
+		    gpc_dev **ret)
+{
+	struct shm_mirror m;
+	gpc_dev *d;
+
+	if (!import_find(c, device, &m))
+		return import_none(device);
+	d = calloc(1, sizeof(*d));
+	if (!d)
+		return err_set(ENOMEM, "no memory for a device");
+	strcpy(d->device, device);
+	d->c = c;
+	d->ops = ops;
+	d->holds = 1;
+	pthread_mutex_init(&d->lock, NULL);
+	d->next = c->devs;
+	c->devs = d;
+	*ret = d;
+	return 0;
+}
+
+GPC_EXPORT int gpc_dev_open(gpc *c, const char *device, gpc_dev **ret)
+{
+	const struct device_ops *ops;
+	gpc_dev *d;
+	int err = handle_check(c, true);
+
+	if (err)
+		return err;
+	if (!device || !ret || strlen(device) >= sizeof(d->device))
+		return err_set(EINVAL,
+			       "gpc_dev_open needs a device, \"host\" for one, and a "
+			       "place for the result");
+	err = device_find(device, &ops);
+	if (err)
+		return err;
+	pthread_mutex_lock(&c->dev_lock);
+	d = find_open(c, device);
+	if (!d)
+		err = open_new(c, device, ops, &d);
+	if (!err) {
+		d->opens++;
+		*ret = d;
+	}
+	pthread_mutex_unlock(&c->dev_lock);
+	return err;
+}
+
+/* Sections that were never left end here, behind what the default stream has to do. */
+static void leave_all(gpc_dev *d)
+{
+	uint32_t i;
+
+	for (i = 0; i < GPC_SECTIONS; i++)
+		if (d->use[i].import && !d->use[i].left)
+			gpc_dev_leave(d, (int)i, NULL);
+}
+
+static bool work_in_flight(const gpc_dev *d)
+{
+	uint32_t i;
+
+	for (i = 0; i < GPC_SECTIONS; i++)
+		if (d->use[i].import &&
+		    load_acquire(&section_of(d, i)->done) < d->use[i].ticket)
+			return true;
+	return false;
+}
+
+static int wait_for_work(const gpc_dev *d)
+{
+	uint64_t until = deadline_from(CLOSE_WAIT_MS);
+	struct timespec pause = { .tv_nsec = 50000 };
+
+	while (work_in_flight(d)) {
+		if (clock_ns() > until)
+			return err_set(ETIMEDOUT, "work on device %s has not ended",
+				       d->device);
+		nanosleep(&pause, NULL);
+		pause.tv_nsec = MIN(pause.tv_nsec * 2, 1000000);
+	}
+	return 0;
+}
+
+static void unlink_dev(gpc_dev *d)
+{
+	gpc_dev **at = &d->c->devs;
+
+	while (*at != d)
+		at = &(*at)->next;
+	*at = d->next;
+}
+
+GPC_EXPORT int gpc_dev_close(gpc_dev *d)
+{
+	int err = dev_check(d);
+	gpc *c;
+
+	if (err)
+		return err;
+	c = d->c;
+	pthread_mutex_lock(&c->dev_lock);
+	if (d->opens > 1) {
+		d->opens--;
+	} else {
+		leave_all(d);
+		err = wait_for_work(d);
+		if (!err) {
+			unlink_dev(d);
+			handle_sweep_sections(c);
+			import_end(d);
+		}
+	}
+	pthread_mutex_unlock(&c->dev_lock);
+	return err;
+}
+
+/* Work that does not end keeps its mirror mapped: memory is lost, nothing else. */
+static void abandon(gpc_dev *d)
+{
+	log_say(&d->c->log, LOG_WARNING,
+		"device %s: closed with work in flight; its mirror "
+		"stays mapped",
+		d->device);
+	unlink_dev(d);
+}
+
+void dev_close_all(gpc *c)
+{
+	gpc_dev *d;
+
+	while ((d = c->devs) != NULL) {
+		d->opens = 1;
+		if (c->forked) {
+			c->devs = d->next;
+			import_end_in_child(d);
+		} else if (gpc_dev_close(d)) {
+			abandon(d);
+		}
+	}
+}
+
+/* ---- sections ---- */
+
+/* Open a section slot; what this device used it for before is over. */
+static int open_section(gpc_dev *d)
+{
+	const gpc *c = d->c;
+	uint32_t i;
+
+	for (i = 0; i < GPC_SECTIONS; i++)
+		if (epoch_enter(&c->seg, c->peer, i)) {
+			/* the ticket of an idle slot is above its done word, so it is
+			 * open until this ticket is signalled, whatever kind it shows */
+			store_relaxed(&section_of(d, i)->kind, 1);
+			import_forget(d, i);
+			return (int)i;
+		}
+	return err_set(EAGAIN, "all %d sections of this peer are open", GPC_SECTIONS);
+}
+
+GPC_EXPORT int gpc_dev_enter(gpc_dev *d)
+{
+	struct import *im = NULL;
+	int i, err = dev_check(d);
+
+	if (err)
+		return err;
+	handle_sweep_sections(d->c);
+	import_tidy(d);
+	i = open_section(d);
+	if (i < 0)
+		return i;
+	err = import_adopt(d, &im);
+	if (err) {
+		epoch_leave(&d->c->seg, d->c->peer, (uint32_t)i);
+		return err;
+	}
+	d->use[i].ticket = load_relaxed(&section_of(d, (uint32_t)i)->ticket);
+	d->use[i].left = 0;
+	store_relaxed(&d->use[i].import, im);
+	import_add32(&d->entered, 1);
+	return i;
+}
+
+GPC_EXPORT int gpc_dev_leave(gpc_dev *d, int section, void *stream)
+{
+	struct use *use;
+	int err = dev_check(d);
+
+	if (err)
+		return err;
+	if (section < 0 || section >= GPC_SECTIONS)
+		return err_set(EINVAL, "there is no section %d", section);
+	use = &d->use[section];
+	if (!load_relaxed(&use->import) || use->left)
+		return err_set(EINVAL, "section %d is not open on device %s", section,
+			       d->device);
+	use->left = 1;
+	err = d->ops->signal(&section_of(d, (uint32_t)section)->done, use->ticket,
+			     stream);
+	if (err) {
+		use->left = 0; /* still open: the caller may leave again */
+		return err;
+	}
+	import_add32(&d->entered, (uint32_t)-1);
+	return 0;
+}
+
+/* ---- launches ---- */
+
+static uint32_t spaces_now(const gpc *c, uint32_t spaces)
+{
+	return spaces ? spaces : load_relaxed(&seg_state(&c->seg)->spaces);
+}
+
+/* Pools come and go while a mirror stays. */
+static void note_ram_pools(const gpc *c, struct dev_view *view)
+{
+	uint32_t p;
+
+	for (p = 0; p < c->seg.header.geometry.max_pools; p++)
+		if (load_relaxed(&seg_pool(&c->seg, p)->kind) == GPC_RAM)
+			view->ram_pools[p >> 6] |= 1ull << (p & 63);
+}
+
+/* The current import's view, for a caller with an open section: no import that was
+ * current since then is released. */
+static int view_now(gpc_dev *d, struct dev_view *view)
+{
+	if (!load_relaxed(&d->entered) || !import_view(d, view))
+		return err_set(EINVAL,
+			       "no section is open on device %s: gpc_dev_enter comes "
+			       "first",
+			       d->device);
+	note_ram_pools(d->c, view);
+	return 0;
+}
+
+static int check_launch(gpc_dev *d, uint32_t n, bool arrays)
+{
+	int err = dev_check(d);
+
+	if (err || !n)
+		return err;
+	if (n > INT32_MAX)
+		return err_set(EINVAL, "%u in one launch are too many", n);
+	return arrays ? 0 : err_set(EINVAL, "a launch needs its arrays");
+}
+
+static uint64_t *counters_of(const gpc *c)
+{
+	return &seg_seat(&c->seg, c->peer)->lookups;
+}
+_Static_assert(offsetof(struct shm_seat, miss) - offsetof(struct shm_seat, lookups) ==
+			       COUNT_MISS * sizeof(uint64_t) &&
+		       DEVICE_COUNTERS == COUNT_MISS + 1,
+	       "a seat's counters are those of a device");
+
+GPC_EXPORT int gpc_dev_lookup(gpc_dev *d, uint32_t spaces, const gpc_key *d_keys,
+			      uint32_t n, gpc_block *d_blocks, void *stream)
+{
+	struct dev_view view;
+	int err = check_launch(d, n, d_keys && d_blocks);
+
+	if (err || !n)
+		return err;
+	err = view_now(d, &view);
+	if (err)
+		return err;
+	return d->ops->lookup(&view, spaces_now(d->c, spaces), d_keys, n, d_blocks,
+			      counters_of(d->c), stream);
+}
+
+GPC_EXPORT int gpc_dev_match(gpc_dev *d, uint32_t spaces, const gpc_key *d_keys,
+			     const uint32_t *d_start, uint32_t nseq, uint32_t *d_len,
+			     gpc_block *d_blocks, void *stream)
+{
+	struct dev_view view;
+	int err = check_launch(d, nseq, d_keys && d_start && d_len);
+
+	if (err || !nseq)
+		return err;
+	err = view_now(d, &view);
+	if (err)
+		return err;
+	return d->ops->match(&view, spaces_now(d->c, spaces), d_keys, d_start, nseq,
+			     d_len, d_blocks, counters_of(d->c), stream);
+}
+
+GPC_EXPORT int gpc_dev_wait(gpc_dev *d, void *stream, int timeout_ms)
+{
+	int err = dev_check(d);
+
+	if (err)
+		return err;
+	err = d->ops->wait(stream, timeout_ms);
+	handle_sweep_sections(d->c);
+	import_tidy(d);
+	return err;
+}

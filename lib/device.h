@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* device.h - what a mirror needs of a device.  `host` keeps the mirror in one more shared
+ * segment and runs "kernels" on a stream thread; `cuda` (another file) keeps it in VRAM.
+ *
+ * Two halves.  The writer's half makes a mirror and brings it up to date; the peer's
+ * half imports it and looks up in it.  All functions return 0 or a negative errno with
+ * err_set.
+ *
+ * A descriptor is published like this: state = NONE; the other fields; the generation;
+ * state = READY, each of the last two with release.  A reader's copy counts when it
+ * stands between two equal pairs of state and generation.  No two mirrors of a segment
+ * ever have the same generation: it tells readers that there is another mirror behind
+ * the descriptor, and names the file of a host mirror. */
+#ifndef GPC_DEVICE_H
+#define GPC_DEVICE_H
+
+#include "base.h"
+#include "gpc.h"
+#include "probe.h"
+#include "segment.h"
+
+/* A mirror as kernels see it: the table's entries, then one line whose first word is the
+ * number of changes that the mirror shows. */
+struct dev_view {
+	const struct probe_entry *table;
+	uint64_t *sequence;
+	uint32_t buckets;
+	uint64_t ram_pools[2]; /* bit p: pool p is RAM; for the counters; the caller's */
+	gpc_key mask[GPC_MAX_SPACES];
+};
+
+/* What lookups of a view add to, in the order of gpc_stats and of a seat: keys asked
+ * for, hits by tier, misses.  A match asks for all keys of its sequences. */
+enum { COUNT_LOOKUPS, COUNT_HIT_VRAM, COUNT_HIT_RAM, COUNT_MISS, DEVICE_COUNTERS };
+
+struct dev_change {
+	uint32_t slot;
+	uint32_t pad[3];
+	struct probe_entry entry;
+};
+
+struct device_ops {
+	const char *name; /* "host", "cuda" */
+	/* does this driver answer to that device string? */
+	bool (*matches)(const char *device);
+
+	/* writer: a mirror of its own; fills uuid, bytes, handle, device of *desc */
+	int (*create)(const struct segment *s, const char *device, uint32_t generation,
+		      struct shm_mirror *desc, void **ret_mirror);
+	/* writer: copy the whole table; waits.  (slow: first use and takeover) */
+	int (*upload)(void *mirror, const struct probe_entry *table, uint64_t entries,
+		      uint64_t sequence);
+	/* writer: begin to apply n changes (copied), each slot at most once, then store
+	 * sequence.  Only one flush of a mirror is in flight. */
+	int (*flush)(void *mirror, const struct dev_change *changes, uint32_t n,
+		     uint64_t sequence);
+	/* writer: 0 = that flush has ended, -EAGAIN = not yet, else it failed */
+	int (*flushed)(void *mirror);
+	void (*destroy)(void *mirror);
+	/* remove what a dead writer's mirror left behind outside of process memory; who
+	 * has it imported keeps reading */
+	void (*sweep)(const struct segment *s, const struct shm_mirror *desc);
+
+	/* anybody: copy a mirror back, for gpc_check */
+	int (*read)(const struct segment *s, const struct shm_mirror *desc,
+		    struct probe_entry *table, uint64_t entries, uint64_t *ret_sequence);
+
+	/* peer: map the mirror that desc (a private copy) describes */
+	int (*import)(const struct segment *s, const struct shm_mirror *desc,
+		      void **ret_import, struct dev_view *view);
+	void (*release)(void *import);
+	/* peer: a stream of this process; NULL names the default one.  The view is
+	 * copied, the arrays are not; counters (DEVICE_COUNTERS of them) may be NULL. */
+	int (*lookup)(const struct dev_view *view, uint32_t spaces, const gpc_key *keys,
+		      uint32_t n, gpc_block *blocks, uint64_t *counters, void *stream);
+	int (*match)(const struct dev_view *view, uint32_t spaces, const gpc_key *keys,
+		     const uint32_t *start, uint32_t nseq, uint32_t *len,
+		     gpc_block *blocks, uint64_t *counters, void *stream);
+	/* raise *done to ticket when the stream gets here; never lowers it (rule S1) */
+	int (*signal)(uint64_t *done, uint64_t ticket, void *stream);
+	/* until the stream has done all it was given so far: -EAGAIN (timeout 0),
+	 * -ETIMEDOUT */
+	int (*wait)(void *stream, int timeout_ms);
+};
+
+/* Driver for a device string: "host"; "cuda:N" and "GPU-..." when built in.
+ * -ENODEV: known, but absent or not built in; -EINVAL: no such kind of device. */
+int device_find(const char *device, const struct device_ops **ret);
+
+extern const struct device_ops device_host;
+
+/* For tests: delay of every job of the host device's stream and of every flush, in
+ * microseconds; of each mirror, flushes beyond the first `device_host_fail_after` (if
+ * not 0) fail with -EIO and change nothing. */
+extern uint32_t device_host_delay_us, device_host_flush_delay_us, device_host_fail_after;
+
+#endif

@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* feed.c - numbered changes for the outside, without a gap across writers.
+ *
+ * Each change is prepared in its place, then the record commits, then feed_head moves.  At
+ * most one prepared change can be in doubt when a writer dies, and the record it speaks of
+ * tells whether it happened: that is all a successor has to look at. */
+#include "config.h"
+
+#include <string.h>
+#include "writer.h"
+
+static struct shm_change *place(struct writer *w)
+{
+	return SEG_AT(w->seg.index, w->seg.at.change, struct shm_change,
+		      w_state(w)->feed_head & (w->seg.header.geometry.changes - 1));
+}
+
+static void prepare(struct writer *w, const struct shm_change *from)
+{
+	struct shm_change *ch = place(w);
+
+	/* (N) a reader that copies the old content sees its number change */
+	store_relaxed(&ch->seq, 0);
+	order_fence();
+	store_relaxed(&ch->what, from->what);
+	store_relaxed(&ch->tag, from->tag);
+	store_relaxed(&ch->block, from->block);
+	store_relaxed(&ch->was, from->was);
+	store_relaxed(&ch->key[0], from->key[0]);
+	store_relaxed(&ch->key[1], from->key[1]);
+	store_relaxed(&ch->parent[0], from->parent[0]);
+	store_relaxed(&ch->parent[1], from->parent[1]);
+	store_release(&ch->seq, w_state(w)->feed_head + 1);
+}
+
+void feed_prepare(struct writer *w, uint32_t what, uint32_t record, gpc_block was)
+{
+	const struct shm_record *r = w_record(w, record);
+	struct shm_change ch = {
+		.what = what, .tag = r->tag, .block = w_block(w, record), .was = was,
+		.key = { r->key[0], r->key[1] }, .parent = { r->parent[0], r->parent[1] },
+	};
+
+	prepare(w, &ch);
+}
+
+void feed_commit(struct writer *w)
+{
+	struct shm_state *st = w_state(w);
+
+	/* a moved block has no change of its own: nothing is prepared then */
+	if (place(w)->seq == st->feed_head + 1)
+		store_release(&st->feed_head, st->feed_head + 1);
+}
+
+void feed_cleared(struct writer *w, uint32_t pool, uint32_t tag)
+{
+	struct shm_change ch = { .what = GPC_CLEARED, .tag = tag,
+				 .block = GPC_BLOCK((gpc_block)pool, 0), .was = GPC_NONE };
+
+	prepare(w, &ch);
+	feed_commit(w);
+}
+
+void feed_recover(struct writer *w)
+{
+	const struct shm_change *ch = place(w);
+	uint32_t record;
+	bool is_live;
+
+	if (ch->seq != w_state(w)->feed_head + 1)
+		return;
+	record = w_find_record(w, ch->block);
+	is_live = record != NONE && w_is(w, record, LIVE) &&
+		  w_record(w, record)->key[0] == ch->key[0] &&
+		  w_record(w, record)->key[1] == ch->key[1];
+	if (ch->what == GPC_CLEARED || is_live == (ch->what != GPC_REMOVED))
+		feed_commit(w);
+	else
+		store_relaxed(&place(w)->seq, 0);
+}

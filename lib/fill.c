@@ -1,0 +1,349 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* fill.c - reserving, publishing, giving back: a block's way through one worker. */
+#include "config.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include "fill.h"
+
+#define PART (SHM_RING / 4)              /* commands of one submission of a long call */
+
+int fill_check(gpc *c, uint32_t flags, uint32_t known, bool waits)
+{
+	int err = handle_check(c, true);
+
+	if (err < 0)
+		return err;
+	if (flags & ~known)
+		return err_set(EINVAL, "unknown flags 0x%x", flags & ~known);
+	if (waits && handle_in_section(c))
+		return err_set(EDEADLK, "this thread has an open section: the grace period it "
+					"would wait for cannot end");
+	return 0;
+}
+
+int fill_pool_check(gpc *c, int pool)
+{
+	if (pool < 0 || (uint32_t)pool >= c->seg.header.geometry.max_pools)
+		return err_set(EINVAL, "there is no pool number %d", pool);
+	return 0;
+}
+
+int fill_error(int32_t result)
+{
+	switch (result) {
+	case -ENOSPC:
+		return err_set(ENOSPC, "nothing is free and nothing can be evicted");
+	case -EDQUOT:
+		return err_set(EDQUOT, "this peer holds as many reserved blocks as its quota");
+	case -EAGAIN:
+		return err_set(EAGAIN, "blocks are on their way but not there yet");
+	case -ESTALE:
+		return err_set(ESTALE, "the pool or block is gone");
+	case -EPERM:
+		return err_set(EPERM, "not a block or pool of this peer's to use so");
+	case -ENOENT:
+		return err_set(ENOENT, "no such pool");
+	default:
+		return err_set(-result, "%s", gpc_strerror(result));
+	}
+}
+
+void fill_mine(gpc *c, gpc_block block, struct ref_sum *sum)
+{
+	uint32_t record = pool_record(&c->seg, block);
+
+	if (record != SHM_NO_RECORD)
+		refs_mine_set(c, record, sum, (uint32_t)GPC_POOL(block));
+}
+
+void fill_move(gpc *c, gpc_block from, gpc_block to, struct gpc_move *ret)
+{
+	uint32_t record = pool_record(&c->seg, to);
+
+	*ret = (struct gpc_move){ .from = from, .to = to };
+	if (record != SHM_NO_RECORD) {   /* reserved by us: it does not change under us */
+		const struct shm_record *r = seg_record(&c->seg, record);
+
+		ret->key = (gpc_key){ { r->key[0], r->key[1] } };
+		ret->op = r->op;
+	}
+}
+
+/* ---- groups: reserve, evict, and the beginnings of moves ---- */
+
+static void give_up_group(gpc *c, struct op *op)
+{
+	uint32_t i, j;
+	gpc_block list[3];
+
+	for (i = 0; op->result > 0 && i < (uint32_t)op->result; i++) {
+		const struct shm_command *s = ring_slot(c, op, i);
+		bool begins_move = s->op == CMD_DEMOTE || s->op == CMD_PROMOTE;
+
+		j = 0;
+		if (!begins_move && ring_slot(c, op, 0)->op != CMD_EVICT)
+			list[j++] = s->block;
+		if (s->to >= 0)
+			list[j++] = s->to;
+		if (begins_move && s->tag)
+			list[j++] = (gpc_block)(s->tag - 1);
+		ring_give_back_locked(c, list, j);
+	}
+}
+
+static void take_group(gpc *c, struct op *op)
+{
+	struct ref_sum sum = { 0 };
+	const struct shm_command *head = ring_slot(c, op, 0);
+	bool ours = head->op == CMD_RESERVE ||
+		    (head->op == CMD_EVICT && (head->flags & CF_TAKE));
+	uint32_t i;
+
+	op->result = head->result;
+	if (op->abandoned) {
+		give_up_group(c, op);
+		return;
+	}
+	for (i = 0; op->result > 0 && i < (uint32_t)op->result && i < op->n; i++) {
+		const struct shm_command *s = ring_slot(c, op, i);
+
+		op->out[3 * i] = s->block;
+		op->out[3 * i + 1] = s->to;
+		op->out[3 * i + 2] = (gpc_block)s->tag - 1;
+		if (ours)
+			fill_mine(c, s->block, &sum);
+	}
+	refs_account(c, &sum);
+}
+
+int fill_group(gpc *c, struct shm_command *cmds, uint32_t n, uint64_t deadline, struct op **ret)
+{
+	struct op *op = ring_op(n, 3 * n);
+	bool pending = false;
+	int err;
+
+	if (!op)
+		return -ENOMEM;
+	op->group = true;
+	op->take = take_group;
+	cmds[0].count = n;
+	if (deadline == 0)
+		cmds[0].flags |= CF_TRY;
+	err = ring_call(c, op, cmds, deadline, &pending);
+	if (err == 0 && op->result < 0)
+		err = fill_error(op->result);
+	if (err < 0) {
+		if (!pending)
+			free(op);
+		return err;
+	}
+	*ret = op;
+	return op->result;
+}
+
+/* ---- the stock ---- */
+
+static uint32_t stock_pop(gpc *c, uint32_t pool, uint32_t n, gpc_block *blocks)
+{
+	struct stock *s = &c->stock[pool];
+	uint32_t i;
+
+	pthread_mutex_lock(&c->ring_lock);
+	if (s->n < n)
+		n = 0;
+	for (i = 0; i < n; i++)
+		blocks[i] = s->blocks[--s->n];
+	pthread_mutex_unlock(&c->ring_lock);
+	return n;
+}
+
+static void take_stock(gpc *c, struct op *op)
+{
+	const struct shm_command *head = ring_slot(c, op, 0);
+	struct stock *s = &c->stock[head->pool];
+	struct ref_sum sum = { 0 };
+	int32_t i;
+
+	for (i = 0; i < head->result; i++) {
+		gpc_block b = ring_slot(c, op, (uint32_t)i)->block;
+
+		fill_mine(c, b, &sum);
+		if (s->n < s->want)
+			s->blocks[s->n++] = b;
+		else
+			ring_give_back_locked(c, &b, 1);
+	}
+	refs_account(c, &sum);
+	s->filling = false;
+}
+
+/* Ask for what is missing, without waiting. */
+static void stock_refill(gpc *c, uint32_t pool)
+{
+	struct stock *s = &c->stock[pool];
+	struct shm_command *cmds;
+	struct op *op = NULL;
+	uint32_t n;
+
+	pthread_mutex_lock(&c->ring_lock);
+	n = s->filling || s->n * 2 > s->want ? 0 : s->want - s->n;
+	cmds = n ? calloc(n, sizeof(*cmds)) : NULL;
+	if (cmds && (op = ring_op(n, 0)) != NULL) {
+		cmds[0] = (struct shm_command){ .op = CMD_RESERVE, .flags = CF_PARTIAL,
+						.pool = (uint8_t)pool, .count = n };
+		op->group = true;
+		op->take = take_stock;
+		if (ring_submit_locked(c, op, cmds) == 0)
+			s->filling = true;
+		else
+			free(op);
+	}
+	free(cmds);
+	pthread_mutex_unlock(&c->ring_lock);
+}
+
+/* ---- reserve ---- */
+
+static void reserve_undo(gpc *c, gpc_block *blocks, struct gpc_move *moves, uint32_t n)
+{
+	uint32_t i;
+
+	for (i = 0; moves && i < n; i++)
+		if (moves[i].to >= 0)
+			ring_give_back(c, &moves[i].to, 1);
+	gpc_unref(c, blocks, n);
+}
+
+/* One submission: up to PART blocks. */
+static int reserve_part(gpc *c, uint32_t pool, uint32_t n, uint64_t leave, gpc_block *blocks,
+			struct gpc_move *moves, uint32_t flags, uint64_t deadline)
+{
+	struct shm_command *cmds = calloc(n, sizeof(*cmds));
+	struct op *op;
+	int got, i;
+
+	if (!cmds)
+		return err_set(ENOMEM, "no memory for %u commands", n);
+	cmds[0] = (struct shm_command){
+		.op = CMD_RESERVE, .pool = (uint8_t)pool, .arg = leave,
+		.flags = (uint8_t)((flags & GPC_PARTIAL ? CF_PARTIAL : 0) |
+				   (moves ? CF_MOVES : 0)),
+	};
+	got = fill_group(c, cmds, n, deadline, &op);
+	free(cmds);
+	if (got < 0)
+		return got;
+	for (i = 0; i < got; i++) {
+		blocks[i] = op->out[3 * i];
+		if (moves)
+			fill_move(c, blocks[i], op->out[3 * i + 1], &moves[i]);
+	}
+	free(op);
+	return got;
+}
+
+static int reserve_all(gpc *c, uint32_t pool, uint32_t n, uint32_t leave, gpc_block *blocks,
+		       struct gpc_move *moves, uint32_t flags, uint64_t deadline)
+{
+	uint32_t done = 0;
+	int got;
+
+	while (done < n) {
+		uint32_t part = MIN(n - done, PART);
+		/* what the later parts need has to be there for the first to succeed */
+		uint64_t rest = flags & GPC_PARTIAL ? 0 : n - done - part;
+
+		got = reserve_part(c, pool, part, leave + rest, blocks + done,
+				   moves ? moves + done : NULL, flags, deadline);
+		if (got < 0 && done && (flags & GPC_PARTIAL))
+			break;
+		if (got < 0) {
+			reserve_undo(c, blocks, moves, done);
+			return got;
+		}
+		done += (uint32_t)got;
+		if ((uint32_t)got < part)
+			break;
+	}
+	return (int)done;
+}
+
+GPC_EXPORT int gpc_reserve(gpc *c, int pool, uint32_t n, uint32_t leave, gpc_block *blocks,
+			   struct gpc_move *moves, uint32_t flags, int timeout_ms)
+{
+	int err = fill_check(c, flags, GPC_PARTIAL, true);
+	const struct shm_pool *p;
+	gpc_block *got;
+
+	if (err == 0)
+		err = fill_pool_check(c, pool);
+	if (err < 0)
+		return err;
+	if (n == 0)
+		return 0;
+	if (!blocks)
+		return err_set(EINVAL, "blocks is NULL");
+	p = seg_pool(&c->seg, (uint32_t)pool);
+	if (n > c->seg.header.geometry.max_blocks && !(flags & GPC_PARTIAL))
+		return err_set(ENOSPC, "%u blocks are more than the cache has", n);
+	n = MIN(n, c->seg.header.geometry.max_blocks);
+	if (c->stock && !leave && load_acquire(&p->state) == POOL_READY &&
+	    (!moves || load_relaxed(&p->demote_to) < 0)) {
+		uint32_t i, from_stock;
+
+		ring_turn(c);
+		from_stock = stock_pop(c, (uint32_t)pool, n, blocks);
+		stock_refill(c, (uint32_t)pool);
+		for (i = 0; moves && i < from_stock; i++)
+			moves[i] = (struct gpc_move){ .from = blocks[i], .to = GPC_NONE };
+		if (from_stock)
+			return (int)from_stock;
+	}
+	got = malloc((size_t)n * sizeof(*got));  /* blocks stays untouched on failure */
+	if (!got)
+		return err_set(ENOMEM, "no memory for %u block ids", n);
+	err = reserve_all(c, (uint32_t)pool, n, leave, got, moves, flags,
+			  deadline_from(timeout_ms));
+	for (n = 0; err > 0 && n < (uint32_t)err; n++)
+		blocks[n] = got[n];
+	free(got);
+	return err;
+}
+
+GPC_EXPORT int gpc_evict(gpc *c, int pool, uint32_t n, gpc_block *blocks, uint32_t flags,
+			 int timeout_ms)
+{
+	uint64_t deadline = deadline_from(timeout_ms);
+	uint32_t done = 0, part, i;
+	struct shm_command *cmds;
+	struct op *op;
+	int got = fill_check(c, flags, GPC_TAKE, true);
+
+	if (got == 0)
+		got = fill_pool_check(c, pool);
+	if (got < 0)
+		return got;
+	if (n && !blocks)
+		return err_set(EINVAL, "blocks is NULL");
+	cmds = calloc(MIN(MAX(n, 1u), PART), sizeof(*cmds));
+	if (!cmds)
+		return err_set(ENOMEM, "no memory for %u commands", n);
+	for (; done < n; done += (uint32_t)got) {
+		part = MIN(n - done, PART);
+		cmds[0] = (struct shm_command){
+			.op = CMD_EVICT, .pool = (uint8_t)pool,
+			.flags = flags & GPC_TAKE ? CF_TAKE : 0,
+		};
+		got = fill_group(c, cmds, part, deadline, &op);
+		if (got < 0)
+			break;
+		for (i = 0; i < (uint32_t)got; i++)
+			blocks[done + i] = op->out[3 * i];
+		free(op);
+		if (got == 0)
+			break;
+	}
+	free(cmds);
+	return got < 0 && !done ? got : (int)done;
+}

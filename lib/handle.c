@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* handle.c - what every call needs of its handle: is it usable, what time is it, a
+ * section. */
+#include "config.h"
+
+#include <errno.h>
+#include "handle.h"
+
+#define LIBRARY_SECTIONS (SHM_SECTIONS - GPC_SECTIONS)
+
+int handle_check(gpc *c, bool seat)
+{
+	if (!c)
+		return err_set(EINVAL, "the handle is NULL");
+	if (c->forked)
+		return err_set(ECHILD, "the handle belongs to the parent process: "
+			       "attach anew");
+	if (seat && c->readonly)
+		return err_set(EROFS, "the handle was attached with GPC_READONLY");
+	return 0;
+}
+
+/* The fields are shared by all threads of the process without a lock: who reads one
+ * new and one old moves the tick a little early or late, by one at most, which recency
+ * can bear. */
+uint64_t handle_tick(gpc *c)
+{
+	struct shm_line *line = seg_line(&c->seg);
+	uint64_t tick, now;
+
+	if (c->seg.header.tick_us == 1)
+		return order_add64(&line->tick, 1) + 1;
+	tick = load_relaxed(&line->tick);
+	now = clock_coarse_ns();
+	if (tick == load_relaxed(&c->tick_seen)) {
+		if (now - load_relaxed(&c->tick_since_ns) <
+		    c->seg.header.tick_us * 1000ull)
+			return tick;
+		order_cas64(&line->tick, tick, tick + 1);       /* or another did */
+		tick++;
+	}
+	store_relaxed(&c->tick_since_ns, now);
+	store_relaxed(&c->tick_seen, tick);
+	return tick;
+}
+
+/* Each thread begins at the slot that served it last, so threads settle on slots, and
+ * cache lines, of their own. */
+int handle_enter(gpc *c)
+{
+	static uint32_t threads;
+	static __thread uint32_t hint;
+	uint32_t i, slot;
+
+	if (__builtin_expect(!hint, 0))
+		hint = 1 + count_next(&threads);
+	for (i = 0; i < LIBRARY_SECTIONS; i++) {
+		slot = GPC_SECTIONS + (hint + i) % LIBRARY_SECTIONS;
+		if (epoch_enter(&c->seg, c->peer, slot)) {
+			hint += i;
+			return (int)slot;
+		}
+	}
+	for (slot = GPC_SECTIONS; slot--;)
+		if (epoch_enter(&c->seg, c->peer, slot))
+			return (int)slot;
+	return err_set(EAGAIN, "all %u sections of this peer are open", SHM_SECTIONS);
+}
+
+void handle_leave(gpc *c, int section)
+{
+	epoch_leave(&c->seg, c->peer, (uint32_t)section);
+}
+
+void handle_sweep_sections(gpc *c)
+{
+	uint32_t i, mark;
+
+	if (c->readonly)
+		return;
+	mark = load_relaxed(&seg_seat(&c->seg, c->peer)->sections);
+	mark = MIN(mark, (uint32_t)GPC_SECTIONS);
+	pthread_mutex_lock(&c->device_sections);
+	for (i = 0; i < mark; i++)
+		epoch_sweep(&c->seg, c->peer, i);
+	pthread_mutex_unlock(&c->device_sections);
+}
+
+uint64_t handle_thread(void)
+{
+	static __thread char here;
+
+	return (uint64_t)(uintptr_t)&here;
+}
+
+bool handle_in_section(gpc *c)
+{
+	uint64_t me = handle_thread();
+	uint32_t i;
+
+	for (i = 0; i < GPC_SECTIONS; i++)
+		if (load_relaxed(&c->section_thread[i]) == me)
+			return true;
+	return false;
+}

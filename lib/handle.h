@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* handle.h - struct gpc: one attachment of this process.  Private memory; nothing here is
+ * shared with other processes. */
+#ifndef GPC_HANDLE_H
+#define GPC_HANDLE_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include "base.h"
+#include "epoch.h"
+#include "err.h"
+#include "gpc.h"
+#include "key.h"
+#include "log.h"
+#include "order.h"
+#include "pool.h"
+#include "segment.h"
+
+struct writer;
+struct op;
+struct stock;
+struct walk;
+
+struct gpc {
+	struct gpc *next;                /* list of all handles of the process, for fork */
+	struct segment seg;
+	struct log log;
+	uint32_t peer;                   /* SHM_NO_PEER = read-only */
+	uint32_t flags;
+	bool readonly;
+	bool forked;                     /* set in a forked child: every call answers -ECHILD */
+	struct key_secret secret;
+	gpc_key mask[GPC_MAX_SPACES];
+
+	/* sections: who opened which (0 = nobody); a thread is named by the address of one of
+	 * its thread-local variables */
+	uint64_t section_thread[SHM_SECTIONS];
+	pthread_mutex_t device_sections; /* sweeping sections that devices have ended */
+
+	/* millisecond ticks: the tick this process saw last, and when it saw it first */
+	uint64_t tick_seen, tick_since_ns;
+
+	/* the command ring, producer's side: ring.c */
+	pthread_mutex_t ring_lock;
+	struct op *ops, **ops_end;       /* submitted, results not yet taken; by position */
+	gpc_block *deferred;             /* reservations to give back when the ring has room */
+	uint32_t deferred_n, deferred_size;
+
+	uint64_t *mine;                  /* bitmap by record: reserved by this handle */
+	struct stock *stock;             /* reservations in hand, per pool; NULL = none wanted */
+	pthread_mutex_t pool_lock;       /* the seat's request, one at a time */
+
+	/* the writer's seat: writer_seat.c */
+	pthread_mutex_t serve_lock;
+	struct writer *writer;           /* not NULL: this handle holds the seat */
+	int writer_fd;                   /* its descriptor of the lock file, or -1 */
+	pthread_t server;
+	bool serving;                    /* the thread runs */
+	uint32_t stop;                   /* futex word: the thread shall end */
+
+	pthread_mutex_t walk_lock;
+	struct walk *walk;               /* copy made by gpc_walk */
+
+	pthread_mutex_t dev_lock;
+	gpc_dev *devs;
+};
+
+/* First line of every public call: 0, -EINVAL (NULL), -ECHILD; with `seat` also -EROFS. */
+int handle_check(gpc *c, bool seat);
+
+/* Tick for a touching call: exact mode advances it by one, else once a tick_us. */
+uint64_t handle_tick(gpc *c);
+
+/* The library's own sections: slot or -EAGAIN.  Lookups use them (6 ns a pair). */
+int handle_enter(gpc *c);
+void handle_leave(gpc *c, int section);
+/* End the sections whose device work is done. */
+void handle_sweep_sections(gpc *c);
+/* Name of the calling thread in section_thread, never 0.  A thread that ends in its section
+ * leaves the name to a later one. */
+uint64_t handle_thread(void);
+/* Does the calling thread have a section of gpc_enter open? */
+bool handle_in_section(gpc *c);
+
+/* All handles of the process, for fork (fork.c).  Register before the handle has a lock of
+ * the lock file; -ENOMEM.  In a child fork_forget has nothing to forget. */
+int fork_register(gpc *c);
+void fork_forget(gpc *c);
+
+#endif

@@ -1,0 +1,153 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* hold.c - giving holds back, dropping bad blocks, waiting for acknowledgement. */
+#include "config.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include "fill.h"
+
+/* A reservation of ours goes back; blocks of our own CALLER pool stay ours. */
+static bool return_reservation(gpc *c, uint32_t record, gpc_block block, struct ref_sum *sum)
+{
+	const struct shm_pool *p = seg_pool(&c->seg, (uint32_t)GPC_POOL(block));
+	bool returned = false;
+
+	pthread_mutex_lock(&c->ring_lock);
+	if (load_relaxed(&p->flags) & GPC_POOL_CALLER && load_relaxed(&p->keeper) ==
+	    (int32_t)c->peer) {
+		returned = refs_mine(c, record);
+	} else if (refs_mine(c, record)) {
+		ring_give_back_locked(c, &block, 1);
+		returned = refs_mine_clear(c, record, sum, (uint32_t)GPC_POOL(block));
+	}
+	pthread_mutex_unlock(&c->ring_lock);
+	return returned;
+}
+
+static bool release(gpc *c, gpc_block block, uint64_t tick, struct ref_sum *sum)
+{
+	uint32_t record = pool_record(&c->seg, block);
+
+	if (record == SHM_NO_RECORD)
+		return false;
+	if (load_relaxed(refs_cell(c, record))) {
+		refs_stamp(c, record, tick);     /* a release counts as a use */
+		if (refs_drop(c, record, block, sum))
+			return true;
+	}
+	return return_reservation(c, record, block, sum);
+}
+
+GPC_EXPORT int gpc_unref(gpc *c, const gpc_block *blocks, uint32_t n)
+{
+	int err = handle_check(c, true);
+	struct ref_sum sum = { 0 };
+	uint64_t tick;
+	uint32_t i;
+
+	if (err < 0)
+		return err;
+	if (n && !blocks)
+		return err_set(EINVAL, "blocks is NULL");
+	tick = n ? handle_tick(c) : 0;
+	for (i = 0; i < n; i++)
+		if (blocks[i] != GPC_NONE && !release(c, blocks[i], tick, &sum))
+			err = err_set(EPERM, "block 0x%x is not held by this peer",
+				      (unsigned)blocks[i]);
+	refs_account(c, &sum);
+	if (c->deferred_n || c->ops)
+		ring_turn(c);
+	return err;
+}
+
+GPC_EXPORT int gpc_wait(gpc *c, gpc_ticket t, int timeout_ms)
+{
+	int err = fill_check(c, 0, 0, timeout_ms != 0);
+
+	if (err < 0)
+		return err;
+	if (t > ring_last_ticket(c))
+		return err_set(EINVAL, "ticket %llu was never given out",
+			       (unsigned long long)t);
+	return ring_wait(c, t, deadline_from(timeout_ms));
+}
+
+/* ---- drop ---- */
+
+static void take_drop(gpc *c, struct op *op)
+{
+	uint32_t i;
+
+	for (i = 0; i < op->n; i++) {
+		int32_t result = ring_slot(c, op, i)->result;
+
+		op->result += result > 0;
+	}
+}
+
+static int drop_part(gpc *c, const gpc_block *blocks, uint32_t n, bool wait, gpc_ticket *t)
+{
+	struct shm_command *cmds = calloc(n, sizeof(*cmds));
+	struct op *op = ring_op(n, 0);
+	bool pending = false;
+	uint32_t i;
+	int err;
+
+	if (!cmds || !op) {
+		free(cmds);
+		free(op);
+		return err_set(ENOMEM, "no memory to drop %u blocks", n);
+	}
+	for (i = 0; i < n; i++)
+		cmds[i] = (struct shm_command){ .op = CMD_DROP, .count = 1,
+						.block = blocks[i] };
+	op->take = take_drop;
+	if (!wait) {
+		err = ring_submit(c, op, cmds);
+		if (err == 0 && t)
+			*t = ring_last_ticket(c);
+		if (err < 0)
+			free(op);
+		free(cmds);
+		return err;
+	}
+	err = ring_call(c, op, cmds, NEVER, &pending);
+	free(cmds);
+	if (err == 0) {
+		err = op->result;
+		if (t)
+			*t = op->ticket;
+	}
+	if (!pending)
+		free(op);
+	return err;
+}
+
+GPC_EXPORT int gpc_drop(gpc *c, const gpc_block *blocks, uint32_t n, uint32_t flags,
+			gpc_ticket *t)
+{
+	bool wait = !(flags & GPC_NOWAIT);
+	int err = fill_check(c, flags, GPC_NOWAIT, false), live = 0, got;
+	uint32_t done, part = SHM_RING / 4;
+
+	if (err < 0)
+		return err;
+	if (n && !blocks)
+		return err_set(EINVAL, "blocks is NULL");
+	for (done = 0; done < n; done++)
+		if (pool_record(&c->seg, blocks[done]) == SHM_NO_RECORD)
+			return err_set(EINVAL, "block 0x%x does not exist",
+				       (unsigned)blocks[done]);
+	if (!wait && n > SHM_RING)
+		return err_set(EINVAL, "GPC_NOWAIT takes at most %u blocks", SHM_RING);
+	if (t)
+		*t = ring_last_ticket(c);
+	for (done = 0; done < n; done += part) {
+		part = wait ? MIN(n - done, SHM_RING / 4) : n;
+		got = drop_part(c, blocks + done, part, wait, t);
+		if (got < 0)
+			return got;
+		live += got;
+	}
+	return live;
+}

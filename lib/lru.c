@@ -1,0 +1,219 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* lru.c - exact least recent first, without a list in shared memory.
+ *
+ * Readers raise stamp[block] when they use a block, and nothing else.  The writer keeps one
+ * heap of leaves for each pool, by the stamp that was read when the item went in.  The
+ * recorded stamp is never above the true one, so when the smallest item still has its
+ * recorded stamp, no other leaf can be older: it is the least recent.  If the stamp has
+ * moved, the item goes back in with the new one.
+ *
+ * Ties go to the deeper block: one call stamps a whole prefix with one tick, and its leaf is
+ * the first to go.  A leaf in use counts as used now.  A parent whose last child went comes
+ * in with the newest of its own and its children's stamps (rule R2). */
+#include "config.h"
+
+#include "writer.h"
+
+uint64_t lru_stamp(struct writer *w, uint32_t record)
+{
+	uint64_t stamp = load_relaxed(seg_stamp(&w->seg, record));
+	uint64_t now = w_tick(w);
+
+	if (stamp > now)                 /* rule R1: a peer cannot buy itself a future */
+		stamp = now;
+	return MAX(stamp, w->node[record].carry);
+}
+
+void lru_touch(struct writer *w, uint32_t record)
+{
+	order_raise64(seg_stamp(&w->seg, record), w_tick(w), 2);
+}
+
+static bool goes_before(const struct heap_item *a, const struct heap_item *b)
+{
+	if (a->stamp != b->stamp)
+		return a->stamp < b->stamp;
+	if (a->depth != b->depth)
+		return a->depth > b->depth;
+	return a->record < b->record;
+}
+
+static void heap_set(struct writer *w, struct wpool *p, uint32_t i, struct heap_item item)
+{
+	p->heap[i] = item;
+	w->node[item.record].heap_at = i + 1;
+}
+
+static void sift_up(struct writer *w, struct wpool *p, uint32_t i, struct heap_item item)
+{
+	uint32_t up;
+
+	for (; i; i = up) {
+		up = (i - 1) / 2;
+		if (!goes_before(&item, &p->heap[up]))
+			break;
+		heap_set(w, p, i, p->heap[up]);
+	}
+	heap_set(w, p, i, item);
+}
+
+static void sift_down(struct writer *w, struct wpool *p, uint32_t i, struct heap_item item)
+{
+	uint32_t down;
+
+	for (; (down = 2 * i + 1) < p->heap_n; i = down) {
+		if (down + 1 < p->heap_n && goes_before(&p->heap[down + 1], &p->heap[down]))
+			down++;
+		if (!goes_before(&p->heap[down], &item))
+			break;
+		heap_set(w, p, i, p->heap[down]);
+	}
+	heap_set(w, p, i, item);
+}
+
+static void heap_push(struct writer *w, struct wpool *p, struct heap_item item)
+{
+	sift_up(w, p, p->heap_n++, item);
+}
+
+static void heap_remove(struct writer *w, struct wpool *p, uint32_t i)
+{
+	struct heap_item last = p->heap[--p->heap_n];
+
+	w->node[p->heap[i].record].heap_at = 0;
+	if (i == p->heap_n)
+		return;
+	if (i && goes_before(&last, &p->heap[(i - 1) / 2]))
+		sift_up(w, p, i, last);
+	else
+		sift_down(w, p, i, last);
+}
+
+static struct heap_item heap_pop(struct writer *w, struct wpool *p)
+{
+	struct heap_item top = p->heap[0];
+
+	heap_remove(w, p, 0);
+	return top;
+}
+
+static struct heap_item item_of(struct writer *w, uint32_t record)
+{
+	return (struct heap_item){ lru_stamp(w, record), w_record(w, record)->depth, record };
+}
+
+static bool is_leaf(struct writer *w, uint32_t record)
+{
+	const struct node *n = &w->node[record];
+
+	return n->in_tree && !n->selected && !n->pins && !n->hot && w_is(w, record, LIVE);
+}
+
+void lru_offer(struct writer *w, uint32_t record)
+{
+	struct node *n = &w->node[record];
+
+	if (!n->heap_at && is_leaf(w, record))
+		heap_push(w, w_pool_of(w, record), item_of(w, record));
+}
+
+/* Its life ends: the next one may begin with an older stamp than the heap has for it. */
+void lru_forget(struct writer *w, uint32_t record)
+{
+	if (w->node[record].heap_at)
+		heap_remove(w, w_pool_of(w, record), w->node[record].heap_at - 1);
+}
+
+/* When a VRAM block is dropped, what hangs below it in RAM goes too: is all of that idle? */
+static bool subtree_is_idle(struct writer *w, uint32_t record)
+{
+	uint32_t i, n;
+
+	if (w->node[record].first == NONE)
+		return true;
+	n = tree_collect(w, record, &w->below, &w->below_size, 0);
+	for (i = 0; i + 1 < n; i++) {
+		if (w->node[w->below[i]].pins || !w_row_is_zero(w, w->below[i]))
+			return false;
+		if (!w_is(w, w->below[i], LIVE))
+			return false;    /* a move in limbo: its owner still copies */
+	}
+	return true;
+}
+
+static void select_victim(struct writer *w, uint32_t record)
+{
+	struct node *n = &w->node[record], *p;
+	uint64_t stamp = lru_stamp(w, record);
+
+	n->selected = true;
+	if (n->parent == NONE)
+		return;
+	p = &w->node[n->parent];
+	if (tree_blocks(w, n->parent, record))
+		p->hot--;
+	if (p->carry < stamp)
+		p->carry = stamp;
+	lru_offer(w, n->parent);
+}
+
+void lru_put_back(struct writer *w, uint32_t record)
+{
+	struct node *n = &w->node[record];
+
+	n->selected = false;
+	if (n->parent != NONE && tree_blocks(w, n->parent, record))
+		w->node[n->parent].hot++;
+	lru_offer(w, record);
+}
+
+uint32_t lru_pick(struct writer *w, uint32_t pool, uint32_t n, bool demote,
+		  uint32_t **list, uint32_t *size)
+{
+	struct wpool *p = &w->pool[pool];
+	uint32_t found = 0, aside = 0, i;
+
+	while (found < n && p->heap_n) {
+		struct heap_item top = heap_pop(w, p), now;
+		uint32_t record = top.record;
+
+		if (!is_leaf(w, record))
+			continue;
+		now = item_of(w, record);
+		if (now.stamp > top.stamp || now.depth != top.depth) {
+			now.stamp = MAX(now.stamp, top.stamp);
+			heap_push(w, p, now);
+			continue;
+		}
+		if (!w_row_is_zero(w, record) || (!demote && !subtree_is_idle(w, record))) {
+			w->aside = writer_grow(w->aside, &w->aside_size, aside + 1,
+					       sizeof(*w->aside));
+			now.stamp = w_tick(w);   /* in use = used now */
+			w->aside[aside++] = now;
+			continue;
+		}
+		select_victim(w, record);
+		*list = writer_grow(*list, size, found + 1, sizeof(**list));
+		(*list)[found++] = record;
+	}
+	for (i = 0; i < aside; i++)
+		heap_push(w, p, w->aside[i]);
+	return found;
+}
+
+void lru_rebuild(struct writer *w, uint32_t pool)
+{
+	struct wpool *p = &w->pool[pool];
+	uint32_t i;
+
+	p->heap_n = 0;
+	for (i = 0; i < p->slots; i++) {
+		uint32_t record = p->first + i;
+
+		w->node[record].heap_at = 0;
+		if (is_leaf(w, record))
+			heap_set(w, p, p->heap_n++, item_of(w, record));
+	}
+	for (i = p->heap_n / 2; i--;)
+		sift_down(w, p, i, p->heap[i]);
+}

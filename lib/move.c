@@ -1,0 +1,293 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* move.c - a key goes from one block to another, around the caller's copy (rule C3).
+ *
+ *   begin    target: RESERVED, names its source; source: LIVE, pinned
+ *   commit   target LIVE                       the commit point
+ *            the entry names the target        one store, readers find either block
+ *            source DYING
+ *
+ * A successor that finds both LIVE goes on from there.  When a reservation evicts with moves,
+ * the source is gone before the copy begins (REC_SINGLE): the caller has its block already,
+ * and the key is in limbo, findable nowhere, until the target is committed. */
+#include "config.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include "writer.h"
+
+static bool counts_outward(struct writer *w, uint32_t to_pool, bool keep)
+{
+	return !keep && w->pool[to_pool].kind == GPC_VRAM;
+}
+
+void move_pin(struct writer *w, uint32_t source, uint32_t to_pool, bool keep)
+{
+	w->node[source].pins++;
+	if (counts_outward(w, to_pool, keep))
+		w_pool_of(w, source)->outward++;
+}
+
+void move_unpin(struct writer *w, uint32_t source, uint32_t to_pool, bool keep)
+{
+	w->node[source].pins--;
+	if (counts_outward(w, to_pool, keep))
+		w_pool_of(w, source)->outward--;
+	lru_offer(w, source);
+}
+
+void move_bind(struct writer *w, uint32_t target, uint32_t source, uint8_t flags)
+{
+	struct shm_record *t = w_record(w, target);
+	const struct shm_record *s = w_record(w, source);
+
+	t->key[0] = s->key[0];
+	t->key[1] = s->key[1];
+	t->parent[0] = s->parent[0];
+	t->parent[1] = s->parent[1];
+	t->depth = s->depth;
+	t->tag = s->tag;
+	t->flags = flags | (s->flags & REC_UNCHAINED);
+	t->source_word = s->word;
+	/* (O) bound: a successor that sees the source sees all of the above; before it, it
+	 * sees a plain reservation */
+	store_release(&t->source, source + 1);
+	if (flags & REC_SINGLE)
+		return;
+	move_pin(w, source, w->node[target].pool, flags & REC_KEEP);
+	store_relaxed(seg_stamp(&w->seg, target), lru_stamp(w, source));
+}
+
+void move_drop_limbo(struct writer *w, uint32_t target)
+{
+	if (!w->node[target].in_tree)
+		return;
+	retire_subtree(w, target);       /* the target itself is not LIVE and stays */
+	tree_unlink(w, target);
+}
+
+void move_unbind(struct writer *w, uint32_t target)
+{
+	struct shm_record *t = w_record(w, target);
+	uint32_t source = t->source - 1;
+	uint8_t flags = t->flags;
+
+	t->flags = 0;
+	store_release(&t->source, 0);
+	if (flags & REC_SINGLE)
+		move_drop_limbo(w, target);
+	else
+		move_unpin(w, source, w->node[target].pool, flags & REC_KEEP);
+}
+
+void move_switch(struct writer *w, uint32_t from, uint32_t to)
+{
+	struct shm_record *t = w_record(w, to);
+
+	table_retier(w, from, to);
+	tree_replace(w, from, to);
+	retire_moved(w, from);
+	t->flags &= REC_UNCHAINED;
+	store_release(&t->source, 0);    /* a later life of the source is not ours */
+	lru_offer(w, to);
+}
+
+/* ---- commit ---- */
+
+enum { AGAIN = 1 };                      /* no bucket yet */
+
+static void count_move(struct writer *w, uint32_t peer, uint32_t target)
+{
+	struct shm_tally *t = w_tally(w, peer);
+	uint64_t *n = w_pool_of(w, target)->kind == GPC_RAM ? &t->demoted : &t->promoted;
+
+	store_relaxed(n, *n + 1);
+}
+
+static bool is_chained(const struct shm_record *r)
+{
+	gpc_key parent = { { r->parent[0], r->parent[1] } };
+
+	return !(r->flags & REC_UNCHAINED) && !key_is_zero(&parent) && !key_is_root(&parent);
+}
+
+/* Parent of a target in its own space: NONE for a first block; -ENOENT. */
+static int32_t find_parent(struct writer *w, uint32_t target, uint32_t *ret)
+{
+	struct shm_record *t = w_record(w, target);
+	struct wpool *p = w_pool_of(w, target);
+	gpc_key parent = { { t->parent[0], t->parent[1] } };
+
+	*ret = NONE;
+	if (!is_chained(t))
+		return 0;
+	*ret = table_find(w, p->space, &parent);
+	if (*ret != NONE)
+		return 0;
+	if (!(p->flags & GPC_POOL_UNCHAINED))
+		return -ENOENT;
+	t->flags |= REC_UNCHAINED;
+	return 0;
+}
+
+/* The key becomes live where it was not: a target of its own space, or out of limbo. */
+static int32_t commit_new(struct writer *w, uint32_t peer, uint32_t target)
+{
+	struct shm_record *t = w_record(w, target);
+	gpc_key key = w_key(w, target);
+	uint32_t parent, slot, resident = table_find(w, w_space(w, target), &key), child;
+	int32_t err;
+
+	if (resident != NONE) {
+		/* computed anew in the meantime: what hung below us hangs below that */
+		while (w->node[target].in_tree && (child = w->node[target].first) != NONE)
+			tree_attach(w, child, resident);
+		return -EEXIST;
+	}
+	err = find_parent(w, target, &parent);
+	if (err < 0)
+		return err;
+	switch (table_place(w, target, &slot)) {
+	case TABLE_WAIT:
+		return AGAIN;
+	case TABLE_FULL:
+		return -EAGAIN;
+	}
+	if (!w->node[target].in_tree)
+		tree_enter(w, target);
+	tree_attach(w, target, parent);
+	record_publish(w, target, GPC_STORED, GPC_NONE);
+	table_fill(w, target, slot);
+	t->flags &= REC_UNCHAINED;
+	store_release(&t->source, 0);    /* after LIVE: a target without source is no target */
+	lru_offer(w, target);
+	count_move(w, peer, target);
+	return 0;
+}
+
+static int32_t commit_bound(struct writer *w, uint32_t peer, uint32_t target)
+{
+	struct shm_record *t = w_record(w, target);
+	uint32_t source = t->source - 1;
+	bool keep = t->flags & REC_KEEP;
+	int32_t err;
+
+	if (w_word(w, source) != t->source_word)
+		return -ESTALE;
+	if (w_space(w, source) == w_space(w, target)) {
+		move_unpin(w, source, w->node[target].pool, keep);
+		record_publish(w, target, GPC_MOVED, w_block(w, source));
+		move_switch(w, source, target);
+		count_move(w, peer, target);
+		return 0;
+	}
+	err = commit_new(w, peer, target);
+	if (err != 0)
+		return err;              /* record_free() unpins */
+	move_unpin(w, source, w->node[target].pool, keep);
+	if (!keep && w->node[source].first == NONE && !w->node[source].pins)
+		retire_block(w, source, SHM_NO_PEER, 0);
+	return 0;
+}
+
+/* The target that one slot of the group names, or NONE. */
+static uint32_t slot_target(struct writer *w, const struct shm_command *cmd)
+{
+	return w_find_record(w, load_relaxed(&cmd->to));
+}
+
+static int32_t commit_one(struct writer *w, uint32_t peer, const struct shm_command *cmd)
+{
+	uint32_t target = slot_target(w, cmd);
+	struct shm_record *t;
+	int32_t err;
+
+	if (target == NONE)
+		return -EINVAL;
+	t = w_record(w, target);
+	if (t->owner != peer || t->op != load_relaxed(&cmd->arg))
+		return -ESTALE;
+	if (w_is(w, target, LIVE))
+		return 0;                /* done before: by a writer that died, or a retry */
+	if (!w_is(w, target, RESERVED) || !t->source)
+		return -ESTALE;
+	if (load_relaxed(&cmd->flags) & CF_CANCEL) {
+		record_free(w, target);
+		return 0;
+	}
+	if (w_pool_of(w, target)->state != POOL_READY)
+		err = -ESTALE;
+	else if (t->flags & REC_SINGLE)
+		err = commit_new(w, peer, target);
+	else
+		err = commit_bound(w, peer, target);
+	if (err < 0)
+		record_free(w, target);
+	return err;
+}
+
+struct order { uint32_t slot, late, depth; };
+
+static int compare(const void *a, const void *b)
+{
+	const struct order *x = a, *y = b;
+
+	if (x->late != y->late)
+		return x->late < y->late ? -1 : 1;
+	if (x->depth != y->depth)
+		return x->depth < y->depth ? -1 : 1;
+	return x->slot < y->slot ? -1 : x->slot > y->slot;
+}
+
+/* Guarantee G: what leaves VRAM while it is live goes leaf first, all else root first. */
+static struct order *commit_order(struct writer *w, uint32_t peer, uint64_t position,
+				  uint32_t n)
+{
+	struct order *list = writer_alloc(n, sizeof(*list));
+	uint32_t i, target;
+
+	for (i = 0; i < n; i++) {
+		list[i].slot = i;
+		target = slot_target(w, seg_command(&w->seg, peer, position + i));
+		if (target == NONE)
+			continue;
+		list[i].depth = w_record(w, target)->depth;
+		if (w_pool_of(w, target)->kind == GPC_RAM &&
+		    !(w_record(w, target)->flags & REC_SINGLE)) {
+			list[i].late = 1;
+			list[i].depth = ~list[i].depth;
+		}
+	}
+	qsort(list, n, sizeof(*list), compare);
+	return list;
+}
+
+bool move_commit(struct writer *w, uint32_t peer, uint64_t position, uint32_t n)
+{
+	struct order *list = commit_order(w, peer, position, n);
+	struct wpeer *p = &w->peer[peer];
+	struct shm_command *cmd;
+	uint32_t i, at;
+	int32_t result;
+
+	for (i = 0; i < n; i++) {
+		at = list[i].slot;
+		cmd = seg_command(&w->seg, peer, position + at);
+		if (at ? load_relaxed(&cmd->result) != CMD_PENDING : p->commit_known)
+			continue;
+		result = commit_one(w, peer, cmd);
+		if (result == AGAIN)
+			break;
+		if (at) {
+			command_answer(w, peer, position + at, result);
+		} else {
+			p->commit_known = true;
+			p->commit_result = result;
+		}
+	}
+	free(list);
+	if (i < n)
+		return false;
+	p->commit_known = false;
+	command_answer(w, peer, position, p->commit_result);
+	return true;
+}

@@ -1,0 +1,288 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* pools.c - pools come, are cleared, and go.
+ *
+ * A pool is READY from the store of its bit in live_pools until that bit is cleared: the one
+ * step in which all its blocks die (guarantee E).  Readers load the bit in every call and
+ * again for every reference.  What follows, block by block, only cleans up. */
+#include "config.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include "writer.h"
+
+static void set_live_bit(struct writer *w, uint32_t pool, bool on)
+{
+	struct shm_state *st = w_state(w);
+	uint64_t bit = 1ull << (pool & 63), bits = st->live_pools[pool >> 6];
+
+	/* (P) the one step; pairs with pool_live() */
+	store_release(&st->live_pools[pool >> 6], on ? bits | bit : bits & ~bit);
+	order_fence();                   /* before any row is read: like (D) for the whole pool */
+}
+
+static void update_spaces(struct writer *w)
+{
+	uint32_t p, spaces = 0;
+
+	for (p = 0; p < w->max_pools; p++)
+		if (w->pool[p].state == POOL_READY)
+			spaces |= 1u << w->pool[p].space;
+	store_release(&w_state(w)->spaces, spaces);
+}
+
+/* Private memory for a pool whose description stands in *p. */
+static void pool_attach(struct writer *w, uint32_t number)
+{
+	struct wpool *p = &w->pool[number];
+	uint32_t i;
+
+	p->free = writer_alloc(p->slots, sizeof(*p->free));
+	p->heap = writer_alloc(p->slots, sizeof(*p->heap));
+	p->nfree = p->heap_n = p->live = p->reserved = p->dying = p->coming = p->outward = 0;
+	for (i = 0; i < p->slots; i++) {
+		struct node *n = &w->node[p->first + i];
+
+		memset(n, 0, sizeof(*n));
+		n->pool = (uint8_t)number;
+		n->parent = n->first = n->next = n->prev = NONE;
+	}
+}
+
+static bool overlaps(const struct writer *w, uint32_t first, uint32_t slots, uint32_t *ret_end)
+{
+	uint32_t p;
+
+	for (p = 0; p < w->max_pools; p++) {
+		const struct wpool *q = &w->pool[p];
+
+		if (q->state == POOL_FREE || first >= q->first + q->slots ||
+		    first + slots <= q->first)
+			continue;
+		*ret_end = q->first + q->slots;
+		return true;
+	}
+	return false;
+}
+
+static bool find_range(const struct writer *w, uint32_t slots, uint32_t *ret_first)
+{
+	uint32_t first = 0;
+
+	while (slots <= w->max_blocks && first <= w->max_blocks - slots) {
+		if (!overlaps(w, first, slots, &first)) {
+			*ret_first = first;
+			return true;
+		}
+	}
+	return false;
+}
+
+static int32_t request_check(struct writer *w, const struct shm_pool *rq)
+{
+	uint32_t slots = (uint32_t)rq->range;
+	int32_t to = rq->demote_to;
+
+	if ((rq->kind != GPC_VRAM && rq->kind != GPC_RAM) || rq->space >= GPC_MAX_SPACES ||
+	    !rq->blocks || slots < rq->blocks || slots > 1u << 24 ||
+	    rq->flags & ~(uint32_t)(GPC_POOL_KEPT | GPC_POOL_CALLER | GPC_POOL_UNCHAINED) ||
+	    rq->gpus > 16 || rq->backing_size > sizeof(rq->backing))
+		return -EINVAL;
+	if (to >= 0 && ((uint32_t)to >= w->max_pools || w->pool[to].state != POOL_READY))
+		return -ENOENT;
+	return 0;
+}
+
+static void describe(struct writer *w, uint32_t number, const struct shm_pool *rq,
+		     uint32_t first, int32_t keeper)
+{
+	struct shm_pool *d = w_pool(w, number);
+	struct wpool *p = &w->pool[number];
+
+	*p = (struct wpool){
+		.state = POOL_READY, .generation = d->generation + 1, .first = first,
+		.slots = (uint32_t)rq->range, .blocks = rq->blocks, .kind = rq->kind,
+		.flags = rq->flags, .space = rq->space, .keeper = keeper,
+		.demote_to = rq->demote_to < 0 ? -1 : rq->demote_to,
+	};
+	d->blocks = p->blocks;
+	d->kind = p->kind;
+	d->flags = p->flags;
+	d->space = p->space;
+	d->keeper = keeper;
+	d->demote_to = p->demote_to;
+	d->gpus = rq->gpus ? rq->gpus : 1;
+	d->backing_size = rq->backing_size;
+	memcpy(d->uuid, rq->uuid, sizeof(d->uuid));
+	memcpy(d->backing, rq->backing, sizeof(d->backing));
+	store_relaxed(&d->range, (uint64_t)first << 32 | p->slots);
+	store_release(&d->generation, p->generation);
+	/* (Q) a successor that finds READY without the live bit drains the pool: the command
+	 * was not answered and runs again */
+	store_release(&d->state, POOL_READY);
+}
+
+int32_t pools_add(struct writer *w, uint32_t peer)
+{
+	struct shm_pool rq = seg_seat(&w->seg, peer)->request;   /* a copy: untrusted */
+	uint32_t number, first, i;
+	int32_t err;
+
+	if (rq.flags & GPC_POOL_CALLER)
+		rq.flags |= GPC_POOL_KEPT;
+	err = request_check(w, &rq);
+	if (err < 0)
+		return err;
+	for (number = 0; number < w->max_pools; number++)
+		if (w->pool[number].state == POOL_FREE)
+			break;
+	if (number == w->max_pools || !find_range(w, (uint32_t)rq.range, &first))
+		return -ENOSPC;
+	describe(w, number, &rq, first, rq.flags & GPC_POOL_KEPT ? (int32_t)peer : -1);
+	pool_attach(w, number);
+	for (i = w->pool[number].slots; i--;)
+		if (rq.flags & GPC_POOL_CALLER)
+			record_reserve(w, first + i, peer, 0);
+		else
+			w->pool[number].free[w->pool[number].nfree++] = first + i;
+	update_spaces(w);
+	set_live_bit(w, number, true);
+	return (int32_t)number;
+}
+
+static uint32_t count_in_use(struct writer *w, uint32_t pool)
+{
+	const struct wpool *p = &w->pool[pool];
+	uint32_t i, n = 0;
+
+	for (i = 0; i < p->slots; i++)
+		if (w_is(w, p->first + i, DYING) && !w_row_is_zero(w, p->first + i))
+			n++;
+	return n;
+}
+
+static void retire_all(struct writer *w, uint32_t pool, uint32_t tag)
+{
+	const struct wpool *p = &w->pool[pool];
+	uint32_t i;
+
+	feed_cleared(w, pool, tag);
+	w->cleared_pool = tag ? NONE : pool;
+	for (i = 0; i < p->slots; i++)
+		if (w_is(w, p->first + i, LIVE) &&
+		    (!tag || w_record(w, p->first + i)->tag == tag))
+			retire_subtree(w, p->first + i);
+	w->cleared_pool = NONE;
+}
+
+/* From READY to DRAINING: first the one step, then its consequences. */
+static void pool_shut(struct writer *w, uint32_t pool)
+{
+	struct shm_pool *d = w_pool(w, pool);
+	struct wpool *p = &w->pool[pool];
+
+	set_live_bit(w, pool, false);
+	p->state = POOL_DRAINING;
+	store_release(&d->generation, ++p->generation);
+	store_release(&d->state, POOL_DRAINING);
+	update_spaces(w);
+	grant_cancel_pool(w, pool);
+	retire_all(w, pool, 0);
+}
+
+/* What the pool's keeper had reserved goes with it. */
+static void free_reservations_of(struct writer *w, uint32_t pool, int32_t keeper)
+{
+	const struct wpool *p = &w->pool[pool];
+	uint32_t i;
+
+	for (i = 0; i < p->slots; i++)
+		if (w_is(w, p->first + i, RESERVED) &&
+		    w_record(w, p->first + i)->owner == keeper)
+			record_free(w, p->first + i);
+}
+
+void pools_kill(struct writer *w, uint32_t pool)
+{
+	int32_t keeper = w->pool[pool].keeper;
+
+	if (w->pool[pool].state == POOL_READY)
+		pool_shut(w, pool);
+	if (keeper >= 0)
+		free_reservations_of(w, pool, keeper);
+}
+
+int32_t pools_clear(struct writer *w, int32_t pool, uint32_t tag, bool remove)
+{
+	uint32_t p, held = 0, found = 0;
+
+	for (p = 0; p < w->max_pools; p++) {
+		if ((pool >= 0 && p != (uint32_t)pool) || w->pool[p].state == POOL_FREE)
+			continue;
+		found++;
+		if (remove) {
+			bool caller = w->pool[p].flags & GPC_POOL_CALLER;
+
+			if (w->pool[p].state == POOL_READY)
+				pool_shut(w, p);
+			if (caller)
+				free_reservations_of(w, p, w->pool[p].keeper);
+			held += w->pool[p].reserved;
+		} else if (w->pool[p].state == POOL_READY) {
+			retire_all(w, p, tag);
+		}
+		held += count_in_use(w, p);
+	}
+	return found || pool < 0 ? (int32_t)held : -ENOENT;
+}
+
+void pools_care(struct writer *w)
+{
+	uint32_t i;
+
+	for (i = 0; i < w->max_pools; i++) {
+		struct wpool *p = &w->pool[i];
+
+		if (p->state != POOL_DRAINING || p->live || p->reserved || p->dying)
+			continue;
+		free(p->free);
+		free(p->heap);
+		*p = (struct wpool){ .state = POOL_FREE };
+		store_relaxed(&w_pool(w, i)->range, 0);
+		store_release(&w_pool(w, i)->state, POOL_FREE);
+	}
+}
+
+/* Takeover: descriptions become private state again. */
+int pools_load(struct writer *w)
+{
+	uint32_t i;
+
+	for (i = 0; i < w->max_pools; i++) {
+		struct shm_pool *d = w_pool(w, i);
+		uint32_t first = (uint32_t)(d->range >> 32), slots = (uint32_t)d->range, end;
+		bool live = w_state(w)->live_pools[i >> 6] >> (i & 63) & 1;
+
+		if (d->state == POOL_FREE)
+			continue;
+		if (d->state > POOL_DRAINING || !slots || slots > 1u << 24 ||
+		    first >= w->max_blocks || slots > w->max_blocks - first ||
+		    overlaps(w, first, slots, &end) || d->blocks > slots ||
+		    d->space >= GPC_MAX_SPACES || d->keeper >= (int32_t)w->max_peers ||
+		    d->demote_to >= (int32_t)w->max_pools)
+			return err_set(EBADMSG, "pool %u of the segment is damaged", i);
+		w->pool[i] = (struct wpool){
+			.state = d->state == POOL_READY && live ? POOL_READY : POOL_DRAINING,
+			.generation = d->generation, .first = first, .slots = slots,
+			.blocks = d->blocks, .kind = d->kind, .flags = d->flags,
+			.space = d->space, .keeper = d->keeper, .demote_to = d->demote_to,
+		};
+		pool_attach(w, i);
+		if (w->pool[i].state == POOL_DRAINING) {
+			set_live_bit(w, i, false);
+			store_release(&d->state, POOL_DRAINING);
+		}
+	}
+	update_spaces(w);
+	return 0;
+}

@@ -1,0 +1,319 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* publish.c - reservations become references, and holds are given back.
+ *
+ * Rule S3: the cell of a block is raised before its publish is sent, so that there is no
+ * instant between "reserved" and "referenced".  If the publish is refused, the cell is
+ * lowered again.  If the key was live already, the library takes an ordinary reference on
+ * the resident block; should that one have gone in the meantime, it publishes again. */
+#include "config.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include "fill.h"
+
+#define PART (SHM_RING / 4)
+
+struct publish {                         /* a call's arguments */
+	const gpc_key *parents, *keys;
+	const gpc_block *blocks;
+	uint32_t tag;
+	gpc_block *resident;             /* answers, by place in blocks; NULL = nobody asks */
+	bool want_refs;
+};
+
+static void answer(struct op *op, uint32_t i, gpc_block what)
+{
+	if (op->resident)
+		op->resident[op->index[i]] = what;
+}
+
+/* The key is live in another block: reference that one.  False: it has gone. */
+static bool take_resident(gpc *c, gpc_block block, const gpc_key *key, struct ref_sum *sum,
+			  int *err)
+{
+	uint32_t record = pool_record(&c->seg, block);
+	int section = handle_enter(c);
+
+	*err = -EAGAIN;
+	if (section < 0)
+		return true;
+	*err = record == SHM_NO_RECORD ? -ESTALE : refs_take(c, record, block, key, sum);
+	handle_leave(c, section);
+	return *err != -ESTALE;
+}
+
+static void take_publish(gpc *c, struct op *op);
+
+/* Once more, for the one block of slot i. */
+static bool publish_again(gpc *c, struct op *op, uint32_t i)
+{
+	struct shm_command cmd = *ring_slot(c, op, i);
+	uint32_t *place = malloc(sizeof(*place));
+	struct op *again = ring_op(1, 0);
+
+	if (!again || !place)
+		goto fail;
+	*place = op->index[i];
+	again->index = place;
+	again->resident = op->resident;
+	again->want_refs = true;
+	again->ticket = op->ticket;
+	again->take = take_publish;
+	if (ring_submit_locked(c, again, &cmd) == 0)
+		return true;
+fail:
+	free(again);
+	free(place);
+	return false;
+}
+
+static void take_one(gpc *c, struct op *op, uint32_t i, struct ref_sum *sum)
+{
+	const struct shm_command *s = ring_slot(c, op, i);
+	gpc_key key = { { s->key[0], s->key[1] } };
+	uint32_t record = pool_record(&c->seg, s->block);
+	gpc_block got = s->result;
+	int err;
+
+	if (record == SHM_NO_RECORD)
+		return;
+	if (got == s->block) {           /* the reservation is a reference now */
+		refs_mine_clear(c, record, sum, (uint32_t)GPC_POOL(got));
+		answer(op, i, got);
+		return;
+	}
+	if (got >= 0 && op->resident && op->want_refs) {
+		if (!take_resident(c, got, &key, sum, &err)) {
+			if (publish_again(c, op, i))
+				return;
+			err = -EAGAIN;
+		}
+		if (err < 0)
+			got = err;
+	}
+	refs_drop(c, record, s->block, sum);
+	answer(op, i, got);
+}
+
+static void take_publish(gpc *c, struct op *op)
+{
+	struct ref_sum sum = { 0 };
+	uint32_t i;
+
+	for (i = 0; i < op->n; i++)
+		take_one(c, op, i, &sum);
+	refs_account(c, &sum);
+	free((void *)op->index);
+	op->index = NULL;
+}
+
+/* The keeper of a CALLER pool may publish what came back to it without its knowing. */
+static bool is_reserved_by_us(gpc *c, uint32_t record, gpc_block block, struct ref_sum *sum)
+{
+	const struct shm_record *r = seg_record(&c->seg, record);
+
+	if (refs_mine(c, record))
+		return true;
+	if (!(seg_pool(&c->seg, (uint32_t)GPC_POOL(block))->flags & GPC_POOL_CALLER) ||
+	    WORD_STATE(load_acquire(&r->word)) != RESERVED || r->owner != c->peer)
+		return false;
+	refs_mine_set(c, record, sum, (uint32_t)GPC_POOL(block));
+	return true;
+}
+
+/* The command for block i, its cell raised; or why not. */
+static int prepare(gpc *c, const struct publish *p, uint32_t i, struct shm_command *cmd,
+		   struct ref_sum *sum)
+{
+	gpc_block block = p->blocks[i];
+	uint32_t record = pool_record(&c->seg, block);
+
+	if (record == SHM_NO_RECORD || key_is_zero(&p->keys[i]) || key_is_root(&p->keys[i]))
+		return -EINVAL;
+	if (!is_reserved_by_us(c, record, block, sum))
+		return -EPERM;
+	*cmd = (struct shm_command){
+		.op = CMD_PUBLISH, .count = 1, .block = block, .tag = p->tag,
+		.flags = p->parents ? 0 : CF_UNCHAINED,
+		.key = { p->keys[i].w[0], p->keys[i].w[1] },
+	};
+	if (p->parents) {
+		cmd->parent[0] = p->parents[i].w[0];
+		cmd->parent[1] = p->parents[i].w[1];
+	}
+	return refs_add(c, record, block, sum);
+}
+
+static void unprepare(gpc *c, const struct shm_command *cmds, uint32_t n)
+{
+	struct ref_sum sum = { 0 };
+	uint32_t i;
+
+	for (i = 0; i < n; i++)
+		refs_drop(c, pool_record(&c->seg, cmds[i].block), cmds[i].block, &sum);
+	refs_account(c, &sum);
+}
+
+/* Prepare blocks from .. from + n; the op has those that may be sent (none: n = 0). */
+static struct op *prepare_part(gpc *c, const struct publish *p, uint32_t from, uint32_t n,
+			       struct shm_command *cmds)
+{
+	struct op *op = ring_op(0, 0);
+	uint32_t *index = malloc((size_t)n * sizeof(*index)), i;
+	struct ref_sum sum = { 0 };
+	int err;
+
+	if (!op || !index) {
+		free(op);
+		free(index);
+		err_set(ENOMEM, "no memory to publish %u blocks", n);
+		return NULL;
+	}
+	for (i = 0; i < n; i++) {
+		err = prepare(c, p, from + i, &cmds[op->n], &sum);
+		if (err == 0)
+			index[op->n++] = from + i;
+		else if (p->resident)
+			p->resident[from + i] = err;
+	}
+	refs_account(c, &sum);
+	op->index = index;
+	op->resident = p->resident;
+	op->want_refs = p->want_refs;
+	op->take = take_publish;
+	return op;
+}
+
+static void discard(struct op *op)
+{
+	free((void *)op->index);
+	free(op);
+}
+
+/* Everything at once, or nothing. */
+static int publish_nowait(gpc *c, const struct publish *p, uint32_t n, gpc_ticket *t)
+{
+	struct shm_command *cmds;
+	struct op *op;
+	uint64_t ticket;
+	int err = 0;
+
+	if (n > SHM_RING)
+		return err_set(EINVAL, "GPC_NOWAIT takes at most %u blocks", SHM_RING);
+	cmds = calloc(n, sizeof(*cmds));
+	op = cmds ? prepare_part(c, p, 0, n, cmds) : NULL;
+	if (!op) {
+		free(cmds);
+		return err_set(ENOMEM, "no memory to publish %u blocks", n);
+	}
+	n = op->n;
+	if (n) {
+		pthread_mutex_lock(&c->ring_lock);
+		ring_turn_locked(c);
+		err = ring_submit_locked(c, op, cmds);
+		ticket = op->ticket;
+		pthread_mutex_unlock(&c->ring_lock);
+	} else {
+		ticket = ring_last_ticket(c);
+	}
+	if (err < 0)
+		unprepare(c, cmds, n);
+	if (err < 0 || !n)
+		discard(op);
+	if (err == 0 && t)
+		*t = ticket;
+	free(cmds);
+	return err;
+}
+
+/* Submit one part, waiting while the ring is full; *ticket tells what to wait for. */
+static int submit_part(gpc *c, struct op *op, const struct shm_command *cmds, uint64_t *ticket)
+{
+	int err;
+
+	for (;;) {
+		pthread_mutex_lock(&c->ring_lock);
+		ring_turn_locked(c);
+		err = ring_submit_locked(c, op, cmds);
+		*ticket = op->ticket;
+		pthread_mutex_unlock(&c->ring_lock);
+		if (err != -EAGAIN)
+			return err;
+		err = ring_wait(c, ring_last_ticket(c), NEVER);
+		if (err < 0)
+			return err;
+	}
+}
+
+static int publish_part(gpc *c, const struct publish *p, uint32_t from, uint32_t n,
+			struct shm_command *cmds, uint64_t *ticket)
+{
+	struct op *op = prepare_part(c, p, from, n, cmds);
+	int err;
+
+	if (!op)
+		return -ENOMEM;
+	n = op->n;
+	if (!n) {
+		discard(op);
+		return 0;
+	}
+	err = submit_part(c, op, cmds, ticket);
+	if (err < 0) {
+		unprepare(c, cmds, n);
+		discard(op);
+		return err;
+	}
+	return ring_wait(c, *ticket, NEVER);
+}
+
+/* In parts; returns how many are live in their own block. */
+static int publish_wait(gpc *c, const struct publish *p, uint32_t n, uint64_t *ticket)
+{
+	struct shm_command *cmds = calloc(MIN(n, PART), sizeof(*cmds));
+	uint32_t done, i, live = 0;
+	int err = 0;
+
+	if (!cmds)
+		return err_set(ENOMEM, "no memory to publish %u blocks", n);
+	for (done = 0; err == 0 && done < n; done += PART)
+		err = publish_part(c, p, done, MIN(n - done, PART), cmds, ticket);
+	free(cmds);
+	for (i = 0; err == 0 && i < n; i++)
+		live += p->resident[i] == p->blocks[i];
+	return err < 0 ? err : (int)live;
+}
+
+GPC_EXPORT int gpc_publish(gpc *c, const gpc_key *parents, const gpc_key *keys,
+			   const gpc_block *blocks, uint32_t n, uint32_t tag,
+			   gpc_block *resident, uint32_t flags, gpc_ticket *t)
+{
+	struct publish p = { parents, keys, blocks, tag, resident, resident != NULL };
+	int got = fill_check(c, flags, GPC_NOWAIT, !(flags & GPC_NOWAIT));
+	uint64_t ticket;
+
+	if (got < 0)
+		return got;
+	if (n && (!keys || !blocks || n > INT32_MAX))
+		return err_set(EINVAL, "keys or blocks is NULL, or too many");
+	ticket = ring_last_ticket(c);
+	if (t)
+		*t = ticket;
+	if (!n)
+		return 0;
+	if (flags & GPC_NOWAIT)
+		return publish_nowait(c, &p, n, t);
+	if (!resident)
+		p.resident = calloc(n, sizeof(*resident));
+	if (!p.resident)
+		return err_set(ENOMEM, "no memory to publish %u blocks", n);
+	got = publish_wait(c, &p, n, &ticket);
+	if (t)                           /* also when the writer is gone: gpc_wait finishes it */
+		*t = ticket;
+	if (!resident) {
+		if (got < 0)
+			ring_forget(c, ticket);
+		free(p.resident);
+	}
+	return got;
+}

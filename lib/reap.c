@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* reap.c - what the dead leave behind.
+ *
+ * A seat is dead when its byte of the lock file can be taken.  While the writer holds that
+ * byte nobody can attach there, so the column of cells may be zeroed; without the byte it
+ * never is.  One case more: a child that was forked without our fork handler keeps the lock
+ * of its dead parent; then the process itself is looked at, in the same PID namespace.
+ *
+ * Every step may be run again: a writer that dies here leaves the seat TAKEN, and the next
+ * one starts over.  FREE is stored last. */
+#include "config.h"
+
+#include <string.h>
+#include "writer.h"
+
+static void close_sections(struct writer *w, uint32_t peer)
+{
+	uint32_t i;
+
+	for (i = 0; i < SHM_SECTIONS; i++) {
+		struct shm_section *s = seg_section(&w->seg, peer, i);
+
+		/* rule S1: a late write of the dead peer's device must not reach the ticket of
+		 * the slot's next owner */
+		store_relaxed(&s->ticket, MAX(s->ticket, s->done) + 1);
+		store_release(&s->epoch, 0);
+	}
+}
+
+static void zero_column(struct writer *w, uint32_t peer)
+{
+	uint32_t i;
+
+	for (i = 0; i < w->max_blocks; i++) {
+		uint16_t *cell = seg_row(&w->seg, i) + peer;
+
+		if (load_relaxed(cell))
+			store_release(cell, 0);
+	}
+}
+
+static void free_reservations(struct writer *w, uint32_t peer, const struct identity *who)
+{
+	/* who left in good order writes no more */
+	bool gone = load_relaxed(&seg_seat(&w->seg, peer)->state) == SEAT_LEFT ||
+		    identity_gone(who);
+	uint32_t record, next;
+
+	for (record = w->peer[peer].reserved; record != NONE; record = next) {
+		struct wpool *p = w_pool_of(w, record);
+
+		next = w->node[record].owner_next;
+		if ((p->flags & GPC_POOL_CALLER) && p->keeper == (int32_t)peer)
+			continue;        /* the pool dies as a whole */
+		if (gone)
+			record_free(w, record);
+		else
+			retire_quarantine(w, record, who);
+	}
+}
+
+static void kill_pools(struct writer *w, uint32_t peer)
+{
+	uint32_t p;
+
+	for (p = 0; p < w->max_pools; p++)
+		if (w->pool[p].state != POOL_FREE && w->pool[p].keeper == (int32_t)peer) {
+			pools_kill(w, p);
+			w->pool[p].keeper = -1;
+			store_relaxed(&w_pool(w, p)->keeper, -1);
+		}
+}
+
+static void fold_statistics(struct writer *w, uint32_t peer)
+{
+	struct shm_seat *s = seg_seat(&w->seg, peer);
+	struct shm_tally *t = w_tally(w, peer);
+	uint64_t *past = w_state(w)->past, reserved = t->reserved;
+	const uint64_t from[] = { s->lookups, s->hit_vram, s->hit_ram, s->miss, t->published,
+				  t->duplicate, t->evicted, t->demoted, t->promoted,
+				  t->dropped, s->stale_refs, s->ring_full };
+	uint32_t i;
+
+	for (i = 0; i < ARRAY_SIZE(from); i++)
+		store_relaxed(&past[i], past[i] + from[i]);
+	memset(t, 0, sizeof(*t));
+	t->reserved = reserved;          /* those of a CALLER pool that still drains */
+	s->lookups = s->hit_vram = s->hit_ram = s->miss = 0;
+	s->stale_refs = s->ring_full = s->refs = 0;
+	memset(s->held, 0, sizeof(s->held));
+}
+
+static void empty_ring(struct writer *w, uint32_t peer)
+{
+	struct shm_seat *s = seg_seat(&w->seg, peer);
+	struct wpeer *p = &w->peer[peer];
+	uint64_t head = load_acquire(&s->head);
+
+	if (head - p->tail > SHM_RING)   /* scribbled over */
+		head = p->next;
+	p->next = p->tail = head;
+	p->stalled = p->commit_known = false;
+	store_relaxed(&s->head, head);
+	store_release(&s->tail, head);
+}
+
+/* The caller knows that nobody is, and nobody can become, peer here. */
+void reap_seat(struct writer *w, uint32_t peer)
+{
+	struct shm_seat *s = seg_seat(&w->seg, peer);
+	struct identity who = { s->pid, s->start_time, s->pid_namespace };
+
+	log_say(&w->c->log, LOG_INFO, "seat %u (pid %d, %.31s) is gone: taking back what it held",
+		peer, s->pid, s->label);
+	grant_cancel_peer(w, peer);
+	close_sections(w, peer);
+	zero_column(w, peer);
+	kill_pools(w, peer);
+	free_reservations(w, peer, &who);
+	empty_ring(w, peer);
+	fold_statistics(w, peer);
+	/* (S) all of the above before the seat is free; pairs with seat.c */
+	store_release(&s->state, SEAT_FREE);
+	w->progress = true;
+}
+
+void reap_dead(struct writer *w)
+{
+	uint32_t i;
+
+	for (i = 0; i < w->max_peers; i++) {
+		struct shm_seat *s = seg_seat(&w->seg, i);
+		struct identity who = { s->pid, s->start_time, s->pid_namespace };
+
+		if (load_acquire(&s->state) == SEAT_FREE)
+			continue;
+		if (lock_try(w->lock_fd, LOCK_PEER(i)) == 0) {
+			if (load_acquire(&s->state) != SEAT_FREE)
+				reap_seat(w, i);
+			lock_drop(w->lock_fd, LOCK_PEER(i));
+		} else if (identity_gone(&who)) {
+			reap_seat(w, i);
+		}
+	}
+}

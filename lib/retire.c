@@ -1,0 +1,345 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* retire.c - from unpublished to reusable: flush, grace period, and only then free.
+ *
+ * Emptied table entries, copies of relocations and DYING blocks gather in the open batch.
+ * One flush at a time takes the batch along; when all mirrors have it, a grace period
+ * starts; when that is over, entries are usable, relocations go on, and blocks without
+ * references are free.  Starting the grace period before the flush is over is the classic
+ * mistake: a kernel launched in between still finds the old entry (t/model/mirror2.pml).
+ *
+ * Record states, each transition one store of the word:
+ *
+ *   FREE -> RESERVED    record_reserve   a successor finds the owner's reservation
+ *   RESERVED -> LIVE    command.c, move.c
+ *   LIVE -> DYING       retire_block     a successor empties the entries and starts over
+ *   DYING -> RESERVED   record_reserve   for whom the victim was taken (rule C1)
+ *   DYING -> FREE, RESERVED -> FREE      record_free */
+#include "config.h"
+
+#include <stdlib.h>
+#include "writer.h"
+
+/* ---- whose reservation ---- */
+
+void record_own(struct writer *w, uint32_t record, uint32_t owner)
+{
+	struct node *n = &w->node[record];
+	struct wpeer *p;
+
+	if (owner >= w->max_peers)
+		return;
+	p = &w->peer[owner];
+	n->owner_prev = NONE;
+	n->owner_next = p->reserved;
+	if (p->reserved != NONE)
+		w->node[p->reserved].owner_prev = record;
+	p->reserved = record;
+	n->listed = true;
+	if (!(w_pool_of(w, record)->flags & GPC_POOL_CALLER))
+		p->nreserved++;
+	w_tally(w, owner)->reserved++;
+}
+
+void record_disown(struct writer *w, uint32_t record)
+{
+	struct node *n = &w->node[record];
+	uint32_t owner = w_record(w, record)->owner;
+
+	if (!n->listed || owner >= w->max_peers)
+		return;
+	if (n->owner_prev != NONE)
+		w->node[n->owner_prev].owner_next = n->owner_next;
+	else
+		w->peer[owner].reserved = n->owner_next;
+	if (n->owner_next != NONE)
+		w->node[n->owner_next].owner_prev = n->owner_prev;
+	n->listed = false;
+	if (!(w_pool_of(w, record)->flags & GPC_POOL_CALLER))
+		w->peer[owner].nreserved--;
+	w_tally(w, owner)->reserved--;
+}
+
+/* The record's word is about to change: the books of its present state. */
+static void leave_state(struct writer *w, uint32_t record)
+{
+	struct wpool *p = w_pool_of(w, record);
+
+	switch (WORD_STATE(w_word(w, record))) {
+	case RESERVED:
+		if (w_record(w, record)->source)
+			move_unbind(w, record);
+		record_disown(w, record);
+		p->reserved--;
+		break;
+	case DYING:
+		p->dying--;
+		break;
+	}
+}
+
+/* RESERVED -> LIVE; all fields are filled. */
+void record_publish(struct writer *w, uint32_t record, uint32_t what, gpc_block was)
+{
+	struct shm_record *r = w_record(w, record);
+	struct wpool *p = w_pool_of(w, record);
+
+	record_disown(w, record);
+	p->reserved--;
+	r->check = key_check(r->key, r->parent, r->depth, r->tag);
+	feed_prepare(w, what, record, was);
+	/* (C) publish: key, parent, depth, tag and check before LIVE.  Pairs with the word
+	 * load of refs.c.  Before it a successor sees a reservation; after it a LIVE block,
+	 * and makes its table entry if we did not. */
+	store_release(&r->word, WORD(LIVE, WORD_GEN(r->word)));
+	feed_commit(w);
+	p->live++;
+}
+
+/* FREE or DYING -> RESERVED. */
+void record_reserve(struct writer *w, uint32_t record, uint32_t owner, uint64_t op)
+{
+	struct shm_record *r = w_record(w, record);
+	uint32_t gen = WORD_GEN(r->word) + 1;
+
+	leave_state(w, record);
+	r->source = 0;
+	r->flags = 0;
+	r->owner = (uint8_t)owner;
+	r->op = op;
+	/* (K) commit: before it a successor sees FREE, or DYING with this owner and op */
+	store_release(&r->word, WORD(RESERVED, gen));
+	w_pool_of(w, record)->reserved++;
+	record_own(w, record, owner);
+}
+
+/* RESERVED or DYING -> FREE; blocks of a CALLER pool go back to the keeper. */
+void record_free(struct writer *w, uint32_t record)
+{
+	struct shm_record *r = w_record(w, record);
+	struct wpool *p = w_pool_of(w, record);
+
+	leave_state(w, record);
+	/* (L) commit: a successor sees it free, and nobody's */
+	store_release(&r->word, WORD(FREE, WORD_GEN(r->word) + 1));
+	r->owner = SHM_NO_PEER;
+	r->flags = 0;
+	r->source = 0;
+	r->op = 0;
+	w->progress = true;
+	if (p->state != POOL_READY)
+		return;                  /* pools_care() takes the whole pool when all are free */
+	if (p->flags & GPC_POOL_CALLER) {
+		record_reserve(w, record, (uint32_t)p->keeper, 0);
+		return;
+	}
+	p->free[p->nfree++] = record;
+}
+
+/* ---- into the batch ---- */
+
+struct batch *retire_open(struct writer *w)
+{
+	if (!w->open)
+		w->open = writer_alloc(1, sizeof(*w->open));
+	return w->open;
+}
+
+void retire_slot(struct writer *w, uint32_t slot)
+{
+	struct batch *b = retire_open(w);
+
+	b->slots = writer_grow(b->slots, &b->slots_size, b->nslots + 1, sizeof(*b->slots));
+	b->slots[b->nslots++] = slot;
+}
+
+static void batch_record(struct writer *w, uint32_t record)
+{
+	struct batch *b = retire_open(w);
+
+	b->records = writer_grow(b->records, &b->records_size, b->nrecords + 1,
+				 sizeof(*b->records));
+	b->records[b->nrecords++] = record;
+	if (w_record(w, record)->owner == SHM_NO_PEER)
+		w_pool_of(w, record)->coming++;
+}
+
+void retire_dying(struct writer *w, uint32_t record)
+{
+	batch_record(w, record);
+}
+
+static void unpublish(struct writer *w, uint32_t record, uint32_t owner, uint64_t op)
+{
+	struct shm_record *r = w_record(w, record);
+	struct wpool *p = w_pool_of(w, record);
+
+	r->owner = (uint8_t)owner;       /* rule C1: who gets it, before the commit */
+	r->op = op;
+	r->source = 0;
+	/* (D) commit, and a full barrier: references taken after it fail, references taken
+	 * before it are seen when the row is read again.  Pairs with (T).  A successor
+	 * that finds DYING empties the entries and waits as we do. */
+	order_swap32(&r->word, WORD(DYING, WORD_GEN(r->word)));
+	feed_commit(w);
+	table_remove(w, record);
+	lru_forget(w, record);
+	p->live--;
+	p->dying++;
+	tree_unlink(w, record);
+	batch_record(w, record);
+}
+
+void retire_block(struct writer *w, uint32_t record, uint32_t owner, uint64_t op)
+{
+	if (w->cleared_pool != w->node[record].pool)
+		feed_prepare(w, GPC_REMOVED, record, GPC_NONE);
+	unpublish(w, record, owner, op);
+}
+
+void retire_moved(struct writer *w, uint32_t record)
+{
+	unpublish(w, record, SHM_NO_PEER, 0);
+}
+
+void retire_subtree(struct writer *w, uint32_t record)
+{
+	uint32_t *list = NULL, size = 0, i, n;
+
+	n = tree_collect(w, record, &list, &size, 0);
+	for (i = 0; i < n; i++)          /* deepest first (rule C5) */
+		if (w_is(w, list[i], LIVE))
+			retire_block(w, list[i], SHM_NO_PEER, 0);
+	free(list);
+}
+
+/* ---- out of the batch ---- */
+
+static void hold(struct writer *w, uint32_t record)
+{
+	w->held = writer_grow(w->held, &w->held_size, w->nheld + 1, sizeof(*w->held));
+	w->held[w->nheld++] = record;
+}
+
+/* Flush and grace period are over for this DYING block. */
+static void arrive(struct writer *w, uint32_t record)
+{
+	struct shm_record *r = w_record(w, record);
+	struct wpool *p = w_pool_of(w, record);
+	bool in_use = !w_row_is_zero(w, record);
+
+	if (!w_is(w, record, DYING))
+		return;
+	if (r->owner != SHM_NO_PEER) {
+		if (grant_arrived(w, record, in_use))
+			return;
+		r->owner = SHM_NO_PEER;  /* rule S4: not waited for, another victim is taken */
+		r->op = 0;
+	} else {
+		p->coming--;
+	}
+	if (!in_use) {
+		record_free(w, record);
+		return;
+	}
+	hold(w, record);
+}
+
+static void finish(struct writer *w, struct batch *b)
+{
+	uint32_t i;
+
+	if (b->moves)
+		table_copies_done(w, b);
+	for (i = 0; i < b->nslots; i++)
+		table_slot_usable(w, b->slots[i]);
+	for (i = 0; i < b->nrecords; i++)
+		arrive(w, b->records[i]);
+	if (b->takeover)
+		takeover_finish(w);
+	free(b->slots);
+	free(b->records);
+	free(b);
+}
+
+bool retire_idle(struct writer *w)
+{
+	return !w->open && !w->flushing && !w->grace;
+}
+
+/* Push everything as far as it goes without waiting; true if something moved. */
+bool retire_advance(struct writer *w)
+{
+	bool moved = false, again;
+	struct batch *b;
+
+	do {
+		again = false;
+		if (w->flushing && mirror_flushed(w)) {
+			b = w->flushing;
+			w->flushing = NULL;
+			b->cookie = epoch_start(&w->seg);
+			*w->grace_end = b;
+			w->grace_end = &b->next;
+			again = true;
+		}
+		if (w->ndirty)
+			retire_open(w);
+		if (!w->flushing && w->open) {
+			w->flushing = w->open;
+			w->open = NULL;
+			mirror_flush(w);
+			again = true;
+		}
+		b = w->grace;
+		if (b && epoch_done(&w->seg, b->cookie)) {
+			w->grace = b->next;
+			if (!w->grace)
+				w->grace_end = &w->grace;
+			finish(w, b);
+			again = true;
+		}
+		moved |= again;
+	} while (again);
+	return moved;
+}
+
+/* ---- those that wait for something else ---- */
+
+void retire_poll_held(struct writer *w)
+{
+	uint32_t i = 0;
+
+	while (i < w->nheld) {
+		uint32_t record = w->held[i];
+
+		if (!w_row_is_zero(w, record)) {
+			i++;
+			continue;
+		}
+		w->held[i] = w->held[--w->nheld];
+		record_free(w, record);
+	}
+}
+
+/* A dead peer's reservation: its kernels may still write there until its process is gone. */
+void retire_quarantine(struct writer *w, uint32_t record, const struct identity *who)
+{
+	struct shm_record *r = w_record(w, record);
+
+	if (w_is(w, record, RESERVED)) {
+		leave_state(w, record);
+		r->flags = REC_QUARANTINE;
+		r->owner = SHM_NO_PEER;
+		r->source = 0;
+		/* (M) commit: a successor starts the quarantine anew */
+		store_release(&r->word, WORD(DYING, WORD_GEN(r->word)));
+		w_pool_of(w, record)->dying++;
+	}
+	w->quarantine = writer_grow(w->quarantine, &w->quarantine_size, w->nquarantine + 1,
+				    sizeof(*w->quarantine));
+	w->quarantine[w->nquarantine++] = (struct quarantine){
+		.record = record,
+		.until_ns = clock_ns() + w->seg.header.quarantine_ms * NS_PER_MS,
+		.who = *who,
+	};
+}

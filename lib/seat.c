@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include <errno.h>
+#include <string.h>
+#include "lockfile.h"
+#include "refs.h"
+#include "ring.h"
+#include "seat.h"
+
+static void sit_down(gpc *c, struct shm_seat *s, const char *label, uint32_t quota)
+{
+	struct identity me;
+
+	identity_self(&me);
+	s->incarnation++;
+	s->pid = me.pid;
+	s->start_time = me.start_time;
+	s->pid_namespace = me.pid_namespace;
+	s->quota = quota;
+	s->attached_ns = clock_ns();
+	memset(s->label, 0, sizeof(s->label));
+	if (label)
+		strncpy(s->label, label, sizeof(s->label) - 1);
+	/* (a) who we are before TAKEN; pairs with the writer's load in reap.c.  If we die
+	 * before it, the seat is still free. */
+	store_release(&s->state, SEAT_TAKEN);
+	(void)c;
+}
+
+int seat_take(gpc *c, const char *label, uint32_t quota)
+{
+	uint32_t i, dirty = 0;
+
+	for (i = 0; i < c->seg.header.geometry.max_peers; i++) {
+		struct shm_seat *s = seg_seat(&c->seg, i);
+
+		if (load_acquire(&s->state) != SEAT_FREE) {      /* pairs with (S) */
+			dirty++;
+			continue;
+		}
+		if (lock_try(c->seg.lock_fd, LOCK_PEER(i)) < 0)
+			continue;
+		if (load_acquire(&s->state) == SEAT_FREE) {
+			c->peer = i;
+			sit_down(c, s, label, quota);
+			return 0;
+		}
+		lock_drop(c->seg.lock_fd, LOCK_PEER(i));
+	}
+	return err_set(EUSERS, "all %u seats of %s are taken", dirty, c->seg.name);
+}
+
+static void end_sections(gpc *c)
+{
+	uint32_t i;
+
+	for (i = 0; i < SHM_SECTIONS; i++) {
+		struct shm_section *sec = seg_section(&c->seg, c->peer, i);
+
+		store_relaxed(&sec->ticket, MAX(sec->ticket, sec->done) + 1);
+		store_release(&sec->epoch, 0);
+	}
+}
+
+static void end_references(gpc *c)
+{
+	uint32_t i;
+
+	if (!load_relaxed(&seg_seat(&c->seg, c->peer)->refs))
+		return;
+	for (i = 0; i < c->seg.header.geometry.max_blocks; i++)
+		if (load_relaxed(refs_cell(c, i)))
+			store_release(refs_cell(c, i), 0);
+}
+
+void seat_leave(gpc *c)
+{
+	struct shm_seat *s = seg_seat(&c->seg, c->peer);
+
+	end_sections(c);
+	end_references(c);
+	memset(s->held, 0, sizeof(s->held));
+	store_release(&s->state, SEAT_LEFT);     /* our stores above before it: see (S) */
+	lock_drop(c->seg.lock_fd, LOCK_PEER(c->peer));
+	ring_doorbell(c);
+}

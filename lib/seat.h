@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* seat.h - a peer's numbered seat: taken, and left. */
+#ifndef GPC_SEAT_H
+#define GPC_SEAT_H
+
+#include "handle.h"
+
+/* Take a free seat: c->peer is set and byte LOCK_PEER(peer) held.  -EUSERS: none is free. */
+int seat_take(gpc *c, const char *label, uint32_t quota);
+/* Sections and references end here; reservations and the seat itself are taken back by the
+ * writer. */
+void seat_leave(gpc *c);
+
+#endif

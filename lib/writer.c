@@ -1,0 +1,413 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* writer.c - the seat's life and the serving loop.
+ *
+ * The seat is byte 0 of the lock file: the kernel gives it up when the process dies, so two
+ * writers cannot be, and a stopped one is still the writer.  One pass of the loop takes what
+ * the rings hold, pushes retired things on, and answers; between passes it sleeps on a futex
+ * that submitting peers wake. */
+#include "config.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include "futex.h"
+#include "writer.h"
+
+#define ROUND 64                         /* commands of one peer before the next one's turn */
+#define CARE_NS (20 * NS_PER_MS)         /* between looks for the dead */
+#define GRACE_POLL_NS 50000              /* while a grace period or a flush is under way */
+
+void *writer_alloc(size_t n, size_t item)
+{
+	void *p = calloc(n ? n : 1, item);
+
+	if (!p)
+		abort();                 /* half a writer would be worse than none: another
+					  * process takes the seat */
+	return p;
+}
+
+void *writer_grow(void *array, uint32_t *size, uint32_t want, size_t item)
+{
+	uint32_t to = MAX(*size * 2, 64u);
+
+	if (want <= *size)
+		return array;
+	to = MAX(to, want);
+	array = realloc(array, to * item);
+	if (!array)
+		abort();
+	*size = to;
+	return array;
+}
+
+uint32_t w_find_record(struct writer *w, gpc_block block)
+{
+	uint32_t pool = (uint32_t)block >> 24, slot = (uint32_t)block & 0xffffff;
+
+	if (block < 0 || pool >= w->max_pools || slot >= w->pool[pool].slots)
+		return NONE;
+	return w->pool[pool].first + slot;
+}
+
+bool w_row_is_zero(struct writer *w, uint32_t record)
+{
+	const uint64_t *row = (const uint64_t *)seg_row(&w->seg, record);
+	uint32_t i, n = w->seg.header.geometry.ref_stride / 8;
+
+	for (i = 0; i < n; i++)
+		if (load_acquire(&row[i]))
+			return false;
+	return true;
+}
+
+uint64_t w_tick(struct writer *w)
+{
+	return load_relaxed(&seg_line(&w->seg)->tick);
+}
+
+/* ---- open and close ---- */
+
+static void free_all(struct writer *w)
+{
+	uint32_t i;
+
+	for (i = 0; i <= GPC_MAX_POOLS; i++) {
+		free(w->pool[i].free);
+		free(w->pool[i].heap);
+	}
+	free(w->node);
+	free(w->peer);
+	free(w->quarantined);
+	free(w->spilled);
+	free(w->dirty_bit);
+	free(w->dirty);
+	free(w->changes);
+	free(w->held);
+	free(w->quarantine);
+	free(w->picked);
+	free(w->below);
+	free(w->aside);
+	free(w->leftover);
+	free(w->missing);
+	free(w->twice);
+	free(w);
+}
+
+static void free_batches(struct batch *b)
+{
+	struct batch *next;
+
+	for (; b; b = next) {
+		next = b->next;
+		free(b->slots);
+		free(b->records);
+		free(b);
+	}
+}
+
+static void free_pending(struct writer *w)
+{
+	struct relocation *r;
+	struct grant *g;
+
+	while ((r = w->relocations) != NULL) {
+		w->relocations = r->next;
+		free(r);
+	}
+	while ((g = w->grants) != NULL) {
+		w->grants = g->next;
+		free(g->slot);
+		free(g);
+	}
+	free_batches(w->open);
+	free_batches(w->flushing);
+	free_batches(w->grace);
+}
+
+static int allocate(struct writer *w)
+{
+	const struct shm_geometry *g = &w->seg.header.geometry;
+	uint32_t i;
+
+	w->max_blocks = g->max_blocks;
+	w->max_peers = g->max_peers;
+	w->max_pools = g->max_pools;
+	w->buckets = g->buckets;
+	w->table = (struct probe_entry *)(w->seg.index + w->seg.at.table);
+	w->node = calloc(g->max_blocks, sizeof(*w->node));
+	w->peer = calloc(g->max_peers, sizeof(*w->peer));
+	w->quarantined = calloc(g->buckets, 1);
+	w->spilled = calloc(g->buckets, sizeof(*w->spilled));
+	w->dirty_bit = calloc((size_t)g->buckets * SHM_BUCKET / 64 + 1, 8);
+	if (!w->node || !w->peer || !w->quarantined || !w->spilled || !w->dirty_bit)
+		return err_set(ENOMEM, "no memory for a writer of %u blocks", g->max_blocks);
+	for (i = 0; i < g->max_peers; i++)
+		w->peer[i].reserved = NONE;
+	w->grace_end = &w->grace;
+	w->grants_end = &w->grants;
+	w->cleared_pool = NONE;
+	return 0;
+}
+
+static void let_go(struct writer *w)
+{
+	if (w->seg.index)
+		segment_unmap_writer(&w->c->seg, w->seg.index);
+	w->c->writer_fd = -1;
+	if (w->lock_fd >= 0)
+		close(w->lock_fd);       /* gives the seat up */
+	free_pending(w);
+	free_all(w);
+}
+
+int writer_open(gpc *c, struct writer **ret)
+{
+	struct writer *w = calloc(1, sizeof(*w));
+	int err;
+
+	if (!w)
+		return err_set(ENOMEM, "no memory for a writer");
+	w->c = c;
+	w->seg = c->seg;
+	w->seg.index = NULL;
+	c->writer_fd = w->lock_fd = segment_open_lock(&c->seg);
+	err = w->lock_fd < 0 ? w->lock_fd : lock_try(w->lock_fd, LOCK_WRITER);
+	if (err == 0)
+		err = segment_map_writer(&c->seg, &w->seg.index);
+	if (err == 0)
+		err = allocate(w);
+	if (err == 0)
+		err = takeover(w);
+	if (err < 0) {
+		let_go(w);
+		return err;
+	}
+	w_state(w)->writer_pid = getpid();
+	log_say(&c->log, LOG_INFO, "writer of %s, generation %u", c->seg.name,
+		w_state(w)->generation);
+	*ret = w;
+	return 0;
+}
+
+/* What is still under way is left to the next writer, as a killed one would leave it. */
+void writer_close(struct writer *w)
+{
+	w_state(w)->writer_pid = 0;
+	mirror_close_all(w);
+	let_go(w);
+}
+
+/* ---- one pass ---- */
+
+static uint32_t group_size(const struct shm_command *cmd)
+{
+	bool group = cmd->op == CMD_RESERVE || cmd->op == CMD_EVICT ||
+		     cmd->op == CMD_DEMOTE || cmd->op == CMD_PROMOTE || cmd->op == CMD_COMMIT;
+
+	return group && cmd->count && cmd->count <= SHM_RING ? cmd->count : 1;
+}
+
+/* Run commands of one peer in order; returns how many. */
+static uint32_t drain(struct writer *w, uint32_t peer)
+{
+	struct shm_seat *s = seg_seat(&w->seg, peer);
+	struct wpeer *p = &w->peer[peer];
+	uint64_t head = load_acquire(&s->head);          /* (X) pairs with ring_submit */
+	struct shm_command cmd;
+	uint32_t n = 0;
+
+	if (p->stalled || head - p->tail > SHM_RING)
+		return 0;                /* scribbled over: its own loss */
+	while (p->next != head && n < ROUND) {
+		cmd = *seg_command(&w->seg, peer, p->next);
+		if (cmd.result == CMD_PENDING) {
+			p->stalled = !command_run(w, peer, p->next, &cmd);
+			if (p->stalled)
+				break;
+			n++;
+		}
+		p->next += MIN(group_size(&cmd), head - p->next);
+	}
+	if (n)
+		count_add(&w_tally(w, peer)->commands, n);
+	return n;
+}
+
+/* Acknowledge what is done, in order, and wake who waits for it. */
+static void acknowledge(struct writer *w, uint32_t peer)
+{
+	struct shm_seat *s = seg_seat(&w->seg, peer);
+	struct wpeer *p = &w->peer[peer];
+
+	if (!p->answered)
+		return;
+	p->answered = false;
+	while (p->tail != p->next &&
+	       load_relaxed(&seg_command(&w->seg, peer, p->tail)->result) != CMD_PENDING)
+		p->tail++;
+	store_release(&s->tail, p->tail);        /* (Y) pairs with ring.c */
+	store_release(&s->done, s->done + 1);
+	order_fence();                   /* results before `waiting`: ring.c does the reverse */
+	if (load_relaxed(&s->waiting))
+		futex_wake_all(&s->done);
+}
+
+static uint32_t drain_all(struct writer *w)
+{
+	uint32_t i, done = 0, round;
+
+	do {
+		round = 0;
+		for (i = 0; i < w->max_peers; i++)
+			if (load_relaxed(&seg_seat(&w->seg, i)->state) == SEAT_TAKEN)
+				round += drain(w, i);
+		done += round;
+		retire_advance(w);
+		grant_sweep(w);
+		for (i = 0; i < w->max_peers; i++)
+			acknowledge(w, i);
+	} while (round);
+	return done;
+}
+
+/* Blocks ahead of demand, so that a reserve need not wait for a grace period.  Not where
+ * victims are demoted: that takes a peer to copy them. */
+static void refill(struct writer *w)
+{
+	uint32_t i, ahead, room, n;
+
+	if (w->seg.header.ahead <= 0)
+		return;
+	for (i = 0; i < w->max_pools; i++) {
+		struct wpool *p = &w->pool[i];
+
+		if (p->state != POOL_READY || p->demote_to >= 0 ||
+		    (p->flags & GPC_POOL_CALLER))
+			continue;
+		ahead = MIN((uint32_t)w->seg.header.ahead, p->blocks / 16);
+		room = p->blocks - MIN(p->blocks, p->live + p->reserved);
+		if (room >= (ahead + 1) / 2)
+			continue;
+		n = lru_pick(w, i, ahead - room, false, &w->picked, &w->picked_size);
+		w_state(w)->past[6] += n;        /* evicted, for nobody in particular */
+		while (n--)
+			retire_block(w, w->picked[n], SHM_NO_PEER, 0);
+	}
+}
+
+static void poll_quarantine(struct writer *w)
+{
+	uint32_t i = 0;
+
+	while (i < w->nquarantine) {
+		struct quarantine *q = &w->quarantine[i];
+		uint32_t record = q->record;
+
+		if (!identity_gone(&q->who) && clock_ns() < q->until_ns) {
+			i++;
+			continue;
+		}
+		*q = w->quarantine[--w->nquarantine];
+		if (w_row_is_zero(w, record))
+			record_free(w, record);
+		else
+			retire_dying(w, record);
+	}
+}
+
+static void care(struct writer *w)
+{
+	uint64_t now = clock_ns();
+
+	if (now < w->next_care_ns)
+		return;
+	w->next_care_ns = now + CARE_NS;
+	reap_dead(w);
+	retire_poll_held(w);
+	poll_quarantine(w);
+	pools_care(w);
+}
+
+static void unstall(struct writer *w)
+{
+	uint32_t i;
+
+	for (i = 0; i < w->max_peers; i++)
+		w->peer[i].stalled = false;
+}
+
+/* Who rang?  One who has left wants its seat taken back now. */
+static void answer_bell(struct writer *w)
+{
+	struct shm_line *line = seg_line(&w->seg);
+	uint32_t i, peer;
+	uint64_t bits;
+
+	for (i = 0; i < ARRAY_SIZE(line->pending); i++) {
+		if (!load_relaxed(&line->pending[i]))
+			continue;
+		for (bits = order_swap64(&line->pending[i], 0); bits; bits &= bits - 1) {
+			peer = i * 64 + (uint32_t)__builtin_ctzll(bits);
+			if (peer < w->max_peers &&
+			    load_relaxed(&seg_seat(&w->seg, peer)->state) == SEAT_LEFT)
+				w->next_care_ns = 0;
+		}
+	}
+}
+
+static uint32_t pass(struct writer *w)
+{
+	uint32_t n = 0;
+
+	answer_bell(w);
+	retire_advance(w);
+	care(w);
+	do {
+		w->progress = false;
+		if (!w->nmissing)        /* rule T7: then commands */
+			n += drain_all(w);
+		refill(w);
+		retire_advance(w);
+		unstall(w);
+	} while (w->progress);
+	return n;
+}
+
+static bool work_is_waiting(struct writer *w)
+{
+	const struct shm_line *line = seg_line(&w->seg);
+
+	return load_relaxed(&line->pending[0]) || load_relaxed(&line->pending[1]) ||
+	       load_relaxed(&line->pending[2]) || load_relaxed(&line->pending[3]);
+}
+
+static void sleep_for_work(struct writer *w, uint64_t deadline_ns)
+{
+	struct shm_line *line = seg_line(&w->seg);
+	uint64_t now = clock_ns(), until = MIN(deadline_ns, w->next_care_ns);
+
+	if (!retire_idle(w) || w->ndirty)
+		until = MIN(until, now + GRACE_POLL_NS);
+	if (until <= now)
+		return;
+	store_relaxed(&line->sleeping, 1);
+	order_fence();                   /* (Z) sleeping before pending; ring.c the reverse */
+	if (!work_is_waiting(w))
+		futex_wait(&line->sleeping, 1, until - now);
+	store_relaxed(&line->sleeping, 0);
+}
+
+/* Serve until something was done or the deadline; returns the number of commands. */
+int writer_serve(struct writer *w, uint64_t deadline_ns)
+{
+	uint32_t n;
+
+	for (;;) {
+		n = pass(w);
+		if (n || clock_ns() >= deadline_ns)
+			return (int)MIN(n, (uint32_t)INT32_MAX);
+		sleep_for_work(w, deadline_ns);
+	}
+}

@@ -1,0 +1,351 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* writer.h - the writer's private memory, and the functions by which its files meet.
+ *
+ * Records are the truth (shm.h).  All that stands here is derived: it is rebuilt by a scan
+ * when another process takes the seat (takeover.c), so nothing here needs to survive.
+ *
+ *   writer.c    the seat's life, the serving loop        command.c   one command each
+ *   table.c     entries, buckets, relocation             grant.c     reserve, evict, begin moves
+ *   tree.c      parents and children                     move.c      commit of moves
+ *   lru.c       who goes next                            pools.c     pools come and go, clear
+ *   retire.c    flush, grace period, reuse               reap.c      the dead
+ *   mirror.c    copies on devices                        takeover.c  the scan
+ *   feed.c      changes for the outside */
+#ifndef GPC_WRITER_H
+#define GPC_WRITER_H
+
+#include "device.h"
+#include "handle.h"
+#include "lockfile.h"
+#include "probe.h"
+
+#define NONE 0xffffffffu                 /* no record, no slot */
+
+/* One per record. */
+struct node {
+	uint32_t parent, first, next, prev;      /* tree of LIVE blocks and of moves in limbo */
+	uint32_t owner_next, owner_prev;         /* RESERVED blocks of one peer */
+	uint32_t hot;                    /* children that keep this block from going (tree.c) */
+	uint32_t heap_at;                /* place in the pool's heap + 1; 0 = not in it */
+	uint32_t pins;                   /* uncommitted moves that read this block */
+	uint64_t carry;                  /* newest stamp of children that went (rule R2) */
+	uint8_t pool;
+	bool in_tree, selected, listed;
+};
+
+struct heap_item { uint64_t stamp; uint32_t depth, record; };
+
+struct wpool {
+	uint32_t state, generation, first, slots, blocks, kind, flags, space;
+	int32_t keeper, demote_to;
+	uint32_t *free, nfree;           /* stack: last returned first; then ascending */
+	uint32_t live, reserved, dying;
+	uint32_t coming;                 /* DYING, in their grace period, promised to nobody */
+	uint32_t outward;                /* promotions out of this pool that are not committed */
+	struct heap_item *heap;
+	uint32_t heap_n;
+	bool removing;
+};
+
+struct wpeer {
+	uint64_t next, tail;             /* ring positions: to start, to acknowledge */
+	uint32_t reserved;               /* list of nodes */
+	uint32_t nreserved;              /* those that count against the quota */
+	bool stalled;                    /* a publish waits for a bucket: the ring waits with it */
+	bool answered;                   /* results stored since the last wake */
+	bool commit_known;               /* move.c: the first slot's own result, kept for last */
+	int32_t commit_result;
+};
+
+/* What waits together for the next flush and the grace period after it. */
+struct batch {
+	struct batch *next;
+	uint64_t cookie;
+	uint32_t *slots, nslots, slots_size;     /* emptied entries: reusable afterwards */
+	uint32_t *records, nrecords, records_size;       /* DYING blocks */
+	bool moves;                      /* relocations of stage 1 wait in here */
+	bool takeover;
+};
+
+struct relocation {                      /* rule T1 */
+	struct relocation *next;
+	struct batch *batch;             /* its copy waits in here */
+	uint32_t record, from, to;       /* slots */
+};
+
+struct grant_slot {
+	gpc_block want;                  /* demote, promote: as the command names it */
+	uint32_t source;                 /* demote, promote: pinned, stays LIVE until commit */
+	uint32_t block;                  /* what is given: was free, or was a victim */
+	uint32_t ram;                    /* where that victim's bytes go */
+	bool wait_block, wait_ram;       /* still DYING */
+	bool skip;                       /* the target space has the key already */
+};
+
+struct grant {                           /* a group command that may wait for grace periods */
+	struct grant *next;
+	uint32_t peer, kind, n, waiting;
+	uint32_t pool;                   /* where `block` comes from */
+	uint32_t ram_pool;               /* where victims go; NONE: they are dropped */
+	uint32_t leave;
+	uint8_t flags;
+	bool started;
+	uint64_t position;
+	struct grant_slot *slot;
+};
+
+/* A block that a dead writer had evicted for a command that is not answered (rule C1). */
+struct leftover { uint32_t peer, record; uint64_t op; };
+
+struct quarantine { uint32_t record; uint64_t until_ns; struct identity who; };
+
+struct wmirror {
+	const struct device_ops *ops;
+	void *mirror;
+	bool flushing, retired;
+};
+
+struct writer {
+	gpc *c;                          /* the handle that holds the seat */
+	struct segment seg;              /* like c's, with `index` mapped read-write */
+	int lock_fd;                     /* own description of the lock file */
+	uint32_t max_blocks, max_peers, max_pools, buckets;
+
+	struct node *node;
+	struct wpool pool[GPC_MAX_POOLS + 1];
+	struct wpeer *peer;
+
+	/* table.c */
+	struct probe_entry *table;
+	uint8_t *quarantined;            /* per bucket, bit = slot; high half: since takeover */
+	uint16_t *spilled;               /* per bucket: entries that live in their second one */
+	struct relocation *relocations;
+
+	/* retire.c */
+	struct batch *open, *flushing, *grace, **grace_end;
+	uint32_t *held, nheld, held_size;        /* DYING, grace over, still referenced */
+	struct quarantine *quarantine;
+	uint32_t nquarantine, quarantine_size;
+
+	/* grant.c */
+	struct grant *grants, **grants_end;
+	struct leftover *leftover;
+	uint32_t nleftover, leftover_size;
+	uint32_t *picked, picked_size;   /* scratch: victims */
+	uint32_t *below, below_size;     /* scratch: subtrees */
+	struct heap_item *aside;         /* scratch: leaves in use */
+	uint32_t aside_size;
+
+	/* mirror.c */
+	struct wmirror mirror[SHM_MIRRORS];
+	uint32_t nmirrors;
+	uint32_t *dirty, ndirty, dirty_size;
+	uint64_t *dirty_bit;
+	struct dev_change *changes;
+	uint32_t changes_size;
+	uint64_t flush_sequence, flush_deadline_ns;
+
+	uint32_t cleared_pool;           /* its blocks go without changes of their own */
+	uint32_t *missing, nmissing, missing_size;       /* takeover: LIVE, without an entry */
+	uint32_t *twice, ntwice, twice_size;     /* takeover: slots whose block has another */
+	uint64_t next_care_ns;           /* reaping and other slow checks */
+	bool progress;                   /* something was freed or became reusable */
+};
+
+/* ---- typed places, writable ---- */
+static inline struct shm_state *w_state(struct writer *w)
+{
+	return SEG_AT(w->seg.index, w->seg.at.state, struct shm_state, 0);
+}
+
+static inline struct shm_record *w_record(struct writer *w, uint32_t record)
+{
+	return SEG_AT(w->seg.index, w->seg.at.record, struct shm_record, record);
+}
+
+static inline struct shm_tally *w_tally(struct writer *w, uint32_t peer)
+{
+	return SEG_AT(w->seg.index, w->seg.at.tally, struct shm_tally, peer);
+}
+
+static inline struct shm_pool *w_pool(struct writer *w, uint32_t pool)
+{
+	return SEG_AT(w->seg.index, w->seg.at.pool, struct shm_pool, pool);
+}
+
+static inline uint32_t w_word(struct writer *w, uint32_t record)
+{
+	return load_relaxed(&w_record(w, record)->word);
+}
+
+static inline bool w_is(struct writer *w, uint32_t record, uint32_t state)
+{
+	return WORD_STATE(w_word(w, record)) == state;
+}
+
+static inline struct wpool *w_pool_of(struct writer *w, uint32_t record)
+{
+	return &w->pool[w->node[record].pool];
+}
+
+static inline gpc_block w_block(struct writer *w, uint32_t record)
+{
+	return GPC_BLOCK(w->node[record].pool, (gpc_block)(record - w_pool_of(w, record)->first));
+}
+
+static inline gpc_key w_key(struct writer *w, uint32_t record)
+{
+	const struct shm_record *r = w_record(w, record);
+
+	return (gpc_key){ { r->key[0], r->key[1] } };
+}
+
+static inline uint32_t w_space(struct writer *w, uint32_t record)
+{
+	return w_pool_of(w, record)->space;
+}
+
+/* Record of a block id as a command names it; NONE when out of range. */
+uint32_t w_find_record(struct writer *w, gpc_block block);
+/* No cell of the row is raised. */
+bool w_row_is_zero(struct writer *w, uint32_t record);
+uint64_t w_tick(struct writer *w);
+
+/* ---- writer.c ---- */
+int writer_open(gpc *c, struct writer **ret);    /* takes the seat; -EAGAIN */
+int writer_serve(struct writer *w, uint64_t deadline_ns);
+void writer_close(struct writer *w);
+/* A grown copy of a private array; aborts on no memory, as a writer cannot half serve. */
+void *writer_grow(void *array, uint32_t *size, uint32_t want, size_t item);
+void *writer_alloc(size_t n, size_t item);
+
+/* ---- table.c ---- */
+enum { TABLE_OK = 0, TABLE_WAIT, TABLE_FULL };
+/* A usable entry for the record's key: TABLE_OK; TABLE_WAIT: after the next grace periods;
+ * TABLE_FULL.  The entry is filled after the record's commit. */
+int table_place(struct writer *w, uint32_t record, uint32_t *ret_slot);
+void table_fill(struct writer *w, uint32_t record, uint32_t slot);
+/* Record that is LIVE under this key in this space, or NONE. */
+uint32_t table_find(struct writer *w, uint32_t space, const gpc_key *key);
+/* Empty every entry that names the block; slots join the open batch. */
+void table_remove(struct writer *w, uint32_t record);
+/* Every entry that names `from` names `to` instead: same key, same space. */
+void table_retier(struct writer *w, uint32_t from, uint32_t to);
+bool table_has(struct writer *w, uint32_t record);
+void table_copies_done(struct writer *w, struct batch *b);
+void table_slot_usable(struct writer *w, uint32_t slot);
+void table_wipe(struct writer *w, uint32_t slot);        /* empty one entry, quarantine it */
+struct probe_key table_key(struct writer *w, uint32_t record);
+void table_set_flag(struct writer *w, uint32_t bucket);
+void table_clear_spare_flag(struct writer *w, uint32_t bucket);
+
+/* ---- tree.c ---- */
+void tree_enter(struct writer *w, uint32_t record);      /* alone, without parent */
+void tree_attach(struct writer *w, uint32_t record, uint32_t parent);
+void tree_unlink(struct writer *w, uint32_t record);     /* children left lose their parent */
+void tree_replace(struct writer *w, uint32_t from, uint32_t to);
+/* The subtree below and with record, deepest first; returns how many in *list. */
+uint32_t tree_collect(struct writer *w, uint32_t record, uint32_t **list, uint32_t *size,
+		      uint32_t n);
+bool tree_blocks(struct writer *w, uint32_t parent, uint32_t child);
+
+/* ---- lru.c ---- */
+void lru_offer(struct writer *w, uint32_t record);       /* it is, or became, a leaf */
+/* Choose n victims, tentatively: fewer are returned when there are no more.  They are off
+ * the heap until lru_take or lru_put_back has been called for each, last one first for
+ * put_back. */
+uint32_t lru_pick(struct writer *w, uint32_t pool, uint32_t n, bool demote,
+		  uint32_t **list, uint32_t *size);
+void lru_put_back(struct writer *w, uint32_t record);
+void lru_forget(struct writer *w, uint32_t record);
+void lru_touch(struct writer *w, uint32_t record);       /* stamp = now */
+uint64_t lru_stamp(struct writer *w, uint32_t record);
+void lru_rebuild(struct writer *w, uint32_t pool);       /* all leaves, in linear time */
+
+/* ---- retire.c ---- */
+/* LIVE -> DYING: unpublished; it comes back after flush and grace period.  owner and op:
+ * for whom (rule C1), or SHM_NO_PEER. */
+void retire_block(struct writer *w, uint32_t record, uint32_t owner, uint64_t op);
+/* ... because its key names another block now: no change of its own for the feed. */
+void retire_moved(struct writer *w, uint32_t record);
+/* ... with all descendants, deepest first. */
+void retire_subtree(struct writer *w, uint32_t record);
+void retire_slot(struct writer *w, uint32_t slot);
+struct batch *retire_open(struct writer *w);
+void retire_dying(struct writer *w, uint32_t record);    /* takeover: DYING already */
+bool retire_advance(struct writer *w);
+bool retire_idle(struct writer *w);
+void retire_quarantine(struct writer *w, uint32_t record, const struct identity *who);
+void retire_poll_held(struct writer *w);
+
+/* ---- record states (retire.c) ---- */
+void record_reserve(struct writer *w, uint32_t record, uint32_t owner, uint64_t op);
+void record_free(struct writer *w, uint32_t record);     /* RESERVED or DYING -> FREE */
+void record_publish(struct writer *w, uint32_t record, uint32_t what, gpc_block was);
+void record_own(struct writer *w, uint32_t record, uint32_t owner);      /* lists only */
+void record_disown(struct writer *w, uint32_t record);
+
+/* ---- grant.c ---- */
+#define OP_OF(position) ((position) + 1)         /* 0 = no operation */
+void grant_start(struct writer *w, uint32_t peer, uint64_t position,
+		 const struct shm_command *cmd);
+/* A victim has passed its grace period; in_use: but is referenced, so it is given up.
+ * True: the grant has taken it. */
+bool grant_arrived(struct writer *w, uint32_t record, bool in_use);
+/* Start those that wait for room, finish those that have all, refuse those that only try. */
+void grant_sweep(struct writer *w);
+void grant_cancel_peer(struct writer *w, uint32_t peer);
+void grant_cancel_pool(struct writer *w, uint32_t pool);
+
+/* ---- move.c ---- */
+/* A block that a move reads stays where it is. */
+void move_pin(struct writer *w, uint32_t source, uint32_t to_pool, bool keep);
+void move_unpin(struct writer *w, uint32_t source, uint32_t to_pool, bool keep);
+/* Make `target`, RESERVED, the target of a move of `source`'s key. */
+void move_bind(struct writer *w, uint32_t target, uint32_t source, uint8_t flags);
+/* An uncommitted target forgets its source; it stays RESERVED. */
+void move_unbind(struct writer *w, uint32_t target);
+/* What hangs below a move in limbo goes: its parent will not come. */
+void move_drop_limbo(struct writer *w, uint32_t target);
+/* The key of `from` is live in `to` as well: the entry, then `from` (rule C3).  Also
+ * takeover's roll-forward. */
+void move_switch(struct writer *w, uint32_t from, uint32_t to);
+/* One group of CMD_COMMIT; false: waits for a bucket, come again. */
+bool move_commit(struct writer *w, uint32_t peer, uint64_t position, uint32_t n);
+
+/* ---- pools.c ---- */
+int32_t pools_add(struct writer *w, uint32_t peer);
+/* Blocks still held; pool and tag as in gpc_clear. */
+int32_t pools_clear(struct writer *w, int32_t pool, uint32_t tag, bool remove);
+void pools_kill(struct writer *w, uint32_t pool);        /* one step, then the rest */
+void pools_care(struct writer *w);                       /* emptied pools become FREE */
+int pools_load(struct writer *w);                        /* takeover; -EBADMSG */
+
+/* ---- command.c ---- */
+/* false: waits for a bucket, come again */
+bool command_run(struct writer *w, uint32_t peer, uint64_t position,
+		 const struct shm_command *cmd);
+void command_answer(struct writer *w, uint32_t peer, uint64_t position, int32_t result);
+
+/* ---- mirror.c ---- */
+void mirror_open_all(struct writer *w);          /* create, upload, publish */
+void mirror_close_all(struct writer *w);
+void mirror_dirty(struct writer *w, uint32_t slot);      /* after every store to an entry */
+void mirror_flush(struct writer *w);
+bool mirror_flushed(struct writer *w);           /* the flush has ended, or failed for good */
+
+/* ---- feed.c ---- */
+void feed_prepare(struct writer *w, uint32_t what, uint32_t record, gpc_block was);
+void feed_commit(struct writer *w);
+void feed_recover(struct writer *w);
+void feed_cleared(struct writer *w, uint32_t pool, uint32_t tag);
+
+/* ---- reap.c ---- */
+void reap_dead(struct writer *w);
+void reap_seat(struct writer *w, uint32_t peer);
+
+/* ---- takeover.c ---- */
+int takeover(struct writer *w);                  /* -EBADMSG */
+void takeover_finish(struct writer *w);          /* after the first grace period */
+
+#endif

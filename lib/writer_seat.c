@@ -1,0 +1,163 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include <errno.h>
+#include <string.h>
+#include <time.h>
+#include "futex.h"
+#include "ring.h"
+#include "writer.h"
+#include "writer_seat.h"
+
+#define LOOK_NS (5 * NS_PER_MS)          /* between looks whether the seat is empty */
+#define SERVE_NS (50 * NS_PER_MS)        /* of one round of the thread */
+
+/* With serve_lock held. */
+static int take_seat(gpc *c)
+{
+	if (c->writer)
+		return 0;
+	if (lock_test(c->seg.lock_fd, LOCK_WRITER) == 1)
+		return -EAGAIN;
+	return writer_open(c, &c->writer);
+}
+
+static void drop_seat(gpc *c)
+{
+	if (c->writer)
+		writer_close(c->writer);
+	c->writer = NULL;
+}
+
+static void pause_ns(uint64_t ns)
+{
+	struct timespec ts = { 0, (long)ns };
+
+	nanosleep(&ts, NULL);
+}
+
+GPC_EXPORT int gpc_writer_take(gpc *c, uint32_t flags, int timeout_ms)
+{
+	uint64_t deadline = deadline_from(timeout_ms);
+	int err = handle_check(c, true);
+
+	if (err < 0)
+		return err;
+	if (flags & ~(uint32_t)GPC_STANDBY)
+		return err_set(EINVAL, "unknown flags 0x%x", flags);
+	for (;;) {
+		pthread_mutex_lock(&c->serve_lock);
+		err = take_seat(c);
+		pthread_mutex_unlock(&c->serve_lock);
+		if (err != -EAGAIN)
+			return err;
+		if (!(flags & GPC_STANDBY))
+			return err_set(EAGAIN, "%s has a writer", c->seg.name);
+		if (clock_ns() >= deadline)
+			return err_set(ETIMEDOUT, "%s still has a writer", c->seg.name);
+		pause_ns(LOOK_NS);
+	}
+}
+
+GPC_EXPORT int gpc_writer_serve(gpc *c, int timeout_ms)
+{
+	int n = handle_check(c, true);
+
+	if (n < 0)
+		return n;
+	pthread_mutex_lock(&c->serve_lock);
+	n = c->writer ? writer_serve(c->writer, deadline_from(timeout_ms)) :
+			err_set(ENOTCONN, "this handle is not the writer");
+	pthread_mutex_unlock(&c->serve_lock);
+	return n;
+}
+
+GPC_EXPORT int gpc_writer_drop(gpc *c)
+{
+	int err = handle_check(c, true);
+
+	if (err < 0)
+		return err;
+	pthread_mutex_lock(&c->serve_lock);
+	if (!c->writer)
+		err = err_set(ENOTCONN, "this handle is not the writer");
+	drop_seat(c);
+	pthread_mutex_unlock(&c->serve_lock);
+	return err;
+}
+
+bool writer_seat_help(gpc *c)
+{
+	bool helped = false;
+
+	if (c->serving || pthread_mutex_trylock(&c->serve_lock) != 0)
+		return false;
+	if (c->writer) {
+		writer_serve(c->writer, clock_ns() + NS_PER_MS);
+		helped = true;
+	}
+	pthread_mutex_unlock(&c->serve_lock);
+	return helped;
+}
+
+static void *serve(void *arg)
+{
+	gpc *c = arg;
+	int err;
+
+	while (!load_acquire(&c->stop)) {
+		pthread_mutex_lock(&c->serve_lock);
+		err = take_seat(c);
+		if (err == 0)
+			writer_serve(c->writer, clock_ns() + SERVE_NS);
+		pthread_mutex_unlock(&c->serve_lock);
+		if (err < 0 && err != -EAGAIN)
+			log_say(&c->log, LOG_ERR, "cannot take the writer's seat: %s",
+				gpc_last_error());
+		if (err < 0)
+			futex_wait(&c->stop, 0, err == -EAGAIN ? LOOK_NS : 200 * LOOK_NS);
+	}
+	return NULL;
+}
+
+int writer_seat_start(gpc *c)
+{
+	int err;
+
+	/* the seat first: whoever calls next finds a writer */
+	err = take_seat(c);
+	if (err < 0 && err != -EAGAIN)
+		return err;
+	c->serving = true;
+	err = pthread_create(&c->server, NULL, serve, c);
+	if (err) {
+		c->serving = false;
+		drop_seat(c);
+		return err_set(err, "cannot start the serving thread: %s", strerror(err));
+	}
+	return 0;
+}
+
+void writer_seat_stop(gpc *c)
+{
+	if (c->serving) {
+		store_release(&c->stop, 1);
+		futex_wake_all(&c->stop);
+		ring_doorbell(c);
+		pthread_join(c->server, NULL);
+		c->serving = false;
+	}
+	drop_seat(c);
+}
+
+int writer_seat_reap(gpc *c)
+{
+	struct writer *w;
+	int err = writer_open(c, &w);
+
+	if (err < 0)
+		return err;
+	reap_dead(w);
+	writer_close(w);
+	return 0;
+}

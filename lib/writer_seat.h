@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* writer_seat.h - the writer's seat as a handle sees it. */
+#ifndef GPC_WRITER_SEAT_H
+#define GPC_WRITER_SEAT_H
+
+#include "handle.h"
+
+/* This handle is the writer and no thread serves: do some of it now.  True: served. */
+bool writer_seat_help(gpc *c);
+/* GPC_SERVE: a thread takes the seat whenever it is empty. */
+int writer_seat_start(gpc *c);
+/* End the thread, give the seat up. */
+void writer_seat_stop(gpc *c);
+/* No seat is free but dead peers have some, and there is no writer: take them back. */
+int writer_seat_reap(gpc *c);
+
+#endif
