@@ -1,0 +1,190 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include "cli.h"
+
+#include "gpc.h"
+
+#include <errno.h>
+#include <getopt.h>
+#include <limits.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+static const char *tool = "gpc";
+
+void cli_init(const char *name)
+{
+	tool = name;
+}
+
+const char *cli_tool(void)
+{
+	return tool;
+}
+
+static void say(const char *detail, const char *fmt, va_list ap)
+	__attribute__((format(printf, 2, 0)));
+
+/* One write for the whole line: several processes may share this stderr. */
+static void say(const char *detail, const char *fmt, va_list ap)
+{
+	char line[2048];
+
+	vsnprintf(line, sizeof(line), fmt, ap);
+	fprintf(stderr, "%s: %s%s%s\n", tool, line, detail ? ": " : "",
+		detail ? detail : "");
+}
+
+void cli_error(const char *fmt, ...)
+{
+	va_list ap;
+
+	va_start(ap, fmt);
+	say(NULL, fmt, ap);
+	va_end(ap);
+}
+
+const char *cli_gpc_text(int err)
+{
+	const char *text = gpc_last_error();
+
+	return text && *text ? text : gpc_strerror(err);
+}
+
+void cli_gpc_error(int err, const char *fmt, ...)
+{
+	va_list ap;
+
+	va_start(ap, fmt);
+	say(cli_gpc_text(err), fmt, ap);
+	va_end(ap);
+}
+
+int cli_usage(const char *fmt, ...)
+{
+	va_list ap;
+
+	va_start(ap, fmt);
+	say(NULL, fmt, ap);
+	va_end(ap);
+	fprintf(stderr, "Try '%s --help'.\n", tool);
+	return EXIT_USAGE;
+}
+
+int cli_bad_option(int opt, char **argv)
+{
+	const char *arg = argv[optind - 1];
+
+	if (opt == ':')
+		return cli_usage("option '%s' needs a value", arg);
+	if (strncmp(arg, "--", 2) && optopt)
+		return cli_usage("there is no option '-%c'", optopt);
+	return cli_usage("option '%s' is unknown, ambiguous or takes no value", arg);
+}
+
+int cli_version(void)
+{
+	uint32_t v = gpc_version();
+
+	printf("%s %s (libgpc %u.%u)\n", tool, PACKAGE_VERSION, v >> 16, v & 0xffff);
+	return cli_finish(0);
+}
+
+int cli_finish(int status)
+{
+	if (fflush(stdout) == 0 && !ferror(stdout))
+		return status;
+	cli_error("cannot write the output: %s", strerror(errno));
+	return status ? status : EXIT_RUNTIME;
+}
+
+static unsigned suffix_shift(const char *s)
+{
+	static const struct { char c; unsigned shift; } suffixes[] = {
+		{ 'k', 10 }, { 'K', 10 }, { 'M', 20 }, { 'G', 30 },
+	};
+
+	for (size_t i = 0; i < sizeof(suffixes) / sizeof(suffixes[0]); i++)
+		if (s[0] == suffixes[i].c && !s[1])
+			return suffixes[i].shift;
+	return UINT_MAX;
+}
+
+bool cli_count(const char *option, const char *text, uint64_t min, uint64_t max,
+	       uint64_t *ret)
+{
+	unsigned shift = 0;
+	unsigned long long v;
+	char *end;
+
+	errno = 0;
+	v = strtoull(text, &end, 10);
+	if (*text < '0' || *text > '9' ||
+	    (*end && (shift = suffix_shift(end)) == UINT_MAX)) {
+		cli_usage("--%s: '%s' is not a number", option, text);
+		return false;
+	}
+	if (errno || v > UINT64_MAX >> shift || v << shift < min || v << shift > max) {
+		cli_usage("--%s: %s is out of range (%llu to %llu)", option, text,
+			  (unsigned long long)min, (unsigned long long)max);
+		return false;
+	}
+	*ret = (uint64_t)v << shift;
+	return true;
+}
+
+static int hex_digit(char c)
+{
+	if (c >= '0' && c <= '9')
+		return c - '0';
+	if (c >= 'a' && c <= 'f')
+		return c - 'a' + 10;
+	return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+}
+
+int cli_hex(const char *text, uint8_t *ret, size_t room)
+{
+	size_t n = 0;
+
+	for (; text[0]; text += 2, n++) {
+		int high = hex_digit(text[0]);
+		int low = high < 0 ? -1 : hex_digit(text[1]);
+
+		if (low < 0 || n == room)
+			return -1;
+		ret[n] = (uint8_t)(high << 4 | low);
+	}
+	return (int)n;
+}
+
+bool cli_name(const char *name)
+{
+	size_t len = strnlen(name, GPC_MAX_NAME + 1);
+
+	return len && len <= GPC_MAX_NAME && name[0] != '.' && !strchr(name, '/');
+}
+
+int cli_bad_name(const char *name)
+{
+	return cli_usage("'%s' cannot name a cache: 1 to %d bytes, no '/', no '.' first",
+			 name, GPC_MAX_NAME);
+}
+
+uint64_t cli_now_ns(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (uint64_t)ts.tv_sec * 1000000000 + (uint64_t)ts.tv_nsec;
+}
+
+void cli_sleep_ms(unsigned ms)
+{
+	struct timespec ts = { ms / 1000, (long)(ms % 1000) * 1000000 };
+
+	nanosleep(&ts, NULL);
+}

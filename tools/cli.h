@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* cli.h - what the three tools have in common: messages, numbers, the way out. */
+#ifndef GPC_TOOLS_CLI_H
+#define GPC_TOOLS_CLI_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stddef.h>
+
+enum { EXIT_RUNTIME = 1, EXIT_USAGE = 2 };
+
+/* The name in front of every message; call it first. */
+void cli_init(const char *tool);
+const char *cli_tool(void);
+
+/* "tool: message" on stderr. */
+void cli_error(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+/* The same with the library's sentence for the call that failed with err. */
+void cli_gpc_error(int err, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+/* The library's sentence alone. */
+const char *cli_gpc_text(int err);
+/* Message, then where to find help; returns EXIT_USAGE. */
+int cli_usage(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+/* For what getopt_long could not take: opt is '?' or ':', optstring starts with ':'. */
+int cli_bad_option(int opt, char **argv);
+int cli_version(void);
+/* Flush stdout; a full disk or a closed pipe turns success into EXIT_RUNTIME. */
+int cli_finish(int status);
+
+/* A whole number with an optional suffix k, M or G (powers of 1024), min <= it <= max.
+ * Says what is wrong with the option and returns false otherwise. */
+bool cli_count(const char *option, const char *text, uint64_t min, uint64_t max,
+	       uint64_t *ret);
+/* At most `room` bytes from pairs of hex digits; returns their number or -1. */
+int cli_hex(const char *text, uint8_t *ret, size_t room);
+
+/* A name the library accepts: 1 to 64 bytes, no '/', not starting with '.'. */
+bool cli_name(const char *name);
+/* EXIT_USAGE, for one that is not. */
+int cli_bad_name(const char *name);
+
+/* Monotonic clock. */
+uint64_t cli_now_ns(void);
+void cli_sleep_ms(unsigned ms);
+
+#endif

@@ -1,0 +1,114 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# make demo: one gpcd, four worker processes that replay a trace against its cache, a look at
+# them from outside while they run, and the result.  Whatever ends it, nothing stays behind.
+#
+#	tools/demo.sh [TRACE]           with gpcd, gpc-inspect and gpc-replay in the PATH
+set -u
+
+trace=${1:-${TRACE:?which trace?}}
+workers=4
+vram=400
+ram=600
+name=demo-$$
+tmp=$(mktemp -d "${TMPDIR:-/tmp}/gpc-$name.XXXXXX") || exit 1
+replay=
+
+is_running()	# PID: still there, and not just waiting for us to notice its end
+{
+	test -e "/proc/$1/exe"
+}
+
+stop_gpcd()
+{
+	daemon=$(cat "$tmp/gpcd.pid" 2>/dev/null) || return
+	kill "$daemon" 2>/dev/null
+	patience=100
+	while is_running "$daemon" && test $patience -gt 0; do
+		patience=$((patience - 1))
+		sleep 0.05
+	done
+	is_running "$daemon" && kill -9 "$daemon"
+}
+
+take_down()
+{
+	trap - EXIT
+	test -z "$replay" || kill "$replay" 2>/dev/null
+	wait
+	stop_gpcd
+	gpc-inspect rm "$name" >/dev/null 2>&1
+	rm -rf "$tmp"
+}
+trap take_down EXIT
+trap 'exit 129' HUP
+trap 'exit 130' INT
+trap 'exit 143' TERM
+
+show()	# TITLE FILE
+{
+	printf '\n$ %s\n' "$1"
+	cat "$2"
+}
+
+all_attached()	# FILE
+{
+	test "$(grep -c "gpc-replay [0-9]* of $workers" "$1")" -eq $workers
+}
+
+# Wait for all workers, let them work a moment, look.  False: they were done before that.
+look()
+{
+	until gpc-inspect peers "$name" >"$tmp/peers" && all_attached "$tmp/peers"; do
+		is_running "$replay" || return 1
+		sleep 0.02
+	done
+	sleep 0.3
+	gpc-inspect stat "$name" >"$tmp/stat" &&
+		gpc-inspect peers "$name" >"$tmp/peers" && all_attached "$tmp/peers"
+}
+
+# ---- one cache ----
+
+test -r "$trace" || { echo "demo: cannot read $trace" >&2; exit 1; }
+gpcd "$name" --block-size 16 --vram-blocks $vram --ram-blocks $ram --device host \
+	--daemonize --pidfile "$tmp/gpcd.pid" || exit 1
+echo "gpcd serves the cache $name: $vram blocks of VRAM, $ram of RAM, a mirror on the host device"
+
+# ---- four workers ----
+
+# A short trace is over before anybody can look: it is replayed several times over then.
+cp "$trace" "$tmp/trace" || exit 1
+times=1
+while :; do
+	timeout -k 2 12 gpc-replay "$tmp/trace" --workers $workers --name "$name" \
+		>"$tmp/result" &
+	replay=$!
+	look
+	seen=$?
+	wait $replay
+	status=$?
+	replay=
+	test $seen -ne 0 && test $status -eq 0 && test $times -lt 4096 || break
+	times=$((times * 4))
+	cat "$tmp/trace" "$tmp/trace" "$tmp/trace" "$tmp/trace" >"$tmp/more" &&
+		mv "$tmp/more" "$tmp/trace" || exit 1
+done
+echo "$workers workers replay $trace$(test $times -eq 1 || echo ", $times times over")"
+
+if test $seen -eq 0; then
+	show "gpc-inspect stat $name" "$tmp/stat"
+	show "gpc-inspect peers $name" "$tmp/peers"
+fi
+show "gpc-replay ${trace##*/} --workers $workers --name $name" "$tmp/result"
+if test $status -eq 124; then
+	echo "demo: the replay did not end in time" >&2
+fi
+test $status -eq 0 || exit $status
+
+# ---- and it is sound ----
+
+gpc-inspect check "$name" >"$tmp/check"
+status=$?
+show "gpc-inspect check $name" "$tmp/check"
+exit $status

@@ -1,0 +1,327 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* gpc-inspect - looks at prefix caches from outside; acts only when told to. */
+#include "config.h"
+
+#include "inspect.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const struct command {
+	const char *name;
+	int (*run)(struct inspect *in);
+	unsigned options;            /* OPT_ bits */
+	bool takes_name, takes_key;
+	const char *usage, *help;
+} commands[] = {
+	{ "list", inspect_list, 0, false, false, "", "every cache, one line each" },
+	{ "stat", inspect_stat, 0, true, false, "[NAME]",
+	  "geometry, pools, mirrors and counters" },
+	{ "peers", inspect_peers, 0, true, false, "[NAME]",
+	  "who is attached, and what each one holds" },
+	{ "ls", inspect_ls, OPT_POOL | OPT_LIMIT, true, false, "[NAME]",
+	  "live blocks, parents first" },
+	{ "lookup", inspect_lookup, 0, true, true, "[NAME] KEY",
+	  "where a key (32 hex digits) lives; 1 = nowhere" },
+	{ "check", inspect_check, 0, true, false, "[NAME]",
+	  "verify all invariants; 1 = violations, 3 = cannot open" },
+	{ "env", inspect_env, 0, false, false, "",
+	  "build, machine, shared memory, limits" },
+	{ "reap", inspect_reap, 0, true, false, "[NAME]",
+	  "see to it that dead processes' seats are freed" },
+	{ "rm", inspect_rm, OPT_FORCE | OPT_STALE, true, false, "NAME | --stale",
+	  "remove a cache, or all of yours that nobody uses" },
+};
+
+static const struct option options[] = {
+	{ "json", no_argument, NULL, 'j' },
+	{ "dir", required_argument, NULL, 'd' },
+	{ "pool", required_argument, NULL, 'p' },
+	{ "limit", required_argument, NULL, 'n' },
+	{ "force", no_argument, NULL, 'f' },
+	{ "stale", no_argument, NULL, 's' },
+	{ "help", no_argument, NULL, 'h' },
+	{ "version", no_argument, NULL, 'V' },
+	{ NULL, 0, NULL, 0 }
+};
+
+static int show_help(void)
+{
+	fputs("Usage: gpc-inspect [OPTION]... COMMAND [ARGUMENT]...\n"
+	      "Look at the prefix caches of this machine, live, dead or damaged.\n\n",
+	      stdout);
+	for (size_t i = 0; i < ARRAY_SIZE(commands); i++)
+		printf("  %-7s %-15s %s\n", commands[i].name, commands[i].usage,
+		       commands[i].help);
+	fputs("\n"
+	      "NAME may be left out where there is one cache only.\n\n"
+	      "  --json       one JSON value; keys and 64-bit ids are hex strings\n"
+	      "  --dir DIR    where the segments are (/dev/shm)\n"
+	      "  --pool N     ls: blocks of this pool only\n"
+	      "  --limit N    ls: at most so many blocks\n"
+	      "  --force      rm: even though processes use it\n"
+	      "  --stale      rm: every cache of this user without a live process\n"
+	      "  --help, --version\n\n"
+	      "Exit status: 0, 1 failure, 2 usage; of lookup 1 not found;\n"
+	      "of check 1 violations, 3 cannot open.\n", stdout);
+	return cli_finish(0);
+}
+
+const char *inspect_dir(const struct inspect *in)
+{
+	return in->dir ? in->dir : "/dev/shm";
+}
+
+/* ---- names ---- */
+
+/* "gpc.NAME.SUFFIX" -> NAME in ret; any of the three suffixes when suffix is NULL. */
+static bool name_of_file(const char *file, const char *suffix, char ret[GPC_MAX_NAME + 1])
+{
+	static const char *const suffixes[] = { "idx", "ctl", "lock" };
+	const char *dot = strrchr(file, '.');
+	bool known = false;
+	size_t len;
+
+	if (strncmp(file, "gpc.", 4) || !dot || dot < file + 5)
+		return false;
+	for (size_t i = 0; i < ARRAY_SIZE(suffixes); i++)
+		known = known || strcmp(dot + 1, suffixes[i]) == 0;
+	len = (size_t)(dot - file) - 4;
+	if (!known || (suffix && strcmp(dot + 1, suffix)) || len > GPC_MAX_NAME)
+		return false;
+	memcpy(ret, file + 4, len);
+	ret[len] = 0;
+	return cli_name(ret);
+}
+
+static int by_name(const void *a, const void *b)
+{
+	return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+static bool is_new(char **names, int n, const char *name)
+{
+	for (int i = 0; i < n; i++)
+		if (strcmp(names[i], name) == 0)
+			return false;
+	return true;
+}
+
+/* Takes over the name; -1 when memory is gone. */
+static int add_name(char ***names, int n, char *name)
+{
+	char **more = name ? realloc(*names, (size_t)(n + 1) * sizeof(**names)) : NULL;
+
+	if (!more) {
+		free(name);
+		return -1;
+	}
+	more[n] = name;
+	*names = more;
+	return n + 1;
+}
+
+int inspect_scan(const struct inspect *in, const char *suffix, char ***ret_names)
+{
+	DIR *dir = opendir(inspect_dir(in));
+	char name[GPC_MAX_NAME + 1], **names = NULL;
+	const struct dirent *entry;
+	int n = 0;
+
+	if (!dir) {
+		cli_error("%s: %s", inspect_dir(in), strerror(errno));
+		return -1;
+	}
+	while (n >= 0 && (entry = readdir(dir)))
+		if (name_of_file(entry->d_name, suffix, name) && is_new(names, n, name)) {
+			int grown = add_name(&names, n, strdup(name));
+
+			if (grown < 0) {
+				cli_error("out of memory");
+				inspect_free_names(names, n);
+				names = NULL;
+			}
+			n = grown;
+		}
+	closedir(dir);
+	if (n > 1)
+		qsort(names, (size_t)n, sizeof(*names), by_name);
+	*ret_names = names;
+	return n;
+}
+
+void inspect_free_names(char **names, int n)
+{
+	for (int i = 0; i < n; i++)
+		free(names[i]);
+	free(names);
+}
+
+int inspect_name(struct inspect *in)
+{
+	static char only[GPC_MAX_NAME + 1];
+	char **names;
+	int n, status = 0;
+
+	if (in->name)
+		return 0;
+	n = inspect_scan(in, "idx", &names);
+	if (n < 0)
+		return in->cannot_open;
+	if (n == 1) {
+		snprintf(only, sizeof(only), "%s", names[0]);
+		in->name = only;
+	} else if (!n) {
+		cli_error("there is no cache in %s", inspect_dir(in));
+		status = in->cannot_open;
+	} else {
+		status = cli_usage("there are %d caches: name one (gpc-inspect list)", n);
+	}
+	inspect_free_names(names, n);
+	return status;
+}
+
+/* ---- attaching ---- */
+
+int inspect_attach(const struct inspect *in, const char *name, uint32_t flags, gpc **ret)
+{
+	const struct gpc_options opt = {
+		.size = sizeof(opt),
+		.dir = in->dir,
+		.label = "gpc-inspect",
+	};
+
+	return gpc_attach(name, &opt, flags, ret);
+}
+
+int inspect_open(struct inspect *in, uint32_t flags, gpc **ret)
+{
+	int status = inspect_name(in), r;
+
+	if (status)
+		return status;
+	r = inspect_attach(in, in->name, flags, ret);
+	if (r >= 0)
+		return 0;
+	cli_gpc_error(r, "%s", in->name);
+	return in->cannot_open;
+}
+
+int inspect_alive(gpc *c)
+{
+	struct gpc_info info = { .size = sizeof(info) };
+	struct gpc_stats st;
+	int alive;
+
+	if (gpc_get_info(c, &info) < 0)
+		return -1;
+	alive = info.writer_pid != 0;
+	for (uint32_t i = 0; i < info.max_peers; i++) {
+		st = (struct gpc_stats){ .size = sizeof(st) };
+		if (gpc_get_stats(c, (int)i, &st) >= 0 && st.alive &&
+		    st.pid != info.writer_pid)
+			alive++;
+	}
+	return alive;
+}
+
+/* ---- command line ---- */
+
+static int set_option(struct inspect *in, int opt, unsigned *given)
+{
+	uint64_t v;
+
+	switch (opt) {
+	case 'j': in->json = true; break;
+	case 'd': in->dir = optarg; break;
+	case 'f': in->force = true; *given |= OPT_FORCE; break;
+	case 's': in->stale = true; *given |= OPT_STALE; break;
+	case 'p':
+		if (!cli_count("pool", optarg, 0, GPC_MAX_POOLS - 1, &v))
+			return EXIT_USAGE;
+		in->pool = (int)v;
+		*given |= OPT_POOL;
+		break;
+	default:
+		if (!cli_count("limit", optarg, 0, UINT64_MAX, &in->limit))
+			return EXIT_USAGE;
+		*given |= OPT_LIMIT;
+	}
+	return 0;
+}
+
+static const struct command *find_command(const char *name)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(commands); i++)
+		if (strcmp(commands[i].name, name) == 0)
+			return &commands[i];
+	return NULL;
+}
+
+/* What follows the command: [NAME] and, of lookup, KEY. */
+static int take_arguments(struct inspect *in, const struct command *cmd, int argc,
+			  char **argv)
+{
+	if (cmd->takes_key) {
+		if (!argc)
+			return cli_usage("%s: KEY is missing", cmd->name);
+		in->key = argv[--argc];
+	}
+	if (argc && cmd->takes_name) {
+		in->name = argv[0];
+		argc--;
+	}
+	if (argc)
+		return cli_usage("%s: too many arguments", cmd->name);
+	if (in->name && !cli_name(in->name))
+		return cli_bad_name(in->name);
+	return -1;
+}
+
+/* -1: go on; otherwise the exit status. */
+static int parse(struct inspect *in, const struct command **ret, int argc, char **argv)
+{
+	const struct command *cmd;
+	unsigned given = 0;
+	int opt;
+
+	while ((opt = getopt_long(argc, argv, ":hV", options, NULL)) != -1) {
+		if (opt == 'h')
+			return show_help();
+		if (opt == 'V')
+			return cli_version();
+		if (opt == '?' || opt == ':')
+			return cli_bad_option(opt, argv);
+		if (set_option(in, opt, &given))
+			return EXIT_USAGE;
+	}
+	if (optind == argc)
+		return cli_usage("what to do? a COMMAND is missing");
+	cmd = find_command(argv[optind]);
+	if (!cmd)
+		return cli_usage("there is no command '%s'", argv[optind]);
+	if (given & ~cmd->options)
+		return cli_usage("%s: an option of another command was given", cmd->name);
+	*ret = cmd;
+	in->command = cmd->name;
+	return take_arguments(in, cmd, argc - optind - 1, argv + optind + 1);
+}
+
+int main(int argc, char **argv)
+{
+	struct inspect in = {
+		.pool = -1, .limit = UINT64_MAX, .cannot_open = EXIT_RUNTIME,
+	};
+	const struct command *cmd = NULL;
+	int status;
+
+	cli_init("gpc-inspect");
+	status = parse(&in, &cmd, argc, argv);
+	if (status >= 0)
+		return status;
+	return cli_finish(cmd->run(&in));
+}

@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* peers: every seat that is taken, and what its process holds: references, reserved
+ * blocks, open sections and the age of the oldest. */
+#include "config.h"
+
+#include "inspect.h"
+#include "output.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static const struct column columns[] = {
+	{ "PEER", "peer", SHOW_TEXT },
+	{ "PID", "pid", SHOW_TEXT },
+	{ "LABEL", "label", SHOW_TEXT },
+	{ "STATE", "state", SHOW_TEXT },
+	{ "REFS", "refs", SHOW_TEXT },
+	{ "RESERVED", "reserved", SHOW_TEXT },
+	{ "SECTIONS", "sections", SHOW_TEXT },
+	{ "OLDEST", "oldest_section_ns", SHOW_AGE },
+	{ "LOOKUPS", "lookups", SHOW_TEXT },
+	{ "VRAM HITS", "hit_vram", SHOW_TEXT },
+	{ "RAM HITS", "hit_ram", SHOW_TEXT },
+	{ "MISSES", "miss", SHOW_TEXT },
+	{ "PUBLISHED", "published", SHOW_TEXT },
+};
+
+/* A stopped process is alive and holds what it holds: worth a word of its own.  The
+ * pid is the one of its own PID namespace; where that is not ours, the answer may be
+ * missing. */
+static bool is_stopped(int pid)
+{
+	char path[64], text[512];
+	const char *after;
+	size_t n;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/%d/stat", pid);
+	f = fopen(path, "re");
+	if (!f)
+		return false;
+	n = fread(text, 1, sizeof(text) - 1, f);
+	fclose(f);
+	text[n] = 0;
+	after = strrchr(text, ')');  /* the name before it may hold anything */
+	return after && (strncmp(after, ") T", 3) == 0 || strncmp(after, ") t", 3) == 0);
+}
+
+static const char *state_of(const struct gpc_stats *st, int writer_pid)
+{
+	if (!st->alive)
+		return "dead";
+	if (is_stopped(st->pid))
+		return "stopped";
+	return st->pid == writer_pid ? "writer" : "alive";
+}
+
+static json_t *describe(int peer, const struct gpc_stats *st, int writer_pid)
+{
+	const struct { const char *field; uint64_t v; } counters[] = {
+		{ "refs", st->refs }, { "reserved", st->reserved },
+		{ "sections", st->sections }, { "lookups", st->lookups },
+		{ "hit_vram", st->hit_vram }, { "hit_ram", st->hit_ram },
+		{ "miss", st->miss }, { "published", st->published },
+		{ "duplicate", st->duplicate }, { "evicted", st->evicted },
+		{ "demoted", st->demoted }, { "promoted", st->promoted },
+		{ "dropped", st->dropped }, { "stale_refs", st->stale_refs },
+		{ "ring_full", st->ring_full },
+	};
+	json_t *o = out_need(json_object());
+
+	json_object_set_new(o, "peer", out_need(json_integer(peer)));
+	json_object_set_new(o, "pid", out_need(json_integer(st->pid)));
+	json_object_set_new(o, "label", out_string(st->label, sizeof(st->label)));
+	json_object_set_new(o, "state", out_need(json_string(state_of(st, writer_pid))));
+	json_object_set_new(o, "alive", json_boolean(st->alive));
+	for (size_t i = 0; i < ARRAY_SIZE(counters); i++)
+		json_object_set_new(o, counters[i].field,
+				    out_need(json_integer((json_int_t)counters[i].v)));
+	json_object_set_new(o, "oldest_section_ns",
+			    st->sections ? out_need(json_integer(
+						   (json_int_t)st->oldest_section_ns))
+					 : json_null());
+	return o;
+}
+
+int inspect_peers(struct inspect *in)
+{
+	struct gpc_info info = { .size = sizeof(info) };
+	json_t *rows;
+	gpc *c;
+	int status = inspect_open(in, GPC_READONLY, &c), r;
+
+	if (status)
+		return status;
+	r = gpc_get_info(c, &info);
+	if (r < 0) {
+		cli_gpc_error(r, "%s", in->name);
+		gpc_close(c);
+		return EXIT_RUNTIME;
+	}
+	rows = out_need(json_array());
+	for (uint32_t i = 0; i < info.max_peers; i++) {
+		struct gpc_stats st = { .size = sizeof(st) };
+
+		if (gpc_get_stats(c, (int)i, &st) >= 0)
+			json_array_append_new(rows,
+					      describe((int)i, &st, info.writer_pid));
+	}
+	gpc_close(c);
+	if (in->json) {
+		out_json(rows);
+		return 0;
+	}
+	out_table(columns, ARRAY_SIZE(columns), rows);
+	json_decref(rows);
+	return 0;
+}
