@@ -11,6 +11,7 @@ t_programs = \
 	%reldir%/006-segment-names.t \
 	%reldir%/010-epoch.t \
 	%reldir%/011-refs.t \
+	%reldir%/012-lookup.t \
 	%reldir%/020-feed-walk.t \
 	%reldir%/021-check.t \
 	%reldir%/022-device-host.t
@@ -19,21 +20,33 @@ t_scripts = \
 	%reldir%/910-man-examples.t \
 	%reldir%/911-man-lint.t \
 	%reldir%/912-exports.t \
+	%reldir%/913-includes.t \
+	%reldir%/914-barriers.t \
 	%reldir%/915-segment-page.t \
 	%reldir%/916-tool-pages.t
+
+t_support = \
+	%reldir%/data/make-trace.sh \
+	%reldir%/data/small.jsonl \
+	%reldir%/fake.h \
+	%reldir%/made.h \
+	%reldir%/scratch.h \
+	%reldir%/tap.h
 
 check_PROGRAMS += $(t_programs)
 dist_check_SCRIPTS += $(t_scripts)
 LDADD = lib/libgpc-internal.la
-EXTRA_DIST += %reldir%/tap.h
+EXTRA_DIST += $(t_support)
 
 TESTS = $(t_programs) $(t_scripts)
 TEST_EXTENSIONS = .t
 T_LOG_DRIVER = env AM_TAP_AWK='$(AWK)' $(SHELL) $(top_srcdir)/build-aux/tap-driver.sh
-# A test has its own watchdog; this one is for the watchdog.
-T_LOG_COMPILER = $(T_LIMIT)
+# A test has its own watchdog; this one is for tests whose watchdog fails.
+if HAVE_TIMEOUT
+T_LOG_COMPILER = $(TIMEOUT) -k 5 300
+endif
 
-# What a test may rely on; t/README or a script's head says what it does without them.
+# What a test may rely on.  Alone, it looks for sources and objects around itself.
 t_environment = \
 	top_srcdir='$(abs_top_srcdir)' \
 	top_builddir='$(abs_top_builddir)' \
@@ -43,7 +56,7 @@ t_environment = \
 AM_TESTS_ENVIRONMENT = $(t_environment); \
 	export top_srcdir top_builddir CC MANDOC PATH;
 
-# The same with prove: its own report, the slowest tests with -j and --timer.
+# The same under prove; PROVEFLAGS=--timer tells which tests are slow.
 prove: all $(check_PROGRAMS)
 	$(t_environment) $(PROVE) --exec '' $(PROVEFLAGS) \
 		$(t_programs) $(addprefix $(srcdir)/,$(t_scripts))

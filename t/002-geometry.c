@@ -1,0 +1,185 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* 002-geometry - defaults, limits, and offsets that never overlap or overflow. */
+#include <errno.h>
+#include <stdint.h>
+
+#include "base.h"
+#include "geometry.h"
+#include "tap.h"
+
+static struct shm_geometry g;
+
+static int from(struct gpc_config cfg)
+{
+	cfg.size = sizeof(cfg);
+	return geometry_from_config(&cfg, &g);
+}
+#define FROM(...) from((struct gpc_config){ .size = 0, __VA_ARGS__ })
+
+static void test_defaults(void)
+{
+	is_int(FROM(), 0, "all defaults");
+	is_int(g.max_blocks, 65536, "65536 blocks");
+	is_int(g.max_peers, 32, "32 peers");
+	is_int(g.max_pools, 16, "16 pools");
+	is_int(g.buckets, 32768, "two places a block");
+	is_int(g.ref_stride, 64, "a cell a peer");
+	is_int(g.changes, 16384, "the feed keeps a quarter");
+
+	is_int(FROM(.vram_blocks = 1000), 0, "VRAM alone");
+	is_int(g.max_blocks, 1000, "as many records");
+	is_int(FROM(.ram_blocks = 10), 0, "RAM alone");
+	is_int(g.max_blocks, 74, "and its transit blocks");
+	is_int(FROM(.vram_blocks = 1000, .ram_blocks = 500), 0, "both");
+	is_int(g.max_blocks, 1564, "all of it");
+	is_int(FROM(.vram_blocks = 1000, .ram_blocks = 500, .max_blocks = 1564), 0,
+	       "exact fit");
+	is_int(FROM(.max_blocks = 1), 0, "one block");
+	is_int(g.buckets, 2, "has two buckets, since a key needs two");
+	is_int(FROM(.max_blocks = 7), 0, "seven blocks");
+	is_int(g.buckets, 4, "have four");
+	is_int(FROM(.max_peers = 250), 0, "250 peers");
+	is_int(g.ref_stride, 504, "rows are multiples of 8 bytes");
+	is_int(g.ref_stride % 8, 0, "indeed");
+	is_int(FROM(.max_blocks = 1u << 28), 0, "2^28 blocks");
+	is_int(g.changes, 65536, "feed has its limit");
+	is_int(FROM(.max_blocks = 5000), 0, "5000 blocks");
+	is_int(g.changes, 2048, "feed is a power of two");
+}
+
+static void test_refusals(void)
+{
+#define REFUSED(field, ...)                                                      \
+	do {                                                                     \
+		g.max_blocks = 4711;                                             \
+		is_int(FROM(__VA_ARGS__), -EINVAL, "refused: %s", #__VA_ARGS__); \
+		ok(strstr(gpc_last_error(), field), "the sentence names it: %s", \
+		   gpc_last_error());                                            \
+		is_int(g.max_blocks, 4711, "and nothing was written");           \
+	} while (0)
+	REFUSED("max_blocks", .max_blocks = (1u << 28) + 1);
+	REFUSED("max_blocks", .max_blocks = UINT32_MAX);
+	REFUSED("max_peers", .max_peers = GPC_MAX_PEERS + 1);
+	REFUSED("max_pools", .max_pools = GPC_MAX_POOLS + 1);
+	REFUSED("block_tokens", .block_tokens = 65537);
+	REFUSED("vram_blocks", .vram_blocks = (1u << 24) + 1);
+	REFUSED("ram_blocks", .ram_blocks = 1u << 24);
+	REFUSED("ram_blocks", .ram_blocks = UINT32_MAX);
+	REFUSED("max_blocks", .max_blocks = 99, .vram_blocks = 100);
+	REFUSED("max_blocks", .max_blocks = 163, .vram_blocks = 50, .ram_blocks = 50);
+	REFUSED("max_pools", .max_pools = 1, .vram_blocks = 50, .ram_blocks = 50);
+	REFUSED("ahead", .ahead = -2);
+	REFUSED("ahead", .ahead = INT32_MAX);
+	REFUSED("tick_us", .tick_us = UINT32_MAX);
+	REFUSED("quarantine_ms", .quarantine_ms = UINT32_MAX);
+	is_int(FROM(.max_blocks = 164, .vram_blocks = 50, .ram_blocks = 50), 0,
+	       "just enough");
+}
+
+static void test_check(void)
+{
+	struct shm_geometry bad;
+	uint32_t *word = (uint32_t *)&bad;
+	size_t i, n = sizeof(bad) / 4;
+	int taken = 0, wrong = 0;
+
+	FROM();
+	is_int(geometry_check(&g), 0, "what we make passes");
+	for (i = 0; i < n * 32; i++) {
+		bad = g;
+		word[i / 32] ^= 1u << (i % 32);
+		switch (geometry_check(&bad)) {
+		case 0:                          /* max_pools stands alone */
+			taken++;
+			wrong += i / 32 != 2;
+			break;
+		case -EBADMSG:
+			break;
+		default:
+			wrong++;
+		}
+	}
+	is_int(wrong, 0, "one flipped bit is noticed in all but max_pools");
+	ok(taken >= 3 && taken <= 6, "%d other numbers of pools are possible", taken);
+	memset(&bad, 0, sizeof(bad));
+	is_int(geometry_check(&bad), -EBADMSG, "all zero");
+	memset(&bad, 0xff, sizeof(bad));
+	is_int(geometry_check(&bad), -EBADMSG, "all ones");
+}
+
+/* Regions in the order of shm.h, each on a page and large enough for what is in it. */
+static int layout_is_wrong(const struct shm_geometry *geo)
+{
+	struct layout at;
+	uint64_t p = geo->max_peers, b = geo->max_blocks;
+
+	geometry_layout(geo, &at);
+	const uint64_t index[] = {0,
+				  4096,
+				  at.state,
+				  4096,
+				  at.pool,
+				  geo->max_pools * 2048ull,
+				  at.mirror,
+				  2048,
+				  at.tally,
+				  p * 128,
+				  at.table,
+				  geo->buckets * 64ull,
+				  at.record,
+				  b * 64,
+				  at.change,
+				  geo->changes * 64ull,
+				  at.index_bytes,
+				  0};
+	const uint64_t control[] = {
+		0,	  4096,		 at.line,	   4096,
+		at.seat,  p * 4096,	 at.section,	   p * 4096,
+		at.ring,  p * 4096 * 64, at.ref,	   b * geo->ref_stride,
+		at.stamp, b * 8,	 at.control_bytes, 0};
+	const uint64_t *all[] = {index, control};
+	size_t sizes[] = {ARRAY_SIZE(index), ARRAY_SIZE(control)}, i, j;
+
+	for (j = 0; j < 2; j++)
+		for (i = 0; i + 2 < sizes[j]; i += 2)
+			if (all[j][i + 2] % 4096 ||
+			    all[j][i + 2] < all[j][i] + all[j][i + 1] ||
+			    all[j][i + 2] >= all[j][i] + all[j][i + 1] + 4096)
+				return 1;
+	return at.index_bytes >> 40 || at.control_bytes >> 40;
+}
+
+static void test_layout(void)
+{
+	static const uint32_t blocks[] = {1,  2,    3,	   63,	    64,
+					  65, 1000, 65536, 1000003, 1u << 28};
+	static const uint32_t peers[] = {1, 2, 5, 32, 249, 250},
+			      pools[] = {1, 2, 16, 127};
+	size_t i, j, k;
+	int bad = 0;
+
+	for (i = 0; i < ARRAY_SIZE(blocks); i++)
+		for (j = 0; j < ARRAY_SIZE(peers); j++)
+			for (k = 0; k < ARRAY_SIZE(pools); k++) {
+				bad += FROM(.max_blocks = blocks[i],
+					    .max_peers = peers[j],
+					    .max_pools = pools[k]) != 0;
+				bad += geometry_check(&g) != 0;
+				bad += layout_is_wrong(&g);
+			}
+	is_int(bad, 0, "regions follow each other on pages, for all shapes");
+}
+
+static int body(void)
+{
+	test_defaults();
+	test_refusals();
+	test_check();
+	test_layout();
+	return done_testing();
+}
+
+int main(void)
+{
+	return tap_guard(30, body, NULL);
+}

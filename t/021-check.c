@@ -1,0 +1,516 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* gpc_check: each invariant is broken once, by hand, and must give its line and no other;
+ * things half done on a live cache give none. */
+#include "config.h"
+
+#include "made.h"
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <sys/stat.h>
+
+/* ---- what is reported ---- */
+
+static struct {
+	char line[8][256];
+	int lines;
+} heard;
+
+static void hear(void *arg, const char *line)
+{
+	(void)arg;
+	if (heard.lines < 8)
+		snprintf(heard.line[heard.lines], sizeof(heard.line[0]), "%s", line);
+	heard.lines++;
+}
+
+static int check(struct made *m)
+{
+	memset(&heard, 0, sizeof(heard));
+	return gpc_check(&m->c, hear, NULL);
+}
+
+static bool was_heard(const char *want)
+{
+	int i;
+
+	for (i = 0; i < heard.lines && i < 8; i++)
+		if (strstr(heard.line[i], want))
+			return true;
+	return false;
+}
+
+static void tell(void)
+{
+	int i;
+
+	for (i = 0; i < heard.lines && i < 8; i++)
+		diag("%s", heard.line[i]);
+}
+
+/* n violations, and `want` is in the line of one of them. */
+static void expect(struct made *m, int n, const char *want)
+{
+	int got = check(m);
+	bool good = got == n && heard.lines == n && (!n || was_heard(want));
+
+	if (!ok(good, "%s", n ? want : "nothing"))
+		diag("%d violations instead of %d", got, n);
+	if (!good)
+		tell();
+}
+
+/* Set a field, look, set it back. */
+#define BREAK(m, field, value, n, want)             \
+	do {                                        \
+		__typeof__(field) saved_ = (field); \
+		(field) = (value);                  \
+		expect((m), (n), (want));           \
+		(field) = saved_;                   \
+	} while (0)
+
+/* ---- a cache with something of everything ---- */
+
+static uint64_t slot_of[4];
+
+static void fill(struct made *m)
+{
+	struct shm_record *r;
+
+	made_add_pool(m, 0, GPC_VRAM, 0, 0, 32);
+	made_add_pool(m, 1, GPC_RAM, 1, 32, 16);
+	slot_of[0] = made_publish(m, 3, 1, 0, 1);
+	slot_of[1] = made_publish(m, 7, 2, 1, 2);
+	slot_of[2] =
+		made_publish(m, GPC_BLOCK(1, 1), 1, 0, 1); /* another space: its own */
+	slot_of[3] = made_publish(m, GPC_BLOCK(1, 2), 5, 1, 2);
+	r = made_record(m, 10);
+	r->word = WORD(RESERVED, 1);
+	r->owner = MADE_PEER;
+	made_record(m, 11)->word = WORD(DYING, 1);
+	made_record(m, 11)->owner = SHM_NO_PEER;
+}
+
+/* ---- breaking ---- */
+
+static void test_records(struct made *m)
+{
+	struct shm_record *r = made_record(m, 7);
+
+	BREAK(m, r->check, r->check ^ 1, 1,
+	      "record 7 (block 0x00000007): its check word");
+	BREAK(m, made_record(m, 12)->word, WORD(5, 1), 1,
+	      "record 12 (block 0x0000000c): its "
+	      "state is none");
+	BREAK(m, made_record(m, 60)->word, WORD(RESERVED, 1), 1,
+	      "record 60 (no block): RESERVED "
+	      "outside of every pool");
+	BREAK(m, made_record(m, 10)->owner, 3, 1,
+	      "record 10 (block 0x0000000a): reserved by a "
+	      "peer whose seat is empty");
+	BREAK(m, made_record(m, 10)->owner, SHM_NO_PEER, 1, "reserved by nobody");
+	BREAK(m, made_record(m, 10)->source, MADE_BLOCKS + 1, 1,
+	      "record 10 (block 0x0000000a): "
+	      "moves from record 64, which cannot be");
+	BREAK(m, made_record(m, 10)->source, 11, 1, "moves from record 10");
+
+	r->depth = 5;
+	made_check_word(r);
+	expect(m, 1,
+	       "record 7 (block 0x00000007): depth 5, but its parent, record 3, has 1");
+	r->depth = 2;
+	made_check_word(r);
+	BREAK(m, r->word, WORD(FREE, 9), 1,
+	      "(block 0x00000007): names a block that is not live");
+}
+
+static void test_chain(struct made *m)
+{
+	struct shm_record *r = made_record(m, 7), *up = made_record(m, 3);
+	struct probe_entry saved = *made_entry(m, slot_of[0]);
+	uint32_t word = up->word;
+
+	memset(made_entry(m, slot_of[0]), 0, sizeof(saved));
+	up->word = WORD(FREE, 4);
+	expect(m, 1, "record 7 (block 0x00000007): its parent is not live in its space");
+	r->flags |= REC_UNCHAINED;
+	expect(m, 0, "");
+	r->flags = 0;
+	up->word = WORD(RESERVED, 4); /* a VRAM child has no parent in limbo */
+	up->owner = MADE_PEER;
+	expect(m, 1, "record 7 (block 0x00000007): its parent is not live in its space");
+	up->word = word;
+	up->owner = SHM_NO_PEER;
+	*made_entry(m, slot_of[0]) = saved;
+
+	/* the same in RAM: the parent may be a victim whose bytes are being copied */
+	saved = *made_entry(m, slot_of[2]);
+	memset(made_entry(m, slot_of[2]), 0, sizeof(saved));
+	up = made_record(m, 33);
+	word = up->word;
+	up->word = WORD(DYING, WORD_GEN(word));
+	expect(m, 1, "record 34 (block 0x01000002): its parent is not live in its space");
+	up->owner = MADE_PEER;
+	expect(m, 0, "");
+	up->owner = SHM_NO_PEER;
+	up->word = word;
+	*made_entry(m, slot_of[2]) = saved;
+	expect(m, 0, "");
+}
+
+static void test_keys(struct made *m)
+{
+	uint64_t slot = made_publish(m, 8, 1, 0, 1);
+	struct shm_record *r = made_record(m, 8);
+
+	expect(m, 1,
+	       "record 8 (block 0x00000008): its key is live in record 3 (block "
+	       "0x00000003) of the same space too");
+	r->word = WORD(FREE, 2);
+	memset(made_entry(m, slot), 0, sizeof(struct probe_entry));
+
+	slot = made_publish(m, 8, 0, 0, 1);
+	expect(m, 1, "record 8 (block 0x00000008): live without a block's key");
+	r->word = WORD(FREE, 2);
+	memset(made_entry(m, slot), 0, sizeof(struct probe_entry));
+	expect(m, 0, "");
+}
+
+static void test_table(struct made *m)
+{
+	struct probe_entry *e = made_entry(m, slot_of[1]), saved = *e, *other;
+	struct probe_key p = made_probe(m, 0, made_key(2));
+	uint64_t second = (uint64_t)p.second * SHM_BUCKET + 2;
+	char want[128];
+
+	memset(e, 0, sizeof(*e));
+	expect(m, 1, "record 7 (block 0x00000007): live, but no table entry names it");
+	e->w[1] = 5;
+	expect(m, 2, "half written: key words without a block");
+	*e = saved;
+	BREAK(m, e->w[0], 77, 2,
+	      "(block 0x00000007): its key is not the block's in its space");
+	BREAK(m, e->w[3], 20, 2, "(block 0x00000013): names a block that is not live");
+	BREAK(m, e->w[3], (5u << 24) + 1, 2,
+	      "(block 0x05000000): names a block of no pool");
+	BREAK(m, e->w[3], 0xffffffff, 2, "(block 0xfffffffe): names a block of no pool");
+	BREAK(m, e->w[3], 33, 2, "(block 0x00000020): names a block of no pool");
+
+	snprintf(want, sizeof(want),
+		 "bucket %u entry 2 (block 0x00000007): spilled, but the "
+		 "flag of its first bucket is not set",
+		 p.second);
+	other = made_entry(m, second);
+	*other = saved;
+	other->w[2] = p.w[2];
+	memset(e, 0, sizeof(*e));
+	expect(m, 1, want);
+	made_entry(m, (uint64_t)p.first * SHM_BUCKET)->w[2] |= PROBE_OVERFLOW;
+	expect(m, 0, ""); /* it may spill, and a stale flag is legal */
+	made_entry(m, (uint64_t)p.first * SHM_BUCKET + 1)->w[2] |= PROBE_OVERFLOW;
+	expect(m, 1, "half written"); /* but only entry 0 has one */
+	made_entry(m, (uint64_t)p.first * SHM_BUCKET + 1)->w[2] = 0;
+	*e = saved;
+	e->w[2] |= PROBE_OVERFLOW;
+	expect(m, 1, "record 7 (block 0x00000007): a table entry in each of its buckets");
+	memset(other, 0, sizeof(*other));
+	other = e + (slot_of[1] % SHM_BUCKET ? -1 : 1);
+	*other = saved;
+	other->w[2] = p.w[2];
+	expect(m, 1, "two table entries of one bucket name it");
+	memset(other, 0, sizeof(*other));
+	*e = saved;
+
+	other = made_entry(
+		m, ((uint64_t)(p.first + 1) % m->c.seg.header.geometry.buckets == p.second
+			    ? p.first + 2
+			    : p.first + 1) %
+				   m->c.seg.header.geometry.buckets * SHM_BUCKET +
+			   3);
+	*other = saved;
+	other->w[2] = p.w[2];
+	expect(m, 1, "stands in a bucket where nobody looks for it");
+	memset(other, 0, sizeof(*other));
+	expect(m, 0, "");
+}
+
+/* A relocation waits for its grace period as long as sections are open: no violation
+ * then. */
+static void test_relocation(struct made *m)
+{
+	struct probe_key p = made_probe(m, 0, made_key(2));
+	struct probe_entry *other = made_entry(m, (uint64_t)p.second * SHM_BUCKET + 2);
+
+	made_entry(m, (uint64_t)p.first * SHM_BUCKET)->w[2] |= PROBE_OVERFLOW;
+	made_fill(m, (uint64_t)p.second * SHM_BUCKET + 2, p, 7);
+	expect(m, 1, "a table entry in each of its buckets");
+	epoch_enter(&m->c.seg, MADE_PEER, 0);
+	expect(m, 0, "");
+	epoch_leave(&m->c.seg, MADE_PEER, 0);
+	memset(other, 0, sizeof(*other));
+}
+
+static void test_pools(struct made *m)
+{
+	struct shm_pool *a = made_pool(m, 0), *b = made_pool(m, 1);
+	struct shm_state *st = made_state(m);
+
+	BREAK(m, b->kind, 9, 1, "pool 1: kind 9 is none");
+	BREAK(m, a->blocks, 33, 1, "pool 0: 33 blocks in 32 slots");
+	BREAK(m, a->demote_to, 4, 1, "pool 0: demotes to 4, which is no pool");
+	BREAK(m, a->backing_size, 1025, 1, "pool 0: 1025 bytes of backing");
+	BREAK(m, a->keeper, 77, 1, "pool 0: its keeper 77 is no peer");
+	BREAK(m, a->keeper, 3, 1, "pool 0: the seat of its keeper 3 is empty");
+	BREAK(m, a->keeper, MADE_PEER, 0, "");
+	BREAK(m, st->spaces, 1, 1, "state: the set of spaces is 0x1, the pools have 0x3");
+	BREAK(m, st->live_pools[1], 1, 1, "pool 64: counts as live, but is not");
+	BREAK(m, st->live_pools[0], 1, 1, "pool 1: is ready, but does not count as live");
+
+	b->range = 31ull << 32 | 17;
+	ok(check(m) > 0 && was_heard("pool 1: record 31 belongs to pool 0 too"),
+	   "overlapping pools");
+	b->range = (uint64_t)MADE_BLOCKS << 32 | 0xffffffff;
+	ok(check(m) > 0 && was_heard("pool 1: records 64 to 63 of 64"),
+	   "a pool beyond the end");
+	b->range = 32ull << 32 | 16;
+	a->state = 9;
+	ok(check(m) > 0 && was_heard("pool 0: state 9 is none"), "a pool in no state");
+	a->state = POOL_READY;
+	b->space = 1000;
+	ok(check(m) > 0 && was_heard("pool 1: space 1000 is out of range"),
+	   "a space too far");
+	b->space = 1;
+	expect(m, 0, "");
+}
+
+static void test_control(struct made *m)
+{
+	struct shm_line *line = seg_line(&m->c.seg);
+	struct shm_seat *seat = seg_seat(&m->c.seg, MADE_PEER);
+	struct shm_section *sec = seg_section(&m->c.seg, 3, 9);
+
+	BREAK(m, line->completed, 50, 1, "epoch 1: 50 counts as completed");
+	BREAK(m, sec->epoch, 1, 1, "seat 3: empty, but its section 9 is not idle");
+	sec = seg_section(&m->c.seg, MADE_PEER, 9);
+	BREAK(m, sec->epoch, 900, 1, "seat 1: section 9 is at epoch 900, ahead of 1");
+	BREAK(m, seat->tail, 5, 1, "seat 1: its ring goes from 5 to 0");
+	BREAK(m, seat->head, SHM_RING + 1, 1, "seat 1: its ring goes from 0 to 4097");
+	BREAK(m, seat->head, SHM_RING, 0, "");
+	BREAK(m, seg_seat(&m->c.seg, 2)->state, 8, 1, "seat 2: state 8 is none");
+	BREAK(m, seg_row(&m->c.seg, 7)[2], 3, 1,
+	      "record 7 (block 0x00000007): 3 references of "
+	      "seat 2, which is empty");
+	BREAK(m, seg_row(&m->c.seg, 7)[MADE_PEER], 3, 0, "");
+	BREAK(m, *seg_stamp(&m->c.seg, 7), 102, 1,
+	      "record 7 (block 0x00000007): its stamp 102 "
+	      "is in the future");
+	BREAK(m, *seg_stamp(&m->c.seg, 7), 101, 0, "");
+	BREAK(m, made_state(m)->feed_floor, 1, 1,
+	      "changes feed: its floor 1 is above its head");
+}
+
+/* ---- files ---- */
+
+static int file_of(const struct made *m, const char *suffix, int flags)
+{
+	char path[400];
+
+	snprintf(path, sizeof(path), "%s/gpc.%s.%s", made_dir, m->c.seg.name, suffix);
+	return open(path, flags);
+}
+
+static void test_files(void)
+{
+	struct made m;
+	struct stat st;
+	uint32_t bad = 7;
+	int fd;
+
+	made_new(&m, "check-files", MADE_BLOCKS);
+	fill(&m);
+	expect(&m, 0, "");
+
+	fd = file_of(&m, "ctl", O_RDWR);
+	if (pwrite(fd, &bad, sizeof(bad), offsetof(struct shm_header, quarantine_ms)) < 0)
+		bail("cannot write");
+	ok(check(&m) > 0, "a control segment with another header");
+	tell();
+	bad = m.c.seg.header.quarantine_ms;
+	if (pwrite(fd, &bad, sizeof(bad), offsetof(struct shm_header, quarantine_ms)) < 0)
+		bail("cannot write");
+	expect(&m, 0, "");
+	if (fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+		      (off_t)m.c.seg.at.ring, 65536))
+		bail("cannot punch a hole");
+	expect(&m, 1, "control segment: sparse");
+	fstat(fd, &st);
+	if (ftruncate(fd, (off_t)m.c.seg.at.stamp))
+		bail("cannot truncate");
+	expect(&m, 1, "control segment: truncated");
+	if (ftruncate(fd, st.st_size + 4096))
+		bail("cannot extend");
+	expect(&m, 1, "control segment: too long");
+	close(fd);
+
+	/* from here on nobody may touch the mappings */
+	fd = file_of(&m, "idx", O_RDWR);
+	if (ftruncate(fd, (off_t)m.c.seg.at.table + 100))
+		bail("cannot truncate");
+	ok(check(&m) > 1 && was_heard("index segment: truncated"), "a truncated index");
+	if (ftruncate(fd, 10))
+		bail("cannot truncate");
+	ok(check(&m) == 1 && was_heard("segments: "), "a header cut off");
+	tell();
+	close(fd);
+	segment_unlink(m.c.seg.name, made_dir);
+	is_int(check(&m), -ENOENT, "a name that is gone");
+	made_free(&m);
+}
+
+static void test_other_cache(void)
+{
+	struct made a, b;
+
+	made_new(&a, "check-other", MADE_BLOCKS);
+	segment_unlink("check-other", made_dir);
+	made_new(&b, "check-other", MADE_BLOCKS);
+	is_int(check(&a), -ESTALE, "a name that is another cache's by now");
+	is_int(check(&b), 0, "which is fine itself");
+	made_free(&b);
+	made_free(&a);
+}
+
+/* ---- a live cache ---- */
+
+struct flicker {
+	struct made *m;
+	bool stop;
+};
+
+/* A writer's work, slowed down: a record that dies and comes back, its entry after it. */
+static void *flicker_run(void *arg)
+{
+	struct flicker *f = arg;
+	struct shm_record *r = made_record(f->m, 7);
+	struct timespec pause = { .tv_nsec = 700000 };
+
+	while (!load_relaxed(&f->stop)) {
+		store_release(&r->word, WORD(DYING, WORD_GEN(r->word)));
+		nanosleep(&pause, NULL);
+		store_release(&r->word, WORD(LIVE, WORD_GEN(r->word) + 1));
+		nanosleep(&pause, NULL);
+	}
+	return NULL;
+}
+
+static void test_live(struct made *m)
+{
+	struct flicker f = { .m = m };
+	int fd = segment_open_lock(&m->c.seg), i, bad = 0;
+	pthread_t thread;
+
+	lock_try(fd, LOCK_WRITER);
+	BREAK(m, made_record(m, 3)->check, 0, 1, "its check word is wrong");
+	pthread_create(&thread, NULL, flicker_run, &f);
+	for (i = 0; i < 8; i++)
+		bad += check(m);
+	is_int(bad, 0, "what comes and goes on a live cache is no violation");
+	made_record(m, 3)->check ^= 1;
+	expect(m, 1, "record 3 (block 0x00000003): its check word is wrong");
+	made_record(m, 3)->check ^= 1;
+	store_relaxed(&f.stop, true);
+	pthread_join(thread, NULL);
+	close(fd);
+}
+
+/* ---- garbage ---- */
+
+static void test_garbage(void)
+{
+	uint64_t seed = 1, i, from;
+	struct made m;
+	int round, n = 0;
+
+	made_new(&m, "check-garbage", MADE_BLOCKS);
+	for (round = 0; round < 40; round++) {
+		from = round % 2 ? m.c.seg.at.state : m.c.seg.at.table;
+		for (i = from / 8; i < m.c.seg.at.change / 8; i++)
+			((uint64_t *)m.index)[i] = (seed = made_mix(seed + i));
+		for (i = m.c.seg.at.line / 8; i < m.c.seg.at.ring / 8; i++)
+			((uint64_t *)m.c.seg.control)[i] = (seed = made_mix(seed + i));
+		if (round % 3 == 0) { /* pools that make sense, full of nonsense */
+			made_add_pool(&m, 0, GPC_VRAM, 0, 0, 32);
+			made_add_pool(&m, 1, GPC_RAM, 1, 32, 16);
+		}
+		n += check(&m) > 0;
+	}
+	is_int(n, 40, "garbage gives lines, never a signal");
+	ok(heard.lines <= 1000, "at most 1000 of them");
+	made_free(&m);
+}
+
+/* All blocks are in the table, all broken: lines are capped, the count is not. */
+static void test_many(void)
+{
+	uint32_t i, n = 3000;
+	struct made m;
+
+	made_new(&m, "check-many", 4 * n); /* no bucket overflows both ways */
+	made_add_pool(&m, 0, GPC_VRAM, 0, 0, n);
+	for (i = 0; i < n; i++)
+		made_publish(&m, (gpc_block)i, i + 1, 0, 1);
+	expect(&m, 0, "");
+	for (i = 0; i < n; i++)
+		made_record(&m, i)->check ^= 1;
+	is_int(check(&m), n, "every violation counts");
+	is_int(heard.lines, 1000, "a thousand lines are told");
+	is_int(gpc_check(&m.c, NULL, NULL), n, "or none");
+	made_free(&m);
+}
+
+/* Space 0 has no mask, so that the places of its entries do not depend on the secret. */
+static void test_space0(void)
+{
+	struct made m;
+
+	made_new(&m, "check-table", MADE_BLOCKS);
+	made_add_pool(&m, 0, GPC_VRAM, 0, 0, 32);
+	slot_of[0] = made_publish(&m, 3, 1, 0, 1);
+	slot_of[1] = made_publish(&m, 7, 2, 1, 2);
+	test_table(&m);
+	test_relocation(&m);
+	made_free(&m);
+}
+
+static int body(void)
+{
+	struct made m, look;
+
+	made_new(&m, "check", MADE_BLOCKS);
+	fill(&m);
+	expect(&m, 0, "");
+	test_records(&m);
+	test_chain(&m);
+	test_keys(&m);
+	test_pools(&m);
+	test_control(&m);
+	expect(&m, 0, "");
+	made_look(&look, &m);
+	is_int(gpc_check(&look.c, hear, NULL), 0, "from a read-only handle");
+	made_look_end(&look);
+	test_live(&m);
+	made_free(&m);
+	test_space0();
+	test_files();
+	test_other_cache();
+	test_garbage();
+	test_many();
+	is_int(gpc_check(NULL, hear, NULL), -EINVAL, "no handle");
+	return done_testing();
+}
+
+int main(void)
+{
+	made_dir_make();
+	return tap_guard(50, body, made_remove_dir);
+}
