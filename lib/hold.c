@@ -24,7 +24,7 @@ static bool return_reservation(gpc *c, uint32_t record, gpc_block block, struct 
 	return returned;
 }
 
-static bool release(gpc *c, gpc_block block, uint64_t tick, struct ref_sum *sum)
+static bool release(gpc *c, gpc_block block, uint64_t tick, struct ref_sum *sum, bool *returned)
 {
 	uint32_t record = pool_record(&c->seg, block);
 
@@ -35,6 +35,7 @@ static bool release(gpc *c, gpc_block block, uint64_t tick, struct ref_sum *sum)
 		if (refs_drop(c, record, block, sum))
 			return true;
 	}
+	*returned = true;
 	return return_reservation(c, record, block, sum);
 }
 
@@ -42,6 +43,7 @@ GPC_EXPORT int gpc_unref(gpc *c, const gpc_block *blocks, uint32_t n)
 {
 	int err = handle_check(c, true);
 	struct ref_sum sum = { 0 };
+	bool returned = false;
 	uint64_t tick;
 	uint32_t i;
 
@@ -51,11 +53,11 @@ GPC_EXPORT int gpc_unref(gpc *c, const gpc_block *blocks, uint32_t n)
 		return err_set(EINVAL, "blocks is NULL");
 	tick = n ? handle_tick(c) : 0;
 	for (i = 0; i < n; i++)
-		if (blocks[i] != GPC_NONE && !release(c, blocks[i], tick, &sum))
+		if (blocks[i] != GPC_NONE && !release(c, blocks[i], tick, &sum, &returned))
 			err = err_set(EPERM, "block 0x%x is not held by this peer",
 				      (unsigned)blocks[i]);
 	refs_account(c, &sum);
-	if (c->deferred_n || c->ops)
+	if (returned)
 		ring_turn(c);
 	return err;
 }

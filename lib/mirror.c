@@ -115,13 +115,34 @@ static void sweep(struct writer *w, struct shm_mirror *old)
 		ops->sweep(&w->seg, old);
 }
 
+/* Generations name mirrors: no two of a cache ever had the same. */
+static uint32_t next_generation(struct writer *w)
+{
+	uint32_t i, gen = w_state(w)->generation;
+
+	for (i = 0; i < SHM_MIRRORS; i++)
+		gen = MAX(gen, description(w, i)->generation);
+	return gen + 1;
+}
+
+static bool has_mirror_on(struct writer *w, const char *device)
+{
+	uint32_t i;
+
+	for (i = 0; i < w->nmirrors; i++)
+		if (!strncmp(description(w, i)->device, device,
+			     sizeof(description(w, i)->device)))
+			return true;
+	return false;
+}
+
 /* One device of the list: create, upload, publish (rule T6).  A device that cannot be had
  * costs its mirror, never the index. */
 static void open_one(struct writer *w, const char *device)
 {
 	struct wmirror m = { 0 };
 	struct shm_mirror d = { 0 }, *to = description(w, w->nmirrors), old = *to;
-	uint32_t gen = MAX(old.generation, w_state(w)->generation) + 1;
+	uint32_t gen = next_generation(w);
 	uint64_t sequence = w_state(w)->changes;
 
 	if (device_find(device, &m.ops) < 0 ||
@@ -158,7 +179,8 @@ void mirror_open_all(struct writer *w)
 	memcpy(list, w->seg.header.devices, sizeof(w->seg.header.devices));
 	list[sizeof(list) - 1] = 0;
 	while ((device = strsep(&rest, ",")) != NULL)
-		if (*device && strcmp(device, "none") && w->nmirrors < SHM_MIRRORS)
+		if (*device && strcmp(device, "none") && w->nmirrors < SHM_MIRRORS &&
+		    !has_mirror_on(w, device))
 			open_one(w, device);
 	for (i = w->nmirrors; i < SHM_MIRRORS; i++) {
 		struct shm_mirror *d = description(w, i), old = *d;
@@ -169,12 +191,13 @@ void mirror_open_all(struct writer *w)
 	order_fence();
 }
 
-/* The mirrors stay readable where that is possible: the next writer publishes its own. */
 void mirror_close_all(struct writer *w)
 {
 	uint32_t i;
 
-	for (i = 0; i < w->nmirrors; i++)
+	for (i = 0; i < w->nmirrors; i++) {
+		store_release(&description(w, i)->state, MIRROR_NONE);
 		w->mirror[i].ops->destroy(w->mirror[i].mirror);
+	}
 	w->nmirrors = 0;
 }

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <time.h>
 #include "fill.h"
+#include "writer_seat.h"
 
 static void take_first(gpc *c, struct op *op)
 {
@@ -189,10 +190,8 @@ static int wait_removed(gpc *c, int pool, uint32_t generation, uint64_t deadline
 	       load_relaxed(&d->generation) == generation) {
 		if (clock_ns() >= deadline)
 			return err_set(ETIMEDOUT, "blocks of pool %d are still held", pool);
-		if (!c->writer || c->serving)
+		if (!writer_seat_help(c))
 			nanosleep(&ts, NULL);
-		ring_doorbell(c);
-		gpc_writer_serve(c, 1);
 	}
 	return 0;
 }

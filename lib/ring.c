@@ -242,7 +242,7 @@ static int wait_step(gpc *c, struct wait *w, uint32_t seen)
 	struct shm_seat *s = my_seat(c);
 	uint64_t now, until;
 
-	if (w->spins++ < SPINS && !c->writer) {
+	if (w->spins++ < SPINS && !load_relaxed(&c->writer)) {
 		order_pause();
 		return 0;
 	}
@@ -253,8 +253,8 @@ static int wait_step(gpc *c, struct wait *w, uint32_t seen)
 		return 0;                /* this very thread served */
 	if (!w->look_ns)
 		w->look_ns = now + LOOK_NS;
+	handle_sweep_sections(c);                /* rule S4: our own device sections */
 	if (now >= w->look_ns) {
-		handle_sweep_sections(c);        /* rule S4: our own device sections */
 		w->missed = lock_test(c->seg.lock_fd, LOCK_WRITER) == 0 ? w->missed + 1 : 0;
 		if (w->missed >= 2 && !(c->flags & GPC_SERVE))
 			return -ENOTCONN;

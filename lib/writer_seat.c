@@ -15,18 +15,26 @@
 /* With serve_lock held. */
 static int take_seat(gpc *c)
 {
+	struct writer *w;
+	int err;
+
 	if (c->writer)
 		return 0;
 	if (lock_test(c->seg.lock_fd, LOCK_WRITER) == 1)
 		return -EAGAIN;
-	return writer_open(c, &c->writer);
+	err = writer_open(c, &w);
+	if (err == 0)
+		store_relaxed(&c->writer, w);
+	return err;
 }
 
 static void drop_seat(gpc *c)
 {
-	if (c->writer)
-		writer_close(c->writer);
-	c->writer = NULL;
+	struct writer *w = c->writer;
+
+	store_relaxed(&c->writer, NULL);
+	if (w)
+		writer_close(w);
 }
 
 static void pause_ns(uint64_t ns)
