@@ -125,6 +125,13 @@ static uint64_t scan(const struct segment *s, uint64_t oldest)
 	return oldest;
 }
 
+/* For the writer: it believes no word that a peer might have scribbled over. */
+bool epoch_over(const struct segment *s, uint64_t cookie)
+{
+	order_fence();                   /* after (F), as in epoch_done */
+	return scan(s, cookie) >= cookie;
+}
+
 /* What a scan proves is kept in `completed`, so that of many pollers one scans.  It
  * proves nothing about grace periods that began after it did: hence the epoch as it
  * was before. */

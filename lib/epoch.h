@@ -36,5 +36,7 @@ bool epoch_sweep(const struct segment *s, uint32_t peer, uint32_t i);
 uint64_t epoch_start(const struct segment *s);
 /* Is the grace period over?  Never waits; scans the sections of all seats at most once. */
 bool epoch_done(const struct segment *s, uint64_t cookie);
+/* The same from the sections alone, whatever the line says. */
+bool epoch_over(const struct segment *s, uint64_t cookie);
 
 #endif

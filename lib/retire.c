@@ -266,6 +266,19 @@ bool retire_idle(struct writer *w)
 	return !w->open && !w->flushing && !w->grace;
 }
 
+/* Cookies of this writer grow even if a peer has scribbled over the epoch. */
+static uint64_t start_grace(struct writer *w)
+{
+	uint64_t cookie = epoch_start(&w->seg);
+
+	if (cookie <= w->last_cookie) {
+		order_raise64(&seg_line(&w->seg)->epoch, w->last_cookie, 8);
+		cookie = MAX(epoch_start(&w->seg), w->last_cookie + 1);
+	}
+	w->last_cookie = cookie;
+	return cookie;
+}
+
 /* Push everything as far as it goes without waiting; true if something moved. */
 bool retire_advance(struct writer *w)
 {
@@ -277,7 +290,7 @@ bool retire_advance(struct writer *w)
 		if (w->flushing && mirror_flushed(w)) {
 			b = w->flushing;
 			w->flushing = NULL;
-			b->cookie = epoch_start(&w->seg);
+			b->cookie = start_grace(w);
 			*w->grace_end = b;
 			w->grace_end = &b->next;
 			again = true;
@@ -291,7 +304,7 @@ bool retire_advance(struct writer *w)
 			again = true;
 		}
 		b = w->grace;
-		if (b && epoch_done(&w->seg, b->cookie)) {
+		if (b && epoch_over(&w->seg, b->cookie)) {
 			w->grace = b->next;
 			if (!w->grace)
 				w->grace_end = &w->grace;

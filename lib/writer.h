@@ -123,6 +123,7 @@ struct writer {
 
 	/* retire.c */
 	struct batch *open, *flushing, *grace, **grace_end;
+	uint64_t last_cookie;
 	uint32_t *held, nheld, held_size;        /* DYING, grace over, still referenced */
 	struct quarantine *quarantine;
 	uint32_t nquarantine, quarantine_size;
