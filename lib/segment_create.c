@@ -144,8 +144,11 @@ static int make_file(const struct segment *s, const char *suffix, const struct d
 
 static int no_space(const struct segment *s, uint64_t need, uint64_t free_bytes)
 {
-	uint64_t missing = need > free_bytes ? need - free_bytes : 0;
+	uint64_t missing;
 
+	if (free_bytes >= need)                  /* no limit told, and none left */
+		free_bytes = 0;
+	missing = need - free_bytes;
 	return err_set(ENOSPC,
 		       "%s lacks %llu bytes (%llu MiB): %s needs %llu MiB and %llu MiB "
 		       "are free; enlarge it or lower max_blocks or max_peers",
@@ -195,7 +198,7 @@ static int allocate(const struct segment *s, int fd, uint64_t bytes)
 			err = posix_fallocate(fd, (off_t)at, (off_t)n);
 		while (err == EINTR);
 		if (err == ENOSPC)
-			return no_space(s, bytes - at, MIN(free_space(s), bytes - at));
+			return no_space(s, bytes - at, free_space(s));
 		if (err) {
 			errno = err;
 			return err_sys(0, "%llu bytes in %s", (unsigned long long)bytes,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* 005-probe - the walk that host and device share: buckets, entries, the overflow flag. */
+/* 005-probe - the walk that host and device share: buckets, entries, overflow flag. */
 #include <stdint.h>
 
 #include "base.h"

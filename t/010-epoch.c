@@ -20,7 +20,8 @@ static void test_slot(void)
 	const struct segment *s = &f.c.seg;
 
 	ok(epoch_enter(s, 0, 3), "an idle slot can be taken");
-	is_int(section(0, 3)->epoch, 1, "the first epoch of a fresh segment is 1, not idle");
+	is_int(section(0, 3)->epoch, 1,
+	       "the first epoch of a fresh segment is 1, not idle");
 	ok(epoch_is_open(section(0, 3)), "it is open");
 	ok(!epoch_is_open(section(0, 2)), "its neighbour is not");
 	is_int(f.seat->sections, 4, "the seat's mark covers the slot");
@@ -97,7 +98,8 @@ static void test_untrusted(void)
 	ok(!epoch_done(s, cookie), "the very last slot is seen");
 	section(FAKE_PEERS - 1, 63)->epoch = UINT64_MAX;
 	ok(epoch_done(s, cookie), "an epoch that has not come yet is newer than all");
-	is_int(f.line->completed, cookie, "but nothing beyond the present is proved by it");
+	is_int(f.line->completed, cookie,
+	       "but nothing beyond the present is proved by it");
 	section(FAKE_PEERS - 1, 63)->epoch = 0;
 	seg_seat(s, 1)->sections = 0;
 }
@@ -120,11 +122,13 @@ static void test_device_section(void)
 	handle_sweep_sections(&f.c);
 	is_int(sec->epoch, 0, "swept, the slot is idle");
 	is_int(sec->kind, 0, "a host slot again");
-	ok(sec->ticket > ticket && sec->done < sec->ticket, "with a ticket not yet signalled");
+	ok(sec->ticket > ticket && sec->done < sec->ticket,
+	   "with a ticket not yet signalled");
 
 	epoch_enter(s, 0, 7);
 	store_release(&sec->done, ticket);
-	ok(epoch_is_open(sec), "a late signal of the old ticket does not end the next section");
+	ok(epoch_is_open(sec),
+	   "a late signal of the old ticket does not end the next section");
 	sec->done = sec->ticket;
 	ok(!epoch_sweep(s, 0, 7), "only device sections are swept");
 	sec->ticket++;
@@ -149,7 +153,8 @@ static void test_library_sections(void)
 	is_int(gpc_enter(&f.c), -EAGAIN, "for gpc_enter neither");
 	ok(!handle_in_section(&f.c), "they are nobody's sections");
 	gpc_leave(&f.c, 11);
-	ok(epoch_is_open(section(0, 11)), "gpc_leave does not end what gpc_enter did not begin");
+	ok(epoch_is_open(section(0, 11)),
+	   "gpc_leave does not end what gpc_enter did not begin");
 	for (i = 0; i < (int)SHM_SECTIONS; i++)
 		handle_leave(&f.c, slot[i]);
 	i = handle_enter(&f.c);
@@ -204,11 +209,13 @@ static void test_public_grace(void)
 	int inside = gpc_enter(&f.c);
 	uint64_t cookie = gpc_grace(&f.c);
 
-	is_int(gpc_grace_done(&f.c, cookie), 0, "gpc_grace waits for the caller's section too");
+	is_int(gpc_grace_done(&f.c, cookie), 0,
+	       "gpc_grace waits for the caller's section too");
 	gpc_leave(&f.c, inside);
 	is_int(gpc_grace_done(&f.c, cookie), 1, "and no longer");
 	is_int(gpc_grace_done(&f.c, 0), 1, "cookie 0 is always over");
-	is_int(gpc_grace_done(&f.c, cookie + 1), -EINVAL, "a cookie that was never given");
+	is_int(gpc_grace_done(&f.c, cookie + 1), -EINVAL,
+	       "a cookie that was never given");
 
 	inside = gpc_enter(&f.c);
 	section(0, (uint32_t)inside)->kind = 1;
@@ -241,7 +248,8 @@ static void test_exact_tick(void)
 {
 	uint64_t first = handle_tick(&f.c);
 
-	is_int((long long)(handle_tick(&f.c) - first), 1, "exact ticks: one for each call");
+	is_int((long long)(handle_tick(&f.c) - first), 1,
+	       "exact ticks: one for each call");
 	is_int((long long)(f.line->tick - first), 1, "kept in the segment");
 }
 
@@ -255,7 +263,8 @@ static void test_timed_tick(void)
 	is_int((long long)handle_tick(&f.c), 100, "a timed tick stays for its time");
 	f.line->tick = 200;
 	f.c.tick_since_ns -= 3600ull * 1000 * 1000 * 1000;
-	is_int((long long)handle_tick(&f.c), 200, "what another process made of it is taken over");
+	is_int((long long)handle_tick(&f.c), 200,
+	       "what another process made of it is taken over");
 	is_int((long long)handle_tick(&f.c), 200, "for a time of its own");
 	f.c.tick_since_ns -= 3600ull * 1000 * 1000 * 1000;
 	is_int((long long)handle_tick(&f.c), 201, "then it moves on, by one");
@@ -312,10 +321,11 @@ static void test_fork(void)
 	free(g);
 }
 
-/* Readers follow a pointer to one of two places, the writer moves it, waits for a grace
- * period and spoils the old place.  A reader that meets a spoiled place was not waited for. */
+/* Readers follow a pointer to one of two places, the writer moves it, waits for a
+ * grace period and spoils the old place.  A reader that meets a spoiled place was not
+ * waited for. */
 #define PLACES 4
-#define TURNS 2000
+#define TURNS 10000
 
 static uint64_t place[PLACES], visible, wrong, reads, stop;
 
@@ -327,6 +337,8 @@ static void *reader(void *arg)
 		uint64_t *p;
 
 		i = (i + 5) % SHM_SECTIONS;
+		if (!i)
+			sched_yield();           /* there may be two processors */
 		if (!epoch_enter(&f.c.seg, peer, i))
 			continue;
 		p = &place[load_relaxed(&visible)];
@@ -366,9 +378,9 @@ static void test_threads(void)
 	ok(load_relaxed(&reads) >= TURNS, "and they did read");
 }
 
-/* The two sides of a grace period in lockstep.  In each round the reader enters and looks,
- * the writer unpublishes and scans; both may see the other, one must. */
-#define ROUNDS 20000
+/* The two sides of a grace period in lockstep.  In each round the reader enters and
+ * looks, the writer unpublishes and scans; both may see the other, one must. */
+#define ROUNDS 100000
 
 static struct fake g;
 static uint64_t published, begun, ended, saw;

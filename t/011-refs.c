@@ -86,7 +86,8 @@ static void test_take(void)
 static void is_stale(gpc_block block, gpc_key key, const char *why)
 {
 	is_int(take(block, key), -ESTALE, "stale: %s", why);
-	ok(!cell_of(block) && !f.seat->refs && !f.seat->held[0], "and nothing is left of it");
+	ok(!cell_of(block) && !f.seat->refs && !f.seat->held[0],
+	   "and nothing is left of it");
 }
 
 static void test_stale(void)
@@ -147,11 +148,13 @@ static void test_mine(void)
 	ok(mine(VRAM + 3, true), "reserved");
 	ok(!mine(VRAM + 3, true), "twice is once");
 	is_counted(0, 1, 0, "reserved");
-	is_int(refs_add(&f.c, 3, VRAM + 3, &sum), 0, "the reference of a publish comes first");
+	is_int(refs_add(&f.c, 3, VRAM + 3, &sum), 0,
+	       "the reference of a publish comes first");
 	refs_account(&f.c, &sum);
 	is_counted(1, 1, 0, "publishing");
 	fake_live(&f, VRAM + 3, fake_key(1), 1);
-	is_int(take(VRAM + 3, fake_key(1)), 0, "found by another thread before the answer");
+	is_int(take(VRAM + 3, fake_key(1)), 0,
+	       "found by another thread before the answer");
 	is_counted(2, 1, 0, "found");
 	ok(mine(VRAM + 3, false), "published");
 	ok(!mine(VRAM + 3, false), "twice is once");
@@ -191,7 +194,8 @@ static void test_gpc_ref(void)
 	is_int(gpc_ref(&f.c, keys, blocks, 128), 128, "good hints, more than one group");
 	is_counted(128, 64, 64, "gpc_ref");
 	is_int((long long)(f.line->tick - tick), 1, "one tick for all");
-	ok(*seg_stamp(&f.c.seg, 0) == f.line->tick && *seg_stamp(&f.c.seg, 127) == f.line->tick,
+	ok(*seg_stamp(&f.c.seg, 0) == f.line->tick &&
+	   *seg_stamp(&f.c.seg, 127) == f.line->tick,
 	   "it is a use of each");
 	is_int((long long)f.seat->lookups, 0, "but no lookup");
 
@@ -211,20 +215,22 @@ static void test_gpc_ref(void)
 	is_int(gpc_ref(&f.c, keys, blocks, 128), 1, "and a block of another key");
 
 	*refs_cell(&f.c, 0) = REF_CAP;
-	is_int(gpc_ref(&f.c, keys, blocks, 1), -EOVERFLOW, "the cap on the first is an error");
+	is_int(gpc_ref(&f.c, keys, blocks, 1), -EOVERFLOW,
+	       "the cap on the first is an error");
 	*refs_cell(&f.c, 2) = REF_CAP;
 	is_int(gpc_ref(&f.c, keys + 2, blocks + 2, 1), -EOVERFLOW, "always");
-	is_int(gpc_ref(&f.c, keys + 3, blocks + 3, 5), 5, "other blocks are not concerned");
+	is_int(gpc_ref(&f.c, keys + 3, blocks + 3, 5), 5,
+	       "other blocks are not concerned");
 	f.c.readonly = true;
 	is_int(gpc_ref(&f.c, keys, blocks, 1), -EROFS, "read-only: no references");
 	fake_free(&f);
 }
 
-/* One key moves between two blocks for ever, as promotion and demotion do it: target LIVE,
- * the entry's block word, source DYING, and a block is used again only after a grace period
- * and with an empty row.  Readers that acquire it must have it every time, and what they
- * have must not change under their reference. */
-#define TURNS 2000
+/* One key moves between two blocks for ever, as promotion and demotion do it: target
+ * LIVE, the entry's block word, source DYING, and a block is used again only after a
+ * grace period and with an empty row.  Readers that acquire it must have it every
+ * time, and what they have must not change under their reference. */
+#define TURNS 30000
 
 static struct fake *peers[FAKE_PEERS];
 static struct probe_entry *entry;
@@ -236,8 +242,11 @@ static void *acquirer(void *arg)
 	gpc_key key = fake_key(1);
 	struct ref_sum sum;
 	gpc_block block;
+	uint32_t n;
 
-	while (!load_relaxed(&stop)) {
+	for (n = 1; !load_relaxed(&stop); n++) {
+		if (n % 64 == 0)
+			sched_yield();           /* there may be two processors */
 		if (gpc_acquire(c, 0, &key, 1, &block, GPC_QUIET) != 1) {
 			count_add(&missed, 1);
 			continue;

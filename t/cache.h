@@ -9,6 +9,7 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <pthread.h>
 #include <stdint.h>
 #include <time.h>
 
@@ -133,6 +134,32 @@ TAP_FN void cache_both(void (*test)(void))
 	test();
 }
 
+/* While another handle waits for its answers: somebody has to serve them. */
+static struct { gpc *c; pthread_t thread; bool stop; } cache_server;
+
+TAP_FN void *cache_server_run(void *arg)
+{
+	while (!__atomic_load_n(&cache_server.stop, __ATOMIC_ACQUIRE))
+		must(gpc_writer_serve(arg, 5));
+	return NULL;
+}
+
+TAP_FN void serve_begin(gpc *c)
+{
+	cache_server.c = cache_thread ? NULL : c;
+	cache_server.stop = false;
+	if (cache_server.c && pthread_create(&cache_server.thread, NULL, cache_server_run, c))
+		bail("no thread");
+}
+
+TAP_FN void serve_end(void)
+{
+	__atomic_store_n(&cache_server.stop, true, __ATOMIC_RELEASE);
+	if (cache_server.c)
+		pthread_join(cache_server.thread, NULL);
+	cache_server.c = NULL;
+}
+
 /* ---- pools ---- */
 
 TAP_FN struct gpc_pool pool_of(uint32_t kind, uint32_t blocks, uint32_t space)
@@ -160,9 +187,9 @@ TAP_FN gpc_key key_of(gpc *c, uint64_t n)
 	return k;
 }
 
-TAP_FN bool key_is(const gpc_key *a, const gpc_key *b)
+TAP_FN bool key_is(gpc_key a, gpc_key b)
 {
-	return a->w[0] == b->w[0] && a->w[1] == b->w[1];
+	return a.w[0] == b.w[0] && a.w[1] == b.w[1];
 }
 
 /* keys[0] = no key, keys[1 .. n] = numbers from, from + 1, ...: each the parent of the
@@ -244,6 +271,15 @@ TAP_FN void cache_line(void *arg, const char *line)
 }
 
 #define clean(c, when) is_int(gpc_check((c), cache_line, NULL), 0, "check: %s", (when))
+
+/* All that this handle has sent is done, reservations it gave back included. */
+TAP_FN void done(gpc *c)
+{
+	gpc_ticket t = 0;
+
+	must(gpc_drop(c, NULL, 0, 0, &t));
+	must(gpc_wait(c, t, 2000));
+}
 
 /* The writer does what is due: what waited for nothing but it is done afterwards. */
 TAP_FN void settle(gpc *c)

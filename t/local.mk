@@ -9,12 +9,19 @@ t_programs = \
 	%reldir%/004-segment.t \
 	%reldir%/005-probe.t \
 	%reldir%/006-segment-names.t \
+	%reldir%/007-err-log.t \
 	%reldir%/010-epoch.t \
 	%reldir%/011-refs.t \
 	%reldir%/012-lookup.t \
 	%reldir%/020-feed-walk.t \
 	%reldir%/021-check.t \
-	%reldir%/022-device-host.t
+	%reldir%/022-device-host.t \
+	%reldir%/100-seed.t \
+	%reldir%/110-publish.t \
+	%reldir%/111-ask.t \
+	%reldir%/120-reserve.t \
+	%reldir%/200-workers.t \
+	%reldir%/210-spaces.t
 
 t_scripts = \
 	%reldir%/910-man-examples.t \
@@ -26,6 +33,8 @@ t_scripts = \
 	%reldir%/916-tool-pages.t
 
 t_support = \
+	%reldir%/cache.h \
+	%reldir%/crew.h \
 	%reldir%/data/make-trace.sh \
 	%reldir%/data/small.jsonl \
 	%reldir%/fake.h \

@@ -29,14 +29,21 @@ const char *cli_tool(void)
 static void say(const char *detail, const char *fmt, va_list ap)
 	__attribute__((format(printf, 2, 0)));
 
-/* One write for the whole line: several processes may share this stderr. */
+/* One write for the whole line: several processes may share this stderr.  What it quotes
+ * may come from anywhere, so a terminal gets no control characters. */
 static void say(const char *detail, const char *fmt, va_list ap)
 {
 	char line[2048];
+	size_t used, i;
 
 	vsnprintf(line, sizeof(line), fmt, ap);
-	fprintf(stderr, "%s: %s%s%s\n", tool, line, detail ? ": " : "",
-		detail ? detail : "");
+	used = strlen(line);
+	if (detail)
+		snprintf(line + used, sizeof(line) - used, ": %s", detail);
+	for (i = 0; line[i]; i++)
+		if ((unsigned char)line[i] < 0x20 || line[i] == 0x7f)
+			line[i] = '?';
+	fprintf(stderr, "%s: %s\n", tool, line);
 }
 
 void cli_error(const char *fmt, ...)

@@ -23,7 +23,7 @@ stop_gpcd()
 {
 	daemon=$(cat "$tmp/gpcd.pid" 2>/dev/null) || return
 	kill "$daemon" 2>/dev/null
-	patience=100
+	patience=60
 	while is_running "$daemon" && test $patience -gt 0; do
 		patience=$((patience - 1))
 		sleep 0.05
@@ -81,7 +81,7 @@ echo "gpcd serves the cache $name: $vram blocks of VRAM, $ram of RAM, a mirror o
 cp "$trace" "$tmp/trace" || exit 1
 times=1
 while :; do
-	timeout -k 2 12 gpc-replay "$tmp/trace" --workers $workers --name "$name" \
+	timeout -k 2 10 gpc-replay "$tmp/trace" --workers $workers --name "$name" \
 		>"$tmp/result" &
 	replay=$!
 	look

@@ -65,9 +65,7 @@ static int reap(gpc *c, bool *served)
 		return wait_reaped(c, false, WRITER_MS);
 	if (r < 0)
 		return r;
-	r = wait_reaped(c, true, OWN_MS);
-	gpc_writer_drop(c);
-	return r;
+	return wait_reaped(c, true, OWN_MS);     /* closing gives the seat up */
 }
 
 static void show_reaped(const struct inspect *in, int before, int left, bool served)

@@ -58,7 +58,7 @@ json_t *out_bytes_hex(const uint8_t *bytes, size_t n)
 
 void out_json(json_t *v)
 {
-	if (json_dumpf(out_need(v), stdout, JSON_INDENT(2)) == 0)
+	if (json_dumpf(out_need(v), stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(9)) == 0)
 		putchar('\n');
 	json_decref(v);
 }

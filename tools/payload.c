@@ -86,11 +86,34 @@ bool payload_copy(const struct payload *p, gpc_block from, gpc_block to,
 
 /* ---- files ---- */
 
+/* What the kernel thinks it can give; beyond it comes no error, but the OOM killer. */
+static uint64_t available_bytes(void)
+{
+	unsigned long long kib, sum = 0;
+	char line[128];
+	FILE *f = fopen("/proc/meminfo", "re");
+
+	if (!f)
+		return UINT64_MAX;
+	while (fgets(line, sizeof(line), f))
+		if (sscanf(line, "MemAvailable: %llu", &kib) == 1 ||
+		    sscanf(line, "SwapFree: %llu", &kib) == 1)
+			sum += kib << 10;
+	fclose(f);
+	return sum ? sum : UINT64_MAX;
+}
+
 /* All of it now: a sparse file would be a SIGBUS later.  The file's size stays. */
 static int fill_file(int fd, size_t bytes)
 {
+	uint64_t room = available_bytes();
 	int r;
 
+	if (bytes > room) {
+		cli_error("no room for %zu bytes of payload: %llu are available", bytes,
+			  (unsigned long long)room);
+		return -1;
+	}
 	do {
 		r = fallocate(fd, FALLOC_FL_KEEP_SIZE, 0, (off_t)bytes);
 	} while (r && errno == EINTR);

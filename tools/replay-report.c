@@ -222,7 +222,7 @@ void report_show(const struct report *r, bool json)
 		return;
 	}
 	o = to_json(r);
-	if (json_dumpf(o, stdout, JSON_INDENT(2)) == 0)
+	if (json_dumpf(o, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(9)) == 0)
 		putchar('\n');
 	json_decref(o);
 }
