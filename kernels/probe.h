@@ -15,7 +15,7 @@
  * bucket, or, when the flag of the first says so, perhaps in its second.
  *
  * Nonzero words make "half of an entry" recognisable: whatever mix of an entry and zeros a
- * torn read assembles, it matches no key but the entry's own (t/model/torn.pml). */
+ * torn read assembles, it matches no key but the entry's own. */
 #ifndef GPC_PROBE_H
 #define GPC_PROBE_H
 

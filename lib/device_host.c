@@ -131,7 +131,7 @@ static int apply(struct host_mirror *m)
 		return -EIO;
 	for (i = 0; i < m->n; i++)
 		store_entry(&table_of(m->base)[m->changes[i].slot], &m->changes[i].entry);
-	/* (Q) the entries stand before the number that covers them */
+	/* (b) the entries stand before the number that covers them */
 	store_release(sequence_of(m->base, m->buckets), m->sequence);
 	return 0;
 }
@@ -483,6 +483,7 @@ static int host_read(const struct segment *s, const struct shm_mirror *desc,
 	fd = open_mirror(s, desc);
 	if (fd < 0)
 		return fd;
+	/* the number first: the entries are at least as new.  Pairs with (b) */
 	err = read_all(fd, ret_sequence, sizeof(*ret_sequence), SHM_PAGE + bytes);
 	if (!err)
 		err = read_all(fd, table, bytes, SHM_PAGE);

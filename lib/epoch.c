@@ -141,7 +141,7 @@ bool epoch_done(const struct segment *s, uint64_t cookie)
 	uint64_t proved, known;
 	int tries;
 
-	/* acquire: pairs with (C) */
+	/* acquire: pairs with (B) */
 	known = load_acquire(&line->completed);
 	if (known >= cookie)
 		return true;
@@ -151,7 +151,7 @@ bool epoch_done(const struct segment *s, uint64_t cookie)
 	order_fence();
 	proved = scan(s, proved);
 	for (tries = 3; known < proved && tries; tries--) {
-		/* (C) a full barrier: the sections found idle are over for whoever
+		/* (B) a full barrier: the sections found idle are over for whoever
 		 * believes it.  If we die before it, the next poller scans for itself. */
 		if (order_cas64(&line->completed, known, proved))
 			break;

@@ -4,7 +4,7 @@
  * What liburcu does for the threads of one process, this does for processes: a reader writes
  * the current epoch into a slot of its own before it reads the table, and zero when it is
  * done.  A grace period raises the epoch to e; it is over when every slot is idle or at
- * least e.  Proof in t/model/gp.pml.
+ * least e.
  *
  *   reader                               writer
  *     slot = epoch           (E)           unpublish; flush mirrors

@@ -74,15 +74,18 @@ void fill_move(gpc *c, gpc_block from, gpc_block to, struct gpc_move *ret)
 
 static void give_up_group(gpc *c, struct op *op)
 {
+	const struct shm_command *head = ring_slot(c, op, 0);
+	bool begins_move = head->op == CMD_DEMOTE || head->op == CMD_PROMOTE;
+	bool ours = head->op == CMD_RESERVE ||
+		    (head->op == CMD_EVICT && (head->flags & CF_TAKE));
 	uint32_t i, j;
 	gpc_block list[3];
 
 	for (i = 0; op->result > 0 && i < (uint32_t)op->result; i++) {
 		const struct shm_command *s = ring_slot(c, op, i);
-		bool begins_move = s->op == CMD_DEMOTE || s->op == CMD_PROMOTE;
 
 		j = 0;
-		if (!begins_move && ring_slot(c, op, 0)->op != CMD_EVICT)
+		if (ours)
 			list[j++] = s->block;
 		if (s->to >= 0)
 			list[j++] = s->to;
@@ -113,6 +116,9 @@ static void take_group(gpc *c, struct op *op)
 		op->out[3 * i + 2] = (gpc_block)s->tag - 1;
 		if (ours)
 			fill_mine(c, s->block, &sum);
+		fill_mine(c, op->out[3 * i + 2], &sum);
+		if (s->to >= 0)          /* targets of moves are reservations as well */
+			fill_mine(c, s->to, &sum);
 	}
 	refs_account(c, &sum);
 }
@@ -211,7 +217,7 @@ static void reserve_undo(gpc *c, gpc_block *blocks, struct gpc_move *moves, uint
 
 	for (i = 0; moves && i < n; i++)
 		if (moves[i].to >= 0)
-			ring_give_back(c, &moves[i].to, 1);
+			gpc_unref(c, &moves[i].to, 1);
 	gpc_unref(c, blocks, n);
 }
 

@@ -86,7 +86,8 @@ static int shorthand_blocks(const struct gpc_config *cfg, uint64_t *ret)
 		return err_set(EINVAL,
 			       "ram_blocks is %u: a RAM pool has at most %u blocks, "
 			       "since %u more are for transit",
-			       cfg->ram_blocks, MAX_SLOTS - GEOMETRY_TRANSIT, GEOMETRY_TRANSIT);
+			       cfg->ram_blocks, MAX_SLOTS - GEOMETRY_TRANSIT,
+			       GEOMETRY_TRANSIT);
 	*ret = cfg->vram_blocks + ram;
 	return 0;
 }

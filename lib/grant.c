@@ -92,7 +92,7 @@ static void slot_finish(struct writer *w, struct grant *g, uint32_t i, uint32_t 
 	gpc_block block = s->block == NONE ? GPC_NONE : w_block(w, s->block);
 
 	if (s->ram != NONE)              /* before `block` gets another key */
-		move_bind(w, s->ram, s->block, REC_SINGLE);
+		move_bind(w, s->ram, s->block, w_word(w, s->block), REC_SINGLE);
 	if (g->kind == CMD_RESERVE || g->kind == CMD_EVICT) {
 		out->block = block;
 		out->to = s->ram == NONE ? GPC_NONE : w_block(w, s->ram);
@@ -103,7 +103,8 @@ static void slot_finish(struct writer *w, struct grant *g, uint32_t i, uint32_t 
 	out->tag = s->ram == NONE ? 0 : (uint32_t)w_block(w, s->ram) + 1;
 	if (s->skip)
 		return;
-	move_bind(w, s->block, s->source, (uint8_t)(g->flags & CF_KEEP ? REC_KEEP : 0));
+	move_bind(w, s->block, s->source, s->source_word,
+		  (uint8_t)(g->flags & CF_KEEP ? REC_KEEP : 0));
 	unpin(w, s, g);                  /* the binding pins it now */
 }
 
@@ -171,6 +172,7 @@ static int32_t source_check(struct writer *w, struct grant *g, struct grant_slot
 
 static void pin(struct writer *w, struct grant *g, struct grant_slot *s)
 {
+	s->source_word = w_word(w, s->source);
 	move_pin(w, s->source, g->pool, g->flags & CF_KEEP);
 }
 
@@ -189,10 +191,13 @@ static void skip_resident(struct writer *w, struct grant *g, struct grant_slot *
 		retire_block(w, source, SHM_NO_PEER, 0);
 }
 
-static void pick_sources(struct writer *w, struct grant *g, uint32_t from)
+static int32_t pick_sources(struct writer *w, struct grant *g, uint32_t from)
 {
-	uint32_t i, n = lru_pick(w, from, g->n, true, &w->picked, &w->picked_size);
+	uint32_t i, n;
 
+	if ((g->flags & CF_KEEP) && w->pool[from].space == w->pool[g->pool].space)
+		return -EINVAL;
+	n = lru_pick(w, from, g->n, true, &w->picked, &w->picked_size);
 	for (i = 0; i < n; i++) {
 		g->slot[i].source = w->picked[i];
 		g->slot[i].want = w_block(w, w->picked[i]);
@@ -201,6 +206,7 @@ static void pick_sources(struct writer *w, struct grant *g, uint32_t from)
 	while (i--)
 		lru_put_back(w, w->picked[i]);
 	g->n = n;
+	return n ? 0 : -ENOSPC;
 }
 
 /* 0, or why not even the first source can move. */
@@ -210,8 +216,7 @@ static int32_t take_sources(struct writer *w, struct grant *g, uint32_t from)
 	int32_t err = 0;
 
 	if (g->kind == CMD_DEMOTE && g->slot[0].want == GPC_NONE) {
-		pick_sources(w, g, from);
-		err = g->n ? 0 : -ENOSPC;
+		err = pick_sources(w, g, from);
 	}
 	for (i = 0; i < g->n && g->slot[i].source == NONE; i++) {
 		err = source_check(w, g, &g->slot[i], from);
@@ -276,7 +281,7 @@ static void take_victim(struct writer *w, struct grant *g, uint32_t i, uint32_t 
 {
 	struct grant_slot *s = &g->slot[i];
 	uint64_t stamp = lru_stamp(w, v);
-	uint32_t child;
+	uint32_t j, n;
 
 	s->block = v;
 	s->wait_block = true;
@@ -285,9 +290,10 @@ static void take_victim(struct writer *w, struct grant *g, uint32_t i, uint32_t 
 		tree_replace(w, v, s->ram);      /* the tree knows it in limbo there */
 		store_relaxed(seg_stamp(&w->seg, s->ram), stamp);
 	} else {
-		while ((child = w->node[v].first) != NONE) {
-			count_lost(w, g, w->node[child].pool);
-			retire_subtree(w, child);
+		n = tree_collect(w, v, &w->below, &w->below_size, 0);
+		for (j = 0; j + 1 < n; j++) {
+			count_lost(w, g, w->node[w->below[j]].pool);
+			retire_block(w, w->below[j], SHM_NO_PEER, 0);
 		}
 		if (g->kind != CMD_EVICT)
 			count_lost(w, g, w->node[v].pool);
@@ -324,7 +330,8 @@ static bool can_drop(struct writer *w, const uint32_t *victims, uint32_t n)
 			continue;
 		count = tree_collect(w, victims[i], &w->below, &w->below_size, 0);
 		for (j = 0; j + 1 < count; j++)
-			if (w->node[w->below[j]].pins || !w_row_is_zero(w, w->below[j]))
+			if (w->node[w->below[j]].pins || !w_row_is_zero(w, w->below[j]) ||
+			    !w_is(w, w->below[j], LIVE))
 				return false;
 	}
 	return true;

@@ -141,7 +141,9 @@ static bool subtree_is_idle(struct writer *w, uint32_t record)
 	return true;
 }
 
-static void select_victim(struct writer *w, uint32_t record)
+/* A victim that is dropped, or leaves VRAM, no longer holds its parent back; one that is
+ * demoted stays in the space and still holds back a parent in RAM. */
+static void select_victim(struct writer *w, uint32_t record, bool demote)
 {
 	struct node *n = &w->node[record], *p;
 	uint64_t stamp = lru_stamp(w, record);
@@ -150,7 +152,9 @@ static void select_victim(struct writer *w, uint32_t record)
 	if (n->parent == NONE)
 		return;
 	p = &w->node[n->parent];
-	if (tree_blocks(w, n->parent, record))
+	n->counted_out = tree_blocks(w, n->parent, record) &&
+			 !(demote && w_pool_of(w, n->parent)->kind == GPC_RAM);
+	if (n->counted_out)
 		p->hot--;
 	if (p->carry < stamp)
 		p->carry = stamp;
@@ -161,9 +165,9 @@ void lru_put_back(struct writer *w, uint32_t record)
 {
 	struct node *n = &w->node[record];
 
-	n->selected = false;
-	if (n->parent != NONE && tree_blocks(w, n->parent, record))
+	if (n->parent != NONE && n->counted_out)
 		w->node[n->parent].hot++;
+	n->selected = n->counted_out = false;
 	lru_offer(w, record);
 }
 
@@ -192,7 +196,7 @@ uint32_t lru_pick(struct writer *w, uint32_t pool, uint32_t n, bool demote,
 			w->aside[aside++] = now;
 			continue;
 		}
-		select_victim(w, record);
+		select_victim(w, record, demote);
 		*list = writer_grow(*list, size, found + 1, sizeof(**list));
 		(*list)[found++] = record;
 	}

@@ -35,7 +35,8 @@ void move_unpin(struct writer *w, uint32_t source, uint32_t to_pool, bool keep)
 	lru_offer(w, source);
 }
 
-void move_bind(struct writer *w, uint32_t target, uint32_t source, uint8_t flags)
+void move_bind(struct writer *w, uint32_t target, uint32_t source, uint32_t source_word,
+	       uint8_t flags)
 {
 	struct shm_record *t = w_record(w, target);
 	const struct shm_record *s = w_record(w, source);
@@ -47,7 +48,7 @@ void move_bind(struct writer *w, uint32_t target, uint32_t source, uint8_t flags
 	t->depth = s->depth;
 	t->tag = s->tag;
 	t->flags = flags | (s->flags & REC_UNCHAINED);
-	t->source_word = s->word;
+	t->source_word = source_word;
 	/* (O) bound: a successor that sees the source sees all of the above; before it, it
 	 * sees a plain reservation */
 	store_release(&t->source, source + 1);
@@ -79,11 +80,18 @@ void move_unbind(struct writer *w, uint32_t target)
 		move_unpin(w, source, w->node[target].pool, flags & REC_KEEP);
 }
 
+/* The source may have been used since the move began. */
+static void take_recency(struct writer *w, uint32_t from, uint32_t to)
+{
+	order_raise64(seg_stamp(&w->seg, to), lru_stamp(w, from), 2);
+}
+
 void move_switch(struct writer *w, uint32_t from, uint32_t to)
 {
 	struct shm_record *t = w_record(w, to);
 
 	table_retier(w, from, to);
+	take_recency(w, from, to);
 	tree_replace(w, from, to);
 	retire_moved(w, from);
 	t->flags &= REC_UNCHAINED;
@@ -183,6 +191,7 @@ static int32_t commit_bound(struct writer *w, uint32_t peer, uint32_t target)
 	err = commit_new(w, peer, target);
 	if (err != 0)
 		return err;              /* record_free() unpins */
+	take_recency(w, source, target);
 	move_unpin(w, source, w->node[target].pool, keep);
 	if (!keep && w->node[source].first == NONE && !w->node[source].pins)
 		retire_block(w, source, SHM_NO_PEER, 0);

@@ -86,7 +86,7 @@ bool outside_mirror(const struct segment *s, uint32_t i, struct shm_mirror *ret)
 	uint32_t state, generation, tries;
 
 	for (tries = 0; tries < STABLE_TRIES; tries++) {
-		/* pairs with (W) of mirror.c: a state that says there is one, and
+		/* pairs with (W), (U) of mirror.c: a state that says there is one, and
 		 * behind it the generation and the other fields */
 		state = load_acquire(&m->state);
 		if (state != MIRROR_READY && state != MIRROR_RETIRED)

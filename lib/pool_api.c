@@ -210,7 +210,7 @@ GPC_EXPORT int gpc_clear(gpc *c, int pool, uint32_t tag, uint32_t flags, int tim
 		held = err_set(EINVAL, "GPC_REMOVE takes one pool and no tag");
 	if (held < 0)
 		return held;
-	held = call(c, &cmd, deadline ? deadline : clock_ns() + 100 * NS_PER_MS);
+	held = call(c, &cmd, deadline);
 	if (held == -ENOENT)
 		return err_set(ENOENT, "there is no pool %d", pool);
 	if (held < 0 || !(flags & GPC_REMOVE) || timeout_ms == 0)

@@ -253,7 +253,7 @@ void pools_care(struct writer *w)
 	}
 }
 
-/* Takeover: descriptions become private state again. */
+/* Takeover: descriptions become private state again; (Q): READY without the live bit. */
 int pools_load(struct writer *w)
 {
 	uint32_t i;

@@ -130,10 +130,12 @@ void reap_dead(struct writer *w)
 
 	for (i = 0; i < w->max_peers; i++) {
 		struct shm_seat *s = seg_seat(&w->seg, i);
-		struct identity who = { s->pid, s->start_time, s->pid_namespace };
+		struct identity who;
 
+		/* pairs with (a) of seat.c: who it is stands there before TAKEN does */
 		if (load_acquire(&s->state) == SEAT_FREE)
 			continue;
+		who = (struct identity){ s->pid, s->start_time, s->pid_namespace };
 		if (lock_try(w->lock_fd, LOCK_PEER(i)) == 0) {
 			if (load_acquire(&s->state) != SEAT_FREE)
 				reap_seat(w, i);

@@ -85,7 +85,7 @@ int refs_add(gpc *c, uint32_t record, gpc_block block, struct ref_sum *sum)
 
 bool refs_drop(gpc *c, uint32_t record, gpc_block block, struct ref_sum *sum)
 {
-	/* (U) what was done with the block is done; pairs with the writer's reading of
+	/* (c) what was done with the block is done; pairs with the writer's reading of
 	 * the row before it frees.  If we die before it, reaping clears the cell. */
 	uint16_t old = order_dec16(refs_cell(c, record));
 
@@ -100,7 +100,7 @@ bool refs_drop(gpc *c, uint32_t record, gpc_block block, struct ref_sum *sum)
 /* The word that a record has while it is LIVE and holds `key`, else 0 (FREE, generation
  * 0).
  *
- * The key is written before the word becomes LIVE (acquire pairs with that release)
+ * The key is written before the word becomes LIVE (the acquire pairs with (C))
  * and again only after the word has left this generation.  A second look at the word,
  * after the key, that finds it unchanged proves that both halves of the key are of
  * this generation. */

@@ -9,7 +9,7 @@
  *
  * Either the writer sees the cell or the peer sees DYING.  A counter and a ledger could not
  * be updated together, so a kill between them would be ambiguous; a cell belongs to one peer
- * and dies with it.  Model: t/model/ref2.pml. */
+ * and dies with it. */
 #ifndef GPC_REFS_H
 #define GPC_REFS_H
 

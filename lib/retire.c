@@ -5,7 +5,7 @@
  * One flush at a time takes the batch along; when all mirrors have it, a grace period
  * starts; when that is over, entries are usable, relocations go on, and blocks without
  * references are free.  Starting the grace period before the flush is over is the classic
- * mistake: a kernel launched in between still finds the old entry (t/model/mirror2.pml).
+ * mistake: a kernel launched in between still finds the old entry.
  *
  * Record states, each transition one store of the word:
  *

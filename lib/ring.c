@@ -319,7 +319,7 @@ int ring_call(gpc *c, struct op *op, const struct shm_command *cmds, uint64_t de
 	      bool *ret_pending)
 {
 	struct wait w;
-	bool submitted = false;
+	bool submitted = false, taken;
 	int err = 0;
 
 	wait_init(&w, deadline_ns);
@@ -332,12 +332,13 @@ int ring_call(gpc *c, struct op *op, const struct shm_command *cmds, uint64_t de
 		ring_turn_locked(c);
 		if (!submitted && err == 0)
 			submitted = ring_submit_locked(c, op, cmds) == 0;
-		if (!op->taken && err < 0 && submitted) {
+		taken = op->taken;       /* by another thread, perhaps, which is done with it */
+		if (!taken && err < 0 && submitted) {
 			op->waited = false;
 			op->abandoned = true;
 		}
 		pthread_mutex_unlock(&c->ring_lock);
-		if (op->taken)
+		if (taken)
 			return 0;
 		if (err < 0)
 			break;

@@ -31,7 +31,8 @@ struct segment_want {
 
 /* -EINVAL: empty, longer than GPC_MAX_NAME, '/' or control characters, or begins with '.'. */
 int segment_name_check(const char *name);
-/* -EEXIST, -ENOSPC (says how much is missing), -EINVAL, -EACCES.  On success opened and mapped
+/* -EEXIST, -ENOSPC (says how much is missing), -EINVAL, -EACCES, -EAGAIN (another process
+ * has been creating or removing the name for two seconds).  On success opened and mapped
  * like segment_open does.  The names appear only when the content is complete: a creator
  * killed at any point leaves nothing that an attacher would take for a cache. */
 int segment_create(struct segment *s, const char *name, const struct gpc_config *cfg);
@@ -51,6 +52,8 @@ int segment_open_lock(const struct segment *s);
 void segment_close(struct segment *s);
 /* In a forked child: close descriptors, forget the mappings (they are MADV_DONTFORK). */
 void segment_abandon(struct segment *s);
+/* Index first, then the rest, and what killed creators left; -ENOENT: there was no index.
+ * -EACCES, -EAGAIN as above. */
 int segment_unlink(const char *name, const char *dir);
 
 /* ---- typed places; i is in range, the caller has checked ---- */

@@ -156,7 +156,7 @@ static int no_space(const struct segment *s, uint64_t need, uint64_t free_bytes)
 		       MIB(need), (unsigned long long)(free_bytes >> 20));
 }
 
-/* Memory that the kernel thinks it can give without swapping anybody out, and free swap. */
+/* Memory that the kernel can give without swapping anybody out, and free swap. */
 static uint64_t free_memory(void)
 {
 	unsigned long long kib, sum = 0;

@@ -31,7 +31,7 @@ uint64_t segment_header_sum(const struct shm_header *h);
 void segment_control_header(const struct shm_header *index, struct shm_header *ret);
 
 int segment_check_owner(const struct segment *s, int fd, const char *suffix);
-/* The header of the index, read from its file and validated, into s->header; s->at too. */
+/* The header of the index, read and validated, into s->header; s->at too. */
 int segment_read_header(struct segment *s);
 int segment_check_control(const struct segment *s);
 int segment_check_lock(const struct segment *s);
@@ -42,7 +42,8 @@ int segment_check_want(const struct segment *s, const struct segment_want *want)
 /* ---- segment_pools.c ---- */
 
 /* vram_blocks and ram_blocks of the configuration, into a fresh index. */
-void segment_seed_pools(const struct segment *s, const struct gpc_config *cfg, uint8_t *index);
+void segment_seed_pools(const struct segment *s, const struct gpc_config *cfg,
+			uint8_t *index);
 
 /* ---- segment_remove.c ---- */
 

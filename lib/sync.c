@@ -22,6 +22,7 @@ static uint64_t least_flushed(const struct segment *s, uint64_t all)
 	struct shm_mirror m;
 	uint32_t i;
 
+	/* pairs with (V) of mirror.c: what `flushed` covers is in the mirror */
 	for (i = 0; i < SHM_MIRRORS; i++)
 		if (outside_mirror(s, i, &m) && m.state == MIRROR_READY)
 			least = MIN(least, m.flushed);

@@ -12,7 +12,7 @@
  *              period; only then is the old place used                      (rule T1)
  *
  * A plain move loses keys: a reader that has passed the new place before the copy and comes
- * to the old one after the wipe finds neither (t/model/relocate.pml). */
+ * to the old one after the wipe finds neither. */
 #include "config.h"
 
 #include <stdlib.h>

@@ -3,7 +3,7 @@
  *
  * After SIGKILL the segments hold a prefix of the dead writer's stores.  Records say what is
  * true; everything else is made from them.  Readers look up all the time, so the order
- * matters (rule T7, t/model/relocate.pml):
+ * matters (rule T7):
  *
  *   before the first grace period   wipe entries that name no LIVE block, and half-filled
  *                                   ones; set missing overflow flags; finish moves (C3);
@@ -143,6 +143,8 @@ static void scan_dying(struct writer *w, struct scan *sc, uint32_t record)
 	retire_dying(w, record);
 }
 
+/* Each record is as (C), (D), (K), (L) or (M) of retire.c left it, a target of a move as (O)
+ * of move.c did: before the store, or after it. */
 static void scan_pool(struct writer *w, struct scan *sc, uint32_t pool)
 {
 	struct wpool *p = &w->pool[pool];

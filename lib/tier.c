@@ -7,6 +7,9 @@
 #include "fill.h"
 
 #define PART (SHM_RING / 4)
+/* In gpc_move.op: the writer chose a block that nobody held.  A reference that a thread of this
+ * process takes before the commit is that thread's, and stays where it is. */
+#define MOVE_NOT_HELD (1ull << 63)
 
 /* One submission of begins; moves and victims are filled for those that began. */
 static int begin_part(gpc *c, const struct shm_command *head, const gpc_block *blocks,
@@ -29,6 +32,8 @@ static int begin_part(gpc *c, const struct shm_command *head, const gpc_block *b
 		return got;
 	for (i = 0; i < (uint32_t)got; i++) {
 		fill_move(c, op->out[3 * i], op->out[3 * i + 1], &moves[i]);
+		if (!blocks)
+			moves[i].op |= MOVE_NOT_HELD;
 		if (victims)
 			fill_move(c, moves[i].to, op->out[3 * i + 2], &victims[i]);
 	}
@@ -126,8 +131,25 @@ static void raise_targets(gpc *c, struct op *op, const struct gpc_move *moves)
 		from = pool_record(&c->seg, moves[i].from);
 		to = pool_record(&c->seg, moves[i].to);
 		op->out[i] = from != SHM_NO_RECORD && to != SHM_NO_RECORD &&
+			     !(moves[i].op & MOVE_NOT_HELD) &&
 			     load_relaxed(refs_cell(c, from)) &&
 			     refs_add(c, to, moves[i].to, &sum) == 0;
+	}
+	refs_account(c, &sum);
+}
+
+/* Targets are reservations until now, while nobody else can have a reference on them; what
+ * is no target of that move stays what it is. */
+static void end_reservations(gpc *c, const struct gpc_move *moves, uint32_t n)
+{
+	struct ref_sum sum = { 0 };
+	uint32_t i, to;
+
+	for (i = 0; i < n; i++) {
+		to = pool_record(&c->seg, moves[i].to);
+		if (to != SHM_NO_RECORD && seg_record(&c->seg, to)->source &&
+		    seg_record(&c->seg, to)->op == (moves[i].op & ~MOVE_NOT_HELD))
+			refs_mine_clear(c, to, &sum, (uint32_t)GPC_POOL(moves[i].to));
 	}
 	refs_account(c, &sum);
 }
@@ -159,13 +181,15 @@ static int commit_all(gpc *c, const struct gpc_move *moves, uint32_t n, int *res
 	}
 	for (i = 0; i < n; i++)
 		cmds[i] = (struct shm_command){ .op = CMD_COMMIT, .block = moves[i].from,
-						.to = moves[i].to, .arg = moves[i].op,
+						.to = moves[i].to,
+						.arg = moves[i].op & ~MOVE_NOT_HELD,
 						.flags = cancel ? CF_CANCEL : 0 };
 	cmds[0].count = n;
 	op->group = true;
 	op->take = take_commit;
 	if (!cancel)
 		raise_targets(c, op, moves);
+	end_reservations(c, moves, n);
 	err = ring_call(c, op, cmds, NEVER, &pending);
 	free(cmds);
 	if (err < 0) {

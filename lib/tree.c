@@ -25,7 +25,7 @@ void tree_enter(struct writer *w, uint32_t record)
 	n->hot = 0;
 	n->carry = 0;
 	n->in_tree = true;
-	n->selected = false;
+	n->selected = n->counted_out = false;
 }
 
 static void join_parent(struct writer *w, uint32_t record, uint32_t parent)
@@ -41,7 +41,7 @@ static void join_parent(struct writer *w, uint32_t record, uint32_t parent)
 	if (n->next != NONE)
 		w->node[n->next].prev = record;
 	p->first = record;
-	if (!n->selected && tree_blocks(w, parent, record))
+	if (!n->counted_out && tree_blocks(w, parent, record))
 		p->hot++;
 }
 
@@ -62,7 +62,7 @@ static void leave_parent(struct writer *w, uint32_t record)
 		p->first = n->next;
 	if (n->next != NONE)
 		w->node[n->next].prev = n->prev;
-	if (!n->selected && tree_blocks(w, n->parent, record))
+	if (!n->counted_out && tree_blocks(w, n->parent, record))
 		p->hot--;
 }
 
@@ -90,7 +90,7 @@ void tree_unlink(struct writer *w, uint32_t record)
 		w->node[child].parent = w->node[child].next = w->node[child].prev = NONE;
 	}
 	leave_parent(w, record);
-	n->in_tree = n->selected = false;
+	n->in_tree = n->selected = n->counted_out = false;
 	n->first = NONE;
 	n->parent = NONE;
 	if (parent != NONE)
@@ -112,10 +112,10 @@ void tree_replace(struct writer *w, uint32_t from, uint32_t to)
 	t->first = f->first;
 	for (child = t->first; child != NONE; child = w->node[child].next) {
 		w->node[child].parent = to;
-		if (tree_blocks(w, to, child) && !w->node[child].selected)
+		if (tree_blocks(w, to, child) && !w->node[child].counted_out)
 			t->hot++;
 	}
-	f->in_tree = f->selected = false;
+	f->in_tree = f->selected = f->counted_out = false;
 	f->first = f->next = f->prev = f->parent = NONE;
 	f->hot = 0;
 	if (parent != NONE)

@@ -8,6 +8,7 @@
 #include "config.h"
 
 #include <errno.h>
+#include <setjmp.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -18,13 +19,28 @@
 #define CARE_NS (20 * NS_PER_MS)         /* between looks for the dead */
 #define GRACE_POLL_NS 50000              /* while a grace period or a flush is under way */
 
+/* A writer without memory stops where it is, like a killed one: the segments are sound at any
+ * instruction, and whoever takes the seat next goes on.  What the interrupted functions had
+ * allocated for themselves is lost. */
+static __thread jmp_buf *way_out;
+
+static int guarded(struct writer *w, int (*run)(struct writer *w, uint64_t arg), uint64_t arg)
+{
+	jmp_buf here;
+
+	way_out = &here;
+	if (setjmp(here))
+		return err_set(ENOMEM, "no memory for the writer of %s: it gives the seat up",
+			       w->seg.name);
+	return run(w, arg);
+}
+
 void *writer_alloc(size_t n, size_t item)
 {
 	void *p = calloc(n ? n : 1, item);
 
 	if (!p)
-		abort();                 /* half a writer would be worse than none: another
-					  * process takes the seat */
+		longjmp(*way_out, 1);
 	return p;
 }
 
@@ -37,7 +53,7 @@ void *writer_grow(void *array, uint32_t *size, uint32_t want, size_t item)
 	to = MAX(to, want);
 	array = realloc(array, to * item);
 	if (!array)
-		abort();
+		longjmp(*way_out, 1);
 	*size = to;
 	return array;
 }
@@ -56,7 +72,7 @@ bool w_row_is_zero(struct writer *w, uint32_t record)
 	const uint64_t *row = (const uint64_t *)seg_row(&w->seg, record);
 	uint32_t i, n = w->seg.header.geometry.ref_stride / 8;
 
-	for (i = 0; i < n; i++)
+	for (i = 0; i < n; i++)          /* pairs with (c) of refs.c */
 		if (load_acquire(&row[i]))
 			return false;
 	return true;
@@ -162,6 +178,11 @@ static void let_go(struct writer *w)
 	free_all(w);
 }
 
+static int run_takeover(struct writer *w, uint64_t arg UNUSED)
+{
+	return takeover(w);
+}
+
 int writer_open(gpc *c, struct writer **ret)
 {
 	struct writer *w = calloc(1, sizeof(*w));
@@ -179,7 +200,7 @@ int writer_open(gpc *c, struct writer **ret)
 	if (err == 0)
 		err = allocate(w);
 	if (err == 0)
-		err = takeover(w);
+		err = guarded(w, run_takeover, 0);
 	if (err < 0) {
 		let_go(w);
 		return err;
@@ -276,7 +297,7 @@ static uint32_t drain_all(struct writer *w)
  * victims are demoted: that takes a peer to copy them. */
 static void refill(struct writer *w)
 {
-	uint32_t i, ahead, room, n;
+	uint32_t i, j, ahead, room, n;
 
 	if (w->seg.header.ahead <= 0)
 		return;
@@ -292,8 +313,8 @@ static void refill(struct writer *w)
 			continue;
 		n = lru_pick(w, i, ahead - room, false, &w->picked, &w->picked_size);
 		w_state(w)->past[6] += n;        /* evicted, for nobody in particular */
-		while (n--)
-			retire_block(w, w->picked[n], SHM_NO_PEER, 0);
+		for (j = 0; j < n; j++)          /* leaf first */
+			retire_subtree(w, w->picked[j]);
 	}
 }
 
@@ -400,7 +421,7 @@ static void sleep_for_work(struct writer *w, uint64_t deadline_ns)
 }
 
 /* Serve until something was done or the deadline; returns the number of commands. */
-int writer_serve(struct writer *w, uint64_t deadline_ns)
+static int run_serve(struct writer *w, uint64_t deadline_ns)
 {
 	uint32_t n;
 
@@ -410,4 +431,20 @@ int writer_serve(struct writer *w, uint64_t deadline_ns)
 			return (int)MIN(n, (uint32_t)INT32_MAX);
 		sleep_for_work(w, deadline_ns);
 	}
+}
+
+int writer_serve(struct writer *w, uint64_t deadline_ns)
+{
+	return guarded(w, run_serve, deadline_ns);
+}
+
+static int run_reap(struct writer *w, uint64_t arg UNUSED)
+{
+	reap_dead(w);
+	return 0;
+}
+
+int writer_reap(struct writer *w)
+{
+	return guarded(w, run_reap, 0);
 }

@@ -31,6 +31,7 @@ struct node {
 	uint64_t carry;                  /* newest stamp of children that went (rule R2) */
 	uint8_t pool;
 	bool in_tree, selected, listed;
+	bool counted_out;                /* selected: the parent's hot does not count it */
 };
 
 struct heap_item { uint64_t stamp; uint32_t depth, record; };
@@ -76,6 +77,7 @@ struct relocation {                      /* rule T1 */
 struct grant_slot {
 	gpc_block want;                  /* demote, promote: as the command names it */
 	uint32_t source;                 /* demote, promote: pinned, stays LIVE until commit */
+	uint32_t source_word;            /* its word when it was pinned */
 	uint32_t block;                  /* what is given: was free, or was a victim */
 	uint32_t ram;                    /* where that victim's bytes go */
 	bool wait_block, wait_ram;       /* still DYING */
@@ -214,9 +216,11 @@ uint64_t w_tick(struct writer *w);
 
 /* ---- writer.c ---- */
 int writer_open(gpc *c, struct writer **ret);    /* takes the seat; -EAGAIN */
+/* Both: -ENOMEM means that the writer is in no state to go on and must be closed. */
 int writer_serve(struct writer *w, uint64_t deadline_ns);
+int writer_reap(struct writer *w);
 void writer_close(struct writer *w);
-/* A grown copy of a private array; aborts on no memory, as a writer cannot half serve. */
+/* Private memory; without it these do not return, see writer.c. */
 void *writer_grow(void *array, uint32_t *size, uint32_t want, size_t item);
 void *writer_alloc(size_t n, size_t item);
 
@@ -302,8 +306,10 @@ void grant_cancel_pool(struct writer *w, uint32_t pool);
 /* A block that a move reads stays where it is. */
 void move_pin(struct writer *w, uint32_t source, uint32_t to_pool, bool keep);
 void move_unpin(struct writer *w, uint32_t source, uint32_t to_pool, bool keep);
-/* Make `target`, RESERVED, the target of a move of `source`'s key. */
-void move_bind(struct writer *w, uint32_t target, uint32_t source, uint8_t flags);
+/* Make `target`, RESERVED, the target of a move of `source`'s key.  source_word is what the
+ * source was when the move began: pins do not keep a key from being published anew. */
+void move_bind(struct writer *w, uint32_t target, uint32_t source, uint32_t source_word,
+	       uint8_t flags);
 /* An uncommitted target forgets its source; it stays RESERVED. */
 void move_unbind(struct writer *w, uint32_t target);
 /* What hangs below a move in limbo goes: its parent will not come. */

@@ -37,6 +37,19 @@ static void drop_seat(gpc *c)
 		writer_close(w);
 }
 
+/* With serve_lock held. */
+static int serve_once(gpc *c, uint64_t deadline_ns)
+{
+	int n;
+
+	if (!c->writer)
+		return err_set(ENOTCONN, "this handle is not the writer");
+	n = writer_serve(c->writer, deadline_ns);
+	if (n < 0)
+		drop_seat(c);
+	return n;
+}
+
 static void pause_ns(uint64_t ns)
 {
 	struct timespec ts = { 0, (long)ns };
@@ -74,8 +87,7 @@ GPC_EXPORT int gpc_writer_serve(gpc *c, int timeout_ms)
 	if (n < 0)
 		return n;
 	pthread_mutex_lock(&c->serve_lock);
-	n = c->writer ? writer_serve(c->writer, deadline_from(timeout_ms)) :
-			err_set(ENOTCONN, "this handle is not the writer");
+	n = serve_once(c, deadline_from(timeout_ms));
 	pthread_mutex_unlock(&c->serve_lock);
 	return n;
 }
@@ -100,10 +112,8 @@ bool writer_seat_help(gpc *c)
 
 	if (c->serving || pthread_mutex_trylock(&c->serve_lock) != 0)
 		return false;
-	if (c->writer) {
-		writer_serve(c->writer, clock_ns() + NS_PER_MS);
-		helped = true;
-	}
+	if (c->writer)
+		helped = serve_once(c, clock_ns() + NS_PER_MS) >= 0;
 	pthread_mutex_unlock(&c->serve_lock);
 	return helped;
 }
@@ -117,11 +127,10 @@ static void *serve(void *arg)
 		pthread_mutex_lock(&c->serve_lock);
 		err = take_seat(c);
 		if (err == 0)
-			writer_serve(c->writer, clock_ns() + SERVE_NS);
+			err = MIN(serve_once(c, clock_ns() + SERVE_NS), 0);
 		pthread_mutex_unlock(&c->serve_lock);
 		if (err < 0 && err != -EAGAIN)
-			log_say(&c->log, LOG_ERR, "cannot take the writer's seat: %s",
-				gpc_last_error());
+			log_say(&c->log, LOG_ERR, "not the writer: %s", gpc_last_error());
 		if (err < 0)
 			futex_wait(&c->stop, 0, err == -EAGAIN ? LOOK_NS : 200 * LOOK_NS);
 	}
@@ -165,7 +174,7 @@ int writer_seat_reap(gpc *c)
 
 	if (err < 0)
 		return err;
-	reap_dead(w);
+	err = writer_reap(w);
 	writer_close(w);
-	return 0;
+	return err;
 }

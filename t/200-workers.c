@@ -196,11 +196,7 @@ static int writer(int me)
 	uint32_t i;
 
 	must_be(gpc_writer_take(c, 0, 0), 0);
-	while (!crew_is_open(GATE_LEFT, WORKERS)) {
-		must(gpc_writer_serve(c, 5) >= 0, "serving: %s", gpc_last_error());
-		if (load_acquire(&crew->failed))
-			crew_give_up();
-	}
+	crew_serve(c, GATE_LEFT, WORKERS);
 	for (i = 0; i < WORKERS + 2; i++)
 		crew_until((int)i == crew_seat(c) || crew_seat_is_free(c, (int)i),
 			   gpc_writer_serve(c, 1));

@@ -363,11 +363,7 @@ static int writer(int me)
 	/* this very thread serves the call */
 	crew->count[N_RAM] = (uint64_t)add_pool(c, GPC_RAM, GPC_POOL_UNCHAINED, 2, RAM, -1);
 	crew_open(GATE_RAM);
-	while (!crew_is_open(GATE_LEFT, 2)) {
-		must(gpc_writer_serve(c, 5) >= 0, "serving: %s", gpc_last_error());
-		if (load_acquire(&crew->failed))
-			crew_give_up();
-	}
+	crew_serve(c, GATE_LEFT, 2);
 	must_be(crew_stats(c, -1).refs, 0);
 	must_be(crew_stats(c, -1).reserved, 0);
 	crew_check(c);

@@ -15,7 +15,7 @@
 #define HELD     (PINNED + MOVING)
 #define CHURN    200             /* come and go */
 #define ALIVE    32              /* of those at a time */
-#define TURNS    2500
+#define TURNS    300
 
 enum { GATE_FULL, GATE_READERS, GATE_END, GATE_LEFT };
 enum { N_LOOKED, N_ACQUIRED, N_DEVICE, N_SECTIONS, N_SEEN, N_MOVED, N_REFUSED, N_RELOCATED };
@@ -103,15 +103,21 @@ static int churner(gpc *c)
 	return 0;
 }
 
-/* Down to RAM and up again, with the reference on each. */
-static void move(gpc *c, gpc_block *b, bool down)
+/* Those in this pool go to the other one, with the reference on each. */
+static void move(gpc *c, gpc_block *b, int from)
 {
 	struct gpc_move m[MOVING];
-	int i, n;
+	gpc_block list[MOVING];
+	int i, j, n = 0;
 
-	n = down ? gpc_demote(c, 0, 1, b, MOVING, m, 0, -1) :
-		   gpc_promote(c, b, MOVING, 0, m, NULL, 0, -1);
-	must(n > 0 || n == -ENOSPC, "%s: %s", down ? "demote" : "promote", gpc_last_error());
+	for (i = 0; i < MOVING; i++)
+		if (GPC_POOL(b[i]) == from)
+			list[n++] = b[i];
+	if (!n)
+		return;
+	n = from == 0 ? gpc_demote(c, 0, 1, list, (uint32_t)n, m, 0, -1) :
+			gpc_promote(c, list, (uint32_t)n, 0, m, NULL, 0, -1);
+	must(n > 0 || n == -ENOSPC, "from pool %d: %d, %s", from, n, gpc_last_error());
 	if (n <= 0)
 		return;
 	for (i = 0; i < n; i++) {
@@ -121,7 +127,9 @@ static void move(gpc *c, gpc_block *b, bool down)
 	}
 	must_be(gpc_commit(c, m, (uint32_t)n, NULL, 0), n);
 	for (i = 0; i < n; i++)
-		b[i] = m[i].to;
+		for (j = 0; j < MOVING; j++)
+			if (b[j] == m[i].from)
+				b[j] = m[i].to;
 	count(N_MOVED, (uint64_t)n);
 }
 
@@ -134,8 +142,8 @@ static int mover(gpc *c)
 		must(publish(c, key[PINNED + i], &b[i]), "the table is full");
 	must_be(gpc_sync(c, 0, -1), 0);
 	crew_open(GATE_FULL);
-	for (i = 0; !crew_is_open(GATE_END, 1); i++)
-		move(c, b, !(i & 1));
+	for (i = 0; crew_goes_on(GATE_END, 1); i++)
+		move(c, b, i & 1);
 	return 0;
 }
 
@@ -154,7 +162,7 @@ static int looker(gpc *c)
 	gpc_block b[HELD];
 	uint32_t i, len, start[2] = { 0, HELD };
 
-	while (!crew_is_open(GATE_END, 1)) {
+	while (crew_goes_on(GATE_END, 1)) {
 		for (i = 0; i < HELD; i++)
 			must_be(gpc_lookup(c, 1, &key[i], 1, &b[i], i & 1 ? GPC_QUIET : 0), 1);
 		memset(b, 0xff, sizeof(b));
@@ -162,6 +170,7 @@ static int looker(gpc *c)
 		all_there(b, HELD, "gpc_lookup");
 		must_be(gpc_match(c, 0, key, start, 1, &len, b, 0), HELD);
 		count(N_LOOKED, 3 * HELD);
+		sched_yield();
 	}
 	return 0;
 }
@@ -171,7 +180,7 @@ static int acquirer(gpc *c)
 	gpc_block b[PINNED];
 	int i;
 
-	while (!crew_is_open(GATE_END, 1)) {
+	while (crew_goes_on(GATE_END, 1)) {
 		must_be(gpc_acquire(c, 0, key, PINNED, b, 0), PINNED);
 		for (i = 0; i < PINNED; i++)
 			must(crew_holds(b[i], key[i]), "key %d: other bytes", i);
@@ -179,6 +188,7 @@ static int acquirer(gpc *c)
 		must_be(gpc_lookup(c, 0, key, PINNED, b, GPC_REF), PINNED);
 		must_be(gpc_unref(c, b, PINNED), 0);
 		count(N_ACQUIRED, 2 * PINNED);
+		sched_yield();
 	}
 	return 0;
 }
@@ -189,7 +199,7 @@ static int watcher(gpc *c)
 	gpc_block b[HELD + CHURN];
 	int i, again, section;
 
-	while (!crew_is_open(GATE_END, 1)) {
+	while (crew_goes_on(GATE_END, 1)) {
 		section = gpc_enter(c);
 		must(section >= 0, "enter: %s", gpc_last_error());
 		must(gpc_lookup(c, 0, key, HELD + CHURN, b, GPC_QUIET) >= HELD, "lookup");
@@ -216,7 +226,7 @@ static int device(gpc *c)
 	int i, section;
 
 	must_be(gpc_dev_open(c, "host", &d), 0);
-	while (!crew_is_open(GATE_END, 1)) {
+	while (crew_goes_on(GATE_END, 1)) {
 		section = gpc_dev_enter(d);
 		must(section >= 0, "dev_enter: %s", gpc_last_error());
 		must_be(gpc_dev_lookup(d, 0, key, HELD + CHURN, b, NULL), 0);
@@ -261,11 +271,7 @@ static int writer(int me)
 	must_be(gpc_writer_take(c, 0, 0), 0);
 	must_be(gpc_get_info(c, &info), 0);
 	must_be(info.buckets, BUCKETS);
-	while (!crew_is_open(GATE_LEFT, MEMBERS)) {
-		must(gpc_writer_serve(c, 5) >= 0, "serving: %s", gpc_last_error());
-		if (load_acquire(&crew->failed))
-			crew_give_up();
-	}
+	crew_serve(c, GATE_LEFT, MEMBERS);
 	crew->count[N_RELOCATED] = crew_stats(c, -1).relocated;
 	crew_until(gpc_dirty(c) == 0, gpc_writer_serve(c, 1));
 	crew_check(c);

@@ -90,6 +90,14 @@ TAP_FN void crew_give_up(void)
 	_exit(1);
 }
 
+/* For loops that go on until a gate has been opened n times. */
+TAP_FN bool crew_goes_on(int gate, uint32_t n)
+{
+	if (load_acquire(&crew->failed))
+		crew_give_up();
+	return !crew_is_open(gate, n);
+}
+
 /* Until the gate has been opened n times. */
 TAP_FN void crew_wait(int gate, uint32_t n)
 {
@@ -335,14 +343,11 @@ TAP_FN void crew_check(gpc *c)
 	must(n == 0, "gpc_check: %d, %s", n, n < 0 ? gpc_last_error() : first);
 }
 
-/* The writer's work, in the handle that has its seat, until the gate opens. */
-TAP_FN void crew_serve(gpc *c, int gate)
+/* The writer's work, in the handle that has its seat, until the gate was opened n times. */
+TAP_FN void crew_serve(gpc *c, int gate, uint32_t n)
 {
-	while (!crew_is_open(gate, 1)) {
-		if (load_acquire(&crew->failed))
-			crew_give_up();
+	while (crew_goes_on(gate, n))
 		must(gpc_writer_serve(c, 5) >= 0, "serving: %s", gpc_last_error());
-	}
 }
 
 #endif

@@ -20,8 +20,14 @@ t_programs = \
 	%reldir%/110-publish.t \
 	%reldir%/111-ask.t \
 	%reldir%/120-reserve.t \
+	%reldir%/121-wait.t \
+	%reldir%/130-tier.t \
+	%reldir%/131-moves.t \
 	%reldir%/200-workers.t \
-	%reldir%/210-spaces.t
+	%reldir%/210-spaces.t \
+	%reldir%/220-readers.t \
+	%reldir%/230-seats.t \
+	%reldir%/250-threads.t
 
 t_scripts = \
 	%reldir%/910-man-examples.t \

@@ -154,7 +154,7 @@ static inline void tap_stop(int sig)
 }
 
 /* Run the test in a process group of its own, at most so many seconds.  However it ends,
- * by a signal too, the group is gone and cleanup has run before this returns the status. */
+ * by a signal too, the group is gone and cleanup has run before the status returns. */
 TAP_FN int tap_guard(unsigned seconds, int (*body)(void), void (*cleanup)(void))
 {
 	int status = 0;

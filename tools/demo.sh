@@ -78,10 +78,11 @@ echo "gpcd serves the cache $name: $vram blocks of VRAM, $ram of RAM, a mirror o
 # ---- four workers ----
 
 # A short trace is over before anybody can look: it is replayed several times over then.
-cp "$trace" "$tmp/trace" || exit 1
+copy=${trace##*/}
+cp "$trace" "$tmp/$copy" && cd "$tmp" || exit 1
 times=1
 while :; do
-	timeout -k 2 10 gpc-replay "$tmp/trace" --workers $workers --name "$name" \
+	timeout -k 2 10 gpc-replay "$copy" --workers $workers --name "$name" \
 		>"$tmp/result" &
 	replay=$!
 	look
@@ -91,8 +92,7 @@ while :; do
 	replay=
 	test $seen -ne 0 && test $status -eq 0 && test $times -lt 4096 || break
 	times=$((times * 4))
-	cat "$tmp/trace" "$tmp/trace" "$tmp/trace" "$tmp/trace" >"$tmp/more" &&
-		mv "$tmp/more" "$tmp/trace" || exit 1
+	cat "$copy" "$copy" "$copy" "$copy" >more && mv more "$copy" || exit 1
 done
 echo "$workers workers replay $trace$(test $times -eq 1 || echo ", $times times over")"
 
@@ -100,7 +100,7 @@ if test $seen -eq 0; then
 	show "gpc-inspect stat $name" "$tmp/stat"
 	show "gpc-inspect peers $name" "$tmp/peers"
 fi
-show "gpc-replay ${trace##*/} --workers $workers --name $name" "$tmp/result"
+show "gpc-replay $copy --workers $workers --name $name" "$tmp/result"
 if test $status -eq 124; then
 	echo "demo: the replay did not end in time" >&2
 fi
