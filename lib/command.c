@@ -150,7 +150,8 @@ static int32_t give_back(struct writer *w, uint32_t peer, const struct shm_comma
 	if (!w_is(w, record, RESERVED) || w_record(w, record)->owner != peer)
 		return -EPERM;
 	p = w_pool_of(w, record);
-	if (!(p->flags & GPC_POOL_CALLER) || p->state != POOL_READY)
+	if (!(p->flags & GPC_POOL_CALLER) || p->keeper != (int32_t)peer ||
+	    p->state != POOL_READY)
 		record_free(w, record);
 	return 0;
 }

@@ -10,7 +10,6 @@
  * one starts over.  FREE is stored last. */
 #include "config.h"
 
-#include <string.h>
 #include "writer.h"
 
 static void close_sections(struct writer *w, uint32_t peer)
@@ -71,23 +70,25 @@ static void kill_pools(struct writer *w, uint32_t peer)
 		}
 }
 
+/* Statistics outlive the peer; readers sum up all the time, so every store is a whole one. */
 static void fold_statistics(struct writer *w, uint32_t peer)
 {
 	struct shm_seat *s = seg_seat(&w->seg, peer);
 	struct shm_tally *t = w_tally(w, peer);
-	uint64_t *past = w_state(w)->past, reserved = t->reserved;
-	const uint64_t from[] = { s->lookups, s->hit_vram, s->hit_ram, s->miss, t->published,
-				  t->duplicate, t->evicted, t->demoted, t->promoted,
-				  t->dropped, s->stale_refs, s->ring_full };
+	uint64_t *past = w_state(w)->past;
+	uint64_t *from[] = { &s->lookups, &s->hit_vram, &s->hit_ram, &s->miss, &t->published,
+			     &t->duplicate, &t->evicted, &t->demoted, &t->promoted,
+			     &t->dropped, &s->stale_refs, &s->ring_full };
 	uint32_t i;
 
-	for (i = 0; i < ARRAY_SIZE(from); i++)
-		store_relaxed(&past[i], past[i] + from[i]);
-	memset(t, 0, sizeof(*t));
-	t->reserved = reserved;          /* those of a CALLER pool that still drains */
-	s->lookups = s->hit_vram = s->hit_ram = s->miss = 0;
-	s->stale_refs = s->ring_full = s->refs = 0;
-	memset(s->held, 0, sizeof(s->held));
+	for (i = 0; i < ARRAY_SIZE(from); i++) {
+		store_relaxed(&past[i], past[i] + load_relaxed(from[i]));
+		store_relaxed(from[i], 0);
+	}
+	store_relaxed(&t->commands, 0);
+	store_relaxed(&s->refs, 0);
+	for (i = 0; i < ARRAY_SIZE(s->held); i++)
+		store_relaxed(&s->held[i], 0);
 }
 
 static void empty_ring(struct writer *w, uint32_t peer)

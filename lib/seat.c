@@ -77,10 +77,12 @@ static void end_references(gpc *c)
 void seat_leave(gpc *c)
 {
 	struct shm_seat *s = seg_seat(&c->seg, c->peer);
+	uint32_t i;
 
 	end_sections(c);
 	end_references(c);
-	memset(s->held, 0, sizeof(s->held));
+	for (i = 0; i < ARRAY_SIZE(s->held); i++)
+		store_relaxed(&s->held[i], 0);
 	store_release(&s->state, SEAT_LEFT);     /* our stores above before it: see (S) */
 	lock_drop(c->seg.lock_fd, LOCK_PEER(c->peer));
 	ring_doorbell(c);

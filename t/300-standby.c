@@ -42,8 +42,8 @@ static void verify(struct work *w)
 	for (i = 0; i < w->n; i++) {
 		must(at[i] == w->block[i], "key %u was in block 0x%x and is in 0x%x", i,
 		     (unsigned)w->block[i], (unsigned)at[i]);
-		must(crew_holds(at[i], w->key[i]), "block 0x%x has other bytes",
-		     (unsigned)at[i]);
+		must(crew_holds(at[i], w->key[i]), "block 0x%x of key %u has other bytes",
+		     (unsigned)at[i], i);
 	}
 }
 
@@ -123,10 +123,10 @@ static void publish(struct work *w)
 	while (flags || err < 0)
 		if (!again(gpc_wait(w->c, t, -1)))
 			break;
+	while (w->n + (uint32_t)n > KEPT)
+		forget(w, choose_leaf(w));
 	for (i = 0; i < n; i++) {
 		must(at[i] == b[i], "publish of a new key answers %d", at[i]);
-		if (w->n == KEPT)
-			forget(w, choose_leaf(w));
 		w->key[w->n] = key[i + 1];
 		w->parent[w->n] = key[i];
 		w->block[w->n++] = b[i];
