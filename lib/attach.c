@@ -250,8 +250,9 @@ GPC_EXPORT int gpc_close(gpc *c)
 	if (!c->readonly) {
 		dev_close_all(c);
 		finish_commands(c);
-		seat_leave(c);
 		writer_seat_stop(c);
+		seat_leave(c);
+		writer_seat_leave(c);
 	}
 	fork_forget(c);
 	segment_close(&c->seg);

@@ -557,6 +557,15 @@ static int32_t grant_begin(struct writer *w, struct grant *g, const struct shm_c
 	return err;
 }
 
+/* Its grace period may have ended before its command ran again: then it is free. */
+static bool is_left_over(struct writer *w, const struct leftover *l)
+{
+	const struct shm_record *r = w_record(w, l->record);
+
+	return r->owner == l->peer && r->op == l->op &&
+	       (w_is(w, l->record, DYING) || w_is(w, l->record, RESERVED));
+}
+
 /* Blocks that a dead writer evicted for this very command count first (rule C1). */
 static void take_leftovers(struct writer *w, struct grant *g)
 {
@@ -568,10 +577,10 @@ static void take_leftovers(struct writer *w, struct grant *g)
 		if (l->peer != g->peer || l->op <= g->position || l->op > g->position + g->n)
 			continue;
 		slot = (uint32_t)(l->op - g->position - 1);
-		g->slot[slot].block = l->record;
-		if (w_is(w, l->record, DYING)) {
-			g->slot[slot].wait_block = true;
-			g->waiting++;
+		if (is_left_over(w, l)) {
+			g->slot[slot].block = l->record;
+			g->slot[slot].wait_block = w_is(w, l->record, DYING);
+			g->waiting += g->slot[slot].wait_block;
 		}
 		*l-- = w->leftover[--w->nleftover];
 		i--;

@@ -222,6 +222,7 @@ void ring_free(gpc *c)
 
 	while ((op = c->ops) != NULL) {
 		c->ops = op->next;
+		free((void *)op->index);
 		if (!op->waited)
 			free(op);
 	}

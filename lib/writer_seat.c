@@ -157,13 +157,19 @@ int writer_seat_start(gpc *c)
 
 void writer_seat_stop(gpc *c)
 {
-	if (c->serving) {
-		store_release(&c->stop, 1);
-		futex_wake_all(&c->stop);
-		ring_doorbell(c);
-		pthread_join(c->server, NULL);
-		c->serving = false;
-	}
+	if (!c->serving)
+		return;
+	store_release(&c->stop, 1);
+	futex_wake_all(&c->stop);
+	ring_doorbell(c);
+	pthread_join(c->server, NULL);
+	c->serving = false;
+}
+
+void writer_seat_leave(gpc *c)
+{
+	if (c->writer)
+		writer_reap(c->writer);
 	drop_seat(c);
 }
 

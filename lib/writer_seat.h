@@ -9,8 +9,10 @@
 bool writer_seat_help(gpc *c);
 /* GPC_SERVE: a thread takes the seat whenever it is empty. */
 int writer_seat_start(gpc *c);
-/* End the thread, give the seat up. */
+/* End the thread. */
 void writer_seat_stop(gpc *c);
+/* Give the writer's seat up; a peer's seat that this handle has left is taken back before. */
+void writer_seat_leave(gpc *c);
 /* No seat is free but dead peers have some, and there is no writer: take them back. */
 int writer_seat_reap(gpc *c);
 

@@ -348,20 +348,22 @@ static void test_avail(void)
 	cache_end(c);
 }
 
-/* A block that is held by itself keeps all before it. */
-static void test_avail_of_chain(void)
+/* A block that is held by itself keeps all before it, which gpc_avail cannot know. */
+static void test_held_leaf(void)
 {
 	gpc *c = cache_new(8, 0);
 	gpc_key k = key_of(c, 4);
-	gpc_block b;
-	int n;
+	gpc_block b, out[8];
 
 	chain_make(c, 0, 1, 4, NULL);
 	is_int(gpc_lookup(c, 0, &k, 1, &b, GPC_REF), 1, "the leaf of four");
-	n = must(gpc_avail(c, 0));
-	is_int(n, 4, "keeps its parents as well");
-	ok(avail_is_exact(c, n), "so many can be had");
+	refused(gpc_reserve(c, 0, 5, 0, out, NULL, 0, 1000), ENOSPC, "its parents cannot go");
+	is_int(gpc_reserve(c, 0, 8, 0, out, NULL, GPC_PARTIAL, 1000), 4, "the others can");
+	is_int(find(c, 1), 0, "the root is there");
+	must(gpc_unref(c, out, 4));
 	must(gpc_unref(c, &b, 1));
+	done(c);
+	ok(avail_is_exact(c, 8), "released, all can be had");
 	cache_end(c);
 }
 
@@ -375,7 +377,7 @@ static void tests(void)
 	test_caller();
 	test_unchained();
 	test_avail();
-	test_avail_of_chain();
+	test_held_leaf();
 }
 
 static int body(void)

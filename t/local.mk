@@ -53,6 +53,22 @@ dist_check_SCRIPTS += $(t_scripts)
 LDADD = lib/libgpc-internal.la
 EXTRA_DIST += $(t_support)
 
+# ---- what the scripts that run the tools are helped by ----
+
+t_helpers = \
+	%reldir%/sh/hold \
+	%reldir%/sh/json \
+	%reldir%/sh/notify
+
+check_PROGRAMS += $(t_helpers)
+EXTRA_DIST += %reldir%/sh/tap.sh
+%canon_reldir%_sh_hold_SOURCES = %reldir%/sh/hold.c
+%canon_reldir%_sh_hold_LDADD = lib/libgpc.la
+%canon_reldir%_sh_json_SOURCES = %reldir%/sh/json.c
+%canon_reldir%_sh_json_LDADD = $(JANSSON_LIBS)
+%canon_reldir%_sh_notify_SOURCES = %reldir%/sh/notify.c
+%canon_reldir%_sh_notify_LDADD =
+
 TESTS = $(t_programs) $(t_scripts)
 TEST_EXTENSIONS = .t
 T_LOG_DRIVER = env AM_TAP_AWK='$(AWK)' $(SHELL) $(top_srcdir)/build-aux/tap-driver.sh

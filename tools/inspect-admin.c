@@ -73,14 +73,14 @@ static void show_reaped(const struct inspect *in, int before, int left, bool ser
 	json_t *o;
 
 	if (!in->json) {
-		printf("%s: %d dead, %d left%s\n", in->name, before, left,
+		printf("%s: %d dead, %d remain%s\n", in->name, before, left,
 		       served ? "; there was no writer, served meanwhile" : "");
 		return;
 	}
 	o = out_need(json_object());
 	json_object_set_new(o, "name", out_string(in->name, GPC_MAX_NAME));
 	json_object_set_new(o, "dead", out_need(json_integer(before)));
-	json_object_set_new(o, "left", out_need(json_integer(left)));
+	json_object_set_new(o, "remain", out_need(json_integer(left)));
 	json_object_set_new(o, "served", json_boolean(served));
 	out_json(o);
 }
@@ -102,7 +102,7 @@ int inspect_reap(struct inspect *in)
 		show_reaped(in, before, left, served);
 	gpc_close(c);
 	if (left > 0)
-		cli_error("%s: %d dead seats are still there%s", in->name, left,
+		cli_error("%s: %d seats of dead processes remain%s", in->name, left,
 			  served ? "" : "; its writer may be stopped");
 	return left ? EXIT_RUNTIME : 0;
 }

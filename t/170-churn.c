@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Everything at random, and all invariants verified again and again. */
+#include "churn.h"
+
+static void run(const struct gpc_config *cfg, uint32_t steps, const char *what)
+{
+	uint32_t i, bad = 0;
+
+	diag("%s", what);
+	churn_begin(cfg);
+	for (i = 0; i < steps; i++) {
+		churn_step();
+		if (i % 50 == 49)
+			bad += gpc_check(churn.c, cache_line, NULL) != 0;
+		if (i % 1000 == 999)
+			churn_pool();
+	}
+	is_int(bad, 0, "%s: clean all the while", what);
+	ok(churn.did[0] > 1000 && churn.did[2] > 100 && churn.did[3] > 100 && churn.did[5] > 50,
+	   "%s: enough of everything", what);
+	is_int(stats_of(churn.c, -1).demoted > 50 && stats_of(churn.c, -1).promoted > 50, 1,
+	       "%s: keys went up and down", what);
+	churn_end();
+	cache_end(churn.c);
+}
+
+static void tests(void)
+{
+	struct gpc_config cfg = cache_config(0, 0);
+
+	run(&cfg, 4000, "exact");
+	cfg.ahead = 8;
+	cfg.tick_us = 1000;
+	run(&cfg, 4000, "ahead of demand, milliseconds");
+}
+
+static int body(void)
+{
+	cache_both(tests);
+	return done_testing();
+}
+
+int main(void)
+{
+	cache_dir_make();
+	return tap_guard(50, body, cache_dir_remove);
+}

@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* hold DIR NAME LABEL REFS RESERVED SECTIONS [FIRST] - a worker at a gate.
+ *
+ * Attaches, publishes a chain of REFS blocks in pool 0 (keys from the numbers FIRST, FIRST +
+ * 1, ...) and keeps a reference on each, reserves RESERVED blocks more, opens SECTIONS
+ * sections.  Prints the keys as gpc-inspect does, then "holding", and stays so.  SIGTERM
+ * opens the gate: all of it is given back, exit status 0. */
+#include "gpc.h"
+
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+enum { MOST = 256 };
+
+static int must(int r, const char *what)
+{
+	if (r < 0) {
+		fprintf(stderr, "hold: %s: %s\n", what, gpc_last_error());
+		exit(1);
+	}
+	return r;
+}
+
+/* A chain: keys[0] is no key, and the parent of the first block. */
+static void publish(gpc *c, uint64_t first, uint32_t n, const gpc_block *blocks)
+{
+	gpc_key keys[MOST + 1] = { 0 };
+	uint64_t numbers[MOST];
+
+	for (uint32_t i = 0; i < n; i++)
+		numbers[i] = first + i;
+	must(gpc_import(c, numbers, 8, 8, n, 0, keys + 1), "import");
+	if (must(gpc_publish(c, keys, keys + 1, blocks, n, 7, NULL, 0, NULL), "publish") !=
+	    (int)n) {
+		fprintf(stderr, "hold: the keys are there already\n");
+		exit(1);
+	}
+	for (uint32_t i = 1; i <= n; i++)
+		printf("%016" PRIx64 "%016" PRIx64 "\n", keys[i].w[0], keys[i].w[1]);
+}
+
+static void wait_for_gate(void)
+{
+	sigset_t gate;
+	int sig;
+
+	sigemptyset(&gate);
+	sigaddset(&gate, SIGTERM);
+	sigprocmask(SIG_BLOCK, &gate, NULL);
+	alarm(120);
+	puts("holding");
+	fflush(stdout);
+	sigwait(&gate, &sig);
+}
+
+int main(int argc, char **argv)
+{
+	uint32_t refs, reserved, sections;
+	gpc_block blocks[2 * MOST];
+	gpc *c;
+
+	if (argc < 7)
+		return 2;
+	struct gpc_options opt = { .size = sizeof(opt), .dir = argv[1], .label = argv[3] };
+
+	refs = (uint32_t)atoi(argv[4]);
+	reserved = (uint32_t)atoi(argv[5]);
+	sections = (uint32_t)atoi(argv[6]);
+	if (refs > MOST || reserved > MOST)
+		return 2;
+	must(gpc_attach(argv[2], &opt, 0, &c), "attach");
+	if (refs + reserved)
+		must(gpc_reserve(c, 0, refs + reserved, 0, blocks, NULL, 0, 5000), "reserve");
+	if (refs)
+		publish(c, argc > 7 ? strtoull(argv[7], NULL, 10) : 1, refs, blocks);
+	while (sections--)
+		must(gpc_enter(c), "enter");
+	wait_for_gate();
+	return gpc_close(c) < 0;
+}

@@ -1,0 +1,260 @@
+# SPDX-License-Identifier: Apache-2.0
+# tap.sh - the Test Anything Protocol for scripts, and what those that run the tools share.
+#
+#	. "${top_srcdir:-$(dirname "$0")/..}/t/sh/tap.sh"
+#
+#	run gpc-inspect list
+#	exits 0 "list"
+#	prints '^NAME ' "there are titles"
+#	refuses 2 'COMMAND is missing' gpc-inspect
+#	done_testing
+#
+# $tmp is a directory of the script's own, $shm one in /dev/shm for its caches, $cache a name
+# that no other test has.  However the script ends, every process that it started is killed,
+# daemons too, and its files are gone.  A watchdog ends a script that hangs.
+#
+# Nothing sleeps to let something happen: until_ok waits for it, with a deadline.
+
+srcdir=${top_srcdir:-$(dirname "$0")/..}
+builddir=${top_builddir:-$srcdir}
+helpers=$builddir/t/sh
+PATH=$builddir/tools:$PATH
+LC_ALL=C
+export PATH LC_ALL
+unset NOTIFY_SOCKET GPCD GPC_LOG
+
+test_name=$(basename "$0" .t)
+cache=${test_name%%-*}-$$
+small_trace=$srcdir/t/data/small.jsonl
+tests=0
+failures=0
+planned=
+dog=
+
+tmp=$(mktemp -d "${TMPDIR:-/tmp}/gpc-$cache.XXXXXX") || exit 99
+shm=$(mktemp -d "/dev/shm/gpc-$cache.XXXXXX") || exit 99
+
+# ---- the end ----
+
+# What we start inherits this, and what that starts; the shells here do not have it.
+GPC_T_CREW=$tmp
+export GPC_T_CREW
+
+crew()	# pids
+{
+	GPC_T_CREW= grep -ls "GPC_T_CREW=$tmp" /proc/[0-9]*/environ |
+		sed 's|^/proc/||; s|/environ$||'
+}
+
+clean_up()
+{
+	status=$?
+	trap '' HUP INT TERM ALRM
+	test -z "$dog" || kill "$dog" 2>/dev/null
+	rounds=100
+	while pids=$(crew); test -n "$pids" && test $rounds -gt 0; do
+		rounds=$((rounds - 1))
+		kill -9 $pids 2>/dev/null
+	done
+	wait
+	rm -rf "$tmp" "$shm"
+	rm -f "/dev/shm/gpc.$cache."* "/dev/shm/gpc-replay.$cache"
+	exit $status
+}
+trap clean_up EXIT
+trap 'exit 1' HUP INT TERM
+trap 'bail "out of time"' ALRM
+
+watchdog()	# SECONDS
+{
+	test -z "$dog" || kill "$dog" 2>/dev/null
+	(
+		trap 'kill "$nap"; exit' TERM
+		sleep "$1" &
+		nap=$!
+		wait "$nap" && kill -ALRM $$
+	) >/dev/null 2>&1 &
+	dog=$!
+}
+
+# ---- the protocol ----
+
+plan()	# N
+{
+	planned=$1
+	echo "1..$1"
+}
+
+skip_all()	# WHY
+{
+	echo "1..0 # SKIP $1"
+	exit 0
+}
+
+bail()	# WHY
+{
+	echo "Bail out! $1"
+	exit 255
+}
+
+diag()	# TEXT
+{
+	printf '%s\n' "$1" | sed 's/^/# /'
+}
+
+ok()	# STATUS NAME [FILE with diagnostics]
+{
+	tests=$((tests + 1))
+	if test "$1" -eq 0; then
+		echo "ok $tests - $2"
+		return 0
+	fi
+	failures=$((failures + 1))
+	echo "not ok $tests - $2"
+	test -z "$3" || head -n 40 "$3" | sed 's/^/# /'
+	return 1
+}
+
+is()	# GOT WANT NAME
+{
+	test "x$1" = "x$2"
+	ok $? "$3" || diag "got '$1', want '$2'"
+}
+
+like()	# TEXT REGEX NAME
+{
+	printf '%s\n' "$1" | grep -Eq -e "$2"
+	ok $? "$3" || diag "'$1' is not like '$2'"
+}
+
+skip()	# N WHY
+{
+	left=$1
+	while test "$left" -gt 0; do
+		left=$((left - 1))
+		tests=$((tests + 1))
+		echo "ok $tests # SKIP $2"
+	done
+}
+
+done_testing()
+{
+	if test -z "$planned"; then
+		echo "1..$tests"
+	elif test "$planned" -ne "$tests"; then
+		diag "planned $planned tests and ran $tests"
+		exit 1
+	fi
+	test "$failures" -eq 0
+	exit
+}
+
+# ---- commands ----
+
+# Not in the foreground: a shell looks at its traps only between commands, and in wait.
+run()	# CMD...: $status, $tmp/out, $tmp/err
+{
+	"$@" >"$tmp/out" 2>"$tmp/err" &
+	wait $!
+	status=$?
+}
+
+run_with()	# FILE CMD...: the same with a standard input
+{
+	input=$1
+	shift
+	"$@" <"$input" >"$tmp/out" 2>"$tmp/err" &
+	wait $!
+	status=$?
+}
+
+start()	# LABEL CMD...: in the background: $pid, $tmp/LABEL.out, $tmp/LABEL.err
+{
+	label=$1
+	shift
+	"$@" >"$tmp/$label.out" 2>"$tmp/$label.err" &
+	pid=$!
+}
+
+finish()	# PID of one that was started: $status
+{
+	wait "$1"
+	status=$?
+}
+
+# Good if the last command ended with that status; a signal is 128 and more.
+exits()	# WANT NAME
+{
+	test "$status" -eq "$1"
+	ok $? "$2" && return
+	diag "exit status $status, want $1"
+	cat "$tmp/out" "$tmp/err" 2>/dev/null | head -n 20 | sed 's/^/# /'
+}
+
+prints()	# REGEX NAME
+{
+	grep -Eq -e "$1" "$tmp/out"
+	ok $? "$2" "$tmp/out" || diag "does not print '$1'"
+}
+
+says()	# REGEX NAME: on standard error
+{
+	grep -Eq -e "$1" "$tmp/err"
+	ok $? "$2" "$tmp/err" || diag "does not say '$1'"
+}
+
+# One assertion: that status, a message of its own, and nothing on standard output.
+refuses()	# STATUS REGEX CMD...
+{
+	want=$1
+	text=$2
+	shift 2
+	run "$@"
+	test "$status" -eq "$want" && grep -Eq -e "^$1: .*$text" "$tmp/err" &&
+		! test -s "$tmp/out"
+	ok $? "$* is refused: $text" "$tmp/err" ||
+		diag "exit status $status, want $want; $(wc -c <"$tmp/out") bytes printed"
+}
+
+value()	# PATH...: from the JSON that the last command printed
+{
+	"$helpers/json" "$tmp/out" "$@"
+}
+
+# ---- waiting ----
+
+until_ok()	# CMD...: until it succeeds; false after some 20 s
+{
+	patience=1500
+	until "$@" >/dev/null 2>&1; do
+		patience=$((patience - 1))
+		test $patience -gt 0 || return 1
+		sleep 0.01
+	done
+}
+
+is_gone()	# PID: not there any more, or waiting for its parent to notice
+{
+	! test -e "/proc/$1/exe"
+}
+
+# ---- caches ----
+
+# A gpcd in $shm; its pid is in $pid.  It returns when the cache is served.
+serve()	# NAME OPTION...
+{
+	rm -f "$tmp/$1.pid"
+	run gpcd "$@" --dir "$shm" --daemonize --quiet --pidfile "$tmp/$1.pid"
+	test $status -eq 0 || bail "gpcd $*: $(cat "$tmp/err")"
+	pid=$(cat "$tmp/$1.pid")
+}
+
+inspect()	# ARGUMENT...: in $shm
+{
+	run gpc-inspect --dir "$shm" "$@"
+}
+
+for tool in gpcd gpc-inspect gpc-replay; do
+	test -x "$builddir/tools/$tool" || skip_all "$tool is not built"
+done
+watchdog 120
