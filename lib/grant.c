@@ -276,6 +276,38 @@ static void count_lost(struct writer *w, struct grant *g, uint32_t pool)
 	store_relaxed(n, *n + 1);
 }
 
+static void give_up_ram(struct writer *w, struct grant *g, struct grant_slot *s)
+{
+	uint32_t ram = s->ram;
+
+	s->ram = NONE;
+	move_drop_limbo(w, ram);
+	if (!s->wait_ram) {
+		record_free(w, ram);
+		return;
+	}
+	s->wait_ram = false;
+	g->waiting--;
+	w_record(w, ram)->owner = SHM_NO_PEER;
+	w_record(w, ram)->op = 0;
+	w_pool_of(w, ram)->coming++;
+}
+
+/* A victim that went already, with one that it hung below across a block in RAM. */
+static void take_gone_victim(struct writer *w, struct grant *g, uint32_t i, uint32_t v)
+{
+	struct grant_slot *s = &g->slot[i];
+
+	s->block = v;
+	s->wait_block = true;
+	g->waiting++;
+	w_record(w, v)->owner = (uint8_t)g->peer;
+	w_record(w, v)->op = OP_OF(g->position + i);
+	w_pool_of(w, v)->coming--;
+	if (s->ram != NONE)
+		give_up_ram(w, g, s);
+}
+
 /* Give victim v to slot i.  Its old content goes to the slot's `ram`, or is dropped. */
 static void take_victim(struct writer *w, struct grant *g, uint32_t i, uint32_t v)
 {
@@ -360,7 +392,10 @@ static bool take_victims(struct writer *w, struct grant *g, const uint32_t *slot
 		g->slot[slots[n - 1 - i]].ram =
 			take_ram(w, g, slots[n - 1 - i], i < nevict ? evict[i] : NONE);
 	for (i = 0; i < n; i++)          /* leaf first, as they were picked */
-		take_victim(w, g, slots[i], victims[i]);
+		if (w_is(w, victims[i], LIVE))
+			take_victim(w, g, slots[i], victims[i]);
+		else
+			take_gone_victim(w, g, slots[i], victims[i]);
 	free(evict);
 	return true;
 }
@@ -456,23 +491,6 @@ static struct grant_slot *slot_of(struct writer *w, uint32_t record, struct gran
 		}
 	}
 	return NULL;
-}
-
-static void give_up_ram(struct writer *w, struct grant *g, struct grant_slot *s)
-{
-	uint32_t ram = s->ram;
-
-	s->ram = NONE;
-	move_drop_limbo(w, ram);
-	if (!s->wait_ram) {
-		record_free(w, ram);
-		return;
-	}
-	s->wait_ram = false;
-	g->waiting--;
-	w_record(w, ram)->owner = SHM_NO_PEER;
-	w_record(w, ram)->op = 0;
-	w_pool_of(w, ram)->coming++;
 }
 
 static void victim_is_ours(struct writer *w, struct grant *g, uint32_t record)

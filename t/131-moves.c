@@ -297,6 +297,84 @@ static void test_limbo_returned(void)
 	cache_end(c);
 }
 
+/* ---- a chain that goes down and comes up again ---- */
+
+/* 1 in VRAM, 2 in RAM, 3 in VRAM again, 4 beside them; 1 is the least recent. */
+static gpc *hairpin(uint32_t ram)
+{
+	gpc *c = cache_new(3, ram);
+	struct gpc_move m[2];
+	gpc_block b[3];
+
+	chain_make(c, VRAM, 1, 3, b);
+	begin(c, (gpc_block[2]){ b[2], b[1] }, 2, m);
+	must(gpc_commit(c, m, 2, NULL, 0));
+	must(gpc_lookup(c, 0, (gpc_key[1]){ key_of(c, 3) }, 1, b, GPC_REF));
+	must(gpc_promote(c, b, 1, VRAM, m, NULL, 0, 1000));
+	must(gpc_commit(c, m, 1, NULL, 0));
+	must(gpc_unref(c, &m[0].to, 1));
+	settle(c);
+	chain_make(c, VRAM, 4, 1, NULL);
+	touch(c, 3);
+	touch(c, 4);
+	if (GPC_POOL(find(c, 1)) || !GPC_POOL(find(c, 2)) || GPC_POOL(find(c, 3)))
+		bail("no such chain");
+	return c;
+}
+
+/* All of VRAM can be had, again and again. */
+static void vram_is_sound(gpc *c, int ram, const char *when)
+{
+	gpc_block b[3];
+	int i, n = 0;
+
+	for (i = 0; i < 4; i++) {
+		n += gpc_reserve(c, VRAM, 3, 0, b, NULL, 0, 1000) == 3;
+		must(gpc_unref(c, b, 3));
+		chain_make(c, VRAM, 100 + (uint64_t)i * 10, 3, NULL);
+	}
+	is_int(n, 4, "%s: VRAM can be had", when);
+	must(gpc_clear(c, -1, 0, 0, 1000));
+	nothing_left(c, 3, ram, when);
+	cache_end(c);
+}
+
+static void test_hairpin(void)
+{
+	gpc *c = hairpin(4);
+	gpc_block b[3], out;
+	struct gpc_move m[3];
+
+	is_int(gpc_evict(c, VRAM, 1, &out, 0, 1000), 1, "one goes");
+	ok(find(c, 3) == -1 || (find(c, 2) >= 0 && find(c, 1) >= 0), "no child without parents");
+	vram_is_sound(c, 4, "one evicted");
+
+	c = hairpin(4);
+	is_int(gpc_evict(c, VRAM, 2, b, 0, 1000), 2, "two go");
+	ok(b[0] != b[1], "two blocks");
+	vram_is_sound(c, 4, "two evicted");
+
+	c = hairpin(4);
+	is_int(gpc_reserve(c, VRAM, 3, 0, b, NULL, 0, 1000), 3, "all of VRAM");
+	is_int(stats_of(c, -1).live, 0, "nothing is left");
+	must(gpc_unref(c, b, 3));
+	vram_is_sound(c, 4, "dropped at once");
+
+	c = hairpin(4);
+	is_int(gpc_reserve(c, VRAM, 3, 0, b, m, 0, 1000), 3, "all of VRAM");
+	is_int(gpc_commit(c, m, 3, NULL, 0), 3, "goes to RAM");
+	is_int(GPC_POOL(find(c, 1)) + GPC_POOL(find(c, 2)) + GPC_POOL(find(c, 3)), 3, "all");
+	must(gpc_unref(c, b, 3));
+	vram_is_sound(c, 4, "demoted at once");
+
+	c = hairpin(2);
+	chain_make(c, RAM, 20, 1, NULL);
+	is_int(gpc_reserve(c, VRAM, 3, 0, b, m, 0, 1000), 3, "all of VRAM, RAM is full");
+	must(gpc_commit(c, m, 3, NULL, 0));
+	must(gpc_unref(c, b, 3));
+	vram_is_sound(c, 2, "some saved, some dropped");
+}
+
 /* ---- refusals ---- */
 
 static void test_wrong_moves(void)
@@ -423,6 +501,7 @@ static void tests(void)
 	test_limbo_dropped_child();
 	test_limbo_order();
 	test_limbo_returned();
+	test_hairpin();
 	test_wrong_moves();
 	test_refused_begins();
 	test_parent_not_there();

@@ -14,7 +14,7 @@
 enum {
 	CHURN_KEYS = 240, CHURN_DEEP = 10, CHURN_HOLDS = 64, CHURN_MOVES = 24,
 	CHURN_POOLS = 8, CHURN_SLOTS = 128,
-	CHURN_VRAM = 0, CHURN_RAM = 1, CHURN_SHARED = 2     /* pools that stay */
+	CHURN_RAM = 0, CHURN_VRAM = 1, CHURN_SHARED = 2     /* pools that stay */
 };
 
 struct churn_hold { gpc_block block; uint32_t key; };
@@ -50,16 +50,17 @@ static void churn_space1(void)
 static gpc *churn_begin(const struct gpc_config *like)
 {
 	struct gpc_config cfg = *like;
-	struct gpc_pool p = pool_of(GPC_VRAM, 32, 0);
+	struct gpc_pool vram;
 	uint32_t i;
 
 	memset(&churn, 0, sizeof(churn));
 	cfg.max_blocks = 512;
 	cfg.max_pools = CHURN_POOLS;
 	churn.c = cache_make(&cfg, NULL);
-	p.demote_to = -1;
-	if (pool_new(churn.c, GPC_VRAM, 32, 0, 0) != CHURN_VRAM ||
-	    pool_new(churn.c, GPC_RAM, 24, 0, 0) != CHURN_RAM ||
+	vram = pool_of(GPC_VRAM, 32, 0);
+	vram.demote_to = CHURN_RAM;
+	if (pool_new(churn.c, GPC_RAM, 24, 0, 0) != CHURN_RAM ||
+	    must(gpc_pool_add(churn.c, &vram)) != CHURN_VRAM ||
 	    pool_new(churn.c, GPC_RAM, 24, 2, GPC_POOL_UNCHAINED) != CHURN_SHARED)
 		bail("pools count from 0");
 	churn_space1();
@@ -195,7 +196,7 @@ static void churn_fill(int pool, const uint32_t *path, uint32_t from, uint32_t n
 		keys[i] = churn.key[k];
 		parents[i] = churn.key[churn.parent[k]];
 	}
-	must(gpc_publish(churn.c, parents, keys, b, (uint32_t)got, chance(4), res, 0, NULL));
+	must(gpc_publish(churn.c, parents, keys, b, (uint32_t)got, chance(12), res, 0, NULL));
 	for (i = 0; i < got; i++) {
 		if (res[i] != b[i])
 			must(gpc_unref(churn.c, &b[i], 1));
@@ -282,8 +283,8 @@ static void churn_drop(void)
 
 static void churn_clear(void)
 {
-	must(gpc_clear(churn.c, chance(2) ? -1 : (int)chance(3), 1 + chance(3), 0, 1000));
-	if (!chance(4))
+	must(gpc_clear(churn.c, chance(2) ? -1 : (int)chance(3), 1 + chance(11), 0, 1000));
+	if (!chance(6))
 		must(gpc_clear(churn.c, (int)chance(3), 0, 0, 1000));
 }
 
@@ -315,11 +316,11 @@ static void churn_pool(void)
 
 static void churn_step(void)
 {
-	static const uint8_t weight[] = { 40, 22, 8, 8, 4, 4, 5, 1 };
+	static const uint8_t weight[] = { 40, 20, 8, 16, 4, 2, 4, 2 };
 	static void (*const step[])(void) = { churn_request, NULL, churn_demote, churn_promote,
 					      churn_late_moves, churn_drop, churn_evict,
 					      churn_clear };
-	uint32_t r = chance(92), i;
+	uint32_t r = chance(96), i;
 
 	for (i = 0; r >= weight[i]; i++)
 		r -= weight[i];

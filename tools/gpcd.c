@@ -380,6 +380,7 @@ static void catch_signals(void)
 	sigaction(SIGINT, &stop, NULL);
 	sigaction(SIGHUP, &stop, NULL);
 	sigaction(SIGPIPE, &ignore, NULL);
+	sigaction(SIGXFSZ, &ignore, NULL);       /* a limit is an error like others */
 }
 
 /* In the parent: wait for the daemon's byte, return the exit status.  -1 in the child. */

@@ -221,6 +221,67 @@ value()	# PATH...: from the JSON that the last command printed
 	"$helpers/json" "$tmp/out" "$@"
 }
 
+# ---- what people see ----
+
+# Paragraph by paragraph: a table has a gap of two blanks, through all lines, between any two
+# titles; "title: value" lines have their values in one column.
+aligned()	# NAME: what the last command printed
+{
+	awk '
+	function blank(at,    l) {
+		for (l = 1; l <= n; l++)
+			if (substr(line[l], at, 1) ~ /[^ ]/)
+				return 0
+		return 1
+	}
+	function table(    titles, columns, gap, i) {
+		sub(/^ +/, "", title)
+		titles = split(title, unused, /  +/)
+		gap = 2
+		for (i = 1; i <= width; i++) {
+			if (blank(i)) {
+				gap++
+				continue
+			}
+			columns += gap >= 2
+			gap = 0
+		}
+		if (titles != columns)
+			print titles " titles over " columns + 0 " columns: " line[1]
+	}
+	function paragraph(    l, at) {
+		if (title !~ /: +/ && n) {
+			table()
+		} else {
+			for (l = 1; l <= n; l++) {
+				match(line[l], /^[^:]*: +/)
+				if (l > 1 && RLENGTH != at)
+					print "value out of line: " line[l]
+				at = RLENGTH
+			}
+		}
+		n = width = 0
+	}
+	/^$/ { paragraph(); next }
+	{
+		line[++n] = $0
+		if (n == 1)
+			title = $0
+		if (length($0) > width)
+			width = length($0)
+	}
+	END { paragraph() }' "$tmp/out" >"$tmp/aligned"
+	test -s "$tmp/out" && ! test -s "$tmp/aligned"
+	ok $? "$1" "$tmp/aligned"
+}
+
+# Neither escape sequences nor a carriage return, nor anything else that is not text.
+plain()	# NAME
+{
+	! cat "$tmp/out" "$tmp/err" | tr -d '\n\t' | grep -q '[^[:print:]]'
+	ok $? "$1" "$tmp/out"
+}
+
 # ---- waiting ----
 
 until_ok()	# CMD...: until it succeeds; false after some 20 s

@@ -1,0 +1,152 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# gpcd's command line: each option does what its page says, each mistake has its message and
+# its exit status.
+
+. "${top_srcdir:-$(dirname "$0")/..}/t/sh/tap.sh"
+
+# ---- help ----
+
+run gpcd --help
+exits 0 "--help"
+prints '^Usage: gpcd NAME' "--help goes to standard output"
+run gpcd -h
+exits 0 "-h"
+run gpcd --version
+exits 0 "--version"
+prints '^gpcd [0-9]+\.[0-9]+\.[0-9]+ \(libgpc [0-9]+\.[0-9]+\)$' "--version prints both"
+run sh -c 'exec gpcd --help >/dev/full'
+exits 1 "--help into a full disk"
+says 'cannot write the output' "--help into a full disk says so"
+
+# ---- mistakes ----
+
+long=$(printf '%065d' 0)
+refuses 2 'NAME is missing' gpcd
+refuses 2 'one NAME only' gpcd one two
+refuses 2 "'' cannot name a cache" gpcd ''
+refuses 2 "'a/b' cannot name a cache" gpcd a/b
+refuses 2 "'\.a' cannot name a cache" gpcd .a
+refuses 2 "cannot name a cache" gpcd "$long" --block-size 16
+refuses 2 "option '--nonsense' is unknown" gpcd "$cache" --nonsense
+refuses 2 "no option '-x'" gpcd "$cache" -x
+refuses 2 "takes no value" gpcd "$cache" --quiet=1
+refuses 2 "option '--block-size' needs a value" gpcd "$cache" --block-size
+
+# OPTION: what needs a number, and the first one that is too high
+while read -r option high; do
+	refuses 2 "$option: 'many' is not a number" gpcd "$cache" "$option" many
+	refuses 2 "$option: '' is not a number" gpcd "$cache" "$option" ''
+	refuses 2 "$option: '-7' is not a number" gpcd "$cache" "$option" -7
+	refuses 2 "$option: '12x' is not a number" gpcd "$cache" "$option" 12x
+	refuses 2 "$option: $high is out of range" gpcd "$cache" "$option" "$high"
+done <<-END
+	--block-size 4G
+	--max-blocks 4294967296
+	--vram-blocks 99999999999999999999
+	--ram-blocks 17179869184G
+	--max-peers 251
+	--max-pools 128
+	--quarantine 3600001
+	--quota 4096M
+	--tick 60001
+	--ahead 2147483648
+END
+for option in --block-size --max-blocks --max-peers --max-pools --quarantine --tick; do
+	refuses 2 "$option: 0 is out of range" gpcd "$cache" "$option" 0
+done
+
+refuses 2 "--mode: '0666' is not an octal mode" gpcd "$cache" --mode 0666
+refuses 2 "--mode: '0' is not an octal mode" gpcd "$cache" --mode 0
+refuses 2 "--mode: '8' is not an octal mode" gpcd "$cache" --mode 8
+refuses 2 "--mode: '60x' is not an octal mode" gpcd "$cache" --mode 60x
+refuses 2 "no group 'no such group'" gpcd "$cache" --group 'no such group'
+refuses 2 "--layout: 'xyz' is not" gpcd "$cache" --layout xyz
+refuses 2 "--layout: '123' is not" gpcd "$cache" --layout 123
+refuses 2 "--layout: '' is not" gpcd "$cache" --layout ''
+refuses 2 "--layout: '0${long}' is not" gpcd "$cache" --layout "0$long"
+refuses 2 "--dir: the path is empty" gpcd "$cache" --dir ''
+refuses 2 "--dir: the path is too long" gpcd "$cache" --dir "/$(printf '%05000d' 0)"
+refuses 2 "--pidfile: the path is empty" gpcd "$cache" --pidfile ''
+refuses 2 "--device: '' is not" gpcd "$cache" --device ''
+refuses 2 "--device: 'floppy' is not" gpcd "$cache" --block-size 16 --device floppy
+
+refuses 1 'no such cache; --block-size makes one' gpcd "$cache" --dir "$shm"
+refuses 1 'no such cache; --block-size makes one' gpcd "$cache" --dir "$shm" --standby
+for option in --max-blocks --vram-blocks --ram-blocks --max-peers --max-pools; do
+	refuses 2 '--block-size is missing' gpcd "$cache" --dir "$shm" $option 3
+done
+refuses 2 '--block-size is missing' gpcd "$cache" --dir "$shm" --device host
+
+refuses 1 'No such file or directory' \
+	gpcd "$cache" --dir "$shm/nowhere" --block-size 16
+refuses 1 'max_blocks is 268435457: it must be 1 to 268435456' \
+	gpcd "$cache" --dir "$shm" --block-size 16 --max-blocks 268435457
+refuses 1 'vram_blocks is 16777217: a pool has at most 16777216 blocks' \
+	gpcd "$cache" --dir "$shm" --block-size 16 --vram-blocks 16777217
+refuses 1 'max_blocks is 10: vram_blocks 11' \
+	gpcd "$cache" --dir "$shm" --block-size 16 --max-blocks 10 --vram-blocks 11
+refuses 1 'max_pools is 1: vram_blocks and ram_blocks make 2 pools' \
+	gpcd "$cache" --dir "$shm" --block-size 16 --max-pools 1 --vram-blocks 8 --ram-blocks 8
+is "$(ls "$shm" | grep -v '\.lock$')" '' "what was refused has left no segment"
+
+# ---- what the options do ----
+
+serve all --block-size 32 --max-blocks 1k --vram-blocks 100 --ram-blocks 50 --max-peers 5 \
+	--max-pools 3 --device host --tick exact --ahead 7 --quarantine 300 --quota 9 \
+	--mode 0640 --layout 00ff7F
+inspect --json stat all
+is "$(value block_tokens)" 32 "--block-size"
+is "$(value max_blocks)" 1024 "--max-blocks, with a suffix"
+is "$(value max_peers)" 5 "--max-peers"
+is "$(value max_pools)" 3 "--max-pools"
+is "$(value tick tick_us)" "exact
+1" "--tick exact"
+is "$(value ahead)" 7 "--ahead"
+is "$(value layout)" "00ff7f$(printf '%058d' 0)" "--layout"
+is "$(value devices)" host "--device"
+is "$(value mirrors/0/device mirrors/0/state)" "host
+live" "--device: there is a mirror"
+is "$(value pools/0/kind pools/0/blocks pools/0/demote_to)" "VRAM
+100
+1" "--vram-blocks make pool 0, which demotes to pool 1"
+is "$(value pools/1/kind pools/1/blocks pools/1/demote_to)" "RAM
+50
+null" "--ram-blocks make pool 1"
+is "$(value pools)" '[2]' "there are no other pools"
+is "$(stat -c %a "$shm/gpc.all.idx" "$shm/gpc.all.ctl")" "640
+640" "--mode"
+run "$helpers/hold" "$shm" all greedy 0 10 0
+says 'quota' "--quota: ten blocks are too many"
+start modest "$helpers/hold" "$shm" all modest 0 9 0
+until_ok grep -q holding "$tmp/modest.out"
+ok $? "--quota: nine are not" "$tmp/modest.err"
+
+serve others --block-size 16 --ram-blocks 3k --tick 20 --ahead 0 --group "$(id -gn)" \
+	--device none
+inspect --json stat others
+is "$(value tick tick_us)" "timed
+20000" "--tick MS"
+is "$(value ahead)" 0 "--ahead 0"
+is "$(value pools/0/kind pools/0/blocks)" "RAM
+3072" "--ram-blocks alone make pool 0"
+is "$(value pools)" '[1]' "and no other"
+is "$(value mirrors)" '[0]' "--device none"
+is "$(stat -c '%a %g' "$shm/gpc.others.idx")" "660 $(id -g)" "--group implies mode 0660"
+
+serve plain --block-size 16
+inspect --json stat plain
+is "$(value max_blocks max_peers max_pools tick_us ahead pools)" "65536
+32
+16
+1000
+64
+[0]" "defaults"
+is "$(stat -c %a "$shm/gpc.plain.ctl")" 600 "by default the cache is its owner's"
+
+serve twice --block-size 16 --vram-blocks 8 --device host --device none
+inspect --json stat twice
+is "$(value devices mirrors)" "host,none
+[1]" "--device may be repeated"
+
+done_testing

@@ -1,0 +1,195 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# The life of gpcd: ready, seen by a service manager and by scripts; one writer for each
+# cache; a standby; and every way to end.
+
+. "${top_srcdir:-$(dirname "$0")/..}/t/sh/tap.sh"
+
+is_written()	# REGEX FILE
+{
+	grep -Eq -e "$1" "$2"
+}
+
+writer()	# NAME: process id, or null
+{
+	inspect --json stat "$1"
+	value writer_pid
+}
+
+writer_is()	# NAME PID
+{
+	test "$(writer "$1")" = "$2"
+}
+
+# ---- in the foreground, under a service manager ----
+
+listen()	# LABEL SOCKET
+{
+	start "$1" "$helpers/notify" "$2"
+	until_ok is_written listening "$tmp/$1.out" || bail "$2: $(cat "$tmp/$1.err")"
+}
+
+listen manager "$tmp/socket"
+start first env NOTIFY_SOCKET="$tmp/socket" \
+	gpcd first --dir "$shm" --block-size 16 --vram-blocks 64 --foreground
+first=$pid
+until_ok is_written '^READY=1$' "$tmp/manager.out"
+ok $? "a service manager hears READY=1" "$tmp/first.err"
+until_ok is_written "^STATUS=serving as process $first$" "$tmp/manager.out"
+ok $? "and what it does" "$tmp/manager.out"
+is "$(writer first)" "$first" "it is the writer"
+kill -TERM "$first"
+finish "$first"
+is "$status" 0 "SIGTERM ends it well"
+until_ok is_written '^STOPPING=1$' "$tmp/manager.out"
+ok $? "the manager hears STOPPING=1" "$tmp/manager.out"
+is "$(grep -c READY "$tmp/manager.out")" 1 "READY=1 was said once"
+like "$(cat "$tmp/first.err")" 'gpcd: first: serving as process' "it says what it does"
+is "$(cat "$tmp/first.out")" '' "on standard error alone"
+is "$(writer first)" null "the cache stays, without a writer"
+inspect check first
+exits 0 "and sound"
+
+name=@$tmp/abstract
+listen abstract "$name"
+start first env NOTIFY_SOCKET="$name" gpcd first --dir "$shm" --quiet
+first=$pid
+until_ok is_written '^READY=1$' "$tmp/abstract.out"
+ok $? "a cache that exists needs no geometry; the socket may be abstract"
+kill -INT "$first"
+finish "$first"
+is "$status" 0 "SIGINT ends it well"
+is "$(cat "$tmp/first.err")" '' "--quiet says nothing when all is well"
+
+start first env NOTIFY_SOCKET="$tmp/nobody" gpcd first --dir "$shm"
+first=$pid
+until_ok writer_is first "$first"
+ok $? "a manager that is not there is no reason not to serve"
+until_ok is_written 'cannot notify' "$tmp/first.err"
+ok $? "but is told" "$tmp/first.err"
+kill -HUP "$first"
+finish "$first"
+is "$status" 0 "SIGHUP ends it well"
+
+# ---- in the background ----
+
+cd "$tmp"
+run gpcd second --dir "$shm" --block-size 16 --vram-blocks 64 --daemonize --pidfile pid
+exits 0 "--daemonize returns when it is ready"
+second=$(cat "$tmp/pid")
+is "$(writer second)" "$second" "the process of --pidfile is the writer"
+is "$(readlink "/proc/$second/cwd")" / "it has left the working folder"
+is "$(readlink "/proc/$second/fd/0" "/proc/$second/fd/1" "/proc/$second/fd/2")" \
+	"/dev/null
+/dev/null
+/dev/null" "and the terminal"
+is "$(cut -d' ' -f6 "/proc/$second/stat")" "$second" "and the session"
+
+run gpcd second --dir "$shm" --pidfile "$tmp/pid"
+exits 3 "a second writer is refused with a status of its own"
+says "has a writer already \(process $second\)" "and told who is the first"
+run gpcd second --dir "$shm" --pidfile "$tmp/pid" --daemonize
+exits 3 "the same with --daemonize"
+is "$(cat "$tmp/pid")" "$second" "the first one's pid file is untouched"
+
+run gpcd second --dir "$shm" --block-size 32 --daemonize
+exits 1 "--daemonize passes on what went wrong"
+says 'second exists with block_tokens 16 instead of 32' "and says it"
+
+kill -TERM "$second"
+until_ok is_gone "$second"
+ok $? "SIGTERM ends the daemon"
+is "$(ls "$tmp/pid" 2>/dev/null)" '' "its pid file goes with it"
+is "$(writer second)" null "the cache stays"
+
+run gpcd second --dir "$shm" --pidfile "$tmp/no/such/folder"
+exits 1 "a pid file that cannot be written is an error"
+says 'no/such/folder: No such file or directory' "and named"
+mkdir "$tmp/folder"
+run gpcd second --dir "$shm" --pidfile "$tmp/folder" --daemonize
+exits 1 "the same with --daemonize"
+says 'folder: Is a directory' "and named"
+is "$(writer second)" null "nobody serves afterwards"
+
+serve second --unlink
+kill "$pid"
+until_ok is_gone "$pid"
+ok $? "with --unlink it ends"
+is "$(ls "$shm" | grep second)" '' "and takes the cache with it"
+
+run gpcd "$cache" --block-size 16 --daemonize --quiet --pidfile "$tmp/pid" --unlink
+exits 0 "without --dir"
+is "$(stat -c %a "/dev/shm/gpc.$cache.idx" "/dev/shm/gpc.$cache.ctl")" "600
+600" "the cache is in /dev/shm"
+kill "$(cat "$tmp/pid")"
+
+# ---- the geometry of a cache that exists ----
+
+serve fixed --block-size 16 --max-blocks 300 --vram-blocks 100 --ram-blocks 50 \
+	--max-peers 6 --layout 0123
+for other in '--block-size 8' '--block-size 16 --max-blocks 400' \
+	'--block-size 16 --vram-blocks 301' '--block-size 16 --max-peers 7' \
+	'--block-size 16 --layout 0124' '--layout 0124'; do
+	run gpcd fixed --dir "$shm" $other
+	exits 1 "a cache that differs: $other"
+	says '^gpcd: fixed: ' "is refused by name: $other"
+done
+run gpcd fixed --dir "$shm" --block-size 16 --max-blocks 300 --vram-blocks 100 \
+	--ram-blocks 50 --max-peers 6 --layout 0123
+exits 3 "the same geometry is let in, to find a writer"
+
+# ---- standby ----
+
+serve pair --block-size 16 --vram-blocks 64
+first=$pid
+start kept "$helpers/hold" "$shm" pair kept 5 2 0
+until_ok grep -q holding "$tmp/kept.out" || bail "hold: $(cat "$tmp/kept.err")"
+listen standby "$tmp/standby.socket"
+start second env NOTIFY_SOCKET="$tmp/standby.socket" \
+	gpcd pair --dir "$shm" --standby --pidfile "$tmp/standby.pid"
+second=$pid
+until_ok is_written '^READY=1$' "$tmp/standby.out"
+ok $? "a standby is ready when it waits" "$tmp/second.err"
+until_ok is_written '^STATUS=standing by' "$tmp/standby.out"
+ok $? "and says that it does" "$tmp/standby.out"
+is "$(cat "$tmp/standby.pid")" "$second" "it has its pid file"
+inspect peers pair
+prints "$second +gpcd standby +alive" "peers shows it"
+is "$(writer pair)" "$first" "the first one is still the writer"
+
+kill -9 "$first"
+until_ok writer_is pair "$second"
+ok $? "killed, its standby takes over" "$tmp/second.err"
+inspect --json stat pair
+is "$(value writer_generation)" 2 "the generation grows"
+is "$(value stats/live stats/refs stats/reserved)" "5
+5
+2" "blocks, references and reservations are still there"
+until_ok is_written "^STATUS=serving as process $second$" "$tmp/standby.out"
+ok $? "the manager hears that it serves" "$tmp/standby.out"
+inspect check pair
+exits 0 "the cache is sound"
+
+start third gpcd pair --dir "$shm" --standby --unlink
+third=$pid
+until_ok is_written 'standing by' "$tmp/third.err"
+kill "$third"
+finish "$third"
+is "$status" 0 "a standby ends on SIGTERM"
+is "$(writer pair)" "$second" "and leaves the cache to its writer, --unlink or not"
+kill "$second"
+finish "$second"
+is "$status" 0 "the successor ends well"
+
+start fourth gpcd pair --dir "$shm" --standby
+until_ok writer_is pair "$pid"
+ok $? "a standby without a writer serves at once"
+fourth=$pid
+start fifth gpcd pair --dir "$shm" --standby
+until_ok is_written 'standing by' "$tmp/fifth.err"
+kill "$fourth"
+finish "$fourth"
+until_ok writer_is pair "$pid"
+ok $? "a standby takes over from one that ends well, too"
+
+done_testing

@@ -1,0 +1,102 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# gpcd where the machine says no: too little shared memory, limits, folders it may not use.
+# Each is a message and an exit status, never a signal, and leaves nothing behind.
+
+. "${top_srcdir:-$(dirname "$0")/..}/t/sh/tap.sh"
+
+nothing_is_left()	# WHEN; the lock file may stay
+{
+	is "$(ls "$shm" | grep -v '^gpc\..*\.lock$')" '' "nothing is left: $1"
+}
+
+# ---- too little shared memory ----
+
+free_mib()
+{
+	{
+		df -Pk "$shm" | awk 'NR == 2 { print "space", $4 }'
+		cat /proc/meminfo
+	} | awk '
+	$1 == "space" { space = $2 }
+	$1 == "MemAvailable:" || $1 == "SwapFree:" { memory += $2 }
+	END { print int((space < memory ? space : memory) / 1024) }'
+}
+
+# what the largest cache needs, and a good deal less, for free memory comes and goes
+if test "$(free_mib)" -lt 150000; then
+	run gpcd big --dir "$shm" --block-size 16 --max-blocks 256M --max-peers 250
+	exits 1 "more than there is"
+	says "big: $shm lacks [0-9]+ bytes .* big needs [0-9]+ MiB and [0-9]+ MiB are free" \
+		"the message says how much is missing"
+	says 'lower max_blocks or max_peers' "and what to do"
+	nothing_is_left "too little memory"
+else
+	skip 4 "this machine has room for the largest cache"
+fi
+
+# ---- limits of the process ----
+
+limited()	# OPTION OF ULIMIT, CMD...
+{
+	limit=$1
+	shift
+	run sh -c "ulimit -$limit && exec \"\$@\"" sh "$@"
+}
+
+limited 'f 64' gpcd small --dir "$shm" --block-size 16
+exits 1 "a limit on the size of files"
+says 'small: [0-9]+ bytes in .*: File too large' "is named"
+nothing_is_left "a limit on the size of files"
+limited 'f 64' gpcd small --dir "$shm" --block-size 16 --daemonize
+exits 1 "the same with --daemonize"
+says 'File too large' "is named"
+limited 'f 64' gpc-replay "$small_trace" --dir "$shm"
+exits 1 "gpc-replay under such a limit"
+says 'gpcd did not start' "says what did not work"
+nothing_is_left "gpc-replay under a limit"
+
+# a sanitizer's own memory does not fit under such a limit
+limited 'v 150000' gpcd --version
+if test "$status" -eq 0; then
+	limited 'v 150000' gpcd small --dir "$shm" --block-size 16 --max-blocks 1M
+	exits 1 "a limit on memory"
+	says 'small: .*: Cannot allocate memory' "is named"
+	nothing_is_left "a limit on memory"
+else
+	skip 3 "the programs do not run under a limit on memory at all"
+fi
+
+# ---- folders and files ----
+
+if test "$(id -u)" -ne 0; then
+	mkdir -m 0555 "$shm/closed"
+	run gpcd small --dir "$shm/closed" --block-size 16
+	exits 1 "a folder that cannot be written"
+	says 'Permission denied' "is named"
+	rmdir "$shm/closed"
+else
+	skip 2 "nothing is closed to root"
+fi
+touch "$shm/file"
+run gpcd small --dir "$shm/file" --block-size 16
+exits 1 "a file is no folder"
+says "small: $shm/file is no directory" "and is named"
+rm "$shm/file"
+
+for suffix in idx lock; do
+	ln -s "$tmp/victim" "$shm/gpc.link.$suffix"
+	run gpcd link --dir "$shm" --block-size 16
+	exits 1 "a link where the $suffix should be"
+	says "^gpcd: link: .*/gpc.link.$suffix is a symbolic link" "is refused: $suffix"
+	is "$(ls "$tmp/victim" 2>/dev/null)" '' "and not followed: $suffix"
+	rm -f "$shm/gpc.link."*
+done
+
+# what a creator that was killed left behind is no cache yet
+ln -s "$tmp/victim" "$shm/gpc.left.ctl"
+serve left --block-size 16
+is "$(ls "$tmp/victim" 2>/dev/null)" '' "a link among what a creator left is not followed"
+is "$(stat -c %F "$shm/gpc.left.ctl")" 'regular file' "but replaced"
+
+done_testing
