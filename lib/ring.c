@@ -181,6 +181,8 @@ void ring_give_back_locked(gpc *c, const gpc_block *blocks, uint32_t n)
 	uint32_t want = c->deferred_n + n;
 	gpc_block *list;
 
+	if (!n)
+		return;
 	if (want > c->deferred_size) {
 		list = realloc(c->deferred, (size_t)want * 2 * sizeof(*list));
 		if (!list)

@@ -64,7 +64,6 @@ static void with_references(gpc *c)
 	must_be(gpc_acquire(c, 0, held + 1, HELD, b, 0), HELD);
 	must_be(gpc_lookup(c, 0, held + 1, HELD, b, GPC_REF), HELD);
 	fill(c, 3, 100);
-	publish(c, NULL, &held[0], 0, b);
 }
 
 static void with_reservations(gpc *c)

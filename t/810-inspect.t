@@ -68,7 +68,7 @@ show()	# COMMAND...: as people and as programs see it
 
 show list
 aligned "list is aligned"
-prints "^live +16 +146? |^live +16 " "list has its line"
+prints "^live +16 +160 +5 +2 +2 +$writer .* MiB +served$" "list has its line"
 show stat live
 aligned "stat is aligned"
 show peers live
@@ -183,19 +183,21 @@ inspect lookup "$(head -n 1 "$tmp/keys")"
 exits 0 "lookup needs none either"
 
 serve alone --block-size 16 --vram-blocks 64
+alone=$pid
 start left "$helpers/hold" "$shm" alone left 1 0 0
 until_ok grep -q holding "$tmp/left.out"
-kill "$pid" "$(cat "$tmp/alone.pid")"
+kill "$pid" "$alone"
 refuses 2 'there are 2 caches' gpc-inspect --dir "$shm" stat
 serve abandoned --block-size 16 --vram-blocks 64
 kill "$pid"
 until_ok is_gone "$pid"
 serve waiting --block-size 16 --vram-blocks 64
+waiting=$pid
 start waits "$helpers/hold" "$shm" waiting waits 1 0 0
 until_ok grep -q holding "$tmp/waits.out"
-kill "$(cat "$tmp/waiting.pid")"
-until_ok is_gone "$(cat "$tmp/waiting.pid")"
-until_ok is_gone "$(cat "$tmp/alone.pid")"
+kill "$waiting"
+until_ok is_gone "$waiting"
+until_ok is_gone "$alone"
 inspect --json list
 is "$(value '*/name' '*/state')" "0/name abandoned
 1/name alone

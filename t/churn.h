@@ -132,15 +132,16 @@ static void churn_commit(const struct gpc_move *m, uint32_t n, const bool *along
 			churn_moved(&m[i]);
 }
 
-/* The copies are made: commit them, cancel them, or leave them for later. */
-static void churn_end_moves(const struct gpc_move *m, uint32_t n, bool along)
+/* The copies are made: commit them, cancel them, or leave them for later, which victims are
+ * not: somebody is about to write where they were. */
+static void churn_end_moves(const struct gpc_move *m, uint32_t n, bool along, bool victims)
 {
 	bool all[CHURN_MOVES];
 	uint32_t i, how = chance(10);
 
 	for (i = 0; i < n; i++)
 		all[i] = along;
-	if (how > 1 || churn.nmove + n > CHURN_MOVES) {
+	if (how > 1 || (!how && (victims || churn.nmove + n > CHURN_MOVES))) {
 		churn_commit(m, n, all, 0);
 	} else if (how) {
 		churn_commit(m, n, all, GPC_CANCEL);
@@ -187,7 +188,7 @@ static void churn_fill(int pool, const uint32_t *path, uint32_t from, uint32_t n
 			churn.wrong += m[i].to >= 0 &&
 				       !key_is(m[i].key, churn.key[*churn_bytes(b[i])]);
 		churn_copy(m, (uint32_t)got);
-		churn_end_moves(m, (uint32_t)got, false);
+		churn_end_moves(m, (uint32_t)got, false, true);
 	}
 	for (i = 0; i < got; i++) {
 		uint32_t k = path[from + (uint32_t)i];
@@ -244,7 +245,7 @@ static void churn_demote(void)
 	if (got < 0)             /* in use, moving, dropped, or no room */
 		return;
 	churn_copy(m, (uint32_t)got);
-	churn_end_moves(m, (uint32_t)got, named);
+	churn_end_moves(m, (uint32_t)got, named, false);
 }
 
 static void churn_promote(void)
@@ -266,10 +267,10 @@ static void churn_promote(void)
 		return;
 	if (save) {
 		churn_copy(v, (uint32_t)got);
-		churn_end_moves(v, (uint32_t)got, false);
+		churn_end_moves(v, (uint32_t)got, false, true);
 	}
 	churn_copy(m, (uint32_t)got);
-	churn_end_moves(m, (uint32_t)got, true);
+	churn_end_moves(m, (uint32_t)got, true, false);
 }
 
 static void churn_drop(void)

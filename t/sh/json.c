@@ -54,6 +54,14 @@ static int each(const json_t *v, const char *rest, const char *where)
 	return found;
 }
 
+static const json_t *item(const json_t *array, const char *index)
+{
+	char *end;
+	unsigned long i = strtoul(index, &end, 10);
+
+	return *index && !*end ? json_array_get(array, i) : NULL;
+}
+
 /* How many values the path names. */
 static int walk(const json_t *v, const char *path, const char *where, int named)
 {
@@ -70,8 +78,8 @@ static int walk(const json_t *v, const char *path, const char *where, int named)
 	snprintf(key, sizeof(key), "%.*s", (int)len, path);
 	if (!strcmp(key, "*"))
 		return each(v, rest, where);
-	return step(json_is_array(v) ? json_array_get(v, strtoul(key, NULL, 10))
-				     : json_object_get(v, key), key, rest, where, named);
+	return step(json_is_array(v) ? item(v, key) : json_object_get(v, key), key, rest,
+		    where, named);
 }
 
 int main(int argc, char **argv)

@@ -284,12 +284,11 @@ plain()	# NAME
 
 # ---- waiting ----
 
-until_ok()	# CMD...: until it succeeds; false after some 20 s
+until_ok()	# CMD...: until it succeeds; false after 20 s
 {
-	patience=1500
+	deadline=$(($(date +%s) + 20))
 	until "$@" >/dev/null 2>&1; do
-		patience=$((patience - 1))
-		test $patience -gt 0 || return 1
+		test "$(date +%s)" -lt $deadline || return 1
 		sleep 0.01
 	done
 }
