@@ -66,7 +66,7 @@ void fill_move(gpc *c, gpc_block from, gpc_block to, struct gpc_move *ret)
 		const struct shm_record *r = seg_record(&c->seg, record);
 
 		ret->key = (gpc_key){ { r->key[0], r->key[1] } };
-		ret->op = r->op;
+		ret->op = r->op | MOVE_NOT_HELD;
 	}
 }
 
@@ -164,9 +164,19 @@ static uint32_t stock_pop(gpc *c, uint32_t pool, uint32_t n, gpc_block *blocks)
 	return n;
 }
 
+/* What lies in stock must not hold up a pool that is going. */
+void fill_empty_stock(gpc *c, uint32_t pool)
+{
+	gpc_block block;
+
+	while (c->stock && stock_pop(c, pool, 1, &block))
+		gpc_unref(c, &block, 1);
+}
+
 static void take_stock(gpc *c, struct op *op)
 {
 	const struct shm_command *head = ring_slot(c, op, 0);
+	uint32_t state = load_acquire(&seg_pool(&c->seg, head->pool)->state);
 	struct stock *s = &c->stock[head->pool];
 	struct ref_sum sum = { 0 };
 	int32_t i;
@@ -174,11 +184,12 @@ static void take_stock(gpc *c, struct op *op)
 	for (i = 0; i < head->result; i++) {
 		gpc_block b = ring_slot(c, op, (uint32_t)i)->block;
 
-		fill_mine(c, b, &sum);
-		if (s->n < s->want)
+		if (s->n < s->want && state == POOL_READY) {
+			fill_mine(c, b, &sum);
 			s->blocks[s->n++] = b;
-		else
+		} else {
 			ring_give_back_locked(c, &b, 1);
+		}
 	}
 	refs_account(c, &sum);
 	s->filling = false;
@@ -294,6 +305,8 @@ GPC_EXPORT int gpc_reserve(gpc *c, int pool, uint32_t n, uint32_t leave, gpc_blo
 	if (n > c->seg.header.geometry.max_blocks && !(flags & GPC_PARTIAL))
 		return err_set(ENOSPC, "%u blocks are more than the cache has", n);
 	n = MIN(n, c->seg.header.geometry.max_blocks);
+	if (load_acquire(&p->state) != POOL_READY)
+		fill_empty_stock(c, (uint32_t)pool);
 	if (c->stock && !leave && load_acquire(&p->state) == POOL_READY &&
 	    (!moves || load_relaxed(&p->demote_to) < 0)) {
 		uint32_t i, from_stock;

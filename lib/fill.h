@@ -17,8 +17,13 @@ int fill_check(gpc *c, uint32_t flags, uint32_t known, bool waits);
 int fill_pool_check(gpc *c, int pool);
 /* The sentence for a refusal of the writer; returns it. */
 int fill_error(int32_t result);
+/* Give back what lies in stock of this pool, if anything. */
+void fill_empty_stock(gpc *c, uint32_t pool);
 /* This block is reserved by us now. */
 void fill_mine(gpc *c, gpc_block block, struct ref_sum *sum);
+/* A move with MOVE_NOT_HELD in its op: the writer chose `from`, which nobody held.  A reference
+ * that a thread of this process takes before the commit is that thread's, and stays. */
+#define MOVE_NOT_HELD (1ull << 63)
 void fill_move(gpc *c, gpc_block from, gpc_block to, struct gpc_move *ret);
 /* Submit a group whose first command is cmds[0], wait for its answer: how many, and *ret with
  * three words of `out` a slot (block, to, tag - 1), to be freed; or a negative errno. */

@@ -7,9 +7,6 @@
 #include "fill.h"
 
 #define PART (SHM_RING / 4)
-/* In gpc_move.op: the writer chose a block that nobody held.  A reference that a thread of this
- * process takes before the commit is that thread's, and stays where it is. */
-#define MOVE_NOT_HELD (1ull << 63)
 
 /* One submission of begins; moves and victims are filled for those that began. */
 static int begin_part(gpc *c, const struct shm_command *head, const gpc_block *blocks,
@@ -32,8 +29,8 @@ static int begin_part(gpc *c, const struct shm_command *head, const gpc_block *b
 		return got;
 	for (i = 0; i < (uint32_t)got; i++) {
 		fill_move(c, op->out[3 * i], op->out[3 * i + 1], &moves[i]);
-		if (!blocks)
-			moves[i].op |= MOVE_NOT_HELD;
+		if (blocks)
+			moves[i].op &= ~MOVE_NOT_HELD;
 		if (victims)
 			fill_move(c, moves[i].to, op->out[3 * i + 2], &victims[i]);
 	}

@@ -361,13 +361,38 @@ static void test_remove_with_stock(void)
 	done(c);
 	is_int(stats_of(c, -1).reserved, 5, "all reserved");
 	is_int(gpc_unref(c, &b, 1), 0, "the one goes back");
-	ok(gpc_clear(c, 0, 0, GPC_REMOVE, 300) >= 0, "so the pool can go");
+	is_int(gpc_clear(c, 0, 0, GPC_REMOVE, 1000), 0, "so the pool can go");
 	done(c);
 	is_int(stats_of(c, -1).reserved, 0, "with the stock");
 	is_int(pool_new(c, GPC_VRAM, 16, 0, 0), 0, "another one takes its number");
 	is_int(gpc_reserve(c, 0, 1, 0, &b, NULL, 0, 1000), 1, "and gives blocks");
 	is_int(b >= 0 && b < 16, 1, "of its own");
 	clean(c, "a pool that was in stock");
+	must(gpc_unref(c, &b, 1));
+	done(c);
+	is_int(gpc_clear(c, 0, 0, GPC_REMOVE, 0), 0, "removed without waiting");
+	done(c);
+	number_is_free(c, 0, "a stock");
+	cache_end(c);
+}
+
+/* Another peer's stock goes back when that peer learns of it. */
+static void test_remove_with_their_stock(void)
+{
+	gpc *c = new_cache(), *d = cache_attach(4, 0);
+	gpc_block b;
+
+	serve_begin(c);
+	is_int(gpc_reserve(d, VRAM, 1, 0, &b, NULL, 0, 1000), 1, "another peer has a stock");
+	must(gpc_unref(d, &b, 1));
+	done(d);
+	refused(gpc_clear(c, VRAM, 0, GPC_REMOVE, SHORT_MS), ETIMEDOUT, "it holds the pool up");
+	refused(gpc_reserve(d, VRAM, 1, 0, &b, NULL, 0, 1000), ESTALE, "the peer learns of it");
+	done(d);
+	number_is_free(c, VRAM, "their stock");
+	serve_end();
+	must(gpc_close(d));
+	clean(c, "another peer's stock");
 	cache_end(c);
 }
 
@@ -383,6 +408,7 @@ static void tests(void)
 	test_remove_held();
 	test_remove_waits();
 	test_remove_with_stock();
+	test_remove_with_their_stock();
 }
 
 static int body(void)

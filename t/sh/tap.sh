@@ -155,7 +155,7 @@ done_testing()
 run()	# CMD...: $status, $tmp/out, $tmp/err
 {
 	"$@" >"$tmp/out" 2>"$tmp/err" &
-	wait $!
+	wait $! 2>/dev/null
 	status=$?
 }
 
@@ -164,7 +164,7 @@ run_with()	# FILE CMD...: the same with a standard input
 	input=$1
 	shift
 	"$@" <"$input" >"$tmp/out" 2>"$tmp/err" &
-	wait $!
+	wait $! 2>/dev/null
 	status=$?
 }
 
@@ -178,7 +178,7 @@ start()	# LABEL CMD...: in the background: $pid, $tmp/LABEL.out, $tmp/LABEL.err
 
 finish()	# PID of one that was started: $status
 {
-	wait "$1"
+	wait "$1" 2>/dev/null
 	status=$?
 }
 

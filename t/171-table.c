@@ -1,0 +1,325 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The table where it is tight: keys are chosen by their buckets, so that buckets overflow,
+ * residents are relocated, and in the end a key finds no place.  Every live key is found
+ * all the time, by a thread that never stops looking, too. */
+#include <stdlib.h>
+
+#include "cache.h"
+#include "probe.h"
+
+enum { BLOCKS = 64, BUCKETS = 32, FULL = 4 };
+
+static gpc *new_cache(void)
+{
+	gpc *c = cache_new(BLOCKS, 0);
+
+	if (info_of(c).buckets != BUCKETS)
+		bail("the table has %u buckets", (unsigned)info_of(c).buckets);
+	return c;
+}
+
+/* ---- keys by their buckets; space 0 has no mask ---- */
+
+static bool in(uint32_t set, uint32_t bucket)
+{
+	return set >> bucket & 1;
+}
+
+/* The next key after *n whose first and second bucket are in these sets. */
+static gpc_key next_key(gpc *c, uint64_t *n, uint32_t first, uint32_t second)
+{
+	struct probe_key p;
+	gpc_key k;
+
+	do {
+		k = key_of(c, ++*n);
+		p = probe_prepare(k.w[0], k.w[1], BUCKETS);
+	} while (!in(first, p.first) || !in(second, p.second));
+	return k;
+}
+
+static void keys_in(gpc *c, uint64_t *n, uint32_t first, uint32_t second, gpc_key *k,
+		    uint32_t count)
+{
+	uint32_t i;
+
+	for (i = 0; i < count; i++)
+		k[i] = next_key(c, n, first, second);
+}
+
+/* Each by itself; the blocks stay referenced. */
+static int publish(gpc *c, const gpc_key *k, gpc_block *b, uint32_t n, gpc_block *res)
+{
+	must(gpc_reserve(c, 0, n, 0, b, NULL, 0, 1000));
+	return must(gpc_publish(c, NULL, k, b, n, 0, res, 0, NULL));
+}
+
+static uint32_t misses(gpc *c, const gpc_key *k, const gpc_block *b, uint32_t n)
+{
+	gpc_block got[BLOCKS], one;
+	uint32_t i, bad = 0;
+
+	must(gpc_lookup(c, 0, k, n, got, GPC_QUIET));
+	for (i = 0; i < n; i++) {
+		must(gpc_lookup(c, 0, &k[i], 1, &one, GPC_QUIET));
+		bad += got[i] != b[i] || one != b[i];
+	}
+	return bad;
+}
+
+/* ---- no place at all ---- */
+
+static void test_full(void)
+{
+	gpc *c = new_cache();
+	gpc_key k[2 * FULL + 1];
+	gpc_block b[2 * FULL + 1], res[2 * FULL + 1];
+	uint64_t n = 0, refused_before;
+
+	keys_in(c, &n, 1u << 5 | 1u << 9, 1u << 5 | 1u << 9, k, 2 * FULL + 1);
+	is_int(publish(c, k, b, 2 * FULL, res), 2 * FULL, "two buckets full of keys");
+	is_int(misses(c, k, b, 2 * FULL), 0, "all are found");
+	refused_before = stats_of(c, -1).no_bucket;
+	is_int(publish(c, k + 8, b + 8, 1, res + 8), 0, "one more");
+	is_int(res[8], -EAGAIN, "has no place, though half of the table is empty");
+	is_int(stats_of(c, -1).no_bucket - refused_before, 1, "which is counted");
+	is_int(misses(c, k, b, 2 * FULL), 0, "the others are found still");
+	is_int(stats_of(c, info_of(c).peer).reserved, 1, "its block stays reserved");
+	clean(c, "two full buckets");
+	is_int(gpc_drop(c, &b[3], 1, 0, NULL), 1, "one of them goes");
+	is_int(must(gpc_publish(c, NULL, k + 8, b + 8, 1, 0, res + 8, 0, NULL)), 1,
+	       "then there is a place");
+	b[3] = -1;
+	is_int(misses(c, k, b, 2 * FULL + 1), 0, "all are found, and the one that went is not");
+	clean(c, "two full buckets again");
+	cache_end(c);
+}
+
+/* ---- relocation ---- */
+
+/* Buckets 5 and 9 full of keys that have another bucket elsewhere, and a key for both. */
+static void fill_two(gpc *c, gpc_key *k, gpc_block *b)
+{
+	gpc_block res[2 * FULL];
+	uint64_t n = 0;
+
+	keys_in(c, &n, 1u << 5, ~(1u << 5 | 1u << 9), k, FULL);
+	keys_in(c, &n, 1u << 9, ~(1u << 5 | 1u << 9), k + FULL, FULL);
+	keys_in(c, &n, 1u << 5, 1u << 9, k + 2 * FULL, 1);
+	if (publish(c, k, b, 2 * FULL, res) != 2 * FULL)
+		bail("eight keys");
+}
+
+static void test_relocation(void)
+{
+	gpc *c = new_cache();
+	gpc_key k[2 * FULL + 1];
+	gpc_block b[2 * FULL + 1], res;
+
+	fill_two(c, k, b);
+	is_int(misses(c, k, b, 2 * FULL), 0, "two full buckets");
+	is_int(publish(c, k + 8, b + 8, 1, &res), 1, "a key for both of them");
+	is_int(res, b[8], "gets a place");
+	ok(stats_of(c, -1).relocated >= 1, "since another made room");
+	is_int(misses(c, k, b, 2 * FULL + 1), 0, "all are found");
+	clean(c, "relocated");
+	settle(c);
+	must(gpc_unref(c, b, 9));
+	is_int(gpc_evict(c, 0, 9, b, 0, 1000), 9, "and all can go again");
+	is_int(gpc_lookup(c, 0, k, 9, b, 0), 0, "wherever they stand");
+	clean(c, "empty again");
+	cache_end(c);
+}
+
+/* The copy stands in both places until nobody can be on the way between them. */
+static void test_relocation_waits(void)
+{
+	gpc *c = new_cache(), *d = cache_attach(0, 0);
+	gpc_key k[2 * FULL + 1];
+	gpc_block b[2 * FULL + 1], res = -77;
+	gpc_ticket t;
+	int section;
+
+	fill_two(c, k, b);
+	section = must(gpc_enter(d));
+	must(gpc_reserve(c, 0, 1, 0, b + 8, NULL, 0, 0));
+	must(gpc_publish(c, NULL, k + 8, b + 8, 1, 0, &res, GPC_NOWAIT, &t));
+	refused(gpc_wait(c, t, 20), ETIMEDOUT, "a section is open: no room is made yet");
+	is_int(misses(d, k, b, 2 * FULL), 0, "the others are found all the while");
+	is_int(misses(c, k, b, 2 * FULL), 0, "by everybody");
+	is_int(gpc_drop(c, &b[1], 1, GPC_NOWAIT, NULL), 0, "what comes behind it waits");
+	clean(c, "a relocation under way");
+	gpc_leave(d, section);
+	is_int(gpc_wait(c, t, 2000), 0, "when the section has ended");
+	is_int(res, b[8], "the key has its place");
+	done(c);
+	b[1] = -1;
+	is_int(misses(c, k, b, 2 * FULL + 1), 0, "all are found, but the one that went");
+	must(gpc_close(d));
+	clean(c, "a relocation that waited");
+	cache_end(c);
+}
+
+/* What is being relocated goes or changes its tier meanwhile. */
+static void test_relocation_undone(void)
+{
+	struct gpc_config cfg = cache_config(0, 0);
+	gpc_key k[2 * FULL + 1];
+	gpc_block b[2 * FULL + 1];
+	struct gpc_move m[2 * FULL];
+	uint32_t i;
+	gpc *c;
+
+	cfg.max_blocks = BLOCKS;
+	c = cache_make(&cfg, NULL);
+	pool_new(c, GPC_VRAM, 16, 0, 0);
+	{
+		struct gpc_pool p = pool_of(GPC_RAM, 16, 0);
+
+		p.transit = 8;
+		must(gpc_pool_add(c, &p));
+	}
+	fill_two(c, k, b);
+	must(gpc_unref(c, b, 8));
+	/* relocated ahead of need, or now: all eight go down in the middle of it */
+	must(gpc_demote(c, 0, 1, b, 8, m, 0, 1000));
+	is_int(publish(c, k + 8, b + 8, 1, NULL), 1, "a key for two full buckets");
+	is_int(gpc_commit(c, m, 8, NULL, 0), 8, "all others change their tier");
+	for (i = 0; i < 8; i++)
+		b[i] = m[i].to;
+	is_int(misses(c, k, b, 9), 0, "and are found there");
+	clean(c, "relocated and demoted");
+	is_int(gpc_drop(c, b, 8, 0, NULL), 8, "then they go");
+	is_int(gpc_lookup(c, 0, k, 9, b, 0), 1, "all but one");
+	settle(c);
+	clean(c, "relocated and dropped");
+	cache_end(c);
+}
+
+/* ---- churn in a corner ---- */
+
+enum { KEYS = 60, CORNER = 0xf, STAY = 5, MOST = 15 };
+
+struct looker {
+	gpc *c;
+	const gpc_key *k;
+	const gpc_block *b;
+	bool stop;
+	uint64_t looks, bad;
+};
+
+/* Keys that stay, looked for without end. */
+static void *look(void *arg)
+{
+	struct looker *l = arg;
+
+	while (!__atomic_load_n(&l->stop, __ATOMIC_ACQUIRE)) {
+		l->bad += misses(l->c, l->k, l->b, STAY);
+		l->looks++;
+	}
+	return NULL;
+}
+
+/* Four buckets, where up to 15 of 16 places are taken: 60 keys come and go, 5 stay. */
+static void test_corner(uint32_t steps)
+{
+	gpc *c = new_cache(), *d = cache_attach(0, 0);
+	gpc_key k[KEYS];
+	gpc_block b[KEYS], res;
+	struct looker l = { .c = d, .k = k, .b = b };
+	uint32_t i, at, live = STAY, bad = 0, unclean = 0, full = 0;
+	uint64_t n = 0;
+	pthread_t thread;
+
+	keys_in(c, &n, CORNER, CORNER, k, KEYS);
+	for (i = 0; i < KEYS; i++)
+		b[i] = -1;
+	for (i = 0; i < STAY; i++)
+		must(publish(c, k + i, b + i, 1, NULL));
+	if (pthread_create(&thread, NULL, look, &l))
+		bail("no thread");
+	for (i = 0; i < steps; i++) {
+		at = STAY + chance(KEYS - STAY);
+		if (b[at] >= 0) {
+			must(gpc_unref(c, &b[at], 1));
+			must(gpc_drop(c, &b[at], 1, 0, NULL));
+			b[at] = -1;
+			live--;
+		} else if (live < MOST) {
+			if (publish(c, k + at, b + at, 1, &res) == 1) {
+				live++;
+			} else {
+				bad += res != -EAGAIN;
+				full++;
+				must(gpc_unref(c, &b[at], 1));
+				b[at] = -1;
+			}
+		}
+		bad += misses(c, k, b, KEYS);
+		if (i % 200 == 199)
+			unclean += gpc_check(c, cache_line, NULL) != 0;
+	}
+	__atomic_store_n(&l.stop, true, __ATOMIC_RELEASE);
+	pthread_join(thread, NULL);
+	is_int(bad, 0, "%u steps: what is live is found, nothing else is", steps);
+	is_int(l.bad, 0, "what stays is found at every moment: %d looks", (int)l.looks);
+	is_int(unclean, 0, "clean all the while");
+	ok(stats_of(c, -1).relocated > 20, "%d relocations", (int)stats_of(c, -1).relocated);
+	is_int(stats_of(c, -1).no_bucket, full, "%u had no place", full);
+	must(gpc_close(d));
+	cache_end(c);
+}
+
+/* A whole table as full as it gets, of keys as they come. */
+static void test_whole(uint32_t steps)
+{
+	enum { SMALL = 16 };
+	gpc *c = cache_new(SMALL, 0);
+	gpc_key k[SMALL];
+	gpc_block b[SMALL], res;
+	uint32_t i, at, bad = 0;
+	uint64_t n = 0;
+
+	for (i = 0; i < SMALL; i++)
+		b[i] = -1;
+	for (i = 0; i < steps; i++) {
+		at = i % SMALL;
+		if (b[at] >= 0)
+			must(gpc_unref(c, &b[at], 1));
+		k[at] = key_of(c, ++n);
+		if (publish(c, k + at, b + at, 1, &res) != 1) {
+			bad += res != -EAGAIN;
+			must(gpc_unref(c, &b[at], 1));
+			b[at] = -1;
+		}
+		if (i >= SMALL)
+			bad += misses(c, k, b, SMALL);
+	}
+	is_int(bad, 0, "a full cache of 16: every live key is found, %d times", (int)steps);
+	diag("%d relocations, %d without a place", (int)stats_of(c, -1).relocated,
+	     (int)stats_of(c, -1).no_bucket);
+	clean(c, "a full cache");
+	cache_end(c);
+}
+
+static void tests(void)
+{
+	test_full();
+	test_relocation();
+	test_relocation_waits();
+	test_relocation_undone();
+	test_corner(3000);
+	test_whole(3000);
+}
+
+static int body(void)
+{
+	cache_both(tests);
+	return done_testing();
+}
+
+int main(void)
+{
+	cache_dir_make();
+	return tap_guard(50, body, cache_dir_remove);
+}

@@ -1,0 +1,104 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# gpc-inspect rm: what nobody uses goes, what somebody uses stays.
+
+. "${top_srcdir:-$(dirname "$0")/..}/t/sh/tap.sh"
+
+files()	# NAME: of that cache, without the lock
+{
+	ls "$shm" | grep "^gpc\.$1\..*" | grep -v '\.lock$' | paste -sd' ' -
+}
+
+dead()	# NAME: a cache without a process
+{
+	serve "$1" --block-size 16 --vram-blocks 64 --max-peers 2
+	kill -9 "$pid"
+	until_ok is_gone "$pid"
+}
+
+refuses 2 'either NAME or --stale' gpc-inspect --dir "$shm" rm
+refuses 2 'either NAME or --stale' gpc-inspect --dir "$shm" rm one --stale
+refuses 2 '--force goes with NAME' gpc-inspect --dir "$shm" rm --stale --force
+refuses 2 'too many arguments' gpc-inspect --dir "$shm" rm one two
+refuses 2 "cannot name a cache" gpc-inspect --dir "$shm" rm a/b
+refuses 1 'absent' gpc-inspect --dir "$shm" rm absent
+
+# ---- one ----
+
+dead one
+like "$(files one)" 'ctl.*idx' "there is a cache"
+inspect rm one
+exits 0 "rm of a dead one"
+is "$(cat "$tmp/out")" 'removed one' "says so"
+is "$(files one)" '' "it is gone"
+refuses 1 'one' gpc-inspect --dir "$shm" rm one
+
+dead two
+inspect --json rm two
+exits 0 "rm --json"
+is "$(value removed removed/0)" "[1]
+two" "is an object"
+is "$(files two)" '' "it is gone"
+
+# ---- one in use ----
+
+serve used --block-size 16 --vram-blocks 64 --max-peers 2
+start worker "$helpers/hold" "$shm" used worker 3 0 0
+worker=$pid
+until_ok grep -q holding "$tmp/worker.out" || bail "hold: $(cat "$tmp/worker.err")"
+refuses 1 'used is in use' gpc-inspect --dir "$shm" rm used
+inspect check used
+exits 0 "one in use stays"
+kill "$(cat "$tmp/used.pid")"
+until_ok test ! -e "$tmp/used.pid"
+refuses 1 'used is in use' gpc-inspect --dir "$shm" rm used
+inspect rm used --force
+exits 0 "--force removes it all the same"
+is "$(files used)" '' "its names are gone"
+is_gone "$worker"
+is $? 1 "its processes are not"
+kill "$worker"
+finish "$worker"
+is "$status" 0 "and end well"
+
+# ---- what is damaged ----
+
+dead broken
+: >"$shm/gpc.broken.idx"
+inspect rm broken
+exits 0 "rm of a damaged one"
+is "$(files broken)" '' "it is gone"
+
+# ---- --stale ----
+
+dead stale1
+dead stale2
+: >"$shm/gpc.stale2.ctl"
+dead half
+rm "$shm/gpc.half.idx"
+serve alive --block-size 16 --vram-blocks 64 --max-peers 2
+echo "not a cache" >"$shm/gpc-replay.something"
+echo "neither" >"$shm/gpc.txt"
+theirs=
+if test "$(id -u)" -eq 0; then
+	dead theirs
+	chown 65534 "$shm/gpc.theirs.idx" "$shm/gpc.theirs.ctl" "$shm/gpc.theirs.lock"
+	theirs=$(files theirs)
+fi
+before=$(files alive)
+inspect --json rm --stale
+exits 0 "rm --stale"
+is "$(value '*/*' | cut -d' ' -f2 | sort | paste -sd' ' -)" 'half stale1 stale2' \
+	"removes the dead, the damaged, the half"
+is "$(files 'stale.')$(files half)" '' "they are gone"
+is "$(files alive)" "$before" "one that is served stays"
+is "$(files theirs)" "$theirs" "that of somebody else, too"
+is "$(cat "$shm/gpc-replay.something" "$shm/gpc.txt")" "not a cache
+neither" "and what is no cache"
+inspect rm --stale
+exits 0 "rm --stale, with nothing stale"
+is "$(cat "$tmp/out")" '' "prints nothing"
+inspect check alive
+exits 0 "the living one is sound"
+
+done_testing

@@ -1,0 +1,489 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* model.h - a worker that does everything there is to do, and keeps a model of what was
+ * acknowledged: which key is live in which block, what it holds.  The model stands in memory
+ * that the judge shares, who compares it with the cache whenever the worker rests.
+ *
+ * One VRAM pool over one RAM pool, one worker: so the model is exact.  Chains of keys, tagged
+ * by chain; a pool of another space that comes and goes. */
+#ifndef GPC_T_MODEL_H
+#define GPC_T_MODEL_H
+
+#include "crew.h"
+
+#define CHAINS  8
+#define DEEP    5
+#define KEYS    (CHAINS * DEEP)
+#define POOLS   4                /* the others come and go */
+#define RAM     0                /* in the order in which they are added */
+#define VRAM    1
+#define SLOTS   16
+#define PENDING 24
+
+struct model_move {
+	struct gpc_move move;
+	int key;
+	bool limbo;                      /* its key is findable nowhere */
+	bool held;                       /* a reference moves along */
+	bool stale;                      /* must not become live any more */
+};
+
+struct model {
+	struct { bool live; gpc_block block; } key[KEYS];
+	uint32_t refs[POOLS][SLOTS];
+	bool hand[POOLS][SLOTS];         /* reserved */
+	struct model_move pending[PENDING];
+	uint32_t npending;
+	int extra;                       /* the number of another pool; 0 = there is none */
+	bool evicts;                     /* this round may have evicted */
+	char op[64];
+	uint64_t done[16];               /* by kind */
+};
+
+static struct model *model;
+
+struct actor { gpc *c; uint64_t seed; };
+
+TAP_FN void model_begin(void)
+{
+	model = mmap(NULL, sizeof(*model), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
+		     -1, 0);
+	if (model == MAP_FAILED)
+		bail("no shared page");
+}
+
+/* ---- the model ---- */
+
+static inline gpc_key model_key(int i)
+{
+	return crew_key((uint64_t)i + 1);
+}
+
+static inline gpc_key model_parent(int i)
+{
+	return i % DEEP ? model_key(i - 1) : crew_no_key;
+}
+
+static inline uint32_t model_tag(int i)
+{
+	return 1 + (uint32_t)(i / DEEP) % 3;
+}
+
+static inline uint32_t *model_refs(gpc_block b)
+{
+	return &model->refs[GPC_POOL(b)][GPC_SLOT(b)];
+}
+
+static inline bool *model_hand(gpc_block b)
+{
+	return &model->hand[GPC_POOL(b)][GPC_SLOT(b)];
+}
+
+static inline int model_at(gpc_block b)
+{
+	int i;
+
+	for (i = 0; i < KEYS; i++)
+		if (model->key[i].live && model->key[i].block == b)
+			return i;
+	return -1;
+}
+
+/* The key goes, and all below it; -1 is fine. */
+static inline void model_remove(int i)
+{
+	if (i < 0)
+		return;
+	do
+		model->key[i].live = false;
+	while (++i % DEEP);
+}
+
+static inline void model_live(int i, gpc_block b)
+{
+	model->key[i].live = true;
+	model->key[i].block = b;
+}
+
+static inline void take_hand(gpc_block b)
+{
+	must(!*model_hand(b), "block 0x%x is given twice", (unsigned)b);
+	*model_hand(b) = true;
+}
+
+static inline void drop_hand(gpc_block b)
+{
+	must(*model_hand(b), "block 0x%x was not ours", (unsigned)b);
+	*model_hand(b) = false;
+}
+
+static inline bool is_moving(gpc_block b)
+{
+	uint32_t i;
+
+	for (i = 0; i < model->npending; i++)
+		if (model->pending[i].move.from == b || model->pending[i].move.to == b)
+			return true;
+	return false;
+}
+
+/* The caller has copied. */
+static inline void add_pending(struct gpc_move m, int key, bool limbo, bool held)
+{
+	must(model->npending < PENDING, "too many moves");
+	take_hand(m.to);
+	model->pending[model->npending++] = (struct model_move){ m, key, limbo, held, false };
+}
+
+/* A victim that keeps its bytes: `to` may have had a key of its own. */
+static inline void victim_moves(struct gpc_move m)
+{
+	int v = model_at(m.from);
+
+	must(v >= 0, "block 0x%x, a victim, has no key", (unsigned)m.from);
+	must(key_same(&m.key, &(gpc_key){ { model_key(v).w[0], model_key(v).w[1] } }),
+	     "a victim has another key");
+	must(!*model_refs(m.from), "a victim is referenced");
+	model_remove(model_at(m.to));
+	crew_copy(m.from, m.to);
+	model->key[v].live = false;
+	add_pending(m, v, true, false);
+}
+
+static inline void victim_goes(gpc_block b)
+{
+	must(!*model_refs(b), "block 0x%x was evicted and is referenced", (unsigned)b);
+	model_remove(model_at(b));
+}
+
+/* ---- commit ---- */
+
+static inline void settle_move(struct model_move *p, int result, bool cancel)
+{
+	struct gpc_move *m = &p->move;
+
+	drop_hand(m->to);
+	if (cancel || result < 0) {
+		must(cancel ? result == 0 : result == -ESTALE || result == -EEXIST ||
+		     result == -ENOENT, "commit answers %d", result);
+		must(cancel || p->limbo || !model->key[p->key].live ||
+		     model->key[p->key].block != m->from,
+		     "commit answers %d, though the source is live", result);
+		if (p->limbo && result != -EEXIST && p->key % DEEP < DEEP - 1 &&
+		    !model->key[p->key].live)
+			model_remove(p->key);
+		return;
+	}
+	must(!p->stale, "key %d is back after a clear", p->key);
+	must(!model->key[p->key].live || model->key[p->key].block == m->from,
+	     "key %d is live twice", p->key);
+	model_live(p->key, m->to);
+	if (p->held && *model_refs(m->from)) {
+		--*model_refs(m->from);
+		++*model_refs(m->to);
+	}
+}
+
+/* Moves from .. to the last one. */
+static inline void commit_from(struct actor *a, uint32_t from, bool cancel)
+{
+	struct gpc_move m[PENDING];
+	int result[PENDING];
+	uint32_t i, n = model->npending - from;
+
+	if (!n)
+		return;
+	for (i = 0; i < n; i++)
+		m[i] = model->pending[from + i].move;
+	must(gpc_commit(a->c, m, n, result, cancel ? GPC_CANCEL : 0) >= 0, "commit: %s",
+	     gpc_last_error());
+	for (i = 0; i < n; i++)
+		settle_move(&model->pending[from + i], result[i], cancel);
+	model->npending = from;
+}
+
+/* ---- what it does ---- */
+
+static inline uint32_t leading(int first, uint32_t n)
+{
+	uint32_t i;
+
+	for (i = 0; i < n && model->key[first + (int)i].live; i++)
+		;
+	return i;
+}
+
+/* All that is live of a chain from its root on, and no less. */
+static inline uint32_t act_acquire(struct actor *a, int first, uint32_t n)
+{
+	gpc_key k[DEEP];
+	gpc_block b[DEEP];
+	uint32_t i, want = leading(first, n);
+
+	for (i = 0; i < n; i++)
+		k[i] = model_key(first + (int)i);
+	must_be(gpc_acquire(a->c, 1, k, n, b, 0), want);
+	for (i = 0; i < want; i++) {
+		must_be(b[i], model->key[first + (int)i].block);
+		must(crew_holds(b[i], k[i]), "block 0x%x has other bytes", (unsigned)b[i]);
+		++*model_refs(b[i]);
+	}
+	return want;
+}
+
+static inline int act_reserve(struct actor *a, uint32_t n, gpc_block *b, bool keep)
+{
+	struct gpc_move m[DEEP];
+	uint32_t flags = crew_random(&a->seed, 2) ? GPC_PARTIAL : 0;
+	int i, got;
+
+	model->evicts = true;
+	got = gpc_reserve(a->c, VRAM, n, 0, b, keep ? m : NULL, flags, -1);
+	must(got > 0 || got == -ENOSPC, "reserve: %s", gpc_last_error());
+	for (i = 0; i < got; i++)
+		if (keep && m[i].to >= 0)
+			victim_moves(m[i]);
+		else
+			victim_goes(b[i]);
+	for (i = 0; i < got; i++)
+		take_hand(b[i]);
+	return got > 0 ? got : 0;
+}
+
+static inline void publish_one(int key, gpc_block b, gpc_block at)
+{
+	if (at == b) {
+		drop_hand(b);
+		model_live(key, b);
+		++*model_refs(b);
+		return;
+	}
+	must(at < 0, "key %d: found in 0x%x", key, (unsigned)at);
+	must(at == -EAGAIN || at == -ENOENT, "publish answers %d", at);
+}
+
+static inline void act_publish(struct actor *a, int first, const gpc_block *b, uint32_t n)
+{
+	gpc_key k[DEEP + 1] = { model_parent(first) };
+	gpc_block at[DEEP];
+	gpc_ticket t;
+	uint32_t i, flags = crew_random(&a->seed, 2) ? GPC_NOWAIT : 0;
+	bool full = false;
+
+	for (i = 0; i < n; i++) {
+		k[i + 1] = model_key(first + (int)i);
+		crew_write(b[i], k[i + 1]);
+	}
+	must(gpc_publish(a->c, k, k + 1, b, n, model_tag(first), at, flags, &t) >= 0,
+	     "publish: %s", gpc_last_error());
+	if (flags)
+		must_be(gpc_wait(a->c, t, -1), 0);
+	for (i = 0; i < n; i++) {
+		full |= at[i] == -EAGAIN;
+		must(at[i] != -ENOENT || full, "key %d: its parent is not live",
+		     first + (int)i);
+		publish_one(first + (int)i, b[i], at[i]);
+	}
+}
+
+/* A prompt: what is there is acquired, the rest is computed. */
+static inline void act_request(struct actor *a)
+{
+	int first = DEEP * (int)crew_random(&a->seed, CHAINS), got;
+	uint32_t n = 1 + crew_random(&a->seed, DEEP), hit, pending = model->npending;
+	bool keep = crew_random(&a->seed, 2);
+	gpc_block b[DEEP];
+
+	hit = act_acquire(a, first, n);
+	if (hit == n)
+		return;
+	got = act_reserve(a, n - hit, b, keep);
+	if (model->npending > pending && !crew_random(&a->seed, 4))
+		return;                  /* the copies take their time: nothing is written yet */
+	commit_from(a, pending, !crew_random(&a->seed, 4));
+	if (got && crew_random(&a->seed, 8))
+		act_publish(a, first + (int)hit, b, (uint32_t)got);
+}
+
+/* Holds go, deepest first; those on dropped blocks too. */
+static inline void act_release(struct actor *a)
+{
+	gpc_block b;
+	int p, s, i;
+
+	for (p = 0; p < POOLS; p++)
+		for (s = 0; s < SLOTS; s++) {
+			b = GPC_BLOCK(p, s);
+			i = model_at(b);
+			if (!*model_refs(b) || crew_random(&a->seed, 2) ||
+			    (i >= 0 && (i + 1) % DEEP && model->key[i + 1].live &&
+			     *model_refs(model->key[i + 1].block)))
+				continue;
+			must_be(gpc_unref(a->c, &b, 1), 0);
+			--*model_refs(b);
+		}
+}
+
+/* Reservations that no move needs go back. */
+static inline void act_give_back(struct actor *a)
+{
+	gpc_block b;
+	int s;
+
+	for (s = 0; s < SLOTS; s++) {
+		b = GPC_BLOCK(VRAM, s);
+		if (!*model_hand(b) || is_moving(b))
+			continue;
+		must_be(gpc_unref(a->c, &b, 1), 0);
+		drop_hand(b);
+	}
+}
+
+static inline void act_evict(struct actor *a)
+{
+	uint32_t flags = crew_random(&a->seed, 2) ? GPC_TAKE : 0;
+	int i, n, pool = crew_random(&a->seed, 3) ? VRAM : RAM;
+	gpc_block b[3];
+
+	model->evicts = true;
+	n = gpc_evict(a->c, pool, 1 + crew_random(&a->seed, 3), b, flags, -1);
+	must(n >= 0, "evict: %s", gpc_last_error());
+	for (i = 0; i < n; i++) {
+		victim_goes(b[i]);
+		if (flags && pool == VRAM)
+			take_hand(b[i]);
+	}
+	if (flags && pool == RAM)
+		must_be(gpc_unref(a->c, b, (uint32_t)n), 0);
+}
+
+static inline void act_demote(struct actor *a)
+{
+	struct gpc_move m[3];
+	gpc_block list[3];
+	int i, n = 0, first = DEEP * (int)crew_random(&a->seed, CHAINS);
+	bool named = crew_random(&a->seed, 2);
+
+	for (i = DEEP; named && i-- && n < 3;)
+		if (model->key[first + i].live &&
+		    GPC_POOL(model->key[first + i].block) == VRAM)
+			list[n++] = model->key[first + i].block;
+	if (named && !n)
+		return;
+	model->evicts = true;
+	n = gpc_demote(a->c, VRAM, -1, named ? list : NULL, named ? (uint32_t)n : 2, m, 0, -1);
+	must(n > 0 || n == -ENOSPC || (named && n == -EPERM), "demote: %s", gpc_last_error());
+	for (i = 0; i < n; i++) {
+		must(model_at(m[i].from) >= 0, "a source has no key");
+		victim_goes(m[i].to);
+		crew_copy(m[i].from, m[i].to);
+		add_pending(m[i], model_at(m[i].from), false, named);
+	}
+}
+
+static inline void act_promote(struct actor *a)
+{
+	int first = DEEP * (int)crew_random(&a->seed, CHAINS), i, n, got;
+	struct gpc_move m[DEEP], victims[DEEP];
+	uint32_t pending = model->npending;
+	bool keep = crew_random(&a->seed, 2);
+	gpc_block b[DEEP];
+
+	n = (int)act_acquire(a, first, DEEP);
+	for (i = 0; i < n && GPC_POOL(model->key[first + i].block) == VRAM; i++)
+		;
+	for (got = 0; i < n && GPC_POOL(model->key[first + i].block) == RAM; i++)
+		b[got++] = model->key[first + i].block;
+	if (!got)
+		return;
+	model->evicts = true;
+	got = gpc_promote(a->c, b, (uint32_t)got, VRAM, m, keep ? victims : NULL, 0, -1);
+	must(got > 0 || got == -ENOSPC, "promote: %s", gpc_last_error());
+	for (i = 0; i < got; i++)
+		if (keep && victims[i].to >= 0)
+			victim_moves(victims[i]);
+		else
+			victim_goes(m[i].to);
+	/* the targets are ours before they are written */
+	commit_from(a, pending, false);
+	for (i = 0; i < got; i++) {
+		crew_copy(m[i].from, m[i].to);
+		add_pending(m[i], model_at(m[i].from), false, true);
+	}
+}
+
+static inline void act_commit(struct actor *a)
+{
+	if (model->npending)
+		commit_from(a, crew_random(&a->seed, model->npending),
+			    !crew_random(&a->seed, 4));
+}
+
+static inline void act_drop(struct actor *a)
+{
+	int i = (int)crew_random(&a->seed, KEYS);
+	gpc_ticket t;
+
+	if (!model->key[i].live)
+		return;
+	if (crew_random(&a->seed, 2)) {
+		must_be(gpc_drop(a->c, &model->key[i].block, 1, 0, NULL), 1);
+	} else {
+		must_be(gpc_drop(a->c, &model->key[i].block, 1, GPC_NOWAIT, &t), 0);
+		must_be(gpc_wait(a->c, t, -1), 0);
+	}
+	model_remove(i);
+}
+
+static inline void act_clear(struct actor *a)
+{
+	uint32_t i, tag = crew_random(&a->seed, 4);
+	int k, pool = crew_random(&a->seed, 2) ? -1 : (int)crew_random(&a->seed, 2);
+
+	must(gpc_clear(a->c, pool, tag, 0, -1) >= 0, "clear: %s", gpc_last_error());
+	for (k = 0; k < KEYS; k++)
+		if (model->key[k].live && (!tag || model_tag(k) == tag) &&
+		    (pool < 0 || GPC_POOL(model->key[k].block) == pool))
+			model_remove(k);
+	for (i = 0; pool < 0 && i < model->npending; i++)
+		model->pending[i].stale |= !tag || model_tag(model->pending[i].key) == tag;
+}
+
+static inline void act_pool(struct actor *a)
+{
+	struct gpc_pool p = { .size = sizeof(p), .kind = GPC_VRAM, .space = 1, .blocks = 4,
+			      .demote_to = -1 };
+	gpc_block b;
+
+	if (model->extra) {
+		must(gpc_clear(a->c, model->extra, 0, GPC_REMOVE, -1) >= 0, "clear: %s",
+		     gpc_last_error());
+		model->extra = 0;
+		return;
+	}
+	model->extra = gpc_pool_add(a->c, &p);
+	must(model->extra > VRAM && model->extra < POOLS, "pool_add: %s", gpc_last_error());
+	must_be(gpc_reserve(a->c, model->extra, 1, 0, &b, NULL, 0, -1), 1);
+	must_be(gpc_unref(a->c, &b, 1), 0);
+}
+
+static inline void model_act(struct actor *a)
+{
+	static const struct { const char *name; void (*act)(struct actor *a); } what[] = {
+		{ "request", act_request }, { "request", act_request },
+		{ "request", act_request }, { "release", act_release },
+		{ "release", act_release }, { "give back", act_give_back },
+		{ "evict", act_evict }, { "demote", act_demote }, { "demote", act_demote },
+		{ "promote", act_promote }, { "promote", act_promote },
+		{ "commit", act_commit }, { "commit", act_commit }, { "drop", act_drop },
+		{ "clear", act_clear }, { "pool", act_pool },
+	};
+	uint32_t i = crew_random(&a->seed, ARRAY_SIZE(what));
+
+	if (model->npending > PENDING / 2)
+		i = 11;
+	strcpy(model->op, what[i].name);
+	what[i].act(a);
+	model->done[i]++;
+}
+
+#endif
