@@ -72,7 +72,8 @@ static void publish_over(struct writer *w, uint32_t peer, uint32_t record, uint3
 	r->depth = old->depth;
 	r->flags = old->flags & REC_UNCHAINED;
 	r->source_word = old->word;
-	r->source = ram + 1;             /* rule C3: a successor goes on from here */
+	/* (O) rule C3: a successor goes on from here, or, before LIVE, runs it again */
+	store_release(&r->source, ram + 1);
 	record_publish(w, record, GPC_MOVED, w_block(w, ram));
 	move_switch(w, ram, record);
 	store_relaxed(&t->promoted, t->promoted + 1);
@@ -114,8 +115,13 @@ static int32_t publish(struct writer *w, uint32_t peer, uint64_t position,
 	if (w_is(w, record, LIVE) && r->owner == peer && r->op == OP_OF(position) &&
 	    r->key[0] == key.w[0] && r->key[1] == key.w[1])
 		return cmd->block;       /* done by a writer that died before the answer */
-	if (!w_is(w, record, RESERVED) || r->owner != peer || r->source)
+	if (!w_is(w, record, RESERVED) || r->owner != peer)
 		return -EPERM;
+	if (r->source) {
+		if (r->op != OP_OF(position))
+			return -EPERM;   /* the target of a move */
+		move_unbind(w, record);  /* a writer died in publish_over() */
+	}
 	if (w_pool_of(w, record)->state != POOL_READY)
 		return -ESTALE;
 	resident = table_find(w, w_space(w, record), &key);

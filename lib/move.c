@@ -60,8 +60,21 @@ void move_bind(struct writer *w, uint32_t target, uint32_t source, uint32_t sour
 
 void move_drop_limbo(struct writer *w, uint32_t target)
 {
+	uint32_t child, live = NONE;
+
 	if (!w->node[target].in_tree)
 		return;
+	/* computed anew in the meantime: what hung below it hangs below that */
+	for (child = w->node[target].first; child != NONE && live == NONE;
+	     child = w->node[child].next)
+		if (w_is(w, child, LIVE)) {
+			const struct shm_record *r = w_record(w, child);
+			gpc_key key = { { r->parent[0], r->parent[1] } };
+
+			live = table_find(w, w_space(w, target), &key);
+		}
+	while (live != NONE && (child = w->node[target].first) != NONE)
+		tree_attach(w, child, live);
 	retire_subtree(w, target);       /* the target itself is not LIVE and stays */
 	tree_unlink(w, target);
 }
@@ -217,7 +230,7 @@ static int32_t commit_one(struct writer *w, uint32_t peer, const struct shm_comm
 		return -ESTALE;
 	if (w_is(w, target, LIVE))
 		return 0;                /* done before: by a writer that died, or a retry */
-	if (!w_is(w, target, RESERVED) || !t->source)
+	if (!w_is(w, target, RESERVED))
 		return -ESTALE;
 	if (load_relaxed(&cmd->flags) & CF_CANCEL) {
 		record_free(w, target);
@@ -225,6 +238,8 @@ static int32_t commit_one(struct writer *w, uint32_t peer, const struct shm_comm
 	}
 	if (w_pool_of(w, target)->state != POOL_READY)
 		err = -ESTALE;
+	else if (!t->source)
+		err = -ESTALE;           /* a writer died while it gave this one back */
 	else if (t->flags & REC_SINGLE)
 		err = commit_new(w, peer, target);
 	else

@@ -263,6 +263,8 @@ int pools_load(struct writer *w)
 		uint32_t first = (uint32_t)(d->range >> 32), slots = (uint32_t)d->range, end;
 		bool live = w_state(w)->live_pools[i >> 6] >> (i & 63) & 1;
 
+		if (d->state == POOL_DRAINING && !d->range)
+			store_release(&d->state, POOL_FREE);     /* died in pools_care() */
 		if (d->state == POOL_FREE)
 			continue;
 		if (d->state > POOL_DRAINING || !slots || slots > 1u << 24 ||

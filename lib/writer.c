@@ -427,7 +427,7 @@ static int run_serve(struct writer *w, uint64_t deadline_ns)
 
 	for (;;) {
 		n = pass(w);
-		if (n || clock_ns() >= deadline_ns)
+		if (n || clock_ns() >= deadline_ns || load_relaxed(&w->c->stop))
 			return (int)MIN(n, (uint32_t)INT32_MAX);
 		sleep_for_work(w, deadline_ns);
 	}

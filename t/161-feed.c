@@ -192,7 +192,7 @@ static void test_each(void)
 {
 	gpc *c = cache_new(4, 4);
 	struct gpc_change ch[8];
-	struct gpc_move m[2];
+	struct gpc_move m[4];
 	gpc_block b[2], x;
 	gpc_key k[3];
 	uint64_t at_change = 0;

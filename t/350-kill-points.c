@@ -23,7 +23,7 @@ static uint64_t seed = 1;
 static int worker(int me)
 {
 	struct actor a = { .seed = seed * 7919 + 1 };
-	uint32_t round, n;
+	uint32_t round;
 
 	crew_wait(GATE_MADE, 1);
 	a.c = crew_attach("worker");
@@ -33,8 +33,7 @@ static int worker(int me)
 		if (crew_is_open(GATE_END, 1))
 			break;
 		model->evicts = false;
-		for (n = 1 + crew_random(&a.seed, 3); n; n--)
-			model_act(&a);
+		model_act(&a);
 		crew_open(GATE_ACTED);
 	}
 	gpc_close(a.c);
@@ -141,7 +140,7 @@ static void may_be_lost(int i)
 		must(!model->key[k].live || !*model_refs(model->key[k].block),
 		     "key %d is lost by %s, and key %d is referenced", i, model->op, k);
 	while (++k % DEEP && model->key[k].live);
-	model->key[i].live = false;
+	model_leaves(i);
 	crew->count[N_LOST]++;
 }
 

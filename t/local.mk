@@ -23,6 +23,17 @@ t_programs = \
 	%reldir%/121-wait.t \
 	%reldir%/130-tier.t \
 	%reldir%/131-moves.t \
+	%reldir%/132-two-tier.t \
+	%reldir%/140-lru.t \
+	%reldir%/150-pools.t \
+	%reldir%/151-clear.t \
+	%reldir%/160-sections.t \
+	%reldir%/161-feed.t \
+	%reldir%/162-mirror.t \
+	%reldir%/170-churn.t \
+	%reldir%/171-table.t \
+	%reldir%/190-names.t \
+	%reldir%/191-errors.t \
 	%reldir%/200-workers.t \
 	%reldir%/210-spaces.t \
 	%reldir%/220-readers.t \
@@ -40,6 +51,7 @@ t_scripts = \
 
 t_support = \
 	%reldir%/cache.h \
+	%reldir%/churn.h \
 	%reldir%/crew.h \
 	%reldir%/data/make-trace.sh \
 	%reldir%/data/small.jsonl \

@@ -24,7 +24,7 @@ struct model_move {
 	int key;
 	bool limbo;                      /* its key is findable nowhere */
 	bool held;                       /* a reference moves along */
-	bool stale;                      /* must not become live any more */
+	bool stale;                      /* its key was dropped, cleared or computed anew */
 };
 
 struct model {
@@ -88,18 +88,30 @@ static inline int model_at(gpc_block b)
 	return -1;
 }
 
+/* The block is this key's no more: a move of it is refused. */
+static inline void model_leaves(int i)
+{
+	uint32_t p;
+
+	for (p = 0; p < model->npending && model->key[i].live; p++)
+		if (model->pending[p].key == i && !model->pending[p].limbo)
+			model->pending[p].stale = true;
+	model->key[i].live = false;
+}
+
 /* The key goes, and all below it; -1 is fine. */
 static inline void model_remove(int i)
 {
 	if (i < 0)
 		return;
 	do
-		model->key[i].live = false;
+		model_leaves(i);
 	while (++i % DEEP);
 }
 
 static inline void model_live(int i, gpc_block b)
 {
+	model_leaves(i);
 	model->key[i].live = true;
 	model->key[i].block = b;
 }
@@ -163,10 +175,11 @@ static inline void settle_move(struct model_move *p, int result, bool cancel)
 
 	drop_hand(m->to);
 	if (cancel || result < 0) {
-		must(cancel ? result == 0 : result == -ESTALE || result == -EEXIST ||
-		     result == -ENOENT, "commit answers %d", result);
-		must(cancel || p->limbo || !model->key[p->key].live ||
-		     model->key[p->key].block != m->from,
+		/* -ESTALE of a cancelled one: a writer that died had given it back */
+		must(cancel ? result == 0 || result == -ESTALE :
+		     result == -ESTALE || result == -EEXIST || result == -ENOENT,
+		     "commit answers %d", result);
+		must(cancel || p->limbo || p->stale,
 		     "commit answers %d, though the source is live", result);
 		if (p->limbo && result != -EEXIST && p->key % DEEP < DEEP - 1 &&
 		    !model->key[p->key].live)
@@ -174,8 +187,7 @@ static inline void settle_move(struct model_move *p, int result, bool cancel)
 		return;
 	}
 	must(!p->stale, "key %d is back after a clear", p->key);
-	must(!model->key[p->key].live || model->key[p->key].block == m->from,
-	     "key %d is live twice", p->key);
+	must(!p->limbo || !model->key[p->key].live, "key %d is live twice", p->key);
 	model_live(p->key, m->to);
 	if (p->held && *model_refs(m->from)) {
 		--*model_refs(m->from);
@@ -426,7 +438,9 @@ static inline void act_drop(struct actor *a)
 	if (!model->key[i].live)
 		return;
 	if (crew_random(&a->seed, 2)) {
-		must_be(gpc_drop(a->c, &model->key[i].block, 1, 0, NULL), 1);
+		/* 0: a writer that died had done it */
+		must(gpc_drop(a->c, &model->key[i].block, 1, 0, NULL) >= 0, "drop: %s",
+		     gpc_last_error());
 	} else {
 		must_be(gpc_drop(a->c, &model->key[i].block, 1, GPC_NOWAIT, &t), 0);
 		must_be(gpc_wait(a->c, t, -1), 0);
@@ -445,7 +459,8 @@ static inline void act_clear(struct actor *a)
 		    (pool < 0 || GPC_POOL(model->key[k].block) == pool))
 			model_remove(k);
 	for (i = 0; pool < 0 && i < model->npending; i++)
-		model->pending[i].stale |= !tag || model_tag(model->pending[i].key) == tag;
+		model->pending[i].stale |= model->pending[i].limbo &&
+					   (!tag || model_tag(model->pending[i].key) == tag);
 }
 
 static inline void act_pool(struct actor *a)

@@ -23,6 +23,7 @@
 
 enum {
 	PROMOTE_BATCH = 32,          /* well below a RAM pool's transit slots */
+	RING_BATCH = 1024,           /* well below what one command may name */
 	PAUSE_MS_MAX = 64,
 };
 
@@ -84,6 +85,23 @@ static int commit(struct worker *w, const struct gpc_move *moves, uint32_t n)
 
 /* ---- victims and promotion ---- */
 
+/* Victims came leaf first: their parents are at the end, and are committed first. */
+static int commit_victims(struct worker *w, const struct gpc_move *moves, uint32_t n)
+{
+	uint32_t batch;
+	int r, done = 0;
+
+	while (n) {
+		batch = n < RING_BATCH ? n : RING_BATCH;
+		n -= batch;
+		r = commit(w, moves + n, batch);
+		if (r < 0)
+			return r;
+		done += r;
+	}
+	return done;
+}
+
 /* Copy each victim down, then commit: at[i] is the block whose bytes are still the
  * victim's, moves[i] where they go.  Compacts moves. */
 static int demote_victims(struct worker *w, const gpc_block *at, struct gpc_move *moves,
@@ -99,9 +117,7 @@ static int demote_victims(struct worker *w, const gpc_block *at, struct gpc_move
 			w->counts.wrong++;
 		moves[m++] = moves[i];
 	}
-	if (!m)
-		return 0;
-	r = commit(w, moves, m);
+	r = commit_victims(w, moves, m);
 	if (r > 0)
 		w->counts.demoted += (uint64_t)r;
 	return r;
@@ -189,16 +205,18 @@ static int reserve(struct worker *w, uint32_t n)
 	return r < 0 ? r : got;
 }
 
-/* Submitted once; the answer is waited for across writers. */
-static int publish(struct worker *w, uint32_t first, uint32_t n)
+/* fresh[at .. at + n), block `first` of the request being fresh[0].  Submitted once; the
+ * answer is waited for across writers. */
+static int publish_batch(struct worker *w, uint32_t first, uint32_t at, uint32_t n)
 {
+	const gpc_key *parents = w->chain + first + at;
 	struct patience p = { 0 }, q = { 0 };
 	gpc_ticket ticket = 0;
 	int r;
 
 	do {
-		r = gpc_publish(w->c, w->chain + first, w->chain + first + 1, w->fresh, n,
-				REPLAY_TAG, w->resident, GPC_NOWAIT, &ticket);
+		r = gpc_publish(w->c, parents, parents + 1, w->fresh + at, n, REPLAY_TAG,
+				w->resident + at, GPC_NOWAIT, &ticket);
 	} while (try_again(w, &p, r));
 	if (r < 0)
 		return fail(w, r, "publish");
@@ -206,6 +224,18 @@ static int publish(struct worker *w, uint32_t first, uint32_t n)
 		r = gpc_wait(w->c, ticket, 1000);
 	} while (try_again(w, &q, r));
 	return r < 0 ? fail(w, r, "wait") : 0;
+}
+
+static int publish(struct worker *w, uint32_t first, uint32_t n)
+{
+	uint32_t at, batch;
+	int r = 0;
+
+	for (at = 0; at < n && !r; at += batch) {
+		batch = n - at < RING_BATCH ? n - at : RING_BATCH;
+		r = publish_batch(w, first, at, batch);
+	}
+	return r;
 }
 
 /* What became of each block: ours, somebody else's, or refused.  held[] grows by n

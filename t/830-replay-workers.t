@@ -1,0 +1,136 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Many workers on one cache: every request is replayed, no block is wrong, and the cache is
+# sound afterwards, whoever dies on the way.
+
+. "${top_srcdir:-$(dirname "$0")/..}/t/sh/tap.sh"
+
+requests=$(grep -c . "$small_trace")
+
+# The small trace so many times over, for a replay that somebody can look at.
+times=24
+long=$tmp/long.jsonl
+for i in $(seq $times); do
+	cat "$small_trace"
+done >"$long"
+
+settled()	# CACHE: nothing is held
+{
+	inspect --json stat "$1"
+	test "$(value stats/refs stats/reserved stats/sections | paste -sd' ' -)" = '0 0 0'
+}
+
+sound()	# CACHE WHEN
+{
+	until_ok settled "$1"
+	ok $? "$2: nothing is held any more" "$tmp/out"
+	inspect check "$1"
+	exits 0 "$2: check is clean"
+}
+
+# ---- four workers, full to the brim ----
+
+for sizes in '100 0' '100 50' '150 300' '400 600'; do
+	vram=${sizes% *}
+	ram=${sizes#* }
+	name=c$vram-$ram
+	serve "$name" --block-size 16 --vram-blocks "$vram" --ram-blocks "$ram" --ahead 0 \
+		--device host
+	run gpc-replay "$small_trace" --dir "$shm" --name "$name" --workers 4 --json
+	exits 0 "four workers on $vram blocks of VRAM, $ram of RAM"
+	is "$(value workers requests wrong_blocks refused workers_failed | paste -sd' ' -)" \
+		"4 $requests 0 0 0" "all requests, no wrong block"
+	test "$(value prefix_hit_blocks)" -gt 0 && test "$(value inserted)" -gt 0
+	ok $? "some hit, some miss"
+	is $(($(value prefix_hit_blocks) + $(value inserted) + $(value duplicates) + \
+		$(value unplaced))) "$(value block_refs)" "each block has one fate"
+	sound "$name" "$vram + $ram"
+	run gpcd "$name" --dir "$shm"
+	exits 3 "its gpcd is still there"
+	kill "$(cat "$tmp/$name.pid")"
+done
+
+run gpc-replay "$small_trace" --dir "$shm" --workers 40 --vram-blocks 300 --ram-blocks 300 \
+	--json
+exits 0 "forty workers"
+is "$(value workers requests wrong_blocks | paste -sd' ' -)" "40 $requests 0" \
+	"share the requests"
+
+# ---- seen from outside ----
+
+workers()	# CACHE: how many are attached
+{
+	inspect --json peers "$1"
+	value '*/label' | grep -c 'gpc-replay [0-9]* of'
+}
+
+has_workers()	# CACHE N
+{
+	test "$(workers "$1")" -eq "$2"
+}
+
+busy()	# CACHE: every worker has published something
+{
+	inspect --json peers "$1"
+	value '*/label' '*/published' | tr / ' ' | awk '
+	/gpc-replay [0-9]* of/ { worker[$1] = 1 }
+	$2 == "published" && worker[$1] { total++; busy += $3 > 0 }
+	END { exit !(total == 4 && busy == 4) }'
+}
+
+serve shared --block-size 16 --vram-blocks 300 --ram-blocks 200
+start one gpc-replay "$long" --dir "$shm" --name shared --workers 4 --json
+one=$pid
+until_ok busy shared
+ok $? "peers shows four workers at work" "$tmp/out"
+inspect peers shared
+prints ' gpc-replay 3 of 4 +alive ' "by their labels"
+inspect stat shared
+exits 0 "stat works meanwhile"
+inspect ls shared
+exits 0 "ls works meanwhile"
+inspect check shared
+exits 0 "check is clean meanwhile"
+start two gpc-replay "$small_trace" --dir "$shm" --name shared --workers 2 --json
+finish $pid
+is "$status" 0 "a second replay beside it" || diag "$(cat "$tmp/two.err")"
+run gpc-replay "$small_trace" --dir "$shm" --name shared --payload 128
+if is_gone $one; then
+	skip 2 "the first replay is over already"
+else
+	exits 1 "another payload at the same time is refused"
+	says 'in use by a replay with another payload' "and told why"
+fi
+finish $one
+is "$status" 0 "the first one ends well" || diag "$(cat "$tmp/one.err")"
+for label in one two; do
+	cp "$tmp/$label.out" "$tmp/out"
+	is "$(value wrong_blocks workers_failed | paste -sd' ' -)" '0 0' "no wrong block in $label"
+done
+is "$(workers shared)" 0 "the workers have left"
+is "$(ls "$shm" | grep gpc-replay)" '' "so has the payload"
+sound shared "two replays at once"
+
+# ---- a worker is killed ----
+
+serve loss --block-size 16 --vram-blocks 300 --ram-blocks 200
+start replay gpc-replay "$long" --dir "$shm" --name loss --workers 4 --json
+replay=$pid
+until_ok busy loss
+inspect --json peers loss
+victim=$(value '*/label' '*/pid' | tr / ' ' | awk '
+	/gpc-replay 2 of/ { seat = $1 }
+	$2 == "pid" { pid[$1] = $3 }
+	END { print pid[seat] }')
+kill -9 "$victim"
+finish $replay
+is "$status" 1 "a worker is killed: the replay has failed"
+like "$(cat "$tmp/replay.err")" 'worker 2 was killed by signal 9' "and says why"
+cp "$tmp/replay.out" "$tmp/out"
+is "$(value wrong_blocks workers_failed | paste -sd' ' -)" '0 1' \
+	"the others went on to the end, without a wrong block"
+sound loss "a worker killed"
+run gpc-replay "$small_trace" --dir "$shm" --name loss --workers 4 --json
+is "$status $(value wrong_blocks)" '0 0' "the next replay is none the worse"
+
+done_testing

@@ -1,0 +1,61 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# What make demo runs: gpcd, four workers, a look at them, the result; and nothing of it stays,
+# however it ends.
+
+. "${top_srcdir:-$(dirname "$0")/..}/t/sh/tap.sh"
+
+demo=$srcdir/tools/demo.sh
+
+left()	# of the caches of demos that this script ran: $pid
+{
+	ls /dev/shm | grep "demo-$pid\b"
+}
+
+alone()	# no tool runs any more
+{
+	for one in $(crew); do
+		case $(readlink "/proc/$one/exe") in
+		*gpcd|*gpc-replay|*gpc-inspect) return 1 ;;
+		esac
+	done
+	return 0
+}
+
+begun=$(date +%s)
+start demo env TMPDIR="$tmp" sh "$demo" "$small_trace"
+finish $pid
+is "$status" 0 "the demo runs" || diag "$(cat "$tmp/demo.err")"
+cp "$tmp/demo.out" "$tmp/out"
+cp "$tmp/demo.err" "$tmp/err"
+test $(($(date +%s) - begun)) -lt 20
+ok $? "in less than 20 s"
+prints '4 workers replay' "four workers replay"
+prints '^\$ gpc-inspect stat demo-' "stat is shown"
+prints '^\$ gpc-inspect peers demo-' "peers is shown"
+is "$(grep -c 'gpc-replay [1-4] of 4 ' "$tmp/out")" 4 "with the workers in it"
+prints '^wrong blocks +0$' "the result is shown"
+prints 'demo-[0-9]+: clean$' "and that the cache is sound"
+plain "all of it is plain text"
+is "$(left)" '' "no cache is left"
+is "$(ls "$tmp" | grep '^gpc-demo')" '' "no file is left"
+until_ok alone
+ok $? "no process is left"
+
+# ---- interrupted ----
+
+start demo env TMPDIR="$tmp" sh "$demo" "$small_trace"
+until_ok grep -q 'serves the cache' "$tmp/demo.out"
+kill -TERM $pid
+finish $pid
+is "$status" 143 "SIGTERM ends it"
+is "$(left)" '' "no cache is left"
+is "$(ls "$tmp" | grep '^gpc-demo')" '' "no file is left"
+until_ok alone
+ok $? "no process is left"
+
+run env TMPDIR="$tmp" sh "$demo" "$tmp/no-trace"
+exits 1 "a trace that is not there"
+says 'no-trace' "is named"
+
+done_testing
