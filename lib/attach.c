@@ -170,6 +170,34 @@ static int complete(gpc *c, const struct gpc_options *opt, uint64_t deadline, gp
 	return 0;
 }
 
+static int pool_fits(const gpc *c, uint32_t number, uint32_t kind, uint32_t blocks,
+		     const char *field)
+{
+	const struct shm_pool *p = seg_pool(&c->seg, number);
+
+	if (number < c->seg.header.geometry.max_pools && load_acquire(&p->state) == POOL_READY &&
+	    p->kind == kind && p->blocks == blocks)
+		return 0;
+	return err_set(EPROTO, "%s exists, but not with %s %u", c->seg.name, field, blocks);
+}
+
+/* What the header does not say of a configuration that asks for it (GPC_IF_ABSENT). */
+static int config_fits(const gpc *c, const struct gpc_config *cfg)
+{
+	int err = 0;
+
+	if (cfg->vram_blocks)
+		err = pool_fits(c, 0, GPC_VRAM, cfg->vram_blocks, "vram_blocks");
+	if (err == 0 && cfg->ram_blocks)
+		err = pool_fits(c, cfg->vram_blocks ? 1 : 0, GPC_RAM, cfg->ram_blocks,
+				"ram_blocks");
+	if (err == 0 && cfg->devices && strncmp(cfg->devices, c->seg.header.devices,
+						sizeof(c->seg.header.devices)))
+		err = err_set(EPROTO, "%s exists with devices %.63s instead of %s", c->seg.name,
+			      c->seg.header.devices, cfg->devices);
+	return err;
+}
+
 static int attach(const char *name, const struct gpc_options *opt, uint32_t flags,
 		  const struct gpc_config *cfg, gpc **ret)
 {
@@ -182,6 +210,11 @@ static int attach(const char *name, const struct gpc_options *opt, uint32_t flag
 	c->readonly = flags & GPC_READONLY;
 	while ((err = open_segment(c, name, opt, cfg)) == -ENOENT && clock_ns() < deadline)
 		pause_ns(LOOK_NS);
+	if (err == 0 && cfg) {
+		err = config_fits(c, cfg);
+		if (err < 0)
+			segment_close(&c->seg);
+	}
 	if (err < 0) {
 		handle_free(c);
 		return err;

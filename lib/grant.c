@@ -493,6 +493,16 @@ static struct grant_slot *slot_of(struct writer *w, uint32_t record, struct gran
 	return NULL;
 }
 
+/* Its key is cleared while the victim is on its way: no copy of it is wanted any more. */
+void grant_forget(struct writer *w, uint32_t record)
+{
+	struct grant *g;
+	struct grant_slot *s = slot_of(w, record, &g);
+
+	if (s && s->block == record && s->ram != NONE)
+		give_up_ram(w, g, s);
+}
+
 static void victim_is_ours(struct writer *w, struct grant *g, uint32_t record)
 {
 	struct wpool *p = w_pool_of(w, record);

@@ -85,8 +85,9 @@ void move_unbind(struct writer *w, uint32_t target)
 	uint32_t source = t->source - 1;
 	uint8_t flags = t->flags;
 
-	t->flags = 0;
+	/* a source without its flags would look like that of another kind of move */
 	store_release(&t->source, 0);
+	store_release(&t->flags, 0);
 	if (flags & REC_SINGLE)
 		move_drop_limbo(w, target);
 	else

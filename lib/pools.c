@@ -168,10 +168,19 @@ static void retire_all(struct writer *w, uint32_t pool, uint32_t tag)
 
 	feed_cleared(w, pool, tag);
 	w->cleared_pool = tag ? NONE : pool;
-	for (i = 0; i < p->slots; i++)
-		if (w_is(w, p->first + i, LIVE) &&
-		    (!tag || w_record(w, p->first + i)->tag == tag))
+	for (i = 0; i < p->slots; i++) {
+		const struct shm_record *r = w_record(w, p->first + i);
+
+		if (tag && r->tag != tag)
+			continue;
+		if (w_is(w, p->first + i, LIVE))
 			retire_subtree(w, p->first + i);
+		else if (w_is(w, p->first + i, DYING) && r->owner != SHM_NO_PEER)
+			grant_forget(w, p->first + i);
+		else if (w_is(w, p->first + i, RESERVED) && r->source &&
+			 (r->flags & REC_SINGLE))
+			move_unbind(w, p->first + i);    /* it must not come out of limbo */
+	}
 	w->cleared_pool = NONE;
 }
 

@@ -111,8 +111,10 @@ void reap_seat(struct writer *w, uint32_t peer)
 	struct shm_seat *s = seg_seat(&w->seg, peer);
 	struct identity who = { s->pid, s->start_time, s->pid_namespace };
 
-	log_say(&w->c->log, LOG_INFO, "seat %u (pid %d, %.31s) is gone: taking back what it held",
-		peer, s->pid, s->label);
+	if (load_relaxed(&s->state) != SEAT_LEFT)
+		log_say(&w->c->log, LOG_INFO,
+			"seat %u (pid %d, %.31s) died: taking back what it held", peer, s->pid,
+			s->label);
 	grant_cancel_peer(w, peer);
 	close_sections(w, peer);
 	zero_column(w, peer);

@@ -237,7 +237,13 @@ struct wait {
 	uint64_t deadline_ns, look_ns;   /* look_ns: for a writer, next time */
 	uint32_t missed;                 /* looks that found none */
 	uint32_t spins;
+	bool only_try;                   /* a timeout of 0 */
 };
+
+static bool has_writer(gpc *c)
+{
+	return (c->flags & GPC_SERVE) || lock_test(c->seg.lock_fd, LOCK_WRITER) != 0;
+}
 
 /* One step of a wait whose condition was false when `done` had the value `seen`. */
 static int wait_step(gpc *c, struct wait *w, uint32_t seen)
@@ -250,6 +256,8 @@ static int wait_step(gpc *c, struct wait *w, uint32_t seen)
 		return 0;
 	}
 	now = clock_ns();
+	if ((now >= w->deadline_ns || w->only_try) && !has_writer(c))
+		return -ENOTCONN;
 	if (now >= w->deadline_ns)
 		return -ETIMEDOUT;
 	if (writer_seat_help(c))
@@ -258,8 +266,8 @@ static int wait_step(gpc *c, struct wait *w, uint32_t seen)
 		w->look_ns = now + LOOK_NS;
 	handle_sweep_sections(c);                /* rule S4: our own device sections */
 	if (now >= w->look_ns) {
-		w->missed = lock_test(c->seg.lock_fd, LOCK_WRITER) == 0 ? w->missed + 1 : 0;
-		if (w->missed >= 2 && !(c->flags & GPC_SERVE))
+		w->missed = has_writer(c) ? 0 : w->missed + 1;
+		if (w->missed >= 2)      /* a standby had its time */
 			return -ENOTCONN;
 		w->look_ns = now + LOOK_NS;
 	}
@@ -295,7 +303,8 @@ static bool up_to_ticket(gpc *c, uint64_t ticket)
 /* A timeout of 0 still waits for one round trip. */
 static void wait_init(struct wait *w, uint64_t deadline_ns)
 {
-	*w = (struct wait){ .deadline_ns = deadline_ns ? deadline_ns : clock_ns() + LOOK_NS };
+	*w = (struct wait){ .deadline_ns = deadline_ns ? deadline_ns : clock_ns() + LOOK_NS,
+			    .only_try = !deadline_ns };
 }
 
 int ring_wait(gpc *c, uint64_t ticket, uint64_t deadline_ns)

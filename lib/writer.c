@@ -312,7 +312,8 @@ static void refill(struct writer *w)
 		if (room >= (ahead + 1) / 2)
 			continue;
 		n = lru_pick(w, i, ahead - room, false, &w->picked, &w->picked_size);
-		w_state(w)->past[6] += n;        /* evicted, for nobody in particular */
+		/* evicted, or dropped from RAM, for nobody in particular */
+		w_state(w)->past[p->kind == GPC_RAM ? 9 : 6] += n;
 		for (j = 0; j < n; j++)          /* leaf first */
 			retire_subtree(w, w->picked[j]);
 	}

@@ -297,6 +297,8 @@ void grant_start(struct writer *w, uint32_t peer, uint64_t position,
 /* A victim has passed its grace period; in_use: but is referenced, so it is given up.
  * True: the grant has taken it. */
 bool grant_arrived(struct writer *w, uint32_t record, bool in_use);
+/* A clear has met this victim on its way. */
+void grant_forget(struct writer *w, uint32_t record);
 /* Start those that wait for room, finish those that have all, refuse those that only try. */
 void grant_sweep(struct writer *w);
 void grant_cancel_peer(struct writer *w, uint32_t peer);

@@ -335,6 +335,43 @@ static void test_nowait(void)
 	cache_end(c);
 }
 
+/* The answer names a resident that has gone, or moved, before the answer is taken. */
+static void test_resident_gone(void)
+{
+	gpc *c = cache_new(8, 8), *d = cache_attach(0, 0);
+	gpc_key k = key_of(c, 1);
+	gpc_block b[2], old, out, res[2] = { -77, -77 };
+	struct gpc_move m;
+	gpc_ticket t;
+
+	chain_make(c, 0, 1, 1, &old);
+	serve_begin(c);
+	reserve(d, 0, 2, b);
+	is_int(gpc_publish(d, &zero, &k, b, 1, 0, res, GPC_NOWAIT, &t), 0, "a duplicate");
+	while (!stats_of(c, -1).duplicate)
+		nanosleep(&(struct timespec){ .tv_nsec = 1000000 }, NULL);
+	is_int(gpc_evict(c, 0, 1, &out, 0, 2000), 1, "its resident goes before that is read");
+	is_int(gpc_wait(d, t, 2000), 0, "waited for");
+	is_int(res[0], b[0], "so the block is published after all");
+	is_int(find(c, 1), b[0], "and found");
+	must(gpc_unref(d, b, 1));
+
+	is_int(gpc_publish(d, &zero, &k, b + 1, 1, 0, res + 1, GPC_NOWAIT, &t), 0, "one more");
+	while (stats_of(c, -1).duplicate < 2)
+		nanosleep(&(struct timespec){ .tv_nsec = 1000000 }, NULL);
+	must(gpc_demote(c, 0, 1, b, 1, &m, 0, 2000));
+	must(gpc_commit(c, &m, 1, NULL, 0));
+	is_int(gpc_wait(d, t, 2000), 0, "its resident has moved to RAM");
+	ok(res[1] == b[1] && find(c, 1) == b[1], "so the block is a promotion of it");
+	must(gpc_unref(d, b + 1, 1));
+	done(d);
+	serve_end();
+	is_int(stats_of(c, -1).refs + stats_of(c, -1).reserved, 0, "nothing is left over");
+	must(gpc_close(d));
+	clean(c, "residents that went");
+	cache_end(c);
+}
+
 /* A call longer than a part of the ring. */
 static void test_long(void)
 {
@@ -404,6 +441,7 @@ static void tests(void)
 	test_unchained();
 	test_over_ram();
 	test_nowait();
+	test_resident_gone();
 	test_long();
 	test_unref();
 }

@@ -180,6 +180,43 @@ static void test_avail(void)
 	settle(c);
 	done(c);
 	is_int(gpc_avail(c, RAM), 4, "all of RAM, when the moves are over");
+	must(gpc_clear(c, -1, 0, 0, 1000));
+	settle(c);
+
+	/* targets of victims as well, committed or cancelled */
+	chain_make(c, VRAM, 11, 4, NULL);
+	is_int(gpc_reserve(c, VRAM, 4, 0, b, m, 0, 1000), 4, "four victims");
+	is_int(gpc_avail(c, RAM), 0, "four targets");
+	is_int(gpc_avail(c, VRAM), 0, "four reservations");
+	is_int(gpc_commit(c, m + 2, 2, NULL, 0), 2, "two moves end");
+	is_int(gpc_avail(c, RAM), 2, "their targets can be evicted");
+	is_int(gpc_commit(c, m, 2, NULL, GPC_CANCEL), 2, "two are given up");
+	is_int(gpc_avail(c, RAM), 4, "their targets are free");
+	must(gpc_unref(c, b, 4));
+	nothing_left(c, 4, 4, "avail");
+	cache_end(c);
+}
+
+/* A target is a reservation: it may simply go back. */
+static void test_returned_target(void)
+{
+	gpc *c = cache_new(4, 4);
+	struct gpc_move m;
+	gpc_block b, res = -77;
+	gpc_key k = key_of(c, 9);
+
+	chain_make(c, VRAM, 1, 1, &b);
+	begin(c, &b, 1, &m);
+	is_int(gpc_publish(c, NULL, &k, &m.to, 1, 0, &res, 0, NULL), 0, "a target is for its move");
+	is_int(res, -EPERM, "and nothing else");
+	is_int(gpc_unref(c, &m.to, 1), 0, "it goes back");
+	done(c);
+	is_int(commit_one(c, &m), -ESTALE, "so the move is over");
+	is_int(find(c, 1), b, "the source is where it was");
+	begin(c, &b, 1, &m);
+	is_int(commit_one(c, &m), 0, "and may move again");
+	refused(gpc_unref(c, &m.to, 1), EPERM, "a target that is live is nobody's");
+	nothing_left(c, 4, 4, "a target returned");
 	cache_end(c);
 }
 
@@ -496,6 +533,7 @@ static void tests(void)
 	test_pool_gone();
 	test_recency();
 	test_avail();
+	test_returned_target();
 	test_limbo_published_anew();
 	test_limbo_given_up();
 	test_limbo_dropped_child();

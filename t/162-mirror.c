@@ -43,6 +43,9 @@ static uint32_t differences(gpc *c, gpc_dev *d)
 		launch(d, masks[i], churn.key, CHURN_KEYS, dev);
 		for (j = 0; j < CHURN_KEYS; j++)
 			bad += host[j] != dev[j];
+		must(gpc_lookup(c, masks[i], churn.key, CHURN_KEYS, dev,
+				GPC_QUIET | GPC_ANYWHERE));
+		bad += memcmp(host, dev, sizeof(host)) != 0;
 	}
 	return bad;
 }

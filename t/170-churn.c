@@ -1,6 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Everything at random, and all invariants verified again and again. */
+/* Everything at random, with one writer after the other, and all invariants verified again
+ * and again. */
 #include "churn.h"
+
+/* One that knows nothing but what the segments say. */
+static void another_writer(void)
+{
+	if (cache_thread)
+		return;
+	must(gpc_writer_drop(churn.c));
+	must(gpc_writer_take(churn.c, 0, 0));
+}
 
 static void run(const struct gpc_config *cfg, uint32_t steps, const char *what)
 {
@@ -15,6 +25,8 @@ static void run(const struct gpc_config *cfg, uint32_t steps, const char *what)
 			bad += gpc_check(churn.c, cache_line, NULL) != 0;
 		if (i % 1000 == 999)
 			churn_pool();
+		if (i % 100 == 77)
+			another_writer();
 	}
 	is_int(bad, 0, "%s: clean all the while", what);
 	ok(churn.did[0] > 1000 && churn.did[2] > 100 && churn.did[3] > 100 && churn.did[5] > 50,

@@ -104,6 +104,7 @@ static void test_exists(void)
 {
 	struct gpc_config cfg = cache_config(8, 0), other = cfg;
 	struct gpc_options opt = here();
+	struct gpc_stats st;
 	gpc *c, *d = NULL;
 
 	memset(cfg.layout, 0x11, sizeof(cfg.layout));
@@ -142,6 +143,12 @@ static void test_exists(void)
 	refused(gpc_attach(cache_name, &opt, 0, NULL), EINVAL, "no place for the handle");
 	must(gpc_writer_serve(c, 30));
 	is_int(info_of(c).peers, 1, "nobody is left over");
+	opt.label = "a label of the caller's own choice, cut where it is too long";
+	is_int(gpc_attach(cache_name, &opt, 0, &d), 0, "with a label");
+	st = stats_of(c, info_of(d).peer);
+	is_str(st.label, "a label of the caller's own cho", "which all can read");
+	ok(st.pid == getpid() && st.alive == 1, "beside the pid of who lives");
+	must(gpc_close(d));
 	is_int(find(c, 2), 1, "and nothing changed");
 	clean(c, "what was refused");
 	cache_end(c);

@@ -51,9 +51,13 @@ static int victim(int round)
 	stops.last = crew->count[N_TARGET];
 	stops.on_map = crew->count[N_TAKEOVER];
 	c = crew_attach("victim");
+	if (stops.on_map)
+		crew_open(GATE_ACT);
 	must_be(gpc_writer_take(c, 0, 0), 0);
-	if (!stops.on_map)
+	if (!stops.on_map) {
 		stops_begin();
+		crew_open(GATE_ACT);
+	}
 	while (!crew_is_open(GATE_ACTED, (uint32_t)round))
 		gpc_writer_serve(c, 1);
 	crew->count[N_SURVIVED]++;
@@ -302,7 +306,6 @@ static void round_of(uint32_t i, uint64_t *random)
 	crew_wait(GATE_JUDGED, i);
 	crew->count[N_TAKEOVER] = !crew_random(random, 4);
 	crew->count[N_TARGET] = 1 + crew_random(random, (uint32_t)stores);
-	crew_open(GATE_ACT);
 	must_be(crew_status(crew_fork(victim, (int)i)), 256 + SIGKILL);
 	if (crew->count[N_STORES] < crew->count[N_TARGET] && !crew->count[N_TAKEOVER])
 		stores = (15 * stores + 2 * crew->count[N_STORES] + 15) / 16;

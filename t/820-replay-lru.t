@@ -75,6 +75,19 @@ for vram in 10 45 61 100 300 1200; do
 		"what is not there any more was evicted"
 done
 
+# ---- requests longer than what one command may name ----
+
+awk 'BEGIN {
+	for (r = 0; r < 7; r++) {
+		printf "{\"timestamp\": %d, \"hash_ids\": [", r
+		for (i = 0; i < 5000; i++)
+			printf "%s%d", i ? ", " : "", r % 3 * 5000 + i
+		print "]}"
+	}
+}' >"$tmp/long.jsonl"
+hits long "$tmp/long.jsonl" 12000
+hits long "$tmp/long.jsonl" 5000 7000
+
 # ---- two tiers, exclusive; VRAM holds the longest request ----
 
 while read -r vram ram; do

@@ -5,14 +5,7 @@
 
 . "${top_srcdir:-$(dirname "$0")/..}/t/sh/tap.sh"
 
-requests=$(grep -c . "$small_trace")
-
-# The small trace so many times over, for a replay that somebody can look at.
-times=24
-long=$tmp/long.jsonl
-for i in $(seq $times); do
-	cat "$small_trace"
-done >"$long"
+small=$(grep -c . "$small_trace")
 
 settled()	# CACHE: nothing is held
 {
@@ -38,12 +31,12 @@ for sizes in '100 0' '100 50' '150 300' '400 600'; do
 		--device host
 	run gpc-replay "$small_trace" --dir "$shm" --name "$name" --workers 4 --json
 	exits 0 "four workers on $vram blocks of VRAM, $ram of RAM"
-	is "$(value workers requests wrong_blocks refused workers_failed | paste -sd' ' -)" \
-		"4 $requests 0 0 0" "all requests, no wrong block"
+	is "$(value workers requests wrong_blocks workers_failed | paste -sd' ' -)" \
+		"4 $small 0 0" "all requests, no wrong block"
 	test "$(value prefix_hit_blocks)" -gt 0 && test "$(value inserted)" -gt 0
 	ok $? "some hit, some miss"
 	is $(($(value prefix_hit_blocks) + $(value inserted) + $(value duplicates) + \
-		$(value unplaced))) "$(value block_refs)" "each block has one fate"
+		$(value unplaced) + $(value refused))) "$(value block_refs)" "each block has one fate"
 	sound "$name" "$vram + $ram"
 	run gpcd "$name" --dir "$shm"
 	exits 3 "its gpcd is still there"
@@ -53,7 +46,7 @@ done
 run gpc-replay "$small_trace" --dir "$shm" --workers 40 --vram-blocks 300 --ram-blocks 300 \
 	--json
 exits 0 "forty workers"
-is "$(value workers requests wrong_blocks | paste -sd' ' -)" "40 $requests 0" \
+is "$(value workers requests wrong_blocks | paste -sd' ' -)" "40 $small 0" \
 	"share the requests"
 
 # ---- seen from outside ----
@@ -64,43 +57,37 @@ workers()	# CACHE: how many are attached
 	value '*/label' | grep -c 'gpc-replay [0-9]* of'
 }
 
-has_workers()	# CACHE N
+busy()	# every worker has published something
 {
-	test "$(workers "$1")" -eq "$2"
+	gpc-inspect --dir "$shm" peers "$watched" | awk '
+	/ gpc-replay [1-4] of 4 / { busy += $NF > 0 }
+	END { exit busy != 4 }'
 }
 
-busy()	# CACHE: every worker has published something
-{
-	inspect --json peers "$1"
-	value '*/label' '*/published' | tr / ' ' | awk '
-	/gpc-replay [0-9]* of/ { worker[$1] = 1 }
-	$2 == "published" && worker[$1] { total++; busy += $3 > 0 }
-	END { exit !(total == 4 && busy == 4) }'
-}
-
-serve shared --block-size 16 --vram-blocks 300 --ram-blocks 200
-start one gpc-replay "$long" --dir "$shm" --name shared --workers 4 --json
+# With its writer stopped a replay cannot end while somebody looks.
+serve shared --block-size 16 --vram-blocks 300 --ram-blocks 200 --max-peers 12
+writer=$pid
+watched=shared
+catch_replay one busy --name shared --workers 4 --json
+ok $? "peers shows four workers at work" "$tmp/one.err"
 one=$pid
-until_ok busy shared
-ok $? "peers shows four workers at work" "$tmp/out"
+kill -STOP $writer
 inspect peers shared
-prints ' gpc-replay 3 of 4 +alive ' "by their labels"
+exits 0 "peers while a replay runs"
+prints ' gpc-replay 3 of 4 +alive ' "shows workers by their labels"
+aligned "in columns"
 inspect stat shared
-exits 0 "stat works meanwhile"
+exits 0 "stat while a replay runs"
 inspect ls shared
-exits 0 "ls works meanwhile"
+exits 0 "ls while a replay runs"
 inspect check shared
-exits 0 "check is clean meanwhile"
+exits 0 "check while a replay runs"
+refuses 1 'in use by a replay with another payload' \
+	gpc-replay "$small_trace" --dir "$shm" --name shared --payload 128
+kill -CONT $writer
 start two gpc-replay "$small_trace" --dir "$shm" --name shared --workers 2 --json
 finish $pid
 is "$status" 0 "a second replay beside it" || diag "$(cat "$tmp/two.err")"
-run gpc-replay "$small_trace" --dir "$shm" --name shared --payload 128
-if is_gone $one; then
-	skip 2 "the first replay is over already"
-else
-	exits 1 "another payload at the same time is refused"
-	says 'in use by a replay with another payload' "and told why"
-fi
 finish $one
 is "$status" 0 "the first one ends well" || diag "$(cat "$tmp/one.err")"
 for label in one two; do
@@ -113,16 +100,19 @@ sound shared "two replays at once"
 
 # ---- a worker is killed ----
 
-serve loss --block-size 16 --vram-blocks 300 --ram-blocks 200
-start replay gpc-replay "$long" --dir "$shm" --name loss --workers 4 --json
+serve loss --block-size 16 --vram-blocks 300 --ram-blocks 200 --max-peers 12
+writer=$pid
+watched=loss
+catch_replay replay busy --name loss --workers 4 --json
 replay=$pid
-until_ok busy loss
+kill -STOP $writer
 inspect --json peers loss
 victim=$(value '*/label' '*/pid' | tr / ' ' | awk '
 	/gpc-replay 2 of/ { seat = $1 }
 	$2 == "pid" { pid[$1] = $3 }
 	END { print pid[seat] }')
 kill -9 "$victim"
+kill -CONT $writer
 finish $replay
 is "$status" 1 "a worker is killed: the replay has failed"
 like "$(cat "$tmp/replay.err")" 'worker 2 was killed by signal 9' "and says why"

@@ -24,6 +24,7 @@ alone()	# no tool runs any more
 
 begun=$(date +%s)
 start demo env TMPDIR="$tmp" sh "$demo" "$small_trace"
+other_caches=demo-$pid
 finish $pid
 is "$status" 0 "the demo runs" || diag "$(cat "$tmp/demo.err")"
 cp "$tmp/demo.out" "$tmp/out"
@@ -45,6 +46,7 @@ ok $? "no process is left"
 # ---- interrupted ----
 
 start demo env TMPDIR="$tmp" sh "$demo" "$small_trace"
+other_caches="$other_caches demo-$pid"
 until_ok grep -q 'serves the cache' "$tmp/demo.out"
 kill -TERM $pid
 finish $pid

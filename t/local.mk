@@ -19,6 +19,7 @@ t_programs = \
 	%reldir%/100-seed.t \
 	%reldir%/110-publish.t \
 	%reldir%/111-ask.t \
+	%reldir%/112-keys.t \
 	%reldir%/120-reserve.t \
 	%reldir%/121-wait.t \
 	%reldir%/130-tier.t \
@@ -41,6 +42,20 @@ t_programs = \
 	%reldir%/250-threads.t
 
 t_scripts = \
+	%reldir%/800-gpcd-options.t \
+	%reldir%/801-gpcd-life.t \
+	%reldir%/802-gpcd-limits.t \
+	%reldir%/810-inspect.t \
+	%reldir%/811-inspect-peers.t \
+	%reldir%/812-inspect-damage.t \
+	%reldir%/813-inspect-rm.t \
+	%reldir%/820-replay-lru.t \
+	%reldir%/821-replay-result.t \
+	%reldir%/822-replay-trace.t \
+	%reldir%/830-replay-workers.t \
+	%reldir%/831-replay-ends.t \
+	%reldir%/860-reference.t \
+	%reldir%/870-demo.t \
 	%reldir%/910-man-examples.t \
 	%reldir%/911-man-lint.t \
 	%reldir%/912-exports.t \

@@ -15,10 +15,17 @@
 #
 # Nothing sleeps to let something happen: until_ok waits for it, with a deadline.
 
-srcdir=${top_srcdir:-$(dirname "$0")/..}
-builddir=${top_builddir:-$srcdir}
+srcdir=$(cd "${top_srcdir:-$(dirname "$0")/..}" && pwd) || exit 99
+builddir=$(cd "${top_builddir:-$srcdir}" && pwd) || exit 99
 helpers=$builddir/t/sh
 PATH=$builddir/tools:$PATH
+# libtool puts a script before each program, which takes longer than what we run: go past it
+if LD_LIBRARY_PATH=$builddir/lib/.libs ldd "$builddir/tools/.libs/gpc-inspect" 2>/dev/null |
+	grep -qF "$builddir/lib/.libs/libgpc.so"; then
+	PATH=$builddir/tools/.libs:$PATH
+	LD_LIBRARY_PATH=$builddir/lib/.libs${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+	export LD_LIBRARY_PATH
+fi
 LC_ALL=C
 export PATH LC_ALL
 unset NOTIFY_SOCKET GPCD GPC_LOG
@@ -30,6 +37,7 @@ tests=0
 failures=0
 planned=
 dog=
+other_caches=            # names of those in /dev/shm that the script does not choose
 
 tmp=$(mktemp -d "${TMPDIR:-/tmp}/gpc-$cache.XXXXXX") || exit 99
 shm=$(mktemp -d "/dev/shm/gpc-$cache.XXXXXX") || exit 99
@@ -58,7 +66,9 @@ clean_up()
 	done
 	wait
 	rm -rf "$tmp" "$shm"
-	rm -f "/dev/shm/gpc.$cache."* "/dev/shm/gpc-replay.$cache"
+	for name in "$cache" $other_caches; do
+		rm -f "/dev/shm/gpc.$name."* "/dev/shm/gpc-replay.$name"
+	done
 	exit $status
 }
 trap clean_up EXIT
@@ -284,9 +294,9 @@ plain()	# NAME
 
 # ---- waiting ----
 
-until_ok()	# CMD...: until it succeeds; false after 20 s
+until_ok()	# CMD...: until it succeeds; false after 30 s
 {
-	deadline=$(($(date +%s) + 20))
+	deadline=$(($(date +%s) + 30))
 	until "$@" >/dev/null 2>&1; do
 		test "$(date +%s)" -lt $deadline || return 1
 		sleep 0.01
@@ -296,6 +306,42 @@ until_ok()	# CMD...: until it succeeds; false after 20 s
 is_gone()	# PID: not there any more, or waiting for its parent to notice
 {
 	! test -e "/proc/$1/exe"
+}
+
+# A replay that is still at work when this returns: CMD succeeded meanwhile.  If it was over
+# before that, a longer one begins.  $pid, and $requests that it has to replay; false if no
+# trace was long enough.
+catch_replay()	# LABEL CMD OPTION...
+{
+	catch_label=$1
+	catch_cmd=$2
+	shift 2
+	while test "$times" -lt 20000; do
+		long_trace
+		start "$catch_label" gpc-replay "$tmp/long.jsonl" --dir "$shm" "$@"
+		until $catch_cmd >/dev/null 2>&1 || is_gone "$pid"; do
+			sleep 0.01
+		done
+		is_gone "$pid" || return 0
+		finish "$pid"
+		times=$((times * 4))
+	done
+	return 1
+}
+
+times=40
+long_trace()	# the small one, $times over
+{
+	requests=$(($(grep -c . "$small_trace") * times))
+	test "$(cat "$tmp/times" 2>/dev/null)" != "$times" || return
+	echo "$times" >"$tmp/times"
+	awk -v times="$times" '
+	{ line[NR] = $0 }
+	END {
+		while (times--)
+			for (i = 1; i <= NR; i++)
+				print line[i]
+	}' "$small_trace" >"$tmp/long.jsonl"
 }
 
 # ---- caches ----
