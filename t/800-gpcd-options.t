@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# gpcd's command line: each option does what its page says, each mistake has its message and
-# its exit status.
+# gpcd's command line: each option does what its page says, each mistake has its message
+# and its exit status.
 
 . "${top_srcdir:-$(dirname "$0")/..}/t/sh/tap.sh"
 
@@ -41,9 +41,9 @@ while read -r option high; do
 	refuses 2 "$option: '12x' is not a number" gpcd "$cache" "$option" 12x
 	refuses 2 "$option: $high is out of range" gpcd "$cache" "$option" "$high"
 done <<-END
-	--block-size 4G
-	--max-blocks 4294967296
-	--vram-blocks 99999999999999999999
+	--block-size 65537
+	--max-blocks 268435457
+	--vram-blocks 16777217
 	--ram-blocks 17179869184G
 	--max-peers 251
 	--max-pools 128
@@ -71,8 +71,10 @@ refuses 2 "--pidfile: the path is empty" gpcd "$cache" --pidfile ''
 refuses 2 "--device: '' is not" gpcd "$cache" --device ''
 refuses 2 "--device: 'floppy' is not" gpcd "$cache" --block-size 16 --device floppy
 
-refuses 1 'no such cache; --block-size makes one' gpcd "$cache" --dir "$shm"
-refuses 1 'no such cache; --block-size makes one' gpcd "$cache" --dir "$shm" --standby
+refuses 1 "there is no cache $cache in $shm; --block-size makes one" \
+	gpcd "$cache" --dir "$shm"
+refuses 1 "there is no cache $cache in $shm; --block-size makes one" \
+	gpcd "$cache" --dir "$shm" --standby
 for option in --max-blocks --vram-blocks --ram-blocks --max-peers --max-pools; do
 	refuses 2 '--block-size is missing' gpcd "$cache" --dir "$shm" $option 3
 done
@@ -80,13 +82,11 @@ refuses 2 '--block-size is missing' gpcd "$cache" --dir "$shm" --device host
 
 refuses 1 'No such file or directory' \
 	gpcd "$cache" --dir "$shm/nowhere" --block-size 16
-refuses 1 'max_blocks is 268435457: it must be 1 to 268435456' \
-	gpcd "$cache" --dir "$shm" --block-size 16 --max-blocks 268435457
-refuses 1 'vram_blocks is 16777217: a pool has at most 16777216 blocks' \
-	gpcd "$cache" --dir "$shm" --block-size 16 --vram-blocks 16777217
-refuses 1 'max_blocks is 10: vram_blocks 11' \
+refuses 1 '--pidfile /nonexistent/pid: No such file or directory' \
+	gpcd "$cache" --dir "$shm" --block-size 16 --pidfile /nonexistent/pid
+refuses 2 '--max-blocks is 10: --vram-blocks 11' \
 	gpcd "$cache" --dir "$shm" --block-size 16 --max-blocks 10 --vram-blocks 11
-refuses 1 'max_pools is 1: vram_blocks and ram_blocks make 2 pools' \
+refuses 2 '--max-pools is 1: --vram-blocks and --ram-blocks make 2 pools' \
 	gpcd "$cache" --dir "$shm" --block-size 16 --max-pools 1 --vram-blocks 8 --ram-blocks 8
 is "$(ls "$shm" | grep -v '\.lock$')" '' "what was refused has left no segment"
 

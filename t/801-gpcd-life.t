@@ -45,6 +45,8 @@ until_ok is_written '^STOPPING=1$' "$tmp/manager.out"
 ok $? "the manager hears STOPPING=1" "$tmp/manager.out"
 is "$(grep -c READY "$tmp/manager.out")" 1 "READY=1 was said once"
 like "$(cat "$tmp/first.err")" 'gpcd: first: serving as process' "it says what it does"
+like "$(cat "$tmp/first.err")" 'gpcd: first: ended by SIGTERM, the cache stays' \
+	"and why it ends"
 is "$(cat "$tmp/first.out")" '' "on standard error alone"
 is "$(writer first)" null "the cache stays, without a writer"
 inspect check first
@@ -94,7 +96,7 @@ is "$(cat "$tmp/pid")" "$second" "the first one's pid file is untouched"
 
 run gpcd second --dir "$shm" --block-size 32 --daemonize
 exits 1 "--daemonize passes on what went wrong"
-says 'second exists with block_tokens 16 instead of 32' "and says it"
+says 'second exists with --block-size 16 instead of 32' "and says it"
 
 kill -TERM "$second"
 until_ok is_gone "$second"

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# gpcd where the machine says no: too little shared memory, limits, folders it may not use.
-# Each is a message and an exit status, never a signal, and leaves nothing behind.
+# gpcd where the machine says no: too little shared memory, limits, folders it may not
+# use. Each is a message and an exit status, never a signal, and leaves nothing behind.
 
 . "${top_srcdir:-$(dirname "$0")/..}/t/sh/tap.sh"
 

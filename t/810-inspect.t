@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# gpc-inspect on caches in good health: list, stat, ls, lookup, check, env, as tables and as
-# JSON; it takes no seat and touches nothing.
+# gpc-inspect on caches in good health: list, stat, ls, lookup, check, env, as tables and
+# as JSON; it takes no seat and touches nothing.
 
 . "${top_srcdir:-$(dirname "$0")/..}/t/sh/tap.sh"
 

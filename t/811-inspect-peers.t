@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# gpc-inspect peers: what each process holds, and in which state it is; gpc-inspect reap: the
-# dead let go.
+# gpc-inspect peers: what each process holds, and in which state it is; gpc-inspect reap:
+# the dead let go.
 
 . "${top_srcdir:-$(dirname "$0")/..}/t/sh/tap.sh"
 

@@ -1,7 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # gpc-replay with one worker hits what an exact LRU hits.  The LRU is the few lines of awk
-# below: each request looks up its longest prefix, then uses all of its blocks, leaf first.
+# below: each request looks up its longest prefix, then uses all of its blocks, leaf
+# first.
 
 . "${top_srcdir:-$(dirname "$0")/..}/t/sh/tap.sh"
 

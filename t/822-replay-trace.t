@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# gpc-replay reads traces that others wrote: a line that is no request is an error with its
-# number, and nothing is replayed.
+# gpc-replay reads traces that others wrote: a line that is no request is an error with
+# its number, and nothing is replayed.
 
 . "${top_srcdir:-$(dirname "$0")/..}/t/sh/tap.sh"
 

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Many workers on one cache: every request is replayed, no block is wrong, and the cache is
-# sound afterwards, whoever dies on the way.
+# Many workers on one cache: every request is replayed, no block is wrong, and the cache
+# is sound afterwards, whoever dies on the way.
 
 . "${top_srcdir:-$(dirname "$0")/..}/t/sh/tap.sh"
 

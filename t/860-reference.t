@@ -1,9 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # Recorded traces of real services against counts that somebody else computed.  The folder
-# with REFERENCE.json is $GPC_TRACES or ../shared/traces beside the sources; without it there
-# is nothing to do.  Every row with leaf-to-root touching counts, and of the rows with two
-# tiers those whose VRAM holds the longest request.
+# with REFERENCE.json is $GPC_TRACES or ../shared/traces beside the sources; without it
+# there is nothing to do.  Every row with leaf-to-root touching counts, and of the rows
+# with two tiers those whose VRAM holds the longest request.
 
 . "${top_srcdir:-$(dirname "$0")/..}/t/sh/tap.sh"
 

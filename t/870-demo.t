@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# What make demo runs: gpcd, four workers, a look at them, the result; and nothing of it stays,
-# however it ends.
+# What make demo runs: gpcd, four workers, a look at them, the result; and nothing of it
+# stays, however it ends.
 
 . "${top_srcdir:-$(dirname "$0")/..}/t/sh/tap.sh"
 

@@ -88,7 +88,7 @@ t_helpers = \
 	%reldir%/sh/notify
 
 check_PROGRAMS += $(t_helpers)
-EXTRA_DIST += %reldir%/sh/tap.sh
+EXTRA_DIST += %reldir%/sh/driver %reldir%/sh/tap.sh
 %canon_reldir%_sh_hold_SOURCES = %reldir%/sh/hold.c
 %canon_reldir%_sh_hold_LDADD = lib/libgpc.la
 %canon_reldir%_sh_json_SOURCES = %reldir%/sh/json.c
@@ -98,7 +98,8 @@ EXTRA_DIST += %reldir%/sh/tap.sh
 
 TESTS = $(t_programs) $(t_scripts)
 TEST_EXTENSIONS = .t
-T_LOG_DRIVER = env AM_TAP_AWK='$(AWK)' $(SHELL) $(top_srcdir)/build-aux/tap-driver.sh
+T_LOG_DRIVER = env AM_TAP_AWK='$(AWK)' $(SHELL) $(top_srcdir)/%reldir%/sh/driver \
+	$(top_srcdir)/build-aux/tap-driver.sh
 # A test has its own watchdog; this one is for tests whose watchdog fails.
 if HAVE_TIMEOUT
 T_LOG_COMPILER = $(TIMEOUT) -k 5 300

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# tap.sh - the Test Anything Protocol for scripts, and what those that run the tools share.
+# tap.sh - the Test Anything Protocol for scripts, and what those that run the tools
+# share.
 #
 #	. "${top_srcdir:-$(dirname "$0")/..}/t/sh/tap.sh"
 #
@@ -9,9 +10,9 @@
 #	refuses 2 'COMMAND is missing' gpc-inspect
 #	done_testing
 #
-# $tmp is a directory of the script's own, $shm one in /dev/shm for its caches, $cache a name
-# that no other test has.  However the script ends, every process that it started is killed,
-# daemons too, and its files are gone.  A watchdog ends a script that hangs.
+# $tmp is a directory of the script's own, $shm one in /dev/shm for its caches, $cache a
+# name that no other test has.  However the script ends, every process that it started is
+# killed, daemons too, and its files are gone.  A watchdog ends a script that hangs.
 #
 # Nothing sleeps to let something happen: until_ok waits for it, with a deadline.
 
@@ -19,7 +20,8 @@ srcdir=$(cd "${top_srcdir:-$(dirname "$0")/..}" && pwd) || exit 99
 builddir=$(cd "${top_builddir:-$srcdir}" && pwd) || exit 99
 helpers=$builddir/t/sh
 PATH=$builddir/tools:$PATH
-# libtool puts a script before each program, which takes longer than what we run: go past it
+# libtool puts a script before each program, which takes longer than what we run: go past
+# it
 if LD_LIBRARY_PATH=$builddir/lib/.libs ldd "$builddir/tools/.libs/gpc-inspect" 2>/dev/null |
 	grep -qF "$builddir/lib/.libs/libgpc.so"; then
 	PATH=$builddir/tools/.libs:$PATH
@@ -233,8 +235,8 @@ value()	# PATH...: from the JSON that the last command printed
 
 # ---- what people see ----
 
-# Paragraph by paragraph: a table has a gap of two blanks, through all lines, between any two
-# titles; "title: value" lines have their values in one column.
+# Paragraph by paragraph: a table has a gap of two blanks, through all lines, between any
+# two titles; "title: value" lines have their values in one column.
 aligned()	# NAME: what the last command printed
 {
 	awk '
@@ -308,9 +310,9 @@ is_gone()	# PID: not there any more, or waiting for its parent to notice
 	! test -e "/proc/$1/exe"
 }
 
-# A replay that is still at work when this returns: CMD succeeded meanwhile.  If it was over
-# before that, a longer one begins.  $pid, and $requests that it has to replay; false if no
-# trace was long enough.
+# A replay that is still at work when this returns: CMD succeeded meanwhile.  If it was
+# over before that, a longer one begins.  $pid, and $requests that it has to replay; false
+# if no trace was long enough.
 catch_replay()	# LABEL CMD OPTION...
 {
 	catch_label=$1
