@@ -81,11 +81,13 @@ void segment_path(const struct segment *s, const char *suffix, char path[SEGMENT
 
 /* ---- files ---- */
 
-static int open_error(const char *path)
+static int open_error(const struct segment *s, const char *suffix, const char *path)
 {
 	switch (errno) {
 	case ENOENT:
-		return err_set(ENOENT, "%s does not exist", path);
+		return strcmp(suffix, "idx") ?
+		       err_set(ENOENT, "%s does not exist", path) :
+		       err_set(ENOENT, "there is no cache %s in %s", s->name, s->dir);
 	case EACCES:
 	case EPERM:
 		return err_sys(EACCES, "%s", path);
@@ -109,7 +111,7 @@ int segment_open_file(const struct segment *s, const char *suffix, int flags)
 	segment_path(s, suffix, path);
 	fd = open(path, flags | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
 	if (fd < 0)
-		return open_error(path);
+		return open_error(s, suffix, path);
 	if (fstat(fd, &st) || !S_ISREG(st.st_mode)) {
 		close(fd);
 		return err_set(EBADMSG, "%s is no regular file", path);

@@ -87,13 +87,14 @@ refuses 1 '--pidfile /nonexistent/pid: No such file or directory' \
 refuses 2 '--max-blocks is 10: --vram-blocks 11' \
 	gpcd "$cache" --dir "$shm" --block-size 16 --max-blocks 10 --vram-blocks 11
 refuses 2 '--max-pools is 1: --vram-blocks and --ram-blocks make 2 pools' \
-	gpcd "$cache" --dir "$shm" --block-size 16 --max-pools 1 --vram-blocks 8 --ram-blocks 8
+	gpcd "$cache" --dir "$shm" --block-size 16 --max-pools 1 --vram-blocks 8 \
+	--ram-blocks 8
 is "$(ls "$shm" | grep -v '\.lock$')" '' "what was refused has left no segment"
 
 # ---- what the options do ----
 
-serve all --block-size 32 --max-blocks 1k --vram-blocks 100 --ram-blocks 50 --max-peers 5 \
-	--max-pools 3 --device host --tick exact --ahead 7 --quarantine 300 --quota 9 \
+serve all --block-size 32 --max-blocks 1k --vram-blocks 100 --ram-blocks 50 \
+	--max-peers 5 --max-pools 3 --device host --tick exact --ahead 7 --quarantine 300 --quota 9 \
 	--mode 0640 --layout 00ff7F
 inspect --json stat all
 is "$(value block_tokens)" 32 "--block-size"

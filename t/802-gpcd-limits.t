@@ -27,7 +27,7 @@ free_mib()
 if test "$(free_mib)" -lt 150000; then
 	run gpcd big --dir "$shm" --block-size 16 --max-blocks 256M --max-peers 250
 	exits 1 "more than there is"
-	says "big: $shm lacks [0-9]+ bytes .* big needs [0-9]+ MiB and [0-9]+ MiB are free" \
+	says "big: $shm lacks [0-9]+ bytes .* needs [0-9]+ MiB and [0-9]+ MiB are free" \
 		"the message says how much is missing"
 	says 'lower max_blocks or max_peers' "and what to do"
 	nothing_is_left "too little memory"

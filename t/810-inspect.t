@@ -126,7 +126,7 @@ is "$(value '*/parent' | sed 1d | cut -d' ' -f2)" "$(sed '$d' "$tmp/keys")" \
 	"ls: each has the one before it as its parent"
 is "$(value '*/refs' '*/tag' | cut -d' ' -f2 | sort | uniq -c | tr -s ' ')" " 5 1
  5 7" "ls: references and tags"
-is "$(value '*/depth' | cut -d' ' -f2 | awk 'NR > 1 && $1 != last + 1 { print } { last = $1 }')" \
+is "$(value '*/depth' | awk 'NR > 1 && $2 != last + 1 { print } { last = $2 }')" \
 	'' "ls: each is one deeper"
 inspect --json ls live --limit 2
 is "$(value '')" '[2]' "ls --limit"
@@ -137,7 +137,8 @@ is "$(value '')" '[0]' "ls --pool: none there"
 inspect --json ls live --pool 0
 is "$(value '')" '[5]' "ls --pool: all are here"
 inspect ls live
-is "$(awk 'NR > 1 { print $7 }' "$tmp/out")" "$(cat "$tmp/keys")" "ls for people says the same"
+is "$(awk 'NR > 1 { print $7 }' "$tmp/out")" "$(cat "$tmp/keys")" \
+	"ls for people says the same"
 
 while read -r key; do
 	inspect --json lookup live "$key"

@@ -9,7 +9,7 @@
 lru()	# CAPACITY TRACE: requests, blocks asked for, hits
 {
 	awk -v capacity="$1" '
-	function evict() {                   # used[] in order of use; older ones are stale
+	function evict() {           # used[] is in order of use; entries go stale
 		while (last[used[++tail]] != tail)
 			;
 		present[used[tail]] = 0
@@ -51,12 +51,12 @@ hits()	# WHAT TRACE VRAM [RAM]
 	trace=$2
 	vram=$3
 	ram=${4:-0}
-	run gpc-replay "$trace" --dir "$shm" --vram-blocks "$vram" --ram-blocks "$ram" --json
+	run gpc-replay "$trace" --dir "$shm" --vram-blocks "$vram" --ram-blocks "$ram" \
+		--json
 	hot=$(lru "$vram" "$trace")
 	both=$(lru $((vram + ram)) "$trace")
-	is "$status $(value requests block_refs prefix_hit_blocks vram_hit_blocks \
-		ram_hit_blocks wrong_blocks refused duplicates workers_failed |
-		paste -sd' ' -)" \
+	is "$status $(values requests block_refs prefix_hit_blocks vram_hit_blocks \
+		ram_hit_blocks wrong_blocks refused duplicates workers_failed)" \
 		"0 $both ${hot##* } $((${both##* } - ${hot##* })) 0 0 0 0" \
 		"$1: $vram blocks of VRAM, $ram of RAM"
 	is "$(value inserted)" $(($(value block_refs) - $(value prefix_hit_blocks) - \
@@ -71,9 +71,9 @@ hits tiny "$tmp/tiny.jsonl" 3 2
 
 for vram in 10 45 61 100 300 1200; do
 	hits small "$small_trace" $vram
-	is "$(value evicted demoted promoted dropped | paste -sd' ' -)" \
-		"$(($(value inserted) - (vram < $(value inserted) ? vram : $(value inserted)))) 0 0 0" \
-		"what is not there any more was evicted"
+	inserted=$(value inserted)
+	is "$(values evicted demoted promoted dropped)" \
+		"$((inserted > vram ? inserted - vram : 0)) 0 0 0" "what is not there any more was evicted"
 done
 
 # ---- requests longer than what one command may name ----

@@ -164,6 +164,7 @@ is "$(value peers stats/refs stats/reserved)" "1
 0" "nothing of the replays is left in it"
 
 serve poolless --block-size 16
-refuses 1 'poolless has no VRAM pool' gpc-replay "$small_trace" --dir "$shm" --name poolless
+refuses 1 'poolless has no VRAM pool' \
+	gpc-replay "$small_trace" --dir "$shm" --name poolless
 
 done_testing

@@ -10,7 +10,7 @@ trace=$tmp/trace.jsonl
 bad()	# REGEX LINE: the third of four
 {
 	{
-		echo '{"timestamp": 1, "input_length": 40, "output_length": 2, "hash_ids": [0, 1]}'
+		echo '{"timestamp": 1, "input_length": 40, "hash_ids": [0, 1]}'
 		echo
 		printf '%s\n' "$2"
 		echo '{"timestamp": 2, "hash_ids": [0, 2]}'
@@ -25,7 +25,7 @@ bad()	# REGEX LINE: the third of four
 good()	# REQUESTS REFS NAME, after $trace was written
 {
 	run gpc-replay "$trace" --dir "$shm" --json
-	is "$status $(value requests block_refs wrong_blocks | paste -sd' ' -)" "0 $1 $2 0" "$3"
+	is "$status $(values requests block_refs wrong_blocks)" "0 $1 $2 0" "$3"
 }
 
 # ---- not JSON ----
@@ -83,7 +83,8 @@ is "$(value inserted unplaced)" "10000
 
 # ---- what is fine ----
 
-printf '{"timestamp": 0.25, "hash_ids": [0, 1]}\n\n  \n{"hash_ids": [0, 1, 2], "more": {}}' >"$trace"
+printf '{"timestamp": 0.25, "hash_ids": [0, 1]}\n\n  \n%s' \
+	'{"hash_ids": [0, 1, 2], "more": {}}' >"$trace"
 good 2 5 "seconds, blank lines, fields of others, no newline at the end"
 is "$(value prefix_hit_blocks)" 2 "and hits"
 printf '{"hash_ids": []}\r\n{"hash_ids": [9223372036854775807]}\r\n' >"$trace"

@@ -10,7 +10,7 @@ small=$(grep -c . "$small_trace")
 settled()	# CACHE: nothing is held
 {
 	inspect --json stat "$1"
-	test "$(value stats/refs stats/reserved stats/sections | paste -sd' ' -)" = '0 0 0'
+	test "$(values stats/refs stats/reserved stats/sections)" = '0 0 0'
 }
 
 sound()	# CACHE WHEN
@@ -27,26 +27,27 @@ for sizes in '100 0' '100 50' '150 300' '400 600'; do
 	vram=${sizes% *}
 	ram=${sizes#* }
 	name=c$vram-$ram
-	serve "$name" --block-size 16 --vram-blocks "$vram" --ram-blocks "$ram" --ahead 0 \
-		--device host
+	serve "$name" --block-size 16 --vram-blocks "$vram" --ram-blocks "$ram" \
+		--ahead 0 --device host
 	run gpc-replay "$small_trace" --dir "$shm" --name "$name" --workers 4 --json
 	exits 0 "four workers on $vram blocks of VRAM, $ram of RAM"
-	is "$(value workers requests wrong_blocks workers_failed | paste -sd' ' -)" \
+	is "$(values workers requests wrong_blocks workers_failed)" \
 		"4 $small 0 0" "all requests, no wrong block"
 	test "$(value prefix_hit_blocks)" -gt 0 && test "$(value inserted)" -gt 0
 	ok $? "some hit, some miss"
 	is $(($(value prefix_hit_blocks) + $(value inserted) + $(value duplicates) + \
-		$(value unplaced) + $(value refused))) "$(value block_refs)" "each block has one fate"
+		$(value unplaced) + $(value refused))) "$(value block_refs)" \
+		"each block has one fate"
 	sound "$name" "$vram + $ram"
 	run gpcd "$name" --dir "$shm"
 	exits 3 "its gpcd is still there"
 	kill "$(cat "$tmp/$name.pid")"
 done
 
-run gpc-replay "$small_trace" --dir "$shm" --workers 40 --vram-blocks 300 --ram-blocks 300 \
-	--json
+run gpc-replay "$small_trace" --dir "$shm" --workers 40 --vram-blocks 300 \
+	--ram-blocks 300 --json
 exits 0 "forty workers"
-is "$(value workers requests wrong_blocks | paste -sd' ' -)" "40 $small 0" \
+is "$(values workers requests wrong_blocks)" "40 $small 0" \
 	"share the requests"
 
 # ---- seen from outside ----
@@ -92,7 +93,7 @@ finish $one
 is "$status" 0 "the first one ends well" || diag "$(cat "$tmp/one.err")"
 for label in one two; do
 	cp "$tmp/$label.out" "$tmp/out"
-	is "$(value wrong_blocks workers_failed | paste -sd' ' -)" '0 0' "no wrong block in $label"
+	is "$(values wrong_blocks workers_failed)" '0 0' "no wrong block in $label"
 done
 is "$(workers shared)" 0 "the workers have left"
 is "$(ls "$shm" | grep gpc-replay)" '' "so has the payload"
@@ -117,7 +118,7 @@ finish $replay
 is "$status" 1 "a worker is killed: the replay has failed"
 like "$(cat "$tmp/replay.err")" 'worker 2 was killed by signal 9' "and says why"
 cp "$tmp/replay.out" "$tmp/out"
-is "$(value wrong_blocks workers_failed | paste -sd' ' -)" '0 1' \
+is "$(values wrong_blocks workers_failed)" '0 1' \
 	"the others went on to the end, without a wrong block"
 sound loss "a worker killed"
 run gpc-replay "$small_trace" --dir "$shm" --name loss --workers 4 --json

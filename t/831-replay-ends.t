@@ -5,7 +5,7 @@
 
 . "${top_srcdir:-$(dirname "$0")/..}/t/sh/tap.sh"
 
-at_work()	# MIN, of $watched: more than so many blocks were asked for; $writer serves it
+at_work()	# MIN: $watched was asked for more blocks than that; $writer serves it
 {
 	writer=$(gpc-inspect --dir "$shm" stat "$watched" | awk -v min="$1" '
 		$1 == "writer:" { writer = $2 }
@@ -47,7 +47,8 @@ for signal in HUP INT TERM; do
 	replay=$pid
 	kill -$signal $replay
 	finish $replay
-	is "$signal $status" "$(echo "HUP 129 INT 130 TERM 143" | grep -o "$signal [0-9]*")" \
+	is "$signal $status" \
+		"$(echo "HUP 129 INT 130 TERM 143" | grep -o "$signal [0-9]*")" \
 		"SIG$signal ends a replay by that signal"
 	is "$(cat "$tmp/replay.out")" '' "without a result"
 	is "$(ls "$shm" | grep "replay-$replay")" '' "its cache is gone"
@@ -68,7 +69,7 @@ is "$(ls "$shm" | grep "replay-$replay")" '' "gpcd has removed the cache"
 idle()	# CACHE: nobody but the writer, nothing held
 {
 	inspect --json stat "$1"
-	test "$(value peers stats/refs stats/reserved | paste -sd' ' -)" = '1 0 0'
+	test "$(values peers stats/refs stats/reserved)" = '1 0 0'
 }
 
 serve theirs --block-size 16 --vram-blocks 300 --ram-blocks 200
@@ -114,12 +115,12 @@ while read -r name sizes; do
 	fi
 	finish $replay
 	cp "$tmp/replay.out" "$tmp/out"
-	is "$status $(value requests wrong_blocks workers_failed | paste -sd' ' -)" \
+	is "$status $(values requests wrong_blocks workers_failed)" \
 		"0 $requests 0 0" "$name: the replay goes on to its end, no block is wrong" ||
 		diag "$(cat "$tmp/replay.err")"
 	until_ok idle $name
 	inspect --json stat $name
-	is "$(value writer_generation stats/refs stats/reserved | paste -sd' ' -)" '3 0 0' \
+	is "$(values writer_generation stats/refs stats/reserved)" '3 0 0' \
 		"$name: the third writer serves, and nothing is held"
 	inspect check $name
 	exits 0 "$name: check is clean"

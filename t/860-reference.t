@@ -40,16 +40,16 @@ ok $? "there are rows of one tier and of two" "$tmp/rows"
 
 begin()	# LANE TRACE VRAM RAM HOT WARM
 {
-	start "$1" gpc-replay "$traces/$2" --dir "$shm" --vram-blocks "$3" --ram-blocks "$4" \
-		--json
+	start "$1" gpc-replay "$traces/$2" --dir "$shm" --json --vram-blocks "$3" \
+		--ram-blocks "$4"
 }
 
 end()	# LANE PID TRACE VRAM RAM HOT WARM
 {
 	finish "$2"
 	mv "$tmp/$1.out" "$tmp/out"
-	is "$status $(value requests block_refs vram_hit_blocks ram_hit_blocks \
-		wrong_blocks | paste -sd' ' -)" "0 $(size "$3") $6 $7 0" \
+	is "$status $(values requests block_refs vram_hit_blocks ram_hit_blocks \
+		wrong_blocks)" "0 $(size "$3") $6 $7 0" \
 		"$3, $4 blocks of VRAM, $5 of RAM" || diag "$(cat "$tmp/$1.err")"
 }
 

@@ -463,20 +463,29 @@ static inline void act_clear(struct actor *a)
 					   (!tag || model_tag(model->pending[i].key) == tag);
 }
 
+/* A pool of another space; of the worker's own blocks, or whose keeper it is, or nobody's. */
 static inline void act_pool(struct actor *a)
 {
+	static const uint32_t flags[] = { 0, GPC_POOL_KEPT, GPC_POOL_CALLER };
 	struct gpc_pool p = { .size = sizeof(p), .kind = GPC_VRAM, .space = 1, .blocks = 4,
-			      .demote_to = -1 };
+			      .demote_to = -1, .flags = flags[crew_random(&a->seed, 3)] };
 	gpc_block b;
+	int i;
 
 	if (model->extra) {
 		must(gpc_clear(a->c, model->extra, 0, GPC_REMOVE, -1) >= 0, "clear: %s",
 		     gpc_last_error());
+		for (i = 0; i < 4; i++)
+			*model_hand(GPC_BLOCK(model->extra, i)) = false;
 		model->extra = 0;
 		return;
 	}
 	model->extra = gpc_pool_add(a->c, &p);
 	must(model->extra > VRAM && model->extra < POOLS, "pool_add: %s", gpc_last_error());
+	for (i = 0; p.flags & GPC_POOL_CALLER && i < 4; i++)
+		take_hand(GPC_BLOCK(model->extra, i));
+	if (p.flags & GPC_POOL_CALLER)
+		return;
 	must_be(gpc_reserve(a->c, model->extra, 1, 0, &b, NULL, 0, -1), 1);
 	must_be(gpc_unref(a->c, &b, 1), 0);
 }

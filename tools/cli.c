@@ -71,6 +71,14 @@ void cli_gpc_error(int err, const char *fmt, ...)
 	va_end(ap);
 }
 
+void cli_cache_error(int err, const char *name)
+{
+	if (err == -ENOENT)
+		cli_error("%s", cli_gpc_text(err));
+	else
+		cli_gpc_error(err, "%s", name);
+}
+
 int cli_usage(const char *fmt, ...)
 {
 	va_list ap;

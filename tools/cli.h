@@ -17,6 +17,9 @@ const char *cli_tool(void);
 void cli_error(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 /* The same with the library's sentence for the call that failed with err. */
 void cli_gpc_error(int err, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+/* For a cache that cannot be had: its name and the library's sentence, which has the name
+ * in it where there is no such cache. */
+void cli_cache_error(int err, const char *name);
 /* The library's sentence alone. */
 const char *cli_gpc_text(int err);
 /* Message, then where to find help; returns EXIT_USAGE. */

@@ -31,6 +31,12 @@ stop_gpcd()
 	is_running "$daemon" && kill -9 "$daemon"
 }
 
+start_gpcd()
+{
+	gpcd "$name" --block-size 16 --vram-blocks $vram --ram-blocks $ram --device host \
+		--daemonize --pidfile "$tmp/gpcd.pid"
+}
+
 take_down()
 {
 	trap - EXIT
@@ -45,8 +51,9 @@ trap 'exit 129' HUP
 trap 'exit 130' INT
 trap 'exit 143' TERM
 
-show()	# TITLE FILE
+show()	# TITLE FILE: unless there is nothing in it
 {
+	test -s "$2" || return 0
 	printf '\n$ %s\n' "$1"
 	cat "$2"
 }
@@ -71,13 +78,13 @@ look()
 # ---- one cache ----
 
 test -r "$trace" || { echo "demo: cannot read $trace" >&2; exit 1; }
-gpcd "$name" --block-size 16 --vram-blocks $vram --ram-blocks $ram --device host \
-	--daemonize --pidfile "$tmp/gpcd.pid" || exit 1
+start_gpcd || exit 1
 echo "gpcd serves the cache $name: $vram blocks of VRAM, $ram of RAM, a mirror on the host device"
 
 # ---- four workers ----
 
-# A short trace is over before anybody can look: it is replayed several times over then.
+# A short trace is over before anybody can look: it is replayed several times over then, with
+# a fresh cache, so that what it shows is one replay's.
 copy=${trace##*/}
 cp "$trace" "$tmp/$copy" && cd "$tmp" || exit 1
 times=1
@@ -93,8 +100,10 @@ while :; do
 	test $seen -ne 0 && test $status -eq 0 && test $times -lt 4096 || break
 	times=$((times * 4))
 	cat "$copy" "$copy" "$copy" "$copy" >more && mv more "$copy" || exit 1
+	stop_gpcd
+	gpc-inspect rm "$name" >/dev/null && start_gpcd || exit 1
 done
-echo "$workers workers replay $trace$(test $times -eq 1 || echo ", $times times over")"
+test $status -ne 0 || echo "$workers workers replay $trace$(test $times -eq 1 || echo ", $times times over")"
 
 if test $seen -eq 0; then
 	show "gpc-inspect stat $name" "$tmp/stat"

@@ -207,7 +207,7 @@ int inspect_open(struct inspect *in, uint32_t flags, gpc **ret)
 	r = inspect_attach(in, in->name, flags, ret);
 	if (r >= 0)
 		return 0;
-	cli_gpc_error(r, "%s", in->name);
+	cli_cache_error(r, in->name);
 	return in->cannot_open;
 }
 

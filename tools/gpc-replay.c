@@ -412,7 +412,7 @@ static void show_result(struct run *run)
 	struct gpc_stats after;
 	struct report r = {
 		.trace = run->a.trace,
-		.cache = run->a.name ? run->a.name : "a cache of its own",
+		.cache = run->a.name,
 		.workers = (uint32_t)run->a.workers,
 		.failed = run->failed,
 		.vram_blocks = (uint32_t)run->a.vram,

@@ -42,9 +42,10 @@ struct daemon {
 	bool standby, background, quiet, unlink_at_end;
 	int ready_fd;                /* --daemonize: the parent waits for one byte here */
 	bool ready, served;
+	bool made_pidfile;           /* it was not there before us */
 };
 
-static volatile sig_atomic_t stopping;
+static volatile sig_atomic_t stopping;       /* the signal that ends it */
 static bool to_syslog;
 
 /* ---- what it says ---- */
@@ -114,10 +115,10 @@ static const struct number {
 	uint64_t min, max;
 	size_t at;                   /* in struct gpc_config, a u32 */
 } numbers[] = {
-	{ "block-size", 1, UINT32_MAX, offsetof(struct gpc_config, block_tokens) },
-	{ "max-blocks", 1, UINT32_MAX, offsetof(struct gpc_config, max_blocks) },
-	{ "vram-blocks", 0, UINT32_MAX, offsetof(struct gpc_config, vram_blocks) },
-	{ "ram-blocks", 0, UINT32_MAX, offsetof(struct gpc_config, ram_blocks) },
+	{ "block-size", 1, 65536, offsetof(struct gpc_config, block_tokens) },
+	{ "max-blocks", 1, 1 << 28, offsetof(struct gpc_config, max_blocks) },
+	{ "vram-blocks", 0, 1 << 24, offsetof(struct gpc_config, vram_blocks) },
+	{ "ram-blocks", 0, 1 << 24, offsetof(struct gpc_config, ram_blocks) },
 	{ "max-peers", 1, GPC_MAX_PEERS, offsetof(struct gpc_config, max_peers) },
 	{ "max-pools", 1, GPC_MAX_POOLS, offsetof(struct gpc_config, max_pools) },
 	{ "quarantine", 1, 3600000, offsetof(struct gpc_config, quarantine_ms) },
@@ -222,7 +223,7 @@ static bool add_device(struct daemon *d, const char *device)
 			 used ? "," : "", device);
 
 	if (!is_device(device)) {
-		cli_usage("--device: '%s' is not none, host, cuda:N or GPU-UUID", device);
+		cli_usage("--device: '%s' is not none, host or cuda:N", device);
 		return false;
 	}
 	if (n >= 0 && (size_t)n < sizeof(d->devices) - used)
@@ -367,8 +368,7 @@ static int parse(struct daemon *d, int argc, char **argv)
 
 static void on_signal(int sig)
 {
-	(void)sig;
-	stopping = 1;
+	stopping = sig;
 }
 
 static void catch_signals(void)
@@ -414,6 +414,32 @@ static int detach(struct daemon *d)
 	return EXIT_RUNTIME;
 }
 
+/* Before there is a cache: can it be written?  What is in it stays until we are ready. */
+static int try_pidfile(struct daemon *d)
+{
+	int flags = O_WRONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK;
+	int fd = open(d->pidfile, flags | O_CREAT | O_EXCL, 0644);
+
+	d->made_pidfile = fd >= 0;
+	if (fd < 0 && errno == EEXIST)
+		fd = open(d->pidfile, flags);
+	if (fd >= 0) {
+		close(fd);
+		return 0;
+	}
+	say(LOG_ERR, "--pidfile %s: %s", d->pidfile, strerror(errno));
+	return EXIT_RUNTIME;
+}
+
+/* Ours, or the empty one that we made and nobody has written to since. */
+static void remove_pidfile(const struct daemon *d)
+{
+	struct stat st;
+
+	if (d->ready || (d->made_pidfile && !stat(d->pidfile, &st) && !st.st_size))
+		unlink(d->pidfile);
+}
+
 static int write_pidfile(const char *path)
 {
 	int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0644);
@@ -424,7 +450,7 @@ static int write_pidfile(const char *path)
 		if (close(fd) == 0 && good)
 			return 0;
 	}
-	say(LOG_ERR, "%s: %s", path, strerror(errno));
+	say(LOG_ERR, "--pidfile %s: %s", path, strerror(errno));
 	return -1;
 }
 
@@ -468,6 +494,49 @@ static int report_ready(struct daemon *d, const char *status)
 
 /* ---- the writer ---- */
 
+/* The library's sentence with options in place of its configuration's fields. */
+static const char *option_words(const char *text, char *ret, size_t room)
+{
+	static const struct { const char *field, *option; } words[] = {
+		{ "block_tokens", "--block-size" }, { "max_blocks", "--max-blocks" },
+		{ "vram_blocks", "--vram-blocks" }, { "ram_blocks", "--ram-blocks" },
+		{ "max_peers", "--max-peers" }, { "max_pools", "--max-pools" },
+	};
+	size_t used = 0, i, len;
+
+	while (*text && used + 1 < room) {
+		for (i = 0; i < sizeof(words) / sizeof(words[0]); i++)
+			if (strncmp(text, words[i].field, strlen(words[i].field)) == 0)
+				break;
+		if (i == sizeof(words) / sizeof(words[0])) {
+			ret[used++] = *text++;
+			continue;
+		}
+		len = strlen(words[i].option);
+		if (len >= room - used)
+			break;
+		memcpy(ret + used, words[i].option, len);
+		used += len;
+		text += strlen(words[i].field);
+	}
+	ret[used] = 0;
+	return ret;
+}
+
+/* Returns the exit status. */
+static int cannot_open(const struct daemon *d, int err)
+{
+	const char *text = cli_gpc_text(err);
+	char words[1024];
+
+	if (err == -ENOENT && !d->create && strncmp(text, "there is no cache", 17) == 0)
+		say(LOG_ERR, "%s; --block-size makes one", text);
+	else
+		say(LOG_ERR, "%s: %s", d->name,
+		    option_words(text, words, sizeof(words)));
+	return err == -EINVAL ? EXIT_USAGE : EXIT_RUNTIME;
+}
+
 static int open_cache(struct daemon *d, gpc **c)
 {
 	struct gpc_options opt = {
@@ -486,11 +555,7 @@ static int open_cache(struct daemon *d, gpc **c)
 		r = gpc_create(d->name, &d->cfg, &opt, GPC_IF_ABSENT, c);
 	else
 		r = gpc_attach(d->name, &opt, 0, c);
-	if (r == -ENOENT && !d->create)
-		say(LOG_ERR, "%s: no such cache; --block-size makes one", d->name);
-	else if (r < 0)
-		say(LOG_ERR, "%s: %s", d->name, cli_gpc_text(r));
-	return r < 0 ? EXIT_RUNTIME : 0;
+	return r < 0 ? cannot_open(d, r) : 0;
 }
 
 /* 0: this process is the writer; otherwise the exit status, or 0 with `stopping`. */
@@ -552,10 +617,28 @@ static int remove_cache(struct daemon *d)
 	return EXIT_RUNTIME;
 }
 
+static const char *signal_name(int sig)
+{
+	return sig == SIGINT ? "SIGINT" : sig == SIGHUP ? "SIGHUP" : "SIGTERM";
+}
+
+/* 0, or the exit status. */
+static int start(struct daemon *d, gpc **c)
+{
+	int status = d->pidfile[0] ? try_pidfile(d) : 0;
+
+	if (!status)
+		status = open_cache(d, c);
+	if (status && d->pidfile[0])
+		remove_pidfile(d);
+	return status;
+}
+
 static int run(struct daemon *d)
 {
 	gpc *c = NULL;
-	int status = open_cache(d, &c);
+	int status = start(d, &c);
+	bool gone;
 
 	if (status)
 		return status;
@@ -565,12 +648,14 @@ static int run(struct daemon *d)
 	notify("STOPPING=1\nSTATUS=leaving");
 	gpc_close(c);                /* drops the writer's seat, too */
 	/* a standby that never served leaves the cache to its writer */
-	if (d->unlink_at_end && d->served && !status)
+	gone = d->unlink_at_end && d->served && !status;
+	if (gone)
 		status = remove_cache(d);
-	if (d->pidfile[0] && d->ready)
-		unlink(d->pidfile);
+	if (d->pidfile[0])
+		remove_pidfile(d);
 	if (!d->quiet && !status)
-		say(LOG_INFO, "%s: left", d->name);
+		say(LOG_INFO, "%s: ended by %s, the cache %s", d->name,
+		    signal_name(stopping), gone ? "is removed" : "stays");
 	return status;
 }
 

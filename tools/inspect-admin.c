@@ -166,7 +166,7 @@ static int remove_one(const struct inspect *in, const char *name, json_t *remove
 
 	/* what a killed creator left is gone by now, and was never a cache */
 	if (r < 0 && !(r == -ENOENT && in->stale)) {
-		cli_gpc_error(r, "%s", name);
+		cli_cache_error(r, name);
 		return EXIT_RUNTIME;
 	}
 	json_array_append_new(removed, out_string(name, GPC_MAX_NAME));

@@ -46,7 +46,7 @@ static void describe(json_t *row, gpc *c)
 	if (gpc_get_stats(c, -1, &st) >= 0)
 		set_count(row, "live", st.live);
 	set_count(row, "pools", info.pools);
-	set_count(row, "peers", info.peers);
+	set_count(row, "peers", (uint64_t)alive);
 	if (info.writer_pid)
 		set_count(row, "writer_pid", (uint64_t)info.writer_pid);
 	set_count(row, "bytes", info.bytes);

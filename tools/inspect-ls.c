@@ -41,7 +41,7 @@ static void print_row(const struct inspect *in, const struct gpc_entry *e, bool 
 	json_t *o;
 
 	if (!in->json) {
-		printf("%4d  %8d  %6u  %10u  %5u  %16" PRIx64 "  ", GPC_POOL(e->block),
+		printf("%4d  %8d  %6u  %10u  %5u  0x%016" PRIx64 "  ", GPC_POOL(e->block),
 		       GPC_SLOT(e->block), e->depth, e->tag, e->refs, e->stamp);
 		print_key(&e->key);
 		fputs("  ", stdout);
@@ -56,7 +56,7 @@ static void print_row(const struct inspect *in, const struct gpc_entry *e, bool 
 }
 
 /* Returns 0, or what gpc_walk said. */
-static int walk(const struct inspect *in, gpc *c)
+static int walk(const struct inspect *in, gpc *c, uint64_t *ret_shown)
 {
 	struct gpc_entry batch[WALK_BATCH];
 	uint64_t cursor = 0, shown = 0;
@@ -71,11 +71,13 @@ static int walk(const struct inspect *in, gpc *c)
 			shown++;
 		}
 	}
+	*ret_shown = shown;
 	return n < 0 ? n : 0;
 }
 
 int inspect_ls(struct inspect *in)
 {
+	uint64_t shown;
 	gpc *c;
 	int status = inspect_open(in, GPC_READONLY, &c), r;
 
@@ -84,11 +86,11 @@ int inspect_ls(struct inspect *in)
 	if (in->json)
 		putchar('[');
 	else
-		printf("%4s  %8s  %6s  %10s  %5s  %16s  %-32s  %s\n", "POOL", "SLOT",
+		printf("%4s  %8s  %6s  %10s  %5s  %18s  %-32s  %s\n", "POOL", "SLOT",
 		       "DEPTH", "TAG", "REFS", "STAMP", "KEY", "PARENT");
-	r = walk(in, c);
+	r = walk(in, c, &shown);
 	if (in->json)
-		fputs("\n]\n", stdout);
+		fputs(shown ? "\n]\n" : "]\n", stdout);
 	if (r < 0)
 		cli_gpc_error(r, "%s", in->name);
 	gpc_close(c);

@@ -38,7 +38,7 @@ static const struct column stat_columns[] = {
 	{ "  hits in VRAM", "hit_vram", SHOW_TEXT },
 	{ "  hits in RAM", "hit_ram", SHOW_TEXT },
 	{ "  misses", "miss", SHOW_TEXT },
-	{ "  hit rate", "hit_rate", SHOW_TEXT },
+	{ "  hit rate", "hit_rate", SHOW_SHARE },
 	{ "published", "published", SHOW_TEXT },
 	{ "  duplicates", "duplicate", SHOW_TEXT },
 	{ "evicted", "evicted", SHOW_TEXT },
@@ -222,9 +222,9 @@ static json_t *describe_stats(const struct gpc_stats *st)
 		set(o, counters[i].field, counters[i].v);
 	if (st->sections)
 		set(o, "oldest_section_ns", st->oldest_section_ns);
-	if (asked)
-		json_object_set_new(o, "hit_rate",
-				    out_need(json_real((double)hits / (double)asked)));
+	json_object_set_new(o, "hit_rate",
+			    asked ? out_need(json_real((double)hits / (double)asked))
+				  : json_null());
 	return o;
 }
 

@@ -98,12 +98,14 @@ static void cell(char ret[CELL], const struct column *col, const json_t *object)
 	static const char *const times[] = { "ns", "us", "ms", "s" };
 	const json_t *v = json_object_get(object, col->field);
 
-	if (!v || json_is_null(v))
+	if (!v || json_is_null(v) || (json_is_array(v) && !json_array_size(v)))
 		snprintf(ret, CELL, "-");
 	else if (col->show == SHOW_BYTES)
 		scaled(ret, json_number_value(v), 1024, bytes, 5);
 	else if (col->show == SHOW_AGE)
 		scaled(ret, json_number_value(v), 1000, times, 4);
+	else if (col->show == SHOW_SHARE)
+		snprintf(ret, CELL, "%.1f %%", 100 * json_number_value(v));
 	else if (json_is_array(v))
 		list_cell(ret, v);
 	else if (json_is_integer(v))

@@ -15,6 +15,7 @@ enum show {
 	SHOW_TEXT,                   /* strings to the left, numbers to the right */
 	SHOW_BYTES,                  /* 12.5 MiB */
 	SHOW_AGE,                    /* nanoseconds as 12.5 ms */
+	SHOW_SHARE,                  /* 0.583 as 58.3 % */
 	SHOW_LIST,                   /* array: items separated by commas */
 };
 

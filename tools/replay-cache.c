@@ -168,7 +168,7 @@ int cache_attach(const struct run *run, uint32_t flags, gpc **c)
 	int r = gpc_attach(run->name, &opt, flags, c);
 
 	if (r < 0)
-		cli_gpc_error(r, "%s", run->name);
+		cli_cache_error(r, run->name);
 	return r < 0 ? -1 : 0;
 }
 

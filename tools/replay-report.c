@@ -145,7 +145,8 @@ static json_t *to_json(const struct report *r)
 	json_t *o = need(json_object());
 
 	json_object_set_new(o, "trace", json_string(r->trace));
-	json_object_set_new(o, "cache", need(json_string(r->cache)));
+	json_object_set_new(o, "cache", r->cache ? need(json_string(r->cache))
+						: json_null());
 	set(o, "workers", r->workers);
 	set(o, "workers_failed", r->failed);
 	set(o, "vram_blocks", r->vram_blocks);
@@ -155,8 +156,8 @@ static json_t *to_json(const struct report *r)
 		set(o, fields[i].name, *field_of((struct counts *)c, i));
 	set(o, "evicted", r->evicted);
 	set(o, "dropped", r->dropped);
-	json_object_set_new(o, "hit_rate", need(json_real(rate((double)c->hits,
-							       (double)c->block_refs))));
+	json_object_set_new(o, "hit_rate", !c->block_refs ? json_null() :
+		need(json_real(rate((double)c->hits, (double)c->block_refs))));
 	json_object_set_new(o, "seconds", need(json_real(r->seconds)));
 	json_object_set_new(o, "requests_per_second",
 			    need(json_real(rate((double)c->requests, r->seconds))));
@@ -181,7 +182,8 @@ static void show(const struct report *r)
 	const struct counts *c = r->counts;
 
 	printf("%s: %u worker%s on %s, %u VRAM", r->trace, r->workers,
-	       r->workers == 1 ? "" : "s", r->cache, r->vram_blocks);
+	       r->workers == 1 ? "" : "s",
+	       r->cache ? r->cache : "a cache of its own", r->vram_blocks);
 	if (r->ram_blocks)
 		printf(" + %u RAM", r->ram_blocks);
 	puts(" blocks\n");

@@ -31,6 +31,8 @@ enum {
 	/* what blocks published here are tagged with: those whose payload went with an
 	 * earlier replay can be forgotten without touching anybody else's */
 	REPLAY_TAG = 0x72706c79,
+	/* its keys are of a group of their own: a hit is on a block of a replay */
+	REPLAY_GROUP = 0x72706c79,
 };
 
 enum { PATIENCE_MS = 10000 };        /* how long a writer may be away */
@@ -125,7 +127,7 @@ json_t *counts_to_json(const struct counts *c);
 bool counts_add_json(struct counts *sum, const json_t *from);
 
 struct report {
-	const char *trace, *cache;
+	const char *trace, *cache;   /* cache NULL: one of its own */
 	uint32_t workers, failed, vram_blocks, ram_blocks, payload;
 	double seconds;
 	uint64_t evicted, dropped;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* hold DIR NAME LABEL REFS RESERVED SECTIONS [FIRST] - a worker at a gate.
  *
- * Attaches, publishes a chain of REFS blocks in pool 0 (keys from the numbers FIRST, FIRST +
- * 1, ...) and keeps a reference on each, reserves RESERVED blocks more, opens SECTIONS
- * sections.  Prints the keys as gpc-inspect does, then "holding", and stays so.  SIGTERM
- * opens the gate: all of it is given back, exit status 0. */
+ * Attaches, publishes a chain of REFS blocks in pool 0 (keys from the numbers FIRST,
+ * FIRST + 1, ...) and keeps a reference on each, reserves RESERVED blocks more, opens
+ * SECTIONS sections.  Prints the keys as gpc-inspect does, then "holding", and stays so.
+ * SIGTERM opens the gate: all of it is given back, exit status 0. */
 #include "gpc.h"
 
 #include <inttypes.h>
@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-enum { MOST = 256 };
+enum { MOST = 256, TAG = 7 };
 
 static int must(int r, const char *what)
 {
@@ -33,8 +33,8 @@ static void publish(gpc *c, uint64_t first, uint32_t n, const gpc_block *blocks)
 	for (uint32_t i = 0; i < n; i++)
 		numbers[i] = first + i;
 	must(gpc_import(c, numbers, 8, 8, n, 0, keys + 1), "import");
-	if (must(gpc_publish(c, keys, keys + 1, blocks, n, 7, NULL, 0, NULL), "publish") !=
-	    (int)n) {
+	if (must(gpc_publish(c, keys, keys + 1, blocks, n, TAG, NULL, 0, NULL),
+		 "publish") != (int)n) {
 		fprintf(stderr, "hold: the keys are there already\n");
 		exit(1);
 	}
@@ -64,7 +64,9 @@ int main(int argc, char **argv)
 
 	if (argc < 7)
 		return 2;
-	struct gpc_options opt = { .size = sizeof(opt), .dir = argv[1], .label = argv[3] };
+	struct gpc_options opt = {
+		.size = sizeof(opt), .dir = argv[1], .label = argv[3],
+	};
 
 	refs = (uint32_t)atoi(argv[4]);
 	reserved = (uint32_t)atoi(argv[5]);
@@ -73,7 +75,8 @@ int main(int argc, char **argv)
 		return 2;
 	must(gpc_attach(argv[2], &opt, 0, &c), "attach");
 	if (refs + reserved)
-		must(gpc_reserve(c, 0, refs + reserved, 0, blocks, NULL, 0, 5000), "reserve");
+		must(gpc_reserve(c, 0, refs + reserved, 0, blocks, NULL, 0, 5000),
+		     "reserve");
 	if (refs)
 		publish(c, argc > 7 ? strtoull(argv[7], NULL, 10) : 1, refs, blocks);
 	while (sections--)

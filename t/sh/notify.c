@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* notify SOCKET - what a service manager hears: the datagrams that come to the socket, a
- * path or with "@" first an abstract name, to standard output.  The first line says that it
- * listens.  Ends when it is killed. */
+ * path or with "@" first an abstract name, to standard output.  The first line says that
+ * it listens.  Ends when it is killed. */
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>

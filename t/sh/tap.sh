@@ -22,10 +22,11 @@ helpers=$builddir/t/sh
 PATH=$builddir/tools:$PATH
 # libtool puts a script before each program, which takes longer than what we run: go past
 # it
-if LD_LIBRARY_PATH=$builddir/lib/.libs ldd "$builddir/tools/.libs/gpc-inspect" 2>/dev/null |
-	grep -qF "$builddir/lib/.libs/libgpc.so"; then
+libs=$builddir/lib/.libs
+if LD_LIBRARY_PATH=$libs ldd "$builddir/tools/.libs/gpc-inspect" 2>/dev/null |
+	grep -qF "$libs/libgpc.so"; then
 	PATH=$builddir/tools/.libs:$PATH
-	LD_LIBRARY_PATH=$builddir/lib/.libs${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+	LD_LIBRARY_PATH=$libs${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 	export LD_LIBRARY_PATH
 fi
 LC_ALL=C
@@ -231,6 +232,11 @@ refuses()	# STATUS REGEX CMD...
 value()	# PATH...: from the JSON that the last command printed
 {
 	"$helpers/json" "$tmp/out" "$@"
+}
+
+values()	# PATH...: the same in one line
+{
+	value "$@" | paste -sd' ' -
 }
 
 # ---- what people see ----
