@@ -409,13 +409,16 @@ int gpc_writer_drop(gpc *c);
 
 /* One request, host path (error handling left out):
  *
- *	n   = gpc_hash(c, &root, tok, ntok - 1, NULL, 0, 0, key + 1);      key[0] = root
- *	hit = gpc_acquire(c, 0, key + 1, n, blk, 0);                       held
- *	if (gpc_reserve(c, pool, n - hit, 0, blk + hit, NULL, 0, 0) < 0)
- *		{ gpc_unref(c, blk, hit); ... try again later }
+ *	n   = gpc_hash(c, &root, tok, ntok - 1, NULL, 0, 0, key + 1);      key[0] = root; the
+ *	                                                last token is always computed
+ *	hit = gpc_acquire(c, 0, key + 1, n, blk, 0);    held
+ *	if (gpc_reserve(c, pool, n - hit, 0, blk + hit, NULL, 0, 0) < 0) {
+ *		gpc_unref(c, blk, hit);
+ *		return;                                 try again later
+ *	}
  *	... prefill writes blk[hit ..]; when the step's event has passed:
- *	gpc_publish(c, key + hit, key + hit + 1, blk + hit, n - hit, tag, res, 0, NULL);
- *	gpc_unref(c, res or blk ...);                                      finish, abort, preemption
+ *	gpc_publish(c, key + hit, key + hit + 1, blk + hit, n - hit, tag, NULL, 0, NULL);
+ *	gpc_unref(c, blk, n);                           finish, abort, preemption: the same call
  */
 
 #ifdef __cplusplus

@@ -94,8 +94,8 @@ is "$(ls "$shm" | grep -v '\.lock$')" '' "what was refused has left no segment"
 # ---- what the options do ----
 
 serve all --block-size 32 --max-blocks 1k --vram-blocks 100 --ram-blocks 50 \
-	--max-peers 5 --max-pools 3 --device host --tick exact --ahead 7 --quarantine 300 --quota 9 \
-	--mode 0640 --layout 00ff7F
+	--max-peers 5 --max-pools 3 --device host --tick exact --ahead 7 \
+	--quarantine 300 --quota 9 --mode 0640 --layout 00ff7F
 inspect --json stat all
 is "$(value block_tokens)" 32 "--block-size"
 is "$(value max_blocks)" 1024 "--max-blocks, with a suffix"

@@ -29,7 +29,7 @@ if test "$(free_mib)" -lt 150000; then
 	exits 1 "more than there is"
 	says "big: $shm lacks [0-9]+ bytes .* needs [0-9]+ MiB and [0-9]+ MiB are free" \
 		"the message says how much is missing"
-	says 'lower max_blocks or max_peers' "and what to do"
+	says 'lower --max-blocks or --max-peers' "and what to do"
 	nothing_is_left "too little memory"
 else
 	skip 4 "this machine has room for the largest cache"

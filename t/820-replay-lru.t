@@ -73,7 +73,8 @@ for vram in 10 45 61 100 300 1200; do
 	hits small "$small_trace" $vram
 	inserted=$(value inserted)
 	is "$(values evicted demoted promoted dropped)" \
-		"$((inserted > vram ? inserted - vram : 0)) 0 0 0" "what is not there any more was evicted"
+		"$((inserted > vram ? inserted - vram : 0)) 0 0 0" \
+		"what is not there any more was evicted"
 done
 
 # ---- requests longer than what one command may name ----

@@ -158,6 +158,18 @@ refuses 1 'shared has 16 tokens a block, not 8' \
 	gpc-replay "$small_trace" --dir "$shm" --name shared --block-tokens 8
 inspect check shared
 exits 0 "the cache is sound, and still there"
+
+serve foreign --block-size 16 --vram-blocks 40 --ram-blocks 40
+start others "$helpers/hold" "$shm" foreign others 30 0 0
+until_ok grep -q holding "$tmp/others.out"
+kill -9 "$pid"
+until_ok gpc-inspect --dir "$shm" reap foreign
+replay --name foreign --json
+exits 0 "a cache with blocks of another program"
+is "$(value wrong_blocks)" 0 "they are not wrong"
+inspect --json stat foreign
+test "$(value stats/demoted)" -ge 30
+ok $? "though they were moved"
 inspect --json stat shared
 is "$(value peers stats/refs stats/reserved)" "1
 0

@@ -116,7 +116,7 @@ while read -r name sizes; do
 	finish $replay
 	cp "$tmp/replay.out" "$tmp/out"
 	is "$status $(values requests wrong_blocks workers_failed)" \
-		"0 $requests 0 0" "$name: the replay goes on to its end, no block is wrong" ||
+		"0 $requests 0 0" "$name: the replay goes on, no block is wrong" ||
 		diag "$(cat "$tmp/replay.err")"
 	until_ok idle $name
 	inspect --json stat $name

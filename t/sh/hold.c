@@ -58,16 +58,15 @@ static void wait_for_gate(void)
 
 int main(int argc, char **argv)
 {
+	struct gpc_options opt = { .size = sizeof(opt) };
 	uint32_t refs, reserved, sections;
 	gpc_block blocks[2 * MOST];
 	gpc *c;
 
 	if (argc < 7)
 		return 2;
-	struct gpc_options opt = {
-		.size = sizeof(opt), .dir = argv[1], .label = argv[3],
-	};
-
+	opt.dir = argv[1];
+	opt.label = argv[3];
 	refs = (uint32_t)atoi(argv[4]);
 	reserved = (uint32_t)atoi(argv[5]);
 	sections = (uint32_t)atoi(argv[6]);

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# tap.sh - the Test Anything Protocol for scripts, and what those that run the tools
-# share.
+# tap.sh - the Test Anything Protocol for scripts, and what those share that run the tools.
 #
 #	. "${top_srcdir:-$(dirname "$0")/..}/t/sh/tap.sh"
 #
@@ -20,8 +19,7 @@ srcdir=$(cd "${top_srcdir:-$(dirname "$0")/..}" && pwd) || exit 99
 builddir=$(cd "${top_builddir:-$srcdir}" && pwd) || exit 99
 helpers=$builddir/t/sh
 PATH=$builddir/tools:$PATH
-# libtool puts a script before each program, which takes longer than what we run: go past
-# it
+# libtool puts a script before each program, which takes longer than the program itself
 libs=$builddir/lib/.libs
 if LD_LIBRARY_PATH=$libs ldd "$builddir/tools/.libs/gpc-inspect" 2>/dev/null |
 	grep -qF "$libs/libgpc.so"; then
