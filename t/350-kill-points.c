@@ -305,7 +305,8 @@ static void round_of(uint32_t i, uint64_t *random)
 {
 	crew_wait(GATE_JUDGED, i);
 	crew->count[N_TAKEOVER] = !crew_random(random, 4);
-	crew->count[N_TARGET] = 1 + crew_random(random, (uint32_t)stores);
+	crew->count[N_TARGET] = 1 + crew_random(random, (uint32_t)stores *
+						(crew_random(random, 3) ? 1 : 6));
 	must_be(crew_status(crew_fork(victim, (int)i)), 256 + SIGKILL);
 	if (crew->count[N_STORES] < crew->count[N_TARGET] && !crew->count[N_TAKEOVER])
 		stores = (15 * stores + 2 * crew->count[N_STORES] + 15) / 16;
