@@ -31,6 +31,8 @@ lib_gpc_sources = \
 	%reldir%/geometry.c \
 	%reldir%/geometry.h \
 	%reldir%/grant.c \
+	%reldir%/grant_place.c \
+	%reldir%/grant_source.c \
 	%reldir%/handle.c \
 	%reldir%/handle.h \
 	%reldir%/hash.c \

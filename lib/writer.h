@@ -5,7 +5,7 @@
  * when another process takes the seat (takeover.c), so nothing here needs to survive.
  *
  *   writer.c    the seat's life, the serving loop        command.c   one command each
- *   table.c     entries, buckets, relocation             grant.c     reserve, evict, begin moves
+ *   table.c     entries, buckets, relocation             grant*.c    reserve, evict, begin moves
  *   tree.c      parents and children                     move.c      commit of moves
  *   lru.c       who goes next                            pools.c     pools come and go, clear
  *   retire.c    flush, grace period, reuse               reap.c      the dead
@@ -303,6 +303,18 @@ void grant_forget(struct writer *w, uint32_t record);
 void grant_sweep(struct writer *w);
 void grant_cancel_peer(struct writer *w, uint32_t peer);
 void grant_cancel_pool(struct writer *w, uint32_t pool);
+
+/* ---- grant_source.c ---- */
+/* Pin the sources of a move command: 0, or why not even the first can move. */
+int32_t grant_take_sources(struct writer *w, struct grant *g, uint32_t from);
+void grant_unpin(struct writer *w, struct grant_slot *s, struct grant *g);
+
+/* ---- grant_place.c ---- */
+enum { GRANT_WAIT = 1 };
+/* Find blocks for all slots in need.  0: they are there or on their way; GRANT_WAIT: nothing
+ * was done, come again; -ENOSPC: nothing was done, and waiting would not help. */
+int32_t grant_place(struct writer *w, struct grant *g);
+void grant_give_up_ram(struct writer *w, struct grant *g, struct grant_slot *s);
 
 /* ---- move.c ---- */
 /* A block that a move reads stays where it is. */

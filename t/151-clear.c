@@ -238,6 +238,27 @@ static void test_clear_reserved(void)
 	cache_end(c);
 }
 
+/* A handle that closes writes no more: its reservations need no quarantine. */
+static void test_close_with_reservations(void)
+{
+	struct gpc_config cfg = cache_config(8, 0);
+	gpc_block b[8];
+	gpc *c, *d;
+
+	cfg.quarantine_ms = 3600000;
+	c = cache_make(&cfg, NULL);
+	d = cache_attach(0, 0);
+	serve_begin(c);
+	is_int(gpc_reserve(d, 0, 8, 0, b, NULL, 0, 1000), 8, "another handle has all");
+	must(gpc_close(d));
+	is_int(gpc_reserve(c, 0, 8, 0, b, NULL, 0, 2000), 8, "until it closes");
+	serve_end();
+	must(gpc_unref(c, b, 8));
+	done(c);
+	clean(c, "a handle that closed");
+	cache_end(c);
+}
+
 /* ---- removal ---- */
 
 static bool is_there(gpc *c, int pool)
@@ -404,6 +425,7 @@ static void tests(void)
 	test_clear_pool();
 	test_clear_tag();
 	test_clear_reserved();
+	test_close_with_reservations();
 	test_remove();
 	test_remove_held();
 	test_remove_waits();

@@ -227,6 +227,48 @@ static void test_each(void)
 	cache_end(c);
 }
 
+/* Whatever the order of the moves: down goes the leaf first, up the root. */
+static void test_order(void)
+{
+	gpc *c = cache_new(8, 8);
+	struct gpc_change ch[8];
+	struct gpc_move m[4], x;
+	gpc_block b[4];
+	gpc_key k[5];
+	uint64_t at_change = UINT64_MAX;
+	uint32_t i;
+
+	chain_keys(c, 1, 4, k);
+	chain_make(c, 0, 1, 4, b);
+	must(gpc_changes(c, &at_change, ch, 8));
+	must(gpc_demote(c, 0, 1, NULL, 4, m, 0, 1000));
+	x = m[0];                        /* leaf first: now not */
+	m[0] = m[2];
+	m[2] = x;
+	must(gpc_commit(c, m, 4, NULL, 0));
+	is_int(gpc_changes(c, &at_change, ch, 8), 4, "four go down");
+	for (i = 0; i < 4 && key_is(ch[i].key, k[4 - i]); i++)
+		;
+	is_int(i, 4, "leaf first");
+	must(gpc_acquire(c, 0, k + 1, 4, b, 0));
+	must(gpc_promote(c, b, 4, 0, m, NULL, 0, 1000));
+	x = m[0];
+	m[0] = m[3];
+	m[3] = x;
+	must(gpc_commit(c, m, 4, NULL, 0));
+	is_int(gpc_changes(c, &at_change, ch, 8), 4, "four come up");
+	for (i = 0; i < 4 && key_is(ch[i].key, k[1 + i]); i++)
+		;
+	is_int(i, 4, "root first");
+	b[0] = find(c, 1);
+	must(gpc_drop(c, b, 1, 0, NULL));
+	is_int(gpc_changes(c, &at_change, ch, 8), 4, "four are dropped");
+	for (i = 0; i < 4 && ch[i].what == GPC_REMOVED && key_is(ch[i].key, k[4 - i]); i++)
+		;
+	is_int(i, 4, "deepest first");
+	cache_end(c);
+}
+
 static void test_walk(void)
 {
 	gpc *c = cache_new(64, 0);
@@ -263,6 +305,7 @@ static void test_walk(void)
 static void tests(void)
 {
 	test_each();
+	test_order();
 	test_walk();
 	test_follow();
 	test_late();

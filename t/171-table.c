@@ -131,69 +131,104 @@ static void test_relocation(void)
 	cache_end(c);
 }
 
-/* The copy stands in both places until nobody can be on the way between them. */
-static void test_relocation_waits(void)
-{
-	gpc *c = new_cache(), *d = cache_attach(0, 0);
-	gpc_key k[2 * FULL + 1];
-	gpc_block b[2 * FULL + 1], res = -77;
-	gpc_ticket t;
+/* A relocation under way: a section of d holds it up, and with it the publish of key 8. */
+struct held_up {
+	gpc *c, *d;
 	int section;
+	gpc_key k[2 * FULL + 1];
+	gpc_block b[2 * FULL + 1], res;
+	gpc_ticket t;
+};
 
-	fill_two(c, k, b);
-	section = must(gpc_enter(d));
-	must(gpc_reserve(c, 0, 1, 0, b + 8, NULL, 0, 0));
-	must(gpc_publish(c, NULL, k + 8, b + 8, 1, 0, &res, GPC_NOWAIT, &t));
-	refused(gpc_wait(c, t, 20), ETIMEDOUT, "a section is open: no room is made yet");
-	is_int(misses(d, k, b, 2 * FULL), 0, "the others are found all the while");
-	is_int(misses(c, k, b, 2 * FULL), 0, "by everybody");
-	is_int(gpc_drop(c, &b[1], 1, GPC_NOWAIT, NULL), 0, "what comes behind it waits");
-	clean(c, "a relocation under way");
-	gpc_leave(d, section);
-	is_int(gpc_wait(c, t, 2000), 0, "when the section has ended");
-	is_int(res, b[8], "the key has its place");
-	done(c);
-	b[1] = -1;
-	is_int(misses(c, k, b, 2 * FULL + 1), 0, "all are found, but the one that went");
-	must(gpc_close(d));
-	clean(c, "a relocation that waited");
-	cache_end(c);
-}
-
-/* What is being relocated goes or changes its tier meanwhile. */
-static void test_relocation_undone(void)
+/* With RAM below VRAM, and room there. */
+static void hold_up(struct held_up *h)
 {
 	struct gpc_config cfg = cache_config(0, 0);
-	gpc_key k[2 * FULL + 1];
-	gpc_block b[2 * FULL + 1];
-	struct gpc_move m[2 * FULL];
-	uint32_t i;
-	gpc *c;
+	struct gpc_pool ram = pool_of(GPC_RAM, 16, 0);
 
 	cfg.max_blocks = BLOCKS;
-	c = cache_make(&cfg, NULL);
-	pool_new(c, GPC_VRAM, 16, 0, 0);
-	{
-		struct gpc_pool p = pool_of(GPC_RAM, 16, 0);
+	h->c = cache_make(&cfg, NULL);
+	pool_new(h->c, GPC_VRAM, 16, 0, 0);
+	ram.transit = 8;
+	must(gpc_pool_add(h->c, &ram));
+	h->d = cache_attach(0, 0);
+	h->res = -77;
+	fill_two(h->c, h->k, h->b);
+	must(gpc_unref(h->c, h->b, 2 * FULL));
+	h->section = must(gpc_enter(h->d));
+	must(gpc_reserve(h->c, 0, 1, 0, h->b + 8, NULL, 0, 0));
+	must(gpc_publish(h->c, NULL, h->k + 8, h->b + 8, 1, 0, &h->res, GPC_NOWAIT, &h->t));
+	refused(gpc_wait(h->c, h->t, 20), ETIMEDOUT, "a section is open: no room is made yet");
+	is_int(misses(h->d, h->k, h->b, 2 * FULL), 0, "the others are found all the while");
+	clean(h->c, "a relocation under way");
+}
 
-		p.transit = 8;
-		must(gpc_pool_add(c, &p));
-	}
-	fill_two(c, k, b);
-	must(gpc_unref(c, b, 8));
-	/* relocated ahead of need, or now: all eight go down in the middle of it */
-	must(gpc_demote(c, 0, 1, b, 8, m, 0, 1000));
-	is_int(publish(c, k + 8, b + 8, 1, NULL), 1, "a key for two full buckets");
-	is_int(gpc_commit(c, m, 8, NULL, 0), 8, "all others change their tier");
-	for (i = 0; i < 8; i++)
-		b[i] = m[i].to;
-	is_int(misses(c, k, b, 9), 0, "and are found there");
-	clean(c, "relocated and demoted");
-	is_int(gpc_drop(c, b, 8, 0, NULL), 8, "then they go");
-	is_int(gpc_lookup(c, 0, k, 9, b, 0), 1, "all but one");
-	settle(c);
-	clean(c, "relocated and dropped");
-	cache_end(c);
+static void let_go(struct held_up *h, const char *what)
+{
+	gpc_leave(h->d, h->section);
+	is_int(gpc_wait(h->c, h->t, 2000), 0, "%s: when the section has ended", what);
+	is_int(h->res, h->b[8], "the key has its place");
+	is_int(misses(h->c, h->k, h->b, 2 * FULL + 1), 0, "what should be found is");
+	settle(h->c);
+	clean(h->c, what);
+	must(gpc_close(h->d));
+	cache_end(h->c);
+}
+
+static void test_relocation_waits(void)
+{
+	struct held_up h;
+
+	hold_up(&h);
+	is_int(gpc_drop(h.c, &h.b[1], 1, GPC_NOWAIT, NULL), 0, "what comes behind it waits");
+	is_int(misses(h.d, h.k, h.b, 2 * FULL), 0, "so it is found");
+	gpc_leave(h.d, h.section);
+	done(h.c);
+	h.b[1] = -1;
+	let_go(&h, "a relocation that waited");
+}
+
+/* What is being relocated goes, by another peer's command. */
+static void test_relocation_undone(void)
+{
+	struct held_up h;
+	uint32_t i;
+	gpc *e;
+
+	hold_up(&h);
+	e = cache_attach(0, 0);
+	serve_begin(h.c);
+	is_int(gpc_drop(e, h.b, 2 * FULL, 0, NULL), 2 * FULL, "all eight go");
+	serve_end();
+	for (i = 0; i < 2 * FULL; i++)
+		h.b[i] = -1;
+	is_int(misses(h.c, h.k, h.b, 2 * FULL), 0, "they are not found");
+	refused(gpc_wait(h.c, h.t, 20), ETIMEDOUT, "but their places are not free yet");
+	clean(h.c, "a relocation whose key went");
+	must(gpc_close(e));
+	let_go(&h, "a relocation undone");
+}
+
+/* Or it changes its tier. */
+static void test_relocation_moved(void)
+{
+	struct gpc_move m[2 * FULL];
+	struct held_up h;
+	uint32_t i;
+	gpc *e;
+
+	hold_up(&h);
+	e = cache_attach(0, 0);
+	serve_begin(h.c);
+	is_int(gpc_demote(e, 0, 1, h.b, 2 * FULL, m, 0, 2000), 2 * FULL, "all eight move");
+	is_int(gpc_commit(e, m, 2 * FULL, NULL, 0), 2 * FULL, "to RAM");
+	serve_end();
+	for (i = 0; i < 2 * FULL; i++)
+		h.b[i] = m[i].to;
+	is_int(misses(h.c, h.k, h.b, 2 * FULL), 0, "and are found there");
+	clean(h.c, "a relocation whose block changed");
+	must(gpc_close(e));
+	let_go(&h, "a relocation that moved");
 }
 
 /* ---- churn in a corner ---- */
@@ -308,6 +343,7 @@ static void tests(void)
 	test_relocation();
 	test_relocation_waits();
 	test_relocation_undone();
+	test_relocation_moved();
 	test_corner(3000);
 	test_whole(3000);
 }

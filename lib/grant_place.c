@@ -1,0 +1,242 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* grant_place.c - blocks for a grant: free ones first, then victims, and places in RAM for what
+ * the victims held. */
+#include "config.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include "writer.h"
+
+static uint32_t charged(const struct wpool *p)
+{
+	return p->live + p->reserved;
+}
+
+/* Blocks that this grant must not count on, in a pool, although they are free: transit slots
+ * of a RAM pool serve only as many victims as promotions leave it (rule C6). */
+static uint32_t room_for_victims(const struct wpool *p, const struct grant *g)
+{
+	uint32_t limit = p->blocks;
+
+	if (g->kind == CMD_PROMOTE)
+		limit += MIN(p->slots - p->blocks, p->outward);
+	return limit > charged(p) ? limit - charged(p) : 0;
+}
+
+static uint32_t room_for_blocks(const struct wpool *p)
+{
+	return p->blocks > charged(p) ? p->blocks - charged(p) : 0;
+}
+
+static uint32_t pop_free(struct wpool *p)
+{
+	return p->free[--p->nfree];
+}
+
+static void put_back_from(struct writer *w, uint32_t *list, uint32_t n, uint32_t keep)
+{
+	while (n > keep)
+		lru_put_back(w, list[--n]);
+}
+
+static void count_lost(struct writer *w, struct grant *g, uint32_t pool)
+{
+	struct shm_tally *t = w_tally(w, g->peer);
+	uint64_t *n = w->pool[pool].kind == GPC_RAM ? &t->dropped : &t->evicted;
+
+	store_relaxed(n, *n + 1);
+}
+
+void grant_give_up_ram(struct writer *w, struct grant *g, struct grant_slot *s)
+{
+	uint32_t ram = s->ram;
+
+	s->ram = NONE;
+	move_drop_limbo(w, ram);
+	if (!s->wait_ram) {
+		record_free(w, ram);
+		return;
+	}
+	s->wait_ram = false;
+	g->waiting--;
+	w_record(w, ram)->owner = SHM_NO_PEER;
+	w_record(w, ram)->op = 0;
+	w_pool_of(w, ram)->coming++;
+}
+
+/* A victim that went already, with one that it hung below across a block in RAM. */
+static void take_gone_victim(struct writer *w, struct grant *g, uint32_t i, uint32_t v)
+{
+	struct grant_slot *s = &g->slot[i];
+
+	s->block = v;
+	s->wait_block = true;
+	g->waiting++;
+	w_record(w, v)->owner = (uint8_t)g->peer;
+	w_record(w, v)->op = OP_OF(g->position + i);
+	w_pool_of(w, v)->coming--;
+	if (s->ram != NONE)
+		grant_give_up_ram(w, g, s);
+}
+
+/* Give victim v to slot i.  Its old content goes to the slot's `ram`, or is dropped. */
+static void take_victim(struct writer *w, struct grant *g, uint32_t i, uint32_t v)
+{
+	struct grant_slot *s = &g->slot[i];
+	uint64_t stamp = lru_stamp(w, v);
+	uint32_t j, n;
+
+	s->block = v;
+	s->wait_block = true;
+	g->waiting++;
+	if (s->ram != NONE) {
+		tree_replace(w, v, s->ram);      /* the tree knows it in limbo there */
+		store_relaxed(seg_stamp(&w->seg, s->ram), stamp);
+	} else {
+		n = tree_collect(w, v, &w->below, &w->below_size, 0);
+		for (j = 0; j + 1 < n; j++) {
+			count_lost(w, g, w->node[w->below[j]].pool);
+			retire_block(w, w->below[j], SHM_NO_PEER, 0);
+		}
+		if (g->kind != CMD_EVICT)
+			count_lost(w, g, w->node[v].pool);
+	}
+	retire_block(w, v, g->peer, OP_OF(g->position + i));
+}
+
+/* A place in the victims' pool for slot i: free, or the least recent block there. */
+static uint32_t take_ram(struct writer *w, struct grant *g, uint32_t i, uint32_t evict)
+{
+	struct wpool *p = &w->pool[g->ram_pool];
+	uint64_t op = OP_OF(g->position + i);
+	uint32_t record;
+
+	if (evict == NONE) {
+		record = pop_free(p);
+		record_reserve(w, record, g->peer, op);
+		return record;
+	}
+	g->slot[i].wait_ram = true;
+	g->waiting++;
+	count_lost(w, g, g->ram_pool);
+	retire_block(w, evict, g->peer, op);
+	return evict;
+}
+
+/* Victims that RAM cannot take are dropped, oldest first, if nothing below them is in use. */
+static bool can_drop(struct writer *w, const uint32_t *victims, uint32_t n)
+{
+	uint32_t i, j, count;
+
+	for (i = 0; i < n; i++) {
+		if (w->node[victims[i]].first == NONE)
+			continue;
+		count = tree_collect(w, victims[i], &w->below, &w->below_size, 0);
+		for (j = 0; j + 1 < count; j++)
+			if (w->node[w->below[j]].pins || !w_row_is_zero(w, w->below[j]) ||
+			    !w_is(w, w->below[j], LIVE))
+				return false;
+	}
+	return true;
+}
+
+/* slots[0 .. n) get the victims; those at the end of the list, the most recent, keep their
+ * content as long as RAM has places.  False: nothing was done. */
+static bool take_victims(struct writer *w, struct grant *g, const uint32_t *slots,
+			 const uint32_t *victims, uint32_t n)
+{
+	struct wpool *ram = g->ram_pool == NONE ? NULL : &w->pool[g->ram_pool];
+	uint32_t *evict = NULL, size = 0, nevict = 0, places = 0, nfree = 0, i;
+
+	if (ram) {
+		nfree = MIN(MIN(n, ram->nfree), room_for_victims(ram, g));
+		if (n > nfree)
+			nevict = lru_pick(w, g->ram_pool, n - nfree, false, &evict, &size);
+		places = nfree + nevict;
+		if (places < n && !can_drop(w, victims, n - places)) {
+			put_back_from(w, evict, nevict, 0);
+			free(evict);
+			return false;
+		}
+	}
+	for (i = 0; i < places; i++)     /* RAM blocks go before the parents they may have */
+		g->slot[slots[n - 1 - i]].ram =
+			take_ram(w, g, slots[n - 1 - i], i < nevict ? evict[i] : NONE);
+	for (i = 0; i < n; i++)          /* leaf first, as they were picked */
+		if (w_is(w, victims[i], LIVE))
+			take_victim(w, g, slots[i], victims[i]);
+		else
+			take_gone_victim(w, g, slots[i], victims[i]);
+	free(evict);
+	return true;
+}
+
+static void take_free(struct writer *w, struct grant *g, uint32_t i)
+{
+	struct grant_slot *s = &g->slot[i];
+
+	s->block = pop_free(&w->pool[g->pool]);
+	record_reserve(w, s->block, g->peer, OP_OF(g->position + i));
+}
+
+/* The slots that still need a block, in order. */
+static uint32_t *slots_in_need(const struct grant *g, uint32_t *ret_n)
+{
+	uint32_t *list = writer_alloc(g->n, sizeof(*list)), i;
+
+	for (i = *ret_n = 0; i < g->n; i++)
+		if (g->slot[i].block == NONE && !g->slot[i].skip)
+			list[(*ret_n)++] = i;
+	return list;
+}
+
+/* Find blocks for all slots in need.  0: they are there or on their way; GRANT_WAIT: nothing
+ * was done, come again; -ENOSPC: nothing was done, and waiting would not help. */
+static int32_t place_slots(struct writer *w, struct grant *g, const uint32_t *slots, uint32_t n)
+{
+	struct wpool *p = &w->pool[g->pool];
+	struct wpool *ram = g->ram_pool == NONE ? NULL : &w->pool[g->ram_pool];
+	bool evict_only = g->kind == CMD_EVICT;
+	bool partial = (g->flags & CF_PARTIAL) || g->kind != CMD_RESERVE;
+	uint32_t nfree, want, extra, found, i;
+
+	nfree = evict_only ? 0 : MIN(MIN(n, p->nfree), room_for_blocks(p));
+	want = n - nfree;
+	if (want && !evict_only && p->coming && room_for_blocks(p) > nfree)
+		return GRANT_WAIT;
+	if (ram && want > ram->nfree && ram->coming && room_for_victims(ram, g) > ram->nfree)
+		return GRANT_WAIT;
+	extra = p->nfree - nfree + p->coming;
+	extra = g->leave > extra ? g->leave - extra : 0;
+	found = want + extra == 0 ? 0 :
+		lru_pick(w, g->pool, want + extra, g->ram_pool != NONE,
+			 &w->picked, &w->picked_size);
+	if (found < want + extra) {
+		uint32_t short_by = want + extra - found;
+
+		if (!partial || short_by >= n) {
+			put_back_from(w, w->picked, found, 0);
+			return -ENOSPC;
+		}
+		n -= short_by;
+		nfree = MIN(nfree, n);
+		want = n - nfree;
+	}
+	put_back_from(w, w->picked, found, want);
+	if (want && !take_victims(w, g, slots + nfree, w->picked, want)) {
+		put_back_from(w, w->picked, want, 0);
+		return -ENOSPC;
+	}
+	for (i = 0; i < nfree; i++)
+		take_free(w, g, slots[i]);
+	return 0;
+}
+
+int32_t grant_place(struct writer *w, struct grant *g)
+{
+	uint32_t n, *slots = slots_in_need(g, &n);
+	int32_t err = n ? place_slots(w, g, slots, n) : 0;
+
+	free(slots);
+	return err;
+}
