@@ -201,10 +201,10 @@ bool command_run(struct writer *w, uint32_t peer, uint64_t position,
 		break;
 	case CMD_CLEAR:
 		result = pools_clear(w, cmd->pool == 0xff ? -1 : cmd->pool, cmd->tag,
-				     cmd->flags & CF_REMOVE);
+				     cmd->flags & CF_REMOVE, cmd->arg);
 		break;
 	case CMD_POOL:
-		result = pools_add(w, peer);
+		result = pools_add(w, peer, position);
 		break;
 	case CMD_NOP:
 		result = 0;

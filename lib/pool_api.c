@@ -204,7 +204,7 @@ GPC_EXPORT int gpc_clear(gpc *c, int pool, uint32_t tag, uint32_t flags, int tim
 				   .flags = flags & GPC_REMOVE ? CF_REMOVE : 0 };
 	uint64_t deadline = deadline_from(timeout_ms);
 	int held = fill_check(c, flags, GPC_REMOVE, timeout_ms != 0), err;
-	bool there = false;
+	const struct shm_pool *d;
 
 	if (held == 0 && pool != -1)
 		held = fill_pool_check(c, pool);
@@ -212,13 +212,12 @@ GPC_EXPORT int gpc_clear(gpc *c, int pool, uint32_t tag, uint32_t flags, int tim
 		held = err_set(EINVAL, "GPC_REMOVE takes one pool and no tag");
 	if (held < 0)
 		return held;
-	if (flags & GPC_REMOVE) {
-		there = load_acquire(&seg_pool(&c->seg, (uint32_t)pool)->state) != POOL_FREE;
+	d = pool < 0 ? NULL : seg_pool(&c->seg, (uint32_t)pool);
+	if (d && load_acquire(&d->state) != POOL_FREE)
+		cmd.arg = load_relaxed(&d->generation);
+	if (flags & GPC_REMOVE)
 		fill_empty_stock(c, (uint32_t)pool);
-	}
 	held = call(c, &cmd, deadline);
-	if (held == -ENOENT && there)
-		held = 0;                /* done by a writer that died before its answer */
 	if (held == -ENOENT)
 		return err_set(ENOENT, "there is no pool %d", pool);
 	if (held < 0 || !(flags & GPC_REMOVE) || timeout_ms == 0)

@@ -94,7 +94,7 @@ static int32_t request_check(struct writer *w, const struct shm_pool *rq)
 }
 
 static void describe(struct writer *w, uint32_t number, const struct shm_pool *rq,
-		     uint32_t first, int32_t keeper)
+		     uint32_t first, int32_t keeper, uint64_t maker)
 {
 	struct shm_pool *d = w_pool(w, number);
 	struct wpool *p = &w->pool[number];
@@ -112,6 +112,7 @@ static void describe(struct writer *w, uint32_t number, const struct shm_pool *r
 	d->keeper = keeper;
 	d->demote_to = p->demote_to;
 	d->gpus = rq->gpus ? rq->gpus : 1;
+	d->maker = maker;
 	d->backing_size = rq->backing_size;
 	memcpy(d->uuid, rq->uuid, sizeof(d->uuid));
 	memcpy(d->backing, rq->backing, sizeof(d->backing));
@@ -122,12 +123,26 @@ static void describe(struct writer *w, uint32_t number, const struct shm_pool *r
 	store_release(&d->state, POOL_READY);
 }
 
-int32_t pools_add(struct writer *w, uint32_t peer)
+/* The pool that this command has added: its writer died before the answer. */
+static int32_t added_before(struct writer *w, uint64_t maker)
+{
+	uint32_t i;
+
+	for (i = 0; i < w->max_pools; i++)
+		if (w->pool[i].state == POOL_READY && w_pool(w, i)->maker == maker)
+			return (int32_t)i;
+	return -ENOENT;
+}
+
+int32_t pools_add(struct writer *w, uint32_t peer, uint64_t position)
 {
 	struct shm_pool rq = seg_seat(&w->seg, peer)->request;   /* a copy: untrusted */
+	uint64_t maker = (uint64_t)(peer + 1) << 56 | position;
 	uint32_t number, first, i;
-	int32_t err;
+	int32_t err = added_before(w, maker);
 
+	if (err >= 0)
+		return err;
 	if (rq.flags & GPC_POOL_CALLER)
 		rq.flags |= GPC_POOL_KEPT;
 	err = request_check(w, &rq);
@@ -138,7 +153,7 @@ int32_t pools_add(struct writer *w, uint32_t peer)
 			break;
 	if (number == w->max_pools || !find_range(w, (uint32_t)rq.range, &first))
 		return -ENOSPC;
-	describe(w, number, &rq, first, rq.flags & GPC_POOL_KEPT ? (int32_t)peer : -1);
+	describe(w, number, &rq, first, rq.flags & GPC_POOL_KEPT ? (int32_t)peer : -1, maker);
 	pool_attach(w, number);
 	for (i = w->pool[number].slots; i--;)
 		if (rq.flags & GPC_POOL_CALLER)
@@ -221,10 +236,22 @@ void pools_kill(struct writer *w, uint32_t pool)
 		free_reservations_of(w, pool, keeper);
 }
 
-int32_t pools_clear(struct writer *w, int32_t pool, uint32_t tag, bool remove)
+/* The generation that the caller saw; shutting a pool makes it one higher. */
+static bool is_generation(const struct wpool *p, uint64_t generation)
+{
+	return p->state != POOL_FREE && (p->generation == generation ||
+	       (p->state == POOL_DRAINING && p->generation == generation + 1));
+}
+
+int32_t pools_clear(struct writer *w, int32_t pool, uint32_t tag, bool remove,
+		    uint64_t generation)
 {
 	uint32_t p, held = 0, found = 0;
 
+	/* by a writer that died before the answer; the number may be another pool's by now */
+	if (pool >= 0 && generation && (uint32_t)pool < w->max_pools &&
+	    !is_generation(&w->pool[pool], generation))
+		return 0;
 	for (p = 0; p < w->max_pools; p++) {
 		if ((pool >= 0 && p != (uint32_t)pool) || w->pool[p].state == POOL_FREE)
 			continue;

@@ -104,7 +104,8 @@ struct shm_pool {                        /* w, r */
 	uint32_t gpus, backing_size;
 	uint8_t uuid[16][16];
 	uint8_t backing[1024];
-	uint8_t pad[2048 - 48 - 256 - 1024];
+	uint64_t maker;                  /* command that added it: seat + 1 << 56 | position */
+	uint8_t pad[2048 - 48 - 256 - 1024 - 8];
 };
 _Static_assert(sizeof(struct shm_pool) == 2048, "pool layout");
 
@@ -237,7 +238,7 @@ enum {
 	CMD_DEMOTE,                      /* group; pool, to_pool; block or -1; out: block, to */
 	CMD_PROMOTE,                     /* group; to_pool; block; out: to, tag = where its victim goes + 1 */
 	CMD_COMMIT,                      /* group; block = from, to, arg = op; result of each slot */
-	CMD_CLEAR,                       /* pool, tag; result: held blocks */
+	CMD_CLEAR,                       /* pool, tag, arg = its generation or 0; result: held blocks */
 	CMD_POOL,                        /* seat.request; result: number */
 	CMD_NOP,                         /* result 0: a barrier */
 	CMD_LAST = CMD_NOP

@@ -86,12 +86,23 @@ static void keep_leftover(struct writer *w, uint32_t record)
 	w->leftover[w->nleftover++] = (struct leftover){ r->owner, record, r->op };
 }
 
+/* What the keeper of a CALLER pool has goes with the pool; or it never learnt that it had a
+ * pool, since the writer died while it made it. */
+static bool pool_took_it(struct writer *w, uint32_t record)
+{
+	const struct wpool *p = w_pool_of(w, record);
+
+	return p->state != POOL_READY && (p->flags & GPC_POOL_CALLER) &&
+	       p->keeper == (int32_t)w_record(w, record)->owner;
+}
+
 static void scan_reserved(struct writer *w, struct scan *sc, uint32_t record)
 {
 	struct shm_record *r = w_record(w, record);
 	uint32_t kind = open_operation(sc, r->owner, r->op);
 
-	if (r->owner >= w->max_peers || (kind != CMD_NONE && kind != CMD_EVICT)) {
+	if (r->owner >= w->max_peers || (kind != CMD_NONE && kind != CMD_EVICT) ||
+	    pool_took_it(w, record)) {
 		/* the owner was never told: nobody writes there; the command runs again */
 		r->source = 0;
 		store_release(&r->word, WORD(FREE, WORD_GEN(r->word) + 1));

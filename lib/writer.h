@@ -335,9 +335,11 @@ void move_switch(struct writer *w, uint32_t from, uint32_t to);
 bool move_commit(struct writer *w, uint32_t peer, uint64_t position, uint32_t n);
 
 /* ---- pools.c ---- */
-int32_t pools_add(struct writer *w, uint32_t peer);
-/* Blocks still held; pool and tag as in gpc_clear. */
-int32_t pools_clear(struct writer *w, int32_t pool, uint32_t tag, bool remove);
+int32_t pools_add(struct writer *w, uint32_t peer, uint64_t position);
+/* Blocks still held; pool and tag as in gpc_clear.  generation: of the pool that is meant, 0 =
+ * whatever has the number. */
+int32_t pools_clear(struct writer *w, int32_t pool, uint32_t tag, bool remove,
+		    uint64_t generation);
 void pools_kill(struct writer *w, uint32_t pool);        /* one step, then the rest */
 void pools_care(struct writer *w);                       /* emptied pools become FREE */
 int pools_load(struct writer *w);                        /* takeover; -EBADMSG */

@@ -12,7 +12,9 @@ static gpc_key root_of(gpc *c, const struct gpc_field *f, uint32_t n)
 
 static struct gpc_field field(uint16_t tag, const char *text)
 {
-	return (struct gpc_field){ .tag = tag, .len = (uint32_t)strlen(text), .data = text };
+	return (struct gpc_field){ .tag = tag,
+				   .len = (uint32_t)strlen(text),
+				   .data = text };
 }
 
 /* No two alike. */
@@ -49,7 +51,8 @@ static void test_roots(gpc *c, gpc *d)
 static void test_hashes(gpc *c)
 {
 	struct gpc_extra at3 = { 3, 2, "xy" }, at4 = { 4, 2, "xy" }, z = { 3, 2, "xz" };
-	struct gpc_extra both[2] = { { 3, 1, "x" }, { 3, 1, "y" } }, late = { 20, 2, "xy" };
+	struct gpc_extra both[2] = { { 3, 1, "x" }, { 3, 1, "y" } },
+			 late = { 20, 2, "xy" };
 	gpc_key root, zero = { { 0, 0 } }, k[9], a[3], b[3];
 	uint32_t tok[48], i;
 
@@ -69,20 +72,25 @@ static void test_hashes(gpc *c)
 	k[8] = root;
 	all_differ(k, 9, "parents, extras, their place and number, a tail, a root");
 
-	is_int(gpc_hash(c, NULL, tok, 48, &late, 1, 0, a), 3, "an extra in the second block");
+	is_int(gpc_hash(c, NULL, tok, 48, &late, 1, 0, a), 3,
+	       "an extra in the second block");
 	must(gpc_hash(c, NULL, tok, 48, NULL, 0, 0, b));
 	ok(key_is(a[0], b[0]) && !key_is(a[1], b[1]) && !key_is(a[2], b[2]),
 	   "leaves the first alone, and counts for all behind");
 	late.token = 4;
 	is_int(gpc_hash(c, &a[0], tok + 16, 32, &late, 1, 0, b), 2, "continued there");
-	ok(key_is(a[1], b[0]) && key_is(a[2], b[1]), "tokens count from the call's first");
-	is_int(gpc_hash(c, NULL, tok, 16, NULL, 0, GPC_TAIL, a), 1, "a full block has no tail");
+	ok(key_is(a[1], b[0]) && key_is(a[2], b[1]),
+	   "tokens count from the call's first");
+	is_int(gpc_hash(c, NULL, tok, 16, NULL, 0, GPC_TAIL, a), 1,
+	       "a full block has no tail");
 	ok(key_is(a[0], k[0]), "and the same key");
 }
 
 static void test_imports(gpc *c, gpc *d)
 {
-	struct { uint8_t digest[32], rest[8]; } item[4];
+	struct {
+		uint8_t digest[32], rest[8];
+	} item[4];
 	gpc_key k[9], again[4];
 	uint32_t i;
 
@@ -91,15 +99,19 @@ static void test_imports(gpc *c, gpc *d)
 		item[i].digest[31] = (uint8_t)i;
 		item[i].rest[0] = (uint8_t)chance(256);
 	}
-	is_int(gpc_import(c, item, 32, sizeof(item[0]), 4, 0, k), 0, "digests with a stride");
-	is_int(gpc_import(c, item, 32, sizeof(item[0]), 4, 1, k + 4), 0, "of another group");
+	is_int(gpc_import(c, item, 32, sizeof(item[0]), 4, 0, k), 0,
+	       "digests with a stride");
+	is_int(gpc_import(c, item, 32, sizeof(item[0]), 4, 1, k + 4), 0,
+	       "of another group");
 	is_int(gpc_import(c, item, 31, 31, 1, 0, k + 8), 0, "a shorter one");
 	all_differ(k, 9, "digests, groups, lengths");
 	for (i = 0; i < 4; i++)
 		item[i].rest[0] ^= 0xff;
-	is_int(gpc_import(d, item, 32, sizeof(item[0]), 4, 0, again), 0, "by another peer");
+	is_int(gpc_import(d, item, 32, sizeof(item[0]), 4, 0, again), 0,
+	       "by another peer");
 	ok(!memcmp(k, again, sizeof(again)), "the same, whatever stands between them");
-	is_int(gpc_import(c, item[2].digest, 32, 32, 1, 0, again), 0, "one of them alone");
+	is_int(gpc_import(c, item[2].digest, 32, 32, 1, 0, again), 0,
+	       "one of them alone");
 	ok(key_is(k[2], again[0]), "the same");
 	is_int(gpc_import(c, NULL, 32, 32, 0, 0, NULL), 0, "none");
 }
@@ -122,7 +134,8 @@ static void test_use(gpc *c)
 	is_int(gpc_publish(c, p, k, b, 3, 0, NULL, 0, NULL), 3, "of all kinds");
 	is_int(gpc_acquire(c, 0, k, 3, got, 0), 3, "in one chain");
 	is_int(gpc_lookup(c, 0, &root, 1, got, 0), 0, "a root is never live");
-	is_int(gpc_lookup(c, 0, (gpc_key[1]){ { { 0, 0 } } }, 1, got, 0), 0, "nor is no key");
+	is_int(gpc_lookup(c, 0, (gpc_key[1]){ { { 0, 0 } } }, 1, got, 0), 0,
+	       "nor is no key");
 	must(gpc_unref(c, b, 3));
 	must(gpc_unref(c, b, 3));
 	clean(c, "keys of all kinds");

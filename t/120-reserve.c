@@ -83,11 +83,13 @@ static void test_all_or_nothing(void)
 	ok(b[5] == -7 && b[6] == -7, "five are written");
 	is_int(reserved(c), 5, "five are reserved");
 	is_int(gpc_avail(c, 0), 0, "nothing is left");
-	refused(gpc_reserve(c, 0, 6, 0, b, NULL, GPC_PARTIAL, 0), ENOSPC, "not even partly");
+	refused(gpc_reserve(c, 0, 6, 0, b, NULL, GPC_PARTIAL, 0), ENOSPC,
+		"not even partly");
 	must(gpc_unref(c, b, 5));
 	done(c);
 	is_int(gpc_avail(c, 0), 5, "returned");
-	refused(gpc_reserve(c, 0, 100000, 0, b, NULL, 0, 0), ENOSPC, "more than there are");
+	refused(gpc_reserve(c, 0, 100000, 0, b, NULL, 0, 0), ENOSPC,
+		"more than there are");
 	is_int(gpc_reserve(c, 0, 100000, 0, b, NULL, GPC_PARTIAL, 1000), 5, "partly");
 	clean(c, "all or nothing");
 	cache_end(c);
@@ -100,16 +102,19 @@ static void test_leave(void)
 
 	chain_make(c, 0, 1, 3, NULL);
 	chain_hold(c, 0, 10, 2, held);
-	refused(gpc_reserve(c, 0, 3, 4, b, NULL, 0, 1000), ENOSPC, "3 and 4 are more than 6");
+	refused(gpc_reserve(c, 0, 3, 4, b, NULL, 0, 1000), ENOSPC,
+		"3 and 4 are more than 6");
 	ok(find(c, 3) >= 0 && !reserved(c), "nothing happened");
 	is_int(gpc_reserve(c, 0, 3, 3, b, NULL, 0, 1000), 3, "3 and 3 are 6");
 	ok(find(c, 1) >= 0 && find(c, 3) >= 0, "what is left need not be free");
 	is_int(gpc_avail(c, 0), 3, "three are left");
 	refused(gpc_reserve(c, 0, 1, 3, b + 3, NULL, 0, 0), ENOSPC, "and stay");
-	is_int(gpc_reserve(c, 0, 8, 1, b + 3, NULL, GPC_PARTIAL, 1000), 2, "partly: all but 1");
+	is_int(gpc_reserve(c, 0, 8, 1, b + 3, NULL, GPC_PARTIAL, 1000), 2,
+	       "partly: all but 1");
 	is_int(gpc_avail(c, 0), 1, "which stays");
 	is_int(find(c, 1), 0, "the root of the old chain");
-	refused(gpc_reserve(c, 0, 1, 4000000000u, b, NULL, 0, 0), ENOSPC, "absurdly many");
+	refused(gpc_reserve(c, 0, 1, 4000000000u, b, NULL, 0, 0), ENOSPC,
+		"absurdly many");
 	is_int(gpc_reserve(c, 0, 1, 0, b + 5, NULL, 0, 1000), 1, "without a rest");
 	is_int(gpc_avail(c, 0), 0, "it is the last one");
 	clean(c, "what stays");
@@ -130,7 +135,8 @@ static void test_long(void)
 	for (i = 0; i < N - 1; i++)
 		n += b[i] == i;
 	is_int(n, N - 1, "ascending through all parts");
-	is_int(gpc_reserve(c, 0, N, 0, b + N - 1, NULL, GPC_PARTIAL, 1000), 1, "the last one");
+	is_int(gpc_reserve(c, 0, N, 0, b + N - 1, NULL, GPC_PARTIAL, 1000), 1,
+	       "the last one");
 	is_int(gpc_unref(c, b, N), 0, "all back at once");
 	done(c);
 	is_int(reserved(c), 0, "none is lost");
@@ -150,10 +156,12 @@ static void test_quota(void)
 	c = cache_make(&cfg, NULL);
 	d = cache_attach(0, 4);
 	serve_begin(c);
-	refused(gpc_reserve(d, 0, 5, 0, d_b, NULL, 0, 1000), EDQUOT, "five with a quota of 4");
+	refused(gpc_reserve(d, 0, 5, 0, d_b, NULL, 0, 1000), EDQUOT,
+		"five with a quota of 4");
 	is_int(gpc_reserve(d, 0, 5, 0, d_b, NULL, GPC_PARTIAL, 1000), 4, "partly: four");
 	refused(gpc_reserve(d, 0, 1, 0, d_b + 4, NULL, 0, 0), EDQUOT, "it is used up");
-	refused(gpc_reserve(d, 0, 1, 0, d_b + 4, NULL, GPC_PARTIAL, 0), EDQUOT, "for all ways");
+	refused(gpc_reserve(d, 0, 1, 0, d_b + 4, NULL, GPC_PARTIAL, 0), EDQUOT,
+		"for all ways");
 	k = key_of(d, 1);
 	is_int(gpc_publish(d, NULL, &k, d_b, 1, 0, NULL, 0, NULL), 1, "a published one");
 	is_int(gpc_reserve(d, 0, 1, 0, d_b + 4, NULL, 0, 0), 1, "does not count");
@@ -162,11 +170,13 @@ static void test_quota(void)
 	is_int(gpc_reserve(d, 0, 1, 0, d_b + 1, NULL, 0, 0), 1, "nor a returned one");
 	is_int(stats_of(c, info_of(d).peer).reserved, 4, "four is the most");
 	must(gpc_unref(d, d_b, 1));
-	refused(gpc_evict(d, 0, 1, d_b + 5, GPC_TAKE, 0), EDQUOT, "an evicted one counts, too");
+	refused(gpc_evict(d, 0, 1, d_b + 5, GPC_TAKE, 0), EDQUOT,
+		"an evicted one counts, too");
 	is_int(gpc_evict(d, 0, 1, d_b + 5, 0, 1000), 1, "if it is taken");
 	serve_end();
 
-	refused(gpc_reserve(c, 0, 7, 0, b, NULL, 0, 1000), EDQUOT, "the cache's quota is 6");
+	refused(gpc_reserve(c, 0, 7, 0, b, NULL, 0, 1000), EDQUOT,
+		"the cache's quota is 6");
 	is_int(gpc_reserve(c, 0, 6, 0, b, NULL, 0, 1000), 6, "six");
 	refused(gpc_reserve(c, 0, 1, 0, b + 6, NULL, 0, 0), EDQUOT, "not one more");
 	is_int(gpc_avail(c, 0), 6, "though there are some");
@@ -191,7 +201,8 @@ static void test_stock(void)
 	int i, n = 0;
 
 	serve_begin(c);
-	is_int(gpc_reserve(d, 0, 1, 0, &first, NULL, 0, 1000), 1, "the first one fills it");
+	is_int(gpc_reserve(d, 0, 1, 0, &first, NULL, 0, 1000), 1,
+	       "the first one fills it");
 	done(d);
 	serve_end();
 	is_int(stats_of(c, info_of(d).peer).reserved, 9, "eight are in hand");
@@ -207,8 +218,8 @@ static void test_stock(void)
 	for (i = n = 0; i < 8; i++)
 		n += b[i] != first && (!i || b[i] != b[i - 1]) && b[i] >= 0 && b[i] < 32;
 	is_int(n, 8, "eight different ones");
-	refused(gpc_reserve(d, 0, 1, 0, &b[8], NULL, 0, c ? 0 : 1000), c ? EAGAIN : ENOTCONN,
-		"the ninth needs an answer");
+	refused(gpc_reserve(d, 0, 1, 0, &b[8], NULL, 0, c ? 0 : 1000),
+		c ? EAGAIN : ENOTCONN, "the ninth needs an answer");
 	if (!c) {
 		c = d;
 		must(gpc_writer_take(c, 0, 0));
@@ -220,12 +231,14 @@ static void test_stock(void)
 	done(d ? d : c);
 	serve_end();
 	n = (int)stats_of(c, -1).reserved;
-	ok(n >= 9 && n <= 17, "nine in use and a stock again: what came too late went back");
+	ok(n >= 9 && n <= 17,
+	   "nine in use and a stock again: what came too late went back");
 	is_int(gpc_avail(c, 0), 32 - n, "the books agree");
 	if (d) {
 		serve_begin(c);
 		done(d);
-		is_int(gpc_reserve(d, 0, 12, 4, b, NULL, 0, 1000), 12, "a rest goes around it");
+		is_int(gpc_reserve(d, 0, 12, 4, b, NULL, 0, 1000), 12,
+		       "a rest goes around it");
 		serve_end();
 		must(gpc_close(d));
 		must(gpc_writer_serve(c, 10));
@@ -248,10 +261,11 @@ static void test_moves(void)
 	chain_make(c, 0, 1, 4, old);
 	is_int(gpc_reserve(c, 0, 3, 0, b, m, 0, 1000), 3, "three victims");
 	for (i = 0; i < 3; i++)
-		right += m[i].from == b[i] && b[i] == old[3 - i] && GPC_POOL(m[i].to) == 1 &&
-			 key_is(m[i].key, k[4 - i]) && m[i].op;
+		right += m[i].from == b[i] && b[i] == old[3 - i] &&
+			 GPC_POOL(m[i].to) == 1 && key_is(m[i].key, k[4 - i]) && m[i].op;
 	is_int(right, 3, "leaf first; where from, where to, whose");
-	ok(find(c, 4) == -1 && find(c, 2) == -1, "until the commit they are not findable");
+	ok(find(c, 4) == -1 && find(c, 2) == -1,
+	   "until the commit they are not findable");
 	is_int(find(c, 1), old[0], "the root is");
 	clean(c, "victims between two places");
 	is_int(gpc_commit(c, m, 3, result, 0), 3, "committed in one call");
@@ -314,10 +328,12 @@ static void test_moves_into_full_ram(void)
 	is_int(n, 2, "two can be saved");
 	ok(find(c, 100) == -1 && find(c, 101) == -1, "at the cost of older ones");
 	ok(m[2].to >= 0 && m[3].to >= 0, "the most recent of the victims");
-	ok(key_is(m[3].key, k[1]) && key_is(m[2].key, k[2]), "the beginning of their chain");
+	ok(key_is(m[3].key, k[1]) && key_is(m[2].key, k[2]),
+	   "the beginning of their chain");
 	is_int(gpc_commit(c, m, 4, NULL, 0), 2, "two to commit");
 	is_int(gpc_acquire(c, 0, k + 1, 4, r, 0), 2, "half of the chain is left");
-	is_int(stats_of(c, -1).dropped + stats_of(c, -1).evicted, 4, "four keys were lost");
+	is_int(stats_of(c, -1).dropped + stats_of(c, -1).evicted, 4,
+	       "four keys were lost");
 	must(gpc_unref(c, b, 4));
 	done(c);
 	chain_make(c, 0, 50, 4, NULL);

@@ -8,7 +8,7 @@ enum { V = 8, W = 4, SHORT_MS = 15 };
 
 struct scene {
 	gpc *c, *other;
-	int section;                     /* of the other handle: holds grace periods up */
+	int section; /* of the other handle: holds grace periods up */
 };
 
 /* A roomy table, and a writer that is done with its beginning: then publishing needs no
@@ -54,9 +54,11 @@ static void all_is_back(gpc *c, int vram, int ram, const char *when)
 	done(c);
 	st = stats_of(c, -1);
 	ok(!st.reserved && !st.refs && !st.dying, "%s: nothing is held", when);
-	is_int(st.live + st.free_blocks, vram + (ram ? ram + 64 : 0), "%s: none is lost", when);
+	is_int(st.live + st.free_blocks, vram + (ram ? ram + 64 : 0), "%s: none is lost",
+	       when);
 	is_int(gpc_avail(c, 0), vram, "%s: all can be had", when);
-	is_int(gpc_reserve(c, 0, (uint32_t)vram, 0, b, NULL, 0, 1000), vram, "%s: really", when);
+	is_int(gpc_reserve(c, 0, (uint32_t)vram, 0, b, NULL, 0, 1000), vram, "%s: really",
+	       when);
 	must(gpc_unref(c, b, (uint32_t)vram));
 	if (ram) {
 		is_int(gpc_reserve(c, 1, (uint32_t)ram, 0, b, NULL, 0, 1000), ram,
@@ -75,15 +77,18 @@ static void test_try(void)
 
 	chain_make(s.c, 0, 1, V, NULL);
 	for (i = 0; i < 4; i++)
-		refused(gpc_reserve(s.c, 0, 1, 0, b, NULL, 0, 0), EAGAIN, "a try, number %d", i);
+		refused(gpc_reserve(s.c, 0, 1, 0, b, NULL, 0, 0), EAGAIN,
+			"a try, number %d", i);
 	is_int(b[0], -7, "nothing is written");
-	is_int(stats_of(s.c, -1).live, V - 1, "one block is on its way, not one for each try");
+	is_int(stats_of(s.c, -1).live, V - 1,
+	       "one block is on its way, not one for each try");
 	is_int(stats_of(s.c, -1).reserved, 0, "none is reserved");
 	refused(gpc_reserve(s.c, 0, 2, 0, b, NULL, GPC_PARTIAL, 0), EAGAIN, "partly");
 	clean(s.c, "tries");
 	scene_open(&s);
 	settle(s.c);
-	is_int(gpc_reserve(s.c, 0, 1, 0, b, NULL, 0, 0), 1, "when it has come, a try is enough");
+	is_int(gpc_reserve(s.c, 0, 1, 0, b, NULL, 0, 0), 1,
+	       "when it has come, a try is enough");
 	must(gpc_unref(s.c, b, 1));
 	all_is_back(s.c, V, 0, "after tries");
 	scene_end(&s);
@@ -95,9 +100,11 @@ static void test_short(void)
 	gpc_block b[3];
 
 	chain_make(s.c, 0, 1, V, NULL);
-	refused(gpc_reserve(s.c, 0, 3, 0, b, NULL, 0, SHORT_MS), ETIMEDOUT, "a short wait");
+	refused(gpc_reserve(s.c, 0, 3, 0, b, NULL, 0, SHORT_MS), ETIMEDOUT,
+		"a short wait");
 	refused(gpc_reserve(s.c, 0, 3, 0, b, NULL, 0, SHORT_MS), ETIMEDOUT, "once more");
-	refused(gpc_reserve(s.c, 0, 3, 0, b, NULL, GPC_PARTIAL, SHORT_MS), ETIMEDOUT, "partly");
+	refused(gpc_reserve(s.c, 0, 3, 0, b, NULL, GPC_PARTIAL, SHORT_MS), ETIMEDOUT,
+		"partly");
 	clean(s.c, "short waits");
 	scene_open(&s);
 	all_is_back(s.c, V, 0, "after short waits");
@@ -112,12 +119,15 @@ static void test_free_ones(void)
 
 	chain_make(s.c, 0, 1, V - 2, NULL);
 	is_int(gpc_reserve(s.c, 0, 2, 0, b, NULL, 0, 0), 2, "two free ones at once");
-	refused(gpc_reserve(s.c, 0, 1, 0, b + 2, NULL, 0, 0), EAGAIN, "the third is a victim");
+	refused(gpc_reserve(s.c, 0, 1, 0, b + 2, NULL, 0, 0), EAGAIN,
+		"the third is a victim");
 	must(gpc_unref(s.c, b, 2));
 	done(s.c);
-	refused(gpc_reserve(s.c, 0, 4, 0, b, NULL, 0, SHORT_MS), ETIMEDOUT, "two and two");
+	refused(gpc_reserve(s.c, 0, 4, 0, b, NULL, 0, SHORT_MS), ETIMEDOUT,
+		"two and two");
 	is_int(stats_of(s.c, -1).reserved + stats_of(s.c, -1).free_blocks +
-	       stats_of(s.c, -1).dying + stats_of(s.c, -1).live, V, "the books agree");
+		       stats_of(s.c, -1).dying + stats_of(s.c, -1).live,
+	       V, "the books agree");
 	scene_open(&s);
 	all_is_back(s.c, V, 0, "free ones and victims");
 	scene_end(&s);
@@ -138,7 +148,8 @@ static void test_evict(void)
 
 	chain_make(s.c, 0, 20, V, NULL);
 	refused(gpc_evict(s.c, 0, 2, b, GPC_TAKE, 0), EAGAIN, "to be taken, tried");
-	refused(gpc_evict(s.c, 0, 2, b, GPC_TAKE, SHORT_MS), ETIMEDOUT, "waited for shortly");
+	refused(gpc_evict(s.c, 0, 2, b, GPC_TAKE, SHORT_MS), ETIMEDOUT,
+		"waited for shortly");
 	is_int(b[0], -7, "no id is handed out");
 	scene_open(&s);
 	all_is_back(s.c, V, 0, "after evictions that nobody took");
@@ -154,7 +165,8 @@ static void test_moves(void)
 
 	chain_make(s.c, 0, 1, V, NULL);
 	refused(gpc_reserve(s.c, 0, 2, 0, b, m, 0, 0), EAGAIN, "with moves, tried");
-	refused(gpc_reserve(s.c, 0, 3, 0, b, m, 0, SHORT_MS), ETIMEDOUT, "waited for shortly");
+	refused(gpc_reserve(s.c, 0, 3, 0, b, m, 0, SHORT_MS), ETIMEDOUT,
+		"waited for shortly");
 	clean(s.c, "moves not waited for");
 	scene_open(&s);
 	all_is_back(s.c, V, W, "after moves");
@@ -172,7 +184,8 @@ static void test_demote(void)
 	chain_make(s.c, 1, 100, W, NULL);
 	refused(gpc_demote(s.c, 0, 1, &b[1], 1, m, 0, 0), EAGAIN, "a demotion, tried");
 	is_int(find(s.c, 2), b[1], "the source is where it was");
-	refused(gpc_demote(s.c, 0, 1, NULL, 2, m, 0, SHORT_MS), ETIMEDOUT, "waited for shortly");
+	refused(gpc_demote(s.c, 0, 1, NULL, 2, m, 0, SHORT_MS), ETIMEDOUT,
+		"waited for shortly");
 	ok(find(s.c, 1) == b[0] && find(s.c, 2) == b[1], "the sources stay");
 	scene_open(&s);
 	settle(s.c);
@@ -197,7 +210,8 @@ static void test_promote(void)
 	chain_make(s.c, 0, 100, V, NULL);
 	must(gpc_acquire(s.c, 0, k + 1, 2, got, 0));
 	refused(gpc_promote(s.c, b, 2, 0, m, v, 0, 0), EAGAIN, "a promotion, tried");
-	refused(gpc_promote(s.c, b, 2, 0, m, v, 0, SHORT_MS), ETIMEDOUT, "waited for shortly");
+	refused(gpc_promote(s.c, b, 2, 0, m, v, 0, SHORT_MS), ETIMEDOUT,
+		"waited for shortly");
 	refused(gpc_promote(s.c, b, 2, 0, m, NULL, 0, SHORT_MS), ENOSPC,
 		"that one is under way still");
 	ok(find(s.c, 1) == b[0] && find(s.c, 2) == b[1], "the sources stay");
@@ -278,7 +292,8 @@ static void test_own_section(void)
 	refused(gpc_clear(c, -1, 77, 0, 10), EDEADLK, "clear");
 	is_int(res, -77, "nothing is written");
 	is_int(find(c, 1), live, "lookups may");
-	is_int(gpc_publish(c, NULL, &k, &b, 1, 0, &res, GPC_NOWAIT, &t), 0, "no wait, no harm");
+	is_int(gpc_publish(c, NULL, &k, &b, 1, 0, &res, GPC_NOWAIT, &t), 0,
+	       "no wait, no harm");
 	is_int(gpc_unref(c, &live, 1), 0, "unref may");
 	is_int(gpc_drop(c, &live, 1, 0, NULL), 1, "drop may");
 	is_int(gpc_clear(c, -1, 77, 0, 0), 0, "clear may, without waiting");
@@ -317,13 +332,15 @@ static void test_ahead(void)
 			nanosleep(&pause, NULL);
 		st = stats_of(c, -1);
 	}
-	ok(st.free_blocks >= 4 && st.free_blocks <= 8, "%d are free", (int)st.free_blocks);
+	ok(st.free_blocks >= 4 && st.free_blocks <= 8, "%d are free",
+	   (int)st.free_blocks);
 	is_int(st.live + st.free_blocks, 256, "the others are in use");
 	ok(find(c, 3) == -1 && find(c, 6303) >= 0, "the oldest leaves had to go");
 	is_int(gpc_avail(c, 0), 256, "all can be had");
 	d = cache_attach(0, 0);
 	section = must(gpc_enter(d));
-	is_int(gpc_reserve(c, 0, 4, 0, b, NULL, 0, 0), 4, "with a section open all the while");
+	is_int(gpc_reserve(c, 0, 4, 0, b, NULL, 0, 0), 4,
+	       "with a section open all the while");
 	gpc_leave(d, section);
 	must(gpc_close(d));
 	must(gpc_unref(c, b, 4));

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Demotion and promotion, both halves around a copy: chains in every order of moves, swaps
- * between full tiers, references that move along, copies between spaces.
+/* Demotion and promotion, both halves around a copy: chains in every order of moves,
+ * swaps between full tiers, references that move along, copies between spaces.
  *
  * Every block has bytes: the number of the key that was written there.  Whatever is found
  * must be found over its own bytes. */
@@ -36,7 +36,7 @@ static void copy(const struct gpc_move *m, uint32_t n)
 			*bytes_of(m[i].to) = *bytes_of(m[i].from);
 }
 
-/* Each key of the chain is found in that pool, or nowhere (pool -1), over its own bytes. */
+/* Each key of the chain is found in that pool over its own bytes; pool -1: nowhere. */
 static int found_in(gpc *c, int pool, uint64_t from, uint32_t n)
 {
 	uint32_t i, right = 0;
@@ -160,20 +160,24 @@ static void test_in_parts(void)
 	for (i = 0; i < LONG; i += 5) {
 		is_int(gpc_commit(c, m + i, 5, NULL, 0), 5, "five, from the leaf up");
 		is_int(found_in(c, RAM, LONG - i - 4, 5 + i), 5 + (int)i, "are in RAM");
-		is_int(found_in(c, VRAM, 1, LONG - i - 5), LONG - (int)i - 5, "no others");
+		is_int(found_in(c, VRAM, 1, LONG - i - 5), LONG - (int)i - 5,
+		       "no others");
 		is_int(hold_chain(c, 1, LONG, b), LONG, "one chain all the while");
 		must(gpc_unref(c, b, LONG));
 		clean(c, "a chain in two tiers");
 	}
 	hold_chain(c, 1, LONG, b);
 	for (i = 0; i < LONG; i += 5) {
-		is_int(gpc_promote(c, b + i, 5, VRAM, m, NULL, 0, 1000), 5, "five, root first");
+		is_int(gpc_promote(c, b + i, 5, VRAM, m, NULL, 0, 1000), 5,
+		       "five, root first");
 		copy(m, 5);
 		is_int(gpc_commit(c, m, 5, NULL, 0), 5, "go up");
 		is_int(found_in(c, VRAM, 1, i + 5), (int)i + 5, "in VRAM");
-		is_int(found_in(c, RAM, i + 6, LONG - i - 5), LONG - (int)i - 5, "in RAM");
-		must(gpc_unref(c, (gpc_block[5]){ m[0].to, m[1].to, m[2].to, m[3].to,
-						  m[4].to }, 5));
+		is_int(found_in(c, RAM, i + 6, LONG - i - 5), LONG - (int)i - 5,
+		       "in RAM");
+		must(gpc_unref(
+			c, (gpc_block[5]){ m[0].to, m[1].to, m[2].to, m[3].to, m[4].to },
+			5));
 		clean(c, "a chain in two tiers");
 	}
 	is_int(stats_of(c, -1).refs, 0, "nothing is held");
@@ -188,27 +192,29 @@ static void test_named_blocks(void)
 
 	chain_make(c, VRAM, 1, 4, b);
 	chain_make(c, VRAM, 10, 1, &x);
-	refused(gpc_demote(c, VRAM, RAM, b, 1, m, 0, 0), EPERM, "a parent before its children");
+	refused(gpc_demote(c, VRAM, RAM, b, 1, m, 0, 0), EPERM,
+		"a parent before its children");
 	refused(gpc_demote(c, VRAM, RAM, (gpc_block[2]){ b[2], b[3] }, 2, m, 0, 0), EPERM,
 		"even in one call");
 	is_int(m[0].to, -7, "nothing is written");
-	is_int(gpc_demote(c, VRAM, RAM, (gpc_block[3]){ b[3], b[1], x }, 3, m, 0, 1000), 1,
-	       "the first ones, up to one that cannot");
+	is_int(gpc_demote(c, VRAM, RAM, (gpc_block[3]){ b[3], b[1], x }, 3, m, 0, 1000),
+	       1, "the first ones, up to one that cannot");
 	ok(m[0].from == b[3] && key_is(m[0].key, key_of(c, 4)), "is the leaf");
 	is_int(gpc_commit(c, m, 1, NULL, GPC_CANCEL), 1, "cancelled");
-	is_int(gpc_demote(c, VRAM, RAM, (gpc_block[3]){ b[3], x, b[2] }, 3, m, 0, 1000), 3,
-	       "leaf first, with another chain in between");
+	is_int(gpc_demote(c, VRAM, RAM, (gpc_block[3]){ b[3], x, b[2] }, 3, m, 0, 1000),
+	       3, "leaf first, with another chain in between");
 	is_int(gpc_commit(c, m, 3, NULL, 0), 3, "moved");
 	is_int(GPC_POOL(find(c, 3)), RAM, "the parent as well");
-	refused(gpc_demote(c, VRAM, RAM, (gpc_block[1]){ find(c, 3) }, 1, m, 0, 0), EINVAL,
-		"a block of another pool");
+	refused(gpc_demote(c, VRAM, RAM, (gpc_block[1]){ find(c, 3) }, 1, m, 0, 0),
+		EINVAL, "a block of another pool");
 	refused(gpc_demote(c, VRAM, RAM, (gpc_block[1]){ b[3] }, 1, m, 0, 0), ESTALE,
 		"a block that is not live");
-	refused(gpc_demote(c, VRAM, RAM, (gpc_block[1]){ GPC_BLOCK(0, 8) }, 1, m, 0, 0), EINVAL,
-		"a block that does not exist");
+	refused(gpc_demote(c, VRAM, RAM, (gpc_block[1]){ GPC_BLOCK(0, 8) }, 1, m, 0, 0),
+		EINVAL, "a block that does not exist");
 	is_int(gpc_demote(c, VRAM, RAM, b, 0, m, 0, 0), 0, "none at all");
 	must(gpc_demote(c, VRAM, RAM, b + 1, 1, m, 0, 1000));
-	refused(gpc_demote(c, VRAM, RAM, b + 1, 1, m + 1, 0, 0), ENOSPC, "one that moves already");
+	refused(gpc_demote(c, VRAM, RAM, b + 1, 1, m + 1, 0, 0), ENOSPC,
+		"one that moves already");
 	is_int(gpc_commit(c, m, 1, NULL, 0), 1, "it goes on");
 	clean(c, "named blocks");
 	cache_end(c);
@@ -251,7 +257,8 @@ static void test_swap(void)
 		must(gpc_unref(c, held, LONG));
 		settle(c);
 	}
-	is_int(stats_of(c, -1).dropped + stats_of(c, -1).evicted, 0, "nothing was dropped");
+	is_int(stats_of(c, -1).dropped + stats_of(c, -1).evicted, 0,
+	       "nothing was dropped");
 	is_int(stats_of(c, -1).live, 2 * LONG, "everything is there");
 	clean(c, "six swaps");
 	cache_end(c);
@@ -270,7 +277,8 @@ static void test_transit(void)
 	demote_all(c, N);
 	write_chain(c, VRAM, 1001, N);
 	is_int(hold_chain(c, 1, N, b), N, "a long one");
-	is_int(gpc_promote(c, b, TRANSIT, VRAM, m, v, 0, 1000), TRANSIT, "as many as fit");
+	is_int(gpc_promote(c, b, TRANSIT, VRAM, m, v, 0, 1000), TRANSIT,
+	       "as many as fit");
 	for (i = 0; i < TRANSIT; i++)
 		n += v[i].to >= 0;
 	is_int(n, TRANSIT, "every victim has a place");
@@ -278,7 +286,8 @@ static void test_transit(void)
 	is_int(gpc_commit(c, v, TRANSIT, NULL, 0), TRANSIT, "victims first");
 	copy(m, TRANSIT);
 	is_int(gpc_commit(c, m, TRANSIT, NULL, 0), TRANSIT, "then the others");
-	is_int(stats_of(c, -1).dropped + stats_of(c, -1).evicted, 0, "nothing was dropped");
+	is_int(stats_of(c, -1).dropped + stats_of(c, -1).evicted, 0,
+	       "nothing was dropped");
 	for (i = 0; i < TRANSIT; i++)
 		b[i] = m[i].to;
 	must(gpc_unref(c, b, N));
@@ -310,7 +319,8 @@ static void test_no_room(void)
 	refused(gpc_promote(c, b + 1, 3, VRAM, m, v, 0, 1000), ENOSPC, "no more");
 	is_int(found_in(c, RAM, 2, 3), 3, "the others are where they were");
 	is_int(gpc_acquire(c, 0, (gpc_key[1]){ key_of(c, 1) }, 1, b, 0), 1, "usable");
-	is_int(stats_of(c, -1).dropped + stats_of(c, -1).evicted, 0, "nothing was dropped");
+	is_int(stats_of(c, -1).dropped + stats_of(c, -1).evicted, 0,
+	       "nothing was dropped");
 	clean(c, "no room");
 	cache_end(c);
 }
@@ -325,7 +335,8 @@ static void test_no_victims(void)
 	demote_all(c, 4);
 	write_chain(c, VRAM, 11, 4);
 	hold_chain(c, 1, 4, b);
-	is_int(gpc_promote(c, b, 2, VRAM, m, NULL, 0, 1000), 2, "nobody saves the victims");
+	is_int(gpc_promote(c, b, 2, VRAM, m, NULL, 0, 1000), 2,
+	       "nobody saves the victims");
 	is_int(found_in(c, -1, 13, 2), 2, "so they are dropped");
 	is_int(found_in(c, VRAM, 11, 2), 2, "no more than needed");
 	copy(m, 2);
@@ -354,7 +365,8 @@ static void test_references(void)
 	copy(m, 2);
 	is_int(gpc_commit(c, m, 2, NULL, 0), 2, "and do");
 	is_int(found_in(c, RAM, 1, 2), 2, "the keys have moved");
-	ok(*bytes_of(theirs[0]) == 1 && *bytes_of(theirs[1]) == 2, "the old bytes are there");
+	ok(*bytes_of(theirs[0]) == 1 && *bytes_of(theirs[1]) == 2,
+	   "the old bytes are there");
 	is_int(stats_of(c, -1).dying, 2, "for those who use them still");
 	is_int(gpc_unref(c, (gpc_block[2]){ m[1].to, m[0].to }, 2), 0,
 	       "one reference of each block moved along");
@@ -378,7 +390,8 @@ static void test_cancel(void)
 
 	write_chain(c, VRAM, 1, 4);
 	hold_chain(c, 1, 4, b);
-	is_int(gpc_demote(c, VRAM, RAM, (gpc_block[2]){ b[3], b[2] }, 2, m, 0, 1000), 2, "begun");
+	is_int(gpc_demote(c, VRAM, RAM, (gpc_block[2]){ b[3], b[2] }, 2, m, 0, 1000), 2,
+	       "begun");
 	is_int(gpc_commit(c, m, 2, results, GPC_CANCEL), 2, "given up");
 	ok(!results[0] && !results[1], "without fault");
 	is_int(found_in(c, VRAM, 1, 4), 4, "nothing moved");
@@ -418,8 +431,9 @@ static void test_keep(void)
 	chain_keys(c, 1, 4, k);
 	write_chain(c, 0, 1, 4);
 	hold_chain(c, 1, 4, b);
-	is_int(gpc_demote(c, 0, 2, (gpc_block[4]){ b[3], b[2], b[1], b[0] }, 4, m, GPC_KEEP,
-			  1000), 4, "a copy for everybody");
+	is_int(gpc_demote(c, 0, 2, (gpc_block[4]){ b[3], b[2], b[1], b[0] }, 4, m,
+			  GPC_KEEP, 1000),
+	       4, "a copy for everybody");
 	copy(m, 4);
 	is_int(gpc_commit(c, m, 4, NULL, 0), 4, "made");
 	is_int(stats_of(c, -1).live, 8, "both are live");
@@ -433,9 +447,10 @@ static void test_keep(void)
 	is_int(gpc_commit(c, m, 4, NULL, 0), 4, "made");
 	is_int(stats_of(c, -1).live, 12, "three are live");
 	is_int(gpc_lookup(c, GPC_SPACE(1), k + 1, 4, r, 0), 4, "in the third place, too");
-	ok(*bytes_of(r[0]) == 1 && *bytes_of(r[3]) == 4 && GPC_POOL(r[0]) == 1, "same bytes");
-	refused(gpc_promote(c, (gpc_block[1]){ b[0] }, 1, 0, m, NULL, GPC_KEEP, 0), EINVAL,
-		"to where it is");
+	ok(*bytes_of(r[0]) == 1 && *bytes_of(r[3]) == 4 && GPC_POOL(r[0]) == 1,
+	   "same bytes");
+	refused(gpc_promote(c, (gpc_block[1]){ b[0] }, 1, 0, m, NULL, GPC_KEEP, 0),
+		EINVAL, "to where it is");
 	clean(c, "three copies");
 	cache_end(c);
 }
@@ -457,16 +472,19 @@ static void test_forget(void)
 	is_int(gpc_lookup(c, GPC_SPACE(0), k + 1, 4, b, 0), 2, "two are left");
 	is_int(gpc_demote(c, 1, 2, NULL, 3, m, 0, 1000), 3, "the leaves of the other");
 	ok(m[0].to == -1 && m[1].to == -1 && m[2].to >= 0, "two are there already");
-	is_int(gpc_lookup(c, GPC_SPACE(1), k + 1, 4, b, GPC_QUIET), 2, "their sources are gone");
+	is_int(gpc_lookup(c, GPC_SPACE(1), k + 1, 4, b, GPC_QUIET), 2,
+	       "their sources are gone");
 	copy(m, 3);
 	is_int(gpc_commit(c, m, 3, NULL, 0), 1, "one to commit");
 	is_int(gpc_lookup(c, GPC_SPACE(2), k + 1, 4, b, 0), 3, "three are shared");
-	ok(b[0] == -1 && *bytes_of(b[1]) == 2 && *bytes_of(b[3]) == 4, "over their bytes");
+	ok(b[0] == -1 && *bytes_of(b[1]) == 2 && *bytes_of(b[3]) == 4,
+	   "over their bytes");
 	is_int(gpc_demote(c, 1, 2, NULL, 1, m, GPC_KEEP, 1000), 1, "the last one, kept");
 	is_int(gpc_commit(c, m, 1, NULL, 0), 1, "copied");
 	is_int(gpc_demote(c, 1, 2, NULL, 1, m, GPC_KEEP, 1000), 1, "once more");
 	is_int(m[0].to, -1, "is not needed");
-	is_int(gpc_lookup(c, GPC_SPACE(1), k + 1, 1, &r, 0), 1, "and nothing is forgotten");
+	is_int(gpc_lookup(c, GPC_SPACE(1), k + 1, 1, &r, 0), 1,
+	       "and nothing is forgotten");
 	settle(c);
 	clean(c, "what is there already");
 	cache_end(c);

@@ -1,43 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What happens to a move between its two halves: the source is dropped, published anew,
  * used; the parent goes or is on its way itself; the wrong peer commits. */
-#include "cache.h"
-
-enum { VRAM = 0, RAM = 1 };
-
-static uint32_t hold(gpc *c, uint64_t from, uint32_t n, gpc_block *b)
-{
-	gpc_key k[CACHE_KEYS + 1];
-
-	chain_keys(c, from, n, k);
-	return (uint32_t)must(gpc_acquire(c, 0, k + 1, n, b, GPC_QUIET));
-}
-
-/* Begin to demote these blocks, leaf first. */
-static void begin(gpc *c, const gpc_block *b, uint32_t n, struct gpc_move *m)
-{
-	if (must(gpc_demote(c, VRAM, RAM, b, n, m, 0, 1000)) != (int)n)
-		bail("%u moves do not begin", n);
-}
-
-static int commit_one(gpc *c, const struct gpc_move *m)
-{
-	int result = 77;
-
-	must(gpc_commit(c, m, 1, &result, 0));
-	return result;
-}
-
-static void nothing_left(gpc *c, int vram, int ram, const char *when)
-{
-	settle(c);
-	done(c);
-	is_int(stats_of(c, -1).reserved, 0, "%s: no target is left over", when);
-	is_int(stats_of(c, -1).refs, 0, "%s: no reference", when);
-	is_int(gpc_avail(c, VRAM), vram, "%s: VRAM", when);
-	is_int(gpc_avail(c, RAM), ram, "%s: RAM", when);
-	clean(c, when);
-}
+#include "tiers.h"
 
 /* ---- the source goes ---- */
 
@@ -120,8 +84,8 @@ static void test_pool_gone(void)
 	is_int(commit_one(c, &m), -ESTALE, "the move is refused");
 	is_int(find(c, 1), b, "the source stays");
 	is_int(gpc_clear(c, RAM, 0, GPC_REMOVE, 1000) == -ENOENT ||
-	       gpc_pool_get(c, RAM, &(struct gpc_pool){ .size = 8 }) == -ENOENT, 1,
-	       "the pool is gone");
+		       gpc_pool_get(c, RAM, &(struct gpc_pool){ .size = 8 }) == -ENOENT,
+	       1, "the pool is gone");
 	is_int(gpc_evict(c, VRAM, 1, &b, 0, 1000), 1, "nothing holds the source");
 	clean(c, "a pool that went");
 	cache_end(c);
@@ -207,7 +171,8 @@ static void test_returned_target(void)
 
 	chain_make(c, VRAM, 1, 1, &b);
 	begin(c, &b, 1, &m);
-	is_int(gpc_publish(c, NULL, &k, &m.to, 1, 0, &res, 0, NULL), 0, "a target is for its move");
+	is_int(gpc_publish(c, NULL, &k, &m.to, 1, 0, &res, 0, NULL), 0,
+	       "a target is for its move");
 	is_int(res, -EPERM, "and nothing else");
 	is_int(gpc_unref(c, &m.to, 1), 0, "it goes back");
 	done(c);
@@ -217,123 +182,6 @@ static void test_returned_target(void)
 	is_int(commit_one(c, &m), 0, "and may move again");
 	refused(gpc_unref(c, &m.to, 1), EPERM, "a target that is live is nobody's");
 	nothing_left(c, 4, 4, "a target returned");
-	cache_end(c);
-}
-
-/* ---- victims of a reservation: their keys are nowhere until the commit ---- */
-
-static void test_limbo_published_anew(bool give_up)
-{
-	gpc *c = cache_new(4, 8);
-	struct gpc_move m[4];
-	gpc_block b[4], x[4], r;
-	gpc_key k[5];
-
-	chain_keys(c, 1, 4, k);
-	chain_make(c, VRAM, 1, 4, b);
-	begin(c, (gpc_block[2]){ b[3], b[2] }, 2, m);
-	must(gpc_commit(c, m, 2, NULL, 0));
-	r = find(c, 3);
-	is_int(GPC_POOL(r), RAM, "the children are in RAM");
-	is_int(gpc_reserve(c, VRAM, 3, 0, x, m, 0, 1000), 3, "two free, one victim");
-	ok(m[0].to == -1 && m[1].to == -1 && key_is(m[2].key, k[2]), "the parent in VRAM");
-	is_int(find(c, 2), -1, "it is nowhere");
-	is_int(find(c, 3), r, "its child is found by itself");
-	clean(c, "a parent in between");
-	is_int(gpc_publish(c, k + 1, k + 2, x, 1, 0, NULL, 0, NULL), 1, "computed anew");
-	if (give_up)
-		is_int(gpc_commit(c, &m[2], 1, NULL, GPC_CANCEL), 1, "the old bytes are given up");
-	else
-		is_int(commit_one(c, &m[2]), -EEXIST, "the old bytes come too late");
-	is_int(find(c, 2), x[0], "the new ones count");
-	clean(c, "published anew");
-	is_int(hold(c, 1, 4, b), 4, "the chain is whole");
-	must(gpc_unref(c, b, 4));
-	must(gpc_unref(c, x, 3));
-	is_int(gpc_drop(c, (gpc_block[1]){ find(c, 2) }, 1, 0, NULL), 1, "drop the new parent");
-	ok(find(c, 3) == -1 && find(c, 4) == -1, "and the children that hang there now go");
-	nothing_left(c, 4, 8, "published anew");
-	cache_end(c);
-}
-
-/* The same, and then the old bytes are given up instead. */
-static void test_limbo_given_up(void)
-{
-	gpc *c = cache_new(2, 8);
-	struct gpc_move m[2];
-	gpc_block b[3], x[2];
-
-	chain_make(c, VRAM, 1, 2, b);
-	begin(c, &b[1], 1, m);
-	must(gpc_commit(c, m, 1, NULL, 0));
-	is_int(gpc_reserve(c, VRAM, 2, 0, x, m, 0, 1000), 2, "one free, one victim");
-	is_int(find(c, 1), -1, "the parent is on its way");
-	is_int(gpc_commit(c, m, 2, NULL, GPC_CANCEL), 1, "and given up");
-	is_int(find(c, 2), -1, "without it the child is no use");
-	must(gpc_unref(c, x, 2));
-	nothing_left(c, 2, 8, "a parent given up");
-	cache_end(c);
-}
-
-static void test_limbo_dropped_child(void)
-{
-	gpc *c = cache_new(2, 8);
-	struct gpc_move m[2];
-	gpc_block b[2], x[2], r;
-
-	chain_make(c, VRAM, 1, 2, b);
-	begin(c, &b[1], 1, m);
-	must(gpc_commit(c, m, 1, NULL, 0));
-	r = find(c, 2);
-	must(gpc_reserve(c, VRAM, 2, 0, x, m, 0, 1000));
-	is_int(gpc_drop(c, &r, 1, 0, NULL), 1, "the child goes");
-	is_int(gpc_commit(c, m, 2, NULL, 0), 1, "the parent comes");
-	is_int(GPC_POOL(find(c, 1)), RAM, "and is found");
-	is_int(find(c, 2), -1, "alone");
-	must(gpc_unref(c, x, 2));
-	nothing_left(c, 2, 8, "a child dropped");
-	cache_end(c);
-}
-
-/* Moves of one chain in several calls: the child cannot come before its parent. */
-static void test_limbo_order(void)
-{
-	gpc *c = cache_new(2, 8);
-	struct gpc_move m[2];
-	gpc_block x[2];
-	int results[2] = { 77, 77 };
-
-	chain_make(c, VRAM, 1, 2, NULL);
-	must(gpc_reserve(c, VRAM, 2, 0, x, m, 0, 1000));
-	is_int(commit_one(c, &m[0]), -ENOENT, "the leaf alone has no parent");
-	is_int(commit_one(c, &m[1]), 0, "the parent is first");
-	is_int(find(c, 2), -1, "the leaf is lost");
-	must(gpc_unref(c, x, 2));
-	done(c);
-	chain_make(c, VRAM, 11, 2, NULL);
-	must(gpc_reserve(c, VRAM, 2, 0, x, m, 0, 1000));
-	is_int(gpc_commit(c, m, 2, results, 0), 2, "both in one call");
-	ok(!results[0] && !results[1], "is how it should be");
-	ok(GPC_POOL(find(c, 11)) == RAM && GPC_POOL(find(c, 12)) == RAM, "both are there");
-	must(gpc_unref(c, x, 2));
-	nothing_left(c, 2, 8, "orders");
-	cache_end(c);
-}
-
-/* The reservation goes back before its victim's move is committed. */
-static void test_limbo_returned(void)
-{
-	gpc *c = cache_new(2, 8);
-	struct gpc_move m[2];
-	gpc_block x[2];
-
-	chain_make(c, VRAM, 1, 2, NULL);
-	must(gpc_reserve(c, VRAM, 2, 0, x, m, 0, 1000));
-	is_int(gpc_unref(c, x, 2), 0, "not needed after all");
-	done(c);
-	is_int(gpc_commit(c, m, 2, NULL, 0), 2, "what was copied counts all the same");
-	ok(GPC_POOL(find(c, 1)) == RAM && GPC_POOL(find(c, 2)) == RAM, "both are there");
-	nothing_left(c, 2, 8, "returned");
 	cache_end(c);
 }
 
@@ -386,7 +234,8 @@ static void test_hairpin(void)
 	struct gpc_move m[3];
 
 	is_int(gpc_evict(c, VRAM, 1, &out, 0, 1000), 1, "one goes");
-	ok(find(c, 3) == -1 || (find(c, 2) >= 0 && find(c, 1) >= 0), "no child without parents");
+	ok(find(c, 3) == -1 || (find(c, 2) >= 0 && find(c, 1) >= 0),
+	   "no child without parents");
 	vram_is_sound(c, 4, "one evicted");
 
 	c = hairpin(4);
@@ -403,7 +252,8 @@ static void test_hairpin(void)
 	c = hairpin(4);
 	is_int(gpc_reserve(c, VRAM, 3, 0, b, m, 0, 1000), 3, "all of VRAM");
 	is_int(gpc_commit(c, m, 3, NULL, 0), 3, "goes to RAM");
-	is_int(GPC_POOL(find(c, 1)) + GPC_POOL(find(c, 2)) + GPC_POOL(find(c, 3)), 3, "all");
+	is_int(GPC_POOL(find(c, 1)) + GPC_POOL(find(c, 2)) + GPC_POOL(find(c, 3)), 3,
+	       "all");
 	must(gpc_unref(c, b, 3));
 	vram_is_sound(c, 4, "demoted at once");
 
@@ -462,9 +312,11 @@ static void test_refused_begins(void)
 
 	chain_make(c, VRAM, 1, 1, &b);
 	chain_make(c, RAM, 2, 1, &r);
-	refused(gpc_promote(c, &r, 1, VRAM, &m, NULL, 0, 0), EPERM, "without a reference");
+	refused(gpc_promote(c, &r, 1, VRAM, &m, NULL, 0, 0), EPERM,
+		"without a reference");
 	must(gpc_acquire(d, 0, (gpc_key[1]){ key_of(d, 2) }, 1, &r, 0));
-	refused(gpc_promote(c, &r, 1, VRAM, &m, NULL, 0, 0), EPERM, "with another peer's");
+	refused(gpc_promote(c, &r, 1, VRAM, &m, NULL, 0, 0), EPERM,
+		"with another peer's");
 	is_int(hold(c, 2, 1, &r), 1, "with one's own");
 	is_int(gpc_promote(c, &r, 1, VRAM, &m, NULL, 0, 0), 1, "it goes");
 	serve_begin(c);
@@ -473,23 +325,29 @@ static void test_refused_begins(void)
 	is_int(gpc_commit(c, &m, 1, NULL, 0), 1, "up");
 	is_int(find(c, 2), m.to, "it is");
 	must(gpc_unref(c, &m.to, 1));
-	refused(gpc_promote(c, &m.to, 1, VRAM, &n, NULL, 0, 0), EINVAL, "it is there already");
+	refused(gpc_promote(c, &m.to, 1, VRAM, &n, NULL, 0, 0), EINVAL,
+		"it is there already");
 	refused(gpc_promote(c, &r, 1, 9, &n, NULL, 0, 0), ENOENT, "no such pool");
 	refused(gpc_promote(c, &r, 1, 99, &n, NULL, 0, 0), EINVAL, "no such number");
 	refused(gpc_promote(c, &r, 1, -1, &n, NULL, 0, 0), EINVAL, "no number at all");
 	refused(gpc_promote(c, NULL, 1, VRAM, &n, NULL, 0, 0), EINVAL, "no blocks");
-	refused(gpc_promote(c, &r, 1, VRAM, NULL, NULL, 0, 0), EINVAL, "no room for moves");
+	refused(gpc_promote(c, &r, 1, VRAM, NULL, NULL, 0, 0), EINVAL,
+		"no room for moves");
 	is_int(gpc_promote(c, NULL, 0, VRAM, NULL, NULL, 0, 0), 0, "nothing to promote");
 	refused(gpc_demote(c, VRAM, VRAM, &b, 1, &n, 0, 0), EINVAL, "to itself");
-	refused(gpc_demote(c, RAM, -1, NULL, 1, &n, 0, 0), ENOENT, "RAM has nothing below it");
+	refused(gpc_demote(c, RAM, -1, NULL, 1, &n, 0, 0), ENOENT,
+		"RAM has nothing below it");
 	refused(gpc_demote(c, VRAM, -5, &b, 1, &n, 0, 0), EINVAL, "no pool");
-	refused(gpc_demote(c, VRAM, 9, &b, 1, &n, 0, 0), ENOENT, "a pool that is not there");
-	refused(gpc_demote(c, 9, RAM, &b, 1, &n, 0, 0), EINVAL, "a source pool that is not");
+	refused(gpc_demote(c, VRAM, 9, &b, 1, &n, 0, 0), ENOENT,
+		"a pool that is not there");
+	refused(gpc_demote(c, 9, RAM, &b, 1, &n, 0, 0), EINVAL,
+		"a source pool that is not");
 	refused(gpc_demote(c, 99, RAM, &b, 1, &n, 0, 0), EINVAL, "a source out of range");
 	refused(gpc_demote(c, VRAM, RAM, &b, 1, NULL, 0, 0), EINVAL, "no room for moves");
 	refused(gpc_demote(c, VRAM, RAM, &b, 1, &n, GPC_KEEP, 0), EINVAL,
 		"kept within one space");
-	refused(gpc_demote(c, VRAM, RAM, &b, 1, &n, GPC_TAKE, 0), EINVAL, "a flag of others");
+	refused(gpc_demote(c, VRAM, RAM, &b, 1, &n, GPC_TAKE, 0), EINVAL,
+		"a flag of others");
 	must(gpc_close(d));
 	must(gpc_clear(c, -1, 0, 0, 1000));
 	settle(c);
@@ -518,7 +376,8 @@ static void test_parent_not_there(void)
 	begin(c, (gpc_block[2]){ b[1], b[0] }, 2, m);
 	k = key_of(c, 1);
 	must(gpc_reserve(c, RAM, 1, 0, &x, NULL, 0, 0));
-	is_int(gpc_publish(c, NULL, &k, &x, 1, 0, NULL, 0, NULL), 1, "the parent comes by itself");
+	is_int(gpc_publish(c, NULL, &k, &x, 1, 0, NULL, 0, NULL), 1,
+	       "the parent comes by itself");
 	is_int(gpc_commit(c, m, 2, NULL, 0), 1, "then the child may");
 	is_int(gpc_lookup(c, GPC_SPACE(3), &m[0].key, 1, b, 0), 1, "it is there");
 	is_int(find(c, 1), m[1].from, "the parent's source stays: it was not moved");
@@ -537,12 +396,6 @@ static void tests(void)
 	test_recency();
 	test_avail();
 	test_returned_target();
-	test_limbo_published_anew(false);
-	test_limbo_published_anew(true);
-	test_limbo_given_up();
-	test_limbo_dropped_child();
-	test_limbo_order();
-	test_limbo_returned();
 	test_hairpin();
 	test_wrong_moves();
 	test_refused_begins();

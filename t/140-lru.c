@@ -40,7 +40,8 @@ static void test_rules(void)
 	chain_make(c, 0, 1, 3, NULL);
 	chain_make(c, 0, 11, 1, NULL);
 	touch(c, 1);
-	goes(c, ORDER(3, 2, 11, 1), "a used parent waits for its children, then is recent");
+	goes(c, ORDER(3, 2, 11, 1),
+	     "a used parent waits for its children, then is recent");
 
 	chain_make(c, 0, 1, 2, NULL);
 	chain_make(c, 0, 11, 1, NULL);
@@ -60,7 +61,8 @@ static void test_rules(void)
 	must(gpc_acquire(c, 0, k + 1, 4, got, 0));
 	chain_make(c, 0, 12, 1, NULL);
 	must(gpc_unref(c, got, 4));
-	goes(c, ORDER(11, 12, 4, 3, 2, 1), "given back root first, the leaf is the oldest");
+	goes(c, ORDER(11, 12, 4, 3, 2, 1),
+	     "given back root first, the leaf is the oldest");
 
 	chain_make(c, 0, 1, 3, NULL);
 	chain_make(c, 0, 11, 1, NULL);
@@ -121,7 +123,10 @@ static struct node {
 static gpc_key key[KEYS];
 static uint64_t now;
 static uint32_t nlive;
-static struct { uint32_t n, key[DEEP]; gpc *by; } hold[HOLDS];
+static struct {
+	uint32_t n, key[DEEP];
+	gpc *by;
+} hold[HOLDS];
 
 static bool may_go(const struct node *x)
 {
@@ -174,7 +179,8 @@ static bool model_evicts(const gpc_block *out, uint32_t n)
 	for (i = 0; i < n; i++) {
 		k = at_block(out[i]);
 		want = model_next();
-		if (k == KEYS || !want || !may_go(&node[k]) || before(&node[want], &node[k]))
+		if (k == KEYS || !want || !may_go(&node[k]) ||
+		    before(&node[want], &node[k]))
 			return false;
 		model_remove(k);
 	}
@@ -247,8 +253,8 @@ static void begin_request(gpc *c, gpc *by, uint32_t at)
 		node[p[i]].stamp = now;
 	if (by == c && nlive + n - hits <= BLOCKS && n > hits) {
 		must(gpc_reserve(c, 0, n - hits, 0, b + hits, NULL, 0, 1000));
-		must(gpc_publish(c, k + hits, k + hits + 1, b + hits, n - hits, 0, NULL, 0,
-				 NULL));
+		must(gpc_publish(c, k + hits, k + hits + 1, b + hits, n - hits, 0, NULL,
+				 0, NULL));
 		for (i = hits; i < n; i++) {
 			node[p[i]].live = true;
 			node[p[i]].block = b[i];
@@ -316,10 +322,15 @@ static void test_model(uint32_t steps)
 	for (i = 0; i < steps; i++) {
 		at = chance(HOLDS);
 		switch (chance(10)) {
-		case 0: case 1: case 2:
+		case 0:
+		case 1:
+		case 2:
 			some_lookups(chance(2) ? c : d);
 			break;
-		case 3: case 4: case 5: case 6:
+		case 3:
+		case 4:
+		case 5:
+		case 6:
 			if (hold[at].n)
 				end_request(at);
 			begin_request(c, chance(4) ? c : d, at);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The changes feed and walks: who applies every change has exactly what a walk shows, also
- * after being too late; and a walk shows parents first. */
+/* The changes feed and walks: who applies every change has exactly what a walk shows,
+ * also after being too late; and a walk shows parents first. */
 #include "churn.h"
 
 static struct replica {
@@ -9,7 +9,7 @@ static struct replica {
 	uint32_t tag;
 } replica[CHURN_POOLS][CHURN_SLOTS];
 static uint64_t cursor, next_seq;
-static uint32_t odd, applied[5];         /* changes that make no sense; by kind */
+static uint32_t odd, applied[5]; /* changes that make no sense; by kind */
 
 static struct replica *at(gpc_block b)
 {
@@ -53,7 +53,7 @@ static void apply(const struct gpc_change *ch)
 		forget(ch->was, ch->key);
 		store(ch);
 		break;
-	case GPC_CLEARED:                /* of one tag: each entry has its own change */
+	case GPC_CLEARED: /* of one tag: each entry has its own change */
 		if (!ch->tag)
 			memset(replica[GPC_POOL(ch->block)], 0, sizeof(replica[0]));
 		break;
@@ -92,13 +92,14 @@ static bool walk(gpc *c, bool anew)
 		struct replica *r = at(all[i].block);
 
 		if (anew)
-			*r = (struct replica){ true, all[i].key, all[i].parent, all[i].tag };
+			*r = (struct replica){ true, all[i].key, all[i].parent,
+					       all[i].tag };
 		bad += !r->live || !key_is(r->key, all[i].key) ||
 		       !key_is(r->parent, all[i].parent) || r->tag != all[i].tag;
-		for (j = i + 1; j < n; j++)      /* a parent never comes behind its child */
+		for (j = i + 1; j < n; j++) /* a parent never comes behind its child */
 			bad += key_is(all[j].key, all[i].parent) &&
 			       space_of(GPC_POOL(all[i].block)) ==
-			       space_of(GPC_POOL(all[j].block)) &&
+				       space_of(GPC_POOL(all[j].block)) &&
 			       all[i].depth;
 	}
 	for (i = 0; i < CHURN_POOLS * CHURN_SLOTS; i++)
@@ -131,9 +132,9 @@ static void test_follow(void)
 	is_int(same, looks, "%u times, what the changes say is what a walk shows", looks);
 	is_int(odd, 0, "every change makes sense, and none is missing");
 	ok(applied[GPC_STORED] > 500 && applied[GPC_REMOVED] > 300 &&
-	   applied[GPC_MOVED] > 100 && applied[GPC_CLEARED] > 20,
-	   "%u stored, %u removed, %u moved, %u cleared", applied[1], applied[2], applied[3],
-	   applied[4]);
+		   applied[GPC_MOVED] > 100 && applied[GPC_CLEARED] > 20,
+	   "%u stored, %u removed, %u moved, %u cleared", applied[1], applied[2],
+	   applied[3], applied[4]);
 	churn_end();
 	follow(c);
 	ok(walk(c, false), "to the last one");
@@ -204,22 +205,27 @@ static void test_each(void)
 	must(gpc_publish(c, k, k + 1, b, 2, 9, NULL, 0, NULL));
 	is_int(gpc_changes(c, &at_change, ch, 8), 2, "two are published");
 	ok(ch[0].what == GPC_STORED && ch[0].block == b[0] && ch[0].tag == 9 &&
-	   key_is(ch[0].key, k[1]) && key_is(ch[0].parent, k[0]) && ch[0].seq == 1, "the first");
+		   key_is(ch[0].key, k[1]) && key_is(ch[0].parent, k[0]) &&
+		   ch[0].seq == 1,
+	   "the first");
 	ok(ch[1].what == GPC_STORED && ch[1].block == b[1] && key_is(ch[1].key, k[2]) &&
-	   key_is(ch[1].parent, k[1]) && ch[1].seq == 2, "and its child");
+		   key_is(ch[1].parent, k[1]) && ch[1].seq == 2,
+	   "and its child");
 	must(gpc_unref(c, b, 2));
 	must(gpc_demote(c, 0, 1, NULL, 1, m, 0, 1000));
 	is_int(gpc_changes(c, &at_change, ch, 8), 0, "a move that began is none");
 	must(gpc_commit(c, m, 1, NULL, 0));
 	is_int(gpc_changes(c, &at_change, ch, 8), 1, "one that ended is one");
 	ok(ch[0].what == GPC_MOVED && ch[0].was == b[1] && ch[0].block == m[0].to &&
-	   key_is(ch[0].key, k[2]) && ch[0].tag == 9, "from where to where");
+		   key_is(ch[0].key, k[2]) && ch[0].tag == 9,
+	   "from where to where");
 	must(gpc_reserve(c, 0, 4, 0, (gpc_block[4]){ 0 }, m, 0, 1000));
 	is_int(gpc_changes(c, &at_change, ch, 8), 1, "a victim");
 	ok(ch[0].what == GPC_REMOVED && ch[0].block == b[0], "is removed");
 	must(gpc_clear(c, 1, 0, 0, 1000));
 	is_int(gpc_changes(c, &at_change, ch, 8), 1, "a pool is cleared");
-	ok(ch[0].what == GPC_CLEARED && GPC_POOL(ch[0].block) == 1 && !ch[0].tag, "as one");
+	ok(ch[0].what == GPC_CLEARED && GPC_POOL(ch[0].block) == 1 && !ch[0].tag,
+	   "as one");
 	chain_make(c, 1, 20, 1, &x);
 	must(gpc_drop(c, &x, 1, 0, NULL));
 	is_int(gpc_changes(c, &at_change, ch, 8), 2, "a drop");
@@ -242,7 +248,7 @@ static void test_order(void)
 	chain_make(c, 0, 1, 4, b);
 	must(gpc_changes(c, &at_change, ch, 8));
 	must(gpc_demote(c, 0, 1, NULL, 4, m, 0, 1000));
-	x = m[0];                        /* leaf first: now not */
+	x = m[0]; /* leaf first: now not */
 	m[0] = m[2];
 	m[2] = x;
 	must(gpc_commit(c, m, 4, NULL, 0));
@@ -263,7 +269,8 @@ static void test_order(void)
 	b[0] = find(c, 1);
 	must(gpc_drop(c, b, 1, 0, NULL));
 	is_int(gpc_changes(c, &at_change, ch, 8), 4, "four are dropped");
-	for (i = 0; i < 4 && ch[i].what == GPC_REMOVED && key_is(ch[i].key, k[4 - i]); i++)
+	for (i = 0; i < 4 && ch[i].what == GPC_REMOVED && key_is(ch[i].key, k[4 - i]);
+	     i++)
 		;
 	is_int(i, 4, "deepest first");
 	cache_end(c);
@@ -286,7 +293,8 @@ static void test_walk(void)
 	is_int(gpc_walk(c, &at_walk, e + 30, 34), 10, "the rest");
 	is_int(gpc_walk(c, &at_walk, e, 8), 0, "is all");
 	for (i = 0; i < 40 && e[i].depth == i && key_is(e[i].key, key_of(c, i + 1)) &&
-	     e[i].block == find(c, i + 1) && !e[i].refs; i++)
+		    e[i].block == find(c, i + 1) && !e[i].refs;
+	     i++)
 		;
 	is_int(i, 40, "each with its depth, parents first");
 	ok(e[0].stamp > e[1].stamp && e[1].stamp == e[39].stamp, "and its last use");

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A mirror on the host device, through the public calls: after a sync it answers as the
- * host table does, whatever went on before; its sections count; and it outlives writers. */
+ * host table does, whatever went on before; its sections count; each writer has its
+ * own. */
 #include "churn.h"
 
 static struct gpc_config with_mirror(uint32_t vram)
@@ -18,7 +19,8 @@ static void synced(gpc *c)
 }
 
 /* One launch: keys to blocks. */
-static void launch(gpc_dev *d, uint32_t spaces, const gpc_key *keys, uint32_t n, gpc_block *b)
+static void launch(gpc_dev *d, uint32_t spaces, const gpc_key *keys, uint32_t n,
+		   gpc_block *b)
 {
 	int section = must(gpc_dev_enter(d));
 
@@ -121,12 +123,14 @@ static void test_sync(void)
 	is_int(info_of(c).mirrors, 1, "one mirror");
 	is_str(info_of(c).devices, "host", "on the host");
 	is_int(gpc_get_mirror(c, 0, &m), 0, "described");
-	ok(!strcmp(m.device, "host") && !m.retired && m.bytes && m.generation, "as it is");
+	ok(!strcmp(m.device, "host") && !m.retired && m.bytes && m.generation,
+	   "as it is");
 	refused(gpc_get_mirror(c, 1, &m), ENOENT, "there is no other");
 	refused(gpc_get_mirror(c, -1, &m), EINVAL, "they count from 0");
 	must(gpc_dev_open(c, "host", &d));
 	must(gpc_reserve(c, 0, 4, 0, b, NULL, 0, 0));
-	is_int(gpc_publish(c, k, k + 1, b, 4, 0, res, GPC_NOWAIT, &t), 0, "published, no wait");
+	is_int(gpc_publish(c, k, k + 1, b, 4, 0, res, GPC_NOWAIT, &t), 0,
+	       "published, no wait");
 	is_int(gpc_sync(c, t, 2000), 0, "until that is on all mirrors");
 	ok(!memcmp(b, res, sizeof(b)), "so it was acknowledged before");
 	launch(d, 0, k + 1, 4, got);
@@ -137,7 +141,8 @@ static void test_sync(void)
 	must(gpc_drop(c, &b[2], 1, 0, NULL));
 	synced(c);
 	launch(d, 0, k + 1, 4, got);
-	ok(got[0] == b[0] && got[1] == b[1] && got[2] == -1 && got[3] == -1, "dropped there, too");
+	ok(got[0] == b[0] && got[1] == b[1] && got[2] == -1 && got[3] == -1,
+	   "dropped there, too");
 	is_int(gpc_sync(c, t, 0), 0, "an old ticket is done");
 	refused(gpc_sync(c, t + 1000, 0), EINVAL, "a ticket that was never given");
 	must(gpc_unref(c, b, 4));
@@ -202,7 +207,8 @@ static void test_sections(void)
 	e = cache_attach(0, 0);
 	must(gpc_dev_open(c, "host", &d));
 	must(gpc_dev_open(e, "host", &f));
-	refused(gpc_dev_lookup(d, 0, &k, 1, &got, NULL), EINVAL, "a launch without a section");
+	refused(gpc_dev_lookup(d, 0, &k, 1, &got, NULL), EINVAL,
+		"a launch without a section");
 	refused(gpc_dev_leave(d, 0, NULL), EINVAL, "a section that is not open");
 	refused(gpc_dev_leave(d, -1, NULL), EINVAL, "a section that cannot be");
 	refused(gpc_dev_leave(d, GPC_SECTIONS, NULL), EINVAL, "nor can this");
@@ -229,7 +235,8 @@ static void test_sections(void)
 	s[1] = must(gpc_enter(c));
 	ok(s[0] != s[1], "both kinds share their numbers");
 	gpc_leave(c, s[0]);
-	is_int(stats_of(c, info_of(c).peer).sections, 2, "a host call does not end a device's");
+	is_int(stats_of(c, info_of(c).peer).sections, 2,
+	       "a host call does not end a device's");
 	gpc_leave(c, s[1]);
 	must(gpc_dev_leave(d, s[0], NULL));
 	must(gpc_dev_wait(d, NULL, 1000));
@@ -256,7 +263,8 @@ static void test_open(void)
 	gpc_block got;
 	gpc_key k = key_of(c, 1);
 
-	refused(gpc_dev_open(c, "cuda:0", &none), ENODEV, "built without, or no such device");
+	refused(gpc_dev_open(c, "cuda:0", &none), ENODEV,
+		"built without, or no such device");
 	refused(gpc_dev_open(c, "tape", &none), EINVAL, "no such kind");
 	refused(gpc_dev_open(c, NULL, &none), EINVAL, "no name");
 	refused(gpc_dev_open(c, "host", NULL), EINVAL, "no place for it");
@@ -277,10 +285,10 @@ static void test_open(void)
 	launch(d, 0, &k, 1, &got);
 	is_int(got, 0, "opened again");
 	must(gpc_dev_enter(d));
-	cache_end(c);                    /* with a device and a section open */
+	cache_end(c); /* with a device and a section open */
 }
 
-/* The seat goes from one handle to another and back; each writer brings its own mirror. */
+/* The seat goes from one handle to another and back. */
 static void test_writers(void)
 {
 	struct gpc_config cfg = with_mirror(8);
@@ -308,7 +316,7 @@ static void test_writers(void)
 		grows += m.generation > generation;
 		generation = m.generation;
 		must(gpc_writer_drop(writer));
-		n += gpc_dev_enter(d) == -ESTALE;        /* none is there */
+		n += gpc_dev_enter(d) == -ESTALE; /* none is there */
 		n += find(c, 1 + i) == (gpc_block)i;
 		must(gpc_writer_take(next, 0, 0));
 		launch(d, 0, &k, 1, &got);

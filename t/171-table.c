@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The table where it is tight: keys are chosen by their buckets, so that buckets overflow,
- * residents are relocated, and in the end a key finds no place.  Every live key is found
- * all the time, by a thread that never stops looking, too. */
+/* The table where it is tight: keys are chosen by their buckets, so that buckets
+ * overflow, residents are relocated, and in the end a key finds no place.  Every live
+ * key is found all the time, by a thread that never stops looking, too. */
 #include <stdlib.h>
 
 #include "cache.h"
@@ -90,7 +90,8 @@ static void test_full(void)
 	is_int(must(gpc_publish(c, NULL, k + 8, b + 8, 1, 0, res + 8, 0, NULL)), 1,
 	       "then there is a place");
 	b[3] = -1;
-	is_int(misses(c, k, b, 2 * FULL + 1), 0, "all are found, and the one that went is not");
+	is_int(misses(c, k, b, 2 * FULL + 1), 0,
+	       "all are found, and the one that went is not");
 	clean(c, "two full buckets again");
 	cache_end(c);
 }
@@ -131,7 +132,7 @@ static void test_relocation(void)
 	cache_end(c);
 }
 
-/* A relocation under way: a section of d holds it up, and with it the publish of key 8. */
+/* A relocation under way: a section of d holds it up, and the publish of key 8. */
 struct held_up {
 	gpc *c, *d;
 	int section;
@@ -157,9 +158,12 @@ static void hold_up(struct held_up *h)
 	must(gpc_unref(h->c, h->b, 2 * FULL));
 	h->section = must(gpc_enter(h->d));
 	must(gpc_reserve(h->c, 0, 1, 0, h->b + 8, NULL, 0, 0));
-	must(gpc_publish(h->c, NULL, h->k + 8, h->b + 8, 1, 0, &h->res, GPC_NOWAIT, &h->t));
-	refused(gpc_wait(h->c, h->t, 20), ETIMEDOUT, "a section is open: no room is made yet");
-	is_int(misses(h->d, h->k, h->b, 2 * FULL), 0, "the others are found all the while");
+	must(gpc_publish(h->c, NULL, h->k + 8, h->b + 8, 1, 0, &h->res, GPC_NOWAIT,
+			 &h->t));
+	refused(gpc_wait(h->c, h->t, 20), ETIMEDOUT,
+		"a section is open: no room is made yet");
+	is_int(misses(h->d, h->k, h->b, 2 * FULL), 0,
+	       "the others are found all the while");
 	clean(h->c, "a relocation under way");
 }
 
@@ -180,7 +184,8 @@ static void test_relocation_waits(void)
 	struct held_up h;
 
 	hold_up(&h);
-	is_int(gpc_drop(h.c, &h.b[1], 1, GPC_NOWAIT, NULL), 0, "what comes behind it waits");
+	is_int(gpc_drop(h.c, &h.b[1], 1, GPC_NOWAIT, NULL), 0,
+	       "what comes behind it waits");
 	is_int(misses(h.d, h.k, h.b, 2 * FULL), 0, "so it is found");
 	gpc_leave(h.d, h.section);
 	done(h.c);
@@ -220,7 +225,8 @@ static void test_relocation_moved(void)
 	hold_up(&h);
 	e = cache_attach(0, 0);
 	serve_begin(h.c);
-	is_int(gpc_demote(e, 0, 1, h.b, 2 * FULL, m, 0, 2000), 2 * FULL, "all eight move");
+	is_int(gpc_demote(e, 0, 1, h.b, 2 * FULL, m, 0, 2000), 2 * FULL,
+	       "all eight move");
 	is_int(gpc_commit(e, m, 2 * FULL, NULL, 0), 2 * FULL, "to RAM");
 	serve_end();
 	for (i = 0; i < 2 * FULL; i++)
@@ -299,7 +305,8 @@ static void test_corner(uint32_t steps)
 	is_int(bad, 0, "%u steps: what is live is found, nothing else is", steps);
 	is_int(l.bad, 0, "what stays is found at every moment: %d looks", (int)l.looks);
 	is_int(unclean, 0, "clean all the while");
-	ok(stats_of(c, -1).relocated > 20, "%d relocations", (int)stats_of(c, -1).relocated);
+	ok(stats_of(c, -1).relocated > 20, "%d relocations",
+	   (int)stats_of(c, -1).relocated);
 	is_int(stats_of(c, -1).no_bucket, full, "%u had no place", full);
 	must(gpc_close(d));
 	cache_end(c);
@@ -330,7 +337,8 @@ static void test_whole(uint32_t steps)
 		if (i >= SMALL)
 			bad += misses(c, k, b, SMALL);
 	}
-	is_int(bad, 0, "a full cache of 16: every live key is found, %d times", (int)steps);
+	is_int(bad, 0, "a full cache of 16: every live key is found, %d times",
+	       (int)steps);
 	diag("%d relocations, %d without a place", (int)stats_of(c, -1).relocated,
 	     (int)stats_of(c, -1).no_bucket);
 	clean(c, "a full cache");

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Making, finding and leaving a cache: bad names and geometries, too little memory, damaged
- * and foreign segments, seats, the writer's seat.  What is refused leaves nothing behind. */
+/* Making, finding and leaving a cache: bad names and geometries, too little memory,
+ * damaged and foreign segments, seats, the writer's seat.  What is refused leaves
+ * nothing behind. */
 #include <fcntl.h>
 #include <sys/stat.h>
 
@@ -22,7 +23,8 @@ static int files(void)
 
 static struct gpc_options here(void)
 {
-	return (struct gpc_options){ .size = sizeof(struct gpc_options), .dir = cache_dir };
+	return (struct gpc_options){ .size = sizeof(struct gpc_options),
+				     .dir = cache_dir };
 }
 
 static void test_names(void)
@@ -30,14 +32,17 @@ static void test_names(void)
 	struct gpc_config cfg = cache_config(8, 0);
 	struct gpc_options opt = here();
 	char longest[GPC_MAX_NAME + 2];
-	const char *bad[] = { "a/b", "/", "", NULL, ".", "..", ".hidden", "a\nb", longest };
+	const char *bad[] = {
+		"a/b", "/", "", NULL, ".", "..", ".hidden", "a\nb", longest
+	};
 	gpc *c = (gpc *)&cfg, *old = c;
 	uint32_t i;
 
 	memset(longest, 'x', sizeof(longest));
 	longest[GPC_MAX_NAME + 1] = 0;
 	for (i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
-		refused(gpc_create(bad[i], &cfg, NULL, 0, &c), EINVAL, "create: name %u", i);
+		refused(gpc_create(bad[i], &cfg, NULL, 0, &c), EINVAL, "create: name %u",
+			i);
 		refused(gpc_attach(bad[i], &opt, 0, &c), EINVAL, "attach: name %u", i);
 		refused(gpc_unlink(bad[i], cache_dir), EINVAL, "unlink: name %u", i);
 	}
@@ -62,11 +67,11 @@ static void test_geometry(void)
 	char devices[100];
 	gpc *c = NULL;
 
-#define BAD_CONFIG(err, why, ...)                                                          \
-	do {                                                                               \
-		cfg = good;                                                                \
-		__VA_ARGS__;                                                               \
-		refused(gpc_create("geometry", &cfg, NULL, 0, &c), err, why);              \
+#define BAD_CONFIG(err, why, ...)                                             \
+	do {                                                                  \
+		cfg = good;                                                   \
+		__VA_ARGS__;                                                  \
+		refused(gpc_create("geometry", &cfg, NULL, 0, &c), err, why); \
 	} while (0)
 	memset(devices, 'x', sizeof(devices));
 	devices[99] = 0;
@@ -93,9 +98,12 @@ static void test_geometry(void)
 		   cfg.max_peers = GPC_MAX_PEERS);
 	ok(strstr(gpc_last_error(), "lacks") != NULL, "and it says how much is missing");
 	cfg = good;
-	refused(gpc_create("geometry", &cfg, NULL, 0x10000, &c), EINVAL, "an unknown flag");
-	refused(gpc_create("geometry", &cfg, NULL, GPC_READONLY, &c), EINVAL, "a flag of others");
-	refused(gpc_create("geometry", &cfg, NULL, 0, NULL), EINVAL, "no place for the handle");
+	refused(gpc_create("geometry", &cfg, NULL, 0x10000, &c), EINVAL,
+		"an unknown flag");
+	refused(gpc_create("geometry", &cfg, NULL, GPC_READONLY, &c), EINVAL,
+		"a flag of others");
+	refused(gpc_create("geometry", &cfg, NULL, 0, NULL), EINVAL,
+		"no place for the handle");
 	ok(!c, "no handle was made");
 	is_int(files(), 0, "and no file");
 }
@@ -111,7 +119,8 @@ static void test_exists(void)
 	c = cache_make(&cfg, NULL);
 	chain_make(c, 0, 1, 2, NULL);
 	refused(gpc_create(cache_name, &cfg, NULL, 0, &d), EEXIST, "the name is taken");
-	is_int(gpc_create(cache_name, &cfg, NULL, GPC_IF_ABSENT, &d), 0, "it fits, so attach");
+	is_int(gpc_create(cache_name, &cfg, NULL, GPC_IF_ABSENT, &d), 0,
+	       "it fits, so attach");
 	is_int(find(d, 2), 1, "it is the same");
 	must(gpc_close(d));
 	other = cfg;
@@ -195,12 +204,14 @@ static void damaged(const char *suffix, off_t at, const void *bytes, size_t n, i
 	c = cache_make(&cfg, NULL);
 	must(gpc_close(c));
 	fd = file_of(suffix, O_RDWR);
-	if (fd < 0 || (bytes ? pwrite(fd, bytes, n, at) != (ssize_t)n : ftruncate(fd, at)))
+	if (fd < 0 ||
+	    (bytes ? pwrite(fd, bytes, n, at) != (ssize_t)n : ftruncate(fd, at)))
 		bail("cannot damage gpc.%s.%s", cache_name, suffix);
 	close(fd);
 	refused(gpc_attach(cache_name, &opt, 0, &d), err, "%s: attach", why);
 	refused(gpc_attach(cache_name, &opt, GPC_SERVE, &d), err, "%s: serve", why);
-	refused(gpc_create(cache_name, &cfg, NULL, 0, &d), EEXIST, "%s: the name is taken", why);
+	refused(gpc_create(cache_name, &cfg, NULL, 0, &d), EEXIST,
+		"%s: the name is taken", why);
 	ok(!d, "%s: no handle", why);
 	is_int(gpc_unlink(cache_name, cache_dir), 0, "%s: it can be removed", why);
 	is_int(files(), 0, "%s: as a whole", why);
@@ -258,7 +269,7 @@ static void *make_later(void *arg)
 	struct gpc_config cfg = cache_config(8, 0);
 	struct timespec pause = { .tv_nsec = 20000000 };
 
-	nanosleep(&pause, NULL);         /* the name appears while another waits for it */
+	nanosleep(&pause, NULL); /* the name appears while another waits for it */
 	must(gpc_create("later", &cfg, NULL, 0, arg));
 	return NULL;
 }
@@ -276,7 +287,8 @@ static void test_seats(void)
 	refused(gpc_attach(cache_name, &opt, 0, &e), EUSERS, "no seat is free");
 	opt.timeout_ms = 20;
 	refused(gpc_attach(cache_name, &opt, 0, &e), EUSERS, "not in 20 ms either");
-	is_int(gpc_attach(cache_name, &opt, GPC_READONLY, &e), 0, "who only reads needs none");
+	is_int(gpc_attach(cache_name, &opt, GPC_READONLY, &e), 0,
+	       "who only reads needs none");
 	must(gpc_close(e));
 	must(gpc_close(d));
 	must(gpc_writer_serve(c, 30));
@@ -304,7 +316,7 @@ static void *drop_later(void *arg)
 {
 	struct timespec pause = { .tv_nsec = 20000000 };
 
-	nanosleep(&pause, NULL);         /* somebody stands by meanwhile */
+	nanosleep(&pause, NULL); /* somebody stands by meanwhile */
 	must(gpc_writer_drop(arg));
 	return NULL;
 }
@@ -334,7 +346,8 @@ static void test_writer_seat(void)
 	is_int(gpc_writer_take(c, 0, 0), 0, "it has the seat already");
 	is_int(info_of(c).writer_generation, generation, "so it does not take it again");
 	refused(gpc_writer_take(d, 0, 0), EAGAIN, "the other handle cannot");
-	refused(gpc_writer_take(d, GPC_STANDBY, 20), ETIMEDOUT, "nor by waiting a little");
+	refused(gpc_writer_take(d, GPC_STANDBY, 20), ETIMEDOUT,
+		"nor by waiting a little");
 	refused(gpc_writer_take(d, GPC_SERVE, 0), EINVAL, "a flag of others");
 	refused(gpc_writer_serve(d, 0), ENOTCONN, "it is not the writer");
 	refused(gpc_writer_drop(d), ENOTCONN, "so it has nothing to give up");

@@ -3,16 +3,16 @@
  * full ring, a forked child, arguments out of range. */
 #include "cache.h"
 
-enum { RING = 4096 };                    /* commands that a peer may have under way */
+enum { RING = 4096 }; /* commands that a peer may have under way */
 
 /* ---- texts ---- */
 
 static void test_texts(void)
 {
-	static const int errs[] = { EINVAL, ENOENT, EEXIST, EPROTO, EBADMSG, EACCES, ENOSPC,
-				    EDQUOT, EAGAIN, ETIMEDOUT, ENOTCONN, EDEADLK, ESTALE,
-				    EPERM, EUSERS, EXDEV, EOVERFLOW, ECHILD, EROFS, ENODEV,
-				    ENOMEM, EINTR, EIO };
+	static const int errs[] = { EINVAL, ENOENT, EEXIST, EPROTO,    EBADMSG,	  EACCES,
+				    ENOSPC, EDQUOT, EAGAIN, ETIMEDOUT, ENOTCONN,  EDEADLK,
+				    ESTALE, EPERM,  EUSERS, EXDEV,     EOVERFLOW, ECHILD,
+				    EROFS,  ENODEV, ENOMEM, EINTR,     EIO };
 	enum { N = sizeof(errs) / sizeof(errs[0]) };
 	uint32_t i, j, same = 0, signs = 0, empty = 0;
 
@@ -60,7 +60,8 @@ static void test_no_handle(void)
 	refused(gpc_ref(NULL, &k, &b, 1), EINVAL, "gpc_ref");
 	refused(gpc_unref(NULL, &b, 1), EINVAL, "gpc_unref");
 	refused(gpc_reserve(NULL, 0, 1, 0, &b, NULL, 0, 0), EINVAL, "gpc_reserve");
-	refused(gpc_publish(NULL, NULL, &k, &b, 1, 0, NULL, 0, NULL), EINVAL, "gpc_publish");
+	refused(gpc_publish(NULL, NULL, &k, &b, 1, 0, NULL, 0, NULL), EINVAL,
+		"gpc_publish");
 	refused(gpc_wait(NULL, 0, 0), EINVAL, "gpc_wait");
 	refused(gpc_evict(NULL, 0, 1, &b, 0, 0), EINVAL, "gpc_evict");
 	refused(gpc_drop(NULL, &b, 1, 0, NULL), EINVAL, "gpc_drop");
@@ -93,11 +94,14 @@ static void test_keys(void)
 	uint32_t tok[64] = { 0 };
 
 	refused(gpc_hash(c, NULL, NULL, 16, NULL, 0, 0, &k), EINVAL, "no tokens");
-	refused(gpc_hash(c, NULL, tok, 16, NULL, 0, 0, NULL), EINVAL, "no place for keys");
-	refused(gpc_hash(c, NULL, tok, 16, NULL, 0, GPC_QUIET, &k), EINVAL, "a flag of others");
+	refused(gpc_hash(c, NULL, tok, 16, NULL, 0, 0, NULL), EINVAL,
+		"no place for keys");
+	refused(gpc_hash(c, NULL, tok, 16, NULL, 0, GPC_QUIET, &k), EINVAL,
+		"a flag of others");
 	refused(gpc_hash(c, NULL, tok, 64, NULL, 1, 0, &k), EINVAL, "no extras");
 	refused(gpc_hash(c, NULL, tok, 64, x, 2, 0, &k), EINVAL, "extras that descend");
-	refused(gpc_hash(c, NULL, tok, 16, x, 1, 0, &k), EINVAL, "an extra beyond the end");
+	refused(gpc_hash(c, NULL, tok, 16, x, 1, 0, &k), EINVAL,
+		"an extra beyond the end");
 	x[0].data = NULL;
 	refused(gpc_hash(c, NULL, tok, 64, x, 1, 0, &k), EINVAL, "an extra without data");
 	refused(gpc_root(c, &f, 1, &k), EINVAL, "a field without data");
@@ -125,7 +129,8 @@ static void test_arguments(void)
 	refused(gpc_reserve(c, -1, 1, 0, &b, NULL, 0, 0), EINVAL, "no pool");
 	refused(gpc_reserve(c, 3, 1, 0, &b, NULL, 0, 0), ENOENT, "a pool that is not");
 	refused(gpc_reserve(c, 0, 1, 0, NULL, NULL, 0, 0), EINVAL, "no place for blocks");
-	refused(gpc_reserve(c, 0, 1, 0, &b, NULL, GPC_KEEP, 0), EINVAL, "a flag of others");
+	refused(gpc_reserve(c, 0, 1, 0, &b, NULL, GPC_KEEP, 0), EINVAL,
+		"a flag of others");
 	refused(gpc_evict(c, 16, 1, &b, 0, 0), EINVAL, "a pool out of range");
 	refused(gpc_evict(c, 3, 1, &b, 0, 0), ENOENT, "a pool that is not");
 	refused(gpc_evict(c, 0, 1, NULL, 0, 0), EINVAL, "no place for ids");
@@ -133,7 +138,8 @@ static void test_arguments(void)
 	is_int(gpc_evict(c, 0, 0, NULL, 0, 0), 0, "no ids");
 	refused(gpc_publish(c, NULL, NULL, &b, 1, 0, NULL, 0, NULL), EINVAL, "no keys");
 	refused(gpc_publish(c, NULL, &k, NULL, 1, 0, NULL, 0, NULL), EINVAL, "no blocks");
-	refused(gpc_publish(c, NULL, &k, &b, 1, 0, NULL, GPC_REF, NULL), EINVAL, "a flag");
+	refused(gpc_publish(c, NULL, &k, &b, 1, 0, NULL, GPC_REF, NULL), EINVAL,
+		"a flag");
 	refused(gpc_publish(c, NULL, &k, &b, RING + 1, 0, NULL, GPC_NOWAIT, NULL), EINVAL,
 		"more than a ring without waiting");
 	refused(gpc_get_stats(c, 99, &st), EINVAL, "a seat out of range");
@@ -173,7 +179,8 @@ static void test_full_ring(void)
 	is_int(i, RING, "a ring full of commands that nobody serves");
 	is_int(n, RING, "each with its ticket");
 	refused(gpc_drop(d, &b, 1, GPC_NOWAIT, &t), EAGAIN, "not one more");
-	refused(gpc_publish(d, k, k + 1, held, 4, 0, NULL, GPC_NOWAIT, &t), EAGAIN, "of any kind");
+	refused(gpc_publish(d, k, k + 1, held, 4, 0, NULL, GPC_NOWAIT, &t), EAGAIN,
+		"of any kind");
 	is_int(stats_of(c, info_of(d).peer).refs, 0, "and no reference is left over");
 	refused(gpc_reserve(d, 0, 1, 0, &b, NULL, 0, 0), EAGAIN, "nor a reservation");
 	ok(stats_of(c, info_of(d).peer).ring_full >= 3, "which is counted");
@@ -183,7 +190,8 @@ static void test_full_ring(void)
 	refused(gpc_wait(d, last, 0), EAGAIN, "nothing is done yet");
 	serve_begin(c);
 	is_int(gpc_wait(d, last, 2000), 0, "served, all are done");
-	is_int(gpc_publish(d, k, k + 1, held + 2, 2, 0, NULL, 0, NULL), 2, "there is room again");
+	is_int(gpc_publish(d, k, k + 1, held + 2, 2, 0, NULL, 0, NULL), 2,
+	       "there is room again");
 	done(d);
 	serve_end();
 	is_int(stats_of(c, info_of(d).peer).reserved, 0, "what went back late came back");
@@ -195,7 +203,13 @@ static void test_full_ring(void)
 
 /* ---- no writer ---- */
 
-struct call { gpc *c; gpc_key key[2]; gpc_block block, live, res; int result; int which; };
+struct call {
+	gpc *c;
+	gpc_key key[2];
+	gpc_block block, live, res;
+	int result;
+	int which;
+};
 
 /* Each waits some time before it knows, so they do it side by side. */
 static void *call_in_vain(void *arg)
@@ -209,7 +223,8 @@ static void *call_in_vain(void *arg)
 		x->result = gpc_reserve(x->c, 0, 1, 0, &b, NULL, 0, 5000);
 		break;
 	case 1:
-		x->result = gpc_publish(x->c, NULL, x->key, &x->block, 1, 0, &x->res, 0, NULL);
+		x->result = gpc_publish(x->c, NULL, x->key, &x->block, 1, 0, &x->res, 0,
+					NULL);
 		break;
 	case 2:
 		x->result = gpc_drop(x->c, &x->live, 1, 0, NULL);
@@ -230,8 +245,8 @@ static void *call_in_vain(void *arg)
 static void test_no_writer(void)
 {
 	enum { CALLS = 6 };
-	static const char *const name[CALLS] = { "reserve", "publish", "drop", "pool_add",
-						 "evict", "clear" };
+	static const char *const name[CALLS] = { "reserve",  "publish", "drop",
+						 "pool_add", "evict",	"clear" };
 	struct gpc_config cfg = cache_config(8, 0);
 	struct call x[CALLS];
 	pthread_t thread[CALLS];
@@ -252,8 +267,12 @@ static void test_no_writer(void)
 	is_int(info_of(c).writer_pid, 0, "no writer");
 	is_int(gpc_acquire(c, 0, &k, 1, &got, 0), 1, "lookups go on");
 	for (i = 0; i < CALLS; i++) {
-		x[i] = (struct call){ .c = c, .which = i, .block = mine[0], .live = got,
-				      .key = { key_of(c, 2) }, .res = -77 };
+		x[i] = (struct call){ .c = c,
+				      .which = i,
+				      .block = mine[0],
+				      .live = got,
+				      .key = { key_of(c, 2) },
+				      .res = -77 };
 		if (pthread_create(&thread[i], NULL, call_in_vain, &x[i]))
 			bail("no thread");
 	}
@@ -280,11 +299,11 @@ static void test_no_writer(void)
 
 /* ---- a forked child ---- */
 
-#define CHILD(call, want)                                                                  \
-	do {                                                                               \
-		if ((call) != -(want) || !*gpc_last_error())                               \
-			_exit(__LINE__ % 250 + 1);                                         \
-		cache_spoil();                                                             \
+#define CHILD(call, want)                                    \
+	do {                                                 \
+		if ((call) != -(want) || !*gpc_last_error()) \
+			_exit(__LINE__ % 250 + 1);           \
+		cache_spoil();                               \
 	} while (0)
 
 static void use_in_child(gpc *c, gpc_dev *d)

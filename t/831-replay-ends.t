@@ -5,20 +5,6 @@
 
 . "${top_srcdir:-$(dirname "$0")/..}/t/sh/tap.sh"
 
-at_work()	# MIN: $watched was asked for more blocks than that; $writer serves it
-{
-	writer=$(gpc-inspect --dir "$shm" stat "$watched" | awk -v min="$1" '
-		$1 == "writer:" { writer = $2 }
-		$1 == "lookups:" && $2 > min { print writer }')
-	test -n "$writer"
-}
-
-own_at_work()	# the replay $pid, on the cache it has made
-{
-	watched=replay-$pid
-	at_work 2000
-}
-
 nobody_else()	# of the processes that run the tools, $but excepted
 {
 	for one in $(crew); do
@@ -34,7 +20,7 @@ nobody_else()	# of the processes that run the tools, $but excepted
 
 # ---- its own gpcd is killed: nobody comes, and it gives up in the end ----
 
-catch_replay orphan own_at_work --workers 2 --vram-blocks 301
+catch_replay orphan own 2000 --workers 2 --vram-blocks 301
 kill -9 "$writer"
 orphan=$pid
 orphaned_at=$(date +%s)
@@ -43,9 +29,10 @@ but="$orphan $(cat "/proc/$orphan/task/$orphan/children" 2>/dev/null)"
 # ---- by a signal, with a cache of its own ----
 
 for signal in HUP INT TERM; do
-	catch_replay replay own_at_work --workers 4 --vram-blocks 300 --ram-blocks 200
+	catch_replay replay own 2000 --workers 4 --vram-blocks 300 --ram-blocks 200
 	replay=$pid
 	kill -$signal $replay
+	kill -CONT "$writer"
 	finish $replay
 	is "$signal $status" \
 		"$(echo "HUP 129 INT 130 TERM 143" | grep -o "$signal [0-9]*")" \
@@ -56,9 +43,10 @@ for signal in HUP INT TERM; do
 	ok $? "and all of its processes"
 done
 
-catch_replay replay own_at_work --workers 4 --vram-blocks 300
+catch_replay replay own 2000 --workers 4 --vram-blocks 300
 replay=$pid
 kill -9 $replay
+kill -CONT "$writer"
 finish $replay
 until_ok nobody_else
 ok $? "killed, it takes its workers and its gpcd along"
@@ -73,12 +61,12 @@ idle()	# CACHE: nobody but the writer, nothing held
 }
 
 serve theirs --block-size 16 --vram-blocks 300 --ram-blocks 200
-watched=theirs
-catch_replay replay 'at_work 2000' --name theirs --workers 4
+catch_replay replay theirs 2000 --name theirs --workers 4
 replay=$pid
 kill -INT $replay
 finish $replay
-is "$status" 130 "SIGINT with --name"
+is "$status" 130 "SIGINT with --name, while the writer is stopped"
+kill -CONT "$writer"
 is "$(ls "$shm" | grep gpc-replay)" '' "the payload is gone"
 until_ok idle theirs
 ok $? "the workers have left, with all they held" "$tmp/out"
@@ -101,8 +89,7 @@ while read -r name sizes; do
 	first=$pid
 	run gpcd $name --dir "$shm" --standby --daemonize --quiet --pidfile "$tmp/second"
 	run gpcd $name --dir "$shm" --standby --daemonize --quiet --pidfile "$tmp/third"
-	watched=$name
-	catch_replay replay 'at_work 5000' --name $name --workers 4 --json
+	catch_replay replay $name 5000 --name $name --workers 4 --json
 	replay=$pid
 	kill -9 "$first"
 	until_ok between $name "$first"

@@ -16,18 +16,19 @@
 #include "gpc.h"
 #include "tap.h"
 
-#define CACHE_KEYS 256                   /* longest chain of chain_make */
+#define CACHE_KEYS 256 /* longest chain of chain_make */
 
 static char cache_dir[64];
-static char cache_name[64];              /* of the cache made last */
-static bool cache_thread;                /* the style */
+static char cache_name[64]; /* of the cache made last */
+static bool cache_thread;   /* the style */
 
 /* ---- names, and their end ---- */
 
 /* Before tap_guard: the parent removes what the child leaves. */
 TAP_FN void cache_dir_make(void)
 {
-	snprintf(cache_dir, sizeof(cache_dir), "/dev/shm/gpc-test-%d-XXXXXX", (int)getpid());
+	snprintf(cache_dir, sizeof(cache_dir), "/dev/shm/gpc-test-%d-XXXXXX",
+		 (int)getpid());
 	if (!mkdtemp(cache_dir))
 		bail("no directory in /dev/shm");
 }
@@ -58,7 +59,7 @@ TAP_FN int cache_must(int r, const char *call, const char *file, int line)
 }
 
 /* The call is refused with that errno, and with a sentence of its own. */
-#define refused(call, err, ...)                                                            \
+#define refused(call, err, ...) \
 	(cache_spoil(), cache_refused((call), -(err), __FILE__, __LINE__, __VA_ARGS__))
 
 TAP_FN void cache_spoil(void)
@@ -85,8 +86,13 @@ TAP_FN TAP_PRINTF(5, 6) bool cache_refused(int got, int want, const char *file, 
 TAP_FN struct gpc_config cache_config(uint32_t vram, uint32_t ram)
 {
 	return (struct gpc_config){
-		.size = sizeof(struct gpc_config), .max_peers = 4, .tick_us = 1, .ahead = -1,
-		.vram_blocks = vram, .ram_blocks = ram, .dir = cache_dir,
+		.size = sizeof(struct gpc_config),
+		.max_peers = 4,
+		.tick_us = 1,
+		.ahead = -1,
+		.vram_blocks = vram,
+		.ram_blocks = ram,
+		.dir = cache_dir,
 	};
 }
 
@@ -112,8 +118,11 @@ TAP_FN gpc *cache_new(uint32_t vram, uint32_t ram)
 /* One more handle of the cache made last. */
 TAP_FN gpc *cache_attach(uint32_t stock, uint32_t quota)
 {
-	struct gpc_options opt = { .size = sizeof(opt), .dir = cache_dir, .stock = stock,
-				   .quota = quota, .label = "another" };
+	struct gpc_options opt = { .size = sizeof(opt),
+				   .dir = cache_dir,
+				   .stock = stock,
+				   .quota = quota,
+				   .label = "another" };
 	gpc *c = NULL;
 
 	must(gpc_attach(cache_name, &opt, 0, &c));
@@ -135,7 +144,11 @@ TAP_FN void cache_both(void (*test)(void))
 }
 
 /* While another handle waits for its answers: somebody has to serve them. */
-static struct { gpc *c; pthread_t thread; bool stop; } cache_server;
+static struct {
+	gpc *c;
+	pthread_t thread;
+	bool stop;
+} cache_server;
 
 TAP_FN void *cache_server_run(void *arg)
 {
@@ -148,7 +161,8 @@ TAP_FN void serve_begin(gpc *c)
 {
 	cache_server.c = cache_thread ? NULL : c;
 	cache_server.stop = false;
-	if (cache_server.c && pthread_create(&cache_server.thread, NULL, cache_server_run, c))
+	if (cache_server.c &&
+	    pthread_create(&cache_server.thread, NULL, cache_server_run, c))
 		bail("no thread");
 }
 
@@ -164,11 +178,15 @@ TAP_FN void serve_end(void)
 
 TAP_FN struct gpc_pool pool_of(uint32_t kind, uint32_t blocks, uint32_t space)
 {
-	return (struct gpc_pool){ .size = sizeof(struct gpc_pool), .kind = kind,
-				  .blocks = blocks, .space = space, .demote_to = -1 };
+	return (struct gpc_pool){ .size = sizeof(struct gpc_pool),
+				  .kind = kind,
+				  .blocks = blocks,
+				  .space = space,
+				  .demote_to = -1 };
 }
 
-TAP_FN int pool_new(gpc *c, uint32_t kind, uint32_t blocks, uint32_t space, uint32_t flags)
+TAP_FN int pool_new(gpc *c, uint32_t kind, uint32_t blocks, uint32_t space,
+		    uint32_t flags)
 {
 	struct gpc_pool p = pool_of(kind, blocks, space);
 
@@ -277,7 +295,7 @@ TAP_FN void done(gpc *c)
 {
 	gpc_ticket t = 0, last;
 
-	do {                             /* an answer may make it send more */
+	do { /* an answer may make it send more */
 		last = t;
 		must(gpc_drop(c, NULL, 0, 0, &t));
 		must(gpc_wait(c, t, 2000));

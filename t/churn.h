@@ -1,37 +1,47 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* churn.h - one process that does everything at random: requests in two spaces, demotions,
- * promotions and copies that are committed, cancelled or left pending, drops, clears,
- * evictions, pools that go and come.
+/* churn.h - one process that does everything at random: requests in two spaces,
+ * demotions, promotions and copies that are committed, cancelled or left pending, drops,
+ * clears, evictions, pools that go and come.
  *
  * Every block has bytes, the number of the key that was written there.  Bytes under a
- * reference never change, and what is found under a key are its bytes: `wrong` counts what
- * is not so. */
+ * reference never change, and what is found under a key are its bytes: `wrong` counts
+ * what is not so. */
 #ifndef GPC_T_CHURN_H
 #define GPC_T_CHURN_H
 
 #include "cache.h"
 
 enum {
-	CHURN_KEYS = 240, CHURN_DEEP = 10, CHURN_HOLDS = 64, CHURN_MOVES = 24,
-	CHURN_POOLS = 8, CHURN_SLOTS = 128,
-	CHURN_RAM = 0, CHURN_VRAM = 1, CHURN_SHARED = 2     /* pools that stay */
+	CHURN_KEYS = 240,
+	CHURN_DEEP = 10,
+	CHURN_HOLDS = 64,
+	CHURN_MOVES = 24,
+	CHURN_POOLS = 8,
+	CHURN_SLOTS = 128,
+	CHURN_RAM = 0,
+	CHURN_VRAM = 1,
+	CHURN_SHARED = 2 /* pools that stay */
 };
 
-struct churn_hold { gpc_block block; uint32_t key; };
+struct churn_hold {
+	gpc_block block;
+	uint32_t key;
+};
 
 static struct churn {
 	gpc *c;
-	int other;                       /* VRAM of space 1; comes and goes */
+	int other; /* VRAM of space 1; comes and goes */
 	gpc_key key[CHURN_KEYS];
 	uint32_t parent[CHURN_KEYS], depth[CHURN_KEYS];
 	uint32_t bytes[CHURN_POOLS][CHURN_SLOTS];
 	struct churn_hold hold[CHURN_HOLDS];
 	uint32_t nhold;
-	struct gpc_move move[CHURN_MOVES];       /* pending ones, and whether ours moves along */
+	struct gpc_move
+		move[CHURN_MOVES]; /* pending ones, and whether ours moves along */
 	bool along[CHURN_MOVES];
 	uint32_t nmove;
 	uint32_t wrong, steps;
-	uint32_t did[16];                /* by kind of step */
+	uint32_t did[16]; /* by kind of step */
 } churn;
 
 static uint32_t *churn_bytes(gpc_block b)
@@ -132,9 +142,10 @@ static void churn_commit(const struct gpc_move *m, uint32_t n, const bool *along
 			churn_moved(&m[i]);
 }
 
-/* The copies are made: commit them, cancel them, or leave them for later, which victims are
- * not: somebody is about to write where they were. */
-static void churn_end_moves(const struct gpc_move *m, uint32_t n, bool along, bool victims)
+/* The copies are made: commit them, cancel them, or leave them for later, which victims
+ * are not: somebody is about to write where they were. */
+static void churn_end_moves(const struct gpc_move *m, uint32_t n, bool along,
+			    bool victims)
 {
 	bool all[CHURN_MOVES];
 	uint32_t i, how = chance(10);
@@ -172,7 +183,8 @@ static uint32_t churn_path(uint32_t k, uint32_t *path)
 	return n;
 }
 
-static void churn_fill(int pool, const uint32_t *path, uint32_t from, uint32_t n, bool save)
+static void churn_fill(int pool, const uint32_t *path, uint32_t from, uint32_t n,
+		       bool save)
 {
 	gpc_key parents[CHURN_DEEP], keys[CHURN_DEEP];
 	gpc_block b[CHURN_DEEP], res[CHURN_DEEP];
@@ -197,7 +209,8 @@ static void churn_fill(int pool, const uint32_t *path, uint32_t from, uint32_t n
 		keys[i] = churn.key[k];
 		parents[i] = churn.key[churn.parent[k]];
 	}
-	must(gpc_publish(churn.c, parents, keys, b, (uint32_t)got, chance(12), res, 0, NULL));
+	must(gpc_publish(churn.c, parents, keys, b, (uint32_t)got, chance(12), res, 0,
+			 NULL));
 	for (i = 0; i < got; i++) {
 		if (res[i] != b[i])
 			must(gpc_unref(churn.c, &b[i], 1));
@@ -215,8 +228,8 @@ static void churn_request(void)
 
 	for (i = 0; i < n; i++)
 		keys[i] = churn.key[path[i]];
-	hits = (uint32_t)must(gpc_acquire(churn.c, chance(4) ? GPC_SPACE(space) : 0, keys, n, b,
-					  0));
+	hits = (uint32_t)must(
+		gpc_acquire(churn.c, chance(4) ? GPC_SPACE(space) : 0, keys, n, b, 0));
 	for (i = 0; i < hits; i++)
 		churn_hold(b[i], path[i]);
 	if (hits < n)
@@ -230,7 +243,8 @@ static void churn_demote(void)
 {
 	bool shared = !chance(3), named = churn.nhold && !chance(3);
 	int from = shared && chance(2) ? churn.other : CHURN_VRAM, got;
-	uint32_t n = named ? 1 : 1 + chance(5), flags = shared && chance(2) ? GPC_KEEP : 0;
+	uint32_t n = named ? 1 : 1 + chance(5),
+		 flags = shared && chance(2) ? GPC_KEEP : 0;
 	struct gpc_move m[5];
 	gpc_block b;
 
@@ -240,9 +254,9 @@ static void churn_demote(void)
 		if (from != CHURN_VRAM && !(shared && from == churn.other))
 			return;
 	}
-	got = gpc_demote(churn.c, from, shared ? CHURN_SHARED : CHURN_RAM, named ? &b : NULL, n,
-			 m, flags, 1000);
-	if (got < 0)             /* in use, moving, dropped, or no room */
+	got = gpc_demote(churn.c, from, shared ? CHURN_SHARED : CHURN_RAM,
+			 named ? &b : NULL, n, m, flags, 1000);
+	if (got < 0) /* in use, moving, dropped, or no room */
 		return;
 	churn_copy(m, (uint32_t)got);
 	churn_end_moves(m, (uint32_t)got, named, false);
@@ -261,8 +275,8 @@ static void churn_promote(void)
 			b[n++] = churn.hold[i].block;
 	if (!n)
 		return;
-	got = gpc_promote(churn.c, b, n, space ? churn.other : CHURN_VRAM, m, save ? v : NULL,
-			  shared ? GPC_KEEP : 0, 1000);
+	got = gpc_promote(churn.c, b, n, space ? churn.other : CHURN_VRAM, m,
+			  save ? v : NULL, shared ? GPC_KEEP : 0, 1000);
 	if (got < 0)
 		return;
 	if (save) {
@@ -277,14 +291,16 @@ static void churn_drop(void)
 {
 	gpc_block b;
 
-	must(gpc_lookup(churn.c, 0, &churn.key[1 + chance(CHURN_KEYS - 1)], 1, &b, GPC_QUIET));
+	must(gpc_lookup(churn.c, 0, &churn.key[1 + chance(CHURN_KEYS - 1)], 1, &b,
+			GPC_QUIET));
 	if (b >= 0)
 		must(gpc_drop(churn.c, &b, 1, 0, NULL));
 }
 
 static void churn_clear(void)
 {
-	must(gpc_clear(churn.c, chance(2) ? -1 : (int)chance(3), 1 + chance(11), 0, 1000));
+	must(gpc_clear(churn.c, chance(2) ? -1 : (int)chance(3), 1 + chance(11), 0,
+		       1000));
 	if (!chance(6))
 		must(gpc_clear(churn.c, (int)chance(3), 0, 0, 1000));
 }
@@ -318,9 +334,9 @@ static void churn_pool(void)
 static void churn_step(void)
 {
 	static const uint8_t weight[] = { 40, 20, 8, 16, 4, 2, 4, 2 };
-	static void (*const step[])(void) = { churn_request, NULL, churn_demote, churn_promote,
-					      churn_late_moves, churn_drop, churn_evict,
-					      churn_clear };
+	static void (*const step[])(
+		void) = { churn_request,    NULL,	churn_demote, churn_promote,
+			  churn_late_moves, churn_drop, churn_evict,  churn_clear };
 	uint32_t r = chance(96), i;
 
 	for (i = 0; r >= weight[i]; i++)
@@ -349,7 +365,8 @@ static void churn_end(void)
 	ok(!st.refs && !st.reserved && !st.dying, "nothing is held");
 	is_int(st.live + st.free_blocks, 32 + 24 + 64 + 24 + 64 + 24, "no block is lost");
 	ok(gpc_avail(churn.c, CHURN_VRAM) == 32 && gpc_avail(churn.c, CHURN_RAM) == 24 &&
-	   gpc_avail(churn.c, CHURN_SHARED) == 24 && gpc_avail(churn.c, churn.other) == 24,
+		   gpc_avail(churn.c, CHURN_SHARED) == 24 &&
+		   gpc_avail(churn.c, churn.other) == 24,
 	   "all can be had");
 	clean(churn.c, "after all");
 	must(gpc_clear(churn.c, -1, 0, 0, 1000));

@@ -25,6 +25,7 @@ t_programs = \
 	%reldir%/130-tier.t \
 	%reldir%/131-moves.t \
 	%reldir%/132-two-tier.t \
+	%reldir%/133-limbo.t \
 	%reldir%/140-lru.t \
 	%reldir%/150-pools.t \
 	%reldir%/151-clear.t \
@@ -73,7 +74,8 @@ t_support = \
 	%reldir%/fake.h \
 	%reldir%/made.h \
 	%reldir%/scratch.h \
-	%reldir%/tap.h
+	%reldir%/tap.h \
+	%reldir%/tiers.h
 
 check_PROGRAMS += $(t_programs)
 dist_check_SCRIPTS += $(t_scripts)

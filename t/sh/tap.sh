@@ -309,33 +309,11 @@ is_gone()	# PID: not there any more, or waiting for its parent to notice
 	! test -e "/proc/$1/exe"
 }
 
-# A replay that is still at work when this returns: CMD succeeded meanwhile.  If it was
-# over before that, a longer one begins.  $pid, and $requests that it has to replay; false
-# if no trace was long enough.
-catch_replay()	# LABEL CMD OPTION...
-{
-	catch_label=$1
-	catch_cmd=$2
-	shift 2
-	while test "$times" -lt 20000; do
-		long_trace
-		start "$catch_label" gpc-replay "$tmp/long.jsonl" --dir "$shm" "$@"
-		until $catch_cmd >/dev/null 2>&1 || is_gone "$pid"; do
-			sleep 0.01
-		done
-		is_gone "$pid" || return 0
-		finish "$pid"
-		times=$((times * 4))
-	done
-	return 1
-}
+# ---- replays to look at, or to disturb ----
 
 times=20
 long_trace()	# the small one, $times over
 {
-	requests=$(($(grep -c . "$small_trace") * times))
-	test "$(cat "$tmp/times" 2>/dev/null)" != "$times" || return
-	echo "$times" >"$tmp/times"
 	awk -v times="$times" '
 	{ line[NR] = $0 }
 	END {
@@ -343,6 +321,56 @@ long_trace()	# the small one, $times over
 			for (i = 1; i <= NR; i++)
 				print line[i]
 	}' "$small_trace" >"$tmp/long.jsonl"
+	requests=$(grep -c . "$tmp/long.jsonl")
+	refs=$(sed 's/.*"hash_ids": \[//; s/\].*//' "$tmp/long.jsonl" | awk -F, '
+		{ n += NF } END { print n }')
+}
+
+# All workers on that cache have published something; together they have asked for so many
+# blocks, but for less than half of the trace.  $writer is who serves them.
+at_work()	# CACHE BLOCKS
+{
+	writer=$(gpc-inspect --dir "$shm" peers "$1" | awk -v from="$2" -v to=$((refs / 2)) '
+	/ writer | stopped / { writer = $2 }
+	/ gpc-replay [0-9]+ of / { all = $6; busy += $NF > 0; asked += $(NF - 4) }
+	END { if (busy && busy == all && asked > from && asked < to) print writer }')
+	test -n "$writer"
+}
+
+# And so it stays: they come to no end while their writer is stopped.
+stopped_at_work()	# CACHE BLOCKS
+{
+	at_work "$@" || return 1
+	stopped=$writer
+	kill -STOP "$stopped"
+	at_work "$@" && return
+	kill -CONT "$stopped"
+	return 1
+}
+
+# Start a replay and return while it is at work on CACHE ("own": its own), with its writer
+# stopped: the caller lets it go on.  If it was over before anybody could look, a longer one
+# begins; false: none was long enough.  $pid, $writer, and $requests that it has to replay.
+catch_replay()	# LABEL CACHE BLOCKS OPTION...
+{
+	caught=$1
+	on=$2
+	from=$3
+	shift 3
+	while test "$times" -lt 10000; do
+		test -s "$tmp/long.jsonl" || long_trace
+		start "$caught" gpc-replay "$tmp/long.jsonl" --dir "$shm" "$@"
+		test "$on" != own || watched=replay-$pid
+		test "$on" = own || watched=$on
+		until stopped_at_work "$watched" "$from" 2>/dev/null || is_gone "$pid"; do
+			sleep 0.01
+		done
+		is_gone "$pid" || return 0
+		finish "$pid"
+		times=$((times * 3))
+		rm "$tmp/long.jsonl"
+	done
+	return 1
 }
 
 # ---- caches ----

@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Victims of a reservation with moves: until the commit their keys are nowhere, while
+ * what hung below them is in RAM. */
+#include "tiers.h"
+
+static void test_published_anew(bool give_up)
+{
+	gpc *c = cache_new(4, 8);
+	struct gpc_move m[4];
+	gpc_block b[4], x[4], r;
+	gpc_key k[5];
+
+	chain_keys(c, 1, 4, k);
+	chain_make(c, VRAM, 1, 4, b);
+	begin(c, (gpc_block[2]){ b[3], b[2] }, 2, m);
+	must(gpc_commit(c, m, 2, NULL, 0));
+	r = find(c, 3);
+	is_int(GPC_POOL(r), RAM, "the children are in RAM");
+	is_int(gpc_reserve(c, VRAM, 3, 0, x, m, 0, 1000), 3, "two free, one victim");
+	ok(m[0].to == -1 && m[1].to == -1 && key_is(m[2].key, k[2]),
+	   "the parent in VRAM");
+	is_int(find(c, 2), -1, "it is nowhere");
+	is_int(find(c, 3), r, "its child is found by itself");
+	clean(c, "a parent in between");
+	is_int(gpc_publish(c, k + 1, k + 2, x, 1, 0, NULL, 0, NULL), 1, "computed anew");
+	if (give_up)
+		is_int(gpc_commit(c, &m[2], 1, NULL, GPC_CANCEL), 1,
+		       "the old bytes are given up");
+	else
+		is_int(commit_one(c, &m[2]), -EEXIST, "the old bytes come too late");
+	is_int(find(c, 2), x[0], "the new ones count");
+	clean(c, "published anew");
+	is_int(hold(c, 1, 4, b), 4, "the chain is whole");
+	must(gpc_unref(c, b, 4));
+	must(gpc_unref(c, x, 3));
+	is_int(gpc_drop(c, (gpc_block[1]){ find(c, 2) }, 1, 0, NULL), 1,
+	       "drop the new parent");
+	ok(find(c, 3) == -1 && find(c, 4) == -1,
+	   "and the children that hang there now go");
+	nothing_left(c, 4, 8, "published anew");
+	cache_end(c);
+}
+
+/* The same, and then the old bytes are given up instead. */
+static void test_given_up(void)
+{
+	gpc *c = cache_new(2, 8);
+	struct gpc_move m[2];
+	gpc_block b[3], x[2];
+
+	chain_make(c, VRAM, 1, 2, b);
+	begin(c, &b[1], 1, m);
+	must(gpc_commit(c, m, 1, NULL, 0));
+	is_int(gpc_reserve(c, VRAM, 2, 0, x, m, 0, 1000), 2, "one free, one victim");
+	is_int(find(c, 1), -1, "the parent is on its way");
+	is_int(gpc_commit(c, m, 2, NULL, GPC_CANCEL), 1, "and given up");
+	is_int(find(c, 2), -1, "without it the child is no use");
+	must(gpc_unref(c, x, 2));
+	nothing_left(c, 2, 8, "a parent given up");
+	cache_end(c);
+}
+
+static void test_dropped_child(void)
+{
+	gpc *c = cache_new(2, 8);
+	struct gpc_move m[2];
+	gpc_block b[2], x[2], r;
+
+	chain_make(c, VRAM, 1, 2, b);
+	begin(c, &b[1], 1, m);
+	must(gpc_commit(c, m, 1, NULL, 0));
+	r = find(c, 2);
+	must(gpc_reserve(c, VRAM, 2, 0, x, m, 0, 1000));
+	is_int(gpc_drop(c, &r, 1, 0, NULL), 1, "the child goes");
+	is_int(gpc_commit(c, m, 2, NULL, 0), 1, "the parent comes");
+	is_int(GPC_POOL(find(c, 1)), RAM, "and is found");
+	is_int(find(c, 2), -1, "alone");
+	must(gpc_unref(c, x, 2));
+	nothing_left(c, 2, 8, "a child dropped");
+	cache_end(c);
+}
+
+/* Moves of one chain in several calls: the child cannot come before its parent. */
+static void test_order(void)
+{
+	gpc *c = cache_new(2, 8);
+	struct gpc_move m[2];
+	gpc_block x[2];
+	int results[2] = { 77, 77 };
+
+	chain_make(c, VRAM, 1, 2, NULL);
+	must(gpc_reserve(c, VRAM, 2, 0, x, m, 0, 1000));
+	is_int(commit_one(c, &m[0]), -ENOENT, "the leaf alone has no parent");
+	is_int(commit_one(c, &m[1]), 0, "the parent is first");
+	is_int(find(c, 2), -1, "the leaf is lost");
+	must(gpc_unref(c, x, 2));
+	done(c);
+	chain_make(c, VRAM, 11, 2, NULL);
+	must(gpc_reserve(c, VRAM, 2, 0, x, m, 0, 1000));
+	is_int(gpc_commit(c, m, 2, results, 0), 2, "both in one call");
+	ok(!results[0] && !results[1], "is how it should be");
+	ok(GPC_POOL(find(c, 11)) == RAM && GPC_POOL(find(c, 12)) == RAM,
+	   "both are there");
+	must(gpc_unref(c, x, 2));
+	nothing_left(c, 2, 8, "orders");
+	cache_end(c);
+}
+
+/* The reservation goes back before its victim's move is committed. */
+static void test_returned(void)
+{
+	gpc *c = cache_new(2, 8);
+	struct gpc_move m[2];
+	gpc_block x[2];
+
+	chain_make(c, VRAM, 1, 2, NULL);
+	must(gpc_reserve(c, VRAM, 2, 0, x, m, 0, 1000));
+	is_int(gpc_unref(c, x, 2), 0, "not needed after all");
+	done(c);
+	is_int(gpc_commit(c, m, 2, NULL, 0), 2, "what was copied counts all the same");
+	ok(GPC_POOL(find(c, 1)) == RAM && GPC_POOL(find(c, 2)) == RAM, "both are there");
+	nothing_left(c, 2, 8, "returned");
+	cache_end(c);
+}
+
+static void tests(void)
+{
+	test_published_anew(false);
+	test_published_anew(true);
+	test_given_up();
+	test_dropped_child();
+	test_order();
+	test_returned();
+}
+
+static int body(void)
+{
+	cache_both(tests);
+	return done_testing();
+}
+
+int main(void)
+{
+	cache_dir_make();
+	return tap_guard(50, body, cache_dir_remove);
+}
