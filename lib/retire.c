@@ -273,7 +273,8 @@ static uint64_t start_grace(struct writer *w)
 
 	if (cookie <= w->last_cookie) {
 		order_raise64(&seg_line(&w->seg)->epoch, w->last_cookie, 8);
-		cookie = MAX(epoch_start(&w->seg), w->last_cookie + 1);
+		cookie = epoch_start(&w->seg);
+		cookie = MAX(cookie, w->last_cookie + 1);
 	}
 	w->last_cookie = cookie;
 	return cookie;

@@ -122,7 +122,8 @@ int ring_submit_locked(gpc *c, struct op *op, const struct shm_command *cmds)
 
 static void submit_deferred(gpc *c)
 {
-	uint32_t i, n = (uint32_t)MIN((uint64_t)c->deferred_n, room(c));
+	uint64_t space = room(c);        /* once: the writer makes more of it meanwhile */
+	uint32_t i, n = (uint32_t)MIN((uint64_t)c->deferred_n, space);
 	struct shm_command *cmds;
 	struct op *op;
 

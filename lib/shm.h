@@ -238,7 +238,7 @@ enum {
 	CMD_DEMOTE,                      /* group; pool, to_pool; block or -1; out: block, to */
 	CMD_PROMOTE,                     /* group; to_pool; block; out: to, tag = where its victim goes + 1 */
 	CMD_COMMIT,                      /* group; block = from, to, arg = op; result of each slot */
-	CMD_CLEAR,                       /* pool, tag, arg = its generation or 0; result: held blocks */
+	CMD_CLEAR,                       /* pool, tag; arg = generation or 0; result: held blocks */
 	CMD_POOL,                        /* seat.request; result: number */
 	CMD_NOP,                         /* result 0: a barrier */
 	CMD_LAST = CMD_NOP

@@ -127,7 +127,7 @@ static void *serve(void *arg)
 		pthread_mutex_lock(&c->serve_lock);
 		err = take_seat(c);
 		if (err == 0)
-			err = MIN(serve_once(c, clock_ns() + SERVE_NS), 0);
+			err = serve_once(c, clock_ns() + SERVE_NS);
 		pthread_mutex_unlock(&c->serve_lock);
 		if (err < 0 && err != -EAGAIN)
 			log_say(&c->log, LOG_ERR, "not the writer: %s", gpc_last_error());

@@ -182,7 +182,7 @@ static void test_promotion_without_room(void)
 	warm = find(c, 1);
 	chain_hold(c, HOT, 10, 2, held);
 	ref(c, 1, warm);
-	refused(gpc_promote(c, &warm, 1, HOT, &m, NULL, 0, 0), ENOSPC,
+	refused(gpc_promote(c, &warm, 1, HOT, &m, NULL, 0, 1000), ENOSPC,
 		"the hot tier is full of blocks in use");
 	is_int(find(c, 1), warm, "it can be used from where it is");
 	must(gpc_unref(c, held, 2));
@@ -276,7 +276,7 @@ static void test_load_limit(void)
 		ok(insert(c, i, (gpc_block)i), "%d of 4", (int)i + 1);
 	is_int(gpc_publish(c, NULL, &k, &beyond, 1, 0, &b, 0, NULL), 0, "no fifth block");
 	is_int(b, -EINVAL, "there is none");
-	refused(gpc_reserve(c, HOT, 1, 0, &b, NULL, 0, 0), EPERM,
+	refused(gpc_reserve(c, HOT, 1, 0, &b, NULL, 0, 1000), EPERM,
 		"its blocks are the caller's to give");
 	cache_end(c);
 

@@ -24,23 +24,23 @@ static void test_order(void)
 	gpc *c = cache_new(8, 0);
 	gpc_block b[8], out[8], one;
 
-	is_int(gpc_reserve(c, 0, 5, 0, b, NULL, 0, 0), 5, "five of eight");
+	is_int(gpc_reserve(c, 0, 5, 0, b, NULL, 0, 1000), 5, "five of eight");
 	ok(ascending(b, 5, 0), "ascending");
 	is_int(gpc_unref(c, (gpc_block[1]){ 1 }, 1), 0, "1 goes back");
 	done(c);
 	is_int(gpc_unref(c, (gpc_block[1]){ 3 }, 1), 0, "then 3");
 	done(c);
-	is_int(gpc_reserve(c, 0, 4, 0, out, NULL, 0, 0), 4, "four more");
+	is_int(gpc_reserve(c, 0, 4, 0, out, NULL, 0, 1000), 4, "four more");
 	ok(out[0] == 3 && out[1] == 1, "the last returned first");
 	ok(out[2] == 5 && out[3] == 6, "then ascending as before");
-	is_int(gpc_reserve(c, 0, 1, 0, &one, NULL, 0, 0), 1, "the last one");
+	is_int(gpc_reserve(c, 0, 1, 0, &one, NULL, 0, 1000), 1, "the last one");
 	is_int(one, 7, "is the highest");
-	refused(gpc_reserve(c, 0, 1, 0, &one, NULL, 0, 0), ENOSPC, "no more");
+	refused(gpc_reserve(c, 0, 1, 0, &one, NULL, 0, 1000), ENOSPC, "no more");
 	is_int(reserved(c), 8, "all are reserved");
 	must(gpc_unref(c, (gpc_block[8]){ 0, 1, 2, 3, 4, 5, 6, 7 }, 8));
 	done(c);
 	is_int(reserved(c), 0, "and back");
-	is_int(gpc_reserve(c, 0, 0, 0, NULL, NULL, 0, 0), 0, "none at all");
+	is_int(gpc_reserve(c, 0, 0, 0, NULL, NULL, 0, 1000), 0, "none at all");
 	clean(c, "orders");
 	cache_end(c);
 }
@@ -51,7 +51,7 @@ static void test_free_before_eviction(void)
 	gpc_block old[3], b[8];
 
 	chain_make(c, 0, 1, 3, old);
-	is_int(gpc_reserve(c, 0, 5, 0, b, NULL, 0, 0), 5, "five free ones");
+	is_int(gpc_reserve(c, 0, 5, 0, b, NULL, 0, 1000), 5, "five free ones");
 	ok(ascending(b, 5, 3), "no live one is among them");
 	is_int(find(c, 3), old[2], "nothing was evicted");
 	is_int(gpc_reserve(c, 0, 2, 0, b + 5, NULL, 0, 1000), 2, "two more");
@@ -61,7 +61,7 @@ static void test_free_before_eviction(void)
 	is_int(stats_of(c, -1).evicted, 2, "two evictions");
 	must(gpc_unref(c, b, 1));
 	done(c);
-	is_int(gpc_reserve(c, 0, 1, 0, b, NULL, 0, 0), 1, "a returned one");
+	is_int(gpc_reserve(c, 0, 1, 0, b, NULL, 0, 1000), 1, "a returned one");
 	is_int(find(c, 1), old[0], "comes before a victim");
 	clean(c, "free ones first");
 	cache_end(c);
@@ -83,12 +83,12 @@ static void test_all_or_nothing(void)
 	ok(b[5] == -7 && b[6] == -7, "five are written");
 	is_int(reserved(c), 5, "five are reserved");
 	is_int(gpc_avail(c, 0), 0, "nothing is left");
-	refused(gpc_reserve(c, 0, 6, 0, b, NULL, GPC_PARTIAL, 0), ENOSPC,
+	refused(gpc_reserve(c, 0, 6, 0, b, NULL, GPC_PARTIAL, 1000), ENOSPC,
 		"not even partly");
 	must(gpc_unref(c, b, 5));
 	done(c);
 	is_int(gpc_avail(c, 0), 5, "returned");
-	refused(gpc_reserve(c, 0, 100000, 0, b, NULL, 0, 0), ENOSPC,
+	refused(gpc_reserve(c, 0, 100000, 0, b, NULL, 0, 1000), ENOSPC,
 		"more than there are");
 	is_int(gpc_reserve(c, 0, 100000, 0, b, NULL, GPC_PARTIAL, 1000), 5, "partly");
 	clean(c, "all or nothing");
@@ -108,12 +108,12 @@ static void test_leave(void)
 	is_int(gpc_reserve(c, 0, 3, 3, b, NULL, 0, 1000), 3, "3 and 3 are 6");
 	ok(find(c, 1) >= 0 && find(c, 3) >= 0, "what is left need not be free");
 	is_int(gpc_avail(c, 0), 3, "three are left");
-	refused(gpc_reserve(c, 0, 1, 3, b + 3, NULL, 0, 0), ENOSPC, "and stay");
+	refused(gpc_reserve(c, 0, 1, 3, b + 3, NULL, 0, 1000), ENOSPC, "and stay");
 	is_int(gpc_reserve(c, 0, 8, 1, b + 3, NULL, GPC_PARTIAL, 1000), 2,
 	       "partly: all but 1");
 	is_int(gpc_avail(c, 0), 1, "which stays");
 	is_int(find(c, 1), 0, "the root of the old chain");
-	refused(gpc_reserve(c, 0, 1, 4000000000u, b, NULL, 0, 0), ENOSPC,
+	refused(gpc_reserve(c, 0, 1, 4000000000u, b, NULL, 0, 1000), ENOSPC,
 		"absurdly many");
 	is_int(gpc_reserve(c, 0, 1, 0, b + 5, NULL, 0, 1000), 1, "without a rest");
 	is_int(gpc_avail(c, 0), 0, "it is the last one");
@@ -159,18 +159,18 @@ static void test_quota(void)
 	refused(gpc_reserve(d, 0, 5, 0, d_b, NULL, 0, 1000), EDQUOT,
 		"five with a quota of 4");
 	is_int(gpc_reserve(d, 0, 5, 0, d_b, NULL, GPC_PARTIAL, 1000), 4, "partly: four");
-	refused(gpc_reserve(d, 0, 1, 0, d_b + 4, NULL, 0, 0), EDQUOT, "it is used up");
-	refused(gpc_reserve(d, 0, 1, 0, d_b + 4, NULL, GPC_PARTIAL, 0), EDQUOT,
+	refused(gpc_reserve(d, 0, 1, 0, d_b + 4, NULL, 0, 1000), EDQUOT, "it is used up");
+	refused(gpc_reserve(d, 0, 1, 0, d_b + 4, NULL, GPC_PARTIAL, 1000), EDQUOT,
 		"for all ways");
 	k = key_of(d, 1);
 	is_int(gpc_publish(d, NULL, &k, d_b, 1, 0, NULL, 0, NULL), 1, "a published one");
-	is_int(gpc_reserve(d, 0, 1, 0, d_b + 4, NULL, 0, 0), 1, "does not count");
+	is_int(gpc_reserve(d, 0, 1, 0, d_b + 4, NULL, 0, 1000), 1, "does not count");
 	must(gpc_unref(d, d_b + 1, 1));
 	done(d);
-	is_int(gpc_reserve(d, 0, 1, 0, d_b + 1, NULL, 0, 0), 1, "nor a returned one");
+	is_int(gpc_reserve(d, 0, 1, 0, d_b + 1, NULL, 0, 1000), 1, "nor a returned one");
 	is_int(stats_of(c, info_of(d).peer).reserved, 4, "four is the most");
 	must(gpc_unref(d, d_b, 1));
-	refused(gpc_evict(d, 0, 1, d_b + 5, GPC_TAKE, 0), EDQUOT,
+	refused(gpc_evict(d, 0, 1, d_b + 5, GPC_TAKE, 1000), EDQUOT,
 		"an evicted one counts, too");
 	is_int(gpc_evict(d, 0, 1, d_b + 5, 0, 1000), 1, "if it is taken");
 	serve_end();
@@ -178,7 +178,7 @@ static void test_quota(void)
 	refused(gpc_reserve(c, 0, 7, 0, b, NULL, 0, 1000), EDQUOT,
 		"the cache's quota is 6");
 	is_int(gpc_reserve(c, 0, 6, 0, b, NULL, 0, 1000), 6, "six");
-	refused(gpc_reserve(c, 0, 1, 0, b + 6, NULL, 0, 0), EDQUOT, "not one more");
+	refused(gpc_reserve(c, 0, 1, 0, b + 6, NULL, 0, 1000), EDQUOT, "not one more");
 	is_int(gpc_avail(c, 0), 6, "though there are some");
 	must(gpc_close(d));
 	must(gpc_unref(c, b, 6));

@@ -280,7 +280,7 @@ static void test_own_section(void)
 	int section;
 
 	chain_hold(c, 0, 1, 1, &live);
-	must(gpc_reserve(c, 0, 1, 0, &b, NULL, 0, 0));
+	must(gpc_reserve(c, 0, 1, 0, &b, NULL, 0, 1000));
 	section = must(gpc_enter(c));
 	refused(gpc_reserve(c, 0, 1, 0, &res, NULL, 0, 0), EDEADLK, "reserve");
 	refused(gpc_publish(c, NULL, &k, &b, 1, 0, &res, 0, NULL), EDEADLK, "publish");

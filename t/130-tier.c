@@ -192,10 +192,10 @@ static void test_named_blocks(void)
 
 	chain_make(c, VRAM, 1, 4, b);
 	chain_make(c, VRAM, 10, 1, &x);
-	refused(gpc_demote(c, VRAM, RAM, b, 1, m, 0, 0), EPERM,
+	refused(gpc_demote(c, VRAM, RAM, b, 1, m, 0, 1000), EPERM,
 		"a parent before its children");
-	refused(gpc_demote(c, VRAM, RAM, (gpc_block[2]){ b[2], b[3] }, 2, m, 0, 0), EPERM,
-		"even in one call");
+	refused(gpc_demote(c, VRAM, RAM, (gpc_block[2]){ b[2], b[3] }, 2, m, 0, 1000),
+		EPERM, "even in one call");
 	is_int(m[0].to, -7, "nothing is written");
 	is_int(gpc_demote(c, VRAM, RAM, (gpc_block[3]){ b[3], b[1], x }, 3, m, 0, 1000),
 	       1, "the first ones, up to one that cannot");
@@ -205,15 +205,16 @@ static void test_named_blocks(void)
 	       3, "leaf first, with another chain in between");
 	is_int(gpc_commit(c, m, 3, NULL, 0), 3, "moved");
 	is_int(GPC_POOL(find(c, 3)), RAM, "the parent as well");
-	refused(gpc_demote(c, VRAM, RAM, (gpc_block[1]){ find(c, 3) }, 1, m, 0, 0),
+	refused(gpc_demote(c, VRAM, RAM, (gpc_block[1]){ find(c, 3) }, 1, m, 0, 1000),
 		EINVAL, "a block of another pool");
-	refused(gpc_demote(c, VRAM, RAM, (gpc_block[1]){ b[3] }, 1, m, 0, 0), ESTALE,
+	refused(gpc_demote(c, VRAM, RAM, (gpc_block[1]){ b[3] }, 1, m, 0, 1000), ESTALE,
 		"a block that is not live");
-	refused(gpc_demote(c, VRAM, RAM, (gpc_block[1]){ GPC_BLOCK(0, 8) }, 1, m, 0, 0),
+	refused(gpc_demote(c, VRAM, RAM, (gpc_block[1]){ GPC_BLOCK(0, 8) }, 1, m, 0,
+			   1000),
 		EINVAL, "a block that does not exist");
-	is_int(gpc_demote(c, VRAM, RAM, b, 0, m, 0, 0), 0, "none at all");
+	is_int(gpc_demote(c, VRAM, RAM, b, 0, m, 0, 1000), 0, "none at all");
 	must(gpc_demote(c, VRAM, RAM, b + 1, 1, m, 0, 1000));
-	refused(gpc_demote(c, VRAM, RAM, b + 1, 1, m + 1, 0, 0), ENOSPC,
+	refused(gpc_demote(c, VRAM, RAM, b + 1, 1, m + 1, 0, 1000), ENOSPC,
 		"one that moves already");
 	is_int(gpc_commit(c, m, 1, NULL, 0), 1, "it goes on");
 	clean(c, "named blocks");
@@ -449,7 +450,7 @@ static void test_keep(void)
 	is_int(gpc_lookup(c, GPC_SPACE(1), k + 1, 4, r, 0), 4, "in the third place, too");
 	ok(*bytes_of(r[0]) == 1 && *bytes_of(r[3]) == 4 && GPC_POOL(r[0]) == 1,
 	   "same bytes");
-	refused(gpc_promote(c, (gpc_block[1]){ b[0] }, 1, 0, m, NULL, GPC_KEEP, 0),
+	refused(gpc_promote(c, (gpc_block[1]){ b[0] }, 1, 0, m, NULL, GPC_KEEP, 1000),
 		EINVAL, "to where it is");
 	clean(c, "three copies");
 	cache_end(c);

@@ -55,7 +55,7 @@ static void test_published_meanwhile(void)
 	chain_make(c, RAM, 1, 2, r);
 	is_int(hold(c, 1, 1, r), 1, "referenced");
 	is_int(gpc_promote(c, r, 1, VRAM, &m, NULL, 0, 1000), 1, "on its way up");
-	must(gpc_reserve(c, VRAM, 1, 0, &b, NULL, 0, 0));
+	must(gpc_reserve(c, VRAM, 1, 0, &b, NULL, 0, 1000));
 	is_int(gpc_publish(c, k, k + 1, &b, 1, 0, &res, 0, NULL), 1, "computed anew");
 	is_int(res, b, "is live in its own block");
 	is_int(commit_one(c, &m), -ESTALE, "the move comes too late");
@@ -137,8 +137,8 @@ static void test_avail(void)
 	chain_make(c, VRAM, 1, 4, b);
 	begin(c, (gpc_block[3]){ b[3], b[2], b[1] }, 3, m);
 	is_int(gpc_avail(c, RAM), 1, "three targets are taken");
-	is_int(gpc_reserve(c, RAM, 1, 0, &x, NULL, 0, 0), 1, "one block can be had");
-	refused(gpc_reserve(c, RAM, 1, 0, &x, NULL, 0, 0), ENOSPC, "and no more");
+	is_int(gpc_reserve(c, RAM, 1, 0, &x, NULL, 0, 1000), 1, "one block can be had");
+	refused(gpc_reserve(c, RAM, 1, 0, &x, NULL, 0, 1000), ENOSPC, "and no more");
 	must(gpc_unref(c, &x, 1));
 	must(gpc_commit(c, m, 3, NULL, 0));
 	settle(c);
@@ -312,46 +312,50 @@ static void test_refused_begins(void)
 
 	chain_make(c, VRAM, 1, 1, &b);
 	chain_make(c, RAM, 2, 1, &r);
-	refused(gpc_promote(c, &r, 1, VRAM, &m, NULL, 0, 0), EPERM,
+	refused(gpc_promote(c, &r, 1, VRAM, &m, NULL, 0, 1000), EPERM,
 		"without a reference");
 	must(gpc_acquire(d, 0, (gpc_key[1]){ key_of(d, 2) }, 1, &r, 0));
-	refused(gpc_promote(c, &r, 1, VRAM, &m, NULL, 0, 0), EPERM,
+	refused(gpc_promote(c, &r, 1, VRAM, &m, NULL, 0, 1000), EPERM,
 		"with another peer's");
 	is_int(hold(c, 2, 1, &r), 1, "with one's own");
-	is_int(gpc_promote(c, &r, 1, VRAM, &m, NULL, 0, 0), 1, "it goes");
+	is_int(gpc_promote(c, &r, 1, VRAM, &m, NULL, 0, 1000), 1, "it goes");
 	serve_begin(c);
-	refused(gpc_promote(d, &r, 1, VRAM, &n, NULL, 0, 0), ENOSPC, "once");
+	refused(gpc_promote(d, &r, 1, VRAM, &n, NULL, 0, 1000), ENOSPC, "once");
 	serve_end();
 	is_int(gpc_commit(c, &m, 1, NULL, 0), 1, "up");
 	is_int(find(c, 2), m.to, "it is");
 	must(gpc_unref(c, &m.to, 1));
-	refused(gpc_promote(c, &m.to, 1, VRAM, &n, NULL, 0, 0), EINVAL,
+	refused(gpc_promote(c, &m.to, 1, VRAM, &n, NULL, 0, 1000), EINVAL,
 		"it is there already");
-	refused(gpc_promote(c, &r, 1, 9, &n, NULL, 0, 0), ENOENT, "no such pool");
-	refused(gpc_promote(c, &r, 1, 99, &n, NULL, 0, 0), EINVAL, "no such number");
-	refused(gpc_promote(c, &r, 1, -1, &n, NULL, 0, 0), EINVAL, "no number at all");
-	refused(gpc_promote(c, NULL, 1, VRAM, &n, NULL, 0, 0), EINVAL, "no blocks");
-	refused(gpc_promote(c, &r, 1, VRAM, NULL, NULL, 0, 0), EINVAL,
+	refused(gpc_promote(c, &r, 1, 9, &n, NULL, 0, 1000), ENOENT, "no such pool");
+	refused(gpc_promote(c, &r, 1, 99, &n, NULL, 0, 1000), EINVAL, "no such number");
+	refused(gpc_promote(c, &r, 1, -1, &n, NULL, 0, 1000), EINVAL, "no number at all");
+	refused(gpc_promote(c, NULL, 1, VRAM, &n, NULL, 0, 1000), EINVAL, "no blocks");
+	refused(gpc_promote(c, &r, 1, VRAM, NULL, NULL, 0, 1000), EINVAL,
 		"no room for moves");
-	is_int(gpc_promote(c, NULL, 0, VRAM, NULL, NULL, 0, 0), 0, "nothing to promote");
-	refused(gpc_demote(c, VRAM, VRAM, &b, 1, &n, 0, 0), EINVAL, "to itself");
-	refused(gpc_demote(c, RAM, -1, NULL, 1, &n, 0, 0), ENOENT,
+	is_int(gpc_promote(c, NULL, 0, VRAM, NULL, NULL, 0, 1000), 0,
+	       "nothing to promote");
+	refused(gpc_demote(c, VRAM, VRAM, &b, 1, &n, 0, 1000), EINVAL, "to itself");
+	refused(gpc_demote(c, RAM, -1, NULL, 1, &n, 0, 1000), ENOENT,
 		"RAM has nothing below it");
-	refused(gpc_demote(c, VRAM, -5, &b, 1, &n, 0, 0), EINVAL, "no pool");
-	refused(gpc_demote(c, VRAM, 9, &b, 1, &n, 0, 0), ENOENT,
+	refused(gpc_demote(c, VRAM, -5, &b, 1, &n, 0, 1000), EINVAL, "no pool");
+	refused(gpc_demote(c, VRAM, 9, &b, 1, &n, 0, 1000), ENOENT,
 		"a pool that is not there");
-	refused(gpc_demote(c, 9, RAM, &b, 1, &n, 0, 0), EINVAL,
+	refused(gpc_demote(c, 9, RAM, &b, 1, &n, 0, 1000), EINVAL,
 		"a source pool that is not");
-	refused(gpc_demote(c, 99, RAM, &b, 1, &n, 0, 0), EINVAL, "a source out of range");
-	refused(gpc_demote(c, VRAM, RAM, &b, 1, NULL, 0, 0), EINVAL, "no room for moves");
-	refused(gpc_demote(c, VRAM, RAM, &b, 1, &n, GPC_KEEP, 0), EINVAL,
+	refused(gpc_demote(c, 99, RAM, &b, 1, &n, 0, 1000), EINVAL,
+		"a source out of range");
+	refused(gpc_demote(c, VRAM, RAM, &b, 1, NULL, 0, 1000), EINVAL,
+		"no room for moves");
+	refused(gpc_demote(c, VRAM, RAM, &b, 1, &n, GPC_KEEP, 1000), EINVAL,
 		"kept within one space");
-	refused(gpc_demote(c, VRAM, RAM, &b, 1, &n, GPC_TAKE, 0), EINVAL,
+	refused(gpc_demote(c, VRAM, RAM, &b, 1, &n, GPC_TAKE, 1000), EINVAL,
 		"a flag of others");
 	must(gpc_close(d));
 	must(gpc_clear(c, -1, 0, 0, 1000));
 	settle(c);
-	refused(gpc_demote(c, VRAM, -1, NULL, 1, &n, 0, 0), ENOSPC, "no leaf to demote");
+	refused(gpc_demote(c, VRAM, -1, NULL, 1, &n, 0, 1000), ENOSPC,
+		"no leaf to demote");
 	nothing_left(c, 4, 4, "refusals");
 	cache_end(c);
 }
@@ -375,7 +379,7 @@ static void test_parent_not_there(void)
 	is_int(find(c, 2), b[1], "the source stays");
 	begin(c, (gpc_block[2]){ b[1], b[0] }, 2, m);
 	k = key_of(c, 1);
-	must(gpc_reserve(c, RAM, 1, 0, &x, NULL, 0, 0));
+	must(gpc_reserve(c, RAM, 1, 0, &x, NULL, 0, 1000));
 	is_int(gpc_publish(c, NULL, &k, &x, 1, 0, NULL, 0, NULL), 1,
 	       "the parent comes by itself");
 	is_int(gpc_commit(c, m, 2, NULL, 0), 1, "then the child may");

@@ -203,13 +203,13 @@ static void test_kept(void)
 	is_int(find(c, 1), -1, "with its keeper its blocks go");
 	is_int(find(c, 14), GPC_BLOCK(1, 3), "those of others stay");
 	is_int(gpc_acquire(c, 0, k + 1, 4, b, 0), 0, "no prefix is left");
-	refused(gpc_reserve(c, pool, 1, 0, b, NULL, 0, 0), ESTALE, "it is going");
+	refused(gpc_reserve(c, pool, 1, 0, b, NULL, 0, 1000), ESTALE, "it is going");
 	is_int(gpc_unref(e, got, 2), 0, "who used them gives them back");
 	clean(c, "a keeper that left");
 	serve_begin(c);
 	is_int(gpc_clear(c, pool, 0, GPC_REMOVE, 2000) <= 0, 1, "then it is gone");
 	serve_end();
-	refused(gpc_reserve(c, pool, 1, 0, b, NULL, 0, 0), ENOENT, "for good");
+	refused(gpc_reserve(c, pool, 1, 0, b, NULL, 0, 1000), ENOENT, "for good");
 	is_int(pool_new(c, GPC_VRAM, 16, 0, 0), pool, "its number is free");
 	ok(get(c, pool).generation != p.generation, "for another generation");
 	must(gpc_close(e));
@@ -233,7 +233,7 @@ static void test_caller(void)
 	is_int(gpc_publish(d, k, k + 1, b, 8, 0, res, 0, NULL), 8, "it fills them");
 	ok(!memcmp(b, res, sizeof(b)), "as it likes");
 	is_int(stats_of(c, p.keeper).reserved, 0, "none is a reservation now");
-	refused(gpc_reserve(d, 0, 1, 0, &x, NULL, 0, 0), EPERM,
+	refused(gpc_reserve(d, 0, 1, 0, &x, NULL, 0, 1000), EPERM,
 		"nobody gets any otherwise");
 	must(gpc_unref(d, b, 8));
 	is_int(gpc_evict(c, 0, 3, out, 0, 1000), 3, "another peer may evict");
@@ -278,7 +278,7 @@ static void test_unchained(void)
 	chain_keys(c, 1, 3, k);
 	pool_new(c, GPC_RAM, 8, 0, GPC_POOL_UNCHAINED);
 	pool_new(c, GPC_VRAM, 8, 1, 0);
-	must(gpc_reserve(c, 0, 2, 0, b, NULL, 0, 0));
+	must(gpc_reserve(c, 0, 2, 0, b, NULL, 0, 1000));
 	is_int(gpc_publish(c, k + 2, k + 3, b, 1, 0, res, 0, NULL), 1,
 	       "without its parent");
 	is_int(gpc_publish(c, k + 1, k + 2, b + 1, 1, 0, res, 0, NULL), 1,

@@ -203,7 +203,7 @@ static void test_clear_tag(void)
 	publish_tagged(c, OTHER, 21, 4, 7);
 	/* a child with another tag */
 	chain_keys(c, 4, 2, k);
-	must(gpc_reserve(c, VRAM, 2, 0, b, NULL, 0, 0));
+	must(gpc_reserve(c, VRAM, 2, 0, b, NULL, 0, 1000));
 	must(gpc_publish(c, k + 1, k + 2, b, 1, 8, NULL, 0, NULL));
 	must(gpc_unref(c, b, 2));
 	is_int(live_of(c, 1, 5), 5, "a child with a tag of its own");
@@ -216,12 +216,12 @@ static void test_clear_tag(void)
 	is_int(gpc_clear(c, -1, 9, 0, 1000), 0, "a tag that nobody has");
 	is_int(live_of(c, 11, 4), 4, "takes nothing");
 	is_int(gpc_clear(c, VRAM, 8, 0, 0), 0, "without a timeout");
-	refused(gpc_clear(c, 16, 0, 0, 0), EINVAL, "a pool out of range");
-	refused(gpc_clear(c, 15, 0, 0, 0), ENOENT, "a pool that is not");
-	refused(gpc_clear(c, -2, 0, 0, 0), EINVAL, "another negative number");
-	refused(gpc_clear(c, VRAM, 0, GPC_TAKE, 0), EINVAL, "a flag of others");
-	refused(gpc_clear(c, VRAM, 7, GPC_REMOVE, 0), EINVAL, "removed by tag");
-	refused(gpc_clear(c, -1, 0, GPC_REMOVE, 0), EINVAL, "all removed");
+	refused(gpc_clear(c, 16, 0, 0, 1000), EINVAL, "a pool out of range");
+	refused(gpc_clear(c, 15, 0, 0, 1000), ENOENT, "a pool that is not");
+	refused(gpc_clear(c, -2, 0, 0, 1000), EINVAL, "another negative number");
+	refused(gpc_clear(c, VRAM, 0, GPC_TAKE, 1000), EINVAL, "a flag of others");
+	refused(gpc_clear(c, VRAM, 7, GPC_REMOVE, 1000), EINVAL, "removed by tag");
+	refused(gpc_clear(c, -1, 0, GPC_REMOVE, 1000), EINVAL, "all removed");
 	all_free(c, "cleared tags");
 	cache_end(c);
 }
@@ -233,7 +233,7 @@ static void test_clear_reserved(void)
 	gpc_key k = key_of(c, 1);
 	gpc_block b;
 
-	must(gpc_reserve(c, VRAM, 1, 0, &b, NULL, 0, 0));
+	must(gpc_reserve(c, VRAM, 1, 0, &b, NULL, 0, 1000));
 	is_int(gpc_clear(c, VRAM, 0, 0, 1000), 0, "nothing to forget");
 	is_int(gpc_publish(c, NULL, &k, &b, 1, 0, NULL, 0, NULL), 1,
 	       "a reservation survives");
@@ -310,9 +310,9 @@ static void test_remove(void)
 	       0, "what hung below it in RAM went along");
 	is_int(live_of(c, 1, 4), 4, "the other space has its own");
 	is_int(info_of(c).pools, 2, "two pools");
-	refused(gpc_clear(c, VRAM, 0, GPC_REMOVE, 0), ENOENT, "it goes once");
-	refused(gpc_clear(c, VRAM, 0, 0, 0), ENOENT, "and cannot be cleared");
-	refused(gpc_reserve(c, VRAM, 1, 0, (gpc_block[1]){ 0 }, NULL, 0, 0), ENOENT,
+	refused(gpc_clear(c, VRAM, 0, GPC_REMOVE, 1000), ENOENT, "it goes once");
+	refused(gpc_clear(c, VRAM, 0, 0, 1000), ENOENT, "and cannot be cleared");
+	refused(gpc_reserve(c, VRAM, 1, 0, (gpc_block[1]){ 0 }, NULL, 0, 1000), ENOENT,
 		"or used");
 	number_is_free(c, VRAM, "removed");
 	clean(c, "a removed pool");
@@ -339,14 +339,14 @@ static void test_remove_held(void)
 	chain_keys(c, 11, 2, k);
 	chain_make(c, VRAM, 1, 4, NULL);
 	is_int(hold(c, 1, 2, got), 2, "two in use");
-	must(gpc_reserve(c, VRAM, 2, 0, b, NULL, 0, 0));
+	must(gpc_reserve(c, VRAM, 2, 0, b, NULL, 0, 1000));
 	is_int(begins_to_go(c, VRAM), 4, "four blocks hold it up");
 	ok(!is_there(c, VRAM), "it is on its way");
 	refused(gpc_clear(c, VRAM, 0, GPC_REMOVE, SHORT_MS), ETIMEDOUT, "a short wait");
 	is_int(live_of(c, 1, 4), 0, "nothing of it is found");
-	refused(gpc_reserve(c, VRAM, 1, 0, res, NULL, 0, 0), ESTALE,
+	refused(gpc_reserve(c, VRAM, 1, 0, res, NULL, 0, 1000), ESTALE,
 		"nothing can be had");
-	refused(gpc_evict(c, VRAM, 1, res, 0, 0), ESTALE, "or evicted");
+	refused(gpc_evict(c, VRAM, 1, res, 0, 1000), ESTALE, "or evicted");
 	is_int(gpc_publish(c, k, k + 1, b, 2, 0, res, 0, NULL), 0, "nothing published");
 	ok(res[0] == -ESTALE && res[1] == -ESTALE, "its pool is gone");
 	is_int(begins_to_go(c, VRAM), 4, "the same four hold it up still");

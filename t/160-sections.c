@@ -112,7 +112,7 @@ static void test_ids(void)
 	is_int(gpc_ref(d, &k, &seen, 1), 0, "it cannot be referenced any more");
 	gpc_leave(d, s);
 	settle(c);
-	is_int(gpc_reserve(c, 0, 7, 0, b, NULL, 0, 0), 7, "after the section it can");
+	is_int(gpc_reserve(c, 0, 7, 0, b, NULL, 0, 1000), 7, "after the section it can");
 	must(gpc_unref(c, b, 7));
 	must(gpc_close(d));
 	clean(c, "ids in a section");

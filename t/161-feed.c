@@ -200,7 +200,7 @@ static void test_each(void)
 
 	chain_keys(c, 1, 2, k);
 	is_int(gpc_changes(c, &at_change, ch, 8), 0, "an empty cache has no past");
-	must(gpc_reserve(c, 0, 2, 0, b, NULL, 0, 0));
+	must(gpc_reserve(c, 0, 2, 0, b, NULL, 0, 1000));
 	is_int(gpc_changes(c, &at_change, ch, 8), 0, "reservations are no news");
 	must(gpc_publish(c, k, k + 1, b, 2, 9, NULL, 0, NULL));
 	is_int(gpc_changes(c, &at_change, ch, 8), 2, "two are published");

@@ -128,7 +128,7 @@ static void test_sync(void)
 	refused(gpc_get_mirror(c, 1, &m), ENOENT, "there is no other");
 	refused(gpc_get_mirror(c, -1, &m), EINVAL, "they count from 0");
 	must(gpc_dev_open(c, "host", &d));
-	must(gpc_reserve(c, 0, 4, 0, b, NULL, 0, 0));
+	must(gpc_reserve(c, 0, 4, 0, b, NULL, 0, 1000));
 	is_int(gpc_publish(c, k, k + 1, b, 4, 0, res, GPC_NOWAIT, &t), 0,
 	       "published, no wait");
 	is_int(gpc_sync(c, t, 2000), 0, "until that is on all mirrors");

@@ -157,7 +157,7 @@ static void hold_up(struct held_up *h)
 	fill_two(h->c, h->k, h->b);
 	must(gpc_unref(h->c, h->b, 2 * FULL));
 	h->section = must(gpc_enter(h->d));
-	must(gpc_reserve(h->c, 0, 1, 0, h->b + 8, NULL, 0, 0));
+	must(gpc_reserve(h->c, 0, 1, 0, h->b + 8, NULL, 0, 1000));
 	must(gpc_publish(h->c, NULL, h->k + 8, h->b + 8, 1, 0, &h->res, GPC_NOWAIT,
 			 &h->t));
 	refused(gpc_wait(h->c, h->t, 20), ETIMEDOUT,

@@ -50,7 +50,7 @@ static void test_no_handle(void)
 	refused(gpc_pool_add(NULL, &p), EINVAL, "gpc_pool_add");
 	refused(gpc_pool_get(NULL, 0, &p), EINVAL, "gpc_pool_get");
 	refused(gpc_avail(NULL, 0), EINVAL, "gpc_avail");
-	refused(gpc_clear(NULL, 0, 0, 0, 0), EINVAL, "gpc_clear");
+	refused(gpc_clear(NULL, 0, 0, 0, 1000), EINVAL, "gpc_clear");
 	refused(gpc_root(NULL, NULL, 0, &k), EINVAL, "gpc_root");
 	refused(gpc_hash(NULL, NULL, &tok, 1, NULL, 0, 0, &k), EINVAL, "gpc_hash");
 	refused(gpc_import(NULL, &tok, 4, 4, 1, 0, &k), EINVAL, "gpc_import");
@@ -59,14 +59,14 @@ static void test_no_handle(void)
 	refused(gpc_acquire(NULL, 0, &k, 1, &b, 0), EINVAL, "gpc_acquire");
 	refused(gpc_ref(NULL, &k, &b, 1), EINVAL, "gpc_ref");
 	refused(gpc_unref(NULL, &b, 1), EINVAL, "gpc_unref");
-	refused(gpc_reserve(NULL, 0, 1, 0, &b, NULL, 0, 0), EINVAL, "gpc_reserve");
+	refused(gpc_reserve(NULL, 0, 1, 0, &b, NULL, 0, 1000), EINVAL, "gpc_reserve");
 	refused(gpc_publish(NULL, NULL, &k, &b, 1, 0, NULL, 0, NULL), EINVAL,
 		"gpc_publish");
 	refused(gpc_wait(NULL, 0, 0), EINVAL, "gpc_wait");
-	refused(gpc_evict(NULL, 0, 1, &b, 0, 0), EINVAL, "gpc_evict");
+	refused(gpc_evict(NULL, 0, 1, &b, 0, 1000), EINVAL, "gpc_evict");
 	refused(gpc_drop(NULL, &b, 1, 0, NULL), EINVAL, "gpc_drop");
-	refused(gpc_demote(NULL, 0, 1, &b, 1, &m, 0, 0), EINVAL, "gpc_demote");
-	refused(gpc_promote(NULL, &b, 1, 0, &m, NULL, 0, 0), EINVAL, "gpc_promote");
+	refused(gpc_demote(NULL, 0, 1, &b, 1, &m, 0, 1000), EINVAL, "gpc_demote");
+	refused(gpc_promote(NULL, &b, 1, 0, &m, NULL, 0, 1000), EINVAL, "gpc_promote");
 	refused(gpc_commit(NULL, &m, 1, NULL, 0), EINVAL, "gpc_commit");
 	refused(gpc_enter(NULL), EINVAL, "gpc_enter");
 	refused(gpc_grace_done(NULL, 0), EINVAL, "gpc_grace_done");
@@ -125,17 +125,19 @@ static void test_arguments(void)
 	gpc_key k = key_of(c, 1);
 	gpc_block b = -7;
 
-	refused(gpc_reserve(c, 16, 1, 0, &b, NULL, 0, 0), EINVAL, "a pool out of range");
-	refused(gpc_reserve(c, -1, 1, 0, &b, NULL, 0, 0), EINVAL, "no pool");
-	refused(gpc_reserve(c, 3, 1, 0, &b, NULL, 0, 0), ENOENT, "a pool that is not");
-	refused(gpc_reserve(c, 0, 1, 0, NULL, NULL, 0, 0), EINVAL, "no place for blocks");
-	refused(gpc_reserve(c, 0, 1, 0, &b, NULL, GPC_KEEP, 0), EINVAL,
+	refused(gpc_reserve(c, 16, 1, 0, &b, NULL, 0, 1000), EINVAL,
+		"a pool out of range");
+	refused(gpc_reserve(c, -1, 1, 0, &b, NULL, 0, 1000), EINVAL, "no pool");
+	refused(gpc_reserve(c, 3, 1, 0, &b, NULL, 0, 1000), ENOENT, "a pool that is not");
+	refused(gpc_reserve(c, 0, 1, 0, NULL, NULL, 0, 1000), EINVAL,
+		"no place for blocks");
+	refused(gpc_reserve(c, 0, 1, 0, &b, NULL, GPC_KEEP, 1000), EINVAL,
 		"a flag of others");
-	refused(gpc_evict(c, 16, 1, &b, 0, 0), EINVAL, "a pool out of range");
-	refused(gpc_evict(c, 3, 1, &b, 0, 0), ENOENT, "a pool that is not");
-	refused(gpc_evict(c, 0, 1, NULL, 0, 0), EINVAL, "no place for ids");
-	refused(gpc_evict(c, 0, 1, &b, GPC_PARTIAL, 0), EINVAL, "a flag of others");
-	is_int(gpc_evict(c, 0, 0, NULL, 0, 0), 0, "no ids");
+	refused(gpc_evict(c, 16, 1, &b, 0, 1000), EINVAL, "a pool out of range");
+	refused(gpc_evict(c, 3, 1, &b, 0, 1000), ENOENT, "a pool that is not");
+	refused(gpc_evict(c, 0, 1, NULL, 0, 1000), EINVAL, "no place for ids");
+	refused(gpc_evict(c, 0, 1, &b, GPC_PARTIAL, 1000), EINVAL, "a flag of others");
+	is_int(gpc_evict(c, 0, 0, NULL, 0, 1000), 0, "no ids");
 	refused(gpc_publish(c, NULL, NULL, &b, 1, 0, NULL, 0, NULL), EINVAL, "no keys");
 	refused(gpc_publish(c, NULL, &k, NULL, 1, 0, NULL, 0, NULL), EINVAL, "no blocks");
 	refused(gpc_publish(c, NULL, &k, &b, 1, 0, NULL, GPC_REF, NULL), EINVAL,
@@ -201,6 +203,34 @@ static void test_full_ring(void)
 	cache_end(c);
 }
 
+/* Reservations go back while the ring is full and the writer empties it. */
+static void test_ring_pressure(void)
+{
+	static const gpc_block none[RING];
+	gpc *c = cache_new(64, 0), *d = cache_attach(0, 0);
+	gpc_block b[64];
+	int i, j, n = 0, full = 0;
+
+	serve_begin(c);
+	for (i = 0; i < 60; i++) {
+		n += gpc_reserve(d, 0, 64, 0, b, NULL, 0, 2000) == 64;
+		for (j = 0; j < 8 && gpc_drop(d, none, 1365, GPC_NOWAIT, NULL) == 0; j++)
+			;
+		full += j < 8;
+		for (j = 0; j < 64; j++)
+			n += gpc_unref(d, &b[j], 1) == 0;
+		done(d);
+	}
+	serve_end();
+	is_int(n, 60 * 65, "64 blocks come and go, each by itself");
+	diag("the ring was full %d times", full);
+	is_int(stats_of(c, -1).reserved, 0, "none is lost");
+	is_int(gpc_avail(c, 0), 64, "all can be had");
+	must(gpc_close(d));
+	clean(c, "a ring under pressure");
+	cache_end(c);
+}
+
 /* ---- no writer ---- */
 
 struct call {
@@ -262,7 +292,7 @@ static void test_no_writer(void)
 	c = cache_make(&cfg, NULL);
 	k = key_of(c, 1);
 	chain_make(c, 0, 1, 1, NULL);
-	must(gpc_reserve(c, 0, 2, 0, mine, NULL, 0, 0));
+	must(gpc_reserve(c, 0, 2, 0, mine, NULL, 0, 1000));
 	must(gpc_writer_drop(c));
 	is_int(info_of(c).writer_pid, 0, "no writer");
 	is_int(gpc_acquire(c, 0, &k, 1, &got, 0), 1, "lookups go on");
@@ -370,6 +400,7 @@ static void tests(void)
 	test_keys();
 	test_arguments();
 	test_full_ring();
+	test_ring_pressure();
 	test_no_writer();
 	test_fork();
 }
