@@ -11,6 +11,7 @@
 #include "check.h"
 
 #include "outside.h"
+#include "writer_seat.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -218,15 +219,16 @@ static bool is_live(const struct segment *s)
 	return false;
 }
 
-/* A successor repairs until its first grace period is over. */
-static int wait_for_recovery(struct segment *s)
+/* A successor repairs until its first grace period is over; it may be the caller itself. */
+static int wait_for_recovery(const struct check *k, struct segment *s)
 {
 	int tries, err = 0;
 
 	for (tries = 0; tries < RECOVERY_TRIES && !err; tries++) {
 		if (!seg_state(s)->recovering || !outside_writer_alive(s))
 			break;
-		pause_ms(50);
+		if (!writer_seat_help(k->c))
+			pause_ms(50);
 		err = segment_refresh(s);
 	}
 	return err;
@@ -235,7 +237,7 @@ static int wait_for_recovery(struct segment *s)
 static int check_copies(struct check *k, struct segment *s)
 {
 	uint64_t *before = NULL;
-	int copy, err = wait_for_recovery(s);
+	int copy, err = wait_for_recovery(k, s);
 
 	for (copy = 0; !err; copy++) {
 		k->last = copy == COPIES - 1 || !is_live(s);
@@ -270,7 +272,7 @@ static int check_segment(struct check *k, struct segment *s)
 
 GPC_EXPORT int gpc_check(gpc *c, void (*report)(void *arg, const char *line), void *arg)
 {
-	struct check k = { .report = report, .arg = arg };
+	struct check k = { .c = c, .report = report, .arg = arg };
 	struct segment s;
 	int err = handle_check(c, false);
 

@@ -12,6 +12,7 @@
 #define CHECK_NO_POOL 0xffu
 
 struct check {
+	gpc *c;
 	const struct segment *s; /* the copy */
 	gpc_key mask[GPC_MAX_SPACES];
 	uint8_t *pool_of; /* by record: pool that owns it, or CHECK_NO_POOL */

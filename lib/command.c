@@ -115,7 +115,7 @@ static int32_t publish(struct writer *w, uint32_t peer, uint64_t position,
 	if (w_is(w, record, LIVE) && r->owner == peer && r->op == OP_OF(position) &&
 	    r->key[0] == key.w[0] && r->key[1] == key.w[1])
 		return cmd->block;       /* done by a writer that died before the answer */
-	if (!w_is(w, record, RESERVED) || r->owner != peer)
+	if (!w_is(w, record, RESERVED) || r->owner != peer || grant_holds(w, record))
 		return -EPERM;
 	if (r->source) {
 		if (r->op != OP_OF(position))
@@ -153,7 +153,8 @@ static int32_t give_back(struct writer *w, uint32_t peer, const struct shm_comma
 
 	if (record == NONE)
 		return -EINVAL;
-	if (!w_is(w, record, RESERVED) || w_record(w, record)->owner != peer)
+	if (!w_is(w, record, RESERVED) || w_record(w, record)->owner != peer ||
+	    grant_holds(w, record))
 		return -EPERM;
 	p = w_pool_of(w, record);
 	if (!(p->flags & GPC_POOL_CALLER) || p->keeper != (int32_t)peer ||

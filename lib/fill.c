@@ -103,12 +103,12 @@ static void take_group(gpc *c, struct op *op)
 		    (head->op == CMD_EVICT && (head->flags & CF_TAKE));
 	uint32_t i;
 
-	op->result = head->result;
+	op->result = MIN(head->result, (int32_t)op->n);
 	if (op->abandoned) {
 		give_up_group(c, op);
 		return;
 	}
-	for (i = 0; op->result > 0 && i < (uint32_t)op->result && i < op->n; i++) {
+	for (i = 0; op->result > 0 && i < (uint32_t)op->result; i++) {
 		const struct shm_command *s = ring_slot(c, op, i);
 
 		op->out[3 * i] = s->block;
@@ -176,12 +176,12 @@ void fill_empty_stock(gpc *c, uint32_t pool)
 static void take_stock(gpc *c, struct op *op)
 {
 	const struct shm_command *head = ring_slot(c, op, 0);
-	uint32_t state = load_acquire(&seg_pool(&c->seg, head->pool)->state);
-	struct stock *s = &c->stock[head->pool];
+	uint32_t state = load_acquire(&seg_pool(&c->seg, op->pool)->state);
+	int32_t i, n = MIN(head->result, (int32_t)op->n);
+	struct stock *s = &c->stock[op->pool];
 	struct ref_sum sum = { 0 };
-	int32_t i;
 
-	for (i = 0; i < head->result; i++) {
+	for (i = 0; i < n; i++) {
 		gpc_block b = ring_slot(c, op, (uint32_t)i)->block;
 
 		if (s->n < s->want && state == POOL_READY) {
@@ -210,6 +210,7 @@ static void stock_refill(gpc *c, uint32_t pool)
 		cmds[0] = (struct shm_command){ .op = CMD_RESERVE, .flags = CF_PARTIAL,
 						.pool = (uint8_t)pool, .count = n };
 		op->group = true;
+		op->pool = (uint8_t)pool;
 		op->take = take_stock;
 		if (ring_submit_locked(c, op, cmds) == 0)
 			s->filling = true;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "config.h"
 
+#include <errno.h>
 #include <limits.h>
 #include <linux/futex.h>
 #include <sys/syscall.h>
@@ -8,11 +9,11 @@
 #include <unistd.h>
 #include "futex.h"
 
-void futex_wait(uint32_t *word, uint32_t value, uint64_t ns)
+int futex_wait(uint32_t *word, uint32_t value, uint64_t ns)
 {
 	struct timespec ts = { (time_t)(ns / 1000000000u), (long)(ns % 1000000000u) };
 
-	syscall(SYS_futex, word, FUTEX_WAIT, value, &ts, NULL, 0);
+	return syscall(SYS_futex, word, FUTEX_WAIT, value, &ts, NULL, 0) ? -errno : 0;
 }
 
 void futex_wake_all(uint32_t *word)

@@ -5,8 +5,9 @@
 
 #include "base.h"
 
-/* Sleep while *word == value, at most ns.  Returns for any reason. */
-void futex_wait(uint32_t *word, uint32_t value, uint64_t ns);
+/* Sleep while *word == value, at most ns.  Returns for any reason; -EINTR: a signal handler has
+ * run. */
+int futex_wait(uint32_t *word, uint32_t value, uint64_t ns);
 void futex_wake_all(uint32_t *word);
 
 #endif

@@ -59,7 +59,8 @@ static void slot_undo(struct writer *w, struct grant *g, struct grant_slot *s)
 			w_pool_of(w, record)->coming++;
 			g->waiting--;
 			*wait[i] = false;
-		} else if (w_is(w, record, RESERVED) && g->kind != CMD_EVICT) {
+		} else if (w_is(w, record, RESERVED) &&
+			   (g->kind != CMD_EVICT || (g->flags & CF_TAKE))) {
 			record_free(w, record);
 		}
 		*each[i] = NONE;
@@ -101,9 +102,12 @@ static void slot_finish(struct writer *w, struct grant *g, uint32_t i, uint32_t 
 	grant_unpin(w, s, g);                  /* the binding pins it now */
 }
 
-static bool slot_has_all(const struct grant_slot *s)
+/* Its block is there; and so is its source, which may have been dropped, or published over,
+ * while the grant waited: a pin keeps it from eviction only. */
+static bool slot_has_all(struct writer *w, const struct grant_slot *s)
 {
-	return s->skip || s->block != NONE;
+	return s->skip || (s->block != NONE && (s->source == NONE ||
+						w_word(w, s->source) == s->source_word));
 }
 
 static void grant_finish(struct writer *w, struct grant *g)
@@ -113,7 +117,7 @@ static void grant_finish(struct writer *w, struct grant *g)
 	bool in_order = g->kind == CMD_DEMOTE || g->kind == CMD_PROMOTE;
 
 	for (i = 0; i < g->n; i++) {
-		if (slot_has_all(&g->slot[i]))
+		if (slot_has_all(w, &g->slot[i]))
 			slot_finish(w, g, i, done++);
 		else if (in_order)
 			break;           /* the first ones, without a gap */
@@ -145,6 +149,13 @@ static struct grant_slot *slot_of(struct writer *w, uint32_t record, struct gran
 		}
 	}
 	return NULL;
+}
+
+bool grant_holds(struct writer *w, uint32_t record)
+{
+	struct grant *g;
+
+	return w->grants && slot_of(w, record, &g);
 }
 
 /* Its key is cleared while the victim is on its way: no copy of it is wanted any more. */
@@ -225,7 +236,7 @@ static int32_t grant_begin(struct writer *w, struct grant *g, const struct shm_c
 	quota = seg_seat(&w->seg, g->peer)->quota;
 	if (w->seg.header.peer_quota && (!quota || quota > w->seg.header.peer_quota))
 		quota = w->seg.header.peer_quota;
-	if (quota && (g->kind != CMD_EVICT || (g->flags & CF_TAKE))) {
+	if (quota && !g->again && (g->kind != CMD_EVICT || (g->flags & CF_TAKE))) {
 		room = quota > w->peer[g->peer].nreserved ?
 			quota - w->peer[g->peer].nreserved : 0;
 		if (!room || (room < g->n && g->kind == CMD_RESERVE &&
@@ -263,6 +274,7 @@ static void take_leftovers(struct writer *w, struct grant *g)
 			g->slot[slot].block = l->record;
 			g->slot[slot].wait_block = w_is(w, l->record, DYING);
 			g->waiting += g->slot[slot].wait_block;
+			g->again = true;
 		}
 		*l-- = w->leftover[--w->nleftover];
 		i--;
@@ -293,6 +305,8 @@ void grant_start(struct writer *w, uint32_t peer, uint64_t position,
 	*w->grants_end = g;
 	w->grants_end = &g->next;
 	i = g->n;
+	if (w->nleftover && g->kind == CMD_EVICT)
+		take_leftovers(w, g);    /* whatever becomes of the grant */
 	err = grant_begin(w, g, cmd);
 	if (err < 0) {
 		g->n = i;
@@ -302,8 +316,6 @@ void grant_start(struct writer *w, uint32_t peer, uint64_t position,
 	/* followers past a quota or a bad source are answered now */
 	while (i > g->n)
 		command_answer(w, peer, position + --i, 0);
-	if (w->nleftover && g->kind == CMD_EVICT)
-		take_leftovers(w, g);
 	w->progress = true;
 }
 
@@ -376,13 +388,23 @@ void grant_cancel_peer(struct writer *w, uint32_t peer)
 	}
 }
 
+static bool has_source_in(const struct writer *w, const struct grant *g, uint32_t pool)
+{
+	uint32_t i;
+
+	for (i = 0; i < g->n; i++)
+		if (g->slot[i].source != NONE && w->node[g->slot[i].source].pool == pool)
+			return true;
+	return false;
+}
+
 void grant_cancel_pool(struct writer *w, uint32_t pool)
 {
 	struct grant *g, *next;
 
 	for (g = w->grants; g; g = next) {
 		next = g->next;
-		if (g->pool == pool || g->ram_pool == pool)
+		if (g->pool == pool || g->ram_pool == pool || has_source_in(w, g, pool))
 			grant_refuse(w, g, -ESTALE);
 	}
 }

@@ -49,6 +49,7 @@ struct gpc {
 	uint64_t *mine;                  /* bitmap by record: reserved by this handle */
 	struct stock *stock;             /* reservations in hand, per pool; NULL = none wanted */
 	pthread_mutex_t pool_lock;       /* the seat's request, one at a time */
+	uint64_t pool_ticket;            /* of one without an answer so far */
 
 	/* the writer's seat: writer_seat.c */
 	pthread_mutex_t serve_lock;

@@ -19,14 +19,17 @@ uint64_t lru_stamp(struct writer *w, uint32_t record)
 	uint64_t stamp = load_relaxed(seg_stamp(&w->seg, record));
 	uint64_t now = w_tick(w);
 
-	if (stamp > now)                 /* rule R1: a peer cannot buy itself a future */
-		stamp = now;
-	return MAX(stamp, w->node[record].carry);
+	return MIN(stamp, now);          /* rule R1: a peer cannot buy itself a future */
 }
 
 void lru_touch(struct writer *w, uint32_t record)
 {
 	order_raise64(seg_stamp(&w->seg, record), w_tick(w), 2);
+}
+
+void lru_inherit(struct writer *w, uint32_t record, uint64_t stamp)
+{
+	order_raise64(seg_stamp(&w->seg, record), stamp, 2);
 }
 
 static bool goes_before(const struct heap_item *a, const struct heap_item *b)
@@ -124,21 +127,34 @@ void lru_forget(struct writer *w, uint32_t record)
 		heap_remove(w, w_pool_of(w, record), w->node[record].heap_at - 1);
 }
 
-/* When a VRAM block is dropped, what hangs below it in RAM goes too: is all of that idle? */
-static bool subtree_is_idle(struct writer *w, uint32_t record)
+enum { CAN_GO, IN_USE, NOT_YET };
+
+/* When a VRAM block is dropped, what hangs below it in RAM goes too: may all of that go? */
+static int subtree_may_go(struct writer *w, uint32_t record)
 {
 	uint32_t i, n;
 
 	if (w->node[record].first == NONE)
-		return true;
+		return CAN_GO;
 	n = tree_collect(w, record, &w->below, &w->below_size, 0);
 	for (i = 0; i + 1 < n; i++) {
-		if (w->node[w->below[i]].pins || !w_row_is_zero(w, w->below[i]))
-			return false;
-		if (!w_is(w, w->below[i], LIVE))
-			return false;    /* a move in limbo: its owner still copies */
+		uint32_t below = w->below[i];
+
+		if (w->node[below].pins || !w_row_is_zero(w, below))
+			return IN_USE;
+		if (!w_is(w, below, LIVE))
+			return NOT_YET;  /* a move in limbo: its owner still copies */
+		if (w->node[below].pool == w->node[record].pool && !w->node[below].selected)
+			return NOT_YET;  /* beyond a block in RAM: that one goes first */
 	}
-	return true;
+	return CAN_GO;
+}
+
+static int may_go(struct writer *w, uint32_t record, bool demote)
+{
+	if (!w_row_is_zero(w, record))
+		return IN_USE;
+	return demote ? CAN_GO : subtree_may_go(w, record);
 }
 
 /* A victim that is dropped, or leaves VRAM, no longer holds its parent back; one that is
@@ -146,7 +162,6 @@ static bool subtree_is_idle(struct writer *w, uint32_t record)
 static void select_victim(struct writer *w, uint32_t record, bool demote)
 {
 	struct node *n = &w->node[record], *p;
-	uint64_t stamp = lru_stamp(w, record);
 
 	n->selected = true;
 	if (n->parent == NONE)
@@ -156,8 +171,7 @@ static void select_victim(struct writer *w, uint32_t record, bool demote)
 			 !(demote && w_pool_of(w, n->parent)->kind == GPC_RAM);
 	if (n->counted_out)
 		p->hot--;
-	if (p->carry < stamp)
-		p->carry = stamp;
+	lru_inherit(w, n->parent, lru_stamp(w, record));
 	lru_offer(w, n->parent);
 }
 
@@ -171,15 +185,17 @@ void lru_put_back(struct writer *w, uint32_t record)
 	lru_offer(w, record);
 }
 
-uint32_t lru_pick(struct writer *w, uint32_t pool, uint32_t n, bool demote,
-		  uint32_t **list, uint32_t *size)
+/* One walk from the least recent on; what cannot go is put aside.  Returns how many of those
+ * may go when others have. */
+static uint32_t pick_some(struct writer *w, struct wpool *p, uint32_t n, bool demote,
+			  uint32_t **list, uint32_t *size, uint32_t *found)
 {
-	struct wpool *p = &w->pool[pool];
-	uint32_t found = 0, aside = 0, i;
+	uint32_t aside = 0, later = 0, i;
 
-	while (found < n && p->heap_n) {
+	while (*found < n && p->heap_n) {
 		struct heap_item top = heap_pop(w, p), now;
 		uint32_t record = top.record;
+		int how;
 
 		if (!is_leaf(w, record))
 			continue;
@@ -189,19 +205,34 @@ uint32_t lru_pick(struct writer *w, uint32_t pool, uint32_t n, bool demote,
 			heap_push(w, p, now);
 			continue;
 		}
-		if (!w_row_is_zero(w, record) || (!demote && !subtree_is_idle(w, record))) {
+		how = may_go(w, record, demote);
+		if (how != CAN_GO) {
 			w->aside = writer_grow(w->aside, &w->aside_size, aside + 1,
 					       sizeof(*w->aside));
-			now.stamp = w_tick(w);   /* in use = used now */
+			if (how == IN_USE)
+				now.stamp = w_tick(w);   /* in use = used now */
+			later += how == NOT_YET;
 			w->aside[aside++] = now;
 			continue;
 		}
 		select_victim(w, record, demote);
-		*list = writer_grow(*list, size, found + 1, sizeof(**list));
-		(*list)[found++] = record;
+		*list = writer_grow(*list, size, *found + 1, sizeof(**list));
+		(*list)[(*found)++] = record;
 	}
 	for (i = 0; i < aside; i++)
 		heap_push(w, p, w->aside[i]);
+	return later;
+}
+
+uint32_t lru_pick(struct writer *w, uint32_t pool, uint32_t n, bool demote,
+		  uint32_t **list, uint32_t *size)
+{
+	uint32_t found = 0, before, later;
+
+	do {
+		before = found;
+		later = pick_some(w, &w->pool[pool], n, demote, list, size, &found);
+	} while (later && found < n && found > before);
 	return found;
 }
 

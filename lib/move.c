@@ -58,13 +58,26 @@ void move_bind(struct writer *w, uint32_t target, uint32_t source, uint32_t sour
 	store_relaxed(seg_stamp(&w->seg, target), lru_stamp(w, source));
 }
 
+/* Computed anew in the meantime: what hung below a key in limbo hangs below that.  Not if that
+ * is as deep as they are: a child is always deeper than its parent, so that keys which name
+ * each other as parents make no cycle. */
+static void hand_children(struct writer *w, uint32_t target, uint32_t live)
+{
+	uint32_t child, next, depth = w_record(w, live)->depth;
+
+	for (child = w->node[target].first; child != NONE; child = next) {
+		next = w->node[child].next;
+		if (w_record(w, child)->depth > depth)
+			tree_attach(w, child, live);
+	}
+}
+
 void move_drop_limbo(struct writer *w, uint32_t target)
 {
 	uint32_t child, live = NONE;
 
 	if (!w->node[target].in_tree)
 		return;
-	/* computed anew in the meantime: what hung below it hangs below that */
 	for (child = w->node[target].first; child != NONE && live == NONE;
 	     child = w->node[child].next)
 		if (w_is(w, child, LIVE)) {
@@ -73,10 +86,40 @@ void move_drop_limbo(struct writer *w, uint32_t target)
 
 			live = table_find(w, w_space(w, target), &key);
 		}
-	while (live != NONE && (child = w->node[target].first) != NONE)
-		tree_attach(w, child, live);
+	if (live != NONE)
+		hand_children(w, target, live);
 	retire_subtree(w, target);       /* the target itself is not LIVE and stays */
 	tree_unlink(w, target);
+}
+
+/* The target stays reserved, and its commit will be told. */
+void move_forget(struct writer *w, uint32_t target)
+{
+	struct shm_record *t = w_record(w, target);
+	uint32_t source = t->source - 1;
+	uint8_t flags = t->flags;
+
+	if (!w_is(w, target, RESERVED) || !t->source)
+		return;
+	store_release(&t->source, 0);    /* in the order of move_unbind() */
+	store_release(&t->flags, 0);
+	if (flags & REC_SINGLE)
+		tree_unlink(w, target);
+	else
+		move_unpin(w, source, w->node[target].pool, flags & REC_KEEP);
+}
+
+void move_forget_sources(struct writer *w, uint32_t pool)
+{
+	uint32_t i;
+
+	for (i = 0; i < w->max_blocks; i++) {
+		const struct shm_record *t = w_record(w, i);
+
+		if (w_is(w, i, RESERVED) && t->source && !(t->flags & REC_SINGLE) &&
+		    w->node[t->source - 1].pool == pool)
+			move_forget(w, i);
+	}
 }
 
 void move_unbind(struct writer *w, uint32_t target)
@@ -156,26 +199,31 @@ static int32_t commit_new(struct writer *w, uint32_t peer, uint32_t target)
 {
 	struct shm_record *t = w_record(w, target);
 	gpc_key key = w_key(w, target);
-	uint32_t parent, slot, resident = table_find(w, w_space(w, target), &key), child;
+	uint32_t parent, slot, resident = table_find(w, w_space(w, target), &key);
 	int32_t err;
 
 	if (resident != NONE) {
-		/* computed anew in the meantime: what hung below us hangs below that */
-		while (w->node[target].in_tree && (child = w->node[target].first) != NONE)
-			tree_attach(w, child, resident);
+		if (w->node[target].in_tree)
+			hand_children(w, target, resident);
 		return -EEXIST;
 	}
 	err = find_parent(w, target, &parent);
 	if (err < 0)
 		return err;
+	if (w->node[target].in_tree && parent != NONE &&
+	    w_record(w, parent)->depth >= t->depth)
+		return -ENOENT;          /* it has children, which would not be deeper */
 	switch (table_place(w, target, &slot)) {
 	case TABLE_WAIT:
 		return AGAIN;
 	case TABLE_FULL:
 		return -EAGAIN;
 	}
-	if (!w->node[target].in_tree)
+	if (!w->node[target].in_tree) {
+		if (parent != NONE)      /* there it may be nearer to its root */
+			t->depth = w_record(w, parent)->depth + 1;
 		tree_enter(w, target);
+	}
 	tree_attach(w, target, parent);
 	record_publish(w, target, GPC_STORED, GPC_NONE);
 	table_fill(w, target, slot);
@@ -231,7 +279,7 @@ static int32_t commit_one(struct writer *w, uint32_t peer, const struct shm_comm
 		return -ESTALE;
 	if (w_is(w, target, LIVE))
 		return 0;                /* done before: by a writer that died, or a retry */
-	if (!w_is(w, target, RESERVED))
+	if (!w_is(w, target, RESERVED) || grant_holds(w, target))
 		return -ESTALE;
 	if (load_relaxed(&cmd->flags) & CF_CANCEL) {
 		record_free(w, target);

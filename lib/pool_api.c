@@ -101,8 +101,13 @@ GPC_EXPORT int gpc_pool_add(gpc *c, struct gpc_pool *p)
 	if (n < 0)
 		return n;
 	pthread_mutex_lock(&c->pool_lock);
-	seg_seat(&c->seg, c->peer)->request = rq;
-	n = call(c, &cmd, NEVER);
+	/* the writer may have yet to read the request of a call that was given up */
+	n = c->pool_ticket ? ring_wait(c, c->pool_ticket, NEVER) : 0;
+	if (n == 0) {
+		seg_seat(&c->seg, c->peer)->request = rq;
+		n = call(c, &cmd, NEVER);
+		c->pool_ticket = n == -ENOTCONN ? ring_last_ticket(c) : 0;
+	}
 	pthread_mutex_unlock(&c->pool_lock);
 	if (n < 0)
 		return add_error(n, p);

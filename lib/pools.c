@@ -211,6 +211,7 @@ static void pool_shut(struct writer *w, uint32_t pool)
 	store_release(&d->state, POOL_DRAINING);
 	update_spaces(w);
 	grant_cancel_pool(w, pool);
+	move_forget_sources(w, pool);
 	retire_all(w, pool, 0);
 }
 

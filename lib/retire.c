@@ -209,6 +209,8 @@ void retire_subtree(struct writer *w, uint32_t record)
 	for (i = 0; i < n; i++)          /* deepest first (rule C5) */
 		if (w_is(w, list[i], LIVE))
 			retire_block(w, list[i], SHM_NO_PEER, 0);
+		else
+			move_forget(w, list[i]); /* in limbo: it must not come out of it */
 	free(list);
 }
 
@@ -342,11 +344,12 @@ void retire_quarantine(struct writer *w, uint32_t record, const struct identity 
 
 	if (w_is(w, record, RESERVED)) {
 		leave_state(w, record);
-		r->flags = REC_QUARANTINE;
-		r->owner = SHM_NO_PEER;
 		r->source = 0;
-		/* (M) commit: a successor starts the quarantine anew */
+		r->flags = REC_QUARANTINE;
+		/* (M) commit: a successor starts the quarantine anew; before it, it sees a
+		 * reservation of the dead peer, hence the owner last */
 		store_release(&r->word, WORD(DYING, WORD_GEN(r->word)));
+		store_release(&r->owner, SHM_NO_PEER);
 		w_pool_of(w, record)->dying++;
 	}
 	w->quarantine = writer_grow(w->quarantine, &w->quarantine_size, w->nquarantine + 1,

@@ -43,7 +43,7 @@ void ring_doorbell(gpc *c)
 
 	order_or64(&line->pending[c->peer >> 6], 1ull << (c->peer & 63));
 	/* a full barrier stands between pending and sleeping: the writer does the reverse (Z) */
-	if (load_relaxed(&line->sleeping))
+	if (load_relaxed(&line->sleeping) && order_swap32(&line->sleeping, 0))
 		futex_wake_all(&line->sleeping);
 }
 
@@ -193,14 +193,6 @@ void ring_give_back_locked(gpc *c, const gpc_block *blocks, uint32_t n)
 	}
 	memcpy(c->deferred + c->deferred_n, blocks, n * sizeof(*blocks));
 	c->deferred_n = want;
-}
-
-void ring_give_back(gpc *c, const gpc_block *blocks, uint32_t n)
-{
-	pthread_mutex_lock(&c->ring_lock);
-	ring_give_back_locked(c, blocks, n);
-	ring_turn_locked(c);
-	pthread_mutex_unlock(&c->ring_lock);
 }
 
 uint64_t ring_last_ticket(gpc *c)

@@ -20,6 +20,7 @@ struct op {                              /* commands submitted together */
 	bool waited;                     /* somebody frees it after it was taken */
 	bool taken;
 	bool want_refs;                  /* publish: a resident block is referenced */
+	uint8_t pool;                    /* whose stock it is for */
 	bool abandoned;                  /* nobody wants the answer: give back what it brings */
 	int32_t result;
 	/* Under ring_lock, once: what the answers mean. */
@@ -43,7 +44,6 @@ int ring_call(gpc *c, struct op *op, const struct shm_command *cmds, uint64_t de
 /* Wait until everything up to the ticket has been answered and taken. */
 int ring_wait(gpc *c, uint64_t ticket, uint64_t deadline_ns);
 /* A reservation to give back: when there is room, at once if possible. */
-void ring_give_back(gpc *c, const gpc_block *blocks, uint32_t n);
 void ring_give_back_locked(gpc *c, const gpc_block *blocks, uint32_t n);
 /* Take what was answered; give back what waits for room. */
 void ring_turn(gpc *c);

@@ -112,8 +112,10 @@ static void scan_reserved(struct writer *w, struct scan *sc, uint32_t record)
 	record_own(w, record, r->owner);
 	if (kind == CMD_EVICT)
 		keep_leftover(w, record);
-	if (r->source > w->max_blocks)
-		r->source = 0;
+	if (r->source > w->max_blocks ||
+	    (r->source && !(r->flags & REC_SINGLE) &&
+	     w_pool_of(w, r->source - 1)->state != POOL_READY))
+		r->source = 0;           /* as pool_shut() does */
 	if (!r->source)
 		return;
 	if (r->flags & REC_SINGLE)
@@ -142,6 +144,7 @@ static void scan_dying(struct writer *w, struct scan *sc, uint32_t record)
 
 	w_pool_of(w, record)->dying++;
 	if (r->flags & REC_QUARANTINE) {
+		r->owner = SHM_NO_PEER;
 		retire_quarantine(w, record, &nobody);
 		return;
 	}
@@ -300,7 +303,8 @@ static void link_record(struct writer *w, struct scan *sc, uint32_t record)
 	    key_is_root(&parent))
 		return;
 	up = map_find(w, sc, w_space(w, record), r->parent);
-	if (up != NONE && up != record)
+	/* the depth, too: blocks of a forged segment could be each other's parents */
+	if (up != NONE && r->depth > w_record(w, up)->depth)
 		tree_attach(w, record, up);
 	else if (w_is(w, record, LIVE))  /* its parent was on its way to RAM, or is lost */
 		add(&sc->bad, &sc->nbad, &sc->bad_size, record);

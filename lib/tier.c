@@ -135,6 +135,16 @@ static void raise_targets(gpc *c, struct op *op, const struct gpc_move *moves)
 	refs_account(c, &sum);
 }
 
+/* The commit will end this reservation, whatever the answer.  It need not have a source any
+ * more: the writer forgets one that was dropped. */
+static bool is_target(gpc *c, uint32_t record, const struct gpc_move *m)
+{
+	const struct shm_record *r = seg_record(&c->seg, record);
+
+	return WORD_STATE(load_acquire(&r->word)) == RESERVED && r->owner == c->peer &&
+	       r->op == (m->op & ~MOVE_NOT_HELD);
+}
+
 /* Targets are reservations until now, while nobody else can have a reference on them; what
  * is no target of that move stays what it is. */
 static void end_reservations(gpc *c, const struct gpc_move *moves, uint32_t n)
@@ -144,8 +154,7 @@ static void end_reservations(gpc *c, const struct gpc_move *moves, uint32_t n)
 
 	for (i = 0; i < n; i++) {
 		to = pool_record(&c->seg, moves[i].to);
-		if (to != SHM_NO_RECORD && seg_record(&c->seg, to)->source &&
-		    seg_record(&c->seg, to)->op == (moves[i].op & ~MOVE_NOT_HELD))
+		if (to != SHM_NO_RECORD && is_target(c, to, &moves[i]))
 			refs_mine_clear(c, to, &sum, (uint32_t)GPC_POOL(moves[i].to));
 	}
 	refs_account(c, &sum);

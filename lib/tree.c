@@ -23,7 +23,6 @@ void tree_enter(struct writer *w, uint32_t record)
 
 	n->parent = n->first = n->next = n->prev = NONE;
 	n->hot = 0;
-	n->carry = 0;
 	n->in_tree = true;
 	n->selected = n->counted_out = false;
 }
@@ -50,12 +49,11 @@ static void join_parent(struct writer *w, uint32_t record, uint32_t parent)
 static void leave_parent(struct writer *w, uint32_t record)
 {
 	struct node *n = &w->node[record], *p;
-	uint64_t stamp = lru_stamp(w, record);
 
 	if (n->parent == NONE)
 		return;
 	p = &w->node[n->parent];
-	p->carry = MAX(p->carry, stamp);
+	lru_inherit(w, n->parent, lru_stamp(w, record));
 	if (n->prev != NONE)
 		w->node[n->prev].next = n->next;
 	else
@@ -101,14 +99,12 @@ void tree_replace(struct writer *w, uint32_t from, uint32_t to)
 {
 	struct node *f = &w->node[from], *t = &w->node[to];
 	uint32_t child, parent = f->parent;
-	uint64_t carry = f->carry;
 
 	if (!f->in_tree)
 		return;
 	leave_parent(w, from);
 	tree_enter(w, to);
 	join_parent(w, to, parent);
-	t->carry = carry;
 	t->first = f->first;
 	for (child = t->first; child != NONE; child = w->node[child].next) {
 		w->node[child].parent = to;

@@ -239,7 +239,7 @@ static uint32_t drain(struct writer *w, uint32_t peer)
 	struct shm_command cmd;
 	uint32_t n = 0;
 
-	if (p->stalled || head - p->tail > SHM_RING)
+	if (p->stalled || head - p->tail > SHM_RING || head - p->next > SHM_RING)
 		return 0;                /* scribbled over: its own loss */
 	while (p->next != head && n < ROUND) {
 		cmd = *seg_command(&w->seg, peer, p->next);
@@ -405,32 +405,35 @@ static bool work_is_waiting(struct writer *w)
 	       load_relaxed(&line->pending[2]) || load_relaxed(&line->pending[3]);
 }
 
-static void sleep_for_work(struct writer *w, uint64_t deadline_ns)
+/* False: a signal handler has run, whose program may want to do something about it. */
+static bool sleep_for_work(struct writer *w, uint64_t deadline_ns)
 {
 	struct shm_line *line = seg_line(&w->seg);
 	uint64_t now = clock_ns(), until = MIN(deadline_ns, w->next_care_ns);
+	int err = 0;
 
 	if (!retire_idle(w) || w->ndirty)
 		until = MIN(until, now + GRACE_POLL_NS);
 	if (until <= now)
-		return;
+		return true;
 	store_relaxed(&line->sleeping, 1);
 	order_fence();                   /* (Z) sleeping before pending; ring.c the reverse */
 	if (!work_is_waiting(w))
-		futex_wait(&line->sleeping, 1, until - now);
+		err = futex_wait(&line->sleeping, 1, until - now);
 	store_relaxed(&line->sleeping, 0);
+	return err != -EINTR;
 }
 
-/* Serve until something was done or the deadline; returns the number of commands. */
+/* Serve until something was done, a signal or the deadline; returns the number of commands. */
 static int run_serve(struct writer *w, uint64_t deadline_ns)
 {
 	uint32_t n;
 
 	for (;;) {
 		n = pass(w);
-		if (n || clock_ns() >= deadline_ns || load_relaxed(&w->c->stop))
+		if (n || clock_ns() >= deadline_ns || load_relaxed(&w->c->stop) ||
+		    !sleep_for_work(w, deadline_ns))
 			return (int)MIN(n, (uint32_t)INT32_MAX);
-		sleep_for_work(w, deadline_ns);
 	}
 }
 

@@ -28,7 +28,6 @@ struct node {
 	uint32_t hot;                    /* children that keep this block from going (tree.c) */
 	uint32_t heap_at;                /* place in the pool's heap + 1; 0 = not in it */
 	uint32_t pins;                   /* uncommitted moves that read this block */
-	uint64_t carry;                  /* newest stamp of children that went (rule R2) */
 	uint8_t pool;
 	bool in_tree, selected, listed;
 	bool counted_out;                /* selected: the parent's hot does not count it */
@@ -92,6 +91,7 @@ struct grant {                           /* a group command that may wait for gr
 	uint32_t leave;
 	uint8_t flags;
 	bool started;
+	bool again;                      /* a dead writer had begun it: its quota was checked */
 	uint64_t position;
 	struct grant_slot *slot;
 };
@@ -264,6 +264,7 @@ uint32_t lru_pick(struct writer *w, uint32_t pool, uint32_t n, bool demote,
 void lru_put_back(struct writer *w, uint32_t record);
 void lru_forget(struct writer *w, uint32_t record);
 void lru_touch(struct writer *w, uint32_t record);       /* stamp = now */
+void lru_inherit(struct writer *w, uint32_t record, uint64_t stamp);     /* rule R2 */
 uint64_t lru_stamp(struct writer *w, uint32_t record);
 void lru_rebuild(struct writer *w, uint32_t pool);       /* all leaves, in linear time */
 
@@ -297,6 +298,9 @@ void grant_start(struct writer *w, uint32_t peer, uint64_t position,
 /* A victim has passed its grace period; in_use: but is referenced, so it is given up.
  * True: the grant has taken it. */
 bool grant_arrived(struct writer *w, uint32_t record, bool in_use);
+/* Has an unanswered grant this block?  Its owner was not told of it: a peer that names it all
+ * the same is guessing. */
+bool grant_holds(struct writer *w, uint32_t record);
 /* A clear has met this victim on its way. */
 void grant_forget(struct writer *w, uint32_t record);
 /* Start those that wait for room, finish those that have all, refuse those that only try. */
@@ -326,6 +330,10 @@ void move_bind(struct writer *w, uint32_t target, uint32_t source, uint32_t sour
 	       uint8_t flags);
 /* An uncommitted target forgets its source; it stays RESERVED. */
 void move_unbind(struct writer *w, uint32_t target);
+/* The same, but what hangs below a key in limbo is the caller's affair. */
+void move_forget(struct writer *w, uint32_t target);
+/* A pool goes: its blocks are no sources any more. */
+void move_forget_sources(struct writer *w, uint32_t pool);
 /* What hangs below a move in limbo goes: its parent will not come. */
 void move_drop_limbo(struct writer *w, uint32_t target);
 /* The key of `from` is live in `to` as well: the entry, then `from` (rule C3).  Also

@@ -123,6 +123,30 @@ static void test_returned(void)
 	cache_end(c);
 }
 
+/* The new content is published before the old one's move is committed: what is referenced
+ * there is the new. */
+static void test_published_first(void)
+{
+	gpc *c = cache_new(2, 8);
+	struct gpc_move m[2];
+	gpc_block x[2];
+	gpc_key k[3];
+
+	chain_keys(c, 11, 2, k);
+	chain_make(c, VRAM, 1, 2, NULL);
+	must(gpc_reserve(c, VRAM, 2, 0, x, m, 0, 1000));
+	is_int(gpc_publish(c, k, k + 1, x, 2, 0, NULL, 0, NULL), 2,
+	       "new keys in their place");
+	is_int(gpc_commit(c, m, 2, NULL, 0), 2, "the old ones arrive in RAM");
+	ok(GPC_POOL(find(c, 1)) == RAM && find(c, 11) == x[0], "all are found");
+	is_int(gpc_reserve(c, VRAM, 1, 0, x, NULL, 0, 1000), -ENOSPC,
+	       "the new ones are held");
+	is_int(gpc_unref(c, x, 2), 0, "where they are");
+	refused(gpc_unref(c, &m[0].to, 1), EPERM, "the old ones are nobody's");
+	nothing_left(c, 2, 8, "published first");
+	cache_end(c);
+}
+
 static void tests(void)
 {
 	test_published_anew(false);
@@ -131,6 +155,7 @@ static void tests(void)
 	test_dropped_child();
 	test_order();
 	test_returned();
+	test_published_first();
 }
 
 static int body(void)

@@ -175,6 +175,31 @@ static void first_takes_it_all(struct side *s, const gpc_key *key, gpc_block *b)
 	}
 }
 
+/* A block that was published in RAM by itself is the parent of one that comes down to it. */
+static void parent_of_its_own(struct side *s)
+{
+	gpc_key k[4] = { crew_no_key, crew_key(9101), crew_key(9102), crew_key(9103) };
+	gpc_block b[3], r;
+	struct gpc_move m;
+	int i;
+
+	must_be(gpc_reserve(s->c, s->ram, 1, 0, &r, NULL, 0, -1), 1);
+	crew_write(r, k[2]);
+	must_be(gpc_publish(s->c, NULL, &k[2], &r, 1, 0, NULL, 0, NULL), 1);
+	must_be(gpc_reserve(s->c, s->pool, 3, 0, b, NULL, 0, -1), 3);
+	for (i = 0; i < 3; i++)
+		crew_write(b[i], k[i + 1]);
+	must_be(gpc_publish(s->c, k, k + 1, b, 3, 0, NULL, 0, NULL), 3);
+	must_be(gpc_unref(s->c, b, 3), 0);
+	must_be(gpc_demote(s->c, s->pool, -1, &b[2], 1, &m, 0, -1), 1);
+	carry_out(s, &m, 1);
+	must_be(at(s, SHARED, k[3]), m.to);
+	must_be(gpc_unref(s->c, &r, 1), 0);
+	crew_check(s->c);
+	must_be(gpc_drop(s->c, &r, 1, 0, NULL), 1);
+	must_be(at(s, SHARED, k[3]), GPC_NONE);
+}
+
 static void step_by_step(struct side *s)
 {
 	gpc_key key[5] = { crew_no_key };
@@ -193,6 +218,8 @@ static void step_by_step(struct side *s)
 	both_at_once(s);
 	must(at(s, s->own, key[4]) == b[3] && crew_holds(b[3], key[4]), "each has its own");
 	must_be(gpc_unref(s->c, b, 4), 0);
+	if (s->me == 0)
+		parent_of_its_own(s);
 }
 
 /* ---- under load ---- */

@@ -26,6 +26,7 @@ t_programs = \
 	%reldir%/131-moves.t \
 	%reldir%/132-two-tier.t \
 	%reldir%/133-limbo.t \
+	%reldir%/134-chains-and-moves.t \
 	%reldir%/140-lru.t \
 	%reldir%/150-pools.t \
 	%reldir%/151-clear.t \

@@ -1,0 +1,185 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Chains whose blocks are in two tiers, or on their way, when something happens to the rest of
+ * the chain: it is dropped, computed anew, evicted, cleared, or a new writer comes. */
+#include "tiers.h"
+
+static void goes(gpc *c, uint64_t n, const char *why)
+{
+	gpc_block b = find(c, n), out = GPC_NONE;
+
+	is_int(gpc_evict(c, VRAM, 1, &out, 0, 1000), 1, "%s: one goes", why);
+	is_int(out, b, "%s: key %d", why, (int)n);
+}
+
+/* A key on its way belongs to its chain: what drops the chain drops it. */
+static void test_dropped_above(void)
+{
+	gpc *c = cache_new(3, 8);
+	struct gpc_move m;
+	gpc_block b[3], x;
+
+	chain_make(c, VRAM, 1, 3, b);
+	must(gpc_reserve(c, VRAM, 1, 0, &x, &m, 0, 1000));
+	ok(x == b[2] && m.to >= 0, "the leaf is on its way to RAM");
+	is_int(gpc_drop(c, b, 1, 0, NULL), 1, "the chain is dropped");
+	done(c);
+	chain_make(c, VRAM, 1, 2, NULL);
+	is_int(commit_one(c, &m), -ESTALE, "what was on its way is dropped, too");
+	is_int(find(c, 3), -1, "and does not join the chain that came since");
+	ok(find(c, 2) >= 0, "which is there");
+	must(gpc_unref(c, &x, 1));
+	nothing_left(c, 3, 8, "dropped above");
+	cache_end(c);
+}
+
+/* Keys that name each other as parents: the one on its way is published below its own child. */
+static void test_no_cycle(void)
+{
+	gpc *c = cache_new(4, 8);
+	gpc_block b[3], x[4];
+	struct gpc_move m[4];
+	gpc_key k[4];
+
+	chain_keys(c, 1, 3, k);
+	chain_make(c, VRAM, 1, 3, b);
+	begin(c, (gpc_block[2]){ b[2], b[1] }, 2, m);
+	must(gpc_commit(c, m, 2, NULL, 0));
+	must(gpc_reserve(c, VRAM, 4, 0, x, m, 0, 1000));
+	ok(m[3].to >= 0 && key_is(m[3].key, k[1]), "the first is on its way");
+	is_int(gpc_publish(c, k + 3, k + 1, x, 1, 0, NULL, 0, NULL), 1,
+	       "and published below its own grandchild");
+	is_int(commit_one(c, &m[3]), -EEXIST, "the one that was on its way is too late");
+	clean(c, "no cycle");
+	must(gpc_unref(c, x, 4));
+	is_int(find(c, 2), -1, "the chain went with its first block");
+	is_int(find(c, 1), -1, "and with it what hung below");
+	nothing_left(c, 4, 8, "no cycle");
+	cache_end(c);
+}
+
+/* Guarantee G across tiers: 1 in VRAM, 2 in RAM, 3 in VRAM again. */
+static gpc *sandwich(gpc_block *ret_third)
+{
+	gpc *c = cache_new(8, 8);
+	struct gpc_move m[2];
+	gpc_block b[3], got;
+	gpc_key k[4];
+
+	chain_keys(c, 1, 3, k);
+	chain_make(c, VRAM, 1, 3, b);
+	begin(c, (gpc_block[2]){ b[2], b[1] }, 2, m);
+	must(gpc_commit(c, m, 2, NULL, 0));
+	must(gpc_lookup(c, 0, k + 3, 1, &got, GPC_REF));
+	is_int(gpc_promote(c, &got, 1, VRAM, m, NULL, 0, 1000), 1, "the last comes back");
+	is_int(commit_one(c, m), 0, "it is in VRAM");
+	must(gpc_unref(c, &m[0].to, 1));
+	*ret_third = m[0].to;
+	ok(GPC_POOL(find(c, 1)) == VRAM && GPC_POOL(find(c, 2)) == RAM, "around one in RAM");
+	return c;
+}
+
+static void test_leaf_first(void)
+{
+	gpc_block third, out[3], first;
+	gpc *c = sandwich(&third);
+
+	touch(c, 3);
+	chain_make(c, VRAM, 11, 1, NULL);
+	goes(c, 3, "the last of the chain first");
+	goes(c, 1, "then the first, with what is in RAM");
+	goes(c, 11, "then what is most recent");
+	is_int(find(c, 2), -1, "nothing is left of the chain");
+	nothing_left(c, 8, 8, "leaf first");
+	cache_end(c);
+
+	c = sandwich(&third);
+	touch(c, 3);
+	first = find(c, 1);
+	is_int(gpc_evict(c, VRAM, 3, out, 0, 1000), 2, "all at once");
+	ok(out[0] == third && out[1] == first, "in the same order");
+	nothing_left(c, 8, 8, "at once");
+	cache_end(c);
+}
+
+/* Rule R2 is not the writer's private knowledge. */
+static void test_takeover(void)
+{
+	gpc *c = cache_new(8, 0);
+	gpc_block b[2];
+	uint64_t t;
+
+	chain_make(c, VRAM, 1, 2, b);
+	chain_make(c, VRAM, 11, 1, NULL);
+	touch(c, 2);
+	chain_make(c, VRAM, 12, 1, NULL);
+	is_int(gpc_drop(c, &b[1], 1, 0, NULL), 1, "the child goes");
+	must(gpc_writer_drop(c));
+	must(gpc_writer_take(c, 0, 0));
+	t = (uint64_t)time(NULL);
+	clean(c, "a new writer");
+	ok((uint64_t)time(NULL) - t <= 1, "that has not served yet is checked at once");
+	goes(c, 11, "before its parent");
+	goes(c, 1, "which is as recent as the child was");
+	goes(c, 12, "last");
+	cache_end(c);
+}
+
+/* And its number is free again. */
+static int remove_pool(gpc *c, int pool)
+{
+	int held = gpc_clear(c, pool, 0, GPC_REMOVE, 0), i;
+
+	settle(c);
+	for (i = 0; i < 3; i++)          /* emptied pools are looked for now and then */
+		must(gpc_writer_serve(c, 25));
+	return held;
+}
+
+/* A pool goes while a move that was begun reads it; the next pool gets its blocks. */
+static void test_source_goes(void)
+{
+	struct gpc_config cfg = cache_config(0, 0);
+	gpc_block b[2], out[2];
+	struct gpc_move m;
+	gpc *c;
+	int ram, pool;
+
+	cfg.max_blocks = 256;
+	cfg.max_pools = 4;
+	c = cache_make(&cfg, NULL);
+	pool = pool_new(c, GPC_VRAM, 2, 0, 0);
+	ram = pool_new(c, GPC_RAM, 8, 0, 0);
+	chain_make(c, pool, 1, 2, b);
+	is_int(gpc_demote(c, pool, ram, &b[1], 1, &m, 0, 1000), 1, "a move begins");
+	is_int(remove_pool(c, pool), 0, "its source's pool goes");
+	is_int(pool_new(c, GPC_VRAM, 2, 0, 0), pool, "another comes");
+	chain_make(c, pool, 11, 2, b);
+	is_int(commit_one(c, &m), -ESTALE, "the move ends");
+	is_int(gpc_evict(c, pool, 2, out, 0, 1000), 2, "all of the new pool can go");
+	ok(out[0] == b[1] && out[1] == b[0], "in order");
+	is_int(stats_of(c, -1).reserved, 0, "no target is left over");
+	clean(c, "source goes");
+	cache_end(c);
+}
+
+static void tests(void)
+{
+	test_dropped_above();
+	test_no_cycle();
+	test_leaf_first();
+	test_takeover();
+	test_source_goes();
+}
+
+static int body(void)
+{
+	cache_thread = false;            /* takeovers: the caller has the seat */
+	tests();
+	return done_testing();
+}
+
+int main(void)
+{
+	cache_dir_make();
+	return tap_guard(50, body, cache_dir_remove);
+}
