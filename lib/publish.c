@@ -235,7 +235,8 @@ static int submit_part(gpc *c, struct op *op, const struct shm_command *cmds, ui
 		pthread_mutex_lock(&c->ring_lock);
 		ring_turn_locked(c);
 		err = ring_submit_locked(c, op, cmds);
-		*ticket = op->ticket;
+		if (err == 0)
+			*ticket = op->ticket;
 		pthread_mutex_unlock(&c->ring_lock);
 		if (err != -EAGAIN)
 			return err;
@@ -290,13 +291,13 @@ GPC_EXPORT int gpc_publish(gpc *c, const gpc_key *parents, const gpc_key *keys,
 {
 	struct publish p = { parents, keys, blocks, tag, resident, resident != NULL };
 	int got = fill_check(c, flags, GPC_NOWAIT, !(flags & GPC_NOWAIT));
-	uint64_t ticket;
+	uint64_t ticket, before;
 
 	if (got < 0)
 		return got;
 	if (n && (!keys || !blocks || n > INT32_MAX))
 		return err_set(EINVAL, "keys or blocks is NULL, or too many");
-	ticket = ring_last_ticket(c);
+	ticket = before = ring_last_ticket(c);
 	if (t)
 		*t = ticket;
 	if (!n)
@@ -311,7 +312,7 @@ GPC_EXPORT int gpc_publish(gpc *c, const gpc_key *parents, const gpc_key *keys,
 	if (t)                           /* also when the writer is gone: gpc_wait finishes it */
 		*t = ticket;
 	if (!resident) {
-		if (got < 0)
+		if (got < 0 && ticket != before)
 			ring_forget(c, ticket);
 		free(p.resident);
 	}

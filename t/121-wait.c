@@ -349,6 +349,34 @@ static void test_ahead(void)
 	cache_end(c);
 }
 
+/* A call that finds neither room nor a writer takes nothing from those before it. */
+static void test_full_ring(void)
+{
+	gpc *c = cache_new(V, 0);
+	gpc_ticket first = 0, last = 0;
+	gpc_block b[2], there = GPC_NONE;
+	gpc_key k[2] = { key_of(c, 1), key_of(c, 2) };
+	int n;
+
+	must(gpc_reserve(c, 0, 2, 0, b, NULL, 0, 1000));
+	must(gpc_writer_drop(c));
+	must(gpc_publish(c, NULL, k, b, 1, 0, &there, GPC_NOWAIT, &first));
+	do
+		n = gpc_drop(c, b + 1, 1, GPC_NOWAIT, NULL);
+	while (n >= 0);
+	is_int(n, -EAGAIN, "the ring is full");
+	refused(gpc_publish(c, NULL, k + 1, b + 1, 1, 0, NULL, 0, &last), ENOTCONN,
+		"a publish that waits for room");
+	ok(last >= first, "its ticket stands for what was sent before");
+	must(gpc_writer_take(c, 0, 0));
+	is_int(gpc_wait(c, first, 2000), 0, "a new writer serves what was sent");
+	is_int(there, b[0], "and the first publish is told where its block is");
+	is_int(find(c, 2), GPC_NONE, "the other was not sent");
+	must(gpc_unref(c, b, 2));
+	all_is_back(c, V, 0, "after a full ring");
+	cache_end(c);
+}
+
 static void tests(void)
 {
 	test_try();
@@ -366,6 +394,8 @@ static void tests(void)
 static int body(void)
 {
 	cache_both(tests);
+	cache_thread = false;            /* where a writer can be missing */
+	test_full_ring();
 	return done_testing();
 }
 
