@@ -157,6 +157,7 @@ ok $? "and says that it does" "$tmp/standby.out"
 is "$(cat "$tmp/standby.pid")" "$second" "it has its pid file"
 inspect peers pair
 prints "$second +gpcd standby +alive" "peers shows it"
+prints "$first +gpcd +writer" "and the writer as what it is"
 is "$(writer pair)" "$first" "the first one is still the writer"
 
 kill -9 "$first"
@@ -169,6 +170,8 @@ is "$(value stats/live stats/refs stats/reserved)" "5
 2" "blocks, references and reservations are still there"
 until_ok is_written "^STATUS=serving as process $second$" "$tmp/standby.out"
 ok $? "the manager hears that it serves" "$tmp/standby.out"
+inspect peers pair
+prints "$second +gpcd standby +writer" "peers shows that a standby took over"
 inspect check pair
 exits 0 "the cache is sound"
 
@@ -189,6 +192,9 @@ ok $? "a standby without a writer serves at once"
 fourth=$pid
 start fifth gpcd pair --dir "$shm" --standby
 until_ok is_written 'standing by' "$tmp/fifth.err"
+inspect peers pair
+prints "$fourth +gpcd +writer" "peers shows it as no standby"
+prints "$pid +gpcd standby +alive" "unlike the next one, which waits"
 kill "$fourth"
 finish "$fourth"
 until_ok writer_is pair "$pid"

@@ -64,18 +64,17 @@ exits 0 "--json"
 plain "is plain text, without a bar"
 is "$(cat "$tmp/err")" '' "and nothing else is said"
 is "$(value workers workers_failed vram_blocks ram_blocks payload_bytes requests \
-	block_refs wrong_blocks refused retries)" "2
+	block_refs wrong_blocks)" "2
 0
 150
 100
 128
 $requests
 $asked
-0
-0
 0" "it says what was replayed, and on what"
 for field in prefix_hit_blocks vram_hit_blocks ram_hit_blocks inserted evicted demoted \
-	promoted dropped duplicates unplaced lookup_ns_p50 lookup_ns_p99; do
+	promoted dropped duplicates unplaced refused retries \
+	lookup_ns_p50 lookup_ns_p99; do
 	like "$(value $field)" '^[0-9]+$' "$field is a number"
 done
 for field in seconds requests_per_second hit_rate; do

@@ -29,7 +29,7 @@ finish $pid
 is "$status" 0 "the demo runs" || diag "$(cat "$tmp/demo.err")"
 cp "$tmp/demo.out" "$tmp/out"
 cp "$tmp/demo.err" "$tmp/err"
-test $(($(date +%s) - begun)) -lt 60
+test $(($(date +%s) - begun)) -lt 100
 ok $? "in good time"
 prints '4 workers replay' "four workers replay"
 prints '^\$ gpc-inspect stat demo-' "stat is shown"

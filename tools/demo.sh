@@ -89,7 +89,7 @@ copy=${trace##*/}
 cp "$trace" "$tmp/$copy" && cd "$tmp" || exit 1
 times=1
 while :; do
-	timeout -k 2 10 gpc-replay "$copy" --workers $workers --name "$name" \
+	timeout -k 2 60 gpc-replay "$copy" --workers $workers --name "$name" \
 		>"$tmp/result" &
 	replay=$!
 	look

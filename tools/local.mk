@@ -5,7 +5,12 @@ sbin_PROGRAMS += %reldir%/gpcd
 %canon_reldir%_gpcd_SOURCES = \
 	%reldir%/cli.c \
 	%reldir%/cli.h \
-	%reldir%/gpcd.c
+	%reldir%/gpcd-options.c \
+	%reldir%/gpcd-process.c \
+	%reldir%/gpcd-say.c \
+	%reldir%/gpcd-serve.c \
+	%reldir%/gpcd.c \
+	%reldir%/gpcd.h
 %canon_reldir%_gpcd_LDADD = lib/libgpc.la
 
 bin_PROGRAMS += %reldir%/gpc-inspect
@@ -37,18 +42,22 @@ bin_PROGRAMS += %reldir%/gpc-replay
 	%reldir%/replay.h
 %canon_reldir%_gpc_replay_LDADD = lib/libgpc.la $(JANSSON_LIBS)
 
-# ---- systemd unit ----
+# ---- systemd units ----
 
-EXTRA_DIST += %reldir%/gpcd@.service.in
+units = %reldir%/gpcd@.service %reldir%/gpcd-standby@.service
+EXTRA_DIST += %reldir%/gpcd@.service.in %reldir%/gpcd-standby@.service.in
 if HAVE_UNITDIR
-nodist_systemdsystemunit_DATA = %reldir%/gpcd@.service
-CLEANFILES += %reldir%/gpcd@.service
+nodist_systemdsystemunit_DATA = $(units)
+CLEANFILES += $(units)
 endif
 
-%reldir%/gpcd@.service: %reldir%/gpcd@.service.in
-	$(AM_V_GEN)$(MKDIR_P) %reldir% && \
-	$(SED) -e 's|@sbindir[@]|$(sbindir)|g' $(srcdir)/%reldir%/gpcd@.service.in >$@.tmp && \
+make_unit = $(AM_V_GEN)$(MKDIR_P) %reldir% && \
+	$(SED) -e 's|@sbindir[@]|$(sbindir)|g' $(srcdir)/$@.in >$@.tmp && \
 	mv $@.tmp $@
+%reldir%/gpcd@.service: %reldir%/gpcd@.service.in
+	$(make_unit)
+%reldir%/gpcd-standby@.service: %reldir%/gpcd-standby@.service.in
+	$(make_unit)
 
 # ---- make demo [TRACE=file] ----
 

@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The cache and its writer's seat: made or attached to, waited for, served, removed. */
+#include "config.h"
+
+#include "gpcd.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+enum {
+	TURN_MS = 200,               /* longest sleep between two looks for a signal */
+	SEAT_MS = 5000,              /* for the writer to free the first handle's seat */
+};
+
+/* The library's sentence with options in place of its configuration's fields. */
+static const char *option_words(const char *text, char *ret, size_t room)
+{
+	static const struct { const char *field, *option; } words[] = {
+		{ "block_tokens", "--block-size" }, { "max_blocks", "--max-blocks" },
+		{ "vram_blocks", "--vram-blocks" }, { "ram_blocks", "--ram-blocks" },
+		{ "max_peers", "--max-peers" }, { "max_pools", "--max-pools" },
+	};
+	size_t used = 0, i, len;
+
+	while (*text && used + 1 < room) {
+		for (i = 0; i < sizeof(words) / sizeof(words[0]); i++)
+			if (strncmp(text, words[i].field, strlen(words[i].field)) == 0)
+				break;
+		if (i == sizeof(words) / sizeof(words[0])) {
+			ret[used++] = *text++;
+			continue;
+		}
+		len = strlen(words[i].option);
+		if (len >= room - used)
+			break;
+		memcpy(ret + used, words[i].option, len);
+		used += len;
+		text += strlen(words[i].field);
+	}
+	ret[used] = 0;
+	return ret;
+}
+
+/* Returns the exit status. */
+static int cannot_open(const struct daemon *d, int err)
+{
+	const char *text = cli_gpc_text(err);
+	char words[1024];
+
+	if (err == -ENOENT && !d->create && strncmp(text, "there is no cache", 17) == 0)
+		say(LOG_ERR, "%s; --block-size makes one", text);
+	else
+		say(LOG_ERR, "%s: %s", d->name,
+		    option_words(text, words, sizeof(words)));
+	return err == -EINVAL ? EXIT_USAGE : EXIT_RUNTIME;
+}
+
+int serve_open(struct daemon *d, gpc **ret)
+{
+	struct gpc_options opt = {
+		.size = sizeof(opt),
+		.dir = d->dir[0] ? d->dir : NULL,
+		.label = d->waits ? "gpcd standby" : "gpcd",
+		.timeout_ms = d->waits ? SEAT_MS : 0,
+		.log = say_library,
+		.log_arg = d,
+	};
+	int r;
+
+	memcpy(opt.layout, d->cfg.layout, sizeof(opt.layout));
+	d->cfg.dir = opt.dir;
+	d->cfg.devices = d->devices[0] ? d->devices : NULL;
+	if (d->create)
+		r = gpc_create(d->name, &d->cfg, &opt, GPC_IF_ABSENT, ret);
+	else
+		r = gpc_attach(d->name, &opt, 0, ret);
+	return r < 0 ? cannot_open(d, r) : 0;
+}
+
+/* There is a writer: wait for its end.  A label is given when one attaches, and until now
+ * nobody could know which it would be: once more, then. */
+static int stand_by(struct daemon *d, gpc **c, int *ret_taken)
+{
+	int status, r;
+
+	gpc_close(*c);
+	*c = NULL;
+	d->waits = true;
+	status = serve_open(d, c);
+	if (!status)
+		status = process_ready(d, "standing by for the writer's seat");
+	if (status)
+		return status;
+	do
+		r = gpc_writer_take(*c, GPC_STANDBY, TURN_MS);
+	while (!process_stopping && (r == -ETIMEDOUT || r == -EAGAIN || r == -EINTR));
+	*ret_taken = r;
+	return 0;
+}
+
+int serve_take_seat(struct daemon *d, gpc **c)
+{
+	struct gpc_info info = { .size = sizeof(info) };
+	int r = gpc_writer_take(*c, 0, 0), status;
+
+	if (r == -EAGAIN && d->standby) {
+		status = stand_by(d, c, &r);
+		if (status || (process_stopping && r < 0))
+			return status;
+	}
+	if (r == -EAGAIN) {
+		int pid = gpc_get_info(*c, &info) < 0 ? 0 : info.writer_pid;
+
+		say(LOG_ERR,
+		    "%s has a writer already (process %d); --standby waits for its end",
+		    d->name, pid);
+		return EXIT_SEAT_TAKEN;
+	}
+	if (r < 0)
+		say(LOG_ERR, "%s: cannot take the writer's seat: %s", d->name,
+		    cli_gpc_text(r));
+	d->served = r >= 0;
+	return r < 0 ? EXIT_RUNTIME : 0;
+}
+
+int serve_run(struct daemon *d, gpc *c)
+{
+	char status[64];
+	int r;
+
+	snprintf(status, sizeof(status), "serving as process %d", (int)getpid());
+	if (process_ready(d, status))
+		return EXIT_RUNTIME;
+	while (!process_stopping) {
+		r = gpc_writer_serve(c, TURN_MS);
+		if (r < 0 && r != -EINTR && r != -ETIMEDOUT && r != -EAGAIN) {
+			say(LOG_ERR, "%s: cannot go on serving: %s", d->name,
+			    cli_gpc_text(r));
+			return EXIT_RUNTIME;
+		}
+	}
+	return 0;
+}
+
+int serve_remove(struct daemon *d)
+{
+	int r = gpc_unlink(d->name, d->cfg.dir);
+
+	if (r >= 0 || r == -ENOENT)
+		return 0;
+	say(LOG_ERR, "%s: cannot remove it: %s", d->name, cli_gpc_text(r));
+	return EXIT_RUNTIME;
+}

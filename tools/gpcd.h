@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* gpcd.h - what the files of gpcd share.
+ *
+ *	gpcd.c           from start to end
+ *	gpcd-options.c   the command line
+ *	gpcd-serve.c     the cache and the writer's seat
+ *	gpcd-process.c   signals, the background, the pid file, readiness
+ *	gpcd-say.c       messages, and what a service manager hears
+ *
+ * Each calls those below it and none above. */
+#ifndef GPC_TOOLS_GPCD_H
+#define GPC_TOOLS_GPCD_H
+
+#include "cli.h"
+#include "gpc.h"
+
+#include <limits.h>
+#include <signal.h>
+#include <syslog.h>
+
+enum { EXIT_SEAT_TAKEN = 3 };
+
+struct daemon {
+	const char *name;
+	struct gpc_config cfg;
+	char devices[64];
+	char pidfile[PATH_MAX], dir[PATH_MAX];
+	bool create;                 /* a geometry was given: make it if it is absent */
+	bool standby, background, quiet, unlink_at_end;
+	int ready_fd;                /* --daemonize: the parent waits for one byte here */
+	bool ready, waits, served;   /* waits: for the seat, or did */
+	bool made_pidfile;           /* it was not there before us */
+};
+
+/* ---- gpcd-say.c ---- */
+
+/* To stderr, or to syslog once say_to_syslog was called; level as in syslog(3). */
+void say(int level, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+void say_to_syslog(void);
+/* The library's log; arg is a struct daemon. */
+void say_library(void *arg, int level, const char *text);
+/* One datagram to the service manager that started us; nobody there is fine. */
+void say_notify(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+
+/* ---- gpcd-process.c ---- */
+
+extern volatile sig_atomic_t process_stopping;       /* the signal that ends it */
+
+void process_catch_signals(void);
+const char *process_end(void);       /* the name of that signal */
+/* In the parent: wait for the daemon's byte, return the exit status.  -1 in the child. */
+int process_detach(struct daemon *d);
+/* Before there is a cache: can it be written?  What is in it stays until we are ready.
+ * 0, or the exit status. */
+int process_try_pidfile(struct daemon *d);
+/* Ours, or the empty one that we made and nobody has written to since. */
+void process_remove_pidfile(const struct daemon *d);
+/* Serving, or waiting for the seat: 0, or the exit status. */
+int process_ready(struct daemon *d, const char *status);
+
+/* ---- gpcd-serve.c: each returns 0, or the exit status after a message ---- */
+
+int serve_open(struct daemon *d, gpc **ret);
+/* 0: this process is the writer, or process_stopping is set.  A standby gets a new
+ * handle, in *c. */
+int serve_take_seat(struct daemon *d, gpc **c);
+/* Until a signal comes. */
+int serve_run(struct daemon *d, gpc *c);
+int serve_remove(struct daemon *d);
+
+/* ---- gpcd-options.c ---- */
+
+/* -1: go on; otherwise the exit status. */
+int options_parse(struct daemon *d, int argc, char **argv);
+
+#endif
