@@ -119,7 +119,7 @@ struct gpc_config {                  /* zero = default everywhere; set size */
 	uint32_t peer_quota;         /* most blocks any peer may hold reserved; 0 = no limit */
 	uint32_t mode, gid;          /* of the segments; 0 = 0600, own group.  0660 with gid lets
 	                              * that group in; world bits are refused */
-	const char *dir;             /* tmpfs or hugetlbfs directory; /dev/shm */
+	const char *dir;             /* on a tmpfs or hugetlbfs, else slower; /dev/shm */
 	const char *devices;         /* "none", "host", "cuda:0,cuda:1": mirrors to keep; "none" */
 	uint8_t layout[32];          /* fingerprint of model, dtype, parallel and block layout;
 	                              * attachers bring the same or all zero */
@@ -245,12 +245,15 @@ int gpc_get_info(gpc *c, struct gpc_info *ret);
 
 /* ---- pools ---- */
 
-/* Returns the number; an engine calls it once it knows how many blocks fit. */
+/* Returns the number; an engine calls it once it knows how many blocks fit.  After
+ * -ENOTCONN the next writer may still add the pool, and a second call a second one: look
+ * for it with gpc_pool_get, or close the handle. */
 int gpc_pool_add(gpc *c, struct gpc_pool *p);
 /* -ENOENT: none; compare generation before using a mapping of the bytes. */
 int gpc_pool_get(gpc *c, int pool, struct gpc_pool *ret);
-/* Blocks a reserve could have now (free + evictable); exact while no other peer holds blocks
- * there, else a lower estimate; no round trip. */
+/* Blocks a reserve could have now: the capacity less the blocks that each peer holds
+ * there, at least 0; no round trip.  Exact when no two peers hold one block (else too
+ * low), each held block's ancestors are held as well (else too high), and nothing moves. */
 int gpc_avail(gpc *c, int pool);
 /* Forget every entry (of that tag; 0 = all) of a pool (-1 = all pools), with all descendants
  * in the space.  Held blocks become unfindable and come back with their last hold; returns
@@ -317,7 +320,8 @@ int gpc_reserve(gpc *c, int pool, uint32_t n, uint32_t leave, gpc_block *blocks,
  *                   no bucket free
  * Returns how many are live in blocks[i] now; with GPC_NOWAIT 0, and resident is filled by
  * gpc_wait (keep it until then; the reference on a resident is taken then too).  t (may be
- * NULL) gets the ticket. */
+ * NULL) gets the ticket.  -ENOTCONN: the next writer does what was submitted and answers
+ * into resident: keep it until gpc_wait has returned 0 for *t, or gpc_close is done. */
 int gpc_publish(gpc *c, const gpc_key *parents, const gpc_key *keys, const gpc_block *blocks,
 		uint32_t n, uint32_t tag, gpc_block *resident, uint32_t flags, gpc_ticket *t);
 /* The command and all before it are acknowledged and survive any death; 0 ms = poll. */
@@ -334,7 +338,10 @@ int gpc_drop(gpc *c, const gpc_block *blocks, uint32_t n, uint32_t flags, gpc_ti
 /* Begin.  blocks NULL = the n least recent leaves of `from`; else live blocks of `from`, leaf
  * first.  to = -1: the pool's demote_to.  Sources stay findable until commit.  moves has room
  * for n; returns how many began.  moves[i].to == -1: the target space has the key already and
- * the source was forgotten (unless GPC_KEEP); nothing to copy or commit. */
+ * the source was forgotten (unless GPC_KEEP); nothing to copy or commit.
+ * After -ETIMEDOUT, -ENOTCONN or -EAGAIN of a writer that has not answered, here and in
+ * gpc_promote: the sources stay pinned until it has (-ENOSPC for a second try), and this
+ * handle has made another call that needs the writer. */
 int gpc_demote(gpc *c, int from, int to, const gpc_block *blocks, uint32_t n,
 	       struct gpc_move *moves, uint32_t flags, int timeout_ms);
 /* Begin.  blocks are referenced by the caller, root first.  Returns how many began (the first
@@ -394,7 +401,10 @@ int gpc_get_mirror(gpc *c, int i, struct gpc_mirror *ret);
 /* Every entry live throughout, parents first; *cursor starts at 0; returns how many; 0 = done. */
 int gpc_walk(gpc *c, uint64_t *cursor, struct gpc_entry *out, uint32_t n);
 /* Numbered changes in order, across writers.  *cursor starts at 0 (oldest kept) or UINT64_MAX
- * (from now on).  -ESTALE: too late; walk, and go on from the new *cursor. */
+ * (from now on).  -ESTALE: too late; walk, and go on from the new *cursor.
+ * GPC_CLEARED comes first and names a pool by slot 0 of it.  Tag 0: all entries of that
+ * pool are gone, without a GPC_REMOVED each; descendants in other pools have theirs.
+ * Another tag: every entry that goes, descendants included, has its GPC_REMOVED. */
 int gpc_changes(gpc *c, uint64_t *cursor, struct gpc_change *out, uint32_t n);
 /* Verify all invariants; report gets one line for each violation; returns their number. */
 int gpc_check(gpc *c, void (*report)(void *arg, const char *line), void *arg);
