@@ -106,10 +106,13 @@ uint64_t epoch_start(const struct segment *s)
 	return order_add64(&seg_line(s)->epoch, 1) + 1;
 }
 
-/* Oldest open epoch among the sections of all seats, at most `oldest`. */
+/* Oldest open epoch among the sections of all seats, at most `oldest`.  One that is above the
+ * word says nothing about its age, since somebody has scribbled: it counts as the oldest. */
 static uint64_t scan(const struct segment *s, uint64_t oldest)
 {
 	uint32_t peer, i, mark, peers = s->header.geometry.max_peers;
+	const uint64_t *word = &seg_line(s)->epoch;
+	uint64_t now = load_relaxed(word);
 
 	for (peer = 0; peer < peers; peer++) {
 		mark = load_relaxed(&seg_seat(s, peer)->sections);
@@ -118,6 +121,8 @@ static uint64_t scan(const struct segment *s, uint64_t oldest)
 			const struct shm_section *sec = seg_section(s, peer, i);
 			uint64_t epoch = load_acquire(&sec->epoch);
 
+			if (epoch > now && epoch > (now = load_relaxed(word)))
+				epoch = 1;
 			if (epoch && epoch < oldest && epoch_is_open(sec))
 				oldest = epoch;
 		}

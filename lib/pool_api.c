@@ -179,7 +179,7 @@ GPC_EXPORT int gpc_avail(gpc *c, int pool)
 		if (load_relaxed(&s->state) != SEAT_FREE)
 			held += load_relaxed(&s->held[pool]);
 	}
-	blocks = load_relaxed(&d->blocks);
+	blocks = MIN(load_relaxed(&d->blocks), c->seg.header.geometry.max_blocks);
 	return held < blocks ? (int)(blocks - held) : 0;
 }
 

@@ -135,15 +135,19 @@ void reap_dead(struct writer *w)
 		struct shm_seat *s = seg_seat(&w->seg, i);
 		struct identity who;
 
-		/* pairs with (a) of seat.c: who it is stands there before TAKEN does */
-		if (load_acquire(&s->state) == SEAT_FREE)
+		/* pairs with (a) of seat.c: who it is stands there before TAKEN does.  Once
+		 * seen taken, the lock alone says when it is over: its owner may have stored
+		 * anything in the seat. */
+		if (load_acquire(&s->state) != SEAT_FREE)
+			w->peer[i].seated = true;
+		else if (!w->peer[i].seated)
 			continue;
 		who = (struct identity){ s->pid, s->start_time, s->pid_namespace };
 		if (lock_try(w->lock_fd, LOCK_PEER(i)) == 0) {
-			if (load_acquire(&s->state) != SEAT_FREE)
-				reap_seat(w, i);
+			reap_seat(w, i);
+			w->peer[i].seated = false;
 			lock_drop(w->lock_fd, LOCK_PEER(i));
-		} else if (identity_gone(&who)) {
+		} else if (load_acquire(&s->state) != SEAT_FREE && identity_gone(&who)) {
 			reap_seat(w, i);
 		}
 	}

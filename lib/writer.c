@@ -282,8 +282,10 @@ static uint32_t drain_all(struct writer *w)
 	do {
 		round = 0;
 		for (i = 0; i < w->max_peers; i++)
-			if (load_relaxed(&seg_seat(&w->seg, i)->state) == SEAT_TAKEN)
+			if (load_relaxed(&seg_seat(&w->seg, i)->state) == SEAT_TAKEN) {
+				w->peer[i].seated = true;
 				round += drain(w, i);
+			}
 		done += round;
 		retire_advance(w);
 		grant_sweep(w);

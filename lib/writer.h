@@ -51,6 +51,7 @@ struct wpeer {
 	uint64_t next, tail;             /* ring positions: to start, to acknowledge */
 	uint32_t reserved;               /* list of nodes */
 	uint32_t nreserved;              /* those that count against the quota */
+	bool seated;                     /* seen taken since it was reaped last */
 	bool stalled;                    /* a publish waits for a bucket: the ring waits with it */
 	bool answered;                   /* results stored since the last wake */
 	bool commit_known;               /* move.c: the first slot's own result, kept for last */

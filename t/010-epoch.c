@@ -97,10 +97,10 @@ static void test_untrusted(void)
 	cookie = epoch_start(s);
 	ok(!epoch_done(s, cookie), "the very last slot is seen");
 	section(FAKE_PEERS - 1, 63)->epoch = UINT64_MAX;
-	ok(epoch_done(s, cookie), "an epoch that has not come yet is newer than all");
-	is_int(f.line->completed, cookie,
-	       "but nothing beyond the present is proved by it");
+	ok(!epoch_done(s, cookie), "an epoch that has not come yet may be as old as any");
+	ok(f.line->completed < cookie, "and nothing is proved by it");
 	section(FAKE_PEERS - 1, 63)->epoch = 0;
+	ok(epoch_done(s, cookie), "until it is gone");
 	seg_seat(s, 1)->sections = 0;
 }
 

@@ -275,10 +275,15 @@ static void all_to_be_had(gpc *c)
 	must_be(gpc_unref(c, b, RAM), 0);
 }
 
+/* Pools that go with their keeper included, which the statistics leave out. */
 static bool is_settled(gpc *c)
 {
 	struct gpc_stats st = crew_stats(c, -1);
+	uint32_t i;
 
+	for (i = 0; i < c->seg.header.geometry.max_blocks; i++)
+		if (WORD_STATE(seg_record(&c->seg, i)->word) == DYING)
+			return false;
 	return !st.reserved && !st.dying;
 }
 

@@ -41,7 +41,16 @@ t_programs = \
 	%reldir%/210-spaces.t \
 	%reldir%/220-readers.t \
 	%reldir%/230-seats.t \
-	%reldir%/250-threads.t
+	%reldir%/250-threads.t \
+	%reldir%/300-standby.t \
+	%reldir%/310-worker-dies.t \
+	%reldir%/320-keeper-dies.t \
+	%reldir%/330-forked.t \
+	%reldir%/340-stopped.t \
+	%reldir%/350-kill-points.t \
+	%reldir%/360-takeover.t \
+	%reldir%/390-hostile-files.t \
+	%reldir%/391-hostile-peer.t
 
 t_scripts = \
 	%reldir%/800-gpcd-options.t \
@@ -64,7 +73,8 @@ t_scripts = \
 	%reldir%/913-includes.t \
 	%reldir%/914-barriers.t \
 	%reldir%/915-segment-page.t \
-	%reldir%/916-tool-pages.t
+	%reldir%/916-tool-pages.t \
+	%reldir%/917-registered.t
 
 t_support = \
 	%reldir%/cache.h \
@@ -74,13 +84,18 @@ t_support = \
 	%reldir%/data/small.jsonl \
 	%reldir%/fake.h \
 	%reldir%/made.h \
+	%reldir%/model.h \
+	%reldir%/neighbour.h \
 	%reldir%/scratch.h \
+	%reldir%/stops.h \
 	%reldir%/tap.h \
 	%reldir%/tiers.h
 
 check_PROGRAMS += $(t_programs)
 dist_check_SCRIPTS += $(t_scripts)
 LDADD = lib/libgpc-internal.la
+# the writer's mapping is replaced by one that the test sees stores to
+%canon_reldir%_350_kill_points_t_LDFLAGS = -Wl,--wrap=segment_map_writer
 EXTRA_DIST += $(t_support)
 
 # ---- what the scripts that run the tools are helped by ----
