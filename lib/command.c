@@ -146,6 +146,13 @@ static int32_t publish(struct writer *w, uint32_t peer, uint64_t position,
 	return cmd->block;
 }
 
+/* FREE and DROP carry the generation that they mean + 1: when a successor runs one again, its
+ * block may be somebody else's by now. */
+static bool means_this(struct writer *w, uint32_t record, const struct shm_command *cmd)
+{
+	return !cmd->arg || cmd->arg == (uint64_t)WORD_GEN(w_word(w, record)) + 1;
+}
+
 static int32_t give_back(struct writer *w, uint32_t peer, const struct shm_command *cmd)
 {
 	uint32_t record = w_find_record(w, cmd->block);
@@ -154,7 +161,7 @@ static int32_t give_back(struct writer *w, uint32_t peer, const struct shm_comma
 	if (record == NONE)
 		return -EINVAL;
 	if (!w_is(w, record, RESERVED) || w_record(w, record)->owner != peer ||
-	    grant_holds(w, record))
+	    grant_holds(w, record) || !means_this(w, record, cmd))
 		return -EPERM;
 	p = w_pool_of(w, record);
 	if (!(p->flags & GPC_POOL_CALLER) || p->keeper != (int32_t)peer ||
@@ -170,7 +177,7 @@ static int32_t drop(struct writer *w, uint32_t peer, const struct shm_command *c
 
 	if (record == NONE)
 		return -EINVAL;
-	if (!w_is(w, record, LIVE))
+	if (!w_is(w, record, LIVE) || !means_this(w, record, cmd))
 		return 0;
 	t->dropped += tree_collect(w, record, &w->below, &w->below_size, 0);
 	retire_subtree(w, record);

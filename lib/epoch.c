@@ -76,6 +76,18 @@ void epoch_leave(const struct segment *s, uint32_t peer, uint32_t i)
 	store_release(&sec->epoch, 0);
 }
 
+void epoch_end(struct shm_section *sec)
+{
+	uint64_t last = MAX(load_relaxed(&sec->ticket), load_relaxed(&sec->done));
+
+	if (last >> 62) {                /* scribbled over; a later ticket would wrap */
+		last = 1ull << 62;
+		store_relaxed(&sec->done, 0);
+	}
+	store_relaxed(&sec->ticket, last + 1);
+	store_release(&sec->epoch, 0);
+}
+
 bool epoch_is_open(const struct shm_section *sec)
 {
 	/* acquire: pairs with (G), and with the device's signal */
@@ -148,9 +160,9 @@ bool epoch_done(const struct segment *s, uint64_t cookie)
 
 	/* acquire: pairs with (B) */
 	known = load_acquire(&line->completed);
-	if (known >= cookie)
-		return true;
 	proved = load_relaxed(&line->epoch);
+	if (known >= cookie && known <= proved)
+		return true;
 	/* after (F) of every grace period up to `proved`: whoever raised the epoch to
 	 * what was read did it with a full barrier, which this one follows */
 	order_fence();

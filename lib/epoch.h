@@ -28,6 +28,9 @@
 bool epoch_enter(const struct segment *s, uint32_t peer, uint32_t i);
 /* The slot becomes idle; a device section only if no device will signal it any more. */
 void epoch_leave(const struct segment *s, uint32_t peer, uint32_t i);
+/* The slot's owner is gone, or goes: idle, and a device's late signal for what the slot was used
+ * for must not reach the ticket of its next owner (rule S1). */
+void epoch_end(struct shm_section *sec);
 bool epoch_is_open(const struct shm_section *sec);
 /* End a device section whose work is done; the caller excludes others who do the same. */
 bool epoch_sweep(const struct segment *s, uint32_t peer, uint32_t i);

@@ -158,13 +158,14 @@ bool grant_holds(struct writer *w, uint32_t record)
 	return w->grants && slot_of(w, record, &g);
 }
 
-/* Its key is cleared while the victim is on its way: no copy of it is wanted any more. */
+/* The key of a victim is cleared, or dropped with its chain, before it is answered for: no copy
+ * of it is wanted any more.  record: the victim, or the place in RAM. */
 void grant_forget(struct writer *w, uint32_t record)
 {
 	struct grant *g;
-	struct grant_slot *s = slot_of(w, record, &g);
+	struct grant_slot *s = w->grants ? slot_of(w, record, &g) : NULL;
 
-	if (s && s->block == record && s->ram != NONE)
+	if (s && s->ram != NONE)
 		grant_give_up_ram(w, g, s);
 }
 
@@ -176,7 +177,9 @@ static void victim_is_ours(struct writer *w, struct grant *g, uint32_t record)
 	if (g->kind != CMD_EVICT || (g->flags & CF_TAKE))
 		record_reserve(w, record, g->peer, op);
 	else if ((p->flags & GPC_POOL_CALLER) && p->state == POOL_READY)
-		record_reserve(w, record, (uint32_t)p->keeper, op);
+		/* the operation is the evictor's, and of no other ring */
+		record_reserve(w, record, (uint32_t)p->keeper,
+			       p->keeper == (int32_t)g->peer ? op : 0);
 	else
 		record_free(w, record);  /* the answer only names it */
 }
@@ -257,6 +260,16 @@ static bool is_left_over(struct writer *w, const struct leftover *l)
 
 	return r->owner == l->peer && r->op == l->op &&
 	       (w_is(w, l->record, DYING) || w_is(w, l->record, RESERVED));
+}
+
+bool grant_expects(struct writer *w, uint32_t record)
+{
+	uint32_t i;
+
+	for (i = 0; i < w->nleftover; i++)
+		if (w->leftover[i].record == record)
+			return is_left_over(w, &w->leftover[i]);
+	return false;
 }
 
 /* Blocks that a dead writer evicted for this very command count first (rule C1). */

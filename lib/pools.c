@@ -190,7 +190,8 @@ static void retire_all(struct writer *w, uint32_t pool, uint32_t tag)
 			continue;
 		if (w_is(w, p->first + i, LIVE))
 			retire_subtree(w, p->first + i);
-		else if (w_is(w, p->first + i, DYING) && r->owner != SHM_NO_PEER)
+		else if (r->owner != SHM_NO_PEER && !r->source &&
+			 (w_is(w, p->first + i, DYING) || w_is(w, p->first + i, RESERVED)))
 			grant_forget(w, p->first + i);
 		else if (w_is(w, p->first + i, RESERVED) && r->source &&
 			 (r->flags & REC_SINGLE))

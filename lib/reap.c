@@ -16,14 +16,8 @@ static void close_sections(struct writer *w, uint32_t peer)
 {
 	uint32_t i;
 
-	for (i = 0; i < SHM_SECTIONS; i++) {
-		struct shm_section *s = seg_section(&w->seg, peer, i);
-
-		/* rule S1: a late write of the dead peer's device must not reach the ticket of
-		 * the slot's next owner */
-		store_relaxed(&s->ticket, MAX(s->ticket, s->done) + 1);
-		store_release(&s->epoch, 0);
-	}
+	for (i = 0; i < SHM_SECTIONS; i++)
+		epoch_end(seg_section(&w->seg, peer, i));
 }
 
 static void zero_column(struct writer *w, uint32_t peer)
@@ -105,25 +99,39 @@ static void empty_ring(struct writer *w, uint32_t peer)
 	store_release(&s->tail, head);
 }
 
+/* Who sits there is noted once: from then on the lock alone says when that is over, and the seat
+ * may say anything.  Pairs with (a) of seat.c: who it is stands there before TAKEN does. */
+void reap_note(struct writer *w, uint32_t peer)
+{
+	const struct shm_seat *s = seg_seat(&w->seg, peer);
+	struct wpeer *p = &w->peer[peer];
+
+	if (p->seated)
+		return;
+	p->seated = true;
+	p->who = (struct identity){ s->pid, s->start_time, s->pid_namespace };
+}
+
 /* The caller knows that nobody is, and nobody can become, peer here. */
 void reap_seat(struct writer *w, uint32_t peer)
 {
 	struct shm_seat *s = seg_seat(&w->seg, peer);
-	struct identity who = { s->pid, s->start_time, s->pid_namespace };
 
+	reap_note(w, peer);
 	if (load_relaxed(&s->state) != SEAT_LEFT)
 		log_say(&w->c->log, LOG_INFO,
-			"seat %u (pid %d, %.31s) died: taking back what it held", peer, s->pid,
-			s->label);
+			"seat %u (pid %d, %.31s) died: taking back what it held", peer,
+			w->peer[peer].who.pid, s->label);
 	grant_cancel_peer(w, peer);
 	close_sections(w, peer);
 	zero_column(w, peer);
 	kill_pools(w, peer);
-	free_reservations(w, peer, &who);
+	free_reservations(w, peer, &w->peer[peer].who);
 	empty_ring(w, peer);
 	fold_statistics(w, peer);
 	/* (S) all of the above before the seat is free; pairs with seat.c */
 	store_release(&s->state, SEAT_FREE);
+	w->peer[peer].seated = false;
 	w->progress = true;
 }
 
@@ -132,22 +140,14 @@ void reap_dead(struct writer *w)
 	uint32_t i;
 
 	for (i = 0; i < w->max_peers; i++) {
-		struct shm_seat *s = seg_seat(&w->seg, i);
-		struct identity who;
-
-		/* pairs with (a) of seat.c: who it is stands there before TAKEN does.  Once
-		 * seen taken, the lock alone says when it is over: its owner may have stored
-		 * anything in the seat. */
-		if (load_acquire(&s->state) != SEAT_FREE)
-			w->peer[i].seated = true;
-		else if (!w->peer[i].seated)
+		if (load_acquire(&seg_seat(&w->seg, i)->state) != SEAT_FREE)
+			reap_note(w, i);
+		if (!w->peer[i].seated)
 			continue;
-		who = (struct identity){ s->pid, s->start_time, s->pid_namespace };
 		if (lock_try(w->lock_fd, LOCK_PEER(i)) == 0) {
 			reap_seat(w, i);
-			w->peer[i].seated = false;
 			lock_drop(w->lock_fd, LOCK_PEER(i));
-		} else if (load_acquire(&s->state) != SEAT_FREE && identity_gone(&who)) {
+		} else if (identity_gone(&w->peer[i].who)) {
 			reap_seat(w, i);
 		}
 	}

@@ -209,8 +209,10 @@ void retire_subtree(struct writer *w, uint32_t record)
 	for (i = 0; i < n; i++)          /* deepest first (rule C5) */
 		if (w_is(w, list[i], LIVE))
 			retire_block(w, list[i], SHM_NO_PEER, 0);
-		else
+		else if (w_record(w, list[i])->source)
 			move_forget(w, list[i]); /* in limbo: it must not come out of it */
+		else
+			grant_forget(w, list[i]);        /* nor what is not even told */
 	free(list);
 }
 
@@ -231,6 +233,10 @@ static void arrive(struct writer *w, uint32_t record)
 
 	if (!w_is(w, record, DYING))
 		return;
+	if (w->nmissing && grant_expects(w, record)) {
+		batch_record(w, record); /* commands do not run yet (rule T7) */
+		return;
+	}
 	if (r->owner != SHM_NO_PEER) {
 		if (grant_arrived(w, record, in_use))
 			return;
@@ -271,15 +277,13 @@ bool retire_idle(struct writer *w)
 /* Cookies of this writer grow even if a peer has scribbled over the epoch. */
 static uint64_t start_grace(struct writer *w)
 {
-	uint64_t cookie = epoch_start(&w->seg);
+	uint64_t *epoch = &seg_line(&w->seg)->epoch;
 
-	if (cookie <= w->last_cookie) {
-		order_raise64(&seg_line(&w->seg)->epoch, w->last_cookie, 8);
-		cookie = epoch_start(&w->seg);
-		cookie = MAX(cookie, w->last_cookie + 1);
-	}
-	w->last_cookie = cookie;
-	return cookie;
+	/* lowered, or so high that it might wrap; sections above it count as old */
+	if (load_relaxed(epoch) - w->last_cookie > 1ull << 56)
+		order_swap64(epoch, w->last_cookie);
+	w->last_cookie = MAX(epoch_start(&w->seg), w->last_cookie + 1);
+	return w->last_cookie;
 }
 
 /* Push everything as far as it goes without waiting; true if something moved. */

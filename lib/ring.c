@@ -120,6 +120,15 @@ int ring_submit_locked(gpc *c, struct op *op, const struct shm_command *cmds)
 	return 0;
 }
 
+uint64_t ring_life(gpc *c, gpc_block block)
+{
+	uint32_t record = pool_record(&c->seg, block);
+
+	if (record == SHM_NO_RECORD)
+		return 0;
+	return (uint64_t)WORD_GEN(load_relaxed(&seg_record(&c->seg, record)->word)) + 1;
+}
+
 static void submit_deferred(gpc *c)
 {
 	uint64_t space = room(c);        /* once: the writer makes more of it meanwhile */
@@ -138,6 +147,7 @@ static void submit_deferred(gpc *c)
 	for (i = 0; i < n; i++) {
 		cmds[i].op = CMD_FREE;
 		cmds[i].block = c->deferred[c->deferred_n - n + i];
+		cmds[i].arg = ring_life(c, cmds[i].block);
 	}
 	if (ring_submit_locked(c, op, cmds) == 0)
 		c->deferred_n -= n;

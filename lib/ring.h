@@ -44,6 +44,8 @@ int ring_call(gpc *c, struct op *op, const struct shm_command *cmds, uint64_t de
 /* Wait until everything up to the ticket has been answered and taken. */
 int ring_wait(gpc *c, uint64_t ticket, uint64_t deadline_ns);
 /* A reservation to give back: when there is room, at once if possible. */
+/* What FREE and DROP say about their block: its present generation + 1; 0 = there is none. */
+uint64_t ring_life(gpc *c, gpc_block block);
 void ring_give_back_locked(gpc *c, const gpc_block *blocks, uint32_t n);
 /* Take what was answered; give back what waits for room. */
 void ring_turn(gpc *c);

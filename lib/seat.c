@@ -55,12 +55,8 @@ static void end_sections(gpc *c)
 {
 	uint32_t i;
 
-	for (i = 0; i < SHM_SECTIONS; i++) {
-		struct shm_section *sec = seg_section(&c->seg, c->peer, i);
-
-		store_relaxed(&sec->ticket, MAX(sec->ticket, sec->done) + 1);
-		store_release(&sec->epoch, 0);
-	}
+	for (i = 0; i < SHM_SECTIONS; i++)
+		epoch_end(seg_section(&c->seg, c->peer, i));
 }
 
 static void end_references(gpc *c)

@@ -45,6 +45,7 @@ static void scan_ring(struct writer *w, struct scan *sc, uint32_t peer)
 	uint64_t head = load_acquire(&s->head), at;
 
 	p->tail = p->next = load_relaxed(&s->tail);
+	p->answered = true;              /* perhaps, by a writer that died before (Y) */
 	if (head - p->tail > SHM_RING)
 		return;                  /* scribbled over: served no more, until it is reaped */
 	for (at = p->tail; at != head; at++) {
@@ -110,6 +111,7 @@ static void scan_reserved(struct writer *w, struct scan *sc, uint32_t record)
 	}
 	w_pool_of(w, record)->reserved++;
 	record_own(w, record, r->owner);
+	reap_note(w, r->owner);          /* whatever its seat says */
 	if (kind == CMD_EVICT)
 		keep_leftover(w, record);
 	if (r->source > w->max_blocks ||

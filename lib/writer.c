@@ -70,12 +70,13 @@ uint32_t w_find_record(struct writer *w, gpc_block block)
 bool w_row_is_zero(struct writer *w, uint32_t record)
 {
 	const uint64_t *row = (const uint64_t *)seg_row(&w->seg, record);
-	uint32_t i, n = w->seg.header.geometry.ref_stride / 8;
+	uint32_t i, n = w->max_peers / 4, rest = w->max_peers % 4;
 
 	for (i = 0; i < n; i++)          /* pairs with (c) of refs.c */
 		if (load_acquire(&row[i]))
 			return false;
-	return true;
+	/* cells beyond the last seat are nobody's, and nobody would ever lower them */
+	return !rest || !(load_acquire(&row[n]) & ((1ull << 16 * rest) - 1));
 }
 
 uint64_t w_tick(struct writer *w)
@@ -283,7 +284,7 @@ static uint32_t drain_all(struct writer *w)
 		round = 0;
 		for (i = 0; i < w->max_peers; i++)
 			if (load_relaxed(&seg_seat(&w->seg, i)->state) == SEAT_TAKEN) {
-				w->peer[i].seated = true;
+				reap_note(w, i);
 				round += drain(w, i);
 			}
 		done += round;
@@ -386,7 +387,9 @@ static uint32_t pass(struct writer *w)
 	uint32_t n = 0;
 
 	answer_bell(w);
-	retire_advance(w);
+	if (w->nmissing)                 /* else commands come first: a dead writer's find the
+					  * victims that it took for them (rule C1) */
+		retire_advance(w);
 	care(w);
 	do {
 		w->progress = false;

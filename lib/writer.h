@@ -51,7 +51,8 @@ struct wpeer {
 	uint64_t next, tail;             /* ring positions: to start, to acknowledge */
 	uint32_t reserved;               /* list of nodes */
 	uint32_t nreserved;              /* those that count against the quota */
-	bool seated;                     /* seen taken since it was reaped last */
+	bool seated;                     /* seen taken since it was reaped last ... */
+	struct identity who;             /* ... by whom */
 	bool stalled;                    /* a publish waits for a bucket: the ring waits with it */
 	bool answered;                   /* results stored since the last wake */
 	bool commit_known;               /* move.c: the first slot's own result, kept for last */
@@ -299,6 +300,8 @@ void grant_start(struct writer *w, uint32_t peer, uint64_t position,
 /* A victim has passed its grace period; in_use: but is referenced, so it is given up.
  * True: the grant has taken it. */
 bool grant_arrived(struct writer *w, uint32_t record, bool in_use);
+/* Was it evicted by a dead writer, for a command that has not run again yet (rule C1)? */
+bool grant_expects(struct writer *w, uint32_t record);
 /* Has an unanswered grant this block?  Its owner was not told of it: a peer that names it all
  * the same is guessing. */
 bool grant_holds(struct writer *w, uint32_t record);
@@ -375,6 +378,7 @@ void feed_cleared(struct writer *w, uint32_t pool, uint32_t tag);
 /* ---- reap.c ---- */
 void reap_dead(struct writer *w);
 void reap_seat(struct writer *w, uint32_t peer);
+void reap_note(struct writer *w, uint32_t peer);         /* its seat is taken */
 
 /* ---- takeover.c ---- */
 int takeover(struct writer *w);                  /* -EBADMSG */

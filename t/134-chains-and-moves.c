@@ -162,8 +162,73 @@ static void test_source_goes(void)
 	cache_end(c);
 }
 
+/* A reserve that waits for its victims, whose keys are cleared, or whose chain is dropped, in
+ * the same turn in which they come. */
+static struct { gpc *c; gpc_block x[2]; struct gpc_move m[2]; uint32_t n; int got; } waiting;
+
+static void *wait_for_victims(void *arg)
+{
+	waiting.got = gpc_reserve(waiting.c, VRAM, waiting.n, 0, waiting.x, waiting.m, 0, 5000);
+	return arg;
+}
+
+static void *forget(void *drop)
+{
+	if (drop)
+		must(gpc_drop(waiting.c, drop, 1, GPC_NOWAIT, NULL));
+	else
+		gpc_clear(waiting.c, -1, 0, 0, 2000);
+	return NULL;
+}
+
+static void serve_while(gpc *c, int turns)
+{
+	struct timespec pause = { .tv_nsec = 3000000 };
+
+	while (turns--) {
+		must(gpc_writer_serve(c, 5));
+		nanosleep(&pause, NULL);
+	}
+}
+
+static void test_forgotten(bool drop)
+{
+	gpc *c = cache_new(2, 4), *reader = cache_attach(0, 0);
+	pthread_t thread, other;
+	gpc_block b[2];
+	int section;
+
+	waiting.c = cache_attach(0, 0);
+	waiting.n = drop ? 1 : 2;
+	chain_make(c, VRAM, 1, 2, b);
+	section = must(gpc_enter(reader));
+	pthread_create(&thread, NULL, wait_for_victims, NULL);
+	serve_while(c, 8);
+	is_int(find(c, 2), -1, "the victim is on its way");
+	pthread_create(&other, NULL, forget, drop ? &b[0] : NULL);
+	serve_while(c, drop ? 8 : 0);
+	if (!drop)
+		nanosleep(&(struct timespec){ .tv_nsec = 30000000 }, NULL);
+	gpc_leave(reader, section);
+	serve_begin(c);
+	pthread_join(thread, NULL);
+	pthread_join(other, NULL);
+	is_int(waiting.got, (int)waiting.n, "the blocks are given");
+	if (drop)
+		chain_make(c, VRAM, 1, 1, NULL);
+	must(gpc_commit(waiting.c, waiting.m, waiting.n, NULL, 0));
+	serve_end();
+	is_int(find(c, 2), -1, "what was %s does not come back",
+	       drop ? "dropped" : "cleared");
+	ok(drop || find(c, 1) == -1, "nor its parent");
+	clean(c, "forgotten");
+	cache_end(c);
+}
+
 static void tests(void)
 {
+	test_forgotten(false);
+	test_forgotten(true);
 	test_dropped_above();
 	test_no_cycle();
 	test_leaf_first();

@@ -49,8 +49,10 @@ t_programs = \
 	%reldir%/340-stopped.t \
 	%reldir%/350-kill-points.t \
 	%reldir%/360-takeover.t \
+	%reldir%/361-second-run.t \
 	%reldir%/390-hostile-files.t \
-	%reldir%/391-hostile-peer.t
+	%reldir%/391-hostile-peer.t \
+	%reldir%/392-stray-stores.t
 
 t_scripts = \
 	%reldir%/800-gpcd-options.t \

@@ -1,0 +1,181 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A writer that died between what a command does and its answer: the successor runs it a
+ * second time, among others.  The state such a writer leaves is made by hand. */
+#include "cache.h"
+
+#include "handle.h"
+#include "ring.h"
+
+#define WAITING 64                       /* commands of one turn of a ring */
+
+static struct shm_seat *seat_of(gpc *c)
+{
+	return seg_seat(&c->seg, c->peer);
+}
+
+/* Of blocks that wait for room, and one that is given back behind them. */
+static void submit(gpc *b, uint32_t op, gpc_block block, uint64_t arg)
+{
+	struct shm_command *cmd = seg_command(&b->seg, b->peer, seat_of(b)->head);
+
+	*cmd = (struct shm_command){ .op = (uint8_t)op, .count = 1, .block = block, .arg = arg,
+				     .result = CMD_PENDING };
+	store_release(&seat_of(b)->head, seat_of(b)->head + 1);
+}
+
+static void free_by_hand(gpc *c, gpc_block block)
+{
+	struct shm_record *r;
+	uint8_t *index = NULL;
+
+	must(segment_map_writer(&c->seg, &index));
+	r = SEG_AT(index, c->seg.at.record, struct shm_record, (uint32_t)block);
+	store_release(&r->word, WORD(FREE, WORD_GEN(r->word) + 1));
+	r->owner = SHM_NO_PEER;
+	segment_unmap_writer(&c->seg, index);
+}
+
+static void test_free(void)
+{
+	gpc *c = cache_new(4, 0), *b = cache_attach(0, 0);
+	uint64_t at, life;
+	gpc_block x[4];
+	int i, given = 0;
+
+	serve_begin(c);
+	must(gpc_reserve(b, 0, 4, 0, x, NULL, 0, 1000));
+	serve_end();
+	must(gpc_writer_drop(c));
+	at = seat_of(b)->head;
+	life = ring_life(b, x[0]);
+	for (i = 0; i < WAITING; i++)
+		submit(b, CMD_RESERVE, 0, 0);
+	submit(b, CMD_FREE, x[0], life);
+	free_by_hand(c, x[0]);           /* and dies */
+	must(gpc_writer_take(c, 0, 0));
+	for (i = 0; i < 3; i++)
+		must(gpc_writer_serve(c, 10));
+	is_int(seg_command(&b->seg, b->peer, at + WAITING)->result, -EPERM,
+	       "the block was given back already");
+	for (i = 0; i < WAITING; i++)
+		given += seg_command(&b->seg, b->peer, at + (uint64_t)i)->result == 1;
+	is_int(given, 1, "and is one reservation's");
+	cache_end(c);
+}
+
+/* All answered, and the tail not stored. */
+static void test_tail(void)
+{
+	gpc *c = cache_new(4, 0), *b = cache_attach(0, 0);
+	static gpc_block none[SHM_RING];
+	gpc_ticket t;
+	int i, n = -EAGAIN;
+
+	must(gpc_drop(b, none, SHM_RING, GPC_NOWAIT, &t));
+	must(gpc_writer_serve(c, 100));
+	is_int(gpc_wait(b, t, 1000), 0, "a whole ring is answered");
+	must(gpc_writer_drop(c));
+	store_release(&seat_of(b)->tail, seat_of(b)->tail - SHM_RING);
+	is_int(gpc_drop(b, none, 1, GPC_NOWAIT, &t), -EAGAIN, "a full ring");
+	must(gpc_writer_take(c, 0, 0));
+	for (i = 0; i < 3 && n < 0; i++) {
+		must(gpc_writer_serve(c, 10));
+		n = gpc_drop(b, none, 1, GPC_NOWAIT, &t);
+	}
+	is_int(n, 0, "is empty for the next writer");
+	must(gpc_writer_serve(c, 10));
+	is_int(gpc_wait(b, t, 1000), 0, "and goes on");
+	cache_end(c);
+}
+
+/* Who evicts from a pool of somebody else's: whose command it was is not in that one's ring. */
+static struct { gpc *a, *b; int pool, evicted; gpc_block out; } keeper;
+
+static void *keep(void *arg)
+{
+	struct gpc_pool p = pool_of(GPC_VRAM, 2, 1);
+	gpc_key k = key_of(keeper.a, 5);
+	gpc_block b;
+
+	p.flags = GPC_POOL_CALLER;
+	keeper.pool = must(gpc_pool_add(keeper.a, &p));
+	b = GPC_BLOCK(keeper.pool, 0);
+	must(gpc_publish(keeper.a, NULL, &k, &b, 1, 0, NULL, 0, NULL));
+	must(gpc_unref(keeper.a, &b, 1));
+	return arg;
+}
+
+static void *evict_keepers(void *arg)
+{
+	gpc_block none = 1;
+	int i;
+
+	for (i = 0; i < 10; i++)         /* the command's number is to be one of the keeper's */
+		must(gpc_drop(keeper.b, &none, 1, 0, NULL));
+	keeper.evicted = gpc_evict(keeper.b, keeper.pool, 1, &keeper.out, 0, 5000);
+	return arg;
+}
+
+static void beside(gpc *c, void *(*run)(void *arg))
+{
+	pthread_t thread;
+
+	serve_begin(c);
+	pthread_create(&thread, NULL, run, NULL);
+	pthread_join(thread, NULL);
+	serve_end();
+}
+
+static void test_keeper(void)
+{
+	struct gpc_config cfg = cache_config(2, 0);
+	uint64_t at;
+	gpc *c, *d;
+	int section, i;
+
+	cfg.max_blocks = 64;
+	cfg.max_pools = 4;
+	cfg.max_peers = 8;
+	c = cache_make(&cfg, NULL);
+	keeper.a = cache_attach(0, 0);
+	keeper.b = cache_attach(0, 0);
+	d = cache_attach(0, 0);
+	chain_make(c, 0, 1, 1, NULL);
+	beside(c, keep);
+	beside(c, evict_keepers);
+	is_int(keeper.evicted, 1, "a block of the keeper's goes back to it");
+	section = must(gpc_enter(d));
+	at = seat_of(keeper.a)->head;
+	for (i = 0; i < WAITING; i++)
+		submit(keeper.a, CMD_NOP, 0, 0);
+	store_release(&seat_of(keeper.a)->head, at);
+	submit(keeper.a, CMD_EVICT, 0, 0);
+	seg_command(&keeper.a->seg, keeper.a->peer, at)->count = WAITING;
+	store_release(&seat_of(keeper.a)->head, at + WAITING);
+	must(gpc_writer_serve(c, 10));
+	must(gpc_writer_drop(c));
+	must(gpc_writer_take(c, 0, 0));
+	gpc_leave(d, section);
+	for (i = 0; i < 4; i++)
+		must(gpc_writer_serve(c, 10));
+	is_int(seg_command(&keeper.a->seg, keeper.a->peer, at)->result, 1,
+	       "its own evict elsewhere has one block");
+	is_int(GPC_POOL(seg_command(&keeper.a->seg, keeper.a->peer, at)->block), 0,
+	       "of the pool it asked for");
+	cache_end(c);
+}
+
+static int body(void)
+{
+	cache_thread = false;
+	test_free();
+	test_tail();
+	test_keeper();
+	return done_testing();
+}
+
+int main(void)
+{
+	cache_dir_make();
+	return tap_guard(50, body, cache_dir_remove);
+}
