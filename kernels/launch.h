@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* launch.h - the kernels, as C sees them.  Includes probe.h and nothing of ours.
+ *
+ * A mirror in device memory is the table's entries and, behind them, one line that the
+ * writer's flush stores last.  Kernels find a mirror through two steps in memory of the
+ * launching process: a word that names the current descriptor, and the descriptor,
+ * which never changes while the word names it.  So a captured graph, which keeps the
+ * address of the word, finds each later mirror as well. */
+#ifndef GPC_LAUNCH_H
+#define GPC_LAUNCH_H
+
+#include "probe.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define LAUNCH_SPACES 32
+
+/* 128 bytes behind the entries; every field is stored by the writer's flush. */
+struct mirror_line {
+	uint64_t sequence;               /* changes that the mirror shows */
+	uint64_t ram_pools[2];           /* bit p: pool p is RAM; for the counters */
+	uint32_t spaces;                 /* of all live pools: what "all spaces" means */
+	uint32_t pad[25];
+};
+
+/* In device memory of the launching process, at a multiple of 16; never changes. */
+struct mirror_view {
+	const struct probe_entry *table;
+	const struct mirror_line *line;
+	uint32_t buckets, pad[3];
+	uint64_t mask[LAUNCH_SPACES][2]; /* XORed to keys of a space; at 16 bytes */
+};
+
+struct launch_change { uint32_t slot, pad[3]; struct probe_entry entry; };
+
+/* All: asynchronous on `stream` (a cudaStream_t), no allocation, no synchronisation,
+ * capturable; 0 or a cudaError_t.  `view` is a word in device memory that holds the
+ * address of a struct mirror_view there.  counters (four 64-bit words in device memory:
+ * keys asked for, hits in VRAM, hits in RAM, misses) may be NULL.  spaces: set of
+ * spaces, 0 = those of the line. */
+
+/* blocks[i] = block of keys[i] in the lowest space of the set that has it, or -1. */
+int launch_lookup(struct mirror_view *const *view, uint32_t spaces,
+		  const uint64_t (*keys)[2], uint32_t n, int32_t *blocks,
+		  unsigned long long *counters, void *stream);
+
+/* Sequence i = keys[start[i] .. start[i + 1]); len[i] = how many of its first keys are
+ * resident, blocks (may be NULL) like keys, written for the matched part only.  In the
+ * lowest space of the set the resident part is prefix-closed (a chain is only ever cut
+ * at its end), so a wide search is exact; from the first miss there on, the other
+ * spaces key by key.  Hits by tier are exact while a chain's blocks in RAM lie behind
+ * those in VRAM, or blocks is given. */
+int launch_match(struct mirror_view *const *view, uint32_t spaces,
+		 const uint64_t (*keys)[2], const uint32_t *start, uint32_t nseq,
+		 uint32_t *len, int32_t *blocks, unsigned long long *counters,
+		 void *stream);
+
+/* Writer: store n entries, each slot at most once, then `line` (passed by value; its
+ * sequence after all entries are visible, st.release.sys).  changes: in device memory
+ * or pinned host memory. */
+int launch_scatter(struct probe_entry *table, struct mirror_line *line,
+		   const struct launch_change *changes, uint32_t n,
+		   const struct mirror_line *value, void *stream);
+
+/* The same from a stage in pinned host memory, read when the stream gets there: so that
+ * a graph that was captured once flushes whatever the stage holds by then, up to `most`
+ * changes (at most LAUNCH_STAGE).  All of `most` may be read, so a small flush takes a
+ * graph with a small `most`.  One flush of a stage at a time. */
+#define LAUNCH_STAGE 1024
+
+struct launch_stage {
+	struct mirror_line value;
+	uint32_t n, pad[7];
+	struct launch_change change[LAUNCH_STAGE];
+};
+
+int launch_scatter_staged(struct probe_entry *table, struct mirror_line *line,
+			  const struct launch_stage *stage, uint32_t most, void *stream);
+
+/* When the stream gets here: totals[0 .. 4) = counters, then *done = ticket, with release
+ * at system scope.  done and totals: pinned host memory, as the device addresses it. */
+int launch_signal(uint64_t *done, uint64_t ticket, const unsigned long long *counters,
+		  uint64_t *totals, void *stream);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

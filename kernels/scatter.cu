@@ -1,0 +1,200 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* scatter.cu - the writer's flush: changed entries, then the mirror's line.
+ *
+ * Up to SCATTER_ONE changes one block does all, and its barrier puts the line after the
+ * entries.  More changes go to many blocks, and the line follows in a launch of its own.
+ *
+ * A change is two halves of 16 bytes, read by two neighbouring lanes: the list may lie in
+ * host memory, and a warp then asks the bus for 512 bytes in a row. */
+#include "load.cuh"
+
+#define SCATTER_BLOCK 1024u
+#define SCATTER_DEEP  2 /* halves of a thread under way together */
+#define SCATTER_ONE   2048u
+
+static __device__ __forceinline__ void store_entry(struct probe_entry *p,
+						   ulonglong2 entry)
+{
+	asm volatile("{\n\t"
+		     ".reg .b128 t;\n\t"
+		     "mov.b128 t, {%1, %2};\n\t"
+		     "st.relaxed.gpu.global.b128 [%0], t;\n\t"
+		     "}"
+		     :
+		     : "l"(p), "l"(entry.x), "l"(entry.y)
+		     : "memory");
+}
+
+static __device__ __forceinline__ void store_relaxed64(void *p, uint64_t v)
+{
+	asm volatile("st.relaxed.sys.global.u64 [%0], %1;" : : "l"(p), "l"(v) : "memory");
+}
+
+static __device__ __forceinline__ void store_release64(void *p, uint64_t v)
+{
+	asm volatile("st.release.sys.global.u64 [%0], %1;" : : "l"(p), "l"(v) : "memory");
+}
+
+/* Half h of the list: odd ones are entries, and the slot is in the half before. */
+static __device__ __forceinline__ void scatter_half(struct probe_entry *table,
+						    ulonglong2 half, bool mine)
+{
+	uint32_t slot = __shfl_up_sync(ALL_LANES, (uint32_t)half.x, 1);
+
+	if (mine && threadIdx.x & 1)
+		store_entry(table + slot, half);
+}
+
+/* A thread's halves from h on, `step` apart: loads first, they travel together. */
+struct halves {
+	ulonglong2 half[SCATTER_DEEP];
+};
+
+static __device__ __forceinline__ struct halves
+load_halves(const struct launch_change *changes, uint64_t h, uint64_t step, uint64_t end)
+{
+	const uint64_t *words = (const uint64_t *)changes;
+	struct halves v;
+
+#pragma unroll
+	for (int k = 0; k < SCATTER_DEEP; k++) {
+		v.half[k] = make_ulonglong2(0, 0);
+		if (h + k * step < end)
+			v.half[k] = load_key<true>(words + 2 * (h + k * step));
+	}
+	return v;
+}
+
+static __device__ __forceinline__ void store_halves(struct probe_entry *table,
+						    const struct halves &v, uint64_t h,
+						    uint64_t step, uint64_t end)
+{
+#pragma unroll
+	for (int k = 0; k < SCATTER_DEEP; k++)
+		scatter_half(table, v.half[k], h + k * step < end);
+}
+
+static __device__ __forceinline__ void
+scatter(struct probe_entry *table, const struct launch_change *changes, uint32_t n)
+{
+	uint64_t step = gridDim.x * (uint64_t)blockDim.x, end = 2ull * n;
+	uint64_t base = blockIdx.x * (uint64_t)blockDim.x;
+
+	for (; base < end; base += SCATTER_DEEP * step) {
+		struct halves v = load_halves(changes, base + threadIdx.x, step, end);
+
+		store_halves(table, v, base + threadIdx.x, step, end);
+	}
+}
+
+/* By one thread, after the block's barrier.  The sequence is released last: who reads
+ * it sees all entries and the rest of the line.  The block's stores are before the
+ * barrier, so the release covers them. */
+static __device__ __forceinline__ void store_line(struct mirror_line *line,
+						  const struct mirror_line &value)
+{
+	store_relaxed64(&line->ram_pools[0], value.ram_pools[0]);
+	store_relaxed64(&line->ram_pools[1], value.ram_pools[1]);
+	asm volatile("st.relaxed.sys.global.u32 [%0], %1;"
+		     :
+		     : "l"(&line->spaces), "r"(value.spaces)
+		     : "memory");
+	store_release64(&line->sequence, value.sequence);
+}
+
+static __global__ void __launch_bounds__(SCATTER_BLOCK)
+	scatter_many(struct probe_entry *table, const struct launch_change *changes,
+		     uint32_t n)
+{
+	scatter(table, changes, n);
+}
+
+static __global__ void __launch_bounds__(SCATTER_BLOCK)
+	scatter_one(struct probe_entry *table, struct mirror_line *line,
+		    const struct launch_change *changes, uint32_t n,
+		    struct mirror_line value)
+{
+	scatter(table, changes, n);
+	__syncthreads();
+	if (!threadIdx.x)
+		store_line(line, value);
+}
+
+/* The changes are on their way before their number is known. */
+static __global__ void __launch_bounds__(SCATTER_BLOCK)
+	scatter_staged(struct probe_entry *table, struct mirror_line *line,
+		       const struct launch_stage *stage, uint32_t most)
+{
+	struct halves v =
+		load_halves(stage->change, threadIdx.x, blockDim.x, 2ull * most);
+	uint32_t n = stage->n;
+	struct mirror_line value;
+
+	if (!threadIdx.x) {
+		value.sequence = stage->value.sequence;
+		value.ram_pools[0] = stage->value.ram_pools[0];
+		value.ram_pools[1] = stage->value.ram_pools[1];
+		value.spaces = stage->value.spaces;
+	}
+	store_halves(table, v, threadIdx.x, blockDim.x, 2ull * min(n, most));
+	__syncthreads();
+	if (!threadIdx.x)
+		store_line(line, value);
+}
+
+extern "C" int launch_scatter_staged(struct probe_entry *table, struct mirror_line *line,
+				     const struct launch_stage *stage, uint32_t most,
+				     void *stream)
+{
+	uint32_t threads = (2 * most + WARP - 1) / WARP * WARP;
+
+	if (!most || most > LAUNCH_STAGE || (uintptr_t)stage % 16)
+		return (int)cudaErrorInvalidValue;
+	if (threads > SCATTER_BLOCK)
+		threads = SCATTER_BLOCK;
+	scatter_staged<<<1, threads, 0, (cudaStream_t)stream>>>(table, line, stage, most);
+	return (int)cudaGetLastError();
+}
+
+extern "C" int launch_scatter(struct probe_entry *table, struct mirror_line *line,
+			      const struct launch_change *changes, uint32_t n,
+			      const struct mirror_line *value, void *stream)
+{
+	cudaStream_t s = (cudaStream_t)stream;
+	uint64_t grid = (2ull * n + SCATTER_BLOCK - 1) / SCATTER_BLOCK;
+	uint32_t threads = SCATTER_BLOCK;
+
+	if ((uintptr_t)changes % 16)
+		return (int)cudaErrorMisalignedAddress;
+	if (n > SCATTER_ONE) {
+		scatter_many<<<(uint32_t)grid, SCATTER_BLOCK, 0, s>>>(table, changes, n);
+		n = 0;
+	}
+	if (2ull * n < threads)
+		threads = (2 * n + WARP) / WARP * WARP;
+	scatter_one<<<1, threads, 0, s>>>(table, line, changes, n, *value);
+	return (int)cudaGetLastError();
+}
+
+/* ---- the end of a section ---- */
+
+/* What the stream did before is over when this kernel begins, and counted.  What other
+ * streams have counted so far comes along; the rest comes with their own signals. */
+static __global__ void signal_kernel(uint64_t *done, uint64_t ticket,
+				     const unsigned long long *counters,
+				     uint64_t *totals)
+{
+	const volatile unsigned long long *now = counters;
+
+	for (int i = 0; i < 4; i++)
+		store_relaxed64(&totals[i], now[i]);
+	store_release64(done, ticket);
+}
+
+extern "C" int launch_signal(uint64_t *done, uint64_t ticket,
+			     const unsigned long long *counters, uint64_t *totals,
+			     void *stream)
+{
+	signal_kernel<<<1, 1, 0, (cudaStream_t)stream>>>(done, ticket, counters, totals);
+	return (int)cudaGetLastError();
+}
