@@ -32,28 +32,62 @@ static int dev_check(gpc_dev *d)
 	return handle_check(d->c, true);
 }
 
+/* ---- counters ---- */
+
+static void count_one(gpc_dev *d)
+{
+	uint64_t counts[DEVICE_COUNTERS], *to = &seg_seat(&d->c->seg, d->c->peer)->lookups;
+	uint32_t i;
+
+	d->ops->counted(d->there, counts);
+	for (i = 0; i < DEVICE_COUNTERS; i++)
+		if (counts[i])
+			count_add(&to[i], counts[i]);
+}
+
+void dev_count(gpc *c)
+{
+	gpc_dev *d;
+
+	if (c->readonly || !c->devs)
+		return;
+	pthread_mutex_lock(&c->dev_lock);
+	for (d = c->devs; d; d = d->next)
+		count_one(d);
+	pthread_mutex_unlock(&c->dev_lock);
+}
+
 /* ---- open and close ---- */
 
-static gpc_dev *find_open(const gpc *c, const char *device)
+/* One device has several names. */
+static gpc_dev *find_open(const gpc *c, const struct device_ops *ops,
+			  const uint8_t uuid[16])
 {
 	gpc_dev *d = c->devs;
 
-	while (d && strcmp(d->device, device))
+	while (d && (d->ops != ops || memcmp(d->uuid, uuid, sizeof(d->uuid))))
 		d = d->next;
 	return d;
 }
 
 static int open_new(gpc *c, const char *device, const struct device_ops *ops,
-		    gpc_dev **ret)
+		    const uint8_t uuid[16], gpc_dev **ret)
 {
 	struct shm_mirror m;
 	gpc_dev *d;
+	int err;
 
-	if (!import_find(c, device, &m))
+	if (!import_find(c, uuid, &m))
 		return import_none(device);
 	d = calloc(1, sizeof(*d));
 	if (!d)
 		return err_set(ENOMEM, "no memory for a device");
+	err = ops->open(&c->seg, c->peer, device, &d->there);
+	if (err) {
+		free(d);
+		return err;
+	}
+	memcpy(d->uuid, uuid, sizeof(d->uuid));
 	strcpy(d->device, device);
 	d->c = c;
 	d->ops = ops;
@@ -68,6 +102,7 @@ static int open_new(gpc *c, const char *device, const struct device_ops *ops,
 GPC_EXPORT int gpc_dev_open(gpc *c, const char *device, gpc_dev **ret)
 {
 	const struct device_ops *ops;
+	uint8_t uuid[16];
 	gpc_dev *d;
 	int err = handle_check(c, true);
 
@@ -78,12 +113,14 @@ GPC_EXPORT int gpc_dev_open(gpc *c, const char *device, gpc_dev **ret)
 			       "gpc_dev_open needs a device, \"host\" for one, and a "
 			       "place for the result");
 	err = device_find(device, &ops);
+	if (!err)
+		err = ops->identify(device, uuid);
 	if (err)
 		return err;
 	pthread_mutex_lock(&c->dev_lock);
-	d = find_open(c, device);
+	d = find_open(c, ops, uuid);
 	if (!d)
-		err = open_new(c, device, ops, &d);
+		err = open_new(c, device, ops, uuid, &d);
 	if (!err) {
 		d->opens++;
 		*ret = d;
@@ -154,6 +191,7 @@ GPC_EXPORT int gpc_dev_close(gpc_dev *d)
 		if (!err) {
 			unlink_dev(d);
 			handle_sweep_sections(c);
+			count_one(d);
 			import_end(d);
 		}
 	}
@@ -243,7 +281,7 @@ GPC_EXPORT int gpc_dev_leave(gpc_dev *d, int section, void *stream)
 		return err_set(EINVAL, "section %d is not open on device %s", section,
 			       d->device);
 	use->left = 1;
-	err = d->ops->signal(&section_of(d, (uint32_t)section)->done, use->ticket,
+	err = d->ops->signal(d->there, &section_of(d, (uint32_t)section)->done, use->ticket,
 			     stream);
 	if (err) {
 		use->left = 0; /* still open: the caller may leave again */
@@ -255,21 +293,6 @@ GPC_EXPORT int gpc_dev_leave(gpc_dev *d, int section, void *stream)
 
 /* ---- launches ---- */
 
-static uint32_t spaces_now(const gpc *c, uint32_t spaces)
-{
-	return spaces ? spaces : load_relaxed(&seg_state(&c->seg)->spaces);
-}
-
-/* Pools come and go while a mirror stays. */
-static void note_ram_pools(const gpc *c, struct dev_view *view)
-{
-	uint32_t p;
-
-	for (p = 0; p < c->seg.header.geometry.max_pools; p++)
-		if (load_relaxed(&seg_pool(&c->seg, p)->kind) == GPC_RAM)
-			view->ram_pools[p >> 6] |= 1ull << (p & 63);
-}
-
 /* The current import's view, for a caller with an open section: no import that was
  * current since then is released. */
 static int view_now(gpc_dev *d, struct dev_view *view)
@@ -279,7 +302,6 @@ static int view_now(gpc_dev *d, struct dev_view *view)
 			       "no section is open on device %s: gpc_dev_enter comes "
 			       "first",
 			       d->device);
-	note_ram_pools(d->c, view);
 	return 0;
 }
 
@@ -294,15 +316,6 @@ static int check_launch(gpc_dev *d, uint32_t n, bool arrays)
 	return arrays ? 0 : err_set(EINVAL, "a launch needs its arrays");
 }
 
-static uint64_t *counters_of(const gpc *c)
-{
-	return &seg_seat(&c->seg, c->peer)->lookups;
-}
-_Static_assert(offsetof(struct shm_seat, miss) - offsetof(struct shm_seat, lookups) ==
-			       COUNT_MISS * sizeof(uint64_t) &&
-		       DEVICE_COUNTERS == COUNT_MISS + 1,
-	       "a seat's counters are those of a device");
-
 GPC_EXPORT int gpc_dev_lookup(gpc_dev *d, uint32_t spaces, const gpc_key *d_keys,
 			      uint32_t n, gpc_block *d_blocks, void *stream)
 {
@@ -314,8 +327,7 @@ GPC_EXPORT int gpc_dev_lookup(gpc_dev *d, uint32_t spaces, const gpc_key *d_keys
 	err = view_now(d, &view);
 	if (err)
 		return err;
-	return d->ops->lookup(&view, spaces_now(d->c, spaces), d_keys, n, d_blocks,
-			      counters_of(d->c), stream);
+	return d->ops->lookup(d->there, &view, spaces, d_keys, n, d_blocks, stream);
 }
 
 GPC_EXPORT int gpc_dev_match(gpc_dev *d, uint32_t spaces, const gpc_key *d_keys,
@@ -330,8 +342,8 @@ GPC_EXPORT int gpc_dev_match(gpc_dev *d, uint32_t spaces, const gpc_key *d_keys,
 	err = view_now(d, &view);
 	if (err)
 		return err;
-	return d->ops->match(&view, spaces_now(d->c, spaces), d_keys, d_start, nseq,
-			     d_len, d_blocks, counters_of(d->c), stream);
+	return d->ops->match(d->there, &view, spaces, d_keys, d_start, nseq, d_len,
+			     d_blocks, stream);
 }
 
 GPC_EXPORT int gpc_dev_wait(gpc_dev *d, void *stream, int timeout_ms)
@@ -340,8 +352,9 @@ GPC_EXPORT int gpc_dev_wait(gpc_dev *d, void *stream, int timeout_ms)
 
 	if (err)
 		return err;
-	err = d->ops->wait(stream, timeout_ms);
+	err = d->ops->wait(d->there, stream, timeout_ms);
 	handle_sweep_sections(d->c);
+	count_one(d);
 	import_tidy(d);
 	return err;
 }

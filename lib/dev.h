@@ -8,5 +8,7 @@
 /* Close every device that is still open; gpc_close calls it while the seat is still held.
  * In a forked child it only gives memory back. */
 void dev_close_all(gpc *c);
+/* Add what the launches of all devices have counted, as far as they are over, to the seat. */
+void dev_count(gpc *c);
 
 #endif

@@ -9,7 +9,12 @@
 #include <errno.h>
 #include <string.h>
 
-static const struct device_ops *const drivers[] = { &device_host };
+static const struct device_ops *const drivers[] = {
+	&device_host,
+#ifdef HAVE_CUDA
+	&device_cuda,
+#endif
+};
 
 static bool names_cuda(const char *device)
 {

@@ -16,44 +16,42 @@
 
 #include "base.h"
 #include "gpc.h"
-#include "probe.h"
+#include "launch.h"
 #include "segment.h"
 
-/* A mirror as kernels see it: the table's entries, then one line whose first word is the
- * number of changes that the mirror shows. */
+/* An imported mirror: the table's entries, and behind them the line of launch.h. */
 struct dev_view {
 	const struct probe_entry *table;
-	uint64_t *sequence;
+	const struct mirror_line *line;
 	uint32_t buckets;
-	uint64_t ram_pools[2]; /* bit p: pool p is RAM; for the counters; the caller's */
 	gpc_key mask[GPC_MAX_SPACES];
 };
+_Static_assert(GPC_MAX_SPACES == LAUNCH_SPACES, "kernels know all spaces");
 
 /* What lookups of a view add to, in the order of gpc_stats and of a seat: keys asked
  * for, hits by tier, misses.  A match asks for all keys of its sequences. */
 enum { COUNT_LOOKUPS, COUNT_HIT_VRAM, COUNT_HIT_RAM, COUNT_MISS, DEVICE_COUNTERS };
-
-struct dev_change {
-	uint32_t slot;
-	uint32_t pad[3];
-	struct probe_entry entry;
-};
 
 struct device_ops {
 	const char *name; /* "host", "cuda" */
 	/* does this driver answer to that device string? */
 	bool (*matches)(const char *device);
 
+	/* anybody: what names this device whichever processes see it under which number; zeros
+	 * for the host */
+	int (*identify)(const char *device, uint8_t uuid[16]);
+
 	/* writer: a mirror of its own; fills uuid, bytes, handle, device of *desc */
 	int (*create)(const struct segment *s, const char *device, uint32_t generation,
 		      struct shm_mirror *desc, void **ret_mirror);
 	/* writer: copy the whole table; waits.  (slow: first use and takeover) */
 	int (*upload)(void *mirror, const struct probe_entry *table, uint64_t entries,
-		      uint64_t sequence);
-	/* writer: begin to apply n changes (copied), each slot at most once, then store
-	 * sequence.  Only one flush of a mirror is in flight. */
-	int (*flush)(void *mirror, const struct dev_change *changes, uint32_t n,
-		     uint64_t sequence);
+		      const struct mirror_line *line);
+	/* writer: begin to apply n changes (copied), each slot at most once, then the line, its
+	 * sequence last.  Only one flush of a mirror is in flight.  What it shows may be newer
+	 * than the change, if the table is. */
+	int (*flush)(void *mirror, const struct launch_change *changes, uint32_t n,
+		     const struct mirror_line *line);
 	/* writer: 0 = that flush has ended, -EAGAIN = not yet, else it failed */
 	int (*flushed)(void *mirror);
 	void (*destroy)(void *mirror);
@@ -69,25 +67,33 @@ struct device_ops {
 	int (*import)(const struct segment *s, const struct shm_mirror *desc,
 		      void **ret_import, struct dev_view *view);
 	void (*release)(void *import);
-	/* peer: a stream of this process; NULL names the default one.  The view is
-	 * copied, the arrays are not; counters (DEVICE_COUNTERS of them) may be NULL. */
-	int (*lookup)(const struct dev_view *view, uint32_t spaces, const gpc_key *keys,
-		      uint32_t n, gpc_block *blocks, uint64_t *counters, void *stream);
-	int (*match)(const struct dev_view *view, uint32_t spaces, const gpc_key *keys,
-		     const uint32_t *start, uint32_t nseq, uint32_t *len,
-		     gpc_block *blocks, uint64_t *counters, void *stream);
+	/* peer: what this process needs there to launch for that seat */
+	int (*open)(const struct segment *s, uint32_t peer, const char *device,
+		    void **ret_dev);
+	void (*close)(void *dev);
+	/* peer: launches from now on, and replays of captured ones, use this import; waits */
+	int (*adopt)(void *dev, void *import);
+	/* peer: a stream of this process; NULL names the default one.  Arrays are the device's
+	 * to read and write, and are not copied.  spaces: 0 = those of the mirror's line. */
+	int (*lookup)(void *dev, const struct dev_view *view, uint32_t spaces,
+		      const gpc_key *keys, uint32_t n, gpc_block *blocks, void *stream);
+	int (*match)(void *dev, const struct dev_view *view, uint32_t spaces,
+		     const gpc_key *keys, const uint32_t *start, uint32_t nseq,
+		     uint32_t *len, gpc_block *blocks, void *stream);
 	/* raise *done to ticket when the stream gets here; never lowers it (rule S1) */
-	int (*signal)(uint64_t *done, uint64_t ticket, void *stream);
+	int (*signal)(void *dev, uint64_t *done, uint64_t ticket, void *stream);
+	/* what launches that are over have counted since the last call */
+	void (*counted)(void *dev, uint64_t counts[DEVICE_COUNTERS]);
 	/* until the stream has done all it was given so far: -EAGAIN (timeout 0),
 	 * -ETIMEDOUT */
-	int (*wait)(void *stream, int timeout_ms);
+	int (*wait)(void *dev, void *stream, int timeout_ms);
 };
 
 /* Driver for a device string: "host"; "cuda:N" and "GPU-..." when built in.
  * -ENODEV: known, but absent or not built in; -EINVAL: no such kind of device. */
 int device_find(const char *device, const struct device_ops **ret);
 
-extern const struct device_ops device_host;
+extern const struct device_ops device_host, device_cuda;
 
 /* For tests: delay of every job of the host device's stream and of every flush, in
  * microseconds; of each mirror, flushes beyond the first `device_host_fail_after` (if

@@ -4,7 +4,7 @@
  *
  *   DIR/gpc.NAME.m<handle>     header  4096 bytes
  *                              table   as in the index, buckets * 64 bytes
- *                              line    64 bytes, first word: changes that it shows
+ *                              line    128 bytes: changes that it shows, pools, spaces
  *
  * The file is the mirror's memory: its writer stores there from a thread of the
  * mirror's own, so a flush is as asynchronous as a copy to a GPU, and importers map it
@@ -52,9 +52,9 @@ struct host_mirror {
 	bool busy, stop;
 	int result; /* of the last flush */
 	uint32_t flushes;
-	struct dev_change *changes;
+	struct launch_change *changes;
 	uint32_t n;
-	uint64_t sequence;
+	struct mirror_line line;
 };
 
 struct host_import {
@@ -71,7 +71,8 @@ static uint64_t table_bytes(uint32_t buckets)
 /* Of the file: hugetlbfs has larger pages than others. */
 static uint64_t mirror_bytes(const struct segment *s)
 {
-	return ROUND_UP(SHM_PAGE + table_bytes(s->header.geometry.buckets) + 64,
+	return ROUND_UP(SHM_PAGE + table_bytes(s->header.geometry.buckets) +
+				sizeof(struct mirror_line),
 			(uint64_t)s->unit);
 }
 
@@ -80,9 +81,9 @@ static struct probe_entry *table_of(uint8_t *base)
 	return (struct probe_entry *)(base + SHM_PAGE);
 }
 
-static uint64_t *sequence_of(uint8_t *base, uint32_t buckets)
+static struct mirror_line *line_of(uint8_t *base, uint32_t buckets)
 {
-	return (uint64_t *)(base + SHM_PAGE + table_bytes(buckets));
+	return (struct mirror_line *)(base + SHM_PAGE + table_bytes(buckets));
 }
 
 /* The handle comes from a segment: digits only, or it could name any file. */
@@ -122,6 +123,15 @@ static void store_entry(struct probe_entry *to, const struct probe_entry *e)
 	store_release(&to->w[3], e->w[3]);
 }
 
+static void store_line(struct mirror_line *to, const struct mirror_line *line)
+{
+	store_relaxed(&to->ram_pools[0], line->ram_pools[0]);
+	store_relaxed(&to->ram_pools[1], line->ram_pools[1]);
+	store_relaxed(&to->spaces, line->spaces);
+	/* (b) the entries stand before the number that covers them */
+	store_release(&to->sequence, line->sequence);
+}
+
 static int apply(struct host_mirror *m)
 {
 	uint32_t fail_after = load_relaxed(&device_host_fail_after), i;
@@ -131,8 +141,7 @@ static int apply(struct host_mirror *m)
 		return -EIO;
 	for (i = 0; i < m->n; i++)
 		store_entry(&table_of(m->base)[m->changes[i].slot], &m->changes[i].entry);
-	/* (b) the entries stand before the number that covers them */
-	store_release(sequence_of(m->base, m->buckets), m->sequence);
+	store_line(line_of(m->base, m->buckets), &m->line);
 	return 0;
 }
 
@@ -160,11 +169,11 @@ static void *flusher_run(void *arg)
 	return NULL;
 }
 
-static int host_flush(void *mirror, const struct dev_change *changes, uint32_t n,
-		      uint64_t sequence)
+static int host_flush(void *mirror, const struct launch_change *changes, uint32_t n,
+		      const struct mirror_line *line)
 {
 	struct host_mirror *m = mirror;
-	struct dev_change *copy;
+	struct launch_change *copy;
 	uint32_t i;
 	int err = 0;
 
@@ -185,7 +194,7 @@ static int host_flush(void *mirror, const struct dev_change *changes, uint32_t n
 		free(m->changes);
 		m->changes = copy;
 		m->n = n;
-		m->sequence = sequence;
+		m->line = *line;
 		m->busy = true;
 		pthread_cond_signal(&m->work);
 	}
@@ -207,7 +216,7 @@ static int host_flushed(void *mirror)
 }
 
 static int host_upload(void *mirror, const struct probe_entry *table, uint64_t entries,
-		       uint64_t sequence)
+		       const struct mirror_line *line)
 {
 	struct host_mirror *m = mirror;
 	uint64_t i;
@@ -218,7 +227,7 @@ static int host_upload(void *mirror, const struct probe_entry *table, uint64_t e
 			(unsigned long long)entries, (unsigned long long)m->entries);
 	for (i = 0; i < entries; i++)
 		store_entry(&table_of(m->base)[i], &table[i]);
-	store_release(sequence_of(m->base, m->buckets), sequence);
+	store_line(line_of(m->base, m->buckets), line);
 	return 0;
 }
 
@@ -436,7 +445,7 @@ static int host_import(const struct segment *s, const struct shm_mirror *desc,
 	memset(view, 0, sizeof(*view));
 	view->table = table_of(im->base);
 	view->buckets = s->header.geometry.buckets;
-	view->sequence = sequence_of(im->base, view->buckets);
+	view->line = line_of(im->base, view->buckets);
 	memcpy(&secret, s->header.secret, sizeof(secret));
 	key_masks(&secret, view->mask);
 	*ret_import = im;
@@ -491,7 +500,41 @@ static int host_read(const struct segment *s, const struct shm_mirror *desc,
 	return err;
 }
 
-static int host_wait(void *stream UNUSED, int timeout_ms)
+/* ---- launches: the seat itself has the counters ---- */
+
+static int host_identify(const char *device UNUSED, uint8_t uuid[16])
+{
+	memset(uuid, 0, 16);
+	return 0;
+}
+
+static int host_open(const struct segment *s, uint32_t peer, const char *device UNUSED,
+		     void **ret_dev)
+{
+	*ret_dev = &seg_seat(s, peer)->lookups;
+	return 0;
+}
+_Static_assert(offsetof(struct shm_seat, miss) - offsetof(struct shm_seat, lookups) ==
+			       COUNT_MISS * sizeof(uint64_t) &&
+		       DEVICE_COUNTERS == COUNT_MISS + 1,
+	       "a seat's counters are those of a device");
+
+static void host_close(void *dev UNUSED)
+{
+}
+
+/* Each job carries its view. */
+static int host_adopt(void *dev UNUSED, void *import UNUSED)
+{
+	return 0;
+}
+
+static void host_counted(void *dev UNUSED, uint64_t counts[DEVICE_COUNTERS])
+{
+	memset(counts, 0, DEVICE_COUNTERS * sizeof(counts[0]));
+}
+
+static int host_wait(void *dev UNUSED, void *stream UNUSED, int timeout_ms)
 {
 	return stream_wait(timeout_ms);
 }
@@ -499,6 +542,7 @@ static int host_wait(void *stream UNUSED, int timeout_ms)
 const struct device_ops device_host = {
 	.name = "host",
 	.matches = host_matches,
+	.identify = host_identify,
 	.create = host_create,
 	.upload = host_upload,
 	.flush = host_flush,
@@ -508,6 +552,10 @@ const struct device_ops device_host = {
 	.read = host_read,
 	.import = host_import,
 	.release = host_release,
+	.open = host_open,
+	.close = host_close,
+	.adopt = host_adopt,
+	.counted = host_counted,
 	.lookup = kernel_host_lookup,
 	.match = kernel_host_match,
 	.signal = kernel_host_signal,

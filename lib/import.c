@@ -56,6 +56,7 @@ static void dev_put(gpc_dev *d)
 	} while (!order_cas32(&d->holds, old, old - 1));
 	if (old > 1)
 		return;
+	d->ops->close(d->there);
 	pthread_mutex_destroy(&d->lock);
 	free(d);
 }
@@ -126,7 +127,7 @@ void import_tidy(gpc_dev *d)
 	pthread_mutex_unlock(&d->lock);
 }
 
-bool import_find(const gpc *c, const char *device, struct shm_mirror *ret)
+bool import_find(const gpc *c, const uint8_t uuid[16], struct shm_mirror *ret)
 {
 	struct shm_mirror m;
 	bool found = false;
@@ -134,7 +135,7 @@ bool import_find(const gpc *c, const char *device, struct shm_mirror *ret)
 
 	for (i = 0; i < SHM_MIRRORS; i++)
 		if (outside_mirror(&c->seg, i, &m) && m.state == MIRROR_READY &&
-		    !strncmp(m.device, device, sizeof(m.device)) &&
+		    !memcmp(m.uuid, uuid, sizeof(m.uuid)) &&
 		    (!found || m.generation > ret->generation)) {
 			*ret = m;
 			found = true;
@@ -158,6 +159,11 @@ static int import_new(gpc_dev *d, const struct shm_mirror *m, struct import **re
 	if (!im)
 		return err_set(ENOMEM, "no memory to import a mirror");
 	err = d->ops->import(&d->c->seg, m, &im->handle, &im->view);
+	if (!err) {
+		err = d->ops->adopt(d->there, im->handle);
+		if (err)
+			d->ops->release(im->handle);
+	}
 	if (err) {
 		free(im);
 		return err;
@@ -177,7 +183,7 @@ static int replace(gpc_dev *d, struct import **ret)
 
 	pthread_mutex_lock(&d->lock);
 	old = d->current;
-	if (!import_find(d->c, d->device, &m)) {
+	if (!import_find(d->c, d->uuid, &m)) {
 		err = import_none(d->device);
 	} else if (old && old->generation == m.generation) {
 		im = old; /* another thread was faster */
@@ -205,7 +211,7 @@ int import_adopt(gpc_dev *d, struct import **ret)
 	struct import *im;
 	struct shm_mirror m;
 
-	if (!import_find(d->c, d->device, &m))
+	if (!import_find(d->c, d->uuid, &m))
 		return import_none(d->device);
 	urcu_bp_read_lock();
 	im = current_get(d);
@@ -262,5 +268,6 @@ void import_end_in_child(gpc_dev *d)
 		d->ops->release(im->handle);
 		free(im);
 	}
+	d->ops->close(d->there);
 	free(d);
 }

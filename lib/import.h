@@ -34,6 +34,8 @@ struct gpc_dev {
 	gpc *c;
 	const struct device_ops *ops;
 	char device[32];
+	uint8_t uuid[16];
+	void *there;		/* the driver's, see struct device_ops */
 	uint32_t opens;		/* under c->dev_lock */
 	uint32_t holds;		/* the opens together, and each pending callback */
 	uint32_t entered;	/* sections between enter and leave */
@@ -44,7 +46,7 @@ struct gpc_dev {
 };
 
 /* A copy of the descriptor of this device's live mirror, the newest; false: none. */
-bool import_find(const gpc *c, const char *device, struct shm_mirror *ret);
+bool import_find(const gpc *c, const uint8_t uuid[16], struct shm_mirror *ret);
 /* -ESTALE, with a sentence */
 int import_none(const char *device);
 

@@ -95,8 +95,9 @@ static void count_hit(const struct dev_view *v, gpc_block b,
 {
 	uint32_t pool = (uint32_t)GPC_POOL(b);
 
-	counts[v->ram_pools[pool >> 6] >> (pool & 63) & 1 ? COUNT_HIT_RAM
-							  : COUNT_HIT_VRAM]++;
+	counts[load_relaxed(&v->line->ram_pools[pool >> 6]) >> (pool & 63) & 1
+		       ? COUNT_HIT_RAM
+		       : COUNT_HIT_VRAM]++;
 }
 
 static void add_counts(uint64_t *to, uint64_t counts[DEVICE_COUNTERS])
@@ -112,12 +113,19 @@ static void add_counts(uint64_t *to, uint64_t counts[DEVICE_COUNTERS])
 
 /* ---- jobs ---- */
 
+static void resolve_spaces(struct launch *l)
+{
+	if (!l->spaces)
+		l->spaces = load_relaxed(&l->view.line->spaces);
+}
+
 static void lookup_run(struct stream_job *job)
 {
 	struct launch *l = (struct launch *)job;
 	uint64_t counts[DEVICE_COUNTERS] = { [COUNT_LOOKUPS] = l->n };
 	uint32_t i;
 
+	resolve_spaces(l);
 	for (i = 0; i < l->n; i++) {
 		l->blocks[i] = probe_key_in(&l->view, l->spaces, &l->keys[i]);
 		if (l->blocks[i] >= 0)
@@ -149,6 +157,7 @@ static void match_run(struct stream_job *job)
 	uint64_t counts[DEVICE_COUNTERS] = { 0 };
 	uint32_t i;
 
+	resolve_spaces(l);
 	for (i = 0; i < l->n; i++) {
 		uint32_t from = l->start[i], to = l->start[i + 1];
 
@@ -184,8 +193,8 @@ static int launch(const struct launch *args, void (*run)(struct stream_job *job)
 	return stream_submit(&l->job);
 }
 
-int kernel_host_lookup(const struct dev_view *view, uint32_t spaces, const gpc_key *keys,
-		       uint32_t n, gpc_block *blocks, uint64_t *counters,
+int kernel_host_lookup(void *dev, const struct dev_view *view, uint32_t spaces,
+		       const gpc_key *keys, uint32_t n, gpc_block *blocks,
 		       void *stream UNUSED)
 {
 	struct launch l = { .view = *view,
@@ -193,14 +202,14 @@ int kernel_host_lookup(const struct dev_view *view, uint32_t spaces, const gpc_k
 			    .n = n,
 			    .keys = keys,
 			    .blocks = blocks,
-			    .counters = counters };
+			    .counters = dev };
 
 	return launch(&l, lookup_run);
 }
 
-int kernel_host_match(const struct dev_view *view, uint32_t spaces, const gpc_key *keys,
-		      const uint32_t *start, uint32_t nseq, uint32_t *len,
-		      gpc_block *blocks, uint64_t *counters, void *stream UNUSED)
+int kernel_host_match(void *dev, const struct dev_view *view, uint32_t spaces,
+		      const gpc_key *keys, const uint32_t *start, uint32_t nseq,
+		      uint32_t *len, gpc_block *blocks, void *stream UNUSED)
 {
 	struct launch l = { .view = *view,
 			    .spaces = spaces,
@@ -209,12 +218,13 @@ int kernel_host_match(const struct dev_view *view, uint32_t spaces, const gpc_ke
 			    .start = start,
 			    .len = len,
 			    .blocks = blocks,
-			    .counters = counters };
+			    .counters = dev };
 
 	return launch(&l, match_run);
 }
 
-int kernel_host_signal(uint64_t *done, uint64_t ticket, void *stream UNUSED)
+int kernel_host_signal(void *dev UNUSED, uint64_t *done, uint64_t ticket,
+		       void *stream UNUSED)
 {
 	struct signal_job *s = malloc(sizeof(*s));
 

@@ -25,6 +25,26 @@ void mirror_dirty(struct writer *w, uint32_t slot)
 	w->dirty[w->ndirty++] = slot;
 }
 
+void mirror_pools_changed(struct writer *w)
+{
+	struct shm_state *st = w_state(w);
+
+	store_relaxed(&st->changes, st->changes + 1);
+	w->line_dirty = w->nmirrors > 0;
+}
+
+static struct mirror_line line_now(struct writer *w)
+{
+	struct mirror_line line = { .sequence = w_state(w)->changes,
+				    .spaces = w_state(w)->spaces };
+	uint32_t p;
+
+	for (p = 0; p < w->max_pools; p++)
+		if (w->pool[p].state != POOL_FREE && w->pool[p].kind == GPC_RAM)
+			line.ram_pools[p >> 6] |= 1ull << (p & 63);
+	return line;
+}
+
 static struct shm_mirror *description(struct writer *w, uint32_t i)
 {
 	return SEG_AT(w->seg.index, w->seg.at.mirror, struct shm_mirror, i);
@@ -53,7 +73,7 @@ static uint32_t take_dirty(struct writer *w)
 	for (i = 0; i < n; i++) {
 		uint32_t slot = w->dirty[i];
 
-		w->changes[i] = (struct dev_change){ .slot = slot, .entry = w->table[slot] };
+		w->changes[i] = (struct launch_change){ .slot = slot, .entry = w->table[slot] };
 		w->dirty_bit[slot >> 6] &= ~(1ull << (slot & 63));
 	}
 	w->ndirty = 0;
@@ -62,12 +82,15 @@ static uint32_t take_dirty(struct writer *w)
 
 void mirror_flush(struct writer *w)
 {
+	struct mirror_line line;
 	uint32_t i, n;
 
 	if (!w->nmirrors)
 		return;
 	n = take_dirty(w);
-	w->flush_sequence = w_state(w)->changes;
+	line = line_now(w);
+	w->line_dirty = false;
+	w->flush_sequence = line.sequence;
 	w->flush_deadline_ns = clock_ns() + FLUSH_LIMIT_NS;
 	for (i = 0; i < w->nmirrors; i++) {
 		struct wmirror *m = &w->mirror[i];
@@ -75,7 +98,7 @@ void mirror_flush(struct writer *w)
 		if (m->retired)
 			continue;
 		m->flushing = true;
-		if (m->ops->flush(m->mirror, w->changes, n, w->flush_sequence) < 0)
+		if (m->ops->flush(m->mirror, w->changes, n, &line) < 0)
 			retire_mirror(w, i, gpc_last_error());
 	}
 }
@@ -143,12 +166,12 @@ static void open_one(struct writer *w, const char *device)
 	struct wmirror m = { 0 };
 	struct shm_mirror d = { 0 }, *to = description(w, w->nmirrors), old = *to;
 	uint32_t gen = next_generation(w);
-	uint64_t sequence = w_state(w)->changes;
+	struct mirror_line line = line_now(w);
 
 	if (device_find(device, &m.ops) < 0 ||
 	    m.ops->create(&w->seg, device, gen, &d, &m.mirror) < 0 ||
 	    m.ops->upload(m.mirror, w->table, (uint64_t)w->buckets * SHM_BUCKET,
-			  sequence) < 0) {
+			  &line) < 0) {
 		log_say(&w->c->log, LOG_ERR, "no mirror on %s: %s", device, gpc_last_error());
 		if (m.mirror)
 			m.ops->destroy(m.mirror);
@@ -160,7 +183,7 @@ static void open_one(struct writer *w, const char *device)
 	memcpy(to->uuid, d.uuid, sizeof(to->uuid));
 	memcpy(to->device, d.device, sizeof(to->device));
 	memcpy(to->handle, d.handle, sizeof(to->handle));
-	store_relaxed(&to->flushed, sequence);
+	store_relaxed(&to->flushed, line.sequence);
 	store_release(&to->generation, gen);
 	/* (W) published: pairs with the load in outside.c.  Before it a successor sees no mirror
 	 * of ours, and sweeps what we left by its generation. */

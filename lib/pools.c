@@ -29,6 +29,7 @@ static void update_spaces(struct writer *w)
 		if (w->pool[p].state == POOL_READY)
 			spaces |= 1u << w->pool[p].space;
 	store_release(&w_state(w)->spaces, spaces);
+	mirror_pools_changed(w);
 }
 
 /* Private memory for a pool whose description stands in *p. */

@@ -302,7 +302,7 @@ bool retire_advance(struct writer *w)
 			w->grace_end = &b->next;
 			again = true;
 		}
-		if (w->ndirty)
+		if (w->ndirty || w->line_dirty)
 			retire_open(w);
 		if (!w->flushing && w->open) {
 			w->flushing = w->open;

@@ -6,6 +6,7 @@
  * folds its counters into state.past, so sums never fall. */
 #include "config.h"
 
+#include "dev.h"
 #include "outside.h"
 
 #include <errno.h>
@@ -207,6 +208,7 @@ GPC_EXPORT int gpc_get_stats(gpc *c, int peer, struct gpc_stats *ret)
 	if (err)
 		return err;
 	err = outside_room(ret, "struct gpc_stats");
+	dev_count(c);
 	if (!err && peer == -1)
 		stats_of_all(c, &st);
 	else if (!err)

@@ -417,7 +417,7 @@ static bool sleep_for_work(struct writer *w, uint64_t deadline_ns)
 	uint64_t now = clock_ns(), until = MIN(deadline_ns, w->next_care_ns);
 	int err = 0;
 
-	if (!retire_idle(w) || w->ndirty)
+	if (!retire_idle(w) || w->ndirty || w->line_dirty)
 		until = MIN(until, now + GRACE_POLL_NS);
 	if (until <= now)
 		return true;

@@ -146,7 +146,8 @@ struct writer {
 	uint32_t nmirrors;
 	uint32_t *dirty, ndirty, dirty_size;
 	uint64_t *dirty_bit;
-	struct dev_change *changes;
+	bool line_dirty;                 /* pools or spaces are others than the mirrors show */
+	struct launch_change *changes;
 	uint32_t changes_size;
 	uint64_t flush_sequence, flush_deadline_ns;
 
@@ -366,6 +367,7 @@ void command_answer(struct writer *w, uint32_t peer, uint64_t position, int32_t 
 void mirror_open_all(struct writer *w);          /* create, upload, publish */
 void mirror_close_all(struct writer *w);
 void mirror_dirty(struct writer *w, uint32_t slot);      /* after every store to an entry */
+void mirror_pools_changed(struct writer *w);
 void mirror_flush(struct writer *w);
 bool mirror_flushed(struct writer *w);           /* the flush has ended, or failed for good */
 

@@ -60,6 +60,17 @@ static int imports_of(const struct made *m, const struct shm_mirror *d)
 	return n;
 }
 
+/* Pool 1 is RAM. */
+static const struct mirror_line *line(uint64_t sequence)
+{
+	static struct mirror_line l;
+
+	l = (struct mirror_line){ .sequence = sequence,
+				  .ram_pools = { 2 },
+				  .spaces = 1 };
+	return &l;
+}
+
 static int wait_flushed(void *mirror)
 {
 	struct timespec pause = { .tv_nsec = 100000 };
@@ -77,7 +88,8 @@ static void *make_mirror(struct made *m, uint32_t generation, struct shm_mirror 
 
 	memset(d, 0, sizeof(*d));
 	if (host->create(&m->c.seg, "host", generation, d, &mirror) ||
-	    host->upload(mirror, made_entry(m, 0), entries(m), made_state(m)->changes))
+	    host->upload(mirror, made_entry(m, 0), entries(m),
+			 line(made_state(m)->changes)))
 		bail("no mirror: %s", gpc_last_error());
 	d->generation = generation;
 	d->flushed = made_state(m)->changes;
@@ -101,14 +113,24 @@ static void publish_mirror(struct made *m, uint32_t i, const struct shm_mirror *
 
 /* ---- the driver ---- */
 
+/* With or without CUDA, and with or without a driver. */
+static int find(const char *device)
+{
+	const struct device_ops *ops = NULL;
+	uint8_t uuid[16];
+	int err = device_find(device, &ops);
+
+	return err ? err : ops->identify(device, uuid);
+}
+
 static void test_find(void)
 {
 	const struct device_ops *ops = NULL;
 
 	is_int(device_find("host", &ops), 0, "the host device");
 	ok(ops == host, "is the host device");
-	is_int(device_find("cuda:0", &ops), -ENODEV, "CUDA is known and absent");
-	is_int(device_find("GPU-12345678", &ops), -ENODEV, "by UUID, too");
+	is_int(find("cuda:4095"), -ENODEV, "CUDA is known, and that one absent");
+	is_int(find("GPU-12345678"), -ENODEV, "by UUID, too");
 	is_int(device_find("tape", &ops), -EINVAL, "other devices are not known");
 }
 
@@ -124,21 +146,20 @@ static void test_lookups(const struct dev_view *view, const char *when)
 	keys[KEYS + 1] = made_key(101);
 	keys[KEYS + 2] = made_key(5000);
 	memset(blocks, 0x55, sizeof(blocks));
-	host->lookup(view, GPC_SPACE(0), keys, KEYS + 3, blocks, NULL, NULL);
-	is_int(host->wait(NULL, 5000), 0, "%s: a lookup is done", when);
+	host->lookup(NULL, view, GPC_SPACE(0), keys, KEYS + 3, blocks, NULL);
+	is_int(host->wait(NULL, NULL, 5000), 0, "%s: a lookup is done", when);
 	for (i = 0; i < KEYS; i++)
 		good += blocks[i] == (gpc_block)i;
 	is_int(good, KEYS, "%s: every key is found in its block", when);
 	is_int(blocks[KEYS], GPC_BLOCK(1, 4), "%s: RAM answers to the same probe", when);
 	is_int(blocks[KEYS + 1], GPC_NONE, "%s: other spaces are not asked", when);
 	is_int(blocks[KEYS + 2], GPC_NONE, "%s: an unknown key is a miss", when);
-	host->lookup(view, GPC_SPACE(0) | GPC_SPACE(3), keys, KEYS + 3, blocks, NULL,
-		     NULL);
-	host->wait(NULL, 5000);
+	host->lookup(NULL, view, GPC_SPACE(0) | GPC_SPACE(3), keys, KEYS + 3, blocks, NULL);
+	host->wait(NULL, NULL, 5000);
 	is_int(blocks[0], 0, "%s: of two spaces the lowest answers", when);
 	is_int(blocks[KEYS + 1], GPC_BLOCK(2, 6), "%s: or the one that has it", when);
-	host->lookup(view, GPC_SPACE(3), keys, 1, blocks, NULL, NULL);
-	host->wait(NULL, 5000);
+	host->lookup(NULL, view, GPC_SPACE(3), keys, 1, blocks, NULL);
+	host->wait(NULL, NULL, 5000);
 	is_int(blocks[0], GPC_BLOCK(2, 5), "%s: each space has its own block of a key",
 	       when);
 }
@@ -147,19 +168,17 @@ static void test_match(const struct dev_view *view)
 {
 	uint32_t start[] = { 0, 4, 4, 10, 12 }, len[4] = { 9, 9, 9, 9 };
 	uint64_t counters[DEVICE_COUNTERS] = { 0 };
-	struct dev_view v = *view;
 	gpc_key keys[12];
 	gpc_block blocks[12];
 	uint32_t i;
 
-	v.ram_pools[0] = 2;
 	for (i = 0; i < 12; i++)
 		keys[i] = made_key(i < 4 ? i + 1 : i < 10 ? i - 3 : 100);
 	keys[6] = made_key(777);
 	memset(blocks, 0x55, sizeof(blocks));
-	is_int(host->match(&v, 1, keys, start, 4, len, blocks, counters, NULL), 0,
+	is_int(host->match(counters, view, 1, keys, start, 4, len, blocks, NULL), 0,
 	       "a match");
-	host->wait(NULL, 5000);
+	host->wait(NULL, NULL, 5000);
 	ok(len[0] == 4 && len[1] == 0 && len[2] == 2 && len[3] == 2,
 	   "lengths up to the first "
 	   "miss");
@@ -171,44 +190,44 @@ static void test_match(const struct dev_view *view)
 	   "counted by tier");
 	start[1] = 3;
 	start[2] = 1;
-	is_int(host->match(&v, 1, keys, start, 3, len, NULL, NULL, NULL), 0,
+	is_int(host->match(NULL, view, 1, keys, start, 3, len, NULL, NULL), 0,
 	       "without blocks");
-	host->wait(NULL, 5000);
+	host->wait(NULL, NULL, 5000);
 	is_int(len[1], 0, "a sequence that ends before it begins is empty");
 }
 
 static void test_flush(struct made *m, void *mirror, const struct dev_view *view)
 {
 	uint64_t slot = made_put(m, 0, made_key(300), 31), n = made_state(m)->changes;
-	struct dev_change ch = { .slot = (uint32_t)slot, .entry = *made_entry(m, slot) };
+	struct launch_change ch = { .slot = (uint32_t)slot, .entry = *made_entry(m, slot) };
 	gpc_key key = made_key(300);
 	gpc_block b = 0;
 
 	device_host_flush_delay_us = 50000;
-	is_int(host->flush(mirror, &ch, 1, n), 0, "a flush begins");
+	is_int(host->flush(mirror, &ch, 1, line(n)), 0, "a flush begins");
 	is_int(host->flushed(mirror), -EAGAIN, "and is in flight");
-	is_int(host->flush(mirror, &ch, 1, n), -EAGAIN, "only one at a time");
-	ok(load_acquire(view->sequence) < n, "the mirror does not show it yet");
+	is_int(host->flush(mirror, &ch, 1, line(n)), -EAGAIN, "only one at a time");
+	ok(load_acquire(&view->line->sequence) < n, "the mirror does not show it yet");
 	is_int(wait_flushed(mirror), 0, "it ends");
-	is_int(load_acquire(view->sequence), n, "the mirror says so");
+	is_int(load_acquire(&view->line->sequence), n, "the mirror says so");
 	device_host_flush_delay_us = 0;
-	host->lookup(view, 1, &key, 1, &b, NULL, NULL);
-	host->wait(NULL, 5000);
+	host->lookup(NULL, view, 1, &key, 1, &b, NULL);
+	host->wait(NULL, NULL, 5000);
 	is_int(b, 31, "and shows the change");
 
 	memset(&ch.entry, 0, sizeof(ch.entry));
-	is_int(host->flush(mirror, &ch, 1, n + 1), 0, "an emptied slot");
+	is_int(host->flush(mirror, &ch, 1, line(n + 1)), 0, "an emptied slot");
 	is_int(wait_flushed(mirror), 0, "is flushed");
-	host->lookup(view, 1, &key, 1, &b, NULL, NULL);
-	host->wait(NULL, 5000);
+	host->lookup(NULL, view, 1, &key, 1, &b, NULL);
+	host->wait(NULL, NULL, 5000);
 	is_int(b, GPC_NONE, "and a miss");
 	memset(made_entry(m, slot), 0, sizeof(struct probe_entry));
 	ch.slot = (uint32_t)entries(m);
-	is_int(host->flush(mirror, &ch, 1, n), -EINVAL, "no slot beyond the table");
-	is_int(host->upload(mirror, made_entry(m, 0), 4, n), -EINVAL, "no other table");
-	is_int(host->flush(mirror, NULL, 0, n + 7), 0, "a flush without changes");
+	is_int(host->flush(mirror, &ch, 1, line(n)), -EINVAL, "no slot beyond the table");
+	is_int(host->upload(mirror, made_entry(m, 0), 4, line(n)), -EINVAL, "no other table");
+	is_int(host->flush(mirror, NULL, 0, line(n + 7)), 0, "a flush without changes");
 	is_int(wait_flushed(mirror), 0, "ends");
-	is_int(load_acquire(view->sequence), n + 7, "and moves the number");
+	is_int(load_acquire(&view->line->sequence), n + 7, "and moves the number");
 }
 
 static void test_flush_fails(struct made *m)
@@ -219,16 +238,16 @@ static void test_flush_fails(struct made *m)
 	int fd;
 
 	device_host_fail_after = 2;
-	host->flush(mirror, NULL, 0, 1);
+	host->flush(mirror, NULL, 0, line(1));
 	is_int(wait_flushed(mirror), 0, "the first flush is fine");
-	host->flush(mirror, NULL, 0, 2);
+	host->flush(mirror, NULL, 0, line(2));
 	is_int(wait_flushed(mirror), 0, "the second");
-	host->flush(mirror, NULL, 0, 3);
+	host->flush(mirror, NULL, 0, line(3));
 	is_int(wait_flushed(mirror), -EIO, "the third fails, as asked for");
 	ok(strstr(gpc_last_error(), "flush"), "with a sentence");
 	device_host_fail_after = 0;
 	device_host_flush_delay_us = 100000000;
-	host->flush(mirror, NULL, 0, 4);
+	host->flush(mirror, NULL, 0, line(4));
 	t = clock_ns();
 	host->destroy(mirror);
 	ok(clock_ns() - t < 20ull * 1000000000,
@@ -247,18 +266,18 @@ static void test_stream(const struct dev_view *view)
 
 	device_host_delay_us = 60000;
 	t = clock_ns();
-	host->lookup(view, 1, &key, 1, &b, NULL, NULL);
-	host->signal(&done, 11, (void *)8); /* any stream is the one stream */
+	host->lookup(NULL, view, 1, &key, 1, &b, NULL);
+	host->signal(NULL, &done, 11, (void *)8); /* any stream is the one stream */
 	ok(clock_ns() - t < 50000000, "launches do not wait");
-	is_int(host->wait(NULL, 0), -EAGAIN, "the stream works");
-	is_int(host->wait(NULL, 5), -ETIMEDOUT, "longer than that");
+	is_int(host->wait(NULL, NULL, 0), -EAGAIN, "the stream works");
+	is_int(host->wait(NULL, NULL, 5), -ETIMEDOUT, "longer than that");
 	is_int(load_acquire(&done), 10, "the signal comes in its turn");
-	is_int(host->wait(NULL, -1), 0, "until it is done");
+	is_int(host->wait(NULL, NULL, -1), 0, "until it is done");
 	is_int(load_acquire(&done), 11, "the ticket shows");
 	is_int(b, 0, "after the lookup's result");
 	device_host_delay_us = 0;
-	host->signal(&done, 5, NULL);
-	host->wait(NULL, 5000);
+	host->signal(NULL, &done, 5, NULL);
+	host->wait(NULL, NULL, 5000);
 	is_int(done, 11, "a signal never lowers a ticket");
 }
 
@@ -274,8 +293,8 @@ static void *many_lookups(void *arg)
 		keys[i] = made_key(i + 1);
 	for (j = 0; j < 100; j++) {
 		memset(blocks, 0x55, sizeof(blocks));
-		if (host->lookup(view, 1, keys, KEYS, blocks, NULL, NULL) ||
-		    host->wait(NULL, 10000))
+		if (host->lookup(NULL, view, 1, keys, KEYS, blocks, NULL) ||
+		    host->wait(NULL, NULL, 10000))
 			bad++;
 		for (i = 0; i < KEYS; i++)
 			bad += blocks[i] != (gpc_block)i;
@@ -315,10 +334,10 @@ UNUSED static int child_stream(void *arg)
 	uint64_t done = 0;
 
 	(void)arg;
-	if (host->wait(NULL, 0))
+	if (host->wait(NULL, NULL, 0))
 		return 1; /* the parent's jobs are the parent's */
-	host->signal(&done, 3, NULL);
-	return host->wait(NULL, 5000) ? 2 : done == 3 ? 0 : 3;
+	host->signal(NULL, &done, 3, NULL);
+	return host->wait(NULL, NULL, 5000) ? 2 : done == 3 ? 0 : 3;
 }
 
 static void test_stream_fork(void)
@@ -326,14 +345,14 @@ static void test_stream_fork(void)
 	uint64_t done = 0;
 
 	device_host_delay_us = 30000;
-	host->signal(&done, 1, NULL);
+	host->signal(NULL, &done, 1, NULL);
 #ifdef __SANITIZE_THREAD__
 	skip(1, "the thread sanitizer knows no threads after fork");
 #else
 	is_int(child_status(child_stream, NULL), 0,
 	       "a forked child has a stream of its own");
 #endif
-	is_int(host->wait(NULL, 5000), 0, "and the parent goes on with its");
+	is_int(host->wait(NULL, NULL, 5000), 0, "and the parent goes on with its");
 	is_int(done, 1, "jobs");
 	device_host_delay_us = 0;
 }
