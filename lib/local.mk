@@ -91,11 +91,25 @@ lib_gpc_sources = \
 	%reldir%/writer_seat.c \
 	%reldir%/writer_seat.h
 
+cuda_sources = \
+	%reldir%/device_cuda.c \
+	%reldir%/device_cuda.h \
+	%reldir%/device_cuda_mirror.c \
+	%reldir%/device_cuda_peer.c
+
+if HAVE_CUDA
+lib_gpc_sources += $(cuda_sources)
+AM_CPPFLAGS += $(CUDA_CPPFLAGS)
+else
+EXTRA_DIST += $(cuda_sources)
+endif
+
 include_HEADERS = %reldir%/gpc.h
 
 noinst_LTLIBRARIES += %reldir%/libgpc-internal.la
 %canon_reldir%_libgpc_internal_la_SOURCES = $(lib_gpc_sources)
-%canon_reldir%_libgpc_internal_la_LIBADD = $(URCU_LIBS)
+%canon_reldir%_libgpc_internal_la_LIBADD = $(kernel_objects) $(URCU_LIBS) $(CUDA_LIBS)
+%canon_reldir%_libgpc_internal_la_DEPENDENCIES = $(kernel_objects)
 
 lib_LTLIBRARIES += %reldir%/libgpc.la
 %canon_reldir%_libgpc_la_SOURCES =

@@ -61,18 +61,68 @@ GPC_LDFLAGS="$GPC_LDFLAGS $1"
 
 # GPC_CUDA
 # --------
-# Find nvcc as --with-cuda says: $NVCC, and HAVE_NVCC for automake.
+# Find nvcc as --with-cuda says, and a runtime to link with: $NVCC, $NVCC_ARCHES, $CUDA_CPPFLAGS,
+# $CUDA_LIBS, HAVE_CUDA for automake and the sources.  The runtime is linked statically, so the
+# library needs none of CUDA's to be installed where it runs.
 AC_DEFUN([GPC_CUDA], [
 AS_CASE([$with_cuda],
 	[no], [],
 	[auto|yes], [AC_PATH_PROG([NVCC], [nvcc], [],
 			[$PATH$PATH_SEPARATOR/usr/local/cuda/bin])],
 	[AC_PATH_PROG([NVCC], [nvcc], [], [$with_cuda/bin$PATH_SEPARATOR$with_cuda])])
-AS_IF([test -n "$NVCC"], [gpc_nvcc_note="$NVCC (found, nothing to compile with it yet)"],
-	[test "x$with_cuda" = xno], [gpc_nvcc_note="no (--without-cuda)"],
-	[test "x$with_cuda" = xauto], [gpc_nvcc_note="no (not found)"],
-	[AC_MSG_ERROR([--with-cuda=$with_cuda was given, and there is no nvcc])])
-AM_CONDITIONAL([HAVE_NVCC], [test -n "$NVCC"])
+gpc_cuda_why=
+AS_IF([test -n "$NVCC"], [_GPC_CUDA_TRY],
+	[test "x$with_cuda" = xno], [gpc_cuda_why="--without-cuda"],
+	[gpc_cuda_why="there is no nvcc"])
+AS_IF([test -z "$gpc_cuda_why"],
+	[AC_DEFINE([HAVE_CUDA], [1], [Define to 1 to keep mirrors in the memory of GPUs.])
+	 gpc_cuda_note="$NVCC: $with_cuda_arch"],
+	[test "x$with_cuda" = xauto || test "x$with_cuda" = xno],
+	[gpc_cuda_note="no ($gpc_cuda_why)"],
+	[AC_MSG_ERROR([--with-cuda=$with_cuda was given, but $gpc_cuda_why])])
+AM_CONDITIONAL([HAVE_CUDA], [test -z "$gpc_cuda_why"])
+AC_SUBST([NVCC])
+AC_SUBST([NVCC_ARCHES])
+AC_SUBST([CUDA_CPPFLAGS])
+AC_SUBST([CUDA_LIBS])
+])
+
+# Can nvcc compile for these architectures, and does a program link with its runtime?
+AC_DEFUN([_GPC_CUDA_TRY], [
+NVCC_ARCHES= gpc_last=
+for gpc_arch in $with_cuda_arch; do
+	NVCC_ARCHES="$NVCC_ARCHES -gencode arch=compute_$gpc_arch,code=sm_$gpc_arch"
+	gpc_last=$gpc_arch
+done
+# the newest as PTX, too: the driver compiles it for what comes later
+NVCC_ARCHES="$NVCC_ARCHES -gencode arch=compute_$gpc_last,code=compute_$gpc_last"
+gpc_nvcc_real=`readlink -f "$NVCC" 2>/dev/null || echo "$NVCC"`
+gpc_cuda_root=`dirname "\`dirname "$gpc_nvcc_real"\`"`
+CUDA_CPPFLAGS=
+AS_IF([test -f "$gpc_cuda_root/include/cuda_runtime_api.h"],
+	[CUDA_CPPFLAGS="-isystem $gpc_cuda_root/include"])
+CUDA_LIBS="-lcudart_static -ldl -lrt -lpthread"
+AS_IF([test -d "$gpc_cuda_root/lib64"], [CUDA_LIBS="-L$gpc_cuda_root/lib64 $CUDA_LIBS"])
+AC_MSG_CHECKING([whether $NVCC compiles for $with_cuda_arch])
+cat >conftest.cu <<_ACEOF
+__global__ void k(int *p) { *p = 1; }
+_ACEOF
+AS_IF([$NVCC -O1 -std=c++17 $NVCC_ARCHES -c -o conftest.o conftest.cu >&AS_MESSAGE_LOG_FD 2>&1],
+	[AC_MSG_RESULT([yes])],
+	[AC_MSG_RESULT([no])
+	 gpc_cuda_why="$NVCC does not compile for $with_cuda_arch, see config.log"])
+rm -f conftest.cu conftest.o
+AC_MSG_CHECKING([for the CUDA runtime, to link statically])
+gpc_saved=$CPPFLAGS gpc_saved_libs=$LIBS
+CPPFLAGS="$CPPFLAGS $CUDA_CPPFLAGS" LIBS="$CUDA_LIBS $LIBS"
+AC_LINK_IFELSE([AC_LANG_PROGRAM([[#include <cuda_runtime_api.h>
+#if CUDART_VERSION < 12000
+#error too old
+#endif]], [[int n; return cudaGetDeviceCount(&n);]])],
+	[AC_MSG_RESULT([yes])],
+	[AC_MSG_RESULT([no])
+	 gpc_cuda_why="there is no CUDA runtime 12 or later to link with"])
+CPPFLAGS=$gpc_saved LIBS=$gpc_saved_libs
 ])
 
 # GPC_SYSTEMD_UNITDIR

@@ -52,7 +52,8 @@ t_programs = \
 	%reldir%/361-second-run.t \
 	%reldir%/390-hostile-files.t \
 	%reldir%/391-hostile-peer.t \
-	%reldir%/392-stray-stores.t
+	%reldir%/392-stray-stores.t \
+	%reldir%/500-device.t
 
 t_scripts = \
 	%reldir%/800-gpcd-options.t \
@@ -84,6 +85,7 @@ t_support = \
 	%reldir%/crew.h \
 	%reldir%/data/make-trace.sh \
 	%reldir%/data/small.jsonl \
+	%reldir%/devices.h \
 	%reldir%/fake.h \
 	%reldir%/made.h \
 	%reldir%/model.h \

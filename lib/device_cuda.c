@@ -1,0 +1,392 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* device_cuda.c - GPUs: which there are, their memory between processes, their errors. */
+#include "config.h"
+
+#include "device_cuda.h"
+
+#include "err.h"
+#include "order.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define MAX_DEVICES 64
+
+uint32_t device_cuda_fail_at;
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct cuda_memory *memory;       /* all of this process */
+static struct pin { struct pin *next; void *base; uint32_t users; } *pins;
+
+bool cuda_injected(void)
+{
+	uint32_t left = load_relaxed(&device_cuda_fail_at);
+
+	if (!left)
+		return false;
+	store_relaxed(&device_cuda_fail_at, left - 1);
+	return left == 1;
+}
+
+int cuda_error(cudaError_t e, const char *what)
+{
+	int code = EIO;
+
+	cudaGetLastError();              /* what is not sticky is over with it */
+	switch (e) {
+	case cudaErrorNoDevice:
+	case cudaErrorInvalidDevice:
+	case cudaErrorInsufficientDriver:
+	case cudaErrorSystemDriverMismatch:
+	case cudaErrorCompatNotSupportedOnDevice:
+	case cudaErrorDevicesUnavailable:
+	case cudaErrorStubLibrary:
+		code = ENODEV;
+		break;
+	case cudaErrorMemoryAllocation:
+		code = ENOMEM;
+		break;
+	case cudaErrorNotReady:
+		code = EAGAIN;
+		break;
+	case cudaErrorInvalidValue:
+	case cudaErrorInvalidResourceHandle:
+	case cudaErrorInvalidDevicePointer:
+	case cudaErrorStreamCaptureUnsupported:
+	case cudaErrorStreamCaptureInvalidated:
+	case cudaErrorStreamCaptureIsolation:
+	case cudaErrorStreamCaptureImplicit:
+		code = EINVAL;
+		break;
+	default:
+		break;
+	}
+	return err_set(code, "%s: %s (%s)", what, cudaGetErrorString(e),
+		       cudaGetErrorName(e));
+}
+
+/* ---- the calling thread's device ---- */
+
+/* Whatever another thread captures, what is done here is not part of it. */
+int cuda_enter(struct cuda_scope *s, int ordinal)
+{
+	cudaError_t e = CUDA(cudaGetDevice(&s->before));
+
+	if (e == cudaSuccess && s->before != ordinal)
+		e = CUDA(cudaSetDevice(ordinal));
+	if (e != cudaSuccess)
+		return cuda_error(e, "the device cannot be used");
+	s->mode = cudaStreamCaptureModeRelaxed;
+	cudaThreadExchangeStreamCaptureMode(&s->mode);
+	return 0;
+}
+
+void cuda_leave(const struct cuda_scope *s)
+{
+	enum cudaStreamCaptureMode mode = s->mode;
+	int now;
+
+	cudaThreadExchangeStreamCaptureMode(&mode);
+	if (cudaGetDevice(&now) == cudaSuccess && now != s->before)
+		cudaSetDevice(s->before);
+}
+
+/* ---- names ---- */
+
+/* They do not change while a process lives, and are not cheap to ask for. */
+int cuda_uuid(int ordinal, uint8_t ret[16])
+{
+	static uint8_t known[MAX_DEVICES][16];
+	static uint64_t have;
+	struct cudaDeviceProp prop;
+	cudaError_t e;
+
+	if (ordinal < 0 || ordinal >= MAX_DEVICES)
+		return err_set(ENODEV, "there is no GPU number %d", ordinal);
+	if (!(load_acquire(&have) >> ordinal & 1)) {
+		e = CUDA(cudaGetDeviceProperties(&prop, ordinal));
+		if (e != cudaSuccess)
+			return cuda_error(e, "the GPU cannot be asked for its UUID");
+		pthread_mutex_lock(&lock);
+		memcpy(known[ordinal], prop.uuid.bytes, 16);
+		pthread_mutex_unlock(&lock);
+		order_or64(&have, 1ull << ordinal);      /* pairs with the acquire above */
+	}
+	memcpy(ret, known[ordinal], 16);
+	return 0;
+}
+
+static int count_devices(int *ret)
+{
+	cudaError_t e = CUDA(cudaGetDeviceCount(ret));
+
+	if (e != cudaSuccess)
+		return cuda_error(e, "no GPU can be used");
+	*ret = MIN(*ret, MAX_DEVICES);
+	return 0;
+}
+
+int cuda_ordinal_of(const uint8_t uuid[16], int *ret)
+{
+	uint8_t other[16];
+	int i, n, err = count_devices(&n);
+
+	for (i = 0; !err && i < n; i++) {
+		err = cuda_uuid(i, other);
+		if (!err && !memcmp(uuid, other, 16)) {
+			*ret = i;
+			return 0;
+		}
+	}
+	return err ? err : err_set(ENODEV, "the mirror is on a GPU that this process "
+				   "does not see");
+}
+
+static int by_number(const char *device, int *ret)
+{
+	unsigned long number;
+	char *end;
+	int n, err = count_devices(&n);
+
+	if (err)
+		return err;
+	errno = 0;
+	number = strtoul(device + 5, &end, 10);
+	if (device[5] < '0' || device[5] > '9' || *end || errno)
+		return err_set(EINVAL, "%s: cuda: and a number, or GPU- and a UUID",
+			       device);
+	if (number >= (unsigned long)n)
+		return err_set(ENODEV, "%s: this process sees %d GPU%s", device, n,
+			       n == 1 ? "" : "s");
+	*ret = (int)number;
+	return 0;
+}
+
+static void uuid_text(const uint8_t u[16], char ret[48])
+{
+	snprintf(ret, 48,
+		 "GPU-%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-"
+		 "%02x%02x%02x%02x%02x%02x",
+		 u[0], u[1], u[2], u[3], u[4], u[5], u[6], u[7], u[8], u[9], u[10], u[11],
+		 u[12], u[13], u[14], u[15]);
+}
+
+static int by_uuid(const char *device, int *ret)
+{
+	uint8_t uuid[16];
+	char text[48];
+	int i, n, found = 0, err = count_devices(&n);
+
+	for (i = 0; !err && i < n; i++) {
+		err = cuda_uuid(i, uuid);
+		uuid_text(uuid, text);
+		if (!err && !strncmp(device, text, strlen(device)) && found++ == 0)
+			*ret = i;
+	}
+	if (err)
+		return err;
+	if (found > 1)
+		return err_set(EINVAL, "%s: several GPUs begin like that", device);
+	return found ? 0 : err_set(ENODEV, "%s: this process does not see it", device);
+}
+
+static bool cuda_matches(const char *device)
+{
+	return !strncmp(device, "cuda:", 5) || !strncmp(device, "GPU-", 4);
+}
+
+int cuda_ordinal(const char *device, int *ret)
+{
+	return device[0] == 'c' ? by_number(device, ret) : by_uuid(device, ret);
+}
+
+static int cuda_identify(const char *device, uint8_t uuid[16])
+{
+	int ordinal, err = cuda_ordinal(device, &ordinal);
+
+	return err ? err : cuda_uuid(ordinal, uuid);
+}
+
+/* ---- memory that several processes have ---- */
+
+static struct cuda_memory *find(const uint8_t handle[64], int ordinal)
+{
+	struct cuda_memory *m = memory;
+
+	while (m && (m->pid != getpid() || m->ordinal != ordinal ||
+		     memcmp(&m->handle, handle, sizeof(m->handle))))
+		m = m->next;
+	return m;
+}
+_Static_assert(sizeof(cudaIpcMemHandle_t) == 64, "a descriptor has room for a handle");
+
+static void remember(struct cuda_memory *m, int ordinal)
+{
+	m->users = 1;
+	m->ordinal = ordinal;
+	m->pid = getpid();
+	m->next = memory;
+	memory = m;
+}
+
+int cuda_memory_make(uint64_t bytes, int ordinal, struct cuda_memory **ret)
+{
+	struct cuda_memory *m = calloc(1, sizeof(*m));
+	cudaError_t e;
+
+	if (!m)
+		return err_set(ENOMEM, "no memory for a mirror");
+	e = CUDA(cudaMalloc((void **)&m->base, bytes));
+	if (e == cudaSuccess) {
+		e = CUDA(cudaIpcGetMemHandle(&m->handle, m->base));
+		if (e != cudaSuccess)
+			cudaFree(m->base);
+	}
+	if (e != cudaSuccess) {
+		free(m);
+		return cuda_error(e, "no device memory that other processes can open");
+	}
+	pthread_mutex_lock(&lock);
+	remember(m, ordinal);
+	pthread_mutex_unlock(&lock);
+	*ret = m;
+	return 0;
+}
+
+static int open_handle(const uint8_t handle[64], int ordinal, struct cuda_memory **ret)
+{
+	struct cuda_memory *m = calloc(1, sizeof(*m));
+	cudaError_t e;
+
+	if (!m)
+		return err_set(ENOMEM, "no memory to import a mirror");
+	memcpy(&m->handle, handle, sizeof(m->handle));
+	e = CUDA(cudaIpcOpenMemHandle((void **)&m->base, m->handle,
+				      cudaIpcMemLazyEnablePeerAccess));
+	if (e != cudaSuccess) {
+		free(m);
+		cuda_error(e, "the mirror's memory cannot be opened");
+		/* its writer is gone, or going */
+		return e == cudaErrorInvalidResourceHandle || e == cudaErrorMapBufferObjectFailed
+			       ? -ESTALE
+			       : cuda_error(e, "the mirror's memory cannot be opened");
+	}
+	m->imported = true;
+	remember(m, ordinal);
+	*ret = m;
+	return 0;
+}
+
+int cuda_memory_import(const uint8_t handle[64], int ordinal, struct cuda_memory **ret)
+{
+	int err = 0;
+
+	pthread_mutex_lock(&lock);
+	*ret = find(handle, ordinal);
+	if (*ret)
+		(*ret)->users++;
+	else
+		err = open_handle(handle, ordinal, ret);
+	pthread_mutex_unlock(&lock);
+	return err;
+}
+
+void cuda_memory_put(struct cuda_memory *m)
+{
+	struct cuda_memory **at = &memory;
+	bool last;
+
+	pthread_mutex_lock(&lock);
+	last = --m->users == 0;
+	while (last && *at != m)
+		at = &(*at)->next;
+	if (last)
+		*at = m->next;
+	pthread_mutex_unlock(&lock);
+	if (!last)
+		return;
+	if (m->pid == getpid() && m->imported)
+		cudaIpcCloseMemHandle(m->base);
+	else if (m->pid == getpid())
+		cudaFree(m->base);       /* it lives on where others have it open */
+	free(m);
+}
+
+/* ---- host memory that devices read and write ---- */
+
+int cuda_pin(void *base, uint64_t bytes)
+{
+	cudaError_t e = cudaSuccess;
+	struct pin *p;
+
+	pthread_mutex_lock(&lock);
+	for (p = pins; p && p->base != base; p = p->next)
+		;
+	if (!p && (p = calloc(1, sizeof(*p))) != NULL) {
+		e = CUDA(cudaHostRegister(base, bytes,
+					  cudaHostRegisterPortable | cudaHostRegisterMapped));
+		if (e == cudaSuccess) {
+			p->base = base;
+			p->next = pins;
+			pins = p;
+		} else {
+			free(p);
+			p = NULL;
+		}
+	} else if (!p) {
+		e = cudaErrorMemoryAllocation;
+	}
+	if (p)
+		p->users++;
+	pthread_mutex_unlock(&lock);
+	return e == cudaSuccess ? 0 : cuda_error(e, "shared memory cannot be registered");
+}
+
+void cuda_unpin(void *base)
+{
+	struct pin **at = &pins, *p;
+
+	pthread_mutex_lock(&lock);
+	while ((p = *at) != NULL && p->base != base)
+		at = &p->next;
+	if (p && --p->users == 0) {
+		*at = p->next;
+		cudaHostUnregister(base);
+		free(p);
+	}
+	pthread_mutex_unlock(&lock);
+}
+
+/* ---- the driver ---- */
+
+/* Memory of a dead writer is freed by the last process that has it. */
+static void cuda_sweep(const struct segment *s UNUSED, const struct shm_mirror *desc UNUSED)
+{
+}
+
+const struct device_ops device_cuda = {
+	.name = "cuda",
+	.matches = cuda_matches,
+	.identify = cuda_identify,
+	.create = cuda_create,
+	.upload = cuda_upload,
+	.flush = cuda_flush,
+	.flushed = cuda_flushed,
+	.destroy = cuda_destroy,
+	.sweep = cuda_sweep,
+	.read = cuda_read,
+	.import = cuda_import,
+	.release = cuda_release,
+	.open = cuda_open,
+	.close = cuda_close,
+	.adopt = cuda_adopt,
+	.lookup = cuda_lookup,
+	.match = cuda_match,
+	.signal = cuda_signal,
+	.counted = cuda_counted,
+	.wait = cuda_wait,
+};
