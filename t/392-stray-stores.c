@@ -29,11 +29,11 @@ static void test_epoch(uint64_t value)
 
 	for (i = 0; i < 3; i++)
 		chain_make(c, 0, (uint64_t)i * 10 + 1, 1, &b[i]);
-	seg_line(&c->seg)->epoch = value;
+	store_relaxed(&seg_line(&c->seg)->epoch, value);
 	for (i = 0; i < 3; i++) {
 		section = must(gpc_enter(d));
 		if (i == 2)              /* lowered while it is open */
-			seg_line(&c->seg)->epoch = 5;
+			store_relaxed(&seg_line(&c->seg)->epoch, 5);
 		is_int(gpc_drop(c, &b[i], 1, 0, NULL), 1, "epoch 0x%llx: a block is dropped",
 		       (unsigned long long)value);
 		serve_for(60);
@@ -79,13 +79,13 @@ static void all_sections(gpc *d)
 
 static void cell_of_nobody(gpc *d)
 {
-	seg_row(&d->seg, 0)[d->seg.header.geometry.max_peers + 1] = 1;
+	store_relaxed(&seg_row(&d->seg, 0)[d->seg.header.geometry.max_peers + 1], 1);
 }
 
 static void free_seat(gpc *d)
 {
 	must(gpc_enter(d));
-	seg_row(&d->seg, 1)[d->peer] = 1;
+	store_relaxed(&seg_row(&d->seg, 1)[d->peer], 1);
 	serve_for(100);
 	store_release(&seg_seat(&d->seg, d->peer)->state, SEAT_FREE);
 }
