@@ -10,6 +10,7 @@
 
 #include <errno.h>
 #include <string.h>
+#include "dev.h"
 #include "lookup.h"
 #include "refs.h"
 
@@ -22,6 +23,7 @@ struct ask {                             /* one call */
 	int section;
 	uint64_t tick;                   /* of all uses in this call; 0 = none yet */
 	uint64_t vram, ram, stale;
+	struct device_answer there;      /* to all keys, when blocks is not NULL */
 	struct lookup l;
 	struct ref_sum sum;              /* only with refs */
 };
@@ -40,6 +42,7 @@ static int ask_begin(struct ask *a, gpc *c, uint32_t spaces, uint32_t flags, boo
 	a->overflow = false;
 	a->tick = a->vram = a->ram = a->stale = 0;
 	a->section = -1;
+	a->there = (struct device_answer){ 0 };
 	if (refs)
 		memset(&a->sum, 0, sizeof(a->sum));
 	if (!c->readonly) {
@@ -62,6 +65,8 @@ static void ask_end(struct ask *a, uint64_t asked)
 {
 	struct shm_seat *seat;
 
+	if (a->there.blocks)
+		dev_ask_end(a->c, &a->there);
 	if (a->section >= 0)
 		handle_leave(a->c, a->section);
 	if (a->refs)
@@ -74,6 +79,30 @@ static void ask_end(struct ask *a, uint64_t asked)
 	count_if(&seat->hit_ram, a->ram);
 	count_if(&seat->miss, asked - MIN(asked, a->vram + a->ram));
 	count_if(&seat->stale_refs, a->stale);
+}
+
+/* Let a device answer for the whole call, if the flags say that it may or must. */
+static int ask_device(struct ask *a, const struct device_question *q, uint32_t flags)
+{
+	int err;
+
+	if (!(flags & (GPC_ANYWHERE | GPC_DEVICE)) || a->c->readonly)
+		return 0;
+	err = dev_ask(a->c, q, flags & GPC_DEVICE, &a->there);
+	return err == -EAGAIN && !(flags & GPC_DEVICE) ? 0 : err;
+}
+
+/* A device's answers; blocks of pools that are gone by now are none. */
+static void take_answers(const struct ask *a, uint32_t from, uint32_t n, gpc_block *blocks)
+{
+	uint32_t i;
+
+	for (i = 0; i < n; i++) {
+		gpc_block b = a->there.blocks[from + i];
+
+		blocks[i] = b >= 0 && pool_set_has(&a->l.live, (uint32_t)b >> 24) ? b
+										   : GPC_NONE;
+	}
 }
 
 /* Records of the hits; a block that has none becomes a miss.  Their lines are asked
@@ -183,13 +212,17 @@ static uint32_t collect(const gpc_block *blocks, uint32_t n, uint8_t *at, struct
 
 /* Returns how many of the group are hits.  A key at REF_CAP counts as a miss: a block
  * without its reference must not look like one with it. */
-static uint32_t look_up(struct ask *a, const gpc_key *keys, uint32_t n, gpc_block *blocks)
+static uint32_t look_up(struct ask *a, const gpc_key *all, uint32_t from, uint32_t n,
+			gpc_block *blocks)
 {
+	const gpc_key *keys = all + from;
 	uint8_t at[LOOKUP_GROUP];
 	struct hits h;
 	uint32_t i, m, hits = 0;
 
-	if (n == 1)
+	if (a->there.blocks)
+		take_answers(a, from, n, blocks);
+	else if (n == 1)
 		blocks[0] = lookup_one(&a->l, keys);
 	else
 		lookup_group(&a->l, keys, n, blocks);
@@ -210,25 +243,27 @@ static uint32_t look_up(struct ask *a, const gpc_key *keys, uint32_t n, gpc_bloc
 GPC_EXPORT int gpc_lookup(gpc *c, uint32_t spaces, const gpc_key *keys, uint32_t n,
 			  gpc_block *blocks, uint32_t flags)
 {
+	struct device_question q = { .spaces = spaces, .keys = keys, .n = n };
 	struct ask a;
 	uint32_t i, hits = 0;
-	int err = handle_check(c, flags & GPC_REF);
+	int err = handle_check(c, flags & (GPC_REF | GPC_DEVICE));
 
 	if (err)
 		return err;
-	if (flags & ~(uint32_t)(GPC_QUIET | GPC_REF | GPC_ANYWHERE))
-		return err_set(EINVAL, "flags 0x%x: gpc_lookup takes GPC_QUIET, GPC_REF "
-			       "and GPC_ANYWHERE", flags);
+	if (flags & ~(uint32_t)(GPC_QUIET | GPC_REF | GPC_ANYWHERE | GPC_DEVICE))
+		return err_set(EINVAL, "flags 0x%x: gpc_lookup takes GPC_QUIET, GPC_REF, "
+			       "GPC_ANYWHERE and GPC_DEVICE", flags);
 	err = check_arrays(keys, n, blocks);
 	if (err || !n)
 		return err;
 	err = ask_begin(&a, c, spaces, flags, flags & GPC_REF);
 	if (err)
 		return err;
-	for (i = 0; i < n; i += LOOKUP_GROUP)
-		hits += look_up(&a, keys + i, MIN(n - i, LOOKUP_GROUP), blocks + i);
-	ask_end(&a, n);
-	return (int)hits;
+	err = ask_device(&a, &q, flags);
+	for (i = 0; !err && i < n; i += LOOKUP_GROUP)
+		hits += look_up(&a, keys, i, MIN(n - i, LOOKUP_GROUP), blocks + i);
+	ask_end(&a, err ? 0 : n);
+	return err ? err : (int)hits;
 }
 
 /* ---- longest prefix, hints ---- */
@@ -269,38 +304,75 @@ static int check_starts(const uint32_t *start, uint32_t nseq)
 	return 0;
 }
 
-GPC_EXPORT int gpc_match(gpc *c, uint32_t spaces, const gpc_key *keys,
-			 const uint32_t *start, uint32_t nseq, uint32_t *len,
-			 gpc_block *blocks, uint32_t flags)
+/* A sequence whose length a device knows. */
+static uint32_t match_there(struct ask *a, uint32_t from, uint32_t n, gpc_block *blocks)
 {
-	struct ask a;
-	uint32_t i, sum = 0;
-	int err = handle_check(c, false);
+	struct hits h;
+	uint32_t i, j, m, run, len = 0;
 
-	if (err)
-		return err;
-	if (flags & ~(uint32_t)(GPC_QUIET | GPC_ANYWHERE))
-		return err_set(EINVAL, "flags 0x%x: gpc_match takes GPC_QUIET and "
-			       "GPC_ANYWHERE", flags);
+	for (i = 0; i < n; i += LOOKUP_GROUP) {
+		m = MIN(n - i, LOOKUP_GROUP);
+		take_answers(a, from + i, m, h.block);
+		locate(a, h.block, h.record, m);
+		run = leading_hits(h.block, m);
+		for (j = 0; j < run; j++)
+			use(a, h.block[j], h.record[j]);
+		if (blocks)
+			memcpy(blocks + i, h.block, run * sizeof(*blocks));
+		len += run;
+		if (run < m)
+			break;
+	}
+	return len;
+}
+
+static int check_match(uint32_t flags, const gpc_key *keys, const uint32_t *start,
+		       uint32_t nseq, const uint32_t *len)
+{
+	int err;
+
+	if (flags & ~(uint32_t)(GPC_QUIET | GPC_ANYWHERE | GPC_DEVICE))
+		return err_set(EINVAL, "flags 0x%x: gpc_match takes GPC_QUIET, GPC_ANYWHERE "
+			       "and GPC_DEVICE", flags);
 	if (!nseq)
 		return 0;
 	if (!start || !len)
 		return err_set(EINVAL, "%s is NULL", start ? "len" : "start");
 	err = check_starts(start, nseq);
-	if (err)
-		return err;
-	if (!keys && start[nseq] > start[0])
+	if (!err && !keys && start[nseq] > start[0])
 		return err_set(EINVAL, "keys is NULL");
+	return err;
+}
+
+GPC_EXPORT int gpc_match(gpc *c, uint32_t spaces, const gpc_key *keys,
+			 const uint32_t *start, uint32_t nseq, uint32_t *len,
+			 gpc_block *blocks, uint32_t flags)
+{
+	struct device_question q = { .spaces = spaces, .keys = keys, .start = start,
+				     .nseq = nseq, .blocks = true };
+	struct ask a;
+	uint32_t i, at, sum = 0;
+	int err = handle_check(c, flags & GPC_DEVICE);
+
+	if (!err)
+		err = check_match(flags, keys, start, nseq, len);
+	if (err || !nseq)
+		return err;
 	err = ask_begin(&a, c, spaces, flags, false);
 	if (err)
 		return err;
-	for (i = 0; i < nseq; i++) {
-		len[i] = match(&a, keys + start[i], start[i + 1] - start[i],
-			       blocks ? blocks + start[i] : NULL);
+	q.n = start[nseq] - start[0];
+	err = q.n ? ask_device(&a, &q, flags) : 0;
+	for (i = 0; !err && i < nseq; i++) {
+		at = start[i];
+		len[i] = a.there.blocks ? match_there(&a, at - start[0], a.there.len[i],
+					       blocks ? blocks + at : NULL)
+				 : match(&a, keys + at, start[i + 1] - at,
+					 blocks ? blocks + at : NULL);
 		sum += len[i];
 	}
-	ask_end(&a, start[nseq] - start[0]);
-	return (int)sum;
+	ask_end(&a, err ? 0 : start[nseq] - start[0]);
+	return err ? err : (int)sum;
 }
 
 /* ---- longest prefix, referenced ---- */

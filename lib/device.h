@@ -32,6 +32,22 @@ _Static_assert(GPC_MAX_SPACES == LAUNCH_SPACES, "kernels know all spaces");
  * for, hits by tier, misses.  A match asks for all keys of its sequences. */
 enum { COUNT_LOOKUPS, COUNT_HIT_VRAM, COUNT_HIT_RAM, COUNT_MISS, DEVICE_COUNTERS };
 
+/* Keys in host memory, and answers there. */
+struct device_question {
+	uint32_t spaces;                 /* 0 = those of the mirror's line */
+	const gpc_key *keys;
+	uint32_t n;
+	const uint32_t *start;           /* of sequences, from 0 to n; NULL: each key by itself */
+	uint32_t nseq;
+	bool blocks;                     /* of sequences: wanted beside the lengths */
+};
+
+struct device_answer {
+	const gpc_block *blocks;
+	const uint32_t *len;             /* of sequences */
+	void *memory;                    /* to be freed after it was read; or NULL */
+};
+
 struct device_ops {
 	const char *name; /* "host", "cuda" */
 	/* does this driver answer to that device string? */
@@ -82,6 +98,10 @@ struct device_ops {
 		     uint32_t *len, gpc_block *blocks, void *stream);
 	/* raise *done to ticket when the stream gets here; never lowers it (rule S1) */
 	int (*signal)(void *dev, uint64_t *done, uint64_t ticket, void *stream);
+	/* peer: host-in, host-out; waits; counts nothing.  One thread at a time, until it is
+	 * done with the answer. */
+	int (*ask)(void *dev, const struct dev_view *view, const struct device_question *q,
+		   struct device_answer *ret);
 	/* what launches that are over have counted since the last call */
 	void (*counted)(void *dev, uint64_t counts[DEVICE_COUNTERS]);
 	/* until the stream has done all it was given so far: -EAGAIN (timeout 0),

@@ -388,5 +388,6 @@ const struct device_ops device_cuda = {
 	.match = cuda_match,
 	.signal = cuda_signal,
 	.counted = cuda_counted,
+	.ask = cuda_ask,
 	.wait = cuda_wait,
 };

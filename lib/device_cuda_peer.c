@@ -45,6 +45,7 @@ struct cuda_dev {
 	void *pinned;                    /* the page of sections, as the host sees it ... */
 	uint8_t *sections;               /* ... and as the device does */
 	uint64_t *totals;                /* pinned; written by the device */
+	struct cuda_lane *lane;          /* for questions of the host */
 	uint64_t told[DEVICE_COUNTERS];
 };
 
@@ -106,6 +107,7 @@ static void dev_put(struct cuda_dev *d)
 	if (!last)
 		return;
 	if (d->pid == getpid() && cuda_enter(&scope, d->ordinal) == 0) {
+		cuda_lane_free(d->lane);
 		if (d->stream)
 			cudaStreamDestroy(d->stream);
 		if (d->there)
@@ -349,6 +351,20 @@ int cuda_signal(void *dev, uint64_t *done, uint64_t ticket, void *stream)
 		       CUDA((cudaError_t)launch_signal((uint64_t *)(d->sections + at), ticket,
 						       d->there->counters, d->totals,
 						       stream)));
+}
+
+int cuda_ask(void *dev, const struct dev_view *view UNUSED, const struct device_question *q,
+	     struct device_answer *ret)
+{
+	struct cuda_dev *d = dev;
+	struct cuda_scope scope;
+	int err = cuda_enter(&scope, d->ordinal);
+
+	if (err)
+		return err;
+	err = cuda_lane_ask(&d->lane, &d->there->word, q, ret);
+	cuda_leave(&scope);
+	return err;
 }
 
 void cuda_counted(void *dev, uint64_t counts[DEVICE_COUNTERS])

@@ -534,6 +534,44 @@ static void host_counted(void *dev UNUSED, uint64_t counts[DEVICE_COUNTERS])
 	memset(counts, 0, DEVICE_COUNTERS * sizeof(counts[0]));
 }
 
+static void shift(const struct device_question *q, uint32_t *start)
+{
+	uint32_t i;
+
+	for (i = 0; i <= q->nseq; i++)
+		start[i] = q->start[i] - q->start[0];
+}
+
+/* By the same jobs as a launch.  The one block of memory: blocks, lengths, starts. */
+static int host_ask(void *dev UNUSED, const struct dev_view *view,
+		    const struct device_question *q, struct device_answer *ret)
+{
+	uint64_t nseq = q->start ? q->nseq + 1ull : 0;
+	gpc_block *blocks = malloc((q->n + 2 * nseq) * sizeof(*blocks));
+	uint32_t *len, *start;
+	int err;
+
+	if (!blocks)
+		return err_set(ENOMEM, "no memory for %u answers", q->n);
+	len = (uint32_t *)blocks + q->n;
+	start = len + nseq;
+	if (q->start) {
+		shift(q, start);
+		err = kernel_host_match(NULL, view, q->spaces, q->keys + q->start[0], start,
+					q->nseq, len, blocks, NULL);
+	} else {
+		err = kernel_host_lookup(NULL, view, q->spaces, q->keys, q->n, blocks, NULL);
+	}
+	if (!err)
+		err = stream_wait(-1);
+	if (err) {
+		free(blocks);
+		return err;
+	}
+	*ret = (struct device_answer){ .blocks = blocks, .len = len, .memory = blocks };
+	return 0;
+}
+
 static int host_wait(void *dev UNUSED, void *stream UNUSED, int timeout_ms)
 {
 	return stream_wait(timeout_ms);
@@ -556,6 +594,7 @@ const struct device_ops device_host = {
 	.close = host_close,
 	.adopt = host_adopt,
 	.counted = host_counted,
+	.ask = host_ask,
 	.lookup = kernel_host_lookup,
 	.match = kernel_host_match,
 	.signal = kernel_host_signal,

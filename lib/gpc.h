@@ -79,7 +79,8 @@ enum {                               /* flags; each function lists those it take
 	                              * works on dead and damaged segments, from a copy */
 	GPC_QUIET     = 1 << 3,      /* lookup, match, acquire: leave recency and statistics alone */
 	GPC_REF       = 1 << 4,      /* lookup: take a reference on every hit */
-	GPC_ANYWHERE  = 1 << 5,      /* lookup, match: may run on an opened device */
+	GPC_ANYWHERE  = 1 << 5,      /* lookup, match: may run on an opened device, when that is
+	                              * faster and its mirror shows all changes so far */
 	GPC_PARTIAL   = 1 << 6,      /* reserve: fewer than n is fine */
 	GPC_NOWAIT    = 1 << 7,      /* publish, drop: return after submission; see gpc_wait */
 	GPC_TAKE      = 1 << 8,      /* evict: the ids become reservations of the caller */
@@ -88,7 +89,8 @@ enum {                               /* flags; each function lists those it take
 	GPC_CANCEL    = 1 << 10,     /* commit: give the moves up */
 	GPC_TAIL      = 1 << 11,     /* hash: a last, partial block gets a key too */
 	GPC_STANDBY   = 1 << 12,     /* writer_take: wait until the present writer is gone */
-	GPC_REMOVE    = 1 << 13      /* clear: remove the emptied pool as well */
+	GPC_REMOVE    = 1 << 13,     /* clear: remove the emptied pool as well */
+	GPC_DEVICE    = 1 << 14      /* lookup, match: on an opened device, or fail */
 };
 
 enum { GPC_VRAM = 1, GPC_RAM = 2 };  /* kinds of pools: the two tiers */
@@ -278,12 +280,13 @@ int gpc_import(gpc *c, const void *digests, uint32_t bytes, uint32_t stride, uin
 /* ---- asking: wait-free, no round trip ---- */
 
 /* Each key by itself; blocks[i] = block or -1; returns hits; hints unless GPC_REF.
- * GPC_QUIET, GPC_REF, GPC_ANYWHERE. */
+ * GPC_QUIET, GPC_REF, GPC_ANYWHERE, GPC_DEVICE (-ENODEV: none is open; -ESTALE: no live mirror;
+ * what its mirror shows: gpc_sync comes first if it has to be the latest). */
 int gpc_lookup(gpc *c, uint32_t spaces, const gpc_key *keys, uint32_t n, gpc_block *blocks,
 	       uint32_t flags);
 /* Longest prefix of each sequence keys[start[i] .. start[i+1]); chained keys only; hints.
  * len[i] = matched blocks; blocks (may be NULL) is indexed like keys, only the matched part
- * is written.  Returns the sum of len.  GPC_QUIET, GPC_ANYWHERE. */
+ * is written.  Returns the sum of len.  GPC_QUIET, GPC_ANYWHERE, GPC_DEVICE. */
 int gpc_match(gpc *c, uint32_t spaces, const gpc_key *keys, const uint32_t *start,
 	      uint32_t nseq, uint32_t *len, gpc_block *blocks, uint32_t flags);
 /* Longest prefix of one prompt, referenced before return; returns its length; blocks past it

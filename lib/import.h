@@ -33,7 +33,7 @@ struct gpc_dev {
 	gpc_dev *next;
 	gpc *c;
 	const struct device_ops *ops;
-	char device[32];
+	char device[48];
 	uint8_t uuid[16];
 	void *there;		/* the driver's, see struct device_ops */
 	uint32_t opens;		/* under c->dev_lock */

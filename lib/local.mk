@@ -15,6 +15,7 @@ lib_gpc_sources = \
 	%reldir%/command.c \
 	%reldir%/dev.c \
 	%reldir%/dev.h \
+	%reldir%/dev_ask.c \
 	%reldir%/device.c \
 	%reldir%/device.h \
 	%reldir%/device_host.c \
@@ -94,6 +95,7 @@ lib_gpc_sources = \
 cuda_sources = \
 	%reldir%/device_cuda.c \
 	%reldir%/device_cuda.h \
+	%reldir%/device_cuda_ask.c \
 	%reldir%/device_cuda_mirror.c \
 	%reldir%/device_cuda_peer.c
 

@@ -53,7 +53,8 @@ t_programs = \
 	%reldir%/390-hostile-files.t \
 	%reldir%/391-hostile-peer.t \
 	%reldir%/392-stray-stores.t \
-	%reldir%/500-device.t
+	%reldir%/500-device.t \
+	%reldir%/501-ask-device.t
 
 t_scripts = \
 	%reldir%/800-gpcd-options.t \
