@@ -35,8 +35,8 @@ done <<-END
 	--payload 16777217 out of range
 END
 refuses 2 "'a/b' cannot name a cache" gpc-replay "$small_trace" --name a/b
-refuses 2 'not for the cache of somebody else' \
-	gpc-replay "$small_trace" --name "$cache" --device host
+refuses 2 'the name is too long' gpc-replay "$small_trace" --device \
+	cuda:00000000000000000000000000000000000000000000000
 refuses 2 'path is too long' gpc-replay "$small_trace" --dir "/$(printf '%05000d' 0)"
 refuses 1 'gpcd did not start' gpc-replay "$small_trace" --dir "$shm/nowhere"
 refuses 1 'nobody' gpc-replay "$small_trace" --dir "$shm" --name nobody

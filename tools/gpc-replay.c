@@ -58,7 +58,8 @@ static const char help[] =
 "  --payload BYTES   memory behind each block (64)\n"
 "  --name NAME       use the cache of a running gpcd instead of one of its own\n"
 "  --dir DIR         where the segments are (/dev/shm)\n"
-"  --device D        let the writer keep a mirror: none, host or cuda:N (none)\n"
+"  --device D        match there: host, cuda:N or GPU-UUID; a cache of its own gets a\n"
+	"                    mirror there (none: match in shared memory)\n"
 "  --json            one JSON object\n"
 "  --help, --version\n"
 "\n"
@@ -112,8 +113,8 @@ static int parse(struct args *a, int argc, char **argv)
 	a->trace = argv[optind];
 	if (a->name && !cli_name(a->name))
 		return cli_bad_name(a->name);
-	if (a->name && a->device)
-		return cli_usage("--device is not for the cache of somebody else");
+	if (a->device && strlen(a->device) >= sizeof(((struct job *)0)->device))
+		return cli_usage("--device: the name is too long");
 	if (strlen(a->dir) >= PATH_MAX - 128)
 		return cli_usage("--dir: the path is too long");
 	return -1;
@@ -215,6 +216,8 @@ static int make_job(struct run *run)
 	run->job = job;
 	memcpy(job->name, run->name, sizeof(job->name));
 	snprintf(job->dir, sizeof(job->dir), "%s", run->a.dir);
+	if (run->a.device && strcmp(run->a.device, "none"))
+		snprintf(job->device, sizeof(job->device), "%s", run->a.device);
 	job->workers = (uint32_t)run->a.workers;
 	job->requests = t->requests;
 	job->longest = t->longest;

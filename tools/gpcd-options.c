@@ -76,7 +76,8 @@ static const char help[] =
 "  --ram-blocks N    make pool 1, RAM, of N blocks, which pool 0 demotes to\n"
 "  --max-peers N     seats for processes\n"
 "  --max-pools N     room for pools\n"
-"  --device D        keep a mirror on none, host or cuda:N; may be repeated\n"
+"  --device D        keep a mirror on none, host, cuda:N or GPU-UUID; may\n"
+	"                    be repeated\n"
 "  --tick exact|MS   step of recency: each touching call, or milliseconds (1)\n"
 "  --ahead N         blocks kept free ahead of demand (64); 0: capacity is exact\n"
 "  --quarantine MS   delay before blocks that a dead process wrote are reused\n"
@@ -125,7 +126,7 @@ static bool add_device(struct daemon *d, const char *device)
 			 used ? "," : "", device);
 
 	if (!is_device(device)) {
-		cli_usage("--device: '%s' is not none, host or cuda:N", device);
+		cli_usage("--device: '%s' is not none, host, cuda:N or GPU-UUID", device);
 		return false;
 	}
 	if (n >= 0 && (size_t)n < sizeof(d->devices) - used)

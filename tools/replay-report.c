@@ -24,6 +24,7 @@ static const struct { const char *name; size_t at; } fields[] = {
 	{ "promoted", offsetof(struct counts, promoted) },
 	{ "wrong_blocks", offsetof(struct counts, wrong) },
 	{ "retries", offsetof(struct counts, retries) },
+	{ "on_device", offsetof(struct counts, on_device) },
 };
 
 static uint64_t *field_of(struct counts *c, size_t i)
@@ -201,6 +202,8 @@ static void show(const struct report *r)
 		row("computed twice", c->duplicates);
 	if (c->unplaced + c->refused)
 		row("without a place", c->unplaced + c->refused);
+	if (c->on_device)
+		row("matched on a device", c->on_device);
 	if (c->retries)
 		row("waits for a writer", c->retries);
 	row("wrong blocks", c->wrong);

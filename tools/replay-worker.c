@@ -32,6 +32,7 @@ struct worker {
 	struct payload payload;
 	uint32_t number;
 	gpc *c;
+	gpc_dev *device;             /* NULL: match on the host */
 	struct counts counts;
 	/* of the request at hand: chain[0] is no key, chain[1 + j] names block j */
 	gpc_key *chain;
@@ -329,6 +330,29 @@ static void count_hits(struct worker *w, uint32_t hits)
 	}
 }
 
+/* By the device, on what was acknowledged so far; its hits are hints until they are
+ * references.  While there is no mirror the host answers. */
+static int acquire_there(struct worker *w, uint32_t n)
+{
+	const uint32_t start[] = { 0, n };
+	const gpc_key *keys = w->chain + 1;
+	uint32_t len = 0;
+	int r = gpc_sync(w->c, 0, PATIENCE_MS);
+
+	if (r >= 0)
+		r = gpc_match(w->c, 0, keys, start, 1, &len, w->held, GPC_DEVICE);
+	if (r < 0)
+		return gpc_acquire(w->c, 0, keys, n, w->held, 0);
+	w->counts.on_device++;
+	return len ? gpc_ref(w->c, keys, w->held, len) : 0;
+}
+
+static int acquire(struct worker *w, uint32_t n)
+{
+	return w->device ? acquire_there(w, n)
+			 : gpc_acquire(w->c, 0, w->chain + 1, n, w->held, 0);
+}
+
 static int replay(struct worker *w, const uint64_t *ids, uint32_t n)
 {
 	uint64_t begin;
@@ -343,7 +367,7 @@ static int replay(struct worker *w, const uint64_t *ids, uint32_t n)
 	if (r < 0)
 		return fail(w, r, "import");
 	begin = cli_now_ns();
-	hits = gpc_acquire(w->c, 0, w->chain + 1, n, w->held, 0);
+	hits = acquire(w, n);
 	if (hits < 0)
 		return fail(w, hits, "acquire");
 	counts_latency(&w->counts, cli_now_ns() - begin);
@@ -407,6 +431,20 @@ static int attach_cache(struct worker *w)
 	return r < 0 ? fail(w, r, "attach") : 0;
 }
 
+/* The mirror may be about to come. */
+static int open_device(struct worker *w)
+{
+	struct patience p = { 0 };
+	int r;
+
+	if (!w->job->device[0])
+		return 0;
+	do {
+		r = gpc_dev_open(w->c, w->job->device, &w->device);
+	} while (try_again(w, &p, r == -ESTALE ? -EAGAIN : r));
+	return r < 0 ? fail(w, r, "device") : 0;
+}
+
 static void wait_for_gate(void)
 {
 	char byte;
@@ -461,6 +499,8 @@ int worker_main(uint32_t number)
 		return EXIT_RUNTIME;
 	}
 	r = attach_cache(&w);
+	if (r >= 0)
+		r = open_device(&w);
 	wait_for_gate();
 	if (r >= 0)
 		r = replay_share(&w);

@@ -64,6 +64,7 @@ struct job_line { uint64_t done; uint64_t pad[7]; };         /* one cache line a
 
 struct job {
 	char name[GPC_MAX_NAME + 1], dir[PATH_MAX];
+	char device[48];             /* where workers match; empty: on the host */
 	uint32_t workers, requests, longest, payload;
 	int32_t vram, ram;           /* pool to fill; its RAM pool, or -1 */
 	uint64_t refs, slots;        /* slots: of the payload */
@@ -116,6 +117,7 @@ struct counts {
 	uint64_t requests, block_refs, hits, vram_hits, ram_hits;
 	uint64_t inserted, duplicates, refused, unplaced;
 	uint64_t demoted, promoted, wrong, retries;
+	uint64_t on_device;          /* requests that a device matched */
 	uint64_t end_ns;             /* when the worker was done; the latest counts */
 	uint64_t latency[LATENCY_BUCKETS];
 };
