@@ -12,6 +12,7 @@
 #include <limits.h>
 #include <time.h>
 
+#define SPIN_NS (40 * NS_PER_MS / 1000)  /* about as long as a flush to a GPU takes */
 #define WRITER_TEST_NS (100 * NS_PER_MS)
 
 /* The changes that the live mirror which is furthest behind shows; `all` without
@@ -42,8 +43,8 @@ static int check_writer(const gpc *c, uint64_t *next_ns)
 
 static int wait_for_flush(gpc *c, uint64_t want, int timeout_ms, uint64_t deadline)
 {
+	uint64_t next_test = 0, spin_until = clock_ns() + SPIN_NS;
 	struct timespec pause = { .tv_nsec = 50000 };
-	uint64_t next_test = 0;
 	int err = 0;
 
 	while (!err && least_flushed(&c->seg, want) < want) {
@@ -53,6 +54,10 @@ static int wait_for_flush(gpc *c, uint64_t want, int timeout_ms, uint64_t deadli
 		if (c->writer && !c->serving)
 			err = gpc_writer_serve(c, 0); /* nobody else would */
 		err = MIN(err, 0);
+		if (clock_ns() < spin_until) {
+			order_pause();
+			continue;
+		}
 		nanosleep(&pause, NULL);
 		pause.tv_nsec = MIN(pause.tv_nsec * 2, 1000000);
 	}

@@ -17,6 +17,7 @@
 
 #define ROUND 64                         /* commands of one peer before the next one's turn */
 #define CARE_NS (20 * NS_PER_MS)         /* between looks for the dead */
+#define FLUSH_SPIN_NS 40000              /* longer than a flush to a GPU mostly takes */
 #define GRACE_POLL_NS 50000              /* while a grace period or a flush is under way */
 
 /* A writer without memory stops where it is, like a killed one: the segments are sound at any
@@ -410,6 +411,21 @@ static bool work_is_waiting(struct writer *w)
 	       load_relaxed(&line->pending[2]) || load_relaxed(&line->pending[3]);
 }
 
+/* Going to sleep takes longer than most flushes. */
+static bool flush_ends_soon(struct writer *w)
+{
+	uint64_t until = clock_ns() + FLUSH_SPIN_NS;
+
+	if (!w->flushing || !w->nmirrors)
+		return false;
+	do {
+		if (mirror_flushed(w) || work_is_waiting(w))
+			return true;
+		order_pause();
+	} while (clock_ns() < until);
+	return false;
+}
+
 /* False: a signal handler has run, whose program may want to do something about it. */
 static bool sleep_for_work(struct writer *w, uint64_t deadline_ns)
 {
@@ -417,6 +433,8 @@ static bool sleep_for_work(struct writer *w, uint64_t deadline_ns)
 	uint64_t now = clock_ns(), until = MIN(deadline_ns, w->next_care_ns);
 	int err = 0;
 
+	if (flush_ends_soon(w))
+		return true;
 	if (!retire_idle(w) || w->ndirty || w->line_dirty)
 		until = MIN(until, now + GRACE_POLL_NS);
 	if (until <= now)
