@@ -49,6 +49,7 @@ take_down()
 trap take_down EXIT
 trap 'exit 129' HUP
 trap 'exit 130' INT
+trap 'exit 141' PIPE
 trap 'exit 143' TERM
 
 show()	# TITLE FILE: unless there is nothing in it
@@ -89,7 +90,7 @@ copy=${trace##*/}
 cp "$trace" "$tmp/$copy" && cd "$tmp" || exit 1
 times=1
 while :; do
-	timeout -k 2 60 gpc-replay "$copy" --workers $workers --name "$name" \
+	timeout -k 20 60 gpc-replay "$copy" --workers $workers --name "$name" \
 		>"$tmp/result" &
 	replay=$!
 	look

@@ -87,7 +87,7 @@ static json_t *describe(int peer, const struct gpc_stats *st, int writer_pid)
 int inspect_peers(struct inspect *in)
 {
 	struct gpc_info info = { .size = sizeof(info) };
-	json_t *rows;
+	json_t *rows, *mirrors;
 	gpc *c;
 	int status = inspect_open(in, GPC_READONLY, &c), r;
 
@@ -107,12 +107,19 @@ int inspect_peers(struct inspect *in)
 			json_array_append_new(rows,
 					      describe((int)i, &st, info.writer_pid));
 	}
+	mirrors = inspect_mirrors(c);
 	gpc_close(c);
 	if (in->json) {
+		json_decref(mirrors);
 		out_json(rows);
 		return 0;
 	}
 	out_table(columns, ARRAY_SIZE(columns), rows);
+	if (json_array_size(mirrors)) {
+		putchar('\n');
+		inspect_show_mirrors(mirrors);
+	}
 	json_decref(rows);
+	json_decref(mirrors);
 	return 0;
 }

@@ -64,15 +64,6 @@ static const struct column pool_columns[] = {
 	{ "FLAGS", "flags", SHOW_LIST },
 };
 
-static const struct column mirror_columns[] = {
-	{ "MIRROR", "device", SHOW_TEXT },
-	{ "GENERATION", "generation", SHOW_TEXT },
-	{ "SIZE", "bytes", SHOW_BYTES },
-	{ "FLUSHED", "flushed", SHOW_TEXT },
-	{ "CHANGES", "changes", SHOW_TEXT },
-	{ "STATE", "state", SHOW_TEXT },
-};
-
 static void set(json_t *o, const char *field, uint64_t v)
 {
 	json_object_set_new(o, field, out_need(json_integer((json_int_t)v)));
@@ -88,7 +79,7 @@ static void set_text(json_t *o, const char *field, const char *text)
 	json_object_set_new(o, field, out_need(json_string(text)));
 }
 
-/* ---- pools and mirrors ---- */
+/* ---- pools ---- */
 
 static json_t *pool_flags(uint32_t flags)
 {
@@ -135,29 +126,6 @@ json_t *inspect_pools(gpc *c)
 
 		if (gpc_pool_get(c, (int)i, &p) >= 0)
 			json_array_append_new(rows, describe_pool(c, (int)i, &p));
-	}
-	return rows;
-}
-
-static json_t *mirrors(gpc *c)
-{
-	json_t *rows = out_need(json_array());
-
-	for (int i = 0; i < 2 * GPC_MAX_MIRRORS; i++) {
-		struct gpc_mirror m = { .size = sizeof(m) };
-		json_t *o;
-
-		if (gpc_get_mirror(c, i, &m) < 0)
-			break;
-		o = out_need(json_object());
-		json_object_set_new(o, "device", out_string(m.device, sizeof(m.device)));
-		json_object_set_new(o, "uuid", out_bytes_hex(m.uuid, sizeof(m.uuid)));
-		set(o, "generation", m.generation);
-		set(o, "bytes", m.bytes);
-		set(o, "flushed", m.flushed);
-		set(o, "changes", m.changes);
-		set_text(o, "state", m.retired ? "retired" : "live");
-		json_array_append_new(rows, o);
 	}
 	return rows;
 }
@@ -240,7 +208,7 @@ static void show(const json_t *o)
 		putchar('\n');
 	}
 	if (json_array_size(list)) {
-		out_table(mirror_columns, ARRAY_SIZE(mirror_columns), list);
+		inspect_show_mirrors(list);
 		putchar('\n');
 	}
 	out_fields(stat_columns, ARRAY_SIZE(stat_columns), json_object_get(o, "stats"));
@@ -268,7 +236,7 @@ int inspect_stat(struct inspect *in)
 	json_object_set_new(o, "name", out_string(in->name, GPC_MAX_NAME));
 	describe_info(o, &info);
 	json_object_set_new(o, "pools", inspect_pools(c));
-	json_object_set_new(o, "mirrors", mirrors(c));
+	json_object_set_new(o, "mirrors", inspect_mirrors(c));
 	json_object_set_new(o, "stats", describe_stats(&st));
 	gpc_close(c);
 	if (in->json) {

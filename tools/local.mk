@@ -22,6 +22,7 @@ bin_PROGRAMS += %reldir%/gpc-inspect
 	%reldir%/inspect-check.c \
 	%reldir%/inspect-list.c \
 	%reldir%/inspect-ls.c \
+	%reldir%/inspect-mirrors.c \
 	%reldir%/inspect-peers.c \
 	%reldir%/inspect-stat.c \
 	%reldir%/inspect.h \
