@@ -25,9 +25,8 @@ struct scan {
 	struct open_group *group;
 	uint32_t ngroups, groups_size;
 	uint32_t *half_moved, nhalf, half_size;  /* LIVE targets that still name a source */
-	uint32_t *bad, nbad, bad_size;           /* LIVE, but must go */
-	uint32_t *limbo, nlimbo, limbo_size;     /* targets whose source is gone */
-	uint32_t *map, map_mask;                 /* (space, key) -> record + 1 */
+	struct records bad;              /* LIVE, but must go */
+	struct records limbo;            /* targets whose source is gone */
 };
 
 static void add(uint32_t **list, uint32_t *n, uint32_t *size, uint32_t value)
@@ -121,7 +120,7 @@ static void scan_reserved(struct writer *w, struct scan *sc, uint32_t record)
 	if (!r->source)
 		return;
 	if (r->flags & REC_SINGLE)
-		add(&sc->limbo, &sc->nlimbo, &sc->limbo_size, record);
+		add(&sc->limbo.at, &sc->limbo.n, &sc->limbo.size, record);
 	else
 		move_pin(w, r->source - 1, w->node[record].pool, r->flags & REC_KEEP);
 }
@@ -134,7 +133,7 @@ static void scan_live(struct writer *w, struct scan *sc, uint32_t record)
 	tree_enter(w, record);
 	if (r->check != key_check(r->key, r->parent, r->depth, r->tag) ||
 	    w_pool_of(w, record)->state != POOL_READY)
-		add(&sc->bad, &sc->nbad, &sc->bad_size, record);
+		add(&sc->bad.at, &sc->bad.n, &sc->bad.size, record);
 	else if (r->source)
 		add(&sc->half_moved, &sc->nhalf, &sc->half_size, record);
 }
@@ -196,39 +195,57 @@ static void scan_pool(struct writer *w, struct scan *sc, uint32_t pool)
 
 /* ---- table ---- */
 
-static bool entry_is_right(struct writer *w, uint32_t slot, uint32_t record)
+static uint32_t entry_record(struct writer *w, uint32_t slot)
+{
+	uint32_t word = w->table[slot].w[3];
+
+	return word ? w_find_record(w, (gpc_block)(word - 1)) : NONE;
+}
+
+/* Records lie in no order of the table: asked for well before they are looked at. */
+static void prefetch_entry(struct writer *w, uint32_t slot, const uint8_t *has_entry)
+{
+	uint32_t record = entry_record(w, slot);
+
+	if (record == NONE)
+		return;
+	__builtin_prefetch(w_record(w, record));
+	__builtin_prefetch(&w->node[record].pool);
+	__builtin_prefetch(&has_entry[record], 1);
+}
+
+static void scan_entry(struct writer *w, uint32_t slot, uint8_t *has_entry)
 {
 	const struct probe_entry *e = &w->table[slot];
+	uint32_t record = entry_record(w, slot);
 	struct probe_key k;
 
-	if (record == NONE || !w_is(w, record, LIVE))
-		return false;
-	k = table_key(w, record);
-	return probe_entry_block(*e, k) == w_block(w, record) &&
-	       (slot / SHM_BUCKET == k.first || slot / SHM_BUCKET == k.second);
+	if (record != NONE && w_is(w, record, LIVE)) {
+		k = table_key(w, record);
+		if (probe_entry_block(*e, k) == w_block(w, record) &&
+		    (slot / SHM_BUCKET == k.first || slot / SHM_BUCKET == k.second)) {
+			if (has_entry[record])
+				add(&w->twice, &w->ntwice, &w->twice_size, slot);
+			has_entry[record] = 1;
+			if (slot / SHM_BUCKET == k.second)
+				w->spilled[k.first]++;
+			return;
+		}
+	}
+	table_wipe(w, slot);
 }
 
 static void scan_table(struct writer *w, uint8_t *has_entry)
 {
-	uint32_t slot, record, bucket;
-	struct probe_key k;
+	uint32_t slot, slots = w->buckets * SHM_BUCKET, bucket;
 
-	for (slot = 0; slot < w->buckets * SHM_BUCKET; slot++) {
+	for (slot = 0; slot < slots; slot++) {
 		const struct probe_entry *e = &w->table[slot];
 
-		if (!e->w[3] && !(e->w[0] | e->w[1] | (e->w[2] & PROBE_KEY2)))
-			continue;
-		record = e->w[3] ? w_find_record(w, (gpc_block)(e->w[3] - 1)) : NONE;
-		if (!entry_is_right(w, slot, record)) {
-			table_wipe(w, slot);
-			continue;
-		}
-		if (has_entry[record])
-			add(&w->twice, &w->ntwice, &w->twice_size, slot);
-		has_entry[record] = 1;
-		k = table_key(w, record);
-		if (slot / SHM_BUCKET == k.second)
-			w->spilled[k.first]++;
+		if (slot + TAKEOVER_AHEAD < slots)
+			prefetch_entry(w, slot + TAKEOVER_AHEAD, has_entry);
+		if (e->w[3] || (e->w[0] | e->w[1] | (e->w[2] & PROBE_KEY2)))
+			scan_entry(w, slot, has_entry);
 	}
 	for (bucket = 0; bucket < w->buckets; bucket++) {
 		w->quarantined[bucket] |= 0xf0;
@@ -263,85 +280,13 @@ static void finish_moves(struct writer *w, struct scan *sc, uint8_t *has_entry)
 	}
 }
 
-/* ---- the tree ---- */
-
-static uint32_t map_slot(const struct scan *sc, uint32_t space, const uint64_t key[2])
-{
-	return (uint32_t)((key[0] ^ key[1] ^ (uint64_t)space * 0x9e3779b97f4a7c15ull) >> 7) &
-	       sc->map_mask;
-}
-
-static void map_add(struct writer *w, struct scan *sc, uint32_t record)
-{
-	uint32_t at = map_slot(sc, w_space(w, record), w_record(w, record)->key);
-
-	while (sc->map[at])
-		at = (at + 1) & sc->map_mask;
-	sc->map[at] = record + 1;
-}
-
-static uint32_t map_find(struct writer *w, const struct scan *sc, uint32_t space,
-			 const uint64_t key[2])
-{
-	uint32_t at = map_slot(sc, space, key);
-
-	for (; sc->map[at]; at = (at + 1) & sc->map_mask) {
-		uint32_t record = sc->map[at] - 1;
-		const struct shm_record *r = w_record(w, record);
-
-		if (r->key[0] == key[0] && r->key[1] == key[1] && w_space(w, record) == space)
-			return record;
-	}
-	return NONE;
-}
-
-static void link_record(struct writer *w, struct scan *sc, uint32_t record)
-{
-	const struct shm_record *r = w_record(w, record);
-	gpc_key parent = { { r->parent[0], r->parent[1] } };
-	uint32_t up;
-
-	if (!w->node[record].in_tree || (r->flags & REC_UNCHAINED) || key_is_zero(&parent) ||
-	    key_is_root(&parent))
-		return;
-	up = map_find(w, sc, w_space(w, record), r->parent);
-	/* the depth, too: blocks of a forged segment could be each other's parents */
-	if (up != NONE && r->depth > w_record(w, up)->depth)
-		tree_attach(w, record, up);
-	else if (w_is(w, record, LIVE))  /* its parent was on its way to RAM, or is lost */
-		add(&sc->bad, &sc->nbad, &sc->bad_size, record);
-}
-
-static void build_tree(struct writer *w, struct scan *sc)
-{
-	uint32_t n = sc->nlimbo, pool, i;
-
-	for (pool = 0; pool < w->max_pools; pool++)
-		n += w->pool[pool].live;
-	for (sc->map_mask = 15; sc->map_mask < 2 * (uint64_t)n; )
-		sc->map_mask = 2 * sc->map_mask + 1;
-	sc->map = writer_alloc((size_t)sc->map_mask + 1, sizeof(*sc->map));
-	for (i = 0; i < w->max_blocks; i++)
-		if (w->node[i].in_tree)
-			map_add(w, sc, i);
-	for (i = 0; i < sc->nlimbo; i++) {
-		if (map_find(w, sc, w_space(w, sc->limbo[i]),
-			     w_record(w, sc->limbo[i])->key) != NONE)
-			continue;        /* live elsewhere: its commit will be told */
-		tree_enter(w, sc->limbo[i]);
-		map_add(w, sc, sc->limbo[i]);
-	}
-	for (i = 0; i < w->max_blocks; i++)
-		link_record(w, sc, i);
-}
-
 static void retire_bad(struct writer *w, struct scan *sc)
 {
 	uint32_t i;
 
-	for (i = 0; i < sc->nbad; i++)
-		if (w_is(w, sc->bad[i], LIVE))
-			retire_subtree(w, sc->bad[i]);
+	for (i = 0; i < sc->bad.n; i++)
+		if (w_is(w, sc->bad.at[i], LIVE))
+			retire_subtree(w, sc->bad.at[i]);
 }
 
 static void find_missing(struct writer *w, const uint8_t *has_entry)
@@ -377,7 +322,7 @@ int takeover(struct writer *w)
 	has_entry = writer_alloc(w->max_blocks, 1);
 	scan_table(w, has_entry);
 	finish_moves(w, &sc, has_entry);
-	build_tree(w, &sc);
+	takeover_tree(w, &sc.limbo, &sc.bad);
 	retire_bad(w, &sc);
 	find_missing(w, has_entry);
 	for (i = 0; i < w->max_pools; i++)
@@ -388,9 +333,8 @@ int takeover(struct writer *w)
 	free(has_entry);
 	free(sc.group);
 	free(sc.half_moved);
-	free(sc.bad);
-	free(sc.limbo);
-	free(sc.map);
+	free(sc.bad.at);
+	free(sc.limbo.at);
 	return 0;
 }
 

@@ -11,10 +11,12 @@
 #include <setjmp.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 #include "futex.h"
 #include "writer.h"
 
+#define HUGE ((size_t)2 << 20)           /* a huge page */
 #define ROUND 64                         /* commands of one peer before the next one's turn */
 #define CARE_NS (20 * NS_PER_MS)         /* between looks for the dead */
 #define FLUSH_SPIN_NS 40000              /* longer than a flush to a GPU mostly takes */
@@ -36,9 +38,26 @@ static int guarded(struct writer *w, int (*run)(struct writer *w, uint64_t arg),
 	return run(w, arg);
 }
 
+/* Large arrays in huge pages, where the system gives them: faults would take a good part of a
+ * takeover's time. */
+static void *zeroed(size_t n, size_t item)
+{
+	size_t bytes;
+	void *p;
+
+	if (__builtin_mul_overflow(n, item, &bytes) || bytes < 2 * HUGE)
+		return calloc(n ? n : 1, item);
+	bytes = ROUND_UP(bytes, HUGE);
+	p = aligned_alloc(HUGE, bytes);
+	if (!p)
+		return NULL;
+	madvise(p, bytes, MADV_HUGEPAGE);
+	return memset(p, 0, bytes);
+}
+
 void *writer_alloc(size_t n, size_t item)
 {
-	void *p = calloc(n ? n : 1, item);
+	void *p = zeroed(n, item);
 
 	if (!p)
 		longjmp(*way_out, 1);
@@ -154,10 +173,10 @@ static int allocate(struct writer *w)
 	w->max_pools = g->max_pools;
 	w->buckets = g->buckets;
 	w->table = (struct probe_entry *)(w->seg.index + w->seg.at.table);
-	w->node = calloc(g->max_blocks, sizeof(*w->node));
+	w->node = zeroed(g->max_blocks, sizeof(*w->node));
 	w->peer = calloc(g->max_peers, sizeof(*w->peer));
-	w->quarantined = calloc(g->buckets, 1);
-	w->spilled = calloc(g->buckets, sizeof(*w->spilled));
+	w->quarantined = zeroed(g->buckets, 1);
+	w->spilled = zeroed(g->buckets, sizeof(*w->spilled));
 	w->dirty_bit = calloc((size_t)g->buckets * SHM_BUCKET / 64 + 1, 8);
 	if (!w->node || !w->peer || !w->quarantined || !w->spilled || !w->dirty_bit)
 		return err_set(ENOMEM, "no memory for a writer of %u blocks", g->max_blocks);

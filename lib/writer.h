@@ -382,6 +382,13 @@ void reap_dead(struct writer *w);
 void reap_seat(struct writer *w, uint32_t peer);
 void reap_note(struct writer *w, uint32_t peer);         /* its seat is taken */
 
+/* ---- takeover_tree.c ---- */
+struct records { uint32_t *at, n, size; };
+/* Link all LIVE records, which are in the tree alone, to their parents; enter those in limbo.
+ * LIVE ones whose parent is missing are appended to orphans. */
+void takeover_tree(struct writer *w, const struct records *limbo, struct records *orphans);
+#define TAKEOVER_AHEAD 32                /* loop turns that memory needs to answer */
+
 /* ---- takeover.c ---- */
 int takeover(struct writer *w);                  /* -EBADMSG */
 void takeover_finish(struct writer *w);          /* after the first grace period */
