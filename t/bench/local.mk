@@ -10,7 +10,7 @@ bench_gpu_sources = \
 	%reldir%/gpu.cuh \
 	%reldir%/kernels-check.cu
 
-EXTRA_DIST += $(bench_gpu_sources) %reldir%/NOTES.md
+EXTRA_DIST += $(bench_gpu_sources) %reldir%/NOTES.md %reldir%/RESULTS.md
 
 if HAVE_CUDA
 EXTRA_PROGRAMS = %reldir%/bench-sync
