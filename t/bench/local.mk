@@ -30,7 +30,7 @@ $(bench_gpu_nvcc_programs): %reldir%/gpu.cuh $(kernel_objects)
 %reldir%/bench-gpu: %reldir%/bench-gpu.cu
 %reldir%/kernels-check: %reldir%/kernels-check.cu
 
-CLEANFILES += $(bench_gpu_programs) %reldir%/busy.d
+CLEANFILES += $(bench_gpu_programs) %reldir%/busy.d %reldir%/busy.lo %reldir%/busy.o
 
 bench-gpu-programs: $(bench_gpu_programs)
 bench-gpu: bench-gpu-programs
