@@ -123,27 +123,31 @@ static __global__ void __launch_bounds__(SCATTER_BLOCK)
 /* The changes are on their way before their number is known. */
 static __global__ void __launch_bounds__(SCATTER_BLOCK)
 	scatter_staged(struct probe_entry *table, struct mirror_line *line,
-		       const struct launch_stage *stage, uint32_t most)
+		       struct launch_stage *stage, uint32_t most)
 {
 	struct halves v =
 		load_halves(stage->change, threadIdx.x, blockDim.x, 2ull * most);
 	uint32_t n = stage->n;
 	struct mirror_line value;
+	uint64_t ticket;
 
 	if (!threadIdx.x) {
 		value.sequence = stage->value.sequence;
 		value.ram_pools[0] = stage->value.ram_pools[0];
 		value.ram_pools[1] = stage->value.ram_pools[1];
 		value.spaces = stage->value.spaces;
+		ticket = stage->ticket;
 	}
 	store_halves(table, v, threadIdx.x, blockDim.x, 2ull * min(n, most));
 	__syncthreads();
-	if (!threadIdx.x)
+	if (!threadIdx.x) {
 		store_line(line, value);
+		store_release64(&stage->done, ticket);
+	}
 }
 
 extern "C" int launch_scatter_staged(struct probe_entry *table, struct mirror_line *line,
-				     const struct launch_stage *stage, uint32_t most,
+				     struct launch_stage *stage, uint32_t most,
 				     void *stream)
 {
 	uint32_t threads = (2 * most + WARP - 1) / WARP * WARP;

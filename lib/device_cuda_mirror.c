@@ -10,12 +10,15 @@
  * then the mirror shows it early, and each order in which entries reach a mirror was safe in
  * the table itself (a slot is not filled again before flush and grace period).
  *
- * Nobody waits: the end is an event that is asked for. */
+ * Nobody waits.  A small flush says itself that it has ended, in the stage, so that the writer
+ * reads a word of ordinary memory; CUDA is asked only when nothing is heard for a while, to
+ * learn of errors.  The end of the others is an event that is asked for. */
 #include "config.h"
 
 #include "device_cuda.h"
 
 #include "err.h"
+#include "order.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -26,6 +29,7 @@
 #define FEW           64u                /* a graph for so many, and one for LAUNCH_STAGE */
 #define SLOW_NS       500000u            /* a scatter that waited for somebody */
 #define CHUNKS_NS     200000000u         /* then chunks, for so long */
+#define SILENT_NS     1000000u           /* then CUDA is asked what has become of a flush */
 #define COPY_MAX      (32u << 20)        /* bytes: a slice is over before more is copied */
 
 struct cuda_mirror {
@@ -43,6 +47,7 @@ struct cuda_mirror {
 	uint64_t *chunks;                /* scratch: a bit for each */
 	struct mirror_line shown;        /* by the last flush, or the upload */
 	bool scattered;                  /* the flush under way, or the last one */
+	bool flushing, by_stage;         /* under way; it ends with stage->done = ticket */
 	uint64_t began_ns, chunks_until_ns;
 };
 
@@ -124,6 +129,8 @@ static cudaError_t make_parts(struct cuda_mirror *m)
 		e = CUDA(cudaHostAlloc((void **)&m->line, CUDA_CHUNK, cudaHostAllocMapped));
 	if (e == cudaSuccess)
 		memset(m->line, 0, CUDA_CHUNK);
+	if (e == cudaSuccess)
+		memset(m->stage, 0, sizeof(*m->stage));
 	if (e == cudaSuccess)
 		e = capture(m, FEW, &m->few);
 	if (e == cudaSuccess)
@@ -238,10 +245,18 @@ int cuda_upload(void *mirror, const struct probe_entry *table, uint64_t entries,
 
 /* ---- changes ---- */
 
+/* pairs with the release of scatter.cu: the mirror shows the changes, and the stage is free */
+static bool stage_done(const struct cuda_mirror *m)
+{
+	return load_acquire(&m->stage->done) == m->stage->ticket;
+}
+
 static cudaError_t scatter_staged(struct cuda_mirror *m, const struct launch_change *changes,
 				  uint32_t n)
 {
+	m->by_stage = true;
 	m->stage->value = *m->line;
+	m->stage->ticket++;
 	m->stage->n = n;
 	if (n)
 		memcpy(m->stage->change, changes, n * sizeof(*changes));
@@ -328,13 +343,30 @@ static cudaError_t begin(struct cuda_mirror *m, const struct launch_change *chan
 {
 	bool slow = m->began_ns < m->chunks_until_ns;
 
-	m->scattered = false;
+	m->scattered = m->by_stage = false;
 	if (m->table && (slow || n > MANY) &&
 	    (mark_chunks(m, changes, n) <= COPY_MAX || n > MANY))
 		return copy_chunks(m);
 	m->scattered = true;
 	return n <= LAUNCH_STAGE ? scatter_staged(m, changes, n) :
 				   scatter_many(m, changes, n);
+}
+
+/* As a query says it.  A stage that is silent may be about to speak, or never will. */
+static cudaError_t ended(struct cuda_mirror *m)
+{
+	cudaError_t e;
+
+	if (!m->flushing)
+		return cudaSuccess;
+	if (!m->by_stage)
+		return CUDA(cudaEventQuery(m->end));
+	if (stage_done(m))
+		return cudaSuccess;
+	if (clock_ns() - m->began_ns < SILENT_NS)
+		return cudaErrorNotReady;
+	e = CUDA(cudaStreamQuery(m->stream));
+	return e != cudaSuccess || stage_done(m) ? e : cudaErrorUnknown;
 }
 
 int cuda_flush(void *mirror, const struct launch_change *changes, uint32_t n,
@@ -353,13 +385,14 @@ int cuda_flush(void *mirror, const struct launch_change *changes, uint32_t n,
 	err = cuda_enter(&scope, m->ordinal);
 	if (err)
 		return err;
-	e = CUDA(cudaEventQuery(m->end));        /* the last one has the buffers until it ends */
+	e = ended(m);                    /* the last one has the buffers until it ends */
 	if (e == cudaSuccess) {
 		m->began_ns = clock_ns();
 		*m->line = *line;
 		e = begin(m, changes, n);
-		if (e == cudaSuccess)
+		if (e == cudaSuccess && !m->by_stage)
 			e = CUDA(cudaEventRecord(m->end, m->stream));
+		m->flushing = e == cudaSuccess;
 	}
 	cuda_leave(&scope);
 	return e == cudaSuccess ? 0 : cuda_error(e, "a flush cannot begin");
@@ -370,24 +403,28 @@ int cuda_flushed(void *mirror)
 	struct cuda_mirror *m = mirror;
 	struct cuda_scope scope;
 	cudaError_t e;
-	int err = cuda_enter(&scope, m->ordinal);
+	int err;
 
+	if (!m->flushing)
+		return 0;
+	if (m->by_stage && !stage_done(m) && clock_ns() - m->began_ns < SILENT_NS)
+		return -EAGAIN;          /* without a word to CUDA */
+	err = cuda_enter(&scope, m->ordinal);
 	if (err)
 		return err;
-	e = CUDA(cudaEventQuery(m->end));
+	e = ended(m);
 	cuda_leave(&scope);
-	if (e == cudaSuccess) {
-		if (m->scattered && m->began_ns && clock_ns() - m->began_ns > SLOW_NS)
-			m->chunks_until_ns = clock_ns() + CHUNKS_NS;
-		m->began_ns = 0;
-		m->shown = *m->line;
-		return 0;
-	}
 	if (e == cudaErrorNotReady) {
 		cudaGetLastError();
 		return -EAGAIN;
 	}
-	return cuda_error(e, "a flush has failed");
+	if (e != cudaSuccess)
+		return cuda_error(e, "a flush has failed");
+	if (m->scattered && clock_ns() - m->began_ns > SLOW_NS)
+		m->chunks_until_ns = clock_ns() + CHUNKS_NS;
+	m->flushing = false;
+	m->shown = *m->line;
+	return 0;
 }
 
 /* ---- read back ---- */

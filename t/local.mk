@@ -143,3 +143,5 @@ prove: all $(check_PROGRAMS)
 	$(t_environment) $(PROVE) --exec '' $(PROVEFLAGS) \
 		$(t_programs) $(addprefix $(srcdir)/,$(t_scripts))
 .PHONY: prove
+
+include t/bench/local.mk

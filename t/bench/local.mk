@@ -1,0 +1,44 @@
+# SPDX-License-Identifier: Apache-2.0
+# What runs on a GPU and is timed: "make bench-gpu-programs" compiles it, on a machine that has
+# nvcc and needs no GPU; "make bench-gpu" runs it too.  Nothing of it is part of all or check.
+
+bench_gpu_sources = \
+	%reldir%/bench-gpu.cu \
+	%reldir%/bench-sync.c \
+	%reldir%/busy.cu \
+	%reldir%/busy.h \
+	%reldir%/gpu.cuh \
+	%reldir%/kernels-check.cu
+
+EXTRA_DIST += $(bench_gpu_sources) %reldir%/NOTES.md %reldir%/RESULTS.md
+
+if HAVE_CUDA
+EXTRA_PROGRAMS = %reldir%/bench-sync
+%canon_reldir%_bench_sync_SOURCES = %reldir%/bench-sync.c %reldir%/busy.h
+%canon_reldir%_bench_sync_LDADD = %reldir%/busy.lo lib/libgpc-internal.la
+%canon_reldir%_bench_sync_DEPENDENCIES = %reldir%/busy.lo lib/libgpc-internal.la
+%reldir%/busy.lo: %reldir%/busy.h
+
+bench_gpu_nvcc_programs = %reldir%/bench-gpu %reldir%/kernels-check
+bench_gpu_programs = $(bench_gpu_nvcc_programs) %reldir%/bench-sync$(EXEEXT)
+
+# C++ with kernels: nvcc links it, with the library's own kernel objects.
+$(bench_gpu_nvcc_programs): %reldir%/gpu.cuh $(kernel_objects)
+	$(AM_V_NVCC)$(MKDIR_P) $(@D) && \
+	$(NVCC) $(NVCCFLAGS) -std=c++17 $(NVCC_ARCHES) -I$(top_srcdir)/kernels \
+		-o $@ $(srcdir)/$@.cu $(kernel_objects:.lo=.o)
+%reldir%/bench-gpu: %reldir%/bench-gpu.cu
+%reldir%/kernels-check: %reldir%/kernels-check.cu
+
+CLEANFILES += $(bench_gpu_programs) %reldir%/busy.d %reldir%/busy.lo %reldir%/busy.o
+
+bench-gpu-programs: $(bench_gpu_programs)
+bench-gpu: bench-gpu-programs
+	%reldir%/kernels-check
+	%reldir%/bench-gpu $(BENCHFLAGS)
+	%reldir%/bench-sync $(BENCHFLAGS)
+else
+bench-gpu-programs bench-gpu:
+	@echo "this build has no CUDA: see ./configure --help" >&2; exit 1
+endif
+.PHONY: bench-gpu-programs bench-gpu
