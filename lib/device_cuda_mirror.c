@@ -30,7 +30,7 @@
 #define SLOW_NS       500000u            /* a scatter that waited for somebody */
 #define CHUNKS_NS     200000000u         /* then chunks, for so long */
 #define SILENT_NS     1000000u           /* then CUDA is asked what has become of a flush */
-#define COPY_MAX      (32u << 20)        /* bytes: a slice is over before more is copied */
+#define COPY_MAX      (8u << 20)         /* bytes: 256 chunks take as long as a slice */
 
 struct cuda_mirror {
 	struct cuda_memory *memory;
