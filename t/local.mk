@@ -54,7 +54,9 @@ t_programs = \
 	%reldir%/391-hostile-peer.t \
 	%reldir%/392-stray-stores.t \
 	%reldir%/500-device.t \
-	%reldir%/501-ask-device.t
+	%reldir%/501-ask-device.t \
+	%reldir%/502-device-sections.t \
+	%reldir%/503-device-mirrors.t
 
 t_scripts = \
 	%reldir%/800-gpcd-options.t \
@@ -89,6 +91,7 @@ t_support = \
 	%reldir%/devices.h \
 	%reldir%/fake.h \
 	%reldir%/made.h \
+	%reldir%/mirrors.h \
 	%reldir%/model.h \
 	%reldir%/neighbour.h \
 	%reldir%/scratch.h \
