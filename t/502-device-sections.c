@@ -293,17 +293,16 @@ static void test_bad_devices(void)
 {
 	gpc *c = full_cache();
 	gpc_dev *none = NULL;
-	char text[40];
+	char text[200];
 
-	memset(text, 'x', sizeof(text) - 1);
+	memset(text, '-', sizeof(text) - 1);
+	memcpy(text, "GPU", 3);
 	text[sizeof(text) - 1] = 0;
 	refused(gpc_dev_open(c, "cuda:99", &none), ENODEV, "a GPU that is not there");
-	refused(gpc_dev_open(c, "GPU-00000000-dead-beef-0000-000000000000", &none), EINVAL,
-		"a name that is too long");
 	refused(gpc_dev_open(c, "GPU-00000000-dead-beef", &none), ENODEV,
 		"a UUID that nobody has");
 	refused(gpc_dev_open(c, "tape", &none), EINVAL, "no kind of device");
-	refused(gpc_dev_open(c, text, &none), EINVAL, "no name at all");
+	refused(gpc_dev_open(c, text, &none), EINVAL, "a name that is too long");
 	refused(gpc_dev_open(c, NULL, &none), EINVAL, "none");
 	refused(gpc_dev_open(c, "", &none), EINVAL, "an empty one");
 	refused(gpc_dev_open(c, device_name(), NULL), EINVAL, "no place for it");

@@ -21,6 +21,34 @@ static struct gpc_mirror mirror_of(gpc *c)
 	return m;
 }
 
+static char heard[400];
+
+static void hear(void *arg, int level, const char *text)
+{
+	(void)arg;
+	if (level <= 3 && !heard[0])
+		snprintf(heard, sizeof(heard), "%s", text);
+}
+
+static gpc *cache_heard(uint32_t blocks)
+{
+	struct gpc_config cfg = cache_config(blocks, 0);
+	struct gpc_options opt = { .size = sizeof(opt), .log = hear };
+
+	heard[0] = 0;
+	cfg.devices = device_name();
+	return cache_make(&cfg, &opt);
+}
+
+static gpc *attach_heard(void)
+{
+	struct gpc_options opt = { .size = sizeof(opt), .dir = cache_dir, .log = hear };
+	gpc *c = NULL;
+
+	must(gpc_attach(cache_name, &opt, 0, &c));
+	return c;
+}
+
 /* ---- writers ---- */
 
 /* The seat goes from one handle to another and back. */
@@ -84,7 +112,10 @@ static void test_replaced_in_flight(void)
 	must(gpc_writer_drop(c));
 	must(gpc_writer_take(e, 0, 0));
 	ask_launch(&new, 0, KEYS);
-	is_int(stats_of(c, info_of(c).peer).sections, 2, "two lookups, of two mirrors");
+	/* CUDA lets no process give memory back while its kernels run: with a writer in
+	 * another process this is in 601-cuda-peer.c */
+	if (!device_is_gpu())
+		is_int(stats_of(c, info_of(c).peer).sections, 2, "two lookups, two mirrors");
 	device_let_go();
 	ask_get(&new, b, KEYS);
 	ok(b[0] == find(c, 1) && b[KEYS - 1] == GPC_NONE, "the new one answers");
@@ -111,6 +142,8 @@ static struct crew {
 	gpc *c;
 	gpc_dev *d;
 	uint32_t rounds, wrong, stale;
+	int last;                        /* error */
+	char why[200];
 } crew[HANDLES];
 
 static uint32_t crew_stop;
@@ -124,6 +157,9 @@ static void crew_ask(struct crew *w, struct ask *a)
 	if (s < 0) {
 		w->wrong += s != -ESTALE;
 		w->stale++;
+		if (s != w->last)
+			snprintf(w->why, sizeof(w->why), "%s", gpc_last_error());
+		w->last = s;
 		return;
 	}
 	must(gpc_dev_lookup(w->d, 0, a->keys, KEYS, a->blocks, a->stream));
@@ -146,10 +182,21 @@ static void *crew_run(void *arg)
 	return NULL;
 }
 
+static void three_rounds(gpc *writer, struct crew *w)
+{
+	uint32_t target = load_relaxed(&w->rounds) + 3, tries = 20000;
+
+	while (load_relaxed(&w->rounds) < target && tries--)
+		must(gpc_writer_serve(writer, 1));
+	if (load_relaxed(&w->rounds) < target)
+		bail("no lookup any more, %u mirrors: %d, %s; %s", info_of(writer).mirrors,
+		     w->last, w->why, heard);
+}
+
 /* Three handles, a thread each, while the writer's seat goes round. */
 static void test_handles(void)
 {
-	gpc *c = mirror_cache(KEYS, 0), *e = cache_attach(0, 0);
+	gpc *c = cache_heard(KEYS), *e = attach_heard();
 	uint32_t i, j, bad = 0, target;
 	pthread_t t[HANDLES];
 	struct ask a;
@@ -169,11 +216,8 @@ static void test_handles(void)
 	for (i = 0; i < 10; i++) {
 		gpc *from = i % 2 ? e : c, *to = i % 2 ? c : e;
 
-		for (j = 0; j < HANDLES; j++) {
-			target = load_relaxed(&crew[j].rounds) + 3;
-			while (load_relaxed(&crew[j].rounds) < target)
-				must(gpc_writer_serve(from, 1));
-		}
+		for (j = 0; j < HANDLES; j++)
+			three_rounds(from, &crew[j]);
 		must(gpc_writer_drop(from));
 		must(gpc_writer_take(to, 0, 0));
 	}
@@ -209,25 +253,6 @@ static void break_flushes(bool broken)
 	else
 		store_relaxed(&device_cuda_fail_at, broken ? 2 : 0);
 #endif
-}
-
-static char heard[400];
-
-static void hear(void *arg, int level, const char *text)
-{
-	(void)arg;
-	if (level <= 3 && !heard[0])
-		snprintf(heard, sizeof(heard), "%s", text);
-}
-
-static gpc *cache_heard(uint32_t blocks)
-{
-	struct gpc_config cfg = cache_config(blocks, 0);
-	struct gpc_options opt = { .size = sizeof(opt), .log = hear };
-
-	heard[0] = 0;
-	cfg.devices = device_name();
-	return cache_make(&cfg, &opt);
 }
 
 /* The mirror is retired: its peers are told, and all else goes on. */

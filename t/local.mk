@@ -109,7 +109,7 @@ t_support = \
 # asks of the runtime: the linker puts their functions in between.
 t_cuda_programs = \
 	%reldir%/600-cuda-writer-fails.t \
-	%reldir%/601-cuda-peer-fails.t \
+	%reldir%/601-cuda-peer.t \
 	%reldir%/602-cuda-graph.t \
 	%reldir%/610-cuda-workers.t \
 	%reldir%/620-cuda-standby.t \
@@ -127,8 +127,8 @@ t_held_ldflags = $(AM_LDFLAGS) -Wl,--wrap=cudaMalloc,--wrap=cudaFree \
 	-Wl,--wrap=cudaGraphInstantiateWithFlags,--wrap=cudaGraphExecDestroy \
 	-Wl,--wrap=cudaMemcpyAsync
 %canon_reldir%_600_cuda_writer_fails_t_LDFLAGS = $(t_held_ldflags)
-%canon_reldir%_601_cuda_peer_fails_t_LDFLAGS = $(t_held_ldflags)
-%canon_reldir%_601_cuda_peer_fails_t_LDADD = $(t_work_ldadd)
+%canon_reldir%_601_cuda_peer_t_LDFLAGS = $(t_held_ldflags)
+%canon_reldir%_601_cuda_peer_t_LDADD = $(t_work_ldadd)
 %canon_reldir%_610_cuda_workers_t_LDADD = $(t_work_ldadd)
 %canon_reldir%_620_cuda_standby_t_LDADD = $(t_work_ldadd)
 %canon_reldir%_621_cuda_worker_dies_t_LDADD = $(t_work_ldadd)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A peer whose CUDA calls fail, each one in turn: an error with CUDA's own text, the same call
- * works when it is made again, nothing is kept.  The writer is another process. */
+/* A peer, beside a writer in another process.  Its CUDA calls fail, each one in turn: an error
+ * with CUDA's own text, the same call works when it is made again, nothing is kept.  Its mirror
+ * is replaced while its kernels run, and no call waits for them. */
 #include "gpu/worker.h"
 
 #include "gpu/held.h"
@@ -9,9 +10,11 @@
 
 #define TEXT  "unknown error"            /* CUDA's, for what is injected */
 #define MOST  200
+#define REPLACED 4                       /* times that the mirror is replaced */
+#define SOON_US  500000                  /* what does not wait is over long before */
 
 enum { KEYS = 8 };
-enum { GATE_MADE, GATE_END };
+enum { GATE_MADE, GATE_REPLACE, GATE_REPLACED, GATE_END };
 
 static struct {
 	gpc *c;
@@ -26,18 +29,26 @@ static struct {
 static int writer(int me)
 {
 	struct gpc_config cfg = { .vram_blocks = KEYS, .max_peers = 4, .ahead = -1 };
-	gpc *c = gpu_create(cfg, GPC_SERVE);
+	gpc *c = gpu_create(cfg, 0);
 	gpc_key k[KEYS + 1];
 	gpc_block b[KEYS];
-	int i;
+	uint32_t i;
+
+	must_be(gpc_writer_take(c, 0, 0), 0);
 
 	for (i = 0; i <= KEYS; i++)
-		k[i] = i ? crew_key((uint64_t)i) : crew_no_key;
+		k[i] = i ? crew_key(i) : crew_no_key;
 	must_be(gpc_reserve(c, 0, KEYS, 0, b, NULL, 0, -1), KEYS);
 	must_be(gpc_publish(c, k, k + 1, b, KEYS, 0, NULL, 0, NULL), KEYS);
 	must_be(gpc_sync(c, 0, 10000), 0);
 	crew_open(GATE_MADE);
-	crew_wait(GATE_END, 1);
+	for (i = 1; i <= REPLACED; i++) {        /* by a mirror of the same writer's */
+		crew_serve(c, GATE_REPLACE, i);
+		must_be(gpc_writer_drop(c), 0);
+		must_be(gpc_writer_take(c, 0, 0), 0);
+		crew_open(GATE_REPLACED);
+	}
+	crew_serve(c, GATE_END, 1);
 	must_be(crew_stats(c, -1).sections, 0);
 	crew_check(c);
 	gpc_close(c);
@@ -140,6 +151,86 @@ static void test_close(void)
 		diag("%d: %s", err, gpc_last_error());
 }
 
+/* ---- nothing waits for kernels in flight ---- */
+
+static uint64_t now_us(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (uint64_t)ts.tv_sec * 1000000 + (uint64_t)ts.tv_nsec / 1000;
+}
+
+/* Enter, look up, leave, in a stream of its own; how long the slowest of these calls took. */
+static uint64_t slowest_call(gpc_dev *d)
+{
+	uint64_t t[4];
+	int s;
+
+	t[0] = now_us();
+	s = gpc_dev_enter(d);
+	must(s >= 0, "enter: %s", gpc_last_error());
+	t[1] = now_us();
+	must_be(gpc_dev_lookup(d, 0, peer.keys, KEYS, peer.blocks, peer.stream), 0);
+	t[2] = now_us();
+	must_be(gpc_dev_leave(d, s, peer.stream), 0);
+	t[3] = now_us();
+	return MAX(MAX(t[1] - t[0], t[2] - t[1]), t[3] - t[2]);
+}
+
+static void replace(uint32_t n)
+{
+	crew_open(GATE_REPLACE);
+	crew_wait(GATE_REPLACED, n);
+}
+
+/* Kernels run, of ours and of others, while mirrors are imported and released. */
+static void test_in_flight(void)
+{
+	struct work_spin *spin = gpu_pinned(sizeof(*spin));
+	uint64_t us = 0, import = 0, after;
+	cudaStream_t busy;
+	gpc_dev *d = NULL;
+	uint32_t i;
+	int s;
+
+	must_cuda(cudaStreamCreateWithFlags(&busy, cudaStreamNonBlocking));
+	must_be(gpc_dev_open(peer.c, device_name(), &d), 0);
+	us = slowest_call(d);
+	must_be(gpc_dev_wait(d, peer.stream, 5000), 0);
+	s = gpc_dev_enter(d);
+	must(s >= 0, "enter: %s", gpc_last_error());
+	must_cuda(work_spin(spin, 6000000000ull, 32, busy));
+	must_be(gpc_dev_leave(d, s, busy), 0);
+	must_be(gpc_dev_wait(d, busy, 0), -EAGAIN);
+	for (i = 1; i <= REPLACED; i++) {
+		replace(i);
+		import = MAX(import, slowest_call(d));
+		must_be(gpc_dev_wait(d, peer.stream, 1000), 0);
+		us = MAX(us, slowest_call(d));
+	}
+	is_int(gpc_dev_wait(d, busy, 0), -EAGAIN, "a kernel is in flight all the while");
+	ok(import < SOON_US, "it keeps no new mirror from being imported: %llu us",
+	   (unsigned long long)import);
+	ok(us < SOON_US, "nor a lookup from being launched: %llu us", (unsigned long long)us);
+	is_int(peer.blocks[KEYS - 1], KEYS - 1, "which has its answer before it ends");
+	store_release(&spin->stop, 1);
+	must_be(gpc_dev_wait(d, busy, 10000), 0);
+	spin->stop = 0;
+	/* the section is over, but something else runs: now the old ones are released */
+	must_cuda(work_spin(spin, 6000000000ull, 32, busy));
+	for (i = 0, after = 0; i < 4; i++)
+		after = MAX(after, slowest_call(d));
+	ok(after < SOON_US, "and old ones are released beside it: %llu us",
+	   (unsigned long long)after);
+	is_int(gpc_dev_wait(d, busy, 0), -EAGAIN, "while it runs");
+	store_release(&spin->stop, 1);
+	must_cuda(cudaStreamSynchronize(busy));
+	must_be(gpc_dev_close(d), 0);
+	must_cuda(cudaStreamDestroy(busy));
+	must_cuda(cudaFreeHost(spin));
+}
+
 /* ---- more than one GPU ---- */
 
 static void other_device(int mine, int other)
@@ -211,6 +302,7 @@ static int body(void)
 		peer.keys[i] = peer.key[i] = crew_key((uint64_t)i + 1);
 	test_every_call();
 	test_close();
+	test_in_flight();
 	test_other_device();
 	must_be(gpc_close(peer.c), 0);
 	crew_open(GATE_END);
