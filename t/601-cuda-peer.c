@@ -200,7 +200,7 @@ static void test_in_flight(void)
 	must_be(gpc_dev_wait(d, peer.stream, 5000), 0);
 	s = gpc_dev_enter(d);
 	must(s >= 0, "enter: %s", gpc_last_error());
-	must_cuda(work_spin(spin, 6000000000ull, 32, busy));
+	must_cuda(work_spin(spin, 20000000000ull, 32, busy));
 	must_be(gpc_dev_leave(d, s, busy), 0);
 	must_be(gpc_dev_wait(d, busy, 0), -EAGAIN);
 	for (i = 1; i <= REPLACED; i++) {
@@ -218,7 +218,7 @@ static void test_in_flight(void)
 	must_be(gpc_dev_wait(d, busy, 10000), 0);
 	spin->stop = 0;
 	/* the section is over, but something else runs: now the old ones are released */
-	must_cuda(work_spin(spin, 6000000000ull, 32, busy));
+	must_cuda(work_spin(spin, 20000000000ull, 32, busy));
 	for (i = 0, after = 0; i < 4; i++)
 		after = MAX(after, slowest_call(d));
 	ok(after < SOON_US, "and old ones are released beside it: %llu us",

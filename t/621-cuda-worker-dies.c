@@ -90,7 +90,7 @@ static int victim(int me)
 struct judge {
 	gpc *c;
 	uint32_t *slab, *slots;
-	unsigned long long *foreign;
+	unsigned long long *foreign;     /* words, of each block */
 	cudaStream_t stream;
 	struct asker a;
 };
@@ -105,7 +105,7 @@ static void make_slab(struct judge *j)
 	must_cuda(cudaIpcGetMemHandle(slab_handle, j->slab));
 	must_cuda(cudaStreamCreateWithFlags(&j->stream, cudaStreamNonBlocking));
 	j->slots = gpu_pinned(BLOCKS * sizeof(*j->slots));
-	j->foreign = gpu_pinned(sizeof(*j->foreign));
+	j->foreign = gpu_pinned(BLOCKS * sizeof(*j->foreign));
 	for (i = 0; i < BLOCKS; i++)
 		j->slots[i] = i;
 }
@@ -127,6 +127,16 @@ static void take_all(struct judge *j, gpc_block *b)
 	}
 }
 
+static unsigned long long foreign(const struct judge *j)
+{
+	unsigned long long sum = 0;
+	int i;
+
+	for (i = 0; i < BLOCKS; i++)
+		sum += j->foreign[i];
+	return sum;
+}
+
 static void look(struct judge *j, uint64_t ns)
 {
 	gpc_block b[BLOCKS];
@@ -135,18 +145,16 @@ static void look(struct judge *j, uint64_t ns)
 	must_cuda(work_verify(j->slab, WORDS, j->slots, BLOCKS, MINE, ns, j->foreign,
 			      j->stream));
 	must_cuda(cudaStreamSynchronize(j->stream));
-	must(!*j->foreign, "%llu words of the dead after their ids came back", *j->foreign);
+	must(!foreign(j), "%llu words of the dead after their ids came back", foreign(j));
 	must_be(gpc_unref(j->c, b, BLOCKS), 0);
 }
 
 /* Did the victims write at all? */
 static void count_written(struct judge *j)
 {
-	*j->foreign = 0;
 	must_cuda(work_verify(j->slab, WORDS, j->slots, BLOCKS, MINE, 0, j->foreign, j->stream));
 	must_cuda(cudaStreamSynchronize(j->stream));
-	crew->count[N_WRITTEN] += *j->foreign;
-	*j->foreign = 0;
+	crew->count[N_WRITTEN] += foreign(j);
 }
 
 /* Its own device works, whatever happened to others. */

@@ -122,6 +122,8 @@ static uint32_t syncs(gpc *c, struct ask *a, uint32_t n, uint32_t *wrong)
 			*wrong += !right(c, a);
 	}
 	qsort(us, n, sizeof(us[0]), compare);
+	diag("a sync: %u us at least, %u and %u at the first and last tenth, %u at most", us[0],
+	     us[n / 10], us[n - n / 10], us[n - 1]);
 	return us[n / 2];
 }
 
@@ -168,10 +170,13 @@ static void test_neighbour(void)
 
 static void occupy(void *stream)
 {
-	spin->stop = spin->begun = spin->blocks = 0;
+	uint32_t i;
+
+	memset(spin, 0, sizeof(*spin));
 	device_must((cudaError_t)work_spin(spin, 30000000000ull, WORK_ALL, stream));
-	while (load_acquire(&spin->begun) < load_acquire(&spin->blocks))
-		nanosleep(&(struct timespec){ .tv_nsec = 100000 }, NULL);
+	for (i = 0; i < spin->blocks; i++)
+		while (!load_acquire(&spin->begun[i]))
+			nanosleep(&(struct timespec){ .tv_nsec = 100000 }, NULL);
 }
 
 static void after_it(gpc *c, gpc_dev *d)

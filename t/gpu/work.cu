@@ -18,7 +18,7 @@ static __global__ void spin(struct work_spin *w, uint64_t most_ns)
 	uint64_t from = now_ns();
 
 	if (!threadIdx.x)
-		atomicAdd_system(&w->begun, 1);
+		*(volatile uint32_t *)&w->begun[blockIdx.x] = 1;
 	while (!*stop && now_ns() - from < most_ns)
 		__nanosleep(1000);
 }
@@ -40,9 +40,11 @@ extern "C" int work_spin(struct work_spin *w, uint64_t most_ns, uint32_t threads
 									  0);
 		blocks = processors * each;
 	}
+	if (e == cudaSuccess && blocks > WORK_BLOCKS)
+		e = cudaErrorInvalidValue;
 	if (e != cudaSuccess)
 		return (int)e;
-	w->blocks += (uint32_t)blocks;
+	w->blocks = (uint32_t)blocks;
 	spin<<<blocks, threads, 0, (cudaStream_t)stream>>>(w, most_ns);
 	return (int)cudaGetLastError();
 }
@@ -70,15 +72,22 @@ static __global__ void verify(const uint32_t *base, uint64_t words, const uint32
 			      uint32_t pattern, uint64_t ns, unsigned long long *wrong)
 {
 	const volatile uint32_t *at = base + slots[blockIdx.x] * words;
+	__shared__ unsigned long long sum;
 	unsigned long long bad = 0;
 	uint64_t from = now_ns();
 
+	if (!threadIdx.x)
+		sum = 0;
+	__syncthreads();
 	do {
 		for (uint64_t i = threadIdx.x; i < words; i += blockDim.x)
 			bad += at[i] != pattern;
 	} while (now_ns() - from < ns);
 	if (bad)
-		atomicAdd_system(wrong, bad);
+		atomicAdd(&sum, bad);
+	__syncthreads();
+	if (!threadIdx.x)
+		*(volatile unsigned long long *)&wrong[blockIdx.x] = sum;
 }
 
 extern "C" int work_verify(const uint32_t *base, uint64_t words, const uint32_t *slots,

@@ -10,10 +10,12 @@
 extern "C" {
 #endif
 
+#define WORK_BLOCKS 1022
+
 struct work_spin {                       /* in pinned host memory, zero at first */
 	uint32_t stop;                   /* the test's: not 0 ends it */
-	uint32_t begun, blocks;          /* alike: all of it runs */
-	uint32_t pad;
+	uint32_t blocks;                 /* of the last launch ... */
+	uint32_t begun[WORK_BLOCKS];     /* ... and which of them run */
 };
 
 /* Run until told to stop, or the time is up.  threads: of one block; with WORK_ALL all that the
@@ -26,8 +28,8 @@ int work_spin(struct work_spin *w, uint64_t most_ns, uint32_t threads, void *str
 int work_fill(uint32_t *base, uint64_t words, const uint32_t *slots, uint32_t n,
 	      uint32_t pattern, uint64_t ns, void *stream);
 
-/* *wrong (pinned) += words of those blocks that are not `pattern`, looked at again and again for
- * that time. */
+/* wrong[i] (pinned) = words of block slots[i] that are not `pattern`, looked at again and again
+ * for that time. */
 int work_verify(const uint32_t *base, uint64_t words, const uint32_t *slots, uint32_t n,
 		uint32_t pattern, uint64_t ns, unsigned long long *wrong, void *stream);
 
