@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Lookups on a device by the public interface: what the host answers, what is counted, and
- * references from hits.  On the host device, or, when GPC_TEST_DEVICE names one, on a GPU. */
+/* Lookups on a device by the public interface: what the host answers, what is counted,
+ * and references from hits.  On the host device, or, when GPC_TEST_DEVICE names one, on
+ * a GPU. */
 #include "churn.h"
 #include "mirrors.h"
 
@@ -97,8 +98,8 @@ static gpc_block want[MANY], got[MANY];
 
 static void test_sizes(void)
 {
-	static const uint32_t size[] = { 1,   2,   3,	31,   32,   33,	  63,  65,
-					 127, 255, 257, 1001, 4095, 4097, 99999, MANY };
+	static const uint32_t size[] = {1,   2,	  3,   31,   32,   33,	 63,	65,
+					127, 255, 257, 1001, 4095, 4097, 99999, MANY};
 	gpc *c = mirror_cache(LIVE, 0);
 	gpc_dev *d = mirror_open(c);
 	struct ask a = ask_new(d, MANY + 1, 0);
@@ -143,13 +144,14 @@ static void test_sizes(void)
 
 enum { LONG = CACHE_KEYS, MOST = 2000 };
 
-static struct {                          /* a question of its own */
+static struct { /* a question of its own */
 	gpc_key key[MOST * LONG / 4];
 	uint32_t start[MOST + 1], len[MOST], want[MOST];
 	gpc_block block[MOST * LONG / 4], host[MOST * LONG / 4];
 } seq;
 
-/* Cut at `at` of a chain of LONG that is resident up to there, or foreign from there on. */
+/* Cut at `at` of a chain of LONG that is resident up to there, or foreign from there
+ * on. */
 static void add_sequence(gpc *c, uint32_t i, uint64_t chain, uint32_t n)
 {
 	uint32_t from = seq.start[i];
@@ -174,7 +176,8 @@ static void matches(gpc *c, struct ask *a, uint32_t nseq, const char *what)
 	ok(!memcmp(seq.block, seq.host, bytes), "%s: blocks, and no others", what);
 	memset(seq.len, 0x5a, nseq * sizeof(*seq.len));
 	ask_match(a, 0, seq.key, seq.start, nseq, seq.len, NULL);
-	ok(!memcmp(seq.len, seq.want, nseq * sizeof(*seq.len)), "%s: without blocks", what);
+	ok(!memcmp(seq.len, seq.want, nseq * sizeof(*seq.len)), "%s: without blocks",
+	   what);
 }
 
 static void test_sequences(void)
@@ -226,7 +229,8 @@ static void demote_leaves(gpc *c, uint32_t n)
 	must(gpc_commit(c, m, kept, NULL, 0));
 }
 
-/* Who has left is summed up elsewhere once its seat is free; meanwhile a sum may show it twice. */
+/* Who has left is summed up elsewhere once its seat is free; meanwhile a sum may show it
+ * twice. */
 static void seat_is_free(gpc *c, int peer)
 {
 	struct gpc_stats st = { .size = sizeof(st) };
@@ -277,7 +281,8 @@ static void test_counters(void)
 	must(gpc_dev_close(f));
 	must(gpc_close(e));
 	seat_is_free(c, peer);
-	is_int(stats_of(c, -1).lookups - all.lookups, 24, "the departed are summed up, too");
+	is_int(stats_of(c, -1).lookups - all.lookups, 24,
+	       "the departed are summed up, too");
 	is_int(stats_of(c, -1).hit_ram - all.hit_ram, 6, "their hits as well");
 	ask_free(&a);
 	must(gpc_dev_close(d));

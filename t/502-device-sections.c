@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sections of a device and what callers do wrong: never left, left twice, all in use; work in
- * flight when a block shall be evicted, when a device is closed, when the process forks; devices
- * and arguments that are none.  On the host device, or on the GPU of GPC_TEST_DEVICE. */
+/* Sections of a device and what callers do wrong: never left, left twice, all in use;
+ * work in flight when a block shall be evicted, when a device is closed, when the
+ * process forks; devices and arguments that are none.  On the host device, or on the
+ * GPU of GPC_TEST_DEVICE. */
 #include "mirrors.h"
 
 #include <sys/wait.h>
@@ -45,7 +46,8 @@ static void test_numbers(void)
 	refused(gpc_dev_leave(d, -1, a.stream), EINVAL, "one that cannot be");
 	refused(gpc_dev_leave(d, GPC_SECTIONS, a.stream), EINVAL, "nor this");
 	s[0] = must(gpc_dev_enter(d));
-	refused(gpc_dev_leave(f, s[0], a.stream), EINVAL, "one of another handle's device");
+	refused(gpc_dev_leave(f, s[0], a.stream), EINVAL,
+		"one of another handle's device");
 	refused(gpc_dev_lookup(f, 0, a.keys, 1, a.blocks, a.stream), EINVAL,
 		"nor does it open that device");
 	is_int(gpc_dev_leave(d, s[0], a.stream), 0, "left");
@@ -94,7 +96,8 @@ static void test_eviction_waits(void)
 	is_int(stats_of(c, info_of(e).peer).sections, 1, "a lookup in flight");
 	refused(gpc_evict(c, 0, 1, b, GPC_TAKE, 50), ETIMEDOUT, "is waited for");
 	is_int(find(c, KEYS), GPC_NONE, "though the key is gone");
-	refused(gpc_reserve(c, 0, 1, 0, b, NULL, 0, 50), ETIMEDOUT, "by a reserve as well");
+	refused(gpc_reserve(c, 0, 1, 0, b, NULL, 0, 50), ETIMEDOUT,
+		"by a reserve as well");
 	refused(gpc_dev_wait(f, a.stream, 0), EAGAIN, "it is in flight still");
 	refused(gpc_dev_wait(f, a.stream, 20), ETIMEDOUT, "and not done in time");
 	device_let_go();
@@ -103,7 +106,8 @@ static void test_eviction_waits(void)
 	ask_get(&a, hint, KEYS);
 	is_int(hint[0], find(c, 1), "the lookup has its answer");
 	k = key_of(c, KEYS);
-	is_int(gpc_ref(e, &k, hint + KEYS - 1, 1), 0, "what it saw of the victims is stale");
+	is_int(gpc_ref(e, &k, hint + KEYS - 1, 1), 0,
+	       "what it saw of the victims is stale");
 	ask_free(&a);
 	must(gpc_dev_close(f));
 	must(gpc_close(e));
@@ -112,7 +116,8 @@ static void test_eviction_waits(void)
 	cache_end(c);
 }
 
-/* A section that nobody leaves holds ids back until the device is closed, or the handle. */
+/* A section that nobody leaves holds ids back until the device is closed, or the
+ * handle. */
 static void test_never_left(void)
 {
 	gpc *c = full_cache(), *e = cache_attach(0, 0);
@@ -249,7 +254,8 @@ static int in_child(gpc *c, gpc_dev *d, const struct ask *a)
 		return 3;
 	if (gpc_dev_wait(d, a->stream, 0) != -ECHILD || gpc_dev_close(d) != -ECHILD)
 		return 4;
-	if (gpc_dev_open(c, device_name(), &other) != -ECHILD || gpc_sync(c, 0, 0) != -ECHILD)
+	if (gpc_dev_open(c, device_name(), &other) != -ECHILD ||
+	    gpc_sync(c, 0, 0) != -ECHILD)
 		return 5;
 	return gpc_close(c) ? 6 : 0;
 }
@@ -330,15 +336,16 @@ static void test_bad_addresses(gpc_dev *d, struct ask *a)
 	gpc_block *odd_blocks = (gpc_block *)((char *)a->blocks + 2);
 
 	refused(gpc_dev_lookup(d, 0, keys, 1, a->blocks, a->stream), EINVAL, "host keys");
-	refused(gpc_dev_lookup(d, 0, a->keys, 1, blocks, a->stream), EINVAL, "host blocks");
+	refused(gpc_dev_lookup(d, 0, a->keys, 1, blocks, a->stream), EINVAL,
+		"host blocks");
 	refused(gpc_dev_match(d, 0, keys, a->start, 1, a->len, NULL, a->stream), EINVAL,
 		"host keys of a match");
 	refused(gpc_dev_match(d, 0, a->keys, start, 1, a->len, NULL, a->stream), EINVAL,
 		"host starts");
 	refused(gpc_dev_match(d, 0, a->keys, a->start, 1, len, NULL, a->stream), EINVAL,
 		"host lengths");
-	refused(gpc_dev_match(d, 0, a->keys, a->start, 1, a->len, blocks, a->stream), EINVAL,
-		"host blocks of a match");
+	refused(gpc_dev_match(d, 0, a->keys, a->start, 1, a->len, blocks, a->stream),
+		EINVAL, "host blocks of a match");
 	refused(gpc_dev_lookup(d, 0, odd, 1, a->blocks, a->stream), EINVAL,
 		"keys at half a key");
 	refused(gpc_dev_lookup(d, 0, a->keys, 1, odd_blocks, a->stream), EINVAL,
@@ -362,7 +369,8 @@ static void test_bad_launches(void)
 		"no starts");
 	refused(gpc_dev_match(d, 0, a.keys, a.start, 1, NULL, NULL, a.stream), EINVAL,
 		"no lengths");
-	refused(gpc_dev_lookup(NULL, 0, a.keys, 1, a.blocks, a.stream), EINVAL, "no device");
+	refused(gpc_dev_lookup(NULL, 0, a.keys, 1, a.blocks, a.stream), EINVAL,
+		"no device");
 	for (i = 0; i < 3; i++) {
 		refused(gpc_dev_lookup(d, 0, a.keys, n[i], a.blocks, a.stream), EINVAL,
 			"a lookup of %u", n[i]);

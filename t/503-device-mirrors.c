@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Mirrors that come and go while a device is open: another writer's, one whose flush fails, one
- * whose flush never ends; several handles of a process on one device.  On the host device, or on
- * the GPU of GPC_TEST_DEVICE. */
+/* Mirrors that come and go while a device is open: another writer's, one whose flush
+ * fails, one whose flush never ends; several handles of a process on one device.  On
+ * the host device, or on the GPU of GPC_TEST_DEVICE. */
 #include "mirrors.h"
 
 #include "device.h"
@@ -115,7 +115,8 @@ static void test_replaced_in_flight(void)
 	/* CUDA lets no process give memory back while its kernels run: with a writer in
 	 * another process this is in 601-cuda-peer.c */
 	if (!device_is_gpu())
-		is_int(stats_of(c, info_of(c).peer).sections, 2, "two lookups, two mirrors");
+		is_int(stats_of(c, info_of(c).peer).sections, 2,
+		       "two lookups, two mirrors");
 	device_let_go();
 	ask_get(&new, b, KEYS);
 	ok(b[0] == find(c, 1) && b[KEYS - 1] == GPC_NONE, "the new one answers");
@@ -142,7 +143,7 @@ static struct crew {
 	gpc *c;
 	gpc_dev *d;
 	uint32_t rounds, wrong, stale;
-	int last;                        /* error */
+	int last; /* error */
 	char why[200];
 } crew[HANDLES];
 
@@ -189,8 +190,8 @@ static void three_rounds(gpc *writer, struct crew *w)
 	while (load_relaxed(&w->rounds) < target && tries--)
 		must(gpc_writer_serve(writer, 1));
 	if (load_relaxed(&w->rounds) < target)
-		bail("no lookup any more, %u mirrors: %d, %s; %s", info_of(writer).mirrors,
-		     w->last, w->why, heard);
+		bail("no lookup any more, %u mirrors: %d, %s; %s",
+		     info_of(writer).mirrors, w->last, w->why, heard);
 }
 
 /* Three handles, a thread each, while the writer's seat goes round. */

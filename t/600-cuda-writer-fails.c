@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A writer whose CUDA calls fail, each one in turn: it has no mirror then, or retires the one it
- * had, says why in CUDA's own words, keeps nothing, and the index goes on. */
+/* A writer whose CUDA calls fail, each one in turn: it has no mirror then, or retires
+ * the one it had, says why in CUDA's own words, keeps nothing, and the index goes on. */
 #include "mirrors.h"
 
 #include "gpu/held.h"
 
 #include "device_cuda.h"
 
-#define TEXT   "unknown error"           /* CUDA's, for what is injected */
-#define MOST   200                       /* calls; more are a loop that does not end */
+#define TEXT "unknown error" /* CUDA's, for what is injected */
+#define MOST 200	     /* calls; more are a loop that does not end */
 
 enum { KEYS = 8 };
 
@@ -115,7 +115,8 @@ static void test_take(gpc *c)
 		must(gpc_writer_take(c, 0, 0));
 		failed = has_failed();
 		without += info_of(c).mirrors == 0;
-		/* the index that cannot be pinned: a mirror all the same, without chunks */
+		/* the index that cannot be pinned: a mirror all the same, without
+		 * chunks */
 		if (failed && !info_of(c).mirrors)
 			silent += !strstr(heard, TEXT);
 		bad += !host_works(c) || (info_of(c).mirrors && !device_works(c));
@@ -124,7 +125,8 @@ static void test_take(gpc *c)
 		if (!failed)
 			break;
 	}
-	ok(n > 10 && n < MOST, "a mirror is made by %u calls, each of which has failed", n - 1);
+	ok(n > 10 && n < MOST, "a mirror is made by %u calls, each of which has failed",
+	   n - 1);
 	ok(without >= n - 2, "%u times without a mirror", without);
 	is_int(bad, 0, "the host's calls worked each time");
 	is_int(silent, 0, "CUDA's text was in the log each time");
@@ -239,7 +241,7 @@ static int body(void)
 	device_need_gpu();
 	c = cache_idle(0);
 	mirror_keys(c, 1, KEYS, key);
-	must(gpc_writer_take(c, 0, 0));          /* whatever CUDA makes once */
+	must(gpc_writer_take(c, 0, 0)); /* whatever CUDA makes once */
 	if (!device_works(c))
 		bail("nothing works");
 	must(gpc_writer_drop(c));
@@ -250,8 +252,8 @@ static int body(void)
 	test_flush(c);
 	test_drop(c);
 	test_check(c);
-	ok(free_memory() + ((size_t)4 << 20) >= memory, "memory of the device: %zu KiB less",
-	   (memory - free_memory()) >> 10);
+	ok(free_memory() + ((size_t)4 << 20) >= memory,
+	   "memory of the device: %zu KiB less", (memory - free_memory()) >> 10);
 	is_int(open_files(), files, "as many open files");
 	cache_end(c);
 	test_no_room();

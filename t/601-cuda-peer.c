@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A peer, beside a writer in another process.  Its CUDA calls fail, each one in turn: an error
- * with CUDA's own text, the same call works when it is made again, nothing is kept.  Its mirror
- * is replaced while its kernels run, and no call waits for them. */
+/* A peer, beside a writer in another process.  Its CUDA calls fail, each one in turn:
+ * an error with CUDA's own text, the same call works when it is made again, nothing is
+ * kept.  Its mirror is replaced while its kernels run, and no call waits for them. */
 #include "gpu/worker.h"
 
 #include "gpu/held.h"
 
 #include "device_cuda.h"
 
-#define TEXT  "unknown error"            /* CUDA's, for what is injected */
-#define MOST  200
-#define REPLACED 4                       /* times that the mirror is replaced */
-#define SOON_US  500000                  /* what does not wait is over long before */
+#define TEXT	 "unknown error" /* CUDA's, for what is injected */
+#define MOST	 200
+#define REPLACED 4	/* times that the mirror is replaced */
+#define SOON_US	 500000 /* what does not wait is over long before */
 
 enum { KEYS = 8 };
 enum { GATE_MADE, GATE_REPLACE, GATE_REPLACED, GATE_END };
@@ -42,7 +42,7 @@ static int writer(int me)
 	must_be(gpc_publish(c, k, k + 1, b, KEYS, 0, NULL, 0, NULL), KEYS);
 	must_be(gpc_sync(c, 0, 10000), 0);
 	crew_open(GATE_MADE);
-	for (i = 1; i <= REPLACED; i++) {        /* by a mirror of the same writer's */
+	for (i = 1; i <= REPLACED; i++) { /* by a mirror of the same writer's */
 		crew_serve(c, GATE_REPLACE, i);
 		must_be(gpc_writer_drop(c), 0);
 		must_be(gpc_writer_take(c, 0, 0), 0);
@@ -66,11 +66,11 @@ static bool failed(int r)
 	return true;
 }
 
-#define twice(call)                              \
-	do {                                     \
+#define twice(call)                                \
+	do {                                       \
 		((char *)gpc_last_error())[0] = 0; \
-		if (failed(call))                \
-			peer.wrong += (call) < 0; \
+		if (failed(call))                  \
+			peer.wrong += (call) < 0;  \
 	} while (0)
 
 static int enter(gpc_dev *d, int *section)
@@ -142,10 +142,12 @@ static void test_close(void)
 	must_be(gpc_dev_open(peer.c, device_name(), &d), 0);
 	must(gpc_dev_enter(d) >= 0, "enter: %s", gpc_last_error());
 	must_be(gpc_dev_wait(d, peer.stream, 1000), 0);
-	store_relaxed(&device_cuda_fail_at, 2);  /* the launch, behind asking for the device */
+	store_relaxed(&device_cuda_fail_at,
+		      2); /* the launch, behind asking for the device */
 	err = gpc_dev_close(d);
 	store_relaxed(&device_cuda_fail_at, 0);
-	if (ok(!err || strstr(gpc_last_error(), TEXT), "closing ends the section, or says why"))
+	if (ok(!err || strstr(gpc_last_error(), TEXT),
+	       "closing ends the section, or says why"))
 		ok(!err || gpc_dev_close(d) == 0, "then it works the second time");
 	else
 		diag("%d: %s", err, gpc_last_error());
@@ -161,7 +163,8 @@ static uint64_t now_us(void)
 	return (uint64_t)ts.tv_sec * 1000000 + (uint64_t)ts.tv_nsec / 1000;
 }
 
-/* Enter, look up, leave, in a stream of its own; how long the slowest of these calls took. */
+/* Enter, look up, leave, in a stream of its own; how long the slowest of these calls
+ * took. */
 static uint64_t slowest_call(gpc_dev *d)
 {
 	uint64_t t[4];
@@ -212,7 +215,8 @@ static void test_in_flight(void)
 	is_int(gpc_dev_wait(d, busy, 0), -EAGAIN, "a kernel is in flight all the while");
 	ok(import < SOON_US, "it keeps no new mirror from being imported: %llu us",
 	   (unsigned long long)import);
-	ok(us < SOON_US, "nor a lookup from being launched: %llu us", (unsigned long long)us);
+	ok(us < SOON_US, "nor a lookup from being launched: %llu us",
+	   (unsigned long long)us);
 	is_int(peer.blocks[KEYS - 1], KEYS - 1, "which has its answer before it ends");
 	store_release(&spin->stop, 1);
 	must_be(gpc_dev_wait(d, busy, 10000), 0);

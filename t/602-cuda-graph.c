@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Lookups and matches captured in a CUDA graph: replayed while the table changes, and after its
- * mirror was replaced by another writer's. */
+/* Lookups and matches captured in a CUDA graph: replayed while the table changes, and
+ * after its mirror was replaced by another writer's. */
 #include "mirrors.h"
 
 enum { KEYS = 64, SEQS = 4 };
 
 static struct {
-	gpc *c, *e;                      /* the seat goes from one to the other */
+	gpc *c, *e; /* the seat goes from one to the other */
 	gpc_dev *d;
 	struct ask a;
 	uint32_t *len;
@@ -21,7 +21,8 @@ static gpc *writer_now;
 static void launches(void)
 {
 	must(gpc_dev_lookup(g.d, 0, g.a.keys, KEYS, g.a.blocks, g.a.stream));
-	must(gpc_dev_match(g.d, 0, g.a.keys, g.a.start, SEQS, g.a.len, g.matched, g.a.stream));
+	must(gpc_dev_match(g.d, 0, g.a.keys, g.a.start, SEQS, g.a.len, g.matched,
+			   g.a.stream));
 }
 
 static cudaGraphExec_t instance(cudaGraph_t graph)
@@ -145,10 +146,12 @@ static void test_between(void)
 	must(gpc_dev_leave(g.d, s2, g.a.stream));
 	must(gpc_dev_wait(g.d, g.a.stream, 10000));
 	device_get(dev, g.a.blocks, sizeof(dev));
-	ok(!memcmp(host, dev, sizeof(host)), "a mirror that came between enter and launch");
+	ok(!memcmp(host, dev, sizeof(host)),
+	   "a mirror that came between enter and launch");
 }
 
-/* A capture that forbids what may wait, in all threads; the library still replaces mirrors. */
+/* A capture that forbids what may wait, in all threads; the library still replaces
+ * mirrors. */
 static void *replace_meanwhile(void *arg)
 {
 	int s;
@@ -173,7 +176,8 @@ static void test_during_capture(void)
 	if (pthread_create(&t, NULL, replace_meanwhile, NULL))
 		bail("no thread");
 	pthread_join(t, NULL);
-	must(gpc_dev_match(g.d, 0, g.a.keys, g.a.start, SEQS, g.a.len, g.matched, g.a.stream));
+	must(gpc_dev_match(g.d, 0, g.a.keys, g.a.start, SEQS, g.a.len, g.matched,
+			   g.a.stream));
 	e = cudaStreamEndCapture(g.a.stream, &graph);
 	must(gpc_dev_leave(g.d, s, g.a.stream));
 	if (!ok(e == cudaSuccess, "a mirror is replaced during a capture: %s",

@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Eight processes look up on one GPU while others insert and evict.
  *
- * Every hit is verified twice: inside its section without a reference, since its id is not handed
- * out while the section is open, however long the kernels run; and behind it with one.  Whoever
- * gets an id writes to its bytes at once, so an id that was handed out too early shows. */
+ * Every hit is verified twice: inside its section without a reference, since its id is
+ * not handed out while the section is open, however long the kernels run; and behind it
+ * with one.  Whoever gets an id writes to its bytes at once, so an id that was handed
+ * out too early shows. */
 #include "gpu/worker.h"
 
-#define WORKERS     8
-#define PUBLISHERS  2
-#define BLOCKS      512
-#define KEYS        1500
-#define ANCHORS     16                   /* held by a publisher, all the time */
-#define N           512
-#define SLOW_NS     3000000
+#define WORKERS	   8
+#define PUBLISHERS 2
+#define BLOCKS	   512
+#define KEYS	   1500
+#define ANCHORS	   16 /* held by a publisher, all the time */
+#define N	   512
+#define SLOW_NS	   3000000
 
 enum { GATE_MADE, GATE_ANCHORED, GATE_DONE, GATE_STOP, GATE_LEFT, GATE_END };
 enum { N_ASKED, N_HITS, N_REFS, N_PUBLISHED, N_DROPPED };
@@ -42,7 +43,8 @@ static void fill(gpc *c, const gpc_key *k, uint32_t n)
 	     gpc_last_error());
 	for (i = 0; i < n; i++) {
 		must(resident[i] >= 0, "refused: %d", resident[i]);
-		must(crew_holds(resident[i], k[i]), "other bytes in 0x%x", (unsigned)b[i]);
+		must(crew_holds(resident[i], k[i]), "other bytes in 0x%x",
+		     (unsigned)b[i]);
 		if (resident[i] != b[i])
 			must_be(gpc_unref(c, &resident[i], 1), 0);
 	}
@@ -97,8 +99,8 @@ static int publisher(int me)
 	crew_open(GATE_ANCHORED);
 	for (turn = 0; crew_goes_on(GATE_STOP, 1); turn++) {
 		for (i = 0; i < 8; i++)
-			k[i] = crew_key(1 + (crew_random(&seed, KEYS - 8) / 8 * 8 +
-					     (uint64_t)i));
+			k[i] = crew_key(
+				1 + (crew_random(&seed, KEYS - 8) / 8 * 8 + (uint64_t)i));
 		fill(c, k, 8);
 		if (turn % 8 == 7)
 			take_away(c, &seed);
@@ -115,7 +117,8 @@ static void ask_for(struct asker *a, uint64_t *seed)
 	uint32_t i;
 
 	for (i = 0; i < N; i++)
-		a->keys[i] = crew_key(1 + (i < ANCHORS ? KEYS + i : crew_random(seed, KEYS)));
+		a->keys[i] =
+			crew_key(1 + (i < ANCHORS ? KEYS + i : crew_random(seed, KEYS)));
 }
 
 static void in_section(struct asker *a, const char *when)
@@ -141,7 +144,8 @@ static void with_reference(struct asker *a)
 			must(i >= ANCHORS, "an anchor is stale");
 			continue;
 		}
-		must(crew_holds(a->blocks[i], a->keys[i]), "referenced, with other bytes");
+		must(crew_holds(a->blocks[i], a->keys[i]),
+		     "referenced, with other bytes");
 		must_be(gpc_unref(a->c, &a->blocks[i], 1), 0);
 		count(N_REFS, 1);
 	}
@@ -154,7 +158,7 @@ static void round_of(struct asker *a, uint64_t *seed, bool slow)
 	must(s >= 0, "enter: %s", gpc_last_error());
 	ask_for(a, seed);
 	asker_launch(a);
-	if (slow)                        /* the ids are held back as long as this runs */
+	if (slow) /* the ids are held back as long as this runs */
 		must_cuda(work_spin(a->spin, SLOW_NS, 32, a->stream));
 	asker_wait(a);
 	in_section(a, "when its kernel is over");
@@ -196,7 +200,8 @@ static int writer(int me)
 	crew_open(GATE_MADE);
 	crew_serve(c, GATE_LEFT, WORKERS + PUBLISHERS);
 	crew_until(crew_stats(c, -1).refs == 0 && crew_stats(c, -1).reserved == 0 &&
-		   crew_stats(c, -1).dying == 0, gpc_writer_serve(c, 1));
+			   crew_stats(c, -1).dying == 0,
+		   gpc_writer_serve(c, 1));
 	st = crew_stats(c, -1);
 	must_be(st.sections, 0);
 	/* the publishers' lookups are quiet, so these are the devices' */
@@ -233,7 +238,7 @@ static int body(void)
 		crew_join(pid[WORKERS + i], "a publisher");
 	crew_join(w, "the writer, which has counted the same hits and misses,");
 	ok(n[N_HITS] > n[N_ASKED] / 10 && n[N_REFS] && n[N_DROPPED],
-	   "%llu asked for, %llu hits, %llu referenced; %llu published, %llu times evicted",
+	   "%llu asked for, %llu hits, %llu referenced; %llu published, %llu evictions",
 	   (unsigned long long)n[N_ASKED], (unsigned long long)n[N_HITS],
 	   (unsigned long long)n[N_REFS], (unsigned long long)n[N_PUBLISHED],
 	   (unsigned long long)n[N_DROPPED]);

@@ -1,19 +1,29 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Writers are killed while workers' kernels run on their mirrors: each time a standby takes over,
- * the workers find its mirror and go on, and none of them ever sees an error of CUDA.
+/* Writers are killed while workers' kernels run on their mirrors: each time a standby
+ * takes over, the workers find its mirror and go on, and none of them ever sees an
+ * error of CUDA.
  *
- * A standby has its context before it is needed.  Between two writers there is no mirror, or a
- * dead one's: lookups that are in flight then end like any others. */
+ * A standby has its context before it is needed.  Between two writers there is no
+ * mirror, or a dead one's: lookups that are in flight then end like any others. */
 #include "gpu/worker.h"
 
-#define WORKERS  4
-#define BLOCKS   128
-#define KEYS     400
-#define N        256
-#define AHEAD    2                       /* standbys that are being made */
+#define WORKERS 4
+#define BLOCKS	128
+#define KEYS	400
+#define N	256
+#define AHEAD	2 /* standbys that are being made */
 
-enum { GATE_MAY, GATE_READY = GATE_MAY + 1, GATE_TAKEN, GATE_WARM, GATE_END, GATE_LEFT,
-       GATE_MEASURE, GATE_MEASURED, GATE_LAST };
+enum {
+	GATE_MAY,
+	GATE_READY = GATE_MAY + 1,
+	GATE_TAKEN,
+	GATE_WARM,
+	GATE_END,
+	GATE_LEFT,
+	GATE_MEASURE,
+	GATE_MEASURED,
+	GATE_LAST
+};
 enum { N_ROUNDS, N_STALE, N_HITS, N_FREE, N_STEP = 16 };
 
 static int rounds;
@@ -49,7 +59,8 @@ static void publish(gpc *c, uint64_t *seed)
 	while (again(n) && crew_goes_on(GATE_LAST, 1))
 		n = gpc_wait(c, t, 1000);
 	must(n >= 0, "publish: %s", gpc_last_error());
-	must(resident >= 0 && crew_holds(resident, k), "published in 0x%x", (unsigned)resident);
+	must(resident >= 0 && crew_holds(resident, k), "published in 0x%x",
+	     (unsigned)resident);
 	if (resident != b)
 		must_be(gpc_unref(c, &resident, 1), 0);
 	must_be(gpc_unref(c, &b, 1), 0);
@@ -123,7 +134,7 @@ static int writer(int me)
 	gpc *c;
 
 	device_use();
-	must_cuda(cudaFree(NULL));       /* the context */
+	must_cuda(cudaFree(NULL)); /* the context */
 	c = me ? crew_attach("writer") : gpu_create(cfg, 0);
 	crew_wait(GATE_MAY, (uint32_t)me + 1);
 	crew_open(GATE_READY);
@@ -202,9 +213,10 @@ static int body(void)
 	/* a mirror is 2 MiB of the device, a context some hundred */
 	ok(after + ((uint64_t)64 << 20) > before, "%lld KiB less of the device are free",
 	   ((long long)before - (long long)after) / 1024);
-	ok(crew->count[N_HITS] > 0, "%d writers killed: %llu lookups on the device with %llu "
-	   "hits, %llu on the host meanwhile", rounds,
-	   (unsigned long long)crew->count[N_ROUNDS],
+	ok(crew->count[N_HITS] > 0,
+	   "%d writers killed: %llu lookups on the device with %llu "
+	   "hits, %llu on the host meanwhile",
+	   rounds, (unsigned long long)crew->count[N_ROUNDS],
 	   (unsigned long long)crew->count[N_HITS],
 	   (unsigned long long)crew->count[N_STALE]);
 	free(writers);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A GPU that is busy with something else: a process beside the writer, with which it takes
- * turns, so that flushes go by copies of whole chunks; or kernels of the writer's own process
- * that leave no room, so that a flush never ends and its mirror is given up. */
+/* A GPU that is busy with something else: a process beside the writer, with which it
+ * takes turns, so that flushes go by copies of whole chunks; or kernels of the writer's
+ * own process that leave no room, so that a flush never ends and its mirror is given
+ * up. */
 #include "mirrors.h"
 
 #include "gpu/held.h"
@@ -29,7 +30,7 @@ static gpc *cache_heard(uint32_t blocks)
 
 	heard[0] = 0;
 	cfg.devices = device_name();
-	cfg.max_blocks = 65536;          /* a table of many chunks */
+	cfg.max_blocks = 65536; /* a table of many chunks */
 	return cache_make(&cfg, &opt);
 }
 
@@ -61,7 +62,9 @@ static bool right(gpc *c, struct ask *a)
 
 /* ---- a neighbour ---- */
 
-static struct neighbour { uint32_t stop, turns; } *beside;     /* shared with it */
+static struct neighbour {
+	uint32_t stop, turns;
+} * beside; /* shared with it */
 static pid_t neighbour_pid;
 
 /* Kernels without a pause, two at a time on their way. */
@@ -122,8 +125,8 @@ static uint32_t syncs(gpc *c, struct ask *a, uint32_t n, uint32_t *wrong)
 			*wrong += !right(c, a);
 	}
 	qsort(us, n, sizeof(us[0]), compare);
-	diag("a sync: %u us at least, %u and %u at the first and last tenth, %u at most", us[0],
-	     us[n / 10], us[n - n / 10], us[n - 1]);
+	diag("a sync: %u us at least, %u and %u at the first and last tenth, %u at most",
+	     us[0], us[n / 10], us[n - n / 10], us[n - 1]);
 	return us[n / 2];
 }
 
@@ -146,19 +149,21 @@ static void test_neighbour(void)
 	us = syncs(c, &a, ROUNDS, &wrong);
 	copies = held_copies;
 	is_int(wrong, 0, "beside a busy neighbour the mirror is right");
-	ok(copies > ROUNDS / 2, "most flushes are copies of chunks: %u copies in %d syncs",
-	   copies, ROUNDS);
-	ok(us < LIMIT_US, "they do not wait for its turns to end: a sync takes %u us", us);
+	ok(copies > ROUNDS / 2,
+	   "most flushes are copies of chunks: %u copies in %d syncs", copies, ROUNDS);
+	ok(us < LIMIT_US, "they do not wait for its turns to end: a sync takes %u us",
+	   us);
 	store_release(&beside->stop, 1);
 	if (waitpid(neighbour_pid, &status, 0) != neighbour_pid)
 		bail("no neighbour");
 	is_int(status, 0, "the neighbour was well, too");
-	nanosleep(&pause, NULL);                 /* chunks are copied for a while */
+	nanosleep(&pause, NULL); /* chunks are copied for a while */
 	mirror_sync(c);
 	held_copies = 0;
 	us = syncs(c, &a, ROUNDS, &wrong);
 	is_int(wrong, 0, "alone, it is right as well");
-	ok(held_copies < ROUNDS / 10, "and changes are scattered: %u copies", held_copies);
+	ok(held_copies < ROUNDS / 10, "and changes are scattered: %u copies",
+	   held_copies);
 	diag("a sync alone: %u us, at the median", us);
 	ask_free(&a);
 	must(gpc_dev_close(d));

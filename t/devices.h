@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* devices.h - the device that a test runs on: the host's, or the GPU of GPC_TEST_DEVICE; its
- * memory and its streams, for tests that do not care which. */
+/* devices.h - the device that a test runs on: the host's, or the GPU of
+ * GPC_TEST_DEVICE; its memory and its streams, for tests that do not care which. */
 #ifndef GPC_T_DEVICES_H
 #define GPC_T_DEVICES_H
 
@@ -17,7 +17,7 @@
 #include "stream.h"
 #include "tap.h"
 
-#define DEVICE_HOLD_MS 4000              /* a hold ends by itself, so that nothing hangs */
+#define DEVICE_HOLD_MS 4000 /* a hold ends by itself, so that nothing hangs */
 
 TAP_FN const char *device_name(void)
 {
@@ -48,7 +48,7 @@ TAP_FN void device_use(void)
 }
 #else
 #define device_must(call) bail("this build has no CUDA")
-#define device_use() bail("this build has no CUDA")
+#define device_use()	  bail("this build has no CUDA")
 #endif
 
 /* For tests of what only a GPU has. */
@@ -83,8 +83,8 @@ TAP_FN void device_put(void *to, const void *from, size_t bytes)
 {
 	if (device_is_gpu()) {
 		device_must(cudaMemcpy(to, from, bytes, cudaMemcpyHostToDevice));
-		/* from pageable memory it may be on its way still, and streams that do not
-		 * wait for the default one would not wait for it */
+		/* from pageable memory it may be on its way still, and streams that do
+		 * not wait for the default one would not wait for it */
 		device_must(cudaStreamSynchronize(NULL));
 	} else {
 		memcpy(to, from, bytes);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* mirrors.h - caches with a mirror on the device of devices.h, and questions to it.
  *
- * A question (struct ask) has arrays on the device, allocated before anything is in flight:
- * some calls of CUDA wait for all that is. */
+ * A question (struct ask) has arrays on the device, allocated before anything is in
+ * flight: some calls of CUDA wait for all that is. */
 #ifndef GPC_T_MIRRORS_H
 #define GPC_T_MIRRORS_H
 
@@ -37,7 +37,7 @@ TAP_FN void mirror_keys(gpc *c, uint64_t from, uint32_t n, gpc_key *keys)
 	free(numbers);
 }
 
-/* The chain of those numbers, whatever of it is live already; nothing stays referenced. */
+/* The chain of those numbers, whatever of it is live already; nothing is held. */
 TAP_FN void mirror_chain(gpc *c, uint64_t from, uint32_t n)
 {
 	gpc_key keys[CACHE_KEYS + 1];
@@ -64,12 +64,14 @@ struct ask {
 
 TAP_FN struct ask ask_new(gpc_dev *d, uint32_t room, uint32_t nseq)
 {
-	return (struct ask){ .d = d, .room = room, .nseq = nseq,
-			     .keys = device_alloc(room * sizeof(gpc_key)),
-			     .blocks = device_alloc(room * sizeof(gpc_block)),
-			     .start = device_alloc((nseq + 1) * sizeof(uint32_t)),
-			     .len = device_alloc((nseq + 1) * sizeof(uint32_t)),
-			     .stream = device_stream() };
+	return (struct ask){.d = d,
+			    .room = room,
+			    .nseq = nseq,
+			    .keys = device_alloc(room * sizeof(gpc_key)),
+			    .blocks = device_alloc(room * sizeof(gpc_block)),
+			    .start = device_alloc((nseq + 1) * sizeof(uint32_t)),
+			    .len = device_alloc((nseq + 1) * sizeof(uint32_t)),
+			    .stream = device_stream()};
 }
 
 TAP_FN void ask_free(struct ask *a)
@@ -116,7 +118,8 @@ TAP_FN void ask_lookup(struct ask *a, uint32_t spaces, const gpc_key *keys, uint
 /* blocks goes there and back, so what a match leaves alone shows; without blocks, NULL is
  * what the device is given as well. */
 TAP_FN void ask_match(struct ask *a, uint32_t spaces, const gpc_key *keys,
-		      const uint32_t *start, uint32_t nseq, uint32_t *len, gpc_block *blocks)
+		      const uint32_t *start, uint32_t nseq, uint32_t *len,
+		      gpc_block *blocks)
 {
 	int section;
 

@@ -33,11 +33,11 @@ extern "C" int work_spin(struct work_spin *w, uint64_t most_ns, uint32_t threads
 		threads = 1024;
 		e = cudaGetDevice(&device);
 		if (e == cudaSuccess)
-			e = cudaDeviceGetAttribute(&processors,
-						   cudaDevAttrMultiProcessorCount, device);
+			e = cudaDeviceGetAttribute(
+				&processors, cudaDevAttrMultiProcessorCount, device);
 		if (e == cudaSuccess)
-			e = cudaOccupancyMaxActiveBlocksPerMultiprocessor(&each, spin, 1024,
-									  0);
+			e = cudaOccupancyMaxActiveBlocksPerMultiprocessor(&each, spin,
+									  1024, 0);
 		blocks = processors * each;
 	}
 	if (e == cudaSuccess && blocks > WORK_BLOCKS)
@@ -61,8 +61,8 @@ static __global__ void fill(uint32_t *base, uint64_t words, const uint32_t *slot
 	} while (now_ns() - from < ns);
 }
 
-extern "C" int work_fill(uint32_t *base, uint64_t words, const uint32_t *slots, uint32_t n,
-			 uint32_t pattern, uint64_t ns, void *stream)
+extern "C" int work_fill(uint32_t *base, uint64_t words, const uint32_t *slots,
+			 uint32_t n, uint32_t pattern, uint64_t ns, void *stream)
 {
 	fill<<<n, 256, 0, (cudaStream_t)stream>>>(base, words, slots, pattern, ns);
 	return (int)cudaGetLastError();
@@ -94,6 +94,7 @@ extern "C" int work_verify(const uint32_t *base, uint64_t words, const uint32_t 
 			   uint32_t n, uint32_t pattern, uint64_t ns,
 			   unsigned long long *wrong, void *stream)
 {
-	verify<<<n, 256, 0, (cudaStream_t)stream>>>(base, words, slots, pattern, ns, wrong);
+	verify<<<n, 256, 0, (cudaStream_t)stream>>>(base, words, slots, pattern, ns,
+						    wrong);
 	return (int)cudaGetLastError();
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* worker.h - members of a crew (crew.h) that use a GPU.  The process that forks them uses none:
- * CUDA does not survive a fork. */
+/* worker.h - members of a crew (crew.h) that use a GPU.  The process that forks them
+ * uses none: CUDA does not survive a fork. */
 #ifndef GPC_T_GPU_WORKER_H
 #define GPC_T_GPU_WORKER_H
 
@@ -8,14 +8,14 @@
 #include "../devices.h"
 #include "work.h"
 
-#define must_cuda(call)                                                          \
-	do {                                                                     \
-		cudaError_t e_ = (cudaError_t)(call);                            \
-		must(e_ == cudaSuccess, #call ": %s", cudaGetErrorString(e_));   \
+#define must_cuda(call)                                                        \
+	do {                                                                   \
+		cudaError_t e_ = (cudaError_t)(call);                          \
+		must(e_ == cudaSuccess, #call ": %s", cudaGetErrorString(e_)); \
 	} while (0)
 
-/* One question after another.  keys and blocks are pinned: the device reads and writes them
- * where they are. */
+/* One question after another.  keys and blocks are pinned: the device reads and writes
+ * them where they are. */
 struct asker {
 	gpc *c;
 	gpc_dev *d;
