@@ -130,13 +130,15 @@ GPC_EXPORT int gpc_dev_open(gpc *c, const char *device, gpc_dev **ret)
 }
 
 /* Sections that were never left end here, behind what the default stream has to do. */
-static void leave_all(gpc_dev *d)
+static int leave_all(gpc_dev *d)
 {
+	int err = 0;
 	uint32_t i;
 
-	for (i = 0; i < GPC_SECTIONS; i++)
+	for (i = 0; i < GPC_SECTIONS && !err; i++)
 		if (d->use[i].import && !d->use[i].left)
-			gpc_dev_leave(d, (int)i, NULL);
+			err = gpc_dev_leave(d, (int)i, NULL);
+	return err;
 }
 
 static bool work_in_flight(const gpc_dev *d)
@@ -186,8 +188,9 @@ GPC_EXPORT int gpc_dev_close(gpc_dev *d)
 	if (d->opens > 1) {
 		d->opens--;
 	} else {
-		leave_all(d);
-		err = wait_for_work(d);
+		err = leave_all(d);
+		if (!err)
+			err = wait_for_work(d);
 		if (!err) {
 			unlink_dev(d);
 			handle_sweep_sections(c);

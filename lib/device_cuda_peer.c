@@ -99,14 +99,15 @@ int cuda_import(const struct segment *s, const struct shm_mirror *desc, void **r
 static void dev_put(struct cuda_dev *d)
 {
 	struct cuda_scope scope;
-	bool last;
+	bool last, entered;
 
 	pthread_mutex_lock(&d->lock);
 	last = --d->users == 0;
 	pthread_mutex_unlock(&d->lock);
 	if (!last)
 		return;
-	if (d->pid == getpid() && cuda_enter(&scope, d->ordinal) == 0) {
+	if (d->pid == getpid()) {        /* these know their device by themselves */
+		entered = cuda_enter(&scope, d->ordinal) == 0;
 		cuda_lane_free(d->lane);
 		if (d->stream)
 			cudaStreamDestroy(d->stream);
@@ -116,7 +117,8 @@ static void dev_put(struct cuda_dev *d)
 			cudaFreeHost(d->totals);
 		if (d->pinned)
 			cuda_unpin(d->pinned);
-		cuda_leave(&scope);
+		if (entered)
+			cuda_leave(&scope);
 	}
 	pthread_mutex_destroy(&d->lock);
 	free(d);

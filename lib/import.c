@@ -254,7 +254,12 @@ void import_end(gpc_dev *d)
 	}
 	release_retired(d);
 	pthread_mutex_unlock(&d->lock);
-	dev_put(d); /* settle() may still be due for an older import */
+	/* settle() may still be due for an older import, and until then the driver has the
+	 * peer's sections registered; the segment may be unmapped when this returns, and
+	 * another one mapped in its place */
+	if (load_acquire(&d->holds) > 1)
+		urcu_bp_barrier();
+	dev_put(d);
 }
 
 void import_end_in_child(gpc_dev *d)

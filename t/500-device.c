@@ -1,82 +1,350 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Lookups on a device by the public interface: on the host device, or, when GPC_TEST_DEVICE
- * names one, on a GPU. */
-#include "cache.h"
-#include "devices.h"
+/* Lookups on a device by the public interface: what the host answers, what is counted,
+ * and references from hits.  On the host device, or, when GPC_TEST_DEVICE names one, on
+ * a GPU. */
+#include "churn.h"
+#include "mirrors.h"
 
-enum { KEYS = 1000 };
+/* ---- the same answers, whatever goes on ---- */
 
-static gpc *make_cache(uint32_t vram, uint32_t ram)
+static const uint32_t masks[] = { 0, 1, 2, 4, 3, 5, 6, 7, 1u << 9, 0x201 };
+
+static uint32_t lookup_differences(gpc *c, struct ask *a)
 {
-	struct gpc_config cfg = cache_config(vram, ram);
+	gpc_block host[CHURN_KEYS], dev[CHURN_KEYS];
+	uint32_t i, bad = 0;
+
+	for (i = 0; i < sizeof(masks) / sizeof(masks[0]); i++) {
+		must(gpc_lookup(c, masks[i], churn.key, CHURN_KEYS, host, GPC_QUIET));
+		ask_lookup(a, masks[i], churn.key, CHURN_KEYS, dev);
+		bad += memcmp(host, dev, sizeof(host)) != 0;
+		must(gpc_lookup(c, masks[i], churn.key, CHURN_KEYS, dev,
+				GPC_QUIET | GPC_ANYWHERE));
+		bad += memcmp(host, dev, sizeof(host)) != 0;
+	}
+	return bad;
+}
+
+enum { SEQS = 20 };
+
+/* Paths of the tree, some of them empty. */
+static uint32_t match_differences(gpc *c, struct ask *a)
+{
+	gpc_key keys[SEQS * CHURN_DEEP];
+	gpc_block host[SEQS * CHURN_DEEP], dev[SEQS * CHURN_DEEP];
+	uint32_t start[SEQS + 1] = { 0 }, len[SEQS], dlen[SEQS], path[CHURN_DEEP], i, j, n;
+	uint32_t bad = 0;
+
+	for (i = 0; i < SEQS; i++) {
+		n = chance(8) ? churn_path(1 + chance(CHURN_KEYS - 1), path) : 0;
+		for (j = 0; j < n; j++)
+			keys[start[i] + j] = churn.key[path[j]];
+		start[i + 1] = start[i] + n;
+	}
+	for (i = 0; i < 8; i++) {
+		memset(host, 0x5a, sizeof(host));
+		memset(dev, 0x5a, sizeof(dev));
+		must(gpc_match(c, masks[i], keys, start, SEQS, len, host, GPC_QUIET));
+		ask_match(a, masks[i], keys, start, SEQS, dlen, dev);
+		bad += memcmp(len, dlen, sizeof(len)) || memcmp(host, dev, sizeof(host));
+		ask_match(a, masks[i], keys, start, SEQS, dlen, NULL);
+		bad += memcmp(len, dlen, sizeof(len)) != 0;
+	}
+	return bad;
+}
+
+/* Four pools in three spaces, both tiers, everything at random. */
+static void test_churn(void)
+{
+	struct gpc_config cfg = cache_config(0, 0);
+	uint32_t i, bad = 0, bad_match = 0, dirty = 0;
+	struct ask a;
+	gpc_dev *d;
+	gpc *c;
 
 	cfg.devices = device_name();
-	return cache_make(&cfg, NULL);
-}
-
-/* Keys on the device, answered there. */
-static void ask(gpc *c, gpc_dev *d, const gpc_key *keys, uint32_t n, gpc_block *blocks)
-{
-	gpc_key *d_keys = device_alloc(n * sizeof(*keys));
-	gpc_block *d_blocks = device_alloc(n * sizeof(*blocks));
-	int section;
-
-	must(gpc_sync(c, 0, 2000));
-	device_put(d_keys, keys, n * sizeof(*keys));
-	section = must(gpc_dev_enter(d));
-	must(gpc_dev_lookup(d, 0, d_keys, n, d_blocks, NULL));
-	must(gpc_dev_leave(d, section, NULL));
-	must(gpc_dev_wait(d, NULL, 5000));
-	device_get(blocks, d_blocks, n * sizeof(*blocks));
-	device_free(d_keys);
-	device_free(d_blocks);
-}
-
-static void test_lookup(void)
-{
-	gpc *c = make_cache(KEYS, 16);
-	static gpc_key k[KEYS + 1], all[2 * KEYS];
-	static gpc_block b[2 * KEYS], host[2 * KEYS];
-	struct gpc_stats before, after;
-	gpc_dev *d = NULL;
-	uint32_t i, good = 0;
-
-	must(gpc_dev_open(c, device_name(), &d));
-	for (i = 0; i < KEYS / 100; i++)
-		chain_make(c, 0, 1 + i * 100, 100, NULL);
-	for (i = 0; i < 2 * KEYS; i++)
-		all[i] = key_of(c, 1 + i);
-	(void)k;
-	before = stats_of(c, -1);
-	ask(c, d, all, 2 * KEYS, b);
-	must(gpc_lookup(c, 0, all, 2 * KEYS, host, GPC_QUIET));
-	for (i = 0; i < 2 * KEYS; i++)
-		good += b[i] == host[i];
-	is_int(good, 2 * KEYS, "a device and the host answer alike");
-	is_int(find(c, 1), b[0], "and right");
-	after = stats_of(c, -1);
-	is_int(after.lookups - before.lookups, 2 * KEYS, "all are counted");
-	is_int(after.hit_vram - before.hit_vram, KEYS, "hits");
-	is_int(after.miss - before.miss, KEYS, "misses");
-	is_int(gpc_check(c, cache_line, NULL), 0, "the mirror equals the table");
-	must(gpc_drop(c, b, 1, 0, NULL));
-	ask(c, d, all, 2 * KEYS, b);
-	for (i = good = 0; i < 2 * KEYS; i++)
-		good += b[i] >= 0;
-	is_int(good, KEYS - 100, "a chain that was dropped is gone there, too");
+	c = churn_begin(&cfg);
+	d = mirror_open(c);
+	a = ask_new(d, CHURN_KEYS, SEQS);
+	for (i = 0; i < 1000; i++) {
+		churn_step();
+		if (i % 25 != 24)
+			continue;
+		mirror_sync(c);
+		dirty += gpc_dirty(c) != 0;
+		bad += lookup_differences(c, &a);
+		bad_match += match_differences(c, &a);
+		if (i % 500 == 499)
+			churn_pool();
+	}
+	is_int(bad, 0, "lookups on the device are the host's");
+	is_int(bad_match, 0, "matches, too");
+	is_int(dirty, 0, "nothing is dirty after a sync");
+	churn_end();
+	mirror_sync(c);
+	is_int(lookup_differences(c, &a), 0, "also in the end");
+	clean(c, "the mirror is the table");
+	ask_free(&a);
 	must(gpc_dev_close(d));
 	cache_end(c);
 }
 
+/* ---- sizes ---- */
+
+enum { MANY = 100000, CHAINS = 160, LIVE = CHAINS * CACHE_KEYS };
+
+static gpc_key key[MANY];
+static gpc_block want[MANY], got[MANY];
+
+static void test_sizes(void)
+{
+	static const uint32_t size[] = {1,   2,	  3,   31,   32,   33,	 63,	65,
+					127, 255, 257, 1001, 4095, 4097, 99999, MANY};
+	gpc *c = mirror_cache(LIVE, 0);
+	gpc_dev *d = mirror_open(c);
+	struct ask a = ask_new(d, MANY + 1, 0);
+	uint32_t i, hits;
+	int s;
+
+	for (i = 0; i < CHAINS; i++)
+		chain_make(c, 0, 1 + i * 2 * CACHE_KEYS, CACHE_KEYS, NULL);
+	mirror_keys(c, 1, MANY, key);
+	mirror_sync(c);
+	hits = (uint32_t)must(gpc_lookup(c, 0, key, MANY, want, GPC_QUIET));
+	is_int(hits, LIVE, "two of five are there");
+	for (i = 0; i < sizeof(size) / sizeof(size[0]); i++) {
+		uint32_t n = size[i], from = MANY - n;
+
+		got[0] = -77;
+		ask_lookup(&a, 0, key + from, n, got);
+		ok(!memcmp(got, want + from, n * sizeof(*got)), "%u keys", n);
+	}
+	/* what stands behind the last answer is left alone */
+	for (i = 0; i < 64; i++)
+		got[i] = -77;
+	device_put(a.blocks, got, 64 * sizeof(*got));
+	ask_put(&a, key, 33);
+	ask_launch(&a, 0, 33);
+	ask_get(&a, got, 64);
+	for (i = 33; i < 64 && got[i] == -77; i++)
+		;
+	is_int(i, 64, "33 answers and not one more");
+	s = must(gpc_dev_enter(d));
+	is_int(gpc_dev_lookup(d, 0, NULL, 0, NULL, a.stream), 0, "nothing to look up");
+	is_int(gpc_dev_match(d, 0, NULL, NULL, 0, NULL, NULL, a.stream), 0,
+	       "nothing to match");
+	must(gpc_dev_leave(d, s, a.stream));
+	must(gpc_dev_wait(d, a.stream, 5000));
+	ask_free(&a);
+	must(gpc_dev_close(d));
+	cache_end(c);
+}
+
+/* ---- sequences that end ---- */
+
+enum { LONG = CACHE_KEYS, MOST = 2000 };
+
+static struct { /* a question of its own */
+	gpc_key key[MOST * LONG / 4];
+	uint32_t start[MOST + 1], len[MOST], want[MOST];
+	gpc_block block[MOST * LONG / 4], host[MOST * LONG / 4];
+} seq;
+
+/* Cut at `at` of a chain of LONG that is resident up to there, or foreign from there
+ * on. */
+static void add_sequence(gpc *c, uint32_t i, uint64_t chain, uint32_t n)
+{
+	uint32_t from = seq.start[i];
+
+	if (from + n > MOST * LONG / 4)
+		bail("too many keys");
+	if (n)
+		mirror_keys(c, chain, n, seq.key + from);
+	seq.start[i + 1] = from + n;
+}
+
+static void matches(gpc *c, struct ask *a, uint32_t nseq, const char *what)
+{
+	uint32_t keys = seq.start[nseq];
+	size_t bytes = keys * sizeof(gpc_block);
+
+	memset(seq.block, 0x5a, bytes);
+	memset(seq.host, 0x5a, bytes);
+	must(gpc_match(c, 0, seq.key, seq.start, nseq, seq.want, seq.host, GPC_QUIET));
+	ask_match(a, 0, seq.key, seq.start, nseq, seq.len, seq.block);
+	ok(!memcmp(seq.len, seq.want, nseq * sizeof(*seq.len)), "%s: lengths", what);
+	ok(!memcmp(seq.block, seq.host, bytes), "%s: blocks, and no others", what);
+	memset(seq.len, 0x5a, nseq * sizeof(*seq.len));
+	ask_match(a, 0, seq.key, seq.start, nseq, seq.len, NULL);
+	ok(!memcmp(seq.len, seq.want, nseq * sizeof(*seq.len)), "%s: without blocks",
+	   what);
+}
+
+static void test_sequences(void)
+{
+	gpc *c = mirror_cache(2 * LONG, 0);
+	gpc_dev *d = mirror_open(c);
+	struct ask a = ask_new(d, MOST * LONG / 4, MOST);
+	gpc_block b[LONG];
+	uint32_t i;
+
+	chain_make(c, 0, 1, LONG, b);
+	chain_make(c, 0, 1001, LONG, NULL);
+	must(gpc_drop(c, b + 100, 1, 0, NULL)); /* the first chain ends early */
+	mirror_sync(c);
+	add_sequence(c, 0, 1, LONG);
+	matches(c, &a, 1, "one that ends early");
+	is_int(seq.len[0], 100, "where it was cut");
+	add_sequence(c, 0, 1001, LONG);
+	matches(c, &a, 1, "one that is all there");
+	is_int(seq.len[0], LONG, "to its end");
+	for (i = 0; i <= LONG; i++)
+		add_sequence(c, i, i % 2 ? 1 : 1001, i);
+	matches(c, &a, LONG + 1, "of every length, the first one empty");
+	for (i = 0; i < MOST; i++)
+		add_sequence(c, i, 1 + chance(4) * 1000, chance(LONG / 4));
+	matches(c, &a, MOST, "2000, some of them foreign");
+	for (i = 0; i < 64; i++)
+		add_sequence(c, i, 1, 0);
+	matches(c, &a, 64, "all empty");
+	for (i = 0; i < 33; i++) /* from the middle of a chain on */
+		add_sequence(c, i, 1 + chance(150), 60);
+	matches(c, &a, 33, "from the middle");
+	ask_free(&a);
+	must(gpc_dev_close(d));
+	cache_end(c);
+}
+
+/* ---- what is counted ---- */
+
+static void demote_leaves(gpc *c, uint32_t n)
+{
+	struct gpc_move m[8];
+	uint32_t i, kept = 0;
+
+	n = (uint32_t)must(gpc_demote(c, 0, 1, NULL, n, m, 0, 1000));
+	for (i = 0; i < n; i++)
+		if (m[i].to >= 0)
+			m[kept++] = m[i];
+	must(gpc_commit(c, m, kept, NULL, 0));
+}
+
+/* Who has left is summed up elsewhere once its seat is free; meanwhile a sum may show it
+ * twice. */
+static void seat_is_free(gpc *c, int peer)
+{
+	struct gpc_stats st = { .size = sizeof(st) };
+	int i;
+
+	for (i = 0; i < 5000 && gpc_get_stats(c, peer, &st) != -ENOENT; i++)
+		if (!cache_thread)
+			must(gpc_writer_serve(c, 1));
+		else
+			nanosleep(&(struct timespec){ .tv_nsec = 1000000 }, NULL);
+	is_int(gpc_get_stats(c, peer, &st), -ENOENT, "the peer has left");
+}
+
+static void test_counters(void)
+{
+	gpc *c = mirror_cache(8, 8), *e = cache_attach(0, 0);
+	gpc_dev *d = mirror_open(c), *f = mirror_open(e);
+	struct ask a = ask_new(d, 16, 2), b = ask_new(f, 16, 2);
+	uint32_t start[3] = { 0, 8, 12 }, len[2];
+	struct gpc_stats all, mine, other;
+	gpc_block blocks[16];
+	gpc_key k[12];
+	uint64_t tick;
+	int peer = info_of(e).peer;
+
+	chain_make(c, 0, 1, 8, NULL);
+	demote_leaves(c, 3);
+	mirror_keys(c, 1, 12, k);
+	mirror_sync(c);
+	all = stats_of(c, -1);
+	mine = stats_of(c, info_of(c).peer);
+	tick = info_of(c).tick;
+	ask_lookup(&a, 0, k, 12, blocks);
+	is_int(stats_of(c, -1).lookups - all.lookups, 12, "twelve were looked up");
+	is_int(stats_of(c, -1).hit_vram - all.hit_vram, 5, "five hits in VRAM");
+	is_int(stats_of(c, -1).hit_ram - all.hit_ram, 3, "three in RAM");
+	is_int(stats_of(c, -1).miss - all.miss, 4, "four misses");
+	is_int(stats_of(c, info_of(c).peer).hit_ram - mine.hit_ram, 3, "this peer's");
+	is_int(info_of(c).tick, tick, "and no recency: that comes from references");
+	other = stats_of(e, info_of(e).peer);
+	ask_match(&b, 0, k, start, 2, len, blocks);
+	is_int(len[0] + len[1], 8, "a match of another peer");
+	is_int(stats_of(c, info_of(e).peer).lookups - other.lookups, 12, "asked for all");
+	is_int(stats_of(c, info_of(e).peer).hit_vram - other.hit_vram, 5, "hits in VRAM");
+	is_int(stats_of(c, info_of(e).peer).hit_ram - other.hit_ram, 3, "and in RAM");
+	is_int(stats_of(c, info_of(e).peer).miss - other.miss, 4, "the rest are misses");
+	ask_free(&b);
+	must(gpc_dev_close(f));
+	must(gpc_close(e));
+	seat_is_free(c, peer);
+	is_int(stats_of(c, -1).lookups - all.lookups, 24,
+	       "the departed are summed up, too");
+	is_int(stats_of(c, -1).hit_ram - all.hit_ram, 6, "their hits as well");
+	ask_free(&a);
+	must(gpc_dev_close(d));
+	cache_end(c);
+}
+
+/* ---- references from hits ---- */
+
+static void test_references(void)
+{
+	gpc *c = mirror_cache(8, 0);
+	gpc_dev *d = mirror_open(c);
+	struct ask a = ask_new(d, 8, 0);
+	gpc_block hint[8], b[8];
+	struct gpc_stats before;
+	gpc_key k[8], foreign;
+
+	chain_make(c, 0, 1, 8, NULL);
+	mirror_keys(c, 1, 8, k);
+	mirror_sync(c);
+	ask_lookup(&a, 0, k, 8, hint);
+	is_int(gpc_ref(c, k, hint, 8), 8, "hits become references");
+	is_int(stats_of(c, info_of(c).peer).refs, 8, "eight");
+	is_int(gpc_evict(c, 0, 1, b, 0, 50), 0, "which keep their blocks");
+	must(gpc_unref(c, hint, 8));
+	before = stats_of(c, -1);
+	must(gpc_drop(c, hint + 5, 1, 0, NULL));
+	is_int(gpc_ref(c, k, hint, 8), 5, "what was dropped since then is none");
+	is_int(stats_of(c, -1).stale_refs - before.stale_refs, 1, "counted as stale");
+	must(gpc_unref(c, hint, 5));
+	chain_make(c, 0, 101, 3, NULL); /* into the same blocks */
+	is_int(gpc_ref(c, k + 5, hint + 5, 1), 0, "nor is another key's block");
+	foreign = key_of(c, 999);
+	is_int(gpc_ref(c, &foreign, hint, 1), 0, "nor a live one by a wrong key");
+	is_int(stats_of(c, info_of(c).peer).refs, 0, "nothing is held");
+	mirror_sync(c);
+	ask_lookup(&a, 0, k, 8, b);
+	ok(b[4] == hint[4] && b[5] == GPC_NONE && b[7] == GPC_NONE, "the device knows");
+	ask_free(&a);
+	must(gpc_dev_close(d));
+	clean(c, "references");
+	cache_end(c);
+}
+
+static void tests(void)
+{
+	test_counters();
+	test_references();
+	test_sequences();
+}
+
 static int body(void)
 {
-	cache_thread = true;
-	test_lookup();
+	cache_both(tests);
+	test_churn();
+	cache_thread = false;
+	test_sizes();
 	return done_testing();
 }
 
 int main(void)
 {
 	cache_dir_make();
-	return tap_guard(50, body, cache_dir_remove);
+	return tap_guard(100, body, cache_dir_remove);
 }

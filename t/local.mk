@@ -54,7 +54,9 @@ t_programs = \
 	%reldir%/391-hostile-peer.t \
 	%reldir%/392-stray-stores.t \
 	%reldir%/500-device.t \
-	%reldir%/501-ask-device.t
+	%reldir%/501-ask-device.t \
+	%reldir%/502-device-sections.t \
+	%reldir%/503-device-mirrors.t
 
 t_scripts = \
 	%reldir%/800-gpcd-options.t \
@@ -88,13 +90,54 @@ t_support = \
 	%reldir%/data/small.jsonl \
 	%reldir%/devices.h \
 	%reldir%/fake.h \
+	%reldir%/gpu/check \
+	%reldir%/gpu/held.h \
+	%reldir%/gpu/makefile \
+	%reldir%/gpu/work.cu \
+	%reldir%/gpu/work.h \
+	%reldir%/gpu/worker.h \
 	%reldir%/made.h \
+	%reldir%/mirrors.h \
 	%reldir%/model.h \
 	%reldir%/neighbour.h \
 	%reldir%/scratch.h \
 	%reldir%/stops.h \
 	%reldir%/tap.h \
 	%reldir%/tiers.h
+
+# What only a GPU has is tested where there is nvcc, and on a GPU.  Some see what the library
+# asks of the runtime: the linker puts their functions in between.
+t_cuda_programs = \
+	%reldir%/600-cuda-writer-fails.t \
+	%reldir%/601-cuda-peer.t \
+	%reldir%/602-cuda-graph.t \
+	%reldir%/610-cuda-workers.t \
+	%reldir%/620-cuda-standby.t \
+	%reldir%/621-cuda-worker-dies.t \
+	%reldir%/630-cuda-busy.t
+t_work = %reldir%/gpu/work.lo
+t_work_ldadd = lib/libgpc-internal.la $(t_work)
+t_held_ldflags = $(AM_LDFLAGS) -Wl,--wrap=cudaMalloc,--wrap=cudaFree \
+	-Wl,--wrap=cudaHostAlloc,--wrap=cudaFreeHost \
+	-Wl,--wrap=cudaHostRegister,--wrap=cudaHostUnregister \
+	-Wl,--wrap=cudaIpcOpenMemHandle,--wrap=cudaIpcCloseMemHandle \
+	-Wl,--wrap=cudaStreamCreateWithFlags,--wrap=cudaStreamCreateWithPriority \
+	-Wl,--wrap=cudaStreamDestroy \
+	-Wl,--wrap=cudaEventCreateWithFlags,--wrap=cudaEventDestroy \
+	-Wl,--wrap=cudaGraphInstantiateWithFlags,--wrap=cudaGraphExecDestroy \
+	-Wl,--wrap=cudaMemcpyAsync
+%canon_reldir%_600_cuda_writer_fails_t_LDFLAGS = $(t_held_ldflags)
+%canon_reldir%_601_cuda_peer_t_LDFLAGS = $(t_held_ldflags)
+%canon_reldir%_601_cuda_peer_t_LDADD = $(t_work_ldadd)
+%canon_reldir%_610_cuda_workers_t_LDADD = $(t_work_ldadd)
+%canon_reldir%_620_cuda_standby_t_LDADD = $(t_work_ldadd)
+%canon_reldir%_621_cuda_worker_dies_t_LDADD = $(t_work_ldadd)
+%canon_reldir%_630_cuda_busy_t_LDFLAGS = $(t_held_ldflags)
+%canon_reldir%_630_cuda_busy_t_LDADD = $(t_work_ldadd)
+if HAVE_CUDA
+t_programs += $(t_cuda_programs)
+$(t_work): $(top_srcdir)/%reldir%/gpu/work.h
+endif
 
 check_PROGRAMS += $(t_programs)
 dist_check_SCRIPTS += $(t_scripts)
@@ -138,7 +181,36 @@ t_environment = \
 AM_TESTS_ENVIRONMENT = $(t_environment); \
 	export top_srcdir top_builddir CC MANDOC PATH;
 
-# The same under prove; PROVEFLAGS=--timer tells which tests are slow.
+# ---- on a GPU ----
+
+# A folder that holds all that the tests on a GPU need, ready to run: it may be copied to where
+# there is neither compiler nor library, and "make check-gpu" in it runs them there.  Here
+# the same target runs them in place.
+t_gpu_programs = \
+	%reldir%/500-device.t \
+	%reldir%/501-ask-device.t \
+	%reldir%/502-device-sections.t \
+	%reldir%/503-device-mirrors.t \
+	$(t_cuda_programs)
+
+if HAVE_CUDA
+gpu-tests: $(t_gpu_programs)
+	rm -rf $@ && $(MKDIR_P) $@/lib
+	cp $(t_gpu_programs) $@
+	cp $(srcdir)/%reldir%/gpu/check $(srcdir)/%reldir%/gpu/makefile $@
+	ldd $(t_gpu_programs) | awk '/liburcu/ { print $$3 }' | sort -u | \
+		while read -r so; do cp "$$so" $@/lib || exit; done
+check-gpu: gpu-tests
+	@sh gpu-tests/check
+else
+gpu-tests check-gpu:
+	@echo 'this build has no CUDA: configure says why' >&2; exit 1
+endif
+.PHONY: gpu-tests check-gpu
+clean-local:
+	rm -rf gpu-tests %reldir%/gpu/.libs %reldir%/gpu/*.o %reldir%/gpu/*.lo %reldir%/gpu/*.d
+
+# The tests of "make check" under prove; PROVEFLAGS=--timer tells which tests are slow.
 prove: all $(check_PROGRAMS)
 	$(t_environment) $(PROVE) --exec '' $(PROVEFLAGS) \
 		$(t_programs) $(addprefix $(srcdir)/,$(t_scripts))
