@@ -41,6 +41,11 @@ struct launch_change { uint32_t slot, pad[3]; struct probe_entry entry; };
  * keys asked for, hits in VRAM, hits in RAM, misses) may be NULL.  spaces: set of
  * spaces, 0 = those of the line. */
 
+/* Once, on each device, before anything must not wait: kernels are loaded into it. */
+int launch_load_lookup(void);
+int launch_load_match(void);
+int launch_load_scatter(void);
+
 /* blocks[i] = block of keys[i] in the lowest space of the set that has it, or -1. */
 int launch_lookup(struct mirror_view *const *view, uint32_t spaces,
 		  const uint64_t (*keys)[2], uint32_t n, int32_t *blocks,

@@ -283,4 +283,17 @@ static __device__ __forceinline__ uint32_t probe_spaces(const struct load_view &
 	return find;
 }
 
+/* A kernel is loaded at its first launch otherwise, which may allocate and wait. */
+template <typename... Kernels> static int load_kernels(Kernels... kernels)
+{
+	const void *list[] = {(const void *)kernels...};
+	cudaFuncAttributes attributes;
+	cudaError_t e = cudaSuccess;
+
+	for (const void *kernel : list)
+		if (e == cudaSuccess)
+			e = cudaFuncGetAttributes(&attributes, kernel);
+	return (int)e;
+}
+
 #endif

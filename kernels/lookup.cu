@@ -140,3 +140,11 @@ extern "C" int launch_lookup(struct mirror_view *const *view, uint32_t spaces,
 		lookup_start<false, false>(l, s);
 	return (int)cudaGetLastError();
 }
+
+extern "C" int launch_load_lookup(void)
+{
+	return load_kernels(lookup_kernel<true, true>, lookup_kernel<true, false>,
+			    lookup_kernel<false, true>, lookup_kernel<false, false>,
+			    lookup_few<true, true>, lookup_few<true, false>,
+			    lookup_few<false, true>, lookup_few<false, false>);
+}

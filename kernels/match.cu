@@ -225,3 +225,8 @@ extern "C" int launch_match(struct mirror_view *const *view, uint32_t spaces,
 		match_kernel<false><<<grid, block, 0, s>>>(m);
 	return (int)cudaGetLastError();
 }
+
+extern "C" int launch_load_match(void)
+{
+	return load_kernels(match_kernel<true>, match_kernel<false>);
+}

@@ -30,6 +30,14 @@ static __device__ __forceinline__ void store_relaxed64(void *p, uint64_t v)
 	asm volatile("st.relaxed.sys.global.u64 [%0], %1;" : : "l"(p), "l"(v) : "memory");
 }
 
+static __device__ __forceinline__ uint64_t load_sys64(const void *p)
+{
+	uint64_t v;
+
+	asm volatile("ld.relaxed.sys.global.u64 %0, [%1];" : "=l"(v) : "l"(p) : "memory");
+	return v;
+}
+
 static __device__ __forceinline__ void store_release64(void *p, uint64_t v)
 {
 	asm volatile("st.release.sys.global.u64 [%0], %1;" : : "l"(p), "l"(v) : "memory");
@@ -183,7 +191,8 @@ extern "C" int launch_scatter(struct probe_entry *table, struct mirror_line *lin
 /* ---- the end of a section ---- */
 
 /* What the stream did before is over when this kernel begins, and counted.  What other
- * streams have counted so far comes along; the rest comes with their own signals. */
+ * streams have counted so far comes along; the rest comes with their own signals.  The
+ * ticket is never lowered: a signal may be late, and the slot somebody else's. */
 static __global__ void signal_kernel(uint64_t *done, uint64_t ticket,
 				     const unsigned long long *counters,
 				     uint64_t *totals)
@@ -192,7 +201,8 @@ static __global__ void signal_kernel(uint64_t *done, uint64_t ticket,
 
 	for (int i = 0; i < 4; i++)
 		store_relaxed64(&totals[i], now[i]);
-	store_release64(done, ticket);
+	if (load_sys64(done) < ticket)
+		store_release64(done, ticket);
 }
 
 extern "C" int launch_signal(uint64_t *done, uint64_t ticket,
@@ -201,4 +211,9 @@ extern "C" int launch_signal(uint64_t *done, uint64_t ticket,
 {
 	signal_kernel<<<1, 1, 0, (cudaStream_t)stream>>>(done, ticket, counters, totals);
 	return (int)cudaGetLastError();
+}
+
+extern "C" int launch_load_scatter(void)
+{
+	return load_kernels(scatter_many, scatter_one, scatter_staged, signal_kernel);
 }

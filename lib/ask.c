@@ -336,6 +336,8 @@ static int check_match(uint32_t flags, const gpc_key *keys, const uint32_t *star
 			       "and GPC_DEVICE", flags);
 	if (!nseq)
 		return 0;
+	if (nseq > INT32_MAX)
+		return err_set(EINVAL, "%u sequences are too many for one call", nseq);
 	if (!start || !len)
 		return err_set(EINVAL, "%s is NULL", start ? "len" : "start");
 	err = check_starts(start, nseq);

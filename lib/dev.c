@@ -218,16 +218,43 @@ void dev_close_all(gpc *c)
 
 	while ((d = c->devs) != NULL) {
 		d->opens = 1;
-		if (c->forked) {
-			c->devs = d->next;
-			import_end_in_child(d);
-		} else if (gpc_dev_close(d)) {
+		if (gpc_dev_close(d))
 			abandon(d);
-		}
 	}
 }
 
 /* ---- sections ---- */
+
+/* A device that is lost, by a fault of the program's own kernels perhaps, passes no point of any
+ * stream: what sections waited for is over (rule S4), or they would hold up everybody. */
+static void end_if_lost(gpc_dev *d)
+{
+	uint32_t i;
+
+	if (!d->ops->lost(d->there))
+		return;
+	pthread_mutex_lock(&d->lock);
+	for (i = 0; i < GPC_SECTIONS; i++) {
+		struct shm_section *sec = section_of(d, i);
+
+		if (!load_relaxed(&d->use[i].import) ||
+		    load_acquire(&sec->done) >= d->use[i].ticket)
+			continue;
+		if (!d->use[i].left)
+			import_add32(&d->entered, (uint32_t)-1);
+		d->use[i].left = 1;
+		store_release(&sec->done, d->use[i].ticket);
+	}
+	pthread_mutex_unlock(&d->lock);
+}
+
+/* What the driver answered. */
+static int checked(gpc_dev *d, int err)
+{
+	if (err == -EIO)
+		end_if_lost(d);
+	return err;
+}
 
 /* Open a section slot; what this device used it for before is over. */
 static int open_section(gpc_dev *d)
@@ -270,6 +297,13 @@ GPC_EXPORT int gpc_dev_enter(gpc_dev *d)
 	return i;
 }
 
+/* ... unless the device is lost. */
+static bool use_ended(gpc_dev *d, int section)
+{
+	end_if_lost(d);
+	return load_relaxed(&d->use[section].left);
+}
+
 GPC_EXPORT int gpc_dev_leave(gpc_dev *d, int section, void *stream)
 {
 	struct use *use;
@@ -287,8 +321,8 @@ GPC_EXPORT int gpc_dev_leave(gpc_dev *d, int section, void *stream)
 	err = d->ops->signal(d->there, &section_of(d, (uint32_t)section)->done, use->ticket,
 			     stream);
 	if (err) {
-		use->left = 0; /* still open: the caller may leave again */
-		return err;
+		use->left = 0; /* still open: the caller may leave again ... */
+		return use_ended(d, section) ? 0 : err;
 	}
 	import_add32(&d->entered, (uint32_t)-1);
 	return 0;
@@ -330,7 +364,8 @@ GPC_EXPORT int gpc_dev_lookup(gpc_dev *d, uint32_t spaces, const gpc_key *d_keys
 	err = view_now(d, &view);
 	if (err)
 		return err;
-	return d->ops->lookup(d->there, &view, spaces, d_keys, n, d_blocks, stream);
+	return checked(d, d->ops->lookup(d->there, &view, spaces, d_keys, n, d_blocks,
+					 stream));
 }
 
 GPC_EXPORT int gpc_dev_match(gpc_dev *d, uint32_t spaces, const gpc_key *d_keys,
@@ -345,8 +380,8 @@ GPC_EXPORT int gpc_dev_match(gpc_dev *d, uint32_t spaces, const gpc_key *d_keys,
 	err = view_now(d, &view);
 	if (err)
 		return err;
-	return d->ops->match(d->there, &view, spaces, d_keys, d_start, nseq, d_len,
-			     d_blocks, stream);
+	return checked(d, d->ops->match(d->there, &view, spaces, d_keys, d_start, nseq,
+					d_len, d_blocks, stream));
 }
 
 GPC_EXPORT int gpc_dev_wait(gpc_dev *d, void *stream, int timeout_ms)
@@ -355,7 +390,7 @@ GPC_EXPORT int gpc_dev_wait(gpc_dev *d, void *stream, int timeout_ms)
 
 	if (err)
 		return err;
-	err = d->ops->wait(d->there, stream, timeout_ms);
+	err = checked(d, d->ops->wait(d->there, stream, timeout_ms));
 	handle_sweep_sections(d->c);
 	count_one(d);
 	import_tidy(d);

@@ -12,8 +12,7 @@
 int dev_ask(gpc *c, const struct device_question *q, bool must, struct device_answer *ret);
 void dev_ask_end(gpc *c, struct device_answer *answer);
 
-/* Close every device that is still open; gpc_close calls it while the seat is still held.
- * In a forked child it only gives memory back. */
+/* Close every device that is still open; gpc_close calls it while the seat is still held. */
 void dev_close_all(gpc *c);
 /* Add what the launches of all devices have counted, as far as they are over, to the seat. */
 void dev_count(gpc *c);

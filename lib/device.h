@@ -57,7 +57,8 @@ struct device_ops {
 	 * for the host */
 	int (*identify)(const char *device, uint8_t uuid[16]);
 
-	/* writer: a mirror of its own; fills uuid, bytes, handle, device of *desc */
+	/* writer: a mirror of its own; fills uuid, bytes, handle, device of *desc.  A uuid that
+	 * is set already, of a predecessor's mirror, says which device it has to be. */
 	int (*create)(const struct segment *s, const char *device, uint32_t generation,
 		      struct shm_mirror *desc, void **ret_mirror);
 	/* writer: copy the whole table; waits.  (slow: first use and takeover) */
@@ -107,6 +108,8 @@ struct device_ops {
 	/* until the stream has done all it was given so far: -EAGAIN (timeout 0),
 	 * -ETIMEDOUT */
 	int (*wait)(void *dev, void *stream, int timeout_ms);
+	/* after an error: does nothing run there any more, and never will? */
+	bool (*lost)(void *dev);
 };
 
 /* Driver for a device string: "host"; "cuda:N" and "GPU-..." when built in.

@@ -20,7 +20,13 @@ uint32_t device_cuda_fail_at;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct cuda_memory *memory;       /* all of this process */
-static struct pin { struct pin *next; void *base; uint32_t users; } *pins;
+static struct pin {
+	struct pin *next;
+	void *base;
+	uint8_t id[16];
+	uint64_t offset;
+	uint32_t users;
+} *pins;
 
 bool cuda_injected(void)
 {
@@ -71,15 +77,76 @@ int cuda_error(cudaError_t e, const char *what)
 
 /* ---- the calling thread's device ---- */
 
+/* The driver's own calls: a program need not be linked with it. */
+static struct {
+	CUresult (*get)(CUcontext *context);
+	CUresult (*set)(CUcontext context);
+} driver;
+
+static cudaError_t entry_point(const char *name, void **ret)
+{
+	enum cudaDriverEntryPointQueryResult found;
+	cudaError_t e;
+
+#if CUDART_VERSION >= 12050
+	e = CUDA(cudaGetDriverEntryPointByVersion(name, ret, 12000, cudaEnableDefault, &found));
+#else
+	e = CUDA(cudaGetDriverEntryPoint(name, ret, cudaEnableDefault, &found));
+#endif
+	if (e == cudaSuccess && found != cudaDriverEntryPointSuccess)
+		e = cudaErrorSymbolNotFound;
+	return e;
+}
+
+static cudaError_t find_driver(void)
+{
+	void *get = NULL, *set = NULL;
+	cudaError_t e;
+
+	if (load_acquire(&driver.set))
+		return cudaSuccess;
+	e = entry_point("cuCtxGetCurrent", &get);
+	if (e == cudaSuccess)
+		e = entry_point("cuCtxSetCurrent", &set);
+	if (e != cudaSuccess)
+		return e;
+	store_relaxed((void **)&driver.get, get);
+	store_release((void **)&driver.set, set);        /* pairs with the load above */
+	return e;
+}
+
+int cuda_switch(int ordinal, CUcontext *ret_before)
+{
+	cudaError_t e = find_driver();
+	int now;
+
+	if (e == cudaSuccess && driver.get(ret_before) != CUDA_SUCCESS)
+		e = cudaErrorInitializationError;
+	if (e == cudaSuccess)
+		e = CUDA(cudaGetDevice(&now));
+	if (e == cudaSuccess && (now != ordinal || !*ret_before)) {
+		e = CUDA(cudaSetDevice(ordinal));
+		if (e != cudaSuccess)
+			cuda_switch_back(*ret_before);
+	}
+	return e == cudaSuccess ? 0 : cuda_error(e, "the device cannot be used");
+}
+
+void cuda_switch_back(CUcontext before)
+{
+	CUcontext now;
+
+	if (driver.get(&now) != CUDA_SUCCESS || now != before)
+		driver.set(before);
+}
+
 /* Whatever another thread captures, what is done here is not part of it. */
 int cuda_enter(struct cuda_scope *s, int ordinal)
 {
-	cudaError_t e = CUDA(cudaGetDevice(&s->before));
+	int err = cuda_switch(ordinal, &s->before);
 
-	if (e == cudaSuccess && s->before != ordinal)
-		e = CUDA(cudaSetDevice(ordinal));
-	if (e != cudaSuccess)
-		return cuda_error(e, "the device cannot be used");
+	if (err)
+		return err;
 	s->mode = cudaStreamCaptureModeRelaxed;
 	cudaThreadExchangeStreamCaptureMode(&s->mode);
 	return 0;
@@ -88,11 +155,9 @@ int cuda_enter(struct cuda_scope *s, int ordinal)
 void cuda_leave(const struct cuda_scope *s)
 {
 	enum cudaStreamCaptureMode mode = s->mode;
-	int now;
 
 	cudaThreadExchangeStreamCaptureMode(&mode);
-	if (cudaGetDevice(&now) == cudaSuccess && now != s->before)
-		cudaSetDevice(s->before);
+	cuda_switch_back(s->before);
 }
 
 /* ---- names ---- */
@@ -112,9 +177,11 @@ int cuda_uuid(int ordinal, uint8_t ret[16])
 		if (e != cudaSuccess)
 			return cuda_error(e, "the GPU cannot be asked for its UUID");
 		pthread_mutex_lock(&lock);
-		memcpy(known[ordinal], prop.uuid.bytes, 16);
+		if (!(have >> ordinal & 1)) {
+			memcpy(known[ordinal], prop.uuid.bytes, 16);
+			order_or64(&have, 1ull << ordinal);      /* pairs with the acquire */
+		}
 		pthread_mutex_unlock(&lock);
-		order_or64(&have, 1ull << ordinal);      /* pairs with the acquire above */
 	}
 	memcpy(ret, known[ordinal], 16);
 	return 0;
@@ -271,7 +338,9 @@ static int open_handle(const uint8_t handle[64], int ordinal, struct cuda_memory
 		free(m);
 		cuda_error(e, "the mirror's memory cannot be opened");
 		/* its writer is gone, or going */
-		return e == cudaErrorInvalidResourceHandle || e == cudaErrorMapBufferObjectFailed
+		return e == cudaErrorInvalidResourceHandle ||
+				       e == cudaErrorMapBufferObjectFailed ||
+				       e == cudaErrorAlreadyMapped
 			       ? -ESTALE
 			       : cuda_error(e, "the mirror's memory cannot be opened");
 	}
@@ -318,30 +387,51 @@ void cuda_memory_put(struct cuda_memory *m)
 
 /* ---- host memory that devices read and write ---- */
 
-int cuda_pin(void *base, uint64_t bytes)
+/* Under the lock.  A mapping that was given up with work in flight may have left its pin. */
+static struct pin *find_pin(const void *base, const uint8_t id[16], uint64_t offset)
+{
+	struct pin **at = &pins, *p;
+
+	while ((p = *at) != NULL && p->base != base)
+		at = &p->next;
+	if (!p || (!memcmp(p->id, id, sizeof(p->id)) && p->offset == offset))
+		return p;
+	*at = p->next;
+	cudaHostUnregister(p->base);
+	free(p);
+	return NULL;
+}
+
+static cudaError_t make_pin(void *base, uint64_t bytes, const uint8_t id[16], uint64_t offset)
+{
+	struct pin *p = calloc(1, sizeof(*p));
+	cudaError_t e;
+
+	if (!p)
+		return cudaErrorMemoryAllocation;
+	e = CUDA(cudaHostRegister(base, bytes,
+				  cudaHostRegisterPortable | cudaHostRegisterMapped));
+	if (e != cudaSuccess) {
+		free(p);
+		return e;
+	}
+	*p = (struct pin){ .base = base, .offset = offset, .users = 1, .next = pins };
+	memcpy(p->id, id, sizeof(p->id));
+	pins = p;
+	return e;
+}
+
+int cuda_pin(void *base, uint64_t bytes, const uint8_t id[16], uint64_t offset)
 {
 	cudaError_t e = cudaSuccess;
 	struct pin *p;
 
 	pthread_mutex_lock(&lock);
-	for (p = pins; p && p->base != base; p = p->next)
-		;
-	if (!p && (p = calloc(1, sizeof(*p))) != NULL) {
-		e = CUDA(cudaHostRegister(base, bytes,
-					  cudaHostRegisterPortable | cudaHostRegisterMapped));
-		if (e == cudaSuccess) {
-			p->base = base;
-			p->next = pins;
-			pins = p;
-		} else {
-			free(p);
-			p = NULL;
-		}
-	} else if (!p) {
-		e = cudaErrorMemoryAllocation;
-	}
+	p = find_pin(base, id, offset);
 	if (p)
 		p->users++;
+	else
+		e = make_pin(base, bytes, id, offset);
 	pthread_mutex_unlock(&lock);
 	return e == cudaSuccess ? 0 : cuda_error(e, "shared memory cannot be registered");
 }
@@ -390,4 +480,5 @@ const struct device_ops device_cuda = {
 	.counted = cuda_counted,
 	.ask = cuda_ask,
 	.wait = cuda_wait,
+	.lost = cuda_lost,
 };

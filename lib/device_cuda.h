@@ -13,6 +13,7 @@
 
 #include "device.h"
 
+#include <cuda.h>
 #include <cuda_runtime_api.h>
 #include <sys/types.h>
 
@@ -29,8 +30,11 @@ bool cuda_injected(void);
 /* What went wrong, with CUDA's own text: -ENODEV, -ENOMEM, -EINVAL, -EAGAIN or -EIO. */
 int cuda_error(cudaError_t e, const char *what) __attribute__((cold));
 
-/* The calling thread works on this device, until cuda_leave. */
-struct cuda_scope { int before; enum cudaStreamCaptureMode mode; };
+/* The calling thread works on this device, until cuda_leave.  Its context is what is kept, not
+ * its device: to set a device makes a context there. */
+struct cuda_scope { CUcontext before; enum cudaStreamCaptureMode mode; };
+int cuda_switch(int ordinal, CUcontext *ret_before);
+void cuda_switch_back(CUcontext before);
 int cuda_enter(struct cuda_scope *s, int ordinal);
 void cuda_leave(const struct cuda_scope *s);
 
@@ -55,8 +59,9 @@ int cuda_memory_make(uint64_t bytes, int ordinal, struct cuda_memory **ret);
 int cuda_memory_import(const uint8_t handle[64], int ordinal, struct cuda_memory **ret);
 void cuda_memory_put(struct cuda_memory *m);
 
-/* Make host memory known to all devices, as often as one likes; whole pages. */
-int cuda_pin(void *base, uint64_t bytes);
+/* Make host memory known to all devices, as often as one likes; whole pages.  id and offset say
+ * what is mapped there: another mapping may have been there before. */
+int cuda_pin(void *base, uint64_t bytes, const uint8_t id[16], uint64_t offset);
 void cuda_unpin(void *base);
 
 static inline uint64_t cuda_table_bytes(const struct segment *s)
@@ -108,5 +113,6 @@ int cuda_ask(void *dev, const struct dev_view *view, const struct device_questio
 	     struct device_answer *ret);
 void cuda_counted(void *dev, uint64_t counts[DEVICE_COUNTERS]);
 int cuda_wait(void *dev, void *stream, int timeout_ms);
+bool cuda_lost(void *dev);
 
 #endif

@@ -230,7 +230,7 @@ int cuda_lane_ask(struct cuda_lane **lane, struct mirror_view *const *word,
 		e = q->start ? match(l, word, q) : look_up(l, word, q);
 	if (e == cudaSuccess)
 		e = CUDA(cudaStreamSynchronize(l->stream));
-	else
+	if (e != cudaSuccess)
 		cudaStreamSynchronize(l->stream);        /* what was begun uses the buffers */
 	if (e != cudaSuccess)
 		return cuda_error(e, "the device has not answered");

@@ -51,6 +51,8 @@ struct cuda_mirror {
 	uint64_t began_ns, chunks_until_ns;
 };
 
+static cudaError_t ended(struct cuda_mirror *m);
+
 /* ---- make and unmake ---- */
 
 static void free_parts(struct cuda_mirror *m)
@@ -112,7 +114,10 @@ static cudaError_t capture(struct cuda_mirror *m, uint32_t most, cudaGraphExec_t
 static cudaError_t make_parts(struct cuda_mirror *m)
 {
 	int low, high;
-	cudaError_t e = CUDA(cudaDeviceGetStreamPriorityRange(&low, &high));
+	cudaError_t e = CUDA((cudaError_t)launch_load_scatter());
+
+	if (e == cudaSuccess)
+		e = CUDA(cudaDeviceGetStreamPriorityRange(&low, &high));
 
 	if (e == cudaSuccess)
 		e = CUDA(cudaStreamCreateWithPriority(&m->stream, cudaStreamNonBlocking,
@@ -138,11 +143,17 @@ static cudaError_t make_parts(struct cuda_mirror *m)
 	return e;
 }
 
+/* Whole large pages: smaller allocations share one, and an export would show its neighbours. */
+static uint64_t mirror_bytes(const struct cuda_mirror *m)
+{
+	return ROUND_UP(m->line_at + CUDA_CHUNK, (uint64_t)2 << 20);
+}
+
 static int make(const struct segment *s, struct cuda_mirror *m)
 {
 	uint64_t pages = ROUND_UP(m->table_bytes, (uint64_t)SHM_PAGE);
 	cudaError_t e;
-	int err = cuda_memory_make(m->line_at + CUDA_CHUNK, m->ordinal, &m->memory);
+	int err = cuda_memory_make(mirror_bytes(m), m->ordinal, &m->memory);
 
 	if (err)
 		return err;
@@ -153,7 +164,7 @@ static int make(const struct segment *s, struct cuda_mirror *m)
 	if (e != cudaSuccess)
 		return cuda_error(e, "a mirror cannot be made");
 	m->table = s->index + s->at.table;
-	if (cuda_pin(m->table, pages))
+	if (cuda_pin(m->table, pages, s->header.id, s->at.table))
 		m->table = NULL;         /* no chunks, then */
 	return 0;
 }
@@ -161,10 +172,17 @@ static int make(const struct segment *s, struct cuda_mirror *m)
 static void describe(const struct cuda_mirror *m, const char *device,
 		     struct shm_mirror *desc)
 {
-	desc->bytes = m->line_at + CUDA_CHUNK;
+	desc->bytes = mirror_bytes(m);
 	memset(desc->device, 0, sizeof(desc->device));
 	memcpy(desc->device, device, MIN(strlen(device), sizeof(desc->device) - 1));
 	memcpy(desc->handle, &m->memory->handle, sizeof(desc->handle));
+}
+
+static bool uuid_is_set(const uint8_t uuid[16])
+{
+	static const uint8_t none[16];
+
+	return memcmp(uuid, none, sizeof(none)) != 0;
 }
 
 int cuda_create(const struct segment *s, const char *device, uint32_t generation UNUSED,
@@ -180,7 +198,9 @@ int cuda_create(const struct segment *s, const char *device, uint32_t generation
 	m->table_bytes = cuda_table_bytes(s);
 	m->entries = m->table_bytes / sizeof(struct probe_entry);
 	m->line_at = cuda_line_at(s);
-	err = cuda_ordinal(device, &m->ordinal);
+	/* a predecessor's mirror says which GPU it was, whatever number it has here */
+	err = uuid_is_set(desc->uuid) ? cuda_ordinal_of(desc->uuid, &m->ordinal)
+				      : cuda_ordinal(device, &m->ordinal);
 	if (!err)
 		err = cuda_uuid(m->ordinal, desc->uuid);
 	if (!err)
@@ -200,6 +220,7 @@ int cuda_create(const struct segment *s, const char *device, uint32_t generation
 	return err;
 }
 
+/* Freeing what a flush uses would wait for it: memory is lost instead, until the process ends. */
 void cuda_destroy(void *mirror)
 {
 	struct cuda_mirror *m = mirror;
@@ -209,7 +230,8 @@ void cuda_destroy(void *mirror)
 	if (!m)
 		return;
 	entered = m->pid == getpid() && cuda_enter(&scope, m->ordinal) == 0;
-	free_parts(m);
+	if (!entered || !m->flushing || ended(m) != cudaErrorNotReady)
+		free_parts(m);
 	if (entered)
 		cuda_leave(&scope);
 }

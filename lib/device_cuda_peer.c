@@ -7,7 +7,7 @@
  * released when nothing of this process can be looking at it any more (import.c).
  *
  * Counters are in device memory as well.  The kernel that ends a section copies them, as
- * totals, to pinned memory before it raises the ticket: whoever sees the section ended finds
+ * totals, to the section's place in pinned memory before it raises the ticket: whoever sees the section ended finds
  * there what was counted, and adds what is new. */
 #include "config.h"
 
@@ -44,7 +44,8 @@ struct cuda_dev {
 	cudaStream_t stream;             /* to store views and the word */
 	void *pinned;                    /* the page of sections, as the host sees it ... */
 	uint8_t *sections;               /* ... and as the device does */
-	uint64_t *totals;                /* pinned; written by the device */
+	uint64_t (*totals)[DEVICE_COUNTERS];     /* pinned; by section; written by the device */
+	struct mirror_view *named;       /* what the word says */
 	struct cuda_lane *lane;          /* for questions of the host */
 	uint64_t told[DEVICE_COUNTERS];
 };
@@ -147,18 +148,24 @@ void cuda_release(void *import)
 
 static cudaError_t make_parts(struct cuda_dev *d)
 {
-	cudaError_t e = CUDA(cudaStreamCreateWithFlags(&d->stream, cudaStreamNonBlocking));
+	cudaError_t e = CUDA((cudaError_t)launch_load_lookup());
 
+	if (e == cudaSuccess)
+		e = CUDA((cudaError_t)launch_load_match());
+	if (e == cudaSuccess)
+		e = CUDA((cudaError_t)launch_load_scatter());
+	if (e == cudaSuccess)
+		e = CUDA(cudaStreamCreateWithFlags(&d->stream, cudaStreamNonBlocking));
 	if (e == cudaSuccess)
 		e = CUDA(cudaMalloc((void **)&d->there, sizeof(*d->there)));
 	if (e == cudaSuccess)
 		e = CUDA(cudaMemsetAsync(d->there, 0, sizeof(*d->there), d->stream));
 	if (e == cudaSuccess)
 		e = CUDA(cudaHostAlloc((void **)&d->totals,
-				       DEVICE_COUNTERS * sizeof(*d->totals),
+				       SHM_SECTIONS * sizeof(*d->totals),
 				       cudaHostAllocMapped | cudaHostAllocPortable));
 	if (e == cudaSuccess) {
-		memset(d->totals, 0, DEVICE_COUNTERS * sizeof(*d->totals));
+		memset(d->totals, 0, SHM_SECTIONS * sizeof(*d->totals));
 		e = CUDA(cudaStreamSynchronize(d->stream));
 	}
 	return e;
@@ -169,7 +176,7 @@ static int pin_sections(struct cuda_dev *d, const struct segment *s, uint32_t pe
 {
 	void *page = seg_section(s, peer, 0);
 	cudaError_t e;
-	int err = cuda_pin(page, SHM_PAGE);
+	int err = cuda_pin(page, SHM_PAGE, s->header.id, s->at.section + peer * SHM_PAGE);
 
 	if (err)
 		return err;
@@ -229,6 +236,25 @@ static bool take_slot(struct cuda_dev *d, struct cuda_import *im)
 	return free_one;
 }
 
+/* When it fails the word is what it was, since the caller lets the new view go; or the context
+ * is lost, and nothing reads the word any more. */
+static cudaError_t store_word(struct cuda_dev *d, struct mirror_view *view)
+{
+	cudaError_t e = CUDA(cudaMemcpyAsync(&d->there->word, &view, sizeof(view),
+					     cudaMemcpyHostToDevice, d->stream));
+
+	if (e == cudaSuccess)
+		e = CUDA(cudaStreamSynchronize(d->stream));
+	if (e == cudaSuccess) {
+		d->named = view;
+		return e;
+	}
+	cudaMemcpyAsync(&d->there->word, &d->named, sizeof(d->named), cudaMemcpyHostToDevice,
+			d->stream);
+	cudaStreamSynchronize(d->stream);
+	return e;
+}
+
 /* Under the lock of whoever replaces imports.  The word is one store of 8 bytes, behind the
  * view that it names. */
 int cuda_adopt(void *dev, void *import)
@@ -249,10 +275,7 @@ int cuda_adopt(void *dev, void *import)
 	e = CUDA(cudaMemcpyAsync(view, &im->view, sizeof(*view), cudaMemcpyHostToDevice,
 				 d->stream));
 	if (e == cudaSuccess)
-		e = CUDA(cudaMemcpyAsync(&d->there->word, &view, sizeof(view),
-					 cudaMemcpyHostToDevice, d->stream));
-	if (e == cudaSuccess)
-		e = CUDA(cudaStreamSynchronize(d->stream));
+		e = store_word(d, view);
 	cuda_leave(&scope);
 	return e == cudaSuccess ? 0 : cuda_error(e, "a view cannot be stored");
 }
@@ -279,30 +302,38 @@ static int check_pointer(const struct cuda_dev *d, const void *p, uint64_t align
 	return 0;
 }
 
-/* Launches may be part of a capture: only the current device is switched. */
-static int use(const struct cuda_dev *d, int *ret_before)
+/* Launches may be part of a capture: only the current context is switched. */
+static int use(const struct cuda_dev *d, CUcontext *ret_before)
 {
-	cudaError_t e = CUDA(cudaGetDevice(ret_before));
-
-	if (e == cudaSuccess && *ret_before != d->ordinal)
-		e = CUDA(cudaSetDevice(d->ordinal));
-	return e == cudaSuccess ? 0 : cuda_error(e, "the device cannot be used");
+	cudaGetLastError();              /* what is left of others is no error of a launch */
+	return cuda_switch(d->ordinal, ret_before);
 }
 
-static int end_use(const struct cuda_dev *d, int before, cudaError_t e)
+static int end_use(const struct cuda_dev *d UNUSED, CUcontext before, cudaError_t e)
 {
 	int err = e == cudaSuccess ? 0 : cuda_error(e, "the launch was refused");
 
-	if (before != d->ordinal)
-		cudaSetDevice(before);
+	cuda_switch_back(before);
 	return err;
+}
+
+/* Nothing runs there any more, nor ever will. */
+bool cuda_lost(void *dev)
+{
+	struct cuda_dev *d = dev;
+	cudaError_t e = cudaStreamQuery(d->stream);
+
+	cudaGetLastError();
+	return e != cudaSuccess && e != cudaErrorNotReady &&
+	       !(e >= cudaErrorStreamCaptureUnsupported && e <= cudaErrorStreamCaptureWrongThread);
 }
 
 int cuda_lookup(void *dev, const struct dev_view *view UNUSED, uint32_t spaces,
 		const gpc_key *keys, uint32_t n, gpc_block *blocks, void *stream)
 {
 	struct cuda_dev *d = dev;
-	int before, err = check_pointer(d, keys, sizeof(*keys), "keys");
+	CUcontext before;
+	int err = check_pointer(d, keys, sizeof(*keys), "keys");
 
 	if (!err)
 		err = check_pointer(d, blocks, sizeof(*blocks), "blocks");
@@ -321,7 +352,8 @@ int cuda_match(void *dev, const struct dev_view *view UNUSED, uint32_t spaces,
 	       gpc_block *blocks, void *stream)
 {
 	struct cuda_dev *d = dev;
-	int before, err = check_pointer(d, keys, sizeof(*keys), "keys");
+	CUcontext before;
+	int err = check_pointer(d, keys, sizeof(*keys), "keys");
 
 	if (!err)
 		err = check_pointer(d, start, sizeof(*start), "start");
@@ -345,13 +377,24 @@ int cuda_signal(void *dev, uint64_t *done, uint64_t ticket, void *stream)
 {
 	struct cuda_dev *d = dev;
 	uint64_t at = (uint64_t)((uint8_t *)done - (uint8_t *)d->pinned);
-	int before, err = use(d, &before);
+	enum cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
+	cudaError_t e;
+	CUcontext before;
+	int err = use(d, &before);
 
 	if (err)
 		return err;
+	e = CUDA(cudaStreamIsCapturing(stream, &capture));
+	if (e != cudaSuccess || capture != cudaStreamCaptureStatusNone) {
+		end_use(d, before, e);
+		return e != cudaSuccess ? cuda_error(e, "the stream cannot be asked") :
+		       err_set(EINVAL, "a section cannot end inside a graph: leave it behind "
+				       "the launch of the graph");
+	}
 	return end_use(d, before,
 		       CUDA((cudaError_t)launch_signal((uint64_t *)(d->sections + at), ticket,
-						       d->there->counters, d->totals,
+						       d->there->counters,
+						       d->totals[at / sizeof(struct shm_section)],
 						       stream)));
 }
 
@@ -372,12 +415,13 @@ int cuda_ask(void *dev, const struct dev_view *view UNUSED, const struct device_
 void cuda_counted(void *dev, uint64_t counts[DEVICE_COUNTERS])
 {
 	struct cuda_dev *d = dev;
+	uint32_t i, slot;
 	uint64_t now;
-	uint32_t i;
 
 	pthread_mutex_lock(&d->lock);
 	for (i = 0; i < DEVICE_COUNTERS; i++) {
-		now = load_relaxed(&d->totals[i]);
+		for (now = slot = 0; slot < SHM_SECTIONS; slot++)
+			now = MAX(now, load_relaxed(&d->totals[slot][i]));
 		counts[i] = now > d->told[i] ? now - d->told[i] : 0;
 		d->told[i] += counts[i];
 	}
@@ -409,7 +453,8 @@ int cuda_wait(void *dev, void *stream, int timeout_ms)
 {
 	struct cuda_dev *d = dev;
 	cudaError_t e = cudaSuccess;
-	int before, err = use(d, &before);
+	CUcontext before;
+	int err = use(d, &before);
 
 	if (err)
 		return err;
@@ -417,8 +462,7 @@ int cuda_wait(void *dev, void *stream, int timeout_ms)
 		e = CUDA(cudaStreamSynchronize(stream));
 	else
 		err = poll_stream(stream, timeout_ms ? deadline_from(timeout_ms) : 0);
-	if (before != d->ordinal)
-		cudaSetDevice(before);
+	cuda_switch_back(before);
 	if (e != cudaSuccess)
 		return cuda_error(e, "what was given to the stream has failed");
 	if (err == -EAGAIN)

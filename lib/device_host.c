@@ -577,6 +577,11 @@ static int host_wait(void *dev UNUSED, void *stream UNUSED, int timeout_ms)
 	return stream_wait(timeout_ms);
 }
 
+static bool host_lost(void *dev UNUSED)
+{
+	return false;
+}
+
 const struct device_ops device_host = {
 	.name = "host",
 	.matches = host_matches,
@@ -599,4 +604,5 @@ const struct device_ops device_host = {
 	.match = kernel_host_match,
 	.signal = kernel_host_signal,
 	.wait = host_wait,
+	.lost = host_lost,
 };

@@ -174,6 +174,14 @@ static int import_new(gpc_dev *d, const struct shm_mirror *m, struct import **re
 	return 0;
 }
 
+/* Under d->lock; nobody finds it from now on. */
+static void retire_later(gpc_dev *d, struct import *im)
+{
+	retire(d, im);
+	import_add32(&d->holds, 1);
+	urcu_bp_call_rcu(&im->rcu, settle);
+}
+
 /* Import the mirror that is live now, and count the calling section in. */
 static int replace(gpc_dev *d, struct import **ret)
 {
@@ -190,15 +198,16 @@ static int replace(gpc_dev *d, struct import **ret)
 		import_add32(&im->sections, 1);
 	} else {
 		err = import_new(d, &m, &im);
+		if (err == -ESTALE && old) {     /* the old one may stand in its way */
+			current_set(d, NULL);
+			retire_later(d, old);
+		}
 	}
 	if (!err && im != old) {
 		im->sections = 1;
 		current_set(d, im);
-		if (old) {
-			retire(d, old);
-			import_add32(&d->holds, 1);
-			urcu_bp_call_rcu(&old->rcu, settle);
-		}
+		if (old)
+			retire_later(d, old);
 	}
 	pthread_mutex_unlock(&d->lock);
 	if (!err)
@@ -260,19 +269,4 @@ void import_end(gpc_dev *d)
 	if (load_acquire(&d->holds) > 1)
 		urcu_bp_barrier();
 	dev_put(d);
-}
-
-void import_end_in_child(gpc_dev *d)
-{
-	struct import *im, *next;
-
-	if (d->current)
-		retire(d, d->current);
-	for (im = d->retired; im; im = next) {
-		next = im->next;
-		d->ops->release(im->handle);
-		free(im);
-	}
-	d->ops->close(d->there);
-	free(d);
 }

@@ -61,9 +61,6 @@ bool import_view(gpc_dev *d, struct dev_view *ret);
 void import_tidy(gpc_dev *d);
 /* Nobody uses the device any more and nothing is in flight: release all, free d. */
 void import_end(gpc_dev *d);
-/* The same in a forked child: no lock can be trusted, no other thread exists. */
-void import_end_in_child(gpc_dev *d);
-
 /* *p += v, a full barrier; v = -1 as well */
 void import_add32(uint32_t *p, uint32_t v);
 

@@ -159,6 +159,19 @@ static bool has_mirror_on(struct writer *w, const char *device)
 	return false;
 }
 
+/* Two writers may number their devices differently: the first one's UUID stays. */
+static void find_predecessor(struct writer *w, const char *device, uint8_t uuid[16])
+{
+	uint32_t i;
+
+	for (i = w->nmirrors; i < SHM_MIRRORS; i++) {
+		const struct shm_mirror *d = description(w, i);
+
+		if (d->generation && !strncmp(d->device, device, sizeof(d->device) - 1))
+			memcpy(uuid, d->uuid, sizeof(d->uuid));
+	}
+}
+
 /* One device of the list: create, upload, publish (rule T6).  A device that cannot be had
  * costs its mirror, never the index. */
 static void open_one(struct writer *w, const char *device)
@@ -168,6 +181,7 @@ static void open_one(struct writer *w, const char *device)
 	uint32_t gen = next_generation(w);
 	struct mirror_line line = line_now(w);
 
+	find_predecessor(w, device, d.uuid);
 	if (device_find(device, &m.ops) < 0 ||
 	    m.ops->create(&w->seg, device, gen, &d, &m.mirror) < 0 ||
 	    m.ops->upload(m.mirror, w->table, (uint64_t)w->buckets * SHM_BUCKET,

@@ -105,7 +105,11 @@ CUDA_LIBS="-lcudart_static -ldl -lrt -lpthread"
 AS_IF([test -d "$gpc_cuda_root/lib64"], [CUDA_LIBS="-L$gpc_cuda_root/lib64 $CUDA_LIBS"])
 AC_MSG_CHECKING([whether $NVCC compiles for $with_cuda_arch])
 cat >conftest.cu <<_ACEOF
-__global__ void k(int *p) { *p = 1; }
+__global__ void k(int *p)
+{
+	asm volatile("{ .reg .b128 t; ld.relaxed.gpu.global.b128 t, @<:@%0@:>@; }" :: "l"(p));
+	*p = 1;
+}
 _ACEOF
 AS_IF([$NVCC -O1 -std=c++17 $NVCC_ARCHES -c -o conftest.o conftest.cu >&AS_MESSAGE_LOG_FD 2>&1],
 	[AC_MSG_RESULT([yes])],
