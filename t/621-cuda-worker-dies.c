@@ -86,6 +86,10 @@ static int victim(int me)
 	for (;;) { /* sections and kernels, until it is killed */
 		int s = gpc_dev_enter(a.d);
 
+		if (s == -EAGAIN) {      /* all are in flight */
+			gpc_dev_wait(a.d, a.stream, 1);
+			continue;
+		}
 		must(s >= 0, "enter: %s", gpc_last_error());
 		asker_launch(&a);
 		must_cuda(work_spin(a.spin, 2000000, 32, a.stream));

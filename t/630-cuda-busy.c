@@ -70,17 +70,15 @@ static pid_t neighbour_pid;
 /* Kernels without a pause, two at a time on their way. */
 static int neighbour(void)
 {
-	struct work_spin *w;
 	cudaStream_t stream[2];
 	uint32_t i;
 
 	device_use();
-	w = new_spin();
 	for (i = 0; i < 2; i++)
 		stream[i] = device_stream();
 	for (i = 0; !load_acquire(&beside->stop); i++) {
 		device_must(cudaStreamSynchronize(stream[i & 1]));
-		device_must((cudaError_t)work_spin(w, TURN_NS, WORK_ALL, stream[i & 1]));
+		device_must((cudaError_t)work_spin(NULL, TURN_NS, WORK_ALL, stream[i & 1]));
 		store_release(&beside->turns, i);
 	}
 	device_must(cudaDeviceSynchronize());

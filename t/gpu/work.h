@@ -18,7 +18,7 @@ struct work_spin {		     /* in pinned host memory, zero at first */
 	uint32_t begun[WORK_BLOCKS]; /* ... and which of them run */
 };
 
-/* Run until told to stop, or the time is up.  threads: of one block; with WORK_ALL all
+/* Run until told to stop, or the time is up; w may be NULL.  threads: of one block; with WORK_ALL all
  * that the device can run at once, so nothing else of this process runs. */
 #define WORK_ALL 0
 int work_spin(struct work_spin *w, uint64_t most_ns, uint32_t threads, void *stream);
