@@ -81,6 +81,7 @@ int cuda_error(cudaError_t e, const char *what)
 static struct {
 	CUresult (*get)(CUcontext *context);
 	CUresult (*set)(CUcontext context);
+	CUresult (*of_stream)(CUstream stream, CUcontext *context);
 } driver;
 
 static cudaError_t entry_point(const char *name, void **ret)
@@ -100,7 +101,7 @@ static cudaError_t entry_point(const char *name, void **ret)
 
 static cudaError_t find_driver(void)
 {
-	void *get = NULL, *set = NULL;
+	void *get = NULL, *set = NULL, *of_stream = NULL;
 	cudaError_t e;
 
 	if (load_acquire(&driver.set))
@@ -108,9 +109,12 @@ static cudaError_t find_driver(void)
 	e = entry_point("cuCtxGetCurrent", &get);
 	if (e == cudaSuccess)
 		e = entry_point("cuCtxSetCurrent", &set);
+	if (e == cudaSuccess)
+		e = entry_point("cuStreamGetCtx", &of_stream);
 	if (e != cudaSuccess)
 		return e;
 	store_relaxed((void **)&driver.get, get);
+	store_relaxed((void **)&driver.of_stream, of_stream);
 	store_release((void **)&driver.set, set);        /* pairs with the load above */
 	return e;
 }
@@ -138,6 +142,20 @@ void cuda_switch_back(CUcontext before)
 
 	if (driver.get(&now) != CUDA_SUCCESS || now != before)
 		driver.set(before);
+}
+
+/* With the device's context current.  A launch into a stream of another device would run there,
+ * and fault. */
+cudaError_t cuda_check_stream(cudaStream_t stream)
+{
+	CUcontext here, its;
+
+	if (!stream)
+		return cudaSuccess;
+	if (driver.get(&here) != CUDA_SUCCESS || driver.of_stream(stream, &its) != CUDA_SUCCESS ||
+	    its != here)
+		return cudaErrorInvalidResourceHandle;
+	return cudaSuccess;
 }
 
 /* Whatever another thread captures, what is done here is not part of it. */

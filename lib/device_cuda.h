@@ -35,6 +35,7 @@ int cuda_error(cudaError_t e, const char *what) __attribute__((cold));
 struct cuda_scope { CUcontext before; enum cudaStreamCaptureMode mode; };
 int cuda_switch(int ordinal, CUcontext *ret_before);
 void cuda_switch_back(CUcontext before);
+cudaError_t cuda_check_stream(cudaStream_t stream);
 int cuda_enter(struct cuda_scope *s, int ordinal);
 void cuda_leave(const struct cuda_scope *s);
 

@@ -303,10 +303,20 @@ static int check_pointer(const struct cuda_dev *d, const void *p, uint64_t align
 }
 
 /* Launches may be part of a capture: only the current context is switched. */
-static int use(const struct cuda_dev *d, CUcontext *ret_before)
+static int use(const struct cuda_dev *d, cudaStream_t stream, CUcontext *ret_before)
 {
+	cudaError_t e;
+	int err;
+
 	cudaGetLastError();              /* what is left of others is no error of a launch */
-	return cuda_switch(d->ordinal, ret_before);
+	err = cuda_switch(d->ordinal, ret_before);
+	if (err)
+		return err;
+	e = cuda_check_stream(stream);
+	if (e == cudaSuccess)
+		return 0;
+	cuda_switch_back(*ret_before);
+	return cuda_error(e, "that stream is of another device");
 }
 
 static int end_use(const struct cuda_dev *d UNUSED, CUcontext before, cudaError_t e)
@@ -338,7 +348,7 @@ int cuda_lookup(void *dev, const struct dev_view *view UNUSED, uint32_t spaces,
 	if (!err)
 		err = check_pointer(d, blocks, sizeof(*blocks), "blocks");
 	if (!err)
-		err = use(d, &before);
+		err = use(d, stream, &before);
 	if (err)
 		return err;
 	return end_use(d, before,
@@ -362,7 +372,7 @@ int cuda_match(void *dev, const struct dev_view *view UNUSED, uint32_t spaces,
 	if (!err && blocks)
 		err = check_pointer(d, blocks, sizeof(*blocks), "blocks");
 	if (!err)
-		err = use(d, &before);
+		err = use(d, stream, &before);
 	if (err)
 		return err;
 	return end_use(d, before,
@@ -380,7 +390,7 @@ int cuda_signal(void *dev, uint64_t *done, uint64_t ticket, void *stream)
 	enum cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
 	cudaError_t e;
 	CUcontext before;
-	int err = use(d, &before);
+	int err = use(d, stream, &before);
 
 	if (err)
 		return err;
@@ -454,7 +464,7 @@ int cuda_wait(void *dev, void *stream, int timeout_ms)
 	struct cuda_dev *d = dev;
 	cudaError_t e = cudaSuccess;
 	CUcontext before;
-	int err = use(d, &before);
+	int err = use(d, stream, &before);
 
 	if (err)
 		return err;
