@@ -123,7 +123,8 @@ inline leave()
 	STORE(STATE, LEFT);
 	drop_lock();
 #endif
-	ok = false
+	/* who attaches again opens the file anew (rule S2) */
+	atomic { ok = false; child = child && me != 0 }
 }
 
 proctype peer(byte me)
