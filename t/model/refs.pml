@@ -21,8 +21,7 @@
  * RUN fails -DNO_GRACE -DWRITER_NO_FENCE       DYING is a plain store
  * RUN fails -DNO_GRACE -DNO_RECHECK    the cell is raised, and nothing looked at again
  * RUN fails -DNO_GRACE -DCHECK_FIRST   everything is looked at twice, then the cell raised
- * RUN passes -DNO_RECHECK -DNO_CELL_FENCE
- * RUN passes -DNO_GRACE -DONE_LOOK     the word is not looked at again behind the key */
+ * RUN passes -DNO_RECHECK -DNO_CELL_FENCE */
 #define PEERS   2
 #define WRITER  PEERS
 #define CPUS    (PEERS + 1)
@@ -73,14 +72,10 @@ inline live_word(word)
 			if
 			:: mem[KEY1] != SECOND(want) -> word = 0
 			:: else ->
-#ifdef ONE_LOOK
-				skip
-#else
 				if
 				:: mem[WORD] != word -> word = 0
 				:: else
 				fi
-#endif
 			fi
 		fi
 #endif
