@@ -57,6 +57,7 @@ t_programs = \
 	%reldir%/501-ask-device.t
 
 t_scripts = \
+	%reldir%/700-models.t \
 	%reldir%/800-gpcd-options.t \
 	%reldir%/801-gpcd-life.t \
 	%reldir%/802-gpcd-limits.t \
@@ -96,12 +97,32 @@ t_support = \
 	%reldir%/tap.h \
 	%reldir%/tiers.h
 
+# spin checks these; t/model/run knows how
+t_models = \
+	%reldir%/model/README.md \
+	%reldir%/model/grace.pml \
+	%reldir%/model/litmus/section+aarch64.litmus \
+	%reldir%/model/litmus/section+x86.litmus \
+	%reldir%/model/litmus/refs+aarch64.litmus \
+	%reldir%/model/litmus/refs+x86.litmus \
+	%reldir%/model/litmus/run \
+	%reldir%/model/litmus/wake+aarch64.litmus \
+	%reldir%/model/litmus/wake+x86.litmus \
+	%reldir%/model/mirror.pml \
+	%reldir%/model/refs.pml \
+	%reldir%/model/relocate.pml \
+	%reldir%/model/run \
+	%reldir%/model/seat.pml \
+	%reldir%/model/section.pml \
+	%reldir%/model/tso.h \
+	%reldir%/model/wake.pml
+
 check_PROGRAMS += $(t_programs)
 dist_check_SCRIPTS += $(t_scripts)
 LDADD = lib/libgpc-internal.la
 # the writer's mapping is replaced by one that the test sees stores to
 %canon_reldir%_350_kill_points_t_LDFLAGS = -Wl,--wrap=segment_map_writer
-EXTRA_DIST += $(t_support)
+EXTRA_DIST += $(t_support) $(t_models)
 
 # ---- what the scripts that run the tools are helped by ----
 

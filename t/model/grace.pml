@@ -10,6 +10,7 @@
  * Proves: no section uses the block after it has been used for something else, which is
  * what (E), (F), (G) and (B) are for.
  *
+ * SEARCH backwards
  * RUN passes
  * RUN passes -DPOLL
  * RUN fails -DNO_FENCE         the slot is stored, and nothing waits for that
