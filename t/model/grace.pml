@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* grace.pml - sections and grace periods: epoch.c, and the order of removal of retire.c.
  *
- * A block's entry is removed from the host table and from a mirror, a grace period passes,
- * and the block is used for something else.  Readers, each with a seat and a slot of its
- * own, open sections, find the block in the table or in the mirror, and use it until they
- * leave.  -DPOLL: the grace period is asked for with epoch_done(), which shares what scans
- * have proved in `completed`, and a stranger starts and polls one of its own meanwhile.
+ * A block's entry is removed from the host table and from a mirror, a grace period
+ * passes, and the block is used for something else.  Readers, each with a seat and a slot
+ * of its own, open sections, find the block in the table or in the mirror, and use it
+ * until they leave.  -DPOLL: the grace period is asked for with epoch_done(), which
+ * shares what scans have proved in `completed`, and a stranger starts and polls one of
+ * its own meanwhile.
  *
  * Proves: no section uses the block after it has been used for something else, which is
  * what (E), (F), (G) and (B) are for.

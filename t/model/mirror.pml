@@ -4,18 +4,19 @@
  * The host table and a device's copy have two entries.  Key K is live for ever and is
  * relocated between them; M is published, evicted and published again, in either of two
  * blocks.  A flush is a scatter of the changed entries, whose values are listed when it
- * begins, or a copy of the whole chunk, whose entries the engine reads from the live table
- * one by one; both write the mirror in any order, while the writer goes on.  Emptied
- * entries, evicted blocks and copies wait in the open batch, in the one that is being
- * flushed, then for the section that is open when their grace period begins.
+ * begins, or a copy of the whole chunk, whose entries the engine reads from the live
+ * table one by one; both write the mirror in any order, while the writer goes on.
+ * Emptied entries, evicted blocks and copies wait in the open batch, in the one that is
+ * being flushed, then for the section that is open when their grace period begins.
  *
- * A kernel is launched in a section, after its peer has read which mirror is the live one,
- * and reads entries in any order.  What it found is used until the section ends.
+ * A kernel is launched in a section, after its peer has read which mirror is the live
+ * one, and reads entries in any order.  What it found is used until the section ends.
  *
- * Proves: a kernel never misses K, and no block is free that an open section has found or a
- * kernel can still find (rules T1, T5, T6; (U), (W)).  -DFAIL: a flush does not end, the
- * mirror is retired, and the index goes on without it.  -DTAKEOVER: the writer is killed
- * anywhere, and its flush goes on or not; a successor publishes a mirror of its own.
+ * Proves: a kernel never misses K, and no block is free that an open section has found or
+ * a kernel can still find (rules T1, T5, T6; (U), (W)).  -DFAIL: a flush does not end,
+ * the mirror is retired, and the index goes on without it.  -DTAKEOVER: the writer is
+ * killed anywhere, and its flush goes on or not; a successor publishes a mirror of its
+ * own.
  *
  * RUN passes
  * RUN passes -DFAIL
@@ -26,10 +27,10 @@
  * RUN fails -DLATE_MARKS       marks are dropped at the end of the flush
  * RUN fails -DTWO_VALUES       an entry is listed once for each change, in any order
  * RUN fails -DOVERLAP          a flush begins while writes of the last one are under way
- * RUN fails -DFAIL -DRETIRE_LATE       the grace period begins, then the mirror is retired
+ * RUN fails -DFAIL -DRETIRE_LATE  the mirror is retired after the grace period began
  * RUN fails -DFAIL -DDESCRIPTOR_FIRST  the descriptor is read, then the section opened
  * RUN fails -DTAKEOVER -DADOPT         the successor goes on with the old mirror
- * RUN fails -DTAKEOVER -DEARLY_FREE    its grace period begins before its mirror is there */
+ * RUN fails -DTAKEOVER -DEARLY_FREE    the grace period is before its mirror */
 #define K       1               /* 2 and 3: the blocks of M */
 #define FREE    0
 #define LIVE    1
@@ -65,7 +66,8 @@ byte got;
 #define WAIT(what)      what = OPEN_BATCH
 #endif
 
-#define EACH(step) step(entry[0]); step(entry[1]); step(block[2]); step(block[3]); step(copy)
+#define EACH(step)      step(entry[0]); step(entry[1]); step(block[2]); step(block[3]); \
+			step(copy)
 #define BEGINS(what)    what = (what == OPEN_BATCH -> FLUSHING : what)
 #ifdef NO_GRACE
 #define ENDS(what)      what = (what == FLUSHING -> 0 : what)

@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* refs.pml - references against eviction: refs.c, retire.c.
  *
- * One block, as many lives as LIVES: published with a key by peer 0, who adds to its own cell
- * before it sends the command (rule S3), then evicted and published again with another key.
- * Peers take references at any time, on hints that may be as old as they like: what they
- * found is not modelled, only what they want.  Keys have two halves, stored and read one by
- * one.  A section is open while a reference is taken, and the writer waits for it before
- * the row is read the second time; -DNO_GRACE: it does not, as if there were no sections.
+ * One block, as many lives as LIVES: published with a key by peer 0, who adds to its own
+ * cell before it sends the command (rule S3), then evicted and published again with
+ * another key. Peers take references at any time, on hints that may be as old as they
+ * like: what they found is not modelled, only what they want.  Keys have two halves,
+ * stored and read one by one.  A section is open while a reference is taken, and the
+ * writer waits for it before the row is read the second time; -DNO_GRACE: it does not, as
+ * if there were no sections.
  *
  * Proves: who has a reference has the key that was asked for, and the block is not free
- * before the reference is given back ((T), (D), (c), (C)).  Twice over: the barriers and the
- * second check do it alone, and so does the grace period.
+ * before the reference is given back ((T), (D), (c), (C)).  Twice over: the barriers and
+ * the second check do it alone, and so does the grace period.
  *
  * RUN passes
  * RUN passes -DNO_GRACE
@@ -20,7 +21,7 @@
  * RUN fails -DNO_GRACE -DNO_CELL_FENCE the cell is raised by a plain store
  * RUN fails -DNO_GRACE -DWRITER_NO_FENCE       DYING is a plain store
  * RUN fails -DNO_GRACE -DNO_RECHECK    the cell is raised, and nothing looked at again
- * RUN fails -DNO_GRACE -DCHECK_FIRST   everything is looked at twice, then the cell raised
+ * RUN fails -DNO_GRACE -DCHECK_FIRST   all is looked at twice, then the cell raised
  * RUN passes -DNO_RECHECK -DNO_CELL_FENCE */
 #define PEERS   2
 #define WRITER  PEERS

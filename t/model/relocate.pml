@@ -1,19 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* relocate.pml - the table with readers in flight: table.c, lookup.c, probe.h.
  *
- * Two buckets: the first with entries 0 and 1, the second with entry 2.  Key K is live for
- * ever, M is published, evicted and published again; either is relocated between its
+ * Two buckets: the first with entries 0 and 1, the second with entry 2.  Key K is live
+ * for ever, M is published, evicted and published again; either is relocated between its
  * buckets, which are the same for both; K changes its block once (a move between tiers).
- * An entry is three words, written and read one by one: two of key bits, half of which both
- * keys have in common, and the block.  The overflow flag is a bit of a key word of entry 0.
+ * An entry is three words, written and read one by one: two of key bits, half of which
+ * both keys have in common, and the block.  The overflow flag is a bit of a key word of
+ * entry 0.
  *
  * A reader looks for either key, in one section, with its words read in any order: bucket
- * by bucket, as one key is looked up, or first the key bits of a whole bucket and then the
- * block word of the match, as a group is.  Waiting for flush and grace period is: the
+ * by bucket, as one key is looked up, or first the key bits of a whole bucket and then
+ * the block word of the match, as a group is.  Waiting for flush and grace period is: the
  * section that was open has ended (grace.pml and mirror.pml say why that may be so).
  *
- * Proves: K is always found; no relocation wipes the only entry of a block; a hit is a block that has been this key's, and is used for
- * nothing else until the section ends (rules T1 to T4; (H), (I), (J)).
+ * Proves: K is always found; no relocation wipes the only entry of a block; a hit is a
+ * block that has been this key's, and is used for nothing else until the section ends
+ * (rules T1 to T4; (H), (I), (J)).
  *
  * RUN passes
  * RUN fails -DPLAIN_MOVE       copy and wipe, with no grace period between them
@@ -44,7 +46,7 @@ byte w0[3], w1[3], block[3];
 
 bool section;
 byte got;                       /* the hit of the section, 0 = none */
-/* what waits for a grace period; a bit each: entries 0, 1, 2; block 1, block 3; the copy */
+/* what waits for a grace period, a bit each: entries 0 to 2; blocks 1, 3; the copy */
 byte waiting;
 bool is_free[4];
 #define BIT(n)          (1 << (n))

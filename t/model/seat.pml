@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* seat.pml - attaching against reaping: seat.c, reap.c.
  *
- * One seat, one byte of the lock file, one reference cell.  Two peers attach, raise the cell,
- * and leave in good order, with the cell up or down; peer 0 may be killed at any instruction,
- * and may have forked a child without fork handlers, which keeps the lock of its dead parent
- * until it ends.  The writer notes who sits there, reaps the dead and those who have left, and
- * may be killed itself, once; a successor goes on.  The kernel drops a lock when the process
- * is gone, with its stores in memory.
+ * One seat, one byte of the lock file, one reference cell.  Two peers attach, raise the
+ * cell, and leave in good order, with the cell up or down; peer 0 may be killed at any
+ * instruction, and may have forked a child without fork handlers, which keeps the lock of
+ * its dead parent until it ends.  The writer notes who sits there, reaps the dead and
+ * those who have left, and may be killed itself, once; a successor goes on.  The kernel
+ * drops a lock when the process is gone, with its stores in memory.
  *
- * Proves: never do two sit in one seat; who sits down finds the cell at zero; nobody else ever
- * changes the cell of who sits there ((a), (S)); and when all is quiet, what the dead and the
- * departed had is given back.  -DSAYS_FREE: peer 0 stores FREE in its own seat while it sits
- * there, by mistake or malice, when the writer has noted it, which lives on, and nobody else
- * comes: the lock alone is believed.  (-DSOON: not noted, or by a writer that died.
- * -DNEWCOMER: peer 1 comes.)
+ * Proves: never do two sit in one seat; who sits down finds the cell at zero; nobody else
+ * ever changes the cell of who sits there ((a), (S)); and when all is quiet, what the
+ * dead and the departed had is given back.  -DSAYS_FREE: peer 0 stores FREE in its own
+ * seat while it sits there, by mistake or malice, when the writer has noted it, which
+ * lives on, and nobody else comes: the lock alone is believed.  (-DSOON: not noted, or by
+ * a writer that died. -DNEWCOMER: peer 1 comes.)
  *
  * RUN passes
  * RUN passes -DSAYS_FREE
@@ -23,7 +23,7 @@
  * RUN fails -DUNLOCKED         the column is cleared when the lock is given back
  * RUN fails -DNO_NOTE -DSAYS_FREE      the state says who has to be reaped, not the lock
  * RUN fails -DNO_IDENTITY      the lock alone says who is dead, while a child holds it
- * RUN fails -DLEFT_FIRST       LEFT is said and the lock dropped before the cell is cleared */
+ * RUN fails -DLEFT_FIRST       LEFT is said before the cell is cleared */
 #define PEERS   2
 #define WRITER  PEERS
 #define CPUS    (PEERS + 1)

@@ -2,15 +2,15 @@
 /* section.pml - sections around device work: epoch.c, dev.c, reap.c.
  *
  * One slot with its epoch, ticket and done word.  A thread opens a section, launches a
- * kernel and goes; the kernel reads a mirror later, uses what it has found, and raises the
- * done word to its ticket.  The same thread or another one of its process sweeps the slot
- * and opens it again, for the host or for a device.  A writer removes the entry, flushes,
- * starts a grace period, and uses the block for something else.  -DKILLED: the process dies
- * at any instruction, its seat is reaped while its kernel may still store its done word,
- * and the seat's next owner opens sections in the same slot.
+ * kernel and goes; the kernel reads a mirror later, uses what it has found, and raises
+ * the done word to its ticket.  The same thread or another one of its process sweeps the
+ * slot and opens it again, for the host or for a device.  A writer removes the entry,
+ * flushes, starts a grace period, and uses the block for something else.  -DKILLED: the
+ * process dies at any instruction, its seat is reaped while its kernel may still store
+ * its done word, and the seat's next owner opens sections in the same slot.
  *
- * Proves: nothing is used after its block was used for something else, except by kernels of
- * a process that is dead; a late done word closes no other section (rule S1; (G)).
+ * Proves: nothing is used after its block was used for something else, except by kernels
+ * of a process that is dead; a late done word closes no other section (rule S1; (G)).
  *
  * SEARCH backwards
  * RUN passes
@@ -156,7 +156,7 @@ end:	do
 	od
 }
 
-/* The part of the writer that takes a dead peer's section back; no other CPU is needed. */
+/* The part of the writer that takes a dead peer's section back. */
 proctype reaper()
 {
 	byte t;

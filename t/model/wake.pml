@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* wake.pml - sleep and wake, in both directions: ring.c, writer.c.
  *
- * Peers submit commands and wait for their answers; the writer serves them and sleeps when
- * there is nothing to do.  Both sleep on a futex, whose word the kernel compares in one step
- * with going to sleep.  No sleep ends by itself: whoever is not woken sleeps for ever.
+ * Peers submit commands and wait for their answers; the writer serves them and sleeps
+ * when there is nothing to do.  Both sleep on a futex, whose word the kernel compares in
+ * one step with going to sleep.  No sleep ends by itself: whoever is not woken sleeps for
+ * ever.
  *
- * Proves: all commands are answered and all peers see it, so no wake-up is lost ((X), (R),
- * (Z), and `waiting` with `done`).  -DKILLED: peer 0 may die at any instruction, in
- * particular when it has taken the writer's `sleeping` back and not called the kernel yet;
- * then only the deadline of the writer's sleep, 20 ms at most, helps the others.
+ * Proves: all commands are answered and all peers see it, so no wake-up is lost ((X),
+ * (R), (Z), and `waiting` with `done`).  -DKILLED: peer 0 may die at any instruction, in
+ * particular when it has taken the writer's `sleeping` back and not called the kernel
+ * yet; then only the deadline of the writer's sleep, 20 ms at most, helps the others.
  *
  * RUN passes
  * RUN passes -DKILLED
