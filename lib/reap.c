@@ -129,7 +129,8 @@ void reap_seat(struct writer *w, uint32_t peer)
 	free_reservations(w, peer, &w->peer[peer].who);
 	empty_ring(w, peer);
 	fold_statistics(w, peer);
-	/* (S) all of the above before the seat is free; pairs with seat.c */
+	/* (S) all of the above before the seat is free; pairs with seat.c;
+	 * model/seat.pml */
 	store_release(&s->state, SEAT_FREE);
 	w->peer[peer].seated = false;
 	w->progress = true;

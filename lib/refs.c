@@ -136,7 +136,7 @@ int refs_take(gpc *c, uint32_t record, gpc_block block, const gpc_key *key,
 		return -ESTALE;
 	/* (T) the cell, a full barrier, then everything again: either the writer sees
 	 * the cell when it reads the row a second time, or we see DYING.  Pairs with
-	 * (D).  If we die from here on, reaping clears the cell. */
+	 * (D); model/refs.pml.  If we die from here on, reaping clears the cell. */
 	err = refs_add(c, record, block, sum);
 	if (err)
 		return err;

@@ -177,8 +177,9 @@ static void unpublish(struct writer *w, uint32_t record, uint32_t owner, uint64_
 	r->op = op;
 	r->source = 0;
 	/* (D) commit, and a full barrier: references taken after it fail, references taken
-	 * before it are seen when the row is read again.  Pairs with (T).  A successor
-	 * that finds DYING empties the entries and waits as we do. */
+	 * before it are seen when the row is read again.  Pairs with (T);
+	 * model/refs.pml.  A successor that finds DYING empties the entries and waits as
+	 * we do. */
 	order_swap32(&r->word, WORD(DYING, WORD_GEN(r->word)));
 	feed_commit(w);
 	table_remove(w, record);

@@ -459,7 +459,8 @@ static bool sleep_for_work(struct writer *w, uint64_t deadline_ns)
 	if (until <= now)
 		return true;
 	store_relaxed(&line->sleeping, 1);
-	order_fence();                   /* (Z) sleeping before pending; ring.c the reverse */
+	order_fence();                   /* (Z) sleeping before pending; ring.c the reverse;
+					 * model/wake.pml */
 	if (!work_is_waiting(w))
 		err = futex_wait(&line->sleeping, 1, until - now);
 	store_relaxed(&line->sleeping, 0);

@@ -59,6 +59,7 @@ t_programs = \
 	%reldir%/503-device-mirrors.t
 
 t_scripts = \
+	%reldir%/700-models.t \
 	%reldir%/800-gpcd-options.t \
 	%reldir%/801-gpcd-life.t \
 	%reldir%/802-gpcd-limits.t \
@@ -139,12 +140,32 @@ t_programs += $(t_cuda_programs)
 $(t_work): $(top_srcdir)/%reldir%/gpu/work.h
 endif
 
+# spin checks these; t/model/run knows how
+t_models = \
+	%reldir%/model/README.md \
+	%reldir%/model/grace.pml \
+	%reldir%/model/litmus/section+aarch64.litmus \
+	%reldir%/model/litmus/section+x86.litmus \
+	%reldir%/model/litmus/refs+aarch64.litmus \
+	%reldir%/model/litmus/refs+x86.litmus \
+	%reldir%/model/litmus/run \
+	%reldir%/model/litmus/wake+aarch64.litmus \
+	%reldir%/model/litmus/wake+x86.litmus \
+	%reldir%/model/mirror.pml \
+	%reldir%/model/refs.pml \
+	%reldir%/model/relocate.pml \
+	%reldir%/model/run \
+	%reldir%/model/seat.pml \
+	%reldir%/model/section.pml \
+	%reldir%/model/tso.h \
+	%reldir%/model/wake.pml
+
 check_PROGRAMS += $(t_programs)
 dist_check_SCRIPTS += $(t_scripts)
 LDADD = lib/libgpc-internal.la
 # the writer's mapping is replaced by one that the test sees stores to
 %canon_reldir%_350_kill_points_t_LDFLAGS = -Wl,--wrap=segment_map_writer
-EXTRA_DIST += $(t_support)
+EXTRA_DIST += $(t_support) $(t_models)
 
 # ---- what the scripts that run the tools are helped by ----
 
@@ -162,7 +183,7 @@ EXTRA_DIST += %reldir%/sh/driver %reldir%/sh/tap.sh
 %canon_reldir%_sh_notify_SOURCES = %reldir%/sh/notify.c
 %canon_reldir%_sh_notify_LDADD =
 
-TESTS = $(t_programs) $(t_scripts)
+TESTS = $(t_scripts) $(t_programs)
 TEST_EXTENSIONS = .t
 T_LOG_DRIVER = env AM_TAP_AWK='$(AWK)' $(SHELL) $(top_srcdir)/%reldir%/sh/driver \
 	$(top_srcdir)/build-aux/tap-driver.sh
