@@ -1,5 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# The models of t/model: the correct versions pass, every mutant is caught.
+# The models of t/model: the correct versions pass, mutants are caught.  "make models" leaves
+# nothing out.
 
-exec "${top_srcdir:-$(dirname "$0")/..}/t/model/run"
+MODEL_SHORT=${MODEL_SHORT-yes} exec "${top_srcdir:-$(dirname "$0")/..}/t/model/run"
