@@ -10,6 +10,7 @@
  * one starts over.  FREE is stored last. */
 #include "config.h"
 
+#include "seat.h"
 #include "writer.h"
 
 static void close_sections(struct writer *w, uint32_t peer)
@@ -136,19 +137,31 @@ void reap_seat(struct writer *w, uint32_t peer)
 	w->progress = true;
 }
 
+/* As far as the seat says: who had it may have freed it with its own hand, and another may have
+ * come since. */
+static bool noted_is_there(struct writer *w, uint32_t peer)
+{
+	const struct shm_seat *s = seg_seat(&w->seg, peer);
+	const struct identity *who = &w->peer[peer].who;
+
+	return load_acquire(&s->state) != SEAT_FREE && s->pid == who->pid &&
+	       s->start_time == who->start_time && s->pid_namespace == who->pid_namespace;
+}
+
 void reap_dead(struct writer *w)
 {
 	uint32_t i;
 
 	for (i = 0; i < w->max_peers; i++) {
-		if (load_acquire(&seg_seat(&w->seg, i)->state) != SEAT_FREE)
+		if (load_acquire(&seg_seat(&w->seg, i)->state) != SEAT_FREE ||
+		    !seat_is_clean(&w->seg, i))
 			reap_note(w, i);
 		if (!w->peer[i].seated)
 			continue;
 		if (lock_try(w->lock_fd, LOCK_PEER(i)) == 0) {
 			reap_seat(w, i);
 			lock_drop(w->lock_fd, LOCK_PEER(i));
-		} else if (identity_gone(&w->peer[i].who)) {
+		} else if (identity_gone(&w->peer[i].who) && noted_is_there(w, i)) {
 			reap_seat(w, i);
 		}
 	}

@@ -28,6 +28,17 @@ static void sit_down(gpc *c, struct shm_seat *s, const char *label, uint32_t quo
 	(void)c;
 }
 
+bool seat_is_clean(const struct segment *s, uint32_t peer)
+{
+	const struct shm_seat *seat = seg_seat(s, peer);
+	uint32_t i, mark = MIN(load_relaxed(&seat->sections), SHM_SECTIONS);
+
+	for (i = 0; i < mark; i++)
+		if (load_relaxed(&seg_section(s, peer, i)->epoch))
+			return false;
+	return !load_relaxed(&seat->refs);
+}
+
 int seat_take(gpc *c, const char *label, uint32_t quota)
 {
 	uint32_t i, dirty = 0;
@@ -41,7 +52,7 @@ int seat_take(gpc *c, const char *label, uint32_t quota)
 		}
 		if (lock_try(c->seg.lock_fd, LOCK_PEER(i)) < 0)
 			continue;
-		if (load_acquire(&s->state) == SEAT_FREE) {
+		if (load_acquire(&s->state) == SEAT_FREE && seat_is_clean(&c->seg, i)) {
 			c->peer = i;
 			sit_down(c, s, label, quota);
 			return 0;
