@@ -165,12 +165,16 @@ static uint32_t stock_pop(gpc *c, uint32_t pool, uint32_t n, gpc_block *blocks)
 }
 
 /* What lies in stock must not hold up a pool that is going. */
-void fill_empty_stock(gpc *c, uint32_t pool)
+bool fill_empty_stock(gpc *c, uint32_t pool)
 {
 	gpc_block block;
+	bool any = false;
 
-	while (c->stock && stock_pop(c, pool, 1, &block))
+	while (c->stock && stock_pop(c, pool, 1, &block)) {
 		gpc_unref(c, &block, 1);
+		any = true;
+	}
+	return any;
 }
 
 static void take_stock(gpc *c, struct op *op)
@@ -291,6 +295,7 @@ GPC_EXPORT int gpc_reserve(gpc *c, int pool, uint32_t n, uint32_t leave, gpc_blo
 			   struct gpc_move *moves, uint32_t flags, int timeout_ms)
 {
 	int err = fill_check(c, flags, GPC_PARTIAL, true);
+	uint64_t deadline = deadline_from(timeout_ms);
 	const struct shm_pool *p;
 	gpc_block *got;
 
@@ -324,7 +329,10 @@ GPC_EXPORT int gpc_reserve(gpc *c, int pool, uint32_t n, uint32_t leave, gpc_blo
 	if (!got)
 		return err_set(ENOMEM, "no memory for %u block ids", n);
 	err = reserve_all(c, (uint32_t)pool, n, leave, got, moves, flags,
-			  deadline_from(timeout_ms));
+			  deadline);
+	/* what our own stock took away from us, perhaps just now, is not lacking */
+	if (err == -ENOSPC && fill_empty_stock(c, (uint32_t)pool))
+		err = reserve_all(c, (uint32_t)pool, n, leave, got, moves, flags, deadline);
 	for (n = 0; err > 0 && n < (uint32_t)err; n++)
 		blocks[n] = got[n];
 	free(got);

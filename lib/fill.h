@@ -18,7 +18,7 @@ int fill_pool_check(gpc *c, int pool);
 /* The sentence for a refusal of the writer; returns it. */
 int fill_error(int32_t result);
 /* Give back what lies in stock of this pool, if anything. */
-void fill_empty_stock(gpc *c, uint32_t pool);
+bool fill_empty_stock(gpc *c, uint32_t pool);
 /* This block is reserved by us now. */
 void fill_mine(gpc *c, gpc_block block, struct ref_sum *sum);
 /* A move with MOVE_NOT_HELD in its op: the writer chose `from`, which nobody held.  A reference

@@ -248,6 +248,30 @@ static void test_stock(void)
 	cache_end(c);
 }
 
+/* What the stock has taken is not missing: the peer that has it gets it when it asks. */
+static void test_stock_of_all(void)
+{
+	gpc *c = cache_new(4, 0), *d = cache_attach(4, 0);
+	gpc_block b[4];
+
+	serve_begin(c);
+	is_int(gpc_reserve(d, 0, 1, 0, b, NULL, 0, 1000), 1, "one, and a stock of all");
+	done(d);
+	is_int(gpc_reserve(d, 0, 3, 0, b + 1, NULL, 0, 1000), 3, "the others");
+	done(d);
+	is_int(gpc_unref(d, b, 4), 0, "they go back");
+	is_int(gpc_reserve(d, 0, 2, 2, b, NULL, 0, 1000), 2, "two, and two are left");
+	is_int(gpc_reserve(d, 0, 3, 0, b + 2, NULL, 0, 0), -ENOSPC, "three are not");
+	is_int(gpc_unref(d, b, 2), 0, "two go back");
+	done(d);
+	serve_end();
+	must(gpc_close(d));
+	must(gpc_writer_serve(c, 10));
+	is_int(gpc_avail(c, 0), 4, "a stock of all goes back");
+	clean(c, "a stock of all");
+	cache_end(c);
+}
+
 /* Content of each block, as a caller who copies would have it. */
 static void test_moves(void)
 {
@@ -355,6 +379,7 @@ static void tests(void)
 	test_long();
 	test_quota();
 	test_stock();
+	test_stock_of_all();
 	test_moves();
 	test_moves_given_up();
 	test_moves_into_full_ram();
