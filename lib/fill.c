@@ -216,13 +216,32 @@ static void stock_refill(gpc *c, uint32_t pool)
 		op->group = true;
 		op->pool = (uint8_t)pool;
 		op->take = take_stock;
-		if (ring_submit_locked(c, op, cmds) == 0)
+		if (ring_submit_locked(c, op, cmds) == 0) {
 			s->filling = true;
-		else
+			s->ticket = op->ticket;
+		} else {
 			free(op);
+		}
 	}
 	free(cmds);
 	pthread_mutex_unlock(&c->ring_lock);
+}
+
+/* After -ENOSPC: what our own stock has is not lacking.  A refill that stands before the refused
+ * command may be answered and not taken yet, or wait for a grace period with all there is. */
+static bool stock_returns(gpc *c, uint32_t pool, uint64_t deadline)
+{
+	uint64_t ticket = 0;
+
+	if (!c->stock)
+		return false;
+	pthread_mutex_lock(&c->ring_lock);
+	if (c->stock[pool].filling)
+		ticket = c->stock[pool].ticket;
+	pthread_mutex_unlock(&c->ring_lock);
+	if (ticket)
+		ring_wait(c, ticket, deadline);
+	return fill_empty_stock(c, pool);
 }
 
 /* ---- reserve ---- */
@@ -330,8 +349,7 @@ GPC_EXPORT int gpc_reserve(gpc *c, int pool, uint32_t n, uint32_t leave, gpc_blo
 		return err_set(ENOMEM, "no memory for %u block ids", n);
 	err = reserve_all(c, (uint32_t)pool, n, leave, got, moves, flags,
 			  deadline);
-	/* what our own stock took away from us, perhaps just now, is not lacking */
-	if (err == -ENOSPC && fill_empty_stock(c, (uint32_t)pool))
+	if (err == -ENOSPC && stock_returns(c, (uint32_t)pool, deadline))
 		err = reserve_all(c, (uint32_t)pool, n, leave, got, moves, flags, deadline);
 	for (n = 0; err > 0 && n < (uint32_t)err; n++)
 		blocks[n] = got[n];

@@ -10,6 +10,7 @@ struct stock {                           /* reservations in hand of one pool; ri
 	gpc_block *blocks;
 	uint32_t n, want;
 	bool filling;
+	uint64_t ticket;                 /* of what fills it */
 };
 
 /* Handle, flags; waits: -EDEADLK inside an own section. */
