@@ -11,6 +11,7 @@
 #include "stage.h"
 
 #include "handle.h"
+#include "pool.h"
 #include "segment.h"
 
 enum {
@@ -98,8 +99,8 @@ static inline void unref(struct worker *w, const gpc_block *b, int n)
 
 /* ---- what is held ---- */
 
-/* A block that is LIVE under a reference is found under its key (guarantee A): what is
- * missed has moved, or was dropped. */
+/* A block that is LIVE under a reference, in a pool that is, is found under its key
+ * (guarantee A): what is missed has moved, was dropped, or died with its keeper. */
 static inline void must_be_found(struct worker *w, gpc_key key, gpc_block b,
 				 const char *when)
 {
@@ -108,6 +109,7 @@ static inline void must_be_found(struct worker *w, gpc_key key, gpc_block b,
 	const struct shm_record *r =
 		seg_record(s, (uint32_t)(range >> 32) + (uint32_t)GPC_SLOT(b));
 	uint32_t before = load_acquire(&r->word);
+	struct pool_set live;
 	gpc_block found;
 
 	if (WORD_STATE(before) != LIVE)
@@ -115,7 +117,9 @@ static inline void must_be_found(struct worker *w, gpc_key key, gpc_block b,
 	must(gpc_lookup(w->c, w->spaces, &key, 1, &found, GPC_QUIET) >= 0, "lookup: %s",
 	     gpc_last_error());
 	order_fence();
-	must(found >= 0 || load_relaxed(&r->word) != before,
+	live = pool_live(s);
+	must(found >= 0 || load_relaxed(&r->word) != before ||
+		     !pool_set_has(&live, (uint32_t)GPC_POOL(b)),
 	     "%s: block 0x%x is live, referenced and not found; recovering %u", when,
 	     (unsigned)b, seg_state(s)->recovering);
 }
