@@ -300,6 +300,7 @@ void grant_start(struct writer *w, uint32_t peer, uint64_t position,
 	struct grant *g = writer_alloc(1, sizeof(*g));
 	uint32_t i;
 	int32_t err;
+	bool any;
 
 	*g = (struct grant){
 		.peer = peer, .kind = cmd->op, .n = cmd->count, .flags = cmd->flags,
@@ -310,10 +311,13 @@ void grant_start(struct writer *w, uint32_t peer, uint64_t position,
 			(uint32_t)MIN(cmd->arg, (uint64_t)w->max_blocks) : 0,
 	};
 	g->slot = writer_alloc(g->n, sizeof(*g->slot));
+	/* a writer that died before it answered may have left its choice in the slots */
+	any = g->kind == CMD_DEMOTE && cmd->arg;
 	for (i = 0; i < g->n; i++)
 		g->slot[i] = (struct grant_slot){
 			.source = NONE, .block = NONE, .ram = NONE,
-			.want = load_relaxed(&seg_command(&w->seg, peer, position + i)->block),
+			.want = any ? GPC_NONE : load_relaxed(
+				&seg_command(&w->seg, peer, position + i)->block),
 		};
 	*w->grants_end = g;
 	w->grants_end = &g->next;

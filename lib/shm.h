@@ -235,7 +235,8 @@ enum {
 	CMD_RESERVE,                     /* group; pool, arg = leave; out: block, to */
 	CMD_EVICT,                       /* group; pool; out: block */
 	CMD_DROP,                        /* block; result 1 = was live */
-	CMD_DEMOTE,                      /* group; pool, to_pool; block or -1; out: block, to */
+	CMD_DEMOTE,                      /* group; pool, to_pool; block, or arg = 1: any; out: block,
+	                                  * to */
 	CMD_PROMOTE,                     /* group; to_pool; block; out: to, tag = where its victim goes + 1 */
 	CMD_COMMIT,                      /* group; block = from, to, arg = op; result of each slot */
 	CMD_CLEAR,                       /* pool, tag; arg = generation or 0; result: held blocks */

@@ -63,6 +63,7 @@ GPC_EXPORT int gpc_demote(gpc *c, int from, int to, const gpc_block *blocks, uin
 {
 	struct shm_command head = { .op = CMD_DEMOTE, .pool = (uint8_t)from,
 				    .to_pool = to < 0 ? 0xff : (uint8_t)to,
+				    .arg = !blocks,
 				    .flags = flags & GPC_KEEP ? CF_KEEP : 0 };
 	int err = fill_check(c, flags, GPC_KEEP, true);
 

@@ -14,7 +14,7 @@
 #define RAM_BLOCKS   24
 #define TRANSIT	     8
 #define ENGINE	     24 /* blocks that a worker brings */
-#define VAULT_BLOCKS 256
+#define VAULT_BLOCKS 64
 #define SHARED_SPACE 20
 #define VAULT_SPACE  30
 #define EXTRA	     4 /* blocks of a pool that comes and goes */
@@ -38,7 +38,7 @@ TAP_FN void stage_draw(uint64_t *seed)
 	stage.exact = crew_random(seed, 3);
 	stage.servers = 2 + crew_random(seed, 2);
 	stage.lookers = 1;
-	stage.pace_us = pace[opt.is_long ? crew_random(seed, 6) : 2 + crew_random(seed, 3)];
+	stage.pace_us = pace[crew_random(seed, opt.is_long ? 6 : 3) + !opt.is_long * 2];
 	stage.vram = stage.engines ? -1 : 1;
 	stage.ram = 0;
 	stage.vault = stage.engines ? 1 : 2;

@@ -2,8 +2,9 @@
 /* The successor of a killed writer is killed during takeover, and its successor, again
  * and again; then one lives and must repair all that is left.
  *
- * Two of three die before their n-th store into the cache, n growing until a takeover
- * has fewer; the third at a moment of chance.  Workers go on all the time, or wait;
+ * Two of four die before their n-th store into the cache, n growing until a takeover
+ * has fewer; one at a moment of chance, and one before a store of a command, when it
+ * serves again.  Workers go on all the time, or wait;
  * they and the survivor verify as in kill.c, and so does the judge at the end of each
  * round.
  *
@@ -18,7 +19,7 @@
 enum {
 	N_STORES = N_MORE,
 	N_LAST,
-	N_BY_CHANCE,
+	N_HOW,
 	N_ATTACHED,
 	N_SCANNED,
 	N_RECOVERED,
@@ -31,6 +32,8 @@ enum {
 };
 
 /* ---- those that die ---- */
+
+enum { OF_A_STORE, BY_CHANCE, SERVING }; /* a store when it serves again */
 
 static bool recovering(gpc *c)
 {
@@ -46,7 +49,7 @@ static int successor(int place)
 	life_begin(place);
 	stops.count = &n[N_STORES];
 	stops.last = n[N_LAST];
-	stops.on_map = !n[N_BY_CHANCE];
+	stops.on_map = n[N_HOW] == OF_A_STORE;
 	c = crew_attach("successor");
 	store_release(&n[N_ATTACHED], 1);
 	while (gpc_writer_take(c, 0, 0))
@@ -54,6 +57,8 @@ static int successor(int place)
 	store_release(&n[N_SCANNED], 1);
 	while (recovering(c))
 		gpc_writer_serve(c, 1);
+	if (n[N_HOW] == SERVING)
+		stops_begin();
 	store_release(&n[N_RECOVERED], 1);
 	for (;;)
 		gpc_writer_serve(c, 1);
@@ -119,18 +124,25 @@ static void book(void)
 static void await_death(void)
 {
 	uint64_t *n = page->count, until = clock_ns() + 200 * NS_PER_MS;
+	bool recovered = false;
 	int status;
 
-	if (n[N_BY_CHANCE]) {
-		while (!load_acquire(&n[N_ATTACHED]))
+	if (n[N_HOW] == BY_CHANCE) {
+		while (!load_acquire(&n[N_ATTACHED])) {
 			if (load_acquire(&crew->failed))
 				team_failed();
+			nap(50);
+		}
 		nap(crew_random(&chance, crew_random(&chance, 2) ? 100 : 2000));
 		kill_place(SERVER);
 		return;
 	}
 	while (waitpid(team[SERVER], &status, WNOHANG) != team[SERVER]) {
-		if (load_acquire(&n[N_RECOVERED]) || clock_ns() > until) {
+		if (!recovered && load_acquire(&n[N_RECOVERED])) {
+			recovered = true;
+			until = clock_ns() + (n[N_HOW] == SERVING) * 15 * NS_PER_MS;
+		}
+		if (clock_ns() > until) {
 			kill_place(SERVER);
 			return;
 		}
@@ -150,12 +162,13 @@ static void one_dies(uint64_t *store)
 	uint64_t *n = page->count;
 
 	n[N_STORES] = n[N_ATTACHED] = n[N_SCANNED] = n[N_RECOVERED] = 0;
-	n[N_BY_CHANCE] = crew_random(&chance, 3) == 0;
-	n[N_LAST] = *store;
+	n[N_HOW] = crew_random(&chance, 4);
+	n[N_HOW] = n[N_HOW] > SERVING ? OF_A_STORE : n[N_HOW];
+	n[N_LAST] = n[N_HOW] == SERVING ? 1 + crew_random(&chance, 300) : *store;
 	team[SERVER] = crew_fork(successor, SERVER);
 	await_death();
 	book();
-	if (n[N_BY_CHANCE])
+	if (n[N_HOW] != OF_A_STORE)
 		return;
 	n[N_DEEPEST] = MAX(n[N_DEEPEST], n[N_RECOVERED] ? 0 : *store);
 	if (n[N_RECOVERED]) {
@@ -226,7 +239,7 @@ static int body(void)
 
 int main(int argc, char **argv)
 {
-	opt = (struct options){ .seconds = 8, .kills = 500, .workers = 3 };
+	opt = (struct options){ .seconds = 9, .kills = 500, .workers = 3 };
 	options_read(argc, argv);
 	scratch_make("torture-successor");
 	return tap_guard(opt.seconds + 90, body, scratch_remove);
