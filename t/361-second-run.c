@@ -165,12 +165,37 @@ static void test_keeper(void)
 	cache_end(c);
 }
 
+/* Its choice stands in the slot already, and is gone by the time of the second run. */
+static void test_demote(void)
+{
+	gpc *c = cache_new(4, 4), *b = cache_attach(0, 0);
+	struct shm_command *cmd;
+	gpc_block x, y;
+
+	chain_make(c, 0, 1, 1, &x);
+	chain_make(c, 0, 11, 1, &y);
+	must(gpc_drop(c, &x, 1, 0, NULL));
+	must(gpc_writer_drop(c));
+	cmd = seg_command(&b->seg, b->peer, seat_of(b)->head);
+	submit(b, CMD_DEMOTE, x, 1);
+	cmd->to_pool = 1;
+	must(gpc_writer_take(c, 0, 0));
+	must(gpc_writer_serve(c, 10));
+	is_int(cmd->result, 1, "a demotion of any block finds another one");
+	is_int(cmd->block, y, "one that is there");
+	must(gpc_close(b));
+	must(gpc_writer_serve(c, 10));
+	clean(c, "a second choice");
+	cache_end(c);
+}
+
 static int body(void)
 {
 	cache_thread = false;
 	test_free();
 	test_tail();
 	test_keeper();
+	test_demote();
 	return done_testing();
 }
 
