@@ -37,6 +37,9 @@ registered "every script of t/" t/local.mk $(names t '[0-9]*.t' | while read -r 
 	test -e "t/${t%.t}.c" || echo "$t"
 done)
 registered "every header of t/" t/local.mk $(names t '*.h')
+registered "every program of t/torture/" t/torture/local.mk \
+	$(names t/torture '*.c' | sed 's/c$/t/')
+registered "every other file of t/torture/" t/torture/local.mk $(names t/torture '*.h' '*.md')
 registered "every source of lib/" lib/local.mk $(names lib '*.c' '*.h')
 registered "every source of tools/" tools/local.mk $(names tools '*.c' '*.h')
 registered "every file of kernels/" kernels/local.mk $(names kernels '*.h')

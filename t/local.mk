@@ -187,7 +187,9 @@ EXTRA_DIST += %reldir%/sh/driver %reldir%/sh/tap.sh
 %canon_reldir%_sh_notify_SOURCES = %reldir%/sh/notify.c
 %canon_reldir%_sh_notify_LDADD =
 
-TESTS = $(t_scripts) $(t_programs)
+include %D%/torture/local.mk
+
+TESTS = $(t_scripts) $(t_programs) $(torture_programs)
 TEST_EXTENSIONS = .t
 T_LOG_DRIVER = env AM_TAP_AWK='$(AWK)' $(SHELL) $(top_srcdir)/%reldir%/sh/driver \
 	$(top_srcdir)/build-aux/tap-driver.sh

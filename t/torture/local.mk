@@ -1,0 +1,35 @@
+# SPDX-License-Identifier: Apache-2.0
+# Programs that kill, for as long as one likes: README.md says what each one proves.  Without
+# options they are tests, short ones.
+
+torture_programs = \
+	%reldir%/grace.t \
+	%reldir%/kill.t \
+	%reldir%/successor.t
+
+torture_support = \
+	%reldir%/README.md \
+	%reldir%/acts.h \
+	%reldir%/hands.h \
+	%reldir%/rest.h \
+	%reldir%/stage.h \
+	%reldir%/survivor.h \
+	%reldir%/team.h \
+	%reldir%/torture.h \
+	%reldir%/worker.h
+
+check_PROGRAMS += $(torture_programs)
+EXTRA_DIST += $(torture_support)
+# the writer's mapping is replaced by one that counts stores
+%canon_reldir%_successor_t_LDFLAGS = -Wl,--wrap=segment_map_writer
+# unpublishing and grace periods are seen from within the writer
+%canon_reldir%_grace_t_LDFLAGS = -Wl,--wrap=table_remove,--wrap=mirror_flushed,--wrap=epoch_over
+
+# Every part for that many seconds, one after the other.
+SECONDS = 300
+torture: all $(torture_programs)
+	@for program in $(torture_programs); do \
+		echo "$$program --seconds $(SECONDS)"; \
+		./$$program --seconds $(SECONDS) || exit; \
+	done
+.PHONY: torture
