@@ -3,9 +3,9 @@
  *
  * Keys go through pinned memory, which the kernel reads by itself: for thousands of keys that
  * is faster than a copy and a launch.  Small questions are graphs, captured once, of a few
- * sizes; what is missing to the size is filled with zero keys, which are never found.  With
- * blocks wanted of sequences the keys are copied over first, since a search reads them in no
- * order.  Buffers grow to the largest question and stay. */
+ * sizes; what is missing to the size is filled with zero keys, which are never found.  Of
+ * sequences a search reads few keys, unless the blocks are wanted: then all are copied over
+ * first.  Buffers grow to the largest question and stay. */
 #include "config.h"
 
 #include "device_cuda.h"
@@ -172,6 +172,19 @@ static cudaError_t look_up(struct cuda_lane *l, struct mirror_view *const *word,
 
 /* ---- sequences ---- */
 
+/* Memory that the caller has pinned is read from where it is; other is copied first. */
+static const uint64_t (*reach(struct cuda_lane *l, const gpc_key *keys, uint32_t n))[2]
+{
+	struct cudaPointerAttributes a;
+
+	if (cudaPointerGetAttributes(&a, keys) == cudaSuccess &&
+	    a.type == cudaMemoryTypeHost && a.devicePointer)
+		return (const uint64_t(*)[2])a.devicePointer;
+	cudaGetLastError();
+	memcpy(l->keys, keys, n * sizeof(*keys));
+	return (const uint64_t(*)[2])l->keys;
+}
+
 static cudaError_t match(struct cuda_lane *l, struct mirror_view *const *word,
 			 const struct device_question *q)
 {
@@ -181,9 +194,13 @@ static cudaError_t match(struct cuda_lane *l, struct mirror_view *const *word,
 
 	if (e != cudaSuccess)
 		return e;
-	memcpy(l->keys, keys, q->n * sizeof(*keys));
 	for (i = 0; i <= q->nseq; i++)
 		l->start[i] = q->start[i] - q->start[0];
+	if (!q->blocks)
+		return CUDA((cudaError_t)launch_match(word, q->spaces, reach(l, keys, q->n),
+						      l->start, q->nseq, l->len, NULL, NULL,
+						      l->stream));
+	memcpy(l->keys, keys, q->n * sizeof(*keys));
 	e = CUDA(cudaMemcpyAsync(l->d_keys, l->keys, q->n * sizeof(*keys),
 				 cudaMemcpyHostToDevice, l->stream));
 	if (e == cudaSuccess)

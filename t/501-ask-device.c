@@ -48,6 +48,10 @@ static void test_lookup(gpc *c)
 		is_int(gpc_lookup(c, 0, key, n, there, GPC_DEVICE), hits,
 		       "%u keys: as many hits on the device", n);
 		is_int(same(n), n, "%u keys: the same ones", n);
+		memset(there, 0x55, sizeof(there));
+		is_int(gpc_lookup(c, 0, key, n, there, GPC_DEVICE | GPC_QUIET), hits,
+		       "%u keys, quietly: as many", n);
+		is_int(same(n), n, "%u keys, quietly: the same ones", n);
 		asked += n;
 	}
 	after = stats_of(c, -1);
@@ -73,6 +77,13 @@ static void test_match(gpc *c)
 	is_int(same(KEYS), KEYS, "and blocks");
 	is_int(gpc_match(c, 0, key, start, 7, len[1], NULL, GPC_DEVICE), sum, "without");
 	is_int(gpc_match(c, 0, key, start, 7, len[1], NULL, GPC_ANYWHERE), sum, "anywhere");
+	/* chains, cut where they please: a search need not look at all of them */
+	memcpy(start, (uint32_t[]){ 0, 100, 300, 400, 500, 700, 800, 1000 }, sizeof(start));
+	sum = gpc_match(c, 0, key, start, 7, len[0], NULL, GPC_QUIET);
+	is_int(sum, 600, "some of each");
+	is_int(gpc_match(c, 0, key, start, 7, len[1], NULL, GPC_DEVICE | GPC_QUIET), sum,
+	       "the lengths alone");
+	ok(!memcmp(len[0], len[1], sizeof(len[0])), "are the same");
 	for (i = 0; i < 8; i++)
 		start[i] = 400 + i * 700;
 	sum = gpc_match(c, 0, key, start, 7, len[0], here, GPC_QUIET);
