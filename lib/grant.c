@@ -410,7 +410,7 @@ static bool has_source_in(const struct writer *w, const struct grant *g, uint32_
 	uint32_t i;
 
 	for (i = 0; i < g->n; i++)
-		if (g->slot[i].source != NONE && w->node[g->slot[i].source].pool == pool)
+		if (g->slot[i].source != NONE && w->pool_of[g->slot[i].source] == pool)
 			return true;
 	return false;
 }

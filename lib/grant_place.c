@@ -95,11 +95,11 @@ static void take_victim(struct writer *w, struct grant *g, uint32_t i, uint32_t 
 	} else {
 		n = tree_collect(w, v, &w->below, &w->below_size, 0);
 		for (j = 0; j + 1 < n; j++) {
-			count_lost(w, g, w->node[w->below[j]].pool);
+			count_lost(w, g, w->pool_of[w->below[j]]);
 			retire_block(w, w->below[j], SHM_NO_PEER, 0);
 		}
 		if (g->kind != CMD_EVICT)
-			count_lost(w, g, w->node[v].pool);
+			count_lost(w, g, w->pool_of[v]);
 	}
 	retire_block(w, v, g->peer, OP_OF(g->position + i));
 }

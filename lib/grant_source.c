@@ -32,7 +32,7 @@ static int32_t source_check(struct writer *w, struct grant *g, struct grant_slot
 		return -EINVAL;
 	if (!w_is(w, record, LIVE) || w_pool_of(w, record)->state != POOL_READY)
 		return -ESTALE;
-	if (w->node[record].pool == g->pool)
+	if (w->pool_of[record] == g->pool)
 		return -EINVAL;
 	if (w->node[record].pins)
 		return -ENOSPC;          /* somebody moves it already */
@@ -40,9 +40,9 @@ static int32_t source_check(struct writer *w, struct grant *g, struct grant_slot
 		return -EINVAL;
 	if (g->kind == CMD_PROMOTE && !load_relaxed(&seg_row(&w->seg, record)[g->peer]))
 		return -EPERM;
-	if (g->kind == CMD_DEMOTE && (from != w->node[record].pool ||
+	if (g->kind == CMD_DEMOTE && (from != w->pool_of[record] ||
 				      !children_are_leaving(w, record)))
-		return from != w->node[record].pool ? -EINVAL : -EPERM;
+		return from != w->pool_of[record] ? -EINVAL : -EPERM;
 	s->source = record;
 	return 0;
 }

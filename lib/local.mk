@@ -84,6 +84,7 @@ lib_gpc_sources = \
 	%reldir%/sync.c \
 	%reldir%/table.c \
 	%reldir%/takeover.c \
+	%reldir%/takeover_table.c \
 	%reldir%/takeover_tree.c \
 	%reldir%/tier.c \
 	%reldir%/tree.c \

@@ -144,7 +144,7 @@ static int subtree_may_go(struct writer *w, uint32_t record)
 			return IN_USE;
 		if (!w_is(w, below, LIVE))
 			return NOT_YET;  /* a move in limbo: its owner still copies */
-		if (w->node[below].pool == w->node[record].pool && !w->node[below].selected)
+		if (w->pool_of[below] == w->pool_of[record] && !w->node[below].selected)
 			return NOT_YET;  /* beyond a block in RAM: that one goes first */
 	}
 	return CAN_GO;

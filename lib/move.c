@@ -54,7 +54,7 @@ void move_bind(struct writer *w, uint32_t target, uint32_t source, uint32_t sour
 	store_release(&t->source, source + 1);
 	if (flags & REC_SINGLE)
 		return;
-	move_pin(w, source, w->node[target].pool, flags & REC_KEEP);
+	move_pin(w, source, w->pool_of[target], flags & REC_KEEP);
 	store_relaxed(seg_stamp(&w->seg, target), lru_stamp(w, source));
 }
 
@@ -106,7 +106,7 @@ void move_forget(struct writer *w, uint32_t target)
 	if (flags & REC_SINGLE)
 		tree_unlink(w, target);
 	else
-		move_unpin(w, source, w->node[target].pool, flags & REC_KEEP);
+		move_unpin(w, source, w->pool_of[target], flags & REC_KEEP);
 }
 
 void move_forget_sources(struct writer *w, uint32_t pool)
@@ -117,7 +117,7 @@ void move_forget_sources(struct writer *w, uint32_t pool)
 		const struct shm_record *t = w_record(w, i);
 
 		if (w_is(w, i, RESERVED) && t->source && !(t->flags & REC_SINGLE) &&
-		    w->node[t->source - 1].pool == pool)
+		    w->pool_of[t->source - 1] == pool)
 			move_forget(w, i);
 	}
 }
@@ -134,7 +134,7 @@ void move_unbind(struct writer *w, uint32_t target)
 	if (flags & REC_SINGLE)
 		move_drop_limbo(w, target);
 	else
-		move_unpin(w, source, w->node[target].pool, flags & REC_KEEP);
+		move_unpin(w, source, w->pool_of[target], flags & REC_KEEP);
 }
 
 /* The source may have been used since the move began. */
@@ -244,7 +244,7 @@ static int32_t commit_bound(struct writer *w, uint32_t peer, uint32_t target)
 	if (w_word(w, source) != t->source_word)
 		return -ESTALE;
 	if (w_space(w, source) == w_space(w, target)) {
-		move_unpin(w, source, w->node[target].pool, keep);
+		move_unpin(w, source, w->pool_of[target], keep);
 		record_publish(w, target, GPC_MOVED, w_block(w, source));
 		move_switch(w, source, target);
 		count_move(w, peer, target);
@@ -254,7 +254,7 @@ static int32_t commit_bound(struct writer *w, uint32_t peer, uint32_t target)
 	if (err != 0)
 		return err;              /* record_free() unpins */
 	take_recency(w, source, target);
-	move_unpin(w, source, w->node[target].pool, keep);
+	move_unpin(w, source, w->pool_of[target], keep);
 	if (!keep && w->node[source].first == NONE && !w->node[source].pins)
 		retire_block(w, source, SHM_NO_PEER, 0);
 	return 0;

@@ -32,22 +32,21 @@ static void update_spaces(struct writer *w)
 	mirror_pools_changed(w);
 }
 
-/* Private memory for a pool whose description stands in *p. */
+void pools_reset_node(struct writer *w, uint32_t record)
+{
+	w->node[record] = (struct node){ .parent = NONE, .first = NONE, .next = NONE,
+					 .prev = NONE };
+}
+
+/* Private memory for a pool whose description stands in *p; its nodes are the caller's. */
 static void pool_attach(struct writer *w, uint32_t number)
 {
 	struct wpool *p = &w->pool[number];
-	uint32_t i;
 
 	p->free = writer_alloc(p->slots, sizeof(*p->free));
 	p->heap = writer_alloc(p->slots, sizeof(*p->heap));
 	p->nfree = p->heap_n = p->live = p->reserved = p->dying = p->coming = p->outward = 0;
-	for (i = 0; i < p->slots; i++) {
-		struct node *n = &w->node[p->first + i];
-
-		memset(n, 0, sizeof(*n));
-		n->pool = (uint8_t)number;
-		n->parent = n->first = n->next = n->prev = NONE;
-	}
+	memset(&w->pool_of[p->first], (int)number, p->slots);
 }
 
 static bool overlaps(const struct writer *w, uint32_t first, uint32_t slots, uint32_t *ret_end)
@@ -156,11 +155,13 @@ int32_t pools_add(struct writer *w, uint32_t peer, uint64_t position)
 		return -ENOSPC;
 	describe(w, number, &rq, first, rq.flags & GPC_POOL_KEPT ? (int32_t)peer : -1, maker);
 	pool_attach(w, number);
-	for (i = w->pool[number].slots; i--;)
+	for (i = w->pool[number].slots; i--;) {
+		pools_reset_node(w, first + i);
 		if (rq.flags & GPC_POOL_CALLER)
 			record_reserve(w, first + i, peer, 0);
 		else
 			w->pool[number].free[w->pool[number].nfree++] = first + i;
+	}
 	update_spaces(w);
 	set_live_bit(w, number, true);
 	return (int32_t)number;

@@ -43,7 +43,7 @@ static void free_reservations(struct writer *w, uint32_t peer, const struct iden
 	for (record = w->peer[peer].reserved; record != NONE; record = next) {
 		struct wpool *p = w_pool_of(w, record);
 
-		next = w->node[record].owner_next;
+		next = w->owned[record].next;
 		if ((p->flags & GPC_POOL_CALLER) && p->keeper == (int32_t)peer)
 			continue;        /* the pool dies as a whole */
 		if (gone)

@@ -29,10 +29,9 @@ void record_own(struct writer *w, uint32_t record, uint32_t owner)
 	if (owner >= w->max_peers)
 		return;
 	p = &w->peer[owner];
-	n->owner_prev = NONE;
-	n->owner_next = p->reserved;
+	w->owned[record] = (struct owned){ p->reserved, NONE };
 	if (p->reserved != NONE)
-		w->node[p->reserved].owner_prev = record;
+		w->owned[p->reserved].prev = record;
 	p->reserved = record;
 	n->listed = true;
 	if (!(w_pool_of(w, record)->flags & GPC_POOL_CALLER))
@@ -43,16 +42,17 @@ void record_own(struct writer *w, uint32_t record, uint32_t owner)
 void record_disown(struct writer *w, uint32_t record)
 {
 	struct node *n = &w->node[record];
+	struct owned *o = &w->owned[record];
 	uint32_t owner = w_record(w, record)->owner;
 
 	if (!n->listed || owner >= w->max_peers)
 		return;
-	if (n->owner_prev != NONE)
-		w->node[n->owner_prev].owner_next = n->owner_next;
+	if (o->prev != NONE)
+		w->owned[o->prev].next = o->next;
 	else
-		w->peer[owner].reserved = n->owner_next;
-	if (n->owner_next != NONE)
-		w->node[n->owner_next].owner_prev = n->owner_prev;
+		w->peer[owner].reserved = o->next;
+	if (o->next != NONE)
+		w->owned[o->next].prev = o->prev;
 	n->listed = false;
 	if (!(w_pool_of(w, record)->flags & GPC_POOL_CALLER))
 		w->peer[owner].nreserved--;
@@ -192,7 +192,7 @@ static void unpublish(struct writer *w, uint32_t record, uint32_t owner, uint64_
 
 void retire_block(struct writer *w, uint32_t record, uint32_t owner, uint64_t op)
 {
-	if (w->cleared_pool != w->node[record].pool)
+	if (w->cleared_pool != w->pool_of[record])
 		feed_prepare(w, GPC_REMOVED, record, GPC_NONE);
 	unpublish(w, record, owner, op);
 }
@@ -234,7 +234,7 @@ static void arrive(struct writer *w, uint32_t record)
 
 	if (!w_is(w, record, DYING))
 		return;
-	if (w->nmissing && grant_expects(w, record)) {
+	if (w->missing.n && grant_expects(w, record)) {
 		batch_record(w, record); /* commands do not run yet (rule T7) */
 		return;
 	}

@@ -24,15 +24,17 @@ struct open_group { uint32_t peer, n, kind; uint64_t position; };
 struct scan {
 	struct open_group *group;
 	uint32_t ngroups, groups_size;
-	uint32_t *half_moved, nhalf, half_size;  /* LIVE targets that still name a source */
-	struct records bad;              /* LIVE, but must go */
+	struct records moving;           /* targets whose source is live */
 	struct records limbo;            /* targets whose source is gone */
+	struct records half_moved;       /* LIVE targets that still name a source */
+	struct records bad;              /* LIVE, but must go */
+	struct entries entries;
 };
 
-static void add(uint32_t **list, uint32_t *n, uint32_t *size, uint32_t value)
+void records_add(struct records *list, uint32_t record)
 {
-	*list = writer_grow(*list, size, *n + 1, sizeof(**list));
-	(*list)[(*n)++] = value;
+	list->at = writer_grow(list->at, &list->size, list->n + 1, sizeof(*list->at));
+	list->at[list->n++] = record;
 }
 
 /* ---- rings ---- */
@@ -120,9 +122,9 @@ static void scan_reserved(struct writer *w, struct scan *sc, uint32_t record)
 	if (!r->source)
 		return;
 	if (r->flags & REC_SINGLE)
-		add(&sc->limbo.at, &sc->limbo.n, &sc->limbo.size, record);
+		records_add(&sc->limbo, record);
 	else
-		move_pin(w, r->source - 1, w->node[record].pool, r->flags & REC_KEEP);
+		records_add(&sc->moving, record);
 }
 
 static void scan_live(struct writer *w, struct scan *sc, uint32_t record)
@@ -133,9 +135,9 @@ static void scan_live(struct writer *w, struct scan *sc, uint32_t record)
 	tree_enter(w, record);
 	if (r->check != key_check(r->key, r->parent, r->depth, r->tag) ||
 	    w_pool_of(w, record)->state != POOL_READY)
-		add(&sc->bad.at, &sc->bad.n, &sc->bad.size, record);
+		records_add(&sc->bad, record);
 	else if (r->source)
-		add(&sc->half_moved, &sc->nhalf, &sc->half_size, record);
+		records_add(&sc->half_moved, record);
 }
 
 static void scan_dying(struct writer *w, struct scan *sc, uint32_t record)
@@ -158,110 +160,79 @@ static void scan_dying(struct writer *w, struct scan *sc, uint32_t record)
 	retire_dying(w, record);
 }
 
-/* Each record is as (C), (D), (K), (L) or (M) of retire.c left it, a target of a move as (O)
- * of move.c did: before the store, or after it. */
+static void scan_free(struct writer *w, struct wpool *p, uint32_t record)
+{
+	struct shm_record *r = w_record(w, record);
+
+	r->owner = SHM_NO_PEER;
+	r->flags = 0;
+	r->source = 0;
+	r->op = 0;
+	if ((p->flags & GPC_POOL_CALLER) && p->state == POOL_READY)
+		record_reserve(w, record, (uint32_t)p->keeper, 0);
+	else
+		p->free[p->nfree++] = record;
+}
+
+/* A record is as (C), (D), (K), (L) or (M) of retire.c left it, a target of a move as (O) of
+ * move.c did: before the store, or after it.  True: it is LIVE. */
+static bool scan_record(struct writer *w, struct scan *sc, struct wpool *p, uint32_t record)
+{
+	const struct shm_record *r = w_record(w, record);
+
+	pools_reset_node(w, record);
+	switch (WORD_STATE(r->word)) {
+	case LIVE:
+		scan_live(w, sc, record);
+		return true;
+	case DYING:
+		scan_dying(w, sc, record);
+		return false;
+	case RESERVED:
+		scan_reserved(w, sc, record);
+		if (WORD_STATE(r->word) == RESERVED)
+			return false;
+	}
+	scan_free(w, p, record);
+	return false;
+}
+
 static void scan_pool(struct writer *w, struct scan *sc, uint32_t pool)
 {
 	struct wpool *p = &w->pool[pool];
+	uint32_t live[TAKEOVER_GROUP], n, left = p->slots;
+
+	while (left) {
+		for (n = 0; left && n < TAKEOVER_GROUP; ) {
+			uint32_t record = p->first + --left;
+
+			if (scan_record(w, sc, p, record))
+				live[n++] = record;
+		}
+		takeover_note_entries(w, &sc->entries, live, n);
+	}
+}
+
+static void pin_sources(struct writer *w, const struct records *moving)
+{
 	uint32_t i;
 
-	for (i = p->slots; i--;) {
-		uint32_t record = p->first + i;
-		struct shm_record *r = w_record(w, record);
+	for (i = 0; i < moving->n; i++) {
+		const struct shm_record *r = w_record(w, moving->at[i]);
 
-		switch (WORD_STATE(r->word)) {
-		case RESERVED:
-			scan_reserved(w, sc, record);
-			break;
-		case LIVE:
-			scan_live(w, sc, record);
-			continue;
-		case DYING:
-			scan_dying(w, sc, record);
-			continue;
-		}
-		if (WORD_STATE(r->word) == RESERVED)
-			continue;
-		r->owner = SHM_NO_PEER;
-		r->flags = 0;
-		r->source = 0;
-		r->op = 0;
-		if ((p->flags & GPC_POOL_CALLER) && p->state == POOL_READY)
-			record_reserve(w, record, (uint32_t)p->keeper, 0);
-		else
-			p->free[p->nfree++] = record;
-	}
-}
-
-/* ---- table ---- */
-
-static uint32_t entry_record(struct writer *w, uint32_t slot)
-{
-	uint32_t word = w->table[slot].w[3];
-
-	return word ? w_find_record(w, (gpc_block)(word - 1)) : NONE;
-}
-
-/* Records lie in no order of the table: asked for well before they are looked at. */
-static void prefetch_entry(struct writer *w, uint32_t slot, const uint8_t *has_entry)
-{
-	uint32_t record = entry_record(w, slot);
-
-	if (record == NONE)
-		return;
-	__builtin_prefetch(w_record(w, record));
-	__builtin_prefetch(&w->node[record].pool);
-	__builtin_prefetch(&has_entry[record], 1);
-}
-
-static void scan_entry(struct writer *w, uint32_t slot, uint8_t *has_entry)
-{
-	const struct probe_entry *e = &w->table[slot];
-	uint32_t record = entry_record(w, slot);
-	struct probe_key k;
-
-	if (record != NONE && w_is(w, record, LIVE)) {
-		k = table_key(w, record);
-		if (probe_entry_block(*e, k) == w_block(w, record) &&
-		    (slot / SHM_BUCKET == k.first || slot / SHM_BUCKET == k.second)) {
-			if (has_entry[record])
-				add(&w->twice, &w->ntwice, &w->twice_size, slot);
-			has_entry[record] = 1;
-			if (slot / SHM_BUCKET == k.second)
-				w->spilled[k.first]++;
-			return;
-		}
-	}
-	table_wipe(w, slot);
-}
-
-static void scan_table(struct writer *w, uint8_t *has_entry)
-{
-	uint32_t slot, slots = w->buckets * SHM_BUCKET, bucket;
-
-	for (slot = 0; slot < slots; slot++) {
-		const struct probe_entry *e = &w->table[slot];
-
-		if (slot + TAKEOVER_AHEAD < slots)
-			prefetch_entry(w, slot + TAKEOVER_AHEAD, has_entry);
-		if (e->w[3] || (e->w[0] | e->w[1] | (e->w[2] & PROBE_KEY2)))
-			scan_entry(w, slot, has_entry);
-	}
-	for (bucket = 0; bucket < w->buckets; bucket++) {
-		w->quarantined[bucket] |= 0xf0;
-		if (w->spilled[bucket])
-			table_set_flag(w, bucket);
+		move_pin(w, r->source - 1, w->pool_of[moving->at[i]], r->flags & REC_KEEP);
 	}
 }
 
 /* ---- moves that were half done ---- */
 
-static void finish_moves(struct writer *w, struct scan *sc, uint8_t *has_entry)
+static void finish_moves(struct writer *w, struct scan *sc)
 {
+	uint8_t *of = sc->entries.of;
 	uint32_t i;
 
-	for (i = 0; i < sc->nhalf; i++) {
-		uint32_t to = sc->half_moved[i], from;
+	for (i = 0; i < sc->half_moved.n; i++) {
+		uint32_t to = sc->half_moved.at[i], from;
 		struct shm_record *t = w_record(w, to), *f;
 
 		from = t->source - 1;
@@ -270,7 +241,7 @@ static void finish_moves(struct writer *w, struct scan *sc, uint8_t *has_entry)
 			if (f->word == t->source_word && w_is(w, from, LIVE) &&
 			    f->key[0] == t->key[0] && f->key[1] == t->key[1] &&
 			    w_space(w, from) == w_space(w, to)) {
-				has_entry[to] |= has_entry[from];
+				of[to] = MAX(of[to], of[from]);
 				move_switch(w, from, to);
 				continue;
 			}
@@ -289,20 +260,30 @@ static void retire_bad(struct writer *w, struct scan *sc)
 			retire_subtree(w, sc->bad.at[i]);
 }
 
-static void find_missing(struct writer *w, const uint8_t *has_entry)
+static void find_missing(struct writer *w, const uint8_t *of)
 {
 	uint32_t i;
 
 	for (i = 0; i < w->max_blocks; i++)
-		if (w->node[i].in_tree && w_is(w, i, LIVE) && !has_entry[i])
-			add(&w->missing, &w->nmissing, &w->missing_size, i);
+		if (of[i] == ENTRY_MISSING && w_is(w, i, LIVE))
+			records_add(&w->missing, i);
+}
+
+static void free_scan(struct scan *sc)
+{
+	free(sc->entries.of);
+	free(sc->entries.named);
+	free(sc->group);
+	free(sc->moving.at);
+	free(sc->limbo.at);
+	free(sc->half_moved.at);
+	free(sc->bad.at);
 }
 
 int takeover(struct writer *w)
 {
 	struct shm_state *st = w_state(w);
 	struct scan sc = { 0 };
-	uint8_t *has_entry;
 	uint32_t i;
 	int err;
 
@@ -316,25 +297,23 @@ int takeover(struct writer *w)
 		scan_ring(w, &sc, i);
 	}
 	feed_recover(w);
+	sc.entries.of = writer_alloc(w->max_blocks, 1);
+	sc.entries.named = writer_alloc(w->buckets * SHM_BUCKET / 64 + 1, 8);
 	for (i = 0; i < w->max_pools; i++)
 		if (w->pool[i].state != POOL_FREE)
 			scan_pool(w, &sc, i);
-	has_entry = writer_alloc(w->max_blocks, 1);
-	scan_table(w, has_entry);
-	finish_moves(w, &sc, has_entry);
+	pin_sources(w, &sc.moving);
+	takeover_sweep_table(w, &sc.entries);
+	finish_moves(w, &sc);
+	find_missing(w, sc.entries.of);
 	takeover_tree(w, &sc.limbo, &sc.bad);
 	retire_bad(w, &sc);
-	find_missing(w, has_entry);
 	for (i = 0; i < w->max_pools; i++)
 		if (w->pool[i].state != POOL_FREE)
 			lru_rebuild(w, i);
 	mirror_open_all(w);
 	retire_open(w)->takeover = true;
-	free(has_entry);
-	free(sc.group);
-	free(sc.half_moved);
-	free(sc.bad.at);
-	free(sc.limbo.at);
+	free_scan(&sc);
 	return 0;
 }
 
@@ -345,8 +324,8 @@ static void drop_twice(struct writer *w)
 {
 	uint32_t i, j;
 
-	for (i = 0; i < w->ntwice; i++) {
-		uint32_t slot = w->twice[i], word = w->table[slot].w[3], record, copies = 0;
+	for (i = 0; i < w->twice.n; i++) {
+		uint32_t slot = w->twice.at[i], word = w->table[slot].w[3], record, copies = 0;
 		struct probe_key k;
 
 		record = word ? w_find_record(w, (gpc_block)(word - 1)) : NONE;
@@ -362,7 +341,7 @@ static void drop_twice(struct writer *w)
 		if (slot / SHM_BUCKET == k.second && w->spilled[k.first])
 			w->spilled[k.first]--;
 	}
-	w->ntwice = 0;
+	w->twice.n = 0;
 }
 
 /* A LIVE block whose entry its writer did not come to: nobody could find it yet. */
@@ -370,8 +349,8 @@ static void place_missing(struct writer *w)
 {
 	uint32_t slot, i = 0;
 
-	while (i < w->nmissing) {
-		uint32_t record = w->missing[i];
+	while (i < w->missing.n) {
+		uint32_t record = w->missing.at[i];
 		int how = w_is(w, record, LIVE) ? table_place(w, record, &slot) : TABLE_OK;
 
 		if (how == TABLE_WAIT) {
@@ -382,9 +361,9 @@ static void place_missing(struct writer *w)
 			retire_subtree(w, record);
 		else if (w_is(w, record, LIVE))
 			table_fill(w, record, slot);
-		w->missing[i] = w->missing[--w->nmissing];
+		w->missing.at[i] = w->missing.at[--w->missing.n];
 	}
-	if (w->nmissing)                 /* come again when room was made */
+	if (w->missing.n)                 /* come again when room was made */
 		retire_open(w)->takeover = true;
 }
 

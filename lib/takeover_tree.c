@@ -1,170 +1,200 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* takeover_tree.c - parents and children again, from the keys that records store.
  *
- * All of it is random access: a map from keys to records first, then each record's parent.
- * What a later turn needs is asked for turns ahead, which halves the time of a takeover. */
+ * By now the table says where a key lives, for all but a few: LIVE blocks whose entry was not
+ * made yet, and targets in limbo.  These have a map of their own.  All of it is random access,
+ * a group of records at a time: what a step needs is asked for in the step before. */
 #include "config.h"
 
 #include <stdlib.h>
 #include "writer.h"
 
 struct links {
-	uint64_t *map;                   /* hash of (space, key) << 32 | record + 1 */
+	uint32_t *map;                   /* by hash of (space, key): record + 1 */
 	uint32_t mask;
 	struct records *orphans;
 };
 
-static uint64_t map_hash(uint32_t space, const uint64_t key[2])
-{
-	return (key[0] ^ key[1] ^ (uint64_t)space << 59) * 0x9e3779b97f4a7c15ull;
-}
+struct link {
+	uint32_t record, up;             /* up: the parent, perhaps; or NONE */
+	struct probe_key parent;
+};
 
-static uint32_t map_slot(const struct links *l, uint64_t hash)
-{
-	return (uint32_t)hash & l->mask;
-}
+/* ---- those that the table does not have ---- */
 
-static uint64_t map_item(uint64_t hash, uint32_t record)
+static uint32_t map_slot(const struct links *l, uint32_t space, const uint64_t key[2])
 {
-	return (hash & ~(uint64_t)UINT32_MAX) | (record + 1);
+	uint64_t mixed = key[0] ^ key[1] ^ (uint64_t)space << 59;
+
+	return (uint32_t)(mixed * 0x9e3779b97f4a7c15ull >> 32) & l->mask;
 }
 
 static void map_add(struct writer *w, struct links *l, uint32_t record)
 {
-	uint64_t hash = map_hash(w_space(w, record), w_record(w, record)->key);
-	uint32_t at = map_slot(l, hash);
+	uint32_t at = map_slot(l, w_space(w, record), w_record(w, record)->key);
 
 	while (l->map[at])
 		at = (at + 1) & l->mask;
-	l->map[at] = map_item(hash, record);
+	l->map[at] = record + 1;
 }
 
-/* The next record with this hash, from *at on, or NONE. */
-static uint32_t map_next(const struct links *l, uint64_t hash, uint32_t *at)
+static bool is_key(struct writer *w, uint32_t record, uint32_t space, const uint64_t key[2])
 {
-	for (; l->map[*at]; *at = (*at + 1) & l->mask)
-		if (!((l->map[*at] ^ hash) >> 32))
-			return (uint32_t)l->map[*at] - 1;
-	return NONE;
+	const struct shm_record *r = w_record(w, record);
+
+	return r->key[0] == key[0] && r->key[1] == key[1] && w_space(w, record) == space;
 }
 
 static uint32_t map_find(struct writer *w, const struct links *l, uint32_t space,
 			 const uint64_t key[2])
 {
-	uint64_t hash = map_hash(space, key);
-	uint32_t at = map_slot(l, hash), record;
+	uint32_t at = map_slot(l, space, key);
 
-	while ((record = map_next(l, hash, &at)) != NONE) {
-		const struct shm_record *r = w_record(w, record);
-
-		if (r->key[0] == key[0] && r->key[1] == key[1] && w_space(w, record) == space)
-			return record;
-		at = (at + 1) & l->mask;
-	}
+	for (; l->map[at]; at = (at + 1) & l->mask)
+		if (is_key(w, l->map[at] - 1, space, key))
+			return l->map[at] - 1;
 	return NONE;
 }
 
-static bool has_parent(struct writer *w, uint32_t record)
+static uint32_t find(struct writer *w, const struct links *l, uint32_t space,
+		     const uint64_t key[2])
+{
+	gpc_key k = { { key[0], key[1] } };
+	uint32_t record = table_find(w, space, &k);
+
+	return record != NONE ? record : map_find(w, l, space, key);
+}
+
+static void make_map(struct writer *w, struct links *l, const struct records *limbo)
+{
+	uint32_t i;
+
+	for (l->mask = 15; l->mask < 2 * ((uint64_t)w->missing.n + limbo->n); )
+		l->mask = 2 * l->mask + 1;
+	l->map = writer_alloc((size_t)l->mask + 1, sizeof(*l->map));
+	for (i = 0; i < w->missing.n; i++)
+		map_add(w, l, w->missing.at[i]);
+	for (i = 0; i < limbo->n; i++) {
+		uint32_t record = limbo->at[i];
+
+		if (find(w, l, w_space(w, record), w_record(w, record)->key) != NONE)
+			continue;        /* live elsewhere: its commit will be told */
+		tree_enter(w, record);
+		map_add(w, l, record);
+	}
+}
+
+/* ---- links ---- */
+
+/* Chains are often laid down in one go: the parent is next door. */
+static uint32_t neighbour(struct writer *w, uint32_t record)
 {
 	const struct shm_record *r = w_record(w, record);
+	uint32_t space = w_space(w, record);
+
+	if (record && is_key(w, record - 1, space, r->parent))
+		return record - 1;
+	if (record + 1 < w->max_blocks && is_key(w, record + 1, space, r->parent))
+		return record + 1;
+	return NONE;
+}
+
+static bool has_parent(const struct shm_record *r)
+{
 	gpc_key parent = { { r->parent[0], r->parent[1] } };
 
-	return w->node[record].in_tree && !(r->flags & REC_UNCHAINED) &&
-	       !key_is_zero(&parent) && !key_is_root(&parent);
+	return !(r->flags & REC_UNCHAINED) && !key_is_zero(&parent) && !key_is_root(&parent);
 }
 
-/* Its parent's place in the map, and half the way later what stands there. */
-static void prefetch_parent(struct writer *w, const struct links *l, uint32_t record, bool map)
+static void prefetch_parent(struct writer *w, uint32_t up)
 {
-	uint64_t hash;
-	uint32_t at, up;
-
-	if (!has_parent(w, record))
-		return;
-	hash = map_hash(w_space(w, record), w_record(w, record)->parent);
-	at = map_slot(l, hash);
-	if (map) {
-		__builtin_prefetch(&l->map[at]);
-		return;
-	}
-	up = map_next(l, hash, &at);
-	if (up != NONE) {
-		__builtin_prefetch(w_record(w, up));
-		__builtin_prefetch(&w->node[up], 1);
-	}
+	__builtin_prefetch(w_record(w, up));
+	__builtin_prefetch(&w->node[up], 1);
 }
 
-static void add_orphan(struct records *list, uint32_t record)
-{
-	list->at = writer_grow(list->at, &list->size, list->n + 1, sizeof(*list->at));
-	list->at[list->n++] = record;
-}
-
-static void link_record(struct writer *w, struct links *l, uint32_t record)
+/* True: the next step is to look into the table. */
+static bool link_start(struct writer *w, struct link *k, uint32_t record)
 {
 	const struct shm_record *r = w_record(w, record);
-	uint32_t up;
+	const gpc_key *mask = &w->c->mask[w_space(w, record)];
 
-	if (!has_parent(w, record))
-		return;
-	up = map_find(w, l, w_space(w, record), r->parent);
+	k->record = record;
+	k->up = neighbour(w, record);
+	if (k->up != NONE)
+		return false;
+	k->parent = probe_prepare(r->parent[0] ^ mask->w[0], r->parent[1] ^ mask->w[1],
+				  w->buckets);
+	__builtin_prefetch(&w->table[k->parent.first * SHM_BUCKET]);
+	return true;
+}
+
+/* False: the key is not in this bucket. */
+static bool link_look(struct writer *w, struct link *k, uint32_t bucket)
+{
+	uint32_t i;
+
+	for (i = 0; i < SHM_BUCKET && k->up == NONE; i++) {
+		gpc_block b = probe_entry_block(w->table[bucket * SHM_BUCKET + i], k->parent);
+
+		if (b >= 0)
+			k->up = w_find_record(w, b);
+	}
+	if (k->up == NONE)
+		return false;
+	prefetch_parent(w, k->up);
+	return true;
+}
+
+static void link_join(struct writer *w, struct links *l, uint32_t record, uint32_t up)
+{
+	const struct shm_record *r = w_record(w, record);
+
+	if (up == NONE || !w->node[up].in_tree || !is_key(w, up, w_space(w, record), r->parent))
+		up = find(w, l, w_space(w, record), r->parent);
 	/* the depth, too: blocks of a forged segment could be each other's parents */
 	if (up != NONE && r->depth > w_record(w, up)->depth)
 		tree_attach(w, record, up);
 	else if (w_is(w, record, LIVE))  /* its parent was on its way to RAM, or is lost */
-		add_orphan(l->orphans, record);
+		records_add(l->orphans, record);
 }
 
-static void prefetch_place(struct writer *w, const struct links *l, uint32_t record)
+static void link_group(struct writer *w, struct links *l, const uint32_t *record, uint32_t n)
 {
-	uint64_t hash = map_hash(w_space(w, record), w_record(w, record)->key);
+	struct link k[TAKEOVER_GROUP];
+	uint32_t look[TAKEOVER_GROUP], nlook = 0, far[TAKEOVER_GROUP], nfar = 0, i;
 
-	__builtin_prefetch(&l->map[map_slot(l, hash)], 1);
-}
+	for (i = 0; i < n; i++)
+		if (link_start(w, &k[i], record[i]))
+			look[nlook++] = i;
+	for (i = 0; i < nlook; i++) {
+		struct link *at = &k[look[i]];
 
-static void make_map(struct writer *w, struct links *l, uint32_t n)
-{
-	uint32_t pool, i;
-
-	for (pool = 0; pool < w->max_pools; pool++)
-		n += w->pool[pool].live;
-	for (l->mask = 15; l->mask < 2 * (uint64_t)n; )
-		l->mask = 2 * l->mask + 1;
-	l->map = writer_alloc((size_t)l->mask + 1, sizeof(*l->map));
-	for (i = 0; i < w->max_blocks; i++) {
-		if (i + TAKEOVER_AHEAD < w->max_blocks && w->node[i + TAKEOVER_AHEAD].in_tree)
-			prefetch_place(w, l, i + TAKEOVER_AHEAD);
-		if (w->node[i].in_tree)
-			map_add(w, l, i);
+		if (link_look(w, at, at->parent.first))
+			continue;
+		__builtin_prefetch(&w->table[at->parent.second * SHM_BUCKET]);
+		far[nfar++] = look[i];
 	}
-}
-
-static void enter_limbo(struct writer *w, struct links *l, const struct records *limbo)
-{
-	uint32_t i;
-
-	for (i = 0; i < limbo->n; i++) {
-		if (map_find(w, l, w_space(w, limbo->at[i]),
-			     w_record(w, limbo->at[i])->key) != NONE)
-			continue;        /* live elsewhere: its commit will be told */
-		tree_enter(w, limbo->at[i]);
-		map_add(w, l, limbo->at[i]);
-	}
+	for (i = 0; i < nfar; i++)
+		link_look(w, &k[far[i]], k[far[i]].parent.second);
+	for (i = 0; i < n; i++)
+		link_join(w, l, k[i].record, k[i].up);
 }
 
 void takeover_tree(struct writer *w, const struct records *limbo, struct records *orphans)
 {
-	struct links links = { .orphans = orphans }, *l = &links;
-	uint32_t i;
+	struct links links = { .orphans = orphans };
+	uint32_t record[TAKEOVER_GROUP], n = 0, i;
 
-	make_map(w, l, limbo->n);
-	enter_limbo(w, l, limbo);
+	make_map(w, &links, limbo);
 	for (i = 0; i < w->max_blocks; i++) {
-		if (i + 2 * TAKEOVER_AHEAD < w->max_blocks)
-			prefetch_parent(w, l, i + 2 * TAKEOVER_AHEAD, true);
-		if (i + TAKEOVER_AHEAD < w->max_blocks)
-			prefetch_parent(w, l, i + TAKEOVER_AHEAD, false);
-		link_record(w, l, i);
+		if (!w->node[i].in_tree || !has_parent(w_record(w, i)))
+			continue;
+		record[n++] = i;
+		if (n == TAKEOVER_GROUP) {
+			link_group(w, &links, record, n);
+			n = 0;
+		}
 	}
-	free(l->map);
+	link_group(w, &links, record, n);
+	free(links.map);
 }

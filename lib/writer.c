@@ -40,19 +40,39 @@ static int guarded(struct writer *w, int (*run)(struct writer *w, uint64_t arg),
 
 /* Large arrays in huge pages, where the system gives them: faults would take a good part of a
  * takeover's time. */
+static void ask_huge(void *p, size_t bytes)
+{
+	uintptr_t from = ROUND_UP((uintptr_t)p, HUGE), to = ((uintptr_t)p + bytes) & ~(HUGE - 1);
+
+	if (from < to)
+		madvise((void *)from, to - from, MADV_HUGEPAGE);
+}
+
+/* calloc() does not touch what it has just got from the system. */
 static void *zeroed(size_t n, size_t item)
 {
-	size_t bytes;
-	void *p;
+	void *p = calloc(n ? n : 1, item);
 
-	if (__builtin_mul_overflow(n, item, &bytes) || bytes < 2 * HUGE)
-		return calloc(n ? n : 1, item);
-	bytes = ROUND_UP(bytes, HUGE);
-	p = aligned_alloc(HUGE, bytes);
-	if (!p)
+	if (p)
+		ask_huge(p, n * item);
+	return p;
+}
+
+static size_t node_bytes(const struct writer *w)
+{
+	return (size_t)w->max_blocks * sizeof(*w->node);
+}
+
+/* On lines of their own, which calloc() does not promise. */
+static struct node *map_nodes(const struct writer *w)
+{
+	void *p = mmap(NULL, node_bytes(w), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
+		       -1, 0);
+
+	if (p == MAP_FAILED)
 		return NULL;
-	madvise(p, bytes, MADV_HUGEPAGE);
-	return memset(p, 0, bytes);
+	ask_huge(p, node_bytes(w));
+	return p;
 }
 
 void *writer_alloc(size_t n, size_t item)
@@ -114,7 +134,10 @@ static void free_all(struct writer *w)
 		free(w->pool[i].free);
 		free(w->pool[i].heap);
 	}
-	free(w->node);
+	if (w->node)
+		munmap(w->node, node_bytes(w));
+	free(w->owned);
+	free(w->pool_of);
 	free(w->peer);
 	free(w->quarantined);
 	free(w->spilled);
@@ -127,8 +150,8 @@ static void free_all(struct writer *w)
 	free(w->below);
 	free(w->aside);
 	free(w->leftover);
-	free(w->missing);
-	free(w->twice);
+	free(w->missing.at);
+	free(w->twice.at);
 	free(w);
 }
 
@@ -173,12 +196,14 @@ static int allocate(struct writer *w)
 	w->max_pools = g->max_pools;
 	w->buckets = g->buckets;
 	w->table = (struct probe_entry *)(w->seg.index + w->seg.at.table);
-	w->node = zeroed(g->max_blocks, sizeof(*w->node));
+	w->node = map_nodes(w);
+	w->owned = zeroed(g->max_blocks, sizeof(*w->owned));
+	w->pool_of = zeroed(g->max_blocks, sizeof(*w->pool_of));
 	w->peer = calloc(g->max_peers, sizeof(*w->peer));
 	w->quarantined = zeroed(g->buckets, 1);
 	w->spilled = zeroed(g->buckets, sizeof(*w->spilled));
 	w->dirty_bit = calloc((size_t)g->buckets * SHM_BUCKET / 64 + 1, 8);
-	if (!w->node || !w->peer || !w->quarantined || !w->spilled || !w->dirty_bit)
+	if (!w->node || !w->owned || !w->pool_of || !w->peer || !w->quarantined || !w->spilled || !w->dirty_bit)
 		return err_set(ENOMEM, "no memory for a writer of %u blocks", g->max_blocks);
 	for (i = 0; i < g->max_peers; i++)
 		w->peer[i].reserved = NONE;
@@ -407,13 +432,13 @@ static uint32_t pass(struct writer *w)
 	uint32_t n = 0;
 
 	answer_bell(w);
-	if (w->nmissing)                 /* else commands come first: a dead writer's find the
+	if (w->missing.n)                 /* else commands come first: a dead writer's find the
 					  * victims that it took for them (rule C1) */
 		retire_advance(w);
 	care(w);
 	do {
 		w->progress = false;
-		if (!w->nmissing)        /* rule T7: then commands */
+		if (!w->missing.n)        /* rule T7: then commands */
 			n += drain_all(w);
 		refill(w);
 		retire_advance(w);

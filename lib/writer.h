@@ -9,7 +9,7 @@
  *   tree.c      parents and children                     move.c      commit of moves
  *   lru.c       who goes next                            pools.c     pools come and go, clear
  *   retire.c    flush, grace period, reuse               reap.c      the dead
- *   mirror.c    copies on devices                        takeover.c  the scan
+ *   mirror.c    copies on devices                        takeover*.c the scan
  *   feed.c      changes for the outside */
 #ifndef GPC_WRITER_H
 #define GPC_WRITER_H
@@ -21,17 +21,20 @@
 
 #define NONE 0xffffffffu                 /* no record, no slot */
 
-/* One per record. */
+struct records { uint32_t *at, n, size; };       /* a list that grows */
+
+/* One per record, half a cache line. */
 struct node {
 	uint32_t parent, first, next, prev;      /* tree of LIVE blocks and of moves in limbo */
-	uint32_t owner_next, owner_prev;         /* RESERVED blocks of one peer */
 	uint32_t hot;                    /* children that keep this block from going (tree.c) */
 	uint32_t heap_at;                /* place in the pool's heap + 1; 0 = not in it */
 	uint32_t pins;                   /* uncommitted moves that read this block */
-	uint8_t pool;
 	bool in_tree, selected, listed;
 	bool counted_out;                /* selected: the parent's hot does not count it */
 };
+_Static_assert(sizeof(struct node) == 32, "no node on two cache lines");
+
+struct owned { uint32_t next, prev; };   /* RESERVED blocks of one peer */
 
 struct heap_item { uint64_t stamp; uint32_t depth, record; };
 
@@ -115,7 +118,9 @@ struct writer {
 	int lock_fd;                     /* own description of the lock file */
 	uint32_t max_blocks, max_peers, max_pools, buckets;
 
-	struct node *node;
+	struct node *node;               /* of each record ... */
+	struct owned *owned;
+	uint8_t *pool_of;
 	struct wpool pool[GPC_MAX_POOLS + 1];
 	struct wpeer *peer;
 
@@ -152,8 +157,8 @@ struct writer {
 	uint64_t flush_sequence, flush_deadline_ns;
 
 	uint32_t cleared_pool;           /* its blocks go without changes of their own */
-	uint32_t *missing, nmissing, missing_size;       /* takeover: LIVE, without an entry */
-	uint32_t *twice, ntwice, twice_size;     /* takeover: slots whose block has another */
+	struct records missing;          /* takeover: LIVE, without an entry */
+	struct records twice;            /* takeover: slots whose block has another */
 	uint64_t next_care_ns;           /* reaping and other slow checks */
 	bool progress;                   /* something was freed or became reusable */
 };
@@ -191,12 +196,12 @@ static inline bool w_is(struct writer *w, uint32_t record, uint32_t state)
 
 static inline struct wpool *w_pool_of(struct writer *w, uint32_t record)
 {
-	return &w->pool[w->node[record].pool];
+	return &w->pool[w->pool_of[record]];
 }
 
 static inline gpc_block w_block(struct writer *w, uint32_t record)
 {
-	return GPC_BLOCK(w->node[record].pool, (gpc_block)(record - w_pool_of(w, record)->first));
+	return GPC_BLOCK(w->pool_of[record], (gpc_block)(record - w_pool_of(w, record)->first));
 }
 
 static inline gpc_key w_key(struct writer *w, uint32_t record)
@@ -356,6 +361,7 @@ int32_t pools_clear(struct writer *w, int32_t pool, uint32_t tag, bool remove,
 void pools_kill(struct writer *w, uint32_t pool);        /* one step, then the rest */
 void pools_care(struct writer *w);                       /* emptied pools become FREE */
 int pools_load(struct writer *w);                        /* takeover; -EBADMSG */
+void pools_reset_node(struct writer *w, uint32_t record);
 
 /* ---- command.c ---- */
 /* false: waits for a bucket, come again */
@@ -382,12 +388,22 @@ void reap_dead(struct writer *w);
 void reap_seat(struct writer *w, uint32_t peer);
 void reap_note(struct writer *w, uint32_t peer);         /* its seat is taken */
 
+/* ---- takeover_table.c ---- */
+#define TAKEOVER_GROUP 128u              /* records whose lines are asked for together */
+enum { ENTRY_MISSING = 1, ENTRY_SEEN = 2 };      /* of a LIVE record */
+struct entries { uint8_t *of; uint64_t *named; };        /* by record; a bit for each slot */
+/* Note the entries of these LIVE records. */
+void takeover_note_entries(struct writer *w, struct entries *e, const uint32_t *record,
+			   uint32_t n);
+/* Wipe the entries that no record has, and set missing flags. */
+void takeover_sweep_table(struct writer *w, const struct entries *e);
+
 /* ---- takeover_tree.c ---- */
-struct records { uint32_t *at, n, size; };
-/* Link all LIVE records, which are in the tree alone, to their parents; enter those in limbo.
- * LIVE ones whose parent is missing are appended to orphans. */
+void records_add(struct records *list, uint32_t record);
+/* Link all LIVE records, which are in the tree alone, to their parents, whose keys the table
+ * has, or else w->missing; enter those in limbo.  LIVE ones whose parent is missing are
+ * appended to orphans. */
 void takeover_tree(struct writer *w, const struct records *limbo, struct records *orphans);
-#define TAKEOVER_AHEAD 32                /* loop turns that memory needs to answer */
 
 /* ---- takeover.c ---- */
 int takeover(struct writer *w);                  /* -EBADMSG */
