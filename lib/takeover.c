@@ -18,12 +18,16 @@
 #include <stdlib.h>
 #include "writer.h"
 
+#define AHEAD 16u                        /* records; the processor's own guess ends with a page */
+
 /* A group command without an answer, of one peer. */
 struct open_group { uint32_t peer, n, kind; uint64_t position; };
 
 struct scan {
 	struct open_group *group;
 	uint32_t ngroups, groups_size;
+	uint32_t last;                   /* LIVE record, just entered */
+	struct records alone;            /* LIVE: their parents are to be found */
 	struct records moving;           /* targets whose source is live */
 	struct records limbo;            /* targets whose source is gone */
 	struct records half_moved;       /* LIVE targets that still name a source */
@@ -127,12 +131,22 @@ static void scan_reserved(struct writer *w, struct scan *sc, uint32_t record)
 		records_add(&sc->moving, record);
 }
 
+static void link_neighbours(struct writer *w, struct scan *sc, uint32_t record)
+{
+	if (record != NONE && sc->last == record + 1)
+		takeover_link_pair(w, record);
+	if (sc->last != NONE && takeover_is_alone(w, sc->last))
+		records_add(&sc->alone, sc->last);
+	sc->last = record;
+}
+
 static void scan_live(struct writer *w, struct scan *sc, uint32_t record)
 {
 	struct shm_record *r = w_record(w, record);
 
 	w_pool_of(w, record)->live++;
 	tree_enter(w, record);
+	link_neighbours(w, sc, record);
 	if (r->check != key_check(r->key, r->parent, r->depth, r->tag) ||
 	    w_pool_of(w, record)->state != POOL_READY)
 		records_add(&sc->bad, record);
@@ -206,11 +220,13 @@ static void scan_pool(struct writer *w, struct scan *sc, uint32_t pool)
 		for (n = 0; left && n < TAKEOVER_GROUP; ) {
 			uint32_t record = p->first + --left;
 
+			__builtin_prefetch(w_record(w, record - MIN(left, AHEAD)));
 			if (scan_record(w, sc, p, record))
 				live[n++] = record;
 		}
 		takeover_note_entries(w, &sc->entries, live, n);
 	}
+	link_neighbours(w, sc, NONE);
 }
 
 static void pin_sources(struct writer *w, const struct records *moving)
@@ -274,6 +290,7 @@ static void free_scan(struct scan *sc)
 	free(sc->entries.of);
 	free(sc->entries.named);
 	free(sc->group);
+	free(sc->alone.at);
 	free(sc->moving.at);
 	free(sc->limbo.at);
 	free(sc->half_moved.at);
@@ -283,7 +300,7 @@ static void free_scan(struct scan *sc)
 int takeover(struct writer *w)
 {
 	struct shm_state *st = w_state(w);
-	struct scan sc = { 0 };
+	struct scan sc = { .last = NONE };
 	uint32_t i;
 	int err;
 
@@ -306,7 +323,7 @@ int takeover(struct writer *w)
 	takeover_sweep_table(w, &sc.entries);
 	finish_moves(w, &sc);
 	find_missing(w, sc.entries.of);
-	takeover_tree(w, &sc.limbo, &sc.bad);
+	takeover_tree(w, &sc.alone, &sc.limbo, &sc.bad);
 	retire_bad(w, &sc);
 	for (i = 0; i < w->max_pools; i++)
 		if (w->pool[i].state != POOL_FREE)

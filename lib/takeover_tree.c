@@ -86,24 +86,39 @@ static void make_map(struct writer *w, struct links *l, const struct records *li
 
 /* ---- links ---- */
 
-/* Chains are often laid down in one go: the parent is next door. */
-static uint32_t neighbour(struct writer *w, uint32_t record)
-{
-	const struct shm_record *r = w_record(w, record);
-	uint32_t space = w_space(w, record);
-
-	if (record && is_key(w, record - 1, space, r->parent))
-		return record - 1;
-	if (record + 1 < w->max_blocks && is_key(w, record + 1, space, r->parent))
-		return record + 1;
-	return NONE;
-}
-
 static bool has_parent(const struct shm_record *r)
 {
 	gpc_key parent = { { r->parent[0], r->parent[1] } };
 
 	return !(r->flags & REC_UNCHAINED) && !key_is_zero(&parent) && !key_is_root(&parent);
+}
+
+/* The depth, too: blocks of a forged segment could be each other's parents. */
+static bool is_parent(const struct shm_record *r, const struct shm_record *up)
+{
+	return r->parent[0] == up->key[0] && r->parent[1] == up->key[1] && r->depth > up->depth &&
+	       has_parent(r);
+}
+
+bool takeover_is_alone(struct writer *w, uint32_t record)
+{
+	return w->node[record].in_tree && w->node[record].parent == NONE &&
+	       has_parent(w_record(w, record));
+}
+
+/* Prompts are laid down block by block, so most parents are next door, and at hand while the
+ * records are scanned.  A move that is half done comes first: its commit takes over a place in
+ * the tree. */
+void takeover_link_pair(struct writer *w, uint32_t record)
+{
+	const struct shm_record *r = w_record(w, record), *next = w_record(w, record + 1);
+
+	if (r->source || next->source)
+		return;
+	if (is_parent(next, r))
+		tree_attach(w, record + 1, record);
+	else if (is_parent(r, next))
+		tree_attach(w, record, record + 1);
 }
 
 static void prefetch_parent(struct writer *w, uint32_t up)
@@ -112,20 +127,16 @@ static void prefetch_parent(struct writer *w, uint32_t up)
 	__builtin_prefetch(&w->node[up], 1);
 }
 
-/* True: the next step is to look into the table. */
-static bool link_start(struct writer *w, struct link *k, uint32_t record)
+static void link_start(struct writer *w, struct link *k, uint32_t record)
 {
 	const struct shm_record *r = w_record(w, record);
 	const gpc_key *mask = &w->c->mask[w_space(w, record)];
 
 	k->record = record;
-	k->up = neighbour(w, record);
-	if (k->up != NONE)
-		return false;
+	k->up = NONE;
 	k->parent = probe_prepare(r->parent[0] ^ mask->w[0], r->parent[1] ^ mask->w[1],
 				  w->buckets);
 	__builtin_prefetch(&w->table[k->parent.first * SHM_BUCKET]);
-	return true;
 }
 
 /* False: the key is not in this bucket. */
@@ -151,8 +162,7 @@ static void link_join(struct writer *w, struct links *l, uint32_t record, uint32
 
 	if (up == NONE || !w->node[up].in_tree || !is_key(w, up, w_space(w, record), r->parent))
 		up = find(w, l, w_space(w, record), r->parent);
-	/* the depth, too: blocks of a forged segment could be each other's parents */
-	if (up != NONE && r->depth > w_record(w, up)->depth)
+	if (up != NONE && is_parent(r, w_record(w, up)))
 		tree_attach(w, record, up);
 	else if (w_is(w, record, LIVE))  /* its parent was on its way to RAM, or is lost */
 		records_add(l->orphans, record);
@@ -161,18 +171,15 @@ static void link_join(struct writer *w, struct links *l, uint32_t record, uint32
 static void link_group(struct writer *w, struct links *l, const uint32_t *record, uint32_t n)
 {
 	struct link k[TAKEOVER_GROUP];
-	uint32_t look[TAKEOVER_GROUP], nlook = 0, far[TAKEOVER_GROUP], nfar = 0, i;
+	uint32_t far[TAKEOVER_GROUP], nfar = 0, i;
 
 	for (i = 0; i < n; i++)
-		if (link_start(w, &k[i], record[i]))
-			look[nlook++] = i;
-	for (i = 0; i < nlook; i++) {
-		struct link *at = &k[look[i]];
-
-		if (link_look(w, at, at->parent.first))
+		link_start(w, &k[i], record[i]);
+	for (i = 0; i < n; i++) {
+		if (link_look(w, &k[i], k[i].parent.first))
 			continue;
-		__builtin_prefetch(&w->table[at->parent.second * SHM_BUCKET]);
-		far[nfar++] = look[i];
+		__builtin_prefetch(&w->table[k[i].parent.second * SHM_BUCKET]);
+		far[nfar++] = i;
 	}
 	for (i = 0; i < nfar; i++)
 		link_look(w, &k[far[i]], k[far[i]].parent.second);
@@ -180,21 +187,29 @@ static void link_group(struct writer *w, struct links *l, const uint32_t *record
 		link_join(w, l, k[i].record, k[i].up);
 }
 
-void takeover_tree(struct writer *w, const struct records *limbo, struct records *orphans)
+static void link_list(struct writer *w, struct links *l, const struct records *list)
 {
-	struct links links = { .orphans = orphans };
 	uint32_t record[TAKEOVER_GROUP], n = 0, i;
 
-	make_map(w, &links, limbo);
-	for (i = 0; i < w->max_blocks; i++) {
-		if (!w->node[i].in_tree || !has_parent(w_record(w, i)))
-			continue;
-		record[n++] = i;
+	for (i = 0; i < list->n; i++) {
+		if (!takeover_is_alone(w, list->at[i]))
+			continue;        /* its move is done, and brought a parent */
+		record[n++] = list->at[i];
 		if (n == TAKEOVER_GROUP) {
-			link_group(w, &links, record, n);
+			link_group(w, l, record, n);
 			n = 0;
 		}
 	}
-	link_group(w, &links, record, n);
+	link_group(w, l, record, n);
+}
+
+void takeover_tree(struct writer *w, const struct records *alone, const struct records *limbo,
+		   struct records *orphans)
+{
+	struct links links = { .orphans = orphans };
+
+	make_map(w, &links, limbo);
+	link_list(w, &links, alone);
+	link_list(w, &links, limbo);
 	free(links.map);
 }

@@ -400,10 +400,15 @@ void takeover_sweep_table(struct writer *w, const struct entries *e);
 
 /* ---- takeover_tree.c ---- */
 void records_add(struct records *list, uint32_t record);
-/* Link all LIVE records, which are in the tree alone, to their parents, whose keys the table
- * has, or else w->missing; enter those in limbo.  LIVE ones whose parent is missing are
- * appended to orphans. */
-void takeover_tree(struct writer *w, const struct records *limbo, struct records *orphans);
+/* Link this LIVE record and the next one if they are parent and child. */
+void takeover_link_pair(struct writer *w, uint32_t record);
+/* It names a parent and is not linked to it yet. */
+bool takeover_is_alone(struct writer *w, uint32_t record);
+/* Link these LIVE records, which are alone, to their parents, whose keys the table has, or
+ * else w->missing; enter those in limbo.  LIVE ones whose parent is missing are appended to
+ * orphans. */
+void takeover_tree(struct writer *w, const struct records *alone, const struct records *limbo,
+		   struct records *orphans);
 
 /* ---- takeover.c ---- */
 int takeover(struct writer *w);                  /* -EBADMSG */
