@@ -26,13 +26,12 @@ struct open_group { uint32_t peer, n, kind; uint64_t position; };
 struct scan {
 	struct open_group *group;
 	uint32_t ngroups, groups_size;
-	uint32_t last;                   /* LIVE record, just entered */
-	struct records alone;            /* LIVE: their parents are to be found */
 	struct records moving;           /* targets whose source is live */
 	struct records limbo;            /* targets whose source is gone */
 	struct records half_moved;       /* LIVE targets that still name a source */
 	struct records bad;              /* LIVE, but must go */
 	struct entries entries;
+	struct kin kin;
 };
 
 void records_add(struct records *list, uint32_t record)
@@ -131,22 +130,13 @@ static void scan_reserved(struct writer *w, struct scan *sc, uint32_t record)
 		records_add(&sc->moving, record);
 }
 
-static void link_neighbours(struct writer *w, struct scan *sc, uint32_t record)
-{
-	if (record != NONE && sc->last == record + 1)
-		takeover_link_pair(w, record);
-	if (sc->last != NONE && takeover_is_alone(w, sc->last))
-		records_add(&sc->alone, sc->last);
-	sc->last = record;
-}
-
 static void scan_live(struct writer *w, struct scan *sc, uint32_t record)
 {
 	struct shm_record *r = w_record(w, record);
 
 	w_pool_of(w, record)->live++;
 	tree_enter(w, record);
-	link_neighbours(w, sc, record);
+	takeover_meet(w, &sc->kin, record);
 	if (r->check != key_check(r->key, r->parent, r->depth, r->tag) ||
 	    w_pool_of(w, record)->state != POOL_READY)
 		records_add(&sc->bad, record);
@@ -211,22 +201,25 @@ static bool scan_record(struct writer *w, struct scan *sc, struct wpool *p, uint
 	return false;
 }
 
+/* From the last record to the first; parents are looked for when the records around have been
+ * met. */
 static void scan_pool(struct writer *w, struct scan *sc, uint32_t pool)
 {
-	struct wpool *p = &w->pool[pool];
-	uint32_t live[TAKEOVER_GROUP], n, left = p->slots;
+	const struct wpool *p = &w->pool[pool];
+	uint32_t live[TAKEOVER_GROUP], n, left = p->slots, linked = p->slots;
 
-	while (left) {
+	while (linked) {
 		for (n = 0; left && n < TAKEOVER_GROUP; ) {
 			uint32_t record = p->first + --left;
 
 			__builtin_prefetch(w_record(w, record - MIN(left, AHEAD)));
-			if (scan_record(w, sc, p, record))
+			if (scan_record(w, sc, &w->pool[pool], record))
 				live[n++] = record;
 		}
 		takeover_note_entries(w, &sc->entries, live, n);
+		while (linked > (left ? left + TAKEOVER_NEAR : 0))
+			takeover_link_near(w, &sc->kin, p->first + --linked);
 	}
-	link_neighbours(w, sc, NONE);
 }
 
 static void pin_sources(struct writer *w, const struct records *moving)
@@ -267,13 +260,13 @@ static void finish_moves(struct writer *w, struct scan *sc)
 	}
 }
 
-static void retire_bad(struct writer *w, struct scan *sc)
+static void retire_all(struct writer *w, const struct records *bad)
 {
 	uint32_t i;
 
-	for (i = 0; i < sc->bad.n; i++)
-		if (w_is(w, sc->bad.at[i], LIVE))
-			retire_subtree(w, sc->bad.at[i]);
+	for (i = 0; i < bad->n; i++)
+		if (w_is(w, bad->at[i], LIVE))
+			retire_subtree(w, bad->at[i]);
 }
 
 static void find_missing(struct writer *w, const uint8_t *of)
@@ -289,8 +282,8 @@ static void free_scan(struct scan *sc)
 {
 	free(sc->entries.of);
 	free(sc->entries.named);
+	takeover_tree_end(&sc->kin);
 	free(sc->group);
-	free(sc->alone.at);
 	free(sc->moving.at);
 	free(sc->limbo.at);
 	free(sc->half_moved.at);
@@ -300,7 +293,7 @@ static void free_scan(struct scan *sc)
 int takeover(struct writer *w)
 {
 	struct shm_state *st = w_state(w);
-	struct scan sc = { .last = NONE };
+	struct scan sc = { 0 };
 	uint32_t i;
 	int err;
 
@@ -316,6 +309,7 @@ int takeover(struct writer *w)
 	feed_recover(w);
 	sc.entries.of = writer_alloc(w->max_blocks, 1);
 	sc.entries.named = writer_alloc(w->buckets * SHM_BUCKET / 64 + 1, 8);
+	takeover_tree_begin(&sc.kin);
 	for (i = 0; i < w->max_pools; i++)
 		if (w->pool[i].state != POOL_FREE)
 			scan_pool(w, &sc, i);
@@ -323,8 +317,9 @@ int takeover(struct writer *w)
 	takeover_sweep_table(w, &sc.entries);
 	finish_moves(w, &sc);
 	find_missing(w, sc.entries.of);
-	takeover_tree(w, &sc.alone, &sc.limbo, &sc.bad);
-	retire_bad(w, &sc);
+	takeover_link_rest(w, &sc.kin, &sc.limbo);
+	retire_all(w, &sc.bad);
+	retire_all(w, &sc.kin.orphans);
 	for (i = 0; i < w->max_pools; i++)
 		if (w->pool[i].state != POOL_FREE)
 			lru_rebuild(w, i);

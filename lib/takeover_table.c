@@ -39,23 +39,24 @@ static bool note_in(struct writer *w, struct entries *e, uint32_t record,
 	return false;
 }
 
+/* Loops that do nothing but ask keep more requests, and page walks, under way. */
 void takeover_note_entries(struct writer *w, struct entries *e, const uint32_t *record,
 			   uint32_t n)
 {
 	struct probe_key k[TAKEOVER_GROUP];
 	uint32_t far[TAKEOVER_GROUP], nfar = 0, i;
 
-	for (i = 0; i < n; i++) {
+	for (i = 0; i < n; i++)
 		k[i] = table_key(w, record[i]);
+	for (i = 0; i < n; i++)
 		prefetch_bucket(w, k[i].first);
-	}
 	for (i = 0; i < n; i++) {
 		e->of[record[i]] = ENTRY_MISSING;
-		if (note_in(w, e, record[i], &k[i], k[i].first))
-			continue;
-		prefetch_bucket(w, k[i].second);
-		far[nfar++] = i;
+		if (!note_in(w, e, record[i], &k[i], k[i].first))
+			far[nfar++] = i;
 	}
+	for (i = 0; i < nfar; i++)
+		prefetch_bucket(w, k[far[i]].second);
 	for (i = 0; i < nfar; i++)
 		note_in(w, e, record[far[i]], &k[far[i]], k[far[i]].second);
 }

@@ -12,7 +12,6 @@
 struct links {
 	uint32_t *map;                   /* by hash of (space, key): record + 1 */
 	uint32_t mask;
-	struct records *orphans;
 };
 
 struct link {
@@ -84,8 +83,6 @@ static void make_map(struct writer *w, struct links *l, const struct records *li
 	}
 }
 
-/* ---- links ---- */
-
 static bool has_parent(const struct shm_record *r)
 {
 	gpc_key parent = { { r->parent[0], r->parent[1] } };
@@ -100,26 +97,71 @@ static bool is_parent(const struct shm_record *r, const struct shm_record *up)
 	       has_parent(r);
 }
 
-bool takeover_is_alone(struct writer *w, uint32_t record)
+/* ---- near parents ---- */
+
+/* A prompt's blocks are reserved together and evicted together: most of them lie within some
+ * thousand records.  A map of those that the scan met last fits the processor's own cache. */
+#define NEAR_SIZE (16 * TAKEOVER_NEAR)
+
+static uint32_t *near_place(const struct kin *k, const uint64_t key[2])
 {
-	return w->node[record].in_tree && w->node[record].parent == NONE &&
-	       has_parent(w_record(w, record));
+	return &k->near[(key[0] ^ key[1]) * 0x9e3779b97f4a7c15ull >> 32 & (NEAR_SIZE - 1)];
 }
 
-/* Prompts are laid down block by block, so most parents are next door, and at hand while the
- * records are scanned.  A move that is half done comes first: its commit takes over a place in
- * the tree. */
-void takeover_link_pair(struct writer *w, uint32_t record)
+void takeover_tree_begin(struct kin *k)
 {
-	const struct shm_record *r = w_record(w, record), *next = w_record(w, record + 1);
+	k->near = writer_alloc(NEAR_SIZE, sizeof(*k->near));
+}
 
-	if (r->source || next->source)
+void takeover_tree_end(struct kin *k)
+{
+	free(k->near);
+	free(k->alone.at);
+	free(k->orphans.at);
+}
+
+void takeover_meet(struct writer *w, struct kin *k, uint32_t record)
+{
+	*near_place(k, w_record(w, record)->key) = record + 1;
+}
+
+/* A move that is half done comes first: its commit gives the target the source's place in the
+ * tree. */
+static bool may_join(struct writer *w, uint32_t record, uint32_t up)
+{
+	const struct shm_record *r = w_record(w, record), *u = w_record(w, up);
+
+	return !r->source && !u->source && w->node[up].in_tree && is_parent(r, u);
+}
+
+static uint32_t find_near(struct writer *w, const struct kin *k, uint32_t record)
+{
+	const struct wpool *p = w_pool_of(w, record);
+	uint32_t at;
+
+	if (record > p->first && may_join(w, record, record - 1))
+		return record - 1;
+	if (record + 1 < p->first + p->slots && may_join(w, record, record + 1))
+		return record + 1;
+	at = *near_place(k, w_record(w, record)->parent) - 1;
+	return at != NONE && w->pool_of[at] == w->pool_of[record] && may_join(w, record, at)
+		? at : NONE;
+}
+
+void takeover_link_near(struct writer *w, struct kin *k, uint32_t record)
+{
+	uint32_t up;
+
+	if (!w->node[record].in_tree || !has_parent(w_record(w, record)))
 		return;
-	if (is_parent(next, r))
-		tree_attach(w, record + 1, record);
-	else if (is_parent(r, next))
-		tree_attach(w, record, record + 1);
+	up = find_near(w, k, record);
+	if (up != NONE)
+		tree_attach(w, record, up);
+	else
+		records_add(&k->alone, record);
 }
+
+/* ---- the others ---- */
 
 static void prefetch_parent(struct writer *w, uint32_t up)
 {
@@ -156,19 +198,22 @@ static bool link_look(struct writer *w, struct link *k, uint32_t bucket)
 	return true;
 }
 
-static void link_join(struct writer *w, struct links *l, uint32_t record, uint32_t up)
+static void link_join(struct writer *w, struct kin *kin, const struct links *l,
+		      const struct link *k)
 {
-	const struct shm_record *r = w_record(w, record);
+	const struct shm_record *r = w_record(w, k->record);
+	uint32_t up = k->up, space = w_space(w, k->record);
 
-	if (up == NONE || !w->node[up].in_tree || !is_key(w, up, w_space(w, record), r->parent))
-		up = find(w, l, w_space(w, record), r->parent);
+	if (up == NONE || !w->node[up].in_tree || !is_key(w, up, space, r->parent))
+		up = find(w, l, space, r->parent);
 	if (up != NONE && is_parent(r, w_record(w, up)))
-		tree_attach(w, record, up);
-	else if (w_is(w, record, LIVE))  /* its parent was on its way to RAM, or is lost */
-		records_add(l->orphans, record);
+		tree_attach(w, k->record, up);
+	else if (w_is(w, k->record, LIVE))       /* its parent was on its way to RAM, or is lost */
+		records_add(&kin->orphans, k->record);
 }
 
-static void link_group(struct writer *w, struct links *l, const uint32_t *record, uint32_t n)
+static void link_group(struct writer *w, struct kin *kin, const struct links *l,
+		       const uint32_t *record, uint32_t n)
 {
 	struct link k[TAKEOVER_GROUP];
 	uint32_t far[TAKEOVER_GROUP], nfar = 0, i;
@@ -184,32 +229,34 @@ static void link_group(struct writer *w, struct links *l, const uint32_t *record
 	for (i = 0; i < nfar; i++)
 		link_look(w, &k[far[i]], k[far[i]].parent.second);
 	for (i = 0; i < n; i++)
-		link_join(w, l, k[i].record, k[i].up);
+		link_join(w, kin, l, &k[i]);
 }
 
-static void link_list(struct writer *w, struct links *l, const struct records *list)
+static void link_list(struct writer *w, struct kin *kin, const struct links *l,
+		      const struct records *list)
 {
 	uint32_t record[TAKEOVER_GROUP], n = 0, i;
 
 	for (i = 0; i < list->n; i++) {
-		if (!takeover_is_alone(w, list->at[i]))
+		const struct node *at = &w->node[list->at[i]];
+
+		if (!at->in_tree || at->parent != NONE || !has_parent(w_record(w, list->at[i])))
 			continue;        /* its move is done, and brought a parent */
 		record[n++] = list->at[i];
 		if (n == TAKEOVER_GROUP) {
-			link_group(w, l, record, n);
+			link_group(w, kin, l, record, n);
 			n = 0;
 		}
 	}
-	link_group(w, l, record, n);
+	link_group(w, kin, l, record, n);
 }
 
-void takeover_tree(struct writer *w, const struct records *alone, const struct records *limbo,
-		   struct records *orphans)
+void takeover_link_rest(struct writer *w, struct kin *k, const struct records *limbo)
 {
-	struct links links = { .orphans = orphans };
+	struct links l;
 
-	make_map(w, &links, limbo);
-	link_list(w, &links, alone);
-	link_list(w, &links, limbo);
-	free(links.map);
+	make_map(w, &l, limbo);
+	link_list(w, k, &l, &k->alone);
+	link_list(w, k, &l, limbo);
+	free(l.map);
 }

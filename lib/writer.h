@@ -389,26 +389,36 @@ void reap_seat(struct writer *w, uint32_t peer);
 void reap_note(struct writer *w, uint32_t peer);         /* its seat is taken */
 
 /* ---- takeover_table.c ---- */
-#define TAKEOVER_GROUP 128u              /* records whose lines are asked for together */
 enum { ENTRY_MISSING = 1, ENTRY_SEEN = 2 };      /* of a LIVE record */
-struct entries { uint8_t *of; uint64_t *named; };        /* by record; a bit for each slot */
-/* Note the entries of these LIVE records. */
+#define TAKEOVER_GROUP 128u              /* records whose lines are asked for together */
+
+struct entries {
+	uint8_t *of;                     /* by record */
+	uint64_t *named;                 /* a bit for each slot: a record has it */
+};
+/* Note the entries of so many LIVE records. */
 void takeover_note_entries(struct writer *w, struct entries *e, const uint32_t *record,
 			   uint32_t n);
-/* Wipe the entries that no record has, and set missing flags. */
+/* No more records: wipe the entries that none has, and set missing flags. */
 void takeover_sweep_table(struct writer *w, const struct entries *e);
 
 /* ---- takeover_tree.c ---- */
+#define TAKEOVER_NEAR 2048u              /* records: most parents are no further away */
+
+struct kin {
+	uint32_t *near;                  /* by hash of the key: record + 1 */
+	struct records alone;            /* LIVE, in the tree without their parents */
+	struct records orphans;          /* LIVE, and there is no parent */
+};
 void records_add(struct records *list, uint32_t record);
-/* Link this LIVE record and the next one if they are parent and child. */
-void takeover_link_pair(struct writer *w, uint32_t record);
-/* It names a parent and is not linked to it yet. */
-bool takeover_is_alone(struct writer *w, uint32_t record);
-/* Link these LIVE records, which are alone, to their parents, whose keys the table has, or
- * else w->missing; enter those in limbo.  LIVE ones whose parent is missing are appended to
- * orphans. */
-void takeover_tree(struct writer *w, const struct records *alone, const struct records *limbo,
-		   struct records *orphans);
+void takeover_tree_begin(struct kin *k);
+/* The record is LIVE and in the tree; the scan goes from pool to pool. */
+void takeover_meet(struct writer *w, struct kin *k, uint32_t record);
+/* All within TAKEOVER_NEAR of this record were met. */
+void takeover_link_near(struct writer *w, struct kin *k, uint32_t record);
+/* Link the others by the table, and by w->missing; enter those in limbo. */
+void takeover_link_rest(struct writer *w, struct kin *k, const struct records *limbo);
+void takeover_tree_end(struct kin *k);
 
 /* ---- takeover.c ---- */
 int takeover(struct writer *w);                  /* -EBADMSG */

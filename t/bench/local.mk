@@ -1,4 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
+# "make bench" times what needs no GPU.
+
+EXTRA_PROGRAMS = %reldir%/bench-recovery
+%canon_reldir%_bench_recovery_LDADD = lib/libgpc.la
+%canon_reldir%_bench_recovery_SOURCES = %reldir%/bench-recovery.c
+CLEANFILES += %reldir%/bench-recovery$(EXEEXT)
+
+bench: %reldir%/bench-recovery$(EXEEXT)
+	%reldir%/bench-recovery $(BENCHFLAGS)
+.PHONY: bench
+
 # What runs on a GPU and is timed: "make bench-gpu-programs" compiles it, on a machine that has
 # nvcc and needs no GPU; "make bench-gpu" runs it too.  Nothing of it is part of all or check.
 
@@ -13,7 +24,7 @@ bench_gpu_sources = \
 EXTRA_DIST += $(bench_gpu_sources) %reldir%/NOTES.md %reldir%/RESULTS.md
 
 if HAVE_CUDA
-EXTRA_PROGRAMS = %reldir%/bench-sync
+EXTRA_PROGRAMS += %reldir%/bench-sync
 %canon_reldir%_bench_sync_SOURCES = %reldir%/bench-sync.c %reldir%/busy.h
 %canon_reldir%_bench_sync_LDADD = %reldir%/busy.lo lib/libgpc-internal.la
 %canon_reldir%_bench_sync_DEPENDENCIES = %reldir%/busy.lo lib/libgpc-internal.la
