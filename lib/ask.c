@@ -67,10 +67,10 @@ static void ask_end(struct ask *a, uint64_t asked)
 
 	if (a->there.blocks)
 		dev_ask_end(a->c, &a->there);
+	if (a->refs)                     /* within the section: see seat_is_clean() */
+		refs_account(a->c, &a->sum);
 	if (a->section >= 0)
 		handle_leave(a->c, a->section);
-	if (a->refs)
-		refs_account(a->c, &a->sum);
 	if (a->quiet)
 		return;
 	seat = seg_seat(&a->c->seg, a->c->peer);

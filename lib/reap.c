@@ -124,8 +124,9 @@ void reap_seat(struct writer *w, uint32_t peer)
 			"seat %u (pid %d, %.31s) died: taking back what it held", peer,
 			w->peer[peer].who.pid, s->label);
 	grant_cancel_peer(w, peer);
-	close_sections(w, peer);
+	/* the sections after the cells, whose counter may be behind: see seat_is_clean() */
 	zero_column(w, peer);
+	close_sections(w, peer);
 	kill_pools(w, peer);
 	free_reservations(w, peer, &w->peer[peer].who);
 	empty_ring(w, peer);

@@ -23,20 +23,22 @@ static void sit_down(gpc *c, struct shm_seat *s, const char *label, uint32_t quo
 	if (label)
 		strncpy(s->label, label, sizeof(s->label) - 1);
 	/* (a) who we are before TAKEN; pairs with the writer's load in reap.c.  If we die
-	 * before it, the seat is still free. */
+	 * before it, the seat is still free; model/seat.pml. */
 	store_release(&s->state, SEAT_TAKEN);
 	(void)c;
 }
 
+/* The sections first: a cell is counted in its section.  Acquires, so that who sees one of these
+ * sees (a), whose stores came before. */
 bool seat_is_clean(const struct segment *s, uint32_t peer)
 {
 	const struct shm_seat *seat = seg_seat(s, peer);
 	uint32_t i, mark = MIN(load_relaxed(&seat->sections), SHM_SECTIONS);
 
 	for (i = 0; i < mark; i++)
-		if (load_relaxed(&seg_section(s, peer, i)->epoch))
+		if (load_acquire(&seg_section(s, peer, i)->epoch))
 			return false;
-	return !load_relaxed(&seat->refs);
+	return !load_acquire(&seat->refs);
 }
 
 int seat_take(gpc *c, const char *label, uint32_t quota)
@@ -52,6 +54,7 @@ int seat_take(gpc *c, const char *label, uint32_t quota)
 		}
 		if (lock_try(c->seg.lock_fd, LOCK_PEER(i)) < 0)
 			continue;
+		/* under the lock nobody else sits down here; model/seat.pml */
 		if (load_acquire(&s->state) == SEAT_FREE && seat_is_clean(&c->seg, i)) {
 			c->peer = i;
 			sit_down(c, s, label, quota);

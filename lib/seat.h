@@ -5,10 +5,11 @@
 
 #include "handle.h"
 
-/* Take a free seat: c->peer is set and byte LOCK_PEER(peer) held.  -EUSERS: none is free. */
-/* Is anything left of who sat there last?  Then a seat that says it is free is not: its owner
- * may have said so, and died. */
+/* Is nothing left of who sat there last?  Else a seat that says it is free is not: its owner may
+ * have said so, and died.  A section is open, or `refs` is not 0, as long as a cell is up that
+ * is of no reservation; of those the writer knows. */
 bool seat_is_clean(const struct segment *s, uint32_t peer);
+/* Take a free seat: c->peer is set and byte LOCK_PEER(peer) held.  -EUSERS: none is free. */
 int seat_take(gpc *c, const char *label, uint32_t quota);
 /* Sections and references end here; reservations and the seat itself are taken back by the
  * writer. */
