@@ -42,7 +42,8 @@ void ring_doorbell(gpc *c)
 	struct shm_line *line = seg_line(&c->seg);
 
 	order_or64(&line->pending[c->peer >> 6], 1ull << (c->peer & 63));
-	/* a full barrier stands between pending and sleeping: the writer does the reverse (Z) */
+	/* a full barrier stands between pending and sleeping: the writer does the reverse (Z);
+	 * model/wake.pml */
 	if (load_relaxed(&line->sleeping) && order_swap32(&line->sleeping, 0))
 		futex_wake_all(&line->sleeping);
 }
