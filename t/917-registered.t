@@ -43,4 +43,19 @@ registered "every other file of t/torture/" t/torture/local.mk $(names t/torture
 registered "every source of lib/" lib/local.mk $(names lib '*.c' '*.h')
 registered "every source of tools/" tools/local.mk $(names tools '*.c' '*.h')
 registered "every file of kernels/" kernels/local.mk $(names kernels '*.h')
+
+# t/gpu/check asks whether there is a GPU before anything is run.
+tmp=$(mktemp -d "${TMPDIR:-/tmp}/gpc-t-917.XXXXXX") || exit 99
+trap 'rm -rf "$tmp"' 0
+cp t/gpu/check "$tmp"
+printf '#!/bin/sh\necho "no GPU here: none"\nexit 77\n' >"$tmp/there"
+printf '#!/bin/sh\necho ran\n' >"$tmp/600-some.t"
+chmod +x "$tmp/there" "$tmp/600-some.t"
+n=$((n + 1))
+said=$(sh "$tmp/check" 2>&1)
+if test "$?:$said" = "77:no GPU here: none"; then
+	echo "ok $n - t/gpu/check without a GPU"
+else
+	echo "not ok $n - t/gpu/check without a GPU: $said"
+fi
 echo "1..$n"

@@ -94,6 +94,7 @@ t_support = \
 	%reldir%/gpu/check \
 	%reldir%/gpu/held.h \
 	%reldir%/gpu/makefile \
+	%reldir%/gpu/there.c \
 	%reldir%/gpu/work.cu \
 	%reldir%/gpu/work.h \
 	%reldir%/gpu/worker.h \
@@ -137,6 +138,7 @@ t_held_ldflags = $(AM_LDFLAGS) -Wl,--wrap=cudaMalloc,--wrap=cudaFree \
 %canon_reldir%_630_cuda_busy_t_LDADD = $(t_work_ldadd)
 if HAVE_CUDA
 t_programs += $(t_cuda_programs)
+check_PROGRAMS += %reldir%/gpu/there
 $(t_work): $(top_srcdir)/%reldir%/gpu/work.h
 endif
 
@@ -218,6 +220,7 @@ t_gpu_programs = \
 	%reldir%/501-ask-device.t \
 	%reldir%/502-device-sections.t \
 	%reldir%/503-device-mirrors.t \
+	%reldir%/gpu/there \
 	$(t_cuda_programs)
 
 if HAVE_CUDA

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Is the GPU of GPC_TEST_DEVICE there?  0, or 77 and why not: asked once, before tests of
+ * several processes each find out for themselves. */
+#include "config.h"
+
+#include <stdio.h>
+
+#include "../devices.h"
+#include "device.h"
+#include "gpc.h"
+
+int main(void)
+{
+	const struct device_ops *ops;
+	uint8_t uuid[16];
+	int err = device_find(device_name(), &ops);
+
+	if (!err)
+		err = ops->identify(device_name(), uuid);
+	if (err)
+		printf("no GPU here: %s\n", gpc_last_error());
+	return err ? 77 : 0;
+}
