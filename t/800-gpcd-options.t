@@ -70,6 +70,11 @@ refuses 2 "--dir: the path is too long" gpcd "$cache" --dir "/$(printf '%05000d'
 refuses 2 "--pidfile: the path is empty" gpcd "$cache" --pidfile ''
 refuses 2 "--device: '' is not" gpcd "$cache" --device ''
 refuses 2 "--device: 'floppy' is not" gpcd "$cache" --block-size 16 --device floppy
+for device in cuda: cuda:x cuda:-1 GPU- GPU-zz GPU-AB GPU-0123456789 GPU-0123456-8 host,none \
+	GPU-01234567-89ab-cdef-0123-456789abcdef0; do
+	refuses 2 "--device: '$device' is not none, host, cuda:N, or GPU- and a UUID" \
+		gpcd "$cache" --block-size 16 --device $device
+done
 
 refuses 1 "there is no cache $cache in $shm; --block-size makes one" \
 	gpcd "$cache" --dir "$shm"

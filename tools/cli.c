@@ -176,6 +176,33 @@ int cli_hex(const char *text, uint8_t *ret, size_t room)
 	return (int)n;
 }
 
+/* As the driver writes it: hex digits in groups of 8, 4, 4, 4 and 12. */
+static bool is_uuid(const char *text)
+{
+	static const char form[] = "xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx";
+	size_t i;
+
+	for (i = 0; text[i]; i++)
+		if (i >= sizeof(form) - 1 ||
+		    !strchr(form[i] == '-' ? "-" : "0123456789abcdef", text[i]))
+			return false;
+	return i > 0;
+}
+
+bool cli_device(const char *text)
+{
+	if (strcmp(text, "none") == 0 || strcmp(text, "host") == 0)
+		return true;
+	if (strncmp(text, "cuda:", 5) == 0 && text[5] &&
+	    !text[5 + strspn(text + 5, "0123456789")])
+		return true;
+	if (strncmp(text, "GPU-", 4) == 0 && is_uuid(text + 4))
+		return true;
+	cli_usage("--device: '%s' is not none, host, cuda:N, or GPU- and a UUID or its beginning",
+		  text);
+	return false;
+}
+
 bool cli_name(const char *name)
 {
 	size_t len = strnlen(name, GPC_MAX_NAME + 1);

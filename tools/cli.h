@@ -37,6 +37,10 @@ bool cli_count(const char *option, const char *text, uint64_t min, uint64_t max,
 /* At most `room` bytes from pairs of hex digits; returns their number or -1. */
 int cli_hex(const char *text, uint8_t *ret, size_t room);
 
+/* none, host, cuda:N or GPU- and a UUID, whole or its beginning.  Says what is wrong with
+ * --device and returns false otherwise. */
+bool cli_device(const char *text);
+
 /* A name the library accepts: 1 to 64 bytes, no '/', not starting with '.'. */
 bool cli_name(const char *name);
 /* EXIT_USAGE, for one that is not. */

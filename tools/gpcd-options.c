@@ -109,26 +109,15 @@ static bool set_number(struct daemon *d, unsigned i, const char *text)
 	return true;
 }
 
-/* Only its form: without a device of that name the writer goes on as well. */
-static bool is_device(const char *device)
-{
-	if (strcmp(device, "none") == 0 || strcmp(device, "host") == 0)
-		return true;
-	if (strncmp(device, "cuda:", 5) == 0)
-		return device[5] && !device[5 + strspn(device + 5, "0123456789")];
-	return strncmp(device, "GPU-", 4) == 0 && device[4] && !strchr(device, ',');
-}
-
 static bool add_device(struct daemon *d, const char *device)
 {
 	size_t used = strlen(d->devices);
 	int n = snprintf(d->devices + used, sizeof(d->devices) - used, "%s%s",
 			 used ? "," : "", device);
 
-	if (!is_device(device)) {
-		cli_usage("--device: '%s' is not none, host, cuda:N or GPU-UUID", device);
+	/* only its form: without a device of that name the writer goes on as well */
+	if (!cli_device(device))
 		return false;
-	}
 	if (n >= 0 && (size_t)n < sizeof(d->devices) - used)
 		return true;
 	cli_usage("--device: more devices than a cache has room for");
