@@ -155,4 +155,17 @@ inspect --json stat twice
 is "$(value devices mirrors)" "host,none
 [1]" "--device may be repeated"
 
+# ---- a device that is not there ----
+
+start absent env GPC_LOG=debug gpcd absent --dir "$shm" --block-size 16 --vram-blocks 8 \
+	--device cuda:63 --device host
+until_ok grep -q 'serving as' "$tmp/absent.err"
+is "$(grep -c 'no mirror on cuda:63' "$tmp/absent.err")" 1 "GPC_LOG=debug: each message once"
+inspect --json stat absent
+is "$(values mirrors mirrors/0/device mirrors/0/state mirrors/1/device mirrors/1/state)" \
+	"[2] host live cuda:63 no mirror" "stat: a device without a mirror"
+inspect stat absent
+prints '^cuda:63 .*  no mirror$' "stat: for people"
+aligned "stat: with such a row"
+
 done_testing

@@ -39,6 +39,43 @@ static json_t *uuid_text(const uint8_t u[16])
 	return out_need(json_string(text));
 }
 
+static bool has_row(const json_t *rows, const char *device)
+{
+	const json_t *row;
+	size_t i;
+
+	json_array_foreach((json_t *)rows, i, row)
+		if (strcmp(json_string_value(json_object_get(row, "device")), device) == 0)
+			return true;
+	return false;
+}
+
+/* The writer could not have them, and its log says why; or there was no writer yet. */
+static void add_missing(json_t *rows, gpc *c)
+{
+	struct gpc_info info = { .size = sizeof(info) };
+	char *rest = info.devices, *device;
+
+	if (gpc_get_info(c, &info) < 0)
+		return;
+	info.devices[sizeof(info.devices) - 1] = 0;
+	while ((device = strsep(&rest, ",")) != NULL) {
+		json_t *text, *o;
+
+		if (!*device || strcmp(device, "none") == 0)
+			continue;
+		text = out_string(device, strlen(device));
+		if (has_row(rows, json_string_value(text))) {
+			json_decref(text);
+			continue;
+		}
+		o = out_need(json_object());
+		json_object_set_new(o, "device", text);
+		json_object_set_new(o, "state", out_need(json_string("no mirror")));
+		json_array_append_new(rows, o);
+	}
+}
+
 json_t *inspect_mirrors(gpc *c)
 {
 	json_t *rows = out_need(json_array());
@@ -61,6 +98,7 @@ json_t *inspect_mirrors(gpc *c)
 				    out_need(json_string(m.retired ? "retired" : "live")));
 		json_array_append_new(rows, o);
 	}
+	add_missing(rows, c);
 	return rows;
 }
 

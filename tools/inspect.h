@@ -67,7 +67,8 @@ int inspect_alive(gpc *c);
 
 /* Which pools there are, as `stat` and `env` show them. */
 json_t *inspect_pools(gpc *c);
-/* Copies of the table on devices, as `stat` and `peers` show them. */
+/* Copies of the table on devices, as `stat` and `peers` show them, and the devices that should
+ * have one. */
 json_t *inspect_mirrors(gpc *c);
 void inspect_show_mirrors(const json_t *rows);   /* nothing when there is none */
 /* One summary line of every cache, as `list` shows them; NULL after a message. */
