@@ -35,11 +35,35 @@ void say_to_syslog(void)
 	to_syslog = true;
 }
 
+/* As gpc(7) has it: an unknown word means all. */
+static int level_from(const char *word)
+{
+	static const char *const names[] = { "emerg", "alert", "crit", "err", "warning", "notice",
+					     "info", "debug" };
+
+	if (word[0] >= '0' && word[0] <= '7' && !word[1])
+		return word[0] - '0';
+	for (int i = 0; i <= LOG_DEBUG; i++)
+		if (strcmp(word, names[i]) == 0)
+			return i;
+	return LOG_DEBUG;
+}
+
+void say_level(struct daemon *d)
+{
+	const char *word = getenv("GPC_LOG");
+
+	d->level = d->quiet ? LOG_WARNING : LOG_INFO;
+	if (word && *word && level_from(word) > d->level)
+		d->level = level_from(word);
+	unsetenv("GPC_LOG");
+}
+
 void say_library(void *arg, int level, const char *text)
 {
 	const struct daemon *d = arg;
 
-	if (level <= (d->quiet ? LOG_WARNING : LOG_INFO))
+	if (level <= d->level)
 		say(level, "%s: %s", d->name, text);
 }
 

@@ -58,5 +58,6 @@ int main(int argc, char **argv)
 	if (status >= 0)
 		return status;
 	process_catch_signals();
+	say_level(&d);
 	return run(&d);
 }

@@ -25,6 +25,7 @@ struct daemon {
 	struct gpc_config cfg;
 	char devices[64];
 	char pidfile[PATH_MAX], dir[PATH_MAX];
+	int level;                   /* what the library says up to it is passed on */
 	bool create;                 /* a geometry was given: make it if it is absent */
 	bool standby, background, quiet, unlink_at_end;
 	int ready_fd;                /* --daemonize: the parent waits for one byte here */
@@ -37,6 +38,8 @@ struct daemon {
 /* To stderr, or to syslog once say_to_syslog was called; level as in syslog(3). */
 void say(int level, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void say_to_syslog(void);
+/* Which of the library's messages are wanted; takes GPC_LOG over from it. */
+void say_level(struct daemon *d);
 /* The library's log; arg is a struct daemon. */
 void say_library(void *arg, int level, const char *text);
 /* One datagram to the service manager that started us; nobody there is fine. */
