@@ -7,6 +7,7 @@
 #include "err.h"
 #include "order.h"
 
+#include <dlfcn.h>
 #include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -36,6 +37,19 @@ bool cuda_injected(void)
 		return false;
 	store_relaxed(&device_cuda_fail_at, left - 1);
 	return left == 1;
+}
+
+/* CUDA says of a driver that is missing that it is too old. */
+static bool driver_is_missing(cudaError_t e)
+{
+	void *there;
+
+	if (e != cudaErrorInsufficientDriver)
+		return false;
+	there = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL);
+	if (there)
+		dlclose(there);
+	return !there;
 }
 
 int cuda_error(cudaError_t e, const char *what)
@@ -71,6 +85,9 @@ int cuda_error(cudaError_t e, const char *what)
 	default:
 		break;
 	}
+	if (driver_is_missing(e))
+		return err_set(code, "%s: no NVIDIA driver (CUDA: %s)", what,
+			       cudaGetErrorString(e));
 	return err_set(code, "%s: %s (%s)", what, cudaGetErrorString(e),
 		       cudaGetErrorName(e));
 }

@@ -5,6 +5,7 @@
  * GPU of GPC_TEST_DEVICE. */
 #include "mirrors.h"
 
+#include <dlfcn.h>
 #include <sys/wait.h>
 
 enum { KEYS = 8 };
@@ -305,6 +306,10 @@ static void test_bad_devices(void)
 	memcpy(text, "GPU", 3);
 	text[sizeof(text) - 1] = 0;
 	refused(gpc_dev_open(c, "cuda:99", &none), ENODEV, "a GPU that is not there");
+#ifdef HAVE_CUDA
+	if (!dlopen("libcuda.so.1", RTLD_LAZY))
+		ok(strstr(gpc_last_error(), "no NVIDIA driver (CUDA: "), "nor a driver");
+#endif
 	refused(gpc_dev_open(c, "GPU-00000000-dead-beef", &none), ENODEV,
 		"a UUID that nobody has");
 	refused(gpc_dev_open(c, "tape", &none), EINVAL, "no kind of device");
