@@ -70,6 +70,35 @@ static gpc_dev *find_open(const gpc *c, const struct device_ops *ops,
 	return d;
 }
 
+/* Is this kind of device among those that the cache was made with?  Not more can be told: two
+ * processes may number their GPUs differently. */
+static bool is_kept(const gpc *c, const struct device_ops *ops)
+{
+	char list[sizeof(c->seg.header.devices) + 1], *device, *rest = list;
+
+	memcpy(list, c->seg.header.devices, sizeof(c->seg.header.devices));
+	list[sizeof(list) - 1] = 0;
+	while ((device = strsep(&rest, ",")) != NULL)
+		if (ops->matches(device))
+			return true;
+	return false;
+}
+
+static int no_mirror(const gpc *c, const char *device, const struct device_ops *ops)
+{
+	const char *kept = *c->seg.header.devices ? c->seg.header.devices : "none";
+
+	if (is_kept(c, ops))
+		return err_set(ESTALE,
+			       "%s has no live mirror on device %s now; its devices are %.63s, "
+			       "and its writer logs which of them it could not have",
+			       c->seg.name, device, kept);
+	return err_set(ENODEV,
+		       "%s was made without a mirror on device %s: its devices are %.63s; the "
+		       "host calls need none",
+		       c->seg.name, device, kept);
+}
+
 static int open_new(gpc *c, const char *device, const struct device_ops *ops,
 		    const uint8_t uuid[16], gpc_dev **ret)
 {
@@ -78,7 +107,7 @@ static int open_new(gpc *c, const char *device, const struct device_ops *ops,
 	int err;
 
 	if (!import_find(c, uuid, &m))
-		return import_none(device);
+		return no_mirror(c, device, ops);
 	d = calloc(1, sizeof(*d));
 	if (!d)
 		return err_set(ENOMEM, "no memory for a device");

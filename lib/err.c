@@ -90,8 +90,8 @@ static const struct {
 	{EOVERFLOW, "32768 references of one peer on one block: release some"},
 	{ECHILD, "the handle belongs to the parent process: attach again in the child"},
 	{EROFS, "the handle is read-only: attach without GPC_READONLY"},
-	{ENODEV, "no such device, or the library was built without it: use the host "
-		 "calls or the device \"host\""},
+	{ENODEV, "no such device, a cache made without it, or a library built without it: "
+		 "use the host calls"},
 	{ENOMEM, "out of memory: make room in this process and try again"},
 	{EINTR, "interrupted by a signal: call again"},
 	{EIO, "the system or the device reported an error: gpc_last_error() has its "

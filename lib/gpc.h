@@ -378,7 +378,8 @@ int gpc_grace_done(gpc *c, uint64_t cookie);
 int gpc_sync(gpc *c, gpc_ticket t, int timeout_ms);
 /* Changed entries not yet on all mirrors. */
 int gpc_dirty(gpc *c);
-/* "host", "cuda:N", "GPU-uuid"; import once per process; -ENODEV, -ESTALE (no such mirror). */
+/* "host", "cuda:N", "GPU-uuid"; import once per process; -ENODEV: none, or the cache
+ * was made without one of that kind; -ESTALE: no mirror there now. */
 int gpc_dev_open(gpc *c, const char *device, gpc_dev **ret);
 int gpc_dev_close(gpc_dev *d);
 /* Before each launch or graph launch: adopts a replaced mirror, opens a section, returns it;

@@ -687,6 +687,10 @@ static void test_dev_open(struct made *m, gpc_dev **ret)
 	gpc_dev *dev = NULL;
 	struct made look;
 
+	is_int(gpc_dev_open(&m->c, "host", &dev), -ENODEV, "made without mirrors");
+	strcpy(m->c.seg.header.devices, "cuda:0");
+	is_int(gpc_dev_open(&m->c, "host", &dev), -ENODEV, "made with others");
+	strcpy(m->c.seg.header.devices, "none,host");
 	is_int(gpc_dev_open(&m->c, "host", &dev), -ESTALE, "no mirror yet");
 	is_int(gpc_dev_open(&m->c, "cuda:0", &dev), -ENODEV, "no such driver");
 	is_int(gpc_dev_open(&m->c, "tape", &dev), -EINVAL, "no such device");
