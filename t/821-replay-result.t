@@ -37,6 +37,13 @@ END
 refuses 2 "'a/b' cannot name a cache" gpc-replay "$small_trace" --name a/b
 refuses 2 'the name is too long' gpc-replay "$small_trace" --device \
 	cuda:00000000000000000000000000000000000000000000000
+for device in foo cuda: GPU- GPU-zz ''; do
+	refuses 2 "'$device' is not none, host, cuda:N, or GPU-" gpc-replay "$small_trace" \
+		--device "$device"
+done
+refuses 1 '--device cuda:63: .*(GPU|CUDA)' gpc-replay "$small_trace" --dir "$shm" \
+	--workers 3 --device cuda:63
+is "$(grep -c '^gpc-replay:' "$tmp/err")" 1 "and that is said once"
 refuses 2 'path is too long' gpc-replay "$small_trace" --dir "/$(printf '%05000d' 0)"
 refuses 1 'gpcd did not start' gpc-replay "$small_trace" --dir "$shm/nowhere"
 refuses 1 'nobody' gpc-replay "$small_trace" --dir "$shm" --name nobody

@@ -50,6 +50,15 @@ exits 0 "forty workers"
 is "$(values workers requests wrong_blocks)" "40 $small 0" \
 	"share the requests"
 
+# ---- a device that the cache does not have ----
+
+serve none --block-size 16 --vram-blocks 100
+run gpc-replay "$small_trace" --dir "$shm" --name none --workers 3 --device host
+exits 1 "a cache without a mirror"
+is "$(cat "$tmp/out" | wc -c) $(grep -c . "$tmp/err")" "0 1" "no table, one message"
+says '--device host: none was made without a mirror on device host' "which says why"
+kill "$(cat "$tmp/none.pid")"
+
 # ---- seen from outside ----
 
 workers()	# CACHE: how many are attached

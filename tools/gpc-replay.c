@@ -115,6 +115,8 @@ static int parse(struct args *a, int argc, char **argv)
 		return cli_bad_name(a->name);
 	if (a->device && strlen(a->device) >= sizeof(((struct job *)0)->device))
 		return cli_usage("--device: the name is too long");
+	if (a->device && !cli_device(a->device))
+		return EXIT_USAGE;
 	if (strlen(a->dir) >= PATH_MAX - 128)
 		return cli_usage("--dir: the path is too long");
 	return -1;
@@ -439,7 +441,8 @@ static int go(struct run *run)
 
 	if (!run->a.name && cache_start_writer(run))
 		return EXIT_RUNTIME;
-	if (make_job(run) || cache_look(run) || make_payload(run) || replay_caught)
+	if (make_job(run) || cache_look(run) || cache_try_device(run) || make_payload(run) ||
+	    replay_caught)
 		return EXIT_RUNTIME;
 	r = start_workers(run);
 	if (!r)

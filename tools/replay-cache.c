@@ -249,3 +249,48 @@ int cache_look(struct run *run)
 	gpc_close(c);
 	return r < 0 ? -1 : cache_stats(run, &run->before);
 }
+
+/* ---- the device ---- */
+
+/* In a child, since a process that has used a GPU cannot fork workers; the mirror of a cache
+ * that is not ours may be about to come. */
+static int try_device(const struct run *run)
+{
+	uint64_t end = cli_now_ns() + (run->a.name ? PATIENCE_MS * UINT64_C(1000000) : 0);
+	gpc_dev *d;
+	gpc *c;
+	int r;
+
+	if (cache_attach(run, 0, &c))
+		return EXIT_RUNTIME;
+	while ((r = gpc_dev_open(c, run->job->device, &d)) == -ESTALE && cli_now_ns() < end)
+		cli_sleep_ms(10);
+	if (r < 0)
+		cli_gpc_error(r, "--device %s", run->job->device);
+	gpc_close(c);
+	return r < 0 ? EXIT_RUNTIME : 0;
+}
+
+int cache_try_device(const struct run *run)
+{
+	pid_t parent = getpid(), child;
+	int status = 0;
+
+	if (!run->job->device[0])
+		return 0;
+	child = fork();
+	if (!child) {
+		replay_child(parent);
+		_exit(try_device(run));
+	}
+	if (child < 0) {
+		cli_error("cannot try the device: %s", strerror(errno));
+		return -1;
+	}
+	while (waitpid(child, &status, WNOHANG) == 0) {
+		replay_poll(NULL, 0, -1);
+		if (replay_caught)
+			kill(child, SIGTERM);
+	}
+	return status ? -1 : 0;
+}
