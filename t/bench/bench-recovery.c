@@ -93,9 +93,10 @@ static uint64_t draw(void)
 
 static gpc *attach(uint32_t flags)
 {
-	gpc *c;
+	struct gpc_options opt = { .size = sizeof(opt), .timeout_ms = 5000 };
+	gpc *c;                          /* those killed before may not be reaped yet */
 
-	must(gpc_attach(name, NULL, flags, &c), "attach");
+	must(gpc_attach(name, &opt, flags, &c), "attach");
 	return c;
 }
 
@@ -287,10 +288,13 @@ static void run_worker(void)
 	pause();
 }
 
-static void wait_ready(int value)
+static void wait_ready(pid_t pid, int value)
 {
-	while (shared->ready != value)
+	while (shared->ready != value) {
+		if (waitpid(pid, NULL, WNOHANG) != 0)
+			exit(2);         /* it has said why */
 		sleep_ms(1);
+	}
 }
 
 static pid_t start_ready(void (*run)(void), int value)
@@ -299,7 +303,7 @@ static pid_t start_ready(void (*run)(void), int value)
 
 	shared->ready = 0;
 	pid = start(run);
-	wait_ready(value);
+	wait_ready(pid, value);
 	return pid;
 }
 
@@ -323,7 +327,7 @@ static pid_t round_standby(gpc *c, pid_t writer)
 	shared->phase = TAKEOVER;
 	from = now_ns();
 	kill(writer, SIGKILL);
-	wait_ready(2);                   /* no answer of the old one */
+	wait_ready(next, 2);             /* no answer of the old one */
 	nothing(c);
 	ns = now_ns() - from;
 	shared->phase = PAUSE;
