@@ -88,16 +88,30 @@ static bool proc_is_ours(void)
 	return atol(self) == (long)getpid();
 }
 
+static uint64_t namespace_of(const char *path)
+{
+	struct stat ns;
+
+	return stat(path, &ns) ? 0 : ns.st_ino;
+}
+
+/* Start times are told in the clock of the reader's time namespace.  Inodes of namespaces have
+ * 32 bits. */
+static uint64_t namespaces(void)
+{
+	uint64_t pid = namespace_of("/proc/self/ns/pid");
+
+	return pid ? namespace_of("/proc/self/ns/time") << 32 | (uint32_t)pid : 0;
+}
+
 void identity_self(struct identity *ret)
 {
 	struct proc_stat st;
-	struct stat ns;
 
 	*ret = (struct identity){ .pid = (int32_t)getpid() };
 	if (!proc_is_ours())
 		return;
-	if (!stat("/proc/self/ns/pid", &ns))
-		ret->pid_namespace = ns.st_ino;
+	ret->namespaces = namespaces();
 	if (proc_read("/proc/self/stat", &st))
 		ret->start_time = st.start_time;
 }
@@ -108,12 +122,11 @@ void identity_self(struct identity *ret)
 bool identity_gone(const struct identity *id)
 {
 	struct proc_stat st;
-	struct stat ns;
 	char path[32];
 
-	if (id->pid <= 0 || !id->pid_namespace || !id->start_time || !proc_is_ours())
+	if (id->pid <= 0 || !id->namespaces || !id->start_time || !proc_is_ours())
 		return false;
-	if (stat("/proc/self/ns/pid", &ns) || ns.st_ino != id->pid_namespace)
+	if (namespaces() != id->namespaces)
 		return false;
 	if (kill(id->pid, 0) && errno == ESRCH)
 		return true;

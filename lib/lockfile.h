@@ -16,10 +16,10 @@ void lock_drop(int fd, uint64_t byte);
 /* 1 = another description holds it, 0 = free, -errno.  Works on a read-only descriptor. */
 int lock_test(int fd, uint64_t byte);
 
-/* Who a process is, in the eyes of its own PID namespace. */
-struct identity { int32_t pid; uint64_t start_time, pid_namespace; };
+/* Who a process is, in the eyes of its own PID and time namespaces; namespaces: 0 = unknown. */
+struct identity { int32_t pid; uint64_t start_time, namespaces; };
 void identity_self(struct identity *ret);
-/* 1 = surely gone (same namespace; exited so far that its files are closed), 0 = alive or
+/* 1 = surely gone (same namespaces; exited so far that its files are closed), 0 = alive or
  * unknown. */
 bool identity_gone(const struct identity *id);
 

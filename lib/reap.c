@@ -110,7 +110,7 @@ void reap_note(struct writer *w, uint32_t peer)
 	if (p->seated)
 		return;
 	p->seated = true;
-	p->who = (struct identity){ s->pid, s->start_time, s->pid_namespace };
+	p->who = (struct identity){ s->pid, s->start_time, s->namespaces };
 }
 
 /* The caller knows that nobody is, and nobody can become, peer here. */
@@ -146,7 +146,7 @@ static bool noted_is_there(struct writer *w, uint32_t peer)
 	const struct identity *who = &w->peer[peer].who;
 
 	return load_acquire(&s->state) != SEAT_FREE && s->pid == who->pid &&
-	       s->start_time == who->start_time && s->pid_namespace == who->pid_namespace;
+	       s->start_time == who->start_time && s->namespaces == who->namespaces;
 }
 
 void reap_dead(struct writer *w)

@@ -16,7 +16,7 @@ static void sit_down(gpc *c, struct shm_seat *s, const char *label, uint32_t quo
 	s->incarnation++;
 	s->pid = me.pid;
 	s->start_time = me.start_time;
-	s->pid_namespace = me.pid_namespace;
+	s->namespaces = me.namespaces;
 	s->quota = quota;
 	s->attached_ns = clock_ns();
 	memset(s->label, 0, sizeof(s->label));

@@ -190,7 +190,7 @@ struct shm_seat {                        /* 4096 bytes */
 	int32_t pid;
 	uint32_t quota;
 	uint64_t start_time;             /* of the process, clock ticks since boot */
-	uint64_t pid_namespace;          /* inode */
+	uint64_t namespaces;             /* inodes: time << 32 | PID */
 	char label[32];
 	uint64_t attached_ns;            /* CLOCK_MONOTONIC */
 	uint8_t pad0[128 - 72];

@@ -103,16 +103,20 @@ static void test_identity(void)
 	identity_self(&me);
 	is_int(me.pid, getpid(), "own pid");
 	ok(me.start_time, "a start time");
-	ok(!stat("/proc/self/ns/pid", &ns) && ns.st_ino == me.pid_namespace,
-	   "own namespace");
+	ok(!stat("/proc/self/ns/pid", &ns) && ns.st_ino == (uint32_t)me.namespaces,
+	   "own PID namespace");
+	is_int(stat("/proc/self/ns/time", &ns) ? 0 : ns.st_ino, me.namespaces >> 32,
+	       "own time namespace");
 	ok(!identity_gone(&me), "we are here");
 	other = me;
 	other.start_time--;
 	ok(identity_gone(&other), "whoever had this pid before is gone");
 	other = me;
 	other.start_time--;
-	other.pid_namespace++;
-	ok(!identity_gone(&other), "of other namespaces we know nothing");
+	other.namespaces++;
+	ok(!identity_gone(&other), "of another PID namespace we know nothing");
+	other.namespaces = me.namespaces ^ 1ull << 32;
+	ok(!identity_gone(&other), "nor of another time namespace, where start times differ");
 	other = me;
 	other.pid = 0;
 	ok(!identity_gone(&other), "nor of no process");

@@ -46,6 +46,7 @@ t_programs = \
 	%reldir%/310-worker-dies.t \
 	%reldir%/320-keeper-dies.t \
 	%reldir%/330-forked.t \
+	%reldir%/331-namespaces.t \
 	%reldir%/340-stopped.t \
 	%reldir%/350-kill-points.t \
 	%reldir%/360-takeover.t \
