@@ -204,7 +204,8 @@ static void pause_ms(uint32_t ms)
 {
 	struct timespec t = { .tv_nsec = ms * 1000000l };
 
-	nanosleep(&t, NULL);
+	while (nanosleep(&t, &t) && errno == EINTR)
+		;
 }
 
 static bool is_live(const struct segment *s)
