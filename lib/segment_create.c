@@ -30,7 +30,7 @@
 #include "lockfile.h"
 #include "order.h"
 
-#define ALLOCATE_STEP (64ull << 20) /* so that signals cannot starve a large creation */
+#define ALLOCATE_STEP (64ull << 20)
 #define MIB(bytes)    ((unsigned long long)(((bytes) + (1u << 20) - 1) >> 20))
 
 struct draft {                           /* what is to be made */
@@ -186,17 +186,21 @@ static uint64_t free_space(const struct segment *s)
 	return fs.f_type == TMPFS_MAGIC ? MIN(space, free_memory()) : space;
 }
 
-/* Every page now: a hole would become SIGBUS on the day the file system is full. */
+/* Every page now: a hole would become SIGBUS on the day the file system is full.  Kernels may
+ * undo a step when a signal comes: then it was too long for this process. */
 static int allocate(const struct segment *s, int fd, uint64_t bytes)
 {
-	uint64_t at, n;
+	uint64_t at, n, step = ROUND_UP(ALLOCATE_STEP, s->unit);
 	int err;
 
 	for (at = 0; at < bytes; at += n) {
-		n = MIN(bytes - at, ROUND_UP(ALLOCATE_STEP, s->unit));
-		do
-			err = posix_fallocate(fd, (off_t)at, (off_t)n);
-		while (err == EINTR);
+		n = MIN(bytes - at, step);
+		err = posix_fallocate(fd, (off_t)at, (off_t)n);
+		if (err == EINTR) {
+			step = MAX(step / 2 / s->unit, 1u) * s->unit;
+			n = 0;
+			continue;
+		}
 		if (err == ENOSPC)
 			return no_space(s, bytes - at, free_space(s));
 		if (err) {
