@@ -48,6 +48,7 @@ t_programs = \
 	%reldir%/330-forked.t \
 	%reldir%/331-namespaces.t \
 	%reldir%/340-stopped.t \
+	%reldir%/341-signals.t \
 	%reldir%/350-kill-points.t \
 	%reldir%/360-takeover.t \
 	%reldir%/361-second-run.t \
@@ -172,6 +173,8 @@ dist_check_SCRIPTS += $(t_scripts)
 LDADD = lib/libgpc-internal.la
 # the writer's mapping is replaced by one that the test sees stores to
 %canon_reldir%_350_kill_points_t_LDFLAGS = -Wl,--wrap=segment_map_writer
+# signals undo what the kernel was asked for
+%canon_reldir%_341_signals_t_LDFLAGS = -Wl,--wrap=posix_fallocate
 EXTRA_DIST += $(t_support) $(t_models)
 
 # ---- what the scripts that run the tools are helped by ----
