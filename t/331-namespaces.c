@@ -7,18 +7,11 @@
  *                     and with one that is about other people's processes
  *   time namespaces   clocks and start times differ, process numbers do not */
 #include "crew.h"
-
-#include <sched.h>
-#include <sys/mount.h>
-
-#ifndef CLONE_NEWTIME
-#define CLONE_NEWTIME 0x80
-#endif
+#include "namespaces.h"
 
 #define BLOCKS  64
 #define HELD    4                /* references of each worker, and reservations */
 #define MEMBERS 4
-#define NEWUSER CLONE_NEWUSER
 
 enum { A, B, HOUSES };
 enum { FIRST, SECOND, THIRD, FOURTH };   /* in each: numbers 2 to 5 */
@@ -36,46 +29,21 @@ static const struct way {
 	{ "time namespaces", CLONE_NEWTIME, false, { "1000000 0", "-1 0" } },
 };
 static const struct way *way;
-static int extra;                        /* NEWUSER, where it must be */
 
 /* ---- houses ---- */
-
-static bool put(const char *path, const char *text)
-{
-	int fd = open(path, O_WRONLY | O_CLOEXEC);
-	bool good = fd >= 0 && write(fd, text, strlen(text)) == (ssize_t)strlen(text);
-
-	if (fd >= 0)
-		close(fd);
-	return good;
-}
-
-static bool map_ids(uid_t uid, gid_t gid)
-{
-	char map[64];
-
-	put("/proc/self/setgroups", "deny");
-	snprintf(map, sizeof(map), "0 %u 1", (unsigned)gid);
-	if (!put("/proc/self/gid_map", map))
-		return false;
-	snprintf(map, sizeof(map), "0 %u 1", (unsigned)uid);
-	return put("/proc/self/uid_map", map);
-}
 
 /* What comes after the next fork is in namespaces of its own. */
 static bool leave_home(int house)
 {
 	const char *clock = way->clock[house];
-	uid_t uid = geteuid();
-	gid_t gid = getegid();
 	char text[128];
 
-	if (unshare(way->flags | extra) || (extra && !map_ids(uid, gid)))
+	if (namespaces_leave(way->flags))
 		return false;
 	if (!clock)
 		return true;
 	snprintf(text, sizeof(text), "monotonic %s\nboottime %s\n", clock, clock);
-	return put("/proc/self/timens_offsets", text);
+	return namespaces_put("/proc/self/timens_offsets", text);
 }
 
 static int *seat_of(int house, int i)
@@ -170,8 +138,8 @@ __attribute__((noreturn)) static int init(int house)
 	if (way->flags & CLONE_NEWPID)
 		must_be(getpid(), 1);
 	if (way->proc)
-		must(!mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) &&
-		     !mount("proc", "/proc", "proc", 0, NULL), "no /proc of our own");
+		must(!namespaces_own_mounts() && !mount("proc", "/proc", "proc", 0, NULL),
+		     "no /proc of our own: %s", strerror(errno));
 	for (i = 0; i < MEMBERS; i++)
 		pid[i] = crew_fork(member, house * MEMBERS + i);
 	for (turn = 1;; turn++) {
@@ -275,6 +243,18 @@ static int script(int me)
 	return me;
 }
 
+/* A container may forbid to mount one. */
+static bool has_proc(void)
+{
+	pid_t pid = fork();
+	int status;
+
+	if (!pid)
+		_exit(way->proc && (namespaces_own_mounts() ||
+				    mount("proc", "/proc", "proc", 0, NULL)));
+	return waitpid(pid, &status, 0) == pid && status == 0;
+}
+
 /* 0, or the errno that says why it cannot be. */
 static int is_refused(void)
 {
@@ -283,7 +263,7 @@ static int is_refused(void)
 
 	if (!pid) {
 		errno = 0;
-		_exit(leave_home(A) && (pid = fork()) >= 0 ? 0 : errno ? errno : EPERM);
+		_exit(leave_home(A) && has_proc() ? 0 : errno ? errno : EPERM);
 	}
 	waitpid(pid, &status, 0);
 	return WIFEXITED(status) ? WEXITSTATUS(status) : EPERM;
@@ -297,9 +277,6 @@ static int body(void)
 
 	crew_begin();
 	for (way = ways; way < ways + ARRAY_SIZE(ways); way++) {
-		extra = 0;
-		if (is_refused() == EPERM)
-			extra = NEWUSER;
 		if ((err = is_refused())) {
 			snprintf(why, sizeof(why), "no %s here: %s", way->what, strerror(err));
 			skip(1, why);

@@ -52,6 +52,7 @@ t_programs = \
 	%reldir%/350-kill-points.t \
 	%reldir%/360-takeover.t \
 	%reldir%/361-second-run.t \
+	%reldir%/370-full.t \
 	%reldir%/390-hostile-files.t \
 	%reldir%/391-hostile-peer.t \
 	%reldir%/392-stray-stores.t \
@@ -65,6 +66,7 @@ t_scripts = \
 	%reldir%/800-gpcd-options.t \
 	%reldir%/801-gpcd-life.t \
 	%reldir%/802-gpcd-limits.t \
+	%reldir%/803-gpcd-full.t \
 	%reldir%/810-inspect.t \
 	%reldir%/811-inspect-peers.t \
 	%reldir%/812-inspect-damage.t \
@@ -103,6 +105,7 @@ t_support = \
 	%reldir%/made.h \
 	%reldir%/mirrors.h \
 	%reldir%/model.h \
+	%reldir%/namespaces.h \
 	%reldir%/neighbour.h \
 	%reldir%/scratch.h \
 	%reldir%/stops.h \
@@ -173,6 +176,8 @@ dist_check_SCRIPTS += $(t_scripts)
 LDADD = lib/libgpc-internal.la
 # the writer's mapping is replaced by one that the test sees stores to
 %canon_reldir%_350_kill_points_t_LDFLAGS = -Wl,--wrap=segment_map_writer
+# the file system lies about what is free
+%canon_reldir%_370_full_t_LDFLAGS = -Wl,--wrap=fstatfs
 # signals undo what the kernel was asked for
 %canon_reldir%_341_signals_t_LDFLAGS = -Wl,--wrap=posix_fallocate
 EXTRA_DIST += $(t_support) $(t_models)
