@@ -215,11 +215,34 @@ bool grant_arrived(struct writer *w, uint32_t record, bool in_use)
 
 /* ---- start, go on, end ---- */
 
+static bool counts(const struct writer *w, const struct grant *g)
+{
+	return (g->kind != CMD_EVICT || (g->flags & CF_TAKE)) &&
+	       !(w->pool[g->pool].flags & GPC_POOL_CALLER);
+}
+
+/* What other grants of the peer are still to get counts already: any number may begin before
+ * the first of them has its blocks. */
+static uint32_t promised(const struct writer *w, const struct grant *g)
+{
+	const struct grant *h;
+	uint32_t i, n = 0;
+
+	for (h = w->grants; h; h = h->next) {
+		if (h == g || h->peer != g->peer || !counts(w, h))
+			continue;
+		for (i = 0; i < h->n; i++)
+			n += !h->slot[i].skip &&
+			     (h->slot[i].block == NONE || h->slot[i].wait_block);
+	}
+	return n;
+}
+
 /* 0 = go on; else the answer. */
 static int32_t grant_begin(struct writer *w, struct grant *g, const struct shm_command *cmd)
 {
 	struct wpool *p;
-	uint32_t quota, from = cmd->pool, room;
+	uint32_t quota, from = cmd->pool, room, has;
 	int32_t err;
 
 	if (g->kind == CMD_DEMOTE && from < w->max_pools && cmd->to_pool == 0xff)
@@ -240,8 +263,8 @@ static int32_t grant_begin(struct writer *w, struct grant *g, const struct shm_c
 	if (w->seg.header.peer_quota && (!quota || quota > w->seg.header.peer_quota))
 		quota = w->seg.header.peer_quota;
 	if (quota && !g->again && (g->kind != CMD_EVICT || (g->flags & CF_TAKE))) {
-		room = quota > w->peer[g->peer].nreserved ?
-			quota - w->peer[g->peer].nreserved : 0;
+		has = w->peer[g->peer].nreserved + promised(w, g);
+		room = quota > has ? quota - has : 0;
 		if (!room || (room < g->n && g->kind == CMD_RESERVE &&
 			      !(g->flags & CF_PARTIAL)))
 			return -EDQUOT;
