@@ -179,6 +179,7 @@ struct gpc_info {                    /* set size */
 	char hash[16];
 	char devices[64];
 	uint8_t layout[32];
+	int32_t writer_peer;         /* seat of the writer; -1 = none */
 };
 
 struct gpc_stats {                   /* since attach; of one peer, or summed.  set size */
@@ -192,6 +193,8 @@ struct gpc_stats {                   /* since attach; of one peer, or summed.  s
 	uint64_t refs, reserved, sections, oldest_section_ns;     /* held now */
 	uint64_t live, free_blocks, dying;                /* summed only */
 	int32_t alive;               /* 1 = the process holds its seat, 0 = dead, not yet reaped */
+	int32_t here;                /* 1 = pid is a number of the caller's PID namespace, 0 = of
+	                              * another, or it cannot be told */
 };
 
 struct gpc_mirror {                  /* one mirror, for tools.  set size */

@@ -82,7 +82,8 @@ struct shm_state {                       /* w, r */
 	uint32_t spaces;                 /* set of spaces that READY pools belong to */
 	uint64_t live_pools[2];          /* bit p: pool p is READY; clearing a bit is the one step
 	                                  * in which all blocks of a pool die */
-	uint8_t pad0[32];
+	uint32_t writer_peer;            /* its seat + 1; 0 = none */
+	uint8_t pad0[28];
 	uint64_t changes;                /* line 1: stores to table entries so far: what mirrors lag by */
 	uint64_t feed_head;              /* next number of the changes feed */
 	uint64_t feed_floor;             /* cursors below are too late */

@@ -7,6 +7,7 @@
 #include "config.h"
 
 #include "dev.h"
+#include "lockfile.h"
 #include "outside.h"
 
 #include <errno.h>
@@ -48,6 +49,15 @@ static uint32_t count_mirrors(const struct segment *s)
 	return n;
 }
 
+/* Without a writer the word says who was the last one. */
+static int32_t writer_peer(const struct segment *s)
+{
+	uint32_t seat = load_relaxed(&seg_state(s)->writer_peer);
+
+	return outside_writer_alive(s) && seat <= s->header.geometry.max_peers ?
+		(int32_t)seat - 1 : -1;
+}
+
 static void fill_info(const gpc *c, struct gpc_info *info)
 {
 	const struct segment *s = &c->seg;
@@ -63,6 +73,7 @@ static void fill_info(const gpc *c, struct gpc_info *info)
 	info->peers = count_peers(s);
 	info->mirrors = count_mirrors(s);
 	info->writer_pid = outside_writer_alive(s) ? load_relaxed(&st->writer_pid) : 0;
+	info->writer_peer = writer_peer(s);
 	info->writer_generation = load_relaxed(&st->generation);
 	info->peer = c->readonly ? -1 : (int32_t)c->peer;
 	info->tick_us = h->tick_us;
@@ -94,10 +105,21 @@ GPC_EXPORT int gpc_get_info(gpc *c, struct gpc_info *ret)
 
 /* ---- statistics ---- */
 
+/* In another time namespace the clock that a section began by is not ours: no age then. */
+static bool same_clock(const struct segment *s, uint32_t peer)
+{
+	uint64_t its = load_relaxed(&seg_seat(s, peer)->namespaces);
+	struct identity me;
+
+	identity_self(&me);
+	return !its || !me.namespaces || its >> 32 == me.namespaces >> 32;
+}
+
 static void add_sections(const struct segment *s, uint32_t peer, struct gpc_stats *st)
 {
 	const struct shm_section *sec;
 	uint64_t since, now = clock_ns();
+	uint64_t oldest = 0;
 	uint32_t i;
 
 	for (i = 0; i < SHM_SECTIONS; i++) {
@@ -107,8 +129,10 @@ static void add_sections(const struct segment *s, uint32_t peer, struct gpc_stat
 		st->sections++;
 		since = load_relaxed(&sec->since_ns);
 		if (since && since < now)
-			st->oldest_section_ns = MAX(st->oldest_section_ns, now - since);
+			oldest = MAX(oldest, now - since);
 	}
+	if (oldest > st->oldest_section_ns && same_clock(s, peer))
+		st->oldest_section_ns = oldest;
 }
 
 static void add_seat(const gpc *c, uint32_t peer, struct gpc_stats *st)
@@ -175,6 +199,7 @@ static void add_blocks(const struct segment *s, struct gpc_stats *st)
 static int stats_of_peer(const gpc *c, uint32_t peer, struct gpc_stats *st)
 {
 	const struct shm_seat *seat;
+	struct identity me;
 
 	if (peer >= c->seg.header.geometry.max_peers)
 		return err_set(EINVAL, "there is no seat %u: the cache has %u", peer,
@@ -183,6 +208,9 @@ static int stats_of_peer(const gpc *c, uint32_t peer, struct gpc_stats *st)
 	if (load_acquire(&seat->state) == SEAT_FREE)
 		return err_set(ENOENT, "seat %u is empty", peer);
 	st->pid = load_relaxed(&seat->pid);
+	identity_self(&me);
+	st->here = me.namespaces && (uint32_t)me.namespaces ==
+					    (uint32_t)load_relaxed(&seat->namespaces);
 	outside_text(st->label, sizeof(st->label), seat->label, sizeof(seat->label));
 	add_seat(c, peer, st);
 	return 0;

@@ -252,6 +252,7 @@ int writer_open(gpc *c, struct writer **ret)
 		return err;
 	}
 	w_state(w)->writer_pid = getpid();
+	w_state(w)->writer_peer = c->peer == SHM_NO_PEER ? 0 : c->peer + 1;
 	log_say(&c->log, LOG_INFO, "writer of %s, generation %u", c->seg.name,
 		w_state(w)->generation);
 	*ret = w;
@@ -262,6 +263,7 @@ int writer_open(gpc *c, struct writer **ret)
 void writer_close(struct writer *w)
 {
 	w_state(w)->writer_pid = 0;
+	w_state(w)->writer_peer = 0;
 	mirror_close_all(w);
 	let_go(w);
 }

@@ -184,6 +184,11 @@ static void is_as_it_should_be(gpc *c)
 			     st.pid == (int)crew->count[N_PID + house * MEMBERS + i],
 			     "house %d, member %d: process %d, alive: %d", house, i, st.pid,
 			     st.alive);
+			must(st.here == !(way->flags & CLONE_NEWPID) &&
+			     (way->clock[house] ? !st.oldest_section_ns :
+			      st.oldest_section_ns < 60000 * NS_PER_MS),
+			     "house %d, member %d is here: %d, its section of age %llu", house,
+			     i, st.here, (unsigned long long)st.oldest_section_ns);
 			if (is_worker(house, i))
 				must(st.refs == HELD && st.reserved == HELD && st.sections == 1,
 				     "house %d, member %d holds %llu, %llu, %llu", house, i,

@@ -72,6 +72,7 @@ t_scripts = \
 	%reldir%/811-inspect-peers.t \
 	%reldir%/812-inspect-damage.t \
 	%reldir%/813-inspect-rm.t \
+	%reldir%/814-inspect-liars.t \
 	%reldir%/820-replay-lru.t \
 	%reldir%/821-replay-result.t \
 	%reldir%/822-replay-trace.t \
@@ -188,12 +189,15 @@ EXTRA_DIST += $(t_support) $(t_models)
 t_helpers = \
 	%reldir%/sh/hold \
 	%reldir%/sh/json \
+	%reldir%/sh/lie \
 	%reldir%/sh/notify
 
 check_PROGRAMS += $(t_helpers)
 EXTRA_DIST += %reldir%/sh/driver %reldir%/sh/tap.sh
 %canon_reldir%_sh_hold_SOURCES = %reldir%/sh/hold.c
 %canon_reldir%_sh_hold_LDADD = lib/libgpc.la
+%canon_reldir%_sh_lie_SOURCES = %reldir%/sh/lie.c
+%canon_reldir%_sh_lie_LDADD = lib/libgpc.la
 %canon_reldir%_sh_json_SOURCES = %reldir%/sh/json.c
 %canon_reldir%_sh_json_LDADD = $(JANSSON_LIBS)
 %canon_reldir%_sh_notify_SOURCES = %reldir%/sh/notify.c

@@ -219,11 +219,10 @@ int inspect_alive(gpc *c)
 
 	if (gpc_get_info(c, &info) < 0)
 		return -1;
-	alive = info.writer_pid != 0;
+	alive = info.writer_pid && info.writer_peer < 0;
 	for (uint32_t i = 0; i < info.max_peers; i++) {
 		st = (struct gpc_stats){ .size = sizeof(st) };
-		if (gpc_get_stats(c, (int)i, &st) >= 0 && st.alive &&
-		    st.pid != info.writer_pid)
+		if (gpc_get_stats(c, (int)i, &st) >= 0 && st.alive)
 			alive++;
 	}
 	return alive;

@@ -18,6 +18,7 @@ static const struct column columns[] = {
 	{ "RESERVED", "reserved", SHOW_TEXT },
 	{ "SECTIONS", "sections", SHOW_TEXT },
 	{ "OLDEST", "oldest_section_ns", SHOW_AGE },
+	{ "RING FULL", "ring_full", SHOW_TEXT },
 	{ "LOOKUPS", "lookups", SHOW_TEXT },
 	{ "VRAM HITS", "hit_vram", SHOW_TEXT },
 	{ "RAM HITS", "hit_ram", SHOW_TEXT },
@@ -25,9 +26,7 @@ static const struct column columns[] = {
 	{ "PUBLISHED", "published", SHOW_TEXT },
 };
 
-/* A stopped process is alive and holds what it holds: worth a word of its own.  The
- * pid is the one of its own PID namespace; where that is not ours, the answer may be
- * missing. */
+/* A stopped process is alive and holds what it holds: worth a word of its own. */
 static bool is_stopped(int pid)
 {
 	char path[64], text[512];
@@ -46,16 +45,19 @@ static bool is_stopped(int pid)
 	return after && (strncmp(after, ") T", 3) == 0 || strncmp(after, ") t", 3) == 0);
 }
 
-static const char *state_of(const struct gpc_stats *st, int writer_pid)
+/* The pid of another PID namespace may be somebody else here: nobody should ask, or kill, it. */
+static const char *state_of(int peer, const struct gpc_stats *st, int writer_peer)
 {
 	if (!st->alive)
 		return "dead";
-	if (is_stopped(st->pid))
+	if (st->here && is_stopped(st->pid))
 		return "stopped";
-	return st->pid == writer_pid ? "writer" : "alive";
+	if (peer == writer_peer)
+		return "writer";
+	return st->here ? "alive" : "elsewhere";
 }
 
-static json_t *describe(int peer, const struct gpc_stats *st, int writer_pid)
+static json_t *describe(int peer, const struct gpc_stats *st, int writer_peer)
 {
 	const struct { const char *field; uint64_t v; } counters[] = {
 		{ "refs", st->refs }, { "reserved", st->reserved },
@@ -72,13 +74,14 @@ static json_t *describe(int peer, const struct gpc_stats *st, int writer_pid)
 	json_object_set_new(o, "peer", out_need(json_integer(peer)));
 	json_object_set_new(o, "pid", out_need(json_integer(st->pid)));
 	json_object_set_new(o, "label", out_string(st->label, sizeof(st->label)));
-	json_object_set_new(o, "state", out_need(json_string(state_of(st, writer_pid))));
+	json_object_set_new(o, "state", out_need(json_string(state_of(peer, st, writer_peer))));
 	json_object_set_new(o, "alive", json_boolean(st->alive));
+	json_object_set_new(o, "here", json_boolean(st->here));
 	for (size_t i = 0; i < ARRAY_SIZE(counters); i++)
 		json_object_set_new(o, counters[i].field,
 				    out_need(json_integer((json_int_t)counters[i].v)));
 	json_object_set_new(o, "oldest_section_ns",
-			    st->sections ? out_need(json_integer(
+			    st->oldest_section_ns ? out_need(json_integer(
 						   (json_int_t)st->oldest_section_ns))
 					 : json_null());
 	return o;
@@ -105,7 +108,7 @@ int inspect_peers(struct inspect *in)
 
 		if (gpc_get_stats(c, (int)i, &st) >= 0)
 			json_array_append_new(rows,
-					      describe((int)i, &st, info.writer_pid));
+					      describe((int)i, &st, info.writer_peer));
 	}
 	mirrors = inspect_mirrors(c);
 	gpc_close(c);
