@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Stopped is not dead.  A stopped reader holds back reuse and nothing else, and is named; a
- * stopped writer keeps its seat. */
+ * stopped writer keeps its seat, in the midst of its recovery too; a stopped standby takes none,
+ * and stands in nobody's way. */
 #include "crew.h"
 
 #define BLOCKS 8
 
-enum { GATE_MADE, GATE_IN, GATE_STOPPED, GATE_GOES_ON, GATE_END };
+enum { GATE_MADE, GATE_IN, GATE_STOPPED, GATE_GOES_ON, GATE_END, GATE_STANDS, GATE_TAKEN,
+       GATE_ALONE };
 enum { N_SEAT, N_OLD };
 
 static void publish(gpc *c, uint64_t n, gpc_block *b)
@@ -118,7 +120,7 @@ static void test_reader(void)
 
 static int served(int me)
 {
-	struct gpc_config cfg = { .vram_blocks = BLOCKS, .max_peers = 4 };
+	struct gpc_config cfg = { .vram_blocks = BLOCKS, .max_peers = 5 };
 	gpc *c = crew_create(cfg, 0);
 
 	must_be(gpc_writer_take(c, 0, 0), 0);
@@ -186,11 +188,112 @@ static void test_writer(void)
 	crew_join(w, "the writer, which goes on");
 }
 
+/* ---- standbys ---- */
+
+static int standby(int me)
+{
+	gpc *c = crew_attach("standby");
+
+	must_be(gpc_writer_take(c, 0, 0), -EAGAIN);
+	crew_open(GATE_STANDS);
+	must_be(gpc_writer_take(c, GPC_STANDBY, -1), 0);
+	crew_open(GATE_TAKEN);
+	crew_serve(c, GATE_END, 1);
+	gpc_close(c);
+	return 0;
+}
+
+static void works(gpc *c, uint64_t n)
+{
+	gpc_block b;
+
+	publish(c, n, &b);
+	must_be(gpc_unref(c, &b, 1), 0);
+}
+
+static int writer_is(gpc *c)
+{
+	struct gpc_info info = { .size = sizeof(info) };
+
+	must_be(gpc_get_info(c, &info), 0);
+	return info.writer_pid;
+}
+
+static int client(int me)
+{
+	gpc *c = crew_attach("client"), *d = crew_attach("its sections");
+	gpc_key k = crew_key(1);
+	gpc_block b, x;
+	int section;
+
+	publish(c, 1, &b);
+	must(writer_is(c) == (int)crew->count[N_OLD], "another writer");
+	crew_open(GATE_IN);
+	crew_wait(GATE_TAKEN, 1);        /* the one that was not stopped */
+	works(c, 2);
+	crew_open(GATE_GOES_ON);
+	crew_wait(GATE_ALONE, 1);        /* there is none but the stopped one */
+	must_be(writer_is(c), 0);
+	must_be(gpc_reserve(c, 0, 1, 0, &x, NULL, 0, 20000), -ENOTCONN);
+	must_be(gpc_lookup(c, 0, &k, 1, &x, 0), 1);
+	must(x == b && crew_holds(b, k), "other bytes");
+	section = gpc_enter(d);          /* its recovery has to wait for that */
+	crew_open(GATE_GOES_ON);
+	crew_wait(GATE_TAKEN, 2);
+	crew_wait(GATE_STOPPED, 1);      /* in the midst of it */
+	must(writer_is(c) == (int)crew->count[N_SEAT], "another writer");
+	must_be(gpc_writer_take(c, GPC_STANDBY, 20), -ETIMEDOUT);
+	must_be(gpc_lookup(c, 0, &k, 1, &x, 0), 1);
+	must_be(gpc_reserve(c, 0, 1, 0, &x, NULL, 0, 20), -ETIMEDOUT);
+	gpc_leave(d, section);
+	crew_open(GATE_GOES_ON);
+	works(c, 3);
+	must(crew_holds(b, k), "other bytes");
+	crew_check(c);
+	crew_open(GATE_END);
+	gpc_close(d);
+	gpc_close(c);
+	return 0;
+}
+
+static void test_standby(void)
+{
+	pid_t w, stopped, other, c;
+
+	memset(crew, 0, sizeof(*crew));
+	scratch_files("", true);
+	w = crew_fork(served, 0);
+	crew->count[N_OLD] = (uint64_t)w;
+	crew_wait(GATE_MADE, 1);
+	stopped = crew_fork(standby, 1);
+	crew->count[N_SEAT] = (uint64_t)stopped;
+	crew_wait(GATE_STANDS, 1);
+	stop(stopped);
+	other = crew_fork(standby, 2);
+	crew_wait(GATE_STANDS, 2);
+	c = crew_fork(client, 3);
+	crew_wait(GATE_IN, 1);
+	crew_kill(w);
+	crew_wait(GATE_GOES_ON, 1);
+	crew_kill(other);
+	crew_open(GATE_ALONE);
+	crew_wait(GATE_GOES_ON, 2);
+	kill(stopped, SIGCONT);
+	crew_wait(GATE_TAKEN, 2);
+	stop(stopped);
+	crew_open(GATE_STOPPED);
+	crew_wait(GATE_GOES_ON, 3);
+	kill(stopped, SIGCONT);
+	crew_join(c, "a client beside a stopped standby");
+	crew_join(stopped, "the standby, which becomes the writer at last");
+}
+
 static int body(void)
 {
 	crew_begin();
 	test_reader();
 	test_writer();
+	test_standby();
 	return done_testing();
 }
 
