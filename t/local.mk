@@ -49,6 +49,7 @@ t_programs = \
 	%reldir%/331-namespaces.t \
 	%reldir%/340-stopped.t \
 	%reldir%/341-signals.t \
+	%reldir%/342-clocks.t \
 	%reldir%/350-kill-points.t \
 	%reldir%/360-takeover.t \
 	%reldir%/361-second-run.t \
@@ -112,7 +113,8 @@ t_support = \
 	%reldir%/scratch.h \
 	%reldir%/stops.h \
 	%reldir%/tap.h \
-	%reldir%/tiers.h
+	%reldir%/tiers.h \
+	%reldir%/waits.h
 
 # What only a GPU has is tested where there is nvcc, and on a GPU.  Some see what the library
 # asks of the runtime: the linker puts their functions in between.
@@ -182,6 +184,8 @@ LDADD = lib/libgpc-internal.la
 %canon_reldir%_370_full_t_LDFLAGS = -Wl,--wrap=fstatfs
 # signals undo what the kernel was asked for
 %canon_reldir%_341_signals_t_LDFLAGS = -Wl,--wrap=posix_fallocate
+# the time of day jumps
+%canon_reldir%_342_clocks_t_LDFLAGS = -Wl,--wrap=clock_gettime,--wrap=gettimeofday,--wrap=time
 EXTRA_DIST += $(t_support) $(t_models)
 
 # ---- what the scripts that run the tools are helped by ----
