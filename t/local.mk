@@ -58,6 +58,7 @@ t_programs = \
 	%reldir%/391-hostile-peer.t \
 	%reldir%/392-stray-stores.t \
 	%reldir%/393-liars.t \
+	%reldir%/394-stray-index.t \
 	%reldir%/500-device.t \
 	%reldir%/501-ask-device.t \
 	%reldir%/502-device-sections.t \
