@@ -164,6 +164,7 @@ TAP_FN void waits_test(void)
 	r = crew_fork(reader, 0);
 	p = crew_fork(patient, 0);
 	crew_join(p, "a peer whose waits are as long as they should be");
+	kill(w, SIGCONT);                /* if it failed while the writer was stopped */
 	crew_join(r, "a reader");
 	crew_join(w, "the writer");
 }
