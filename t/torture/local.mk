@@ -5,23 +5,29 @@
 torture_programs = \
 	%reldir%/grace.t \
 	%reldir%/kill.t \
+	%reldir%/step.t \
 	%reldir%/successor.t
 
 torture_support = \
 	%reldir%/README.md \
 	%reldir%/acts.h \
 	%reldir%/hands.h \
+	%reldir%/operations.h \
 	%reldir%/rest.h \
+	%reldir%/small.h \
 	%reldir%/stage.h \
 	%reldir%/survivor.h \
 	%reldir%/team.h \
 	%reldir%/torture.h \
+	%reldir%/tracee.h \
 	%reldir%/worker.h
 
 check_PROGRAMS += $(torture_programs)
 EXTRA_DIST += $(torture_support)
 # the writer's mapping is replaced by one that counts stores
 %canon_reldir%_successor_t_LDFLAGS = -Wl,--wrap=segment_map_writer
+# stores of a wreck are counted; the table's layout follows from the seed
+%canon_reldir%_step_t_LDFLAGS = -Wl,--wrap=segment_map_writer,--wrap=getrandom
 # unpublishing and grace periods are seen from within the writer
 %canon_reldir%_grace_t_LDFLAGS = -Wl,--wrap=table_remove,--wrap=mirror_flushed,--wrap=epoch_over
 

@@ -1,0 +1,609 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Killed at every instruction.
+ *
+ * A writer that serves a command, its successor in takeover, or a worker in one call is led
+ * through it by single steps and killed after k instructions, for every k.  Then the seat is
+ * taken, or the dead worker reaped, and what is left must be what one of two runs leaves
+ * that nobody disturbed: a writer's command as a whole, since its successor goes on with it; a
+ * worker's call as a whole or not at all.  Nothing of the dead remains, gpc_check is clean, and
+ * each pool can be had as a whole.
+ *
+ * What others see of a writer changes only when it stores to shared memory or calls the
+ * system.  The first pass over an operation finds these instructions; the next one kills after
+ * each of them.  --every kills after all others, too.
+ *
+ *   --seconds N      go through all operations and states again and again: first such
+ *                    distinct points, then every instruction
+ *   --every          every instruction of what is chosen, to the end
+ *   --operation NAME --role NAME --state NAME --from K     what, and from which instruction
+ *   --seed S         the table's layout, and where a round through all begins */
+#include <getopt.h>
+
+#include "operations.h"
+#include "../stops.h"
+
+#define MOST_STEPS 400000
+
+static struct {
+	uint64_t seed;
+	uint32_t seconds, from;
+	bool every;
+	const char *operation, *role, *state;
+} opt;
+
+enum role_kind { WRITER, SUCCESSOR, WORKER };
+
+struct role {
+	const char *name;
+	enum role_kind kind;
+	uint32_t wreck;                  /* a writer has died before this store of its own */
+	bool orphan;                     /* no writer lives beside the worker */
+	bool served;                     /* the writer runs commands before it reaps */
+};
+
+static const struct role roles[] = {
+	{ "worker", WORKER, 0, false, false },
+	{ "served", WORKER, 0, false, true },
+	{ "orphan", WORKER, 0, true, false },
+	{ "writer", WRITER, 0, false, false },
+	{ "successor", SUCCESSOR, 0, false, false },
+	{ "wreck-9", SUCCESSOR, 9, false, false },
+	{ "wreck-23", SUCCESSOR, 23, false, false },
+	{ "wreck-41", SUCCESSOR, 41, false, false },
+	{ "wreck-70", SUCCESSOR, 70, false, false },
+};
+
+/* One operation of one role in one state. */
+struct pair {
+	const struct role *role;
+	const struct table_state *state;
+	const struct command *command;   /* or */
+	const struct work *work;
+	char before[OUTCOME], after[OUTCOME];    /* killed at once; not before its end */
+	uint32_t *point, npoints, steps;
+	uint64_t *pc;
+	bool mapped;
+	uint32_t next;                   /* the next instruction of every one */
+};
+
+static struct pair *pairs, *now;
+static uint32_t npairs, k_now;
+static pid_t boss_pid;
+static uint64_t kills, distinct, drifts;
+
+static const char *name_of(const struct pair *p)
+{
+	return p->command ? p->command->name : p->work->name;
+}
+
+/* What leads straight back, when something is wrong. */
+static void say_where(void)
+{
+	if (!now || getpid() != boss_pid)
+		return;
+	diag("after instruction %u of %s, role %s, state %s", k_now, name_of(now),
+	     now->role->name, now->state->name);
+	diag("--seed %llu --every --operation %s --role %s --state %s --from %u",
+	     (unsigned long long)opt.seed, name_of(now), now->role->name,
+	     now->state->name, k_now);
+	fflush(stdout);
+}
+
+/* ---- victims ---- */
+
+/* What came before it goes on: several turns, until nothing is under way. */
+static void serve_to_rest(gpc *c)
+{
+	int i;
+
+	for (i = 0; i < 200 && c->writer; i++) {
+		if (gpc_writer_serve(c, 0) == 0 && i && retire_idle(c->writer))
+			break;
+	}
+}
+
+static void victim_serves(void)
+{
+	gpc *c = small_attach("victim", 0);
+
+	must_be(gpc_writer_take(c, 0, 0), 0);
+	while (seg_state(&c->seg)->recovering)
+		must(gpc_writer_serve(c, 0) >= 0, "serve");
+	serve_to_rest(c);
+	tracee_is_ready();
+	c->writer->next_care_ns = 0;
+	serve_to_rest(c);
+}
+
+static void victim_takes_over(void)
+{
+	gpc *c = small_attach("victim", 0);
+
+	tracee_is_ready();
+	must_be(gpc_writer_take(c, 0, 0), 0);
+	serve_to_rest(c);
+}
+
+static void victim_works(void)
+{
+	if (now->work->run != run_attach)
+		mine.c = small_attach("victim", 0);
+	if (now->work->ready)
+		now->work->ready();
+	tracee_is_ready();
+	now->work->run();
+}
+
+/* Dies before a store, while it does what the next one will find half done. */
+static int wreck(int store)
+{
+	static uint64_t stores;
+	gpc *c = small_attach("wreck", 0);
+
+	stops.count = &stores;
+	stops.last = (uint64_t)store;
+	must_be(gpc_writer_take(c, 0, 0), 0);
+	stops_begin();
+	serve_to_rest(c);
+	stops_die();
+	return 1;
+}
+
+/* ---- a round ---- */
+
+static void await_victim(void)
+{
+	while (!tracee_waits(!boss->writer))
+		must(gpc_writer_serve(boss, 0) >= 0, "serve: %s", gpc_last_error());
+}
+
+static void send_command(void)
+{
+	if (now->command->send)
+		now->command->send();
+}
+
+static void leave_seat(void)
+{
+	if (boss->writer)
+		must_be(gpc_writer_drop(boss), 0);
+}
+
+static void begin_writer(void)
+{
+	leave_seat();
+	tracee_fork(victim_serves);
+	await_victim();
+	send_command();
+}
+
+static void begin_successor(void)
+{
+	leave_seat();
+	send_command();
+	if (now->role->wreck) {
+		pid_t pid = crew_fork(wreck, (int)now->role->wreck);
+
+		must(crew_status(pid) == 256 + SIGKILL, "the wreck: %s", crew->why);
+	}
+	tracee_fork(victim_takes_over);
+	await_victim();
+}
+
+static void begin_worker(void)
+{
+	tracee_fork(victim_works);
+	await_victim();
+	if (now->role->orphan)
+		leave_seat();
+	if (now->work->beside)
+		now->work->beside();
+}
+
+static void round_begin(void)
+{
+	uint64_t i;
+
+	small_restore();
+	small.nused = 0;
+	memset(&job, 0, sizeof(job));
+	job.publish_key = 30;
+	boss = small_attach("boss", 0);
+	must_be(gpc_writer_take(boss, 0, 0), 0);
+	for (i = 1; i <= 20; i++)
+		use_key(i);
+	use_key(60);
+	use_key(61);
+	now->state->build();
+	if (now->command && now->command->prepare)
+		now->command->prepare();
+	switch (now->role->kind) {
+	case WRITER:
+		begin_writer();
+		break;
+	case SUCCESSOR:
+		begin_successor();
+		break;
+	case WORKER:
+		begin_worker();
+		break;
+	}
+	tracee_begin();
+}
+
+static void put_answers(char *to, size_t n)
+{
+	size_t at = 0;
+	uint32_t i;
+
+	for (i = 0; i < job.slots && job.answered; i++) {
+		const struct shm_command *a = &job.answer[i];
+		bool given = job.answer[0].result > (int32_t)i;
+
+		at += (size_t)snprintf(to + at, n - at, "[%d", a->result);
+		if (given && job.slots > 1)
+			at += (size_t)snprintf(to + at, n - at, " 0x%x 0x%x %d",
+					       (unsigned)a->block, (unsigned)a->to,
+					       (int)a->tag);
+		at += (size_t)snprintf(to + at, n - at, "]");
+	}
+	for (i = 0; i < MOST; i++)
+		at += (size_t)snprintf(to + at, n - at, " 0x%x", (unsigned)job.resident[i]);
+	snprintf(to + at, n - at, "\n");
+}
+
+/* The victim is dead: all comes to rest, and is looked at; then nothing is left. */
+static void round_end(char *outcome)
+{
+	int n;
+
+	other_dies();
+	if (!boss->writer)
+		must_be(gpc_writer_take(boss, 0, 0), 0);
+	else if (now->role->served) {
+		boss->writer->next_care_ns = UINT64_MAX;
+		must(gpc_writer_serve(boss, 0) >= 0, "serve");
+	}
+	small_settle();
+	n = small_outcome(outcome);
+	put_answers(outcome + n, (size_t)(OUTCOME - n));
+	crew_check(boss);
+	small_give_all_back();
+	gpc_close(boss);
+	boss = NULL;
+}
+
+static bool is_as(const char *outcome, const char *want)
+{
+	return !strcmp(outcome, want);
+}
+
+static void judge(const char *outcome)
+{
+	if (is_as(outcome, now->before) || is_as(outcome, now->after))
+		return;
+	diag("killed before: %s", now->before);
+	diag("not killed: %s", now->after);
+	diag("now: %s", outcome);
+	must(false, "neither as before nor as after");
+}
+
+/* ---- the first pass ---- */
+
+static void add_point(uint32_t k, uint64_t pc)
+{
+	if (!(now->npoints & (now->npoints + 1)) || !now->point) {
+		uint32_t size = MAX(64u, 2 * (now->npoints + 1));
+
+		now->point = realloc(now->point, size * sizeof(*now->point));
+		now->pc = realloc(now->pc, size * sizeof(*now->pc));
+		if (!now->point || !now->pc)
+			bail("no memory");
+	}
+	now->point[now->npoints] = k;
+	now->pc[now->npoints++] = pc;
+}
+
+/* Which instructions others can notice, and what an undisturbed run leaves. */
+static void map_points(void)
+{
+	uint64_t pc;
+	bool call;
+
+	k_now = 0;
+	round_begin();
+	tracee_kill();
+	round_end(now->before);
+	round_begin();
+	small_look();
+	for (k_now = 1; k_now < MOST_STEPS; k_now++) {
+		call = tracee_calls_system(tracee_pc());
+		if (!tracee_step())
+			break;
+		pc = tracee_pc();
+		if (small_changed() || call)
+			add_point(k_now, pc);
+	}
+	must(k_now < MOST_STEPS, "it does not end");
+	now->steps = k_now - 1;
+	now->mapped = true;
+	tracee_kill();
+	round_end(now->after);
+	if (getenv("GPC_T_VERBOSE"))
+		diag("%-16s %-10s %-8s %6u instructions, %4u distinct%s", name_of(now),
+		     now->role->name, now->state->name, now->steps, now->npoints,
+		     is_as(now->before, now->after) ? "" : ", two outcomes");
+}
+
+/* ---- kills ---- */
+
+/* After k instructions; pc: where that is, if that is known.  False: it ended before. */
+static bool kill_after(uint32_t k, uint64_t pc)
+{
+	char outcome[OUTCOME];
+	bool alive = true;
+	uint32_t i;
+
+	k_now = k;
+	round_begin();
+	for (i = 0; i < k && alive; i++)
+		alive = tracee_step();
+	if (pc && alive && tracee_pc() != pc) {
+		drifts++;
+		for (i = 0; i < 300 && alive && tracee_pc() != pc; i++)
+			alive = tracee_step();
+	}
+	tracee_kill();
+	kills++;
+	round_end(outcome);
+	judge(outcome);
+	return alive;
+}
+
+static uint64_t until;
+
+static bool time_is_up(void)
+{
+	return opt.seconds && clock_ns() > until;
+}
+
+static void kill_at_points(uint32_t stride, uint32_t first)
+{
+	uint32_t i;
+
+	for (i = first; i < now->npoints && !time_is_up(); i += stride) {
+		kill_after(now->point[i], now->pc[i]);
+		distinct++;
+	}
+}
+
+/* As far as `share` ns go; true: to the end. */
+static bool kill_at_every(uint64_t share)
+{
+	uint64_t end = clock_ns() + share;
+
+	for (; now->next <= now->steps + 1; now->next++) {
+		if (time_is_up() || clock_ns() > end)
+			return false;
+		if (!kill_after(now->next, 0))
+			break;
+	}
+	return true;
+}
+
+/* ---- which ---- */
+
+static bool chosen(const char *wish, const char *name)
+{
+	return !wish || !strcmp(wish, name);
+}
+
+static void add_pair(const struct role *r, const struct table_state *s,
+		     const struct command *c, const struct work *w)
+{
+	if (!chosen(opt.operation, c ? c->name : w->name) || !chosen(opt.role, r->name) ||
+	    !chosen(opt.state, s->name))
+		return;
+	/* a dead peer is there as long as no writer was: nothing can be prepared */
+	if (s->build == state_dead &&
+	    (c ? r->kind == WRITER || c->prepare : !r->orphan || w->ready == ready_blocks))
+		return;
+	if (s->build == state_dead && r->wreck)
+		return;
+	pairs = realloc(pairs, (npairs + 1) * sizeof(*pairs));
+	if (!pairs)
+		bail("no memory");
+	pairs[npairs++] = (struct pair){ .role = r, .state = s, .command = c, .work = w,
+					 .next = MAX(opt.from, 1u) };
+}
+
+static void list_pairs(void)
+{
+	uint32_t s, r, i;
+
+	for (s = 0; s < ARRAY_SIZE(states); s++)
+		for (r = 0; r < ARRAY_SIZE(roles); r++)
+			if (roles[r].kind == WORKER)
+				for (i = 0; i < ARRAY_SIZE(works); i++)
+					add_pair(&roles[r], &states[s], NULL, &works[i]);
+			else
+				for (i = 0; i < ARRAY_SIZE(commands); i++)
+					add_pair(&roles[r], &states[s], &commands[i], NULL);
+}
+
+static void turn_to(struct pair *p)
+{
+	static const char *devices;
+
+	if (devices && !strcmp(devices, p->state->devices)) {
+		now = p;
+		return;
+	}
+	if (devices)
+		small_unmake();
+	devices = p->state->devices;
+	small_make(opt.seed, devices);
+	now = p;
+}
+
+/* ---- forms ---- */
+
+/* What fits a test: literally every instruction of a worker's short calls, and points of some
+ * commands, another choice with each seed. */
+static void short_form(void)
+{
+	static const struct { const char *operation, *role, *state; uint32_t most; } some[] = {
+		{ "ref", "worker", "half", 0 },
+		{ "unref", "worker", "half", 0 },
+		{ "enter", "worker", "half", 0 },
+		{ "leave", "worker", "half", 0 },
+		{ "submit-drop", "served", "half", 0 },
+		{ "attach", "worker", "half", 60 },
+		{ "close", "orphan", "half", 60 },
+		{ "publish", "writer", "full", 60 },
+		{ "publish-known", "writer", "half", 60 },
+		{ "reserve-moves", "writer", "full", 60 },
+		{ "evict-take", "writer", "full", 60 },
+		{ "commit-limbo", "writer", "full", 60 },
+		{ "reap", "writer", "half", 60 },
+		{ "publish", "writer", "crowded", 60 },
+		{ "drop", "wreck-23", "full", 60 },
+	};
+	uint32_t i, j, stride;
+
+	for (i = 0; i < ARRAY_SIZE(some); i++)
+		for (j = 0; j < npairs; j++) {
+			if (strcmp(some[i].operation, name_of(&pairs[j])) ||
+			    strcmp(some[i].role, pairs[j].role->name) ||
+			    strcmp(some[i].state, pairs[j].state->name))
+				continue;
+			turn_to(&pairs[j]);
+			map_points();
+			if (!some[i].most) {
+				kill_at_every(UINT64_MAX / 2);
+				continue;
+			}
+			stride = 1 + now->npoints / some[i].most;
+			kill_at_points(stride, (uint32_t)(opt.seed % stride));
+		}
+}
+
+static void long_form(void)
+{
+	uint32_t i, j, first = (uint32_t)(crew_mix(opt.seed) % npairs), done = 0;
+
+	for (i = 0; i < npairs && !time_is_up() && !opt.every; i++) {
+		turn_to(&pairs[(first + i) % npairs]);
+		map_points();
+		kill_at_points(1, 0);
+		done += !time_is_up();
+	}
+	if (!opt.every)
+		diag("all distinct points of %u of %u pairs", done, npairs);
+	for (j = 0; (j == 0 || opt.seconds) && !time_is_up(); j++)
+		for (i = done = 0; i < npairs && !time_is_up(); i++) {
+			turn_to(&pairs[(first + i) % npairs]);
+			if (!now->mapped)
+				map_points();
+			done += kill_at_every(opt.every ? UINT64_MAX / 2 :
+							  2000 * NS_PER_MS);
+			if (done == npairs)
+				return;
+		}
+}
+
+static int body(void)
+{
+	const char *why;
+
+	diag("--seed %llu", (unsigned long long)opt.seed);
+	crew_begin();
+	tracee_pages();
+	why = tracee_forbidden();
+	if (why)
+		plan_skip_all(why);
+	boss_pid = getpid();
+	atexit(say_where);
+	list_pairs();
+	if (!npairs)
+		bail("no such operation, role and state");
+	until = clock_ns() + opt.seconds * 1000 * NS_PER_MS;
+	if (opt.every || opt.seconds)
+		long_form();
+	else
+		short_form();
+	now = NULL;
+	ok(kills > 0, "%llu kills, %llu of them at distinct points, in %u pairs of operation "
+	   "and state: each left what an undisturbed run leaves", (unsigned long long)kills,
+	   (unsigned long long)distinct, npairs);
+	diag("%llu points were not where the first pass had seen them",
+	     (unsigned long long)drifts);
+	return done_testing();
+}
+
+/* ---- options ---- */
+
+static uint64_t number(const char *text, const char *what)
+{
+	char *end;
+	uint64_t n = strtoull(text, &end, 0);
+
+	if (!*text || *end)
+		bail("--%s %s: not a number", what, text);
+	return n;
+}
+
+static void options_read(int argc, char **argv)
+{
+	static const struct option known[] = {
+		{ "seconds", required_argument, NULL, 't' },
+		{ "seed", required_argument, NULL, 's' },
+		{ "every", no_argument, NULL, 'e' },
+		{ "operation", required_argument, NULL, 'o' },
+		{ "role", required_argument, NULL, 'r' },
+		{ "state", required_argument, NULL, 'a' },
+		{ "from", required_argument, NULL, 'f' },
+		{ NULL, 0, NULL, 0 },
+	};
+	struct timespec ts;
+	int o;
+
+	clock_gettime(CLOCK_REALTIME, &ts);
+	opt.seed = (uint64_t)ts.tv_sec * 1000003 ^ (uint64_t)ts.tv_nsec;
+	while ((o = getopt_long(argc, argv, "", known, NULL)) != -1) {
+		switch (o) {
+		case 't':
+			opt.seconds = (uint32_t)number(optarg, "seconds");
+			break;
+		case 's':
+			opt.seed = number(optarg, "seed");
+			break;
+		case 'e':
+			opt.every = true;
+			break;
+		case 'o':
+			opt.operation = optarg;
+			break;
+		case 'r':
+			opt.role = optarg;
+			break;
+		case 'a':
+			opt.state = optarg;
+			break;
+		case 'f':
+			opt.from = (uint32_t)number(optarg, "from");
+			break;
+		default:
+			bail("options: --seconds N --seed S --every --operation NAME "
+			     "--role NAME --state NAME --from K");
+		}
+	}
+}
+
+int main(int argc, char **argv)
+{
+	options_read(argc, argv);
+	scratch_make("torture-step");
+	return tap_guard(opt.every && !opt.seconds ? 0 : opt.seconds + 120, body,
+			 scratch_remove);
+}

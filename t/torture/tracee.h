@@ -1,0 +1,203 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* tracee.h - a forked process that is led one instruction at a time.
+ *
+ * It asks to be traced, makes itself ready, and stops.  From the moment at which it says
+ * that the operation begins, instructions are counted; it is let go on by none but the
+ * tracer, who kills it whenever it likes, by SIGKILL. */
+#ifndef GPC_T_TRACEE_H
+#define GPC_T_TRACEE_H
+
+#include <elf.h>
+#include <sys/auxv.h>
+#include <sys/ptrace.h>
+#include <sys/uio.h>
+#include <sys/user.h>
+
+#include "../crew.h"
+
+extern const char __executable_start[];
+
+struct tracee_page {                     /* shared with the tracee */
+	uint32_t begun, ended;           /* the operation */
+	char why[300];                   /* what it did not find as it must be */
+};
+
+static struct tracee_page *tracee_page;
+static pid_t tracee;
+
+TAP_FN void tracee_pages(void)
+{
+	tracee_page = mmap(NULL, sizeof(*tracee_page), PROT_READ | PROT_WRITE,
+			   MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	if (tracee_page == MAP_FAILED)
+		bail("no shared page");
+}
+
+/* ---- what the tracee calls ---- */
+
+/* Nothing is counted yet. */
+TAP_FN void tracee_is_ready(void)
+{
+	raise(SIGSTOP);
+	store_release(&tracee_page->begun, 1);
+}
+
+TAP_FN __attribute__((noreturn)) void tracee_is_done(void)
+{
+	store_release(&tracee_page->ended, 1);
+	for (;;)
+		pause();
+}
+
+/* ---- what the tracer calls ---- */
+
+/* False: it is not stopped; it ended, or died. */
+static inline bool tracee_stopped(int *ret_signal)
+{
+	int status = 0;
+
+	while (waitpid(tracee, &status, 0) < 0)
+		if (errno != EINTR)
+			bail("waitpid: %s", strerror(errno));
+	*ret_signal = WIFSTOPPED(status) ? WSTOPSIG(status) : -status;
+	return WIFSTOPPED(status);
+}
+
+TAP_FN void tracee_fork(void (*run)(void))
+{
+	store_relaxed(&tracee_page->begun, 0);
+	store_relaxed(&tracee_page->ended, 0);
+	fflush(stdout);
+	tracee = fork();
+	if (tracee < 0)
+		bail("fork: %s", strerror(errno));
+	if (tracee)
+		return;
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	crew_me = 1;
+	crew_is_member = true;
+	if (ptrace(PTRACE_TRACEME, 0, NULL, NULL))
+		_exit(2);
+	run();
+	tracee_is_done();
+}
+
+/* Is it stopped before its operation?  `wait`: or tell when it is. */
+TAP_FN bool tracee_waits(bool wait)
+{
+	int status = 0, got = (int)waitpid(tracee, &status, wait ? 0 : WNOHANG);
+
+	if (got <= 0)
+		return false;
+	must(WIFSTOPPED(status) && WSTOPSIG(status) == SIGSTOP,
+	     "it ended with 0x%x before its operation: %s", (unsigned)status,
+	     crew->why);
+	return true;
+}
+
+/* One instruction; false: the operation is over. */
+TAP_FN bool tracee_step(void)
+{
+	int sig;
+
+	if (load_relaxed(&tracee_page->ended))
+		return false;
+	if (ptrace(PTRACE_SINGLESTEP, tracee, NULL, NULL))
+		bail("single step: %s", strerror(errno));
+	must(tracee_stopped(&sig) && sig == SIGTRAP,
+	     "a step ended with %d (below zero: a status): %s", sig, crew->why);
+	return true;
+}
+
+/* To the operation's first instruction. */
+TAP_FN void tracee_begin(void)
+{
+	while (!load_relaxed(&tracee_page->begun))
+		tracee_step();
+}
+
+/* Full speed, until it has ended or k operations' worth of time has passed. */
+TAP_FN void tracee_kill(void)
+{
+	int status;
+
+	kill(tracee, SIGKILL);
+	while (waitpid(tracee, &status, 0) == tracee && WIFSTOPPED(status))
+		;
+	tracee = 0;
+}
+
+TAP_FN uint64_t tracee_pc(void)
+{
+	struct user_regs_struct regs = { 0 };
+	struct iovec io = { &regs, sizeof(regs) };
+
+	if (ptrace(PTRACE_GETREGSET, tracee, (void *)NT_PRSTATUS, &io))
+		return 0;
+#if defined(__x86_64__)
+	return regs.rip;
+#elif defined(__aarch64__)
+	return regs.pc;
+#else
+	return 0;
+#endif
+}
+
+/* Is the next instruction a system call? */
+TAP_FN bool tracee_calls_system(uint64_t pc)
+{
+	long word = ptrace(PTRACE_PEEKTEXT, tracee, (void *)pc, NULL);
+
+#if defined(__x86_64__)
+	return (word & 0xffff) == 0x050f;
+#elif defined(__aarch64__)
+	return (uint32_t)word == 0xd4000001u;
+#else
+	return word == -1;
+#endif
+}
+
+/* ---- may we? ---- */
+
+static inline void tracee_probe(void)
+{
+	tracee_is_ready();
+}
+
+/* Why it cannot be done here, or NULL. */
+TAP_FN const char *tracee_forbidden(void)
+{
+	static char why[100];
+	int sig, i;
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+	return "a sanitizer makes each instruction many";
+#endif
+#if !defined(__x86_64__) && !defined(__aarch64__)
+	return "no single steps known for this machine";
+#endif
+#if defined(__aarch64__) && defined(HWCAP_ATOMICS)
+	/* a single step clears the monitor: load-exclusive loops never end */
+	if (!(getauxval(AT_HWCAP) & HWCAP_ATOMICS))
+		return "no atomics but load-exclusive loops, which single steps break";
+#endif
+	tracee_fork(tracee_probe);
+	if (!tracee_stopped(&sig))
+		return "ptrace is forbidden here";
+	for (i = 0; i < 100; i++) {
+		if (ptrace(PTRACE_SINGLESTEP, tracee, NULL, NULL)) {
+			snprintf(why, sizeof(why), "no single steps: %s",
+				 strerror(errno));
+			tracee_kill();
+			return why;
+		}
+		if (!tracee_stopped(&sig) || sig != SIGTRAP)
+			return "single steps do not work here";
+		if (load_relaxed(&tracee_page->ended))
+			break;
+	}
+	tracee_kill();
+	return NULL;
+}
+
+#endif
