@@ -10,6 +10,12 @@
 
 #define MOST 4 /* blocks of a command */
 
+/* What a second run of a command may do otherwise. */
+enum {
+	EVICTS = 1,  /* other blocks of the same pools, and idle keys more may be gone */
+	CANCELS = 2, /* -ESTALE: it was given back already */
+};
+
 /* What the boss has prepared, and the answer to what it sent. */
 static struct {
 	gpc_block block[MOST], resident[MOST];
@@ -448,6 +454,41 @@ static void send_remove(void)
 				       .arg = seg_pool(&boss->seg, (uint32_t)job.n)->generation });
 }
 
+/* ---- answers ---- */
+
+static inline void put_answers(char *to, size_t n)
+{
+	size_t at = strlen(to);
+	uint32_t i;
+
+	for (i = 0; i < job.slots && job.answered; i++) {
+		const struct shm_command *a = &job.answer[i];
+
+		at += (size_t)snprintf(to + at, n - at, " [%d", a->result);
+		if (job.slots > 1 && job.answer[0].result > (int32_t)i)
+			at += (size_t)snprintf(to + at, n - at, " 0x%x 0x%x %d",
+					       (unsigned)a->block, (unsigned)a->to,
+					       (int)a->tag);
+		at += (size_t)snprintf(to + at, n - at, "]");
+	}
+	for (i = 0; i < (uint32_t)job.n; i++)
+		at += (size_t)snprintf(to + at, n - at, " 0x%x",
+				       (unsigned)job.resident[i]);
+}
+
+static inline bool answers_are(const struct shm_command *want, int again)
+{
+	uint32_t i;
+
+	for (i = 0; i < job.slots; i++) {
+		int32_t is = job.answer[i].result;
+
+		if (is != want[i].result && !(again == CANCELS && is == -ESTALE))
+			return false;
+	}
+	return true;
+}
+
 /* ---- what workers do ---- */
 
 static struct {
@@ -555,33 +596,34 @@ typedef void (*action)(void);
 struct command {                         /* that a writer dies in */
 	const char *name;
 	action prepare, send;
+	int again;
 };
 
 static const struct command commands[] = {
-	{ "nothing", NULL, NULL },
-	{ "publish", prepare_blocks, send_publish },
-	{ "publish-known", prepare_blocks, send_publish_known },
-	{ "free", prepare_blocks, send_free },
-	{ "reserve", NULL, send_reserve },
-	{ "reserve-moves", NULL, send_reserve_moves },
-	{ "stock", NULL, send_stock },
-	{ "evict", NULL, send_evict },
-	{ "evict-take", NULL, send_evict_take },
-	{ "evict-ram", NULL, send_evict_ram },
-	{ "demote", NULL, send_demote },
-	{ "commit-demote", prepare_demoted, send_commit },
-	{ "cancel-demote", prepare_demoted, send_cancel },
-	{ "promote", prepare_promote, send_promote },
-	{ "commit-promote", prepare_promoted, send_commit },
-	{ "cancel-promote", prepare_promoted, send_cancel },
-	{ "commit-limbo", prepare_limbo, send_commit },
-	{ "cancel-limbo", prepare_limbo, send_cancel },
-	{ "drop", NULL, send_drop },
-	{ "clear-tag", NULL, send_clear_tag },
-	{ "clear", NULL, send_clear },
-	{ "pool-add", NULL, send_pool },
-	{ "pool-remove", prepare_pool, send_remove },
-	{ "reap", other_comes, other_dies },
+	{ "nothing", NULL, NULL, 0 },
+	{ "publish", prepare_blocks, send_publish, 0 },
+	{ "publish-known", prepare_blocks, send_publish_known, 0 },
+	{ "free", prepare_blocks, send_free, 0 },
+	{ "reserve", NULL, send_reserve, EVICTS },
+	{ "reserve-moves", NULL, send_reserve_moves, EVICTS },
+	{ "stock", NULL, send_stock, EVICTS },
+	{ "evict", NULL, send_evict, EVICTS },
+	{ "evict-take", NULL, send_evict_take, EVICTS },
+	{ "evict-ram", NULL, send_evict_ram, EVICTS },
+	{ "demote", NULL, send_demote, EVICTS },
+	{ "commit-demote", prepare_demoted, send_commit, 0 },
+	{ "cancel-demote", prepare_demoted, send_cancel, CANCELS },
+	{ "promote", prepare_promote, send_promote, EVICTS },
+	{ "commit-promote", prepare_promoted, send_commit, 0 },
+	{ "cancel-promote", prepare_promoted, send_cancel, CANCELS },
+	{ "commit-limbo", prepare_limbo, send_commit, 0 },
+	{ "cancel-limbo", prepare_limbo, send_cancel, CANCELS },
+	{ "drop", NULL, send_drop, 0 },
+	{ "clear-tag", NULL, send_clear_tag, 0 },
+	{ "clear", NULL, send_clear, 0 },
+	{ "pool-add", NULL, send_pool, 0 },
+	{ "pool-remove", prepare_pool, send_remove, 0 },
+	{ "reap", other_comes, other_dies, 0 },
 };
 
 struct work {                            /* that a worker dies in */

@@ -293,7 +293,20 @@ TAP_FN void small_settle(void)
 
 /* ---- what came of it ---- */
 
-#define OUTCOME 4096
+#define TEXT 4096
+
+struct small_key {
+	uint64_t number;
+	gpc_block block;
+	uint32_t depth, refs;            /* of the boss */
+};
+
+struct outcome {
+	struct small_key key[POOLS * SLOTS];
+	uint32_t nkeys;
+	uint32_t free[POOLS], reserved[POOLS], dying[POOLS];
+	char text[TEXT];
+};
 
 /* A record's tag is the number of its key, or of the first one published with it. */
 static inline uint64_t key_number(const struct shm_record *r)
@@ -312,36 +325,52 @@ static inline uint32_t record_of(int pool, int slot)
 	return pool_record(&boss->seg, GPC_BLOCK(pool, slot));
 }
 
-/* Of each pool's blocks: key and children's parent, '.', 'r' or 'd'; references of the
- * boss. */
-static inline int put_pools(char *to, size_t n)
+static inline void book_record(struct outcome *o, int pool, int slot, char *text)
 {
-	static const char state[] = ".r?d";
-	size_t at = 0;
+	const struct shm_record *r = seg_record(&boss->seg, record_of(pool, slot));
+	uint32_t refs = seg_row(&boss->seg, record_of(pool, slot))[boss->peer];
+	char held[16] = "";
+
+	if (refs)
+		snprintf(held, sizeof(held), "+%u", refs);
+	switch (WORD_STATE(r->word)) {
+	case FREE:
+		o->free[pool]++;
+		sprintf(text, " .%s", held);
+		break;
+	case RESERVED:
+		o->reserved[pool]++;
+		sprintf(text, " r%s", held);
+		break;
+	case DYING:
+		o->dying[pool]++;
+		sprintf(text, " d%s", held);
+		break;
+	default:
+		o->key[o->nkeys++] = (struct small_key){
+			key_number(r), GPC_BLOCK(pool, slot), r->depth, refs
+		};
+		sprintf(text, " %llu/%u%s", (unsigned long long)key_number(r), r->depth,
+			held);
+	}
+}
+
+/* Of each block: key and depth, or free, reserved, dying; references of the boss. */
+static inline void book_pools(struct outcome *o)
+{
+	char one[64];
 	int p, s;
 
+	memset(o, 0, sizeof(*o));
 	for (p = 0; p < POOLS; p++) {
-		at += (size_t)snprintf(to + at, n - at, "%d:", p);
 		for (s = 0; s < SLOTS; s++) {
-			uint32_t i = record_of(p, s), cell;
-			const struct shm_record *r;
-
-			if (i == SHM_NO_RECORD)
+			if (record_of(p, s) == SHM_NO_RECORD)
 				continue;
-			r = seg_record(&boss->seg, i);
-			cell = seg_row(&boss->seg, i)[boss->peer];
-			if (WORD_STATE(r->word) == LIVE)
-				at += (size_t)snprintf(to + at, n - at, " %d/%u",
-						       (int)key_number(r), r->depth);
-			else
-				at += (size_t)snprintf(to + at, n - at, " %c",
-						       state[WORD_STATE(r->word) & 3]);
-			if (cell)
-				at += (size_t)snprintf(to + at, n - at, "+%u", cell);
+			book_record(o, p, s, one);
+			strcat(o->text, one);
 		}
-		at += (size_t)snprintf(to + at, n - at, "\n");
+		strcat(o->text, ",");
 	}
-	return (int)at;
 }
 
 /* Lookups say what records say: nothing else of all keys that were ever used. */
@@ -373,10 +402,20 @@ static inline void compare_lookups(void)
 	}
 }
 
-TAP_FN int small_outcome(char *to)
+TAP_FN void small_outcome(struct outcome *o)
 {
 	compare_lookups();
-	return put_pools(to, OUTCOME);
+	book_pools(o);
+}
+
+TAP_FN const struct small_key *small_find(const struct outcome *o, uint64_t number)
+{
+	uint32_t i;
+
+	for (i = 0; i < o->nkeys; i++)
+		if (o->key[i].number == number)
+			return &o->key[i];
+	return NULL;
 }
 
 /* ---- afterwards ---- */

@@ -15,7 +15,7 @@
 
 #include "../crew.h"
 
-extern const char __executable_start[];
+extern const char __executable_start[], etext[];
 
 struct tracee_page {                     /* shared with the tracee */
 	uint32_t begun, ended;           /* the operation */
@@ -46,7 +46,7 @@ TAP_FN __attribute__((noreturn)) void tracee_is_done(void)
 {
 	store_release(&tracee_page->ended, 1);
 	for (;;)
-		pause();
+		raise(SIGSTOP);
 }
 
 /* ---- what the tracer calls ---- */
@@ -116,7 +116,6 @@ TAP_FN void tracee_begin(void)
 		tracee_step();
 }
 
-/* Full speed, until it has ended or k operations' worth of time has passed. */
 TAP_FN void tracee_kill(void)
 {
 	int status;
@@ -127,20 +126,64 @@ TAP_FN void tracee_kill(void)
 	tracee = 0;
 }
 
+/* ---- where it is, and where it shall be ---- */
+
+#if defined(__x86_64__)
+#define TRACEE_PC rip
+#define BREAK(word) (((word) & ~0xfful) | 0xcc)
+#else
+#define TRACEE_PC pc
+#define BREAK(word) (((word) & ~0xfffffffful) | 0xd4200000u)
+#endif
+
+static inline void registers(int request, struct user_regs_struct *regs)
+{
+	struct iovec io = { regs, sizeof(*regs) };
+
+	if (ptrace((enum __ptrace_request)request, tracee, (void *)NT_PRSTATUS, &io))
+		bail("registers: %s", strerror(errno));
+}
+
+/* Of the instruction that comes next. */
 TAP_FN uint64_t tracee_pc(void)
 {
 	struct user_regs_struct regs = { 0 };
-	struct iovec io = { &regs, sizeof(regs) };
 
-	if (ptrace(PTRACE_GETREGSET, tracee, (void *)NT_PRSTATUS, &io))
-		return 0;
-#if defined(__x86_64__)
-	return regs.rip;
-#elif defined(__aarch64__)
-	return regs.pc;
-#else
-	return 0;
-#endif
+	registers(PTRACE_GETREGSET, &regs);
+	return regs.TRACEE_PC;
+}
+
+static inline void poke(uint64_t pc, unsigned long word)
+{
+	if (ptrace(PTRACE_POKETEXT, tracee, (void *)pc, (void *)word))
+		bail("a breakpoint: %s", strerror(errno));
+}
+
+/* At full speed, to the n-th time that this instruction comes next; false: the operation was
+ * over before. */
+TAP_FN bool tracee_run_to(uint64_t pc, uint32_t n)
+{
+	unsigned long word = (unsigned long)ptrace(PTRACE_PEEKTEXT, tracee, (void *)pc, NULL);
+	struct user_regs_struct regs;
+	int sig;
+
+	for (;;) {
+		poke(pc, BREAK(word));
+		if (ptrace(PTRACE_CONT, tracee, NULL, NULL))
+			bail("continue: %s", strerror(errno));
+		must(tracee_stopped(&sig) && (sig == SIGTRAP || sig == SIGSTOP),
+		     "on the way it ended with %d (below zero: a status): %s", sig,
+		     crew->why);
+		poke(pc, word);
+		if (sig == SIGSTOP)
+			return false;
+		registers(PTRACE_GETREGSET, &regs);
+		regs.TRACEE_PC = pc;
+		registers(PTRACE_SETREGSET, &regs);
+		if (--n == 0)
+			return true;
+		tracee_step();
+	}
 }
 
 /* Is the next instruction a system call? */
