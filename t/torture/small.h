@@ -18,7 +18,7 @@
 #define RAM_N	8
 #define VRAM_N	12
 #define TRANSIT 4
-#define PEERS	3
+#define PEERS	4
 #define KEYS	64 /* that lookups ask for */
 #define RANGES	16
 
@@ -33,7 +33,7 @@ static struct {
 	struct range hot[RANGES]; /* what an operation can change */
 	int nhot;
 	uint8_t *image, *seen; /* of the hot ranges, one after the other */
-	uint64_t seed;
+	uint64_t seed, drawn;
 	uint64_t used[KEYS]; /* numbers of keys, in this round */
 	int nused;
 	char name[32];
@@ -46,13 +46,12 @@ static gpc *boss;
 ssize_t __wrap_getrandom(void *to, size_t n, unsigned flags);
 ssize_t __wrap_getrandom(void *to, size_t n, unsigned flags)
 {
-	static uint64_t state;
 	uint8_t *p = to;
 	size_t i;
 
 	(void)flags;
 	for (i = 0; i < n; i++)
-		p[i] = (uint8_t)(crew_mix(small.seed * 977 + state++) >> 13);
+		p[i] = (uint8_t)(crew_mix(small.seed * 977 + small.drawn++) >> 13);
 	return (ssize_t)n;
 }
 
@@ -168,6 +167,7 @@ TAP_FN void small_make(uint64_t seed, const char *devices)
 	gpc *c = NULL;
 
 	small.seed = seed;
+	small.drawn = 0;
 	snprintf(small.name, sizeof(small.name), "small-%s", devices);
 	must_be(gpc_create(small.name, &cfg, NULL, 0, &c), 0);
 	add_pools(c);
@@ -249,6 +249,11 @@ static inline bool small_rests(char *why)
 	struct writer *w = boss->writer;
 	uint32_t i, peer;
 
+	for (i = 0; i < POOLS; i++)
+		if (seg_pool(&boss->seg, i)->state == POOL_DRAINING) {
+			snprintf(why, 200, "pool %u is still going", i);
+			return false;
+		}
 	if (boss->ops || boss->deferred_n) {
 		snprintf(why, 200, "a command has no answer");
 		return false;

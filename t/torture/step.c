@@ -17,7 +17,7 @@
  *   --every          every instruction of what is chosen, to the end
  *   --operation NAME --role NAME --state NAME --from K     what, and from which instruction
  *   --points N       at most so many distinct points of each
- *   --seed S         the table's layout, and where a round through all begins */
+ *   --seed S         the table's layout, and the order of all */
 #include <getopt.h>
 
 #include "operations.h"
@@ -374,6 +374,8 @@ static void map_points(void)
 		diag("%-16s %-10s %-8s %6u instructions, %4u distinct%s", name_of(now),
 		     now->role->name, now->state->name, now->steps, now->npoints,
 		     is_as(&now->before, &now->after) ? "" : ", two outcomes");
+	if (getenv("GPC_T_VERBOSE") && !is_as(&now->before, &now->after))
+		diag("%s <> %s", now->before.text, now->after.text);
 }
 
 /* ---- kills ---- */
@@ -506,6 +508,21 @@ static void list_pairs(void)
 					add_pair(&roles[r], &states[s], &commands[i], NULL);
 }
 
+/* In an order that the seed draws. */
+static void shuffle_pairs(void)
+{
+	uint64_t chance = crew_mix(opt.seed) | 1;
+	uint32_t i, j;
+
+	for (i = npairs; i > 1; i--) {
+		struct pair p = pairs[i - 1];
+
+		j = crew_random(&chance, i);
+		pairs[i - 1] = pairs[j];
+		pairs[j] = p;
+	}
+}
+
 static void turn_to(struct pair *p)
 {
 	static const char *devices;
@@ -563,10 +580,10 @@ static void short_form(void)
 
 static void long_form(void)
 {
-	uint32_t i, j, first = (uint32_t)(crew_mix(opt.seed) % npairs), done = 0;
+	uint32_t i, j, done = 0;
 
 	for (i = 0; i < npairs && !time_is_up() && !opt.every; i++) {
-		turn_to(&pairs[(first + i) % npairs]);
+		turn_to(&pairs[i]);
 		map_points();
 		kill_at_points(opt.most);
 		done += !time_is_up();
@@ -575,7 +592,7 @@ static void long_form(void)
 		diag("all distinct points of %u of %u pairs", done, npairs);
 	for (j = 0; (j == 0 || opt.seconds) && !opt.most && !time_is_up(); j++)
 		for (i = done = 0; i < npairs && !time_is_up(); i++) {
-			turn_to(&pairs[(first + i) % npairs]);
+			turn_to(&pairs[i]);
 			if (!now->place)
 				map_points();
 			done += kill_at_every(opt.every ? UINT64_MAX / 2 :
@@ -598,6 +615,7 @@ static int body(void)
 	boss_pid = getpid();
 	atexit(say_where);
 	list_pairs();
+	shuffle_pairs();
 	if (!npairs)
 		bail("no such operation, role and state");
 	until = clock_ns() + opt.seconds * 1000 * NS_PER_MS;
