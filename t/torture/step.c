@@ -559,6 +559,8 @@ static void short_form(void)
 		{ "commit-limbo", "writer", "full", 60 },
 		{ "reap", "writer", "half", 60 },
 		{ "publish", "writer", "crowded", 60 },
+		{ "pool-add", "writer", "half", 60 },
+		{ "reserve", "successor", "half", 20 },
 		{ "drop", "wreck-23", "full", 60 },
 	};
 	uint32_t i, j;
