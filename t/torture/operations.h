@@ -88,7 +88,7 @@ static void state_half(void)
 /* Children in another pool, references in the middle of nowhere. */
 static void state_full(void)
 {
-	gpc_key k[2] = { crew_key(1), crew_key(2) };
+	gpc_key k[2] = {crew_key(1), crew_key(2)};
 	gpc_block b[2];
 
 	put_chain(VRAM, 1, 4);
@@ -114,7 +114,7 @@ static void state_limbo(void)
 static void state_crowded(void)
 {
 	const gpc_key *mask = &boss->mask[0];
-	uint32_t buckets = boss->seg.header.geometry.buckets, n[2] = { 0, 0 }, i;
+	uint32_t buckets = boss->seg.header.geometry.buckets, n[2] = {0, 0}, i;
 	struct probe_key to, p;
 	uint64_t number;
 	gpc_key k = crew_key(100);
@@ -139,7 +139,7 @@ static void state_crowded(void)
 
 static int other_peer(int me)
 {
-	gpc_key k[4] = { crew_key(1), crew_key(2), crew_key(3), crew_key(4) };
+	gpc_key k[4] = {crew_key(1), crew_key(2), crew_key(3), crew_key(4)};
 	gpc *c = small_attach("other", 0);
 	gpc_block b[4];
 	int n;
@@ -187,7 +187,7 @@ static void state_dead(void)
 
 static void take_job(gpc *c, struct op *op)
 {
-	struct ref_sum sum = { 0 };
+	struct ref_sum sum = {0};
 	uint32_t i;
 
 	job.answered = true;
@@ -222,55 +222,56 @@ static inline void send_group(struct shm_command *cmds, uint32_t n)
 
 static void send_reserve(void)
 {
-	struct shm_command cmd[3] = { { .op = CMD_RESERVE, .pool = VRAM } };
+	struct shm_command cmd[3] = {{.op = CMD_RESERVE, .pool = VRAM}};
 
 	send_group(cmd, 3);
 }
 
 static void send_reserve_moves(void)
 {
-	struct shm_command cmd[3] = { { .op = CMD_RESERVE, .pool = VRAM,
-					.flags = CF_MOVES } };
+	struct shm_command cmd[3] = {
+		{.op = CMD_RESERVE, .pool = VRAM, .flags = CF_MOVES}};
 
 	send_group(cmd, 3);
 }
 
 static void send_stock(void)
 {
-	struct shm_command cmd[4] = { { .op = CMD_RESERVE, .pool = VRAM,
-					.flags = CF_PARTIAL } };
+	struct shm_command cmd[4] = {
+		{.op = CMD_RESERVE, .pool = VRAM, .flags = CF_PARTIAL}};
 
 	send_group(cmd, 4);
 }
 
 static void send_evict(void)
 {
-	struct shm_command cmd[2] = { { .op = CMD_EVICT, .pool = VRAM } };
+	struct shm_command cmd[2] = {{.op = CMD_EVICT, .pool = VRAM}};
 
 	send_group(cmd, 2);
 }
 
 static void send_evict_take(void)
 {
-	struct shm_command cmd[2] = { { .op = CMD_EVICT, .pool = VRAM,
-					.flags = CF_TAKE } };
+	struct shm_command cmd[2] = {{.op = CMD_EVICT, .pool = VRAM, .flags = CF_TAKE}};
 
 	send_group(cmd, 2);
 }
 
 static void send_evict_ram(void)
 {
-	struct shm_command cmd[2] = { { .op = CMD_EVICT, .pool = RAM,
-					.flags = CF_TAKE } };
+	struct shm_command cmd[2] = {{.op = CMD_EVICT, .pool = RAM, .flags = CF_TAKE}};
 
 	send_group(cmd, 2);
 }
 
 static void send_demote(void)
 {
-	struct shm_command cmd[2] = { { .op = CMD_DEMOTE, .pool = VRAM, .to_pool = 0xff,
-					.arg = 1, .block = GPC_NONE },
-				      { .block = GPC_NONE } };
+	struct shm_command cmd[2] = {{.op = CMD_DEMOTE,
+				      .pool = VRAM,
+				      .to_pool = 0xff,
+				      .arg = 1,
+				      .block = GPC_NONE},
+				     {.block = GPC_NONE}};
 
 	send_group(cmd, 2);
 }
@@ -278,7 +279,7 @@ static void send_demote(void)
 /* The chain in RAM, which the boss holds. */
 static void prepare_promote(void)
 {
-	gpc_key k[3] = { crew_key(13), crew_key(14), crew_key(15) };
+	gpc_key k[3] = {crew_key(13), crew_key(14), crew_key(15)};
 
 	job.n = gpc_acquire(boss, 0, k, 3, job.block, 0);
 	must(job.n >= 0, "acquire: %s", gpc_last_error());
@@ -286,8 +287,8 @@ static void prepare_promote(void)
 
 static void send_promote(void)
 {
-	struct shm_command cmd[MOST] = { { .op = CMD_PROMOTE, .to_pool = VRAM,
-					   .flags = CF_MOVES } };
+	struct shm_command cmd[MOST] = {
+		{.op = CMD_PROMOTE, .to_pool = VRAM, .flags = CF_MOVES}};
 	int i;
 
 	for (i = 0; i < job.n; i++)
@@ -307,8 +308,8 @@ static void prepare_promoted(void)
 {
 	prepare_promote();
 	if (job.n)
-		job.n = gpc_promote(boss, job.block, (uint32_t)job.n, VRAM, job.move, NULL,
-				    0, 1000);
+		job.n = gpc_promote(boss, job.block, (uint32_t)job.n, VRAM, job.move,
+				    NULL, 0, 1000);
 	must(job.n >= 0 || job.n == -ENOSPC, "promote: %s", gpc_last_error());
 	job.n = MAX(job.n, 0);
 }
@@ -327,15 +328,16 @@ static void prepare_limbo(void)
 
 static void send_commit_as(uint8_t flags)
 {
-	struct shm_command cmd[MOST] = { { 0 } };
-	struct ref_sum sum = { 0 };
+	struct shm_command cmd[MOST] = {{0}};
+	struct ref_sum sum = {0};
 	int i;
 
 	for (i = 0; i < job.n; i++) {
-		cmd[i] = (struct shm_command){ .op = CMD_COMMIT, .flags = flags,
-					       .block = job.move[i].from,
-					       .to = job.move[i].to,
-					       .arg = job.move[i].op & ~MOVE_NOT_HELD };
+		cmd[i] = (struct shm_command){.op = CMD_COMMIT,
+					      .flags = flags,
+					      .block = job.move[i].from,
+					      .to = job.move[i].to,
+					      .arg = job.move[i].op & ~MOVE_NOT_HELD};
 		refs_mine_clear(boss, pool_record(&boss->seg, job.move[i].to), &sum,
 				(uint32_t)GPC_POOL(job.move[i].to));
 	}
@@ -374,14 +376,15 @@ static void send_publish(void)
 		up[i] = i ? k[i - 1] : chain ? crew_key(2) : crew_no_key;
 		must_be(gpc_publish(boss, &up[i], &k[i], &job.block[i], 1,
 				    (uint32_t)job.publish_key + (uint32_t)i,
-				    &job.resident[i], GPC_NOWAIT, &t), 0);
+				    &job.resident[i], GPC_NOWAIT, &t),
+			0);
 	}
 }
 
 /* Of keys that live: in VRAM, and in RAM, where it is a promotion. */
 static void send_publish_known(void)
 {
-	static const uint64_t known[] = { 1, 13, 14 }, parent[] = { 0, 0, 13 };
+	static const uint64_t known[] = {1, 13, 14}, parent[] = {0, 0, 13};
 	gpc_key k, up;
 	gpc_ticket t;
 	int i;
@@ -390,7 +393,8 @@ static void send_publish_known(void)
 		k = use_key(known[i]);
 		up = parent[i] ? crew_key(parent[i]) : crew_no_key;
 		must_be(gpc_publish(boss, &up, &k, &job.block[i], 1, (uint32_t)known[i],
-				    &job.resident[i], GPC_NOWAIT, &t), 0);
+				    &job.resident[i], GPC_NOWAIT, &t),
+			0);
 	}
 }
 
@@ -402,7 +406,7 @@ static void send_free(void)
 /* With all that hangs below. */
 static void send_drop(void)
 {
-	gpc_block b[2] = { where_is(1), where_is(14) };
+	gpc_block b[2] = {where_is(1), where_is(14)};
 	uint32_t i, n = 0;
 
 	for (i = 0; i < 2; i++)
@@ -423,26 +427,33 @@ static inline void send_one(struct shm_command cmd)
 
 static void send_clear_tag(void)
 {
-	send_one((struct shm_command){ .op = CMD_CLEAR, .pool = 0xff, .tag = 2 });
+	send_one((struct shm_command){.op = CMD_CLEAR, .pool = 0xff, .tag = 2});
 }
 
 static void send_clear(void)
 {
-	send_one((struct shm_command){ .op = CMD_CLEAR, .pool = VRAM });
+	send_one((struct shm_command){.op = CMD_CLEAR, .pool = VRAM});
 }
 
 static void send_pool(void)
 {
 	seg_seat(&boss->seg, boss->peer)->request = (struct shm_pool){
-		.range = 4, .blocks = 4, .kind = GPC_VRAM, .space = 1, .demote_to = -1,
+		.range = 4,
+		.blocks = 4,
+		.kind = GPC_VRAM,
+		.space = 1,
+		.demote_to = -1,
 	};
-	send_one((struct shm_command){ .op = CMD_POOL });
+	send_one((struct shm_command){.op = CMD_POOL});
 }
 
 static void prepare_pool(void)
 {
-	struct gpc_pool p = { .size = sizeof(p), .kind = GPC_VRAM, .space = 1, .blocks = 4,
-			      .demote_to = -1 };
+	struct gpc_pool p = {.size = sizeof(p),
+			     .kind = GPC_VRAM,
+			     .space = 1,
+			     .blocks = 4,
+			     .demote_to = -1};
 	gpc_block b;
 
 	job.n = gpc_pool_add(boss, &p);
@@ -453,9 +464,11 @@ static void prepare_pool(void)
 
 static void send_remove(void)
 {
-	send_one((struct shm_command){ .op = CMD_CLEAR, .flags = CF_REMOVE,
-				       .pool = (uint8_t)job.n,
-				       .arg = seg_pool(&boss->seg, (uint32_t)job.n)->generation });
+	send_one((struct shm_command){
+		.op = CMD_CLEAR,
+		.flags = CF_REMOVE,
+		.pool = (uint8_t)job.n,
+		.arg = seg_pool(&boss->seg, (uint32_t)job.n)->generation});
 }
 
 /* ---- answers ---- */
@@ -581,11 +594,12 @@ static void run_drop(void)
 
 static void run_publish(void)
 {
-	gpc_key k[2] = { crew_key(60), crew_key(61) };
-	gpc_key up[2] = { crew_no_key, k[0] };
+	gpc_key k[2] = {crew_key(60), crew_key(61)};
+	gpc_key up[2] = {crew_no_key, k[0]};
 
-	must(gpc_publish(mine.c, up, k, mine.block, (uint32_t)mine.n, 60, NULL, GPC_NOWAIT,
-			 NULL) >= 0, "publish");
+	must(gpc_publish(mine.c, up, k, mine.block, (uint32_t)mine.n, 60, NULL,
+			 GPC_NOWAIT, NULL) >= 0,
+	     "publish");
 }
 
 static void run_attach(void)
@@ -607,57 +621,57 @@ static void writer_sleeps(void)
 
 typedef void (*action)(void);
 
-struct command {                         /* that a writer dies in */
+struct command { /* that a writer dies in */
 	const char *name;
 	action prepare, send;
 	int again;
 };
 
 static const struct command commands[] = {
-	{ "nothing", NULL, NULL, 0 },
-	{ "publish", prepare_blocks, send_publish, 0 },
-	{ "publish-known", prepare_blocks, send_publish_known, 0 },
-	{ "free", prepare_blocks, send_free, 0 },
-	{ "reserve", NULL, send_reserve, EVICTS },
-	{ "reserve-moves", NULL, send_reserve_moves, EVICTS },
-	{ "stock", NULL, send_stock, EVICTS },
-	{ "evict", NULL, send_evict, EVICTS },
-	{ "evict-take", NULL, send_evict_take, EVICTS },
-	{ "evict-ram", NULL, send_evict_ram, EVICTS },
-	{ "demote", NULL, send_demote, EVICTS },
-	{ "commit-demote", prepare_demoted, send_commit, 0 },
-	{ "cancel-demote", prepare_demoted, send_cancel, CANCELS },
-	{ "promote", prepare_promote, send_promote, EVICTS },
-	{ "commit-promote", prepare_promoted, send_commit, 0 },
-	{ "cancel-promote", prepare_promoted, send_cancel, CANCELS },
-	{ "commit-limbo", prepare_limbo, send_commit, 0 },
-	{ "cancel-limbo", prepare_limbo, send_cancel, CANCELS },
-	{ "drop", NULL, send_drop, 0 },
-	{ "clear-tag", NULL, send_clear_tag, 0 },
-	{ "clear", NULL, send_clear, 0 },
-	{ "pool-add", NULL, send_pool, 0 },
-	{ "pool-remove", prepare_pool, send_remove, 0 },
-	{ "reap", other_comes, other_dies, 0 },
+	{"nothing", NULL, NULL, 0},
+	{"publish", prepare_blocks, send_publish, 0},
+	{"publish-known", prepare_blocks, send_publish_known, 0},
+	{"free", prepare_blocks, send_free, 0},
+	{"reserve", NULL, send_reserve, EVICTS},
+	{"reserve-moves", NULL, send_reserve_moves, EVICTS},
+	{"stock", NULL, send_stock, EVICTS},
+	{"evict", NULL, send_evict, EVICTS},
+	{"evict-take", NULL, send_evict_take, EVICTS},
+	{"evict-ram", NULL, send_evict_ram, EVICTS},
+	{"demote", NULL, send_demote, EVICTS},
+	{"commit-demote", prepare_demoted, send_commit, 0},
+	{"cancel-demote", prepare_demoted, send_cancel, CANCELS},
+	{"promote", prepare_promote, send_promote, EVICTS},
+	{"commit-promote", prepare_promoted, send_commit, 0},
+	{"cancel-promote", prepare_promoted, send_cancel, CANCELS},
+	{"commit-limbo", prepare_limbo, send_commit, 0},
+	{"cancel-limbo", prepare_limbo, send_cancel, CANCELS},
+	{"drop", NULL, send_drop, 0},
+	{"clear-tag", NULL, send_clear_tag, 0},
+	{"clear", NULL, send_clear, 0},
+	{"pool-add", NULL, send_pool, 0},
+	{"pool-remove", prepare_pool, send_remove, 0},
+	{"reap", other_comes, other_dies, 0},
 };
 
-struct work {                            /* that a worker dies in */
+struct work { /* that a worker dies in */
 	const char *name;
-	action ready, run, beside;       /* beside: the boss, before the first step */
+	action ready, run, beside; /* beside: the boss, before the first step */
 };
 
 static const struct work works[] = {
-	{ "ref", ready_keys, run_ref, NULL },
-	{ "unref", ready_refs, run_unref, NULL },
-	{ "give-back", ready_blocks, run_unref, NULL },
-	{ "acquire", ready_keys, run_acquire, NULL },
-	{ "lookup", ready_keys, run_lookup, NULL },
-	{ "enter", NULL, run_enter, NULL },
-	{ "leave", ready_section, run_leave, NULL },
-	{ "submit-drop", ready_leaves, run_drop, NULL },
-	{ "submit-publish", ready_blocks, run_publish, NULL },
-	{ "submit-wakes", ready_leaves, run_drop, writer_sleeps },
-	{ "attach", NULL, run_attach, NULL },
-	{ "close", ready_refs, run_close, NULL },
+	{"ref", ready_keys, run_ref, NULL},
+	{"unref", ready_refs, run_unref, NULL},
+	{"give-back", ready_blocks, run_unref, NULL},
+	{"acquire", ready_keys, run_acquire, NULL},
+	{"lookup", ready_keys, run_lookup, NULL},
+	{"enter", NULL, run_enter, NULL},
+	{"leave", ready_section, run_leave, NULL},
+	{"submit-drop", ready_leaves, run_drop, NULL},
+	{"submit-publish", ready_blocks, run_publish, NULL},
+	{"submit-wakes", ready_leaves, run_drop, writer_sleeps},
+	{"attach", NULL, run_attach, NULL},
+	{"close", ready_refs, run_close, NULL},
 };
 
 struct table_state {
@@ -666,13 +680,10 @@ struct table_state {
 };
 
 static const struct table_state states[] = {
-	{ "empty", "none", state_empty },
-	{ "half", "none", state_half },
-	{ "full", "none", state_full },
-	{ "limbo", "none", state_limbo },
-	{ "crowded", "none", state_crowded },
-	{ "dead", "none", state_dead },
-	{ "mirror", "host", state_full },
+	{"empty", "none", state_empty},	    {"half", "none", state_half},
+	{"full", "none", state_full},	    {"limbo", "none", state_limbo},
+	{"crowded", "none", state_crowded}, {"dead", "none", state_dead},
+	{"mirror", "host", state_full},
 };
 
 #endif

@@ -59,7 +59,7 @@ ssize_t __wrap_getrandom(void *to, size_t n, unsigned flags)
 
 static inline void add_hot(int file, uint64_t at, uint64_t bytes)
 {
-	small.hot[small.nhot++] = (struct range){ small.map[file] + at, bytes };
+	small.hot[small.nhot++] = (struct range){small.map[file] + at, bytes};
 	if (small.nhot == RANGES)
 		bail("too many ranges");
 }
@@ -128,8 +128,9 @@ static inline void map_file(int file, const char *suffix, size_t bytes)
 	int fd = open(scratch_file(small.name, suffix), O_RDWR | O_CLOEXEC);
 
 	small.bytes[file] = bytes;
-	small.map[file] = fd < 0 ? MAP_FAILED
-				 : mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	small.map[file] =
+		fd < 0 ? MAP_FAILED
+		       : mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	if (small.map[file] == MAP_FAILED)
 		bail("%s: %s", suffix, strerror(errno));
 	close(fd);
@@ -137,8 +138,8 @@ static inline void map_file(int file, const char *suffix, size_t bytes)
 
 TAP_FN gpc *small_attach(const char *label, uint32_t stock)
 {
-	struct gpc_options o = { .size = sizeof(o), .dir = scratch, .label = label,
-				 .stock = stock };
+	struct gpc_options o = {
+		.size = sizeof(o), .dir = scratch, .label = label, .stock = stock};
 	gpc *c = NULL;
 
 	must_be(gpc_attach(small.name, &o, 0, &c), 0);
@@ -147,22 +148,30 @@ TAP_FN gpc *small_attach(const char *label, uint32_t stock)
 
 static inline void add_pools(gpc *c)
 {
-	struct gpc_pool p = { .size = sizeof(p), .kind = GPC_RAM, .blocks = RAM_N,
-			      .transit = TRANSIT, .demote_to = -1 };
+	struct gpc_pool p = {.size = sizeof(p),
+			     .kind = GPC_RAM,
+			     .blocks = RAM_N,
+			     .transit = TRANSIT,
+			     .demote_to = -1};
 
 	must_be(gpc_writer_take(c, 0, 0), 0);
 	must_be(gpc_pool_add(c, &p), RAM);
-	p = (struct gpc_pool){ .size = sizeof(p), .kind = GPC_VRAM, .blocks = VRAM_N,
-			       .demote_to = RAM };
+	p = (struct gpc_pool){
+		.size = sizeof(p), .kind = GPC_VRAM, .blocks = VRAM_N, .demote_to = RAM};
 	must_be(gpc_pool_add(c, &p), VRAM);
 }
 
 /* Two pools, nothing in them, nobody there. */
 TAP_FN void small_make(uint64_t seed, const char *devices)
 {
-	struct gpc_config cfg = { .size = sizeof(cfg), .max_blocks = 40,
-				  .max_peers = PEERS, .max_pools = POOLS, .tick_us = 1,
-				  .ahead = -1, .devices = devices, .dir = scratch };
+	struct gpc_config cfg = {.size = sizeof(cfg),
+				 .max_blocks = 40,
+				 .max_peers = PEERS,
+				 .max_pools = POOLS,
+				 .tick_us = 1,
+				 .ahead = -1,
+				 .devices = devices,
+				 .dir = scratch};
 	size_t index, control;
 	gpc *c = NULL;
 
@@ -233,7 +242,8 @@ static inline bool seats_rest(char *why)
 
 		for (i = 0; i < SHM_SECTIONS; i++)
 			if (seg_section(&boss->seg, peer, i)->epoch) {
-				snprintf(why, 200, "section %u of peer %u is open", i, peer);
+				snprintf(why, 200, "section %u of peer %u is open", i,
+					 peer);
 				return false;
 			}
 		if (peer != boss->peer && s->state != SEAT_FREE) {
@@ -303,7 +313,7 @@ TAP_FN void small_settle(void)
 struct small_key {
 	uint64_t number;
 	gpc_block block;
-	uint32_t depth, refs;            /* of the boss */
+	uint32_t depth, refs; /* of the boss */
 };
 
 struct outcome {
@@ -353,8 +363,7 @@ static inline void book_record(struct outcome *o, int pool, int slot, char *text
 		break;
 	default:
 		o->key[o->nkeys++] = (struct small_key){
-			key_number(r), GPC_BLOCK(pool, slot), r->depth, refs
-		};
+			key_number(r), GPC_BLOCK(pool, slot), r->depth, refs};
 		sprintf(text, " %llu/%u%s", (unsigned long long)key_number(r), r->depth,
 			held);
 	}
@@ -434,7 +443,8 @@ TAP_FN void small_give_all_back(void)
 	for (p = 0; p < POOLS; p++)
 		for (s = 0; s < SLOTS; s++) {
 			b = GPC_BLOCK(p, s);
-			while (record_of(p, s) != SHM_NO_RECORD && gpc_unref(boss, &b, 1) == 0)
+			while (record_of(p, s) != SHM_NO_RECORD &&
+			       gpc_unref(boss, &b, 1) == 0)
 				;
 		}
 	small_settle();

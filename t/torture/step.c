@@ -37,39 +37,39 @@ enum role_kind { WRITER, SUCCESSOR, WORKER };
 struct role {
 	const char *name;
 	enum role_kind kind;
-	uint32_t wreck;                  /* a writer has died before this store of its own */
-	bool orphan;                     /* no writer lives beside the worker */
-	bool served;                     /* the writer runs commands before it reaps */
+	uint32_t wreck; /* a writer has died before this store of its own */
+	bool orphan;	/* no writer lives beside the worker */
+	bool served;	/* the writer runs commands before it reaps */
 };
 
 static const struct role roles[] = {
-	{ "worker", WORKER, 0, false, false },
-	{ "served", WORKER, 0, false, true },
-	{ "orphan", WORKER, 0, true, false },
-	{ "writer", WRITER, 0, false, false },
-	{ "successor", SUCCESSOR, 0, false, false },
-	{ "wreck-9", SUCCESSOR, 9, false, false },
-	{ "wreck-23", SUCCESSOR, 23, false, false },
-	{ "wreck-41", SUCCESSOR, 41, false, false },
-	{ "wreck-70", SUCCESSOR, 70, false, false },
+	{"worker", WORKER, 0, false, false},
+	{"served", WORKER, 0, false, true},
+	{"orphan", WORKER, 0, true, false},
+	{"writer", WRITER, 0, false, false},
+	{"successor", SUCCESSOR, 0, false, false},
+	{"wreck-9", SUCCESSOR, 9, false, false},
+	{"wreck-23", SUCCESSOR, 23, false, false},
+	{"wreck-41", SUCCESSOR, 41, false, false},
+	{"wreck-70", SUCCESSOR, 70, false, false},
 };
 
-struct place {                           /* of an instruction */
+struct place { /* of an instruction */
 	uint64_t pc;
-	uint32_t times;                  /* it came next, this time included */
+	uint32_t times; /* it came next, this time included */
 };
 
 /* One operation of one role in one state. */
 struct pair {
 	const struct role *role;
 	const struct table_state *state;
-	const struct command *command;   /* or */
+	const struct command *command; /* or */
 	const struct work *work;
-	struct outcome before, after;    /* killed at once; not before its end */
+	struct outcome before, after;	 /* killed at once; not before its end */
 	struct shm_command answer[MOST]; /* in both */
 	uint32_t *point, npoints, steps; /* after which others see something new */
-	struct place *place;             /* of each instruction, from 1 on */
-	uint32_t next;                   /* the next instruction of every one */
+	struct place *place;		 /* of each instruction, from 1 on */
+	uint32_t next;			 /* the next instruction of every one */
 };
 
 static struct pair *pairs, *now;
@@ -314,7 +314,8 @@ static void judge(const struct outcome *o)
 static void add_point(uint32_t k)
 {
 	if (!(now->npoints & 63))
-		now->point = realloc(now->point, (now->npoints + 64) * sizeof(*now->point));
+		now->point =
+			realloc(now->point, (now->npoints + 64) * sizeof(*now->point));
 	if (!now->point)
 		bail("no memory");
 	now->point[now->npoints++] = k;
@@ -411,8 +412,9 @@ static bool lead(uint32_t k)
 		alive = tracee_run_to(now->place[from].pc, now->place[from].times);
 	for (i = from ? from : 1; i <= k && alive; i++)
 		alive = tracee_step();
-	for (i = 0; i < 300 && alive && k <= now->steps &&
-	     tracee_pc() != now->place[k + 1].pc; i++) {
+	for (i = 0;
+	     i < 300 && alive && k <= now->steps && tracee_pc() != now->place[k + 1].pc;
+	     i++) {
 		drifts += !i;
 		alive = tracee_step();
 	}
@@ -482,16 +484,19 @@ static void add_pair(const struct role *r, const struct table_state *s,
 	    !chosen(opt.state, s->name))
 		return;
 	/* a dead peer is there as long as no writer was: nothing can be prepared */
-	if (s->build == state_dead &&
-	    (c ? r->kind == WRITER || c->prepare : !r->orphan || w->ready == ready_blocks))
+	if (s->build == state_dead && (c ? r->kind == WRITER || c->prepare
+					 : !r->orphan || w->ready == ready_blocks))
 		return;
 	if (s->build == state_dead && r->wreck)
 		return;
 	pairs = realloc(pairs, (npairs + 1) * sizeof(*pairs));
 	if (!pairs)
 		bail("no memory");
-	pairs[npairs++] = (struct pair){ .role = r, .state = s, .command = c, .work = w,
-					 .next = MAX(opt.from, 1u) };
+	pairs[npairs++] = (struct pair){.role = r,
+					.state = s,
+					.command = c,
+					.work = w,
+					.next = MAX(opt.from, 1u)};
 }
 
 static void list_pairs(void)
@@ -505,7 +510,8 @@ static void list_pairs(void)
 					add_pair(&roles[r], &states[s], NULL, &works[i]);
 			else
 				for (i = 0; i < ARRAY_SIZE(commands); i++)
-					add_pair(&roles[r], &states[s], &commands[i], NULL);
+					add_pair(&roles[r], &states[s], &commands[i],
+						 NULL);
 }
 
 /* In an order that the seed draws. */
@@ -544,24 +550,27 @@ static void turn_to(struct pair *p)
  * commands, another choice with each seed. */
 static void short_form(void)
 {
-	static const struct { const char *operation, *role, *state; uint32_t most; } some[] = {
-		{ "ref", "worker", "half", 0 },
-		{ "unref", "worker", "half", 0 },
-		{ "enter", "worker", "half", 0 },
-		{ "leave", "worker", "half", 0 },
-		{ "submit-drop", "served", "half", 0 },
-		{ "attach", "worker", "half", 60 },
-		{ "close", "orphan", "half", 60 },
-		{ "publish", "writer", "full", 60 },
-		{ "publish-known", "writer", "half", 60 },
-		{ "reserve-moves", "writer", "full", 60 },
-		{ "evict-take", "writer", "full", 60 },
-		{ "commit-limbo", "writer", "full", 60 },
-		{ "reap", "writer", "half", 60 },
-		{ "publish", "writer", "crowded", 60 },
-		{ "pool-add", "writer", "half", 60 },
-		{ "reserve", "successor", "half", 20 },
-		{ "drop", "wreck-23", "full", 60 },
+	static const struct {
+		const char *operation, *role, *state;
+		uint32_t most;
+	} some[] = {
+		{"ref", "worker", "half", 0},
+		{"unref", "worker", "half", 0},
+		{"enter", "worker", "half", 0},
+		{"leave", "worker", "half", 0},
+		{"submit-drop", "served", "half", 0},
+		{"attach", "worker", "half", 60},
+		{"close", "orphan", "half", 60},
+		{"publish", "writer", "full", 60},
+		{"publish-known", "writer", "half", 60},
+		{"reserve-moves", "writer", "full", 60},
+		{"evict-take", "writer", "full", 60},
+		{"commit-limbo", "writer", "full", 60},
+		{"reap", "writer", "half", 60},
+		{"publish", "writer", "crowded", 60},
+		{"pool-add", "writer", "half", 60},
+		{"reserve", "successor", "half", 20},
+		{"drop", "wreck-23", "full", 60},
 	};
 	uint32_t i, j;
 
@@ -597,8 +606,8 @@ static void long_form(void)
 			turn_to(&pairs[i]);
 			if (!now->place)
 				map_points();
-			done += kill_at_every(opt.every ? UINT64_MAX / 2 :
-							  2000 * NS_PER_MS);
+			done += kill_at_every(opt.every ? UINT64_MAX / 2
+							: 2000 * NS_PER_MS);
 			if (done == npairs)
 				return;
 		}
@@ -626,11 +635,13 @@ static int body(void)
 	else
 		short_form();
 	now = NULL;
-	ok(kills > 0, "%llu kills, %llu of them at distinct points, in %u pairs of operation "
-	   "and state: each left what an undisturbed run leaves", (unsigned long long)kills,
-	   (unsigned long long)distinct, npairs);
+	ok(kills > 0,
+	   "%llu kills, %llu of them at distinct points, in %u pairs of operation "
+	   "and state: each left what an undisturbed run leaves",
+	   (unsigned long long)kills, (unsigned long long)distinct, npairs);
 	diag("%llu second runs chose other blocks; %llu points were not where the first pass had "
-	     "seen them", (unsigned long long)others, (unsigned long long)drifts);
+	     "seen them",
+	     (unsigned long long)others, (unsigned long long)drifts);
 	return done_testing();
 }
 
@@ -649,15 +660,15 @@ static uint64_t number(const char *text, const char *what)
 static void options_read(int argc, char **argv)
 {
 	static const struct option known[] = {
-		{ "seconds", required_argument, NULL, 't' },
-		{ "seed", required_argument, NULL, 's' },
-		{ "every", no_argument, NULL, 'e' },
-		{ "operation", required_argument, NULL, 'o' },
-		{ "role", required_argument, NULL, 'r' },
-		{ "state", required_argument, NULL, 'a' },
-		{ "from", required_argument, NULL, 'f' },
-		{ "points", required_argument, NULL, 'p' },
-		{ NULL, 0, NULL, 0 },
+		{"seconds", required_argument, NULL, 't'},
+		{"seed", required_argument, NULL, 's'},
+		{"every", no_argument, NULL, 'e'},
+		{"operation", required_argument, NULL, 'o'},
+		{"role", required_argument, NULL, 'r'},
+		{"state", required_argument, NULL, 'a'},
+		{"from", required_argument, NULL, 'f'},
+		{"points", required_argument, NULL, 'p'},
+		{NULL, 0, NULL, 0},
 	};
 	struct timespec ts;
 	int o;

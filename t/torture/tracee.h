@@ -17,9 +17,9 @@
 
 extern const char __executable_start[], etext[];
 
-struct tracee_page {                     /* shared with the tracee */
-	uint32_t begun, ended;           /* the operation */
-	char why[300];                   /* what it did not find as it must be */
+struct tracee_page {	       /* shared with the tracee */
+	uint32_t begun, ended; /* the operation */
+	char why[300];	       /* what it did not find as it must be */
 };
 
 static struct tracee_page *tracee_page;
@@ -90,8 +90,7 @@ TAP_FN bool tracee_waits(bool wait)
 	if (got <= 0)
 		return false;
 	must(WIFSTOPPED(status) && WSTOPSIG(status) == SIGSTOP,
-	     "it ended with 0x%x before its operation: %s", (unsigned)status,
-	     crew->why);
+	     "it ended with 0x%x before its operation: %s", (unsigned)status, crew->why);
 	return true;
 }
 
@@ -129,16 +128,16 @@ TAP_FN void tracee_kill(void)
 /* ---- where it is, and where it shall be ---- */
 
 #if defined(__x86_64__)
-#define TRACEE_PC rip
+#define TRACEE_PC   rip
 #define BREAK(word) (((word) & ~0xfful) | 0xcc)
 #else
-#define TRACEE_PC pc
+#define TRACEE_PC   pc
 #define BREAK(word) (((word) & ~0xfffffffful) | 0xd4200000u)
 #endif
 
 static inline void registers(int request, struct user_regs_struct *regs)
 {
-	struct iovec io = { regs, sizeof(*regs) };
+	struct iovec io = {regs, sizeof(*regs)};
 
 	if (ptrace((enum __ptrace_request)request, tracee, (void *)NT_PRSTATUS, &io))
 		bail("registers: %s", strerror(errno));
@@ -147,7 +146,7 @@ static inline void registers(int request, struct user_regs_struct *regs)
 /* Of the instruction that comes next. */
 TAP_FN uint64_t tracee_pc(void)
 {
-	struct user_regs_struct regs = { 0 };
+	struct user_regs_struct regs = {0};
 
 	registers(PTRACE_GETREGSET, &regs);
 	return regs.TRACEE_PC;
@@ -163,7 +162,8 @@ static inline void poke(uint64_t pc, unsigned long word)
  * over before. */
 TAP_FN bool tracee_run_to(uint64_t pc, uint32_t n)
 {
-	unsigned long word = (unsigned long)ptrace(PTRACE_PEEKTEXT, tracee, (void *)pc, NULL);
+	unsigned long word =
+		(unsigned long)ptrace(PTRACE_PEEKTEXT, tracee, (void *)pc, NULL);
 	struct user_regs_struct regs;
 	int sig;
 
