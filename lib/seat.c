@@ -8,10 +8,23 @@
 #include "ring.h"
 #include "seat.h"
 
+/* What a seat that says it is free may have all the same: an open section would hold every grace
+ * period for as long as we sit here, and a head of its own would have the ring looked at no more. */
+static void make_clean(gpc *c, struct shm_seat *s)
+{
+	uint32_t i;
+
+	for (i = 0; i < SHM_SECTIONS; i++)
+		if (load_relaxed(&seg_section(&c->seg, c->peer, i)->epoch))
+			epoch_end(seg_section(&c->seg, c->peer, i));
+	store_relaxed(&s->head, load_relaxed(&s->tail));
+}
+
 static void sit_down(gpc *c, struct shm_seat *s, const char *label, uint32_t quota)
 {
 	struct identity me;
 
+	make_clean(c, s);
 	identity_self(&me);
 	s->incarnation++;
 	s->pid = me.pid;
@@ -25,7 +38,6 @@ static void sit_down(gpc *c, struct shm_seat *s, const char *label, uint32_t quo
 	/* (a) who we are before TAKEN; pairs with the writer's load in reap.c.  If we die
 	 * before it, the seat is still free; model/seat.pml. */
 	store_release(&s->state, SEAT_TAKEN);
-	(void)c;
 }
 
 /* The sections first: a cell is counted in its section.  Acquires, so that who sees one of these

@@ -572,6 +572,48 @@ static void test_circle(void)
 	free(index);
 }
 
+/* ---- a seat that says it is free, and has an open section and a head ---- */
+
+static int seated(int me)
+{
+	struct gpc_options opt = { .size = sizeof(opt), .dir = scratch };
+	gpc_block b[BLOCKS];
+	gpc_key none = crew_no_key, k = crew_key(77);
+	gpc *c;
+	int i;
+
+	alarm(LIMIT);
+	must_be(gpc_attach(CREW_NAME, &opt, 0, &c), 0);
+	must_be(c->peer, 1);
+	look_up(c);
+	must_be(gpc_writer_take(c, 0, 0), 0);
+	for (i = 0; i < BLOCKS; i++)
+		b[i] = GPC_BLOCK(0, i);
+	must(gpc_drop(c, b, BLOCKS, 0, NULL) >= 0, "drop: %s", gpc_last_error());
+	must_be(gpc_reserve(c, 0, BLOCKS, 0, b, NULL, 0, 10000), BLOCKS);
+	must_be(gpc_publish(c, &none, &k, b, 1, 0, NULL, 0, NULL), 1);
+	gpc_close(c);
+	return me;
+}
+
+static void test_free_seat(void)
+{
+	uint8_t *control = malloc(file[1].size);
+	struct shm_section *s;
+
+	memset(crew, 0, sizeof(*crew));
+	memcpy(control, file[1].bytes, file[1].size);
+	((struct shm_seat *)(control + at.seat))[1].head = 9;
+	s = (struct shm_section *)(control + at.section) + SHM_SECTIONS;
+	s->epoch = s->ticket = 1;
+	put_back(file[0].bytes, control);
+	is_int(crew_status(crew_fork(seated, 0)), 0,
+	       "a free seat with a section and a head holds nobody up");
+	if (crew->why[0])
+		diag("%s", crew->why);
+	free(control);
+}
+
 /* ---- under a tool's eyes ---- */
 
 enum { GATE_LOOKS, GATE_END };
@@ -644,6 +686,7 @@ static int body(void)
 	memset(crew, 0, sizeof(*crew));
 	test_mutations();
 	test_circle();
+	test_free_seat();
 	test_changing();
 	for (int i = 0; i < 3; i++)
 		free(file[i].bytes);
