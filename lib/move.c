@@ -109,17 +109,27 @@ void move_forget(struct writer *w, uint32_t target)
 		move_unpin(w, source, w->pool_of[target], flags & REC_KEEP);
 }
 
-void move_forget_sources(struct writer *w, uint32_t pool)
+static void forget_sources_of(struct writer *w, const struct wpool *of, uint32_t pool)
 {
 	uint32_t i;
 
-	for (i = 0; i < w->max_blocks; i++) {
+	for (i = of->first; i < of->first + of->slots; i++) {
 		const struct shm_record *t = w_record(w, i);
 
 		if (w_is(w, i, RESERVED) && t->source && !(t->flags & REC_SINGLE) &&
 		    w->pool_of[t->source - 1] == pool)
 			move_forget(w, i);
 	}
+}
+
+/* Records between the pools are nobody's: what a forged segment has there says nothing. */
+void move_forget_sources(struct writer *w, uint32_t pool)
+{
+	uint32_t p;
+
+	for (p = 0; p < w->max_pools; p++)
+		if (w->pool[p].state != POOL_FREE)
+			forget_sources_of(w, &w->pool[p], pool);
 }
 
 void move_unbind(struct writer *w, uint32_t target)
@@ -147,6 +157,11 @@ void move_switch(struct writer *w, uint32_t from, uint32_t to)
 {
 	struct shm_record *t = w_record(w, to);
 
+	if (!w->node[from].in_tree) {    /* forged: LIVE, between the pools */
+		t->flags &= REC_UNCHAINED;
+		store_release(&t->source, 0);
+		return;
+	}
 	table_retier(w, from, to);
 	take_recency(w, from, to);
 	tree_replace(w, from, to);
@@ -241,7 +256,7 @@ static int32_t commit_bound(struct writer *w, uint32_t peer, uint32_t target)
 	bool keep = t->flags & REC_KEEP;
 	int32_t err;
 
-	if (w_word(w, source) != t->source_word)
+	if (w_word(w, source) != t->source_word || !w->node[source].in_tree)
 		return -ESTALE;
 	if (w_space(w, source) == w_space(w, target)) {
 		move_unpin(w, source, w->pool_of[target], keep);

@@ -49,6 +49,18 @@ static void pool_attach(struct writer *w, uint32_t number)
 	memset(&w->pool_of[p->first], (int)number, p->slots);
 }
 
+/* Records of no pool are FREE; a forged segment may have others. */
+static void free_range(struct writer *w, uint32_t first, uint32_t n)
+{
+	struct shm_record *r;
+
+	for (; n--; first++) {
+		r = w_record(w, first);
+		if (!w_is(w, first, FREE))
+			store_release(&r->word, WORD(FREE, WORD_GEN(r->word) + 1));
+	}
+}
+
 static bool overlaps(const struct writer *w, uint32_t first, uint32_t slots, uint32_t *ret_end)
 {
 	uint32_t p;
@@ -153,6 +165,7 @@ int32_t pools_add(struct writer *w, uint32_t peer, uint64_t position)
 			break;
 	if (number == w->max_pools || !find_range(w, (uint32_t)rq.range, &first))
 		return -ENOSPC;
+	free_range(w, first, (uint32_t)rq.range);
 	describe(w, number, &rq, first, rq.flags & GPC_POOL_KEPT ? (int32_t)peer : -1, maker);
 	pool_attach(w, number);
 	for (i = w->pool[number].slots; i--;) {

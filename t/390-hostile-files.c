@@ -614,6 +614,60 @@ static void test_free_seat(void)
 	free(control);
 }
 
+/* ---- records between the pools: reserved for a move from nowhere, and live ---- */
+
+#define BETWEEN 8
+
+static int between(int me)
+{
+	struct gpc_options opt = { .size = sizeof(opt), .dir = scratch };
+	struct gpc_pool p = { .size = sizeof(p), .kind = GPC_VRAM, .blocks = BETWEEN,
+			      .demote_to = -1 };
+	gpc_block b[BETWEEN];
+	gpc *c;
+
+	alarm(LIMIT);
+	must_be(gpc_attach(CREW_NAME, &opt, 0, &c), 0);
+	must_be(gpc_writer_take(c, 0, 0), 0);
+	must_be(gpc_clear(c, 1, 0, GPC_REMOVE, 10000), 0);
+	must_be(gpc_pool_add(c, &p), 1);
+	must_be(gpc_clear(c, 0, 0, GPC_REMOVE, 10000), 0);
+	must_be(gpc_pool_add(c, &p), 0);
+	must_be(gpc_reserve(c, 0, BETWEEN, 0, b, NULL, 0, 10000), BETWEEN);
+	must_be(gpc_reserve(c, 1, BETWEEN, 0, b, NULL, 0, 10000), BETWEEN);
+	must_be(gpc_check(c, NULL, NULL), 0);
+	gpc_close(c);
+	return me;
+}
+
+static void test_between(void)
+{
+	static const uint32_t state[] = { RESERVED, LIVE, DYING, RESERVED };
+	uint8_t *index = malloc(file[0].size);
+	struct shm_pool *ram;
+	struct shm_record *r;
+	uint32_t i, first;
+
+	memset(crew, 0, sizeof(*crew));
+	memcpy(index, file[0].bytes, file[0].size);
+	ram = (struct shm_pool *)(index + at.pool) + 1;
+	first = (uint32_t)(ram->range >> 32);
+	/* what was the beginning of the RAM pool is between the two now */
+	ram->range += ((uint64_t)BETWEEN << 32) - BETWEEN;
+	for (i = 0; i < BETWEEN; i++) {
+		r = record_at(index, first + i);
+		r->word = WORD(state[i % 4], 5);
+		r->owner = 0;
+		r->flags = 0;
+		r->source = i % 4 ? 2 : 0xfffffff0;
+	}
+	put_back(index, file[1].bytes);
+	is_int(crew_status(crew_fork(between, 0)), 0, "records between the pools are nobody's");
+	if (crew->why[0])
+		diag("%s", crew->why);
+	free(index);
+}
+
 /* ---- under a tool's eyes ---- */
 
 enum { GATE_LOOKS, GATE_END };
@@ -687,6 +741,7 @@ static int body(void)
 	test_mutations();
 	test_circle();
 	test_free_seat();
+	test_between();
 	test_changing();
 	for (int i = 0; i < 3; i++)
 		free(file[i].bytes);
