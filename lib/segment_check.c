@@ -143,8 +143,20 @@ static int check_ready(const struct segment *s, const struct shm_header *h)
 	return err_set(EBADMSG, "gpc.%s.idx was never completed", s->name);
 }
 
+/* Bytes of a file, as text that may be shown anywhere. */
+static const char *plain(const char *from, size_t n, char *to)
+{
+	size_t i;
+
+	for (i = 0; i < n && from[i]; i++)
+		to[i] = from[i] >= ' ' && from[i] < 0x7f ? from[i] : '?';
+	to[i] = 0;
+	return to;
+}
+
 static int check_content(const struct segment *s, const struct shm_header *h)
 {
+	char hash[sizeof(h->hash) + 1];
 	struct layout at;
 	int err;
 
@@ -165,8 +177,8 @@ static int check_content(const struct segment *s, const struct shm_header *h)
 	    !h->tick_us || h->ahead < 0 || !memchr(h->devices, 0, sizeof(h->devices)))
 		return err_set(EBADMSG, "%s: the header contradicts itself", s->name);
 	if (strncmp(h->hash, KEY_HASH_NAME, sizeof(h->hash)))
-		return err_set(EPROTO, "%s hashes with %.16s, this library with %s",
-			       s->name, h->hash, KEY_HASH_NAME);
+		return err_set(EPROTO, "%s hashes with %s, this library with %s", s->name,
+			       plain(h->hash, sizeof(h->hash), hash), KEY_HASH_NAME);
 	return 0;
 }
 

@@ -9,6 +9,7 @@
 
 #include "handle.h"
 
+#include <errno.h>
 #include <fcntl.h>
 
 #define MUTATIONS 1000
@@ -668,6 +669,29 @@ static void test_between(void)
 	free(index);
 }
 
+/* ---- a header that speaks ---- */
+
+static void test_words(void)
+{
+	struct gpc_options opt = { .size = sizeof(opt), .dir = scratch };
+	uint8_t *index = malloc(file[0].size), *control = malloc(file[1].size);
+	struct shm_header *h = (struct shm_header *)index;
+	const unsigned char *p;
+	gpc *c;
+
+	memcpy(index, file[0].bytes, file[0].size);
+	memcpy(control, file[1].bytes, file[1].size);
+	memcpy(h->hash, "\x9b\x1b[2Jsiphash\x80\n\r\xfc", 16);
+	seal(index, control);
+	put_back(index, control);
+	is_int(gpc_attach(CREW_NAME, &opt, GPC_READONLY, &c), -EPROTO, "another hash");
+	for (p = (const unsigned char *)gpc_last_error(); *p >= ' ' && *p < 0x7f; p++)
+		;
+	ok(!*p, "whose name comes as text");
+	free(index);
+	free(control);
+}
+
 /* ---- under a tool's eyes ---- */
 
 enum { GATE_LOOKS, GATE_END };
@@ -742,6 +766,7 @@ static int body(void)
 	test_circle();
 	test_free_seat();
 	test_between();
+	test_words();
 	test_changing();
 	for (int i = 0; i < 3; i++)
 		free(file[i].bytes);
