@@ -59,6 +59,26 @@ GPC_CFLAGS="$GPC_CFLAGS $1 -fno-omit-frame-pointer"
 GPC_LDFLAGS="$GPC_LDFLAGS $1"
 ])
 
+# GPC_FUZZ
+# --------
+# $FUZZ_CFLAGS: what the fuzzers and their copy of the library are compiled with.  The sanitizers,
+# where programs link with them and the build has none that excludes them.
+AC_DEFUN([GPC_FUZZ], [
+FUZZ_CFLAGS=
+AC_CACHE_CHECK([whether fuzzers link with sanitizers], [gpc_cv_fuzz_sanitize], [
+	gpc_saved=$CFLAGS
+	CFLAGS="$CFLAGS -fsanitize=address,undefined -fno-sanitize-recover=all"
+	AC_LINK_IFELSE([AC_LANG_PROGRAM([], [])],
+		[gpc_cv_fuzz_sanitize=yes], [gpc_cv_fuzz_sanitize=no])
+	CFLAGS=$gpc_saved
+])
+AS_IF([test "x$gpc_cv_fuzz_sanitize" = xyes && test "x$enable_tsan" = xno],
+	[FUZZ_CFLAGS="-U_FORTIFY_SOURCE -fsanitize=address,undefined -fno-sanitize-recover=all"
+	 FUZZ_CFLAGS="$FUZZ_CFLAGS -fno-omit-frame-pointer"])
+AC_SUBST([FUZZ_CFLAGS])
+AC_CHECK_PROGS([CLANG], [clang])
+])
+
 # GPC_CUDA
 # --------
 # Find nvcc as --with-cuda says, and a runtime to link with: $NVCC, $NVCC_ARCHES, $CUDA_CPPFLAGS,

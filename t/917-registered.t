@@ -40,6 +40,10 @@ registered "every header of t/" t/local.mk $(names t '*.h')
 registered "every program of t/torture/" t/torture/local.mk \
 	$(names t/torture '*.c' | sed 's/c$/t/')
 registered "every other file of t/torture/" t/torture/local.mk $(names t/torture '*.h' '*.md')
+registered "every harness of t/fuzz/" t/fuzz/local.mk \
+	$(names t/fuzz '*.c' | grep -v virtual | sed 's/c$/t/')
+registered "every other file of t/fuzz/" t/fuzz/local.mk $(names t/fuzz '*.h' 'virtual.c' '*.md' \
+	libfuzzer)
 registered "every source of lib/" lib/local.mk $(names lib '*.c' '*.h')
 registered "every source of tools/" tools/local.mk $(names tools '*.c' '*.h')
 registered "every file of kernels/" kernels/local.mk $(names kernels '*.h')

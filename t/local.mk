@@ -209,8 +209,9 @@ EXTRA_DIST += %reldir%/sh/driver %reldir%/sh/tap.sh
 %canon_reldir%_sh_notify_LDADD =
 
 include %D%/torture/local.mk
+include %D%/fuzz/local.mk
 
-TESTS = $(t_scripts) $(t_programs) $(torture_programs)
+TESTS = $(t_scripts) $(t_programs) $(torture_programs) $(fuzz_programs)
 TEST_EXTENSIONS = .t
 T_LOG_DRIVER = env AM_TAP_AWK='$(AWK)' $(SHELL) $(top_srcdir)/%reldir%/sh/driver \
 	$(top_srcdir)/build-aux/tap-driver.sh
@@ -257,7 +258,7 @@ gpu-tests check-gpu:
 endif
 .PHONY: gpu-tests check-gpu
 clean-local:
-	rm -rf gpu-tests %reldir%/gpu/.libs %reldir%/gpu/*.o %reldir%/gpu/*.lo %reldir%/gpu/*.d
+	rm -rf gpu-tests %reldir%/fuzz/libfuzzer.d %reldir%/gpu/.libs %reldir%/gpu/*.o %reldir%/gpu/*.lo %reldir%/gpu/*.d
 
 # The tests of "make check" under prove; PROVEFLAGS=--timer tells which tests are slow.
 prove: all $(check_PROGRAMS)
