@@ -90,6 +90,27 @@ static int check_size(const struct segment *s, int fd, const char *suffix, uint6
 	return 0;
 }
 
+#define MISSING (64ull << 20)
+
+/* Half a cache can be looked at, and a small one that is gone; but a page with a header must not
+ * make anybody copy, check and list the tens of gigabytes that it speaks of. */
+int segment_check_extent(const struct segment *s)
+{
+	uint64_t want = s->at.index_bytes, there;
+	struct statfs fs;
+	struct stat st;
+
+	if (fstat(s->index_fd, &st) || fstatfs(s->index_fd, &fs))
+		return err_sys(0, "gpc.%s.idx", s->name);
+	there = (uint64_t)st.st_size;
+	if (!is_hugetlbfs(&fs))
+		there = MIN(there, (uint64_t)st.st_blocks * 512);
+	if (there >= want / 2 || want - there <= MISSING)
+		return 0;
+	return err_set(EBADMSG, "gpc.%s.idx has only %llu of its %llu bytes", s->name,
+		       (unsigned long long)there, (unsigned long long)want);
+}
+
 /* ---- headers ---- */
 
 int segment_boot_id(uint8_t id[16])

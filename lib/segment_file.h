@@ -33,6 +33,8 @@ void segment_control_header(const struct shm_header *index, struct shm_header *r
 int segment_check_owner(const struct segment *s, int fd, const char *suffix);
 /* The header of the index, read and validated, into s->header; s->at too. */
 int segment_read_header(struct segment *s);
+/* Is enough of the index there to be worth a copy?  -EBADMSG. */
+int segment_check_extent(const struct segment *s);
 int segment_check_control(const struct segment *s);
 int segment_check_lock(const struct segment *s);
 /* All of the above, and sizes, pages and boot. */

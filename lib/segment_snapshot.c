@@ -69,7 +69,8 @@ static int open_index(struct segment *s)
 	s->lock_fd = segment_open_file(s, "lock", O_RDONLY);
 	if ((err = check_reader(s, s->index_fd, "idx")))
 		return err;
-	return segment_read_header(s);
+	err = segment_read_header(s);
+	return err ? err : segment_check_extent(s);
 }
 
 /* The control segment and the lock file may be missing; but they must not be others'. */

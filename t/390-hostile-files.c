@@ -692,6 +692,31 @@ static void test_words(void)
 	free(control);
 }
 
+/* A page that speaks of the largest cache there can be: its copy would have 50 GB. */
+static void test_large(void)
+{
+	struct gpc_options opt = { .size = sizeof(opt), .dir = scratch };
+	struct gpc_config cfg = { .max_blocks = 1u << 28, .max_peers = PEERS };
+	uint8_t *index = malloc(file[0].size), *control = malloc(file[1].size);
+	struct shm_header *h = (struct shm_header *)index;
+	struct layout large;
+	gpc *c;
+
+	memcpy(index, file[0].bytes, file[0].size);
+	memcpy(control, file[1].bytes, file[1].size);
+	is_int(geometry_from_config(&cfg, &h->geometry), 0, "a geometry");
+	geometry_layout(&h->geometry, &large);
+	h->bytes = large.index_bytes;
+	seal(index, control);
+	put_back(index, control);
+	is_int(gpc_attach(CREW_NAME, &opt, GPC_READONLY, &c), -EBADMSG,
+	       "which is not there is not copied");
+	must(!truncate(scratch_file(CREW_NAME, "idx"), (off_t)h->bytes), "cannot grow");
+	is_int(gpc_attach(CREW_NAME, &opt, GPC_READONLY, &c), -EBADMSG, "nor when it is a hole");
+	free(index);
+	free(control);
+}
+
 /* ---- under a tool's eyes ---- */
 
 enum { GATE_LOOKS, GATE_END };
@@ -767,6 +792,7 @@ static int body(void)
 	test_free_seat();
 	test_between();
 	test_words();
+	test_large();
 	test_changing();
 	for (int i = 0; i < 3; i++)
 		free(file[i].bytes);

@@ -13,6 +13,7 @@
 #define EDIT_BLOCKS 24
 #define EDIT_PEERS  3	/* two are dead */
 #define EDIT_POOLS  4
+#define EDIT_GEOMETRY 255	/* a kind of edit that is none of a region */
 
 /* ---- the cache ---- */
 
@@ -151,14 +152,37 @@ FUZZ_FN void edit_copy_item(const struct region *r, uint8_t *to, uint64_t from)
 	memmove(to, image[r->file].map + r->at + from % r->count * r->item, r->item);
 }
 
+/* A header that is sound, of a cache that is larger than its files. */
+FUZZ_FN void edit_geometry(struct fuzz_input *in)
+{
+	struct gpc_config cfg = { .size = sizeof(cfg) };
+	struct shm_header *h = (struct shm_header *)image[INDEX].map;
+	struct shm_geometry g;
+	struct layout at;
+
+	cfg.max_blocks = 1 + (uint32_t)fuzz_take_value(in) % (1u << 28);
+	cfg.max_peers = 1 + (uint32_t)fuzz_take(in, 1) % GPC_MAX_PEERS;
+	cfg.max_pools = 1 + (uint32_t)fuzz_take(in, 1) % GPC_MAX_POOLS;
+	if (geometry_from_config(&cfg, &g) < 0)
+		return;
+	geometry_layout(&g, &at);
+	h->geometry = g;
+	h->bytes = at.index_bytes;
+}
+
 FUZZ_FN void edit_one(struct fuzz_input *in)
 {
-	struct region r = edit_region((uint32_t)fuzz_take(in, 1));
+	uint32_t kind = (uint32_t)fuzz_take(in, 1);
+	struct region r = edit_region(kind);
 	uint32_t index = (uint32_t)fuzz_take(in, 1) % r.count;
 	uint32_t off = (uint32_t)fuzz_take(in, 2), how = (uint32_t)fuzz_take(in, 1);
 	uint64_t value = fuzz_take_value(in), at = r.at + (uint64_t)index * r.item;
 	uint32_t width = 1u << (how & 3);
 
+	if (kind == EDIT_GEOMETRY) {
+		edit_geometry(in);
+		return;
+	}
 	off = off % r.fields & ~(how & 16 ? 0 : width - 1);
 	if (off + width > r.item)
 		off = r.item - width;
@@ -221,6 +245,12 @@ static size_t fuzz_seed(uint64_t random, uint8_t *to, size_t room)
 
 	to[at++] = (uint8_t)(fuzz_draw(&random, 256) & fuzz_draw(&random, 256));
 	to[at++] = (uint8_t)fuzz_draw(&random, 256);
+	if (!fuzz_draw(&random, 32)) {
+		to[at] = EDIT_GEOMETRY;
+		for (i = 1; i < 12; i++)
+			to[at + i] = (uint8_t)fuzz_draw(&random, 256);
+		at += i;
+	}
 	for (i = 0; i < n && at + 20 < room; i++) {
 		/* the first three, of headers, mostly end it all */
 		to[at++] = (uint8_t)(fuzz_draw(&random, 4) ? 3 + fuzz_draw(&random, 21) :

@@ -126,7 +126,7 @@ FUZZ_FN uint64_t fuzz_take_value(struct fuzz_input *in)
 	}
 }
 
-const char *__asan_default_options(void);
+__attribute__((visibility("default"))) const char *__asan_default_options(void);
 const char *__asan_default_options(void)
 {
 	return "detect_leaks=0:max_allocation_size_mb=512:allocator_may_return_null=0:"
