@@ -13,7 +13,10 @@
 #define EDIT_BLOCKS 24
 #define EDIT_PEERS  3	/* two are dead */
 #define EDIT_POOLS  4
-#define EDIT_GEOMETRY 255	/* a kind of edit that is none of a region */
+
+/* kinds of edits beside those of regions */
+#define EDIT_GEOMETRY 255
+#define EDIT_FORGE    192
 
 /* ---- the cache ---- */
 
@@ -170,19 +173,61 @@ FUZZ_FN void edit_geometry(struct fuzz_input *in)
 	h->bytes = at.index_bytes;
 }
 
-FUZZ_FN void edit_one(struct fuzz_input *in)
+/* An entry for the record, in one of its buckets. */
+FUZZ_FN void edit_enter(const struct shm_record *r, uint32_t pool, uint32_t slot, uint32_t how)
 {
-	uint32_t kind = (uint32_t)fuzz_take(in, 1);
+	const struct shm_header *h = &image_header;
+	struct key_secret secret;
+	gpc_key mask[GPC_MAX_SPACES];
+	struct probe_entry *e;
+	struct probe_key k;
+
+	memcpy(&secret, h->secret, sizeof(secret));
+	key_masks(&secret, mask);
+	k = probe_prepare(r->key[0] ^ mask[pool == 2].w[0], r->key[1] ^ mask[pool == 2].w[1],
+			  h->geometry.buckets);
+	e = SEG_AT(image[INDEX].map, image_at.table, struct probe_entry, 0) +
+	    (how & 4 ? k.second : k.first) * SHM_BUCKET + (how & 3);
+	e->w[0] = k.w[0];
+	e->w[1] = k.w[1];
+	e->w[2] = k.w[2] | (e->w[2] & PROBE_OVERFLOW);
+	e->w[3] = (uint32_t)GPC_BLOCK(pool, slot) + 1;
+}
+
+/* A record that could be: of any state, a move's target or source, below any other. */
+FUZZ_FN void edit_forge(struct fuzz_input *in)
+{
+	static const uint32_t first[] = { 0, EDIT_BLOCKS, EDIT_BLOCKS + 12, EDIT_BLOCKS + 16 };
+	static const uint32_t slots[] = { EDIT_BLOCKS, 12, 4, 4 };
+	uint32_t pool = (uint32_t)fuzz_take(in, 1) & 3, slot = (uint32_t)fuzz_take(in, 1);
+	uint32_t how = (uint32_t)fuzz_take(in, 1), keys = (uint32_t)fuzz_take(in, 1);
+	uint32_t source = (uint32_t)fuzz_take(in, 1) % 48, move = (uint32_t)fuzz_take(in, 1);
+	gpc_key key = image_key(keys & 15), parent = image_key(keys >> 4);
+	struct shm_record *all = SEG_AT(image[INDEX].map, image_at.record, struct shm_record, 0);
+	struct shm_record *r = &all[first[pool] + slot % slots[pool]];
+
+	r->word = WORD(how & 3, WORD_GEN(r->word) + 1);
+	r->owner = how & 4 ? SHM_NO_PEER : how >> 3 & 1;
+	r->flags = (uint8_t)(move & 15);
+	memcpy(r->key, &key, sizeof(key));
+	memcpy(r->parent, &parent, sizeof(parent));
+	r->depth = keys >> 4 ? 1 + (move >> 6) + (keys >> 4) : 0;
+	r->source = move & 32 ? source + 1 : 0;
+	r->source_word = source < image_header.geometry.max_blocks ? all[source].word : 0;
+	r->op = fuzz_take(in, 1) % 48;
+	r->check = key_check(r->key, r->parent, r->depth, r->tag);
+	if (how & 16)
+		edit_enter(r, pool, slot % slots[pool], how >> 5);
+}
+
+FUZZ_FN void edit_word(struct fuzz_input *in, uint32_t kind)
+{
 	struct region r = edit_region(kind);
 	uint32_t index = (uint32_t)fuzz_take(in, 1) % r.count;
 	uint32_t off = (uint32_t)fuzz_take(in, 2), how = (uint32_t)fuzz_take(in, 1);
 	uint64_t value = fuzz_take_value(in), at = r.at + (uint64_t)index * r.item;
 	uint32_t width = 1u << (how & 3);
 
-	if (kind == EDIT_GEOMETRY) {
-		edit_geometry(in);
-		return;
-	}
 	off = off % r.fields & ~(how & 16 ? 0 : width - 1);
 	if (off + width > r.item)
 		off = r.item - width;
@@ -194,6 +239,18 @@ FUZZ_FN void edit_one(struct fuzz_input *in)
 		edit_store(image[r.file].map + at + off, how, value);
 	if (r.file == INDEX && r.at == image_at.record && (how & 0x20))
 		edit_seal_record(at);
+}
+
+FUZZ_FN void edit_one(struct fuzz_input *in)
+{
+	uint32_t kind = (uint32_t)fuzz_take(in, 1);
+
+	if (kind == EDIT_GEOMETRY)
+		edit_geometry(in);
+	else if (kind >= EDIT_FORGE)
+		edit_forge(in);
+	else
+		edit_word(in, kind);
 }
 
 /* ---- sizes that change at once, or while somebody reads ---- */
@@ -240,7 +297,7 @@ FUZZ_FN uint32_t edit_all(struct fuzz_input *in)
 /* Some edits, as an input has them. */
 static size_t fuzz_seed(uint64_t random, uint8_t *to, size_t room)
 {
-	uint32_t i, n = 1 + fuzz_draw(&random, 12);
+	uint32_t i, k, n = 1 + fuzz_draw(&random, 12);
 	size_t at = 0;
 
 	to[at++] = (uint8_t)(fuzz_draw(&random, 256) & fuzz_draw(&random, 256));
@@ -252,6 +309,13 @@ static size_t fuzz_seed(uint64_t random, uint8_t *to, size_t room)
 		at += i;
 	}
 	for (i = 0; i < n && at + 20 < room; i++) {
+		if (!fuzz_draw(&random, 2)) {
+			to[at] = EDIT_FORGE;
+			for (k = 1; k < 8; k++)
+				to[at + k] = (uint8_t)fuzz_draw(&random, 256);
+			at += k;
+			continue;
+		}
 		/* the first three, of headers, mostly end it all */
 		to[at++] = (uint8_t)(fuzz_draw(&random, 4) ? 3 + fuzz_draw(&random, 21) :
 							     fuzz_draw(&random, 24));
