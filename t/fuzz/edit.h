@@ -241,9 +241,16 @@ FUZZ_FN void edit_word(struct fuzz_input *in, uint32_t kind)
 		edit_seal_record(at);
 }
 
+/* Only what takeover repairs was touched: records of pools, and entries. */
+static bool edit_repairable;
+
 FUZZ_FN void edit_one(struct fuzz_input *in)
 {
 	uint32_t kind = (uint32_t)fuzz_take(in, 1);
+	struct region r = edit_region(kind);
+
+	edit_repairable &= (kind >= EDIT_FORGE && kind != EDIT_GEOMETRY) ||
+			   (r.file == INDEX && (r.at == image_at.table || r.at == image_at.record));
 
 	if (kind == EDIT_GEOMETRY)
 		edit_geometry(in);
@@ -268,12 +275,31 @@ enum {
 	EDIT_NO_LOOK = 16, EDIT_NO_PEER = 32, EDIT_NO_WRITER = 64, EDIT_CHECK = 128,
 };
 
+/* What takeover leaves as it is, and gpc_check tells of: states that there are none of, and bits
+ * of entries that mean nothing. */
+FUZZ_FN bool edit_left_alone(void)
+{
+	const struct shm_record *r = SEG_AT(image[INDEX].map, image_at.record, struct shm_record, 0);
+	const struct probe_entry *e = SEG_AT(image[INDEX].map, image_at.table, struct probe_entry,
+					     0);
+	uint32_t i;
+
+	for (i = 0; i < image_header.geometry.max_blocks; i++)
+		if (WORD_STATE(r[i].word) > DYING)
+			return true;
+	for (i = 0; i < image_header.geometry.buckets * SHM_BUCKET; i++)
+		if (e[i].w[2] & ~(PROBE_KEY2 | (i % SHM_BUCKET ? 0 : PROBE_OVERFLOW)))
+			return true;
+	return false;
+}
+
 /* The image as the input will have it; returns the flags. */
 FUZZ_FN uint32_t edit_all(struct fuzz_input *in)
 {
 	uint32_t flags = (uint32_t)fuzz_take(in, 1), size = (uint32_t)fuzz_take(in, 1), n = 0;
 
 	virtual_before_read = NULL;
+	edit_repairable = true;
 	image_restore();
 	image_devices((flags & EDIT_HOST) && (size & 3) == 3 ? "host" : "none");
 	edit_shrink.reads = 0;
@@ -285,6 +311,7 @@ FUZZ_FN uint32_t edit_all(struct fuzz_input *in)
 	}
 	while (in->left && n++ < 200)
 		edit_one(in);
+	edit_repairable = edit_repairable && !edit_left_alone();
 	if (!(flags & EDIT_UNSEALED) || !(size & 1))
 		image_seal();
 	if (edit_shrink.reads && !(flags & EDIT_LATER)) {
