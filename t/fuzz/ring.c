@@ -33,6 +33,7 @@ static const char *const fuzz_counts[FUZZ_COUNTS + 1] = {
 
 static gpc *writer, *honest, *brat;
 static bool serving;
+static uint64_t step_began;
 static bool polite;		 /* the brat lets HOME be */
 static uint32_t stock;		 /* that the honest peer keeps of each pool */
 
@@ -57,9 +58,21 @@ static void maker(const char *dir)
 	gpc_close(c);
 }
 
+/* A publish may need an entry that a grace period keeps, and has no time limit: who holds a section
+ * for ever, and lives, holds it up.  So after two seconds of one step the brat's sections end. */
+static void end_sections(void)
+{
+	uint32_t i;
+
+	for (i = 0; brat && i < SHM_SECTIONS; i++)
+		store_release(&seg_section(&brat->seg, brat->peer, i)->epoch, 0);
+}
+
 /* Whoever waits: the writer does its work meanwhile. */
 static void serve_others(void)
 {
+	if (virtual_spent_ns() - step_began > 2000 * NS_PER_MS)
+		end_sections();
 	if (serving || !writer)
 		return;
 	serving = true;
@@ -195,13 +208,31 @@ static void show_head(uint64_t head)
 	ring_doorbell(brat);
 }
 
+/* One of those that are reserved for it, or that its commands wait for. */
+static gpc_block own_block(uint32_t which)
+{
+	static const uint32_t first[] = { 0, HOME_BLOCKS, HOME_BLOCKS + PLAY_BLOCKS };
+	uint32_t i, n = 0, list[64], pool;
+
+	for (i = 0; i < brat->seg.header.geometry.max_blocks; i++)
+		if (seg_record(&brat->seg, i)->owner == brat->peer)
+			list[n++] = i;
+	if (!n)
+		return GPC_BLOCK(PLAY, 0);
+	i = list[which % n];
+	pool = i >= first[ATTIC] ? ATTIC : i >= first[PLAY] ? PLAY : HOME;
+	return GPC_BLOCK((gpc_block)pool, (gpc_block)(i - first[pool]));
+}
+
 static gpc_block take_block(struct fuzz_input *in)
 {
 	uint32_t v = (uint32_t)fuzz_take(in, 1);
 
 	if (v >= 250)
 		return (gpc_block)fuzz_take_value(in);
-	return GPC_BLOCK((gpc_block)(v >> 5) % 4, (gpc_block)(v & 31) % 18);
+	if (v >= 128)
+		return own_block(v & 15);
+	return GPC_BLOCK((gpc_block)(v >> 5), (gpc_block)(v & 31) % 18);
 }
 
 /* The operation that a block was given for, which it needs to commit it. */
@@ -384,11 +415,53 @@ static void renew(struct fuzz_input *in)
 	fuzz_count(N_RENEWED);
 }
 
+/* Commands that wait: its own section holds the grace period that victims need. */
+static void park(struct fuzz_input *in)
+{
+	struct shm_section *s = seg_section(&brat->seg, brat->peer, 0);
+	uint32_t i, n = 1 + (uint32_t)fuzz_take(in, 1) % PLAY_BLOCKS, how =
+		 (uint32_t)fuzz_take(in, 1);
+	uint64_t head = seat()->head;
+
+	store_relaxed(&seat()->sections, SHM_SECTIONS);
+	store_relaxed(&s->done, 0);
+	store_relaxed(&s->ticket, 1);
+	store_release(&s->epoch, load_relaxed(&seg_line(&brat->seg)->epoch));
+	for (i = 0; i < n; i++)
+		*slot(head + i) = (struct shm_command){
+			.op = how & 1 ? CMD_RESERVE : CMD_EVICT, .pool = PLAY, .to_pool = ATTIC,
+			.count = n, .result = CMD_PENDING,
+			.flags = (how & 2 ? CF_MOVES : 0) | (how & 4 ? CF_TAKE : 0) };
+	show_head(head + n);
+	serve(0);
+}
+
+/* Blocks that are live and held by nobody: victims. */
+static void publish_some(struct fuzz_input *in)
+{
+	uint32_t i, n = 1 + (uint32_t)fuzz_take(in, 1) % PLAY_BLOCKS, from =
+		 (uint32_t)fuzz_take(in, 1);
+	gpc_block b[PLAY_BLOCKS];
+	gpc_key k[PLAY_BLOCKS];
+
+	int got;
+
+	for (i = 0; i < n; i++)
+		k[i] = image_key(40 + (from + i) % 20);
+	got = gpc_reserve(honest, PLAY, n, 0, b, NULL, GPC_PARTIAL, 0);
+
+	if (got <= 0)
+		return;
+	gpc_publish(honest, NULL, k, b, (uint32_t)got, 0, NULL, 0, NULL);
+	gpc_unref(honest, b, (uint32_t)got);
+}
+
 static void step(struct fuzz_input *in)
 {
 	uint32_t what = (uint32_t)fuzz_take(in, 1) % 32;
 
 	fuzz_count(N_STEPS);
+	step_began = virtual_spent_ns();
 	switch (what) {
 	case 0: show_head(seat()->head + fuzz_take_value(in)); break;
 	case 1: show_head(seat()->head - fuzz_take(in, 1) % 16); break;
@@ -408,8 +481,8 @@ static void step(struct fuzz_input *in)
 	case 14: serve((uint32_t)fuzz_take(in, 1) % 40); break;
 	case 15: renew(in); break;
 	case 16: store_release(&seat()->head, seat()->tail); break;
-	case 17:
-	case 18:
+	case 17: park(in); break;
+	case 18: publish_some(in); break;
 	case 19: serve(0); break;
 	default: submit(in);
 	}
@@ -460,6 +533,7 @@ static void judge(void)
 {
 	struct gpc_stats st = { .size = sizeof(st) };
 	struct gpc_pool home = { .size = sizeof(home) };
+	gpc_ticket t;
 	int i;
 
 	wait_for_seat();
@@ -467,8 +541,11 @@ static void judge(void)
 	look_at_own();
 	gpc_unref(honest, chain, CHAIN);
 	gpc_unref(honest, stake, STAKES);
-	fuzz_must(gpc_sync(honest, 0, 1000) == 0, "sync: %s", gpc_last_error());
-	serve(100);
+	for (i = 0; i < 3; i++) {        /* answers to calls whose time was up give more back */
+		fuzz_must(gpc_drop(honest, NULL, 0, 0, &t) == 0 && gpc_wait(honest, t, 1000) == 0,
+			  "wait: %s", gpc_last_error());
+		serve(100);
+	}
 	fuzz_must(gpc_get_stats(honest, -1, &st) == 0 && !st.dying && st.reserved <= 5 * stock && !st.refs &&
 		  !st.sections, "%llu dying, %llu reserved, %llu references, %llu sections",
 		  (unsigned long long)st.dying, (unsigned long long)st.reserved,
@@ -498,6 +575,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	uint32_t n = 0, flags = (uint32_t)fuzz_take(&in, 1);
 
 	image_restore();
+	step_began = 0;
 	polite = flags & 1;
 	writer = attach(0);
 	fuzz_must(gpc_writer_take(writer, 0, 0) == 0, "no writer: %s", gpc_last_error());
