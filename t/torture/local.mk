@@ -5,14 +5,21 @@
 torture_programs = \
 	%reldir%/grace.t \
 	%reldir%/kill.t \
+	%reldir%/prefix.t \
 	%reldir%/step.t \
 	%reldir%/successor.t
 
 torture_support = \
 	%reldir%/README.md \
 	%reldir%/acts.h \
+	%reldir%/compare.h \
+	%reldir%/course.h \
 	%reldir%/hands.h \
+	%reldir%/judge.h \
+	%reldir%/ledger.h \
 	%reldir%/operations.h \
+	%reldir%/players.h \
+	%reldir%/recorder.h \
 	%reldir%/rest.h \
 	%reldir%/small.h \
 	%reldir%/stage.h \
@@ -20,7 +27,8 @@ torture_support = \
 	%reldir%/team.h \
 	%reldir%/torture.h \
 	%reldir%/tracee.h \
-	%reldir%/worker.h
+	%reldir%/worker.h \
+	%reldir%/world.h
 
 check_PROGRAMS += $(torture_programs)
 EXTRA_DIST += $(torture_support)
@@ -28,6 +36,11 @@ EXTRA_DIST += $(torture_support)
 %canon_reldir%_successor_t_LDFLAGS = -Wl,--wrap=segment_map_writer
 # stores of a wreck are counted; the table's layout follows from the seed
 %canon_reldir%_step_t_LDFLAGS = -Wl,--wrap=segment_map_writer,--wrap=getrandom
+# one process plays all, in a world without chance
+%canon_reldir%_prefix_t_LDFLAGS = -Wl,--wrap=segment_map_writer,--wrap=segment_unmap_writer \
+	-Wl,--wrap=clock_ns,--wrap=clock_coarse_ns,--wrap=nanosleep \
+	-Wl,--wrap=futex_wait,--wrap=futex_wake_all,--wrap=getrandom \
+	-Wl,--wrap=identity_self,--wrap=identity_gone,--wrap=device_find
 # unpublishing and grace periods are seen from within the writer
 %canon_reldir%_grace_t_LDFLAGS = -Wl,--wrap=table_remove,--wrap=mirror_flushed,--wrap=epoch_over
 

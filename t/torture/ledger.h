@@ -1,0 +1,410 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* ledger.h - what must be there, from the answers alone: keys, reservations, moves, pools.
+ *
+ * The ledger is a value.  ledger_apply() takes commands of a ring with their answers into it:
+ * those that the writer gave, or those that its successor gave in its place.  Keys hang in
+ * chains; a key in limbo (its block was given away, its bytes wait for the commit of a move)
+ * keeps what hangs below it. */
+#ifndef GPC_T_LEDGER_H
+#define GPC_T_LEDGER_H
+
+#include "key.h"
+#include "pool.h"
+#include "world.h"
+
+#define CHAINS 6
+#define DEEP   4
+#define KEYS   (CHAINS * DEEP)
+#define POOLS  4
+#define SLOTS  16
+#define NODES  (KEYS + POOLS * SLOTS)    /* live keys, and places of moves out of limbo */
+#define RAM    0
+#define VRAM   1
+
+struct ledger {
+	struct { bool live; gpc_block block; } key[KEYS];
+	struct {
+		uint8_t owner;           /* peer + 1, of a reservation */
+		uint8_t key;             /* + 1, of a move's target */
+		bool limbo, stale;       /* stale: its commit must fail */
+		gpc_block from;
+	} slot[POOLS][SLOTS];
+	int16_t parent[NODES];           /* node above, or -1 */
+	struct { bool ready; uint8_t keeper, caller; } pool[POOLS];
+	bool full;                       /* the table may have no room for a key */
+};
+
+static gpc_key ledger_key[KEYS];
+
+static inline gpc_key key_parent(int k)
+{
+	return k % DEEP ? ledger_key[k - 1] : (gpc_key){ { 0, 0 } };
+}
+
+static inline uint32_t key_tag(int k)
+{
+	return 1 + (uint32_t)(k / DEEP) % 3;
+}
+
+static inline int key_number(const uint64_t w[2])
+{
+	int k;
+
+	for (k = 0; k < KEYS; k++)
+		if (ledger_key[k].w[0] == w[0] && ledger_key[k].w[1] == w[1])
+			return k;
+	fail(__FILE__, __LINE__, "a key that nobody published");
+}
+
+#define SLOT(m, b) ((m)->slot[GPC_POOL(b)][GPC_SLOT(b)])
+
+static inline int node_of_slot(gpc_block b)
+{
+	return KEYS + GPC_POOL(b) * SLOTS + GPC_SLOT(b);
+}
+
+static inline int ledger_at(const struct ledger *m, gpc_block b)
+{
+	int k;
+
+	for (k = 0; k < KEYS; k++)
+		if (m->key[k].live && m->key[k].block == b)
+			return k;
+	return -1;
+}
+
+static inline bool node_is_there(const struct ledger *m, int node)
+{
+	int at = node - KEYS;
+
+	return at < 0 ? m->key[node].live : m->slot[at / SLOTS][at % SLOTS].limbo;
+}
+
+/* Moves of this key's block must fail. */
+static inline void key_leaves(struct ledger *m, int k)
+{
+	int p, s;
+
+	for (p = 0; m->key[k].live && p < POOLS; p++)
+		for (s = 0; s < SLOTS; s++)
+			if (m->slot[p][s].key == k + 1 && !m->slot[p][s].limbo &&
+			    m->slot[p][s].from == m->key[k].block)
+				m->slot[p][s].stale = true;
+}
+
+/* A live key goes, or a move out of limbo is forgotten, and all below. */
+static inline void node_remove(struct ledger *m, int node)
+{
+	int i, at = node - KEYS;
+
+	if (node < 0 || !node_is_there(m, node))
+		return;
+	if (at < 0) {
+		key_leaves(m, node);
+		m->key[node].live = false;
+	} else {
+		m->slot[at / SLOTS][at % SLOTS].limbo = false;
+		m->slot[at / SLOTS][at % SLOTS].stale = true;
+	}
+	for (i = 0; i < NODES; i++)
+		if (m->parent[i] == node)
+			node_remove(m, i);
+	for (i = 0; i < NODES; i++)
+		if (m->parent[i] == node)
+			m->parent[i] = -1;
+}
+
+static inline void children_move(struct ledger *m, int from, int to)
+{
+	int i;
+
+	for (i = 0; i < NODES; i++)
+		if (m->parent[i] == from)
+			m->parent[i] = (int16_t)to;
+}
+
+static inline void key_lives(struct ledger *m, int k, gpc_block b)
+{
+	key_leaves(m, k);
+	if (!m->key[k].live)
+		m->parent[k] = k % DEEP && m->key[k - 1].live ? (int16_t)(k - 1) : -1;
+	m->key[k].live = true;
+	m->key[k].block = b;
+}
+
+/* It will not come out of limbo: what hangs below goes, or to the key where it is live. */
+static inline void limbo_ends(struct ledger *m, gpc_block target)
+{
+	int node = node_of_slot(target), k = SLOT(m, target).key - 1, i;
+	bool any = false;
+
+	if (!SLOT(m, target).limbo)
+		return;
+	for (i = 0; i < KEYS; i++)
+		any |= m->key[i].live && m->parent[i] == node;
+	if (any && m->key[k].live)
+		children_move(m, node, k);
+	node_remove(m, node);
+}
+
+static inline void slot_give(struct ledger *m, gpc_block b, uint32_t peer)
+{
+	must(!SLOT(m, b).owner, "block 0x%x is given twice", (unsigned)b);
+	must(ledger_at(m, b) < 0, "block 0x%x is given and has a key", (unsigned)b);
+	memset(&SLOT(m, b), 0, sizeof(SLOT(m, b)));
+	SLOT(m, b).owner = (uint8_t)(peer + 1);
+}
+
+static inline void slot_free(struct ledger *m, gpc_block b)
+{
+	limbo_ends(m, b);
+	memset(&SLOT(m, b), 0, sizeof(SLOT(m, b)));
+}
+
+/* ---- answers ---- */
+
+struct answers { const struct segment *s; uint32_t peer; };
+
+/* Does a living peer hold a reference?  The judge knows. */
+static bool (*ledger_is_held)(const struct segment *s, gpc_block b);
+
+static inline void victim_goes(struct ledger *m, const struct answers *a, gpc_block b)
+{
+	must(!ledger_is_held(a->s, b), "block 0x%x was evicted and is referenced", (unsigned)b);
+	node_remove(m, ledger_at(m, b));
+}
+
+/* Its bytes go from block to block; its key is findable nowhere meanwhile. */
+static inline void victim_moves(struct ledger *m, const struct answers *a, gpc_block from,
+				gpc_block to)
+{
+	int k = ledger_at(m, from);
+
+	must(k >= 0, "block 0x%x, a victim, has no key", (unsigned)from);
+	victim_goes(m, a, to);
+	must(m->key[k].live, "a victim went for the sake of its own copy");
+	must(!ledger_is_held(a->s, from), "block 0x%x, a victim, is held", (unsigned)from);
+	slot_give(m, to, a->peer);
+	SLOT(m, to).key = (uint8_t)(k + 1);
+	SLOT(m, to).limbo = true;
+	SLOT(m, to).from = from;
+	m->parent[node_of_slot(to)] = m->parent[k];
+	children_move(m, k, node_of_slot(to));
+	key_leaves(m, k);
+	m->key[k].live = false;
+}
+
+static inline void move_begins(struct ledger *m, const struct answers *a, gpc_block from,
+			       gpc_block to)
+{
+	int k = ledger_at(m, from);
+
+	must(k >= 0, "block 0x%x, a source, has no key", (unsigned)from);
+	slot_give(m, to, a->peer);
+	SLOT(m, to).key = (uint8_t)(k + 1);
+	SLOT(m, to).from = from;
+}
+
+static inline void apply_group(struct ledger *m, const struct answers *a,
+			       const struct shm_command *head, uint64_t at)
+{
+	const struct shm_command *c;
+	int i;
+
+	for (i = 0; i < head->result; i++) {
+		c = seg_command(a->s, a->peer, at + (uint64_t)i);
+		if (head->op == CMD_RESERVE || head->op == CMD_EVICT) {
+			if (c->to >= 0 && head->op == CMD_RESERVE)
+				victim_moves(m, a, c->block, c->to);
+			else
+				victim_goes(m, a, c->block);
+			continue;
+		}
+		if (c->tag)
+			victim_moves(m, a, c->to, (gpc_block)c->tag - 1);
+		else
+			victim_goes(m, a, c->to);
+	}
+	for (i = 0; i < head->result; i++) {
+		c = seg_command(a->s, a->peer, at + (uint64_t)i);
+		if (head->op == CMD_DEMOTE || head->op == CMD_PROMOTE)
+			move_begins(m, a, c->block, c->to);
+		else if (head->op == CMD_RESERVE || (head->flags & CF_TAKE))
+			slot_give(m, c->block, a->peer);
+	}
+}
+
+static inline void apply_commit(struct ledger *m, const struct answers *a,
+				const struct shm_command *c)
+{
+	bool cancel = c->flags & CF_CANCEL, limbo = SLOT(m, c->to).limbo;
+	bool stale = SLOT(m, c->to).stale;
+	int k = SLOT(m, c->to).key - 1;
+
+	must(k >= 0 && SLOT(m, c->to).owner == a->peer + 1, "no move to block 0x%x",
+	     (unsigned)c->to);
+	if (cancel || c->result < 0) {
+		/* -ESTALE of a cancelled one: a writer that died had given it back */
+		must(cancel ? c->result == 0 || c->result == -ESTALE :
+		     c->result == -ESTALE || c->result == -EEXIST || c->result == -ENOENT ||
+		     (m->full && c->result == -EAGAIN), "commit answers %d", c->result);
+		must(cancel || limbo || stale, "commit of key %d answers %d: its source is live",
+		     k, c->result);
+		/* -ESTALE, since a writer died after it had handed them on */
+		if (limbo && !cancel && m->key[k].live &&
+		    (c->result == -EEXIST || c->result == -ESTALE))
+			children_move(m, node_of_slot(c->to), k);
+		slot_free(m, c->to);
+		return;
+	}
+	must(!stale, "key %d is back, though it was cleared or dropped", k);
+	must(!limbo || !m->key[k].live, "key %d is live twice", k);
+	key_lives(m, k, c->to);
+	if (limbo)
+		children_move(m, node_of_slot(c->to), k);
+	memset(&SLOT(m, c->to), 0, sizeof(SLOT(m, c->to)));
+}
+
+/* Parents first, as the writer does. */
+static inline void apply_commits(struct ledger *m, const struct answers *a, uint64_t at,
+				 uint32_t n)
+{
+	uint8_t key[SLOTS * POOLS];
+	uint32_t i, d;
+
+	for (i = 0; i < n; i++)
+		key[i] = SLOT(m, seg_command(a->s, a->peer, at + i)->to).key;
+	for (d = 0; d < DEEP; d++)
+		for (i = 0; i < n; i++)
+			if ((key[i] + DEEP - 1u) % DEEP == d)
+				apply_commit(m, a, seg_command(a->s, a->peer, at + i));
+}
+
+static inline void apply_publish(struct ledger *m, const struct answers *a,
+				 const struct shm_command *c)
+{
+	int k = key_number(c->key);
+
+	if (c->result == c->block) {
+		must(SLOT(m, c->block).owner == a->peer + 1, "published without reservation");
+		must(!(k % DEEP) || m->key[k].live || m->key[k - 1].live,
+		     "key %d is live, its parent is not", k);
+		slot_free(m, c->block);
+		key_lives(m, k, c->block);
+		return;
+	}
+	if (c->result >= 0)
+		must(m->key[k].live && m->key[k].block == c->result,
+		     "key %d: resident in 0x%x", k, (unsigned)c->result);
+	else
+		must((c->result == -ENOENT && k % DEEP && !m->key[k - 1].live) ||
+		     (c->result == -EAGAIN && m->full), "publish of key %d answers %d", k,
+		     c->result);
+}
+
+static inline void apply_clear(struct ledger *m, const struct shm_command *c)
+{
+	int k, p, s;
+
+	for (k = 0; k < KEYS; k++)
+		if (m->key[k].live && (!c->tag || key_tag(k) == c->tag) &&
+		    (c->pool == 0xff || GPC_POOL(m->key[k].block) == c->pool))
+			node_remove(m, k);
+	for (p = 0; p < POOLS; p++)
+		for (s = 0; s < SLOTS; s++)
+			if (m->slot[p][s].limbo && (c->pool == 0xff || p == c->pool) &&
+			    (!c->tag || key_tag(m->slot[p][s].key - 1) == c->tag)) {
+				limbo_ends(m, GPC_BLOCK(p, s));
+				m->slot[p][s].stale = true;
+			}
+}
+
+/* What its keeper had reserved goes with a pool, or all of what is the caller's. */
+static inline void pool_goes(struct ledger *m, int p, bool dead)
+{
+	int s;
+
+	for (s = 0; s < SLOTS; s++)
+		if (m->pool[p].keeper && m->slot[p][s].owner == m->pool[p].keeper &&
+		    (dead || m->pool[p].caller))
+			slot_free(m, GPC_BLOCK(p, s));
+	m->pool[p].ready = false;
+}
+
+static inline void apply_pool(struct ledger *m, const struct answers *a, int p)
+{
+	const struct shm_pool *rq = &seg_seat(a->s, a->peer)->request;
+	uint32_t s;
+
+	if (p == -ENOSPC)
+		return;
+	must(p >= 0 && p < POOLS && !m->pool[p].ready, "the new pool is %d", p);
+	m->pool[p].ready = true;
+	m->pool[p].caller = !!(rq->flags & GPC_POOL_CALLER);
+	m->pool[p].keeper = rq->flags & (GPC_POOL_KEPT | GPC_POOL_CALLER) ?
+		(uint8_t)(a->peer + 1) : 0;
+	for (s = 0; m->pool[p].caller && s < rq->blocks; s++)
+		slot_give(m, GPC_BLOCK(p, (gpc_block)s), a->peer);
+}
+
+/* The command at this place, answered; returns its slots. */
+static inline uint64_t ledger_apply(struct ledger *m, const struct answers *a, uint64_t at)
+{
+	const struct shm_command *c = seg_command(a->s, a->peer, at);
+	uint32_t n = c->count ? c->count : 1;
+
+	must(c->result != CMD_PENDING, "a command without an answer");
+	switch (c->op) {
+	case CMD_RESERVE:
+	case CMD_EVICT:
+	case CMD_DEMOTE:
+	case CMD_PROMOTE:
+		apply_group(m, a, c, at);
+		return n;
+	case CMD_COMMIT:
+		apply_commits(m, a, at, n);
+		return n;
+	case CMD_PUBLISH:
+		apply_publish(m, a, c);
+		return 1;
+	case CMD_FREE:
+		/* -EPERM: a writer that died had done it */
+		must(c->result == 0 || c->result == -EPERM, "free answers %d", c->result);
+		if (!(m->pool[GPC_POOL(c->block)].ready && m->pool[GPC_POOL(c->block)].caller))
+			slot_free(m, c->block);
+		return 1;
+	case CMD_DROP:
+		must(c->result == 0 || c->result == 1, "drop answers %d", c->result);
+		node_remove(m, ledger_at(m, c->block));
+		return 1;
+	case CMD_CLEAR:
+		must(c->result >= 0, "clear answers %d", c->result);
+		if (c->flags & CF_REMOVE)
+			pool_goes(m, c->pool, false);
+		else
+			apply_clear(m, c);
+		return 1;
+	case CMD_POOL:
+		apply_pool(m, a, c->result);
+		return 1;
+	}
+	fail(__FILE__, __LINE__, "command %d", c->op);
+}
+
+/* A peer is dead: pools that it keeps go, its reservations are nobody's. */
+static inline void ledger_reap(struct ledger *m, uint32_t peer)
+{
+	int p, s;
+
+	for (p = 0; p < POOLS; p++)
+		if (m->pool[p].keeper == peer + 1) {
+			pool_goes(m, p, true);
+			m->pool[p].keeper = 0;
+		}
+	for (p = 0; p < POOLS; p++)
+		for (s = 0; s < SLOTS; s++)
+			if (m->slot[p][s].owner == peer + 1)
+				slot_free(m, GPC_BLOCK(p, s));
+}
+
+#endif
