@@ -235,6 +235,21 @@ static void pin_sources(struct writer *w, const struct records *moving)
 
 /* ---- moves that were half done ---- */
 
+/* Its writer died while it renamed the two entries of a relocation: one names each block. */
+static void note_twice(struct writer *w, uint32_t from)
+{
+	uint32_t i, word = (uint32_t)w_block(w, from) + 1;
+	struct probe_key k = table_key(w, from);
+
+	for (i = 0; i < 2 * SHM_BUCKET; i++) {
+		uint32_t bucket = i < SHM_BUCKET ? k.first : k.second;
+		uint32_t slot = bucket * SHM_BUCKET + i % SHM_BUCKET;
+
+		if (w->table[slot].w[3] == word)
+			records_add(&w->twice, slot);
+	}
+}
+
 static void finish_moves(struct writer *w, struct scan *sc)
 {
 	uint8_t *of = sc->entries.of;
@@ -250,6 +265,8 @@ static void finish_moves(struct writer *w, struct scan *sc)
 			if (f->word == t->source_word && w_is(w, from, LIVE) &&
 			    f->key[0] == t->key[0] && f->key[1] == t->key[1] &&
 			    w_space(w, from) == w_space(w, to)) {
+				if (of[to] == ENTRY_SEEN && of[from] == ENTRY_SEEN)
+					note_twice(w, from);
 				of[to] = MAX(of[to], of[from]);
 				move_switch(w, from, to);
 				continue;

@@ -144,7 +144,7 @@ ssize_t __wrap_getrandom(void *to, size_t n, unsigned flags)
 void __wrap_identity_self(struct identity *ret)
 {
 	*ret = (struct identity){ .pid = 1000, .start_time = ++world.people,
-				  .pid_namespace = 1 };
+				  .namespaces = 1 };
 	must(world.people < PEOPLE, "too many people");
 }
 
