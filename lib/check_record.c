@@ -175,7 +175,7 @@ static void index_live(struct check *k)
 
 /* A victim whose bytes are about to be copied: on its way out for a peer's command, or
  * the peer's already, or the target that its key was bound to.  Children that were
- * demoted before it are live all the while. */
+ * demoted before it are live all the while, and who holds one may promote it. */
 static bool in_limbo(const struct check *k, uint32_t record)
 {
 	return counts_as(k, record, RESERVED) ||
@@ -201,14 +201,13 @@ static void index_limbo(struct check *k)
 static void check_chain(struct check *k, uint32_t i, const struct shm_record *r)
 {
 	const gpc_key parent = { { r->parent[0], r->parent[1] } };
-	bool demoted = seg_pool(k->s, k->pool_of[i])->kind == GPC_RAM;
 	const struct shm_record *up;
 	uint32_t at;
 
 	if (r->flags & REC_UNCHAINED || key_is_zero(&parent) || key_is_root(&parent))
 		return;
 	at = *find_key(k, r->parent, k->space_of[k->pool_of[i]]);
-	if (!at || (!demoted && !counts_as(k, at - 1, LIVE))) {
+	if (!at) {
 		bad_record(k, i, "its parent is not live in its space");
 		return;
 	}
