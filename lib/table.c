@@ -66,7 +66,7 @@ void table_wipe(struct writer *w, uint32_t slot)
 	store_release(&e->w[3], 0);
 	store_relaxed(&e->w[0], 0);
 	store_relaxed(&e->w[1], 0);
-	store_relaxed(&e->w[2], e->w[2] & PROBE_OVERFLOW);
+	store_relaxed(&e->w[2], e->w[2] & TABLE_FLAGS(slot));
 	entry_changed(w, slot);
 	w->quarantined[slot / SHM_BUCKET] |= (uint8_t)(1u << slot % SHM_BUCKET);
 	retire_slot(w, slot);

@@ -168,6 +168,8 @@ static void scan_free(struct writer *w, struct wpool *p, uint32_t record)
 {
 	struct shm_record *r = w_record(w, record);
 
+	if (WORD_STATE(r->word) != FREE)         /* forged: no state at all */
+		store_release(&r->word, WORD(FREE, WORD_GEN(r->word) + 1));
 	r->owner = SHM_NO_PEER;
 	r->flags = 0;
 	r->source = 0;

@@ -61,9 +61,11 @@ void takeover_note_entries(struct writer *w, struct entries *e, const uint32_t *
 		note_in(w, e, record[far[i]], &k[far[i]], k[far[i]].second);
 }
 
-static bool is_blank(const struct probe_entry *e)
+static bool is_blank(const struct writer *w, uint32_t slot)
 {
-	return !(e->w[0] | e->w[1] | (e->w[2] & PROBE_KEY2) | e->w[3]);
+	const struct probe_entry *e = &w->table[slot];
+
+	return !(e->w[0] | e->w[1] | (e->w[2] & ~TABLE_FLAGS(slot)) | e->w[3]);
 }
 
 /* An entry that was not noted: the second one of a block, or nobody's. */
@@ -94,7 +96,7 @@ void takeover_sweep_table(struct writer *w, const struct entries *e)
 		slot = bucket * SHM_BUCKET;
 		rest = ~(uint32_t)(e->named[slot / 64] >> slot % 64) & ALL_SLOTS;
 		for (i = 0; i < SHM_BUCKET; i++)
-			rest &= ~((uint32_t)is_blank(&w->table[slot + i]) << i);
+			rest &= ~((uint32_t)is_blank(w, slot + i) << i);
 		for (; rest; rest &= rest - 1)
 			sweep_slot(w, slot + (uint32_t)__builtin_ctz(rest));
 		w->quarantined[bucket] |= 0xf0;

@@ -234,6 +234,8 @@ void *writer_alloc(size_t n, size_t item);
 
 /* ---- table.c ---- */
 enum { TABLE_OK = 0, TABLE_WAIT, TABLE_FULL };
+/* Bits of word 2 that are not the entry's own. */
+#define TABLE_FLAGS(slot) ((slot) % SHM_BUCKET ? 0 : PROBE_OVERFLOW)
 /* A usable entry for the record's key: TABLE_OK; TABLE_WAIT: after the next grace periods;
  * TABLE_FULL.  The entry is filled after the record's commit. */
 int table_place(struct writer *w, uint32_t record, uint32_t *ret_slot);
