@@ -15,6 +15,15 @@ static void prefetch_bucket(struct writer *w, uint32_t bucket)
 	__builtin_prefetch(&w->table[bucket * SHM_BUCKET]);
 }
 
+/* probe_entry_block(), and no spare bit is set. */
+static bool is_entry(const struct writer *w, uint32_t slot, const struct probe_key *k,
+		     gpc_block block)
+{
+	const struct probe_entry *e = &w->table[slot];
+
+	return probe_entry_block(*e, *k) == block && (e->w[2] & ~TABLE_FLAGS(slot)) == k->w[2];
+}
+
 /* Note the record's entry in this bucket, one if there are two. */
 static bool note_in(struct writer *w, struct entries *e, uint32_t record,
 		    const struct probe_key *k, uint32_t bucket)
@@ -28,7 +37,7 @@ static bool note_in(struct writer *w, struct entries *e, uint32_t record,
 				    (uint32_t)block + 1) << i;
 	for (; found; found &= found - 1) {
 		slot = bucket * SHM_BUCKET + (uint32_t)__builtin_ctz(found);
-		if (probe_entry_block(w->table[slot], *k) != block)
+		if (!is_entry(w, slot, k, block))
 			continue;
 		e->named[slot / 64] |= 1ull << slot % 64;
 		e->of[record] = ENTRY_SEEN;
@@ -77,7 +86,7 @@ static void sweep_slot(struct writer *w, uint32_t slot)
 
 	if (record != NONE && w_is(w, record, LIVE)) {
 		k = table_key(w, record);
-		if (probe_entry_block(*e, k) == w_block(w, record) &&
+		if (is_entry(w, slot, &k, w_block(w, record)) &&
 		    (slot / SHM_BUCKET == k.first || slot / SHM_BUCKET == k.second)) {
 			records_add(&w->twice, slot);
 			if (slot / SHM_BUCKET == k.second)
