@@ -99,6 +99,18 @@ static int32_t publish_new(struct writer *w, uint32_t record, const struct shm_c
 	return 0;
 }
 
+/* By a writer that died before the answer.  Since then another peer's command may have dropped
+ * it, but the publisher holds it. */
+static bool was_published(struct writer *w, uint32_t peer, uint64_t position, uint32_t record,
+			  const gpc_key *key)
+{
+	const struct shm_record *r = w_record(w, record);
+
+	return ((w_is(w, record, LIVE) && r->owner == peer) ||
+		(w_is(w, record, DYING) && r->owner == SHM_NO_PEER)) &&
+	       r->op == OP_OF(position) && r->key[0] == key->w[0] && r->key[1] == key->w[1];
+}
+
 static int32_t publish(struct writer *w, uint32_t peer, uint64_t position,
 		       const struct shm_command *cmd)
 {
@@ -112,9 +124,8 @@ static int32_t publish(struct writer *w, uint32_t peer, uint64_t position,
 	if (record == NONE || key_is_zero(&key) || key_is_root(&key) || key_same(&key, &parent))
 		return -EINVAL;
 	r = w_record(w, record);
-	if (w_is(w, record, LIVE) && r->owner == peer && r->op == OP_OF(position) &&
-	    r->key[0] == key.w[0] && r->key[1] == key.w[1])
-		return cmd->block;       /* done by a writer that died before the answer */
+	if (was_published(w, peer, position, record, &key))
+		return cmd->block;
 	if (!w_is(w, record, RESERVED) || r->owner != peer || grant_holds(w, record))
 		return -EPERM;
 	if (r->source) {

@@ -174,7 +174,8 @@ static void unpublish(struct writer *w, uint32_t record, uint32_t owner, uint64_
 	struct wpool *p = w_pool_of(w, record);
 
 	r->owner = (uint8_t)owner;       /* rule C1: who gets it, before the commit */
-	r->op = op;
+	if (owner != SHM_NO_PEER)
+		r->op = op;              /* else a publication that runs again may look for it */
 	r->source = 0;
 	/* (D) commit, and a full barrier: references taken after it fail, references taken
 	 * before it are seen when the row is read again.  Pairs with (T);

@@ -157,7 +157,7 @@ static void scan_dying(struct writer *w, struct scan *sc, uint32_t record)
 	}
 	if (r->owner != SHM_NO_PEER && open_operation(sc, r->owner, r->op) == CMD_EVICT) {
 		keep_leftover(w, record);
-	} else {
+	} else if (r->owner != SHM_NO_PEER) {
 		r->owner = SHM_NO_PEER;
 		r->op = 0;
 	}

@@ -189,6 +189,40 @@ static void test_demote(void)
 	cache_end(c);
 }
 
+/* Published, and dropped by another peer's command before the publisher's runs again. */
+static void test_dropped(void)
+{
+	gpc *c = cache_new(4, 0), *b = cache_attach(0, 0);
+	gpc_block x, resident = GPC_NONE;
+	struct shm_command *cmd;
+	gpc_ticket t;
+	gpc_key k;
+	int i;
+
+	serve_begin(c);
+	must(gpc_reserve(b, 0, 1, 0, &x, NULL, 0, 1000));
+	serve_end();
+	k = key_of(b, 1);
+	cmd = seg_command(&b->seg, b->peer, seat_of(b)->head);
+	must(gpc_publish(b, NULL, &k, &x, 1, 0, &resident, GPC_NOWAIT, &t));
+	must(gpc_writer_serve(c, 10));
+	must(gpc_writer_drop(c));
+	is_int(cmd->result, x, "a writer has published");
+	cmd->result = CMD_PENDING;       /* but died before the answer */
+	seat_of(b)->tail = seat_of(b)->head - 1;
+	submit(c, CMD_DROP, x, 0);
+	must(gpc_writer_take(c, 0, 0));
+	for (i = 0; i < 3; i++)
+		must(gpc_writer_serve(c, 10));
+	is_int(seg_command(&c->seg, c->peer, seat_of(c)->head - 1)->result, 1, "it was live");
+	is_int(gpc_wait(b, t, 1000), 0, "the second run knows it");
+	is_int(resident, x, "as the publisher's block");
+	is_int(gpc_unref(b, &x, 1), 0, "which it holds");
+	must(gpc_writer_serve(c, 10));
+	clean(c, "published and dropped");
+	cache_end(c);
+}
+
 static int body(void)
 {
 	cache_thread = false;
@@ -196,6 +230,7 @@ static int body(void)
 	test_tail();
 	test_keeper();
 	test_demote();
+	test_dropped();
 	return done_testing();
 }
 
