@@ -35,6 +35,7 @@ t_programs = \
 	%reldir%/162-mirror.t \
 	%reldir%/170-churn.t \
 	%reldir%/171-table.t \
+	%reldir%/172-wake.t \
 	%reldir%/190-names.t \
 	%reldir%/191-errors.t \
 	%reldir%/200-workers.t \
@@ -66,6 +67,7 @@ t_programs = \
 
 t_scripts = \
 	%reldir%/700-models.t \
+	%reldir%/701-mutants.t \
 	%reldir%/800-gpcd-options.t \
 	%reldir%/801-gpcd-life.t \
 	%reldir%/802-gpcd-limits.t \
@@ -179,6 +181,8 @@ models:
 check_PROGRAMS += $(t_programs)
 dist_check_SCRIPTS += $(t_scripts)
 LDADD = lib/libgpc-internal.la
+# sleeps have no limit there
+%canon_reldir%_172_wake_t_LDFLAGS = -Wl,--wrap=futex_wait
 # the writer's mapping is replaced by one that the test sees stores to
 %canon_reldir%_350_kill_points_t_LDFLAGS = -Wl,--wrap=segment_map_writer
 # the file system lies about what is free
