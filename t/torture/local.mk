@@ -31,7 +31,7 @@ torture_support = \
 	%reldir%/world.h
 
 check_PROGRAMS += $(torture_programs)
-EXTRA_DIST += $(torture_support)
+EXTRA_DIST += $(torture_support) %reldir%/mutants
 # the writer's mapping is replaced by one that counts stores
 %canon_reldir%_successor_t_LDFLAGS = -Wl,--wrap=segment_map_writer
 # stores of a wreck are counted; the table's layout follows from the seed
@@ -51,4 +51,12 @@ torture: all $(torture_programs)
 		echo "$$program --seconds $(SECONDS)"; \
 		./$$program --seconds $(SECONDS) || exit; \
 	done
+	@$(MAKE) --no-print-directory mutants
 .PHONY: torture
+
+# Mutants: the library with one mistake each; "make mutants MUTANT=NAME" takes one.
+mutants: all $(check_PROGRAMS)
+	@CC='$(CC)' COMPILE='$(COMPILE)' LIBS='$(LIBS)' top_srcdir='$(abs_top_srcdir)' \
+		LINKER='$(CCLD) $(AM_CFLAGS) $(CFLAGS) $(AM_LDFLAGS) $(LDFLAGS)' \
+		$(SHELL) $(top_srcdir)/%reldir%/mutants/run $(MUTANT)
+.PHONY: mutants
