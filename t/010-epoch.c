@@ -133,6 +133,16 @@ static void test_device_section(void)
 	ok(!epoch_sweep(s, 0, 7), "only device sections are swept");
 	sec->ticket++;
 	epoch_leave(s, 0, 7);
+
+	epoch_enter(s, 0, 7);
+	sec->kind = 1;
+	ticket = sec->ticket;
+	epoch_end(sec);
+	sec->kind = 0;
+	epoch_enter(s, 0, 7);
+	store_release(&sec->done, ticket);
+	ok(epoch_is_open(sec), "nor does one that the slot's last owner was killed with");
+	epoch_leave(s, 0, 7);
 }
 
 static void test_library_sections(void)

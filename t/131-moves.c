@@ -23,6 +23,24 @@ static void test_dropped_source(void)
 	cache_end(c);
 }
 
+/* What is being copied is not evicted, though it is the oldest. */
+static void test_pinned_source(void)
+{
+	gpc *c = cache_new(2, 4);
+	struct gpc_move m;
+	gpc_block b[2], out[2];
+
+	chain_make(c, VRAM, 1, 1, &b[0]);
+	chain_make(c, VRAM, 2, 1, &b[1]);
+	begin(c, b, 1, &m);
+	is_int(gpc_evict(c, VRAM, 2, out, 0, 1000), 1, "one of two can be evicted");
+	is_int(out[0], b[1], "the one that no move reads");
+	is_int(commit_one(c, &m), 0, "the move ends well");
+	is_int(find(c, 1), m.to, "and its key is in RAM");
+	nothing_left(c, 2, 4, "a pinned source");
+	cache_end(c);
+}
+
 /* The source's block is somebody else's by the time of the commit. */
 static void test_reused_source(void)
 {
@@ -394,6 +412,7 @@ static void test_parent_not_there(void)
 static void tests(void)
 {
 	test_dropped_source();
+	test_pinned_source();
 	test_reused_source();
 	test_published_meanwhile();
 	test_pool_gone();

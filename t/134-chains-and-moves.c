@@ -135,6 +135,64 @@ static int remove_pool(gpc *c, int pool)
 	return held;
 }
 
+/* One whose source goes while it waits for its place does not begin. */
+struct waiting { gpc *c; gpc_block b; struct gpc_move m; int got; };
+
+static void *wait_for_place(void *arg)
+{
+	struct waiting *w = arg;
+
+	w->got = gpc_demote(w->c, VRAM, RAM, &w->b, 1, &w->m, 0, 5000);
+	return NULL;
+}
+
+static void test_waiting_source_goes(void)
+{
+	gpc *c = cache_new(2, 1), *d = cache_attach(0, 0);
+	struct waiting w = { .c = cache_attach(0, 0), .got = -77 };
+	gpc_block ram;
+	pthread_t thread;
+	int section, i;
+
+	chain_make(c, RAM, 11, 1, &ram);
+	chain_make(c, VRAM, 1, 1, &w.b);
+	section = must(gpc_enter(d));
+	if (pthread_create(&thread, NULL, wait_for_place, &w))
+		bail("no thread");
+	for (i = 0; i < 2000 && find(c, 11) >= 0; i++)
+		must(gpc_writer_serve(c, 5));
+	is_int(find(c, 11), -1, "a demotion evicts, and waits");
+	is_int(gpc_drop(c, &w.b, 1, 0, NULL), 1, "its source is dropped");
+	gpc_leave(d, section);
+	serve_begin(c);
+	pthread_join(thread, NULL);
+	serve_end();
+	is_int(w.got, -ENOSPC, "it does not begin");
+	must(gpc_close(w.c));
+	must(gpc_close(d));
+	must(gpc_writer_serve(c, 50));
+	nothing_left(c, 2, 1, "a source that went early");
+	cache_end(c);
+}
+
+/* A key on its way to RAM is in neither tier, and a clear of RAM means it all the same. */
+static void test_cleared_on_its_way(void)
+{
+	gpc *c = cache_new(1, 4);
+	struct gpc_move m;
+	gpc_block x;
+
+	chain_make(c, VRAM, 1, 1, NULL);
+	must(gpc_reserve(c, VRAM, 1, 0, &x, &m, 0, 1000));
+	ok(m.to >= 0, "a key is on its way to RAM");
+	is_int(gpc_clear(c, RAM, 0, 0, 0), 0, "which is cleared");
+	is_int(commit_one(c, &m), -ESTALE, "it does not arrive");
+	is_int(find(c, 1), -1, "and is not found");
+	must(gpc_unref(c, &x, 1));
+	nothing_left(c, 1, 4, "cleared on its way");
+	cache_end(c);
+}
+
 /* A pool goes while a move that was begun reads it; the next pool gets its blocks. */
 static void test_source_goes(void)
 {
@@ -234,6 +292,8 @@ static void tests(void)
 	test_no_cycle();
 	test_leaf_first();
 	test_takeover();
+	test_waiting_source_goes();
+	test_cleared_on_its_way();
 	test_source_goes();
 }
 

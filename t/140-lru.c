@@ -4,6 +4,8 @@
  * two, and a parent counts as used when its last child was. */
 #include "cache.h"
 
+#include "handle.h"
+
 static void use_until_next_tick(gpc *c, uint64_t key)
 {
 	uint64_t tick = info_of(c).tick;
@@ -72,6 +74,23 @@ static void test_rules(void)
 	must(gpc_unref(c, got, 1));
 	goes(c, ORDER(3, 2, 1), "released");
 	clean(c, "rules");
+	cache_end(c);
+}
+
+/* What a peer has stored there in vain is not handed on either (rule R1). */
+static void test_future(void)
+{
+	gpc *c = cache_new(4, 0);
+	gpc_block b[2];
+
+	chain_make(c, 0, 1, 2, b);
+	chain_make(c, 0, 11, 1, NULL);
+	store_relaxed(seg_stamp(&c->seg, (uint32_t)b[1]), 1ull << 60);
+	is_int(gpc_drop(c, &b[1], 1, 0, NULL), 1, "a child that was used in the future goes");
+	use_until_next_tick(c, 11);
+	goes(c, ORDER(1, 11), "a parent that was used in the present");
+	store_relaxed(seg_stamp(&c->seg, (uint32_t)b[1]), 0);
+	clean(c, "a stamp from the future");
 	cache_end(c);
 }
 
@@ -365,6 +384,7 @@ static void test_model(uint32_t steps)
 static void tests(void)
 {
 	test_rules();
+	test_future();
 	test_ticks();
 	test_model(20000);
 }

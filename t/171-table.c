@@ -345,6 +345,47 @@ static void test_whole(uint32_t steps)
 	cache_end(c);
 }
 
+/* A spilled key goes while it is on its way back to its first bucket.  Another one has spilled
+ * from there, so the bucket keeps its flag. */
+static void test_relocation_home(void)
+{
+	enum { HOME = 20, AWAY = 21, NEAR = 5, FAR = 9 };
+	gpc *c = new_cache(), *d = cache_attach(0, 0), *e = cache_attach(0, 0);
+	gpc_key k[16];
+	gpc_block b[16], res[16];
+	uint64_t n = 0;
+	gpc_ticket t;
+	int section;
+
+	keys_in(c, &n, 1u << HOME, ~(1u << HOME | 1u << NEAR | 1u << FAR), k, FULL);
+	keys_in(c, &n, 1u << HOME, 1u << NEAR, k + 4, 1);
+	keys_in(c, &n, 1u << HOME, 1u << AWAY, k + 5, 1);
+	keys_in(c, &n, 1u << NEAR, 1u << FAR, k + 6, FULL - 1);
+	keys_in(c, &n, 1u << FAR, 1u << NEAR, k + 9, FULL);
+	keys_in(c, &n, 1u << NEAR, 1u << FAR, k + 13, 1);
+	is_int(publish(c, k, b, 13, res), 13, "two have spilled from one bucket");
+	must(gpc_unref(c, b, 13));
+	is_int(gpc_drop(c, b, 1, 0, NULL), 1, "where there is room again");
+	settle(c);
+	b[0] = -1;
+	section = must(gpc_enter(d));
+	must(gpc_reserve(c, 0, 1, 0, b + 13, NULL, 0, 1000));
+	must(gpc_publish(c, NULL, k + 13, b + 13, 1, 0, res, GPC_NOWAIT, &t));
+	refused(gpc_wait(c, t, 20), ETIMEDOUT, "a spilled key is on its way home");
+	serve_begin(c);
+	is_int(gpc_drop(e, b + 4, 1, 0, NULL), 1, "and goes");
+	serve_end();
+	b[4] = -1;
+	gpc_leave(d, section);
+	is_int(gpc_wait(c, t, 2000), 0, "another has its place");
+	settle(c);
+	is_int(misses(c, k, b, 14), 0, "the other one that has spilled is found");
+	clean(c, "a relocation to the first bucket");
+	must(gpc_close(e));
+	must(gpc_close(d));
+	cache_end(c);
+}
+
 static void tests(void)
 {
 	test_full();
@@ -352,6 +393,7 @@ static void tests(void)
 	test_relocation_waits();
 	test_relocation_undone();
 	test_relocation_moved();
+	test_relocation_home();
 	test_corner(3000);
 	test_whole(3000);
 }

@@ -189,6 +189,15 @@ static void test_demote(void)
 	cache_end(c);
 }
 
+/* The last command of b was done, and its writer died before the answer. */
+static void unanswer(gpc *b)
+{
+	struct shm_seat *s = seat_of(b);
+
+	store_release(&s->tail, s->head - 1);
+	seg_command(&b->seg, b->peer, s->tail)->result = CMD_PENDING;
+}
+
 /* Published, and dropped by another peer's command before the publisher's runs again. */
 static void test_dropped(void)
 {
@@ -208,8 +217,7 @@ static void test_dropped(void)
 	must(gpc_writer_serve(c, 10));
 	must(gpc_writer_drop(c));
 	is_int(cmd->result, x, "a writer has published");
-	cmd->result = CMD_PENDING;       /* but died before the answer */
-	seat_of(b)->tail = seat_of(b)->head - 1;
+	unanswer(b);
 	submit(c, CMD_DROP, x, 0);
 	must(gpc_writer_take(c, 0, 0));
 	for (i = 0; i < 3; i++)
@@ -223,6 +231,76 @@ static void test_dropped(void)
 	cache_end(c);
 }
 
+static void test_pool(void)
+{
+	struct gpc_config cfg = cache_config(0, 0);
+	struct gpc_pool p = pool_of(GPC_RAM, 4, 0), got = { .size = sizeof(got) };
+	gpc *c, *b;
+	int number;
+
+	cfg.max_pools = 4;
+	cfg.max_blocks = 256;
+	c = cache_make(&cfg, NULL);
+	b = cache_attach(0, 0);
+	serve_begin(c);
+	number = must(gpc_pool_add(b, &p));
+	serve_end();
+	must(gpc_writer_drop(c));
+	unanswer(b);
+	must(gpc_writer_take(c, 0, 0));
+	must(gpc_writer_serve(c, 10));
+	is_int(seg_command(&b->seg, b->peer, seat_of(b)->head - 1)->result, number,
+	       "a pool that was added before is answered again");
+	is_int(gpc_pool_get(c, number + 1, &got), -ENOENT, "and not added again");
+	must(gpc_close(b));
+	must(gpc_writer_serve(c, 10));
+	clean(c, "a pool");
+	cache_end(c);
+}
+
+/* A command that waits for a grace period has no answer: the next writer has it as well. */
+struct parked { gpc *c; gpc_block b; int got; };
+
+static void *evict_one(void *arg)
+{
+	struct parked *p = arg;
+
+	p->got = gpc_evict(p->c, 0, 1, &p->b, 0, 5000);
+	return NULL;
+}
+
+static void test_parked(void)
+{
+	gpc *c = cache_new(4, 0), *d = cache_attach(0, 0);
+	struct parked p = { .c = cache_attach(0, 0), .b = GPC_NONE, .got = -77 };
+	gpc_block b[4];
+	pthread_t thread;
+	int section, i;
+
+	for (i = 0; i < 4; i++)
+		chain_make(c, 0, 1 + (uint64_t)i, 1, &b[i]);
+	section = must(gpc_enter(d));
+	if (pthread_create(&thread, NULL, evict_one, &p))
+		bail("no thread");
+	for (i = 0; i < 2000 && find(c, 1) >= 0; i++)
+		must(gpc_writer_serve(c, 5));
+	is_int(find(c, 1), -1, "one is evicted, and held back");
+	must(gpc_writer_drop(c));
+	must(gpc_writer_take(c, 0, 0));
+	gpc_leave(d, section);
+	serve_begin(c);
+	pthread_join(thread, NULL);
+	serve_end();
+	is_int(p.got, 1, "the next writer answers");
+	is_int(p.b, b[0], "with that one");
+	is_int(stats_of(c, -1).live, 3, "and takes no other");
+	must(gpc_close(p.c));
+	must(gpc_close(d));
+	must(gpc_writer_serve(c, 10));
+	clean(c, "a command that waited");
+	cache_end(c);
+}
+
 static int body(void)
 {
 	cache_thread = false;
@@ -231,6 +309,8 @@ static int body(void)
 	test_keeper();
 	test_demote();
 	test_dropped();
+	test_pool();
+	test_parked();
 	return done_testing();
 }
 

@@ -22,6 +22,7 @@ t_programs = \
 	%reldir%/112-keys.t \
 	%reldir%/120-reserve.t \
 	%reldir%/121-wait.t \
+	%reldir%/122-window.t \
 	%reldir%/130-tier.t \
 	%reldir%/131-moves.t \
 	%reldir%/132-two-tier.t \
@@ -30,9 +31,11 @@ t_programs = \
 	%reldir%/140-lru.t \
 	%reldir%/150-pools.t \
 	%reldir%/151-clear.t \
+	%reldir%/152-one-step.t \
 	%reldir%/160-sections.t \
 	%reldir%/161-feed.t \
 	%reldir%/162-mirror.t \
+	%reldir%/163-mirror-order.t \
 	%reldir%/170-churn.t \
 	%reldir%/171-table.t \
 	%reldir%/172-wake.t \
@@ -54,6 +57,8 @@ t_programs = \
 	%reldir%/350-kill-points.t \
 	%reldir%/360-takeover.t \
 	%reldir%/361-second-run.t \
+	%reldir%/362-left-by-hand.t \
+	%reldir%/363-evict-once.t \
 	%reldir%/370-full.t \
 	%reldir%/390-hostile-files.t \
 	%reldir%/391-hostile-peer.t \
@@ -181,16 +186,19 @@ models:
 check_PROGRAMS += $(t_programs)
 dist_check_SCRIPTS += $(t_scripts)
 LDADD = lib/libgpc-internal.la
+# a driver in between sees what the writer asks of a device
+%canon_reldir%_163_mirror_order_t_LDFLAGS = -Wl,--wrap=device_find
 # sleeps have no limit there
 %canon_reldir%_172_wake_t_LDFLAGS = -Wl,--wrap=futex_wait
 # the writer's mapping is replaced by one that the test sees stores to
 %canon_reldir%_350_kill_points_t_LDFLAGS = -Wl,--wrap=segment_map_writer
-# the file system lies about what is free
-%canon_reldir%_370_full_t_LDFLAGS = -Wl,--wrap=fstatfs
+%canon_reldir%_363_evict_once_t_LDFLAGS = -Wl,--wrap=segment_map_writer
 # signals undo what the kernel was asked for
 %canon_reldir%_341_signals_t_LDFLAGS = -Wl,--wrap=posix_fallocate
 # the time of day jumps
 %canon_reldir%_342_clocks_t_LDFLAGS = -Wl,--wrap=clock_gettime,--wrap=gettimeofday,--wrap=time
+# the file system lies about what is free
+%canon_reldir%_370_full_t_LDFLAGS = -Wl,--wrap=fstatfs
 EXTRA_DIST += $(t_support) $(t_models)
 
 # ---- what the scripts that run the tools are helped by ----

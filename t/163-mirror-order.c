@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the writer asks of a mirror's driver, and when: the linker puts a driver in between that
+ * looks at the cache before it does as it is told.  A mirror is published when it has been
+ * uploaded, a flush has what was changed, and no grace period begins before its end. */
+#include "config.h"
+
+#include "cache.h"
+#include "device.h"
+#include "handle.h"
+
+int __real_device_find(const char *device, const struct device_ops **ret);
+int __wrap_device_find(const char *device, const struct device_ops **ret);
+
+static const struct device_ops *real;
+static struct device_ops watched;
+static gpc *looker;                      /* another handle, which reads what the writer stores */
+static uint32_t early, uploads, flushes, largest, hurried;
+static uint64_t epoch;                   /* when the flush in flight began */
+static bool slow;
+
+static bool is_published(void)
+{
+	uint32_t i, n = 0;
+
+	for (i = 0; looker && i < SHM_MIRRORS; i++)
+		n += load_acquire(&seg_mirror(&looker->seg, i)->state) == MIRROR_READY;
+	return n;
+}
+
+static int upload(void *mirror, const struct probe_entry *table, uint64_t entries,
+		  const struct mirror_line *line)
+{
+	uploads++;
+	early += is_published();
+	return real->upload(mirror, table, entries, line);
+}
+
+static int flush(void *mirror, const struct launch_change *changes, uint32_t n,
+		 const struct mirror_line *line)
+{
+	flushes++;
+	largest = MAX(largest, n);
+	epoch = looker ? load_relaxed(&seg_line(&looker->seg)->epoch) : 0;
+	return real->flush(mirror, changes, n, line);
+}
+
+static int flushed(void *mirror)
+{
+	if (looker && load_relaxed(&seg_line(&looker->seg)->epoch) != epoch)
+		hurried++;
+	return slow ? -EAGAIN : real->flushed(mirror);
+}
+
+int __wrap_device_find(const char *device, const struct device_ops **ret)
+{
+	int err = __real_device_find(device, &real);
+
+	if (err)
+		return err;
+	watched = *real;
+	watched.upload = upload;
+	watched.flush = flush;
+	watched.flushed = flushed;
+	*ret = &watched;
+	return 0;
+}
+
+static int body(void)
+{
+	struct gpc_config cfg = cache_config(256, 0);
+	gpc_block b[64], x;
+	uint32_t before;
+	gpc *c;
+
+	cfg.devices = "host";
+	c = cache_make(&cfg, NULL);
+	looker = cache_attach(0, 0);
+	chain_make(c, 0, 1, 64, b);
+	must(gpc_sync(c, 0, 2000));
+	before = uploads;
+	must(gpc_writer_drop(c));
+	must(gpc_writer_take(c, 0, 0));
+	is_int(uploads - before, 1, "a new writer uploads the table");
+	is_int(early, 0, "and publishes its mirror afterwards");
+	ok(is_published(), "then it is published");
+	must(gpc_sync(c, 0, 2000));
+
+	before = flushes;
+	largest = 0;
+	chain_make(c, 0, 1001, 1, &x);
+	must(gpc_sync(c, 0, 2000));
+	ok(flushes > before, "a block is published, and flushed");
+	ok(largest && largest <= 4, "with what was changed: %u entries", largest);
+
+	hurried = 0;
+	slow = true;
+	is_int(gpc_drop(c, &x, 1, 0, NULL), 1, "one goes");
+	must(gpc_writer_serve(c, 20));
+	slow = false;
+	must(gpc_sync(c, 0, 2000));
+	settle(c);
+	is_int(hurried, 0, "no grace period begins while a flush is under way");
+	is_int(find(c, 1001), -1, "it is gone");
+	clean(c, "all that");
+	must(gpc_close(looker));
+	looker = NULL;
+	cache_end(c);
+	return done_testing();
+}
+
+int main(void)
+{
+	cache_dir_make();
+	return tap_guard(50, body, cache_dir_remove);
+}
