@@ -16,6 +16,7 @@ static struct device_ops watched;
 static gpc *looker;                      /* another handle, which reads what the writer stores */
 static uint32_t early, uploads, flushes, largest, hurried;
 static uint64_t epoch;                   /* when the flush in flight began */
+static uint64_t changed;                 /* when the last flush that had entries did */
 static bool slow;
 
 static bool is_published(void)
@@ -41,6 +42,8 @@ static int flush(void *mirror, const struct launch_change *changes, uint32_t n,
 	flushes++;
 	largest = MAX(largest, n);
 	epoch = looker ? load_relaxed(&seg_line(&looker->seg)->epoch) : 0;
+	if (n)
+		changed = epoch;
 	return real->flush(mirror, changes, n, line);
 }
 
@@ -100,6 +103,8 @@ static int body(void)
 	must(gpc_sync(c, 0, 2000));
 	settle(c);
 	is_int(hurried, 0, "no grace period begins while a flush is under way");
+	ok(load_relaxed(&seg_line(&looker->seg)->epoch) > changed,
+	   "one has begun since that flush was asked for");
 	is_int(find(c, 1001), -1, "it is gone");
 	clean(c, "all that");
 	must(gpc_close(looker));

@@ -58,8 +58,8 @@ t_programs = \
 	%reldir%/360-takeover.t \
 	%reldir%/361-second-run.t \
 	%reldir%/362-left-by-hand.t \
-	%reldir%/363-evict-once.t \
 	%reldir%/370-full.t \
+	%reldir%/363-each-store.t \
 	%reldir%/390-hostile-files.t \
 	%reldir%/391-hostile-peer.t \
 	%reldir%/392-stray-stores.t \
@@ -186,19 +186,21 @@ models:
 check_PROGRAMS += $(t_programs)
 dist_check_SCRIPTS += $(t_scripts)
 LDADD = lib/libgpc-internal.la
+# one in between looks at what readers find
+%canon_reldir%_152_one_step_t_LDFLAGS = -Wl,--wrap=retire_subtree
 # a driver in between sees what the writer asks of a device
 %canon_reldir%_163_mirror_order_t_LDFLAGS = -Wl,--wrap=device_find
 # sleeps have no limit there
-%canon_reldir%_172_wake_t_LDFLAGS = -Wl,--wrap=futex_wait
+%canon_reldir%_172_wake_t_LDFLAGS = -Wl,--wrap=futex_wait,--wrap=clock_ns
 # the writer's mapping is replaced by one that the test sees stores to
 %canon_reldir%_350_kill_points_t_LDFLAGS = -Wl,--wrap=segment_map_writer
-%canon_reldir%_363_evict_once_t_LDFLAGS = -Wl,--wrap=segment_map_writer
 # signals undo what the kernel was asked for
 %canon_reldir%_341_signals_t_LDFLAGS = -Wl,--wrap=posix_fallocate
 # the time of day jumps
 %canon_reldir%_342_clocks_t_LDFLAGS = -Wl,--wrap=clock_gettime,--wrap=gettimeofday,--wrap=time
 # the file system lies about what is free
 %canon_reldir%_370_full_t_LDFLAGS = -Wl,--wrap=fstatfs
+%canon_reldir%_363_each_store_t_LDFLAGS = -Wl,--wrap=segment_map_writer
 EXTRA_DIST += $(t_support) $(t_models)
 
 # ---- what the scripts that run the tools are helped by ----

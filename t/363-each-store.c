@@ -1,0 +1,204 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The writer dies before each store of one command in turn.
+ *
+ * An eviction: the next writer finds it without an answer, and it has one victim, whichever of
+ * the two has chosen that (rule C1).  The commit of a move: its key is found, and can be
+ * referenced, all the time, while there is no writer as well (rule C3). */
+#include "cache.h"
+
+#include "handle.h"
+#include "pool.h"
+#include "ring.h"
+#include "stops.h"
+
+enum { BLOCKS = 8, STORES = 1000 };
+
+static gpc *c;                           /* whose command it is; the next writer as well */
+
+static struct shm_seat *seat(gpc *d)
+{
+	return seg_seat(&d->seg, c->peer);
+}
+
+static void submit(gpc *d, struct shm_command cmd)
+{
+	cmd.count = 1;
+	cmd.result = CMD_PENDING;
+	*seg_command(&d->seg, c->peer, seat(d)->head) = cmd;
+	store_release(&seat(d)->head, seat(d)->head + 1);
+}
+
+static const struct shm_command *command(gpc *d)
+{
+	return seg_command(&d->seg, c->peer, seat(d)->head - 1);
+}
+
+static bool waits(gpc *d)
+{
+	return load_acquire(&command(d)->result) == CMD_PENDING;
+}
+
+static void writer(struct shm_command cmd, uint64_t last)
+{
+	static uint64_t count;
+	gpc *d = cache_attach(0, 0);
+
+	must(gpc_writer_take(d, 0, 0));
+	while (load_acquire(&seg_state(&d->seg)->recovering))
+		must(gpc_writer_serve(d, 1));
+	stops.count = &count;
+	stops.last = last;
+	submit(d, cmd);
+	stops_begin();
+	while (waits(d))
+		gpc_writer_serve(d, 1);
+}
+
+/* In a process of its own; false: it came to the answer. */
+static bool writer_dies(struct shm_command cmd, uint64_t last)
+{
+	int status = 0;
+	pid_t pid = fork();
+
+	if (pid < 0)
+		bail("no process");
+	if (!pid) {
+		writer(cmd, last);
+		_exit(0);
+	}
+	while (waitpid(pid, &status, 0) < 0)
+		;
+	return WIFSIGNALED(status);
+}
+
+/* As the library does when it has the answer. */
+static void give_back(gpc_block b)
+{
+	const struct shm_record *r = seg_record(&c->seg, (uint32_t)b);
+
+	submit(c, (struct shm_command){ .op = CMD_FREE, .block = b,
+					.arg = (uint64_t)WORD_GEN(r->word) + 1 });
+	while (waits(c))
+		must(gpc_writer_serve(c, 1));
+}
+
+/* Does the command have one block, and the cache the others? */
+static bool one_went(void)
+{
+	gpc_block b;
+	int i;
+
+	for (i = 0; i < 2000 && waits(c); i++)
+		must(gpc_writer_serve(c, 1));
+	b = command(c)->block;
+	if (command(c)->result != 1 || stats_of(c, -1).live != BLOCKS - 1 || b < 0 ||
+	    WORD_STATE(seg_record(&c->seg, (uint32_t)b)->word) != RESERVED)
+		return false;
+	give_back(b);
+	return true;
+}
+
+static void test_evict(void)
+{
+	struct shm_command evict = { .op = CMD_EVICT, .flags = CF_TAKE, .block = GPC_NONE,
+				     .to = GPC_NONE };
+	uint64_t n, key = 1;
+	bool died = true, good = true;
+
+	c = cache_new(BLOCKS, 0);
+	for (n = 1; n < STORES && died && good; n++) {
+		settle(c);
+		while (stats_of(c, -1).live < BLOCKS)
+			chain_make(c, 0, key++, 1, NULL);
+		must(gpc_writer_drop(c));
+		died = writer_dies(evict, n);
+		must(gpc_writer_take(c, 0, 0));
+		good = one_went();
+	}
+	ok(good, "a writer dies before store %d of an eviction: one block goes", (int)n - 1);
+	if (!good)
+		diag("answer %d, block %d, %d of %d are live", command(c)->result,
+		     command(c)->block, (int)stats_of(c, -1).live, BLOCKS);
+	ok(!good || !died, "all of its stores: %d", (int)n - 2);
+	settle(c);
+	clean(c, "all those evictions");
+	cache_end(c);
+}
+
+/* Where key n is: 0 = nowhere, or nobody gets a reference. */
+static gpc_block hold(gpc *d, uint64_t n)
+{
+	gpc_key k = key_of(d, n);
+	gpc_block b = GPC_NONE;
+
+	if (gpc_acquire(d, 0, &k, 1, &b, 0) == 1)
+		must(gpc_unref(d, &b, 1));
+	return b;
+}
+
+static bool is_there(gpc *d, uint64_t n, const struct gpc_move *m, const char *when)
+{
+	gpc_block b = hold(d, n);
+
+	if (b == m->from || b == m->to)
+		return true;
+	diag("%s: key %d is in block %d", when, (int)n, b);
+	return false;
+}
+
+static bool commit_round(gpc *d, uint64_t n, bool *died)
+{
+	struct gpc_move m;
+	struct shm_command commit;
+	gpc_block b;
+	bool good;
+	int i;
+
+	chain_make(c, 0, n, 1, &b);
+	must(gpc_demote(c, 0, 1, &b, 1, &m, 0, 1000));
+	commit = (struct shm_command){ .op = CMD_COMMIT, .block = m.from, .to = m.to,
+				       .arg = seg_record(&c->seg, pool_record(&c->seg, m.to))->op };
+	must(gpc_writer_drop(c));
+	*died = writer_dies(commit, n);
+	good = is_there(d, n, &m, "without a writer");
+	must(gpc_writer_take(c, 0, 0));
+	good &= is_there(d, n, &m, "with a new one");
+	for (i = 0; i < 2000 && waits(c); i++)
+		must(gpc_writer_serve(c, 1));
+	good &= hold(d, n) == m.to && command(c)->result == 0;
+	must(gpc_commit(c, &m, 1, NULL, 0));     /* done: the library learns of it */
+	must(gpc_drop(c, &m.to, 1, 0, NULL));
+	settle(c);
+	return good;
+}
+
+static void test_commit(void)
+{
+	bool died = true, good = true;
+	uint64_t n;
+	gpc *d;
+
+	c = cache_new(BLOCKS, BLOCKS);
+	d = cache_attach(0, 0);
+	for (n = 1; n < STORES && died && good; n++)
+		good = commit_round(d, n, &died);
+	ok(good, "a writer dies before store %d of a commit: the key is there", (int)n - 1);
+	ok(!good || !died, "all of its stores: %d", (int)n - 2);
+	clean(c, "all those commits");
+	must(gpc_close(d));
+	must(gpc_writer_serve(c, 50));
+	cache_end(c);
+}
+
+static int body(void)
+{
+	test_evict();
+	test_commit();
+	return done_testing();
+}
+
+int main(void)
+{
+	cache_dir_make();
+	return tap_guard(50, body, cache_dir_remove);
+}
