@@ -6,6 +6,7 @@
 #include <sched.h>
 
 #include "fake.h"
+#include "meet.h"
 #include "tap.h"
 
 static struct fake f;
@@ -389,11 +390,14 @@ static void test_threads(void)
 }
 
 /* The two sides of a grace period in lockstep.  In each round the reader enters and
- * looks, the writer unpublishes and scans; both may see the other, one must. */
+ * looks, the writer unpublishes and scans; both may see the other, one must.
+ * GPC_T_SECONDS=n: for so long. */
 #define ROUNDS 100000
 
 static struct fake g;
 static uint64_t published, begun, ended, saw;
+static uint64_t delay;                   /* of the writer */
+enum { OVER = 2, TOO_LATE = 1 << 15 };
 
 static void spin_until(const uint64_t *word, uint64_t value)
 {
@@ -412,39 +416,53 @@ static void *lockstep_reader(void *arg)
 	uint64_t round;
 
 	(void)arg;
-	for (round = 1; round <= ROUNDS; round++) {
+	meet_on(1);
+	for (round = 1;; round++) {
 		spin_until(&begun, round);
+		if (load_relaxed(&published) == OVER)
+			return NULL;
+		meet_late();
 		epoch_enter(&g.c.seg, 0, 0);
 		store_relaxed(&saw, load_relaxed(&published));
 		store_release(&ended, round);
 	}
-	return NULL;
 }
 
 static void test_lockstep(void)
 {
 	pthread_t thread;
 	uint64_t round, step, cookie, both_blind = 0;
+	const char *seconds = getenv("GPC_T_SECONDS");
+	uint64_t until = clock_ns() + (seconds ? strtoull(seconds, NULL, 10) : 0) * 1000 * NS_PER_MS;
 	bool over;
 
 	fake_new(&g, 16, 8);                     /* a short scan */
 	pthread_create(&thread, NULL, lockstep_reader, NULL);
-	for (round = 1; round <= ROUNDS; round++) {
+	meet_on(0);
+	for (round = 1; (round <= ROUNDS || clock_ns() < until) && !both_blind; round++) {
 		store_relaxed(&published, 1);
 		store_release(&begun, round);
-		/* meet the reader at every point of its way */
-		for (step = round % 512; step; step--)
-			(void)load_relaxed(&ended);
+		/* a little later when it was too early, and the reverse: that is where they meet */
+		for (step = delay + round % 64; step; step--)
+			(void)load_relaxed(&delay);
+		meet_late();
 		store_relaxed(&published, 0);
 		cookie = epoch_start(&g.c.seg);
 		over = epoch_done(&g.c.seg, cookie);
 		spin_until(&ended, round);
 		both_blind += over && saw;
+		if (over && delay < TOO_LATE)
+			store_relaxed(&delay, delay + 8);
+		else if (!over && delay >= 8)
+			store_relaxed(&delay, delay - 8);
 		epoch_leave(&g.c.seg, 0, 0);
 	}
+	store_relaxed(&published, OVER);
+	store_release(&begun, round);
 	pthread_join(thread, NULL);
 	fake_free(&g);
-	is_int((long long)both_blind, 0, "in %d rounds one always saw the other", ROUNDS);
+	is_int((long long)both_blind, 0, "in each of %llu rounds one saw the other",
+	       (unsigned long long)round - 1);
 }
 
 static int body(void)

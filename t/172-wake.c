@@ -11,12 +11,12 @@
 #include "config.h"
 
 #include <errno.h>
-#include <sched.h>
 #include <time.h>
 
 #include "cache.h"
 #include "futex.h"
 #include "handle.h"
+#include "meet.h"
 
 #define SECONDS 2                        /* of commands, or GPC_T_SECONDS */
 #define LONG_NS (300 * NS_PER_MS)        /* a sleep that is looked into */
@@ -26,12 +26,9 @@ int __real_futex_wait(uint32_t *word, uint32_t value, uint64_t ns);
 int __wrap_futex_wait(uint32_t *word, uint32_t value, uint64_t ns);
 
 static gpc *writer, *peer;
-enum { LINES = 1 << 18, LATE = 48 };
-
 uint64_t __real_clock_ns(void);
 uint64_t __wrap_clock_ns(void);
 
-static uint8_t (*line)[64];
 static __thread bool is_writer;
 static struct sleeper { uint32_t slept, unwoken, lost; } of_writer, of_peer;
 static uint32_t leave;
@@ -78,33 +75,16 @@ int __wrap_futex_wait(uint32_t *word, uint32_t value, uint64_t ns)
 
 uint64_t __wrap_clock_ns(void)
 {
-	static uint32_t at;
 	uint64_t now = __real_clock_ns();
-	int i;
 
-	for (i = 0; is_writer && i < LATE; i++)
-		store_relaxed(&line[at = (at * 1664525u + 1013904223u) % LINES][0], 1);
+	if (is_writer)
+		meet_late();
 	return now;
-}
-
-/* Each on a processor of its own, where there are two: only then do they meet. */
-static void settle_on(int n)
-{
-	cpu_set_t all, one;
-	int i;
-
-	if (sched_getaffinity(0, sizeof(all), &all) || CPU_COUNT(&all) < 2)
-		return;
-	for (i = 0; !CPU_ISSET(i, &all) || n--; i++)
-		;
-	CPU_ZERO(&one);
-	CPU_SET(i, &one);
-	sched_setaffinity(0, sizeof(one), &one);
 }
 
 static void *serve(void *arg)
 {
-	settle_on(1);
+	meet_on(1);
 	is_writer = true;
 	while (!load_relaxed(&leave))
 		must(gpc_writer_serve(writer, 10));
@@ -128,7 +108,7 @@ static uint64_t commands(void)
 	uint64_t until = clock_ns() + ms * NS_PER_MS, n = 0;
 	gpc_block b;
 
-	settle_on(0);
+	meet_on(0);
 	while (clock_ns() < until && !load_relaxed(&of_writer.lost) && !load_relaxed(&of_peer.lost)) {
 		must(gpc_reserve(peer, 0, 1, 0, &b, NULL, 0, -1));
 		spin((uint32_t)(n * 7 % 256));
@@ -144,9 +124,6 @@ static int body(void)
 	pthread_t thread;
 	uint64_t n;
 
-	line = calloc(LINES, sizeof(*line));
-	if (!line)
-		bail("no memory");
 	writer = cache_new(64, 0);
 	peer = cache_attach(0, 0);
 	pthread_create(&thread, NULL, serve, NULL);
@@ -162,7 +139,6 @@ static int body(void)
 	ok(of_writer.slept && of_peer.slept, "both did sleep");
 	must(gpc_close(peer));
 	cache_end(writer);
-	free(line);
 	return done_testing();
 }
 

@@ -114,6 +114,7 @@ t_support = \
 	%reldir%/gpu/work.h \
 	%reldir%/gpu/worker.h \
 	%reldir%/made.h \
+	%reldir%/meet.h \
 	%reldir%/mirrors.h \
 	%reldir%/model.h \
 	%reldir%/namespaces.h \
