@@ -20,6 +20,26 @@ static void put_file(const char *suffix, const char *text)
 	close(fd);
 }
 
+/* The linker puts it before each rename: under a name that ends in .idx all has to be there. */
+int __real_rename(const char *from, const char *to);
+int __wrap_rename(const char *from, const char *to);
+
+static uint32_t named, early;
+
+int __wrap_rename(const char *from, const char *to)
+{
+	size_t n = strlen(to);
+	char ctl[512];
+
+	if (n > 4 && n < sizeof(ctl) && !strcmp(to + n - 4, ".idx")) {
+		memcpy(ctl, to, n - 4);
+		memcpy(ctl + n - 4, ".ctl", 5);
+		named++;
+		early += access(ctl, F_OK) != 0;
+	}
+	return __real_rename(from, to);
+}
+
 /* ---- removal ---- */
 
 /* Whoever is attached goes on, and the name is free for another cache. */
@@ -450,6 +470,7 @@ static void test_default_dir(void)
 static int body(void)
 {
 	test_unlink_attached();
+	ok(named && !early, "a cache gets its name when all of it is there");
 	test_unlink_others();
 	test_leftovers();
 	test_half_removed();

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "cache.h"
+#include "handle.h"
 #include "probe.h"
 
 enum { BLOCKS = 64, BUCKETS = 32, FULL = 4 };
@@ -132,6 +133,17 @@ static void test_relocation(void)
 	cache_end(c);
 }
 
+static int entries(gpc *c)
+{
+	const struct probe_entry *e = SEG_AT(c->seg.index, c->seg.at.table,
+					     const struct probe_entry, 0);
+	int i, n = 0;
+
+	for (i = 0; i < BUCKETS * FULL; i++)
+		n += load_acquire(&e[i].w[3]) != 0;
+	return n;
+}
+
 /* A relocation under way: a section of d holds it up, and the publish of key 8. */
 struct held_up {
 	gpc *c, *d;
@@ -164,6 +176,7 @@ static void hold_up(struct held_up *h)
 		"a section is open: no room is made yet");
 	is_int(misses(h->d, h->k, h->b, 2 * FULL), 0,
 	       "the others are found all the while");
+	is_int(entries(h->d), 2 * FULL + 1, "and what moves stands in both places");
 	clean(h->c, "a relocation under way");
 }
 
