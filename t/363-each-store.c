@@ -3,7 +3,9 @@
  *
  * An eviction: the next writer finds it without an answer, and it has one victim, whichever of
  * the two has chosen that (rule C1).  The commit of a move: its key is found, and can be
- * referenced, all the time, while there is no writer as well (rule C3). */
+ * referenced, all the time, while there is no writer as well (rule C3).
+ *
+ * And a peer dies before each store of a call: what its ring holds by then is a whole command. */
 #include "cache.h"
 
 #include "handle.h"
@@ -190,10 +192,68 @@ static void test_commit(void)
 	cache_end(c);
 }
 
+/* ---- the same of a peer ---- */
+
+static bool peer_dies(uint32_t place, gpc_block b, uint64_t last)
+{
+	static uint64_t count;
+	int status = 0;
+	pid_t pid = fork();
+	gpc *d;
+
+	if (pid < 0)
+		bail("no process");
+	if (!pid) {
+		d = cache_attach(0, 0);
+		if (d->peer != place)
+			_exit(1);
+		stops.at[0] = stops.at[1] = d->seg.control;
+		stops.bytes[0] = stops.bytes[1] = ROUND_UP(d->seg.at.control_bytes, d->seg.unit);
+		stops.count = &count;
+		stops.last = last;
+		stops_begin();
+		gpc_drop(d, &b, 1, GPC_NOWAIT, NULL);
+		_exit(0);
+	}
+	while (waitpid(pid, &status, 0) < 0)
+		;
+	return WIFSIGNALED(status);
+}
+
+static void test_submit(void)
+{
+	const struct shm_command *cmd;
+	const struct shm_seat *s;
+	bool died = true, good = true;
+	gpc_block b;
+	uint64_t n;
+	int i;
+
+	c = cache_new(BLOCKS, 0);
+	chain_make(c, 0, 1, 1, &b);
+	s = seg_seat(&c->seg, c->peer + 1);
+	for (n = 1; n < STORES && died && good; n++) {
+		died = peer_dies(c->peer + 1, b, n);
+		cmd = seg_command(&c->seg, c->peer + 1, s->tail);
+		good = s->head == s->tail ||
+		       (s->head == s->tail + 1 && cmd->op == CMD_DROP && cmd->block == b &&
+			cmd->result == CMD_PENDING);
+		for (i = 0; i < 2000 && s->state != SEAT_FREE; i++)
+			must(gpc_writer_serve(c, 5));
+		if (find(c, 1) < 0)
+			chain_make(c, 0, 1, 1, &b);
+	}
+	ok(good, "a peer dies before store %d of a drop: no command, or all of it", (int)n - 1);
+	ok(!good || !died, "all of its stores: %d", (int)n - 2);
+	clean(c, "all those drops");
+	cache_end(c);
+}
+
 static int body(void)
 {
 	test_evict();
 	test_commit();
+	test_submit();
 	return done_testing();
 }
 
