@@ -58,8 +58,8 @@ t_programs = \
 	%reldir%/360-takeover.t \
 	%reldir%/361-second-run.t \
 	%reldir%/362-left-by-hand.t \
-	%reldir%/370-full.t \
 	%reldir%/363-each-store.t \
+	%reldir%/370-full.t \
 	%reldir%/390-hostile-files.t \
 	%reldir%/391-hostile-peer.t \
 	%reldir%/392-stray-stores.t \
@@ -197,13 +197,13 @@ LDADD = lib/libgpc-internal.la
 %canon_reldir%_172_wake_t_LDFLAGS = -Wl,--wrap=futex_wait,--wrap=clock_ns
 # the writer's mapping is replaced by one that the test sees stores to
 %canon_reldir%_350_kill_points_t_LDFLAGS = -Wl,--wrap=segment_map_writer
+%canon_reldir%_363_each_store_t_LDFLAGS = -Wl,--wrap=segment_map_writer
 # signals undo what the kernel was asked for
 %canon_reldir%_341_signals_t_LDFLAGS = -Wl,--wrap=posix_fallocate
 # the time of day jumps
 %canon_reldir%_342_clocks_t_LDFLAGS = -Wl,--wrap=clock_gettime,--wrap=gettimeofday,--wrap=time
 # the file system lies about what is free
 %canon_reldir%_370_full_t_LDFLAGS = -Wl,--wrap=fstatfs
-%canon_reldir%_363_each_store_t_LDFLAGS = -Wl,--wrap=segment_map_writer
 EXTRA_DIST += $(t_support) $(t_models)
 
 # ---- what the scripts that run the tools are helped by ----

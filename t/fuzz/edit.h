@@ -275,6 +275,19 @@ enum {
 	EDIT_NO_LOOK = 16, EDIT_NO_PEER = 32, EDIT_NO_WRITER = 64, EDIT_CHECK = 128,
 };
 
+/* What takeover leaves as it is, and gpc_check tells of: states that there are none of, in records
+ * of no pool. */
+FUZZ_FN bool edit_left_alone(void)
+{
+	const struct shm_record *r = SEG_AT(image[INDEX].map, image_at.record, struct shm_record, 0);
+	uint32_t i;
+
+	for (i = 0; i < image_header.geometry.max_blocks; i++)
+		if (WORD_STATE(r[i].word) > DYING)
+			return true;
+	return false;
+}
+
 /* The image as the input will have it; returns the flags. */
 FUZZ_FN uint32_t edit_all(struct fuzz_input *in)
 {
@@ -293,6 +306,7 @@ FUZZ_FN uint32_t edit_all(struct fuzz_input *in)
 	}
 	while (in->left && n++ < 200)
 		edit_one(in);
+	edit_repairable = edit_repairable && !edit_left_alone();
 	if (!(flags & EDIT_UNSEALED) || !(size & 1))
 		image_seal();
 	if (edit_shrink.reads && !(flags & EDIT_LATER)) {
