@@ -51,7 +51,7 @@ torture: all $(torture_programs)
 		echo "$$program --seconds $(SECONDS)"; \
 		./$$program --seconds $(SECONDS) || exit; \
 	done
-	@$(MAKE) --no-print-directory mutants
+	@$(MAKE) --no-print-directory fuzz mutants
 .PHONY: torture
 
 # Mutants: the library with one mistake each; "make mutants MUTANT=NAME" takes one.
