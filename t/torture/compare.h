@@ -23,40 +23,16 @@ struct verdict {
 	struct { gpc_block to[POOLS * SLOTS]; uint32_t n; } in_flight;  /* of a commit */
 };
 
-/* A key goes with what it hung below.  One that hung below a key in limbo hangs, for a successor,
- * below that key if it was published anew. */
-static bool goes_with_parent(const struct verdict *v, int k)
+/* A key, or a move out of limbo, goes with what it hung below.  One that hung below a key in limbo
+ * hangs, for a successor, below that key if it was published anew. */
+static bool goes_with_parent(const struct verdict *v, int node)
 {
-	int up = v->m.parent[k];
+	int up = v->m.parent[node], at = node - KEYS;
+	int k = at < 0 ? node : v->m.slot[at / SLOTS][at % SLOTS].key - 1;
 
 	if (!(k % DEEP) || v->m.key[k - 1].live)
 		return false;
 	return up < 0 || (up >= KEYS && (v->evicts || ledger.key[k - 1].live));
-}
-
-/* Only what the dead writer had evicted already, for a command that it did not answer, and what
- * hung below. */
-static void find_lost(struct verdict *v)
-{
-	int k;
-
-	for (k = 0; k < KEYS; k++) {
-		gpc_block b = v->m.key[k].block;
-
-		if (!v->m.key[k].live || has_key(v->s, b, k, LIVE))
-			continue;
-		must(v->image && (v->evicts || goes_with_parent(v, k)),
-		     "key %d is gone from block 0x%x", k, (unsigned)b);
-		must(!is_held(v->s, b) || !v->evicts, "key %d is lost and referenced", k);
-		/* a place in RAM whose victim went otherwise: no answer names it */
-		must(!has_key(v->image, b, k, LIVE) || goes_with_parent(v, k) ||
-		     (v->moves && GPC_POOL(b) == RAM),
-		     "key %d is lost, and nobody had evicted it", k);
-		key_leaves(&v->m, k);
-		v->m.key[k].live = false;
-		children_move(&v->m, k, -1);
-		v->lost = true;
-	}
 }
 
 static bool is_bound(const struct segment *s, int place)
@@ -64,6 +40,51 @@ static bool is_bound(const struct segment *s, int place)
 	uint32_t record = pool_record(s, GPC_BLOCK(place / SLOTS, place % SLOTS));
 
 	return record != SHM_NO_RECORD && seg_record(s, record)->source;
+}
+
+static void find_lost_key(struct verdict *v, int k)
+{
+	gpc_block b = v->m.key[k].block;
+
+	if (!v->m.key[k].live || has_key(v->s, b, k, LIVE))
+		return;
+	must(v->image && (v->evicts || goes_with_parent(v, k)), "key %d is gone from block 0x%x",
+	     k, (unsigned)b);
+	must(!is_held(v->s, b) || !v->evicts, "key %d is lost and referenced", k);
+	/* a place in RAM whose victim went otherwise: no answer names it */
+	must(!has_key(v->image, b, k, LIVE) || goes_with_parent(v, k) ||
+	     (v->moves && GPC_POOL(b) == RAM), "key %d is lost, and nobody had evicted it", k);
+	key_leaves(&v->m, k);
+	v->m.key[k].live = false;
+	children_move(&v->m, k, -1);
+	v->lost = true;
+}
+
+static void find_lost_move(struct verdict *v, int place)
+{
+	gpc_block b = GPC_BLOCK(place / SLOTS, place % SLOTS);
+
+	if (!v->image || !SLOT(&v->m, b).limbo || is_bound(v->s, place) ||
+	    !goes_with_parent(v, KEYS + place))
+		return;
+	SLOT(&v->m, b).limbo = false;
+	SLOT(&v->m, b).stale = true;
+	children_move(&v->m, KEYS + place, -1);
+}
+
+/* Only what the dead writer had evicted already, for a command that it did not answer, and what
+ * hung below. */
+static void find_lost(struct verdict *v)
+{
+	int depth, i;
+
+	for (depth = 0; depth < DEEP; depth++) {
+		for (i = depth; i < KEYS; i += DEEP)
+			find_lost_key(v, i);
+		for (i = 0; i < POOLS * SLOTS; i++)
+			if ((v->m.slot[i / SLOTS][i % SLOTS].key + DEEP - 1) % DEEP == depth)
+				find_lost_move(v, i);
+	}
 }
 
 /* Below a key that the dead writer had evicted, or whose move it was cancelling, a key in limbo
