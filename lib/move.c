@@ -132,6 +132,32 @@ void move_forget_sources(struct writer *w, uint32_t pool)
 			forget_sources_of(w, &w->pool[p], pool);
 }
 
+static bool is_twin(struct writer *w, uint32_t record, uint32_t target)
+{
+	const struct shm_record *r = w_record(w, record), *t = w_record(w, target);
+
+	return record != target && w_is(w, record, RESERVED) && r->source &&
+	       (r->flags & REC_SINGLE) && w->node[record].in_tree && w_space(w, record) == w_space(w, target) &&
+	       r->key[0] == t->key[0] && r->key[1] == t->key[1];
+}
+
+/* A takeover cannot know below which of two targets of one key a block hung: another peer's
+ * may have it. */
+static void hand_to_twin(struct writer *w, uint32_t target)
+{
+	uint32_t i;
+	gpc_key key = w_key(w, target);
+
+	if (!w->node[target].in_tree || w->node[target].first == NONE ||
+	    table_find(w, w_space(w, target), &key) != NONE)
+		return;
+	for (i = 0; i < w->twins.n; i++)
+		if (is_twin(w, w->twins.at[i], target)) {
+			hand_children(w, target, w->twins.at[i]);
+			return;
+		}
+}
+
 void move_unbind(struct writer *w, uint32_t target)
 {
 	struct shm_record *t = w_record(w, target);
@@ -141,10 +167,12 @@ void move_unbind(struct writer *w, uint32_t target)
 	/* a source without its flags would look like that of another kind of move */
 	store_release(&t->source, 0);
 	store_release(&t->flags, 0);
-	if (flags & REC_SINGLE)
-		move_drop_limbo(w, target);
-	else
+	if (!(flags & REC_SINGLE)) {
 		move_unpin(w, source, w->pool_of[target], flags & REC_KEEP);
+		return;
+	}
+	hand_to_twin(w, target);
+	move_drop_limbo(w, target);
 }
 
 /* The source may have been used since the move began. */

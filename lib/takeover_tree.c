@@ -74,12 +74,16 @@ static void make_map(struct writer *w, struct links *l, const struct records *li
 	for (i = 0; i < w->missing.n; i++)
 		map_add(w, l, w->missing.at[i]);
 	for (i = 0; i < limbo->n; i++) {
-		uint32_t record = limbo->at[i];
+		uint32_t record = limbo->at[i], other;
 
-		if (find(w, l, w_space(w, record), w_record(w, record)->key) != NONE)
+		other = find(w, l, w_space(w, record), w_record(w, record)->key);
+		if (other != NONE && !w_is(w, other, RESERVED))
 			continue;        /* live elsewhere: its commit will be told */
 		tree_enter(w, record);
-		map_add(w, l, record);
+		if (other == NONE)
+			map_add(w, l, record);
+		else
+			records_add(&w->twins, record);
 	}
 }
 

@@ -152,6 +152,7 @@ static void free_all(struct writer *w)
 	free(w->leftover);
 	free(w->missing.at);
 	free(w->twice.at);
+	free(w->twins.at);
 	free(w);
 }
 

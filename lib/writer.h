@@ -159,6 +159,8 @@ struct writer {
 	uint32_t cleared_pool;           /* its blocks go without changes of their own */
 	struct records missing;          /* takeover: LIVE, without an entry */
 	struct records twice;            /* takeover: slots whose block has another */
+	struct records twins;            /* takeover: in limbo, but another target of their key
+	                                  * has what hangs below it */
 	uint64_t next_care_ns;           /* reaping and other slow checks */
 	bool progress;                   /* something was freed or became reusable */
 };

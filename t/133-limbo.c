@@ -147,6 +147,37 @@ static void test_published_first(void)
 	cache_end(c);
 }
 
+/* A key is in limbo twice, and its child hangs below the first target.  A successor cannot know
+ * that; the second is given up, and the child goes on waiting for the first. */
+static void test_two_targets(void)
+{
+	gpc *c = cache_new(2, 8);
+	struct gpc_move m[2], again[2];
+	gpc_block x[2];
+	gpc_key k[3];
+
+	must(gpc_writer_drop(c));        /* places in RAM are given in this order, or in that */
+	must(gpc_writer_take(c, 0, 0));
+	chain_keys(c, 1, 2, k);
+	chain_make(c, VRAM, 1, 2, NULL);
+	must(gpc_reserve(c, VRAM, 2, 0, x, m, 0, 1000));
+	must(gpc_publish(c, k, k + 1, x, 1, 0, NULL, 0, NULL));
+	must(gpc_unref(c, x, 2));
+	must(gpc_reserve(c, VRAM, 2, 0, x, again, 0, 1000));
+	ok(again[0].to == -1 && key_is(again[1].key, k[1]) && key_is(m[1].key, k[1]),
+	   "a key is in limbo twice");
+	must(gpc_writer_drop(c));
+	must(gpc_writer_take(c, 0, 0));
+	is_int(gpc_commit(c, &again[1], 1, NULL, GPC_CANCEL), 1, "the later one is given up");
+	clean(c, "one of two targets given up");
+	is_int(commit_one(c, &m[1]), 0, "the earlier one comes");
+	is_int(commit_one(c, &m[0]), 0, "so does what hung there");
+	ok(GPC_POOL(find(c, 1)) == RAM && GPC_POOL(find(c, 2)) == RAM, "both are there");
+	must(gpc_unref(c, x, 2));
+	nothing_left(c, 2, 8, "two targets");
+	cache_end(c);
+}
+
 static void tests(void)
 {
 	test_published_anew(false);
@@ -156,6 +187,7 @@ static void tests(void)
 	test_order();
 	test_returned();
 	test_published_first();
+	test_two_targets();
 }
 
 static int body(void)
