@@ -27,8 +27,7 @@ struct verdict {
  * hangs, for a successor, below that key if it was published anew. */
 static bool goes_with_parent(const struct verdict *v, int node)
 {
-	int up = v->m.parent[node], at = node - KEYS;
-	int k = at < 0 ? node : v->m.slot[at / SLOTS][at % SLOTS].key - 1;
+	int up = v->m.parent[node], k = key_of_node(&v->m, node);
 
 	if (!(k % DEEP) || v->m.key[k - 1].live)
 		return false;
@@ -87,16 +86,31 @@ static void find_lost(struct verdict *v)
 	}
 }
 
+/* Is there a move of this node's key out of limbo, to another place? */
+static bool has_twin(const struct verdict *v, const struct ledger *m, int node)
+{
+	int i;
+
+	for (i = 0; i < POOLS * SLOTS; i++)
+		if (KEYS + i != node && node_is_there(m, KEYS + i) &&
+		    key_of_node(m, KEYS + i) == key_of_node(m, node) && is_bound(v->image, i))
+			return true;
+	return false;
+}
+
 /* Below a key that the dead writer had evicted, or whose move it was cancelling, a key in limbo
- * keeps what hangs below it until its own commit is told that its parent is gone. */
-static bool may_be_kept(const struct verdict *v, int node)
+ * keeps what hangs below it until its own commit is told that its parent is gone.  So does another
+ * move of that key, out of limbo: a successor goes by keys. */
+static bool may_be_kept(const struct verdict *v, const struct ledger *before, int node)
 {
 	bool limbo = false;
 
-	for (; node >= 0; node = ledger.parent[node]) {
-		bool there = node < KEYS ? has_key(v->image, ledger.key[node].block, node, LIVE)
+	for (; node >= 0; node = before->parent[node]) {
+		bool there = node < KEYS ? has_key(v->image, before->key[node].block, node, LIVE)
 					 : is_bound(v->image, node - KEYS);
 
+		if ((!there || node >= KEYS) && has_twin(v, before, node))
+			return true;
 		if (!there)
 			return limbo;
 		limbo |= node >= KEYS;
@@ -106,15 +120,16 @@ static bool may_be_kept(const struct verdict *v, int node)
 
 static void find_kept(struct verdict *v)
 {
+	const struct ledger *before = still_readable ? &readable : &ledger;
 	int k;
 
 	for (k = 0; k < KEYS; k++) {
-		if (v->m.key[k].live || !ledger.key[k].live || !v->image ||
-		    !has_key(v->s, ledger.key[k].block, k, LIVE) ||
-		    !may_be_kept(v, ledger.parent[k]))
+		if (v->m.key[k].live || !before->key[k].live || !v->image ||
+		    !has_key(v->s, before->key[k].block, k, LIVE) ||
+		    !may_be_kept(v, before, before->parent[k]))
 			continue;
 		v->m.key[k].live = v->lost = true;
-		v->m.key[k].block = ledger.key[k].block;
+		v->m.key[k].block = before->key[k].block;
 	}
 }
 

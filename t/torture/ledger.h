@@ -80,6 +80,13 @@ static inline bool node_is_there(const struct ledger *m, int node)
 	return at < 0 ? m->key[node].live : m->slot[at / SLOTS][at % SLOTS].limbo;
 }
 
+static inline int key_of_node(const struct ledger *m, int node)
+{
+	int at = node - KEYS;
+
+	return at < 0 ? node : m->slot[at / SLOTS][at % SLOTS].key - 1;
+}
+
 /* Moves of this key's block must fail. */
 static inline void key_leaves(struct ledger *m, int k)
 {
