@@ -100,13 +100,13 @@ static int32_t publish_new(struct writer *w, uint32_t record, const struct shm_c
 }
 
 /* By a writer that died before the answer.  Since then another peer's command may have dropped
- * it, but the publisher holds it. */
+ * it, or begun to, but the publisher holds it. */
 static bool was_published(struct writer *w, uint32_t peer, uint64_t position, uint32_t record,
 			  const gpc_key *key)
 {
 	const struct shm_record *r = w_record(w, record);
 
-	return ((w_is(w, record, LIVE) && r->owner == peer) ||
+	return ((w_is(w, record, LIVE) && (r->owner == peer || r->owner == SHM_NO_PEER)) ||
 		(w_is(w, record, DYING) && r->owner == SHM_NO_PEER)) &&
 	       r->op == OP_OF(position) && r->key[0] == key->w[0] && r->key[1] == key->w[1];
 }

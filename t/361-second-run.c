@@ -231,6 +231,37 @@ static void test_dropped(void)
 	cache_end(c);
 }
 
+/* Published; then the next writer died too, as it began to drop it, and so did who had asked. */
+static void test_half_dropped(void)
+{
+	gpc *c = cache_new(4, 0), *b = cache_attach(0, 0);
+	gpc_block x, resident = GPC_NONE;
+	uint8_t *index = NULL;
+	gpc_ticket t;
+	gpc_key k;
+
+	serve_begin(c);
+	must(gpc_reserve(b, 0, 1, 0, &x, NULL, 0, 1000));
+	serve_end();
+	k = key_of(b, 1);
+	must(gpc_publish(b, NULL, &k, &x, 1, 0, &resident, GPC_NOWAIT, &t));
+	must(gpc_writer_serve(c, 10));
+	must(gpc_writer_drop(c));
+	unanswer(b);
+	must(segment_map_writer(&c->seg, &index));
+	SEG_AT(index, c->seg.at.record, struct shm_record, (uint32_t)x)->owner = SHM_NO_PEER;
+	segment_unmap_writer(&c->seg, index);
+	must(gpc_writer_take(c, 0, 0));
+	must(gpc_writer_serve(c, 10));
+	is_int(gpc_wait(b, t, 1000), 0, "a block that was nearly dropped was published");
+	is_int(resident, x, "as the publisher's");
+	is_int(find(c, 1), x, "and is there");
+	is_int(gpc_unref(b, &x, 1), 0, "it holds it");
+	must(gpc_writer_serve(c, 10));
+	clean(c, "nearly dropped");
+	cache_end(c);
+}
+
 static void test_pool(void)
 {
 	struct gpc_config cfg = cache_config(0, 0);
@@ -313,6 +344,7 @@ static int body(void)
 	test_keeper();
 	test_demote();
 	test_dropped();
+	test_half_dropped();
 	test_pool();
 	test_parked();
 	return done_testing();
