@@ -21,7 +21,7 @@
 #define AHEAD 16u                        /* records; the processor's own guess ends with a page */
 
 /* A group command without an answer, of one peer. */
-struct open_group { uint32_t peer, n, kind; uint64_t position; };
+struct open_group { uint32_t peer, n, kind; uint64_t position; };       /* in their order */
 
 struct scan {
 	struct open_group *group;
@@ -54,7 +54,7 @@ static void scan_ring(struct writer *w, struct scan *sc, uint32_t peer)
 		return;                  /* scribbled over: served no more, until it is reaped */
 	for (at = p->tail; at != head; at++) {
 		const struct shm_command *c = seg_command(&w->seg, peer, at);
-		uint32_t n = c->count;
+		uint32_t n = load_relaxed(&c->count);
 
 		if (c->op < CMD_RESERVE || c->op > CMD_PROMOTE || c->op == CMD_DROP ||
 		    c->result != CMD_PENDING || !n || n > head - at)
@@ -69,15 +69,21 @@ static void scan_ring(struct writer *w, struct scan *sc, uint32_t peer)
 /* The kind of the unanswered command that this operation belongs to, or CMD_NONE. */
 static uint32_t open_operation(const struct scan *sc, uint32_t peer, uint64_t op)
 {
-	uint32_t i;
+	uint32_t from = 0, to = sc->ngroups, at;
+	const struct open_group *g;
 
-	for (i = 0; op && i < sc->ngroups; i++) {
-		const struct open_group *g = &sc->group[i];
-
-		if (g->peer == peer && op > g->position && op <= g->position + g->n)
-			return g->kind;
+	if (!op)
+		return CMD_NONE;
+	while (from < to) {              /* the last group that begins before it */
+		at = from + (to - from) / 2;
+		g = &sc->group[at];
+		if (g->peer < peer || (g->peer == peer && g->position < op))
+			from = at + 1;
+		else
+			to = at;
 	}
-	return CMD_NONE;
+	g = from ? &sc->group[from - 1] : NULL;
+	return g && g->peer == peer && op <= g->position + g->n ? g->kind : CMD_NONE;
 }
 
 /* ---- records ---- */
