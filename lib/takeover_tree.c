@@ -12,6 +12,7 @@
 struct links {
 	uint32_t *map;                   /* by hash of (space, key): record + 1 */
 	uint32_t mask;
+	uint64_t seed;                   /* no segment can be forged so that this is slow */
 };
 
 struct link {
@@ -23,18 +24,10 @@ struct link {
 
 static uint32_t map_slot(const struct links *l, uint32_t space, const uint64_t key[2])
 {
-	uint64_t mixed = key[0] ^ key[1] ^ (uint64_t)space << 59;
+	uint64_t mixed = (key[0] ^ l->seed) * 0x9e3779b97f4a7c15ull;
 
-	return (uint32_t)(mixed * 0x9e3779b97f4a7c15ull >> 32) & l->mask;
-}
-
-static void map_add(struct writer *w, struct links *l, uint32_t record)
-{
-	uint32_t at = map_slot(l, w_space(w, record), w_record(w, record)->key);
-
-	while (l->map[at])
-		at = (at + 1) & l->mask;
-	l->map[at] = record + 1;
+	mixed = (mixed ^ mixed >> 32 ^ key[1] ^ (uint64_t)space << 59) * 0x94d049bb133111ebull;
+	return (uint32_t)(mixed >> 32) & l->mask;
 }
 
 static bool is_key(struct writer *w, uint32_t record, uint32_t space, const uint64_t key[2])
@@ -42,6 +35,20 @@ static bool is_key(struct writer *w, uint32_t record, uint32_t space, const uint
 	const struct shm_record *r = w_record(w, record);
 
 	return r->key[0] == key[0] && r->key[1] == key[1] && w_space(w, record) == space;
+}
+
+/* The first of several with one key, which can only be forged. */
+static void map_add(struct writer *w, struct links *l, uint32_t record)
+{
+	const uint64_t *key = w_record(w, record)->key;
+	uint32_t space = w_space(w, record), at = map_slot(l, space, key);
+
+	while (l->map[at]) {
+		if (is_key(w, l->map[at] - 1, space, key))
+			return;
+		at = (at + 1) & l->mask;
+	}
+	l->map[at] = record + 1;
 }
 
 static uint32_t map_find(struct writer *w, const struct links *l, uint32_t space,
@@ -71,6 +78,7 @@ static void make_map(struct writer *w, struct links *l, const struct records *li
 	for (l->mask = 15; l->mask < 2 * ((uint64_t)w->missing.n + limbo->n); )
 		l->mask = 2 * l->mask + 1;
 	l->map = writer_alloc((size_t)l->mask + 1, sizeof(*l->map));
+	l->seed = (clock_ns() ^ (uintptr_t)l->map) * 0xbf58476d1ce4e5b9ull;
 	for (i = 0; i < w->missing.n; i++)
 		map_add(w, l, w->missing.at[i]);
 	for (i = 0; i < limbo->n; i++) {
