@@ -277,6 +277,16 @@ static int32_t commit_new(struct writer *w, uint32_t peer, uint32_t target)
 	return 0;
 }
 
+/* As move_bind() made it.  In a forged segment the source may be between the pools, or the target
+ * deeper, so that it could get below its own children. */
+static bool is_copy(struct writer *w, uint32_t source, uint32_t target)
+{
+	const struct shm_record *s = w_record(w, source), *t = w_record(w, target);
+
+	return w->node[source].in_tree && s->depth == t->depth && s->key[0] == t->key[0] &&
+	       s->key[1] == t->key[1];
+}
+
 static int32_t commit_bound(struct writer *w, uint32_t peer, uint32_t target)
 {
 	struct shm_record *t = w_record(w, target);
@@ -284,7 +294,7 @@ static int32_t commit_bound(struct writer *w, uint32_t peer, uint32_t target)
 	bool keep = t->flags & REC_KEEP;
 	int32_t err;
 
-	if (w_word(w, source) != t->source_word || !w->node[source].in_tree)
+	if (w_word(w, source) != t->source_word || !is_copy(w, source, target))
 		return -ESTALE;
 	if (w_space(w, source) == w_space(w, target)) {
 		move_unpin(w, source, w->pool_of[target], keep);

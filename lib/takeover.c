@@ -107,6 +107,14 @@ static bool pool_took_it(struct writer *w, uint32_t record)
 	       p->keeper == (int32_t)w_record(w, record)->owner;
 }
 
+/* Records between the pools have number 0, too. */
+static bool is_in_ready_pool(const struct writer *w, uint32_t record)
+{
+	const struct wpool *p = &w->pool[w->pool_of[record]];
+
+	return p->state == POOL_READY && record - p->first < p->slots;
+}
+
 static void scan_reserved(struct writer *w, struct scan *sc, uint32_t record)
 {
 	struct shm_record *r = w_record(w, record);
@@ -125,8 +133,7 @@ static void scan_reserved(struct writer *w, struct scan *sc, uint32_t record)
 	if (kind == CMD_EVICT)
 		keep_leftover(w, record);
 	if (r->source > w->max_blocks ||
-	    (r->source && !(r->flags & REC_SINGLE) &&
-	     w_pool_of(w, r->source - 1)->state != POOL_READY))
+	    (r->source && !(r->flags & REC_SINGLE) && !is_in_ready_pool(w, r->source - 1)))
 		r->source = 0;           /* as pool_shut() does */
 	if (!r->source)
 		return;
@@ -272,7 +279,7 @@ static void finish_moves(struct writer *w, struct scan *sc)
 			f = w_record(w, from);
 			if (f->word == t->source_word && w_is(w, from, LIVE) &&
 			    f->key[0] == t->key[0] && f->key[1] == t->key[1] &&
-			    w_space(w, from) == w_space(w, to)) {
+			    w_space(w, from) == w_space(w, to) && f->depth == t->depth) {
 				if (of[to] == ENTRY_SEEN && of[from] == ENTRY_SEEN)
 					note_twice(w, from);
 				of[to] = MAX(of[to], of[from]);
