@@ -53,6 +53,8 @@ static int32_t find_chain(struct writer *w, uint32_t record, const struct shm_co
 				return parent_elsewhere(w, &parent);
 			if (up == NONE)
 				r->flags = REC_UNCHAINED;
+			else if (w_record(w, up)->depth == UINT32_MAX)
+				return -ENOENT;  /* a child is deeper than its parent */
 			else
 				r->depth = w_record(w, up)->depth + 1;
 		}

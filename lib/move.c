@@ -229,8 +229,8 @@ static int32_t find_parent(struct writer *w, uint32_t target, uint32_t *ret)
 	if (!is_chained(t))
 		return 0;
 	*ret = table_find(w, p->space, &parent);
-	if (*ret != NONE)
-		return 0;
+	if (*ret != NONE)                /* a child is deeper */
+		return w_record(w, *ret)->depth == UINT32_MAX ? -ENOENT : 0;
 	if (!(p->flags & GPC_POOL_UNCHAINED))
 		return -ENOENT;
 	t->flags |= REC_UNCHAINED;

@@ -296,6 +296,29 @@ static void test_forged_target(void)
 	end("a forged target");
 }
 
+/* A child of it would be at the depth of a first block. */
+static void test_deepest(void)
+{
+	gpc_block b, x, resident = GPC_NONE;
+	struct shm_record *r;
+	gpc_key up, k;
+
+	begin();
+	b = publish(up = key_in(5, 9));
+	writer_dies();
+	r = record(b);
+	r->depth = UINT32_MAX;
+	r->check = key_check(r->key, r->parent, r->depth, r->tag);
+	writer_comes(false);
+	recovers();
+	k = key_in(6, 9);
+	must(gpc_reserve(c, 0, 1, 0, &x, NULL, 0, 1000));
+	is_int(gpc_publish(c, &up, &k, &x, 1, 0, &resident, 0, NULL), 0, "nothing is deeper");
+	is_int(resident, -ENOENT, "than the deepest block");
+	must(gpc_unref(c, &x, 1));
+	end("the deepest block");
+}
+
 /* The source of a forged move is of no pool; later it is of one. */
 static void test_source_of_no_pool(void)
 {
@@ -536,6 +559,7 @@ static int body(void)
 	test_orphan();
 	test_forged_move();
 	test_forged_target();
+	test_deepest();
 	test_source_of_no_pool();
 	test_same_hash();
 	test_quarantine();
