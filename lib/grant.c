@@ -306,7 +306,7 @@ static void take_leftovers(struct writer *w, struct grant *g)
 		if (l->peer != g->peer || l->op <= g->position || l->op > g->position + g->n)
 			continue;
 		slot = (uint32_t)(l->op - g->position - 1);
-		if (is_left_over(w, l)) {
+		if (is_left_over(w, l) && g->slot[slot].block == NONE) {
 			g->slot[slot].block = l->record;
 			g->slot[slot].wait_block = w_is(w, l->record, DYING);
 			g->waiting += g->slot[slot].wait_block;

@@ -204,7 +204,8 @@ static int allocate(struct writer *w)
 	w->quarantined = zeroed(g->buckets, 1);
 	w->spilled = zeroed(g->buckets, sizeof(*w->spilled));
 	w->dirty_bit = calloc((size_t)g->buckets * SHM_BUCKET / 64 + 1, 8);
-	if (!w->node || !w->owned || !w->pool_of || !w->peer || !w->quarantined || !w->spilled || !w->dirty_bit)
+	if (!w->node || !w->owned || !w->pool_of || !w->peer || !w->quarantined ||
+	    !w->spilled || !w->dirty_bit)
 		return err_set(ENOMEM, "no memory for a writer of %u blocks", g->max_blocks);
 	for (i = 0; i < g->max_peers; i++)
 		w->peer[i].reserved = NONE;

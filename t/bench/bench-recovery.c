@@ -374,6 +374,7 @@ static void round_takeover(void)
 static void run_rounds(gpc *c)
 {
 	pid_t reader, writer;
+	int status = 0;
 	uint32_t i;
 
 	for (i = 0; i < rounds; i++)
@@ -384,7 +385,8 @@ static void run_rounds(gpc *c)
 	for (i = 0; i < rounds; i++)
 		writer = round_standby(c, writer);
 	shared->phase = END;
-	waitpid(reader, NULL, 0);
+	if (waitpid(reader, &status, 0) != reader || status)
+		exit(2);                 /* it has said why */
 	for (i = 0; i < rounds; i++)
 		round_worker(c);
 	kill_child(writer);
