@@ -423,6 +423,32 @@ static void test_twice(void)
 	end("two entries");
 }
 
+/* A move's writer died while it renamed the two entries of a relocation. */
+static void test_renamed_half(void)
+{
+	gpc_block from, to;
+	gpc_key k;
+
+	begin();
+	from = publish(k = key_in(5, 9));
+	must(gpc_reserve(c, 0, 1, 0, &to, NULL, 0, 1000));
+	writer_dies();
+	*entry(9 * FULL + 2) = *entry((uint32_t)slot_of(5, from));
+	entry(9 * FULL + 2)->w[2] &= ~PROBE_OVERFLOW;
+	entry(9 * FULL + 2)->w[3] = (uint32_t)to + 1;
+	entry(5 * FULL)->w[2] |= PROBE_OVERFLOW;
+	*record(to) = *record(from);
+	record(to)->source = (uint32_t)from + 1;
+	record(to)->source_word = record(from)->word;
+	writer_comes(true);
+	is_int(entries_of(k, to), 2, "a move half done: both entries name its target");
+	is_int(look(k), to, "the key is found there");
+	recovers();
+	is_int(entries_of(k, to), 1, "one of them goes");
+	is_int(look(k), to, "the key is found");
+	end("a move of two entries");
+}
+
 static void test_spare_flag(void)
 {
 	begin();
@@ -564,6 +590,7 @@ static int body(void)
 	test_same_hash();
 	test_quarantine();
 	test_twice();
+	test_renamed_half();
 	test_spare_flag();
 	test_no_entry();
 	test_reserved_of_the_dead();
