@@ -85,12 +85,10 @@ static void make_map(struct writer *w, struct links *l, const struct records *li
 		uint32_t record = limbo->at[i], other;
 
 		other = find(w, l, w_space(w, record), w_record(w, record)->key);
-		if (other != NONE && !w_is(w, other, RESERVED))
-			continue;        /* live elsewhere: its commit will be told */
 		tree_enter(w, record);
 		if (other == NONE)
 			map_add(w, l, record);
-		else
+		else if (w_is(w, other, RESERVED))
 			records_add(&w->twins, record);
 	}
 }

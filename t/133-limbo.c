@@ -178,8 +178,42 @@ static void test_two_targets(void)
 	cache_end(c);
 }
 
+static void succeed(gpc *c)
+{
+	must(gpc_writer_drop(c));
+	must(gpc_writer_take(c, 0, 0));
+}
+
+/* The move of a key that is live again hangs below its parent, for a successor too. */
+static void test_dropped_parent(bool succeeds)
+{
+	gpc *c = cache_new(3, 8);
+	struct gpc_move m[2];
+	gpc_block x[2], parent;
+	gpc_key k[3];
+
+	chain_keys(c, 1, 2, k);
+	chain_make(c, VRAM, 1, 2, NULL);
+	must(gpc_reserve(c, VRAM, 2, 0, x, m, 0, 1000));
+	ok(key_is(m[1].key, k[2]), "the leaf is on its way");
+	must(gpc_publish(c, k + 1, k + 2, x, 1, 0, NULL, 0, NULL));
+	if (succeeds)
+		succeed(c);
+	parent = find(c, 1);
+	is_int(gpc_drop(c, &parent, 1, 0, NULL), 1, "its parent is dropped");
+	is_int(gpc_publish(c, k, k + 1, x + 1, 1, 0, NULL, 0, NULL), 1, "and computed anew");
+	is_int(commit_one(c, &m[1]), -ESTALE, "the old bytes do not come back");
+	is_int(find(c, 2), -1, "they are nowhere");
+	must(gpc_unref(c, x, 2));
+	nothing_left(c, 3, 8, "a parent dropped");
+	cache_end(c);
+}
+
 static void tests(void)
 {
+	test_dropped_parent(false);
+	if (!cache_thread)
+		test_dropped_parent(true);
 	test_published_anew(false);
 	test_published_anew(true);
 	test_given_up();
