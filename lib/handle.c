@@ -20,28 +20,23 @@ int handle_check(gpc *c, bool seat)
 	return 0;
 }
 
-/* The fields are shared by all threads of the process without a lock: who reads one
- * new and one old moves the tick a little early or late, by one at most, which recency
- * can bear. */
+/* Whoever moves the time of the last step moves the tick.  If it dies in between, the step is
+ * left out.  In time namespaces with clocks of their own the last step may seem long ago, or yet
+ * to come: a process makes one step at a time all the same. */
 uint64_t handle_tick(gpc *c)
 {
 	struct shm_line *line = seg_line(&c->seg);
-	uint64_t tick, now;
+	uint64_t step = c->seg.header.tick_us * 1000ull, now, last;
 
 	if (c->seg.header.tick_us == 1)
 		return order_add64(&line->tick, 1) + 1;
-	tick = load_relaxed(&line->tick);
 	now = clock_coarse_ns();
-	if (tick == load_relaxed(&c->tick_seen)) {
-		if (now - load_relaxed(&c->tick_since_ns) <
-		    c->seg.header.tick_us * 1000ull)
-			return tick;
-		order_cas64(&line->tick, tick, tick + 1);       /* or another did */
-		tick++;
-	}
-	store_relaxed(&c->tick_since_ns, now);
-	store_relaxed(&c->tick_seen, tick);
-	return tick;
+	last = load_relaxed(&line->tick_ns);
+	if (now - last < step || now - load_relaxed(&c->tick_raised_ns) < step ||
+	    !order_cas64(&line->tick_ns, last, now))
+		return load_relaxed(&line->tick);
+	store_relaxed(&c->tick_raised_ns, now);
+	return order_add64(&line->tick, 1) + 1;
 }
 
 /* Each thread begins at the slot that served it last, so threads settle on slots, and

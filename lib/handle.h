@@ -38,7 +38,7 @@ struct gpc {
 	pthread_mutex_t device_sections; /* sweeping sections that devices have ended */
 
 	/* millisecond ticks: the tick this process saw last, and when it saw it first */
-	uint64_t tick_seen, tick_since_ns;
+	uint64_t tick_raised_ns;         /* by us */
 
 	/* the command ring, producer's side: ring.c */
 	pthread_mutex_t ring_lock;

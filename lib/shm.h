@@ -176,7 +176,8 @@ struct shm_line {                        /* one cache line for each kind of acce
 	uint64_t completed;              /* all: no open section is older; only a hint to save scans */
 	uint8_t pad0[48];
 	uint64_t tick;                   /* all */
-	uint8_t pad1[56];
+	uint64_t tick_ns;                /* all: CLOCK_MONOTONIC, coarse, when it was raised */
+	uint8_t pad1[48];
 	uint64_t pending[4];             /* p: bit = seat has commands; w clears */
 	uint32_t sleeping;               /* w: futex word, 1 while the writer sleeps */
 	uint32_t pad2[7];

@@ -266,21 +266,24 @@ static void test_exact_tick(void)
 
 static void test_timed_tick(void)
 {
+	const uint64_t hour = 3600ull * 1000 * 1000 * 1000;
 	uint64_t tick, now;
 
 	f.c.seg.header.tick_us = 3600u * 1000 * 1000;
-	f.c.tick_seen = f.line->tick = 100;
-	f.c.tick_since_ns = clock_coarse_ns();
+	f.line->tick = 100;
+	f.line->tick_ns = clock_coarse_ns();
+	f.c.tick_raised_ns = 0;
 	is_int((long long)handle_tick(&f.c), 100, "a timed tick stays for its time");
-	f.line->tick = 200;
-	f.c.tick_since_ns -= 3600ull * 1000 * 1000 * 1000;
-	is_int((long long)handle_tick(&f.c), 200,
-	       "what another process made of it is taken over");
-	is_int((long long)handle_tick(&f.c), 200, "for a time of its own");
-	f.c.tick_since_ns -= 3600ull * 1000 * 1000 * 1000;
-	is_int((long long)handle_tick(&f.c), 201, "then it moves on, by one");
-	is_int((long long)handle_tick(&f.c), 201, "and the time begins anew");
-	is_int((long long)f.line->tick, 201, "kept in the segment");
+	f.line->tick_ns -= hour;
+	is_int((long long)handle_tick(&f.c), 101,
+	       "then whoever comes moves it on, whenever he was here last");
+	is_int((long long)handle_tick(&f.c), 101, "and the time begins anew");
+	is_int((long long)f.line->tick, 101, "kept in the segment");
+	f.line->tick_ns += 2 * hour;
+	is_int((long long)handle_tick(&f.c), 101,
+	       "a clock that is behind makes one step at a time");
+	f.c.tick_raised_ns -= hour;
+	is_int((long long)handle_tick(&f.c), 102, "but does make it");
 
 	f.c.seg.header.tick_us = 2;
 	tick = handle_tick(&f.c);

@@ -129,6 +129,31 @@ static void test_ticks(void)
 	cache_end(c);
 }
 
+/* Each looks in once, a tick after the one before: the order is theirs. */
+static void test_turns(void)
+{
+	struct timespec tick = { .tv_nsec = 12 * 1000 * 1000 };
+	struct gpc_config cfg = cache_config(16, 0);
+	gpc *c, *d[3];
+	int i;
+
+	cfg.tick_us = 1000;
+	c = cache_make(&cfg, NULL);
+	for (i = 0; i < 3; i++)
+		d[i] = cache_attach(0, 0);
+	chain_make(c, 0, 1, 1, NULL);
+	chain_make(c, 0, 2, 1, NULL);
+	chain_make(c, 0, 3, 1, NULL);
+	for (i = 0; i < 3; i++) {
+		nanosleep(&tick, NULL);
+		touch(d[i], (uint64_t)3 - (uint64_t)i);
+	}
+	goes(c, ORDER(3, 2, 1), "each by another process, once");
+	for (i = 0; i < 3; i++)
+		must(gpc_close(d[i]));
+	cache_end(c);
+}
+
 /* ---- the model ---- */
 
 enum { KEYS = 400, BLOCKS = 60, DEEP = 8, HOLDS = 12 };
@@ -386,6 +411,7 @@ static void tests(void)
 	test_rules();
 	test_future();
 	test_ticks();
+	test_turns();
 	test_model(20000);
 }
 
