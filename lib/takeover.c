@@ -301,6 +301,17 @@ static void retire_all(struct writer *w, const struct records *bad)
 			retire_subtree(w, bad->at[i]);
 }
 
+/* Their pool has gone: as pool_shut() does. */
+static void unbind_limbo(struct writer *w, const struct records *limbo)
+{
+	uint32_t i;
+
+	for (i = 0; i < limbo->n; i++)
+		if (w_pool_of(w, limbo->at[i])->state != POOL_READY &&
+		    w_record(w, limbo->at[i])->source)
+			move_unbind(w, limbo->at[i]);
+}
+
 static void find_missing(struct writer *w, const uint8_t *of)
 {
 	uint32_t i;
@@ -352,6 +363,7 @@ int takeover(struct writer *w)
 	takeover_link_rest(w, &sc.kin, &sc.limbo);
 	retire_all(w, &sc.bad);
 	retire_all(w, &sc.kin.orphans);
+	unbind_limbo(w, &sc.limbo);
 	for (i = 0; i < w->max_pools; i++)
 		if (w->pool[i].state != POOL_FREE)
 			lru_rebuild(w, i);
