@@ -137,7 +137,8 @@ static bool is_twin(struct writer *w, uint32_t record, uint32_t target)
 	const struct shm_record *r = w_record(w, record), *t = w_record(w, target);
 
 	return record != target && w_is(w, record, RESERVED) && r->source &&
-	       (r->flags & REC_SINGLE) && w->node[record].in_tree && w_space(w, record) == w_space(w, target) &&
+	       (r->flags & REC_SINGLE) && w->node[record].in_tree &&
+	       w_space(w, record) == w_space(w, target) &&
 	       r->key[0] == t->key[0] && r->key[1] == t->key[1];
 }
 
