@@ -3,6 +3,8 @@
  * what hung below them is in RAM. */
 #include "tiers.h"
 
+#include "handle.h"
+
 static void test_published_anew(bool give_up)
 {
 	gpc *c = cache_new(4, 8);
@@ -209,6 +211,49 @@ static void test_dropped_parent(bool succeeds)
 	cache_end(c);
 }
 
+/* The store that takes it out; then the writer dies. */
+static void evict_by_hand(gpc *c, gpc_block b)
+{
+	struct shm_record *r;
+	uint8_t *index = NULL;
+
+	must(segment_map_writer(&c->seg, &index));
+	r = SEG_AT(index, c->seg.at.record, struct shm_record, pool_record(&c->seg, b));
+	r->owner = SHM_NO_PEER;
+	store_release(&r->word, WORD(DYING, WORD_GEN(r->word)));
+	segment_unmap_writer(&c->seg, index);
+}
+
+/* Below a key that a writer evicted and died, a key in limbo keeps what hangs below it until its
+ * own commit. */
+static void test_parent_evicted(bool anew)
+{
+	gpc *c = cache_new(3, 8);
+	struct gpc_move m[2];
+	gpc_block b[3], x[2], r;
+	gpc_key k[2];
+
+	chain_keys(c, 1, 1, k);
+	chain_make(c, VRAM, 1, 3, b);
+	begin(c, &b[2], 1, m);
+	must(gpc_commit(c, m, 1, NULL, 0));
+	r = find(c, 3);
+	is_int(gpc_reserve(c, VRAM, 2, 0, x, m, 0, 1000), 2, "one free, one victim");
+	must(gpc_writer_drop(c));
+	evict_by_hand(c, b[0]);
+	must(gpc_writer_take(c, 0, 0));
+	ok(find(c, 1) == -1 && find(c, 2) == -1, "two are gone, and one of them may come back");
+	is_int(find(c, 3), r, "what hung there waits for it");
+	clean(c, "below a key that is gone");
+	if (anew)
+		is_int(gpc_publish(c, k, k + 1, x, 1, 0, NULL, 0, NULL), 1, "computed anew");
+	is_int(commit_one(c, &m[1]), anew ? 0 : -ENOENT, "the commit is told");
+	is_int(find(c, 3), anew ? r : -1, "it stays if there is a chain");
+	must(gpc_unref(c, x, 2));
+	nothing_left(c, 3, 8, "a parent evicted");
+	cache_end(c);
+}
+
 static void tests(void)
 {
 	test_dropped_parent(false);
@@ -222,6 +267,8 @@ static void tests(void)
 	test_returned();
 	test_published_first();
 	test_two_targets();
+	test_parent_evicted(false);
+	test_parent_evicted(true);
 }
 
 static int body(void)
