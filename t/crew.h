@@ -42,13 +42,14 @@ struct crew {
 	uint32_t failed;
 	uint32_t gate[CREW_GATES];
 	uint64_t count[CREW_COUNTS];
-	char why[400];
+	char why[600];
 	struct crew_block block[CREW_POOLS][CREW_SLOTS];
 };
 
 static struct crew *crew;
 static int crew_me;                      /* what this member was forked with */
 static bool crew_is_member;              /* not the one that speaks */
+static void (*crew_where)(char *to, size_t size);        /* what a failure says, too */
 
 TAP_FN void crew_begin(void)
 {
@@ -132,14 +133,17 @@ TAP_FN void crew_breath(void)
 TAP_FN TAP_PRINTF(3, 4) void crew_fail(const char *file, int line, const char *fmt, ...)
 {
 	va_list ap;
-	int n;
+	size_t n;
 
 	if (!__atomic_exchange_n(&crew->failed, 1, __ATOMIC_SEQ_CST)) {
-		n = snprintf(crew->why, sizeof(crew->why), "member %d, %s:%d: ", crew_me,
-			     file, line);
+		snprintf(crew->why, sizeof(crew->why), "member %d, %s:%d: ", crew_me, file, line);
+		n = strlen(crew->why);
 		va_start(ap, fmt);
-		vsnprintf(crew->why + n, sizeof(crew->why) - (size_t)n, fmt, ap);
+		vsnprintf(crew->why + n, sizeof(crew->why) - n, fmt, ap);
 		va_end(ap);
+		n = strlen(crew->why);
+		if (crew_where)
+			crew_where(crew->why + n, sizeof(crew->why) - n);
 	}
 	crew_wake(&crew->failed);
 	crew_give_up();

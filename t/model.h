@@ -24,17 +24,23 @@ struct model_move {
 	int key;
 	bool limbo;                      /* its key is findable nowhere */
 	bool held;                       /* a reference moves along */
-	bool stale;                      /* its key was dropped, cleared or computed anew */
+	uint32_t stale;                  /* the act in which its key was dropped, cleared or
+	                                  * computed anew; or 0 */
 };
 
 struct model {
-	struct { bool live; gpc_block block; } key[KEYS];
+	struct {
+		bool live;
+		bool kept;               /* may be live still, if the writer died in this act */
+		gpc_block block;
+	} key[KEYS];
 	uint32_t refs[POOLS][SLOTS];
 	bool hand[POOLS][SLOTS];         /* reserved */
 	struct model_move pending[PENDING];
 	uint32_t npending;
 	int extra;                       /* the number of another pool; 0 = there is none */
 	bool evicts;                     /* this round may have evicted */
+	uint32_t act;                    /* 1, 2, 3, ... */
 	char op[64];
 	uint64_t done[16];               /* by kind */
 };
@@ -88,6 +94,12 @@ static inline int model_at(gpc_block b)
 	return -1;
 }
 
+static inline void move_is_stale(struct model_move *p)
+{
+	if (!p->stale)
+		p->stale = model->act;
+}
+
 /* The block is this key's no more: a move of it is refused. */
 static inline void model_leaves(int i)
 {
@@ -95,8 +107,8 @@ static inline void model_leaves(int i)
 
 	for (p = 0; p < model->npending && model->key[i].live; p++)
 		if (model->pending[p].key == i && !model->pending[p].limbo)
-			model->pending[p].stale = true;
-	model->key[i].live = false;
+			move_is_stale(&model->pending[p]);
+	model->key[i].live = model->key[i].kept = false;
 }
 
 /* The key goes, and all below it; -1 is fine. */
@@ -107,6 +119,48 @@ static inline void model_remove(int i)
 	do
 		model_leaves(i);
 	while (++i % DEEP);
+}
+
+static inline bool in_limbo(int i)
+{
+	uint32_t p;
+
+	for (p = 0; p < model->npending; p++)
+		if (model->pending[p].key == i && model->pending[p].limbo &&
+		    !model->pending[p].stale)
+			return !model->key[i].live;
+	return false;
+}
+
+/* The same, but by an eviction, or with a move that comes to nothing.  If the writer dies when the
+ * first is gone, its successor finds a key in limbo below that waits for its own commit, and what
+ * hangs there, in RAM, waits with it. */
+static inline void model_evicts(int i)
+{
+	bool below = false, kept;
+
+	if (i < 0)
+		return;
+	do {
+		kept = below && GPC_POOL(model->key[i].block) == RAM &&
+		       (model->key[i].live || model->key[i].kept);
+		model_leaves(i);
+		model->key[i].kept = kept;
+		below |= in_limbo(i);
+	} while (++i % DEEP);
+}
+
+/* It was kept. */
+static inline void model_is_back(int i)
+{
+	uint32_t p;
+
+	for (p = 0; p < model->npending; p++)
+		if (model->pending[p].key == i && !model->pending[p].limbo &&
+		    model->pending[p].stale == model->act)
+			model->pending[p].stale = 0;
+	model->key[i].live = true;
+	model->key[i].kept = false;
 }
 
 static inline void model_live(int i, gpc_block b)
@@ -143,7 +197,7 @@ static inline void add_pending(struct gpc_move m, int key, bool limbo, bool held
 {
 	must(model->npending < PENDING, "too many moves");
 	take_hand(m.to);
-	model->pending[model->npending++] = (struct model_move){ m, key, limbo, held, false };
+	model->pending[model->npending++] = (struct model_move){ m, key, limbo, held, 0 };
 }
 
 /* A victim that keeps its bytes: `to` may have had a key of its own. */
@@ -155,7 +209,7 @@ static inline void victim_moves(struct gpc_move m)
 	must(key_same(&m.key, &(gpc_key){ { model_key(v).w[0], model_key(v).w[1] } }),
 	     "a victim has another key");
 	must(!*model_refs(m.from), "a victim is referenced");
-	model_remove(model_at(m.to));
+	model_evicts(model_at(m.to));
 	crew_copy(m.from, m.to);
 	model->key[v].live = false;
 	add_pending(m, v, true, false);
@@ -164,7 +218,7 @@ static inline void victim_moves(struct gpc_move m)
 static inline void victim_goes(gpc_block b)
 {
 	must(!*model_refs(b), "block 0x%x was evicted and is referenced", (unsigned)b);
-	model_remove(model_at(b));
+	model_evicts(model_at(b));
 }
 
 /* ---- commit ---- */
@@ -172,22 +226,24 @@ static inline void victim_goes(gpc_block b)
 static inline void settle_move(struct model_move *p, int result, bool cancel)
 {
 	struct gpc_move *m = &p->move;
+	bool limbo = p->limbo;
 
+	p->limbo = false;
 	drop_hand(m->to);
 	if (cancel || result < 0) {
 		/* -ESTALE of a cancelled one: a writer that died had given it back */
 		must(cancel ? result == 0 || result == -ESTALE :
 		     result == -ESTALE || result == -EEXIST || result == -ENOENT,
 		     "commit answers %d", result);
-		must(cancel || p->limbo || p->stale,
+		must(cancel || limbo || p->stale,
 		     "commit answers %d, though the source is live", result);
-		if (p->limbo && result != -EEXIST && p->key % DEEP < DEEP - 1 &&
+		if (limbo && result != -EEXIST && p->key % DEEP < DEEP - 1 &&
 		    !model->key[p->key].live)
-			model_remove(p->key);
+			model_evicts(p->key);
 		return;
 	}
 	must(!p->stale, "key %d is back after a clear", p->key);
-	must(!p->limbo || !model->key[p->key].live, "key %d is live twice", p->key);
+	must(!limbo || !model->key[p->key].live, "key %d is live twice", p->key);
 	model_live(p->key, m->to);
 	if (p->held && *model_refs(m->from)) {
 		--*model_refs(m->from);
@@ -459,8 +515,8 @@ static inline void act_clear(struct actor *a)
 		    (pool < 0 || GPC_POOL(model->key[k].block) == pool))
 			model_remove(k);
 	for (i = 0; pool < 0 && i < model->npending; i++)
-		model->pending[i].stale |= model->pending[i].limbo &&
-					   (!tag || model_tag(model->pending[i].key) == tag);
+		if (model->pending[i].limbo && (!tag || model_tag(model->pending[i].key) == tag))
+			move_is_stale(&model->pending[i]);
 }
 
 /* A pool of another space; of the worker's own blocks, or whose keeper it is, or nobody's. */
@@ -502,10 +558,14 @@ static inline void model_act(struct actor *a)
 		{ "clear", act_clear }, { "pool", act_pool },
 	};
 	uint32_t i = crew_random(&a->seed, ARRAY_SIZE(what));
+	int k;
 
 	if (model->npending > PENDING / 2)
 		i = 11;
 	strcpy(model->op, what[i].name);
+	model->act++;
+	for (k = 0; k < KEYS; k++)
+		model->key[k].kept = false;
 	what[i].act(a);
 	model->done[i]++;
 }
