@@ -192,9 +192,11 @@ struct gpc_stats {                   /* since attach; of one peer, or summed.  s
 	uint64_t relocated, no_bucket;                    /* summed only: table moves, publishes refused */
 	uint64_t refs, reserved, sections, oldest_section_ns;     /* held now */
 	uint64_t live, free_blocks, dying;                /* summed only */
-	int32_t alive;               /* 1 = the process holds its seat, 0 = dead, not yet reaped */
+	int32_t alive;               /* 1 = the process holds its seat, 0 = dead or left, not yet reaped */
 	int32_t here;                /* 1 = pid is a number of the caller's PID namespace, 0 = of
 	                              * another, or it cannot be told */
+	int32_t left;                /* 1 = it has closed its handle, and no writer has cleared its
+	                              * seat yet */
 };
 
 struct gpc_mirror {                  /* one mirror, for tools.  set size */

@@ -213,6 +213,8 @@ static int stats_of_peer(const gpc *c, uint32_t peer, struct gpc_stats *st)
 					    (uint32_t)load_relaxed(&seat->namespaces);
 	outside_text(st->label, sizeof(st->label), seat->label, sizeof(seat->label));
 	add_seat(c, peer, st);
+	/* SEAT_LEFT is stored before the lock goes */
+	st->left = !st->alive && load_acquire(&seat->state) == SEAT_LEFT;
 	return 0;
 }
 

@@ -98,9 +98,10 @@ is "$(value stats/live stats/refs stats/sections)" "6
 0" "its references and sections are gone, its blocks are there"
 inspect reap crew
 exits 0 "reap, with nobody dead"
-prints '^crew: 0 dead, 0 remain' "says so"
+prints '^crew: 0 dead, 0 left; seats not cleared yet: 0$' "says so"
 inspect --json reap crew
-is "$(value name dead remain served)" "crew
+is "$(value name dead left remain served)" "crew
+0
 0
 0
 false" "reap --json"
@@ -118,11 +119,17 @@ hold first orphan 3 4 1 300
 first=$pid
 hold second orphan 2 0 0 400
 second=$pid
+hold polite orphan 0 0 0
+polite=$pid
 kill -9 "$writer"
 until_ok is_gone "$writer"
 kill -9 "$first"
 finish "$first"
+kill "$polite"
+finish "$polite"
+is "$status" 0 "one leaves while there is no writer"
 inspect --json peers orphan
+is "$(of polite state alive)" "left false" "it has left, and is not dead"
 is "$(of first state alive refs reserved sections)" "dead false 3 4 1" \
 	"without a writer the dead stay, with what they held"
 is "$(of gpcd state)" dead "the writer among them"
@@ -130,6 +137,7 @@ is "$(of second state refs)" 'alive 2' "the living are alive"
 inspect peers orphan
 exits 0 "peers with dead ones"
 aligned "is aligned"
+prints "^ +[0-9]+ +$polite +polite +left " "and tells who left from who died"
 inspect check orphan
 exits 0 "the cache is sound"
 inspect --json list
@@ -140,8 +148,9 @@ is "$(value '*/name' '*/state' | sort)" "0/name crew
 
 inspect --json reap orphan
 exits 0 "reap takes the writer's seat"
-is "$(value name dead remain served)" "orphan
+is "$(value name dead left remain served)" "orphan
 2
+1
 0
 true" "and serves until they are gone"
 inspect --json peers orphan
@@ -154,7 +163,7 @@ is "$(value writer_pid stats/live stats/refs stats/reserved stats/sections)" "nu
 0
 0" "the rest was given back, the seat as well"
 inspect reap orphan
-prints '^orphan: 0 dead, 0 remain; there was no writer' "a second time there is nobody"
+prints '^orphan: 0 dead, 0 left; seats not cleared yet: 0; there was no writer' "a second time there is nobody"
 inspect check orphan
 exits 0 "the cache is sound"
 

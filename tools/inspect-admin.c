@@ -22,29 +22,36 @@ enum {
 
 /* ---- reap ---- */
 
-static int count_dead(gpc *c)
+struct gone { int dead, left; };
+
+/* Seats that a writer has to clear: their number, or -errno. */
+static int count_gone(gpc *c, struct gone *ret)
 {
 	struct gpc_info info = { .size = sizeof(info) };
-	int dead = 0, r = gpc_get_info(c, &info);
+	int r = gpc_get_info(c, &info);
 
+	*ret = (struct gone){ 0 };
 	if (r < 0)
 		return r;
 	for (uint32_t i = 0; i < info.max_peers; i++) {
 		struct gpc_stats st = { .size = sizeof(st) };
 
-		if (gpc_get_stats(c, (int)i, &st) >= 0 && !st.alive)
-			dead++;
+		if (gpc_get_stats(c, (int)i, &st) < 0 || st.alive)
+			continue;
+		ret->left += st.left;
+		ret->dead += !st.left;
 	}
-	return dead;
+	return ret->dead + ret->left;
 }
 
-/* Until nobody dead sits there any more, or time is up; returns how many are left. */
+/* Until nobody who is gone sits there any more, or time is up; returns how many are left. */
 static int wait_reaped(gpc *c, bool serve, unsigned limit_ms)
 {
 	uint64_t end = cli_now_ns() + limit_ms * UINT64_C(1000000);
-	int dead, r;
+	struct gone gone;
+	int n, r;
 
-	while ((dead = count_dead(c)) > 0 && cli_now_ns() < end) {
+	while ((n = count_gone(c, &gone)) > 0 && cli_now_ns() < end) {
 		if (!serve) {
 			cli_sleep_ms(TURN_MS);
 			continue;
@@ -53,7 +60,7 @@ static int wait_reaped(gpc *c, bool serve, unsigned limit_ms)
 		if (r < 0 && r != -EINTR && r != -ETIMEDOUT && r != -EAGAIN)
 			return r;
 	}
-	return dead;
+	return n;
 }
 
 static int reap(gpc *c, bool *served)
@@ -68,19 +75,22 @@ static int reap(gpc *c, bool *served)
 	return wait_reaped(c, true, OWN_MS);     /* closing gives the seat up */
 }
 
-static void show_reaped(const struct inspect *in, int before, int left, bool served)
+static void show_reaped(const struct inspect *in, const struct gone *gone, int remain,
+			bool served)
 {
 	json_t *o;
 
 	if (!in->json) {
-		printf("%s: %d dead, %d remain%s\n", in->name, before, left,
-		       served ? "; there was no writer, served meanwhile" : "");
+		printf("%s: %d dead, %d left; seats not cleared yet: %d%s\n", in->name, gone->dead,
+		       gone->left, remain,
+		       served ? "; there was no writer, gpc-inspect served meanwhile" : "");
 		return;
 	}
 	o = out_need(json_object());
 	json_object_set_new(o, "name", out_string(in->name, GPC_MAX_NAME));
-	json_object_set_new(o, "dead", out_need(json_integer(before)));
-	json_object_set_new(o, "remain", out_need(json_integer(left)));
+	json_object_set_new(o, "dead", out_need(json_integer(gone->dead)));
+	json_object_set_new(o, "left", out_need(json_integer(gone->left)));
+	json_object_set_new(o, "remain", out_need(json_integer(remain)));
 	json_object_set_new(o, "served", json_boolean(served));
 	out_json(o);
 }
@@ -88,23 +98,25 @@ static void show_reaped(const struct inspect *in, int before, int left, bool ser
 int inspect_reap(struct inspect *in)
 {
 	bool served = false;
-	int status, before, left;
+	struct gone gone;
+	int status, remain;
 	gpc *c;
 
 	status = inspect_open(in, 0, &c);
 	if (status)
 		return status;
-	before = count_dead(c);
-	left = before < 0 ? before : reap(c, &served);
-	if (left < 0)
-		cli_gpc_error(left, "%s", in->name);
+	remain = count_gone(c, &gone);
+	if (remain >= 0)
+		remain = reap(c, &served);
+	if (remain < 0)
+		cli_gpc_error(remain, "%s", in->name);
 	else
-		show_reaped(in, before, left, served);
+		show_reaped(in, &gone, remain, served);
 	gpc_close(c);
-	if (left > 0)
-		cli_error("%s: %d seats of dead processes remain%s", in->name, left,
-			  served ? "" : "; its writer may be stopped");
-	return left ? EXIT_RUNTIME : 0;
+	if (remain > 0)
+		cli_error("%s: %d seats of processes that are dead or have left are not cleared%s",
+			  in->name, remain, served ? "" : "; its writer may be stopped");
+	return remain ? EXIT_RUNTIME : 0;
 }
 
 /* ---- rm ---- */

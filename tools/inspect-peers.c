@@ -49,7 +49,7 @@ static bool is_stopped(int pid)
 static const char *state_of(int peer, const struct gpc_stats *st, int writer_peer)
 {
 	if (!st->alive)
-		return "dead";
+		return st->left ? "left" : "dead";
 	if (st->here && is_stopped(st->pid))
 		return "stopped";
 	if (peer == writer_peer)
