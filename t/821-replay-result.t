@@ -28,9 +28,11 @@ done <<-END
 	--workers 241 out of range
 	--workers four is not a number
 	--vram-blocks 0 out of range
-	--vram-blocks 4G out of range
+	--vram-blocks 16777217 out of range
 	--ram-blocks -1 is not a number
+	--ram-blocks 16777217 out of range
 	--block-tokens 0 out of range
+	--block-tokens 70000 out of range
 	--payload 23 out of range
 	--payload 16777217 out of range
 END

@@ -64,8 +64,8 @@ bad 'length' '{"timestamp": 1, "output_length": "9", "hash_ids": [0, 1]}'
 # each id names one whole prefix
 bad 'another predecessor here than in line 1' '{"timestamp": 1, "hash_ids": [1]}'
 bad 'another predecessor here than in line 1' '{"timestamp": 1, "hash_ids": [5, 0]}'
-bad 'another predecessor here than in line 3' '{"timestamp": 1, "hash_ids": [7, 8, 7]}'
-bad 'another predecessor' '{"timestamp": 1, "hash_ids": [3, 3]}'
+bad 'id 7 comes twice in one request' '{"timestamp": 1, "hash_ids": [7, 8, 7]}'
+bad 'id 3 comes twice in one request' '{"timestamp": 1, "hash_ids": [3, 3]}'
 
 # ---- lines of any length ----
 

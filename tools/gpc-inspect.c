@@ -32,7 +32,7 @@ static const struct command {
 	{ "env", inspect_env, 0, false, false, "",
 	  "build, machine, shared memory, limits" },
 	{ "reap", inspect_reap, 0, true, false, "[NAME]",
-	  "see to it that dead processes' seats are freed" },
+	  "have the seats of who is dead, or has left, cleared" },
 	{ "rm", inspect_rm, OPT_FORCE | OPT_STALE, true, false, "NAME | --stale",
 	  "remove a cache, or all of yours that nobody uses" },
 };
@@ -65,7 +65,7 @@ static int show_help(void)
 	      "  --limit N    ls: at most so many blocks\n"
 	      "  --force      rm: even though processes use it\n"
 	      "  --stale      rm: every cache of this user without a live process\n"
-	      "  --help, --version\n\n"
+	      "  -h, --help; -V, --version\n\n"
 	      "Exit status: 0, 1 failure, 2 usage; of lookup 1 not found;\n"
 	      "of check 1 violations, 3 cannot open.\n", stdout);
 	return cli_finish(0);
@@ -161,6 +161,19 @@ void inspect_free_names(char **names, int n)
 	free(names);
 }
 
+/* As many as a line has room for. */
+static int name_them(char **names, int n)
+{
+	char text[1024] = "";
+	size_t used = 0;
+	int i;
+
+	for (i = 0; i < n && used + strlen(names[i]) + 2 < sizeof(text); i++)
+		used += (size_t)snprintf(text + used, sizeof(text) - used, "%s%s",
+					 i ? ", " : "", names[i]);
+	return cli_usage("there are %d caches, name one: %s%s", n, text, i < n ? ", ..." : "");
+}
+
 int inspect_name(struct inspect *in)
 {
 	static char only[GPC_MAX_NAME + 1];
@@ -179,7 +192,7 @@ int inspect_name(struct inspect *in)
 		cli_error("there is no cache in %s", inspect_dir(in));
 		status = in->cannot_open;
 	} else {
-		status = cli_usage("there are %d caches: name one (gpc-inspect list)", n);
+		status = name_them(names, n);
 	}
 	inspect_free_names(names, n);
 	return status;

@@ -23,7 +23,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { BAR_MS = 100 };
+enum {
+	BAR_MS = 100,
+	POOL_MOST = 1 << 24, TOKENS_MOST = 1 << 16,  /* of a cache: see gpcd */
+};
 
 volatile sig_atomic_t replay_caught;
 
@@ -51,18 +54,19 @@ static const char help[] =
 "Usage: gpc-replay TRACE [OPTION]...\n"
 "Replay recorded requests (JSON, one a line, '-' = standard input) against a cache.\n"
 "\n"
-"  --workers N       processes that share the requests (1)\n"
-"  --vram-blocks V   capacity (10000)\n"
-"  --ram-blocks R    capacity of the RAM tier behind it (0: none)\n"
-"  --block-tokens B  tokens a block (16); changes no result\n"
-"  --payload BYTES   memory behind each block (64)\n"
+"  --workers N       processes that share the requests (1 to 240; 1)\n"
+"  --vram-blocks V   capacity (1 to 16M; 10000)\n"
+"  --ram-blocks R    capacity of the RAM tier behind it (0 to 16M; 0: none)\n"
+"  --block-tokens B  tokens a block (1 to 64k; 16); changes no result\n"
+"  --payload BYTES   memory behind each block (24 to 16M; 64)\n"
 "  --name NAME       use the cache of a running gpcd instead of one of its own\n"
 "  --dir DIR         where the segments are (/dev/shm)\n"
 "  --device D        match there: host, cuda:N or GPU-UUID; a cache of its own gets a\n"
-	"                    mirror there (none: match in shared memory)\n"
+"                    mirror there (none: match in shared memory)\n"
 "  --json            one JSON object\n"
-"  --help, --version\n"
+"  -h, --help; -V, --version\n"
 "\n"
+"Numbers take the suffixes k, M and G (powers of 1024).\n"
 "With --name, sizes that are given must be those of the cache.\n"
 "Exit status: 0, 1 a wrong block or a failure, 2 usage.\n";
 
@@ -73,13 +77,13 @@ static bool set_option(struct args *a, int opt, const char *arg)
 	case 'p': return cli_count("payload", arg, PAYLOAD_MIN, PAYLOAD_MAX, &a->payload);
 	case 'v':
 		a->vram_given = true;
-		return cli_count("vram-blocks", arg, 1, UINT32_MAX, &a->vram);
+		return cli_count("vram-blocks", arg, 1, POOL_MOST, &a->vram);
 	case 'r':
 		a->ram_given = true;
-		return cli_count("ram-blocks", arg, 0, UINT32_MAX, &a->ram);
+		return cli_count("ram-blocks", arg, 0, POOL_MOST, &a->ram);
 	case 'b':
 		a->tokens_given = true;
-		return cli_count("block-tokens", arg, 1, UINT32_MAX, &a->tokens);
+		return cli_count("block-tokens", arg, 1, TOKENS_MOST, &a->tokens);
 	case 'n': a->name = arg; return true;
 	case 'd': a->dir = arg; return true;
 	case 'D': a->device = arg; return true;

@@ -70,15 +70,15 @@ static const char help[] =
 "Without --block-size the cache must exist.\n"
 "\n"
 "The cache:\n"
-"  --block-size N    tokens a block\n"
-"  --max-blocks N    records: all pools that will ever be present at once\n"
-"  --vram-blocks N   make pool 0, VRAM, of N blocks\n"
-"  --ram-blocks N    make pool 1, RAM, of N blocks, which pool 0 demotes to\n"
-"  --max-peers N     seats for processes\n"
-"  --max-pools N     room for pools\n"
+"  --block-size N    tokens a block (1 to 64k)\n"
+"  --max-blocks N    records: all pools that will ever be present at once (1 to 256M)\n"
+"  --vram-blocks N   make pool 0, VRAM, of N blocks (at most 16M)\n"
+"  --ram-blocks N    make pool 1, RAM, of N blocks, which pool 0 demotes to (at most 16M)\n"
+"  --max-peers N     seats for processes (1 to 250)\n"
+"  --max-pools N     room for pools (1 to 127)\n"
 "  --device D        keep a mirror on none, host, cuda:N or GPU-UUID; may\n"
-	"                    be repeated\n"
-"  --tick exact|MS   step of recency: each touching call, or milliseconds (1)\n"
+"                    be repeated\n"
+"  --tick exact|MS   step of recency: each touching call, or milliseconds (1 to 60000; 1)\n"
 "  --ahead N         blocks kept free ahead of demand (64); 0: capacity is exact\n"
 "  --quarantine MS   delay before blocks that a dead process wrote are reused\n"
 "  --quota N         most blocks one process may hold reserved\n"
@@ -94,7 +94,7 @@ static const char help[] =
 "  --pidfile FILE    the process id, while it runs\n"
 "  --unlink          remove the cache at the end; without it the cache stays\n"
 "  --quiet           say only what is wrong\n"
-"  --help, --version\n"
+"  -h, --help; -V, --version\n"
 "\n"
 "Numbers take the suffixes k, M and G (powers of 1024).\n"
 "Exit status: 0 after SIGTERM or SIGINT, 1 error, 2 usage, 3 it has a writer already.\n";
@@ -131,6 +131,10 @@ static bool set_tick(struct daemon *d, const char *text)
 	if (strcmp(text, "exact") == 0) {
 		d->cfg.tick_us = 1;
 		return true;
+	}
+	if (text[0] < '0' || text[0] > '9') {
+		cli_usage("--tick: '%s' is not a number of milliseconds, nor 'exact'", text);
+		return false;
 	}
 	if (!cli_count("tick", text, 1, 60000, &ms))
 		return false;

@@ -79,6 +79,15 @@ static int grow_parents(struct loader *l)
 	return 0;
 }
 
+/* In the request that is being read. */
+static bool comes_before(const struct loader *l, uint64_t id)
+{
+	for (uint64_t i = l->t.start[l->t.requests]; i < l->t.refs; i++)
+		if (l->t.ids[i] == id)
+			return true;
+	return false;
+}
+
 static int check_parent(struct loader *l, uint64_t id, uint64_t before)
 {
 	struct parent *p;
@@ -90,6 +99,10 @@ static int check_parent(struct loader *l, uint64_t id, uint64_t before)
 	if (!p->line) {
 		*p = (struct parent){ id, before, l->line };
 		l->known++;
+	} else if (p->before != before && comes_before(l, id)) {
+		snprintf(text, sizeof(text), "id %llu comes twice in one request",
+			 (unsigned long long)id);
+		return complain(l, text);
 	} else if (p->before != before) {
 		snprintf(text, sizeof(text),
 			 "id %llu has another predecessor here than in line %u",
