@@ -4,6 +4,7 @@
 # says what it breaks and by which programs it is caught, and no rule is without one.  That they
 # are caught is for "make mutants".
 
+builddir=$(cd "${top_builddir:-.}" && pwd) || exit 99
 srcdir=$(cd "${top_srcdir:-$(dirname "$0")/..}" && pwd) || exit 99
 cd "$srcdir" || exit 99
 here=t/torture/mutants
@@ -76,10 +77,28 @@ rules_without()
 	done
 }
 
+# NAME STATUS TEXT: what "run" says of a mutant that it cannot take
+runs_otherwise()
+{
+	said=$(top_builddir=$builddir COMPILE=: LINKER=: sh $here/run --no-baseline "$1" 2>&1)
+	status=$?
+	test $status = "$2" && test "$(echo "$said" | grep -c "$3")" = 1 ||
+		echo "status $status, $said"
+}
+
+stale=$(mktemp "${TMPDIR:-/tmp}/gpc-t-701.XXXXXX") || exit 99
+trap 'rm -f "$stale"' 0
+trap 'exit 1' 1 2 15
+sed 's/^ \(.*[a-z]\)/ of another year \1/' "$(ls $here/*.patch | head -n 1)" >"$stale"
+
 result "there are mutants" "$(ls $here/*.patch >/dev/null 2>&1 || echo "none")"
 result "each applies" "$(each does_not_apply)"
 result "each says what is wrong, what it breaks and what catches it" "$(each has_no_head)"
 result "the programs that catch them exist" "$(each is_caught_by_nothing)"
 result "the table has each" "$(each is_not_listed)"
 result "every rule has one" "$(rules_without)"
+result "a name that none has is refused" \
+	"$(runs_otherwise nosuch 99 '^Bail out! there is no mutant nosuch')"
+result "a patch that does not apply is said to be one" \
+	"$(runs_otherwise "$stale" 1 ': the patch does not apply$')"
 echo "1..$n"
