@@ -630,10 +630,12 @@ int main(int argc, char **argv)
 		else if (!strcmp(argv[i], "--device") && i + 1 < argc)
 			device = atoi(argv[++i]);
 		else {
-			fprintf(stderr,
+			bool help = !strcmp(argv[i], "--help");
+
+			fprintf(help ? stdout : stderr,
 				"usage: bench-gpu [--json] [--quick] [--only large|small|"
 				"host|match|sync] [--device N]\n");
-			return 2;
+			return help ? 0 : 2;
 		}
 	}
 	CK(cudaSetDevice(device));

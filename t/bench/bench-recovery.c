@@ -437,17 +437,23 @@ static void options(int argc, char **argv)
 {
 	static const struct option list[] = {
 		{ "blocks", required_argument, NULL, 'b' },
-		{ "rounds", required_argument, NULL, 'r' }, { NULL, 0, NULL, 0 },
+		{ "rounds", required_argument, NULL, 'r' },
+		{ "help", no_argument, NULL, 'h' }, { NULL, 0, NULL, 0 },
 	};
+	static const char usage[] = "usage: bench-recovery [--blocks %u-%u] [--rounds 1-%d]\n";
+	char *end;
 	int o;
 
 	while ((o = getopt_long(argc, argv, "", list, NULL)) != -1) {
-		unsigned long v = o == '?' ? 0 : strtoul(optarg, NULL, 10);
+		unsigned long v = optarg ? strtoul(optarg, &end, 10) : 0;
 
-		if (o == '?' || v < (o == 'b' ? 4 * KEPT : 1) ||
+		if (o == 'h') {
+			printf(usage, 4 * KEPT, 1u << 24, MAX_ROUNDS);
+			exit(0);
+		}
+		if (o == '?' || *end || v < (o == 'b' ? 4 * KEPT : 1) ||
 		    v > (o == 'b' ? 1u << 24 : MAX_ROUNDS)) {
-			fprintf(stderr, "usage: bench-recovery [--blocks %u-%u] [--rounds 1-%d]\n",
-				4 * KEPT, 1u << 24, MAX_ROUNDS);
+			fprintf(stderr, usage, 4 * KEPT, 1u << 24, MAX_ROUNDS);
 			exit(2);
 		}
 		*(o == 'b' ? &blocks : &rounds) = (uint32_t)v;

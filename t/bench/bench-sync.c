@@ -428,8 +428,11 @@ int main(int argc, char **argv)
 			 !strncmp(argv[i + 1], "cuda:", 5))
 			device = argv[++i];
 		else {
-			fprintf(stderr, "usage: bench-sync [--quick] [--device cuda:N]\n");
-			return 2;
+			bool help = !strcmp(argv[i], "--help");
+
+			fprintf(help ? stdout : stderr,
+				"usage: bench-sync [--quick] [--device cuda:N]\n");
+			return help ? 0 : 2;
 		}
 	pid = fork_neighbour();
 	CK(cudaSetDevice(atoi(device + 5)));

@@ -563,7 +563,14 @@ static void check_long(unsigned long long *counters)
 int main(int argc, char **argv)
 {
 	unsigned long long *counters;
+	bool is_long = argc == 2 && !strcmp(argv[1], "--long");
 
+	if (argc > 1 && !is_long) {
+		bool help = !strcmp(argv[1], "--help");
+
+		fprintf(help ? stdout : stderr, "usage: kernels-check [--long]\n");
+		return help ? 0 : 2;
+	}
 	CK(cudaMalloc(&counters, 32));
 	CK(cudaMemset(counters, 0, 32));
 	{
@@ -589,7 +596,7 @@ int main(int argc, char **argv)
 		check_staged(most);
 	check_signal(counters);
 	check_graph(counters);
-	if (argc > 1 && !strcmp(argv[1], "--long"))
+	if (is_long)
 		check_long(counters);
 	CK(cudaDeviceSynchronize());
 	CK(cudaFree(counters));
