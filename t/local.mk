@@ -96,7 +96,8 @@ t_scripts = \
 	%reldir%/914-barriers.t \
 	%reldir%/915-segment-page.t \
 	%reldir%/916-tool-pages.t \
-	%reldir%/917-registered.t
+	%reldir%/917-registered.t \
+	%reldir%/918-command-lines.t
 
 t_support = \
 	%reldir%/cache.h \
@@ -119,6 +120,7 @@ t_support = \
 	%reldir%/model.h \
 	%reldir%/namespaces.h \
 	%reldir%/neighbour.h \
+	%reldir%/options.h \
 	%reldir%/scratch.h \
 	%reldir%/stops.h \
 	%reldir%/tap.h \

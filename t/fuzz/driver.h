@@ -8,13 +8,12 @@
 #define GPC_FUZZ_DRIVER_H
 
 #include <errno.h>
-#include <getopt.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <time.h>
 
-#include "../tap.h"
+#include "../options.h"
 
 #define LIMIT 60 /* seconds, on a busy machine */
 
@@ -82,10 +81,12 @@ FUZZ_FN void fuzz_read_input(void)
 {
 	FILE *f = fopen(fuzz_opt.input, "re");
 
-	if (!f)
-		bail("%s: %s", fuzz_opt.input, strerror(errno));
-	fuzz_shared->size = fread(fuzz_shared->input, 1, FUZZ_INPUT, f);
-	fclose(f);
+	if (f) {
+		fuzz_shared->size = fread(fuzz_shared->input, 1, FUZZ_INPUT, f);
+		if (!ferror(f) && !fclose(f))
+			return;
+	}
+	option_refuse("--input %s: %s", fuzz_opt.input, strerror(errno));
 }
 
 FUZZ_FN void fuzz_write_input(const char *path)
@@ -123,9 +124,7 @@ FUZZ_FN void fuzz_execute(void)
 	for (i = 0; i < fuzz_opt.runs; i++) {
 		if (fuzz_opt.seconds && i % 16 == 0 && fuzz_seconds() >= end)
 			break;
-		if (fuzz_opt.input)
-			fuzz_read_input();
-		else
+		if (!fuzz_opt.input)
 			fuzz_draw_input(fuzz_opt.first + i);
 		LLVMFuzzerTestOneInput(s->input, s->size);
 		__atomic_store_n(&s->runs, i + 1, __ATOMIC_RELEASE);
@@ -137,13 +136,11 @@ FUZZ_FN void fuzz_execute(void)
 
 /* ---- the parent ---- */
 
-static volatile sig_atomic_t fuzz_child;
+static volatile sig_atomic_t fuzz_stopped;
 
 static inline void fuzz_stop(int sig)
 {
-	(void)sig;
-	if (fuzz_child > 0)
-		kill(fuzz_child, SIGKILL);
+	fuzz_stopped = sig;
 }
 
 /* How it ended: a status of waitpid, or -1 when it did not. */
@@ -172,9 +169,19 @@ FUZZ_FN int fuzz_watch(pid_t pid)
 			waitpid(pid, &status, 0);
 			return -1;
 		}
+		if (fuzz_stopped)
+			kill(pid, SIGKILL);
 		nanosleep(&look, NULL);
 	}
 }
+
+static const char fuzz_help[] =
+	"  --seconds N    how long, or\n"
+	"  --runs N       how many executions; without either as many as in make check\n"
+	"  --seed S       what inputs are drawn from\n"
+	"  --first I      number of the first one\n"
+	"  --input FILE   this one, once\n"
+	"  -h, --help\n";
 
 FUZZ_FN void fuzz_options(int argc, char **argv, uint64_t runs)
 {
@@ -184,27 +191,37 @@ FUZZ_FN void fuzz_options(int argc, char **argv, uint64_t runs)
 		{ "runs", required_argument, NULL, 'r' },
 		{ "seconds", required_argument, NULL, 't' },
 		{ "input", required_argument, NULL, 'i' },
+		OPTION_HELP,
 		{ NULL, 0, NULL, 0 },
 	};
 	struct timespec now;
+	uint64_t given = 0;
 	int o;
 
 	clock_gettime(CLOCK_REALTIME, &now);
 	fuzz_opt.seed = ((uint64_t)now.tv_sec * 1000003 ^ (uint64_t)now.tv_nsec) >> 8 & 0xffffff;
-	fuzz_opt.runs = runs;
-	while ((o = getopt_long(argc, argv, "", known, NULL)) != -1) {
-		uint64_t n = optarg ? strtoull(optarg, NULL, 0) : 0;
-
+	while ((o = option_next(argc, argv, known, fuzz_help)) != -1) {
 		switch (o) {
-		case 's': fuzz_opt.seed = n; break;
-		case 'f': fuzz_opt.first = n; break;
-		case 'r': fuzz_opt.runs = n; break;
-		case 't': fuzz_opt.seconds = n; fuzz_opt.runs = UINT64_MAX; break;
-		case 'i': fuzz_opt.input = optarg; fuzz_opt.runs = 1; break;
+		case 's':
+			fuzz_opt.seed = option_number(optarg, "seed", 0, UINT64_MAX);
+			break;
+		case 'f':
+			fuzz_opt.first = option_number(optarg, "first", 0, UINT64_MAX);
+			break;
+		case 'r':
+			given = option_number(optarg, "runs", 1, UINT64_MAX);
+			break;
+		case 't':
+			fuzz_opt.seconds = option_number(optarg, "seconds", 1, MOST_SECONDS);
+			break;
 		default:
-			bail("options: --seed S --first I --runs N --seconds N --input FILE");
+			fuzz_opt.input = optarg;
 		}
 	}
+	fuzz_opt.runs = given	       ? given :
+			fuzz_opt.seconds ? UINT64_MAX :
+			fuzz_opt.input	 ? 1 :
+					   runs;
 }
 
 FUZZ_FN void fuzz_judge(const char *name, int status)
@@ -237,16 +254,30 @@ FUZZ_FN void fuzz_judge(const char *name, int status)
 		   (unsigned long long)s->bytes_early, (unsigned long long)s->bytes_late);
 }
 
+/* Somebody wants it to end: what it was doing is no finding. */
+FUZZ_FN void fuzz_give_up(void)
+{
+	fuzz_end();
+	printf("Bail out! stopped by signal %d after %llu executions\n", (int)fuzz_stopped,
+	       (unsigned long long)fuzz_shared->runs);
+	fflush(stdout);
+	signal(fuzz_stopped, SIG_DFL);
+	raise(fuzz_stopped);
+}
+
 /* `runs`: in make check. */
 FUZZ_FN int fuzz_main(int argc, char **argv, const char *name, uint64_t runs)
 {
+	int status;
 	pid_t pid;
 
+	fuzz_share();
 	fuzz_options(argc, argv, runs);
+	if (fuzz_opt.input)
+		fuzz_read_input();
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	diag("%s --seed %llu%s", name, (unsigned long long)fuzz_opt.seed,
 	     __sanitizer_get_current_allocated_bytes ? "" : " (without sanitizers)");
-	fuzz_share();
 	signal(SIGINT, fuzz_stop);
 	signal(SIGTERM, fuzz_stop);
 	signal(SIGHUP, fuzz_stop);
@@ -259,8 +290,10 @@ FUZZ_FN int fuzz_main(int argc, char **argv, const char *name, uint64_t runs)
 		fflush(NULL);
 		_exit(0);
 	}
-	fuzz_child = pid;
-	fuzz_judge(name, fuzz_watch(pid));
+	status = fuzz_watch(pid);
+	if (fuzz_stopped)
+		fuzz_give_up();
+	fuzz_judge(name, status);
 	fuzz_end();
 	return done_testing();
 }

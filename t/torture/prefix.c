@@ -7,8 +7,7 @@
  * themselves stopped before each store, for a successor's successor.  One process, without
  * threads, time or chance (world.h): --seed S --sequence I --store N goes to a failure. */
 #include "course.h"
-
-#include <getopt.h>
+#include "../options.h"
 
 #define NEST 100                         /* of so many takeovers, one is recorded too */
 #define KINDS ARRAY_SIZE(acts)
@@ -293,15 +292,14 @@ static int body(void)
 	return done_testing();
 }
 
-static uint64_t number(const char *text)
-{
-	char *end;
-	uint64_t n = strtoull(text, &end, 0);
-
-	if (!*text || *end)
-		bail("%s is not a number", text);
-	return n;
-}
+static const char help[] =
+	"  --seconds N     how long, or\n"
+	"  --sequences N   how many sequences; without either the short form of make check\n"
+	"  --seed S        what is drawn\n"
+	"  --sequence I    this sequence only, or the first of a long form\n"
+	"  --store N       its state before this store of the writer only\n"
+	"  --nest N        of so many takeovers one is stopped before each of its own stores\n"
+	"  -h, --help\n";
 
 int main(int argc, char **argv)
 {
@@ -312,21 +310,32 @@ int main(int argc, char **argv)
 		{ "sequence", required_argument, NULL, 'i' },
 		{ "store", required_argument, NULL, 'o' },
 		{ "nest", required_argument, NULL, 'e' },
+		OPTION_HELP,
 		{ NULL, 0, NULL, 0 },
 	};
 	int o;
 
-	while ((o = getopt_long(argc, argv, "", known, NULL)) != -1) {
-		if (o == '?')
-			bail("options: --seed S --sequences N --seconds N --sequence I --store N "
-			     "--nest N");
-		*(o == 's' ? &opt.seed : o == 'n' ? &opt.sequences : o == 'i' ? &opt.sequence :
-		  o == 'o' ? &opt.store : &opt.nest) = o == 't' ? opt.nest : number(optarg);
-		if (o == 't')
-			opt.seconds = (uint32_t)number(optarg);
-		if (o == 'i') {
+	while ((o = option_next(argc, argv, known, help)) != -1) {
+		switch (o) {
+		case 's':
+			opt.seed = option_number(optarg, "seed", 0, UINT64_MAX);
+			break;
+		case 'n':
+			opt.sequences = option_number(optarg, "sequences", 1, UINT64_MAX);
+			break;
+		case 't':
+			opt.seconds = (uint32_t)option_number(optarg, "seconds", 1, MOST_SECONDS);
+			break;
+		case 'i':
+			opt.sequence = option_number(optarg, "sequence", 0, UINT64_MAX);
 			opt.only = true;
 			opt.sequences = 1;
+			break;
+		case 'o':
+			opt.store = option_number(optarg, "store", 1, UINT64_MAX);
+			break;
+		default:
+			opt.nest = option_number(optarg, "nest", 1, UINT64_MAX);
 		}
 		opt.is_long |= o == 'n' || o == 't';
 	}

@@ -18,9 +18,8 @@
  *   --operation NAME --role NAME --state NAME --from K     what, and from which instruction
  *   --points N       at most so many distinct points of each
  *   --seed S         the table's layout, and the order of all */
-#include <getopt.h>
-
 #include "operations.h"
+#include "../options.h"
 #include "../stops.h"
 
 #define MOST_STEPS 400000
@@ -647,15 +646,16 @@ static int body(void)
 
 /* ---- options ---- */
 
-static uint64_t number(const char *text, const char *what)
-{
-	char *end;
-	uint64_t n = strtoull(text, &end, 0);
-
-	if (!*text || *end)
-		bail("--%s %s: not a number", what, text);
-	return n;
-}
+static const char help[] =
+	"  --seconds N        how long; without it the short form of make check\n"
+	"  --seed S           the table's layout, and the order of all\n"
+	"  --every            after each instruction, not only at stores and system calls\n"
+	"  --operation NAME   this command or call only\n"
+	"  --role NAME        this writer, successor or worker only\n"
+	"  --state NAME       in this state of the cache only\n"
+	"  --from K           instruction to begin with\n"
+	"  --points N         at most so many points of each case\n"
+	"  -h, --help\n";
 
 static void options_read(int argc, char **argv)
 {
@@ -668,6 +668,7 @@ static void options_read(int argc, char **argv)
 		{"state", required_argument, NULL, 'a'},
 		{"from", required_argument, NULL, 'f'},
 		{"points", required_argument, NULL, 'p'},
+		OPTION_HELP,
 		{NULL, 0, NULL, 0},
 	};
 	struct timespec ts;
@@ -675,13 +676,13 @@ static void options_read(int argc, char **argv)
 
 	clock_gettime(CLOCK_REALTIME, &ts);
 	opt.seed = (uint64_t)ts.tv_sec * 1000003 ^ (uint64_t)ts.tv_nsec;
-	while ((o = getopt_long(argc, argv, "", known, NULL)) != -1) {
+	while ((o = option_next(argc, argv, known, help)) != -1) {
 		switch (o) {
 		case 't':
-			opt.seconds = (uint32_t)number(optarg, "seconds");
+			opt.seconds = (uint32_t)option_number(optarg, "seconds", 1, MOST_SECONDS);
 			break;
 		case 's':
-			opt.seed = number(optarg, "seed");
+			opt.seed = option_number(optarg, "seed", 0, UINT64_MAX);
 			break;
 		case 'e':
 			opt.every = true;
@@ -696,14 +697,10 @@ static void options_read(int argc, char **argv)
 			opt.state = optarg;
 			break;
 		case 'f':
-			opt.from = (uint32_t)number(optarg, "from");
-			break;
-		case 'p':
-			opt.most = (uint32_t)number(optarg, "points");
+			opt.from = (uint32_t)option_number(optarg, "from", 1, UINT32_MAX);
 			break;
 		default:
-			bail("options: --seconds N --seed S --every --operation NAME "
-			     "--role NAME --state NAME --from K --points N");
+			opt.most = (uint32_t)option_number(optarg, "points", 1, UINT32_MAX);
 		}
 	}
 }

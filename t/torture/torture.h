@@ -8,9 +8,8 @@
 #ifndef GPC_T_TORTURE_H
 #define GPC_T_TORTURE_H
 
-#include <getopt.h>
-
 #include "../crew.h"
+#include "../options.h"
 
 #define PLACES 32
 #define POOLS  16
@@ -27,15 +26,13 @@ struct options {
 
 static struct options opt;
 
-TAP_FN uint64_t number(const char *text, const char *what)
-{
-	char *end;
-	uint64_t n = strtoull(text, &end, 0);
-
-	if (!*text || *end)
-		bail("--%s %s: not a number", what, text);
-	return n;
-}
+static const char options_help[] =
+	"  --seconds N   how long\n"
+	"  --kills N     end after so many kills\n"
+	"  --seed S      what is drawn\n"
+	"  --workers N   1 to 8\n"
+	"  -h, --help\n"
+	"Without --seconds and --kills: the short form of make check.\n";
 
 /* Options of the command line over those that `opt` has. */
 TAP_FN void options_read(int argc, char **argv)
@@ -45,6 +42,7 @@ TAP_FN void options_read(int argc, char **argv)
 		{ "kills", required_argument, NULL, 'k' },
 		{ "seed", required_argument, NULL, 's' },
 		{ "workers", required_argument, NULL, 'w' },
+		OPTION_HELP,
 		{ NULL, 0, NULL, 0 },
 	};
 	struct timespec now;
@@ -52,30 +50,25 @@ TAP_FN void options_read(int argc, char **argv)
 
 	clock_gettime(CLOCK_REALTIME, &now);
 	opt.seed = (uint64_t)now.tv_sec * 1000003 ^ (uint64_t)now.tv_nsec;
-	while ((o = getopt_long(argc, argv, "", known, NULL)) != -1) {
+	while ((o = option_next(argc, argv, known, options_help)) != -1) {
 		switch (o) {
 		case 't':
-			opt.seconds = (uint32_t)number(optarg, "seconds");
+			opt.seconds = (uint32_t)option_number(optarg, "seconds", 1, MOST_SECONDS);
 			opt.kills = opt.is_long ? opt.kills : UINT64_MAX;
 			opt.is_long = true;
 			break;
 		case 'k':
-			opt.kills = number(optarg, "kills");
-			opt.seconds = opt.is_long ? opt.seconds : UINT32_MAX / 4;
+			opt.kills = option_number(optarg, "kills", 1, UINT64_MAX);
+			opt.seconds = opt.is_long ? opt.seconds : MOST_SECONDS;
 			opt.is_long = true;
 			break;
 		case 's':
-			opt.seed = number(optarg, "seed");
-			break;
-		case 'w':
-			opt.workers = (uint32_t)number(optarg, "workers");
+			opt.seed = option_number(optarg, "seed", 0, UINT64_MAX);
 			break;
 		default:
-			bail("options: --seconds N --kills N --seed S --workers N");
+			opt.workers = (uint32_t)option_number(optarg, "workers", 1, 8);
 		}
 	}
-	if (opt.workers < 1 || opt.workers > 8)
-		bail("1 to 8 workers");
 }
 
 /* ---- the page ---- */
