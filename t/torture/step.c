@@ -634,7 +634,9 @@ static int body(void)
 	else
 		short_form();
 	now = NULL;
-	ok(kills > 0,
+	if (!kills)
+		bail("nothing was killed: --seconds were over before that, or the choice is empty");
+	ok(true,
 	   "%llu kills, %llu of them at distinct points, in %u pairs of operation "
 	   "and state: each left what an undisturbed run leaves",
 	   (unsigned long long)kills, (unsigned long long)distinct, npairs);
