@@ -100,7 +100,7 @@ static bool has_twin(const struct verdict *v, const struct ledger *m, int node)
 
 /* Below a key that the dead writer had evicted, or whose move it was cancelling, a key in limbo
  * keeps what hangs below it until its own commit is told that its parent is gone.  So does another
- * move of that key, out of limbo: a successor goes by keys. */
+ * move of that key, out of limbo, or the key itself, published anew: a successor goes by keys. */
 static bool may_be_kept(const struct verdict *v, const struct ledger *before, int node)
 {
 	bool limbo = false;
@@ -110,6 +110,8 @@ static bool may_be_kept(const struct verdict *v, const struct ledger *before, in
 					 : is_bound(v->image, node - KEYS);
 
 		if ((!there || node >= KEYS) && has_twin(v, before, node))
+			return true;
+		if (node >= KEYS && v->m.key[key_of_node(before, node)].live)
 			return true;
 		if (!there)
 			return limbo;
