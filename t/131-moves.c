@@ -61,6 +61,25 @@ static void test_reused_source(void)
 	cache_end(c);
 }
 
+/* The same key in the same block: another life, whose bytes were not copied. */
+static void test_reborn_source(void)
+{
+	gpc *c = cache_new(1, 4);
+	struct gpc_move m;
+	gpc_block b, again;
+
+	chain_make(c, VRAM, 1, 1, &b);
+	begin(c, &b, 1, &m);
+	must(gpc_drop(c, &b, 1, 0, NULL));
+	settle(c);
+	chain_make(c, VRAM, 1, 1, &again);
+	is_int(again, b, "a dropped key is computed anew, in its old block");
+	is_int(commit_one(c, &m), -ESTALE, "which is not moved, for all that");
+	is_int(find(c, 1), b, "it stays");
+	nothing_left(c, 1, 4, "a source reborn");
+	cache_end(c);
+}
+
 /* A RAM block on its way up is computed anew meanwhile. */
 static void test_published_meanwhile(void)
 {
@@ -414,6 +433,7 @@ static void tests(void)
 	test_dropped_source();
 	test_pinned_source();
 	test_reused_source();
+	test_reborn_source();
 	test_published_meanwhile();
 	test_pool_gone();
 	test_recency();

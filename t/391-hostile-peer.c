@@ -553,7 +553,7 @@ static int brat(int me)
 static int body(void)
 {
 	const char *s = getenv("GPC_T_SEED");
-	char why[500];
+	char why[WHY];
 
 	seed = s ? strtoull(s, NULL, 10) : seed;
 	diag("GPC_T_SEED=%llu", (unsigned long long)seed);

@@ -284,9 +284,11 @@ static int neighbour(int me)
 
 /* ---- the verdict ---- */
 
+#define WHY (sizeof(crew->why) + 80)
+
 /* A scene; brat: a member that fills in its N_PID and N_SEAT, opens GATE_MESS, and makes
  * trouble until it is killed.  False: why is a sentence. */
-static bool neighbour_lives(int (*brat)(int me), char why[500])
+static bool neighbour_lives(int (*brat)(int me), char why[WHY])
 {
 	pid_t writer, other, pid[2];
 	int i, a, b;
@@ -302,7 +304,7 @@ static bool neighbour_lives(int (*brat)(int me), char why[500])
 		crew_kill(pid[i]);
 	crew_open(GATE_END);
 	b = crew_status(writer);
-	snprintf(why, 500, "neighbour %d, writer %d (from 256 on: signals): %s", a, b,
+	snprintf(why, WHY, "neighbour %d, writer %d (from 256 on: signals): %s", a, b,
 		 crew->why);
 	return !a && !b;
 }
