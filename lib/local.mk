@@ -74,6 +74,7 @@ lib_gpc_sources = \
 	%reldir%/segment_check.c \
 	%reldir%/segment_create.c \
 	%reldir%/segment_file.h \
+	%reldir%/segment_pages.c \
 	%reldir%/segment_pools.c \
 	%reldir%/segment_remove.c \
 	%reldir%/segment_snapshot.c \

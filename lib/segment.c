@@ -150,21 +150,13 @@ static int open_files(struct segment *s)
 static int map_file(const struct segment *s, int fd, uint64_t bytes, int prot,
 		    uint8_t **ret)
 {
-	size_t n = ROUND_UP(bytes, s->unit);
-	void *p = mmap(NULL, n, prot, MAP_SHARED, fd, 0);
+	int err = segment_map_pages(s, fd, bytes, prot, ret);
 
-	if (p == MAP_FAILED)
-		return err_sys(ENOMEM, "%s: mapping %zu bytes", s->name, n);
-	madvise(p, n, MADV_DONTFORK);
-	madvise(p, n, MADV_HUGEPAGE);            /* a wish: most systems refuse it */
-	*ret = p;
+	if (err)
+		return err;
+	madvise(*ret, ROUND_UP(bytes, s->unit), MADV_DONTFORK);
+	madvise(*ret, ROUND_UP(bytes, s->unit), MADV_HUGEPAGE);      /* for khugepaged, later */
 	return 0;
-}
-
-static void unmap_file(const struct segment *s, uint8_t *p, uint64_t bytes)
-{
-	if (p)
-		munmap(p, ROUND_UP(bytes, s->unit));
 }
 
 int segment_map(struct segment *s)
@@ -218,7 +210,7 @@ int segment_map_writer(const struct segment *s, uint8_t **ret_index)
 
 void segment_unmap_writer(const struct segment *s, uint8_t *index)
 {
-	unmap_file(s, index, s->at.index_bytes);
+	segment_unmap_pages(s, index, s->at.index_bytes);
 }
 
 /* By way of /proc: the name may be gone, or another file's by now. */
@@ -250,8 +242,8 @@ static void close_files(struct segment *s)
 
 void segment_close(struct segment *s)
 {
-	unmap_file(s, s->index, s->at.index_bytes);
-	unmap_file(s, s->control, s->at.control_bytes);
+	segment_unmap_pages(s, s->index, s->at.index_bytes);
+	segment_unmap_pages(s, s->control, s->at.control_bytes);
 	s->index = s->control = NULL;
 	close_files(s);
 }

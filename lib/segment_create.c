@@ -213,31 +213,24 @@ static int allocate(const struct segment *s, int fd, uint64_t bytes)
 }
 
 /* Fill a new file through a mapping: hugetlbfs knows no write(2). */
-static int map_new(const struct segment *s, int fd, uint64_t bytes, void **ret)
+static int map_new(const struct segment *s, int fd, uint64_t bytes, uint8_t **ret)
 {
-	int err = allocate(s, fd, ROUND_UP(bytes, s->unit));
-	void *p;
+	int err;
 
-	if (err)
-		return err;
-	p = mmap(NULL, ROUND_UP(bytes, s->unit), PROT_READ | PROT_WRITE, MAP_SHARED, fd,
-		 0);
-	if (p == MAP_FAILED)
-		return err_sys(ENOMEM, "%s: mapping %llu bytes", s->name,
-			       (unsigned long long)bytes);
-	*ret = p;
-	return 0;
+	segment_ask_huge(s, fd, bytes);
+	err = allocate(s, fd, ROUND_UP(bytes, s->unit));
+	return err ? err : segment_map_pages(s, fd, bytes, PROT_READ | PROT_WRITE, ret);
 }
 
 static int write_id(const struct segment *s)
 {
-	void *p;
+	uint8_t *p;
 	int err = map_new(s, s->lock_fd, SHM_PAGE, &p);
 
 	if (err)
 		return err;
 	memcpy(p, s->header.id, sizeof(s->header.id));
-	munmap(p, ROUND_UP(SHM_PAGE, s->unit));
+	segment_unmap_pages(s, p, SHM_PAGE);
 	return 0;
 }
 
@@ -260,12 +253,12 @@ static int make_segment(const struct segment *s, const char *suffix,
 			const struct draft *d, const struct shm_header *h, int *ret_fd)
 {
 	struct shm_header *there;
-	void *p;
+	uint8_t *p;
 	int err = make_file(s, suffix, d, ret_fd);
 
 	if (err || (err = map_new(s, *ret_fd, h->bytes, &p)))
 		return err;
-	there = p;
+	there = (struct shm_header *)p;
 	memcpy(there, h, offsetof(struct shm_header, ready));
 	if (h->magic == SHM_MAGIC_CONTROL)
 		fill_control(s, p);
@@ -275,7 +268,7 @@ static int make_segment(const struct segment *s, const char *suffix,
 	 * in segment_check.c.  If we die before it, the file has a temporary name still,
 	 * and the next creator removes it. */
 	store_release(&there->ready, h->ready);
-	munmap(p, ROUND_UP(h->bytes, s->unit));
+	segment_unmap_pages(s, p, h->bytes);
 	return 0;
 }
 

@@ -21,6 +21,14 @@ bool segment_is_named(const struct segment *s, const char *suffix, int fd);
 /* Map both files into s->index and s->control. */
 int segment_map(struct segment *s);
 
+/* ---- segment_pages.c ---- */
+
+/* Map a whole file where its huge pages, if it has any, can be mapped as such: -ENOMEM. */
+int segment_map_pages(const struct segment *s, int fd, uint64_t bytes, int prot, uint8_t **ret);
+void segment_unmap_pages(const struct segment *s, uint8_t *p, uint64_t bytes);
+/* Huge pages for a new file, if they are to be had.  Allocating comes after it. */
+void segment_ask_huge(const struct segment *s, int fd, uint64_t bytes);
+
 /* ---- segment_check.c ---- */
 
 /* What sizes of files are multiples of there: 4096, or the huge page of hugetlbfs. */

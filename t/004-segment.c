@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* 004-segment - a segment as it is made, and everything that opening one refuses. */
 #include <errno.h>
+#include <fcntl.h>
 #include <grp.h>
 #include <stdint.h>
+#include <stdlib.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/statvfs.h>
 
@@ -498,6 +501,77 @@ static void test_owners(void)
 	is_int(scratch_open(NAME), 0, "restored");
 }
 
+/* ---- pages ---- */
+
+#ifndef MADV_COLLAPSE
+#define MADV_COLLAPSE 25
+#endif
+
+/* Of the mapping that begins at p: what smaps says of it, in KiB. */
+static long mapped_as(const void *p, const char *what)
+{
+	char line[256], begin[32];
+	bool here = false;
+	long kib = -1;
+	FILE *f = fopen("/proc/self/smaps", "re");
+
+	snprintf(begin, sizeof(begin), "%lx-", (unsigned long)(uintptr_t)p);
+	while (f && kib < 0 && fgets(line, sizeof(line), f)) {
+		if (!strncmp(line, begin, strlen(begin)))
+			here = true;
+		else if (here && !strncmp(line, what, strlen(what)))
+			kib = atol(line + strlen(what));
+	}
+	if (f)
+		fclose(f);
+	return kib;
+}
+
+/* Does this kernel give huge pages of this file system to a process that asks? */
+static bool has_huge_pages(void)
+{
+	char path[512];
+	uint8_t *all, *p;
+	bool has;
+	int fd;
+
+	snprintf(path, sizeof(path), "%s/probe", scratch);
+	fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+	if (fd < 0 || ftruncate(fd, 2 << 20) || posix_fallocate(fd, 0, 4096))
+		bail("%s: no file for a probe", path);
+	all = mmap(NULL, 4 << 20, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	p = (uint8_t *)ROUND_UP((uintptr_t)all, (uintptr_t)2 << 20);
+	has = mmap(p, 2 << 20, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0) == p &&
+	      !madvise(p, 2 << 20, MADV_COLLAPSE) && mapped_as(p, "ShmemPmdMapped:") > 0;
+	munmap(all, 4 << 20);
+	close(fd);
+	unlink(path);
+	return has;
+}
+
+static void test_pages(void)
+{
+	struct gpc_config cfg = { .size = sizeof(cfg), .dir = scratch, .max_blocks = 65536 };
+	uint64_t sum = 0, i;
+	struct segment s;
+
+	is_int(segment_unlink(NAME, scratch), 0, "the small one is removed");
+	is_int(segment_create(&s, NAME, &cfg), 0, "a larger one");
+	segment_close(&s);
+	is_int(segment_open(&s, NAME, scratch, NULL), 0, "opened by another");
+	is_int((long long)((uintptr_t)s.index & ((2 << 20) - 1)), 0, "the index lies at a huge page");
+	is_int((long long)((uintptr_t)s.control & ((2 << 20) - 1)), 0, "so does the control segment");
+	for (i = 0; i < s.at.index_bytes; i += SHM_PAGE)
+		sum += s.index[i];
+	ok(sum > 0, "every page is there");
+	if (has_huge_pages())
+		is_int(mapped_as(s.index, "ShmemPmdMapped:"), (long long)(s.at.index_bytes >> 21 << 11),
+		       "all but its end in huge pages");
+	else
+		skip(1, "this kernel gives no huge pages for shared memory");
+	segment_close(&s);
+}
+
 static int body(void)
 {
 	test_names();
@@ -515,6 +589,7 @@ static int body(void)
 	test_kinds();
 	test_modes();
 	test_owners();
+	test_pages();
 	is_int(segment_unlink(NAME, scratch), 0, "removed");
 	is_int(scratch_files("", false), 0, "nothing left");
 	return done_testing();
