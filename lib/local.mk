@@ -85,8 +85,13 @@ lib_gpc_sources = \
 	%reldir%/sync.c \
 	%reldir%/table.c \
 	%reldir%/takeover.c \
+	%reldir%/takeover.h \
+	%reldir%/takeover_other.c \
+	%reldir%/takeover_scan.c \
 	%reldir%/takeover_table.c \
 	%reldir%/takeover_tree.c \
+	%reldir%/team.c \
+	%reldir%/team.h \
 	%reldir%/tier.c \
 	%reldir%/tree.c \
 	%reldir%/walk.c \

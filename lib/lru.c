@@ -105,7 +105,7 @@ static struct heap_item item_of(struct writer *w, uint32_t record)
 	return (struct heap_item){ lru_stamp(w, record), w_record(w, record)->depth, record };
 }
 
-static bool is_leaf(struct writer *w, uint32_t record)
+bool lru_is_leaf(struct writer *w, uint32_t record)
 {
 	const struct node *n = &w->node[record];
 
@@ -116,7 +116,7 @@ void lru_offer(struct writer *w, uint32_t record)
 {
 	struct node *n = &w->node[record];
 
-	if (!n->heap_at && is_leaf(w, record))
+	if (!n->heap_at && lru_is_leaf(w, record))
 		heap_push(w, w_pool_of(w, record), item_of(w, record));
 }
 
@@ -197,7 +197,7 @@ static uint32_t pick_some(struct writer *w, struct wpool *p, uint32_t n, bool de
 		uint32_t record = top.record;
 		int how;
 
-		if (!is_leaf(w, record))
+		if (!lru_is_leaf(w, record))
 			continue;
 		now = item_of(w, record);
 		if (now.stamp > top.stamp || now.depth != top.depth) {
@@ -236,19 +236,26 @@ uint32_t lru_pick(struct writer *w, uint32_t pool, uint32_t n, bool demote,
 	return found;
 }
 
+void lru_empty(struct writer *w, uint32_t pool)
+{
+	struct wpool *p = &w->pool[pool];
+
+	while (p->heap_n)
+		w->node[p->heap[--p->heap_n].record].heap_at = 0;
+}
+
+void lru_add(struct writer *w, uint32_t record)
+{
+	struct wpool *p = w_pool_of(w, record);
+
+	heap_set(w, p, p->heap_n++, item_of(w, record));
+}
+
 void lru_rebuild(struct writer *w, uint32_t pool)
 {
 	struct wpool *p = &w->pool[pool];
 	uint32_t i;
 
-	p->heap_n = 0;
-	for (i = 0; i < p->slots; i++) {
-		uint32_t record = p->first + i;
-
-		w->node[record].heap_at = 0;
-		if (is_leaf(w, record))
-			heap_set(w, p, p->heap_n++, item_of(w, record));
-	}
 	for (i = p->heap_n / 2; i--;)
 		sift_down(w, p, i, p->heap[i]);
 }

@@ -3,12 +3,14 @@
  *
  * Records lie in no order of the table, so this is all waiting for memory.  Going by the records,
  * each costs one line of the table, which is asked for well before it is looked at; going by the
- * entries, each would cost a record and all that is kept for it. */
+ * entries, each would cost a record and all that is kept for it.
+ *
+ * Each record notes one entry, and no two the same.  So where as many entries are as were noted,
+ * there is none too many; only the others are looked at one by one. */
 #include "config.h"
 
-#include "writer.h"
-
-#define ALL_SLOTS ((1u << SHM_BUCKET) - 1)
+#include <stdlib.h>
+#include "takeover.h"
 
 static void prefetch_bucket(struct writer *w, uint32_t bucket)
 {
@@ -24,11 +26,10 @@ static bool is_entry(const struct writer *w, uint32_t slot, const struct probe_k
 	return probe_entry_block(*e, *k) == block && (e->w[2] & ~TABLE_FLAGS(slot)) == k->w[2];
 }
 
-/* Note the record's entry in this bucket, one if there are two. */
-static bool note_in(struct writer *w, struct entries *e, uint32_t record,
-		    const struct probe_key *k, uint32_t bucket)
+/* The record's entry in this bucket, the first if there are two; or NONE. */
+static uint32_t find_in(const struct writer *w, gpc_block block, const struct probe_key *k,
+			uint32_t bucket)
 {
-	gpc_block block = w_block(w, record);
 	uint32_t i, slot, found = 0;
 
 	/* without branches: where in the bucket it is, nobody can foretell */
@@ -37,37 +38,57 @@ static bool note_in(struct writer *w, struct entries *e, uint32_t record,
 				    (uint32_t)block + 1) << i;
 	for (; found; found &= found - 1) {
 		slot = bucket * SHM_BUCKET + (uint32_t)__builtin_ctz(found);
-		if (!is_entry(w, slot, k, block))
-			continue;
-		e->named[slot / 64] |= 1ull << slot % 64;
-		e->of[record] = ENTRY_SEEN;
-		if (bucket == k->second)
-			w->spilled[k->first]++;
-		return true;
+		if (is_entry(w, slot, k, block))
+			return slot;
 	}
-	return false;
+	return NONE;
+}
+
+static bool note_in(struct share *s, uint32_t record, const struct probe_key *k, uint32_t bucket)
+{
+	struct writer *w = s->w;
+
+	if (find_in(w, w_block(w, record), k, bucket) == NONE)
+		return false;
+	s->counted[bucket / TAKEOVER_REGION]++;
+	s->entry[record] = ENTRY_SEEN;
+	if (bucket == k->second)
+		count_add(&w->spilled[k->first], 1);
+	return true;
 }
 
 /* Loops that do nothing but ask keep more requests, and page walks, under way. */
-void takeover_note_entries(struct writer *w, struct entries *e, const uint32_t *record,
-			   uint32_t n)
+void takeover_note_entries(struct share *s, const uint32_t *record, uint32_t n)
 {
 	struct probe_key k[TAKEOVER_GROUP];
 	uint32_t far[TAKEOVER_GROUP], nfar = 0, i;
 
 	for (i = 0; i < n; i++)
-		k[i] = table_key(w, record[i]);
+		k[i] = table_key(s->w, record[i]);
 	for (i = 0; i < n; i++)
-		prefetch_bucket(w, k[i].first);
+		prefetch_bucket(s->w, k[i].first);
 	for (i = 0; i < n; i++) {
-		e->of[record[i]] = ENTRY_MISSING;
-		if (!note_in(w, e, record[i], &k[i], k[i].first))
+		s->entry[record[i]] = ENTRY_MISSING;
+		if (!note_in(s, record[i], &k[i], k[i].first))
 			far[nfar++] = i;
 	}
 	for (i = 0; i < nfar; i++)
-		prefetch_bucket(w, k[far[i]].second);
+		prefetch_bucket(s->w, k[far[i]].second);
 	for (i = 0; i < nfar; i++)
-		note_in(w, e, record[far[i]], &k[far[i]], k[far[i]].second);
+		note_in(s, record[far[i]], &k[far[i]], k[far[i]].second);
+}
+
+/* ---- entries that no record has noted ---- */
+
+struct region {                          /* of the table; one thread's at a time */
+	struct writer *w;
+	uint32_t first, end;             /* buckets */
+	uint32_t entries;
+};
+
+uint32_t takeover_regions(const struct writer *w)
+{
+	return (w->buckets + TAKEOVER_REGION - 1) / TAKEOVER_REGION;
 }
 
 static bool is_blank(const struct writer *w, uint32_t slot)
@@ -77,19 +98,38 @@ static bool is_blank(const struct writer *w, uint32_t slot)
 	return !(e->w[0] | e->w[1] | (e->w[2] & ~TABLE_FLAGS(slot)) | e->w[3]);
 }
 
-/* An entry that was not noted: the second one of a block, or nobody's. */
+static void count_region(void *arg)
+{
+	struct region *r = arg;
+	struct writer *w = r->w;
+	uint32_t bucket, i;
+
+	for (bucket = r->first; bucket < r->end; bucket++) {
+		for (i = 0; i < SHM_BUCKET; i++)
+			r->entries += !is_blank(w, bucket * SHM_BUCKET + i);
+		w->quarantined[bucket] |= 0xf0;
+	}
+}
+
+/* One that is not what its record noted: the second one of a block, or nobody's. */
 static void sweep_slot(struct writer *w, uint32_t slot)
 {
 	const struct probe_entry *e = &w->table[slot];
 	uint32_t record = e->w[3] ? w_find_record(w, (gpc_block)(e->w[3] - 1)) : NONE;
+	uint32_t bucket = slot / SHM_BUCKET, noted;
 	struct probe_key k;
 
 	if (record != NONE && w_is(w, record, LIVE)) {
 		k = table_key(w, record);
+		noted = find_in(w, w_block(w, record), &k, k.first);
+		if (noted == NONE)
+			noted = find_in(w, w_block(w, record), &k, k.second);
+		if (slot == noted)
+			return;
 		if (is_entry(w, slot, &k, w_block(w, record)) &&
-		    (slot / SHM_BUCKET == k.first || slot / SHM_BUCKET == k.second)) {
+		    (bucket == k.first || bucket == k.second)) {
 			records_add(&w->twice, slot);
-			if (slot / SHM_BUCKET == k.second)
+			if (bucket == k.second)
 				w->spilled[k.first]++;
 			return;
 		}
@@ -97,19 +137,33 @@ static void sweep_slot(struct writer *w, uint32_t slot)
 	table_wipe(w, slot);
 }
 
-void takeover_sweep_table(struct writer *w, const struct entries *e)
+static void sweep_region(struct region *r)
 {
-	uint32_t bucket, slot, rest, i;
+	uint32_t slot;
 
-	for (bucket = 0; bucket < w->buckets; bucket++) {
-		slot = bucket * SHM_BUCKET;
-		rest = ~(uint32_t)(e->named[slot / 64] >> slot % 64) & ALL_SLOTS;
-		for (i = 0; i < SHM_BUCKET; i++)
-			rest &= ~((uint32_t)is_blank(w, slot + i) << i);
-		for (; rest; rest &= rest - 1)
-			sweep_slot(w, slot + (uint32_t)__builtin_ctz(rest));
-		w->quarantined[bucket] |= 0xf0;
+	for (slot = r->first * SHM_BUCKET; slot < r->end * SHM_BUCKET; slot++)
+		if (!is_blank(r->w, slot))
+			sweep_slot(r->w, slot);
+}
+
+void takeover_sweep_table(struct writer *w, struct scan *sc)
+{
+	uint32_t n = takeover_regions(w), noted, bucket, i, j;
+	struct region *region = writer_alloc(n, sizeof(*region));
+
+	for (i = 0; i < n; i++) {
+		bucket = i * TAKEOVER_REGION;
+		region[i] = (struct region){ w, bucket, MIN(bucket + TAKEOVER_REGION, w->buckets),
+					     0 };
 	}
+	takeover_team(sc, count_region, region, sizeof(*region), n);
+	for (i = 0; i < n; i++) {
+		for (noted = j = 0; j < sc->nshares; j++)
+			noted += sc->share[j].counted[i];
+		if (noted != region[i].entries)
+			sweep_region(&region[i]);
+	}
+	free(region);
 	for (bucket = 0; bucket < w->buckets; bucket++)
 		if (w->spilled[bucket])
 			table_set_flag(w, bucket);

@@ -7,7 +7,9 @@
 #include "config.h"
 
 #include <stdlib.h>
-#include "writer.h"
+#include "takeover.h"
+
+#define AHEAD 16u                        /* nodes that are asked for before their turn */
 
 struct links {
 	uint32_t *map;                   /* by hash of (space, key): record + 1 */
@@ -15,10 +17,7 @@ struct links {
 	uint64_t seed;                   /* no segment can be forged so that this is slow */
 };
 
-struct link {
-	uint32_t record, up;             /* up: the parent, perhaps; or NONE */
-	struct probe_key parent;
-};
+struct link { uint32_t up; struct probe_key parent; };   /* up: the parent, perhaps; or NONE */
 
 /* ---- those that the table does not have ---- */
 
@@ -37,7 +36,7 @@ static bool is_key(struct writer *w, uint32_t record, uint32_t space, const uint
 	return r->key[0] == key[0] && r->key[1] == key[1] && w_space(w, record) == space;
 }
 
-/* The first of several with one key, which can only be forged. */
+/* The first of several with one key: others of its kind are forged, or w->twins. */
 static void map_add(struct writer *w, struct links *l, uint32_t record)
 {
 	const uint64_t *key = w_record(w, record)->key;
@@ -111,28 +110,15 @@ static bool is_parent(const struct shm_record *r, const struct shm_record *up)
 
 /* A prompt's blocks are reserved together and evicted together: most of them lie within some
  * thousand records.  A map of those that the scan met last fits the processor's own cache. */
-#define NEAR_SIZE (16 * TAKEOVER_NEAR)
-
-static uint32_t *near_place(const struct kin *k, const uint64_t key[2])
+static uint32_t *near_place(const struct share *s, const uint64_t key[2])
 {
-	return &k->near[(key[0] ^ key[1]) * 0x9e3779b97f4a7c15ull >> 32 & (NEAR_SIZE - 1)];
+	return &s->near[(key[0] ^ key[1]) * 0x9e3779b97f4a7c15ull >> 32 &
+			(TAKEOVER_NEAR_SIZE - 1)];
 }
 
-void takeover_tree_begin(struct kin *k)
+void takeover_meet(struct share *s, uint32_t record)
 {
-	k->near = writer_alloc(NEAR_SIZE, sizeof(*k->near));
-}
-
-void takeover_tree_end(struct kin *k)
-{
-	free(k->near);
-	free(k->alone.at);
-	free(k->orphans.at);
-}
-
-void takeover_meet(struct writer *w, struct kin *k, uint32_t record)
-{
-	*near_place(k, w_record(w, record)->key) = record + 1;
+	*near_place(s, w_record(s->w, record)->key) = record + 1;
 }
 
 /* A move that is half done comes first: its commit gives the target the source's place in the
@@ -144,47 +130,38 @@ static bool may_join(struct writer *w, uint32_t record, uint32_t up)
 	return !r->source && !u->source && w->node[up].in_tree && is_parent(r, u);
 }
 
-static uint32_t find_near(struct writer *w, const struct kin *k, uint32_t record)
+static uint32_t find_near(const struct share *s, uint32_t record)
 {
-	const struct wpool *p = w_pool_of(w, record);
 	uint32_t at;
 
-	if (record > p->first && may_join(w, record, record - 1))
+	if (record > s->first && may_join(s->w, record, record - 1))
 		return record - 1;
-	if (record + 1 < p->first + p->slots && may_join(w, record, record + 1))
+	if (record + 1 < s->end && may_join(s->w, record, record + 1))
 		return record + 1;
-	at = *near_place(k, w_record(w, record)->parent) - 1;
-	return at != NONE && w->pool_of[at] == w->pool_of[record] && may_join(w, record, at)
-		? at : NONE;
+	at = *near_place(s, w_record(s->w, record)->parent) - 1;
+	return at != NONE && may_join(s->w, record, at) ? at : NONE;
 }
 
-void takeover_link_near(struct writer *w, struct kin *k, uint32_t record)
+void takeover_link_near(struct share *s, uint32_t record)
 {
 	uint32_t up;
 
-	if (!w->node[record].in_tree || !has_parent(w_record(w, record)))
+	if (!s->w->node[record].in_tree || !has_parent(w_record(s->w, record)))
 		return;
-	up = find_near(w, k, record);
+	up = find_near(s, record);
 	if (up != NONE)
-		tree_attach(w, record, up);
+		tree_attach(s->w, record, up);
 	else
-		records_add(&k->alone, record);
+		records_add(&s->alone, record);
 }
 
 /* ---- the others ---- */
-
-static void prefetch_parent(struct writer *w, uint32_t up)
-{
-	__builtin_prefetch(w_record(w, up));
-	__builtin_prefetch(&w->node[up], 1);
-}
 
 static void link_start(struct writer *w, struct link *k, uint32_t record)
 {
 	const struct shm_record *r = w_record(w, record);
 	const gpc_key *mask = &w->c->mask[w_space(w, record)];
 
-	k->record = record;
 	k->up = NONE;
 	k->parent = probe_prepare(r->parent[0] ^ mask->w[0], r->parent[1] ^ mask->w[1],
 				  w->buckets);
@@ -204,27 +181,14 @@ static bool link_look(struct writer *w, struct link *k, uint32_t bucket)
 	}
 	if (k->up == NONE)
 		return false;
-	prefetch_parent(w, k->up);
+	__builtin_prefetch(w_record(w, k->up));
 	return true;
 }
 
-static void link_join(struct writer *w, struct kin *kin, const struct links *l,
-		      const struct link *k)
+/* The table's word for it: NONE is not the last word. */
+static void find_group(struct share *s, const uint32_t *record, uint32_t n)
 {
-	const struct shm_record *r = w_record(w, k->record);
-	uint32_t up = k->up, space = w_space(w, k->record);
-
-	if (up == NONE || !w->node[up].in_tree || !is_key(w, up, space, r->parent))
-		up = find(w, l, space, r->parent);
-	if (up != NONE && is_parent(r, w_record(w, up)))
-		tree_attach(w, k->record, up);
-	else if (w_is(w, k->record, LIVE))       /* its parent was on its way to RAM, or is lost */
-		records_add(&kin->orphans, k->record);
-}
-
-static void link_group(struct writer *w, struct kin *kin, const struct links *l,
-		       const uint32_t *record, uint32_t n)
-{
+	struct writer *w = s->w;
 	struct link k[TAKEOVER_GROUP];
 	uint32_t far[TAKEOVER_GROUP], nfar = 0, i;
 
@@ -238,35 +202,79 @@ static void link_group(struct writer *w, struct kin *kin, const struct links *l,
 	}
 	for (i = 0; i < nfar; i++)
 		link_look(w, &k[far[i]], k[far[i]].parent.second);
-	for (i = 0; i < n; i++)
-		link_join(w, kin, l, &k[i]);
-}
+	for (i = 0; i < n; i++) {
+		uint32_t up = k[i].up;
+		bool is = up != NONE && w->node[up].in_tree &&
+			  w_space(w, up) == w_space(w, record[i]) &&
+			  is_parent(w_record(w, record[i]), w_record(w, up));
 
-static void link_list(struct writer *w, struct kin *kin, const struct links *l,
-		      const struct records *list)
-{
-	uint32_t record[TAKEOVER_GROUP], n = 0, i;
-
-	for (i = 0; i < list->n; i++) {
-		const struct node *at = &w->node[list->at[i]];
-
-		if (!at->in_tree || at->parent != NONE || !has_parent(w_record(w, list->at[i])))
-			continue;        /* its move is done, and brought a parent */
-		record[n++] = list->at[i];
-		if (n == TAKEOVER_GROUP) {
-			link_group(w, kin, l, record, n);
-			n = 0;
-		}
+		records_add(&s->up, is ? up : NONE);
 	}
-	link_group(w, kin, l, record, n);
 }
 
-void takeover_link_rest(struct writer *w, struct kin *k, const struct records *limbo)
+static void find_parents(void *arg)
+{
+	struct share *s = arg;
+	uint32_t i;
+
+	for (i = 0; i < s->alone.n; i += TAKEOVER_GROUP)
+		find_group(s, &s->alone.at[i], MIN(s->alone.n - i, TAKEOVER_GROUP));
+}
+
+static void find_and_join(struct writer *w, struct scan *sc, const struct links *l,
+			  uint32_t record)
+{
+	const struct shm_record *r = w_record(w, record);
+	uint32_t up = find(w, l, w_space(w, record), r->parent);
+
+	if (up != NONE && is_parent(r, w_record(w, up)))
+		tree_attach(w, record, up);
+	else if (w_is(w, record, LIVE))          /* its parent was on its way to RAM, or is lost */
+		records_add(&sc->orphans, record);
+}
+
+/* Else its move is done, and brought a parent. */
+static bool is_alone(const struct writer *w, uint32_t record)
+{
+	return w->node[record].in_tree && w->node[record].parent == NONE;
+}
+
+static void prefetch_link(const struct writer *w, const struct share *s, uint32_t i)
+{
+	if (i >= s->alone.n)
+		return;
+	__builtin_prefetch(&w->node[s->alone.at[i]], 1);
+	if (s->up.at[i] != NONE)
+		__builtin_prefetch(&w->node[s->up.at[i]], 1);
+}
+
+static void join_share(struct writer *w, struct scan *sc, const struct links *l,
+		       const struct share *s)
+{
+	uint32_t i;
+
+	for (i = 0; i < s->alone.n; i++) {
+		prefetch_link(w, s, i + AHEAD);
+		if (!is_alone(w, s->alone.at[i]))
+			continue;
+		if (s->up.at[i] != NONE)
+			tree_attach(w, s->alone.at[i], s->up.at[i]);
+		else
+			find_and_join(w, sc, l, s->alone.at[i]);
+	}
+}
+
+void takeover_link_rest(struct writer *w, struct scan *sc)
 {
 	struct links l;
+	uint32_t i;
 
-	make_map(w, &l, limbo);
-	link_list(w, k, &l, &k->alone);
-	link_list(w, k, &l, limbo);
+	takeover_team(sc, find_parents, sc->share, sizeof(*sc->share), sc->nshares);
+	make_map(w, &l, &sc->limbo);
+	for (i = 0; i < sc->nshares; i++)
+		join_share(w, sc, &l, &sc->share[i]);
+	for (i = 0; i < sc->limbo.n; i++)
+		if (is_alone(w, sc->limbo.at[i]) && has_parent(w_record(w, sc->limbo.at[i])))
+			find_and_join(w, sc, &l, sc->limbo.at[i]);
 	free(l.map);
 }

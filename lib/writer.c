@@ -38,6 +38,25 @@ static int guarded(struct writer *w, int (*run)(struct writer *w, uint64_t arg),
 	return run(w, arg);
 }
 
+bool writer_guard(void (*run)(void *arg), void *arg)
+{
+	jmp_buf here, *before = way_out;
+	bool done = false;
+
+	way_out = &here;
+	if (!setjmp(here)) {
+		run(arg);
+		done = true;
+	}
+	way_out = before;
+	return done;
+}
+
+void writer_no_memory(void)
+{
+	longjmp(*way_out, 1);
+}
+
 /* Large arrays in huge pages, where the system gives them: faults would take a good part of a
  * takeover's time. */
 static void ask_huge(void *p, size_t bytes)
@@ -80,7 +99,7 @@ void *writer_alloc(size_t n, size_t item)
 	void *p = zeroed(n, item);
 
 	if (!p)
-		longjmp(*way_out, 1);
+		writer_no_memory();
 	return p;
 }
 
@@ -93,7 +112,7 @@ void *writer_grow(void *array, uint32_t *size, uint32_t want, size_t item)
 	to = MAX(to, want);
 	array = realloc(array, to * item);
 	if (!array)
-		longjmp(*way_out, 1);
+		writer_no_memory();
 	*size = to;
 	return array;
 }

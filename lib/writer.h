@@ -9,7 +9,7 @@
  *   tree.c      parents and children                     move.c      commit of moves
  *   lru.c       who goes next                            pools.c     pools come and go, clear
  *   retire.c    flush, grace period, reuse               reap.c      the dead
- *   mirror.c    copies on devices                        takeover*.c the scan
+ *   mirror.c    copies on devices                        takeover*.c from what is left
  *   feed.c      changes for the outside */
 #ifndef GPC_WRITER_H
 #define GPC_WRITER_H
@@ -233,6 +233,10 @@ void writer_close(struct writer *w);
 /* Private memory; without it these do not return, see writer.c. */
 void *writer_grow(void *array, uint32_t *size, uint32_t want, size_t item);
 void *writer_alloc(size_t n, size_t item);
+/* For other threads than the one that serves: there they end with run(), which is false.  What it
+ * calls may be stopped anywhere; then writer_no_memory() tells the thread that serves. */
+bool writer_guard(void (*run)(void *arg), void *arg);
+void writer_no_memory(void) __attribute__((noreturn));
 
 /* ---- table.c ---- */
 enum { TABLE_OK = 0, TABLE_WAIT, TABLE_FULL };
@@ -278,7 +282,11 @@ void lru_forget(struct writer *w, uint32_t record);
 void lru_touch(struct writer *w, uint32_t record);       /* stamp = now */
 void lru_inherit(struct writer *w, uint32_t record, uint64_t stamp);     /* rule R2 */
 uint64_t lru_stamp(struct writer *w, uint32_t record);
-void lru_rebuild(struct writer *w, uint32_t pool);       /* all leaves, in linear time */
+bool lru_is_leaf(struct writer *w, uint32_t record);
+/* Takeover: an empty heap; leaves, in any order; then all in order, in linear time. */
+void lru_empty(struct writer *w, uint32_t pool);
+void lru_add(struct writer *w, uint32_t record);
+void lru_rebuild(struct writer *w, uint32_t pool);
 
 /* ---- retire.c ---- */
 /* LIVE -> DYING: unpublished; it comes back after flush and grace period.  owner and op:
@@ -391,38 +399,6 @@ void feed_cleared(struct writer *w, uint32_t pool, uint32_t tag);
 void reap_dead(struct writer *w);
 void reap_seat(struct writer *w, uint32_t peer);
 void reap_note(struct writer *w, uint32_t peer);         /* its seat is taken */
-
-/* ---- takeover_table.c ---- */
-enum { ENTRY_MISSING = 1, ENTRY_SEEN = 2 };      /* of a LIVE record */
-#define TAKEOVER_GROUP 128u              /* records whose lines are asked for together */
-
-struct entries {
-	uint8_t *of;                     /* by record */
-	uint64_t *named;                 /* a bit for each slot: a record has it */
-};
-/* Note the entries of so many LIVE records. */
-void takeover_note_entries(struct writer *w, struct entries *e, const uint32_t *record,
-			   uint32_t n);
-/* No more records: wipe the entries that none has, and set missing flags. */
-void takeover_sweep_table(struct writer *w, const struct entries *e);
-
-/* ---- takeover_tree.c ---- */
-#define TAKEOVER_NEAR 2048u              /* records: most parents are no further away */
-
-struct kin {
-	uint32_t *near;                  /* by hash of the key: record + 1 */
-	struct records alone;            /* LIVE, in the tree without their parents */
-	struct records orphans;          /* LIVE, and there is no parent */
-};
-void records_add(struct records *list, uint32_t record);
-void takeover_tree_begin(struct kin *k);
-/* The record is LIVE and in the tree; the scan goes from pool to pool. */
-void takeover_meet(struct writer *w, struct kin *k, uint32_t record);
-/* All within TAKEOVER_NEAR of this record were met. */
-void takeover_link_near(struct writer *w, struct kin *k, uint32_t record);
-/* Link the others by the table, and by w->missing; enter those in limbo. */
-void takeover_link_rest(struct writer *w, struct kin *k, const struct records *limbo);
-void takeover_tree_end(struct kin *k);
 
 /* ---- takeover.c ---- */
 int takeover(struct writer *w);                  /* -EBADMSG */

@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* team.h - one piece of work in several threads. */
+#ifndef GPC_TEAM_H
+#define GPC_TEAM_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* Processors that this thread may use, at most 8: more wait for the same memory. */
+uint32_t team_size(void);
+/* run() for each of the n jobs of so many bytes, in at most `threads` threads, of which the caller
+ * is one.  Returns when all are done.  Threads that the system does not give are done without. */
+void team_run(uint32_t threads, void (*run)(void *job), void *jobs, size_t bytes, uint32_t n);
+
+#endif
