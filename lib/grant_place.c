@@ -64,21 +64,6 @@ void grant_give_up_ram(struct writer *w, struct grant *g, struct grant_slot *s)
 	w_pool_of(w, ram)->coming++;
 }
 
-/* A victim that went already, with one that it hung below across a block in RAM. */
-static void take_gone_victim(struct writer *w, struct grant *g, uint32_t i, uint32_t v)
-{
-	struct grant_slot *s = &g->slot[i];
-
-	s->block = v;
-	s->wait_block = true;
-	g->waiting++;
-	w_record(w, v)->owner = (uint8_t)g->peer;
-	w_record(w, v)->op = OP_OF(g->position + i);
-	w_pool_of(w, v)->coming--;
-	if (s->ram != NONE)
-		grant_give_up_ram(w, g, s);
-}
-
 /* Give victim v to slot i.  Its old content goes to the slot's `ram`, or is dropped. */
 static void take_victim(struct writer *w, struct grant *g, uint32_t i, uint32_t v)
 {
@@ -123,27 +108,25 @@ static uint32_t take_ram(struct writer *w, struct grant *g, uint32_t i, uint32_t
 	return evict;
 }
 
-/* Victims that RAM cannot take are dropped, oldest first, if nothing below them is in use. */
-static bool can_drop(struct writer *w, const uint32_t *victims, uint32_t n)
+/* RAM has no place for so many of the n victims: they are dropped, with what hangs below them in
+ * RAM, so others may have to go first than those that would all have been moved. */
+static bool pick_again(struct writer *w, struct grant *g, uint32_t dropped, uint32_t n)
 {
-	uint32_t i, j, count;
+	uint32_t found;
 
-	for (i = 0; i < n; i++) {
-		if (w->node[victims[i]].first == NONE)
-			continue;
-		count = tree_collect(w, victims[i], &w->below, &w->below_size, 0);
-		for (j = 0; j + 1 < count; j++)
-			if (w->node[w->below[j]].pins || !w_row_is_zero(w, w->below[j]) ||
-			    !w_is(w, w->below[j], LIVE))
-				return false;
-	}
-	return true;
+	put_back_from(w, w->picked, n, 0);
+	found = lru_pick(w, g->pool, dropped, false, &w->picked, &w->picked_size, 0);
+	if (found == dropped)
+		found = lru_pick(w, g->pool, n, true, &w->picked, &w->picked_size, found);
+	if (found == n)
+		return true;
+	put_back_from(w, w->picked, found, 0);
+	return false;
 }
 
-/* slots[0 .. n) get the victims; those at the end of the list, the most recent, keep their
- * content as long as RAM has places.  False: nothing was done. */
-static bool take_victims(struct writer *w, struct grant *g, const uint32_t *slots,
-			 const uint32_t *victims, uint32_t n)
+/* slots[0 .. n) get the victims that were picked; those at the end of the list, the most recent,
+ * keep their content as long as RAM has places.  False: nothing was done, and none is picked. */
+static bool take_victims(struct writer *w, struct grant *g, const uint32_t *slots, uint32_t n)
 {
 	struct wpool *ram = g->ram_pool == NONE ? NULL : &w->pool[g->ram_pool];
 	uint32_t *evict = NULL, size = 0, nevict = 0, places = 0, nfree = 0, i;
@@ -151,9 +134,9 @@ static bool take_victims(struct writer *w, struct grant *g, const uint32_t *slot
 	if (ram) {
 		nfree = MIN(MIN(n, ram->nfree), room_for_victims(ram, g));
 		if (n > nfree)
-			nevict = lru_pick(w, g->ram_pool, n - nfree, false, &evict, &size);
+			nevict = lru_pick(w, g->ram_pool, n - nfree, false, &evict, &size, 0);
 		places = nfree + nevict;
-		if (places < n && !can_drop(w, victims, n - places)) {
+		if (places < n && !pick_again(w, g, n - places, n)) {
 			put_back_from(w, evict, nevict, 0);
 			free(evict);
 			return false;
@@ -163,10 +146,7 @@ static bool take_victims(struct writer *w, struct grant *g, const uint32_t *slot
 		g->slot[slots[n - 1 - i]].ram =
 			take_ram(w, g, slots[n - 1 - i], i < nevict ? evict[i] : NONE);
 	for (i = 0; i < n; i++)          /* leaf first, as they were picked */
-		if (w_is(w, victims[i], LIVE))
-			take_victim(w, g, slots[i], victims[i]);
-		else
-			take_gone_victim(w, g, slots[i], victims[i]);
+		take_victim(w, g, slots[i], w->picked[i]);
 	free(evict);
 	return true;
 }
@@ -210,7 +190,7 @@ static int32_t place_slots(struct writer *w, struct grant *g, const uint32_t *sl
 	extra = g->leave > extra ? g->leave - extra : 0;
 	found = want + extra == 0 ? 0 :
 		lru_pick(w, g->pool, want + extra, g->ram_pool != NONE,
-			 &w->picked, &w->picked_size);
+			 &w->picked, &w->picked_size, 0);
 	if (found < want + extra) {
 		uint32_t short_by = want + extra - found;
 
@@ -223,10 +203,8 @@ static int32_t place_slots(struct writer *w, struct grant *g, const uint32_t *sl
 		want = n - nfree;
 	}
 	put_back_from(w, w->picked, found, want);
-	if (want && !take_victims(w, g, slots + nfree, w->picked, want)) {
-		put_back_from(w, w->picked, want, 0);
+	if (want && !take_victims(w, g, slots + nfree, want))
 		return -ENOSPC;
-	}
 	for (i = 0; i < nfree; i++)
 		take_free(w, g, slots[i]);
 	return 0;

@@ -74,7 +74,7 @@ static int32_t pick_sources(struct writer *w, struct grant *g, uint32_t from)
 
 	if ((g->flags & CF_KEEP) && w->pool[from].space == w->pool[g->pool].space)
 		return -EINVAL;
-	n = lru_pick(w, from, g->n, true, &w->picked, &w->picked_size);
+	n = lru_pick(w, from, g->n, true, &w->picked, &w->picked_size, 0);
 	for (i = 0; i < n; i++) {
 		g->slot[i].source = w->picked[i];
 		g->slot[i].want = w_block(w, w->picked[i]);

@@ -225,9 +225,9 @@ static uint32_t pick_some(struct writer *w, struct wpool *p, uint32_t n, bool de
 }
 
 uint32_t lru_pick(struct writer *w, uint32_t pool, uint32_t n, bool demote,
-		  uint32_t **list, uint32_t *size)
+		  uint32_t **list, uint32_t *size, uint32_t found)
 {
-	uint32_t found = 0, before, later;
+	uint32_t before, later;
 
 	do {
 		before = found;

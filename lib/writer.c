@@ -382,7 +382,7 @@ static void refill(struct writer *w)
 		room = p->blocks - MIN(p->blocks, p->live + p->reserved);
 		if (room >= (ahead + 1) / 2)
 			continue;
-		n = lru_pick(w, i, ahead - room, false, &w->picked, &w->picked_size);
+		n = lru_pick(w, i, ahead - room, false, &w->picked, &w->picked_size, 0);
 		/* evicted, or dropped from RAM, for nobody in particular */
 		w_state(w)->past[p->kind == GPC_RAM ? 9 : 6] += n;
 		for (j = 0; j < n; j++)          /* leaf first */

@@ -272,11 +272,11 @@ bool tree_blocks(struct writer *w, uint32_t parent, uint32_t child);
 
 /* ---- lru.c ---- */
 void lru_offer(struct writer *w, uint32_t record);       /* it is, or became, a leaf */
-/* Choose n victims, tentatively: fewer are returned when there are no more.  They are off
- * the heap until lru_take or lru_put_back has been called for each, last one first for
- * put_back. */
+/* Choose victims, tentatively, until the list has n instead of `found`: fewer are returned when
+ * there are no more.  They are off the heap until they are retired, or lru_put_back has been
+ * called for each, last one first. */
 uint32_t lru_pick(struct writer *w, uint32_t pool, uint32_t n, bool demote,
-		  uint32_t **list, uint32_t *size);
+		  uint32_t **list, uint32_t *size, uint32_t found);
 void lru_put_back(struct writer *w, uint32_t record);
 void lru_forget(struct writer *w, uint32_t record);
 void lru_touch(struct writer *w, uint32_t record);       /* stamp = now */

@@ -101,6 +101,32 @@ static void test_leaf_first(void)
 	cache_end(c);
 }
 
+/* RAM has no place: a victim is dropped, and takes nothing else of its pool along that nobody
+ * asked for.  Once the first went, and the third with it (prefix --seed 6003 --sequence 8669). */
+static void test_no_place_in_ram(void)
+{
+	gpc_block third, held[7], x[2];
+	gpc *c = sandwich(&third);
+	struct gpc_move m[2];
+
+	chain_hold(c, RAM, 21, 7, held);
+	chain_make(c, VRAM, 11, 5, NULL);
+	chain_make(c, VRAM, 31, 1, NULL);
+	touch(c, 3);
+	is_int(gpc_reserve(c, VRAM, 1, 0, x, m, 0, 1000), 1, "a block");
+	is_int(m[0].to, -1, "RAM is in use: its victim is dropped");
+	ok(find(c, 1) >= 0 && find(c, 2) >= 0 && find(c, 3) == third, "no chain is cut");
+	is_int(find(c, 15), -1, "the least recent leaf is gone");
+	must(gpc_unref(c, x, 1));
+	is_int(gpc_reserve(c, VRAM, 2, 0, x, m, 0, 1000), 2, "two more: one was free");
+	is_int(find(c, 14), -1, "the next leaf");
+	ok(find(c, 1) >= 0 && find(c, 31) >= 0, "and nothing else");
+	must(gpc_unref(c, x, 2));
+	must(gpc_unref(c, held, 7));
+	nothing_left(c, 8, 8, "no place in RAM");
+	cache_end(c);
+}
+
 /* Rule R2 is not the writer's private knowledge. */
 static void test_takeover(void)
 {
@@ -291,6 +317,7 @@ static void tests(void)
 	test_dropped_above();
 	test_no_cycle();
 	test_leaf_first();
+	test_no_place_in_ram();
 	test_takeover();
 	test_waiting_source_goes();
 	test_cleared_on_its_way();
