@@ -72,20 +72,35 @@ static void hand_children(struct writer *w, uint32_t target, uint32_t live)
 	}
 }
 
+static bool is_bound(struct writer *w, uint32_t target)
+{
+	const struct shm_record *t = w_record(w, target);
+
+	return w_is(w, target, RESERVED) && t->source && (t->flags & REC_SINGLE);
+}
+
+/* A target that waits for its place has no key yet, but what hangs below it names it. */
+static uint32_t find_own_key(struct writer *w, uint32_t target)
+{
+	uint32_t child = w->node[target].first;
+
+	for (; child != NONE; child = w->node[child].next) {
+		const struct shm_record *r = w_record(w, child);
+		gpc_key key = { { r->parent[0], r->parent[1] } };
+
+		if (w_is(w, child, LIVE) || is_bound(w, child))
+			return table_find(w, w_space(w, target), &key);
+	}
+	return NONE;
+}
+
 void move_drop_limbo(struct writer *w, uint32_t target)
 {
-	uint32_t child, live = NONE;
+	uint32_t live;
 
 	if (!w->node[target].in_tree)
 		return;
-	for (child = w->node[target].first; child != NONE && live == NONE;
-	     child = w->node[child].next)
-		if (w_is(w, child, LIVE)) {
-			const struct shm_record *r = w_record(w, child);
-			gpc_key key = { { r->parent[0], r->parent[1] } };
-
-			live = table_find(w, w_space(w, target), &key);
-		}
+	live = find_own_key(w, target);
 	if (live != NONE)
 		hand_children(w, target, live);
 	retire_subtree(w, target);       /* the target itself is not LIVE and stays */
@@ -136,8 +151,7 @@ static bool is_twin(struct writer *w, uint32_t record, uint32_t target)
 {
 	const struct shm_record *r = w_record(w, record), *t = w_record(w, target);
 
-	return record != target && w_is(w, record, RESERVED) && r->source &&
-	       (r->flags & REC_SINGLE) && w->node[record].in_tree &&
+	return record != target && is_bound(w, record) && w->node[record].in_tree &&
 	       w_space(w, record) == w_space(w, target) &&
 	       r->key[0] == t->key[0] && r->key[1] == t->key[1];
 }

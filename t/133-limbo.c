@@ -254,8 +254,36 @@ static void test_parent_evicted(bool anew)
 	cache_end(c);
 }
 
+/* Two blocks of a chain in limbo and computed anew, one below the other: whichever copy is given
+ * up first, what hung below stays (prefix --seed 7001 --sequence 3486). */
+static void test_both_anew(bool parent_first)
+{
+	gpc *c = cache_new(3, 8);
+	struct gpc_move m[3];
+	gpc_block b[3], x[3];
+	gpc_key k[4];
+
+	chain_keys(c, 1, 3, k);
+	chain_make(c, VRAM, 1, 3, b);
+	begin(c, &b[2], 1, m);
+	is_int(commit_one(c, m), 0, "the last of a chain is in RAM");
+	must(gpc_reserve(c, VRAM, 3, 0, x, m, 0, 1000));
+	ok(key_is(m[1].key, k[2]) && key_is(m[2].key, k[1]), "the others are on their way");
+	is_int(gpc_publish(c, k, k + 1, x, 2, 0, NULL, 0, NULL), 2, "and computed anew");
+	must(gpc_commit(c, &m[parent_first ? 2 : 1], 1, NULL, GPC_CANCEL));
+	ok(find(c, 3) >= 0, "the last is there, one copy given up");
+	must(gpc_commit(c, &m[parent_first ? 1 : 2], 1, NULL, GPC_CANCEL));
+	ok(find(c, 3) >= 0, "and both");
+	clean(c, "both anew");
+	must(gpc_unref(c, x, 3));
+	nothing_left(c, 3, 8, "both anew");
+	cache_end(c);
+}
+
 static void tests(void)
 {
+	test_both_anew(false);
+	test_both_anew(true);
 	test_dropped_parent(false);
 	if (!cache_thread)
 		test_dropped_parent(true);

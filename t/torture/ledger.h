@@ -147,8 +147,8 @@ static inline void limbo_ends(struct ledger *m, gpc_block target)
 
 	if (!SLOT(m, target).limbo)
 		return;
-	for (i = 0; i < KEYS; i++)
-		any |= m->key[i].live && m->parent[i] == node;
+	for (i = 0; i < NODES; i++)
+		any |= node_is_there(m, i) && m->parent[i] == node;
 	if (any && m->key[k].live)
 		children_move(m, node, k);
 	node_remove(m, node);
