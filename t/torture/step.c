@@ -22,7 +22,7 @@
 #include "../options.h"
 #include "../stops.h"
 
-#define MOST_STEPS 400000
+#define MOST_STEPS 2000000              /* a flush waits for another thread, which waits for a processor */
 
 static struct {
 	uint64_t seed;
