@@ -16,6 +16,7 @@ t_programs = \
 	%reldir%/020-feed-walk.t \
 	%reldir%/021-check.t \
 	%reldir%/022-device-host.t \
+	%reldir%/023-bench-peers.t \
 	%reldir%/100-seed.t \
 	%reldir%/110-publish.t \
 	%reldir%/111-ask.t \
@@ -189,6 +190,8 @@ models:
 check_PROGRAMS += $(t_programs)
 dist_check_SCRIPTS += $(t_scripts)
 LDADD = lib/libgpc-internal.la
+# the tables of others; nothing of ours
+%canon_reldir%_023_bench_peers_t_LDADD = tools/libbench-peers.la
 # one in between looks at the files
 %canon_reldir%_006_segment_names_t_LDFLAGS = -Wl,--wrap=rename
 # one in between looks at what readers find

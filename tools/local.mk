@@ -43,6 +43,17 @@ bin_PROGRAMS += %reldir%/gpc-replay
 	%reldir%/replay.h
 %canon_reldir%_gpc_replay_LDADD = lib/libgpc.la $(JANSSON_LIBS)
 
+# ---- what gpc-bench compares with ----
+
+# Each peer is one object, there when configure found what it needs.  C++ is linked as C, with
+# its runtime in $(CXX_PEER_LIBS): so that a build without C++ is the same build.
+noinst_LTLIBRARIES += %reldir%/libbench-peers.la
+%canon_reldir%_libbench_peers_la_SOURCES = \
+	%reldir%/bench-peer.h \
+	%reldir%/bench-peers.c \
+	%reldir%/bench-start.c
+%canon_reldir%_libbench_peers_la_LIBADD =
+
 # ---- systemd units ----
 
 units = %reldir%/gpcd@.service %reldir%/gpcd-standby@.service

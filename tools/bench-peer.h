@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* bench-peer.h - one table of another make, asked the same questions.
+ *
+ * Every peer maps the same 16-byte keys to the same 31-bit values, and is used in the way that
+ * suits it best: sized beforehand, asked in batches where it takes them, the key's bits for a
+ * hash where it lets one choose.  Tables of 64-bit keys hold the first word of a key and keep 32
+ * bits of the second beside the value, so they compare 96 bits, no fewer than our own lookup.
+ *
+ * One thread opens a table, uses it and closes it. */
+#ifndef GPC_TOOLS_BENCH_PEER_H
+#define GPC_TOOLS_BENCH_PEER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct bench_key { uint64_t w[2]; };     /* uniformly random, never zero */
+
+struct bench_peer {
+	const char *name;                /* ck_ht */
+	/* Concurrency Kit 0.7.1, one writer; version as built, or as run once it was opened */
+	const char *what;
+	bool server;                     /* another process answers: wall time counts, not CPU time */
+	/* Room for `entries` keys, empty.  NULL and a sentence in *why: it cannot be had here
+	 * (server not installed, no memory). */
+	void *(*open)(uint32_t entries, const char **why);
+	/* Keys that are not there yet.  0, or -1: it could not. */
+	int (*insert)(void *table, const struct bench_key *keys, const int32_t *values,
+		      uint32_t n);
+	/* values[i], or -1 where the key is not there; 0, or -1. */
+	int (*lookup)(void *table, const struct bench_key *keys, uint32_t n, int32_t *values);
+	/* The n least recently inserted or used go; what its own policy is; NULL: it has none.
+	 * 0, or -1: there were fewer. */
+	int (*evict)(void *table, uint32_t n);
+	/* One steady step at capacity: n keys in, n out; NULL: insert() evicts by itself.  Who has
+	 * a policy chooses itself: `out` are the least recently used.  0, or -1. */
+	int (*turn)(void *table, const struct bench_key *in, const int32_t *values,
+		    const struct bench_key *out, uint32_t n);
+	/* Keys that went by themselves, when insert() found no room, since open(); NULL: none ever
+	 * does.  Such a peer may have room for more than `entries`: it is full once this grows. */
+	uint64_t (*evicted)(void *table);
+	void (*close)(void *table);
+};
+
+/* Those that this program was built with, NULL at the end. */
+extern const struct bench_peer *const bench_peers[];
+/* Names of those that configure did not find, NULL at the end. */
+extern const char *const bench_peers_absent[];
+
+/* ---- the starting algorithm ---- */
+
+/* Start of the project's own history, as a baseline: the whole prefix is hashed anew for every
+ * block (FNV-1a), tables are open addressed over separate arrays, eviction sorts all stamps and
+ * rehashes. */
+extern const struct bench_peer bench_start;
+/* Keys of n / block_tokens blocks, by its way of hashing. */
+void bench_start_hash(const uint32_t *tokens, uint32_t n, uint32_t block_tokens,
+		      uint64_t *keys);
+/* Its sync: both arrays, whole, to `mirror`.  Bytes; no more than that when mirror is NULL. */
+size_t bench_start_upload(void *table, void *mirror);
+
+/* ---- a scheduler in Python ---- */
+
+/* The prefix path of one prompt of `blocks` blocks of 16 tokens, in a Python that is measured by
+ * itself: hash, longest prefix, references, release.  Microseconds of CPU time a prompt. */
+struct bench_python {
+	char what[64];                   /* CPython 3.11.2, SHA-256 */
+	double sha256_us, sha256_min_us, sha256_max_us;  /* median, and its spread */
+	double tuple_us, tuple_min_us, tuple_max_us;     /* hash() of a tuple in its place */
+};
+
+/* `cached` blocks are in its dict.  0, or -1 and a sentence in *why. */
+int bench_python_path(uint32_t blocks, uint32_t cached, uint32_t prompts,
+		      struct bench_python *ret, const char **why);
+
+/* ---- for the peers ---- */
+
+/* NULL, and the sentence in *why; it lasts until the next one. */
+void *bench_why(const char **why, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+/* Is there such a program in PATH? */
+bool bench_in_path(const char *program);
+
+#endif

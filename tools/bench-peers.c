@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Which peers there are in this build. */
+#include "config.h"
+
+#include "bench-peer.h"
+
+#include <limits.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+const struct bench_peer *const bench_peers[] = {
+	NULL,
+};
+
+const char *const bench_peers_absent[] = {
+	NULL,
+};
+
+void *bench_why(const char **why, const char *fmt, ...)
+{
+	static char sentence[256];
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(sentence, sizeof(sentence), fmt, ap);
+	va_end(ap);
+	*why = sentence;
+	return NULL;
+}
+
+bool bench_in_path(const char *program)
+{
+	const char *dir = getenv("PATH");
+	char path[PATH_MAX];
+
+	for (; dir && *dir; dir += strspn(dir, ":")) {
+		int length = (int)strcspn(dir, ":");
+
+		if (snprintf(path, sizeof(path), "%.*s/%s", length, dir, program) <
+			    (int)sizeof(path) &&
+		    !access(path, X_OK))
+			return true;
+		dir += length;
+	}
+	return false;
+}
