@@ -149,6 +149,37 @@ AC_LINK_IFELSE([AC_LANG_PROGRAM([[#include <cuda_runtime_api.h>
 CPPFLAGS=$gpc_saved LIBS=$gpc_saved_libs
 ])
 
+# GPC_PEER(NAME, VARIABLE, MODULES, LIBS, INCLUDES, BODY)
+# -------------------------------------------------------
+# A library that gpc-bench compares with: --with-NAME, HAVE_VARIABLE for automake and the sources,
+# $VARIABLE_LIBS.  Nothing but the bench uses it, and nothing is missing without it.  LIBS are
+# tried where pkg-config does not know MODULES.
+AC_DEFUN([GPC_PEER], [
+AC_ARG_WITH([$1],
+	[AS_HELP_STRING([--without-$1], [no figures of $1 in gpc-bench])],
+	[], [with_$1=auto])
+AS_VAR_PUSHDEF([gpc_var], [gpc_cv_peer_$1])
+PKG_CHECK_EXISTS([$3], [$2_LIBS=`$PKG_CONFIG --libs "$3"`], [$2_LIBS="$4"])
+AS_IF([test "x$with_$1" = xno], [AS_VAR_SET([gpc_var], [no])])
+AC_CACHE_CHECK([for $1, to compare with], [gpc_var], [
+	gpc_saved=$CPPFLAGS gpc_saved_libs=$LIBS
+	CPPFLAGS="$CPPFLAGS $URCU_CFLAGS" LIBS="$$2_LIBS $LIBS"
+	AC_LINK_IFELSE([AC_LANG_PROGRAM([$5], [$6])],
+		[AS_VAR_SET([gpc_var], [yes])], [AS_VAR_SET([gpc_var], [no])])
+	CPPFLAGS=$gpc_saved LIBS=$gpc_saved_libs
+])
+AS_VAR_IF([gpc_var], [yes],
+	[AC_DEFINE([HAVE_$2], [1], [Define to 1 to compare with $1.])
+	 gpc_peers="$gpc_peers $1"],
+	[$2_LIBS=
+	 AS_IF([test "x$with_$1" = xyes],
+		[AC_MSG_ERROR([--with-$1 was given, but it does not link: see config.log])])])
+AS_VAR_COPY([gpc_peer_there], [gpc_var])
+AM_CONDITIONAL([HAVE_$2], [test "x$gpc_peer_there" = xyes])
+AC_SUBST([$2_LIBS])
+AS_VAR_POPDEF([gpc_var])
+])
+
 # GPC_SYSTEMD_UNITDIR
 # -------------------
 # Where the unit goes.  A unit outside the prefix would make "make install" of a user fail,

@@ -12,10 +12,16 @@
 #include <unistd.h>
 
 const struct bench_peer *const bench_peers[] = {
+#ifdef HAVE_CK
+	&bench_peer_ck,
+#endif
 	NULL,
 };
 
 const char *const bench_peers_absent[] = {
+#ifndef HAVE_CK
+	"ck_ht",
+#endif
 	NULL,
 };
 

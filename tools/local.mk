@@ -54,6 +54,11 @@ noinst_LTLIBRARIES += %reldir%/libbench-peers.la
 	%reldir%/bench-start.c
 %canon_reldir%_libbench_peers_la_LIBADD =
 
+if HAVE_CK
+%canon_reldir%_libbench_peers_la_SOURCES += %reldir%/bench-peer-ck.c
+%canon_reldir%_libbench_peers_la_LIBADD += $(CK_LIBS)
+endif
+
 # ---- systemd units ----
 
 units = %reldir%/gpcd@.service %reldir%/gpcd-standby@.service
