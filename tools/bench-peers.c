@@ -15,12 +15,18 @@ const struct bench_peer *const bench_peers[] = {
 #ifdef HAVE_CK
 	&bench_peer_ck,
 #endif
+#ifdef HAVE_LFHT
+	&bench_peer_lfht,
+#endif
 	NULL,
 };
 
 const char *const bench_peers_absent[] = {
 #ifndef HAVE_CK
 	"ck_ht",
+#endif
+#ifndef HAVE_LFHT
+	"rculfhash",
 #endif
 	NULL,
 };

@@ -58,6 +58,10 @@ if HAVE_CK
 %canon_reldir%_libbench_peers_la_SOURCES += %reldir%/bench-peer-ck.c
 %canon_reldir%_libbench_peers_la_LIBADD += $(CK_LIBS)
 endif
+if HAVE_LFHT
+%canon_reldir%_libbench_peers_la_SOURCES += %reldir%/bench-peer-lfht.c
+%canon_reldir%_libbench_peers_la_LIBADD += $(LFHT_LIBS)
+endif
 
 # ---- systemd units ----
 
