@@ -10,6 +10,7 @@
 #ifndef GPC_TOOLS_BENCH_PEER_H
 #define GPC_TOOLS_BENCH_PEER_H
 
+#include <signal.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -77,10 +78,14 @@ int bench_python_path(uint32_t blocks, uint32_t cached, uint32_t prompts,
 
 extern const struct bench_peer bench_peer_ck;
 extern const struct bench_peer bench_peer_lfht;
+extern const struct bench_peer bench_peer_lmdb;
 
 /* NULL, and the sentence in *why; it lasts until the next one. */
 void *bench_why(const char **why, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 /* Is there such a program in PATH? */
 bool bench_in_path(const char *program);
+/* No signal ends us while there is a file that another would have to remove. */
+void bench_hold_signals(sigset_t *ret_held);
+void bench_release_signals(const sigset_t *held);
 
 #endif

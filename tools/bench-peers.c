@@ -18,6 +18,9 @@ const struct bench_peer *const bench_peers[] = {
 #ifdef HAVE_LFHT
 	&bench_peer_lfht,
 #endif
+#ifdef HAVE_LMDB
+	&bench_peer_lmdb,
+#endif
 	NULL,
 };
 
@@ -27,6 +30,9 @@ const char *const bench_peers_absent[] = {
 #endif
 #ifndef HAVE_LFHT
 	"rculfhash",
+#endif
+#ifndef HAVE_LMDB
+	"LMDB",
 #endif
 	NULL,
 };
@@ -58,4 +64,17 @@ bool bench_in_path(const char *program)
 		dir += length;
 	}
 	return false;
+}
+
+void bench_hold_signals(sigset_t *ret_held)
+{
+	sigset_t all;
+
+	sigfillset(&all);
+	pthread_sigmask(SIG_BLOCK, &all, ret_held);
+}
+
+void bench_release_signals(const sigset_t *held)
+{
+	pthread_sigmask(SIG_SETMASK, held, NULL);
 }

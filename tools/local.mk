@@ -62,6 +62,10 @@ if HAVE_LFHT
 %canon_reldir%_libbench_peers_la_SOURCES += %reldir%/bench-peer-lfht.c
 %canon_reldir%_libbench_peers_la_LIBADD += $(LFHT_LIBS)
 endif
+if HAVE_LMDB
+%canon_reldir%_libbench_peers_la_SOURCES += %reldir%/bench-peer-lmdb.c
+%canon_reldir%_libbench_peers_la_LIBADD += $(LMDB_LIBS)
+endif
 
 # ---- systemd units ----
 
