@@ -180,6 +180,74 @@ AC_SUBST([$2_LIBS])
 AS_VAR_POPDEF([gpc_var])
 ])
 
+# GPC_PEER_CXX
+# ------------
+# C++ for the maps of C++ that gpc-bench compares with: HAVE_CXX_PEERS, $CXX_PEER_LIBS, what a
+# program linked as C needs beside them, and HAVE_BOOST_FLAT_MAP.  No C++ compiler is no error.
+AC_DEFUN([GPC_PEER_CXX], [
+AC_ARG_WITH([cxx],
+	[AS_HELP_STRING([--without-cxx], [no figures of maps of C++ in gpc-bench])],
+	[], [with_cxx=auto])
+AC_ARG_WITH([boost],
+	[AS_HELP_STRING([--without-boost], [no figures of boost's flat map in gpc-bench])],
+	[], [with_boost=auto])
+CXX_PEER_LIBS=
+AS_IF([test "x$with_cxx" = xno], [gpc_cv_peer_cxx=no])
+AC_CACHE_CHECK([for C++, to compare with], [gpc_cv_peer_cxx], [
+	gpc_cv_peer_cxx=no
+	AC_LANG_PUSH([C++])
+	gpc_saved_flags=$CXXFLAGS
+	CXXFLAGS="$CXXFLAGS -std=gnu++17"
+	AC_COMPILE_IFELSE([AC_LANG_SOURCE([[
+#include <exception>
+#include <unordered_map>
+extern "C" int gpc_probe(void)
+{
+	try {
+		return (int)std::unordered_map<int, int>(9).size();
+	} catch (const std::exception &) {
+		return 1;
+	}
+}]])], [mv conftest.$ac_objext gpc_probe.$ac_objext], [rm -f gpc_probe.$ac_objext])
+	CXXFLAGS=$gpc_saved_flags
+	AC_LANG_POP([C++])
+	gpc_saved_libs=$LIBS
+	for gpc_lib in -lstdc++ -lc++; do
+		test -f gpc_probe.$ac_objext && test "x$gpc_cv_peer_cxx" = xno || continue
+		LIBS="gpc_probe.$ac_objext $gpc_lib $gpc_saved_libs"
+		AC_LINK_IFELSE([AC_LANG_PROGRAM([[int gpc_probe(void);]],
+			[[return gpc_probe();]])], [gpc_cv_peer_cxx=$gpc_lib])
+	done
+	LIBS=$gpc_saved_libs
+	rm -f gpc_probe.$ac_objext
+])
+AS_IF([test "x$with_cxx:$gpc_cv_peer_cxx" = xyes:no],
+	[AC_MSG_ERROR([--with-cxx was given, but C++ does not link: see config.log])])
+AS_IF([test "x$gpc_cv_peer_cxx" != xno],
+	[AC_DEFINE([HAVE_CXX_PEERS], [1], [Define to 1 to compare with maps of C++.])
+	 gpc_peers="$gpc_peers unordered_map"
+	 CXX_PEER_LIBS=$gpc_cv_peer_cxx
+	 AS_IF([test "x$with_boost" = xno], [gpc_cv_peer_boost=no])
+	 AC_CACHE_CHECK([for boost's flat map, to compare with], [gpc_cv_peer_boost], [
+		AC_LANG_PUSH([C++])
+		gpc_saved_flags=$CXXFLAGS
+		CXXFLAGS="$CXXFLAGS -std=gnu++17"
+		AC_COMPILE_IFELSE([AC_LANG_PROGRAM(
+			[[#include <boost/unordered/unordered_flat_map.hpp>]],
+			[[boost::unordered_flat_map<int, int> map; return (int)map.size();]])],
+			[gpc_cv_peer_boost=yes], [gpc_cv_peer_boost=no])
+		CXXFLAGS=$gpc_saved_flags
+		AC_LANG_POP([C++])])
+	 AS_IF([test "x$gpc_cv_peer_boost" = xyes],
+		[AC_DEFINE([HAVE_BOOST_FLAT_MAP], [1],
+			[Define to 1 to compare with boost's flat map.])
+		 gpc_peers="$gpc_peers flat_map"])])
+AS_IF([test "x$with_boost" = xyes && test "x$gpc_cv_peer_boost" != xyes],
+	[AC_MSG_ERROR([--with-boost was given, but there is no flat map (boost 1.81 or later)])])
+AM_CONDITIONAL([HAVE_CXX_PEERS], [test "x$gpc_cv_peer_cxx" != xno])
+AC_SUBST([CXX_PEER_LIBS])
+])
+
 # GPC_SYSTEMD_UNITDIR
 # -------------------
 # Where the unit goes.  A unit outside the prefix would make "make install" of a user fail,

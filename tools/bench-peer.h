@@ -79,6 +79,7 @@ int bench_python_path(uint32_t blocks, uint32_t cached, uint32_t prompts,
 extern const struct bench_peer bench_peer_ck;
 extern const struct bench_peer bench_peer_lfht;
 extern const struct bench_peer bench_peer_lmdb;
+extern const struct bench_peer bench_peer_unordered, bench_peer_flat_map;
 
 /* NULL, and the sentence in *why; it lasts until the next one. */
 void *bench_why(const char **why, const char *fmt, ...) __attribute__((format(printf, 2, 3)));

@@ -21,6 +21,12 @@ const struct bench_peer *const bench_peers[] = {
 #ifdef HAVE_LMDB
 	&bench_peer_lmdb,
 #endif
+#ifdef HAVE_CXX_PEERS
+	&bench_peer_unordered,
+#endif
+#ifdef HAVE_BOOST_FLAT_MAP
+	&bench_peer_flat_map,
+#endif
 	NULL,
 };
 
@@ -33,6 +39,12 @@ const char *const bench_peers_absent[] = {
 #endif
 #ifndef HAVE_LMDB
 	"LMDB",
+#endif
+#ifndef HAVE_CXX_PEERS
+	"unordered_map",
+#endif
+#ifndef HAVE_BOOST_FLAT_MAP
+	"flat_map",
 #endif
 	NULL,
 };

@@ -66,6 +66,12 @@ if HAVE_LMDB
 %canon_reldir%_libbench_peers_la_SOURCES += %reldir%/bench-peer-lmdb.c
 %canon_reldir%_libbench_peers_la_LIBADD += $(LMDB_LIBS)
 endif
+if HAVE_CXX_PEERS
+noinst_LTLIBRARIES += %reldir%/libbench-cxx.la
+%canon_reldir%_libbench_cxx_la_SOURCES = %reldir%/bench-peer-unordered.cc
+%canon_reldir%_libbench_cxx_la_CXXFLAGS = -std=gnu++17 -fvisibility=hidden
+%canon_reldir%_libbench_peers_la_LIBADD += %reldir%/libbench-cxx.la $(CXX_PEER_LIBS)
+endif
 
 # ---- systemd units ----
 
