@@ -27,6 +27,7 @@ const struct bench_peer *const bench_peers[] = {
 #ifdef HAVE_BOOST_FLAT_MAP
 	&bench_peer_flat_map,
 #endif
+	&bench_peer_memcached,
 	NULL,
 };
 

@@ -49,8 +49,11 @@ bin_PROGRAMS += %reldir%/gpc-replay
 # its runtime in $(CXX_PEER_LIBS): so that a build without C++ is the same build.
 noinst_LTLIBRARIES += %reldir%/libbench-peers.la
 %canon_reldir%_libbench_peers_la_SOURCES = \
+	%reldir%/bench-peer-memcached.c \
 	%reldir%/bench-peer.h \
 	%reldir%/bench-peers.c \
+	%reldir%/bench-server.c \
+	%reldir%/bench-server.h \
 	%reldir%/bench-start.c
 %canon_reldir%_libbench_peers_la_LIBADD =
 

@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* bench-server.h - a server of another make, as a child, behind a unix socket.
+ *
+ * It is ours alone: it dies with us, and once it is connected there is no name left by which
+ * another could reach it, and nothing to remove. */
+#ifndef GPC_TOOLS_BENCH_SERVER_H
+#define GPC_TOOLS_BENCH_SERVER_H
+
+#include <stddef.h>
+#include <sys/types.h>
+
+struct server {
+	pid_t pid;
+	int fd;
+	size_t at, end;                  /* what was read and not taken yet */
+	char buffer[1 << 16];
+};
+
+/* argv, NULL at the end; "@socket" and "@dir" in it stand for the paths that it gets.  0, or -1
+ * and a sentence in *why. */
+int server_start(struct server *s, const char *const *argv, const char **why);
+void server_stop(struct server *s);
+
+/* All of it.  0, or -1: it has gone, or is stuck. */
+int server_send(struct server *s, const void *bytes, size_t n);
+/* The next line without its end, or NULL; good until the next one is taken. */
+char *server_line(struct server *s);
+/* The next n bytes, at most 4096, or NULL. */
+char *server_bytes(struct server *s, size_t n);
+
+#endif
