@@ -135,16 +135,20 @@ static void test_turn(const struct bench_peer *p, void *t)
 static void test_full(const struct bench_peer *p, void *t)
 {
 	int more = N, there, recent;
-	uint64_t gone;
+	uint64_t gone, before;
 
 	is_int(p->evicted(t), 0, "%s: none has gone", p->name);
 	while (more < KEYS && p->evicted(t) < OUT && !p->insert(t, key + more, value + more, 500))
 		more += 500;
-	gone = p->evicted(t);
-	there = count_there(p, t, 0, more);
+	/* it may go on a little by itself */
+	do {
+		before = p->evicted(t);
+		there = count_there(p, t, 0, more);
+		gone = p->evicted(t);
+	} while (gone != before);
 	recent = count_right(p, t, more - 500, more, true);
 	diag("%s: full at %d of %d, %d gone", p->name, there, N, (int)gone);
-	ok(gone >= OUT && gone == p->evicted(t), "%s: full, some have gone", p->name);
+	ok(gone >= OUT, "%s: full, some have gone", p->name);
 	is_int(there, more - (int)gone, "%s: it tells how many", p->name);
 	ok(recent > 450, "%s: few of the newest", p->name);
 }

@@ -80,7 +80,7 @@ extern const struct bench_peer bench_peer_ck;
 extern const struct bench_peer bench_peer_lfht;
 extern const struct bench_peer bench_peer_lmdb;
 extern const struct bench_peer bench_peer_unordered, bench_peer_flat_map;
-extern const struct bench_peer bench_peer_memcached;
+extern const struct bench_peer bench_peer_memcached, bench_peer_redis;
 
 /* NULL, and the sentence in *why; it lasts until the next one. */
 void *bench_why(const char **why, const char *fmt, ...) __attribute__((format(printf, 2, 3)));

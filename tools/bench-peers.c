@@ -28,6 +28,7 @@ const struct bench_peer *const bench_peers[] = {
 	&bench_peer_flat_map,
 #endif
 	&bench_peer_memcached,
+	&bench_peer_redis,
 	NULL,
 };
 

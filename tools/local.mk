@@ -50,6 +50,7 @@ bin_PROGRAMS += %reldir%/gpc-replay
 noinst_LTLIBRARIES += %reldir%/libbench-peers.la
 %canon_reldir%_libbench_peers_la_SOURCES = \
 	%reldir%/bench-peer-memcached.c \
+	%reldir%/bench-peer-redis.c \
 	%reldir%/bench-peer.h \
 	%reldir%/bench-peers.c \
 	%reldir%/bench-server.c \
