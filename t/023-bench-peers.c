@@ -216,6 +216,40 @@ static void test_start_hash(void)
 	bench_start.close(t);
 }
 
+static bool is_figure(const struct bench_python_way *w)
+{
+	diag("%s: %.1f us", w->what, w->us);
+	return w->low_us > 0 && w->us >= w->low_us && w->high_us >= w->us && w->us < 1e6;
+}
+
+static void test_python(void)
+{
+	struct bench_python p;
+	const char *why = NULL;
+	char *path = strdup(getenv("PATH"));
+	int r = bench_python_path(10, 500, 30, &p, &why);
+
+	if (r) {
+		free(path);
+		ok(why && *why && !bench_in_path("python3"), "no Python");
+		diag("%s", why ? why : "nobody knows why");
+		return;
+	}
+	diag("%s", p.python);
+	ok(is_figure(&p.usual), "a scheduler in Python");
+	ok(is_figure(&p.packed), "a better one");
+	ok(is_figure(&p.tuple), "another hash");
+	is_int(bench_python_path(10, 500, 0, &p, &why), -1, "no prompts, no figures");
+	is_str(why, "python3: no prompts to measure", "which is said");
+	setenv("PATH", dir, 1);
+	is_int(bench_python_path(10, 500, 30, &p, &why), -1, "there is none in PATH");
+	is_str(why, "python3 is not in PATH", "which is said, too");
+	ok(!bench_peer_redis.open(10, &why) && !strcmp(why, "redis-server is not in PATH"),
+	   "nor a server");
+	setenv("PATH", path, 1);
+	free(path);
+}
+
 static int body(void)
 {
 	make_keys();
@@ -224,6 +258,7 @@ static int body(void)
 	test_start_hash();
 	for (int i = 0; bench_peers[i]; i++)
 		test_peer(bench_peers[i]);
+	test_python();
 	for (int i = 0; bench_peers_absent[i]; i++)
 		diag("not in this build: %s", bench_peers_absent[i]);
 	return done_testing();

@@ -63,14 +63,20 @@ size_t bench_start_upload(void *table, void *mirror);
 /* ---- a scheduler in Python ---- */
 
 /* The prefix path of one prompt of `blocks` blocks of 16 tokens, in a Python that is measured by
- * itself: hash, longest prefix, references, release.  Microseconds of CPU time a prompt. */
-struct bench_python {
-	char what[64];                   /* CPython 3.11.2, SHA-256 */
-	double sha256_us, sha256_min_us, sha256_max_us;  /* median, and its spread */
-	double tuple_us, tuple_min_us, tuple_max_us;     /* hash() of a tuple in its place */
+ * itself (bench-dict.py): hash, longest prefix, references, release. */
+struct bench_python_way {
+	const char *what;                /* SHA-256 of packed tokens */
+	double us, low_us, high_us;      /* CPU time a prompt: median, a tenth below, above */
 };
 
-/* `cached` blocks are in its dict.  0, or -1 and a sentence in *why. */
+struct bench_python {
+	char python[32];                 /* CPython 3.11.2 */
+	struct bench_python_way usual;   /* what engines do when nothing is configured */
+	struct bench_python_way packed;  /* the best of it */
+	struct bench_python_way tuple;   /* without protection from computed collisions */
+};
+
+/* About `cached` blocks are in its dict.  0, or -1 and a sentence in *why. */
 int bench_python_path(uint32_t blocks, uint32_t cached, uint32_t prompts,
 		      struct bench_python *ret, const char **why);
 

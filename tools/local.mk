@@ -53,10 +53,24 @@ noinst_LTLIBRARIES += %reldir%/libbench-peers.la
 	%reldir%/bench-peer-redis.c \
 	%reldir%/bench-peer.h \
 	%reldir%/bench-peers.c \
+	%reldir%/bench-python.c \
 	%reldir%/bench-server.c \
 	%reldir%/bench-server.h \
 	%reldir%/bench-start.c
-%canon_reldir%_libbench_peers_la_LIBADD =
+%canon_reldir%_libbench_peers_la_LIBADD = $(JANSSON_LIBS)
+
+# a program of its own, as a string
+nodist_%canon_reldir%_libbench_peers_la_SOURCES = %reldir%/bench-dict.c
+EXTRA_DIST += %reldir%/bench-dict.py
+CLEANFILES += %reldir%/bench-dict.c
+%reldir%/bench-dict.c: %reldir%/bench-dict.py
+	$(AM_V_GEN)$(MKDIR_P) %reldir% && { \
+		echo 'extern const char bench_dict[];' && \
+		echo 'const char bench_dict[] =' && \
+		$(SED) -e 's/[\\"]/\\&/g' -e 's/.*/"&\\n"/' \
+			$(srcdir)/%reldir%/bench-dict.py && \
+		echo ';'; \
+	} >$@.tmp && mv $@.tmp $@
 
 if HAVE_CK
 %canon_reldir%_libbench_peers_la_SOURCES += %reldir%/bench-peer-ck.c
