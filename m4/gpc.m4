@@ -170,7 +170,7 @@ AC_CACHE_CHECK([for $1, to compare with], [gpc_var], [
 ])
 AS_VAR_IF([gpc_var], [yes],
 	[AC_DEFINE([HAVE_$2], [1], [Define to 1 to compare with $1.])
-	 gpc_peers="$gpc_peers $1"],
+	 gpc_peers="${gpc_peers:+$gpc_peers }$1"],
 	[$2_LIBS=
 	 AS_IF([test "x$with_$1" = xyes],
 		[AC_MSG_ERROR([--with-$1 was given, but it does not link: see config.log])])])
@@ -225,7 +225,7 @@ AS_IF([test "x$with_cxx:$gpc_cv_peer_cxx" = xyes:no],
 	[AC_MSG_ERROR([--with-cxx was given, but C++ does not link: see config.log])])
 AS_IF([test "x$gpc_cv_peer_cxx" != xno],
 	[AC_DEFINE([HAVE_CXX_PEERS], [1], [Define to 1 to compare with maps of C++.])
-	 gpc_peers="$gpc_peers unordered_map"
+	 gpc_peers="${gpc_peers:+$gpc_peers }unordered_map"
 	 CXX_PEER_LIBS=$gpc_cv_peer_cxx
 	 AS_IF([test "x$with_boost" = xno], [gpc_cv_peer_boost=no])
 	 AC_CACHE_CHECK([for boost's flat map, to compare with], [gpc_cv_peer_boost], [
@@ -241,7 +241,7 @@ AS_IF([test "x$gpc_cv_peer_cxx" != xno],
 	 AS_IF([test "x$gpc_cv_peer_boost" = xyes],
 		[AC_DEFINE([HAVE_BOOST_FLAT_MAP], [1],
 			[Define to 1 to compare with boost's flat map.])
-		 gpc_peers="$gpc_peers flat_map"])])
+		 gpc_peers="${gpc_peers:+$gpc_peers }flat_map"])])
 AS_IF([test "x$with_boost" = xyes && test "x$gpc_cv_peer_boost" != xyes],
 	[AC_MSG_ERROR([--with-boost was given, but there is no flat map (boost 1.81 or later)])])
 AM_CONDITIONAL([HAVE_CXX_PEERS], [test "x$gpc_cv_peer_cxx" != xno])

@@ -11,7 +11,9 @@ extern "C" {
 #include "bench-peer.h"
 }
 
-#include <new>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
 #include <unordered_map>
 #ifdef HAVE_BOOST_FLAT_MAP
 #include <boost/unordered/unordered_flat_map.hpp>
