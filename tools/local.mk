@@ -91,6 +91,34 @@ noinst_LTLIBRARIES += %reldir%/libbench-cxx.la
 %canon_reldir%_libbench_peers_la_LIBADD += %reldir%/libbench-cxx.la $(CXX_PEER_LIBS)
 endif
 
+bin_PROGRAMS += %reldir%/gpc-bench
+%canon_reldir%_gpc_bench_SOURCES = \
+	%reldir%/bench-beside.c \
+	%reldir%/bench-cache.c \
+	%reldir%/bench-crew.c \
+	%reldir%/bench-device.c \
+	%reldir%/bench-evict.c \
+	%reldir%/bench-hash.c \
+	%reldir%/bench-idle.c \
+	%reldir%/bench-insert.c \
+	%reldir%/bench-limit.c \
+	%reldir%/bench-lookup.c \
+	%reldir%/bench-match.c \
+	%reldir%/bench-plot.c \
+	%reldir%/bench-ref.c \
+	%reldir%/bench-report.c \
+	%reldir%/bench-ring.c \
+	%reldir%/bench-rounds.c \
+	%reldir%/bench-scale.c \
+	%reldir%/bench-show.c \
+	%reldir%/bench.h \
+	%reldir%/cli.c \
+	%reldir%/cli.h \
+	%reldir%/gpc-bench.c \
+	%reldir%/output.c \
+	%reldir%/output.h
+%canon_reldir%_gpc_bench_LDADD = %reldir%/libbench-peers.la lib/libgpc.la $(JANSSON_LIBS)
+
 # ---- systemd units ----
 
 units = %reldir%/gpcd@.service %reldir%/gpcd-standby@.service
