@@ -14,10 +14,10 @@
 enum {
 	PART = 1024,                 /* keys of one insertion while a table is filled */
 	KEYS = 1 << 16, KEYS_QUICK = 1 << 12,  /* of a round */
+	LOOK = 1 << 17,              /* and of so many it is asked how long it takes */
 	PAIRS_MOST = 1 << 14,
 	STEP = 64,
 	SLOW_NS = 100000000,         /* what a round may take about */
-	FEW_ROUNDS = 3,
 	CACHED_BY_PYTHON = 1 << 17,
 };
 
@@ -67,25 +67,34 @@ static int insert_part(struct beside *t, uint32_t n)
 	return t->p->insert(t->table, keys, values, n);
 }
 
+/* As it goes on now: at first tables ask the system for pages. */
+static bool is_soon_full(const struct beside *t, uint64_t from, uint64_t *seen,
+			 struct bench_row *row)
+{
+	uint64_t now = cli_now_ns(), patience = bench.patience * UINT64_C(1000000000);
+	double all = (double)(now - from) +
+		     (double)(now - *seen) * (double)(t->entries - t->next) / LOOK;
+
+	report_progress("%s: %llu of %llu entries", t->p->name, (unsigned long long)t->next,
+			(unsigned long long)t->entries);
+	*seen = now;
+	if (now - from < patience / 8 || all < (double)patience)
+		return true;
+	row_skip(row, "to fill it would take some %.0f s, and --patience is %llu", all / 1e9,
+		 (unsigned long long)bench.patience);
+	return false;
+}
+
 /* True: full.  Else why not is in the row: nobody waits for a table longer than --patience. */
 static bool fill(struct beside *t, struct bench_row *row)
 {
-	uint64_t from = cli_now_ns();
+	uint64_t from = cli_now_ns(), seen = from;
 
 	while (t->next < t->entries) {
-		double s = (double)(cli_now_ns() - from) / 1e9;
-		double all = t->next ? s * (double)t->entries / (double)t->next : 0;
 		uint64_t left = t->entries - t->next;
 
-		if (!(t->next % (1u << 18)))
-			report_progress("%s: %llu of %llu entries", t->p->name,
-					(unsigned long long)t->next,
-					(unsigned long long)t->entries);
-		if (s > 0.2 && all > (double)bench.patience) {
-			row_skip(row, "to fill it would take some %.0f s, and --patience is %llu",
-				 all, (unsigned long long)bench.patience);
+		if (!(t->next % LOOK) && t->next && !is_soon_full(t, from, &seen, row))
 			return false;
-		}
 		if (insert_part(t, left < PART ? (uint32_t)left : PART)) {
 			row_skip(row, "it could not take %llu entries",
 				 (unsigned long long)t->entries);
@@ -405,7 +414,7 @@ void beside_evict(const struct bench_cache *b, uint32_t n, const struct contende
 	c[0].n = 0;
 	c[1] = (struct contender){ .name = bench_start.name, .arg = &t, .per = 1000,
 				   .run = run_evict, .verify = verify_evict };
-	rounds_run("evict", c, 2, FEW_ROUNDS);
+	rounds_run_few("evict", c, 2);
 	row_against(&row, &c[1], &c[0]);
 	report_add(&row);
 	close_table(&t);
@@ -449,7 +458,7 @@ void beside_hash(const struct contender *ours, const uint32_t *text, uint32_t to
 	c[0].n = 0;
 	c[1] = (struct contender){ .name = bench_start.name, .arg = &h, .per = tokens / 16,
 				   .run = run_hash, .verify = verify_hash };
-	rounds_run("hash, start", c, 2, FEW_ROUNDS);
+	rounds_run_few("hash, start", c, 2);
 	row_against(&row, &c[1], &c[0]);
 	row_mark(&row, mark > 0 ? MARK_RATIO_LEAST : MARK_NONE, mark);
 	report_add(&row);

@@ -67,7 +67,7 @@ void bench_idle(void)
 	static struct idle t;
 	static struct contender c;
 	struct gpc_config cfg = { .vram_blocks = (uint32_t)bench.size };
-	struct bench_row row = row_new("ring", "% of a core", "writer, nobody attached");
+	struct bench_row row = row_new("ring", "% of a core", "writer, nobody attached, CPU");
 	struct bench_cache b;
 
 	if (!cache_open(&b, &cfg, bench.size, CACHE_SERVED, &row)) {
@@ -83,7 +83,7 @@ void bench_idle(void)
 	row_value(&row, &c);
 	row_mark(&row, MARK_VALUE_MOST, 0.05);         /* 0.0 % */
 	report_add(&row);
-	row = row_new("ring", "wake-ups/s", "writer, nobody attached");
+	row = row_new("ring", "wake-ups/s", "writer, nobody attached, sleeps");
 	row_value(&row, &t.wakes);
 	row_mark(&row, MARK_VALUE_MOST, 1);
 	report_add(&row);

@@ -206,42 +206,33 @@ static void measure(struct key_set *s, uint32_t batch)
 	add_rows(s, batch, least(c, nlimits), ours, (uint32_t)(at - ours));
 }
 
-static void skip(uint64_t entries, struct bench_row *row)
+void bench_no_lookup(uint64_t entries, const struct bench_row *why)
 {
-	row->entries = entries;
-	row->batch = bench.batch.at[0];
-	report_add(row);
+	for (uint32_t i = 0; i < bench.batch.n; i++) {
+		struct bench_row row = row_new("lookup", "ns/key", "gpc");
+
+		row.entries = entries;
+		row.batch = bench.batch.at[i];
+		row_skip(&row, "%s", why->reason);
+		report_add(&row);
+	}
 }
 
-static void one_size(uint64_t entries)
+void bench_lookup(struct bench_cache *b)
 {
-	struct gpc_config cfg = { .vram_blocks = (uint32_t)entries, .ahead = -1 };
-	struct bench_row row = row_new("lookup", "ns/key", "gpc");
-	struct bench_cache b;
+	struct bench_row row = row_new("lookup", "ns/key", "limit");
 	struct limit limit;
 	struct key_set s;
 
-	if (!limit_open(&limit, entries / 2, &row)) {
-		skip(entries, &row);
+	if (!limit_open(&limit, b->entries / 2, &row)) {
+		bench_no_lookup(b->entries, &row);
 		return;
 	}
-	if (!cache_open(&b, &cfg, entries, CACHE_SERVED, &row)) {
-		limit_close(&limit);
-		skip(entries, &row);
-		return;
-	}
-	key_set_open(&s, &b, bench.quick ? KEYS_QUICK : KEYS);
+	key_set_open(&s, b, bench.quick ? KEYS_QUICK : KEYS);
 	s.limit = &limit;
 	for (uint32_t i = 0; i < bench.batch.n; i++)
 		measure(&s, (uint32_t)bench.batch.at[i]);
 	key_set_close(&s);
 	limit_close(&limit);
-	beside_lookup(&b, (uint32_t)bench.batch.at[0]);
-	cache_close(&b);
-}
-
-void bench_lookup(void)
-{
-	for (uint32_t i = 0; i < bench.entries.n; i++)
-		one_size(bench.entries.at[i]);
+	beside_lookup(b, (uint32_t)bench.batch.at[0]);
 }

@@ -67,15 +67,23 @@ int row_met(const struct bench_row *row)
 	}
 }
 
+/* Rows of one work stay together. */
 void report_add(const struct bench_row *row)
 {
+	size_t at;
+
 	if (nrows == room) {
 		room = 2 * room + 64;
 		rows = realloc(rows, room * sizeof(*rows));
 		if (!rows)
 			bench_fail("out of memory");
 	}
-	rows[nrows++] = *row;
+	for (at = nrows; at && strcmp(rows[at - 1].work, row->work); at--)
+		;
+	if (!at)                         /* the first of its work */
+		at = nrows;
+	memmove(&rows[at + 1], &rows[at], (nrows++ - at) * sizeof(*rows));
+	rows[at] = *row;
 }
 
 const struct bench_row *report_rows(size_t *n)

@@ -16,6 +16,7 @@ enum {
 	WORKERS = 2,
 	WINDOW_MS = 200, WINDOW_QUICK_MS = 20,
 	TRIPS = 512,
+	KEYS = 1 << 19, KEYS_QUICK = 1 << 12,  /* a worker has ready for a round */
 	COMMANDS = 2,                /* of a block: reserved, published */
 };
 
@@ -30,17 +31,30 @@ struct ring {
 struct turn {
 	gpc *c;
 	uint64_t salt, next;
-	gpc_key keys[STEP];
+	gpc_key *made;               /* for the rounds to come: to make keys is another work */
+	uint32_t nmade, at;
+	const gpc_key *keys;         /* of this step */
 	gpc_block blocks[STEP];
 };
 
-static void next_keys(struct turn *t)
+static void make_keys(struct turn *t, uint32_t n)
 {
 	uint64_t numbers[STEP];
 
-	for (uint32_t i = 0; i < STEP; i++)
-		numbers[i] = t->next++;
-	cache_keys(t->c, t->salt, numbers, STEP, t->keys);
+	for (t->nmade = 0; t->nmade < n; t->nmade += STEP) {
+		for (uint32_t i = 0; i < STEP; i++)
+			numbers[i] = t->next++;
+		cache_keys(t->c, t->salt, numbers, STEP, t->made + t->nmade);
+	}
+	t->at = 0;
+}
+
+static void next_keys(struct turn *t)
+{
+	if (t->at == t->nmade)
+		make_keys(t, STEP);
+	t->keys = t->made + t->at;
+	t->at += STEP;
 }
 
 static int take_turn(struct turn *t)
@@ -75,6 +89,8 @@ static int be_worker(struct crew_slot *slot, void *arg)
 
 	t.c = cache_attach(arg);
 	t.salt = bench_random() >> 2;
+	t.made = bench_alloc(KEYS, sizeof(*t.made));
+	make_keys(&t, bench.quick ? KEYS_QUICK : KEYS);
 	crew_set(&slot->ready, 1);
 	while (!crew_get(&slot->stop)) {
 		if (!crew_get(&slot->go)) {
@@ -83,6 +99,8 @@ static int be_worker(struct crew_slot *slot, void *arg)
 					 "ring: a worker got a wrong answer: no figures");
 				return 1;
 			}
+			if (seen)
+				make_keys(&t, bench.quick ? KEYS_QUICK : KEYS);
 			seen = 0;
 			crew_set(&slot->ready, 1);
 			cli_sleep_ms(1);

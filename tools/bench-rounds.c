@@ -12,6 +12,8 @@
 #include <string.h>
 #include <time.h>
 
+enum { FEW = 3 };
+
 uint64_t bench_cpu_ns(void)
 {
 	struct timespec ts;
@@ -75,14 +77,26 @@ static void take_turn(const char *what, struct contender *c, bool counts)
 		c->at[c->n++] = value;
 }
 
+static void one_round(const char *what, struct contender *c, unsigned n, unsigned r,
+		      unsigned rounds)
+{
+	report_progress("%s: round %u of %u", what, r, rounds);
+	for (unsigned i = 0; i < n; i++)
+		take_turn(what, &c[(r + i) % n], r > 0);
+	if (r == rounds)
+		report_progress(NULL);
+}
+
 void rounds_run(const char *what, struct contender *c, unsigned n, unsigned rounds)
 {
-	for (unsigned r = 0; r <= rounds; r++) {
-		report_progress("%s: round %u of %u", what, r, rounds);
-		for (unsigned i = 0; i < n; i++)
-			take_turn(what, &c[(r + i) % n], r > 0);
-	}
-	report_progress(NULL);
+	for (unsigned r = 0; r <= rounds; r++)
+		one_round(what, c, n, r, rounds);
+}
+
+void rounds_run_few(const char *what, struct contender *c, unsigned n)
+{
+	for (unsigned r = 1; r <= FEW; r++)
+		one_round(what, c, n, r, FEW);
 }
 
 static int by_value(const void *a, const void *b)

@@ -30,6 +30,7 @@ enum {
 	LIST_MOST = 8,               /* values of an option that may be repeated */
 	ROUNDS_MOST = 1000,
 	CREW_MOST = 64,
+	SPARE = 256,
 };
 
 struct bench_list { uint32_t n; uint64_t at[LIST_MOST]; };
@@ -44,12 +45,19 @@ struct bench_args {
 };
 extern struct bench_args bench;
 
+struct bench_cache;
+struct bench_row;
+
 /* ---- gpc-bench.c: the works ---- */
 
-void bench_lookup(void);
+/* Of a cache with room for SPARE blocks more than it has; insert comes last. */
+void bench_lookup(struct bench_cache *b);
+void bench_insert(struct bench_cache *b);
+/* The same of a cache that cannot be had: its rows are skipped, with the reason of that one. */
+void bench_no_lookup(uint64_t entries, const struct bench_row *why);
+void bench_no_insert(uint64_t entries, const struct bench_row *why);
 void bench_match(void);
 void bench_hash(void);
-void bench_insert(void);
 void bench_evict(void);
 void bench_ref(void);
 void bench_ring(void);
@@ -80,6 +88,8 @@ struct contender {
 /* A round lets each of them run once, another one first in each; one more round comes first
  * and does not count.  A contender that fails or answers wrongly ends the program. */
 void rounds_run(const char *what, struct contender *c, unsigned n, unsigned rounds);
+/* A few rounds, for what is so slow that nothing has to get warm. */
+void rounds_run_few(const char *what, struct contender *c, unsigned n);
 struct figure figure_of(const double *values, unsigned n);
 struct figure contender_figure(const struct contender *c);
 /* Round by round. */
