@@ -238,6 +238,6 @@ void bench_match(void)
 	add_row(&c[0], &c[3], 6);
 	add_row(&c[1], &c[3], 0);
 	add_row(&c[2], &c[3], 0);
-	//beside_path(&c[0]);
+	beside_path(&c[0]);
 	close_path(&p);
 }
