@@ -80,7 +80,7 @@ static bool is_soon_full(const struct beside *t, uint64_t from, uint64_t *seen,
 	report_progress("%s: %llu of %llu entries", t->p->name, (unsigned long long)t->next,
 			(unsigned long long)t->entries);
 	*seen = now;
-	if (now - from < patience / 8 || all < (double)patience)
+	if (now - from < patience / 8 || (all < (double)patience && now - from < patience))
 		return true;
 	row_skip(row, "to fill it would take some %.0f s, and --patience is %llu", all / 1e9,
 		 (unsigned long long)bench.patience);

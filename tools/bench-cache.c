@@ -128,16 +128,36 @@ void cache_insert(struct bench_cache *b, uint64_t first, uint32_t n, gpc_block *
 	must(gpc_unref(b->c, blocks, n), "unref");
 }
 
+static uint64_t published(gpc *c)
+{
+	struct gpc_stats s = { .size = sizeof(s) };
+
+	must(gpc_get_stats(c, -1, &s), "statistics");
+	return s.published;
+}
+
+/* The writer is at work on a part while the next one's keys are made. */
 static void fill(struct bench_cache *b)
 {
+	gpc_ticket ticket = 0;
+	gpc_key keys[PART];
+
 	for (uint64_t i = 0; i < b->entries; i += PART) {
-		uint64_t left = b->entries - i;
+		uint32_t n = b->entries - i < PART ? (uint32_t)(b->entries - i) : PART;
 
 		if (!(i % (1u << 18)))
 			report_progress("%llu of %llu entries",
 					(unsigned long long)i, (unsigned long long)b->entries);
-		cache_insert(b, i, left < PART ? (uint32_t)left : PART, b->block_of + i);
+		cache_key_run(b, i, n, keys);
+		must(gpc_reserve(b->c, 0, n, 0, b->block_of + i, NULL, 0, -1), "reserve");
+		must(gpc_publish(b->c, NULL, keys, b->block_of + i, n, 0, NULL, GPC_NOWAIT,
+				 &ticket), "publish");
+		must(gpc_unref(b->c, b->block_of + i, n), "unref");
 	}
+	if (ticket)
+		must(gpc_wait(b->c, ticket, -1), "wait");
+	if (published(b->c) != b->entries)
+		bench_fail("not all keys of the bench could be published");
 	report_progress(NULL);
 }
 

@@ -123,6 +123,7 @@ static void set_defaults(void)
 		{ 2, { 1 << 12, SIZE_QUICK } },
 	};
 
+	/* the middle one of the usual: where other tables are filled in bearable time */
 	bench.size = bench.entries.n ? bench.entries.at[bench.entries.n - 1] :
 		     bench.quick ? SIZE_QUICK : SIZE;
 	if (!bench.entries.n)
