@@ -2,6 +2,7 @@
 # Pages, written by hand.  A page of two functions has one name as a link page (.so).
 
 dist_man_MANS += \
+	%reldir%/gpc-bench.1 \
 	%reldir%/gpc-inspect.1 \
 	%reldir%/gpc-replay.1 \
 	%reldir%/gpc_acquire.3 \

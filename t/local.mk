@@ -88,6 +88,8 @@ t_scripts = \
 	%reldir%/822-replay-trace.t \
 	%reldir%/830-replay-workers.t \
 	%reldir%/831-replay-ends.t \
+	%reldir%/840-bench.t \
+	%reldir%/841-bench-ends.t \
 	%reldir%/860-reference.t \
 	%reldir%/870-demo.t \
 	%reldir%/910-man-examples.t \
@@ -214,6 +216,7 @@ EXTRA_DIST += $(t_support) $(t_models)
 # ---- what the scripts that run the tools are helped by ----
 
 t_helpers = \
+	%reldir%/sh/clear \
 	%reldir%/sh/hold \
 	%reldir%/sh/json \
 	%reldir%/sh/lie \
@@ -221,6 +224,8 @@ t_helpers = \
 
 check_PROGRAMS += $(t_helpers)
 EXTRA_DIST += %reldir%/sh/driver %reldir%/sh/tap.sh
+%canon_reldir%_sh_clear_SOURCES = %reldir%/sh/clear.c
+%canon_reldir%_sh_clear_LDADD = lib/libgpc.la
 %canon_reldir%_sh_hold_SOURCES = %reldir%/sh/hold.c
 %canon_reldir%_sh_hold_LDADD = lib/libgpc.la
 %canon_reldir%_sh_lie_SOURCES = %reldir%/sh/lie.c

@@ -120,7 +120,8 @@ static json_t *names_json(const char *const *names)
 	return a;
 }
 
-static void show_json(const struct bench_row *rows, size_t n, const unsigned *count)
+static void show_json(const struct bench_row *rows, size_t n, const unsigned *count,
+		      double seconds)
 {
 	json_t *o = out_need(json_object()), *list = out_need(json_array());
 
@@ -130,6 +131,7 @@ static void show_json(const struct bench_row *rows, size_t n, const unsigned *co
 	json_object_set_new(o, "command", out_string(bench.command, sizeof(bench.command)));
 	json_object_set_new(o, "machine", machine_json());
 	json_object_set_new(o, "segments", out_string(cache_dir() ? cache_dir() : "/dev/shm", 256));
+	json_object_set_new(o, "seconds", out_need(json_real(seconds)));
 	json_object_set_new(o, "peers_absent", names_json(bench_peers_absent));
 	json_object_set_new(o, "rows", list);
 	json_object_set_new(o, "met", out_need(json_integer(count[1])));
@@ -266,7 +268,8 @@ static void show_work(const struct bench_row *rows, size_t n)
 	putchar('\n');
 }
 
-static void show_people(const struct bench_row *rows, size_t n, const unsigned *count)
+static void show_people(const struct bench_row *rows, size_t n, const unsigned *count,
+			double seconds)
 {
 	char cpu[128];
 
@@ -281,10 +284,11 @@ static void show_people(const struct bench_row *rows, size_t n, const unsigned *
 	for (size_t i = 0; bench_peers_absent[i]; i++)
 		printf("%s%s%s", i ? ", " : "not built in: ", bench_peers_absent[i],
 		       bench_peers_absent[i + 1] ? "" : "\n");
-	printf("%u marks met, %u missed, %u rows skipped\n", count[1], count[0], count[2]);
+	printf("%u marks met, %u missed, %u rows skipped; %.0f s\n", count[1], count[0], count[2],
+	       seconds);
 }
 
-void show_rows(void)
+void show_rows(double seconds)
 {
 	unsigned count[3] = { 0 };
 	const struct bench_row *rows;
@@ -300,9 +304,9 @@ void show_rows(void)
 			count[met]++;
 	}
 	if (bench.json)
-		show_json(rows, n, count);
+		show_json(rows, n, count, seconds);
 	else if (bench.csv)
 		show_csv(rows, n);
 	else
-		show_people(rows, n, count);
+		show_people(rows, n, count, seconds);
 }

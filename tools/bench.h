@@ -134,7 +134,7 @@ void report_progress(const char *fmt, ...) __attribute__((format(printf, 1, 2)))
 
 /* ---- bench-show.c, bench-plot.c ---- */
 
-void show_rows(void);
+void show_rows(double seconds);
 int plot_rows(const char *file);     /* exit status */
 
 /* ---- bench-crew.c ---- */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cli.h - what the three tools have in common: messages, numbers, the way out. */
+/* cli.h - what the tools have in common: messages, numbers, the way out. */
 #ifndef GPC_TOOLS_CLI_H
 #define GPC_TOOLS_CLI_H
 

@@ -241,6 +241,7 @@ static void run(const bool *chosen)
 int main(int argc, char **argv)
 {
 	bool chosen[ARRAY_SIZE(works)] = { false };
+	uint64_t from = cli_now_ns();
 	int status;
 
 	cli_init("gpc-bench");
@@ -255,7 +256,7 @@ int main(int argc, char **argv)
 	cache_dir();                     /* says now if there are no huge pages */
 	crew_init();
 	run(chosen);
-	show_rows();
+	show_rows((double)(cli_now_ns() - from) / 1e9);
 	status = bench.plot ? plot_rows(bench.plot) : 0;
 	return cli_finish(status);
 }
