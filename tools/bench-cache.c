@@ -190,7 +190,7 @@ static int be_writer(struct crew_slot *slot, void *arg)
 	return EXIT_RUNTIME;
 }
 
-static uint64_t available_bytes(void)
+uint64_t bench_memory_left(void)
 {
 	FILE *f = fopen("/proc/meminfo", "r");
 	uint64_t kib = UINT64_MAX >> 10;
@@ -206,7 +206,7 @@ static uint64_t available_bytes(void)
 
 static bool has_room(uint64_t blocks, struct bench_row *row)
 {
-	uint64_t need = blocks * BLOCK_BYTES, have = available_bytes();
+	uint64_t need = blocks * BLOCK_BYTES, have = bench_memory_left();
 
 	if (need <= have)
 		return true;

@@ -45,7 +45,8 @@ bool limit_open(struct limit *l, uint64_t lines, struct bench_row *row)
 	int fd = open_unnamed(dir);
 	uint64_t page = fd < 0 ? 4096 : page_bytes(fd);
 	uint64_t bytes = (lines * 64 + page - 1) / page * page;
-	int err = fd < 0 ? errno : posix_fallocate(fd, 0, (off_t)bytes);
+	int err = fd < 0 ? errno : bytes > bench_memory_left() ? ENOMEM :
+		  posix_fallocate(fd, 0, (off_t)bytes);
 	void *p = err ? MAP_FAILED : mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 
 	if (fd >= 0)

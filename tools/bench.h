@@ -195,6 +195,7 @@ void cache_key_run(const struct bench_cache *b, uint64_t first, uint32_t n, gpc_
 void cache_insert(struct bench_cache *b, uint64_t first, uint32_t n, gpc_block *blocks);
 /* Where segments are: --dir, or a mounted hugetlbfs; exits when there is none. */
 const char *cache_dir(void);
+uint64_t bench_memory_left(void);               /* of the machine, bytes */
 int must(int r, const char *what);
 
 /* ---- bench-limit.c ---- */

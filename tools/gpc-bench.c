@@ -76,7 +76,7 @@ static const char help[] =
 "  --hits PCT        share of hits; may be repeated (100, 50 and 0)\n"
 "  --rounds N        repeats, of which medians are taken (15)\n"
 "  --patience S      seconds for another table to be filled, else its row is skipped (10)\n"
-"  --seed N          of all keys (drawn anew)\n"
+"  --seed N          of what is drawn (another one each time)\n"
 "  --dir DIR         where the segments are (/dev/shm)\n"
 "  --huge            segments in huge pages, in a mounted hugetlbfs\n"
 "  --quick           small sizes and few rounds: does it work?\n"
