@@ -38,7 +38,7 @@ cp "$tmp/out" "$tmp/all.json"
 is "$(ls -A "$shm")" '' "nothing is left"
 value 'rows/*/work' | awk '{ print $2 }' | uniq | paste -sd' ' - >"$tmp/works"
 is "$(cat "$tmp/works")" \
-	'lookup insert match hash evict ref ring scale memory sync device' "all works, in order"
+	'lookup insert match hash evict ref ring scale memory device sync' "all works, in order"
 
 has()	# WORK WHAT: there is such a row
 {

@@ -144,21 +144,10 @@ static void one_sync(struct there *t, uint32_t n, uint64_t first)
 		beside_sync(&t->cache, n, &c[0]);
 }
 
-void bench_sync(void)
+static void measure_sync(struct there *t)
 {
-	for (uint32_t i = 0; i < ARRAY_SIZE(devices); i++) {
-		struct bench_row row = row_new("sync", "us", "on %s", devices[i]);
-		struct there t;
-
-		row.entries = bench.size;
-		if (!open_there(&t, devices[i], &row)) {
-			report_add(&row);
-			continue;
-		}
-		one_sync(&t, 16, bench.size);
-		one_sync(&t, MOST, bench.size + (1u << 28));
-		close_there(&t);
-	}
+	one_sync(t, 16, bench.size);
+	one_sync(t, MOST, bench.size + (1u << 28));
 }
 
 /* ---- lookups there ---- */
@@ -232,22 +221,44 @@ static void one_batch(struct there *t, struct key_set *s, uint32_t batch)
 	}
 }
 
-void bench_device(void)
+static void measure_lookups(struct there *t)
+{
+	struct key_set s;
+
+	key_set_open(&s, &t->cache, bench.quick ? KEYS_QUICK : KEYS);
+	one_batch(t, &s, 256);
+	one_batch(t, &s, 4096);
+	key_set_close(&s);
+}
+
+static void skip(const char *work, const char *unit, const char *device,
+		 const struct bench_row *why)
+{
+	struct bench_row row = row_new(work, unit, "on %s", device);
+
+	row.entries = bench.size;
+	row_skip(&row, "%s", why->reason);
+	report_add(&row);
+}
+
+/* All of a device at once, and that of a GPU last: from the first use of it on this process
+ * cannot start another one that uses it. */
+void bench_devices(bool sync, bool lookups)
 {
 	for (uint32_t i = 0; i < ARRAY_SIZE(devices); i++) {
-		struct bench_row row = row_new("device", "ns/key", "on %s", devices[i]);
-		struct key_set s;
+		struct bench_row why = row_new("device", "ns/key", "on %s", devices[i]);
 		struct there t;
+		bool there = open_there(&t, devices[i], &why);
 
-		row.entries = bench.size;
-		if (!open_there(&t, devices[i], &row)) {
-			report_add(&row);
-			continue;
-		}
-		key_set_open(&s, &t.cache, bench.quick ? KEYS_QUICK : KEYS);
-		one_batch(&t, &s, 256);
-		one_batch(&t, &s, 4096);
-		key_set_close(&s);
-		close_there(&t);
+		if (lookups && there)
+			measure_lookups(&t);
+		if (lookups && !there)
+			skip("device", "ns/key", devices[i], &why);
+		if (sync && there)
+			measure_sync(&t);
+		if (sync && !there)
+			skip("sync", "us", devices[i], &why);
+		if (there)
+			close_there(&t);
 	}
 }

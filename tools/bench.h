@@ -65,8 +65,8 @@ void bench_scale(void);
 void bench_changes(void);            /* part of scale */
 void bench_memory(void);             /* part of scale */
 void bench_idle(void);               /* part of ring */
-void bench_sync(void);
-void bench_device(void);
+/* Last of all. */
+void bench_devices(bool sync, bool lookups);
 
 /* ---- bench-rounds.c ---- */
 

@@ -25,14 +25,13 @@ enum {
 
 struct bench_args bench;
 
-/* In the order in which they are measured: devices last, since a process that has used a GPU
- * cannot fork any more. */
-enum { LOOKUP, INSERT };
+/* In the order in which they are measured: see run(). */
+enum { LOOKUP, INSERT, SYNC = 8, DEVICE };
 static const struct work {
 	const char *name;
 	void (*run[3])(void);
 } works[] = {
-	[LOOKUP] = { "lookup", { NULL } },      /* at several sizes, as insert: see sizes() */
+	[LOOKUP] = { "lookup", { NULL } },
 	[INSERT] = { "insert", { NULL } },
 	{ "match", { bench_match } },
 	{ "hash", { bench_hash } },
@@ -40,8 +39,8 @@ static const struct work {
 	{ "ref", { bench_ref } },
 	{ "ring", { bench_ring, bench_idle } },
 	{ "scale", { bench_scale, bench_changes, bench_memory } },
-	{ "sync", { bench_sync } },
-	{ "device", { bench_device } },
+	[SYNC] = { "sync", { NULL } },
+	[DEVICE] = { "device", { NULL } },
 };
 
 /* ---- command line ---- */
@@ -227,6 +226,7 @@ static void one_size(uint64_t entries, const bool *chosen)
 	cache_close(&b);
 }
 
+/* Lookups and insertions share a cache of each size, devices come last. */
 static void run(const bool *chosen)
 {
 	for (uint32_t i = 0; i < bench.entries.n; i++)
@@ -236,6 +236,8 @@ static void run(const bool *chosen)
 		for (size_t i = 0; chosen[w] && i < ARRAY_SIZE(works[w].run); i++)
 			if (works[w].run[i])
 				works[w].run[i]();
+	if (chosen[SYNC] || chosen[DEVICE])
+		bench_devices(chosen[SYNC], chosen[DEVICE]);
 }
 
 int main(int argc, char **argv)
