@@ -541,7 +541,7 @@ static void python_row(const struct contender *c, const struct contender *ours, 
 	report_add(&row);
 }
 
-/* Fewer blocks are cached there than here, which makes it faster and takes it less time to begin. */
+/* Fewer blocks are cached there than here, which makes it faster, and sooner ready. */
 void beside_path(const struct contender *ours)
 {
 	static struct contender c[2], packed, tuple;
