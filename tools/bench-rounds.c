@@ -77,26 +77,25 @@ static void take_turn(const char *what, struct contender *c, bool counts)
 		c->at[c->n++] = value;
 }
 
-static void one_round(const char *what, struct contender *c, unsigned n, unsigned r,
-		      unsigned rounds)
-{
-	report_progress("%s: round %u of %u", what, r, rounds);
-	for (unsigned i = 0; i < n; i++)
-		take_turn(what, &c[(r + i) % n], r > 0);
-	if (r == rounds)
-		report_progress(NULL);
-}
-
 void rounds_run(const char *what, struct contender *c, unsigned n, unsigned rounds)
 {
-	for (unsigned r = 0; r <= rounds; r++)
-		one_round(what, c, n, r, rounds);
+	for (unsigned r = 0; r <= rounds; r++) {
+		report_progress("%s: round %u of %u", what, r, rounds);
+		for (unsigned i = 0; i < n; i++)
+			take_turn(what, &c[(r + i) % n], r > 0);
+	}
+	report_progress(NULL);
 }
 
 void rounds_run_few(const char *what, struct contender *c, unsigned n)
 {
-	for (unsigned r = 1; r <= FEW; r++)
-		one_round(what, c, n, r, FEW);
+	for (unsigned r = 1; r <= FEW; r++) {
+		report_progress("%s: round %u of %u", what, r, (unsigned)FEW);
+		take_turn(what, &c[0], false);
+		for (unsigned i = 0; i < n; i++)
+			take_turn(what, &c[i], true);
+	}
+	report_progress(NULL);
 }
 
 static int by_value(const void *a, const void *b)

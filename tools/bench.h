@@ -88,7 +88,8 @@ struct contender {
 /* A round lets each of them run once, another one first in each; one more round comes first
  * and does not count.  A contender that fails or answers wrongly ends the program. */
 void rounds_run(const char *what, struct contender *c, unsigned n, unsigned rounds);
-/* A few rounds, for what is so slow that nothing has to get warm. */
+/* A few rounds, for what is so slow that nothing has to get warm but the first contender, which
+ * is not: it has a turn before each round that does not count. */
 void rounds_run_few(const char *what, struct contender *c, unsigned n);
 struct figure figure_of(const double *values, unsigned n);
 struct figure contender_figure(const struct contender *c);
