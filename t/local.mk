@@ -10,6 +10,7 @@ t_programs = \
 	%reldir%/005-probe.t \
 	%reldir%/006-segment-names.t \
 	%reldir%/007-err-log.t \
+	%reldir%/008-team.t \
 	%reldir%/010-epoch.t \
 	%reldir%/011-refs.t \
 	%reldir%/012-lookup.t \
@@ -196,6 +197,8 @@ LDADD = lib/libgpc-internal.la
 %canon_reldir%_023_bench_peers_t_LDADD = tools/libbench-peers.la
 # one in between looks at the files
 %canon_reldir%_006_segment_names_t_LDFLAGS = -Wl,--wrap=rename
+# the system gives fewer threads than are asked for
+%canon_reldir%_008_team_t_LDFLAGS = -Wl,--wrap=pthread_create
 # one in between looks at what readers find
 %canon_reldir%_152_one_step_t_LDFLAGS = -Wl,--wrap=retire_subtree
 # a driver in between sees what the writer asks of a device
