@@ -103,10 +103,9 @@ static void find_missing(struct writer *w, const uint8_t *entry)
 			records_add(&w->missing, i);
 }
 
-int takeover(struct writer *w)
+static int take_over(struct writer *w, struct scan *sc)
 {
 	struct shm_state *st = w_state(w);
-	struct scan sc = { 0 };
 	uint32_t i;
 	int err;
 
@@ -115,24 +114,48 @@ int takeover(struct writer *w)
 	err = pools_load(w);
 	if (err < 0)
 		return err;
-	takeover_rings(w, &sc);
+	takeover_rings(w, sc);
 	feed_recover(w);
-	takeover_scan(w, &sc);
-	takeover_others(w, &sc);
-	pin_sources(w, &sc.moving);
-	takeover_sweep_table(w, &sc);
-	finish_moves(w, &sc);
-	find_missing(w, sc.entry);
-	takeover_link_rest(w, &sc);
-	for (i = 0; i < sc.nshares; i++)
-		retire_all(w, &sc.share[i].bad);
-	retire_all(w, &sc.orphans);
-	unbind_limbo(w, &sc.limbo);
-	takeover_fill_heaps(w, &sc);
+	takeover_scan(w, sc);
+	takeover_others(w, sc);
+	pin_sources(w, &sc->moving);
+	takeover_sweep_table(w, sc);
+	finish_moves(w, sc);
+	find_missing(w, sc->entry);
+	takeover_link_rest(w, sc);
+	for (i = 0; i < sc->nshares; i++)
+		retire_all(w, &sc->share[i].bad);
+	retire_all(w, &sc->orphans);
+	unbind_limbo(w, &sc->limbo);
+	takeover_fill_heaps(w, sc);
 	mirror_open_all(w);
 	retire_open(w)->takeover = true;
-	takeover_scan_end(&sc);
 	return 0;
+}
+
+struct attempt {
+	struct writer *w;
+	struct scan sc;
+	int err;
+};
+
+static void run_attempt(void *arg)
+{
+	struct attempt *a = arg;
+
+	a->err = take_over(a->w, &a->sc);
+}
+
+/* Without memory a server tries again and again: each time all of a scan is given back. */
+int takeover(struct writer *w)
+{
+	struct attempt a = { .w = w };
+	bool done = writer_guard(run_attempt, &a);
+
+	takeover_scan_end(&a.sc);
+	if (!done)
+		writer_no_memory();
+	return a.err;
 }
 
 /* ---- after the first grace period ---- */

@@ -46,6 +46,8 @@ struct scan {
 	struct share *share;
 	uint32_t nshares, threads;
 	uint8_t *entry;
+	struct region *region;           /* of the table */
+	uint32_t *map;                   /* of those that the table does not have */
 	struct open_group *group;
 	uint32_t ngroups, groups_size;
 	struct records moving;           /* targets whose source is live */

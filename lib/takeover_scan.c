@@ -138,6 +138,7 @@ void takeover_scan_end(struct scan *sc)
 	for (i = 0; i < sc->nshares; i++) {
 		struct share *s = &sc->share[i];
 
+		free(s->near);
 		free(s->counted);
 		free(s->other.at);
 		free(s->bad.at);
@@ -147,6 +148,8 @@ void takeover_scan_end(struct scan *sc)
 		free(s->leaves.at);
 	}
 	free(sc->share);
+	free(sc->region);
+	free(sc->map);
 	free(sc->entry);
 	free(sc->group);
 	free(sc->moving.at);

@@ -9,7 +9,6 @@
  * there is none too many; only the others are looked at one by one. */
 #include "config.h"
 
-#include <stdlib.h>
 #include "takeover.h"
 
 static void prefetch_bucket(struct writer *w, uint32_t bucket)
@@ -149,7 +148,7 @@ static void sweep_region(struct region *r)
 void takeover_sweep_table(struct writer *w, struct scan *sc)
 {
 	uint32_t n = takeover_regions(w), noted, bucket, i, j;
-	struct region *region = writer_alloc(n, sizeof(*region));
+	struct region *region = sc->region = writer_alloc(n, sizeof(*region));
 
 	for (i = 0; i < n; i++) {
 		bucket = i * TAKEOVER_REGION;
@@ -163,7 +162,6 @@ void takeover_sweep_table(struct writer *w, struct scan *sc)
 		if (noted != region[i].entries)
 			sweep_region(&region[i]);
 	}
-	free(region);
 	for (bucket = 0; bucket < w->buckets; bucket++)
 		if (w->spilled[bucket])
 			table_set_flag(w, bucket);

@@ -6,7 +6,6 @@
  * a group of records at a time: what a step needs is asked for in the step before. */
 #include "config.h"
 
-#include <stdlib.h>
 #include "takeover.h"
 
 #define AHEAD 16u                        /* nodes that are asked for before their turn */
@@ -70,13 +69,14 @@ static uint32_t find(struct writer *w, const struct links *l, uint32_t space,
 	return record != NONE ? record : map_find(w, l, space, key);
 }
 
-static void make_map(struct writer *w, struct links *l, const struct records *limbo)
+static void make_map(struct writer *w, struct scan *sc, struct links *l)
 {
+	const struct records *limbo = &sc->limbo;
 	uint32_t i;
 
 	for (l->mask = 15; l->mask < 2 * ((uint64_t)w->missing.n + limbo->n); )
 		l->mask = 2 * l->mask + 1;
-	l->map = writer_alloc((size_t)l->mask + 1, sizeof(*l->map));
+	l->map = sc->map = writer_alloc((size_t)l->mask + 1, sizeof(*l->map));
 	l->seed = (clock_ns() ^ (uintptr_t)l->map) * 0xbf58476d1ce4e5b9ull;
 	for (i = 0; i < w->missing.n; i++)
 		map_add(w, l, w->missing.at[i]);
@@ -270,11 +270,10 @@ void takeover_link_rest(struct writer *w, struct scan *sc)
 	uint32_t i;
 
 	takeover_team(sc, find_parents, sc->share, sizeof(*sc->share), sc->nshares);
-	make_map(w, &l, &sc->limbo);
+	make_map(w, sc, &l);
 	for (i = 0; i < sc->nshares; i++)
 		join_share(w, sc, &l, &sc->share[i]);
 	for (i = 0; i < sc->limbo.n; i++)
 		if (is_alone(w, sc->limbo.at[i]) && has_parent(w_record(w, sc->limbo.at[i])))
 			find_and_join(w, sc, &l, sc->limbo.at[i]);
-	free(l.map);
 }
