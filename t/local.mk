@@ -61,6 +61,7 @@ t_programs = \
 	%reldir%/361-second-run.t \
 	%reldir%/362-left-by-hand.t \
 	%reldir%/363-each-store.t \
+	%reldir%/364-takeover-large.t \
 	%reldir%/365-takeover-memory.t \
 	%reldir%/370-full.t \
 	%reldir%/390-hostile-files.t \
@@ -209,6 +210,8 @@ LDADD = lib/libgpc-internal.la
 # the writer's mapping is replaced by one that the test sees stores to
 %canon_reldir%_350_kill_points_t_LDFLAGS = -Wl,--wrap=segment_map_writer
 %canon_reldir%_363_each_store_t_LDFLAGS = -Wl,--wrap=segment_map_writer
+# as many threads as the test wants, however many processors there are
+%canon_reldir%_364_takeover_large_t_LDFLAGS = -Wl,--wrap=team_size
 # memory ends in threads, whose number is the test's
 %canon_reldir%_365_takeover_memory_t_LDFLAGS = -Wl,--wrap=team_size,--wrap=team_run \
 	-Wl,--wrap=calloc,--wrap=realloc,--wrap=malloc,--wrap=free
