@@ -235,5 +235,5 @@ static int body(void)
 int main(void)
 {
 	cache_dir_make();
-	return tap_guard(60, body, cache_dir_remove);
+	return tap_guard(200, body, cache_dir_remove);
 }
