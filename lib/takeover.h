@@ -47,6 +47,7 @@ struct scan {
 	uint32_t nshares, threads;
 	uint8_t *entry;
 	struct region *region;           /* of the table */
+	uint32_t nregions;
 	uint32_t *map;                   /* of those that the table does not have */
 	struct open_group *group;
 	uint32_t ngroups, groups_size;
@@ -80,6 +81,7 @@ uint32_t takeover_regions(const struct writer *w);
 void takeover_note_entries(struct share *s, const uint32_t *record, uint32_t n);
 /* Wipe the entries that no record has, and set missing flags. */
 void takeover_sweep_table(struct writer *w, struct scan *sc);
+void takeover_sweep_end(struct scan *sc);
 
 /* ---- takeover_tree.c ---- */
 

@@ -8,7 +8,7 @@
 #include "team.h"
 
 #define AHEAD 16u                        /* records; the processor's own guess ends with a page */
-#define SHARE 65536u                     /* records that are worth a thread, at least */
+#define SHARE 32768u                     /* records that are worth a thread, at least */
 #define SHARES 64u
 
 void records_add(struct records *list, uint32_t record)
@@ -148,7 +148,7 @@ void takeover_scan_end(struct scan *sc)
 		free(s->leaves.at);
 	}
 	free(sc->share);
-	free(sc->region);
+	takeover_sweep_end(sc);
 	free(sc->map);
 	free(sc->entry);
 	free(sc->group);

@@ -9,6 +9,7 @@
  * there is none too many; only the others are looked at one by one. */
 #include "config.h"
 
+#include <stdlib.h>
 #include "takeover.h"
 
 static void prefetch_bucket(struct writer *w, uint32_t bucket)
@@ -83,6 +84,7 @@ struct region {                          /* of the table; one thread's at a time
 	struct writer *w;
 	uint32_t first, end;             /* buckets */
 	uint32_t entries;
+	struct records no_flag;          /* buckets that have spilled, and do not say so */
 };
 
 uint32_t takeover_regions(const struct writer *w)
@@ -106,6 +108,8 @@ static void count_region(void *arg)
 	for (bucket = r->first; bucket < r->end; bucket++) {
 		for (i = 0; i < SHM_BUCKET; i++)
 			r->entries += !is_blank(w, bucket * SHM_BUCKET + i);
+		if (w->spilled[bucket] && !(w->table[bucket * SHM_BUCKET].w[2] & PROBE_OVERFLOW))
+			records_add(&r->no_flag, bucket);
 		w->quarantined[bucket] |= 0xf0;
 	}
 }
@@ -128,8 +132,10 @@ static void sweep_slot(struct writer *w, uint32_t slot)
 		if (is_entry(w, slot, &k, w_block(w, record)) &&
 		    (bucket == k.first || bucket == k.second)) {
 			records_add(&w->twice, slot);
-			if (bucket == k.second)
+			if (bucket == k.second) {
 				w->spilled[k.first]++;
+				table_set_flag(w, k.first);
+			}
 			return;
 		}
 	}
@@ -148,12 +154,14 @@ static void sweep_region(struct region *r)
 void takeover_sweep_table(struct writer *w, struct scan *sc)
 {
 	uint32_t n = takeover_regions(w), noted, bucket, i, j;
-	struct region *region = sc->region = writer_alloc(n, sizeof(*region));
+	struct region *region = writer_alloc(n, sizeof(*region));
 
+	sc->region = region;
+	sc->nregions = n;
 	for (i = 0; i < n; i++) {
 		bucket = i * TAKEOVER_REGION;
-		region[i] = (struct region){ w, bucket, MIN(bucket + TAKEOVER_REGION, w->buckets),
-					     0 };
+		region[i] = (struct region){ .w = w, .first = bucket,
+					     .end = MIN(bucket + TAKEOVER_REGION, w->buckets) };
 	}
 	takeover_team(sc, count_region, region, sizeof(*region), n);
 	for (i = 0; i < n; i++) {
@@ -161,8 +169,16 @@ void takeover_sweep_table(struct writer *w, struct scan *sc)
 			noted += sc->share[j].counted[i];
 		if (noted != region[i].entries)
 			sweep_region(&region[i]);
+		for (j = 0; j < region[i].no_flag.n; j++)
+			table_set_flag(w, region[i].no_flag.at[j]);
 	}
-	for (bucket = 0; bucket < w->buckets; bucket++)
-		if (w->spilled[bucket])
-			table_set_flag(w, bucket);
+}
+
+void takeover_sweep_end(struct scan *sc)
+{
+	uint32_t i;
+
+	for (i = 0; i < sc->nregions; i++)
+		free(sc->region[i].no_flag.at);
+	free(sc->region);
 }

@@ -11,8 +11,8 @@
 #include "base.h"
 #include "order.h"
 
-#define MOST 8u
-#define STACK ((size_t)256 << 10)
+#define MOST 16u
+#define STACK ((size_t)1 << 20)           /* and what the program has of thread-local memory */
 
 struct team {
 	void (*run)(void *job);

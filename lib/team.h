@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Processors that this thread may use, at most 8: more wait for the same memory. */
+/* Processors that this thread may use, at most 16: more wait for the same memory. */
 uint32_t team_size(void);
 /* run() for each of the n jobs of so many bytes, in at most `threads` threads, of which the caller
  * is one.  Returns when all are done.  Threads that the system does not give are done without. */
