@@ -8,16 +8,14 @@
 
 #define LIBRARY_SECTIONS (SHM_SECTIONS - GPC_SECTIONS)
 
-int handle_check(gpc *c, bool seat)
+int handle_refuse(gpc *c)
 {
 	if (!c)
 		return err_set(EINVAL, "the handle is NULL");
 	if (c->forked)
 		return err_set(ECHILD, "the handle belongs to the parent process: "
 			       "attach anew");
-	if (seat && c->readonly)
-		return err_set(EROFS, "the handle was attached with GPC_READONLY");
-	return 0;
+	return err_set(EROFS, "the handle was attached with GPC_READONLY");
 }
 
 /* Whoever moves the time of the last step moves the tick.  If it dies in between, the step is
@@ -79,13 +77,6 @@ void handle_sweep_sections(gpc *c)
 	for (i = 0; i < mark; i++)
 		epoch_sweep(&c->seg, c->peer, i);
 	pthread_mutex_unlock(&c->device_sections);
-}
-
-uint64_t handle_thread(void)
-{
-	static __thread char here;
-
-	return (uint64_t)(uintptr_t)&here;
 }
 
 bool handle_in_section(gpc *c)

@@ -32,8 +32,8 @@ struct gpc {
 	struct key_secret secret;
 	gpc_key mask[GPC_MAX_SPACES];
 
-	/* sections: who opened which (0 = nobody); a thread is named by the address of one of
-	 * its thread-local variables */
+	/* sections: who opened which (0 = nobody); a thread is named by the address of its
+	 * thread control block */
 	uint64_t section_thread[SHM_SECTIONS];
 	pthread_mutex_t device_sections; /* sweeping sections that devices have ended */
 
@@ -66,8 +66,16 @@ struct gpc {
 	gpc_dev *devs;
 };
 
+/* What handle_check() answers to a handle that it refuses. */
+int handle_refuse(gpc *c);
+
 /* First line of every public call: 0, -EINVAL (NULL), -ECHILD; with `seat` also -EROFS. */
-int handle_check(gpc *c, bool seat);
+static inline int handle_check(gpc *c, bool seat)
+{
+	if (__builtin_expect(c && !c->forked && !(seat && c->readonly), 1))
+		return 0;
+	return handle_refuse(c);
+}
 
 /* Tick for a touching call: exact mode advances it by one, else once a tick_us. */
 uint64_t handle_tick(gpc *c);
@@ -79,7 +87,10 @@ void handle_leave(gpc *c, int section);
 void handle_sweep_sections(gpc *c);
 /* Name of the calling thread in section_thread, never 0.  A thread that ends in its section
  * leaves the name to a later one. */
-uint64_t handle_thread(void);
+static inline uint64_t handle_thread(void)
+{
+	return (uint64_t)(uintptr_t)__builtin_thread_pointer();
+}
 /* Does the calling thread have a section of gpc_enter open? */
 bool handle_in_section(gpc *c);
 

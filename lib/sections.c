@@ -35,13 +35,25 @@ GPC_EXPORT int gpc_enter(gpc *c)
 	return section;
 }
 
-/* Only what gpc_enter has opened, and once: the thread's mark is taken by one
- * exchange, so of two threads that leave the same section one does nothing. */
+/* The mark goes first: once the slot is idle it is the next one's to set.  The thread that entered
+ * takes its mark back without a locked instruction, which would cost as much as entering does;
+ * of other threads that leave a section at the same time, one does. */
+static bool take_mark(gpc *c, int section)
+{
+	uint64_t *mark = &c->section_thread[section];
+
+	if (load_relaxed(mark) != handle_thread())
+		return load_relaxed(mark) && order_swap64(mark, 0);
+	store_relaxed(mark, 0);
+	return true;
+}
+
+/* Only what gpc_enter has opened, and once. */
 GPC_EXPORT void gpc_leave(gpc *c, int section)
 {
 	if (handle_check(c, true) || section < 0 || section >= GPC_SECTIONS)
 		return;
-	if (order_swap64(&c->section_thread[section], 0))
+	if (take_mark(c, section))
 		epoch_leave(&c->seg, c->peer, (uint32_t)section);
 }
 
