@@ -14,6 +14,8 @@
 #include "lookup.h"
 #include "refs.h"
 
+#define AHEAD 8u                 /* references whose lines are on their way */
+
 struct ask {                             /* one call */
 	gpc *c;
 	uint32_t spaces;
@@ -28,8 +30,10 @@ struct ask {                             /* one call */
 	struct ref_sum sum;              /* only with refs */
 };
 
-struct hits {                            /* of one group */
-	gpc_block block[LOOKUP_GROUP];
+struct hits {                            /* of a part of the keys */
+	uint32_t n;
+	bool usual;                      /* all of the usual pool */
+	uint8_t at[LOOKUP_GROUP];        /* which keys, ascending */
 	uint32_t record[LOOKUP_GROUP];
 };
 
@@ -123,43 +127,136 @@ static uint32_t take_hints(const struct ask *a, uint32_t n, gpc_block *blocks)
 	return hits;
 }
 
-/* Records of the hits; a block that has none becomes a miss.  Their lines are asked
- * for. */
-static void locate(const struct ask *a, gpc_block *blocks, uint32_t *records, uint32_t n)
+/* The lines that a use of this record will need.
+ *
+ * Always inline: a call of a function that does nothing but prefetch has no effect that gcc knows
+ * of, and is removed. */
+static inline __attribute__((always_inline)) void ask_lines(const struct ask *a, uint32_t record)
 {
 	const struct segment *s = &a->c->seg;
-	uint32_t i, record;
+
+	if (!a->quiet)
+		__builtin_prefetch(seg_stamp(s, record), 1);
+	if (a->refs) {
+		__builtin_prefetch(seg_record(s, record));
+		__builtin_prefetch(refs_cell(a->c, record), 1);
+	}
+}
+
+/* References are taken one by one, with a locked instruction or two each; meanwhile the lines of
+ * the next few are on their way. */
+static inline __attribute__((always_inline)) void ask_ahead(const struct ask *a,
+							    const uint32_t *records,
+							    uint32_t n, uint32_t i)
+{
+	if (a->refs && i + AHEAD < n && records[i + AHEAD] != SHM_NO_RECORD)
+		ask_lines(a, records[i + AHEAD]);
+}
+
+static inline __attribute__((always_inline)) void ask_first(const struct ask *a,
+							    const uint32_t *records, uint32_t n)
+{
+	uint32_t i;
+
+	for (i = 0; i < AHEAD; i++)
+		ask_ahead(a, records, n, i - AHEAD);
+}
+
+/* Where the hits are, without a branch that depends on the data. */
+static uint32_t collect(const gpc_block *blocks, uint32_t n, uint8_t *at)
+{
+	uint32_t i, hits = 0;
 
 	for (i = 0; i < n; i++) {
-		record = pool_record(s, blocks[i]);
-		records[i] = record;
+		at[hits] = (uint8_t)i;
+		hits += blocks[i] >= 0;
+	}
+	return hits;
+}
+
+/* The hits and their records; a block that has none becomes a miss.  Their stamps are asked
+ * for; see ask_ahead() for references. */
+static void locate(const struct ask *a, gpc_block *blocks, uint32_t n, struct hits *h)
+{
+	uint32_t i, record, hits = collect(blocks, n, h->at);
+
+	h->n = 0;
+	h->usual = false;
+	for (i = 0; i < hits; i++) {
+		uint8_t at = h->at[i];
+
+		record = pool_record(&a->c->seg, blocks[at]);
+		h->at[h->n] = at;
+		h->record[h->n] = record;
 		if (record == SHM_NO_RECORD) {
-			blocks[i] = GPC_NONE;
+			blocks[at] = GPC_NONE;
 			continue;
 		}
-		if (!a->quiet)
-			__builtin_prefetch(seg_stamp(s, record), 1);
-		if (a->refs) {
-			__builtin_prefetch(seg_record(s, record));
-			__builtin_prefetch(refs_cell(a->c, record), 1);
-		}
+		h->n++;
+		if (!a->refs)
+			ask_lines(a, record);
 	}
+}
+
+/* The same for what a part of a lookup has found. */
+static void locate_part(const struct ask *a, const struct lookup_part *part, gpc_block *blocks,
+			struct hits *h)
+{
+	uint32_t i;
+
+	if (!part->usual || a->refs) {
+		locate(a, blocks, part->n, h);
+		return;
+	}
+	h->n = part->hits;
+	h->usual = true;
+	if (a->quiet)
+		return;
+	collect(blocks, part->n, h->at);
+	for (i = 0; i < h->n; i++)
+		h->record[i] = a->l.usual_record + ((uint32_t)blocks[h->at[i]] - a->l.usual);
+	for (i = 0; i < h->n; i++)
+		__builtin_prefetch(seg_stamp(&a->c->seg, h->record[i]), 1);
+}
+
+static bool is_ram(const struct ask *a, gpc_block block)
+{
+	return load_relaxed(&seg_pool(&a->c->seg, (uint32_t)GPC_POOL(block))->kind) == GPC_RAM;
 }
 
 /* A hit counts for its tier, and as a use. */
 static void use(struct ask *a, gpc_block block, uint32_t record)
 {
-	const struct shm_pool *pool = seg_pool(&a->c->seg, (uint32_t)GPC_POOL(block));
+	bool ram = is_ram(a, block);
 
-	if (load_relaxed(&pool->kind) == GPC_RAM)
-		a->ram++;
-	else
-		a->vram++;
+	a->ram += ram;
+	a->vram += !ram;
 	if (a->quiet)
 		return;
 	if (!a->tick)
 		a->tick = handle_tick(a->c);
 	refs_stamp(a->c, record, a->tick);
+}
+
+/* The same for many, without references. */
+static void use_all(struct ask *a, const gpc_block *blocks, const struct hits *h)
+{
+	uint32_t i, ram = 0;
+	uint64_t tick;
+
+	if (!h->n)
+		return;
+	if (h->usual)
+		ram = is_ram(a, (gpc_block)a->l.usual) ? h->n : 0;
+	else
+		for (i = 0; i < h->n; i++)
+			ram += is_ram(a, blocks[h->at[i]]);
+	a->ram += ram;
+	a->vram += h->n - ram;
+	if (!a->tick)
+		a->tick = handle_tick(a->c);
+	for (i = 0, tick = a->tick; i < h->n; i++)
+		refs_stamp(a->c, h->record[i], tick);
 }
 
 static int take(struct ask *a, const gpc_key *key, gpc_block block, uint32_t record)
@@ -215,46 +312,82 @@ static int check_arrays(const gpc_key *keys, uint32_t n, const gpc_block *blocks
 
 /* ---- each key by itself ---- */
 
-/* Where the group's hits are: ascending, found without branches. */
-static uint32_t collect(const gpc_block *blocks, uint32_t n, uint8_t *at, struct hits *h)
+/* Uses of a part's hits.  Returns how many are none after all.  A key at REF_CAP counts as a
+ * miss: a block without its reference must not look like one with it. */
+static uint32_t use_hits(struct ask *a, const gpc_key *keys, gpc_block *blocks, struct hits *h)
 {
-	uint32_t i, hits = 0;
+	uint32_t i, lost = 0;
 
-	for (i = 0; i < n; i++) {
-		at[hits] = (uint8_t)i;
-		h->block[hits] = blocks[i];
-		hits += blocks[i] >= 0;
+	if (!a->refs) {
+		if (!a->quiet)
+			use_all(a, blocks, h);
+		return 0;
 	}
-	return hits;
+	ask_first(a, h->record, h->n);
+	for (i = 0; i < h->n; i++) {
+		gpc_block *block = &blocks[h->at[i]];
+
+		ask_ahead(a, h->record, h->n, i);
+
+		if (hold(a, &keys[h->at[i]], block, &h->record[i])) {
+			*block = GPC_NONE;
+			lost++;
+			continue;
+		}
+		use(a, *block, h->record[i]);
+	}
+	return lost;
 }
 
-/* Returns how many of the group are hits.  A key at REF_CAP counts as a miss: a block
- * without its reference must not look like one with it. */
-static uint32_t look_up(struct ask *a, const gpc_key *all, uint32_t from, uint32_t n,
-			gpc_block *blocks)
+/* Keys that a device has answered to, and a single one. */
+static uint32_t look_up_part(struct ask *a, const gpc_key *all, uint32_t from, uint32_t n,
+			     gpc_block *blocks)
 {
-	const gpc_key *keys = all + from;
-	uint8_t at[LOOKUP_GROUP];
 	struct hits h;
-	uint32_t i, m, hits = 0;
 
 	if (a->there.blocks)
 		take_answers(a, from, n, blocks);
-	else if (n == 1)
-		blocks[0] = lookup_one(&a->l, keys);
 	else
-		lookup_group(&a->l, keys, n, blocks);
-	m = collect(blocks, n, at, &h);
-	locate(a, h.block, h.record, m);
-	for (i = 0; i < m; i++) {
-		if (a->refs && hold(a, &keys[at[i]], &h.block[i], &h.record[i]))
-			h.block[i] = GPC_NONE;
-		blocks[at[i]] = h.block[i];
-		if (h.block[i] < 0)
+		blocks[0] = lookup_one(&a->l, all);
+	locate(a, blocks, n, &h);
+	return h.n - use_hits(a, all + from, blocks, &h);
+}
+
+/* The next group of a run: its parts are compared, each one while the second buckets of the one
+ * before are on their way; then the hits are used, whose lines have arrived by then.  Returns the
+ * number of hits. */
+static uint32_t look_up(struct ask *a, struct lookup_run *run, uint32_t from, uint32_t n,
+			gpc_block *blocks)
+{
+	struct lookup_part part[2];
+	struct hits h[LOOKUP_PARTS];
+	uint32_t i, k, last, hits = 0;
+
+	for (i = k = 0; i < n + run->part; i += run->part, k++) {
+		if (i < n)
+			lookup_first(run, from + i, MIN(run->part, n - i), &part[k & 1],
+				     blocks + i);
+		if (!k)
 			continue;
-		use(a, h.block[i], h.record[i]);
-		hits++;
+		last = i - run->part;
+		lookup_rest(run, &part[~k & 1], blocks + last);
+		locate_part(a, &part[~k & 1], blocks + last, &h[k - 1]);
+		hits += h[k - 1].n;
 	}
+	for (i = 0; i < k - 1; i++)
+		hits -= use_hits(a, run->keys + from + i * run->part, blocks + i * run->part,
+				 &h[i]);
+	return hits;
+}
+
+static uint32_t look_up_all(struct ask *a, const gpc_key *keys, uint32_t n, gpc_block *blocks)
+{
+	struct lookup_run run;
+	uint32_t i, hits = 0;
+
+	lookup_start(&run, &a->l, keys, n);
+	for (i = 0; i < n; i += LOOKUP_GROUP)
+		hits += look_up(a, &run, i, MIN(n - i, LOOKUP_GROUP), blocks + i);
 	return hits;
 }
 
@@ -280,32 +413,70 @@ GPC_EXPORT int gpc_lookup(gpc *c, uint32_t spaces, const gpc_key *keys, uint32_t
 	err = ask_device(&a, &q, flags);
 	if (!err && a.there.blocks && a.quiet && !a.refs)
 		hits = take_hints(&a, n, blocks);
-	else
-		for (i = 0; !err && i < n; i += LOOKUP_GROUP)
-			hits += look_up(&a, keys, i, MIN(n - i, LOOKUP_GROUP), blocks + i);
+	else if (!err && (a.there.blocks || n == 1))
+		for (i = 0; i < n; i += LOOKUP_GROUP)
+			hits += look_up_part(&a, keys, i, MIN(n - i, LOOKUP_GROUP), blocks + i);
+	else if (!err)
+		hits = look_up_all(&a, keys, n, blocks);
 	ask_end(&a, err ? 0 : n);
 	return err ? err : (int)hits;
 }
 
-/* ---- longest prefix, hints ---- */
+/* ---- longest prefix ---- */
 
+/* The hits of a part up to the first miss. */
+static void locate_prefix(const struct ask *a, gpc_block *found, uint32_t n, struct hits *h)
+{
+	locate(a, found, leading_hits(found, n), h);
+	h->n = leading_hits(found, h->n);        /* they are at 0, 1, 2 ... */
+}
+
+/* Root to leaf, cut at the first failure (rule T8).  Returns how many of the part are used. */
+static uint32_t use_prefix(struct ask *a, const gpc_key *keys, gpc_block *found,
+			   struct hits *h, gpc_block *blocks)
+{
+	uint32_t i;
+
+	ask_first(a, h->record, h->n);
+	for (i = 0; i < h->n; i++) {
+		ask_ahead(a, h->record, h->n, i);
+		if (a->refs && hold(a, &keys[i], &found[i], &h->record[i]))
+			break;
+		if (!a->quiet)
+			use(a, found[i], h->record[i]);
+		if (blocks)
+			blocks[i] = found[i];
+	}
+	return i;
+}
+
+/* In parts, as look_up() goes.  A part with a miss is the last one. */
 static uint32_t match(struct ask *a, const gpc_key *keys, uint32_t n, gpc_block *blocks)
 {
-	struct hits h;
-	uint32_t i, j, m, run, len = 0;
+	gpc_block found[4][LOOKUP_GROUP];
+	struct lookup_part part[2];
+	struct lookup_run run;
+	struct hits h[2];
+	uint32_t i, k, from, got, len = 0;
 
-	for (i = 0; i < n; i += LOOKUP_GROUP) {
-		m = MIN(n - i, LOOKUP_GROUP);
-		lookup_group(&a->l, keys + i, m, h.block);
-		run = leading_hits(h.block, m);
-		locate(a, h.block, h.record, run);
-		run = leading_hits(h.block, run);
-		for (j = 0; j < run; j++)
-			use(a, h.block[j], h.record[j]);
-		if (blocks)
-			memcpy(blocks + i, h.block, run * sizeof(*blocks));
-		len += run;
-		if (run < m)
+	lookup_start(&run, &a->l, keys, n);
+	for (i = k = 0; i < n + 2 * run.part; i += run.part, k++) {
+		if (i < n)
+			lookup_first(&run, i, MIN(run.part, n - i), &part[k & 1], found[k & 3]);
+		from = i - run.part;
+		if (from < n) {
+			lookup_rest(&run, &part[~k & 1], found[(k - 1) & 3]);
+			locate_prefix(a, found[(k - 1) & 3], part[~k & 1].n, &h[~k & 1]);
+			if (h[~k & 1].n < part[~k & 1].n)
+				n = from + h[~k & 1].n;
+		}
+		from -= run.part;
+		if (from >= n)
+			continue;
+		got = use_prefix(a, keys + from, found[(k - 2) & 3], &h[k & 1],
+				 blocks ? blocks + from : NULL);
+		len += got;
+		if (got < h[k & 1].n)
 			break;
 	}
 	return len;
@@ -328,20 +499,16 @@ static int check_starts(const uint32_t *start, uint32_t nseq)
 /* A sequence whose length a device knows. */
 static uint32_t match_there(struct ask *a, uint32_t from, uint32_t n, gpc_block *blocks)
 {
+	gpc_block found[LOOKUP_GROUP];
 	struct hits h;
-	uint32_t i, j, m, run, len = 0;
+	uint32_t i, m, len = 0;
 
 	for (i = 0; i < n; i += LOOKUP_GROUP) {
 		m = MIN(n - i, LOOKUP_GROUP);
-		take_answers(a, from + i, m, h.block);
-		locate(a, h.block, h.record, m);
-		run = leading_hits(h.block, m);
-		for (j = 0; j < run; j++)
-			use(a, h.block[j], h.record[j]);
-		if (blocks)
-			memcpy(blocks + i, h.block, run * sizeof(*blocks));
-		len += run;
-		if (run < m)
+		take_answers(a, from + i, m, found);
+		locate_prefix(a, found, m, &h);
+		len += use_prefix(a, NULL, found, &h, blocks ? blocks + i : NULL);
+		if (h.n < m)
 			break;
 	}
 	return len;
@@ -400,31 +567,11 @@ GPC_EXPORT int gpc_match(gpc *c, uint32_t spaces, const gpc_key *keys,
 	return err ? err : (int)sum;
 }
 
-/* ---- longest prefix, referenced ---- */
-
-/* Root to leaf, cut at the first failure (rule T8). */
-static uint32_t acquire(struct ask *a, const gpc_key *keys, uint32_t n, gpc_block *blocks)
-{
-	struct hits h;
-	uint32_t run, i;
-
-	lookup_group(&a->l, keys, n, h.block);
-	run = leading_hits(h.block, n);
-	locate(a, h.block, h.record, run);
-	for (i = 0; i < run; i++) {
-		if (hold(a, &keys[i], &h.block[i], &h.record[i]))
-			break;
-		use(a, h.block[i], h.record[i]);
-		blocks[i] = h.block[i];
-	}
-	return i;
-}
-
 GPC_EXPORT int gpc_acquire(gpc *c, uint32_t spaces, const gpc_key *keys, uint32_t n,
 			   gpc_block *blocks, uint32_t flags)
 {
 	struct ask a;
-	uint32_t m, got, len = 0;
+	uint32_t len;
 	int err = handle_check(c, true);
 
 	if (err)
@@ -437,11 +584,7 @@ GPC_EXPORT int gpc_acquire(gpc *c, uint32_t spaces, const gpc_key *keys, uint32_
 	err = ask_begin(&a, c, spaces, flags, true);
 	if (err)
 		return err;
-	do {
-		m = MIN(n - len, LOOKUP_GROUP);
-		got = acquire(&a, keys + len, m, blocks + len);
-		len += got;
-	} while (got == m && len < n);
+	len = match(&a, keys, n, blocks);
 	ask_end(&a, n);
 	return !len && a.overflow ? overflow_error() : (int)len;
 }
@@ -451,18 +594,19 @@ GPC_EXPORT int gpc_acquire(gpc *c, uint32_t spaces, const gpc_key *keys, uint32_
 static uint32_t ref(struct ask *a, const gpc_key *keys, const gpc_block *blocks,
 		    uint32_t n)
 {
-	struct hits h;
-	uint32_t i;
+	uint32_t i, record[LOOKUP_GROUP];
 	int err;
 
-	memcpy(h.block, blocks, n * sizeof(*blocks));
-	locate(a, h.block, h.record, n);
+	for (i = 0; i < n; i++)
+		record[i] = pool_record(&a->c->seg, blocks[i]);
+	ask_first(a, record, n);
 	for (i = 0; i < n; i++) {
-		err = take(a, &keys[i], h.block[i], h.record[i]);
+		ask_ahead(a, record, n, i);
+		err = take(a, &keys[i], blocks[i], record[i]);
 		a->stale += err == -ESTALE;
 		if (err)
 			break;
-		refs_stamp(a->c, h.record[i], a->tick);
+		refs_stamp(a->c, record[i], a->tick);
 	}
 	return i;
 }

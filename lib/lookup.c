@@ -2,12 +2,14 @@
 /* lookup.c - probing the host table.
  *
  * A probe costs one cache line, and what matters is how many of them are on their way at
- * the same time: a group of keys fetches all its first buckets, compares them without
- * branches that depend on the data, and does the same for the few second buckets.  A
- * single key takes branches instead, since speculation is then what overlaps the reads.
+ * the same time: whenever a part of the keys is compared, the first buckets of the next part are
+ * on their way already, which hides the comparing behind the waiting.  It is done without branches
+ * that depend on the data.  The few second buckets are asked for when a part has been compared,
+ * and looked at when the next one has been.  A single key takes branches instead, since
+ * speculation is then what overlaps the reads.
  *
  * An entry of a pool that has died is as good as empty, and so is one in the middle of
- * being wiped: keys of a group that met one are left to the path of single keys, which
+ * being wiped: keys of a run that met one are left to the path of single keys, which
  * goes on behind it. */
 #include "config.h"
 
@@ -38,6 +40,26 @@ static inline struct probe_key prepare(const struct lookup *l, uint32_t space,
 	return probe_prepare(key->w[0] ^ mask->w[0], key->w[1] ^ mask->w[1], l->buckets);
 }
 
+static void choose_usual(struct lookup *l, const struct segment *s)
+{
+	uint32_t pool, half, record;
+	uint64_t left;
+
+	l->usual = l->usual_slots = l->usual_record = 0;
+	for (half = 0; half < 2; half++) {
+		for (left = l->live.bits[half]; left; left &= left - 1) {
+			pool = half * 64 + (uint32_t)__builtin_ctzll(left);
+			if (pool >= s->header.geometry.max_pools ||
+			    !(l->spaces >> (load_relaxed(&seg_pool(s, pool)->space) & 31) & 1))
+				continue;
+			record = pool_first(s, pool, &l->usual_slots);
+			l->usual = pool << 24;
+			l->usual_record = record;
+			return;
+		}
+	}
+}
+
 void lookup_begin(struct lookup *l, const gpc *c, uint32_t spaces)
 {
 	const struct segment *s = &c->seg;
@@ -49,6 +71,7 @@ void lookup_begin(struct lookup *l, const gpc *c, uint32_t spaces)
 	l->spaces = load_acquire(&seg_state(s)->spaces);
 	if (spaces)
 		l->spaces &= spaces;
+	choose_usual(l, s);
 }
 
 /* ---- one key ---- */
@@ -104,123 +127,201 @@ gpc_block lookup_one(const struct lookup *l, const gpc_key *key)
 	return block;
 }
 
-/* ---- a group ---- */
+/* ---- many keys ---- */
 
-/* Stands for "look again, one by one"; no pool has this number. */
-#define UNSURE  GPC_BLOCK(GPC_MAX_POOLS, 0)
+struct looking {                         /* what all keys of a part need, in registers */
+	gpc_key mask;
+	uint32_t buckets, usual, usual_slots;
+};
 
-struct wanted {                          /* one key of a group */
-	uint32_t w[4];                   /* its words; the block word is 0 */
-} __attribute__((aligned(16)));
-
-/* Which entries of the bucket have the key's bits: bit 4 i = entry i. */
-static inline __attribute__((always_inline)) uint32_t
-bucket_matches(const struct probe_entry *e, const struct wanted *k, uint32_t *overflows)
+static inline struct looking look_for(const struct lookup_run *r)
 {
+	return (struct looking){ r->mask, r->l->buckets, r->l->usual, r->l->usual_slots };
+}
+
+/* What an entry of the key has in its first three words, as probe_prepare makes it. */
 #ifdef ORDER_VECTORS
-	/* probe_entry_block for four entries at once, the block word left out */
-	const __m128i bits = _mm_setr_epi32(-1, -1, (int)PROBE_KEY2, 0);
-	const __m128i key = _mm_load_si128((const __m128i *)k);
-	__m128i x = load_vector4(e[0].w), a, b, c, d;
-	uint32_t m;
+typedef __m128i wanted;
+
+static inline __attribute__((always_inline)) wanted want(const struct looking *r,
+							 const gpc_key *key)
+{
+	const __m128i low = _mm_setr_epi32(-1, -1, 0, 0), word2 = _mm_setr_epi32(0, 0, -1, 0);
+	const __m128i least = _mm_setr_epi32(1, 1, 1 << 8, 0);
+	__m128i k = _mm_xor_si128(_mm_loadu_si128((const __m128i *)key),
+				  _mm_loadu_si128((const __m128i *)&r->mask));
+	__m128i w = _mm_or_si128(_mm_and_si128(k, low),
+				 _mm_and_si128(_mm_slli_epi32(k, 8), word2));
+
+	return _mm_or_si128(w, _mm_and_si128(_mm_cmpeq_epi32(w, _mm_setzero_si128()), least));
+}
+
+/* Has the entry the key's bits?  All ones in each word that has; word 3 counts as one. */
+static inline __attribute__((always_inline)) __m128i has_bits(__m128i entry, wanted k)
+{
+	return _mm_cmpeq_epi32(_mm_and_si128(entry, _mm_setr_epi32(-1, -1, (int)PROBE_KEY2, 0)), k);
+}
+
+/* Which entries of the bucket have the key's bits: bit i = entry i. */
+static inline __attribute__((always_inline)) uint32_t
+bucket_matches(const struct probe_entry *e, wanted k, uint32_t *overflows)
+{
+	__m128i x = load_vector4(e[0].w);
+	__m128i ab = _mm_packs_epi32(has_bits(x, k), has_bits(load_vector4(e[1].w), k));
+	__m128i cd = _mm_packs_epi32(has_bits(load_vector4(e[2].w), k),
+				     has_bits(load_vector4(e[3].w), k));
+	__m128i all = _mm_packs_epi16(ab, cd);   /* a word for each entry, a byte for each of its */
 
 	*overflows = (uint32_t)_mm_extract_epi16(x, 4) & PROBE_OVERFLOW;
-	a = _mm_cmpeq_epi32(_mm_and_si128(x, bits), key);
-	b = _mm_cmpeq_epi32(_mm_and_si128(load_vector4(e[1].w), bits), key);
-	c = _mm_cmpeq_epi32(_mm_and_si128(load_vector4(e[2].w), bits), key);
-	d = _mm_cmpeq_epi32(_mm_and_si128(load_vector4(e[3].w), bits), key);
-	/* one bit for each of the 16 words; all four of an entry must be set */
-	m = (uint32_t)_mm_movemask_epi8(_mm_packs_epi16(_mm_packs_epi32(a, b),
-							_mm_packs_epi32(c, d)));
-	m &= m >> 1;
-	m &= m >> 2;
-	return m & 0x1111;
-#else
-	struct probe_key p = { { k->w[0], k->w[1], k->w[2] }, 0, 0 };
-	struct probe_entry x = entry_load(e);
-	uint32_t i, m = probe_entry_block(x, p) != NO_BLOCK;
-
-	*overflows = x.w[2] & PROBE_OVERFLOW;
-	for (i = 1; i < SHM_BUCKET; i++)
-		if (probe_entry_block(entry_load(e + i), p) != NO_BLOCK)
-			m |= 1u << 4 * i;
-	return m;
-#endif
+	return (uint32_t)_mm_movemask_ps(_mm_castsi128_ps(
+		_mm_cmpeq_epi32(all, _mm_set1_epi32(-1))));
 }
+#else
+typedef struct probe_key wanted;
+
+static inline wanted want(const struct looking *r, const gpc_key *key)
+{
+	return probe_prepare(key->w[0] ^ r->mask.w[0], key->w[1] ^ r->mask.w[1], r->buckets);
+}
+
+static inline uint32_t bucket_matches(const struct probe_entry *e, wanted k, uint32_t *overflows)
+{
+	struct probe_entry x = entry_load(e);
+	uint32_t i, m = probe_entry_block(x, k) != NO_BLOCK;
+
+	*overflows = (uint32_t)probe_overflows(x);
+	for (i = 1; i < SHM_BUCKET; i++)
+		m |= (uint32_t)(probe_entry_block(entry_load(e + i), k) != NO_BLOCK) << i;
+	return m;
+}
+#endif
 
 /* The block of the bucket's entry that is the key's.  Its word is read after the key's
- * bits: inside a section a place that had this key's bits is not given to another. */
+ * bits: inside a section a place that had this key's bits is not given to another.  An entry in
+ * the middle of being wiped leaves its sign in `wiped`: it must not hide another one.  `odd` gets
+ * a bit for that, and for any block that is not of the usual pool. */
 static inline __attribute__((always_inline)) gpc_block
-match_bucket(const struct probe_entry *e, const struct wanted *k, uint32_t *overflows)
+match_bucket(const struct looking *l, const struct probe_entry *e, wanted k, uint32_t *overflows,
+	     struct lookup_odd *o)
 {
 	uint32_t matches = bucket_matches(e, k, overflows);
-	uint32_t block = load_relaxed(&e[__builtin_ctz(matches | 0x1000) / 4].w[3]) - 1;
-	uint32_t wiped = -(block >> 31), none = -(uint32_t)!matches;
+	uint32_t at = (uint32_t)__builtin_ctz(matches | 1u << 3);
+	uint32_t block = load_relaxed(&e[at].w[3]) - 1;
 
-	/* (wiped ? UNSURE : block), without a branch: an entry in the middle of being
-	 * wiped must not hide another one */
-	block = (block & ~wiped) | ((uint32_t)UNSURE & wiped);
-	return (gpc_block)(block | none);
+	uint32_t found = -(uint32_t)(matches != 0);
+
+	o->odd |= (block - l->usual >= l->usual_slots) & found;
+	o->wiped |= block & found;
+	return (gpc_block)(block | ~found);
 }
 
-/* The few that are not in their first bucket. */
-static void second_buckets(const struct lookup *l, uint32_t space, const gpc_key *keys,
-			   const struct wanted *want, const uint8_t *at, uint32_t n,
+static inline struct probe_key prepare_run(const struct lookup_run *r, const gpc_key *key)
+{
+	return probe_prepare(key->w[0] ^ r->mask.w[0], key->w[1] ^ r->mask.w[1], r->l->buckets);
+}
+
+/* Ask for the first buckets of keys up to `to`. */
+static void ask_until(struct lookup_run *r, uint32_t to)
+{
+	const struct probe_entry *bucket;
+	uint32_t i;
+
+	for (i = r->asked; i < to; i++) {
+		bucket = bucket_at(r->l, prepare_run(r, &r->keys[i]).first);
+		__builtin_prefetch(bucket);
+		r->bucket[i % LOOKUP_GROUP] = bucket;
+	}
+	r->asked = to;
+}
+
+static void run_in_space(struct lookup_run *r, const struct lookup *l, uint32_t space,
+			 const gpc_key *keys, uint32_t n, uint32_t part)
+{
+	r->l = l;
+	r->spaces = GPC_SPACE(space);
+	r->space = space;
+	r->mask = l->c->mask[space];
+	r->keys = keys;
+	r->n = n;
+	r->part = part;
+	r->asked = 0;
+	ask_until(r, MIN(n, part));
+}
+
+void lookup_first(struct lookup_run *r, uint32_t from, uint32_t n, struct lookup_part *part,
+		  gpc_block *blocks)
+{
+	uint32_t i, overflows, second = 0, misses = 0;
+	struct lookup_odd odd = { 0, 0 };
+	const struct lookup *l = r->l;
+	const gpc_key *keys = r->keys + from;
+	struct looking k = look_for(r);
+
+	part->from = from;
+	part->n = n;
+	for (i = 0; i < n && !r->spaces; i++, misses++)
+		blocks[i] = NO_BLOCK;
+	for (; i < n; i++) {
+		const struct probe_entry *e = r->bucket[(from + i) % LOOKUP_GROUP];
+
+		gpc_block block = match_bucket(&k, e, want(&k, &keys[i]), &overflows, &odd);
+
+		blocks[i] = block;
+		misses += (uint32_t)block >> 31;
+		part->second[second] = (uint8_t)i;
+		second += (uint32_t)block >> 31 & overflows;
+	}
+	part->nsecond = second;
+	part->odd = odd;
+	part->hits = n - misses;
+	for (i = 0; i < second; i++) {
+		part->bucket[i] = bucket_at(
+			l, prepare_run(r, &r->keys[from + part->second[i]]).second);
+		__builtin_prefetch(part->bucket[i]);
+	}
+	if (r->spaces && r->asked < r->n)
+		ask_until(r, MIN(r->n, from + n + r->part));
+}
+
+/* One by one: keys that met a block of a pool that is not live, and all misses where one of the
+ * keys met an entry in the middle of being wiped. */
+static void settle(const struct lookup_run *r, const struct lookup_part *part, gpc_block *blocks)
+{
+	bool wiped = part->odd.wiped >> 31;
+	uint32_t i;
+
+	for (i = 0; i < part->n; i++)
+		if (blocks[i] < 0 ? wiped : !pool_set_has(&r->l->live, (uint32_t)blocks[i] >> 24))
+			blocks[i] = one_in_space(r->l, r->space, &r->keys[part->from + i]);
+}
+
+static void second_buckets(const struct lookup_run *r, struct lookup_part *part,
 			   gpc_block *blocks)
 {
-	const struct probe_entry *bucket[LOOKUP_GROUP];
-	uint32_t i, unused;
+	struct looking k = look_for(r);
+	uint32_t i, at, unused;
 
-	for (i = 0; i < n; i++) {
-		bucket[i] = bucket_at(l, prepare(l, space, &keys[at[i]]).second);
-		__builtin_prefetch(bucket[i]);
+	for (i = 0; i < part->nsecond; i++) {
+		at = part->second[i];
+		blocks[at] = match_bucket(&k, part->bucket[i], want(&k, &r->keys[part->from + at]),
+					  &unused, &part->odd);
+		part->hits += blocks[at] >= 0;
 	}
-	for (i = 0; i < n; i++)
-		blocks[at[i]] = match_bucket(bucket[i], &want[at[i]], &unused);
+	part->usual = !part->odd.odd;
+	if (__builtin_expect(!part->usual, 0))
+		settle(r, part, blocks);
 }
 
-static void first_buckets(const struct lookup *l, uint32_t space, const gpc_key *keys,
-			  uint32_t n, gpc_block *blocks)
-{
-	const struct probe_entry *bucket[LOOKUP_GROUP];
-	struct wanted want[LOOKUP_GROUP];
-	uint8_t second[LOOKUP_GROUP];
-	uint32_t i, overflows, nsecond = 0;
-
-	for (i = 0; i < n; i++) {
-		struct probe_key p = prepare(l, space, &keys[i]);
-
-		bucket[i] = bucket_at(l, p.first);
-		__builtin_prefetch(bucket[i]);
-		want[i] = (struct wanted){ { p.w[0], p.w[1], p.w[2], 0 } };
-	}
-	for (i = 0; i < n; i++) {
-		blocks[i] = match_bucket(bucket[i], &want[i], &overflows);
-		second[nsecond] = (uint8_t)i;
-		nsecond += (uint32_t)blocks[i] >> 31 & overflows;
-	}
-	if (nsecond)
-		second_buckets(l, space, keys, want, second, nsecond, blocks);
-}
-
+/* All of a group's keys in one space. */
 static void group_in_space(const struct lookup *l, uint32_t space, const gpc_key *keys,
 			   uint32_t n, gpc_block *blocks)
 {
-	uint64_t unsettled = 0;
-	uint32_t i;
+	struct lookup_run r;
+	struct lookup_part part;
 
-	first_buckets(l, space, keys, n, blocks);
-	for (i = 0; i < n; i++) {
-		uint32_t pool = (uint32_t)blocks[i] >> 24;
-
-		unsettled |= ~(l->live.bits[pool >> 6 & 1] >> (pool & 63)) &
-			     ~((uint32_t)blocks[i] >> 31);
-	}
-	if (__builtin_expect(!(unsettled & 1), 1))
-		return;
-	for (i = 0; i < n; i++)
-		if (blocks[i] >= 0 && !pool_set_has(&l->live, (uint32_t)blocks[i] >> 24))
-			blocks[i] = one_in_space(l, space, &keys[i]);
+	run_in_space(&r, l, space, keys, n, n);
+	lookup_first(&r, 0, n, &part, blocks);
+	second_buckets(&r, &part, blocks);
 }
 
 /* Spaces behind the first are asked for the keys that are still without a block. */
@@ -244,17 +345,43 @@ static void next_space(const struct lookup *l, uint32_t space, const gpc_key *ke
 		blocks[at[i]] = found[i];
 }
 
+void lookup_rest(const struct lookup_run *r, struct lookup_part *part, gpc_block *blocks)
+{
+	uint32_t left = r->spaces;
+
+	part->usual = !left;
+	if (!left)
+		return;
+	second_buckets(r, part, blocks);
+	part->usual &= !(left & (left - 1));
+	while ((left &= left - 1))
+		next_space(r->l, (uint32_t)__builtin_ctz(left), r->keys + part->from, part->n,
+			   blocks);
+}
+
+static void start(struct lookup_run *r, const struct lookup *l, const gpc_key *keys, uint32_t n,
+		  uint32_t part)
+{
+	r->part = part;
+	if (l->spaces)
+		run_in_space(r, l, (uint32_t)__builtin_ctz(l->spaces), keys, n, part);
+	r->spaces = l->spaces;
+}
+
+/* Keys that are not in the first space have no others behind them on their way, so where there are
+ * several spaces more keys go together. */
+void lookup_start(struct lookup_run *r, const struct lookup *l, const gpc_key *keys, uint32_t n)
+{
+	start(r, l, keys, n, l->spaces & (l->spaces - 1) ? LOOKUP_GROUP : LOOKUP_PART);
+}
+
 void lookup_group(const struct lookup *l, const gpc_key *keys, uint32_t n,
 		  gpc_block *blocks)
 {
-	uint32_t i, left = l->spaces;
+	struct lookup_part part;
+	struct lookup_run r;
 
-	if (!left) {
-		for (i = 0; i < n; i++)
-			blocks[i] = NO_BLOCK;
-		return;
-	}
-	group_in_space(l, (uint32_t)__builtin_ctz(left), keys, n, blocks);
-	while ((left &= left - 1))
-		next_space(l, (uint32_t)__builtin_ctz(left), keys, n, blocks);
+	start(&r, l, keys, n, n);
+	lookup_first(&r, 0, n, &part, blocks);
+	lookup_rest(&r, &part, blocks);
 }

@@ -165,7 +165,10 @@ struct words4 { uint32_t w[4]; };
 #define ORDER_VECTORS 1
 static inline __attribute__((always_inline)) __m128i load_vector4(const uint32_t *p)
 {
-	return _mm_load_si128((const __m128i *)(const void *)p);
+	__m128i x = _mm_load_si128((const __m128i *)(const void *)p);
+
+	__asm__("" : "+x"(x));           /* not again, however often it is used */
+	return x;
 }
 #endif
 
