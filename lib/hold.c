@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include "fill.h"
 
+#define GROUP 64u                /* blocks whose lines are fetched at once */
+
 /* A reservation of ours goes back; blocks of our own CALLER pool stay ours. */
 static bool return_reservation(gpc *c, uint32_t record, gpc_block block, struct ref_sum *sum)
 {
@@ -24,10 +26,9 @@ static bool return_reservation(gpc *c, uint32_t record, gpc_block block, struct 
 	return returned;
 }
 
-static bool release(gpc *c, gpc_block block, uint64_t tick, struct ref_sum *sum, bool *returned)
+static bool release(gpc *c, gpc_block block, uint32_t record, uint64_t tick,
+		    struct ref_sum *sum, bool *returned)
 {
-	uint32_t record = pool_record(&c->seg, block);
-
 	if (record == SHM_NO_RECORD)
 		return false;
 	if (load_relaxed(refs_cell(c, record))) {
@@ -39,11 +40,36 @@ static bool release(gpc *c, gpc_block block, uint64_t tick, struct ref_sum *sum,
 	return return_reservation(c, record, block, sum);
 }
 
+/* The locked instructions of a release wait for its lines, so those of the whole group are asked for
+ * first.  Returns the number of blocks that are not held, and one of them. */
+static uint32_t release_group(gpc *c, const gpc_block *blocks, uint32_t n, uint64_t tick,
+			      struct ref_sum *sum, bool *returned, gpc_block *ret_bad)
+{
+	uint32_t i, record[GROUP], bad = 0;
+
+	for (i = 0; i < n; i++) {
+		record[i] = pool_record(&c->seg, blocks[i]);
+		if (record[i] == SHM_NO_RECORD)
+			continue;
+		__builtin_prefetch(refs_cell(c, record[i]), 1);
+		__builtin_prefetch(seg_stamp(&c->seg, record[i]), 1);
+	}
+	for (i = 0; i < n; i++) {
+		if (blocks[i] == GPC_NONE ||
+		    release(c, blocks[i], record[i], tick, sum, returned))
+			continue;
+		*ret_bad = blocks[i];
+		bad++;
+	}
+	return bad;
+}
+
 GPC_EXPORT int gpc_unref(gpc *c, const gpc_block *blocks, uint32_t n)
 {
 	int err = handle_check(c, true);
 	struct ref_sum sum = { 0 };
 	bool returned = false;
+	gpc_block bad = GPC_NONE;
 	uint64_t tick;
 	uint32_t i;
 
@@ -52,10 +78,10 @@ GPC_EXPORT int gpc_unref(gpc *c, const gpc_block *blocks, uint32_t n)
 	if (n && !blocks)
 		return err_set(EINVAL, "blocks is NULL");
 	tick = n ? handle_tick(c) : 0;
-	for (i = 0; i < n; i++)
-		if (blocks[i] != GPC_NONE && !release(c, blocks[i], tick, &sum, &returned))
+	for (i = 0; i < n; i += MIN(n - i, GROUP))
+		if (release_group(c, blocks + i, MIN(n - i, GROUP), tick, &sum, &returned, &bad))
 			err = err_set(EPERM, "block 0x%x is not held by this peer",
-				      (unsigned)blocks[i]);
+				      (unsigned)bad);
 	refs_account(c, &sum);
 	if (returned)
 		ring_turn(c);
