@@ -2,9 +2,9 @@
 /* ask.c - lookup, match, acquire and ref: what a worker asks before every prefill.
  *
  * All four have one shape: open a section, then for each group of keys probe the
- * table, locate the records of the hits and fetch their lines together, use them
- * (references, stamps, counts), and at the end close the section and add the counts to
- * the seat once.  A read-only handle works on its copy: no section, and nothing is
+ * table part by part, locate the records of the hits and have their lines on the way before
+ * they are used (references, stamps, counts), and at the end close the section and add the
+ * counts to the seat once.  A read-only handle works on its copy: no section, and nothing is
  * written. */
 #include "config.h"
 

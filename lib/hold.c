@@ -40,8 +40,8 @@ static bool release(gpc *c, gpc_block block, uint32_t record, uint64_t tick,
 	return return_reservation(c, record, block, sum);
 }
 
-/* The locked instructions of a release wait for its lines, so those of the whole group are asked for
- * first.  Returns the number of blocks that are not held, and one of them. */
+/* The locked instructions of a release wait for its lines, so those of the whole group are asked
+ * for first.  Returns the number of blocks that are not held, and one of them. */
 static uint32_t release_group(gpc *c, const gpc_block *blocks, uint32_t n, uint64_t tick,
 			      struct ref_sum *sum, bool *returned, gpc_block *ret_bad)
 {
