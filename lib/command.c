@@ -205,6 +205,26 @@ static bool group_is_sound(struct writer *w, uint32_t peer, uint64_t position, u
 	return n >= 1 && n <= SHM_RING && head - position >= n && head - position <= SHM_RING;
 }
 
+/* Whatever stands there: a peer may still scribble on it. */
+void command_prefetch(struct writer *w, const struct shm_command *cmd)
+{
+	gpc_key key = { { load_relaxed(&cmd->key[0]), load_relaxed(&cmd->key[1]) } };
+	uint32_t op = load_relaxed(&cmd->op), record;
+
+	if (op != CMD_PUBLISH && op != CMD_FREE)
+		return;
+	record = w_find_record(w, load_relaxed(&cmd->block));
+	if (record == NONE)
+		return;
+	__builtin_prefetch(w_record(w, record), 1);
+	__builtin_prefetch(&w->node[record], 1);
+	__builtin_prefetch(&w->owned[record], 1);
+	if (op == CMD_FREE)
+		return;
+	__builtin_prefetch(seg_stamp(&w->seg, record), 1);
+	table_prefetch(w, w_space(w, record), &key);
+}
+
 bool command_run(struct writer *w, uint32_t peer, uint64_t position,
 		 const struct shm_command *cmd)
 {

@@ -185,6 +185,21 @@ void lru_put_back(struct writer *w, uint32_t record)
 	lru_offer(w, record);
 }
 
+/* The first items are those that go next, more or less. */
+static void prefetch_first(struct writer *w, const struct wpool *p, uint32_t n)
+{
+	uint32_t i;
+
+	for (i = 0; i < MIN(n, p->heap_n); i++) {
+		uint32_t record = p->heap[i].record;
+
+		__builtin_prefetch(w_record(w, record), 1);
+		__builtin_prefetch(seg_row(&w->seg, record));
+		__builtin_prefetch(seg_stamp(&w->seg, record));
+		__builtin_prefetch(&w->node[record], 1);
+	}
+}
+
 /* One walk from the least recent on; what cannot go is put aside.  Returns how many of those
  * may go when others have. */
 static uint32_t pick_some(struct writer *w, struct wpool *p, uint32_t n, bool demote,
@@ -229,6 +244,7 @@ uint32_t lru_pick(struct writer *w, uint32_t pool, uint32_t n, bool demote,
 {
 	uint32_t before, later;
 
+	prefetch_first(w, &w->pool[pool], n - found);
 	do {
 		before = found;
 		later = pick_some(w, &w->pool[pool], n, demote, list, size, &found);

@@ -168,6 +168,18 @@ void retire_dying(struct writer *w, uint32_t record)
 	batch_record(w, record);
 }
 
+void retire_ahead(struct writer *w, const uint32_t *list, uint32_t n)
+{
+	uint32_t i;
+
+	for (i = 0; i < n; i++) {
+		const gpc_key key = w_key(w, list[i]);
+
+		table_prefetch(w, w_space(w, list[i]), &key);
+		__builtin_prefetch(&w->owned[list[i]], 1);
+	}
+}
+
 static void unpublish(struct writer *w, uint32_t record, uint32_t owner, uint64_t op)
 {
 	struct shm_record *r = w_record(w, record);

@@ -29,6 +29,23 @@ struct probe_key table_key(struct writer *w, uint32_t record)
 	return probe_prepare(r->key[0] ^ mask->w[0], r->key[1] ^ mask->w[1], w->buckets);
 }
 
+void table_prefetch(struct writer *w, uint32_t space, const gpc_key *key)
+{
+	const gpc_key *mask = &w->c->mask[space];
+	uint32_t bucket = probe_prepare(key->w[0] ^ mask->w[0], key->w[1] ^ mask->w[1],
+					w->buckets).first;
+
+	__builtin_prefetch(&w->table[bucket * SHM_BUCKET], 1);
+	__builtin_prefetch(&w->quarantined[bucket], 1);
+}
+
+/* Slots that a key may be in: those of the first bucket, and, when its flag says so, those of the
+ * second.  The flag is never missing (rule T3): a takeover sets it before it looks for anything. */
+static uint32_t slots_of(struct writer *w, const struct probe_key *k)
+{
+	return w->table[k->first * SHM_BUCKET].w[2] & PROBE_OVERFLOW ? 2 * SHM_BUCKET : SHM_BUCKET;
+}
+
 static uint32_t slot_block_word(struct writer *w, uint32_t slot)
 {
 	return load_relaxed(&w->table[slot].w[3]);
@@ -257,9 +274,9 @@ void table_copies_done(struct writer *w, struct batch *b)
 static void each_entry(struct writer *w, const struct probe_key *k, uint32_t word,
 		       void (*visit)(struct writer *w, uint32_t slot, uint32_t arg), uint32_t arg)
 {
-	uint32_t i;
+	uint32_t i, n = slots_of(w, k);  /* before the flag is cleared */
 
-	for (i = 0; i < 2 * SHM_BUCKET; i++) {
+	for (i = 0; i < n; i++) {
 		uint32_t bucket = i < SHM_BUCKET ? k->first : k->second;
 		uint32_t slot = bucket * SHM_BUCKET + i % SHM_BUCKET;
 
@@ -284,8 +301,8 @@ static uint32_t count_spilled(struct writer *w, const struct probe_key *k, uint3
 {
 	uint32_t i, n = 0;
 
-	for (i = 0; i < SHM_BUCKET; i++)
-		n += slot_block_word(w, k->second * SHM_BUCKET + i) == word;
+	for (i = SHM_BUCKET; i < slots_of(w, k); i++)
+		n += slot_block_word(w, k->second * SHM_BUCKET + i % SHM_BUCKET) == word;
 	return n;
 }
 
@@ -338,10 +355,10 @@ uint32_t table_find(struct writer *w, uint32_t space, const gpc_key *key)
 	const gpc_key *mask = &w->c->mask[space];
 	struct probe_key k = probe_prepare(key->w[0] ^ mask->w[0], key->w[1] ^ mask->w[1],
 					   w->buckets);
-	uint32_t i, record;
+	uint32_t i, record, n = slots_of(w, &k);
 	const struct shm_record *r;
 
-	for (i = 0; i < 2 * SHM_BUCKET; i++) {
+	for (i = 0; i < n; i++) {
 		uint32_t bucket = i < SHM_BUCKET ? k.first : k.second;
 		struct probe_entry e = w->table[bucket * SHM_BUCKET + i % SHM_BUCKET];
 		gpc_block b = probe_entry_block(e, k);

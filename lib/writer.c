@@ -18,6 +18,7 @@
 
 #define HUGE ((size_t)2 << 20)           /* a huge page */
 #define ROUND 64                         /* commands of one peer before the next one's turn */
+#define LOOK_AHEAD 16                    /* commands whose memory is asked for together */
 #define CARE_NS (20 * NS_PER_MS)         /* between looks for the dead */
 #define FLUSH_SPIN_NS 40000              /* longer than a flush to a GPU mostly takes */
 #define GRACE_POLL_NS 50000              /* while a grace period or a flush is under way */
@@ -299,6 +300,13 @@ static uint32_t group_size(const struct shm_command *cmd)
 	return group && cmd->count && cmd->count <= SHM_RING ? cmd->count : 1;
 }
 
+/* What a command touches lies anywhere: one miss after another would be most of its time. */
+static void look_ahead(struct writer *w, uint32_t peer, uint64_t from, uint64_t to)
+{
+	for (; from != to; from++)
+		command_prefetch(w, seg_command(&w->seg, peer, from));
+}
+
 /* Run commands of one peer in order; returns how many. */
 static uint32_t drain(struct writer *w, uint32_t peer)
 {
@@ -306,11 +314,18 @@ static uint32_t drain(struct writer *w, uint32_t peer)
 	struct wpeer *p = &w->peer[peer];
 	uint64_t head = load_acquire(&s->head);          /* (X) pairs with ring_submit */
 	struct shm_command cmd;
+	uint64_t ahead = p->next;        /* up to here memory has been asked for */
 	uint32_t n = 0;
 
 	if (p->stalled || head - p->tail > SHM_RING || head - p->next > SHM_RING)
 		return 0;                /* scribbled over: its own loss */
 	while (p->next != head && n < ROUND) {
+		if (ahead - p->next > SHM_RING)  /* a group has skipped it */
+			ahead = p->next;
+		if (ahead == p->next) {
+			ahead += MIN(head - p->next, (uint64_t)LOOK_AHEAD);
+			look_ahead(w, peer, p->next, ahead);
+		}
 		cmd = *seg_command(&w->seg, peer, p->next);
 		if (cmd.result == CMD_PENDING) {
 			p->stalled = !command_run(w, peer, p->next, &cmd);
@@ -385,6 +400,7 @@ static void refill(struct writer *w)
 		n = lru_pick(w, i, ahead - room, false, &w->picked, &w->picked_size, 0);
 		/* evicted, or dropped from RAM, for nobody in particular */
 		w_state(w)->past[p->kind == GPC_RAM ? 9 : 6] += n;
+		retire_ahead(w, w->picked, n);
 		for (j = 0; j < n; j++)          /* leaf first */
 			retire_subtree(w, w->picked[j]);
 	}

@@ -246,6 +246,8 @@ enum { TABLE_OK = 0, TABLE_WAIT, TABLE_FULL };
  * TABLE_FULL.  The entry is filled after the record's commit. */
 int table_place(struct writer *w, uint32_t record, uint32_t *ret_slot);
 void table_fill(struct writer *w, uint32_t record, uint32_t slot);
+/* The key will be looked for, placed or removed soon. */
+void table_prefetch(struct writer *w, uint32_t space, const gpc_key *key);
 /* Record that is LIVE under this key in this space, or NONE. */
 uint32_t table_find(struct writer *w, uint32_t space, const gpc_key *key);
 /* Empty every entry that names the block; slots join the open batch. */
@@ -292,6 +294,8 @@ void lru_rebuild(struct writer *w, uint32_t pool);
 /* LIVE -> DYING: unpublished; it comes back after flush and grace period.  owner and op:
  * for whom (rule C1), or SHM_NO_PEER. */
 void retire_block(struct writer *w, uint32_t record, uint32_t owner, uint64_t op);
+/* They will be retired soon: what that takes is asked for all at once. */
+void retire_ahead(struct writer *w, const uint32_t *list, uint32_t n);
 /* ... because its key names another block now: no change of its own for the feed. */
 void retire_moved(struct writer *w, uint32_t record);
 /* ... with all descendants, deepest first. */
@@ -376,6 +380,8 @@ int pools_load(struct writer *w);                        /* takeover; -EBADMSG *
 void pools_reset_node(struct writer *w, uint32_t record);
 
 /* ---- command.c ---- */
+/* What this command will touch is asked for. */
+void command_prefetch(struct writer *w, const struct shm_command *cmd);
 /* false: waits for a bucket, come again */
 bool command_run(struct writer *w, uint32_t peer, uint64_t position,
 		 const struct shm_command *cmd);
