@@ -60,6 +60,7 @@ lib_gpc_sources = \
 	%reldir%/pool_api.c \
 	%reldir%/pools.c \
 	%reldir%/publish.c \
+	%reldir%/queue.c \
 	%reldir%/reap.c \
 	%reldir%/refs.c \
 	%reldir%/refs.h \

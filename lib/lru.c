@@ -2,8 +2,8 @@
 /* lru.c - exact least recent first, without a list in shared memory.
  *
  * Readers raise stamp[block] when they use a block, and nothing else.  The writer keeps one
- * heap of leaves for each pool, by the stamp that was read when the item went in.  The
- * recorded stamp is never above the true one, so when the smallest item still has its
+ * queue of leaves for each pool (queue.c), by the stamp that was read when the item went in.
+ * The recorded stamp is never above the true one, so when the first item still has its
  * recorded stamp, no other leaf can be older: it is the least recent.  If the stamp has
  * moved, the item goes back in with the new one.
  *
@@ -32,79 +32,6 @@ void lru_inherit(struct writer *w, uint32_t record, uint64_t stamp)
 	order_raise64(seg_stamp(&w->seg, record), stamp, 2);
 }
 
-static bool goes_before(const struct heap_item *a, const struct heap_item *b)
-{
-	if (a->stamp != b->stamp)
-		return a->stamp < b->stamp;
-	if (a->depth != b->depth)
-		return a->depth > b->depth;
-	return a->record < b->record;
-}
-
-static void heap_set(struct writer *w, struct wpool *p, uint32_t i, struct heap_item item)
-{
-	p->heap[i] = item;
-	w->node[item.record].heap_at = i + 1;
-}
-
-static void sift_up(struct writer *w, struct wpool *p, uint32_t i, struct heap_item item)
-{
-	uint32_t up;
-
-	for (; i; i = up) {
-		up = (i - 1) / 2;
-		if (!goes_before(&item, &p->heap[up]))
-			break;
-		heap_set(w, p, i, p->heap[up]);
-	}
-	heap_set(w, p, i, item);
-}
-
-static void sift_down(struct writer *w, struct wpool *p, uint32_t i, struct heap_item item)
-{
-	uint32_t down;
-
-	for (; (down = 2 * i + 1) < p->heap_n; i = down) {
-		if (down + 1 < p->heap_n && goes_before(&p->heap[down + 1], &p->heap[down]))
-			down++;
-		if (!goes_before(&p->heap[down], &item))
-			break;
-		heap_set(w, p, i, p->heap[down]);
-	}
-	heap_set(w, p, i, item);
-}
-
-static void heap_push(struct writer *w, struct wpool *p, struct heap_item item)
-{
-	sift_up(w, p, p->heap_n++, item);
-}
-
-static void heap_remove(struct writer *w, struct wpool *p, uint32_t i)
-{
-	struct heap_item last = p->heap[--p->heap_n];
-
-	w->node[p->heap[i].record].heap_at = 0;
-	if (i == p->heap_n)
-		return;
-	if (i && goes_before(&last, &p->heap[(i - 1) / 2]))
-		sift_up(w, p, i, last);
-	else
-		sift_down(w, p, i, last);
-}
-
-static struct heap_item heap_pop(struct writer *w, struct wpool *p)
-{
-	struct heap_item top = p->heap[0];
-
-	heap_remove(w, p, 0);
-	return top;
-}
-
-static struct heap_item item_of(struct writer *w, uint32_t record)
-{
-	return (struct heap_item){ lru_stamp(w, record), w_record(w, record)->depth, record };
-}
-
 bool lru_is_leaf(struct writer *w, uint32_t record)
 {
 	const struct node *n = &w->node[record];
@@ -114,17 +41,15 @@ bool lru_is_leaf(struct writer *w, uint32_t record)
 
 void lru_offer(struct writer *w, uint32_t record)
 {
-	struct node *n = &w->node[record];
-
-	if (!n->heap_at && lru_is_leaf(w, record))
-		heap_push(w, w_pool_of(w, record), item_of(w, record));
+	if (!queue_has(w, record) && lru_is_leaf(w, record))
+		queue_push(w, &w_pool_of(w, record)->queue, lru_stamp(w, record), record);
 }
 
-/* Its life ends: the next one may begin with an older stamp than the heap has for it. */
+/* Its life ends: the next one may begin with an older stamp than the queue has for it. */
 void lru_forget(struct writer *w, uint32_t record)
 {
-	if (w->node[record].heap_at)
-		heap_remove(w, w_pool_of(w, record), w->node[record].heap_at - 1);
+	if (queue_has(w, record))
+		queue_forget(w, &w_pool_of(w, record)->queue, record);
 }
 
 enum { CAN_GO, IN_USE, NOT_YET };
@@ -186,12 +111,13 @@ void lru_put_back(struct writer *w, uint32_t record)
 }
 
 /* The first items are those that go next, more or less. */
-static void prefetch_first(struct writer *w, const struct wpool *p, uint32_t n)
+static void prefetch_first(struct writer *w, struct wpool *p, uint32_t n)
 {
-	uint32_t i;
+	uint32_t i, has;
+	const struct leaf *front = queue_front(w, &p->queue, &has);
 
-	for (i = 0; i < MIN(n, p->heap_n); i++) {
-		uint32_t record = p->heap[i].record;
+	for (i = 0; i < MIN(n, has); i++) {
+		uint32_t record = front[i].record;
 
 		__builtin_prefetch(w_record(w, record), 1);
 		__builtin_prefetch(seg_row(&w->seg, record));
@@ -206,18 +132,18 @@ static uint32_t pick_some(struct writer *w, struct wpool *p, uint32_t n, bool de
 			  uint32_t **list, uint32_t *size, uint32_t *found)
 {
 	uint32_t aside = 0, later = 0, i;
+	struct leaf top;
 
-	while (*found < n && p->heap_n) {
-		struct heap_item top = heap_pop(w, p), now;
+	while (*found < n && queue_pop(w, &p->queue, &top)) {
 		uint32_t record = top.record;
+		uint64_t stamp;
 		int how;
 
 		if (!lru_is_leaf(w, record))
 			continue;
-		now = item_of(w, record);
-		if (now.stamp > top.stamp || now.depth != top.depth) {
-			now.stamp = MAX(now.stamp, top.stamp);
-			heap_push(w, p, now);
+		stamp = lru_stamp(w, record);
+		if (stamp > top.stamp || w_record(w, record)->depth != top.depth) {
+			queue_push(w, &p->queue, MAX(stamp, top.stamp), record);
 			continue;
 		}
 		how = may_go(w, record, demote);
@@ -225,9 +151,9 @@ static uint32_t pick_some(struct writer *w, struct wpool *p, uint32_t n, bool de
 			w->aside = writer_grow(w->aside, &w->aside_size, aside + 1,
 					       sizeof(*w->aside));
 			if (how == IN_USE)
-				now.stamp = w_tick(w);   /* in use = used now */
+				top.stamp = w_tick(w);   /* in use = used now */
 			later += how == NOT_YET;
-			w->aside[aside++] = now;
+			w->aside[aside++] = top;
 			continue;
 		}
 		select_victim(w, record, demote);
@@ -235,7 +161,7 @@ static uint32_t pick_some(struct writer *w, struct wpool *p, uint32_t n, bool de
 		(*list)[(*found)++] = record;
 	}
 	for (i = 0; i < aside; i++)
-		heap_push(w, p, w->aside[i]);
+		queue_push(w, &p->queue, w->aside[i].stamp, w->aside[i].record);
 	return later;
 }
 
@@ -254,24 +180,10 @@ uint32_t lru_pick(struct writer *w, uint32_t pool, uint32_t n, bool demote,
 
 void lru_empty(struct writer *w, uint32_t pool)
 {
-	struct wpool *p = &w->pool[pool];
-
-	while (p->heap_n)
-		w->node[p->heap[--p->heap_n].record].heap_at = 0;
+	queue_empty(w, &w->pool[pool].queue);
 }
 
 void lru_add(struct writer *w, uint32_t record)
 {
-	struct wpool *p = w_pool_of(w, record);
-
-	heap_set(w, p, p->heap_n++, item_of(w, record));
-}
-
-void lru_rebuild(struct writer *w, uint32_t pool)
-{
-	struct wpool *p = &w->pool[pool];
-	uint32_t i;
-
-	for (i = p->heap_n / 2; i--;)
-		sift_down(w, p, i, p->heap[i]);
+	queue_add(w, &w_pool_of(w, record)->queue, lru_stamp(w, record), record);
 }

@@ -44,8 +44,7 @@ static void pool_attach(struct writer *w, uint32_t number)
 	struct wpool *p = &w->pool[number];
 
 	p->free = writer_alloc(p->slots, sizeof(*p->free));
-	p->heap = writer_alloc(p->slots, sizeof(*p->heap));
-	p->nfree = p->heap_n = p->live = p->reserved = p->dying = p->coming = p->outward = 0;
+	p->nfree = p->live = p->reserved = p->dying = p->coming = p->outward = 0;
 	memset(&w->pool_of[p->first], (int)number, p->slots);
 }
 
@@ -299,7 +298,7 @@ void pools_care(struct writer *w)
 		if (p->state != POOL_DRAINING || p->live || p->reserved || p->dying)
 			continue;
 		free(p->free);
-		free(p->heap);
+		queue_free(&p->queue);
 		*p = (struct wpool){ .state = POOL_FREE };
 		store_relaxed(&w_pool(w, i)->range, 0);
 		store_release(&w_pool(w, i)->state, POOL_FREE);

@@ -127,7 +127,7 @@ static int take_over(struct writer *w, struct scan *sc)
 		retire_all(w, &sc->share[i].bad);
 	retire_all(w, &sc->orphans);
 	unbind_limbo(w, &sc->limbo);
-	takeover_fill_heaps(w, sc);
+	takeover_fill_queues(w, sc);
 	mirror_open_all(w);
 	retire_open(w)->takeover = true;
 	return 0;

@@ -64,8 +64,8 @@ void records_add(struct records *list, uint32_t record);
 void takeover_scan(struct writer *w, struct scan *sc);
 /* run() for n jobs, in the threads of this scan. */
 void takeover_team(struct scan *sc, void (*run)(void *job), void *jobs, size_t bytes, uint32_t n);
-/* The leaves, into the heaps of their pools. */
-void takeover_fill_heaps(struct writer *w, struct scan *sc);
+/* The leaves, into the queues of their pools. */
+void takeover_fill_queues(struct writer *w, struct scan *sc);
 void takeover_scan_end(struct scan *sc);
 
 /* ---- takeover_other.c ---- */

@@ -169,8 +169,8 @@ static void find_leaves(void *arg)
 			records_add(&s->leaves, i);
 }
 
-/* Heaps have had items since moves were finished. */
-void takeover_fill_heaps(struct writer *w, struct scan *sc)
+/* Queues have had items since moves were finished. */
+void takeover_fill_queues(struct writer *w, struct scan *sc)
 {
 	uint32_t i, j;
 
@@ -180,6 +180,4 @@ void takeover_fill_heaps(struct writer *w, struct scan *sc)
 	for (i = 0; i < sc->nshares; i++)
 		for (j = 0; j < sc->share[i].leaves.n; j++)
 			lru_add(w, sc->share[i].leaves.at[j]);
-	for (i = 0; i < w->max_pools; i++)
-		lru_rebuild(w, i);
 }

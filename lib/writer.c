@@ -104,12 +104,10 @@ void *writer_alloc(size_t n, size_t item)
 	return p;
 }
 
-void *writer_grow(void *array, uint32_t *size, uint32_t want, size_t item)
+void *writer_more(void *array, uint32_t *size, uint32_t want, size_t item)
 {
 	uint32_t to = MAX(*size * 2, 64u);
 
-	if (want <= *size)
-		return array;
 	to = MAX(to, want);
 	array = realloc(array, to * item);
 	if (!array)
@@ -131,12 +129,14 @@ bool w_row_is_zero(struct writer *w, uint32_t record)
 {
 	const uint64_t *row = (const uint64_t *)seg_row(&w->seg, record);
 	uint32_t i, n = w->max_peers / 4, rest = w->max_peers % 4;
+	uint64_t any = 0;
 
 	for (i = 0; i < n; i++)          /* pairs with (c) of refs.c */
-		if (load_acquire(&row[i]))
-			return false;
+		any |= load_acquire(&row[i]);
 	/* cells beyond the last seat are nobody's, and nobody would ever lower them */
-	return !rest || !(load_acquire(&row[n]) & ((1ull << 16 * rest) - 1));
+	if (rest)
+		any |= load_acquire(&row[n]) & ((1ull << 16 * rest) - 1);
+	return !any;
 }
 
 uint64_t w_tick(struct writer *w)
@@ -152,7 +152,7 @@ static void free_all(struct writer *w)
 
 	for (i = 0; i <= GPC_MAX_POOLS; i++) {
 		free(w->pool[i].free);
-		free(w->pool[i].heap);
+		queue_free(&w->pool[i].queue);
 	}
 	if (w->node)
 		munmap(w->node, node_bytes(w));

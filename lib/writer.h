@@ -8,6 +8,7 @@
  *   table.c     entries, buckets, relocation             grant*.c    reserve, evict, begin moves
  *   tree.c      parents and children                     move.c      commit of moves
  *   lru.c       who goes next                            pools.c     pools come and go, clear
+ *   queue.c     leaves by age
  *   retire.c    flush, grace period, reuse               reap.c      the dead
  *   mirror.c    copies on devices                        takeover*.c from what is left
  *   feed.c      changes for the outside */
@@ -27,7 +28,7 @@ struct records { uint32_t *at, n, size; };       /* a list that grows */
 struct node {
 	uint32_t parent, first, next, prev;      /* tree of LIVE blocks and of moves in limbo */
 	uint32_t hot;                    /* children that keep this block from going (tree.c) */
-	uint32_t heap_at;                /* place in the pool's heap + 1; 0 = not in it */
+	uint32_t ticket;                 /* of its item in the pool's queue; even: it has none */
 	uint32_t pins;                   /* uncommitted moves that read this block */
 	bool in_tree, selected, listed;
 	bool counted_out;                /* selected: the parent's hot does not count it */
@@ -36,7 +37,22 @@ _Static_assert(sizeof(struct node) == 32, "no node on two cache lines");
 
 struct owned { uint32_t next, prev; };   /* RESERVED blocks of one peer */
 
-struct heap_item { uint64_t stamp; uint32_t depth, record; };
+/* The leaves of a pool, oldest first (queue.c). */
+struct leaf { uint64_t stamp; uint32_t depth, record, ticket; };
+struct queued { uint64_t stamp; uint32_t ticket, record; };
+struct bag { uint64_t from; struct queued *at; uint32_t n, size; };
+
+struct queue {
+	struct leaf *front;              /* the oldest, in order, from front_at on */
+	uint32_t front_at, nfront, front_size;
+	struct leaf *heap;               /* as old, but come later */
+	uint32_t nheap, heap_size;
+	struct bag *bags;                /* the others, by age, from `first` on */
+	uint32_t first, nbags, bags_size;
+	uint32_t queued, stale;          /* items */
+	uint32_t hand;                   /* bag that is cleaned next */
+	uint64_t newest;                 /* no stamp is above it */
+};
 
 struct wpool {
 	uint32_t state, generation, first, slots, blocks, kind, flags, space;
@@ -45,8 +61,7 @@ struct wpool {
 	uint32_t live, reserved, dying;
 	uint32_t coming;                 /* DYING, in their grace period, promised to nobody */
 	uint32_t outward;                /* promotions out of this pool that are not committed */
-	struct heap_item *heap;
-	uint32_t heap_n;
+	struct queue queue;
 	bool removing;
 };
 
@@ -143,7 +158,7 @@ struct writer {
 	uint32_t nleftover, leftover_size;
 	uint32_t *picked, picked_size;   /* scratch: victims */
 	uint32_t *below, below_size;     /* scratch: subtrees */
-	struct heap_item *aside;         /* scratch: leaves in use */
+	struct leaf *aside;         /* scratch: leaves in use */
 	uint32_t aside_size;
 
 	/* mirror.c */
@@ -231,7 +246,12 @@ int writer_serve(struct writer *w, uint64_t deadline_ns);
 int writer_reap(struct writer *w);
 void writer_close(struct writer *w);
 /* Private memory; without it these do not return, see writer.c. */
-void *writer_grow(void *array, uint32_t *size, uint32_t want, size_t item);
+void *writer_more(void *array, uint32_t *size, uint32_t want, size_t item);
+static inline void *writer_grow(void *array, uint32_t *size, uint32_t want, size_t item)
+{
+	return want <= *size ? array : writer_more(array, size, want, item);
+}
+
 void *writer_alloc(size_t n, size_t item);
 /* For other threads than the one that serves: there they end with run(), which is false.  What it
  * calls may be stopped anywhere; then writer_no_memory() tells the thread that serves. */
@@ -275,7 +295,7 @@ bool tree_blocks(struct writer *w, uint32_t parent, uint32_t child);
 /* ---- lru.c ---- */
 void lru_offer(struct writer *w, uint32_t record);       /* it is, or became, a leaf */
 /* Choose victims, tentatively, until the list has n instead of `found`: fewer are returned when
- * there are no more.  They are off the heap until they are retired, or lru_put_back has been
+ * there are no more.  They are off the queue until they are retired, or lru_put_back has been
  * called for each, last one first. */
 uint32_t lru_pick(struct writer *w, uint32_t pool, uint32_t n, bool demote,
 		  uint32_t **list, uint32_t *size, uint32_t found);
@@ -285,10 +305,27 @@ void lru_touch(struct writer *w, uint32_t record);       /* stamp = now */
 void lru_inherit(struct writer *w, uint32_t record, uint64_t stamp);     /* rule R2 */
 uint64_t lru_stamp(struct writer *w, uint32_t record);
 bool lru_is_leaf(struct writer *w, uint32_t record);
-/* Takeover: an empty heap; leaves, in any order; then all in order, in linear time. */
+/* Takeover: an empty queue; then leaves, in any order. */
 void lru_empty(struct writer *w, uint32_t pool);
 void lru_add(struct writer *w, uint32_t record);
-void lru_rebuild(struct writer *w, uint32_t pool);
+
+/* ---- queue.c ---- */
+static inline bool queue_has(const struct writer *w, uint32_t record)
+{
+	return w->node[record].ticket & 1;
+}
+
+/* Only what is not in it; with the record's present depth. */
+void queue_push(struct writer *w, struct queue *q, uint64_t stamp, uint32_t record);
+bool queue_pop(struct writer *w, struct queue *q, struct leaf *ret);     /* false: it is empty */
+/* Only what is in it. */
+void queue_forget(struct writer *w, struct queue *q, uint32_t record);
+/* The first ones, in no strict order; some may be stale. */
+const struct leaf *queue_front(struct writer *w, struct queue *q, uint32_t *ret_n);
+/* Takeover: to an empty queue, any number in any order. */
+void queue_add(struct writer *w, struct queue *q, uint64_t stamp, uint32_t record);
+void queue_empty(struct writer *w, struct queue *q);
+void queue_free(struct queue *q);        /* the nodes keep their tickets */
 
 /* ---- retire.c ---- */
 /* LIVE -> DYING: unpublished; it comes back after flush and grace period.  owner and op:

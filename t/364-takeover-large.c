@@ -516,21 +516,55 @@ static bool is_recovering(void)
 	return load_acquire(&seg_state(&c->seg)->recovering);
 }
 
-/* Each record of a pool is in its books once, and each leaf once in its heap. */
+static uint32_t is_valid(struct writer *w, uint32_t record, uint32_t ticket)
+{
+	return queue_has(w, record) && w->node[record].ticket == ticket;
+}
+
+/* Items of the queue that are not stale; 0 if one lies where it must not: the front is in order, the
+ * heap is one, and each bag has the stamps from its own first one to the next bag's. */
+static uint32_t count_queued(struct writer *w, const struct queue *q)
+{
+	uint64_t end = q->nbags ? q->bags[q->first].from : UINT64_MAX;
+	uint32_t i, j, n = 0;
+
+	for (i = q->front_at; i < q->nfront; i++) {
+		n += is_valid(w, q->front[i].record, q->front[i].ticket);
+		if (q->front[i].stamp >= end ||
+		    (i > q->front_at && q->front[i].stamp < q->front[i - 1].stamp))
+			return 0;
+	}
+	for (i = 0; i < q->nheap; i++) {
+		n += is_valid(w, q->heap[i].record, q->heap[i].ticket);
+		if (q->heap[i].stamp >= end ||
+		    q->heap[i].stamp < q->heap[i ? (i - 1) / 2 : 0].stamp)
+			return 0;
+	}
+	for (i = 0; i < q->nbags; i++) {
+		const struct bag *b = &q->bags[q->first + i];
+
+		end = i + 1 < q->nbags ? b[1].from : UINT64_MAX;
+		for (j = 0; j < b->n; j++) {
+			n += is_valid(w, b->at[j].record, b->at[j].ticket);
+			if (b->at[j].stamp < b->from || b->at[j].stamp >= end)
+				return 0;
+		}
+	}
+	return n;
+}
+
+/* Each record of a pool is in its books once, and each leaf once in its queue. */
 static bool is_booked(struct writer *w, struct wpool *p)
 {
 	uint32_t i, leaves = 0;
 
 	for (i = p->first; i < p->first + p->slots; i++) {
 		leaves += lru_is_leaf(w, i);
-		if (lru_is_leaf(w, i) != (w->node[i].heap_at != 0))
+		if (lru_is_leaf(w, i) != queue_has(w, i))
 			return false;
 	}
-	for (i = 0; i < p->heap_n; i++)
-		if (w->node[p->heap[i].record].heap_at != i + 1 ||
-		    p->heap[i].stamp < p->heap[i ? (i - 1) / 2 : 0].stamp)
-			return false;
-	return leaves == p->heap_n && p->live + p->reserved + p->dying + p->nfree == p->slots;
+	return leaves == p->queue.queued && leaves == count_queued(w, &p->queue) &&
+	       p->live + p->reserved + p->dying + p->nfree == p->slots;
 }
 
 static void take(uint32_t n)
@@ -542,11 +576,19 @@ static void take(uint32_t n)
 	for (i = 0; i < c->writer->max_pools; i++)
 		wrong += c->writer->pool[i].state != POOL_FREE &&
 			 !is_booked(c->writer, &c->writer->pool[i]);
-	is_int(wrong, 0, "all records are in the books, and leaves in the heaps");
+	is_int(wrong, 0, "all records are in the books, and leaves in the queues");
 }
 
 static void take_over(uint32_t n)
 {
+	bool right = true;
+	uint32_t i;
+
+	for (i = 0; i < c->writer->max_pools; i++)
+		right &= c->writer->pool[i].state == POOL_FREE ||
+			 count_queued(c->writer, &c->writer->pool[i].queue) ==
+				 c->writer->pool[i].queue.queued;
+	ok(right, "each item was where it belongs");
 	must(gpc_writer_drop(c));
 	take(n);
 }
