@@ -19,7 +19,6 @@
 #include "writer.h"
 
 #define MAX_MOVES 3                      /* length of a chain of relocations */
-#define QUARANTINED(i) (0x11u << (i))    /* wiped by us; empty when we took over (<< 4) */
 
 struct probe_key table_key(struct writer *w, uint32_t record)
 {
@@ -123,14 +122,24 @@ void table_slot_usable(struct writer *w, uint32_t slot)
 	w->progress = true;
 }
 
+/* Bit i: slot i of the bucket has this block word.  Without branches: which one it is, nobody can
+ * foretell. */
+static uint32_t slots_with(struct writer *w, uint32_t bucket, uint32_t word)
+{
+	const struct probe_entry *e = &w->table[bucket * SHM_BUCKET];
+
+	_Static_assert(SHM_BUCKET == 4, "four are looked at");
+	return (uint32_t)(load_relaxed(&e[0].w[3]) == word) |
+	       (uint32_t)(load_relaxed(&e[1].w[3]) == word) << 1 |
+	       (uint32_t)(load_relaxed(&e[2].w[3]) == word) << 2 |
+	       (uint32_t)(load_relaxed(&e[3].w[3]) == word) << 3;
+}
+
 static uint32_t free_slot(struct writer *w, uint32_t bucket)
 {
-	uint32_t i, slot = bucket * SHM_BUCKET;
+	uint32_t q = w->quarantined[bucket], usable = slots_with(w, bucket, 0) & ~(q | q >> 4);
 
-	for (i = 0; i < SHM_BUCKET; i++, slot++)
-		if (!slot_block_word(w, slot) && !(w->quarantined[bucket] & QUARANTINED(i)))
-			return slot;
-	return NONE;
+	return usable ? bucket * SHM_BUCKET + (uint32_t)__builtin_ctz(usable) : NONE;
 }
 
 /* Record that an occupied slot names.  The writer alone fills the table, and takeover has
@@ -270,24 +279,20 @@ void table_copies_done(struct writer *w, struct batch *b)
 	}
 }
 
-/* Calls visit for every slot of the key's buckets that names this block word. */
-static void each_entry(struct writer *w, const struct probe_key *k, uint32_t word,
-		       void (*visit)(struct writer *w, uint32_t slot, uint32_t arg), uint32_t arg)
+/* Bit i: slot i of the first bucket names this block word; from bit SHM_BUCKET on, of the second
+ * (rule T2). */
+static uint32_t entries_of(struct writer *w, const struct probe_key *k, uint32_t word)
 {
-	uint32_t i, n = slots_of(w, k);  /* before the flag is cleared */
+	uint32_t found = slots_with(w, k->first, word);
 
-	for (i = 0; i < n; i++) {
-		uint32_t bucket = i < SHM_BUCKET ? k->first : k->second;
-		uint32_t slot = bucket * SHM_BUCKET + i % SHM_BUCKET;
-
-		if (slot_block_word(w, slot) == word)
-			visit(w, slot, arg);
-	}
+	if (slots_of(w, k) > SHM_BUCKET)
+		found |= slots_with(w, k->second, word) << SHM_BUCKET;
+	return found;
 }
 
-static void wipe_entry(struct writer *w, uint32_t slot, uint32_t arg UNUSED)
+static uint32_t entry_slot(const struct probe_key *k, uint32_t bit)
 {
-	table_wipe(w, slot);
+	return (bit < SHM_BUCKET ? k->first : k->second) * SHM_BUCKET + bit % SHM_BUCKET;
 }
 
 static void rename_entry(struct writer *w, uint32_t slot, uint32_t word)
@@ -297,20 +302,11 @@ static void rename_entry(struct writer *w, uint32_t slot, uint32_t word)
 	entry_changed(w, slot);
 }
 
-static uint32_t count_spilled(struct writer *w, const struct probe_key *k, uint32_t word)
-{
-	uint32_t i, n = 0;
-
-	for (i = SHM_BUCKET; i < slots_of(w, k); i++)
-		n += slot_block_word(w, k->second * SHM_BUCKET + i % SHM_BUCKET) == word;
-	return n;
-}
-
 void table_remove(struct writer *w, uint32_t record)
 {
 	struct probe_key k = table_key(w, record);
 	uint32_t word = (uint32_t)w_block(w, record) + 1;
-	uint32_t spilled = count_spilled(w, &k, word);
+	uint32_t found = entries_of(w, &k, word), bit;
 	struct relocation **at = &w->relocations, *r;
 
 	while ((r = *at) != NULL)        /* rule T2 */
@@ -320,34 +316,34 @@ void table_remove(struct writer *w, uint32_t record)
 		} else {
 			at = &r->next;
 		}
-	each_entry(w, &k, word, wipe_entry, 0);
-	while (spilled--)
-		spilled_less(w, k.first);
+	for (; found; found &= found - 1) {
+		bit = (uint32_t)__builtin_ctz(found);
+		table_wipe(w, entry_slot(&k, bit));
+		if (bit >= SHM_BUCKET)
+			spilled_less(w, k.first);
+	}
 }
 
 void table_retier(struct writer *w, uint32_t from, uint32_t to)
 {
 	struct probe_key k = table_key(w, from);
+	uint32_t found = entries_of(w, &k, (uint32_t)w_block(w, from) + 1);
 	struct relocation *r;
 
 	/* both copies of a relocation in flight are renamed, so it goes on (rule T2) */
 	for (r = w->relocations; r; r = r->next)
 		if (r->record == from)
 			r->record = to;
-	each_entry(w, &k, (uint32_t)w_block(w, from) + 1, rename_entry,
-		   (uint32_t)w_block(w, to) + 1);
+	for (; found; found &= found - 1)
+		rename_entry(w, entry_slot(&k, (uint32_t)__builtin_ctz(found)),
+			     (uint32_t)w_block(w, to) + 1);
 }
 
 bool table_has(struct writer *w, uint32_t record)
 {
 	struct probe_key k = table_key(w, record);
-	uint32_t i, word = (uint32_t)w_block(w, record) + 1;
 
-	for (i = 0; i < SHM_BUCKET; i++)
-		if (slot_block_word(w, k.first * SHM_BUCKET + i) == word ||
-		    slot_block_word(w, k.second * SHM_BUCKET + i) == word)
-			return true;
-	return false;
+	return entries_of(w, &k, (uint32_t)w_block(w, record) + 1) != 0;
 }
 
 uint32_t table_find(struct writer *w, uint32_t space, const gpc_key *key)
@@ -359,10 +355,12 @@ uint32_t table_find(struct writer *w, uint32_t space, const gpc_key *key)
 	const struct shm_record *r;
 
 	for (i = 0; i < n; i++) {
-		uint32_t bucket = i < SHM_BUCKET ? k.first : k.second;
-		struct probe_entry e = w->table[bucket * SHM_BUCKET + i % SHM_BUCKET];
-		gpc_block b = probe_entry_block(e, k);
+		const struct probe_entry *e = &w->table[entry_slot(&k, i)];
+		gpc_block b;
 
+		if (e->w[0] != k.w[0])
+			continue;
+		b = probe_entry_block(*e, k);
 		record = b < 0 ? NONE : w_find_record(w, b);
 		if (record == NONE || !w_is(w, record, LIVE) || w_space(w, record) != space)
 			continue;
