@@ -19,9 +19,10 @@ static void prepare(struct writer *w, const struct shm_change *from)
 {
 	struct shm_change *ch = place(w);
 
-	/* (N) a reader that copies the old content sees its number change */
+	/* (N) a reader that copies some of the new content sees the number change, since the
+	 * stores of both are in this order, and its loads in the other one */
 	store_relaxed(&ch->seq, 0);
-	order_fence();
+	order_stores();
 	store_relaxed(&ch->what, from->what);
 	store_relaxed(&ch->tag, from->tag);
 	store_relaxed(&ch->block, from->block);

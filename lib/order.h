@@ -37,6 +37,16 @@ static inline void order_fence(void)
 #endif
 }
 
+/* Stores before it come before stores after it. */
+static inline void order_stores(void)
+{
+#ifdef __SANITIZE_THREAD__
+	order_fence();
+#else
+	__atomic_thread_fence(__ATOMIC_RELEASE);
+#endif
+}
+
 #if defined(__x86_64__) || defined(__i386__)
 #define order_pause()           __builtin_ia32_pause()
 #define ORDER_SIDE()            ((void)0)
