@@ -78,7 +78,8 @@ static void take_victim(struct writer *w, struct grant *g, uint32_t i, uint32_t 
 		tree_replace(w, v, s->ram);      /* the tree knows it in limbo there */
 		store_relaxed(seg_stamp(&w->seg, s->ram), stamp);
 	} else {
-		n = tree_collect(w, v, &w->below, &w->below_size, 0);
+		n = w->node[v].first == NONE ? 0 :
+			tree_collect(w, v, &w->below, &w->below_size, 0);
 		for (j = 0; j + 1 < n; j++) {
 			count_lost(w, g, w->pool_of[w->below[j]]);
 			retire_block(w, w->below[j], SHM_NO_PEER, 0);

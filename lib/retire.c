@@ -219,6 +219,10 @@ void retire_subtree(struct writer *w, uint32_t record)
 {
 	uint32_t *list = NULL, size = 0, i, n;
 
+	if (w->node[record].first == NONE && w_is(w, record, LIVE)) {
+		retire_block(w, record, SHM_NO_PEER, 0);
+		return;
+	}
 	n = tree_collect(w, record, &list, &size, 0);
 	for (i = 0; i < n; i++)          /* deepest first (rule C5) */
 		if (w_is(w, list[i], LIVE))
