@@ -70,6 +70,7 @@ int seat_take(gpc *c, const char *label, uint32_t quota)
 		if (load_acquire(&s->state) == SEAT_FREE && seat_is_clean(&c->seg, i)) {
 			c->peer = i;
 			sit_down(c, s, label, quota);
+			ring_doorbell(c);        /* a writer that is alone hardly looks */
 			return 0;
 		}
 		lock_drop(c->seg.lock_fd, LOCK_PEER(i));

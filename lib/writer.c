@@ -20,6 +20,7 @@
 #define ROUND 64                         /* commands of one peer before the next one's turn */
 #define LOOK_AHEAD 16                    /* commands whose memory is asked for together */
 #define CARE_NS (20 * NS_PER_MS)         /* between looks for the dead */
+#define ALONE_NS (2000 * NS_PER_MS)      /* the same, when nobody else is there */
 #define FLUSH_SPIN_NS 40000              /* longer than a flush to a GPU mostly takes */
 #define GRACE_POLL_NS 50000              /* while a grace period or a flush is under way */
 
@@ -426,17 +427,45 @@ static void poll_quarantine(struct writer *w)
 	}
 }
 
+/* Nobody can die, and nothing waits for what only a look would tell.  Who comes rings, so the next
+ * pass notes its seat. */
+static bool is_alone(const struct writer *w)
+{
+	uint32_t i;
+
+	if (w->nheld || w->nquarantine || w->grants || w->missing.n)
+		return false;
+	for (i = 0; i < w->max_pools; i++)
+		if (w->pool[i].state == POOL_DRAINING)
+			return false;
+	for (i = 0; i < w->max_peers; i++)
+		if (w->peer[i].seated && i != w->c->peer)
+			return false;
+	return true;
+}
+
+/* Somebody has come since, or something waits now. */
+static void end_being_alone(struct writer *w, uint64_t now)
+{
+	if (!w->alone || is_alone(w))
+		return;
+	w->alone = false;
+	w->next_care_ns = MIN(w->next_care_ns, now + CARE_NS);
+}
+
 static void care(struct writer *w)
 {
 	uint64_t now = clock_ns();
 
+	end_being_alone(w, now);
 	if (now < w->next_care_ns)
 		return;
-	w->next_care_ns = now + CARE_NS;
 	reap_dead(w);
 	retire_poll_held(w);
 	poll_quarantine(w);
 	pools_care(w);
+	w->alone = is_alone(w);
+	w->next_care_ns = now + (w->alone ? ALONE_NS : CARE_NS);
 }
 
 static void unstall(struct writer *w)
@@ -513,11 +542,13 @@ static bool flush_ends_soon(struct writer *w)
 static bool sleep_for_work(struct writer *w, uint64_t deadline_ns)
 {
 	struct shm_line *line = seg_line(&w->seg);
-	uint64_t now = clock_ns(), until = MIN(deadline_ns, w->next_care_ns);
+	uint64_t now = clock_ns(), until;
 	int err = 0;
 
 	if (flush_ends_soon(w))
 		return true;
+	end_being_alone(w, now);
+	until = MIN(deadline_ns, w->next_care_ns);
 	if (!retire_idle(w) || w->ndirty || w->line_dirty)
 		until = MIN(until, now + GRACE_POLL_NS);
 	if (until <= now)

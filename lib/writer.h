@@ -177,6 +177,7 @@ struct writer {
 	struct records twins;            /* takeover: in limbo, but another target of their key
 	                                  * has what hangs below it */
 	uint64_t next_care_ns;           /* reaping and other slow checks */
+	bool alone;                      /* they had nothing to look after last time */
 	bool progress;                   /* something was freed or became reusable */
 };
 

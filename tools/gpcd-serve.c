@@ -10,7 +10,8 @@
 #include <unistd.h>
 
 enum {
-	TURN_MS = 200,               /* longest sleep between two looks for a signal */
+	TURN_MS = 200,               /* longest sleep between two looks for a signal ... */
+	SERVE_MS = 2000,             /* ... that ends it; it may come just before the sleep */
 	SEAT_MS = 5000,              /* for the writer to free the first handle's seat */
 };
 
@@ -134,7 +135,7 @@ int serve_run(struct daemon *d, gpc *c)
 	if (process_ready(d, status))
 		return EXIT_RUNTIME;
 	while (!process_stopping) {
-		r = gpc_writer_serve(c, TURN_MS);
+		r = gpc_writer_serve(c, SERVE_MS);
 		if (r < 0 && r != -EINTR && r != -ETIMEDOUT && r != -EAGAIN) {
 			say(LOG_ERR, "%s: cannot go on serving: %s", d->name,
 			    cli_gpc_text(r));
