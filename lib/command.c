@@ -222,7 +222,7 @@ void command_prefetch(struct writer *w, const struct shm_command *cmd)
 	if (op == CMD_FREE)
 		return;
 	__builtin_prefetch(seg_stamp(&w->seg, record), 1);
-	table_prefetch(w, w_space(w, record), &key);
+	table_prefetch(w, w_space(w, record), &key, true);
 }
 
 bool command_run(struct writer *w, uint32_t peer, uint64_t position,

@@ -175,7 +175,7 @@ void retire_ahead(struct writer *w, const uint32_t *list, uint32_t n)
 	for (i = 0; i < n; i++) {
 		const gpc_key key = w_key(w, list[i]);
 
-		table_prefetch(w, w_space(w, list[i]), &key);
+		table_prefetch(w, w_space(w, list[i]), &key, false);
 		__builtin_prefetch(&w->owned[list[i]], 1);
 	}
 }

@@ -28,14 +28,16 @@ struct probe_key table_key(struct writer *w, uint32_t record)
 	return probe_prepare(r->key[0] ^ mask->w[0], r->key[1] ^ mask->w[1], w->buckets);
 }
 
-void table_prefetch(struct writer *w, uint32_t space, const gpc_key *key)
+void table_prefetch(struct writer *w, uint32_t space, const gpc_key *key, bool place)
 {
 	const gpc_key *mask = &w->c->mask[space];
-	uint32_t bucket = probe_prepare(key->w[0] ^ mask->w[0], key->w[1] ^ mask->w[1],
-					w->buckets).first;
+	struct probe_key k = probe_prepare(key->w[0] ^ mask->w[0], key->w[1] ^ mask->w[1],
+					   w->buckets);
 
-	__builtin_prefetch(&w->table[bucket * SHM_BUCKET], 1);
-	__builtin_prefetch(&w->quarantined[bucket], 1);
+	__builtin_prefetch(&w->table[k.first * SHM_BUCKET], 1);
+	__builtin_prefetch(&w->quarantined[k.first], 1);
+	if (place)                       /* every fourth one fills its first bucket up */
+		__builtin_prefetch(&w->table[k.second * SHM_BUCKET], 1);
 }
 
 /* Slots that a key may be in: those of the first bucket, and, when its flag says so, those of the

@@ -267,8 +267,8 @@ enum { TABLE_OK = 0, TABLE_WAIT, TABLE_FULL };
  * TABLE_FULL.  The entry is filled after the record's commit. */
 int table_place(struct writer *w, uint32_t record, uint32_t *ret_slot);
 void table_fill(struct writer *w, uint32_t record, uint32_t slot);
-/* The key will be looked for, placed or removed soon. */
-void table_prefetch(struct writer *w, uint32_t space, const gpc_key *key);
+/* The key will be looked for or removed soon; place: or placed. */
+void table_prefetch(struct writer *w, uint32_t space, const gpc_key *key, bool place);
 /* Record that is LIVE under this key in this space, or NONE. */
 uint32_t table_find(struct writer *w, uint32_t space, const gpc_key *key);
 /* Empty every entry that names the block; slots join the open batch. */
