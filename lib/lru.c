@@ -110,13 +110,14 @@ void lru_put_back(struct writer *w, uint32_t record)
 	lru_offer(w, record);
 }
 
-/* The first items are those that go next, more or less. */
-static void prefetch_first(struct writer *w, struct wpool *p, uint32_t n)
+/* The first items are those that go next, more or less; returns how many it asked for. */
+static uint32_t prefetch_first(struct writer *w, struct wpool *p, uint32_t n)
 {
 	uint32_t i, has;
 	const struct leaf *front = queue_front(w, &p->queue, &has);
 
-	for (i = 0; i < MIN(n, has); i++) {
+	n = MIN(n, has);
+	for (i = 0; i < n; i++) {
 		uint32_t record = front[i].record;
 
 		__builtin_prefetch(w_record(w, record), 1);
@@ -124,6 +125,7 @@ static void prefetch_first(struct writer *w, struct wpool *p, uint32_t n)
 		__builtin_prefetch(seg_stamp(&w->seg, record));
 		__builtin_prefetch(&w->node[record], 1);
 	}
+	return n;
 }
 
 /* One walk from the least recent on; what cannot go is put aside.  Returns how many of those
@@ -131,14 +133,17 @@ static void prefetch_first(struct writer *w, struct wpool *p, uint32_t n)
 static uint32_t pick_some(struct writer *w, struct wpool *p, uint32_t n, bool demote,
 			  uint32_t **list, uint32_t *size, uint32_t *found)
 {
-	uint32_t aside = 0, later = 0, i;
+	uint32_t aside = 0, later = 0, ahead = 0, record, i;
 	struct leaf top;
+	uint64_t stamp;
+	int how;
 
-	while (*found < n && queue_pop(w, &p->queue, &top)) {
-		uint32_t record = top.record;
-		uint64_t stamp;
-		int how;
-
+	while (*found < n) {
+		if (!ahead--)
+			ahead = prefetch_first(w, p, MIN(n - *found, RETIRE_AHEAD));
+		if (!queue_pop(w, &p->queue, &top))
+			break;
+		record = top.record;
 		if (!lru_is_leaf(w, record))
 			continue;
 		stamp = lru_stamp(w, record);
@@ -170,7 +175,6 @@ uint32_t lru_pick(struct writer *w, uint32_t pool, uint32_t n, bool demote,
 {
 	uint32_t before, later;
 
-	prefetch_first(w, &w->pool[pool], n - found);
 	do {
 		before = found;
 		later = pick_some(w, &w->pool[pool], n, demote, list, size, &found);

@@ -228,6 +228,7 @@ static void pool_shut(struct writer *w, uint32_t pool)
 	grant_cancel_pool(w, pool);
 	move_forget_sources(w, pool);
 	retire_all(w, pool, 0);
+	w->next_care_ns = 0;             /* pools_care() ends it */
 }
 
 /* What the pool's keeper had reserved goes with it. */

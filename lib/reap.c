@@ -110,6 +110,7 @@ void reap_note(struct writer *w, uint32_t peer)
 	if (p->seated)
 		return;
 	p->seated = true;
+	w->nseated++;
 	p->who = (struct identity){ s->pid, s->start_time, s->namespaces };
 }
 
@@ -135,6 +136,7 @@ void reap_seat(struct writer *w, uint32_t peer)
 	 * model/seat.pml */
 	store_release(&s->state, SEAT_FREE);
 	w->peer[peer].seated = false;
+	w->nseated--;
 	w->progress = true;
 }
 

@@ -431,15 +431,18 @@ static void poll_quarantine(struct writer *w)
  * pass notes its seat. */
 static bool is_alone(const struct writer *w)
 {
+	uint32_t own = w->c->peer;
+
+	return !w->nheld && !w->nquarantine && !w->grants && !w->missing.n &&
+	       w->nseated == (own < w->max_peers && w->peer[own].seated);
+}
+
+static bool pools_are_quiet(const struct writer *w)
+{
 	uint32_t i;
 
-	if (w->nheld || w->nquarantine || w->grants || w->missing.n)
-		return false;
 	for (i = 0; i < w->max_pools; i++)
 		if (w->pool[i].state == POOL_DRAINING)
-			return false;
-	for (i = 0; i < w->max_peers; i++)
-		if (w->peer[i].seated && i != w->c->peer)
 			return false;
 	return true;
 }
@@ -464,7 +467,7 @@ static void care(struct writer *w)
 	retire_poll_held(w);
 	poll_quarantine(w);
 	pools_care(w);
-	w->alone = is_alone(w);
+	w->alone = is_alone(w) && pools_are_quiet(w);
 	w->next_care_ns = now + (w->alone ? ALONE_NS : CARE_NS);
 }
 

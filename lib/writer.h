@@ -177,6 +177,7 @@ struct writer {
 	struct records twins;            /* takeover: in limbo, but another target of their key
 	                                  * has what hangs below it */
 	uint64_t next_care_ns;           /* reaping and other slow checks */
+	uint32_t nseated;                /* peers */
 	bool alone;                      /* they had nothing to look after last time */
 	bool progress;                   /* something was freed or became reusable */
 };
@@ -332,7 +333,8 @@ void queue_free(struct queue *q);        /* the nodes keep their tickets */
 /* LIVE -> DYING: unpublished; it comes back after flush and grace period.  owner and op:
  * for whom (rule C1), or SHM_NO_PEER. */
 void retire_block(struct writer *w, uint32_t record, uint32_t owner, uint64_t op);
-/* They will be retired soon: what that takes is asked for all at once. */
+/* They will be retired soon: what that takes is asked for, of so many at once. */
+#define RETIRE_AHEAD 64u
 void retire_ahead(struct writer *w, const uint32_t *list, uint32_t n);
 /* ... because its key names another block now: no change of its own for the feed. */
 void retire_moved(struct writer *w, uint32_t record);
