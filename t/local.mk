@@ -18,6 +18,7 @@ t_programs = \
 	%reldir%/021-check.t \
 	%reldir%/022-device-host.t \
 	%reldir%/023-bench-peers.t \
+	%reldir%/024-queue.t \
 	%reldir%/100-seed.t \
 	%reldir%/110-publish.t \
 	%reldir%/111-ask.t \
