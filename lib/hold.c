@@ -142,6 +142,8 @@ static int drop_part(gpc *c, const gpc_block *blocks, uint32_t n, bool wait, gpc
 	}
 	err = ring_call(c, op, cmds, NEVER, &pending);
 	free(cmds);
+	if (t && pending)                /* the writer is gone: gpc_wait finishes it */
+		*t = ring_last_ticket(c);
 	if (err == 0) {
 		err = op->result;
 		if (t)

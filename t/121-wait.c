@@ -377,6 +377,27 @@ static void test_full_ring(void)
 	cache_end(c);
 }
 
+/* A drop that was sent and not answered: its ticket is its own. */
+static void test_drop_unanswered(void)
+{
+	gpc *c = cache_new(V, 0);
+	gpc_ticket t = 0;
+	gpc_block b, there;
+	gpc_key k = key_of(c, 1);
+
+	must(gpc_reserve(c, 0, 1, 0, &b, NULL, 0, 1000));
+	must(gpc_publish(c, NULL, &k, &b, 1, 0, &there, 0, NULL));
+	must(gpc_unref(c, &b, 1));
+	must(gpc_writer_drop(c));
+	refused(gpc_drop(c, &b, 1, 0, &t), ENOTCONN, "a drop without a writer");
+	refused(gpc_wait(c, t, 0), ENOTCONN, "its ticket stands for it");
+	must(gpc_writer_take(c, 0, 0));
+	is_int(gpc_wait(c, t, 2000), 0, "a new writer serves it");
+	is_int(find(c, 1), GPC_NONE, "and then the key is gone");
+	all_is_back(c, V, 0, "after an unanswered drop");
+	cache_end(c);
+}
+
 static void tests(void)
 {
 	test_try();
@@ -396,6 +417,7 @@ static int body(void)
 	cache_both(tests);
 	cache_thread = false;            /* where a writer can be missing */
 	test_full_ring();
+	test_drop_unanswered();
 	return done_testing();
 }
 
