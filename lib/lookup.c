@@ -362,9 +362,8 @@ void lookup_rest(const struct lookup_run *r, struct lookup_part *part, gpc_block
 static void start(struct lookup_run *r, const struct lookup *l, const gpc_key *keys, uint32_t n,
 		  uint32_t part)
 {
-	r->part = part;
-	if (l->spaces)
-		run_in_space(r, l, (uint32_t)__builtin_ctz(l->spaces), keys, n, part);
+	/* a space without a pool when there are none: nothing is looked at there */
+	run_in_space(r, l, l->spaces ? (uint32_t)__builtin_ctz(l->spaces) : 0, keys, n, part);
 	r->spaces = l->spaces;
 }
 

@@ -77,6 +77,42 @@ static void test_description(void)
 	cache_end(c);
 }
 
+/* What a call leaves on the stack must not be what the next one begins with. */
+static __attribute__((noinline)) void dirty_stack(void)
+{
+	volatile uint8_t dirt[16384];
+	size_t i;
+
+	for (i = 0; i < sizeof(dirt); i++)
+		dirt[i] = 0xa5;
+}
+
+static void test_no_pools(void)
+{
+	gpc *c = new_cache(128, 2);
+	uint32_t start[2] = { 0, CACHE_KEYS }, len = 7, spaces;
+	static gpc_key k[CACHE_KEYS + 1];
+	static gpc_block b[CACHE_KEYS];
+	int i, found;
+
+	chain_keys(c, 1, CACHE_KEYS, k);
+	for (spaces = 0; spaces < 3; spaces++) {
+		dirty_stack();
+		is_int(gpc_lookup(c, spaces, k + 1, CACHE_KEYS, b, 0), 0, "nothing is found");
+		for (i = found = 0; i < CACHE_KEYS; i++)
+			found += b[i] != GPC_NONE;
+		is_int(found, 0, "and said to be so");
+		dirty_stack();
+		is_int(gpc_match(c, spaces, k + 1, start, 1, &len, b, 0), 0, "nothing matches");
+		is_int(len, 0, "a prefix of none");
+		dirty_stack();
+		is_int(gpc_acquire(c, spaces, k + 1, CACHE_KEYS, b, 0), 0, "nothing to hold");
+		if (spaces == 1)
+			pool_new(c, GPC_VRAM, 8, 0, 0);          /* the second space has none */
+	}
+	cache_end(c);
+}
+
 static void test_refused_pools(void)
 {
 	gpc *c = new_cache(128, 2);
@@ -380,6 +416,7 @@ static void test_held_leaf(void)
 static void tests(void)
 {
 	test_description();
+	test_no_pools();
 	test_refused_pools();
 	test_again();
 	test_many();
