@@ -146,7 +146,13 @@ static _Noreturn void be_gnuplot(int in, int out)
 	_exit(127);
 }
 
-static int run_gnuplot(int out)
+static void put_nothing(FILE *f)
+{
+	fputc('\n', f);
+}
+
+/* 127: there is none; -1. */
+static int run_gnuplot(int out, void (*put)(FILE *f))
 {
 	int ends[2], status = -1;
 	pid_t pid;
@@ -154,6 +160,7 @@ static int run_gnuplot(int out)
 
 	if (pipe2(ends, O_CLOEXEC))
 		return -1;
+	signal(SIGPIPE, SIG_IGN);        /* it may end before it has read everything */
 	fflush(stdout);
 	pid = fork();
 	if (!pid)
@@ -161,12 +168,47 @@ static int run_gnuplot(int out)
 	close(ends[0]);
 	f = fdopen(ends[1], "w");
 	if (f && pid > 0)
-		put_all(f);
+		put(f);
 	if (f)
 		fclose(f);
 	while (pid > 0 && waitpid(pid, &status, 0) < 0 && errno == EINTR)
 		;
 	return pid > 0 && WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+static int open_file(const char *file, int flags)
+{
+	int fd = open(file, O_WRONLY | O_CREAT | O_CLOEXEC | flags, 0666);
+
+	if (fd < 0)
+		cli_error("--plot: %s: %s", file, strerror(errno));
+	return fd;
+}
+
+/* A whole run is too long to be told at its end that nobody can draw.  gnuplot without a word to
+ * draw does nothing. */
+int plot_check(const char *file, bool measured)
+{
+	bool is_new = access(file, F_OK) != 0;
+	int fd, status;
+
+	if (!measured)
+		return cli_usage("--plot: lookup or scale is drawn, and neither is named");
+	fd = open("/dev/null", O_WRONLY | O_CLOEXEC);
+	status = fd < 0 ? -1 : run_gnuplot(fd, put_nothing);
+	close(fd);
+	if (status) {
+		cli_error(status == 127 ? "--plot: gnuplot is not installed"
+					: "--plot: gnuplot does not run");
+		return EXIT_RUNTIME;
+	}
+	fd = open_file(file, 0);
+	if (fd < 0)
+		return EXIT_RUNTIME;
+	close(fd);
+	if (is_new)
+		unlink(file);
+	return 0;
 }
 
 int plot_rows(const char *file)
@@ -177,18 +219,13 @@ int plot_rows(const char *file)
 		cli_error("--plot: nothing was measured that is drawn (lookup, scale)");
 		return EXIT_RUNTIME;
 	}
-	out = open(file, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-	if (out < 0) {
-		cli_error("%s: %s", file, strerror(errno));
+	out = open_file(file, O_TRUNC);
+	if (out < 0)
 		return EXIT_RUNTIME;
-	}
-	signal(SIGPIPE, SIG_IGN);        /* it may end before it has read everything */
-	status = run_gnuplot(out);
-	if (close(out) || status) {
-		cli_error(status == 127 ? "--plot: gnuplot is not installed"
-					: "--plot: gnuplot could not draw %s", file);
-		unlink(file);
-		return EXIT_RUNTIME;
-	}
-	return 0;
+	status = run_gnuplot(out, put_all);
+	if (!close(out) && !status)
+		return 0;
+	cli_error("--plot: gnuplot could not draw %s", file);
+	unlink(file);
+	return EXIT_RUNTIME;
 }

@@ -284,8 +284,8 @@ static void show_people(const struct bench_row *rows, size_t n, const unsigned *
 	for (size_t i = 0; bench_peers_absent[i]; i++)
 		printf("%s%s%s", i ? ", " : "not built in: ", bench_peers_absent[i],
 		       bench_peers_absent[i + 1] ? "" : "\n");
-	printf("%u marks met, %u missed, %u rows skipped; %.0f s\n", count[1], count[0], count[2],
-	       seconds);
+	printf("%u marks met, %u missed, %u rows skipped; %.0f s%s\n", count[1], count[0], count[2],
+	       seconds, bench.quick ? " (marks are for the usual sizes)" : "");
 }
 
 void show_rows(double seconds)

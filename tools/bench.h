@@ -136,6 +136,8 @@ void report_progress(const char *fmt, ...) __attribute__((format(printf, 1, 2)))
 /* ---- bench-show.c, bench-plot.c ---- */
 
 void show_rows(double seconds);
+/* Before anything is measured; measured: something that is drawn will be.  Exit status. */
+int plot_check(const char *file, bool measured);
 int plot_rows(const char *file);     /* exit status */
 
 /* ---- bench-crew.c ---- */

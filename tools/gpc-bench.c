@@ -26,7 +26,7 @@ enum {
 struct bench_args bench;
 
 /* In the order in which they are measured: see run(). */
-enum { LOOKUP, INSERT, SYNC = 8, DEVICE };
+enum { LOOKUP, INSERT, SCALE = 7, SYNC, DEVICE };
 static const struct work {
 	const char *name;
 	void (*run[3])(void);
@@ -38,7 +38,7 @@ static const struct work {
 	{ "evict", { bench_evict } },
 	{ "ref", { bench_ref } },
 	{ "ring", { bench_ring, bench_idle } },
-	{ "scale", { bench_scale, bench_changes, bench_memory } },
+	[SCALE] = { "scale", { bench_scale, bench_changes, bench_memory } },
 	[SYNC] = { "sync", { NULL } },
 	[DEVICE] = { "device", { NULL } },
 };
@@ -240,6 +240,19 @@ static void run(const bool *chosen)
 		bench_devices(chosen[SYNC], chosen[DEVICE]);
 }
 
+static bool has_figures(void)
+{
+	const struct bench_row *rows;
+	size_t n, i;
+
+	rows = report_rows(&n);
+	for (i = 0; i < n; i++)
+		if (rows[i].value.n)
+			return true;
+	cli_error("nothing could be measured");
+	return false;
+}
+
 int main(int argc, char **argv)
 {
 	bool chosen[ARRAY_SIZE(works)] = { false };
@@ -255,10 +268,14 @@ int main(int argc, char **argv)
 		return cli_usage("what to measure? a WORK is missing: all, for instance");
 	if (!choose(argv + optind, argc - optind, chosen))
 		return EXIT_USAGE;
+	if (bench.plot && (status = plot_check(bench.plot, chosen[LOOKUP] || chosen[SCALE])))
+		return status;
 	cache_dir();                     /* says now if there are no huge pages */
 	crew_init();
 	run(chosen);
 	show_rows((double)(cli_now_ns() - from) / 1e9);
-	status = bench.plot ? plot_rows(bench.plot) : 0;
+	status = has_figures() ? 0 : EXIT_RUNTIME;
+	if (bench.plot && plot_rows(bench.plot))
+		status = EXIT_RUNTIME;
 	return cli_finish(status);
 }
