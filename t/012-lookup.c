@@ -200,6 +200,26 @@ static void test_new_pool(void)
 	fake_free(&f);
 }
 
+/* A run lies on the caller's stack, where anything may have been before. */
+static void test_no_space(void)
+{
+	gpc_key keys[2] = { fake_key(17), fake_key(18) };
+	gpc_block blocks[2] = { 0, 0 };
+	struct lookup_part part;
+	struct lookup_run run;
+	struct lookup l;
+
+	begin();
+	lookup_begin(&l, &f.c, GPC_SPACE(9));
+	memset(&run, 0x5a, sizeof(run));
+	lookup_start(&run, &l, keys, 2);
+	lookup_first(&run, 0, 2, &part, blocks);
+	lookup_rest(&run, &part, blocks);
+	ok(blocks[0] == -1 && blocks[1] == -1 && !part.hits,
+	   "a space without pools: several keys are misses");
+	fake_free(&f);
+}
+
 /* ---- a full-size table against what was put into it ---- */
 
 #define MANY 131072u                     /* keys put in, and as many that are not */
@@ -568,6 +588,7 @@ static int body(void)
 	test_spaces();
 	test_dead_pools();
 	test_new_pool();
+	test_no_space();
 	test_many();
 	test_arguments();
 	test_lookup();
