@@ -204,7 +204,7 @@ static void locate_part(const struct ask *a, const struct lookup_part *part, gpc
 {
 	uint32_t i;
 
-	if (!part->usual || a->refs) {
+	if (!part->usual || a->refs || !lookup_usual_stays(&a->l)) {
 		locate(a, blocks, part->n, h);
 		return;
 	}

@@ -46,13 +46,15 @@ static void choose_usual(struct lookup *l, const struct segment *s)
 	uint64_t left;
 
 	l->usual = l->usual_slots = l->usual_record = 0;
+	l->usual_range = 0;
 	for (half = 0; half < 2; half++) {
 		for (left = l->live.bits[half]; left; left &= left - 1) {
 			pool = half * 64 + (uint32_t)__builtin_ctzll(left);
 			if (pool >= s->header.geometry.max_pools ||
 			    !(l->spaces >> (load_relaxed(&seg_pool(s, pool)->space) & 31) & 1))
 				continue;
-			record = pool_first(s, pool, &l->usual_slots);
+			l->usual_range = load_relaxed(&seg_pool(s, pool)->range);
+			record = pool_first(s, l->usual_range, &l->usual_slots);
 			l->usual = pool << 24;
 			l->usual_record = record;
 			return;

@@ -25,10 +25,18 @@ struct lookup {
 	/* Blocks of the first live pool, which most hits are in: from `usual`, as many as it has
 	 * records, which begin at `usual_record`. */
 	uint32_t usual, usual_slots, usual_record;
+	uint64_t usual_range;            /* as it was then: see lookup_usual_stays() */
 };
 
 /* spaces as the caller gave them; 0 = every space with a pool */
 void lookup_begin(struct lookup *l, const gpc *c, uint32_t spaces);
+/* Is the usual pool where it was?  One without blocks goes without a grace period, and another may
+ * have its number, and other records, before the call ends: ask after blocks were found. */
+static inline bool lookup_usual_stays(const struct lookup *l)
+{
+	return load_relaxed(&seg_pool(&l->c->seg, l->usual >> 24)->range) == l->usual_range;
+}
+
 /* One key: block or -1.  The block's pool was live; its slot is not checked (pool_record). */
 gpc_block lookup_one(const struct lookup *l, const gpc_key *key);
 

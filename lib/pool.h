@@ -23,10 +23,9 @@ static inline bool pool_set_has(const struct pool_set *set, uint32_t pool)
 	return pool < 128 && (set->bits[pool >> 6] >> (pool & 63) & 1);
 }
 
-/* First record of a pool, and how many it has: 0 where they would not be in the segment. */
-static inline uint32_t pool_first(const struct segment *s, uint32_t pool, uint32_t *ret_slots)
+/* First record of a pool's range, and how many it has: 0 where they would not be in the segment. */
+static inline uint32_t pool_first(const struct segment *s, uint64_t range, uint32_t *ret_slots)
 {
-	uint64_t range = load_relaxed(&seg_pool(s, pool)->range);
 	uint32_t first = (uint32_t)(range >> 32), slots = (uint32_t)range;
 	uint32_t most = s->header.geometry.max_blocks;
 

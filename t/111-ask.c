@@ -3,6 +3,9 @@
  * read-only handle may ask. */
 #include "cache.h"
 
+#include <signal.h>
+#include <sys/mman.h>
+
 enum { N = 8 };
 
 static struct gpc_stats mine(gpc *c)
@@ -332,8 +335,62 @@ static void test_readonly(void)
 	cache_end(c);
 }
 
+/* ---- a pool that goes and comes back in the middle of a call ---- */
+
+/* The call stops where it comes to keys that cannot be read yet. */
+static struct {
+	gpc *c;
+	void *closed;                    /* page */
+	gpc_block block[2];
+} swap;
+
+static void on_fault(int sig)
+{
+	(void)sig;
+	if (mprotect(swap.closed, (size_t)sysconf(_SC_PAGESIZE), PROT_READ | PROT_WRITE))
+		bail("mprotect");
+	must(gpc_clear(swap.c, 0, 0, GPC_REMOVE, 2000));
+	is_int(pool_new(swap.c, GPC_VRAM, 16, 0, 0), 0, "another pool has its number ...");
+	chain_make(swap.c, 0, 1, 1, &swap.block[0]);
+	chain_make(swap.c, 0, 2, 1, &swap.block[1]);
+}
+
+static void test_pool_anew(void)
+{
+	struct gpc_config cfg = cache_config(0, 0);
+	struct sigaction act = { .sa_handler = on_fault }, before;
+	size_t page = (size_t)sysconf(_SC_PAGESIZE);
+	uint32_t n = (uint32_t)(page / sizeof(gpc_key)) + 1, i;
+	gpc_key *k = mmap(NULL, 2 * page, PROT_READ | PROT_WRITE,
+			  MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	gpc_block *got = calloc(n, sizeof(*got)), out;
+
+	if (k == MAP_FAILED || !got)
+		bail("no memory");
+	cfg.max_blocks = 64;
+	swap.c = cache_make(&cfg, NULL);
+	pool_new(swap.c, GPC_VRAM, 8, 0, 0);
+	pool_new(swap.c, GPC_VRAM, 8, 1, 0);     /* so that the next one lies behind it */
+	for (i = 0; i < n; i++)
+		k[i] = key_of(swap.c, i == n - 1 ? 1 : 3 + i);
+	swap.closed = (char *)k + page;
+	if (mprotect(swap.closed, page, PROT_NONE))
+		bail("mprotect");
+	sigaction(SIGSEGV, &act, &before);
+	is_int(gpc_lookup(swap.c, GPC_SPACE(0), k, n, got, 0), 1, "... whose block is found");
+	sigaction(SIGSEGV, &before, NULL);
+	is_int(got[n - 1], swap.block[0], "under its number");
+	is_int(gpc_evict(swap.c, 0, 1, &out, 0, 1000), 1, "evict one");
+	is_int(out, swap.block[1], "not the one that was found: it was used");
+	clean(swap.c, "a pool anew");
+	cache_end(swap.c);
+	free(got);
+	munmap(k, 2 * page);
+}
+
 static void tests(void)
 {
+	test_pool_anew();
 	test_prefix();
 	test_hole();
 	test_lookup_refs();
