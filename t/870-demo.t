@@ -23,10 +23,7 @@ alone()	# no tool runs any more
 }
 
 begun=$(date +%s)
-# long enough that it cannot end first, however busy the machine is
-awk '{ line[NR] = $0 } END { for (n = 300 * NR; n--;) print line[n % NR + 1] }' \
-	"$small_trace" >"$tmp/long.jsonl"
-start demo env TMPDIR="$tmp" sh "$demo" "$tmp/long.jsonl"
+start demo env TMPDIR="$tmp" sh "$demo" "$small_trace"
 other_caches=demo-$pid
 finish $pid
 is "$status" 0 "the demo runs" || diag "$(cat "$tmp/demo.err")"
@@ -48,16 +45,19 @@ ok $? "no process is left"
 
 # ---- interrupted ----
 
-start demo env TMPDIR="$tmp" sh "$demo" "$small_trace"
+# long enough that it cannot end first, however busy the machine is
+awk '{ line[NR] = $0 } END { for (n = 300 * NR; n--;) print line[n % NR + 1] }' \
+	"$small_trace" >"$tmp/long.jsonl"
+start demo env TMPDIR="$tmp" sh "$demo" "$tmp/long.jsonl"
 other_caches="$other_caches demo-$pid"
 until_ok grep -q 'serves the cache' "$tmp/demo.out"
 kill -TERM $pid
 finish $pid
 is "$status" 143 "SIGTERM ends it"
-is "$(left)" '' "no cache is left"
-is "$(ls "$tmp" | grep '^gpc-demo')" '' "no file is left"
 until_ok alone
 ok $? "no process is left"
+is "$(left)" '' "no cache is left"
+is "$(ls "$tmp" | grep '^gpc-demo')" '' "no file is left"
 
 run env TMPDIR="$tmp" sh "$demo" "$tmp/no-trace"
 exits 1 "a trace that is not there"
