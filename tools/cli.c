@@ -90,7 +90,8 @@ int cli_usage(const char *fmt, ...)
 	return EXIT_USAGE;
 }
 
-int cli_bad_option(int opt, char **argv)
+/* For what getopt_long could not take: opt is '?' or ':'. */
+static int bad_option(int opt, char **argv)
 {
 	const char *arg = argv[optind - 1];
 
@@ -115,6 +116,31 @@ int cli_finish(int status)
 		return status;
 	cli_error("cannot write the output: %s", strerror(errno));
 	return status ? status : EXIT_RUNTIME;
+}
+
+int cli_option(int argc, char **argv, const struct option *options, const char *help,
+	       int *ret_status)
+{
+	int opt = getopt_long(argc, argv, ":hV", options, NULL);
+
+	switch (opt) {
+	case -1:
+		return 0;
+	case 'h':
+		if (!help)
+			return opt;
+		fputs(help, stdout);
+		*ret_status = cli_finish(0);
+		return -1;
+	case 'V':
+		*ret_status = cli_version();
+		return -1;
+	case '?':
+	case ':':
+		*ret_status = bad_option(opt, argv);
+		return -1;
+	}
+	return opt;
 }
 
 static unsigned suffix_shift(const char *s)

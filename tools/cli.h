@@ -24,8 +24,11 @@ void cli_cache_error(int err, const char *name);
 const char *cli_gpc_text(int err);
 /* Message, then where to find help; returns EXIT_USAGE. */
 int cli_usage(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
-/* For what getopt_long could not take: opt is '?' or ':', optstring starts with ':'. */
-int cli_bad_option(int opt, char **argv);
+/* The next option of the command line that is the tool's own; 0: no more; -1: -h, -V or what is no
+ * option has been answered, and *ret_status is the exit status.  help is NULL: 'h' is the tool's. */
+struct option;
+int cli_option(int argc, char **argv, const struct option *options, const char *help,
+	       int *ret_status);
 int cli_version(void);
 /* Flush stdout; a full disk or a closed pipe turns success into EXIT_RUNTIME. */
 int cli_finish(int status);

@@ -157,21 +157,15 @@ static void note_command(int argc, char **argv)
 static int parse(int argc, char **argv)
 {
 	bool seeded = false;
-	int opt;
+	int opt, status = 0;
 
-	while ((opt = getopt_long(argc, argv, ":hV", options, NULL)) != -1) {
-		if (opt == 'h') {
-			fputs(help, stdout);
-			return cli_finish(0);
-		}
-		if (opt == 'V')
-			return cli_version();
-		if (opt == '?' || opt == ':')
-			return cli_bad_option(opt, argv);
+	while ((opt = cli_option(argc, argv, options, help, &status)) > 0) {
 		seeded |= opt == 's';
 		if (!set_option(opt, optarg))
 			return EXIT_USAGE;
 	}
+	if (opt < 0)
+		return status;
 	if (bench.json && bench.csv)
 		return cli_usage("--json or --csv, not both");
 	if (bench.dir && strlen(bench.dir) > 3800)

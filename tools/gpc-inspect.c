@@ -299,18 +299,16 @@ static int parse(struct inspect *in, const struct command **ret, int argc, char 
 {
 	const struct command *cmd;
 	unsigned given = 0;
-	int opt;
+	int opt, status = 0;
 
-	while ((opt = getopt_long(argc, argv, ":hV", options, NULL)) != -1) {
+	while ((opt = cli_option(argc, argv, options, NULL, &status)) > 0) {
 		if (opt == 'h')
 			return show_help();
-		if (opt == 'V')
-			return cli_version();
-		if (opt == '?' || opt == ':')
-			return cli_bad_option(opt, argv);
 		if (set_option(in, opt, &given))
 			return EXIT_USAGE;
 	}
+	if (opt < 0)
+		return status;
 	if (optind == argc)
 		return cli_usage("what to do? a COMMAND is missing");
 	cmd = find_command(argv[optind]);

@@ -95,23 +95,17 @@ static bool set_option(struct args *a, int opt, const char *arg)
 static int parse(struct args *a, int argc, char **argv)
 {
 	uint64_t number;
-	int opt;
+	int opt, status = 0;
 
-	while ((opt = getopt_long(argc, argv, ":hV", options, NULL)) != -1) {
-		if (opt == 'h') {
-			fputs(help, stdout);
-			return cli_finish(0);
-		}
-		if (opt == 'V')
-			return cli_version();
-		if (opt == '?' || opt == ':')
-			return cli_bad_option(opt, argv);
+	while ((opt = cli_option(argc, argv, options, help, &status)) > 0) {
 		if (opt == 'W')
 			return cli_count("worker", optarg, 0, WORKERS_MAX - 1, &number) ?
 			       worker_main((uint32_t)number) : EXIT_USAGE;
 		if (!set_option(a, opt, optarg))
 			return EXIT_USAGE;
 	}
+	if (opt < 0)
+		return status;
 	if (optind + 1 != argc)
 		return cli_usage(optind == argc ? "which TRACE?" : "one TRACE only");
 	a->trace = argv[optind];

@@ -232,20 +232,14 @@ static bool set_option(struct daemon *d, int opt, const char *arg)
 
 int options_parse(struct daemon *d, int argc, char **argv)
 {
-	int opt;
+	int opt, status = 0;
 
-	while ((opt = getopt_long(argc, argv, ":hV", options, NULL)) != -1) {
-		if (opt == 'h') {
-			fputs(help, stdout);
-			return cli_finish(0);
-		}
-		if (opt == 'V')
-			return cli_version();
-		if (opt == '?' || opt == ':')
-			return cli_bad_option(opt, argv);
+	while ((opt = cli_option(argc, argv, options, help, &status)) > 0) {
 		if (!set_option(d, opt, optarg))
 			return EXIT_USAGE;
 	}
+	if (opt < 0)
+		return status;
 	if (optind + 1 != argc)
 		return cli_usage(optind == argc ? "which cache? NAME is missing"
 						: "one NAME only");
