@@ -158,7 +158,7 @@ struct writer {
 	uint32_t nleftover, leftover_size;
 	uint32_t *picked, picked_size;   /* scratch: victims */
 	uint32_t *below, below_size;     /* scratch: subtrees */
-	struct leaf *aside;         /* scratch: leaves in use */
+	struct leaf *aside;              /* scratch: leaves in use */
 	uint32_t aside_size;
 
 	/* mirror.c */
