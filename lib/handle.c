@@ -8,9 +8,6 @@
 
 #define LIBRARY_SECTIONS (SHM_SECTIONS - GPC_SECTIONS)
 
-/* Of the model that needs no call: one byte of static TLS, also where the library is loaded late. */
-__thread char handle_here;
-
 int handle_refuse(gpc *c)
 {
 	if (!c)

@@ -32,8 +32,8 @@ struct gpc {
 	struct key_secret secret;
 	gpc_key mask[GPC_MAX_SPACES];
 
-	/* sections: who opened which (0 = nobody); a thread is named by the address of one of
-	 * its thread-local variables */
+	/* sections: who opened which (0 = nobody); a thread is named by the address of its
+	 * thread control block */
 	uint64_t section_thread[SHM_SECTIONS];
 	pthread_mutex_t device_sections; /* sweeping sections that devices have ended */
 
@@ -87,11 +87,13 @@ void handle_leave(gpc *c, int section);
 void handle_sweep_sections(gpc *c);
 /* Name of the calling thread in section_thread, never 0.  A thread that ends in its section
  * leaves the name to a later one. */
-extern __thread char handle_here __attribute__((tls_model("initial-exec"), visibility("hidden")));
-
 static inline uint64_t handle_thread(void)
 {
-	return (uint64_t)(uintptr_t)&handle_here;
+#ifdef HAVE_THREAD_POINTER
+	return (uint64_t)(uintptr_t)__builtin_thread_pointer();
+#else
+	return (uint64_t)(uintptr_t)pthread_self();      /* the same, by a call */
+#endif
 }
 /* Does the calling thread have a section of gpc_enter open? */
 bool handle_in_section(gpc *c);

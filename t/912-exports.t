@@ -53,4 +53,13 @@ else
 	echo "ok $n - the library exports that and nothing else # SKIP no $library or no nm"
 fi
 
+# a program that loads the library late has next to no static thread-local memory left
+if test -e "$library" && command -v readelf >/dev/null 2>&1; then
+	! readelf -d "$library" | grep STATIC_TLS
+	tap "the library can be loaded late" $?
+else
+	n=$((n + 1))
+	echo "ok $n - the library can be loaded late # SKIP no $library or no readelf"
+fi
+
 echo "1..$n"
