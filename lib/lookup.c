@@ -2,8 +2,8 @@
 /* lookup.c - probing the host table.
  *
  * A probe costs one cache line, and what matters is how many of them are on their way at
- * the same time: whenever a part of the keys is compared, the first buckets of the next part are
- * on their way already, which hides the comparing behind the waiting.  It is done without branches
+ * the same time: with each key that is compared, the first bucket of another one further on is
+ * asked for, which hides the comparing behind the waiting.  It is done without branches
  * that depend on the data.  The few second buckets are asked for when a part has been compared,
  * and looked at when the next one has been.  A single key takes branches instead, since
  * speculation is then what overlaps the reads.
@@ -133,12 +133,15 @@ gpc_block lookup_one(const struct lookup *l, const gpc_key *key)
 
 struct looking {                         /* what all keys of a part need, in registers */
 	gpc_key mask;
+	const struct probe_entry *table;
 	uint32_t buckets, usual, usual_slots;
 };
 
 static inline struct looking look_for(const struct lookup_run *r)
 {
-	return (struct looking){ r->mask, r->l->buckets, r->l->usual, r->l->usual_slots };
+	const struct lookup *l = r->l;
+
+	return (struct looking){ r->mask, l->table, l->buckets, l->usual, l->usual_slots };
 }
 
 /* What an entry of the key has in its first three words, as probe_prepare makes it. */
@@ -222,23 +225,22 @@ static inline struct probe_key prepare_run(const struct lookup_run *r, const gpc
 	return probe_prepare(key->w[0] ^ r->mask.w[0], key->w[1] ^ r->mask.w[1], r->l->buckets);
 }
 
-/* Ask for the first buckets of keys up to `to`. */
-static void ask_until(struct lookup_run *r, uint32_t to)
+static inline __attribute__((always_inline)) const struct probe_entry *
+prefetch_first(const struct looking *l, const gpc_key *key)
 {
-	const struct probe_entry *bucket;
-	uint32_t i;
+	uint32_t bucket = probe_prepare(key->w[0] ^ l->mask.w[0], key->w[1] ^ l->mask.w[1],
+					l->buckets).first;
+	const struct probe_entry *e = l->table + (uint64_t)bucket * SHM_BUCKET;
 
-	for (i = r->asked; i < to; i++) {
-		bucket = bucket_at(r->l, prepare_run(r, &r->keys[i]).first);
-		__builtin_prefetch(bucket);
-		r->bucket[i % LOOKUP_GROUP] = bucket;
-	}
-	r->asked = to;
+	__builtin_prefetch(e);
+	return e;
 }
 
 static void run_in_space(struct lookup_run *r, const struct lookup *l, uint32_t space,
 			 const gpc_key *keys, uint32_t n, uint32_t part)
 {
+	struct looking k;
+
 	r->l = l;
 	r->spaces = GPC_SPACE(space);
 	r->space = space;
@@ -246,43 +248,77 @@ static void run_in_space(struct lookup_run *r, const struct lookup *l, uint32_t 
 	r->keys = keys;
 	r->n = n;
 	r->part = part;
-	r->asked = 0;
-	ask_until(r, MIN(n, part));
+	k = look_for(r);
+	for (r->asked = 0; r->asked < MIN(n, LOOKUP_AHEAD); r->asked++)
+		r->bucket[r->asked] = prefetch_first(&k, &keys[r->asked]);
+}
+
+struct found {                           /* what the comparisons of a part add up to */
+	uint32_t second, misses;
+	struct lookup_odd odd;
+};
+
+static inline __attribute__((always_inline)) void
+compare(const struct looking *k, const struct probe_entry *e, const gpc_key *key, uint32_t i,
+	struct found *f, uint8_t *second, gpc_block *blocks)
+{
+	uint32_t overflows;
+	gpc_block block = match_bucket(k, e, want(k, key), &overflows, &f->odd);
+
+	blocks[i] = block;
+	f->misses += (uint32_t)block >> 31;
+	second[f->second] = (uint8_t)i;
+	f->second += (uint32_t)block >> 31 & overflows;
+}
+
+/* Compare a part, and with each of its keys ask for another one, as long as there are any. */
+static void compare_part(struct lookup_run *r, struct lookup_part *part, struct found *f,
+			 gpc_block *blocks)
+{
+	struct looking k = look_for(r);
+	const gpc_key *keys = r->keys + part->from, *next = r->keys + r->asked;
+	uint32_t i, from = part->from, asked = r->asked, more = MIN(part->n, r->n - asked);
+
+	for (i = 0; i < more; i++) {
+		const struct probe_entry *e = r->bucket[(from + i) % LOOKUP_GROUP];
+
+		r->bucket[(asked + i) % LOOKUP_GROUP] = prefetch_first(&k, &next[i]);
+		compare(&k, e, &keys[i], i, f, part->second, blocks);
+	}
+	r->asked += more;
+	for (; i < part->n; i++)
+		compare(&k, r->bucket[(from + i) % LOOKUP_GROUP], &keys[i], i, f, part->second,
+			blocks);
+}
+
+static void prefetch_seconds(const struct lookup_run *r, struct lookup_part *part)
+{
+	const gpc_key *keys = r->keys + part->from;
+	uint32_t i;
+
+	for (i = 0; i < part->nsecond; i++) {
+		part->bucket[i] = bucket_at(r->l, prepare_run(r, &keys[part->second[i]]).second);
+		__builtin_prefetch(part->bucket[i]);
+	}
 }
 
 void lookup_first(struct lookup_run *r, uint32_t from, uint32_t n, struct lookup_part *part,
 		  gpc_block *blocks)
 {
-	uint32_t i, overflows, second = 0, misses = 0;
-	struct lookup_odd odd = { 0, 0 };
-	const struct lookup *l = r->l;
-	const gpc_key *keys = r->keys + from;
-	struct looking k = look_for(r);
+	struct found f = { 0, r->spaces ? 0 : n, { 0, 0 } };
+	uint32_t i;
 
 	part->from = from;
 	part->n = n;
-	for (i = 0; i < n && !r->spaces; i++, misses++)
-		blocks[i] = NO_BLOCK;
-	for (; i < n; i++) {
-		const struct probe_entry *e = r->bucket[(from + i) % LOOKUP_GROUP];
-
-		gpc_block block = match_bucket(&k, e, want(&k, &keys[i]), &overflows, &odd);
-
-		blocks[i] = block;
-		misses += (uint32_t)block >> 31;
-		part->second[second] = (uint8_t)i;
-		second += (uint32_t)block >> 31 & overflows;
-	}
-	part->nsecond = second;
-	part->odd = odd;
-	part->hits = n - misses;
-	for (i = 0; i < second; i++) {
-		part->bucket[i] = bucket_at(
-			l, prepare_run(r, &r->keys[from + part->second[i]]).second);
-		__builtin_prefetch(part->bucket[i]);
-	}
-	if (r->spaces && r->asked < r->n)
-		ask_until(r, MIN(r->n, from + n + r->part));
+	if (r->spaces)
+		compare_part(r, part, &f, blocks);
+	else
+		for (i = 0; i < n; i++)
+			blocks[i] = NO_BLOCK;
+	part->nsecond = f.second;
+	part->odd = f.odd;
+	part->hits = n - f.misses;
+	prefetch_seconds(r, part);
 }
 
 /* One by one: keys that met a block of a pool that is not live, and all misses where one of the

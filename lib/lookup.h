@@ -11,8 +11,10 @@
 #include "probe.h"
 
 #define LOOKUP_GROUP 64          /* keys whose answers are used together */
-#define LOOKUP_PART  32          /* keys that are compared while the lines of as many behind them,
-				  * and what they need themselves, are on their way */
+#define LOOKUP_PART  32          /* keys that are compared before their second buckets are, and
+				  * before what their hits need is asked for */
+#define LOOKUP_AHEAD 20          /* keys whose first buckets are on their way: fewer than the misses
+				  * that a core can wait for, since prefetches beyond are lost */
 #define LOOKUP_PARTS (LOOKUP_GROUP / LOOKUP_PART)
 
 /* What every probe of one call needs, loaded once. */
@@ -46,8 +48,8 @@ gpc_block lookup_one(const struct lookup *l, const gpc_key *key);
  *   for each part           lookup_first, then lookup_rest of the part before
  *   lookup_rest of the last part
  *
- * so that the lines of the keys behind a part, and the second buckets of the part before, are on
- * their way while it is compared. */
+ * so that the second buckets of the part before are on their way while a part is compared.  First
+ * buckets are asked for key by key, LOOKUP_AHEAD keys before their turn. */
 struct lookup_run {
 	const struct lookup *l;          /* its live pools may be renewed meanwhile */
 	uint32_t spaces, space;          /* all, and the one that is asked first */
