@@ -12,7 +12,9 @@
 #include <stdlib.h>
 #include "takeover.h"
 
-static void prefetch_bucket(struct writer *w, uint32_t bucket)
+/* Inline, since gcc removes a call of a function that does nothing else. */
+static inline __attribute__((always_inline)) void prefetch_bucket(const struct writer *w,
+								  uint32_t bucket)
 {
 	__builtin_prefetch(&w->table[bucket * SHM_BUCKET]);
 }
@@ -57,23 +59,25 @@ static bool note_in(struct share *s, uint32_t record, const struct probe_key *k,
 	return true;
 }
 
-/* Loops that do nothing but ask keep more requests, and page walks, under way. */
 void takeover_note_entries(struct share *s, const uint32_t *record, uint32_t n)
 {
 	struct probe_key k[TAKEOVER_GROUP];
 	uint32_t far[TAKEOVER_GROUP], nfar = 0, i;
 
-	for (i = 0; i < n; i++)
-		k[i] = table_key(s->w, record[i]);
-	for (i = 0; i < n; i++)
-		prefetch_bucket(s->w, k[i].first);
 	for (i = 0; i < n; i++) {
-		s->entry[record[i]] = ENTRY_MISSING;
-		if (!note_in(s, record[i], &k[i], k[i].first))
-			far[nfar++] = i;
+		k[i] = table_key(s->w, record[i]);
+		if (i < TAKEOVER_AHEAD)
+			prefetch_bucket(s->w, k[i].first);
 	}
-	for (i = 0; i < nfar; i++)
-		prefetch_bucket(s->w, k[far[i]].second);
+	for (i = 0; i < n; i++) {
+		if (i + TAKEOVER_AHEAD < n)
+			prefetch_bucket(s->w, k[i + TAKEOVER_AHEAD].first);
+		s->entry[record[i]] = ENTRY_MISSING;
+		if (!note_in(s, record[i], &k[i], k[i].first)) {
+			prefetch_bucket(s->w, k[i].second);
+			far[nfar++] = i;
+		}
+	}
 	for (i = 0; i < nfar; i++)
 		note_in(s, record[far[i]], &k[far[i]], k[far[i]].second);
 }

@@ -8,7 +8,8 @@
 
 #include "takeover.h"
 
-#define AHEAD 16u                        /* nodes that are asked for before their turn */
+#define STEP  6u                         /* records between two steps of one */
+#define AHEAD 16u                        /* links: nodes that are asked for before their turn */
 
 struct links {
 	uint32_t *map;                   /* by hash of (space, key): record + 1 */
@@ -16,7 +17,11 @@ struct links {
 	uint64_t seed;                   /* no segment can be forged so that this is slow */
 };
 
-struct link { uint32_t up; struct probe_key parent; };   /* up: the parent, perhaps; or NONE */
+struct link {
+	uint32_t record, up;             /* up: the parent, perhaps; or NONE */
+	struct probe_key parent;
+	uint32_t bucket;                 /* asked for */
+};
 
 /* ---- those that the table does not have ---- */
 
@@ -157,68 +162,72 @@ void takeover_link_near(struct share *s, uint32_t record)
 
 /* ---- the others ---- */
 
+static void prefetch_bucket(const struct writer *w, struct link *k, uint32_t bucket)
+{
+	__builtin_prefetch(&w->table[bucket * SHM_BUCKET]);
+	k->bucket = bucket;
+}
+
 static void link_start(struct writer *w, struct link *k, uint32_t record)
 {
 	const struct shm_record *r = w_record(w, record);
 	const gpc_key *mask = &w->c->mask[w_space(w, record)];
 
+	k->record = record;
 	k->up = NONE;
 	k->parent = probe_prepare(r->parent[0] ^ mask->w[0], r->parent[1] ^ mask->w[1],
 				  w->buckets);
-	__builtin_prefetch(&w->table[k->parent.first * SHM_BUCKET]);
+	prefetch_bucket(w, k, k->parent.first);
 }
 
-/* False: the key is not in this bucket. */
-static bool link_look(struct writer *w, struct link *k, uint32_t bucket)
+/* The table's word for it: NONE is not the last word. */
+static void link_look(struct writer *w, struct link *k)
 {
 	uint32_t i;
 
 	for (i = 0; i < SHM_BUCKET && k->up == NONE; i++) {
-		gpc_block b = probe_entry_block(w->table[bucket * SHM_BUCKET + i], k->parent);
+		gpc_block b = probe_entry_block(w->table[k->bucket * SHM_BUCKET + i], k->parent);
 
 		if (b >= 0)
 			k->up = w_find_record(w, b);
 	}
-	if (k->up == NONE)
-		return false;
-	__builtin_prefetch(w_record(w, k->up));
-	return true;
+	if (k->up != NONE) {
+		__builtin_prefetch(w_record(w, k->up));
+		__builtin_prefetch(&w->node[k->up]);
+	} else if (k->bucket == k->parent.first) {
+		prefetch_bucket(w, k, k->parent.second);
+	}
 }
 
-/* The table's word for it: NONE is not the last word. */
-static void find_group(struct share *s, const uint32_t *record, uint32_t n)
+static void link_end(struct share *s, struct link *k)
 {
 	struct writer *w = s->w;
-	struct link k[TAKEOVER_GROUP];
-	uint32_t far[TAKEOVER_GROUP], nfar = 0, i;
+	bool is;
 
-	for (i = 0; i < n; i++)
-		link_start(w, &k[i], record[i]);
-	for (i = 0; i < n; i++) {
-		if (link_look(w, &k[i], k[i].parent.first))
-			continue;
-		__builtin_prefetch(&w->table[k[i].parent.second * SHM_BUCKET]);
-		far[nfar++] = i;
-	}
-	for (i = 0; i < nfar; i++)
-		link_look(w, &k[far[i]], k[far[i]].parent.second);
-	for (i = 0; i < n; i++) {
-		uint32_t up = k[i].up;
-		bool is = up != NONE && w->node[up].in_tree &&
-			  w_space(w, up) == w_space(w, record[i]) &&
-			  is_parent(w_record(w, record[i]), w_record(w, up));
-
-		records_add(&s->up, is ? up : NONE);
-	}
+	if (k->up == NONE)
+		link_look(w, k);
+	is = k->up != NONE && w->node[k->up].in_tree && w_space(w, k->up) == w_space(w, k->record) &&
+	     is_parent(w_record(w, k->record), w_record(w, k->up));
+	records_add(&s->up, is ? k->up : NONE);
 }
 
+/* Each step asks for the lines of the next one, which comes STEP records later. */
 static void find_parents(void *arg)
 {
 	struct share *s = arg;
-	uint32_t i;
+	struct link k[4 * STEP];
+	uint32_t i, n = s->alone.n;
 
-	for (i = 0; i < s->alone.n; i += TAKEOVER_GROUP)
-		find_group(s, &s->alone.at[i], MIN(s->alone.n - i, TAKEOVER_GROUP));
+	for (i = 0; i < n + 3 * STEP; i++) {
+		if (i < n)
+			__builtin_prefetch(w_record(s->w, s->alone.at[i]));
+		if (i - STEP < n)
+			link_start(s->w, &k[(i - STEP) % (4 * STEP)], s->alone.at[i - STEP]);
+		if (i - 2 * STEP < n)
+			link_look(s->w, &k[(i - 2 * STEP) % (4 * STEP)]);
+		if (i - 3 * STEP < n)
+			link_end(s, &k[(i - 3 * STEP) % (4 * STEP)]);
+	}
 }
 
 static void find_and_join(struct writer *w, struct scan *sc, const struct links *l,
@@ -239,13 +248,21 @@ static bool is_alone(const struct writer *w, uint32_t record)
 	return w->node[record].in_tree && w->node[record].parent == NONE;
 }
 
+/* Nodes that tree_attach() writes to: the two, and AHEAD / 2 links later the parent's first child. */
 static void prefetch_link(const struct writer *w, const struct share *s, uint32_t i)
 {
-	if (i >= s->alone.n)
+	uint32_t first, soon = i - AHEAD / 2;
+
+	if (i < s->alone.n) {
+		__builtin_prefetch(&w->node[s->alone.at[i]], 1);
+		if (s->up.at[i] != NONE)
+			__builtin_prefetch(&w->node[s->up.at[i]], 1);
+	}
+	if (soon >= s->alone.n || s->up.at[soon] == NONE)
 		return;
-	__builtin_prefetch(&w->node[s->alone.at[i]], 1);
-	if (s->up.at[i] != NONE)
-		__builtin_prefetch(&w->node[s->up.at[i]], 1);
+	first = w->node[s->up.at[soon]].first;
+	if (first != NONE)
+		__builtin_prefetch(&w->node[first], 1);
 }
 
 static void join_share(struct writer *w, struct scan *sc, const struct links *l,
