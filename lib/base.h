@@ -18,6 +18,10 @@
 
 #define NS_PER_MS       1000000ull
 
+/* Lines that are asked for ahead of their use, at a time: no more than the misses that a core can
+ * wait for.  Prefetches beyond these are lost on some processors, and a lost one is a whole wait. */
+#define LINES_AHEAD     20u
+
 /* CLOCK_MONOTONIC; coarse = the kernel's last tick, 3 ns to read, up to 4 ms old */
 uint64_t clock_ns(void);
 uint64_t clock_coarse_ns(void);

@@ -147,8 +147,7 @@ static bool take_victims(struct writer *w, struct grant *g, const uint32_t *slot
 		g->slot[slots[n - 1 - i]].ram =
 			take_ram(w, g, slots[n - 1 - i], i < nevict ? evict[i] : NONE);
 	for (i = 0; i < n; i++) {        /* leaf first, as they were picked */
-		if (!(i % RETIRE_AHEAD))
-			retire_ahead(w, w->picked + i, MIN(n - i, RETIRE_AHEAD));
+		retire_ahead(w, w->picked, n, i);
 		take_victim(w, g, slots[i], w->picked[i]);
 	}
 	free(evict);

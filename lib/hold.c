@@ -6,7 +6,8 @@
 #include <stdlib.h>
 #include "fill.h"
 
-#define GROUP 64u                /* blocks whose lines are fetched at once */
+#define GROUP 64u
+#define AHEAD (LINES_AHEAD / 2)  /* blocks, of a cell and a stamp each */
 
 /* A reservation of ours goes back; blocks of our own CALLER pool stay ours. */
 static bool return_reservation(gpc *c, uint32_t record, gpc_block block, struct ref_sum *sum)
@@ -40,8 +41,16 @@ static bool release(gpc *c, gpc_block block, uint32_t record, uint64_t tick,
 	return return_reservation(c, record, block, sum);
 }
 
-/* The locked instructions of a release wait for its lines, so those of the whole group are asked
- * for first.  Returns the number of blocks that are not held, and one of them. */
+static inline __attribute__((always_inline)) void ask_lines(const gpc *c, uint32_t record)
+{
+	if (record == SHM_NO_RECORD)
+		return;
+	__builtin_prefetch(refs_cell(c, record), 1);
+	__builtin_prefetch(seg_stamp(&c->seg, record), 1);
+}
+
+/* The locked instructions of a release wait for its lines, so those of the next few are asked for
+ * before.  Returns the number of blocks that are not held, and one of them. */
 static uint32_t release_group(gpc *c, const gpc_block *blocks, uint32_t n, uint64_t tick,
 			      struct ref_sum *sum, bool *returned, gpc_block *ret_bad)
 {
@@ -49,12 +58,12 @@ static uint32_t release_group(gpc *c, const gpc_block *blocks, uint32_t n, uint6
 
 	for (i = 0; i < n; i++) {
 		record[i] = pool_record(&c->seg, blocks[i]);
-		if (record[i] == SHM_NO_RECORD)
-			continue;
-		__builtin_prefetch(refs_cell(c, record[i]), 1);
-		__builtin_prefetch(seg_stamp(&c->seg, record[i]), 1);
+		if (i < AHEAD)
+			ask_lines(c, record[i]);
 	}
 	for (i = 0; i < n; i++) {
+		if (i + AHEAD < n)
+			ask_lines(c, record[i + AHEAD]);
 		if (blocks[i] == GPC_NONE ||
 		    release(c, blocks[i], record[i], tick, sum, returned))
 			continue;

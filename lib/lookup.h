@@ -13,8 +13,6 @@
 #define LOOKUP_GROUP 64          /* keys whose answers are used together */
 #define LOOKUP_PART  32          /* keys that are compared before their second buckets are, and
 				  * before what their hits need is asked for */
-#define LOOKUP_AHEAD 20          /* keys whose first buckets are on their way: fewer than the misses
-				  * that a core can wait for, since prefetches beyond are lost */
 #define LOOKUP_PARTS (LOOKUP_GROUP / LOOKUP_PART)
 
 /* What every probe of one call needs, loaded once. */
@@ -49,7 +47,7 @@ gpc_block lookup_one(const struct lookup *l, const gpc_key *key);
  *   lookup_rest of the last part
  *
  * so that the second buckets of the part before are on their way while a part is compared.  First
- * buckets are asked for key by key, LOOKUP_AHEAD keys before their turn. */
+ * buckets are asked for key by key, LINES_AHEAD keys before their turn. */
 struct lookup_run {
 	const struct lookup *l;          /* its live pools may be renewed meanwhile */
 	uint32_t spaces, space;          /* all, and the one that is asked first */

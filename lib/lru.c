@@ -14,6 +14,8 @@
 
 #include "writer.h"
 
+#define AHEAD (LINES_AHEAD / 4)          /* victims */
+
 uint64_t lru_stamp(struct writer *w, uint32_t record)
 {
 	uint64_t stamp = load_relaxed(seg_stamp(&w->seg, record));
@@ -110,14 +112,14 @@ void lru_put_back(struct writer *w, uint32_t record)
 	lru_offer(w, record);
 }
 
-/* The first items are those that go next, more or less; returns how many it asked for. */
-static uint32_t prefetch_first(struct writer *w, struct wpool *p, uint32_t n)
+/* The first items are those that go next, more or less: what up to n of them take is asked for,
+ * `from` of which it was before. */
+static void prefetch_first(struct writer *w, struct wpool *p, uint32_t from, uint32_t n)
 {
 	uint32_t i, has;
 	const struct leaf *front = queue_front(w, &p->queue, &has);
 
-	n = MIN(n, has);
-	for (i = 0; i < n; i++) {
+	for (i = from; i < MIN(n, has); i++) {
 		uint32_t record = front[i].record;
 
 		__builtin_prefetch(w_record(w, record), 1);
@@ -125,7 +127,6 @@ static uint32_t prefetch_first(struct writer *w, struct wpool *p, uint32_t n)
 		__builtin_prefetch(seg_stamp(&w->seg, record));
 		__builtin_prefetch(&w->node[record], 1);
 	}
-	return n;
 }
 
 /* One walk from the least recent on; what cannot go is put aside.  Returns how many of those
@@ -133,14 +134,14 @@ static uint32_t prefetch_first(struct writer *w, struct wpool *p, uint32_t n)
 static uint32_t pick_some(struct writer *w, struct wpool *p, uint32_t n, bool demote,
 			  uint32_t **list, uint32_t *size, uint32_t *found)
 {
-	uint32_t aside = 0, later = 0, ahead = 0, record, i;
+	uint32_t aside = 0, later = 0, asked = 0, record, i;
 	struct leaf top;
 	uint64_t stamp;
 	int how;
 
 	while (*found < n) {
-		if (!ahead--)
-			ahead = prefetch_first(w, p, MIN(n - *found, RETIRE_AHEAD));
+		prefetch_first(w, p, asked, MIN(n - *found, AHEAD));
+		asked = AHEAD - 1;
 		if (!queue_pop(w, &p->queue, &top))
 			break;
 		record = top.record;

@@ -21,6 +21,7 @@
 
 #define BAG 512                          /* items: the front is that large, too */
 #define LARGE (4 * BAG)                  /* worth splitting */
+#define AHEAD (LINES_AHEAD / 2)          /* items of a bag, of a node and a record each */
 #define SAMPLE 15                        /* stamps of which the middle one splits a bag */
 
 /* ---- the front ---- */
@@ -236,6 +237,15 @@ void queue_push(struct writer *w, struct queue *q, uint64_t stamp, uint32_t reco
 	bag_add(bag_at(q, i), (struct queued){ stamp, ticket, record });
 }
 
+static inline __attribute__((always_inline)) void
+prefetch_items(struct writer *w, const struct bag *b, uint32_t from, uint32_t to)
+{
+	for (; from < MIN(b->n, to); from++) {
+		__builtin_prefetch(&w->node[b->at[from].record], 1);
+		__builtin_prefetch(w_record(w, b->at[from].record), 1);
+	}
+}
+
 /* Those of the bag that are not stale go to list; returns how many. */
 static uint32_t unpack(struct writer *w, struct queue *q, const struct bag *b, struct leaf *list)
 {
@@ -244,6 +254,7 @@ static uint32_t unpack(struct writer *w, struct queue *q, const struct bag *b, s
 	for (i = 0; i < b->n; i++) {
 		const struct queued *item = &b->at[i];
 
+		prefetch_items(w, b, i ? i + AHEAD - 1 : 0, i + AHEAD);
 		if (!is_stale(w, item->record, item->ticket))
 			list[n++] = (struct leaf){ item->stamp, w_record(w, item->record)->depth,
 						   item->record, item->ticket };
@@ -257,15 +268,10 @@ static uint32_t unpack(struct writer *w, struct queue *q, const struct bag *b, s
 static void take_bag(struct writer *w, struct queue *q)
 {
 	struct bag *b;
-	uint32_t i;
 
 	while (bag_at(q, 0)->n > LARGE && bag_split(q, 0))
 		;
 	b = bag_at(q, 0);
-	for (i = 0; i < b->n; i++) {
-		__builtin_prefetch(&w->node[b->at[i].record], 1);
-		__builtin_prefetch(w_record(w, b->at[i].record), 1);
-	}
 	q->front_at = q->nfront = 0;
 	if (b->n > LARGE) {
 		q->heap = writer_grow(q->heap, &q->heap_size, b->n, sizeof(*q->heap));

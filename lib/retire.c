@@ -19,6 +19,8 @@
 #include <stdlib.h>
 #include "writer.h"
 
+#define AHEAD (LINES_AHEAD / 3)          /* blocks */
+
 /* ---- whose reservation ---- */
 
 void record_own(struct writer *w, uint32_t record, uint32_t owner)
@@ -168,15 +170,15 @@ void retire_dying(struct writer *w, uint32_t record)
 	batch_record(w, record);
 }
 
-void retire_ahead(struct writer *w, const uint32_t *list, uint32_t n)
+void retire_ahead(struct writer *w, const uint32_t *list, uint32_t n, uint32_t i)
 {
-	uint32_t i;
+	uint32_t at = i ? i + AHEAD - 1 : 0;
 
-	for (i = 0; i < n; i++) {
-		const gpc_key key = w_key(w, list[i]);
+	for (; at < MIN(n, i + AHEAD); at++) {
+		const gpc_key key = w_key(w, list[at]);
 
-		table_prefetch(w, w_space(w, list[i]), &key, false);
-		__builtin_prefetch(&w->owned[list[i]], 1);
+		table_prefetch(w, w_space(w, list[at]), &key, false);
+		__builtin_prefetch(&w->owned[list[at]], 1);
 	}
 }
 

@@ -16,8 +16,7 @@
 
 #include "writer.h"
 
-#define TAKEOVER_GROUP 128u              /* records whose entries are noted together, ... */
-#define TAKEOVER_AHEAD 20u               /* ... so many lines ahead: see LOOKUP_AHEAD */
+#define TAKEOVER_GROUP 128u              /* records whose entries are noted together */
 #define TAKEOVER_NEAR 2048u              /* records: most parents are no further away */
 #define TAKEOVER_NEAR_SIZE (16 * TAKEOVER_NEAR)
 #define TAKEOVER_REGION 4096u            /* buckets whose entries are counted together */

@@ -66,12 +66,12 @@ void takeover_note_entries(struct share *s, const uint32_t *record, uint32_t n)
 
 	for (i = 0; i < n; i++) {
 		k[i] = table_key(s->w, record[i]);
-		if (i < TAKEOVER_AHEAD)
+		if (i < LINES_AHEAD)
 			prefetch_bucket(s->w, k[i].first);
 	}
 	for (i = 0; i < n; i++) {
-		if (i + TAKEOVER_AHEAD < n)
-			prefetch_bucket(s->w, k[i + TAKEOVER_AHEAD].first);
+		if (i + LINES_AHEAD < n)
+			prefetch_bucket(s->w, k[i + LINES_AHEAD].first);
 		s->entry[record[i]] = ENTRY_MISSING;
 		if (!note_in(s, record[i], &k[i], k[i].first)) {
 			prefetch_bucket(s->w, k[i].second);

@@ -18,7 +18,7 @@
 
 #define HUGE ((size_t)2 << 20)           /* a huge page */
 #define ROUND 64                         /* commands of one peer before the next one's turn */
-#define LOOK_AHEAD 16                    /* commands whose memory is asked for together */
+#define LOOK_AHEAD 4                     /* commands whose memory is on its way */
 #define CARE_NS (20 * NS_PER_MS)         /* between looks for the dead */
 #define ALONE_NS (2000 * NS_PER_MS)      /* the same, when nobody else is there */
 #define FLUSH_SPIN_NS 40000              /* longer than a flush to a GPU mostly takes */
@@ -302,10 +302,14 @@ static uint32_t group_size(const struct shm_command *cmd)
 }
 
 /* What a command touches lies anywhere: one miss after another would be most of its time. */
-static void look_ahead(struct writer *w, uint32_t peer, uint64_t from, uint64_t to)
+static void look_ahead(struct writer *w, uint32_t peer, uint64_t head, uint64_t *asked)
 {
-	for (; from != to; from++)
-		command_prefetch(w, seg_command(&w->seg, peer, from));
+	uint64_t next = w->peer[peer].next;
+
+	if (*asked - next > LOOK_AHEAD)  /* a group has skipped it */
+		*asked = next;
+	for (; *asked != head && *asked - next < LOOK_AHEAD; ++*asked)
+		command_prefetch(w, seg_command(&w->seg, peer, *asked));
 }
 
 /* Run commands of one peer in order; returns how many. */
@@ -315,18 +319,13 @@ static uint32_t drain(struct writer *w, uint32_t peer)
 	struct wpeer *p = &w->peer[peer];
 	uint64_t head = load_acquire(&s->head);          /* (X) pairs with ring_submit */
 	struct shm_command cmd;
-	uint64_t ahead = p->next;        /* up to here memory has been asked for */
+	uint64_t asked = p->next;        /* up to here memory has been asked for */
 	uint32_t n = 0;
 
 	if (p->stalled || head - p->tail > SHM_RING || head - p->next > SHM_RING)
 		return 0;                /* scribbled over: its own loss */
 	while (p->next != head && n < ROUND) {
-		if (ahead - p->next > SHM_RING)  /* a group has skipped it */
-			ahead = p->next;
-		if (ahead == p->next) {
-			ahead += MIN(head - p->next, (uint64_t)LOOK_AHEAD);
-			look_ahead(w, peer, p->next, ahead);
-		}
+		look_ahead(w, peer, head, &asked);
 		cmd = *seg_command(&w->seg, peer, p->next);
 		if (cmd.result == CMD_PENDING) {
 			p->stalled = !command_run(w, peer, p->next, &cmd);
@@ -401,9 +400,10 @@ static void refill(struct writer *w)
 		n = lru_pick(w, i, ahead - room, false, &w->picked, &w->picked_size, 0);
 		/* evicted, or dropped from RAM, for nobody in particular */
 		w_state(w)->past[p->kind == GPC_RAM ? 9 : 6] += n;
-		retire_ahead(w, w->picked, n);
-		for (j = 0; j < n; j++)          /* leaf first */
+		for (j = 0; j < n; j++) {        /* leaf first */
+			retire_ahead(w, w->picked, n, j);
 			retire_subtree(w, w->picked[j]);
+		}
 	}
 }
 

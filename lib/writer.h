@@ -333,9 +333,8 @@ void queue_free(struct queue *q);        /* the nodes keep their tickets */
 /* LIVE -> DYING: unpublished; it comes back after flush and grace period.  owner and op:
  * for whom (rule C1), or SHM_NO_PEER. */
 void retire_block(struct writer *w, uint32_t record, uint32_t owner, uint64_t op);
-/* They will be retired soon: what that takes is asked for, of so many at once. */
-#define RETIRE_AHEAD 64u
-void retire_ahead(struct writer *w, const uint32_t *list, uint32_t n);
+/* Before each of a list is retired: what the next few will take is asked for. */
+void retire_ahead(struct writer *w, const uint32_t *list, uint32_t n, uint32_t i);
 /* ... because its key names another block now: no change of its own for the feed. */
 void retire_moved(struct writer *w, uint32_t record);
 /* ... with all descendants, deepest first. */
