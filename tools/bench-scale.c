@@ -2,7 +2,8 @@
 /* Readers: how many at once, each on a core of its own, and beside a writer that is at work.
  *
  * A rate is that of a reader by its own CPU time.  What the machine makes of as many processes
- * that read lines of a shared file is measured beside it, since memory itself may not be linear. */
+ * that read lines of a shared file, and of as many that only add, is measured beside it: neither
+ * memory nor the cores themselves need be linear, where they share clocks or are half a core. */
 #include "config.h"
 
 #include "bench.h"
@@ -23,15 +24,17 @@ enum {
 	STEP = 10,                   /* changes at a time: 10,000 a second are one a millisecond */
 	SETTLE_MS = 3,
 	TICK_MS = 10,                /* a coarse clock's step, and more */
+	ADDITIONS = 64,              /* for each block: about as long as a lookup */
 };
 
-enum mode { DISTINCT, SHARED, HELD, MACHINE, MODES };
+enum mode { DISTINCT, SHARED, HELD, MACHINE, CORES, MODES };
 
 static const char *const mode_names[MODES] = {
 	[DISTINCT] = "lookup, keys of its own",
 	[SHARED] = "match, a prefix that all share",
 	[HELD] = "acquire and release, a prefix that all share",
 	[MACHINE] = "limit: a prefetched line a key",
+	[CORES] = "limit: 64 additions, no memory",
 };
 
 static const uint32_t counts[] = { 1, 2, 4, 8, 16 };
@@ -49,6 +52,17 @@ struct team {
 static struct team team;
 
 /* ---- a reader ---- */
+
+/* One after the other, in a register. */
+static void add(uint32_t n)
+{
+	uint64_t x = 0;
+
+	while (n--) {
+		x++;
+		__asm__ volatile("" : "+r"(x));
+	}
+}
 
 struct reader {
 	struct key_set set;
@@ -76,6 +90,9 @@ static int read_once(struct reader *r, enum mode mode, uint32_t at)
 		if (n > 0 && gpc_unref(c, blocks, (uint32_t)n) < 0)
 			return -1;
 		break;
+	case CORES:
+		add(BATCH * ADDITIONS);
+		return BATCH;
 	default:
 		limit_batches(&team.limit, r->set.keys + at, BATCH, BATCH,
 			      (uint32_t *)r->set.got + at);
