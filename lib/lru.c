@@ -100,6 +100,11 @@ static void select_victim(struct writer *w, uint32_t record, bool demote)
 		p->hot--;
 	lru_inherit(w, n->parent, lru_stamp(w, record));
 	lru_offer(w, n->parent);
+	/* its turn is soon, behind the leaves of its age */
+	__builtin_prefetch(w_record(w, n->parent), 1);
+	__builtin_prefetch(seg_row(&w->seg, n->parent));
+	if (p->parent != NONE)
+		__builtin_prefetch(&w->node[p->parent], 1);
 }
 
 void lru_put_back(struct writer *w, uint32_t record)
