@@ -41,7 +41,7 @@ static int file_of(const struct made *m, const struct shm_mirror *d, int flags)
 
 	snprintf(path, sizeof(path), "%s/gpc.%s.m%.20s", made_dir, m->c.seg.name,
 		 (const char *)d->handle);
-	return open(path, flags);
+	return open(path, flags, 0);
 }
 
 /* Mappings of that mirror's file (NULL: any mirror's) in this process, read-only ones. */
