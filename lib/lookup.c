@@ -249,6 +249,7 @@ static void run_in_space(struct lookup_run *r, const struct lookup *l, uint32_t 
 	r->n = n;
 	r->part = part;
 	k = look_for(r);
+	_Static_assert(LINES_AHEAD <= LOOKUP_GROUP, "each has a place");
 	for (r->asked = 0; r->asked < MIN(n, LINES_AHEAD); r->asked++)
 		r->bucket[r->asked] = prefetch_first(&k, &keys[r->asked]);
 }

@@ -139,14 +139,15 @@ static void prefetch_first(struct writer *w, struct wpool *p, uint32_t from, uin
 static uint32_t pick_some(struct writer *w, struct wpool *p, uint32_t n, bool demote,
 			  uint32_t **list, uint32_t *size, uint32_t *found)
 {
-	uint32_t aside = 0, later = 0, asked = 0, record, i;
+	uint32_t aside = 0, later = 0, asked = 0, ahead, record, i;
 	struct leaf top;
 	uint64_t stamp;
 	int how;
 
 	while (*found < n) {
-		prefetch_first(w, p, asked, MIN(n - *found, AHEAD));
-		asked = AHEAD - 1;
+		ahead = MIN(n - *found, AHEAD);
+		prefetch_first(w, p, asked, ahead);
+		asked = MAX(asked, ahead) - 1;   /* one of them is the next */
 		if (!queue_pop(w, &p->queue, &top))
 			break;
 		record = top.record;
