@@ -424,6 +424,9 @@ int gpc_check(gpc *c, void (*report)(void *arg, const char *line), void *arg);
 int gpc_writer_take(gpc *c, uint32_t flags, int timeout_ms);
 /* Do what is due, waiting for work up to the timeout; returns the number of commands done. */
 int gpc_writer_serve(gpc *c, int timeout_ms);
+/* The gpc_writer_serve of this handle that runs, or else the next one, returns without waiting
+ * for work.  Any thread, and a signal handler; NULL is fine. */
+void gpc_writer_wake(gpc *c);
 int gpc_writer_drop(gpc *c);
 
 /* One request, host path (error handling left out):

@@ -565,6 +565,12 @@ static bool sleep_for_work(struct writer *w, uint64_t deadline_ns)
 	return err != -EINTR;
 }
 
+/* gpc_writer_wake() stores before it rings, and each pass begins with the answer to the bell. */
+static bool is_woken(gpc *c)
+{
+	return load_relaxed(&c->stop) || (load_relaxed(&c->wake) && order_swap32(&c->wake, 0));
+}
+
 /* Serve until something was done, a signal or the deadline; returns the number of commands. */
 static int run_serve(struct writer *w, uint64_t deadline_ns)
 {
@@ -572,7 +578,7 @@ static int run_serve(struct writer *w, uint64_t deadline_ns)
 
 	for (;;) {
 		n = pass(w);
-		if (n || clock_ns() >= deadline_ns || load_relaxed(&w->c->stop) ||
+		if (n || clock_ns() >= deadline_ns || is_woken(w->c) ||
 		    !sleep_for_work(w, deadline_ns))
 			return (int)MIN(n, (uint32_t)INT32_MAX);
 	}

@@ -92,6 +92,15 @@ GPC_EXPORT int gpc_writer_serve(gpc *c, int timeout_ms)
 	return n;
 }
 
+/* Nothing here but atomic operations and one system call: a signal handler may be anywhere. */
+GPC_EXPORT void gpc_writer_wake(gpc *c)
+{
+	if (!c || c->readonly || c->forked)
+		return;
+	store_relaxed(&c->wake, 1);
+	ring_doorbell(c);                /* wake before the bell: who answers it reads wake then */
+}
+
 GPC_EXPORT int gpc_writer_drop(gpc *c)
 {
 	int err = handle_check(c, true);

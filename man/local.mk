@@ -54,6 +54,7 @@ dist_man_MANS += \
 	%reldir%/gpc_writer_drop.3 \
 	%reldir%/gpc_writer_serve.3 \
 	%reldir%/gpc_writer_take.3 \
+	%reldir%/gpc_writer_wake.3 \
 	%reldir%/gpc_segment.5 \
 	%reldir%/gpc.7 \
 	%reldir%/gpcd.8

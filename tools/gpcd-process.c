@@ -13,10 +13,12 @@
 #include <unistd.h>
 
 volatile sig_atomic_t process_stopping;
+gpc *volatile process_served;
 
 static void on_signal(int sig)
 {
 	process_stopping = sig;
+	gpc_writer_wake(process_served);
 }
 
 void process_catch_signals(void)

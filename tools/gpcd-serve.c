@@ -10,8 +10,8 @@
 #include <unistd.h>
 
 enum {
-	TURN_MS = 200,               /* longest sleep between two looks for a signal ... */
-	SERVE_MS = 2000,             /* ... that ends it; it may come just before the sleep */
+	TURN_MS = 200,               /* between two looks for a signal that ends a standby */
+	SERVE_MS = 2000,
 	SEAT_MS = 5000,              /* for the writer to free the first handle's seat */
 };
 
@@ -134,15 +134,17 @@ int serve_run(struct daemon *d, gpc *c)
 	snprintf(status, sizeof(status), "serving as process %d", (int)getpid());
 	if (process_ready(d, status))
 		return EXIT_RUNTIME;
+	process_served = c;
 	while (!process_stopping) {
 		r = gpc_writer_serve(c, SERVE_MS);
 		if (r < 0 && r != -EINTR && r != -ETIMEDOUT && r != -EAGAIN) {
 			say(LOG_ERR, "%s: cannot go on serving: %s", d->name,
 			    cli_gpc_text(r));
-			return EXIT_RUNTIME;
+			break;
 		}
 	}
-	return 0;
+	process_served = NULL;
+	return process_stopping ? 0 : EXIT_RUNTIME;
 }
 
 int serve_remove(struct daemon *d)

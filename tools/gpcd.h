@@ -48,6 +48,7 @@ void say_notify(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 /* ---- gpcd-process.c ---- */
 
 extern volatile sig_atomic_t process_stopping;       /* the signal that ends it */
+extern gpc *volatile process_served;     /* its wait ends with a signal; NULL: none */
 
 void process_catch_signals(void);
 const char *process_end(void);       /* the name of that signal */
