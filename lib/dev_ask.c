@@ -12,7 +12,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#define WORTH_LOOKUPS 1024               /* keys */
+#define WORTH_LOOKUPS 2048               /* keys */
 #define WORTH_MATCH   4096               /* keys of all sequences together */
 
 static bool is_worth_it(const struct device_question *q)

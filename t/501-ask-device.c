@@ -3,6 +3,7 @@
  * a mirror that lags is no reason to fail where the host may answer. */
 #include "cache.h"
 #include "devices.h"
+#include "import.h"
 
 enum { KEYS = 6000, CHAIN = 200 };
 
@@ -92,6 +93,48 @@ static void test_match(gpc *c)
 	ok(!memcmp(len[0], len[1], sizeof(len[0])), "is right, too");
 }
 
+/* ---- who answers ---- */
+
+static const struct device_ops *real_ops;
+static uint32_t questions;
+
+static int counted_ask(void *dev, const struct dev_view *view, const struct device_question *q,
+		       struct device_answer *ret)
+{
+	questions++;
+	return real_ops->ask(dev, view, q, ret);
+}
+
+/* A round trip pays from so many keys on: gpc_lookup(3), gpc_match(3). */
+static void test_worth(gpc *c, gpc_dev *d)
+{
+	static const struct { uint32_t lookup, match, flags, there; } calls[] = {
+		{ 1024, 0, GPC_ANYWHERE, 0 }, { 2047, 0, GPC_ANYWHERE, 0 },
+		{ 2048, 0, GPC_ANYWHERE, 1 }, { 0, 4095, GPC_ANYWHERE, 0 },
+		{ 0, 4096, GPC_ANYWHERE, 1 }, { 1, 0, GPC_DEVICE, 1 }, { KEYS, 0, 0, 0 },
+	};
+	struct device_ops counting = *d->ops;
+	uint32_t i, start[2] = { 0 }, len;
+
+	real_ops = d->ops;
+	counting.ask = counted_ask;
+	d->ops = &counting;
+	must(gpc_sync(c, 0, 2000));
+	for (i = 0; i < sizeof(calls) / sizeof(calls[0]); i++) {
+		questions = 0;
+		start[1] = calls[i].match;
+		if (calls[i].match)
+			must(gpc_match(c, 0, key, start, 1, &len, NULL, calls[i].flags));
+		else
+			must(gpc_lookup(c, 0, key, calls[i].lookup, there, calls[i].flags));
+		is_int(questions, calls[i].there, "%s of %u keys, flags 0x%x: %s",
+		       calls[i].match ? "a match" : "a lookup",
+		       calls[i].match + calls[i].lookup, calls[i].flags,
+		       calls[i].there ? "the device" : "the host");
+	}
+	d->ops = real_ops;
+}
+
 static void test_changes(gpc *c, gpc_dev *d)
 {
 	gpc_block b = find(c, 1);
@@ -124,6 +167,7 @@ static int body(void)
 	must(gpc_dev_open(c, device_name(), &d));
 	test_lookup(c);
 	test_match(c);
+	test_worth(c, d);
 	test_changes(c, d);
 	clean(c, "asked");
 	cache_end(c);

@@ -10,8 +10,10 @@
 inspect list
 exits 0 "list, with nothing to list"
 is "$(cat "$tmp/out")" '' "prints nothing"
+is "$(cat "$tmp/err")" "gpc-inspect: there is no cache in $shm" "and says why"
 inspect --json list
 is "$(value '')" '[0]' "list --json is an empty array"
+is "$(cat "$tmp/err")" '' "of which there is nothing to say"
 for command in stat peers ls reap; do
 	refuses 1 "there is no cache in $shm" gpc-inspect --dir "$shm" $command
 	refuses 1 'absent' gpc-inspect --dir "$shm" $command absent
@@ -25,7 +27,12 @@ refuses 1 'nowhere: No such file' gpc-inspect --dir "$shm/nowhere" list
 refuses 2 'COMMAND is missing' gpc-inspect
 refuses 2 "no command 'top'" gpc-inspect top
 refuses 2 "option '--nonsense' is unknown" gpc-inspect --nonsense list
+refuses 2 "option '--frob=3' is unknown" gpc-inspect --frob=3 list
+refuses 2 "option '--json' takes no value" gpc-inspect list --json=yes
+refuses 2 "option '--js' takes no value" gpc-inspect list --js=yes
 refuses 2 "no option '-x'" gpc-inspect -x list
+refuses 2 "no option '-x'" gpc-inspect --json -x list
+refuses 2 "no option '-j'" gpc-inspect --json -jh list
 refuses 2 "option '--dir' needs a value" gpc-inspect list --dir
 refuses 2 'list: too many arguments' gpc-inspect list one
 refuses 2 'env: too many arguments' gpc-inspect env one
@@ -35,8 +42,10 @@ refuses 2 'lookup: KEY is missing' gpc-inspect lookup
 refuses 2 "'beef' is not a key of 32 hex digits" gpc-inspect lookup one beef
 refuses 2 'is not a key' gpc-inspect lookup one "$(printf '%031dg' 0)"
 refuses 2 'is not a key' gpc-inspect lookup one "$(printf '%034d' 0)"
-refuses 2 'stat: an option of another command' gpc-inspect stat one --force
-refuses 2 'check: an option of another command' gpc-inspect check one --limit 3
+refuses 2 'stat: --force is an option of rm$' gpc-inspect stat one --force
+refuses 2 'check: --limit is an option of ls$' gpc-inspect check one --limit 3
+refuses 2 'list: --pool is an option of ls$' gpc-inspect list --stale --pool 3
+refuses 2 'ls: --stale is an option of rm$' gpc-inspect ls --stale --pool 3
 refuses 2 '--limit: .x. is not a number' gpc-inspect ls one --limit x
 refuses 2 '--pool: 127 is out of range' gpc-inspect ls one --pool 127
 run gpc-inspect --help
@@ -136,6 +145,8 @@ inspect --json ls live --pool 1
 is "$(value '')" '[0]' "ls --pool: none there"
 inspect --json ls live --pool 0
 is "$(value '')" '[5]' "ls --pool: all are here"
+refuses 1 'live has no pool 2$' gpc-inspect --dir "$shm" ls live --pool 2
+refuses 1 'live has no pool 126$' gpc-inspect --dir "$shm" ls live --pool 126 --json
 inspect ls live
 is "$(awk 'NR > 1 { print $7 }' "$tmp/out")" "$(cat "$tmp/keys")" \
 	"ls for people says the same"
@@ -208,6 +219,10 @@ is "$(value '*/name' '*/state')" "0/name abandoned
 1/state unused
 2/state served
 3/state no writer" "list: by name, with their states"
+is "$(value '*/writer_pid')" "0/writer_pid null
+1/writer_pid null
+2/writer_pid $writer
+3/writer_pid null" "list: and their writers"
 inspect list
 aligned "list with several states is aligned"
 for command in stat peers ls check; do

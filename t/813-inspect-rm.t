@@ -61,6 +61,21 @@ kill "$worker"
 finish "$worker"
 is "$status" 0 "and end well"
 
+# ---- one whose daemon is about to end ----
+
+serve ending --block-size 16 --vram-blocks 64 --max-peers 2
+kill -STOP "$pid"
+kill "$pid"
+start remover gpc-inspect --dir "$shm" rm ending
+remover=$pid
+until_ok grep -q 'gpc-inspe[ct]*) S' "/proc/$remover/stat" || diag "it does not wait"
+is "$(files ending | grep -c idx)" 1 "while its daemon is there, it is waited for"
+kill -CONT "$(cat "$tmp/ending.pid")"
+finish "$remover"
+is "$status $(cat "$tmp/remover.out")" '0 removed ending' "and goes when the daemon is gone" ||
+	diag "$(cat "$tmp/remover.err")"
+is "$(files ending)" '' "as a whole"
+
 # ---- what is damaged ----
 
 dead broken

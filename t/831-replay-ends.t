@@ -24,7 +24,45 @@ catch_replay orphan own 2000 --workers 2 --vram-blocks 301
 kill -9 "$writer"
 orphan=$pid
 orphaned_at=$(date +%s)
-but="$orphan $(cat "/proc/$orphan/task/$orphan/children" 2>/dev/null)"
+
+# ---- a cache without a writer: it is told at once, and waits ----
+
+unserved()	# NAME: a cache whose writer is dead
+{
+	serve "$1" --block-size 16 --vram-blocks 300
+	kill -9 "$pid"
+	until_ok is_gone "$pid"
+}
+
+unserved nobody
+start without gpc-replay "$small_trace" --dir "$shm" --name nobody
+without=$pid
+until_ok grep -q 'nobody has no writer: waiting 10 s for one (gpcd nobody)$' "$tmp/without.err"
+ok $? "without a writer it says so before it waits" "$tmp/without.err"
+
+unserved late
+start late gpc-replay "$small_trace" --dir "$shm" --name late --workers 2 --json
+late=$pid
+until_ok grep -q 'late has no writer: waiting' "$tmp/late.err"
+run gpcd late --dir "$shm" --daemonize --quiet --pidfile "$tmp/late.pid"
+exits 0 "a writer comes"
+finish $late
+cp "$tmp/late.out" "$tmp/out"
+is "$status $(values wrong_blocks workers_failed)" '0 0 0' "and the replay goes on" ||
+	diag "$(cat "$tmp/late.err")"
+
+unserved ended
+start ended gpc-replay "$small_trace" --dir "$shm" --name ended
+ended=$pid
+until_ok grep -q 'ended has no writer: waiting' "$tmp/ended.err"
+kill -TERM $ended
+finish $ended
+is "$status $(grep -c . "$tmp/ended.err")" '143 1' "SIGTERM ends the wait, without another word"
+is "$(ls "$shm" | grep gpc-replay)" '' "it has left no payload"
+kill "$(cat "$tmp/late.pid")"
+
+# two of the replays above are still there
+but="$without $orphan $(cat "/proc/$orphan/task/$orphan/children" 2>/dev/null)"
 
 # ---- by a signal, with a cache of its own ----
 
@@ -117,7 +155,13 @@ done <<-END
 	ahead0 --vram-blocks 100 --ram-blocks 100 --ahead 0 --device host
 END
 
-# ---- the orphan of the beginning ----
+# ---- those of the beginning ----
+
+finish $without
+is "$status" 1 "a replay that waited for a writer fails in the end"
+is "$(tail -n 1 "$tmp/without.err")" 'gpc-replay: nobody has no writer: none came in 10 s' \
+	"and says why"
+is "$(cat "$tmp/without.out")" '' "without a result"
 
 finish $orphan
 is "$status" 1 "a replay without a writer fails in the end"

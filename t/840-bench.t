@@ -135,6 +135,21 @@ is "$(values met missed skipped)" "$(rows | awk '
 	/ met=false/ { missed++ }
 	/ skipped=/ { skipped++ }
 	END { print met + 0, missed + 0, skipped + 0 }')" "and are counted"
+rows | awk '
+/ work=match / && / what=gpc:_hash_to_release,_beside_Python / { sub(/.* value=/, ""); ours = $1 }
+/ reference=gpc:_hash_to_release,_beside_Python/ {
+	sub(/.* reference_value=/, "")
+	if ($1 != ours)
+		print "to " $1 ", not to the row that says " ours
+	seen++
+}
+END { if (seen != 3) print seen + 0 " rows" }' >"$tmp/bad"
+if command -v python3 >/dev/null; then
+	test ! -s "$tmp/bad"
+	ok $? "the ratios of Python are to a row that is there" "$tmp/bad"
+else
+	skip 1 "python3 is missing"
+fi
 value machine/cpu machine/cores command seconds >/dev/null
 ok $? "machine, command and time are there"
 

@@ -96,6 +96,7 @@ t_scripts = \
 	%reldir%/840-bench.t \
 	%reldir%/841-bench-ends.t \
 	%reldir%/860-reference.t \
+	%reldir%/861-readme.t \
 	%reldir%/870-demo.t \
 	%reldir%/910-man-examples.t \
 	%reldir%/911-man-lint.t \

@@ -90,16 +90,40 @@ int cli_usage(const char *fmt, ...)
 	return EXIT_USAGE;
 }
 
-/* For what getopt_long could not take: opt is '?' or ':'. */
-static int bad_option(int opt, char **argv)
+/* How many options begin as this long one does, what follows its '=' aside; *ret_alone: one that
+ * takes no value is among them, and has the letter of optopt. */
+static unsigned like_option(const struct option *options, const char *arg, bool *ret_alone)
+{
+	size_t len = strcspn(arg + 2, "=");
+	unsigned n = 0;
+
+	*ret_alone = false;
+	for (; options->name; options++) {
+		if (strncmp(options->name, arg + 2, len))
+			continue;
+		n++;
+		if (options->has_arg == no_argument && options->val == optopt)
+			*ret_alone = true;
+	}
+	return n;
+}
+
+/* For what getopt_long could not take: opt is '?' or ':'.  optopt is the letter of a short option
+ * or of a known long one, and 0 otherwise. */
+static int bad_option(int opt, char **argv, const struct option *options)
 {
 	const char *arg = argv[optind - 1];
+	bool is_long = strncmp(arg, "--", 2) == 0, alone = false;
+	unsigned n = is_long ? like_option(options, arg, &alone) : 0;
 
 	if (opt == ':')
 		return cli_usage("option '%s' needs a value", arg);
-	if (strncmp(arg, "--", 2) && optopt)
+	if (optopt && alone && strchr(arg, '='))
+		return cli_usage("option '%.*s' takes no value", (int)strcspn(arg, "="), arg);
+	if (optopt)
 		return cli_usage("there is no option '-%c'", optopt);
-	return cli_usage("option '%s' is unknown, ambiguous or takes no value", arg);
+	return cli_usage("option '%s' is %s", arg,
+			 n > 1 ? "ambiguous: several begin so" : "unknown");
 }
 
 int cli_version(void)
@@ -137,7 +161,7 @@ int cli_option(int argc, char **argv, const struct option *options, const char *
 		return -1;
 	case '?':
 	case ':':
-		*ret_status = bad_option(opt, argv);
+		*ret_status = bad_option(opt, argv, options);
 		return -1;
 	}
 	return opt;

@@ -266,6 +266,23 @@ static int set_option(struct inspect *in, int opt, unsigned *given)
 	return 0;
 }
 
+/* An option that this command does not take, and another one does. */
+static int refuse_option(const struct command *cmd, unsigned bits)
+{
+	static const struct { unsigned bit; const char *name; } names[] = {
+		{ OPT_POOL, "pool" }, { OPT_LIMIT, "limit" }, { OPT_FORCE, "force" },
+		{ OPT_STALE, "stale" },
+	};
+	size_t i = 0, owner = 0;
+
+	while (!(bits & names[i].bit))
+		i++;
+	while (!(commands[owner].options & names[i].bit))
+		owner++;
+	return cli_usage("%s: --%s is an option of %s", cmd->name, names[i].name,
+			 commands[owner].name);
+}
+
 static const struct command *find_command(const char *name)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(commands); i++)
@@ -315,7 +332,7 @@ static int parse(struct inspect *in, const struct command **ret, int argc, char 
 	if (!cmd)
 		return cli_usage("there is no command '%s'", argv[optind]);
 	if (given & ~cmd->options)
-		return cli_usage("%s: an option of another command was given", cmd->name);
+		return refuse_option(cmd, given & ~cmd->options);
 	*ret = cmd;
 	in->command = cmd->name;
 	return take_arguments(in, cmd, argc - optind - 1, argv + optind + 1);

@@ -176,7 +176,8 @@ static int forget_earlier(const struct run *run)
 	       cli_now_ns() < end && !replay_caught)
 		cli_sleep_ms(10);
 	if (r < 0)
-		cli_gpc_error(r, "%s: blocks of an earlier replay", run->name);
+		cli_gpc_error(r, "%s: cannot have the blocks of earlier replays forgotten",
+			      run->name);
 	gpc_close(c);
 	return r < 0 ? -1 : 0;
 }
@@ -439,8 +440,8 @@ static int go(struct run *run)
 
 	if (!run->a.name && cache_start_writer(run))
 		return EXIT_RUNTIME;
-	if (make_job(run) || cache_look(run) || cache_try_device(run) || make_payload(run) ||
-	    replay_caught)
+	if (make_job(run) || cache_look(run) || cache_wait_writer(run) ||
+	    cache_try_device(run) || make_payload(run) || replay_caught)
 		return EXIT_RUNTIME;
 	r = start_workers(run);
 	if (!r)

@@ -18,6 +18,7 @@ enum {
 	TURN_MS = 20,
 	WRITER_MS = 2000,            /* patience with a writer that should have reaped */
 	OWN_MS = 10000,              /* as the writer ourselves: quarantines take time */
+	LEAVE_MS = 2000,             /* patience with a process that is about to end */
 };
 
 /* ---- reap ---- */
@@ -139,6 +140,17 @@ static int is_used(const struct inspect *in, const char *name)
 	return r;
 }
 
+/* A daemon that was just told to end still has its seat for a moment. */
+static int is_used_for_long(const struct inspect *in, const char *name)
+{
+	uint64_t end = cli_now_ns() + LEAVE_MS * UINT64_C(1000000);
+	int used;
+
+	while ((used = is_used(in, name)) > 0 && cli_now_ns() < end)
+		cli_sleep_ms(TURN_MS);
+	return used;
+}
+
 static bool is_mine(const struct inspect *in, const char *name)
 {
 	static const char *const suffixes[] = { "idx", "ctl", "lock" };
@@ -202,7 +214,7 @@ static int remove_stale(const struct inspect *in, json_t *removed)
 
 static int remove_named(const struct inspect *in, json_t *removed)
 {
-	int used = in->force ? 0 : is_used(in, in->name);
+	int used = in->force ? 0 : is_used_for_long(in, in->name);
 
 	if (used < 0) {
 		cli_error("%s: %s", in->name, strerror(-used));

@@ -47,8 +47,8 @@ static void describe(json_t *row, gpc *c)
 		set_count(row, "live", st.live);
 	set_count(row, "pools", info.pools);
 	set_count(row, "peers", (uint64_t)alive);
-	if (info.writer_pid)
-		set_count(row, "writer_pid", (uint64_t)info.writer_pid);
+	json_object_set_new(row, "writer_pid", !info.writer_pid ? json_null() :
+			    out_need(json_integer(info.writer_pid)));
 	set_count(row, "bytes", info.bytes);
 	json_object_set_new(row, "state", out_need(json_string(
 		info.writer_pid ? "served" : alive ? "no writer" : "unused")));
@@ -100,6 +100,8 @@ int inspect_list(struct inspect *in)
 	}
 	if (json_array_size(rows))
 		inspect_show_caches(rows);
+	else
+		cli_error("there is no cache in %s", inspect_dir(in));
 	json_decref(rows);
 	return 0;
 }

@@ -6,6 +6,7 @@
 #include "output.h"
 
 #include <endian.h>
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -75,14 +76,26 @@ static int walk(const struct inspect *in, gpc *c, uint64_t *ret_shown)
 	return n < 0 ? n : 0;
 }
 
-int inspect_ls(struct inspect *in)
+/* That of --pool: 0, or the exit status after a message. */
+static int check_pool(const struct inspect *in, gpc *c)
+{
+	struct gpc_pool p = { .size = sizeof(p) };
+	int r = in->pool < 0 ? 0 : gpc_pool_get(c, in->pool, &p);
+
+	if (r >= 0)
+		return 0;
+	if (r == -ENOENT || r == -EINVAL)        /* not now; none ever */
+		cli_error("%s has no pool %d", in->name, in->pool);
+	else
+		cli_gpc_error(r, "%s", in->name);
+	return EXIT_RUNTIME;
+}
+
+static int list_blocks(const struct inspect *in, gpc *c)
 {
 	uint64_t shown;
-	gpc *c;
-	int status = inspect_open(in, GPC_READONLY, &c), r;
+	int r;
 
-	if (status)
-		return status;
 	if (in->json)
 		putchar('[');
 	else
@@ -93,8 +106,21 @@ int inspect_ls(struct inspect *in)
 		fputs(shown ? "\n]\n" : "]\n", stdout);
 	if (r < 0)
 		cli_gpc_error(r, "%s", in->name);
-	gpc_close(c);
 	return r < 0 ? EXIT_RUNTIME : 0;
+}
+
+int inspect_ls(struct inspect *in)
+{
+	gpc *c;
+	int status = inspect_open(in, GPC_READONLY, &c);
+
+	if (status)
+		return status;
+	status = check_pool(in, c);
+	if (!status)
+		status = list_blocks(in, c);
+	gpc_close(c);
+	return status;
 }
 
 /* ---- lookup ---- */

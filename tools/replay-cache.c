@@ -18,6 +18,7 @@
 
 enum {
 	WRITER_END_MS = 5000,
+	LOOK_MS = 20,                /* between looks for a writer */
 	SEATS_BESIDE = 10,           /* beside the workers': gpcd, standbys, tools */
 };
 
@@ -248,6 +249,52 @@ int cache_look(struct run *run)
 		r = read_pools(run, c);
 	gpc_close(c);
 	return r < 0 ? -1 : cache_stats(run, &run->before);
+}
+
+/* ---- its writer ---- */
+
+/* 1: there is one, 0: there is none now, or -1 after a message. */
+static int has_writer(const struct run *run, gpc *c)
+{
+	struct gpc_info info = { .size = sizeof(info) };
+	int r = gpc_get_info(c, &info);
+
+	if (r < 0)
+		cli_gpc_error(r, "%s", run->name);
+	return r < 0 ? -1 : info.writer_pid != 0;
+}
+
+/* Where there is none, it says so before it waits. */
+static int wait_served(const struct run *run, gpc *c)
+{
+	uint64_t end = cli_now_ns() + PATIENCE_MS * UINT64_C(1000000);
+	int has = has_writer(run, c);
+
+	if (!has)
+		cli_error("%s has no writer: waiting %d s for one (gpcd %s)", run->name,
+			  PATIENCE_MS / 1000, run->name);
+	while (!has && !replay_caught && cli_now_ns() < end) {
+		replay_poll(NULL, 0, LOOK_MS);
+		has = has_writer(run, c);
+	}
+	if (!has && !replay_caught)
+		cli_error("%s has no writer: none came in %d s", run->name,
+			  PATIENCE_MS / 1000);
+	return has > 0 ? 0 : -1;
+}
+
+int cache_wait_writer(const struct run *run)
+{
+	gpc *c;
+	int r;
+
+	if (!run->a.name)
+		return 0;
+	if (cache_attach(run, GPC_READONLY, &c))
+		return -1;
+	r = wait_served(run, c);
+	gpc_close(c);
+	return r;
 }
 
 /* ---- the device ---- */

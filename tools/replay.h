@@ -183,6 +183,8 @@ void cache_stop_writer(struct run *run);
 int cache_attach(const struct run *run, uint32_t flags, gpc **c);
 /* Geometry into run->a and run->job, statistics into run->before. */
 int cache_look(struct run *run);
+/* That of --name has a writer, or gets one while we wait; 0, or -1 after a message. */
+int cache_wait_writer(const struct run *run);
 /* Before any worker is started: can it open the device?  0, or -1 after a message. */
 int cache_try_device(const struct run *run);
 int cache_stats(const struct run *run, struct gpc_stats *ret);
