@@ -200,4 +200,65 @@ finish "$fourth"
 until_ok writer_is pair "$pid"
 ok $? "a standby takes over from one that ends well, too"
 
+# ---- a cache that loses its name ----
+
+start nameless gpcd nameless --dir "$shm" --block-size 16 --vram-blocks 64
+server=$pid
+until_ok writer_is nameless "$server"
+start tenant "$helpers/hold" "$shm" nameless tenant 3 0 0
+tenant=$pid
+until_ok grep -q holding "$tmp/tenant.out" || bail "hold: $(cat "$tmp/tenant.err")"
+start waiting gpcd nameless --dir "$shm" --standby
+waiting=$pid
+until_ok is_written 'standing by' "$tmp/waiting.err"
+inspect rm nameless --force
+finish "$waiting"
+is "$status" 1 "a standby of a cache that has lost its name ends"
+like "$(cat "$tmp/waiting.err")" 'nameless: the cache has lost its name' "and says why"
+until_ok is_written 'has lost its name: served until' "$tmp/nameless.err"
+ok $? "the writer says it, too" "$tmp/nameless.err"
+serve nameless --block-size 16 --vram-blocks 64
+is "$(writer nameless)" "$pid" "the name is another cache's by now"
+is_gone "$server"
+is $? 1 "who is attached is served as before"
+kill "$tenant"
+finish "$tenant"
+finish "$server"
+is "$status" 1 "the writer ends when nobody is attached any more"
+is "$(grep -c 'lost its name: served until' "$tmp/nameless.err")" 1 "it has warned once"
+like "$(cat "$tmp/nameless.err")" 'nobody else is attached: it is gone' "and says the end of it"
+is "$(grep stays "$tmp/nameless.err")" '' "nor does the cache stay"
+is "$(writer nameless)" "$pid" "the other cache is untouched"
+
+start owner gpcd lost --dir "$shm" --block-size 16 --vram-blocks 64 --unlink
+owner=$pid
+until_ok writer_is lost "$owner"
+start tenant "$helpers/hold" "$shm" lost tenant 3 0 0
+tenant=$pid
+until_ok grep -q holding "$tmp/tenant.out" || bail "hold: $(cat "$tmp/tenant.err")"
+inspect rm lost --force
+serve lost --block-size 16 --vram-blocks 64
+other=$pid
+kill "$owner"
+finish "$owner"
+is "$status" 0 "SIGTERM ends a writer of a lost cache well"
+like "$(cat "$tmp/owner.err")" 'ended by SIGTERM, the cache has lost its name' "with the truth"
+is "$(writer lost)" "$other" "--unlink removes no other cache of that name"
+kill "$tenant"
+
+# stopped, a standby cannot see that the name goes before the seat is free
+serve early --block-size 16 --vram-blocks 64
+early=$pid
+start late gpcd early --dir "$shm" --standby
+late=$pid
+until_ok is_written 'standing by' "$tmp/late.err"
+kill -STOP "$late"
+kill "$early"
+until_ok is_gone "$early"
+rm "$shm/gpc.early."*
+kill -CONT "$late"
+finish "$late"
+is "$status" 1 "a standby does not serve what has lost its name"
+is "$(grep -c serving "$tmp/late.err")" 0 "not even for a moment" "$tmp/late.err"
+
 done_testing

@@ -96,9 +96,14 @@ static int stand_by(struct daemon *d, gpc **c, int *ret_taken)
 		return status;
 	do
 		r = gpc_writer_take(*c, GPC_STANDBY, TURN_MS);
-	while (!process_stopping && (r == -ETIMEDOUT || r == -EAGAIN || r == -EINTR));
+	while (!process_stopping && !name_is_lost(d) &&
+	       (r == -ETIMEDOUT || r == -EAGAIN || r == -EINTR));
 	*ret_taken = r;
-	return 0;
+	if (process_stopping || name_is_ours(d))
+		return 0;
+	say(LOG_ERR, "%s: the cache has lost its name, there is nothing to stand by for",
+	    d->name);
+	return EXIT_RUNTIME;
 }
 
 int serve_take_seat(struct daemon *d, gpc **c)
@@ -126,6 +131,25 @@ int serve_take_seat(struct daemon *d, gpc **c)
 	return r < 0 ? EXIT_RUNTIME : 0;
 }
 
+/* Those who are attached are served to the end; nobody else can come any more. */
+static bool is_deserted(struct daemon *d, gpc *c)
+{
+	struct gpc_info info = { .size = sizeof(info) };
+	bool told = d->nameless;
+
+	if (!name_is_lost(d) || gpc_get_info(c, &info) < 0)
+		return false;
+	if (info.peers <= 1) {
+		say(LOG_ERR, "%s: the cache has lost its name and nobody else is attached: "
+		    "it is gone", d->name);
+		return true;
+	}
+	if (!told)
+		say(LOG_WARNING, "%s: the cache has lost its name: served until the last of "
+		    "those attached is gone", d->name);
+	return false;
+}
+
 int serve_run(struct daemon *d, gpc *c)
 {
 	char status[64];
@@ -141,6 +165,8 @@ int serve_run(struct daemon *d, gpc *c)
 			    cli_gpc_text(r));
 			return EXIT_RUNTIME;
 		}
+		if (is_deserted(d, c))
+			return EXIT_RUNTIME;
 	}
 	return 0;
 }

@@ -25,7 +25,7 @@ static int run(struct daemon *d)
 {
 	gpc *c = NULL;
 	int status = start(d, &c);
-	bool gone;
+	bool ours, gone;
 
 	if (status)
 		return status;
@@ -33,16 +33,19 @@ static int run(struct daemon *d)
 	if (!status && !process_stopping)
 		status = serve_run(d, c);
 	say_notify("STOPPING=1\nSTATUS=leaving");
+	ours = c && name_is_ours(d);
 	gpc_close(c);                /* drops the writer's seat, too */
-	/* a standby that never served leaves the cache to its writer */
-	gone = d->unlink_at_end && d->served && !status;
+	/* a standby that never served leaves the cache to its writer; what has the name by
+	 * now may be another cache */
+	gone = d->unlink_at_end && d->served && ours && !status;
 	if (gone)
 		status = serve_remove(d);
 	if (d->pidfile[0])
 		process_remove_pidfile(d);
 	if (!d->quiet && !status)
 		say(LOG_INFO, "%s: ended by %s, the cache %s", d->name,
-		    process_end(), gone ? "is removed" : "stays");
+		    process_end(), gone ? "is removed" : ours ? "stays" :
+		    "has lost its name and goes with its last user");
 	return status;
 }
 

@@ -4,6 +4,7 @@
  *	gpcd.c           from start to end
  *	gpcd-options.c   the command line
  *	gpcd-serve.c     the cache and the writer's seat
+ *	gpcd-name.c      whether the cache still has its name
  *	gpcd-process.c   signals, the background, the pid file, readiness
  *	gpcd-say.c       messages, and what a service manager hears
  *
@@ -31,6 +32,8 @@ struct daemon {
 	int ready_fd;                /* --daemonize: the parent waits for one byte here */
 	bool ready, waits, served;   /* waits: for the seat, or did */
 	bool made_pidfile;           /* it was not there before us */
+	bool nameless;               /* as of the last look */
+	uint64_t next_look;          /* ... and when the next one is due */
 };
 
 /* ---- gpcd-say.c ---- */
@@ -61,13 +64,20 @@ void process_remove_pidfile(const struct daemon *d);
 /* Serving, or waiting for the seat: 0, or the exit status. */
 int process_ready(struct daemon *d, const char *status);
 
+/* ---- gpcd-name.c ---- */
+
+/* While the cache is open: does its name stand for it still? */
+bool name_is_ours(const struct daemon *d);
+/* The opposite, looked at once a second at most. */
+bool name_is_lost(struct daemon *d);
+
 /* ---- gpcd-serve.c: each returns 0, or the exit status after a message ---- */
 
 int serve_open(struct daemon *d, gpc **ret);
 /* 0: this process is the writer, or process_stopping is set.  A standby gets a new
- * handle, in *c. */
+ * handle, in *c, and fails when the cache has lost its name. */
 int serve_take_seat(struct daemon *d, gpc **c);
-/* Until a signal comes. */
+/* Until a signal comes, or the name is lost and nobody else is attached. */
 int serve_run(struct daemon *d, gpc *c);
 int serve_remove(struct daemon *d);
 
