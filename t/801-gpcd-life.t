@@ -94,6 +94,15 @@ run gpcd second --dir "$shm" --pidfile "$tmp/pid" --daemonize
 exits 3 "the same with --daemonize"
 is "$(cat "$tmp/pid")" "$second" "the first one's pid file is untouched"
 
+for how in --foreground --daemonize; do
+	refuses 1 "--pidfile .*/pid: process $second has it, and is alive" \
+		gpcd another --dir "$shm" --block-size 16 --pidfile "$tmp/pid" $how
+	refuses 1 "process $second has it" \
+		gpcd second --dir "$shm" --standby --pidfile "$tmp/pid" $how
+done
+is "$(cat "$tmp/pid")" "$second" "the file of a process that lives stays its own"
+is "$(ls "$shm" | grep another)" '' "and who asks for it makes no cache"
+
 run gpcd second --dir "$shm" --block-size 32 --daemonize
 exits 1 "--daemonize passes on what went wrong"
 says 'second exists with --block-size 16 instead of 32' "and says it"
@@ -103,6 +112,18 @@ until_ok is_gone "$second"
 ok $? "SIGTERM ends the daemon"
 is "$(ls "$tmp/pid" 2>/dev/null)" '' "its pid file goes with it"
 is "$(writer second)" null "the cache stays"
+
+echo "$$ is no gpcd" >"$tmp/pid"
+run gpcd second --dir "$shm" --quiet --pidfile "$tmp/pid" --daemonize
+exits 0 "a pid file that nobody stands behind is taken over"
+second=$(cat "$tmp/pid")
+is "$(cat "$tmp/err")$(writer second)" "$second" "silently"
+echo other >"$tmp/other"
+mv "$tmp/other" "$tmp/pid"
+kill "$second"
+until_ok is_gone "$second"
+is "$(cat "$tmp/pid")" other "a file that came to its place is left alone"
+rm "$tmp/pid"
 
 run gpcd second --dir "$shm" --pidfile "$tmp/no/such/folder"
 exits 1 "a pid file that cannot be written is an error"

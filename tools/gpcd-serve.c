@@ -80,6 +80,28 @@ int serve_open(struct daemon *d, gpc **ret)
 	return r < 0 ? cannot_open(d, r) : 0;
 }
 
+static int seat_taken(const struct daemon *d, int pid)
+{
+	say(LOG_ERR, "%s has a writer already (process %d); --standby waits for its end",
+	    d->name, pid);
+	return EXIT_SEAT_TAKEN;
+}
+
+int serve_find_writer(struct daemon *d)
+{
+	struct gpc_options opt = { .size = sizeof(opt), .label = "gpcd",
+				   .dir = d->dir[0] ? d->dir : NULL };
+	struct gpc_info info = { .size = sizeof(info) };
+	gpc *c;
+
+	if (gpc_attach(d->name, &opt, 0, &c) < 0)
+		return 0;
+	if (gpc_get_info(c, &info) < 0)
+		info.writer_pid = 0;
+	gpc_close(c);
+	return info.writer_pid ? seat_taken(d, info.writer_pid) : 0;
+}
+
 /* There is a writer: wait for its end.  A label is given when one attaches, and until now
  * nobody could know which it would be: once more, then. */
 static int stand_by(struct daemon *d, gpc **c, int *ret_taken)
@@ -116,14 +138,8 @@ int serve_take_seat(struct daemon *d, gpc **c)
 		if (status || (process_stopping && r < 0))
 			return status;
 	}
-	if (r == -EAGAIN) {
-		int pid = gpc_get_info(*c, &info) < 0 ? 0 : info.writer_pid;
-
-		say(LOG_ERR,
-		    "%s has a writer already (process %d); --standby waits for its end",
-		    d->name, pid);
-		return EXIT_SEAT_TAKEN;
-	}
+	if (r == -EAGAIN)
+		return seat_taken(d, gpc_get_info(*c, &info) < 0 ? 0 : info.writer_pid);
 	if (r < 0)
 		say(LOG_ERR, "%s: cannot take the writer's seat: %s", d->name,
 		    cli_gpc_text(r));
