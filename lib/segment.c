@@ -131,9 +131,18 @@ bool segment_is_named(const struct segment *s, const char *suffix, int fd)
 
 /* ---- opening ---- */
 
-static int missing_is_damage(int fd)
+/* A file beside the index that cannot be had.  Beside what is no index of ours nothing is missing:
+ * the one that is in the way is to be named. */
+static int no_file_beside(struct segment *s, const char *suffix, int err)
 {
-	return fd == -ENOENT ? -EBADMSG : fd;
+	char path[SEGMENT_PATH];
+
+	if (err != -ENOENT)
+		return err;
+	if ((err = segment_read_header(s)))
+		return err;
+	segment_path(s, suffix, path);
+	return err_set(EBADMSG, "%s does not exist", path);
 }
 
 static int open_files(struct segment *s)
@@ -141,9 +150,9 @@ static int open_files(struct segment *s)
 	if ((s->index_fd = segment_open_file(s, "idx", O_RDWR)) < 0)
 		return s->index_fd;
 	if ((s->control_fd = segment_open_file(s, "ctl", O_RDWR)) < 0)
-		return missing_is_damage(s->control_fd);
+		return no_file_beside(s, "ctl", s->control_fd);
 	if ((s->lock_fd = segment_open_file(s, "lock", O_RDWR)) < 0)
-		return missing_is_damage(s->lock_fd);
+		return no_file_beside(s, "lock", s->lock_fd);
 	return 0;
 }
 

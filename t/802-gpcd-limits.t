@@ -93,6 +93,26 @@ for suffix in idx lock; do
 	rm -f "$shm/gpc.link."*
 done
 
+# a foreign file that has the name of an index
+for make in '' '--block-size 16'; do
+	head -c 8192 /dev/zero >"$shm/gpc.junk.idx"
+	run gpcd junk --dir "$shm" $make
+	exits 1 "a foreign file where the index should be $make"
+	says "^gpcd: junk: gpc.junk.idx is not an index of gpc; 'gpc-inspect --dir $shm rm junk' removes it" \
+		"the file in the way is named, and the remedy"
+	inspect rm junk
+	exits 0 "which helps"
+done
+is "$(ls "$shm" | grep junk)" '' "nothing is left of it"
+serve half --block-size 16
+kill "$pid"
+until_ok is_gone "$pid"
+rm "$shm/gpc.half.ctl"
+run gpcd half --dir "$shm"
+exits 1 "an index without its control segment"
+says "half: $shm/gpc.half.ctl does not exist; 'gpc-inspect" "is told from that"
+rm "$shm/gpc.half."*
+
 # what a creator that was killed left behind is no cache yet
 ln -s "$tmp/victim" "$shm/gpc.left.ctl"
 serve left --block-size 16

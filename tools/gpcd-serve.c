@@ -52,6 +52,9 @@ static int cannot_open(const struct daemon *d, int err)
 
 	if (err == -ENOENT && !d->create && strncmp(text, "there is no cache", 17) == 0)
 		say(LOG_ERR, "%s; --block-size makes one", text);
+	else if (err == -EBADMSG)
+		say(LOG_ERR, "%s: %s; 'gpc-inspect %s%s%srm %s' removes it", d->name, text,
+		    d->dir[0] ? "--dir " : "", d->dir, d->dir[0] ? " " : "", d->name);
 	else
 		say(LOG_ERR, "%s: %s", d->name,
 		    option_words(text, words, sizeof(words)));
