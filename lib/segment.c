@@ -81,6 +81,20 @@ void segment_path(const struct segment *s, const char *suffix, char path[SEGMENT
 
 /* ---- files ---- */
 
+static int no_permission(const char *path)
+{
+	int saved = errno;
+	struct stat st;
+
+	if (lstat(path, &st)) {                  /* a folder on the way is closed */
+		errno = saved;
+		return err_sys(EACCES, "%s", path);
+	}
+	return err_set(EACCES, "%s: %s: user %u, group %u, mode %03o; " SEGMENT_LET_IN, path,
+		       strerror(saved), (unsigned)st.st_uid, (unsigned)st.st_gid,
+		       st.st_mode & 07777);
+}
+
 static int open_error(const struct segment *s, const char *suffix, const char *path)
 {
 	switch (errno) {
@@ -90,7 +104,7 @@ static int open_error(const struct segment *s, const char *suffix, const char *p
 		       err_set(ENOENT, "there is no cache %s in %s", s->name, s->dir);
 	case EACCES:
 	case EPERM:
-		return err_sys(EACCES, "%s", path);
+		return no_permission(path);
 	case ELOOP:
 		return err_set(EACCES, "%s is a symbolic link, which is refused", path);
 	case EISDIR:
