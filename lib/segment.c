@@ -81,6 +81,20 @@ void segment_path(const struct segment *s, const char *suffix, char path[SEGMENT
 
 /* ---- files ---- */
 
+static int no_permission(const char *path)
+{
+	int saved = errno;
+	struct stat st;
+
+	if (lstat(path, &st)) {                  /* a folder on the way is closed */
+		errno = saved;
+		return err_sys(EACCES, "%s", path);
+	}
+	return err_set(EACCES, "%s: %s: user %u, group %u, mode %03o; " SEGMENT_LET_IN, path,
+		       strerror(saved), (unsigned)st.st_uid, (unsigned)st.st_gid,
+		       st.st_mode & 07777);
+}
+
 static int open_error(const struct segment *s, const char *suffix, const char *path)
 {
 	switch (errno) {
@@ -90,7 +104,7 @@ static int open_error(const struct segment *s, const char *suffix, const char *p
 		       err_set(ENOENT, "there is no cache %s in %s", s->name, s->dir);
 	case EACCES:
 	case EPERM:
-		return err_sys(EACCES, "%s", path);
+		return no_permission(path);
 	case ELOOP:
 		return err_set(EACCES, "%s is a symbolic link, which is refused", path);
 	case EISDIR:
@@ -131,9 +145,18 @@ bool segment_is_named(const struct segment *s, const char *suffix, int fd)
 
 /* ---- opening ---- */
 
-static int missing_is_damage(int fd)
+/* A file beside the index that cannot be had.  Beside what is no index of ours nothing is missing:
+ * the one that is in the way is to be named. */
+static int no_file_beside(struct segment *s, const char *suffix, int err)
 {
-	return fd == -ENOENT ? -EBADMSG : fd;
+	char path[SEGMENT_PATH];
+
+	if (err != -ENOENT)
+		return err;
+	if ((err = segment_read_header(s)))
+		return err;
+	segment_path(s, suffix, path);
+	return err_set(EBADMSG, "%s does not exist", path);
 }
 
 static int open_files(struct segment *s)
@@ -141,9 +164,9 @@ static int open_files(struct segment *s)
 	if ((s->index_fd = segment_open_file(s, "idx", O_RDWR)) < 0)
 		return s->index_fd;
 	if ((s->control_fd = segment_open_file(s, "ctl", O_RDWR)) < 0)
-		return missing_is_damage(s->control_fd);
+		return no_file_beside(s, "ctl", s->control_fd);
 	if ((s->lock_fd = segment_open_file(s, "lock", O_RDWR)) < 0)
-		return missing_is_damage(s->lock_fd);
+		return no_file_beside(s, "lock", s->lock_fd);
 	return 0;
 }
 

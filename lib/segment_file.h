@@ -7,6 +7,7 @@
 
 #define SEGMENT_DIR     "/dev/shm"
 #define SEGMENT_PATH    384              /* bytes that any path takes */
+#define SEGMENT_LET_IN  "gpcd --group lets a group in"   /* whom a file is closed to */
 
 /* ---- segment.c ---- */
 

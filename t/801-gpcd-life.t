@@ -94,6 +94,15 @@ run gpcd second --dir "$shm" --pidfile "$tmp/pid" --daemonize
 exits 3 "the same with --daemonize"
 is "$(cat "$tmp/pid")" "$second" "the first one's pid file is untouched"
 
+for how in --foreground --daemonize; do
+	refuses 1 "--pidfile .*/pid: process $second has it, and is alive" \
+		gpcd another --dir "$shm" --block-size 16 --pidfile "$tmp/pid" $how
+	refuses 1 "process $second has it" \
+		gpcd second --dir "$shm" --standby --pidfile "$tmp/pid" $how
+done
+is "$(cat "$tmp/pid")" "$second" "the file of a process that lives stays its own"
+is "$(ls "$shm" | grep another)" '' "and who asks for it makes no cache"
+
 run gpcd second --dir "$shm" --block-size 32 --daemonize
 exits 1 "--daemonize passes on what went wrong"
 says 'second exists with --block-size 16 instead of 32' "and says it"
@@ -103,6 +112,18 @@ until_ok is_gone "$second"
 ok $? "SIGTERM ends the daemon"
 is "$(ls "$tmp/pid" 2>/dev/null)" '' "its pid file goes with it"
 is "$(writer second)" null "the cache stays"
+
+echo "$$ is no gpcd" >"$tmp/pid"
+run gpcd second --dir "$shm" --quiet --pidfile "$tmp/pid" --daemonize
+exits 0 "a pid file that nobody stands behind is taken over"
+second=$(cat "$tmp/pid")
+is "$(cat "$tmp/err")$(writer second)" "$second" "silently"
+echo other >"$tmp/other"
+mv "$tmp/other" "$tmp/pid"
+kill "$second"
+until_ok is_gone "$second"
+is "$(cat "$tmp/pid")" other "a file that came to its place is left alone"
+rm "$tmp/pid"
 
 run gpcd second --dir "$shm" --pidfile "$tmp/no/such/folder"
 exits 1 "a pid file that cannot be written is an error"
@@ -182,6 +203,7 @@ kill "$third"
 finish "$third"
 is "$status" 0 "a standby ends on SIGTERM"
 is "$(writer pair)" "$second" "and leaves the cache to its writer, --unlink or not"
+like "$(cat "$tmp/third.err")" 'the cache stays' "and says that it stays"
 kill "$second"
 finish "$second"
 is "$status" 0 "the successor ends well"
@@ -199,5 +221,66 @@ kill "$fourth"
 finish "$fourth"
 until_ok writer_is pair "$pid"
 ok $? "a standby takes over from one that ends well, too"
+
+# ---- a cache that loses its name ----
+
+start nameless gpcd nameless --dir "$shm" --block-size 16 --vram-blocks 64
+server=$pid
+until_ok writer_is nameless "$server"
+start tenant "$helpers/hold" "$shm" nameless tenant 3 0 0
+tenant=$pid
+until_ok grep -q holding "$tmp/tenant.out" || bail "hold: $(cat "$tmp/tenant.err")"
+start waiting gpcd nameless --dir "$shm" --standby
+waiting=$pid
+until_ok is_written 'standing by' "$tmp/waiting.err"
+inspect rm nameless --force
+finish "$waiting"
+is "$status" 1 "a standby of a cache that has lost its name ends"
+like "$(cat "$tmp/waiting.err")" 'nameless: the cache has lost its name' "and says why"
+until_ok is_written 'has lost its name: served until' "$tmp/nameless.err"
+ok $? "the writer says it, too" "$tmp/nameless.err"
+serve nameless --block-size 16 --vram-blocks 64
+is "$(writer nameless)" "$pid" "the name is another cache's by now"
+is_gone "$server"
+is $? 1 "who is attached is served as before"
+kill "$tenant"
+finish "$tenant"
+finish "$server"
+is "$status" 1 "the writer ends when nobody is attached any more"
+is "$(grep -c 'lost its name: served until' "$tmp/nameless.err")" 1 "it has warned once"
+like "$(cat "$tmp/nameless.err")" 'nobody else is attached: it is gone' "and says the end of it"
+is "$(grep stays "$tmp/nameless.err")" '' "nor does the cache stay"
+is "$(writer nameless)" "$pid" "the other cache is untouched"
+
+start owner gpcd lost --dir "$shm" --block-size 16 --vram-blocks 64 --unlink
+owner=$pid
+until_ok writer_is lost "$owner"
+start tenant "$helpers/hold" "$shm" lost tenant 3 0 0
+tenant=$pid
+until_ok grep -q holding "$tmp/tenant.out" || bail "hold: $(cat "$tmp/tenant.err")"
+inspect rm lost --force
+serve lost --block-size 16 --vram-blocks 64
+other=$pid
+kill "$owner"
+finish "$owner"
+is "$status" 0 "SIGTERM ends a writer of a lost cache well"
+like "$(cat "$tmp/owner.err")" 'ended by SIGTERM, the cache has lost its name' "with the truth"
+is "$(writer lost)" "$other" "--unlink removes no other cache of that name"
+kill "$tenant"
+
+# stopped, a standby cannot see that the name goes before the seat is free
+serve early --block-size 16 --vram-blocks 64
+early=$pid
+start late gpcd early --dir "$shm" --standby
+late=$pid
+until_ok is_written 'standing by' "$tmp/late.err"
+kill -STOP "$late"
+kill "$early"
+until_ok is_gone "$early"
+rm "$shm/gpc.early."*
+kill -CONT "$late"
+finish "$late"
+is "$status" 1 "a standby does not serve what has lost its name"
+is "$(grep -c serving "$tmp/late.err")" 0 "not even for a moment" "$tmp/late.err"
 
 done_testing

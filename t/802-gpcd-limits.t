@@ -78,6 +78,33 @@ if test "$(id -u)" -ne 0; then
 else
 	skip 2 "nothing is closed to root"
 fi
+
+# workers of another user
+chmod 755 "$shm"
+other()	# CMD...: as nobody
+{
+	run setpriv --reuid 65534 --regid 65534 --clear-groups "$@"
+}
+other gpc-inspect --version
+if test "$(id -u)" -eq 0 && test "$status" -eq 0; then
+	serve closed --block-size 16
+	other "$helpers/hold" "$shm" closed stranger 0 0 0
+	says 'gpc.closed.idx: Permission denied: user 0, group [0-9]+, mode 600; gpcd --group lets' \
+		"who may not attach is told whom the cache is open to, and the remedy"
+	serve open --block-size 16 --group "$(id -gn 65534)"
+	start neighbour setpriv --reuid 65534 --regid 65534 --clear-groups \
+		"$helpers/hold" "$shm" open neighbour 0 0 0
+	until_ok grep -q holding "$tmp/neighbour.out"
+	ok $? "which helps" "$tmp/neighbour.err"
+	chown 65534 "$shm/gpc.closed.idx"
+	run gpcd closed --dir "$shm"
+	exits 1 "a cache of another user"
+	says 'gpc.closed.idx belongs to user 65534, group [0-9]+, with mode 600; gpcd --group lets' \
+		"is refused to root as well"
+else
+	skip 4 "it takes root to be another user"
+fi
+
 touch "$shm/file"
 run gpcd small --dir "$shm/file" --block-size 16
 exits 1 "a file is no folder"
@@ -92,6 +119,26 @@ for suffix in idx lock; do
 	is "$(ls "$tmp/victim" 2>/dev/null)" '' "and not followed: $suffix"
 	rm -f "$shm/gpc.link."*
 done
+
+# a foreign file that has the name of an index
+for make in '' '--block-size 16'; do
+	head -c 8192 /dev/zero >"$shm/gpc.junk.idx"
+	run gpcd junk --dir "$shm" $make
+	exits 1 "a foreign file where the index should be $make"
+	says "^gpcd: junk: gpc.junk.idx is not an index of gpc; 'gpc-inspect --dir $shm rm junk' removes it" \
+		"the file in the way is named, and the remedy"
+	inspect rm junk
+	exits 0 "which helps"
+done
+is "$(ls "$shm" | grep junk)" '' "nothing is left of it"
+serve half --block-size 16
+kill "$pid"
+until_ok is_gone "$pid"
+rm "$shm/gpc.half.ctl"
+run gpcd half --dir "$shm"
+exits 1 "an index without its control segment"
+says "half: $shm/gpc.half.ctl does not exist; 'gpc-inspect" "is told from that"
+rm "$shm/gpc.half."*
 
 # what a creator that was killed left behind is no cache yet
 ln -s "$tmp/victim" "$shm/gpc.left.ctl"

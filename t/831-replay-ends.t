@@ -125,8 +125,8 @@ between()	# CACHE PID: a writer that is not this one
 while read -r name sizes; do
 	serve $name --block-size 16 --max-peers 10 $sizes
 	first=$pid
-	run gpcd $name --dir "$shm" --standby --daemonize --quiet --pidfile "$tmp/second"
-	run gpcd $name --dir "$shm" --standby --daemonize --quiet --pidfile "$tmp/third"
+	run gpcd $name --dir "$shm" --standby --daemonize --quiet --pidfile "$tmp/$name.second"
+	run gpcd $name --dir "$shm" --standby --daemonize --quiet --pidfile "$tmp/$name.third"
 	catch_replay replay $name 5000 --name $name --workers 4 --json
 	replay=$pid
 	kill -9 "$first"

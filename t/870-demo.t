@@ -31,7 +31,11 @@ cp "$tmp/demo.out" "$tmp/out"
 cp "$tmp/demo.err" "$tmp/err"
 test $(($(date +%s) - begun)) -lt 100
 ok $? "in good time"
+is "$(cat "$tmp/err")" '' "gpcd says nothing beside it"
 prints '4 workers replay' "four workers replay"
+again=$(grep -c 'replay is over before anybody can look' "$tmp/out")
+is "$again" "$(grep -c '4 workers replay .* times over' "$tmp/out")" \
+	"a replay that was too short is begun anew, and that is said once"
 prints '^\$ gpc-inspect stat demo-' "stat is shown"
 prints '^\$ gpc-inspect peers demo-' "peers is shown"
 is "$(grep -c 'gpc-replay [1-4] of 4 ' "$tmp/out")" 4 "with the workers in it"

@@ -34,7 +34,7 @@ stop_gpcd()
 start_gpcd()
 {
 	gpcd "$name" --block-size 16 --vram-blocks $vram --ram-blocks $ram --device host \
-		--daemonize --pidfile "$tmp/gpcd.pid"
+		--daemonize --quiet --pidfile "$tmp/gpcd.pid"
 }
 
 take_down()
@@ -99,6 +99,8 @@ while :; do
 	status=$?
 	replay=
 	test $seen -ne 0 && test $status -eq 0 && test $times -lt 4096 || break
+	test $times -ne 1 ||
+		echo "the replay is over before anybody can look: a longer one, with a fresh cache"
 	times=$((times * 4))
 	cat "$copy" "$copy" "$copy" "$copy" >more && mv more "$copy" || exit 1
 	stop_gpcd

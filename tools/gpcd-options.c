@@ -92,7 +92,7 @@ static const char help[] =
 "  --foreground      stay (the default)\n"
 "  --daemonize       return once ready; the daemon logs to syslog\n"
 "  --pidfile FILE    the process id, while it runs\n"
-"  --unlink          remove the cache at the end; without it the cache stays\n"
+"  --unlink          remove the cache at the end, if it served; else the cache stays\n"
 "  --quiet           say only what is wrong\n"
 "  -h, --help; -V, --version\n"
 "\n"

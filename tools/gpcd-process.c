@@ -70,42 +70,100 @@ int process_detach(struct daemon *d)
 	return EXIT_RUNTIME;
 }
 
-int process_try_pidfile(struct daemon *d)
+/* ---- the pid file ----
+ *
+ * It is locked for as long as we live: so what a process that was killed has left is told from
+ * what somebody stands behind.  The lock is one of the process, which tells others its number;
+ * it goes when any descriptor of the file is closed, and there is only this one. */
+
+static int pidfile_error(const struct daemon *d)
+{
+	say(LOG_ERR, "--pidfile %s: %s", d->pidfile, strerror(errno));
+	return EXIT_RUNTIME;
+}
+
+static bool is_my_pidfile(const struct daemon *d)
+{
+	struct stat here, there;
+
+	return d->pidfile_fd >= 0 && !fstat(d->pidfile_fd, &here) &&
+	       !lstat(d->pidfile, &there) && here.st_ino == there.st_ino &&
+	       here.st_dev == there.st_dev;
+}
+
+/* Between the two calls its owner may remove it. */
+static int open_pidfile(struct daemon *d)
 {
 	int flags = O_WRONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK;
-	int fd = open(d->pidfile, flags | O_CREAT | O_EXCL, 0644);
 
-	d->made_pidfile = fd >= 0;
-	if (fd < 0 && errno == EEXIST)
-		fd = open(d->pidfile, flags);
-	if (fd >= 0) {
-		close(fd);
+	do {
+		d->pidfile_fd = open(d->pidfile, flags | O_CREAT | O_EXCL, 0644);
+		d->made_pidfile = d->pidfile_fd >= 0;
+		if (d->made_pidfile || errno != EEXIST)
+			break;
+		d->pidfile_fd = open(d->pidfile, flags);
+	} while (d->pidfile_fd < 0 && errno == ENOENT);
+	return d->pidfile_fd < 0 ? pidfile_error(d) : 0;
+}
+
+/* 0, -EAGAIN: another has it, or -errno. */
+static int lock_pidfile(struct daemon *d)
+{
+	struct flock lock = { .l_type = F_WRLCK, .l_whence = SEEK_SET };
+
+	if (fcntl(d->pidfile_fd, F_SETLK, &lock) == 0)
 		return 0;
+	if (errno != EACCES && errno != EAGAIN)
+		return -errno;
+	if (fcntl(d->pidfile_fd, F_GETLK, &lock) == 0)
+		d->pidfile_owner = lock.l_type == F_UNLCK ? 0 : lock.l_pid;
+	return -EAGAIN;
+}
+
+int process_take_pidfile(struct daemon *d)
+{
+	int r;
+
+	for (;;) {
+		if (open_pidfile(d))
+			return EXIT_RUNTIME;
+		r = lock_pidfile(d);
+		if (r == 0 && is_my_pidfile(d))
+			return 0;
+		if (r < 0 && r != -EAGAIN) {
+			errno = -r;
+			return pidfile_error(d);
+		}
+		close(d->pidfile_fd);    /* taken; or gone, since its owner has just ended */
+		d->pidfile_fd = -1;
+		if (r == -EAGAIN)
+			return EXIT_PIDFILE_TAKEN;
 	}
-	say(LOG_ERR, "--pidfile %s: %s", d->pidfile, strerror(errno));
+}
+
+int process_pidfile_taken(const struct daemon *d)
+{
+	/* 0: of another PID namespace */
+	if (d->pidfile_owner > 0)
+		say(LOG_ERR, "--pidfile %s: process %d has it, and is alive", d->pidfile,
+		    (int)d->pidfile_owner);
+	else
+		say(LOG_ERR, "--pidfile %s: another process has it, and is alive", d->pidfile);
 	return EXIT_RUNTIME;
 }
 
 void process_remove_pidfile(const struct daemon *d)
 {
-	struct stat st;
-
-	if (d->ready || (d->made_pidfile && !stat(d->pidfile, &st) && !st.st_size))
+	if ((d->ready || d->made_pidfile) && is_my_pidfile(d))
 		unlink(d->pidfile);
 }
 
-static int write_pidfile(const char *path)
+static int write_pidfile(const struct daemon *d)
 {
-	int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0644);
-	bool good;
-
-	if (fd >= 0) {
-		good = dprintf(fd, "%d\n", (int)getpid()) > 0;
-		if (close(fd) == 0 && good)
-			return 0;
-	}
-	say(LOG_ERR, "--pidfile %s: %s", path, strerror(errno));
-	return -1;
+	if (ftruncate(d->pidfile_fd, 0) == 0 &&
+	    dprintf(d->pidfile_fd, "%d\n", (int)getpid()) > 0)
+		return 0;
+	return pidfile_error(d);
 }
 
 static void leave_terminal(void)
@@ -131,7 +189,7 @@ int process_ready(struct daemon *d, const char *status)
 		say_notify("STATUS=%s", status);
 		return 0;
 	}
-	if (d->pidfile[0] && write_pidfile(d->pidfile))
+	if (d->pidfile_fd >= 0 && write_pidfile(d))
 		return EXIT_RUNTIME;
 	d->ready = true;
 	say_notify("READY=1\nSTATUS=%s", status);

@@ -52,6 +52,9 @@ static int cannot_open(const struct daemon *d, int err)
 
 	if (err == -ENOENT && !d->create && strncmp(text, "there is no cache", 17) == 0)
 		say(LOG_ERR, "%s; --block-size makes one", text);
+	else if (err == -EBADMSG)
+		say(LOG_ERR, "%s: %s; 'gpc-inspect %s%s%srm %s' removes it", d->name, text,
+		    d->dir[0] ? "--dir " : "", d->dir, d->dir[0] ? " " : "", d->name);
 	else
 		say(LOG_ERR, "%s: %s", d->name,
 		    option_words(text, words, sizeof(words)));
@@ -80,6 +83,28 @@ int serve_open(struct daemon *d, gpc **ret)
 	return r < 0 ? cannot_open(d, r) : 0;
 }
 
+static int seat_taken(const struct daemon *d, int pid)
+{
+	say(LOG_ERR, "%s has a writer already (process %d); --standby waits for its end",
+	    d->name, pid);
+	return EXIT_SEAT_TAKEN;
+}
+
+int serve_find_writer(struct daemon *d)
+{
+	struct gpc_options opt = { .size = sizeof(opt), .label = "gpcd",
+				   .dir = d->dir[0] ? d->dir : NULL };
+	struct gpc_info info = { .size = sizeof(info) };
+	gpc *c;
+
+	if (gpc_attach(d->name, &opt, 0, &c) < 0)
+		return 0;
+	if (gpc_get_info(c, &info) < 0)
+		info.writer_pid = 0;
+	gpc_close(c);
+	return info.writer_pid ? seat_taken(d, info.writer_pid) : 0;
+}
+
 /* There is a writer: wait for its end.  A label is given when one attaches, and until now
  * nobody could know which it would be: once more, then. */
 static int stand_by(struct daemon *d, gpc **c, int *ret_taken)
@@ -96,9 +121,14 @@ static int stand_by(struct daemon *d, gpc **c, int *ret_taken)
 		return status;
 	do
 		r = gpc_writer_take(*c, GPC_STANDBY, TURN_MS);
-	while (!process_stopping && (r == -ETIMEDOUT || r == -EAGAIN || r == -EINTR));
+	while (!process_stopping && !name_is_lost(d) &&
+	       (r == -ETIMEDOUT || r == -EAGAIN || r == -EINTR));
 	*ret_taken = r;
-	return 0;
+	if (process_stopping || name_is_ours(d))
+		return 0;
+	say(LOG_ERR, "%s: the cache has lost its name, there is nothing to stand by for",
+	    d->name);
+	return EXIT_RUNTIME;
 }
 
 int serve_take_seat(struct daemon *d, gpc **c)
@@ -111,19 +141,32 @@ int serve_take_seat(struct daemon *d, gpc **c)
 		if (status || (process_stopping && r < 0))
 			return status;
 	}
-	if (r == -EAGAIN) {
-		int pid = gpc_get_info(*c, &info) < 0 ? 0 : info.writer_pid;
-
-		say(LOG_ERR,
-		    "%s has a writer already (process %d); --standby waits for its end",
-		    d->name, pid);
-		return EXIT_SEAT_TAKEN;
-	}
+	if (r == -EAGAIN)
+		return seat_taken(d, gpc_get_info(*c, &info) < 0 ? 0 : info.writer_pid);
 	if (r < 0)
 		say(LOG_ERR, "%s: cannot take the writer's seat: %s", d->name,
 		    cli_gpc_text(r));
 	d->served = r >= 0;
 	return r < 0 ? EXIT_RUNTIME : 0;
+}
+
+/* Those who are attached are served to the end; nobody else can come any more. */
+static bool is_deserted(struct daemon *d, gpc *c)
+{
+	struct gpc_info info = { .size = sizeof(info) };
+	bool told = d->nameless;
+
+	if (!name_is_lost(d) || gpc_get_info(c, &info) < 0)
+		return false;
+	if (info.peers <= 1) {
+		say(LOG_ERR, "%s: the cache has lost its name and nobody else is attached: "
+		    "it is gone", d->name);
+		return true;
+	}
+	if (!told)
+		say(LOG_WARNING, "%s: the cache has lost its name: served until the last of "
+		    "those attached is gone", d->name);
+	return false;
 }
 
 int serve_run(struct daemon *d, gpc *c)
@@ -142,6 +185,8 @@ int serve_run(struct daemon *d, gpc *c)
 			    cli_gpc_text(r));
 			break;
 		}
+		if (is_deserted(d, c))
+			return EXIT_RUNTIME;
 	}
 	process_served = NULL;
 	return process_stopping ? 0 : EXIT_RUNTIME;

@@ -9,14 +9,18 @@
 
 #include "gpcd.h"
 
-/* 0, or the exit status. */
+/* 0, or the exit status.  Who is started twice hears of the writer first. */
 static int start(struct daemon *d, gpc **c)
 {
-	int status = d->pidfile[0] ? process_try_pidfile(d) : 0;
+	int status = d->pidfile[0] ? process_take_pidfile(d) : 0;
 
+	if (status == EXIT_PIDFILE_TAKEN) {
+		status = d->standby ? 0 : serve_find_writer(d);
+		return status ? status : process_pidfile_taken(d);
+	}
 	if (!status)
 		status = serve_open(d, c);
-	if (status && d->pidfile[0])
+	if (status)
 		process_remove_pidfile(d);
 	return status;
 }
@@ -25,7 +29,7 @@ static int run(struct daemon *d)
 {
 	gpc *c = NULL;
 	int status = start(d, &c);
-	bool gone;
+	bool ours, gone;
 
 	if (status)
 		return status;
@@ -33,22 +37,24 @@ static int run(struct daemon *d)
 	if (!status && !process_stopping)
 		status = serve_run(d, c);
 	say_notify("STOPPING=1\nSTATUS=leaving");
+	ours = c && name_is_ours(d);
 	gpc_close(c);                /* drops the writer's seat, too */
-	/* a standby that never served leaves the cache to its writer */
-	gone = d->unlink_at_end && d->served && !status;
+	/* a standby that never served leaves the cache to its writer; what has the name by
+	 * now may be another cache */
+	gone = d->unlink_at_end && d->served && ours && !status;
 	if (gone)
 		status = serve_remove(d);
-	if (d->pidfile[0])
-		process_remove_pidfile(d);
+	process_remove_pidfile(d);
 	if (!d->quiet && !status)
 		say(LOG_INFO, "%s: ended by %s, the cache %s", d->name,
-		    process_end(), gone ? "is removed" : "stays");
+		    process_end(), gone ? "is removed" : ours ? "stays" :
+		    "has lost its name and goes with its last user");
 	return status;
 }
 
 int main(int argc, char **argv)
 {
-	struct daemon d = { .cfg = { .size = sizeof(d.cfg) }, .ready_fd = -1 };
+	struct daemon d = { .cfg = { .size = sizeof(d.cfg) }, .ready_fd = -1, .pidfile_fd = -1 };
 	int status;
 
 	cli_init("gpcd");

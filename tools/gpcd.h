@@ -4,6 +4,7 @@
  *	gpcd.c           from start to end
  *	gpcd-options.c   the command line
  *	gpcd-serve.c     the cache and the writer's seat
+ *	gpcd-name.c      whether the cache still has its name
  *	gpcd-process.c   signals, the background, the pid file, readiness
  *	gpcd-say.c       messages, and what a service manager hears
  *
@@ -18,7 +19,10 @@
 #include <signal.h>
 #include <syslog.h>
 
-enum { EXIT_SEAT_TAKEN = 3 };
+enum {
+	EXIT_SEAT_TAKEN = 3,
+	EXIT_PIDFILE_TAKEN = -1,     /* no status yet: which it is depends on the cache */
+};
 
 struct daemon {
 	const char *name;
@@ -30,7 +34,11 @@ struct daemon {
 	bool standby, background, quiet, unlink_at_end;
 	int ready_fd;                /* --daemonize: the parent waits for one byte here */
 	bool ready, waits, served;   /* waits: for the seat, or did */
+	int pidfile_fd;              /* locked; -1: none */
 	bool made_pidfile;           /* it was not there before us */
+	pid_t pidfile_owner;         /* who else has it */
+	bool nameless;               /* as of the last look */
+	uint64_t next_look;          /* ... and when the next one is due */
 };
 
 /* ---- gpcd-say.c ---- */
@@ -54,21 +62,32 @@ void process_catch_signals(void);
 const char *process_end(void);       /* the name of that signal */
 /* In the parent: wait for the daemon's byte, return the exit status.  -1 in the child. */
 int process_detach(struct daemon *d);
-/* Before there is a cache: can it be written?  What is in it stays until we are ready.
- * 0, or the exit status. */
-int process_try_pidfile(struct daemon *d);
-/* Ours, or the empty one that we made and nobody has written to since. */
+/* Before there is a cache: open and lock it.  What is in it stays until we are ready.  0, the
+ * exit status, or EXIT_PIDFILE_TAKEN without a message: another process has it. */
+int process_take_pidfile(struct daemon *d);
+/* Says who; returns the exit status. */
+int process_pidfile_taken(const struct daemon *d);
+/* Ours, or the empty one that we made; never one that has come to its place. */
 void process_remove_pidfile(const struct daemon *d);
 /* Serving, or waiting for the seat: 0, or the exit status. */
 int process_ready(struct daemon *d, const char *status);
 
+/* ---- gpcd-name.c ---- */
+
+/* While the cache is open: does its name stand for it still? */
+bool name_is_ours(const struct daemon *d);
+/* The opposite, looked at once a second at most. */
+bool name_is_lost(struct daemon *d);
+
 /* ---- gpcd-serve.c: each returns 0, or the exit status after a message ---- */
 
 int serve_open(struct daemon *d, gpc **ret);
+/* Has the cache, if there is one, a writer?  Then that is said. */
+int serve_find_writer(struct daemon *d);
 /* 0: this process is the writer, or process_stopping is set.  A standby gets a new
- * handle, in *c. */
+ * handle, in *c, and fails when the cache has lost its name. */
 int serve_take_seat(struct daemon *d, gpc **c);
-/* Until a signal comes. */
+/* Until a signal comes, or the name is lost and nobody else is attached. */
 int serve_run(struct daemon *d, gpc *c);
 int serve_remove(struct daemon *d);
 

@@ -5,6 +5,7 @@ sbin_PROGRAMS += %reldir%/gpcd
 %canon_reldir%_gpcd_SOURCES = \
 	%reldir%/cli.c \
 	%reldir%/cli.h \
+	%reldir%/gpcd-name.c \
 	%reldir%/gpcd-options.c \
 	%reldir%/gpcd-process.c \
 	%reldir%/gpcd-say.c \
