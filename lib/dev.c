@@ -49,7 +49,7 @@ void dev_count(gpc *c)
 {
 	gpc_dev *d;
 
-	if (c->readonly || !c->devs)
+	if (c->readonly)
 		return;
 	pthread_mutex_lock(&c->dev_lock);
 	for (d = c->devs; d; d = d->next)
