@@ -212,26 +212,41 @@ static inline void move_begins(struct ledger *m, const struct answers *a, gpc_bl
 	SLOT(m, to).from = from;
 }
 
+/* Those that move, or those that go.  One that a dead writer had taken may go above one that its
+ * successor moves, with a move out of limbo between them: this one is not lost with it. */
+static inline void apply_victims(struct ledger *m, const struct answers *a,
+				 const struct shm_command *head, uint64_t at, bool moving)
+{
+	const struct shm_command *c;
+	gpc_block from, to;
+	int i;
+
+	for (i = 0; i < head->result; i++) {
+		c = seg_command(a->s, a->peer, at + (uint64_t)i);
+		if (head->op == CMD_RESERVE || head->op == CMD_EVICT) {
+			from = c->block;
+			to = head->op == CMD_RESERVE ? c->to : GPC_NONE;
+		} else {
+			from = c->to;
+			to = (gpc_block)c->tag - 1;
+		}
+		if (moving != (to >= 0))
+			continue;
+		if (moving)
+			victim_moves(m, a, from, to);
+		else
+			victim_goes(m, a, from);
+	}
+}
+
 static inline void apply_group(struct ledger *m, const struct answers *a,
 			       const struct shm_command *head, uint64_t at)
 {
 	const struct shm_command *c;
 	int i;
 
-	for (i = 0; i < head->result; i++) {
-		c = seg_command(a->s, a->peer, at + (uint64_t)i);
-		if (head->op == CMD_RESERVE || head->op == CMD_EVICT) {
-			if (c->to >= 0 && head->op == CMD_RESERVE)
-				victim_moves(m, a, c->block, c->to);
-			else
-				victim_goes(m, a, c->block);
-			continue;
-		}
-		if (c->tag)
-			victim_moves(m, a, c->to, (gpc_block)c->tag - 1);
-		else
-			victim_goes(m, a, c->to);
-	}
+	apply_victims(m, a, head, at, true);
+	apply_victims(m, a, head, at, false);
 	for (i = 0; i < head->result; i++) {
 		c = seg_command(a->s, a->peer, at + (uint64_t)i);
 		if (head->op == CMD_DEMOTE || head->op == CMD_PROMOTE)
