@@ -186,7 +186,7 @@ int serve_run(struct daemon *d, gpc *c)
 			break;
 		}
 		if (is_deserted(d, c))
-			return EXIT_RUNTIME;
+			break;
 	}
 	process_served = NULL;
 	return process_stopping ? 0 : EXIT_RUNTIME;
