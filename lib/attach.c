@@ -166,6 +166,10 @@ static int complete(gpc *c, const struct gpc_options *opt, uint64_t deadline, gp
 		handle_free(c);
 		return err;
 	}
+	if (c->readonly)
+		log_say(&c->log, LOG_DEBUG, "reading %s", c->seg.name);
+	else
+		log_say(&c->log, LOG_DEBUG, "attached to %s as peer %u", c->seg.name, c->peer);
 	*ret = c;
 	return 0;
 }
@@ -175,10 +179,14 @@ static int pool_fits(const gpc *c, uint32_t number, uint32_t kind, uint32_t bloc
 {
 	const struct shm_pool *p = seg_pool(&c->seg, number);
 
-	if (number < c->seg.header.geometry.max_pools && load_acquire(&p->state) == POOL_READY &&
-	    p->kind == kind && p->blocks == blocks)
-		return 0;
-	return err_set(EPROTO, "%s exists, but not with %s %u", c->seg.name, field, blocks);
+	if (number >= c->seg.header.geometry.max_pools || load_acquire(&p->state) != POOL_READY ||
+	    p->kind != kind)
+		return err_set(EPROTO, "%s exists, but has no pool %u of that kind for %s %u",
+			       c->seg.name, number, field, blocks);
+	if (p->blocks != blocks)
+		return err_set(EPROTO, "%s exists, but with %s %u, not %u", c->seg.name, field,
+			       p->blocks, blocks);
+	return 0;
 }
 
 /* What the header does not say of a configuration that asks for it (GPC_IF_ABSENT). */
@@ -287,6 +295,7 @@ GPC_EXPORT int gpc_close(gpc *c)
 		seat_leave(c);
 		writer_seat_leave(c);
 	}
+	log_say(&c->log, LOG_DEBUG, "left %s", c->seg.name);
 	fork_forget(c);
 	segment_close(&c->seg);
 	handle_free(c);

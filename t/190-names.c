@@ -116,6 +116,7 @@ static void test_exists(void)
 	gpc *c, *d = NULL;
 
 	memset(cfg.layout, 0x11, sizeof(cfg.layout));
+	cfg.max_blocks = 64;
 	c = cache_make(&cfg, NULL);
 	chain_make(c, 0, 1, 2, NULL);
 	refused(gpc_create(cache_name, &cfg, NULL, 0, &d), EEXIST, "the name is taken");
@@ -125,6 +126,11 @@ static void test_exists(void)
 	must(gpc_close(d));
 	other = cfg;
 	other.vram_blocks = 9;
+	refused(gpc_create(cache_name, &other, NULL, GPC_IF_ABSENT, &d), EPROTO,
+		"another pool");
+	ok(strstr(gpc_last_error(), "with vram_blocks 8, not 9") != NULL, "... and which there is");
+	other = cfg;
+	other.max_blocks = 65;
 	refused(gpc_create(cache_name, &other, NULL, GPC_IF_ABSENT, &d), EPROTO,
 		"another geometry");
 	other = cfg;

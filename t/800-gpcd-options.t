@@ -163,6 +163,7 @@ start absent env GPC_LOG=debug gpcd absent --dir "$shm" --block-size 16 --vram-b
 	--device cuda:63 --device host
 until_ok grep -q 'serving as' "$tmp/absent.err"
 is "$(grep -c 'no mirror on cuda:63' "$tmp/absent.err")" 1 "GPC_LOG=debug: each message once"
+is "$(grep -c ': attached to absent as peer 0$' "$tmp/absent.err")" 1 "... who attaches, too"
 inspect --json stat absent
 is "$(values mirrors mirrors/0/device mirrors/0/state mirrors/1/device mirrors/1/state)" \
 	"[2] host live cuda:63 no mirror" "stat: a device without a mirror"
