@@ -116,14 +116,15 @@ static void read_on_device(gpc *c, uint64_t *seed)
 {
 	static struct flight flight[OPEN];
 	gpc_dev *d = NULL;
-	uint32_t i = 0;
+	uint32_t i;
 	int r;
 
+	for (i = 0; i < OPEN; i++)
+		flight[i].c = c;
 	while (!load_acquire(&page->stop)) {
 		r = d ? 0 : gpc_dev_open(c, "host", &d);
 		must(!r || r == -ESTALE, "dev_open: %s", gpc_last_error());
 		i = (i + 1) % OPEN;
-		flight[i].c = c;
 		if (d && !load_acquire(&flight[i].busy))
 			launch(d, &flight[i], seed);
 		else
