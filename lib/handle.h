@@ -58,7 +58,8 @@ struct gpc {
 	pthread_t server;
 	bool serving;                    /* the thread runs */
 	uint32_t stop;                   /* futex word: the thread shall end */
-	uint32_t wake;                   /* gpc_writer_serve shall return */
+	uint32_t wake;                   /* gpc_writer_serve shall return ... */
+	bool may_wake;                   /* ... and is what runs; with serve_lock held */
 
 	pthread_mutex_t walk_lock;
 	struct walk *walk;               /* copy made by gpc_walk */

@@ -565,10 +565,12 @@ static bool sleep_for_work(struct writer *w, uint64_t deadline_ns)
 	return err != -EINTR;
 }
 
-/* gpc_writer_wake() stores before it rings, and each pass begins with the answer to the bell. */
+/* gpc_writer_wake() stores before it rings, and each pass begins with the answer to the bell.  It is
+ * kept for gpc_writer_serve() when another call of this handle serves meanwhile. */
 static bool is_woken(gpc *c)
 {
-	return load_relaxed(&c->stop) || (load_relaxed(&c->wake) && order_swap32(&c->wake, 0));
+	return load_relaxed(&c->stop) ||
+	       (c->may_wake && load_relaxed(&c->wake) && order_swap32(&c->wake, 0));
 }
 
 /* Serve until something was done, a signal or the deadline; returns the number of commands. */

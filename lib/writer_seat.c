@@ -87,7 +87,9 @@ GPC_EXPORT int gpc_writer_serve(gpc *c, int timeout_ms)
 	if (n < 0)
 		return n;
 	pthread_mutex_lock(&c->serve_lock);
+	c->may_wake = true;
 	n = serve_once(c, deadline_from(timeout_ms));
+	c->may_wake = false;
 	pthread_mutex_unlock(&c->serve_lock);
 	return n;
 }
@@ -95,10 +97,13 @@ GPC_EXPORT int gpc_writer_serve(gpc *c, int timeout_ms)
 /* Nothing here but atomic operations and one system call: a signal handler may be anywhere. */
 GPC_EXPORT void gpc_writer_wake(gpc *c)
 {
+	int saved = errno;
+
 	if (!c || c->readonly || c->forked)
 		return;
 	store_relaxed(&c->wake, 1);
 	ring_doorbell(c);                /* wake before the bell: who answers it reads wake then */
+	errno = saved;
 }
 
 GPC_EXPORT int gpc_writer_drop(gpc *c)

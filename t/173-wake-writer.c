@@ -49,6 +49,27 @@ static void test_one(void)
 	is_int(gpc_writer_serve(server, 1), 0, "told once, it ends once");
 }
 
+/* A call that needs the writer serves itself while nobody else does, here for a while: the grace
+ * period that it waits for is not over. */
+static void test_between(void)
+{
+	gpc *reader = cache_attach(0, 0);
+	uint64_t from;
+	gpc_block b;
+	int section;
+
+	chain_make(server, 0, 1, 1, NULL);
+	section = must(gpc_enter(reader));
+	gpc_writer_wake(server);
+	is_int(gpc_evict(server, 0, 1, &b, 0, 50), -ETIMEDOUT, "another call serves");
+	gpc_leave(reader, section);
+	must(gpc_close(reader));
+	from = clock_ns();
+	while (must(gpc_writer_serve(server, 3000)))
+		;
+	ok(clock_ns() - from < 1000 * NS_PER_MS, "and what was told is kept");
+}
+
 static void test_others(void)
 {
 	struct gpc_options opt = { .size = sizeof(opt), .dir = cache_dir };
@@ -95,6 +116,7 @@ static int body(void)
 	server = cache_new(64, 0);
 	must(gpc_writer_take(server, 0, 0));
 	test_one();
+	test_between();
 	test_others();
 	test_signals();
 	cache_end(server);
