@@ -144,6 +144,12 @@ static inline struct looking look_for(const struct lookup_run *r)
 	return (struct looking){ r->mask, l->table, l->buckets, l->usual, l->usual_slots };
 }
 
+static inline __attribute__((always_inline)) struct probe_key
+prepare_for(const struct looking *l, const gpc_key *key)
+{
+	return probe_prepare(key->w[0] ^ l->mask.w[0], key->w[1] ^ l->mask.w[1], l->buckets);
+}
+
 /* What an entry of the key has in its first three words, as probe_prepare makes it. */
 #ifdef ORDER_VECTORS
 typedef __m128i wanted;
@@ -184,9 +190,9 @@ bucket_matches(const struct probe_entry *e, wanted k, uint32_t *overflows)
 #else
 typedef struct probe_key wanted;
 
-static inline wanted want(const struct looking *r, const gpc_key *key)
+static inline wanted want(const struct looking *l, const gpc_key *key)
 {
-	return probe_prepare(key->w[0] ^ r->mask.w[0], key->w[1] ^ r->mask.w[1], r->buckets);
+	return prepare_for(l, key);
 }
 
 static inline uint32_t bucket_matches(const struct probe_entry *e, wanted k, uint32_t *overflows)
@@ -220,16 +226,9 @@ match_bucket(const struct looking *l, const struct probe_entry *e, wanted k, uin
 	return (gpc_block)(block | ~found);
 }
 
-static inline struct probe_key prepare_run(const struct lookup_run *r, const gpc_key *key)
-{
-	return probe_prepare(key->w[0] ^ r->mask.w[0], key->w[1] ^ r->mask.w[1], r->l->buckets);
-}
-
 static inline __attribute__((always_inline)) const struct probe_entry *
-prefetch_first(const struct looking *l, const gpc_key *key)
+ask_bucket(const struct looking *l, uint32_t bucket)
 {
-	uint32_t bucket = probe_prepare(key->w[0] ^ l->mask.w[0], key->w[1] ^ l->mask.w[1],
-					l->buckets).first;
 	const struct probe_entry *e = l->table + (uint64_t)bucket * SHM_BUCKET;
 
 	__builtin_prefetch(e);
@@ -251,7 +250,7 @@ static void run_in_space(struct lookup_run *r, const struct lookup *l, uint32_t 
 	k = look_for(r);
 	_Static_assert(LINES_AHEAD <= LOOKUP_GROUP, "each has a place");
 	for (r->asked = 0; r->asked < MIN(n, LINES_AHEAD); r->asked++)
-		r->bucket[r->asked] = prefetch_first(&k, &keys[r->asked]);
+		r->bucket[r->asked] = ask_bucket(&k, prepare_for(&k, &keys[r->asked]).first);
 }
 
 struct found {                           /* what the comparisons of a part add up to */
@@ -283,7 +282,8 @@ static void compare_part(struct lookup_run *r, struct lookup_part *part, struct 
 	for (i = 0; i < more; i++) {
 		const struct probe_entry *e = r->bucket[(from + i) % LOOKUP_GROUP];
 
-		r->bucket[(asked + i) % LOOKUP_GROUP] = prefetch_first(&k, &next[i]);
+		r->bucket[(asked + i) % LOOKUP_GROUP] =
+			ask_bucket(&k, prepare_for(&k, &next[i]).first);
 		compare(&k, e, &keys[i], i, f, part->second, blocks);
 	}
 	r->asked += more;
@@ -292,15 +292,14 @@ static void compare_part(struct lookup_run *r, struct lookup_part *part, struct 
 			blocks);
 }
 
-static void prefetch_seconds(const struct lookup_run *r, struct lookup_part *part)
+static void ask_seconds(const struct lookup_run *r, struct lookup_part *part)
 {
+	struct looking k = look_for(r);
 	const gpc_key *keys = r->keys + part->from;
 	uint32_t i;
 
-	for (i = 0; i < part->nsecond; i++) {
-		part->bucket[i] = bucket_at(r->l, prepare_run(r, &keys[part->second[i]]).second);
-		__builtin_prefetch(part->bucket[i]);
-	}
+	for (i = 0; i < part->nsecond; i++)
+		part->bucket[i] = ask_bucket(&k, prepare_for(&k, &keys[part->second[i]]).second);
 }
 
 void lookup_first(struct lookup_run *r, uint32_t from, uint32_t n, struct lookup_part *part,
@@ -319,7 +318,7 @@ void lookup_first(struct lookup_run *r, uint32_t from, uint32_t n, struct lookup
 	part->nsecond = f.second;
 	part->odd = f.odd;
 	part->hits = n - f.misses;
-	prefetch_seconds(r, part);
+	ask_seconds(r, part);
 }
 
 /* One by one: keys that met a block of a pool that is not live, and all misses where one of the
