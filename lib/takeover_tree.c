@@ -162,7 +162,7 @@ void takeover_link_near(struct share *s, uint32_t record)
 
 /* ---- the others ---- */
 
-static void prefetch_bucket(const struct writer *w, struct link *k, uint32_t bucket)
+static void link_ask(const struct writer *w, struct link *k, uint32_t bucket)
 {
 	__builtin_prefetch(&w->table[bucket * SHM_BUCKET]);
 	k->bucket = bucket;
@@ -177,7 +177,7 @@ static void link_start(struct writer *w, struct link *k, uint32_t record)
 	k->up = NONE;
 	k->parent = probe_prepare(r->parent[0] ^ mask->w[0], r->parent[1] ^ mask->w[1],
 				  w->buckets);
-	prefetch_bucket(w, k, k->parent.first);
+	link_ask(w, k, k->parent.first);
 }
 
 /* The table's word for it: NONE is not the last word. */
@@ -195,7 +195,7 @@ static void link_look(struct writer *w, struct link *k)
 		__builtin_prefetch(w_record(w, k->up));
 		__builtin_prefetch(&w->node[k->up]);
 	} else if (k->bucket == k->parent.first) {
-		prefetch_bucket(w, k, k->parent.second);
+		link_ask(w, k, k->parent.second);
 	}
 }
 
