@@ -105,9 +105,9 @@ enum {
 struct gpc_config {                  /* zero = default everywhere; set size */
 	uint32_t size;
 	uint32_t block_tokens;       /* tokens a block; 16 */
-	uint32_t max_blocks;         /* records of the segment: sum over all pools that will ever
-	                              * be present at once, transit blocks included; 0 = what
-	                              * vram_blocks and ram_blocks need, or 65536 */
+	uint32_t max_blocks;         /* records for all pools together: the largest sum at any
+	                              * time, transit blocks included; 0 = what vram_blocks and
+	                              * ram_blocks need, or 65536 */
 	uint32_t max_peers;          /* 32; at most GPC_MAX_PEERS */
 	uint32_t max_pools;          /* 16; at most GPC_MAX_POOLS */
 	uint32_t vram_blocks;        /* shorthand: pool 0 in space 0, no keeper, demotes to pool 1 */
@@ -259,8 +259,9 @@ int gpc_pool_add(gpc *c, struct gpc_pool *p);
 /* -ENOENT: none; compare generation before using a mapping of the bytes. */
 int gpc_pool_get(gpc *c, int pool, struct gpc_pool *ret);
 /* Blocks a reserve could have now: the capacity less the blocks that each peer holds
- * there, at least 0; no round trip.  Exact when no two peers hold one block (else too
- * low), each held block's ancestors are held as well (else too high), and nothing moves. */
+ * there, at least 0; no round trip.  A block held by k peers is subtracted k times.  Exact
+ * when no two peers hold one block (else too low), each held block's ancestors are held as
+ * well (else too high), and nothing moves. */
 int gpc_avail(gpc *c, int pool);
 /* Forget every entry (of that tag; 0 = all) of a pool (-1 = all pools), with all descendants
  * in the space.  Held blocks become unfindable and come back with their last hold; returns
@@ -328,8 +329,9 @@ int gpc_reserve(gpc *c, int pool, uint32_t n, uint32_t leave, gpc_block *blocks,
  *                   no bucket free
  * Returns how many are live in blocks[i] now; with GPC_NOWAIT 0, and resident is filled by
  * gpc_wait (keep it until then; the reference on a resident is taken then too).  t (may be
- * NULL) gets the ticket.  -ENOTCONN: the next writer does what was submitted and answers
- * into resident: keep it until gpc_wait has returned 0 for *t, or gpc_close is done. */
+ * NULL) gets the ticket.  -ENOTCONN: the next writer carries out what was submitted, and a
+ * later call on this handle still writes into resident.  Pass t too, and free the array only
+ * after gpc_wait returned 0 for *t or gpc_close returned. */
 int gpc_publish(gpc *c, const gpc_key *parents, const gpc_key *keys, const gpc_block *blocks,
 		uint32_t n, uint32_t tag, gpc_block *resident, uint32_t flags, gpc_ticket *t);
 /* The command and all before it are acknowledged and survive any death; 0 ms = poll. */
@@ -348,8 +350,9 @@ int gpc_drop(gpc *c, const gpc_block *blocks, uint32_t n, uint32_t flags, gpc_ti
  * for n; returns how many began.  moves[i].to == -1: the target space has the key already and
  * the source was forgotten (unless GPC_KEEP); nothing to copy or commit.
  * After -ETIMEDOUT, -ENOTCONN or -EAGAIN of a writer that has not answered, here and in
- * gpc_promote: the sources stay pinned until it has (-ENOSPC for a second try), and this
- * handle has made another call that needs the writer. */
+ * gpc_promote: the sources stay pinned until it has (-ENOSPC for a second try).  The next
+ * call on this handle that needs the writer cancels the late move: targets are freed, sources
+ * unpinned. */
 int gpc_demote(gpc *c, int from, int to, const gpc_block *blocks, uint32_t n,
 	       struct gpc_move *moves, uint32_t flags, int timeout_ms);
 /* Begin.  blocks are referenced by the caller, root first.  Returns how many began (the first
