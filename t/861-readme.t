@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# What README.md shows, taken from there: the worker, which no compiler warns about; the commands below
-# it, which find its blocks the second time; and the options of the service, which gpcd accepts.
-# Without room or without a writer the worker says so and goes on.
+# What README.md shows, taken from there: the worker, which no compiler warns about; the
+# commands below it, which find its blocks the second time; and the options of the service,
+# which gpcd accepts.  Without room or without a writer the worker says so and goes on.
 
 . "${top_srcdir:-$(dirname "$0")/..}/t/sh/tap.sh"
 
@@ -79,12 +79,15 @@ serves()	# PID
 
 fenced sh '^GPCD_OPTIONS=' >"$tmp/default"
 is "$(grep -cv '^#' "$tmp/default")" 1 "README.md has a file of options"
-is "$(sed -n 's/^EnvironmentFile=-//p' "$srcdir/tools/gpcd@.service.in" | sed "s/%i/$cache/")" \
+unit=$srcdir/tools/gpcd@.service.in
+is "$(sed -n "s/%i\$/$cache/; s/^EnvironmentFile=-//p" "$unit")" \
 	"$(sed -n 's/^# //p' "$tmp/default")" "which the unit reads"
+grep -q '^ExecStart=.*/gpcd %i --foreground \$GPCD_OPTIONS$' "$unit"
+ok $? "and passes to gpcd in the foreground"
 . "$tmp/default"
 # no group but our own is there on every machine
 set -- $(echo "$GPCD_OPTIONS" | sed "s/--group [^ ]*/--group $(id -gn)/")
-is "$(printf '%s\n' "$@" | grep -c -e '^--block-size$' -e '^--vram-blocks$' -e '^--group$')" 3 \
+is "$(printf '%s\n' "$@" | grep -Ec -e '^--(block-size|vram-blocks|group)$')" 3 \
 	"it has sizes and a group"
 start service gpcd "$cache" --foreground "$@"
 until_ok serves "$pid"
