@@ -149,7 +149,8 @@ struct gpc_pool {                    /* set size */
 	                              * for blocks + transit slots is needed; 0 = 64 (RAM), 0 */
 	uint32_t generation;         /* out: changes when the memory behind the pool changed */
 	int32_t keeper;              /* out: peer, or -1 */
-	int32_t demote_to;           /* pool that reserve demotes victims to, or -1 */
+	int32_t demote_to;           /* pool that reserve demotes victims to, or -1; in one space
+	                              * VRAM demotes to RAM, and nothing else does */
 	uint32_t gpus;               /* GPUs of the group; 0 and 1 = a single one */
 	uint8_t uuid[16][16];        /* their UUIDs */
 	uint32_t backing_size;

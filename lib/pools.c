@@ -89,6 +89,13 @@ static bool find_range(const struct writer *w, uint32_t slots, uint32_t *ret_fir
 	return false;
 }
 
+/* Within a space the tiers are VRAM above RAM, and the tree knows no others: a block below another one
+ * in a pool of the same kind would hold that back for ever (guarantee G). */
+static bool tiers_fit(const struct wpool *to, const struct shm_pool *rq)
+{
+	return to->space != rq->space || (rq->kind == GPC_VRAM && to->kind == GPC_RAM);
+}
+
 static int32_t request_check(struct writer *w, const struct shm_pool *rq)
 {
 	uint32_t slots = (uint32_t)rq->range;
@@ -101,7 +108,7 @@ static int32_t request_check(struct writer *w, const struct shm_pool *rq)
 		return -EINVAL;
 	if (to >= 0 && ((uint32_t)to >= w->max_pools || w->pool[to].state != POOL_READY))
 		return -ENOENT;
-	return 0;
+	return to < 0 || tiers_fit(&w->pool[to], rq) ? 0 : -EINVAL;
 }
 
 static void describe(struct writer *w, uint32_t number, const struct shm_pool *rq,
