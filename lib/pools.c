@@ -44,7 +44,7 @@ static void pool_attach(struct writer *w, uint32_t number)
 	struct wpool *p = &w->pool[number];
 
 	p->free = writer_alloc(p->slots, sizeof(*p->free));
-	p->nfree = p->live = p->reserved = p->dying = p->coming = p->outward = 0;
+	p->nfree = p->live = p->reserved = p->dying = p->coming = p->leaving = p->outward = 0;
 	memset(&w->pool_of[p->first], (int)number, p->slots);
 }
 
@@ -192,7 +192,8 @@ static uint32_t count_in_use(struct writer *w, uint32_t pool)
 	uint32_t i, n = 0;
 
 	for (i = 0; i < p->slots; i++)
-		if (w_is(w, p->first + i, DYING) && !w_row_is_zero(w, p->first + i))
+		if ((w_is(w, p->first + i, DYING) || leave_is_moved(w, p->first + i)) &&
+		    !w_row_is_zero(w, p->first + i))
 			n++;
 	return n;
 }
@@ -209,6 +210,8 @@ static void retire_all(struct writer *w, uint32_t pool, uint32_t tag)
 
 		if (tag && r->tag != tag)
 			continue;
+		if (leave_is_moved(w, p->first + i))
+			continue;        /* it goes by itself, and its key is elsewhere */
 		if (w_is(w, p->first + i, LIVE))
 			retire_subtree(w, p->first + i);
 		else if (r->owner != SHM_NO_PEER && !r->source &&
