@@ -269,21 +269,34 @@ static int take(struct ask *a, const gpc_key *key, gpc_block block, uint32_t rec
 	return err;
 }
 
-/* Reference on a hit; if its block went meanwhile, the table is probed once more (rule
- * S3), with the pools as they are now, before it is a miss. */
+/* Each space once more, in order, with the pools as they are now; one whose block does not give a
+ * reference is passed (rule S3). */
+static __attribute__((noinline)) int hold_again(struct ask *a, const gpc_key *key,
+						gpc_block *block, uint32_t *record)
+{
+	uint32_t left;
+	int err;
+
+	a->stale++;
+	lookup_begin(&a->l, a->c, a->spaces);
+	for (left = a->l.spaces; left; left &= left - 1) {
+		*block = lookup_in_space(&a->l, (uint32_t)__builtin_ctz(left), key);
+		if (*block < 0)
+			continue;
+		*record = pool_record(&a->c->seg, *block);
+		err = take(a, key, *block, *record);
+		if (err != -ESTALE)
+			return err;
+	}
+	return -ESTALE;
+}
+
+/* Reference on a hit; if its block went meanwhile, it is looked for again before it is a miss. */
 static int hold(struct ask *a, const gpc_key *key, gpc_block *block, uint32_t *record)
 {
 	int err = take(a, key, *block, *record);
 
-	if (err != -ESTALE)
-		return err;
-	a->stale++;
-	lookup_begin(&a->l, a->c, a->spaces);
-	*block = lookup_one(&a->l, key);
-	if (*block < 0)
-		return -ESTALE;
-	*record = pool_record(&a->c->seg, *block);
-	return take(a, key, *block, *record);
+	return err == -ESTALE ? hold_again(a, key, block, record) : err;
 }
 
 static uint32_t leading_hits(const gpc_block *blocks, uint32_t n)

@@ -50,6 +50,7 @@ static inline uint64_t check_mix(uint64_t a, uint64_t b)
 gpc_block check_block(const struct check *k, uint32_t record);
 /* READY, so that its blocks count? */
 bool check_pool_ready(const struct check *k, uint32_t pool);
+bool check_is_live(const struct check *k, uint32_t record);
 
 void check_files(struct check *k); /* check.c: sizes, headers, counters of the state */
 void check_pools(struct check *k); /* check_record.c */

@@ -151,6 +151,12 @@ static bool counts_as(const struct check *k, uint32_t record, uint32_t state)
 	       WORD_STATE(seg_record(k->s, record)->word) == state;
 }
 
+/* LIVE, and its key names it: not where that has moved to another block. */
+bool check_is_live(const struct check *k, uint32_t record)
+{
+	return counts_as(k, record, LIVE) && !(seg_record(k->s, record)->flags & REC_MOVED);
+}
+
 static void index_live(struct check *k)
 {
 	uint32_t i, *at, max = k->s->header.geometry.max_blocks;
@@ -158,7 +164,7 @@ static void index_live(struct check *k)
 	for (i = 0; i < max; i++) {
 		const struct shm_record *r = seg_record(k->s, i);
 
-		if (!counts_as(k, i, LIVE))
+		if (!check_is_live(k, i))
 			continue;
 		at = find_key(k, r->key, k->space_of[k->pool_of[i]]);
 		if (!*at)
@@ -275,7 +281,7 @@ static void check_record(struct check *k, uint32_t i)
 		check_owned(k, i, r);
 	if ((state == RESERVED || state == LIVE) && r->source)
 		check_source(k, i, r);
-	if (counts_as(k, i, LIVE))
+	if (check_is_live(k, i))
 		check_live(k, i, r);
 }
 

@@ -102,7 +102,7 @@ static void check_entry(struct check *k, uint64_t slot)
 	/* a pool dies in one step, its entries after it */
 	if (!check_pool_ready(k, pool))
 		return;
-	if (WORD_STATE(seg_record(k->s, record)->word) != LIVE)
+	if (!check_is_live(k, record))
 		bad_entry(k, slot, record, "names a block that is not live");
 	else
 		check_place(k, slot, record);

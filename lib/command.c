@@ -141,6 +141,7 @@ static int32_t publish(struct writer *w, uint32_t peer, uint64_t position,
 	if (resident != NONE && (w_pool_of(w, resident)->kind == GPC_VRAM ||
 				 w_pool_of(w, record)->kind == GPC_RAM)) {
 		store_relaxed(&t->duplicate, t->duplicate + 1);
+		leave_stay(w, resident);
 		return w_block(w, resident);
 	}
 	r->key[0] = key.w[0];
@@ -190,7 +191,7 @@ static int32_t drop(struct writer *w, uint32_t peer, const struct shm_command *c
 
 	if (record == NONE)
 		return -EINVAL;
-	if (!w_is(w, record, LIVE) || !means_this(w, record, cmd))
+	if (!w_is(w, record, LIVE) || leave_is_moved(w, record) || !means_this(w, record, cmd))
 		return 0;
 	t->dropped += tree_collect(w, record, &w->below, &w->below_size, 0);
 	retire_subtree(w, record);

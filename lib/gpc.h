@@ -149,7 +149,8 @@ struct gpc_pool {                    /* set size */
 	                              * for blocks + transit slots is needed; 0 = 64 (RAM), 0 */
 	uint32_t generation;         /* out: changes when the memory behind the pool changed */
 	int32_t keeper;              /* out: peer, or -1 */
-	int32_t demote_to;           /* pool that reserve demotes victims to, or -1 */
+	int32_t demote_to;           /* pool that reserve demotes victims to, or -1; in one space
+	                              * VRAM demotes to RAM, and nothing else does */
 	uint32_t gpus;               /* GPUs of the group; 0 and 1 = a single one */
 	uint8_t uuid[16][16];        /* their UUIDs */
 	uint32_t backing_size;
@@ -348,7 +349,7 @@ int gpc_drop(gpc *c, const gpc_block *blocks, uint32_t n, uint32_t flags, gpc_ti
 /* Begin.  blocks NULL = the n least recent leaves of `from`; else live blocks of `from`, leaf
  * first.  to = -1: the pool's demote_to.  Sources stay findable until commit.  moves has room
  * for n; returns how many began.  moves[i].to == -1: the target space has the key already and
- * the source was forgotten (unless GPC_KEEP); nothing to copy or commit.
+ * the source is forgotten (unless GPC_KEEP), referenced or not; nothing to copy or commit.
  * After -ETIMEDOUT, -ENOTCONN or -EAGAIN of a writer that has not answered, here and in
  * gpc_promote: the sources stay pinned until it has (-ENOSPC for a second try).  The next
  * call on this handle that needs the writer cancels the late move: targets are freed, sources
@@ -356,13 +357,14 @@ int gpc_drop(gpc *c, const gpc_block *blocks, uint32_t n, uint32_t flags, gpc_ti
 int gpc_demote(gpc *c, int from, int to, const gpc_block *blocks, uint32_t n,
 	       struct gpc_move *moves, uint32_t flags, int timeout_ms);
 /* Begin.  blocks are referenced by the caller, root first.  Returns how many began (the first
- * ones); -ENOSPC when none could: use them from where they are.  victims (NULL: dropped) as
+ * ones); -ENOSPC when none could: use them from where they are.  moves[i].to == -1: the target
+ * space has the key already, nothing to copy or commit, and the source stays.  victims (NULL: dropped) as
  * moves of gpc_reserve: where victims[i].to >= 0, moves[i].to still has the bytes of a victim:
  * copy them, commit the victims, then copy and commit moves.  GPC_KEEP. */
 int gpc_promote(gpc *c, const gpc_block *blocks, uint32_t n, int to, struct gpc_move *moves,
 		struct gpc_move *victims, uint32_t flags, int timeout_ms);
 /* Copies are complete: the key now names `to`; one reference of the caller on `from` moves
- * along.  Returns how many; results (may be NULL) tells for each 0 or a negative errno: -ESTALE
+ * along.  `from` goes when no lookup that is under way can miss the key for it.  Returns how many; results (may be NULL) tells for each 0 or a negative errno: -ESTALE
  * source or target gone, -EEXIST the key is live elsewhere by now, -ENOENT its parent is not
  * live.  A refused or cancelled move gives its target back.  Moves of one chain belong in one
  * call, in any order.  GPC_CANCEL. */

@@ -107,7 +107,8 @@ static void slot_finish(struct writer *w, struct grant *g, uint32_t i, uint32_t 
 static bool slot_has_all(struct writer *w, const struct grant_slot *s)
 {
 	return s->skip || (s->block != NONE && (s->source == NONE ||
-						w_word(w, s->source) == s->source_word));
+						(w_word(w, s->source) == s->source_word &&
+						 !leave_is_moved(w, s->source))));
 }
 
 static void grant_finish(struct writer *w, struct grant *g)
@@ -379,7 +380,7 @@ static bool grant_step(struct writer *w, struct grant *g)
 		grant_refuse(w, g, -ESTALE);
 		return true;
 	}
-	if (!g->started && must_queue(w, g))
+	if (!g->started && (must_queue(w, g) || grant_is_behind(w, g)))
 		return false;
 	retire_poll_held(w);             /* a promotion's source, for one, is let go late */
 	err = grant_place(w, g);

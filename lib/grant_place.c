@@ -28,6 +28,11 @@ static uint32_t room_for_blocks(const struct wpool *p)
 	return p->blocks > charged(p) ? p->blocks - charged(p) : 0;
 }
 
+static uint32_t victim_places(const struct wpool *p, const struct grant *g)
+{
+	return MIN(p->nfree, room_for_victims(p, g));
+}
+
 static uint32_t pop_free(struct wpool *p)
 {
 	return p->free[--p->nfree];
@@ -133,7 +138,7 @@ static bool take_victims(struct writer *w, struct grant *g, const uint32_t *slot
 	uint32_t *evict = NULL, size = 0, nevict = 0, places = 0, nfree = 0, i;
 
 	if (ram) {
-		nfree = MIN(MIN(n, ram->nfree), room_for_victims(ram, g));
+		nfree = MIN(n, victim_places(ram, g));
 		if (n > nfree)
 			nevict = lru_pick(w, g->ram_pool, n - nfree, false, &evict, &size, 0);
 		places = nfree + nevict;
@@ -191,6 +196,9 @@ static int32_t place_slots(struct writer *w, struct grant *g, const uint32_t *sl
 		return GRANT_WAIT;
 	extra = p->nfree - nfree + p->coming;
 	extra = g->leave > extra ? g->leave - extra : 0;
+	/* what is leaving goes first: it is no victim, and may have held one back */
+	if ((want + extra && p->leaving) || (ram && want > victim_places(ram, g) && ram->leaving))
+		return GRANT_WAIT;
 	found = want + extra == 0 ? 0 :
 		lru_pick(w, g->pool, want + extra, g->ram_pool != NONE,
 			 &w->picked, &w->picked_size, 0);
@@ -220,4 +228,38 @@ int32_t grant_place(struct writer *w, struct grant *g)
 
 	free(slots);
 	return err;
+}
+
+/* A promotion lets a pool in RAM have a victim more than its capacity (rule C6), because its source
+ * will go.  If it does not, the least recent ones go: nobody else would make that room. */
+static bool trim(struct writer *w, uint32_t pool)
+{
+	struct wpool *p = &w->pool[pool];
+	uint32_t limit = p->blocks + MIN(p->slots - p->blocks, p->outward), i, n, want;
+
+	if (charged(p) - p->leaving <= limit)
+		return true;
+	if (p->leaving)
+		return false;            /* that first: it may hold others back */
+	want = charged(p) - limit;
+	n = lru_pick(w, pool, want, false, &w->picked, &w->picked_size, 0);
+	w_state(w)->past[p->kind == GPC_RAM ? 9 : 6] += n;
+	for (i = 0; i < n; i++) {        /* leaf first */
+		retire_ahead(w, w->picked, n, i);
+		retire_subtree(w, w->picked[i]);
+	}
+	return n == want;
+}
+
+void grant_trim(struct writer *w)
+{
+	bool all = true;
+	uint32_t i;
+
+	if (!w->crowded)
+		return;
+	for (i = 0; i < w->max_pools; i++)
+		if (w->pool[i].state == POOL_READY)
+			all &= trim(w, i);
+	w->crowded = !all;
 }

@@ -30,7 +30,8 @@ static int32_t source_check(struct writer *w, struct grant *g, struct grant_slot
 
 	if (record == NONE)
 		return -EINVAL;
-	if (!w_is(w, record, LIVE) || w_pool_of(w, record)->state != POOL_READY)
+	if (!w_is(w, record, LIVE) || leave_is_moved(w, record) ||
+	    w_pool_of(w, record)->state != POOL_READY)
 		return -ESTALE;
 	if (w->pool_of[record] == g->pool)
 		return -EINVAL;
@@ -53,19 +54,48 @@ static void pin(struct writer *w, struct grant *g, struct grant_slot *s)
 	move_pin(w, s->source, g->pool, g->flags & CF_KEEP);
 }
 
-/* Another space that has the key already needs no copy of it. */
+/* Another space that has the key already needs no copy of it: the source of a demotion goes as if
+ * it were committed.  A block that is leaving that space is waited for. */
 static void skip_resident(struct writer *w, struct grant *g, struct grant_slot *s)
 {
-	uint32_t space = w->pool[g->pool].space, source = s->source;
+	uint32_t space = w->pool[g->pool].space, source = s->source, resident;
 	gpc_key key = w_key(w, source);
 
-	if (w_space(w, source) == space || table_find(w, space, &key) == NONE)
+	s->behind = false;
+	if (w_space(w, source) == space)
 		return;
+	resident = table_find(w, space, &key);
+	if (resident == NONE)
+		return;
+	s->behind = w->node[resident].waits;
+	g->behind |= s->behind;
+	if (s->behind)
+		return;
+	leave_stay(w, resident);
 	s->skip = true;
+	if (g->kind == CMD_DEMOTE && !(g->flags & CF_KEEP) && !leave_is_moved(w, source))
+		leave_space(w, source);
 	grant_unpin(w, s, g);
-	if (g->kind == CMD_DEMOTE && !(g->flags & CF_KEEP) && w->node[source].first == NONE &&
-	    !w->node[source].pins && w_row_is_zero(w, source))
-		retire_block(w, source, SHM_NO_PEER, 0);
+}
+
+bool grant_is_behind(struct writer *w, struct grant *g)
+{
+	uint32_t i;
+
+	if (!g->behind)
+		return false;
+	g->behind = false;
+	for (i = 0; i < g->n; i++) {
+		struct grant_slot *s = &g->slot[i];
+
+		if (!s->behind)
+			continue;
+		s->behind = false;
+		/* else it was dropped meanwhile: slot_has_all() */
+		if (s->source != NONE && w_word(w, s->source) == s->source_word)
+			skip_resident(w, g, s);
+	}
+	return g->behind;
 }
 
 static int32_t pick_sources(struct writer *w, struct grant *g, uint32_t from)

@@ -44,6 +44,7 @@ lib_gpc_sources = \
 	%reldir%/kernel_host.h \
 	%reldir%/key.c \
 	%reldir%/key.h \
+	%reldir%/leave.c \
 	%reldir%/lockfile.c \
 	%reldir%/lockfile.h \
 	%reldir%/log.c \

@@ -110,7 +110,7 @@ static gpc_block probe_bucket(const struct lookup *l, uint32_t bucket,
 	return NO_BLOCK;
 }
 
-static gpc_block one_in_space(const struct lookup *l, uint32_t space, const gpc_key *key)
+gpc_block lookup_in_space(const struct lookup *l, uint32_t space, const gpc_key *key)
 {
 	struct probe_key p = prepare(l, space, key);
 	int more, unused;
@@ -125,7 +125,7 @@ gpc_block lookup_one(const struct lookup *l, const gpc_key *key)
 	uint32_t left;
 
 	for (left = l->spaces; left && block < 0; left &= left - 1)
-		block = one_in_space(l, (uint32_t)__builtin_ctz(left), key);
+		block = lookup_in_space(l, (uint32_t)__builtin_ctz(left), key);
 	return block;
 }
 
@@ -330,7 +330,7 @@ static void settle(const struct lookup_run *r, const struct lookup_part *part, g
 
 	for (i = 0; i < part->n; i++)
 		if (blocks[i] < 0 ? wiped : !pool_set_has(&r->l->live, (uint32_t)blocks[i] >> 24))
-			blocks[i] = one_in_space(r->l, r->space, &r->keys[part->from + i]);
+			blocks[i] = lookup_in_space(r->l, r->space, &r->keys[part->from + i]);
 }
 
 static void second_buckets(const struct lookup_run *r, struct lookup_part *part,

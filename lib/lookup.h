@@ -39,6 +39,8 @@ static inline bool lookup_usual_stays(const struct lookup *l)
 
 /* One key: block or -1.  The block's pool was live; its slot is not checked (pool_record). */
 gpc_block lookup_one(const struct lookup *l, const gpc_key *key);
+/* The same in one of l->spaces. */
+gpc_block lookup_in_space(const struct lookup *l, uint32_t space, const gpc_key *key);
 
 /* ---- many keys, a part after the other ----
  *

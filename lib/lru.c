@@ -38,12 +38,15 @@ bool lru_is_leaf(struct writer *w, uint32_t record)
 {
 	const struct node *n = &w->node[record];
 
-	return n->in_tree && !n->selected && !n->pins && !n->hot && w_is(w, record, LIVE);
+	return n->in_tree && !n->selected && !n->leaving && !n->pins && !n->hot &&
+	       w_is(w, record, LIVE);
 }
 
 void lru_offer(struct writer *w, uint32_t record)
 {
-	if (!queue_has(w, record) && lru_is_leaf(w, record))
+	if (__builtin_expect(w->node[record].leaving, 0))
+		leave_offer(w, record);
+	else if (!queue_has(w, record) && lru_is_leaf(w, record))
 		queue_push(w, &w_pool_of(w, record)->queue, lru_stamp(w, record), record);
 }
 
@@ -69,8 +72,9 @@ static int subtree_may_go(struct writer *w, uint32_t record)
 
 		if (w->node[below].pins || !w_row_is_zero(w, below))
 			return IN_USE;
-		if (!w_is(w, below, LIVE))
-			return NOT_YET;  /* a move in limbo: its owner still copies */
+		if (!w_is(w, below, LIVE) || w->node[below].waits)
+			return NOT_YET;  /* a move in limbo: its owner still copies; or it is
+					  * about to go, and readers may need it till then */
 		if (w->pool_of[below] == w->pool_of[record] && !w->node[below].selected)
 			return NOT_YET;  /* beyond a block in RAM: that one goes first */
 	}

@@ -3,8 +3,9 @@
  *
  *   begin    target: RESERVED, names its source; source: LIVE, pinned
  *   commit   target LIVE                       the commit point
- *            the entry names the target        one store, readers find either block
- *            source DYING
+ *            the entry names the target        one store, readers find either block; or, in
+ *                                              another space, the target has one of its own
+ *            source: REC_MOVED, REC_LEAVING    leave.c has the rest of its life
  *
  * A successor that finds both LIVE goes on from there.  When a reservation evicts with moves,
  * the source is gone before the copy begins (REC_SINGLE): the caller has its block already,
@@ -30,8 +31,10 @@ void move_pin(struct writer *w, uint32_t source, uint32_t to_pool, bool keep)
 void move_unpin(struct writer *w, uint32_t source, uint32_t to_pool, bool keep)
 {
 	w->node[source].pins--;
-	if (counts_outward(w, to_pool, keep))
+	if (counts_outward(w, to_pool, keep)) {
 		w_pool_of(w, source)->outward--;
+		w->crowded = true;       /* its place may be taken by a victim: grant_trim() */
+	}
 	lru_offer(w, source);
 }
 
@@ -208,9 +211,8 @@ void move_switch(struct writer *w, uint32_t from, uint32_t to)
 	table_retier(w, from, to);
 	take_recency(w, from, to);
 	tree_replace(w, from, to);
-	retire_moved(w, from);
 	t->flags &= REC_UNCHAINED;
-	store_release(&t->source, 0);    /* a later life of the source is not ours */
+	leave_moved(w, from, to);
 	lru_offer(w, to);
 }
 
@@ -252,6 +254,14 @@ static int32_t find_parent(struct writer *w, uint32_t target, uint32_t *ret)
 	return 0;
 }
 
+/* A LIVE target is one no more: the source first, without its flags it would look like that of
+ * another kind of move. */
+static void end_move(struct shm_record *t)
+{
+	store_release(&t->source, 0);
+	t->flags &= REC_UNCHAINED;
+}
+
 /* The key becomes live where it was not: a target of its own space, or out of limbo. */
 static int32_t commit_new(struct writer *w, uint32_t peer, uint32_t target)
 {
@@ -285,14 +295,21 @@ static int32_t commit_new(struct writer *w, uint32_t peer, uint32_t target)
 	tree_attach(w, target, parent);
 	record_publish(w, target, GPC_STORED, GPC_NONE);
 	table_fill(w, target, slot);
-	t->flags &= REC_UNCHAINED;
-	store_release(&t->source, 0);    /* after LIVE: a target without source is no target */
 	lru_offer(w, target);
 	count_move(w, peer, target);
 	return 0;
 }
 
-/* As move_bind() made it.  In a forged segment the source may be between the pools, or the target
+static int32_t commit_single(struct writer *w, uint32_t peer, uint32_t target)
+{
+	int32_t err = commit_new(w, peer, target);
+
+	if (err == 0)
+		end_move(w_record(w, target));
+	return err;
+}
+
+/* As move_bind() made it: a source that was moved elsewhere meanwhile is in no tree.  In a forged segment the source may be between the pools, or the target
  * deeper, so that it could get below its own children. */
 static bool is_copy(struct writer *w, uint32_t source, uint32_t target)
 {
@@ -322,9 +339,10 @@ static int32_t commit_bound(struct writer *w, uint32_t peer, uint32_t target)
 	if (err != 0)
 		return err;              /* record_free() unpins */
 	take_recency(w, source, target);
+	if (!keep)
+		leave_space(w, source);
+	end_move(t);
 	move_unpin(w, source, w->pool_of[target], keep);
-	if (!keep && w->node[source].first == NONE && !w->node[source].pins)
-		retire_block(w, source, SHM_NO_PEER, 0);
 	return 0;
 }
 
@@ -358,7 +376,7 @@ static int32_t commit_one(struct writer *w, uint32_t peer, const struct shm_comm
 	else if (!t->source)
 		err = -ESTALE;           /* a writer died while it gave this one back */
 	else if (t->flags & REC_SINGLE)
-		err = commit_new(w, peer, target);
+		err = commit_single(w, peer, target);
 	else
 		err = commit_bound(w, peer, target);
 	if (err < 0)

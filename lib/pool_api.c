@@ -60,6 +60,22 @@ static int request_from(const struct gpc_pool *p, struct shm_pool *rq)
 	return 0;
 }
 
+/* As tiers_fit() of pools.c: the writer has the last word. */
+static int tiers_check(const gpc *c, const struct gpc_pool *p)
+{
+	const struct shm_pool *to;
+
+	if (p->demote_to < 0 || (uint32_t)p->demote_to >= c->seg.header.geometry.max_pools)
+		return 0;
+	to = seg_pool(&c->seg, (uint32_t)p->demote_to);
+	if (load_acquire(&to->state) != POOL_READY || load_relaxed(&to->space) != p->space ||
+	    (p->kind == GPC_VRAM && load_relaxed(&to->kind) == GPC_RAM))
+		return 0;
+	return err_set(EINVAL, "demote_to is %d, %s pool of the same space %u: within a space "
+		       "only VRAM demotes, and only to RAM", p->demote_to,
+		       load_relaxed(&to->kind) == GPC_RAM ? "a RAM" : "a VRAM", p->space);
+}
+
 static int add_error(int err, const struct gpc_pool *p)
 {
 	switch (err) {
@@ -98,6 +114,8 @@ GPC_EXPORT int gpc_pool_add(gpc *c, struct gpc_pool *p)
 	if (!p || p->size < sizeof(*p))
 		return err_set(EINVAL, "the pool is NULL or its size is not set");
 	n = request_from(p, &rq);
+	if (n == 0)
+		n = tiers_check(c, p);
 	if (n < 0)
 		return n;
 	pthread_mutex_lock(&c->pool_lock);

@@ -44,7 +44,7 @@ static void pool_attach(struct writer *w, uint32_t number)
 	struct wpool *p = &w->pool[number];
 
 	p->free = writer_alloc(p->slots, sizeof(*p->free));
-	p->nfree = p->live = p->reserved = p->dying = p->coming = p->outward = 0;
+	p->nfree = p->live = p->reserved = p->dying = p->coming = p->leaving = p->outward = 0;
 	memset(&w->pool_of[p->first], (int)number, p->slots);
 }
 
@@ -89,6 +89,13 @@ static bool find_range(const struct writer *w, uint32_t slots, uint32_t *ret_fir
 	return false;
 }
 
+/* Within a space the tiers are VRAM above RAM, and the tree knows no others: a block below another one
+ * in a pool of the same kind would hold that back for ever (guarantee G). */
+static bool tiers_fit(const struct wpool *to, const struct shm_pool *rq)
+{
+	return to->space != rq->space || (rq->kind == GPC_VRAM && to->kind == GPC_RAM);
+}
+
 static int32_t request_check(struct writer *w, const struct shm_pool *rq)
 {
 	uint32_t slots = (uint32_t)rq->range;
@@ -101,7 +108,7 @@ static int32_t request_check(struct writer *w, const struct shm_pool *rq)
 		return -EINVAL;
 	if (to >= 0 && ((uint32_t)to >= w->max_pools || w->pool[to].state != POOL_READY))
 		return -ENOENT;
-	return 0;
+	return to < 0 || tiers_fit(&w->pool[to], rq) ? 0 : -EINVAL;
 }
 
 static void describe(struct writer *w, uint32_t number, const struct shm_pool *rq,
@@ -185,7 +192,8 @@ static uint32_t count_in_use(struct writer *w, uint32_t pool)
 	uint32_t i, n = 0;
 
 	for (i = 0; i < p->slots; i++)
-		if (w_is(w, p->first + i, DYING) && !w_row_is_zero(w, p->first + i))
+		if ((w_is(w, p->first + i, DYING) || leave_is_moved(w, p->first + i)) &&
+		    !w_row_is_zero(w, p->first + i))
 			n++;
 	return n;
 }
@@ -202,6 +210,8 @@ static void retire_all(struct writer *w, uint32_t pool, uint32_t tag)
 
 		if (tag && r->tag != tag)
 			continue;
+		if (leave_is_moved(w, p->first + i))
+			continue;        /* it goes by itself, and its key is elsewhere */
 		if (w_is(w, p->first + i, LIVE))
 			retire_subtree(w, p->first + i);
 		else if (r->owner != SHM_NO_PEER && !r->source &&

@@ -12,6 +12,7 @@
  *   FREE -> RESERVED    record_reserve   a successor finds the owner's reservation
  *   RESERVED -> LIVE    command.c, move.c
  *   LIVE -> DYING       retire_block     a successor empties the entries and starts over
+ *                       retire_moved     after a first flush and grace period, in leave.c
  *   DYING -> RESERVED   record_reserve   for whom the victim was taken (rule C1)
  *   DYING -> FREE, RESERVED -> FREE      record_free */
 #include "config.h"
@@ -154,13 +155,18 @@ void retire_slot(struct writer *w, uint32_t slot)
 	b->slots[b->nslots++] = slot;
 }
 
-static void batch_record(struct writer *w, uint32_t record)
+static void batch_add(struct writer *w, uint32_t record)
 {
 	struct batch *b = retire_open(w);
 
 	b->records = writer_grow(b->records, &b->records_size, b->nrecords + 1,
 				 sizeof(*b->records));
 	b->records[b->nrecords++] = record;
+}
+
+static void batch_record(struct writer *w, uint32_t record)
+{
+	batch_add(w, record);
 	if (w_record(w, record)->owner == SHM_NO_PEER)
 		w_pool_of(w, record)->coming++;
 }
@@ -182,10 +188,9 @@ void retire_ahead(struct writer *w, const uint32_t *list, uint32_t n, uint32_t i
 	}
 }
 
-static void unpublish(struct writer *w, uint32_t record, uint32_t owner, uint64_t op)
+static void commit_dying(struct writer *w, uint32_t record, uint32_t owner, uint64_t op)
 {
 	struct shm_record *r = w_record(w, record);
-	struct wpool *p = w_pool_of(w, record);
 
 	r->owner = (uint8_t)owner;       /* rule C1: who gets it, before the commit */
 	if (owner != SHM_NO_PEER)
@@ -196,6 +201,17 @@ static void unpublish(struct writer *w, uint32_t record, uint32_t owner, uint64_
 	 * model/refs.pml.  A successor that finds DYING empties the entries and waits as
 	 * we do. */
 	order_swap32(&r->word, WORD(DYING, WORD_GEN(r->word)));
+}
+
+void retire_block(struct writer *w, uint32_t record, uint32_t owner, uint64_t op)
+{
+	struct wpool *p = w_pool_of(w, record);
+
+	if (w_record(w, record)->source)
+		leave_sources(w, record);
+	if (w->cleared_pool != w->pool_of[record])
+		feed_prepare(w, GPC_REMOVED, record, GPC_NONE);
+	commit_dying(w, record, owner, op);
 	feed_commit(w);
 	table_remove(w, record);
 	lru_forget(w, record);
@@ -205,16 +221,10 @@ static void unpublish(struct writer *w, uint32_t record, uint32_t owner, uint64_
 	batch_record(w, record);
 }
 
-void retire_block(struct writer *w, uint32_t record, uint32_t owner, uint64_t op)
-{
-	if (w->cleared_pool != w->pool_of[record])
-		feed_prepare(w, GPC_REMOVED, record, GPC_NONE);
-	unpublish(w, record, owner, op);
-}
-
 void retire_moved(struct writer *w, uint32_t record)
 {
-	unpublish(w, record, SHM_NO_PEER, 0);
+	commit_dying(w, record, SHM_NO_PEER, 0);
+	batch_add(w, record);
 }
 
 void retire_subtree(struct writer *w, uint32_t record)
@@ -280,12 +290,15 @@ static void finish(struct writer *w, struct batch *b)
 		table_copies_done(w, b);
 	for (i = 0; i < b->nslots; i++)
 		table_slot_usable(w, b->slots[i]);
+	leave_batch(w, b);
 	for (i = 0; i < b->nrecords; i++)
 		arrive(w, b->records[i]);
 	if (b->takeover)
 		takeover_finish(w);
 	free(b->slots);
 	free(b->records);
+	free(b->moved);
+	free(b->leaving.at);
 	free(b);
 }
 

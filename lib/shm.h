@@ -143,7 +143,11 @@ enum {                                   /* flags of a record */
 	REC_UNCHAINED  = 1 << 0,         /* published without a parent link */
 	REC_QUARANTINE = 1 << 1,         /* DYING: was reserved by a peer that may still write */
 	REC_SINGLE     = 1 << 2,         /* RESERVED target: its source is gone already (reserve) */
-	REC_KEEP       = 1 << 3          /* RESERVED target: the source stays live */
+	REC_KEEP       = 1 << 3,         /* RESERVED target: the source stays live */
+	REC_MOVED      = 1 << 4,         /* LIVE: its key names another block of its space; no entry
+	                                  * names it, and it goes after a grace period (leave.c) */
+	REC_LEAVING    = 1 << 5          /* LIVE: its key has gone to another space; it goes after
+	                                  * a grace period, when nothing hangs below it */
 };
 
 struct shm_record {                      /* w, r: the only truth about a block */
@@ -155,7 +159,8 @@ struct shm_record {                      /* w, r: the only truth about a block *
 	uint64_t parent[2];              /* the parent's key: parents move, keys do not */
 	uint64_t op;                     /* ring position of the owner's command (rule C1) */
 	uint32_t depth, tag;
-	uint32_t source;                 /* target of a move: source record + 1, else 0 (rule C3) */
+	uint32_t source;                 /* target of a move: source record + 1, else 0; LIVE: as
+	                                  * long as the source is not DYING (rule C3) */
 	uint32_t source_word;            /* the source's word when the move began */
 };
 _Static_assert(sizeof(struct shm_record) == 64, "record layout");

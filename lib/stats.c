@@ -173,6 +173,14 @@ static void add_past(const struct segment *s, struct gpc_stats *st)
 	st->no_bucket = load_relaxed(&state->no_bucket);
 }
 
+/* What a key has moved from is on its way to FREE, whatever its word says yet. */
+static uint32_t state_of(const struct shm_record *r)
+{
+	uint32_t state = WORD_STATE(load_relaxed(&r->word));
+
+	return state == LIVE && (load_relaxed(&r->flags) & REC_MOVED) ? DYING : state;
+}
+
 static void add_blocks(const struct segment *s, struct gpc_stats *st)
 {
 	uint32_t p, i;
@@ -181,8 +189,7 @@ static void add_blocks(const struct segment *s, struct gpc_stats *st)
 		struct pool_span span = outside_span(s, p);
 
 		for (i = 0; i < span.slots; i++)
-			switch (WORD_STATE(
-				load_relaxed(&seg_record(s, span.first + i)->word))) {
+			switch (state_of(seg_record(s, span.first + i))) {
 			case FREE:
 				st->free_blocks++;
 				break;

@@ -27,7 +27,32 @@ static void pin_sources(struct writer *w, const struct records *moving)
 	}
 }
 
-/* ---- moves that were half done ---- */
+/* ---- moves that were half done ----
+ *
+ * What a dead writer can have left of a move, and what becomes of it.  S is the source, T the target.
+ *
+ *   T                       S                       then
+ *   RESERVED, source = S    LIVE                    T waits for its commit, S is pinned
+ *   RESERVED, source = S    REC_MOVED, or another   the same; the commit will answer -ESTALE
+ *                           life of it
+ *   RESERVED, REC_SINGLE    any                     T waits, in limbo
+ *   one space:
+ *   LIVE, source = S        LIVE, named by entries  the entries are renamed, S is marked and waits
+ *   LIVE, source = S        LIVE, some are renamed  the same; of two entries one goes later
+ *   LIVE, source = S        REC_MOVED               S waits
+ *   LIVE, source = S        DYING, or another life  T forgets S
+ *   LIVE, moved on itself:  REC_MOVED               both wait: each stands for itself
+ *     REC_MOVED, source = S
+ *   DYING or beyond         REC_MOVED               cannot be: S was DYING first (leave_sources);
+ *                                                   forged, S waits and goes
+ *   another space:
+ *   LIVE, source = S        LIVE                    S is marked and waits; with REC_KEEP it stays
+ *   LIVE, source = S,       LIVE                    T gets its entry after the grace period, and S
+ *     no entry yet                                  waits for the next one
+ *   LIVE                    REC_LEAVING             S waits
+ *   any other, or gone      REC_LEAVING             S waits: the key has left, whatever became of T
+ *
+ * To wait is to begin anew: flush and grace period count from here. */
 
 /* Its writer died while it renamed the two entries of a relocation: one names each block. */
 static void note_twice(struct writer *w, uint32_t from)
@@ -44,25 +69,37 @@ static void note_twice(struct writer *w, uint32_t from)
 	}
 }
 
+static bool is_source_of(struct writer *w, uint32_t from, uint32_t to)
+{
+	const struct shm_record *t = w_record(w, to), *f;
+
+	if (from >= w->max_blocks || from == to)
+		return false;
+	f = w_record(w, from);
+	return f->word == t->source_word && w_is(w, from, LIVE) && f->key[0] == t->key[0] &&
+	       f->key[1] == t->key[1];
+}
+
 static void finish_move(struct writer *w, uint8_t *entry, uint32_t to)
 {
-	struct shm_record *t = w_record(w, to), *f;
+	struct shm_record *t = w_record(w, to);
 	uint32_t from = t->source - 1;
 
-	if (from < w->max_blocks && from != to) {
-		f = w_record(w, from);
-		if (f->word == t->source_word && w_is(w, from, LIVE) &&
-		    f->key[0] == t->key[0] && f->key[1] == t->key[1] &&
-		    w_space(w, from) == w_space(w, to) && f->depth == t->depth) {
-			if (entry[to] == ENTRY_SEEN && entry[from] == ENTRY_SEEN)
-				note_twice(w, from);
-			entry[to] = MAX(entry[to], entry[from]);
-			move_switch(w, from, to);
-			return;
-		}
+	if (is_source_of(w, from, to) && w_space(w, from) != w_space(w, to)) {
+		if (!(t->flags & (REC_KEEP | REC_SINGLE)) && w->node[from].in_tree)
+			leave_space(w, from);
+	} else if (is_source_of(w, from, to) && leave_is_moved(w, from)) {
+		return;                  /* it waits, and goes before its key does */
+	} else if (is_source_of(w, from, to) && w_record(w, from)->depth == t->depth) {
+		if (entry[to] == ENTRY_SEEN && entry[from] == ENTRY_SEEN)
+			note_twice(w, from);
+		entry[to] = MAX(entry[to], entry[from]);
+		entry[from] = 0;         /* it is to have none any more */
+		move_switch(w, from, to);
+		return;
 	}
-	t->flags &= REC_UNCHAINED;
-	store_release(&t->source, 0);
+	store_release(&t->source, 0);    /* before the flags, as in move.c */
+	t->flags &= REC_UNCHAINED | REC_LEAVING;
 }
 
 static void finish_moves(struct writer *w, struct scan *sc)
@@ -79,7 +116,7 @@ static void retire_all(struct writer *w, const struct records *bad)
 	uint32_t i;
 
 	for (i = 0; i < bad->n; i++)
-		if (w_is(w, bad->at[i], LIVE))
+		if (w_is(w, bad->at[i], LIVE) && !leave_is_moved(w, bad->at[i]))
 			retire_subtree(w, bad->at[i]);
 }
 

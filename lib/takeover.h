@@ -31,9 +31,10 @@ struct share {
 	uint32_t *counted;               /* by region of the table: entries of these records */
 	uint32_t *near;                  /* by hash of the key: record + 1 */
 	uint32_t live;
-	struct records other;            /* not LIVE, the last one first */
+	struct records other;            /* not LIVE, or REC_MOVED; the last one first */
 	struct records bad;              /* LIVE, but must go */
 	struct records half_moved;       /* LIVE targets that still name a source */
+	struct records leaving;          /* LIVE sources of another space's targets */
 	struct records alone;            /* LIVE, in the tree without their parents ... */
 	struct records up;               /* ... and these, once they were looked for, or NONE */
 	struct records leaves;

@@ -163,6 +163,10 @@ static void scan_other(struct writer *w, struct scan *sc, uint32_t record)
 		scan_dying(w, sc, record);
 		return;
 	}
+	if (WORD_STATE(r->word) == LIVE) {       /* REC_MOVED */
+		leave_again(w, record);
+		return;
+	}
 	if (WORD_STATE(r->word) == RESERVED) {
 		scan_reserved(w, sc, record);
 		if (WORD_STATE(r->word) == RESERVED)

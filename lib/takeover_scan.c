@@ -84,12 +84,15 @@ static void scan_live(struct share *s, uint32_t record)
 
 	s->live++;
 	tree_enter(w, record);
+	w->node[record].leaving = r->flags & REC_LEAVING;
 	takeover_meet(s, record);
 	if (r->check != key_check(r->key, r->parent, r->depth, r->tag) ||
 	    w->pool[s->pool].state != POOL_READY)
 		records_add(&s->bad, record);
 	else if (r->source)
 		records_add(&s->half_moved, record);
+	if (r->flags & REC_LEAVING)
+		records_add(&s->leaving, record);
 }
 
 /* A LIVE record is as (C) of retire.c made it.  From the last one to the first; parents are looked
@@ -107,7 +110,7 @@ static void scan_share(void *arg)
 			left--;
 			__builtin_prefetch(w_record(w, left - MIN(left - s->first, AHEAD)));
 			pools_reset_node(w, left);
-			if (w_is(w, left, LIVE))
+			if (w_is(w, left, LIVE) && !(w_record(w, left)->flags & REC_MOVED))
 				scan_live(s, live[n++] = left);
 			else
 				records_add(&s->other, left);
@@ -143,6 +146,7 @@ void takeover_scan_end(struct scan *sc)
 		free(s->other.at);
 		free(s->bad.at);
 		free(s->half_moved.at);
+		free(s->leaving.at);
 		free(s->alone.at);
 		free(s->up.at);
 		free(s->leaves.at);
@@ -177,7 +181,10 @@ void takeover_fill_queues(struct writer *w, struct scan *sc)
 	takeover_team(sc, find_leaves, sc->share, sizeof(*sc->share), sc->nshares);
 	for (i = 0; i < w->max_pools; i++)
 		lru_empty(w, i);
-	for (i = 0; i < sc->nshares; i++)
+	for (i = 0; i < sc->nshares; i++) {
 		for (j = 0; j < sc->share[i].leaves.n; j++)
 			lru_add(w, sc->share[i].leaves.at[j]);
+		for (j = 0; j < sc->share[i].leaving.n; j++)
+			leave_again(w, sc->share[i].leaving.at[j]);
+	}
 }

@@ -126,7 +126,7 @@ static void sweep_slot(struct writer *w, uint32_t slot)
 	uint32_t bucket = slot / SHM_BUCKET, noted;
 	struct probe_key k;
 
-	if (record != NONE && w_is(w, record, LIVE)) {
+	if (record != NONE && w_is(w, record, LIVE) && !leave_is_moved(w, record)) {
 		k = table_key(w, record);
 		noted = find_in(w, w_block(w, record), &k, k.first);
 		if (noted == NONE)

@@ -88,7 +88,7 @@ void tree_unlink(struct writer *w, uint32_t record)
 		w->node[child].parent = w->node[child].next = w->node[child].prev = NONE;
 	}
 	leave_parent(w, record);
-	n->in_tree = n->selected = n->counted_out = false;
+	n->in_tree = n->selected = n->counted_out = n->leaving = false;
 	n->first = NONE;
 	n->parent = NONE;
 	if (parent != NONE)
@@ -111,7 +111,7 @@ void tree_replace(struct writer *w, uint32_t from, uint32_t to)
 		if (tree_blocks(w, to, child) && !w->node[child].counted_out)
 			t->hot++;
 	}
-	f->in_tree = f->selected = f->counted_out = false;
+	f->in_tree = f->selected = f->counted_out = f->leaving = false;
 	f->first = f->next = f->prev = f->parent = NONE;
 	f->hot = 0;
 	if (parent != NONE)

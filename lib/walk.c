@@ -73,6 +73,9 @@ static bool copy_record(struct gather *g, uint32_t record, struct gpc_entry *e)
 		e->depth = load_relaxed(&r->depth);
 		e->tag = load_relaxed(&r->tag);
 		g->source[record] = load_relaxed(&r->source);
+		/* pairs with (m) of leave.c: the key is in the block that names this one */
+		if (load_acquire(&r->flags) & REC_MOVED)
+			return false;
 		e->refs = count_refs(s, record);
 		e->stamp = load_relaxed(seg_stamp(s, record));
 		order_fence();

@@ -185,6 +185,8 @@ static void free_batches(struct batch *b)
 		next = b->next;
 		free(b->slots);
 		free(b->records);
+		free(b->moved);
+		free(b->leaving.at);
 		free(b);
 	}
 }
@@ -385,12 +387,13 @@ static void refill(struct writer *w)
 {
 	uint32_t i, j, ahead, room, n;
 
+	grant_trim(w);
 	if (w->seg.header.ahead <= 0)
 		return;
 	for (i = 0; i < w->max_pools; i++) {
 		struct wpool *p = &w->pool[i];
 
-		if (p->state != POOL_READY || p->demote_to >= 0 ||
+		if (p->state != POOL_READY || p->demote_to >= 0 || p->leaving ||
 		    (p->flags & GPC_POOL_CALLER))
 			continue;
 		ahead = MIN((uint32_t)w->seg.header.ahead, p->blocks / 16);

@@ -7,8 +7,8 @@
  *   writer.c    the seat's life, the serving loop        command.c   one command each
  *   table.c     entries, buckets, relocation             grant*.c    reserve, evict, begin moves
  *   tree.c      parents and children                     move.c      commit of moves
- *   lru.c       who goes next                            pools.c     pools come and go, clear
- *   queue.c     leaves by age
+ *   lru.c       who goes next                            leave.c     what they moved from
+ *   queue.c     leaves by age                            pools.c     pools come and go, clear
  *   retire.c    flush, grace period, reuse               reap.c      the dead
  *   mirror.c    copies on devices                        takeover*.c from what is left
  *   feed.c      changes for the outside */
@@ -23,6 +23,7 @@
 #define NONE 0xffffffffu                 /* no record, no slot */
 
 struct records { uint32_t *at, n, size; };       /* a list that grows */
+struct moved { uint32_t from, to; };             /* to: NONE, it is not known any more */
 
 /* One per record, half a cache line. */
 struct node {
@@ -30,8 +31,10 @@ struct node {
 	uint32_t hot;                    /* children that keep this block from going (tree.c) */
 	uint32_t ticket;                 /* of its item in the pool's queue; even: it has none */
 	uint32_t pins;                   /* uncommitted moves that read this block */
-	bool in_tree, selected, listed;
-	bool counted_out;                /* selected: the parent's hot does not count it */
+	bool in_tree : 1, selected : 1, listed : 1;
+	bool counted_out : 1;            /* selected: the parent's hot does not count it */
+	bool leaving : 1;                /* REC_LEAVING ... */
+	bool waits : 1;                  /* ... and in a batch, to go when that is over */
 };
 _Static_assert(sizeof(struct node) == 32, "no node on two cache lines");
 
@@ -59,7 +62,9 @@ struct wpool {
 	int32_t keeper, demote_to;
 	uint32_t *free, nfree;           /* stack: last returned first; then ascending */
 	uint32_t live, reserved, dying;
-	uint32_t coming;                 /* DYING, in their grace period, promised to nobody */
+	uint32_t coming;                 /* in their grace period, promised to nobody: DYING, or
+	                                  * REC_MOVED, which counts as dying */
+	uint32_t leaving;                /* LIVE, and in a batch, to go when that is over */
 	uint32_t outward;                /* promotions out of this pool that are not committed */
 	struct queue queue;
 	bool removing;
@@ -83,6 +88,9 @@ struct batch {
 	uint64_t cookie;
 	uint32_t *slots, nslots, slots_size;     /* emptied entries: reusable afterwards */
 	uint32_t *records, nrecords, records_size;       /* DYING blocks */
+	struct moved *moved;             /* REC_MOVED: they become DYING afterwards */
+	uint32_t nmoved, moved_size;
+	struct records leaving;          /* REC_LEAVING: the same, if nothing hangs below them */
 	bool moves;                      /* relocations of stage 1 wait in here */
 	bool takeover;
 };
@@ -100,7 +108,8 @@ struct grant_slot {
 	uint32_t block;                  /* what is given: was free, or was a victim */
 	uint32_t ram;                    /* where that victim's bytes go */
 	bool wait_block, wait_ram;       /* still DYING */
-	bool skip;                       /* the target space has the key already */
+	bool skip;                       /* the target space has the key already ... */
+	bool behind;                     /* ... in a block that is leaving: that comes first */
 };
 
 struct grant {                           /* a group command that may wait for grace periods */
@@ -112,6 +121,7 @@ struct grant {                           /* a group command that may wait for gr
 	uint8_t flags;
 	bool started;
 	bool again;                      /* a dead writer had begun it: its quota was checked */
+	bool behind;                     /* some slot is */
 	uint64_t position;
 	struct grant_slot *slot;
 };
@@ -179,6 +189,7 @@ struct writer {
 	uint64_t next_care_ns;           /* reaping and other slow checks */
 	uint32_t nseated;                /* peers */
 	bool alone;                      /* they had nothing to look after last time */
+	bool crowded;                    /* a pool may have more than its capacity */
 	bool progress;                   /* something was freed or became reusable */
 };
 
@@ -335,9 +346,9 @@ void queue_free(struct queue *q);        /* the nodes keep their tickets */
 void retire_block(struct writer *w, uint32_t record, uint32_t owner, uint64_t op);
 /* Before each of a list is retired: what the next few will take is asked for. */
 void retire_ahead(struct writer *w, const uint32_t *list, uint32_t n, uint32_t i);
-/* ... because its key names another block now: no change of its own for the feed. */
+/* REC_MOVED -> DYING: the rest of its end, and no change for the feed. */
 void retire_moved(struct writer *w, uint32_t record);
-/* ... with all descendants, deepest first. */
+/* retire_block, with all descendants, deepest first. */
 void retire_subtree(struct writer *w, uint32_t record);
 void retire_slot(struct writer *w, uint32_t slot);
 struct batch *retire_open(struct writer *w);
@@ -346,6 +357,21 @@ bool retire_advance(struct writer *w);
 bool retire_idle(struct writer *w);
 void retire_quarantine(struct writer *w, uint32_t record, const struct identity *who);
 void retire_poll_held(struct writer *w);
+
+/* ---- leave.c ---- */
+/* The source of a committed move, whose entries name `to` now. */
+void leave_moved(struct writer *w, uint32_t from, uint32_t to);
+/* The source of a move that was committed to another space. */
+void leave_space(struct writer *w, uint32_t record);
+/* It is wanted where it is after all. */
+void leave_stay(struct writer *w, uint32_t record);
+/* REC_LEAVING, and perhaps a leaf now. */
+void leave_offer(struct writer *w, uint32_t record);
+/* The key of this block goes: so does what it has moved from. */
+void leave_sources(struct writer *w, uint32_t record);
+bool leave_is_moved(struct writer *w, uint32_t record);
+void leave_again(struct writer *w, uint32_t record);     /* takeover: it was leaving already */
+void leave_batch(struct writer *w, struct batch *b);     /* flush and grace period are over */
 
 /* ---- record states (retire.c) ---- */
 void record_reserve(struct writer *w, uint32_t record, uint32_t owner, uint64_t op);
@@ -377,6 +403,8 @@ void grant_cancel_pool(struct writer *w, uint32_t pool);
 /* Pin the sources of a move command: 0, or why not even the first can move. */
 int32_t grant_take_sources(struct writer *w, struct grant *g, uint32_t from);
 void grant_unpin(struct writer *w, struct grant_slot *s, struct grant *g);
+/* Must the grant wait until a block of one of its keys has left the target's space? */
+bool grant_is_behind(struct writer *w, struct grant *g);
 
 /* ---- grant_place.c ---- */
 enum { GRANT_WAIT = 1 };
@@ -384,6 +412,8 @@ enum { GRANT_WAIT = 1 };
  * was done, come again; -ENOSPC: nothing was done, and waiting would not help. */
 int32_t grant_place(struct writer *w, struct grant *g);
 void grant_give_up_ram(struct writer *w, struct grant *g, struct grant_slot *s);
+/* Pools that got more than their capacity drop what is too much. */
+void grant_trim(struct writer *w);
 
 /* ---- move.c ---- */
 /* A block that a move reads stays where it is. */
@@ -401,8 +431,8 @@ void move_forget(struct writer *w, uint32_t target);
 void move_forget_sources(struct writer *w, uint32_t pool);
 /* What hangs below a move in limbo goes: its parent will not come. */
 void move_drop_limbo(struct writer *w, uint32_t target);
-/* The key of `from` is live in `to` as well: the entry, then `from` (rule C3).  Also
- * takeover's roll-forward. */
+/* The key of `from` is live in `to` as well: the entry names `to`, `from` waits for its end
+ * (rule C3).  Also takeover's roll-forward. */
 void move_switch(struct writer *w, uint32_t from, uint32_t to);
 /* One group of CMD_COMMIT; false: waits for a bucket, come again. */
 bool move_commit(struct writer *w, uint32_t peer, uint64_t position, uint32_t n);

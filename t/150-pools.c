@@ -142,7 +142,11 @@ static void test_refused_pools(void)
 	refused(gpc_pool_add(c, NULL), EINVAL, "no pool at all");
 	is_int(info_of(c).pools, 0, "none came of it");
 	pool_new(c, GPC_VRAM, 8, 0, 0);
-	pool_new(c, GPC_VRAM, 8, 0, 0);
+	BAD_POOL(EINVAL, "VRAM above VRAM in one space", p.demote_to = 0);
+	BAD_POOL(EINVAL, "RAM above VRAM in one space", p.kind = GPC_RAM, p.demote_to = 0);
+	p = pool_of(GPC_VRAM, 8, 1);
+	p.demote_to = 0;
+	is_int(gpc_pool_add(c, &p), 1, "in another space it may be any");
 	BAD_POOL(ENOSPC, "more pools than numbers", (void)0);
 	refused(gpc_pool_get(c, 2, &p), EINVAL, "a number beyond max_pools");
 	refused(gpc_pool_get(c, -1, &p), EINVAL, "or below");

@@ -359,17 +359,27 @@ static void test_whole(uint32_t steps)
 }
 
 /* A spilled key goes while it is on its way back to its first bucket.  Another one has spilled
- * from there, so the bucket keeps its flag. */
-static void test_relocation_home(void)
+ * from there, so the bucket keeps its flag.  In RAM it may be by then. */
+static void test_relocation_home(bool moves)
 {
 	enum { HOME = 20, AWAY = 21, NEAR = 5, FAR = 9 };
-	gpc *c = new_cache(), *d = cache_attach(0, 0), *e = cache_attach(0, 0);
+	struct gpc_config cfg = cache_config(0, 0);
+	struct gpc_pool ram = pool_of(GPC_RAM, 8, 0);
+	gpc *c, *d, *e;
 	gpc_key k[16];
 	gpc_block b[16], res[16];
+	struct gpc_move m;
 	uint64_t n = 0;
 	gpc_ticket t;
 	int section;
 
+	cfg.max_blocks = BLOCKS;
+	ram.transit = 8;
+	c = cache_make(&cfg, NULL);
+	pool_new(c, GPC_VRAM, 40, 0, 0);
+	must(gpc_pool_add(c, &ram));
+	d = cache_attach(0, 0);
+	e = cache_attach(0, 0);
 	keys_in(c, &n, 1u << HOME, ~(1u << HOME | 1u << NEAR | 1u << FAR), k, FULL);
 	keys_in(c, &n, 1u << HOME, 1u << NEAR, k + 4, 1);
 	keys_in(c, &n, 1u << HOME, 1u << AWAY, k + 5, 1);
@@ -386,6 +396,11 @@ static void test_relocation_home(void)
 	must(gpc_publish(c, NULL, k + 13, b + 13, 1, 0, res, GPC_NOWAIT, &t));
 	refused(gpc_wait(c, t, 20), ETIMEDOUT, "a spilled key is on its way home");
 	serve_begin(c);
+	if (moves) {
+		is_int(gpc_demote(e, 0, 1, b + 4, 1, &m, 0, 2000), 1, "and moves");
+		is_int(gpc_commit(e, &m, 1, NULL, 0), 1, "to RAM");
+		b[4] = m.to;
+	}
 	is_int(gpc_drop(e, b + 4, 1, 0, NULL), 1, "and goes");
 	serve_end();
 	b[4] = -1;
@@ -406,7 +421,8 @@ static void tests(void)
 	test_relocation_waits();
 	test_relocation_undone();
 	test_relocation_moved();
-	test_relocation_home();
+	test_relocation_home(false);
+	test_relocation_home(true);
 	test_corner(3000);
 	test_whole(3000);
 }

@@ -31,6 +31,9 @@ t_programs = \
 	%reldir%/132-two-tier.t \
 	%reldir%/133-limbo.t \
 	%reldir%/134-chains-and-moves.t \
+	%reldir%/135-moves-seen.t \
+	%reldir%/136-moves-refs.t \
+	%reldir%/137-crowded.t \
 	%reldir%/140-lru.t \
 	%reldir%/150-pools.t \
 	%reldir%/151-clear.t \
@@ -204,6 +207,8 @@ LDADD = lib/libgpc-internal.la
 %canon_reldir%_006_segment_names_t_LDFLAGS = -Wl,--wrap=rename
 # the system gives fewer threads than are asked for
 %canon_reldir%_008_team_t_LDFLAGS = -Wl,--wrap=pthread_create
+# a gate between finding a block and taking the reference
+%canon_reldir%_136_moves_refs_t_LDFLAGS = -Wl,--wrap=refs_take
 # one in between looks at what readers find
 %canon_reldir%_152_one_step_t_LDFLAGS = -Wl,--wrap=retire_subtree
 # a driver in between sees what the writer asks of a device
