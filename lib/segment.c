@@ -192,7 +192,7 @@ int segment_map(struct segment *s)
 			&s->control);
 }
 
-static int open_once(struct segment *s, const struct segment_want *want)
+static int open_once(struct segment *s, const struct segment_want *want, bool map)
 {
 	int err;
 
@@ -200,13 +200,13 @@ static int open_once(struct segment *s, const struct segment_want *want)
 		return err;
 	if (want && (err = segment_check_want(s, want)))
 		return err;
-	return segment_map(s);
+	return map ? segment_map(s) : 0;
 }
 
 /* What looks like damage may be two halves of a removal and a creation: if the name
  * stands for another file by now, look again. */
-int segment_open(struct segment *s, const char *name, const char *dir,
-		 const struct segment_want *want)
+static int open_name(struct segment *s, const char *name, const char *dir,
+		     const struct segment_want *want, bool map)
 {
 	bool replaced = true;
 	int i, err = 0;
@@ -214,13 +214,29 @@ int segment_open(struct segment *s, const char *name, const char *dir,
 	for (i = 0; i < OPEN_TRIES && replaced; i++) {
 		if ((err = segment_begin(s, name, dir)))
 			return err;
-		if (!(err = open_once(s, want)))
+		if (!(err = open_once(s, want, map)))
 			return 0;
 		replaced = s->index_fd >= 0 && !segment_is_named(s, "idx", s->index_fd);
 		segment_close(s);
 	}
 	return replaced ? err_set(ENOENT, "%s is removed and created all the time", name)
 			: err;
+}
+
+int segment_open(struct segment *s, const char *name, const char *dir,
+		 const struct segment_want *want)
+{
+	return open_name(s, name, dir, want, true);
+}
+
+int segment_verdict(const char *name, const char *dir)
+{
+	struct segment s;
+	int err = open_name(&s, name, dir, NULL, false);
+
+	if (!err)
+		segment_close(&s);
+	return err;
 }
 
 int segment_map_writer(const struct segment *s, uint8_t **ret_index)

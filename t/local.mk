@@ -43,6 +43,7 @@ t_programs = \
 	%reldir%/171-table.t \
 	%reldir%/172-wake.t \
 	%reldir%/173-wake-writer.t \
+	%reldir%/181-counts.t \
 	%reldir%/190-names.t \
 	%reldir%/191-errors.t \
 	%reldir%/200-workers.t \
@@ -111,6 +112,7 @@ t_scripts = \
 t_support = \
 	%reldir%/cache.h \
 	%reldir%/churn.h \
+	%reldir%/counts.h \
 	%reldir%/crew.h \
 	%reldir%/data/make-trace.sh \
 	%reldir%/data/small.jsonl \
