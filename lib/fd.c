@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* fd.c - descriptors that no forked child keeps: a set of numbers, and a lock that fork takes.
+ * And none below 3.
  *
  * The lock is never held while memory is allocated: an allocator whose fork handlers run before
  * ours would wait for us, and we for it.  Nor is it held by the functions that take other
@@ -66,6 +67,40 @@ static bool note(int fd, uint64_t **spare)
 	return true;
 }
 
+static bool is_closed(int fd)
+{
+	return fcntl(fd, F_GETFD) < 0 && errno == EBADF;
+}
+
+/* As long as one of 0 to 2 is closed, open(2) would return it: /dev/null stands there meanwhile,
+ * so not even for an instant does a number of theirs name the file. */
+static int open_high(const char *path, int flags, mode_t mode)
+{
+	int low[3], n = 0, fd, high, saved;
+
+	while (n < 3 && (is_closed(0) || is_closed(1) || is_closed(2)) &&
+	       (low[n] = open("/dev/null", O_RDWR | O_CLOEXEC)) >= 0)
+		n++;
+	fd = open(path, flags | O_CLOEXEC, mode);
+	if (fd >= 0 && fd < 3) {         /* there is no /dev/null, or somebody closes 0 to 2 now */
+		high = fcntl(fd, F_DUPFD_CLOEXEC, 3);
+		saved = errno;
+		close(fd);
+		errno = saved;
+		fd = high;
+	}
+	saved = errno;
+	while (n)
+		close(low[--n]);
+	errno = saved;
+	return fd;
+}
+
+int fd_peek(const char *path, int flags)
+{
+	return open_high(path, flags, 0);
+}
+
 int fd_open(const char *path, int flags, mode_t mode)
 {
 	uint64_t *spare = calloc(PART / 64, sizeof(*spare));
@@ -75,7 +110,7 @@ int fd_open(const char *path, int flags, mode_t mode)
 	fd_hold();
 	errno = hook_error;
 	if (!hook_error)
-		fd = open(path, flags | O_CLOEXEC, mode);
+		fd = open_high(path, flags, mode);
 	if (fd >= 0 && !note(fd, &spare)) {
 		close(fd);
 		errno = (uint32_t)fd / PART < PARTS ? ENOMEM : EMFILE;

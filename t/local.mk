@@ -44,6 +44,7 @@ t_programs = \
 	%reldir%/172-wake.t \
 	%reldir%/173-wake-writer.t \
 	%reldir%/181-counts.t \
+	%reldir%/182-low-descriptors.t \
 	%reldir%/190-names.t \
 	%reldir%/191-errors.t \
 	%reldir%/200-workers.t \
