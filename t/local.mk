@@ -91,6 +91,7 @@ t_scripts = \
 	%reldir%/812-inspect-damage.t \
 	%reldir%/813-inspect-rm.t \
 	%reldir%/814-inspect-liars.t \
+	%reldir%/817-descriptors.t \
 	%reldir%/820-replay-lru.t \
 	%reldir%/821-replay-result.t \
 	%reldir%/822-replay-trace.t \
