@@ -91,7 +91,10 @@ t_scripts = \
 	%reldir%/812-inspect-damage.t \
 	%reldir%/813-inspect-rm.t \
 	%reldir%/814-inspect-liars.t \
+	%reldir%/815-inspect-cost.t \
+	%reldir%/816-stopped-writer.t \
 	%reldir%/817-descriptors.t \
+	%reldir%/818-verdicts.t \
 	%reldir%/820-replay-lru.t \
 	%reldir%/821-replay-result.t \
 	%reldir%/822-replay-trace.t \
@@ -237,6 +240,8 @@ EXTRA_DIST += $(t_support) $(t_models)
 
 t_helpers = \
 	%reldir%/sh/clear \
+	%reldir%/sh/cost \
+	%reldir%/sh/crowd \
 	%reldir%/sh/hold \
 	%reldir%/sh/json \
 	%reldir%/sh/lie \
@@ -246,6 +251,10 @@ check_PROGRAMS += $(t_helpers)
 EXTRA_DIST += %reldir%/sh/driver %reldir%/sh/tap.sh
 %canon_reldir%_sh_clear_SOURCES = %reldir%/sh/clear.c
 %canon_reldir%_sh_clear_LDADD = lib/libgpc.la
+%canon_reldir%_sh_cost_SOURCES = %reldir%/sh/cost.c
+%canon_reldir%_sh_cost_LDADD =
+%canon_reldir%_sh_crowd_SOURCES = %reldir%/sh/crowd.c
+%canon_reldir%_sh_crowd_LDADD = lib/libgpc.la
 %canon_reldir%_sh_hold_SOURCES = %reldir%/sh/hold.c
 %canon_reldir%_sh_hold_LDADD = lib/libgpc.la
 %canon_reldir%_sh_lie_SOURCES = %reldir%/sh/lie.c
