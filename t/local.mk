@@ -45,6 +45,7 @@ t_programs = \
 	%reldir%/173-wake-writer.t \
 	%reldir%/181-counts.t \
 	%reldir%/182-low-descriptors.t \
+	%reldir%/183-read-only.t \
 	%reldir%/190-names.t \
 	%reldir%/191-errors.t \
 	%reldir%/200-workers.t \
