@@ -12,6 +12,7 @@
 #include <string.h>
 #include "dev.h"
 #include "lookup.h"
+#include "outside.h"
 #include "refs.h"
 
 #define AHEAD 8u                 /* references whose lines are on their way */
@@ -53,6 +54,11 @@ static int ask_begin(struct ask *a, gpc *c, uint32_t spaces, uint32_t flags, boo
 		a->section = handle_enter(c);
 		if (a->section < 0)
 			return a->section;
+	} else {
+		int err = outside_need_copy(c);
+
+		if (err)
+			return err;
 	}
 	lookup_begin(&a->l, c, spaces);
 	return 0;

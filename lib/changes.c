@@ -14,18 +14,36 @@
 
 #define START_TRIES 8 /* to catch the oldest change while it is being overwritten */
 
+static bool copy_mapped(const struct shm_change *from, uint64_t seq, struct shm_change *ret)
+{
+	if (load_acquire(&from->seq) != seq)
+		return false;
+	outside_copy(ret, from, sizeof(*ret));
+	order_fence();
+	/* pairs with (N) of feed.c */
+	return load_relaxed(&from->seq) == seq;
+}
+
+/* The same by three reads, each of which ends before the next one begins. */
+static bool copy_from_file(const struct segment *s, uint64_t number, struct shm_change *ret)
+{
+	uint64_t at = s->at.change +
+		      (number & (s->header.geometry.changes - 1)) * sizeof(*ret);
+	uint64_t before, after;
+
+	segment_read(s->index_fd, at, &before, sizeof(before));
+	segment_read(s->index_fd, at, ret, sizeof(*ret));
+	segment_read(s->index_fd, at, &after, sizeof(after));
+	return before == number + 1 && after == number + 1;
+}
+
 /* Change `number`, if the feed still has it and had it all the while. */
 static bool copy_change(const struct segment *s, uint64_t number, struct gpc_change *out)
 {
-	const struct shm_change *from = seg_change(s, number);
 	struct shm_change ch;
 
-	if (load_acquire(&from->seq) != number + 1)
-		return false;
-	outside_copy(&ch, from, sizeof(ch));
-	order_fence();
-	/* pairs with (N) of feed.c */
-	if (load_relaxed(&from->seq) != number + 1)
+	if (!(s->snapshot ? copy_from_file(s, number, &ch) :
+			    copy_mapped(seg_change(s, number), number + 1, &ch)))
 		return false;
 	*out = (struct gpc_change){
 		.seq = number + 1,
@@ -41,12 +59,24 @@ static bool copy_change(const struct segment *s, uint64_t number, struct gpc_cha
 
 static uint64_t head_of(const struct segment *s)
 {
-	return load_acquire(&seg_state(s)->feed_head);
+	struct shm_state st;
+
+	outside_state(s, &st);
+	order_fence();
+	return st.feed_head;
+}
+
+static uint64_t floor_of(const struct segment *s)
+{
+	struct shm_state st;
+
+	outside_state(s, &st);
+	return st.feed_floor;
 }
 
 static uint64_t oldest_of(const struct segment *s, uint64_t head)
 {
-	uint64_t floor = load_relaxed(&seg_state(s)->feed_floor);
+	uint64_t floor = floor_of(s);
 	uint64_t kept = s->header.geometry.changes;
 	uint64_t oldest = head > kept ? head - kept : 0;
 
@@ -113,7 +143,7 @@ GPC_EXPORT int gpc_changes(gpc *c, uint64_t *cursor, struct gpc_change *out, uin
 
 	if (!cursor || (!out && n))
 		return err_set(EINVAL, "gpc_changes needs a cursor and room for changes");
-	err = outside_begin(c, true);
+	err = handle_check(c, false);
 	if (err)
 		return err;
 	n = MIN(n, (uint32_t)INT_MAX);
@@ -123,6 +153,5 @@ GPC_EXPORT int gpc_changes(gpc *c, uint64_t *cursor, struct gpc_change *out, uin
 		err = changes_oldest(&c->seg, cursor, out, n);
 	else
 		err = changes_next(&c->seg, cursor, out, n);
-	outside_end(c);
 	return err;
 }

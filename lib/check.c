@@ -262,11 +262,11 @@ static int check_copies(struct check *k, struct segment *s)
 
 static int check_segment(struct check *k, struct segment *s)
 {
-	int err = -ENOMEM;
+	int err = segment_refresh(s);
 
 	k->s = s;
-	if (check_alloc(k))
-		err = check_copies(k, s);
+	if (!err)
+		err = check_alloc(k) ? check_copies(k, s) : -ENOMEM;
 	check_free(k);
 	return err ? err : (int)MIN(k->reported, (uint64_t)INT_MAX);
 }

@@ -174,20 +174,20 @@ static void read_mirror(struct check *k, uint32_t i, const struct shm_mirror *m)
 void check_mirrors(struct check *k)
 {
 	uint64_t changes = seg_state(k->s)->changes;
-	struct shm_mirror m;
+	const struct shm_mirror *m;
 	uint32_t i;
 
 	for (i = 0; i < SHM_MIRRORS; i++) {
-		if (seg_mirror(k->s, i)->state > MIRROR_RETIRED)
-			check_bad(k, 0, "mirror %u: state %u is none", i,
-				  seg_mirror(k->s, i)->state);
-		if (!outside_mirror(k->s, i, &m) || m.state != MIRROR_READY)
+		m = seg_mirror(k->s, i);         /* of the copy, like the table */
+		if (m->state > MIRROR_RETIRED)
+			check_bad(k, 0, "mirror %u: state %u is none", i, m->state);
+		if (m->state != MIRROR_READY)
 			continue;
-		if (m.flushed > changes)
+		if (m->flushed > changes)
 			check_bad(k, 0, "mirror %u: flushed up to %llu of %llu changes",
-				  i, (unsigned long long)m.flushed,
+				  i, (unsigned long long)m->flushed,
 				  (unsigned long long)changes);
-		else if (m.flushed == changes)
-			read_mirror(k, i, &m);
+		else if (m->flushed == changes)
+			read_mirror(k, i, m);
 	}
 }

@@ -15,6 +15,7 @@
 #include "device.h"
 
 #include "err.h"
+#include "fd.h"
 #include "kernel_host.h"
 #include "order.h"
 #include "stream.h"
@@ -253,7 +254,7 @@ static int make_file(const struct segment *s, struct host_mirror *m)
 	int fd, err;
 
 	unlink(m->path); /* this generation is ours: a leftover of this name */
-	fd = open(m->path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+	fd = fd_open(m->path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW, 0600);
 	if (fd < 0)
 		return err_sys(0, "%s: cannot be created", m->path);
 	err = like_index(s, fd);
@@ -270,7 +271,7 @@ static int make_file(const struct segment *s, struct host_mirror *m)
 		else
 			madvise(m->base, m->bytes, MADV_DONTFORK);
 	}
-	close(fd);
+	fd_close(fd);
 	if (err)
 		unlink(m->path);
 	return err;
@@ -406,13 +407,13 @@ static int open_mirror(const struct segment *s, const struct shm_mirror *desc)
 	err = mirror_path(s, desc->handle, path, sizeof(path));
 	if (err)
 		return err;
-	fd = open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
+	fd = fd_open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK, 0);
 	if (fd < 0)
 		return err_sys(errno == ENOENT ? ESTALE : 0,
 			       "%s: the mirror cannot be opened", path);
 	err = check_header(s, desc, fd, path);
 	if (err) {
-		close(fd);
+		fd_close(fd);
 		return err;
 	}
 	return fd;
@@ -430,13 +431,13 @@ static int host_import(const struct segment *s, const struct shm_mirror *desc,
 		return fd;
 	im = malloc(sizeof(*im));
 	if (!im) {
-		close(fd);
+		fd_close(fd);
 		return err_set(ENOMEM, "no memory to import a mirror");
 	}
 	im->bytes = mirror_bytes(s);
 	im->pid = getpid();
 	im->base = mmap(NULL, im->bytes, PROT_READ, MAP_SHARED, fd, 0);
-	close(fd);
+	fd_close(fd);
 	if (im->base == MAP_FAILED) {
 		free(im);
 		return err_sys(0, "cannot map the mirror");
@@ -496,7 +497,7 @@ static int host_read(const struct segment *s, const struct shm_mirror *desc,
 	err = read_all(fd, ret_sequence, sizeof(*ret_sequence), SHM_PAGE + bytes);
 	if (!err)
 		err = read_all(fd, table, bytes, SHM_PAGE);
-	close(fd);
+	fd_close(fd);
 	return err;
 }
 

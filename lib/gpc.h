@@ -76,7 +76,10 @@ enum {                               /* flags; each function lists those it take
 	GPC_SERVE     = 1 << 1,      /* create, attach: a thread of this process takes the
 	                              * writer's seat whenever it is empty */
 	GPC_READONLY  = 1 << 2,      /* attach: no seat, no references, no effect on recency;
-	                              * works on dead and damaged segments, from a copy */
+	                              * works on dead and damaged segments.  Maps nothing:
+	                              * info, stats, pools, mirrors and changes are read as
+	                              * they are now; lookups, walks and checks work on a
+	                              * private copy */
 	GPC_QUIET     = 1 << 3,      /* lookup, match, acquire: leave recency and statistics alone */
 	GPC_REF       = 1 << 4,      /* lookup: take a reference on every hit */
 	GPC_ANYWHERE  = 1 << 5,      /* lookup, match: may run on an opened device, when that is
@@ -181,6 +184,9 @@ struct gpc_info {                    /* set size */
 	char devices[64];
 	uint8_t layout[32];
 	int32_t writer_peer;         /* seat of the writer; -1 = none */
+	int32_t refused;             /* read-only handles: what gpc_attach as a peer would answer
+	                              * now: 0, or a negative errno ... */
+	char why[256];               /* ... and its sentence */
 };
 
 struct gpc_stats {                   /* since attach; of one peer, or summed.  set size */
@@ -192,7 +198,7 @@ struct gpc_stats {                   /* since attach; of one peer, or summed.  s
 	uint64_t stale_refs, ring_full;
 	uint64_t relocated, no_bucket;                    /* summed only: table moves, publishes refused */
 	uint64_t refs, reserved, sections, oldest_section_ns;     /* held now */
-	uint64_t live, free_blocks, dying;                /* summed only */
+	uint64_t live, free_blocks, dying;                /* summed only; as the writer counts */
 	int32_t alive;               /* 1 = the process holds its seat, 0 = dead or left, not yet reaped */
 	int32_t here;                /* 1 = pid is a number of the caller's PID namespace, 0 = of
 	                              * another, or it cannot be told */

@@ -11,6 +11,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "fd.h"
+
 static struct flock byte_lock(short type, uint64_t byte)
 {
 	return (struct flock){ .l_type = type, .l_whence = SEEK_SET,
@@ -51,7 +53,7 @@ static bool proc_read(const char *path, struct proc_stat *ret)
 {
 	char text[1024], *field;
 	ssize_t n;
-	int i, fd = open(path, O_RDONLY | O_CLOEXEC);
+	int i, fd = fd_peek(path, O_RDONLY);
 
 	if (fd < 0)
 		return false;

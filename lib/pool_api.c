@@ -7,6 +7,7 @@
 #include <string.h>
 #include <time.h>
 #include "fill.h"
+#include "outside.h"
 #include "writer_seat.h"
 
 static void take_first(gpc *c, struct op *op)
@@ -139,10 +140,8 @@ GPC_EXPORT int gpc_pool_add(gpc *c, struct gpc_pool *p)
 
 GPC_EXPORT int gpc_pool_get(gpc *c, int pool, struct gpc_pool *ret)
 {
-	const struct shm_pool *d;
 	struct shm_pool copy;
 	struct gpc_pool p = { 0 };
-	uint32_t generation;
 	int err = handle_check(c, false);
 
 	if (err == 0)
@@ -151,13 +150,7 @@ GPC_EXPORT int gpc_pool_get(gpc *c, int pool, struct gpc_pool *ret)
 		return err;
 	if (!ret || ret->size < sizeof(uint32_t))
 		return err_set(EINVAL, "the result is NULL or its size is not set");
-	d = seg_pool(&c->seg, (uint32_t)pool);
-	do {
-		generation = load_acquire(&d->generation);
-		copy = *d;
-		order_fence();
-	} while (load_relaxed(&d->generation) != generation);
-	if (copy.state != POOL_READY)
+	if (!outside_pool(&c->seg, (uint32_t)pool, &copy))
 		return err_set(ENOENT, "there is no pool %d", pool);
 	p.size = ret->size;
 	p.number = pool;
@@ -179,7 +172,7 @@ GPC_EXPORT int gpc_pool_get(gpc *c, int pool, struct gpc_pool *ret)
 
 GPC_EXPORT int gpc_avail(gpc *c, int pool)
 {
-	const struct shm_pool *d;
+	struct { uint32_t state, generation; uint64_t range; uint32_t blocks, kind; } d;
 	uint64_t held = 0;
 	uint32_t i, blocks;
 	int err = handle_check(c, false);
@@ -188,16 +181,13 @@ GPC_EXPORT int gpc_avail(gpc *c, int pool)
 		err = fill_pool_check(c, pool);
 	if (err < 0)
 		return err;
-	d = seg_pool(&c->seg, (uint32_t)pool);
-	if (load_acquire(&d->state) != POOL_READY)
+	outside_index(&c->seg, c->seg.at.pool + (uint32_t)pool * sizeof(struct shm_pool), &d,
+		      sizeof(d));
+	if (d.state != POOL_READY)
 		return err_set(ENOENT, "there is no pool %d", pool);
-	for (i = 0; i < c->seg.header.geometry.max_peers; i++) {
-		const struct shm_seat *s = seg_seat(&c->seg, i);
-
-		if (load_relaxed(&s->state) != SEAT_FREE)
-			held += load_relaxed(&s->held[pool]);
-	}
-	blocks = MIN(load_relaxed(&d->blocks), c->seg.header.geometry.max_blocks);
+	for (i = 0; i < c->seg.header.geometry.max_peers; i++)
+		held += outside_held(&c->seg, i, (uint32_t)pool);
+	blocks = MIN(d.blocks, c->seg.header.geometry.max_blocks);
 	return held < blocks ? (int)(blocks - held) : 0;
 }
 

@@ -181,6 +181,7 @@ int32_t pools_add(struct writer *w, uint32_t peer, uint64_t position)
 		else
 			w->pool[number].free[w->pool[number].nfree++] = first + i;
 	}
+	w_tell(w, number);
 	update_spaces(w);
 	set_live_bit(w, number, true);
 	return (int32_t)number;

@@ -96,6 +96,7 @@ void record_publish(struct writer *w, uint32_t record, uint32_t what, gpc_block 
 	store_release(&r->word, WORD(LIVE, WORD_GEN(r->word)));
 	feed_commit(w);
 	p->live++;
+	w_tell(w, w->pool_of[record]);
 }
 
 /* FREE or DYING -> RESERVED. */
@@ -112,6 +113,7 @@ void record_reserve(struct writer *w, uint32_t record, uint32_t owner, uint64_t 
 	/* (K) commit: before it a successor sees FREE, or DYING with this owner and op */
 	store_release(&r->word, WORD(RESERVED, gen));
 	w_pool_of(w, record)->reserved++;
+	w_tell(w, w->pool_of[record]);
 	record_own(w, record, owner);
 }
 
@@ -128,6 +130,7 @@ void record_free(struct writer *w, uint32_t record)
 	r->flags = 0;
 	r->source = 0;
 	r->op = 0;
+	w_tell(w, w->pool_of[record]);
 	w->progress = true;
 	if (p->state != POOL_READY)
 		return;                  /* pools_care() takes the whole pool when all are free */
@@ -217,6 +220,7 @@ void retire_block(struct writer *w, uint32_t record, uint32_t owner, uint64_t op
 	lru_forget(w, record);
 	p->live--;
 	p->dying++;
+	w_tell(w, w->pool_of[record]);
 	tree_unlink(w, record);
 	batch_record(w, record);
 }
@@ -388,6 +392,7 @@ void retire_quarantine(struct writer *w, uint32_t record, const struct identity 
 		store_release(&r->word, WORD(DYING, WORD_GEN(r->word)));
 		store_release(&r->owner, SHM_NO_PEER);
 		w_pool_of(w, record)->dying++;
+		w_tell(w, w->pool_of[record]);
 	}
 	w->quarantine = writer_grow(w->quarantine, &w->quarantine_size, w->nquarantine + 1,
 				    sizeof(*w->quarantine));

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "err.h"
+#include "fd.h"
 
 #define OPEN_TRIES      8        /* while others remove the name and make it again */
 
@@ -123,11 +124,11 @@ int segment_open_file(const struct segment *s, const char *suffix, int flags)
 	int fd;
 
 	segment_path(s, suffix, path);
-	fd = open(path, flags | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+	fd = fd_open(path, flags | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY, 0);
 	if (fd < 0)
 		return open_error(s, suffix, path);
 	if (fstat(fd, &st) || !S_ISREG(st.st_mode)) {
-		close(fd);
+		fd_close(fd);
 		return err_set(EBADMSG, "%s is no regular file", path);
 	}
 	return fd;
@@ -177,7 +178,6 @@ static int map_file(const struct segment *s, int fd, uint64_t bytes, int prot,
 
 	if (err)
 		return err;
-	madvise(*ret, ROUND_UP(bytes, s->unit), MADV_DONTFORK);
 	madvise(*ret, ROUND_UP(bytes, s->unit), MADV_HUGEPAGE);      /* for khugepaged, later */
 	return 0;
 }
@@ -192,7 +192,7 @@ int segment_map(struct segment *s)
 			&s->control);
 }
 
-static int open_once(struct segment *s, const struct segment_want *want)
+static int open_once(struct segment *s, const struct segment_want *want, bool map)
 {
 	int err;
 
@@ -200,13 +200,13 @@ static int open_once(struct segment *s, const struct segment_want *want)
 		return err;
 	if (want && (err = segment_check_want(s, want)))
 		return err;
-	return segment_map(s);
+	return map ? segment_map(s) : 0;
 }
 
 /* What looks like damage may be two halves of a removal and a creation: if the name
  * stands for another file by now, look again. */
-int segment_open(struct segment *s, const char *name, const char *dir,
-		 const struct segment_want *want)
+static int open_name(struct segment *s, const char *name, const char *dir,
+		     const struct segment_want *want, bool map)
 {
 	bool replaced = true;
 	int i, err = 0;
@@ -214,13 +214,29 @@ int segment_open(struct segment *s, const char *name, const char *dir,
 	for (i = 0; i < OPEN_TRIES && replaced; i++) {
 		if ((err = segment_begin(s, name, dir)))
 			return err;
-		if (!(err = open_once(s, want)))
+		if (!(err = open_once(s, want, map)))
 			return 0;
 		replaced = s->index_fd >= 0 && !segment_is_named(s, "idx", s->index_fd);
 		segment_close(s);
 	}
 	return replaced ? err_set(ENOENT, "%s is removed and created all the time", name)
 			: err;
+}
+
+int segment_open(struct segment *s, const char *name, const char *dir,
+		 const struct segment_want *want)
+{
+	return open_name(s, name, dir, want, true);
+}
+
+int segment_verdict(const char *name, const char *dir)
+{
+	struct segment s;
+	int err = open_name(&s, name, dir, NULL, false);
+
+	if (!err)
+		segment_close(&s);
+	return err;
 }
 
 int segment_map_writer(const struct segment *s, uint8_t **ret_index)
@@ -245,14 +261,13 @@ int segment_open_lock(const struct segment *s)
 	if (s->lock_fd < 0)
 		return err_set(ENOENT, "gpc.%s.lock is missing", s->name);
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", s->lock_fd);
-	fd = open(path, (s->snapshot ? O_RDONLY : O_RDWR) | O_CLOEXEC);
+	fd = fd_open(path, s->snapshot ? O_RDONLY : O_RDWR, 0);
 	return fd >= 0 ? fd : err_sys(0, "gpc.%s.lock", s->name);
 }
 
 static void close_file(int *fd)
 {
-	if (*fd >= 0)
-		close(*fd);
+	fd_close(*fd);
 	*fd = -1;
 }
 
@@ -271,9 +286,11 @@ void segment_close(struct segment *s)
 	close_files(s);
 }
 
-/* The child has no mappings to undo, except those of a snapshot. */
+/* The child has no descriptors to close (fd.c), and no mappings to undo, except those of a
+ * snapshot. */
 void segment_abandon(struct segment *s)
 {
+	s->index_fd = s->control_fd = s->lock_fd = -1;
 	if (!s->snapshot)
 		s->index = s->control = NULL;
 	segment_close(s);

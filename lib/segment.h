@@ -13,7 +13,8 @@
 struct segment {
 	char dir[256], name[GPC_MAX_NAME + 1];
 	int index_fd, control_fd, lock_fd;      /* -1 = not open; a snapshot keeps them for pread */
-	bool snapshot;                   /* private copies instead of mappings */
+	bool snapshot;                   /* nothing is mapped: `index` and `control` are private
+	                                  * copies, NULL until segment_refresh makes them */
 	bool truncated;                  /* a snapshot in which something was missing: a file,
 	                                  * or its end; zeros stand there, lock_fd may be -1 */
 	uint32_t unit;                   /* files are multiples of it: 4096, or a huge page */
@@ -39,18 +40,24 @@ int segment_create(struct segment *s, const char *name, const struct gpc_config 
 /* -ENOENT, -EPROTO, -EBADMSG, -EACCES. */
 int segment_open(struct segment *s, const char *name, const char *dir,
 		 const struct segment_want *want);
-/* The same for tools: private copies by pread, nothing mapped, no signal whatever happens to
- * the files.  Damage beyond the header is not an error here. */
+/* What segment_open would answer now, with its sentence; nothing is mapped, nothing stays
+ * open. */
+int segment_verdict(const char *name, const char *dir);
+/* For tools: nothing is mapped and nothing copied yet; no signal whatever happens to the
+ * files.  Damage beyond the header is not an error here. */
 int segment_snapshot(struct segment *s, const char *name, const char *dir);
-/* Read the snapshot anew. */
+/* Of a snapshot: copy both files, the first time or anew; -ENOMEM. */
 int segment_refresh(struct segment *s);
+/* Bytes of a file as they are now; zeros from where it ends. */
+void segment_read(int fd, uint64_t at, void *to, uint64_t bytes);
 /* A second, writable mapping of the index for the writer. */
 int segment_map_writer(const struct segment *s, uint8_t **ret_index);
 void segment_unmap_writer(const struct segment *s, uint8_t *index);
 /* Another open file description of the lock file. */
 int segment_open_lock(const struct segment *s);
 void segment_close(struct segment *s);
-/* In a forked child: close descriptors, forget the mappings (they are MADV_DONTFORK). */
+/* In a forked child, whose descriptors are closed already: forget them, and the mappings
+ * (they are MADV_DONTFORK). */
 void segment_abandon(struct segment *s);
 /* Index first, then the rest, and what killed creators left; -ENOENT: there was no index.
  * -EACCES, -EAGAIN as above. */

@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "err.h"
+#include "fd.h"
 #include "lockfile.h"
 
 /* ---- files ---- */
@@ -117,7 +118,7 @@ int segment_check_extent(const struct segment *s)
 int segment_boot_id(uint8_t id[16])
 {
 	char text[64] = "";
-	int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
+	int fd = fd_peek("/proc/sys/kernel/random/boot_id", O_RDONLY);
 	ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
 	unsigned byte;
 	char *p = text;

@@ -18,6 +18,7 @@
 #include <fcntl.h>
 #include <linux/magic.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/random.h>
@@ -27,6 +28,7 @@
 #include <unistd.h>
 
 #include "err.h"
+#include "fd.h"
 #include "lockfile.h"
 #include "order.h"
 
@@ -129,13 +131,13 @@ static int make_file(const struct segment *s, const char *suffix, const struct d
 	int fd, err;
 
 	segment_path(s, suffix, path);
-	fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+	fd = fd_open(path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW, 0600);
 	if (fd < 0)
 		return err_sys(errno == EPERM ? EACCES : 0, "creating %s", path);
 	err = dress(fd, path, d);
 	if (err) {
 		unlink(path);
-		close(fd);
+		fd_close(fd);
 		return err;
 	}
 	*ret_fd = fd;
@@ -159,17 +161,24 @@ static int no_space(const struct segment *s, uint64_t need, uint64_t free_bytes)
 /* Memory that the kernel can give without swapping anybody out, and free swap. */
 static uint64_t free_memory(void)
 {
-	unsigned long long kib, sum = 0;
-	char line[128];
-	FILE *f = fopen("/proc/meminfo", "re");
+	static const char *const fields[] = { "\nMemAvailable:", "\nSwapFree:" };
+	int fd = fd_peek("/proc/meminfo", O_RDONLY);
+	uint64_t sum = 0;
+	char text[4096];
+	ssize_t n;
+	size_t i;
 
-	if (!f)
+	if (fd < 0)
 		return UINT64_MAX;
-	while (fgets(line, sizeof(line), f))
-		if (sscanf(line, "MemAvailable: %llu", &kib) == 1 ||
-		    sscanf(line, "SwapFree: %llu", &kib) == 1)
-			sum += kib << 10;
-	fclose(f);
+	n = read(fd, text, sizeof(text) - 1);
+	close(fd);
+	text[MAX(n, 0)] = 0;
+	for (i = 0; i < ARRAY_SIZE(fields); i++) {
+		const char *at = strstr(text, fields[i]);
+
+		if (at)
+			sum += strtoull(at + strlen(fields[i]), NULL, 10) << 10;
+	}
 	return sum ? sum : UINT64_MAX;
 }
 

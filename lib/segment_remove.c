@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "err.h"
+#include "fd.h"
 #include "lockfile.h"
 
 #define PATIENCE_MS     2000
@@ -59,21 +60,26 @@ static bool is_mirror_suffix(const char *suffix)
 
 static int remove_mirrors(const struct segment *s)
 {
-	char prefix[GPC_MAX_NAME + 8] = "gpc.";
-	DIR *dir = opendir(s->dir);
-	struct dirent *e;
-	int err = 0, bad;
+	char prefix[GPC_MAX_NAME + 8] = "gpc.", room[4096] __attribute__((aligned(8)));
+	int fd = fd_open(s->dir, O_RDONLY | O_DIRECTORY, 0), err = 0, bad;
+	ssize_t got = 0, at = 0;
+	struct dirent64 *e;
 	size_t n;
 
-	if (!dir)
+	if (fd < 0)
 		return err_sys(0, "directory %s", s->dir);
 	strcat(strcat(prefix, s->name), ".");
 	n = strlen(prefix);
-	while ((e = readdir(dir)))
+	while (at < got || (at = 0, got = getdents64(fd, room, sizeof(room))) > 0) {
+		e = (struct dirent64 *)(room + at);
+		at += e->d_reclen;
 		if (!strncmp(e->d_name, prefix, n) && is_mirror_suffix(e->d_name + n) &&
 		    (bad = segment_remove_file(s, e->d_name + n)))
 			err = bad;
-	closedir(dir);
+	}
+	if (got < 0)
+		err = err_sys(0, "directory %s", s->dir);
+	fd_close(fd);
 	return err;
 }
 
@@ -87,7 +93,7 @@ static int open_lock_file(struct segment *s)
 	if (s->lock_fd != -ENOENT)
 		return MIN(s->lock_fd, 0);
 	segment_path(s, "lock", path);
-	s->lock_fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+	s->lock_fd = fd_open(path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW, 0600);
 	if (s->lock_fd >= 0)
 		return 0;
 	if (errno == EEXIST)

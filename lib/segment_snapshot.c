@@ -1,18 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* segment_snapshot.c - a look from outside: private copies, nothing mapped.
+/* segment_snapshot.c - a look from outside: pread, nothing mapped.
  *
- * Tools look at caches that are being changed, truncated or removed.  A copy by pread
- * cannot raise a signal; what is missing reads as zeros, which every walk treats as
- * empty. */
+ * Tools look at caches that are being changed, truncated or removed.  A pread cannot
+ * raise a signal; what is missing reads as zeros, which every reader treats as empty.
+ * segment_read takes a few bytes, of the present; segment_refresh copies all there is,
+ * for who needs table or records. */
 #include "segment_file.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "err.h"
+#include "fd.h"
 
 #define SNAPSHOT_TRIES  8        /* while others remove the name and make it again */
 #define CHUNK           (1u << 30)
@@ -27,28 +30,63 @@ static void zero_from(uint8_t *copy, uint64_t got, uint64_t bytes)
 		madvise(copy + page, bytes - page, MADV_DONTNEED);
 }
 
-/* true: all of it was there */
-static bool copy_file(int fd, uint8_t *copy, uint64_t bytes)
+/* How much of it was there. */
+static uint64_t read_all(int fd, uint64_t at, uint8_t *to, uint64_t bytes)
 {
 	uint64_t got = 0;
 	ssize_t n = 1;
 
 	while (fd >= 0 && got < bytes && n > 0) {
 		do
-			n = pread(fd, copy + got, MIN(bytes - got, (uint64_t)CHUNK),
-				  (off_t)got);
+			n = pread(fd, to + got, MIN(bytes - got, (uint64_t)CHUNK),
+				  (off_t)(at + got));
 		while (n < 0 && errno == EINTR);
 		got += n > 0 ? (uint64_t)n : 0;
 	}
+	return got;
+}
+
+void segment_read(int fd, uint64_t at, void *to, uint64_t bytes)
+{
+	uint64_t got = read_all(fd, at, to, bytes);
+
+	memset((uint8_t *)to + got, 0, bytes - got);
+}
+
+/* true: all of it was there */
+static bool copy_file(int fd, uint8_t *copy, uint64_t bytes)
+{
+	uint64_t got = read_all(fd, 0, copy, bytes);
+
 	zero_from(copy, got, bytes);
 	return got == bytes;
 }
 
+static int anonymous(uint64_t bytes, uint32_t unit, uint8_t **ret)
+{
+	size_t n = ROUND_UP(bytes, unit);
+	void *p;
+
+	if (*ret)
+		return 0;
+	p = mmap(NULL, n, PROT_READ | PROT_WRITE,
+		 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	if (p == MAP_FAILED)
+		return err_sys(ENOMEM, "a copy of %zu bytes", n);
+	*ret = p;
+	return 0;
+}
+
 int segment_refresh(struct segment *s)
 {
-	bool index = copy_file(s->index_fd, s->index, s->at.index_bytes);
-	bool control = copy_file(s->control_fd, s->control, s->at.control_bytes);
+	bool index, control;
+	int err;
 
+	if ((err = anonymous(s->at.index_bytes, s->unit, &s->index)) ||
+	    (err = anonymous(s->at.control_bytes, s->unit, &s->control)))
+		return err;
+	index = copy_file(s->index_fd, s->index, s->at.index_bytes);
+	control = copy_file(s->control_fd, s->control, s->at.control_bytes);
 	s->truncated = !index || !control || s->lock_fd < 0;
 	return 0;
 }
@@ -80,7 +118,7 @@ static int open_rest(struct segment *s)
 	int err;
 
 	if (s->lock_fd >= 0 && segment_check_lock(s)) {
-		close(s->lock_fd);
+		fd_close(s->lock_fd);
 		s->lock_fd = -1;
 	}
 	s->control_fd = segment_open_file(s, "ctl", O_RDONLY);
@@ -93,34 +131,30 @@ static int open_rest(struct segment *s)
 	return segment_check_control(s);
 }
 
-static int anonymous(uint64_t bytes, uint32_t unit, uint8_t **ret)
+static bool is_short(int fd, uint64_t bytes)
 {
-	size_t n = ROUND_UP(bytes, unit);
-	void *p = mmap(NULL, n, PROT_READ | PROT_WRITE,
-		       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	struct stat st;
 
-	if (p == MAP_FAILED)
-		return err_sys(ENOMEM, "a copy of %zu bytes", n);
-	*ret = p;
-	return 0;
+	return fd < 0 || fstat(fd, &st) || (uint64_t)st.st_size < bytes;
 }
 
 static int snapshot_once(struct segment *s)
 {
 	int err;
 
-	if ((err = open_index(s)) || (err = open_rest(s)) ||
-	    (err = anonymous(s->at.index_bytes, s->unit, &s->index)) ||
-	    (err = anonymous(s->at.control_bytes, s->unit, &s->control)))
+	if ((err = open_index(s)) || (err = open_rest(s)))
 		return err;
-	return segment_refresh(s);
+	s->truncated = is_short(s->index_fd, s->at.index_bytes) ||
+		       is_short(s->control_fd, s->at.control_bytes) || s->lock_fd < 0;
+	return 0;
 }
 
-/* As in segment_open, what looks damaged may be half removed and half made anew. */
+/* As in segment_open, what looks damaged may be half removed and half made anew.  Who asks why it
+ * cannot be looked at hears what an attaching process would. */
 int segment_snapshot(struct segment *s, const char *name, const char *dir)
 {
 	bool replaced = true;
-	int i, err = 0;
+	int i, err = 0, verdict;
 
 	for (i = 0; i < SNAPSHOT_TRIES && replaced; i++) {
 		if ((err = segment_begin(s, name, dir)))
@@ -133,6 +167,8 @@ int segment_snapshot(struct segment *s, const char *name, const char *dir)
 			return 0;
 		segment_close(s);
 	}
-	return replaced ? err_set(ENOENT, "%s is removed and created all the time", name)
-			: err;
+	if (replaced)
+		return err_set(ENOENT, "%s is removed and created all the time", name);
+	verdict = segment_verdict(name, dir);
+	return verdict ? verdict : err;
 }

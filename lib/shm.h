@@ -106,9 +106,13 @@ struct shm_pool {                        /* w, r */
 	uint8_t uuid[16][16];
 	uint8_t backing[1024];
 	uint64_t maker;                  /* command that added it: seat + 1 << 56 | position */
-	uint8_t pad[2048 - 48 - 256 - 1024 - 8];
+	uint8_t pad0[1408 - 1336];
+	uint32_t live, reserved, dying;  /* line 22: blocks by state, for who looks from outside; the
+	                                  * records are the truth, a new writer counts anew */
+	uint8_t pad1[2048 - 1408 - 12];
 };
 _Static_assert(sizeof(struct shm_pool) == 2048, "pool layout");
+_Static_assert(__builtin_offsetof(struct shm_pool, live) == 1408, "pool lines");
 
 enum { MIRROR_NONE = 0, MIRROR_READY = 1, MIRROR_RETIRED = 2 };
 

@@ -9,6 +9,7 @@
 #include "dev.h"
 #include "lockfile.h"
 #include "outside.h"
+#include "segment_file.h"
 
 #include <errno.h>
 #include <string.h>
@@ -20,13 +21,17 @@ _Static_assert(offsetof(struct gpc_stats, relocated) -
 		       PAST_COUNTERS * sizeof(uint64_t),
 	       "counters of departed peers");
 
-static uint32_t count_pools(const struct segment *s)
+static bool is_live(const struct shm_state *st, uint32_t pool)
 {
-	struct pool_set live = pool_live(s);
+	return st->live_pools[pool >> 6] >> (pool & 63) & 1;
+}
+
+static uint32_t count_pools(const struct segment *s, const struct shm_state *st)
+{
 	uint32_t p, n = 0;
 
 	for (p = 0; p < s->header.geometry.max_pools; p++)
-		n += pool_set_has(&live, p);
+		n += is_live(st, p);
 	return n;
 }
 
@@ -35,7 +40,7 @@ static uint32_t count_peers(const struct segment *s)
 	uint32_t p, n = 0;
 
 	for (p = 0; p < s->header.geometry.max_peers; p++)
-		n += load_acquire(&seg_seat(s, p)->state) == SEAT_TAKEN;
+		n += outside_seat_state(s, p) == SEAT_TAKEN;
 	return n;
 }
 
@@ -49,210 +54,216 @@ static uint32_t count_mirrors(const struct segment *s)
 	return n;
 }
 
-/* Without a writer the word says who was the last one. */
-static int32_t writer_peer(const struct segment *s)
+static uint64_t tick_of(const struct segment *s)
 {
-	uint32_t seat = load_relaxed(&seg_state(s)->writer_peer);
+	uint64_t tick;
 
-	return outside_writer_alive(s) && seat <= s->header.geometry.max_peers ?
-		(int32_t)seat - 1 : -1;
+	outside_control(s, s->at.line + offsetof(struct shm_line, tick), &tick, sizeof(tick));
+	return tick;
+}
+
+/* Without a writer the words say who was the last one. */
+static void fill_writer(const struct segment *s, const struct shm_state *st,
+			struct gpc_info *info)
+{
+	bool alive = outside_writer_alive(s);
+
+	info->writer_pid = alive ? st->writer_pid : 0;
+	info->writer_peer = alive && st->writer_peer <= s->header.geometry.max_peers ?
+		(int32_t)st->writer_peer - 1 : -1;
+	info->writer_generation = st->generation;
+}
+
+/* What a process that attaches would hear.  A handle that is attached has heard it. */
+static void fill_refused(const struct segment *s, struct gpc_info *info)
+{
+	if (!s->snapshot)
+		return;
+	info->refused = segment_verdict(s->name, s->dir);
+	if (!info->refused && !segment_is_named(s, "idx", s->index_fd))
+		info->refused = err_set(ESTALE, "the name %s belongs to another cache by now",
+					s->name);
+	if (info->refused)
+		outside_text(info->why, sizeof(info->why), gpc_last_error(),
+			     sizeof(info->why));
 }
 
 static void fill_info(const gpc *c, struct gpc_info *info)
 {
 	const struct segment *s = &c->seg;
 	const struct shm_header *h = &s->header;
-	const struct shm_state *st = seg_state(s);
+	struct shm_state st;
 
+	outside_state(s, &st);
 	info->version = h->version;
 	info->block_tokens = h->block_tokens;
 	info->max_blocks = h->geometry.max_blocks;
 	info->max_peers = h->geometry.max_peers;
 	info->max_pools = h->geometry.max_pools;
-	info->pools = count_pools(s);
+	info->pools = count_pools(s, &st);
 	info->peers = count_peers(s);
 	info->mirrors = count_mirrors(s);
-	info->writer_pid = outside_writer_alive(s) ? load_relaxed(&st->writer_pid) : 0;
-	info->writer_peer = writer_peer(s);
-	info->writer_generation = load_relaxed(&st->generation);
+	fill_writer(s, &st, info);
 	info->peer = c->readonly ? -1 : (int32_t)c->peer;
 	info->tick_us = h->tick_us;
 	info->ahead = h->ahead;
-	info->tick = load_relaxed(&seg_line(s)->tick);
+	info->tick = tick_of(s);
 	info->bytes = s->at.index_bytes + s->at.control_bytes;
 	info->buckets = h->geometry.buckets;
 	outside_text(info->hash, sizeof(info->hash), h->hash, sizeof(h->hash));
 	outside_text(info->devices, sizeof(info->devices), h->devices,
 		     sizeof(h->devices));
 	memcpy(info->layout, h->layout, sizeof(info->layout));
+	fill_refused(s, info);
 }
 
 GPC_EXPORT int gpc_get_info(gpc *c, struct gpc_info *ret)
 {
 	struct gpc_info info = { .size = sizeof(info) };
-	int err = outside_begin(c, true);
+	int err = handle_check(c, false);
 
+	if (!err)
+		err = outside_room(ret, "struct gpc_info");
 	if (err)
 		return err;
-	err = outside_room(ret, "struct gpc_info");
-	if (!err) {
-		fill_info(c, &info);
-		outside_give(ret, &info, sizeof(info));
-	}
-	outside_end(c);
-	return err;
+	fill_info(c, &info);
+	outside_give(ret, &info, sizeof(info));
+	return 0;
 }
 
 /* ---- statistics ---- */
 
 /* In another time namespace the clock that a section began by is not ours: no age then. */
-static bool same_clock(const struct segment *s, uint32_t peer)
+static bool same_clock(uint64_t its)
 {
-	uint64_t its = load_relaxed(&seg_seat(s, peer)->namespaces);
 	struct identity me;
 
 	identity_self(&me);
 	return !its || !me.namespaces || its >> 32 == me.namespaces >> 32;
 }
 
-static void add_sections(const struct segment *s, uint32_t peer, struct gpc_stats *st)
+static void add_sections(const struct outside_peer *p, struct gpc_stats *st)
 {
-	const struct shm_section *sec;
-	uint64_t since, now = clock_ns();
-	uint64_t oldest = 0;
+	uint64_t since, now = clock_ns(), oldest = 0;
 	uint32_t i;
 
-	for (i = 0; i < SHM_SECTIONS; i++) {
-		sec = seg_section(s, peer, i);
-		if (!epoch_is_open(sec))
+	for (i = 0; i < p->nsections; i++) {
+		if (!epoch_is_open(&p->section[i]))
 			continue;
 		st->sections++;
-		since = load_relaxed(&sec->since_ns);
+		since = p->section[i].since_ns;
 		if (since && since < now)
 			oldest = MAX(oldest, now - since);
 	}
-	if (oldest > st->oldest_section_ns && same_clock(s, peer))
+	if (oldest > st->oldest_section_ns && same_clock(p->seat.namespaces))
 		st->oldest_section_ns = oldest;
 }
 
-static void add_seat(const gpc *c, uint32_t peer, struct gpc_stats *st)
+static void add_seat(const struct outside_peer *p, struct gpc_stats *st)
 {
-	const struct segment *s = &c->seg;
-	const struct shm_seat *seat = seg_seat(s, peer);
-	const struct shm_tally *tally = seg_tally(s, peer);
+	const struct shm_seat *seat = &p->seat;
+	const struct shm_tally *tally = &p->tally;
 
-	st->lookups += load_relaxed(&seat->lookups);
-	st->hit_vram += load_relaxed(&seat->hit_vram);
-	st->hit_ram += load_relaxed(&seat->hit_ram);
-	st->miss += load_relaxed(&seat->miss);
-	st->published += load_relaxed(&tally->published);
-	st->duplicate += load_relaxed(&tally->duplicate);
-	st->evicted += load_relaxed(&tally->evicted);
-	st->demoted += load_relaxed(&tally->demoted);
-	st->promoted += load_relaxed(&tally->promoted);
-	st->dropped += load_relaxed(&tally->dropped);
-	st->stale_refs += load_relaxed(&seat->stale_refs);
-	st->ring_full += load_relaxed(&seat->ring_full);
-	st->refs += load_relaxed(&seat->refs);
-	st->reserved += load_relaxed(&tally->reserved);
-	add_sections(s, peer, st);
-	/* a lock never conflicts with its own description: of the own seat we know */
-	if ((!c->readonly && peer == c->peer) || outside_peer_alive(s, peer))
-		st->alive = 1;
+	st->lookups += seat->lookups;
+	st->hit_vram += seat->hit_vram;
+	st->hit_ram += seat->hit_ram;
+	st->miss += seat->miss;
+	st->published += tally->published;
+	st->duplicate += tally->duplicate;
+	st->evicted += tally->evicted;
+	st->demoted += tally->demoted;
+	st->promoted += tally->promoted;
+	st->dropped += tally->dropped;
+	st->stale_refs += seat->stale_refs;
+	st->ring_full += seat->ring_full;
+	st->refs += seat->refs;
+	st->reserved += tally->reserved;
+	add_sections(p, st);
+	st->alive |= p->alive;
 }
 
-static void add_past(const struct segment *s, struct gpc_stats *st)
+static void add_past(const struct shm_state *state, struct gpc_stats *st)
 {
-	const struct shm_state *state = seg_state(s);
 	uint64_t *counter = &st->lookups;
 	uint32_t i;
 
 	for (i = 0; i < PAST_COUNTERS; i++)
-		counter[i] += load_relaxed(&state->past[i]);
-	st->relocated = load_relaxed(&state->relocated);
-	st->no_bucket = load_relaxed(&state->no_bucket);
+		counter[i] += state->past[i];
+	st->relocated = state->relocated;
+	st->no_bucket = state->no_bucket;
 }
 
-/* What a key has moved from is on its way to FREE, whatever its word says yet. */
-static uint32_t state_of(const struct shm_record *r)
+/* As the writer counts them, see struct shm_pool.  What it does not count as anything else is free:
+ * numbers that do not fit together leave nothing. */
+static void add_blocks(const struct segment *s, const struct shm_state *state,
+		       struct gpc_stats *st)
 {
-	uint32_t state = WORD_STATE(load_relaxed(&r->word));
-
-	return state == LIVE && (load_relaxed(&r->flags) & REC_MOVED) ? DYING : state;
-}
-
-static void add_blocks(const struct segment *s, struct gpc_stats *st)
-{
-	uint32_t p, i;
+	struct shm_pool pool;
+	uint64_t slots, used;
+	uint32_t p;
 
 	for (p = 0; p < s->header.geometry.max_pools; p++) {
-		struct pool_span span = outside_span(s, p);
-
-		for (i = 0; i < span.slots; i++)
-			switch (state_of(seg_record(s, span.first + i))) {
-			case FREE:
-				st->free_blocks++;
-				break;
-			case LIVE:
-				st->live++;
-				break;
-			case DYING:
-				st->dying++;
-				break;
-			}
+		if (!is_live(state, p) || !outside_pool(s, p, &pool))
+			continue;
+		pool_first(s, pool.range, &pool.blocks);
+		slots = pool.blocks;
+		used = (uint64_t)pool.live + pool.reserved + pool.dying;
+		st->live += MIN(pool.live, slots);
+		st->dying += MIN(pool.dying, slots);
+		st->free_blocks += slots - MIN(used, slots);
 	}
 }
 
 static int stats_of_peer(const gpc *c, uint32_t peer, struct gpc_stats *st)
 {
-	const struct shm_seat *seat;
+	struct outside_peer p;
 	struct identity me;
 
 	if (peer >= c->seg.header.geometry.max_peers)
 		return err_set(EINVAL, "there is no seat %u: the cache has %u", peer,
 			       c->seg.header.geometry.max_peers);
-	seat = seg_seat(&c->seg, peer);
-	if (load_acquire(&seat->state) == SEAT_FREE)
+	if (!outside_peer(&c->seg, peer, c->peer, &p))
 		return err_set(ENOENT, "seat %u is empty", peer);
-	st->pid = load_relaxed(&seat->pid);
+	st->pid = p.seat.pid;
 	identity_self(&me);
-	st->here = me.namespaces && (uint32_t)me.namespaces ==
-					    (uint32_t)load_relaxed(&seat->namespaces);
-	outside_text(st->label, sizeof(st->label), seat->label, sizeof(seat->label));
-	add_seat(c, peer, st);
-	/* SEAT_LEFT is stored before the lock goes */
-	st->left = !st->alive && load_acquire(&seat->state) == SEAT_LEFT;
+	st->here = me.namespaces && (uint32_t)me.namespaces == (uint32_t)p.seat.namespaces;
+	outside_text(st->label, sizeof(st->label), p.seat.label, sizeof(p.seat.label));
+	add_seat(&p, st);
+	st->left = !st->alive && p.seat.state == SEAT_LEFT;
 	return 0;
 }
 
 static void stats_of_all(const gpc *c, struct gpc_stats *st)
 {
 	const struct segment *s = &c->seg;
-	uint32_t p;
+	struct shm_state state;
+	struct outside_peer p;
+	uint32_t i;
 
-	for (p = 0; p < s->header.geometry.max_peers; p++)
-		if (load_acquire(&seg_seat(s, p)->state) != SEAT_FREE)
-			add_seat(c, p, st);
-	add_past(s, st);
-	add_blocks(s, st);
+	for (i = 0; i < s->header.geometry.max_peers; i++)
+		if (outside_peer(s, i, c->peer, &p))
+			add_seat(&p, st);
+	outside_state(s, &state);
+	add_past(&state, st);
+	add_blocks(s, &state, st);
 }
 
 GPC_EXPORT int gpc_get_stats(gpc *c, int peer, struct gpc_stats *ret)
 {
 	struct gpc_stats st = { .size = sizeof(st) };
-	int err = outside_begin(c, true);
+	int err = handle_check(c, false);
 
+	if (!err)
+		err = outside_room(ret, "struct gpc_stats");
 	if (err)
 		return err;
-	err = outside_room(ret, "struct gpc_stats");
 	dev_count(c);
-	if (!err && peer == -1)
+	if (peer == -1)
 		stats_of_all(c, &st);
-	else if (!err)
+	else
 		err = stats_of_peer(c, (uint32_t)peer, &st);
 	if (!err)
 		outside_give(ret, &st, sizeof(st));
-	outside_end(c);
 	return err;
 }
 
@@ -275,27 +286,27 @@ static bool find_mirror(const struct segment *s, int i, struct shm_mirror *ret)
 GPC_EXPORT int gpc_get_mirror(gpc *c, int i, struct gpc_mirror *ret)
 {
 	struct gpc_mirror out = { .size = sizeof(out) };
+	struct shm_state st;
 	struct shm_mirror m;
-	int err = outside_begin(c, true);
+	int err = handle_check(c, false);
 
+	if (!err)
+		err = outside_room(ret, "struct gpc_mirror");
 	if (err)
 		return err;
-	err = outside_room(ret, "struct gpc_mirror");
-	if (!err && i < 0)
-		err = err_set(EINVAL, "mirrors count from 0, not from %d", i);
-	else if (!err && !find_mirror(&c->seg, i, &m))
-		err = err_set(ENOENT, "the cache has no mirror %d", i);
-	if (!err) {
-		out.generation = m.generation;
-		outside_text(out.device, sizeof(out.device), m.device, sizeof(m.device));
-		memcpy(out.uuid, m.uuid, sizeof(out.uuid));
-		out.bytes = m.bytes;
-		/* changes after flushed: a live mirror is never ahead of the table */
-		out.flushed = m.flushed;
-		out.changes = load_acquire(&seg_state(&c->seg)->changes);
-		out.retired = m.state == MIRROR_RETIRED;
-		outside_give(ret, &out, sizeof(out));
-	}
-	outside_end(c);
-	return err;
+	if (i < 0)
+		return err_set(EINVAL, "mirrors count from 0, not from %d", i);
+	if (!find_mirror(&c->seg, i, &m))
+		return err_set(ENOENT, "the cache has no mirror %d", i);
+	/* changes after flushed: a live mirror is never ahead of the table */
+	outside_state(&c->seg, &st);
+	out.generation = m.generation;
+	outside_text(out.device, sizeof(out.device), m.device, sizeof(m.device));
+	memcpy(out.uuid, m.uuid, sizeof(out.uuid));
+	out.bytes = m.bytes;
+	out.flushed = m.flushed;
+	out.changes = st.changes;
+	out.retired = m.state == MIRROR_RETIRED;
+	outside_give(ret, &out, sizeof(out));
+	return 0;
 }

@@ -85,13 +85,13 @@ GPC_EXPORT int gpc_sync(gpc *c, gpc_ticket t, int timeout_ms)
 
 GPC_EXPORT int gpc_dirty(gpc *c)
 {
-	uint64_t changes, flushed;
-	int err = outside_begin(c, true);
+	uint64_t flushed;
+	struct shm_state st;
+	int err = handle_check(c, false);
 
 	if (err)
 		return err;
-	changes = load_acquire(&seg_state(&c->seg)->changes);
-	flushed = least_flushed(&c->seg, changes);
-	outside_end(c);
-	return (int)MIN(changes - flushed, (uint64_t)INT_MAX);
+	outside_state(&c->seg, &st);
+	flushed = least_flushed(&c->seg, st.changes);
+	return (int)MIN(st.changes - flushed, (uint64_t)INT_MAX);
 }

@@ -156,6 +156,8 @@ static int take_over(struct writer *w, struct scan *sc)
 	takeover_scan(w, sc);
 	takeover_others(w, sc);
 	pin_sources(w, &sc->moving);
+	for (i = 0; i < w->max_pools; i++)
+		w_tell(w, i);
 	takeover_sweep_table(w, sc);
 	finish_moves(w, sc);
 	find_missing(w, sc->entry);

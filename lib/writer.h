@@ -214,6 +214,19 @@ static inline struct shm_pool *w_pool(struct writer *w, uint32_t pool)
 	return SEG_AT(w->seg.index, w->seg.at.pool, struct shm_pool, pool);
 }
 
+/* The numbers of a pool's blocks by state, for who looks from outside: behind each change of a
+ * record's word, so a writer that dies between the two leaves them wrong by that block until its
+ * successor has counted. */
+static inline void w_tell(struct writer *w, uint32_t pool)
+{
+	const struct wpool *p = &w->pool[pool];
+	struct shm_pool *d = w_pool(w, pool);
+
+	store_relaxed(&d->live, p->live);
+	store_relaxed(&d->reserved, p->reserved);
+	store_relaxed(&d->dying, p->dying);
+}
+
 static inline uint32_t w_word(struct writer *w, uint32_t record)
 {
 	return load_relaxed(&w_record(w, record)->word);

@@ -217,6 +217,16 @@ static int create_or_open(int number)
 }
 
 /* Two make, two remove, two open: every answer is one of the expected. */
+/* A snapshot and its copy. */
+static int look_at(struct segment *s)
+{
+	int err = segment_snapshot(s, NAME, scratch);
+
+	if (!err && (err = segment_refresh(s)))
+		segment_close(s);
+	return err;
+}
+
 static int make_and_break(int number)
 {
 	struct segment s;
@@ -234,7 +244,7 @@ static int make_and_break(int number)
 				return 3;
 		} else {
 			err = i & 1 ? segment_open(&s, NAME, scratch, NULL)
-				    : segment_snapshot(&s, NAME, scratch);
+				    : look_at(&s);
 			if (err && err != -ENOENT)
 				return 4;
 			if (!err && (seg_line(&s)->epoch != 1 || s.truncated))
@@ -317,7 +327,9 @@ static void test_snapshot(void)
 	is_int(segment_snapshot(&s, NAME, scratch), -ENOENT, "nothing to see");
 	scratch_create(NAME, &a);
 	seg_line(&a)->tick = 1234;
-	is_int(segment_snapshot(&s, NAME, scratch), 0, "a look");
+	is_int(segment_snapshot(&s, NAME, scratch), 0, "a snapshot");
+	ok(s.snapshot && !s.truncated && !s.index && !s.control, "copies nothing");
+	is_int(segment_refresh(&s), 0, "a look");
 	ok(!memcmp(s.index, a.index, a.at.index_bytes), "the whole index");
 	ok(!memcmp(s.control, a.control, a.at.control_bytes),
 	   "the whole control segment");
@@ -353,7 +365,7 @@ static void test_truncated(void)
 	scratch_create(NAME, &a);
 	bytes = a.at.index_bytes;
 	seg_line(&a)->tick = 1234;
-	is_int(segment_snapshot(&s, NAME, scratch), 0, "a look at a whole cache");
+	is_int(look_at(&s), 0, "a look at a whole cache");
 	s.index[bytes - 1] = 7;
 	s.index[8192] = 7;
 	if (truncate(scratch_file(NAME, "idx"), 8000) ||
@@ -365,12 +377,12 @@ static void test_truncated(void)
 	   "zeros are there");
 	segment_close(&s);
 	is_int(scratch_open(NAME), -EBADMSG, "nobody opens it");
-	is_int(segment_snapshot(&s, NAME, scratch), 0, "but tools can look");
+	is_int(look_at(&s), 0, "but tools can look");
 	ok(s.truncated && !s.index[bytes - 1], "the same");
 	segment_close(&s);
 	unlink(scratch_file(NAME, "ctl"));
 	unlink(scratch_file(NAME, "lock"));
-	is_int(segment_snapshot(&s, NAME, scratch), 0,
+	is_int(look_at(&s), 0,
 	       "without control segment and lock");
 	ok(s.truncated && s.control_fd < 0 && s.lock_fd < 0 && !seg_line(&s)->tick,
 	   "too");
@@ -399,7 +411,7 @@ static void test_damaged_body(void)
 	for (i = sizeof(struct shm_header); i < a.at.index_bytes; i++)
 		writer[i] = (uint8_t)(i * 31 + 7);
 	segment_unmap_writer(&a, writer);
-	is_int(segment_snapshot(&s, NAME, scratch), 0, "a body of rubbish");
+	is_int(look_at(&s), 0, "a body of rubbish");
 	ok(!s.truncated && s.index[a.at.record] == (uint8_t)(a.at.record * 31 + 7),
 	   "is shown");
 	segment_close(&s);
@@ -426,7 +438,7 @@ static void test_fork(void)
 	pid_t pid;
 
 	scratch_create(NAME, &s);
-	segment_snapshot(&look, NAME, scratch);
+	look_at(&look);
 	lock_try(s.lock_fd, LOCK_PEER(0));
 	pid = fork();
 	if (!pid) {

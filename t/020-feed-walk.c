@@ -55,6 +55,7 @@ static void test_stats(struct made *m)
 	made_state(m)->past[11] = 9;
 	made_state(m)->relocated = 3;
 	epoch_enter(&m->c.seg, MADE_PEER, 5);
+	made_count(m);
 
 	is_int(gpc_get_stats(&m->c, MADE_PEER, &st), 0, "statistics of a peer");
 	ok(st.lookups == 10 && st.hit_vram == 6 && st.hit_ram == 1 && st.miss == 3,

@@ -8,6 +8,7 @@
  * And a peer dies before each store of a call: what its ring holds by then is a whole command. */
 #include "cache.h"
 
+#include "counts.h"
 #include "handle.h"
 #include "pool.h"
 #include "ring.h"
@@ -115,7 +116,7 @@ static void test_evict(void)
 		must(gpc_writer_drop(c));
 		died = writer_dies(evict, n);
 		must(gpc_writer_take(c, 0, 0));
-		good = one_went();
+		good = counts_agree(c) && one_went() && counts_agree(c);
 	}
 	ok(good, "a writer dies before store %d of an eviction: one block goes", (int)n - 1);
 	if (!good)
@@ -164,14 +165,14 @@ static bool commit_round(gpc *d, uint64_t n, bool *died)
 	*died = writer_dies(commit, n);
 	good = is_there(d, n, &m, "without a writer");
 	must(gpc_writer_take(c, 0, 0));
-	good &= is_there(d, n, &m, "with a new one");
+	good &= is_there(d, n, &m, "with a new one") && counts_agree(c);
 	for (i = 0; i < 2000 && waits(c); i++)
 		must(gpc_writer_serve(c, 1));
 	good &= hold(d, n) == m.to && command(c)->result == 0;
 	must(gpc_commit(c, &m, 1, NULL, 0));     /* done: the library learns of it */
 	must(gpc_drop(c, &m.to, 1, 0, NULL));
 	settle(c);
-	return good;
+	return good && counts_agree(c);
 }
 
 static void test_commit(void)

@@ -173,7 +173,7 @@ serve frozen --block-size 16 --vram-blocks 64
 writer=$pid
 hold third frozen 1 0 0
 kill -STOP "$writer"
-until_ok state_is frozen gpcd stopped
+until_ok state_is frozen gpcd "writer stopped"
 kill -9 "$pid"
 finish "$pid"
 inspect reap frozen

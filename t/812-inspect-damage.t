@@ -160,7 +160,7 @@ truncate -s $((bytes - 4096)) "$(file idx)"
 is_damaged "an index a page too short"
 fresh
 noise ctl 0 256
-is_refused "noise in the header of control" 'does not belong to the index'
+is_refused "noise in the header of control" 'does not belong to the index|bytes instead of'
 fresh
 truncate -s 100 "$(file ctl)"
 is_damaged "control cut to 100 bytes"
@@ -170,7 +170,7 @@ is_damaged "control a page too short"
 : >"$(file ctl)"
 is_damaged "an empty control segment"
 truncate -s "$bytes" "$(file ctl)"
-is_refused "a control segment that is a hole" 'does not belong to the index'
+is_refused "a control segment that is a hole" 'does not belong to the index|bytes instead of'
 rm "$(file ctl)"
 is_damaged "no control segment"
 mkfifo "$(file ctl)"

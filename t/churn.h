@@ -10,6 +10,7 @@
 #define GPC_T_CHURN_H
 
 #include "cache.h"
+#include "counts.h"
 
 enum {
 	CHURN_KEYS = 240,
@@ -368,6 +369,7 @@ static void churn_end(void)
 		   gpc_avail(churn.c, CHURN_SHARED) == 24 &&
 		   gpc_avail(churn.c, churn.other) == 24,
 	   "all can be had");
+	ok(counts_agree(churn.c), "the writer has counted right");
 	clean(churn.c, "after all");
 	must(gpc_clear(churn.c, -1, 0, 0, 1000));
 	settle(churn.c);

@@ -46,6 +46,9 @@ t_programs = \
 	%reldir%/171-table.t \
 	%reldir%/172-wake.t \
 	%reldir%/173-wake-writer.t \
+	%reldir%/181-counts.t \
+	%reldir%/182-low-descriptors.t \
+	%reldir%/183-read-only.t \
 	%reldir%/190-names.t \
 	%reldir%/191-errors.t \
 	%reldir%/200-workers.t \
@@ -58,6 +61,7 @@ t_programs = \
 	%reldir%/320-keeper-dies.t \
 	%reldir%/330-forked.t \
 	%reldir%/331-namespaces.t \
+	%reldir%/332-fork-at-open.t \
 	%reldir%/340-stopped.t \
 	%reldir%/341-signals.t \
 	%reldir%/342-clocks.t \
@@ -91,6 +95,10 @@ t_scripts = \
 	%reldir%/812-inspect-damage.t \
 	%reldir%/813-inspect-rm.t \
 	%reldir%/814-inspect-liars.t \
+	%reldir%/815-inspect-cost.t \
+	%reldir%/816-stopped-writer.t \
+	%reldir%/817-descriptors.t \
+	%reldir%/818-verdicts.t \
 	%reldir%/820-replay-lru.t \
 	%reldir%/821-replay-result.t \
 	%reldir%/822-replay-trace.t \
@@ -114,6 +122,7 @@ t_scripts = \
 t_support = \
 	%reldir%/cache.h \
 	%reldir%/churn.h \
+	%reldir%/counts.h \
 	%reldir%/crew.h \
 	%reldir%/data/make-trace.sh \
 	%reldir%/data/small.jsonl \
@@ -215,6 +224,8 @@ LDADD = lib/libgpc-internal.la
 %canon_reldir%_163_mirror_order_t_LDFLAGS = -Wl,--wrap=device_find
 # sleeps have no limit there
 %canon_reldir%_172_wake_t_LDFLAGS = -Wl,--wrap=futex_wait,--wrap=clock_ns
+# another thread forks when a file was just opened, mapped or locked
+%canon_reldir%_332_fork_at_open_t_LDFLAGS = -Wl,--wrap=open,--wrap=mmap,--wrap=fcntl
 # the writer's mapping is replaced by one that the test sees stores to
 %canon_reldir%_350_kill_points_t_LDFLAGS = -Wl,--wrap=segment_map_writer
 %canon_reldir%_363_each_store_t_LDFLAGS = -Wl,--wrap=segment_map_writer
@@ -235,6 +246,8 @@ EXTRA_DIST += $(t_support) $(t_models)
 
 t_helpers = \
 	%reldir%/sh/clear \
+	%reldir%/sh/cost \
+	%reldir%/sh/crowd \
 	%reldir%/sh/hold \
 	%reldir%/sh/json \
 	%reldir%/sh/lie \
@@ -244,6 +257,10 @@ check_PROGRAMS += $(t_helpers)
 EXTRA_DIST += %reldir%/sh/driver %reldir%/sh/tap.sh
 %canon_reldir%_sh_clear_SOURCES = %reldir%/sh/clear.c
 %canon_reldir%_sh_clear_LDADD = lib/libgpc.la
+%canon_reldir%_sh_cost_SOURCES = %reldir%/sh/cost.c
+%canon_reldir%_sh_cost_LDADD =
+%canon_reldir%_sh_crowd_SOURCES = %reldir%/sh/crowd.c
+%canon_reldir%_sh_crowd_LDADD = lib/libgpc.la
 %canon_reldir%_sh_hold_SOURCES = %reldir%/sh/hold.c
 %canon_reldir%_sh_hold_LDADD = lib/libgpc.la
 %canon_reldir%_sh_lie_SOURCES = %reldir%/sh/lie.c

@@ -146,6 +146,23 @@ UNUSED static void made_add_pool(struct made *m, uint32_t p, uint32_t kind,
 	made_state(m)->live_pools[0] |= 1ull << p;
 }
 
+/* The counts of all pools, as a writer keeps them. */
+UNUSED static void made_count(struct made *m)
+{
+	uint32_t p, i, n[4];
+
+	for (p = 0; p < 4; p++) {
+		struct shm_pool *pool = made_pool(m, p);
+
+		memset(n, 0, sizeof(n));
+		for (i = 0; i < (uint32_t)pool->range; i++)
+			n[WORD_STATE(made_record(m, (uint32_t)(pool->range >> 32) + i)->word) & 3]++;
+		pool->live = n[LIVE];
+		pool->reserved = n[RESERVED];
+		pool->dying = n[DYING];
+	}
+}
+
 static uint64_t made_mix(uint64_t x)
 {
 	x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u;

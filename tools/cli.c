@@ -6,6 +6,7 @@
 #include "gpc.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <getopt.h>
 #include <limits.h>
 #include <stdarg.h>
@@ -16,9 +17,23 @@
 
 static const char *tool = "gpc";
 
+/* Files that a tool opens must not take the place of a stream that is closed.  What stands there
+ * refuses what the stream would be used for, as the closed one did: a result that goes nowhere
+ * still is a failure. */
+static void fill_streams(void)
+{
+	int fd;
+
+	for (fd = 0; fd < 3; fd++)
+		if (fcntl(fd, F_GETFD) < 0 && errno == EBADF &&
+		    open("/dev/null", fd ? O_RDONLY : O_WRONLY) < 0)
+			return;
+}
+
 void cli_init(const char *name)
 {
 	tool = name;
+	fill_streams();
 }
 
 const char *cli_tool(void)

@@ -9,7 +9,8 @@
 
 enum { EXIT_RUNTIME = 1, EXIT_USAGE = 2 };
 
-/* The name in front of every message; call it first. */
+/* The name in front of every message; call it first.  Where a standard stream is closed,
+ * /dev/null stands from then on. */
 void cli_init(const char *tool);
 const char *cli_tool(void);
 

@@ -224,23 +224,6 @@ int inspect_open(struct inspect *in, uint32_t flags, gpc **ret)
 	return in->cannot_open;
 }
 
-int inspect_alive(gpc *c)
-{
-	struct gpc_info info = { .size = sizeof(info) };
-	struct gpc_stats st;
-	int alive;
-
-	if (gpc_get_info(c, &info) < 0)
-		return -1;
-	alive = info.writer_pid && info.writer_peer < 0;
-	for (uint32_t i = 0; i < info.max_peers; i++) {
-		st = (struct gpc_stats){ .size = sizeof(st) };
-		if (gpc_get_stats(c, (int)i, &st) >= 0 && st.alive)
-			alive++;
-	}
-	return alive;
-}
-
 /* ---- command line ---- */
 
 static int set_option(struct inspect *in, int opt, unsigned *given)

@@ -4,13 +4,17 @@
 
 #include "gpcd.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+enum { MOST_FILES = 1024 };          /* that a process has, as a rule */
 
 volatile sig_atomic_t process_stopping;
 gpc *volatile process_served;
@@ -40,6 +44,27 @@ const char *process_end(void)
 	return sig == SIGINT ? "SIGINT" : sig == SIGHUP ? "SIGHUP" : "SIGTERM";
 }
 
+/* A pipe or a file that the starter left open would be open for as long as we live, and who reads
+ * from the pipe would wait.  The folder itself is read by a descriptor that goes with it. */
+static void close_inherited(int but)
+{
+	DIR *fds = opendir("/proc/self/fd");
+	const struct dirent *e;
+	int fd;
+
+	while (fds && (e = readdir(fds))) {
+		fd = e->d_name[0] == '.' ? -1 : atoi(e->d_name);
+		if (fd > 2 && fd != but && fd != dirfd(fds))
+			close(fd);
+	}
+	if (fds)
+		closedir(fds);
+	else                             /* there is no /proc */
+		for (fd = 3; fd < MOST_FILES; fd++)
+			if (fd != but)
+				close(fd);
+}
+
 int process_detach(struct daemon *d)
 {
 	int fds[2], status = 0;
@@ -54,6 +79,7 @@ int process_detach(struct daemon *d)
 	if (!pid) {
 		close(fds[0]);
 		d->ready_fd = fds[1];
+		close_inherited(d->ready_fd);
 		setsid();
 		return -1;
 	}
@@ -94,7 +120,7 @@ static bool is_my_pidfile(const struct daemon *d)
 /* Between the two calls its owner may remove it. */
 static int open_pidfile(struct daemon *d)
 {
-	int flags = O_WRONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK;
+	int flags = O_WRONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY;
 
 	do {
 		d->pidfile_fd = open(d->pidfile, flags | O_CREAT | O_EXCL, 0644);

@@ -31,27 +31,24 @@ static void set_count(json_t *row, const char *field, uint64_t v)
 	json_object_set_new(row, field, out_need(json_integer((json_int_t)v)));
 }
 
-static void describe(json_t *row, gpc *c)
+static void describe(const struct inspect *in, const char *name, json_t *row, gpc *c)
 {
-	struct gpc_info info = { .size = sizeof(info) };
 	struct gpc_stats st = { .size = sizeof(st) };
-	int alive = inspect_alive(c);
+	struct inspect_look look;
+	int r = inspect_look(in, name, c, &look);
 
-	if (gpc_get_info(c, &info) < 0 || alive < 0) {
-		json_object_set_new(row, "state", out_need(json_string("unreadable")));
+	if (r < 0) {
+		json_object_set_new(row, "state", out_string(cli_gpc_text(r), 300));
 		return;
 	}
-	set_count(row, "block_tokens", info.block_tokens);
-	set_count(row, "max_blocks", info.max_blocks);
+	set_count(row, "block_tokens", look.info.block_tokens);
+	set_count(row, "max_blocks", look.info.max_blocks);
 	if (gpc_get_stats(c, -1, &st) >= 0)
 		set_count(row, "live", st.live);
-	set_count(row, "pools", info.pools);
-	set_count(row, "peers", (uint64_t)alive);
-	json_object_set_new(row, "writer_pid", !info.writer_pid ? json_null() :
-			    out_need(json_integer(info.writer_pid)));
-	set_count(row, "bytes", info.bytes);
-	json_object_set_new(row, "state", out_need(json_string(
-		info.writer_pid ? "served" : alive ? "no writer" : "unused")));
+	set_count(row, "pools", look.info.pools);
+	set_count(row, "peers", (uint64_t)look.alive);
+	set_count(row, "bytes", look.info.bytes);
+	inspect_put_state(row, &look);
 }
 
 json_t *inspect_caches(const struct inspect *in)
@@ -72,9 +69,11 @@ json_t *inspect_caches(const struct inspect *in)
 		json_object_set_new(row, "name", out_string(names[i], GPC_MAX_NAME));
 		if (r < 0) {
 			json_object_set_new(row, "state",
-					    out_string(cli_gpc_text(r), 200));
+					    out_string(cli_gpc_text(r), 300));
+			json_object_set_new(row, "refused",
+					    out_string(cli_gpc_text(r), 300));
 		} else {
-			describe(row, c);
+			describe(in, names[i], row, c);
 			gpc_close(c);
 		}
 		json_array_append_new(rows, row);

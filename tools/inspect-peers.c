@@ -26,33 +26,15 @@ static const struct column columns[] = {
 	{ "PUBLISHED", "published", SHOW_TEXT },
 };
 
-/* A stopped process is alive and holds what it holds: worth a word of its own. */
-static bool is_stopped(int pid)
-{
-	char path[64], text[512];
-	const char *after;
-	size_t n;
-	FILE *f;
-
-	snprintf(path, sizeof(path), "/proc/%d/stat", pid);
-	f = fopen(path, "re");
-	if (!f)
-		return false;
-	n = fread(text, 1, sizeof(text) - 1, f);
-	fclose(f);
-	text[n] = 0;
-	after = strrchr(text, ')');  /* the name before it may hold anything */
-	return after && (strncmp(after, ") T", 3) == 0 || strncmp(after, ") t", 3) == 0);
-}
-
-/* The pid of another PID namespace may be somebody else here: nobody should ask, or kill, it. */
-static const char *state_of(int peer, const struct gpc_stats *st, int writer_peer)
+/* A stopped process is alive and holds what it holds: worth a word of its own.  The pid of another
+ * PID namespace may be somebody else here: nobody should ask, or kill, it. */
+static const char *state_of(const struct gpc_stats *st, bool writer, int stopped)
 {
 	if (!st->alive)
 		return st->left ? "left" : "dead";
-	if (st->here && is_stopped(st->pid))
-		return "stopped";
-	if (peer == writer_peer)
+	if (stopped == 1)
+		return writer ? "writer stopped" : "stopped";
+	if (writer)
 		return "writer";
 	return st->here ? "alive" : "elsewhere";
 }
@@ -69,14 +51,18 @@ static json_t *describe(int peer, const struct gpc_stats *st, int writer_peer)
 		{ "dropped", st->dropped }, { "stale_refs", st->stale_refs },
 		{ "ring_full", st->ring_full },
 	};
+	int stopped = inspect_stopped(st);
+	bool writer = st->alive && peer == writer_peer;
 	json_t *o = out_need(json_object());
 
 	json_object_set_new(o, "peer", out_need(json_integer(peer)));
 	json_object_set_new(o, "pid", out_need(json_integer(st->pid)));
 	json_object_set_new(o, "label", out_string(st->label, sizeof(st->label)));
-	json_object_set_new(o, "state", out_need(json_string(state_of(peer, st, writer_peer))));
+	json_object_set_new(o, "state", out_need(json_string(state_of(st, writer, stopped))));
 	json_object_set_new(o, "alive", json_boolean(st->alive));
 	json_object_set_new(o, "here", json_boolean(st->here));
+	json_object_set_new(o, "writer", json_boolean(writer));
+	json_object_set_new(o, "stopped", stopped < 0 ? json_null() : json_boolean(stopped));
 	for (size_t i = 0; i < ARRAY_SIZE(counters); i++)
 		json_object_set_new(o, counters[i].field,
 				    out_need(json_integer((json_int_t)counters[i].v)));

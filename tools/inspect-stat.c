@@ -10,6 +10,7 @@
 
 static const struct column info_columns[] = {
 	{ "cache", "name", SHOW_TEXT },
+	{ "state", "state", SHOW_TEXT },
 	{ "writer", "writer_pid", SHOW_TEXT },
 	{ "  generation", "writer_generation", SHOW_TEXT },
 	{ "peers", "peers", SHOW_TEXT },
@@ -141,7 +142,6 @@ static void describe_info(json_t *o, const struct gpc_info *info)
 	set(o, "max_peers", info->max_peers);
 	set(o, "max_pools", info->max_pools);
 	set(o, "peers", info->peers);
-	set_signed(o, "writer_pid", info->writer_pid ? info->writer_pid : -1);
 	set(o, "writer_generation", info->writer_generation);
 	set(o, "tick_us", info->tick_us);
 	if (info->tick_us == 1)
@@ -216,15 +216,15 @@ static void show(const json_t *o)
 
 int inspect_stat(struct inspect *in)
 {
-	struct gpc_info info = { .size = sizeof(info) };
 	struct gpc_stats st = { .size = sizeof(st) };
+	struct inspect_look look;
 	json_t *o;
 	gpc *c;
 	int status = inspect_open(in, GPC_READONLY, &c), r;
 
 	if (status)
 		return status;
-	r = gpc_get_info(c, &info);
+	r = inspect_look(in, in->name, c, &look);
 	if (r >= 0)
 		r = gpc_get_stats(c, -1, &st);
 	if (r < 0) {
@@ -234,7 +234,8 @@ int inspect_stat(struct inspect *in)
 	}
 	o = out_need(json_object());
 	json_object_set_new(o, "name", out_string(in->name, GPC_MAX_NAME));
-	describe_info(o, &info);
+	inspect_put_state(o, &look);
+	describe_info(o, &look.info);
 	json_object_set_new(o, "pools", inspect_pools(c));
 	json_object_set_new(o, "mirrors", inspect_mirrors(c));
 	json_object_set_new(o, "stats", describe_stats(&st));

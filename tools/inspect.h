@@ -62,8 +62,22 @@ int inspect_open(struct inspect *in, uint32_t flags, gpc **ret);
 /* Quietly, by name. */
 int inspect_attach(const struct inspect *in, const char *name, uint32_t flags, gpc **ret);
 
-/* Processes alive in the cache, the writer's included; -1: it cannot be told. */
-int inspect_alive(gpc *c);
+/* ---- inspect-state.c ---- */
+
+/* Is the process behind that seat stopped?  1, 0, or -1: it cannot be told, since it is in
+ * another PID namespace, or /proc does not show it. */
+int inspect_stopped(const struct gpc_stats *st);
+struct inspect_look {
+	struct gpc_info info;
+	int alive;                   /* processes, the writer's included */
+	int writer_stopped;          /* as inspect_stopped says */
+	char state[300];             /* served, writer stopped, no writer, unused, or why no
+	                              * process could attach */
+};
+/* 0, or a negative errno. */
+int inspect_look(const struct inspect *in, const char *name, gpc *c, struct inspect_look *ret);
+/* The fields of JSON that list and stat have in common. */
+void inspect_put_state(json_t *o, const struct inspect_look *l);
 
 /* Which pools there are, as `stat` and `env` show them. */
 json_t *inspect_pools(gpc *c);

@@ -26,6 +26,7 @@ bin_PROGRAMS += %reldir%/gpc-inspect
 	%reldir%/inspect-mirrors.c \
 	%reldir%/inspect-peers.c \
 	%reldir%/inspect-stat.c \
+	%reldir%/inspect-state.c \
 	%reldir%/inspect.h \
 	%reldir%/output.c \
 	%reldir%/output.h

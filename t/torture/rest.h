@@ -6,6 +6,7 @@
 
 #include "survivor.h"
 
+#include "../counts.h"
 #include "epoch.h"
 
 struct rest {
@@ -146,6 +147,7 @@ static inline void sums_rest(const struct rest *j)
 	uint64_t all =
 		RAM_BLOCKS + TRANSIT + VAULT_BLOCKS + (stage.engines ? 0 : VRAM_BLOCKS);
 
+	must(counts_agree(j->c), "the counts of the pools are not those of the records");
 	must(!st.reserved && !st.dying && st.live + st.free_blocks == all,
 	     "%llu live and %llu free of %llu", (unsigned long long)st.live,
 	     (unsigned long long)st.free_blocks, (unsigned long long)all);
