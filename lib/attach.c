@@ -35,7 +35,6 @@ static gpc *handle_new(const struct gpc_options *opt, uint32_t flags)
 	}
 	c->flags = flags;
 	c->peer = SHM_NO_PEER;
-	c->writer_fd = -1;
 	c->ops_end = &c->ops;
 	c->seg.index_fd = c->seg.control_fd = c->seg.lock_fd = -1;
 	pthread_mutex_init(&c->device_sections, NULL);

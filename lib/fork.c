@@ -1,14 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* fork.c - a forked child must not use its parent's handles.
  *
- * The child shares the parent's open file descriptions, hence its locks: a child that
- * lives on would keep the seat of a dead parent taken, and two processes would write
- * one seat.  So the child gives up the descriptors at once and finds every handle
- * marked; the mappings are not inherited (MADV_DONTFORK). */
+ * Two processes would write one seat.  So the child finds every handle marked; it has no
+ * descriptor of a cache (fd.c), and the mappings are not inherited (MADV_DONTFORK). */
 #include "config.h"
 
 #include <errno.h>
-#include <unistd.h>
 #include "handle.h"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -34,8 +31,6 @@ static void child(void)
 	for (c = handles; c; c = c->next) {
 		c->forked = true;
 		segment_abandon(&c->seg);
-		if (c->writer_fd >= 0)
-			close(c->writer_fd);     /* or the child would hold the writer's seat */
 	}
 	handles = NULL;
 	pthread_mutex_unlock(&lock);

@@ -54,7 +54,6 @@ struct gpc {
 	/* the writer's seat: writer_seat.c */
 	pthread_mutex_t serve_lock;
 	struct writer *writer;           /* not NULL: this handle holds the seat */
-	int writer_fd;                   /* its descriptor of the lock file, or -1 */
 	pthread_t server;
 	bool serving;                    /* the thread runs */
 	uint32_t stop;                   /* futex word: the thread shall end */
@@ -100,8 +99,8 @@ static inline uint64_t handle_thread(void)
 /* Does the calling thread have a section of gpc_enter open? */
 bool handle_in_section(gpc *c);
 
-/* All handles of the process, for fork (fork.c).  Register before the handle has a lock of
- * the lock file; -ENOMEM.  In a child fork_forget has nothing to forget. */
+/* All handles of the process, for fork (fork.c); -ENOMEM.  In a child fork_forget has nothing to
+ * forget. */
 int fork_register(gpc *c);
 void fork_forget(gpc *c);
 

@@ -23,6 +23,8 @@ lib_gpc_sources = \
 	%reldir%/epoch.h \
 	%reldir%/err.c \
 	%reldir%/err.h \
+	%reldir%/fd.c \
+	%reldir%/fd.h \
 	%reldir%/feed.c \
 	%reldir%/fill.c \
 	%reldir%/fill.h \

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "err.h"
+#include "fd.h"
 
 #define OPEN_TRIES      8        /* while others remove the name and make it again */
 
@@ -123,11 +124,11 @@ int segment_open_file(const struct segment *s, const char *suffix, int flags)
 	int fd;
 
 	segment_path(s, suffix, path);
-	fd = open(path, flags | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+	fd = fd_open(path, flags | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY, 0);
 	if (fd < 0)
 		return open_error(s, suffix, path);
 	if (fstat(fd, &st) || !S_ISREG(st.st_mode)) {
-		close(fd);
+		fd_close(fd);
 		return err_set(EBADMSG, "%s is no regular file", path);
 	}
 	return fd;
@@ -177,7 +178,6 @@ static int map_file(const struct segment *s, int fd, uint64_t bytes, int prot,
 
 	if (err)
 		return err;
-	madvise(*ret, ROUND_UP(bytes, s->unit), MADV_DONTFORK);
 	madvise(*ret, ROUND_UP(bytes, s->unit), MADV_HUGEPAGE);      /* for khugepaged, later */
 	return 0;
 }
@@ -245,14 +245,13 @@ int segment_open_lock(const struct segment *s)
 	if (s->lock_fd < 0)
 		return err_set(ENOENT, "gpc.%s.lock is missing", s->name);
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", s->lock_fd);
-	fd = open(path, (s->snapshot ? O_RDONLY : O_RDWR) | O_CLOEXEC);
+	fd = fd_open(path, s->snapshot ? O_RDONLY : O_RDWR, 0);
 	return fd >= 0 ? fd : err_sys(0, "gpc.%s.lock", s->name);
 }
 
 static void close_file(int *fd)
 {
-	if (*fd >= 0)
-		close(*fd);
+	fd_close(*fd);
 	*fd = -1;
 }
 
@@ -271,9 +270,11 @@ void segment_close(struct segment *s)
 	close_files(s);
 }
 
-/* The child has no mappings to undo, except those of a snapshot. */
+/* The child has no descriptors to close (fd.c), and no mappings to undo, except those of a
+ * snapshot. */
 void segment_abandon(struct segment *s)
 {
+	s->index_fd = s->control_fd = s->lock_fd = -1;
 	if (!s->snapshot)
 		s->index = s->control = NULL;
 	segment_close(s);

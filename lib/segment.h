@@ -50,7 +50,8 @@ void segment_unmap_writer(const struct segment *s, uint8_t *index);
 /* Another open file description of the lock file. */
 int segment_open_lock(const struct segment *s);
 void segment_close(struct segment *s);
-/* In a forked child: close descriptors, forget the mappings (they are MADV_DONTFORK). */
+/* In a forked child, whose descriptors are closed already: forget them, and the mappings
+ * (they are MADV_DONTFORK). */
 void segment_abandon(struct segment *s);
 /* Index first, then the rest, and what killed creators left; -ENOENT: there was no index.
  * -EACCES, -EAGAIN as above. */

@@ -27,6 +27,7 @@
 #include <unistd.h>
 
 #include "err.h"
+#include "fd.h"
 #include "lockfile.h"
 #include "order.h"
 
@@ -129,13 +130,13 @@ static int make_file(const struct segment *s, const char *suffix, const struct d
 	int fd, err;
 
 	segment_path(s, suffix, path);
-	fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+	fd = fd_open(path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW, 0600);
 	if (fd < 0)
 		return err_sys(errno == EPERM ? EACCES : 0, "creating %s", path);
 	err = dress(fd, path, d);
 	if (err) {
 		unlink(path);
-		close(fd);
+		fd_close(fd);
 		return err;
 	}
 	*ret_fd = fd;

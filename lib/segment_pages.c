@@ -15,6 +15,7 @@
 #include <sys/vfs.h>
 
 #include "err.h"
+#include "fd.h"
 
 #ifndef MADV_COLLAPSE
 #define MADV_COLLAPSE 25
@@ -40,13 +41,26 @@ static uint8_t *find_place(size_t bytes, size_t align)
 	return at;
 }
 
+/* No child inherits it, whichever instant it is forked at. */
+static void *map_at(void *at, size_t n, int prot, int fd)
+{
+	void *p;
+
+	fd_hold();
+	p = mmap(at, n, prot, MAP_SHARED | MAP_FIXED, fd, 0);
+	if (p != MAP_FAILED)
+		madvise(p, n, MADV_DONTFORK);
+	fd_release();
+	return p;
+}
+
 int segment_map_pages(const struct segment *s, int fd, uint64_t bytes, int prot, uint8_t **ret)
 {
 	size_t n = ROUND_UP(bytes, s->unit);
 	void *at = find_place(n, MAX(HUGE, s->unit)), *p = MAP_FAILED;
 
 	if (at) {
-		p = mmap(at, n, prot, MAP_SHARED | MAP_FIXED, fd, 0);
+		p = map_at(at, n, prot, fd);
 		if (p == MAP_FAILED)
 			munmap(at, n);
 	}

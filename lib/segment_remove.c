@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "err.h"
+#include "fd.h"
 #include "lockfile.h"
 
 #define PATIENCE_MS     2000
@@ -87,7 +88,7 @@ static int open_lock_file(struct segment *s)
 	if (s->lock_fd != -ENOENT)
 		return MIN(s->lock_fd, 0);
 	segment_path(s, "lock", path);
-	s->lock_fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+	s->lock_fd = fd_open(path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW, 0600);
 	if (s->lock_fd >= 0)
 		return 0;
 	if (errno == EEXIST)

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "err.h"
+#include "fd.h"
 
 #define SNAPSHOT_TRIES  8        /* while others remove the name and make it again */
 #define CHUNK           (1u << 30)
@@ -80,7 +81,7 @@ static int open_rest(struct segment *s)
 	int err;
 
 	if (s->lock_fd >= 0 && segment_check_lock(s)) {
-		close(s->lock_fd);
+		fd_close(s->lock_fd);
 		s->lock_fd = -1;
 	}
 	s->control_fd = segment_open_file(s, "ctl", O_RDONLY);

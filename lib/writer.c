@@ -13,6 +13,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
+#include "fd.h"
 #include "futex.h"
 #include "writer.h"
 
@@ -240,9 +241,7 @@ static void let_go(struct writer *w)
 {
 	if (w->seg.index)
 		segment_unmap_writer(&w->c->seg, w->seg.index);
-	w->c->writer_fd = -1;
-	if (w->lock_fd >= 0)
-		close(w->lock_fd);       /* gives the seat up */
+	fd_close(w->lock_fd);            /* gives the seat up */
 	free_pending(w);
 	free_all(w);
 }
@@ -262,7 +261,7 @@ int writer_open(gpc *c, struct writer **ret)
 	w->c = c;
 	w->seg = c->seg;
 	w->seg.index = NULL;
-	c->writer_fd = w->lock_fd = segment_open_lock(&c->seg);
+	w->lock_fd = segment_open_lock(&c->seg);
 	err = w->lock_fd < 0 ? w->lock_fd : lock_try(w->lock_fd, LOCK_WRITER);
 	if (err == 0)
 		err = segment_map_writer(&c->seg, &w->seg.index);

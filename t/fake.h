@@ -46,7 +46,7 @@ UNUSED static void fake_adopt(struct fake *f, void *index, void *control)
 
 	s->index = index;
 	s->control = control;
-	s->index_fd = s->control_fd = s->lock_fd = f->c.writer_fd = -1;
+	s->index_fd = s->control_fd = s->lock_fd = -1;
 	f->line = seg_line(s);
 	f->seat = seg_seat(s, 0);
 	f->state = (struct shm_state *)seg_state(s);

@@ -55,6 +55,7 @@ t_programs = \
 	%reldir%/320-keeper-dies.t \
 	%reldir%/330-forked.t \
 	%reldir%/331-namespaces.t \
+	%reldir%/332-fork-at-open.t \
 	%reldir%/340-stopped.t \
 	%reldir%/341-signals.t \
 	%reldir%/342-clocks.t \
@@ -210,6 +211,8 @@ LDADD = lib/libgpc-internal.la
 %canon_reldir%_163_mirror_order_t_LDFLAGS = -Wl,--wrap=device_find
 # sleeps have no limit there
 %canon_reldir%_172_wake_t_LDFLAGS = -Wl,--wrap=futex_wait,--wrap=clock_ns
+# another thread forks when a file was just opened, mapped or locked
+%canon_reldir%_332_fork_at_open_t_LDFLAGS = -Wl,--wrap=open,--wrap=mmap,--wrap=fcntl
 # the writer's mapping is replaced by one that the test sees stores to
 %canon_reldir%_350_kill_points_t_LDFLAGS = -Wl,--wrap=segment_map_writer
 %canon_reldir%_363_each_store_t_LDFLAGS = -Wl,--wrap=segment_map_writer
