@@ -131,6 +131,7 @@ struct writer {
 	gpc *c;                          /* the handle that holds the seat */
 	struct segment seg;              /* like c's, with `index` mapped read-write */
 	int lock_fd;                     /* own description of the lock file */
+	bool reaps;                      /* it clears seats and serves nobody */
 	uint32_t max_blocks, max_peers, max_pools, buckets;
 
 	struct node *node;               /* of each record ... */
@@ -242,7 +243,10 @@ bool w_row_is_zero(struct writer *w, uint32_t record);
 uint64_t w_tick(struct writer *w);
 
 /* ---- writer.c ---- */
-int writer_open(gpc *c, struct writer **ret);    /* takes the seat; -EAGAIN */
+/* Takes the seat: -EAGAIN.  reaps: only to clear the seats of the dead, by writer_reap(); it must
+ * not serve, since it keeps no mirrors.  Those of the last writer stay as they are, and nothing
+ * that they may still name becomes free. */
+int writer_open(gpc *c, bool reaps, struct writer **ret);
 /* Both: -ENOMEM means that the writer is in no state to go on and must be closed. */
 int writer_serve(struct writer *w, uint64_t deadline_ns);
 int writer_reap(struct writer *w);

@@ -49,6 +49,7 @@ t_programs = \
 	%reldir%/210-spaces.t \
 	%reldir%/220-readers.t \
 	%reldir%/230-seats.t \
+	%reldir%/231-dead-seats.t \
 	%reldir%/250-threads.t \
 	%reldir%/300-standby.t \
 	%reldir%/310-worker-dies.t \
@@ -78,6 +79,7 @@ t_programs = \
 	%reldir%/503-device-mirrors.t
 
 t_scripts = \
+	%reldir%/301-all-dead.t \
 	%reldir%/700-models.t \
 	%reldir%/701-mutants.t \
 	%reldir%/800-gpcd-options.t \
@@ -209,6 +211,8 @@ LDADD = lib/libgpc-internal.la
 %canon_reldir%_152_one_step_t_LDFLAGS = -Wl,--wrap=retire_subtree
 # a driver in between sees what the writer asks of a device
 %canon_reldir%_163_mirror_order_t_LDFLAGS = -Wl,--wrap=device_find
+# who clears seats dies at any store, or waits in the middle
+%canon_reldir%_231_dead_seats_t_LDFLAGS = -Wl,--wrap=segment_map_writer,--wrap=team_size
 # sleeps have no limit there
 %canon_reldir%_172_wake_t_LDFLAGS = -Wl,--wrap=futex_wait,--wrap=clock_ns
 # another thread forks when a file was just opened, mapped or locked
