@@ -123,6 +123,7 @@ static int take_over(struct writer *w, struct scan *sc)
 	finish_moves(w, sc);
 	find_missing(w, sc->entry);
 	takeover_link_rest(w, sc);
+	pools_finish_clears(w);
 	for (i = 0; i < sc->nshares; i++)
 		retire_all(w, &sc->share[i].bad);
 	retire_all(w, &sc->orphans);

@@ -420,6 +420,8 @@ int32_t pools_clear(struct writer *w, int32_t pool, uint32_t tag, bool remove,
 void pools_kill(struct writer *w, uint32_t pool);        /* one step, then the rest */
 void pools_care(struct writer *w);                       /* emptied pools become FREE */
 int pools_load(struct writer *w);                        /* takeover; -EBADMSG */
+/* Takeover, when the tree is there: clears that were announced, and pools that ended. */
+void pools_finish_clears(struct writer *w);
 void pools_reset_node(struct writer *w, uint32_t record);
 
 /* ---- command.c ---- */
@@ -442,7 +444,10 @@ bool mirror_flushed(struct writer *w);           /* the flush has ended, or fail
 void feed_prepare(struct writer *w, uint32_t what, uint32_t record, gpc_block was);
 void feed_commit(struct writer *w);
 void feed_recover(struct writer *w);
+/* A pool is cleared: told, and noted until feed_clear_done(). */
 void feed_cleared(struct writer *w, uint32_t pool, uint32_t tag);
+void feed_clear_done(struct writer *w);
+bool feed_is_clearing(struct writer *w, uint32_t *ret_pool, uint32_t *ret_tag);
 
 /* ---- reap.c ---- */
 void reap_dead(struct writer *w);
