@@ -58,6 +58,7 @@ t_programs = \
 	%reldir%/331-namespaces.t \
 	%reldir%/332-fork-at-open.t \
 	%reldir%/333-feed-each-store.t \
+	%reldir%/334-many-spilled.t \
 	%reldir%/340-stopped.t \
 	%reldir%/341-signals.t \
 	%reldir%/342-clocks.t \
