@@ -82,6 +82,7 @@ t_programs = \
 
 t_scripts = \
 	%reldir%/301-all-dead.t \
+	%reldir%/302-other-layout.t \
 	%reldir%/700-models.t \
 	%reldir%/701-mutants.t \
 	%reldir%/800-gpcd-options.t \
@@ -243,7 +244,8 @@ t_helpers = \
 	%reldir%/sh/hold \
 	%reldir%/sh/json \
 	%reldir%/sh/lie \
-	%reldir%/sh/notify
+	%reldir%/sh/notify \
+	%reldir%/sh/relayout
 
 check_PROGRAMS += $(t_helpers)
 EXTRA_DIST += %reldir%/sh/driver %reldir%/sh/tap.sh
@@ -253,6 +255,7 @@ EXTRA_DIST += %reldir%/sh/driver %reldir%/sh/tap.sh
 %canon_reldir%_sh_hold_LDADD = lib/libgpc.la
 %canon_reldir%_sh_lie_SOURCES = %reldir%/sh/lie.c
 %canon_reldir%_sh_lie_LDADD = lib/libgpc.la
+%canon_reldir%_sh_relayout_SOURCES = %reldir%/sh/relayout.c
 %canon_reldir%_sh_json_SOURCES = %reldir%/sh/json.c
 %canon_reldir%_sh_json_LDADD = $(JANSSON_LIBS)
 %canon_reldir%_sh_notify_SOURCES = %reldir%/sh/notify.c

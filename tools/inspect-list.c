@@ -72,7 +72,7 @@ json_t *inspect_caches(const struct inspect *in)
 		json_object_set_new(row, "name", out_string(names[i], GPC_MAX_NAME));
 		if (r < 0) {
 			json_object_set_new(row, "state",
-					    out_string(cli_gpc_text(r), 200));
+					    out_string(cli_gpc_text(r), 400));
 		} else {
 			describe(row, c);
 			gpc_close(c);
