@@ -14,6 +14,8 @@
 #include "writer_seat.h"
 
 #define LOOK_NS (5 * NS_PER_MS)          /* between looks for a name or a seat */
+#define DEAD_NS (20 * NS_PER_MS)         /* between looks for the dead on seats */
+#define PATIENCE_NS (1000 * NS_PER_MS)   /* with a writer that has dead seats to clear */
 #define LAST_WORDS_NS (1000 * NS_PER_MS) /* for what was submitted without waiting */
 
 static void pause_ns(uint64_t ns)
@@ -85,23 +87,49 @@ static void handle_free(gpc *c)
 
 /* ---- attaching ---- */
 
+static int no_seat(const gpc *c, uint32_t dead)
+{
+	uint32_t all = c->seg.header.geometry.max_peers;
+
+	if (!dead)
+		return err_set(EUSERS, "all %u seats of %s are taken", all, c->seg.name);
+	return err_set(EUSERS, "all %u seats of %s are taken, %u of them by processes that are gone, "
+		       "and its writer does not clear those", all, c->seg.name, dead);
+}
+
+/* Seats of the dead are as good as free, and without a writer we clear them ourselves.  That takes
+ * a whole takeover, since only a takeover knows what the dead had; it leaves the mirrors alone, so
+ * no device is opened.  0, -EAGAIN: another process has the writer's seat, or what prevents a
+ * takeover. */
+static int clear_seats(gpc *c, uint32_t *ret_dead)
+{
+	*ret_dead = seat_count_dead(c);
+	return *ret_dead ? writer_seat_reap(c) : 0;
+}
+
+/* Until the deadline; while another process has dead seats to clear, at least for a while. */
 static int wait_for_seat(gpc *c, const struct gpc_options *opt, uint64_t deadline)
 {
+	uint64_t now = clock_ns(), look = now, patience = MAX(deadline, now + PATIENCE_NS);
 	const char *label = opt ? opt->label : NULL;
-	uint32_t quota = opt ? opt->quota : 0;
+	uint32_t quota = opt ? opt->quota : 0, dead = 0;
 	int err;
 
-	for (;;) {
-		err = seat_take(c, label, quota);
-		if (err != -EUSERS)
-			return err;
-		/* the dead may hold them all, with no writer to take them back */
-		if ((c->flags & GPC_SERVE) && writer_seat_reap(c) == 0)
-			err = seat_take(c, label, quota);
-		if (err != -EUSERS || clock_ns() >= deadline)
-			return err;
+	while ((err = seat_take(c, label, quota)) == -EUSERS) {
+		if (now >= look) {
+			err = clear_seats(c, &dead);
+			if (err < 0 && err != -EAGAIN)
+				return err;
+			if (err == 0 && dead && seat_take(c, label, quota) == 0)
+				return 0;
+			look = clock_ns() + DEAD_NS;
+		}
+		if (now >= (dead ? patience : deadline))
+			return no_seat(c, dead);
 		pause_ns(LOOK_NS);
+		now = clock_ns();
 	}
+	return err;
 }
 
 static int sit(gpc *c, const struct gpc_options *opt, uint64_t deadline)

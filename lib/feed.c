@@ -3,7 +3,16 @@
  *
  * Each change is prepared in its place, then the record commits, then feed_head moves.  At
  * most one prepared change can be in doubt when a writer dies, and the record it speaks of
- * tells whether it happened: that is all a successor has to look at. */
+ * tells whether it happened: that is all a successor has to look at.
+ *
+ *   what was stored last            a successor
+ *   the change, prepared            forgets it, if its record says that it did not happen
+ *   the record's word               tells it
+ *   feed_head                       has nothing to do
+ *
+ * GPC_CLEARED speaks of many records.  state.clearing stands for their words: it is stored
+ * after the change is prepared, and is 0 again when the last of them is DYING; a successor that
+ * finds it retires the others first of all. */
 #include "config.h"
 
 #include <string.h>
@@ -54,29 +63,61 @@ void feed_commit(struct writer *w)
 		store_release(&st->feed_head, st->feed_head + 1);
 }
 
+static uint64_t clearing(uint32_t pool, uint32_t tag)
+{
+	return (uint64_t)(pool + 1) << 32 | tag;
+}
+
+/* Announced before it is done, block by block: so it is noted before it is announced, and a
+ * successor that finds the note does the rest, whoever had asked for it. */
 void feed_cleared(struct writer *w, uint32_t pool, uint32_t tag)
 {
 	struct shm_change ch = { .what = GPC_CLEARED, .tag = tag,
 				 .block = GPC_BLOCK((gpc_block)pool, 0), .was = GPC_NONE };
 
 	prepare(w, &ch);
+	order_stores();
+	store_relaxed(&w_state(w)->clearing, clearing(pool, tag));
 	feed_commit(w);
+}
+
+void feed_clear_done(struct writer *w)
+{
+	order_stores();
+	store_relaxed(&w_state(w)->clearing, 0);
+}
+
+bool feed_is_clearing(struct writer *w, uint32_t *ret_pool, uint32_t *ret_tag)
+{
+	uint64_t note = w_state(w)->clearing;
+
+	*ret_pool = (uint32_t)(note >> 32) - 1;
+	*ret_tag = (uint32_t)note;
+	return note && *ret_pool < w->max_pools;
+}
+
+/* Of the change that was prepared last: did what it tells happen? */
+static bool has_happened(struct writer *w, const struct shm_change *ch)
+{
+	uint32_t record = w_find_record(w, ch->block);
+	bool is_live;
+
+	if (ch->what == GPC_CLEARED)
+		return w_state(w)->clearing == clearing((uint32_t)GPC_POOL(ch->block), ch->tag);
+	is_live = record != NONE && w_is(w, record, LIVE) &&
+		  w_record(w, record)->key[0] == ch->key[0] &&
+		  w_record(w, record)->key[1] == ch->key[1];
+	return is_live == (ch->what != GPC_REMOVED);
 }
 
 void feed_recover(struct writer *w)
 {
-	const struct shm_change *ch = place(w);
-	uint32_t record;
-	bool is_live;
+	struct shm_change *ch = place(w);
 
 	if (ch->seq != w_state(w)->feed_head + 1)
 		return;
-	record = w_find_record(w, ch->block);
-	is_live = record != NONE && w_is(w, record, LIVE) &&
-		  w_record(w, record)->key[0] == ch->key[0] &&
-		  w_record(w, record)->key[1] == ch->key[1];
-	if (ch->what == GPC_CLEARED || is_live == (ch->what != GPC_REMOVED))
+	if (has_happened(w, ch))
 		feed_commit(w);
 	else
-		store_relaxed(&place(w)->seq, 0);
+		store_relaxed(&ch->seq, 0);
 }

@@ -248,7 +248,8 @@ const char *gpc_last_error(void);
  * -EEXIST, -EPROTO (IF_ABSENT: it exists and differs), -ENOSPC (says how much is missing). */
 int gpc_create(const char *name, const struct gpc_config *cfg, const struct gpc_options *opt,
 	       uint32_t flags, gpc **ret);
-/* Take a seat; waits for the name up to the option's time.  GPC_SERVE, GPC_READONLY. */
+/* Take a seat; waits for the name and a seat up to the option's time.  Seats of the dead are free:
+ * without a writer the call clears them itself.  GPC_SERVE, GPC_READONLY. */
 int gpc_attach(const char *name, const struct gpc_options *opt, uint32_t flags, gpc **ret);
 /* Give every hold, section and the seat back; the cache stays.  No other thread may use the
  * handle any more.  Always succeeds; NULL is fine. */
@@ -431,7 +432,8 @@ int gpc_check(gpc *c, void (*report)(void *arg, const char *line), void *arg);
 
 /* ---- being the writer ---- */
 
-/* Take the seat and recover.  0; -EAGAIN when taken (-ETIMEDOUT with GPC_STANDBY). */
+/* Take the seat and recover.  0; -EAGAIN when taken (-ETIMEDOUT with GPC_STANDBY).  One who is
+ * giving it up is waited for. */
 int gpc_writer_take(gpc *c, uint32_t flags, int timeout_ms);
 /* Do what is due, waiting for work up to the timeout; returns the number of commands done. */
 int gpc_writer_serve(gpc *c, int timeout_ms);

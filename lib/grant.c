@@ -182,7 +182,11 @@ static void victim_is_ours(struct writer *w, struct grant *g, uint32_t record)
 		record_reserve(w, record, (uint32_t)p->keeper,
 			       p->keeper == (int32_t)g->peer ? op : 0);
 	else
-		record_free(w, record);  /* the answer only names it */
+		/* The answer only names it.  If we die before the answer, the next run evicts
+		 * another one: a key more is lost that was next to go, and no block is given
+		 * twice.  To keep it DYING until the answer would keep it from use, for as long
+		 * as the last block of the group takes. */
+		record_free(w, record);
 }
 
 bool grant_arrived(struct writer *w, uint32_t record, bool in_use)

@@ -111,6 +111,18 @@ static int32_t request_check(struct writer *w, const struct shm_pool *rq)
 	return to < 0 || tiers_fit(&w->pool[to], rq) ? 0 : -EINVAL;
 }
 
+/* Generations are odd while a pool is READY, and even from its end to its next life: so each of
+ * the two makes one step, whoever makes it, however often it is begun. */
+static uint32_t generation_of_life(uint32_t before)
+{
+	return (before + 1) | 1;
+}
+
+static uint32_t generation_of_end(uint32_t before)
+{
+	return (before + 1) & ~1u;
+}
+
 static void describe(struct writer *w, uint32_t number, const struct shm_pool *rq,
 		     uint32_t first, int32_t keeper, uint64_t maker)
 {
@@ -118,8 +130,8 @@ static void describe(struct writer *w, uint32_t number, const struct shm_pool *r
 	struct wpool *p = &w->pool[number];
 
 	*p = (struct wpool){
-		.state = POOL_READY, .generation = d->generation + 1, .first = first,
-		.slots = (uint32_t)rq->range, .blocks = rq->blocks, .kind = rq->kind,
+		.state = POOL_READY, .generation = generation_of_life(d->generation),
+		.first = first, .slots = (uint32_t)rq->range, .blocks = rq->blocks, .kind = rq->kind,
 		.flags = rq->flags, .space = rq->space, .keeper = keeper,
 		.demote_to = rq->demote_to < 0 ? -1 : rq->demote_to,
 	};
@@ -199,12 +211,12 @@ static uint32_t count_in_use(struct writer *w, uint32_t pool)
 	return n;
 }
 
+/* All that is LIVE in a pool, of that tag, and what is on its way there or from there. */
 static void retire_all(struct writer *w, uint32_t pool, uint32_t tag)
 {
 	const struct wpool *p = &w->pool[pool];
 	uint32_t i;
 
-	feed_cleared(w, pool, tag);
 	w->cleared_pool = tag ? NONE : pool;
 	for (i = 0; i < p->slots; i++) {
 		const struct shm_record *r = w_record(w, p->first + i);
@@ -223,6 +235,29 @@ static void retire_all(struct writer *w, uint32_t pool, uint32_t tag)
 			move_unbind(w, p->first + i);    /* it must not come out of limbo */
 	}
 	w->cleared_pool = NONE;
+	feed_clear_done(w);
+}
+
+static void clear_pool(struct writer *w, uint32_t pool, uint32_t tag)
+{
+	feed_cleared(w, pool, tag);
+	retire_all(w, pool, tag);
+}
+
+/* A clear that its writer died in is ended before anything else is told.  A pool that was shut is
+ * told of once more: whether its writer came to that, or to all of its blocks, nobody knows. */
+void pools_finish_clears(struct writer *w)
+{
+	uint32_t pool, tag, i;
+	bool noted = feed_is_clearing(w, &pool, &tag);
+
+	if (noted && w->pool[pool].state != POOL_FREE)
+		retire_all(w, pool, tag);
+	else
+		feed_clear_done(w);
+	for (i = 0; i < w->max_pools; i++)
+		if (w->pool[i].state == POOL_DRAINING && !(noted && i == pool && !tag))
+			clear_pool(w, i, 0);
 }
 
 /* From READY to DRAINING: first the one step, then its consequences. */
@@ -233,12 +268,13 @@ static void pool_shut(struct writer *w, uint32_t pool)
 
 	set_live_bit(w, pool, false);
 	p->state = POOL_DRAINING;
-	store_release(&d->generation, ++p->generation);
+	p->generation = generation_of_end(p->generation);
+	store_release(&d->generation, p->generation);
 	store_release(&d->state, POOL_DRAINING);
 	update_spaces(w);
 	grant_cancel_pool(w, pool);
 	move_forget_sources(w, pool);
-	retire_all(w, pool, 0);
+	clear_pool(w, pool, 0);
 	w->next_care_ns = 0;             /* pools_care() ends it */
 }
 
@@ -293,7 +329,7 @@ int32_t pools_clear(struct writer *w, int32_t pool, uint32_t tag, bool remove,
 				free_reservations_of(w, p, w->pool[p].keeper);
 			held += w->pool[p].reserved;
 		} else if (w->pool[p].state == POOL_READY) {
-			retire_all(w, p, tag);
+			clear_pool(w, p, tag);
 		}
 		held += count_in_use(w, p);
 	}
@@ -315,6 +351,18 @@ void pools_care(struct writer *w)
 		store_relaxed(&w_pool(w, i)->range, 0);
 		store_release(&w_pool(w, i)->state, POOL_FREE);
 	}
+}
+
+/* As pool_shut() begins it, whatever of that its writer has done. */
+static void end_again(struct writer *w, uint32_t pool)
+{
+	struct shm_pool *d = w_pool(w, pool);
+	struct wpool *p = &w->pool[pool];
+
+	set_live_bit(w, pool, false);
+	p->generation = generation_of_end(p->generation);
+	store_release(&d->generation, p->generation);
+	store_release(&d->state, POOL_DRAINING);
 }
 
 /* Takeover: descriptions become private state again; (Q): READY without the live bit. */
@@ -344,10 +392,8 @@ int pools_load(struct writer *w)
 			.space = d->space, .keeper = d->keeper, .demote_to = d->demote_to,
 		};
 		pool_attach(w, i);
-		if (w->pool[i].state == POOL_DRAINING) {
-			set_live_bit(w, i, false);
-			store_release(&d->state, POOL_DRAINING);
-		}
+		if (w->pool[i].state == POOL_DRAINING)
+			end_again(w, i);
 	}
 	update_spaces(w);
 	return 0;

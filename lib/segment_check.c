@@ -93,6 +93,7 @@ static int check_size(const struct segment *s, int fd, const char *suffix, uint6
 }
 
 #define MISSING (64ull << 20)
+#define LAYOUTS 1000                     /* more there will never be: a larger number is damage */
 
 /* Half a cache can be looked at, and a small one that is gone; but a page with a header must not
  * make anybody copy, check and list the tens of gigabytes that it speaks of. */
@@ -177,18 +178,38 @@ static const char *plain(const char *from, size_t n, char *to)
 	return to;
 }
 
+/* Layout 1 had its checksum at the same place; of those to come only the first fields are known,
+ * and that their numbers are small. */
+static bool is_other_layout(const struct shm_header *h)
+{
+	if (h->version < SHM_VERSION)
+		return h->version && h->checksum == segment_header_sum(h);
+	return h->version > SHM_VERSION && h->version <= LAYOUTS;
+}
+
+/* Which of the two is older, and how to get rid of it. */
+static int other_layout(const struct segment *s, const struct shm_header *h)
+{
+	bool there = !strcmp(s->dir, SEGMENT_DIR);
+
+	return err_set(EPROTO, "cache %s was made by %s (layout %u); this library is %s (layout %u): "
+		       "%send its processes and remove it with gpc-inspect %s%s%srm %s", s->name,
+		       h->version == 1 ? "gpc 0.1" :
+		       h->version < SHM_VERSION ? "an older gpc" : "a newer gpc", h->version,
+		       h->version < SHM_VERSION ? "newer" : "older", SHM_VERSION,
+		       h->version < SHM_VERSION ? "" : "use that one's, or ",
+		       there ? "" : "--dir ", there ? "" : s->dir, there ? "" : " ", s->name);
+}
+
 static int check_content(const struct segment *s, const struct shm_header *h)
 {
 	char hash[sizeof(h->hash) + 1];
 	struct layout at;
 	int err;
 
-	if (h->version != SHM_VERSION)
-		return err_set(EPROTO,
-			       "%s has layout version %u, this library knows %u: use "
-			       "the same release everywhere",
-			       s->name, h->version, SHM_VERSION);
-	if (h->endian != SHM_ENDIAN || h->page != SHM_PAGE ||
+	if (h->endian == SHM_ENDIAN && is_other_layout(h))
+		return other_layout(s, h);
+	if (h->version != SHM_VERSION || h->endian != SHM_ENDIAN || h->page != SHM_PAGE ||
 	    h->header_bytes != sizeof(struct shm_header) || h->reserved2)
 		return err_set(EBADMSG, "%s: the header is damaged", s->name);
 	if (h->checksum != segment_header_sum(h))

@@ -87,7 +87,9 @@ struct shm_state {                       /* w, r */
 	uint64_t changes;                /* line 1: stores to table entries so far: what mirrors lag by */
 	uint64_t feed_head;              /* next number of the changes feed */
 	uint64_t feed_floor;             /* cursors below are too late */
-	uint8_t pad1[40];
+	uint64_t clearing;               /* pool + 1 << 32 | tag: GPC_CLEARED is announced, and not
+	                                  * done yet; 0 = none */
+	uint8_t pad1[32];
 	uint64_t relocated, no_bucket;   /* line 2: counters */
 	uint64_t past[14];               /* statistics of departed peers, in the order of gpc_stats */
 };

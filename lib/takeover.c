@@ -162,12 +162,14 @@ static int take_over(struct writer *w, struct scan *sc)
 	finish_moves(w, sc);
 	find_missing(w, sc->entry);
 	takeover_link_rest(w, sc);
+	pools_finish_clears(w);
 	for (i = 0; i < sc->nshares; i++)
 		retire_all(w, &sc->share[i].bad);
 	retire_all(w, &sc->orphans);
 	unbind_limbo(w, &sc->limbo);
 	takeover_fill_queues(w, sc);
-	mirror_open_all(w);
+	if (!w->reaps)
+		mirror_open_all(w);
 	retire_open(w)->takeover = true;
 	return 0;
 }

@@ -253,7 +253,23 @@ static int run_takeover(struct writer *w, uint64_t arg UNUSED)
 	return takeover(w);
 }
 
-int writer_open(gpc *c, struct writer **ret)
+static void tell_nobody(struct writer *w)
+{
+	store_relaxed(&w_state(w)->writer_pid, 0);
+	store_relaxed(&w_state(w)->writer_peer, 0);
+}
+
+/* Before the takeover: whoever finds the seat taken can tell one that serves from one that will
+ * soon give the seat up. */
+static void tell_who(struct writer *w)
+{
+	uint32_t peer = w->c->peer;
+
+	store_relaxed(&w_state(w)->writer_pid, w->reaps ? 0 : getpid());
+	store_relaxed(&w_state(w)->writer_peer, w->reaps || peer == SHM_NO_PEER ? 0 : peer + 1);
+}
+
+int writer_open(gpc *c, bool reaps, struct writer **ret)
 {
 	struct writer *w = calloc(1, sizeof(*w));
 	int err;
@@ -261,24 +277,28 @@ int writer_open(gpc *c, struct writer **ret)
 	if (!w)
 		return err_set(ENOMEM, "no memory for a writer");
 	w->c = c;
+	w->reaps = reaps;
 	w->seg = c->seg;
 	w->seg.index = NULL;
 	w->lock_fd = segment_open_lock(&c->seg);
 	err = w->lock_fd < 0 ? w->lock_fd : lock_try(w->lock_fd, LOCK_WRITER);
 	if (err == 0)
 		err = segment_map_writer(&c->seg, &w->seg.index);
-	if (err == 0)
+	if (err == 0) {
+		tell_who(w);
 		err = allocate(w);
+	}
 	if (err == 0)
 		err = guarded(w, run_takeover, 0);
 	if (err < 0) {
+		if (w->seg.index)
+			tell_nobody(w);
 		let_go(w);
 		return err;
 	}
-	w_state(w)->writer_pid = getpid();
-	w_state(w)->writer_peer = c->peer == SHM_NO_PEER ? 0 : c->peer + 1;
-	log_say(&c->log, LOG_INFO, "writer of %s, generation %u", c->seg.name,
-		w_state(w)->generation);
+	if (!reaps)
+		log_say(&c->log, LOG_INFO, "writer of %s, generation %u", c->seg.name,
+			w_state(w)->generation);
 	*ret = w;
 	return 0;
 }
@@ -286,8 +306,7 @@ int writer_open(gpc *c, struct writer **ret)
 /* What is still under way is left to the next writer, as a killed one would leave it. */
 void writer_close(struct writer *w)
 {
-	w_state(w)->writer_pid = 0;
-	w_state(w)->writer_peer = 0;
+	tell_nobody(w);
 	mirror_close_all(w);
 	let_go(w);
 }

@@ -141,6 +141,7 @@ struct writer {
 	gpc *c;                          /* the handle that holds the seat */
 	struct segment seg;              /* like c's, with `index` mapped read-write */
 	int lock_fd;                     /* own description of the lock file */
+	bool reaps;                      /* it clears seats and serves nobody */
 	uint32_t max_blocks, max_peers, max_pools, buckets;
 
 	struct node *node;               /* of each record ... */
@@ -152,7 +153,8 @@ struct writer {
 	/* table.c */
 	struct probe_entry *table;
 	uint8_t *quarantined;            /* per bucket, bit = slot; high half: since takeover */
-	uint16_t *spilled;               /* per bucket: entries that live in their second one */
+	uint32_t *spilled;               /* per bucket: entries that live in their second one: as
+	                                  * many as there are blocks, if peers choose their keys so */
 	struct relocation *relocations;
 
 	/* retire.c */
@@ -266,7 +268,10 @@ bool w_row_is_zero(struct writer *w, uint32_t record);
 uint64_t w_tick(struct writer *w);
 
 /* ---- writer.c ---- */
-int writer_open(gpc *c, struct writer **ret);    /* takes the seat; -EAGAIN */
+/* Takes the seat: -EAGAIN.  reaps: only to clear the seats of the dead, by writer_reap(); it must
+ * not serve, since it keeps no mirrors.  Those of the last writer stay as they are, and nothing
+ * that they may still name becomes free. */
+int writer_open(gpc *c, bool reaps, struct writer **ret);
 /* Both: -ENOMEM means that the writer is in no state to go on and must be closed. */
 int writer_serve(struct writer *w, uint64_t deadline_ns);
 int writer_reap(struct writer *w);
@@ -459,6 +464,8 @@ int32_t pools_clear(struct writer *w, int32_t pool, uint32_t tag, bool remove,
 void pools_kill(struct writer *w, uint32_t pool);        /* one step, then the rest */
 void pools_care(struct writer *w);                       /* emptied pools become FREE */
 int pools_load(struct writer *w);                        /* takeover; -EBADMSG */
+/* Takeover, when the tree is there: clears that were announced, and pools that ended. */
+void pools_finish_clears(struct writer *w);
 void pools_reset_node(struct writer *w, uint32_t record);
 
 /* ---- command.c ---- */
@@ -481,7 +488,10 @@ bool mirror_flushed(struct writer *w);           /* the flush has ended, or fail
 void feed_prepare(struct writer *w, uint32_t what, uint32_t record, gpc_block was);
 void feed_commit(struct writer *w);
 void feed_recover(struct writer *w);
+/* A pool is cleared: told, and noted until feed_clear_done(). */
 void feed_cleared(struct writer *w, uint32_t pool, uint32_t tag);
+void feed_clear_done(struct writer *w);
+bool feed_is_clearing(struct writer *w, uint32_t *ret_pool, uint32_t *ret_tag);
 
 /* ---- reap.c ---- */
 void reap_dead(struct writer *w);

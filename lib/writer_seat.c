@@ -5,11 +5,13 @@
 #include <string.h>
 #include <time.h>
 #include "futex.h"
+#include "lockfile.h"
 #include "ring.h"
 #include "writer.h"
 #include "writer_seat.h"
 
 #define LOOK_NS (5 * NS_PER_MS)          /* between looks whether the seat is empty */
+#define PATIENCE_NS (2000 * NS_PER_MS)   /* with a writer that is giving the seat up */
 #define SERVE_NS (50 * NS_PER_MS)        /* of one round of the thread */
 
 /* With serve_lock held. */
@@ -22,7 +24,7 @@ static int take_seat(gpc *c)
 		return 0;
 	if (lock_test(c->seg.lock_fd, LOCK_WRITER) == 1)
 		return -EAGAIN;
-	err = writer_open(c, &w);
+	err = writer_open(c, false, &w);
 	if (err == 0)
 		store_relaxed(&c->writer, w);
 	return err;
@@ -57,9 +59,40 @@ static void pause_ns(uint64_t ns)
 	nanosleep(&ts, NULL);
 }
 
+/* The one who said last that it was the writer, and surely is no more; 0: there is none such. */
+static int32_t dead_writer(gpc *c)
+{
+	uint32_t peer = load_relaxed(&seg_state(&c->seg)->writer_peer) - 1;
+	const struct shm_seat *s;
+	struct identity who;
+
+	if (peer >= c->seg.header.geometry.max_peers)
+		return 0;
+	s = seg_seat(&c->seg, peer);
+	who = (struct identity){ s->pid, s->start_time, s->namespaces };
+	return identity_gone(&who) ? who.pid : 0;
+}
+
+/* Whoever gives the seat up, or has it only to clear seats, says that it is nobody's; whoever has
+ * just got it has not said anything yet. */
+static bool is_for_a_moment(gpc *c)
+{
+	return !load_relaxed(&seg_state(&c->seg)->writer_pid) || dead_writer(c);
+}
+
+static int has_writer(gpc *c)
+{
+	int32_t pid = dead_writer(c);
+
+	if (pid)                         /* made without fork handlers */
+		return err_set(EAGAIN, "the writer of %s, process %d, has died, but a child of it "
+			       "keeps its lock: end that child", c->seg.name, pid);
+	return err_set(EAGAIN, "%s has a writer", c->seg.name);
+}
+
 GPC_EXPORT int gpc_writer_take(gpc *c, uint32_t flags, int timeout_ms)
 {
-	uint64_t deadline = deadline_from(timeout_ms);
+	uint64_t deadline = deadline_from(timeout_ms), patience = clock_ns() + PATIENCE_NS;
 	int err = handle_check(c, true);
 
 	if (err < 0)
@@ -72,9 +105,9 @@ GPC_EXPORT int gpc_writer_take(gpc *c, uint32_t flags, int timeout_ms)
 		pthread_mutex_unlock(&c->serve_lock);
 		if (err != -EAGAIN)
 			return err;
-		if (!(flags & GPC_STANDBY))
-			return err_set(EAGAIN, "%s has a writer", c->seg.name);
-		if (clock_ns() >= deadline)
+		if (!(flags & GPC_STANDBY) && (!is_for_a_moment(c) || clock_ns() >= patience))
+			return has_writer(c);
+		if (flags & GPC_STANDBY && clock_ns() >= deadline)
 			return err_set(ETIMEDOUT, "%s still has a writer", c->seg.name);
 		pause_ns(LOOK_NS);
 	}
@@ -190,10 +223,12 @@ void writer_seat_leave(gpc *c)
 int writer_seat_reap(gpc *c)
 {
 	struct writer *w;
-	int err = writer_open(c, &w);
+	int err = writer_open(c, true, &w);
 
 	if (err < 0)
 		return err;
+	log_say(&c->log, LOG_INFO, "%s has no writer, and the dead have its seats: they are "
+		"cleared", c->seg.name);
 	err = writer_reap(w);
 	writer_close(w);
 	return err;

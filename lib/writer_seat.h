@@ -13,7 +13,8 @@ int writer_seat_start(gpc *c);
 void writer_seat_stop(gpc *c);
 /* Give the writer's seat up; a peer's seat that this handle has left is taken back before. */
 void writer_seat_leave(gpc *c);
-/* No seat is free but dead peers have some, and there is no writer: take them back. */
+/* No seat is free but dead peers have some: with the writer's seat, which is given up again,
+ * take them back.  -EAGAIN: there is a writer, or another that does the same. */
 int writer_seat_reap(gpc *c);
 
 #endif

@@ -288,8 +288,8 @@ static int flip(const char *suffix, long n, int except_from, int except_to)
 
 static void test_flips(void)
 {
-	is_int(flip("idx", sizeof(good), 8, 12), 0,
-	       "every byte of the index's header counts");
+	is_int(flip("idx", sizeof(good), 8, 9), 0,
+	       "every byte of the index's header counts; another small version is one");
 	is_int(flip("ctl", sizeof(good), 0, 0), 0, "every byte of the control header");
 	is_int(flip("lock", 16, 0, 0), 0, "every byte of the lock file's id");
 	is_int(scratch_open(NAME), 0, "undone, it opens");
@@ -325,7 +325,9 @@ static void test_forgeries(void)
 	is_int(open_forged(endless), -EBADMSG, "endless devices");
 	FORGE(reserved, good.reserved, 0, "the true header");
 	FORGE(version, SHM_VERSION + 1, -EPROTO, "the next version");
-	FORGE(version, 0, -EPROTO, "version 0");
+	FORGE(version, SHM_VERSION - 1, -EPROTO, "the one before");
+	FORGE(version, 0, -EBADMSG, "no version");
+	FORGE(version, UINT32_MAX, -EBADMSG, "a version that will never be");
 	FORGE(magic, SHM_MAGIC_CONTROL, -EBADMSG, "a control segment");
 	FORGE(endian, 0x04030201, -EBADMSG, "other bytes first");
 	FORGE(page, 65536, -EBADMSG, "other pages");

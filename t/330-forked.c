@@ -130,6 +130,39 @@ static void test_writer(int serving)
 	kill((pid_t)crew->count[N_CHILD], SIGKILL);
 }
 
+/* Behind the back of fork handlers: nobody can be the writer, and who tries is told why. */
+static int told(int me)
+{
+	gpc *c = crew_attach("told");
+
+	crew_open(GATE_MADE);
+	crew_wait(GATE_DEAD, 1);
+	must_be(gpc_writer_take(c, 0, 0), -EAGAIN);
+	must(strstr(gpc_last_error(), "has died, but a child of it keeps its lock"), "%s",
+	     gpc_last_error());
+	kill((pid_t)crew->count[N_CHILD], SIGKILL);
+	crew_until(gpc_writer_take(c, 0, 0) == 0, crew_breath());
+	crew_check(c);
+	gpc_close(c);
+	return me;
+}
+
+static void test_cloned(void)
+{
+	pid_t w, s;
+
+	memset(crew, 0, sizeof(*crew));
+	scratch_files("", true);
+	how = BY_CLONE;
+	w = crew_fork(forking_writer, 0);
+	crew_wait(GATE_FORKED, 1);
+	s = crew_fork(told, 0);
+	crew_wait(GATE_MADE, 1);
+	crew_kill(w);
+	crew_open(GATE_DEAD);
+	crew_join(s, "who finds the lock of a dead writer with a child of it");
+}
+
 static int body(void)
 {
 	crew_begin();
@@ -137,6 +170,7 @@ static int body(void)
 	test_peer(BY_CLONE, "the same, of a child that no fork handler knew");
 	test_writer(0);
 	test_writer(1);
+	test_cloned();
 	return done_testing();
 }
 

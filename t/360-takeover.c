@@ -260,8 +260,7 @@ static int heir(int me)
 
 	for (i = 0; i < 4; i++)
 		k[i] = crew_key((uint64_t)i + 1);
-	opt.timeout_ms = 0;
-	must_be(gpc_attach(CREW_NAME, &opt, 0, &c), -EUSERS);    /* the dead have them all */
+	opt.timeout_ms = 0;              /* the dead have them all */
 	must_be(gpc_attach(CREW_NAME, &opt, GPC_SERVE, &c), 0);
 	must_be(gpc_acquire(c, 0, k, 4, b, 0), 4);
 	for (i = 0; i < 4; i++)

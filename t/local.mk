@@ -55,6 +55,7 @@ t_programs = \
 	%reldir%/210-spaces.t \
 	%reldir%/220-readers.t \
 	%reldir%/230-seats.t \
+	%reldir%/231-dead-seats.t \
 	%reldir%/250-threads.t \
 	%reldir%/300-standby.t \
 	%reldir%/310-worker-dies.t \
@@ -62,6 +63,8 @@ t_programs = \
 	%reldir%/330-forked.t \
 	%reldir%/331-namespaces.t \
 	%reldir%/332-fork-at-open.t \
+	%reldir%/333-feed-each-store.t \
+	%reldir%/334-many-spilled.t \
 	%reldir%/340-stopped.t \
 	%reldir%/341-signals.t \
 	%reldir%/342-clocks.t \
@@ -84,6 +87,8 @@ t_programs = \
 	%reldir%/503-device-mirrors.t
 
 t_scripts = \
+	%reldir%/301-all-dead.t \
+	%reldir%/302-other-layout.t \
 	%reldir%/700-models.t \
 	%reldir%/701-mutants.t \
 	%reldir%/800-gpcd-options.t \
@@ -222,11 +227,14 @@ LDADD = lib/libgpc-internal.la
 %canon_reldir%_152_one_step_t_LDFLAGS = -Wl,--wrap=retire_subtree
 # a driver in between sees what the writer asks of a device
 %canon_reldir%_163_mirror_order_t_LDFLAGS = -Wl,--wrap=device_find
+# who clears seats dies at any store, or waits in the middle
+%canon_reldir%_231_dead_seats_t_LDFLAGS = -Wl,--wrap=segment_map_writer,--wrap=team_size
 # sleeps have no limit there
 %canon_reldir%_172_wake_t_LDFLAGS = -Wl,--wrap=futex_wait,--wrap=clock_ns
 # another thread forks when a file was just opened, mapped or locked
 %canon_reldir%_332_fork_at_open_t_LDFLAGS = -Wl,--wrap=open,--wrap=mmap,--wrap=fcntl
 # the writer's mapping is replaced by one that the test sees stores to
+%canon_reldir%_333_feed_each_store_t_LDFLAGS = -Wl,--wrap=segment_map_writer
 %canon_reldir%_350_kill_points_t_LDFLAGS = -Wl,--wrap=segment_map_writer
 %canon_reldir%_363_each_store_t_LDFLAGS = -Wl,--wrap=segment_map_writer
 # as many threads as the test wants, however many processors there are
@@ -251,7 +259,8 @@ t_helpers = \
 	%reldir%/sh/hold \
 	%reldir%/sh/json \
 	%reldir%/sh/lie \
-	%reldir%/sh/notify
+	%reldir%/sh/notify \
+	%reldir%/sh/relayout
 
 check_PROGRAMS += $(t_helpers)
 EXTRA_DIST += %reldir%/sh/driver %reldir%/sh/tap.sh
@@ -265,6 +274,7 @@ EXTRA_DIST += %reldir%/sh/driver %reldir%/sh/tap.sh
 %canon_reldir%_sh_hold_LDADD = lib/libgpc.la
 %canon_reldir%_sh_lie_SOURCES = %reldir%/sh/lie.c
 %canon_reldir%_sh_lie_LDADD = lib/libgpc.la
+%canon_reldir%_sh_relayout_SOURCES = %reldir%/sh/relayout.c
 %canon_reldir%_sh_json_SOURCES = %reldir%/sh/json.c
 %canon_reldir%_sh_json_LDADD = $(JANSSON_LIBS)
 %canon_reldir%_sh_notify_SOURCES = %reldir%/sh/notify.c

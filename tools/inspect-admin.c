@@ -96,6 +96,21 @@ static void show_reaped(const struct inspect *in, const struct gone *gone, int r
 	out_json(o);
 }
 
+/* Before we attach: where the dead have all seats, attaching clears them. */
+static int look_first(struct inspect *in, struct gone *gone)
+{
+	gpc *c;
+	int status = inspect_open(in, GPC_READONLY, &c), n;
+
+	if (status)
+		return status;
+	n = count_gone(c, gone);
+	if (n < 0)
+		cli_gpc_error(n, "%s", in->name);
+	gpc_close(c);
+	return n < 0 ? EXIT_RUNTIME : 0;
+}
+
 int inspect_reap(struct inspect *in)
 {
 	bool served = false;
@@ -103,12 +118,12 @@ int inspect_reap(struct inspect *in)
 	int status, remain;
 	gpc *c;
 
-	status = inspect_open(in, 0, &c);
+	status = look_first(in, &gone);
+	if (!status)
+		status = inspect_open(in, 0, &c);
 	if (status)
 		return status;
-	remain = count_gone(c, &gone);
-	if (remain >= 0)
-		remain = reap(c, &served);
+	remain = reap(c, &served);
 	if (remain < 0)
 		cli_gpc_error(remain, "%s", in->name);
 	else

@@ -69,9 +69,9 @@ json_t *inspect_caches(const struct inspect *in)
 		json_object_set_new(row, "name", out_string(names[i], GPC_MAX_NAME));
 		if (r < 0) {
 			json_object_set_new(row, "state",
-					    out_string(cli_gpc_text(r), 300));
+					    out_string(cli_gpc_text(r), 400));
 			json_object_set_new(row, "refused",
-					    out_string(cli_gpc_text(r), 300));
+					    out_string(cli_gpc_text(r), 400));
 		} else {
 			describe(in, names[i], row, c);
 			gpc_close(c);
