@@ -63,6 +63,21 @@ void feed_cleared(struct writer *w, uint32_t pool, uint32_t tag)
 	feed_commit(w);
 }
 
+void feed_returned(struct writer *w, uint32_t record)
+{
+	struct shm_change ch = { .what = GPC_RETURNED, .block = w_block(w, record),
+				 .was = GPC_NONE };
+
+	prepare(w, &ch);
+}
+
+/* The pool's note before the head: whoever sees a change sees that it has to look for it. */
+void feed_commit_returned(struct writer *w, uint32_t pool)
+{
+	store_relaxed(&w_pool(w, pool)->returned, w_state(w)->feed_head + 1);
+	feed_commit(w);
+}
+
 void feed_recover(struct writer *w)
 {
 	const struct shm_change *ch = place(w);
@@ -72,6 +87,13 @@ void feed_recover(struct writer *w)
 	if (ch->seq != w_state(w)->feed_head + 1)
 		return;
 	record = w_find_record(w, ch->block);
+	if (ch->what == GPC_RETURNED) {  /* DYING or FREE before */
+		if (record != NONE && w_is(w, record, RESERVED))
+			feed_commit_returned(w, w->pool_of[record]);
+		else
+			store_relaxed(&place(w)->seq, 0);
+		return;
+	}
 	is_live = record != NONE && w_is(w, record, LIVE) &&
 		  w_record(w, record)->key[0] == ch->key[0] &&
 		  w_record(w, record)->key[1] == ch->key[1];

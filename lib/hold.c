@@ -12,14 +12,12 @@
 /* A reservation of ours goes back; blocks of our own CALLER pool stay ours. */
 static bool return_reservation(gpc *c, uint32_t record, gpc_block block, struct ref_sum *sum)
 {
-	const struct shm_pool *p = seg_pool(&c->seg, (uint32_t)GPC_POOL(block));
 	bool returned = false;
 
+	if (returns_has(c, record, block))
+		return true;
 	pthread_mutex_lock(&c->ring_lock);
-	if (load_relaxed(&p->flags) & GPC_POOL_CALLER && load_relaxed(&p->keeper) ==
-	    (int32_t)c->peer) {
-		returned = refs_mine(c, record);
-	} else if (refs_mine(c, record)) {
+	if (refs_mine(c, record)) {
 		ring_give_back_locked(c, &block, 1);
 		returned = refs_mine_clear(c, record, sum, (uint32_t)GPC_POOL(block));
 	}

@@ -101,6 +101,11 @@ static int32_t request_check(struct writer *w, const struct shm_pool *rq)
 		return -EINVAL;
 	if (to >= 0 && ((uint32_t)to >= w->max_pools || w->pool[to].state != POOL_READY))
 		return -ENOENT;
+	/* nothing moves into blocks that their keeper hands out; so transit slots serve nobody */
+	if (to >= 0 && (w->pool[to].flags & GPC_POOL_CALLER))
+		return -EINVAL;
+	if ((rq->flags & GPC_POOL_CALLER) && slots != rq->blocks)
+		return -EINVAL;
 	return 0;
 }
 
@@ -124,6 +129,7 @@ static void describe(struct writer *w, uint32_t number, const struct shm_pool *r
 	d->demote_to = p->demote_to;
 	d->gpus = rq->gpus ? rq->gpus : 1;
 	d->maker = maker;
+	d->taken = 0;
 	d->backing_size = rq->backing_size;
 	memcpy(d->uuid, rq->uuid, sizeof(d->uuid));
 	memcpy(d->backing, rq->backing, sizeof(d->backing));

@@ -13,7 +13,8 @@
  *   RESERVED -> LIVE    command.c, move.c
  *   LIVE -> DYING       retire_block     a successor empties the entries and starts over
  *   DYING -> RESERVED   record_reserve   for whom the victim was taken (rule C1)
- *   DYING -> FREE, RESERVED -> FREE      record_free */
+ *   DYING -> FREE, RESERVED -> FREE      record_free
+ *   DYING -> RESERVED, FREE -> RESERVED  record_return, in a pool of CALLER blocks */
 #include "config.h"
 
 #include <stdlib.h>
@@ -61,6 +62,32 @@ void record_disown(struct writer *w, uint32_t record)
 	w_tally(w, owner)->reserved--;
 }
 
+void record_show_taken(struct writer *w, uint32_t pool)
+{
+	const struct wpool *p = &w->pool[pool];
+
+	store_relaxed(&w_pool(w, pool)->taken, p->reserved + p->dying - p->lingering);
+}
+
+static void show_taken(struct writer *w, uint32_t record)
+{
+	if (w_pool_of(w, record)->flags & GPC_POOL_CALLER)
+		record_show_taken(w, w->pool_of[record]);
+}
+
+/* DYING, and referenced all the same: its holder counts it, so that `taken` must not. */
+static void set_lingers(struct writer *w, uint32_t record, bool lingers)
+{
+	struct shm_record *r = w_record(w, record);
+	struct wpool *p = w_pool_of(w, record);
+
+	if (!(p->flags & GPC_POOL_CALLER) || !(r->flags & REC_LINGERS) == !lingers)
+		return;
+	r->flags ^= REC_LINGERS;
+	p->lingering += lingers ? 1u : ~0u;
+	record_show_taken(w, w->pool_of[record]);
+}
+
 /* The record's word is about to change: the books of its present state. */
 static void leave_state(struct writer *w, uint32_t record)
 {
@@ -75,6 +102,7 @@ static void leave_state(struct writer *w, uint32_t record)
 		break;
 	case DYING:
 		p->dying--;
+		p->lingering -= (w_record(w, record)->flags & REC_LINGERS) != 0;
 		break;
 	}
 }
@@ -95,6 +123,7 @@ void record_publish(struct writer *w, uint32_t record, uint32_t what, gpc_block 
 	store_release(&r->word, WORD(LIVE, WORD_GEN(r->word)));
 	feed_commit(w);
 	p->live++;
+	show_taken(w, record);
 }
 
 /* FREE or DYING -> RESERVED. */
@@ -112,6 +141,22 @@ void record_reserve(struct writer *w, uint32_t record, uint32_t owner, uint64_t 
 	store_release(&r->word, WORD(RESERVED, gen));
 	w_pool_of(w, record)->reserved++;
 	record_own(w, record, owner);
+	show_taken(w, record);
+}
+
+/* The change is prepared, the record commits, the change's number is noted in the pool, and the
+ * feed moves.  If we die in between, feed_recover() does the rest; if we die before the change
+ * is prepared, scan_free() of the takeover does all of it. */
+void record_return(struct writer *w, uint32_t record, uint64_t op)
+{
+	uint32_t keeper = (uint32_t)w_pool_of(w, record)->keeper;
+
+	feed_returned(w, record);
+	record_reserve(w, record, keeper, op);
+	feed_commit_returned(w, w->pool_of[record]);
+	if (keeper < w->max_peers)
+		w->peer[keeper].answered = true;         /* it may wait for this */
+	w->progress = true;
 }
 
 /* RESERVED or DYING -> FREE; blocks of a CALLER pool go back to the keeper. */
@@ -131,7 +176,7 @@ void record_free(struct writer *w, uint32_t record)
 	if (p->state != POOL_READY)
 		return;                  /* pools_care() takes the whole pool when all are free */
 	if (p->flags & GPC_POOL_CALLER) {
-		record_reserve(w, record, (uint32_t)p->keeper, 0);
+		record_return(w, record, 0);
 		return;
 	}
 	p->free[p->nfree++] = record;
@@ -201,6 +246,10 @@ static void unpublish(struct writer *w, uint32_t record, uint32_t owner, uint64_
 	lru_forget(w, record);
 	p->live--;
 	p->dying++;
+	if (p->flags & GPC_POOL_CALLER) {
+		set_lingers(w, record, !w_row_is_zero(w, record));
+		record_show_taken(w, w->pool_of[record]);
+	}
 	tree_unlink(w, record);
 	batch_record(w, record);
 }
@@ -253,6 +302,8 @@ static void arrive(struct writer *w, uint32_t record)
 
 	if (!w_is(w, record, DYING))
 		return;
+	if (in_use)
+		set_lingers(w, record, true);
 	if (w->missing.n && grant_expects(w, record)) {
 		batch_record(w, record); /* commands do not run yet (rule T7) */
 		return;
@@ -375,6 +426,7 @@ void retire_quarantine(struct writer *w, uint32_t record, const struct identity 
 		store_release(&r->word, WORD(DYING, WORD_GEN(r->word)));
 		store_release(&r->owner, SHM_NO_PEER);
 		w_pool_of(w, record)->dying++;
+		show_taken(w, record);
 	}
 	w->quarantine = writer_grow(w->quarantine, &w->quarantine_size, w->nquarantine + 1,
 				    sizeof(*w->quarantine));

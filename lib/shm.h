@@ -106,7 +106,11 @@ struct shm_pool {                        /* w, r */
 	uint8_t uuid[16][16];
 	uint8_t backing[1024];
 	uint64_t maker;                  /* command that added it: seat + 1 << 56 | position */
-	uint8_t pad[2048 - 48 - 256 - 1024 - 8];
+	uint64_t returned;               /* CALLER: number of its last GPC_RETURNED, + 1; it may stand
+	                                  * at feed_head still */
+	uint32_t taken;                  /* CALLER: blocks that are not live, without those that
+	                                  * were dropped while referenced and still are */
+	uint8_t pad[2048 - 48 - 256 - 1024 - 8 - 12];
 };
 _Static_assert(sizeof(struct shm_pool) == 2048, "pool layout");
 
@@ -143,7 +147,8 @@ enum {                                   /* flags of a record */
 	REC_UNCHAINED  = 1 << 0,         /* published without a parent link */
 	REC_QUARANTINE = 1 << 1,         /* DYING: was reserved by a peer that may still write */
 	REC_SINGLE     = 1 << 2,         /* RESERVED target: its source is gone already (reserve) */
-	REC_KEEP       = 1 << 3          /* RESERVED target: the source stays live */
+	REC_KEEP       = 1 << 3,         /* RESERVED target: the source stays live */
+	REC_LINGERS    = 1 << 4          /* DYING, of a CALLER pool: was referenced when it left */
 };
 
 struct shm_record {                      /* w, r: the only truth about a block */

@@ -61,6 +61,7 @@ struct wpool {
 	uint32_t live, reserved, dying;
 	uint32_t coming;                 /* DYING, in their grace period, promised to nobody */
 	uint32_t outward;                /* promotions out of this pool that are not committed */
+	uint32_t lingering;              /* CALLER: those of the DYING with REC_LINGERS */
 	struct queue queue;
 	bool removing;
 };
@@ -351,6 +352,11 @@ void retire_poll_held(struct writer *w);
 void record_reserve(struct writer *w, uint32_t record, uint32_t owner, uint64_t op);
 void record_free(struct writer *w, uint32_t record);     /* RESERVED or DYING -> FREE */
 void record_publish(struct writer *w, uint32_t record, uint32_t what, gpc_block was);
+/* DYING or FREE, of a CALLER pool -> RESERVED for the keeper, who is told.  op: of its own
+ * gpc_evict, whose answer names the block; else 0. */
+void record_return(struct writer *w, uint32_t record, uint64_t op);
+/* What readers of gpc_avail see of the pool's counts; of no use but in a CALLER pool. */
+void record_show_taken(struct writer *w, uint32_t pool);
 void record_own(struct writer *w, uint32_t record, uint32_t owner);      /* lists only */
 void record_disown(struct writer *w, uint32_t record);
 
@@ -439,6 +445,8 @@ void feed_prepare(struct writer *w, uint32_t what, uint32_t record, gpc_block wa
 void feed_commit(struct writer *w);
 void feed_recover(struct writer *w);
 void feed_cleared(struct writer *w, uint32_t pool, uint32_t tag);
+void feed_returned(struct writer *w, uint32_t record);   /* prepared: RESERVED commits it */
+void feed_commit_returned(struct writer *w, uint32_t pool);
 
 /* ---- reap.c ---- */
 void reap_dead(struct writer *w);
