@@ -143,6 +143,7 @@ static int32_t publish(struct writer *w, uint32_t peer, uint64_t position,
 		store_relaxed(&t->duplicate, t->duplicate + 1);
 		return w_block(w, resident);
 	}
+	lru_begin(w, record);
 	r->key[0] = key.w[0];
 	r->key[1] = key.w[1];
 	r->tag = cmd->tag;
@@ -153,7 +154,6 @@ static int32_t publish(struct writer *w, uint32_t peer, uint64_t position,
 		err = publish_new(w, record, cmd);
 	if (err < 0)
 		return err;
-	lru_touch(w, record);
 	lru_offer(w, record);
 	store_relaxed(&t->published, t->published + 1);
 	return cmd->block;

@@ -304,7 +304,8 @@ int gpc_acquire(gpc *c, uint32_t spaces, const gpc_key *keys, uint32_t n, gpc_bl
 /* Hints to references, verified; stops at the first stale one and returns how many were
  * taken. */
 int gpc_ref(gpc *c, const gpc_key *keys, const gpc_block *blocks, uint32_t n);
-/* One hold less on each, root first; a release counts as a use (deeper blocks stay older); a
+/* One hold less on each, root first; a release counts as a use (each block a little older than
+ * the one before it in the array, chained or not: the last goes first); a
  * reservation goes back to the free list.  Never waits, never fails for a full ring.  -1 is
  * skipped.  -EPERM: a block that is not held; the others are released all the same. */
 int gpc_unref(gpc *c, const gpc_block *blocks, uint32_t n);

@@ -176,6 +176,12 @@ _Static_assert(sizeof(struct shm_change) == 64, "change layout");
 
 /* ---- control segment ---- */
 
+/* A stamp is the tick of the last use, and below it the place of the block in the array of the
+ * call that used it: STAMP_PLACES at the front, and less further back. */
+#define STAMP_BITS      16
+#define STAMP_PLACES    ((1u << STAMP_BITS) - 1)
+#define STAMP_TICK(s)   ((s) >> STAMP_BITS)
+
 struct shm_line {                        /* one cache line for each kind of access */
 	uint64_t epoch;                  /* all: raised to start a grace period */
 	uint64_t completed;              /* all: no open section is older; only a hint to save scans */

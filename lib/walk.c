@@ -74,7 +74,7 @@ static bool copy_record(struct gather *g, uint32_t record, struct gpc_entry *e)
 		e->tag = load_relaxed(&r->tag);
 		g->source[record] = load_relaxed(&r->source);
 		e->refs = count_refs(s, record);
-		e->stamp = load_relaxed(seg_stamp(s, record));
+		e->stamp = STAMP_TICK(load_relaxed(seg_stamp(s, record)));
 		order_fence();
 		if (load_relaxed(&r->word) == word)
 			return true;

@@ -304,7 +304,7 @@ uint32_t lru_pick(struct writer *w, uint32_t pool, uint32_t n, bool demote,
 		  uint32_t **list, uint32_t *size, uint32_t found);
 void lru_put_back(struct writer *w, uint32_t record);
 void lru_forget(struct writer *w, uint32_t record);
-void lru_touch(struct writer *w, uint32_t record);       /* stamp = now */
+void lru_begin(struct writer *w, uint32_t record);       /* stamp = now, behind all places */
 void lru_inherit(struct writer *w, uint32_t record, uint64_t stamp);     /* rule R2 */
 uint64_t lru_stamp(struct writer *w, uint32_t record);
 bool lru_is_leaf(struct writer *w, uint32_t record);

@@ -32,6 +32,7 @@ t_programs = \
 	%reldir%/133-limbo.t \
 	%reldir%/134-chains-and-moves.t \
 	%reldir%/140-lru.t \
+	%reldir%/141-order.t \
 	%reldir%/150-pools.t \
 	%reldir%/151-clear.t \
 	%reldir%/152-one-step.t \
