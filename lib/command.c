@@ -154,7 +154,7 @@ static int32_t publish(struct writer *w, uint32_t peer, uint64_t position,
 		err = publish_new(w, record, cmd);
 	if (err < 0)
 		return err;
-	lru_offer(w, record);
+	lru_offer_fresh(w, record);
 	store_relaxed(&t->published, t->published + 1);
 	return cmd->block;
 }

@@ -10,7 +10,8 @@
 #define AHEAD (LINES_AHEAD / 2)  /* blocks, of a cell and a stamp each */
 
 /* A reservation of ours goes back; blocks of our own CALLER pool stay ours. */
-static bool return_reservation(gpc *c, uint32_t record, gpc_block block, struct ref_sum *sum)
+static __attribute__((noinline)) bool
+return_reservation(gpc *c, uint32_t record, gpc_block block, struct ref_sum *sum)
 {
 	bool returned = false;
 
@@ -59,11 +60,11 @@ static uint32_t release_group(gpc *c, const gpc_block *blocks, uint32_t n, uint6
 		if (i < AHEAD)
 			ask_lines(c, record[i]);
 	}
-	for (i = 0; i < n; i++) {
+	for (i = 0; i < n; i++, stamp--) {
 		if (i + AHEAD < n)
 			ask_lines(c, record[i + AHEAD]);
 		if (blocks[i] == GPC_NONE ||
-		    release(c, blocks[i], record[i], stamp - i, sum, returned))
+		    release(c, blocks[i], record[i], stamp, sum, returned))
 			continue;
 		*ret_bad = blocks[i];
 		bad++;

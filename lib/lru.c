@@ -50,6 +50,24 @@ void lru_offer(struct writer *w, uint32_t record)
 		queue_push(w, &w_pool_of(w, record)->queue, lru_stamp(w, record), record);
 }
 
+static void offer_all_fresh(struct writer *w)
+{
+	uint32_t i;
+
+	for (i = 0; i < w->nfresh; i++)
+		lru_offer(w, w->fresh[i]);
+	w->nfresh = 0;
+}
+
+/* Its publisher holds it, so it cannot go before a release, which stamps it anew: in the queue it
+ * would soon be out of place.  It comes there by lru_pick(), or when there are many. */
+void lru_offer_fresh(struct writer *w, uint32_t record)
+{
+	w->fresh[w->nfresh++] = record;
+	if (w->nfresh == FRESH)
+		offer_all_fresh(w);
+}
+
 /* Its life ends: the next one may begin with an older stamp than the queue has for it. */
 void lru_forget(struct writer *w, uint32_t record)
 {
@@ -185,6 +203,7 @@ uint32_t lru_pick(struct writer *w, uint32_t pool, uint32_t n, bool demote,
 {
 	uint32_t before, later;
 
+	offer_all_fresh(w);
 	do {
 		before = found;
 		later = pick_some(w, &w->pool[pool], n, demote, list, size, &found);

@@ -21,6 +21,7 @@
 #include "probe.h"
 
 #define NONE 0xffffffffu                 /* no record, no slot */
+#define FRESH 1024u                      /* published blocks that wait for the queue */
 
 struct records { uint32_t *at, n, size; };       /* a list that grows */
 
@@ -162,6 +163,9 @@ struct writer {
 	struct leaf *aside;              /* scratch: leaves in use */
 	uint32_t aside_size;
 
+	/* lru.c */
+	uint32_t fresh[FRESH], nfresh;   /* published since the last pick: not queued yet, perhaps */
+
 	/* mirror.c */
 	struct wmirror mirror[SHM_MIRRORS];
 	uint32_t nmirrors;
@@ -297,6 +301,7 @@ bool tree_blocks(struct writer *w, uint32_t parent, uint32_t child);
 
 /* ---- lru.c ---- */
 void lru_offer(struct writer *w, uint32_t record);       /* it is, or became, a leaf */
+void lru_offer_fresh(struct writer *w, uint32_t record);         /* ... just published */
 /* Choose victims, tentatively, until the list has n instead of `found`: fewer are returned when
  * there are no more.  They are off the queue until they are retired, or lru_put_back has been
  * called for each, last one first. */
