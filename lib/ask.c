@@ -17,6 +17,8 @@
 
 #define AHEAD 8u                 /* references whose lines are on their way */
 
+_Static_assert(LOOKUP_GROUP <= REFS_GROUP, "places of a group");
+
 struct ask {                             /* one call */
 	gpc *c;
 	uint32_t spaces;
@@ -24,7 +26,7 @@ struct ask {                             /* one call */
 	bool refs;                       /* takes references */
 	bool overflow;                   /* one failed for REF_CAP */
 	int section;
-	uint64_t tick;                   /* of all uses in this call; 0 = none yet */
+	uint64_t first;                  /* stamp of the first use; 0 = none yet */
 	uint64_t vram, ram, stale;
 	struct device_answer there;      /* to all keys, when blocks is not NULL */
 	struct lookup l;
@@ -45,7 +47,7 @@ static int ask_begin(struct ask *a, gpc *c, uint32_t spaces, uint32_t flags, boo
 	a->quiet = (flags & GPC_QUIET) || c->readonly;
 	a->refs = refs;
 	a->overflow = false;
-	a->tick = a->vram = a->ram = a->stale = 0;
+	a->first = a->vram = a->ram = a->stale = 0;
 	a->section = -1;
 	a->there = (struct device_answer){ 0 };
 	if (refs)
@@ -231,7 +233,7 @@ static bool is_ram(const struct ask *a, gpc_block block)
 }
 
 /* A hit counts for its tier, and as a use. */
-static void use(struct ask *a, gpc_block block, uint32_t record)
+static void use(struct ask *a, gpc_block block, uint32_t record, uint32_t place)
 {
 	bool ram = is_ram(a, block);
 
@@ -239,16 +241,16 @@ static void use(struct ask *a, gpc_block block, uint32_t record)
 	a->vram += !ram;
 	if (a->quiet)
 		return;
-	if (!a->tick)
-		a->tick = handle_tick(a->c);
-	refs_stamp(a->c, record, a->tick);
+	if (!a->first)
+		a->first = refs_first_stamp(a->c);
+	refs_stamp(a->c, record, a->first - place);
 }
 
-/* The same for many, without references. */
-static void use_all(struct ask *a, const gpc_block *blocks, const struct hits *h)
+/* The same for many, without references.  Misses leave no gap: it is the order that counts. */
+static void use_all(struct ask *a, const gpc_block *blocks, const struct hits *h, uint32_t place)
 {
 	uint32_t i, ram = 0;
-	uint64_t tick;
+	uint64_t stamp;
 
 	if (!h->n)
 		return;
@@ -259,10 +261,10 @@ static void use_all(struct ask *a, const gpc_block *blocks, const struct hits *h
 			ram += is_ram(a, blocks[h->at[i]]);
 	a->ram += ram;
 	a->vram += h->n - ram;
-	if (!a->tick)
-		a->tick = handle_tick(a->c);
-	for (i = 0, tick = a->tick; i < h->n; i++)
-		refs_stamp(a->c, h->record[i], tick);
+	if (!a->first)
+		a->first = refs_first_stamp(a->c);
+	for (i = 0, stamp = a->first - place; i < h->n; i++)
+		refs_stamp(a->c, h->record[i], stamp--);
 }
 
 static int take(struct ask *a, const gpc_key *key, gpc_block block, uint32_t record)
@@ -333,13 +335,14 @@ static int check_arrays(const gpc_key *keys, uint32_t n, const gpc_block *blocks
 
 /* Uses of a part's hits.  Returns how many are none after all.  A key at REF_CAP counts as a
  * miss: a block without its reference must not look like one with it. */
-static uint32_t use_hits(struct ask *a, const gpc_key *keys, gpc_block *blocks, struct hits *h)
+static uint32_t use_hits(struct ask *a, const gpc_key *keys, gpc_block *blocks, struct hits *h,
+			 uint32_t place)
 {
 	uint32_t i, lost = 0;
 
 	if (!a->refs) {
 		if (!a->quiet)
-			use_all(a, blocks, h);
+			use_all(a, blocks, h, place);
 		return 0;
 	}
 	ask_first(a, h->record, h->n);
@@ -353,7 +356,7 @@ static uint32_t use_hits(struct ask *a, const gpc_key *keys, gpc_block *blocks, 
 			lost++;
 			continue;
 		}
-		use(a, *block, h->record[i]);
+		use(a, *block, h->record[i], place + i);
 	}
 	return lost;
 }
@@ -369,7 +372,7 @@ static uint32_t look_up_part(struct ask *a, const gpc_key *all, uint32_t from, u
 	else
 		blocks[0] = lookup_one(&a->l, all);
 	locate(a, blocks, n, &h);
-	return h.n - use_hits(a, all + from, blocks, &h);
+	return h.n - use_hits(a, all + from, blocks, &h, refs_place(from));
 }
 
 /* The next group of a run: its parts are compared, each one while the second buckets of the one
@@ -395,7 +398,7 @@ static uint32_t look_up(struct ask *a, struct lookup_run *run, uint32_t from, ui
 	}
 	for (i = 0; i < k - 1; i++)
 		hits -= use_hits(a, run->keys + from + i * run->part, blocks + i * run->part,
-				 &h[i]);
+				 &h[i], refs_place(from) + i * run->part);
 	return hits;
 }
 
@@ -452,7 +455,7 @@ static void locate_prefix(const struct ask *a, gpc_block *found, uint32_t n, str
 
 /* Root to leaf, cut at the first failure (rule T8).  Returns how many of the part are used. */
 static uint32_t use_prefix(struct ask *a, const gpc_key *keys, gpc_block *found,
-			   struct hits *h, gpc_block *blocks)
+			   struct hits *h, gpc_block *blocks, uint32_t place)
 {
 	uint32_t i;
 
@@ -462,7 +465,7 @@ static uint32_t use_prefix(struct ask *a, const gpc_key *keys, gpc_block *found,
 		if (a->refs && hold(a, &keys[i], &found[i], &h->record[i]))
 			break;
 		if (!a->quiet)
-			use(a, found[i], h->record[i]);
+			use(a, found[i], h->record[i], place + i);
 		if (blocks)
 			blocks[i] = found[i];
 	}
@@ -493,7 +496,7 @@ static uint32_t match(struct ask *a, const gpc_key *keys, uint32_t n, gpc_block 
 		if (from >= n)
 			continue;
 		got = use_prefix(a, keys + from, found[(k - 2) & 3], &h[k & 1],
-				 blocks ? blocks + from : NULL);
+				 blocks ? blocks + from : NULL, refs_place(from));
 		len += got;
 		if (got < h[k & 1].n)
 			break;
@@ -526,7 +529,7 @@ static uint32_t match_there(struct ask *a, uint32_t from, uint32_t n, gpc_block 
 		m = MIN(n - i, LOOKUP_GROUP);
 		take_answers(a, from + i, m, found);
 		locate_prefix(a, found, m, &h);
-		len += use_prefix(a, NULL, found, &h, blocks ? blocks + i : NULL);
+		len += use_prefix(a, NULL, found, &h, blocks ? blocks + i : NULL, refs_place(i));
 		if (h.n < m)
 			break;
 	}
@@ -611,7 +614,7 @@ GPC_EXPORT int gpc_acquire(gpc *c, uint32_t spaces, const gpc_key *keys, uint32_
 /* ---- hints to references ---- */
 
 static uint32_t ref(struct ask *a, const gpc_key *keys, const gpc_block *blocks,
-		    uint32_t n)
+		    uint32_t n, uint32_t place)
 {
 	uint32_t i, record[LOOKUP_GROUP];
 	int err;
@@ -625,7 +628,7 @@ static uint32_t ref(struct ask *a, const gpc_key *keys, const gpc_block *blocks,
 		a->stale += err == -ESTALE;
 		if (err)
 			break;
-		refs_stamp(a->c, record[i], a->tick);
+		refs_stamp(a->c, record[i], a->first - place - i);
 	}
 	return i;
 }
@@ -644,10 +647,10 @@ GPC_EXPORT int gpc_ref(gpc *c, const gpc_key *keys, const gpc_block *blocks, uin
 	err = ask_begin(&a, c, 0, 0, true);
 	if (err)
 		return err;
-	a.tick = handle_tick(c);
+	a.first = refs_first_stamp(c);
 	do {
 		m = MIN(n - len, LOOKUP_GROUP);
-		got = ref(&a, keys + len, blocks + len, m);
+		got = ref(&a, keys + len, blocks + len, m, refs_place(len));
 		len += got;
 	} while (got == m && len < n);
 	ask_end(&a, 0);

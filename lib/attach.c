@@ -42,6 +42,7 @@ static gpc *handle_new(const struct gpc_options *opt, uint32_t flags)
 	pthread_mutex_init(&c->device_sections, NULL);
 	pthread_mutex_init(&c->ring_lock, NULL);
 	pthread_mutex_init(&c->pool_lock, NULL);
+	pthread_mutex_init(&c->returns_lock, NULL);
 	pthread_mutex_init(&c->serve_lock, NULL);
 	pthread_mutex_init(&c->walk_lock, NULL);
 	pthread_mutex_init(&c->dev_lock, NULL);
@@ -81,6 +82,7 @@ static void handle_free(gpc *c)
 	stock_free(c);
 	ring_free(c);
 	walk_free(c);
+	returns_free(c);
 	free(c->mine);
 	free(c);
 }

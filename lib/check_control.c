@@ -98,12 +98,12 @@ static void check_stamps(struct check *k)
 	uint32_t i, max = k->s->header.geometry.max_blocks;
 
 	for (i = 0; i < max; i++)
-		if (*seg_stamp(k->s, i) > tick + 1)
+		if (STAMP_TICK(*seg_stamp(k->s, i)) > tick + 1)
 			check_bad(k, 0,
 				  "record %u (block 0x%08x): its stamp %llu is in the "
 				  "future",
 				  i, (uint32_t)check_block(k, i),
-				  (unsigned long long)*seg_stamp(k->s, i));
+				  (unsigned long long)STAMP_TICK(*seg_stamp(k->s, i)));
 }
 
 void check_control(struct check *k)

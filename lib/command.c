@@ -144,6 +144,7 @@ static int32_t publish(struct writer *w, uint32_t peer, uint64_t position,
 		leave_stay(w, resident);
 		return w_block(w, resident);
 	}
+	lru_begin(w, record);
 	r->key[0] = key.w[0];
 	r->key[1] = key.w[1];
 	r->tag = cmd->tag;
@@ -154,8 +155,7 @@ static int32_t publish(struct writer *w, uint32_t peer, uint64_t position,
 		err = publish_new(w, record, cmd);
 	if (err < 0)
 		return err;
-	lru_touch(w, record);
-	lru_offer(w, record);
+	lru_offer_fresh(w, record);
 	store_relaxed(&t->published, t->published + 1);
 	return cmd->block;
 }
@@ -178,8 +178,9 @@ static int32_t give_back(struct writer *w, uint32_t peer, const struct shm_comma
 	    grant_holds(w, record) || !means_this(w, record, cmd))
 		return -EPERM;
 	p = w_pool_of(w, record);
+	/* what the keeper's own gpc_evict has brought, and it was not told: now it is */
 	if (!(p->flags & GPC_POOL_CALLER) || p->keeper != (int32_t)peer ||
-	    p->state != POOL_READY)
+	    p->state != POOL_READY || w_record(w, record)->op)
 		record_free(w, record);
 	return 0;
 }

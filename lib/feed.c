@@ -96,6 +96,21 @@ bool feed_is_clearing(struct writer *w, uint32_t *ret_pool, uint32_t *ret_tag)
 	return note && *ret_pool < w->max_pools;
 }
 
+void feed_returned(struct writer *w, uint32_t record)
+{
+	struct shm_change ch = { .what = GPC_RETURNED, .block = w_block(w, record),
+				 .was = GPC_NONE };
+
+	prepare(w, &ch);
+}
+
+/* The pool's note before the head: whoever sees a change sees that it has to look for it. */
+void feed_commit_returned(struct writer *w, uint32_t pool)
+{
+	store_relaxed(&w_pool(w, pool)->returned, w_state(w)->feed_head + 1);
+	feed_commit(w);
+}
+
 /* Of the change that was prepared last: did what it tells happen? */
 static bool has_happened(struct writer *w, const struct shm_change *ch)
 {
@@ -104,6 +119,8 @@ static bool has_happened(struct writer *w, const struct shm_change *ch)
 
 	if (ch->what == GPC_CLEARED)
 		return w_state(w)->clearing == clearing((uint32_t)GPC_POOL(ch->block), ch->tag);
+	if (ch->what == GPC_RETURNED)    /* DYING or FREE before */
+		return record != NONE && w_is(w, record, RESERVED);
 	is_live = record != NONE && w_is(w, record, LIVE) &&
 		  w_record(w, record)->key[0] == ch->key[0] &&
 		  w_record(w, record)->key[1] == ch->key[1];
@@ -116,7 +133,9 @@ void feed_recover(struct writer *w)
 
 	if (ch->seq != w_state(w)->feed_head + 1)
 		return;
-	if (has_happened(w, ch))
+	if (has_happened(w, ch) && ch->what == GPC_RETURNED)
+		feed_commit_returned(w, (uint32_t)GPC_POOL(ch->block));
+	else if (has_happened(w, ch))
 		feed_commit(w);
 	else
 		store_relaxed(&ch->seq, 0);

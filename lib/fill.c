@@ -53,7 +53,11 @@ void fill_mine(gpc *c, gpc_block block, struct ref_sum *sum)
 {
 	uint32_t record = pool_record(&c->seg, block);
 
-	if (record != SHM_NO_RECORD)
+	if (record == SHM_NO_RECORD)
+		return;
+	if (returns_keeps(c, (uint32_t)GPC_POOL(block)))
+		returns_know(c, record, block);
+	else
 		refs_mine_set(c, record, sum, (uint32_t)GPC_POOL(block));
 }
 
@@ -72,12 +76,19 @@ void fill_move(gpc *c, gpc_block from, gpc_block to, struct gpc_move *ret)
 
 /* ---- groups: reserve, evict, and the beginnings of moves ---- */
 
+/* Do the blocks of the answer become reservations of ours? */
+static bool brings_blocks(const gpc *c, const struct shm_command *head)
+{
+	return head->op == CMD_RESERVE ||
+	       (head->op == CMD_EVICT && ((head->flags & CF_TAKE) ||
+					  returns_keeps(c, head->pool)));
+}
+
 static void give_up_group(gpc *c, struct op *op)
 {
 	const struct shm_command *head = ring_slot(c, op, 0);
 	bool begins_move = head->op == CMD_DEMOTE || head->op == CMD_PROMOTE;
-	bool ours = head->op == CMD_RESERVE ||
-		    (head->op == CMD_EVICT && (head->flags & CF_TAKE));
+	bool ours = brings_blocks(c, head);
 	uint32_t i, j;
 	gpc_block list[3];
 
@@ -99,8 +110,7 @@ static void take_group(gpc *c, struct op *op)
 {
 	struct ref_sum sum = { 0 };
 	const struct shm_command *head = ring_slot(c, op, 0);
-	bool ours = head->op == CMD_RESERVE ||
-		    (head->op == CMD_EVICT && (head->flags & CF_TAKE));
+	bool ours = brings_blocks(c, head);
 	uint32_t i;
 
 	op->result = MIN(head->result, (int32_t)op->n);

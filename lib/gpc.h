@@ -231,7 +231,8 @@ struct gpc_change {
 	gpc_block block, was;        /* was: GPC_MOVED, the block that held the key before */
 	gpc_key key, parent;
 };
-enum { GPC_STORED = 1, GPC_REMOVED = 2, GPC_MOVED = 3, GPC_CLEARED = 4 };
+enum { GPC_STORED = 1, GPC_REMOVED = 2, GPC_MOVED = 3, GPC_CLEARED = 4,
+       GPC_RETURNED = 5 };           /* a block of a CALLER pool is its keeper's again */
 
 /* ---- library ---- */
 
@@ -267,9 +268,11 @@ int gpc_pool_add(gpc *c, struct gpc_pool *p);
 /* -ENOENT: none; compare generation before using a mapping of the bytes. */
 int gpc_pool_get(gpc *c, int pool, struct gpc_pool *ret);
 /* Blocks a reserve could have now: the capacity less the blocks that each peer holds
- * there, at least 0; no round trip.  A block held by k peers is subtracted k times.  Exact
- * when no two peers hold one block (else too low), each held block's ancestors are held as
- * well (else too high), and nothing moves. */
+ * there, at least 0; no round trip.  A block held by k peers is subtracted k times.  In a
+ * pool of CALLER blocks, which nobody reserves from: the blocks that gpc_evict could bring
+ * back to the keeper now, those that are live and that nobody holds.  Exact when no two
+ * peers hold one block (else too low), each held block's ancestors are held as well (else
+ * too high), and nothing moves. */
 int gpc_avail(gpc *c, int pool);
 /* Forget every entry (of that tag; 0 = all) of a pool (-1 = all pools), with all descendants
  * in the space.  Held blocks become unfindable and come back with their last hold; returns
@@ -310,7 +313,8 @@ int gpc_acquire(gpc *c, uint32_t spaces, const gpc_key *keys, uint32_t n, gpc_bl
 /* Hints to references, verified; stops at the first stale one and returns how many were
  * taken. */
 int gpc_ref(gpc *c, const gpc_key *keys, const gpc_block *blocks, uint32_t n);
-/* One hold less on each, root first; a release counts as a use (deeper blocks stay older); a
+/* One hold less on each, root first; a release counts as a use (each block a little older than
+ * the one before it in the array, chained or not: the last goes first); a
  * reservation goes back to the free list.  Never waits, never fails for a full ring.  -1 is
  * skipped.  -EPERM: a block that is not held; the others are released all the same. */
 int gpc_unref(gpc *c, const gpc_block *blocks, uint32_t n);
@@ -345,8 +349,16 @@ int gpc_publish(gpc *c, const gpc_key *parents, const gpc_key *keys, const gpc_b
 /* The command and all before it are acknowledged and survive any death; 0 ms = poll. */
 int gpc_wait(gpc *c, gpc_ticket t, int timeout_ms);
 /* Least recent leaves without hold; returns after their grace period; returns how many (0 =
- * none evictable).  GPC_TAKE. */
+ * none evictable).  GPC_TAKE.  Blocks of a CALLER pool go back to the keeper: anybody may evict
+ * there, GPC_TAKE is the keeper's alone (else -EPERM) and makes no difference. */
 int gpc_evict(gpc *c, int pool, uint32_t n, gpc_block *blocks, uint32_t flags, int timeout_ms);
+/* Keeper only: up to n of its CALLER blocks of that pool (-1: of all such pools) that came back
+ * to it, evicted by anybody, cleared, dropped, or moved elsewhere: nobody finds them or holds
+ * them any more, and they may be published anew.  Each return of a block is told once, by one
+ * thread's call.  What the keeper's own gpc_evict names is told by that.  Waits for the first one
+ * up to the timeout; returns how many, 0 = none in that time.  -EPERM: not a CALLER pool of this
+ * peer.  -ENOENT, -ESTALE: none there, or it is going. */
+int gpc_returned(gpc *c, int pool, gpc_block *blocks, uint32_t n, int timeout_ms);
 /* Bytes are bad: unfindable now, with all descendants, held or not.  Returns how many of the
  * named blocks were live.  GPC_NOWAIT. */
 int gpc_drop(gpc *c, const gpc_block *blocks, uint32_t n, uint32_t flags, gpc_ticket *t);

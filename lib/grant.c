@@ -38,6 +38,17 @@ static void grant_remove(struct writer *w, struct grant *g)
 	free(g);
 }
 
+/* Is the block this slot's, and nobody's else?  One that was only evicted is free, or another
+ * keeper's, unless a command of the keeper itself evicted it. */
+static bool is_of(struct writer *w, const struct grant *g, const struct grant_slot *s,
+		  uint32_t record)
+{
+	const struct shm_record *r = w_record(w, record);
+
+	return r->owner == g->peer &&
+	       r->op == OP_OF(g->position + (uint64_t)(s - g->slot));
+}
+
 /* What a slot has got so far goes back. */
 static void slot_undo(struct writer *w, struct grant *g, struct grant_slot *s)
 {
@@ -59,8 +70,7 @@ static void slot_undo(struct writer *w, struct grant *g, struct grant_slot *s)
 			w_pool_of(w, record)->coming++;
 			g->waiting--;
 			*wait[i] = false;
-		} else if (w_is(w, record, RESERVED) &&
-			   (g->kind != CMD_EVICT || (g->flags & CF_TAKE))) {
+		} else if (w_is(w, record, RESERVED) && is_of(w, g, s, record)) {
 			record_free(w, record);
 		}
 		*each[i] = NONE;
@@ -175,12 +185,11 @@ static void victim_is_ours(struct writer *w, struct grant *g, uint32_t record)
 	struct wpool *p = w_pool_of(w, record);
 	uint64_t op = w_record(w, record)->op;
 
-	if (g->kind != CMD_EVICT || (g->flags & CF_TAKE))
-		record_reserve(w, record, g->peer, op);
-	else if ((p->flags & GPC_POOL_CALLER) && p->state == POOL_READY)
+	if (p->flags & GPC_POOL_CALLER)
 		/* the operation is the evictor's, and of no other ring */
-		record_reserve(w, record, (uint32_t)p->keeper,
-			       p->keeper == (int32_t)g->peer ? op : 0);
+		record_return(w, record, p->keeper == (int32_t)g->peer ? op : 0);
+	else if (g->kind != CMD_EVICT || (g->flags & CF_TAKE))
+		record_reserve(w, record, g->peer, op);
 	else
 		/* The answer only names it.  If we die before the answer, the next run evicts
 		 * another one: a key more is lost that was next to go, and no block is given
@@ -257,11 +266,14 @@ static int32_t grant_begin(struct writer *w, struct grant *g, const struct shm_c
 	p = &w->pool[g->pool];
 	if (p->state != POOL_READY)
 		return p->state == POOL_FREE ? -ENOENT : -ESTALE;
-	if ((p->flags & GPC_POOL_CALLER) && g->kind != CMD_EVICT)
+	/* blocks of the keeper's are nobody's else to take; it has them all already */
+	if ((p->flags & GPC_POOL_CALLER) &&
+	    (g->kind != CMD_EVICT || ((g->flags & CF_TAKE) && p->keeper != (int32_t)g->peer)))
 		return -EPERM;
 	if ((g->flags & CF_MOVES) && p->demote_to >= 0 &&
 	    (uint32_t)p->demote_to < w->max_pools &&
 	    w->pool[p->demote_to].state == POOL_READY &&
+	    !(w->pool[p->demote_to].flags & GPC_POOL_CALLER) &&
 	    w->pool[p->demote_to].space == p->space)
 		g->ram_pool = (uint32_t)p->demote_to;
 	quota = seg_seat(&w->seg, g->peer)->quota;

@@ -18,6 +18,7 @@
 
 struct writer;
 struct op;
+struct returns;
 struct stock;
 struct walk;
 
@@ -50,6 +51,8 @@ struct gpc {
 	struct stock *stock;             /* reservations in hand, per pool; NULL = none wanted */
 	pthread_mutex_t pool_lock;       /* the seat's request, one at a time */
 	uint64_t pool_ticket;            /* of one without an answer so far */
+	struct returns *returns[GPC_MAX_POOLS + 1];      /* pools of CALLER blocks of ours */
+	pthread_mutex_t returns_lock;    /* what was told of them: returned.c */
 
 	/* the writer's seat: writer_seat.c */
 	pthread_mutex_t serve_lock;

@@ -10,16 +10,15 @@
 #define AHEAD (LINES_AHEAD / 2)  /* blocks, of a cell and a stamp each */
 
 /* A reservation of ours goes back; blocks of our own CALLER pool stay ours. */
-static bool return_reservation(gpc *c, uint32_t record, gpc_block block, struct ref_sum *sum)
+static __attribute__((noinline)) bool
+return_reservation(gpc *c, uint32_t record, gpc_block block, struct ref_sum *sum)
 {
-	const struct shm_pool *p = seg_pool(&c->seg, (uint32_t)GPC_POOL(block));
 	bool returned = false;
 
+	if (returns_has(c, record, block))
+		return true;
 	pthread_mutex_lock(&c->ring_lock);
-	if (load_relaxed(&p->flags) & GPC_POOL_CALLER && load_relaxed(&p->keeper) ==
-	    (int32_t)c->peer) {
-		returned = refs_mine(c, record);
-	} else if (refs_mine(c, record)) {
+	if (refs_mine(c, record)) {
 		ring_give_back_locked(c, &block, 1);
 		returned = refs_mine_clear(c, record, sum, (uint32_t)GPC_POOL(block));
 	}
@@ -27,13 +26,13 @@ static bool return_reservation(gpc *c, uint32_t record, gpc_block block, struct 
 	return returned;
 }
 
-static bool release(gpc *c, gpc_block block, uint32_t record, uint64_t tick,
+static bool release(gpc *c, gpc_block block, uint32_t record, uint64_t stamp,
 		    struct ref_sum *sum, bool *returned)
 {
 	if (record == SHM_NO_RECORD)
 		return false;
 	if (load_relaxed(refs_cell(c, record))) {
-		refs_stamp(c, record, tick);     /* a release counts as a use */
+		refs_stamp(c, record, stamp);    /* a release counts as a use */
 		if (refs_drop(c, record, block, sum))
 			return true;
 	}
@@ -51,7 +50,7 @@ static inline __attribute__((always_inline)) void ask_lines(const gpc *c, uint32
 
 /* The locked instructions of a release wait for its lines, so those of the next few are asked for
  * before.  Returns the number of blocks that are not held, and one of them. */
-static uint32_t release_group(gpc *c, const gpc_block *blocks, uint32_t n, uint64_t tick,
+static uint32_t release_group(gpc *c, const gpc_block *blocks, uint32_t n, uint64_t stamp,
 			      struct ref_sum *sum, bool *returned, gpc_block *ret_bad)
 {
 	uint32_t i, record[GROUP], bad = 0;
@@ -61,11 +60,11 @@ static uint32_t release_group(gpc *c, const gpc_block *blocks, uint32_t n, uint6
 		if (i < AHEAD)
 			ask_lines(c, record[i]);
 	}
-	for (i = 0; i < n; i++) {
+	for (i = 0; i < n; i++, stamp--) {
 		if (i + AHEAD < n)
 			ask_lines(c, record[i + AHEAD]);
 		if (blocks[i] == GPC_NONE ||
-		    release(c, blocks[i], record[i], tick, sum, returned))
+		    release(c, blocks[i], record[i], stamp, sum, returned))
 			continue;
 		*ret_bad = blocks[i];
 		bad++;
@@ -79,16 +78,18 @@ GPC_EXPORT int gpc_unref(gpc *c, const gpc_block *blocks, uint32_t n)
 	struct ref_sum sum = { 0 };
 	bool returned = false;
 	gpc_block bad = GPC_NONE;
-	uint64_t tick;
+	uint64_t first;
 	uint32_t i;
 
 	if (err < 0)
 		return err;
 	if (n && !blocks)
 		return err_set(EINVAL, "blocks is NULL");
-	tick = n ? handle_tick(c) : 0;
+	first = n ? refs_first_stamp(c) : 0;
+	_Static_assert(GROUP <= REFS_GROUP, "places of a group");
 	for (i = 0; i < n; i += MIN(n - i, GROUP))
-		if (release_group(c, blocks + i, MIN(n - i, GROUP), tick, &sum, &returned, &bad))
+		if (release_group(c, blocks + i, MIN(n - i, GROUP), first - refs_place(i), &sum,
+				  &returned, &bad))
 			err = err_set(EPERM, "block 0x%x is not held by this peer",
 				      (unsigned)bad);
 	refs_account(c, &sum);

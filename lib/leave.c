@@ -42,6 +42,7 @@ static void wait_moved(struct writer *w, uint32_t from, uint32_t to)
 	b->moved[b->nmoved++] = (struct moved){ from, to };
 	p->dying++;
 	p->coming++;
+	w_tell(w, w->pool_of[from]);
 }
 
 void leave_moved(struct writer *w, uint32_t from, uint32_t to)

@@ -68,6 +68,7 @@ lib_gpc_sources = \
 	%reldir%/refs.c \
 	%reldir%/refs.h \
 	%reldir%/retire.c \
+	%reldir%/returned.c \
 	%reldir%/ring.c \
 	%reldir%/ring.h \
 	%reldir%/seat.c \

@@ -7,8 +7,10 @@
  * recorded stamp, no other leaf can be older: it is the least recent.  If the stamp has
  * moved, the item goes back in with the new one.
  *
- * Ties go to the deeper block: one call stamps a whole prefix with one tick, and its leaf is
- * the first to go.  A leaf in use counts as used now.  A parent whose last child went comes
+ * One call stamps a whole prefix with one tick, each block a little lower than the one before,
+ * so its leaf is the first to go, and the last one of blocks without a chain as well.  Equal
+ * stamps are of several calls in one tick: the deeper block goes first.  A leaf in use counts
+ * as used now, by the last of all places: who lets it go stamps it no lower.  A parent whose last child went comes
  * in with the newest of its own and its children's stamps (rule R2). */
 #include "config.h"
 
@@ -19,14 +21,15 @@
 uint64_t lru_stamp(struct writer *w, uint32_t record)
 {
 	uint64_t stamp = load_relaxed(seg_stamp(&w->seg, record));
-	uint64_t now = w_tick(w);
+	uint64_t now = w_tick(w) << STAMP_BITS | STAMP_PLACES;
 
 	return MIN(stamp, now);          /* rule R1: a peer cannot buy itself a future */
 }
 
-void lru_touch(struct writer *w, uint32_t record)
+/* Before it is LIVE, so no use of this life is lost; one of its last life is. */
+void lru_begin(struct writer *w, uint32_t record)
 {
-	order_raise64(seg_stamp(&w->seg, record), w_tick(w), 2);
+	store_relaxed(seg_stamp(&w->seg, record), w_tick(w) << STAMP_BITS);
 }
 
 void lru_inherit(struct writer *w, uint32_t record, uint64_t stamp)
@@ -48,6 +51,24 @@ void lru_offer(struct writer *w, uint32_t record)
 		leave_offer(w, record);
 	else if (!queue_has(w, record) && lru_is_leaf(w, record))
 		queue_push(w, &w_pool_of(w, record)->queue, lru_stamp(w, record), record);
+}
+
+static void offer_all_fresh(struct writer *w)
+{
+	uint32_t i;
+
+	for (i = 0; i < w->nfresh; i++)
+		lru_offer(w, w->fresh[i]);
+	w->nfresh = 0;
+}
+
+/* Its publisher holds it, so it cannot go before a release, which stamps it anew: in the queue it
+ * would soon be out of place.  It comes there by lru_pick(), or when there are many. */
+void lru_offer_fresh(struct writer *w, uint32_t record)
+{
+	w->fresh[w->nfresh++] = record;
+	if (w->nfresh == FRESH)
+		offer_all_fresh(w);
 }
 
 /* Its life ends: the next one may begin with an older stamp than the queue has for it. */
@@ -167,7 +188,7 @@ static uint32_t pick_some(struct writer *w, struct wpool *p, uint32_t n, bool de
 			w->aside = writer_grow(w->aside, &w->aside_size, aside + 1,
 					       sizeof(*w->aside));
 			if (how == IN_USE)
-				top.stamp = w_tick(w);   /* in use = used now */
+				top.stamp = w_tick(w) << STAMP_BITS;     /* used now */
 			later += how == NOT_YET;
 			w->aside[aside++] = top;
 			continue;
@@ -186,6 +207,7 @@ uint32_t lru_pick(struct writer *w, uint32_t pool, uint32_t n, bool demote,
 {
 	uint32_t before, later;
 
+	offer_all_fresh(w);
 	do {
 		before = found;
 		later = pick_some(w, &w->pool[pool], n, demote, list, size, &found);

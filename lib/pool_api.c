@@ -37,7 +37,9 @@ static int call(gpc *c, const struct shm_command *cmd, uint64_t deadline)
 
 static int request_from(const struct gpc_pool *p, struct shm_pool *rq)
 {
-	uint32_t transit = p->transit ? p->transit : p->kind == GPC_RAM ? GEOMETRY_TRANSIT : 0;
+	bool caller = p->flags & GPC_POOL_CALLER;
+	uint32_t transit = p->transit ? p->transit :
+			   p->kind == GPC_RAM && !caller ? GEOMETRY_TRANSIT : 0;
 
 	if (p->kind != GPC_VRAM && p->kind != GPC_RAM)
 		return err_set(EINVAL, "kind %u is neither GPC_VRAM nor GPC_RAM", p->kind);
@@ -48,6 +50,9 @@ static int request_from(const struct gpc_pool *p, struct shm_pool *rq)
 	if (!p->blocks || (uint64_t)p->blocks + transit > 1u << 24)
 		return err_set(EINVAL, "%u blocks and %u transit: 1 to 2^24 fit a pool",
 			       p->blocks, transit);
+	if (caller && p->transit)
+		return err_set(EINVAL, "%u transit slots in a pool of CALLER blocks: nothing "
+			       "moves into it, so it takes 0", p->transit);
 	if (p->gpus > 16 || p->backing_size > sizeof(p->backing))
 		return err_set(EINVAL, "%u GPUs or %u bytes of backing are too many", p->gpus,
 			       p->backing_size);
@@ -86,27 +91,17 @@ static int add_error(int err, const struct gpc_pool *p)
 	case -ENOENT:
 		return err_set(ENOENT, "there is no pool %d to demote to", p->demote_to);
 	case -EINVAL:
-		return err_set(EINVAL, "the writer refused the pool");
+		return err_set(EINVAL, "the writer refused the pool: pool %d, which it would "
+			       "demote to, has CALLER blocks", p->demote_to);
 	default:
 		return err;
 	}
 }
 
-/* The keeper of a CALLER pool holds all its blocks from the start. */
-static void own_all(gpc *c, int pool)
-{
-	uint64_t range = load_relaxed(&seg_pool(&c->seg, (uint32_t)pool)->range);
-	struct ref_sum sum = { 0 };
-	uint32_t i;
-
-	for (i = 0; i < (uint32_t)range; i++)
-		fill_mine(c, GPC_BLOCK(pool, (gpc_block)i), &sum);
-	refs_account(c, &sum);
-}
-
 GPC_EXPORT int gpc_pool_add(gpc *c, struct gpc_pool *p)
 {
 	struct shm_command cmd = { .op = CMD_POOL, .count = 1 };
+	struct returns *returns = NULL;
 	struct shm_pool rq;
 	int n = fill_check(c, 0, 0, false);
 
@@ -119,6 +114,8 @@ GPC_EXPORT int gpc_pool_add(gpc *c, struct gpc_pool *p)
 		n = tiers_check(c, p);
 	if (n < 0)
 		return n;
+	if ((p->flags & GPC_POOL_CALLER) && !(returns = returns_new(p->blocks)))
+		return err_set(ENOMEM, "no memory to keep %u blocks", p->blocks);
 	pthread_mutex_lock(&c->pool_lock);
 	/* the writer may have yet to read the request of a call that was given up */
 	n = c->pool_ticket ? ring_wait(c, c->pool_ticket, NEVER) : 0;
@@ -128,10 +125,12 @@ GPC_EXPORT int gpc_pool_add(gpc *c, struct gpc_pool *p)
 		c->pool_ticket = n == -ENOTCONN ? ring_last_ticket(c) : 0;
 	}
 	pthread_mutex_unlock(&c->pool_lock);
-	if (n < 0)
+	if (n < 0) {
+		free(returns);
 		return add_error(n, p);
-	if (p->flags & GPC_POOL_CALLER)
-		own_all(c, n);
+	}
+	if (returns)                     /* all blocks are ours from the start */
+		returns_begin(c, (uint32_t)n, returns);
 	gpc_pool_get(c, n, p);
 	return n;
 }
@@ -187,6 +186,8 @@ GPC_EXPORT int gpc_avail(gpc *c, int pool)
 		return err_set(ENOENT, "there is no pool %d", pool);
 	for (i = 0; i < c->seg.header.geometry.max_peers; i++)
 		held += outside_held(&c->seg, i, (uint32_t)pool);
+	if (d.flags & GPC_POOL_CALLER)   /* its keeper's holds are references alone */
+		held += d.reserved + d.dying - d.lingering;
 	blocks = MIN(d.blocks, c->seg.header.geometry.max_blocks);
 	return held < blocks ? (int)(blocks - held) : 0;
 }

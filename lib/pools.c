@@ -108,7 +108,12 @@ static int32_t request_check(struct writer *w, const struct shm_pool *rq)
 		return -EINVAL;
 	if (to >= 0 && ((uint32_t)to >= w->max_pools || w->pool[to].state != POOL_READY))
 		return -ENOENT;
-	return to < 0 || tiers_fit(&w->pool[to], rq) ? 0 : -EINVAL;
+	if (to >= 0 && !tiers_fit(&w->pool[to], rq))
+		return -EINVAL;
+	/* nothing moves into blocks that their keeper hands out; so transit slots serve nobody */
+	if (to >= 0 && (w->pool[to].flags & GPC_POOL_CALLER))
+		return -EINVAL;
+	return (rq->flags & GPC_POOL_CALLER) && slots != rq->blocks ? -EINVAL : 0;
 }
 
 /* Generations are odd while a pool is READY, and even from its end to its next life: so each of

@@ -107,17 +107,14 @@ static void take_publish(gpc *c, struct op *op)
 	op->index = NULL;
 }
 
-/* The keeper of a CALLER pool may publish what came back to it without its knowing. */
-static bool is_reserved_by_us(gpc *c, uint32_t record, gpc_block block, struct ref_sum *sum)
+/* The keeper of a CALLER pool may publish what came back to it before it was told. */
+static bool is_reserved_by_us(gpc *c, uint32_t record, gpc_block block)
 {
-	const struct shm_record *r = seg_record(&c->seg, record);
-
 	if (refs_mine(c, record))
 		return true;
-	if (!(seg_pool(&c->seg, (uint32_t)GPC_POOL(block))->flags & GPC_POOL_CALLER) ||
-	    WORD_STATE(load_acquire(&r->word)) != RESERVED || r->owner != c->peer)
+	if (!returns_has(c, record, block))
 		return false;
-	refs_mine_set(c, record, sum, (uint32_t)GPC_POOL(block));
+	returns_know(c, record, block);
 	return true;
 }
 
@@ -130,7 +127,7 @@ static int prepare(gpc *c, const struct publish *p, uint32_t i, struct shm_comma
 
 	if (record == SHM_NO_RECORD || key_is_zero(&p->keys[i]) || key_is_root(&p->keys[i]))
 		return -EINVAL;
-	if (!is_reserved_by_us(c, record, block, sum))
+	if (!is_reserved_by_us(c, record, block))
 		return -EPERM;
 	*cmd = (struct shm_command){
 		.op = CMD_PUBLISH, .count = 1, .block = block, .tag = p->tag,

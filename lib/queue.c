@@ -213,10 +213,11 @@ static bool is_stale(struct writer *w, uint32_t record, uint32_t ticket)
 	return w->node[record].ticket != ticket;
 }
 
-/* Newer than all the others, and the last bag has enough. */
+/* Of a newer tick than all the others, and the last bag has enough.  A bag begins with a tick: what
+ * is published has the least stamp of its tick, and belongs behind the last bag all the same. */
 static bool begins_bag(const struct queue *q, uint64_t stamp)
 {
-	return stamp > q->newest && (q->nbags ? bag_at(q, q->nbags - 1)->n : front_left(q)) >= BAG;
+	return stamp > (q->newest | STAMP_PLACES) && (q->nbags ? bag_at(q, q->nbags - 1)->n : front_left(q)) >= BAG;
 }
 
 void queue_push(struct writer *w, struct queue *q, uint64_t stamp, uint32_t record)
@@ -225,7 +226,7 @@ void queue_push(struct writer *w, struct queue *q, uint64_t stamp, uint32_t reco
 
 	q->queued++;
 	if (begins_bag(q, stamp))
-		bag_insert(q, q->nbags, stamp);
+		bag_insert(q, q->nbags, stamp & ~(uint64_t)STAMP_PLACES);
 	q->newest = MAX(q->newest, stamp);
 	if (!q->nbags || stamp < bag_at(q, 0)->from) {
 		heap_push(q, (struct leaf){ stamp, w_record(w, record)->depth, record, ticket });

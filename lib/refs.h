@@ -48,13 +48,28 @@ bool refs_drop(gpc *c, uint32_t record, gpc_block block, struct ref_sum *sum);
 /* Unconditional first half, for a block that is reserved by the caller (rule S3). */
 int refs_add(gpc *c, uint32_t record, gpc_block block, struct ref_sum *sum);
 
-/* Use: raise the block's stamp to `tick` (rule R1). */
-static inline void refs_stamp(const gpc *c, uint32_t record, uint64_t tick)
+#define REFS_GROUP 256u                  /* blocks whose places are counted on from one */
+
+/* The stamp of the first block that a call uses; each one behind it has one less. */
+static inline uint64_t refs_first_stamp(gpc *c)
+{
+	return handle_tick(c) << STAMP_BITS | STAMP_PLACES;
+}
+
+/* What to take off for the block at `from` of the array, so that REFS_GROUP more can be told
+ * apart: beyond that many places groups have their places in common. */
+static inline uint32_t refs_place(uint32_t from)
+{
+	return MIN(from, STAMP_PLACES + 1 - REFS_GROUP);
+}
+
+/* Use: raise the block's stamp (rule R1). */
+static inline void refs_stamp(const gpc *c, uint32_t record, uint64_t to)
 {
 	uint64_t *stamp = seg_stamp(&c->seg, record);
 
-	if (load_relaxed(stamp) < tick)
-		order_raise64(stamp, tick, 2);
+	if (load_relaxed(stamp) < to)
+		order_raise64(stamp, to, 2);
 }
 
 #endif

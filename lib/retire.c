@@ -14,7 +14,8 @@
  *   LIVE -> DYING       retire_block     a successor empties the entries and starts over
  *                       retire_moved     after a first flush and grace period, in leave.c
  *   DYING -> RESERVED   record_reserve   for whom the victim was taken (rule C1)
- *   DYING -> FREE, RESERVED -> FREE      record_free */
+ *   DYING -> FREE, RESERVED -> FREE      record_free
+ *   DYING -> RESERVED, FREE -> RESERVED  record_return, in a pool of CALLER blocks */
 #include "config.h"
 
 #include <stdlib.h>
@@ -62,6 +63,19 @@ void record_disown(struct writer *w, uint32_t record)
 	w_tally(w, owner)->reserved--;
 }
 
+/* DYING, and referenced all the same: its holder counts it, so that gpc_avail() must not. */
+static void set_lingers(struct writer *w, uint32_t record, bool lingers)
+{
+	struct shm_record *r = w_record(w, record);
+	struct wpool *p = w_pool_of(w, record);
+
+	if (!(p->flags & GPC_POOL_CALLER) || !(r->flags & REC_LINGERS) == !lingers)
+		return;
+	r->flags ^= REC_LINGERS;
+	p->lingering += lingers ? 1u : ~0u;
+	w_tell(w, w->pool_of[record]);
+}
+
 /* The record's word is about to change: the books of its present state. */
 static void leave_state(struct writer *w, uint32_t record)
 {
@@ -76,6 +90,7 @@ static void leave_state(struct writer *w, uint32_t record)
 		break;
 	case DYING:
 		p->dying--;
+		p->lingering -= (w_record(w, record)->flags & REC_LINGERS) != 0;
 		break;
 	}
 }
@@ -117,6 +132,21 @@ void record_reserve(struct writer *w, uint32_t record, uint32_t owner, uint64_t 
 	record_own(w, record, owner);
 }
 
+/* The change is prepared, the record commits, the change's number is noted in the pool, and the
+ * feed moves.  If we die in between, feed_recover() does the rest; if we die before the change
+ * is prepared, scan_free() of the takeover does all of it. */
+void record_return(struct writer *w, uint32_t record, uint64_t op)
+{
+	uint32_t keeper = (uint32_t)w_pool_of(w, record)->keeper;
+
+	feed_returned(w, record);
+	record_reserve(w, record, keeper, op);
+	feed_commit_returned(w, w->pool_of[record]);
+	if (keeper < w->max_peers)
+		w->peer[keeper].answered = true;         /* it may wait for this */
+	w->progress = true;
+}
+
 /* RESERVED or DYING -> FREE; blocks of a CALLER pool go back to the keeper. */
 void record_free(struct writer *w, uint32_t record)
 {
@@ -135,7 +165,7 @@ void record_free(struct writer *w, uint32_t record)
 	if (p->state != POOL_READY)
 		return;                  /* pools_care() takes the whole pool when all are free */
 	if (p->flags & GPC_POOL_CALLER) {
-		record_reserve(w, record, (uint32_t)p->keeper, 0);
+		record_return(w, record, 0);
 		return;
 	}
 	p->free[p->nfree++] = record;
@@ -220,6 +250,8 @@ void retire_block(struct writer *w, uint32_t record, uint32_t owner, uint64_t op
 	lru_forget(w, record);
 	p->live--;
 	p->dying++;
+	if (p->flags & GPC_POOL_CALLER)
+		set_lingers(w, record, !w_row_is_zero(w, record));
 	w_tell(w, w->pool_of[record]);
 	tree_unlink(w, record);
 	batch_record(w, record);
@@ -267,6 +299,8 @@ static void arrive(struct writer *w, uint32_t record)
 
 	if (!w_is(w, record, DYING))
 		return;
+	if (in_use)
+		set_lingers(w, record, true);
 	if (w->missing.n && grant_expects(w, record)) {
 		batch_record(w, record); /* commands do not run yet (rule T7) */
 		return;

@@ -331,6 +331,27 @@ int ring_wait(gpc *c, uint64_t ticket, uint64_t deadline_ns)
 	return done ? 0 : wait_error(c, err, deadline_ns);
 }
 
+int ring_watch(gpc *c, int (*look)(gpc *c, void *arg), void *arg, uint64_t deadline_ns)
+{
+	struct wait w;
+	int got, err;
+
+	wait_init(&w, deadline_ns);
+	for (;;) {
+		uint32_t seen = load_acquire(&my_seat(c)->done);
+
+		ring_turn(c);
+		got = look(c, arg);
+		if (got || !deadline_ns)
+			return got;
+		err = wait_step(c, &w, seen);
+		if (err == -ETIMEDOUT)
+			return 0;
+		if (err < 0)
+			return wait_error(c, err, deadline_ns);
+	}
+}
+
 int ring_call(gpc *c, struct op *op, const struct shm_command *cmds, uint64_t deadline_ns,
 	      bool *ret_pending)
 {

@@ -41,6 +41,9 @@ int ring_submit_locked(gpc *c, struct op *op, const struct shm_command *cmds);
  * (*ret_pending); in every other case it is the caller's to free. */
 int ring_call(gpc *c, struct op *op, const struct shm_command *cmds, uint64_t deadline_ns,
 	      bool *ret_pending);
+/* Take answers and look, until look() says other than 0, which is returned, or the time is up: 0.
+ * It is called anew whenever the writer has done something for this peer.  deadline 0: once. */
+int ring_watch(gpc *c, int (*look)(gpc *c, void *arg), void *arg, uint64_t deadline_ns);
 /* Wait until everything up to the ticket has been answered and taken. */
 int ring_wait(gpc *c, uint64_t ticket, uint64_t deadline_ns);
 /* A reservation to give back: when there is room, at once if possible. */

@@ -108,10 +108,13 @@ struct shm_pool {                        /* w, r */
 	uint8_t uuid[16][16];
 	uint8_t backing[1024];
 	uint64_t maker;                  /* command that added it: seat + 1 << 56 | position */
-	uint8_t pad0[1408 - 1336];
+	uint64_t returned;               /* CALLER: number of its last GPC_RETURNED, + 1; it may stand
+	                                  * at feed_head still */
+	uint8_t pad0[1408 - 1344];
 	uint32_t live, reserved, dying;  /* line 22: blocks by state, for who looks from outside; the
 	                                  * records are the truth, a new writer counts anew */
-	uint8_t pad1[2048 - 1408 - 12];
+	uint32_t lingering;              /* CALLER: those of the dying with REC_LINGERS */
+	uint8_t pad1[2048 - 1408 - 16];
 };
 _Static_assert(sizeof(struct shm_pool) == 2048, "pool layout");
 _Static_assert(__builtin_offsetof(struct shm_pool, live) == 1408, "pool lines");
@@ -152,8 +155,9 @@ enum {                                   /* flags of a record */
 	REC_KEEP       = 1 << 3,         /* RESERVED target: the source stays live */
 	REC_MOVED      = 1 << 4,         /* LIVE: its key names another block of its space; no entry
 	                                  * names it, and it goes after a grace period (leave.c) */
-	REC_LEAVING    = 1 << 5          /* LIVE: its key has gone to another space; it goes after
+	REC_LEAVING    = 1 << 5,         /* LIVE: its key has gone to another space; it goes after
 	                                  * a grace period, when nothing hangs below it */
+	REC_LINGERS    = 1 << 6          /* DYING, of a CALLER pool: was referenced when it left */
 };
 
 struct shm_record {                      /* w, r: the only truth about a block */
@@ -181,6 +185,12 @@ struct shm_change {                      /* w, r: one entry of the changes feed 
 _Static_assert(sizeof(struct shm_change) == 64, "change layout");
 
 /* ---- control segment ---- */
+
+/* A stamp is the tick of the last use, and below it the place of the block in the array of the
+ * call that used it: STAMP_PLACES at the front, and less further back. */
+#define STAMP_BITS      16
+#define STAMP_PLACES    ((1u << STAMP_BITS) - 1)
+#define STAMP_TICK(s)   ((s) >> STAMP_BITS)
 
 struct shm_line {                        /* one cache line for each kind of access */
 	uint64_t epoch;                  /* all: raised to start a grace period */

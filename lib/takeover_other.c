@@ -123,6 +123,7 @@ static void scan_dying(struct writer *w, struct scan *sc, uint32_t record)
 	struct shm_record *r = w_record(w, record);
 
 	w_pool_of(w, record)->dying++;
+	w_pool_of(w, record)->lingering += (r->flags & REC_LINGERS) != 0;
 	if (r->flags & REC_QUARANTINE) {
 		r->owner = SHM_NO_PEER;
 		retire_quarantine(w, record, &nobody);
@@ -148,7 +149,7 @@ static void scan_free(struct writer *w, struct wpool *p, uint32_t record)
 	r->source = 0;
 	r->op = 0;
 	if ((p->flags & GPC_POOL_CALLER) && p->state == POOL_READY)
-		record_reserve(w, record, (uint32_t)p->keeper, 0);
+		record_return(w, record, 0);     /* its writer died in record_free() */
 	else
 		p->free[p->nfree++] = record;
 }

@@ -77,7 +77,7 @@ static bool copy_record(struct gather *g, uint32_t record, struct gpc_entry *e)
 		if (load_acquire(&r->flags) & REC_MOVED)
 			return false;
 		e->refs = count_refs(s, record);
-		e->stamp = load_relaxed(seg_stamp(s, record));
+		e->stamp = STAMP_TICK(load_relaxed(seg_stamp(s, record)));
 		order_fence();
 		if (load_relaxed(&r->word) == word)
 			return true;

@@ -21,6 +21,7 @@
 #include "probe.h"
 
 #define NONE 0xffffffffu                 /* no record, no slot */
+#define FRESH 1024u                      /* published blocks that wait for the queue */
 
 struct records { uint32_t *at, n, size; };       /* a list that grows */
 struct moved { uint32_t from, to; };             /* to: NONE, it is not known any more */
@@ -66,6 +67,7 @@ struct wpool {
 	                                  * REC_MOVED, which counts as dying */
 	uint32_t leaving;                /* LIVE, and in a batch, to go when that is over */
 	uint32_t outward;                /* promotions out of this pool that are not committed */
+	uint32_t lingering;              /* CALLER: those of the DYING with REC_LINGERS */
 	struct queue queue;
 	bool removing;
 };
@@ -173,6 +175,9 @@ struct writer {
 	struct leaf *aside;              /* scratch: leaves in use */
 	uint32_t aside_size;
 
+	/* lru.c */
+	uint32_t fresh[FRESH], nfresh;   /* published since the last pick: not queued yet, perhaps */
+
 	/* mirror.c */
 	struct wmirror mirror[SHM_MIRRORS];
 	uint32_t nmirrors;
@@ -227,6 +232,7 @@ static inline void w_tell(struct writer *w, uint32_t pool)
 	store_relaxed(&d->live, p->live);
 	store_relaxed(&d->reserved, p->reserved);
 	store_relaxed(&d->dying, p->dying);
+	store_relaxed(&d->lingering, p->lingering);
 }
 
 static inline uint32_t w_word(struct writer *w, uint32_t record)
@@ -325,6 +331,7 @@ bool tree_blocks(struct writer *w, uint32_t parent, uint32_t child);
 
 /* ---- lru.c ---- */
 void lru_offer(struct writer *w, uint32_t record);       /* it is, or became, a leaf */
+void lru_offer_fresh(struct writer *w, uint32_t record);         /* ... just published */
 /* Choose victims, tentatively, until the list has n instead of `found`: fewer are returned when
  * there are no more.  They are off the queue until they are retired, or lru_put_back has been
  * called for each, last one first. */
@@ -332,7 +339,7 @@ uint32_t lru_pick(struct writer *w, uint32_t pool, uint32_t n, bool demote,
 		  uint32_t **list, uint32_t *size, uint32_t found);
 void lru_put_back(struct writer *w, uint32_t record);
 void lru_forget(struct writer *w, uint32_t record);
-void lru_touch(struct writer *w, uint32_t record);       /* stamp = now */
+void lru_begin(struct writer *w, uint32_t record);       /* stamp = now, behind all places */
 void lru_inherit(struct writer *w, uint32_t record, uint64_t stamp);     /* rule R2 */
 uint64_t lru_stamp(struct writer *w, uint32_t record);
 bool lru_is_leaf(struct writer *w, uint32_t record);
@@ -395,6 +402,9 @@ void leave_batch(struct writer *w, struct batch *b);     /* flush and grace peri
 void record_reserve(struct writer *w, uint32_t record, uint32_t owner, uint64_t op);
 void record_free(struct writer *w, uint32_t record);     /* RESERVED or DYING -> FREE */
 void record_publish(struct writer *w, uint32_t record, uint32_t what, gpc_block was);
+/* DYING or FREE, of a CALLER pool -> RESERVED for the keeper, who is told.  op: of its own
+ * gpc_evict, whose answer names the block; else 0. */
+void record_return(struct writer *w, uint32_t record, uint64_t op);
 void record_own(struct writer *w, uint32_t record, uint32_t owner);      /* lists only */
 void record_disown(struct writer *w, uint32_t record);
 
@@ -492,6 +502,8 @@ void feed_recover(struct writer *w);
 void feed_cleared(struct writer *w, uint32_t pool, uint32_t tag);
 void feed_clear_done(struct writer *w);
 bool feed_is_clearing(struct writer *w, uint32_t *ret_pool, uint32_t *ret_tag);
+void feed_returned(struct writer *w, uint32_t record);   /* prepared: RESERVED commits it */
+void feed_commit_returned(struct writer *w, uint32_t pool);
 
 /* ---- reap.c ---- */
 void reap_dead(struct writer *w);

@@ -43,6 +43,7 @@ dist_man_MANS += \
 	%reldir%/gpc_publish.3 \
 	%reldir%/gpc_ref.3 \
 	%reldir%/gpc_reserve.3 \
+	%reldir%/gpc_returned.3 \
 	%reldir%/gpc_root.3 \
 	%reldir%/gpc_strerror.3 \
 	%reldir%/gpc_sync.3 \
@@ -57,6 +58,7 @@ dist_man_MANS += \
 	%reldir%/gpc_writer_wake.3 \
 	%reldir%/gpc_segment.5 \
 	%reldir%/gpc.7 \
+	%reldir%/gpc_engine.7 \
 	%reldir%/gpcd.8
 
 # Link pages have nothing to check: mandoc would say that ln(1) is better.

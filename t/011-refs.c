@@ -194,9 +194,9 @@ static void test_gpc_ref(void)
 	is_int(gpc_ref(&f.c, keys, blocks, 128), 128, "good hints, more than one group");
 	is_counted(128, 64, 64, "gpc_ref");
 	is_int((long long)(f.line->tick - tick), 1, "one tick for all");
-	ok(*seg_stamp(&f.c.seg, 0) == f.line->tick &&
-	   *seg_stamp(&f.c.seg, 127) == f.line->tick,
-	   "it is a use of each");
+	ok(*seg_stamp(&f.c.seg, 0) == (f.line->tick << STAMP_BITS | STAMP_PLACES) &&
+	   *seg_stamp(&f.c.seg, 127) == *seg_stamp(&f.c.seg, 0) - 127,
+	   "it is a use of each, at its place");
 	is_int((long long)f.seat->lookups, 0, "but no lookup");
 
 	f.record[100].word = WORD(DYING, 1);

@@ -148,7 +148,7 @@ static void test_walk(struct made *m)
 
 	row[0] = 2;
 	row[MADE_PEER] = 3;
-	*seg_stamp(&m->c.seg, 3) = 55;
+	*seg_stamp(&m->c.seg, 3) = 55 << STAMP_BITS | 7;
 	is_int(gpc_walk(&m->c, &cursor, e, 16), 4, "four blocks are live");
 	ok(e[0].depth == 1 && e[1].depth == 1 && e[2].depth == 2 && e[3].depth == 3,
 	   "parents first");

@@ -301,10 +301,10 @@ static void test_control(struct made *m)
 	      "record 7 (block 0x00000007): 3 references of "
 	      "seat 2, which is empty");
 	BREAK(m, seg_row(&m->c.seg, 7)[MADE_PEER], 3, 0, "");
-	BREAK(m, *seg_stamp(&m->c.seg, 7), 102, 1,
+	BREAK(m, *seg_stamp(&m->c.seg, 7), 102ull << STAMP_BITS, 1,
 	      "record 7 (block 0x00000007): its stamp 102 "
 	      "is in the future");
-	BREAK(m, *seg_stamp(&m->c.seg, 7), 101, 0, "");
+	BREAK(m, *seg_stamp(&m->c.seg, 7), 101 << STAMP_BITS | STAMP_PLACES, 0, "");
 	BREAK(m, made_state(m)->feed_floor, 1, 1,
 	      "changes feed: its floor 1 is above its head");
 }

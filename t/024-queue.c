@@ -44,8 +44,10 @@ static uint32_t first_of_all(void)
 	return first;
 }
 
-static void come(uint32_t i, uint64_t stamp)
+static void come(uint32_t i, uint64_t tick)
 {
+	uint64_t stamp = tick << STAMP_BITS | chance(4);
+
 	record[i].depth = chance(3);
 	stamp_of[i] = stamp;
 	is_in[i] = true;
@@ -124,7 +126,7 @@ static void any_order(uint32_t stamps)
 
 	for (i = 0; i < RECORDS; i++) {
 		record[i].depth = chance(3);
-		stamp_of[i] = 1 + chance(stamps);
+		stamp_of[i] = (uint64_t)(1 + chance(stamps)) << STAMP_BITS | chance(4);
 		is_in[i] = true;
 		queue_add(&w, &q, stamp_of[i], i);
 	}

@@ -233,6 +233,12 @@ static bool model_evicts(const gpc_block *out, uint32_t n)
 
 /* ---- random use ---- */
 
+/* At that place of the call. */
+static void use(uint32_t k, uint32_t place)
+{
+	node[k].stamp = MAX(node[k].stamp, now << STAMP_BITS | (STAMP_PLACES - place));
+}
+
 /* A path of the forest, root first: parents of a random key. */
 static uint32_t path(uint32_t k, uint32_t *out)
 {
@@ -277,7 +283,7 @@ static void some_lookups(gpc *c)
 	now += hits > 0;
 	for (i = 0; i < n; i++)
 		if (node[which[i]].live)
-			node[which[i]].stamp = now;
+			use(which[i], i);
 }
 
 /* Take the longest live prefix of a path, and what is missing where there is room; hold
@@ -294,7 +300,7 @@ static void begin_request(gpc *c, gpc *by, uint32_t at)
 	hits = (uint32_t)must(gpc_acquire(by, 0, k + 1, n, b, 0));
 	now += hits > 0;
 	for (i = 0; i < hits; i++)
-		node[p[i]].stamp = now;
+		use(p[i], i);
 	if (by == c && nlive + n - hits <= BLOCKS && n > hits) {
 		must(gpc_reserve(c, 0, n - hits, 0, b + hits, NULL, 0, 1000));
 		must(gpc_publish(c, k + hits, k + hits + 1, b + hits, n - hits, 0, NULL,
@@ -303,7 +309,7 @@ static void begin_request(gpc *c, gpc *by, uint32_t at)
 			node[p[i]].live = true;
 			node[p[i]].block = b[i];
 			node[p[i]].children = 0;
-			node[p[i]].stamp = now;
+			node[p[i]].stamp = now << STAMP_BITS;
 			if (node[p[i]].parent)
 				node[node[p[i]].parent].children++;
 			nlive++;
@@ -328,7 +334,7 @@ static void end_request(uint32_t at)
 
 		b[i] = x->block;
 		x->refs--;
-		x->stamp = now;
+		use(hold[at].key[i], i);
 	}
 	must(gpc_unref(hold[at].by, b, hold[at].n));
 	hold[at].n = 0;

@@ -37,6 +37,8 @@ static void apply(const struct gpc_change *ch)
 	if (next_seq && ch->seq != next_seq)
 		odd++;
 	next_seq = ch->seq + 1;
+	if (ch->what == GPC_RETURNED)
+		return; /* says nothing of the content */
 	if (ch->what < GPC_STORED || ch->what > GPC_CLEARED) {
 		odd++;
 		return;

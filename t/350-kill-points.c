@@ -119,6 +119,8 @@ static void feed_change(struct judge *j, const struct gpc_change *ch)
 {
 	gpc_block *at;
 
+	if (ch->what == GPC_RETURNED)    /* says nothing of the content */
+		return;
 	if (ch->what == GPC_CLEARED) {
 		feed_cleared(j, ch);
 		return;

@@ -315,6 +315,12 @@ static struct {
 
 /* ---- recency: who goes next, by stamps alone ---- */
 
+/* A walk tells the tick alone. */
+static uint64_t stamp_of(gpc_block b)
+{
+	return load_relaxed(seg_stamp(&c->seg, pool_record(&c->seg, b)));
+}
+
 static void link_model(void)
 {
 	static gpc_key parent[SLOTS];
@@ -323,7 +329,7 @@ static void link_model(void)
 
 	for (at = 0; at < SLOTS; at++) {
 		parent[at] = now[at].e.parent;   /* none, if it is not live */
-		now[at].stamp = now[at].e.stamp;
+		now[at].stamp = now[at].live ? stamp_of(block_at((uint32_t)at)) : 0;
 		now[at].parent = now[at].first = now[at].next = NOBODY;
 		now[at].hot = 0;
 	}

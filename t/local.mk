@@ -35,9 +35,12 @@ t_programs = \
 	%reldir%/136-moves-refs.t \
 	%reldir%/137-crowded.t \
 	%reldir%/140-lru.t \
+	%reldir%/141-order.t \
 	%reldir%/150-pools.t \
 	%reldir%/151-clear.t \
 	%reldir%/152-one-step.t \
+	%reldir%/153-caller.t \
+	%reldir%/154-returned.t \
 	%reldir%/160-sections.t \
 	%reldir%/161-feed.t \
 	%reldir%/162-mirror.t \
@@ -60,6 +63,7 @@ t_programs = \
 	%reldir%/300-standby.t \
 	%reldir%/310-worker-dies.t \
 	%reldir%/320-keeper-dies.t \
+	%reldir%/321-returned-dies.t \
 	%reldir%/330-forked.t \
 	%reldir%/331-namespaces.t \
 	%reldir%/332-fork-at-open.t \
@@ -113,6 +117,7 @@ t_scripts = \
 	%reldir%/841-bench-ends.t \
 	%reldir%/860-reference.t \
 	%reldir%/861-readme.t \
+	%reldir%/862-engine-page.t \
 	%reldir%/870-demo.t \
 	%reldir%/910-man-examples.t \
 	%reldir%/911-man-lint.t \
@@ -234,6 +239,7 @@ LDADD = lib/libgpc-internal.la
 # another thread forks when a file was just opened, mapped or locked
 %canon_reldir%_332_fork_at_open_t_LDFLAGS = -Wl,--wrap=open,--wrap=mmap,--wrap=fcntl
 # the writer's mapping is replaced by one that the test sees stores to
+%canon_reldir%_321_returned_dies_t_LDFLAGS = -Wl,--wrap=segment_map_writer
 %canon_reldir%_333_feed_each_store_t_LDFLAGS = -Wl,--wrap=segment_map_writer
 %canon_reldir%_350_kill_points_t_LDFLAGS = -Wl,--wrap=segment_map_writer
 %canon_reldir%_363_each_store_t_LDFLAGS = -Wl,--wrap=segment_map_writer

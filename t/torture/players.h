@@ -71,6 +71,8 @@ static void feed_change(struct feed *f, const struct gpc_change *ch)
 	gpc_block *at;
 	int k;
 
+	if (ch->what == GPC_RETURNED)    /* says nothing of the content */
+		return;
 	for (k = 0; ch->what == GPC_CLEARED && k < KEYS; k++)
 		if (f->at[k] >= 0 && GPC_POOL(f->at[k]) == GPC_POOL(ch->block) &&
 		    (!ch->tag || ch->tag == key_tag(k)))

@@ -1,0 +1,526 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* gpc_returned: an engine learns which of its blocks it has back, each once, however they went
+ * and whatever became of the feed meanwhile. */
+#include "cache.h"
+
+#include "handle.h"
+
+enum { BLOCKS = 16, FLOOD = 1500 };
+
+static gpc *c, *keeper, *other;
+static int pool;
+static gpc_block own[BLOCKS];
+static uint64_t last_key;
+
+static void begin(void)
+{
+	struct gpc_config cfg = cache_config(0, 0);
+	int i;
+
+	cfg.max_blocks = 256;
+	c = cache_make(&cfg, NULL);
+	keeper = cache_attach(0, 0);
+	other = cache_attach(0, 0);
+	serve_begin(c);
+	pool = pool_new(keeper, GPC_VRAM, BLOCKS, 0, GPC_POOL_CALLER);
+	for (i = 0; i < BLOCKS; i++)
+		own[i] = GPC_BLOCK(pool, i);
+}
+
+static void end(const char *what)
+{
+	struct gpc_pool p = { .size = sizeof(p) };
+	int i;
+
+	must(gpc_close(keeper));
+	for (i = 0; i < 5000 && gpc_pool_get(c, pool, &p) != -ENOENT; i++)
+		nanosleep(&(struct timespec){ .tv_nsec = 1000000 }, NULL);
+	must(gpc_close(other));
+	serve_end();
+	must(gpc_writer_serve(c, 50));
+	clean(c, what);
+	cache_end(c);
+}
+
+/* New keys in n of its blocks, held; tag 1. */
+static void fill(const gpc_block *b, uint32_t n)
+{
+	gpc_key k[BLOCKS];
+	gpc_block res[BLOCKS];
+	uint32_t i;
+
+	for (i = 0; i < n; i++)
+		k[i] = key_of(c, ++last_key);
+	if (must(gpc_publish(keeper, NULL, k, b, n, 1, res, 0, NULL)) != (int)n)
+		bail("not published: %d", res[0]);
+}
+
+static void cache(const gpc_block *b, uint32_t n)
+{
+	fill(b, n);
+	must(gpc_unref(keeper, b, n));
+}
+
+/* As many as there are, until n have come or time is up; a bit for each; twice is a failure. */
+static uint32_t back(uint32_t n)
+{
+	uint32_t bits = 0, twice = 0, has = 0;
+	gpc_block b[3];
+	int got, i;
+
+	while (has < n && (got = must(gpc_returned(keeper, pool, b, 3, 5000))) > 0)
+		for (i = 0; i < got; i++, has++) {
+			twice |= bits & 1u << GPC_SLOT(b[i]);
+			bits |= 1u << GPC_SLOT(b[i]);
+		}
+	if (twice)
+		bail("told twice: 0x%x", twice);
+	return bits;
+}
+
+static int none(void)
+{
+	gpc_block b = -7;
+	int got = must(gpc_returned(keeper, pool, &b, 1, 0));
+
+	return got == 0 && b == -7;
+}
+
+static gpc_block block_of(uint64_t key)
+{
+	return find(c, key);
+}
+
+static void test_ways(void)
+{
+	gpc_block b[BLOCKS], ref;
+	struct gpc_move m[2];
+	gpc_key k;
+	int ram;
+
+	begin();
+	ok(none(), "nothing has come back at first");
+	cache(own, BLOCKS);
+	ok(none(), "nor when it is published and let go");
+	is_int(gpc_unref(keeper, own, 1), -EPERM, "which is not the keeper's any more");
+
+	is_int(gpc_evict(other, pool, 2, b, 0, 1000), 2, "another peer evicts");
+	is_int(back(2), 1u << GPC_SLOT(b[0]) | 1u << GPC_SLOT(b[1]), "and the keeper is told");
+	ok(none(), "once");
+	is_int(gpc_unref(keeper, b, 2), 0, "they are its own");
+	cache(b, 2);
+
+	is_int(gpc_evict(keeper, pool, 2, b, 0, 1000), 2, "it evicts by itself");
+	ok(none(), "the answer has told it");
+	cache(b, 2);
+	is_int(gpc_evict(keeper, pool, 2, b, GPC_TAKE, 1000), 2, "or takes");
+	ok(none(), "the same");
+	cache(b, 2);
+
+	is_int(gpc_drop(other, own + 5, 1, 0, NULL), 1, "one is dropped");
+	is_int(back(1), 1u << 5, "it is back");
+	ok(none(), "once");
+
+	fill(own + 5, 1);
+	k = key_of(c, last_key);
+	is_int(gpc_acquire(other, 0, &k, 1, &ref, 0), 1, "another peer holds one");
+	must(gpc_unref(keeper, own + 5, 1));
+	is_int(gpc_clear(other, -1, 1, 0, 1000), 1, "all are cleared, one is still held");
+	is_int(back(BLOCKS - 1), ((1u << BLOCKS) - 1) & ~(1u << 5), "the others are back");
+	is_int(block_of(last_key), -1, "that one is not found");
+	ok(none(), "but not the keeper's");
+	k = key_of(c, ++last_key);
+	is_int(gpc_publish(keeper, NULL, &k, &ref, 1, 1, &b[0], 0, NULL), 0, "who cannot");
+	is_int(b[0], -EPERM, "publish it");
+	must(gpc_unref(other, &ref, 1));
+	is_int(back(1), 1u << 5, "until its holder lets go");
+	cache(own, BLOCKS);
+
+	ram = pool_new(other, GPC_RAM, 4, 0, 0);
+	is_int(gpc_demote(other, pool, ram, NULL, 2, m, 0, 1000), 2, "two are demoted");
+	ok(none(), "they are there still");
+	is_int(gpc_commit(other, m, 2, NULL, 0), 2, "moved");
+	is_int(back(2), 1u << GPC_SLOT(m[0].from) | 1u << GPC_SLOT(m[1].from), "and back");
+	ok(none(), "once");
+	end("ways");
+}
+
+static void test_errors(void)
+{
+	gpc_block b = -7;
+	int second;
+
+	begin();
+	refused(gpc_returned(other, pool, &b, 1, 0), EPERM, "another peer's pool");
+	second = pool_new(keeper, GPC_VRAM, 4, 1, GPC_POOL_KEPT);
+	refused(gpc_returned(keeper, second, &b, 1, 0), EPERM, "not one of CALLER blocks");
+	refused(gpc_returned(keeper, second + 1, &b, 1, 0), ENOENT, "no pool");
+	refused(gpc_returned(keeper, 9999, &b, 1, 0), EINVAL, "no number of a pool");
+	refused(gpc_returned(keeper, -2, &b, 1, 0), EINVAL, "nor this");
+	refused(gpc_returned(other, -1, &b, 1, 0), ENOENT, "a peer without such a pool");
+	refused(gpc_returned(keeper, pool, NULL, 1, 0), EINVAL, "no array");
+	refused(gpc_returned(NULL, pool, &b, 1, 0), EINVAL, "no handle");
+	is_int(gpc_returned(keeper, pool, NULL, 0, 1000), 0, "no room");
+	is_int(gpc_returned(keeper, pool, &b, 1, 20), 0, "nothing in that time");
+	is_int(b, -7, "untouched");
+	second = must(gpc_enter(keeper));
+	refused(gpc_returned(keeper, pool, &b, 1, 20), EDEADLK, "a section is open");
+	is_int(gpc_returned(keeper, pool, &b, 1, 0), 0, "but it may look");
+	gpc_leave(keeper, second);
+	fill(own, 1);
+	is_int(gpc_clear(other, pool, 0, GPC_REMOVE, 0), 1, "the pool is removed");
+	refused(gpc_returned(keeper, pool, &b, 1, 1000), ESTALE, "it is going");
+	must(gpc_unref(keeper, own, 1));
+	end("errors");
+}
+
+/* Two pools, one wait; and a pool that comes again under its number. */
+static void test_pools(void)
+{
+	gpc_block b[4];
+	int second, i, got;
+
+	begin();
+	second = pool_new(keeper, GPC_VRAM, 4, 1, GPC_POOL_CALLER);
+	cache(own, 2);
+	cache(&(gpc_block){ GPC_BLOCK(second, 3) }, 1);
+	must(gpc_clear(other, -1, 0, 0, 1000));
+	for (i = got = 0; i < 5 && got < 3; i++)
+		got += must(gpc_returned(keeper, -1, b + got, 4 - (uint32_t)got, 2000));
+	is_int(got, 3, "all of both pools, by one call or some");
+	cache(&(gpc_block){ GPC_BLOCK(second, 2) }, 1);
+	must(gpc_clear(keeper, second, 0, GPC_REMOVE, 2000));
+	is_int(gpc_returned(keeper, -1, b, 4, 0), 0, "a removed one is left out");
+	is_int(pool_new(keeper, GPC_VRAM, 8, 1, GPC_POOL_CALLER), second, "another has its number");
+	is_int(gpc_returned(keeper, second, b, 4, 0), 0, "and begins anew");
+	cache(&(gpc_block){ GPC_BLOCK(second, 7) }, 1);
+	must(gpc_clear(keeper, second, 0, 0, 0));
+	is_int(gpc_returned(keeper, second, b, 4, 2000), 1, "with blocks");
+	is_int(b[0], GPC_BLOCK(second, 7), "of its own");
+
+	must(gpc_clear(keeper, second, 0, GPC_REMOVE, 2000));
+	is_int(pool_new(keeper, GPC_VRAM, 4, 1, GPC_POOL_KEPT), second, "one of another kind");
+	refused(gpc_returned(keeper, second, b, 4, 0), ESTALE, "has none to tell of");
+	is_int(gpc_reserve(keeper, second, 4, 0, b, NULL, 0, 1000), 4, "its blocks are reserved");
+	is_int(gpc_avail(keeper, second), 0, "counted");
+	must(gpc_unref(keeper, b, 4));
+	done(keeper);
+	is_int(gpc_avail(other, second), 4, "given back");
+	is_int(gpc_reserve(other, second, 4, 0, b, NULL, 0, 1000), 4, "to anybody");
+	must(gpc_unref(other, b, 4));
+	done(other);
+	end("pools");
+}
+
+/* ---- waiting ---- */
+
+static struct { int got; gpc_block b[4]; } waits;
+
+static void *wait_back(void *arg)
+{
+	waits.got = gpc_returned(keeper, pool, waits.b, 4, 20000);
+	return arg;
+}
+
+static bool sleeps(void)
+{
+	int i;
+
+	for (i = 0; i < 10000; i++) {
+		if (load_relaxed(&seg_seat(&keeper->seg, keeper->peer)->waiting))
+			return true;
+		nanosleep(&(struct timespec){ .tv_nsec = 1000000 }, NULL);
+	}
+	return false;
+}
+
+static void test_wait(void)
+{
+	pthread_t thread;
+	int i;
+
+	begin();
+	for (i = 0; i < 20; i++) {
+		struct timespec a, b;
+
+		cache(own, 1);
+		if (pthread_create(&thread, NULL, wait_back, NULL))
+			bail("no thread");
+		if (!sleeps())
+			bail("it does not sleep");
+		must(gpc_drop(other, own, 1, GPC_NOWAIT, NULL));
+		clock_gettime(CLOCK_MONOTONIC, &a);
+		pthread_join(thread, NULL);
+		clock_gettime(CLOCK_MONOTONIC, &b);
+		if (waits.got != 1 || waits.b[0] != own[0] || b.tv_sec - a.tv_sec > 10)
+			break;
+	}
+	is_int(i, 20, "a thread that waits is woken by what comes back");
+	end("waiting");
+}
+
+/* ---- an evict that nobody waits for any more ---- */
+
+static void test_given_up(void)
+{
+	gpc_block b[4];
+	int section, n;
+
+	begin();
+	cache(own, 4);
+	section = must(gpc_enter(other));
+	refused(gpc_evict(keeper, pool, 2, b, 0, 20), ETIMEDOUT, "an evict that takes too long");
+	refused(gpc_evict(keeper, pool, 1, b, GPC_TAKE, 20), ETIMEDOUT, "and one that takes");
+	refused(gpc_evict(keeper, pool, 1, b, 0, 0), EAGAIN, "and one that tries");
+	ok(none(), "nothing is back yet");
+	gpc_leave(other, section);
+	n = __builtin_popcount(back(4));
+	is_int(n, 4, "in the end all four are, each told once");
+	ok(none(), "and no more");
+	cache(own, 4);
+	is_int(gpc_avail(keeper, pool), 4, "all may be filled again");
+	end("given up");
+}
+
+/* ---- a feed that was overwritten ---- */
+
+static void flood(int busy, uint32_t n)
+{
+	gpc_block b;
+	gpc_key k;
+
+	while (n--) {
+		k = key_of(c, 1 << 20 | n);
+		must(gpc_reserve(other, busy, 1, 0, &b, NULL, 0, 1000));
+		must(gpc_publish(other, NULL, &k, &b, 1, 0, NULL, 0, NULL));
+		must(gpc_unref(other, &b, 1));
+	}
+}
+
+/* So many changes that the feed has none of those before. */
+static void overwrite(int busy, uint64_t cursor)
+{
+	struct gpc_change ch;
+
+	flood(busy, FLOOD);
+	is_int(gpc_changes(c, &cursor, &ch, 1), -ESTALE, "the feed has lost what was before");
+}
+
+static void all_back(void)
+{
+	int i;
+
+	for (i = 0; i < 5000 && stats_of(c, info_of(keeper).peer).reserved < BLOCKS; i++)
+		nanosleep(&(struct timespec){ .tv_nsec = 1000000 }, NULL);
+	is_int(stats_of(c, info_of(keeper).peer).reserved, BLOCKS, "all are back, untold");
+}
+
+static void test_lost(void)
+{
+	const uint32_t all = (1u << BLOCKS) - 1;
+	uint64_t cursor = UINT64_MAX;
+	gpc_block b[6];
+	uint32_t bits = 0;
+	int busy, i;
+
+	begin();
+	busy = pool_new(other, GPC_VRAM, 4, 3, 0);
+	must(gpc_changes(c, &cursor, NULL, 0));
+	cache(own, BLOCKS);
+	must(gpc_clear(other, pool, 0, 0, 1000));
+	all_back();
+	overwrite(busy, cursor);
+	is_int(back(BLOCKS), all, "all are told of");
+	ok(none(), "once");
+
+	/* in the midst of finding out, some go and come once more */
+	cache(own, BLOCKS);
+	must(gpc_clear(other, pool, 0, 0, 1000));
+	all_back();
+	overwrite(busy, cursor);
+	is_int(gpc_returned(keeper, pool, b, 6, 1000), 6, "some are told of");
+	cache(b, 6);
+	is_int(gpc_evict(other, pool, 6, b, 0, 1000), 6, "filled, and evicted again");
+	is_int(back(BLOCKS), all, "these, and the rest");
+	ok(none(), "once");
+
+	/* told of or not: what was published since is not the keeper's */
+	cache(own, BLOCKS);
+	must(gpc_clear(other, pool, 0, 0, 1000));
+	all_back();
+	overwrite(busy, cursor);
+	cache(own + 3, 5);
+	is_int(back(BLOCKS - 5), all & ~(31u << 3), "without those that it has published since");
+	ok(none(), "and no more");
+	is_int(gpc_evict(other, pool, 5, b, 0, 1000), 5, "which go as well");
+	for (i = 0; i < 5; i++)
+		bits |= 1u << GPC_SLOT(b[i]);
+	is_int(back(5), bits, "and are told of then");
+	flood(busy, FLOOD);
+	ok(none(), "a feed full of others' changes has nothing for it");
+	end("a feed that was overwritten");
+}
+
+/* ---- another writer ---- */
+
+static void test_takeover(void)
+{
+	uint64_t cursor = UINT64_MAX;
+	struct gpc_change ch[64];
+	int section, told = 0, i, n;
+	uint32_t bits;
+	gpc_block b[2];
+
+	cache_thread = false;
+	begin();
+	must(gpc_changes(c, &cursor, NULL, 0));
+	cache(own, 6);
+	is_int(gpc_evict(other, pool, 2, b, 0, 1000), 2, "two are evicted");
+	bits = 1u << GPC_SLOT(b[0]) | 1u << GPC_SLOT(b[1]);
+	section = must(gpc_enter(other));
+	must(gpc_clear(keeper, pool, 0, 0, 1000));
+	serve_end();
+	must(gpc_writer_drop(c));
+	must(gpc_writer_take(c, 0, 0));
+	serve_begin(c);
+	is_int(back(2), bits, "which is told by another writer's time");
+	ok(none(), "but not the four whose grace period is not over");
+	gpc_leave(other, section);
+	is_int(back(4), 63 & ~bits, "until it is");
+	ok(none(), "once");
+	while ((n = must(gpc_changes(c, &cursor, ch, 64))) > 0)
+		for (i = 0; i < n; i++)
+			told += ch[i].what == GPC_RETURNED;
+	is_int(told, 6, "the feed has one change for each");
+	end("another writer");
+	cache_thread = true;
+}
+
+/* ---- without a writer ---- */
+
+static void test_no_writer(void)
+{
+	gpc_block b[2];
+
+	cache_thread = false;
+	begin();
+	cache(own, 2);
+	is_int(gpc_evict(other, pool, 1, b, 0, 1000), 1, "one is evicted");
+	serve_end();
+	must(gpc_writer_drop(c));
+	is_int(gpc_returned(keeper, pool, b, 2, 1000), 1, "told without a writer");
+	is_int(gpc_returned(keeper, pool, b, 2, 0), 0, "a look needs none");
+	refused(gpc_returned(keeper, pool, b, 2, 5000), ENOTCONN, "who waits is told");
+	must(gpc_writer_take(c, 0, 0));
+	serve_begin(c);
+	end("no writer");
+	cache_thread = true;
+}
+
+/* ---- all at once ---- */
+
+enum { MINE, CACHED };
+
+static struct { uint32_t state, key; } slot[BLOCKS];
+static uint32_t keys, told, wrong;
+static bool stop;
+
+static void publish_one(gpc_block b)
+{
+	uint32_t n = 1 + __atomic_fetch_add(&keys, 1, __ATOMIC_RELAXED);
+	gpc_key k = key_of(keeper, 1000000 + n);
+	gpc_block res = -7;
+
+	__atomic_store_n(&slot[GPC_SLOT(b)].key, n, __ATOMIC_RELAXED);
+	__atomic_store_n(&slot[GPC_SLOT(b)].state, CACHED, __ATOMIC_RELEASE);
+	must(gpc_publish(keeper, NULL, &k, &b, 1, 1, &res, 0, NULL));
+	__atomic_fetch_add(&wrong, res != b, __ATOMIC_RELAXED);
+	must(gpc_unref(keeper, &b, 1));
+}
+
+static void *engine(void *arg)
+{
+	gpc_block b[2], found;
+	gpc_key k;
+	int n, i;
+
+	while (!__atomic_load_n(&stop, __ATOMIC_ACQUIRE)) {
+		n = must(gpc_returned(keeper, pool, b, 2, 10));
+		for (i = 0; i < n; i++) {
+			k = key_of(keeper, 1000000 + __atomic_load_n(&slot[GPC_SLOT(b[i])].key,
+								     __ATOMIC_RELAXED));
+			must(gpc_lookup(keeper, 0, &k, 1, &found, GPC_QUIET));
+			if (__atomic_exchange_n(&slot[GPC_SLOT(b[i])].state, MINE,
+						__ATOMIC_ACQ_REL) != CACHED || found >= 0)
+				__atomic_fetch_add(&wrong, 1, __ATOMIC_RELAXED);
+			__atomic_fetch_add(&told, 1, __ATOMIC_RELAXED);
+			publish_one(b[i]);
+		}
+	}
+	return arg;
+}
+
+static void *spoiler(void *arg)
+{
+	uint32_t n;
+	gpc_block b[3];
+	gpc_key k;
+
+	while (!__atomic_load_n(&stop, __ATOMIC_ACQUIRE)) {
+		n = __atomic_load_n(&keys, __ATOMIC_RELAXED);
+		k = key_of(other, 1000000 + n - n % 7);
+		if (n % 3 == 0)
+			must(gpc_evict(other, pool, 1 + n % 3, b, 0, 1000));
+		else if (must(gpc_acquire(other, 0, &k, 1, b, 0)) == 1) {
+			must(gpc_drop(other, b, 1, 0, NULL));
+			must(gpc_unref(other, b, 1));
+		} else {
+			must(gpc_evict(other, pool, 1, b, 0, 1000));
+		}
+	}
+	return arg;
+}
+
+static void test_all(void)
+{
+	pthread_t thread[3];
+	uint32_t i;
+
+	begin();
+	keys = told = wrong = 0;
+	stop = false;
+	for (i = 0; i < BLOCKS; i++)
+		publish_one(own[i]);
+	for (i = 0; i < 3; i++)
+		if (pthread_create(&thread[i], NULL, i < 2 ? engine : spoiler, NULL))
+			bail("no thread");
+	for (i = 0; i < 20000 && __atomic_load_n(&told, __ATOMIC_RELAXED) < 2000; i++)
+		nanosleep(&(struct timespec){ .tv_nsec = 1000000 }, NULL);
+	__atomic_store_n(&stop, true, __ATOMIC_RELEASE);
+	for (i = 0; i < 3; i++)
+		pthread_join(thread[i], NULL);
+	ok(told >= 2000, "%u returns in two threads", told);
+	is_int(wrong, 0, "each block was told once, was not found then, and could be filled");
+	end("all at once");
+}
+
+static int body(void)
+{
+	cache_thread = true;
+	test_ways();
+	test_errors();
+	test_pools();
+	test_wait();
+	test_given_up();
+	test_lost();
+	test_takeover();
+	test_no_writer();
+	test_all();
+	return done_testing();
+}
+
+int main(void)
+{
+	cache_dir_make();
+	return tap_guard(60, body, cache_dir_remove);
+}
