@@ -171,8 +171,9 @@ GPC_EXPORT int gpc_pool_get(gpc *c, int pool, struct gpc_pool *ret)
 
 GPC_EXPORT int gpc_avail(gpc *c, int pool)
 {
-	struct { uint32_t state, generation; uint64_t range; uint32_t blocks, kind; } d;
-	uint64_t held = 0;
+	struct { uint32_t state, generation; uint64_t range; uint32_t blocks, kind, flags; } d;
+	struct { uint32_t live, reserved, dying, lingering; } n;
+	uint64_t held = 0, at;
 	uint32_t i, blocks;
 	int err = handle_check(c, false);
 
@@ -180,14 +181,16 @@ GPC_EXPORT int gpc_avail(gpc *c, int pool)
 		err = fill_pool_check(c, pool);
 	if (err < 0)
 		return err;
-	outside_index(&c->seg, c->seg.at.pool + (uint32_t)pool * sizeof(struct shm_pool), &d,
-		      sizeof(d));
+	at = c->seg.at.pool + (uint32_t)pool * sizeof(struct shm_pool);
+	outside_index(&c->seg, at, &d, sizeof(d));
 	if (d.state != POOL_READY)
 		return err_set(ENOENT, "there is no pool %d", pool);
 	for (i = 0; i < c->seg.header.geometry.max_peers; i++)
 		held += outside_held(&c->seg, i, (uint32_t)pool);
-	if (d.flags & GPC_POOL_CALLER)   /* its keeper's holds are references alone */
-		held += d.reserved + d.dying - d.lingering;
+	if (d.flags & GPC_POOL_CALLER) { /* its keeper's holds are references alone */
+		outside_index(&c->seg, at + offsetof(struct shm_pool, live), &n, sizeof(n));
+		held += n.reserved + n.dying - n.lingering;
+	}
 	blocks = MIN(d.blocks, c->seg.header.geometry.max_blocks);
 	return held < blocks ? (int)(blocks - held) : 0;
 }

@@ -44,7 +44,8 @@ static void pool_attach(struct writer *w, uint32_t number)
 	struct wpool *p = &w->pool[number];
 
 	p->free = writer_alloc(p->slots, sizeof(*p->free));
-	p->nfree = p->live = p->reserved = p->dying = p->coming = p->leaving = p->outward = 0;
+	p->nfree = p->live = p->reserved = p->dying = p->lingering = 0;
+	p->coming = p->leaving = p->outward = 0;
 	memset(&w->pool_of[p->first], (int)number, p->slots);
 }
 

@@ -91,7 +91,7 @@ static void test_churn(void)
 
 /* ---- sizes ---- */
 
-enum { MANY = 100000, CHAINS = 160, LIVE = CHAINS * CACHE_KEYS };
+enum { MANY = 100000, CHAINS = 160, LIVE_KEYS = CHAINS * CACHE_KEYS };
 
 static gpc_key key[MANY];
 static gpc_block want[MANY], got[MANY];
@@ -100,7 +100,7 @@ static void test_sizes(void)
 {
 	static const uint32_t size[] = {1,   2,	  3,   31,   32,   33,	 63,	65,
 					127, 255, 257, 1001, 4095, 4097, 99999, MANY};
-	gpc *c = mirror_cache(LIVE, 0);
+	gpc *c = mirror_cache(LIVE_KEYS, 0);
 	gpc_dev *d = mirror_open(c);
 	struct ask a = ask_new(d, MANY + 1, 0);
 	uint32_t i, hits;
@@ -111,7 +111,7 @@ static void test_sizes(void)
 	mirror_keys(c, 1, MANY, key);
 	mirror_sync(c);
 	hits = (uint32_t)must(gpc_lookup(c, 0, key, MANY, want, GPC_QUIET));
-	is_int(hits, LIVE, "two of five are there");
+	is_int(hits, LIVE_KEYS, "two of five are there");
 	for (i = 0; i < sizeof(size) / sizeof(size[0]); i++) {
 		uint32_t n = size[i], from = MANY - n;
 
