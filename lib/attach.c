@@ -14,6 +14,7 @@
 #include "writer_seat.h"
 
 #define LOOK_NS (5 * NS_PER_MS)          /* between looks for a name or a seat */
+#define STOCK_MOST (SHM_RING / 4)
 #define LAST_WORDS_NS (1000 * NS_PER_MS) /* for what was submitted without waiting */
 
 static void pause_ns(uint64_t ns)
@@ -61,7 +62,6 @@ static int stock_new(gpc *c, uint32_t want)
 {
 	uint32_t i;
 
-	want = MIN(want, SHM_RING / 4);
 	if (!want)
 		return 0;
 	c->stock = calloc(c->seg.header.geometry.max_pools, sizeof(*c->stock));
@@ -131,13 +131,20 @@ static int sit(gpc *c, const struct gpc_options *opt, uint64_t deadline)
 
 static int options_check(const struct gpc_options *opt, uint32_t flags, uint32_t known)
 {
-	if (opt && opt->size < sizeof(*opt))
-		return err_set(EINVAL, "gpc_options.size is %u, set it to sizeof", opt->size);
-	if (flags & ~known)
-		return err_set(EINVAL, "unknown flags 0x%x", flags & ~known);
-	if ((flags & GPC_READONLY) && (flags & GPC_SERVE))
-		return err_set(EINVAL, "a read-only handle cannot serve");
-	return 0;
+	int err = err_flags(flags, known);
+
+	if (err == 0 && opt)
+		err = err_size("gpc_options", opt->size, sizeof(*opt));
+	if (err == 0 && opt)
+		err = err_timeout(opt->timeout_ms);
+	if (err == 0 && opt)
+		err = err_range("stock", opt->stock, 0, STOCK_MOST);
+	if (err == 0 && opt && opt->label)
+		err = err_text("label", opt->label, strlen(opt->label));
+	if (err == 0 && (flags & GPC_READONLY) && (flags & GPC_SERVE))
+		err = err_set(EINVAL, "flags has GPC_READONLY and GPC_SERVE: a read-only handle "
+			      "cannot serve");
+	return err;
 }
 
 static int open_segment(gpc *c, const char *name, const struct gpc_options *opt,
@@ -239,6 +246,9 @@ GPC_EXPORT int gpc_attach(const char *name, const struct gpc_options *opt, uint3
 		err = err_set(EINVAL, "ret is NULL");
 	if (err == 0)
 		err = segment_name_check(name);
+	/* what there is under other names, from outside, can be looked at and removed */
+	if (err == 0 && !(flags & GPC_READONLY))
+		err = err_text("name", name, GPC_MAX_NAME);
 	return err < 0 ? err : attach(name, opt, flags, NULL, ret);
 }
 
@@ -251,10 +261,12 @@ GPC_EXPORT int gpc_create(const char *name, const struct gpc_config *cfg,
 
 	if (err == 0 && !ret)
 		err = err_set(EINVAL, "ret is NULL");
-	if (err == 0 && cfg && cfg->size < sizeof(*cfg))
-		err = err_set(EINVAL, "gpc_config.size is %u, set it to sizeof", cfg->size);
+	if (err == 0 && cfg)
+		err = err_size("gpc_config", cfg->size, sizeof(*cfg));
 	if (err == 0)
 		err = segment_name_check(name);
+	if (err == 0)
+		err = err_text("name", name, GPC_MAX_NAME);
 	if (err < 0)
 		return err;
 	cfg = cfg ? cfg : &defaults;

@@ -64,6 +64,8 @@ lib_gpc_sources = \
 	%reldir%/reap.c \
 	%reldir%/refs.c \
 	%reldir%/refs.h \
+	%reldir%/refuse.c \
+	%reldir%/refuse.h \
 	%reldir%/retire.c \
 	%reldir%/ring.c \
 	%reldir%/ring.h \
@@ -93,6 +95,8 @@ lib_gpc_sources = \
 	%reldir%/takeover_tree.c \
 	%reldir%/team.c \
 	%reldir%/team.h \
+	%reldir%/text.c \
+	%reldir%/text.h \
 	%reldir%/tier.c \
 	%reldir%/tree.c \
 	%reldir%/walk.c \

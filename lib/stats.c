@@ -94,7 +94,7 @@ GPC_EXPORT int gpc_get_info(gpc *c, struct gpc_info *ret)
 
 	if (err)
 		return err;
-	err = outside_room(ret, "struct gpc_info");
+	err = outside_room(ret, "gpc_info");
 	if (!err) {
 		fill_info(c, &info);
 		outside_give(ret, &info, sizeof(info));
@@ -202,11 +202,11 @@ static int stats_of_peer(const gpc *c, uint32_t peer, struct gpc_stats *st)
 	struct identity me;
 
 	if (peer >= c->seg.header.geometry.max_peers)
-		return err_set(EINVAL, "there is no seat %u: the cache has %u", peer,
-			       c->seg.header.geometry.max_peers);
+		return err_set(EINVAL, "peer is %d: it must be -1 (all) or a seat, 0 to %u",
+			       (int)peer, c->seg.header.geometry.max_peers - 1);
 	seat = seg_seat(&c->seg, peer);
 	if (load_acquire(&seat->state) == SEAT_FREE)
-		return err_set(ENOENT, "seat %u is empty", peer);
+		return err_set(ENOENT, "peer is %u: nobody has that seat", peer);
 	st->pid = load_relaxed(&seat->pid);
 	identity_self(&me);
 	st->here = me.namespaces && (uint32_t)me.namespaces ==
@@ -237,7 +237,7 @@ GPC_EXPORT int gpc_get_stats(gpc *c, int peer, struct gpc_stats *ret)
 
 	if (err)
 		return err;
-	err = outside_room(ret, "struct gpc_stats");
+	err = outside_room(ret, "gpc_stats");
 	dev_count(c);
 	if (!err && peer == -1)
 		stats_of_all(c, &st);
@@ -273,11 +273,11 @@ GPC_EXPORT int gpc_get_mirror(gpc *c, int i, struct gpc_mirror *ret)
 
 	if (err)
 		return err;
-	err = outside_room(ret, "struct gpc_mirror");
+	err = outside_room(ret, "gpc_mirror");
 	if (!err && i < 0)
-		err = err_set(EINVAL, "mirrors count from 0, not from %d", i);
+		err = err_set(EINVAL, "i is %d: mirrors count from 0", i);
 	else if (!err && !find_mirror(&c->seg, i, &m))
-		err = err_set(ENOENT, "the cache has no mirror %d", i);
+		err = err_set(ENOENT, "i is %d: the cache has fewer mirrors", i);
 	if (!err) {
 		out.generation = m.generation;
 		outside_text(out.device, sizeof(out.device), m.device, sizeof(m.device));

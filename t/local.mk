@@ -45,6 +45,7 @@ t_programs = \
 	%reldir%/173-wake-writer.t \
 	%reldir%/190-names.t \
 	%reldir%/191-errors.t \
+	%reldir%/192-sentences.t \
 	%reldir%/200-workers.t \
 	%reldir%/210-spaces.t \
 	%reldir%/220-readers.t \
