@@ -107,7 +107,9 @@ t_scripts = \
 	%reldir%/915-segment-page.t \
 	%reldir%/916-tool-pages.t \
 	%reldir%/917-registered.t \
-	%reldir%/918-command-lines.t
+	%reldir%/918-command-lines.t \
+	%reldir%/919-dist.t \
+	%reldir%/920-pkg-config.t
 
 t_support = \
 	%reldir%/cache.h \
