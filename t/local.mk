@@ -94,6 +94,7 @@ t_scripts = \
 	%reldir%/822-replay-trace.t \
 	%reldir%/830-replay-workers.t \
 	%reldir%/831-replay-ends.t \
+	%reldir%/832-interrupt.t \
 	%reldir%/840-bench.t \
 	%reldir%/841-bench-ends.t \
 	%reldir%/860-reference.t \

@@ -161,9 +161,41 @@ void replay_child(pid_t parent)
 		_exit(EXIT_RUNTIME);
 }
 
+/* The status of a child that ends.  It may be stopped, and a signal to us does not wait for it: no
+ * other than this one ends those who are. */
+static int wait_for(pid_t child)
+{
+	int status = 0;
+
+	while (waitpid(child, &status, WNOHANG) == 0) {
+		if (replay_caught)
+			kill(child, SIGKILL);
+		replay_poll(NULL, 0, replay_caught ? 1 : -1);
+	}
+	return status;
+}
+
+/* What may wait for long is done by a child, which a signal to us ends. */
+int replay_in_child(const struct run *run, int (*what)(const struct run *run))
+{
+	pid_t parent = getpid(), child = fork();
+	int status = 0;
+
+	if (!child) {
+		replay_child(parent);
+		_exit(what(run));
+	}
+	if (child < 0) {
+		cli_error("cannot start a process: %s", strerror(errno));
+		return -1;
+	}
+	status = wait_for(child);
+	return status ? -1 : 0;
+}
+
 /* ---- what the workers need ---- */
 
-/* Blocks of earlier replays have no bytes any more. */
+/* Blocks of earlier replays have no bytes any more.  In a child: it waits for a writer. */
 static int forget_earlier(const struct run *run)
 {
 	uint64_t end = cli_now_ns() + PATIENCE_MS * UINT64_C(1000000);
@@ -171,15 +203,15 @@ static int forget_earlier(const struct run *run)
 	int r;
 
 	if (cache_attach(run, 0, &c))
-		return -1;
+		return EXIT_RUNTIME;
 	while ((r = gpc_clear(c, -1, REPLAY_TAG, 0, PATIENCE_MS)) == -ENOTCONN &&
-	       cli_now_ns() < end && !replay_caught)
+	       cli_now_ns() < end)
 		cli_sleep_ms(10);
 	if (r < 0)
 		cli_gpc_error(r, "%s: cannot have the blocks of earlier replays forgotten",
 			      run->name);
 	gpc_close(c);
-	return r < 0 ? -1 : 0;
+	return r < 0 ? EXIT_RUNTIME : 0;
 }
 
 static int make_payload(struct run *run)
@@ -196,7 +228,7 @@ static int make_payload(struct run *run)
 		return -1;
 	if (!fresh)
 		return 0;
-	return forget_earlier(run) ? -1 : payload_settled(run->payload_fd, bytes);
+	return replay_in_child(run, forget_earlier) ? -1 : payload_settled(run->payload_fd, bytes);
 }
 
 static int make_job(struct run *run)
@@ -393,12 +425,11 @@ static void end_workers(struct run *run)
 
 	for (uint32_t i = 0; run->child && i < run->a.workers; i++)
 		if (run->child[i].pid && run->child[i].fd >= 0)
-			kill(run->child[i].pid, SIGTERM);
+			kill(run->child[i].pid, SIGKILL);
 	for (uint32_t i = 0; run->child && i < run->a.workers; i++) {
 		if (!run->child[i].pid)
 			continue;
-		while (waitpid(run->child[i].pid, &status, 0) < 0 && errno == EINTR)
-			;
+		status = wait_for(run->child[i].pid);
 		if (!replay_caught)
 			collect(run, i, status);
 		if (run->child[i].fd >= 0)
