@@ -84,6 +84,8 @@ t_scripts = \
 	%reldir%/801-gpcd-life.t \
 	%reldir%/802-gpcd-limits.t \
 	%reldir%/803-gpcd-full.t \
+	%reldir%/806-foreign-text.t \
+	%reldir%/807-width.t \
 	%reldir%/810-inspect.t \
 	%reldir%/811-inspect-peers.t \
 	%reldir%/812-inspect-damage.t \
@@ -237,7 +239,8 @@ t_helpers = \
 	%reldir%/sh/hold \
 	%reldir%/sh/json \
 	%reldir%/sh/lie \
-	%reldir%/sh/notify
+	%reldir%/sh/notify \
+	%reldir%/sh/pty
 
 check_PROGRAMS += $(t_helpers)
 EXTRA_DIST += %reldir%/sh/driver %reldir%/sh/tap.sh
@@ -250,6 +253,7 @@ EXTRA_DIST += %reldir%/sh/driver %reldir%/sh/tap.sh
 %canon_reldir%_sh_json_SOURCES = %reldir%/sh/json.c
 %canon_reldir%_sh_json_LDADD = $(JANSSON_LIBS)
 %canon_reldir%_sh_notify_SOURCES = %reldir%/sh/notify.c
+%canon_reldir%_sh_pty_SOURCES = %reldir%/sh/pty.c
 %canon_reldir%_sh_notify_LDADD =
 
 include %D%/torture/local.mk

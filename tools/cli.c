@@ -4,10 +4,12 @@
 #include "cli.h"
 
 #include "gpc.h"
+#include "shown.h"
 
 #include <errno.h>
 #include <getopt.h>
 #include <limits.h>
+#include <locale.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,6 +21,7 @@ static const char *tool = "gpc";
 void cli_init(const char *name)
 {
 	tool = name;
+	setlocale(LC_CTYPE, "");     /* which characters the terminal prints */
 }
 
 const char *cli_tool(void)
@@ -33,17 +36,15 @@ static void say(const char *detail, const char *fmt, va_list ap)
  * may come from anywhere, so a terminal gets no control characters. */
 static void say(const char *detail, const char *fmt, va_list ap)
 {
-	char line[2048];
-	size_t used, i;
+	char line[2048], clean[2048];
+	size_t used;
 
 	vsnprintf(line, sizeof(line), fmt, ap);
 	used = strlen(line);
 	if (detail)
 		snprintf(line + used, sizeof(line) - used, ": %s", detail);
-	for (i = 0; line[i]; i++)
-		if ((unsigned char)line[i] < 0x20 || line[i] == 0x7f)
-			line[i] = '?';
-	fprintf(stderr, "%s: %s\n", tool, line);
+	shown_text(clean, sizeof(clean), line);
+	fprintf(stderr, "%s: %s\n", tool, clean);
 }
 
 void cli_error(const char *fmt, ...)
