@@ -11,6 +11,7 @@
 #include "lockfile.h"
 #include "outside.h"
 #include "seat.h"
+#include "segment_file.h"
 #include "writer_seat.h"
 
 #define LOOK_NS (5 * NS_PER_MS)          /* between looks for a name or a seat */
@@ -158,8 +159,16 @@ static int open_segment(gpc *c, const char *name, const struct gpc_options *opt,
 	return segment_open(&c->seg, name, dir, &want);
 }
 
-/* Finish a handle whose segment is open, or take everything back. */
-static int complete(gpc *c, const struct gpc_options *opt, uint64_t deadline, gpc **ret)
+/* A cache that its maker cannot have is none that anybody asked for. */
+static void unmake(const gpc *c)
+{
+	if (segment_is_named(&c->seg, "idx", c->seg.index_fd))
+		segment_unlink(c->seg.name, c->seg.dir);
+}
+
+/* Finish a handle whose segment is open, or take everything back; made: the cache as well. */
+static int complete(gpc *c, const struct gpc_options *opt, uint64_t deadline, bool made,
+		    gpc **ret)
 {
 	int err = fork_register(c);
 
@@ -169,6 +178,8 @@ static int complete(gpc *c, const struct gpc_options *opt, uint64_t deadline, gp
 			fork_forget(c);
 	}
 	if (err < 0) {
+		if (made)
+			unmake(c);
 		segment_close(&c->seg);
 		handle_free(c);
 		return err;
@@ -234,7 +245,7 @@ static int attach(const char *name, const struct gpc_options *opt, uint32_t flag
 		handle_free(c);
 		return err;
 	}
-	return complete(c, opt, deadline, ret);
+	return complete(c, opt, deadline, false, ret);
 }
 
 GPC_EXPORT int gpc_attach(const char *name, const struct gpc_options *opt, uint32_t flags,
@@ -275,7 +286,7 @@ GPC_EXPORT int gpc_create(const char *name, const struct gpc_config *cfg,
 		return -ENOMEM;
 	err = segment_create(&c->seg, name, cfg);
 	if (err == 0)
-		return complete(c, opt, deadline_from(opt ? opt->timeout_ms : 0), ret);
+		return complete(c, opt, deadline_from(opt ? opt->timeout_ms : 0), true, ret);
 	handle_free(c);
 	if (err != -EEXIST || !(flags & GPC_IF_ABSENT))
 		return err;

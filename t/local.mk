@@ -46,6 +46,7 @@ t_programs = \
 	%reldir%/190-names.t \
 	%reldir%/191-errors.t \
 	%reldir%/192-sentences.t \
+	%reldir%/193-create-fails.t \
 	%reldir%/200-workers.t \
 	%reldir%/210-spaces.t \
 	%reldir%/220-readers.t \
@@ -84,6 +85,7 @@ t_scripts = \
 	%reldir%/801-gpcd-life.t \
 	%reldir%/802-gpcd-limits.t \
 	%reldir%/803-gpcd-full.t \
+	%reldir%/805-gpcd-fails.t \
 	%reldir%/806-foreign-text.t \
 	%reldir%/807-width.t \
 	%reldir%/810-inspect.t \
@@ -227,6 +229,7 @@ LDADD = lib/libgpc-internal.la
 # signals undo what the kernel was asked for
 %canon_reldir%_341_signals_t_LDFLAGS = -Wl,--wrap=posix_fallocate
 # the time of day jumps
+%canon_reldir%_193_create_fails_t_LDFLAGS = -Wl,--wrap=pthread_create
 %canon_reldir%_342_clocks_t_LDFLAGS = -Wl,--wrap=clock_gettime,--wrap=gettimeofday,--wrap=time
 # the file system lies about what is free
 %canon_reldir%_370_full_t_LDFLAGS = -Wl,--wrap=fstatfs
