@@ -50,25 +50,26 @@ static const struct option options[] = {
 	{ NULL, 0, NULL, 0 }
 };
 
-static const char help[] =
-"Usage: gpc-replay TRACE [OPTION]...\n"
-"Replay recorded requests (JSON, one a line, '-' = standard input) against a cache.\n"
-"\n"
-"  --workers N       processes that share the requests (1 to 240; 1)\n"
-"  --vram-blocks V   capacity (1 to 16M; 10000)\n"
-"  --ram-blocks R    capacity of the RAM tier behind it (0 to 16M; 0: none)\n"
-"  --block-tokens B  tokens a block (1 to 64k; 16); changes no result\n"
-"  --payload BYTES   memory behind each block (24 to 16M; 64)\n"
-"  --name NAME       use the cache of a running gpcd instead of one of its own\n"
-"  --dir DIR         where the segments are (/dev/shm)\n"
-"  --device D        match there: host, cuda:N or GPU-UUID; a cache of its own gets a\n"
-"                    mirror there (none: match in shared memory)\n"
-"  --json            one JSON object\n"
-"  -h, --help; -V, --version\n"
-"\n"
-"Numbers take the suffixes k, M and G (powers of 1024).\n"
-"With --name, sizes that are given must be those of the cache.\n"
-"Exit status: 0, 1 a wrong block or a failure, 2 usage.\n";
+static const struct cli_help help[] = {
+	{ NULL, "Usage: gpc-replay TRACE [OPTION]...", NULL },
+	{ NULL, "Replay recorded requests (JSON, one a line, '-' = standard input) against a\n"
+	  "cache.\n", NULL },
+	{ "--workers N", "processes that share the requests, 1 to 240", "1" },
+	{ "--vram-blocks V", "capacity, 1 to 16M", "10000" },
+	{ "--ram-blocks R", "capacity of the RAM tier behind it, 0 to 16M; 0: none", "0" },
+	{ "--block-tokens B", "tokens a block, 1 to 64k; changes no result", "16" },
+	{ "--payload BYTES", "memory behind each block, 24 to 16M", "64" },
+	{ "--name NAME", "use the cache of a running gpcd instead of one of its own", NULL },
+	{ "--dir DIR", "where the segments are", "/dev/shm" },
+	{ "--device D", "match there: host, cuda:N or GPU-UUID; a cache of its own gets a mirror "
+	  "there; none: match in shared memory", "none" },
+	{ "--json", "one JSON object", NULL },
+	{ "-h, --help", "show this", NULL },
+	{ "-V, --version", "show the version", NULL },
+	{ NULL, "\nNumbers take the suffixes k, M and G (powers of 1024).", NULL },
+	{ NULL, "With --name, sizes that are given must be those of the cache.", NULL },
+	{ NULL, "Exit status: 0, 1 a wrong block or a failure, 2 usage; 130 interrupted.", NULL },
+};
 
 static bool set_option(struct args *a, int opt, const char *arg)
 {
@@ -97,7 +98,9 @@ static int parse(struct args *a, int argc, char **argv)
 	uint64_t number;
 	int opt, status = 0;
 
-	while ((opt = cli_option(argc, argv, options, help, &status)) > 0) {
+	while ((opt = cli_option(argc, argv, options, &status)) > 0) {
+		if (opt == 'h')
+			return cli_show_help(help, ARRAY_SIZE(help));
 		if (opt == 'W')
 			return cli_count("worker", optarg, 0, WORKERS_MAX - 1, &number) ?
 			       worker_main((uint32_t)number) : EXIT_USAGE;
