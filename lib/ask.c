@@ -14,6 +14,7 @@
 #include "lookup.h"
 #include "outside.h"
 #include "refs.h"
+#include "refuse.h"
 
 #define AHEAD 8u                 /* references whose lines are on their way */
 
@@ -318,14 +319,14 @@ static uint32_t leading_hits(const gpc_block *blocks, uint32_t n)
 
 static int overflow_error(void)
 {
-	return err_set(EOVERFLOW, "this peer has %u references on the first block",
-		       REF_CAP);
+	return err_set(EOVERFLOW, "this peer has %u references on the first block, the most there "
+		       "can be", REF_CAP);
 }
 
 static int check_arrays(const gpc_key *keys, uint32_t n, const gpc_block *blocks)
 {
 	if (n > INT32_MAX)
-		return err_set(EINVAL, "%u keys are too many for one call", n);
+		return err_set(EINVAL, "n is %u: at most %d keys a call", n, INT32_MAX);
 	if (n && (!keys || !blocks))
 		return err_set(EINVAL, "%s is NULL", keys ? "blocks" : "keys");
 	return 0;
@@ -423,9 +424,9 @@ GPC_EXPORT int gpc_lookup(gpc *c, uint32_t spaces, const gpc_key *keys, uint32_t
 
 	if (err)
 		return err;
-	if (flags & ~(uint32_t)(GPC_QUIET | GPC_REF | GPC_ANYWHERE | GPC_DEVICE))
-		return err_set(EINVAL, "flags 0x%x: gpc_lookup takes GPC_QUIET, GPC_REF, "
-			       "GPC_ANYWHERE and GPC_DEVICE", flags);
+	err = err_flags(flags, GPC_QUIET | GPC_REF | GPC_ANYWHERE | GPC_DEVICE);
+	if (err)
+		return err;
 	err = check_arrays(keys, n, blocks);
 	if (err || !n)
 		return err;
@@ -513,8 +514,8 @@ static int check_starts(const uint32_t *start, uint32_t nseq)
 			return err_set(EINVAL, "start[%u] = %u and start[%u] = %u do not "
 				       "ascend", i, start[i], i + 1, start[i + 1]);
 	if (start[nseq] - start[0] > INT32_MAX)
-		return err_set(EINVAL, "%u keys are too many for one call",
-			       start[nseq] - start[0]);
+		return err_set(EINVAL, "start[%u] - start[0] is %u: at most %d keys a call", nseq,
+			       start[nseq] - start[0], INT32_MAX);
 	return 0;
 }
 
@@ -541,13 +542,13 @@ static int check_match(uint32_t flags, const gpc_key *keys, const uint32_t *star
 {
 	int err;
 
-	if (flags & ~(uint32_t)(GPC_QUIET | GPC_ANYWHERE | GPC_DEVICE))
-		return err_set(EINVAL, "flags 0x%x: gpc_match takes GPC_QUIET, GPC_ANYWHERE "
-			       "and GPC_DEVICE", flags);
+	err = err_flags(flags, GPC_QUIET | GPC_ANYWHERE | GPC_DEVICE);
+	if (err)
+		return err;
 	if (!nseq)
 		return 0;
 	if (nseq > INT32_MAX)
-		return err_set(EINVAL, "%u sequences are too many for one call", nseq);
+		return err_set(EINVAL, "nseq is %u: at most %d sequences a call", nseq, INT32_MAX);
 	if (!start || !len)
 		return err_set(EINVAL, "%s is NULL", start ? "len" : "start");
 	err = check_starts(start, nseq);
@@ -598,8 +599,9 @@ GPC_EXPORT int gpc_acquire(gpc *c, uint32_t spaces, const gpc_key *keys, uint32_
 
 	if (err)
 		return err;
-	if (flags & ~(uint32_t)GPC_QUIET)
-		return err_set(EINVAL, "flags 0x%x: gpc_acquire takes GPC_QUIET", flags);
+	err = err_flags(flags, GPC_QUIET);
+	if (err)
+		return err;
 	err = check_arrays(keys, n, blocks);
 	if (err || !n)
 		return err;
@@ -614,10 +616,10 @@ GPC_EXPORT int gpc_acquire(gpc *c, uint32_t spaces, const gpc_key *keys, uint32_
 /* ---- hints to references ---- */
 
 static uint32_t ref(struct ask *a, const gpc_key *keys, const gpc_block *blocks,
-		    uint32_t n, uint32_t place)
+		    uint32_t n, uint32_t place, int *ret_err)
 {
 	uint32_t i, record[LOOKUP_GROUP];
-	int err;
+	int err = 0;
 
 	for (i = 0; i < n; i++)
 		record[i] = pool_record(&a->c->seg, blocks[i]);
@@ -630,6 +632,7 @@ static uint32_t ref(struct ask *a, const gpc_key *keys, const gpc_block *blocks,
 			break;
 		refs_stamp(a->c, record[i], a->first - place - i);
 	}
+	*ret_err = err;
 	return i;
 }
 
@@ -637,7 +640,7 @@ GPC_EXPORT int gpc_ref(gpc *c, const gpc_key *keys, const gpc_block *blocks, uin
 {
 	struct ask a;
 	uint32_t m, got, len = 0;
-	int err = handle_check(c, true);
+	int err = handle_check(c, true), why = 0;
 
 	if (err)
 		return err;
@@ -650,9 +653,11 @@ GPC_EXPORT int gpc_ref(gpc *c, const gpc_key *keys, const gpc_block *blocks, uin
 	a.first = refs_first_stamp(c);
 	do {
 		m = MIN(n - len, LOOKUP_GROUP);
-		got = ref(&a, keys + len, blocks + len, m, refs_place(len));
+		got = ref(&a, keys + len, blocks + len, m, refs_place(len), &why);
 		len += got;
 	} while (got == m && len < n);
 	ask_end(&a, 0);
-	return !len && a.overflow ? overflow_error() : (int)len;
+	if (why < 0)
+		refuse_ref(c, len, blocks[len], why);
+	return !len && a.overflow ? -EOVERFLOW : (int)len;
 }

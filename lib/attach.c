@@ -11,11 +11,13 @@
 #include "lockfile.h"
 #include "outside.h"
 #include "seat.h"
+#include "segment_file.h"
 #include "writer_seat.h"
 
 #define LOOK_NS (5 * NS_PER_MS)          /* between looks for a name or a seat */
 #define DEAD_NS (20 * NS_PER_MS)         /* between looks for the dead on seats */
 #define PATIENCE_NS (1000 * NS_PER_MS)   /* with a writer that has dead seats to clear */
+#define STOCK_MOST (SHM_RING / 4)
 #define LAST_WORDS_NS (1000 * NS_PER_MS) /* for what was submitted without waiting */
 
 static void pause_ns(uint64_t ns)
@@ -63,7 +65,6 @@ static int stock_new(gpc *c, uint32_t want)
 {
 	uint32_t i;
 
-	want = MIN(want, SHM_RING / 4);
 	if (!want)
 		return 0;
 	c->stock = calloc(c->seg.header.geometry.max_pools, sizeof(*c->stock));
@@ -160,13 +161,20 @@ static int sit(gpc *c, const struct gpc_options *opt, uint64_t deadline)
 
 static int options_check(const struct gpc_options *opt, uint32_t flags, uint32_t known)
 {
-	if (opt && opt->size < sizeof(*opt))
-		return err_set(EINVAL, "gpc_options.size is %u, set it to sizeof", opt->size);
-	if (flags & ~known)
-		return err_set(EINVAL, "unknown flags 0x%x", flags & ~known);
-	if ((flags & GPC_READONLY) && (flags & GPC_SERVE))
-		return err_set(EINVAL, "a read-only handle cannot serve");
-	return 0;
+	int err = err_flags(flags, known);
+
+	if (err == 0 && opt)
+		err = err_size("gpc_options", opt->size, sizeof(*opt));
+	if (err == 0 && opt)
+		err = err_timeout(opt->timeout_ms);
+	if (err == 0 && opt)
+		err = err_range("stock", opt->stock, 0, STOCK_MOST);
+	if (err == 0 && opt && opt->label)
+		err = err_text("label", opt->label, strlen(opt->label));
+	if (err == 0 && (flags & GPC_READONLY) && (flags & GPC_SERVE))
+		err = err_set(EINVAL, "flags has GPC_READONLY and GPC_SERVE: a read-only handle "
+			      "cannot serve");
+	return err;
 }
 
 static int open_segment(gpc *c, const char *name, const struct gpc_options *opt,
@@ -180,8 +188,16 @@ static int open_segment(gpc *c, const char *name, const struct gpc_options *opt,
 	return segment_open(&c->seg, name, dir, &want);
 }
 
-/* Finish a handle whose segment is open, or take everything back. */
-static int complete(gpc *c, const struct gpc_options *opt, uint64_t deadline, gpc **ret)
+/* A cache that its maker cannot have is none that anybody asked for. */
+static void unmake(const gpc *c)
+{
+	if (segment_is_named(&c->seg, "idx", c->seg.index_fd))
+		segment_unlink(c->seg.name, c->seg.dir);
+}
+
+/* Finish a handle whose segment is open, or take everything back; made: the cache as well. */
+static int complete(gpc *c, const struct gpc_options *opt, uint64_t deadline, bool made,
+		    gpc **ret)
 {
 	int err = fork_register(c);
 
@@ -191,6 +207,8 @@ static int complete(gpc *c, const struct gpc_options *opt, uint64_t deadline, gp
 			fork_forget(c);
 	}
 	if (err < 0) {
+		if (made)
+			unmake(c);
 		segment_close(&c->seg);
 		handle_free(c);
 		return err;
@@ -256,7 +274,7 @@ static int attach(const char *name, const struct gpc_options *opt, uint32_t flag
 		handle_free(c);
 		return err;
 	}
-	return complete(c, opt, deadline, ret);
+	return complete(c, opt, deadline, false, ret);
 }
 
 GPC_EXPORT int gpc_attach(const char *name, const struct gpc_options *opt, uint32_t flags,
@@ -268,6 +286,9 @@ GPC_EXPORT int gpc_attach(const char *name, const struct gpc_options *opt, uint3
 		err = err_set(EINVAL, "ret is NULL");
 	if (err == 0)
 		err = segment_name_check(name);
+	/* what there is under other names, from outside, can be looked at and removed */
+	if (err == 0 && !(flags & GPC_READONLY))
+		err = err_text("name", name, GPC_MAX_NAME);
 	return err < 0 ? err : attach(name, opt, flags, NULL, ret);
 }
 
@@ -280,10 +301,12 @@ GPC_EXPORT int gpc_create(const char *name, const struct gpc_config *cfg,
 
 	if (err == 0 && !ret)
 		err = err_set(EINVAL, "ret is NULL");
-	if (err == 0 && cfg && cfg->size < sizeof(*cfg))
-		err = err_set(EINVAL, "gpc_config.size is %u, set it to sizeof", cfg->size);
+	if (err == 0 && cfg)
+		err = err_size("gpc_config", cfg->size, sizeof(*cfg));
 	if (err == 0)
 		err = segment_name_check(name);
+	if (err == 0)
+		err = err_text("name", name, GPC_MAX_NAME);
 	if (err < 0)
 		return err;
 	cfg = cfg ? cfg : &defaults;
@@ -292,7 +315,7 @@ GPC_EXPORT int gpc_create(const char *name, const struct gpc_config *cfg,
 		return -ENOMEM;
 	err = segment_create(&c->seg, name, cfg);
 	if (err == 0)
-		return complete(c, opt, deadline_from(opt ? opt->timeout_ms : 0), ret);
+		return complete(c, opt, deadline_from(opt ? opt->timeout_ms : 0), true, ret);
 	handle_free(c);
 	if (err != -EEXIST || !(flags & GPC_IF_ABSENT))
 		return err;

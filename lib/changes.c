@@ -142,7 +142,7 @@ GPC_EXPORT int gpc_changes(gpc *c, uint64_t *cursor, struct gpc_change *out, uin
 	int err;
 
 	if (!cursor || (!out && n))
-		return err_set(EINVAL, "gpc_changes needs a cursor and room for changes");
+		return err_set(EINVAL, "%s is NULL", cursor ? "out" : "cursor");
 	err = handle_check(c, false);
 	if (err)
 		return err;

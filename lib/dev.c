@@ -28,7 +28,7 @@ static struct shm_section *section_of(const gpc_dev *d, uint32_t i)
 static int dev_check(gpc_dev *d)
 {
 	if (!d)
-		return err_set(EINVAL, "no device");
+		return err_set(EINVAL, "d is NULL");
 	return handle_check(d->c, true);
 }
 
@@ -137,10 +137,11 @@ GPC_EXPORT int gpc_dev_open(gpc *c, const char *device, gpc_dev **ret)
 
 	if (err)
 		return err;
-	if (!device || !ret || strlen(device) >= sizeof(d->device))
-		return err_set(EINVAL,
-			       "gpc_dev_open needs a device, \"host\" for one, and a "
-			       "place for the result");
+	if (!device || !ret)
+		return err_set(EINVAL, "%s is NULL", device ? "ret" : "device");
+	err = err_text("device", device, sizeof(d->device) - 1);
+	if (err)
+		return err;
 	err = device_find(device, &ops);
 	if (!err)
 		err = ops->identify(device, uuid);
@@ -299,7 +300,8 @@ static int open_section(gpc_dev *d)
 			import_forget(d, i);
 			return (int)i;
 		}
-	return err_set(EAGAIN, "all %d sections of this peer are open", GPC_SECTIONS);
+	return err_set(EAGAIN, "all %d sections of this peer are open: leave one first",
+		       GPC_SECTIONS);
 }
 
 GPC_EXPORT int gpc_dev_enter(gpc_dev *d)
@@ -341,10 +343,11 @@ GPC_EXPORT int gpc_dev_leave(gpc_dev *d, int section, void *stream)
 	if (err)
 		return err;
 	if (section < 0 || section >= GPC_SECTIONS)
-		return err_set(EINVAL, "there is no section %d", section);
+		return err_set(EINVAL, "section is %d: it must be one of gpc_dev_enter, 0 to %d", section,
+			       GPC_SECTIONS - 1);
 	use = &d->use[section];
 	if (!load_relaxed(&use->import) || use->left)
-		return err_set(EINVAL, "section %d is not open on device %s", section,
+		return err_set(EINVAL, "section is %d: it is not open on device %s", section,
 			       d->device);
 	use->left = 1;
 	err = d->ops->signal(d->there, &section_of(d, (uint32_t)section)->done, use->ticket,
@@ -371,22 +374,23 @@ static int view_now(gpc_dev *d, struct dev_view *view)
 	return 0;
 }
 
-static int check_launch(gpc_dev *d, uint32_t n, bool arrays)
+/* missing: the name of an array that is NULL; count: that of n. */
+static int check_launch(gpc_dev *d, const char *count, uint32_t n, const char *missing)
 {
 	int err = dev_check(d);
 
 	if (err || !n)
 		return err;
 	if (n > INT32_MAX)
-		return err_set(EINVAL, "%u in one launch are too many", n);
-	return arrays ? 0 : err_set(EINVAL, "a launch needs its arrays");
+		return err_set(EINVAL, "%s is %u: at most %d in one launch", count, n, INT32_MAX);
+	return missing ? err_set(EINVAL, "%s is NULL", missing) : 0;
 }
 
 GPC_EXPORT int gpc_dev_lookup(gpc_dev *d, uint32_t spaces, const gpc_key *d_keys,
 			      uint32_t n, gpc_block *d_blocks, void *stream)
 {
 	struct dev_view view;
-	int err = check_launch(d, n, d_keys && d_blocks);
+	int err = check_launch(d, "n", n, !d_keys ? "d_keys" : !d_blocks ? "d_blocks" : NULL);
 
 	if (err || !n)
 		return err;
@@ -402,7 +406,8 @@ GPC_EXPORT int gpc_dev_match(gpc_dev *d, uint32_t spaces, const gpc_key *d_keys,
 			     gpc_block *d_blocks, void *stream)
 {
 	struct dev_view view;
-	int err = check_launch(d, nseq, d_keys && d_start && d_len);
+	int err = check_launch(d, "nseq", nseq, !d_keys ? "d_keys" : !d_start ? "d_start" :
+			       !d_len ? "d_len" : NULL);
 
 	if (err || !nseq)
 		return err;
@@ -417,6 +422,8 @@ GPC_EXPORT int gpc_dev_wait(gpc_dev *d, void *stream, int timeout_ms)
 {
 	int err = dev_check(d);
 
+	if (!err)
+		err = err_timeout(timeout_ms);
 	if (err)
 		return err;
 	err = checked(d, d->ops->wait(d->there, stream, timeout_ms));

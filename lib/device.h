@@ -115,6 +115,9 @@ struct device_ops {
 /* Driver for a device string: "host"; "cuda:N" and "GPU-..." when built in.
  * -ENODEV: known, but absent or not built in; -EINVAL: no such kind of device. */
 int device_find(const char *device, const struct device_ops **ret);
+/* A list of devices, as a cache is made with: each by its form, and once.  -EINVAL. */
+#define DEVICE_LIST 64           /* bytes, the final 0 included */
+int device_check_list(const char *devices);
 
 extern const struct device_ops device_host, device_cuda;
 

@@ -14,39 +14,13 @@ int fill_check(gpc *c, uint32_t flags, uint32_t known, bool waits)
 
 	if (err < 0)
 		return err;
-	if (flags & ~known)
-		return err_set(EINVAL, "unknown flags 0x%x", flags & ~known);
+	err = err_flags(flags, known);
+	if (err < 0)
+		return err;
 	if (waits && handle_in_section(c))
 		return err_set(EDEADLK, "this thread has an open section: the grace period it "
 					"would wait for cannot end");
 	return 0;
-}
-
-int fill_pool_check(gpc *c, int pool)
-{
-	if (pool < 0 || (uint32_t)pool >= c->seg.header.geometry.max_pools)
-		return err_set(EINVAL, "there is no pool number %d", pool);
-	return 0;
-}
-
-int fill_error(int32_t result)
-{
-	switch (result) {
-	case -ENOSPC:
-		return err_set(ENOSPC, "nothing is free and nothing can be evicted");
-	case -EDQUOT:
-		return err_set(EDQUOT, "this peer holds as many reserved blocks as its quota");
-	case -EAGAIN:
-		return err_set(EAGAIN, "blocks are on their way but not there yet");
-	case -ESTALE:
-		return err_set(ESTALE, "the pool or block is gone");
-	case -EPERM:
-		return err_set(EPERM, "not a block or pool of this peer's to use so");
-	case -ENOENT:
-		return err_set(ENOENT, "no such pool");
-	default:
-		return err_set(-result, "%s", gpc_strerror(result));
-	}
 }
 
 void fill_mine(gpc *c, gpc_block block, struct ref_sum *sum)
@@ -148,7 +122,7 @@ int fill_group(gpc *c, struct shm_command *cmds, uint32_t n, uint64_t deadline, 
 		cmds[0].flags |= CF_TRY;
 	err = ring_call(c, op, cmds, deadline, &pending);
 	if (err == 0 && op->result < 0)
-		err = fill_error(op->result);
+		err = refuse_group(c, cmds, n, op->result);
 	if (err < 0) {
 		if (!pending)
 			free(op);
@@ -329,7 +303,9 @@ GPC_EXPORT int gpc_reserve(gpc *c, int pool, uint32_t n, uint32_t leave, gpc_blo
 	gpc_block *got;
 
 	if (err == 0)
-		err = fill_pool_check(c, pool);
+		err = refuse_pool_number(c, "pool", pool);
+	if (err == 0)
+		err = err_timeout(timeout_ms);
 	if (err < 0)
 		return err;
 	if (n == 0)
@@ -338,7 +314,8 @@ GPC_EXPORT int gpc_reserve(gpc *c, int pool, uint32_t n, uint32_t leave, gpc_blo
 		return err_set(EINVAL, "blocks is NULL");
 	p = seg_pool(&c->seg, (uint32_t)pool);
 	if (n > c->seg.header.geometry.max_blocks && !(flags & GPC_PARTIAL))
-		return err_set(ENOSPC, "%u blocks are more than the cache has", n);
+		return err_set(ENOSPC, "n is %u: %s has %u blocks in all (max_blocks)", n,
+			       c->seg.name, c->seg.header.geometry.max_blocks);
 	n = MIN(n, c->seg.header.geometry.max_blocks);
 	if (load_acquire(&p->state) != POOL_READY)
 		fill_empty_stock(c, (uint32_t)pool);
@@ -377,7 +354,9 @@ GPC_EXPORT int gpc_evict(gpc *c, int pool, uint32_t n, gpc_block *blocks, uint32
 	int got = fill_check(c, flags, GPC_TAKE, true);
 
 	if (got == 0)
-		got = fill_pool_check(c, pool);
+		got = refuse_pool_number(c, "pool", pool);
+	if (got == 0)
+		got = err_timeout(timeout_ms);
 	if (got < 0)
 		return got;
 	if (n && !blocks)

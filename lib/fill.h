@@ -4,6 +4,7 @@
 #define GPC_FILL_H
 
 #include "refs.h"
+#include "refuse.h"
 #include "ring.h"
 
 struct stock {                           /* reservations in hand of one pool; ring_lock */
@@ -15,9 +16,6 @@ struct stock {                           /* reservations in hand of one pool; ri
 
 /* Handle, flags; waits: -EDEADLK inside an own section. */
 int fill_check(gpc *c, uint32_t flags, uint32_t known, bool waits);
-int fill_pool_check(gpc *c, int pool);
-/* The sentence for a refusal of the writer; returns it. */
-int fill_error(int32_t result);
 /* Give back what lies in stock of this pool, if anything. */
 bool fill_empty_stock(gpc *c, uint32_t pool);
 /* This block is reserved by us now. */

@@ -46,27 +46,18 @@ static void derive(struct shm_geometry *g)
 	g->changes = changes_for(g->max_blocks);
 }
 
-static int check_range(const char *field, uint64_t value, uint64_t low, uint64_t high)
-{
-	if (value >= low && value <= high)
-		return 0;
-	return err_set(EINVAL, "%s is %llu: it must be %llu to %llu", field,
-		       (unsigned long long)value, (unsigned long long)low,
-		       (unsigned long long)high);
-}
-
 /* The fields that do not shape the segment, and would be no use if absurd. */
 static int check_policy(const struct gpc_config *cfg)
 {
 	int err;
 
-	if (cfg->block_tokens && (err = check_range("block_tokens", cfg->block_tokens, 1,
+	if (cfg->block_tokens && (err = err_range("block_tokens", cfg->block_tokens, 1,
 						    MAX_TOKENS)))
 		return err;
-	if (cfg->tick_us && (err = check_range("tick_us", cfg->tick_us, 1, 10000000)))
+	if (cfg->tick_us && (err = err_range("tick_us", cfg->tick_us, 1, 10000000)))
 		return err;
 	if (cfg->quarantine_ms &&
-	    (err = check_range("quarantine_ms", cfg->quarantine_ms, 1, 3600000)))
+	    (err = err_range("quarantine_ms", cfg->quarantine_ms, 1, 3600000)))
 		return err;
 	if (cfg->ahead < -1 || cfg->ahead > (int32_t)MAX_SLOTS)
 		return err_set(EINVAL, "ahead is %d: it must be -1 (none) to %u",
@@ -107,9 +98,9 @@ int geometry_from_config(const struct gpc_config *cfg, struct shm_geometry *ret)
 		return err;
 	if (!g.max_blocks)
 		g.max_blocks = need ? (uint32_t)need : 65536;
-	if ((err = check_range("max_blocks", g.max_blocks, 1, MAX_BLOCKS)) ||
-	    (err = check_range("max_peers", g.max_peers, 1, GPC_MAX_PEERS)) ||
-	    (err = check_range("max_pools", g.max_pools, 1, GPC_MAX_POOLS)))
+	if ((err = err_range("max_blocks", g.max_blocks, 1, MAX_BLOCKS)) ||
+	    (err = err_range("max_peers", g.max_peers, 1, GPC_MAX_PEERS)) ||
+	    (err = err_range("max_pools", g.max_pools, 1, GPC_MAX_POOLS)))
 		return err;
 	if (need > g.max_blocks)
 		return err_set(EINVAL,

@@ -240,7 +240,10 @@ enum { GPC_STORED = 1, GPC_REMOVED = 2, GPC_MOVED = 3, GPC_CLEARED = 4,
 uint32_t gpc_version(void);
 /* one sentence with the remedy for an errno of this library; accepts either sign */
 const char *gpc_strerror(int err);
-/* of this thread's last failed call, with the system's or the driver's own text */
+/* Of this thread's last call that failed: which argument, its value, what it may be; with the
+ * system's or the driver's own text.  gpc_publish, gpc_wait and gpc_commit that return >= 0 leave
+ * the sentence of the first item that was refused, and "" if none was; gpc_ref that stopped
+ * early says why.  Other calls that succeed leave the text as it is. */
 const char *gpc_last_error(void);
 
 /* ---- a cache by name ---- */

@@ -57,7 +57,8 @@ int handle_enter(gpc *c)
 	for (slot = GPC_SECTIONS; slot--;)
 		if (epoch_enter(&c->seg, c->peer, slot))
 			return (int)slot;
-	return err_set(EAGAIN, "all %u sections of this peer are open", SHM_SECTIONS);
+	return err_set(EAGAIN, "all %u sections of this peer are open: leave one "
+		       "first", SHM_SECTIONS);
 }
 
 void handle_leave(gpc *c, int section)

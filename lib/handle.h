@@ -22,6 +22,14 @@ struct returns;
 struct stock;
 struct walk;
 
+struct refused_item {                    /* of a call with arrays */
+	uint32_t i;                      /* index in the caller's arrays */
+	int32_t err;                     /* 0: none */
+	gpc_block block;
+	gpc_key key, parent;
+	uint64_t ticket;                 /* of a publish without waiting */
+};
+
 struct gpc {
 	struct gpc *next;                /* list of all handles of the process, for fork */
 	struct segment seg;
@@ -48,6 +56,8 @@ struct gpc {
 	uint32_t deferred_n, deferred_size;
 
 	uint64_t *mine;                  /* bitmap by record: reserved by this handle */
+	struct refused_item refused;     /* the first of a publish without waiting that no
+					  * gpc_wait has told of; ring_lock */
 	struct stock *stock;             /* reservations in hand, per pool; NULL = none wanted */
 	pthread_mutex_t pool_lock;       /* the seat's request, one at a time */
 	uint64_t pool_ticket;            /* of one without an answer so far */

@@ -24,12 +24,15 @@ GPC_EXPORT int gpc_hash(gpc *c, const gpc_key *parent, const uint32_t *tokens, s
 
 	if (err)
 		return err;
-	if (flags & ~(uint32_t)GPC_TAIL)
-		return err_set(EINVAL, "flags 0x%x: gpc_hash takes GPC_TAIL", flags);
+	err = err_flags(flags, GPC_TAIL);
+	if (err)
+		return err;
 	if ((n && (!tokens || !ret_keys)) || (nx && !x))
-		return err_set(EINVAL, "tokens, x or ret_keys is NULL");
+		return err_set(EINVAL, "%s is NULL", n && !tokens ? "tokens" :
+			       n && !ret_keys ? "ret_keys" : "x");
 	if (n / c->seg.header.block_tokens >= INT32_MAX)
-		return err_set(EINVAL, "%zu tokens are too many for one call", n);
+		return err_set(EINVAL, "n is %zu: at most %d keys a call, of %u tokens each", n,
+			       INT32_MAX, c->seg.header.block_tokens);
 	return key_hash(&c->secret, c->seg.header.block_tokens, parent, tokens, n, x, nx,
 			flags & GPC_TAIL, ret_keys);
 }
@@ -44,6 +47,6 @@ GPC_EXPORT int gpc_import(gpc *c, const void *digests, uint32_t bytes, uint32_t 
 	if (n && (!digests || !ret_keys))
 		return err_set(EINVAL, "%s is NULL", digests ? "ret_keys" : "digests");
 	if (n > INT32_MAX)
-		return err_set(EINVAL, "%u digests are too many for one call", n);
+		return err_set(EINVAL, "n is %u: at most %d digests a call", n, INT32_MAX);
 	return key_import(&c->secret, digests, bytes, stride, n, group, ret_keys);
 }

@@ -49,9 +49,9 @@ static inline __attribute__((always_inline)) void ask_lines(const gpc *c, uint32
 }
 
 /* The locked instructions of a release wait for its lines, so those of the next few are asked for
- * before.  Returns the number of blocks that are not held, and one of them. */
+ * before.  Returns the number of blocks that are not held, and where the first of them is. */
 static uint32_t release_group(gpc *c, const gpc_block *blocks, uint32_t n, uint64_t stamp,
-			      struct ref_sum *sum, bool *returned, gpc_block *ret_bad)
+			      struct ref_sum *sum, bool *returned, uint32_t *ret_bad)
 {
 	uint32_t i, record[GROUP], bad = 0;
 
@@ -66,8 +66,8 @@ static uint32_t release_group(gpc *c, const gpc_block *blocks, uint32_t n, uint6
 		if (blocks[i] == GPC_NONE ||
 		    release(c, blocks[i], record[i], stamp, sum, returned))
 			continue;
-		*ret_bad = blocks[i];
-		bad++;
+		if (!bad++)
+			*ret_bad = i;
 	}
 	return bad;
 }
@@ -77,9 +77,8 @@ GPC_EXPORT int gpc_unref(gpc *c, const gpc_block *blocks, uint32_t n)
 	int err = handle_check(c, true);
 	struct ref_sum sum = { 0 };
 	bool returned = false;
-	gpc_block bad = GPC_NONE;
 	uint64_t first;
-	uint32_t i;
+	uint32_t i, bad = 0;
 
 	if (err < 0)
 		return err;
@@ -89,25 +88,45 @@ GPC_EXPORT int gpc_unref(gpc *c, const gpc_block *blocks, uint32_t n)
 	_Static_assert(GROUP <= REFS_GROUP, "places of a group");
 	for (i = 0; i < n; i += MIN(n - i, GROUP))
 		if (release_group(c, blocks + i, MIN(n - i, GROUP), first - refs_place(i), &sum,
-				  &returned, &bad))
-			err = err_set(EPERM, "block 0x%x is not held by this peer",
-				      (unsigned)bad);
+				  &returned, &bad) && err == 0)
+			err = refuse_unref(c, i + bad, blocks[i + bad]);
 	refs_account(c, &sum);
 	if (returned)
 		ring_turn(c);
 	return err;
 }
 
+/* The first item that was refused of what was published without waiting, once. */
+static void tell_refused(gpc *c, uint64_t ticket)
+{
+	struct refused_item it;
+
+	err_clear();
+	pthread_mutex_lock(&c->ring_lock);
+	it = c->refused;
+	if (it.err && it.ticket <= ticket)
+		c->refused.err = 0;
+	pthread_mutex_unlock(&c->ring_lock);
+	if (it.err && it.ticket <= ticket)
+		refuse_publish(c, &it);
+}
+
 GPC_EXPORT int gpc_wait(gpc *c, gpc_ticket t, int timeout_ms)
 {
 	int err = fill_check(c, 0, 0, timeout_ms != 0);
 
+	if (err == 0)
+		err = err_timeout(timeout_ms);
 	if (err < 0)
 		return err;
 	if (t > ring_last_ticket(c))
-		return err_set(EINVAL, "ticket %llu was never given out",
-			       (unsigned long long)t);
-	return ring_wait(c, t, deadline_from(timeout_ms));
+		return err_set(EINVAL, "t is %llu: the last ticket of this handle is %llu",
+			       (unsigned long long)t,
+			       (unsigned long long)ring_last_ticket(c));
+	err = ring_wait(c, t, deadline_from(timeout_ms));
+	if (err == 0)
+		tell_refused(c, t);
+	return err;
 }
 
 /* ---- drop ---- */
@@ -177,10 +196,10 @@ GPC_EXPORT int gpc_drop(gpc *c, const gpc_block *blocks, uint32_t n, uint32_t fl
 		return err_set(EINVAL, "blocks is NULL");
 	for (done = 0; done < n; done++)
 		if (pool_record(&c->seg, blocks[done]) == SHM_NO_RECORD)
-			return err_set(EINVAL, "block 0x%x does not exist",
-				       (unsigned)blocks[done]);
+			return refuse_block(c, "blocks", done, blocks[done]);
 	if (!wait && n > SHM_RING)
-		return err_set(EINVAL, "GPC_NOWAIT takes at most %u blocks", SHM_RING);
+		return err_set(EINVAL, "n is %u: with GPC_NOWAIT a call takes at most %u blocks", n,
+			       SHM_RING);
 	if (t)
 		*t = ring_last_ticket(c);
 	for (done = 0; done < n; done += part) {

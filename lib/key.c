@@ -211,10 +211,11 @@ int key_root(const struct key_secret *s, const struct gpc_field *f, uint32_t n,
 	message_word(&m, DOMAIN_ROOT | (uint64_t)n << 32);
 	for (i = 0; i < n; i++) {
 		if (f[i].len && !f[i].data)
-			return err_set(EINVAL, "root: field %u has %u bytes and no data",
-				       i, f[i].len);
+			return err_set(EINVAL, "f[%u].data is NULL, and f[%u].len is %u", i, i,
+				       f[i].len);
 		if (f[i].reserved)
-			return err_set(EINVAL, "root: field %u: reserved must be 0", i);
+			return err_set(EINVAL, "f[%u].reserved is %u: it must be 0", i,
+				       f[i].reserved);
 		message_word(&m, f[i].tag | (uint64_t)f[i].len << 32);
 		message_data(&m, f[i].data, f[i].len);
 	}
@@ -237,11 +238,11 @@ int key_import(const struct key_secret *s, const void *digests, uint32_t bytes,
 	if (n && (!digests || !ret))
 		return err_set(EINVAL, "import: %s is NULL",
 			       digests ? "the list of keys" : "the list of digests");
-	if (!bytes || stride < bytes)
-		return err_set(EINVAL,
-			       "import: %u bytes a digest, %u bytes apart: both must "
-			       "be positive, and digests must not overlap",
-			       bytes, stride);
+	if (!bytes)
+		return err_set(EINVAL, "bytes is 0: a digest has at least 1");
+	if (stride < bytes)
+		return err_set(EINVAL, "stride is %u: it must be at least bytes, %u, so that digests "
+			       "do not overlap", stride, bytes);
 	message_word(&begun, DOMAIN_IMPORT | (uint64_t)group << 32);
 	message_word(&begun, bytes);
 	for (i = 0; i < n; i++, item += stride) {
@@ -309,16 +310,15 @@ static int check_extras(const struct gpc_extra *x, uint32_t nx, size_t n)
 		return err_set(EINVAL, "hash: the list of extras is NULL");
 	for (i = 0; i < nx; i++) {
 		if (x[i].token >= n)
-			return err_set(EINVAL, "hash: extra %u begins at token %u of %zu",
-				       i, x[i].token, n);
+			return err_set(EINVAL, "x[%u].token is %u: the call has the tokens 0 to %zu",
+				       i, x[i].token, n - 1);
 		if (i && x[i].token < x[i - 1].token)
-			return err_set(EINVAL,
-				       "hash: extras must be sorted by token, and %u "
-				       "comes after %u",
-				       x[i].token, x[i - 1].token);
+			return err_set(EINVAL, "x[%u].token is %u, less than that of x[%u], %u: extras "
+				       "are sorted by token", i, x[i].token, i - 1,
+				       x[i - 1].token);
 		if (x[i].len && !x[i].data)
-			return err_set(EINVAL, "hash: extra %u has %u bytes and no data",
-				       i, x[i].len);
+			return err_set(EINVAL, "x[%u].data is NULL, and x[%u].len is %u", i, i,
+				       x[i].len);
 	}
 	return 0;
 }

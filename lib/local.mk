@@ -67,6 +67,8 @@ lib_gpc_sources = \
 	%reldir%/reap.c \
 	%reldir%/refs.c \
 	%reldir%/refs.h \
+	%reldir%/refuse.c \
+	%reldir%/refuse.h \
 	%reldir%/retire.c \
 	%reldir%/returned.c \
 	%reldir%/ring.c \
@@ -97,6 +99,8 @@ lib_gpc_sources = \
 	%reldir%/takeover_tree.c \
 	%reldir%/team.c \
 	%reldir%/team.h \
+	%reldir%/text.c \
+	%reldir%/text.h \
 	%reldir%/tier.c \
 	%reldir%/tree.c \
 	%reldir%/walk.c \

@@ -9,6 +9,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "text.h"
+
 #define LOG_TEXT 512
 
 static const char *const level_names[] = {
@@ -51,14 +53,15 @@ static void say_to_stderr(int level, const char *text)
 void log_say(const struct log *l, int level, const char *fmt, ...)
 {
 	int saved = errno;
-	char text[LOG_TEXT];
+	char raw[LOG_TEXT], text[LOG_TEXT];
 	va_list ap;
 
 	if (!l->call && level > l->level)
 		return;
 	va_start(ap, fmt);
-	vsnprintf(text, sizeof(text), fmt, ap);
+	vsnprintf(raw, sizeof(raw), fmt, ap);
 	va_end(ap);
+	text_clean(text, sizeof(text), raw);     /* a dead peer's label may be in it */
 	if (l->call)
 		l->call(l->arg, level, text);
 	if (level <= l->level)

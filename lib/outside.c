@@ -45,11 +45,9 @@ int outside_room(const void *ret, const char *what)
 	uint32_t size;
 
 	if (!ret)
-		return err_set(EINVAL, "no place to put %s", what);
+		return err_set(EINVAL, "ret is NULL");
 	memcpy(&size, ret, sizeof(size));
-	if (size < 2 * sizeof(size))
-		return err_set(EINVAL, "%s: set its first field, size, to sizeof", what);
-	return 0;
+	return err_size(what, size, 2 * sizeof(size));
 }
 
 void outside_give(void *ret, const void *from, uint32_t size)

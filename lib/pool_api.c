@@ -10,6 +10,9 @@
 #include "outside.h"
 #include "writer_seat.h"
 
+#define POOL_FLAGS ((uint32_t)(GPC_POOL_KEPT | GPC_POOL_CALLER | GPC_POOL_UNCHAINED))
+#define MAX_SLOTS  (1u << 24)            /* 24 bits of a block id */
+
 static void take_first(gpc *c, struct op *op)
 {
 	op->result = ring_slot(c, op, 0)->result;
@@ -42,20 +45,26 @@ static int request_from(const struct gpc_pool *p, struct shm_pool *rq)
 			   p->kind == GPC_RAM && !caller ? GEOMETRY_TRANSIT : 0;
 
 	if (p->kind != GPC_VRAM && p->kind != GPC_RAM)
-		return err_set(EINVAL, "kind %u is neither GPC_VRAM nor GPC_RAM", p->kind);
-	if (p->flags & ~(uint32_t)(GPC_POOL_KEPT | GPC_POOL_CALLER | GPC_POOL_UNCHAINED))
-		return err_set(EINVAL, "unknown pool flags 0x%x", p->flags);
-	if (p->space >= GPC_MAX_SPACES)
-		return err_set(EINVAL, "space %u is above %d", p->space, GPC_MAX_SPACES - 1);
-	if (!p->blocks || (uint64_t)p->blocks + transit > 1u << 24)
-		return err_set(EINVAL, "%u blocks and %u transit: 1 to 2^24 fit a pool",
-			       p->blocks, transit);
+		return err_set(EINVAL, "kind is %u: it must be GPC_VRAM (%d) or GPC_RAM (%d)",
+			       p->kind, GPC_VRAM, GPC_RAM);
+	if (p->flags & ~POOL_FLAGS)
+		return err_set(EINVAL, "flags is 0x%x: a pool takes GPC_POOL_KEPT, GPC_POOL_CALLER, "
+			       "GPC_POOL_UNCHAINED, and 0x%x is not among them", p->flags,
+			       p->flags & ~POOL_FLAGS);
+	if (p->blocks && (uint64_t)p->blocks + transit > MAX_SLOTS)
+		return err_set(EINVAL, "blocks is %u and transit %u: a pool has at most %u slots "
+			       "in all", p->blocks, transit, MAX_SLOTS);
 	if (caller && p->transit)
-		return err_set(EINVAL, "%u transit slots in a pool of CALLER blocks: nothing "
-			       "moves into it, so it takes 0", p->transit);
-	if (p->gpus > 16 || p->backing_size > sizeof(p->backing))
-		return err_set(EINVAL, "%u GPUs or %u bytes of backing are too many", p->gpus,
-			       p->backing_size);
+		return err_set(EINVAL, "transit is %u: nothing moves into a pool of CALLER blocks, so "
+			       "it must be 0", p->transit);
+	if (p->demote_to < -1)
+		return err_set(EINVAL, "demote_to is %d: it must be -1 (none) or a pool's number",
+			       p->demote_to);
+	if (err_range("space", p->space, 0, GPC_MAX_SPACES - 1) < 0 ||
+	    err_range("blocks", p->blocks, 1, MAX_SLOTS) < 0 ||
+	    err_range("gpus", p->gpus, 0, ARRAY_SIZE(p->uuid)) < 0 ||
+	    err_range("backing_size", p->backing_size, 0, sizeof(p->backing)) < 0)
+		return -EINVAL;
 	*rq = (struct shm_pool){
 		.range = p->blocks + transit, .blocks = p->blocks, .kind = p->kind,
 		.flags = p->flags, .space = p->space, .demote_to = p->demote_to,
@@ -82,17 +91,39 @@ static int tiers_check(const gpc *c, const struct gpc_pool *p)
 		       load_relaxed(&to->kind) == GPC_RAM ? "a RAM" : "a VRAM", p->space);
 }
 
-static int add_error(int err, const struct gpc_pool *p)
+static int no_room(const gpc *c, const struct shm_pool *rq)
+{
+	const struct shm_geometry *g = &c->seg.header.geometry;
+	uint32_t i, n = 0, taken = 0;
+
+	for (i = 0; i < g->max_pools; i++) {
+		const struct shm_pool *p = seg_pool(&c->seg, i);
+
+		if (load_acquire(&p->state) == POOL_FREE)
+			continue;
+		n++;
+		taken += (uint32_t)load_relaxed(&p->range);
+	}
+	if (n == g->max_pools)
+		return err_set(ENOSPC, "%s has %u pools already, as many as its max_pools",
+			       c->seg.name, n);
+	return err_set(ENOSPC, "blocks is %u, and %u with transit: %s has max_blocks %u, of which "
+		       "%u are taken, and the rest must be in one piece", rq->blocks,
+		       (uint32_t)rq->range, c->seg.name, g->max_blocks, taken);
+}
+
+static int add_error(const gpc *c, const struct shm_pool *rq, int err)
 {
 	switch (err) {
 	case -ENOSPC:
-		return err_set(ENOSPC, "no room for a pool of %u blocks: max_blocks or "
-			       "max_pools of the cache is too small", p->blocks);
+		return no_room(c, rq);
 	case -ENOENT:
-		return err_set(ENOENT, "there is no pool %d to demote to", p->demote_to);
+		return err_set(ENOENT, "demote_to is %d: %s has no pool of that number",
+			       rq->demote_to, c->seg.name);
 	case -EINVAL:
-		return err_set(EINVAL, "the writer refused the pool: pool %d, which it would "
-			       "demote to, has CALLER blocks", p->demote_to);
+		return err_set(EINVAL, "demote_to is %d: the writer of %s refused it, because that "
+			       "pool has CALLER blocks or is no tier below this one",
+			       rq->demote_to, c->seg.name);
 	default:
 		return err;
 	}
@@ -107,8 +138,11 @@ GPC_EXPORT int gpc_pool_add(gpc *c, struct gpc_pool *p)
 
 	if (n < 0)
 		return n;
-	if (!p || p->size < sizeof(*p))
-		return err_set(EINVAL, "the pool is NULL or its size is not set");
+	if (!p)
+		return err_set(EINVAL, "p is NULL");
+	n = err_size("gpc_pool", p->size, sizeof(*p));
+	if (n < 0)
+		return n;
 	n = request_from(p, &rq);
 	if (n == 0)
 		n = tiers_check(c, p);
@@ -127,7 +161,7 @@ GPC_EXPORT int gpc_pool_add(gpc *c, struct gpc_pool *p)
 	pthread_mutex_unlock(&c->pool_lock);
 	if (n < 0) {
 		free(returns);
-		return add_error(n, p);
+		return add_error(c, &rq, n);
 	}
 	if (returns)                     /* all blocks are ours from the start */
 		returns_begin(c, (uint32_t)n, returns);
@@ -137,6 +171,12 @@ GPC_EXPORT int gpc_pool_add(gpc *c, struct gpc_pool *p)
 
 /* ---- look ---- */
 
+/* A pool that is going is none to look at. */
+static int no_pool(const gpc *c, int pool)
+{
+	return err_set(ENOENT, "pool is %d: %s has no pool of that number", pool, c->seg.name);
+}
+
 GPC_EXPORT int gpc_pool_get(gpc *c, int pool, struct gpc_pool *ret)
 {
 	struct shm_pool copy;
@@ -144,13 +184,15 @@ GPC_EXPORT int gpc_pool_get(gpc *c, int pool, struct gpc_pool *ret)
 	int err = handle_check(c, false);
 
 	if (err == 0)
-		err = fill_pool_check(c, pool);
+		err = refuse_pool_number(c, "pool", pool);
+	if (err == 0 && !ret)
+		err = err_set(EINVAL, "ret is NULL");
+	if (err == 0)
+		err = err_size("gpc_pool", ret->size, 2 * sizeof(uint32_t));
 	if (err < 0)
 		return err;
-	if (!ret || ret->size < sizeof(uint32_t))
-		return err_set(EINVAL, "the result is NULL or its size is not set");
 	if (!outside_pool(&c->seg, (uint32_t)pool, &copy))
-		return err_set(ENOENT, "there is no pool %d", pool);
+		return no_pool(c, pool);
 	p.size = ret->size;
 	p.number = pool;
 	p.kind = copy.kind;
@@ -178,13 +220,13 @@ GPC_EXPORT int gpc_avail(gpc *c, int pool)
 	int err = handle_check(c, false);
 
 	if (err == 0)
-		err = fill_pool_check(c, pool);
+		err = refuse_pool_number(c, "pool", pool);
 	if (err < 0)
 		return err;
 	at = c->seg.at.pool + (uint32_t)pool * sizeof(struct shm_pool);
 	outside_index(&c->seg, at, &d, sizeof(d));
 	if (d.state != POOL_READY)
-		return err_set(ENOENT, "there is no pool %d", pool);
+		return no_pool(c, pool);
 	for (i = 0; i < c->seg.header.geometry.max_peers; i++)
 		held += outside_held(&c->seg, i, (uint32_t)pool);
 	if (d.flags & GPC_POOL_CALLER) { /* its keeper's holds are references alone */
@@ -207,7 +249,8 @@ static int wait_removed(gpc *c, int pool, uint32_t generation, uint64_t deadline
 	       load_relaxed(&d->generation) == generation) {
 		fill_empty_stock(c, (uint32_t)pool);
 		if (clock_ns() >= deadline)
-			return err_set(ETIMEDOUT, "blocks of pool %d are still held", pool);
+			return err_set(ETIMEDOUT, "pool is %d: time is up, and blocks of it are still "
+				       "held; it goes when they are given back", pool);
 		if (!writer_seat_help(c))
 			nanosleep(&ts, NULL);
 	}
@@ -224,9 +267,14 @@ GPC_EXPORT int gpc_clear(gpc *c, int pool, uint32_t tag, uint32_t flags, int tim
 	const struct shm_pool *d;
 
 	if (held == 0 && pool != -1)
-		held = fill_pool_check(c, pool);
-	if (held == 0 && (flags & GPC_REMOVE) && (tag || pool < 0))
-		held = err_set(EINVAL, "GPC_REMOVE takes one pool and no tag");
+		held = refuse_pool_number(c, "pool", pool);
+	if (held == 0)
+		held = err_timeout(timeout_ms);
+	if (held == 0 && (flags & GPC_REMOVE) && tag)
+		held = err_set(EINVAL, "tag is %u: with GPC_REMOVE it must be 0, since the whole "
+			       "pool goes", tag);
+	if (held == 0 && (flags & GPC_REMOVE) && pool < 0)
+		held = err_set(EINVAL, "pool is -1: with GPC_REMOVE it must be one pool's number");
 	if (held < 0)
 		return held;
 	d = pool < 0 ? NULL : seg_pool(&c->seg, (uint32_t)pool);
@@ -236,7 +284,7 @@ GPC_EXPORT int gpc_clear(gpc *c, int pool, uint32_t tag, uint32_t flags, int tim
 		fill_empty_stock(c, (uint32_t)pool);
 	held = call(c, &cmd, deadline);
 	if (held == -ENOENT)
-		return err_set(ENOENT, "there is no pool %d", pool);
+		return no_pool(c, pool);
 	if (held < 0 || !(flags & GPC_REMOVE) || timeout_ms == 0)
 		return held;
 	err = wait_removed(c, pool, load_relaxed(&seg_pool(&c->seg, (uint32_t)pool)->generation),

@@ -21,10 +21,26 @@ struct publish {                         /* a call's arguments */
 	bool want_refs;
 };
 
-static void answer(struct op *op, uint32_t i, gpc_block what)
+/* Of what nobody waits for, the first refusal is kept until gpc_wait asks. */
+static void note_refused(gpc *c, const struct op *op, uint32_t i, int32_t err)
+{
+	const struct shm_command *s = ring_slot(c, op, i);
+
+	if (c->refused.err)
+		return;
+	c->refused = (struct refused_item){
+		.i = op->index[i], .err = err, .block = s->block, .ticket = op->ticket,
+		.key = { { s->key[0], s->key[1] } },
+		.parent = { { s->parent[0], s->parent[1] } },
+	};
+}
+
+static void answer(gpc *c, struct op *op, uint32_t i, gpc_block what)
 {
 	if (op->resident)
 		op->resident[op->index[i]] = what;
+	if (what < 0 && op->unwatched)
+		note_refused(c, op, i, what);
 }
 
 /* The key is live in another block: reference that one.  False: it has gone. */
@@ -57,6 +73,7 @@ static bool publish_again(gpc *c, struct op *op, uint32_t i)
 	again->index = place;
 	again->resident = op->resident;
 	again->want_refs = true;
+	again->unwatched = op->unwatched;
 	again->ticket = op->ticket;
 	again->take = take_publish;
 	if (ring_submit_locked(c, again, &cmd) == 0)
@@ -79,7 +96,7 @@ static void take_one(gpc *c, struct op *op, uint32_t i, struct ref_sum *sum)
 		return;
 	if (got == s->block) {           /* the reservation is a reference now */
 		refs_mine_clear(c, record, sum, (uint32_t)GPC_POOL(got));
-		answer(op, i, got);
+		answer(c, op, i, got);
 		return;
 	}
 	if (got >= 0 && op->resident && op->want_refs) {
@@ -92,7 +109,7 @@ static void take_one(gpc *c, struct op *op, uint32_t i, struct ref_sum *sum)
 			got = err;
 	}
 	refs_drop(c, record, s->block, sum);
-	answer(op, i, got);
+	answer(c, op, i, got);
 }
 
 static void take_publish(gpc *c, struct op *op)
@@ -141,6 +158,16 @@ static int prepare(gpc *c, const struct publish *p, uint32_t i, struct shm_comma
 	return refs_add(c, record, block, sum);
 }
 
+/* The sentence for block i. */
+static void tell(gpc *c, const struct publish *p, uint32_t i, int32_t err)
+{
+	struct refused_item it = { .i = i, .err = err, .block = p->blocks[i], .key = p->keys[i] };
+
+	if (p->parents)
+		it.parent = p->parents[i];
+	refuse_publish(c, &it);
+}
+
 static void unprepare(gpc *c, const struct shm_command *cmds, uint32_t n)
 {
 	struct ref_sum sum = { 0 };
@@ -158,7 +185,7 @@ static struct op *prepare_part(gpc *c, const struct publish *p, uint32_t from, u
 	struct op *op = ring_op(0, 0);
 	uint32_t *index = malloc((size_t)n * sizeof(*index)), i;
 	struct ref_sum sum = { 0 };
-	int err;
+	int err, told = 0;
 
 	if (!op || !index) {
 		free(op);
@@ -168,10 +195,14 @@ static struct op *prepare_part(gpc *c, const struct publish *p, uint32_t from, u
 	}
 	for (i = 0; i < n; i++) {
 		err = prepare(c, p, from + i, &cmds[op->n], &sum);
-		if (err == 0)
+		if (err == 0) {
 			index[op->n++] = from + i;
-		else if (p->resident)
+			continue;
+		}
+		if (p->resident)
 			p->resident[from + i] = err;
+		if (!told++)
+			tell(c, p, from + i, err);
 	}
 	refs_account(c, &sum);
 	op->index = index;
@@ -196,7 +227,8 @@ static int publish_nowait(gpc *c, const struct publish *p, uint32_t n, gpc_ticke
 	int err = 0;
 
 	if (n > SHM_RING)
-		return err_set(EINVAL, "GPC_NOWAIT takes at most %u blocks", SHM_RING);
+		return err_set(EINVAL, "n is %u: with GPC_NOWAIT a call takes at most %u blocks", n,
+			       SHM_RING);
 	cmds = calloc(n, sizeof(*cmds));
 	op = cmds ? prepare_part(c, p, 0, n, cmds) : NULL;
 	if (!op) {
@@ -204,6 +236,7 @@ static int publish_nowait(gpc *c, const struct publish *p, uint32_t n, gpc_ticke
 		return err_set(ENOMEM, "no memory to publish %u blocks", n);
 	}
 	n = op->n;
+	op->unwatched = true;
 	if (n) {
 		pthread_mutex_lock(&c->ring_lock);
 		ring_turn_locked(c);
@@ -265,6 +298,19 @@ static int publish_part(gpc *c, const struct publish *p, uint32_t from, uint32_t
 	return ring_wait(c, *ticket, NEVER);
 }
 
+/* The sentence for the first block that was refused; not all that are not live here were. */
+static void tell_first(gpc *c, const struct publish *p, uint32_t n)
+{
+	uint32_t i;
+
+	err_clear();
+	for (i = 0; i < n; i++)
+		if (p->resident[i] < 0) {
+			tell(c, p, i, p->resident[i]);
+			return;
+		}
+}
+
 /* In parts; returns how many are live in their own block. */
 static int publish_wait(gpc *c, const struct publish *p, uint32_t n, uint64_t *ticket)
 {
@@ -277,9 +323,13 @@ static int publish_wait(gpc *c, const struct publish *p, uint32_t n, uint64_t *t
 	for (done = 0; err == 0 && done < n; done += PART)
 		err = publish_part(c, p, done, MIN(n - done, PART), cmds, ticket);
 	free(cmds);
-	for (i = 0; err == 0 && i < n; i++)
+	if (err < 0)
+		return err;
+	for (i = 0; i < n; i++)
 		live += p->resident[i] == p->blocks[i];
-	return err < 0 ? err : (int)live;
+	if (live < n)
+		tell_first(c, p, n);
+	return (int)live;
 }
 
 GPC_EXPORT int gpc_publish(gpc *c, const gpc_key *parents, const gpc_key *keys,
@@ -292,8 +342,11 @@ GPC_EXPORT int gpc_publish(gpc *c, const gpc_key *parents, const gpc_key *keys,
 
 	if (got < 0)
 		return got;
-	if (n && (!keys || !blocks || n > INT32_MAX))
-		return err_set(EINVAL, "keys or blocks is NULL, or too many");
+	if (n && (!keys || !blocks))
+		return err_set(EINVAL, "%s is NULL", keys ? "blocks" : "keys");
+	if (n > INT32_MAX)
+		return err_set(EINVAL, "n is %u: at most %d blocks a call", n, INT32_MAX);
+	err_clear();
 	ticket = before = ring_last_ticket(c);
 	if (t)
 		*t = ticket;

@@ -19,6 +19,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include "fill.h"
+#include "refuse.h"
 
 struct returns {
 	struct returns *older;           /* of a pool that had the number before */
@@ -241,7 +242,9 @@ GPC_EXPORT int gpc_returned(gpc *c, int pool, gpc_block *blocks, uint32_t n, int
 	int err = fill_check(c, 0, 0, timeout_ms != 0);
 
 	if (err == 0 && pool != -1)
-		err = fill_pool_check(c, pool);
+		err = refuse_pool_number(c, "pool", pool);
+	if (err == 0)
+		err = err_timeout(timeout_ms);
 	if (err < 0)
 		return err;
 	if (n && !blocks)

@@ -100,7 +100,8 @@ int ring_submit_locked(gpc *c, struct op *op, const struct shm_command *cmds)
 
 	if (room(c) < op->n) {
 		count_add(&s->ring_full, 1);
-		return err_set(EAGAIN, "the command ring has no room for %u commands", op->n);
+		return err_set(EAGAIN, "n is %u: so many of the %u commands that may be under way "
+			       "are not free now", op->n, SHM_RING);
 	}
 	op->position = s->head;
 	if (!op->ticket)
@@ -290,8 +291,9 @@ static int wait_error(gpc *c, int err, uint64_t deadline_ns)
 	if (err == -ENOTCONN)
 		return err_set(ENOTCONN, "no process is the writer of %s", c->seg.name);
 	if (deadline_ns == 0)
-		return err_set(EAGAIN, "the writer has not answered yet");
-	return err_set(ETIMEDOUT, "the writer has not answered in time");
+		return err_set(EAGAIN, "timeout_ms is 0: the writer of %s has not answered yet",
+			       c->seg.name);
+	return err_set(ETIMEDOUT, "time is up: the writer of %s has not answered", c->seg.name);
 }
 
 static bool up_to_ticket(gpc *c, uint64_t ticket)

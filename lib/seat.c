@@ -7,6 +7,7 @@
 #include "refs.h"
 #include "ring.h"
 #include "seat.h"
+#include "text.h"
 
 /* What a seat that says it is free may have all the same: an open section would hold every grace
  * period for as long as we sit here, and a head of its own would have the ring looked at no more. */
@@ -34,7 +35,7 @@ static void sit_down(gpc *c, struct shm_seat *s, const char *label, uint32_t quo
 	s->attached_ns = clock_ns();
 	memset(s->label, 0, sizeof(s->label));
 	if (label)
-		strncpy(s->label, label, sizeof(s->label) - 1);
+		memcpy(s->label, label, text_bad_byte(label, strnlen(label, sizeof(s->label) - 1)));
 	/* (a) who we are before TAKEN; pairs with the writer's load in reap.c.  If we die
 	 * before it, the seat is still free; model/seat.pml. */
 	store_release(&s->state, SEAT_TAKEN);

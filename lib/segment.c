@@ -26,17 +26,16 @@ int segment_name_check(const char *name)
 	size_t i, n = name ? strnlen(name, GPC_MAX_NAME + 1) : 0;
 
 	if (!n)
-		return err_set(EINVAL, "the name is empty");
+		return err_set(EINVAL, "name is %s: a cache's name has 1 to %d bytes",
+			       name ? "empty" : "NULL", GPC_MAX_NAME);
 	if (n > GPC_MAX_NAME)
-		return err_set(EINVAL, "the name is longer than %d bytes", GPC_MAX_NAME);
+		return err_set(EINVAL, "name is longer than %d bytes", GPC_MAX_NAME);
 	if (name[0] == '.')
-		return err_set(EINVAL, "the name \"%s\" begins with a dot", name);
+		return err_set(EINVAL, "name \"%s\" begins with a dot", name);
 	for (i = 0; i < n; i++)
 		if (name[i] == '/' || (unsigned char)name[i] < ' ' || name[i] == 0x7f)
-			return err_set(EINVAL,
-				       "the name has a slash or a control character "
-				       "at byte %zu",
-				       i + 1);
+			return err_set(EINVAL, "name \"%s\" has a slash or a control character "
+				       "at byte %zu", name, i + 1);
 	return 0;
 }
 

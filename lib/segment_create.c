@@ -27,6 +27,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "device.h"
 #include "err.h"
 #include "fd.h"
 #include "lockfile.h"
@@ -63,11 +64,11 @@ static int draft_devices(const struct gpc_config *cfg, struct shm_header *h)
 {
 	const char *devices = cfg->devices && *cfg->devices ? cfg->devices : "none";
 
-	if (strlen(devices) >= sizeof(h->devices))
-		return err_set(EINVAL, "devices is longer than %zu bytes",
-			       sizeof(h->devices) - 1);
-	strcpy(h->devices, devices);
-	return 0;
+	int err = device_check_list(devices);
+
+	if (!err)
+		strcpy(h->devices, devices);
+	return err;
 }
 
 static int draw_random(struct shm_header *h)

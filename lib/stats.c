@@ -220,10 +220,10 @@ static int stats_of_peer(const gpc *c, uint32_t peer, struct gpc_stats *st)
 	struct identity me;
 
 	if (peer >= c->seg.header.geometry.max_peers)
-		return err_set(EINVAL, "there is no seat %u: the cache has %u", peer,
-			       c->seg.header.geometry.max_peers);
+		return err_set(EINVAL, "peer is %d: it must be -1 (all) or a seat, 0 to %u",
+			       (int)peer, c->seg.header.geometry.max_peers - 1);
 	if (!outside_peer(&c->seg, peer, c->peer, &p))
-		return err_set(ENOENT, "seat %u is empty", peer);
+		return err_set(ENOENT, "peer is %u: nobody has that seat", peer);
 	st->pid = p.seat.pid;
 	identity_self(&me);
 	st->here = me.namespaces && (uint32_t)me.namespaces == (uint32_t)p.seat.namespaces;
@@ -295,9 +295,9 @@ GPC_EXPORT int gpc_get_mirror(gpc *c, int i, struct gpc_mirror *ret)
 	if (err)
 		return err;
 	if (i < 0)
-		return err_set(EINVAL, "mirrors count from 0, not from %d", i);
+		return err_set(EINVAL, "i is %d: mirrors count from 0", i);
 	if (!find_mirror(&c->seg, i, &m))
-		return err_set(ENOENT, "the cache has no mirror %d", i);
+		return err_set(ENOENT, "i is %d: the cache has fewer mirrors", i);
 	/* changes after flushed: a live mirror is never ahead of the table */
 	outside_state(&c->seg, &st);
 	out.generation = m.generation;

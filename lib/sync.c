@@ -38,7 +38,8 @@ static int check_writer(const gpc *c, uint64_t *next_ns)
 	*next_ns = clock_ns() + WRITER_TEST_NS;
 	if (c->flags & GPC_SERVE || outside_writer_alive(&c->seg))
 		return 0;
-	return err_set(ENOTCONN, "the cache has no writer: its mirrors stay as they are");
+	return err_set(ENOTCONN, "no process is the writer of %s: its mirrors stay as they are",
+		       c->seg.name);
 }
 
 static int wait_for_flush(gpc *c, uint64_t want, int timeout_ms, uint64_t deadline)
@@ -72,6 +73,8 @@ GPC_EXPORT int gpc_sync(gpc *c, gpc_ticket t, int timeout_ms)
 	uint64_t deadline = deadline_from(timeout_ms);
 	int err = handle_check(c, true);
 
+	if (!err)
+		err = err_timeout(timeout_ms);
 	if (err)
 		return err;
 	if (t)

@@ -68,13 +68,17 @@ GPC_EXPORT int gpc_demote(gpc *c, int from, int to, const gpc_block *blocks, uin
 	int err = fill_check(c, flags, GPC_KEEP, true);
 
 	if (err == 0)
-		err = fill_pool_check(c, from);
+		err = refuse_pool_number(c, "from", from);
 	if (err == 0 && to != -1)
-		err = fill_pool_check(c, to);
+		err = refuse_pool_number(c, "to", to);
 	if (err == 0 && from == to)
-		err = err_set(EINVAL, "pool %d demotes to itself", from);
+		err = err_set(EINVAL, "from and to are both %d: a pool demotes to another", from);
+	if (err == 0)
+		err = err_timeout(timeout_ms);
 	if (err == 0 && n && !moves)
 		err = err_set(EINVAL, "moves is NULL");
+	if (err == 0 && load_acquire(&seg_pool(&c->seg, (uint32_t)from)->state) != POOL_READY)
+		err = refuse_pool(c, "from", from);
 	if (err < 0)
 		return err;
 	return begin(c, &head, blocks, n, moves, NULL, timeout_ms);
@@ -90,9 +94,11 @@ GPC_EXPORT int gpc_promote(gpc *c, const gpc_block *blocks, uint32_t n, int to,
 	int err = fill_check(c, flags, GPC_KEEP, true);
 
 	if (err == 0)
-		err = fill_pool_check(c, to);
+		err = refuse_pool_number(c, "to", to);
+	if (err == 0)
+		err = err_timeout(timeout_ms);
 	if (err == 0 && n && (!blocks || !moves))
-		err = err_set(EINVAL, "blocks or moves is NULL");
+		err = err_set(EINVAL, "%s is NULL", blocks ? "moves" : "blocks");
 	if (err < 0)
 		return err;
 	return begin(c, &head, blocks, n, moves, victims, timeout_ms);
@@ -219,13 +225,14 @@ GPC_EXPORT int gpc_commit(gpc *c, const struct gpc_move *moves, uint32_t n, int 
 	int err = fill_check(c, flags, GPC_CANCEL, true), *list;
 	struct gpc_move *some;
 	uint32_t i, m = 0;
+	bool told = false;
 
 	if (err < 0)
 		return err;
 	if (n && !moves)
 		return err_set(EINVAL, "moves is NULL");
 	if (n > SHM_RING)
-		return err_set(EINVAL, "at most %u moves a call", SHM_RING);
+		return err_set(EINVAL, "n is %u: at most %u moves a call", n, SHM_RING);
 	some = calloc(MAX(n, 1u), sizeof(*some));        /* those with something to commit */
 	list = calloc(MAX(n, 1u), sizeof(*list));
 	if (!some || !list)
@@ -235,8 +242,16 @@ GPC_EXPORT int gpc_commit(gpc *c, const struct gpc_move *moves, uint32_t n, int 
 			some[m++] = moves[i];
 	if (err == 0 && m)
 		err = commit_all(c, some, m, list, flags & GPC_CANCEL);
-	for (i = m = 0; err >= 0 && results && i < n; i++)
-		results[i] = moves[i].to >= 0 ? list[m++] : 0;
+	if (err >= 0)
+		err_clear();
+	for (i = m = 0; err >= 0 && i < n; i++) {
+		int result = moves[i].to >= 0 ? list[m++] : 0;
+
+		if (results)
+			results[i] = result;
+		if (result < 0 && !told)
+			told = refuse_commit(c, i, &moves[i], result);
+	}
 	free(some);
 	free(list);
 	return err;

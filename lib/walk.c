@@ -293,8 +293,10 @@ GPC_EXPORT int gpc_walk(gpc *c, uint64_t *cursor, struct gpc_entry *out, uint32_
 {
 	int err;
 
-	if (!cursor || !out || !n)
-		return err_set(EINVAL, "gpc_walk needs a cursor and room for an entry");
+	if (!cursor || !out)
+		return err_set(EINVAL, "%s is NULL", cursor ? "out" : "cursor");
+	if (!n)
+		return err_set(EINVAL, "n is 0: it must be at least 1, since 0 entries mean the end");
 	err = outside_begin(c, *cursor == 0);
 	if (err)
 		return err;

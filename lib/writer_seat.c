@@ -95,10 +95,12 @@ GPC_EXPORT int gpc_writer_take(gpc *c, uint32_t flags, int timeout_ms)
 	uint64_t deadline = deadline_from(timeout_ms), patience = clock_ns() + PATIENCE_NS;
 	int err = handle_check(c, true);
 
+	if (err == 0)
+		err = err_flags(flags, GPC_STANDBY);
+	if (err == 0)
+		err = err_timeout(timeout_ms);
 	if (err < 0)
 		return err;
-	if (flags & ~(uint32_t)GPC_STANDBY)
-		return err_set(EINVAL, "unknown flags 0x%x", flags);
 	for (;;) {
 		pthread_mutex_lock(&c->serve_lock);
 		err = take_seat(c);
@@ -117,6 +119,8 @@ GPC_EXPORT int gpc_writer_serve(gpc *c, int timeout_ms)
 {
 	int n = handle_check(c, true);
 
+	if (n == 0)
+		n = err_timeout(timeout_ms);
 	if (n < 0)
 		return n;
 	pthread_mutex_lock(&c->serve_lock);

@@ -59,7 +59,10 @@ static void test_refused_configs(void)
 {
 	char devices[65] = "", dir[400];
 
-	memset(devices, 'd', 64);
+	/* cuda:000...0 is a number, too */
+	memset(devices, '0', 64);
+	memcpy(devices + 1, "cuda:", 5);
+	devices[0] = '/';
 	memset(dir, '/', sizeof(dir));
 	strcpy(dir + sizeof(dir) - 5, "tmp");
 	is_int(CREATE(.max_blocks = 64, .mode = 0666), -EINVAL, "mode 666");
@@ -68,16 +71,17 @@ static void test_refused_configs(void)
 	is_int(CREATE(.max_blocks = 64, .mode = 04600), -EINVAL, "mode 4600");
 	is_int(CREATE(.max_blocks = 64, .mode = 0400), -EINVAL, "mode 400");
 	is_int(CREATE(.max_blocks = 64, .mode = 0060), -EINVAL, "mode 060");
-	is_int(CREATE(.max_blocks = 64, .devices = devices), -EINVAL,
-	       "64 bytes of devices");
+	is_int(CREATE(.max_blocks = 64, .devices = devices), -EINVAL, "devices with a slash");
 	is_int(CREATE(.max_blocks = 64, .max_peers = 251), -EINVAL, "absurd geometry");
 	is_int(CREATE(.max_blocks = 64, .dir = "/dev/shm/no/such"), -ENOENT,
 	       "no directory");
 	is_int(CREATE(.max_blocks = 64, .dir = "/dev/null"), -ENOENT,
 	       "no directory at all");
 	is_int(scratch_files("", false), 0, "and no file was left");
-	is_int(CREATE(.max_blocks = 64, .devices = devices + 1), 0,
-	       "63 bytes of devices");
+	memcpy(devices, "cuda:0", 6);
+	is_int(CREATE(.max_blocks = 64, .devices = devices), -EINVAL, "64 bytes of devices");
+	devices[63] = 0;
+	is_int(CREATE(.max_blocks = 64, .devices = devices), 0, "63 bytes of devices");
 }
 
 /* More than there is: said before anything is made.  The limit of sizes is for machines

@@ -40,8 +40,8 @@ hold careful crew 5 2 3 100
 careful=$pid
 hold modest crew 1 0 0 200
 modest=$pid
-evil=$(printf 'evil\033[31m\tname')
-hold "$evil" crew 0 4 0
+hold evil_31m_name. crew 0 4 0
+relabel crew evil_31m_name. 'evil\033[31m\tname'
 
 inspect --json peers crew
 exits 0 "peers --json"
@@ -51,7 +51,7 @@ is "$(of careful pid state refs reserved sections published)" "$careful alive 5 
 is "$(of modest pid state refs reserved sections published)" "$modest alive 1 0 0 1" \
 	"of another"
 is "$(of gpcd pid state refs reserved sections)" "$writer writer 0 0 0" "of the writer"
-is "$(of 'evil?[31m?name' refs reserved)" "0 4" "a label cannot speak to the terminal"
+is "$(of "$(printf 'evil\033[31m\tname')" refs reserved)" "0 4" "a label is what it is in JSON"
 is "$(of modest oldest_section_ns)" null "no section, no age"
 young=$(of careful oldest_section_ns)
 like "$young" '^[1-9][0-9]*$' "the oldest section has an age"
@@ -64,6 +64,7 @@ inspect peers crew
 exits 0 "peers"
 aligned "peers is aligned"
 plain "and plain text"
+prints ' evil\\x1b\[31m\\x09name ' "a label cannot speak to the terminal"
 prints "^ +[0-9]+ +$careful +careful +alive +5 +2 +3 +[0-9.]+ (us|ms|s) " \
 	"it shows the age with its unit"
 prints "^ +[0-9]+ +$modest +modest +alive +1 +0 +0 +- " "and none where there is none"

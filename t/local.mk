@@ -54,6 +54,8 @@ t_programs = \
 	%reldir%/183-read-only.t \
 	%reldir%/190-names.t \
 	%reldir%/191-errors.t \
+	%reldir%/192-sentences.t \
+	%reldir%/193-create-fails.t \
 	%reldir%/200-workers.t \
 	%reldir%/210-spaces.t \
 	%reldir%/220-readers.t \
@@ -99,6 +101,10 @@ t_scripts = \
 	%reldir%/801-gpcd-life.t \
 	%reldir%/802-gpcd-limits.t \
 	%reldir%/803-gpcd-full.t \
+	%reldir%/804-defaults.t \
+	%reldir%/805-gpcd-fails.t \
+	%reldir%/806-foreign-text.t \
+	%reldir%/807-width.t \
 	%reldir%/810-inspect.t \
 	%reldir%/811-inspect-peers.t \
 	%reldir%/812-inspect-damage.t \
@@ -113,6 +119,7 @@ t_scripts = \
 	%reldir%/822-replay-trace.t \
 	%reldir%/830-replay-workers.t \
 	%reldir%/831-replay-ends.t \
+	%reldir%/832-interrupt.t \
 	%reldir%/840-bench.t \
 	%reldir%/841-bench-ends.t \
 	%reldir%/860-reference.t \
@@ -127,7 +134,9 @@ t_scripts = \
 	%reldir%/915-segment-page.t \
 	%reldir%/916-tool-pages.t \
 	%reldir%/917-registered.t \
-	%reldir%/918-command-lines.t
+	%reldir%/918-command-lines.t \
+	%reldir%/919-dist.t \
+	%reldir%/920-pkg-config.t
 
 t_support = \
 	%reldir%/cache.h \
@@ -251,6 +260,7 @@ LDADD = lib/libgpc-internal.la
 # signals undo what the kernel was asked for
 %canon_reldir%_341_signals_t_LDFLAGS = -Wl,--wrap=posix_fallocate
 # the time of day jumps
+%canon_reldir%_193_create_fails_t_LDFLAGS = -Wl,--wrap=pthread_create
 %canon_reldir%_342_clocks_t_LDFLAGS = -Wl,--wrap=clock_gettime,--wrap=gettimeofday,--wrap=time
 # the file system lies about what is free
 %canon_reldir%_370_full_t_LDFLAGS = -Wl,--wrap=fstatfs
@@ -266,6 +276,7 @@ t_helpers = \
 	%reldir%/sh/json \
 	%reldir%/sh/lie \
 	%reldir%/sh/notify \
+	%reldir%/sh/pty \
 	%reldir%/sh/relayout
 
 check_PROGRAMS += $(t_helpers)
@@ -284,6 +295,7 @@ EXTRA_DIST += %reldir%/sh/driver %reldir%/sh/tap.sh
 %canon_reldir%_sh_json_SOURCES = %reldir%/sh/json.c
 %canon_reldir%_sh_json_LDADD = $(JANSSON_LIBS)
 %canon_reldir%_sh_notify_SOURCES = %reldir%/sh/notify.c
+%canon_reldir%_sh_pty_SOURCES = %reldir%/sh/pty.c
 %canon_reldir%_sh_notify_LDADD =
 
 include %D%/torture/local.mk

@@ -3,6 +3,7 @@
 #include "config.h"
 
 #include "bench.h"
+#include "shown.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -94,18 +95,20 @@ const struct bench_row *report_rows(size_t *n)
 
 void report_progress(const char *fmt, ...)
 {
-	static int on = -1;
+	unsigned columns = shown_columns(STDERR_FILENO);
+	char raw[512], text[512];
 	va_list ap;
 
-	if (on < 0)
-		on = isatty(STDERR_FILENO);
-	if (!on)
+	if (!columns)
 		return;
 	fputs("\r\033[K", stderr);
 	if (fmt) {
 		va_start(ap, fmt);
-		vfprintf(stderr, fmt, ap);
+		vsnprintf(raw, sizeof(raw), fmt, ap);
 		va_end(ap);
+		shown_text(text, sizeof(text), raw);
+		shown_cut(text, columns - 1);    /* the last column would begin a line */
+		fputs(text, stderr);
 	}
 	fflush(stderr);
 }

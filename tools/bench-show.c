@@ -198,10 +198,10 @@ static void show_csv(const struct bench_row *rows, size_t n)
 
 static const struct column columns[] = {
 	{ "WHAT", "what", SHOW_TEXT },
-	{ "ENTRIES", "entries", SHOW_TEXT },
-	{ "BATCH", "batch", SHOW_TEXT },
-	{ "HITS", "hits", SHOW_TEXT },
-	{ "PROCESSES", "processes", SHOW_TEXT },
+	{ "ENTRIES", "entries", SHOW_TEXT, true },
+	{ "BATCH", "batch", SHOW_TEXT, true },
+	{ "HITS", "hits", SHOW_TEXT, true },
+	{ "PROCESSES", "processes", SHOW_TEXT, true },
 	{ "MEDIAN", "value", SHOW_TEXT },
 	{ "UNIT", "unit", SHOW_TEXT },
 	{ "10 %", "value_low", SHOW_TEXT },
@@ -263,9 +263,21 @@ static void show_work(const struct bench_row *rows, size_t n)
 	json_decref(list);
 	for (size_t i = 0; i < n; i++)
 		if (rows[i].reason[0] && !said_before(rows, i))
-			printf("%s: %s%s\n", rows[i].what, rows[i].value.n ? "" : "skipped, ",
-			       rows[i].reason);
+			out_line("%s: %s%s", rows[i].what, rows[i].value.n ? "" : "skipped, ",
+				 rows[i].reason);
 	putchar('\n');
+}
+
+static void show_absent(void)
+{
+	char text[1024] = "not built in: ";
+	size_t used = strlen(text);
+
+	for (size_t i = 0; bench_peers_absent[i] && used < sizeof(text); i++)
+		used += (size_t)snprintf(text + used, sizeof(text) - used, "%s%s", i ? ", " : "",
+					 bench_peers_absent[i]);
+	if (bench_peers_absent[0])
+		out_line("%s", text);
 }
 
 static void show_people(const struct bench_row *rows, size_t n, const unsigned *count,
@@ -274,18 +286,18 @@ static void show_people(const struct bench_row *rows, size_t n, const unsigned *
 	char cpu[128];
 
 	cpu_name(cpu, sizeof(cpu));
-	printf("%s\n%s, %u cores; segments in %s\n\n", bench.command, cpu, bench_cores(),
-	       cache_dir() ? cache_dir() : "/dev/shm");
+	out_line("%s", bench.command);
+	out_line("%s, %u cores; segments in %s", cpu, bench_cores(),
+		 cache_dir() ? cache_dir() : "/dev/shm");
+	putchar('\n');
 	for (size_t i = 0, from = 0; i < n; i++)
 		if (i + 1 == n || strcmp(rows[i + 1].work, rows[from].work)) {
 			show_work(rows + from, i + 1 - from);
 			from = i + 1;
 		}
-	for (size_t i = 0; bench_peers_absent[i]; i++)
-		printf("%s%s%s", i ? ", " : "not built in: ", bench_peers_absent[i],
-		       bench_peers_absent[i + 1] ? "" : "\n");
-	printf("%u marks met, %u missed, %u rows skipped; %.0f s%s\n", count[1], count[0], count[2],
-	       seconds, bench.quick ? " (marks are for the usual sizes)" : "");
+	show_absent();
+	out_line("%u marks met, %u missed, %u rows skipped; %.0f s%s", count[1], count[0], count[2],
+		 seconds, bench.quick ? " (marks are for the usual sizes)" : "");
 }
 
 void show_rows(double seconds)

@@ -4,11 +4,13 @@
 #include "cli.h"
 
 #include "gpc.h"
+#include "shown.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <getopt.h>
 #include <limits.h>
+#include <locale.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -34,6 +36,7 @@ void cli_init(const char *name)
 {
 	tool = name;
 	fill_streams();
+	setlocale(LC_CTYPE, "");     /* which characters the terminal prints */
 }
 
 const char *cli_tool(void)
@@ -48,17 +51,15 @@ static void say(const char *detail, const char *fmt, va_list ap)
  * may come from anywhere, so a terminal gets no control characters. */
 static void say(const char *detail, const char *fmt, va_list ap)
 {
-	char line[2048];
-	size_t used, i;
+	char line[2048], clean[2048];
+	size_t used;
 
 	vsnprintf(line, sizeof(line), fmt, ap);
 	used = strlen(line);
 	if (detail)
 		snprintf(line + used, sizeof(line) - used, ": %s", detail);
-	for (i = 0; line[i]; i++)
-		if ((unsigned char)line[i] < 0x20 || line[i] == 0x7f)
-			line[i] = '?';
-	fprintf(stderr, "%s: %s\n", tool, line);
+	shown_text(clean, sizeof(clean), line);
+	fprintf(stderr, "%s: %s\n", tool, clean);
 }
 
 void cli_error(const char *fmt, ...)
@@ -157,20 +158,13 @@ int cli_finish(int status)
 	return status ? status : EXIT_RUNTIME;
 }
 
-int cli_option(int argc, char **argv, const struct option *options, const char *help,
-	       int *ret_status)
+int cli_option(int argc, char **argv, const struct option *options, int *ret_status)
 {
 	int opt = getopt_long(argc, argv, ":hV", options, NULL);
 
 	switch (opt) {
 	case -1:
 		return 0;
-	case 'h':
-		if (!help)
-			return opt;
-		fputs(help, stdout);
-		*ret_status = cli_finish(0);
-		return -1;
 	case 'V':
 		*ret_status = cli_version();
 		return -1;
@@ -181,6 +175,46 @@ int cli_option(int argc, char **argv, const struct option *options, const char *
 	}
 	return opt;
 }
+
+/* ---- help ---- */
+
+enum { HELP_COLUMNS = 80 };
+
+/* From column `at` on, broken at blanks. */
+static void put_help(const char *text, unsigned at)
+{
+	while (shown_width(text) > HELP_COLUMNS - at) {
+		size_t n = shown_line(text, HELP_COLUMNS - at);
+
+		printf("%.*s\n%*s", (int)n, text, (int)at, "");
+		text += n + (text[n] == ' ');
+	}
+	puts(text);
+}
+
+int cli_show_help(const struct cli_help *rows, size_t n)
+{
+	unsigned width = 0;
+	char text[512];
+
+	for (size_t i = 0; i < n; i++)
+		if (rows[i].option && strlen(rows[i].option) > width)
+			width = (unsigned)strlen(rows[i].option);
+	for (size_t i = 0; i < n; i++) {
+		if (!rows[i].option) {
+			puts(rows[i].text);
+			continue;
+		}
+		snprintf(text, sizeof(text), "%s%s%s%s", rows[i].text,
+			 rows[i].fallback ? " (default " : "",
+			 rows[i].fallback ? rows[i].fallback : "", rows[i].fallback ? ")" : "");
+		printf("  %-*s  ", (int)width, rows[i].option);
+		put_help(text, width + 4);
+	}
+	return cli_finish(0);
+}
+
+/* ---- values ---- */
 
 static unsigned suffix_shift(const char *s)
 {

@@ -25,11 +25,19 @@ void cli_cache_error(int err, const char *name);
 const char *cli_gpc_text(int err);
 /* Message, then where to find help; returns EXIT_USAGE. */
 int cli_usage(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
-/* The next option of the command line that is the tool's own; 0: no more; -1: -h, -V or what is no
- * option has been answered, and *ret_status is the exit status.  help is NULL: 'h' is the tool's. */
+/* The next option of the command line that is the tool's own, -h included; 0: no more; -1: -V or
+ * what is no option has been answered, and *ret_status is the exit status. */
 struct option;
-int cli_option(int argc, char **argv, const struct option *options, const char *help,
-	       int *ret_status);
+int cli_option(int argc, char **argv, const struct option *options, int *ret_status);
+
+/* What --help says.  Each tool has one table: the defaults stand there, and nowhere else in it. */
+struct cli_help {
+	const char *option;          /* "--dir DIR"; NULL: text is a line of its own */
+	const char *text;
+	const char *fallback;        /* what holds where the option is not given; NULL: nothing */
+};
+/* Prints the table on at most 80 columns; returns the exit status. */
+int cli_show_help(const struct cli_help *rows, size_t n);
 int cli_version(void);
 /* Flush stdout; a full disk or a closed pipe turns success into EXIT_RUNTIME. */
 int cli_finish(int status);

@@ -63,29 +63,31 @@ static const struct option options[] = {
 	{ NULL, 0, NULL, 0 }
 };
 
-static const char help[] =
-"Usage: gpc-bench [OPTION]... WORK...\n"
-"Measure a prefix cache on this machine, beside the machine's own limit and other tables.\n"
-"\n"
-"WORK is lookup, match, hash, insert, evict, ref, ring, scale, sync, device, or all.\n"
-"\n"
-"  --entries N       of lookup and insert; may be repeated (64k, 1M and 16M); the\n"
-"                    last one holds for the other works, too (1M)\n"
-"  --batch N         keys of a lookup; may be repeated (64 and 1024)\n"
-"  --hits PCT        share of hits; may be repeated (100, 50 and 0)\n"
-"  --rounds N        repeats, of which medians are taken (15)\n"
-"  --patience S      seconds for another table to be filled, else its row is skipped (10)\n"
-"  --seed N          of what is drawn (another one each time)\n"
-"  --dir DIR         where the segments are (/dev/shm)\n"
-"  --huge            segments in huge pages, in a mounted hugetlbfs\n"
-"  --quick           small sizes and few rounds: does it work?\n"
-"  --json            one JSON object\n"
-"  --csv             one line a row\n"
-"  --plot FILE       an SVG of rates against entries and processes, too (gnuplot)\n"
-"  -h, --help; -V, --version\n"
-"\n"
-"Numbers take the suffixes k, M and G (powers of 1024).\n"
-"Exit status: 0, whether marks are met or missed; 1 a wrong answer or a failure; 2 usage.\n";
+static const struct cli_help help[] = {
+	{ NULL, "Usage: gpc-bench [OPTION]... WORK...", NULL },
+	{ NULL, "Measure a prefix cache on this machine, beside the machine's own limit and other\n"
+	  "tables.\n", NULL },
+	{ NULL, "WORK is lookup, match, hash, insert, evict, ref, ring, scale, sync, device, or\n"
+	  "all.\n", NULL },
+	{ "--entries N", "of lookup and insert; may be repeated; the last one holds for the other "
+	  "works, too, which else have 1M", "64k, 1M and 16M" },
+	{ "--batch N", "keys of a lookup; may be repeated", "64 and 1024" },
+	{ "--hits PCT", "share of hits; may be repeated", "100, 50 and 0" },
+	{ "--rounds N", "repeats, of which medians are taken", "15" },
+	{ "--patience S", "seconds for another table to be filled, else its row is skipped", "10" },
+	{ "--seed N", "of what is drawn", "another one each time" },
+	{ "--dir DIR", "where the segments are", "/dev/shm" },
+	{ "--huge", "segments in huge pages, in a mounted hugetlbfs", NULL },
+	{ "--quick", "small sizes and few rounds: does it work?", NULL },
+	{ "--json", "one JSON object", NULL },
+	{ "--csv", "one line a row", NULL },
+	{ "--plot FILE", "an SVG of rates against entries and processes, too (gnuplot)", NULL },
+	{ "-h, --help", "show this", NULL },
+	{ "-V, --version", "show the version", NULL },
+	{ NULL, "\nNumbers take the suffixes k, M and G (powers of 1024).", NULL },
+	{ NULL, "Exit status: 0, whether marks are met or missed; 1 a wrong answer or a failure;\n"
+	  "2 usage.", NULL },
+};
 
 static bool add(struct bench_list *list, const char *option, const char *text, uint64_t min,
 		uint64_t max)
@@ -159,7 +161,9 @@ static int parse(int argc, char **argv)
 	bool seeded = false;
 	int opt, status = 0;
 
-	while ((opt = cli_option(argc, argv, options, help, &status)) > 0) {
+	while ((opt = cli_option(argc, argv, options, &status)) > 0) {
+		if (opt == 'h')
+			return cli_show_help(help, ARRAY_SIZE(help));
 		seeded |= opt == 's';
 		if (!set_option(opt, optarg))
 			return EXIT_USAGE;

@@ -49,6 +49,20 @@ static const struct option options[] = {
 	{ NULL, 0, NULL, 0 }
 };
 
+static const struct cli_help help[] = {
+	{ NULL, "\nNAME may be left out where there is one cache only.\n", NULL },
+	{ "--json", "one JSON value; keys and 64-bit ids are hex strings", NULL },
+	{ "--dir DIR", "where the segments are", "/dev/shm" },
+	{ "--pool N", "ls: blocks of this pool only", "all pools" },
+	{ "--limit N", "ls: at most so many blocks", "no limit" },
+	{ "--force", "rm: even though processes use it", NULL },
+	{ "--stale", "rm: every cache of this user without a live process", NULL },
+	{ "-h, --help", "show this", NULL },
+	{ "-V, --version", "show the version", NULL },
+	{ NULL, "\nExit status: 0, 1 failure, 2 usage; of lookup 1 not found;\n"
+	  "of check 1 violations, 3 cannot open.", NULL },
+};
+
 static int show_help(void)
 {
 	fputs("Usage: gpc-inspect [OPTION]... COMMAND [ARGUMENT]...\n"
@@ -57,18 +71,7 @@ static int show_help(void)
 	for (size_t i = 0; i < ARRAY_SIZE(commands); i++)
 		printf("  %-7s %-15s %s\n", commands[i].name, commands[i].usage,
 		       commands[i].help);
-	fputs("\n"
-	      "NAME may be left out where there is one cache only.\n\n"
-	      "  --json       one JSON value; keys and 64-bit ids are hex strings\n"
-	      "  --dir DIR    where the segments are (/dev/shm)\n"
-	      "  --pool N     ls: blocks of this pool only\n"
-	      "  --limit N    ls: at most so many blocks\n"
-	      "  --force      rm: even though processes use it\n"
-	      "  --stale      rm: every cache of this user without a live process\n"
-	      "  -h, --help; -V, --version\n\n"
-	      "Exit status: 0, 1 failure, 2 usage; of lookup 1 not found;\n"
-	      "of check 1 violations, 3 cannot open.\n", stdout);
-	return cli_finish(0);
+	return cli_show_help(help, ARRAY_SIZE(help));
 }
 
 const char *inspect_dir(const struct inspect *in)
@@ -301,7 +304,7 @@ static int parse(struct inspect *in, const struct command **ret, int argc, char 
 	unsigned given = 0;
 	int opt, status = 0;
 
-	while ((opt = cli_option(argc, argv, options, NULL, &status)) > 0) {
+	while ((opt = cli_option(argc, argv, options, &status)) > 0) {
 		if (opt == 'h')
 			return show_help();
 		if (set_option(in, opt, &given))

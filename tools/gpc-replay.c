@@ -50,25 +50,26 @@ static const struct option options[] = {
 	{ NULL, 0, NULL, 0 }
 };
 
-static const char help[] =
-"Usage: gpc-replay TRACE [OPTION]...\n"
-"Replay recorded requests (JSON, one a line, '-' = standard input) against a cache.\n"
-"\n"
-"  --workers N       processes that share the requests (1 to 240; 1)\n"
-"  --vram-blocks V   capacity (1 to 16M; 10000)\n"
-"  --ram-blocks R    capacity of the RAM tier behind it (0 to 16M; 0: none)\n"
-"  --block-tokens B  tokens a block (1 to 64k; 16); changes no result\n"
-"  --payload BYTES   memory behind each block (24 to 16M; 64)\n"
-"  --name NAME       use the cache of a running gpcd instead of one of its own\n"
-"  --dir DIR         where the segments are (/dev/shm)\n"
-"  --device D        match there: host, cuda:N or GPU-UUID; a cache of its own gets a\n"
-"                    mirror there (none: match in shared memory)\n"
-"  --json            one JSON object\n"
-"  -h, --help; -V, --version\n"
-"\n"
-"Numbers take the suffixes k, M and G (powers of 1024).\n"
-"With --name, sizes that are given must be those of the cache.\n"
-"Exit status: 0, 1 a wrong block or a failure, 2 usage.\n";
+static const struct cli_help help[] = {
+	{ NULL, "Usage: gpc-replay TRACE [OPTION]...", NULL },
+	{ NULL, "Replay recorded requests (JSON, one a line, '-' = standard input) against a\n"
+	  "cache.\n", NULL },
+	{ "--workers N", "processes that share the requests, 1 to 240", "1" },
+	{ "--vram-blocks V", "capacity, 1 to 16M", "10000" },
+	{ "--ram-blocks R", "capacity of the RAM tier behind it, 0 to 16M; 0: none", "0" },
+	{ "--block-tokens B", "tokens a block, 1 to 64k; changes no result", "16" },
+	{ "--payload BYTES", "memory behind each block, 24 to 16M", "64" },
+	{ "--name NAME", "use the cache of a running gpcd instead of one of its own", NULL },
+	{ "--dir DIR", "where the segments are", "/dev/shm" },
+	{ "--device D", "match there: host, cuda:N or GPU-UUID; a cache of its own gets a mirror "
+	  "there; none: match in shared memory", "none" },
+	{ "--json", "one JSON object", NULL },
+	{ "-h, --help", "show this", NULL },
+	{ "-V, --version", "show the version", NULL },
+	{ NULL, "\nNumbers take the suffixes k, M and G (powers of 1024).", NULL },
+	{ NULL, "With --name, sizes that are given must be those of the cache.", NULL },
+	{ NULL, "Exit status: 0, 1 a wrong block or a failure, 2 usage; 130 interrupted.", NULL },
+};
 
 static bool set_option(struct args *a, int opt, const char *arg)
 {
@@ -97,7 +98,9 @@ static int parse(struct args *a, int argc, char **argv)
 	uint64_t number;
 	int opt, status = 0;
 
-	while ((opt = cli_option(argc, argv, options, help, &status)) > 0) {
+	while ((opt = cli_option(argc, argv, options, &status)) > 0) {
+		if (opt == 'h')
+			return cli_show_help(help, ARRAY_SIZE(help));
 		if (opt == 'W')
 			return cli_count("worker", optarg, 0, WORKERS_MAX - 1, &number) ?
 			       worker_main((uint32_t)number) : EXIT_USAGE;
@@ -161,9 +164,41 @@ void replay_child(pid_t parent)
 		_exit(EXIT_RUNTIME);
 }
 
+/* The status of a child that ends.  It may be stopped, and a signal to us does not wait for it: no
+ * other than this one ends those who are. */
+static int wait_for(pid_t child)
+{
+	int status = 0;
+
+	while (waitpid(child, &status, WNOHANG) == 0) {
+		if (replay_caught)
+			kill(child, SIGKILL);
+		replay_poll(NULL, 0, replay_caught ? 1 : -1);
+	}
+	return status;
+}
+
+/* What may wait for long is done by a child, which a signal to us ends. */
+int replay_in_child(const struct run *run, int (*what)(const struct run *run))
+{
+	pid_t parent = getpid(), child = fork();
+	int status = 0;
+
+	if (!child) {
+		replay_child(parent);
+		_exit(what(run));
+	}
+	if (child < 0) {
+		cli_error("cannot start a process: %s", strerror(errno));
+		return -1;
+	}
+	status = wait_for(child);
+	return status ? -1 : 0;
+}
+
 /* ---- what the workers need ---- */
 
-/* Blocks of earlier replays have no bytes any more. */
+/* Blocks of earlier replays have no bytes any more.  In a child: it waits for a writer. */
 static int forget_earlier(const struct run *run)
 {
 	uint64_t end = cli_now_ns() + PATIENCE_MS * UINT64_C(1000000);
@@ -171,15 +206,15 @@ static int forget_earlier(const struct run *run)
 	int r;
 
 	if (cache_attach(run, 0, &c))
-		return -1;
+		return EXIT_RUNTIME;
 	while ((r = gpc_clear(c, -1, REPLAY_TAG, 0, PATIENCE_MS)) == -ENOTCONN &&
-	       cli_now_ns() < end && !replay_caught)
+	       cli_now_ns() < end)
 		cli_sleep_ms(10);
 	if (r < 0)
 		cli_gpc_error(r, "%s: cannot have the blocks of earlier replays forgotten",
 			      run->name);
 	gpc_close(c);
-	return r < 0 ? -1 : 0;
+	return r < 0 ? EXIT_RUNTIME : 0;
 }
 
 static int make_payload(struct run *run)
@@ -196,7 +231,7 @@ static int make_payload(struct run *run)
 		return -1;
 	if (!fresh)
 		return 0;
-	return forget_earlier(run) ? -1 : payload_settled(run->payload_fd, bytes);
+	return replay_in_child(run, forget_earlier) ? -1 : payload_settled(run->payload_fd, bytes);
 }
 
 static int make_job(struct run *run)
@@ -393,12 +428,11 @@ static void end_workers(struct run *run)
 
 	for (uint32_t i = 0; run->child && i < run->a.workers; i++)
 		if (run->child[i].pid && run->child[i].fd >= 0)
-			kill(run->child[i].pid, SIGTERM);
+			kill(run->child[i].pid, SIGKILL);
 	for (uint32_t i = 0; run->child && i < run->a.workers; i++) {
 		if (!run->child[i].pid)
 			continue;
-		while (waitpid(run->child[i].pid, &status, 0) < 0 && errno == EINTR)
-			;
+		status = wait_for(run->child[i].pid);
 		if (!replay_caught)
 			collect(run, i, status);
 		if (run->child[i].fd >= 0)

@@ -63,41 +63,42 @@ static const struct option options[] = {
 	{ NULL, 0, NULL, 0 }
 };
 
-static const char help[] =
-"Usage: gpcd NAME --block-size N [OPTION]...\n"
-"       gpcd NAME [--standby] [OPTION]...\n"
-"Serve the prefix cache NAME as its writer, made on the way if it is absent.\n"
-"Without --block-size the cache must exist.\n"
-"\n"
-"The cache:\n"
-"  --block-size N    tokens a block (1 to 64k)\n"
-"  --max-blocks N    records: all pools that will ever be present at once (1 to 256M)\n"
-"  --vram-blocks N   make pool 0, VRAM, of N blocks (at most 16M)\n"
-"  --ram-blocks N    make pool 1, RAM, of N blocks, which pool 0 demotes to (at most 16M)\n"
-"  --max-peers N     seats for processes (1 to 250)\n"
-"  --max-pools N     room for pools (1 to 127)\n"
-"  --device D        keep a mirror on none, host, cuda:N or GPU-UUID; may\n"
-"                    be repeated\n"
-"  --tick exact|MS   step of recency: each touching call, or milliseconds (1 to 60000; 1)\n"
-"  --ahead N         blocks kept free ahead of demand (64); 0: capacity is exact\n"
-"  --quarantine MS   delay before blocks that a dead process wrote are reused\n"
-"  --quota N         most blocks one process may hold reserved\n"
-"  --mode OCTAL      of the segments: 0600, or 0660 with --group\n"
-"  --group NAME      group that may attach\n"
-"  --layout HEX      fingerprint of model and block layout that attachers must bring\n"
-"  --dir DIR         where the segments are, best on a tmpfs (/dev/shm)\n"
-"\n"
-"The process:\n"
-"  --standby         wait until the present writer is gone, then take over\n"
-"  --foreground      stay (the default)\n"
-"  --daemonize       return once ready; the daemon logs to syslog\n"
-"  --pidfile FILE    the process id, while it runs\n"
-"  --unlink          remove the cache at the end, if it served; else the cache stays\n"
-"  --quiet           say only what is wrong\n"
-"  -h, --help; -V, --version\n"
-"\n"
-"Numbers take the suffixes k, M and G (powers of 1024).\n"
-"Exit status: 0 after SIGTERM or SIGINT, 1 error, 2 usage, 3 it has a writer already.\n";
+static const struct cli_help help[] = {
+	{ NULL, "Usage: gpcd NAME --block-size N [OPTION]...", NULL },
+	{ NULL, "       gpcd NAME [--standby] [OPTION]...", NULL },
+	{ NULL, "Serve the prefix cache NAME as its writer, made on the way if it is absent.", NULL },
+	{ NULL, "Without --block-size the cache must exist.", NULL },
+	{ NULL, "\nThe cache:", NULL },
+	{ "--block-size N", "tokens a block, 1 to 64k", NULL },
+	{ "--max-blocks N", "records: all pools that will ever be present at once, 1 to 256M",
+	  "what the pools below need, else 64k" },
+	{ "--vram-blocks N", "make pool 0, VRAM, of N blocks, at most 16M", "0" },
+	{ "--ram-blocks N", "make pool 1, RAM, of N blocks, which pool 0 demotes to; at most 16M",
+	  "0" },
+	{ "--max-peers N", "seats for processes, 1 to 250", "32" },
+	{ "--max-pools N", "room for pools, 1 to 127", "16" },
+	{ "--device D", "keep a mirror on none, host, cuda:N or GPU-UUID; may be repeated", "none" },
+	{ "--tick exact|MS", "step of recency: each touching call, or milliseconds, 1 to 60000", "1" },
+	{ "--ahead N", "blocks kept free ahead of demand; 0: capacity is exact", "64" },
+	{ "--quarantine MS", "delay before blocks that a dead process wrote are reused", "1000" },
+	{ "--quota N", "most blocks one process may hold reserved; 0: no limit", "0" },
+	{ "--mode OCTAL", "of the segments", "0600, with --group 0660" },
+	{ "--group NAME", "group that may attach", NULL },
+	{ "--layout HEX", "fingerprint of model and block layout that attachers must bring", NULL },
+	{ "--dir DIR", "where the segments are, best on a tmpfs", "/dev/shm" },
+	{ NULL, "\nThe process:", NULL },
+	{ "--standby", "wait until the present writer is gone, then take over", NULL },
+	{ "--foreground", "stay, which is what it does without --daemonize", NULL },
+	{ "--daemonize", "return once ready; the daemon logs to syslog", NULL },
+	{ "--pidfile FILE", "the process id, while it runs", NULL },
+	{ "--unlink", "remove the cache at the end, if it served; else the cache stays", NULL },
+	{ "--quiet", "say only what is wrong", NULL },
+	{ "-h, --help", "show this", NULL },
+	{ "-V, --version", "show the version", NULL },
+	{ NULL, "\nNumbers take the suffixes k, M and G (powers of 1024).", NULL },
+	{ NULL, "Exit status: 0 after SIGTERM or SIGINT, 1 error, 2 usage, 3 it has a writer\n"
+	  "already.", NULL },
+};
 
 static bool set_number(struct daemon *d, unsigned i, const char *text)
 {
@@ -234,7 +235,9 @@ int options_parse(struct daemon *d, int argc, char **argv)
 {
 	int opt, status = 0;
 
-	while ((opt = cli_option(argc, argv, options, help, &status)) > 0) {
+	while ((opt = cli_option(argc, argv, options, &status)) > 0) {
+		if (opt == 'h')
+			return cli_show_help(help, sizeof(help) / sizeof(help[0]));
 		if (!set_option(d, opt, optarg))
 			return EXIT_USAGE;
 	}

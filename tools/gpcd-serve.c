@@ -22,6 +22,7 @@ static const char *option_words(const char *text, char *ret, size_t room)
 		{ "block_tokens", "--block-size" }, { "max_blocks", "--max-blocks" },
 		{ "vram_blocks", "--vram-blocks" }, { "ram_blocks", "--ram-blocks" },
 		{ "max_peers", "--max-peers" }, { "max_pools", "--max-pools" },
+		{ "devices", "--device" }, { "tick_us", "--tick (in microseconds)" },
 	};
 	size_t used = 0, i, len;
 
@@ -61,6 +62,16 @@ static int cannot_open(const struct daemon *d, int err)
 	return err == -EINVAL ? EXIT_USAGE : EXIT_RUNTIME;
 }
 
+/* Whose it is matters if we fail before anybody was told that it is there. */
+static int make_or_attach(struct daemon *d, const struct gpc_options *opt, gpc **ret)
+{
+	int r = gpc_create(d->name, &d->cfg, opt, 0, ret);
+
+	if (r >= 0)
+		d->made = true;
+	return r == -EEXIST ? gpc_create(d->name, &d->cfg, opt, GPC_IF_ABSENT, ret) : r;
+}
+
 int serve_open(struct daemon *d, gpc **ret)
 {
 	struct gpc_options opt = {
@@ -77,7 +88,7 @@ int serve_open(struct daemon *d, gpc **ret)
 	d->cfg.dir = opt.dir;
 	d->cfg.devices = d->devices[0] ? d->devices : NULL;
 	if (d->create)
-		r = gpc_create(d->name, &d->cfg, &opt, GPC_IF_ABSENT, ret);
+		r = make_or_attach(d, &opt, ret);
 	else
 		r = gpc_attach(d->name, &opt, 0, ret);
 	return r < 0 ? cannot_open(d, r) : 0;

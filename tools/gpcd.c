@@ -44,6 +44,9 @@ static int run(struct daemon *d)
 	gone = d->unlink_at_end && d->served && ours && !status;
 	if (gone)
 		status = serve_remove(d);
+	/* before readiness nobody was told of a cache that is new; who serves it knows it */
+	if (status && status != EXIT_SEAT_TAKEN && d->made && !d->ready && ours)
+		serve_remove(d);
 	process_remove_pidfile(d);
 	if (!d->quiet && !status)
 		say(LOG_INFO, "%s: ended by %s, the cache %s", d->name,

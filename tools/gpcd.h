@@ -34,6 +34,7 @@ struct daemon {
 	bool standby, background, quiet, unlink_at_end;
 	int ready_fd;                /* --daemonize: the parent waits for one byte here */
 	bool ready, waits, served;   /* waits: for the seat, or did */
+	bool made;                   /* the cache was not there before us */
 	int pidfile_fd;              /* locked; -1: none */
 	bool made_pidfile;           /* it was not there before us */
 	pid_t pidfile_owner;         /* who else has it */

@@ -82,9 +82,9 @@ static void show_reaped(const struct inspect *in, const struct gone *gone, int r
 	json_t *o;
 
 	if (!in->json) {
-		printf("%s: %d dead, %d left; seats not cleared yet: %d%s\n", in->name, gone->dead,
-		       gone->left, remain,
-		       served ? "; there was no writer, gpc-inspect served meanwhile" : "");
+		out_line("%s: %d dead, %d left; seats not cleared yet: %d%s", in->name, gone->dead,
+			 gone->left, remain,
+			 served ? "; there was no writer, gpc-inspect served meanwhile" : "");
 		return;
 	}
 	o = out_need(json_object());
@@ -194,7 +194,7 @@ static void show_removed(const struct inspect *in, json_t *removed)
 		return;
 	}
 	json_array_foreach(removed, i, name)
-		printf("removed %s\n", json_string_value(name));
+		out_line("removed %s", json_string_value(name));
 	json_decref(removed);
 }
 

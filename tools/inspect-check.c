@@ -18,11 +18,11 @@ static void show(const struct inspect *in, int n, const json_t *lines)
 	const json_t *line;
 
 	json_array_foreach((json_t *)lines, i, line)
-		puts(json_string_value(line));
+		out_line("%s", json_string_value(line));
 	if (n)
-		printf("%s: %d violation%s\n", in->name, n, n == 1 ? "" : "s");
+		out_line("%s: %d violation%s", in->name, n, n == 1 ? "" : "s");
 	else
-		printf("%s: clean\n", in->name);
+		out_line("%s: clean", in->name);
 }
 
 int inspect_check(struct inspect *in)

@@ -29,30 +29,39 @@ static json_t *describe(const struct gpc_entry *e)
 	return o;
 }
 
-static void print_key(const gpc_key *k)
+/* pool, slot, depth, tag, references, stamp, key, parent */
+static const int widths[] = { 4, 8, 6, 10, 5, 18, -32, -32 };
+
+static void key_text(char text[33], const gpc_key *k)
 {
 	if (k->w[0] | k->w[1])
-		printf("%016" PRIx64 "%016" PRIx64, k->w[0], k->w[1]);
+		snprintf(text, 33, "%016" PRIx64 "%016" PRIx64, k->w[0], k->w[1]);
 	else
-		putchar('-');
+		snprintf(text, 33, "-");
 }
 
-static void print_row(const struct inspect *in, const struct gpc_entry *e, bool first)
+static void print_row(const struct gpc_entry *e)
 {
-	json_t *o;
+	char pool[12], slot[12], depth[12], tag[12], refs[12], stamp[20], key[33], parent[33];
+	const char *const text[] = { pool, slot, depth, tag, refs, stamp, key, parent };
 
-	if (!in->json) {
-		printf("%4d  %8d  %6u  %10u  %5u  0x%016" PRIx64 "  ", GPC_POOL(e->block),
-		       GPC_SLOT(e->block), e->depth, e->tag, e->refs, e->stamp);
-		print_key(&e->key);
-		fputs("  ", stdout);
-		print_key(&e->parent);
-		putchar('\n');
-		return;
-	}
-	o = describe(e);
+	snprintf(pool, sizeof(pool), "%d", GPC_POOL(e->block));
+	snprintf(slot, sizeof(slot), "%d", GPC_SLOT(e->block));
+	snprintf(depth, sizeof(depth), "%u", e->depth);
+	snprintf(tag, sizeof(tag), "%u", e->tag);
+	snprintf(refs, sizeof(refs), "%u", e->refs);
+	snprintf(stamp, sizeof(stamp), "0x%016" PRIx64, e->stamp);
+	key_text(key, &e->key);
+	key_text(parent, &e->parent);
+	out_cells(text, widths, ARRAY_SIZE(widths));
+}
+
+static void print_json(const struct gpc_entry *e, bool first)
+{
+	json_t *o = describe(e);
+
 	fputs(first ? "\n  " : ",\n  ", stdout);
-	json_dumpf(o, stdout, JSON_COMPACT);
+	out_dump(o, JSON_COMPACT);
 	json_decref(o);
 }
 
@@ -68,7 +77,10 @@ static int walk(const struct inspect *in, gpc *c, uint64_t *ret_shown)
 		for (int i = 0; i < n && shown < in->limit; i++) {
 			if (in->pool >= 0 && GPC_POOL(batch[i].block) != in->pool)
 				continue;
-			print_row(in, &batch[i], shown == 0);
+			if (in->json)
+				print_json(&batch[i], shown == 0);
+			else
+				print_row(&batch[i]);
 			shown++;
 		}
 	}
@@ -93,14 +105,15 @@ static int check_pool(const struct inspect *in, gpc *c)
 
 static int list_blocks(const struct inspect *in, gpc *c)
 {
+	static const char *const titles[] = { "POOL", "SLOT", "DEPTH", "TAG", "REFS", "STAMP",
+					      "KEY", "PARENT" };
 	uint64_t shown;
 	int r;
 
 	if (in->json)
 		putchar('[');
 	else
-		printf("%4s  %8s  %6s  %10s  %5s  %18s  %-32s  %s\n", "POOL", "SLOT",
-		       "DEPTH", "TAG", "REFS", "STAMP", "KEY", "PARENT");
+		out_cells(titles, widths, ARRAY_SIZE(widths));
 	r = walk(in, c, &shown);
 	if (in->json)
 		fputs(shown ? "\n]\n" : "]\n", stdout);

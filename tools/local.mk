@@ -11,7 +11,9 @@ sbin_PROGRAMS += %reldir%/gpcd
 	%reldir%/gpcd-say.c \
 	%reldir%/gpcd-serve.c \
 	%reldir%/gpcd.c \
-	%reldir%/gpcd.h
+	%reldir%/gpcd.h \
+	%reldir%/shown.c \
+	%reldir%/shown.h
 %canon_reldir%_gpcd_LDADD = lib/libgpc.la
 
 bin_PROGRAMS += %reldir%/gpc-inspect
@@ -29,7 +31,9 @@ bin_PROGRAMS += %reldir%/gpc-inspect
 	%reldir%/inspect-state.c \
 	%reldir%/inspect.h \
 	%reldir%/output.c \
-	%reldir%/output.h
+	%reldir%/output.h \
+	%reldir%/shown.c \
+	%reldir%/shown.h
 %canon_reldir%_gpc_inspect_LDADD = lib/libgpc.la $(JANSSON_LIBS)
 
 bin_PROGRAMS += %reldir%/gpc-replay
@@ -37,12 +41,16 @@ bin_PROGRAMS += %reldir%/gpc-replay
 	%reldir%/cli.c \
 	%reldir%/cli.h \
 	%reldir%/gpc-replay.c \
+	%reldir%/output.c \
+	%reldir%/output.h \
 	%reldir%/payload.c \
 	%reldir%/replay-cache.c \
 	%reldir%/replay-report.c \
 	%reldir%/replay-trace.c \
 	%reldir%/replay-worker.c \
-	%reldir%/replay.h
+	%reldir%/replay.h \
+	%reldir%/shown.c \
+	%reldir%/shown.h
 %canon_reldir%_gpc_replay_LDADD = lib/libgpc.la $(JANSSON_LIBS)
 
 # ---- what gpc-bench compares with ----
@@ -118,7 +126,9 @@ bin_PROGRAMS += %reldir%/gpc-bench
 	%reldir%/cli.h \
 	%reldir%/gpc-bench.c \
 	%reldir%/output.c \
-	%reldir%/output.h
+	%reldir%/output.h \
+	%reldir%/shown.c \
+	%reldir%/shown.h
 %canon_reldir%_gpc_bench_LDADD = %reldir%/libbench-peers.la lib/libgpc.la $(JANSSON_LIBS)
 
 # ---- systemd units ----

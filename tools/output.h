@@ -9,6 +9,7 @@
 #include "gpc.h"
 
 #include <jansson.h>
+#include <stdbool.h>
 #include <stddef.h>
 
 enum show {
@@ -23,17 +24,31 @@ struct column {
 	const char *title;           /* for people */
 	const char *field;           /* of the JSON object */
 	enum show show;
+	bool key;                    /* beside the first one: tells rows apart */
 };
 
 /* Pretty-printed, one newline at the end; gives `v` back. */
 void out_json(json_t *v);
-/* One line of titles, one for each object of the array `rows`. */
+/* The same on standard output without that newline, with jansson's flags: ASCII alone, so that
+ * no terminal is moved by it.  0, or -1. */
+int out_dump(const json_t *v, size_t flags);
+
+/* What follows fits the terminal that standard output is; elsewhere a line has no end. */
+
+/* One line of titles, one for each object of the array `rows`.  Too wide a table gets its longest
+ * texts cut; one that is still too wide is shown in parts, one below the other. */
 void out_table(const struct column *cols, size_t n, const json_t *rows);
 /* "title: value" lines, values aligned; absent fields are left out. */
 void out_fields(const struct column *cols, size_t n, const json_t *object);
 
-/* Strings of foreign origin (labels, file names, device names): anything but printable
- * ASCII becomes '?', so neither a terminal nor a JSON reader sees a stranger's bytes. */
+/* A line, wrapped at blanks; what does not print in it is shown as in shown.h. */
+void out_line(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+/* One row of cells as wide as width says, negative: to the left; wrapped between cells. */
+void out_cells(const char *const *text, const int *width, size_t n);
+
+/* Strings of foreign origin (labels, file names, device names), of at most `room` bytes: as they
+ * are where they are UTF-8, with \xNN for other bytes.  Where values are written, what does not
+ * print becomes an escape, in JSON as in tables. */
 json_t *out_string(const char *s, size_t room);
 json_t *out_hex(uint64_t v);                         /* 16 digits */
 json_t *out_key(const gpc_key *k);                   /* 32 digits: w[0], then w[1] */

@@ -15,6 +15,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+enum { LOCK_MS = 20 };
+
 enum { AT_BLOCK = sizeof(gpc_key), AT_FILL = AT_BLOCK + sizeof(gpc_block) };
 
 /* ---- slots ---- */
@@ -141,14 +143,20 @@ static void path_of(char ret[PATH_MAX], const char *dir, const char *name)
 	snprintf(ret, PATH_MAX, "%s/gpc-replay.%s", dir, name);
 }
 
-/* The exclusive lock says "alone", the shared one "in use". */
+/* The exclusive lock says "alone", the shared one "in use".  Who is alone may take long, with a
+ * writer that is stopped: a signal ends the wait, without a message (errno 0). */
 static int lock_file(int fd, int how)
 {
-	int r;
-
-	while ((r = flock(fd, how)) && errno == EINTR)
-		;
-	return r;
+	while (flock(fd, how | LOCK_NB)) {
+		if (errno != EINTR && (errno != EWOULDBLOCK || how & LOCK_NB))
+			return -1;
+		replay_poll(NULL, 0, LOCK_MS);
+		if (replay_caught) {
+			errno = 0;
+			return -1;
+		}
+	}
+	return 0;
 }
 
 /* 1: it is ours to use, 0: it was removed meanwhile, -1: errno, 0 when all is said.  A

@@ -17,7 +17,7 @@
 #include <unistd.h>
 
 enum {
-	WRITER_END_MS = 5000,
+	WRITER_END_MS = 5000, WRITER_CAUGHT_MS = 500,
 	LOOK_MS = 20,                /* between looks for a writer */
 	SEATS_BESIDE = 10,           /* beside the workers': gpcd, standbys, tools */
 };
@@ -142,14 +142,17 @@ int cache_start_writer(struct run *run)
 	return r;
 }
 
-/* gpcd removes its cache; if it was killed, we do. */
+/* gpcd removes its cache; if it was killed, we do.  It may be stopped; nobody waits long for it
+ * who was told to end. */
 void cache_stop_writer(struct run *run)
 {
-	uint64_t end = cli_now_ns() + WRITER_END_MS * UINT64_C(1000000);
+	int ms = replay_caught ? WRITER_CAUGHT_MS : WRITER_END_MS;
+	uint64_t end = cli_now_ns() + (uint64_t)ms * 1000000;
 
 	if (!run->writer)
 		return;
 	kill(run->writer, SIGTERM);
+	kill(run->writer, SIGCONT);
 	while (!waitpid(run->writer, NULL, WNOHANG)) {
 		if (cli_now_ns() > end)
 			kill(run->writer, SIGKILL);
@@ -320,24 +323,5 @@ static int try_device(const struct run *run)
 
 int cache_try_device(const struct run *run)
 {
-	pid_t parent = getpid(), child;
-	int status = 0;
-
-	if (!run->job->device[0])
-		return 0;
-	child = fork();
-	if (!child) {
-		replay_child(parent);
-		_exit(try_device(run));
-	}
-	if (child < 0) {
-		cli_error("cannot try the device: %s", strerror(errno));
-		return -1;
-	}
-	while (waitpid(child, &status, WNOHANG) == 0) {
-		replay_poll(NULL, 0, -1);
-		if (replay_caught)
-			kill(child, SIGTERM);
-	}
-	return status ? -1 : 0;
+	return run->job->device[0] ? replay_in_child(run, try_device) : 0;
 }

@@ -4,10 +4,14 @@
 
 #include "replay.h"
 
+#include "output.h"
+#include "shown.h"
+
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* Names as on the pipe; end_ns is not summed. */
 static const struct { const char *name; size_t at; } fields[] = {
@@ -32,17 +36,9 @@ static uint64_t *field_of(struct counts *c, size_t i)
 	return (uint64_t *)((char *)c + fields[i].at);
 }
 
-static json_t *need(json_t *v)
-{
-	if (v)
-		return v;
-	cli_error("out of memory");
-	exit(EXIT_RUNTIME);
-}
-
 static void set(json_t *o, const char *field, uint64_t v)
 {
-	json_object_set_new(o, field, need(json_integer((json_int_t)v)));
+	json_object_set_new(o, field, out_need(json_integer((json_int_t)v)));
 }
 
 /* ---- latencies ---- */
@@ -92,7 +88,7 @@ uint64_t counts_percentile(const struct counts *c, unsigned percent)
 
 json_t *counts_to_json(const struct counts *c)
 {
-	json_t *o = need(json_object()), *latency = need(json_object());
+	json_t *o = out_need(json_object()), *latency = out_need(json_object());
 	char name[16];
 
 	for (size_t i = 0; i < ARRAY_SIZE(fields); i++)
@@ -143,10 +139,10 @@ static double rate(double part, double whole)
 static json_t *to_json(const struct report *r)
 {
 	const struct counts *c = r->counts;
-	json_t *o = need(json_object());
+	json_t *o = out_need(json_object());
 
-	json_object_set_new(o, "trace", json_string(r->trace));
-	json_object_set_new(o, "cache", r->cache ? need(json_string(r->cache))
+	json_object_set_new(o, "trace", out_string(r->trace, PATH_MAX));
+	json_object_set_new(o, "cache", r->cache ? out_string(r->cache, GPC_MAX_NAME)
 						: json_null());
 	set(o, "workers", r->workers);
 	set(o, "workers_failed", r->failed);
@@ -158,36 +154,66 @@ static json_t *to_json(const struct report *r)
 	set(o, "evicted", r->evicted);
 	set(o, "dropped", r->dropped);
 	json_object_set_new(o, "hit_rate", !c->block_refs ? json_null() :
-		need(json_real(rate((double)c->hits, (double)c->block_refs))));
-	json_object_set_new(o, "seconds", need(json_real(r->seconds)));
+		out_need(json_real(rate((double)c->hits, (double)c->block_refs))));
+	json_object_set_new(o, "seconds", out_need(json_real(r->seconds)));
 	json_object_set_new(o, "requests_per_second",
-			    need(json_real(rate((double)c->requests, r->seconds))));
+			    out_need(json_real(rate((double)c->requests, r->seconds))));
 	set(o, "lookup_ns_p50", counts_percentile(c, 50));
 	set(o, "lookup_ns_p99", counts_percentile(c, 99));
 	return o;
 }
 
+/* A title and the text of a figure; both stand closer on a terminal of less than 48 columns. */
+static void line(const char *title, const char *figure, const char *unit)
+{
+	unsigned columns = shown_columns(STDOUT_FILENO);
+	bool narrow = columns && columns < 48;
+
+	printf("%-*s %*s%s\n", narrow ? 19 : 24, title, narrow ? 10 : 12, figure, unit);
+}
+
 static void row(const char *title, uint64_t v)
 {
-	printf("%-24s %12" PRIu64 "\n", title, v);
+	char text[24];
+
+	snprintf(text, sizeof(text), "%" PRIu64, v);
+	line(title, text, "");
 }
 
 static void share(const char *title, uint64_t v, uint64_t of)
 {
-	printf("%-24s %12" PRIu64 "  %5.1f %%\n", title, v,
-	       100 * rate((double)v, (double)of));
+	char text[24], part[16];
+
+	snprintf(text, sizeof(text), "%" PRIu64, v);
+	snprintf(part, sizeof(part), "  %5.1f %%", 100 * rate((double)v, (double)of));
+	line(title, text, part);
+}
+
+static void figure(const char *title, double v, int digits, const char *unit)
+{
+	char text[48];
+
+	snprintf(text, sizeof(text), "%.*f", digits, v);
+	line(title, text, unit);
+}
+
+static void show_head(const struct report *r)
+{
+	char ram[32] = "";
+
+	if (r->ram_blocks)
+		snprintf(ram, sizeof(ram), " + %u RAM", r->ram_blocks);
+	out_line("%s: %u worker%s on %s, %u VRAM%s blocks", r->trace, r->workers,
+		 r->workers == 1 ? "" : "s", r->cache ? r->cache : "a cache of its own",
+		 r->vram_blocks, ram);
+	putchar('\n');
 }
 
 static void show(const struct report *r)
 {
 	const struct counts *c = r->counts;
 
-	printf("%s: %u worker%s on %s, %u VRAM", r->trace, r->workers,
-	       r->workers == 1 ? "" : "s",
-	       r->cache ? r->cache : "a cache of its own", r->vram_blocks);
-	if (r->ram_blocks)
-		printf(" + %u RAM", r->ram_blocks);
-	puts(" blocks\n");
+	show_head(r);
 	row("requests", c->requests);
 	row("blocks asked for", c->block_refs);
 	share("prefix hits", c->hits, c->block_refs);
@@ -209,40 +235,39 @@ static void show(const struct report *r)
 	row("wrong blocks", c->wrong);
 	if (r->failed)
 		row("workers that failed", r->failed);
-	printf("%-24s %12.3f\n", "seconds", r->seconds);
-	printf("%-24s %12.0f\n", "requests a second",
-	       rate((double)c->requests, r->seconds));
-	printf("%-24s %12.2f us\n", "lookup, median",
-	       (double)counts_percentile(c, 50) / 1e3);
-	printf("%-24s %12.2f us\n", "lookup, 99 %",
-	       (double)counts_percentile(c, 99) / 1e3);
+	figure("seconds", r->seconds, 3, "");
+	figure("requests a second", rate((double)c->requests, r->seconds), 0, "");
+	figure("lookup, median", (double)counts_percentile(c, 50) / 1e3, 2, " us");
+	figure("lookup, 99 %", (double)counts_percentile(c, 99) / 1e3, 2, " us");
 }
 
 void report_show(const struct report *r, bool json)
 {
-	json_t *o;
-
-	if (!json) {
+	if (json)
+		out_json(to_json(r));
+	else
 		show(r);
-		return;
-	}
-	o = to_json(r);
-	if (json_dumpf(o, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(9)) == 0)
-		putchar('\n');
-	json_decref(o);
 }
 
 void report_progress(uint64_t done, uint64_t total)
 {
-	enum { WIDTH = 40 };
 	static const char bar[] = "########################################";
-	int full;
+	unsigned columns = shown_columns(STDERR_FILENO), room, width, full;
+	char text[64];
 
 	if (!total) {
-		fprintf(stderr, "\r%*s\r", WIDTH + 32, "");
+		fputs("\r\033[K", stderr);
 		return;
 	}
-	full = (int)(done * WIDTH / total);
-	fprintf(stderr, "\r[%.*s%*s] %3u %%  %" PRIu64 "/%" PRIu64, full, bar,
-		WIDTH - full, "", (unsigned)(done * 100 / total), done, total);
+	snprintf(text, sizeof(text), " %3u %%  %" PRIu64 "/%" PRIu64,
+		 (unsigned)(done * 100 / total), done, total);
+	/* what fits, with its brackets and without the last column */
+	room = columns > strlen(text) + 3 ? columns - 3 - (unsigned)strlen(text) : 0;
+	width = room < sizeof(bar) - 1 ? room : sizeof(bar) - 1;
+	full = (unsigned)(done * width / total);
+	fputc('\r', stderr);
+	if (width)
+		fprintf(stderr, "[%.*s%*s]", (int)full, bar, (int)(width - full), "");
+	shown_cut(text, columns - 1 - (width ? width + 2 : 0));
+	fprintf(stderr, "%s\033[K", text);
 }

@@ -176,6 +176,8 @@ extern volatile sig_atomic_t replay_caught;
 int replay_poll(struct pollfd *fds, nfds_t n, int ms);
 /* In a new child: signals as usual, and an end when the parent ends. */
 void replay_child(pid_t parent);
+/* Its exit status as 0 or -1, after a message of its own; a signal to us ends it. */
+int replay_in_child(const struct run *run, int (*what)(const struct run *run));
 
 /* 0, or -1 after a message. */
 int cache_start_writer(struct run *run);

@@ -293,6 +293,12 @@ plain()	# NAME
 	ok $? "$1" "$tmp/out"
 }
 
+relabel()	# CACHE OLD FORMAT: a peer writes its own label, whatever it likes; as long as OLD
+{
+	at=$(grep -abo -F -e "$2" "$shm/gpc.$1.ctl" | head -n 1 | cut -d: -f1)
+	printf "$3" | dd of="$shm/gpc.$1.ctl" bs=1 seek="$at" conv=notrunc 2>/dev/null
+}
+
 # ---- waiting ----
 
 until_ok()	# CMD...: until it succeeds; false after 30 s

@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* shown.h - texts of foreign origin on a terminal, and how wide it is.
+ *
+ * Names of files, labels of peers, devices and traces may have any bytes.  A terminal gets those
+ * of them that print; others stand as \xNN (a byte) or \uNNNN (a character), so that nobody's
+ * label moves the cursor or hides. */
+#ifndef GPC_TOOLS_SHOWN_H
+#define GPC_TOOLS_SHOWN_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* The length of the UTF-8 character at s, its number in *ret; 0: no such character. */
+size_t shown_decode(const char *s, uint32_t *ret);
+/* Copy, cut to the room. */
+void shown_text(char *to, size_t room, const char *from);
+/* Columns that a text of shown_text takes. */
+unsigned shown_width(const char *text);
+/* At most so many columns: the rest becomes "...". */
+void shown_cut(char *text, unsigned columns);
+/* The part of a text for one line of so many columns, broken at a blank where there is one: its
+ * bytes.  The blank is the next line's first byte. */
+size_t shown_line(const char *text, unsigned columns);
+/* Columns of the terminal behind a descriptor: COLUMNS, or what it says itself; 0: it is none,
+ * and what is written there is neither cut nor wrapped. */
+unsigned shown_columns(int fd);
+
+#endif
