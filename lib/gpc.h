@@ -315,10 +315,11 @@ int gpc_unref(gpc *c, const gpc_block *blocks, uint32_t n);
 /* ---- filling ---- */
 
 /* All n, or none; returns n.  GPC_PARTIAL: up to n, returns how many, root-most first.
- * Succeeds only if `leave` more of the capacity stay available.  First the free blocks, last returned first,
- * then the least recent leaves.  moves (NULL: victims are dropped) has room for n: where
- * moves[i].to >= 0, blocks[i] still has the bytes of a victim: copy them to moves[i].to, then
- * gpc_commit, then write.  Until that commit the victim's key is not findable.
+ * Succeeds only if `leave` more of the capacity stay available.  First the free blocks, last
+ * returned first, then the least recent leaves.  moves (NULL: victims are dropped) has room
+ * for n: where moves[i].to >= 0, blocks[i] still has the bytes of a victim: copy them to
+ * moves[i].to, then gpc_commit, then write.  Until that commit the victim's key is not
+ * findable.
  * -ENOSPC, -EDQUOT, -EAGAIN (timeout 0), -ETIMEDOUT, -EDEADLK, -ENOTCONN, -ESTALE (pool gone),
  * -EPERM (a pool of CALLER blocks). */
 int gpc_reserve(gpc *c, int pool, uint32_t n, uint32_t leave, gpc_block *blocks,
