@@ -27,6 +27,8 @@ void fill_mine(gpc *c, gpc_block block, struct ref_sum *sum);
 struct returns *returns_new(uint32_t slots);     /* NULL: no memory */
 /* Pool `pool` is ours, all its blocks too, and we know. */
 void returns_begin(gpc *c, uint32_t pool, struct returns *r);
+/* The same, if the call that added the pool had no answer, and we found it. */
+int returns_adopt(gpc *c, uint32_t pool, uint32_t slots);
 void returns_free(gpc *c);
 /* Is it a CALLER pool of ours?  Another pool may have the number by now. */
 bool returns_is_kept(const gpc *c, uint32_t pool);

@@ -121,7 +121,9 @@ struct gpc_config {                  /* zero = default everywhere; set size */
 	                              * 0 = 64; -1 = none, capacity exact */
 	uint32_t quarantine_ms;      /* delay before a dead peer's reserved blocks are reused when
 	                              * its process cannot be seen to have exited; 0 = 1000 */
-	uint32_t peer_quota;         /* most blocks any peer may hold reserved; 0 = no limit */
+	uint32_t peer_quota;         /* most blocks any peer may hold reserved; 0 = no limit.
+	                              * Where victims of a reserve or promote move to is given
+	                              * besides, so with open moves it is twice as many */
 	uint32_t mode, gid;          /* of the segments; 0 = 0600, own group.  0660 with gid lets
 	                              * that group in; world bits are refused */
 	const char *dir;             /* on a tmpfs or hugetlbfs, else slower; /dev/shm */
@@ -325,10 +327,11 @@ int gpc_unref(gpc *c, const gpc_block *blocks, uint32_t n);
 /* ---- filling ---- */
 
 /* All n, or none; returns n.  GPC_PARTIAL: up to n, returns how many, root-most first.
- * Succeeds only if `leave` more stay available.  First the free blocks, last returned first,
- * then the least recent leaves.  moves (NULL: victims are dropped) has room for n: where
- * moves[i].to >= 0, blocks[i] still has the bytes of a victim: copy them to moves[i].to, then
- * gpc_commit, then write.  Until that commit the victim's key is not findable.
+ * Succeeds only if `leave` more of the capacity stay available.  First the free blocks, last
+ * returned first, then the least recent leaves.  moves (NULL: victims are dropped) has room
+ * for n: where moves[i].to >= 0, blocks[i] still has the bytes of a victim: copy them to
+ * moves[i].to, then gpc_commit, then write.  Until that commit the victim's key is not
+ * findable.
  * -ENOSPC, -EDQUOT, -EAGAIN (timeout 0), -ETIMEDOUT, -EDEADLK, -ENOTCONN, -ESTALE (pool gone),
  * -EPERM (a pool of CALLER blocks). */
 int gpc_reserve(gpc *c, int pool, uint32_t n, uint32_t leave, gpc_block *blocks,

@@ -279,7 +279,7 @@ static int32_t grant_begin(struct writer *w, struct grant *g, const struct shm_c
 	quota = seg_seat(&w->seg, g->peer)->quota;
 	if (w->seg.header.peer_quota && (!quota || quota > w->seg.header.peer_quota))
 		quota = w->seg.header.peer_quota;
-	if (quota && !g->again && (g->kind != CMD_EVICT || (g->flags & CF_TAKE))) {
+	if (quota && !g->again && counts(w, g)) {
 		has = w->peer[g->peer].nreserved + promised(w, g);
 		room = quota > has ? quota - has : 0;
 		if (!room || (room < g->n && g->kind == CMD_RESERVE &&

@@ -194,7 +194,10 @@ static int32_t place_slots(struct writer *w, struct grant *g, const uint32_t *sl
 		return GRANT_WAIT;
 	if (ram && want > ram->nfree && ram->coming && room_for_victims(ram, g) > ram->nfree)
 		return GRANT_WAIT;
-	extra = p->nfree - nfree + p->coming;
+	/* transit slots are free and nobody may reserve them: a reserve for the rest would have
+	 * these, and leaves */
+	extra = MIN(p->nfree + p->coming, room_for_blocks(p));
+	extra -= MIN(extra, nfree);
 	extra = g->leave > extra ? g->leave - extra : 0;
 	/* what is leaving goes first: it is no victim, and may have held one back */
 	if ((want + extra && p->leaving) || (ram && want > victim_places(ram, g) && ram->leaving))

@@ -7,11 +7,12 @@
  * recorded stamp, no other leaf can be older: it is the least recent.  If the stamp has
  * moved, the item goes back in with the new one.
  *
- * One call stamps a whole prefix with one tick, each block a little lower than the one before,
- * so its leaf is the first to go, and the last one of blocks without a chain as well.  Equal
- * stamps are of several calls in one tick: the deeper block goes first.  A leaf in use counts
- * as used now, by the last of all places: who lets it go stamps it no lower.  A parent whose last child went comes
- * in with the newest of its own and its children's stamps (rule R2). */
+ * One call stamps a whole prefix with one tick, each block a little lower than the one
+ * before, so its leaf is the first to go, and the last one of blocks without a chain as well.
+ * Equal stamps are of several calls in one tick: the deeper block goes first.  A leaf in use
+ * counts as used now, by the last of all places: who lets it go stamps it no lower.  A parent
+ * whose last child went comes in with the newest of its own and its children's stamps (rule
+ * R2). */
 #include "config.h"
 
 #include "writer.h"

@@ -193,6 +193,10 @@ GPC_EXPORT int gpc_pool_get(gpc *c, int pool, struct gpc_pool *ret)
 		return err;
 	if (!outside_pool(&c->seg, (uint32_t)pool, &copy))
 		return no_pool(c, pool);
+	if ((copy.flags & GPC_POOL_CALLER) && !c->readonly && copy.keeper == (int32_t)c->peer)
+		err = returns_adopt(c, (uint32_t)pool, MIN((uint32_t)copy.range, 1u << 24));
+	if (err < 0)
+		return err;
 	p.size = ret->size;
 	p.number = pool;
 	p.kind = copy.kind;

@@ -213,8 +213,8 @@ static bool is_stale(struct writer *w, uint32_t record, uint32_t ticket)
 	return w->node[record].ticket != ticket;
 }
 
-/* Of a newer tick than all the others, and the last bag has enough.  A bag begins with a tick: what
- * is published has the least stamp of its tick, and belongs behind the last bag all the same. */
+/* Of a newer tick than all the others, and the last bag has enough.  A bag begins with a tick:
+ * what has the least stamp of its tick belongs behind the last bag all the same. */
 static bool begins_bag(const struct queue *q, uint64_t stamp)
 {
 	return stamp > (q->newest | STAMP_PLACES) && (q->nbags ? bag_at(q, q->nbags - 1)->n : front_left(q)) >= BAG;

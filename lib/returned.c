@@ -6,10 +6,11 @@
  * keeper knows of.  So nothing is told twice, however often it is looked at, and a look at all
  * records never misses anything.
  *
- * The feed says which records to look at: the writer puts a GPC_RETURNED there for each return.
- * The pool has the number of the last one, so that a call with nothing to tell costs two loads,
- * whatever else the feed is full of.  Only when the feed was overwritten before it was read are all records of the
- * pool looked at, and the feed goes on from where it was when that began.
+ * The feed says which records to look at: the writer puts a GPC_RETURNED there for each
+ * return.  The pool has the number of the last one, so that a call with nothing to tell costs
+ * two loads, whatever else the feed is full of.  Only when the feed was overwritten before it
+ * was read are all records of the pool looked at, and the feed goes on from where it was when
+ * that began.
  *
  * What the keeper's own gpc_evict has taken carries the operation's number, and its answer tells
  * of it: such a record is left alone here.  If nobody waits for the answer any more the block is
@@ -44,12 +45,18 @@ static uint32_t life(const gpc *c, uint32_t record)
 	return WORD_GEN(load_relaxed(&seg_record(&c->seg, record)->word)) + 1;
 }
 
-/* Pairs with the pool's own number: other threads learn it from us. */
+/* Other threads learn the pool's number from us, and this with it. */
 void returns_begin(gpc *c, uint32_t pool, struct returns *r)
 {
 	const struct shm_pool *d = seg_pool(&c->seg, pool);
 	uint32_t i, record;
 
+	pthread_mutex_lock(&c->returns_lock);
+	if (returns_keeps(c, pool)) {    /* two threads have looked for it */
+		pthread_mutex_unlock(&c->returns_lock);
+		free(r);
+		return;
+	}
 	for (i = 0; i < r->slots; i++) {
 		record = pool_record(&c->seg, GPC_BLOCK((gpc_block)pool, (gpc_block)i));
 		if (record != SHM_NO_RECORD)
@@ -57,11 +64,23 @@ void returns_begin(gpc *c, uint32_t pool, struct returns *r)
 	}
 	r->generation = load_relaxed(&d->generation);
 	r->cursor = load_acquire(&seg_state(&c->seg)->feed_head);
-	pthread_mutex_lock(&c->returns_lock);
 	/* a thread that still names blocks of the old one may be reading there */
 	r->older = c->returns[pool];
 	store_relaxed(&c->returns[pool], r);
 	pthread_mutex_unlock(&c->returns_lock);
+}
+
+int returns_adopt(gpc *c, uint32_t pool, uint32_t slots)
+{
+	struct returns *r;
+
+	if (returns_keeps(c, pool))
+		return 0;
+	r = returns_new(slots);
+	if (!r)
+		return err_set(ENOMEM, "no memory to keep %u blocks", slots);
+	returns_begin(c, pool, r);
+	return 0;
 }
 
 void returns_free(gpc *c)

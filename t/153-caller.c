@@ -263,6 +263,25 @@ static void test_take(void)
 	end("whose blocks they are");
 }
 
+/* Blocks of its own do not count: it has them all. */
+static void test_quota(void)
+{
+	gpc_block b[8], got[8];
+	int i;
+
+	begin(1);
+	must(gpc_close(keeper));
+	keeper = cache_attach(0, 2);
+	pool = pool_new(keeper, GPC_VRAM, 8, 0, GPC_POOL_CALLER);
+	for (i = 0; i < 8; i++)
+		b[i] = GPC_BLOCK(pool, i);
+	fill(1, 8, b);
+	must(gpc_unref(keeper, b, 8));
+	is_int(gpc_evict(keeper, pool, 5, got, GPC_TAKE, 1000), 5, "beyond a quota of 2");
+	is_int(gpc_evict(keeper, pool, 5, got, 0, 1000), 3, "either way");
+	end("a keeper's quota");
+}
+
 /* The keeper's RAM pool is where another pool's victims would go: none of its blocks is taken
  * for them, and none is reserved for moves. */
 static void test_moves_into(void)
@@ -313,6 +332,7 @@ static int body(void)
 	test_avail();
 	test_model();
 	test_take();
+	test_quota();
 	test_moves_into();
 	return done_testing();
 }

@@ -417,6 +417,39 @@ static void test_no_writer(void)
 	cache_thread = true;
 }
 
+/* The call that added the pool had no answer: who finds the pool keeps it. */
+static void test_found(void)
+{
+	struct gpc_pool p = pool_of(GPC_VRAM, 4, 5), q = { .size = sizeof(q) };
+	gpc_block b[4];
+	int n = -1, i;
+
+	cache_thread = false;
+	begin();
+	serve_end();
+	must(gpc_writer_drop(c));
+	p.flags = GPC_POOL_CALLER;
+	refused(gpc_pool_add(keeper, &p), ENOTCONN, "a pool is added without a writer");
+	must(gpc_writer_take(c, 0, 0));
+	serve_begin(c);
+	done(keeper);
+	for (i = 0; i < 8 && n < 0; i++)
+		if (i != pool && gpc_pool_get(keeper, i, &q) == 0)
+			n = i;
+	ok(n >= 0 && q.space == 5, "the next one adds it");
+	for (i = 0; i < 4; i++)
+		b[i] = GPC_BLOCK(n, i);
+	is_int(gpc_unref(keeper, b, 4), 0, "the keeper has its blocks");
+	is_int(gpc_returned(keeper, n, b, 4, 0), 0, "from the start");
+	cache(b, 4);
+	is_int(gpc_evict(other, n, 3, b, 0, 1000), 3, "three are evicted");
+	for (i = 0; i < 3 && gpc_returned(keeper, n, b, 1, 2000) == 1; i++)
+		;
+	is_int(i, 3, "and told");
+	end("found");
+	cache_thread = true;
+}
+
 /* ---- all at once ---- */
 
 enum { MINE, CACHED };
@@ -515,6 +548,7 @@ static int body(void)
 	test_lost();
 	test_takeover();
 	test_no_writer();
+	test_found();
 	test_all();
 	return done_testing();
 }

@@ -41,6 +41,7 @@ t_programs = \
 	%reldir%/152-one-step.t \
 	%reldir%/153-caller.t \
 	%reldir%/154-returned.t \
+	%reldir%/155-capacity.t \
 	%reldir%/160-sections.t \
 	%reldir%/161-feed.t \
 	%reldir%/162-mirror.t \
