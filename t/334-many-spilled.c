@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Keys that a peer has chosen so that all of them have one first bucket: more of them are in their
- * second one than 16 bits can count.  Each is found as long as it lives, and by a new writer too. */
+/* Keys that a peer has chosen so that all of them have one first bucket: more of them are in
+ * their second one than 16 bits can count.  Each is found as long as it lives, and by a new
+ * writer too. */
 #include "cache.h"
 
 #include "handle.h"

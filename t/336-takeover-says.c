@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a takeover tells.  After a death, whichever store it came before: one quiet line, and one for
- * each dead seat.  After damage: what was dropped or repaired, how much and why, one line for each
- * cause; and the next takeover, which finds nothing, says nothing. */
+/* What a takeover tells.  After a death, whichever store it came before: one quiet line, and one
+ * for each dead seat.  After damage: what was dropped or repaired, how much and why, one line for
+ * each cause; and the next takeover, which finds nothing, says nothing. */
 #include "cache.h"
 
 #include <sys/wait.h>
@@ -105,7 +105,8 @@ static void test_checksums(void)
 	writer_dies();
 	record(b[2])->check ^= 1;
 	record(x)->check ^= 1;
-	tells("dropped 4 blocks: the records of 2 are damaged", "two wrong checksums, one with a chain");
+	tells("dropped 4 blocks: the records of 2 are damaged",
+	      "two wrong checksums, one with a chain");
 }
 
 static void test_orphans(void)
