@@ -96,8 +96,10 @@ static int no_seat(const gpc *c, uint32_t dead)
 
 	if (!dead)
 		return err_set(EUSERS, "all %u seats of %s are taken", all, c->seg.name);
-	return err_set(EUSERS, "all %u seats of %s are taken, %u of them by processes that are gone, "
-		       "and its writer does not clear those", all, c->seg.name, dead);
+	return err_set(EUSERS,
+		       "all %u seats of %s are taken, %u of them by processes that are "
+		       "gone, and its writer does not clear those",
+		       all, c->seg.name, dead);
 }
 
 /* Seats of the dead are as good as free, and without a writer we clear them ourselves.  That takes

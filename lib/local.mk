@@ -94,6 +94,7 @@ lib_gpc_sources = \
 	%reldir%/takeover.c \
 	%reldir%/takeover.h \
 	%reldir%/takeover_other.c \
+	%reldir%/takeover_say.c \
 	%reldir%/takeover_scan.c \
 	%reldir%/takeover_table.c \
 	%reldir%/takeover_tree.c \

@@ -190,15 +190,16 @@ static bool is_other_layout(const struct shm_header *h)
 /* Which of the two is older, and how to get rid of it. */
 static int other_layout(const struct segment *s, const struct shm_header *h)
 {
-	bool there = !strcmp(s->dir, SEGMENT_DIR);
+	bool usual = !strcmp(s->dir, SEGMENT_DIR), older = h->version < SHM_VERSION;
+	const char *maker = older ? "an older gpc" : "a newer gpc";
 
-	return err_set(EPROTO, "cache %s was made by %s (layout %u); this library is %s (layout %u): "
-		       "%send its processes and remove it with gpc-inspect %s%s%srm %s", s->name,
-		       h->version == 1 ? "gpc 0.1" :
-		       h->version < SHM_VERSION ? "an older gpc" : "a newer gpc", h->version,
-		       h->version < SHM_VERSION ? "newer" : "older", SHM_VERSION,
-		       h->version < SHM_VERSION ? "" : "use that one's, or ",
-		       there ? "" : "--dir ", there ? "" : s->dir, there ? "" : " ", s->name);
+	return err_set(EPROTO,
+		       "cache %s was made by %s (layout %u); this library is %s (layout %u): "
+		       "%send its processes and remove it with gpc-inspect %s%s%srm %s",
+		       s->name, h->version == 1 ? "gpc 0.1" : maker, h->version,
+		       older ? "newer" : "older", SHM_VERSION,
+		       older ? "" : "use that one's, or ", usual ? "" : "--dir ",
+		       usual ? "" : s->dir, usual ? "" : " ", s->name);
 }
 
 static int check_content(const struct segment *s, const struct shm_header *h)

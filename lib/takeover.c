@@ -111,13 +111,26 @@ static void finish_moves(struct writer *w, struct scan *sc)
 			finish_move(w, sc->entry, sc->share[i].half_moved.at[j]);
 }
 
-static void retire_all(struct writer *w, const struct records *bad)
+static uint32_t count_live(const struct writer *w)
 {
-	uint32_t i;
+	uint32_t i, n = 0;
+
+	for (i = 0; i < w->max_pools; i++)
+		n += w->pool[i].live;
+	return n;
+}
+
+/* How many of the list went, and how many with them. */
+static void retire_all(struct writer *w, const struct records *bad, uint32_t *n, uint32_t *lost)
+{
+	uint32_t i, before = count_live(w);
 
 	for (i = 0; i < bad->n; i++)
-		if (w_is(w, bad->at[i], LIVE) && !leave_is_moved(w, bad->at[i]))
+		if (w_is(w, bad->at[i], LIVE) && !leave_is_moved(w, bad->at[i])) {
 			retire_subtree(w, bad->at[i]);
+			++*n;
+		}
+	*lost += before - count_live(w);
 }
 
 /* Their pool has gone: as pool_shut() does. */
@@ -131,18 +144,20 @@ static void unbind_limbo(struct writer *w, const struct records *limbo)
 			move_unbind(w, limbo->at[i]);
 }
 
-static void find_missing(struct writer *w, const uint8_t *entry)
+static void find_missing(struct writer *w, struct scan *sc)
 {
 	uint32_t i;
 
 	for (i = 0; i < w->max_blocks; i++)
-		if (entry[i] == ENTRY_MISSING && w_is(w, i, LIVE))
+		if (sc->entry[i] == ENTRY_MISSING && w_is(w, i, LIVE))
 			records_add(&w->missing, i);
+	sc->damage.missing = w->missing.n;
 }
 
 static int take_over(struct writer *w, struct scan *sc)
 {
 	struct shm_state *st = w_state(w);
+	struct damage *d = &sc->damage;
 	uint32_t i;
 	int err;
 
@@ -160,17 +175,18 @@ static int take_over(struct writer *w, struct scan *sc)
 		w_tell(w, i);
 	takeover_sweep_table(w, sc);
 	finish_moves(w, sc);
-	find_missing(w, sc->entry);
+	find_missing(w, sc);
 	takeover_link_rest(w, sc);
 	pools_finish_clears(w);
 	for (i = 0; i < sc->nshares; i++)
-		retire_all(w, &sc->share[i].bad);
-	retire_all(w, &sc->orphans);
+		retire_all(w, &sc->share[i].bad, &d->bad, &d->bad_lost);
+	retire_all(w, &sc->orphans, &d->orphans, &d->orphans_lost);
 	unbind_limbo(w, &sc->limbo);
 	takeover_fill_queues(w, sc);
 	if (!w->reaps)
 		mirror_open_all(w);
 	retire_open(w)->takeover = true;
+	takeover_say(w, d);
 	return 0;
 }
 
@@ -229,7 +245,7 @@ static void drop_twice(struct writer *w)
 /* A LIVE block whose entry its writer did not come to: nobody could find it yet. */
 static void place_missing(struct writer *w)
 {
-	uint32_t slot, i = 0;
+	uint32_t slot, full = 0, i = 0;
 
 	while (i < w->missing.n) {
 		uint32_t record = w->missing.at[i];
@@ -239,12 +255,14 @@ static void place_missing(struct writer *w)
 			i++;
 			continue;
 		}
+		full += how == TABLE_FULL;
 		if (how == TABLE_FULL)
 			retire_subtree(w, record);
 		else if (w_is(w, record, LIVE))
 			table_fill(w, record, slot);
 		w->missing.at[i] = w->missing.at[--w->missing.n];
 	}
+	takeover_say_full(w, full);
 	if (w->missing.n)                /* come again when room was made */
 		retire_open(w)->takeover = true;
 }

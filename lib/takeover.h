@@ -6,6 +6,7 @@
  *   takeover_other.c   the others, and the commands that dead writers left unanswered
  *   takeover_table.c   table entries
  *   takeover_tree.c    parents and children
+ *   takeover_say.c     what was damaged
  *
  * LIVE blocks are nearly all, and what they need is waiting for memory: it is done in several
  * threads, each with records or buckets of its own.  Threads read the segments and write to the
@@ -43,7 +44,20 @@ struct share {
 /* A group command without an answer, of one peer. */
 struct open_group { uint32_t peer, n, kind; uint64_t position; };       /* in their order */
 
+/* What no death of a writer leaves, only damage: told when it is repaired.  lost: with what hung
+ * below them. */
+struct damage {
+	uint32_t bad, bad_lost;          /* LIVE, and the checksum is wrong */
+	uint32_t orphans, orphans_lost;  /* LIVE, and the parent is not there */
+	uint32_t states;                 /* no state, nobody's reservation, no such source */
+	uint32_t entries;                /* of a block that is not LIVE, or has another key */
+	uint32_t halves;                 /* without a block: one may be left by a death */
+	uint32_t flags;                  /* overflow flags that were missing */
+	uint32_t missing;                /* LIVE without an entry: one may be left by a death */
+};
+
 struct scan {
+	struct damage damage;
 	struct share *share;
 	uint32_t nshares, threads;
 	uint8_t *entry;
@@ -83,6 +97,13 @@ void takeover_note_entries(struct share *s, const uint32_t *record, uint32_t n);
 /* Wipe the entries that no record has, and set missing flags. */
 void takeover_sweep_table(struct writer *w, struct scan *sc);
 void takeover_sweep_end(struct scan *sc);
+
+/* ---- takeover_say.c ---- */
+
+/* One line for each cause. */
+void takeover_say(struct writer *w, const struct damage *d);
+/* ... and for blocks that were lost after the first grace period. */
+void takeover_say_full(struct writer *w, uint32_t blocks);
 
 /* ---- takeover_tree.c ---- */
 

@@ -97,6 +97,7 @@ static void scan_reserved(struct writer *w, struct scan *sc, uint32_t record)
 	if (r->owner >= w->max_peers || (kind != CMD_NONE && kind != CMD_EVICT) ||
 	    pool_took_it(w, record)) {
 		/* the owner was never told: nobody writes there; the command runs again */
+		sc->damage.states += r->owner >= w->max_peers;
 		r->source = 0;
 		store_release(&r->word, WORD(FREE, WORD_GEN(r->word) + 1));
 		return;
@@ -106,6 +107,7 @@ static void scan_reserved(struct writer *w, struct scan *sc, uint32_t record)
 	reap_note(w, r->owner);          /* whatever its seat says */
 	if (kind == CMD_EVICT)
 		keep_leftover(w, record);
+	sc->damage.states += r->source > w->max_blocks;
 	if (r->source > w->max_blocks ||
 	    (r->source && !(r->flags & REC_SINGLE) && !is_in_ready_pool(w, r->source - 1)))
 		r->source = 0;           /* as pool_shut() does */
@@ -138,11 +140,12 @@ static void scan_dying(struct writer *w, struct scan *sc, uint32_t record)
 	retire_dying(w, record);
 }
 
-static void scan_free(struct writer *w, struct wpool *p, uint32_t record)
+static void scan_free(struct writer *w, struct scan *sc, struct wpool *p, uint32_t record)
 {
 	struct shm_record *r = w_record(w, record);
 
-	if (WORD_STATE(r->word) != FREE)         /* forged: no state at all */
+	sc->damage.states += WORD_STATE(r->word) != FREE;        /* no state at all */
+	if (WORD_STATE(r->word) != FREE)
 		store_release(&r->word, WORD(FREE, WORD_GEN(r->word) + 1));
 	r->owner = SHM_NO_PEER;
 	r->flags = 0;
@@ -173,7 +176,7 @@ static void scan_other(struct writer *w, struct scan *sc, uint32_t record)
 		if (WORD_STATE(r->word) == RESERVED)
 			return;
 	}
-	scan_free(w, w_pool_of(w, record), record);
+	scan_free(w, sc, w_pool_of(w, record), record);
 }
 
 /* From the last record of a pool to the first: that is how free blocks are stacked. */

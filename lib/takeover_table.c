@@ -119,7 +119,7 @@ static void count_region(void *arg)
 }
 
 /* One that is not what its record noted: the second one of a block, or nobody's. */
-static void sweep_slot(struct writer *w, uint32_t slot)
+static void sweep_slot(struct writer *w, struct damage *d, uint32_t slot)
 {
 	const struct probe_entry *e = &w->table[slot];
 	uint32_t record = e->w[3] ? w_find_record(w, (gpc_block)(e->w[3] - 1)) : NONE;
@@ -143,16 +143,18 @@ static void sweep_slot(struct writer *w, uint32_t slot)
 			return;
 		}
 	}
+	d->halves += !e->w[3];
+	d->entries += e->w[3] && (record == NONE || !w_is(w, record, DYING));
 	table_wipe(w, slot);
 }
 
-static void sweep_region(struct region *r)
+static void sweep_region(struct region *r, struct damage *d)
 {
 	uint32_t slot;
 
 	for (slot = r->first * SHM_BUCKET; slot < r->end * SHM_BUCKET; slot++)
 		if (!is_blank(r->w, slot))
-			sweep_slot(r->w, slot);
+			sweep_slot(r->w, d, slot);
 }
 
 void takeover_sweep_table(struct writer *w, struct scan *sc)
@@ -172,7 +174,8 @@ void takeover_sweep_table(struct writer *w, struct scan *sc)
 		for (noted = j = 0; j < sc->nshares; j++)
 			noted += sc->share[j].counted[i];
 		if (noted != region[i].entries)
-			sweep_region(&region[i]);
+			sweep_region(&region[i], &sc->damage);
+		sc->damage.flags += region[i].no_flag.n;
 		for (j = 0; j < region[i].no_flag.n; j++)
 			table_set_flag(w, region[i].no_flag.at[j]);
 	}

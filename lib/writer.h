@@ -155,8 +155,8 @@ struct writer {
 	/* table.c */
 	struct probe_entry *table;
 	uint8_t *quarantined;            /* per bucket, bit = slot; high half: since takeover */
-	uint32_t *spilled;               /* per bucket: entries that live in their second one: as
-	                                  * many as there are blocks, if peers choose their keys so */
+	uint32_t *spilled;               /* per bucket: entries that live in their second one;
+	                                  * all there are, if peers choose their keys so */
 	struct relocation *relocations;
 
 	/* retire.c */

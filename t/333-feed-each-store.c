@@ -13,7 +13,8 @@
 #include "handle.h"
 #include "stops.h"
 
-enum { VRAM = 6, RAM = 4, CHAIN = 5, IN_VRAM = 3, OTHER = 4, TAG = 7, STORES = 4000, SLOTS = 128, POOLS = 5 };
+enum { VRAM = 6, RAM = 4, CHAIN = 5, IN_VRAM = 3, OTHER = 4, TAG = 7, STORES = 4000,
+       SLOTS = 128, POOLS = 5 };
 
 static gpc *c;                           /* the last writer */
 static uint64_t keys = 1;                /* numbers of keys */

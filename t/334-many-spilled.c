@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Keys that a peer has chosen so that all of them have one first bucket: more of them are in their
- * second one than 16 bits can count.  Each is found as long as it lives, and by a new writer too. */
+/* Keys that a peer has chosen so that all of them have one first bucket: more of them are in
+ * their second one than 16 bits can count.  Each is found as long as it lives, and by a new
+ * writer too. */
 #include "cache.h"
 
 #include "handle.h"
@@ -48,17 +49,18 @@ static void choose_keys(void)
 	}
 }
 
-static void publish_all(void)
+static void publish_from(uint32_t i)
 {
-	uint32_t i, n;
+	uint32_t n;
 
-	for (i = 0; i < KEYS; i += n) {
+	for (; i < KEYS; i += n) {
 		n = MIN((uint32_t)BATCH, KEYS - i);
 		must(gpc_reserve(c, 0, n, 0, block + i, NULL, 0, 1000));
 		if (must(gpc_publish(c, NULL, key + i, block + i, n, 0, NULL, 0, NULL)) != (int)n)
 			bail("keys from %u have no place", i);
 		must(gpc_unref(c, block + i, n));
 	}
+	memset(dropped, 0, sizeof(dropped));
 }
 
 /* How many of those that live are not found. */
@@ -73,30 +75,43 @@ static int lost(void)
 	return n;
 }
 
+static void take_over(void)
+{
+	must(gpc_writer_drop(c));
+	must(gpc_writer_take(c, 0, 0));
+	while (load_acquire(&seg_state(&c->seg)->recovering))
+		must(gpc_writer_serve(c, 5));
+}
+
+/* The last ones go, one by one: through 65536 that are in their second bucket. */
+static int drop_last(bool and_take_over)
+{
+	int i, n = 0;
+
+	for (i = KEYS; i-- > KEYS - 2 * MORE;) {
+		must(gpc_drop(c, &block[i], 1, 0, NULL));
+		dropped[i] = true;
+		settle(c);
+		if (and_take_over)
+			take_over();
+		n += lost();
+	}
+	return n;
+}
+
 static int body(void)
 {
 	struct gpc_config cfg = cache_config(KEYS + 64, 0);
-	int i, after = 0, taken = 0;
 
 	cfg.max_blocks = BLOCKS;
 	c = cache_make(&cfg, NULL);
 	buckets = info_of(c).buckets;
 	choose_keys();
-	publish_all();
+	publish_from(0);
 	is_int(lost(), 0, "%d keys of one bucket are found", KEYS);
-	for (i = 0; i < 2 * MORE; i++) {         /* through 65536 in the second bucket */
-		must(gpc_drop(c, &block[KEYS - 1 - i], 1, 0, NULL));
-		dropped[KEYS - 1 - i] = true;
-		settle(c);
-		after += lost();
-		must(gpc_writer_drop(c));
-		must(gpc_writer_take(c, 0, 0));
-		while (load_acquire(&seg_state(&c->seg)->recovering))
-			must(gpc_writer_serve(c, 5));
-		taken += lost();
-	}
-	is_int(after, 0, "some go, and the others are found");
-	is_int(taken, 0, "by a new writer, too");
+	is_int(drop_last(false), 0, "some go, and the others are found");
+	publish_from(KEYS - 2 * MORE);
+	is_int(drop_last(true), 0, "by a new writer, too");
 	clean(c, "that bucket");
 	cache_end(c);
 	return done_testing();

@@ -72,6 +72,7 @@ t_programs = \
 	%reldir%/332-fork-at-open.t \
 	%reldir%/333-feed-each-store.t \
 	%reldir%/334-many-spilled.t \
+	%reldir%/336-takeover-says.t \
 	%reldir%/340-stopped.t \
 	%reldir%/341-signals.t \
 	%reldir%/342-clocks.t \
@@ -251,6 +252,7 @@ LDADD = lib/libgpc-internal.la
 # the writer's mapping is replaced by one that the test sees stores to
 %canon_reldir%_321_returned_dies_t_LDFLAGS = -Wl,--wrap=segment_map_writer
 %canon_reldir%_333_feed_each_store_t_LDFLAGS = -Wl,--wrap=segment_map_writer
+%canon_reldir%_336_takeover_says_t_LDFLAGS = -Wl,--wrap=segment_map_writer
 %canon_reldir%_350_kill_points_t_LDFLAGS = -Wl,--wrap=segment_map_writer
 %canon_reldir%_363_each_store_t_LDFLAGS = -Wl,--wrap=segment_map_writer
 # as many threads as the test wants, however many processors there are
