@@ -68,6 +68,7 @@ t_programs = \
 	%reldir%/363-each-store.t \
 	%reldir%/364-takeover-large.t \
 	%reldir%/365-takeover-memory.t \
+	%reldir%/366-moves-die.t \
 	%reldir%/370-full.t \
 	%reldir%/390-hostile-files.t \
 	%reldir%/391-hostile-peer.t \
@@ -118,6 +119,7 @@ t_support = \
 	%reldir%/data/make-trace.sh \
 	%reldir%/data/small.jsonl \
 	%reldir%/devices.h \
+	%reldir%/dies.h \
 	%reldir%/fake.h \
 	%reldir%/gpu/check \
 	%reldir%/gpu/held.h \
@@ -218,6 +220,7 @@ LDADD = lib/libgpc-internal.la
 # the writer's mapping is replaced by one that the test sees stores to
 %canon_reldir%_350_kill_points_t_LDFLAGS = -Wl,--wrap=segment_map_writer
 %canon_reldir%_363_each_store_t_LDFLAGS = -Wl,--wrap=segment_map_writer
+%canon_reldir%_366_moves_die_t_LDFLAGS = -Wl,--wrap=segment_map_writer
 # as many threads as the test wants, however many processors there are
 %canon_reldir%_364_takeover_large_t_LDFLAGS = -Wl,--wrap=team_size
 # memory ends in threads, whose number is the test's
