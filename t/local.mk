@@ -50,6 +50,7 @@ t_programs = \
 	%reldir%/191-errors.t \
 	%reldir%/200-workers.t \
 	%reldir%/210-spaces.t \
+	%reldir%/211-moves-race.t \
 	%reldir%/220-readers.t \
 	%reldir%/230-seats.t \
 	%reldir%/250-threads.t \
@@ -188,6 +189,7 @@ t_models = \
 	%reldir%/model/litmus/wake+aarch64.litmus \
 	%reldir%/model/litmus/wake+x86.litmus \
 	%reldir%/model/mirror.pml \
+	%reldir%/model/move.pml \
 	%reldir%/model/refs.pml \
 	%reldir%/model/relocate.pml \
 	%reldir%/model/run \
