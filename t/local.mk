@@ -79,7 +79,8 @@ t_programs = \
 	%reldir%/500-device.t \
 	%reldir%/501-ask-device.t \
 	%reldir%/502-device-sections.t \
-	%reldir%/503-device-mirrors.t
+	%reldir%/503-device-mirrors.t \
+	%reldir%/505-device-moves.t
 
 t_scripts = \
 	%reldir%/700-models.t \
@@ -290,6 +291,7 @@ t_gpu_programs = \
 	%reldir%/501-ask-device.t \
 	%reldir%/502-device-sections.t \
 	%reldir%/503-device-mirrors.t \
+	%reldir%/505-device-moves.t \
 	%reldir%/gpu/there \
 	$(t_cuda_programs)
 
