@@ -6,73 +6,14 @@
  * referenced, all the time, while there is no writer as well (rule C3).
  *
  * And a peer dies before each store of a call: what its ring holds by then is a whole command. */
-#include "cache.h"
+#include "dies.h"
 
 #include "counts.h"
 #include "handle.h"
 #include "pool.h"
 #include "ring.h"
-#include "stops.h"
 
 enum { BLOCKS = 8, STORES = 1000 };
-
-static gpc *c;                           /* whose command it is; the next writer as well */
-
-static struct shm_seat *seat(gpc *d)
-{
-	return seg_seat(&d->seg, c->peer);
-}
-
-static void submit(gpc *d, struct shm_command cmd)
-{
-	cmd.count = 1;
-	cmd.result = CMD_PENDING;
-	*seg_command(&d->seg, c->peer, seat(d)->head) = cmd;
-	store_release(&seat(d)->head, seat(d)->head + 1);
-}
-
-static const struct shm_command *command(gpc *d)
-{
-	return seg_command(&d->seg, c->peer, seat(d)->head - 1);
-}
-
-static bool waits(gpc *d)
-{
-	return load_acquire(&command(d)->result) == CMD_PENDING;
-}
-
-static void writer(struct shm_command cmd, uint64_t last)
-{
-	static uint64_t count;
-	gpc *d = cache_attach(0, 0);
-
-	must(gpc_writer_take(d, 0, 0));
-	while (load_acquire(&seg_state(&d->seg)->recovering))
-		must(gpc_writer_serve(d, 1));
-	stops.count = &count;
-	stops.last = last;
-	submit(d, cmd);
-	stops_begin();
-	while (waits(d))
-		gpc_writer_serve(d, 1);
-}
-
-/* In a process of its own; false: it came to the answer. */
-static bool writer_dies(struct shm_command cmd, uint64_t last)
-{
-	int status = 0;
-	pid_t pid = fork();
-
-	if (pid < 0)
-		bail("no process");
-	if (!pid) {
-		writer(cmd, last);
-		_exit(0);
-	}
-	while (waitpid(pid, &status, 0) < 0)
-		;
-	return WIFSIGNALED(status);
-}
 
 /* As the library does when it has the answer. */
 static void give_back(gpc_block b)

@@ -59,6 +59,7 @@ t_programs = \
 	%reldir%/193-create-fails.t \
 	%reldir%/200-workers.t \
 	%reldir%/210-spaces.t \
+	%reldir%/211-moves-race.t \
 	%reldir%/220-readers.t \
 	%reldir%/230-seats.t \
 	%reldir%/231-dead-seats.t \
@@ -83,6 +84,7 @@ t_programs = \
 	%reldir%/363-each-store.t \
 	%reldir%/364-takeover-large.t \
 	%reldir%/365-takeover-memory.t \
+	%reldir%/366-moves-die.t \
 	%reldir%/370-full.t \
 	%reldir%/390-hostile-files.t \
 	%reldir%/391-hostile-peer.t \
@@ -92,7 +94,8 @@ t_programs = \
 	%reldir%/500-device.t \
 	%reldir%/501-ask-device.t \
 	%reldir%/502-device-sections.t \
-	%reldir%/503-device-mirrors.t
+	%reldir%/503-device-mirrors.t \
+	%reldir%/505-device-moves.t
 
 t_scripts = \
 	%reldir%/301-all-dead.t \
@@ -148,6 +151,7 @@ t_support = \
 	%reldir%/data/make-trace.sh \
 	%reldir%/data/small.jsonl \
 	%reldir%/devices.h \
+	%reldir%/dies.h \
 	%reldir%/fake.h \
 	%reldir%/gpu/check \
 	%reldir%/gpu/held.h \
@@ -216,6 +220,7 @@ t_models = \
 	%reldir%/model/litmus/wake+aarch64.litmus \
 	%reldir%/model/litmus/wake+x86.litmus \
 	%reldir%/model/mirror.pml \
+	%reldir%/model/move.pml \
 	%reldir%/model/refs.pml \
 	%reldir%/model/relocate.pml \
 	%reldir%/model/run \
@@ -255,6 +260,7 @@ LDADD = lib/libgpc-internal.la
 %canon_reldir%_336_takeover_says_t_LDFLAGS = -Wl,--wrap=segment_map_writer
 %canon_reldir%_350_kill_points_t_LDFLAGS = -Wl,--wrap=segment_map_writer
 %canon_reldir%_363_each_store_t_LDFLAGS = -Wl,--wrap=segment_map_writer
+%canon_reldir%_366_moves_die_t_LDFLAGS = -Wl,--wrap=segment_map_writer
 # as many threads as the test wants, however many processors there are
 %canon_reldir%_364_takeover_large_t_LDFLAGS = -Wl,--wrap=team_size
 # memory ends in threads, whose number is the test's
@@ -333,6 +339,7 @@ t_gpu_programs = \
 	%reldir%/501-ask-device.t \
 	%reldir%/502-device-sections.t \
 	%reldir%/503-device-mirrors.t \
+	%reldir%/505-device-moves.t \
 	%reldir%/gpu/there \
 	$(t_cuda_programs)
 
