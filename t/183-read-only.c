@@ -48,6 +48,7 @@ static int walked(void)
 static void test_present(void)
 {
 	struct gpc_pool p = { .size = sizeof(p) };
+	struct gpc_stats st = { .size = sizeof(st) };
 	struct gpc_change ch[8];
 	uint64_t cursor = 0;
 	long before = space();
@@ -62,8 +63,7 @@ static void test_present(void)
 	is_int(stats_of(r, 1).alive, 1, "and is alive");
 	must(gpc_close(other));
 	must(gpc_writer_serve(c, 50));
-	is_int(gpc_get_stats(r, 1, &(struct gpc_stats){ .size = sizeof(struct gpc_stats) }), -ENOENT,
-	       "and leaves");
+	is_int(gpc_get_stats(r, 1, &st), -ENOENT, "and leaves");
 	is_int(stats_of(r, -1).live, 0, "no live block");
 	chain_hold(c, 0, 1, 3, b);
 	is_int(stats_of(r, -1).live, 3, "three");
@@ -141,8 +141,8 @@ static int forked(void)
 	pid_t pid = fork();
 
 	if (!pid)
-		_exit(gpc_get_info(r, &info) != -ECHILD || gpc_lookup(r, 0, &k, 1, &b, 0) != -ECHILD ||
-		      gpc_close(r) != 0);
+		_exit(gpc_get_info(r, &info) != -ECHILD ||
+		      gpc_lookup(r, 0, &k, 1, &b, 0) != -ECHILD || gpc_close(r));
 	while (waitpid(pid, &status, 0) < 0)
 		;
 	return status;

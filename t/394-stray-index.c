@@ -97,6 +97,7 @@ static int add_up(int me)
 	crew_until(me < 0 || crew_seat_is_free(c, (int)crew->count[N_SEAT]), crew_breath());
 	gpc_close(c);
 	must_be(gpc_attach(CREW_NAME, &o, GPC_READONLY, &c), 0);
+	must_be(segment_refresh(&c->seg), 0);
 	at = &c->seg.at;
 	for (i = 0; i < at->index_bytes; i++)
 		if ((i < at->state || i >= at->state + 4096) && (i < at->tally || i >= at->table))

@@ -10,7 +10,6 @@
 #define GPC_T_CHURN_H
 
 #include "cache.h"
-#include "counts.h"
 
 enum {
 	CHURN_KEYS = 240,
@@ -350,6 +349,19 @@ static void churn_step(void)
 		churn_release(chance(churn.nhold));
 }
 
+/* Live blocks, one by one. */
+static uint32_t churn_walked(void)
+{
+	struct gpc_entry e[16];
+	uint64_t cursor = 0;
+	uint32_t sum = 0;
+	int n;
+
+	while ((n = must(gpc_walk(churn.c, &cursor, e, 16))) > 0)
+		sum += (uint32_t)n;
+	return sum;
+}
+
 /* Everything is given back; nothing may be missing. */
 static void churn_end(void)
 {
@@ -369,7 +381,7 @@ static void churn_end(void)
 		   gpc_avail(churn.c, CHURN_SHARED) == 24 &&
 		   gpc_avail(churn.c, churn.other) == 24,
 	   "all can be had");
-	ok(counts_agree(churn.c), "the writer has counted right");
+	is_int(st.live, churn_walked(), "the writer has counted right");
 	clean(churn.c, "after all");
 	must(gpc_clear(churn.c, -1, 0, 0, 1000));
 	settle(churn.c);

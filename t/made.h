@@ -156,7 +156,7 @@ UNUSED static void made_count(struct made *m)
 
 		memset(n, 0, sizeof(n));
 		for (i = 0; i < (uint32_t)pool->range; i++)
-			n[WORD_STATE(made_record(m, (uint32_t)(pool->range >> 32) + i)->word) & 3]++;
+			n[made_record(m, (uint32_t)(pool->range >> 32) + i)->word & 3]++;
 		pool->live = n[LIVE];
 		pool->reserved = n[RESERVED];
 		pool->dying = n[DYING];
