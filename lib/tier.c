@@ -77,7 +77,7 @@ GPC_EXPORT int gpc_demote(gpc *c, int from, int to, const gpc_block *blocks, uin
 		err = err_timeout(timeout_ms);
 	if (err == 0 && n && !moves)
 		err = err_set(EINVAL, "moves is NULL");
-	if (err == 0 && load_acquire(&seg_pool(&c->seg, (uint32_t)from)->state) != POOL_READY)
+	if (err == 0 && !blocks && load_acquire(&seg_pool(&c->seg, (uint32_t)from)->state) != POOL_READY)
 		err = refuse_pool(c, "from", from);
 	if (err < 0)
 		return err;

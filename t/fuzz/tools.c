@@ -96,6 +96,7 @@ static void run(const char *command, bool json)
 	stdout = out.file;
 	stderr = err.file;
 	optind = 0;
+	setenv("LC_ALL", "C", 1);        /* a terminal of UTF-8 would get more */
 	status = inspect_main(argc, (char **)argv);
 	fclose(out.file);
 	fclose(err.file);

@@ -127,7 +127,7 @@ static void sequence_begin(void)
 	struct gpc_config cfg = { .size = sizeof(cfg), .dir = scratch, .max_blocks = 40,
 				  .max_peers = PEERS, .max_pools = POOLS, .tick_us = 1,
 				  .ahead = -1, .quarantine_ms = 20,
-				  .devices = draw(3) ? "none" : "still" };
+				  .devices = draw(3) ? "none" : "host" };
 	int i;
 
 	memset(&ledger, 0, sizeof(ledger));
