@@ -18,6 +18,7 @@
 
 struct writer;
 struct op;
+struct back { gpc_block block; uint64_t life; };
 struct stock;
 struct walk;
 
@@ -43,10 +44,10 @@ struct gpc {
 	/* the command ring, producer's side: ring.c */
 	pthread_mutex_t ring_lock;
 	struct op *ops, **ops_end;       /* submitted, results not yet taken; by position */
-	gpc_block *deferred;             /* reservations to give back when the ring has room */
-	uint32_t deferred_n, deferred_size;
+	struct back *back;               /* reservations to give back when the ring has room */
+	uint32_t back_n, back_size;
+	bool back_forgotten;             /* there was no memory for some: release.c */
 
-	uint64_t *mine;                  /* bitmap by record: reserved by this handle */
 	struct stock *stock;             /* reservations in hand, per pool; NULL = none wanted */
 	pthread_mutex_t pool_lock;       /* the seat's request, one at a time */
 	uint64_t pool_ticket;            /* of one without an answer so far */

@@ -9,6 +9,7 @@ lib_gpc_sources = \
 	%reldir%/check.c \
 	%reldir%/check.h \
 	%reldir%/check_control.c \
+	%reldir%/check_hold.c \
 	%reldir%/check_record.c \
 	%reldir%/check_table.c \
 	%reldir%/clock.c \
@@ -62,8 +63,11 @@ lib_gpc_sources = \
 	%reldir%/publish.c \
 	%reldir%/queue.c \
 	%reldir%/reap.c \
+	%reldir%/recall.c \
 	%reldir%/refs.c \
 	%reldir%/refs.h \
+	%reldir%/release.c \
+	%reldir%/release.h \
 	%reldir%/retire.c \
 	%reldir%/ring.c \
 	%reldir%/ring.h \

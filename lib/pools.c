@@ -227,6 +227,7 @@ static void pool_shut(struct writer *w, uint32_t pool)
 	update_spaces(w);
 	grant_cancel_pool(w, pool);
 	move_forget_sources(w, pool);
+	recall_pool(w, pool);
 	retire_all(w, pool, 0);
 	w->next_care_ns = 0;             /* pools_care() ends it */
 }
@@ -240,7 +241,7 @@ static void free_reservations_of(struct writer *w, uint32_t pool, int32_t keeper
 	for (i = 0; i < p->slots; i++)
 		if (w_is(w, p->first + i, RESERVED) &&
 		    w_record(w, p->first + i)->owner == keeper)
-			record_free(w, p->first + i);
+			recall_from_keeper(w, p->first + i);
 }
 
 void pools_kill(struct writer *w, uint32_t pool)

@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* publish.c - reservations become references, and holds are given back.
  *
- * Rule S3: the cell of a block is raised before its publish is sent, so that there is no
- * instant between "reserved" and "referenced".  If the publish is refused, the cell is
- * lowered again.  If the key was live already, the library takes an ordinary reference on
- * the resident block; should that one have gone in the meantime, it publishes again. */
+ * Rule S3: the cell of a block counts as a reference before its publish is shown to the writer,
+ * so that there is no instant between "reserved" and "referenced".  If the publish is refused,
+ * the cell says "reserved" again.  If the key was live already, the library takes an ordinary
+ * reference on the resident block; should that one have gone in the meantime, it publishes
+ * again.  release.h has all that a cell can be, and what a release before the answer does. */
 #include "config.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include "fill.h"
+#include "release.h"
 
 #define PART (SHM_RING / 4)
 
@@ -67,6 +69,14 @@ fail:
 	return false;
 }
 
+/* Refused, or a duplicate: it is a reservation again, if it has not been given up. */
+static void refused(gpc *c, uint32_t record, gpc_block block, struct ref_sum *sum)
+{
+	hold_step(c, record, block, hold_is_owner(c, record) ? HOLD_REFUSED : HOLD_GONE, sum);
+	if (hold_is_keeper(c, block))
+		hold_step(c, record, block, HOLD_KEEP, sum);
+}
+
 static void take_one(gpc *c, struct op *op, uint32_t i, struct ref_sum *sum)
 {
 	const struct shm_command *s = ring_slot(c, op, i);
@@ -75,23 +85,26 @@ static void take_one(gpc *c, struct op *op, uint32_t i, struct ref_sum *sum)
 	gpc_block got = s->result;
 	int err;
 
-	if (record == SHM_NO_RECORD)
+	if (record == SHM_NO_RECORD || s->op != CMD_PUBLISH)
 		return;
 	if (got == s->block) {           /* the reservation is a reference now */
-		refs_mine_clear(c, record, sum, (uint32_t)GPC_POOL(got));
+		hold_step(c, record, got, HOLD_LIVE, sum);
 		answer(op, i, got);
 		return;
 	}
 	if (got >= 0 && op->resident && op->want_refs) {
 		if (!take_resident(c, got, &key, sum, &err)) {
-			if (publish_again(c, op, i))
+			/* what was given up meanwhile is on its way back */
+			bool ours = hold_of(load_relaxed(refs_cell(c, record))) == HOLD_PENDING;
+
+			if (ours && publish_again(c, op, i))
 				return;
-			err = -EAGAIN;
+			err = ours ? -EAGAIN : -EPERM;
 		}
 		if (err < 0)
 			got = err;
 	}
-	refs_drop(c, record, s->block, sum);
+	refused(c, record, s->block, sum);
 	answer(op, i, got);
 }
 
@@ -107,21 +120,21 @@ static void take_publish(gpc *c, struct op *op)
 	op->index = NULL;
 }
 
-/* The keeper of a CALLER pool may publish what came back to it without its knowing. */
+/* Is it the program's to publish?  The keeper of CALLER blocks may not know that one came back. */
 static bool is_reserved_by_us(gpc *c, uint32_t record, gpc_block block, struct ref_sum *sum)
 {
-	const struct shm_record *r = seg_record(&c->seg, record);
-
-	if (refs_mine(c, record))
+	switch (hold_of(load_relaxed(refs_cell(c, record)))) {
+	case HOLD_RESERVED:
 		return true;
-	if (!(seg_pool(&c->seg, (uint32_t)GPC_POOL(block))->flags & GPC_POOL_CALLER) ||
-	    WORD_STATE(load_acquire(&r->word)) != RESERVED || r->owner != c->peer)
+	case HOLD_NONE:
+		return hold_is_keeper(c, block) && hold_is_owner(c, record) &&
+		       hold_step(c, record, block, HOLD_GRANT, sum);
+	default:
 		return false;
-	refs_mine_set(c, record, sum, (uint32_t)GPC_POOL(block));
-	return true;
+	}
 }
 
-/* The command for block i, its cell raised; or why not. */
+/* The command for block i; or why not. */
 static int prepare(gpc *c, const struct publish *p, uint32_t i, struct shm_command *cmd,
 		   struct ref_sum *sum)
 {
@@ -141,16 +154,24 @@ static int prepare(gpc *c, const struct publish *p, uint32_t i, struct shm_comma
 		cmd->parent[0] = p->parents[i].w[0];
 		cmd->parent[1] = p->parents[i].w[1];
 	}
-	return refs_add(c, record, block, sum);
+	return 0;
 }
 
-static void unprepare(gpc *c, const struct shm_command *cmds, uint32_t n)
+/* Rule S3: from here on each block counts as referenced.  One that another thread has published or
+ * given up since, or that stands here twice, is left out. */
+static void send_publish(gpc *c, struct op *op)
 {
 	struct ref_sum sum = { 0 };
 	uint32_t i;
 
-	for (i = 0; i < n; i++)
-		refs_drop(c, pool_record(&c->seg, cmds[i].block), cmds[i].block, &sum);
+	for (i = 0; i < op->n; i++) {
+		struct shm_command *s = ring_slot(c, op, i);
+
+		if (hold_step(c, pool_record(&c->seg, s->block), s->block, HOLD_SEND, &sum))
+			continue;
+		answer(op, i, -EPERM);
+		s->op = CMD_NOP;
+	}
 	refs_account(c, &sum);
 }
 
@@ -180,6 +201,7 @@ static struct op *prepare_part(gpc *c, const struct publish *p, uint32_t from, u
 	op->index = index;
 	op->resident = p->resident;
 	op->want_refs = p->want_refs;
+	op->send = send_publish;
 	op->take = take_publish;
 	return op;
 }
@@ -216,8 +238,6 @@ static int publish_nowait(gpc *c, const struct publish *p, uint32_t n, gpc_ticke
 	} else {
 		ticket = ring_last_ticket(c);
 	}
-	if (err < 0)
-		unprepare(c, cmds, n);
 	if (err < 0 || !n)
 		discard(op);
 	if (err == 0 && t)
@@ -261,7 +281,6 @@ static int publish_part(gpc *c, const struct publish *p, uint32_t from, uint32_t
 	}
 	err = submit_part(c, op, cmds, ticket);
 	if (err < 0) {
-		unprepare(c, cmds, n);
 		discard(op);
 		return err;
 	}

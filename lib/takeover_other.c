@@ -93,9 +93,9 @@ static void scan_reserved(struct writer *w, struct scan *sc, uint32_t record)
 {
 	struct shm_record *r = w_record(w, record);
 	uint32_t kind = open_operation(sc, r->owner, r->op);
+	bool told = kind == CMD_NONE || kind == CMD_EVICT;
 
-	if (r->owner >= w->max_peers || (kind != CMD_NONE && kind != CMD_EVICT) ||
-	    pool_took_it(w, record)) {
+	if (!recall_resume(w, record, told) || pool_took_it(w, record)) {
 		/* the owner was never told: nobody writes there; the command runs again */
 		r->source = 0;
 		store_release(&r->word, WORD(FREE, WORD_GEN(r->word) + 1));

@@ -11,7 +11,7 @@
  *   queue.c     leaves by age
  *   retire.c    flush, grace period, reuse               reap.c      the dead
  *   mirror.c    copies on devices                        takeover*.c from what is left
- *   feed.c      changes for the outside */
+ *   feed.c      changes for the outside                  recall.c    from stocks */
 #ifndef GPC_WRITER_H
 #define GPC_WRITER_H
 
@@ -72,6 +72,7 @@ struct wpeer {
 	bool seated;                     /* seen taken since it was reaped last ... */
 	struct identity who;             /* ... by whom */
 	bool stalled;                    /* a publish waits for a bucket: the ring waits with it */
+	bool stocked;                    /* blocks were put in its stock */
 	bool answered;                   /* results stored since the last wake */
 	bool commit_known;               /* move.c: the first slot's own result, kept for last */
 	int32_t commit_result;
@@ -355,6 +356,10 @@ void record_own(struct writer *w, uint32_t record, uint32_t owner);      /* list
 void record_disown(struct writer *w, uint32_t record);
 
 /* ---- grant.c ---- */
+static inline bool grant_is_refill(const struct grant *g)
+{
+	return g->kind == CMD_RESERVE && (g->flags & CF_STOCK);
+}
 #define OP_OF(position) ((position) + 1)         /* 0 = no operation */
 void grant_start(struct writer *w, uint32_t peer, uint64_t position,
 		 const struct shm_command *cmd);
@@ -439,6 +444,19 @@ void feed_prepare(struct writer *w, uint32_t what, uint32_t record, gpc_block wa
 void feed_commit(struct writer *w);
 void feed_recover(struct writer *w);
 void feed_cleared(struct writer *w, uint32_t pool, uint32_t tag);
+
+/* ---- recall.c ---- */
+/* A grant for the stock of its owner has got this block; the answer follows. */
+void recall_put(struct writer *w, uint32_t record);
+/* Take up to n blocks of a pool back from stocks; returns how many are free now. */
+uint32_t recall_some(struct writer *w, uint32_t pool, uint32_t n);
+/* ... all of a pool that goes. */
+void recall_pool(struct writer *w, uint32_t pool);
+/* What the keeper of CALLER blocks has reserved, from a pool that goes. */
+void recall_from_keeper(struct writer *w, uint32_t record);
+/* Takeover.  told: the command that reserved it is answered.  False: its owner does not have it,
+ * and it shall be free. */
+bool recall_resume(struct writer *w, uint32_t record, bool told);
 
 /* ---- reap.c ---- */
 void reap_dead(struct writer *w);

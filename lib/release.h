@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* release.h - what a peer holds of a block, and how that ends.
+ *
+ * A hold is one word in shared memory: the cell of (block, peer).  Whoever looks at the
+ * segments can tell who owns a reservation, so gpc_check can tell when nobody does.
+ *
+ *   cell       the record                      who ends it, and by what
+ *   ---------  ------------------------------  ------------------------------------------
+ *   n          LIVE, DYING                     the program, by a release: n - 1
+ *   RESERVED   RESERVED by this peer           the program: publish, commit or release
+ *   STOCK      RESERVED by this peer           the peer takes it: RESERVED.  The writer takes
+ *                                              it back (recall.c): 0, and the record is FREE.
+ *                                              Both compare and swap
+ *   PENDING    RESERVED by this peer, or       the answer to the publish or commit that names
+ *              LIVE, DYING by that command     the block; counts as one reference
+ *   BACK       as PENDING                      given up: the command FREE, which waits for room
+ *                                              in the ring.  In a pool of CALLER blocks: the
+ *                                              answer
+ *   0          RESERVED by this peer, and      the command
+ *              - a command that is not
+ *                answered, or whose answer the
+ *                peer has not taken, has given
+ *                the block to the peer, or
+ *              - a FREE, PUBLISH or COMMIT
+ *                that is not answered names it
+ *   0          RESERVED by this peer, which    the keeper.  The blocks of such a pool are its
+ *              is the keeper of the pool, and  own from the start and whenever they come back;
+ *              the pool has CALLER blocks      it need not know
+ *   0          RESERVED, with REC_RECALL       the writer, which is taking it back; a successor
+ *                                              goes on
+ *   0          all else                        nobody: there is no hold
+ *
+ * All else is an error that gpc_check reports while the peer lives.  Each store goes from one
+ * line of the table to another, so a look at any moment finds no error:
+ *
+ *   - the cells that a command changes are stored after the command stands in the ring and
+ *     before `head` shows it (ring.c); gpc_check reads all unanswered commands of the ring
+ *   - the cells that an answer changes are stored before `taken` passes it
+ *   - the writer stores STOCK before the answer
+ *
+ * A publish that is under way and given up is followed by a FREE of the same life of the block:
+ * when the publish succeeds, FREE finds nothing to free, and when it does not, the reservation
+ * ends.  The peer need not come back for either. */
+#ifndef GPC_RELEASE_H
+#define GPC_RELEASE_H
+
+#include "handle.h"
+
+struct op;
+struct ref_sum;
+
+enum hold { HOLD_NONE, HOLD_REF, HOLD_PENDING, HOLD_BACK, HOLD_RESERVED, HOLD_STOCK, HOLD_BAD };
+
+static inline enum hold hold_of(uint16_t cell)
+{
+	if (cell <= CELL_REFS)
+		return cell ? HOLD_REF : HOLD_NONE;
+	switch (cell & ~CELL_ABOVE) {
+	case CELL_PENDING:
+		return HOLD_PENDING;
+	case CELL_BACK:
+		return HOLD_BACK;
+	case CELL_RESERVED:
+		return HOLD_RESERVED;
+	case CELL_STOCK:
+		return HOLD_STOCK;
+	default:
+		return HOLD_BAD;         /* scribbled over */
+	}
+}
+
+/* References that a cell stands for. */
+static inline uint32_t hold_refs(uint16_t cell)
+{
+	return cell <= CELL_REFS ? cell : hold_of(cell) == HOLD_PENDING;
+}
+
+enum hold_event {                        /* from what to what: release.c */
+	HOLD_GRANT,                      /* an answer brings the block to the program */
+	HOLD_TAKE,                       /* the stock does */
+	HOLD_PUT,                        /* ... and gets it again: there were too few */
+	HOLD_SEND,                       /* a command is sent that makes it a reference */
+	HOLD_PART,                       /* a command is sent that ends it, whatever the answer */
+	HOLD_LIVE,                       /* the command has made it LIVE */
+	HOLD_REFUSED,                    /* the command was refused: still reserved */
+	HOLD_GONE,                       /* ... and the writer has freed the block */
+	HOLD_KEEP,                       /* the keeper of CALLER blocks has it again */
+	HOLD_GIVE,                       /* the program gives it up */
+	HOLD_LOSE,                       /* nobody wants the answer that brings it */
+	HOLD_FREED                       /* FREE is sent */
+};
+
+/* The one place where a cell of a reservation changes on the peer's side: the step that the
+ * event stands for.  False: it does not apply to what the cell has. */
+bool hold_step(gpc *c, uint32_t record, gpc_block block, enum hold_event event,
+	       struct ref_sum *sum);
+
+/* Is this the handle's own pool of CALLER blocks? */
+bool hold_is_keeper(const gpc *c, gpc_block block);
+/* Is the record RESERVED by this peer? */
+bool hold_is_owner(const gpc *c, uint32_t record);
+
+/* The program gives up a block on which it has no plain reference: false, it holds none. */
+bool release_hold(gpc *c, uint32_t record, gpc_block block, uint64_t tick, struct ref_sum *sum);
+/* A reservation is on its way back; with ring_lock held. */
+void release_locked(gpc *c, uint32_t record, gpc_block block, enum hold_event event,
+		    struct ref_sum *sum);
+/* Send FREE for what waits for room; with ring_lock held. */
+void release_send_locked(gpc *c);
+void release_free(gpc *c);
+
+#endif
