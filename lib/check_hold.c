@@ -67,8 +67,8 @@ static void bad_hold(struct check *k, uint32_t record, uint32_t peer, const char
 	uint32_t cell = seg_row(k->s, record)[peer];
 
 	check_bad(k, check_mix(seg_record(k->s, record)->word, cell),
-		  "record %u (block 0x%08x): %s seat %u, cell 0x%04x", record,
-		  (uint32_t)check_block(k, record), what, peer, cell);
+		  "record %u (block 0x%08x): %s (cell 0x%04x of seat %u, which is alive)",
+		  record, (uint32_t)check_block(k, record), what, cell, peer);
 }
 
 /* Is it the keeper's, which need not know of it? */
@@ -88,13 +88,13 @@ static void check_reservation(struct check *k, uint32_t i, const struct shm_reco
 		return;
 	hold = hold_of(seg_row(k->s, i)[peer]);
 	if (hold == HOLD_REF)
-		bad_hold(k, i, peer, "reserved, but it counts references of");
+		bad_hold(k, i, peer, "reserved, but its cell counts references");
 	if (hold == HOLD_PENDING && !k->named[i])
-		bad_hold(k, i, peer, "no command publishes or commits it for");
+		bad_hold(k, i, peer, "reserved, and no command publishes or commits it");
 	if (hold == HOLD_NONE && !k->named[i] && !(r->flags & REC_RECALL) &&
 	    !is_untaken(k, peer, r->op - 1) && !is_the_keepers(k, i, peer))
 		bad_hold(k, i, peer, "reserved, but neither the program, a stock nor a command "
-				     "has it:");
+				     "has it");
 }
 
 /* The value of a reservation, where there is none of this peer. */
@@ -106,11 +106,11 @@ static void check_cell(struct check *k, uint32_t i, const struct shm_record *r, 
 	if (hold <= HOLD_REF || (state == RESERVED && r->owner == peer && hold != HOLD_BAD))
 		return;
 	if (hold == HOLD_BAD)
-		bad_hold(k, i, peer, "the cell has no meaning:");
+		bad_hold(k, i, peer, "its cell has no meaning");
 	else if (hold == HOLD_RESERVED || hold == HOLD_STOCK)
-		bad_hold(k, i, peer, "not reserved by");
+		bad_hold(k, i, peer, "not reserved, but its cell says so");
 	else if (state != LIVE && state != DYING)
-		bad_hold(k, i, peer, "nothing to publish or to give back for");
+		bad_hold(k, i, peer, "neither reserved nor published, but its cell says so");
 }
 
 /* ... or more references than one peer can have: four cells at a time. */

@@ -81,20 +81,18 @@ void recall_pool(struct writer *w, uint32_t pool)
 			recall(w, i);
 }
 
-/* Whatever a reservation's cell says of it; not references. */
-static void clear_cell(struct writer *w, uint32_t pool, uint16_t *cell, uint32_t owner)
+/* A publish that is under way will be refused, and ends its own hold. */
+static void clear_cell(struct writer *w, uint32_t pool, uint32_t owner, uint16_t *cell)
 {
-	uint16_t old = load_relaxed(cell);
+	uint16_t reserved = CELL_RESERVED;
 
-	while (old > CELL_REFS)
-		if (order_cas16(cell, &old, 0)) {
-			struct shm_seat *s = seg_seat(&w->seg, owner);
+	if (order_cas16(cell, &reserved, 0))     /* counted as in hold_step() */
+		count_sub(&seg_seat(&w->seg, owner)->held[pool], 1);
+}
 
-			/* as hold_step() would count it */
-			if (old >= CELL_RESERVED && old < CELL_STOCK)
-				count_sub(&s->held[pool], 1);
-			return;
-		}
+void recall_cell(struct writer *w, uint32_t record)
+{
+	clear_cell(w, w->pool_of[record], w_record(w, record)->owner, cell_of(w, record));
 }
 
 void recall_from_keeper(struct writer *w, uint32_t record)
@@ -105,10 +103,9 @@ void recall_from_keeper(struct writer *w, uint32_t record)
 	/* First the cell: a successor frees what the keeper of a pool that goes has reserved.
 	 * The keeper may be about to say that it has the block: it looks at the record after
 	 * its cell, we at the cell after the record. */
-	clear_cell(w, pool, cell, owner);
+	clear_cell(w, pool, owner, cell);
 	record_free(w, record);
-	order_fence();
-	clear_cell(w, pool, cell, owner);
+	clear_cell(w, pool, owner, cell);
 }
 
 bool recall_resume(struct writer *w, uint32_t record, bool told)

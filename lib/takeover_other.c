@@ -95,7 +95,11 @@ static void scan_reserved(struct writer *w, struct scan *sc, uint32_t record)
 	uint32_t kind = open_operation(sc, r->owner, r->op);
 	bool told = kind == CMD_NONE || kind == CMD_EVICT;
 
-	if (!recall_resume(w, record, told) || pool_took_it(w, record)) {
+	bool taken = r->owner < w->max_peers && pool_took_it(w, record);
+
+	if (taken)
+		recall_cell(w, record);
+	if (taken || !recall_resume(w, record, told)) {
 		/* the owner was never told: nobody writes there; the command runs again */
 		r->source = 0;
 		store_release(&r->word, WORD(FREE, WORD_GEN(r->word) + 1));

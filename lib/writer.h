@@ -454,6 +454,8 @@ uint32_t recall_some(struct writer *w, uint32_t pool, uint32_t n);
 void recall_pool(struct writer *w, uint32_t pool);
 /* What the keeper of CALLER blocks has reserved, from a pool that goes. */
 void recall_from_keeper(struct writer *w, uint32_t record);
+/* ... its cell alone. */
+void recall_cell(struct writer *w, uint32_t record);
 /* Takeover.  told: the command that reserved it is answered.  False: its owner does not have it,
  * and it shall be free. */
 bool recall_resume(struct writer *w, uint32_t record, bool told);

@@ -8,8 +8,8 @@
 #include "model.h"
 
 #include "handle.h"
-#include "release.h"
 #include "pool.h"
+#include "release.h"
 #include "stops.h"
 
 #define ROUNDS 320
