@@ -26,6 +26,10 @@ t_programs = \
 	%reldir%/120-reserve.t \
 	%reldir%/121-wait.t \
 	%reldir%/122-window.t \
+	%reldir%/124-release.t \
+	%reldir%/125-unsent.t \
+	%reldir%/126-stock.t \
+	%reldir%/127-check-holds.t \
 	%reldir%/130-tier.t \
 	%reldir%/131-moves.t \
 	%reldir%/132-two-tier.t \
@@ -49,6 +53,7 @@ t_programs = \
 	%reldir%/210-spaces.t \
 	%reldir%/220-readers.t \
 	%reldir%/230-seats.t \
+	%reldir%/232-waiting.t \
 	%reldir%/250-threads.t \
 	%reldir%/300-standby.t \
 	%reldir%/310-worker-dies.t \
