@@ -138,30 +138,35 @@ int fill_group(gpc *c, struct shm_command *cmds, uint32_t n, uint64_t deadline, 
 
 /* ---- the stock ---- */
 
-/* n blocks of the list, or none.  The block that comes next is asked for: the cell is most of
- * what this costs. */
-static uint32_t stock_pop(gpc *c, struct stock *s, uint32_t n, gpc_block *blocks,
-			  struct ref_sum *sum)
+static uint16_t *cell_of(const gpc *c, gpc_block block)
 {
-	uint32_t got = 0, record;
+	uint32_t record = pool_record(&c->seg, block);
+
+	return record == SHM_NO_RECORD ? NULL : refs_cell(c, record);
+}
+
+/* n blocks of the list, or none.  The cell of the block that comes next is asked for: it is most
+ * of what this costs. */
+static uint32_t stock_pop(const gpc *c, struct stock *s, uint32_t n, gpc_block *blocks)
+{
+	uint32_t got = 0;
+	uint16_t *cell;
 
 	if (s->n < n)
 		return 0;
 	while (s->n && got < n) {
-		gpc_block block = s->blocks[--s->n];
-
-		record = pool_record(&c->seg, block);
-		if (record != SHM_NO_RECORD && hold_step(c, record, block, HOLD_TAKE, sum))
-			blocks[got++] = block;
+		blocks[got] = s->blocks[--s->n];
+		cell = cell_of(c, blocks[got]);
+		got += cell && hold_take(cell);
 	}
 	if (got == n) {
-		record = s->n ? pool_record(&c->seg, s->blocks[s->n - 1]) : SHM_NO_RECORD;
-		if (record != SHM_NO_RECORD)
-			__builtin_prefetch(refs_cell(c, record), 1);
+		cell = s->n ? cell_of(c, s->blocks[s->n - 1]) : NULL;
+		if (cell)
+			__builtin_prefetch(cell, 1);
 		return n;
 	}
 	while (got--)                    /* the writer has taken some of them back */
-		if (hold_step(c, pool_record(&c->seg, blocks[got]), blocks[got], HOLD_PUT, sum))
+		if (hold_put(cell_of(c, blocks[got])))
 			s->blocks[s->n++] = blocks[got];
 	return 0;
 }
@@ -205,15 +210,15 @@ static void stock_refill(gpc *c, uint32_t pool)
 static uint32_t reserve_from_stock(gpc *c, uint32_t pool, uint32_t n, gpc_block *blocks,
 				   struct gpc_move *moves)
 {
-	struct ref_sum sum = { 0 };
 	uint32_t i, got;
 
 	pthread_mutex_lock(&c->ring_lock);
 	ring_turn_locked(c);
-	got = stock_pop(c, &c->stock[pool], n, blocks, &sum);
+	got = stock_pop(c, &c->stock[pool], n, blocks);
 	stock_refill(c, pool);
 	pthread_mutex_unlock(&c->ring_lock);
-	refs_account(c, &sum);
+	if (got)
+		count_add(&seg_seat(&c->seg, c->peer)->held[pool], got);
 	for (i = 0; moves && i < got; i++)
 		moves[i] = (struct gpc_move){ .from = blocks[i], .to = GPC_NONE };
 	return got;

@@ -175,13 +175,14 @@ static uint32_t *slots_in_need(const struct grant *g, uint32_t *ret_n)
 
 /* Too few: blocks in stocks are nobody's yet, those that a refill waits for neither.  Refills do not
  * take from one another, and leave the live ones alone that a stock of another keeps. */
-static int32_t look_in_stocks(struct writer *w, const struct grant *g, uint32_t short_by)
+static int32_t look_in_stocks(struct writer *w, const struct grant *g, uint32_t least,
+			      uint32_t short_by)
 {
 	const struct grant *h;
 
 	if (g->kind == CMD_EVICT || grant_is_refill(g))
 		return -ENOSPC;
-	if (recall_some(w, g->pool, short_by))
+	if (recall_some(w, g->pool, least, short_by))
 		return 0;
 	for (h = w->grants; h; h = h->next)
 		if (h->pool == g->pool && h->waiting && grant_is_refill(h))
@@ -214,7 +215,7 @@ static int32_t place_slots(struct writer *w, struct grant *g, const uint32_t *sl
 	if (found < want + extra) {
 		uint32_t short_by = want + extra - found;
 
-		err = look_in_stocks(w, g, short_by);
+		err = look_in_stocks(w, g, partial ? 1 : short_by, short_by);
 		if (err == 0 || !partial || short_by >= n) {
 			put_back_from(w, w->picked, found, 0);
 			return err ? err : place_slots(w, g, slots, n);

@@ -53,8 +53,9 @@ static bool recall(struct writer *w, uint32_t record)
 	return true;
 }
 
-/* Blocks of grants that are not answered are on the lists as well, but in no stock. */
-uint32_t recall_some(struct writer *w, uint32_t pool, uint32_t n)
+/* Up to n blocks, or how many there are.  Blocks of grants that are not answered are on the lists
+ * as well, but in no stock. */
+static uint32_t visit(struct writer *w, uint32_t pool, uint32_t n, bool take)
 {
 	uint32_t peer, record, next, got = 0;
 
@@ -64,13 +65,20 @@ uint32_t recall_some(struct writer *w, uint32_t pool, uint32_t n)
 		for (record = w->peer[peer].reserved; record != NONE && got < n; record = next) {
 			next = w->owned[record].next;
 			if (w->pool_of[record] == pool && is_in_stock(w, record))
-				got += recall(w, record);
+				got += !take || recall(w, record);
 		}
 	}
 	return got;
 }
 
-/* Each is called when the pool is not READY any more, and no grant in it is left. */
+uint32_t recall_some(struct writer *w, uint32_t pool, uint32_t least, uint32_t n)
+{
+	if (visit(w, pool, least, false) < least)
+		return 0;
+	return visit(w, pool, n, true);
+}
+
+/* The pool is not READY any more, and no grant in it is left. */
 void recall_pool(struct writer *w, uint32_t pool)
 {
 	const struct wpool *p = &w->pool[pool];

@@ -18,10 +18,6 @@ static const uint8_t next[][HOLD_BAD + 1] = {
 	/*                 NONE           REF    PENDING        BACK           RESERVED      STOCK */
 	[HOLD_GRANT]   = { HOLD_RESERVED, STAYS, STAYS,         STAYS,         STAYS,        STAYS,
 			   STAYS },
-	[HOLD_TAKE]    = { STAYS,         STAYS, STAYS,         STAYS,         STAYS,        HOLD_RESERVED,
-			   STAYS },
-	[HOLD_PUT]     = { STAYS,         STAYS, STAYS,         STAYS,         HOLD_STOCK,   STAYS,
-			   STAYS },
 	[HOLD_SEND]    = { STAYS,         STAYS, STAYS,         STAYS,         HOLD_PENDING, STAYS,
 			   STAYS },
 	[HOLD_PART]    = { STAYS,         STAYS, STAYS,         STAYS,         HOLD_NONE,    STAYS,
@@ -87,7 +83,7 @@ bool hold_step(gpc *c, uint32_t record, gpc_block block, enum hold_event event,
 	refs_sum_held(sum, (uint32_t)GPC_POOL(block), counts_as_held(new) - counts_as_held(old));
 	/* The writer clears cells of CALLER blocks when their pool goes: the record, a full
 	 * barrier, the cell.  Here the cell, a full barrier, the record. */
-	if (to == HOLD_RESERVED && event != HOLD_TAKE && hold_is_keeper(c, block) &&
+	if (to == HOLD_RESERVED && hold_is_keeper(c, block) &&
 	    !hold_is_owner(c, record))
 		hold_step(c, record, block, HOLD_PART, sum);
 	return true;

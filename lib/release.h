@@ -77,8 +77,6 @@ static inline uint32_t hold_refs(uint16_t cell)
 
 enum hold_event {                        /* from what to what: release.c */
 	HOLD_GRANT,                      /* an answer brings the block to the program */
-	HOLD_TAKE,                       /* the stock does */
-	HOLD_PUT,                        /* ... and gets it again: there were too few */
 	HOLD_SEND,                       /* a command is sent that makes it a reference */
 	HOLD_PART,                       /* a command is sent that ends it, whatever the answer */
 	HOLD_LIVE,                       /* the command has made it LIVE */
@@ -94,6 +92,22 @@ enum hold_event {                        /* from what to what: release.c */
  * event stands for.  False: it does not apply to what the cell has. */
 bool hold_step(gpc *c, uint32_t record, gpc_block block, enum hold_event event,
 	       struct ref_sum *sum);
+
+/* The two steps between stock and program, of which many are made: the caller adds to held[] what
+ * they bring.  False: the writer has taken the block back. */
+static inline bool hold_take(uint16_t *cell)
+{
+	uint16_t stock = CELL_STOCK;
+
+	return order_cas16(cell, &stock, CELL_RESERVED);
+}
+
+static inline bool hold_put(uint16_t *cell)
+{
+	uint16_t reserved = CELL_RESERVED;
+
+	return order_cas16(cell, &reserved, CELL_STOCK);
+}
 
 /* Is this the handle's own pool of CALLER blocks? */
 bool hold_is_keeper(const gpc *c, gpc_block block);

@@ -448,8 +448,9 @@ void feed_cleared(struct writer *w, uint32_t pool, uint32_t tag);
 /* ---- recall.c ---- */
 /* A grant for the stock of its owner has got this block; the answer follows. */
 void recall_put(struct writer *w, uint32_t record);
-/* Take up to n blocks of a pool back from stocks; returns how many are free now. */
-uint32_t recall_some(struct writer *w, uint32_t pool, uint32_t n);
+/* Take up to n blocks of a pool back from stocks, if there are `least`; returns how many are free
+ * now. */
+uint32_t recall_some(struct writer *w, uint32_t pool, uint32_t least, uint32_t n);
 /* ... all of a pool that goes. */
 void recall_pool(struct writer *w, uint32_t pool);
 /* What the keeper of CALLER blocks has reserved, from a pool that goes. */

@@ -200,18 +200,20 @@ static void test_given_up(void)
 
 static void test_stock(void)
 {
+	uint16_t *cell;
+
 	begin();
 	reserved(VRAM + 6, 1);
-	*refs_cell(&f.c, 6) = CELL_STOCK;
+	cell = refs_cell(&f.c, 6);
+	*cell = CELL_STOCK;
 	ok(!step(VRAM + 6, HOLD_SEND) && !step(VRAM + 6, HOLD_GIVE), "the stock is not the program's");
-	ok(step(VRAM + 6, HOLD_TAKE), "which takes it");
-	is_counted(0, 1, 0, "taken");
-	ok(!step(VRAM + 6, HOLD_TAKE), "once");
-	ok(step(VRAM + 6, HOLD_PUT), "and puts it back");
-	is_counted(0, 0, 0, "put back");
-	*refs_cell(&f.c, 6) = 0;
-	ok(!step(VRAM + 6, HOLD_TAKE), "the writer was faster");
-	is_counted(0, 0, 0, "no reservation");
+	ok(hold_take(cell), "which takes it");
+	ok(!hold_take(cell), "once");
+	ok(step(VRAM + 6, HOLD_SEND) && step(VRAM + 6, HOLD_REFUSED), "to publish it");
+	ok(hold_put(cell), "and puts it back");
+	ok(!hold_put(cell), "once");
+	*cell = 0;
+	ok(!hold_take(cell), "the writer was faster");
 	fake_free(&f);
 }
 
