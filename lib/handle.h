@@ -18,7 +18,7 @@
 
 struct writer;
 struct op;
-struct back { gpc_block block; uint64_t life; };
+struct back { gpc_block block; uint32_t record, word; };
 struct stock;
 struct walk;
 
@@ -68,6 +68,19 @@ struct gpc {
 	pthread_mutex_t dev_lock;
 	gpc_dev *devs;
 };
+
+/* What one call changed in holds, added to the seat's counters at its end in one go (refs.c). */
+struct ref_sum {
+	int64_t refs;
+	uint64_t pools[2];               /* those of which held[] may differ from 0 */
+	int32_t held[GPC_MAX_POOLS + 1];
+};
+
+static inline void refs_sum_held(struct ref_sum *sum, uint32_t pool, int32_t by)
+{
+	sum->pools[pool >> 6] |= 1ull << (pool & 63);
+	sum->held[pool] += by;
+}
 
 /* What handle_check() answers to a handle that it refuses. */
 int handle_refuse(gpc *c);

@@ -17,19 +17,7 @@
 
 #define REF_CAP 0x8000u          /* leaves room for racing undos below CELL_REFS */
 
-/* What one call changed, added to the seat's counters at its end in one go. */
-struct ref_sum {
-	int64_t refs;
-	uint64_t pools[2];               /* those of which held[] may differ from 0 */
-	int32_t held[GPC_MAX_POOLS + 1];
-};
 void refs_account(gpc *c, const struct ref_sum *sum);
-
-static inline void refs_sum_held(struct ref_sum *sum, uint32_t pool, int32_t by)
-{
-	sum->pools[pool >> 6] |= 1ull << (pool & 63);
-	sum->held[pool] += by;
-}
 
 static inline uint16_t *refs_cell(const gpc *c, uint32_t record)
 {

@@ -11,31 +11,22 @@
 
 /* ---- steps ---- */
 
-#define STAYS HOLD_BAD                   /* the event does not apply */
+enum { NONE = HOLD_NONE, REFS = HOLD_REF, PEND = HOLD_PENDING, BACK = HOLD_BACK,
+       RSVD = HOLD_RESERVED, STAY = HOLD_BAD };
 
-/* By event, and by what the cell has: what it has then. */
+/* By event and by what the cell has: what it has then, or STAY: the event does not apply. */
 static const uint8_t next[][HOLD_BAD + 1] = {
-	/*                 NONE           REF    PENDING        BACK           RESERVED      STOCK */
-	[HOLD_GRANT]   = { HOLD_RESERVED, STAYS, STAYS,         STAYS,         STAYS,        STAYS,
-			   STAYS },
-	[HOLD_SEND]    = { STAYS,         STAYS, STAYS,         STAYS,         HOLD_PENDING, STAYS,
-			   STAYS },
-	[HOLD_PART]    = { STAYS,         STAYS, STAYS,         STAYS,         HOLD_NONE,    STAYS,
-			   STAYS },
-	[HOLD_LIVE]    = { STAYS,         STAYS, HOLD_REF,      HOLD_NONE,     STAYS,        STAYS,
-			   STAYS },
-	[HOLD_REFUSED] = { STAYS,         STAYS, HOLD_RESERVED, STAYS,         STAYS,        STAYS,
-			   STAYS },
-	[HOLD_GONE]    = { STAYS,         STAYS, HOLD_NONE,     HOLD_NONE,     STAYS,        STAYS,
-			   STAYS },
-	[HOLD_KEEP]    = { STAYS,         STAYS, STAYS,         HOLD_RESERVED, STAYS,        STAYS,
-			   STAYS },
-	[HOLD_GIVE]    = { STAYS,         STAYS, HOLD_BACK,     STAYS,         HOLD_BACK,    STAYS,
-			   STAYS },
-	[HOLD_LOSE]    = { HOLD_BACK,     STAYS, STAYS,         STAYS,         STAYS,        HOLD_BACK,
-			   STAYS },
-	[HOLD_FREED]   = { STAYS,         STAYS, STAYS,         HOLD_NONE,     STAYS,        STAYS,
-			   STAYS },
+	/*                 NONE  REFS  PEND  BACK  RSVD  STOCK */
+	[HOLD_GRANT]   = { RSVD, STAY, STAY, STAY, STAY, STAY, STAY },
+	[HOLD_SEND]    = { STAY, STAY, STAY, STAY, PEND, STAY, STAY },
+	[HOLD_PART]    = { STAY, STAY, STAY, STAY, NONE, STAY, STAY },
+	[HOLD_LIVE]    = { STAY, STAY, REFS, NONE, STAY, STAY, STAY },
+	[HOLD_REFUSED] = { STAY, STAY, RSVD, STAY, STAY, STAY, STAY },
+	[HOLD_GONE]    = { STAY, STAY, NONE, NONE, STAY, STAY, STAY },
+	[HOLD_KEEP]    = { STAY, STAY, STAY, RSVD, STAY, STAY, STAY },
+	[HOLD_GIVE]    = { STAY, STAY, BACK, STAY, BACK, STAY, STAY },
+	[HOLD_LOSE]    = { BACK, STAY, STAY, STAY, STAY, STAY, STAY },
+	[HOLD_FREED]   = { STAY, STAY, STAY, NONE, STAY, STAY, STAY },
 };
 
 static const uint16_t value[] = {
@@ -43,8 +34,8 @@ static const uint16_t value[] = {
 	[HOLD_RESERVED] = CELL_RESERVED, [HOLD_STOCK] = CELL_STOCK,
 };
 
-/* What the seat's counters say of a cell.  The stock is nobody's yet: any reserve can have it. */
-static int32_t counts_as_held(uint16_t cell)
+/* Does the block count as held?  The stock is nobody's yet: any reserve can have it. */
+static int32_t is_held(uint16_t cell)
 {
 	enum hold h = hold_of(cell);
 
@@ -66,33 +57,39 @@ bool hold_is_owner(const gpc *c, uint32_t record)
 	return WORD_STATE(load_acquire(&r->word)) == RESERVED && load_relaxed(&r->owner) == c->peer;
 }
 
-bool hold_step(gpc *c, uint32_t record, gpc_block block, enum hold_event event,
-	       struct ref_sum *sum)
+/* The writer clears cells of CALLER blocks when their pool goes: the record, a full barrier, the
+ * cell.  Here it was the cell, a full barrier, and now the record. */
+void hold_check_keeper(gpc *c, uint32_t record, gpc_block block, struct ref_sum *sum)
 {
-	uint16_t *cell = refs_cell(c, record), old = load_relaxed(cell), new;
+	if (hold_is_keeper(c, block) && !hold_is_owner(c, record))
+		hold_step(c, record, block, HOLD_PART, sum);
+}
+
+/* What threads add to a cell meanwhile are references, which they count. */
+bool hold_step_from(gpc *c, uint32_t record, gpc_block block, enum hold_event event,
+		    uint16_t cell, struct ref_sum *sum)
+{
+	uint16_t new;
 	enum hold from, to;
 
 	do {
-		from = hold_of(old);
+		from = hold_of(cell);
 		to = next[event][from];
-		if (to == STAYS)
+		if (to == HOLD_BAD)
 			return false;
-		new = (uint16_t)(value[to] + (from == HOLD_NONE ? 0 : old & CELL_ABOVE));
-	} while (!order_cas16(cell, &old, new));
-	sum->refs += (to == HOLD_REF || to == HOLD_PENDING) - (from == HOLD_PENDING);
-	refs_sum_held(sum, (uint32_t)GPC_POOL(block), counts_as_held(new) - counts_as_held(old));
-	/* The writer clears cells of CALLER blocks when their pool goes: the record, a full
-	 * barrier, the cell.  Here the cell, a full barrier, the record. */
-	if (to == HOLD_RESERVED && hold_is_keeper(c, block) &&
-	    !hold_is_owner(c, record))
-		hold_step(c, record, block, HOLD_PART, sum);
+		new = (uint16_t)(value[to] + (from == HOLD_NONE ? 0 : cell & CELL_ABOVE));
+	} while (!order_cas16(refs_cell(c, record), &cell, new));
+	sum->refs += (to == HOLD_PENDING) - (from == HOLD_PENDING && to != HOLD_REF);
+	refs_sum_held(sum, (uint32_t)GPC_POOL(block), is_held(new) - is_held(cell));
+	if (to == HOLD_RESERVED)
+		hold_check_keeper(c, record, block, sum);
 	return true;
 }
 
 /* ---- the way back ---- */
 
 /* With ring_lock held.  Without memory for the list the cell says it all the same. */
-static void remember(gpc *c, gpc_block block, uint64_t life)
+static void remember(gpc *c, uint32_t record, gpc_block block, uint32_t life)
 {
 	uint32_t want = c->back_n + 1;
 	struct back *list;
@@ -106,16 +103,22 @@ static void remember(gpc *c, gpc_block block, uint64_t life)
 		c->back = list;
 		c->back_size = want * 2;
 	}
-	c->back[c->back_n++] = (struct back){ block, life };
+	c->back[c->back_n++] = (struct back){ block, record, WORD(RESERVED, life) };
 }
 
+static uint32_t life_of(const gpc *c, uint32_t record)
+{
+	return WORD_GEN(load_relaxed(&seg_record(&c->seg, record)->word));
+}
+
+/* The life first: it lasts as long as the cell has what the step starts from. */
 void release_locked(gpc *c, uint32_t record, gpc_block block, enum hold_event event,
 		    struct ref_sum *sum)
 {
-	uint64_t life = ring_life(c, block);
+	uint32_t life = life_of(c, record);
 
 	if (hold_step(c, record, block, event, sum))
-		remember(c, block, life);
+		remember(c, record, block, life);
 }
 
 /* A command that makes it a reference is under way.  It may have done so, and the block may
@@ -160,33 +163,35 @@ bool release_hold(gpc *c, uint32_t record, gpc_block block, uint64_t tick, struc
 	return held;
 }
 
-/* FREE stands in the ring; now the cells, and then it is shown. */
+/* FREE stands in the ring, for the last ones of the list; now the cells, and then it is shown. */
 static void send_back(gpc *c, struct op *op)
 {
+	const struct back *list = c->back + c->back_n - op->n;
 	struct ref_sum sum = { 0 };
-	uint32_t i, record;
+	uint32_t i;
 
-	for (i = 0; i < op->n; i++) {
-		gpc_block block = ring_slot(c, op, i)->block;
-
-		record = pool_record(&c->seg, block);
-		if (record != SHM_NO_RECORD)
-			hold_step(c, record, block, HOLD_FREED, &sum);
-	}
-	refs_account(c, &sum);
+	for (i = 0; i < op->n; i++)
+		hold_step(c, list[i].record, list[i].block, HOLD_FREED, &sum);
+	c->back_n -= op->n;
 }
 
-/* Does the reservation wait that was given up?  What was published meanwhile needs no FREE. */
-static bool is_still_back(gpc *c, const struct back *b, struct ref_sum *sum)
+/* Of the last n those whose reservation waits still: what was published meanwhile needs no FREE. */
+static uint32_t keep_reserved(gpc *c, uint32_t n)
 {
-	uint32_t record = pool_record(&c->seg, b->block);
+	struct back *list = c->back + c->back_n - n;
+	struct ref_sum sum = { 0 };
+	uint32_t i, kept = 0, word;
 
-	if (record == SHM_NO_RECORD || ring_life(c, b->block) != b->life)
-		return false;
-	if (hold_is_owner(c, record))
-		return true;
-	hold_step(c, record, b->block, HOLD_LIVE, sum);
-	return false;
+	for (i = 0; i < n; i++) {
+		word = load_acquire(&seg_record(&c->seg, list[i].record)->word);
+		if (word == list[i].word)
+			list[kept++] = list[i];
+		else if (WORD_GEN(word) == WORD_GEN(list[i].word))
+			hold_step(c, list[i].record, list[i].block, HOLD_LIVE, &sum);
+	}
+	c->back_n -= n - kept;
+	refs_account(c, &sum);
+	return kept;
 }
 
 /* Those for which there was no memory: their cells are BACK, as are those of CALLER blocks,
@@ -201,34 +206,36 @@ static void find_forgotten(gpc *c)
 		slots = hold_is_keeper(c, GPC_BLOCK(pool, 0)) ? 0 : slots;
 		for (slot = 0; slot < slots && !c->back_forgotten; slot++)
 			if (hold_of(load_relaxed(refs_cell(c, first + slot))) == HOLD_BACK)
-				remember(c, GPC_BLOCK((gpc_block)pool, (gpc_block)slot),
-					 ring_life(c, GPC_BLOCK((gpc_block)pool, (gpc_block)slot)));
+				remember(c, first + slot,
+					 GPC_BLOCK((gpc_block)pool, (gpc_block)slot),
+					 life_of(c, first + slot));
 	}
 }
 
 /* False: there is no room, or no memory. */
 static bool send_some(gpc *c, uint32_t n)
 {
-	struct shm_command *cmds = calloc(TOGETHER, sizeof(*cmds));
-	struct op *op = cmds ? ring_op(0, 0) : NULL;
-	struct ref_sum sum = { 0 };
+	struct shm_command *cmds;
+	const struct back *b;
+	struct op *op;
 	uint32_t i;
-	bool sent = op != NULL;
+	bool sent;
 
-	for (i = c->back_n - n; op && i < c->back_n; i++)
-		if (is_still_back(c, &c->back[i], &sum))
-			cmds[op->n++] = (struct shm_command){
-				.op = CMD_FREE, .block = c->back[i].block,
-				.arg = c->back[i].life,
-			};
-	refs_account(c, &sum);
-	if (op && op->n) {
-		op->send = send_back;
-		sent = ring_submit_locked(c, op, cmds) == 0;
+	n = keep_reserved(c, n);
+	if (!n)
+		return true;
+	cmds = calloc(n, sizeof(*cmds));
+	op = cmds ? ring_op(n, 0) : NULL;
+	b = c->back + c->back_n - n;
+	for (i = 0; op && i < n; i++) {
+		cmds[i].op = CMD_FREE;
+		cmds[i].block = b[i].block;
+		cmds[i].arg = (uint64_t)WORD_GEN(b[i].word) + 1;
 	}
-	if (sent)
-		c->back_n -= n;
-	if (op && (!sent || !op->n))
+	if (op)
+		op->send = send_back;
+	sent = op && ring_submit_locked(c, op, cmds) == 0;
+	if (!sent)
 		free(op);
 	free(cmds);
 	return sent;

@@ -46,27 +46,19 @@
 
 #include "handle.h"
 
-struct op;
-struct ref_sum;
-
 enum hold { HOLD_NONE, HOLD_REF, HOLD_PENDING, HOLD_BACK, HOLD_RESERVED, HOLD_STOCK, HOLD_BAD };
 
 static inline enum hold hold_of(uint16_t cell)
 {
-	if (cell <= CELL_REFS)
-		return cell ? HOLD_REF : HOLD_NONE;
-	switch (cell & ~CELL_ABOVE) {
-	case CELL_PENDING:
-		return HOLD_PENDING;
-	case CELL_BACK:
-		return HOLD_BACK;
-	case CELL_RESERVED:
-		return HOLD_RESERVED;
-	case CELL_STOCK:
-		return HOLD_STOCK;
-	default:
-		return HOLD_BAD;         /* scribbled over */
-	}
+	static const uint8_t of[16] = {
+		HOLD_REF, HOLD_REF, HOLD_REF, HOLD_REF, HOLD_REF, HOLD_REF, HOLD_REF, HOLD_REF,
+		HOLD_REF, HOLD_REF,
+		[CELL_PENDING >> 12] = HOLD_PENDING, [CELL_BACK >> 12] = HOLD_BACK,
+		[CELL_RESERVED >> 12] = HOLD_RESERVED, [CELL_STOCK >> 12] = HOLD_STOCK,
+		HOLD_BAD, HOLD_BAD,      /* scribbled over */
+	};
+
+	return cell ? (enum hold)of[cell >> 12] : HOLD_NONE;
 }
 
 /* References that a cell stands for. */
@@ -88,10 +80,47 @@ enum hold_event {                        /* from what to what: release.c */
 	HOLD_FREED                       /* FREE is sent */
 };
 
+/* The usual step: cells, and what it adds to the seat's counters. */
+static const struct hold_usual {
+	uint16_t from, to;
+	int8_t held, refs;
+} hold_usual[] = {
+	[HOLD_GRANT] = { 0, CELL_RESERVED, 1, 0 },
+	[HOLD_SEND] = { CELL_RESERVED, CELL_PENDING, 0, 1 },
+	[HOLD_PART] = { CELL_RESERVED, 0, -1, 0 },
+	[HOLD_LIVE] = { CELL_PENDING, 1, 0, 0 },
+	[HOLD_REFUSED] = { CELL_PENDING, CELL_RESERVED, 0, -1 },
+	[HOLD_GONE] = { CELL_PENDING, 0, -1, -1 },
+	[HOLD_KEEP] = { CELL_BACK, CELL_RESERVED, 1, 0 },
+	[HOLD_GIVE] = { CELL_RESERVED, CELL_BACK, -1, 0 },
+	[HOLD_LOSE] = { 0, CELL_BACK, 0, 0 },
+	[HOLD_FREED] = { CELL_BACK, 0, 0, 0 },
+};
+
+/* A cell that has not what it usually has. */
+bool hold_step_from(gpc *c, uint32_t record, gpc_block block, enum hold_event event,
+		    uint16_t cell, struct ref_sum *sum);
+/* A cell of CALLER blocks says RESERVED now: is it so? */
+void hold_check_keeper(gpc *c, uint32_t record, gpc_block block, struct ref_sum *sum);
+
 /* The one place where a cell of a reservation changes on the peer's side: the step that the
  * event stands for.  False: it does not apply to what the cell has. */
-bool hold_step(gpc *c, uint32_t record, gpc_block block, enum hold_event event,
-	       struct ref_sum *sum);
+static inline bool hold_step(gpc *c, uint32_t record, gpc_block block, enum hold_event event,
+			     struct ref_sum *sum)
+{
+	const struct hold_usual *u = &hold_usual[event];
+	uint16_t cell = u->from;
+
+	if (!order_cas16(seg_row(&c->seg, record) + c->peer, &cell, u->to))
+		return hold_step_from(c, record, block, event, cell, sum);
+	sum->refs += u->refs;
+	if (u->held)
+		refs_sum_held(sum, (uint32_t)GPC_POOL(block), u->held);
+	if (u->to == CELL_RESERVED && (seg_pool(&c->seg, (uint32_t)GPC_POOL(block))->flags &
+				       GPC_POOL_CALLER))
+		hold_check_keeper(c, record, block, sum);
+	return true;
+}
 
 /* The two steps between stock and program, of which many are made: the caller adds to held[] what
  * they bring.  False: the writer has taken the block back. */
