@@ -124,12 +124,18 @@ bool recall_resume(struct writer *w, uint32_t record, bool told)
 	if (r->owner >= w->max_peers)
 		return false;
 	cell = cell_of(w, record);
-	if (!told)                       /* put in stock for a command that runs again */
+	if (!told || w_pool_of(w, record)->state != POOL_READY) {
+		/* put in stock for a command that runs again, or not taken back from a pool that
+		 * went; the flag first, for the next successor */
+		if (load_relaxed(cell) == CELL_STOCK)
+			store_relaxed(&r->flags, r->flags | REC_RECALL);
 		order_cas16(cell, &stock, 0);
-	else if (load_relaxed(cell) == CELL_STOCK)
+	}
+	if (load_relaxed(cell) == CELL_STOCK)
 		w->peer[r->owner].stocked = true;
 	if (!told || (r->flags & REC_RECALL))
 		told = load_relaxed(cell) > CELL_REFS;
-	store_relaxed(&r->flags, r->flags & (uint8_t)~REC_RECALL);
+	if (told)
+		store_relaxed(&r->flags, r->flags & (uint8_t)~REC_RECALL);
 	return told;
 }

@@ -94,7 +94,6 @@ static void scan_reserved(struct writer *w, struct scan *sc, uint32_t record)
 	struct shm_record *r = w_record(w, record);
 	uint32_t kind = open_operation(sc, r->owner, r->op);
 	bool told = kind == CMD_NONE || kind == CMD_EVICT;
-
 	bool taken = r->owner < w->max_peers && pool_took_it(w, record);
 
 	if (taken)

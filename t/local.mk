@@ -57,6 +57,7 @@ t_programs = \
 	%reldir%/250-threads.t \
 	%reldir%/300-standby.t \
 	%reldir%/310-worker-dies.t \
+	%reldir%/311-recall.t \
 	%reldir%/320-keeper-dies.t \
 	%reldir%/330-forked.t \
 	%reldir%/331-namespaces.t \
@@ -217,6 +218,7 @@ LDADD = lib/libgpc-internal.la
 %canon_reldir%_172_wake_t_LDFLAGS = -Wl,--wrap=futex_wait,--wrap=clock_ns
 # the writer's mapping is replaced by one that the test sees stores to
 %canon_reldir%_350_kill_points_t_LDFLAGS = -Wl,--wrap=segment_map_writer
+%canon_reldir%_311_recall_t_LDFLAGS = -Wl,--wrap=segment_map_writer
 %canon_reldir%_363_each_store_t_LDFLAGS = -Wl,--wrap=segment_map_writer
 # as many threads as the test wants, however many processors there are
 %canon_reldir%_364_takeover_large_t_LDFLAGS = -Wl,--wrap=team_size
