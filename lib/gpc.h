@@ -259,7 +259,7 @@ int gpc_pool_add(gpc *c, struct gpc_pool *p);
 /* -ENOENT: none; compare generation before using a mapping of the bytes. */
 int gpc_pool_get(gpc *c, int pool, struct gpc_pool *ret);
 /* Blocks a reserve could have now: the capacity less the blocks that each peer holds
- * there, at least 0; no round trip.  Exact when no two peers hold one block (else too
+ * there, at least 0; no round trip.  A stock is available, whosever it is.  Exact when no two peers hold one block (else too
  * low), each held block's ancestors are held as well (else too high), and nothing moves. */
 int gpc_avail(gpc *c, int pool);
 /* Forget every entry (of that tag; 0 = all) of a pool (-1 = all pools), with all descendants
@@ -303,7 +303,8 @@ int gpc_acquire(gpc *c, uint32_t spaces, const gpc_key *keys, uint32_t n, gpc_bl
 int gpc_ref(gpc *c, const gpc_key *keys, const gpc_block *blocks, uint32_t n);
 /* One hold less on each, root first; a release counts as a use (deeper blocks stay older); a
  * reservation goes back to the free list.  Never waits, never fails for a full ring.  -1 is
- * skipped.  -EPERM: a block that is not held; the others are released all the same. */
+ * skipped.  -EPERM: a block that is not held; the others are released all the same.
+ * Before the answer to its publish: whatever that is, this handle holds nothing of it. */
 int gpc_unref(gpc *c, const gpc_block *blocks, uint32_t n);
 
 /* ---- filling ---- */

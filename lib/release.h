@@ -38,7 +38,7 @@
  *   - the cells that an answer changes are stored before `taken` passes it
  *   - the writer stores STOCK before the answer
  *
- * A publish that is under way and given up is followed by a FREE of the same life of the block:
+ * Rule C7: a publish that is under way and given up is followed by a FREE of that life of the block:
  * when the publish succeeds, FREE finds nothing to free, and when it does not, the reservation
  * ends.  The peer need not come back for either. */
 #ifndef GPC_RELEASE_H

@@ -194,6 +194,7 @@ t_models = \
 	%reldir%/model/run \
 	%reldir%/model/seat.pml \
 	%reldir%/model/section.pml \
+	%reldir%/model/stock.pml \
 	%reldir%/model/tso.h \
 	%reldir%/model/wake.pml
 
