@@ -84,7 +84,6 @@ static void handle_free(gpc *c)
 	ring_free(c);
 	walk_free(c);
 	returns_free(c);
-	free(c->mine);
 	free(c);
 }
 
@@ -139,17 +138,12 @@ static int wait_for_seat(gpc *c, const struct gpc_options *opt, uint64_t deadlin
 
 static int sit(gpc *c, const struct gpc_options *opt, uint64_t deadline)
 {
-	uint64_t records = c->seg.header.geometry.max_blocks;
 	int err;
 
 	memcpy(c->secret.k, c->seg.header.secret, sizeof(c->secret.k));
 	key_masks(&c->secret, c->mask);
 	if (c->readonly)
 		return 0;
-	c->mine = calloc(records / 64 + 1, sizeof(*c->mine));
-	if (!c->mine)
-		return err_set(ENOMEM, "no memory for %llu records",
-			       (unsigned long long)records);
 	err = stock_new(c, opt ? opt->stock : 0);
 	if (err == 0)
 		err = wait_for_seat(c, opt, deadline);
@@ -330,7 +324,7 @@ GPC_EXPORT int gpc_create(const char *name, const struct gpc_config *cfg,
 static void finish_commands(gpc *c)
 {
 	ring_forget(c, 0);
-	if (c->ops || c->deferred_n)
+	if (c->ops || c->back_n || c->back_forgotten)
 		ring_wait(c, ring_last_ticket(c), clock_ns() + LAST_WORDS_NS);
 }
 

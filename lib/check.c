@@ -162,9 +162,10 @@ static bool check_alloc(struct check *k)
 		slots *= 2;
 	k->pool_of = malloc(n);
 	k->entries = malloc(n);
+	k->named = malloc(n);
 	k->by_key = malloc(slots * sizeof(*k->by_key));
 	k->by_key_mask = slots - 1;
-	if (k->pool_of && k->entries && k->by_key)
+	if (k->pool_of && k->entries && k->named && k->by_key)
 		return true;
 	k->err = err_set(ENOMEM, "no memory to check %u blocks", n);
 	return false;
@@ -174,6 +175,7 @@ static void check_free(struct check *k)
 {
 	free(k->pool_of);
 	free(k->entries);
+	free(k->named);
 	free(k->by_key);
 }
 
@@ -195,6 +197,7 @@ static void check_copy(struct check *k)
 	check_control(k);
 	check_table(k); /* counts entries for check_records */
 	check_records(k);
+	check_holds(k);
 	check_mirrors(k);
 }
 

@@ -21,6 +21,8 @@ struct check {
 	uint32_t *by_key; /* open addressing: record + 1 */
 	uint64_t by_key_mask, seed[2];
 	uint32_t space_of[GPC_MAX_POOLS + 1];
+	uint8_t *named; /* by record: a command of its owner names it */
+	bool alive[GPC_MAX_PEERS]; /* seats whose process lives, hence goes on */
 	bool open_sections; /* some section holds grace periods back */
 
 	/* lines: only those that earlier copies had too count (check.c) */
@@ -58,5 +60,6 @@ void check_records(struct check *k);
 void check_table(struct check *k); /* check_table.c */
 void check_mirrors(struct check *k);
 void check_control(struct check *k); /* check_control.c */
+void check_holds(struct check *k); /* check_hold.c */
 
 #endif

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include "fill.h"
+#include "release.h"
 
 #define PART (SHM_RING / 4)              /* commands of one submission of a long call */
 
@@ -32,7 +33,7 @@ void fill_mine(gpc *c, gpc_block block, struct ref_sum *sum)
 	if (returns_keeps(c, (uint32_t)GPC_POOL(block)))
 		returns_know(c, record, block);
 	else
-		refs_mine_set(c, record, sum, (uint32_t)GPC_POOL(block));
+		hold_step(c, record, block, HOLD_GRANT, sum);
 }
 
 void fill_move(gpc *c, gpc_block from, gpc_block to, struct gpc_move *ret)
@@ -58,51 +59,39 @@ static bool brings_blocks(const gpc *c, const struct shm_command *head)
 					  returns_keeps(c, head->pool)));
 }
 
-static void give_up_group(gpc *c, struct op *op)
+static void lose(gpc *c, gpc_block block, struct ref_sum *sum)
 {
-	const struct shm_command *head = ring_slot(c, op, 0);
-	bool begins_move = head->op == CMD_DEMOTE || head->op == CMD_PROMOTE;
-	bool ours = brings_blocks(c, head);
-	uint32_t i, j;
-	gpc_block list[3];
+	uint32_t record = pool_record(&c->seg, block);
 
-	for (i = 0; op->result > 0 && i < (uint32_t)op->result; i++) {
-		const struct shm_command *s = ring_slot(c, op, i);
-
-		j = 0;
-		if (ours)
-			list[j++] = s->block;
-		if (s->to >= 0)
-			list[j++] = s->to;
-		if (begins_move && s->tag)
-			list[j++] = (gpc_block)(s->tag - 1);
-		ring_give_back_locked(c, list, j);
-	}
+	if (record != SHM_NO_RECORD)
+		release_locked(c, record, block, HOLD_LOSE, sum);
 }
 
+/* Reservations that the answer brings, those for moves included, are the program's, or go back
+ * where it has given the call up. */
 static void take_group(gpc *c, struct op *op)
 {
+	void (*get)(gpc *, gpc_block, struct ref_sum *) = op->abandoned ? lose : fill_mine;
 	struct ref_sum sum = { 0 };
 	const struct shm_command *head = ring_slot(c, op, 0);
 	bool ours = brings_blocks(c, head);
+	bool moves = head->op == CMD_DEMOTE || head->op == CMD_PROMOTE;
 	uint32_t i;
 
 	op->result = MIN(head->result, (int32_t)op->n);
-	if (op->abandoned) {
-		give_up_group(c, op);
-		return;
-	}
 	for (i = 0; op->result > 0 && i < (uint32_t)op->result; i++) {
 		const struct shm_command *s = ring_slot(c, op, i);
+		gpc_block victim = moves ? (gpc_block)s->tag - 1 : GPC_NONE;
 
+		if (ours)
+			get(c, s->block, &sum);
+		get(c, s->to, &sum);
+		get(c, victim, &sum);
+		if (op->abandoned)
+			continue;
 		op->out[3 * i] = s->block;
 		op->out[3 * i + 1] = s->to;
-		op->out[3 * i + 2] = (gpc_block)s->tag - 1;
-		if (ours)
-			fill_mine(c, s->block, &sum);
-		fill_mine(c, op->out[3 * i + 2], &sum);
-		if (s->to >= 0)          /* targets of moves are reservations as well */
-			fill_mine(c, s->to, &sum);
+		op->out[3 * i + 2] = victim;
 	}
 	refs_account(c, &sum);
 }
@@ -134,52 +123,48 @@ int fill_group(gpc *c, struct shm_command *cmds, uint32_t n, uint64_t deadline, 
 
 /* ---- the stock ---- */
 
-static uint32_t stock_pop(gpc *c, uint32_t pool, uint32_t n, gpc_block *blocks)
+static uint16_t *cell_of(const gpc *c, gpc_block block)
 {
-	struct stock *s = &c->stock[pool];
-	uint32_t i;
+	uint32_t record = pool_record(&c->seg, block);
 
-	pthread_mutex_lock(&c->ring_lock);
+	return record == SHM_NO_RECORD ? NULL : refs_cell(c, record);
+}
+
+/* n blocks of the list, or none.  The cell of the block that comes next is asked for: it is most
+ * of what this costs. */
+static uint32_t stock_pop(const gpc *c, struct stock *s, uint32_t n, gpc_block *blocks)
+{
+	uint32_t got = 0;
+	uint16_t *cell;
+
 	if (s->n < n)
-		n = 0;
-	for (i = 0; i < n; i++)
-		blocks[i] = s->blocks[--s->n];
-	pthread_mutex_unlock(&c->ring_lock);
-	return n;
-}
-
-/* What lies in stock must not hold up a pool that is going. */
-bool fill_empty_stock(gpc *c, uint32_t pool)
-{
-	gpc_block block;
-	bool any = false;
-
-	while (c->stock && stock_pop(c, pool, 1, &block)) {
-		gpc_unref(c, &block, 1);
-		any = true;
+		return 0;
+	while (s->n && got < n) {
+		blocks[got] = s->blocks[--s->n];
+		cell = cell_of(c, blocks[got]);
+		got += cell && hold_take(cell);
 	}
-	return any;
+	if (got == n) {
+		cell = s->n ? cell_of(c, s->blocks[s->n - 1]) : NULL;
+		if (cell)
+			__builtin_prefetch(cell, 1);
+		return n;
+	}
+	while (got--)                    /* the writer has taken some of them back */
+		if (hold_put(cell_of(c, blocks[got])))
+			s->blocks[s->n++] = blocks[got];
+	return 0;
 }
 
+/* The writer has put them in stock. */
 static void take_stock(gpc *c, struct op *op)
 {
 	const struct shm_command *head = ring_slot(c, op, 0);
-	uint32_t state = load_acquire(&seg_pool(&c->seg, op->pool)->state);
-	int32_t i, n = MIN(head->result, (int32_t)op->n);
 	struct stock *s = &c->stock[op->pool];
-	struct ref_sum sum = { 0 };
+	int32_t i, n = MIN(head->result, (int32_t)op->n);
 
-	for (i = 0; i < n; i++) {
-		gpc_block b = ring_slot(c, op, (uint32_t)i)->block;
-
-		if (s->n < s->want && state == POOL_READY) {
-			fill_mine(c, b, &sum);
-			s->blocks[s->n++] = b;
-		} else {
-			ring_give_back_locked(c, &b, 1);
-		}
-	}
-	refs_account(c, &sum);
+	for (i = 0; i < n && s->n < s->want; i++)
+		s->blocks[s->n++] = ring_slot(c, op, (uint32_t)i)->block;
 	s->filling = false;
 }
 
@@ -191,41 +176,37 @@ static void stock_refill(gpc *c, uint32_t pool)
 	struct op *op = NULL;
 	uint32_t n;
 
-	pthread_mutex_lock(&c->ring_lock);
 	n = s->filling || s->n * 2 > s->want ? 0 : s->want - s->n;
 	cmds = n ? calloc(n, sizeof(*cmds)) : NULL;
 	if (cmds && (op = ring_op(n, 0)) != NULL) {
-		cmds[0] = (struct shm_command){ .op = CMD_RESERVE, .flags = CF_PARTIAL,
+		cmds[0] = (struct shm_command){ .op = CMD_RESERVE, .flags = CF_PARTIAL | CF_STOCK,
 						.pool = (uint8_t)pool, .count = n };
 		op->group = true;
 		op->pool = (uint8_t)pool;
 		op->take = take_stock;
-		if (ring_submit_locked(c, op, cmds) == 0) {
+		if (ring_submit_locked(c, op, cmds) == 0)
 			s->filling = true;
-			s->ticket = op->ticket;
-		} else {
+		else
 			free(op);
-		}
 	}
 	free(cmds);
-	pthread_mutex_unlock(&c->ring_lock);
 }
 
-/* After -ENOSPC: what our own stock has is not lacking.  A refill that stands before the refused
- * command may be answered and not taken yet, or wait for a grace period with all there is. */
-static bool stock_returns(gpc *c, uint32_t pool, uint64_t deadline)
+static uint32_t reserve_from_stock(gpc *c, uint32_t pool, uint32_t n, gpc_block *blocks,
+				   struct gpc_move *moves)
 {
-	uint64_t ticket = 0;
+	uint32_t i, got;
 
-	if (!c->stock)
-		return false;
 	pthread_mutex_lock(&c->ring_lock);
-	if (c->stock[pool].filling)
-		ticket = c->stock[pool].ticket;
+	ring_turn_locked(c);
+	got = stock_pop(c, &c->stock[pool], n, blocks);
+	stock_refill(c, pool);
 	pthread_mutex_unlock(&c->ring_lock);
-	if (ticket)
-		ring_wait(c, ticket, deadline);
-	return fill_empty_stock(c, pool);
+	if (got)
+		count_add(&seg_seat(&c->seg, c->peer)->held[pool], got);
+	for (i = 0; moves && i < got; i++)
+		moves[i] = (struct gpc_move){ .from = blocks[i], .to = GPC_NONE };
+	return got;
 }
 
 /* ---- reserve ---- */
@@ -317,27 +298,15 @@ GPC_EXPORT int gpc_reserve(gpc *c, int pool, uint32_t n, uint32_t leave, gpc_blo
 		return err_set(ENOSPC, "n is %u: %s has %u blocks in all (max_blocks)", n,
 			       c->seg.name, c->seg.header.geometry.max_blocks);
 	n = MIN(n, c->seg.header.geometry.max_blocks);
-	if (load_acquire(&p->state) != POOL_READY)
-		fill_empty_stock(c, (uint32_t)pool);
 	if (c->stock && !leave && load_acquire(&p->state) == POOL_READY &&
-	    (!moves || load_relaxed(&p->demote_to) < 0)) {
-		uint32_t i, from_stock;
-
-		ring_turn(c);
-		from_stock = stock_pop(c, (uint32_t)pool, n, blocks);
-		stock_refill(c, (uint32_t)pool);
-		for (i = 0; moves && i < from_stock; i++)
-			moves[i] = (struct gpc_move){ .from = blocks[i], .to = GPC_NONE };
-		if (from_stock)
-			return (int)from_stock;
-	}
+	    (!moves || load_relaxed(&p->demote_to) < 0) &&
+	    reserve_from_stock(c, (uint32_t)pool, n, blocks, moves))
+		return (int)n;
 	got = malloc((size_t)n * sizeof(*got));  /* blocks stays untouched on failure */
 	if (!got)
 		return err_set(ENOMEM, "no memory for %u block ids", n);
 	err = reserve_all(c, (uint32_t)pool, n, leave, got, moves, flags,
 			  deadline);
-	if (err == -ENOSPC && stock_returns(c, (uint32_t)pool, deadline))
-		err = reserve_all(c, (uint32_t)pool, n, leave, got, moves, flags, deadline);
 	for (n = 0; err > 0 && n < (uint32_t)err; n++)
 		blocks[n] = got[n];
 	free(got);

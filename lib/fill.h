@@ -7,17 +7,16 @@
 #include "refuse.h"
 #include "ring.h"
 
-struct stock {                           /* reservations in hand of one pool; ring_lock */
+/* Reservations in hand of one pool; ring_lock.  Only the cells say what lies there: the writer
+ * takes blocks back without a word, and the list names them still. */
+struct stock {
 	gpc_block *blocks;
 	uint32_t n, want;
 	bool filling;
-	uint64_t ticket;                 /* of what fills it */
 };
 
 /* Handle, flags; waits: -EDEADLK inside an own section. */
 int fill_check(gpc *c, uint32_t flags, uint32_t known, bool waits);
-/* Give back what lies in stock of this pool, if anything. */
-bool fill_empty_stock(gpc *c, uint32_t pool);
 /* This block is reserved by us now. */
 void fill_mine(gpc *c, gpc_block block, struct ref_sum *sum);
 

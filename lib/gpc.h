@@ -273,7 +273,8 @@ int gpc_pool_add(gpc *c, struct gpc_pool *p);
 /* -ENOENT: none; compare generation before using a mapping of the bytes. */
 int gpc_pool_get(gpc *c, int pool, struct gpc_pool *ret);
 /* Blocks a reserve could have now: the capacity less the blocks that each peer holds
- * there, at least 0; no round trip.  A block held by k peers is subtracted k times.  In a
+ * there, at least 0; no round trip.  A block held by k peers is subtracted k times.
+ * A stock is available, whosever it is.  In a
  * pool of CALLER blocks, which nobody reserves from: the blocks that gpc_evict could bring
  * back to the keeper now, those that are live and that nobody holds.  Exact when no two
  * peers hold one block (else too low), each held block's ancestors are held as well (else
@@ -321,7 +322,8 @@ int gpc_ref(gpc *c, const gpc_key *keys, const gpc_block *blocks, uint32_t n);
 /* One hold less on each, root first; a release counts as a use (each block a little older than
  * the one before it in the array, chained or not: the last goes first); a
  * reservation goes back to the free list.  Never waits, never fails for a full ring.  -1 is
- * skipped.  -EPERM: a block that is not held; the others are released all the same. */
+ * skipped.  -EPERM: a block that is not held; the others are released all the same.
+ * Before the answer to its publish: whatever that is, this handle holds nothing of it. */
 int gpc_unref(gpc *c, const gpc_block *blocks, uint32_t n);
 
 /* ---- filling ---- */

@@ -100,6 +100,8 @@ static void slot_finish(struct writer *w, struct grant *g, uint32_t i, uint32_t 
 	if (g->kind == CMD_RESERVE || g->kind == CMD_EVICT) {
 		out->block = block;
 		out->to = s->ram == NONE ? GPC_NONE : w_block(w, s->ram);
+		if (grant_is_refill(g))
+			recall_put(w, s->block);
 		return;
 	}
 	out->block = s->want;

@@ -178,6 +178,23 @@ static uint32_t *slots_in_need(const struct grant *g, uint32_t *ret_n)
 	return list;
 }
 
+/* Too few: blocks in stocks are nobody's yet, those that a refill waits for neither.  Refills do not
+ * take from one another, and leave the live ones alone that a stock of another keeps. */
+static int32_t look_in_stocks(struct writer *w, const struct grant *g, uint32_t least,
+			      uint32_t short_by)
+{
+	const struct grant *h;
+
+	if (g->kind == CMD_EVICT || grant_is_refill(g))
+		return -ENOSPC;
+	if (recall_some(w, g->pool, least, short_by))
+		return 0;
+	for (h = w->grants; h; h = h->next)
+		if (h->pool == g->pool && h->waiting && grant_is_refill(h))
+			return GRANT_WAIT;
+	return -ENOSPC;
+}
+
 /* Find blocks for all slots in need.  0: they are there or on their way; GRANT_WAIT: nothing
  * was done, come again; -ENOSPC: nothing was done, and waiting would not help. */
 static int32_t place_slots(struct writer *w, struct grant *g, const uint32_t *slots, uint32_t n)
@@ -187,6 +204,7 @@ static int32_t place_slots(struct writer *w, struct grant *g, const uint32_t *sl
 	bool evict_only = g->kind == CMD_EVICT;
 	bool partial = (g->flags & CF_PARTIAL) || g->kind != CMD_RESERVE;
 	uint32_t nfree, want, extra, found, i;
+	int32_t err;
 
 	nfree = evict_only ? 0 : MIN(MIN(n, p->nfree), room_for_blocks(p));
 	want = n - nfree;
@@ -208,9 +226,10 @@ static int32_t place_slots(struct writer *w, struct grant *g, const uint32_t *sl
 	if (found < want + extra) {
 		uint32_t short_by = want + extra - found;
 
-		if (!partial || short_by >= n) {
+		err = look_in_stocks(w, g, partial ? 1 : short_by, short_by);
+		if (err == 0 || !partial || short_by >= n) {
 			put_back_from(w, w->picked, found, 0);
-			return -ENOSPC;
+			return err ? err : place_slots(w, g, slots, n);
 		}
 		n -= short_by;
 		nfree = MIN(nfree, n);

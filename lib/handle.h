@@ -19,6 +19,7 @@
 struct writer;
 struct op;
 struct returns;
+struct back { gpc_block block; uint32_t record, word; };
 struct stock;
 struct walk;
 
@@ -52,10 +53,10 @@ struct gpc {
 	/* the command ring, producer's side: ring.c */
 	pthread_mutex_t ring_lock;
 	struct op *ops, **ops_end;       /* submitted, results not yet taken; by position */
-	gpc_block *deferred;             /* reservations to give back when the ring has room */
-	uint32_t deferred_n, deferred_size;
+	struct back *back;               /* reservations to give back when the ring has room */
+	uint32_t back_n, back_size;
+	bool back_forgotten;             /* there was no memory for some: release.c */
 
-	uint64_t *mine;                  /* bitmap by record: reserved by this handle */
 	struct refused_item refused;     /* the first of a publish without waiting that no
 					  * gpc_wait has told of; ring_lock */
 	struct stock *stock;             /* reservations in hand, per pool; NULL = none wanted */
@@ -79,6 +80,19 @@ struct gpc {
 	pthread_mutex_t dev_lock;
 	gpc_dev *devs;
 };
+
+/* What one call changed in holds, added to the seat's counters at its end in one go (refs.c). */
+struct ref_sum {
+	int64_t refs;
+	uint64_t pools[2];               /* those of which held[] may differ from 0 */
+	int32_t held[GPC_MAX_POOLS + 1];
+};
+
+static inline void refs_sum_held(struct ref_sum *sum, uint32_t pool, int32_t by)
+{
+	sum->pools[pool >> 6] |= 1ull << (pool & 63);
+	sum->held[pool] += by;
+}
 
 /* What handle_check() answers to a handle that it refuses. */
 int handle_refuse(gpc *c);

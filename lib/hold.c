@@ -5,39 +5,28 @@
 #include <errno.h>
 #include <stdlib.h>
 #include "fill.h"
+#include "release.h"
 
 #define GROUP 64u
 #define AHEAD (LINES_AHEAD / 2)  /* blocks, of a cell and a stamp each */
 
-/* A reservation of ours goes back; blocks of our own CALLER pool stay ours. */
-static __attribute__((noinline)) bool
-return_reservation(gpc *c, uint32_t record, gpc_block block, struct ref_sum *sum)
-{
-	bool returned = false;
-
-	if (returns_has(c, record, block))
-		return true;
-	pthread_mutex_lock(&c->ring_lock);
-	if (refs_mine(c, record)) {
-		ring_give_back_locked(c, &block, 1);
-		returned = refs_mine_clear(c, record, sum, (uint32_t)GPC_POOL(block));
-	}
-	pthread_mutex_unlock(&c->ring_lock);
-	return returned;
-}
-
 static bool release(gpc *c, gpc_block block, uint32_t record, uint64_t stamp,
 		    struct ref_sum *sum, bool *returned)
 {
+	uint16_t cell;
+
 	if (record == SHM_NO_RECORD)
 		return false;
-	if (load_relaxed(refs_cell(c, record))) {
+	cell = load_relaxed(refs_cell(c, record));
+	if (!cell)
+		return hold_is_keeper(c, block) && hold_is_owner(c, record);
+	if (__builtin_expect(cell <= CELL_REFS, 1)) {
 		refs_stamp(c, record, stamp);    /* a release counts as a use */
 		if (refs_drop(c, record, block, sum))
 			return true;
 	}
 	*returned = true;
-	return return_reservation(c, record, block, sum);
+	return release_hold(c, record, block, stamp, sum);
 }
 
 static inline __attribute__((always_inline)) void ask_lines(const gpc *c, uint32_t record)

@@ -9,6 +9,7 @@ lib_gpc_sources = \
 	%reldir%/check.c \
 	%reldir%/check.h \
 	%reldir%/check_control.c \
+	%reldir%/check_hold.c \
 	%reldir%/check_record.c \
 	%reldir%/check_table.c \
 	%reldir%/clock.c \
@@ -65,10 +66,13 @@ lib_gpc_sources = \
 	%reldir%/publish.c \
 	%reldir%/queue.c \
 	%reldir%/reap.c \
+	%reldir%/recall.c \
 	%reldir%/refs.c \
 	%reldir%/refs.h \
 	%reldir%/refuse.c \
 	%reldir%/refuse.h \
+	%reldir%/release.c \
+	%reldir%/release.h \
 	%reldir%/retire.c \
 	%reldir%/returned.c \
 	%reldir%/ring.c \

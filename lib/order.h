@@ -137,18 +137,30 @@ static inline bool order_cas32(uint32_t *p, uint32_t from, uint32_t to)
 	return ok;
 }
 
-/* Lower a cell by one unless it is zero; returns the old value, 0 = nothing to lower.
- * Release: what the caller did with the block is over before the writer can see the
- * cell at zero. */
-static inline uint16_t order_dec16(uint16_t *p)
+/* If *p is *from make it `to`, else say in *from what it is. */
+static inline bool order_cas16(uint16_t *p, uint16_t *from, uint16_t to)
+{
+	bool ok;
+
+	ORDER_SIDE();
+	ok = __atomic_compare_exchange_n(p, from, to, false, __ATOMIC_SEQ_CST,
+					 __ATOMIC_SEQ_CST);
+	ORDER_SIDE();
+	return ok;
+}
+
+/* Lower a cell by one if it is from 1 to `most`; returns the old value, or 0 = nothing was
+ * lowered.  Release: what the caller did with the block is over before the writer can see
+ * the cell at zero. */
+static inline uint16_t order_dec16(uint16_t *p, uint16_t most)
 {
 	uint16_t v = load_relaxed(p);
 
-	while (v)
+	while ((uint16_t)(v - 1) < most)
 		if (__atomic_compare_exchange_n(p, &v, (uint16_t)(v - 1), true,
 						__ATOMIC_RELEASE, __ATOMIC_RELAXED))
-			break;
-	return v;
+			return v;
+	return 0;
 }
 
 /* Raise *p to v, at most `tries` attempts (rule R1: a stamp only grows). */

@@ -251,7 +251,6 @@ static int wait_removed(gpc *c, int pool, uint32_t generation, uint64_t deadline
 
 	while (load_acquire(&d->state) == POOL_DRAINING &&
 	       load_relaxed(&d->generation) == generation) {
-		fill_empty_stock(c, (uint32_t)pool);
 		if (clock_ns() >= deadline)
 			return err_set(ETIMEDOUT, "pool is %d: time is up, and blocks of it are still "
 				       "held; it goes when they are given back", pool);
@@ -284,8 +283,6 @@ GPC_EXPORT int gpc_clear(gpc *c, int pool, uint32_t tag, uint32_t flags, int tim
 	d = pool < 0 ? NULL : seg_pool(&c->seg, (uint32_t)pool);
 	if (d && load_acquire(&d->state) != POOL_FREE)
 		cmd.arg = load_relaxed(&d->generation);
-	if (flags & GPC_REMOVE)
-		fill_empty_stock(c, (uint32_t)pool);
 	held = call(c, &cmd, deadline);
 	if (held == -ENOENT)
 		return no_pool(c, pool);

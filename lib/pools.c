@@ -280,6 +280,7 @@ static void pool_shut(struct writer *w, uint32_t pool)
 	update_spaces(w);
 	grant_cancel_pool(w, pool);
 	move_forget_sources(w, pool);
+	recall_pool(w, pool);
 	clear_pool(w, pool, 0);
 	w->next_care_ns = 0;             /* pools_care() ends it */
 }

@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* publish.c - reservations become references, and holds are given back.
  *
- * Rule S3: the cell of a block is raised before its publish is sent, so that there is no
- * instant between "reserved" and "referenced".  If the publish is refused, the cell is
- * lowered again.  If the key was live already, the library takes an ordinary reference on
- * the resident block; should that one have gone in the meantime, it publishes again. */
+ * Rule S3: the cell of a block counts as a reference before its publish is shown to the writer,
+ * so that there is no instant between "reserved" and "referenced".  If the publish is refused,
+ * the cell says "reserved" again.  If the key was live already, the library takes an ordinary
+ * reference on the resident block; should that one have gone in the meantime, it publishes
+ * again.  release.h has all that a cell can be, and what a release before the answer does. */
 #include "config.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include "fill.h"
+#include "release.h"
 
 #define PART (SHM_RING / 4)
 
@@ -84,6 +86,15 @@ fail:
 	return false;
 }
 
+/* Refused, or a duplicate: it is a reservation again, if it has not been given up.  Of CALLER blocks
+ * the record alone says that. */
+static void refused(gpc *c, uint32_t record, gpc_block block, struct ref_sum *sum)
+{
+	bool cell = !hold_is_keeper(c, block) && hold_is_owner(c, record);
+
+	hold_step(c, record, block, cell ? HOLD_REFUSED : HOLD_GONE, sum);
+}
+
 static void take_one(gpc *c, struct op *op, uint32_t i, struct ref_sum *sum)
 {
 	const struct shm_command *s = ring_slot(c, op, i);
@@ -92,23 +103,26 @@ static void take_one(gpc *c, struct op *op, uint32_t i, struct ref_sum *sum)
 	gpc_block got = s->result;
 	int err;
 
-	if (record == SHM_NO_RECORD)
+	if (record == SHM_NO_RECORD || s->op != CMD_PUBLISH)
 		return;
 	if (got == s->block) {           /* the reservation is a reference now */
-		refs_mine_clear(c, record, sum, (uint32_t)GPC_POOL(got));
+		hold_step(c, record, got, HOLD_LIVE, sum);
 		answer(c, op, i, got);
 		return;
 	}
 	if (got >= 0 && op->resident && op->want_refs) {
 		if (!take_resident(c, got, &key, sum, &err)) {
-			if (publish_again(c, op, i))
+			/* what was given up meanwhile is on its way back */
+			bool ours = hold_of(load_relaxed(refs_cell(c, record))) == HOLD_PENDING;
+
+			if (ours && publish_again(c, op, i))
 				return;
-			err = -EAGAIN;
+			err = ours ? -EAGAIN : -EPERM;
 		}
 		if (err < 0)
 			got = err;
 	}
-	refs_drop(c, record, s->block, sum);
+	refused(c, record, s->block, sum);
 	answer(c, op, i, got);
 }
 
@@ -124,20 +138,25 @@ static void take_publish(gpc *c, struct op *op)
 	op->index = NULL;
 }
 
-/* The keeper of a CALLER pool may publish what came back to it before it was told. */
+/* Is it the program's to publish?  Of CALLER blocks the record tells: the keeper may not know that
+ * one came back. */
 static bool is_reserved_by_us(gpc *c, uint32_t record, gpc_block block)
 {
-	if (refs_mine(c, record))
+	switch (hold_of(load_relaxed(refs_cell(c, record)))) {
+	case HOLD_RESERVED:
 		return true;
-	if (!returns_has(c, record, block))
+	case HOLD_NONE:
+		if (!returns_has(c, record, block))
+			return false;
+		returns_know(c, record, block);
+		return true;
+	default:
 		return false;
-	returns_know(c, record, block);
-	return true;
+	}
 }
 
-/* The command for block i, its cell raised; or why not. */
-static int prepare(gpc *c, const struct publish *p, uint32_t i, struct shm_command *cmd,
-		   struct ref_sum *sum)
+/* The command for block i; or why not. */
+static int prepare(gpc *c, const struct publish *p, uint32_t i, struct shm_command *cmd)
 {
 	gpc_block block = p->blocks[i];
 	uint32_t record = pool_record(&c->seg, block);
@@ -155,7 +174,7 @@ static int prepare(gpc *c, const struct publish *p, uint32_t i, struct shm_comma
 		cmd->parent[0] = p->parents[i].w[0];
 		cmd->parent[1] = p->parents[i].w[1];
 	}
-	return refs_add(c, record, block, sum);
+	return 0;
 }
 
 /* The sentence for block i. */
@@ -168,13 +187,22 @@ static void tell(gpc *c, const struct publish *p, uint32_t i, int32_t err)
 	refuse_publish(c, &it);
 }
 
-static void unprepare(gpc *c, const struct shm_command *cmds, uint32_t n)
+/* Rule S3: from here on each block counts as referenced.  One that another thread has published or
+ * given up since, or that stands here twice, is left out. */
+static void send_publish(gpc *c, struct op *op)
 {
 	struct ref_sum sum = { 0 };
 	uint32_t i;
 
-	for (i = 0; i < n; i++)
-		refs_drop(c, pool_record(&c->seg, cmds[i].block), cmds[i].block, &sum);
+	for (i = 0; i < op->n; i++) {
+		struct shm_command *s = ring_slot(c, op, i);
+
+		if (hold_step(c, pool_record(&c->seg, s->block), s->block,
+			      hold_is_keeper(c, s->block) ? HOLD_SEND_KEPT : HOLD_SEND, &sum))
+			continue;
+		answer(c, op, i, -EPERM);
+		s->op = CMD_NOP;
+	}
 	refs_account(c, &sum);
 }
 
@@ -184,7 +212,6 @@ static struct op *prepare_part(gpc *c, const struct publish *p, uint32_t from, u
 {
 	struct op *op = ring_op(0, 0);
 	uint32_t *index = malloc((size_t)n * sizeof(*index)), i;
-	struct ref_sum sum = { 0 };
 	int err, told = 0;
 
 	if (!op || !index) {
@@ -194,7 +221,7 @@ static struct op *prepare_part(gpc *c, const struct publish *p, uint32_t from, u
 		return NULL;
 	}
 	for (i = 0; i < n; i++) {
-		err = prepare(c, p, from + i, &cmds[op->n], &sum);
+		err = prepare(c, p, from + i, &cmds[op->n]);
 		if (err == 0) {
 			index[op->n++] = from + i;
 			continue;
@@ -204,10 +231,10 @@ static struct op *prepare_part(gpc *c, const struct publish *p, uint32_t from, u
 		if (!told++)
 			tell(c, p, from + i, err);
 	}
-	refs_account(c, &sum);
 	op->index = index;
 	op->resident = p->resident;
 	op->want_refs = p->want_refs;
+	op->send = send_publish;
 	op->take = take_publish;
 	return op;
 }
@@ -246,8 +273,6 @@ static int publish_nowait(gpc *c, const struct publish *p, uint32_t n, gpc_ticke
 	} else {
 		ticket = ring_last_ticket(c);
 	}
-	if (err < 0)
-		unprepare(c, cmds, n);
 	if (err < 0 || !n)
 		discard(op);
 	if (err == 0 && t)
@@ -291,7 +316,6 @@ static int publish_part(gpc *c, const struct publish *p, uint32_t from, uint32_t
 	}
 	err = submit_part(c, op, cmds, ticket);
 	if (err < 0) {
-		unprepare(c, cmds, n);
 		discard(op);
 		return err;
 	}

@@ -95,8 +95,10 @@ static void empty_ring(struct writer *w, uint32_t peer)
 	if (head - p->tail > SHM_RING)   /* scribbled over */
 		head = p->next;
 	p->next = p->tail = head;
-	p->stalled = p->commit_known = false;
+	p->stalled = p->commit_known = p->stocked = false;
 	store_relaxed(&s->head, head);
+	store_relaxed(&s->taken, head);
+	store_relaxed(&s->waiting, 0);   /* who was killed in its wait has not lowered it */
 	store_release(&s->tail, head);
 }
 

@@ -1,28 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* refs.c - taking, dropping and counting references.
  *
- * The counts.  A block counts once in the seat's held[pool] while the own cell is nonzero
- * or the block is marked as reserved by this handle.  Cell and mark are two words, so
- * threads of one process that change both for one block at the same moment could count it
- * twice or not at all.  They never do:
- *
- *   - a reservation begins and ends (mine_set, mine_clear after giving back) while the
- *     record is RESERVED; refs_take does not touch the cell of a record that is not LIVE,
- *     and when it is LIVE but goes before the cell is raised, the section of the caller
- *     keeps it from becoming anybody's reservation until the cell is lowered again;
- *   - a publish raises the cell first (refs_add) and clears the mark when it is
- *     acknowledged, so the cell is above zero whatever other threads add and take back
- *     meanwhile. */
+ * The counts.  A block counts once in the seat's held[pool] while the own cell says that the
+ * program holds it: references, RESERVED or PENDING (release.h).  Each change of a cell is
+ * one step from an old value to a new one, and who makes it counts the difference.  refs_take
+ * adds before it looks: to a cell that has a reservation's value only where the record was
+ * LIVE a moment ago, in the same section, so a publish or commit has been done and its answer
+ * is all that is missing. */
 #include "config.h"
 
 #include <errno.h>
 #include "refs.h"
-
-static void sum_held(struct ref_sum *sum, uint32_t pool, int32_t by)
-{
-	sum->pools[pool >> 6] |= 1ull << (pool & 63);
-	sum->held[pool] += by;
-}
+#include "release.h"
 
 /* Pools are below GPC_MAX_POOLS + 1 = 128: pool_record has checked, and block ids have
  * no more bits.  The counters are unsigned; what is added may be negative. */
@@ -43,42 +32,36 @@ void refs_account(gpc *c, const struct ref_sum *sum)
 	}
 }
 
-bool refs_mine_set(gpc *c, uint32_t record, struct ref_sum *sum, uint32_t pool)
+/* The cell had too many references, or the value of a reservation. */
+static int add_to_special(gpc *c, uint32_t record, gpc_block block, uint16_t old,
+			  struct ref_sum *sum)
 {
-	uint64_t bit = 1ull << (record & 63);
+	enum hold hold = hold_of(old);
 
-	if (order_or64(&c->mine[record >> 6], bit) & bit)
-		return false;
-	if (!load_relaxed(refs_cell(c, record)))
-		sum_held(sum, pool, 1);
-	return true;
-}
-
-bool refs_mine_clear(gpc *c, uint32_t record, struct ref_sum *sum, uint32_t pool)
-{
-	uint64_t bit = 1ull << (record & 63);
-
-	if (!(order_and64(&c->mine[record >> 6], ~bit) & bit))
-		return false;
-	if (!load_relaxed(refs_cell(c, record)))
-		sum_held(sum, pool, -1);
-	return true;
-}
-
-int refs_add(gpc *c, uint32_t record, gpc_block block, struct ref_sum *sum)
-{
-	uint16_t *cell = refs_cell(c, record);
-	uint16_t old = order_add16(cell, 1);             /* (T) */
-
-	/* Threads at the cap at the same moment overshoot it by one each; below the
-	 * wrap there is room for as many as it has references. */
-	if (old >= REF_CAP) {
-		order_dec16(cell);
-		return err_set(EOVERFLOW, "%u references of this peer on block 0x%x",
-			       REF_CAP, (unsigned)block);
+	if (hold == HOLD_PENDING || hold == HOLD_BACK) {
+		/* ours, and LIVE by now: what is added to the value counts as references then.
+		 * Who was faster has done it for us */
+		hold_step(c, record, block, HOLD_LIVE, sum);
+		sum->refs++;
+		return 0;
 	}
-	if (!old && !refs_mine(c, record))
-		sum_held(sum, (uint32_t)GPC_POOL(block), 1);
+	/* Threads at the cap at the same moment overshoot it by one each; below the
+	 * next value there is room for as many as it has references. */
+	count_sub(refs_cell(c, record), 1);
+	if (hold != HOLD_REF)
+		return -ESTALE;
+	return err_set(EOVERFLOW, "%u references of this peer on block 0x%x", REF_CAP,
+		       (unsigned)block);
+}
+
+static int refs_add(gpc *c, uint32_t record, gpc_block block, struct ref_sum *sum)
+{
+	uint16_t old = order_add16(refs_cell(c, record), 1);     /* (T) */
+
+	if (__builtin_expect(old >= REF_CAP, 0))
+		return add_to_special(c, record, block, old, sum);
+	if (!old)
+		refs_sum_held(sum, (uint32_t)GPC_POOL(block), 1);
 	sum->refs++;
 	return 0;
 }
@@ -87,12 +70,12 @@ bool refs_drop(gpc *c, uint32_t record, gpc_block block, struct ref_sum *sum)
 {
 	/* (c) what was done with the block is done; pairs with the writer's reading of
 	 * the row before it frees.  If we die before it, reaping clears the cell. */
-	uint16_t old = order_dec16(refs_cell(c, record));
+	uint16_t old = order_dec16(refs_cell(c, record), CELL_REFS);
 
 	if (!old)
 		return false;
-	if (old == 1 && !refs_mine(c, record))
-		sum_held(sum, (uint32_t)GPC_POOL(block), -1);
+	if (old == 1)
+		refs_sum_held(sum, (uint32_t)GPC_POOL(block), -1);
 	sum->refs--;
 	return true;
 }

@@ -15,14 +15,8 @@
 
 #include "handle.h"
 
-#define REF_CAP 0x8000u          /* leaves room for racing undos below the wrap */
+#define REF_CAP 0x8000u          /* leaves room for racing undos below CELL_REFS */
 
-/* What one call changed, added to the seat's counters at its end in one go. */
-struct ref_sum {
-	int64_t refs;
-	uint64_t pools[2];               /* those of which held[] may differ from 0 */
-	int32_t held[GPC_MAX_POOLS + 1];
-};
 void refs_account(gpc *c, const struct ref_sum *sum);
 
 static inline uint16_t *refs_cell(const gpc *c, uint32_t record)
@@ -30,23 +24,12 @@ static inline uint16_t *refs_cell(const gpc *c, uint32_t record)
 	return seg_row(&c->seg, record) + c->peer;
 }
 
-static inline bool refs_mine(const gpc *c, uint32_t record)
-{
-	return load_relaxed(&c->mine[record >> 6]) >> (record & 63) & 1;
-}
-
-/* Mark a record as reserved by this handle, or no more; true if that changed it. */
-bool refs_mine_set(gpc *c, uint32_t record, struct ref_sum *sum, uint32_t pool);
-bool refs_mine_clear(gpc *c, uint32_t record, struct ref_sum *sum, uint32_t pool);
-
 /* Reference on a LIVE block that holds `key`: 0, -ESTALE (not that key any more), -EOVERFLOW.
  * Inside a section: see refs.c for what the counts owe to it. */
 int refs_take(gpc *c, uint32_t record, gpc_block block, const gpc_key *key,
 	      struct ref_sum *sum);
 /* One reference less; false: there was none. */
 bool refs_drop(gpc *c, uint32_t record, gpc_block block, struct ref_sum *sum);
-/* Unconditional first half, for a block that is reserved by the caller (rule S3). */
-int refs_add(gpc *c, uint32_t record, gpc_block block, struct ref_sum *sum);
 
 #define REFS_GROUP 256u                  /* blocks whose places are counted on from one */
 

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include "refs.h"
 #include "refuse.h"
+#include "release.h"
 
 #define BLOCK_TEXT 48
 #define KEY_TEXT   40
@@ -112,7 +113,7 @@ static const char *why_not_reserved(const gpc *c, gpc_block block, char *room, s
 	}
 	if (load_relaxed(&r->source))
 		return "it is the target of a move: gpc_commit comes first";
-	if (!refs_mine(c, record))
+	if (hold_of(load_relaxed(refs_cell(c, record))) != HOLD_RESERVED)
 		return "its reservation was given back";
 	return "it is not back yet: a call of this peer that takes it has not been answered";
 }

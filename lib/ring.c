@@ -3,9 +3,9 @@
 
 #include <errno.h>
 #include <stdlib.h>
-#include <string.h>
 #include "futex.h"
 #include "lockfile.h"
+#include "release.h"
 #include "ring.h"
 #include "writer_seat.h"
 
@@ -60,7 +60,17 @@ static bool is_answered(gpc *c, const struct op *op)
 	return true;
 }
 
-static void take_answers(gpc *c)
+/* What answers bring is in the cells before this, so gpc_check finds it in one of the two. */
+static void note_taken(gpc *c)
+{
+	struct shm_seat *s = my_seat(c);
+	uint64_t taken = c->ops ? c->ops->position : s->head;
+
+	if (s->taken != taken)
+		store_relaxed(&s->taken, taken);
+}
+
+void ring_take_locked(gpc *c)
 {
 	struct op **at = &c->ops, *op;
 
@@ -78,11 +88,12 @@ static void take_answers(gpc *c)
 		if (!op->waited)
 			free(op);
 	}
+	note_taken(c);
 }
 
 /* ---- submitting ---- */
 
-static uint64_t room(gpc *c)
+uint64_t ring_room(gpc *c)
 {
 	struct shm_seat *s = my_seat(c);
 	uint64_t tail = load_acquire(&s->tail);          /* pairs with (Y) */
@@ -98,7 +109,7 @@ int ring_submit_locked(gpc *c, struct op *op, const struct shm_command *cmds)
 	struct shm_seat *s = my_seat(c);
 	uint32_t i;
 
-	if (room(c) < op->n) {
+	if (ring_room(c) < op->n) {
 		count_add(&s->ring_full, 1);
 		return err_set(EAGAIN, "n is %u: so many of the %u commands that may be under way "
 			       "are not free now", op->n, SHM_RING);
@@ -112,6 +123,8 @@ int ring_submit_locked(gpc *c, struct op *op, const struct shm_command *cmds)
 		*slot = cmds[i];
 		store_relaxed(&slot->result, CMD_PENDING);
 	}
+	if (op->send)                    /* release.h: cells after the commands, before head */
+		op->send(c, op);
 	op->next = NULL;
 	*c->ops_end = op;
 	c->ops_end = &op->next;
@@ -131,44 +144,11 @@ uint64_t ring_life(gpc *c, gpc_block block)
 	return (uint64_t)WORD_GEN(load_relaxed(&seg_record(&c->seg, record)->word)) + 1;
 }
 
-static void submit_deferred(gpc *c)
-{
-	uint64_t space = room(c);        /* once: the writer makes more of it meanwhile */
-	uint32_t i, n = (uint32_t)MIN((uint64_t)c->deferred_n, space);
-	struct shm_command *cmds;
-	struct op *op;
-
-	n = MIN(n, 64u);
-	if (!n || !(op = ring_op(n, 0)))
-		return;                  /* they wait for the next call */
-	cmds = calloc(n, sizeof(*cmds));
-	if (!cmds) {
-		free(op);
-		return;
-	}
-	for (i = 0; i < n; i++) {
-		cmds[i].op = CMD_FREE;
-		cmds[i].block = c->deferred[c->deferred_n - n + i];
-		cmds[i].arg = ring_life(c, cmds[i].block);
-	}
-	if (ring_submit_locked(c, op, cmds) == 0)
-		c->deferred_n -= n;
-	else
-		free(op);
-	free(cmds);
-}
-
 void ring_turn_locked(gpc *c)
 {
-	uint32_t before;
-
-	take_answers(c);
-	while (c->deferred_n) {
-		before = c->deferred_n;
-		submit_deferred(c);
-		if (c->deferred_n == before)
-			break;
-	}
+	ring_take_locked(c);
+	if (c->back_n || c->back_forgotten)
+		release_send_locked(c);
 }
 
 void ring_turn(gpc *c)
@@ -187,24 +167,6 @@ int ring_submit(gpc *c, struct op *op, const struct shm_command *cmds)
 	err = ring_submit_locked(c, op, cmds);
 	pthread_mutex_unlock(&c->ring_lock);
 	return err;
-}
-
-void ring_give_back_locked(gpc *c, const gpc_block *blocks, uint32_t n)
-{
-	uint32_t want = c->deferred_n + n;
-	gpc_block *list;
-
-	if (!n)
-		return;
-	if (want > c->deferred_size) {
-		list = realloc(c->deferred, (size_t)want * 2 * sizeof(*list));
-		if (!list)
-			return;          /* they come back when this process ends */
-		c->deferred = list;
-		c->deferred_size = want * 2;
-	}
-	memcpy(c->deferred + c->deferred_n, blocks, n * sizeof(*blocks));
-	c->deferred_n = want;
 }
 
 uint64_t ring_last_ticket(gpc *c)
@@ -233,7 +195,7 @@ void ring_free(gpc *c)
 		if (!op->waited)
 			free(op);
 	}
-	free(c->deferred);
+	release_free(c);
 }
 
 /* ---- waiting ---- */

@@ -24,6 +24,9 @@ struct op {                              /* commands submitted together */
 	uint8_t pool;                    /* whose stock it is for */
 	bool abandoned;                  /* nobody wants the answer: give back what it brings */
 	int32_t result;
+	/* Under ring_lock, once: what being sent means for the cells.  The commands stand in their
+	 * slots, which it may change, and nobody was shown them yet. */
+	void (*send)(gpc *c, struct op *op);
 	/* Under ring_lock, once: what the answers mean. */
 	void (*take)(gpc *c, struct op *op);
 	gpc_block *resident;             /* publish */
@@ -47,13 +50,15 @@ int ring_call(gpc *c, struct op *op, const struct shm_command *cmds, uint64_t de
 int ring_watch(gpc *c, int (*look)(gpc *c, void *arg), void *arg, uint64_t deadline_ns);
 /* Wait until everything up to the ticket has been answered and taken. */
 int ring_wait(gpc *c, uint64_t ticket, uint64_t deadline_ns);
-/* A reservation to give back: when there is room, at once if possible. */
 /* What FREE and DROP say about their block: its present generation + 1; 0 = there is none. */
 uint64_t ring_life(gpc *c, gpc_block block);
-void ring_give_back_locked(gpc *c, const gpc_block *blocks, uint32_t n);
 /* Take what was answered; give back what waits for room. */
 void ring_turn(gpc *c);
 void ring_turn_locked(gpc *c);
+/* The first half of it. */
+void ring_take_locked(gpc *c);
+/* Commands that the ring has room for, with ring_lock held. */
+uint64_t ring_room(gpc *c);
 /* The memory that the answers to this ticket (0 = any) would go to is no more. */
 void ring_forget(gpc *c, uint64_t ticket);
 /* The ticket of what was submitted last. */

@@ -19,6 +19,8 @@ static void make_clean(gpc *c, struct shm_seat *s)
 		if (load_relaxed(&seg_section(&c->seg, c->peer, i)->epoch))
 			epoch_end(seg_section(&c->seg, c->peer, i));
 	store_relaxed(&s->head, load_relaxed(&s->tail));
+	store_relaxed(&s->taken, load_relaxed(&s->tail));
+	store_relaxed(&s->waiting, 0);   /* of threads that are gone: each answer would wake them */
 }
 
 static void sit_down(gpc *c, struct shm_seat *s, const char *label, uint32_t quota)
@@ -107,7 +109,7 @@ static void end_references(gpc *c)
 	uint32_t i;
 
 	if (!load_relaxed(&seg_seat(&c->seg, c->peer)->refs))
-		return;
+		return;                  /* reservations end when the writer reaps the seat */
 	for (i = 0; i < c->seg.header.geometry.max_blocks; i++)
 		if (load_relaxed(refs_cell(c, i)))
 			store_release(refs_cell(c, i), 0);

@@ -157,7 +157,8 @@ enum {                                   /* flags of a record */
 	                                  * names it, and it goes after a grace period (leave.c) */
 	REC_LEAVING    = 1 << 5,         /* LIVE: its key has gone to another space; it goes after
 	                                  * a grace period, when nothing hangs below it */
-	REC_LINGERS    = 1 << 6          /* DYING, of a CALLER pool: was referenced when it left */
+	REC_LINGERS    = 1 << 6,         /* DYING, of a CALLER pool: was referenced when it left */
+	REC_RECALL     = 1 << 7          /* RESERVED: the writer takes it back from a stock */
 };
 
 struct shm_record {                      /* w, r: the only truth about a block */
@@ -192,6 +193,17 @@ _Static_assert(sizeof(struct shm_change) == 64, "change layout");
 #define STAMP_PLACES    ((1u << STAMP_BITS) - 1)
 #define STAMP_TICK(s)   ((s) >> STAMP_BITS)
 
+/* A cell of ref[]: what one peer holds of one block.  A number of references, or one of the
+ * values below, for a block that is reserved, or was until a moment ago.  Threads of the peer
+ * that take references at the same moment add to it, so each value has room above it.
+ * release.h says which values go with which state of the record. */
+#define CELL_REFS       0x9fffu          /* the most that is a number of references */
+#define CELL_PENDING    0xa000u          /* p: reserved; a command makes it one reference */
+#define CELL_BACK       0xb000u          /* p: given up; its way back has not begun */
+#define CELL_RESERVED   0xc000u          /* p, w clears: reserved, the program has it */
+#define CELL_STOCK      0xd000u          /* w, p takes: reserved, in the peer's stock */
+#define CELL_ABOVE      0x0fffu          /* the room */
+
 struct shm_line {                        /* one cache line for each kind of access */
 	uint64_t epoch;                  /* all: raised to start a grace period */
 	uint64_t completed;              /* all: no open section is older; only a hint to save scans */
@@ -218,7 +230,8 @@ struct shm_seat {                        /* 4096 bytes */
 	uint64_t attached_ns;            /* CLOCK_MONOTONIC */
 	uint8_t pad0[128 - 72];
 	uint64_t head;                   /* p: line 2: next position to write */
-	uint8_t pad1[56];
+	uint64_t taken;                  /* p: it has taken the answers before it */
+	uint8_t pad1[48];
 	uint64_t tail;                   /* w: line 3: everything before it is done */
 	uint32_t done;                   /* w: futex word, moves when results were stored */
 	uint32_t waiting;                /* p: threads that sleep on done */
@@ -270,7 +283,9 @@ enum {
 
 enum {                                   /* flags of a command */
 	CF_PARTIAL = 1 << 0, CF_MOVES = 1 << 1, CF_TRY = 1 << 2, CF_TAKE = 1 << 3,
-	CF_KEEP = 1 << 4, CF_CANCEL = 1 << 5, CF_UNCHAINED = 1 << 6, CF_REMOVE = 1 << 7
+	CF_KEEP = 1 << 4, CF_CANCEL = 1 << 5, CF_UNCHAINED = 1 << 6,
+	CF_REMOVE = 1 << 7,              /* CMD_CLEAR */
+	CF_STOCK = 1 << 7                /* CMD_RESERVE: the blocks go to the peer's stock */
 };
 
 #define CMD_PENDING     INT32_MIN        /* result of a command that is not done */

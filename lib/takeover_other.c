@@ -93,9 +93,10 @@ static void scan_reserved(struct writer *w, struct scan *sc, uint32_t record)
 {
 	struct shm_record *r = w_record(w, record);
 	uint32_t kind = open_operation(sc, r->owner, r->op);
+	bool told = kind == CMD_NONE || kind == CMD_EVICT;
+	bool taken = r->owner < w->max_peers && pool_took_it(w, record);
 
-	if (r->owner >= w->max_peers || (kind != CMD_NONE && kind != CMD_EVICT) ||
-	    pool_took_it(w, record)) {
+	if (taken || !recall_resume(w, record, told)) {
 		/* the owner was never told: nobody writes there; the command runs again */
 		sc->damage.states += r->owner >= w->max_peers;
 		r->source = 0;

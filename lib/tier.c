@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include "fill.h"
+#include "release.h"
 
 #define PART (SHM_RING / 4)
 
@@ -106,8 +107,10 @@ GPC_EXPORT int gpc_promote(gpc *c, const gpc_block *blocks, uint32_t n, int to,
 
 /* ---- commit ---- */
 
-/* The target's cell is raised before the commit is sent, so that the caller's reference moves
- * without a gap; `out` remembers for which moves, then holds the results. */
+/* The commit ends the reservation of its target, whatever the answer.  Where the caller has a
+ * reference on the source, the target's cell counts as one before the commit is shown to the
+ * writer, so that the reference moves without a gap; `out` remembers for which moves, then holds
+ * the results. */
 static void take_commit(gpc *c, struct op *op)
 {
 	struct ref_sum sum = { 0 };
@@ -118,63 +121,50 @@ static void take_commit(gpc *c, struct op *op)
 		uint32_t from = pool_record(&c->seg, s->block), to = pool_record(&c->seg, s->to);
 
 		op->result += s->result == 0;
-		if (op->out[i] == 1 && from != SHM_NO_RECORD && to != SHM_NO_RECORD &&
-		    (s->result < 0 || !refs_drop(c, from, s->block, &sum)))
-			refs_drop(c, to, s->to, &sum);
+		if (op->out[i] == 1 && from != SHM_NO_RECORD && to != SHM_NO_RECORD) {
+			hold_step(c, to, s->to, s->result < 0 ? HOLD_GONE : HOLD_LIVE, &sum);
+			if (s->result == 0 && !refs_drop(c, from, s->block, &sum))
+				refs_drop(c, to, s->to, &sum);
+		}
 		op->out[i] = s->result;
 	}
 	refs_account(c, &sum);
 }
 
-static void raise_targets(gpc *c, struct op *op, const struct gpc_move *moves)
+static bool is_held(gpc *c, uint32_t record)
+{
+	enum hold hold = hold_of(load_relaxed(refs_cell(c, record)));
+
+	return hold == HOLD_REF || hold == HOLD_PENDING;
+}
+
+/* It need not have a source any more: the writer forgets one that was dropped.  What is no target
+ * of that move stays what it is. */
+static bool is_target(gpc *c, uint32_t record, const struct shm_command *s)
+{
+	return hold_is_owner(c, record) && seg_record(&c->seg, record)->op == s->arg;
+}
+
+static void send_commit(gpc *c, struct op *op)
 {
 	struct ref_sum sum = { 0 };
 	uint32_t i, from, to;
 
 	for (i = 0; i < op->n; i++) {
-		from = pool_record(&c->seg, moves[i].from);
-		to = pool_record(&c->seg, moves[i].to);
-		op->out[i] = from != SHM_NO_RECORD && to != SHM_NO_RECORD &&
-			     !(moves[i].op & MOVE_NOT_HELD) &&
-			     load_relaxed(refs_cell(c, from)) &&
-			     refs_add(c, to, moves[i].to, &sum) == 0;
+		struct shm_command *s = ring_slot(c, op, i);
+		bool moves_along = !(s->arg & MOVE_NOT_HELD) && !(s->flags & CF_CANCEL);
+
+		s->arg &= ~MOVE_NOT_HELD;
+		op->out[i] = 0;
+		from = pool_record(&c->seg, s->block);
+		to = pool_record(&c->seg, s->to);
+		if (to == SHM_NO_RECORD || !is_target(c, to, s))
+			continue;
+		if (from != SHM_NO_RECORD && moves_along && is_held(c, from))
+			op->out[i] = hold_step(c, to, s->to, HOLD_SEND, &sum);
+		else
+			hold_step(c, to, s->to, HOLD_PART, &sum);
 	}
-	refs_account(c, &sum);
-}
-
-/* The commit will end this reservation, whatever the answer.  It need not have a source any
- * more: the writer forgets one that was dropped. */
-static bool is_target(gpc *c, uint32_t record, const struct gpc_move *m)
-{
-	const struct shm_record *r = seg_record(&c->seg, record);
-
-	return WORD_STATE(load_acquire(&r->word)) == RESERVED && r->owner == c->peer &&
-	       r->op == (m->op & ~MOVE_NOT_HELD);
-}
-
-/* Targets are reservations until now, while nobody else can have a reference on them; what
- * is no target of that move stays what it is. */
-static void end_reservations(gpc *c, const struct gpc_move *moves, uint32_t n)
-{
-	struct ref_sum sum = { 0 };
-	uint32_t i, to;
-
-	for (i = 0; i < n; i++) {
-		to = pool_record(&c->seg, moves[i].to);
-		if (to != SHM_NO_RECORD && is_target(c, to, &moves[i]))
-			refs_mine_clear(c, to, &sum, (uint32_t)GPC_POOL(moves[i].to));
-	}
-	refs_account(c, &sum);
-}
-
-static void lower_targets(gpc *c, const struct op *op, const struct gpc_move *moves)
-{
-	struct ref_sum sum = { 0 };
-	uint32_t i;
-
-	for (i = 0; i < op->n; i++)
-		if (op->out[i] == 1)
-			refs_drop(c, pool_record(&c->seg, moves[i].to), moves[i].to, &sum);
 	refs_account(c, &sum);
 }
 
@@ -195,21 +185,17 @@ static int commit_all(gpc *c, const struct gpc_move *moves, uint32_t n, int *res
 	for (i = 0; i < n; i++)
 		cmds[i] = (struct shm_command){ .op = CMD_COMMIT, .block = moves[i].from,
 						.to = moves[i].to,
-						.arg = moves[i].op & ~MOVE_NOT_HELD,
+						.arg = moves[i].op,
 						.flags = cancel ? CF_CANCEL : 0 };
 	cmds[0].count = n;
 	op->group = true;
+	op->send = send_commit;
 	op->take = take_commit;
-	if (!cancel)
-		raise_targets(c, op, moves);
-	end_reservations(c, moves, n);
 	err = ring_call(c, op, cmds, NEVER, &pending);
 	free(cmds);
 	if (err < 0) {
-		if (!pending) {
-			lower_targets(c, op, moves);
+		if (!pending)
 			free(op);
-		}
 		return err;
 	}
 	for (i = 0; results && i < n; i++)

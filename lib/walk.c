@@ -9,6 +9,7 @@
 #include "config.h"
 
 #include "outside.h"
+#include "release.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -51,7 +52,7 @@ static uint32_t count_refs(const struct segment *s, uint32_t record)
 	uint32_t p, n = 0;
 
 	for (p = 0; p < s->header.geometry.max_peers; p++)
-		n += load_relaxed(&row[p]);
+		n += hold_refs(load_relaxed(&row[p]));
 	return n;
 }
 

@@ -11,7 +11,7 @@
  *   queue.c     leaves by age                            pools.c     pools come and go, clear
  *   retire.c    flush, grace period, reuse               reap.c      the dead
  *   mirror.c    copies on devices                        takeover*.c from what is left
- *   feed.c      changes for the outside */
+ *   feed.c      changes for the outside                  recall.c    from stocks */
 #ifndef GPC_WRITER_H
 #define GPC_WRITER_H
 
@@ -79,6 +79,7 @@ struct wpeer {
 	bool seated;                     /* seen taken since it was reaped last ... */
 	struct identity who;             /* ... by whom */
 	bool stalled;                    /* a publish waits for a bucket: the ring waits with it */
+	bool stocked;                    /* blocks were put in its stock */
 	bool answered;                   /* results stored since the last wake */
 	bool commit_known;               /* move.c: the first slot's own result, kept for last */
 	int32_t commit_result;
@@ -409,6 +410,10 @@ void record_own(struct writer *w, uint32_t record, uint32_t owner);      /* list
 void record_disown(struct writer *w, uint32_t record);
 
 /* ---- grant.c ---- */
+static inline bool grant_is_refill(const struct grant *g)
+{
+	return g->kind == CMD_RESERVE && (g->flags & CF_STOCK);
+}
 #define OP_OF(position) ((position) + 1)         /* 0 = no operation */
 void grant_start(struct writer *w, uint32_t peer, uint64_t position,
 		 const struct shm_command *cmd);
@@ -504,6 +509,18 @@ void feed_clear_done(struct writer *w);
 bool feed_is_clearing(struct writer *w, uint32_t *ret_pool, uint32_t *ret_tag);
 void feed_returned(struct writer *w, uint32_t record);   /* prepared: RESERVED commits it */
 void feed_commit_returned(struct writer *w, uint32_t pool);
+
+/* ---- recall.c ---- */
+/* A grant for the stock of its owner has got this block; the answer follows. */
+void recall_put(struct writer *w, uint32_t record);
+/* Take up to n blocks of a pool back from stocks, if there are `least`; returns how many are free
+ * now. */
+uint32_t recall_some(struct writer *w, uint32_t pool, uint32_t least, uint32_t n);
+/* ... all of a pool that goes. */
+void recall_pool(struct writer *w, uint32_t pool);
+/* Takeover.  told: the command that reserved it is answered.  False: its owner does not have it,
+ * and it shall be free. */
+bool recall_resume(struct writer *w, uint32_t record, bool told);
 
 /* ---- reap.c ---- */
 void reap_dead(struct writer *w);

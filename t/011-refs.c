@@ -6,6 +6,7 @@
 #include <sched.h>
 
 #include "fake.h"
+#include "release.h"
 #include "tap.h"
 
 #define VRAM GPC_BLOCK(0, 0)
@@ -44,12 +45,10 @@ static bool drop(gpc_block block)
 	return had;
 }
 
-static bool mine(gpc_block block, bool set)
+static bool step(gpc_block block, enum hold_event event)
 {
 	struct ref_sum sum = { 0 };
-	uint32_t record = pool_record(&f.c.seg, block), pool = (uint32_t)GPC_POOL(block);
-	bool changed = set ? refs_mine_set(&f.c, record, &sum, pool) :
-			     refs_mine_clear(&f.c, record, &sum, pool);
+	bool changed = hold_step(&f.c, pool_record(&f.c.seg, block), block, event, &sum);
 
 	refs_account(&f.c, &sum);
 	return changed;
@@ -124,8 +123,6 @@ static void test_stale(void)
 
 static void test_cap(void)
 {
-	struct ref_sum sum = { 0 };
-
 	begin();
 	fake_live(&f, VRAM, fake_key(1), 1);
 	*refs_cell(&f.c, 0) = REF_CAP - 1;
@@ -133,43 +130,90 @@ static void test_cap(void)
 	is_int(take(VRAM, fake_key(1)), -EOVERFLOW, "no more");
 	is_int(cell_of(VRAM), REF_CAP, "and the cell stays");
 	is_int(f.seat->refs, 1, "and the count");
-	is_int(refs_add(&f.c, 0, VRAM, &sum), -EOVERFLOW, "for a reservation neither");
 	ok(drop(VRAM), "dropped");
 	is_int(take(VRAM, fake_key(1)), 0, "and taken again");
 	fake_free(&f);
 }
 
-/* reserve, publish, release: the block is held once throughout */
-static void test_mine(void)
+static void reserved(gpc_block block, uint32_t generation)
 {
-	struct ref_sum sum = { 0 };
+	struct shm_record *r = f.record + pool_record(&f.c.seg, block);
 
+	r->word = WORD(RESERVED, generation);
+	r->owner = 0;
+}
+
+/* reserve, publish, release: the block is held once throughout */
+static void test_steps(void)
+{
 	begin();
-	ok(mine(VRAM + 3, true), "reserved");
-	ok(!mine(VRAM + 3, true), "twice is once");
+	reserved(VRAM + 3, 1);
+	ok(step(VRAM + 3, HOLD_GRANT), "reserved");
+	ok(!step(VRAM + 3, HOLD_GRANT), "twice is once");
 	is_counted(0, 1, 0, "reserved");
-	is_int(refs_add(&f.c, 3, VRAM + 3, &sum), 0,
-	       "the reference of a publish comes first");
-	refs_account(&f.c, &sum);
+	ok(!drop(VRAM + 3), "a reservation is no reference");
+	ok(step(VRAM + 3, HOLD_SEND), "the publish is sent");
+	ok(!step(VRAM + 3, HOLD_SEND), "one at a time");
 	is_counted(1, 1, 0, "publishing");
+	ok(!drop(VRAM + 3), "nor is what may be one soon");
 	fake_live(&f, VRAM + 3, fake_key(1), 1);
-	is_int(take(VRAM + 3, fake_key(1)), 0,
-	       "found by another thread before the answer");
+	is_int(take(VRAM + 3, fake_key(1)), 0, "found by another thread before the answer");
+	is_int(cell_of(VRAM + 3), 2, "which settles it");
 	is_counted(2, 1, 0, "found");
-	ok(mine(VRAM + 3, false), "published");
-	ok(!mine(VRAM + 3, false), "twice is once");
+	ok(!step(VRAM + 3, HOLD_LIVE), "the answer has nothing to add");
 	is_counted(2, 1, 0, "published");
 	ok(drop(VRAM + 3) && drop(VRAM + 3), "released");
 	is_counted(0, 0, 0, "released");
 
-	ok(mine(RAM + 63, true), "the last block");
-	sum = (struct ref_sum){ 0 };
-	is_int(refs_add(&f.c, 127, RAM + 63, &sum), 0, "a publish");
-	refs_account(&f.c, &sum);
-	ok(drop(RAM + 63), "that is refused");
+	reserved(RAM + 63, 1);
+	ok(step(RAM + 63, HOLD_GRANT) && step(RAM + 63, HOLD_SEND), "the last block");
+	ok(step(RAM + 63, HOLD_REFUSED), "a publish that is refused");
 	is_counted(0, 0, 1, "refused");
-	ok(mine(RAM + 63, false), "and given back");
+	ok(step(RAM + 63, HOLD_GIVE), "and given back");
 	is_counted(0, 0, 0, "given back");
+	ok(step(RAM + 63, HOLD_FREED) && !cell_of(RAM + 63), "on its way");
+	fake_free(&f);
+}
+
+/* Given up while the publish was under way, and live all the same: others may have it. */
+static void test_given_up(void)
+{
+	begin();
+	reserved(VRAM + 4, 1);
+	ok(step(VRAM + 4, HOLD_GRANT) && step(VRAM + 4, HOLD_SEND) && step(VRAM + 4, HOLD_GIVE),
+	   "given up before the answer");
+	is_counted(0, 0, 0, "given up");
+	fake_live(&f, VRAM + 4, fake_key(1), 1);
+	is_int(take(VRAM + 4, fake_key(1)), 0, "live, and found by another thread");
+	is_int(cell_of(VRAM + 4), 1, "whose reference is the only one");
+	is_counted(1, 1, 0, "found");
+	ok(drop(VRAM + 4), "released");
+	is_counted(0, 0, 0, "released");
+
+	*refs_cell(&f.c, 5) = CELL_RESERVED;
+	fake_live(&f, VRAM + 5, fake_key(2), 1);
+	is_int(take(VRAM + 5, fake_key(2)), -ESTALE, "a cell that cannot be gives no reference");
+	is_int(cell_of(VRAM + 5), CELL_RESERVED, "and stays");
+	is_counted(0, 0, 0, "still none");
+	fake_free(&f);
+}
+
+static void test_stock(void)
+{
+	uint16_t *cell;
+
+	begin();
+	reserved(VRAM + 6, 1);
+	cell = refs_cell(&f.c, 6);
+	*cell = CELL_STOCK;
+	ok(!step(VRAM + 6, HOLD_SEND) && !step(VRAM + 6, HOLD_GIVE), "the stock is not the program's");
+	ok(hold_take(cell), "which takes it");
+	ok(!hold_take(cell), "once");
+	ok(step(VRAM + 6, HOLD_SEND) && step(VRAM + 6, HOLD_REFUSED), "to publish it");
+	ok(hold_put(cell), "and puts it back");
+	ok(!hold_put(cell), "once");
+	*cell = 0;
+	ok(!hold_take(cell), "the writer was faster");
 	fake_free(&f);
 }
 
@@ -302,7 +346,6 @@ static void test_moving_key(void)
 	begin();
 	other = f;                               /* another process, as it were */
 	other.c.peer = 1;
-	other.c.mine = calloc(2, sizeof(uint64_t));
 	pthread_mutex_init(&other.c.device_sections, NULL);
 	peers[0] = &f;
 	peers[1] = &other;
@@ -324,7 +367,6 @@ static void test_moving_key(void)
 	ok(!seg_seat(&f.c.seg, 1)->refs && !seg_seat(&f.c.seg, 1)->held[0] &&
 	   !seg_seat(&f.c.seg, 1)->held[1] && row_is_zero(0) && row_is_zero(64),
 	   "nothing is left of the other peer's either");
-	free(other.c.mine);
 	fake_free(&f);
 }
 
@@ -333,7 +375,9 @@ static int body(void)
 	test_take();
 	test_stale();
 	test_cap();
-	test_mine();
+	test_steps();
+	test_given_up();
+	test_stock();
 	test_gpc_ref();
 	test_moving_key();
 	return done_testing();

@@ -43,7 +43,7 @@ static void test_won_victim(void)
 	is_int(w.b, b[1], "another one goes");
 	is_int(WORD_STATE(seg_record(&c->seg, (uint32_t)b[0])->word), DYING,
 	       "the first is nobody's");
-	order_dec16(refs_cell(d, (uint32_t)b[0]));
+	order_dec16(refs_cell(d, (uint32_t)b[0]), CELL_REFS);
 	settle(c);
 	is_int(gpc_avail(c, 0), 1, "until the reference has gone");
 	must(gpc_close(w.c));

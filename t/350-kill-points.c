@@ -9,6 +9,7 @@
 
 #include "handle.h"
 #include "pool.h"
+#include "release.h"
 #include "stops.h"
 
 #define ROUNDS 320
@@ -237,9 +238,9 @@ static bool blocks_are_settled(struct judge *j, char *why)
 			       *model_refs(b) ? DYING : FREE;
 			snprintf(why, 200, "block 0x%x: state %u instead of %u, owner %u, %u "
 				 "references instead of %u", (unsigned)b, state, want, r->owner,
-				 seg_row(s, record)[seat], *model_refs(b));
+				 hold_refs(seg_row(s, record)[seat]), *model_refs(b));
 			if (state != want || (state == RESERVED && r->owner != seat) ||
-			    seg_row(s, record)[seat] != *model_refs(b))
+			    hold_refs(seg_row(s, record)[seat]) != *model_refs(b))
 				return false;
 		}
 	snprintf(why, 200, "still recovering, or reserved by the dead");

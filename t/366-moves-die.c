@@ -8,6 +8,7 @@
 #include "lookup.h"
 #include "pool.h"
 #include "refs.h"
+#include "release.h"
 
 #include "dies.h"
 
@@ -243,7 +244,7 @@ static void forget(gpc_block b)
 	struct ref_sum sum = { 0 };
 
 	if (b >= 0)
-		refs_mine_clear(c, pool_record(&c->seg, b), &sum, (uint32_t)GPC_POOL(b));
+		hold_step(c, pool_record(&c->seg, b), b, HOLD_PART, &sum);
 	refs_account(c, &sum);
 }
 

@@ -53,10 +53,11 @@ UNUSED static void fake_adopt(struct fake *f, void *index, void *control)
 	f->pool = (struct shm_pool *)seg_pool(s, 0);
 	f->table = SEG_AT(s->index, s->at.table, struct probe_entry, 0);
 	f->record = (struct shm_record *)seg_record(s, 0);
-	f->c.mine = calloc(s->header.geometry.max_blocks / 64 + 1, sizeof(uint64_t));
 	f->c.secret = (struct key_secret){ { 0x0706050403020100u, 0x0f0e0d0c0b0a0908u } };
 	key_masks(&f->c.secret, f->c.mask);
 	pthread_mutex_init(&f->c.device_sections, NULL);
+	pthread_mutex_init(&f->c.ring_lock, NULL);
+	f->c.ops_end = &f->c.ops;
 }
 
 static void *fake_memory(uint64_t bytes)
@@ -80,7 +81,6 @@ UNUSED static void fake_free(struct fake *f)
 	pthread_mutex_destroy(&f->c.device_sections);
 	free(f->c.seg.index);
 	free(f->c.seg.control);
-	free(f->c.mine);
 }
 
 UNUSED static void fake_pool(struct fake *f, uint32_t pool, uint32_t kind, uint32_t space,

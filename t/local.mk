@@ -26,6 +26,10 @@ t_programs = \
 	%reldir%/120-reserve.t \
 	%reldir%/121-wait.t \
 	%reldir%/122-window.t \
+	%reldir%/124-release.t \
+	%reldir%/125-unsent.t \
+	%reldir%/126-stock.t \
+	%reldir%/127-check-holds.t \
 	%reldir%/130-tier.t \
 	%reldir%/131-moves.t \
 	%reldir%/132-two-tier.t \
@@ -63,9 +67,11 @@ t_programs = \
 	%reldir%/220-readers.t \
 	%reldir%/230-seats.t \
 	%reldir%/231-dead-seats.t \
+	%reldir%/232-waiting.t \
 	%reldir%/250-threads.t \
 	%reldir%/300-standby.t \
 	%reldir%/310-worker-dies.t \
+	%reldir%/311-recall.t \
 	%reldir%/320-keeper-dies.t \
 	%reldir%/321-returned-dies.t \
 	%reldir%/330-forked.t \
@@ -226,6 +232,7 @@ t_models = \
 	%reldir%/model/run \
 	%reldir%/model/seat.pml \
 	%reldir%/model/section.pml \
+	%reldir%/model/stock.pml \
 	%reldir%/model/tso.h \
 	%reldir%/model/wake.pml
 
@@ -259,6 +266,7 @@ LDADD = lib/libgpc-internal.la
 %canon_reldir%_333_feed_each_store_t_LDFLAGS = -Wl,--wrap=segment_map_writer
 %canon_reldir%_336_takeover_says_t_LDFLAGS = -Wl,--wrap=segment_map_writer
 %canon_reldir%_350_kill_points_t_LDFLAGS = -Wl,--wrap=segment_map_writer
+%canon_reldir%_311_recall_t_LDFLAGS = -Wl,--wrap=segment_map_writer
 %canon_reldir%_363_each_store_t_LDFLAGS = -Wl,--wrap=segment_map_writer
 %canon_reldir%_366_moves_die_t_LDFLAGS = -Wl,--wrap=segment_map_writer
 # as many threads as the test wants, however many processors there are

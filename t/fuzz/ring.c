@@ -378,7 +378,6 @@ static void kill_brat(void)
 	segment_close(&brat->seg);
 	ring_free(brat);
 	walk_free(brat);
-	free(brat->mine);
 	free(brat);
 	brat = NULL;
 	fuzz_count(N_REAPED);

@@ -6,6 +6,7 @@
 
 #include "judge.h"
 #include "refs.h"
+#include "release.h"
 
 static struct gpc_move moves[POOLS][SLOTS];      /* by target */
 static uint32_t course_turns;            /* since the call began */
@@ -76,7 +77,8 @@ static uint16_t refs_of(const struct worker *w, gpc_block b)
 {
 	uint32_t record = pool_record(&w->c->seg, b);
 
-	return record == SHM_NO_RECORD ? 0 : seg_row(&w->c->seg, record)[w->peer];
+	return record == SHM_NO_RECORD ? 0 :
+		(uint16_t)hold_refs(seg_row(&w->c->seg, record)[w->peer]);
 }
 
 static int acquire(struct worker *w, int first, int n, gpc_block *b)

@@ -338,8 +338,8 @@ static void send_commit_as(uint8_t flags)
 					      .block = job.move[i].from,
 					      .to = job.move[i].to,
 					      .arg = job.move[i].op & ~MOVE_NOT_HELD};
-		refs_mine_clear(boss, pool_record(&boss->seg, job.move[i].to), &sum,
-				(uint32_t)GPC_POOL(job.move[i].to));
+		hold_step(boss, pool_record(&boss->seg, job.move[i].to), job.move[i].to,
+			  HOLD_PART, &sum);
 	}
 	refs_account(boss, &sum);
 	if (job.n)

@@ -8,6 +8,7 @@
 #define GPC_T_SMALL_H
 
 #include "fill.h"
+#include "release.h"
 #include "tracee.h"
 #include "writer.h"
 
@@ -264,7 +265,7 @@ static inline bool small_rests(char *why)
 			snprintf(why, 200, "pool %u is still going", i);
 			return false;
 		}
-	if (boss->ops || boss->deferred_n) {
+	if (boss->ops || boss->back_n) {
 		snprintf(why, 200, "a command has no answer");
 		return false;
 	}
@@ -343,7 +344,7 @@ static inline uint32_t record_of(int pool, int slot)
 static inline void book_record(struct outcome *o, int pool, int slot, char *text)
 {
 	const struct shm_record *r = seg_record(&boss->seg, record_of(pool, slot));
-	uint32_t refs = seg_row(&boss->seg, record_of(pool, slot))[boss->peer];
+	uint32_t refs = hold_refs(seg_row(&boss->seg, record_of(pool, slot))[boss->peer]);
 	char held[16] = "";
 
 	if (refs)
