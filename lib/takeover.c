@@ -165,6 +165,7 @@ static int take_over(struct writer *w, struct scan *sc)
 	retire_all(w, &sc->orphans);
 	unbind_limbo(w, &sc->limbo);
 	takeover_fill_queues(w, sc);
+	w->crowded = true;
 	mirror_open_all(w);
 	retire_open(w)->takeover = true;
 	return 0;
