@@ -183,6 +183,7 @@ static int take_over(struct writer *w, struct scan *sc)
 	retire_all(w, &sc->orphans, &d->orphans, &d->orphans_lost);
 	unbind_limbo(w, &sc->limbo);
 	takeover_fill_queues(w, sc);
+	w->crowded = true;
 	if (!w->reaps)
 		mirror_open_all(w);
 	retire_open(w)->takeover = true;

@@ -109,6 +109,8 @@ static void test_held(void)
 	must(gpc_commit(c, &m, 1, NULL, GPC_CANCEL));
 	must(gpc_writer_serve(c, 1));
 	is_int(live_in(c, RAM, &any), BLOCKS + 1, "held: all of it stays");
+	must(gpc_writer_drop(c));        /* the next one goes on */
+	must(gpc_writer_take(c, 0, 0));
 	must(gpc_unref(c, &b[3], 1));
 	must(gpc_writer_serve(c, 1));
 	is_int(live_in(c, RAM, &any), BLOCKS, "held: one is let go, and goes");

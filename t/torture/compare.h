@@ -20,6 +20,8 @@ struct verdict {
 	bool removes;                    /* the command in flight, leaf first */
 	int from;                        /* pool that it evicts from, -1: it may clear */
 	uint32_t most;                   /* blocks that it may evict there */
+	uint32_t spare;                  /* blocks that RAM may have had too many ... */
+	bool trimmed[KEYS];              /* ... and what went for that */
 	struct { gpc_block to[POOLS * SLOTS]; uint32_t n; } in_flight;  /* of a commit */
 };
 
@@ -32,6 +34,18 @@ static bool goes_with_parent(const struct verdict *v, int node)
 	if (!(k % DEEP) || v->m.key[k - 1].live)
 		return false;
 	return up < 0 || (up >= KEYS && (v->evicts || ledger.key[k - 1].live));
+}
+
+static void find_trimmed(struct verdict *v)
+{
+	bool was[KEYS];
+	int k;
+
+	for (k = 0; k < KEYS; k++)
+		was[k] = v->m.key[k].live;
+	forget_trimmed(&v->m, v->s, &v->spare);
+	for (k = 0; k < KEYS; k++)
+		v->trimmed[k] |= was[k] && !v->m.key[k].live;
 }
 
 static bool is_bound(const struct segment *s, int place)

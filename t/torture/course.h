@@ -10,6 +10,7 @@
 
 static struct gpc_move moves[POOLS][SLOTS];      /* by target */
 static uint32_t course_turns;            /* since the call began */
+static uint32_t course_spare;            /* blocks that RAM had too many when it did */
 
 /* ---- calls ---- */
 
@@ -34,10 +35,22 @@ static void course_turn(void)
 	must(gpc_writer_serve(cache[0].c, 0) >= 0, "serving: %s", gpc_last_error());
 }
 
+static void turns_begin(void)
+{
+	course_turns = 0;
+	course_spare = ledger_excess(&ledger, &cache[0].c->seg);
+}
+
+static void turns_end(void)
+{
+	course_spare += ledger_excess(&ledger, &cache[0].c->seg);
+	forget_trimmed(&ledger, &cache[0].c->seg, &course_spare);
+}
+
 static void call_begins(struct worker *w)
 {
 	leave_sections(w);
-	course_turns = 0;
+	turns_begin();
 }
 
 /* A place in RAM that a victim did not need after all: no answer names what was there. */
@@ -66,6 +79,7 @@ static void call_ends(struct worker *w)
 		}
 		ring_turn(w->c);
 	} while (w->acked != seg_seat(a.s, w->peer)->head);
+	turns_end();
 	if (has_moves)
 		forget_places(a.s);
 	feed_read(&feed, w->c);
@@ -359,10 +373,11 @@ static void act_death(struct worker *w)
 	readable = ledger;
 	still_readable = true;
 	lingering = world.gone[person[w->peer]] ? -1 : (int)w->peer;
+	turns_begin();
 	ledger_reap(&ledger, w->peer);
-	course_turns = 0;
 	while (seg_seat(&w->c->seg, w->peer)->state != SEAT_FREE)
 		course_turn();
+	turns_end();
 	still_readable = false;
 	lingering = -1;
 }
@@ -372,11 +387,12 @@ static void act_idle(struct worker *w)
 {
 	int i;
 
-	course_turns = 0;
+	turns_begin();
 	for (i = 0; i < 3; i++)
 		course_turn();
 	world.now += 21 * NS_PER_MS;
 	course_turn();
+	turns_end();
 	feed_read(&feed, w->c);
 }
 

@@ -239,18 +239,22 @@ static void settle(struct verdict *v)
 		serve(v, i++);
 		must(i < SERVES, "commands are never answered");
 	}
+	v->spare = ledger_excess(&v->m, v->s);
 	if (v->image)
 		apply_in_flight(v);
+	v->spare += ledger_excess(&v->m, v->s);
 	if (v->image && i < 6)
 		compare_quarantine(v);
 	/* sections end, and nobody has to wait for the dead any more */
 	while (i < 4)
 		serve(v, i++);
 	find_kept(v);
+	find_trimmed(v);
 	find_lost(v);
 	while (!is_settled(v, why)) {
 		serve(v, i++);
 		must(i < SERVES, "never settled: %s", why);
+		find_trimmed(v);
 	}
 }
 
@@ -280,7 +284,8 @@ static void compare_readers(struct verdict *v)
 		     k);
 		if (b < 0)
 			continue;
-		must((was && b == before->key[k].block) || (is && b == v->m.key[k].block),
+		must((was && b == before->key[k].block) ||
+		     ((is || v->trimmed[k]) && b == v->m.key[k].block),
 		     "readers find key %d in block 0x%x", k, (unsigned)b);
 		must(has_key(v->image, b, k, LIVE) || has_key(v->image, b, k, DYING),
 		     "readers find key %d in block 0x%x, which has it not", k, (unsigned)b);

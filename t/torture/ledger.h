@@ -353,6 +353,26 @@ static inline void pool_goes(struct ledger *m, int p, bool dead)
 	m->pool[p].ready = false;
 }
 
+/* RAM has so many blocks more than its capacity, and one for each promotion that is under way: as
+ * many of its least recent keys go by themselves (rule C6). */
+static inline uint32_t ledger_excess(const struct ledger *m, const struct segment *s)
+{
+	const struct shm_pool *d = seg_pool(s, RAM);
+	uint32_t slots = (uint32_t)d->range, charged = 0, out = 0, limit;
+	int k, p, i;
+
+	for (k = 0; k < KEYS; k++)
+		charged += m->key[k].live && GPC_POOL(m->key[k].block) == RAM;
+	for (p = 0; p < POOLS; p++)
+		for (i = 0; i < SLOTS; i++) {
+			charged += p == RAM && m->slot[p][i].owner;
+			out += p != RAM && m->slot[p][i].key && !m->slot[p][i].limbo &&
+			       GPC_POOL(m->slot[p][i].from) == RAM;
+		}
+	limit = d->blocks + MIN(slots - d->blocks, out);
+	return charged > limit ? charged - limit : 0;
+}
+
 static inline void apply_pool(struct ledger *m, const struct answers *a, int p)
 {
 	const struct shm_pool *rq = &seg_seat(a->s, a->peer)->request;
