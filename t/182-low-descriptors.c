@@ -5,6 +5,8 @@
 #include "cache.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -19,7 +21,15 @@ static void close_streams(void)
 			close(fd);
 }
 
-/* Prints as a program does that knows nothing of it.  True: no closed stream is open. */
+/* While a thread of the library opens a file, /dev/null stands there. */
+static bool is_null(int fd)
+{
+	struct stat st;
+
+	return fstat(fd, &st) ? errno == EBADF : S_ISCHR(st.st_mode) && st.st_rdev == makedev(1, 3);
+}
+
+/* Prints as a program does that knows nothing of it.  True: no closed stream is a file. */
 static bool print(const char *text)
 {
 	bool none = true;
@@ -28,10 +38,22 @@ static bool print(const char *text)
 	for (fd = 0; fd < 3; fd++) {
 		if (!(closed >> fd & 1))
 			continue;
-		none &= fcntl(fd, F_GETFD) < 0 && errno == EBADF;
-		none &= write(fd, text, strlen(text)) < 0 && errno == EBADF;
+		none &= is_null(fd);
+		none &= write(fd, text, strlen(text)) >= 0 || errno == EBADF;
+		none &= is_null(fd);
 	}
 	return none;
+}
+
+/* ... and none is open, when no thread of the library is left. */
+static bool all_closed(void)
+{
+	int fd;
+
+	for (fd = 0; fd < 3; fd++)
+		if ((closed >> fd & 1) && (fcntl(fd, F_GETFD) >= 0 || errno != EBADF))
+			return false;
+	return true;
 }
 
 /* What it comes to: 0, or the number of the step that went wrong. */
@@ -87,6 +109,7 @@ static int engine(void)
 		return err;
 	step(20, !gpc_close(d));
 	step(21, !gpc_unlink(cache_name, cache_dir));
+	step(22, all_closed());
 	return 0;
 }
 

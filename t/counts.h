@@ -13,8 +13,13 @@ TAP_FN void counts_of_records(const struct segment *s, uint32_t pool, uint32_t n
 	uint32_t slots, first = pool_first(s, seg_pool(s, pool)->range, &slots), i;
 
 	memset(n, 0, 4 * sizeof(*n));
-	for (i = 0; i < slots; i++)
-		n[WORD_STATE(seg_record(s, first + i)->word) & 3]++;
+	for (i = 0; i < slots; i++) {
+		const struct shm_record *r = seg_record(s, first + i);
+		uint32_t state = WORD_STATE(r->word) & 3;
+
+		/* its key has moved from there: it is about to become DYING */
+		n[state == LIVE && (r->flags & REC_MOVED) ? DYING : state]++;
+	}
 }
 
 /* False, with a diagnosis, where they differ. */
