@@ -97,9 +97,9 @@ static void empty_ring(struct writer *w, uint32_t peer)
 	p->next = p->tail = head;
 	p->stalled = p->commit_known = p->stocked = false;
 	store_relaxed(&s->head, head);
-	store_relaxed(&s->taken, head);
 	store_relaxed(&s->waiting, 0);   /* who was killed in its wait has not lowered it */
 	store_release(&s->tail, head);
+	store_relaxed(&s->taken, head);  /* last: never ahead of tail */
 }
 
 /* Who sits there is noted once: from then on the lock alone says when that is over, and the seat
