@@ -124,8 +124,8 @@ struct gpc_config {                  /* zero = default everywhere; set size */
 	uint32_t peer_quota;         /* most blocks any peer may hold reserved; 0 = no limit.
 	                              * Where victims of a reserve or promote move to is given
 	                              * besides, so with open moves it is twice as many */
-	uint32_t mode, gid;          /* of the segments; 0 = 0600, own group.  0660 with gid lets
-	                              * that group in; world bits are refused */
+	uint32_t mode, gid;          /* of the segments; 0 = 0600, group of this process.  0660 with
+	                              * gid lets that group in; world bits are refused */
 	const char *dir;             /* on a tmpfs or hugetlbfs, else slower; /dev/shm */
 	const char *devices;         /* "none", "host", "cuda:0,cuda:1": mirrors to keep; "none" */
 	uint8_t layout[32];          /* fingerprint of model, dtype, parallel and block layout;

@@ -63,6 +63,14 @@ refuses 2 "--mode: '0' is not an octal mode" gpcd "$cache" --mode 0
 refuses 2 "--mode: '8' is not an octal mode" gpcd "$cache" --mode 8
 refuses 2 "--mode: '60x' is not an octal mode" gpcd "$cache" --mode 60x
 refuses 2 "no group 'no such group'" gpcd "$cache" --group 'no such group'
+# group 0 is "the own one" to gpc_create
+if test "$(id -u)" = 0 && command -v setpriv >/dev/null; then
+	run setpriv --regid 65534 --clear-groups gpcd "$cache" --block-size 16 --group root
+	test "$status" = 2 && grep -q "^gpcd: --group: 'root' is group 0" "$tmp/err"
+	ok $? "group 0 is refused to another group" "$tmp/err"
+else
+	skip 1 "this user has one group"
+fi
 refuses 2 "--layout: 'xyz' is not" gpcd "$cache" --layout xyz
 refuses 2 "--layout: '123' is not" gpcd "$cache" --layout 123
 refuses 2 "--layout: '' is not" gpcd "$cache" --layout ''

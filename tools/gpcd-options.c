@@ -174,6 +174,12 @@ static bool set_group(struct daemon *d, const char *name)
 		cli_usage("--group: there is no group '%s'", name);
 		return false;
 	}
+	/* gpc_config.gid 0 is the group that this process has */
+	if (!g->gr_gid && getegid()) {
+		cli_usage("--group: '%s' is group 0, and this process has group %u: a group 0 "
+			  "must be its own", name, (unsigned)getegid());
+		return false;
+	}
 	d->cfg.gid = g->gr_gid;
 	if (!d->cfg.mode)
 		d->cfg.mode = 0660;
