@@ -28,7 +28,7 @@
  *   -EBADMSG   damaged segment                    -EACCES    another user's segment
  *   -ENOSPC    nothing free, nothing evictable, or too little shared memory
  *   -EDQUOT    your quota is used up              -EAGAIN    not yet: ring full, or timeout 0
- *   -ETIMEDOUT time is up, nothing changed        -ENOTCONN  no writer
+ *   -ETIMEDOUT time is up, nothing was given      -ENOTCONN  no writer
  *   -EDEADLK   this thread has an open section    -ESTALE    block, key, mirror, pool changed
  *   -EPERM     not your block                     -EUSERS    no free seat
  *   -EXDEV     the parent lives only in another space
@@ -377,10 +377,11 @@ int gpc_drop(gpc *c, const gpc_block *blocks, uint32_t n, uint32_t flags, gpc_ti
  * first.  to = -1: the pool's demote_to.  Sources stay findable until commit.  moves has room
  * for n; returns how many began.  moves[i].to == -1: the target space has the key already and
  * the source is forgotten (unless GPC_KEEP), referenced or not; nothing to copy or commit.
- * After -ETIMEDOUT, -ENOTCONN or -EAGAIN of a writer that has not answered, here and in
- * gpc_promote: the sources stay pinned until it has (-ENOSPC for a second try).  The next
- * call on this handle that needs the writer cancels the late move: targets are freed, sources
- * unpinned. */
+ * After -ETIMEDOUT and -EAGAIN, here and in gpc_promote, no move begins any more; the
+ * sources may stay pinned until the writer sees that (-ENOSPC for a second try).  After
+ * -ENOTCONN, of a writer that died while it answered, the next one may begin them all the
+ * same: the next call on this handle that needs the writer cancels the late move: targets are
+ * freed, sources unpinned. */
 int gpc_demote(gpc *c, int from, int to, const gpc_block *blocks, uint32_t n,
 	       struct gpc_move *moves, uint32_t flags, int timeout_ms);
 /* Begin.  blocks are referenced by the caller, root first.  Returns how many began (the first

@@ -123,12 +123,33 @@ static bool slot_has_all(struct writer *w, const struct grant_slot *s)
 						 !leave_is_moved(w, s->source))));
 }
 
+static uint64_t *waits_still(struct writer *w, const struct grant *g)
+{
+	return &seg_command(&w->seg, g->peer, g->position)->key[0];
+}
+
+static bool is_withdrawn(struct writer *w, const struct grant *g)
+{
+	return load_relaxed(waits_still(w, g)) == GROUP_WITHDRAWN;
+}
+
+/* From here on its owner waits for the answer, however long that takes.  A writer that dies before
+ * the answer leaves it granted: its successor runs the command again. */
+static bool grant_claim(struct writer *w, const struct grant *g)
+{
+	return order_cas64(waits_still(w, g), GROUP_OPEN, GROUP_GRANTED) || !is_withdrawn(w, g);
+}
+
 static void grant_finish(struct writer *w, struct grant *g)
 {
 	struct shm_tally *t = w_tally(w, g->peer);
 	uint32_t i, done = 0;
 	bool in_order = g->kind == CMD_DEMOTE || g->kind == CMD_PROMOTE;
 
+	if (!grant_claim(w, g)) {
+		grant_refuse(w, g, -ETIMEDOUT);
+		return;
+	}
 	for (i = 0; i < g->n; i++) {
 		if (slot_has_all(w, &g->slot[i]))
 			slot_finish(w, g, i, done++);
@@ -366,7 +387,7 @@ void grant_start(struct writer *w, uint32_t peer, uint64_t position,
 	i = g->n;
 	if (w->nleftover && g->kind == CMD_EVICT)
 		take_leftovers(w, g);    /* whatever becomes of the grant */
-	err = grant_begin(w, g, cmd);
+	err = cmd->key[0] == GROUP_WITHDRAWN ? -ETIMEDOUT : grant_begin(w, g, cmd);
 	if (err < 0) {
 		g->n = i;
 		grant_refuse(w, g, err);
@@ -424,7 +445,10 @@ void grant_sweep(struct writer *w)
 	do {
 		for (g = w->grants; g; g = next) {
 			next = g->next;
-			grant_step(w, g);
+			if (is_withdrawn(w, g))
+				grant_refuse(w, g, -ETIMEDOUT);
+			else
+				grant_step(w, g);
 		}
 		/* victims without open sections in their way are back at once */
 		moved = retire_advance(w);

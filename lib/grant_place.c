@@ -192,7 +192,7 @@ static int32_t look_in_stocks(struct writer *w, const struct grant *g, uint32_t 
 	for (h = w->grants; h; h = h->next)
 		if (h->pool == g->pool && h->waiting && grant_is_refill(h))
 			return GRANT_WAIT;
-	return -ENOSPC;
+	return recall_comes(w, g->pool) ? GRANT_WAIT : -ENOSPC;
 }
 
 /* Find blocks for all slots in need.  0: they are there or on their way; GRANT_WAIT: nothing

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* recall.c - reservations that the writer takes back: the stock of a peer.
+/* recall.c - reservations that the writer takes back: the stock of a peer, and what a peer has given
+ * back while its ring was full.
  *
  * A stock is what the library of a peer has in hand and its program does not have.  It is there
  * to save round trips, and must not keep blocks from a program that needs them, or a pool from
@@ -37,14 +38,56 @@ static bool is_in_stock(struct writer *w, uint32_t record)
 	       load_relaxed(cell_of(w, record)) == CELL_STOCK;
 }
 
+/* Its peer has found no room in the ring for giving it back.  A publish of it may stand there, and
+ * comes first (rule C7): all that stands there has to have run. */
+static bool is_given_back(struct writer *w, uint32_t record)
+{
+	const struct wpeer *p;
+	uint32_t owner = w_record(w, record)->owner;
+
+	if (!w_is(w, record, RESERVED) || owner >= w->max_peers ||
+	    load_relaxed(cell_of(w, record)) != CELL_BACK)
+		return false;
+	p = &w->peer[owner];
+	return !p->stalled && p->next == load_acquire(&seg_seat(&w->seg, owner)->head) &&
+	       !grant_holds(w, record);
+}
+
+/* Given back, and what stands in the ring before it is about to run. */
+static bool comes_back(struct writer *w, uint32_t peer, uint32_t pool)
+{
+	uint32_t record = w->peer[peer].reserved;
+
+	for (; record != NONE; record = w->owned[record].next)
+		if (w->pool_of[record] == pool && w_is(w, record, RESERVED) &&
+		    load_relaxed(cell_of(w, record)) == CELL_BACK && !is_given_back(w, record))
+			return true;
+	return false;
+}
+
+bool recall_comes(struct writer *w, uint32_t pool)
+{
+	uint32_t peer;
+
+	for (peer = 0; peer < w->max_peers; peer++)
+		if (load_relaxed(&seg_seat(&w->seg, peer)->ring_full) && comes_back(w, peer, pool))
+			return true;
+	return false;
+}
+
+static bool may_recall(struct writer *w, uint32_t record)
+{
+	return is_in_stock(w, record) || is_given_back(w, record);
+}
+
 static bool recall(struct writer *w, uint32_t record)
 {
 	struct shm_record *r = w_record(w, record);
-	uint16_t stock = CELL_STOCK;
+	uint16_t cell = load_relaxed(cell_of(w, record)) == CELL_BACK ? CELL_BACK : CELL_STOCK;
 	uint8_t flags = r->flags;
 
 	store_relaxed(&r->flags, flags | REC_RECALL);    /* before the swap, which is a barrier */
-	if (!order_cas16(cell_of(w, record), &stock, 0)) {
+	if (!order_cas16(cell_of(w, record), &cell, 0)) {
 		store_relaxed(&r->flags, flags);
 		return false;
 	}
@@ -59,11 +102,11 @@ static uint32_t visit(struct writer *w, uint32_t pool, uint32_t n, bool take)
 	uint32_t peer, record, next, got = 0;
 
 	for (peer = 0; peer < w->max_peers; peer++) {
-		if (!w->peer[peer].stocked)
+		if (!w->peer[peer].stocked && !load_relaxed(&seg_seat(&w->seg, peer)->ring_full))
 			continue;
 		for (record = w->peer[peer].reserved; record != NONE && got < n; record = next) {
 			next = w->owned[record].next;
-			if (w->pool_of[record] == pool && is_in_stock(w, record))
+			if (w->pool_of[record] == pool && may_recall(w, record))
 				got += !take || recall(w, record);
 		}
 	}
@@ -84,7 +127,7 @@ void recall_pool(struct writer *w, uint32_t pool)
 	uint32_t i;
 
 	for (i = p->first; i < p->first + p->slots; i++)
-		if (is_in_stock(w, i))
+		if (may_recall(w, i))
 			recall(w, i);
 }
 

@@ -238,6 +238,8 @@ void release_send_locked(gpc *c)
 		find_forgotten(c);
 	while (c->back_n) {
 		room = ring_room(c);     /* once: the writer makes more of it meanwhile */
+		if (!room)               /* the writer may take them by itself: recall.c */
+			count_add(&seg_seat(&c->seg, c->peer)->ring_full, 1);
 		if (!room || !send_some(c, (uint32_t)MIN(MIN(room, TOGETHER), c->back_n)))
 			break;
 	}

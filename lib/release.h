@@ -14,7 +14,8 @@
  *   PENDING    RESERVED by this peer, or       the answer to the publish or commit that names
  *              LIVE, DYING by that command     the block; counts as one reference
  *   BACK       as PENDING                      given up: the command FREE, which waits for room
- *                                              in the ring.  In a pool of CALLER blocks: the
+ *                                              in the ring; or the writer, when somebody needs
+ *                                              the block and the ring has run (recall.c).  In a pool of CALLER blocks: the
  *                                              answer
  *   0          RESERVED by this peer, and      the command
  *              - a command that is not

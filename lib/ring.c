@@ -316,6 +316,23 @@ int ring_watch(gpc *c, int (*look)(gpc *c, void *arg), void *arg, uint64_t deadl
 	}
 }
 
+/* Nobody wants the answer any more.  False: the writer has granted it, and answers now. */
+static bool withdraw(gpc *c, struct op *op)
+{
+	struct shm_command *head = ring_slot(c, op, 0);
+
+	switch (head->op) {
+	case CMD_RESERVE:
+	case CMD_EVICT:
+	case CMD_DEMOTE:
+	case CMD_PROMOTE:
+		if (!order_cas64(&head->key[0], GROUP_OPEN, GROUP_WITHDRAWN))
+			return false;
+		ring_doorbell(c);        /* it may wait for what takes long */
+	}
+	return true;
+}
+
 int ring_call(gpc *c, struct op *op, const struct shm_command *cmds, uint64_t deadline_ns,
 	      bool *ret_pending)
 {
@@ -335,8 +352,14 @@ int ring_call(gpc *c, struct op *op, const struct shm_command *cmds, uint64_t de
 			submitted = ring_submit_locked(c, op, cmds) == 0;
 		taken = op->taken;       /* by another thread, perhaps, which is done with it */
 		if (!taken && err < 0 && submitted) {
-			op->waited = false;
-			op->abandoned = true;
+			if (!withdraw(c, op) && err == -ETIMEDOUT) {
+				err = 0;
+				w.deadline_ns = NEVER;   /* or until its writer dies */
+				w.only_try = false;
+			} else {
+				op->waited = false;
+				op->abandoned = true;
+			}
 		}
 		pthread_mutex_unlock(&c->ring_lock);
 		if (taken)

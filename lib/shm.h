@@ -290,6 +290,10 @@ enum {                                   /* flags of a command */
 
 #define CMD_PENDING     INT32_MIN        /* result of a command that is not done */
 
+/* Of a group that is given blocks, key[0] of the head says whether its owner still waits.  Owner and
+ * writer compare and swap, so a call whose time is up knows that nothing will be given to it. */
+enum { GROUP_OPEN = 0, GROUP_WITHDRAWN = 1 /* p */, GROUP_GRANTED = 2 /* w */ };
+
 /* A group is `count` slots with one head: the first carries the arguments, each slot one block
  * of the answer.  All slots of a group are marked before the first one is (result of the first:
  * how many, or a negative errno). */

@@ -201,8 +201,8 @@ static void test_abandoned(void)
 	begin();
 	refused(gpc_reserve(d, 0, 4, 0, b, NULL, 0, 1), ETIMEDOUT, "nobody serves");
 	serve();
-	is_int(stats_of(c, -1).reserved, 4, "answered, and nobody waits for it");
-	clean(c, "an answer that is not taken");
+	is_int(stats_of(c, -1).reserved, 0, "nobody waits for it: nothing is given");
+	clean(c, "a call that was withdrawn");
 	end("a call that was given up");
 }
 

@@ -30,6 +30,7 @@ t_programs = \
 	%reldir%/125-unsent.t \
 	%reldir%/126-stock.t \
 	%reldir%/127-check-holds.t \
+	%reldir%/128-time-is-up.t \
 	%reldir%/130-tier.t \
 	%reldir%/131-moves.t \
 	%reldir%/132-two-tier.t \
