@@ -15,8 +15,8 @@
  *              LIVE, DYING by that command     the block; counts as one reference
  *   BACK       as PENDING                      given up: the command FREE, which waits for room
  *                                              in the ring; or the writer, when somebody needs
- *                                              the block and the ring has run (recall.c).  In a pool of CALLER blocks: the
- *                                              answer
+ *                                              the block and the ring has run (recall.c).
+ *                                              In a pool of CALLER blocks: the answer
  *   0          RESERVED by this peer, and      the command
  *              - a command that is not
  *                answered, or whose answer the
