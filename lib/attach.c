@@ -111,7 +111,8 @@ static int clear_seats(gpc *c, uint32_t *ret_dead)
 	return *ret_dead ? writer_seat_reap(c) : 0;
 }
 
-/* Until the deadline; while another process has dead seats to clear, at least for a while. */
+/* Until the deadline; while seats are on their way from one peer to another, or the dead have some
+ * that another process has to clear, at least for a while. */
 static int wait_for_seat(gpc *c, const struct gpc_options *opt, uint64_t deadline)
 {
 	uint64_t now = clock_ns(), look = now, patience = MAX(deadline, now + PATIENCE_NS);
@@ -128,8 +129,10 @@ static int wait_for_seat(gpc *c, const struct gpc_options *opt, uint64_t deadlin
 				return 0;
 			look = clock_ns() + DEAD_NS;
 		}
-		if (now >= (dead ? patience : deadline))
-			return no_seat(c, dead);
+		if (now >= patience)
+			return no_seat(c, seat_count_dead(c));
+		if (now >= deadline && seat_all_living(c))
+			return no_seat(c, 0);
 		pause_ns(LOOK_NS);
 		now = clock_ns();
 	}
