@@ -65,6 +65,8 @@ static int stock_new(gpc *c, uint32_t want)
 {
 	uint32_t i;
 
+	if (c->quota)                    /* the program's own need comes first */
+		want = MIN(want, c->quota / 2);
 	if (!want)
 		return 0;
 	c->stock = calloc(c->seg.header.geometry.max_pools, sizeof(*c->stock));
@@ -139,6 +141,14 @@ static int wait_for_seat(gpc *c, const struct gpc_options *opt, uint64_t deadlin
 	return err;
 }
 
+/* The smaller of its own and the cache's. */
+static uint32_t quota_of(const gpc *c, const struct gpc_options *opt)
+{
+	uint32_t own = opt ? opt->quota : 0, all = c->seg.header.peer_quota;
+
+	return all && (!own || own > all) ? all : own;
+}
+
 static int sit(gpc *c, const struct gpc_options *opt, uint64_t deadline)
 {
 	int err;
@@ -147,6 +157,7 @@ static int sit(gpc *c, const struct gpc_options *opt, uint64_t deadline)
 	key_masks(&c->secret, c->mask);
 	if (c->readonly)
 		return 0;
+	c->quota = quota_of(c, opt);
 	err = stock_new(c, opt ? opt->stock : 0);
 	if (err == 0)
 		err = wait_for_seat(c, opt, deadline);
