@@ -65,6 +65,8 @@ static int stock_new(gpc *c, uint32_t want)
 {
 	uint32_t i;
 
+	if (c->quota)                    /* the program's own need comes first */
+		want = MIN(want, c->quota / 2);
 	if (!want)
 		return 0;
 	c->stock = calloc(c->seg.header.geometry.max_pools, sizeof(*c->stock));
@@ -111,7 +113,8 @@ static int clear_seats(gpc *c, uint32_t *ret_dead)
 	return *ret_dead ? writer_seat_reap(c) : 0;
 }
 
-/* Until the deadline; while another process has dead seats to clear, at least for a while. */
+/* Until the deadline; while seats are on their way from one peer to another, or the dead have some
+ * that another process has to clear, at least for a while. */
 static int wait_for_seat(gpc *c, const struct gpc_options *opt, uint64_t deadline)
 {
 	uint64_t now = clock_ns(), look = now, patience = MAX(deadline, now + PATIENCE_NS);
@@ -128,12 +131,22 @@ static int wait_for_seat(gpc *c, const struct gpc_options *opt, uint64_t deadlin
 				return 0;
 			look = clock_ns() + DEAD_NS;
 		}
-		if (now >= (dead ? patience : deadline))
-			return no_seat(c, dead);
+		if (now >= patience)
+			return no_seat(c, seat_count_dead(c));
+		if (now >= deadline && seat_all_living(c))
+			return no_seat(c, 0);
 		pause_ns(LOOK_NS);
 		now = clock_ns();
 	}
 	return err;
+}
+
+/* The smaller of its own and the cache's. */
+static uint32_t quota_of(const gpc *c, const struct gpc_options *opt)
+{
+	uint32_t own = opt ? opt->quota : 0, all = c->seg.header.peer_quota;
+
+	return all && (!own || own > all) ? all : own;
 }
 
 static int sit(gpc *c, const struct gpc_options *opt, uint64_t deadline)
@@ -144,6 +157,7 @@ static int sit(gpc *c, const struct gpc_options *opt, uint64_t deadline)
 	key_masks(&c->secret, c->mask);
 	if (c->readonly)
 		return 0;
+	c->quota = quota_of(c, opt);
 	err = stock_new(c, opt ? opt->stock : 0);
 	if (err == 0)
 		err = wait_for_seat(c, opt, deadline);

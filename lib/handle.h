@@ -60,6 +60,8 @@ struct gpc {
 	struct refused_item refused;     /* the first of a publish without waiting that no
 					  * gpc_wait has told of; ring_lock */
 	struct stock *stock;             /* reservations in hand, per pool; NULL = none wanted */
+	uint32_t quota;                  /* most blocks reserved, stocks included; 0 = no limit */
+	uint32_t stock_pauses;           /* calls that wait for the quota: no refill; ring_lock */
 	pthread_mutex_t pool_lock;       /* the seat's request, one at a time */
 	uint64_t pool_ticket;            /* of one without an answer so far */
 	struct returns *returns[GPC_MAX_POOLS + 1];      /* pools of CALLER blocks of ours */

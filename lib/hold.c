@@ -131,7 +131,8 @@ static void take_drop(gpc *c, struct op *op)
 	}
 }
 
-static int drop_part(gpc *c, const gpc_block *blocks, uint32_t n, bool wait, gpc_ticket *t)
+/* *ticket tells what to wait for, if something was submitted. */
+static int drop_part(gpc *c, const gpc_block *blocks, uint32_t n, bool wait, gpc_ticket *ticket)
 {
 	struct shm_command *cmds = calloc(n, sizeof(*cmds));
 	struct op *op = ring_op(n, 0);
@@ -151,8 +152,8 @@ static int drop_part(gpc *c, const gpc_block *blocks, uint32_t n, bool wait, gpc
 	op->take = take_drop;
 	if (!wait) {
 		err = ring_submit(c, op, cmds);
-		if (err == 0 && t)
-			*t = ring_last_ticket(c);
+		if (err == 0)
+			*ticket = ring_last_ticket(c);
 		if (err < 0)
 			free(op);
 		free(cmds);
@@ -160,12 +161,11 @@ static int drop_part(gpc *c, const gpc_block *blocks, uint32_t n, bool wait, gpc
 	}
 	err = ring_call(c, op, cmds, NEVER, &pending);
 	free(cmds);
-	if (t && pending)                /* the writer is gone: gpc_wait finishes it */
-		*t = ring_last_ticket(c);
+	if (pending)                     /* the writer is gone: gpc_wait finishes it */
+		*ticket = ring_last_ticket(c);
 	if (err == 0) {
 		err = op->result;
-		if (t)
-			*t = op->ticket;
+		*ticket = op->ticket;
 	}
 	if (!pending)
 		free(op);
@@ -176,8 +176,9 @@ GPC_EXPORT int gpc_drop(gpc *c, const gpc_block *blocks, uint32_t n, uint32_t fl
 			gpc_ticket *t)
 {
 	bool wait = !(flags & GPC_NOWAIT);
-	int err = fill_check(c, flags, GPC_NOWAIT, false), live = 0, got;
+	int err = fill_check(c, flags, GPC_NOWAIT, false), live = 0, got = 0;
 	uint32_t done, part = SHM_RING / 4;
+	gpc_ticket ticket;
 
 	if (err < 0)
 		return err;
@@ -189,14 +190,13 @@ GPC_EXPORT int gpc_drop(gpc *c, const gpc_block *blocks, uint32_t n, uint32_t fl
 	if (!wait && n > SHM_RING)
 		return err_set(EINVAL, "n is %u: with GPC_NOWAIT a call takes at most %u blocks", n,
 			       SHM_RING);
-	if (t)
-		*t = ring_last_ticket(c);
-	for (done = 0; done < n; done += part) {
+	ticket = ring_last_ticket(c);
+	for (done = 0; got >= 0 && done < n; done += part) {
 		part = wait ? MIN(n - done, SHM_RING / 4) : n;
-		got = drop_part(c, blocks + done, part, wait, t);
-		if (got < 0)
-			return got;
+		got = drop_part(c, blocks + done, part, wait, &ticket);
 		live += got;
 	}
-	return live;
+	if (t && (got >= 0 || got == -ENOTCONN))
+		*t = ticket;
+	return got < 0 ? got : live;
 }

@@ -372,7 +372,7 @@ GPC_EXPORT int gpc_publish(gpc *c, const gpc_key *parents, const gpc_key *keys,
 		return err_set(EINVAL, "n is %u: at most %d blocks a call", n, INT32_MAX);
 	err_clear();
 	ticket = before = ring_last_ticket(c);
-	if (t)
+	if (!n && t)
 		*t = ticket;
 	if (!n)
 		return 0;
@@ -383,7 +383,7 @@ GPC_EXPORT int gpc_publish(gpc *c, const gpc_key *parents, const gpc_key *keys,
 	if (!p.resident)
 		return err_set(ENOMEM, "no memory to publish %u blocks", n);
 	got = publish_wait(c, &p, n, &ticket);
-	if (t)                           /* also when the writer is gone: gpc_wait finishes it */
+	if (t && (got >= 0 || got == -ENOTCONN)) /* the writer is gone: gpc_wait finishes it */
 		*t = ticket;
 	if (!resident) {
 		if (got < 0 && ticket != before)

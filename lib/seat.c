@@ -96,6 +96,37 @@ uint32_t seat_count_dead(gpc *c)
 	return n;
 }
 
+static uint64_t incarnations(const gpc *c)
+{
+	uint64_t sum = 0;
+	uint32_t i;
+
+	for (i = 0; i < c->seg.header.geometry.max_peers; i++)
+		sum += load_relaxed(&seg_seat(&c->seg, i)->incarnation);
+	return sum;
+}
+
+/* Who sits on a seat that was not sat down on anew had it before the first sum was complete, so at
+ * that moment all of them were taken. */
+bool seat_all_living(gpc *c)
+{
+	uint64_t before = incarnations(c);
+	uint32_t i;
+
+	order_fence();                   /* incarnations before states, and states before them */
+	for (i = 0; i < c->seg.header.geometry.max_peers; i++) {
+		const struct shm_seat *s = seg_seat(&c->seg, i);
+		struct identity who;
+
+		if (load_acquire(&s->state) != SEAT_TAKEN)       /* pairs with (a) */
+			return false;
+		who = (struct identity){ s->pid, s->start_time, s->namespaces };
+		if (lock_test(c->seg.lock_fd, LOCK_PEER(i)) == 0 || identity_gone(&who))
+			return false;
+	}
+	return incarnations(c) == before;
+}
+
 static void end_sections(gpc *c)
 {
 	uint32_t i;

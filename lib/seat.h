@@ -13,6 +13,8 @@ bool seat_is_clean(const struct segment *s, uint32_t peer);
 int seat_take(gpc *c, const char *label, uint32_t quota);
 /* Seats that are not free, of peers that are gone: a writer would take them back. */
 uint32_t seat_count_dead(gpc *c);
+/* Were all seats taken at one moment, by peers that live?  False also while a peer is leaving. */
+bool seat_all_living(gpc *c);
 /* Sections and references end here; reservations and the seat itself are taken back by the
  * writer. */
 void seat_leave(gpc *c);

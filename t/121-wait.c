@@ -353,7 +353,7 @@ static void test_ahead(void)
 static void test_full_ring(void)
 {
 	gpc *c = cache_new(V, 0);
-	gpc_ticket first = 0, last = 0;
+	gpc_ticket first = 0, last = 0, none = 77;
 	gpc_block b[2], there = GPC_NONE;
 	gpc_key k[2] = { key_of(c, 1), key_of(c, 2) };
 	int n;
@@ -365,6 +365,14 @@ static void test_full_ring(void)
 		n = gpc_drop(c, b + 1, 1, GPC_NOWAIT, NULL);
 	while (n >= 0);
 	is_int(n, -EAGAIN, "the ring is full");
+	refused(gpc_drop(c, b + 1, 1, GPC_NOWAIT, &none), EAGAIN, "for a drop");
+	is_int(none, 77, "which has no ticket");
+	refused(gpc_publish(c, NULL, k + 1, b + 1, 1, 0, NULL, GPC_NOWAIT, &none), EAGAIN,
+		"for a publish");
+	is_int(none, 77, "nor has that one");
+	refused(gpc_publish(c, NULL, k + 1, b + 1, 5000, 0, NULL, GPC_NOWAIT, &none), EINVAL,
+		"more than a ring");
+	is_int(none, 77, "nor that");
 	refused(gpc_publish(c, NULL, k + 1, b + 1, 1, 0, NULL, 0, &last), ENOTCONN,
 		"a publish that waits for room");
 	ok(last >= first, "its ticket stands for what was sent before");

@@ -139,6 +139,73 @@ static void test_not_the_programs(void)
 	end("a program that guesses");
 }
 
+/* All ways to ask for n blocks of a pool; they go back.  How many there were. */
+static int ask(int way, int pool, int n)
+{
+	struct gpc_move m[BLOCKS];
+	gpc_block b[BLOCKS];
+	int i, got;
+
+	if (way == 2) {
+		got = gpc_evict(d, pool, (uint32_t)n, b, GPC_TAKE, 1000);
+	} else if (way == 3) {
+		got = gpc_demote(d, 0, 1, NULL, (uint32_t)n, m, 0, 1000);
+		for (i = 0; i < got; i++)
+			b[i] = m[i].to;
+	} else {
+		got = gpc_reserve(d, pool, (uint32_t)n, 0, b, NULL, way ? GPC_PARTIAL : 0, 1000);
+	}
+	if (got > 0)
+		must(gpc_unref(d, b, (uint32_t)got));
+	return got;
+}
+
+/* The program has nothing: the quota is all its own, whatever the stock of each pool would be. */
+static void test_quota(uint32_t own, uint32_t of_cache)
+{
+	struct gpc_config cfg = cache_config(64, 64);
+	int way, pool, n, most = 8, first = 0, wrong = 0;
+
+	cfg.peer_quota = of_cache;
+	cache_thread = false;
+	c = cache_make(&cfg, NULL);
+	for (n = 0; n < 40; n++) {
+		chain_make(c, 0, 1000 + (uint64_t)n * 10, 1, NULL);
+		chain_make(c, 1, 3000 + (uint64_t)n * 10, 1, NULL);
+	}
+	d = cache_attach(16, own);
+	serve_begin(c);
+	for (n = 1; n <= most; n++)
+		for (way = 0; way < 4; way++)
+			for (pool = 0; pool < 2; pool++) {
+				int got, before = ask(0, !pool, 1);
+
+				got = ask(way, pool, n);
+				if (got != n && !wrong++)
+					first = way * 100 + pool * 10 + n;
+				if (got != n)
+					diag("way %d, pool %d: %d of %d", way, pool, got, n);
+				wrong += before != 1;
+				/* what is alive is not used up */
+				chain_make(c, pool, 5000 + (uint64_t)(way * 1000 + pool * 500 + n * 20),
+					   (uint32_t)n, NULL);
+			}
+	is_int(wrong, 0, "quota %u of %u: each call gets what the quota leaves", own, of_cache);
+	is_int(first, 0, "the first that did not");
+	is_int(ask(0, 0, most), most, "nothing is wrong with all of it");
+	is_int(ask(0, 0, most + 1), -EDQUOT, "but with one more");
+	done(d);
+	ok(stats_of(c, info_of(d).peer).reserved <= 8, "the stocks keep to the quota");
+	is_int(ask(0, 0, 2), 2, "a few are asked for");
+	done(d);
+	is_int(stats_of(c, info_of(d).peer).reserved, 4, "and a stock of half the quota is there");
+	serve_end();
+	must(gpc_close(d));
+	settle(c);
+	clean(c, "stocks and a quota");
+	cache_end(c);
+}
+
 static int body(void)
 {
 	test_reserve(true);
@@ -148,6 +215,9 @@ static int body(void)
 	test_remove(false);
 	test_in_turn();
 	test_not_the_programs();
+	test_quota(8, 0);
+	test_quota(0, 8);
+	test_quota(16, 8);
 	return done_testing();
 }
 

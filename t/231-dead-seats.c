@@ -310,6 +310,64 @@ static void test_stopped(void)
 	crew_kill(pid[0]);
 }
 
+/* ---- a writer that clears in between ---- */
+
+uint32_t __real_seat_count_dead(gpc *c);
+uint32_t __wrap_seat_count_dead(gpc *c);
+static bool cleared_between;
+
+/* The seat was not free a moment ago, and is now. */
+uint32_t __wrap_seat_count_dead(gpc *c)
+{
+	if (cleared_between) {
+		cleared_between = false;
+		crew_open(GATE_CLEARS);
+		crew_wait(GATE_ASKS, 1);
+	}
+	return __real_seat_count_dead(c);
+}
+
+static int late_writer(int me)
+{
+	struct gpc_config cfg = { .vram_blocks = BLOCKS, .max_peers = SEATS, .ahead = -1 };
+	gpc *c = crew_create(cfg, 0);
+
+	must_be(gpc_writer_take(c, 0, 0), 0);
+	crew_open(GATE_HELD);
+	crew_wait(GATE_CLEARS, 1);
+	crew_until(load_acquire(&seg_seat(&c->seg, 1)->state) == SEAT_FREE,
+		   gpc_writer_serve(c, 1));
+	crew_open(GATE_ASKS);
+	crew_wait(GATE_END, 1);
+	return me;
+}
+
+/* Attaches while the last one's seat is not cleared yet. */
+static int next_one(int me)
+{
+	gpc *c = crew_attach("first");
+
+	must_be(gpc_close(c), 0);
+	cleared_between = true;
+	must_be(attach(0, &c), 0);
+	must(!cleared_between, "nobody looked for the dead");
+	crew_open(GATE_END);
+	return me;
+}
+
+static void test_cleared_between(void)
+{
+	pid_t a, b;
+
+	memset(crew, 0, sizeof(*crew));
+	scratch_files("", true);
+	a = crew_fork(late_writer, 0);
+	crew_wait(GATE_HELD, 1);
+	b = crew_fork(next_one, 0);
+	crew_join(b, "who found no seat, and no dead one a moment later");
+	crew_join(a, "the writer that cleared one in between");
+}
+
 static int body(void)
 {
 	crew_begin();
@@ -319,6 +377,7 @@ static int body(void)
 	test_writer_comes();
 	test_alive();
 	test_stopped();
+	test_cleared_between();
 	return done_testing();
 }
 

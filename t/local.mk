@@ -257,7 +257,8 @@ LDADD = lib/libgpc-internal.la
 # a driver in between sees what the writer asks of a device
 %canon_reldir%_163_mirror_order_t_LDFLAGS = -Wl,--wrap=device_find
 # who clears seats dies at any store, or waits in the middle
-%canon_reldir%_231_dead_seats_t_LDFLAGS = -Wl,--wrap=segment_map_writer,--wrap=team_size
+%canon_reldir%_231_dead_seats_t_LDFLAGS = -Wl,--wrap=segment_map_writer,--wrap=team_size \
+	-Wl,--wrap=seat_count_dead
 # sleeps have no limit there
 %canon_reldir%_172_wake_t_LDFLAGS = -Wl,--wrap=futex_wait,--wrap=clock_ns
 # another thread forks when a file was just opened, mapped or locked
