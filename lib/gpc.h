@@ -394,7 +394,8 @@ int gpc_promote(gpc *c, const gpc_block *blocks, uint32_t n, int to, struct gpc_
  * along.  `from` goes when no lookup that is under way can miss the key for it.  Returns how many; results (may be NULL) tells for each 0 or a negative errno: -ESTALE
  * source or target gone, -EEXIST the key is live elsewhere by now, -ENOENT its parent is not
  * live.  A refused or cancelled move gives its target back.  Moves of one chain belong in one
- * call, in any order.  GPC_CANCEL. */
+ * call, in any order.  GPC_CANCEL: -EEXIST for a move that is committed already, as by an earlier
+ * gpc_commit that stayed pending: the key names `to`, and the reference has moved along. */
 int gpc_commit(gpc *c, const struct gpc_move *moves, uint32_t n, int *results, uint32_t flags);
 
 /* ---- sections and grace periods (only for ids used without a reference) ---- */
