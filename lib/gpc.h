@@ -440,7 +440,9 @@ int gpc_dev_wait(gpc_dev *d, void *stream, int timeout_ms);
 int gpc_get_stats(gpc *c, int peer, struct gpc_stats *ret);
 /* Mirror i of info.mirrors (retired ones follow); -ENOENT past the last. */
 int gpc_get_mirror(gpc *c, int i, struct gpc_mirror *ret);
-/* Every entry live throughout, parents first; *cursor starts at 0; returns how many; 0 = done. */
+/* Every entry live throughout, parents first; *cursor starts at 0; returns how many; 0 = done.
+ * Here, in gpc_lookup, gpc_match and gpc_changes of a read-only handle: -EBADMSG when a file of the
+ * cache is cut off or missing. */
 int gpc_walk(gpc *c, uint64_t *cursor, struct gpc_entry *out, uint32_t n);
 /* Numbered changes in order, across writers.  *cursor starts at 0 (oldest kept) or UINT64_MAX
  * (from now on).  -ESTALE: too late; walk, and go on from the new *cursor.
