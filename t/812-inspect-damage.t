@@ -110,7 +110,7 @@ is_cut()	# DAMAGE
 	for command in 'ls bad' 'peers bad' "lookup bad $key" '--json ls bad' '--json peers bad'; do
 		inspect $command
 		exits 1 "$1: $command fails"
-		grep -q '^gpc-inspect: bad: .*\(bytes\|gpc.bad\.\)' "$tmp/err"
+		grep -q '^gpc-inspect: bad: .*\(bytes\|gpc\.bad\.\)' "$tmp/err"
 		ok $? "$1: $command says why" "$tmp/err"
 	done
 }

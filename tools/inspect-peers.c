@@ -74,12 +74,13 @@ static json_t *describe(int peer, const struct gpc_stats *st, int writer_peer)
 	return o;
 }
 
-/* Where a file is cut off, what is missing looks like an empty seat: a message, since what was
+/* Where a file is cut off or missing, what is missing looks like an empty seat: a message, since what was
  * shown is not all. */
 static int say_damaged(const struct inspect *in, const struct gpc_info *info)
 {
-	if (info->refused != -EBADMSG)
-		return 0;
+	if (!info->refused || info->refused == -ENOENT || info->refused == -ESTALE ||
+	    inspect_is_closed(in, in->name, info->refused))
+		return 0;                /* whole, or removed since, or good for others */
 	cli_error("%s: %s", in->name, info->why);
 	return EXIT_RUNTIME;
 }
