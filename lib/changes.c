@@ -139,7 +139,8 @@ static int changes_next(const struct segment *s, uint64_t *cursor, struct gpc_ch
 
 GPC_EXPORT int gpc_changes(gpc *c, uint64_t *cursor, struct gpc_change *out, uint32_t n)
 {
-	int err;
+	uint64_t start;
+	int err, cut;
 
 	if (!cursor || (!out && n))
 		return err_set(EINVAL, "%s is NULL", cursor ? "out" : "cursor");
@@ -147,11 +148,15 @@ GPC_EXPORT int gpc_changes(gpc *c, uint64_t *cursor, struct gpc_change *out, uin
 	if (err)
 		return err;
 	n = MIN(n, (uint32_t)INT_MAX);
+	start = *cursor;
 	if (*cursor == UINT64_MAX)
 		*cursor = head_of(&c->seg) + 1;
 	else if (*cursor == 0)
 		err = changes_oldest(&c->seg, cursor, out, n);
 	else
 		err = changes_next(&c->seg, cursor, out, n);
-	return err;
+	cut = segment_check_index(&c->seg);      /* after the reads: they were whole */
+	if (cut < 0)
+		*cursor = start;
+	return cut < 0 ? cut : err;
 }

@@ -100,6 +100,7 @@ int device_find(const char *device, const struct device_ops **ret)
 			       "and all host calls work",
 			       device);
 	return err_set(EINVAL,
-		       "%s: no such kind of device; there are host, cuda:N and GPU-UUID",
+		       "device is \"%s\": there is no such kind of device; there are host, cuda:N "
+		       "and GPU-UUID",
 		       device);
 }

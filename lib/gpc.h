@@ -395,7 +395,8 @@ int gpc_promote(gpc *c, const gpc_block *blocks, uint32_t n, int to, struct gpc_
  * along.  `from` goes when no lookup that is under way can miss the key for it.  Returns how many; results (may be NULL) tells for each 0 or a negative errno: -ESTALE
  * source or target gone, -EEXIST the key is live elsewhere by now, -ENOENT its parent is not
  * live.  A refused or cancelled move gives its target back.  Moves of one chain belong in one
- * call, in any order.  GPC_CANCEL. */
+ * call, in any order.  GPC_CANCEL: -EEXIST for a move that is committed already, as by an earlier
+ * gpc_commit that stayed pending: the key names `to`, and the reference has moved along. */
 int gpc_commit(gpc *c, const struct gpc_move *moves, uint32_t n, int *results, uint32_t flags);
 
 /* ---- sections and grace periods (only for ids used without a reference) ---- */
@@ -440,7 +441,9 @@ int gpc_dev_wait(gpc_dev *d, void *stream, int timeout_ms);
 int gpc_get_stats(gpc *c, int peer, struct gpc_stats *ret);
 /* Mirror i of info.mirrors (retired ones follow); -ENOENT past the last. */
 int gpc_get_mirror(gpc *c, int i, struct gpc_mirror *ret);
-/* Every entry live throughout, parents first; *cursor starts at 0; returns how many; 0 = done. */
+/* Every entry live throughout, parents first; *cursor starts at 0; returns how many; 0 = done.
+ * Here, in gpc_lookup, gpc_match and gpc_changes of a read-only handle: -EBADMSG when a file of the
+ * cache is cut off or missing. */
 int gpc_walk(gpc *c, uint64_t *cursor, struct gpc_entry *out, uint32_t n);
 /* Numbered changes in order, across writers.  *cursor starts at 0 (oldest kept) or UINT64_MAX
  * (from now on).  -ESTALE: too late; walk, and go on from the new *cursor.

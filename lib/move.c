@@ -363,8 +363,9 @@ static int32_t commit_one(struct writer *w, uint32_t peer, const struct shm_comm
 	t = w_record(w, target);
 	if (t->owner != peer || t->op != load_relaxed(&cmd->arg))
 		return -ESTALE;
+	/* committed before: by a writer that died, or a retry; too late to give it up */
 	if (w_is(w, target, LIVE))
-		return 0;                /* done before: by a writer that died, or a retry */
+		return load_relaxed(&cmd->flags) & CF_CANCEL ? -EEXIST : 0;
 	if (!w_is(w, target, RESERVED) || grant_holds(w, target))
 		return -ESTALE;
 	if (load_relaxed(&cmd->flags) & CF_CANCEL) {

@@ -21,6 +21,8 @@ int outside_begin(gpc *c, bool fresh)
 	pthread_mutex_lock(&c->walk_lock);
 	if (c->seg.snapshot && (fresh || !c->seg.control))
 		err = segment_refresh(&c->seg);
+	if (!err)
+		err = segment_check_copies(&c->seg);
 	if (err)
 		pthread_mutex_unlock(&c->walk_lock);
 	return err;

@@ -18,7 +18,8 @@
 #include "handle.h"
 
 /* Checks the handle and takes its lock; the copy of a read-only handle is made if there is
- * none, and made anew when `fresh`.  0, and outside_end is due; or a negative errno. */
+ * none, and made anew when `fresh`.  0, and outside_end is due; or a negative errno: -EBADMSG
+ * when the copy is not whole, for zeros would look like an empty cache. */
 int outside_begin(gpc *c, bool fresh);
 void outside_end(gpc *c);
 /* The copy of a read-only handle, for lookups: 0, or a negative errno. */

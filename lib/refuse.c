@@ -189,7 +189,7 @@ int refuse_publish(const gpc *c, const struct refused_item *it)
 
 /* ---- commit ---- */
 
-int refuse_commit(const gpc *c, uint32_t i, const struct gpc_move *m, int32_t err)
+int refuse_commit(const gpc *c, uint32_t i, const struct gpc_move *m, bool cancel, int32_t err)
 {
 	char from[BLOCK_TEXT], to[BLOCK_TEXT], key[KEY_TEXT];
 
@@ -204,6 +204,10 @@ int refuse_commit(const gpc *c, uint32_t i, const struct gpc_move *m, int32_t er
 			       "source or target has gone, or it was committed or given up before",
 			       i, from, to);
 	case -EEXIST:
+		if (cancel)
+			return err_set(EEXIST, "moves[%u], from %s to %s: it is committed already "
+				       "and cannot be given up: its key %s names moves[%u].to",
+				       i, from, to, key, i);
 		return err_set(EEXIST, "moves[%u], from %s to %s: its key %s is live in another "
 			       "block by now", i, from, to, key);
 	case -ENOENT:

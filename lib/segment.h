@@ -17,6 +17,7 @@ struct segment {
 	                                  * copies, NULL until segment_refresh makes them */
 	bool truncated;                  /* a snapshot in which something was missing: a file,
 	                                  * or its end; zeros stand there, lock_fd may be -1 */
+	bool cut;                        /* the copies are not whole: a file ended too early */
 	uint32_t unit;                   /* files are multiples of it: 4096, or a huge page */
 	struct layout at;
 	uint8_t *index;                  /* PROT_READ for peers */
@@ -48,6 +49,11 @@ int segment_verdict(const char *name, const char *dir);
 int segment_snapshot(struct segment *s, const char *name, const char *dir);
 /* Of a snapshot: copy both files, the first time or anew; -ENOMEM. */
 int segment_refresh(struct segment *s);
+/* Of a snapshot: -EBADMSG where the index is not whole now, so that what was just read of it may
+ * be zeros that never stood there. */
+int segment_check_index(const struct segment *s);
+/* The same for the copies that segment_refresh made. */
+int segment_check_copies(const struct segment *s);
 /* Bytes of a file as they are now; zeros from where it ends. */
 void segment_read(int fd, uint64_t at, void *to, uint64_t bytes);
 /* A second, writable mapping of the index for the writer. */

@@ -87,7 +87,8 @@ int segment_refresh(struct segment *s)
 		return err;
 	index = copy_file(s->index_fd, s->index, s->at.index_bytes);
 	control = copy_file(s->control_fd, s->control, s->at.control_bytes);
-	s->truncated = !index || !control || s->lock_fd < 0;
+	s->cut = !index || !control;
+	s->truncated = s->cut || s->lock_fd < 0;
 	return 0;
 }
 
@@ -136,6 +137,38 @@ static bool is_short(int fd, uint64_t bytes)
 	struct stat st;
 
 	return fd < 0 || fstat(fd, &st) || (uint64_t)st.st_size < bytes;
+}
+
+/* One of its files is not whole: which, and what is missing. */
+static int say_cut(const struct segment *s, const char *suffix, int fd, uint64_t bytes)
+{
+	struct stat st;
+
+	if (fd < 0)
+		return err_set(EBADMSG, "gpc.%s.%s is missing, or no file of this cache", s->name,
+			       suffix);
+	if (fstat(fd, &st))
+		return err_sys(errno, "gpc.%s.%s", s->name, suffix);
+	return err_set(EBADMSG, "gpc.%s.%s has %llu bytes instead of %llu", s->name, suffix,
+		       (unsigned long long)st.st_size, (unsigned long long)bytes);
+}
+
+int segment_check_index(const struct segment *s)
+{
+	if (!s->snapshot || !is_short(s->index_fd, s->at.index_bytes))
+		return 0;
+	return say_cut(s, "idx", s->index_fd, s->at.index_bytes);
+}
+
+int segment_check_copies(const struct segment *s)
+{
+	if (!s->snapshot || !s->cut)
+		return 0;
+	if (is_short(s->index_fd, s->at.index_bytes))
+		return segment_check_index(s);
+	if (is_short(s->control_fd, s->at.control_bytes))
+		return say_cut(s, "ctl", s->control_fd, s->at.control_bytes);
+	return err_set(EBADMSG, "the files of %s ended too early when they were copied", s->name);
 }
 
 static int snapshot_once(struct segment *s)

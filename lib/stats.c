@@ -123,7 +123,7 @@ GPC_EXPORT int gpc_get_info(gpc *c, struct gpc_info *ret)
 	int err = handle_check(c, false);
 
 	if (!err)
-		err = outside_room(ret, "struct gpc_info");
+		err = outside_room(ret, "gpc_info");
 	if (err)
 		return err;
 	fill_info(c, &info);
@@ -254,7 +254,7 @@ GPC_EXPORT int gpc_get_stats(gpc *c, int peer, struct gpc_stats *ret)
 	int err = handle_check(c, false);
 
 	if (!err)
-		err = outside_room(ret, "struct gpc_stats");
+		err = outside_room(ret, "gpc_stats");
 	if (err)
 		return err;
 	dev_count(c);
@@ -291,7 +291,7 @@ GPC_EXPORT int gpc_get_mirror(gpc *c, int i, struct gpc_mirror *ret)
 	int err = handle_check(c, false);
 
 	if (!err)
-		err = outside_room(ret, "struct gpc_mirror");
+		err = outside_room(ret, "gpc_mirror");
 	if (err)
 		return err;
 	if (i < 0)

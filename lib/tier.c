@@ -236,7 +236,7 @@ GPC_EXPORT int gpc_commit(gpc *c, const struct gpc_move *moves, uint32_t n, int 
 		if (results)
 			results[i] = result;
 		if (result < 0 && !told)
-			told = refuse_commit(c, i, &moves[i], result);
+			told = refuse_commit(c, i, &moves[i], flags & GPC_CANCEL, result);
 	}
 	free(some);
 	free(list);

@@ -407,6 +407,59 @@ static void test_cancel(void)
 	cache_end(c);
 }
 
+/* The caller learns where the key and its reference are, however often it asks. */
+static void cancel_too_late(gpc *c, const struct gpc_move *m)
+{
+	int result = 77, i;
+
+	for (i = 0; i < 2; i++) {
+		is_int(gpc_commit(c, m, 1, &result, GPC_CANCEL), 0, "too late to give it up");
+		is_int(result, -EEXIST, "since it is committed");
+		ok(strstr(gpc_last_error(), "committed already"), "%s", gpc_last_error());
+	}
+	is_int(found_in(c, RAM, 1, 1), 1, "the key is where it went");
+	refused(gpc_unref(c, &m->from, 1), EPERM, "no reference stayed behind");
+	is_int(gpc_unref(c, &m->to, 1), 0, "it moved along");
+}
+
+static void begin_one(gpc *c, struct gpc_move *m)
+{
+	gpc_block b;
+
+	write_chain(c, VRAM, 1, 1);
+	hold_chain(c, 1, 1, &b);
+	is_int(gpc_demote(c, VRAM, RAM, &b, 1, m, 0, 1000), 1, "begun");
+	copy(m, 1);
+}
+
+static void test_cancel_late(void)
+{
+	gpc *c = cache_new(4, 4);
+	struct gpc_move m;
+
+	begin_one(c, &m);
+	is_int(gpc_commit(c, &m, 1, NULL, 0), 1, "committed");
+	is_int(gpc_commit(c, &m, 1, NULL, 0), 1, "again: done before");
+	cancel_too_late(c, &m);
+	clean(c, "too late");
+	cache_end(c);
+}
+
+/* The commit is pending, and the next writer makes it before it comes to the cancel. */
+static void test_cancel_pending(void)
+{
+	gpc *c = cache_new(4, 4);
+	struct gpc_move m;
+
+	begin_one(c, &m);
+	must(gpc_writer_drop(c));
+	refused(gpc_commit(c, &m, 1, NULL, 0), ENOTCONN, "nobody commits it");
+	must(gpc_writer_take(c, 0, 1000));
+	cancel_too_late(c, &m);
+	clean(c, "a pending commit");
+	cache_end(c);
+}
+
 /* ---- between spaces ---- */
 
 static gpc *two_spaces(void)
@@ -502,6 +555,9 @@ static void tests(void)
 	test_no_victims();
 	test_references();
 	test_cancel();
+	test_cancel_late();
+	if (!cache_thread)       /* whose handle would serve itself */
+		test_cancel_pending();
 	test_keep();
 	test_forget();
 }

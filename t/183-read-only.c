@@ -161,7 +161,9 @@ static void all_calls(const char *when)
 	struct gpc_pool p = { .size = sizeof(p) };
 	struct gpc_mirror m = { .size = sizeof(m) };
 	struct gpc_change ch[4];
+	gpc_key k = key_of(r, 1);
 	uint64_t cursor = 0;
+	gpc_block b;
 	int i;
 
 	is_int(gpc_get_info(r, &info), 0, "%s: information", when);
@@ -177,7 +179,7 @@ static void all_calls(const char *when)
 	}
 	gpc_changes(r, &cursor, ch, 4);
 	gpc_dirty(r);
-	find(r, 1);
+	gpc_lookup(r, 0, &k, 1, &b, 0);
 	walked();
 	gpc_check(r, NULL, NULL);
 }
@@ -226,6 +228,61 @@ static void test_damage(void)
 	must(gpc_close(r));
 }
 
+/* What is missing reads as zeros, and that must not pass for an empty cache.  Only what is of the
+ * present, or what describes the damage, has an answer. */
+static void are_refused(const char *when, bool feed)
+{
+	struct gpc_entry e;
+	struct gpc_change ch[4];
+	uint64_t cursor = 0, from = 0;
+	uint32_t start[2] = { 0, 1 }, len;
+	gpc_key k = key_of(r, 1);
+	gpc_block b;
+
+	refused(gpc_walk(r, &cursor, &e, 1), EBADMSG, "%s: a walk", when);
+	is_int(cursor, 0, "%s: which has not begun", when);
+	refused(gpc_lookup(r, 0, &k, 1, &b, 0), EBADMSG, "%s: a lookup", when);
+	refused(gpc_match(r, 0, &k, start, 1, &len, &b, 0), EBADMSG, "%s: a match", when);
+	if (feed)
+		refused(gpc_changes(r, &from, ch, 4), EBADMSG, "%s: changes", when);
+	is_int(from, 0, "%s: from the same cursor", when);
+	ok(gpc_check(r, NULL, NULL) > 0, "%s: check finds it", when);
+	is_int(info_of(r).refused, -EBADMSG, "%s: nobody can attach", when);
+}
+
+/* A handle that was open before, one that has a copy, and one that comes after. */
+static void test_cut(const char *suffix, off_t size, bool feed)
+{
+	struct gpc_config cfg = { .size = sizeof(cfg), .vram_blocks = 64, .dir = cache_dir };
+	char path[200], when[64];
+	gpc *with_copy;
+
+	c = cache_make(&cfg, NULL);
+	chain_make(c, 0, 1, 3, NULL);
+	must(gpc_close(c));
+	with_copy = look();
+	is_int(find(with_copy, 1) >= 0, 1, "whole: found");
+	r = look();
+	file(path, sizeof(path), suffix);
+	if (size < 0 ? unlink(path) : truncate(path, size))
+		bail("truncate");
+	snprintf(when, sizeof(when), "%s of %ld bytes", suffix, (long)size);
+	if (size >= 0) {
+		are_refused(when, feed);
+		must(gpc_close(r));
+		r = with_copy;
+		ok(find(r, 1) >= 0, "%s: a copy of before is whole", when);
+		are_refused(when, feed);
+	} else {
+		must(gpc_close(with_copy));
+	}
+	must(gpc_close(r));
+	r = look();
+	are_refused(when, feed);
+	must(gpc_close(r));
+	must(gpc_unlink(cache_name, cache_dir));
+}
+
 /* The name is another cache's by now. */
 static void test_other(void)
 {
@@ -252,6 +309,11 @@ static int body(void)
 	test_threads();
 	test_damage();
 	test_other();
+	test_cut("idx", 4096, true);
+	test_cut("idx", 70000, true);
+	test_cut("ctl", 4096, false);
+	test_cut("ctl", 0, false);
+	test_cut("ctl", -1, false);
 	return done_testing();
 }
 

@@ -159,7 +159,7 @@ static void test_options(gpc *c)
 	bad(ENOENT, "nobody", gpc_attach("nobody", &opt, 0, &out.handle));
 	bad(EINVAL, "ret|NULL", gpc_get_info(c, NULL));
 	out.info.size = 4;
-	bad(EINVAL, "size|4|gpc_info", gpc_get_info(c, &out.info));
+	bad(EINVAL, "size of struct gpc_info is 4", gpc_get_info(c, &out.info));
 }
 
 /* ---- pools ---- */
@@ -356,7 +356,12 @@ static void test_rest(gpc *c)
 	bad(ENOENT, "peer|3", gpc_get_stats(c, 3, &out.stats));
 	bad(EINVAL, "ret|NULL", gpc_get_stats(c, -1, NULL));
 	out.stats.size = 4;
-	bad(EINVAL, "size|4|gpc_stats", gpc_get_stats(c, -1, &out.stats));
+	bad(EINVAL, "size of struct gpc_stats is 4", gpc_get_stats(c, -1, &out.stats));
+	out.stats.size = 0;
+	bad(EINVAL, "size of struct gpc_stats is 0", gpc_get_stats(c, -1, &out.stats));
+	out.mirror.size = 0;
+	bad(EINVAL, "size of struct gpc_mirror is 0", gpc_get_mirror(c, 0, &out.mirror));
+	out.mirror.size = sizeof(out.mirror);
 	bad(EINVAL, "i|-1|0", gpc_get_mirror(c, -1, &out.mirror));
 	bad(ENOENT, "i|5", gpc_get_mirror(c, 5, &out.mirror));
 	bad(EINVAL, "ret|NULL", gpc_get_mirror(c, 0, NULL));
@@ -372,7 +377,8 @@ static void test_rest(gpc *c)
 	bad(EINVAL, "timeout_ms|-2", gpc_writer_serve(c, -2));
 	bad(EINVAL, "device|NULL", gpc_dev_open(c, NULL, &out.dev));
 	bad(EINVAL, "ret|NULL", gpc_dev_open(c, "host", NULL));
-	bad(EINVAL, "foo|cuda:N", gpc_dev_open(c, "foo", &out.dev));
+	bad(EINVAL, "device is \"foo\"|cuda:N", gpc_dev_open(c, "foo", &out.dev));
+	bad(EINVAL, "device is \"\"|cuda:N", gpc_dev_open(c, "", &out.dev));
 	bad(EINVAL, "device|byte 1", gpc_dev_open(c, "\033[2J", &out.dev));
 	must(gpc_dev_open(c, "host", &d));
 	bad(EINVAL, "section|-1|55", gpc_dev_leave(d, -1, NULL));

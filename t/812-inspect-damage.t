@@ -102,6 +102,19 @@ is_damaged()	# DAMAGE
 	prints 'bad: [0-9]+ violation' "$1: check says what is wrong"
 }
 
+# What needs the missing bytes, or would show zeros for them, ends with a sentence: not as of an
+# empty cache.
+is_cut()	# DAMAGE
+{
+	is_damaged "$1"
+	for command in 'ls bad' 'peers bad' "lookup bad $key" '--json ls bad' '--json peers bad'; do
+		inspect $command
+		exits 1 "$1: $command fails"
+		grep -q '^gpc-inspect: bad: .*\(bytes\|gpc\.bad\.\)' "$tmp/err"
+		ok $? "$1: $command says why" "$tmp/err"
+	done
+}
+
 # Nothing can be believed any more.
 is_refused()	# DAMAGE [REGEX]
 {
@@ -157,27 +170,30 @@ rm "$(file idx)"
 
 fresh
 truncate -s $((bytes - 4096)) "$(file idx)"
-is_damaged "an index a page too short"
+is_cut "an index a page too short"
+fresh
+truncate -s 4096 "$(file idx)"
+is_cut "an index of its header only"
 fresh
 noise ctl 0 256
 is_refused "noise in the header of control" 'does not belong to the index|bytes instead of'
 fresh
 truncate -s 100 "$(file ctl)"
-is_damaged "control cut to 100 bytes"
+is_cut "control cut to 100 bytes"
 fresh
 truncate -s $(($(size ctl) - 4096)) "$(file ctl)"
-is_damaged "control a page too short"
+is_cut "control a page too short"
 : >"$(file ctl)"
-is_damaged "an empty control segment"
+is_cut "an empty control segment"
 truncate -s "$bytes" "$(file ctl)"
 is_refused "a control segment that is a hole" 'does not belong to the index|bytes instead of'
 rm "$(file ctl)"
-is_damaged "no control segment"
+is_cut "no control segment"
 mkfifo "$(file ctl)"
-is_damaged "a control segment that is a pipe"
+is_cut "a control segment that is a pipe"
 rm "$(file ctl)"
 ln -s "$tmp/sound.ctl" "$(file ctl)"
-is_damaged "a control segment that is a link"
+is_cut "a control segment that is a link"
 rm "$(file ctl)"
 
 # wherever it hits: records, table, seats, references, rings

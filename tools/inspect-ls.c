@@ -180,7 +180,7 @@ int inspect_lookup(struct inspect *in)
 	json_t *hits;
 	gpc_key key;
 	gpc *c;
-	int status;
+	int status, r = 0;
 
 	if (!parse_key(in->key, &key))
 		return cli_usage("lookup: '%s' is not a key of 32 hex digits", in->key);
@@ -188,13 +188,20 @@ int inspect_lookup(struct inspect *in)
 	if (status)
 		return status;
 	hits = out_need(json_array());
-	for (int space = 0; space < GPC_MAX_SPACES; space++) {
+	for (int space = 0; r >= 0 && space < GPC_MAX_SPACES; space++) {
 		gpc_block block = GPC_NONE;
 
-		if (gpc_lookup(c, GPC_SPACE(space), &key, 1, &block, GPC_QUIET) == 1)
+		r = gpc_lookup(c, GPC_SPACE(space), &key, 1, &block, GPC_QUIET);
+		if (r == 1)
 			json_array_append_new(hits, describe_hit(c, space, block));
 	}
+	if (r < 0)
+		cli_gpc_error(r, "%s", in->name);
 	gpc_close(c);
+	if (r < 0) {
+		json_decref(hits);
+		return EXIT_RUNTIME;
+	}
 	status = json_array_size(hits) ? 0 : EXIT_RUNTIME;
 	if (in->json) {
 		out_json(hits);

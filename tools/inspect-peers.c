@@ -6,6 +6,7 @@
 #include "inspect.h"
 #include "output.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -73,6 +74,17 @@ static json_t *describe(int peer, const struct gpc_stats *st, int writer_peer)
 	return o;
 }
 
+/* Where a file is cut off or missing, what is missing looks like an empty seat: a message, since what was
+ * shown is not all. */
+static int say_damaged(const struct inspect *in, const struct gpc_info *info)
+{
+	if (!info->refused || info->refused == -ENOENT || info->refused == -ESTALE ||
+	    inspect_is_closed(in, in->name, info->refused))
+		return 0;                /* whole, or removed since, or good for others */
+	cli_error("%s: %s", in->name, info->why);
+	return EXIT_RUNTIME;
+}
+
 int inspect_peers(struct inspect *in)
 {
 	struct gpc_info info = { .size = sizeof(info) };
@@ -101,7 +113,7 @@ int inspect_peers(struct inspect *in)
 	if (in->json) {
 		json_decref(mirrors);
 		out_json(rows);
-		return 0;
+		return say_damaged(in, &info);
 	}
 	out_table(columns, ARRAY_SIZE(columns), rows);
 	if (json_array_size(mirrors)) {
@@ -110,5 +122,5 @@ int inspect_peers(struct inspect *in)
 	}
 	json_decref(rows);
 	json_decref(mirrors);
-	return 0;
+	return say_damaged(in, &info);
 }

@@ -40,7 +40,7 @@ int inspect_stopped(const struct gpc_stats *st)
 
 /* Is it only that the files are another user's, or that this place is read-only?  They are good
  * for others then, and their state is worth more than what they refuse us. */
-static bool is_closed_to_us(const struct inspect *in, const char *name, int refused)
+bool inspect_is_closed(const struct inspect *in, const char *name, int refused)
 {
 	char path[PATH_MAX];
 	struct stat st;
@@ -58,7 +58,7 @@ static void say_state(const struct inspect *in, const char *name, struct inspect
 
 	if (!l->info.refused)
 		snprintf(l->state, sizeof(l->state), "%s", use);
-	else if (is_closed_to_us(in, name, l->info.refused))
+	else if (inspect_is_closed(in, name, l->info.refused))
 		snprintf(l->state, sizeof(l->state), "%s, closed to this user", use);
 	else
 		snprintf(l->state, sizeof(l->state), "%s", l->info.why);

@@ -76,6 +76,8 @@ struct inspect_look {
 };
 /* 0, or a negative errno. */
 int inspect_look(const struct inspect *in, const char *name, gpc *c, struct inspect_look *ret);
+/* Is `refused` of gpc_info only that the cache is another user's, or that this place is read-only? */
+bool inspect_is_closed(const struct inspect *in, const char *name, int refused);
 /* The fields of JSON that list and stat have in common. */
 void inspect_put_state(json_t *o, const struct inspect_look *l);
 
