@@ -146,6 +146,11 @@ is "$(value '*/name' '*/state' | sort)" "0/name crew
 0/state served
 1/name orphan
 1/state no writer" "list knows that there is no writer"
+is "$(value 1/peers 1/dead)" "1
+3" "it counts who lives, and beside them the seats of who does not"
+inspect --json stat orphan
+is "$(value peers dead)" "1
+3" "stat counts the same"
 
 inspect --json reap orphan
 exits 0 "reap takes the writer's seat"
