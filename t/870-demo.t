@@ -33,7 +33,7 @@ test $(($(date +%s) - begun)) -lt 100
 ok $? "in good time"
 is "$(cat "$tmp/err")" '' "gpcd says nothing beside it"
 prints '4 workers replay' "four workers replay"
-again=$(grep -c 'replay is over before anybody can look' "$tmp/out")
+again=$(grep -c 'replay ended too soon to be shown at work' "$tmp/out")
 is "$again" "$(grep -c '4 workers replay .* times over' "$tmp/out")" \
 	"a replay that was too short is begun anew, and that is said once"
 prints '^\$ gpc-inspect stat demo-' "stat is shown"
