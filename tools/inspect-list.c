@@ -100,7 +100,7 @@ int inspect_list(struct inspect *in)
 	if (json_array_size(rows))
 		inspect_show_caches(rows);
 	else
-		cli_error("there is no cache in %s", inspect_dir(in));
+		cli_error("there is no cache in %s; --dir looks elsewhere", inspect_dir(in));
 	json_decref(rows);
 	return 0;
 }
