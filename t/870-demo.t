@@ -61,7 +61,8 @@ is "$status" 143 "SIGTERM ends it"
 until_ok alone
 ok $? "no process is left"
 is "$(left)" '' "no cache is left"
-is "$(ls "$tmp" | grep '^gpc-demo')" '' "no file is left"
+is "$(ls "$tmp" | grep '^gpc-demo')" '' "no file is left" ||
+	diag "$(ls -l "$tmp"/gpc-demo*; cat "$tmp/demo.err")"
 
 run env TMPDIR="$tmp" sh "$demo" "$tmp/no-trace"
 exits 1 "a trace that is not there"
