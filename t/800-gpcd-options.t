@@ -24,7 +24,11 @@ says 'cannot write the output' "--help into a full disk says so"
 
 long=$(printf '%065d' 0)
 refuses 2 'NAME is missing' gpcd
-refuses 2 'one NAME only' gpcd one two
+refuses 2 "one NAME only: 'two' is one argument too many" gpcd one two
+refuses 2 '--foreground and --daemonize exclude each other' \
+	gpcd "$cache" --dir "$shm" --block-size 16 --foreground --daemonize
+refuses 2 '--foreground and --daemonize exclude each other' \
+	gpcd "$cache" --dir "$shm" --block-size 16 --daemonize --foreground
 refuses 2 "'' cannot name a cache" gpcd ''
 refuses 2 "'a/b' cannot name a cache" gpcd a/b
 refuses 2 "'\.a' cannot name a cache" gpcd .a
@@ -38,8 +42,10 @@ refuses 2 "option '--block-size' needs a value" gpcd "$cache" --block-size
 while read -r option high; do
 	refuses 2 "$option: 'many' is not a number" gpcd "$cache" "$option" many
 	refuses 2 "$option: '' is not a number" gpcd "$cache" "$option" ''
-	refuses 2 "$option: '-7' is not a number" gpcd "$cache" "$option" -7
+	refuses 2 "$option: '-7' is not a number.*: [01] to [0-9]+" \
+		gpcd "$cache" "$option" -7
 	refuses 2 "$option: '12x' is not a number" gpcd "$cache" "$option" 12x
+	refuses 2 "$option: '1e6' is not a number" gpcd "$cache" "$option" 1e6
 	refuses 2 "$option: $high is out of range" gpcd "$cache" "$option" "$high"
 done <<-END
 	--block-size 65537
@@ -53,6 +59,8 @@ done <<-END
 	--tick 60001
 	--ahead 2147483648
 END
+refuses 2 "--quota: '1e6' is not a number: 0 to 4294967295, with k, M or G for powers of 1024" \
+	gpcd "$cache" --quota 1e6
 for option in --block-size --max-blocks --max-peers --max-pools --quarantine --tick; do
 	refuses 2 "$option: 0 is out of range" gpcd "$cache" "$option" 0
 done

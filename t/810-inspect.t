@@ -10,13 +10,15 @@
 inspect list
 exits 0 "list, with nothing to list"
 is "$(cat "$tmp/out")" '' "prints nothing"
-is "$(cat "$tmp/err")" "gpc-inspect: there is no cache in $shm" "and says why"
+is "$(cat "$tmp/err")" "gpc-inspect: there is no cache in $shm; --dir looks elsewhere" \
+	"and says why"
 inspect --json list
 is "$(value '')" '[0]' "list --json is an empty array"
 is "$(cat "$tmp/err")" '' "of which there is nothing to say"
 for command in stat peers ls reap; do
 	refuses 1 "there is no cache in $shm" gpc-inspect --dir "$shm" $command
-	refuses 1 'absent' gpc-inspect --dir "$shm" $command absent
+	refuses 1 "no cache absent in .*; 'gpc-inspect list' shows" \
+		gpc-inspect --dir "$shm" $command absent
 done
 refuses 3 "there is no cache in $shm" gpc-inspect --dir "$shm" check
 refuses 3 'absent' gpc-inspect --dir "$shm" check absent
@@ -34,9 +36,9 @@ refuses 2 "no option '-x'" gpc-inspect -x list
 refuses 2 "no option '-x'" gpc-inspect --json -x list
 refuses 2 "no option '-j'" gpc-inspect --json -jh list
 refuses 2 "option '--dir' needs a value" gpc-inspect list --dir
-refuses 2 'list: too many arguments' gpc-inspect list one
-refuses 2 'env: too many arguments' gpc-inspect env one
-refuses 2 'stat: too many arguments' gpc-inspect stat one two
+refuses 2 "list: 'one' is one argument too many" gpc-inspect list one
+refuses 2 "env: 'one' is one argument too many" gpc-inspect env one
+refuses 2 "stat: 'two' is one argument too many" gpc-inspect stat one two
 refuses 2 "'a/b' cannot name a cache" gpc-inspect stat a/b
 refuses 2 'lookup: KEY is missing' gpc-inspect lookup
 refuses 2 "'beef' is not a key of 32 hex digits" gpc-inspect lookup one beef
@@ -77,7 +79,7 @@ show()	# COMMAND...: as people and as programs see it
 
 show list
 aligned "list is aligned"
-prints "^live +16 +160 +5 +2 +2 +$writer .* MiB +served$" "list has its line"
+prints "^live +16 +160 +5 +2 +2 +0 +$writer .* MiB +served$" "list has its line"
 show stat live
 aligned "stat is aligned"
 show peers live

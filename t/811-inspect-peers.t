@@ -99,7 +99,7 @@ is "$(value stats/live stats/refs stats/sections)" "6
 0" "its references and sections are gone, its blocks are there"
 inspect reap crew
 exits 0 "reap, with nobody dead"
-prints '^crew: 0 dead, 0 left; seats not cleared yet: 0$' "says so"
+prints '^crew: seats of processes that are dead: 0, that had closed the cache: 0; not cleared yet: 0$' "says so"
 inspect --json reap crew
 is "$(value name dead left remain served)" "crew
 0
@@ -146,6 +146,11 @@ is "$(value '*/name' '*/state' | sort)" "0/name crew
 0/state served
 1/name orphan
 1/state no writer" "list knows that there is no writer"
+is "$(value 1/peers 1/dead)" "1
+3" "it counts who lives, and beside them the seats of who does not"
+inspect --json stat orphan
+is "$(value peers dead)" "1
+3" "stat counts the same"
 
 inspect --json reap orphan
 exits 0 "reap takes the writer's seat"
@@ -164,7 +169,7 @@ is "$(value writer_pid stats/live stats/refs stats/reserved stats/sections)" "nu
 0
 0" "the rest was given back, the seat as well"
 inspect reap orphan
-prints '^orphan: 0 dead, 0 left; seats not cleared yet: 0; there was no writer' "a second time there is nobody"
+prints '^orphan: seats .* dead: 0, .* cache: 0; not cleared yet: 0; there was no writer' "a second time there is nobody"
 inspect check orphan
 exits 0 "the cache is sound"
 

@@ -19,7 +19,7 @@ dead()	# NAME: a cache without a process
 refuses 2 'either NAME or --stale' gpc-inspect --dir "$shm" rm
 refuses 2 'either NAME or --stale' gpc-inspect --dir "$shm" rm one --stale
 refuses 2 '--force goes with NAME' gpc-inspect --dir "$shm" rm --stale --force
-refuses 2 'too many arguments' gpc-inspect --dir "$shm" rm one two
+refuses 2 "'two' is one argument too many" gpc-inspect --dir "$shm" rm one two
 refuses 2 "cannot name a cache" gpc-inspect --dir "$shm" rm a/b
 refuses 1 'absent' gpc-inspect --dir "$shm" rm absent
 
@@ -76,6 +76,24 @@ is "$status $(cat "$tmp/remover.out")" '0 removed ending' "and goes when the dae
 	diag "$(cat "$tmp/remover.err")"
 is "$(files ending)" '' "as a whole"
 
+# ---- another user's ----
+
+chmod 755 "$shm"
+if test "$(id -u)" -eq 0 && setpriv --reuid 65534 --regid 65534 --clear-groups \
+	"$builddir/tools/gpc-inspect" --version >/dev/null 2>&1
+then
+	dead foreign
+	run setpriv --reuid 65534 --regid 65534 --clear-groups \
+		gpc-inspect --dir "$shm" rm foreign
+	exits 1 "rm of another user's"
+	says '/gpc\.foreign\.lock: Permission denied: it belongs to user 0 \(' "says whose"
+	like "$(files foreign)" 'ctl.*idx' "and it stays"
+	inspect rm foreign
+	exits 0 "its owner removes it"
+else
+	skip 4 "needs root and setpriv"
+fi
+
 # ---- what is damaged ----
 
 dead broken
@@ -112,7 +130,9 @@ is "$(cat "$shm/gpc-replay.something" "$shm/gpc.txt")" "not a cache
 neither" "and what is no cache"
 inspect rm --stale
 exits 0 "rm --stale, with nothing stale"
-is "$(cat "$tmp/out")" '' "prints nothing"
+prints "^nothing to remove: this user has no cache in $shm that nobody uses\$" "says so"
+inspect --json rm --stale
+is "$(value removed)" '[0]' "--json: an empty list"
 inspect check alive
 exits 0 "the living one is sound"
 

@@ -142,7 +142,7 @@ refused "an empty index" 'gpc.x.idx is not an index'
 
 fresh
 patch idx 8 011
-refused "another layout version" 'made by a newer gpc (layout 9)'
+refused "another layout version" 'made by a newer gpc \(layout 9\)'
 fresh
 patch idx 100 125 252
 refused "a damaged header" "the header's checksum is wrong"

@@ -31,4 +31,16 @@ prints '^64 free after a clear$' "and has all its blocks back"
 test ! -e "/dev/shm/gpc.$cache.idx"
 ok $? "its cache is gone"
 
+run gpcd "$cache" --block-size 16 --max-blocks 256 --daemonize --quiet --pidfile "$tmp/pid"
+exits 0 "another cache has the name"
+run "$tmp/engine" "$cache"
+exits 1 "the engine refuses it"
+says "^gpc_create: .*$cache" "and says why"
+test -e "/dev/shm/gpc.$cache.idx"
+ok $? "the other cache stays"
+kill "$(cat "$tmp/pid")"
+until_ok test ! -e "$tmp/pid"
+gpc-inspect rm "$cache" >"$tmp/out" 2>"$tmp/err"
+ok $? "and is removed" "$tmp/err"
+
 done_testing

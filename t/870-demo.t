@@ -33,7 +33,7 @@ test $(($(date +%s) - begun)) -lt 100
 ok $? "in good time"
 is "$(cat "$tmp/err")" '' "gpcd says nothing beside it"
 prints '4 workers replay' "four workers replay"
-again=$(grep -c 'replay is over before anybody can look' "$tmp/out")
+again=$(grep -c 'replay ended too soon to be shown at work' "$tmp/out")
 is "$again" "$(grep -c '4 workers replay .* times over' "$tmp/out")" \
 	"a replay that was too short is begun anew, and that is said once"
 prints '^\$ gpc-inspect stat demo-' "stat is shown"
@@ -61,7 +61,8 @@ is "$status" 143 "SIGTERM ends it"
 until_ok alone
 ok $? "no process is left"
 is "$(left)" '' "no cache is left"
-is "$(ls "$tmp" | grep '^gpc-demo')" '' "no file is left"
+is "$(ls "$tmp" | grep '^gpc-demo')" '' "no file is left" ||
+	diag "$(ls -l "$tmp"/gpc-demo*; cat "$tmp/demo.err")"
 
 run env TMPDIR="$tmp" sh "$demo" "$tmp/no-trace"
 exits 1 "a trace that is not there"

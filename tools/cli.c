@@ -89,8 +89,11 @@ void cli_gpc_error(int err, const char *fmt, ...)
 
 void cli_cache_error(int err, const char *name)
 {
+	const char *text = cli_gpc_text(err);
+
 	if (err == -ENOENT)
-		cli_error("%s", cli_gpc_text(err));
+		cli_error("%s%s", text, strncmp(text, "there is no cache", 17) ? "" :
+			  "; 'gpc-inspect list' shows those that are there, --dir looks elsewhere");
 	else
 		cli_gpc_error(err, "%s", name);
 }
@@ -239,7 +242,8 @@ bool cli_count(const char *option, const char *text, uint64_t min, uint64_t max,
 	v = strtoull(text, &end, 10);
 	if (*text < '0' || *text > '9' ||
 	    (*end && (shift = suffix_shift(end)) == UINT_MAX)) {
-		cli_usage("--%s: '%s' is not a number", option, text);
+		cli_usage("--%s: '%s' is not a number: %llu to %llu, with k, M or G for powers of "
+			  "1024", option, text, (unsigned long long)min, (unsigned long long)max);
 		return false;
 	}
 	if (errno || v > UINT64_MAX >> shift || v << shift < min || v << shift > max) {

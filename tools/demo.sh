@@ -100,7 +100,7 @@ while :; do
 	replay=
 	test $seen -ne 0 && test $status -eq 0 && test $times -lt 4096 || break
 	test $times -ne 1 ||
-		echo "the replay is over before anybody can look: a longer one, with a fresh cache"
+		echo "the replay ended too soon to be shown at work: it is made longer, with a fresh cache"
 	times=$((times * 4))
 	cat "$copy" "$copy" "$copy" "$copy" >more && mv more "$copy" || exit 1
 	stop_gpcd

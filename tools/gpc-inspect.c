@@ -26,13 +26,13 @@ static const struct command {
 	{ "ls", inspect_ls, OPT_POOL | OPT_LIMIT, true, false, "[NAME]",
 	  "live blocks, parents first" },
 	{ "lookup", inspect_lookup, 0, true, true, "[NAME] KEY",
-	  "where a key (32 hex digits) lives; 1 = nowhere" },
+	  "where a key (32 hex digits) lives" },
 	{ "check", inspect_check, 0, true, false, "[NAME]",
-	  "verify all invariants; 1 = violations, 3 = cannot open" },
+	  "verify all invariants" },
 	{ "env", inspect_env, 0, false, false, "",
 	  "build, machine, shared memory, limits" },
 	{ "reap", inspect_reap, 0, true, false, "[NAME]",
-	  "have the seats of who is dead, or has left, cleared" },
+	  "clear the seats of processes that died or left" },
 	{ "rm", inspect_rm, OPT_FORCE | OPT_STALE, true, false, "NAME | --stale",
 	  "remove a cache, or all of yours that nobody uses" },
 };
@@ -59,8 +59,8 @@ static const struct cli_help help[] = {
 	{ "--stale", "rm: every cache of this user without a live process", NULL },
 	{ "-h, --help", "show this", NULL },
 	{ "-V, --version", "show the version", NULL },
-	{ NULL, "\nExit status: 0, 1 failure, 2 usage; of lookup 1 not found;\n"
-	  "of check 1 violations, 3 cannot open.", NULL },
+	{ NULL, "\nExit status: 0 done, 1 failure, 2 wrong usage.  lookup: 1 when no block has the\n"
+	  "key.  check: 1 when it finds violations, 3 when the cache cannot be opened.", NULL },
 };
 
 static int show_help(void)
@@ -192,7 +192,7 @@ int inspect_name(struct inspect *in)
 		snprintf(only, sizeof(only), "%s", names[0]);
 		in->name = only;
 	} else if (!n) {
-		cli_error("there is no cache in %s", inspect_dir(in));
+		cli_error("there is no cache in %s; --dir looks elsewhere", inspect_dir(in));
 		status = in->cannot_open;
 	} else {
 		status = name_them(names, n);
@@ -291,7 +291,8 @@ static int take_arguments(struct inspect *in, const struct command *cmd, int arg
 		argc--;
 	}
 	if (argc)
-		return cli_usage("%s: too many arguments", cmd->name);
+		return cli_usage("%s: '%s' is one argument too many", cmd->name,
+				 argv[cmd->takes_name ? 1 : 0]);
 	if (in->name && !cli_name(in->name))
 		return cli_bad_name(in->name);
 	return -1;

@@ -109,8 +109,11 @@ static int parse(struct args *a, int argc, char **argv)
 	}
 	if (opt < 0)
 		return status;
-	if (optind + 1 != argc)
-		return cli_usage(optind == argc ? "which TRACE?" : "one TRACE only");
+	if (optind == argc)
+		return cli_usage("which TRACE?");
+	if (optind + 1 < argc)
+		return cli_usage("one TRACE only: '%s' is one argument too many",
+				 argv[optind + 1]);
 	a->trace = argv[optind];
 	if (a->name && !cli_name(a->name))
 		return cli_bad_name(a->name);

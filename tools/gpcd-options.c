@@ -70,7 +70,7 @@ static const struct cli_help help[] = {
 	{ NULL, "Without --block-size the cache must exist.", NULL },
 	{ NULL, "\nThe cache:", NULL },
 	{ "--block-size N", "tokens a block, 1 to 64k", NULL },
-	{ "--max-blocks N", "records: all pools that will ever be present at once, 1 to 256M",
+	{ "--max-blocks N", "records: the largest sum of all pools at any time, 1 to 256M",
 	  "what the pools below need, else 64k" },
 	{ "--vram-blocks N", "make pool 0, VRAM, of N blocks, at most 16M", "0" },
 	{ "--ram-blocks N", "make pool 1, RAM, of N blocks, which pool 0 demotes to; at most 16M",
@@ -134,7 +134,8 @@ static bool set_tick(struct daemon *d, const char *text)
 		return true;
 	}
 	if (text[0] < '0' || text[0] > '9') {
-		cli_usage("--tick: '%s' is not a number of milliseconds, nor 'exact'", text);
+		cli_usage("--tick: '%s' is not a number of milliseconds, nor 'exact': 1 to 60000",
+			  text);
 		return false;
 	}
 	if (!cli_count("tick", text, 1, 60000, &ms))
@@ -228,7 +229,7 @@ static bool set_option(struct daemon *d, int opt, const char *arg)
 	case OPT_DIR: return set_path(d->dir, "dir", arg);
 	case OPT_PIDFILE: return set_path(d->pidfile, "pidfile", arg);
 	case OPT_STANDBY: d->standby = true; return true;
-	case OPT_FOREGROUND: d->background = false; return true;
+	case OPT_FOREGROUND: d->foreground = true; return true;
 	case OPT_DAEMONIZE: d->background = true; return true;
 	case OPT_UNLINK: d->unlink_at_end = true; return true;
 	case OPT_QUIET: d->quiet = true; return true;
@@ -249,9 +250,13 @@ int options_parse(struct daemon *d, int argc, char **argv)
 	}
 	if (opt < 0)
 		return status;
-	if (optind + 1 != argc)
-		return cli_usage(optind == argc ? "which cache? NAME is missing"
-						: "one NAME only");
+	if (optind == argc)
+		return cli_usage("which cache? NAME is missing");
+	if (optind + 1 < argc)
+		return cli_usage("one NAME only: '%s' is one argument too many",
+				 argv[optind + 1]);
+	if (d->foreground && d->background)
+		return cli_usage("--foreground and --daemonize exclude each other: give one");
 	d->name = argv[optind];
 	if (!cli_name(d->name))
 		return cli_bad_name(d->name);

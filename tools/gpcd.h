@@ -31,7 +31,7 @@ struct daemon {
 	char pidfile[PATH_MAX], dir[PATH_MAX];
 	int level;                   /* what the library says up to it is passed on */
 	bool create;                 /* a geometry was given: make it if it is absent */
-	bool standby, background, quiet, unlink_at_end;
+	bool standby, background, foreground, quiet, unlink_at_end;
 	int ready_fd;                /* --daemonize: the parent waits for one byte here */
 	bool ready, waits, served;   /* waits: for the seat, or did */
 	bool made;                   /* the cache was not there before us */

@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <pwd.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -45,7 +46,7 @@ static int count_gone(gpc *c, struct gone *ret)
 	return ret->dead + ret->left;
 }
 
-/* Until nobody who is gone sits there any more, or time is up; returns how many are left. */
+/* Until nobody who is gone sits there any more, or time is up; returns how many remain. */
 static int wait_reaped(gpc *c, bool serve, unsigned limit_ms)
 {
 	uint64_t end = cli_now_ns() + limit_ms * UINT64_C(1000000);
@@ -82,8 +83,8 @@ static void show_reaped(const struct inspect *in, const struct gone *gone, int r
 	json_t *o;
 
 	if (!in->json) {
-		out_line("%s: %d dead, %d left; seats not cleared yet: %d%s", in->name, gone->dead,
-			 gone->left, remain,
+		out_line("%s: seats of processes that are dead: %d, that had closed the cache: %d; "
+			 "not cleared yet: %d%s", in->name, gone->dead, gone->left, remain,
 			 served ? "; there was no writer, gpc-inspect served meanwhile" : "");
 		return;
 	}
@@ -181,7 +182,7 @@ static bool is_mine(const struct inspect *in, const char *name)
 	return true;
 }
 
-static void show_removed(const struct inspect *in, json_t *removed)
+static void show_removed(const struct inspect *in, json_t *removed, bool failed)
 {
 	size_t i;
 	const json_t *name;
@@ -195,6 +196,9 @@ static void show_removed(const struct inspect *in, json_t *removed)
 	}
 	json_array_foreach(removed, i, name)
 		out_line("removed %s", json_string_value(name));
+	if (in->stale && !json_array_size(removed) && !failed)
+		out_line("nothing to remove: this user has no cache in %s that nobody uses",
+			 inspect_dir(in));
 	json_decref(removed);
 }
 
@@ -227,12 +231,29 @@ static int remove_stale(const struct inspect *in, json_t *removed)
 	return status;
 }
 
+/* The lock file cannot be opened: which file, and whose is it? */
+static void say_locked_out(const struct inspect *in, int err)
+{
+	char path[PATH_MAX];
+	const struct passwd *owner;
+	struct stat st;
+
+	snprintf(path, sizeof(path), "%s/gpc.%s.lock", inspect_dir(in), in->name);
+	if (lstat(path, &st)) {
+		cli_error("%s: %s: %s", in->name, path, strerror(err));
+		return;
+	}
+	owner = getpwuid(st.st_uid);
+	cli_error("%s: %s: %s: it belongs to user %u (%s)", in->name, path, strerror(err),
+		  (unsigned)st.st_uid, owner ? owner->pw_name : "no name");
+}
+
 static int remove_named(const struct inspect *in, json_t *removed)
 {
 	int used = in->force ? 0 : is_used_for_long(in, in->name);
 
 	if (used < 0) {
-		cli_error("%s: %s", in->name, strerror(-used));
+		say_locked_out(in, -used);
 		return EXIT_RUNTIME;
 	}
 	if (used) {
@@ -254,6 +275,6 @@ int inspect_rm(struct inspect *in)
 		return cli_usage("rm: --force goes with NAME");
 	removed = out_need(json_array());
 	status = in->stale ? remove_stale(in, removed) : remove_named(in, removed);
-	show_removed(in, removed);
+	show_removed(in, removed, status != 0);
 	return status;
 }

@@ -21,6 +21,7 @@ static const struct column columns[] = {
 	{ "LIVE", "live", SHOW_TEXT },
 	{ "POOLS", "pools", SHOW_TEXT },
 	{ "PEERS", "peers", SHOW_TEXT },
+	{ "DEAD", "dead", SHOW_TEXT },
 	{ "WRITER", "writer_pid", SHOW_TEXT },
 	{ "SIZE", "bytes", SHOW_BYTES },
 	{ "STATE", "state", SHOW_TEXT },
@@ -46,7 +47,6 @@ static void describe(const struct inspect *in, const char *name, json_t *row, gp
 	if (gpc_get_stats(c, -1, &st) >= 0)
 		set_count(row, "live", st.live);
 	set_count(row, "pools", look.info.pools);
-	set_count(row, "peers", (uint64_t)look.alive);
 	set_count(row, "bytes", look.info.bytes);
 	inspect_put_state(row, &look);
 }
@@ -100,7 +100,7 @@ int inspect_list(struct inspect *in)
 	if (json_array_size(rows))
 		inspect_show_caches(rows);
 	else
-		cli_error("there is no cache in %s", inspect_dir(in));
+		cli_error("there is no cache in %s; --dir looks elsewhere", inspect_dir(in));
 	json_decref(rows);
 	return 0;
 }

@@ -14,6 +14,7 @@ static const struct column info_columns[] = {
 	{ "writer", "writer_pid", SHOW_TEXT },
 	{ "  generation", "writer_generation", SHOW_TEXT },
 	{ "peers", "peers", SHOW_TEXT },
+	{ "  dead", "dead", SHOW_TEXT },
 	{ "  at most", "max_peers", SHOW_TEXT },
 	{ "tokens a block", "block_tokens", SHOW_TEXT },
 	{ "records", "max_blocks", SHOW_TEXT },
@@ -141,7 +142,6 @@ static void describe_info(json_t *o, const struct gpc_info *info)
 	set(o, "max_blocks", info->max_blocks);
 	set(o, "max_peers", info->max_peers);
 	set(o, "max_pools", info->max_pools);
-	set(o, "peers", info->peers);
 	set(o, "writer_generation", info->writer_generation);
 	set(o, "tick_us", info->tick_us);
 	if (info->tick_us == 1)

@@ -75,8 +75,12 @@ int inspect_look(const struct inspect *in, const char *name, gpc *c, struct insp
 	for (uint32_t i = 0; i < l.info.max_peers; i++) {
 		struct gpc_stats st = { .size = sizeof(st) };
 
-		if (gpc_get_stats(c, (int)i, &st) < 0 || !st.alive)
+		if (gpc_get_stats(c, (int)i, &st) < 0)
 			continue;
+		if (!st.alive) {
+			l.dead++;
+			continue;
+		}
 		l.alive++;
 		if ((int)i == l.info.writer_peer)
 			l.writer_stopped = inspect_stopped(&st);
@@ -94,6 +98,8 @@ static json_t *yes_no(int v)
 
 void inspect_put_state(json_t *o, const struct inspect_look *l)
 {
+	json_object_set_new(o, "peers", out_need(json_integer(l->alive)));
+	json_object_set_new(o, "dead", out_need(json_integer(l->dead)));
 	json_object_set_new(o, "writer_pid", !l->info.writer_pid ? json_null() :
 			    out_need(json_integer(l->info.writer_pid)));
 	json_object_set_new(o, "writer_stopped", yes_no(l->writer_stopped));

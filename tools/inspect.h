@@ -70,6 +70,8 @@ int inspect_stopped(const struct gpc_stats *st);
 struct inspect_look {
 	struct gpc_info info;
 	int alive;                   /* processes, the writer's included */
+	int dead;                    /* seats that no writer has cleared: of processes that are
+	                              * dead or have left */
 	int writer_stopped;          /* as inspect_stopped says */
 	char state[300];             /* served, writer stopped, no writer, unused, or why no
 	                              * process could attach */
