@@ -42,7 +42,8 @@ static void check_seat(struct check *k, uint32_t peer)
 	if (seat->tail > seat->head || seat->head - seat->tail > SHM_RING)
 		check_bad(k, 0, "seat %u: its ring goes from %llu to %llu", peer,
 			  (unsigned long long)seat->tail, (unsigned long long)seat->head);
-	else if (seat->taken > seat->tail || seat->head - seat->taken > SHM_RING)
+	/* an answer is seen before `tail` passes it, and its writer may die in between */
+	else if (seat->taken > seat->head || seat->head - seat->taken > SHM_RING)
 		check_bad(k, 0, "seat %u: it has taken answers up to %llu of %llu to %llu", peer,
 			  (unsigned long long)seat->taken, (unsigned long long)seat->tail,
 			  (unsigned long long)seat->head);
