@@ -72,6 +72,8 @@ static void in_steps(bool rises, const char *what)
 	begin(rises ? 0 : 1, rises ? 1 : 0);
 	if (!rises)
 		move_all(vram);
+	for (i = 0; i < 2000 && stats_of(c, -1).live > KEYS; i++)       /* and they are there alone */
+		must(gpc_writer_serve(c, 1));
 	mirror_sync(c);
 	d = mirror_open(c);
 	a = ask_new(d, KEYS, 0);
