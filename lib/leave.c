@@ -11,9 +11,10 @@
  *   REC_MOVED     of the target's space: no entry names it, it is in no tree and no queue, and it
  *                 counts as dying.  The target still names it as its source: if the key goes, by
  *                 whatever command, the source goes first (leave_sources).
- *   REC_LEAVING   of another space: it has its entry there, its parent and its children, and is no
- *                 victim.  It goes when it is a leaf and no move reads it: at once after the grace
- *                 period, or as soon as that is so.
+ *   REC_LEAVING   of another space: it has its entry there, its parent and its children.  It goes
+ *                 when it is a leaf and no move reads it: at once after the grace period, or as
+ *                 soon as that is so.  No command takes it before the grace period is over; after
+ *                 it, a block that others hang below is a victim like any other, behind them.
  *
  * Both stand in the record, so a successor goes on with what it finds (takeover.c has the table of
  * all that it can find). */
@@ -140,7 +141,8 @@ static bool may_go(struct writer *w, uint32_t record)
 {
 	const struct node *n = &w->node[record];
 
-	return n->leaving && n->in_tree && n->first == NONE && !n->pins && w_is(w, record, LIVE);
+	return n->leaving && n->in_tree && n->first == NONE && !n->pins && !n->selected &&
+	       w_is(w, record, LIVE);
 }
 
 void leave_offer(struct writer *w, uint32_t record)
@@ -177,6 +179,8 @@ static void finish_leaving(struct writer *w, const struct records *list)
 		w_pool_of(w, record)->leaving--;
 		if (may_go(w, record))
 			retire_block(w, record, SHM_NO_PEER, 0);
+		else
+			lru_offer(w, record);
 	}
 	free(order);
 }

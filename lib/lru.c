@@ -42,15 +42,15 @@ bool lru_is_leaf(struct writer *w, uint32_t record)
 {
 	const struct node *n = &w->node[record];
 
-	return n->in_tree && !n->selected && !n->leaving && !n->pins && !n->hot &&
+	return n->in_tree && !n->selected && !(n->leaving && n->waits) && !n->pins && !n->hot &&
 	       w_is(w, record, LIVE);
 }
 
 void lru_offer(struct writer *w, uint32_t record)
 {
 	if (__builtin_expect(w->node[record].leaving, 0))
-		leave_offer(w, record);
-	else if (!queue_has(w, record) && lru_is_leaf(w, record))
+		leave_offer(w, record);  /* then it is no leaf of the queue: it goes by itself */
+	if (!queue_has(w, record) && lru_is_leaf(w, record))
 		queue_push(w, &w_pool_of(w, record)->queue, lru_stamp(w, record), record);
 }
 

@@ -178,13 +178,13 @@ void takeover_fill_queues(struct writer *w, struct scan *sc)
 {
 	uint32_t i, j;
 
+	for (i = 0; i < sc->nshares; i++)        /* what waits is no leaf of the queue */
+		for (j = 0; j < sc->share[i].leaving.n; j++)
+			leave_again(w, sc->share[i].leaving.at[j]);
 	takeover_team(sc, find_leaves, sc->share, sizeof(*sc->share), sc->nshares);
 	for (i = 0; i < w->max_pools; i++)
 		lru_empty(w, i);
-	for (i = 0; i < sc->nshares; i++) {
+	for (i = 0; i < sc->nshares; i++)
 		for (j = 0; j < sc->share[i].leaves.n; j++)
 			lru_add(w, sc->share[i].leaves.at[j]);
-		for (j = 0; j < sc->share[i].leaving.n; j++)
-			leave_again(w, sc->share[i].leaving.at[j]);
-	}
 }

@@ -39,6 +39,7 @@ t_programs = \
 	%reldir%/135-moves-seen.t \
 	%reldir%/136-moves-refs.t \
 	%reldir%/137-crowded.t \
+	%reldir%/138-parents-leave.t \
 	%reldir%/140-lru.t \
 	%reldir%/141-order.t \
 	%reldir%/150-pools.t \
