@@ -55,11 +55,18 @@ static bool is_bound(const struct segment *s, int place)
 	return record != SHM_NO_RECORD && seg_record(s, record)->source;
 }
 
-static void find_lost_key(struct verdict *v, int k)
+/* RAM had too many, and what hung below this one, and kept it, has been evicted. */
+static bool may_be_trimmed(const struct verdict *v, int k)
+{
+	return v->spare && GPC_POOL(v->m.key[k].block) == RAM && k % DEEP < DEEP - 1 &&
+	       v->m.key[k + 1].live && !has_key(v->s, v->m.key[k + 1].block, k + 1, LIVE);
+}
+
+static void find_lost_key(struct verdict *v, int k, bool trims)
 {
 	gpc_block b = v->m.key[k].block;
 
-	if (!v->m.key[k].live || has_key(v->s, b, k, LIVE))
+	if (!v->m.key[k].live || has_key(v->s, b, k, LIVE) || (trims && may_be_trimmed(v, k)))
 		return;
 	must(v->image && (v->evicts || goes_with_parent(v, k)), "key %d is gone from block 0x%x",
 	     k, (unsigned)b);
@@ -87,17 +94,24 @@ static void find_lost_move(struct verdict *v, int place)
 
 /* Only what the dead writer had evicted already, for a command that it did not answer, and what
  * hung below. */
-static void find_lost(struct verdict *v)
+static void find_all_lost(struct verdict *v, bool trims)
 {
 	int depth, i;
 
 	for (depth = 0; depth < DEEP; depth++) {
 		for (i = depth; i < KEYS; i += DEEP)
-			find_lost_key(v, i);
+			find_lost_key(v, i, trims);
 		for (i = 0; i < POOLS * SLOTS; i++)
 			if ((v->m.slot[i / SLOTS][i % SLOTS].key + DEEP - 1) % DEEP == depth)
 				find_lost_move(v, i);
 	}
+}
+
+static void find_lost(struct verdict *v)
+{
+	find_all_lost(v, true);
+	find_trimmed(v);
+	find_all_lost(v, false);
 }
 
 /* Is there a move of this node's key out of limbo, to another place? */
