@@ -6,13 +6,13 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-#include "dev.h"
-#include "fill.h"
-#include "lockfile.h"
-#include "outside.h"
-#include "seat.h"
-#include "segment_file.h"
-#include "writer_seat.h"
+#include "reader/dev.h"
+#include "request/request.h"
+#include "segment/lockfile.h"
+#include "inspect/inspect.h"
+#include "peer/seat.h"
+#include "segment/files.h"
+#include "serve.h"
 
 #define LOOK_NS (5 * NS_PER_MS)          /* between looks for a name or a seat */
 #define DEAD_NS (20 * NS_PER_MS)         /* between looks for the dead on seats */

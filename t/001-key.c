@@ -8,8 +8,8 @@
 #include <errno.h>
 #include <stdint.h>
 
-#include "key.h"
-#include "tap.h"
+#include "base/key.h"
+#include "t/lib/tap.h"
 
 static const struct key_secret secret = {{0x0706050403020100ull, 0x0f0e0d0c0b0a0908ull}};
 

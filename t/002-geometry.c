@@ -3,9 +3,9 @@
 #include <errno.h>
 #include <stdint.h>
 
-#include "base.h"
-#include "geometry.h"
-#include "tap.h"
+#include "base/base.h"
+#include "segment/geometry.h"
+#include "t/lib/tap.h"
 
 static struct shm_geometry g;
 

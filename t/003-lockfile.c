@@ -7,8 +7,8 @@
 #include <stdint.h>
 #include <sys/stat.h>
 
-#include "lockfile.h"
-#include "tap.h"
+#include "segment/lockfile.h"
+#include "t/lib/tap.h"
 
 static char path[64];
 

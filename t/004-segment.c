@@ -9,9 +9,9 @@
 #include <sys/resource.h>
 #include <sys/statvfs.h>
 
-#include "lockfile.h"
-#include "scratch.h"
-#include "segment_file.h"
+#include "segment/lockfile.h"
+#include "t/lib/scratch.h"
+#include "segment/files.h"
 
 #define NAME "a"
 #define OTHER_USER 65534

@@ -2,10 +2,10 @@
 /* 005-probe - the walk that host and device share: buckets, entries, overflow flag. */
 #include <stdint.h>
 
-#include "base.h"
-#include "key.h"
-#include "probe.h"
-#include "tap.h"
+#include "base/base.h"
+#include "base/key.h"
+#include "kernels/probe.h"
+#include "t/lib/tap.h"
 
 static const struct key_secret secret = {{4, 2}};
 

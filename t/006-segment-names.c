@@ -5,9 +5,9 @@
 #include <stdint.h>
 #include <sys/mman.h>
 
-#include "lockfile.h"
-#include "scratch.h"
-#include "segment_file.h"
+#include "segment/lockfile.h"
+#include "t/lib/scratch.h"
+#include "segment/files.h"
 
 #define NAME "a"
 

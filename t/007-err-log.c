@@ -4,11 +4,11 @@
 #include <pthread.h>
 #include <stdint.h>
 
-#include "base.h"
-#include "err.h"
+#include "base/base.h"
+#include "base/err.h"
 #include "gpc.h"
-#include "log.h"
-#include "tap.h"
+#include "base/log.h"
+#include "t/lib/tap.h"
 
 static void test_strerror(void)
 {

@@ -2,16 +2,16 @@
 /* team.h: each job once, whatever threads there are; the program's signals are the caller's. */
 #include "config.h"
 
-#include "team.h"
+#include "base/parallel.h"
 
 #include <errno.h>
 #include <pthread.h>
 #include <sched.h>
 #include <time.h>
 
-#include "base.h"
-#include "order.h"
-#include "tap.h"
+#include "base/base.h"
+#include "base/order.h"
+#include "t/lib/tap.h"
 
 enum { MOST = 1000, LIMIT = 16 };
 

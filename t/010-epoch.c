@@ -5,9 +5,9 @@
 #include <errno.h>
 #include <sched.h>
 
-#include "fake.h"
-#include "meet.h"
-#include "tap.h"
+#include "t/lib/fake.h"
+#include "t/lib/meet.h"
+#include "t/lib/tap.h"
 
 static struct fake f;
 

@@ -5,9 +5,9 @@
 #include <errno.h>
 #include <sched.h>
 
-#include "fake.h"
-#include "release.h"
-#include "tap.h"
+#include "t/lib/fake.h"
+#include "peer/hold.h"
+#include "t/lib/tap.h"
 
 #define VRAM GPC_BLOCK(0, 0)
 #define RAM  GPC_BLOCK(1, 0)

@@ -4,8 +4,8 @@
 
 #include <errno.h>
 
-#include "fake.h"
-#include "tap.h"
+#include "t/lib/fake.h"
+#include "t/lib/tap.h"
 
 #define BUCKETS 1024u
 #define VRAM GPC_BLOCK(0, 0)             /* pools 0 and 1: space 0, 512 blocks each */

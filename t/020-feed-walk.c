@@ -2,7 +2,7 @@
 /* What outsiders see: information, statistics, mirrors, walks, the changes feed. */
 #include "config.h"
 
-#include "made.h"
+#include "t/lib/made.h"
 
 #include <pthread.h>
 

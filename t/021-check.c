@@ -3,7 +3,7 @@
  * things half done on a live cache give none. */
 #include "config.h"
 
-#include "made.h"
+#include "t/lib/made.h"
 
 #include <fcntl.h>
 #include <pthread.h>

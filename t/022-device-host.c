@@ -3,10 +3,10 @@
  * fail, imports of good and bad files, sections around work in flight, replacement. */
 #include "config.h"
 
-#include "made.h"
+#include "t/lib/made.h"
 
-#include "dev.h"
-#include "device.h"
+#include "reader/dev.h"
+#include "device/device.h"
 
 #include <fcntl.h>
 #include <pthread.h>

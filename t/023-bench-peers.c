@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The tables that gpc-bench compares with: each one that is here finds what was inserted, with
  * its value, and nothing else, and leaves neither process nor file behind. */
-#include "tap.h"
+#include "t/lib/tap.h"
 
-#include "../tools/bench-peer.h"
+#include "tools/bench/peer/peer.h"
 
 #include <dirent.h>
 #include <errno.h>

@@ -4,8 +4,9 @@
 #include "config.h"
 
 #include <stdlib.h>
-#include "tap.h"
-#include "writer.h"
+#include "t/lib/tap.h"
+#include "writer/memory.h"
+#include "writer/queue.h"
 
 #define RECORDS 8000u
 #define STEPS 20000u

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* From a reservation to a reference: chains, duplicates, refusals, residents, tickets,
  * and how holds go back. */
-#include "cache.h"
+#include "t/lib/cache.h"
 
 static const gpc_key zero;
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* lookup, match, acquire and ref: prefixes, spaces, quiet looks, stale hints, and what a
  * read-only handle may ask. */
-#include "cache.h"
+#include "t/lib/cache.h"
 
 #include <signal.h>
 #include <sys/mman.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Reserving: all or nothing, in which order, what stays, quotas, a stock in hand, and the
  * moves of victims. */
-#include "cache.h"
+#include "t/lib/cache.h"
 
 static uint64_t reserved(gpc *c)
 {

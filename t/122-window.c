@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Between the choice of a victim and its end: a reference that was just in time (rule S4), and
  * a writer that is not there (rule C2). */
-#include "cache.h"
+#include "t/lib/cache.h"
 
-#include "handle.h"
-#include "refs.h"
+#include "peer/handle.h"
+#include "peer/refs.h"
 
 struct waiting { gpc *c; gpc_block b; int got; };
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A commit that could not be sent has changed nothing: its targets are reservations as before. */
-#include "cache.h"
+#include "t/lib/cache.h"
 
 #define MOVES 4
 

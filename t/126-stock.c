@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What lies in a peer's stock is nobody's yet: it keeps no pool from going, and no block from a
  * program that needs it, though its peer never makes a call again. */
-#include "cache.h"
+#include "t/lib/cache.h"
 
 #define BLOCKS 16
 

@@ -3,12 +3,12 @@
  * of release.h, broken by hand. */
 #include "config.h"
 
-#include "cache.h"
+#include "t/lib/cache.h"
 
-#include "handle.h"
-#include "refs.h"
-#include "release.h"
-#include "ring.h"
+#include "peer/handle.h"
+#include "peer/refs.h"
+#include "peer/hold.h"
+#include "peer/ring.h"
 
 static gpc *c, *d;
 static char found[256];

@@ -2,7 +2,7 @@
 /* What a peer has not got, or has given back, is nobody's, although it makes no further call: a
  * call whose time is up gets nothing later, and reservations that found no room in the ring are
  * there for others. */
-#include "cache.h"
+#include "t/lib/cache.h"
 
 #include <signal.h>
 #include <sys/wait.h>

@@ -4,7 +4,7 @@
  *
  * Every block has bytes: the number of the key that was written there.  Whatever is found
  * must be found over its own bytes. */
-#include "cache.h"
+#include "t/lib/cache.h"
 
 enum { LONG = 20, VRAM = 0, RAM = 1 };
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Victims of a reservation with moves: until the commit their keys are nowhere, while
  * what hung below them is in RAM. */
-#include "tiers.h"
+#include "t/lib/tiers.h"
 
-#include "handle.h"
+#include "peer/handle.h"
 
 static void test_published_anew(bool give_up)
 {

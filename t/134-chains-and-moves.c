@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Chains whose blocks are in two tiers, or on their way, when something happens to the rest of
  * the chain: it is dropped, computed anew, evicted, cleared, or a new writer comes. */
-#include "tiers.h"
+#include "t/lib/tiers.h"
 
 static void goes(gpc *c, uint64_t n, const char *why)
 {

@@ -4,11 +4,11 @@
  * A reader asks step by step, in a section of its own, and between two steps the writer does
  * whole commands: what is found must still give its reference, and a space that was asked too
  * early must not matter.  Then what may happen to a source while it waits for such readers. */
-#include "cache.h"
+#include "t/lib/cache.h"
 
-#include "handle.h"
-#include "lookup.h"
-#include "refs.h"
+#include "peer/handle.h"
+#include "reader/probe_table.h"
+#include "peer/refs.h"
 
 enum { BLOCKS = 8 };
 

@@ -3,10 +3,10 @@
  * and the moves come to their ends in it.
  *
  * The linker puts the gate in between: refs_take() is called through it. */
-#include "cache.h"
+#include "t/lib/cache.h"
 
-#include "handle.h"
-#include "refs.h"
+#include "peer/handle.h"
+#include "peer/refs.h"
 
 enum { SPACES = 4, BLOCKS = 8 };
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A key moves to another space, and blocks hang below it where it was: there it can still be
  * evicted, behind them, so that a pool can be had as a whole. */
-#include "cache.h"
+#include "t/lib/cache.h"
 
-#include "counts.h"
+#include "t/lib/counts.h"
 
 enum { BLOCKS = 8, NEAR_SPACE = 1, FAR_SPACE = 2 };
 

@@ -2,9 +2,9 @@
 /* Who goes next.  First each rule by itself, then random use of a random forest by two
  * peers beside a model: of all unheld leaves the least recent one goes, the deeper one of
  * two, and a parent counts as used when its last child was. */
-#include "cache.h"
+#include "t/lib/cache.h"
 
-#include "handle.h"
+#include "peer/handle.h"
 
 static void use_until_next_tick(gpc *c, uint64_t key)
 {

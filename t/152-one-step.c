@@ -3,8 +3,8 @@
  * none is found any more.  The linker puts a look at all of them in between. */
 #include "config.h"
 
-#include "cache.h"
-#include "writer.h"
+#include "t/lib/cache.h"
+#include "writer/memory.h"
 
 enum { BLOCKS = 64 };
 

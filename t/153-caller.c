@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Pools of CALLER blocks: what gpc_avail says of them, and that nobody but the keeper gets any of
  * its blocks, whatever way is tried. */
-#include "cache.h"
+#include "t/lib/cache.h"
 
 enum { BLOCKS = 24, ROUNDS = 400 };
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* gpc_returned: an engine learns which of its blocks it has back, each once, however they went
  * and whatever became of the feed meanwhile. */
-#include "cache.h"
+#include "t/lib/cache.h"
 
-#include "handle.h"
+#include "peer/handle.h"
 
 enum { BLOCKS = 16, FLOOD = 1500 };
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a reserve may count on: `leave` means blocks of the capacity, in every kind of pool and
  * state; and what a quota is compared with when victims move. */
-#include "cache.h"
+#include "t/lib/cache.h"
 
-#include "base.h"
+#include "base/base.h"
 
 enum { POOL = 6, QUOTA = 8 };
 

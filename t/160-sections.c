@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Sections and grace periods: how many, for whom they count, what waits for them and what
  * does not. */
-#include "cache.h"
+#include "t/lib/cache.h"
 
 static struct gpc_stats mine(gpc *c)
 {

@@ -2,7 +2,7 @@
 /* A mirror on the host device, through the public calls: after a sync it answers as the
  * host table does, whatever went on before; its sections count; each writer has its
  * own. */
-#include "churn.h"
+#include "t/lib/churn.h"
 
 static struct gpc_config with_mirror(uint32_t vram)
 {

@@ -4,9 +4,9 @@
  * uploaded, a flush has what was changed, and no grace period begins before its end. */
 #include "config.h"
 
-#include "cache.h"
-#include "device.h"
-#include "handle.h"
+#include "t/lib/cache.h"
+#include "device/device.h"
+#include "peer/handle.h"
 
 int __real_device_find(const char *device, const struct device_ops **ret);
 int __wrap_device_find(const char *device, const struct device_ops **ret);

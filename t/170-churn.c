@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Everything at random, with one writer after the other, and all invariants verified
  * again and again. */
-#include "churn.h"
+#include "t/lib/churn.h"
 
 /* One that knows nothing but what the segments say. */
 static void another_writer(void)

@@ -4,9 +4,9 @@
  * key is found all the time, by a thread that never stops looking, too. */
 #include <stdlib.h>
 
-#include "cache.h"
-#include "handle.h"
-#include "probe.h"
+#include "t/lib/cache.h"
+#include "peer/handle.h"
+#include "kernels/probe.h"
 
 enum { BLOCKS = 64, BUCKETS = 32, FULL = 4 };
 

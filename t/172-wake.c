@@ -13,10 +13,10 @@
 #include <errno.h>
 #include <time.h>
 
-#include "cache.h"
-#include "futex.h"
-#include "handle.h"
-#include "meet.h"
+#include "t/lib/cache.h"
+#include "base/futex.h"
+#include "peer/handle.h"
+#include "t/lib/meet.h"
 
 #define SECONDS 2                        /* of commands, or GPC_T_SECONDS */
 #define LONG_NS (300 * NS_PER_MS)        /* a sleep that is looked into */

@@ -6,8 +6,8 @@
 #include <signal.h>
 #include <sys/time.h>
 
-#include "base.h"
-#include "cache.h"
+#include "base/base.h"
+#include "t/lib/cache.h"
 
 #define ROUNDS 2000
 

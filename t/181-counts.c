@@ -2,9 +2,9 @@
 /* Numbers of blocks by state: the writer keeps them in each pool's description, so that nobody
  * has to count records.  After each call they are what the records say, and a writer that comes
  * to the seat counts anew. */
-#include "cache.h"
+#include "t/lib/cache.h"
 
-#include "counts.h"
+#include "t/lib/counts.h"
 
 enum { VRAM = 24, RAM = 16 };
 

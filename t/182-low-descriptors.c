@@ -2,7 +2,7 @@
 /* A program whose standard streams are closed, in each combination, makes a cache, attaches,
  * serves, opens a mirror, looks, checks and forks.  Nothing that the library opens takes the place
  * of a stream, so what the program prints goes nowhere, and the cache is sound. */
-#include "cache.h"
+#include "t/lib/cache.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>

@@ -2,7 +2,7 @@
 /* A read-only handle.  What the front pages tell is of the present, and costs no copy; what needs
  * table or records works on a copy that the first such call makes, and a walk makes anew.  Whatever
  * becomes of the files meanwhile, there is an answer. */
-#include "cache.h"
+#include "t/lib/cache.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>

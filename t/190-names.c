@@ -5,7 +5,7 @@
 #include <fcntl.h>
 #include <sys/stat.h>
 
-#include "cache.h"
+#include "t/lib/cache.h"
 
 /* Files of the directory. */
 static int files(void)

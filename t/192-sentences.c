@@ -2,7 +2,7 @@
 /* Every public function with every bad argument there is: the errno, a sentence that names the
  * argument, its value and what it may be, and not a byte written.  What the writer refuses is
  * told as well: which pool, which block, why. */
-#include "cache.h"
+#include "t/lib/cache.h"
 
 static struct out {                      /* every place that a call may write to */
 	gpc_block blocks[4], resident[4];

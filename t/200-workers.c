@@ -2,7 +2,7 @@
 /* Four workers and a writer on a cache that is too small for them: each request acquires what
  * is there, computes the rest, publishes, verifies every byte that it holds a reference on,
  * and releases; evictions and drops go on meanwhile. */
-#include "crew.h"
+#include "t/lib/crew.h"
 
 #define WORKERS  4
 #define BLOCKS   96

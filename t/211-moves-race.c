@@ -2,7 +2,7 @@
 /* Keys that are live and referenced all the time, moved up and down without rest between two pools,
  * of two spaces in either order and of one: readers that never stop find every one of them, in
  * every lookup, with a reference and without (guarantee A). */
-#include "cache.h"
+#include "t/lib/cache.h"
 
 enum { KEYS = 16, ROUNDS = 300, READERS = 3 };
 

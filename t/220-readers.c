@@ -2,9 +2,9 @@
 /* Guarantee A: readers never miss a key that is live all the while, though its entry is
  * relocated and its block moves between tiers, in the table and in the mirror.  Guarantee C:
  * no id that an open section may have seen is given away. */
-#include "crew.h"
+#include "t/lib/crew.h"
 
-#include "probe.h"
+#include "kernels/probe.h"
 
 #define VRAM     512
 #define RAM      32

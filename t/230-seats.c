@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Seats: attaching by name before there is one, no free seat, seats used again, and what is
  * left of a handle in a forked child. */
-#include "crew.h"
+#include "t/lib/crew.h"
 
-#include "handle.h"
+#include "peer/handle.h"
 
 #define CROWD 6                  /* processes that share ... */
 #define SEATS 4                  /* ... so many seats, one of them the writer's */

@@ -4,10 +4,10 @@
  * theirs.
  *
  *   GPC_T_ROUNDS=1    each of the stores, not each fifth one */
-#include "crew.h"
+#include "t/lib/crew.h"
 
-#include "handle.h"
-#include "stops.h"
+#include "peer/handle.h"
+#include "t/lib/stops.h"
 
 #define SEATS  2
 #define BLOCKS 16

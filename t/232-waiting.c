@@ -3,14 +3,14 @@
  * seat: each answer would wake threads that are not there. */
 #include "config.h"
 
-#include "cache.h"
+#include "t/lib/cache.h"
 
 #include <signal.h>
 #include <sys/wait.h>
 
-#include "handle.h"
-#include "lockfile.h"
-#include "ring.h"
+#include "peer/handle.h"
+#include "segment/lockfile.h"
+#include "peer/ring.h"
 
 static gpc *c;
 

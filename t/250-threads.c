@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Threads instead of processes, for the thread sanitizer too: peers with a handle each, and
  * threads that share one, all in the process that is also the writer. */
-#include "crew.h"
+#include "t/lib/crew.h"
 
 #include <pthread.h>
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The writer is killed again and again, under load, with a standby behind it: what was
  * acknowledged and is referenced is there at every moment, in its block, with its bytes. */
-#include "crew.h"
+#include "t/lib/crew.h"
 
 #define WORKERS 3
 #define ROUNDS  100

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A worker is killed in the middle of everything: what it held comes back, what others hold
  * stays, and its seat is free again. */
-#include "crew.h"
+#include "t/lib/crew.h"
 
-#include "handle.h"
-#include "pool.h"
+#include "peer/handle.h"
+#include "segment/blocks.h"
 
 #define VRAM     16
 #define RAM      8

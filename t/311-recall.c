@@ -3,14 +3,14 @@
  * successor finds every block with its owner, or free. */
 #include "config.h"
 
-#include "cache.h"
+#include "t/lib/cache.h"
 
 #include <sys/wait.h>
 
-#include "fill.h"
-#include "pool.h"
-#include "release.h"
-#include "stops.h"
+#include "request/request.h"
+#include "segment/blocks.h"
+#include "peer/hold.h"
+#include "t/lib/stops.h"
 
 #define BLOCKS 6
 #define STORES 1000              /* more than any of it has */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The keeper of a pool is killed: its blocks are misses from one moment on, all others stay,
  * and the pool's number comes back with another generation. */
-#include "crew.h"
+#include "t/lib/crew.h"
 
 #define CHAIN 6
 

@@ -2,12 +2,12 @@
 /* The writer dies before each store, in turn, of what brings a block back to the keeper of a
  * CALLER pool: an eviction, a drop, a clear.  The keeper is told of the block once, the feed says
  * so once, and gpc_avail is exact, whichever writer did what. */
-#include "cache.h"
+#include "t/lib/cache.h"
 
-#include "handle.h"
-#include "pool.h"
-#include "ring.h"
-#include "stops.h"
+#include "peer/handle.h"
+#include "segment/blocks.h"
+#include "peer/ring.h"
+#include "t/lib/stops.h"
 
 enum { BLOCKS = 3, STORES = 1000 };
 

@@ -6,8 +6,8 @@
  *   PID namespaces    process numbers are the same in both houses; with a /proc of their own,
  *                     and with one that is about other people's processes
  *   time namespaces   clocks and start times differ, process numbers do not */
-#include "crew.h"
-#include "namespaces.h"
+#include "t/lib/crew.h"
+#include "t/lib/namespaces.h"
 
 #define BLOCKS  64
 #define HELD    4                /* references of each worker, and reservations */

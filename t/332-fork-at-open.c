@@ -6,13 +6,13 @@
  * open(), mmap() and fcntl() are replaced by functions that let the other thread fork before they
  * return: until it has done so, or waits for a lock that this thread has, which is the answer to
  * the question. */
-#include "crew.h"
+#include "t/lib/crew.h"
 
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdarg.h>
 
-#include "lockfile.h"
+#include "segment/lockfile.h"
 
 #define SEATS 3
 #define MOST  100                /* instants of a call */

@@ -6,12 +6,12 @@
  * feed is replayed and compared with a walk, and all that has been told of has happened.
  *
  *   GPC_T_ROUNDS=1    each store, not each third one */
-#include "cache.h"
+#include "t/lib/cache.h"
 
 #include <sys/wait.h>
 
-#include "handle.h"
-#include "stops.h"
+#include "peer/handle.h"
+#include "t/lib/stops.h"
 
 enum { VRAM = 6, RAM = 4, CHAIN = 5, IN_VRAM = 3, OTHER = 4, TAG = 7, STORES = 4000,
        SLOTS = 128, POOLS = 5 };

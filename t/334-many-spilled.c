@@ -2,10 +2,10 @@
 /* Keys that a peer has chosen so that all of them have one first bucket: more of them are in
  * their second one than 16 bits can count.  Each is found as long as it lives, and by a new
  * writer too. */
-#include "cache.h"
+#include "t/lib/cache.h"
 
-#include "handle.h"
-#include "probe.h"
+#include "peer/handle.h"
+#include "kernels/probe.h"
 
 enum { MORE = 12, KEYS = 65536 + SHM_BUCKET + MORE, BLOCKS = 1 << 18, BATCH = 512 };
 

@@ -2,14 +2,14 @@
 /* What a takeover tells.  After a death, whichever store it came before: one quiet line, and one
  * for each dead seat.  After damage: what was dropped or repaired, how much and why, one line for
  * each cause; and the next takeover, which finds nothing, says nothing. */
-#include "cache.h"
+#include "t/lib/cache.h"
 
 #include <sys/wait.h>
 #include <syslog.h>
 
-#include "handle.h"
-#include "probe.h"
-#include "stops.h"
+#include "peer/handle.h"
+#include "kernels/probe.h"
+#include "t/lib/stops.h"
 
 enum { BLOCKS = 64, BUCKETS = 32, STORES = 2000, LINES = 64 };
 

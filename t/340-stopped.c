@@ -2,7 +2,7 @@
 /* Stopped is not dead.  A stopped reader holds back reuse and nothing else, and is named; a
  * stopped writer keeps its seat, in the midst of its recovery too; a stopped standby takes none,
  * and stands in nobody's way. */
-#include "crew.h"
+#include "t/lib/crew.h"
 
 #define BLOCKS 8
 

@@ -2,7 +2,7 @@
 /* A signal storm: handlers without SA_RESTART, some ten thousand times a second, in every
  * process.  No call answers -EINTR, no wait ends early or late, nothing is lost. */
 #include "torture/team.h"
-#include "waits.h"
+#include "t/lib/waits.h"
 
 #include <sys/syscall.h>
 #include <sys/time.h>

@@ -3,7 +3,7 @@
  * they should be, nothing is lost, and nobody asks but a creator, who notes the day.  What
  * time namespaces do is in t/331-namespaces.c. */
 #include "torture/team.h"
-#include "waits.h"
+#include "t/lib/waits.h"
 
 #include <sys/time.h>
 

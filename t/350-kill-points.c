@@ -5,12 +5,12 @@
  * reservations, pools, and the feed of changes.
  *
  *   GPC_T_ROUNDS=n GPC_T_SEED=n    more of it, and another course of events */
-#include "model.h"
+#include "t/lib/model.h"
 
-#include "handle.h"
-#include "pool.h"
-#include "release.h"
-#include "stops.h"
+#include "peer/handle.h"
+#include "segment/blocks.h"
+#include "peer/hold.h"
+#include "t/lib/stops.h"
 
 #define ROUNDS 320
 #define STORES 300               /* of a writer, at most */

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A writer that died between what a command does and its answer: the successor runs it a
  * second time, among others.  The state such a writer leaves is made by hand. */
-#include "cache.h"
+#include "t/lib/cache.h"
 
-#include "handle.h"
-#include "ring.h"
+#include "peer/handle.h"
+#include "peer/ring.h"
 
 #define WAITING 64                       /* commands of one turn of a ring */
 

@@ -2,16 +2,16 @@
 /* What a dead writer may leave in table and records, each made by hand; what a takeover does
  * with it at once, and what not before its first grace period is over (rule T7).  And what dead
  * peers leave in their seats. */
-#include "cache.h"
+#include "t/lib/cache.h"
 
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "handle.h"
-#include "key.h"
-#include "lockfile.h"
-#include "probe.h"
-#include "refs.h"
+#include "peer/handle.h"
+#include "base/key.h"
+#include "segment/lockfile.h"
+#include "kernels/probe.h"
+#include "peer/refs.h"
 
 enum { BLOCKS = 64, BUCKETS = 32, FULL = 4 };
 

@@ -6,14 +6,14 @@
  * referenced, all the time, while there is no writer as well (rule C3).
  *
  * And a peer dies before each store of a call: what its ring holds by then is a whole command. */
-#include "counts.h"
-#include "handle.h"
-#include "pool.h"
-#include "refs.h"
-#include "release.h"
-#include "ring.h"
+#include "t/lib/counts.h"
+#include "peer/handle.h"
+#include "segment/blocks.h"
+#include "peer/refs.h"
+#include "peer/hold.h"
+#include "peer/ring.h"
 
-#include "dies.h"
+#include "t/lib/dies.h"
 
 enum { BLOCKS = 8, STORES = 1000 };
 

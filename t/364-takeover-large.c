@@ -2,16 +2,20 @@
 /* Takeovers of a cache that is large enough for several threads, and whose table has several
  * regions: what the last writer had is what the next one has, the order of recency included; of
  * what it left half done, in many regions at once, nothing stays. */
-#include "cache.h"
+#include "t/lib/cache.h"
 
 #include <sys/mman.h>
 #include <sys/wait.h>
 
-#include "handle.h"
-#include "key.h"
-#include "probe.h"
-#include "takeover.h"
-#include "team.h"
+#include "peer/handle.h"
+#include "base/key.h"
+#include "kernels/probe.h"
+#include "takeover/takeover.h"
+#include "writer/lru.h"
+#include "writer/memory.h"
+#include "writer/queue.h"
+#include "writer/table.h"
+#include "base/parallel.h"
 
 enum {
 	VRAM = 140000, RAM = 70000,

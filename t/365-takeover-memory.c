@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A takeover in several threads, and memory that ends in one of them: the seat is free again,
  * nothing is lost, all that was allocated is given back, and the next takeover succeeds. */
-#include "cache.h"
+#include "t/lib/cache.h"
 
-#include "handle.h"
-#include "team.h"
+#include "peer/handle.h"
+#include "base/parallel.h"
 
 enum { VRAM = 131072, RAM = 1024, BATCH = 512, CHAIN = 8, TEAM = 4, TRIES = 24 };
 

@@ -5,12 +5,12 @@
  *
  * All the while the key is found and gives references (guarantee A, rule C3), to those who began
  * before the move as well; at the end it has one block, and what it moved from is free. */
-#include "lookup.h"
-#include "pool.h"
-#include "refs.h"
-#include "release.h"
+#include "reader/probe_table.h"
+#include "segment/blocks.h"
+#include "peer/refs.h"
+#include "peer/hold.h"
 
-#include "dies.h"
+#include "t/lib/dies.h"
 
 enum { BLOCKS = 4, STORES = 400 };
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* /dev/shm is full: whoever makes a cache is told what is needed and what is there, nothing is
  * left behind, and what is there goes on.  In a mount namespace, with a /dev/shm of its own. */
-#include "crew.h"
-#include "namespaces.h"
+#include "t/lib/crew.h"
+#include "t/lib/namespaces.h"
 
 #include <sys/resource.h>
 #include <sys/statfs.h>

@@ -5,9 +5,9 @@
  * them.  The library looks in all of its ways, gpc-inspect at some.
  *
  *   GPC_T_SEED=n    other mutations */
-#include "crew.h"
+#include "t/lib/crew.h"
 
-#include "handle.h"
+#include "peer/handle.h"
 
 #include <errno.h>
 #include <fcntl.h>

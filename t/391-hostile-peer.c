@@ -6,9 +6,9 @@
  * neighbour.h says what an honest peer sees of that: nothing.
  *
  *   GPC_T_SEED=n    other nonsense */
-#include "neighbour.h"
+#include "t/lib/neighbour.h"
 
-#include "ring.h"
+#include "peer/ring.h"
 
 struct brat {
 	gpc *c;

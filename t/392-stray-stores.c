@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One store to the wrong place of the control segment, by a peer that dies of it or not: what
  * others rely on holds all the same. */
-#include "cache.h"
+#include "t/lib/cache.h"
 
 #include <signal.h>
 #include <sys/wait.h>
 
-#include "handle.h"
+#include "peer/handle.h"
 
 static bool is_dying(gpc *c, gpc_block b)
 {

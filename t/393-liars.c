@@ -2,12 +2,12 @@
 /* A peer that lies, or takes what it can get, uses up what is its own: it is refused, by
  * -EDQUOT, -EOVERFLOW, -EAGAIN or -EPERM, its neighbour goes on at usual speed, and the
  * statistics of its seat tell what it does.  t/814-inspect-liars.t has the same for tools. */
-#include "crew.h"
+#include "t/lib/crew.h"
 
-#include "handle.h"
-#include "pool.h"
-#include "refs.h"
-#include "ring.h"
+#include "peer/handle.h"
+#include "segment/blocks.h"
+#include "peer/refs.h"
+#include "peer/ring.h"
 
 #define BLOCKS 64
 #define QUOTA  12

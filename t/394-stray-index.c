@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A stray store into the index faults in the peer that makes it, and nobody else notices: not
  * a byte has changed, its neighbour goes on, and what it held comes back. */
-#include "crew.h"
+#include "t/lib/crew.h"
 
 #include <sys/resource.h>
 
-#include "handle.h"
+#include "peer/handle.h"
 
 #define BLOCKS 32
 #define HELD   4

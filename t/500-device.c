@@ -2,8 +2,8 @@
 /* Lookups on a device by the public interface: what the host answers, what is counted,
  * and references from hits.  On the host device, or, when GPC_TEST_DEVICE names one, on
  * a GPU. */
-#include "churn.h"
-#include "mirrors.h"
+#include "t/lib/churn.h"
+#include "t/lib/mirrors.h"
 
 /* ---- the same answers, whatever goes on ---- */
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Questions of the host that a device answers: the same answers, and no device, no mirror or
  * a mirror that lags is no reason to fail where the host may answer. */
-#include "cache.h"
-#include "devices.h"
-#include "import.h"
+#include "t/lib/cache.h"
+#include "t/lib/devices.h"
+#include "reader/view.h"
 
 enum { KEYS = 6000, CHAIN = 200 };
 

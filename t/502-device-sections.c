@@ -3,7 +3,7 @@
  * work in flight when a block shall be evicted, when a device is closed, when the
  * process forks; devices and arguments that are none.  On the host device, or on the
  * GPU of GPC_TEST_DEVICE. */
-#include "mirrors.h"
+#include "t/lib/mirrors.h"
 
 #include <dlfcn.h>
 #include <sys/wait.h>

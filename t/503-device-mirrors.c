@@ -2,11 +2,11 @@
 /* Mirrors that come and go while a device is open: another writer's, one whose flush
  * fails, one whose flush never ends; several handles of a process on one device.  On
  * the host device, or on the GPU of GPC_TEST_DEVICE. */
-#include "mirrors.h"
+#include "t/lib/mirrors.h"
 
-#include "device.h"
+#include "device/device.h"
 #ifdef HAVE_CUDA
-#include "device_cuda.h"
+#include "device/cuda.h"
 #endif
 
 enum { KEYS = 16 };

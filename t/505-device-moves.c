@@ -3,7 +3,7 @@
  * other (guarantee A): first step by step, two launches in one section with the move between
  * them, then against moves without rest.  On the host device, or on the GPU of
  * GPC_TEST_DEVICE. */
-#include "mirrors.h"
+#include "t/lib/mirrors.h"
 
 enum { KEYS = 8, ROUNDS = 100 };
 

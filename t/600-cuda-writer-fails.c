@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A writer whose CUDA calls fail, each one in turn: it has no mirror then, or retires
  * the one it had, says why in CUDA's own words, keeps nothing, and the index goes on. */
-#include "mirrors.h"
+#include "t/lib/mirrors.h"
 
 #include "gpu/held.h"
 
-#include "device_cuda.h"
+#include "device/cuda.h"
 
 #define TEXT "unknown error" /* CUDA's, for what is injected */
 #define MOST 200	     /* calls; more are a loop that does not end */

@@ -6,7 +6,7 @@
 
 #include "gpu/held.h"
 
-#include "device_cuda.h"
+#include "device/cuda.h"
 
 #define TEXT	 "unknown error" /* CUDA's, for what is injected */
 #define MOST	 200

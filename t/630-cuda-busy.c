@@ -3,7 +3,7 @@
  * takes turns, so that flushes go by copies of whole chunks; or kernels of the writer's
  * own process that leave no room, so that a flush never ends and its mirror is given
  * up. */
-#include "mirrors.h"
+#include "t/lib/mirrors.h"
 
 #include "gpu/held.h"
 #include "gpu/work.h"

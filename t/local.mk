@@ -152,15 +152,15 @@ t_scripts = \
 	%reldir%/920-pkg-config.t
 
 t_support = \
-	%reldir%/cache.h \
-	%reldir%/churn.h \
-	%reldir%/counts.h \
-	%reldir%/crew.h \
+	%reldir%/lib/cache.h \
+	%reldir%/lib/churn.h \
+	%reldir%/lib/counts.h \
+	%reldir%/lib/crew.h \
 	%reldir%/data/make-trace.sh \
 	%reldir%/data/small.jsonl \
-	%reldir%/devices.h \
-	%reldir%/dies.h \
-	%reldir%/fake.h \
+	%reldir%/lib/devices.h \
+	%reldir%/lib/dies.h \
+	%reldir%/lib/fake.h \
 	%reldir%/gpu/check \
 	%reldir%/gpu/held.h \
 	%reldir%/gpu/makefile \
@@ -168,18 +168,18 @@ t_support = \
 	%reldir%/gpu/work.cu \
 	%reldir%/gpu/work.h \
 	%reldir%/gpu/worker.h \
-	%reldir%/made.h \
-	%reldir%/meet.h \
-	%reldir%/mirrors.h \
-	%reldir%/model.h \
-	%reldir%/namespaces.h \
-	%reldir%/neighbour.h \
-	%reldir%/options.h \
-	%reldir%/scratch.h \
-	%reldir%/stops.h \
-	%reldir%/tap.h \
-	%reldir%/tiers.h \
-	%reldir%/waits.h
+	%reldir%/lib/made.h \
+	%reldir%/lib/meet.h \
+	%reldir%/lib/mirrors.h \
+	%reldir%/lib/model.h \
+	%reldir%/lib/namespaces.h \
+	%reldir%/lib/neighbour.h \
+	%reldir%/lib/options.h \
+	%reldir%/lib/scratch.h \
+	%reldir%/lib/stops.h \
+	%reldir%/lib/tap.h \
+	%reldir%/lib/tiers.h \
+	%reldir%/lib/waits.h
 
 # What only a GPU has is tested where there is nvcc, and on a GPU.  Some see what the library
 # asks of the runtime: the linker puts their functions in between.

@@ -3,54 +3,54 @@
 
 sbin_PROGRAMS += %reldir%/gpcd
 %canon_reldir%_gpcd_SOURCES = \
-	%reldir%/cli.c \
-	%reldir%/cli.h \
-	%reldir%/gpcd-name.c \
-	%reldir%/gpcd-options.c \
-	%reldir%/gpcd-process.c \
-	%reldir%/gpcd-say.c \
-	%reldir%/gpcd-serve.c \
-	%reldir%/gpcd.c \
-	%reldir%/gpcd.h \
-	%reldir%/shown.c \
-	%reldir%/shown.h
+	%reldir%/common/cli.c \
+	%reldir%/common/cli.h \
+	%reldir%/daemon/name.c \
+	%reldir%/daemon/options.c \
+	%reldir%/daemon/process.c \
+	%reldir%/daemon/say.c \
+	%reldir%/daemon/serve.c \
+	%reldir%/daemon/gpcd.c \
+	%reldir%/daemon/gpcd.h \
+	%reldir%/common/shown.c \
+	%reldir%/common/shown.h
 %canon_reldir%_gpcd_LDADD = lib/libgpc.la
 
 bin_PROGRAMS += %reldir%/gpc-inspect
 %canon_reldir%_gpc_inspect_SOURCES = \
-	%reldir%/cli.c \
-	%reldir%/cli.h \
-	%reldir%/gpc-inspect.c \
-	%reldir%/inspect-admin.c \
-	%reldir%/inspect-check.c \
-	%reldir%/inspect-list.c \
-	%reldir%/inspect-ls.c \
-	%reldir%/inspect-mirrors.c \
-	%reldir%/inspect-peers.c \
-	%reldir%/inspect-stat.c \
-	%reldir%/inspect-state.c \
-	%reldir%/inspect.h \
-	%reldir%/output.c \
-	%reldir%/output.h \
-	%reldir%/shown.c \
-	%reldir%/shown.h
+	%reldir%/common/cli.c \
+	%reldir%/common/cli.h \
+	%reldir%/inspect/main.c \
+	%reldir%/inspect/admin.c \
+	%reldir%/inspect/check.c \
+	%reldir%/inspect/list.c \
+	%reldir%/inspect/ls.c \
+	%reldir%/inspect/mirrors.c \
+	%reldir%/inspect/peers.c \
+	%reldir%/inspect/stat.c \
+	%reldir%/inspect/state.c \
+	%reldir%/inspect/inspect.h \
+	%reldir%/common/output.c \
+	%reldir%/common/output.h \
+	%reldir%/common/shown.c \
+	%reldir%/common/shown.h
 %canon_reldir%_gpc_inspect_LDADD = lib/libgpc.la $(JANSSON_LIBS)
 
 bin_PROGRAMS += %reldir%/gpc-replay
 %canon_reldir%_gpc_replay_SOURCES = \
-	%reldir%/cli.c \
-	%reldir%/cli.h \
-	%reldir%/gpc-replay.c \
-	%reldir%/output.c \
-	%reldir%/output.h \
-	%reldir%/payload.c \
-	%reldir%/replay-cache.c \
-	%reldir%/replay-report.c \
-	%reldir%/replay-trace.c \
-	%reldir%/replay-worker.c \
-	%reldir%/replay.h \
-	%reldir%/shown.c \
-	%reldir%/shown.h
+	%reldir%/common/cli.c \
+	%reldir%/common/cli.h \
+	%reldir%/replay/main.c \
+	%reldir%/common/output.c \
+	%reldir%/common/output.h \
+	%reldir%/replay/payload.c \
+	%reldir%/replay/cache.c \
+	%reldir%/replay/report.c \
+	%reldir%/replay/trace.c \
+	%reldir%/replay/worker.c \
+	%reldir%/replay/replay.h \
+	%reldir%/common/shown.c \
+	%reldir%/common/shown.h
 %canon_reldir%_gpc_replay_LDADD = lib/libgpc.la $(JANSSON_LIBS)
 
 # ---- what gpc-bench compares with ----
@@ -59,93 +59,93 @@ bin_PROGRAMS += %reldir%/gpc-replay
 # its runtime in $(CXX_PEER_LIBS): so that a build without C++ is the same build.
 noinst_LTLIBRARIES += %reldir%/libbench-peers.la
 %canon_reldir%_libbench_peers_la_SOURCES = \
-	%reldir%/bench-peer-memcached.c \
-	%reldir%/bench-peer-redis.c \
-	%reldir%/bench-peer.h \
-	%reldir%/bench-peers.c \
-	%reldir%/bench-python.c \
-	%reldir%/bench-server.c \
-	%reldir%/bench-server.h \
-	%reldir%/bench-start.c
+	%reldir%/bench/peer/memcached.c \
+	%reldir%/bench/peer/redis.c \
+	%reldir%/bench/peer/peer.h \
+	%reldir%/bench/peer/peers.c \
+	%reldir%/bench/peer/python.c \
+	%reldir%/bench/peer/server.c \
+	%reldir%/bench/peer/server.h \
+	%reldir%/bench/peer/start.c
 %canon_reldir%_libbench_peers_la_LIBADD = $(JANSSON_LIBS)
 
 # a program of its own, as a string
 nodist_%canon_reldir%_libbench_peers_la_SOURCES = %reldir%/bench-dict.c
-EXTRA_DIST += %reldir%/bench-dict.py
+EXTRA_DIST += %reldir%/bench/peer/dict.py
 CLEANFILES += %reldir%/bench-dict.c
-%reldir%/bench-dict.c: %reldir%/bench-dict.py
+%reldir%/bench-dict.c: %reldir%/bench/peer/dict.py
 	$(AM_V_GEN)$(MKDIR_P) %reldir% && { \
 		echo 'extern const char bench_dict[];' && \
 		echo 'const char bench_dict[] =' && \
 		$(SED) -e 's/[\\"]/\\&/g' -e 's/.*/"&\\n"/' \
-			$(srcdir)/%reldir%/bench-dict.py && \
+			$(srcdir)/%reldir%/bench/peer/dict.py && \
 		echo ';'; \
 	} >$@.tmp && mv $@.tmp $@
 
 if HAVE_CK
-%canon_reldir%_libbench_peers_la_SOURCES += %reldir%/bench-peer-ck.c
+%canon_reldir%_libbench_peers_la_SOURCES += %reldir%/bench/peer/ck.c
 %canon_reldir%_libbench_peers_la_LIBADD += $(CK_LIBS)
 endif
 if HAVE_LFHT
-%canon_reldir%_libbench_peers_la_SOURCES += %reldir%/bench-peer-lfht.c
+%canon_reldir%_libbench_peers_la_SOURCES += %reldir%/bench/peer/lfht.c
 %canon_reldir%_libbench_peers_la_LIBADD += $(LFHT_LIBS)
 endif
 if HAVE_LMDB
-%canon_reldir%_libbench_peers_la_SOURCES += %reldir%/bench-peer-lmdb.c
+%canon_reldir%_libbench_peers_la_SOURCES += %reldir%/bench/peer/lmdb.c
 %canon_reldir%_libbench_peers_la_LIBADD += $(LMDB_LIBS)
 endif
 if HAVE_CXX_PEERS
 noinst_LTLIBRARIES += %reldir%/libbench-cxx.la
-%canon_reldir%_libbench_cxx_la_SOURCES = %reldir%/bench-peer-unordered.cc
+%canon_reldir%_libbench_cxx_la_SOURCES = %reldir%/bench/peer/unordered.cc
 %canon_reldir%_libbench_cxx_la_CXXFLAGS = -std=gnu++17 -fvisibility=hidden
 %canon_reldir%_libbench_peers_la_LIBADD += %reldir%/libbench-cxx.la $(CXX_PEER_LIBS)
 endif
 
 bin_PROGRAMS += %reldir%/gpc-bench
 %canon_reldir%_gpc_bench_SOURCES = \
-	%reldir%/bench-beside.c \
-	%reldir%/bench-cache.c \
-	%reldir%/bench-crew.c \
-	%reldir%/bench-device.c \
-	%reldir%/bench-evict.c \
-	%reldir%/bench-hash.c \
-	%reldir%/bench-idle.c \
-	%reldir%/bench-insert.c \
-	%reldir%/bench-limit.c \
-	%reldir%/bench-lookup.c \
-	%reldir%/bench-match.c \
-	%reldir%/bench-plot.c \
-	%reldir%/bench-ref.c \
-	%reldir%/bench-report.c \
-	%reldir%/bench-ring.c \
-	%reldir%/bench-rounds.c \
-	%reldir%/bench-scale.c \
-	%reldir%/bench-show.c \
-	%reldir%/bench.h \
-	%reldir%/cli.c \
-	%reldir%/cli.h \
-	%reldir%/gpc-bench.c \
-	%reldir%/output.c \
-	%reldir%/output.h \
-	%reldir%/shown.c \
-	%reldir%/shown.h
+	%reldir%/bench/beside.c \
+	%reldir%/bench/cache.c \
+	%reldir%/bench/crew.c \
+	%reldir%/bench/device.c \
+	%reldir%/bench/evict.c \
+	%reldir%/bench/hash.c \
+	%reldir%/bench/idle.c \
+	%reldir%/bench/insert.c \
+	%reldir%/bench/limit.c \
+	%reldir%/bench/lookup.c \
+	%reldir%/bench/match.c \
+	%reldir%/bench/plot.c \
+	%reldir%/bench/ref.c \
+	%reldir%/bench/report.c \
+	%reldir%/bench/ring.c \
+	%reldir%/bench/rounds.c \
+	%reldir%/bench/scale.c \
+	%reldir%/bench/show.c \
+	%reldir%/bench/bench.h \
+	%reldir%/common/cli.c \
+	%reldir%/common/cli.h \
+	%reldir%/bench/main.c \
+	%reldir%/common/output.c \
+	%reldir%/common/output.h \
+	%reldir%/common/shown.c \
+	%reldir%/common/shown.h
 %canon_reldir%_gpc_bench_LDADD = %reldir%/libbench-peers.la lib/libgpc.la $(JANSSON_LIBS)
 
 # ---- systemd units ----
 
 units = %reldir%/gpcd@.service %reldir%/gpcd-standby@.service
-EXTRA_DIST += %reldir%/gpcd@.service.in %reldir%/gpcd-standby@.service.in
+EXTRA_DIST += %reldir%/daemon/gpcd@.service.in %reldir%/daemon/gpcd-standby@.service.in
 if HAVE_UNITDIR
 nodist_systemdsystemunit_DATA = $(units)
 CLEANFILES += $(units)
 endif
 
 make_unit = $(AM_V_GEN)$(MKDIR_P) %reldir% && \
-	$(SED) -e 's|@sbindir[@]|$(sbindir)|g' $(srcdir)/$@.in >$@.tmp && \
+	$(SED) -e 's|@sbindir[@]|$(sbindir)|g' $(srcdir)/tools/daemon/$(@F).in >$@.tmp && \
 	mv $@.tmp $@
-%reldir%/gpcd@.service: %reldir%/gpcd@.service.in
+%reldir%/gpcd@.service: %reldir%/daemon/gpcd@.service.in
 	$(make_unit)
-%reldir%/gpcd-standby@.service: %reldir%/gpcd-standby@.service.in
+%reldir%/gpcd-standby@.service: %reldir%/daemon/gpcd-standby@.service.in
 	$(make_unit)
 
 # ---- make demo [TRACE=file] ----

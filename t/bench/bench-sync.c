@@ -13,7 +13,7 @@
 #include "config.h"
 
 #include "busy.h"
-#include "device.h"
+#include "device/device.h"
 
 #include <cuda_runtime_api.h>
 #include <errno.h>

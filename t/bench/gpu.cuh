@@ -5,7 +5,7 @@
 #ifndef GPC_BENCH_GPU_CUH
 #define GPC_BENCH_GPU_CUH
 
-#include "launch.h"
+#include "kernels/launch.h"
 
 #include <cuda_runtime.h>
 

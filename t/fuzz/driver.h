@@ -13,7 +13,7 @@
 #include <sys/wait.h>
 #include <time.h>
 
-#include "../options.h"
+#include "t/lib/options.h"
 
 #define LIMIT 60 /* seconds, on a busy machine */
 

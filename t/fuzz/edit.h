@@ -8,7 +8,7 @@
 #define GPC_FUZZ_EDIT_H
 
 #include "image.h"
-#include "probe.h"
+#include "kernels/probe.h"
 
 #define EDIT_BLOCKS 24
 #define EDIT_PEERS  3	/* two are dead */

@@ -12,10 +12,10 @@
  *   the honest peer's calls work as if nothing had been */
 #include "image.h"
 
-#include "lockfile.h"
-#include "outside.h"
-#include "pool.h"
-#include "ring.h"
+#include "segment/lockfile.h"
+#include "inspect/inspect.h"
+#include "segment/blocks.h"
+#include "peer/ring.h"
 
 enum { HOME, PLAY, ATTIC, POOLS };
 #define HOME_BLOCKS 16

@@ -4,7 +4,7 @@
  * repairs what there is and serves. */
 #include "edit.h"
 
-#include "outside.h"
+#include "inspect/inspect.h"
 
 enum { N_REFUSED, N_LOOKED, N_ATTACHED, N_FOUND, N_LINES, N_TAKEN, N_SEAT_REFUSED, N_PUBLISHED,
        N_CLEAN };

@@ -5,7 +5,7 @@
 
 #include "fuzz.h"
 
-#include "replay.h"
+#include "tools/replay/replay.h"
 
 enum { N_TAKEN, N_REQUESTS, N_REFUSED, N_JSON, N_CHAIN, N_EMPTY };
 static const char *const fuzz_counts[FUZZ_COUNTS + 1] = {

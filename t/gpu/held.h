@@ -7,8 +7,8 @@
 
 #include <cuda_runtime_api.h>
 
-#include "order.h"
-#include "../tap.h"
+#include "base/order.h"
+#include "t/lib/tap.h"
 
 enum {
 	HELD_MEMORY,

@@ -5,8 +5,8 @@
 
 #include <stdio.h>
 
-#include "../devices.h"
-#include "device.h"
+#include "t/lib/devices.h"
+#include "device/device.h"
 #include "gpc.h"
 
 int main(void)

@@ -4,8 +4,8 @@
 #ifndef GPC_T_GPU_WORKER_H
 #define GPC_T_GPU_WORKER_H
 
-#include "../crew.h"
-#include "../devices.h"
+#include "t/lib/crew.h"
+#include "t/lib/devices.h"
 #include "work.h"
 
 #define must_cuda(call)                                                        \

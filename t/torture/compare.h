@@ -3,9 +3,10 @@
 #ifndef GPC_T_COMPARE_H
 #define GPC_T_COMPARE_H
 
-#include "check.h"
+#include "inspect/check.h"
 #include "players.h"
-#include "writer.h"
+#include "writer/memory.h"
+#include "writer/retire.h"
 
 /* ---- comparing ---- */
 

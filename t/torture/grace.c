@@ -7,8 +7,8 @@
  *   --seconds N --kills N --seed S --workers N */
 #include "hands.h"
 
-#include "device.h"
-#include "stream.h"
+#include "device/device.h"
+#include "device/host_stream.h"
 
 #define ROUND_MS 2000
 #define READERS	 4

@@ -12,7 +12,8 @@
 
 #include "team.h"
 
-#include "writer.h"
+#include "writer/grace.h"
+#include "writer/memory.h"
 
 #define AGES	   12
 #define NEVER_LEFT UINT64_MAX

@@ -9,9 +9,9 @@
 #define GPC_T_JUDGE_H
 
 #include "compare.h"
-#include "epoch.h"
-#include "lookup.h"
-#include "ring.h"
+#include "peer/epoch.h"
+#include "reader/probe_table.h"
+#include "peer/ring.h"
 
 /* ---- images ---- */
 

@@ -8,8 +8,8 @@
 #ifndef GPC_T_LEDGER_H
 #define GPC_T_LEDGER_H
 
-#include "key.h"
-#include "pool.h"
+#include "base/key.h"
+#include "segment/blocks.h"
 #include "world.h"
 
 #define CHAINS 6

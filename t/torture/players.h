@@ -4,10 +4,10 @@
 #ifndef GPC_T_PLAYERS_H
 #define GPC_T_PLAYERS_H
 
-#include "handle.h"
+#include "peer/handle.h"
 #include "ledger.h"
 #include "recorder.h"
-#include "release.h"
+#include "peer/hold.h"
 
 #define WORKERS 3
 #define PEERS   (LEVELS + WORKERS)

@@ -7,7 +7,7 @@
  * themselves stopped before each store, for a successor's successor.  One process, without
  * threads, time or chance (world.h): --seed S --sequence I --store N goes to a failure. */
 #include "course.h"
-#include "../options.h"
+#include "t/lib/options.h"
 
 #define NEST 100                         /* of so many takeovers, one is recorded too */
 #define KINDS ARRAY_SIZE(acts)

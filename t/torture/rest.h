@@ -6,9 +6,9 @@
 
 #include "survivor.h"
 
-#include "../counts.h"
-#include "epoch.h"
-#include "release.h"
+#include "t/lib/counts.h"
+#include "peer/epoch.h"
+#include "peer/hold.h"
 
 struct rest {
 	gpc *c;

@@ -7,10 +7,11 @@
 #ifndef GPC_T_SMALL_H
 #define GPC_T_SMALL_H
 
-#include "fill.h"
-#include "release.h"
+#include "request/request.h"
+#include "peer/hold.h"
 #include "tracee.h"
-#include "writer.h"
+#include "writer/memory.h"
+#include "writer/retire.h"
 
 #define RAM	0
 #define VRAM	1

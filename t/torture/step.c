@@ -19,8 +19,8 @@
  *   --points N       at most so many distinct points of each
  *   --seed S         the table's layout, and the order of all */
 #include "operations.h"
-#include "../options.h"
-#include "../stops.h"
+#include "t/lib/options.h"
+#include "t/lib/stops.h"
 
 #define MOST_STEPS 2000000              /* a flush waits for another thread, which waits for a processor */
 

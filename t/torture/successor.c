@@ -11,7 +11,7 @@
  *   --seconds N --kills N --seed S --workers N     kills: successors, during takeover */
 #include "team.h"
 
-#include "../stops.h"
+#include "t/lib/stops.h"
 
 #define ROUND_MS 1500
 #define IN_A_ROW 12 /* successors that die one after the other, at most */

@@ -8,8 +8,8 @@
 #ifndef GPC_T_TORTURE_H
 #define GPC_T_TORTURE_H
 
-#include "../crew.h"
-#include "../options.h"
+#include "t/lib/crew.h"
+#include "t/lib/options.h"
 
 #define PLACES 32
 #define POOLS  16

@@ -13,7 +13,7 @@
 #include <sys/uio.h>
 #include <sys/user.h>
 
-#include "../crew.h"
+#include "t/lib/crew.h"
 
 extern const char __executable_start[], etext[];
 

@@ -10,9 +10,9 @@
 
 #include "stage.h"
 
-#include "handle.h"
-#include "pool.h"
-#include "segment.h"
+#include "peer/handle.h"
+#include "segment/blocks.h"
+#include "segment/segment.h"
 
 enum {
 	N_ACTS,

@@ -12,12 +12,12 @@
 #include <string.h>
 #include <time.h>
 
-#include "../scratch.h"
-#include "device.h"
-#include "err.h"
+#include "t/lib/scratch.h"
+#include "device/device.h"
+#include "base/err.h"
 #include "gpc.h"
-#include "lockfile.h"
-#include "order.h"
+#include "segment/lockfile.h"
+#include "base/order.h"
 
 #define PEOPLE  64
 #define MIRRORS 16

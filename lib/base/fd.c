@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* fd.c - descriptors that no forked child keeps: a set of numbers, and a lock that fork takes.
+ * And none below 3.
+ *
+ * The lock is never held while memory is allocated: an allocator whose fork handlers run before
+ * ours would wait for us, and we for it.  Nor is it held by the functions that take other
+ * locks of the library. */
+#include "config.h"
+
+#include "base/fd.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#define PART  4096u                      /* numbers of one part of the set */
+#define PARTS 1024u
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static int hook_error;
+static uint64_t first_part[PART / 64], *part[PARTS] = { first_part };
+
+/* Before fork(2) returns in the child: nothing that allocates or takes another lock. */
+static void close_all(void)
+{
+	uint32_t i, j;
+
+	for (i = 0; i < PARTS; i++)
+		for (j = 0; part[i] && j < PART / 64; j++)
+			for (; part[i][j]; part[i][j] &= part[i][j] - 1)
+				close((int)(i * PART + j * 64 +
+					    (uint32_t)__builtin_ctzll(part[i][j])));
+	pthread_mutex_unlock(&lock);
+}
+
+static void hook(void)
+{
+	hook_error = pthread_atfork(fd_hold, fd_release, close_all);
+}
+
+void fd_hold(void)
+{
+	pthread_mutex_lock(&lock);
+}
+
+void fd_release(void)
+{
+	pthread_mutex_unlock(&lock);
+}
+
+/* With the lock held; *spare becomes the part of the set that this number belongs to, where
+ * there is none yet. */
+static bool note(int fd, uint64_t **spare)
+{
+	uint32_t at = (uint32_t)fd / PART;
+
+	if (at < PARTS && !part[at]) {
+		part[at] = *spare;
+		*spare = NULL;
+	}
+	if (at >= PARTS || !part[at])
+		return false;
+	part[at][(uint32_t)fd % PART / 64] |= 1ull << (fd & 63);
+	return true;
+}
+
+static bool is_closed(int fd)
+{
+	return fcntl(fd, F_GETFD) < 0 && errno == EBADF;
+}
+
+/* As long as one of 0 to 2 is closed, open(2) would return it: /dev/null stands there meanwhile,
+ * so not even for an instant does a number of theirs name the file. */
+static int open_high(const char *path, int flags, mode_t mode)
+{
+	int low[3], n = 0, fd, high, saved;
+
+	while (n < 3 && (is_closed(0) || is_closed(1) || is_closed(2)) &&
+	       (low[n] = open("/dev/null", O_RDWR | O_CLOEXEC)) >= 0)
+		n++;
+	fd = open(path, flags | O_CLOEXEC, mode);
+	if (fd >= 0 && fd < 3) {         /* there is no /dev/null, or somebody closes 0 to 2 now */
+		high = fcntl(fd, F_DUPFD_CLOEXEC, 3);
+		saved = errno;
+		close(fd);
+		errno = saved;
+		fd = high;
+	}
+	saved = errno;
+	while (n)
+		close(low[--n]);
+	errno = saved;
+	return fd;
+}
+
+int fd_peek(const char *path, int flags)
+{
+	return open_high(path, flags, 0);
+}
+
+int fd_open(const char *path, int flags, mode_t mode)
+{
+	uint64_t *spare = calloc(PART / 64, sizeof(*spare));
+	int fd = -1, saved;
+
+	pthread_once(&once, hook);
+	fd_hold();
+	errno = hook_error;
+	if (!hook_error)
+		fd = open_high(path, flags, mode);
+	if (fd >= 0 && !note(fd, &spare)) {
+		close(fd);
+		errno = (uint32_t)fd / PART < PARTS ? ENOMEM : EMFILE;
+		fd = -1;
+	}
+	saved = errno;
+	fd_release();
+	free(spare);
+	errno = saved;
+	return fd;
+}
+
+void fd_close(int fd)
+{
+	int saved = errno;
+
+	if (fd < 0)
+		return;
+	fd_hold();
+	part[(uint32_t)fd / PART][(uint32_t)fd % PART / 64] &= ~(1ull << (fd & 63));
+	close(fd);
+	fd_release();
+	errno = saved;
+}

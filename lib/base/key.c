@@ -1,0 +1,379 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* key.c - keyed hashing of prompts.
+ *
+ * SipHash with 128 bits of output.  Every message is made of whole 64-bit words, so
+ * nothing is buffered and a prompt is hashed where it lies.  Byte strings are padded
+ * with zeros to whole words and have their length in front; the first word of a message
+ * has its domain in the low byte.  So no two different inputs make the same message.
+ *
+ *   block    {domain 8, tokens 24, extras 32}  parent 16 bytes  tokens u32 each, padded
+ *            for each extra: {offset in the block 32, len 32}  data padded
+ *   root     {domain 8, fields 32 << 32}
+ *            for each field: {tag 16, len 32 << 32}  data padded
+ *   import   {domain 8, group 32 << 32}  {bytes}  data padded
+ *   mask     {domain 8, space 32 << 32}
+ *
+ * All words are little endian.  These layouts are for ever: a change is another hash
+ * name. */
+#include "base/key.h"
+
+#include <endian.h>
+#include <errno.h>
+#include <string.h>
+
+#include "base/err.h"
+
+enum { DOMAIN_BLOCK = 1, DOMAIN_ROOT = 2, DOMAIN_IMPORT = 3, DOMAIN_MASK = 4 };
+
+#define ROUNDS_C 1
+#define ROUNDS_D 3
+
+/* ---- SipHash ---- */
+
+struct sip { uint64_t v0, v1, v2, v3; };
+
+static inline uint64_t rotate(uint64_t x, int by)
+{
+	return x << by | x >> (64 - by);
+}
+
+/* Without loops: a chain of blocks is as fast as its rounds come one after the other. */
+static inline __attribute__((always_inline)) void sip_rounds(struct sip *s, int n)
+{
+#pragma GCC unroll 4
+	while (n--) {
+		s->v0 += s->v1;
+		s->v1 = rotate(s->v1, 13) ^ s->v0;
+		s->v0 = rotate(s->v0, 32);
+		s->v2 += s->v3;
+		s->v3 = rotate(s->v3, 16) ^ s->v2;
+		s->v0 += s->v3;
+		s->v3 = rotate(s->v3, 21) ^ s->v0;
+		s->v2 += s->v1;
+		s->v1 = rotate(s->v1, 17) ^ s->v2;
+		s->v2 = rotate(s->v2, 32);
+	}
+}
+
+static inline struct sip sip_start(const struct key_secret *s)
+{
+	return (struct sip){ s->k[0] ^ 0x736f6d6570736575ull,
+			     s->k[1] ^ 0x646f72616e646f6dull ^ 0xee,
+			     s->k[0] ^ 0x6c7967656e657261ull,
+			     s->k[1] ^ 0x7465646279746573ull };
+}
+
+static inline void sip_word(struct sip *s, uint64_t m, int c)
+{
+	s->v3 ^= m;
+	sip_rounds(s, c);
+	s->v0 ^= m;
+}
+
+/* last: the bytes of the final, partial word, and the length's low byte on top */
+static inline gpc_key sip_end(struct sip *s, uint64_t last, int c, int d)
+{
+	gpc_key key;
+
+	sip_word(s, last, c);
+	s->v2 ^= 0xee;
+	sip_rounds(s, d);
+	key.w[0] = s->v0 ^ s->v1 ^ s->v2 ^ s->v3;
+	s->v1 ^= 0xdd;
+	sip_rounds(s, d);
+	key.w[1] = s->v0 ^ s->v1 ^ s->v2 ^ s->v3;
+	return key;
+}
+
+static inline uint64_t load_word(const void *p)
+{
+	uint64_t v;
+
+	memcpy(&v, p, sizeof(v));
+	return le64toh(v);
+}
+
+/* n < 8 bytes, zeros above */
+static inline uint64_t load_part(const void *p, size_t n)
+{
+	uint64_t v = 0;
+
+	if (n)
+		memcpy(&v, p, n);
+	return le64toh(v);
+}
+
+gpc_key siphash128(const struct key_secret *s, const void *data, size_t n, int c, int d)
+{
+	struct sip sip = sip_start(s);
+	const uint8_t *p = data;
+	size_t left;
+
+	for (left = n; left >= 8; left -= 8, p += 8)
+		sip_word(&sip, load_word(p), c);
+	return sip_end(&sip, load_part(p, left) | (uint64_t)n << 56, c, d);
+}
+
+/* ---- messages of whole words ---- */
+
+struct message { struct sip sip; uint64_t bytes; };
+
+static inline struct message message_start(const struct key_secret *s)
+{
+	return (struct message){ .sip = sip_start(s) };
+}
+
+static inline void message_word(struct message *m, uint64_t word)
+{
+	sip_word(&m->sip, word, ROUNDS_C);
+	m->bytes += 8;
+}
+
+static void message_data(struct message *m, const void *data, size_t n)
+{
+	const uint8_t *p = data;
+
+	for (; n >= 8; n -= 8, p += 8)
+		message_word(m, load_word(p));
+	if (n)
+		message_word(m, load_part(p, n));
+}
+
+static inline gpc_key message_end(struct message *m)
+{
+	return sip_end(&m->sip, m->bytes << 56, ROUNDS_C, ROUNDS_D);
+}
+
+/* Zero means no key.  A call of its own, so that it stays a branch: a conditional move would make
+ * w[0] wait for w[1], and the next block of a chain waits for w[0]. */
+static __attribute__((cold, noinline)) gpc_key key_one(void)
+{
+	return (gpc_key){ { 1, 0 } };
+}
+
+static inline gpc_key block_key(gpc_key key)
+{
+	key.w[1] &= ~KEY_ROOT_BIT;
+	return __builtin_expect(key_is_zero(&key), 0) ? key_one() : key;
+}
+
+/* ---- masks and checksums ---- */
+
+void key_masks(const struct key_secret *s, gpc_key mask[GPC_MAX_SPACES])
+{
+	uint32_t i;
+
+	mask[0] = (gpc_key){ { 0, 0 } };
+	for (i = 1; i < GPC_MAX_SPACES; i++) {
+		struct message m = message_start(s);
+
+		message_word(&m, DOMAIN_MASK | (uint64_t)i << 32);
+		mask[i] = block_key(message_end(&m));
+	}
+}
+
+static const struct key_secret no_secret = {
+	{0x6770632068656164ull, 0x657220636865636bull}};
+
+uint64_t key_checksum(const void *data, size_t n)
+{
+	gpc_key key = siphash128(&no_secret, data, n, ROUNDS_C, ROUNDS_D);
+
+	return key.w[0] ^ key.w[1];
+}
+
+/* Against accidents, not people: whoever can write a record can write its check. */
+uint16_t key_check(const uint64_t key[2], const uint64_t parent[2], uint32_t depth,
+		   uint32_t tag)
+{
+	uint64_t h = key[0];
+
+	h = (rotate(h, 29) ^ key[1]) * 0x9e3779b97f4a7c15ull;
+	h = (rotate(h, 29) ^ parent[0]) * 0x9e3779b97f4a7c15ull;
+	h = (rotate(h, 29) ^ parent[1]) * 0x9e3779b97f4a7c15ull;
+	h = (rotate(h, 29) ^ ((uint64_t)depth << 32 | tag)) * 0xd6e8feb86659fd93ull;
+	h ^= h >> 32;
+	return (uint16_t)(h ^ h >> 16);
+}
+
+/* ---- roots and imports ---- */
+
+int key_root(const struct key_secret *s, const struct gpc_field *f, uint32_t n,
+	     gpc_key *ret)
+{
+	struct message m = message_start(s);
+	gpc_key key;
+	uint32_t i;
+
+	if (!ret || (n && !f))
+		return err_set(EINVAL, "root: %s is NULL",
+			       ret ? "the list of fields" : "the place of the result");
+	message_word(&m, DOMAIN_ROOT | (uint64_t)n << 32);
+	for (i = 0; i < n; i++) {
+		if (f[i].len && !f[i].data)
+			return err_set(EINVAL, "f[%u].data is NULL, and f[%u].len is %u", i, i,
+				       f[i].len);
+		if (f[i].reserved)
+			return err_set(EINVAL, "f[%u].reserved is %u: it must be 0", i,
+				       f[i].reserved);
+		message_word(&m, f[i].tag | (uint64_t)f[i].len << 32);
+		message_data(&m, f[i].data, f[i].len);
+	}
+	key = message_end(&m);
+	key.w[1] |= KEY_ROOT_BIT;
+	*ret = key;
+	return 0;
+}
+
+int key_import(const struct key_secret *s, const void *digests, uint32_t bytes,
+	       uint32_t stride, uint32_t n, uint32_t group, gpc_key *ret)
+{
+	const uint8_t *item = digests;
+	struct message begun = message_start(s), m;
+	uint32_t i;
+
+	if (n > INT32_MAX)
+		return err_set(EINVAL, "import: %u digests are more than one call takes",
+			       n);
+	if (n && (!digests || !ret))
+		return err_set(EINVAL, "import: %s is NULL",
+			       digests ? "the list of keys" : "the list of digests");
+	if (!bytes)
+		return err_set(EINVAL, "bytes is 0: a digest has at least 1");
+	if (stride < bytes)
+		return err_set(EINVAL, "stride is %u: it must be at least bytes, %u, so that digests "
+			       "do not overlap", stride, bytes);
+	message_word(&begun, DOMAIN_IMPORT | (uint64_t)group << 32);
+	message_word(&begun, bytes);
+	for (i = 0; i < n; i++, item += stride) {
+		m = begun;
+		message_data(&m, item, bytes);
+		ret[i] = block_key(message_end(&m));
+	}
+	return 0;
+}
+
+/* ---- chains ---- */
+
+static inline uint64_t block_word(uint64_t tokens, uint64_t extras)
+{
+	return DOMAIN_BLOCK | tokens << 8 | extras << 32;
+}
+
+static inline uint64_t two_tokens(const uint32_t *t)
+{
+	return t[0] | (uint64_t)t[1] << 32;
+}
+
+/* The usual case: an even number of tokens, no extras.  begun: after the first word,
+ * which is the same in all such blocks. */
+static inline gpc_key plain_block(struct sip s, gpc_key parent, const uint32_t *t,
+				  uint32_t tokens)
+{
+	uint32_t i;
+
+	sip_word(&s, parent.w[0], ROUNDS_C);
+	sip_word(&s, parent.w[1], ROUNDS_C);
+#pragma GCC unroll 4
+	for (i = 0; i < tokens; i += 2)
+		sip_word(&s, two_tokens(t + i), ROUNDS_C);
+	return block_key(sip_end(&s, (24 + 4ull * tokens) << 56, ROUNDS_C, ROUNDS_D));
+}
+
+/* first: the number of the block's first token in the call */
+static gpc_key any_block(const struct key_secret *s, gpc_key parent, const uint32_t *t,
+			 uint32_t tokens, const struct gpc_extra *x, uint32_t nx,
+			 uint64_t first)
+{
+	struct message m = message_start(s);
+	uint32_t i;
+
+	message_word(&m, block_word(tokens, nx));
+	message_word(&m, parent.w[0]);
+	message_word(&m, parent.w[1]);
+	for (i = 0; i + 1 < tokens; i += 2)
+		message_word(&m, two_tokens(t + i));
+	if (i < tokens)
+		message_word(&m, t[i]);
+	for (i = 0; i < nx; i++) {
+		message_word(&m, (x[i].token - first) | (uint64_t)x[i].len << 32);
+		message_data(&m, x[i].data, x[i].len);
+	}
+	return block_key(message_end(&m));
+}
+
+static int check_extras(const struct gpc_extra *x, uint32_t nx, size_t n)
+{
+	uint32_t i;
+
+	if (nx && !x)
+		return err_set(EINVAL, "hash: the list of extras is NULL");
+	for (i = 0; i < nx; i++) {
+		if (x[i].token >= n)
+			return err_set(EINVAL, "x[%u].token is %u: the call has the tokens 0 to %zu",
+				       i, x[i].token, n - 1);
+		if (i && x[i].token < x[i - 1].token)
+			return err_set(EINVAL, "x[%u].token is %u, less than that of x[%u], %u: extras "
+				       "are sorted by token", i, x[i].token, i - 1,
+				       x[i - 1].token);
+		if (x[i].len && !x[i].data)
+			return err_set(EINVAL, "x[%u].data is NULL, and x[%u].len is %u", i, i,
+				       x[i].len);
+	}
+	return 0;
+}
+
+/* How many of x begin before token `end`. */
+static uint32_t extras_before(const struct gpc_extra *x, uint32_t nx, uint64_t end)
+{
+	uint32_t i = 0;
+
+	while (i < nx && x[i].token < end)
+		i++;
+	return i;
+}
+
+static void hash_chain(const struct key_secret *s, uint32_t block_tokens, gpc_key parent,
+		       const uint32_t *tokens, size_t n, const struct gpc_extra *x,
+		       uint32_t nx, size_t keys, gpc_key *ret)
+{
+	struct sip begun = sip_start(s);
+	size_t first = 0, i;
+
+	sip_word(&begun, block_word(block_tokens, 0), ROUNDS_C);
+	for (i = 0; i < keys; i++, first += block_tokens) {
+		uint32_t here = (uint32_t)MIN(n - first, (size_t)block_tokens);
+		uint32_t own = nx ? extras_before(x, nx, first + here) : 0;
+
+		if (here == block_tokens && !own && !(here & 1))
+			parent = plain_block(begun, parent, tokens + first, here);
+		else
+			parent =
+				any_block(s, parent, tokens + first, here, x, own, first);
+		ret[i] = parent;
+		if (own) {
+			x += own;
+			nx -= own;
+		}
+	}
+}
+
+int key_hash(const struct key_secret *s, uint32_t block_tokens, const gpc_key *parent,
+	     const uint32_t *tokens, size_t n, const struct gpc_extra *x, uint32_t nx,
+	     bool tail, gpc_key *ret)
+{
+	gpc_key none = { { 0, 0 } };
+	size_t keys = n / block_tokens + (tail && n % block_tokens);
+	int err;
+
+	if (keys > INT32_MAX)
+		return err_set(EINVAL, "hash: %zu tokens make more keys than one call "
+			       "returns", n);
+	if ((n && !tokens) || (keys && !ret))
+		return err_set(EINVAL, "hash: the list of %s is NULL",
+			       n && !tokens ? "tokens" : "keys");
+	if ((err = check_extras(x, nx, n)))
+		return err;
+	hash_chain(s, block_tokens, parent ? *parent : none, tokens, n, x, nx, keys, ret);
+	return (int)keys;
+}

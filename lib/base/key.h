@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* key.h - keyed hashing of prompts, and the masks of spaces. */
+#ifndef GPC_KEY_H
+#define GPC_KEY_H
+
+#include "base/base.h"
+#include "gpc.h"
+
+#define KEY_HASH_NAME   "siphash-1-3-128"
+#define KEY_ROOT_BIT    (1ull << 63)     /* of w[1]: set in root keys, clear in block keys */
+
+struct key_secret { uint64_t k[2]; };
+
+static inline bool key_is_zero(const gpc_key *k)
+{
+	return !(k->w[0] | k->w[1]);
+}
+
+static inline bool key_is_root(const gpc_key *k)
+{
+	return (k->w[1] & KEY_ROOT_BIT) != 0;
+}
+
+static inline bool key_same(const gpc_key *a, const gpc_key *b)
+{
+	return a->w[0] == b->w[0] && a->w[1] == b->w[1];
+}
+
+/* SipHash-c-d with 128-bit output; c and d for the test vectors, the cache uses 1-3. */
+gpc_key siphash128(const struct key_secret *s, const void *data, size_t n, int c, int d);
+
+/* mask[0] = 0, the others from the secret; never zero, root bit clear. */
+void key_masks(const struct key_secret *s, gpc_key mask[GPC_MAX_SPACES]);
+
+int key_root(const struct key_secret *s, const struct gpc_field *f, uint32_t n, gpc_key *ret);
+int key_hash(const struct key_secret *s, uint32_t block_tokens, const gpc_key *parent,
+	     const uint32_t *tokens, size_t n, const struct gpc_extra *x, uint32_t nx,
+	     bool tail, gpc_key *ret);
+int key_import(const struct key_secret *s, const void *digests, uint32_t bytes,
+	       uint32_t stride, uint32_t n, uint32_t group, gpc_key *ret);
+
+/* checksum of a record's immutable fields */
+uint16_t key_check(const uint64_t key[2], const uint64_t parent[2], uint32_t depth,
+		   uint32_t tag);
+/* 64-bit unkeyed hash for headers (SipHash with a fixed key) */
+uint64_t key_checksum(const void *data, size_t n);
+
+#endif

@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* device_cuda.h - what the two halves of the cuda device share.
+ *
+ *   device_cuda.c         the driver's table; devices by number and UUID; memory and errors
+ *   device_cuda_mirror.c  the writer's mirror: made, uploaded, flushed
+ *   device_cuda_peer.c    imports, launches, the signal that ends a section
+ *   device_cuda_ask.c     host-in, host-out
+ *
+ * Every function works on the device it is told and leaves the caller's current device as it
+ * was.  A forked child has no CUDA: there all of them only give host memory back. */
+#ifndef GPC_DEVICE_CUDA_H
+#define GPC_DEVICE_CUDA_H
+
+#include "device/device.h"
+
+#include <cuda.h>
+#include <cuda_runtime_api.h>
+#include <sys/types.h>
+
+/* Copies below this size wait for a busy neighbour's time slice, like kernels; larger ones do
+ * not.  The line is copied by itself, so it has that much room. */
+#define CUDA_CHUNK 32768u
+
+/* For tests: the n-th CUDA call from now on fails with cudaErrorUnknown and is not made;
+ * 0: none. */
+extern uint32_t device_cuda_fail_at;
+bool cuda_injected(void);
+#define CUDA(call) (cuda_injected() ? cudaErrorUnknown : (call))
+
+/* What went wrong, with CUDA's own text: -ENODEV, -ENOMEM, -EINVAL, -EAGAIN or -EIO. */
+int cuda_error(cudaError_t e, const char *what) __attribute__((cold));
+
+/* The calling thread works on this device, until cuda_leave.  Its context is what is kept, not
+ * its device: to set a device makes a context there. */
+struct cuda_scope { CUcontext before; enum cudaStreamCaptureMode mode; };
+int cuda_switch(int ordinal, CUcontext *ret_before);
+void cuda_switch_back(CUcontext before);
+cudaError_t cuda_check_stream(cudaStream_t stream);
+int cuda_enter(struct cuda_scope *s, int ordinal);
+void cuda_leave(const struct cuda_scope *s);
+
+/* "cuda:N" as this process counts, "GPU-" and a UUID, whole or its beginning: -ENODEV. */
+int cuda_ordinal(const char *device, int *ret);
+int cuda_ordinal_of(const uint8_t uuid[16], int *ret);
+int cuda_uuid(int ordinal, uint8_t ret[16]);
+
+/* Device memory that other processes map, or that another process has made.  An exporter
+ * cannot import from itself, so its own is found by the handle. */
+struct cuda_memory {
+	struct cuda_memory *next;
+	uint32_t users;
+	int ordinal;
+	pid_t pid;
+	bool imported;
+	uint8_t *base;
+	cudaIpcMemHandle_t handle;
+};
+/* Both with the device entered. */
+int cuda_memory_make(uint64_t bytes, int ordinal, struct cuda_memory **ret);
+int cuda_memory_import(const uint8_t handle[64], int ordinal, struct cuda_memory **ret);
+void cuda_memory_put(struct cuda_memory *m);
+
+/* Make host memory known to all devices, as often as one likes; whole pages.  id and offset say
+ * what is mapped there: another mapping may have been there before. */
+int cuda_pin(void *base, uint64_t bytes, const uint8_t id[16], uint64_t offset);
+void cuda_unpin(void *base);
+
+static inline uint64_t cuda_table_bytes(const struct segment *s)
+{
+	return (uint64_t)s->header.geometry.buckets * SHM_BUCKET *
+	       sizeof(struct probe_entry);
+}
+
+/* The line's place in a mirror. */
+static inline uint64_t cuda_line_at(const struct segment *s)
+{
+	return ROUND_UP(cuda_table_bytes(s), (uint64_t)256);
+}
+
+/* ---- device_cuda_ask.c: what a device of a handle needs for questions ---- */
+struct cuda_lane;
+struct mirror_view;
+/* On the device that is entered, made with the first question.  word: of the view. */
+int cuda_lane_ask(struct cuda_lane **lane, struct mirror_view *const *word,
+		  const struct device_question *q, struct device_answer *ret);
+void cuda_lane_free(struct cuda_lane *lane);     /* NULL is fine */
+
+/* ---- device_cuda_mirror.c ---- */
+int cuda_create(const struct segment *s, const char *device, uint32_t generation,
+		struct shm_mirror *desc, void **ret_mirror);
+int cuda_upload(void *mirror, const struct probe_entry *table, uint64_t entries,
+		const struct mirror_line *line);
+int cuda_flush(void *mirror, const struct launch_change *changes, uint32_t n,
+	       const struct mirror_line *line);
+int cuda_flushed(void *mirror);
+void cuda_destroy(void *mirror);
+int cuda_read(const struct segment *s, const struct shm_mirror *desc,
+	      struct probe_entry *table, uint64_t entries, uint64_t *ret_sequence);
+
+/* ---- device_cuda_peer.c ---- */
+int cuda_import(const struct segment *s, const struct shm_mirror *desc, void **ret_import,
+		struct dev_view *view);
+void cuda_release(void *import);
+int cuda_open(const struct segment *s, uint32_t peer, const char *device, void **ret_dev);
+void cuda_close(void *dev);
+int cuda_adopt(void *dev, void *import);
+int cuda_lookup(void *dev, const struct dev_view *view, uint32_t spaces,
+		const gpc_key *keys, uint32_t n, gpc_block *blocks, void *stream);
+int cuda_match(void *dev, const struct dev_view *view, uint32_t spaces,
+	       const gpc_key *keys, const uint32_t *start, uint32_t nseq, uint32_t *len,
+	       gpc_block *blocks, void *stream);
+int cuda_signal(void *dev, uint64_t *done, uint64_t ticket, void *stream);
+int cuda_ask(void *dev, const struct dev_view *view, const struct device_question *q,
+	     struct device_answer *ret);
+void cuda_counted(void *dev, uint64_t counts[DEVICE_COUNTERS]);
+int cuda_wait(void *dev, void *stream, int timeout_ms);
+bool cuda_lost(void *dev);
+
+#endif

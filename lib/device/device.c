@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* device.c - which driver answers to a device string. */
+#include "config.h"
+
+#include "device/device.h"
+
+#include "base/err.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const struct device_ops *const drivers[] = {
+	&device_host,
+#ifdef HAVE_CUDA
+	&device_cuda,
+#endif
+};
+
+static bool names_cuda(const char *device)
+{
+	return !strncmp(device, "cuda:", 5) || !strncmp(device, "GPU-", 4);
+}
+
+/* ---- lists ---- */
+
+/* As the driver writes it: hex digits in groups of 8, 4, 4, 4 and 12; or its beginning. */
+static bool is_uuid(const char *text)
+{
+	static const char form[] = "xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx";
+	size_t i;
+
+	for (i = 0; text[i]; i++)
+		if (i >= sizeof(form) - 1 ||
+		    !(form[i] == '-' ? text[i] == '-' : strchr("0123456789abcdef", text[i]) != NULL))
+			return false;
+	return i > 0;
+}
+
+/* none, host, cuda:N, GPU-UUID or its beginning: by its form, whatever this library is built with. */
+static bool is_device(const char *text)
+{
+	if (!strncmp(text, "cuda:", 5))
+		return text[5] && !text[5 + strspn(text + 5, "0123456789")];
+	if (!strncmp(text, "GPU-", 4))
+		return is_uuid(text + 4);
+	return !strcmp(text, "none") || !strcmp(text, "host");
+}
+
+/* cuda:0 and cuda:00 are one; a number and a UUID may be, which only their driver knows. */
+static bool same_device(const char *a, const char *b)
+{
+	if (!strncmp(a, "cuda:", 5) && !strncmp(b, "cuda:", 5))
+		return strtoull(a + 5, NULL, 10) == strtoull(b + 5, NULL, 10);
+	return !strcmp(a, b);
+}
+
+int device_check_list(const char *devices)
+{
+	char list[DEVICE_LIST], *item[GPC_MAX_MIRRORS], *rest = list, *one;
+	uint32_t n = 0, i;
+	int err = err_text("devices", devices, sizeof(list) - 1);
+
+	if (err || !*devices)
+		return err;
+	strcpy(list, devices);
+	while ((one = strsep(&rest, ",")) != NULL) {
+		if (!is_device(one))
+			return err_set(EINVAL, "devices is \"%s\", with \"%s\" in it: there are none, "
+				       "host, cuda:N, and GPU- and a UUID or its beginning",
+				       devices, one);
+		if (n == GPC_MAX_MIRRORS)
+			return err_set(EINVAL, "devices is \"%s\": a cache has at most %d mirrors",
+				       devices, GPC_MAX_MIRRORS);
+		for (i = 0; i < n; i++)
+			if (same_device(item[i], one))
+				return err_set(EINVAL, "devices is \"%s\": %s is in it twice",
+					       devices, one);
+		item[n++] = one;
+	}
+	return 0;
+}
+
+/* ---- drivers ---- */
+
+int device_find(const char *device, const struct device_ops **ret)
+{
+	size_t i;
+
+	if (!device)
+		return err_set(EINVAL, "no device named");
+	for (i = 0; i < ARRAY_SIZE(drivers); i++)
+		if (drivers[i]->matches(device)) {
+			*ret = drivers[i];
+			return 0;
+		}
+	if (names_cuda(device))
+		return err_set(ENODEV,
+			       "%s: this library is built without CUDA; the host device "
+			       "and all host calls work",
+			       device);
+	return err_set(EINVAL,
+		       "device is \"%s\": there is no such kind of device; there are host, cuda:N "
+		       "and GPU-UUID",
+		       device);
+}

@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* device.h - what a mirror needs of a device.  `host` keeps the mirror in one more shared
+ * segment and runs "kernels" on a stream thread; `cuda` (another file) keeps it in VRAM.
+ *
+ * Two halves.  The writer's half makes a mirror and brings it up to date; the peer's
+ * half imports it and looks up in it.  All functions return 0 or a negative errno with
+ * err_set.
+ *
+ * A descriptor is published like this: state = NONE; the other fields; the generation;
+ * state = READY, each of the last two with release.  A reader's copy counts when it
+ * stands between two equal pairs of state and generation.  No two mirrors of a segment
+ * ever have the same generation: it tells readers that there is another mirror behind
+ * the descriptor, and names the file of a host mirror. */
+#ifndef GPC_DEVICE_H
+#define GPC_DEVICE_H
+
+#include "base/base.h"
+#include "gpc.h"
+#include "kernels/launch.h"
+#include "segment/segment.h"
+
+/* An imported mirror: the table's entries, and behind them the line of launch.h. */
+struct dev_view {
+	const struct probe_entry *table;
+	const struct mirror_line *line;
+	uint32_t buckets;
+	gpc_key mask[GPC_MAX_SPACES];
+};
+_Static_assert(GPC_MAX_SPACES == LAUNCH_SPACES, "kernels know all spaces");
+
+/* What lookups of a view add to, in the order of gpc_stats and of a seat: keys asked
+ * for, hits by tier, misses.  A match asks for all keys of its sequences. */
+enum { COUNT_LOOKUPS, COUNT_HIT_VRAM, COUNT_HIT_RAM, COUNT_MISS, DEVICE_COUNTERS };
+
+/* Keys in host memory, and answers there. */
+struct device_question {
+	uint32_t spaces;                 /* 0 = those of the mirror's line */
+	const gpc_key *keys;
+	uint32_t n;
+	const uint32_t *start;           /* of sequences, from 0 to n; NULL: each key by itself */
+	uint32_t nseq;
+	bool blocks;                     /* of sequences: wanted beside the lengths */
+};
+
+struct device_answer {
+	const gpc_block *blocks;
+	const uint32_t *len;             /* of sequences */
+	void *memory;                    /* to be freed after it was read; or NULL */
+};
+
+struct device_ops {
+	const char *name; /* "host", "cuda" */
+	/* does this driver answer to that device string? */
+	bool (*matches)(const char *device);
+
+	/* anybody: what names this device whichever processes see it under which number; zeros
+	 * for the host */
+	int (*identify)(const char *device, uint8_t uuid[16]);
+
+	/* writer: a mirror of its own; fills uuid, bytes, handle, device of *desc.  A uuid that
+	 * is set already, of a predecessor's mirror, says which device it has to be. */
+	int (*create)(const struct segment *s, const char *device, uint32_t generation,
+		      struct shm_mirror *desc, void **ret_mirror);
+	/* writer: copy the whole table; waits.  (slow: first use and takeover) */
+	int (*upload)(void *mirror, const struct probe_entry *table, uint64_t entries,
+		      const struct mirror_line *line);
+	/* writer: begin to apply n changes (copied), each slot at most once, then the line, its
+	 * sequence last.  Only one flush of a mirror is in flight.  What it shows may be newer
+	 * than the change, if the table is. */
+	int (*flush)(void *mirror, const struct launch_change *changes, uint32_t n,
+		     const struct mirror_line *line);
+	/* writer: 0 = that flush has ended, -EAGAIN = not yet, else it failed */
+	int (*flushed)(void *mirror);
+	void (*destroy)(void *mirror);
+	/* remove what a dead writer's mirror left behind outside of process memory; who
+	 * has it imported keeps reading */
+	void (*sweep)(const struct segment *s, const struct shm_mirror *desc);
+
+	/* anybody: copy a mirror back, for gpc_check */
+	int (*read)(const struct segment *s, const struct shm_mirror *desc,
+		    struct probe_entry *table, uint64_t entries, uint64_t *ret_sequence);
+
+	/* peer: map the mirror that desc (a private copy) describes */
+	int (*import)(const struct segment *s, const struct shm_mirror *desc,
+		      void **ret_import, struct dev_view *view);
+	void (*release)(void *import);
+	/* peer: what this process needs there to launch for that seat */
+	int (*open)(const struct segment *s, uint32_t peer, const char *device,
+		    void **ret_dev);
+	void (*close)(void *dev);
+	/* peer: launches from now on, and replays of captured ones, use this import; waits */
+	int (*adopt)(void *dev, void *import);
+	/* peer: a stream of this process; NULL names the default one.  Arrays are the device's
+	 * to read and write, and are not copied.  spaces: 0 = those of the mirror's line. */
+	int (*lookup)(void *dev, const struct dev_view *view, uint32_t spaces,
+		      const gpc_key *keys, uint32_t n, gpc_block *blocks, void *stream);
+	int (*match)(void *dev, const struct dev_view *view, uint32_t spaces,
+		     const gpc_key *keys, const uint32_t *start, uint32_t nseq,
+		     uint32_t *len, gpc_block *blocks, void *stream);
+	/* raise *done to ticket when the stream gets here; never lowers it (rule S1) */
+	int (*signal)(void *dev, uint64_t *done, uint64_t ticket, void *stream);
+	/* peer: host-in, host-out; waits; counts nothing.  One thread at a time, until it is
+	 * done with the answer. */
+	int (*ask)(void *dev, const struct dev_view *view, const struct device_question *q,
+		   struct device_answer *ret);
+	/* what launches that are over have counted since the last call */
+	void (*counted)(void *dev, uint64_t counts[DEVICE_COUNTERS]);
+	/* until the stream has done all it was given so far: -EAGAIN (timeout 0),
+	 * -ETIMEDOUT */
+	int (*wait)(void *dev, void *stream, int timeout_ms);
+	/* after an error: does nothing run there any more, and never will? */
+	bool (*lost)(void *dev);
+};
+
+/* Driver for a device string: "host"; "cuda:N" and "GPU-..." when built in.
+ * -ENODEV: known, but absent or not built in; -EINVAL: no such kind of device. */
+int device_find(const char *device, const struct device_ops **ret);
+/* A list of devices, as a cache is made with: each by its form, and once.  -EINVAL. */
+#define DEVICE_LIST 64           /* bytes, the final 0 included */
+int device_check_list(const char *devices);
+
+extern const struct device_ops device_host, device_cuda;
+
+/* For tests: delay of every job of the host device's stream and of every flush, in
+ * microseconds; of each mirror, flushes beyond the first `device_host_fail_after` (if
+ * not 0) fail with -EIO and change nothing. */
+extern uint32_t device_host_delay_us, device_host_flush_delay_us, device_host_fail_after;
+
+#endif

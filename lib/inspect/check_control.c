@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* check_control.c - seats, sections, rings, reference cells, stamps: what peers write. */
+#include "config.h"
+
+#include "inspect/check.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static void check_sections(struct check *k, uint32_t peer, bool seat_free)
+{
+	uint64_t epoch = seg_line(k->s)->epoch;
+	uint32_t i;
+
+	for (i = 0; i < SHM_SECTIONS; i++) {
+		const struct shm_section *sec = seg_section(k->s, peer, i);
+
+		if (!sec->epoch)
+			continue;
+		if (epoch_is_open(sec))
+			k->open_sections = true;
+		if (seat_free)
+			check_bad(k, sec->epoch,
+				  "seat %u: empty, but its section %u is not "
+				  "idle",
+				  peer, i);
+		else if (sec->epoch > epoch)
+			check_bad(k, sec->epoch,
+				  "seat %u: section %u is at epoch %llu, ahead of "
+				  "%llu",
+				  peer, i, (unsigned long long)sec->epoch,
+				  (unsigned long long)epoch);
+	}
+}
+
+static void check_seat(struct check *k, uint32_t peer)
+{
+	const struct shm_seat *seat = seg_seat(k->s, peer);
+
+	if (seat->state > SEAT_LEFT)
+		check_bad(k, 0, "seat %u: state %u is none", peer, seat->state);
+	if (seat->tail > seat->head || seat->head - seat->tail > SHM_RING)
+		check_bad(k, 0, "seat %u: its ring goes from %llu to %llu", peer,
+			  (unsigned long long)seat->tail, (unsigned long long)seat->head);
+	/* an answer is seen before `tail` passes it, and its writer may die in between */
+	else if (seat->taken > seat->head || seat->head - seat->taken > SHM_RING)
+		check_bad(k, 0, "seat %u: it has taken answers up to %llu of %llu to %llu", peer,
+			  (unsigned long long)seat->taken, (unsigned long long)seat->tail,
+			  (unsigned long long)seat->head);
+	check_sections(k, peer, seat->state == SEAT_FREE);
+}
+
+/* ---- reference cells ---- */
+
+/* A row with all bits set where a cell must be zero: empty seats, and the padding. */
+static void forbidden_cells(const struct check *k, uint16_t *row, uint32_t cells)
+{
+	uint32_t i, peers = k->s->header.geometry.max_peers;
+
+	for (i = 0; i < cells; i++)
+		row[i] = i >= peers || seg_seat(k->s, i)->state == SEAT_FREE ? 0xffff : 0;
+}
+
+static void check_row(struct check *k, uint32_t record, const uint16_t *forbidden,
+		      uint32_t cells)
+{
+	const uint16_t *row = seg_row(k->s, record);
+	uint32_t i;
+
+	for (i = 0; i < cells; i++)
+		if (row[i] & forbidden[i])
+			check_bad(k, 0,
+				  "record %u (block 0x%08x): %u references of seat %u, "
+				  "which is empty",
+				  record, (uint32_t)check_block(k, record), row[i], i);
+}
+
+static void check_cells(struct check *k)
+{
+	uint32_t stride = k->s->header.geometry.ref_stride;
+	uint32_t i, j, max = k->s->header.geometry.max_blocks;
+	uint64_t forbidden[512 / sizeof(uint64_t)], bad;
+
+	if (stride > sizeof(forbidden))
+		return; /* geometry_check lets no such stride through */
+	forbidden_cells(k, (uint16_t *)forbidden, stride / sizeof(uint16_t));
+	for (i = 0; i < max; i++) {
+		const uint64_t *row = (const uint64_t *)seg_row(k->s, i);
+
+		for (j = 0, bad = 0; j < stride / sizeof(*row); j++)
+			bad |= row[j] & forbidden[j];
+		if (bad)
+			check_row(k, i, (const uint16_t *)forbidden,
+				  stride / sizeof(uint16_t));
+	}
+}
+
+/* The tick was copied before the stamps: a newer stamp is older than the next copy's
+ * tick. */
+static void check_stamps(struct check *k)
+{
+	uint64_t tick = seg_line(k->s)->tick;
+	uint32_t i, max = k->s->header.geometry.max_blocks;
+
+	for (i = 0; i < max; i++)
+		if (STAMP_TICK(*seg_stamp(k->s, i)) > tick + 1)
+			check_bad(k, 0,
+				  "record %u (block 0x%08x): its stamp %llu is in the "
+				  "future",
+				  i, (uint32_t)check_block(k, i),
+				  (unsigned long long)STAMP_TICK(*seg_stamp(k->s, i)));
+}
+
+void check_control(struct check *k)
+{
+	const struct shm_line *line = seg_line(k->s);
+	uint32_t p;
+
+	k->open_sections = false;
+	if (line->completed > line->epoch)
+		check_bad(k, 0, "epoch %llu: %llu counts as completed",
+			  (unsigned long long)line->epoch,
+			  (unsigned long long)line->completed);
+	for (p = 0; p < k->s->header.geometry.max_peers; p++)
+		check_seat(k, p);
+	check_cells(k);
+	check_stamps(k);
+}

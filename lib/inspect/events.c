@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* changes.c - reading the feed of numbered changes.
+ *
+ * The segment numbers changes from 0 and keeps number + 1 in each (0 = being written).
+ * To callers a change is that number + 1, and the cursor is the one that comes next: so
+ * a cursor is never 0 again after the first call, and who starts with 0 misses nothing
+ * unnoticed. */
+#include "config.h"
+
+#include "inspect/inspect.h"
+
+#include <errno.h>
+#include <limits.h>
+
+#define START_TRIES 8 /* to catch the oldest change while it is being overwritten */
+
+static bool copy_mapped(const struct shm_change *from, uint64_t seq, struct shm_change *ret)
+{
+	if (load_acquire(&from->seq) != seq)
+		return false;
+	outside_copy(ret, from, sizeof(*ret));
+	order_fence();
+	/* pairs with (N) of feed.c */
+	return load_relaxed(&from->seq) == seq;
+}
+
+/* The same by three reads, each of which ends before the next one begins. */
+static bool copy_from_file(const struct segment *s, uint64_t number, struct shm_change *ret)
+{
+	uint64_t at = s->at.change +
+		      (number & (s->header.geometry.changes - 1)) * sizeof(*ret);
+	uint64_t before, after;
+
+	segment_read(s->index_fd, at, &before, sizeof(before));
+	segment_read(s->index_fd, at, ret, sizeof(*ret));
+	segment_read(s->index_fd, at, &after, sizeof(after));
+	return before == number + 1 && after == number + 1;
+}
+
+/* Change `number`, if the feed still has it and had it all the while. */
+static bool copy_change(const struct segment *s, uint64_t number, struct gpc_change *out)
+{
+	struct shm_change ch;
+
+	if (!(s->snapshot ? copy_from_file(s, number, &ch) :
+			    copy_mapped(seg_change(s, number), number + 1, &ch)))
+		return false;
+	*out = (struct gpc_change){
+		.seq = number + 1,
+		.what = ch.what,
+		.tag = ch.tag,
+		.block = ch.block,
+		.was = ch.was,
+		.key = { { ch.key[0], ch.key[1] } },
+		.parent = { { ch.parent[0], ch.parent[1] } },
+	};
+	return true;
+}
+
+static uint64_t head_of(const struct segment *s)
+{
+	struct shm_state st;
+
+	outside_state(s, &st);
+	order_fence();
+	return st.feed_head;
+}
+
+static uint64_t floor_of(const struct segment *s)
+{
+	struct shm_state st;
+
+	outside_state(s, &st);
+	return st.feed_floor;
+}
+
+static uint64_t oldest_of(const struct segment *s, uint64_t head)
+{
+	uint64_t floor = floor_of(s);
+	uint64_t kept = s->header.geometry.changes;
+	uint64_t oldest = head > kept ? head - kept : 0;
+
+	return MIN(MAX(oldest, floor), head);
+}
+
+static uint32_t copy_changes(const struct segment *s, uint64_t from, uint64_t head,
+			     struct gpc_change *out, uint32_t n)
+{
+	uint32_t i;
+
+	for (i = 0; i < n && from + i < head; i++)
+		if (!copy_change(s, from + i, &out[i]))
+			break;
+	return i;
+}
+
+static int changes_oldest(const struct segment *s, uint64_t *cursor,
+			  struct gpc_change *out, uint32_t n)
+{
+	uint64_t head = 0, from;
+	uint32_t got, tries;
+
+	for (tries = 0; tries < START_TRIES; tries++) {
+		head = head_of(s);
+		/* the oldest one may be the very place that is being overwritten: a
+		 * little later with each try */
+		from = MIN(oldest_of(s, head) + (1u << tries) - 1, head);
+		got = copy_changes(s, from, head, out, n);
+		if (got || from == head || !n) {
+			*cursor = from + got + 1;
+			return (int)got;
+		}
+	}
+	*cursor = head + 1;
+	return err_set(ESTALE, "the feed is overwritten faster than it is read");
+}
+
+static int changes_next(const struct segment *s, uint64_t *cursor, struct gpc_change *out,
+			uint32_t n)
+{
+	uint64_t head = head_of(s), from = *cursor - 1;
+	uint32_t got;
+
+	if (from == head)
+		return 0;
+	if (from < head && from >= oldest_of(s, head)) {
+		got = copy_changes(s, from, head, out, n);
+		*cursor += got;
+		if (got || !n)
+			return (int)got;
+		head = head_of(s);
+	}
+	*cursor = head + 1;
+	return err_set(ESTALE,
+		       "change %llu is not kept any more; walk, and go on from the new "
+		       "cursor",
+		       (unsigned long long)from + 1);
+}
+
+GPC_EXPORT int gpc_changes(gpc *c, uint64_t *cursor, struct gpc_change *out, uint32_t n)
+{
+	uint64_t start;
+	int err, cut;
+
+	if (!cursor || (!out && n))
+		return err_set(EINVAL, "%s is NULL", cursor ? "out" : "cursor");
+	err = handle_check(c, false);
+	if (err)
+		return err;
+	n = MIN(n, (uint32_t)INT_MAX);
+	start = *cursor;
+	if (*cursor == UINT64_MAX)
+		*cursor = head_of(&c->seg) + 1;
+	else if (*cursor == 0)
+		err = changes_oldest(&c->seg, cursor, out, n);
+	else
+		err = changes_next(&c->seg, cursor, out, n);
+	cut = segment_check_index(&c->seg);      /* after the reads: they were whole */
+	if (cut < 0)
+		*cursor = start;
+	return cut < 0 ? cut : err;
+}

@@ -1,0 +1,312 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* stats.c - what is there, who is there, and what they did.
+ *
+ * Counters stand where they are counted: a peer's own in its seat, those of the writer
+ * in the peer's tally; a reader adds them up.  When a seat is given up, the writer
+ * folds its counters into state.past, so sums never fall. */
+#include "config.h"
+
+#include "reader/dev.h"
+#include "segment/lockfile.h"
+#include "inspect/inspect.h"
+#include "segment/files.h"
+
+#include <errno.h>
+#include <string.h>
+
+/* state.past and gpc_stats list the same counters in the same order. */
+#define PAST_COUNTERS 12
+_Static_assert(offsetof(struct gpc_stats, relocated) -
+			       offsetof(struct gpc_stats, lookups) ==
+		       PAST_COUNTERS * sizeof(uint64_t),
+	       "counters of departed peers");
+
+static bool is_live(const struct shm_state *st, uint32_t pool)
+{
+	return st->live_pools[pool >> 6] >> (pool & 63) & 1;
+}
+
+static uint32_t count_pools(const struct segment *s, const struct shm_state *st)
+{
+	uint32_t p, n = 0;
+
+	for (p = 0; p < s->header.geometry.max_pools; p++)
+		n += is_live(st, p);
+	return n;
+}
+
+static uint32_t count_peers(const struct segment *s)
+{
+	uint32_t p, n = 0;
+
+	for (p = 0; p < s->header.geometry.max_peers; p++)
+		n += outside_seat_state(s, p) == SEAT_TAKEN;
+	return n;
+}
+
+static uint32_t count_mirrors(const struct segment *s)
+{
+	struct shm_mirror m;
+	uint32_t i, n = 0;
+
+	for (i = 0; i < SHM_MIRRORS; i++)
+		n += outside_mirror(s, i, &m) && m.state == MIRROR_READY;
+	return n;
+}
+
+static uint64_t tick_of(const struct segment *s)
+{
+	uint64_t tick;
+
+	outside_control(s, s->at.line + offsetof(struct shm_line, tick), &tick, sizeof(tick));
+	return tick;
+}
+
+/* Without a writer the words say who was the last one. */
+static void fill_writer(const struct segment *s, const struct shm_state *st,
+			struct gpc_info *info)
+{
+	bool alive = outside_writer_alive(s);
+
+	info->writer_pid = alive ? st->writer_pid : 0;
+	info->writer_peer = alive && st->writer_peer <= s->header.geometry.max_peers ?
+		(int32_t)st->writer_peer - 1 : -1;
+	info->writer_generation = st->generation;
+}
+
+/* What a process that attaches would hear.  A handle that is attached has heard it. */
+static void fill_refused(const struct segment *s, struct gpc_info *info)
+{
+	if (!s->snapshot)
+		return;
+	info->refused = segment_verdict(s->name, s->dir);
+	if (!info->refused && !segment_is_named(s, "idx", s->index_fd))
+		info->refused = err_set(ESTALE, "the name %s belongs to another cache by now",
+					s->name);
+	if (info->refused)
+		outside_text(info->why, sizeof(info->why), gpc_last_error(),
+			     sizeof(info->why));
+}
+
+static void fill_info(const gpc *c, struct gpc_info *info)
+{
+	const struct segment *s = &c->seg;
+	const struct shm_header *h = &s->header;
+	struct shm_state st;
+
+	outside_state(s, &st);
+	info->version = h->version;
+	info->block_tokens = h->block_tokens;
+	info->max_blocks = h->geometry.max_blocks;
+	info->max_peers = h->geometry.max_peers;
+	info->max_pools = h->geometry.max_pools;
+	info->pools = count_pools(s, &st);
+	info->peers = count_peers(s);
+	info->mirrors = count_mirrors(s);
+	fill_writer(s, &st, info);
+	info->peer = c->readonly ? -1 : (int32_t)c->peer;
+	info->tick_us = h->tick_us;
+	info->ahead = h->ahead;
+	info->tick = tick_of(s);
+	info->bytes = s->at.index_bytes + s->at.control_bytes;
+	info->buckets = h->geometry.buckets;
+	outside_text(info->hash, sizeof(info->hash), h->hash, sizeof(h->hash));
+	outside_text(info->devices, sizeof(info->devices), h->devices,
+		     sizeof(h->devices));
+	memcpy(info->layout, h->layout, sizeof(info->layout));
+	fill_refused(s, info);
+}
+
+GPC_EXPORT int gpc_get_info(gpc *c, struct gpc_info *ret)
+{
+	struct gpc_info info = { .size = sizeof(info) };
+	int err = handle_check(c, false);
+
+	if (!err)
+		err = outside_room(ret, "gpc_info");
+	if (err)
+		return err;
+	fill_info(c, &info);
+	outside_give(ret, &info, sizeof(info));
+	return 0;
+}
+
+/* ---- statistics ---- */
+
+/* In another time namespace the clock that a section began by is not ours: no age then. */
+static bool same_clock(uint64_t its)
+{
+	struct identity me;
+
+	identity_self(&me);
+	return !its || !me.namespaces || its >> 32 == me.namespaces >> 32;
+}
+
+static void add_sections(const struct outside_peer *p, struct gpc_stats *st)
+{
+	uint64_t since, now = clock_ns(), oldest = 0;
+	uint32_t i;
+
+	for (i = 0; i < p->nsections; i++) {
+		if (!epoch_is_open(&p->section[i]))
+			continue;
+		st->sections++;
+		since = p->section[i].since_ns;
+		if (since && since < now)
+			oldest = MAX(oldest, now - since);
+	}
+	if (oldest > st->oldest_section_ns && same_clock(p->seat.namespaces))
+		st->oldest_section_ns = oldest;
+}
+
+static void add_seat(const struct outside_peer *p, struct gpc_stats *st)
+{
+	const struct shm_seat *seat = &p->seat;
+	const struct shm_tally *tally = &p->tally;
+
+	st->lookups += seat->lookups;
+	st->hit_vram += seat->hit_vram;
+	st->hit_ram += seat->hit_ram;
+	st->miss += seat->miss;
+	st->published += tally->published;
+	st->duplicate += tally->duplicate;
+	st->evicted += tally->evicted;
+	st->demoted += tally->demoted;
+	st->promoted += tally->promoted;
+	st->dropped += tally->dropped;
+	st->stale_refs += seat->stale_refs;
+	st->ring_full += seat->ring_full;
+	st->refs += seat->refs;
+	st->reserved += tally->reserved;
+	add_sections(p, st);
+	st->alive |= p->alive;
+}
+
+static void add_past(const struct shm_state *state, struct gpc_stats *st)
+{
+	uint64_t *counter = &st->lookups;
+	uint32_t i;
+
+	for (i = 0; i < PAST_COUNTERS; i++)
+		counter[i] += state->past[i];
+	st->relocated = state->relocated;
+	st->no_bucket = state->no_bucket;
+}
+
+/* As the writer counts them, see struct shm_pool.  What it does not count as anything else is free:
+ * numbers that do not fit together leave nothing. */
+static void add_blocks(const struct segment *s, const struct shm_state *state,
+		       struct gpc_stats *st)
+{
+	struct shm_pool pool;
+	uint64_t slots, used;
+	uint32_t p;
+
+	for (p = 0; p < s->header.geometry.max_pools; p++) {
+		if (!is_live(state, p) || !outside_pool(s, p, &pool))
+			continue;
+		pool_first(s, pool.range, &pool.blocks);
+		slots = pool.blocks;
+		used = (uint64_t)pool.live + pool.reserved + pool.dying;
+		st->live += MIN(pool.live, slots);
+		st->dying += MIN(pool.dying, slots);
+		st->free_blocks += slots - MIN(used, slots);
+	}
+}
+
+static int stats_of_peer(const gpc *c, uint32_t peer, struct gpc_stats *st)
+{
+	struct outside_peer p;
+	struct identity me;
+
+	if (peer >= c->seg.header.geometry.max_peers)
+		return err_set(EINVAL, "peer is %d: it must be -1 (all) or a seat, 0 to %u",
+			       (int)peer, c->seg.header.geometry.max_peers - 1);
+	if (!outside_peer(&c->seg, peer, c->peer, &p))
+		return err_set(ENOENT, "peer is %u: nobody has that seat", peer);
+	st->pid = p.seat.pid;
+	identity_self(&me);
+	st->here = me.namespaces && (uint32_t)me.namespaces == (uint32_t)p.seat.namespaces;
+	outside_text(st->label, sizeof(st->label), p.seat.label, sizeof(p.seat.label));
+	add_seat(&p, st);
+	st->left = !st->alive && p.seat.state == SEAT_LEFT;
+	return 0;
+}
+
+static void stats_of_all(const gpc *c, struct gpc_stats *st)
+{
+	const struct segment *s = &c->seg;
+	struct shm_state state;
+	struct outside_peer p;
+	uint32_t i;
+
+	for (i = 0; i < s->header.geometry.max_peers; i++)
+		if (outside_peer(s, i, c->peer, &p))
+			add_seat(&p, st);
+	outside_state(s, &state);
+	add_past(&state, st);
+	add_blocks(s, &state, st);
+}
+
+GPC_EXPORT int gpc_get_stats(gpc *c, int peer, struct gpc_stats *ret)
+{
+	struct gpc_stats st = { .size = sizeof(st) };
+	int err = handle_check(c, false);
+
+	if (!err)
+		err = outside_room(ret, "gpc_stats");
+	if (err)
+		return err;
+	dev_count(c);
+	if (peer == -1)
+		stats_of_all(c, &st);
+	else
+		err = stats_of_peer(c, (uint32_t)peer, &st);
+	if (!err)
+		outside_give(ret, &st, sizeof(st));
+	return err;
+}
+
+/* ---- mirrors ---- */
+
+/* The i-th mirror: the live ones, then the retired ones. */
+static bool find_mirror(const struct segment *s, int i, struct shm_mirror *ret)
+{
+	static const uint32_t order[] = { MIRROR_READY, MIRROR_RETIRED };
+	uint32_t pass, slot;
+
+	for (pass = 0; pass < ARRAY_SIZE(order); pass++)
+		for (slot = 0; slot < SHM_MIRRORS; slot++)
+			if (outside_mirror(s, slot, ret) && ret->state == order[pass] &&
+			    !i--)
+				return true;
+	return false;
+}
+
+GPC_EXPORT int gpc_get_mirror(gpc *c, int i, struct gpc_mirror *ret)
+{
+	struct gpc_mirror out = { .size = sizeof(out) };
+	struct shm_state st;
+	struct shm_mirror m;
+	int err = handle_check(c, false);
+
+	if (!err)
+		err = outside_room(ret, "gpc_mirror");
+	if (err)
+		return err;
+	if (i < 0)
+		return err_set(EINVAL, "i is %d: mirrors count from 0", i);
+	if (!find_mirror(&c->seg, i, &m))
+		return err_set(ENOENT, "i is %d: the cache has fewer mirrors", i);
+	/* changes after flushed: a live mirror is never ahead of the table */
+	outside_state(&c->seg, &st);
+	out.generation = m.generation;
+	outside_text(out.device, sizeof(out.device), m.device, sizeof(m.device));
+	memcpy(out.uuid, m.uuid, sizeof(out.uuid));
+	out.bytes = m.bytes;
+	out.flushed = m.flushed;
+	out.changes = st.changes;
+	out.retired = m.state == MIRROR_RETIRED;
+	outside_give(ret, &out, sizeof(out));
+	return 0;
+}

@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* handle.c - what every call needs of its handle: is it usable, what time is it, a
+ * section. */
+#include "config.h"
+
+#include <errno.h>
+#include "peer/handle.h"
+
+#define LIBRARY_SECTIONS (SHM_SECTIONS - GPC_SECTIONS)
+
+int handle_refuse(gpc *c)
+{
+	if (!c)
+		return err_set(EINVAL, "the handle is NULL");
+	if (c->forked)
+		return err_set(ECHILD, "the handle belongs to the parent process: "
+			       "attach anew");
+	return err_set(EROFS, "the handle was attached with GPC_READONLY");
+}
+
+/* Whoever moves the time of the last step moves the tick.  If it dies in between, the step is
+ * left out.  In time namespaces with clocks of their own the last step may seem long ago, or yet
+ * to come: a process makes one step at a time all the same. */
+uint64_t handle_tick(gpc *c)
+{
+	struct shm_line *line = seg_line(&c->seg);
+	uint64_t step = c->seg.header.tick_us * 1000ull, now, last;
+
+	if (c->seg.header.tick_us == 1)
+		return order_add64(&line->tick, 1) + 1;
+	now = clock_coarse_ns();
+	last = load_relaxed(&line->tick_ns);
+	if (now - last < step || now - load_relaxed(&c->tick_raised_ns) < step ||
+	    !order_cas64(&line->tick_ns, last, now))
+		return load_relaxed(&line->tick);
+	store_relaxed(&c->tick_raised_ns, now);
+	return order_add64(&line->tick, 1) + 1;
+}
+
+/* Each thread begins at the slot that served it last, so threads settle on slots, and
+ * cache lines, of their own. */
+int handle_enter(gpc *c)
+{
+	static uint32_t threads;
+	static __thread uint32_t hint;
+	uint32_t i, slot;
+
+	if (__builtin_expect(!hint, 0))
+		hint = 1 + count_next(&threads);
+	for (i = 0; i < LIBRARY_SECTIONS; i++) {
+		slot = GPC_SECTIONS + (hint + i) % LIBRARY_SECTIONS;
+		if (epoch_enter(&c->seg, c->peer, slot)) {
+			hint += i;
+			return (int)slot;
+		}
+	}
+	for (slot = GPC_SECTIONS; slot--;)
+		if (epoch_enter(&c->seg, c->peer, slot))
+			return (int)slot;
+	return err_set(EAGAIN, "all %u sections of this peer are open: leave one "
+		       "first", SHM_SECTIONS);
+}
+
+void handle_leave(gpc *c, int section)
+{
+	epoch_leave(&c->seg, c->peer, (uint32_t)section);
+}
+
+void handle_sweep_sections(gpc *c)
+{
+	uint32_t i, mark;
+
+	if (c->readonly)
+		return;
+	mark = load_relaxed(&seg_seat(&c->seg, c->peer)->sections);
+	mark = MIN(mark, (uint32_t)GPC_SECTIONS);
+	pthread_mutex_lock(&c->device_sections);
+	for (i = 0; i < mark; i++)
+		epoch_sweep(&c->seg, c->peer, i);
+	pthread_mutex_unlock(&c->device_sections);
+}
+
+bool handle_in_section(gpc *c)
+{
+	uint64_t me = handle_thread();
+	uint32_t i;
+
+	for (i = 0; i < GPC_SECTIONS; i++)
+		if (load_relaxed(&c->section_thread[i]) == me)
+			return true;
+	return false;
+}

@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* handle.h - struct gpc: one attachment of this process.  Private memory; nothing here is
+ * shared with other processes. */
+#ifndef GPC_HANDLE_H
+#define GPC_HANDLE_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include "base/base.h"
+#include "peer/epoch.h"
+#include "base/err.h"
+#include "gpc.h"
+#include "base/key.h"
+#include "base/log.h"
+#include "base/order.h"
+#include "segment/blocks.h"
+#include "segment/segment.h"
+
+struct writer;
+struct op;
+struct returns;
+struct back { gpc_block block; uint32_t record, word; };
+struct stock;
+struct walk;
+
+struct refused_item {                    /* of a call with arrays */
+	uint32_t i;                      /* index in the caller's arrays */
+	int32_t err;                     /* 0: none */
+	gpc_block block;
+	gpc_key key, parent;
+	uint64_t ticket;                 /* of a publish without waiting */
+};
+
+struct gpc {
+	struct gpc *next;                /* list of all handles of the process, for fork */
+	struct segment seg;
+	struct log log;
+	uint32_t peer;                   /* SHM_NO_PEER = read-only */
+	uint32_t flags;
+	bool readonly;
+	bool forked;                     /* set in a forked child: every call answers -ECHILD */
+	struct key_secret secret;
+	gpc_key mask[GPC_MAX_SPACES];
+
+	/* sections: who opened which (0 = nobody); a thread is named by the address of its
+	 * thread control block */
+	uint64_t section_thread[SHM_SECTIONS];
+	pthread_mutex_t device_sections; /* sweeping sections that devices have ended */
+
+	/* millisecond ticks: the tick this process saw last, and when it saw it first */
+	uint64_t tick_raised_ns;         /* by us */
+
+	/* the command ring, producer's side: ring.c */
+	pthread_mutex_t ring_lock;
+	struct op *ops, **ops_end;       /* submitted, results not yet taken; by position */
+	struct back *back;               /* reservations to give back when the ring has room */
+	uint32_t back_n, back_size;
+	bool back_forgotten;             /* there was no memory for some: release.c */
+
+	struct refused_item refused;     /* the first of a publish without waiting that no
+					  * gpc_wait has told of; ring_lock */
+	struct stock *stock;             /* reservations in hand, per pool; NULL = none wanted */
+	uint32_t quota;                  /* most blocks reserved, stocks included; 0 = no limit */
+	uint32_t stock_pauses;           /* calls that wait for the quota: no refill; ring_lock */
+	pthread_mutex_t pool_lock;       /* the seat's request, one at a time */
+	uint64_t pool_ticket;            /* of one without an answer so far */
+	struct returns *returns[GPC_MAX_POOLS + 1];      /* pools of CALLER blocks of ours */
+	pthread_mutex_t returns_lock;    /* what was told of them: returned.c */
+
+	/* the writer's seat: writer_seat.c */
+	pthread_mutex_t serve_lock;
+	struct writer *writer;           /* not NULL: this handle holds the seat */
+	pthread_t server;
+	bool serving;                    /* the thread runs */
+	uint32_t stop;                   /* futex word: the thread shall end */
+	uint32_t wake;                   /* gpc_writer_serve shall return ... */
+	bool may_wake;                   /* ... and is what runs; with serve_lock held */
+
+	pthread_mutex_t walk_lock;
+	struct walk *walk;               /* copy made by gpc_walk */
+
+	pthread_mutex_t dev_lock;
+	gpc_dev *devs;
+};
+
+/* What one call changed in holds, added to the seat's counters at its end in one go (refs.c). */
+struct ref_sum {
+	int64_t refs;
+	uint64_t pools[2];               /* those of which held[] may differ from 0 */
+	int32_t held[GPC_MAX_POOLS + 1];
+};
+
+static inline void refs_sum_held(struct ref_sum *sum, uint32_t pool, int32_t by)
+{
+	sum->pools[pool >> 6] |= 1ull << (pool & 63);
+	sum->held[pool] += by;
+}
+
+/* What handle_check() answers to a handle that it refuses. */
+int handle_refuse(gpc *c);
+
+/* First line of every public call: 0, -EINVAL (NULL), -ECHILD; with `seat` also -EROFS. */
+static inline int handle_check(gpc *c, bool seat)
+{
+	if (__builtin_expect(c && !c->forked && !(seat && c->readonly), 1))
+		return 0;
+	return handle_refuse(c);
+}
+
+/* Tick for a touching call: exact mode advances it by one, else once a tick_us. */
+uint64_t handle_tick(gpc *c);
+
+/* The library's own sections: slot or -EAGAIN.  Lookups use them (6 ns a pair). */
+int handle_enter(gpc *c);
+void handle_leave(gpc *c, int section);
+/* End the sections whose device work is done. */
+void handle_sweep_sections(gpc *c);
+/* Name of the calling thread in section_thread, never 0.  A thread that ends in its section
+ * leaves the name to a later one. */
+static inline uint64_t handle_thread(void)
+{
+#ifdef HAVE_THREAD_POINTER
+	return (uint64_t)(uintptr_t)__builtin_thread_pointer();
+#else
+	return (uint64_t)(uintptr_t)pthread_self();      /* the same, by a call */
+#endif
+}
+/* Does the calling thread have a section of gpc_enter open? */
+bool handle_in_section(gpc *c);
+
+/* All handles of the process, for fork (fork.c); -ENOMEM.  In a child fork_forget has nothing to
+ * forget. */
+int fork_register(gpc *c);
+void fork_forget(gpc *c);
+
+#endif

@@ -1,0 +1,251 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* release.c - the steps of a hold, and the way back of reservations. */
+#include "config.h"
+
+#include <stdlib.h>
+#include "peer/refs.h"
+#include "peer/hold.h"
+#include "peer/ring.h"
+
+#define TOGETHER 64u                     /* FREE commands of one submission */
+
+/* ---- steps ---- */
+
+enum { NONE = HOLD_NONE, REFS = HOLD_REF, PEND = HOLD_PENDING, BACK = HOLD_BACK,
+       RSVD = HOLD_RESERVED, STAY = HOLD_BAD };
+
+/* By event and by what the cell has: what it has then, or STAY: the event does not apply. */
+static const uint8_t next[][HOLD_BAD + 1] = {
+	/*                 NONE  REFS  PEND  BACK  RSVD  STOCK */
+	[HOLD_GRANT]   = { RSVD, STAY, STAY, STAY, STAY, STAY, STAY },
+	[HOLD_SEND]    = { STAY, STAY, STAY, STAY, PEND, STAY, STAY },
+	[HOLD_SEND_KEPT] = { PEND, STAY, STAY, STAY, STAY, STAY, STAY },
+	[HOLD_PART]    = { STAY, STAY, STAY, STAY, NONE, STAY, STAY },
+	[HOLD_LIVE]    = { STAY, STAY, REFS, NONE, STAY, STAY, STAY },
+	[HOLD_REFUSED] = { STAY, STAY, RSVD, STAY, STAY, STAY, STAY },
+	[HOLD_GONE]    = { STAY, STAY, NONE, NONE, STAY, STAY, STAY },
+	[HOLD_GIVE]    = { STAY, STAY, BACK, STAY, BACK, STAY, STAY },
+	[HOLD_LOSE]    = { BACK, STAY, STAY, STAY, STAY, STAY, STAY },
+	[HOLD_FREED]   = { STAY, STAY, STAY, NONE, STAY, STAY, STAY },
+};
+
+static const uint16_t value[] = {
+	[HOLD_NONE] = 0, [HOLD_REF] = 1, [HOLD_PENDING] = CELL_PENDING, [HOLD_BACK] = CELL_BACK,
+	[HOLD_RESERVED] = CELL_RESERVED, [HOLD_STOCK] = CELL_STOCK,
+};
+
+/* Does the block count as held?  The stock is nobody's yet: any reserve can have it. */
+static int32_t is_held(uint16_t cell)
+{
+	enum hold h = hold_of(cell);
+
+	return h == HOLD_REF || h == HOLD_PENDING || h == HOLD_RESERVED;
+}
+
+bool hold_is_keeper(const gpc *c, gpc_block block)
+{
+	const struct shm_pool *p = seg_pool(&c->seg, (uint32_t)GPC_POOL(block));
+
+	return (load_relaxed(&p->flags) & GPC_POOL_CALLER) &&
+	       load_relaxed(&p->keeper) == (int32_t)c->peer;
+}
+
+bool hold_is_owner(const gpc *c, uint32_t record)
+{
+	const struct shm_record *r = seg_record(&c->seg, record);
+
+	return WORD_STATE(load_acquire(&r->word)) == RESERVED && load_relaxed(&r->owner) == c->peer;
+}
+
+/* What threads add to a cell meanwhile are references, which they count. */
+bool hold_step_from(gpc *c, uint32_t record, gpc_block block, enum hold_event event,
+		    uint16_t cell, struct ref_sum *sum)
+{
+	uint16_t new;
+	enum hold from, to;
+
+	do {
+		from = hold_of(cell);
+		to = next[event][from];
+		if (to == HOLD_BAD)
+			return false;
+		new = (uint16_t)(value[to] + (from == HOLD_NONE ? 0 : cell & CELL_ABOVE));
+	} while (!order_cas16(refs_cell(c, record), &cell, new));
+	sum->refs += (to == HOLD_PENDING) - (from == HOLD_PENDING && to != HOLD_REF);
+	refs_sum_held(sum, (uint32_t)GPC_POOL(block), is_held(new) - is_held(cell));
+	return true;
+}
+
+/* ---- the way back ---- */
+
+/* With ring_lock held.  Without memory for the list the cell says it all the same. */
+static void remember(gpc *c, uint32_t record, gpc_block block, uint32_t life)
+{
+	uint32_t want = c->back_n + 1;
+	struct back *list;
+
+	if (want > c->back_size) {
+		list = realloc(c->back, (size_t)want * 2 * sizeof(*list));
+		if (!list) {
+			c->back_forgotten = true;
+			return;
+		}
+		c->back = list;
+		c->back_size = want * 2;
+	}
+	c->back[c->back_n++] = (struct back){ block, record, WORD(RESERVED, life) };
+}
+
+static uint32_t life_of(const gpc *c, uint32_t record)
+{
+	return WORD_GEN(load_relaxed(&seg_record(&c->seg, record)->word));
+}
+
+/* The life first: it lasts as long as the cell has what the step starts from. */
+void release_locked(gpc *c, uint32_t record, gpc_block block, enum hold_event event,
+		    struct ref_sum *sum)
+{
+	uint32_t life = life_of(c, record);
+
+	if (hold_step(c, record, block, event, sum))
+		remember(c, record, block, life);
+}
+
+/* A command that makes it a reference is under way.  It may have done so, and the block may
+ * have gone since, but not become anything new: this cell keeps it. */
+static bool release_pending(gpc *c, uint32_t record, gpc_block block, struct ref_sum *sum)
+{
+	if (!hold_is_owner(c, record)) {
+		hold_step(c, record, block, HOLD_LIVE, sum);
+		return refs_drop(c, record, block, sum);
+	}
+	if (hold_is_keeper(c, block))    /* whatever the answer is, the block is the keeper's */
+		return hold_step(c, record, block, HOLD_GIVE, sum);
+	release_locked(c, record, block, HOLD_GIVE, sum);
+	return true;
+}
+
+bool release_hold(gpc *c, uint32_t record, gpc_block block, uint64_t stamp, struct ref_sum *sum)
+{
+	uint16_t *cell = refs_cell(c, record);
+	bool held;
+
+	pthread_mutex_lock(&c->ring_lock);
+	if (hold_of(load_relaxed(cell)) == HOLD_PENDING)
+		ring_take_locked(c);     /* the answer may have come */
+	switch (hold_of(load_relaxed(cell))) {
+	case HOLD_REF:
+		refs_stamp(c, record, stamp);
+		held = refs_drop(c, record, block, sum);
+		break;
+	case HOLD_PENDING:
+		held = release_pending(c, record, block, sum);
+		break;
+	case HOLD_RESERVED:
+		held = true;
+		release_locked(c, record, block, HOLD_GIVE, sum);
+		break;
+	default:                         /* CALLER blocks stay their keeper's */
+		held = hold_is_keeper(c, block) && hold_is_owner(c, record);
+	}
+	pthread_mutex_unlock(&c->ring_lock);
+	return held;
+}
+
+/* FREE stands in the ring, for the last ones of the list; now the cells, and then it is shown. */
+static void send_back(gpc *c, struct op *op)
+{
+	const struct back *list = c->back + c->back_n - op->n;
+	struct ref_sum sum = { 0 };
+	uint32_t i;
+
+	for (i = 0; i < op->n; i++)
+		hold_step(c, list[i].record, list[i].block, HOLD_FREED, &sum);
+	c->back_n -= op->n;
+}
+
+/* Of the last n those whose reservation waits still: what was published meanwhile needs no FREE. */
+static uint32_t keep_reserved(gpc *c, uint32_t n)
+{
+	struct back *list = c->back + c->back_n - n;
+	struct ref_sum sum = { 0 };
+	uint32_t i, kept = 0, word;
+
+	for (i = 0; i < n; i++) {
+		word = load_acquire(&seg_record(&c->seg, list[i].record)->word);
+		if (word == list[i].word)
+			list[kept++] = list[i];
+		else if (WORD_GEN(word) == WORD_GEN(list[i].word))
+			hold_step(c, list[i].record, list[i].block, HOLD_LIVE, &sum);
+	}
+	c->back_n -= n - kept;
+	refs_account(c, &sum);
+	return kept;
+}
+
+/* Those for which there was no memory: their cells are BACK, as are those of CALLER blocks,
+ * which the answer ends. */
+static void find_forgotten(gpc *c)
+{
+	uint32_t pool, slot, slots, first;
+
+	c->back_forgotten = false;
+	for (pool = 0; pool < c->seg.header.geometry.max_pools; pool++) {
+		first = pool_first(&c->seg, load_relaxed(&seg_pool(&c->seg, pool)->range), &slots);
+		slots = hold_is_keeper(c, GPC_BLOCK(pool, 0)) ? 0 : slots;
+		for (slot = 0; slot < slots && !c->back_forgotten; slot++)
+			if (hold_of(load_relaxed(refs_cell(c, first + slot))) == HOLD_BACK)
+				remember(c, first + slot,
+					 GPC_BLOCK((gpc_block)pool, (gpc_block)slot),
+					 life_of(c, first + slot));
+	}
+}
+
+/* False: there is no room, or no memory. */
+static bool send_some(gpc *c, uint32_t n)
+{
+	struct shm_command *cmds;
+	const struct back *b;
+	struct op *op;
+	uint32_t i;
+	bool sent;
+
+	n = keep_reserved(c, n);
+	if (!n)
+		return true;
+	cmds = calloc(n, sizeof(*cmds));
+	op = cmds ? ring_op(n, 0) : NULL;
+	b = c->back + c->back_n - n;
+	for (i = 0; op && i < n; i++) {
+		cmds[i].op = CMD_FREE;
+		cmds[i].block = b[i].block;
+		cmds[i].arg = (uint64_t)WORD_GEN(b[i].word) + 1;
+	}
+	if (op)
+		op->send = send_back;
+	sent = op && ring_submit_locked(c, op, cmds) == 0;
+	if (!sent)
+		free(op);
+	free(cmds);
+	return sent;
+}
+
+void release_send_locked(gpc *c)
+{
+	uint64_t room;
+
+	if (!c->back_n && c->back_forgotten)
+		find_forgotten(c);
+	while (c->back_n) {
+		room = ring_room(c);     /* once: the writer makes more of it meanwhile */
+		if (!room)               /* the writer may take them by itself: recall.c */
+			count_add(&seg_seat(&c->seg, c->peer)->ring_full, 1);
+		if (!room || !send_some(c, (uint32_t)MIN(MIN(room, TOGETHER), c->back_n)))
+			break;
+	}
+}
+
+void release_free(gpc *c)
+{
+	free(c->back);
+}

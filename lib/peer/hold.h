@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* release.h - what a peer holds of a block, and how that ends.
+ *
+ * A hold is one word in shared memory: the cell of (block, peer).  Whoever looks at the
+ * segments can tell who owns a reservation, so gpc_check can tell when nobody does.
+ *
+ *   cell       the record                      who ends it, and by what
+ *   ---------  ------------------------------  ------------------------------------------
+ *   n          LIVE, DYING                     the program, by a release: n - 1
+ *   RESERVED   RESERVED by this peer           the program: publish, commit or release
+ *   STOCK      RESERVED by this peer           the peer takes it: RESERVED.  The writer takes
+ *                                              it back (recall.c): 0, and the record is FREE.
+ *                                              Both compare and swap
+ *   PENDING    RESERVED by this peer, or       the answer to the publish or commit that names
+ *              LIVE, DYING by that command     the block; counts as one reference
+ *   BACK       as PENDING                      given up: the command FREE, which waits for room
+ *                                              in the ring; or the writer, when somebody needs
+ *                                              the block and the ring has run (recall.c).
+ *                                              In a pool of CALLER blocks: the answer
+ *   0          RESERVED by this peer, and      the command
+ *              - a command that is not
+ *                answered, or whose answer the
+ *                peer has not taken, has given
+ *                the block to the peer, or
+ *              - a FREE, PUBLISH or COMMIT
+ *                that is not answered names it
+ *   0          RESERVED by this peer, which    the keeper, by a publish.  The blocks of such a
+ *              is the keeper of the pool, and  pool are its own from the start and whenever they
+ *              the pool has CALLER blocks      come back: the record alone says so
+ *   0          RESERVED, with REC_RECALL       the writer, which is taking it back; a successor
+ *                                              goes on
+ *   0          all else                        nobody: there is no hold
+ *
+ * All else is an error that gpc_check reports while the peer lives.  Each store goes from one
+ * line of the table to another, so a look at any moment finds no error:
+ *
+ *   - the cells that a command changes are stored after the command stands in the ring and
+ *     before `head` shows it (ring.c); gpc_check reads all unanswered commands of the ring
+ *   - the cells that an answer changes are stored before `taken` passes it
+ *   - the writer stores STOCK before the answer
+ *
+ * Rule C7: a publish that is under way and given up is followed by a FREE of that life of the block:
+ * when the publish succeeds, FREE finds nothing to free, and when it does not, the reservation
+ * ends.  The peer need not come back for either. */
+#ifndef GPC_RELEASE_H
+#define GPC_RELEASE_H
+
+#include "peer/handle.h"
+
+enum hold { HOLD_NONE, HOLD_REF, HOLD_PENDING, HOLD_BACK, HOLD_RESERVED, HOLD_STOCK, HOLD_BAD };
+
+static inline enum hold hold_of(uint16_t cell)
+{
+	static const uint8_t of[16] = {
+		HOLD_REF, HOLD_REF, HOLD_REF, HOLD_REF, HOLD_REF, HOLD_REF, HOLD_REF, HOLD_REF,
+		HOLD_REF, HOLD_REF,
+		[CELL_PENDING >> 12] = HOLD_PENDING, [CELL_BACK >> 12] = HOLD_BACK,
+		[CELL_RESERVED >> 12] = HOLD_RESERVED, [CELL_STOCK >> 12] = HOLD_STOCK,
+		HOLD_BAD, HOLD_BAD,      /* scribbled over */
+	};
+
+	return cell ? (enum hold)of[cell >> 12] : HOLD_NONE;
+}
+
+/* References that a cell stands for. */
+static inline uint32_t hold_refs(uint16_t cell)
+{
+	return cell <= CELL_REFS ? cell : hold_of(cell) == HOLD_PENDING;
+}
+
+enum hold_event {                        /* from what to what: release.c */
+	HOLD_GRANT,                      /* an answer brings the block to the program */
+	HOLD_SEND,                       /* a command is sent that makes it a reference */
+	HOLD_SEND_KEPT,                  /* ... of a CALLER block: its reservation has no cell */
+	HOLD_PART,                       /* a command is sent that ends it, whatever the answer */
+	HOLD_LIVE,                       /* the command has made it LIVE */
+	HOLD_REFUSED,                    /* the command was refused: still reserved */
+	HOLD_GONE,                       /* ... and the block is not reserved by a cell: the
+	                                  * writer has freed it, or it is the keeper's */
+	HOLD_GIVE,                       /* the program gives it up */
+	HOLD_LOSE,                       /* nobody wants the answer that brings it */
+	HOLD_FREED                       /* FREE is sent */
+};
+
+/* The usual step: cells, and what it adds to the seat's counters. */
+static const struct hold_usual {
+	uint16_t from, to;
+	int8_t held, refs;
+} hold_usual[] = {
+	[HOLD_GRANT] = { 0, CELL_RESERVED, 1, 0 },
+	[HOLD_SEND] = { CELL_RESERVED, CELL_PENDING, 0, 1 },
+	[HOLD_SEND_KEPT] = { 0, CELL_PENDING, 1, 1 },
+	[HOLD_PART] = { CELL_RESERVED, 0, -1, 0 },
+	[HOLD_LIVE] = { CELL_PENDING, 1, 0, 0 },
+	[HOLD_REFUSED] = { CELL_PENDING, CELL_RESERVED, 0, -1 },
+	[HOLD_GONE] = { CELL_PENDING, 0, -1, -1 },
+	[HOLD_GIVE] = { CELL_RESERVED, CELL_BACK, -1, 0 },
+	[HOLD_LOSE] = { 0, CELL_BACK, 0, 0 },
+	[HOLD_FREED] = { CELL_BACK, 0, 0, 0 },
+};
+
+/* A cell that has not what it usually has. */
+bool hold_step_from(gpc *c, uint32_t record, gpc_block block, enum hold_event event,
+		    uint16_t cell, struct ref_sum *sum);
+
+/* The one place where a cell of a reservation changes on the peer's side: the step that the
+ * event stands for.  False: it does not apply to what the cell has. */
+static inline bool hold_step(gpc *c, uint32_t record, gpc_block block, enum hold_event event,
+			     struct ref_sum *sum)
+{
+	const struct hold_usual *u = &hold_usual[event];
+	uint16_t cell = u->from;
+
+	if (!order_cas16(seg_row(&c->seg, record) + c->peer, &cell, u->to))
+		return hold_step_from(c, record, block, event, cell, sum);
+	sum->refs += u->refs;
+	if (u->held)
+		refs_sum_held(sum, (uint32_t)GPC_POOL(block), u->held);
+	return true;
+}
+
+/* The two steps between stock and program, of which many are made: the caller adds to held[] what
+ * they bring.  False: the writer has taken the block back. */
+static inline bool hold_take(uint16_t *cell)
+{
+	uint16_t stock = CELL_STOCK;
+
+	return order_cas16(cell, &stock, CELL_RESERVED);
+}
+
+static inline bool hold_put(uint16_t *cell)
+{
+	uint16_t reserved = CELL_RESERVED;
+
+	return order_cas16(cell, &reserved, CELL_STOCK);
+}
+
+/* Is this the handle's own pool of CALLER blocks? */
+bool hold_is_keeper(const gpc *c, gpc_block block);
+/* Is the record RESERVED by this peer? */
+bool hold_is_owner(const gpc *c, uint32_t record);
+
+/* The program gives up a block on which it has no plain reference: false, it holds none. */
+bool release_hold(gpc *c, uint32_t record, gpc_block block, uint64_t stamp, struct ref_sum *sum);
+/* A reservation is on its way back; with ring_lock held. */
+void release_locked(gpc *c, uint32_t record, gpc_block block, enum hold_event event,
+		    struct ref_sum *sum);
+/* Send FREE for what waits for room; with ring_lock held. */
+void release_send_locked(gpc *c);
+void release_free(gpc *c);
+
+#endif

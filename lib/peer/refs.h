@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* refs.h - references: one u16 cell for each peer and block, and no shared counter.
+ *
+ *   peer                                     writer
+ *     cell += 1, a full barrier    (T)         row is zero?
+ *     re-read state and key                    state = DYING, a full barrier   (D)
+ *     LIVE and the key: granted                row is zero?  only then FREE
+ *     else cell -= 1: a miss
+ *
+ * Either the writer sees the cell or the peer sees DYING.  A counter and a ledger could not
+ * be updated together, so a kill between them would be ambiguous; a cell belongs to one peer
+ * and dies with it. */
+#ifndef GPC_REFS_H
+#define GPC_REFS_H
+
+#include "peer/handle.h"
+
+#define REF_CAP 0x8000u          /* leaves room for racing undos below CELL_REFS */
+
+void refs_account(gpc *c, const struct ref_sum *sum);
+
+static inline uint16_t *refs_cell(const gpc *c, uint32_t record)
+{
+	return seg_row(&c->seg, record) + c->peer;
+}
+
+/* Reference on a LIVE block that holds `key`: 0, -ESTALE (not that key any more), -EOVERFLOW.
+ * Inside a section: see refs.c for what the counts owe to it. */
+int refs_take(gpc *c, uint32_t record, gpc_block block, const gpc_key *key,
+	      struct ref_sum *sum);
+/* One reference less; false: there was none. */
+bool refs_drop(gpc *c, uint32_t record, gpc_block block, struct ref_sum *sum);
+
+#define REFS_GROUP 256u                  /* blocks whose places are counted on from one */
+
+/* The stamp of the first block that a call uses; each one behind it has one less. */
+static inline uint64_t refs_first_stamp(gpc *c)
+{
+	return handle_tick(c) << STAMP_BITS | STAMP_PLACES;
+}
+
+/* What to take off for the block at `from` of the array, so that REFS_GROUP more can be told
+ * apart: beyond that many places groups have their places in common. */
+static inline uint32_t refs_place(uint32_t from)
+{
+	return MIN(from, STAMP_PLACES + 1 - REFS_GROUP);
+}
+
+/* Use: raise the block's stamp (rule R1). */
+static inline void refs_stamp(const gpc *c, uint32_t record, uint64_t to)
+{
+	uint64_t *stamp = seg_stamp(&c->seg, record);
+
+	if (load_relaxed(stamp) < to)
+		order_raise64(stamp, to, 2);
+}
+
+#endif

@@ -1,0 +1,373 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include "base/futex.h"
+#include "segment/lockfile.h"
+#include "peer/hold.h"
+#include "peer/ring.h"
+#include "serve.h"
+
+#define SPINS           300              /* some microseconds before sleeping */
+#define LOOK_NS         (100 * NS_PER_MS)        /* rule C2: between looks for a writer */
+
+static struct shm_seat *my_seat(gpc *c)
+{
+	return seg_seat(&c->seg, c->peer);
+}
+
+struct op *ring_op(uint32_t n, uint32_t out)
+{
+	struct op *op = calloc(1, sizeof(*op) + (size_t)out * sizeof(op->out[0]));
+	uint32_t i;
+
+	if (!op) {
+		err_set(ENOMEM, "no memory for a command of %u blocks", n);
+		return NULL;
+	}
+	op->n = n;
+	for (i = 0; i < out; i++)
+		op->out[i] = GPC_NONE;
+	return op;
+}
+
+struct shm_command *ring_slot(gpc *c, const struct op *op, uint32_t i)
+{
+	return seg_command(&c->seg, c->peer, op->position + i);
+}
+
+void ring_doorbell(gpc *c)
+{
+	struct shm_line *line = seg_line(&c->seg);
+
+	order_or64(&line->pending[c->peer >> 6], 1ull << (c->peer & 63));
+	/* a full barrier stands between pending and sleeping: the writer does the reverse (Z);
+	 * model/wake.pml */
+	if (load_relaxed(&line->sleeping) && order_swap32(&line->sleeping, 0))
+		futex_wake_all(&line->sleeping);
+}
+
+/* ---- taking answers ---- */
+
+static bool is_answered(gpc *c, const struct op *op)
+{
+	uint32_t i = op->group ? 1 : op->n;
+
+	while (i--)              /* pairs with (R) */
+		if (load_acquire(&ring_slot(c, op, i)->result) == CMD_PENDING)
+			return false;
+	return true;
+}
+
+/* What answers bring is in the cells before this, so gpc_check finds it in one of the two. */
+static void note_taken(gpc *c)
+{
+	struct shm_seat *s = my_seat(c);
+	uint64_t taken = c->ops ? c->ops->position : s->head;
+
+	if (s->taken != taken)
+		store_relaxed(&s->taken, taken);
+}
+
+void ring_take_locked(gpc *c)
+{
+	struct op **at = &c->ops, *op;
+
+	while ((op = *at) != NULL) {
+		if (!is_answered(c, op)) {
+			at = &op->next;
+			continue;
+		}
+		if (op->take)
+			op->take(c, op);         /* may append to the list */
+		*at = op->next;
+		if (!*at)
+			c->ops_end = at;
+		op->taken = true;
+		if (!op->waited)
+			free(op);
+	}
+	note_taken(c);
+}
+
+/* ---- submitting ---- */
+
+uint64_t ring_room(gpc *c)
+{
+	struct shm_seat *s = my_seat(c);
+	uint64_t tail = load_acquire(&s->tail);          /* pairs with (Y) */
+	struct op *op;
+
+	for (op = c->ops; op; op = op->next)     /* slots whose answers are not taken yet */
+		tail = MIN(tail, op->position);
+	return SHM_RING - MIN(s->head - tail, (uint64_t)SHM_RING);
+}
+
+int ring_submit_locked(gpc *c, struct op *op, const struct shm_command *cmds)
+{
+	struct shm_seat *s = my_seat(c);
+	uint32_t i;
+
+	if (ring_room(c) < op->n) {
+		count_add(&s->ring_full, 1);
+		return err_set(EAGAIN, "n is %u: so many of the %u commands that may be under way "
+			       "are not free now", op->n, SHM_RING);
+	}
+	op->position = s->head;
+	if (!op->ticket)
+		op->ticket = op->position + op->n;
+	for (i = 0; i < op->n; i++) {
+		struct shm_command *slot = ring_slot(c, op, i);
+
+		*slot = cmds[i];
+		store_relaxed(&slot->result, CMD_PENDING);
+	}
+	if (op->send)                    /* release.h: cells after the commands, before head */
+		op->send(c, op);
+	op->next = NULL;
+	*c->ops_end = op;
+	c->ops_end = &op->next;
+	/* (X) commands before head; pairs with the writer's load.  If we die before it,
+	 * nothing was submitted. */
+	store_release(&s->head, op->position + op->n);
+	ring_doorbell(c);
+	return 0;
+}
+
+uint64_t ring_life(gpc *c, gpc_block block)
+{
+	uint32_t record = pool_record(&c->seg, block);
+
+	if (record == SHM_NO_RECORD)
+		return 0;
+	return (uint64_t)WORD_GEN(load_relaxed(&seg_record(&c->seg, record)->word)) + 1;
+}
+
+void ring_turn_locked(gpc *c)
+{
+	ring_take_locked(c);
+	if (c->back_n || c->back_forgotten)
+		release_send_locked(c);
+}
+
+void ring_turn(gpc *c)
+{
+	pthread_mutex_lock(&c->ring_lock);
+	ring_turn_locked(c);
+	pthread_mutex_unlock(&c->ring_lock);
+}
+
+int ring_submit(gpc *c, struct op *op, const struct shm_command *cmds)
+{
+	int err;
+
+	pthread_mutex_lock(&c->ring_lock);
+	ring_turn_locked(c);
+	err = ring_submit_locked(c, op, cmds);
+	pthread_mutex_unlock(&c->ring_lock);
+	return err;
+}
+
+uint64_t ring_last_ticket(gpc *c)
+{
+	return load_relaxed(&my_seat(c)->head);
+}
+
+void ring_forget(gpc *c, uint64_t ticket)
+{
+	struct op *op;
+
+	pthread_mutex_lock(&c->ring_lock);
+	for (op = c->ops; op; op = op->next)
+		if (!ticket || op->ticket == ticket)
+			op->resident = NULL;
+	pthread_mutex_unlock(&c->ring_lock);
+}
+
+void ring_free(gpc *c)
+{
+	struct op *op;
+
+	while ((op = c->ops) != NULL) {
+		c->ops = op->next;
+		free((void *)op->index);
+		if (!op->waited)
+			free(op);
+	}
+	release_free(c);
+}
+
+/* ---- waiting ---- */
+
+struct wait {
+	uint64_t deadline_ns, look_ns;   /* look_ns: for a writer, next time */
+	uint32_t missed;                 /* looks that found none */
+	uint32_t spins;
+	bool only_try;                   /* a timeout of 0 */
+};
+
+static bool has_writer(gpc *c)
+{
+	return (c->flags & GPC_SERVE) || lock_test(c->seg.lock_fd, LOCK_WRITER) != 0;
+}
+
+/* One step of a wait whose condition was false when `done` had the value `seen`. */
+static int wait_step(gpc *c, struct wait *w, uint32_t seen)
+{
+	struct shm_seat *s = my_seat(c);
+	uint64_t now, until;
+
+	if (w->spins++ < SPINS && !load_relaxed(&c->writer)) {
+		order_pause();
+		return 0;
+	}
+	now = clock_ns();
+	if ((now >= w->deadline_ns || w->only_try) && !has_writer(c))
+		return -ENOTCONN;
+	if (now >= w->deadline_ns)
+		return -ETIMEDOUT;
+	if (writer_seat_help(c))
+		return 0;                /* this very thread served */
+	if (!w->look_ns)
+		w->look_ns = now + LOOK_NS;
+	handle_sweep_sections(c);                /* rule S4: our own device sections */
+	if (now >= w->look_ns) {
+		w->missed = has_writer(c) ? 0 : w->missed + 1;
+		if (w->missed >= 2)      /* a standby had its time */
+			return -ENOTCONN;
+		w->look_ns = now + LOOK_NS;
+	}
+	until = MIN(MIN(w->deadline_ns, w->look_ns), now + LOOK_NS);
+	count_add(&s->waiting, 1);
+	order_fence();                   /* waiting before done: the writer does the reverse */
+	if (load_relaxed(&s->done) == seen)
+		futex_wait(&s->done, seen, until - now);
+	count_sub(&s->waiting, 1);
+	w->spins = 0;
+	return 0;
+}
+
+static int wait_error(gpc *c, int err, uint64_t deadline_ns)
+{
+	if (err == -ENOTCONN)
+		return err_set(ENOTCONN, "no process is the writer of %s", c->seg.name);
+	if (deadline_ns == 0)
+		return err_set(EAGAIN, "timeout_ms is 0: the writer of %s has not answered yet",
+			       c->seg.name);
+	return err_set(ETIMEDOUT, "time is up: the writer of %s has not answered", c->seg.name);
+}
+
+static bool up_to_ticket(gpc *c, uint64_t ticket)
+{
+	const struct op *op;
+
+	for (op = c->ops; op; op = op->next)
+		if (op->ticket <= ticket)
+			return false;
+	return true;
+}
+
+/* A timeout of 0 still waits for one round trip. */
+static void wait_init(struct wait *w, uint64_t deadline_ns)
+{
+	*w = (struct wait){ .deadline_ns = deadline_ns ? deadline_ns : clock_ns() + LOOK_NS,
+			    .only_try = !deadline_ns };
+}
+
+int ring_wait(gpc *c, uint64_t ticket, uint64_t deadline_ns)
+{
+	struct wait w;
+	int err = 0;
+	bool done;
+
+	wait_init(&w, deadline_ns);
+	do {
+		uint32_t seen = load_acquire(&my_seat(c)->done);
+
+		pthread_mutex_lock(&c->ring_lock);
+		ring_turn_locked(c);
+		done = up_to_ticket(c, ticket);
+		pthread_mutex_unlock(&c->ring_lock);
+		if (!done)
+			err = wait_step(c, &w, seen);
+	} while (!done && err == 0);
+	return done ? 0 : wait_error(c, err, deadline_ns);
+}
+
+int ring_watch(gpc *c, int (*look)(gpc *c, void *arg), void *arg, uint64_t deadline_ns)
+{
+	struct wait w;
+	int got, err;
+
+	wait_init(&w, deadline_ns);
+	for (;;) {
+		uint32_t seen = load_acquire(&my_seat(c)->done);
+
+		ring_turn(c);
+		got = look(c, arg);
+		if (got || !deadline_ns)
+			return got;
+		err = wait_step(c, &w, seen);
+		if (err == -ETIMEDOUT)
+			return 0;
+		if (err < 0)
+			return wait_error(c, err, deadline_ns);
+	}
+}
+
+/* Nobody wants the answer any more.  False: the writer has granted it, and answers now. */
+static bool withdraw(gpc *c, struct op *op)
+{
+	struct shm_command *head = ring_slot(c, op, 0);
+
+	switch (head->op) {
+	case CMD_RESERVE:
+	case CMD_EVICT:
+	case CMD_DEMOTE:
+	case CMD_PROMOTE:
+		if (!order_cas64(&head->key[0], GROUP_OPEN, GROUP_WITHDRAWN))
+			return false;
+		ring_doorbell(c);        /* it may wait for what takes long */
+	}
+	return true;
+}
+
+int ring_call(gpc *c, struct op *op, const struct shm_command *cmds, uint64_t deadline_ns,
+	      bool *ret_pending)
+{
+	struct wait w;
+	bool submitted = false, taken;
+	int err = 0;
+
+	wait_init(&w, deadline_ns);
+	*ret_pending = false;
+	op->waited = true;
+	for (;;) {
+		uint32_t seen = load_acquire(&my_seat(c)->done);
+
+		pthread_mutex_lock(&c->ring_lock);
+		ring_turn_locked(c);
+		if (!submitted && err == 0)
+			submitted = ring_submit_locked(c, op, cmds) == 0;
+		taken = op->taken;       /* by another thread, perhaps, which is done with it */
+		if (!taken && err < 0 && submitted) {
+			if (!withdraw(c, op) && err == -ETIMEDOUT) {
+				err = 0;
+				w.deadline_ns = NEVER;   /* or until its writer dies */
+				w.only_try = false;
+			} else {
+				op->waited = false;
+				op->abandoned = true;
+			}
+		}
+		pthread_mutex_unlock(&c->ring_lock);
+		if (taken)
+			return 0;
+		if (err < 0)
+			break;
+		err = wait_step(c, &w, seen);
+	}
+	*ret_pending = submitted;
+	return wait_error(c, err, deadline_ns);
+}

@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* ring.h - commands of this peer: submitted, answered, answers taken.
+ *
+ * One producer (this process, under ring_lock), one consumer (the writer).  A command is
+ * filled first and shown by the store of `head`, so a producer that dies leaves nothing half
+ * visible.  Its answer stands in its own slot; the slot is used again only when the writer
+ * has acknowledged it (tail) and this side has taken the answer. */
+#ifndef GPC_RING_H
+#define GPC_RING_H
+
+#include "peer/handle.h"
+
+struct op {                              /* commands submitted together */
+	struct op *next;
+	uint64_t position;
+	uint64_t ticket;                 /* of the call; a command submitted for its sake
+	                                  * later has the same */
+	uint32_t n;
+	bool group;                      /* the first answer is the last to come */
+	bool waited;                     /* somebody frees it after it was taken */
+	bool taken;
+	bool want_refs;                  /* publish: a resident block is referenced */
+	bool unwatched;                  /* publish: gpc_wait tells what was refused */
+	uint8_t pool;                    /* whose stock it is for */
+	bool abandoned;                  /* nobody wants the answer: give back what it brings */
+	int32_t result;
+	/* Under ring_lock, once: what being sent means for the cells.  The commands stand in their
+	 * slots, which it may change, and nobody was shown them yet. */
+	void (*send)(gpc *c, struct op *op);
+	/* Under ring_lock, once: what the answers mean. */
+	void (*take)(gpc *c, struct op *op);
+	gpc_block *resident;             /* publish */
+	const uint32_t *index;           /* publish: slot -> place in resident; NULL = same */
+	gpc_block out[];                 /* groups: 3 n answers: block, to, tag */
+};
+
+struct op *ring_op(uint32_t n, uint32_t out);    /* -> NULL: no memory */
+/* Submit all or nothing: 0, -EAGAIN (no room now; counted).  The op is in the list then and
+ * belongs to the ring, unless `waited`. */
+int ring_submit(gpc *c, struct op *op, const struct shm_command *cmds);
+/* The same with ring_lock held, by a take function. */
+int ring_submit_locked(gpc *c, struct op *op, const struct shm_command *cmds);
+/* Submit as soon as there is room and wait for the answer: 0 and op->taken; or -EAGAIN,
+ * -ETIMEDOUT, -ENOTCONN.  On error a submitted op is abandoned and belongs to the ring
+ * (*ret_pending); in every other case it is the caller's to free. */
+int ring_call(gpc *c, struct op *op, const struct shm_command *cmds, uint64_t deadline_ns,
+	      bool *ret_pending);
+/* Take answers and look, until look() says other than 0, which is returned, or the time is up: 0.
+ * It is called anew whenever the writer has done something for this peer.  deadline 0: once. */
+int ring_watch(gpc *c, int (*look)(gpc *c, void *arg), void *arg, uint64_t deadline_ns);
+/* Wait until everything up to the ticket has been answered and taken. */
+int ring_wait(gpc *c, uint64_t ticket, uint64_t deadline_ns);
+/* What FREE and DROP say about their block: its present generation + 1; 0 = there is none. */
+uint64_t ring_life(gpc *c, gpc_block block);
+/* Take what was answered; give back what waits for room. */
+void ring_turn(gpc *c);
+void ring_turn_locked(gpc *c);
+/* The first half of it. */
+void ring_take_locked(gpc *c);
+/* Commands that the ring has room for, with ring_lock held. */
+uint64_t ring_room(gpc *c);
+/* The memory that the answers to this ticket (0 = any) would go to is no more. */
+void ring_forget(gpc *c, uint64_t ticket);
+/* The ticket of what was submitted last. */
+uint64_t ring_last_ticket(gpc *c);
+struct shm_command *ring_slot(gpc *c, const struct op *op, uint32_t i);
+void ring_free(gpc *c);
+/* Make the writer look. */
+void ring_doorbell(gpc *c);
+
+#endif

@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include <errno.h>
+#include <string.h>
+#include "segment/lockfile.h"
+#include "peer/refs.h"
+#include "peer/ring.h"
+#include "peer/seat.h"
+#include "base/text.h"
+
+/* What a seat that says it is free may have all the same: an open section would hold every grace
+ * period for as long as we sit here, and a head of its own would have the ring looked at no more. */
+static void make_clean(gpc *c, struct shm_seat *s)
+{
+	uint32_t i;
+
+	for (i = 0; i < SHM_SECTIONS; i++)
+		if (load_relaxed(&seg_section(&c->seg, c->peer, i)->epoch))
+			epoch_end(seg_section(&c->seg, c->peer, i));
+	store_relaxed(&s->head, load_relaxed(&s->tail));
+	store_relaxed(&s->taken, load_relaxed(&s->tail));
+	store_relaxed(&s->waiting, 0);   /* of threads that are gone: each answer would wake them */
+}
+
+static void sit_down(gpc *c, struct shm_seat *s, const char *label, uint32_t quota)
+{
+	struct identity me;
+
+	make_clean(c, s);
+	identity_self(&me);
+	s->incarnation++;
+	s->pid = me.pid;
+	s->start_time = me.start_time;
+	s->namespaces = me.namespaces;
+	s->quota = quota;
+	s->attached_ns = clock_ns();
+	memset(s->label, 0, sizeof(s->label));
+	if (label)
+		memcpy(s->label, label, text_bad_byte(label, strnlen(label, sizeof(s->label) - 1)));
+	/* (a) who we are before TAKEN; pairs with the writer's load in reap.c.  If we die
+	 * before it, the seat is still free; model/seat.pml. */
+	store_release(&s->state, SEAT_TAKEN);
+}
+
+/* The sections first: a cell is counted in its section.  Acquires, so that who sees one of these
+ * sees (a), whose stores came before. */
+bool seat_is_clean(const struct segment *s, uint32_t peer)
+{
+	const struct shm_seat *seat = seg_seat(s, peer);
+	uint32_t i, mark = MIN(load_relaxed(&seat->sections), SHM_SECTIONS);
+
+	for (i = 0; i < mark; i++)
+		if (load_acquire(&seg_section(s, peer, i)->epoch))
+			return false;
+	return !load_acquire(&seat->refs);
+}
+
+int seat_take(gpc *c, const char *label, uint32_t quota)
+{
+	uint32_t i;
+
+	for (i = 0; i < c->seg.header.geometry.max_peers; i++) {
+		struct shm_seat *s = seg_seat(&c->seg, i);
+
+		if (load_acquire(&s->state) != SEAT_FREE)        /* pairs with (S) */
+			continue;
+		if (lock_try(c->seg.lock_fd, LOCK_PEER(i)) < 0)
+			continue;
+		/* under the lock nobody else sits down here; model/seat.pml */
+		if (load_acquire(&s->state) == SEAT_FREE && seat_is_clean(&c->seg, i)) {
+			c->peer = i;
+			sit_down(c, s, label, quota);
+			ring_doorbell(c);        /* a writer that is alone hardly looks */
+			return 0;
+		}
+		lock_drop(c->seg.lock_fd, LOCK_PEER(i));
+	}
+	return err_set(EUSERS, "no seat of %s is free", c->seg.name);
+}
+
+/* As reap_dead() sees it, without its locks: only a reason to look closer. */
+uint32_t seat_count_dead(gpc *c)
+{
+	uint32_t i, n = 0;
+
+	for (i = 0; i < c->seg.header.geometry.max_peers; i++) {
+		const struct shm_seat *s = seg_seat(&c->seg, i);
+		struct identity who;
+
+		if (load_acquire(&s->state) == SEAT_FREE && seat_is_clean(&c->seg, i))
+			continue;
+		who = (struct identity){ s->pid, s->start_time, s->namespaces };
+		n += lock_test(c->seg.lock_fd, LOCK_PEER(i)) == 0 || identity_gone(&who);
+	}
+	return n;
+}
+
+static uint64_t incarnations(const gpc *c)
+{
+	uint64_t sum = 0;
+	uint32_t i;
+
+	for (i = 0; i < c->seg.header.geometry.max_peers; i++)
+		sum += load_relaxed(&seg_seat(&c->seg, i)->incarnation);
+	return sum;
+}
+
+/* Who sits on a seat that was not sat down on anew had it before the first sum was complete, so at
+ * that moment all of them were taken. */
+bool seat_all_living(gpc *c)
+{
+	uint64_t before = incarnations(c);
+	uint32_t i;
+
+	order_fence();                   /* incarnations before states, and states before them */
+	for (i = 0; i < c->seg.header.geometry.max_peers; i++) {
+		const struct shm_seat *s = seg_seat(&c->seg, i);
+		struct identity who;
+
+		if (load_acquire(&s->state) != SEAT_TAKEN)       /* pairs with (a) */
+			return false;
+		who = (struct identity){ s->pid, s->start_time, s->namespaces };
+		if (lock_test(c->seg.lock_fd, LOCK_PEER(i)) == 0 || identity_gone(&who))
+			return false;
+	}
+	return incarnations(c) == before;
+}
+
+static void end_sections(gpc *c)
+{
+	uint32_t i;
+
+	for (i = 0; i < SHM_SECTIONS; i++)
+		epoch_end(seg_section(&c->seg, c->peer, i));
+}
+
+static void end_references(gpc *c)
+{
+	uint32_t i;
+
+	if (!load_relaxed(&seg_seat(&c->seg, c->peer)->refs))
+		return;                  /* reservations end when the writer reaps the seat */
+	for (i = 0; i < c->seg.header.geometry.max_blocks; i++)
+		if (load_relaxed(refs_cell(c, i)))
+			store_release(refs_cell(c, i), 0);
+}
+
+void seat_leave(gpc *c)
+{
+	struct shm_seat *s = seg_seat(&c->seg, c->peer);
+	uint32_t i;
+
+	end_sections(c);
+	end_references(c);
+	for (i = 0; i < ARRAY_SIZE(s->held); i++)
+		store_relaxed(&s->held[i], 0);
+	store_release(&s->state, SEAT_LEFT);     /* our stores above before it: see (S) */
+	lock_drop(c->seg.lock_fd, LOCK_PEER(c->peer));
+	ring_doorbell(c);
+}

@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* dev.h - this process's use of mirrors, for those who end a handle. */
+#ifndef GPC_DEV_H
+#define GPC_DEV_H
+
+#include "device/device.h"
+#include "peer/handle.h"
+
+/* Ask an opened device: the caller has a section of its own open, and the devices are locked
+ * until dev_ask_end.  must: -ENODEV, -ESTALE and errors of the device; else any reason not to
+ * is -EAGAIN: too few keys, a mirror that lags, a device in use. */
+int dev_ask(gpc *c, const struct device_question *q, bool must, struct device_answer *ret);
+void dev_ask_end(gpc *c, struct device_answer *answer);
+
+/* Close every device that is still open; gpc_close calls it while the seat is still held. */
+void dev_close_all(gpc *c);
+/* Add what the launches of all devices have counted, as far as they are over, to the seat. */
+void dev_count(gpc *c);
+
+#endif

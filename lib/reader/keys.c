@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* hash.c - keys of a cache: key.c with the secret and the block size of the handle. */
+#include "config.h"
+
+#include <errno.h>
+#include "peer/handle.h"
+
+GPC_EXPORT int gpc_root(gpc *c, const struct gpc_field *f, uint32_t n, gpc_key *ret_root)
+{
+	int err = handle_check(c, false);
+
+	if (err)
+		return err;
+	if (!ret_root || (n && !f))
+		return err_set(EINVAL, "%s is NULL", ret_root ? "f" : "ret_root");
+	return key_root(&c->secret, f, n, ret_root);
+}
+
+GPC_EXPORT int gpc_hash(gpc *c, const gpc_key *parent, const uint32_t *tokens, size_t n,
+			const struct gpc_extra *x, uint32_t nx, uint32_t flags,
+			gpc_key *ret_keys)
+{
+	int err = handle_check(c, false);
+
+	if (err)
+		return err;
+	err = err_flags(flags, GPC_TAIL);
+	if (err)
+		return err;
+	if ((n && (!tokens || !ret_keys)) || (nx && !x))
+		return err_set(EINVAL, "%s is NULL", n && !tokens ? "tokens" :
+			       n && !ret_keys ? "ret_keys" : "x");
+	if (n / c->seg.header.block_tokens >= INT32_MAX)
+		return err_set(EINVAL, "n is %zu: at most %d keys a call, of %u tokens each", n,
+			       INT32_MAX, c->seg.header.block_tokens);
+	return key_hash(&c->secret, c->seg.header.block_tokens, parent, tokens, n, x, nx,
+			flags & GPC_TAIL, ret_keys);
+}
+
+GPC_EXPORT int gpc_import(gpc *c, const void *digests, uint32_t bytes, uint32_t stride,
+			  uint32_t n, uint32_t group, gpc_key *ret_keys)
+{
+	int err = handle_check(c, false);
+
+	if (err)
+		return err;
+	if (n && (!digests || !ret_keys))
+		return err_set(EINVAL, "%s is NULL", digests ? "ret_keys" : "digests");
+	if (n > INT32_MAX)
+		return err_set(EINVAL, "n is %u: at most %d digests a call", n, INT32_MAX);
+	return key_import(&c->secret, digests, bytes, stride, n, group, ret_keys);
+}

@@ -1,0 +1,244 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* tier.c - demote and promote: both halves around the caller's copy. */
+#include "config.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include "request/request.h"
+#include "peer/hold.h"
+
+#define PART (SHM_RING / 4)
+
+/* One submission of begins; moves and victims are filled for those that began. */
+static int begin_part(gpc *c, const struct shm_command *head, const gpc_block *blocks,
+		      uint32_t n, struct gpc_move *moves, struct gpc_move *victims,
+		      uint64_t deadline)
+{
+	struct shm_command *cmds = calloc(n, sizeof(*cmds));
+	struct op *op;
+	uint32_t i;
+	int got;
+
+	if (!cmds)
+		return err_set(ENOMEM, "no memory for %u commands", n);
+	cmds[0] = *head;
+	for (i = 0; i < n; i++)
+		cmds[i].block = blocks ? blocks[i] : GPC_NONE;
+	got = fill_group(c, cmds, n, deadline, &op);
+	free(cmds);
+	if (got < 0)
+		return got;
+	for (i = 0; i < (uint32_t)got; i++) {
+		fill_move(c, op->out[3 * i], op->out[3 * i + 1], &moves[i]);
+		if (blocks)
+			moves[i].op &= ~MOVE_NOT_HELD;
+		if (victims)
+			fill_move(c, moves[i].to, op->out[3 * i + 2], &victims[i]);
+	}
+	free(op);
+	return got;
+}
+
+static int begin(gpc *c, const struct shm_command *head, const gpc_block *blocks, uint32_t n,
+		 struct gpc_move *moves, struct gpc_move *victims, int timeout_ms)
+{
+	uint64_t deadline = deadline_from(timeout_ms);
+	uint32_t done = 0, part;
+	int got = 0;
+
+	while (done < n) {
+		part = MIN(n - done, PART);
+		got = begin_part(c, head, blocks ? blocks + done : NULL, part, moves + done,
+				 victims ? victims + done : NULL, deadline);
+		if (got < 0)
+			break;
+		done += (uint32_t)got;
+		if ((uint32_t)got < part)
+			break;
+	}
+	return got < 0 && !done ? got : (int)done;
+}
+
+GPC_EXPORT int gpc_demote(gpc *c, int from, int to, const gpc_block *blocks, uint32_t n,
+			  struct gpc_move *moves, uint32_t flags, int timeout_ms)
+{
+	struct shm_command head = { .op = CMD_DEMOTE, .pool = (uint8_t)from,
+				    .to_pool = to < 0 ? 0xff : (uint8_t)to,
+				    .arg = !blocks,
+				    .flags = flags & GPC_KEEP ? CF_KEEP : 0 };
+	int err = fill_check(c, flags, GPC_KEEP, true);
+
+	if (err == 0)
+		err = refuse_pool_number(c, "from", from);
+	if (err == 0 && to != -1)
+		err = refuse_pool_number(c, "to", to);
+	if (err == 0 && from == to)
+		err = err_set(EINVAL, "from and to are both %d: a pool demotes to another", from);
+	if (err == 0)
+		err = err_timeout(timeout_ms);
+	if (err == 0 && n && !moves)
+		err = err_set(EINVAL, "moves is NULL");
+	if (err == 0 && !blocks && load_acquire(&seg_pool(&c->seg, (uint32_t)from)->state) != POOL_READY)
+		err = refuse_pool(c, "from", from);
+	if (err < 0)
+		return err;
+	return begin(c, &head, blocks, n, moves, NULL, timeout_ms);
+}
+
+GPC_EXPORT int gpc_promote(gpc *c, const gpc_block *blocks, uint32_t n, int to,
+			   struct gpc_move *moves, struct gpc_move *victims, uint32_t flags,
+			   int timeout_ms)
+{
+	struct shm_command head = { .op = CMD_PROMOTE, .to_pool = (uint8_t)to,
+				    .flags = (uint8_t)((flags & GPC_KEEP ? CF_KEEP : 0) |
+						       (victims ? CF_MOVES : 0)) };
+	int err = fill_check(c, flags, GPC_KEEP, true);
+
+	if (err == 0)
+		err = refuse_pool_number(c, "to", to);
+	if (err == 0)
+		err = err_timeout(timeout_ms);
+	if (err == 0 && n && (!blocks || !moves))
+		err = err_set(EINVAL, "%s is NULL", blocks ? "moves" : "blocks");
+	if (err < 0)
+		return err;
+	return begin(c, &head, blocks, n, moves, victims, timeout_ms);
+}
+
+/* ---- commit ---- */
+
+/* The commit ends the reservation of its target, whatever the answer.  Where the caller has a
+ * reference on the source, the target's cell counts as one before the commit is shown to the
+ * writer, so that the reference moves without a gap; `out` remembers for which moves, then holds
+ * the results. */
+static void take_commit(gpc *c, struct op *op)
+{
+	struct ref_sum sum = { 0 };
+	uint32_t i;
+
+	for (i = 0; i < op->n; i++) {
+		const struct shm_command *s = ring_slot(c, op, i);
+		uint32_t from = pool_record(&c->seg, s->block), to = pool_record(&c->seg, s->to);
+
+		op->result += s->result == 0;
+		if (op->out[i] == 1 && from != SHM_NO_RECORD && to != SHM_NO_RECORD) {
+			hold_step(c, to, s->to, s->result < 0 ? HOLD_GONE : HOLD_LIVE, &sum);
+			if (s->result == 0 && !refs_drop(c, from, s->block, &sum))
+				refs_drop(c, to, s->to, &sum);
+		}
+		op->out[i] = s->result;
+	}
+	refs_account(c, &sum);
+}
+
+static bool is_held(gpc *c, uint32_t record)
+{
+	enum hold hold = hold_of(load_relaxed(refs_cell(c, record)));
+
+	return hold == HOLD_REF || hold == HOLD_PENDING;
+}
+
+/* It need not have a source any more: the writer forgets one that was dropped.  What is no target
+ * of that move stays what it is. */
+static bool is_target(gpc *c, uint32_t record, const struct shm_command *s)
+{
+	return hold_is_owner(c, record) && seg_record(&c->seg, record)->op == s->arg;
+}
+
+static void send_commit(gpc *c, struct op *op)
+{
+	struct ref_sum sum = { 0 };
+	uint32_t i, from, to;
+
+	for (i = 0; i < op->n; i++) {
+		struct shm_command *s = ring_slot(c, op, i);
+		bool moves_along = !(s->arg & MOVE_NOT_HELD) && !(s->flags & CF_CANCEL);
+
+		s->arg &= ~MOVE_NOT_HELD;
+		op->out[i] = 0;
+		from = pool_record(&c->seg, s->block);
+		to = pool_record(&c->seg, s->to);
+		if (to == SHM_NO_RECORD || !is_target(c, to, s))
+			continue;
+		if (from != SHM_NO_RECORD && moves_along && is_held(c, from))
+			op->out[i] = hold_step(c, to, s->to, HOLD_SEND, &sum);
+		else
+			hold_step(c, to, s->to, HOLD_PART, &sum);
+	}
+	refs_account(c, &sum);
+}
+
+static int commit_all(gpc *c, const struct gpc_move *moves, uint32_t n, int *results,
+		      bool cancel)
+{
+	struct shm_command *cmds = calloc(n, sizeof(*cmds));
+	struct op *op = ring_op(n, n);
+	bool pending = false;
+	uint32_t i;
+	int err;
+
+	if (!cmds || !op) {
+		free(cmds);
+		free(op);
+		return err_set(ENOMEM, "no memory to commit %u moves", n);
+	}
+	for (i = 0; i < n; i++)
+		cmds[i] = (struct shm_command){ .op = CMD_COMMIT, .block = moves[i].from,
+						.to = moves[i].to,
+						.arg = moves[i].op,
+						.flags = cancel ? CF_CANCEL : 0 };
+	cmds[0].count = n;
+	op->group = true;
+	op->send = send_commit;
+	op->take = take_commit;
+	err = ring_call(c, op, cmds, NEVER, &pending);
+	free(cmds);
+	if (err < 0) {
+		if (!pending)
+			free(op);
+		return err;
+	}
+	for (i = 0; results && i < n; i++)
+		results[i] = op->out[i];
+	err = op->result;
+	free(op);
+	return err;
+}
+
+GPC_EXPORT int gpc_commit(gpc *c, const struct gpc_move *moves, uint32_t n, int *results,
+			  uint32_t flags)
+{
+	int err = fill_check(c, flags, GPC_CANCEL, true), *list;
+	struct gpc_move *some;
+	uint32_t i, m = 0;
+	bool told = false;
+
+	if (err < 0)
+		return err;
+	if (n && !moves)
+		return err_set(EINVAL, "moves is NULL");
+	if (n > SHM_RING)
+		return err_set(EINVAL, "n is %u: at most %u moves a call", n, SHM_RING);
+	some = calloc(MAX(n, 1u), sizeof(*some));        /* those with something to commit */
+	list = calloc(MAX(n, 1u), sizeof(*list));
+	if (!some || !list)
+		err = err_set(ENOMEM, "no memory to commit %u moves", n);
+	for (i = 0; err == 0 && i < n; i++)
+		if (moves[i].to >= 0)
+			some[m++] = moves[i];
+	if (err == 0 && m)
+		err = commit_all(c, some, m, list, flags & GPC_CANCEL);
+	if (err >= 0)
+		err_clear();
+	for (i = m = 0; err >= 0 && i < n; i++) {
+		int result = moves[i].to >= 0 ? list[m++] : 0;
+
+		if (results)
+			results[i] = result;
+		if (result < 0 && !told)
+			told = refuse_commit(c, i, &moves[i], flags & GPC_CANCEL, result);
+	}
+	free(some);
+	free(list);
+	return err;
+}

@@ -1,0 +1,294 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* pool_api.c - pools as a peer sees them: added, described, counted, cleared. */
+#include "config.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include "request/request.h"
+#include "inspect/inspect.h"
+#include "serve.h"
+
+#define POOL_FLAGS ((uint32_t)(GPC_POOL_KEPT | GPC_POOL_CALLER | GPC_POOL_UNCHAINED))
+#define MAX_SLOTS  (1u << 24)            /* 24 bits of a block id */
+
+static void take_first(gpc *c, struct op *op)
+{
+	op->result = ring_slot(c, op, 0)->result;
+}
+
+/* One command, one answer. */
+static int call(gpc *c, const struct shm_command *cmd, uint64_t deadline)
+{
+	struct op *op = ring_op(1, 0);
+	bool pending = false;
+	int err;
+
+	if (!op)
+		return -ENOMEM;
+	op->take = take_first;
+	err = ring_call(c, op, cmd, deadline, &pending);
+	if (err == 0)
+		err = op->result;
+	if (!pending)
+		free(op);
+	return err;
+}
+
+/* ---- add ---- */
+
+static int request_from(const struct gpc_pool *p, struct shm_pool *rq)
+{
+	bool caller = p->flags & GPC_POOL_CALLER;
+	uint32_t transit = p->transit ? p->transit :
+			   p->kind == GPC_RAM && !caller ? GEOMETRY_TRANSIT : 0;
+
+	if (p->kind != GPC_VRAM && p->kind != GPC_RAM)
+		return err_set(EINVAL, "kind is %u: it must be GPC_VRAM (%d) or GPC_RAM (%d)",
+			       p->kind, GPC_VRAM, GPC_RAM);
+	if (p->flags & ~POOL_FLAGS)
+		return err_set(EINVAL, "flags is 0x%x: a pool takes GPC_POOL_KEPT, GPC_POOL_CALLER, "
+			       "GPC_POOL_UNCHAINED, and 0x%x is not among them", p->flags,
+			       p->flags & ~POOL_FLAGS);
+	if (p->blocks && (uint64_t)p->blocks + transit > MAX_SLOTS)
+		return err_set(EINVAL, "blocks is %u and transit %u: a pool has at most %u slots "
+			       "in all", p->blocks, transit, MAX_SLOTS);
+	if (caller && p->transit)
+		return err_set(EINVAL, "transit is %u: nothing moves into a pool of CALLER blocks, so "
+			       "it must be 0", p->transit);
+	if (p->demote_to < -1)
+		return err_set(EINVAL, "demote_to is %d: it must be -1 (none) or a pool's number",
+			       p->demote_to);
+	if (err_range("space", p->space, 0, GPC_MAX_SPACES - 1) < 0 ||
+	    err_range("blocks", p->blocks, 1, MAX_SLOTS) < 0 ||
+	    err_range("gpus", p->gpus, 0, ARRAY_SIZE(p->uuid)) < 0 ||
+	    err_range("backing_size", p->backing_size, 0, sizeof(p->backing)) < 0)
+		return -EINVAL;
+	*rq = (struct shm_pool){
+		.range = p->blocks + transit, .blocks = p->blocks, .kind = p->kind,
+		.flags = p->flags, .space = p->space, .demote_to = p->demote_to,
+		.gpus = p->gpus, .backing_size = p->backing_size,
+	};
+	memcpy(rq->uuid, p->uuid, sizeof(rq->uuid));
+	memcpy(rq->backing, p->backing, p->backing_size);
+	return 0;
+}
+
+/* As tiers_fit() of pools.c: the writer has the last word. */
+static int tiers_check(const gpc *c, const struct gpc_pool *p)
+{
+	const struct shm_pool *to;
+
+	if (p->demote_to < 0 || (uint32_t)p->demote_to >= c->seg.header.geometry.max_pools)
+		return 0;
+	to = seg_pool(&c->seg, (uint32_t)p->demote_to);
+	if (load_acquire(&to->state) != POOL_READY || load_relaxed(&to->space) != p->space ||
+	    (p->kind == GPC_VRAM && load_relaxed(&to->kind) == GPC_RAM))
+		return 0;
+	return err_set(EINVAL, "demote_to is %d, %s pool of the same space %u: within a space "
+		       "only VRAM demotes, and only to RAM", p->demote_to,
+		       load_relaxed(&to->kind) == GPC_RAM ? "a RAM" : "a VRAM", p->space);
+}
+
+static int no_room(const gpc *c, const struct shm_pool *rq)
+{
+	const struct shm_geometry *g = &c->seg.header.geometry;
+	uint32_t i, n = 0, taken = 0;
+
+	for (i = 0; i < g->max_pools; i++) {
+		const struct shm_pool *p = seg_pool(&c->seg, i);
+
+		if (load_acquire(&p->state) == POOL_FREE)
+			continue;
+		n++;
+		taken += (uint32_t)load_relaxed(&p->range);
+	}
+	if (n == g->max_pools)
+		return err_set(ENOSPC, "%s has %u pools already, as many as its max_pools",
+			       c->seg.name, n);
+	return err_set(ENOSPC, "blocks is %u, and %u with transit: %s has max_blocks %u, of which "
+		       "%u are taken, and the rest must be in one piece", rq->blocks,
+		       (uint32_t)rq->range, c->seg.name, g->max_blocks, taken);
+}
+
+static int add_error(const gpc *c, const struct shm_pool *rq, int err)
+{
+	switch (err) {
+	case -ENOSPC:
+		return no_room(c, rq);
+	case -ENOENT:
+		return err_set(ENOENT, "demote_to is %d: %s has no pool of that number",
+			       rq->demote_to, c->seg.name);
+	case -EINVAL:
+		return err_set(EINVAL, "demote_to is %d: the writer of %s refused it, because that "
+			       "pool has CALLER blocks or is no tier below this one",
+			       rq->demote_to, c->seg.name);
+	default:
+		return err;
+	}
+}
+
+GPC_EXPORT int gpc_pool_add(gpc *c, struct gpc_pool *p)
+{
+	struct shm_command cmd = { .op = CMD_POOL, .count = 1 };
+	struct returns *returns = NULL;
+	struct shm_pool rq;
+	int n = fill_check(c, 0, 0, false);
+
+	if (n < 0)
+		return n;
+	if (!p)
+		return err_set(EINVAL, "p is NULL");
+	n = err_size("gpc_pool", p->size, sizeof(*p));
+	if (n < 0)
+		return n;
+	n = request_from(p, &rq);
+	if (n == 0)
+		n = tiers_check(c, p);
+	if (n < 0)
+		return n;
+	if ((p->flags & GPC_POOL_CALLER) && !(returns = returns_new(p->blocks)))
+		return err_set(ENOMEM, "no memory to keep %u blocks", p->blocks);
+	pthread_mutex_lock(&c->pool_lock);
+	/* the writer may have yet to read the request of a call that was given up */
+	n = c->pool_ticket ? ring_wait(c, c->pool_ticket, NEVER) : 0;
+	if (n == 0) {
+		seg_seat(&c->seg, c->peer)->request = rq;
+		n = call(c, &cmd, NEVER);
+		c->pool_ticket = n == -ENOTCONN ? ring_last_ticket(c) : 0;
+	}
+	pthread_mutex_unlock(&c->pool_lock);
+	if (n < 0) {
+		free(returns);
+		return add_error(c, &rq, n);
+	}
+	if (returns)                     /* all blocks are ours from the start */
+		returns_begin(c, (uint32_t)n, returns);
+	gpc_pool_get(c, n, p);
+	return n;
+}
+
+/* ---- look ---- */
+
+/* A pool that is going is none to look at. */
+static int no_pool(const gpc *c, int pool)
+{
+	return err_set(ENOENT, "pool is %d: %s has no pool of that number", pool, c->seg.name);
+}
+
+GPC_EXPORT int gpc_pool_get(gpc *c, int pool, struct gpc_pool *ret)
+{
+	struct shm_pool copy;
+	struct gpc_pool p = { 0 };
+	int err = handle_check(c, false);
+
+	if (err == 0)
+		err = refuse_pool_number(c, "pool", pool);
+	if (err == 0 && !ret)
+		err = err_set(EINVAL, "ret is NULL");
+	if (err == 0)
+		err = err_size("gpc_pool", ret->size, 2 * sizeof(uint32_t));
+	if (err < 0)
+		return err;
+	if (!outside_pool(&c->seg, (uint32_t)pool, &copy))
+		return no_pool(c, pool);
+	if ((copy.flags & GPC_POOL_CALLER) && !c->readonly && copy.keeper == (int32_t)c->peer)
+		err = returns_adopt(c, (uint32_t)pool, MIN((uint32_t)copy.range, 1u << 24));
+	if (err < 0)
+		return err;
+	p.size = ret->size;
+	p.number = pool;
+	p.kind = copy.kind;
+	p.flags = copy.flags;
+	p.space = copy.space;
+	p.blocks = copy.blocks;
+	p.transit = (uint32_t)copy.range - copy.blocks;
+	p.generation = copy.generation;
+	p.keeper = copy.keeper;
+	p.demote_to = copy.demote_to;
+	p.gpus = copy.gpus;
+	memcpy(p.uuid, copy.uuid, sizeof(p.uuid));
+	p.backing_size = MIN(copy.backing_size, (uint32_t)sizeof(p.backing));
+	memcpy(p.backing, copy.backing, p.backing_size);
+	memcpy(ret, &p, MIN(ret->size, (uint32_t)sizeof(p)));
+	return 0;
+}
+
+GPC_EXPORT int gpc_avail(gpc *c, int pool)
+{
+	struct { uint32_t state, generation; uint64_t range; uint32_t blocks, kind, flags; } d;
+	struct { uint32_t live, reserved, dying, lingering; } n;
+	uint64_t held = 0, at;
+	uint32_t i, blocks;
+	int err = handle_check(c, false);
+
+	if (err == 0)
+		err = refuse_pool_number(c, "pool", pool);
+	if (err < 0)
+		return err;
+	at = c->seg.at.pool + (uint32_t)pool * sizeof(struct shm_pool);
+	outside_index(&c->seg, at, &d, sizeof(d));
+	if (d.state != POOL_READY)
+		return no_pool(c, pool);
+	for (i = 0; i < c->seg.header.geometry.max_peers; i++)
+		held += outside_held(&c->seg, i, (uint32_t)pool);
+	if (d.flags & GPC_POOL_CALLER) { /* its keeper's holds are references alone */
+		outside_index(&c->seg, at + offsetof(struct shm_pool, live), &n, sizeof(n));
+		held += n.reserved + n.dying - n.lingering;
+	}
+	blocks = MIN(d.blocks, c->seg.header.geometry.max_blocks);
+	return held < blocks ? (int)(blocks - held) : 0;
+}
+
+/* ---- clear ---- */
+
+/* A removed pool goes by itself when its last hold has; wait for that. */
+static int wait_removed(gpc *c, int pool, uint32_t generation, uint64_t deadline)
+{
+	const struct shm_pool *d = seg_pool(&c->seg, (uint32_t)pool);
+	struct timespec ts = { 0, (long)NS_PER_MS };
+
+	while (load_acquire(&d->state) == POOL_DRAINING &&
+	       load_relaxed(&d->generation) == generation) {
+		if (clock_ns() >= deadline)
+			return err_set(ETIMEDOUT, "pool is %d: time is up, and blocks of it are still "
+				       "held; it goes when they are given back", pool);
+		if (!writer_seat_help(c))
+			nanosleep(&ts, NULL);
+	}
+	return 0;
+}
+
+GPC_EXPORT int gpc_clear(gpc *c, int pool, uint32_t tag, uint32_t flags, int timeout_ms)
+{
+	struct shm_command cmd = { .op = CMD_CLEAR, .count = 1, .tag = tag,
+				   .pool = pool < 0 ? 0xff : (uint8_t)pool,
+				   .flags = flags & GPC_REMOVE ? CF_REMOVE : 0 };
+	uint64_t deadline = deadline_from(timeout_ms);
+	int held = fill_check(c, flags, GPC_REMOVE, timeout_ms != 0), err;
+	const struct shm_pool *d;
+
+	if (held == 0 && pool != -1)
+		held = refuse_pool_number(c, "pool", pool);
+	if (held == 0)
+		held = err_timeout(timeout_ms);
+	if (held == 0 && (flags & GPC_REMOVE) && tag)
+		held = err_set(EINVAL, "tag is %u: with GPC_REMOVE it must be 0, since the whole "
+			       "pool goes", tag);
+	if (held == 0 && (flags & GPC_REMOVE) && pool < 0)
+		held = err_set(EINVAL, "pool is -1: with GPC_REMOVE it must be one pool's number");
+	if (held < 0)
+		return held;
+	d = pool < 0 ? NULL : seg_pool(&c->seg, (uint32_t)pool);
+	if (d && load_acquire(&d->state) != POOL_FREE)
+		cmd.arg = load_relaxed(&d->generation);
+	held = call(c, &cmd, deadline);
+	if (held == -ENOENT)
+		return no_pool(c, pool);
+	if (held < 0 || !(flags & GPC_REMOVE) || timeout_ms == 0)
+		return held;
+	err = wait_removed(c, pool, load_relaxed(&seg_pool(&c->seg, (uint32_t)pool)->generation),
+			   deadline);
+	return err < 0 ? err : held;
+}

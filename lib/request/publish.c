@@ -1,0 +1,394 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* publish.c - reservations become references, and holds are given back.
+ *
+ * Rule S3: the cell of a block counts as a reference before its publish is shown to the writer,
+ * so that there is no instant between "reserved" and "referenced".  If the publish is refused,
+ * the cell says "reserved" again.  If the key was live already, the library takes an ordinary
+ * reference on the resident block; should that one have gone in the meantime, it publishes
+ * again.  release.h has all that a cell can be, and what a release before the answer does. */
+#include "config.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include "request/request.h"
+#include "peer/hold.h"
+
+#define PART (SHM_RING / 4)
+
+struct publish {                         /* a call's arguments */
+	const gpc_key *parents, *keys;
+	const gpc_block *blocks;
+	uint32_t tag;
+	gpc_block *resident;             /* answers, by place in blocks; NULL = nobody asks */
+	bool want_refs;
+};
+
+/* Of what nobody waits for, the first refusal is kept until gpc_wait asks. */
+static void note_refused(gpc *c, const struct op *op, uint32_t i, int32_t err)
+{
+	const struct shm_command *s = ring_slot(c, op, i);
+
+	if (c->refused.err)
+		return;
+	c->refused = (struct refused_item){
+		.i = op->index[i], .err = err, .block = s->block, .ticket = op->ticket,
+		.key = { { s->key[0], s->key[1] } },
+		.parent = { { s->parent[0], s->parent[1] } },
+	};
+}
+
+static void answer(gpc *c, struct op *op, uint32_t i, gpc_block what)
+{
+	if (op->resident)
+		op->resident[op->index[i]] = what;
+	if (what < 0 && op->unwatched)
+		note_refused(c, op, i, what);
+}
+
+/* The key is live in another block: reference that one.  False: it has gone. */
+static bool take_resident(gpc *c, gpc_block block, const gpc_key *key, struct ref_sum *sum,
+			  int *err)
+{
+	uint32_t record = pool_record(&c->seg, block);
+	int section = handle_enter(c);
+
+	*err = -EAGAIN;
+	if (section < 0)
+		return true;
+	*err = record == SHM_NO_RECORD ? -ESTALE : refs_take(c, record, block, key, sum);
+	handle_leave(c, section);
+	return *err != -ESTALE;
+}
+
+static void take_publish(gpc *c, struct op *op);
+
+/* Once more, for the one block of slot i. */
+static bool publish_again(gpc *c, struct op *op, uint32_t i)
+{
+	struct shm_command cmd = *ring_slot(c, op, i);
+	uint32_t *place = malloc(sizeof(*place));
+	struct op *again = ring_op(1, 0);
+
+	if (!again || !place)
+		goto fail;
+	*place = op->index[i];
+	again->index = place;
+	again->resident = op->resident;
+	again->want_refs = true;
+	again->unwatched = op->unwatched;
+	again->ticket = op->ticket;
+	again->take = take_publish;
+	if (ring_submit_locked(c, again, &cmd) == 0)
+		return true;
+fail:
+	free(again);
+	free(place);
+	return false;
+}
+
+/* Refused, or a duplicate: it is a reservation again, if it has not been given up.  Of CALLER blocks
+ * the record alone says that. */
+static void refused(gpc *c, uint32_t record, gpc_block block, struct ref_sum *sum)
+{
+	bool cell = !hold_is_keeper(c, block) && hold_is_owner(c, record);
+
+	hold_step(c, record, block, cell ? HOLD_REFUSED : HOLD_GONE, sum);
+}
+
+static void take_one(gpc *c, struct op *op, uint32_t i, struct ref_sum *sum)
+{
+	const struct shm_command *s = ring_slot(c, op, i);
+	gpc_key key = { { s->key[0], s->key[1] } };
+	uint32_t record = pool_record(&c->seg, s->block);
+	gpc_block got = s->result;
+	int err;
+
+	if (record == SHM_NO_RECORD || s->op != CMD_PUBLISH)
+		return;
+	if (got == s->block) {           /* the reservation is a reference now */
+		hold_step(c, record, got, HOLD_LIVE, sum);
+		answer(c, op, i, got);
+		return;
+	}
+	if (got >= 0 && op->resident && op->want_refs) {
+		if (!take_resident(c, got, &key, sum, &err)) {
+			/* what was given up meanwhile is on its way back */
+			bool ours = hold_of(load_relaxed(refs_cell(c, record))) == HOLD_PENDING;
+
+			if (ours && publish_again(c, op, i))
+				return;
+			err = ours ? -EAGAIN : -EPERM;
+		}
+		if (err < 0)
+			got = err;
+	}
+	refused(c, record, s->block, sum);
+	answer(c, op, i, got);
+}
+
+static void take_publish(gpc *c, struct op *op)
+{
+	struct ref_sum sum = { 0 };
+	uint32_t i;
+
+	for (i = 0; i < op->n; i++)
+		take_one(c, op, i, &sum);
+	refs_account(c, &sum);
+	free((void *)op->index);
+	op->index = NULL;
+}
+
+/* Is it the program's to publish?  Of CALLER blocks the record tells: the keeper may not know that
+ * one came back. */
+static bool is_reserved_by_us(gpc *c, uint32_t record, gpc_block block)
+{
+	switch (hold_of(load_relaxed(refs_cell(c, record)))) {
+	case HOLD_RESERVED:
+		return true;
+	case HOLD_NONE:
+		if (!returns_has(c, record, block))
+			return false;
+		returns_know(c, record, block);
+		return true;
+	default:
+		return false;
+	}
+}
+
+/* The command for block i; or why not. */
+static int prepare(gpc *c, const struct publish *p, uint32_t i, struct shm_command *cmd)
+{
+	gpc_block block = p->blocks[i];
+	uint32_t record = pool_record(&c->seg, block);
+
+	if (record == SHM_NO_RECORD || key_is_zero(&p->keys[i]) || key_is_root(&p->keys[i]))
+		return -EINVAL;
+	if (!is_reserved_by_us(c, record, block))
+		return -EPERM;
+	*cmd = (struct shm_command){
+		.op = CMD_PUBLISH, .count = 1, .block = block, .tag = p->tag,
+		.flags = p->parents ? 0 : CF_UNCHAINED,
+		.key = { p->keys[i].w[0], p->keys[i].w[1] },
+	};
+	if (p->parents) {
+		cmd->parent[0] = p->parents[i].w[0];
+		cmd->parent[1] = p->parents[i].w[1];
+	}
+	return 0;
+}
+
+/* The sentence for block i. */
+static void tell(gpc *c, const struct publish *p, uint32_t i, int32_t err)
+{
+	struct refused_item it = { .i = i, .err = err, .block = p->blocks[i], .key = p->keys[i] };
+
+	if (p->parents)
+		it.parent = p->parents[i];
+	refuse_publish(c, &it);
+}
+
+/* Rule S3: from here on each block counts as referenced.  One that another thread has published or
+ * given up since, or that stands here twice, is left out. */
+static void send_publish(gpc *c, struct op *op)
+{
+	struct ref_sum sum = { 0 };
+	uint32_t i;
+
+	for (i = 0; i < op->n; i++) {
+		struct shm_command *s = ring_slot(c, op, i);
+
+		if (hold_step(c, pool_record(&c->seg, s->block), s->block,
+			      hold_is_keeper(c, s->block) ? HOLD_SEND_KEPT : HOLD_SEND, &sum))
+			continue;
+		answer(c, op, i, -EPERM);
+		s->op = CMD_NOP;
+	}
+	refs_account(c, &sum);
+}
+
+/* Prepare blocks from .. from + n; the op has those that may be sent (none: n = 0). */
+static struct op *prepare_part(gpc *c, const struct publish *p, uint32_t from, uint32_t n,
+			       struct shm_command *cmds)
+{
+	struct op *op = ring_op(0, 0);
+	uint32_t *index = malloc((size_t)n * sizeof(*index)), i;
+	int err, told = 0;
+
+	if (!op || !index) {
+		free(op);
+		free(index);
+		err_set(ENOMEM, "no memory to publish %u blocks", n);
+		return NULL;
+	}
+	for (i = 0; i < n; i++) {
+		err = prepare(c, p, from + i, &cmds[op->n]);
+		if (err == 0) {
+			index[op->n++] = from + i;
+			continue;
+		}
+		if (p->resident)
+			p->resident[from + i] = err;
+		if (!told++)
+			tell(c, p, from + i, err);
+	}
+	op->index = index;
+	op->resident = p->resident;
+	op->want_refs = p->want_refs;
+	op->send = send_publish;
+	op->take = take_publish;
+	return op;
+}
+
+static void discard(struct op *op)
+{
+	free((void *)op->index);
+	free(op);
+}
+
+/* Everything at once, or nothing. */
+static int publish_nowait(gpc *c, const struct publish *p, uint32_t n, gpc_ticket *t)
+{
+	struct shm_command *cmds;
+	struct op *op;
+	uint64_t ticket;
+	int err = 0;
+
+	if (n > SHM_RING)
+		return err_set(EINVAL, "n is %u: with GPC_NOWAIT a call takes at most %u blocks", n,
+			       SHM_RING);
+	cmds = calloc(n, sizeof(*cmds));
+	op = cmds ? prepare_part(c, p, 0, n, cmds) : NULL;
+	if (!op) {
+		free(cmds);
+		return err_set(ENOMEM, "no memory to publish %u blocks", n);
+	}
+	n = op->n;
+	op->unwatched = true;
+	if (n) {
+		pthread_mutex_lock(&c->ring_lock);
+		ring_turn_locked(c);
+		err = ring_submit_locked(c, op, cmds);
+		ticket = op->ticket;
+		pthread_mutex_unlock(&c->ring_lock);
+	} else {
+		ticket = ring_last_ticket(c);
+	}
+	if (err < 0 || !n)
+		discard(op);
+	if (err == 0 && t)
+		*t = ticket;
+	free(cmds);
+	return err;
+}
+
+/* Submit one part, waiting while the ring is full; *ticket tells what to wait for. */
+static int submit_part(gpc *c, struct op *op, const struct shm_command *cmds, uint64_t *ticket)
+{
+	int err;
+
+	for (;;) {
+		pthread_mutex_lock(&c->ring_lock);
+		ring_turn_locked(c);
+		err = ring_submit_locked(c, op, cmds);
+		if (err == 0)
+			*ticket = op->ticket;
+		pthread_mutex_unlock(&c->ring_lock);
+		if (err != -EAGAIN)
+			return err;
+		err = ring_wait(c, ring_last_ticket(c), NEVER);
+		if (err < 0)
+			return err;
+	}
+}
+
+static int publish_part(gpc *c, const struct publish *p, uint32_t from, uint32_t n,
+			struct shm_command *cmds, uint64_t *ticket)
+{
+	struct op *op = prepare_part(c, p, from, n, cmds);
+	int err;
+
+	if (!op)
+		return -ENOMEM;
+	n = op->n;
+	if (!n) {
+		discard(op);
+		return 0;
+	}
+	err = submit_part(c, op, cmds, ticket);
+	if (err < 0) {
+		discard(op);
+		return err;
+	}
+	return ring_wait(c, *ticket, NEVER);
+}
+
+/* The sentence for the first block that was refused; not all that are not live here were. */
+static void tell_first(gpc *c, const struct publish *p, uint32_t n)
+{
+	uint32_t i;
+
+	err_clear();
+	for (i = 0; i < n; i++)
+		if (p->resident[i] < 0) {
+			tell(c, p, i, p->resident[i]);
+			return;
+		}
+}
+
+/* In parts; returns how many are live in their own block. */
+static int publish_wait(gpc *c, const struct publish *p, uint32_t n, uint64_t *ticket)
+{
+	struct shm_command *cmds = calloc(MIN(n, PART), sizeof(*cmds));
+	uint32_t done, i, live = 0;
+	int err = 0;
+
+	if (!cmds)
+		return err_set(ENOMEM, "no memory to publish %u blocks", n);
+	for (done = 0; err == 0 && done < n; done += PART)
+		err = publish_part(c, p, done, MIN(n - done, PART), cmds, ticket);
+	free(cmds);
+	if (err < 0)
+		return err;
+	for (i = 0; i < n; i++)
+		live += p->resident[i] == p->blocks[i];
+	if (live < n)
+		tell_first(c, p, n);
+	return (int)live;
+}
+
+GPC_EXPORT int gpc_publish(gpc *c, const gpc_key *parents, const gpc_key *keys,
+			   const gpc_block *blocks, uint32_t n, uint32_t tag,
+			   gpc_block *resident, uint32_t flags, gpc_ticket *t)
+{
+	struct publish p = { parents, keys, blocks, tag, resident, resident != NULL };
+	int got = fill_check(c, flags, GPC_NOWAIT, !(flags & GPC_NOWAIT));
+	uint64_t ticket, before;
+
+	if (got < 0)
+		return got;
+	if (n && (!keys || !blocks))
+		return err_set(EINVAL, "%s is NULL", keys ? "blocks" : "keys");
+	if (n > INT32_MAX)
+		return err_set(EINVAL, "n is %u: at most %d blocks a call", n, INT32_MAX);
+	err_clear();
+	ticket = before = ring_last_ticket(c);
+	if (!n && t)
+		*t = ticket;
+	if (!n)
+		return 0;
+	if (flags & GPC_NOWAIT)
+		return publish_nowait(c, &p, n, t);
+	if (!resident)
+		p.resident = calloc(n, sizeof(*resident));
+	if (!p.resident)
+		return err_set(ENOMEM, "no memory to publish %u blocks", n);
+	got = publish_wait(c, &p, n, &ticket);
+	if (t && (got >= 0 || got == -ENOTCONN)) /* the writer is gone: gpc_wait finishes it */
+		*t = ticket;
+	if (!resident) {
+		if (got < 0 && ticket != before)
+			ring_forget(c, ticket);
+		free(p.resident);
+	}
+	return got;
+}

@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* fill.h - what calls that go through the ring have in common. */
+#ifndef GPC_FILL_H
+#define GPC_FILL_H
+
+#include "peer/refs.h"
+#include "peer/refuse.h"
+#include "peer/ring.h"
+
+/* Reservations in hand of one pool; ring_lock.  Only the cells say what lies there: the writer
+ * takes blocks back without a word, and the list names them still. */
+struct stock {
+	gpc_block *blocks;
+	uint32_t n, want;
+	bool filling;
+};
+
+/* Handle, flags; waits: -EDEADLK inside an own section. */
+int fill_check(gpc *c, uint32_t flags, uint32_t known, bool waits);
+/* This block is reserved by us now. */
+void fill_mine(gpc *c, gpc_block block, struct ref_sum *sum);
+
+/* ---- returned.c: blocks of CALLER pools, which come back to us ----
+ *
+ * Of these the record says whether they are ours now, and nothing else is kept about them. */
+struct returns *returns_new(uint32_t slots);     /* NULL: no memory */
+/* Pool `pool` is ours, all its blocks too, and we know. */
+void returns_begin(gpc *c, uint32_t pool, struct returns *r);
+/* The same, if the call that added the pool had no answer, and we found it. */
+int returns_adopt(gpc *c, uint32_t pool, uint32_t slots);
+void returns_free(gpc *c);
+/* Is it a CALLER pool of ours?  Another pool may have the number by now. */
+bool returns_is_kept(const gpc *c, uint32_t pool);
+static inline bool returns_keeps(const gpc *c, uint32_t pool)
+{
+	return load_relaxed(&c->returns[pool & 127]) && returns_is_kept(c, pool & 127);
+}
+
+/* Is the block one of a CALLER pool of ours, and reserved by us now? */
+static inline bool returns_has(const gpc *c, uint32_t record, gpc_block block)
+{
+	const struct shm_record *r = seg_record(&c->seg, record);
+
+	/* pairs with (K): the owner before RESERVED */
+	return returns_keeps(c, (uint32_t)block >> 24) &&
+	       WORD_STATE(load_acquire(&r->word)) == RESERVED &&
+	       load_relaxed(&r->owner) == c->peer;
+}
+
+/* We know that it is: gpc_returned need not tell. */
+void returns_know(const gpc *c, uint32_t record, gpc_block block);
+/* A move with MOVE_NOT_HELD in its op: the writer chose `from`, which nobody held.  A reference
+ * that a thread of this process takes before the commit is that thread's, and stays. */
+#define MOVE_NOT_HELD (1ull << 63)
+void fill_move(gpc *c, gpc_block from, gpc_block to, struct gpc_move *ret);
+/* Submit a group whose first command is cmds[0], wait for its answer: how many, and *ret with
+ * three words of `out` a slot (block, to, tag - 1), to be freed; or a negative errno. */
+int fill_group(gpc *c, struct shm_command *cmds, uint32_t n, uint64_t deadline,
+	       struct op **ret);
+
+#endif

@@ -1,0 +1,479 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* fill.c - reserving, publishing, giving back: a block's way through one worker. */
+#include "config.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include "request/request.h"
+#include "peer/hold.h"
+
+#define PART (SHM_RING / 4)              /* commands of one submission of a long call */
+#define TRY_NS (100 * NS_PER_MS)         /* for the stock to go back, with a timeout of 0 */
+
+int fill_check(gpc *c, uint32_t flags, uint32_t known, bool waits)
+{
+	int err = handle_check(c, true);
+
+	if (err < 0)
+		return err;
+	err = err_flags(flags, known);
+	if (err < 0)
+		return err;
+	if (waits && handle_in_section(c))
+		return err_set(EDEADLK, "this thread has an open section: the grace period it "
+					"would wait for cannot end");
+	return 0;
+}
+
+void fill_mine(gpc *c, gpc_block block, struct ref_sum *sum)
+{
+	uint32_t record = pool_record(&c->seg, block);
+
+	if (record == SHM_NO_RECORD)
+		return;
+	if (returns_keeps(c, (uint32_t)GPC_POOL(block)))
+		returns_know(c, record, block);
+	else
+		hold_step(c, record, block, HOLD_GRANT, sum);
+}
+
+void fill_move(gpc *c, gpc_block from, gpc_block to, struct gpc_move *ret)
+{
+	uint32_t record = pool_record(&c->seg, to);
+
+	*ret = (struct gpc_move){ .from = from, .to = to };
+	if (record != SHM_NO_RECORD) {   /* reserved by us: it does not change under us */
+		const struct shm_record *r = seg_record(&c->seg, record);
+
+		ret->key = (gpc_key){ { r->key[0], r->key[1] } };
+		ret->op = r->op | MOVE_NOT_HELD;
+	}
+}
+
+/* ---- the stock ---- */
+
+static uint16_t *cell_of(const gpc *c, gpc_block block)
+{
+	uint32_t record = pool_record(&c->seg, block);
+
+	return record == SHM_NO_RECORD ? NULL : refs_cell(c, record);
+}
+
+/* n blocks of the list, or none.  The cell of the block that comes next is asked for: it is most
+ * of what this costs. */
+static uint32_t stock_pop(const gpc *c, struct stock *s, uint32_t n, gpc_block *blocks)
+{
+	uint32_t got = 0;
+	uint16_t *cell;
+
+	if (s->n < n)
+		return 0;
+	while (s->n && got < n) {
+		blocks[got] = s->blocks[--s->n];
+		cell = cell_of(c, blocks[got]);
+		got += cell && hold_take(cell);
+	}
+	if (got == n) {
+		cell = s->n ? cell_of(c, s->blocks[s->n - 1]) : NULL;
+		if (cell)
+			__builtin_prefetch(cell, 1);
+		return n;
+	}
+	while (got--)                    /* the writer has taken some of them back */
+		if (hold_put(cell_of(c, blocks[got])))
+			s->blocks[s->n++] = blocks[got];
+	return 0;
+}
+
+/* The writer has put them in stock. */
+static void take_stock(gpc *c, struct op *op)
+{
+	const struct shm_command *head = ring_slot(c, op, 0);
+	struct stock *s = &c->stock[op->pool];
+	int32_t i, n = MIN(head->result, (int32_t)op->n);
+
+	for (i = 0; i < n && s->n < s->want; i++)
+		s->blocks[s->n++] = ring_slot(c, op, (uint32_t)i)->block;
+	s->filling = false;
+}
+
+/* Would the quota allow for n more?  The stocks are in the count, and what is under way for them
+ * too; of what other threads ask for just now the writer knows alone. */
+static bool quota_allows(gpc *c, uint32_t n)
+{
+	uint64_t has = load_relaxed(&seg_tally(&c->seg, c->peer)->reserved);
+	uint32_t i;
+
+	for (i = 0; c->quota && i < c->seg.header.geometry.max_pools; i++)
+		has += c->stock[i].filling ? c->stock[i].want : 0;
+	return !c->quota || has + n <= c->quota;
+}
+
+/* Ask for what is missing, without waiting; not at the cost of what the program asks for. */
+static void stock_refill(gpc *c, uint32_t pool)
+{
+	struct stock *s = &c->stock[pool];
+	struct shm_command *cmds;
+	struct op *op = NULL;
+	uint32_t n;
+
+	n = s->filling || s->n * 2 > s->want ? 0 : s->want - s->n;
+	if (n && (c->stock_pauses || !quota_allows(c, n)))
+		return;
+	cmds = n ? calloc(n, sizeof(*cmds)) : NULL;
+	if (cmds && (op = ring_op(n, 0)) != NULL) {
+		cmds[0] = (struct shm_command){ .op = CMD_RESERVE, .flags = CF_PARTIAL | CF_STOCK,
+						.pool = (uint8_t)pool, .count = n };
+		op->group = true;
+		op->pool = (uint8_t)pool;
+		op->take = take_stock;
+		if (ring_submit_locked(c, op, cmds) == 0)
+			s->filling = true;
+		else
+			free(op);
+	}
+	free(cmds);
+}
+
+/* All that is in stock goes back; with ring_lock held. */
+static void stock_give_locked(gpc *c)
+{
+	struct ref_sum sum = { 0 };
+	uint32_t i;
+
+	for (i = 0; i < c->seg.header.geometry.max_pools; i++) {
+		struct stock *s = &c->stock[i];
+
+		while (s->n) {
+			gpc_block block = s->blocks[--s->n];
+			uint16_t *cell = cell_of(c, block);
+
+			if (!cell || !hold_take(cell))
+				continue;        /* the writer has taken it back */
+			refs_sum_held(&sum, i, 1);
+			release_locked(c, pool_record(&c->seg, block), block, HOLD_GIVE, &sum);
+		}
+	}
+	refs_account(c, &sum);
+	release_send_locked(c);
+}
+
+/* The program's own need comes first.  True: the FREE of all that was in stock stands in the ring,
+ * before the program's command. */
+static bool stock_give_all(gpc *c)
+{
+	bool left;
+	uint32_t i;
+
+	stock_give_locked(c);
+	left = c->back_n || c->back_forgotten;
+	for (i = 0; i < c->seg.header.geometry.max_pools; i++)
+		left = left || c->stock[i].filling;
+	return !left;
+}
+
+/* False: some of it is under way, and has to be waited for. */
+static bool stock_make_room(gpc *c, uint32_t n)
+{
+	bool there;
+
+	pthread_mutex_lock(&c->ring_lock);
+	ring_take_locked(c);
+	there = quota_allows(c, n) || stock_give_all(c);
+	pthread_mutex_unlock(&c->ring_lock);
+	return there;
+}
+
+/* For ring_watch: is nothing in stock, or on its way into it? */
+static int stock_is_gone(gpc *c, void *arg)
+{
+	bool gone;
+
+	(void)arg;
+	pthread_mutex_lock(&c->ring_lock);
+	gone = stock_give_all(c);
+	pthread_mutex_unlock(&c->ring_lock);
+	return gone;
+}
+
+static void stock_pause(gpc *c, int by)
+{
+	pthread_mutex_lock(&c->ring_lock);
+	c->stock_pauses += (uint32_t)by;
+	pthread_mutex_unlock(&c->ring_lock);
+}
+
+/* Behind the program's own command. */
+static void stock_follow(gpc *c, uint32_t pool)
+{
+	pthread_mutex_lock(&c->ring_lock);
+	stock_refill(c, pool);
+	pthread_mutex_unlock(&c->ring_lock);
+}
+
+/* ---- groups: reserve, evict, and the beginnings of moves ---- */
+
+/* Do the blocks of the answer become reservations of ours? */
+static bool brings_blocks(const gpc *c, const struct shm_command *head)
+{
+	return head->op == CMD_RESERVE ||
+	       (head->op == CMD_EVICT && ((head->flags & CF_TAKE) ||
+					  returns_keeps(c, head->pool)));
+}
+
+static void lose(gpc *c, gpc_block block, struct ref_sum *sum)
+{
+	uint32_t record = pool_record(&c->seg, block);
+
+	if (record != SHM_NO_RECORD)
+		release_locked(c, record, block, HOLD_LOSE, sum);
+}
+
+/* Reservations that the answer brings, those for moves included, are the program's, or go back
+ * where it has given the call up. */
+static void take_group(gpc *c, struct op *op)
+{
+	void (*get)(gpc *, gpc_block, struct ref_sum *) = op->abandoned ? lose : fill_mine;
+	struct ref_sum sum = { 0 };
+	const struct shm_command *head = ring_slot(c, op, 0);
+	bool ours = brings_blocks(c, head);
+	bool moves = head->op == CMD_DEMOTE || head->op == CMD_PROMOTE;
+	uint32_t i;
+
+	op->result = MIN(head->result, (int32_t)op->n);
+	for (i = 0; op->result > 0 && i < (uint32_t)op->result; i++) {
+		const struct shm_command *s = ring_slot(c, op, i);
+		gpc_block victim = moves ? (gpc_block)s->tag - 1 : GPC_NONE;
+
+		if (ours)
+			get(c, s->block, &sum);
+		get(c, s->to, &sum);
+		get(c, victim, &sum);
+		if (op->abandoned)
+			continue;
+		op->out[3 * i] = s->block;
+		op->out[3 * i + 1] = s->to;
+		op->out[3 * i + 2] = victim;
+	}
+	refs_account(c, &sum);
+}
+
+static int group_once(gpc *c, struct shm_command *cmds, uint32_t n, uint64_t deadline,
+		      struct op **ret)
+{
+	struct op *op = ring_op(n, 3 * n);
+	bool pending = false;
+	int err;
+
+	if (!op)
+		return -ENOMEM;
+	op->group = true;
+	op->take = take_group;
+	cmds[0].count = n;
+	if (deadline == 0)
+		cmds[0].flags |= CF_TRY;
+	err = ring_call(c, op, cmds, deadline, &pending);
+	if (err == 0 && op->result < 0)
+		err = refuse_group(c, cmds, n, op->result);
+	if (err < 0) {
+		if (!pending)
+			free(op);
+		return err;
+	}
+	*ret = op;
+	return op->result;
+}
+
+/* The quota is used up, perhaps by the stock: without it, once more. */
+static int group_again(gpc *c, struct shm_command *cmds, uint32_t n, uint64_t deadline,
+		       struct op **ret)
+{
+	uint64_t until = deadline ? deadline : clock_ns() + TRY_NS;
+	int err;
+
+	stock_pause(c, 1);
+	err = ring_watch(c, stock_is_gone, NULL, until);
+	if (err == 0)
+		err = err_set(deadline ? ETIMEDOUT : EAGAIN, "%s: the stock of this handle, which "
+			      "uses up its quota, has not gone back yet",
+			      deadline ? "time is up" : "timeout_ms is 0");
+	else if (err > 0)
+		err = group_once(c, cmds, n, deadline, ret);
+	stock_pause(c, -1);
+	return err;
+}
+
+int fill_group(gpc *c, struct shm_command *cmds, uint32_t n, uint64_t deadline, struct op **ret)
+{
+	bool counts = cmds->op != CMD_EVICT || (cmds->flags & CF_TAKE);
+	int err;
+
+	if (!c->stock || !c->quota || !counts)
+		return group_once(c, cmds, n, deadline, ret);
+	err = stock_make_room(c, n) ? group_once(c, cmds, n, deadline, ret) : -EDQUOT;
+	return err == -EDQUOT ? group_again(c, cmds, n, deadline, ret) : err;
+}
+
+/* ---- reserve ---- */
+
+static uint32_t reserve_from_stock(gpc *c, uint32_t pool, uint32_t n, gpc_block *blocks,
+				   struct gpc_move *moves)
+{
+	uint32_t i, got;
+
+	pthread_mutex_lock(&c->ring_lock);
+	ring_turn_locked(c);
+	got = stock_pop(c, &c->stock[pool], n, blocks);
+	if (got)                         /* else the program's own command goes first */
+		stock_refill(c, pool);
+	pthread_mutex_unlock(&c->ring_lock);
+	if (got)
+		count_add(&seg_seat(&c->seg, c->peer)->held[pool], got);
+	for (i = 0; moves && i < got; i++)
+		moves[i] = (struct gpc_move){ .from = blocks[i], .to = GPC_NONE };
+	return got;
+}
+
+static void reserve_undo(gpc *c, gpc_block *blocks, struct gpc_move *moves, uint32_t n)
+{
+	uint32_t i;
+
+	for (i = 0; moves && i < n; i++)
+		if (moves[i].to >= 0)
+			gpc_unref(c, &moves[i].to, 1);
+	gpc_unref(c, blocks, n);
+}
+
+/* One submission: up to PART blocks. */
+static int reserve_part(gpc *c, uint32_t pool, uint32_t n, uint64_t leave, gpc_block *blocks,
+			struct gpc_move *moves, uint32_t flags, uint64_t deadline)
+{
+	struct shm_command *cmds = calloc(n, sizeof(*cmds));
+	struct op *op;
+	int got, i;
+
+	if (!cmds)
+		return err_set(ENOMEM, "no memory for %u commands", n);
+	cmds[0] = (struct shm_command){
+		.op = CMD_RESERVE, .pool = (uint8_t)pool, .arg = leave,
+		.flags = (uint8_t)((flags & GPC_PARTIAL ? CF_PARTIAL : 0) |
+				   (moves ? CF_MOVES : 0)),
+	};
+	got = fill_group(c, cmds, n, deadline, &op);
+	free(cmds);
+	if (got < 0)
+		return got;
+	for (i = 0; i < got; i++) {
+		blocks[i] = op->out[3 * i];
+		if (moves)
+			fill_move(c, blocks[i], op->out[3 * i + 1], &moves[i]);
+	}
+	free(op);
+	return got;
+}
+
+static int reserve_all(gpc *c, uint32_t pool, uint32_t n, uint32_t leave, gpc_block *blocks,
+		       struct gpc_move *moves, uint32_t flags, uint64_t deadline)
+{
+	uint32_t done = 0;
+	int got;
+
+	while (done < n) {
+		uint32_t part = MIN(n - done, PART);
+		/* what the later parts need has to be there for the first to succeed */
+		uint64_t rest = flags & GPC_PARTIAL ? 0 : n - done - part;
+
+		got = reserve_part(c, pool, part, leave + rest, blocks + done,
+				   moves ? moves + done : NULL, flags, deadline);
+		if (got < 0 && done && (flags & GPC_PARTIAL))
+			break;
+		if (got < 0) {
+			reserve_undo(c, blocks, moves, done);
+			return got;
+		}
+		done += (uint32_t)got;
+		if ((uint32_t)got < part)
+			break;
+	}
+	return (int)done;
+}
+
+GPC_EXPORT int gpc_reserve(gpc *c, int pool, uint32_t n, uint32_t leave, gpc_block *blocks,
+			   struct gpc_move *moves, uint32_t flags, int timeout_ms)
+{
+	int err = fill_check(c, flags, GPC_PARTIAL, true);
+	uint64_t deadline = deadline_from(timeout_ms);
+	const struct shm_pool *p;
+	gpc_block *got;
+	bool stock;
+
+	if (err == 0)
+		err = refuse_pool_number(c, "pool", pool);
+	if (err == 0)
+		err = err_timeout(timeout_ms);
+	if (err < 0)
+		return err;
+	if (n == 0)
+		return 0;
+	if (!blocks)
+		return err_set(EINVAL, "blocks is NULL");
+	p = seg_pool(&c->seg, (uint32_t)pool);
+	if (n > c->seg.header.geometry.max_blocks && !(flags & GPC_PARTIAL))
+		return err_set(ENOSPC, "n is %u: %s has %u blocks in all (max_blocks)", n,
+			       c->seg.name, c->seg.header.geometry.max_blocks);
+	n = MIN(n, c->seg.header.geometry.max_blocks);
+	stock = c->stock && !leave && load_acquire(&p->state) == POOL_READY &&
+		(!moves || load_relaxed(&p->demote_to) < 0);
+	if (stock && reserve_from_stock(c, (uint32_t)pool, n, blocks, moves))
+		return (int)n;
+	got = malloc((size_t)n * sizeof(*got));  /* blocks stays untouched on failure */
+	if (!got)
+		return err_set(ENOMEM, "no memory for %u block ids", n);
+	err = reserve_all(c, (uint32_t)pool, n, leave, got, moves, flags,
+			  deadline);
+	for (n = 0; err > 0 && n < (uint32_t)err; n++)
+		blocks[n] = got[n];
+	free(got);
+	if (stock && err > 0)
+		stock_follow(c, (uint32_t)pool);
+	return err;
+}
+
+GPC_EXPORT int gpc_evict(gpc *c, int pool, uint32_t n, gpc_block *blocks, uint32_t flags,
+			 int timeout_ms)
+{
+	uint64_t deadline = deadline_from(timeout_ms);
+	uint32_t done = 0, part, i;
+	struct shm_command *cmds;
+	struct op *op;
+	int got = fill_check(c, flags, GPC_TAKE, true);
+
+	if (got == 0)
+		got = refuse_pool_number(c, "pool", pool);
+	if (got == 0)
+		got = err_timeout(timeout_ms);
+	if (got < 0)
+		return got;
+	if (n && !blocks)
+		return err_set(EINVAL, "blocks is NULL");
+	cmds = calloc(MIN(MAX(n, 1u), PART), sizeof(*cmds));
+	if (!cmds)
+		return err_set(ENOMEM, "no memory for %u commands", n);
+	for (; done < n; done += (uint32_t)got) {
+		part = MIN(n - done, PART);
+		cmds[0] = (struct shm_command){
+			.op = CMD_EVICT, .pool = (uint8_t)pool,
+			.flags = flags & GPC_TAKE ? CF_TAKE : 0,
+		};
+		got = fill_group(c, cmds, part, deadline, &op);
+		if (got < 0)
+			break;
+		for (i = 0; i < (uint32_t)got; i++)
+			blocks[done + i] = op->out[3 * i];
+		free(op);
+		if (got == 0)
+			break;
+	}
+	free(cmds);
+	return got < 0 && !done ? got : (int)done;
+}

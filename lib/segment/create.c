@@ -1,0 +1,418 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* segment_create.c - making a cache that appears whole or not at all.
+ *
+ *   1  lock file: made or opened, LOCK_CREATE taken; no .idx there, else -EEXIST
+ *   2  leftovers of a dead creator removed; a lock file that was in use before is
+ *      replaced: processes attached to the removed cache still hold their bytes in it
+ *   3  id into the lock file
+ *   4  ctl.tmp and idx.tmp: every page allocated, filled in, `ready` last, mapped
+ *   5  renamed, control segment first: a name ending in .idx means a whole cache
+ *   6  LOCK_CREATE released
+ *
+ * A creator killed before the second rename of step 5 leaves files that step 2 of the
+ * next one removes; killed after it, the cache is there and the kernel has dropped the
+ * lock. */
+#include "segment/files.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/magic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "device/device.h"
+#include "base/err.h"
+#include "base/fd.h"
+#include "segment/lockfile.h"
+#include "base/order.h"
+
+#define ALLOCATE_STEP (64ull << 20)
+#define MIB(bytes)    ((unsigned long long)(((bytes) + (1u << 20) - 1) >> 20))
+
+struct draft {                           /* what is to be made */
+	mode_t mode;
+	gid_t gid;                       /* 0 = leave it */
+	struct shm_header header;        /* of the index */
+	const struct gpc_config *cfg;
+};
+
+/* ---- the draft ---- */
+
+static int draft_mode(const struct gpc_config *cfg, struct draft *d)
+{
+	d->mode = cfg->mode ? cfg->mode : 0600;
+	if (d->mode & ~0660u)
+		return err_set(EINVAL,
+			       "mode is %o: only the owner and a group may be let in",
+			       (unsigned)d->mode);
+	if ((d->mode & 0600) != 0600)
+		return err_set(EINVAL,
+			       "mode is %o: the owner must be able to read and write",
+			       (unsigned)d->mode);
+	d->gid = d->mode & 0060 ? cfg->gid : 0;
+	return 0;
+}
+
+static int draft_devices(const struct gpc_config *cfg, struct shm_header *h)
+{
+	const char *devices = cfg->devices && *cfg->devices ? cfg->devices : "none";
+
+	int err = device_check_list(devices);
+
+	if (!err)
+		strcpy(h->devices, devices);
+	return err;
+}
+
+static int draw_random(struct shm_header *h)
+{
+	if (getrandom(h->secret, sizeof(h->secret), 0) != sizeof(h->secret) ||
+	    getrandom(h->id, sizeof(h->id), 0) != sizeof(h->id))
+		return err_sys(EIO, "no random numbers");
+	return 0;
+}
+
+static int draft_header(const struct gpc_config *cfg, struct shm_header *h)
+{
+	struct timespec now;
+	struct layout at;
+	int err;
+
+	if ((err = geometry_from_config(cfg, &h->geometry)) ||
+	    (err = draft_devices(cfg, h)) || (err = segment_boot_id(h->boot)) ||
+	    (err = draw_random(h)))
+		return err;
+	clock_gettime(CLOCK_REALTIME, &now);
+	geometry_layout(&h->geometry, &at);
+	h->magic = SHM_MAGIC_INDEX;
+	h->version = SHM_VERSION;
+	h->endian = SHM_ENDIAN;
+	h->header_bytes = sizeof(*h);
+	h->page = SHM_PAGE;
+	h->bytes = at.index_bytes;
+	strcpy(h->hash, KEY_HASH_NAME);
+	memcpy(h->layout, cfg->layout, sizeof(h->layout));
+	h->block_tokens = cfg->block_tokens ? cfg->block_tokens : 16;
+	h->tick_us = cfg->tick_us ? cfg->tick_us : 1000;
+	h->ahead = cfg->ahead ? MAX(cfg->ahead, 0) : 64;
+	h->quarantine_ms = cfg->quarantine_ms ? cfg->quarantine_ms : 1000;
+	h->peer_quota = cfg->peer_quota;
+	h->created_ns = (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+	h->checksum = segment_header_sum(h);
+	h->ready = SHM_READY;
+	return 0;
+}
+
+/* ---- files ---- */
+
+/* fchmod: the caller's umask has no say.  Group before mode, so that no other group gets
+ * in. */
+static int dress(int fd, const char *path, const struct draft *d)
+{
+	if (d->gid && fchown(fd, (uid_t)-1, d->gid))
+		return err_sys(errno == EPERM ? EINVAL : 0, "group %u for %s",
+			       (unsigned)d->gid, path);
+	if (fchmod(fd, d->mode))
+		return err_sys(0, "mode of %s", path);
+	return 0;
+}
+
+/* A new file, or -EEXIST. */
+static int make_file(const struct segment *s, const char *suffix, const struct draft *d,
+		     int *ret_fd)
+{
+	char path[SEGMENT_PATH];
+	int fd, err;
+
+	segment_path(s, suffix, path);
+	fd = fd_open(path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW, 0600);
+	if (fd < 0)
+		return err_sys(errno == EPERM ? EACCES : 0, "creating %s", path);
+	err = dress(fd, path, d);
+	if (err) {
+		unlink(path);
+		fd_close(fd);
+		return err;
+	}
+	*ret_fd = fd;
+	return 0;
+}
+
+static int no_space(const struct segment *s, uint64_t need, uint64_t free_bytes)
+{
+	uint64_t missing;
+
+	if (free_bytes >= need)                  /* no limit told, and none left */
+		free_bytes = 0;
+	missing = need - free_bytes;
+	return err_set(ENOSPC,
+		       "%s lacks %llu bytes (%llu MiB): %s needs %llu MiB and %llu MiB "
+		       "are free; enlarge it or lower max_blocks or max_peers",
+		       s->dir, (unsigned long long)missing, MIB(missing), s->name,
+		       MIB(need), (unsigned long long)(free_bytes >> 20));
+}
+
+/* Memory that the kernel can give without swapping anybody out, and free swap. */
+static uint64_t free_memory(void)
+{
+	static const char *const fields[] = { "\nMemAvailable:", "\nSwapFree:" };
+	int fd = fd_peek("/proc/meminfo", O_RDONLY);
+	uint64_t sum = 0;
+	char text[4096];
+	ssize_t n;
+	size_t i;
+
+	if (fd < 0)
+		return UINT64_MAX;
+	n = read(fd, text, sizeof(text) - 1);
+	close(fd);
+	text[MAX(n, 0)] = 0;
+	for (i = 0; i < ARRAY_SIZE(fields); i++) {
+		const char *at = strstr(text, fields[i]);
+
+		if (at)
+			sum += strtoull(at + strlen(fields[i]), NULL, 10) << 10;
+	}
+	return sum ? sum : UINT64_MAX;
+}
+
+/* What the file system can take.  The limit of a tmpfs, if it has one, may exceed the
+ * memory that is left; then no error comes, but the OOM killer. */
+static uint64_t free_space(const struct segment *s)
+{
+	struct statfs fs;
+	uint64_t space;
+
+	if (fstatfs(s->lock_fd, &fs))
+		return UINT64_MAX;
+	space = fs.f_blocks ? (uint64_t)fs.f_bavail * (uint64_t)fs.f_bsize : UINT64_MAX;
+	return fs.f_type == TMPFS_MAGIC ? MIN(space, free_memory()) : space;
+}
+
+/* Every page now: a hole would become SIGBUS on the day the file system is full.  Kernels may
+ * undo a step when a signal comes: then it was too long for this process. */
+static int allocate(const struct segment *s, int fd, uint64_t bytes)
+{
+	uint64_t at, n, step = ROUND_UP(ALLOCATE_STEP, s->unit);
+	int err;
+
+	for (at = 0; at < bytes; at += n) {
+		n = MIN(bytes - at, step);
+		err = posix_fallocate(fd, (off_t)at, (off_t)n);
+		if (err == EINTR) {
+			step = MAX(step / 2 / s->unit, 1u) * s->unit;
+			n = 0;
+			continue;
+		}
+		if (err == ENOSPC)
+			return no_space(s, bytes - at, free_space(s));
+		if (err) {
+			errno = err;
+			return err_sys(0, "%llu bytes in %s", (unsigned long long)bytes,
+				       s->dir);
+		}
+	}
+	return 0;
+}
+
+/* Fill a new file through a mapping: hugetlbfs knows no write(2). */
+static int map_new(const struct segment *s, int fd, uint64_t bytes, uint8_t **ret)
+{
+	int err;
+
+	segment_ask_huge(s, fd, bytes);
+	err = allocate(s, fd, ROUND_UP(bytes, s->unit));
+	return err ? err : segment_map_pages(s, fd, bytes, PROT_READ | PROT_WRITE, ret);
+}
+
+static int write_id(const struct segment *s)
+{
+	uint8_t *p;
+	int err = map_new(s, s->lock_fd, SHM_PAGE, &p);
+
+	if (err)
+		return err;
+	memcpy(p, s->header.id, sizeof(s->header.id));
+	segment_unmap_pages(s, p, SHM_PAGE);
+	return 0;
+}
+
+/* ---- content ---- */
+
+/* In the index all zeros are right: records FREE, the table empty; pools are seeded. */
+static void fill_control(const struct segment *s, uint8_t *base)
+{
+	struct shm_line *line = SEG_AT(base, s->at.line, struct shm_line, 0);
+	struct shm_section *section = SEG_AT(base, s->at.section, struct shm_section, 0);
+	uint32_t i, n = s->header.geometry.max_peers * SHM_SECTIONS;
+
+	line->epoch = 1;                         /* 0 in a section means idle */
+	line->tick = 1;                          /* 0 in a stamp means never used */
+	for (i = 0; i < n; i++)
+		section[i].ticket = 1;           /* idle: done < ticket */
+}
+
+static int make_segment(const struct segment *s, const char *suffix,
+			const struct draft *d, const struct shm_header *h, int *ret_fd)
+{
+	struct shm_header *there;
+	uint8_t *p;
+	int err = make_file(s, suffix, d, ret_fd);
+
+	if (err || (err = map_new(s, *ret_fd, h->bytes, &p)))
+		return err;
+	there = (struct shm_header *)p;
+	memcpy(there, h, offsetof(struct shm_header, ready));
+	if (h->magic == SHM_MAGIC_CONTROL)
+		fill_control(s, p);
+	else
+		segment_seed_pools(s, d->cfg, p);
+	/* (A) everything is in place before the file says so.  Pairs with check_ready()
+	 * in segment_check.c.  If we die before it, the file has a temporary name still,
+	 * and the next creator removes it. */
+	store_release(&there->ready, h->ready);
+	segment_unmap_pages(s, p, h->bytes);
+	return 0;
+}
+
+static int rename_file(const struct segment *s, const char *from, const char *to)
+{
+	char old[SEGMENT_PATH], new[SEGMENT_PATH];
+
+	segment_path(s, from, old);
+	segment_path(s, to, new);
+	return rename(old, new) ? err_sys(0, "renaming %s", old) : 0;
+}
+
+/* Steps 3 to 5. */
+static int build(struct segment *s, const struct draft *d)
+{
+	uint64_t need, space = free_space(s);
+	struct shm_header control;
+	int err;
+
+	s->header = d->header;
+	s->unit = segment_unit(s->lock_fd);
+	geometry_layout(&s->header.geometry, &s->at);
+	segment_control_header(&s->header, &control);
+	need = ROUND_UP(s->at.index_bytes, s->unit) +
+	       ROUND_UP(s->at.control_bytes, s->unit) + s->unit;
+	if (need > space)
+		return no_space(s, need, space);
+	if ((err = write_id(s)) ||
+	    (err = make_segment(s, "ctl.tmp", d, &control, &s->control_fd)) ||
+	    (err = make_segment(s, "idx.tmp", d, &s->header, &s->index_fd)) ||
+	    (err = segment_map(s)) || (err = rename_file(s, "ctl.tmp", "ctl")))
+		return err;
+	return rename_file(s, "idx.tmp", "idx");
+}
+
+/* ---- the name ---- */
+
+static int open_lock_file(struct segment *s, const struct draft *d)
+{
+	int err;
+
+	s->lock_fd = segment_open_file(s, "lock", O_RDWR);
+	if (s->lock_fd >= 0)
+		return segment_check_owner(s, s->lock_fd, "lock");
+	if (s->lock_fd != -ENOENT)
+		return s->lock_fd;
+	err = make_file(s, "lock", d, &s->lock_fd);
+	return err == -EEXIST ? -ESTALE : err;   /* another creator was faster */
+}
+
+static bool index_exists(const struct segment *s)
+{
+	char path[SEGMENT_PATH];
+	struct stat st;
+
+	segment_path(s, "idx", path);
+	return !lstat(path, &st);
+}
+
+static int name_is_taken(struct segment *s)
+{
+	int err = -ENOENT;
+
+	s->index_fd = segment_open_file(s, "idx", O_RDONLY);
+	if (s->index_fd >= 0)
+		err = segment_read_header(s);
+	return err_set(EEXIST,
+		       err ? "a cache %s exists in %s and cannot be used: remove it"
+			   : "a cache %s exists in %s",
+		       s->name, s->dir);
+}
+
+static int remove_leftovers(const struct segment *s)
+{
+	int err;
+
+	if ((err = segment_remove_file(s, "idx.tmp")) ||
+	    (err = segment_remove_file(s, "ctl.tmp")))
+		return err;
+	return segment_remove_file(s, "ctl");
+}
+
+/* Steps 1 and 2; -ESTALE: start over. */
+static int claim_once(struct segment *s, const struct draft *d)
+{
+	struct stat st;
+	int err;
+
+	if ((err = open_lock_file(s, d)) || (err = segment_lock_name(s)))
+		return err;
+	if (index_exists(s))
+		return name_is_taken(s);
+	if ((err = remove_leftovers(s)))
+		return err;
+	if (fstat(s->lock_fd, &st))
+		return err_sys(0, "gpc.%s.lock", s->name);
+	if (!st.st_size)
+		return 0;
+	err = segment_remove_file(s, "lock");
+	return err ? err : -ESTALE;
+}
+
+static int claim(struct segment *s, const struct draft *d)
+{
+	int err;
+
+	while ((err = claim_once(s, d)) == -ESTALE)
+		segment_close(s);
+	return err;
+}
+
+/* The lock file last, with its byte still held. */
+static void give_up(const struct segment *s)
+{
+	if (!remove_leftovers(s))
+		segment_remove_file(s, "lock");
+}
+
+int segment_create(struct segment *s, const char *name, const struct gpc_config *cfg)
+{
+	struct draft d = { .cfg = cfg };
+	int err = segment_begin(s, name, cfg->dir);
+
+	if (err || (err = draft_mode(cfg, &d)) || (err = draft_header(cfg, &d.header)))
+		return err;
+	if ((err = claim(s, &d))) {
+		segment_close(s);
+		return err;
+	}
+	if ((err = build(s, &d))) {
+		give_up(s);
+		segment_close(s);
+		return err;
+	}
+	lock_drop(s->lock_fd, LOCK_CREATE);
+	return 0;
+}

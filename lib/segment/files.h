@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* segment_file.h - what the sources of segment.h share and nobody else needs. */
+#ifndef GPC_SEGMENT_FILE_H
+#define GPC_SEGMENT_FILE_H
+
+#include "segment/segment.h"
+
+#define SEGMENT_DIR     "/dev/shm"
+#define SEGMENT_PATH    384              /* bytes that any path takes */
+#define SEGMENT_LET_IN  "gpcd --group lets a group in"   /* whom a file is closed to */
+
+/* ---- segment.c ---- */
+
+/* Everything closed, name and directory checked and stored. */
+int segment_begin(struct segment *s, const char *name, const char *dir);
+/* DIR/gpc.NAME.suffix */
+void segment_path(const struct segment *s, const char *suffix, char path[SEGMENT_PATH]);
+/* A file of this name: descriptor, -ENOENT, -EACCES, -EBADMSG (no regular file). */
+int segment_open_file(const struct segment *s, const char *suffix, int flags);
+/* Does this name still stand for the file behind fd? */
+bool segment_is_named(const struct segment *s, const char *suffix, int fd);
+/* Map both files into s->index and s->control. */
+int segment_map(struct segment *s);
+
+/* ---- segment_pages.c ---- */
+
+/* Map a whole file where its huge pages, if it has any, can be mapped as such: -ENOMEM. */
+int segment_map_pages(const struct segment *s, int fd, uint64_t bytes, int prot, uint8_t **ret);
+void segment_unmap_pages(const struct segment *s, uint8_t *p, uint64_t bytes);
+/* Huge pages for a new file, if they are to be had.  Allocating comes after it. */
+void segment_ask_huge(const struct segment *s, int fd, uint64_t bytes);
+
+/* ---- segment_check.c ---- */
+
+/* What sizes of files are multiples of there: 4096, or the huge page of hugetlbfs. */
+uint32_t segment_unit(int fd);
+int segment_boot_id(uint8_t id[16]);
+uint64_t segment_header_sum(const struct shm_header *h);
+/* What the header of the control segment is beside this one of an index. */
+void segment_control_header(const struct shm_header *index, struct shm_header *ret);
+
+int segment_check_owner(const struct segment *s, int fd, const char *suffix);
+/* The header of the index, read and validated, into s->header; s->at too. */
+int segment_read_header(struct segment *s);
+/* Is enough of the index there to be worth a copy?  -EBADMSG. */
+int segment_check_extent(const struct segment *s);
+int segment_check_control(const struct segment *s);
+int segment_check_lock(const struct segment *s);
+/* All of the above, and sizes, pages and boot. */
+int segment_check_files(struct segment *s);
+int segment_check_want(const struct segment *s, const struct segment_want *want);
+
+/* ---- segment_pools.c ---- */
+
+/* vram_blocks and ram_blocks of the configuration, into a fresh index. */
+void segment_seed_pools(const struct segment *s, const struct gpc_config *cfg,
+			uint8_t *index);
+
+/* ---- segment_remove.c ---- */
+
+/* Take LOCK_CREATE of s->lock_fd's file, waiting up to two seconds for whoever has it:
+ * 0, -EAGAIN, -errno; -ESTALE when the name stands for another file by then. */
+int segment_lock_name(const struct segment *s);
+/* Remove a file of this cache; absent is fine. */
+int segment_remove_file(const struct segment *s, const char *suffix);
+
+#endif

@@ -1,0 +1,174 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* geometry.c - sizes and offsets of the segments, from the geometry alone.
+ *
+ * What a user chooses is max_blocks, max_peers and max_pools; the rest follows, so that a
+ * geometry found in a segment is either one that this file would make, or is refused. */
+#include "segment/geometry.h"
+
+#include <errno.h>
+
+#include "base/base.h"
+#include "base/err.h"
+
+#define MAX_BLOCKS      (1u << 28)
+#define MAX_SLOTS       (1u << 24)       /* of a pool: 24 bits of a block id */
+#define MAX_TOKENS      65536u
+
+/* The largest geometry stays far below 2^63 bytes, so sums of regions cannot wrap. */
+_Static_assert((uint64_t)MAX_BLOCKS *(64 + 64 + 2 * (GPC_MAX_PEERS + 4) + 8) < 1ull << 40,
+	       "offsets fit");
+
+/* Half of the entries are in use when every block is live; an odd one out gets its
+ * bucket. */
+static uint32_t buckets_for(uint32_t max_blocks)
+{
+	return MAX(2u, (max_blocks + 1) / 2);
+}
+
+static uint32_t stride_for(uint32_t max_peers)
+{
+	return ROUND_UP(max_peers * 2, 8u);
+}
+
+static uint32_t changes_for(uint32_t max_blocks)
+{
+	uint32_t n = 1024;
+
+	while (n < 65536 && n < max_blocks / 4)
+		n *= 2;
+	return n;
+}
+
+static void derive(struct shm_geometry *g)
+{
+	g->buckets = buckets_for(g->max_blocks);
+	g->ref_stride = stride_for(g->max_peers);
+	g->changes = changes_for(g->max_blocks);
+}
+
+/* The fields that do not shape the segment, and would be no use if absurd. */
+static int check_policy(const struct gpc_config *cfg)
+{
+	int err;
+
+	if (cfg->block_tokens && (err = err_range("block_tokens", cfg->block_tokens, 1,
+						    MAX_TOKENS)))
+		return err;
+	if (cfg->tick_us && (err = err_range("tick_us", cfg->tick_us, 1, 10000000)))
+		return err;
+	if (cfg->quarantine_ms &&
+	    (err = err_range("quarantine_ms", cfg->quarantine_ms, 1, 3600000)))
+		return err;
+	if (cfg->ahead < -1 || cfg->ahead > (int32_t)MAX_SLOTS)
+		return err_set(EINVAL, "ahead is %d: it must be -1 (none) to %u",
+			       cfg->ahead, MAX_SLOTS);
+	return 0;
+}
+
+/* Records that the shorthand pools of the config take. */
+static int shorthand_blocks(const struct gpc_config *cfg, uint64_t *ret)
+{
+	uint64_t ram = cfg->ram_blocks ? (uint64_t)cfg->ram_blocks + GEOMETRY_TRANSIT : 0;
+
+	if (cfg->vram_blocks > MAX_SLOTS)
+		return err_set(EINVAL, "vram_blocks is %u: a pool has at most %u blocks",
+			       cfg->vram_blocks, MAX_SLOTS);
+	if (ram > MAX_SLOTS)
+		return err_set(EINVAL,
+			       "ram_blocks is %u: a RAM pool has at most %u blocks, "
+			       "since %u more are for transit",
+			       cfg->ram_blocks, MAX_SLOTS - GEOMETRY_TRANSIT,
+			       GEOMETRY_TRANSIT);
+	*ret = cfg->vram_blocks + ram;
+	return 0;
+}
+
+int geometry_from_config(const struct gpc_config *cfg, struct shm_geometry *ret)
+{
+	uint32_t pools = !!cfg->vram_blocks + !!cfg->ram_blocks;
+	struct shm_geometry g = {
+		.max_blocks = cfg->max_blocks,
+		.max_peers = cfg->max_peers ? cfg->max_peers : 32,
+		.max_pools = cfg->max_pools ? cfg->max_pools : 16,
+	};
+	uint64_t need = 0;
+	int err;
+
+	if ((err = check_policy(cfg)) || (err = shorthand_blocks(cfg, &need)))
+		return err;
+	if (!g.max_blocks)
+		g.max_blocks = need ? (uint32_t)need : 65536;
+	if ((err = err_range("max_blocks", g.max_blocks, 1, MAX_BLOCKS)) ||
+	    (err = err_range("max_peers", g.max_peers, 1, GPC_MAX_PEERS)) ||
+	    (err = err_range("max_pools", g.max_pools, 1, GPC_MAX_POOLS)))
+		return err;
+	if (need > g.max_blocks)
+		return err_set(EINVAL,
+			       "max_blocks is %u: vram_blocks %u and ram_blocks %u "
+			       "with their transit blocks need %llu",
+			       g.max_blocks, cfg->vram_blocks, cfg->ram_blocks,
+			       (unsigned long long)need);
+	if (pools > g.max_pools)
+		return err_set(EINVAL,
+			       "max_pools is %u: vram_blocks and ram_blocks make %u "
+			       "pools",
+			       g.max_pools, pools);
+	derive(&g);
+	*ret = g;
+	return 0;
+}
+
+int geometry_check(const struct shm_geometry *g)
+{
+	struct shm_geometry ours = *g;
+
+	if (g->max_blocks < 1 || g->max_blocks > MAX_BLOCKS || g->max_peers < 1 ||
+	    g->max_peers > GPC_MAX_PEERS || g->max_pools < 1 ||
+	    g->max_pools > GPC_MAX_POOLS)
+		return err_set(EBADMSG,
+			       "impossible geometry: %u blocks, %u peers, %u pools",
+			       g->max_blocks, g->max_peers, g->max_pools);
+	derive(&ours);
+	if (g->buckets != ours.buckets || g->ref_stride != ours.ref_stride ||
+	    g->changes != ours.changes)
+		return err_set(EBADMSG,
+			       "geometry contradicts itself: %u buckets, stride %u, "
+			       "%u changes for %u blocks and %u peers",
+			       g->buckets, g->ref_stride, g->changes, g->max_blocks,
+			       g->max_peers);
+	return 0;
+}
+
+/* The next region begins on a page. */
+static uint64_t place(uint64_t *end, uint64_t count, uint64_t bytes)
+{
+	uint64_t at = *end;
+
+	*end = ROUND_UP(at + count * bytes, SHM_PAGE);
+	return at;
+}
+
+void geometry_layout(const struct shm_geometry *g, struct layout *ret)
+{
+	uint64_t end = SHM_PAGE;
+
+	ret->state = place(&end, 1, SHM_PAGE);
+	ret->pool = place(&end, g->max_pools, sizeof(struct shm_pool));
+	ret->mirror = place(&end, SHM_MIRRORS, sizeof(struct shm_mirror));
+	ret->tally = place(&end, g->max_peers, sizeof(struct shm_tally));
+	ret->table = place(&end, g->buckets, 64);
+	ret->record = place(&end, g->max_blocks, sizeof(struct shm_record));
+	ret->change = place(&end, g->changes, sizeof(struct shm_change));
+	ret->index_bytes = end;
+
+	end = SHM_PAGE;
+	ret->line = place(&end, 1, SHM_PAGE);
+	ret->seat = place(&end, g->max_peers, sizeof(struct shm_seat));
+	ret->section = place(&end, (uint64_t)g->max_peers * SHM_SECTIONS,
+			     sizeof(struct shm_section));
+	ret->ring = place(&end, (uint64_t)g->max_peers * SHM_RING,
+			  sizeof(struct shm_command));
+	ret->ref = place(&end, g->max_blocks, g->ref_stride);
+	ret->stamp = place(&end, g->max_blocks, sizeof(uint64_t));
+	ret->control_bytes = end;
+}

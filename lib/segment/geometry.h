@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* geometry.h - sizes and offsets of the segments, from the geometry alone. */
+#ifndef GPC_GEOMETRY_H
+#define GPC_GEOMETRY_H
+
+#include "gpc.h"
+#include "segment/shm.h"
+
+#define GEOMETRY_TRANSIT 64u              /* transit slots of a RAM pool, by default */
+
+struct layout {                          /* byte offsets */
+	uint64_t state, pool, mirror, tally, table, record, change, index_bytes;
+	uint64_t line, seat, section, ring, ref, stamp, control_bytes;
+};
+
+/* Fill in defaults and refuse nonsense; -EINVAL with a sentence. */
+int geometry_from_config(const struct gpc_config *cfg, struct shm_geometry *ret);
+/* Is this geometry, read from a segment, one that we could have written?  -EBADMSG. */
+int geometry_check(const struct shm_geometry *g);
+/* g has passed geometry_check: nothing here can overflow. */
+void geometry_layout(const struct shm_geometry *g, struct layout *ret);
+
+#endif

@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* lockfile.h - OFD byte locks: liveness, seats and the writer's seat.
+ *
+ * The kernel drops them when the last descriptor of the open file description goes, SIGKILL
+ * included; they work across PID namespaces and no store in shared memory can fake them.  A
+ * lock never conflicts with its own description, so every handle and every writer role opens
+ * the file anew (rule S2).  All descriptors are O_CLOEXEC and closed in forked children. */
+#ifndef GPC_LOCKFILE_H
+#define GPC_LOCKFILE_H
+
+#include "base/base.h"
+
+/* Exclusive lock of one byte, never waiting: 0, -EAGAIN (another holds it), -errno. */
+int lock_try(int fd, uint64_t byte);
+void lock_drop(int fd, uint64_t byte);
+/* 1 = another description holds it, 0 = free, -errno.  Works on a read-only descriptor. */
+int lock_test(int fd, uint64_t byte);
+
+/* Who a process is, in the eyes of its own PID and time namespaces; namespaces: 0 = unknown. */
+struct identity { int32_t pid; uint64_t start_time, namespaces; };
+void identity_self(struct identity *ret);
+/* 1 = surely gone (same namespaces; exited so far that its files are closed), 0 = alive or
+ * unknown. */
+bool identity_gone(const struct identity *id);
+
+#endif

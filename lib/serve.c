@@ -1,0 +1,240 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "config.h"
+
+#include <errno.h>
+#include <string.h>
+#include <time.h>
+#include "base/futex.h"
+#include "segment/lockfile.h"
+#include "peer/ring.h"
+#include "writer/loop.h"
+#include "writer/memory.h"
+#include "serve.h"
+
+#define LOOK_NS (5 * NS_PER_MS)          /* between looks whether the seat is empty */
+#define PATIENCE_NS (2000 * NS_PER_MS)   /* with a writer that is giving the seat up */
+#define SERVE_NS (50 * NS_PER_MS)        /* of one round of the thread */
+
+/* With serve_lock held. */
+static int take_seat(gpc *c)
+{
+	struct writer *w;
+	int err;
+
+	if (c->writer)
+		return 0;
+	if (lock_test(c->seg.lock_fd, LOCK_WRITER) == 1)
+		return -EAGAIN;
+	err = writer_open(c, false, &w);
+	if (err == 0)
+		store_relaxed(&c->writer, w);
+	return err;
+}
+
+static void drop_seat(gpc *c)
+{
+	struct writer *w = c->writer;
+
+	store_relaxed(&c->writer, NULL);
+	if (w)
+		writer_close(w);
+}
+
+/* With serve_lock held. */
+static int serve_once(gpc *c, uint64_t deadline_ns)
+{
+	int n;
+
+	if (!c->writer)
+		return err_set(ENOTCONN, "this handle is not the writer");
+	n = writer_serve(c->writer, deadline_ns);
+	if (n < 0)
+		drop_seat(c);
+	return n;
+}
+
+static void pause_ns(uint64_t ns)
+{
+	struct timespec ts = { 0, (long)ns };
+
+	nanosleep(&ts, NULL);
+}
+
+/* The one who said last that it was the writer, and surely is no more; 0: there is none such. */
+static int32_t dead_writer(gpc *c)
+{
+	uint32_t peer = load_relaxed(&seg_state(&c->seg)->writer_peer) - 1;
+	const struct shm_seat *s;
+	struct identity who;
+
+	if (peer >= c->seg.header.geometry.max_peers)
+		return 0;
+	s = seg_seat(&c->seg, peer);
+	who = (struct identity){ s->pid, s->start_time, s->namespaces };
+	return identity_gone(&who) ? who.pid : 0;
+}
+
+/* Whoever gives the seat up, or has it only to clear seats, says that it is nobody's; whoever has
+ * just got it has not said anything yet. */
+static bool is_for_a_moment(gpc *c)
+{
+	return !load_relaxed(&seg_state(&c->seg)->writer_pid) || dead_writer(c);
+}
+
+static int has_writer(gpc *c)
+{
+	int32_t pid = dead_writer(c);
+
+	if (pid)                         /* made without fork handlers */
+		return err_set(EAGAIN, "the writer of %s, process %d, has died, but a child of it "
+			       "keeps its lock: end that child", c->seg.name, pid);
+	return err_set(EAGAIN, "%s has a writer", c->seg.name);
+}
+
+GPC_EXPORT int gpc_writer_take(gpc *c, uint32_t flags, int timeout_ms)
+{
+	uint64_t deadline = deadline_from(timeout_ms), patience = clock_ns() + PATIENCE_NS;
+	int err = handle_check(c, true);
+
+	if (err == 0)
+		err = err_flags(flags, GPC_STANDBY);
+	if (err == 0)
+		err = err_timeout(timeout_ms);
+	if (err < 0)
+		return err;
+	for (;;) {
+		pthread_mutex_lock(&c->serve_lock);
+		err = take_seat(c);
+		pthread_mutex_unlock(&c->serve_lock);
+		if (err != -EAGAIN)
+			return err;
+		if (!(flags & GPC_STANDBY) && (!is_for_a_moment(c) || clock_ns() >= patience))
+			return has_writer(c);
+		if (flags & GPC_STANDBY && clock_ns() >= deadline)
+			return err_set(ETIMEDOUT, "%s still has a writer", c->seg.name);
+		pause_ns(LOOK_NS);
+	}
+}
+
+GPC_EXPORT int gpc_writer_serve(gpc *c, int timeout_ms)
+{
+	int n = handle_check(c, true);
+
+	if (n == 0)
+		n = err_timeout(timeout_ms);
+	if (n < 0)
+		return n;
+	pthread_mutex_lock(&c->serve_lock);
+	c->may_wake = true;
+	n = serve_once(c, deadline_from(timeout_ms));
+	c->may_wake = false;
+	pthread_mutex_unlock(&c->serve_lock);
+	return n;
+}
+
+/* Nothing here but atomic operations and one system call: a signal handler may be anywhere. */
+GPC_EXPORT void gpc_writer_wake(gpc *c)
+{
+	int saved = errno;
+
+	if (!c || c->readonly || c->forked)
+		return;
+	store_relaxed(&c->wake, 1);
+	ring_doorbell(c);                /* wake before the bell: who answers it reads wake then */
+	errno = saved;
+}
+
+GPC_EXPORT int gpc_writer_drop(gpc *c)
+{
+	int err = handle_check(c, true);
+
+	if (err < 0)
+		return err;
+	pthread_mutex_lock(&c->serve_lock);
+	if (!c->writer)
+		err = err_set(ENOTCONN, "this handle is not the writer");
+	drop_seat(c);
+	pthread_mutex_unlock(&c->serve_lock);
+	return err;
+}
+
+bool writer_seat_help(gpc *c)
+{
+	bool helped = false;
+
+	if (c->serving || pthread_mutex_trylock(&c->serve_lock) != 0)
+		return false;
+	if (c->writer)
+		helped = serve_once(c, clock_ns() + NS_PER_MS) >= 0;
+	pthread_mutex_unlock(&c->serve_lock);
+	return helped;
+}
+
+static void *serve(void *arg)
+{
+	gpc *c = arg;
+	int err;
+
+	while (!load_acquire(&c->stop)) {
+		pthread_mutex_lock(&c->serve_lock);
+		err = take_seat(c);
+		if (err == 0)
+			err = serve_once(c, clock_ns() + SERVE_NS);
+		pthread_mutex_unlock(&c->serve_lock);
+		if (err < 0 && err != -EAGAIN)
+			log_say(&c->log, LOG_ERR, "not the writer: %s", gpc_last_error());
+		if (err < 0)
+			futex_wait(&c->stop, 0, err == -EAGAIN ? LOOK_NS : 200 * LOOK_NS);
+	}
+	return NULL;
+}
+
+int writer_seat_start(gpc *c)
+{
+	int err;
+
+	/* the seat first: whoever calls next finds a writer */
+	err = take_seat(c);
+	if (err < 0 && err != -EAGAIN)
+		return err;
+	c->serving = true;
+	err = pthread_create(&c->server, NULL, serve, c);
+	if (err) {
+		c->serving = false;
+		drop_seat(c);
+		return err_set(err, "cannot start the serving thread: %s", strerror(err));
+	}
+	return 0;
+}
+
+void writer_seat_stop(gpc *c)
+{
+	if (!c->serving)
+		return;
+	store_release(&c->stop, 1);
+	futex_wake_all(&c->stop);
+	ring_doorbell(c);
+	pthread_join(c->server, NULL);
+	c->serving = false;
+}
+
+void writer_seat_leave(gpc *c)
+{
+	if (c->writer)
+		writer_reap(c->writer);
+	drop_seat(c);
+}
+
+int writer_seat_reap(gpc *c)
+{
+	struct writer *w;
+	int err = writer_open(c, true, &w);
+
+	if (err < 0)
+		return err;
+	log_say(&c->log, LOG_INFO, "%s has no writer, and the dead have its seats: they are "
+		"cleared", c->seg.name);
+	err = writer_reap(w);
+	writer_close(w);
+	return err;
+}

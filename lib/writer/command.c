@@ -1,0 +1,287 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* command.c - what one command of a peer does.
+ *
+ * A command comes from memory that a peer may scribble on: the caller has copied it, and
+ * every field is checked before use.  Running a command twice is harmless: a successor runs
+ * every command without an answer again. */
+#include "config.h"
+
+#include <errno.h>
+#include "writer/command.h"
+#include "writer/grant.h"
+#include "writer/leave.h"
+#include "writer/lru.h"
+#include "writer/memory.h"
+#include "writer/move.h"
+#include "writer/pools.h"
+#include "writer/record.h"
+#include "writer/retire.h"
+#include "writer/table.h"
+#include "writer/tree.h"
+
+void command_answer(struct writer *w, uint32_t peer, uint64_t position, int32_t result)
+{
+	/* (R) the answer and everything it stands for; pairs with the load in ring.c.  Before
+	 * it a successor runs the command again. */
+	store_release(&seg_command(&w->seg, peer, position)->result, result);
+	w->peer[peer].answered = true;
+}
+
+enum { STALL = INT32_MIN + 1 };
+
+static int32_t parent_elsewhere(struct writer *w, const gpc_key *parent)
+{
+	uint32_t space;
+
+	for (space = 0; space < GPC_MAX_SPACES; space++)
+		if ((w_state(w)->spaces >> space & 1) &&
+		    table_find(w, space, parent) != NONE)
+			return -EXDEV;
+	return -ENOENT;
+}
+
+/* Parent, depth and chain flag of a block to be published; *ret_up: the parent's record. */
+static int32_t find_chain(struct writer *w, uint32_t record, const struct shm_command *cmd,
+			  uint32_t *ret_up)
+{
+	struct shm_record *r = w_record(w, record);
+	struct wpool *p = w_pool_of(w, record);
+	gpc_key parent = { { cmd->parent[0], cmd->parent[1] } };
+	uint32_t up = NONE;
+
+	r->parent[0] = r->parent[1] = 0;
+	r->depth = 0;
+	r->flags = 0;
+	if (cmd->flags & CF_UNCHAINED) {
+		r->flags = REC_UNCHAINED;
+	} else if (!key_is_zero(&parent)) {
+		r->parent[0] = parent.w[0];
+		r->parent[1] = parent.w[1];
+		if (!key_is_root(&parent)) {
+			up = table_find(w, p->space, &parent);
+			if (up == NONE && !(p->flags & GPC_POOL_UNCHAINED))
+				return parent_elsewhere(w, &parent);
+			if (up == NONE)
+				r->flags = REC_UNCHAINED;
+			else if (w_record(w, up)->depth == UINT32_MAX)
+				return -ENOENT;  /* a child is deeper than its parent */
+			else
+				r->depth = w_record(w, up)->depth + 1;
+		}
+	}
+	*ret_up = up;
+	return 0;
+}
+
+/* The key is live in RAM: the block just computed takes its place (rule C4). */
+static void publish_over(struct writer *w, uint32_t peer, uint32_t record, uint32_t ram)
+{
+	struct shm_record *r = w_record(w, record), *old = w_record(w, ram);
+	struct shm_tally *t = w_tally(w, peer);
+
+	r->parent[0] = old->parent[0];
+	r->parent[1] = old->parent[1];
+	r->depth = old->depth;
+	r->flags = old->flags & REC_UNCHAINED;
+	r->source_word = old->word;
+	/* (O) rule C3: a successor goes on from here, or, before LIVE, runs it again */
+	store_release(&r->source, ram + 1);
+	record_publish(w, record, GPC_MOVED, w_block(w, ram));
+	move_switch(w, ram, record);
+	store_relaxed(&t->promoted, t->promoted + 1);
+}
+
+static int32_t publish_new(struct writer *w, uint32_t record, const struct shm_command *cmd)
+{
+	uint32_t slot, up;
+	int32_t err = find_chain(w, record, cmd, &up);
+
+	if (err < 0)
+		return err;
+	switch (table_place(w, record, &slot)) {
+	case TABLE_WAIT:
+		return STALL;
+	case TABLE_FULL:
+		return -EAGAIN;
+	}
+	tree_enter(w, record);
+	tree_attach(w, record, up);
+	record_publish(w, record, GPC_STORED, GPC_NONE);
+	table_fill(w, record, slot);
+	return 0;
+}
+
+/* By a writer that died before the answer.  Since then another peer's command may have dropped
+ * it, or begun to, but the publisher holds it. */
+static bool was_published(struct writer *w, uint32_t peer, uint64_t position, uint32_t record,
+			  const gpc_key *key)
+{
+	const struct shm_record *r = w_record(w, record);
+
+	return ((w_is(w, record, LIVE) && (r->owner == peer || r->owner == SHM_NO_PEER)) ||
+		(w_is(w, record, DYING) && r->owner == SHM_NO_PEER)) &&
+	       r->op == OP_OF(position) && r->key[0] == key->w[0] && r->key[1] == key->w[1];
+}
+
+static int32_t publish(struct writer *w, uint32_t peer, uint64_t position,
+		       const struct shm_command *cmd)
+{
+	uint32_t record = w_find_record(w, cmd->block), resident;
+	gpc_key key = { { cmd->key[0], cmd->key[1] } }, parent = { { cmd->parent[0],
+								     cmd->parent[1] } };
+	struct shm_tally *t = w_tally(w, peer);
+	struct shm_record *r;
+	int32_t err = 0;
+
+	if (record == NONE || key_is_zero(&key) || key_is_root(&key) || key_same(&key, &parent))
+		return -EINVAL;
+	r = w_record(w, record);
+	if (was_published(w, peer, position, record, &key))
+		return cmd->block;
+	if (!w_is(w, record, RESERVED) || r->owner != peer || grant_holds(w, record))
+		return -EPERM;
+	if (r->source) {
+		if (r->op != OP_OF(position))
+			return -EPERM;   /* the target of a move */
+		move_unbind(w, record);  /* a writer died in publish_over() */
+	}
+	if (w_pool_of(w, record)->state != POOL_READY)
+		return -ESTALE;
+	resident = table_find(w, w_space(w, record), &key);
+	if (resident != NONE && (w_pool_of(w, resident)->kind == GPC_VRAM ||
+				 w_pool_of(w, record)->kind == GPC_RAM)) {
+		store_relaxed(&t->duplicate, t->duplicate + 1);
+		leave_stay(w, resident);
+		return w_block(w, resident);
+	}
+	lru_begin(w, record);
+	r->key[0] = key.w[0];
+	r->key[1] = key.w[1];
+	r->tag = cmd->tag;
+	r->op = OP_OF(position);
+	if (resident != NONE)
+		publish_over(w, peer, record, resident);
+	else
+		err = publish_new(w, record, cmd);
+	if (err < 0)
+		return err;
+	lru_offer_fresh(w, record);
+	store_relaxed(&t->published, t->published + 1);
+	return cmd->block;
+}
+
+/* FREE and DROP carry the generation that they mean + 1: when a successor runs one again, its
+ * block may be somebody else's by now. */
+static bool means_this(struct writer *w, uint32_t record, const struct shm_command *cmd)
+{
+	return !cmd->arg || cmd->arg == (uint64_t)WORD_GEN(w_word(w, record)) + 1;
+}
+
+static int32_t give_back(struct writer *w, uint32_t peer, const struct shm_command *cmd)
+{
+	uint32_t record = w_find_record(w, cmd->block);
+	struct wpool *p;
+
+	if (record == NONE)
+		return -EINVAL;
+	if (!w_is(w, record, RESERVED) || w_record(w, record)->owner != peer ||
+	    grant_holds(w, record) || !means_this(w, record, cmd))
+		return -EPERM;
+	p = w_pool_of(w, record);
+	/* what the keeper's own gpc_evict has brought, and it was not told: now it is */
+	if (!(p->flags & GPC_POOL_CALLER) || p->keeper != (int32_t)peer ||
+	    p->state != POOL_READY || w_record(w, record)->op)
+		record_free(w, record);
+	return 0;
+}
+
+static int32_t drop(struct writer *w, uint32_t peer, const struct shm_command *cmd)
+{
+	uint32_t record = w_find_record(w, cmd->block);
+	struct shm_tally *t = w_tally(w, peer);
+
+	if (record == NONE)
+		return -EINVAL;
+	if (!w_is(w, record, LIVE) || leave_is_moved(w, record) || !means_this(w, record, cmd))
+		return 0;
+	t->dropped += tree_collect(w, record, &w->below, &w->below_size, 0);
+	retire_subtree(w, record);
+	return 1;
+}
+
+/* How many slots a group may claim: what the ring holds behind it. */
+static bool group_is_sound(struct writer *w, uint32_t peer, uint64_t position, uint32_t n)
+{
+	uint64_t head = load_acquire(&seg_seat(&w->seg, peer)->head);
+
+	return n >= 1 && n <= SHM_RING && head - position >= n && head - position <= SHM_RING;
+}
+
+/* Whatever stands there: a peer may still scribble on it. */
+void command_prefetch(struct writer *w, const struct shm_command *cmd)
+{
+	gpc_key key = { { load_relaxed(&cmd->key[0]), load_relaxed(&cmd->key[1]) } };
+	uint32_t op = load_relaxed(&cmd->op), record;
+
+	if (op != CMD_PUBLISH && op != CMD_FREE)
+		return;
+	record = w_find_record(w, load_relaxed(&cmd->block));
+	if (record == NONE)
+		return;
+	__builtin_prefetch(w_record(w, record), 1);
+	__builtin_prefetch(&w->node[record], 1);
+	__builtin_prefetch(&w->owned[record], 1);
+	if (op == CMD_FREE)
+		return;
+	__builtin_prefetch(seg_stamp(&w->seg, record), 1);
+	table_prefetch(w, w_space(w, record), &key, true);
+}
+
+bool command_run(struct writer *w, uint32_t peer, uint64_t position,
+		 const struct shm_command *cmd)
+{
+	int32_t result;
+
+	switch (cmd->op) {
+	case CMD_PUBLISH:
+		result = publish(w, peer, position, cmd);
+		break;
+	case CMD_FREE:
+		result = give_back(w, peer, cmd);
+		break;
+	case CMD_DROP:
+		result = drop(w, peer, cmd);
+		break;
+	case CMD_CLEAR:
+		result = pools_clear(w, cmd->pool == 0xff ? -1 : cmd->pool, cmd->tag,
+				     cmd->flags & CF_REMOVE, cmd->arg);
+		break;
+	case CMD_POOL:
+		result = pools_add(w, peer, position);
+		break;
+	case CMD_NOP:
+		result = 0;
+		break;
+	case CMD_RESERVE:
+	case CMD_EVICT:
+	case CMD_DEMOTE:
+	case CMD_PROMOTE:
+		if (group_is_sound(w, peer, position, cmd->count)) {
+			grant_start(w, peer, position, cmd);
+			return true;
+		}
+		result = -EINVAL;
+		break;
+	case CMD_COMMIT:
+		if (group_is_sound(w, peer, position, cmd->count))
+			return move_commit(w, peer, position, cmd->count);
+		result = -EINVAL;
+		break;
+	default:
+		result = -EINVAL;
+	}
+	if (result == STALL)
+		return false;
+	command_answer(w, peer, position, result);
+	return true;
+}

@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* feed.c - numbered changes for the outside, without a gap across writers.
+ *
+ * Each change is prepared in its place, then the record commits, then feed_head moves.  At
+ * most one prepared change can be in doubt when a writer dies, and the record it speaks of
+ * tells whether it happened: that is all a successor has to look at.
+ *
+ *   what was stored last            a successor
+ *   the change, prepared            forgets it, if its record says that it did not happen
+ *   the record's word               tells it
+ *   feed_head                       has nothing to do
+ *
+ * GPC_CLEARED speaks of many records.  state.clearing stands for their words: it is stored
+ * after the change is prepared, and is 0 again when the last of them is DYING; a successor that
+ * finds it retires the others first of all. */
+#include "config.h"
+
+#include <string.h>
+#include "writer/events.h"
+#include "writer/memory.h"
+
+static struct shm_change *place(struct writer *w)
+{
+	return SEG_AT(w->seg.index, w->seg.at.change, struct shm_change,
+		      w_state(w)->feed_head & (w->seg.header.geometry.changes - 1));
+}
+
+static void prepare(struct writer *w, const struct shm_change *from)
+{
+	struct shm_change *ch = place(w);
+
+	/* (N) a reader that copies some of the new content sees the number change, since the
+	 * stores of both are in this order, and its loads in the other one */
+	store_relaxed(&ch->seq, 0);
+	order_stores();
+	store_relaxed(&ch->what, from->what);
+	store_relaxed(&ch->tag, from->tag);
+	store_relaxed(&ch->block, from->block);
+	store_relaxed(&ch->was, from->was);
+	store_relaxed(&ch->key[0], from->key[0]);
+	store_relaxed(&ch->key[1], from->key[1]);
+	store_relaxed(&ch->parent[0], from->parent[0]);
+	store_relaxed(&ch->parent[1], from->parent[1]);
+	store_release(&ch->seq, w_state(w)->feed_head + 1);
+}
+
+void feed_prepare(struct writer *w, uint32_t what, uint32_t record, gpc_block was)
+{
+	const struct shm_record *r = w_record(w, record);
+	struct shm_change ch = {
+		.what = what, .tag = r->tag, .block = w_block(w, record), .was = was,
+		.key = { r->key[0], r->key[1] }, .parent = { r->parent[0], r->parent[1] },
+	};
+
+	prepare(w, &ch);
+}
+
+void feed_commit(struct writer *w)
+{
+	struct shm_state *st = w_state(w);
+
+	/* a moved block has no change of its own: nothing is prepared then */
+	if (place(w)->seq == st->feed_head + 1)
+		store_release(&st->feed_head, st->feed_head + 1);
+}
+
+static uint64_t clearing(uint32_t pool, uint32_t tag)
+{
+	return (uint64_t)(pool + 1) << 32 | tag;
+}
+
+/* Announced before it is done, block by block: so it is noted before it is announced, and a
+ * successor that finds the note does the rest, whoever had asked for it. */
+void feed_cleared(struct writer *w, uint32_t pool, uint32_t tag)
+{
+	struct shm_change ch = { .what = GPC_CLEARED, .tag = tag,
+				 .block = GPC_BLOCK((gpc_block)pool, 0), .was = GPC_NONE };
+
+	prepare(w, &ch);
+	order_stores();
+	store_relaxed(&w_state(w)->clearing, clearing(pool, tag));
+	feed_commit(w);
+}
+
+void feed_clear_done(struct writer *w)
+{
+	order_stores();
+	store_relaxed(&w_state(w)->clearing, 0);
+}
+
+bool feed_is_clearing(struct writer *w, uint32_t *ret_pool, uint32_t *ret_tag)
+{
+	uint64_t note = w_state(w)->clearing;
+
+	*ret_pool = (uint32_t)(note >> 32) - 1;
+	*ret_tag = (uint32_t)note;
+	return note && *ret_pool < w->max_pools;
+}
+
+void feed_returned(struct writer *w, uint32_t record)
+{
+	struct shm_change ch = { .what = GPC_RETURNED, .block = w_block(w, record),
+				 .was = GPC_NONE };
+
+	prepare(w, &ch);
+}
+
+/* The pool's note before the head: whoever sees a change sees that it has to look for it. */
+void feed_commit_returned(struct writer *w, uint32_t pool)
+{
+	store_relaxed(&w_pool(w, pool)->returned, w_state(w)->feed_head + 1);
+	feed_commit(w);
+}
+
+/* Of the change that was prepared last: did what it tells happen? */
+static bool has_happened(struct writer *w, const struct shm_change *ch)
+{
+	uint32_t record = w_find_record(w, ch->block);
+	bool is_live;
+
+	if (ch->what == GPC_CLEARED)
+		return w_state(w)->clearing == clearing((uint32_t)GPC_POOL(ch->block), ch->tag);
+	if (ch->what == GPC_RETURNED)    /* DYING or FREE before */
+		return record != NONE && w_is(w, record, RESERVED);
+	is_live = record != NONE && w_is(w, record, LIVE) &&
+		  w_record(w, record)->key[0] == ch->key[0] &&
+		  w_record(w, record)->key[1] == ch->key[1];
+	return is_live == (ch->what != GPC_REMOVED);
+}
+
+void feed_recover(struct writer *w)
+{
+	struct shm_change *ch = place(w);
+
+	if (ch->seq != w_state(w)->feed_head + 1)
+		return;
+	if (has_happened(w, ch) && ch->what == GPC_RETURNED)
+		feed_commit_returned(w, (uint32_t)GPC_POOL(ch->block));
+	else if (has_happened(w, ch))
+		feed_commit(w);
+	else
+		store_relaxed(&ch->seq, 0);
+}

@@ -1,0 +1,501 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* grant.c - commands that need blocks: reserve, evict, and the first halves of demote and
+ * promote.
+ *
+ * A grant starts when the pool can serve it: free blocks first, then the least recent leaves,
+ * chosen tentatively so that "all or nothing" has nothing to undo.  Blocks that are on their
+ * way to FREE are waited for before anything is evicted for their sake.  Victims come back
+ * after flush and grace period carrying the operation id (rule C1); one that a reference won
+ * in that window is replaced by another victim, never waited for (rule S4).  The command is
+ * answered when all its slots have their blocks. */
+#include "config.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include "writer/command.h"
+#include "writer/grace.h"
+#include "writer/grant.h"
+#include "writer/leave.h"
+#include "writer/memory.h"
+#include "writer/move.h"
+#include "writer/recall.h"
+#include "writer/record.h"
+#include "writer/retire.h"
+
+/* ---- answering ---- */
+
+static void grant_answer(struct writer *w, struct grant *g, int32_t result)
+{
+	uint32_t i;
+
+	for (i = g->n; i-- > 1;)
+		command_answer(w, g->peer, g->position + i, 0);
+	command_answer(w, g->peer, g->position, result);
+}
+
+static void grant_remove(struct writer *w, struct grant *g)
+{
+	struct grant **at = &w->grants;
+
+	while (*at != g)
+		at = &(*at)->next;
+	*at = g->next;
+	if (!*at)
+		w->grants_end = at;
+	free(g->slot);
+	free(g);
+}
+
+/* Is the block this slot's, and nobody's else?  One that was only evicted is free, or another
+ * keeper's, unless a command of the keeper itself evicted it. */
+static bool is_of(struct writer *w, const struct grant *g, const struct grant_slot *s,
+		  uint32_t record)
+{
+	const struct shm_record *r = w_record(w, record);
+
+	return r->owner == g->peer &&
+	       r->op == OP_OF(g->position + (uint64_t)(s - g->slot));
+}
+
+/* What a slot has got so far goes back. */
+static void slot_undo(struct writer *w, struct grant *g, struct grant_slot *s)
+{
+	uint32_t *each[2] = { &s->block, &s->ram };
+	bool *wait[2] = { &s->wait_block, &s->wait_ram };
+	int i;
+
+	grant_unpin(w, s, g);
+	if (s->ram != NONE)
+		move_drop_limbo(w, s->ram);
+	for (i = 0; i < 2; i++) {
+		uint32_t record = *each[i];
+
+		if (record == NONE)
+			continue;
+		if (*wait[i]) {          /* DYING: free after its grace period, for anybody */
+			w_record(w, record)->owner = SHM_NO_PEER;
+			w_record(w, record)->op = 0;
+			w_pool_of(w, record)->coming++;
+			g->waiting--;
+			*wait[i] = false;
+		} else if (w_is(w, record, RESERVED) && is_of(w, g, s, record)) {
+			record_free(w, record);
+		}
+		*each[i] = NONE;
+	}
+}
+
+static void grant_refuse(struct writer *w, struct grant *g, int32_t error)
+{
+	uint32_t i;
+
+	for (i = 0; i < g->n; i++)
+		slot_undo(w, g, &g->slot[i]);
+	grant_answer(w, g, error);
+	grant_remove(w, g);
+}
+
+/* ---- what one slot answers ---- */
+
+static void slot_finish(struct writer *w, struct grant *g, uint32_t i, uint32_t at)
+{
+	struct grant_slot *s = &g->slot[i];
+	struct shm_command *out = seg_command(&w->seg, g->peer, g->position + at);
+	gpc_block block = s->block == NONE ? GPC_NONE : w_block(w, s->block);
+
+	if (s->ram != NONE)              /* before `block` gets another key */
+		move_bind(w, s->ram, s->block, w_word(w, s->block), REC_SINGLE);
+	if (g->kind == CMD_RESERVE || g->kind == CMD_EVICT) {
+		out->block = block;
+		out->to = s->ram == NONE ? GPC_NONE : w_block(w, s->ram);
+		if (grant_is_refill(g))
+			recall_put(w, s->block);
+		return;
+	}
+	out->block = s->want;
+	out->to = block;
+	out->tag = s->ram == NONE ? 0 : (uint32_t)w_block(w, s->ram) + 1;
+	if (s->skip)
+		return;
+	move_bind(w, s->block, s->source, s->source_word,
+		  (uint8_t)(g->flags & CF_KEEP ? REC_KEEP : 0));
+	grant_unpin(w, s, g);                  /* the binding pins it now */
+}
+
+/* Its block is there; and so is its source, which may have been dropped, or published over,
+ * while the grant waited: a pin keeps it from eviction only. */
+static bool slot_has_all(struct writer *w, const struct grant_slot *s)
+{
+	return s->skip || (s->block != NONE && (s->source == NONE ||
+						(w_word(w, s->source) == s->source_word &&
+						 !leave_is_moved(w, s->source))));
+}
+
+static uint64_t *waits_still(struct writer *w, const struct grant *g)
+{
+	return &seg_command(&w->seg, g->peer, g->position)->key[0];
+}
+
+static bool is_withdrawn(struct writer *w, const struct grant *g)
+{
+	return load_relaxed(waits_still(w, g)) == GROUP_WITHDRAWN;
+}
+
+/* From here on its owner waits for the answer, however long that takes.  A writer that dies before
+ * the answer leaves it granted: its successor runs the command again. */
+static bool grant_claim(struct writer *w, const struct grant *g)
+{
+	return order_cas64(waits_still(w, g), GROUP_OPEN, GROUP_GRANTED) || !is_withdrawn(w, g);
+}
+
+static void grant_finish(struct writer *w, struct grant *g)
+{
+	struct shm_tally *t = w_tally(w, g->peer);
+	uint32_t i, done = 0;
+	bool in_order = g->kind == CMD_DEMOTE || g->kind == CMD_PROMOTE;
+
+	if (!grant_claim(w, g)) {
+		grant_refuse(w, g, -ETIMEDOUT);
+		return;
+	}
+	for (i = 0; i < g->n; i++) {
+		if (slot_has_all(w, &g->slot[i]))
+			slot_finish(w, g, i, done++);
+		else if (in_order)
+			break;           /* the first ones, without a gap */
+	}
+	for (; i < g->n; i++)
+		slot_undo(w, g, &g->slot[i]);
+	if (g->kind == CMD_EVICT)
+		store_relaxed(&t->evicted, t->evicted + done);
+	grant_answer(w, g, done || g->kind == CMD_EVICT ? (int32_t)done : -ENOSPC);
+	grant_remove(w, g);
+}
+
+/* ---- a victim comes back ---- */
+
+static struct grant_slot *slot_of(struct writer *w, uint32_t record, struct grant **ret)
+{
+	const struct shm_record *r = w_record(w, record);
+	struct grant_slot *s;
+	struct grant *g;
+
+	for (g = w->grants; g; g = g->next) {
+		if (g->peer != r->owner || r->op <= g->position ||
+		    r->op > g->position + g->n)
+			continue;
+		s = &g->slot[r->op - g->position - 1];
+		if (s->block == record || s->ram == record) {
+			*ret = g;
+			return s;
+		}
+	}
+	return NULL;
+}
+
+bool grant_holds(struct writer *w, uint32_t record)
+{
+	struct grant *g;
+
+	return w->grants && slot_of(w, record, &g);
+}
+
+/* The key of a victim is cleared, or dropped with its chain, before it is answered for: no copy
+ * of it is wanted any more.  record: the victim, or the place in RAM. */
+void grant_forget(struct writer *w, uint32_t record)
+{
+	struct grant *g;
+	struct grant_slot *s = w->grants ? slot_of(w, record, &g) : NULL;
+
+	if (s && s->ram != NONE)
+		grant_give_up_ram(w, g, s);
+}
+
+static void victim_is_ours(struct writer *w, struct grant *g, uint32_t record)
+{
+	struct wpool *p = w_pool_of(w, record);
+	uint64_t op = w_record(w, record)->op;
+
+	if (p->flags & GPC_POOL_CALLER)
+		/* the operation is the evictor's, and of no other ring */
+		record_return(w, record, p->keeper == (int32_t)g->peer ? op : 0);
+	else if (g->kind != CMD_EVICT || (g->flags & CF_TAKE))
+		record_reserve(w, record, g->peer, op);
+	else
+		/* The answer only names it.  If we die before the answer, the next run evicts
+		 * another one: a key more is lost that was next to go, and no block is given
+		 * twice.  To keep it DYING until the answer would keep it from use, for as long
+		 * as the last block of the group takes. */
+		record_free(w, record);
+}
+
+bool grant_arrived(struct writer *w, uint32_t record, bool in_use)
+{
+	struct grant *g;
+	struct grant_slot *s = slot_of(w, record, &g);
+
+	if (!s || w_pool_of(w, record)->state != POOL_READY)
+		return false;
+	if (s->ram == record) {
+		if (in_use) {
+			s->ram = NONE;
+			move_drop_limbo(w, record);
+		}
+		s->wait_ram = false;
+	} else {
+		if (in_use) {
+			s->block = NONE;
+			if (s->ram != NONE)
+				grant_give_up_ram(w, g, s);
+			w->progress = true;      /* grant_sweep looks for another */
+		}
+		s->wait_block = false;
+	}
+	g->waiting--;
+	if (in_use)
+		return false;
+	victim_is_ours(w, g, record);
+	return true;
+}
+
+/* ---- start, go on, end ---- */
+
+static bool counts(const struct writer *w, const struct grant *g)
+{
+	return (g->kind != CMD_EVICT || (g->flags & CF_TAKE)) &&
+	       !(w->pool[g->pool].flags & GPC_POOL_CALLER);
+}
+
+/* What other grants of the peer are still to get counts already: any number may begin before
+ * the first of them has its blocks. */
+static uint32_t promised(const struct writer *w, const struct grant *g)
+{
+	const struct grant *h;
+	uint32_t i, n = 0;
+
+	for (h = w->grants; h; h = h->next) {
+		if (h == g || h->peer != g->peer || !counts(w, h))
+			continue;
+		for (i = 0; i < h->n; i++)
+			n += !h->slot[i].skip &&
+			     (h->slot[i].block == NONE || h->slot[i].wait_block);
+	}
+	return n;
+}
+
+/* 0 = go on; else the answer. */
+static int32_t grant_begin(struct writer *w, struct grant *g, const struct shm_command *cmd)
+{
+	struct wpool *p;
+	uint32_t quota, from = cmd->pool, room, has;
+	int32_t err;
+
+	if (g->kind == CMD_DEMOTE && from < w->max_pools && cmd->to_pool == 0xff)
+		g->pool = (uint32_t)w->pool[from].demote_to;
+	if (g->pool >= w->max_pools || (g->kind == CMD_DEMOTE && from >= w->max_pools))
+		return -ENOENT;
+	p = &w->pool[g->pool];
+	if (p->state != POOL_READY)
+		return p->state == POOL_FREE ? -ENOENT : -ESTALE;
+	/* blocks of the keeper's are nobody's else to take; it has them all already */
+	if ((p->flags & GPC_POOL_CALLER) &&
+	    (g->kind != CMD_EVICT || ((g->flags & CF_TAKE) && p->keeper != (int32_t)g->peer)))
+		return -EPERM;
+	if ((g->flags & CF_MOVES) && p->demote_to >= 0 &&
+	    (uint32_t)p->demote_to < w->max_pools &&
+	    w->pool[p->demote_to].state == POOL_READY &&
+	    !(w->pool[p->demote_to].flags & GPC_POOL_CALLER) &&
+	    w->pool[p->demote_to].space == p->space)
+		g->ram_pool = (uint32_t)p->demote_to;
+	quota = seg_seat(&w->seg, g->peer)->quota;
+	if (w->seg.header.peer_quota && (!quota || quota > w->seg.header.peer_quota))
+		quota = w->seg.header.peer_quota;
+	if (quota && !g->again && counts(w, g)) {
+		has = w->peer[g->peer].nreserved + promised(w, g);
+		room = quota > has ? quota - has : 0;
+		if (!room || (room < g->n && g->kind == CMD_RESERVE &&
+			      !(g->flags & CF_PARTIAL)))
+			return -EDQUOT;
+		g->n = MIN(g->n, room);
+	}
+	if (g->kind != CMD_DEMOTE && g->kind != CMD_PROMOTE)
+		return 0;
+	err = grant_take_sources(w, g, from);
+	return err;
+}
+
+/* Its grace period may have ended before its command ran again: then it is free. */
+static bool is_left_over(struct writer *w, const struct leftover *l)
+{
+	const struct shm_record *r = w_record(w, l->record);
+
+	return r->owner == l->peer && r->op == l->op &&
+	       (w_is(w, l->record, DYING) || w_is(w, l->record, RESERVED));
+}
+
+bool grant_expects(struct writer *w, uint32_t record)
+{
+	uint32_t i;
+
+	for (i = 0; i < w->nleftover; i++)
+		if (w->leftover[i].record == record)
+			return is_left_over(w, &w->leftover[i]);
+	return false;
+}
+
+/* Blocks that a dead writer evicted for this very command count first (rule C1). */
+static void take_leftovers(struct writer *w, struct grant *g)
+{
+	uint32_t i, slot;
+
+	for (i = 0; i < w->nleftover; i++) {
+		struct leftover *l = &w->leftover[i];
+
+		if (l->peer != g->peer || l->op <= g->position || l->op > g->position + g->n)
+			continue;
+		slot = (uint32_t)(l->op - g->position - 1);
+		if (is_left_over(w, l) && g->slot[slot].block == NONE) {
+			g->slot[slot].block = l->record;
+			g->slot[slot].wait_block = w_is(w, l->record, DYING);
+			g->waiting += g->slot[slot].wait_block;
+			g->again = true;
+		}
+		*l-- = w->leftover[--w->nleftover];
+		i--;
+	}
+}
+
+void grant_start(struct writer *w, uint32_t peer, uint64_t position,
+		 const struct shm_command *cmd)
+{
+	struct grant *g = writer_alloc(1, sizeof(*g));
+	uint32_t i;
+	int32_t err;
+	bool any;
+
+	*g = (struct grant){
+		.peer = peer, .kind = cmd->op, .n = cmd->count, .flags = cmd->flags,
+		.pool = cmd->op == CMD_DEMOTE || cmd->op == CMD_PROMOTE ? cmd->to_pool :
+			cmd->pool,
+		.ram_pool = NONE, .position = position,
+		.leave = cmd->op == CMD_RESERVE ?
+			(uint32_t)MIN(cmd->arg, (uint64_t)w->max_blocks) : 0,
+	};
+	g->slot = writer_alloc(g->n, sizeof(*g->slot));
+	/* a writer that died before it answered may have left its choice in the slots */
+	any = g->kind == CMD_DEMOTE && cmd->arg;
+	for (i = 0; i < g->n; i++)
+		g->slot[i] = (struct grant_slot){
+			.source = NONE, .block = NONE, .ram = NONE,
+			.want = any ? GPC_NONE : load_relaxed(
+				&seg_command(&w->seg, peer, position + i)->block),
+		};
+	*w->grants_end = g;
+	w->grants_end = &g->next;
+	i = g->n;
+	if (w->nleftover && g->kind == CMD_EVICT)
+		take_leftovers(w, g);    /* whatever becomes of the grant */
+	err = cmd->key[0] == GROUP_WITHDRAWN ? -ETIMEDOUT : grant_begin(w, g, cmd);
+	if (err < 0) {
+		g->n = i;
+		grant_refuse(w, g, err);
+		return;
+	}
+	/* followers past a quota or a bad source are answered now */
+	while (i > g->n)
+		command_answer(w, peer, position + --i, 0);
+	w->progress = true;
+}
+
+/* Does an earlier grant wait for the same pool?  First come, first served. */
+static bool must_queue(const struct writer *w, const struct grant *g)
+{
+	const struct grant *before;
+
+	for (before = w->grants; before != g; before = before->next)
+		if (before->pool == g->pool && !before->started && g->kind != CMD_EVICT)
+			return true;
+	return false;
+}
+
+/* True: the grant has ended. */
+static bool grant_step(struct writer *w, struct grant *g)
+{
+	int32_t err;
+
+	if (w->pool[g->pool].state != POOL_READY) {
+		grant_refuse(w, g, -ESTALE);
+		return true;
+	}
+	if (!g->started && (must_queue(w, g) || grant_is_behind(w, g)))
+		return false;
+	retire_poll_held(w);             /* a promotion's source, for one, is let go late */
+	err = grant_place(w, g);
+	if (err == GRANT_WAIT)
+		return false;
+	if (err < 0 && g->kind == CMD_RESERVE &&
+	    !((g->flags & CF_PARTIAL) && g->started)) {
+		grant_refuse(w, g, err);
+		return true;
+	}
+	g->started = true;
+	if (g->waiting)
+		return false;
+	grant_finish(w, g);
+	return true;
+}
+
+void grant_sweep(struct writer *w)
+{
+	struct grant *g, *next;
+	bool moved;
+
+	do {
+		for (g = w->grants; g; g = next) {
+			next = g->next;
+			if (is_withdrawn(w, g))
+				grant_refuse(w, g, -ETIMEDOUT);
+			else
+				grant_step(w, g);
+		}
+		/* victims without open sections in their way are back at once */
+		moved = retire_advance(w);
+	} while (moved && w->grants);
+	for (g = w->grants; g; g = next) {
+		next = g->next;
+		if (g->flags & CF_TRY)
+			grant_refuse(w, g, -EAGAIN);
+	}
+}
+
+void grant_cancel_peer(struct writer *w, uint32_t peer)
+{
+	struct grant *g, *next;
+
+	for (g = w->grants; g; g = next) {
+		next = g->next;
+		if (g->peer == peer)
+			grant_refuse(w, g, -ENOTCONN);
+	}
+}
+
+static bool has_source_in(const struct writer *w, const struct grant *g, uint32_t pool)
+{
+	uint32_t i;
+
+	for (i = 0; i < g->n; i++)
+		if (g->slot[i].source != NONE && w->pool_of[g->slot[i].source] == pool)
+			return true;
+	return false;
+}
+
+void grant_cancel_pool(struct writer *w, uint32_t pool)
+{
+	struct grant *g, *next;
+
+	for (g = w->grants; g; g = next) {
+		next = g->next;
+		if (g->pool == pool || g->ram_pool == pool || has_source_in(w, g, pool))
+			grant_refuse(w, g, -ESTALE);
+	}
+}

@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* grant.h - commands that need blocks: reserve, evict, and the first halves of moves. */
+#ifndef GPC_WRITER_GRANT_H
+#define GPC_WRITER_GRANT_H
+
+#include "writer/state.h"
+
+struct grant_slot {
+	gpc_block want;                  /* demote, promote: as the command names it */
+	uint32_t source;                 /* demote, promote: pinned, stays LIVE until commit */
+	uint32_t source_word;            /* its word when it was pinned */
+	uint32_t block;                  /* what is given: was free, or was a victim */
+	uint32_t ram;                    /* where that victim's bytes go */
+	bool wait_block, wait_ram;       /* still DYING */
+	bool skip;                       /* the target space has the key already ... */
+	bool behind;                     /* ... in a block that is leaving: that comes first */
+};
+
+struct grant {                           /* a group command that may wait for grace periods */
+	struct grant *next;
+	uint32_t peer, kind, n, waiting;
+	uint32_t pool;                   /* where `block` comes from */
+	uint32_t ram_pool;               /* where victims go; NONE: they are dropped */
+	uint32_t leave;
+	uint8_t flags;
+	bool started;
+	bool again;                      /* a dead writer had begun it: its quota was checked */
+	bool behind;                     /* some slot is */
+	uint64_t position;
+	struct grant_slot *slot;
+};
+
+/* A block that a dead writer had evicted for a command that is not answered (rule C1). */
+struct leftover { uint32_t peer, record; uint64_t op; };
+
+static inline bool grant_is_refill(const struct grant *g)
+{
+	return g->kind == CMD_RESERVE && (g->flags & CF_STOCK);
+}
+#define OP_OF(position) ((position) + 1)         /* 0 = no operation */
+void grant_start(struct writer *w, uint32_t peer, uint64_t position,
+		 const struct shm_command *cmd);
+/* A victim has passed its grace period; in_use: but is referenced, so it is given up.
+ * True: the grant has taken it. */
+bool grant_arrived(struct writer *w, uint32_t record, bool in_use);
+/* Was it evicted by a dead writer, for a command that has not run again yet (rule C1)? */
+bool grant_expects(struct writer *w, uint32_t record);
+/* Has an unanswered grant this block?  Its owner was not told of it: a peer that names it all
+ * the same is guessing. */
+bool grant_holds(struct writer *w, uint32_t record);
+/* A clear has met this victim on its way. */
+void grant_forget(struct writer *w, uint32_t record);
+/* Start those that wait for room, finish those that have all, refuse those that only try. */
+void grant_sweep(struct writer *w);
+void grant_cancel_peer(struct writer *w, uint32_t peer);
+void grant_cancel_pool(struct writer *w, uint32_t pool);
+
+/* Pin the sources of a move command: 0, or why not even the first can move. */
+int32_t grant_take_sources(struct writer *w, struct grant *g, uint32_t from);
+void grant_unpin(struct writer *w, struct grant_slot *s, struct grant *g);
+/* Must the grant wait until a block of one of its keys has left the target's space? */
+bool grant_is_behind(struct writer *w, struct grant *g);
+
+enum { GRANT_WAIT = 1 };
+/* Find blocks for all slots in need.  0: they are there or on their way; GRANT_WAIT: nothing
+ * was done, come again; -ENOSPC: nothing was done, and waiting would not help. */
+int32_t grant_place(struct writer *w, struct grant *g);
+void grant_give_up_ram(struct writer *w, struct grant *g, struct grant_slot *s);
+/* Pools that got more than their capacity drop what is too much. */
+void grant_trim(struct writer *w);
+
+#endif

@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* grant_source.c - the blocks that demote and promote read: pinned until the commit. */
+#include "config.h"
+
+#include <errno.h>
+#include "writer/grant.h"
+#include "writer/leave.h"
+#include "writer/lru.h"
+#include "writer/memory.h"
+#include "writer/move.h"
+#include "writer/table.h"
+#include "writer/tree.h"
+
+void grant_unpin(struct writer *w, struct grant_slot *s, struct grant *g)
+{
+	if (s->source != NONE)
+		move_unpin(w, s->source, g->pool, g->flags & CF_KEEP);
+	s->source = NONE;
+}
+
+/* VRAM children that are not on their way to another tier themselves hold a block back. */
+static bool children_are_leaving(struct writer *w, uint32_t record)
+{
+	uint32_t child;
+
+	for (child = w->node[record].first; child != NONE; child = w->node[child].next)
+		if (tree_blocks(w, record, child) && !w->node[child].pins)
+			return false;
+	return true;
+}
+
+static int32_t source_check(struct writer *w, struct grant *g, struct grant_slot *s,
+			    uint32_t from)
+{
+	uint32_t record = w_find_record(w, s->want);
+
+	if (record == NONE)
+		return -EINVAL;
+	if (!w_is(w, record, LIVE) || leave_is_moved(w, record) ||
+	    w_pool_of(w, record)->state != POOL_READY)
+		return -ESTALE;
+	if (w->pool_of[record] == g->pool)
+		return -EINVAL;
+	if (w->node[record].pins)
+		return -ENOSPC;          /* somebody moves it already */
+	if ((g->flags & CF_KEEP) && w_space(w, record) == w->pool[g->pool].space)
+		return -EINVAL;
+	if (g->kind == CMD_PROMOTE && !load_relaxed(&seg_row(&w->seg, record)[g->peer]))
+		return -EPERM;
+	if (g->kind == CMD_DEMOTE && (from != w->pool_of[record] ||
+				      !children_are_leaving(w, record)))
+		return from != w->pool_of[record] ? -EINVAL : -EPERM;
+	s->source = record;
+	return 0;
+}
+
+static void pin(struct writer *w, struct grant *g, struct grant_slot *s)
+{
+	s->source_word = w_word(w, s->source);
+	move_pin(w, s->source, g->pool, g->flags & CF_KEEP);
+}
+
+/* Another space that has the key already needs no copy of it: the source of a demotion goes as if
+ * it were committed.  A block that is leaving that space is waited for. */
+static void skip_resident(struct writer *w, struct grant *g, struct grant_slot *s)
+{
+	uint32_t space = w->pool[g->pool].space, source = s->source, resident;
+	gpc_key key = w_key(w, source);
+
+	s->behind = false;
+	if (w_space(w, source) == space)
+		return;
+	resident = table_find(w, space, &key);
+	if (resident == NONE)
+		return;
+	s->behind = w->node[resident].waits;
+	g->behind |= s->behind;
+	if (s->behind)
+		return;
+	leave_stay(w, resident);
+	s->skip = true;
+	if (g->kind == CMD_DEMOTE && !(g->flags & CF_KEEP) && !leave_is_moved(w, source))
+		leave_space(w, source);
+	grant_unpin(w, s, g);
+}
+
+bool grant_is_behind(struct writer *w, struct grant *g)
+{
+	uint32_t i;
+
+	if (!g->behind)
+		return false;
+	g->behind = false;
+	for (i = 0; i < g->n; i++) {
+		struct grant_slot *s = &g->slot[i];
+
+		if (!s->behind)
+			continue;
+		s->behind = false;
+		/* else it was dropped meanwhile: slot_has_all() */
+		if (s->source != NONE && w_word(w, s->source) == s->source_word)
+			skip_resident(w, g, s);
+	}
+	return g->behind;
+}
+
+static int32_t pick_sources(struct writer *w, struct grant *g, uint32_t from)
+{
+	uint32_t i, n;
+
+	if ((g->flags & CF_KEEP) && w->pool[from].space == w->pool[g->pool].space)
+		return -EINVAL;
+	n = lru_pick(w, from, g->n, true, &w->picked, &w->picked_size, 0);
+	for (i = 0; i < n; i++) {
+		g->slot[i].source = w->picked[i];
+		g->slot[i].want = w_block(w, w->picked[i]);
+		pin(w, g, &g->slot[i]);
+	}
+	while (i--)
+		lru_put_back(w, w->picked[i]);
+	g->n = n;
+	return n ? 0 : -ENOSPC;
+}
+
+/* 0, or why not even the first source can move. */
+int32_t grant_take_sources(struct writer *w, struct grant *g, uint32_t from)
+{
+	uint32_t i;
+	int32_t err = 0;
+
+	if (g->kind == CMD_DEMOTE && g->slot[0].want == GPC_NONE) {
+		err = pick_sources(w, g, from);
+	}
+	for (i = 0; i < g->n && g->slot[i].source == NONE; i++) {
+		err = source_check(w, g, &g->slot[i], from);
+		if (err < 0)
+			break;
+		pin(w, g, &g->slot[i]);
+	}
+	if (g->slot[0].source == NONE)
+		return err ? err : -ENOSPC;
+	for (i = 0; i < g->n && g->slot[i].source != NONE; i++)
+		;
+	g->n = i;
+	for (i = 0; i < g->n; i++)
+		skip_resident(w, g, &g->slot[i]);
+	return 0;
+}

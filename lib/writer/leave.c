@@ -1,0 +1,208 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* leave.c - what a key has moved from goes when nobody can miss the key for it.
+ *
+ * A commit makes the target LIVE and leaves the source LIVE too, so that a section that was open
+ * then finds the key wherever it looks: an entry that was read before the commit names a block
+ * that still gives references, and a space that was asked before the target had its entry is no
+ * matter, since the source has its own.  The source waits in the open batch.  When that has passed
+ * flush and grace period, every open section has begun after the target could be found, and the
+ * source becomes DYING.
+ *
+ *   REC_MOVED     of the target's space: no entry names it, it is in no tree and no queue, and it
+ *                 counts as dying.  The target still names it as its source: if the key goes, by
+ *                 whatever command, the source goes first (leave_sources).
+ *   REC_LEAVING   of another space: it has its entry there, its parent and its children.  It goes
+ *                 when it is a leaf and no move reads it: at once after the grace period, or as
+ *                 soon as that is so.  No command takes it before the grace period is over; after
+ *                 it, a block that others hang below is a victim like any other, behind them.
+ *
+ * Both stand in the record, so a successor goes on with what it finds (takeover.c has the table of
+ * all that it can find). */
+#include "config.h"
+
+#include <stdlib.h>
+#include "writer/grace.h"
+#include "writer/leave.h"
+#include "writer/lru.h"
+#include "writer/memory.h"
+#include "writer/retire.h"
+
+bool leave_is_moved(struct writer *w, uint32_t record)
+{
+	const struct wpool *p = w_pool_of(w, record);
+
+	/* a forged segment may have it in the tree, or between the pools */
+	return (w_record(w, record)->flags & REC_MOVED) && w_is(w, record, LIVE) &&
+	       !w->node[record].in_tree && p->state != POOL_FREE && record - p->first < p->slots;
+}
+
+/* ---- in one space ---- */
+
+static void wait_moved(struct writer *w, uint32_t from, uint32_t to)
+{
+	struct batch *b = retire_open(w);
+	struct wpool *p = w_pool_of(w, from);
+
+	b->moved = writer_grow(b->moved, &b->moved_size, b->nmoved + 1, sizeof(*b->moved));
+	b->moved[b->nmoved++] = (struct moved){ from, to };
+	p->dying++;
+	p->coming++;
+	w_tell(w, w->pool_of[from]);
+}
+
+void leave_moved(struct writer *w, uint32_t from, uint32_t to)
+{
+	struct shm_record *f = w_record(w, from);
+
+	/* (m) after the entries name the target; pairs with the load in walk.c.  Before it a
+	 * successor finds both LIVE, and the target names this one: it renames what is left to
+	 * rename, and comes here. */
+	store_release(&f->flags, (uint8_t)((f->flags & ~REC_LEAVING) | REC_MOVED));
+	lru_forget(w, from);
+	w_pool_of(w, from)->live--;
+	wait_moved(w, from, to);
+}
+
+/* Uses of the source until now were uses of the key; and a later life of it is not the target's
+ * affair. */
+static void let_target_go(struct writer *w, uint32_t from, uint32_t to)
+{
+	struct shm_record *t = to == NONE ? NULL : w_record(w, to);
+
+	if (!t || t->source != from + 1 || t->source_word != w_word(w, from))
+		return;
+	order_raise64(seg_stamp(&w->seg, to), lru_stamp(w, from), 2);
+	store_release(&t->source, 0);
+}
+
+void leave_sources(struct writer *w, uint32_t record)
+{
+	const struct shm_record *r = w_record(w, record);
+	uint32_t source = r->source, word = r->source_word, from;
+
+	while (source && source <= w->max_blocks) {
+		from = source - 1;
+		if (!leave_is_moved(w, from) || w_word(w, from) != word)
+			return;
+		r = w_record(w, from);
+		source = r->source;
+		word = r->source_word;
+		retire_moved(w, from);
+	}
+}
+
+/* ---- between spaces ---- */
+
+static void wait_leaving(struct writer *w, uint32_t record)
+{
+	struct records *list = &retire_open(w)->leaving;
+
+	list->at = writer_grow(list->at, &list->size, list->n + 1, sizeof(*list->at));
+	list->at[list->n++] = record;
+}
+
+static void begin_waiting(struct writer *w, uint32_t record)
+{
+	if (w->node[record].waits)
+		return;
+	w->node[record].waits = true;
+	w_pool_of(w, record)->leaving++;
+	wait_leaving(w, record);
+}
+
+void leave_space(struct writer *w, uint32_t record)
+{
+	struct shm_record *r = w_record(w, record);
+
+	/* after the target has its entry: before it a successor finds both LIVE, and the target
+	 * names this one */
+	store_release(&r->flags, r->flags | REC_LEAVING);
+	w->node[record].leaving = true;
+	lru_forget(w, record);
+	begin_waiting(w, record);
+}
+
+void leave_again(struct writer *w, uint32_t record)
+{
+	if (w->node[record].leaving)
+		begin_waiting(w, record);
+	else if (leave_is_moved(w, record))
+		wait_moved(w, record, NONE);
+}
+
+void leave_stay(struct writer *w, uint32_t record)
+{
+	struct shm_record *r = w_record(w, record);
+
+	if (!w->node[record].leaving)
+		return;
+	store_release(&r->flags, r->flags & ~REC_LEAVING);
+	w->node[record].leaving = false;
+	lru_offer(w, record);
+}
+
+static bool may_go(struct writer *w, uint32_t record)
+{
+	const struct node *n = &w->node[record];
+
+	return n->leaving && n->in_tree && n->first == NONE && !n->pins && !n->selected &&
+	       w_is(w, record, LIVE);
+}
+
+void leave_offer(struct writer *w, uint32_t record)
+{
+	if (may_go(w, record))
+		begin_waiting(w, record);
+}
+
+struct depth { uint32_t record, depth; };
+
+static int deepest_first(const void *a, const void *b)
+{
+	const struct depth *x = a, *y = b;
+
+	return x->depth == y->depth ? 0 : x->depth > y->depth ? -1 : 1;
+}
+
+/* Deepest first: what hangs below one may have been on its way as well. */
+static void finish_leaving(struct writer *w, const struct records *list)
+{
+	struct depth *order = writer_alloc(list->n, sizeof(*order));
+	uint32_t i, record;
+
+	for (i = 0; i < list->n; i++)
+		order[i] = (struct depth){ list->at[i], w_record(w, list->at[i])->depth };
+	qsort(order, list->n, sizeof(*order), deepest_first);
+	for (i = 0; i < list->n; i++) {
+		record = order[i].record;
+		if (w->missing.n) {      /* takeover: its target may be one that nobody finds yet */
+			wait_leaving(w, record);
+			continue;
+		}
+		w->node[record].waits = false;
+		w_pool_of(w, record)->leaving--;
+		if (may_go(w, record))
+			retire_block(w, record, SHM_NO_PEER, 0);
+		else
+			lru_offer(w, record);
+	}
+	free(order);
+}
+
+void leave_batch(struct writer *w, struct batch *b)
+{
+	uint32_t i;
+
+	for (i = 0; i < b->nmoved; i++) {
+		if (!leave_is_moved(w, b->moved[i].from))
+			continue;        /* its key went before it */
+		let_target_go(w, b->moved[i].from, b->moved[i].to);
+		retire_moved(w, b->moved[i].from);
+	}
+	if (b->leaving.n)
+		finish_leaving(w, &b->leaving);
+	if (b->nmoved || b->leaving.n) {
+		w->progress = true;
+		w->crowded = true;
+	}
+}

@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* leave.h - what a key has moved from. */
+#ifndef GPC_WRITER_LEAVE_H
+#define GPC_WRITER_LEAVE_H
+
+#include "writer/state.h"
+
+/* The source of a committed move, whose entries name `to` now. */
+void leave_moved(struct writer *w, uint32_t from, uint32_t to);
+/* The source of a move that was committed to another space. */
+void leave_space(struct writer *w, uint32_t record);
+/* It is wanted where it is after all. */
+void leave_stay(struct writer *w, uint32_t record);
+/* REC_LEAVING, and perhaps a leaf now. */
+void leave_offer(struct writer *w, uint32_t record);
+/* The key of this block goes: so does what it has moved from. */
+void leave_sources(struct writer *w, uint32_t record);
+bool leave_is_moved(struct writer *w, uint32_t record);
+void leave_again(struct writer *w, uint32_t record);     /* takeover: it was leaving already */
+void leave_batch(struct writer *w, struct batch *b);     /* flush and grace period are over */
+
+#endif

@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* lru.h - which leaf goes next. */
+#ifndef GPC_WRITER_LRU_H
+#define GPC_WRITER_LRU_H
+
+#include "writer/state.h"
+
+void lru_offer(struct writer *w, uint32_t record);       /* it is, or became, a leaf */
+void lru_offer_fresh(struct writer *w, uint32_t record);         /* ... just published */
+/* Choose victims, tentatively, until the list has n instead of `found`: fewer are returned when
+ * there are no more.  They are off the queue until they are retired, or lru_put_back has been
+ * called for each, last one first. */
+uint32_t lru_pick(struct writer *w, uint32_t pool, uint32_t n, bool demote,
+		  uint32_t **list, uint32_t *size, uint32_t found);
+void lru_put_back(struct writer *w, uint32_t record);
+void lru_forget(struct writer *w, uint32_t record);
+void lru_begin(struct writer *w, uint32_t record);       /* stamp = now, behind all places */
+void lru_inherit(struct writer *w, uint32_t record, uint64_t stamp);     /* rule R2 */
+uint64_t lru_stamp(struct writer *w, uint32_t record);
+bool lru_is_leaf(struct writer *w, uint32_t record);
+/* Takeover: an empty queue; then leaves, in any order. */
+void lru_empty(struct writer *w, uint32_t pool);
+void lru_add(struct writer *w, uint32_t record);
+
+#endif

@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* memory.h - private memory of the writer, which gives its seat up when there is none left. */
+#ifndef GPC_WRITER_MEMORY_H
+#define GPC_WRITER_MEMORY_H
+
+#include "writer/state.h"
+
+/* Private memory; without it these do not return, see writer.c. */
+void *writer_more(void *array, uint32_t *size, uint32_t want, size_t item);
+
+static inline void *writer_grow(void *array, uint32_t *size, uint32_t want, size_t item)
+{
+	return want <= *size ? array : writer_more(array, size, want, item);
+}
+
+void *writer_alloc(size_t n, size_t item);
+
+/* For other threads than the one that serves: there they end with run(), which is false.  What it
+ * calls may be stopped anywhere; then writer_no_memory() tells the thread that serves. */
+bool writer_guard(void (*run)(void *arg), void *arg);
+
+void writer_no_memory(void) __attribute__((noreturn));
+
+#endif

@@ -1,0 +1,462 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* move.c - a key goes from one block to another, around the caller's copy (rule C3).
+ *
+ *   begin    target: RESERVED, names its source; source: LIVE, pinned
+ *   commit   target LIVE                       the commit point
+ *            the entry names the target        one store, readers find either block; or, in
+ *                                              another space, the target has one of its own
+ *            source: REC_MOVED, REC_LEAVING    leave.c has the rest of its life
+ *
+ * A successor that finds both LIVE goes on from there.  When a reservation evicts with moves,
+ * the source is gone before the copy begins (REC_SINGLE): the caller has its block already,
+ * and the key is in limbo, findable nowhere, until the target is committed. */
+#include "config.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include "writer/command.h"
+#include "writer/grant.h"
+#include "writer/leave.h"
+#include "writer/lru.h"
+#include "writer/memory.h"
+#include "writer/move.h"
+#include "writer/record.h"
+#include "writer/retire.h"
+#include "writer/table.h"
+#include "writer/tree.h"
+
+static bool counts_outward(struct writer *w, uint32_t to_pool, bool keep)
+{
+	return !keep && w->pool[to_pool].kind == GPC_VRAM;
+}
+
+void move_pin(struct writer *w, uint32_t source, uint32_t to_pool, bool keep)
+{
+	w->node[source].pins++;
+	if (counts_outward(w, to_pool, keep))
+		w_pool_of(w, source)->outward++;
+}
+
+void move_unpin(struct writer *w, uint32_t source, uint32_t to_pool, bool keep)
+{
+	w->node[source].pins--;
+	if (counts_outward(w, to_pool, keep)) {
+		w_pool_of(w, source)->outward--;
+		w->crowded = true;       /* its place may be taken by a victim: grant_trim() */
+	}
+	lru_offer(w, source);
+}
+
+void move_bind(struct writer *w, uint32_t target, uint32_t source, uint32_t source_word,
+	       uint8_t flags)
+{
+	struct shm_record *t = w_record(w, target);
+	const struct shm_record *s = w_record(w, source);
+
+	t->key[0] = s->key[0];
+	t->key[1] = s->key[1];
+	t->parent[0] = s->parent[0];
+	t->parent[1] = s->parent[1];
+	t->depth = s->depth;
+	t->tag = s->tag;
+	t->flags = flags | (s->flags & REC_UNCHAINED);
+	t->source_word = source_word;
+	/* (O) bound: a successor that sees the source sees all of the above; before it, it
+	 * sees a plain reservation */
+	store_release(&t->source, source + 1);
+	if (flags & REC_SINGLE)
+		return;
+	move_pin(w, source, w->pool_of[target], flags & REC_KEEP);
+	store_relaxed(seg_stamp(&w->seg, target), lru_stamp(w, source));
+}
+
+/* Computed anew in the meantime: what hung below a key in limbo hangs below that.  Not if that
+ * is as deep as they are: a child is always deeper than its parent, so that keys which name
+ * each other as parents make no cycle. */
+static void hand_children(struct writer *w, uint32_t target, uint32_t live)
+{
+	uint32_t child, next, depth = w_record(w, live)->depth;
+
+	for (child = w->node[target].first; child != NONE; child = next) {
+		next = w->node[child].next;
+		if (w_record(w, child)->depth > depth)
+			tree_attach(w, child, live);
+	}
+}
+
+static bool is_bound(struct writer *w, uint32_t target)
+{
+	const struct shm_record *t = w_record(w, target);
+
+	return w_is(w, target, RESERVED) && t->source && (t->flags & REC_SINGLE);
+}
+
+/* A target that waits for its place has no key yet, but what hangs below it names it. */
+static uint32_t find_own_key(struct writer *w, uint32_t target)
+{
+	uint32_t child = w->node[target].first;
+
+	for (; child != NONE; child = w->node[child].next) {
+		const struct shm_record *r = w_record(w, child);
+		gpc_key key = { { r->parent[0], r->parent[1] } };
+
+		if (w_is(w, child, LIVE) || is_bound(w, child))
+			return table_find(w, w_space(w, target), &key);
+	}
+	return NONE;
+}
+
+void move_drop_limbo(struct writer *w, uint32_t target)
+{
+	uint32_t live;
+
+	if (!w->node[target].in_tree)
+		return;
+	live = find_own_key(w, target);
+	if (live != NONE)
+		hand_children(w, target, live);
+	retire_subtree(w, target);       /* the target itself is not LIVE and stays */
+	tree_unlink(w, target);
+}
+
+/* The target stays reserved, and its commit will be told. */
+void move_forget(struct writer *w, uint32_t target)
+{
+	struct shm_record *t = w_record(w, target);
+	uint32_t source = t->source - 1;
+	uint8_t flags = t->flags;
+
+	if (!w_is(w, target, RESERVED) || !t->source)
+		return;
+	store_release(&t->source, 0);    /* in the order of move_unbind() */
+	store_release(&t->flags, 0);
+	if (flags & REC_SINGLE)
+		tree_unlink(w, target);
+	else
+		move_unpin(w, source, w->pool_of[target], flags & REC_KEEP);
+}
+
+static void forget_sources_of(struct writer *w, const struct wpool *of, uint32_t pool)
+{
+	uint32_t i;
+
+	for (i = of->first; i < of->first + of->slots; i++) {
+		const struct shm_record *t = w_record(w, i);
+
+		if (w_is(w, i, RESERVED) && t->source && !(t->flags & REC_SINGLE) &&
+		    w->pool_of[t->source - 1] == pool)
+			move_forget(w, i);
+	}
+}
+
+/* Records between the pools are nobody's: what a forged segment has there says nothing. */
+void move_forget_sources(struct writer *w, uint32_t pool)
+{
+	uint32_t p;
+
+	for (p = 0; p < w->max_pools; p++)
+		if (w->pool[p].state != POOL_FREE)
+			forget_sources_of(w, &w->pool[p], pool);
+}
+
+static bool is_twin(struct writer *w, uint32_t record, uint32_t target)
+{
+	const struct shm_record *r = w_record(w, record), *t = w_record(w, target);
+
+	return record != target && is_bound(w, record) && w->node[record].in_tree &&
+	       w_space(w, record) == w_space(w, target) &&
+	       r->key[0] == t->key[0] && r->key[1] == t->key[1];
+}
+
+/* A takeover cannot know below which of two targets of one key a block hung: another peer's
+ * may have it. */
+static void hand_to_twin(struct writer *w, uint32_t target)
+{
+	uint32_t i;
+	gpc_key key = w_key(w, target);
+
+	if (!w->node[target].in_tree || w->node[target].first == NONE ||
+	    table_find(w, w_space(w, target), &key) != NONE)
+		return;
+	for (i = 0; i < w->twins.n; i++)
+		if (is_twin(w, w->twins.at[i], target)) {
+			hand_children(w, target, w->twins.at[i]);
+			return;
+		}
+}
+
+void move_unbind(struct writer *w, uint32_t target)
+{
+	struct shm_record *t = w_record(w, target);
+	uint32_t source = t->source - 1;
+	uint8_t flags = t->flags;
+
+	/* a source without its flags would look like that of another kind of move */
+	store_release(&t->source, 0);
+	store_release(&t->flags, 0);
+	if (!(flags & REC_SINGLE)) {
+		move_unpin(w, source, w->pool_of[target], flags & REC_KEEP);
+		return;
+	}
+	hand_to_twin(w, target);
+	move_drop_limbo(w, target);
+}
+
+/* The source may have been used since the move began. */
+static void take_recency(struct writer *w, uint32_t from, uint32_t to)
+{
+	order_raise64(seg_stamp(&w->seg, to), lru_stamp(w, from), 2);
+}
+
+void move_switch(struct writer *w, uint32_t from, uint32_t to)
+{
+	struct shm_record *t = w_record(w, to);
+
+	if (!w->node[from].in_tree) {    /* forged: LIVE, between the pools */
+		t->flags &= REC_UNCHAINED;
+		store_release(&t->source, 0);
+		return;
+	}
+	table_retier(w, from, to);
+	take_recency(w, from, to);
+	tree_replace(w, from, to);
+	t->flags &= REC_UNCHAINED;
+	leave_moved(w, from, to);
+	lru_offer(w, to);
+}
+
+/* ---- commit ---- */
+
+enum { AGAIN = 1 };                      /* no bucket yet */
+
+static void count_move(struct writer *w, uint32_t peer, uint32_t target)
+{
+	struct shm_tally *t = w_tally(w, peer);
+	uint64_t *n = w_pool_of(w, target)->kind == GPC_RAM ? &t->demoted : &t->promoted;
+
+	store_relaxed(n, *n + 1);
+}
+
+static bool is_chained(const struct shm_record *r)
+{
+	gpc_key parent = { { r->parent[0], r->parent[1] } };
+
+	return !(r->flags & REC_UNCHAINED) && !key_is_zero(&parent) && !key_is_root(&parent);
+}
+
+/* Parent of a target in its own space: NONE for a first block; -ENOENT. */
+static int32_t find_parent(struct writer *w, uint32_t target, uint32_t *ret)
+{
+	struct shm_record *t = w_record(w, target);
+	struct wpool *p = w_pool_of(w, target);
+	gpc_key parent = { { t->parent[0], t->parent[1] } };
+
+	*ret = NONE;
+	if (!is_chained(t))
+		return 0;
+	*ret = table_find(w, p->space, &parent);
+	if (*ret != NONE)                /* a child is deeper */
+		return w_record(w, *ret)->depth == UINT32_MAX ? -ENOENT : 0;
+	if (!(p->flags & GPC_POOL_UNCHAINED))
+		return -ENOENT;
+	t->flags |= REC_UNCHAINED;
+	return 0;
+}
+
+/* A LIVE target is one no more: the source first, without its flags it would look like that of
+ * another kind of move. */
+static void end_move(struct shm_record *t)
+{
+	store_release(&t->source, 0);
+	t->flags &= REC_UNCHAINED;
+}
+
+/* The key becomes live where it was not: a target of its own space, or out of limbo. */
+static int32_t commit_new(struct writer *w, uint32_t peer, uint32_t target)
+{
+	struct shm_record *t = w_record(w, target);
+	gpc_key key = w_key(w, target);
+	uint32_t parent, slot, resident = table_find(w, w_space(w, target), &key);
+	int32_t err;
+
+	if (resident != NONE) {
+		if (w->node[target].in_tree)
+			hand_children(w, target, resident);
+		return -EEXIST;
+	}
+	err = find_parent(w, target, &parent);
+	if (err < 0)
+		return err;
+	if (w->node[target].in_tree && parent != NONE &&
+	    w_record(w, parent)->depth >= t->depth)
+		return -ENOENT;          /* it has children, which would not be deeper */
+	switch (table_place(w, target, &slot)) {
+	case TABLE_WAIT:
+		return AGAIN;
+	case TABLE_FULL:
+		return -EAGAIN;
+	}
+	if (!w->node[target].in_tree) {
+		if (parent != NONE)      /* there it may be nearer to its root */
+			t->depth = w_record(w, parent)->depth + 1;
+		tree_enter(w, target);
+	}
+	tree_attach(w, target, parent);
+	record_publish(w, target, GPC_STORED, GPC_NONE);
+	table_fill(w, target, slot);
+	lru_offer(w, target);
+	count_move(w, peer, target);
+	return 0;
+}
+
+static int32_t commit_single(struct writer *w, uint32_t peer, uint32_t target)
+{
+	int32_t err = commit_new(w, peer, target);
+
+	if (err == 0)
+		end_move(w_record(w, target));
+	return err;
+}
+
+/* As move_bind() made it: a source that was moved elsewhere meanwhile is in no tree.  In a forged segment the source may be between the pools, or the target
+ * deeper, so that it could get below its own children. */
+static bool is_copy(struct writer *w, uint32_t source, uint32_t target)
+{
+	const struct shm_record *s = w_record(w, source), *t = w_record(w, target);
+
+	return w->node[source].in_tree && s->depth == t->depth && s->key[0] == t->key[0] &&
+	       s->key[1] == t->key[1];
+}
+
+static int32_t commit_bound(struct writer *w, uint32_t peer, uint32_t target)
+{
+	struct shm_record *t = w_record(w, target);
+	uint32_t source = t->source - 1;
+	bool keep = t->flags & REC_KEEP;
+	int32_t err;
+
+	if (w_word(w, source) != t->source_word || !is_copy(w, source, target))
+		return -ESTALE;
+	if (w_space(w, source) == w_space(w, target)) {
+		move_unpin(w, source, w->pool_of[target], keep);
+		record_publish(w, target, GPC_MOVED, w_block(w, source));
+		move_switch(w, source, target);
+		count_move(w, peer, target);
+		return 0;
+	}
+	err = commit_new(w, peer, target);
+	if (err != 0)
+		return err;              /* record_free() unpins */
+	take_recency(w, source, target);
+	if (!keep)
+		leave_space(w, source);
+	end_move(t);
+	move_unpin(w, source, w->pool_of[target], keep);
+	return 0;
+}
+
+/* The target that one slot of the group names, or NONE. */
+static uint32_t slot_target(struct writer *w, const struct shm_command *cmd)
+{
+	return w_find_record(w, load_relaxed(&cmd->to));
+}
+
+static int32_t commit_one(struct writer *w, uint32_t peer, const struct shm_command *cmd)
+{
+	uint32_t target = slot_target(w, cmd);
+	struct shm_record *t;
+	int32_t err;
+
+	if (target == NONE)
+		return -EINVAL;
+	t = w_record(w, target);
+	if (t->owner != peer || t->op != load_relaxed(&cmd->arg))
+		return -ESTALE;
+	/* committed before: by a writer that died, or a retry; too late to give it up */
+	if (w_is(w, target, LIVE))
+		return load_relaxed(&cmd->flags) & CF_CANCEL ? -EEXIST : 0;
+	if (!w_is(w, target, RESERVED) || grant_holds(w, target))
+		return -ESTALE;
+	if (load_relaxed(&cmd->flags) & CF_CANCEL) {
+		record_free(w, target);
+		return 0;
+	}
+	if (w_pool_of(w, target)->state != POOL_READY)
+		err = -ESTALE;
+	else if (!t->source)
+		err = -ESTALE;           /* a writer died while it gave this one back */
+	else if (t->flags & REC_SINGLE)
+		err = commit_single(w, peer, target);
+	else
+		err = commit_bound(w, peer, target);
+	if (err < 0)
+		record_free(w, target);
+	return err;
+}
+
+struct order { uint32_t slot, late, depth; };
+
+static int compare(const void *a, const void *b)
+{
+	const struct order *x = a, *y = b;
+
+	if (x->late != y->late)
+		return x->late < y->late ? -1 : 1;
+	if (x->depth != y->depth)
+		return x->depth < y->depth ? -1 : 1;
+	return x->slot < y->slot ? -1 : x->slot > y->slot;
+}
+
+/* Guarantee G: what leaves VRAM while it is live goes leaf first, all else root first. */
+static struct order *commit_order(struct writer *w, uint32_t peer, uint64_t position,
+				  uint32_t n)
+{
+	struct order *list = writer_alloc(n, sizeof(*list));
+	uint32_t i, target;
+
+	for (i = 0; i < n; i++) {
+		list[i].slot = i;
+		target = slot_target(w, seg_command(&w->seg, peer, position + i));
+		if (target == NONE)
+			continue;
+		list[i].depth = w_record(w, target)->depth;
+		if (w_pool_of(w, target)->kind == GPC_RAM &&
+		    !(w_record(w, target)->flags & REC_SINGLE)) {
+			list[i].late = 1;
+			list[i].depth = ~list[i].depth;
+		}
+	}
+	qsort(list, n, sizeof(*list), compare);
+	return list;
+}
+
+bool move_commit(struct writer *w, uint32_t peer, uint64_t position, uint32_t n)
+{
+	struct order *list = commit_order(w, peer, position, n);
+	struct wpeer *p = &w->peer[peer];
+	struct shm_command *cmd;
+	uint32_t i, at;
+	int32_t result;
+
+	for (i = 0; i < n; i++) {
+		at = list[i].slot;
+		cmd = seg_command(&w->seg, peer, position + at);
+		if (at ? load_relaxed(&cmd->result) != CMD_PENDING : p->commit_known)
+			continue;
+		result = commit_one(w, peer, cmd);
+		if (result == AGAIN)
+			break;
+		if (at) {
+			command_answer(w, peer, position + at, result);
+		} else {
+			p->commit_known = true;
+			p->commit_result = result;
+		}
+	}
+	free(list);
+	if (i < n)
+		return false;
+	p->commit_known = false;
+	command_answer(w, peer, position, p->commit_result);
+	return true;
+}

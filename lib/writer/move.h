@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* move.h - the second halves of moves. */
+#ifndef GPC_WRITER_MOVE_H
+#define GPC_WRITER_MOVE_H
+
+#include "writer/state.h"
+
+/* A block that a move reads stays where it is. */
+void move_pin(struct writer *w, uint32_t source, uint32_t to_pool, bool keep);
+void move_unpin(struct writer *w, uint32_t source, uint32_t to_pool, bool keep);
+/* Make `target`, RESERVED, the target of a move of `source`'s key.  source_word is what the
+ * source was when the move began: pins do not keep a key from being published anew. */
+void move_bind(struct writer *w, uint32_t target, uint32_t source, uint32_t source_word,
+	       uint8_t flags);
+/* An uncommitted target forgets its source; it stays RESERVED. */
+void move_unbind(struct writer *w, uint32_t target);
+/* The same, but what hangs below a key in limbo is the caller's affair. */
+void move_forget(struct writer *w, uint32_t target);
+/* A pool goes: its blocks are no sources any more. */
+void move_forget_sources(struct writer *w, uint32_t pool);
+/* What hangs below a move in limbo goes: its parent will not come. */
+void move_drop_limbo(struct writer *w, uint32_t target);
+/* The key of `from` is live in `to` as well: the entry names `to`, `from` waits for its end
+ * (rule C3).  Also takeover's roll-forward. */
+void move_switch(struct writer *w, uint32_t from, uint32_t to);
+/* One group of CMD_COMMIT; false: waits for a bucket, come again. */
+bool move_commit(struct writer *w, uint32_t peer, uint64_t position, uint32_t n);
+
+#endif

@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* pools.h - pools that come and go, clear. */
+#ifndef GPC_WRITER_POOLS_H
+#define GPC_WRITER_POOLS_H
+
+#include "writer/state.h"
+
+int32_t pools_add(struct writer *w, uint32_t peer, uint64_t position);
+/* Blocks still held; pool and tag as in gpc_clear.  generation: of the pool that is meant, 0 =
+ * whatever has the number. */
+int32_t pools_clear(struct writer *w, int32_t pool, uint32_t tag, bool remove,
+		    uint64_t generation);
+void pools_kill(struct writer *w, uint32_t pool);        /* one step, then the rest */
+void pools_care(struct writer *w);                       /* emptied pools become FREE */
+int pools_load(struct writer *w);                        /* takeover; -EBADMSG */
+/* Takeover, when the tree is there: clears that were announced, and pools that ended. */
+void pools_finish_clears(struct writer *w);
+void pools_reset_node(struct writer *w, uint32_t record);
+
+#endif

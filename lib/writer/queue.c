@@ -1,0 +1,411 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* queue.c - the leaves of a pool, oldest first.
+ *
+ * What comes is mostly the newest, and what goes is the oldest.  So only the oldest are in order,
+ * in the front, which stays in the nearest caches; behind it stand bags, by age but without
+ * order inside, and the front takes the first bag in when it is empty.  A bag holds the stamps from
+ * its own `from` to the next one's, so equal stamps are never in two, and the front holds none
+ * that a bag might hold.  The front is the last bag it took, sorted, and a heap of those that came
+ * too late for that.  To come costs one store behind the last bag; an older one looks for its
+ * bag; a bag that has grown large is split in two.  No cost grows with the pool but that search.
+ *
+ * A leaf that is taken out leaves its item behind.  The node's ticket is odd while it is queued
+ * and changes whenever it comes or goes: an item with another ticket is stale, and dropped where
+ * it is met.  When many are, bags are gone through one by one, and neighbours that have become
+ * small are put together. */
+#include "config.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include "writer/memory.h"
+#include "writer/queue.h"
+
+#define BAG 512                          /* items: the front is that large, too */
+#define LARGE (4 * BAG)                  /* worth splitting */
+#define AHEAD (LINES_AHEAD / 2)          /* items of a bag, of a node and a record each */
+#define SAMPLE 15                        /* stamps of which the middle one splits a bag */
+
+/* ---- the front ---- */
+
+static bool goes_before(const struct leaf *a, const struct leaf *b)
+{
+	if (a->stamp != b->stamp)
+		return a->stamp < b->stamp;
+	if (a->depth != b->depth)
+		return a->depth > b->depth;
+	return a->record < b->record;
+}
+
+static int compare(const void *a, const void *b)
+{
+	return goes_before(a, b) ? -1 : 1;
+}
+
+static void heap_down(struct queue *q, uint32_t i, struct leaf item)
+{
+	uint32_t down;
+
+	for (; (down = 2 * i + 1) < q->nheap; i = down) {
+		if (down + 1 < q->nheap && goes_before(&q->heap[down + 1], &q->heap[down]))
+			down++;
+		if (!goes_before(&q->heap[down], &item))
+			break;
+		q->heap[i] = q->heap[down];
+	}
+	q->heap[i] = item;
+}
+
+static void heap_push(struct queue *q, struct leaf item)
+{
+	uint32_t i, up;
+
+	q->heap = writer_grow(q->heap, &q->heap_size, q->nheap + 1, sizeof(*q->heap));
+	for (i = q->nheap++; i; i = up) {
+		up = (i - 1) / 2;
+		if (!goes_before(&item, &q->heap[up]))
+			break;
+		q->heap[i] = q->heap[up];
+	}
+	q->heap[i] = item;
+}
+
+static void heap_order(struct queue *q)
+{
+	uint32_t i;
+
+	for (i = q->nheap / 2; i--;)
+		heap_down(q, i, q->heap[i]);
+}
+
+/* It mostly comes in order. */
+static void sort_front(struct queue *q)
+{
+	uint32_t i;
+
+	for (i = 1; i < q->nfront && goes_before(&q->front[i - 1], &q->front[i]); i++)
+		;
+	if (i < q->nfront)
+		qsort(q->front, q->nfront, sizeof(*q->front), compare);
+}
+
+/* The next one of all; the front is not empty. */
+static struct leaf front_pop(struct queue *q)
+{
+	struct leaf item;
+
+	if (q->front_at < q->nfront &&
+	    (!q->nheap || goes_before(&q->front[q->front_at], &q->heap[0])))
+		return q->front[q->front_at++];
+	item = q->heap[0];
+	q->nheap--;
+	heap_down(q, 0, q->heap[q->nheap]);
+	return item;
+}
+
+static uint32_t front_left(const struct queue *q)
+{
+	return q->nfront - q->front_at + q->nheap;
+}
+
+/* ---- bags ---- */
+
+static struct bag *bag_at(const struct queue *q, uint32_t i)
+{
+	return &q->bags[q->first + i];
+}
+
+/* The last one that is not younger; there is one. */
+static uint32_t bag_of(const struct queue *q, uint64_t stamp)
+{
+	uint32_t low = 0, high = q->nbags, mid;
+
+	if (stamp >= bag_at(q, high - 1)->from)
+		return high - 1;
+	while (high - low > 1) {
+		mid = low + (high - low) / 2;
+		if (stamp >= bag_at(q, mid)->from)
+			low = mid;
+		else
+			high = mid;
+	}
+	return low;
+}
+
+static void bag_add(struct bag *b, struct queued item)
+{
+	b->at = writer_grow(b->at, &b->size, b->n + 1, sizeof(*b->at));
+	b->at[b->n++] = item;
+}
+
+static struct bag *bag_insert(struct queue *q, uint32_t i, uint64_t from)
+{
+	struct bag *b;
+
+	if (q->first + q->nbags == q->bags_size && q->first > q->bags_size / 2) {
+		memmove(q->bags, q->bags + q->first, q->nbags * sizeof(*q->bags));
+		q->first = 0;
+	}
+	q->bags = writer_grow(q->bags, &q->bags_size, q->first + q->nbags + 1, sizeof(*q->bags));
+	b = bag_at(q, i);
+	memmove(b + 1, b, (q->nbags - i) * sizeof(*b));
+	q->nbags++;
+	*b = (struct bag){ .from = from };
+	return b;
+}
+
+static void bag_remove(struct queue *q, uint32_t i)
+{
+	struct bag *b = bag_at(q, i);
+
+	free(b->at);
+	q->nbags--;
+	if (i)
+		memmove(b, b + 1, (q->nbags - i) * sizeof(*b));
+	else
+		q->first++;
+}
+
+/* Some stamp that is not the least one, about in the middle; 0: all are equal. */
+static uint64_t middle(const struct bag *b)
+{
+	uint64_t some[SAMPLE], least = UINT64_MAX, next = UINT64_MAX;
+	uint32_t i, j;
+
+	for (i = 0; i < SAMPLE; i++) {
+		uint64_t stamp = b->at[(uint64_t)b->n * i / SAMPLE].stamp;
+
+		for (j = i; j && some[j - 1] > stamp; j--)
+			some[j] = some[j - 1];
+		some[j] = stamp;
+	}
+	for (i = 0; i < b->n; i++)
+		least = MIN(least, b->at[i].stamp);
+	if (some[SAMPLE / 2] > least)
+		return some[SAMPLE / 2];
+	for (i = 0; i < b->n; i++)
+		if (b->at[i].stamp > least)
+			next = MIN(next, b->at[i].stamp);
+	return next == UINT64_MAX ? 0 : next;
+}
+
+static bool bag_split(struct queue *q, uint32_t i)
+{
+	uint64_t from = middle(bag_at(q, i));
+	struct bag *low, *high;
+	uint32_t j, n = 0;
+
+	if (!from)
+		return false;
+	high = bag_insert(q, i + 1, from);
+	low = high - 1;
+	for (j = 0; j < low->n; j++)
+		if (low->at[j].stamp < from)
+			low->at[n++] = low->at[j];
+		else
+			bag_add(high, low->at[j]);
+	low->n = n;
+	return true;
+}
+
+/* ---- coming and going ---- */
+
+static bool is_stale(struct writer *w, uint32_t record, uint32_t ticket)
+{
+	return w->node[record].ticket != ticket;
+}
+
+/* Of a newer tick than all the others, and the last bag has enough.  A bag begins with a tick:
+ * what has the least stamp of its tick belongs behind the last bag all the same. */
+static bool begins_bag(const struct queue *q, uint64_t stamp)
+{
+	return stamp > (q->newest | STAMP_PLACES) && (q->nbags ? bag_at(q, q->nbags - 1)->n : front_left(q)) >= BAG;
+}
+
+void queue_push(struct writer *w, struct queue *q, uint64_t stamp, uint32_t record)
+{
+	uint32_t ticket = ++w->node[record].ticket, i;
+
+	q->queued++;
+	if (begins_bag(q, stamp))
+		bag_insert(q, q->nbags, stamp & ~(uint64_t)STAMP_PLACES);
+	q->newest = MAX(q->newest, stamp);
+	if (!q->nbags || stamp < bag_at(q, 0)->from) {
+		heap_push(q, (struct leaf){ stamp, w_record(w, record)->depth, record, ticket });
+		return;
+	}
+	i = bag_of(q, stamp);
+	if (bag_at(q, i)->n >= LARGE && bag_at(q, i)->n == bag_at(q, i)->size && bag_split(q, i))
+		i = bag_of(q, stamp);
+	bag_add(bag_at(q, i), (struct queued){ stamp, ticket, record });
+}
+
+static inline __attribute__((always_inline)) void
+prefetch_items(struct writer *w, const struct bag *b, uint32_t from, uint32_t to)
+{
+	for (; from < MIN(b->n, to); from++) {
+		__builtin_prefetch(&w->node[b->at[from].record], 1);
+		__builtin_prefetch(w_record(w, b->at[from].record), 1);
+	}
+}
+
+/* Those of the bag that are not stale go to list; returns how many. */
+static uint32_t unpack(struct writer *w, struct queue *q, const struct bag *b, struct leaf *list)
+{
+	uint32_t i, n = 0;
+
+	for (i = 0; i < b->n; i++) {
+		const struct queued *item = &b->at[i];
+
+		prefetch_items(w, b, i ? i + AHEAD - 1 : 0, i + AHEAD);
+		if (!is_stale(w, item->record, item->ticket))
+			list[n++] = (struct leaf){ item->stamp, w_record(w, item->record)->depth,
+						   item->record, item->ticket };
+	}
+	q->stale -= b->n - n;
+	return n;
+}
+
+/* The first bag becomes the front, which is empty.  One that is large has equal stamps: to sort it
+ * would take long. */
+static void take_bag(struct writer *w, struct queue *q)
+{
+	struct bag *b;
+
+	while (bag_at(q, 0)->n > LARGE && bag_split(q, 0))
+		;
+	b = bag_at(q, 0);
+	q->front_at = q->nfront = 0;
+	if (b->n > LARGE) {
+		q->heap = writer_grow(q->heap, &q->heap_size, b->n, sizeof(*q->heap));
+		q->nheap = unpack(w, q, b, q->heap);
+		heap_order(q);
+	} else {
+		q->front = writer_grow(q->front, &q->front_size, b->n, sizeof(*q->front));
+		q->nfront = unpack(w, q, b, q->front);
+		sort_front(q);
+	}
+	bag_remove(q, 0);
+}
+
+const struct leaf *queue_front(struct writer *w, struct queue *q, uint32_t *ret_n)
+{
+	while (!front_left(q) && q->nbags)
+		take_bag(w, q);
+	if (q->front_at < q->nfront) {
+		*ret_n = q->nfront - q->front_at;
+		return q->front + q->front_at;
+	}
+	*ret_n = q->nheap;
+	return q->heap;
+}
+
+bool queue_pop(struct writer *w, struct queue *q, struct leaf *ret)
+{
+	for (;;) {
+		while (!front_left(q))
+			if (q->nbags)
+				take_bag(w, q);
+			else
+				return false;
+		*ret = front_pop(q);
+		if (!is_stale(w, ret->record, ret->ticket))
+			break;
+		q->stale--;
+	}
+	w->node[ret->record].ticket++;
+	q->queued--;
+	return true;
+}
+
+/* ---- what is stale ---- */
+
+static uint32_t drop_stale(struct writer *w, struct queue *q, struct leaf *list, uint32_t from,
+			   uint32_t to)
+{
+	uint32_t i, n = from;
+
+	for (i = from; i < to; i++)
+		if (!is_stale(w, list[i].record, list[i].ticket))
+			list[n++] = list[i];
+	q->stale -= to - n;
+	return n;
+}
+
+static void clean_front(struct writer *w, struct queue *q)
+{
+	q->nfront = drop_stale(w, q, q->front, q->front_at, q->nfront);
+	q->nheap = drop_stale(w, q, q->heap, 0, q->nheap);
+	heap_order(q);
+}
+
+static void clean_bag(struct writer *w, struct queue *q, uint32_t i)
+{
+	struct bag *b = bag_at(q, i), *next = b + 1;
+	uint32_t j, n = 0;
+
+	for (j = 0; j < b->n; j++)
+		if (!is_stale(w, b->at[j].record, b->at[j].ticket))
+			b->at[n++] = b->at[j];
+	q->stale -= b->n - n;
+	b->n = n;
+	if (i + 1 == q->nbags || b->n + next->n > BAG)
+		return;
+	for (j = 0; j < next->n; j++)
+		bag_add(b, next->at[j]);
+	bag_remove(q, i + 1);
+}
+
+void queue_forget(struct writer *w, struct queue *q, uint32_t record)
+{
+	w->node[record].ticket++;
+	q->queued--;
+	q->stale++;
+	if (q->stale <= q->queued / 2 + BAG)
+		return;
+	if (q->hand < q->nbags) {
+		clean_bag(w, q, q->hand++);
+		return;
+	}
+	clean_front(w, q);
+	q->hand = 0;
+}
+
+/* ---- as a whole ---- */
+
+void queue_free(struct queue *q)
+{
+	while (q->nbags)
+		bag_remove(q, q->nbags - 1);
+	free(q->bags);
+	free(q->front);
+	free(q->heap);
+	*q = (struct queue){ 0 };
+}
+
+static void let_go(struct writer *w, uint32_t record, uint32_t ticket)
+{
+	w->node[record].ticket += !is_stale(w, record, ticket);
+}
+
+void queue_empty(struct writer *w, struct queue *q)
+{
+	uint32_t i, j;
+
+	for (i = q->front_at; i < q->nfront; i++)
+		let_go(w, q->front[i].record, q->front[i].ticket);
+	for (i = 0; i < q->nheap; i++)
+		let_go(w, q->heap[i].record, q->heap[i].ticket);
+	for (i = 0; i < q->nbags; i++)
+		for (j = 0; j < bag_at(q, i)->n; j++)
+			let_go(w, bag_at(q, i)->at[j].record, bag_at(q, i)->at[j].ticket);
+	queue_free(q);
+}
+
+void queue_add(struct writer *w, struct queue *q, uint64_t stamp, uint32_t record)
+{
+	struct bag *b = q->nbags ? bag_at(q, 0) : bag_insert(q, 0, 0);
+
+	bag_add(b, (struct queued){ stamp, ++w->node[record].ticket, record });
+	q->queued++;
+	q->newest = MAX(q->newest, stamp);
+}

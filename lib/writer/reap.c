@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* reap.c - what the dead leave behind.
+ *
+ * A seat is dead when its byte of the lock file can be taken.  While the writer holds that
+ * byte nobody can attach there, so the column of cells may be zeroed; without the byte it
+ * never is.  One case more: a child that was forked without our fork handler keeps the lock
+ * of its dead parent; then the process itself is looked at, in the same PID namespace.
+ *
+ * Every step may be run again: a writer that dies here leaves the seat TAKEN, and the next
+ * one starts over.  FREE is stored last. */
+#include "config.h"
+
+#include "peer/seat.h"
+#include "writer/grant.h"
+#include "writer/memory.h"
+#include "writer/pools.h"
+#include "writer/reap.h"
+#include "writer/record.h"
+#include "writer/retire.h"
+
+static void close_sections(struct writer *w, uint32_t peer)
+{
+	uint32_t i;
+
+	for (i = 0; i < SHM_SECTIONS; i++)
+		epoch_end(seg_section(&w->seg, peer, i));
+}
+
+static void zero_column(struct writer *w, uint32_t peer)
+{
+	uint32_t i;
+
+	for (i = 0; i < w->max_blocks; i++) {
+		uint16_t *cell = seg_row(&w->seg, i) + peer;
+
+		if (load_relaxed(cell))
+			store_release(cell, 0);
+	}
+}
+
+static void free_reservations(struct writer *w, uint32_t peer, const struct identity *who)
+{
+	/* who left in good order writes no more */
+	bool gone = load_relaxed(&seg_seat(&w->seg, peer)->state) == SEAT_LEFT ||
+		    identity_gone(who);
+	uint32_t record, next;
+
+	for (record = w->peer[peer].reserved; record != NONE; record = next) {
+		struct wpool *p = w_pool_of(w, record);
+
+		next = w->owned[record].next;
+		if ((p->flags & GPC_POOL_CALLER) && p->keeper == (int32_t)peer)
+			continue;        /* the pool dies as a whole */
+		if (gone)
+			record_free(w, record);
+		else
+			retire_quarantine(w, record, who);
+	}
+}
+
+static void kill_pools(struct writer *w, uint32_t peer)
+{
+	uint32_t p;
+
+	for (p = 0; p < w->max_pools; p++)
+		if (w->pool[p].state != POOL_FREE && w->pool[p].keeper == (int32_t)peer) {
+			pools_kill(w, p);
+			w->pool[p].keeper = -1;
+			store_relaxed(&w_pool(w, p)->keeper, -1);
+		}
+}
+
+/* Statistics outlive the peer; readers sum up all the time, so every store is a whole one. */
+static void fold_statistics(struct writer *w, uint32_t peer)
+{
+	struct shm_seat *s = seg_seat(&w->seg, peer);
+	struct shm_tally *t = w_tally(w, peer);
+	uint64_t *past = w_state(w)->past;
+	uint64_t *from[] = { &s->lookups, &s->hit_vram, &s->hit_ram, &s->miss, &t->published,
+			     &t->duplicate, &t->evicted, &t->demoted, &t->promoted,
+			     &t->dropped, &s->stale_refs, &s->ring_full };
+	uint32_t i;
+
+	for (i = 0; i < ARRAY_SIZE(from); i++) {
+		store_relaxed(&past[i], past[i] + load_relaxed(from[i]));
+		store_relaxed(from[i], 0);
+	}
+	store_relaxed(&t->commands, 0);
+	store_relaxed(&s->refs, 0);
+	for (i = 0; i < ARRAY_SIZE(s->held); i++)
+		store_relaxed(&s->held[i], 0);
+}
+
+static void empty_ring(struct writer *w, uint32_t peer)
+{
+	struct shm_seat *s = seg_seat(&w->seg, peer);
+	struct wpeer *p = &w->peer[peer];
+	uint64_t head = load_acquire(&s->head);
+
+	if (head - p->tail > SHM_RING)   /* scribbled over */
+		head = p->next;
+	p->next = p->tail = head;
+	p->stalled = p->commit_known = p->stocked = false;
+	store_relaxed(&s->head, head);
+	store_relaxed(&s->waiting, 0);   /* who was killed in its wait has not lowered it */
+	store_release(&s->tail, head);
+	store_relaxed(&s->taken, head);  /* last: never ahead of tail */
+}
+
+/* Who sits there is noted once: from then on the lock alone says when that is over, and the seat
+ * may say anything.  Pairs with (a) of seat.c: who it is stands there before TAKEN does. */
+void reap_note(struct writer *w, uint32_t peer)
+{
+	const struct shm_seat *s = seg_seat(&w->seg, peer);
+	struct wpeer *p = &w->peer[peer];
+
+	if (p->seated)
+		return;
+	p->seated = true;
+	w->nseated++;
+	p->who = (struct identity){ s->pid, s->start_time, s->namespaces };
+}
+
+/* The caller knows that nobody is, and nobody can become, peer here. */
+void reap_seat(struct writer *w, uint32_t peer)
+{
+	struct shm_seat *s = seg_seat(&w->seg, peer);
+
+	reap_note(w, peer);
+	if (load_relaxed(&s->state) != SEAT_LEFT)
+		log_say(&w->c->log, LOG_INFO,
+			"seat %u (pid %d, %.31s) died: taking back what it held", peer,
+			w->peer[peer].who.pid, s->label);
+	grant_cancel_peer(w, peer);
+	/* the sections after the cells, whose counter may be behind: see seat_is_clean() */
+	zero_column(w, peer);
+	close_sections(w, peer);
+	kill_pools(w, peer);
+	free_reservations(w, peer, &w->peer[peer].who);
+	empty_ring(w, peer);
+	fold_statistics(w, peer);
+	/* (S) all of the above before the seat is free; pairs with seat.c;
+	 * model/seat.pml */
+	store_release(&s->state, SEAT_FREE);
+	w->peer[peer].seated = false;
+	w->nseated--;
+	w->progress = true;
+}
+
+/* As far as the seat says: who had it may have freed it with its own hand, and another may have
+ * come since. */
+static bool noted_is_there(struct writer *w, uint32_t peer)
+{
+	const struct shm_seat *s = seg_seat(&w->seg, peer);
+	const struct identity *who = &w->peer[peer].who;
+
+	return load_acquire(&s->state) != SEAT_FREE && s->pid == who->pid &&
+	       s->start_time == who->start_time && s->namespaces == who->namespaces;
+}
+
+void reap_dead(struct writer *w)
+{
+	uint32_t i;
+
+	for (i = 0; i < w->max_peers; i++) {
+		if (load_acquire(&seg_seat(&w->seg, i)->state) != SEAT_FREE ||
+		    !seat_is_clean(&w->seg, i))
+			reap_note(w, i);
+		if (!w->peer[i].seated)
+			continue;
+		if (lock_try(w->lock_fd, LOCK_PEER(i)) == 0) {
+			reap_seat(w, i);
+			lock_drop(w->lock_fd, LOCK_PEER(i));
+		} else if (identity_gone(&w->peer[i].who) && noted_is_there(w, i)) {
+			reap_seat(w, i);
+		}
+	}
+}

@@ -1,0 +1,12 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* reap.h - what the dead held. */
+#ifndef GPC_WRITER_REAP_H
+#define GPC_WRITER_REAP_H
+
+#include "writer/state.h"
+
+void reap_dead(struct writer *w);
+void reap_seat(struct writer *w, uint32_t peer);
+void reap_note(struct writer *w, uint32_t peer);         /* its seat is taken */
+
+#endif

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* retire.h - from unpublished to reusable. */
+#ifndef GPC_WRITER_RETIRE_H
+#define GPC_WRITER_RETIRE_H
+
+#include "writer/state.h"
+
+struct quarantine { uint32_t record; uint64_t until_ns; struct identity who; };
+
+/* LIVE -> DYING: unpublished; it comes back after flush and grace period.  owner and op:
+ * for whom (rule C1), or SHM_NO_PEER. */
+void retire_block(struct writer *w, uint32_t record, uint32_t owner, uint64_t op);
+/* Before each of a list is retired: what the next few will take is asked for. */
+void retire_ahead(struct writer *w, const uint32_t *list, uint32_t n, uint32_t i);
+/* REC_MOVED -> DYING: the rest of its end, and no change for the feed. */
+void retire_moved(struct writer *w, uint32_t record);
+/* retire_block, with all descendants, deepest first. */
+void retire_subtree(struct writer *w, uint32_t record);
+void retire_slot(struct writer *w, uint32_t slot);
+struct batch *retire_open(struct writer *w);
+void retire_dying(struct writer *w, uint32_t record);    /* takeover: DYING already */
+bool retire_advance(struct writer *w);
+bool retire_idle(struct writer *w);
+void retire_quarantine(struct writer *w, uint32_t record, const struct identity *who);
+void retire_poll_held(struct writer *w);
+
+#endif

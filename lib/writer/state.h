@@ -1,0 +1,221 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* state.h - the writer's private memory, and the places of the segments that it writes.
+ *
+ * Records are the truth (shm.h).  All that stands here is derived: it is rebuilt by a scan when
+ * another process takes the seat (takeover/), so nothing here needs to survive. */
+#ifndef GPC_WRITER_STATE_H
+#define GPC_WRITER_STATE_H
+
+#include "device/device.h"
+#include "peer/handle.h"
+#include "segment/lockfile.h"
+#include "kernels/probe.h"
+
+#define NONE 0xffffffffu                 /* no record, no slot */
+
+#define FRESH 1024u                      /* published blocks that wait for the queue */
+
+struct records { uint32_t *at, n, size; };       /* a list that grows */
+
+/* One per record, half a cache line. */
+struct node {
+	uint32_t parent, first, next, prev;      /* tree of LIVE blocks and of moves in limbo */
+	uint32_t hot;                    /* children that keep this block from going (tree.c) */
+	uint32_t ticket;                 /* of its item in the pool's queue; even: it has none */
+	uint32_t pins;                   /* uncommitted moves that read this block */
+	bool in_tree : 1, selected : 1, listed : 1;
+	bool counted_out : 1;            /* selected: the parent's hot does not count it */
+	bool leaving : 1;                /* REC_LEAVING ... */
+	bool waits : 1;                  /* ... and in a batch, to go when that is over */
+};
+
+_Static_assert(sizeof(struct node) == 32, "no node on two cache lines");
+
+struct owned { uint32_t next, prev; };   /* RESERVED blocks of one peer */
+
+/* The leaves of a pool, oldest first (queue.c). */
+struct leaf { uint64_t stamp; uint32_t depth, record, ticket; };
+
+struct queued { uint64_t stamp; uint32_t ticket, record; };
+
+struct bag { uint64_t from; struct queued *at; uint32_t n, size; };
+
+struct queue {
+	struct leaf *front;              /* the oldest, in order, from front_at on */
+	uint32_t front_at, nfront, front_size;
+	struct leaf *heap;               /* as old, but come later */
+	uint32_t nheap, heap_size;
+	struct bag *bags;                /* the others, by age, from `first` on */
+	uint32_t first, nbags, bags_size;
+	uint32_t queued, stale;          /* items */
+	uint32_t hand;                   /* bag that is cleaned next */
+	uint64_t newest;                 /* no stamp is above it */
+};
+
+struct wpool {
+	uint32_t state, generation, first, slots, blocks, kind, flags, space;
+	int32_t keeper, demote_to;
+	uint32_t *free, nfree;           /* stack: last returned first; then ascending */
+	uint32_t live, reserved, dying;
+	uint32_t coming;                 /* in their grace period, promised to nobody: DYING, or
+	                                  * REC_MOVED, which counts as dying */
+	uint32_t leaving;                /* LIVE, and in a batch, to go when that is over */
+	uint32_t outward;                /* promotions out of this pool that are not committed */
+	uint32_t lingering;              /* CALLER: those of the DYING with REC_LINGERS */
+	struct queue queue;
+	bool removing;
+};
+
+struct wpeer {
+	uint64_t next, tail;             /* ring positions: to start, to acknowledge */
+	uint32_t reserved;               /* list of nodes */
+	uint32_t nreserved;              /* those that count against the quota */
+	bool seated;                     /* seen taken since it was reaped last ... */
+	struct identity who;             /* ... by whom */
+	bool stalled;                    /* a publish waits for a bucket: the ring waits with it */
+	bool stocked;                    /* blocks were put in its stock */
+	bool answered;                   /* results stored since the last wake */
+	bool commit_known;               /* move.c: the first slot's own result, kept for last */
+	int32_t commit_result;
+};
+
+struct wmirror {
+	const struct device_ops *ops;
+	void *mirror;
+	bool flushing, retired;
+};
+
+struct writer {
+	gpc *c;                          /* the handle that holds the seat */
+	struct segment seg;              /* like c's, with `index` mapped read-write */
+	int lock_fd;                     /* own description of the lock file */
+	bool reaps;                      /* it clears seats and serves nobody */
+	uint32_t max_blocks, max_peers, max_pools, buckets;
+
+	struct node *node;               /* of each record ... */
+	struct owned *owned;
+	uint8_t *pool_of;
+	struct wpool pool[GPC_MAX_POOLS + 1];
+	struct wpeer *peer;
+
+	/* table.c */
+	struct probe_entry *table;
+	uint8_t *quarantined;            /* per bucket, bit = slot; high half: since takeover */
+	uint32_t *spilled;               /* per bucket: entries that live in their second one;
+	                                  * all there are, if peers choose their keys so */
+	struct relocation *relocations;
+
+	/* retire.c */
+	struct batch *open, *flushing, *grace, **grace_end;
+	uint64_t last_cookie;
+	uint32_t *held, nheld, held_size;        /* DYING, grace over, still referenced */
+	struct quarantine *quarantine;
+	uint32_t nquarantine, quarantine_size;
+
+	/* grant.c */
+	struct grant *grants, **grants_end;
+	struct leftover *leftover;
+	uint32_t nleftover, leftover_size;
+	uint32_t *picked, picked_size;   /* scratch: victims */
+	uint32_t *below, below_size;     /* scratch: subtrees */
+	struct leaf *aside;              /* scratch: leaves in use */
+	uint32_t aside_size;
+
+	/* lru.c */
+	uint32_t fresh[FRESH], nfresh;   /* published since the last pick: not queued yet, perhaps */
+
+	/* mirror.c */
+	struct wmirror mirror[SHM_MIRRORS];
+	uint32_t nmirrors;
+	uint32_t *dirty, ndirty, dirty_size;
+	uint64_t *dirty_bit;
+	bool line_dirty;                 /* pools or spaces are others than the mirrors show */
+	struct launch_change *changes;
+	uint32_t changes_size;
+	uint64_t flush_sequence, flush_deadline_ns;
+
+	uint32_t cleared_pool;           /* its blocks go without changes of their own */
+	struct records missing;          /* takeover: LIVE, without an entry */
+	struct records twice;            /* takeover: slots whose block has another */
+	struct records twins;            /* takeover: in limbo, but another target of their key
+	                                  * has what hangs below it */
+	uint64_t next_care_ns;           /* reaping and other slow checks */
+	uint32_t nseated;                /* peers */
+	bool alone;                      /* they had nothing to look after last time */
+	bool crowded;                    /* a pool may have more than its capacity */
+	bool progress;                   /* something was freed or became reusable */
+};
+
+static inline struct shm_state *w_state(struct writer *w)
+{
+	return SEG_AT(w->seg.index, w->seg.at.state, struct shm_state, 0);
+}
+
+static inline struct shm_record *w_record(struct writer *w, uint32_t record)
+{
+	return SEG_AT(w->seg.index, w->seg.at.record, struct shm_record, record);
+}
+
+static inline struct shm_tally *w_tally(struct writer *w, uint32_t peer)
+{
+	return SEG_AT(w->seg.index, w->seg.at.tally, struct shm_tally, peer);
+}
+
+static inline struct shm_pool *w_pool(struct writer *w, uint32_t pool)
+{
+	return SEG_AT(w->seg.index, w->seg.at.pool, struct shm_pool, pool);
+}
+
+/* The numbers of a pool's blocks by state, for who looks from outside: behind each change of a
+ * record's word, so a writer that dies between the two leaves them wrong by that block until its
+ * successor has counted. */
+static inline void w_tell(struct writer *w, uint32_t pool)
+{
+	const struct wpool *p = &w->pool[pool];
+	struct shm_pool *d = w_pool(w, pool);
+
+	store_relaxed(&d->live, p->live);
+	store_relaxed(&d->reserved, p->reserved);
+	store_relaxed(&d->dying, p->dying);
+	store_relaxed(&d->lingering, p->lingering);
+}
+
+static inline uint32_t w_word(struct writer *w, uint32_t record)
+{
+	return load_relaxed(&w_record(w, record)->word);
+}
+
+static inline bool w_is(struct writer *w, uint32_t record, uint32_t state)
+{
+	return WORD_STATE(w_word(w, record)) == state;
+}
+
+static inline struct wpool *w_pool_of(struct writer *w, uint32_t record)
+{
+	return &w->pool[w->pool_of[record]];
+}
+
+static inline gpc_block w_block(struct writer *w, uint32_t record)
+{
+	return GPC_BLOCK(w->pool_of[record], (gpc_block)(record - w_pool_of(w, record)->first));
+}
+
+static inline gpc_key w_key(struct writer *w, uint32_t record)
+{
+	const struct shm_record *r = w_record(w, record);
+
+	return (gpc_key){ { r->key[0], r->key[1] } };
+}
+
+static inline uint32_t w_space(struct writer *w, uint32_t record)
+{
+	return w_pool_of(w, record)->space;
+}
+
+/* Record of a block id as a command names it; NONE when out of range. */
+uint32_t w_find_record(struct writer *w, gpc_block block);
+/* No cell of the row is raised. */
+bool w_row_is_zero(struct writer *w, uint32_t record);
+uint64_t w_tick(struct writer *w);
+
+#endif

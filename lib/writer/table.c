@@ -1,0 +1,378 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* table.c - the writer's side of the table.
+ *
+ * What readers are promised: a key that is live before they start and stays so is found in at
+ * most two buckets, whatever the writer does meanwhile.
+ *
+ *   publish    fill an empty entry of the first bucket; else set the first bucket's flag,
+ *              then fill one of the second                                  (rule T3)
+ *   unpublish  wipe every entry that names the block; a wiped entry is filled again only
+ *              after flush and grace period, so a torn read is the entry or a miss
+ *   relocate   copy to the other bucket; flush, grace period; wipe the old one; flush, grace
+ *              period; only then is the old place used                      (rule T1)
+ *
+ * A plain move loses keys: a reader that has passed the new place before the copy and comes
+ * to the old one after the wipe finds neither. */
+#include "config.h"
+
+#include <stdlib.h>
+#include "writer/grace.h"
+#include "writer/memory.h"
+#include "writer/mirror.h"
+#include "writer/retire.h"
+#include "writer/table.h"
+
+#define MAX_MOVES 3                      /* length of a chain of relocations */
+
+struct probe_key table_key(struct writer *w, uint32_t record)
+{
+	const struct shm_record *r = w_record(w, record);
+	const gpc_key *mask = &w->c->mask[w_space(w, record)];
+
+	return probe_prepare(r->key[0] ^ mask->w[0], r->key[1] ^ mask->w[1], w->buckets);
+}
+
+void table_prefetch(struct writer *w, uint32_t space, const gpc_key *key, bool place)
+{
+	const gpc_key *mask = &w->c->mask[space];
+	struct probe_key k = probe_prepare(key->w[0] ^ mask->w[0], key->w[1] ^ mask->w[1],
+					   w->buckets);
+
+	__builtin_prefetch(&w->table[k.first * SHM_BUCKET], 1);
+	__builtin_prefetch(&w->quarantined[k.first], 1);
+	if (place)                       /* every fourth one fills its first bucket up */
+		__builtin_prefetch(&w->table[k.second * SHM_BUCKET], 1);
+}
+
+/* Slots that a key may be in: those of the first bucket, and, when its flag says so, those of the
+ * second.  The flag is never missing (rule T3): a takeover sets it before it looks for anything. */
+static uint32_t slots_of(struct writer *w, const struct probe_key *k)
+{
+	return w->table[k->first * SHM_BUCKET].w[2] & PROBE_OVERFLOW ? 2 * SHM_BUCKET : SHM_BUCKET;
+}
+
+static uint32_t slot_block_word(struct writer *w, uint32_t slot)
+{
+	return load_relaxed(&w->table[slot].w[3]);
+}
+
+static void entry_changed(struct writer *w, uint32_t slot)
+{
+	struct shm_state *st = w_state(w);
+
+	store_relaxed(&st->changes, st->changes + 1);
+	mirror_dirty(w, slot);
+}
+
+/* Only on an empty entry whose quarantine is over. */
+static void entry_fill(struct writer *w, uint32_t slot, const struct probe_key *k,
+		       uint32_t block_word)
+{
+	struct probe_entry *e = &w->table[slot];
+
+	store_relaxed(&e->w[0], k->w[0]);
+	store_relaxed(&e->w[1], k->w[1]);
+	store_relaxed(&e->w[2], k->w[2] | (e->w[2] & PROBE_OVERFLOW));
+	/* (H) key words before the block word; pairs with the entry load of lookup.c.  If we
+	 * die before it, a successor finds key words without a block and wipes them;
+	 * model/relocate.pml. */
+	store_release(&e->w[3], block_word);
+	entry_changed(w, slot);
+}
+
+void table_wipe(struct writer *w, uint32_t slot)
+{
+	struct probe_entry *e = &w->table[slot];
+
+	/* the block word first: a reader sees the entry, or an empty one */
+	store_release(&e->w[3], 0);
+	store_relaxed(&e->w[0], 0);
+	store_relaxed(&e->w[1], 0);
+	store_relaxed(&e->w[2], e->w[2] & TABLE_FLAGS(slot));
+	entry_changed(w, slot);
+	w->quarantined[slot / SHM_BUCKET] |= (uint8_t)(1u << slot % SHM_BUCKET);
+	retire_slot(w, slot);
+}
+
+void table_set_flag(struct writer *w, uint32_t bucket)
+{
+	struct probe_entry *e = &w->table[bucket * SHM_BUCKET];
+
+	if (e->w[2] & PROBE_OVERFLOW)
+		return;
+	/* (I) the flag stands before the spilled copy does (entry_fill is a release) */
+	store_release(&e->w[2], e->w[2] | PROBE_OVERFLOW);
+	entry_changed(w, bucket * SHM_BUCKET);
+}
+
+void table_clear_spare_flag(struct writer *w, uint32_t bucket)
+{
+	struct probe_entry *e = &w->table[bucket * SHM_BUCKET];
+
+	if (w->spilled[bucket] || !(e->w[2] & PROBE_OVERFLOW))
+		return;
+	store_release(&e->w[2], e->w[2] & ~PROBE_OVERFLOW);
+	entry_changed(w, bucket * SHM_BUCKET);
+}
+
+static void spilled_less(struct writer *w, uint32_t bucket)
+{
+	if (w->spilled[bucket])
+		w->spilled[bucket]--;
+	table_clear_spare_flag(w, bucket);
+}
+
+void table_slot_usable(struct writer *w, uint32_t slot)
+{
+	w->quarantined[slot / SHM_BUCKET] &= (uint8_t)~(1u << slot % SHM_BUCKET);
+	w->progress = true;
+}
+
+/* Bit i: slot i of the bucket has this block word.  Without branches: which one it is, nobody can
+ * foretell. */
+static uint32_t slots_with(struct writer *w, uint32_t bucket, uint32_t word)
+{
+	const struct probe_entry *e = &w->table[bucket * SHM_BUCKET];
+
+	_Static_assert(SHM_BUCKET == 4, "four are looked at");
+	return (uint32_t)(load_relaxed(&e[0].w[3]) == word) |
+	       (uint32_t)(load_relaxed(&e[1].w[3]) == word) << 1 |
+	       (uint32_t)(load_relaxed(&e[2].w[3]) == word) << 2 |
+	       (uint32_t)(load_relaxed(&e[3].w[3]) == word) << 3;
+}
+
+static uint32_t free_slot(struct writer *w, uint32_t bucket)
+{
+	uint32_t q = w->quarantined[bucket], usable = slots_with(w, bucket, 0) & ~(q | q >> 4);
+
+	return usable ? bucket * SHM_BUCKET + (uint32_t)__builtin_ctz(usable) : NONE;
+}
+
+/* Record that an occupied slot names.  The writer alone fills the table, and takeover has
+ * wiped what did not name a LIVE block. */
+static uint32_t slot_record(struct writer *w, uint32_t slot)
+{
+	uint32_t word = slot_block_word(w, slot);
+
+	return word ? w_find_record(w, (gpc_block)(word - 1)) : NONE;
+}
+
+static struct relocation *relocation_of(struct writer *w, uint32_t record)
+{
+	struct relocation *r;
+
+	for (r = w->relocations; r && r->record != record; r = r->next)
+		;
+	return r;
+}
+
+static void relocation_start(struct writer *w, uint32_t record, uint32_t from, uint32_t to)
+{
+	struct probe_key k = table_key(w, record);
+	struct relocation *r = writer_alloc(1, sizeof(*r));
+
+	if (to / SHM_BUCKET == k.second) {
+		table_set_flag(w, k.first);
+		w->spilled[k.first]++;
+	}
+	entry_fill(w, to, &k, slot_block_word(w, from));
+	*r = (struct relocation){ .next = w->relocations, .batch = retire_open(w),
+				  .record = record, .from = from, .to = to };
+	r->batch->moves = true;
+	w->relocations = r;
+	w_state(w)->relocated++;
+}
+
+/* Start the last move of a chain that ends up making room in this bucket. */
+static bool relocate_from(struct writer *w, uint32_t bucket, int moves)
+{
+	uint32_t i, slot, record, other, to;
+	struct probe_key k;
+
+	for (i = 0; i < SHM_BUCKET; i++) {
+		slot = bucket * SHM_BUCKET + i;
+		record = slot_record(w, slot);
+		if (record == NONE || relocation_of(w, record))
+			continue;
+		k = table_key(w, record);
+		other = k.first == bucket ? k.second : k.first;
+		to = free_slot(w, other);
+		if (to != NONE) {
+			relocation_start(w, record, slot, to);
+			return true;
+		}
+	}
+	if (moves <= 1)
+		return false;
+	for (i = 0; i < SHM_BUCKET; i++) {
+		record = slot_record(w, bucket * SHM_BUCKET + i);
+		if (record == NONE || relocation_of(w, record))
+			continue;
+		k = table_key(w, record);
+		if (relocate_from(w, k.first == bucket ? k.second : k.first, moves - 1))
+			return true;
+	}
+	return false;
+}
+
+/* Will a place of this bucket become usable by itself? */
+static bool room_is_coming(struct writer *w, uint32_t bucket)
+{
+	const struct relocation *r;
+
+	if (w->quarantined[bucket])
+		return true;
+	for (r = w->relocations; r; r = r->next)
+		if (r->from / SHM_BUCKET == bucket)
+			return true;
+	return false;
+}
+
+/* Both buckets of a key are full now: begin to make room before the next key needs it. */
+static void relocate_ahead(struct writer *w, const struct probe_key *k)
+{
+	if (free_slot(w, k->first) == NONE && free_slot(w, k->second) == NONE &&
+	    !room_is_coming(w, k->first) && !room_is_coming(w, k->second))
+		relocate_from(w, k->first, 1);
+}
+
+int table_place(struct writer *w, uint32_t record, uint32_t *ret_slot)
+{
+	struct probe_key k = table_key(w, record);
+
+	*ret_slot = free_slot(w, k.first);
+	if (*ret_slot == NONE)
+		*ret_slot = free_slot(w, k.second);
+	if (*ret_slot != NONE)
+		return TABLE_OK;
+	if (room_is_coming(w, k.first) || room_is_coming(w, k.second) ||
+	    relocate_from(w, k.first, MAX_MOVES) || relocate_from(w, k.second, MAX_MOVES))
+		return TABLE_WAIT;
+	w_state(w)->no_bucket++;
+	return TABLE_FULL;
+}
+
+void table_fill(struct writer *w, uint32_t record, uint32_t slot)
+{
+	struct probe_key k = table_key(w, record);
+
+	if (slot / SHM_BUCKET == k.second) {
+		table_set_flag(w, k.first);
+		w->spilled[k.first]++;
+	}
+	entry_fill(w, slot, &k, (uint32_t)w_block(w, record) + 1);
+	relocate_ahead(w, &k);
+}
+
+/* The copies of this batch have been seen by everybody: wipe the old places. */
+void table_copies_done(struct writer *w, struct batch *b)
+{
+	struct relocation **at = &w->relocations, *r;
+	struct probe_key k;
+
+	while ((r = *at) != NULL) {
+		if (r->batch != b) {
+			at = &r->next;
+			continue;
+		}
+		*at = r->next;
+		k = table_key(w, r->record);
+		table_wipe(w, r->from);
+		if (r->from / SHM_BUCKET == k.second)
+			spilled_less(w, k.first);
+		free(r);
+		w->progress = true;
+	}
+}
+
+/* Bit i: slot i of the first bucket names this block word; from bit SHM_BUCKET on, of the second
+ * (rule T2). */
+static uint32_t entries_of(struct writer *w, const struct probe_key *k, uint32_t word)
+{
+	uint32_t found = slots_with(w, k->first, word);
+
+	if (slots_of(w, k) > SHM_BUCKET)
+		found |= slots_with(w, k->second, word) << SHM_BUCKET;
+	return found;
+}
+
+static uint32_t entry_slot(const struct probe_key *k, uint32_t bit)
+{
+	return (bit < SHM_BUCKET ? k->first : k->second) * SHM_BUCKET + bit % SHM_BUCKET;
+}
+
+static void rename_entry(struct writer *w, uint32_t slot, uint32_t word)
+{
+	/* (J) one store: the same key, another block */
+	store_release(&w->table[slot].w[3], word);
+	entry_changed(w, slot);
+}
+
+void table_remove(struct writer *w, uint32_t record)
+{
+	struct probe_key k = table_key(w, record);
+	uint32_t word = (uint32_t)w_block(w, record) + 1;
+	uint32_t found = entries_of(w, &k, word), bit;
+	struct relocation **at = &w->relocations, *r;
+
+	while ((r = *at) != NULL)        /* rule T2 */
+		if (r->record == record) {
+			*at = r->next;
+			free(r);
+		} else {
+			at = &r->next;
+		}
+	for (; found; found &= found - 1) {
+		bit = (uint32_t)__builtin_ctz(found);
+		table_wipe(w, entry_slot(&k, bit));
+		if (bit >= SHM_BUCKET)
+			spilled_less(w, k.first);
+	}
+}
+
+void table_retier(struct writer *w, uint32_t from, uint32_t to)
+{
+	struct probe_key k = table_key(w, from);
+	uint32_t found = entries_of(w, &k, (uint32_t)w_block(w, from) + 1);
+	struct relocation *r;
+
+	/* both copies of a relocation in flight are renamed, so it goes on (rule T2) */
+	for (r = w->relocations; r; r = r->next)
+		if (r->record == from)
+			r->record = to;
+	for (; found; found &= found - 1)
+		rename_entry(w, entry_slot(&k, (uint32_t)__builtin_ctz(found)),
+			     (uint32_t)w_block(w, to) + 1);
+}
+
+bool table_has(struct writer *w, uint32_t record)
+{
+	struct probe_key k = table_key(w, record);
+
+	return entries_of(w, &k, (uint32_t)w_block(w, record) + 1) != 0;
+}
+
+uint32_t table_find(struct writer *w, uint32_t space, const gpc_key *key)
+{
+	const gpc_key *mask = &w->c->mask[space];
+	struct probe_key k = probe_prepare(key->w[0] ^ mask->w[0], key->w[1] ^ mask->w[1],
+					   w->buckets);
+	uint32_t i, record, n = slots_of(w, &k);
+	const struct shm_record *r;
+
+	for (i = 0; i < n; i++) {
+		const struct probe_entry *e = &w->table[entry_slot(&k, i)];
+		gpc_block b;
+
+		if (e->w[0] != k.w[0])
+			continue;
+		b = probe_entry_block(*e, k);
+		record = b < 0 ? NONE : w_find_record(w, b);
+		if (record == NONE || !w_is(w, record, LIVE) || w_space(w, record) != space)
+			continue;
+		r = w_record(w, record);
+		if (r->key[0] == key->w[0] && r->key[1] == key->w[1])
+			return record;
+	}
+	return NONE;
+}

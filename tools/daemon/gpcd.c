@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* gpcd - the writer of one cache, as a daemon.
+ *
+ * Makes the cache or attaches to it, takes the writer's seat, serves until SIGTERM or
+ * SIGINT.  The cache stays when gpcd goes (a standby or the next gpcd goes on with it)
+ * unless --unlink says otherwise.  "Ready" means: serving, or, as a standby, waiting
+ * for the seat. */
+#include "config.h"
+
+#include "tools/daemon/gpcd.h"
+
+/* 0, or the exit status.  Who is started twice hears of the writer first. */
+static int start(struct daemon *d, gpc **c)
+{
+	int status = d->pidfile[0] ? process_take_pidfile(d) : 0;
+
+	if (status == EXIT_PIDFILE_TAKEN) {
+		status = d->standby ? 0 : serve_find_writer(d);
+		return status ? status : process_pidfile_taken(d);
+	}
+	if (!status)
+		status = serve_open(d, c);
+	if (status)
+		process_remove_pidfile(d);
+	return status;
+}
+
+static int run(struct daemon *d)
+{
+	gpc *c = NULL;
+	int status = start(d, &c);
+	bool ours, gone;
+
+	if (status)
+		return status;
+	status = serve_take_seat(d, &c);
+	if (!status && !process_stopping)
+		status = serve_run(d, c);
+	say_notify("STOPPING=1\nSTATUS=leaving");
+	ours = c && name_is_ours(d);
+	gpc_close(c);                /* drops the writer's seat, too */
+	/* a standby that never served leaves the cache to its writer; what has the name by
+	 * now may be another cache */
+	gone = d->unlink_at_end && d->served && ours && !status;
+	if (gone)
+		status = serve_remove(d);
+	/* before readiness nobody was told of a cache that is new; who serves it knows it */
+	if (status && status != EXIT_SEAT_TAKEN && d->made && !d->ready && ours)
+		serve_remove(d);
+	process_remove_pidfile(d);
+	if (!d->quiet && !status)
+		say(LOG_INFO, "%s: ended by %s, the cache %s", d->name,
+		    process_end(), gone ? "is removed" : ours ? "stays" :
+		    "has lost its name and goes with its last user");
+	return status;
+}
+
+int main(int argc, char **argv)
+{
+	struct daemon d = { .cfg = { .size = sizeof(d.cfg) }, .ready_fd = -1, .pidfile_fd = -1 };
+	int status;
+
+	cli_init("gpcd");
+	status = options_parse(&d, argc, argv);
+	if (status < 0 && d.background)
+		status = process_detach(&d);
+	if (status >= 0)
+		return status;
+	process_catch_signals();
+	say_level(&d);
+	return run(&d);
+}

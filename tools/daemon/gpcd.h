@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* gpcd.h - what the files of gpcd share.
+ *
+ *	gpcd.c           from start to end
+ *	gpcd-options.c   the command line
+ *	gpcd-serve.c     the cache and the writer's seat
+ *	gpcd-name.c      whether the cache still has its name
+ *	gpcd-process.c   signals, the background, the pid file, readiness
+ *	gpcd-say.c       messages, and what a service manager hears
+ *
+ * Each calls those below it and none above. */
+#ifndef GPC_TOOLS_GPCD_H
+#define GPC_TOOLS_GPCD_H
+
+#include "tools/common/cli.h"
+#include "gpc.h"
+
+#include <limits.h>
+#include <signal.h>
+#include <syslog.h>
+
+enum {
+	EXIT_SEAT_TAKEN = 3,
+	EXIT_PIDFILE_TAKEN = -1,     /* no status yet: which it is depends on the cache */
+};
+
+struct daemon {
+	const char *name;
+	struct gpc_config cfg;
+	char devices[64];
+	char pidfile[PATH_MAX], dir[PATH_MAX];
+	int level;                   /* what the library says up to it is passed on */
+	bool create;                 /* a geometry was given: make it if it is absent */
+	bool standby, background, foreground, quiet, unlink_at_end;
+	int ready_fd;                /* --daemonize: the parent waits for one byte here */
+	bool ready, waits, served;   /* waits: for the seat, or did */
+	bool made;                   /* the cache was not there before us */
+	int pidfile_fd;              /* locked; -1: none */
+	bool made_pidfile;           /* it was not there before us */
+	pid_t pidfile_owner;         /* who else has it */
+	bool nameless;               /* as of the last look */
+	uint64_t next_look;          /* ... and when the next one is due */
+};
+
+/* ---- gpcd-say.c ---- */
+
+/* To stderr, or to syslog once say_to_syslog was called; level as in syslog(3). */
+void say(int level, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+void say_to_syslog(void);
+/* Which of the library's messages are wanted; takes GPC_LOG over from it. */
+void say_level(struct daemon *d);
+/* The library's log; arg is a struct daemon. */
+void say_library(void *arg, int level, const char *text);
+/* One datagram to the service manager that started us; nobody there is fine. */
+void say_notify(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+
+/* ---- gpcd-process.c ---- */
+
+extern volatile sig_atomic_t process_stopping;       /* the signal that ends it */
+extern gpc *volatile process_served;     /* its wait ends with a signal; NULL: none */
+
+void process_catch_signals(void);
+const char *process_end(void);       /* the name of that signal */
+/* In the parent: wait for the daemon's byte, return the exit status.  -1 in the child. */
+int process_detach(struct daemon *d);
+/* Before there is a cache: open and lock it.  What is in it stays until we are ready.  0, the
+ * exit status, or EXIT_PIDFILE_TAKEN without a message: another process has it. */
+int process_take_pidfile(struct daemon *d);
+/* Says who; returns the exit status. */
+int process_pidfile_taken(const struct daemon *d);
+/* Ours, or the empty one that we made; never one that has come to its place. */
+void process_remove_pidfile(const struct daemon *d);
+/* Serving, or waiting for the seat: 0, or the exit status. */
+int process_ready(struct daemon *d, const char *status);
+
+/* ---- gpcd-name.c ---- */
+
+/* While the cache is open: does its name stand for it still? */
+bool name_is_ours(const struct daemon *d);
+/* The opposite, looked at once a second at most. */
+bool name_is_lost(struct daemon *d);
+
+/* ---- gpcd-serve.c: each returns 0, or the exit status after a message ---- */
+
+int serve_open(struct daemon *d, gpc **ret);
+/* Has the cache, if there is one, a writer?  Then that is said. */
+int serve_find_writer(struct daemon *d);
+/* 0: this process is the writer, or process_stopping is set.  A standby gets a new
+ * handle, in *c, and fails when the cache has lost its name. */
+int serve_take_seat(struct daemon *d, gpc **c);
+/* Until a signal comes, or the name is lost and nobody else is attached. */
+int serve_run(struct daemon *d, gpc *c);
+int serve_remove(struct daemon *d);
+
+/* ---- gpcd-options.c ---- */
+
+/* -1: go on; otherwise the exit status. */
+int options_parse(struct daemon *d, int argc, char **argv);
+
+#endif

@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Does the cache still have its name?  Whoever removes it takes the name away, and those who are
+ * attached go on; nobody can come to them any more, and the name may be another cache's by now.
+ *
+ * The library keeps the index open.  So the name is ours as long as it stands for a file that
+ * this process has open: that needs no memory of which file it was, hence no moment at which
+ * the wrong one could be remembered. */
+#include "config.h"
+
+#include "tools/daemon/gpcd.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+
+enum { LOOK_NS = 1000000000 };       /* between two looks */
+
+static bool is_open_here(DIR *fds, const struct stat *file)
+{
+	const struct dirent *e;
+	struct stat st;
+
+	while ((e = readdir(fds)))
+		if (e->d_name[0] != '.' && fstat(atoi(e->d_name), &st) == 0 &&
+		    st.st_ino == file->st_ino && st.st_dev == file->st_dev)
+			return true;
+	return false;
+}
+
+/* Where nothing can be told the name is believed to be there. */
+bool name_is_ours(const struct daemon *d)
+{
+	char path[PATH_MAX + GPC_MAX_NAME + 16];
+	struct stat file;
+	bool ours;
+	DIR *fds;
+
+	snprintf(path, sizeof(path), "%s/gpc.%s.idx", d->dir[0] ? d->dir : "/dev/shm", d->name);
+	if (lstat(path, &file))
+		return errno != ENOENT && errno != ENOTDIR;
+	fds = opendir("/proc/self/fd");
+	if (!fds)
+		return true;
+	ours = is_open_here(fds, &file);
+	closedir(fds);
+	return ours;
+}
+
+bool name_is_lost(struct daemon *d)
+{
+	uint64_t now = cli_now_ns();
+
+	if (now < d->next_look)
+		return d->nameless;
+	d->next_look = now + LOOK_NS;
+	d->nameless = !name_is_ours(d);
+	return d->nameless;
+}

@@ -1,0 +1,268 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The command line of gpcd: what it asks for, as a struct daemon. */
+#include "config.h"
+
+#include "tools/daemon/gpcd.h"
+
+#include <errno.h>
+#include <getopt.h>
+#include <grp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static const struct number {
+	const char *option;
+	uint64_t min, max;
+	size_t at;                   /* in struct gpc_config, a u32 */
+} numbers[] = {
+	{ "block-size", 1, 65536, offsetof(struct gpc_config, block_tokens) },
+	{ "max-blocks", 1, 1 << 28, offsetof(struct gpc_config, max_blocks) },
+	{ "vram-blocks", 0, 1 << 24, offsetof(struct gpc_config, vram_blocks) },
+	{ "ram-blocks", 0, 1 << 24, offsetof(struct gpc_config, ram_blocks) },
+	{ "max-peers", 1, GPC_MAX_PEERS, offsetof(struct gpc_config, max_peers) },
+	{ "max-pools", 1, GPC_MAX_POOLS, offsetof(struct gpc_config, max_pools) },
+	{ "quarantine", 1, 3600000, offsetof(struct gpc_config, quarantine_ms) },
+	{ "quota", 0, UINT32_MAX, offsetof(struct gpc_config, peer_quota) },
+};
+
+enum { NUMBERS = sizeof(numbers) / sizeof(numbers[0]) };
+
+enum {
+	OPT_NUMBER = 256,            /* + index into numbers */
+	OPT_DEVICE = OPT_NUMBER + NUMBERS,
+	OPT_TICK, OPT_AHEAD, OPT_MODE, OPT_GROUP, OPT_DIR, OPT_LAYOUT, OPT_PIDFILE,
+	OPT_STANDBY, OPT_FOREGROUND, OPT_DAEMONIZE, OPT_UNLINK, OPT_QUIET,
+};
+
+static const struct option options[] = {
+	{ "block-size", required_argument, NULL, OPT_NUMBER + 0 },
+	{ "max-blocks", required_argument, NULL, OPT_NUMBER + 1 },
+	{ "vram-blocks", required_argument, NULL, OPT_NUMBER + 2 },
+	{ "ram-blocks", required_argument, NULL, OPT_NUMBER + 3 },
+	{ "max-peers", required_argument, NULL, OPT_NUMBER + 4 },
+	{ "max-pools", required_argument, NULL, OPT_NUMBER + 5 },
+	{ "quarantine", required_argument, NULL, OPT_NUMBER + 6 },
+	{ "quota", required_argument, NULL, OPT_NUMBER + 7 },
+	{ "device", required_argument, NULL, OPT_DEVICE },
+	{ "tick", required_argument, NULL, OPT_TICK },
+	{ "ahead", required_argument, NULL, OPT_AHEAD },
+	{ "mode", required_argument, NULL, OPT_MODE },
+	{ "group", required_argument, NULL, OPT_GROUP },
+	{ "dir", required_argument, NULL, OPT_DIR },
+	{ "layout", required_argument, NULL, OPT_LAYOUT },
+	{ "pidfile", required_argument, NULL, OPT_PIDFILE },
+	{ "standby", no_argument, NULL, OPT_STANDBY },
+	{ "foreground", no_argument, NULL, OPT_FOREGROUND },
+	{ "daemonize", no_argument, NULL, OPT_DAEMONIZE },
+	{ "unlink", no_argument, NULL, OPT_UNLINK },
+	{ "quiet", no_argument, NULL, OPT_QUIET },
+	{ "help", no_argument, NULL, 'h' },
+	{ "version", no_argument, NULL, 'V' },
+	{ NULL, 0, NULL, 0 }
+};
+
+static const struct cli_help help[] = {
+	{ NULL, "Usage: gpcd NAME --block-size N [OPTION]...", NULL },
+	{ NULL, "       gpcd NAME [--standby] [OPTION]...", NULL },
+	{ NULL, "Serve the prefix cache NAME as its writer, made on the way if it is absent.", NULL },
+	{ NULL, "Without --block-size the cache must exist.", NULL },
+	{ NULL, "\nThe cache:", NULL },
+	{ "--block-size N", "tokens a block, 1 to 64k", NULL },
+	{ "--max-blocks N", "records: the largest sum of all pools at any time, 1 to 256M",
+	  "what the pools below need, else 64k" },
+	{ "--vram-blocks N", "make pool 0, VRAM, of N blocks, at most 16M", "0" },
+	{ "--ram-blocks N", "make pool 1, RAM, of N blocks, which pool 0 demotes to; at most 16M",
+	  "0" },
+	{ "--max-peers N", "seats for processes, 1 to 250", "32" },
+	{ "--max-pools N", "room for pools, 1 to 127", "16" },
+	{ "--device D", "keep a mirror on none, host, cuda:N or GPU-UUID; may be repeated", "none" },
+	{ "--tick exact|MS", "step of recency: each touching call, or milliseconds, 1 to 60000", "1" },
+	{ "--ahead N", "blocks kept free ahead of demand; 0: capacity is exact", "64" },
+	{ "--quarantine MS", "delay before blocks that a dead process wrote are reused", "1000" },
+	{ "--quota N", "most blocks one process may hold reserved; 0: no limit", "0" },
+	{ "--mode OCTAL", "of the segments", "0600, with --group 0660" },
+	{ "--group NAME", "group that may attach", NULL },
+	{ "--layout HEX", "fingerprint of model and block layout that attachers must bring", NULL },
+	{ "--dir DIR", "where the segments are, best on a tmpfs", "/dev/shm" },
+	{ NULL, "\nThe process:", NULL },
+	{ "--standby", "wait until the present writer is gone, then take over", NULL },
+	{ "--foreground", "stay, which is what it does without --daemonize", NULL },
+	{ "--daemonize", "return once ready; the daemon logs to syslog", NULL },
+	{ "--pidfile FILE", "the process id, while it runs", NULL },
+	{ "--unlink", "remove the cache at the end, if it served; else the cache stays", NULL },
+	{ "--quiet", "say only what is wrong", NULL },
+	{ "-h, --help", "show this", NULL },
+	{ "-V, --version", "show the version", NULL },
+	{ NULL, "\nNumbers take the suffixes k, M and G (powers of 1024).", NULL },
+	{ NULL, "Exit status: 0 after SIGTERM or SIGINT, 1 error, 2 usage, 3 it has a writer\n"
+	  "already.", NULL },
+};
+
+static bool set_number(struct daemon *d, unsigned i, const char *text)
+{
+	uint64_t v;
+
+	if (!cli_count(numbers[i].option, text, numbers[i].min, numbers[i].max, &v))
+		return false;
+	*(uint32_t *)((char *)&d->cfg + numbers[i].at) = (uint32_t)v;
+	return true;
+}
+
+static bool add_device(struct daemon *d, const char *device)
+{
+	size_t used = strlen(d->devices);
+	int n = snprintf(d->devices + used, sizeof(d->devices) - used, "%s%s",
+			 used ? "," : "", device);
+
+	/* only its form: without a device of that name the writer goes on as well */
+	if (!cli_device(device))
+		return false;
+	if (n >= 0 && (size_t)n < sizeof(d->devices) - used)
+		return true;
+	cli_usage("--device: more devices than a cache has room for");
+	return false;
+}
+
+static bool set_tick(struct daemon *d, const char *text)
+{
+	uint64_t ms;
+
+	if (strcmp(text, "exact") == 0) {
+		d->cfg.tick_us = 1;
+		return true;
+	}
+	if (text[0] < '0' || text[0] > '9') {
+		cli_usage("--tick: '%s' is not a number of milliseconds, nor 'exact': 1 to 60000",
+			  text);
+		return false;
+	}
+	if (!cli_count("tick", text, 1, 60000, &ms))
+		return false;
+	d->cfg.tick_us = (uint32_t)ms * 1000;
+	return true;
+}
+
+static bool set_ahead(struct daemon *d, const char *text)
+{
+	uint64_t n = 0;
+
+	if (strcmp(text, "-1") && !cli_count("ahead", text, 0, INT32_MAX, &n))
+		return false;
+	d->cfg.ahead = n ? (int32_t)n : -1;
+	return true;
+}
+
+static bool set_mode(struct daemon *d, const char *text)
+{
+	char *end;
+	unsigned long mode = strtoul(text, &end, 8);
+
+	if (*text < '0' || *text > '7' || *end || !mode || mode & ~0660ul) {
+		cli_usage("--mode: '%s' is not an octal mode within 0660", text);
+		return false;
+	}
+	d->cfg.mode = (uint32_t)mode;
+	return true;
+}
+
+static bool set_group(struct daemon *d, const char *name)
+{
+	const struct group *g = getgrnam(name);
+
+	if (!g) {
+		cli_usage("--group: there is no group '%s'", name);
+		return false;
+	}
+	/* gpc_config.gid 0 is the group that this process has */
+	if (!g->gr_gid && getegid()) {
+		cli_usage("--group: '%s' is group 0, and this process has group %u: a group 0 "
+			  "must be its own", name, (unsigned)getegid());
+		return false;
+	}
+	d->cfg.gid = g->gr_gid;
+	if (!d->cfg.mode)
+		d->cfg.mode = 0660;
+	return true;
+}
+
+static bool set_layout(struct daemon *d, const char *text)
+{
+	uint8_t bytes[sizeof(d->cfg.layout)] = { 0 };
+
+	if (cli_hex(text, bytes, sizeof(bytes)) <= 0) {
+		cli_usage("--layout: '%s' is not an even number of hex digits, 2 to %zu",
+			  text, 2 * sizeof(bytes));
+		return false;
+	}
+	memcpy(d->cfg.layout, bytes, sizeof(bytes));
+	return true;
+}
+
+/* Absolute, since the daemon leaves its folder. */
+static bool set_path(char ret[PATH_MAX], const char *option, const char *path)
+{
+	char cwd[PATH_MAX] = "";
+	int n;
+
+	if (path[0] != '/' && !getcwd(cwd, sizeof(cwd))) {
+		cli_error("--%s: %s", option, strerror(errno));
+		return false;
+	}
+	n = snprintf(ret, PATH_MAX, "%s%s%s", cwd, cwd[0] ? "/" : "", path);
+	if (*path && n >= 0 && n < PATH_MAX)
+		return true;
+	cli_usage("--%s: the path is %s", option, *path ? "too long" : "empty");
+	return false;
+}
+
+static bool set_option(struct daemon *d, int opt, const char *arg)
+{
+	switch (opt) {
+	case OPT_DEVICE: return add_device(d, arg);
+	case OPT_TICK: return set_tick(d, arg);
+	case OPT_AHEAD: return set_ahead(d, arg);
+	case OPT_MODE: return set_mode(d, arg);
+	case OPT_GROUP: return set_group(d, arg);
+	case OPT_LAYOUT: return set_layout(d, arg);
+	case OPT_DIR: return set_path(d->dir, "dir", arg);
+	case OPT_PIDFILE: return set_path(d->pidfile, "pidfile", arg);
+	case OPT_STANDBY: d->standby = true; return true;
+	case OPT_FOREGROUND: d->foreground = true; return true;
+	case OPT_DAEMONIZE: d->background = true; return true;
+	case OPT_UNLINK: d->unlink_at_end = true; return true;
+	case OPT_QUIET: d->quiet = true; return true;
+	default:
+		return set_number(d, (unsigned)(opt - OPT_NUMBER), arg);
+	}
+}
+
+int options_parse(struct daemon *d, int argc, char **argv)
+{
+	int opt, status = 0;
+
+	while ((opt = cli_option(argc, argv, options, &status)) > 0) {
+		if (opt == 'h')
+			return cli_show_help(help, sizeof(help) / sizeof(help[0]));
+		if (!set_option(d, opt, optarg))
+			return EXIT_USAGE;
+	}
+	if (opt < 0)
+		return status;
+	if (optind == argc)
+		return cli_usage("which cache? NAME is missing");
+	if (optind + 1 < argc)
+		return cli_usage("one NAME only: '%s' is one argument too many",
+				 argv[optind + 1]);
+	if (d->foreground && d->background)
+		return cli_usage("--foreground and --daemonize exclude each other: give one");
+	d->name = argv[optind];
+	if (!cli_name(d->name))
+		return cli_bad_name(d->name);
+	d->create = d->cfg.block_tokens != 0;
+	if (!d->create && (d->cfg.max_blocks || d->cfg.vram_blocks || d->cfg.ram_blocks ||
+			   d->cfg.max_peers || d->cfg.max_pools || d->devices[0]))
+		return cli_usage("--block-size is missing");
+	return -1;
+}

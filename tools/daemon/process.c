@@ -1,0 +1,230 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* gpcd as a process: signals, the way into the background, the pid file, readiness. */
+#include "config.h"
+
+#include "tools/daemon/gpcd.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { MOST_FILES = 1024 };          /* that a process has, as a rule */
+
+volatile sig_atomic_t process_stopping;
+gpc *volatile process_served;
+
+static void on_signal(int sig)
+{
+	process_stopping = sig;
+	gpc_writer_wake(process_served);
+}
+
+void process_catch_signals(void)
+{
+	struct sigaction stop = { .sa_handler = on_signal };
+	struct sigaction ignore = { .sa_handler = SIG_IGN };
+
+	sigaction(SIGTERM, &stop, NULL);
+	sigaction(SIGINT, &stop, NULL);
+	sigaction(SIGHUP, &stop, NULL);
+	sigaction(SIGPIPE, &ignore, NULL);
+	sigaction(SIGXFSZ, &ignore, NULL);       /* a limit is an error like others */
+}
+
+const char *process_end(void)
+{
+	int sig = process_stopping;
+
+	return sig == SIGINT ? "SIGINT" : sig == SIGHUP ? "SIGHUP" : "SIGTERM";
+}
+
+/* A pipe or a file that the starter left open would be open for as long as we live, and who reads
+ * from the pipe would wait.  The folder itself is read by a descriptor that goes with it. */
+static void close_inherited(int but)
+{
+	DIR *fds = opendir("/proc/self/fd");
+	const struct dirent *e;
+	int fd;
+
+	while (fds && (e = readdir(fds))) {
+		fd = e->d_name[0] == '.' ? -1 : atoi(e->d_name);
+		if (fd > 2 && fd != but && fd != dirfd(fds))
+			close(fd);
+	}
+	if (fds)
+		closedir(fds);
+	else                             /* there is no /proc */
+		for (fd = 3; fd < MOST_FILES; fd++)
+			if (fd != but)
+				close(fd);
+}
+
+int process_detach(struct daemon *d)
+{
+	int fds[2], status = 0;
+	char byte;
+	ssize_t n;
+	pid_t pid;
+
+	if (pipe2(fds, O_CLOEXEC) || (pid = fork()) < 0) {
+		cli_error("cannot become a daemon: %s", strerror(errno));
+		return EXIT_RUNTIME;
+	}
+	if (!pid) {
+		close(fds[0]);
+		d->ready_fd = fds[1];
+		close_inherited(d->ready_fd);
+		setsid();
+		return -1;
+	}
+	close(fds[1]);
+	while ((n = read(fds[0], &byte, 1)) < 0 && errno == EINTR)
+		;
+	if (n == 1)
+		return 0;
+	while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
+		;
+	if (WIFEXITED(status) && WEXITSTATUS(status))
+		return WEXITSTATUS(status);     /* it has said why */
+	cli_error("the daemon ended before it was ready");
+	return EXIT_RUNTIME;
+}
+
+/* ---- the pid file ----
+ *
+ * It is locked for as long as we live: so what a process that was killed has left is told from
+ * what somebody stands behind.  The lock is one of the process, which tells others its number;
+ * it goes when any descriptor of the file is closed, and there is only this one. */
+
+static int pidfile_error(const struct daemon *d)
+{
+	say(LOG_ERR, "--pidfile %s: %s", d->pidfile, strerror(errno));
+	return EXIT_RUNTIME;
+}
+
+static bool is_my_pidfile(const struct daemon *d)
+{
+	struct stat here, there;
+
+	return d->pidfile_fd >= 0 && !fstat(d->pidfile_fd, &here) &&
+	       !lstat(d->pidfile, &there) && here.st_ino == there.st_ino &&
+	       here.st_dev == there.st_dev;
+}
+
+/* Between the two calls its owner may remove it. */
+static int open_pidfile(struct daemon *d)
+{
+	int flags = O_WRONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY;
+
+	do {
+		d->pidfile_fd = open(d->pidfile, flags | O_CREAT | O_EXCL, 0644);
+		d->made_pidfile = d->pidfile_fd >= 0;
+		if (d->made_pidfile || errno != EEXIST)
+			break;
+		d->pidfile_fd = open(d->pidfile, flags);
+	} while (d->pidfile_fd < 0 && errno == ENOENT);
+	return d->pidfile_fd < 0 ? pidfile_error(d) : 0;
+}
+
+/* 0, -EAGAIN: another has it, or -errno. */
+static int lock_pidfile(struct daemon *d)
+{
+	struct flock lock = { .l_type = F_WRLCK, .l_whence = SEEK_SET };
+
+	if (fcntl(d->pidfile_fd, F_SETLK, &lock) == 0)
+		return 0;
+	if (errno != EACCES && errno != EAGAIN)
+		return -errno;
+	if (fcntl(d->pidfile_fd, F_GETLK, &lock) == 0)
+		d->pidfile_owner = lock.l_type == F_UNLCK ? 0 : lock.l_pid;
+	return -EAGAIN;
+}
+
+int process_take_pidfile(struct daemon *d)
+{
+	int r;
+
+	for (;;) {
+		if (open_pidfile(d))
+			return EXIT_RUNTIME;
+		r = lock_pidfile(d);
+		if (r == 0 && is_my_pidfile(d))
+			return 0;
+		if (r < 0 && r != -EAGAIN) {
+			errno = -r;
+			return pidfile_error(d);
+		}
+		close(d->pidfile_fd);    /* taken; or gone, since its owner has just ended */
+		d->pidfile_fd = -1;
+		if (r == -EAGAIN)
+			return EXIT_PIDFILE_TAKEN;
+	}
+}
+
+int process_pidfile_taken(const struct daemon *d)
+{
+	/* 0: of another PID namespace */
+	if (d->pidfile_owner > 0)
+		say(LOG_ERR, "--pidfile %s: process %d has it, and is alive", d->pidfile,
+		    (int)d->pidfile_owner);
+	else
+		say(LOG_ERR, "--pidfile %s: another process has it, and is alive", d->pidfile);
+	return EXIT_RUNTIME;
+}
+
+void process_remove_pidfile(const struct daemon *d)
+{
+	if ((d->ready || d->made_pidfile) && is_my_pidfile(d))
+		unlink(d->pidfile);
+}
+
+static int write_pidfile(const struct daemon *d)
+{
+	if (ftruncate(d->pidfile_fd, 0) == 0 &&
+	    dprintf(d->pidfile_fd, "%d\n", (int)getpid()) > 0)
+		return 0;
+	return pidfile_error(d);
+}
+
+static void leave_terminal(void)
+{
+	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+
+	say_to_syslog();
+	for (int fd = 0; null >= 0 && fd <= 2; fd++)
+		dup2(null, fd);
+	if (null > 2)
+		close(null);
+	if (chdir("/"))
+		say(LOG_WARNING, "cannot leave the working folder: %s", strerror(errno));
+}
+
+/* Serving, or waiting for the seat.  Only now the pid file: a gpcd that finds the seat
+ * taken must not touch the one of the writer. */
+int process_ready(struct daemon *d, const char *status)
+{
+	if (!d->quiet)
+		say(LOG_INFO, "%s: %s", d->name, status);
+	if (d->ready) {
+		say_notify("STATUS=%s", status);
+		return 0;
+	}
+	if (d->pidfile_fd >= 0 && write_pidfile(d))
+		return EXIT_RUNTIME;
+	d->ready = true;
+	say_notify("READY=1\nSTATUS=%s", status);
+	if (d->ready_fd < 0)
+		return 0;
+	leave_terminal();
+	if (write(d->ready_fd, "", 1) != 1)
+		say(LOG_WARNING, "the starting process is gone");
+	close(d->ready_fd);
+	d->ready_fd = -1;
+	return 0;
+}

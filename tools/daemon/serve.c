@@ -1,0 +1,214 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The cache and its writer's seat: made or attached to, waited for, served, removed. */
+#include "config.h"
+
+#include "tools/daemon/gpcd.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+enum {
+	TURN_MS = 200,               /* between two looks for a signal that ends a standby */
+	SERVE_MS = 2000,
+	SEAT_MS = 5000,              /* for the writer to free the first handle's seat */
+};
+
+/* The library's sentence with options in place of its configuration's fields. */
+static const char *option_words(const char *text, char *ret, size_t room)
+{
+	static const struct { const char *field, *option; } words[] = {
+		{ "block_tokens", "--block-size" }, { "max_blocks", "--max-blocks" },
+		{ "vram_blocks", "--vram-blocks" }, { "ram_blocks", "--ram-blocks" },
+		{ "max_peers", "--max-peers" }, { "max_pools", "--max-pools" },
+		{ "devices", "--device" }, { "tick_us", "--tick (in microseconds)" },
+	};
+	size_t used = 0, i, len;
+
+	while (*text && used + 1 < room) {
+		for (i = 0; i < sizeof(words) / sizeof(words[0]); i++)
+			if (strncmp(text, words[i].field, strlen(words[i].field)) == 0)
+				break;
+		if (i == sizeof(words) / sizeof(words[0])) {
+			ret[used++] = *text++;
+			continue;
+		}
+		len = strlen(words[i].option);
+		if (len >= room - used)
+			break;
+		memcpy(ret + used, words[i].option, len);
+		used += len;
+		text += strlen(words[i].field);
+	}
+	ret[used] = 0;
+	return ret;
+}
+
+/* Returns the exit status. */
+static int cannot_open(const struct daemon *d, int err)
+{
+	const char *text = cli_gpc_text(err);
+	char words[1024];
+
+	if (err == -ENOENT && !d->create && strncmp(text, "there is no cache", 17) == 0)
+		say(LOG_ERR, "%s; --block-size makes one", text);
+	else if (err == -EBADMSG)
+		say(LOG_ERR, "%s: %s; 'gpc-inspect %s%s%srm %s' removes it", d->name, text,
+		    d->dir[0] ? "--dir " : "", d->dir, d->dir[0] ? " " : "", d->name);
+	else
+		say(LOG_ERR, "%s: %s", d->name,
+		    option_words(text, words, sizeof(words)));
+	return err == -EINVAL ? EXIT_USAGE : EXIT_RUNTIME;
+}
+
+/* Whose it is matters if we fail before anybody was told that it is there. */
+static int make_or_attach(struct daemon *d, const struct gpc_options *opt, gpc **ret)
+{
+	int r = gpc_create(d->name, &d->cfg, opt, 0, ret);
+
+	if (r >= 0)
+		d->made = true;
+	return r == -EEXIST ? gpc_create(d->name, &d->cfg, opt, GPC_IF_ABSENT, ret) : r;
+}
+
+int serve_open(struct daemon *d, gpc **ret)
+{
+	struct gpc_options opt = {
+		.size = sizeof(opt),
+		.dir = d->dir[0] ? d->dir : NULL,
+		.label = d->waits ? "gpcd standby" : "gpcd",
+		.timeout_ms = d->waits ? SEAT_MS : 0,
+		.log = say_library,
+		.log_arg = d,
+	};
+	int r;
+
+	memcpy(opt.layout, d->cfg.layout, sizeof(opt.layout));
+	d->cfg.dir = opt.dir;
+	d->cfg.devices = d->devices[0] ? d->devices : NULL;
+	if (d->create)
+		r = make_or_attach(d, &opt, ret);
+	else
+		r = gpc_attach(d->name, &opt, 0, ret);
+	return r < 0 ? cannot_open(d, r) : 0;
+}
+
+static int seat_taken(const struct daemon *d, int pid)
+{
+	say(LOG_ERR, "%s has a writer already (process %d); --standby waits for its end",
+	    d->name, pid);
+	return EXIT_SEAT_TAKEN;
+}
+
+int serve_find_writer(struct daemon *d)
+{
+	struct gpc_options opt = { .size = sizeof(opt), .label = "gpcd",
+				   .dir = d->dir[0] ? d->dir : NULL };
+	struct gpc_info info = { .size = sizeof(info) };
+	gpc *c;
+
+	if (gpc_attach(d->name, &opt, 0, &c) < 0)
+		return 0;
+	if (gpc_get_info(c, &info) < 0)
+		info.writer_pid = 0;
+	gpc_close(c);
+	return info.writer_pid ? seat_taken(d, info.writer_pid) : 0;
+}
+
+/* There is a writer: wait for its end.  A label is given when one attaches, and until now
+ * nobody could know which it would be: once more, then. */
+static int stand_by(struct daemon *d, gpc **c, int *ret_taken)
+{
+	int status, r;
+
+	gpc_close(*c);
+	*c = NULL;
+	d->waits = true;
+	status = serve_open(d, c);
+	if (!status)
+		status = process_ready(d, "standing by for the writer's seat");
+	if (status)
+		return status;
+	do
+		r = gpc_writer_take(*c, GPC_STANDBY, TURN_MS);
+	while (!process_stopping && !name_is_lost(d) &&
+	       (r == -ETIMEDOUT || r == -EAGAIN || r == -EINTR));
+	*ret_taken = r;
+	if (process_stopping || name_is_ours(d))
+		return 0;
+	say(LOG_ERR, "%s: the cache has lost its name, there is nothing to stand by for",
+	    d->name);
+	return EXIT_RUNTIME;
+}
+
+int serve_take_seat(struct daemon *d, gpc **c)
+{
+	struct gpc_info info = { .size = sizeof(info) };
+	int r = gpc_writer_take(*c, 0, 0), status;
+
+	if (r == -EAGAIN && d->standby) {
+		status = stand_by(d, c, &r);
+		if (status || (process_stopping && r < 0))
+			return status;
+	}
+	if (r == -EAGAIN)
+		return seat_taken(d, gpc_get_info(*c, &info) < 0 ? 0 : info.writer_pid);
+	if (r < 0)
+		say(LOG_ERR, "%s: cannot take the writer's seat: %s", d->name,
+		    cli_gpc_text(r));
+	d->served = r >= 0;
+	return r < 0 ? EXIT_RUNTIME : 0;
+}
+
+/* Those who are attached are served to the end; nobody else can come any more. */
+static bool is_deserted(struct daemon *d, gpc *c)
+{
+	struct gpc_info info = { .size = sizeof(info) };
+	bool told = d->nameless;
+
+	if (!name_is_lost(d) || gpc_get_info(c, &info) < 0)
+		return false;
+	if (info.peers <= 1) {
+		say(LOG_ERR, "%s: the cache has lost its name and nobody else is attached: "
+		    "it is gone", d->name);
+		return true;
+	}
+	if (!told)
+		say(LOG_WARNING, "%s: the cache has lost its name: served until the last of "
+		    "those attached is gone", d->name);
+	return false;
+}
+
+int serve_run(struct daemon *d, gpc *c)
+{
+	char status[64];
+	int r;
+
+	snprintf(status, sizeof(status), "serving as process %d", (int)getpid());
+	if (process_ready(d, status))
+		return EXIT_RUNTIME;
+	process_served = c;
+	while (!process_stopping) {
+		r = gpc_writer_serve(c, SERVE_MS);
+		if (r < 0 && r != -EINTR && r != -ETIMEDOUT && r != -EAGAIN) {
+			say(LOG_ERR, "%s: cannot go on serving: %s", d->name,
+			    cli_gpc_text(r));
+			break;
+		}
+		if (is_deserted(d, c))
+			break;
+	}
+	process_served = NULL;
+	return process_stopping ? 0 : EXIT_RUNTIME;
+}
+
+int serve_remove(struct daemon *d)
+{
+	int r = gpc_unlink(d->name, d->cfg.dir);
+
+	if (r >= 0 || r == -ENOENT)
+		return 0;
+	say(LOG_ERR, "%s: cannot remove it: %s", d->name, cli_gpc_text(r));
+	return EXIT_RUNTIME;
+}

@@ -1,0 +1,280 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The commands that act: reap sees to it that the seats of dead processes are freed,
+ * rm takes caches away. */
+#include "config.h"
+
+#include "tools/inspect/inspect.h"
+#include "tools/common/output.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <pwd.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum {
+	TURN_MS = 20,
+	WRITER_MS = 2000,            /* patience with a writer that should have reaped */
+	OWN_MS = 10000,              /* as the writer ourselves: quarantines take time */
+	LEAVE_MS = 2000,             /* patience with a process that is about to end */
+};
+
+/* ---- reap ---- */
+
+struct gone { int dead, left; };
+
+/* Seats that a writer has to clear: their number, or -errno. */
+static int count_gone(gpc *c, struct gone *ret)
+{
+	struct gpc_info info = { .size = sizeof(info) };
+	int r = gpc_get_info(c, &info);
+
+	*ret = (struct gone){ 0 };
+	if (r < 0)
+		return r;
+	for (uint32_t i = 0; i < info.max_peers; i++) {
+		struct gpc_stats st = { .size = sizeof(st) };
+
+		if (gpc_get_stats(c, (int)i, &st) < 0 || st.alive)
+			continue;
+		ret->left += st.left;
+		ret->dead += !st.left;
+	}
+	return ret->dead + ret->left;
+}
+
+/* Until nobody who is gone sits there any more, or time is up; returns how many remain. */
+static int wait_reaped(gpc *c, bool serve, unsigned limit_ms)
+{
+	uint64_t end = cli_now_ns() + limit_ms * UINT64_C(1000000);
+	struct gone gone;
+	int n, r;
+
+	while ((n = count_gone(c, &gone)) > 0 && cli_now_ns() < end) {
+		if (!serve) {
+			cli_sleep_ms(TURN_MS);
+			continue;
+		}
+		r = gpc_writer_serve(c, TURN_MS);
+		if (r < 0 && r != -EINTR && r != -ETIMEDOUT && r != -EAGAIN)
+			return r;
+	}
+	return n;
+}
+
+static int reap(gpc *c, bool *served)
+{
+	int r = gpc_writer_take(c, 0, 0);
+
+	*served = r >= 0;
+	if (r == -EAGAIN)
+		return wait_reaped(c, false, WRITER_MS);
+	if (r < 0)
+		return r;
+	return wait_reaped(c, true, OWN_MS);     /* closing gives the seat up */
+}
+
+static void show_reaped(const struct inspect *in, const struct gone *gone, int remain,
+			bool served)
+{
+	json_t *o;
+
+	if (!in->json) {
+		out_line("%s: seats of processes that are dead: %d, that had closed the cache: %d; "
+			 "not cleared yet: %d%s", in->name, gone->dead, gone->left, remain,
+			 served ? "; there was no writer, gpc-inspect served meanwhile" : "");
+		return;
+	}
+	o = out_need(json_object());
+	json_object_set_new(o, "name", out_string(in->name, GPC_MAX_NAME));
+	json_object_set_new(o, "dead", out_need(json_integer(gone->dead)));
+	json_object_set_new(o, "left", out_need(json_integer(gone->left)));
+	json_object_set_new(o, "remain", out_need(json_integer(remain)));
+	json_object_set_new(o, "served", json_boolean(served));
+	out_json(o);
+}
+
+/* Before we attach: where the dead have all seats, attaching clears them. */
+static int look_first(struct inspect *in, struct gone *gone)
+{
+	gpc *c;
+	int status = inspect_open(in, GPC_READONLY, &c), n;
+
+	if (status)
+		return status;
+	n = count_gone(c, gone);
+	if (n < 0)
+		cli_gpc_error(n, "%s", in->name);
+	gpc_close(c);
+	return n < 0 ? EXIT_RUNTIME : 0;
+}
+
+int inspect_reap(struct inspect *in)
+{
+	bool served = false;
+	struct gone gone;
+	int status, remain;
+	gpc *c;
+
+	status = look_first(in, &gone);
+	if (!status)
+		status = inspect_open(in, 0, &c);
+	if (status)
+		return status;
+	remain = reap(c, &served);
+	if (remain < 0)
+		cli_gpc_error(remain, "%s", in->name);
+	else
+		show_reaped(in, &gone, remain, served);
+	gpc_close(c);
+	if (remain > 0)
+		cli_error("%s: %d seats of processes that are dead or have left are not cleared%s",
+			  in->name, remain, served ? "" : "; its writer may be stopped");
+	return remain ? EXIT_RUNTIME : 0;
+}
+
+/* ---- rm ---- */
+
+/* Seats are byte locks on the lock file, held by the kernel for as long as a process
+ * lives: that answers for damaged caches, too.  1 = somebody holds one, 0 = nobody, or
+ * -errno. */
+static int is_used(const struct inspect *in, const char *name)
+{
+	struct flock lock = { .l_type = F_WRLCK, .l_whence = SEEK_SET };
+	char path[PATH_MAX];
+	int fd, r;
+
+	snprintf(path, sizeof(path), "%s/gpc.%s.lock", inspect_dir(in), name);
+	fd = open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
+	if (fd < 0)
+		return errno == ENOENT ? 0 : -errno;
+	r = fcntl(fd, F_OFD_GETLK, &lock) ? -errno : lock.l_type != F_UNLCK;
+	close(fd);
+	return r;
+}
+
+/* A daemon that was just told to end still has its seat for a moment. */
+static int is_used_for_long(const struct inspect *in, const char *name)
+{
+	uint64_t end = cli_now_ns() + LEAVE_MS * UINT64_C(1000000);
+	int used;
+
+	while ((used = is_used(in, name)) > 0 && cli_now_ns() < end)
+		cli_sleep_ms(TURN_MS);
+	return used;
+}
+
+static bool is_mine(const struct inspect *in, const char *name)
+{
+	static const char *const suffixes[] = { "idx", "ctl", "lock" };
+	char path[PATH_MAX];
+	struct stat st;
+
+	for (size_t i = 0; i < ARRAY_SIZE(suffixes); i++) {
+		snprintf(path, sizeof(path), "%s/gpc.%s.%s", inspect_dir(in), name,
+			 suffixes[i]);
+		if (lstat(path, &st) == 0 && st.st_uid != geteuid())
+			return false;
+	}
+	return true;
+}
+
+static void show_removed(const struct inspect *in, json_t *removed, bool failed)
+{
+	size_t i;
+	const json_t *name;
+	json_t *o;
+
+	if (in->json) {
+		o = out_need(json_object());
+		json_object_set_new(o, "removed", removed);
+		out_json(o);
+		return;
+	}
+	json_array_foreach(removed, i, name)
+		out_line("removed %s", json_string_value(name));
+	if (in->stale && !json_array_size(removed) && !failed)
+		out_line("nothing to remove: this user has no cache in %s that nobody uses",
+			 inspect_dir(in));
+	json_decref(removed);
+}
+
+/* 0, or the exit status after a message. */
+static int remove_one(const struct inspect *in, const char *name, json_t *removed)
+{
+	int r = gpc_unlink(name, in->dir);
+
+	/* what a killed creator left is gone by now, and was never a cache */
+	if (r < 0 && !(r == -ENOENT && in->stale)) {
+		cli_cache_error(r, name);
+		return EXIT_RUNTIME;
+	}
+	json_array_append_new(removed, out_string(name, GPC_MAX_NAME));
+	return 0;
+}
+
+static int remove_stale(const struct inspect *in, json_t *removed)
+{
+	char **names;
+	int n = inspect_scan(in, NULL, &names), status = 0;
+
+	if (n < 0)
+		return EXIT_RUNTIME;
+	for (int i = 0; i < n; i++)
+		if (is_mine(in, names[i]) && is_used(in, names[i]) == 0 &&
+		    remove_one(in, names[i], removed))
+			status = EXIT_RUNTIME;
+	inspect_free_names(names, n);
+	return status;
+}
+
+/* The lock file cannot be opened: which file, and whose is it? */
+static void say_locked_out(const struct inspect *in, int err)
+{
+	char path[PATH_MAX];
+	const struct passwd *owner;
+	struct stat st;
+
+	snprintf(path, sizeof(path), "%s/gpc.%s.lock", inspect_dir(in), in->name);
+	if (lstat(path, &st)) {
+		cli_error("%s: %s: %s", in->name, path, strerror(err));
+		return;
+	}
+	owner = getpwuid(st.st_uid);
+	cli_error("%s: %s: %s: it belongs to user %u (%s)", in->name, path, strerror(err),
+		  (unsigned)st.st_uid, owner ? owner->pw_name : "no name");
+}
+
+static int remove_named(const struct inspect *in, json_t *removed)
+{
+	int used = in->force ? 0 : is_used_for_long(in, in->name);
+
+	if (used < 0) {
+		say_locked_out(in, -used);
+		return EXIT_RUNTIME;
+	}
+	if (used) {
+		cli_error("%s is in use (gpc-inspect peers %s); with --force its names "
+			  "go and the processes stay", in->name, in->name);
+		return EXIT_RUNTIME;
+	}
+	return remove_one(in, in->name, removed);
+}
+
+int inspect_rm(struct inspect *in)
+{
+	json_t *removed;
+	int status;
+
+	if (in->stale == (in->name != NULL))
+		return cli_usage("rm: either NAME or --stale");
+	if (in->stale && in->force)
+		return cli_usage("rm: --force goes with NAME");
+	removed = out_need(json_array());
+	status = in->stale ? remove_stale(in, removed) : remove_named(in, removed);
+	show_removed(in, removed, status != 0);
+	return status;
+}

@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* inspect.h - what the commands of gpc-inspect share.
+ *
+ * A command is a function and a row in the table of gpc-inspect.c.  Those that look
+ * attach read-only: no seat, no effect on recency, and a dead or damaged cache is as
+ * good as a live one.  Only reap and rm act. */
+#ifndef GPC_TOOLS_INSPECT_H
+#define GPC_TOOLS_INSPECT_H
+
+#include "tools/common/cli.h"
+#include "gpc.h"
+
+#include <jansson.h>
+
+#define ARRAY_SIZE(a) (sizeof(a) / sizeof((a)[0]))
+
+enum {                               /* options, as bits */
+	OPT_POOL = 1 << 0, OPT_LIMIT = 1 << 1, OPT_FORCE = 1 << 2, OPT_STALE = 1 << 3,
+};
+
+enum {                               /* exit status of `check`; elsewhere 1 */
+	CHECK_VIOLATIONS = 1,
+	CHECK_CANNOT_OPEN = 3,
+};
+
+struct inspect {
+	const char *command;
+	const char *dir;             /* --dir, or NULL: the library's default */
+	const char *name;            /* of the cache; see inspect_name */
+	const char *key;             /* lookup */
+	bool json, force, stale;
+	int pool;                    /* --pool, or -1 */
+	uint64_t limit;              /* --limit, or UINT64_MAX */
+	int cannot_open;             /* exit status when the cache cannot be opened */
+};
+
+/* Each prints its result and returns the exit status. */
+int inspect_list(struct inspect *in);
+int inspect_stat(struct inspect *in);
+int inspect_peers(struct inspect *in);
+int inspect_ls(struct inspect *in);
+int inspect_lookup(struct inspect *in);
+int inspect_check(struct inspect *in);
+int inspect_env(struct inspect *in);
+int inspect_reap(struct inspect *in);
+int inspect_rm(struct inspect *in);
+
+/* The directory of the segments. */
+const char *inspect_dir(const struct inspect *in);
+
+/* Names of caches in the directory, sorted, each once: those with a segment of that
+ * suffix ("idx"), or of any (NULL).  Returns how many, or -1 after a message.  Free
+ * with inspect_free_names. */
+int inspect_scan(const struct inspect *in, const char *suffix, char ***ret_names);
+void inspect_free_names(char **names, int n);
+
+/* Without a name on the command line: the only cache there is.  0, or the exit status. */
+int inspect_name(struct inspect *in);
+
+/* inspect_name, then attach with these flags; 0, or the exit status after a message. */
+int inspect_open(struct inspect *in, uint32_t flags, gpc **ret);
+/* Quietly, by name. */
+int inspect_attach(const struct inspect *in, const char *name, uint32_t flags, gpc **ret);
+
+/* ---- inspect-state.c ---- */
+
+/* Is the process behind that seat stopped?  1, 0, or -1: it cannot be told, since it is in
+ * another PID namespace, or /proc does not show it. */
+int inspect_stopped(const struct gpc_stats *st);
+struct inspect_look {
+	struct gpc_info info;
+	int alive;                   /* processes, the writer's included */
+	int dead;                    /* seats that no writer has cleared: of processes that are
+	                              * dead or have left */
+	int writer_stopped;          /* as inspect_stopped says */
+	char state[300];             /* served, writer stopped, no writer, unused, or why no
+	                              * process could attach */
+};
+/* 0, or a negative errno. */
+int inspect_look(const struct inspect *in, const char *name, gpc *c, struct inspect_look *ret);
+/* Is `refused` of gpc_info only that the cache is another user's, or that this place is read-only? */
+bool inspect_is_closed(const struct inspect *in, const char *name, int refused);
+/* The fields of JSON that list and stat have in common. */
+void inspect_put_state(json_t *o, const struct inspect_look *l);
+
+/* Which pools there are, as `stat` and `env` show them. */
+json_t *inspect_pools(gpc *c);
+/* Copies of the table on devices, as `stat` and `peers` show them, and the devices that should
+ * have one. */
+json_t *inspect_mirrors(gpc *c);
+void inspect_show_mirrors(const json_t *rows);   /* nothing when there is none */
+/* One summary line of every cache, as `list` shows them; NULL after a message. */
+json_t *inspect_caches(const struct inspect *in);
+void inspect_show_caches(const json_t *rows);
+
+#endif

@@ -1,0 +1,341 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* gpc-inspect - looks at prefix caches from outside; acts only when told to. */
+#include "config.h"
+
+#include "tools/inspect/inspect.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const struct command {
+	const char *name;
+	int (*run)(struct inspect *in);
+	unsigned options;            /* OPT_ bits */
+	bool takes_name, takes_key;
+	const char *usage, *help;
+} commands[] = {
+	{ "list", inspect_list, 0, false, false, "", "every cache, one line each" },
+	{ "stat", inspect_stat, 0, true, false, "[NAME]",
+	  "geometry, pools, mirrors and counters" },
+	{ "peers", inspect_peers, 0, true, false, "[NAME]",
+	  "who is attached, and what each one holds" },
+	{ "ls", inspect_ls, OPT_POOL | OPT_LIMIT, true, false, "[NAME]",
+	  "live blocks, parents first" },
+	{ "lookup", inspect_lookup, 0, true, true, "[NAME] KEY",
+	  "where a key (32 hex digits) lives" },
+	{ "check", inspect_check, 0, true, false, "[NAME]",
+	  "verify all invariants" },
+	{ "env", inspect_env, 0, false, false, "",
+	  "build, machine, shared memory, limits" },
+	{ "reap", inspect_reap, 0, true, false, "[NAME]",
+	  "clear the seats of processes that died or left" },
+	{ "rm", inspect_rm, OPT_FORCE | OPT_STALE, true, false, "NAME | --stale",
+	  "remove a cache, or all of yours that nobody uses" },
+};
+
+static const struct option options[] = {
+	{ "json", no_argument, NULL, 'j' },
+	{ "dir", required_argument, NULL, 'd' },
+	{ "pool", required_argument, NULL, 'p' },
+	{ "limit", required_argument, NULL, 'n' },
+	{ "force", no_argument, NULL, 'f' },
+	{ "stale", no_argument, NULL, 's' },
+	{ "help", no_argument, NULL, 'h' },
+	{ "version", no_argument, NULL, 'V' },
+	{ NULL, 0, NULL, 0 }
+};
+
+static const struct cli_help help[] = {
+	{ NULL, "\nNAME may be left out where there is one cache only.\n", NULL },
+	{ "--json", "one JSON value; keys and 64-bit ids are hex strings", NULL },
+	{ "--dir DIR", "where the segments are", "/dev/shm" },
+	{ "--pool N", "ls: blocks of this pool only", "all pools" },
+	{ "--limit N", "ls: at most so many blocks", "no limit" },
+	{ "--force", "rm: even though processes use it", NULL },
+	{ "--stale", "rm: every cache of this user without a live process", NULL },
+	{ "-h, --help", "show this", NULL },
+	{ "-V, --version", "show the version", NULL },
+	{ NULL, "\nExit status: 0 done, 1 failure, 2 wrong usage.  lookup: 1 when no block has the\n"
+	  "key.  check: 1 when it finds violations, 3 when the cache cannot be opened.", NULL },
+};
+
+static int show_help(void)
+{
+	fputs("Usage: gpc-inspect [OPTION]... COMMAND [ARGUMENT]...\n"
+	      "Look at the prefix caches of this machine, live, dead or damaged.\n\n",
+	      stdout);
+	for (size_t i = 0; i < ARRAY_SIZE(commands); i++)
+		printf("  %-7s %-15s %s\n", commands[i].name, commands[i].usage,
+		       commands[i].help);
+	return cli_show_help(help, ARRAY_SIZE(help));
+}
+
+const char *inspect_dir(const struct inspect *in)
+{
+	return in->dir ? in->dir : "/dev/shm";
+}
+
+/* ---- names ---- */
+
+/* "gpc.NAME.SUFFIX" -> NAME in ret; any of the three suffixes when suffix is NULL. */
+static bool name_of_file(const char *file, const char *suffix, char ret[GPC_MAX_NAME + 1])
+{
+	static const char *const suffixes[] = { "idx", "ctl", "lock" };
+	const char *dot = strrchr(file, '.');
+	bool known = false;
+	size_t len;
+
+	if (strncmp(file, "gpc.", 4) || !dot || dot < file + 5)
+		return false;
+	for (size_t i = 0; i < ARRAY_SIZE(suffixes); i++)
+		known = known || strcmp(dot + 1, suffixes[i]) == 0;
+	len = (size_t)(dot - file) - 4;
+	if (!known || (suffix && strcmp(dot + 1, suffix)) || len > GPC_MAX_NAME)
+		return false;
+	memcpy(ret, file + 4, len);
+	ret[len] = 0;
+	return cli_name(ret);
+}
+
+static int by_name(const void *a, const void *b)
+{
+	return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+static bool is_new(char **names, int n, const char *name)
+{
+	for (int i = 0; i < n; i++)
+		if (strcmp(names[i], name) == 0)
+			return false;
+	return true;
+}
+
+/* Takes over the name; -1 when memory is gone. */
+static int add_name(char ***names, int n, char *name)
+{
+	char **more = name ? realloc(*names, (size_t)(n + 1) * sizeof(**names)) : NULL;
+
+	if (!more) {
+		free(name);
+		return -1;
+	}
+	more[n] = name;
+	*names = more;
+	return n + 1;
+}
+
+int inspect_scan(const struct inspect *in, const char *suffix, char ***ret_names)
+{
+	DIR *dir = opendir(inspect_dir(in));
+	char name[GPC_MAX_NAME + 1], **names = NULL;
+	const struct dirent *entry;
+	int n = 0;
+
+	if (!dir) {
+		cli_error("%s: %s", inspect_dir(in), strerror(errno));
+		return -1;
+	}
+	while (n >= 0 && (entry = readdir(dir)))
+		if (name_of_file(entry->d_name, suffix, name) && is_new(names, n, name)) {
+			int grown = add_name(&names, n, strdup(name));
+
+			if (grown < 0) {
+				cli_error("out of memory");
+				inspect_free_names(names, n);
+				names = NULL;
+			}
+			n = grown;
+		}
+	closedir(dir);
+	if (n > 1)
+		qsort(names, (size_t)n, sizeof(*names), by_name);
+	*ret_names = names;
+	return n;
+}
+
+void inspect_free_names(char **names, int n)
+{
+	for (int i = 0; i < n; i++)
+		free(names[i]);
+	free(names);
+}
+
+/* As many as a line has room for. */
+static int name_them(char **names, int n)
+{
+	char text[1024] = "";
+	size_t used = 0;
+	int i;
+
+	for (i = 0; i < n && used + strlen(names[i]) + 2 < sizeof(text); i++)
+		used += (size_t)snprintf(text + used, sizeof(text) - used, "%s%s",
+					 i ? ", " : "", names[i]);
+	return cli_usage("there are %d caches, name one: %s%s", n, text, i < n ? ", ..." : "");
+}
+
+int inspect_name(struct inspect *in)
+{
+	static char only[GPC_MAX_NAME + 1];
+	char **names;
+	int n, status = 0;
+
+	if (in->name)
+		return 0;
+	n = inspect_scan(in, "idx", &names);
+	if (n < 0)
+		return in->cannot_open;
+	if (n == 1) {
+		snprintf(only, sizeof(only), "%s", names[0]);
+		in->name = only;
+	} else if (!n) {
+		cli_error("there is no cache in %s; --dir looks elsewhere", inspect_dir(in));
+		status = in->cannot_open;
+	} else {
+		status = name_them(names, n);
+	}
+	inspect_free_names(names, n);
+	return status;
+}
+
+/* ---- attaching ---- */
+
+int inspect_attach(const struct inspect *in, const char *name, uint32_t flags, gpc **ret)
+{
+	const struct gpc_options opt = {
+		.size = sizeof(opt),
+		.dir = in->dir,
+		.label = "gpc-inspect",
+	};
+
+	return gpc_attach(name, &opt, flags, ret);
+}
+
+int inspect_open(struct inspect *in, uint32_t flags, gpc **ret)
+{
+	int status = inspect_name(in), r;
+
+	if (status)
+		return status;
+	r = inspect_attach(in, in->name, flags, ret);
+	if (r >= 0)
+		return 0;
+	cli_cache_error(r, in->name);
+	return in->cannot_open;
+}
+
+/* ---- command line ---- */
+
+static int set_option(struct inspect *in, int opt, unsigned *given)
+{
+	uint64_t v;
+
+	switch (opt) {
+	case 'j': in->json = true; break;
+	case 'd': in->dir = optarg; break;
+	case 'f': in->force = true; *given |= OPT_FORCE; break;
+	case 's': in->stale = true; *given |= OPT_STALE; break;
+	case 'p':
+		if (!cli_count("pool", optarg, 0, GPC_MAX_POOLS - 1, &v))
+			return EXIT_USAGE;
+		in->pool = (int)v;
+		*given |= OPT_POOL;
+		break;
+	default:
+		if (!cli_count("limit", optarg, 0, UINT64_MAX, &in->limit))
+			return EXIT_USAGE;
+		*given |= OPT_LIMIT;
+	}
+	return 0;
+}
+
+/* An option that this command does not take, and another one does. */
+static int refuse_option(const struct command *cmd, unsigned bits)
+{
+	static const struct { unsigned bit; const char *name; } names[] = {
+		{ OPT_POOL, "pool" }, { OPT_LIMIT, "limit" }, { OPT_FORCE, "force" },
+		{ OPT_STALE, "stale" },
+	};
+	size_t i = 0, owner = 0;
+
+	while (!(bits & names[i].bit))
+		i++;
+	while (!(commands[owner].options & names[i].bit))
+		owner++;
+	return cli_usage("%s: --%s is an option of %s", cmd->name, names[i].name,
+			 commands[owner].name);
+}
+
+static const struct command *find_command(const char *name)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(commands); i++)
+		if (strcmp(commands[i].name, name) == 0)
+			return &commands[i];
+	return NULL;
+}
+
+/* What follows the command: [NAME] and, of lookup, KEY. */
+static int take_arguments(struct inspect *in, const struct command *cmd, int argc,
+			  char **argv)
+{
+	if (cmd->takes_key) {
+		if (!argc)
+			return cli_usage("%s: KEY is missing", cmd->name);
+		in->key = argv[--argc];
+	}
+	if (argc && cmd->takes_name) {
+		in->name = argv[0];
+		argc--;
+	}
+	if (argc)
+		return cli_usage("%s: '%s' is one argument too many", cmd->name,
+				 argv[cmd->takes_name ? 1 : 0]);
+	if (in->name && !cli_name(in->name))
+		return cli_bad_name(in->name);
+	return -1;
+}
+
+/* -1: go on; otherwise the exit status. */
+static int parse(struct inspect *in, const struct command **ret, int argc, char **argv)
+{
+	const struct command *cmd;
+	unsigned given = 0;
+	int opt, status = 0;
+
+	while ((opt = cli_option(argc, argv, options, &status)) > 0) {
+		if (opt == 'h')
+			return show_help();
+		if (set_option(in, opt, &given))
+			return EXIT_USAGE;
+	}
+	if (opt < 0)
+		return status;
+	if (optind == argc)
+		return cli_usage("what to do? a COMMAND is missing");
+	cmd = find_command(argv[optind]);
+	if (!cmd)
+		return cli_usage("there is no command '%s'", argv[optind]);
+	if (given & ~cmd->options)
+		return refuse_option(cmd, given & ~cmd->options);
+	*ret = cmd;
+	in->command = cmd->name;
+	return take_arguments(in, cmd, argc - optind - 1, argv + optind + 1);
+}
+
+int main(int argc, char **argv)
+{
+	struct inspect in = {
+		.pool = -1, .limit = UINT64_MAX, .cannot_open = EXIT_RUNTIME,
+	};
+	const struct command *cmd = NULL;
+	int status;
+
+	cli_init("gpc-inspect");
+	status = parse(&in, &cmd, argc, argv);
+	if (status >= 0)
+		return status;
+	return cli_finish(cmd->run(&in));
+}

@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* peers: every seat that is taken, and what its process holds: references, reserved
+ * blocks, open sections and the age of the oldest. */
+#include "config.h"
+
+#include "tools/inspect/inspect.h"
+#include "tools/common/output.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+static const struct column columns[] = {
+	{ "PEER", "peer", SHOW_TEXT },
+	{ "PID", "pid", SHOW_TEXT },
+	{ "LABEL", "label", SHOW_TEXT },
+	{ "STATE", "state", SHOW_TEXT },
+	{ "REFS", "refs", SHOW_TEXT },
+	{ "RESERVED", "reserved", SHOW_TEXT },
+	{ "SECTIONS", "sections", SHOW_TEXT },
+	{ "OLDEST", "oldest_section_ns", SHOW_AGE },
+	{ "RING FULL", "ring_full", SHOW_TEXT },
+	{ "LOOKUPS", "lookups", SHOW_TEXT },
+	{ "VRAM HITS", "hit_vram", SHOW_TEXT },
+	{ "RAM HITS", "hit_ram", SHOW_TEXT },
+	{ "MISSES", "miss", SHOW_TEXT },
+	{ "PUBLISHED", "published", SHOW_TEXT },
+};
+
+/* A stopped process is alive and holds what it holds: worth a word of its own.  The pid of another
+ * PID namespace may be somebody else here: nobody should ask, or kill, it. */
+static const char *state_of(const struct gpc_stats *st, bool writer, int stopped)
+{
+	if (!st->alive)
+		return st->left ? "left" : "dead";
+	if (stopped == 1)
+		return writer ? "writer stopped" : "stopped";
+	if (writer)
+		return "writer";
+	return st->here ? "alive" : "elsewhere";
+}
+
+static json_t *describe(int peer, const struct gpc_stats *st, int writer_peer)
+{
+	const struct { const char *field; uint64_t v; } counters[] = {
+		{ "refs", st->refs }, { "reserved", st->reserved },
+		{ "sections", st->sections }, { "lookups", st->lookups },
+		{ "hit_vram", st->hit_vram }, { "hit_ram", st->hit_ram },
+		{ "miss", st->miss }, { "published", st->published },
+		{ "duplicate", st->duplicate }, { "evicted", st->evicted },
+		{ "demoted", st->demoted }, { "promoted", st->promoted },
+		{ "dropped", st->dropped }, { "stale_refs", st->stale_refs },
+		{ "ring_full", st->ring_full },
+	};
+	int stopped = inspect_stopped(st);
+	bool writer = st->alive && peer == writer_peer;
+	json_t *o = out_need(json_object());
+
+	json_object_set_new(o, "peer", out_need(json_integer(peer)));
+	json_object_set_new(o, "pid", out_need(json_integer(st->pid)));
+	json_object_set_new(o, "label", out_string(st->label, sizeof(st->label)));
+	json_object_set_new(o, "state", out_need(json_string(state_of(st, writer, stopped))));
+	json_object_set_new(o, "alive", json_boolean(st->alive));
+	json_object_set_new(o, "here", json_boolean(st->here));
+	json_object_set_new(o, "writer", json_boolean(writer));
+	json_object_set_new(o, "stopped", stopped < 0 ? json_null() : json_boolean(stopped));
+	for (size_t i = 0; i < ARRAY_SIZE(counters); i++)
+		json_object_set_new(o, counters[i].field,
+				    out_need(json_integer((json_int_t)counters[i].v)));
+	json_object_set_new(o, "oldest_section_ns",
+			    st->oldest_section_ns ? out_need(json_integer(
+						   (json_int_t)st->oldest_section_ns))
+					 : json_null());
+	return o;
+}
+
+/* Where a file is cut off or missing, what is missing looks like an empty seat: a message, since what was
+ * shown is not all. */
+static int say_damaged(const struct inspect *in, const struct gpc_info *info)
+{
+	if (!info->refused || info->refused == -ENOENT || info->refused == -ESTALE ||
+	    inspect_is_closed(in, in->name, info->refused))
+		return 0;                /* whole, or removed since, or good for others */
+	cli_error("%s: %s", in->name, info->why);
+	return EXIT_RUNTIME;
+}
+
+int inspect_peers(struct inspect *in)
+{
+	struct gpc_info info = { .size = sizeof(info) };
+	json_t *rows, *mirrors;
+	gpc *c;
+	int status = inspect_open(in, GPC_READONLY, &c), r;
+
+	if (status)
+		return status;
+	r = gpc_get_info(c, &info);
+	if (r < 0) {
+		cli_gpc_error(r, "%s", in->name);
+		gpc_close(c);
+		return EXIT_RUNTIME;
+	}
+	rows = out_need(json_array());
+	for (uint32_t i = 0; i < info.max_peers; i++) {
+		struct gpc_stats st = { .size = sizeof(st) };
+
+		if (gpc_get_stats(c, (int)i, &st) >= 0)
+			json_array_append_new(rows,
+					      describe((int)i, &st, info.writer_peer));
+	}
+	mirrors = inspect_mirrors(c);
+	gpc_close(c);
+	if (in->json) {
+		json_decref(mirrors);
+		out_json(rows);
+		return say_damaged(in, &info);
+	}
+	out_table(columns, ARRAY_SIZE(columns), rows);
+	if (json_array_size(mirrors)) {
+		putchar('\n');
+		inspect_show_mirrors(mirrors);
+	}
+	json_decref(rows);
+	json_decref(mirrors);
+	return say_damaged(in, &info);
+}

@@ -1,0 +1,250 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* stat: one cache from above: geometry, pools, mirrors, content, history. */
+#include "config.h"
+
+#include "tools/inspect/inspect.h"
+#include "tools/common/output.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static const struct column info_columns[] = {
+	{ "cache", "name", SHOW_TEXT },
+	{ "state", "state", SHOW_TEXT },
+	{ "writer", "writer_pid", SHOW_TEXT },
+	{ "  generation", "writer_generation", SHOW_TEXT },
+	{ "peers", "peers", SHOW_TEXT },
+	{ "  dead", "dead", SHOW_TEXT },
+	{ "  at most", "max_peers", SHOW_TEXT },
+	{ "tokens a block", "block_tokens", SHOW_TEXT },
+	{ "records", "max_blocks", SHOW_TEXT },
+	{ "buckets", "buckets", SHOW_TEXT },
+	{ "shared memory", "bytes", SHOW_BYTES },
+	{ "tick", "tick", SHOW_TEXT },
+	{ "  microseconds", "tick_us", SHOW_TEXT },
+	{ "free ahead", "ahead", SHOW_TEXT },
+	{ "hash", "hash", SHOW_TEXT },
+	{ "devices", "devices", SHOW_TEXT },
+	{ "layout", "layout", SHOW_TEXT },
+};
+
+static const struct column stat_columns[] = {
+	{ "live blocks", "live", SHOW_TEXT },
+	{ "free blocks", "free_blocks", SHOW_TEXT },
+	{ "dying blocks", "dying", SHOW_TEXT },
+	{ "references", "refs", SHOW_TEXT },
+	{ "reserved blocks", "reserved", SHOW_TEXT },
+	{ "open sections", "sections", SHOW_TEXT },
+	{ "  oldest", "oldest_section_ns", SHOW_AGE },
+	{ "lookups", "lookups", SHOW_TEXT },
+	{ "  hits in VRAM", "hit_vram", SHOW_TEXT },
+	{ "  hits in RAM", "hit_ram", SHOW_TEXT },
+	{ "  misses", "miss", SHOW_TEXT },
+	{ "  hit rate", "hit_rate", SHOW_SHARE },
+	{ "published", "published", SHOW_TEXT },
+	{ "  duplicates", "duplicate", SHOW_TEXT },
+	{ "evicted", "evicted", SHOW_TEXT },
+	{ "demoted", "demoted", SHOW_TEXT },
+	{ "promoted", "promoted", SHOW_TEXT },
+	{ "dropped", "dropped", SHOW_TEXT },
+	{ "stale references", "stale_refs", SHOW_TEXT },
+	{ "ring full", "ring_full", SHOW_TEXT },
+	{ "table moves", "relocated", SHOW_TEXT },
+	{ "no bucket", "no_bucket", SHOW_TEXT },
+};
+
+static const struct column pool_columns[] = {
+	{ "POOL", "pool", SHOW_TEXT },
+	{ "KIND", "kind", SHOW_TEXT },
+	{ "SPACE", "space", SHOW_TEXT },
+	{ "BLOCKS", "blocks", SHOW_TEXT },
+	{ "AVAILABLE", "available", SHOW_TEXT },
+	{ "TRANSIT", "transit", SHOW_TEXT },
+	{ "DEMOTES TO", "demote_to", SHOW_TEXT },
+	{ "KEEPER", "keeper", SHOW_TEXT },
+	{ "GENERATION", "generation", SHOW_TEXT },
+	{ "FLAGS", "flags", SHOW_LIST },
+};
+
+static void set(json_t *o, const char *field, uint64_t v)
+{
+	json_object_set_new(o, field, out_need(json_integer((json_int_t)v)));
+}
+
+static void set_signed(json_t *o, const char *field, int64_t v)
+{
+	json_object_set_new(o, field, v < 0 ? json_null() : out_need(json_integer(v)));
+}
+
+static void set_text(json_t *o, const char *field, const char *text)
+{
+	json_object_set_new(o, field, out_need(json_string(text)));
+}
+
+/* ---- pools ---- */
+
+static json_t *pool_flags(uint32_t flags)
+{
+	static const struct { uint32_t bit; const char *name; } names[] = {
+		{ GPC_POOL_KEPT, "kept" },
+		{ GPC_POOL_CALLER, "caller" },
+		{ GPC_POOL_UNCHAINED, "unchained" },
+	};
+	json_t *list = out_need(json_array());
+
+	for (size_t i = 0; i < ARRAY_SIZE(names); i++)
+		if (flags & names[i].bit)
+			json_array_append_new(list, out_need(json_string(names[i].name)));
+	return list;
+}
+
+static json_t *describe_pool(gpc *c, int number, const struct gpc_pool *p)
+{
+	json_t *o = out_need(json_object());
+
+	set(o, "pool", (uint64_t)number);
+	set_text(o, "kind", p->kind == GPC_VRAM ? "VRAM" : "RAM");
+	set(o, "space", p->space);
+	set(o, "blocks", p->blocks);
+	set_signed(o, "available", gpc_avail(c, number));
+	set(o, "transit", p->transit);
+	set_signed(o, "demote_to", p->demote_to);
+	set_signed(o, "keeper", p->keeper);
+	set(o, "generation", p->generation);
+	set(o, "gpus", p->gpus);
+	json_object_set_new(o, "flags", pool_flags(p->flags));
+	return o;
+}
+
+json_t *inspect_pools(gpc *c)
+{
+	struct gpc_info info = { .size = sizeof(info) };
+	json_t *rows = out_need(json_array());
+
+	if (gpc_get_info(c, &info) < 0)
+		return rows;
+	for (uint32_t i = 0; i < info.max_pools; i++) {
+		struct gpc_pool p = { .size = sizeof(p) };
+
+		if (gpc_pool_get(c, (int)i, &p) >= 0)
+			json_array_append_new(rows, describe_pool(c, (int)i, &p));
+	}
+	return rows;
+}
+
+/* ---- the whole ---- */
+
+static void describe_info(json_t *o, const struct gpc_info *info)
+{
+	static const uint8_t none[sizeof(info->layout)];
+
+	set(o, "block_tokens", info->block_tokens);
+	set(o, "max_blocks", info->max_blocks);
+	set(o, "max_peers", info->max_peers);
+	set(o, "max_pools", info->max_pools);
+	set(o, "writer_generation", info->writer_generation);
+	set(o, "tick_us", info->tick_us);
+	if (info->tick_us == 1)
+		set_text(o, "tick", "exact");
+	else
+		set_text(o, "tick", "timed");
+	set(o, "ahead", info->ahead > 0 ? (uint64_t)info->ahead : 0);
+	set(o, "bytes", info->bytes);
+	set(o, "buckets", info->buckets);
+	json_object_set_new(o, "hash", out_string(info->hash, sizeof(info->hash)));
+	json_object_set_new(o, "devices",
+			    out_string(info->devices, sizeof(info->devices)));
+	if (memcmp(info->layout, none, sizeof(none)))
+		json_object_set_new(o, "layout",
+				    out_bytes_hex(info->layout, sizeof(info->layout)));
+}
+
+static json_t *describe_stats(const struct gpc_stats *st)
+{
+	const struct { const char *field; uint64_t v; } counters[] = {
+		{ "live", st->live },
+		{ "free_blocks", st->free_blocks },
+		{ "dying", st->dying },
+		{ "refs", st->refs },
+		{ "reserved", st->reserved },
+		{ "sections", st->sections },
+		{ "lookups", st->lookups },
+		{ "hit_vram", st->hit_vram },
+		{ "hit_ram", st->hit_ram },
+		{ "miss", st->miss },
+		{ "published", st->published },
+		{ "duplicate", st->duplicate },
+		{ "evicted", st->evicted },
+		{ "demoted", st->demoted },
+		{ "promoted", st->promoted },
+		{ "dropped", st->dropped },
+		{ "stale_refs", st->stale_refs },
+		{ "ring_full", st->ring_full },
+		{ "relocated", st->relocated },
+		{ "no_bucket", st->no_bucket },
+	};
+	uint64_t hits = st->hit_vram + st->hit_ram, asked = hits + st->miss;
+	json_t *o = out_need(json_object());
+
+	for (size_t i = 0; i < ARRAY_SIZE(counters); i++)
+		set(o, counters[i].field, counters[i].v);
+	if (st->sections)
+		set(o, "oldest_section_ns", st->oldest_section_ns);
+	json_object_set_new(o, "hit_rate",
+			    asked ? out_need(json_real((double)hits / (double)asked))
+				  : json_null());
+	return o;
+}
+
+static void show(const json_t *o)
+{
+	const json_t *pools = json_object_get(o, "pools");
+	const json_t *list = json_object_get(o, "mirrors");
+
+	out_fields(info_columns, ARRAY_SIZE(info_columns), o);
+	putchar('\n');
+	if (json_array_size(pools)) {
+		out_table(pool_columns, ARRAY_SIZE(pool_columns), pools);
+		putchar('\n');
+	}
+	if (json_array_size(list)) {
+		inspect_show_mirrors(list);
+		putchar('\n');
+	}
+	out_fields(stat_columns, ARRAY_SIZE(stat_columns), json_object_get(o, "stats"));
+}
+
+int inspect_stat(struct inspect *in)
+{
+	struct gpc_stats st = { .size = sizeof(st) };
+	struct inspect_look look;
+	json_t *o;
+	gpc *c;
+	int status = inspect_open(in, GPC_READONLY, &c), r;
+
+	if (status)
+		return status;
+	r = inspect_look(in, in->name, c, &look);
+	if (r >= 0)
+		r = gpc_get_stats(c, -1, &st);
+	if (r < 0) {
+		cli_gpc_error(r, "%s", in->name);
+		gpc_close(c);
+		return EXIT_RUNTIME;
+	}
+	o = out_need(json_object());
+	json_object_set_new(o, "name", out_string(in->name, GPC_MAX_NAME));
+	inspect_put_state(o, &look);
+	describe_info(o, &look.info);
+	json_object_set_new(o, "pools", inspect_pools(c));
+	json_object_set_new(o, "mirrors", inspect_mirrors(c));
+	json_object_set_new(o, "stats", describe_stats(&st));
+	gpc_close(c);
+	if (in->json) {
+		out_json(o);
+		return 0;
+	}
+	show(o);
+	json_decref(o);
+	return 0;
+}

@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* In which state a cache is, and the process behind a seat: list, stat and peers say the same.
+ *
+ * Whether the files are a cache that a process could attach to is the library's to say
+ * (gpc_info.refused), by the checks that gpcd goes through when it attaches. */
+#include "config.h"
+
+#include "tools/inspect/inspect.h"
+#include "tools/common/output.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* Only where the number is one of ours: in another PID namespace it is somebody else's. */
+int inspect_stopped(const struct gpc_stats *st)
+{
+	char path[64], text[512];
+	const char *after;
+	size_t n;
+	FILE *f;
+
+	if (!st->alive || !st->here)
+		return -1;
+	snprintf(path, sizeof(path), "/proc/%d/stat", (int)st->pid);
+	f = fopen(path, "re");
+	if (!f)
+		return -1;
+	n = fread(text, 1, sizeof(text) - 1, f);
+	fclose(f);
+	text[n] = 0;
+	after = strrchr(text, ')');  /* the name before it may hold anything */
+	if (!after || strncmp(after, ") ", 2))
+		return -1;
+	return after[2] == 'T' || after[2] == 't';
+}
+
+/* Is it only that the files are another user's, or that this place is read-only?  They are good
+ * for others then, and their state is worth more than what they refuse us. */
+bool inspect_is_closed(const struct inspect *in, const char *name, int refused)
+{
+	char path[PATH_MAX];
+	struct stat st;
+
+	snprintf(path, sizeof(path), "%s/gpc.%s.idx", inspect_dir(in), name);
+	return refused == -EROFS ||
+	       (refused == -EACCES && lstat(path, &st) == 0 && st.st_uid != geteuid());
+}
+
+static void say_state(const struct inspect *in, const char *name, struct inspect_look *l)
+{
+	const char *use = l->info.writer_pid ?
+		l->writer_stopped == 1 ? "writer stopped" : "served" :
+		l->alive ? "no writer" : "unused";
+
+	if (!l->info.refused)
+		snprintf(l->state, sizeof(l->state), "%s", use);
+	else if (inspect_is_closed(in, name, l->info.refused))
+		snprintf(l->state, sizeof(l->state), "%s, closed to this user", use);
+	else
+		snprintf(l->state, sizeof(l->state), "%s", l->info.why);
+}
+
+int inspect_look(const struct inspect *in, const char *name, gpc *c, struct inspect_look *ret)
+{
+	struct inspect_look l = { .info = { .size = sizeof(l.info) }, .writer_stopped = -1 };
+	int r = gpc_get_info(c, &l.info);
+
+	if (r < 0)
+		return r;
+	l.alive = l.info.writer_pid && l.info.writer_peer < 0;
+	for (uint32_t i = 0; i < l.info.max_peers; i++) {
+		struct gpc_stats st = { .size = sizeof(st) };
+
+		if (gpc_get_stats(c, (int)i, &st) < 0)
+			continue;
+		if (!st.alive) {
+			l.dead++;
+			continue;
+		}
+		l.alive++;
+		if ((int)i == l.info.writer_peer)
+			l.writer_stopped = inspect_stopped(&st);
+	}
+	say_state(in, name, &l);
+	*ret = l;
+	return 0;
+}
+
+/* null: it cannot be told, or there is nothing to tell. */
+static json_t *yes_no(int v)
+{
+	return v < 0 ? json_null() : json_boolean(v);
+}
+
+void inspect_put_state(json_t *o, const struct inspect_look *l)
+{
+	json_object_set_new(o, "peers", out_need(json_integer(l->alive)));
+	json_object_set_new(o, "dead", out_need(json_integer(l->dead)));
+	json_object_set_new(o, "writer_pid", !l->info.writer_pid ? json_null() :
+			    out_need(json_integer(l->info.writer_pid)));
+	json_object_set_new(o, "writer_stopped", yes_no(l->writer_stopped));
+	json_object_set_new(o, "state", out_string(l->state, sizeof(l->state)));
+	json_object_set_new(o, "refused", !l->info.refused ? json_null() :
+			    out_string(l->info.why, sizeof(l->info.why)));
+}

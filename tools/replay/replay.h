@@ -1,0 +1,199 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* replay.h - the parts of gpc-replay.
+ *
+ *   gpc-replay.c     the parent: options, the workers, the way out
+ *   replay-cache.c   the writer it may start, what the cache looks like
+ *   replay-trace.c   JSONL to arrays, every line checked
+ *   replay-worker.c  one worker: attach, replay its requests, report
+ *   replay-report.c  counters and latencies: over the pipe, summed, shown
+ *   payload.c        the bytes behind the blocks, as an engine would have them
+ *
+ * Workers are executed anew and find what they need on fixed descriptors.  The parent
+ * and its workers share one memory file, `struct job`: what to do, the trace, and a
+ * line each for progress. */
+#ifndef GPC_TOOLS_REPLAY_H
+#define GPC_TOOLS_REPLAY_H
+
+#include "tools/common/cli.h"
+#include "gpc.h"
+
+#include <jansson.h>
+#include <limits.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/types.h>
+
+#define ARRAY_SIZE(a) (sizeof(a) / sizeof((a)[0]))
+
+enum {
+	WORKERS_MAX = 240,           /* seats, less some for the writer and for tools */
+	PAYLOAD_MIN = 24, PAYLOAD_MAX = 1 << 24,
+	/* what blocks published here are tagged with: those whose payload went with an
+	 * earlier replay can be forgotten without touching anybody else's */
+	REPLAY_TAG = 0x72706c79,
+	/* its keys are of a group of their own: a hit is on a block of a replay */
+	REPLAY_GROUP = 0x72706c79,
+};
+
+enum { PATIENCE_MS = 10000 };        /* how long a writer may be away */
+
+enum {                               /* descriptors of a worker */
+	FD_JOB = 3, FD_PAYLOAD = 4,
+	FD_GATE = 5,                 /* end of file = go */
+	FD_RESULT = 6,               /* one byte "attached", then one JSON object */
+};
+
+/* ---- trace ---- */
+
+struct trace {
+	uint64_t *ids;               /* of all requests, one behind the other */
+	uint64_t *start;             /* requests + 1 */
+	uint32_t requests, longest;
+	uint64_t refs;               /* start[requests] */
+};
+
+/* 0, or -1 after a message that names the line. */
+int trace_load(const char *path, struct trace *ret);
+void trace_free(struct trace *t);
+
+/* ---- the job ---- */
+
+struct job_pool { uint64_t first; uint32_t slots, kind; };   /* first: payload slot */
+
+struct job_line { uint64_t done; uint64_t pad[7]; };         /* one cache line a worker */
+
+struct job {
+	char name[GPC_MAX_NAME + 1], dir[PATH_MAX];
+	char device[48];             /* where workers match; empty: on the host */
+	uint32_t workers, requests, longest, payload;
+	int32_t vram, ram;           /* pool to fill; its RAM pool, or -1 */
+	uint64_t refs, slots;        /* slots: of the payload */
+	struct job_pool pool[GPC_MAX_POOLS + 1];
+	struct job_line progress[WORKERS_MAX];
+	uint64_t words[];            /* requests + 1 starts, then refs ids */
+};
+
+static inline const uint64_t *job_start(const struct job *j)
+{
+	return j->words;
+}
+
+static inline const uint64_t *job_ids(const struct job *j)
+{
+	return j->words + j->requests + 1;
+}
+
+/* ---- payload: key, block id and a filling derived from the key in each slot ---- */
+
+struct payload {
+	const struct job *job;
+	unsigned char *bytes;
+};
+
+int payload_map(struct payload *p, const struct job *job, int fd);
+void payload_write(const struct payload *p, gpc_block block, const gpc_key *key);
+/* Are these the bytes of that key, and of that block? */
+bool payload_is(const struct payload *p, gpc_block block, const gpc_key *key);
+/* Copy, under the new block's id; false: the source was wrong. */
+bool payload_copy(const struct payload *p, gpc_block from, gpc_block to,
+		  const gpc_key *key);
+
+/* A memory file nobody else sees: the cache is the replay's own.  fd, or -1 after a
+ * message. */
+int payload_private(size_t bytes);
+/* One file for all replays that use the cache `name` at once.  *ret_fresh: the file is
+ * new, so blocks of earlier replays have no bytes any more; the caller has them
+ * forgotten and then calls payload_settled.  fd, or -1 after a message. */
+int payload_shared(const char *dir, const char *name, size_t bytes, bool *ret_fresh);
+int payload_settled(int fd, size_t bytes);
+/* The last one out removes the file. */
+void payload_release(const char *dir, const char *name, int fd);
+
+/* ---- counters and latencies ---- */
+
+#define LATENCY_BUCKETS (59 * 64)    /* 64 steps for each doubling: within 1.6 % */
+
+struct counts {
+	uint64_t requests, block_refs, hits, vram_hits, ram_hits;
+	uint64_t inserted, duplicates, refused, unplaced;
+	uint64_t demoted, promoted, wrong, retries;
+	uint64_t on_device;          /* requests that a device matched */
+	uint64_t end_ns;             /* when the worker was done; the latest counts */
+	uint64_t latency[LATENCY_BUCKETS];
+};
+
+void counts_latency(struct counts *c, uint64_t ns);
+uint64_t counts_percentile(const struct counts *c, unsigned percent);
+json_t *counts_to_json(const struct counts *c);
+/* Adds what a worker reported; false: that is not what a worker reports. */
+bool counts_add_json(struct counts *sum, const json_t *from);
+
+struct report {
+	const char *trace, *cache;   /* cache NULL: one of its own */
+	uint32_t workers, failed, vram_blocks, ram_blocks, payload;
+	double seconds;
+	uint64_t evicted, dropped;
+	const struct counts *counts;
+};
+
+void report_show(const struct report *r, bool json);
+/* On a terminal only: a bar on stderr; total 0 wipes it. */
+void report_progress(uint64_t done, uint64_t total);
+
+/* ---- parent ---- */
+
+struct args {
+	const char *trace, *name, *dir, *device;
+	uint64_t workers, vram, ram, tokens, payload;
+	bool vram_given, ram_given, tokens_given, json;
+};
+
+struct child {
+	pid_t pid;
+	int fd;                      /* its result pipe; -1 after its end */
+	bool attached;
+	char *text;
+	size_t len, room;
+};
+
+struct run {
+	struct args a;
+	struct trace trace;
+	char name[GPC_MAX_NAME + 1];
+	pid_t writer;                /* gpcd of our own, or 0 */
+	struct job *job;
+	int job_fd, payload_fd, gate;
+	struct child *child;
+	struct counts counts;
+	struct gpc_stats before;
+	uint64_t begin_ns;
+	uint32_t failed;
+};
+
+/* The signal that ends the replay; they come in during replay_poll alone. */
+extern volatile sig_atomic_t replay_caught;
+/* poll; also 0 when a signal came in, a child's end included.  -1 ms: no limit. */
+int replay_poll(struct pollfd *fds, nfds_t n, int ms);
+/* In a new child: signals as usual, and an end when the parent ends. */
+void replay_child(pid_t parent);
+/* Its exit status as 0 or -1, after a message of its own; a signal to us ends it. */
+int replay_in_child(const struct run *run, int (*what)(const struct run *run));
+
+/* 0, or -1 after a message. */
+int cache_start_writer(struct run *run);
+void cache_stop_writer(struct run *run);
+int cache_attach(const struct run *run, uint32_t flags, gpc **c);
+/* Geometry into run->a and run->job, statistics into run->before. */
+int cache_look(struct run *run);
+/* That of --name has a writer, or gets one while we wait; 0, or -1 after a message. */
+int cache_wait_writer(const struct run *run);
+/* Before any worker is started: can it open the device?  0, or -1 after a message. */
+int cache_try_device(const struct run *run);
+int cache_stats(const struct run *run, struct gpc_stats *ret);
+
+/* ---- worker ---- */
+
+/* main() of a worker; returns the exit status. */
+int worker_main(uint32_t number);
+
+#endif
