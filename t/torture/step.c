@@ -276,18 +276,40 @@ static bool keys_are_kept(const struct outcome *o, const struct outcome *want)
 	return true;
 }
 
-/* What a second run may do otherwise: another choice of blocks, as many of them; no key that was
- * evicted comes back. */
+static bool is_answered(gpc_block b)
+{
+	uint32_t i;
+
+	for (i = 0; i < job.slots; i++)
+		if (job.answer[0].result > (int32_t)i && job.answer[i].block == b)
+			return true;
+	return false;
+}
+
+/* No key that was evicted comes back.  After a wreck the undisturbed run may have evicted others than
+ * the wreck had, and this one may have been in time to answer with those of the wreck. */
+static bool none_comes_back(const struct outcome *o, const struct outcome *want)
+{
+	uint32_t i, spared = 0;
+
+	for (i = 0; i < o->nkeys; i++) {
+		if (small_find(want, o->key[i].number))
+			continue;
+		if (!now->role->wreck || is_answered(o->key[i].block) || ++spared > job.slots)
+			return false;
+	}
+	return true;
+}
+
+/* What a second run may do otherwise: another choice of blocks, as many of them. */
 static bool is_like(const struct outcome *o, const struct outcome *want)
 {
-	uint32_t i, p;
+	uint32_t p;
 
 	if (!now->command || !now->command->again ||
-	    !answers_are(now->answer, now->command->again) || !keys_are_kept(o, want))
+	    !answers_are(now->answer, now->command->again) || !keys_are_kept(o, want) ||
+	    !none_comes_back(o, want))
 		return false;
-	for (i = 0; i < o->nkeys; i++)
-		if (!small_find(want, o->key[i].number))
-			return false;
 	for (p = 0; p < POOLS; p++)
 		if (o->dying[p] != want->dying[p] || o->reserved[p] > want->reserved[p] ||
 		    (p != RAM && o->reserved[p] != want->reserved[p]))
