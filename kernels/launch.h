@@ -18,7 +18,7 @@ extern "C" {
 #define LAUNCH_SPACES 32
 
 /* 128 bytes behind the entries; every field is stored by the writer's flush. */
-struct mirror_line {
+struct mirror_status {
 	uint64_t sequence;               /* changes that the mirror shows */
 	uint64_t ram_pools[2];           /* bit p: pool p is RAM; for the counters */
 	uint32_t spaces;                 /* of all live pools: what "all spaces" means */
@@ -28,7 +28,7 @@ struct mirror_line {
 /* In device memory of the launching process, at a multiple of 16; never changes. */
 struct mirror_view {
 	const struct probe_entry *table;
-	const struct mirror_line *line;
+	const struct mirror_status *line;
 	uint32_t buckets, pad[3];
 	uint64_t mask[LAUNCH_SPACES][2]; /* XORed to keys of a space; at 16 bytes */
 };
@@ -65,9 +65,9 @@ int launch_match(struct mirror_view *const *view, uint32_t spaces,
 /* Writer: store n entries, each slot at most once, then `line` (passed by value; its
  * sequence after all entries are visible, st.release.sys).  changes: in device memory
  * or pinned host memory. */
-int launch_scatter(struct probe_entry *table, struct mirror_line *line,
+int launch_scatter(struct probe_entry *table, struct mirror_status *line,
 		   const struct launch_change *changes, uint32_t n,
-		   const struct mirror_line *value, void *stream);
+		   const struct mirror_status *value, void *stream);
 
 /* The same from a stage in pinned host memory, read when the stream gets there: so that
  * a graph that was captured once flushes whatever the stage holds by then, up to `most`
@@ -79,13 +79,13 @@ int launch_scatter(struct probe_entry *table, struct mirror_line *line,
 
 struct launch_stage {
 	uint64_t done, pad0[15];         /* stored by the device, alone in its line */
-	struct mirror_line value;
+	struct mirror_status value;
 	uint64_t ticket;
 	uint32_t n, pad1[5];
 	struct launch_change change[LAUNCH_STAGE];
 };
 
-int launch_scatter_staged(struct probe_entry *table, struct mirror_line *line,
+int launch_scatter_staged(struct probe_entry *table, struct mirror_status *line,
 			  struct launch_stage *stage, uint32_t most, void *stream);
 
 /* When the stream gets here: totals[0 .. 4) = counters, then *done = ticket, with release

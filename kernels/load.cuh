@@ -33,7 +33,7 @@
 
 struct load_view { /* what every lane keeps of a view */
 	const struct probe_entry *table;
-	const struct mirror_line *line;
+	const struct mirror_status *line;
 	uint32_t buckets;
 };
 
@@ -87,7 +87,7 @@ load_view_of(const struct mirror_view *view)
 	struct load_view v;
 
 	v.table = (const struct probe_entry *)both.x;
-	v.line = (const struct mirror_line *)both.y;
+	v.line = (const struct mirror_status *)both.y;
 	v.buckets = (uint32_t)load_view16(&view->buckets).x;
 	return v;
 }

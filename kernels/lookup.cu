@@ -106,7 +106,7 @@ static __global__ void __launch_bounds__(WARP) lookup_few(struct lookup l)
 }
 
 template <bool ALIGNED, bool COUNT>
-static void lookup_start(const struct lookup &l, cudaStream_t stream)
+static void probe_start(const struct lookup &l, cudaStream_t stream)
 {
 	uint64_t most = (uint64_t)LOOKUP_BLOCK * l.rounds;
 
@@ -131,13 +131,13 @@ extern "C" int launch_lookup(struct mirror_view *const *view, uint32_t spaces,
 	if (!n)
 		return 0;
 	if (aligned && counters)
-		lookup_start<true, true>(l, s);
+		probe_start<true, true>(l, s);
 	else if (aligned)
-		lookup_start<true, false>(l, s);
+		probe_start<true, false>(l, s);
 	else if (counters)
-		lookup_start<false, true>(l, s);
+		probe_start<false, true>(l, s);
 	else
-		lookup_start<false, false>(l, s);
+		probe_start<false, false>(l, s);
 	return (int)cudaGetLastError();
 }
 

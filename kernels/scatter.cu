@@ -98,8 +98,8 @@ scatter(struct probe_entry *table, const struct launch_change *changes, uint32_t
 /* By one thread, after the block's barrier.  The sequence is released last: who reads
  * it sees all entries and the rest of the line.  The block's stores are before the
  * barrier, so the release covers them. */
-static __device__ __forceinline__ void store_line(struct mirror_line *line,
-						  const struct mirror_line &value)
+static __device__ __forceinline__ void store_line(struct mirror_status *line,
+						  const struct mirror_status &value)
 {
 	store_relaxed64(&line->ram_pools[0], value.ram_pools[0]);
 	store_relaxed64(&line->ram_pools[1], value.ram_pools[1]);
@@ -118,9 +118,9 @@ static __global__ void __launch_bounds__(SCATTER_BLOCK)
 }
 
 static __global__ void __launch_bounds__(SCATTER_BLOCK)
-	scatter_one(struct probe_entry *table, struct mirror_line *line,
+	scatter_one(struct probe_entry *table, struct mirror_status *line,
 		    const struct launch_change *changes, uint32_t n,
-		    struct mirror_line value)
+		    struct mirror_status value)
 {
 	scatter(table, changes, n);
 	__syncthreads();
@@ -130,13 +130,13 @@ static __global__ void __launch_bounds__(SCATTER_BLOCK)
 
 /* The changes are on their way before their number is known. */
 static __global__ void __launch_bounds__(SCATTER_BLOCK)
-	scatter_staged(struct probe_entry *table, struct mirror_line *line,
+	scatter_staged(struct probe_entry *table, struct mirror_status *line,
 		       struct launch_stage *stage, uint32_t most)
 {
 	struct halves v =
 		load_halves(stage->change, threadIdx.x, blockDim.x, 2ull * most);
 	uint32_t n = stage->n;
-	struct mirror_line value;
+	struct mirror_status value;
 	uint64_t ticket;
 
 	if (!threadIdx.x) {
@@ -154,7 +154,7 @@ static __global__ void __launch_bounds__(SCATTER_BLOCK)
 	}
 }
 
-extern "C" int launch_scatter_staged(struct probe_entry *table, struct mirror_line *line,
+extern "C" int launch_scatter_staged(struct probe_entry *table, struct mirror_status *line,
 				     struct launch_stage *stage, uint32_t most,
 				     void *stream)
 {
@@ -168,9 +168,9 @@ extern "C" int launch_scatter_staged(struct probe_entry *table, struct mirror_li
 	return (int)cudaGetLastError();
 }
 
-extern "C" int launch_scatter(struct probe_entry *table, struct mirror_line *line,
+extern "C" int launch_scatter(struct probe_entry *table, struct mirror_status *line,
 			      const struct launch_change *changes, uint32_t n,
-			      const struct mirror_line *value, void *stream)
+			      const struct mirror_status *value, void *stream)
 {
 	cudaStream_t s = (cudaStream_t)stream;
 	uint64_t grid = (2ull * n + SCATTER_BLOCK - 1) / SCATTER_BLOCK;

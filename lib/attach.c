@@ -110,7 +110,7 @@ static int no_seat(const gpc *c, uint32_t dead)
 static int clear_seats(gpc *c, uint32_t *ret_dead)
 {
 	*ret_dead = seat_count_dead(c);
-	return *ret_dead ? writer_seat_reap(c) : 0;
+	return *ret_dead ? serve_reap(c) : 0;
 }
 
 /* Until the deadline; while seats are on their way from one peer to another, or the dead have some
@@ -162,7 +162,7 @@ static int sit(gpc *c, const struct gpc_options *opt, uint64_t deadline)
 	if (err == 0)
 		err = wait_for_seat(c, opt, deadline);
 	if (err == 0 && (c->flags & GPC_SERVE)) {
-		err = writer_seat_start(c);
+		err = serve_start(c);
 		if (err < 0)
 			seat_leave(c);
 	}
@@ -353,9 +353,9 @@ GPC_EXPORT int gpc_close(gpc *c)
 	if (!c->readonly) {
 		dev_close_all(c);
 		finish_commands(c);
-		writer_seat_stop(c);
+		serve_stop(c);
 		seat_leave(c);
-		writer_seat_leave(c);
+		serve_leave(c);
 	}
 	log_say(&c->log, LOG_DEBUG, "left %s", c->seg.name);
 	fork_forget(c);

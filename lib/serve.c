@@ -158,7 +158,7 @@ GPC_EXPORT int gpc_writer_drop(gpc *c)
 	return err;
 }
 
-bool writer_seat_help(gpc *c)
+bool serve_help(gpc *c)
 {
 	bool helped = false;
 
@@ -189,7 +189,7 @@ static void *serve(void *arg)
 	return NULL;
 }
 
-int writer_seat_start(gpc *c)
+int serve_start(gpc *c)
 {
 	int err;
 
@@ -207,7 +207,7 @@ int writer_seat_start(gpc *c)
 	return 0;
 }
 
-void writer_seat_stop(gpc *c)
+void serve_stop(gpc *c)
 {
 	if (!c->serving)
 		return;
@@ -218,14 +218,14 @@ void writer_seat_stop(gpc *c)
 	c->serving = false;
 }
 
-void writer_seat_leave(gpc *c)
+void serve_leave(gpc *c)
 {
 	if (c->writer)
 		writer_reap(c->writer);
 	drop_seat(c);
 }
 
-int writer_seat_reap(gpc *c)
+int serve_reap(gpc *c)
 {
 	struct writer *w;
 	int err = writer_open(c, true, &w);

@@ -6,15 +6,15 @@
 #include "peer/handle.h"
 
 /* This handle is the writer and no thread serves: do some of it now.  True: served. */
-bool writer_seat_help(gpc *c);
+bool serve_help(gpc *c);
 /* GPC_SERVE: a thread takes the seat whenever it is empty. */
-int writer_seat_start(gpc *c);
+int serve_start(gpc *c);
 /* End the thread. */
-void writer_seat_stop(gpc *c);
+void serve_stop(gpc *c);
 /* Give the writer's seat up; a peer's seat that this handle has left is taken back before. */
-void writer_seat_leave(gpc *c);
+void serve_leave(gpc *c);
 /* No seat is free but dead peers have some: with the writer's seat, which is given up again,
  * take them back.  -EAGAIN: there is a writer, or another that does the same. */
-int writer_seat_reap(gpc *c);
+int serve_reap(gpc *c);
 
 #endif

@@ -151,8 +151,8 @@ static void test_content(struct segment *s)
 
 	is_int(count_nonzero(s->index, sizeof(struct shm_header), s->at.index_bytes), 0,
 	       "behind its header the index is empty");
-	is_int(seg_line(s)->epoch, 1, "epoch 1");
-	is_int(seg_line(s)->tick, 1, "tick 1");
+	is_int(seg_shared(s)->epoch, 1, "epoch 1");
+	is_int(seg_shared(s)->tick, 1, "tick 1");
 	for (peer = 0; peer < 2; peer++)
 		for (i = 0; i < SHM_SECTIONS; i++) {
 			tickets += seg_section(s, peer, i)->ticket == 1;
@@ -188,13 +188,13 @@ static void test_create(void)
 	is_int(scratch_create(NAME, &b), -EEXIST, "the name is taken");
 	is_int(segment_open(&b, NAME, scratch, NULL), 0, "opened");
 	ok(!memcmp(&a.header, &b.header, sizeof(a.header)), "the same header");
-	seg_line(&a)->completed = 77;
-	is_int(seg_line(&b)->completed, 77, "the same control segment");
+	seg_shared(&a)->completed = 77;
+	is_int(seg_shared(&b)->completed, 77, "the same control segment");
 	is_int(segment_map_writer(&b, &writer), 0, "mapped for the writer");
 	writer[b.at.record] = 5;
 	is_int(seg_record(&a, 0)->word, 5, "the same index");
 	writer[b.at.record] = 0;
-	seg_line(&a)->completed = 0;
+	seg_shared(&a)->completed = 0;
 	segment_unmap_writer(&b, writer);
 	segment_close(&b);
 	segment_close(&a);

@@ -247,7 +247,7 @@ static int make_and_break(int number)
 				    : look_at(&s);
 			if (err && err != -ENOENT)
 				return 4;
-			if (!err && (seg_line(&s)->epoch != 1 || s.truncated))
+			if (!err && (seg_shared(&s)->epoch != 1 || s.truncated))
 				return 5;
 		}
 		if (number % 3 != 1 && !err)
@@ -326,7 +326,7 @@ static void test_snapshot(void)
 
 	is_int(segment_snapshot(&s, NAME, scratch), -ENOENT, "nothing to see");
 	scratch_create(NAME, &a);
-	seg_line(&a)->tick = 1234;
+	seg_shared(&a)->tick = 1234;
 	is_int(segment_snapshot(&s, NAME, scratch), 0, "a snapshot");
 	ok(s.snapshot && !s.truncated && !s.index && !s.control, "copies nothing");
 	is_int(segment_refresh(&s), 0, "a look");
@@ -334,14 +334,14 @@ static void test_snapshot(void)
 	ok(!memcmp(s.control, a.control, a.at.control_bytes),
 	   "the whole control segment");
 	ok(s.snapshot && !s.truncated, "a snapshot, complete");
-	seg_line(&s)->tick = 99;
-	is_int(seg_line(&a)->tick, 1234, "private");
+	seg_shared(&s)->tick = 99;
+	is_int(seg_shared(&a)->tick, 1234, "private");
 	segment_map_writer(&a, &writer);
 	writer[a.at.record] = 3;
 	is_int(seg_record(&s, 0)->word, 0, "still");
 	is_int(segment_refresh(&s), 0, "another look");
 	is_int(seg_record(&s, 0)->word, 3, "sees what changed");
-	is_int(seg_line(&s)->tick, 1234, "everywhere");
+	is_int(seg_shared(&s)->tick, 1234, "everywhere");
 	segment_unmap_writer(&a, writer);
 	is_int(segment_map_writer(&s, &writer), -EROFS, "nobody writes through it");
 	lock_try(a.lock_fd, LOCK_PEER(1));
@@ -364,7 +364,7 @@ static void test_truncated(void)
 
 	scratch_create(NAME, &a);
 	bytes = a.at.index_bytes;
-	seg_line(&a)->tick = 1234;
+	seg_shared(&a)->tick = 1234;
 	is_int(look_at(&s), 0, "a look at a whole cache");
 	s.index[bytes - 1] = 7;
 	s.index[8192] = 7;
@@ -373,7 +373,7 @@ static void test_truncated(void)
 		bail("truncate failed");
 	is_int(segment_refresh(&s), 0, "a look at half of one");
 	ok(s.truncated, "is called truncated");
-	ok(!s.index[bytes - 1] && !s.index[8192] && !seg_line(&s)->tick,
+	ok(!s.index[bytes - 1] && !s.index[8192] && !seg_shared(&s)->tick,
 	   "zeros are there");
 	segment_close(&s);
 	is_int(scratch_open(NAME), -EBADMSG, "nobody opens it");
@@ -384,7 +384,7 @@ static void test_truncated(void)
 	unlink(scratch_file(NAME, "lock"));
 	is_int(look_at(&s), 0,
 	       "without control segment and lock");
-	ok(s.truncated && s.control_fd < 0 && s.lock_fd < 0 && !seg_line(&s)->tick,
+	ok(s.truncated && s.control_fd < 0 && s.lock_fd < 0 && !seg_shared(&s)->tick,
 	   "too");
 	is_int(segment_open_lock(&s), -ENOENT, "no lock file, no lock");
 	segment_close(&s);
@@ -457,7 +457,7 @@ static void test_fork(void)
 	is_int(status, 0, "a child has no mappings, and closes the files");
 	fd = segment_open_lock(&s);
 	is_int(lock_test(fd, LOCK_PEER(0)), 1, "without dropping its parent's locks");
-	is_int(seg_line(&s)->tick, 1, "or mappings");
+	is_int(seg_shared(&s)->tick, 1, "or mappings");
 	close(fd);
 	segment_close(&look);
 	segment_close(&s);

@@ -51,7 +51,7 @@ static bool run(uint32_t threads, uint32_t n)
 
 	memset(job, 0, sizeof(job));
 	started = 0;
-	team_run(threads, do_job, job, sizeof(*job), n);
+	parallel_run(threads, do_job, job, sizeof(*job), n);
 	for (i = 0; i <= MOST; i++)
 		right += job[i].done == (i < n);
 	return right == MOST + 1;
@@ -120,7 +120,7 @@ static void look(void *arg)
 static bool run_pair(void (*run_one)(void *arg), struct pair *p)
 {
 	met = 0;
-	team_run(2, run_one, p, sizeof(*p), 2);
+	parallel_run(2, run_one, p, sizeof(*p), 2);
 	return p[0].both && p[1].both;
 }
 
@@ -227,19 +227,19 @@ static void test_size(void)
 	cpu_set_t all, one;
 	int cpu = 0;
 
-	ok(team_size() >= 1 && team_size() <= LIMIT, "%u threads here", (unsigned)team_size());
+	ok(parallel_size() >= 1 && parallel_size() <= LIMIT, "%u threads here", (unsigned)parallel_size());
 	if (sched_getaffinity(0, sizeof(all), &all)) {
 		skip(2, "more processors than a set has room for");
 		return;
 	}
-	is_int(team_size(), MIN(CPU_COUNT(&all), LIMIT), "one for each processor, at most 16");
+	is_int(parallel_size(), MIN(CPU_COUNT(&all), LIMIT), "one for each processor, at most 16");
 	while (!CPU_ISSET(cpu, &all))
 		cpu++;
 	CPU_ZERO(&one);
 	CPU_SET(cpu, &one);
 	if (sched_setaffinity(0, sizeof(one), &one))
 		bail("no affinity");
-	is_int(team_size(), 1, "one where only one processor may be used");
+	is_int(parallel_size(), 1, "one where only one processor may be used");
 	sched_setaffinity(0, sizeof(all), &all);
 }
 

@@ -56,7 +56,7 @@ static bool step(gpc_block block, enum hold_event event)
 
 static void is_counted(uint64_t refs, uint32_t vram, uint32_t ram, const char *when)
 {
-	ok(f.seat->refs == refs && f.seat->held[0] == vram && f.seat->held[1] == ram,
+	ok(f.seat->refs == refs && f.seat->in_use[0] == vram && f.seat->in_use[1] == ram,
 	   "%s: %d references, %u and %u blocks held", when, (int)refs, vram, ram);
 }
 
@@ -85,7 +85,7 @@ static void test_take(void)
 static void is_stale(gpc_block block, gpc_key key, const char *why)
 {
 	is_int(take(block, key), -ESTALE, "stale: %s", why);
-	ok(!cell_of(block) && !f.seat->refs && !f.seat->held[0],
+	ok(!cell_of(block) && !f.seat->refs && !f.seat->in_use[0],
 	   "and nothing is left of it");
 }
 
@@ -364,8 +364,8 @@ static void test_moving_key(void)
 	is_int((long long)missed, 0, "a key that moves is never missed");
 	is_int((long long)wrong, 0, "and its bytes stay while they are referenced");
 	is_counted(0, 0, 0, "in the end");
-	ok(!seg_seat(&f.c.seg, 1)->refs && !seg_seat(&f.c.seg, 1)->held[0] &&
-	   !seg_seat(&f.c.seg, 1)->held[1] && row_is_zero(0) && row_is_zero(64),
+	ok(!seg_seat(&f.c.seg, 1)->refs && !seg_seat(&f.c.seg, 1)->in_use[0] &&
+	   !seg_seat(&f.c.seg, 1)->in_use[1] && row_is_zero(0) && row_is_zero(64),
 	   "nothing is left of the other peer's either");
 	fake_free(&f);
 }

@@ -30,11 +30,11 @@ static gpc_block find_in(uint32_t spaces, gpc_key key)
 	gpc_key keys[5] = { fake_key(1u << 20), fake_key(2u << 20), key, key,
 			    fake_key(3u << 20) };
 	gpc_block blocks[5], one;
-	struct lookup l;
+	struct probe l;
 
-	lookup_begin(&l, &f.c, spaces);
-	one = lookup_one(&l, &key);
-	lookup_group(&l, keys, 5, blocks);
+	probe_begin(&l, &f.c, spaces);
+	one = probe_one(&l, &key);
+	probe_group(&l, keys, 5, blocks);
 	if (blocks[0] != -1 || blocks[1] != -1 || blocks[4] != -1)
 		return -98;
 	return blocks[2] == one && blocks[3] == one ? one : -99;
@@ -187,15 +187,15 @@ static void test_new_pool(void)
 {
 	gpc_key key = fake_key(17), keys[2] = { key, key };
 	gpc_block blocks[2];
-	struct lookup l;
+	struct probe l;
 
 	begin();
-	lookup_begin(&l, &f.c, 0);
+	probe_begin(&l, &f.c, 0);
 	fake_pool(&f, 4, GPC_VRAM, 0, 0, 4);
 	fake_put(&f, 0, key, GPC_BLOCK(4, 2));
-	is_int(lookup_one(&l, &key), GPC_BLOCK(4, 2),
+	is_int(probe_one(&l, &key), GPC_BLOCK(4, 2),
 	       "one key: found in a pool added since");
-	lookup_group(&l, keys, 2, blocks);
+	probe_group(&l, keys, 2, blocks);
 	is_int(blocks[1], GPC_BLOCK(4, 2), "a group: too");
 	fake_free(&f);
 }
@@ -205,16 +205,16 @@ static void test_no_space(void)
 {
 	gpc_key keys[2] = { fake_key(17), fake_key(18) };
 	gpc_block blocks[2] = { 0, 0 };
-	struct lookup_part part;
-	struct lookup_run run;
-	struct lookup l;
+	struct probe_part part;
+	struct probe_run run;
+	struct probe l;
 
 	begin();
-	lookup_begin(&l, &f.c, GPC_SPACE(9));
+	probe_begin(&l, &f.c, GPC_SPACE(9));
 	memset(&run, 0x5a, sizeof(run));
-	lookup_start(&run, &l, keys, 2);
-	lookup_first(&run, 0, 2, &part, blocks);
-	lookup_rest(&run, &part, blocks);
+	probe_start(&run, &l, keys, 2);
+	probe_first(&run, 0, 2, &part, blocks);
+	probe_rest(&run, &part, blocks);
 	ok(blocks[0] == -1 && blocks[1] == -1 && !part.hits,
 	   "a space without pools: several keys are misses");
 	fake_free(&f);
@@ -267,16 +267,16 @@ static uint32_t differences(const gpc_block *a, const gpc_block *b, uint32_t n)
 
 static void compare_many(const char *when)
 {
-	struct lookup l;
+	struct probe l;
 	uint32_t i, n, hits = 0;
 
-	lookup_begin(&l, &f.c, 0);
+	probe_begin(&l, &f.c, 0);
 	for (i = 0; i < 2 * MANY; i++)
-		answer[i] = lookup_one(&l, &many_keys[i]);
+		answer[i] = probe_one(&l, &many_keys[i]);
 	is_int(differences(answer, truth, 2 * MANY), 0, "%s: one by one", when);
 	for (i = 0; i < 2 * MANY; i += n) {
-		n = MIN(1 + i % LOOKUP_GROUP, 2 * MANY - i);
-		lookup_group(&l, many_keys + i, n, answer + i);
+		n = MIN(1 + i % PROBE_GROUP, 2 * MANY - i);
+		probe_group(&l, many_keys + i, n, answer + i);
 	}
 	is_int(differences(answer, truth, 2 * MANY), 0,
 	       "%s: in groups of all sizes", when);
@@ -474,7 +474,7 @@ static void test_lookup_ref(void)
 	for (i = 0; i < 2048; i++)
 		cells += *refs_cell(&f.c, i);
 	is_int(cells, 100, "and on nothing else");
-	ok(f.seat->refs == 100 && f.seat->held[0] == 60 && f.seat->held[1] == 40,
+	ok(f.seat->refs == 100 && f.seat->in_use[0] == 60 && f.seat->in_use[1] == 40,
 	   "counted");
 	f.record[10].word = WORD(DYING, 1);
 	*refs_cell(&f.c, 20) = REF_CAP;
@@ -574,7 +574,7 @@ static void test_match_spaces(void)
 	ok(got[49] == VRAM + 49 && got[50] == LAST + 50,
 	   "the lowest space as far as it goes");
 	is_int(gpc_acquire(&f.c, 0, key, 120, got, 0), 110, "acquire: the same");
-	ok(f.seat->held[0] == 50 && f.seat->held[3] == 60, "of both pools");
+	ok(f.seat->in_use[0] == 50 && f.seat->in_use[3] == 60, "of both pools");
 	is_int(gpc_acquire(&f.c, GPC_SPACE(31), key, 120, got, 0), 0,
 	       "a prefix begins at 0");
 	fake_free(&f);

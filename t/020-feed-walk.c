@@ -259,7 +259,7 @@ static void test_changes(struct made *m)
 	struct shm_state *st = made_state(m);
 
 	memset(made_change(m, 0), 0, kept * sizeof(struct shm_change));
-	st->feed_head = 0;
+	st->events_head = 0;
 	is_int(gpc_changes(&m->c, &cursor, ch, 8), 0, "nothing has changed yet");
 	is_int(cursor, 1, "and the first change will be number 1");
 	for (i = 0; i < 5; i++)
@@ -285,28 +285,28 @@ static void test_changes_lost(struct made *m)
 	for (i = 0; i < kept; i++)
 		made_feed(m, GPC_STORED, 1, GPC_NONE, i + 1);
 	is_int(gpc_changes(&m->c, &cursor, ch, 8), -ESTALE, "too late");
-	is_int(cursor, st->feed_head + 1, "the new cursor is the present");
+	is_int(cursor, st->events_head + 1, "the new cursor is the present");
 	is_int(gpc_changes(&m->c, &cursor, ch, 8), 0, "and works");
 	cursor = 0;
 	is_int(gpc_changes(&m->c, &cursor, ch, 1), 1, "the oldest kept");
-	is_int(ch[0].seq, st->feed_head - kept + 1, "is the first of the ring");
+	is_int(ch[0].seq, st->events_head - kept + 1, "is the first of the ring");
 
-	made_change(m, st->feed_head)->seq = 0; /* the writer is filling this place */
+	made_change(m, st->events_head)->seq = 0; /* the writer is filling this place */
 	cursor = 0;
 	is_int(gpc_changes(&m->c, &cursor, ch, 1), 1, "while the oldest is overwritten");
-	is_int(ch[0].seq, st->feed_head - kept + 2, "the next one is the oldest");
-	cursor = st->feed_head - kept + 1;
+	is_int(ch[0].seq, st->events_head - kept + 2, "the next one is the oldest");
+	cursor = st->events_head - kept + 1;
 	is_int(gpc_changes(&m->c, &cursor, ch, 1), -ESTALE, "who wants that one is late");
 
-	st->feed_floor = st->feed_head - 2;
-	cursor = st->feed_head - 3;
+	st->events_floor = st->events_head - 2;
+	cursor = st->events_head - 3;
 	is_int(gpc_changes(&m->c, &cursor, ch, 8), -ESTALE,
 	       "below the floor of a successor");
 	cursor = 0;
 	is_int(gpc_changes(&m->c, &cursor, ch, 8), 2, "the floor bounds the oldest");
-	cursor = st->feed_head + 50;
+	cursor = st->events_head + 50;
 	is_int(gpc_changes(&m->c, &cursor, ch, 8), -ESTALE, "a cursor of the future");
-	st->feed_floor = 0;
+	st->events_floor = 0;
 }
 
 static int body(void)

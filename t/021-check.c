@@ -285,7 +285,7 @@ static void test_pools(struct made *m)
 
 static void test_control(struct made *m)
 {
-	struct shm_line *line = seg_line(&m->c.seg);
+	struct shm_shared *line = seg_shared(&m->c.seg);
 	struct shm_seat *seat = seg_seat(&m->c.seg, MADE_PEER);
 	struct shm_section *sec = seg_section(&m->c.seg, 3, 9);
 
@@ -305,7 +305,7 @@ static void test_control(struct made *m)
 	      "record 7 (block 0x00000007): its stamp 102 "
 	      "is in the future");
 	BREAK(m, *seg_stamp(&m->c.seg, 7), 101 << STAMP_BITS | STAMP_PLACES, 0, "");
-	BREAK(m, made_state(m)->feed_floor, 1, 1,
+	BREAK(m, made_state(m)->events_floor, 1, 1,
 	      "changes feed: its floor 1 is above its head");
 }
 

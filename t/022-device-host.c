@@ -61,11 +61,11 @@ static int imports_of(const struct made *m, const struct shm_mirror *d)
 }
 
 /* Pool 1 is RAM. */
-static const struct mirror_line *line(uint64_t sequence)
+static const struct mirror_status *line(uint64_t sequence)
 {
-	static struct mirror_line l;
+	static struct mirror_status l;
 
-	l = (struct mirror_line){ .sequence = sequence,
+	l = (struct mirror_status){ .sequence = sequence,
 				  .ram_pools = { 2 },
 				  .spaces = 1 };
 	return &l;

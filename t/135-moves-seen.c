@@ -34,10 +34,10 @@ static void reader_ends(void)
 static gpc_block ask(uint32_t space, uint64_t n)
 {
 	gpc_key k = key_of(d, n);
-	struct lookup l;
+	struct probe l;
 
-	lookup_begin(&l, d, GPC_SPACE(space));
-	return lookup_one(&l, &k);
+	probe_begin(&l, d, GPC_SPACE(space));
+	return probe_one(&l, &k);
 }
 
 /* Is there a reference to be had?  It goes back at once. */

@@ -29,7 +29,7 @@ static bool is_published(void)
 }
 
 static int upload(void *mirror, const struct probe_entry *table, uint64_t entries,
-		  const struct mirror_line *line)
+		  const struct mirror_status *line)
 {
 	uploads++;
 	early += is_published();
@@ -37,11 +37,11 @@ static int upload(void *mirror, const struct probe_entry *table, uint64_t entrie
 }
 
 static int flush(void *mirror, const struct launch_change *changes, uint32_t n,
-		 const struct mirror_line *line)
+		 const struct mirror_status *line)
 {
 	flushes++;
 	largest = MAX(largest, n);
-	epoch = looker ? load_relaxed(&seg_line(&looker->seg)->epoch) : 0;
+	epoch = looker ? load_relaxed(&seg_shared(&looker->seg)->epoch) : 0;
 	if (n)
 		changed = epoch;
 	return real->flush(mirror, changes, n, line);
@@ -49,7 +49,7 @@ static int flush(void *mirror, const struct launch_change *changes, uint32_t n,
 
 static int flushed(void *mirror)
 {
-	if (looker && load_relaxed(&seg_line(&looker->seg)->epoch) != epoch)
+	if (looker && load_relaxed(&seg_shared(&looker->seg)->epoch) != epoch)
 		hurried++;
 	return slow ? -EAGAIN : real->flushed(mirror);
 }
@@ -103,7 +103,7 @@ static int body(void)
 	must(gpc_sync(c, 0, 2000));
 	settle(c);
 	is_int(hurried, 0, "no grace period begins while a flush is under way");
-	ok(load_relaxed(&seg_line(&looker->seg)->epoch) > changed,
+	ok(load_relaxed(&seg_shared(&looker->seg)->epoch) > changed,
 	   "one has begun since that flush was asked for");
 	is_int(find(c, 1001), -1, "it is gone");
 	clean(c, "all that");

@@ -35,7 +35,7 @@ static uint32_t leave;
 
 static bool bells(void)
 {
-	return load_relaxed(&seg_line(&writer->seg)->pending[0]);
+	return load_relaxed(&seg_shared(&writer->seg)->pending[0]);
 }
 
 static bool answered(void)
@@ -64,7 +64,7 @@ int __wrap_futex_wait(uint32_t *word, uint32_t value, uint64_t ns)
 {
 	if (!writer || !peer || load_relaxed(&leave))
 		return __real_futex_wait(word, value, ns);
-	if (word == &seg_line(&writer->seg)->sleeping)
+	if (word == &seg_shared(&writer->seg)->sleeping)
 		sleep_well(word, value, bells, &of_writer);
 	else if (word == &seg_seat(&peer->seg, peer->peer)->done)
 		sleep_well(word, value, answered, &of_peer);
@@ -95,7 +95,7 @@ static void *serve(void *arg)
 static void spin(uint32_t n)
 {
 	while (n--) {
-		(void)load_relaxed(&seg_line(&peer->seg)->sleeping);
+		(void)load_relaxed(&seg_shared(&peer->seg)->sleeping);
 		order_pause();
 	}
 }

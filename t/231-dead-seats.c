@@ -203,10 +203,10 @@ static bool is_asked(void)
 	return state == 'S' || state == 'Z' || state == 'X';
 }
 
-uint32_t __wrap_team_size(void);
+uint32_t __wrap_parallel_size(void);
 static bool wait_in_takeover;
 
-uint32_t __wrap_team_size(void)
+uint32_t __wrap_parallel_size(void)
 {
 	if (wait_in_takeover) {
 		crew_open(GATE_CLEARS);

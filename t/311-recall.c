@@ -26,7 +26,7 @@ static void take_answer(gpc *handle, struct op *op)
 
 	got.n = op->group ? ring_slot(handle, op, 0)->result : 0;
 	for (i = 0; i < got.n; i++)
-		fill_mine(handle, got.b[i] = ring_slot(handle, op, (uint32_t)i)->block, &sum);
+		request_own(handle, got.b[i] = ring_slot(handle, op, (uint32_t)i)->block, &sum);
 	refs_account(handle, &sum);
 }
 

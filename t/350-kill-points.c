@@ -106,7 +106,7 @@ static int key_number(gpc_key k)
 	return -1;
 }
 
-static void feed_cleared(struct judge *j, const struct gpc_change *ch)
+static void events_cleared(struct judge *j, const struct gpc_change *ch)
 {
 	int i;
 
@@ -123,7 +123,7 @@ static void feed_change(struct judge *j, const struct gpc_change *ch)
 	if (ch->what == GPC_RETURNED)    /* says nothing of the content */
 		return;
 	if (ch->what == GPC_CLEARED) {
-		feed_cleared(j, ch);
+		events_cleared(j, ch);
 		return;
 	}
 	at = &j->feed[key_number(ch->key)];

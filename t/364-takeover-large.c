@@ -29,9 +29,9 @@ static gpc *c, *d;                       /* d: a reader, whose section holds gra
 static uint32_t threads = 4;
 static bool ram_is_gone;
 
-uint32_t __wrap_team_size(void);
+uint32_t __wrap_parallel_size(void);
 
-uint32_t __wrap_team_size(void)
+uint32_t __wrap_parallel_size(void)
 {
 	return threads;
 }
@@ -232,7 +232,7 @@ struct block {
 	/* of the model of recency */
 	uint64_t stamp;
 	int32_t parent, first, next;     /* by number, or NOBODY */
-	uint32_t hot;                    /* children that keep it where it is */
+	uint32_t blockers;                    /* children that keep it where it is */
 	bool selected;
 };
 
@@ -335,7 +335,7 @@ static void link_model(void)
 		parent[at] = now[at].e.parent;   /* none, if it is not live */
 		now[at].stamp = now[at].live ? stamp_of(block_at((uint32_t)at)) : 0;
 		now[at].parent = now[at].first = now[at].next = NOBODY;
-		now[at].hot = 0;
+		now[at].blockers = 0;
 	}
 	must(gpc_lookup(c, 0, parent, SLOTS, b, GPC_QUIET));
 	for (at = 0; at < SLOTS; at++) {
@@ -345,7 +345,7 @@ static void link_model(void)
 		now[at].parent = p;
 		now[at].next = now[p].first;
 		now[p].first = at;
-		now[p].hot += p >= VRAM || at < VRAM;
+		now[p].blockers += p >= VRAM || at < VRAM;
 	}
 }
 
@@ -391,7 +391,7 @@ static struct waits pop(int pool)
 
 static bool is_leaf(int32_t at)
 {
-	return now[at].live && !now[at].selected && !now[at].hot && !now[at].e.refs;
+	return now[at].live && !now[at].selected && !now[at].blockers && !now[at].e.refs;
 }
 
 static void inherit(int32_t at)
@@ -417,7 +417,7 @@ static int32_t choose(int pool)
 		b->selected = true;
 		inherit(x.at);
 		if (b->parent != NOBODY) {
-			now[b->parent].hot -= b->parent >= VRAM || x.at < VRAM;
+			now[b->parent].blockers -= b->parent >= VRAM || x.at < VRAM;
 			if (is_leaf(b->parent))
 				push(b->parent);
 		}

@@ -17,10 +17,10 @@ static struct {
 	int64_t held;                    /* allocations that were not freed */
 } memory;
 
-uint32_t __wrap_team_size(void);
-void __real_team_run(uint32_t threads, void (*run)(void *job), void *jobs, size_t bytes,
+uint32_t __wrap_parallel_size(void);
+void __real_parallel_run(uint32_t threads, void (*run)(void *job), void *jobs, size_t bytes,
 		     uint32_t n);
-void __wrap_team_run(uint32_t threads, void (*run)(void *job), void *jobs, size_t bytes,
+void __wrap_parallel_run(uint32_t threads, void (*run)(void *job), void *jobs, size_t bytes,
 		     uint32_t n);
 void *__real_malloc(size_t n);
 void *__wrap_malloc(size_t n);
@@ -40,7 +40,7 @@ struct part {
 	uint32_t first, n;
 };
 
-uint32_t __wrap_team_size(void)
+uint32_t __wrap_parallel_size(void)
 {
 	return TEAM;
 }
@@ -56,7 +56,7 @@ static void *run_part(void *arg)
 }
 
 /* If it is theirs to fail, others than the caller do all. */
-void __wrap_team_run(uint32_t threads, void (*run)(void *job), void *jobs, size_t bytes,
+void __wrap_parallel_run(uint32_t threads, void (*run)(void *job), void *jobs, size_t bytes,
 		     uint32_t n)
 {
 	struct part part[TEAM];
@@ -64,7 +64,7 @@ void __wrap_team_run(uint32_t threads, void (*run)(void *job), void *jobs, size_
 	uint32_t i;
 
 	if (!memory.on || !memory.members) {
-		__real_team_run(threads, run, jobs, bytes, n);
+		__real_parallel_run(threads, run, jobs, bytes, n);
 		return;
 	}
 	for (i = 0; i < TEAM; i++) {

@@ -81,10 +81,10 @@ static gpc_block found(void)
 static gpc_block in_space(uint32_t space)
 {
 	gpc_key k = key_of(d, 1);
-	struct lookup l;
+	struct probe l;
 
-	lookup_begin(&l, d, GPC_SPACE(space));
-	return lookup_one(&l, &k);
+	probe_begin(&l, d, GPC_SPACE(space));
+	return probe_one(&l, &k);
 }
 
 /* Who began before the move has this block in hand, or asks its space only now. */

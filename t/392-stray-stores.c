@@ -29,11 +29,11 @@ static void test_epoch(uint64_t value)
 
 	for (i = 0; i < 3; i++)
 		chain_make(c, 0, (uint64_t)i * 10 + 1, 1, &b[i]);
-	store_relaxed(&seg_line(&c->seg)->epoch, value);
+	store_relaxed(&seg_shared(&c->seg)->epoch, value);
 	for (i = 0; i < 3; i++) {
 		section = must(gpc_enter(d));
 		if (i == 2)              /* lowered while it is open */
-			store_relaxed(&seg_line(&c->seg)->epoch, 5);
+			store_relaxed(&seg_shared(&c->seg)->epoch, 5);
 		is_int(gpc_drop(c, &b[i], 1, 0, NULL), 1, "epoch 0x%llx: a block is dropped",
 		       (unsigned long long)value);
 		serve_for(60);

@@ -9,7 +9,7 @@
 
 static const uint32_t masks[] = { 0, 1, 2, 4, 3, 5, 6, 7, 1u << 9, 0x201 };
 
-static uint32_t lookup_differences(gpc *c, struct ask *a)
+static uint32_t lookup_differences(gpc *c, struct lookup *a)
 {
 	gpc_block host[CHURN_KEYS], dev[CHURN_KEYS];
 	uint32_t i, bad = 0;
@@ -28,7 +28,7 @@ static uint32_t lookup_differences(gpc *c, struct ask *a)
 enum { SEQS = 20 };
 
 /* Paths of the tree, some of them empty. */
-static uint32_t match_differences(gpc *c, struct ask *a)
+static uint32_t match_differences(gpc *c, struct lookup *a)
 {
 	gpc_key keys[SEQS * CHURN_DEEP];
 	gpc_block host[SEQS * CHURN_DEEP], dev[SEQS * CHURN_DEEP];
@@ -58,7 +58,7 @@ static void test_churn(void)
 {
 	struct gpc_config cfg = cache_config(0, 0);
 	uint32_t i, bad = 0, bad_match = 0, dirty = 0;
-	struct ask a;
+	struct lookup a;
 	gpc_dev *d;
 	gpc *c;
 
@@ -102,7 +102,7 @@ static void test_sizes(void)
 					127, 255, 257, 1001, 4095, 4097, 99999, MANY};
 	gpc *c = mirror_cache(LIVE_KEYS, 0);
 	gpc_dev *d = mirror_open(c);
-	struct ask a = ask_new(d, MANY + 1, 0);
+	struct lookup a = ask_new(d, MANY + 1, 0);
 	uint32_t i, hits;
 	int s;
 
@@ -163,7 +163,7 @@ static void add_sequence(gpc *c, uint32_t i, uint64_t chain, uint32_t n)
 	seq.start[i + 1] = from + n;
 }
 
-static void matches(gpc *c, struct ask *a, uint32_t nseq, const char *what)
+static void matches(gpc *c, struct lookup *a, uint32_t nseq, const char *what)
 {
 	uint32_t keys = seq.start[nseq];
 	size_t bytes = keys * sizeof(gpc_block);
@@ -184,7 +184,7 @@ static void test_sequences(void)
 {
 	gpc *c = mirror_cache(2 * LONG, 0);
 	gpc_dev *d = mirror_open(c);
-	struct ask a = ask_new(d, MOST * LONG / 4, MOST);
+	struct lookup a = ask_new(d, MOST * LONG / 4, MOST);
 	gpc_block b[LONG];
 	uint32_t i;
 
@@ -248,7 +248,7 @@ static void test_counters(void)
 {
 	gpc *c = mirror_cache(8, 8), *e = cache_attach(0, 0);
 	gpc_dev *d = mirror_open(c), *f = mirror_open(e);
-	struct ask a = ask_new(d, 16, 2), b = ask_new(f, 16, 2);
+	struct lookup a = ask_new(d, 16, 2), b = ask_new(f, 16, 2);
 	uint32_t start[3] = { 0, 8, 12 }, len[2];
 	struct gpc_stats all, mine, other;
 	gpc_block blocks[16];
@@ -295,7 +295,7 @@ static void test_references(void)
 {
 	gpc *c = mirror_cache(8, 0);
 	gpc_dev *d = mirror_open(c);
-	struct ask a = ask_new(d, 8, 0);
+	struct lookup a = ask_new(d, 8, 0);
 	gpc_block hint[8], b[8];
 	struct gpc_stats before;
 	gpc_key k[8], foreign;

@@ -98,8 +98,8 @@ static void test_match(gpc *c)
 static const struct device_ops *real_ops;
 static uint32_t questions;
 
-static int counted_ask(void *dev, const struct dev_view *view, const struct device_question *q,
-		       struct device_answer *ret)
+static int counted_ask(void *dev, const struct dev_view *view, const struct device_query *q,
+		       struct device_result *ret)
 {
 	questions++;
 	return real_ops->ask(dev, view, q, ret);

@@ -34,7 +34,7 @@ static void test_numbers(void)
 {
 	gpc *c = full_cache(), *e = cache_attach(0, 0);
 	gpc_dev *d = mirror_open(c), *f = mirror_open(e);
-	struct ask a = ask_new(d, KEYS, 0);
+	struct lookup a = ask_new(d, KEYS, 0);
 	int s[GPC_SECTIONS], i, n = 0;
 	gpc_block b[KEYS];
 
@@ -87,7 +87,7 @@ static void test_eviction_waits(void)
 {
 	gpc *c = full_cache(), *e = cache_attach(0, 0);
 	gpc_dev *f = mirror_open(e);
-	struct ask a = ask_new(f, KEYS, 0);
+	struct lookup a = ask_new(f, KEYS, 0);
 	gpc_block b[KEYS], hint[KEYS];
 	gpc_key k;
 
@@ -190,7 +190,7 @@ static void test_close_in_flight(void)
 {
 	gpc *c = full_cache();
 	gpc_dev *d = mirror_open(c);
-	struct ask a = ask_new(d, KEYS, 0);
+	struct lookup a = ask_new(d, KEYS, 0);
 	gpc_block b[KEYS] = { -77 };
 	uint32_t closing = 0;
 	pthread_t t;
@@ -218,7 +218,7 @@ static void test_open_close(void)
 {
 	gpc *c = full_cache();
 	gpc_dev *d = mirror_open(c), *again = mirror_open(c);
-	struct ask a = ask_new(d, KEYS, 0);
+	struct lookup a = ask_new(d, KEYS, 0);
 	gpc_block b[KEYS];
 	int i, n = 0;
 
@@ -243,7 +243,7 @@ static void test_open_close(void)
 }
 
 /* Also a device that nobody closed is none of the child's. */
-static int in_child(gpc *c, gpc_dev *d, const struct ask *a)
+static int in_child(gpc *c, gpc_dev *d, const struct lookup *a)
 {
 	gpc_dev *other;
 
@@ -265,7 +265,7 @@ static void test_fork(void)
 {
 	gpc *c = full_cache();
 	gpc_dev *d = mirror_open(c);
-	struct ask a = ask_new(d, KEYS, 0);
+	struct lookup a = ask_new(d, KEYS, 0);
 	gpc_block b[KEYS];
 	int status = -1, s;
 	pid_t pid;
@@ -333,7 +333,7 @@ static void test_bad_devices(void)
 }
 
 /* Addresses that a GPU would fault on. */
-static void test_bad_addresses(gpc_dev *d, struct ask *a)
+static void test_bad_addresses(gpc_dev *d, struct lookup *a)
 {
 	static gpc_key keys[2];
 	static gpc_block blocks[2];
@@ -362,7 +362,7 @@ static void test_bad_launches(void)
 {
 	gpc *c = full_cache();
 	gpc_dev *d = mirror_open(c);
-	struct ask a = ask_new(d, KEYS, 2);
+	struct lookup a = ask_new(d, KEYS, 2);
 	uint32_t n[] = { 0x80000000u, 0x80000001u, 0xffffffffu }, i;
 	gpc_block b[KEYS];
 	int s = must(gpc_dev_enter(d));

@@ -56,7 +56,7 @@ static void test_writers(void)
 {
 	gpc *c = mirror_cache(KEYS, 0), *e = cache_attach(0, 0);
 	gpc_dev *d = mirror_open(c);
-	struct ask a = ask_new(d, KEYS, 0);
+	struct lookup a = ask_new(d, KEYS, 0);
 	uint32_t generation = 0, i, right = 0, stale = 0, grows = 0;
 	gpc_block b[KEYS];
 
@@ -96,7 +96,7 @@ static void test_replaced_in_flight(void)
 {
 	gpc *c = mirror_cache(KEYS, 0), *e = cache_attach(0, 0);
 	gpc_dev *d = mirror_open(c);
-	struct ask old = ask_new(d, KEYS, 0), new = ask_new(d, KEYS, 0);
+	struct lookup old = ask_new(d, KEYS, 0), new = ask_new(d, KEYS, 0);
 	gpc_block b[KEYS];
 	int s, i;
 
@@ -149,7 +149,7 @@ static struct crew {
 
 static uint32_t crew_stop;
 
-static void crew_ask(struct crew *w, struct ask *a)
+static void crew_ask(struct crew *w, struct lookup *a)
 {
 	int s = gpc_dev_enter(w->d);
 	gpc_block b[KEYS];
@@ -174,7 +174,7 @@ static void crew_ask(struct crew *w, struct ask *a)
 static void *crew_run(void *arg)
 {
 	struct crew *w = arg;
-	struct ask a = ask_new(w->d, KEYS, 0);
+	struct lookup a = ask_new(w->d, KEYS, 0);
 
 	ask_put(&a, key, KEYS);
 	while (!load_acquire(&crew_stop))
@@ -200,7 +200,7 @@ static void test_handles(void)
 	gpc *c = cache_heard(KEYS), *e = attach_heard();
 	uint32_t i, j, bad = 0, target;
 	pthread_t t[HANDLES];
-	struct ask a;
+	struct lookup a;
 
 	mirror_keys(c, 1, KEYS, key);
 	chain_make(c, 0, 1, KEYS, NULL);
@@ -281,7 +281,7 @@ static void test_flush_fails(void)
 {
 	gpc *c = cache_heard(KEYS);
 	gpc_dev *d = mirror_open(c);
-	struct ask a = ask_new(d, KEYS, 0);
+	struct lookup a = ask_new(d, KEYS, 0);
 	gpc_block b[KEYS];
 
 	mirror_keys(c, 1, KEYS, key);

@@ -51,7 +51,7 @@ static void move_all(int to)
 
 /* ---- one section, two launches ---- */
 
-static int hits(struct ask *a, uint32_t space, gpc_block *b)
+static int hits(struct lookup *a, uint32_t space, gpc_block *b)
 {
 	int i, n = 0;
 
@@ -65,7 +65,7 @@ static int hits(struct ask *a, uint32_t space, gpc_block *b)
 static void in_steps(bool rises, const char *what)
 {
 	gpc_block was[KEYS], b[KEYS];
-	struct ask a;
+	struct lookup a;
 	gpc_dev *d;
 	int s, i;
 
@@ -114,7 +114,7 @@ static void *look(void *arg)
 {
 	uint32_t start[KEYS + 1], len[KEYS], i;
 	gpc_dev *d = mirror_open(c);
-	struct ask a = ask_new(d, KEYS, KEYS);
+	struct lookup a = ask_new(d, KEYS, KEYS);
 	gpc_block b[KEYS];
 
 	for (i = 0; i <= KEYS; i++)

@@ -90,7 +90,7 @@ static bool host_works(gpc *c)
 static bool device_works(gpc *c)
 {
 	gpc_dev *d = mirror_open(c);
-	struct ask a = ask_new(d, KEYS, 0);
+	struct lookup a = ask_new(d, KEYS, 0);
 	gpc_block b[KEYS];
 	bool good;
 

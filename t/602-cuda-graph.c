@@ -8,7 +8,7 @@ enum { KEYS = 64, SEQS = 4 };
 static struct {
 	gpc *c, *e; /* the seat goes from one to the other */
 	gpc_dev *d;
-	struct ask a;
+	struct lookup a;
 	uint32_t *len;
 	gpc_block *matched;
 	cudaGraphExec_t graph;

@@ -51,7 +51,7 @@ static struct work_spin *new_spin(void)
 	return w;
 }
 
-static bool right(gpc *c, struct ask *a)
+static bool right(gpc *c, struct lookup *a)
 {
 	gpc_block host[KEYS], dev[KEYS];
 
@@ -108,7 +108,7 @@ static int compare(const void *a, const void *b)
 }
 
 /* A chain takes the place of another; the median time of a sync, in microseconds. */
-static uint32_t syncs(gpc *c, struct ask *a, uint32_t n, uint32_t *wrong)
+static uint32_t syncs(gpc *c, struct lookup *a, uint32_t n, uint32_t *wrong)
 {
 	static uint32_t us[ROUNDS];
 	uint64_t from;
@@ -132,7 +132,7 @@ static void test_neighbour(void)
 {
 	struct timespec pause = { .tv_nsec = 400000000 };
 	uint32_t copies, wrong = 0, us;
-	struct ask a;
+	struct lookup a;
 	gpc_dev *d;
 	gpc *c;
 	int status = -1;

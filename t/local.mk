@@ -258,7 +258,7 @@ LDADD = lib/libgpc-internal.la
 # a driver in between sees what the writer asks of a device
 %canon_reldir%_163_mirror_order_t_LDFLAGS = -Wl,--wrap=device_find
 # who clears seats dies at any store, or waits in the middle
-%canon_reldir%_231_dead_seats_t_LDFLAGS = -Wl,--wrap=segment_map_writer,--wrap=team_size \
+%canon_reldir%_231_dead_seats_t_LDFLAGS = -Wl,--wrap=segment_map_writer,--wrap=parallel_size \
 	-Wl,--wrap=seat_count_dead
 # sleeps have no limit there
 %canon_reldir%_172_wake_t_LDFLAGS = -Wl,--wrap=futex_wait,--wrap=clock_ns
@@ -273,9 +273,9 @@ LDADD = lib/libgpc-internal.la
 %canon_reldir%_363_each_store_t_LDFLAGS = -Wl,--wrap=segment_map_writer
 %canon_reldir%_366_moves_die_t_LDFLAGS = -Wl,--wrap=segment_map_writer
 # as many threads as the test wants, however many processors there are
-%canon_reldir%_364_takeover_large_t_LDFLAGS = -Wl,--wrap=team_size
+%canon_reldir%_364_takeover_large_t_LDFLAGS = -Wl,--wrap=parallel_size
 # memory ends in threads, whose number is the test's
-%canon_reldir%_365_takeover_memory_t_LDFLAGS = -Wl,--wrap=team_size,--wrap=team_run \
+%canon_reldir%_365_takeover_memory_t_LDFLAGS = -Wl,--wrap=parallel_size,--wrap=parallel_run \
 	-Wl,--wrap=calloc,--wrap=realloc,--wrap=malloc,--wrap=free
 # signals undo what the kernel was asked for
 %canon_reldir%_341_signals_t_LDFLAGS = -Wl,--wrap=posix_fallocate

@@ -21,7 +21,7 @@ struct team {
 	uint32_t n, next;
 };
 
-uint32_t team_size(void)
+uint32_t parallel_size(void)
 {
 	cpu_set_t set;
 
@@ -60,7 +60,7 @@ static uint32_t start_members(struct team *t, pthread_t *thread, uint32_t n)
 	return i;
 }
 
-void team_run(uint32_t threads, void (*run)(void *job), void *jobs, size_t bytes, uint32_t n)
+void parallel_run(uint32_t threads, void (*run)(void *job), void *jobs, size_t bytes, uint32_t n)
 {
 	struct team t = { run, jobs, bytes, n, 0 };
 	pthread_t thread[MOST];

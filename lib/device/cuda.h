@@ -4,7 +4,7 @@
  *   device_cuda.c         the driver's table; devices by number and UUID; memory and errors
  *   device_cuda_mirror.c  the writer's mirror: made, uploaded, flushed
  *   device_cuda_peer.c    imports, launches, the signal that ends a section
- *   device_cuda_ask.c     host-in, host-out
+ *   cuda_query.c     host-in, host-out
  *
  * Every function works on the device it is told and leaves the caller's current device as it
  * was.  A forked child has no CUDA: there all of them only give host memory back. */
@@ -77,21 +77,21 @@ static inline uint64_t cuda_line_at(const struct segment *s)
 	return ROUND_UP(cuda_table_bytes(s), (uint64_t)256);
 }
 
-/* ---- device_cuda_ask.c: what a device of a handle needs for questions ---- */
-struct cuda_lane;
+/* ---- cuda_query.c: what a device of a handle needs for questions ---- */
+struct cuda_query;
 struct mirror_view;
 /* On the device that is entered, made with the first question.  word: of the view. */
-int cuda_lane_ask(struct cuda_lane **lane, struct mirror_view *const *word,
-		  const struct device_question *q, struct device_answer *ret);
-void cuda_lane_free(struct cuda_lane *lane);     /* NULL is fine */
+int cuda_lane_ask(struct cuda_query **lane, struct mirror_view *const *word,
+		  const struct device_query *q, struct device_result *ret);
+void cuda_lane_free(struct cuda_query *lane);     /* NULL is fine */
 
 /* ---- device_cuda_mirror.c ---- */
 int cuda_create(const struct segment *s, const char *device, uint32_t generation,
 		struct shm_mirror *desc, void **ret_mirror);
 int cuda_upload(void *mirror, const struct probe_entry *table, uint64_t entries,
-		const struct mirror_line *line);
+		const struct mirror_status *line);
 int cuda_flush(void *mirror, const struct launch_change *changes, uint32_t n,
-	       const struct mirror_line *line);
+	       const struct mirror_status *line);
 int cuda_flushed(void *mirror);
 void cuda_destroy(void *mirror);
 int cuda_read(const struct segment *s, const struct shm_mirror *desc,
@@ -110,8 +110,8 @@ int cuda_match(void *dev, const struct dev_view *view, uint32_t spaces,
 	       const gpc_key *keys, const uint32_t *start, uint32_t nseq, uint32_t *len,
 	       gpc_block *blocks, void *stream);
 int cuda_signal(void *dev, uint64_t *done, uint64_t ticket, void *stream);
-int cuda_ask(void *dev, const struct dev_view *view, const struct device_question *q,
-	     struct device_answer *ret);
+int cuda_ask(void *dev, const struct dev_view *view, const struct device_query *q,
+	     struct device_result *ret);
 void cuda_counted(void *dev, uint64_t counts[DEVICE_COUNTERS]);
 int cuda_wait(void *dev, void *stream, int timeout_ms);
 bool cuda_lost(void *dev);

@@ -43,9 +43,9 @@ struct cuda_mirror {
 	struct launch_stage *stage;      /* pinned, for graphs */
 	cudaGraphExec_t few, staged;
 	struct launch_change *many;      /* pinned, for more than a stage holds */
-	struct mirror_line *line;        /* pinned, CUDA_CHUNK bytes */
+	struct mirror_status *line;        /* pinned, CUDA_CHUNK bytes */
 	uint64_t *chunks;                /* scratch: a bit for each */
-	struct mirror_line shown;        /* by the last flush, or the upload */
+	struct mirror_status shown;        /* by the last flush, or the upload */
 	bool scattered;                  /* the flush under way, or the last one */
 	bool flushing, by_stage;         /* under way; it ends with stage->done = ticket */
 	uint64_t began_ns, chunks_until_ns;
@@ -81,9 +81,9 @@ static void free_parts(struct cuda_mirror *m)
 	free(m);
 }
 
-static struct mirror_line *line_there(const struct cuda_mirror *m)
+static struct mirror_status *line_there(const struct cuda_mirror *m)
 {
-	return (struct mirror_line *)(m->memory->base + m->line_at);
+	return (struct mirror_status *)(m->memory->base + m->line_at);
 }
 
 static struct probe_entry *table_there(const struct cuda_mirror *m)
@@ -239,7 +239,7 @@ void cuda_destroy(void *mirror)
 /* ---- the whole table ---- */
 
 int cuda_upload(void *mirror, const struct probe_entry *table, uint64_t entries,
-		const struct mirror_line *line)
+		const struct mirror_status *line)
 {
 	struct cuda_mirror *m = mirror;
 	struct cuda_scope scope;
@@ -286,7 +286,7 @@ static cudaError_t scatter_staged(struct cuda_mirror *m, const struct launch_cha
 }
 
 static cudaError_t scatter(struct cuda_mirror *m, const struct launch_change *changes,
-			   uint32_t n, const struct mirror_line *line)
+			   uint32_t n, const struct mirror_status *line)
 {
 	memcpy(m->many, changes, n * sizeof(*changes));
 	return CUDA((cudaError_t)launch_scatter(table_there(m), line_there(m), m->many, n,
@@ -392,7 +392,7 @@ static cudaError_t ended(struct cuda_mirror *m)
 }
 
 int cuda_flush(void *mirror, const struct launch_change *changes, uint32_t n,
-	       const struct mirror_line *line)
+	       const struct mirror_status *line)
 {
 	struct cuda_mirror *m = mirror;
 	struct cuda_scope scope;

@@ -46,7 +46,7 @@ struct cuda_dev {
 	uint8_t *sections;               /* ... and as the device does */
 	uint64_t (*totals)[DEVICE_COUNTERS];     /* pinned; by section; written by the device */
 	struct mirror_view *named;       /* what the word says */
-	struct cuda_lane *lane;          /* for questions of the host */
+	struct cuda_query *lane;          /* for questions of the host */
 	uint64_t told[DEVICE_COUNTERS];
 };
 
@@ -85,7 +85,7 @@ int cuda_import(const struct segment *s, const struct shm_mirror *desc, void **r
 	}
 	memset(view, 0, sizeof(*view));
 	view->table = (const struct probe_entry *)im->memory->base;
-	view->line = (const struct mirror_line *)(im->memory->base + cuda_line_at(s));
+	view->line = (const struct mirror_status *)(im->memory->base + cuda_line_at(s));
 	view->buckets = s->header.geometry.buckets;
 	memcpy(&secret, s->header.secret, sizeof(secret));
 	key_masks(&secret, view->mask);
@@ -408,8 +408,8 @@ int cuda_signal(void *dev, uint64_t *done, uint64_t ticket, void *stream)
 						       stream)));
 }
 
-int cuda_ask(void *dev, const struct dev_view *view UNUSED, const struct device_question *q,
-	     struct device_answer *ret)
+int cuda_ask(void *dev, const struct dev_view *view UNUSED, const struct device_query *q,
+	     struct device_result *ret)
 {
 	struct cuda_dev *d = dev;
 	struct cuda_scope scope;

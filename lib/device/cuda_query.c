@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* device_cuda_ask.c - questions of the host, answered by a GPU.
+/* cuda_query.c - questions of the host, answered by a GPU.
  *
  * Keys go through pinned memory, which the kernel reads by itself: for thousands of keys that
  * is faster than a copy and a launch.  Small questions are graphs, captured once, of a few
@@ -20,7 +20,7 @@
 #define SIZES    4                       /* 256, 1024, 4096, 16384 */
 #define SIZE(i)  (SMALLEST << 2 * (i))
 
-struct cuda_lane {
+struct cuda_query {
 	cudaStream_t stream;
 	uint32_t room, seq_room;
 	uint64_t (*keys)[2];             /* pinned: room */
@@ -32,7 +32,7 @@ struct cuda_lane {
 	uint32_t spaces;
 };
 
-static void forget_graphs(struct cuda_lane *l)
+static void forget_graphs(struct cuda_query *l)
 {
 	uint32_t i;
 
@@ -43,7 +43,7 @@ static void forget_graphs(struct cuda_lane *l)
 	}
 }
 
-static void free_room(struct cuda_lane *l)
+static void free_room(struct cuda_query *l)
 {
 	forget_graphs(l);
 	cudaFreeHost(l->keys);
@@ -55,7 +55,7 @@ static void free_room(struct cuda_lane *l)
 	l->room = 0;
 }
 
-static void free_sequences(struct cuda_lane *l)
+static void free_sequences(struct cuda_query *l)
 {
 	cudaFreeHost(l->start);
 	cudaFreeHost(l->len);
@@ -63,7 +63,7 @@ static void free_sequences(struct cuda_lane *l)
 	l->seq_room = 0;
 }
 
-void cuda_lane_free(struct cuda_lane *l)
+void cuda_lane_free(struct cuda_query *l)
 {
 	if (!l)
 		return;
@@ -83,7 +83,7 @@ static uint32_t enough(uint32_t n)
 	return room;
 }
 
-static cudaError_t make_room(struct cuda_lane *l, uint32_t n)
+static cudaError_t make_room(struct cuda_query *l, uint32_t n)
 {
 	uint64_t room = enough(n);
 	cudaError_t e;
@@ -107,7 +107,7 @@ static cudaError_t make_room(struct cuda_lane *l, uint32_t n)
 	return e;
 }
 
-static cudaError_t make_sequences(struct cuda_lane *l, uint32_t nseq)
+static cudaError_t make_sequences(struct cuda_query *l, uint32_t nseq)
 {
 	uint64_t room = enough(nseq) + 1ull;
 	cudaError_t e;
@@ -129,7 +129,7 @@ static cudaError_t make_sequences(struct cuda_lane *l, uint32_t nseq)
 
 /* ---- each key by itself ---- */
 
-static cudaError_t capture(struct cuda_lane *l, struct mirror_view *const *word, uint32_t n,
+static cudaError_t capture(struct cuda_query *l, struct mirror_view *const *word, uint32_t n,
 			   cudaGraphExec_t *ret)
 {
 	cudaGraph_t graph;
@@ -149,8 +149,8 @@ static cudaError_t capture(struct cuda_lane *l, struct mirror_view *const *word,
 	return e;
 }
 
-static cudaError_t look_up(struct cuda_lane *l, struct mirror_view *const *word,
-			   const struct device_question *q)
+static cudaError_t look_up(struct cuda_query *l, struct mirror_view *const *word,
+			   const struct device_query *q)
 {
 	cudaError_t e = cudaSuccess;
 	uint32_t i = 0;
@@ -173,7 +173,7 @@ static cudaError_t look_up(struct cuda_lane *l, struct mirror_view *const *word,
 /* ---- sequences ---- */
 
 /* Memory that the caller has pinned is read from where it is; other is copied first. */
-static const uint64_t (*reach(struct cuda_lane *l, const gpc_key *keys, uint32_t n))[2]
+static const uint64_t (*reach(struct cuda_query *l, const gpc_key *keys, uint32_t n))[2]
 {
 	struct cudaPointerAttributes a;
 
@@ -185,8 +185,8 @@ static const uint64_t (*reach(struct cuda_lane *l, const gpc_key *keys, uint32_t
 	return (const uint64_t(*)[2])l->keys;
 }
 
-static cudaError_t match(struct cuda_lane *l, struct mirror_view *const *word,
-			 const struct device_question *q)
+static cudaError_t match(struct cuda_query *l, struct mirror_view *const *word,
+			 const struct device_query *q)
 {
 	const gpc_key *keys = q->keys + q->start[0];
 	cudaError_t e = make_sequences(l, q->nseq);
@@ -217,9 +217,9 @@ static cudaError_t match(struct cuda_lane *l, struct mirror_view *const *word,
 
 /* ---- both ---- */
 
-static int make_lane(struct cuda_lane **ret)
+static int make_lane(struct cuda_query **ret)
 {
-	struct cuda_lane *l = calloc(1, sizeof(*l));
+	struct cuda_query *l = calloc(1, sizeof(*l));
 	cudaError_t e;
 
 	if (!l)
@@ -233,11 +233,11 @@ static int make_lane(struct cuda_lane **ret)
 	return 0;
 }
 
-int cuda_lane_ask(struct cuda_lane **lane, struct mirror_view *const *word,
-		  const struct device_question *q, struct device_answer *ret)
+int cuda_lane_ask(struct cuda_query **lane, struct mirror_view *const *word,
+		  const struct device_query *q, struct device_result *ret)
 {
 	int err = *lane ? 0 : make_lane(lane);
-	struct cuda_lane *l = *lane;
+	struct cuda_query *l = *lane;
 	cudaError_t e;
 
 	if (err)
@@ -251,6 +251,6 @@ int cuda_lane_ask(struct cuda_lane **lane, struct mirror_view *const *word,
 		cudaStreamSynchronize(l->stream);        /* what was begun uses the buffers */
 	if (e != cudaSuccess)
 		return cuda_error(e, "the device has not answered");
-	*ret = (struct device_answer){ .blocks = l->blocks, .len = l->len };
+	*ret = (struct device_result){ .blocks = l->blocks, .len = l->len };
 	return 0;
 }

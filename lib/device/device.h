@@ -22,7 +22,7 @@
 /* An imported mirror: the table's entries, and behind them the line of launch.h. */
 struct dev_view {
 	const struct probe_entry *table;
-	const struct mirror_line *line;
+	const struct mirror_status *line;
 	uint32_t buckets;
 	gpc_key mask[GPC_MAX_SPACES];
 };
@@ -33,7 +33,7 @@ _Static_assert(GPC_MAX_SPACES == LAUNCH_SPACES, "kernels know all spaces");
 enum { COUNT_LOOKUPS, COUNT_HIT_VRAM, COUNT_HIT_RAM, COUNT_MISS, DEVICE_COUNTERS };
 
 /* Keys in host memory, and answers there. */
-struct device_question {
+struct device_query {
 	uint32_t spaces;                 /* 0 = those of the mirror's line */
 	const gpc_key *keys;
 	uint32_t n;
@@ -42,7 +42,7 @@ struct device_question {
 	bool blocks;                     /* of sequences: wanted beside the lengths */
 };
 
-struct device_answer {
+struct device_result {
 	const gpc_block *blocks;
 	const uint32_t *len;             /* of sequences */
 	void *memory;                    /* to be freed after it was read; or NULL */
@@ -63,12 +63,12 @@ struct device_ops {
 		      struct shm_mirror *desc, void **ret_mirror);
 	/* writer: copy the whole table; waits.  (slow: first use and takeover) */
 	int (*upload)(void *mirror, const struct probe_entry *table, uint64_t entries,
-		      const struct mirror_line *line);
+		      const struct mirror_status *line);
 	/* writer: begin to apply n changes (copied), each slot at most once, then the line, its
 	 * sequence last.  Only one flush of a mirror is in flight.  What it shows may be newer
 	 * than the change, if the table is. */
 	int (*flush)(void *mirror, const struct launch_change *changes, uint32_t n,
-		     const struct mirror_line *line);
+		     const struct mirror_status *line);
 	/* writer: 0 = that flush has ended, -EAGAIN = not yet, else it failed */
 	int (*flushed)(void *mirror);
 	void (*destroy)(void *mirror);
@@ -101,8 +101,8 @@ struct device_ops {
 	int (*signal)(void *dev, uint64_t *done, uint64_t ticket, void *stream);
 	/* peer: host-in, host-out; waits; counts nothing.  One thread at a time, until it is
 	 * done with the answer. */
-	int (*ask)(void *dev, const struct dev_view *view, const struct device_question *q,
-		   struct device_answer *ret);
+	int (*ask)(void *dev, const struct dev_view *view, const struct device_query *q,
+		   struct device_result *ret);
 	/* what launches that are over have counted since the last call */
 	void (*counted)(void *dev, uint64_t counts[DEVICE_COUNTERS]);
 	/* until the stream has done all it was given so far: -EAGAIN (timeout 0),

@@ -55,7 +55,7 @@ struct host_mirror {
 	uint32_t flushes;
 	struct launch_change *changes;
 	uint32_t n;
-	struct mirror_line line;
+	struct mirror_status line;
 };
 
 struct host_import {
@@ -73,7 +73,7 @@ static uint64_t table_bytes(uint32_t buckets)
 static uint64_t mirror_bytes(const struct segment *s)
 {
 	return ROUND_UP(SHM_PAGE + table_bytes(s->header.geometry.buckets) +
-				sizeof(struct mirror_line),
+				sizeof(struct mirror_status),
 			(uint64_t)s->unit);
 }
 
@@ -82,9 +82,9 @@ static struct probe_entry *table_of(uint8_t *base)
 	return (struct probe_entry *)(base + SHM_PAGE);
 }
 
-static struct mirror_line *line_of(uint8_t *base, uint32_t buckets)
+static struct mirror_status *line_of(uint8_t *base, uint32_t buckets)
 {
-	return (struct mirror_line *)(base + SHM_PAGE + table_bytes(buckets));
+	return (struct mirror_status *)(base + SHM_PAGE + table_bytes(buckets));
 }
 
 /* The handle comes from a segment: digits only, or it could name any file. */
@@ -124,7 +124,7 @@ static void store_entry(struct probe_entry *to, const struct probe_entry *e)
 	store_release(&to->w[3], e->w[3]);
 }
 
-static void store_line(struct mirror_line *to, const struct mirror_line *line)
+static void store_line(struct mirror_status *to, const struct mirror_status *line)
 {
 	store_relaxed(&to->ram_pools[0], line->ram_pools[0]);
 	store_relaxed(&to->ram_pools[1], line->ram_pools[1]);
@@ -171,7 +171,7 @@ static void *flusher_run(void *arg)
 }
 
 static int host_flush(void *mirror, const struct launch_change *changes, uint32_t n,
-		      const struct mirror_line *line)
+		      const struct mirror_status *line)
 {
 	struct host_mirror *m = mirror;
 	struct launch_change *copy;
@@ -217,7 +217,7 @@ static int host_flushed(void *mirror)
 }
 
 static int host_upload(void *mirror, const struct probe_entry *table, uint64_t entries,
-		       const struct mirror_line *line)
+		       const struct mirror_status *line)
 {
 	struct host_mirror *m = mirror;
 	uint64_t i;
@@ -535,7 +535,7 @@ static void host_counted(void *dev UNUSED, uint64_t counts[DEVICE_COUNTERS])
 	memset(counts, 0, DEVICE_COUNTERS * sizeof(counts[0]));
 }
 
-static void shift(const struct device_question *q, uint32_t *start)
+static void shift(const struct device_query *q, uint32_t *start)
 {
 	uint32_t i;
 
@@ -545,7 +545,7 @@ static void shift(const struct device_question *q, uint32_t *start)
 
 /* By the same jobs as a launch.  The one block of memory: blocks, lengths, starts. */
 static int host_ask(void *dev UNUSED, const struct dev_view *view,
-		    const struct device_question *q, struct device_answer *ret)
+		    const struct device_query *q, struct device_result *ret)
 {
 	uint64_t nseq = q->start ? q->nseq + 1ull : 0;
 	gpc_block *blocks = malloc((q->n + 2 * nseq) * sizeof(*blocks));
@@ -558,10 +558,10 @@ static int host_ask(void *dev UNUSED, const struct dev_view *view,
 	start = len + nseq;
 	if (q->start) {
 		shift(q, start);
-		err = kernel_host_match(NULL, view, q->spaces, q->keys + q->start[0], start,
+		err = host_kernel_match(NULL, view, q->spaces, q->keys + q->start[0], start,
 					q->nseq, len, blocks, NULL);
 	} else {
-		err = kernel_host_lookup(NULL, view, q->spaces, q->keys, q->n, blocks, NULL);
+		err = host_kernel_lookup(NULL, view, q->spaces, q->keys, q->n, blocks, NULL);
 	}
 	if (!err)
 		err = stream_wait(-1);
@@ -569,7 +569,7 @@ static int host_ask(void *dev UNUSED, const struct dev_view *view,
 		free(blocks);
 		return err;
 	}
-	*ret = (struct device_answer){ .blocks = blocks, .len = len, .memory = blocks };
+	*ret = (struct device_result){ .blocks = blocks, .len = len, .memory = blocks };
 	return 0;
 }
 
@@ -601,9 +601,9 @@ const struct device_ops device_host = {
 	.adopt = host_adopt,
 	.counted = host_counted,
 	.ask = host_ask,
-	.lookup = kernel_host_lookup,
-	.match = kernel_host_match,
-	.signal = kernel_host_signal,
+	.lookup = host_kernel_lookup,
+	.match = host_kernel_match,
+	.signal = host_kernel_signal,
 	.wait = host_wait,
 	.lost = host_lost,
 };

@@ -119,7 +119,7 @@ static void resolve_spaces(struct launch *l)
 		l->spaces = load_relaxed(&l->view.line->spaces);
 }
 
-static void lookup_run(struct stream_job *job)
+static void probe_run(struct stream_job *job)
 {
 	struct launch *l = (struct launch *)job;
 	uint64_t counts[DEVICE_COUNTERS] = { [COUNT_LOOKUPS] = l->n };
@@ -193,7 +193,7 @@ static int launch(const struct launch *args, void (*run)(struct stream_job *job)
 	return stream_submit(&l->job);
 }
 
-int kernel_host_lookup(void *dev, const struct dev_view *view, uint32_t spaces,
+int host_kernel_lookup(void *dev, const struct dev_view *view, uint32_t spaces,
 		       const gpc_key *keys, uint32_t n, gpc_block *blocks,
 		       void *stream UNUSED)
 {
@@ -204,10 +204,10 @@ int kernel_host_lookup(void *dev, const struct dev_view *view, uint32_t spaces,
 			    .blocks = blocks,
 			    .counters = dev };
 
-	return launch(&l, lookup_run);
+	return launch(&l, probe_run);
 }
 
-int kernel_host_match(void *dev, const struct dev_view *view, uint32_t spaces,
+int host_kernel_match(void *dev, const struct dev_view *view, uint32_t spaces,
 		      const gpc_key *keys, const uint32_t *start, uint32_t nseq,
 		      uint32_t *len, gpc_block *blocks, void *stream UNUSED)
 {
@@ -223,7 +223,7 @@ int kernel_host_match(void *dev, const struct dev_view *view, uint32_t spaces,
 	return launch(&l, match_run);
 }
 
-int kernel_host_signal(void *dev UNUSED, uint64_t *done, uint64_t ticket,
+int host_kernel_signal(void *dev UNUSED, uint64_t *done, uint64_t ticket,
 		       void *stream UNUSED)
 {
 	struct signal_job *s = malloc(sizeof(*s));

@@ -145,10 +145,10 @@ void check_files(struct check *k)
 	if (k->s->lock_fd < 0)
 		check_bad(k, 0, "lock file: missing, or of another cache");
 	check_headers(k);
-	if (st->feed_floor > st->feed_head)
+	if (st->events_floor > st->events_head)
 		check_bad(k, 0, "changes feed: its floor %llu is above its head %llu",
-			  (unsigned long long)st->feed_floor,
-			  (unsigned long long)st->feed_head);
+			  (unsigned long long)st->events_floor,
+			  (unsigned long long)st->events_head);
 }
 
 /* ---- one copy ---- */
@@ -215,10 +215,10 @@ static bool is_live(const struct segment *s)
 {
 	uint32_t p;
 
-	if (outside_writer_alive(s))
+	if (segment_writer_alive(s))
 		return true;
 	for (p = 0; p < s->header.geometry.max_peers; p++)
-		if (outside_peer_alive(s, p))
+		if (segment_peer_alive(s, p))
 			return true;
 	return false;
 }
@@ -229,9 +229,9 @@ static int wait_for_recovery(const struct check *k, struct segment *s)
 	int tries, err = 0;
 
 	for (tries = 0; tries < RECOVERY_TRIES && !err; tries++) {
-		if (!seg_state(s)->recovering || !outside_writer_alive(s))
+		if (!seg_state(s)->recovering || !segment_writer_alive(s))
 			break;
-		if (!writer_seat_help(k->c))
+		if (!serve_help(k->c))
 			pause_ms(50);
 		err = segment_refresh(s);
 	}

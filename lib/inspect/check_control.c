@@ -9,7 +9,7 @@
 
 static void check_sections(struct check *k, uint32_t peer, bool seat_free)
 {
-	uint64_t epoch = seg_line(k->s)->epoch;
+	uint64_t epoch = seg_shared(k->s)->epoch;
 	uint32_t i;
 
 	for (i = 0; i < SHM_SECTIONS; i++) {
@@ -99,7 +99,7 @@ static void check_cells(struct check *k)
  * tick. */
 static void check_stamps(struct check *k)
 {
-	uint64_t tick = seg_line(k->s)->tick;
+	uint64_t tick = seg_shared(k->s)->tick;
 	uint32_t i, max = k->s->header.geometry.max_blocks;
 
 	for (i = 0; i < max; i++)
@@ -113,7 +113,7 @@ static void check_stamps(struct check *k)
 
 void check_control(struct check *k)
 {
-	const struct shm_line *line = seg_line(k->s);
+	const struct shm_shared *line = seg_shared(k->s);
 	uint32_t p;
 
 	k->open_sections = false;

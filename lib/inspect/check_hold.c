@@ -22,7 +22,7 @@ static void look_for_peers(struct check *k)
 
 		k->alive[p] = seat->state == SEAT_TAKEN && seat->taken <= seat->head &&
 			      seat->head - seat->taken <= SHM_RING &&
-			      outside_peer_alive(k->s, p);
+			      segment_peer_alive(k->s, p);
 	}
 }
 

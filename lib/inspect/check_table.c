@@ -147,7 +147,7 @@ static void read_mirror(struct check *k, uint32_t i, const struct shm_mirror *m)
 	char device[sizeof(m->device) + 1];
 	int err;
 
-	outside_text(device, sizeof(device), m->device, sizeof(m->device));
+	inspect_text(device, sizeof(device), m->device, sizeof(m->device));
 	if (device_find(device, &ops) || !ops->read)
 		return; /* a device of another machine or build: not ours */
 	mirror = malloc(slots * sizeof(*mirror));
@@ -156,7 +156,7 @@ static void read_mirror(struct check *k, uint32_t i, const struct shm_mirror *m)
 		return;
 	}
 	err = ops->read(k->s, m, mirror, slots, &sequence);
-	if (err == -ESTALE && !outside_writer_alive(k->s))
+	if (err == -ESTALE && !segment_writer_alive(k->s))
 		sequence = UINT64_MAX; /* it went with its writer, as mirrors may */
 	else if (err)
 		check_bad(k, m->generation, "mirror %u: %s", i, gpc_last_error());

@@ -18,7 +18,7 @@ static bool copy_mapped(const struct shm_change *from, uint64_t seq, struct shm_
 {
 	if (load_acquire(&from->seq) != seq)
 		return false;
-	outside_copy(ret, from, sizeof(*ret));
+	inspect_copy(ret, from, sizeof(*ret));
 	order_fence();
 	/* pairs with (N) of feed.c */
 	return load_relaxed(&from->seq) == seq;
@@ -63,7 +63,7 @@ static uint64_t head_of(const struct segment *s)
 
 	outside_state(s, &st);
 	order_fence();
-	return st.feed_head;
+	return st.events_head;
 }
 
 static uint64_t floor_of(const struct segment *s)
@@ -71,7 +71,7 @@ static uint64_t floor_of(const struct segment *s)
 	struct shm_state st;
 
 	outside_state(s, &st);
-	return st.feed_floor;
+	return st.events_floor;
 }
 
 static uint64_t oldest_of(const struct segment *s, uint64_t head)

@@ -10,7 +10,7 @@
 
 #define STABLE_TRIES 64 /* of a copy that a writer may be changing */
 
-int outside_begin(gpc *c, bool fresh)
+int inspect_begin(gpc *c, bool fresh)
 {
 	int err = handle_check(c, false);
 
@@ -30,19 +30,19 @@ int outside_begin(gpc *c, bool fresh)
 
 int outside_need_copy(gpc *c)
 {
-	int err = outside_begin(c, false);
+	int err = inspect_begin(c, false);
 
 	if (!err)
-		outside_end(c);
+		inspect_end(c);
 	return err;
 }
 
-void outside_end(gpc *c)
+void inspect_end(gpc *c)
 {
 	pthread_mutex_unlock(&c->walk_lock);
 }
 
-int outside_room(const void *ret, const char *what)
+int inspect_room(const void *ret, const char *what)
 {
 	uint32_t size;
 
@@ -52,7 +52,7 @@ int outside_room(const void *ret, const char *what)
 	return err_size(what, size, 2 * sizeof(size));
 }
 
-void outside_give(void *ret, const void *from, uint32_t size)
+void inspect_give(void *ret, const void *from, uint32_t size)
 {
 	uint32_t room;
 
@@ -61,7 +61,7 @@ void outside_give(void *ret, const void *from, uint32_t size)
 	       MIN(room, size) - sizeof(room));
 }
 
-void outside_copy(void *to, const void *from, size_t bytes)
+void inspect_copy(void *to, const void *from, size_t bytes)
 {
 	const uint64_t *src = from;
 	uint64_t *dst = to;
@@ -71,7 +71,7 @@ void outside_copy(void *to, const void *from, size_t bytes)
 		dst[i] = load_relaxed(&src[i]);
 }
 
-void outside_text(char *to, size_t room, const char *from, size_t bytes)
+void inspect_text(char *to, size_t room, const char *from, size_t bytes)
 {
 	size_t n = strnlen(from, MIN(bytes, room - 1));
 
@@ -79,12 +79,12 @@ void outside_text(char *to, size_t room, const char *from, size_t bytes)
 	memset(to + n, 0, room - n);
 }
 
-bool outside_writer_alive(const struct segment *s)
+bool segment_writer_alive(const struct segment *s)
 {
 	return s->lock_fd >= 0 && lock_test(s->lock_fd, LOCK_WRITER) == 1;
 }
 
-bool outside_peer_alive(const struct segment *s, uint32_t peer)
+bool segment_peer_alive(const struct segment *s, uint32_t peer)
 {
 	return s->lock_fd >= 0 && lock_test(s->lock_fd, LOCK_PEER(peer)) == 1;
 }
@@ -96,7 +96,7 @@ void outside_index(const struct segment *s, uint64_t at, void *to, size_t bytes)
 	if (s->snapshot)
 		segment_read(s->index_fd, at, to, bytes);
 	else
-		outside_copy(to, s->index + at, bytes);
+		inspect_copy(to, s->index + at, bytes);
 }
 
 void outside_control(const struct segment *s, uint64_t at, void *to, size_t bytes)
@@ -104,7 +104,7 @@ void outside_control(const struct segment *s, uint64_t at, void *to, size_t byte
 	if (s->snapshot)
 		segment_read(s->control_fd, at, to, bytes);
 	else
-		outside_copy(to, s->control + at, bytes);
+		inspect_copy(to, s->control + at, bytes);
 }
 
 void outside_state(const struct segment *s, struct shm_state *ret)
@@ -152,13 +152,13 @@ uint32_t outside_seat_state(const struct segment *s, uint32_t peer)
 
 uint32_t outside_held(const struct segment *s, uint32_t peer, uint32_t pool)
 {
-	uint64_t at = seat_at(s, peer) + offsetof(struct shm_seat, held);
+	uint64_t at = seat_at(s, peer) + offsetof(struct shm_seat, in_use);
 	uint32_t held;
 
 	if (outside_seat_state(s, peer) == SEAT_FREE)
 		return 0;
 	if (!s->snapshot)
-		return load_relaxed(&seg_seat(s, peer)->held[pool]);
+		return load_relaxed(&seg_seat(s, peer)->in_use[pool]);
 	segment_read(s->control_fd, at + pool * sizeof(held), &held, sizeof(held));
 	return held;
 }
@@ -179,7 +179,7 @@ bool outside_peer(const struct segment *s, uint32_t peer, uint32_t own,
 		  struct outside_peer *ret)
 {
 	enum { SEAT_OWNER = offsetof(struct shm_seat, head),
-	       SEAT_LINES = offsetof(struct shm_seat, held) };
+	       SEAT_LINES = offsetof(struct shm_seat, in_use) };
 	uint64_t sections = s->at.section + (uint64_t)peer * sizeof(ret->section);
 	uint64_t tally = s->at.tally + (uint64_t)peer * sizeof(ret->tally);
 	struct shm_seat after;
@@ -194,7 +194,7 @@ bool outside_peer(const struct segment *s, uint32_t peer, uint32_t own,
 		outside_control(s, sections, ret->section,
 				ret->nsections * sizeof(ret->section[0]));
 		outside_index(s, tally, &ret->tally, sizeof(ret->tally));
-		ret->alive = peer == own || outside_peer_alive(s, peer);
+		ret->alive = peer == own || segment_peer_alive(s, peer);
 		order_fence();
 		outside_control(s, seat_at(s, peer), &after, SEAT_OWNER);
 		ret->seat.state = after.state;
@@ -225,7 +225,7 @@ static struct mirror_life mirror_life(const struct segment *s, uint32_t i)
 	return now;
 }
 
-bool outside_mirror(const struct segment *s, uint32_t i, struct shm_mirror *ret)
+bool descriptor_read(const struct segment *s, uint32_t i, struct shm_mirror *ret)
 {
 	struct mirror_life before, after;
 	uint32_t tries;
@@ -248,7 +248,7 @@ bool outside_mirror(const struct segment *s, uint32_t i, struct shm_mirror *ret)
 	return false;
 }
 
-struct pool_span outside_span(const struct segment *s, uint32_t pool)
+struct pool_span inspect_span(const struct segment *s, uint32_t pool)
 {
 	const struct shm_geometry *g = &s->header.geometry;
 	struct pool_set live = pool_live(s);

@@ -18,10 +18,10 @@
 #include "peer/handle.h"
 
 /* Checks the handle and takes its lock; the copy of a read-only handle is made if there is
- * none, and made anew when `fresh`.  0, and outside_end is due; or a negative errno: -EBADMSG
+ * none, and made anew when `fresh`.  0, and inspect_end is due; or a negative errno: -EBADMSG
  * when the copy is not whole, for zeros would look like an empty cache. */
-int outside_begin(gpc *c, bool fresh);
-void outside_end(gpc *c);
+int inspect_begin(gpc *c, bool fresh);
+void inspect_end(gpc *c);
 /* The copy of a read-only handle, for lookups: 0, or a negative errno. */
 int outside_need_copy(gpc *c);
 
@@ -49,29 +49,29 @@ bool outside_peer(const struct segment *s, uint32_t peer, uint32_t own,
 		  struct outside_peer *ret);
 
 /* An output struct that begins with its own size: -EINVAL when the size that the caller
- * set has no room for any field; outside_give copies what the caller has room for. */
-int outside_room(const void *ret, const char *what);
-void outside_give(void *ret, const void *from, uint32_t size);
+ * set has no room for any field; inspect_give copies what the caller has room for. */
+int inspect_room(const void *ret, const char *what);
+void inspect_give(void *ret, const void *from, uint32_t size);
 
 /* Words that another process may store meanwhile: each is loaded once. */
-void outside_copy(void *to, const void *from, size_t bytes);
+void inspect_copy(void *to, const void *from, size_t bytes);
 /* A text from shared memory: bounded, and with its final 0. */
-void outside_text(char *to, size_t room, const char *from, size_t bytes);
+void inspect_text(char *to, size_t room, const char *from, size_t bytes);
 
 /* Does a process hold the writer's seat, that seat?  The kernel says so, not the
  * segment. */
-bool outside_writer_alive(const struct segment *s);
-bool outside_peer_alive(const struct segment *s, uint32_t peer);
+bool segment_writer_alive(const struct segment *s);
+bool segment_peer_alive(const struct segment *s, uint32_t peer);
 
 /* A stable private copy of mirror descriptor i as it is now; false: there is none, or it is
  * being changed. */
-bool outside_mirror(const struct segment *s, uint32_t i, struct shm_mirror *ret);
+bool descriptor_read(const struct segment *s, uint32_t i, struct shm_mirror *ret);
 
 /* Pool p if it is READY: its first record and slots, both within the segment. */
 struct pool_span {
 	uint32_t first, slots;
 };
-struct pool_span outside_span(const struct segment *s, uint32_t pool);
+struct pool_span inspect_span(const struct segment *s, uint32_t pool);
 
 /* The copy that gpc_walk made, if any: gpc_close calls it. */
 void walk_free(gpc *c);

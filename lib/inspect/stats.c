@@ -50,7 +50,7 @@ static uint32_t count_mirrors(const struct segment *s)
 	uint32_t i, n = 0;
 
 	for (i = 0; i < SHM_MIRRORS; i++)
-		n += outside_mirror(s, i, &m) && m.state == MIRROR_READY;
+		n += descriptor_read(s, i, &m) && m.state == MIRROR_READY;
 	return n;
 }
 
@@ -58,7 +58,7 @@ static uint64_t tick_of(const struct segment *s)
 {
 	uint64_t tick;
 
-	outside_control(s, s->at.line + offsetof(struct shm_line, tick), &tick, sizeof(tick));
+	outside_control(s, s->at.line + offsetof(struct shm_shared, tick), &tick, sizeof(tick));
 	return tick;
 }
 
@@ -66,7 +66,7 @@ static uint64_t tick_of(const struct segment *s)
 static void fill_writer(const struct segment *s, const struct shm_state *st,
 			struct gpc_info *info)
 {
-	bool alive = outside_writer_alive(s);
+	bool alive = segment_writer_alive(s);
 
 	info->writer_pid = alive ? st->writer_pid : 0;
 	info->writer_peer = alive && st->writer_peer <= s->header.geometry.max_peers ?
@@ -84,7 +84,7 @@ static void fill_refused(const struct segment *s, struct gpc_info *info)
 		info->refused = err_set(ESTALE, "the name %s belongs to another cache by now",
 					s->name);
 	if (info->refused)
-		outside_text(info->why, sizeof(info->why), gpc_last_error(),
+		inspect_text(info->why, sizeof(info->why), gpc_last_error(),
 			     sizeof(info->why));
 }
 
@@ -110,8 +110,8 @@ static void fill_info(const gpc *c, struct gpc_info *info)
 	info->tick = tick_of(s);
 	info->bytes = s->at.index_bytes + s->at.control_bytes;
 	info->buckets = h->geometry.buckets;
-	outside_text(info->hash, sizeof(info->hash), h->hash, sizeof(h->hash));
-	outside_text(info->devices, sizeof(info->devices), h->devices,
+	inspect_text(info->hash, sizeof(info->hash), h->hash, sizeof(h->hash));
+	inspect_text(info->devices, sizeof(info->devices), h->devices,
 		     sizeof(h->devices));
 	memcpy(info->layout, h->layout, sizeof(info->layout));
 	fill_refused(s, info);
@@ -123,11 +123,11 @@ GPC_EXPORT int gpc_get_info(gpc *c, struct gpc_info *ret)
 	int err = handle_check(c, false);
 
 	if (!err)
-		err = outside_room(ret, "gpc_info");
+		err = inspect_room(ret, "gpc_info");
 	if (err)
 		return err;
 	fill_info(c, &info);
-	outside_give(ret, &info, sizeof(info));
+	inspect_give(ret, &info, sizeof(info));
 	return 0;
 }
 
@@ -227,7 +227,7 @@ static int stats_of_peer(const gpc *c, uint32_t peer, struct gpc_stats *st)
 	st->pid = p.seat.pid;
 	identity_self(&me);
 	st->here = me.namespaces && (uint32_t)me.namespaces == (uint32_t)p.seat.namespaces;
-	outside_text(st->label, sizeof(st->label), p.seat.label, sizeof(p.seat.label));
+	inspect_text(st->label, sizeof(st->label), p.seat.label, sizeof(p.seat.label));
 	add_seat(&p, st);
 	st->left = !st->alive && p.seat.state == SEAT_LEFT;
 	return 0;
@@ -254,7 +254,7 @@ GPC_EXPORT int gpc_get_stats(gpc *c, int peer, struct gpc_stats *ret)
 	int err = handle_check(c, false);
 
 	if (!err)
-		err = outside_room(ret, "gpc_stats");
+		err = inspect_room(ret, "gpc_stats");
 	if (err)
 		return err;
 	dev_count(c);
@@ -263,7 +263,7 @@ GPC_EXPORT int gpc_get_stats(gpc *c, int peer, struct gpc_stats *ret)
 	else
 		err = stats_of_peer(c, (uint32_t)peer, &st);
 	if (!err)
-		outside_give(ret, &st, sizeof(st));
+		inspect_give(ret, &st, sizeof(st));
 	return err;
 }
 
@@ -277,7 +277,7 @@ static bool find_mirror(const struct segment *s, int i, struct shm_mirror *ret)
 
 	for (pass = 0; pass < ARRAY_SIZE(order); pass++)
 		for (slot = 0; slot < SHM_MIRRORS; slot++)
-			if (outside_mirror(s, slot, ret) && ret->state == order[pass] &&
+			if (descriptor_read(s, slot, ret) && ret->state == order[pass] &&
 			    !i--)
 				return true;
 	return false;
@@ -291,7 +291,7 @@ GPC_EXPORT int gpc_get_mirror(gpc *c, int i, struct gpc_mirror *ret)
 	int err = handle_check(c, false);
 
 	if (!err)
-		err = outside_room(ret, "gpc_mirror");
+		err = inspect_room(ret, "gpc_mirror");
 	if (err)
 		return err;
 	if (i < 0)
@@ -301,12 +301,12 @@ GPC_EXPORT int gpc_get_mirror(gpc *c, int i, struct gpc_mirror *ret)
 	/* changes after flushed: a live mirror is never ahead of the table */
 	outside_state(&c->seg, &st);
 	out.generation = m.generation;
-	outside_text(out.device, sizeof(out.device), m.device, sizeof(m.device));
+	inspect_text(out.device, sizeof(out.device), m.device, sizeof(m.device));
 	memcpy(out.uuid, m.uuid, sizeof(out.uuid));
 	out.bytes = m.bytes;
 	out.flushed = m.flushed;
 	out.changes = st.changes;
 	out.retired = m.state == MIRROR_RETIRED;
-	outside_give(ret, &out, sizeof(out));
+	inspect_give(ret, &out, sizeof(out));
 	return 0;
 }

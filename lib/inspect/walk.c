@@ -122,7 +122,7 @@ static int add_pools(struct gather *g)
 	int err = 0;
 
 	for (p = 0; p < g->s->header.geometry.max_pools; p++) {
-		struct pool_span span = outside_span(g->s, p);
+		struct pool_span span = inspect_span(g->s, p);
 
 		for (i = 0; i < span.slots && !err; i++)
 			err = add_record(g, span.first + i,
@@ -177,8 +177,8 @@ static int follow_moves(struct gather *g, uint64_t head)
 	struct shm_change ch;
 	int err = 0;
 
-	for (; n < load_acquire(&seg_state(g->s)->feed_head) && !err && left--; n++) {
-		outside_copy(&ch, seg_change(g->s, n), sizeof(ch));
+	for (; n < load_acquire(&seg_state(g->s)->events_head) && !err && left--; n++) {
+		inspect_copy(&ch, seg_change(g->s, n), sizeof(ch));
 		if (ch.seq == n + 1 && ch.what == GPC_MOVED)
 			err = follow_move(g, ch.was, ch.block);
 	}
@@ -254,7 +254,7 @@ static int walk_begin(gpc *c)
 	int err;
 
 	walk_free(c);
-	err = gather_all(&g, load_acquire(&seg_state(&c->seg)->feed_head));
+	err = gather_all(&g, load_acquire(&seg_state(&c->seg)->events_head));
 	free(g.at);
 	free(g.source);
 	if (err) {
@@ -298,7 +298,7 @@ GPC_EXPORT int gpc_walk(gpc *c, uint64_t *cursor, struct gpc_entry *out, uint32_
 		return err_set(EINVAL, "%s is NULL", cursor ? "out" : "cursor");
 	if (!n)
 		return err_set(EINVAL, "n is 0: it must be at least 1, since 0 entries mean the end");
-	err = outside_begin(c, *cursor == 0);
+	err = inspect_begin(c, *cursor == 0);
 	if (err)
 		return err;
 	if (!*cursor) {
@@ -308,6 +308,6 @@ GPC_EXPORT int gpc_walk(gpc *c, uint64_t *cursor, struct gpc_entry *out, uint32_
 	}
 	if (!err)
 		err = walk_give(c, cursor, out, n);
-	outside_end(c);
+	inspect_end(c);
 	return err;
 }

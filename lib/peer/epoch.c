@@ -31,7 +31,7 @@ static void raise_mark(struct shm_seat *seat, uint32_t to)
 }
 
 /* The current epoch, never 0: a fresh control segment is all zero. */
-static uint64_t current(struct shm_line *line)
+static uint64_t current(struct shm_shared *line)
 {
 	uint64_t epoch = load_relaxed(&line->epoch);
 
@@ -45,7 +45,7 @@ static uint64_t current(struct shm_line *line)
 bool epoch_enter(const struct segment *s, uint32_t peer, uint32_t i)
 {
 	struct shm_section *sec = seg_section(s, peer, i);
-	struct shm_line *line = seg_line(s);
+	struct shm_shared *line = seg_shared(s);
 
 	if (load_relaxed(&sec->epoch))
 		return false;
@@ -115,8 +115,8 @@ uint64_t epoch_start(const struct segment *s)
 	/* (F) a full barrier: the caller's unpublishing is seen by every section that
 	 * a scan for this cookie does not see.  Pairs with (E).  If we die here,
 	 * nobody waits for the cookie, and nothing was freed. */
-	current(seg_line(s));
-	return order_add64(&seg_line(s)->epoch, 1) + 1;
+	current(seg_shared(s));
+	return order_add64(&seg_shared(s)->epoch, 1) + 1;
 }
 
 /* Oldest open epoch among the sections of all seats, at most `oldest`.  One that is above the
@@ -124,7 +124,7 @@ uint64_t epoch_start(const struct segment *s)
 static uint64_t scan(const struct segment *s, uint64_t oldest)
 {
 	uint32_t peer, i, mark, peers = s->header.geometry.max_peers;
-	const uint64_t *word = &seg_line(s)->epoch;
+	const uint64_t *word = &seg_shared(s)->epoch;
 	uint64_t now = load_relaxed(word);
 
 	for (peer = 0; peer < peers; peer++) {
@@ -155,7 +155,7 @@ bool epoch_over(const struct segment *s, uint64_t cookie)
  * was before. */
 bool epoch_done(const struct segment *s, uint64_t cookie)
 {
-	struct shm_line *line = seg_line(s);
+	struct shm_shared *line = seg_shared(s);
 	uint64_t proved, known;
 	int tries;
 

@@ -23,7 +23,7 @@ int handle_refuse(gpc *c)
  * to come: a process makes one step at a time all the same. */
 uint64_t handle_tick(gpc *c)
 {
-	struct shm_line *line = seg_line(&c->seg);
+	struct shm_shared *line = seg_shared(&c->seg);
 	uint64_t step = c->seg.header.tick_us * 1000ull, now, last;
 
 	if (c->seg.header.tick_us == 1)

@@ -27,7 +27,7 @@ void refs_account(gpc *c, const struct ref_sum *sum)
 		for (left = sum->pools[half]; left; left &= left - 1) {
 			pool = half * 64 + (uint32_t)__builtin_ctzll(left);
 			if (sum->held[pool])
-				count_add(&seat->held[pool], (uint32_t)sum->held[pool]);
+				count_add(&seat->in_use[pool], (uint32_t)sum->held[pool]);
 		}
 	}
 }

@@ -39,7 +39,7 @@ struct shm_command *ring_slot(gpc *c, const struct op *op, uint32_t i)
 
 void ring_doorbell(gpc *c)
 {
-	struct shm_line *line = seg_line(&c->seg);
+	struct shm_shared *line = seg_shared(&c->seg);
 
 	order_or64(&line->pending[c->peer >> 6], 1ull << (c->peer & 63));
 	/* a full barrier stands between pending and sleeping: the writer does the reverse (Z);
@@ -227,7 +227,7 @@ static int wait_step(gpc *c, struct wait *w, uint32_t seen)
 		return -ENOTCONN;
 	if (now >= w->deadline_ns)
 		return -ETIMEDOUT;
-	if (writer_seat_help(c))
+	if (serve_help(c))
 		return 0;                /* this very thread served */
 	if (!w->look_ns)
 		w->look_ns = now + LOOK_NS;

@@ -153,8 +153,8 @@ void seat_leave(gpc *c)
 
 	end_sections(c);
 	end_references(c);
-	for (i = 0; i < ARRAY_SIZE(s->held); i++)
-		store_relaxed(&s->held[i], 0);
+	for (i = 0; i < ARRAY_SIZE(s->in_use); i++)
+		store_relaxed(&s->in_use[i], 0);
 	store_release(&s->state, SEAT_LEFT);     /* our stores above before it: see (S) */
 	lock_drop(c->seg.lock_fd, LOCK_PEER(c->peer));
 	ring_doorbell(c);

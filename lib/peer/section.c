@@ -71,7 +71,7 @@ GPC_EXPORT int gpc_grace_done(gpc *c, uint64_t cookie)
 
 	if (err)
 		return err;
-	if (cookie > load_relaxed(&seg_line(&c->seg)->epoch))
+	if (cookie > load_relaxed(&seg_shared(&c->seg)->epoch))
 		return err_set(EINVAL, "cookie %llu was never given",
 			       (unsigned long long)cookie);
 	handle_sweep_sections(c);

@@ -7,10 +7,10 @@
 #include "peer/handle.h"
 
 /* Ask an opened device: the caller has a section of its own open, and the devices are locked
- * until dev_ask_end.  must: -ENODEV, -ESTALE and errors of the device; else any reason not to
+ * until offload_end.  must: -ENODEV, -ESTALE and errors of the device; else any reason not to
  * is -EAGAIN: too few keys, a mirror that lags, a device in use. */
-int dev_ask(gpc *c, const struct device_question *q, bool must, struct device_answer *ret);
-void dev_ask_end(gpc *c, struct device_answer *answer);
+int offload_query(gpc *c, const struct device_query *q, bool must, struct device_result *ret);
+void offload_end(gpc *c, struct device_result *answer);
 
 /* Close every device that is still open; gpc_close calls it while the seat is still held. */
 void dev_close_all(gpc *c);

@@ -18,9 +18,9 @@
 
 #define AHEAD 8u                 /* references whose lines are on their way */
 
-_Static_assert(LOOKUP_GROUP <= REFS_GROUP, "places of a group");
+_Static_assert(PROBE_GROUP <= REFS_GROUP, "places of a group");
 
-struct ask {                             /* one call */
+struct lookup {                             /* one call */
 	gpc *c;
 	uint32_t spaces;
 	bool quiet;                      /* no stamps, no statistics */
@@ -29,19 +29,19 @@ struct ask {                             /* one call */
 	int section;
 	uint64_t first;                  /* stamp of the first use; 0 = none yet */
 	uint64_t vram, ram, stale;
-	struct device_answer there;      /* to all keys, when blocks is not NULL */
-	struct lookup l;
+	struct device_result there;      /* to all keys, when blocks is not NULL */
+	struct probe l;
 	struct ref_sum sum;              /* only with refs */
 };
 
 struct hits {                            /* of a part of the keys */
 	uint32_t n;
 	bool usual;                      /* all of the usual pool */
-	uint8_t at[LOOKUP_GROUP];        /* which keys, ascending */
-	uint32_t record[LOOKUP_GROUP];
+	uint8_t at[PROBE_GROUP];        /* which keys, ascending */
+	uint32_t record[PROBE_GROUP];
 };
 
-static int ask_begin(struct ask *a, gpc *c, uint32_t spaces, uint32_t flags, bool refs)
+static int call_begin(struct lookup *a, gpc *c, uint32_t spaces, uint32_t flags, bool refs)
 {
 	a->c = c;
 	a->spaces = spaces;
@@ -50,7 +50,7 @@ static int ask_begin(struct ask *a, gpc *c, uint32_t spaces, uint32_t flags, boo
 	a->overflow = false;
 	a->first = a->vram = a->ram = a->stale = 0;
 	a->section = -1;
-	a->there = (struct device_answer){ 0 };
+	a->there = (struct device_result){ 0 };
 	if (refs)
 		memset(&a->sum, 0, sizeof(a->sum));
 	if (!c->readonly) {
@@ -63,7 +63,7 @@ static int ask_begin(struct ask *a, gpc *c, uint32_t spaces, uint32_t flags, boo
 		if (err)
 			return err;
 	}
-	lookup_begin(&a->l, c, spaces);
+	probe_begin(&a->l, c, spaces);
 	return 0;
 }
 
@@ -74,12 +74,12 @@ static void count_if(uint64_t *counter, uint64_t n)
 }
 
 /* asked: keys that this call counts as looked up */
-static void ask_end(struct ask *a, uint64_t asked)
+static void call_end(struct lookup *a, uint64_t asked)
 {
 	struct shm_seat *seat;
 
 	if (a->there.blocks)
-		dev_ask_end(a->c, &a->there);
+		offload_end(a->c, &a->there);
 	if (a->refs)                     /* within the section: see seat_is_clean() */
 		refs_account(a->c, &a->sum);
 	if (a->section >= 0)
@@ -95,18 +95,18 @@ static void ask_end(struct ask *a, uint64_t asked)
 }
 
 /* Let a device answer for the whole call, if the flags say that it may or must. */
-static int ask_device(struct ask *a, const struct device_question *q, uint32_t flags)
+static int call_offload(struct lookup *a, const struct device_query *q, uint32_t flags)
 {
 	int err;
 
 	if (!(flags & (GPC_ANYWHERE | GPC_DEVICE)) || a->c->readonly)
 		return 0;
-	err = dev_ask(a->c, q, flags & GPC_DEVICE, &a->there);
+	err = offload_query(a->c, q, flags & GPC_DEVICE, &a->there);
 	return err == -EAGAIN && !(flags & GPC_DEVICE) ? 0 : err;
 }
 
 /* A device's answers; blocks of pools that are gone by now are none. */
-static void take_answers(const struct ask *a, uint32_t from, uint32_t n, gpc_block *blocks)
+static void take_answers(const struct lookup *a, uint32_t from, uint32_t n, gpc_block *blocks)
 {
 	uint32_t i;
 
@@ -120,7 +120,7 @@ static void take_answers(const struct ask *a, uint32_t from, uint32_t n, gpc_blo
 
 /* All of them, as hints and no more: nothing is located, stamped or counted.  A mask for each pool,
  * and the last one for misses, spare a decision a key. */
-static uint32_t take_hints(const struct ask *a, uint32_t n, gpc_block *blocks)
+static uint32_t take_hints(const struct lookup *a, uint32_t n, gpc_block *blocks)
 {
 	int32_t none[256];               /* by the top byte of a block */
 	uint32_t i, hits = 0;
@@ -140,7 +140,7 @@ static uint32_t take_hints(const struct ask *a, uint32_t n, gpc_block *blocks)
  *
  * Always inline: a call of a function that does nothing but prefetch has no effect that gcc knows
  * of, and is removed. */
-static inline __attribute__((always_inline)) void ask_lines(const struct ask *a, uint32_t record)
+static inline __attribute__((always_inline)) void prefetch_lines(const struct lookup *a, uint32_t record)
 {
 	const struct segment *s = &a->c->seg;
 
@@ -154,21 +154,21 @@ static inline __attribute__((always_inline)) void ask_lines(const struct ask *a,
 
 /* References are taken one by one, with a locked instruction or two each; meanwhile the lines of
  * the next few are on their way. */
-static inline __attribute__((always_inline)) void ask_ahead(const struct ask *a,
+static inline __attribute__((always_inline)) void prefetch_ahead(const struct lookup *a,
 							    const uint32_t *records,
 							    uint32_t n, uint32_t i)
 {
 	if (a->refs && i + AHEAD < n && records[i + AHEAD] != SHM_NO_RECORD)
-		ask_lines(a, records[i + AHEAD]);
+		prefetch_lines(a, records[i + AHEAD]);
 }
 
-static inline __attribute__((always_inline)) void ask_first(const struct ask *a,
+static inline __attribute__((always_inline)) void prefetch_first(const struct lookup *a,
 							    const uint32_t *records, uint32_t n)
 {
 	uint32_t i;
 
 	for (i = 0; i < AHEAD; i++)
-		ask_ahead(a, records, n, i - AHEAD);
+		prefetch_ahead(a, records, n, i - AHEAD);
 }
 
 /* Where the hits are, without a branch that depends on the data. */
@@ -184,8 +184,8 @@ static uint32_t collect(const gpc_block *blocks, uint32_t n, uint8_t *at)
 }
 
 /* The hits and their records; a block that has none becomes a miss.  Their stamps are asked
- * for; see ask_ahead() for references. */
-static void locate(const struct ask *a, gpc_block *blocks, uint32_t n, struct hits *h)
+ * for; see prefetch_ahead() for references. */
+static void locate(const struct lookup *a, gpc_block *blocks, uint32_t n, struct hits *h)
 {
 	uint32_t i, record, hits = collect(blocks, n, h->at);
 
@@ -203,17 +203,17 @@ static void locate(const struct ask *a, gpc_block *blocks, uint32_t n, struct hi
 		}
 		h->n++;
 		if (!a->refs)
-			ask_lines(a, record);
+			prefetch_lines(a, record);
 	}
 }
 
 /* The same for what a part of a lookup has found. */
-static void locate_part(const struct ask *a, const struct lookup_part *part, gpc_block *blocks,
+static void locate_part(const struct lookup *a, const struct probe_part *part, gpc_block *blocks,
 			struct hits *h)
 {
 	uint32_t i;
 
-	if (!part->usual || a->refs || !lookup_usual_stays(&a->l)) {
+	if (!part->usual || a->refs || !probe_usual_stays(&a->l)) {
 		locate(a, blocks, part->n, h);
 		return;
 	}
@@ -228,13 +228,13 @@ static void locate_part(const struct ask *a, const struct lookup_part *part, gpc
 		__builtin_prefetch(seg_stamp(&a->c->seg, h->record[i]), 1);
 }
 
-static bool is_ram(const struct ask *a, gpc_block block)
+static bool is_ram(const struct lookup *a, gpc_block block)
 {
 	return load_relaxed(&seg_pool(&a->c->seg, (uint32_t)GPC_POOL(block))->kind) == GPC_RAM;
 }
 
 /* A hit counts for its tier, and as a use. */
-static void use(struct ask *a, gpc_block block, uint32_t record, uint32_t place)
+static void use(struct lookup *a, gpc_block block, uint32_t record, uint32_t place)
 {
 	bool ram = is_ram(a, block);
 
@@ -248,7 +248,7 @@ static void use(struct ask *a, gpc_block block, uint32_t record, uint32_t place)
 }
 
 /* The same for many, without references.  Misses leave no gap: it is the order that counts. */
-static void use_all(struct ask *a, const gpc_block *blocks, const struct hits *h, uint32_t place)
+static void use_all(struct lookup *a, const gpc_block *blocks, const struct hits *h, uint32_t place)
 {
 	uint32_t i, ram = 0;
 	uint64_t stamp;
@@ -268,7 +268,7 @@ static void use_all(struct ask *a, const gpc_block *blocks, const struct hits *h
 		refs_stamp(a->c, h->record[i], stamp--);
 }
 
-static int take(struct ask *a, const gpc_key *key, gpc_block block, uint32_t record)
+static int take(struct lookup *a, const gpc_key *key, gpc_block block, uint32_t record)
 {
 	int err = -ESTALE;
 
@@ -280,14 +280,14 @@ static int take(struct ask *a, const gpc_key *key, gpc_block block, uint32_t rec
 
 /* Each space once more, in order, with the pools as they are now; one whose block does not give a
  * reference is passed (rule S3). */
-static __attribute__((noinline)) int hold_again(struct ask *a, const gpc_key *key,
+static __attribute__((noinline)) int hold_again(struct lookup *a, const gpc_key *key,
 						gpc_block *block, uint32_t *record)
 {
 	uint32_t left;
 	int err;
 
 	a->stale++;
-	lookup_begin(&a->l, a->c, a->spaces);
+	probe_begin(&a->l, a->c, a->spaces);
 	for (left = a->l.spaces; left; left &= left - 1) {
 		*block = lookup_in_space(&a->l, (uint32_t)__builtin_ctz(left), key);
 		if (*block < 0)
@@ -301,7 +301,7 @@ static __attribute__((noinline)) int hold_again(struct ask *a, const gpc_key *ke
 }
 
 /* Reference on a hit; if its block went meanwhile, it is looked for again before it is a miss. */
-static int hold(struct ask *a, const gpc_key *key, gpc_block *block, uint32_t *record)
+static int hold(struct lookup *a, const gpc_key *key, gpc_block *block, uint32_t *record)
 {
 	int err = take(a, key, *block, *record);
 
@@ -336,7 +336,7 @@ static int check_arrays(const gpc_key *keys, uint32_t n, const gpc_block *blocks
 
 /* Uses of a part's hits.  Returns how many are none after all.  A key at REF_CAP counts as a
  * miss: a block without its reference must not look like one with it. */
-static uint32_t use_hits(struct ask *a, const gpc_key *keys, gpc_block *blocks, struct hits *h,
+static uint32_t use_hits(struct lookup *a, const gpc_key *keys, gpc_block *blocks, struct hits *h,
 			 uint32_t place)
 {
 	uint32_t i, lost = 0;
@@ -346,11 +346,11 @@ static uint32_t use_hits(struct ask *a, const gpc_key *keys, gpc_block *blocks, 
 			use_all(a, blocks, h, place);
 		return 0;
 	}
-	ask_first(a, h->record, h->n);
+	prefetch_first(a, h->record, h->n);
 	for (i = 0; i < h->n; i++) {
 		gpc_block *block = &blocks[h->at[i]];
 
-		ask_ahead(a, h->record, h->n, i);
+		prefetch_ahead(a, h->record, h->n, i);
 
 		if (hold(a, &keys[h->at[i]], block, &h->record[i])) {
 			*block = GPC_NONE;
@@ -363,7 +363,7 @@ static uint32_t use_hits(struct ask *a, const gpc_key *keys, gpc_block *blocks, 
 }
 
 /* Keys that a device has answered to, and a single one. */
-static uint32_t look_up_part(struct ask *a, const gpc_key *all, uint32_t from, uint32_t n,
+static uint32_t look_up_part(struct lookup *a, const gpc_key *all, uint32_t from, uint32_t n,
 			     gpc_block *blocks)
 {
 	struct hits h;
@@ -371,7 +371,7 @@ static uint32_t look_up_part(struct ask *a, const gpc_key *all, uint32_t from, u
 	if (a->there.blocks)
 		take_answers(a, from, n, blocks);
 	else
-		blocks[0] = lookup_one(&a->l, all);
+		blocks[0] = probe_one(&a->l, all);
 	locate(a, blocks, n, &h);
 	return h.n - use_hits(a, all + from, blocks, &h, refs_place(from));
 }
@@ -379,21 +379,21 @@ static uint32_t look_up_part(struct ask *a, const gpc_key *all, uint32_t from, u
 /* The next group of a run: its parts are compared, each one while the second buckets of the one
  * before are on their way; then the hits are used, whose lines have arrived by then.  Returns the
  * number of hits. */
-static uint32_t look_up(struct ask *a, struct lookup_run *run, uint32_t from, uint32_t n,
+static uint32_t look_up(struct lookup *a, struct probe_run *run, uint32_t from, uint32_t n,
 			gpc_block *blocks)
 {
-	struct lookup_part part[2];
-	struct hits h[LOOKUP_PARTS];
+	struct probe_part part[2];
+	struct hits h[PROBE_PARTS];
 	uint32_t i, k, last, hits = 0;
 
 	for (i = k = 0; i < n + run->part; i += run->part, k++) {
 		if (i < n)
-			lookup_first(run, from + i, MIN(run->part, n - i), &part[k & 1],
+			probe_first(run, from + i, MIN(run->part, n - i), &part[k & 1],
 				     blocks + i);
 		if (!k)
 			continue;
 		last = i - run->part;
-		lookup_rest(run, &part[~k & 1], blocks + last);
+		probe_rest(run, &part[~k & 1], blocks + last);
 		locate_part(a, &part[~k & 1], blocks + last, &h[k - 1]);
 		hits += h[k - 1].n;
 	}
@@ -403,22 +403,22 @@ static uint32_t look_up(struct ask *a, struct lookup_run *run, uint32_t from, ui
 	return hits;
 }
 
-static uint32_t look_up_all(struct ask *a, const gpc_key *keys, uint32_t n, gpc_block *blocks)
+static uint32_t look_up_all(struct lookup *a, const gpc_key *keys, uint32_t n, gpc_block *blocks)
 {
-	struct lookup_run run;
+	struct probe_run run;
 	uint32_t i, hits = 0;
 
-	lookup_start(&run, &a->l, keys, n);
-	for (i = 0; i < n; i += LOOKUP_GROUP)
-		hits += look_up(a, &run, i, MIN(n - i, LOOKUP_GROUP), blocks + i);
+	probe_start(&run, &a->l, keys, n);
+	for (i = 0; i < n; i += PROBE_GROUP)
+		hits += look_up(a, &run, i, MIN(n - i, PROBE_GROUP), blocks + i);
 	return hits;
 }
 
 GPC_EXPORT int gpc_lookup(gpc *c, uint32_t spaces, const gpc_key *keys, uint32_t n,
 			  gpc_block *blocks, uint32_t flags)
 {
-	struct device_question q = { .spaces = spaces, .keys = keys, .n = n };
-	struct ask a;
+	struct device_query q = { .spaces = spaces, .keys = keys, .n = n };
+	struct lookup a;
 	uint32_t i, hits = 0;
 	int err = handle_check(c, flags & (GPC_REF | GPC_DEVICE));
 
@@ -430,39 +430,39 @@ GPC_EXPORT int gpc_lookup(gpc *c, uint32_t spaces, const gpc_key *keys, uint32_t
 	err = check_arrays(keys, n, blocks);
 	if (err || !n)
 		return err;
-	err = ask_begin(&a, c, spaces, flags, flags & GPC_REF);
+	err = call_begin(&a, c, spaces, flags, flags & GPC_REF);
 	if (err)
 		return err;
-	err = ask_device(&a, &q, flags);
+	err = call_offload(&a, &q, flags);
 	if (!err && a.there.blocks && a.quiet && !a.refs)
 		hits = take_hints(&a, n, blocks);
 	else if (!err && (a.there.blocks || n == 1))
-		for (i = 0; i < n; i += LOOKUP_GROUP)
-			hits += look_up_part(&a, keys, i, MIN(n - i, LOOKUP_GROUP), blocks + i);
+		for (i = 0; i < n; i += PROBE_GROUP)
+			hits += look_up_part(&a, keys, i, MIN(n - i, PROBE_GROUP), blocks + i);
 	else if (!err)
 		hits = look_up_all(&a, keys, n, blocks);
-	ask_end(&a, err ? 0 : n);
+	call_end(&a, err ? 0 : n);
 	return err ? err : (int)hits;
 }
 
 /* ---- longest prefix ---- */
 
 /* The hits of a part up to the first miss. */
-static void locate_prefix(const struct ask *a, gpc_block *found, uint32_t n, struct hits *h)
+static void locate_prefix(const struct lookup *a, gpc_block *found, uint32_t n, struct hits *h)
 {
 	locate(a, found, leading_hits(found, n), h);
 	h->n = leading_hits(found, h->n);        /* they are at 0, 1, 2 ... */
 }
 
 /* Root to leaf, cut at the first failure (rule T8).  Returns how many of the part are used. */
-static uint32_t use_prefix(struct ask *a, const gpc_key *keys, gpc_block *found,
+static uint32_t use_prefix(struct lookup *a, const gpc_key *keys, gpc_block *found,
 			   struct hits *h, gpc_block *blocks, uint32_t place)
 {
 	uint32_t i;
 
-	ask_first(a, h->record, h->n);
+	prefetch_first(a, h->record, h->n);
 	for (i = 0; i < h->n; i++) {
-		ask_ahead(a, h->record, h->n, i);
+		prefetch_ahead(a, h->record, h->n, i);
 		if (a->refs && hold(a, &keys[i], &found[i], &h->record[i]))
 			break;
 		if (!a->quiet)
@@ -474,21 +474,21 @@ static uint32_t use_prefix(struct ask *a, const gpc_key *keys, gpc_block *found,
 }
 
 /* In parts, as look_up() goes.  A part with a miss is the last one. */
-static uint32_t match(struct ask *a, const gpc_key *keys, uint32_t n, gpc_block *blocks)
+static uint32_t match(struct lookup *a, const gpc_key *keys, uint32_t n, gpc_block *blocks)
 {
-	gpc_block found[4][LOOKUP_GROUP];
-	struct lookup_part part[2];
-	struct lookup_run run;
+	gpc_block found[4][PROBE_GROUP];
+	struct probe_part part[2];
+	struct probe_run run;
 	struct hits h[2];
 	uint32_t i, k, from, got, len = 0;
 
-	lookup_start(&run, &a->l, keys, n);
+	probe_start(&run, &a->l, keys, n);
 	for (i = k = 0; i < n + 2 * run.part; i += run.part, k++) {
 		if (i < n)
-			lookup_first(&run, i, MIN(run.part, n - i), &part[k & 1], found[k & 3]);
+			probe_first(&run, i, MIN(run.part, n - i), &part[k & 1], found[k & 3]);
 		from = i - run.part;
 		if (from < n) {
-			lookup_rest(&run, &part[~k & 1], found[(k - 1) & 3]);
+			probe_rest(&run, &part[~k & 1], found[(k - 1) & 3]);
 			locate_prefix(a, found[(k - 1) & 3], part[~k & 1].n, &h[~k & 1]);
 			if (h[~k & 1].n < part[~k & 1].n)
 				n = from + h[~k & 1].n;
@@ -520,14 +520,14 @@ static int check_starts(const uint32_t *start, uint32_t nseq)
 }
 
 /* A sequence whose length a device knows. */
-static uint32_t match_there(struct ask *a, uint32_t from, uint32_t n, gpc_block *blocks)
+static uint32_t match_there(struct lookup *a, uint32_t from, uint32_t n, gpc_block *blocks)
 {
-	gpc_block found[LOOKUP_GROUP];
+	gpc_block found[PROBE_GROUP];
 	struct hits h;
 	uint32_t i, m, len = 0;
 
-	for (i = 0; i < n; i += LOOKUP_GROUP) {
-		m = MIN(n - i, LOOKUP_GROUP);
+	for (i = 0; i < n; i += PROBE_GROUP) {
+		m = MIN(n - i, PROBE_GROUP);
 		take_answers(a, from + i, m, found);
 		locate_prefix(a, found, m, &h);
 		len += use_prefix(a, NULL, found, &h, blocks ? blocks + i : NULL, refs_place(i));
@@ -561,10 +561,10 @@ GPC_EXPORT int gpc_match(gpc *c, uint32_t spaces, const gpc_key *keys,
 			 const uint32_t *start, uint32_t nseq, uint32_t *len,
 			 gpc_block *blocks, uint32_t flags)
 {
-	struct device_question q = { .spaces = spaces, .keys = keys, .start = start,
+	struct device_query q = { .spaces = spaces, .keys = keys, .start = start,
 				     .nseq = nseq,
 				     .blocks = blocks || !(flags & GPC_QUIET) };
-	struct ask a;
+	struct lookup a;
 	uint32_t i, at, sum = 0;
 	int err = handle_check(c, flags & GPC_DEVICE);
 
@@ -572,11 +572,11 @@ GPC_EXPORT int gpc_match(gpc *c, uint32_t spaces, const gpc_key *keys,
 		err = check_match(flags, keys, start, nseq, len);
 	if (err || !nseq)
 		return err;
-	err = ask_begin(&a, c, spaces, flags, false);
+	err = call_begin(&a, c, spaces, flags, false);
 	if (err)
 		return err;
 	q.n = start[nseq] - start[0];
-	err = q.n ? ask_device(&a, &q, flags) : 0;
+	err = q.n ? call_offload(&a, &q, flags) : 0;
 	for (i = 0; !err && i < nseq; i++) {
 		at = start[i];
 		len[i] = a.there.len && !q.blocks ? a.there.len[i] :
@@ -586,14 +586,14 @@ GPC_EXPORT int gpc_match(gpc *c, uint32_t spaces, const gpc_key *keys,
 					 blocks ? blocks + at : NULL);
 		sum += len[i];
 	}
-	ask_end(&a, err ? 0 : start[nseq] - start[0]);
+	call_end(&a, err ? 0 : start[nseq] - start[0]);
 	return err ? err : (int)sum;
 }
 
 GPC_EXPORT int gpc_acquire(gpc *c, uint32_t spaces, const gpc_key *keys, uint32_t n,
 			   gpc_block *blocks, uint32_t flags)
 {
-	struct ask a;
+	struct lookup a;
 	uint32_t len;
 	int err = handle_check(c, true);
 
@@ -605,27 +605,27 @@ GPC_EXPORT int gpc_acquire(gpc *c, uint32_t spaces, const gpc_key *keys, uint32_
 	err = check_arrays(keys, n, blocks);
 	if (err || !n)
 		return err;
-	err = ask_begin(&a, c, spaces, flags, true);
+	err = call_begin(&a, c, spaces, flags, true);
 	if (err)
 		return err;
 	len = match(&a, keys, n, blocks);
-	ask_end(&a, n);
+	call_end(&a, n);
 	return !len && a.overflow ? overflow_error() : (int)len;
 }
 
 /* ---- hints to references ---- */
 
-static uint32_t ref(struct ask *a, const gpc_key *keys, const gpc_block *blocks,
+static uint32_t ref(struct lookup *a, const gpc_key *keys, const gpc_block *blocks,
 		    uint32_t n, uint32_t place, int *ret_err)
 {
-	uint32_t i, record[LOOKUP_GROUP];
+	uint32_t i, record[PROBE_GROUP];
 	int err = 0;
 
 	for (i = 0; i < n; i++)
 		record[i] = pool_record(&a->c->seg, blocks[i]);
-	ask_first(a, record, n);
+	prefetch_first(a, record, n);
 	for (i = 0; i < n; i++) {
-		ask_ahead(a, record, n, i);
+		prefetch_ahead(a, record, n, i);
 		err = take(a, &keys[i], blocks[i], record[i]);
 		a->stale += err == -ESTALE;
 		if (err)
@@ -638,7 +638,7 @@ static uint32_t ref(struct ask *a, const gpc_key *keys, const gpc_block *blocks,
 
 GPC_EXPORT int gpc_ref(gpc *c, const gpc_key *keys, const gpc_block *blocks, uint32_t n)
 {
-	struct ask a;
+	struct lookup a;
 	uint32_t m, got, len = 0;
 	int err = handle_check(c, true), why = 0;
 
@@ -647,16 +647,16 @@ GPC_EXPORT int gpc_ref(gpc *c, const gpc_key *keys, const gpc_block *blocks, uin
 	err = check_arrays(keys, n, blocks);
 	if (err || !n)
 		return err;
-	err = ask_begin(&a, c, 0, 0, true);
+	err = call_begin(&a, c, 0, 0, true);
 	if (err)
 		return err;
 	a.first = refs_first_stamp(c);
 	do {
-		m = MIN(n - len, LOOKUP_GROUP);
+		m = MIN(n - len, PROBE_GROUP);
 		got = ref(&a, keys + len, blocks + len, m, refs_place(len), &why);
 		len += got;
 	} while (got == m && len < n);
-	ask_end(&a, 0);
+	call_end(&a, 0);
 	if (why < 0)
 		refuse_ref(c, len, blocks[len], why);
 	return !len && a.overflow ? -EOVERFLOW : (int)len;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* dev_ask.c - host-in, host-out: when a device is worth it, and the way there.
+/* offload_query.c - host-in, host-out: when a device is worth it, and the way there.
  *
  * One round trip to a GPU costs as much as some hundred lookups here.  The caller's own section
  * holds back what the device may still show: its answer is there before the section ends. */
@@ -15,7 +15,7 @@
 #define WORTH_LOOKUPS 2048               /* keys */
 #define WORTH_MATCH   4096               /* keys of all sequences together */
 
-static bool is_worth_it(const struct device_question *q)
+static bool is_worth_it(const struct device_query *q)
 {
 	return q->n >= (q->start ? WORTH_MATCH : WORTH_LOOKUPS);
 }
@@ -29,7 +29,7 @@ static bool is_fresh(const gpc_dev *d)
 	return import_find(d->c, d->uuid, &m) && m.flushed >= changes;
 }
 
-static int ask_one(gpc_dev *d, const struct device_question *q, struct device_answer *ret)
+static int ask_one(gpc_dev *d, const struct device_query *q, struct device_result *ret)
 {
 	struct dev_view view;
 	struct import *im;
@@ -43,7 +43,7 @@ static int ask_one(gpc_dev *d, const struct device_question *q, struct device_an
 	return err;
 }
 
-int dev_ask(gpc *c, const struct device_question *q, bool must, struct device_answer *ret)
+int offload_query(gpc *c, const struct device_query *q, bool must, struct device_result *ret)
 {
 	int err;
 
@@ -65,7 +65,7 @@ int dev_ask(gpc *c, const struct device_question *q, bool must, struct device_an
 	return must ? err : -EAGAIN;
 }
 
-void dev_ask_end(gpc *c, struct device_answer *answer)
+void offload_end(gpc *c, struct device_result *answer)
 {
 	free(answer->memory);
 	pthread_mutex_unlock(&c->dev_lock);

@@ -27,12 +27,12 @@ entry_load(const struct probe_entry *e)
 	return (struct probe_entry){ { x.w[0], x.w[1], x.w[2], x.w[3] } };
 }
 
-static inline const struct probe_entry *bucket_at(const struct lookup *l, uint32_t bucket)
+static inline const struct probe_entry *bucket_at(const struct probe *l, uint32_t bucket)
 {
 	return l->table + (uint64_t)bucket * SHM_BUCKET;
 }
 
-static inline struct probe_key prepare(const struct lookup *l, uint32_t space,
+static inline struct probe_key prepare(const struct probe *l, uint32_t space,
 				       const gpc_key *key)
 {
 	const gpc_key *mask = &l->c->mask[space];
@@ -40,7 +40,7 @@ static inline struct probe_key prepare(const struct lookup *l, uint32_t space,
 	return probe_prepare(key->w[0] ^ mask->w[0], key->w[1] ^ mask->w[1], l->buckets);
 }
 
-static void choose_usual(struct lookup *l, const struct segment *s)
+static void choose_usual(struct probe *l, const struct segment *s)
 {
 	uint32_t pool, half, record;
 	uint64_t left;
@@ -62,7 +62,7 @@ static void choose_usual(struct lookup *l, const struct segment *s)
 	}
 }
 
-void lookup_begin(struct lookup *l, const gpc *c, uint32_t spaces)
+void probe_begin(struct probe *l, const gpc *c, uint32_t spaces)
 {
 	const struct segment *s = &c->seg;
 
@@ -79,7 +79,7 @@ void lookup_begin(struct lookup *l, const gpc *c, uint32_t spaces)
 /* ---- one key ---- */
 
 /* A pool that was added after the call began may have got a key that was there before. */
-static bool is_usable(const struct lookup *l, gpc_block block)
+static bool is_usable(const struct probe *l, gpc_block block)
 {
 	struct pool_set now;
 
@@ -91,7 +91,7 @@ static bool is_usable(const struct lookup *l, gpc_block block)
 	return pool_set_has(&now, (uint32_t)block >> 24);
 }
 
-static gpc_block probe_bucket(const struct lookup *l, uint32_t bucket,
+static gpc_block probe_bucket(const struct probe *l, uint32_t bucket,
 			      const struct probe_key *p, int *overflows)
 {
 	const struct probe_entry *e = bucket_at(l, bucket);
@@ -110,7 +110,7 @@ static gpc_block probe_bucket(const struct lookup *l, uint32_t bucket,
 	return NO_BLOCK;
 }
 
-gpc_block lookup_in_space(const struct lookup *l, uint32_t space, const gpc_key *key)
+gpc_block lookup_in_space(const struct probe *l, uint32_t space, const gpc_key *key)
 {
 	struct probe_key p = prepare(l, space, key);
 	int more, unused;
@@ -119,7 +119,7 @@ gpc_block lookup_in_space(const struct lookup *l, uint32_t space, const gpc_key 
 	return block < 0 && more ? probe_bucket(l, p.second, &p, &unused) : block;
 }
 
-gpc_block lookup_one(const struct lookup *l, const gpc_key *key)
+gpc_block probe_one(const struct probe *l, const gpc_key *key)
 {
 	gpc_block block = NO_BLOCK;
 	uint32_t left;
@@ -131,21 +131,21 @@ gpc_block lookup_one(const struct lookup *l, const gpc_key *key)
 
 /* ---- many keys ---- */
 
-struct looking {                         /* what all keys of a part need, in registers */
+struct prober {                         /* what all keys of a part need, in registers */
 	gpc_key mask;
 	const struct probe_entry *table;
 	uint32_t buckets, usual, usual_slots;
 };
 
-static inline struct looking look_for(const struct lookup_run *r)
+static inline struct prober look_for(const struct probe_run *r)
 {
-	const struct lookup *l = r->l;
+	const struct probe *l = r->l;
 
-	return (struct looking){ r->mask, l->table, l->buckets, l->usual, l->usual_slots };
+	return (struct prober){ r->mask, l->table, l->buckets, l->usual, l->usual_slots };
 }
 
 static inline __attribute__((always_inline)) struct probe_key
-prepare_for(const struct looking *l, const gpc_key *key)
+prepare_for(const struct prober *l, const gpc_key *key)
 {
 	return probe_prepare(key->w[0] ^ l->mask.w[0], key->w[1] ^ l->mask.w[1], l->buckets);
 }
@@ -154,7 +154,7 @@ prepare_for(const struct looking *l, const gpc_key *key)
 #ifdef ORDER_VECTORS
 typedef __m128i wanted;
 
-static inline __attribute__((always_inline)) wanted want(const struct looking *r,
+static inline __attribute__((always_inline)) wanted want(const struct prober *r,
 							 const gpc_key *key)
 {
 	const __m128i low = _mm_setr_epi32(-1, -1, 0, 0), word2 = _mm_setr_epi32(0, 0, -1, 0);
@@ -190,7 +190,7 @@ bucket_matches(const struct probe_entry *e, wanted k, uint32_t *overflows)
 #else
 typedef struct probe_key wanted;
 
-static inline wanted want(const struct looking *l, const gpc_key *key)
+static inline wanted want(const struct prober *l, const gpc_key *key)
 {
 	return prepare_for(l, key);
 }
@@ -212,8 +212,8 @@ static inline uint32_t bucket_matches(const struct probe_entry *e, wanted k, uin
  * the middle of being wiped leaves its sign in `wiped`: it must not hide another one.  `odd` gets
  * a bit for that, and for any block that is not of the usual pool. */
 static inline __attribute__((always_inline)) gpc_block
-match_bucket(const struct looking *l, const struct probe_entry *e, wanted k, uint32_t *overflows,
-	     struct lookup_odd *o)
+match_bucket(const struct prober *l, const struct probe_entry *e, wanted k, uint32_t *overflows,
+	     struct probe_odd *o)
 {
 	uint32_t matches = bucket_matches(e, k, overflows);
 	uint32_t at = (uint32_t)__builtin_ctz(matches | 1u << 3);
@@ -227,7 +227,7 @@ match_bucket(const struct looking *l, const struct probe_entry *e, wanted k, uin
 }
 
 static inline __attribute__((always_inline)) const struct probe_entry *
-ask_bucket(const struct looking *l, uint32_t bucket)
+prefetch_bucket(const struct prober *l, uint32_t bucket)
 {
 	const struct probe_entry *e = l->table + (uint64_t)bucket * SHM_BUCKET;
 
@@ -235,10 +235,10 @@ ask_bucket(const struct looking *l, uint32_t bucket)
 	return e;
 }
 
-static void run_in_space(struct lookup_run *r, const struct lookup *l, uint32_t space,
+static void run_in_space(struct probe_run *r, const struct probe *l, uint32_t space,
 			 const gpc_key *keys, uint32_t n, uint32_t part)
 {
-	struct looking k;
+	struct prober k;
 
 	r->l = l;
 	r->spaces = GPC_SPACE(space);
@@ -248,18 +248,18 @@ static void run_in_space(struct lookup_run *r, const struct lookup *l, uint32_t 
 	r->n = n;
 	r->part = part;
 	k = look_for(r);
-	_Static_assert(LINES_AHEAD <= LOOKUP_GROUP, "each has a place");
+	_Static_assert(LINES_AHEAD <= PROBE_GROUP, "each has a place");
 	for (r->asked = 0; r->asked < MIN(n, LINES_AHEAD); r->asked++)
-		r->bucket[r->asked] = ask_bucket(&k, prepare_for(&k, &keys[r->asked]).first);
+		r->bucket[r->asked] = prefetch_bucket(&k, prepare_for(&k, &keys[r->asked]).first);
 }
 
 struct found {                           /* what the comparisons of a part add up to */
 	uint32_t second, misses;
-	struct lookup_odd odd;
+	struct probe_odd odd;
 };
 
 static inline __attribute__((always_inline)) void
-compare(const struct looking *k, const struct probe_entry *e, const gpc_key *key, uint32_t i,
+compare(const struct prober *k, const struct probe_entry *e, const gpc_key *key, uint32_t i,
 	struct found *f, uint8_t *second, gpc_block *blocks)
 {
 	uint32_t overflows;
@@ -272,37 +272,37 @@ compare(const struct looking *k, const struct probe_entry *e, const gpc_key *key
 }
 
 /* Compare a part, and with each of its keys ask for another one, as long as there are any. */
-static void compare_part(struct lookup_run *r, struct lookup_part *part, struct found *f,
+static void compare_part(struct probe_run *r, struct probe_part *part, struct found *f,
 			 gpc_block *blocks)
 {
-	struct looking k = look_for(r);
+	struct prober k = look_for(r);
 	const gpc_key *keys = r->keys + part->from, *next = r->keys + r->asked;
 	uint32_t i, from = part->from, asked = r->asked, more = MIN(part->n, r->n - asked);
 
 	for (i = 0; i < more; i++) {
-		const struct probe_entry *e = r->bucket[(from + i) % LOOKUP_GROUP];
+		const struct probe_entry *e = r->bucket[(from + i) % PROBE_GROUP];
 
-		r->bucket[(asked + i) % LOOKUP_GROUP] =
-			ask_bucket(&k, prepare_for(&k, &next[i]).first);
+		r->bucket[(asked + i) % PROBE_GROUP] =
+			prefetch_bucket(&k, prepare_for(&k, &next[i]).first);
 		compare(&k, e, &keys[i], i, f, part->second, blocks);
 	}
 	r->asked += more;
 	for (; i < part->n; i++)
-		compare(&k, r->bucket[(from + i) % LOOKUP_GROUP], &keys[i], i, f, part->second,
+		compare(&k, r->bucket[(from + i) % PROBE_GROUP], &keys[i], i, f, part->second,
 			blocks);
 }
 
-static void ask_seconds(const struct lookup_run *r, struct lookup_part *part)
+static void prefetch_seconds(const struct probe_run *r, struct probe_part *part)
 {
-	struct looking k = look_for(r);
+	struct prober k = look_for(r);
 	const gpc_key *keys = r->keys + part->from;
 	uint32_t i;
 
 	for (i = 0; i < part->nsecond; i++)
-		part->bucket[i] = ask_bucket(&k, prepare_for(&k, &keys[part->second[i]]).second);
+		part->bucket[i] = prefetch_bucket(&k, prepare_for(&k, &keys[part->second[i]]).second);
 }
 
-void lookup_first(struct lookup_run *r, uint32_t from, uint32_t n, struct lookup_part *part,
+void probe_first(struct probe_run *r, uint32_t from, uint32_t n, struct probe_part *part,
 		  gpc_block *blocks)
 {
 	struct found f = { 0, r->spaces ? 0 : n, { 0, 0 } };
@@ -318,12 +318,12 @@ void lookup_first(struct lookup_run *r, uint32_t from, uint32_t n, struct lookup
 	part->nsecond = f.second;
 	part->odd = f.odd;
 	part->hits = n - f.misses;
-	ask_seconds(r, part);
+	prefetch_seconds(r, part);
 }
 
 /* One by one: keys that met a block of a pool that is not live, and all misses where one of the
  * keys met an entry in the middle of being wiped. */
-static void settle(const struct lookup_run *r, const struct lookup_part *part, gpc_block *blocks)
+static void settle(const struct probe_run *r, const struct probe_part *part, gpc_block *blocks)
 {
 	bool wiped = part->odd.wiped >> 31;
 	uint32_t i;
@@ -333,10 +333,10 @@ static void settle(const struct lookup_run *r, const struct lookup_part *part, g
 			blocks[i] = lookup_in_space(r->l, r->space, &r->keys[part->from + i]);
 }
 
-static void second_buckets(const struct lookup_run *r, struct lookup_part *part,
+static void second_buckets(const struct probe_run *r, struct probe_part *part,
 			   gpc_block *blocks)
 {
-	struct looking k = look_for(r);
+	struct prober k = look_for(r);
 	uint32_t i, at, unused;
 
 	for (i = 0; i < part->nsecond; i++) {
@@ -351,24 +351,24 @@ static void second_buckets(const struct lookup_run *r, struct lookup_part *part,
 }
 
 /* All of a group's keys in one space. */
-static void group_in_space(const struct lookup *l, uint32_t space, const gpc_key *keys,
+static void group_in_space(const struct probe *l, uint32_t space, const gpc_key *keys,
 			   uint32_t n, gpc_block *blocks)
 {
-	struct lookup_run r;
-	struct lookup_part part;
+	struct probe_run r;
+	struct probe_part part;
 
 	run_in_space(&r, l, space, keys, n, n);
-	lookup_first(&r, 0, n, &part, blocks);
+	probe_first(&r, 0, n, &part, blocks);
 	second_buckets(&r, &part, blocks);
 }
 
 /* Spaces behind the first are asked for the keys that are still without a block. */
-static void next_space(const struct lookup *l, uint32_t space, const gpc_key *keys,
+static void next_space(const struct probe *l, uint32_t space, const gpc_key *keys,
 		       uint32_t n, gpc_block *blocks)
 {
-	gpc_key left[LOOKUP_GROUP];
-	gpc_block found[LOOKUP_GROUP];
-	uint8_t at[LOOKUP_GROUP];
+	gpc_key left[PROBE_GROUP];
+	gpc_block found[PROBE_GROUP];
+	uint8_t at[PROBE_GROUP];
 	uint32_t i, nleft = 0;
 
 	for (i = 0; i < n; i++) {
@@ -383,7 +383,7 @@ static void next_space(const struct lookup *l, uint32_t space, const gpc_key *ke
 		blocks[at[i]] = found[i];
 }
 
-void lookup_rest(const struct lookup_run *r, struct lookup_part *part, gpc_block *blocks)
+void probe_rest(const struct probe_run *r, struct probe_part *part, gpc_block *blocks)
 {
 	uint32_t left = r->spaces;
 
@@ -397,7 +397,7 @@ void lookup_rest(const struct lookup_run *r, struct lookup_part *part, gpc_block
 			   blocks);
 }
 
-static void start(struct lookup_run *r, const struct lookup *l, const gpc_key *keys, uint32_t n,
+static void start(struct probe_run *r, const struct probe *l, const gpc_key *keys, uint32_t n,
 		  uint32_t part)
 {
 	/* a space without a pool when there are none: nothing is looked at there */
@@ -407,18 +407,18 @@ static void start(struct lookup_run *r, const struct lookup *l, const gpc_key *k
 
 /* Keys that are not in the first space have no others behind them on their way, so where there are
  * several spaces more keys go together. */
-void lookup_start(struct lookup_run *r, const struct lookup *l, const gpc_key *keys, uint32_t n)
+void probe_start(struct probe_run *r, const struct probe *l, const gpc_key *keys, uint32_t n)
 {
-	start(r, l, keys, n, l->spaces & (l->spaces - 1) ? LOOKUP_GROUP : LOOKUP_PART);
+	start(r, l, keys, n, l->spaces & (l->spaces - 1) ? PROBE_GROUP : PROBE_PART);
 }
 
-void lookup_group(const struct lookup *l, const gpc_key *keys, uint32_t n,
+void probe_group(const struct probe *l, const gpc_key *keys, uint32_t n,
 		  gpc_block *blocks)
 {
-	struct lookup_part part;
-	struct lookup_run r;
+	struct probe_part part;
+	struct probe_run r;
 
 	start(&r, l, keys, n, n);
-	lookup_first(&r, 0, n, &part, blocks);
-	lookup_rest(&r, &part, blocks);
+	probe_first(&r, 0, n, &part, blocks);
+	probe_rest(&r, &part, blocks);
 }

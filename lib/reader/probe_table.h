@@ -10,13 +10,13 @@
 #include "peer/handle.h"
 #include "kernels/probe.h"
 
-#define LOOKUP_GROUP 64          /* keys whose answers are used together */
-#define LOOKUP_PART  32          /* keys that are compared before their second buckets are, and
+#define PROBE_GROUP 64          /* keys whose answers are used together */
+#define PROBE_PART  32          /* keys that are compared before their second buckets are, and
 				  * before what their hits need is asked for */
-#define LOOKUP_PARTS (LOOKUP_GROUP / LOOKUP_PART)
+#define PROBE_PARTS (PROBE_GROUP / PROBE_PART)
 
 /* What every probe of one call needs, loaded once. */
-struct lookup {
+struct probe {
 	const gpc *c;
 	const struct probe_entry *table;
 	uint32_t buckets;
@@ -25,59 +25,59 @@ struct lookup {
 	/* Blocks of the first live pool, which most hits are in: from `usual`, as many as it has
 	 * records, which begin at `usual_record`. */
 	uint32_t usual, usual_slots, usual_record;
-	uint64_t usual_range;            /* as it was then: see lookup_usual_stays() */
+	uint64_t usual_range;            /* as it was then: see probe_usual_stays() */
 };
 
 /* spaces as the caller gave them; 0 = every space with a pool */
-void lookup_begin(struct lookup *l, const gpc *c, uint32_t spaces);
+void probe_begin(struct probe *l, const gpc *c, uint32_t spaces);
 /* Is the usual pool where it was?  One without blocks goes without a grace period, and another may
  * have its number, and other records, before the call ends: ask after blocks were found. */
-static inline bool lookup_usual_stays(const struct lookup *l)
+static inline bool probe_usual_stays(const struct probe *l)
 {
 	return load_relaxed(&seg_pool(&l->c->seg, l->usual >> 24)->range) == l->usual_range;
 }
 
 /* One key: block or -1.  The block's pool was live; its slot is not checked (pool_record). */
-gpc_block lookup_one(const struct lookup *l, const gpc_key *key);
+gpc_block probe_one(const struct probe *l, const gpc_key *key);
 /* The same in one of l->spaces. */
-gpc_block lookup_in_space(const struct lookup *l, uint32_t space, const gpc_key *key);
+gpc_block lookup_in_space(const struct probe *l, uint32_t space, const gpc_key *key);
 
 /* ---- many keys, a part after the other ----
  *
- *   lookup_start
- *   for each part           lookup_first, then lookup_rest of the part before
- *   lookup_rest of the last part
+ *   probe_start
+ *   for each part           probe_first, then probe_rest of the part before
+ *   probe_rest of the last part
  *
  * so that the second buckets of the part before are on their way while a part is compared.  First
  * buckets are asked for key by key, LINES_AHEAD keys before their turn. */
-struct lookup_run {
-	const struct lookup *l;          /* its live pools may be renewed meanwhile */
+struct probe_run {
+	const struct probe *l;          /* its live pools may be renewed meanwhile */
 	uint32_t spaces, space;          /* all, and the one that is asked first */
 	uint32_t part;                   /* keys of a part, at most: one space is asked in smaller
 	                                  * ones */
 	uint32_t n, asked;
 	const gpc_key *keys;
 	gpc_key mask;                    /* of the space */
-	const struct probe_entry *bucket[LOOKUP_GROUP];  /* first ones of the keys asked for */
+	const struct probe_entry *bucket[PROBE_GROUP];  /* first ones of the keys asked for */
 };
 
-struct lookup_part {
+struct probe_part {
 	uint32_t from, n;
 	uint32_t hits;                   /* only when all of them are of the usual pool */
 	bool usual;
 	uint32_t nsecond;
-	struct lookup_odd { uint32_t odd, wiped; } odd;  /* not 0: a block of another pool; the
+	struct probe_odd { uint32_t odd, wiped; } odd;  /* not 0: a block of another pool; the
 	                                  * sign: an entry in the middle of being wiped */
-	uint8_t second[LOOKUP_GROUP];    /* which keys may be in their second bucket */
-	const struct probe_entry *bucket[LOOKUP_GROUP];
+	uint8_t second[PROBE_GROUP];    /* which keys may be in their second bucket */
+	const struct probe_entry *bucket[PROBE_GROUP];
 };
 
-void lookup_start(struct lookup_run *r, const struct lookup *l, const gpc_key *keys, uint32_t n);
-void lookup_first(struct lookup_run *r, uint32_t from, uint32_t n, struct lookup_part *part,
+void probe_start(struct probe_run *r, const struct probe *l, const gpc_key *keys, uint32_t n);
+void probe_first(struct probe_run *r, uint32_t from, uint32_t n, struct probe_part *part,
 		  gpc_block *blocks);
-void lookup_rest(const struct lookup_run *r, struct lookup_part *part, gpc_block *blocks);
+void probe_rest(const struct probe_run *r, struct probe_part *part, gpc_block *blocks);
 
-/* n <= LOOKUP_GROUP keys in one part. */
-void lookup_group(const struct lookup *l, const gpc_key *keys, uint32_t n, gpc_block *blocks);
+/* n <= PROBE_GROUP keys in one part. */
+void probe_group(const struct probe *l, const gpc_key *keys, uint32_t n, gpc_block *blocks);
 
 #endif

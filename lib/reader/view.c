@@ -134,7 +134,7 @@ bool import_find(const gpc *c, const uint8_t uuid[16], struct shm_mirror *ret)
 	uint32_t i;
 
 	for (i = 0; i < SHM_MIRRORS; i++)
-		if (outside_mirror(&c->seg, i, &m) && m.state == MIRROR_READY &&
+		if (descriptor_read(&c->seg, i, &m) && m.state == MIRROR_READY &&
 		    !memcmp(m.uuid, uuid, sizeof(m.uuid)) &&
 		    (!found || m.generation > ret->generation)) {
 			*ret = m;

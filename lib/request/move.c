@@ -24,16 +24,16 @@ static int begin_part(gpc *c, const struct shm_command *head, const gpc_block *b
 	cmds[0] = *head;
 	for (i = 0; i < n; i++)
 		cmds[i].block = blocks ? blocks[i] : GPC_NONE;
-	got = fill_group(c, cmds, n, deadline, &op);
+	got = request_group(c, cmds, n, deadline, &op);
 	free(cmds);
 	if (got < 0)
 		return got;
 	for (i = 0; i < (uint32_t)got; i++) {
-		fill_move(c, op->out[3 * i], op->out[3 * i + 1], &moves[i]);
+		request_move(c, op->out[3 * i], op->out[3 * i + 1], &moves[i]);
 		if (blocks)
 			moves[i].op &= ~MOVE_NOT_HELD;
 		if (victims)
-			fill_move(c, moves[i].to, op->out[3 * i + 2], &victims[i]);
+			request_move(c, moves[i].to, op->out[3 * i + 2], &victims[i]);
 	}
 	free(op);
 	return got;
@@ -66,7 +66,7 @@ GPC_EXPORT int gpc_demote(gpc *c, int from, int to, const gpc_block *blocks, uin
 				    .to_pool = to < 0 ? 0xff : (uint8_t)to,
 				    .arg = !blocks,
 				    .flags = flags & GPC_KEEP ? CF_KEEP : 0 };
-	int err = fill_check(c, flags, GPC_KEEP, true);
+	int err = request_check(c, flags, GPC_KEEP, true);
 
 	if (err == 0)
 		err = refuse_pool_number(c, "from", from);
@@ -92,7 +92,7 @@ GPC_EXPORT int gpc_promote(gpc *c, const gpc_block *blocks, uint32_t n, int to,
 	struct shm_command head = { .op = CMD_PROMOTE, .to_pool = (uint8_t)to,
 				    .flags = (uint8_t)((flags & GPC_KEEP ? CF_KEEP : 0) |
 						       (victims ? CF_MOVES : 0)) };
-	int err = fill_check(c, flags, GPC_KEEP, true);
+	int err = request_check(c, flags, GPC_KEEP, true);
 
 	if (err == 0)
 		err = refuse_pool_number(c, "to", to);
@@ -208,7 +208,7 @@ static int commit_all(gpc *c, const struct gpc_move *moves, uint32_t n, int *res
 GPC_EXPORT int gpc_commit(gpc *c, const struct gpc_move *moves, uint32_t n, int *results,
 			  uint32_t flags)
 {
-	int err = fill_check(c, flags, GPC_CANCEL, true), *list;
+	int err = request_check(c, flags, GPC_CANCEL, true), *list;
 	struct gpc_move *some;
 	uint32_t i, m = 0;
 	bool told = false;

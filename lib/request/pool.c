@@ -134,7 +134,7 @@ GPC_EXPORT int gpc_pool_add(gpc *c, struct gpc_pool *p)
 	struct shm_command cmd = { .op = CMD_POOL, .count = 1 };
 	struct returns *returns = NULL;
 	struct shm_pool rq;
-	int n = fill_check(c, 0, 0, false);
+	int n = request_check(c, 0, 0, false);
 
 	if (n < 0)
 		return n;
@@ -254,7 +254,7 @@ static int wait_removed(gpc *c, int pool, uint32_t generation, uint64_t deadline
 		if (clock_ns() >= deadline)
 			return err_set(ETIMEDOUT, "pool is %d: time is up, and blocks of it are still "
 				       "held; it goes when they are given back", pool);
-		if (!writer_seat_help(c))
+		if (!serve_help(c))
 			nanosleep(&ts, NULL);
 	}
 	return 0;
@@ -266,7 +266,7 @@ GPC_EXPORT int gpc_clear(gpc *c, int pool, uint32_t tag, uint32_t flags, int tim
 				   .pool = pool < 0 ? 0xff : (uint8_t)pool,
 				   .flags = flags & GPC_REMOVE ? CF_REMOVE : 0 };
 	uint64_t deadline = deadline_from(timeout_ms);
-	int held = fill_check(c, flags, GPC_REMOVE, timeout_ms != 0), err;
+	int held = request_check(c, flags, GPC_REMOVE, timeout_ms != 0), err;
 	const struct shm_pool *d;
 
 	if (held == 0 && pool != -1)

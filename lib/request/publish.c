@@ -361,7 +361,7 @@ GPC_EXPORT int gpc_publish(gpc *c, const gpc_key *parents, const gpc_key *keys,
 			   gpc_block *resident, uint32_t flags, gpc_ticket *t)
 {
 	struct publish p = { parents, keys, blocks, tag, resident, resident != NULL };
-	int got = fill_check(c, flags, GPC_NOWAIT, !(flags & GPC_NOWAIT));
+	int got = request_check(c, flags, GPC_NOWAIT, !(flags & GPC_NOWAIT));
 	uint64_t ticket, before;
 
 	if (got < 0)

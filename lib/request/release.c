@@ -29,7 +29,7 @@ static bool release(gpc *c, gpc_block block, uint32_t record, uint64_t stamp,
 	return release_hold(c, record, block, stamp, sum);
 }
 
-static inline __attribute__((always_inline)) void ask_lines(const gpc *c, uint32_t record)
+static inline __attribute__((always_inline)) void prefetch_lines(const gpc *c, uint32_t record)
 {
 	if (record == SHM_NO_RECORD)
 		return;
@@ -47,11 +47,11 @@ static uint32_t release_group(gpc *c, const gpc_block *blocks, uint32_t n, uint6
 	for (i = 0; i < n; i++) {
 		record[i] = pool_record(&c->seg, blocks[i]);
 		if (i < AHEAD)
-			ask_lines(c, record[i]);
+			prefetch_lines(c, record[i]);
 	}
 	for (i = 0; i < n; i++, stamp--) {
 		if (i + AHEAD < n)
-			ask_lines(c, record[i + AHEAD]);
+			prefetch_lines(c, record[i + AHEAD]);
 		if (blocks[i] == GPC_NONE ||
 		    release(c, blocks[i], record[i], stamp, sum, returned))
 			continue;
@@ -102,7 +102,7 @@ static void tell_refused(gpc *c, uint64_t ticket)
 
 GPC_EXPORT int gpc_wait(gpc *c, gpc_ticket t, int timeout_ms)
 {
-	int err = fill_check(c, 0, 0, timeout_ms != 0);
+	int err = request_check(c, 0, 0, timeout_ms != 0);
 
 	if (err == 0)
 		err = err_timeout(timeout_ms);
@@ -176,7 +176,7 @@ GPC_EXPORT int gpc_drop(gpc *c, const gpc_block *blocks, uint32_t n, uint32_t fl
 			gpc_ticket *t)
 {
 	bool wait = !(flags & GPC_NOWAIT);
-	int err = fill_check(c, flags, GPC_NOWAIT, false), live = 0, got = 0;
+	int err = request_check(c, flags, GPC_NOWAIT, false), live = 0, got = 0;
 	uint32_t done, part = SHM_RING / 4;
 	gpc_ticket ticket;
 

@@ -16,9 +16,9 @@ struct stock {
 };
 
 /* Handle, flags; waits: -EDEADLK inside an own section. */
-int fill_check(gpc *c, uint32_t flags, uint32_t known, bool waits);
+int request_check(gpc *c, uint32_t flags, uint32_t known, bool waits);
 /* This block is reserved by us now. */
-void fill_mine(gpc *c, gpc_block block, struct ref_sum *sum);
+void request_own(gpc *c, gpc_block block, struct ref_sum *sum);
 
 /* ---- returned.c: blocks of CALLER pools, which come back to us ----
  *
@@ -52,10 +52,10 @@ void returns_know(const gpc *c, uint32_t record, gpc_block block);
 /* A move with MOVE_NOT_HELD in its op: the writer chose `from`, which nobody held.  A reference
  * that a thread of this process takes before the commit is that thread's, and stays. */
 #define MOVE_NOT_HELD (1ull << 63)
-void fill_move(gpc *c, gpc_block from, gpc_block to, struct gpc_move *ret);
+void request_move(gpc *c, gpc_block from, gpc_block to, struct gpc_move *ret);
 /* Submit a group whose first command is cmds[0], wait for its answer: how many, and *ret with
  * three words of `out` a slot (block, to, tag - 1), to be freed; or a negative errno. */
-int fill_group(gpc *c, struct shm_command *cmds, uint32_t n, uint64_t deadline,
+int request_group(gpc *c, struct shm_command *cmds, uint32_t n, uint64_t deadline,
 	       struct op **ret);
 
 #endif

@@ -10,7 +10,7 @@
 #define PART (SHM_RING / 4)              /* commands of one submission of a long call */
 #define TRY_NS (100 * NS_PER_MS)         /* for the stock to go back, with a timeout of 0 */
 
-int fill_check(gpc *c, uint32_t flags, uint32_t known, bool waits)
+int request_check(gpc *c, uint32_t flags, uint32_t known, bool waits)
 {
 	int err = handle_check(c, true);
 
@@ -25,7 +25,7 @@ int fill_check(gpc *c, uint32_t flags, uint32_t known, bool waits)
 	return 0;
 }
 
-void fill_mine(gpc *c, gpc_block block, struct ref_sum *sum)
+void request_own(gpc *c, gpc_block block, struct ref_sum *sum)
 {
 	uint32_t record = pool_record(&c->seg, block);
 
@@ -37,7 +37,7 @@ void fill_mine(gpc *c, gpc_block block, struct ref_sum *sum)
 		hold_step(c, record, block, HOLD_GRANT, sum);
 }
 
-void fill_move(gpc *c, gpc_block from, gpc_block to, struct gpc_move *ret)
+void request_move(gpc *c, gpc_block from, gpc_block to, struct gpc_move *ret)
 {
 	uint32_t record = pool_record(&c->seg, to);
 
@@ -233,7 +233,7 @@ static void lose(gpc *c, gpc_block block, struct ref_sum *sum)
  * where it has given the call up. */
 static void take_group(gpc *c, struct op *op)
 {
-	void (*get)(gpc *, gpc_block, struct ref_sum *) = op->abandoned ? lose : fill_mine;
+	void (*get)(gpc *, gpc_block, struct ref_sum *) = op->abandoned ? lose : request_own;
 	struct ref_sum sum = { 0 };
 	const struct shm_command *head = ring_slot(c, op, 0);
 	bool ours = brings_blocks(c, head);
@@ -303,7 +303,7 @@ static int group_again(gpc *c, struct shm_command *cmds, uint32_t n, uint64_t de
 	return err;
 }
 
-int fill_group(gpc *c, struct shm_command *cmds, uint32_t n, uint64_t deadline, struct op **ret)
+int request_group(gpc *c, struct shm_command *cmds, uint32_t n, uint64_t deadline, struct op **ret)
 {
 	bool counts = cmds->op != CMD_EVICT || (cmds->flags & CF_TAKE);
 	int err;
@@ -328,7 +328,7 @@ static uint32_t reserve_from_stock(gpc *c, uint32_t pool, uint32_t n, gpc_block 
 		stock_refill(c, pool);
 	pthread_mutex_unlock(&c->ring_lock);
 	if (got)
-		count_add(&seg_seat(&c->seg, c->peer)->held[pool], got);
+		count_add(&seg_seat(&c->seg, c->peer)->in_use[pool], got);
 	for (i = 0; moves && i < got; i++)
 		moves[i] = (struct gpc_move){ .from = blocks[i], .to = GPC_NONE };
 	return got;
@@ -359,14 +359,14 @@ static int reserve_part(gpc *c, uint32_t pool, uint32_t n, uint64_t leave, gpc_b
 		.flags = (uint8_t)((flags & GPC_PARTIAL ? CF_PARTIAL : 0) |
 				   (moves ? CF_MOVES : 0)),
 	};
-	got = fill_group(c, cmds, n, deadline, &op);
+	got = request_group(c, cmds, n, deadline, &op);
 	free(cmds);
 	if (got < 0)
 		return got;
 	for (i = 0; i < got; i++) {
 		blocks[i] = op->out[3 * i];
 		if (moves)
-			fill_move(c, blocks[i], op->out[3 * i + 1], &moves[i]);
+			request_move(c, blocks[i], op->out[3 * i + 1], &moves[i]);
 	}
 	free(op);
 	return got;
@@ -401,7 +401,7 @@ static int reserve_all(gpc *c, uint32_t pool, uint32_t n, uint32_t leave, gpc_bl
 GPC_EXPORT int gpc_reserve(gpc *c, int pool, uint32_t n, uint32_t leave, gpc_block *blocks,
 			   struct gpc_move *moves, uint32_t flags, int timeout_ms)
 {
-	int err = fill_check(c, flags, GPC_PARTIAL, true);
+	int err = request_check(c, flags, GPC_PARTIAL, true);
 	uint64_t deadline = deadline_from(timeout_ms);
 	const struct shm_pool *p;
 	gpc_block *got;
@@ -446,7 +446,7 @@ GPC_EXPORT int gpc_evict(gpc *c, int pool, uint32_t n, gpc_block *blocks, uint32
 	uint32_t done = 0, part, i;
 	struct shm_command *cmds;
 	struct op *op;
-	int got = fill_check(c, flags, GPC_TAKE, true);
+	int got = request_check(c, flags, GPC_TAKE, true);
 
 	if (got == 0)
 		got = refuse_pool_number(c, "pool", pool);
@@ -465,7 +465,7 @@ GPC_EXPORT int gpc_evict(gpc *c, int pool, uint32_t n, gpc_block *blocks, uint32
 			.op = CMD_EVICT, .pool = (uint8_t)pool,
 			.flags = flags & GPC_TAKE ? CF_TAKE : 0,
 		};
-		got = fill_group(c, cmds, part, deadline, &op);
+		got = request_group(c, cmds, part, deadline, &op);
 		if (got < 0)
 			break;
 		for (i = 0; i < (uint32_t)got; i++)

@@ -63,7 +63,7 @@ void returns_begin(gpc *c, uint32_t pool, struct returns *r)
 			r->told[i] = life(c, record);
 	}
 	r->generation = load_relaxed(&d->generation);
-	r->cursor = load_acquire(&seg_state(&c->seg)->feed_head);
+	r->cursor = load_acquire(&seg_state(&c->seg)->events_head);
 	/* a thread that still names blocks of the old one may be reading there */
 	r->older = c->returns[pool];
 	store_relaxed(&c->returns[pool], r);
@@ -188,7 +188,7 @@ static void scan(const gpc *c, uint32_t pool, struct returns *r, gpc_block *bloc
 static uint32_t take_back(const gpc *c, uint32_t pool, struct returns *r, gpc_block *blocks,
 			  uint32_t n)
 {
-	uint64_t head = load_acquire(&seg_state(&c->seg)->feed_head);
+	uint64_t head = load_acquire(&seg_state(&c->seg)->events_head);
 	uint32_t got = 0;
 
 	scan(c, pool, r, blocks, n, &got);
@@ -258,7 +258,7 @@ static int ask_pools(gpc *c, void *arg)
 GPC_EXPORT int gpc_returned(gpc *c, int pool, gpc_block *blocks, uint32_t n, int timeout_ms)
 {
 	struct question q = { pool, blocks, MIN(n, (uint32_t)INT32_MAX) };
-	int err = fill_check(c, 0, 0, timeout_ms != 0);
+	int err = request_check(c, 0, 0, timeout_ms != 0);
 
 	if (err == 0 && pool != -1)
 		err = refuse_pool_number(c, "pool", pool);

@@ -25,7 +25,7 @@ static uint64_t least_flushed(const struct segment *s, uint64_t all)
 
 	/* pairs with (V) of mirror.c: what `flushed` covers is in the mirror */
 	for (i = 0; i < SHM_MIRRORS; i++)
-		if (outside_mirror(s, i, &m) && m.state == MIRROR_READY)
+		if (descriptor_read(s, i, &m) && m.state == MIRROR_READY)
 			least = MIN(least, m.flushed);
 	return least;
 }
@@ -36,7 +36,7 @@ static int check_writer(const gpc *c, uint64_t *next_ns)
 	if (clock_ns() < *next_ns)
 		return 0;
 	*next_ns = clock_ns() + WRITER_TEST_NS;
-	if (c->flags & GPC_SERVE || outside_writer_alive(&c->seg))
+	if (c->flags & GPC_SERVE || segment_writer_alive(&c->seg))
 		return 0;
 	return err_set(ENOTCONN, "no process is the writer of %s: its mirrors stay as they are",
 		       c->seg.name);

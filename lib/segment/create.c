@@ -227,7 +227,7 @@ static int map_new(const struct segment *s, int fd, uint64_t bytes, uint8_t **re
 {
 	int err;
 
-	segment_ask_huge(s, fd, bytes);
+	segment_advise_huge(s, fd, bytes);
 	err = allocate(s, fd, ROUND_UP(bytes, s->unit));
 	return err ? err : segment_map_pages(s, fd, bytes, PROT_READ | PROT_WRITE, ret);
 }
@@ -249,7 +249,7 @@ static int write_id(const struct segment *s)
 /* In the index all zeros are right: records FREE, the table empty; pools are seeded. */
 static void fill_control(const struct segment *s, uint8_t *base)
 {
-	struct shm_line *line = SEG_AT(base, s->at.line, struct shm_line, 0);
+	struct shm_shared *line = SEG_AT(base, s->at.line, struct shm_shared, 0);
 	struct shm_section *section = SEG_AT(base, s->at.section, struct shm_section, 0);
 	uint32_t i, n = s->header.geometry.max_peers * SHM_SECTIONS;
 

@@ -28,7 +28,7 @@ int segment_map(struct segment *s);
 int segment_map_pages(const struct segment *s, int fd, uint64_t bytes, int prot, uint8_t **ret);
 void segment_unmap_pages(const struct segment *s, uint8_t *p, uint64_t bytes);
 /* Huge pages for a new file, if they are to be had.  Allocating comes after it. */
-void segment_ask_huge(const struct segment *s, int fd, uint64_t bytes);
+void segment_advise_huge(const struct segment *s, int fd, uint64_t bytes);
 
 /* ---- segment_check.c ---- */
 

@@ -77,7 +77,7 @@ void segment_unmap_pages(const struct segment *s, uint8_t *p, uint64_t bytes)
 }
 
 /* A wish.  Kernels collapse what has at least one page. */
-void segment_ask_huge(const struct segment *s, int fd, uint64_t bytes)
+void segment_advise_huge(const struct segment *s, int fd, uint64_t bytes)
 {
 	uint64_t whole = bytes & ~(HUGE - 1), at;
 	struct statfs fs;

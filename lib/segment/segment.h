@@ -72,9 +72,9 @@ int segment_unlink(const char *name, const char *dir);
 /* ---- typed places; i is in range, the caller has checked ---- */
 #define SEG_AT(base, off, type, i) ((type *)((base) + (off)) + (i))
 
-static inline struct shm_line *seg_line(const struct segment *s)
+static inline struct shm_shared *seg_shared(const struct segment *s)
 {
-	return SEG_AT(s->control, s->at.line, struct shm_line, 0);
+	return SEG_AT(s->control, s->at.line, struct shm_shared, 0);
 }
 
 static inline struct shm_seat *seg_seat(const struct segment *s, uint32_t peer)

@@ -85,8 +85,8 @@ struct shm_state {                       /* w, r */
 	uint32_t writer_peer;            /* its seat + 1; 0 = none */
 	uint8_t pad0[28];
 	uint64_t changes;                /* line 1: stores to table entries so far: what mirrors lag by */
-	uint64_t feed_head;              /* next number of the changes feed */
-	uint64_t feed_floor;             /* cursors below are too late */
+	uint64_t events_head;              /* next number of the changes feed */
+	uint64_t events_floor;             /* cursors below are too late */
 	uint64_t clearing;               /* pool + 1 << 32 | tag: GPC_CLEARED is announced, and not
 	                                  * done yet; 0 = none */
 	uint8_t pad1[32];
@@ -109,7 +109,7 @@ struct shm_pool {                        /* w, r */
 	uint8_t backing[1024];
 	uint64_t maker;                  /* command that added it: seat + 1 << 56 | position */
 	uint64_t returned;               /* CALLER: number of its last GPC_RETURNED, + 1; it may stand
-	                                  * at feed_head still */
+	                                  * at events_head still */
 	uint8_t pad0[1408 - 1344];
 	uint32_t live, reserved, dying;  /* line 22: blocks by state, for who looks from outside; the
 	                                  * records are the truth, a new writer counts anew */
@@ -151,7 +151,7 @@ enum { FREE = 0, RESERVED = 1, LIVE = 2, DYING = 3 };
 enum {                                   /* flags of a record */
 	REC_UNCHAINED  = 1 << 0,         /* published without a parent link */
 	REC_QUARANTINE = 1 << 1,         /* DYING: was reserved by a peer that may still write */
-	REC_SINGLE     = 1 << 2,         /* RESERVED target: its source is gone already (reserve) */
+	REC_DETACHED     = 1 << 2,         /* RESERVED target: its source is gone already (reserve) */
 	REC_KEEP       = 1 << 3,         /* RESERVED target: the source stays live */
 	REC_MOVED      = 1 << 4,         /* LIVE: its key names another block of its space; no entry
 	                                  * names it, and it goes after a grace period (leave.c) */
@@ -204,7 +204,7 @@ _Static_assert(sizeof(struct shm_change) == 64, "change layout");
 #define CELL_STOCK      0xd000u          /* w, p takes: reserved, in the peer's stock */
 #define CELL_ABOVE      0x0fffu          /* the room */
 
-struct shm_line {                        /* one cache line for each kind of access */
+struct shm_shared {                        /* one cache line for each kind of access */
 	uint64_t epoch;                  /* all: raised to start a grace period */
 	uint64_t completed;              /* all: no open section is older; only a hint to save scans */
 	uint8_t pad0[48];
@@ -215,7 +215,7 @@ struct shm_line {                        /* one cache line for each kind of acce
 	uint32_t sleeping;               /* w: futex word, 1 while the writer sleeps */
 	uint32_t pad2[7];
 };
-_Static_assert(sizeof(struct shm_line) == 192, "line layout");
+_Static_assert(sizeof(struct shm_shared) == 192, "line layout");
 
 enum { SEAT_FREE = 0, SEAT_TAKEN = 1, SEAT_LEFT = 2 };
 
@@ -241,7 +241,7 @@ struct shm_seat {                        /* 4096 bytes */
 	uint64_t refs;                   /* references held */
 	uint32_t sections;               /* p: slots ever used; bounds the scan */
 	uint32_t pad3;
-	uint32_t held[128];              /* p: distinct blocks of each pool referenced or reserved */
+	uint32_t in_use[128];              /* p: distinct blocks of each pool referenced or reserved */
 	uint8_t pad4[1024 - 320 - 512];
 	struct shm_pool request;         /* p: argument of CMD_POOL */
 	uint8_t pad5[4096 - 1024 - 2048];
@@ -250,7 +250,7 @@ _Static_assert(sizeof(struct shm_seat) == 4096, "seat layout");
 _Static_assert(__builtin_offsetof(struct shm_seat, head) == 128, "seat lines");
 _Static_assert(__builtin_offsetof(struct shm_seat, tail) == 192, "seat lines");
 _Static_assert(__builtin_offsetof(struct shm_seat, lookups) == 256, "seat lines");
-_Static_assert(__builtin_offsetof(struct shm_seat, held) == 320, "seat lines");
+_Static_assert(__builtin_offsetof(struct shm_seat, in_use) == 320, "seat lines");
 
 /* Open: epoch != 0 and done < ticket.  Idle slots keep done < ticket too, so that a slot is
  * open from the very store of its epoch.  A device only ever raises done (rule S1). */

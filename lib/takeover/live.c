@@ -33,7 +33,7 @@ static void run_guarded(void *arg)
 	g->done = writer_guard(g->run, g->job);
 }
 
-void takeover_team(struct scan *sc, void (*run)(void *job), void *jobs, size_t bytes, uint32_t n)
+void takeover_parallel(struct scan *sc, void (*run)(void *job), void *jobs, size_t bytes, uint32_t n)
 {
 	struct guarded *g = writer_alloc(n, sizeof(*g));
 	bool done = true;
@@ -41,7 +41,7 @@ void takeover_team(struct scan *sc, void (*run)(void *job), void *jobs, size_t b
 
 	for (i = 0; i < n; i++)
 		g[i] = (struct guarded){ run, (char *)jobs + i * bytes, false };
-	team_run(sc->threads, run_guarded, g, sizeof(*g), n);
+	parallel_run(sc->threads, run_guarded, g, sizeof(*g), n);
 	for (i = 0; i < n; i++)
 		done = done && g[i].done;
 	free(g);
@@ -77,7 +77,7 @@ static void make_shares(struct writer *w, struct scan *sc)
 			add_share(w, sc, i, p->first + from, to - from);
 		}
 	}
-	sc->threads = w->max_blocks >= 2 * SHARE ? team_size() : 1;
+	sc->threads = w->max_blocks >= 2 * SHARE ? parallel_size() : 1;
 }
 
 /* ---- one share ---- */
@@ -134,7 +134,7 @@ void takeover_scan(struct writer *w, struct scan *sc)
 
 	sc->entry = writer_alloc(w->max_blocks, 1);
 	make_shares(w, sc);
-	takeover_team(sc, scan_share, sc->share, sizeof(*sc->share), sc->nshares);
+	takeover_parallel(sc, scan_share, sc->share, sizeof(*sc->share), sc->nshares);
 	for (i = 0; i < sc->nshares; i++)
 		w->pool[sc->share[i].pool].live += sc->share[i].live;
 }
@@ -186,7 +186,7 @@ void takeover_fill_queues(struct writer *w, struct scan *sc)
 	for (i = 0; i < sc->nshares; i++)        /* what waits is no leaf of the queue */
 		for (j = 0; j < sc->share[i].leaving.n; j++)
 			leave_again(w, sc->share[i].leaving.at[j]);
-	takeover_team(sc, find_leaves, sc->share, sizeof(*sc->share), sc->nshares);
+	takeover_parallel(sc, find_leaves, sc->share, sizeof(*sc->share), sc->nshares);
 	for (i = 0; i < w->max_pools; i++)
 		lru_empty(w, i);
 	for (i = 0; i < sc->nshares; i++)

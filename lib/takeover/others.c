@@ -117,11 +117,11 @@ static void scan_reserved(struct writer *w, struct scan *sc, uint32_t record)
 		keep_leftover(w, record);
 	sc->damage.states += r->source > w->max_blocks;
 	if (r->source > w->max_blocks ||
-	    (r->source && !(r->flags & REC_SINGLE) && !is_in_ready_pool(w, r->source - 1)))
+	    (r->source && !(r->flags & REC_DETACHED) && !is_in_ready_pool(w, r->source - 1)))
 		r->source = 0;           /* as pool_shut() does */
 	if (!r->source)
 		return;
-	if (r->flags & REC_SINGLE)
+	if (r->flags & REC_DETACHED)
 		records_add(&sc->limbo, record);
 	else
 		records_add(&sc->moving, record);

@@ -117,7 +117,7 @@ static void count_region(void *arg)
 			r->entries += !is_blank(w, bucket * SHM_BUCKET + i);
 		if (w->spilled[bucket] && !(w->table[bucket * SHM_BUCKET].w[2] & PROBE_OVERFLOW))
 			records_add(&r->no_flag, bucket);
-		w->quarantined[bucket] |= 0xf0;
+		w->retired_slots[bucket] |= 0xf0;
 	}
 }
 
@@ -172,7 +172,7 @@ void takeover_sweep_table(struct writer *w, struct scan *sc)
 		region[i] = (struct region){ .w = w, .first = bucket,
 					     .end = MIN(bucket + TAKEOVER_REGION, w->buckets) };
 	}
-	takeover_team(sc, count_region, region, sizeof(*region), n);
+	takeover_parallel(sc, count_region, region, sizeof(*region), n);
 	for (i = 0; i < n; i++) {
 		for (noted = j = 0; j < sc->nshares; j++)
 			noted += sc->share[j].counted[i];

@@ -44,7 +44,7 @@ static void pin_sources(struct writer *w, const struct records *moving)
  *   RESERVED, source = S    LIVE                    T waits for its commit, S is pinned
  *   RESERVED, source = S    REC_MOVED, or another   the same; the commit will answer -ESTALE
  *                           life of it
- *   RESERVED, REC_SINGLE    any                     T waits, in limbo
+ *   RESERVED, REC_DETACHED    any                     T waits, in limbo
  *   one space:
  *   LIVE, source = S        LIVE, named by entries  the entries are renamed, S is marked and waits
  *   LIVE, source = S        LIVE, some are renamed  the same; of two entries one goes later
@@ -95,7 +95,7 @@ static void finish_move(struct writer *w, uint8_t *entry, uint32_t to)
 	uint32_t from = t->source - 1;
 
 	if (is_source_of(w, from, to) && w_space(w, from) != w_space(w, to)) {
-		if (!(t->flags & (REC_KEEP | REC_SINGLE)) && w->node[from].in_tree)
+		if (!(t->flags & (REC_KEEP | REC_DETACHED)) && w->node[from].in_tree)
 			leave_space(w, from);
 	} else if (is_source_of(w, from, to) && leave_is_moved(w, from)) {
 		return;                  /* it waits, and goes before its key does */
@@ -143,7 +143,7 @@ static void retire_all(struct writer *w, const struct records *bad, uint32_t *n,
 }
 
 /* Their pool has gone: as pool_shut() does. */
-static void unbind_limbo(struct writer *w, const struct records *limbo)
+static void unbind_detached(struct writer *w, const struct records *limbo)
 {
 	uint32_t i;
 
@@ -176,7 +176,7 @@ static int take_over(struct writer *w, struct scan *sc)
 	if (err < 0)
 		return err;
 	takeover_rings(w, sc);
-	feed_recover(w);
+	events_recover(w);
 	takeover_scan(w, sc);
 	takeover_others(w, sc);
 	pin_sources(w, &sc->moving);
@@ -190,7 +190,7 @@ static int take_over(struct writer *w, struct scan *sc)
 	for (i = 0; i < sc->nshares; i++)
 		retire_all(w, &sc->share[i].bad, &d->bad, &d->bad_lost);
 	retire_all(w, &sc->orphans, &d->orphans, &d->orphans_lost);
-	unbind_limbo(w, &sc->limbo);
+	unbind_detached(w, &sc->limbo);
 	takeover_fill_queues(w, sc);
 	w->crowded = true;
 	if (!w->reaps)
@@ -283,7 +283,7 @@ void takeover_finish(struct writer *w)
 
 	if (load_relaxed(&w_state(w)->recovering)) {
 		for (bucket = 0; bucket < w->buckets; bucket++)
-			w->quarantined[bucket] &= 0x0f;
+			w->retired_slots[bucket] &= 0x0f;
 		drop_twice(w);
 		for (bucket = 0; bucket < w->buckets; bucket++)
 			table_clear_spare_flag(w, bucket);

@@ -79,7 +79,7 @@ void records_add(struct records *list, uint32_t record);
 /* All nodes; LIVE records: counters, lists, entries noted, parents nearby linked. */
 void takeover_scan(struct writer *w, struct scan *sc);
 /* run() for n jobs, in the threads of this scan. */
-void takeover_team(struct scan *sc, void (*run)(void *job), void *jobs, size_t bytes, uint32_t n);
+void takeover_parallel(struct scan *sc, void (*run)(void *job), void *jobs, size_t bytes, uint32_t n);
 /* The leaves, into the queues of their pools. */
 void takeover_fill_queues(struct writer *w, struct scan *sc);
 void takeover_scan_end(struct scan *sc);

@@ -246,7 +246,7 @@ static void find_and_join(struct writer *w, struct scan *sc, const struct links 
 }
 
 /* Else its move is done, and brought a parent. */
-static bool is_alone(const struct writer *w, uint32_t record)
+static bool no_other_peers(const struct writer *w, uint32_t record)
 {
 	return w->node[record].in_tree && w->node[record].parent == NONE;
 }
@@ -277,7 +277,7 @@ static void join_share(struct writer *w, struct scan *sc, const struct links *l,
 
 	for (i = 0; i < s->alone.n; i++) {
 		prefetch_link(w, s, i + AHEAD);
-		if (!is_alone(w, s->alone.at[i]))
+		if (!no_other_peers(w, s->alone.at[i]))
 			continue;
 		if (s->up.at[i] != NONE)
 			tree_attach(w, s->alone.at[i], s->up.at[i]);
@@ -291,11 +291,11 @@ void takeover_link_rest(struct writer *w, struct scan *sc)
 	struct links l;
 	uint32_t i;
 
-	takeover_team(sc, find_parents, sc->share, sizeof(*sc->share), sc->nshares);
+	takeover_parallel(sc, find_parents, sc->share, sizeof(*sc->share), sc->nshares);
 	make_map(w, sc, &l);
 	for (i = 0; i < sc->nshares; i++)
 		join_share(w, sc, &l, &sc->share[i]);
 	for (i = 0; i < sc->limbo.n; i++)
-		if (is_alone(w, sc->limbo.at[i]) && has_parent(w_record(w, sc->limbo.at[i])))
+		if (no_other_peers(w, sc->limbo.at[i]) && has_parent(w_record(w, sc->limbo.at[i])))
 			find_and_join(w, sc, &l, sc->limbo.at[i]);
 }

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* feed.c - numbered changes for the outside, without a gap across writers.
  *
- * Each change is prepared in its place, then the record commits, then feed_head moves.  At
+ * Each change is prepared in its place, then the record commits, then events_head moves.  At
  * most one prepared change can be in doubt when a writer dies, and the record it speaks of
  * tells whether it happened: that is all a successor has to look at.
  *
  *   what was stored last            a successor
  *   the change, prepared            forgets it, if its record says that it did not happen
  *   the record's word               tells it
- *   feed_head                       has nothing to do
+ *   events_head                       has nothing to do
  *
  * GPC_CLEARED speaks of many records.  state.clearing stands for their words: it is stored
  * after the change is prepared, and is 0 again when the last of them is DYING; a successor that
@@ -22,7 +22,7 @@
 static struct shm_change *place(struct writer *w)
 {
 	return SEG_AT(w->seg.index, w->seg.at.change, struct shm_change,
-		      w_state(w)->feed_head & (w->seg.header.geometry.changes - 1));
+		      w_state(w)->events_head & (w->seg.header.geometry.changes - 1));
 }
 
 static void prepare(struct writer *w, const struct shm_change *from)
@@ -41,10 +41,10 @@ static void prepare(struct writer *w, const struct shm_change *from)
 	store_relaxed(&ch->key[1], from->key[1]);
 	store_relaxed(&ch->parent[0], from->parent[0]);
 	store_relaxed(&ch->parent[1], from->parent[1]);
-	store_release(&ch->seq, w_state(w)->feed_head + 1);
+	store_release(&ch->seq, w_state(w)->events_head + 1);
 }
 
-void feed_prepare(struct writer *w, uint32_t what, uint32_t record, gpc_block was)
+void events_prepare(struct writer *w, uint32_t what, uint32_t record, gpc_block was)
 {
 	const struct shm_record *r = w_record(w, record);
 	struct shm_change ch = {
@@ -55,13 +55,13 @@ void feed_prepare(struct writer *w, uint32_t what, uint32_t record, gpc_block wa
 	prepare(w, &ch);
 }
 
-void feed_commit(struct writer *w)
+void events_commit(struct writer *w)
 {
 	struct shm_state *st = w_state(w);
 
 	/* a moved block has no change of its own: nothing is prepared then */
-	if (place(w)->seq == st->feed_head + 1)
-		store_release(&st->feed_head, st->feed_head + 1);
+	if (place(w)->seq == st->events_head + 1)
+		store_release(&st->events_head, st->events_head + 1);
 }
 
 static uint64_t clearing(uint32_t pool, uint32_t tag)
@@ -71,7 +71,7 @@ static uint64_t clearing(uint32_t pool, uint32_t tag)
 
 /* Announced before it is done, block by block: so it is noted before it is announced, and a
  * successor that finds the note does the rest, whoever had asked for it. */
-void feed_cleared(struct writer *w, uint32_t pool, uint32_t tag)
+void events_cleared(struct writer *w, uint32_t pool, uint32_t tag)
 {
 	struct shm_change ch = { .what = GPC_CLEARED, .tag = tag,
 				 .block = GPC_BLOCK((gpc_block)pool, 0), .was = GPC_NONE };
@@ -79,7 +79,7 @@ void feed_cleared(struct writer *w, uint32_t pool, uint32_t tag)
 	prepare(w, &ch);
 	order_stores();
 	store_relaxed(&w_state(w)->clearing, clearing(pool, tag));
-	feed_commit(w);
+	events_commit(w);
 }
 
 void feed_clear_done(struct writer *w)
@@ -108,8 +108,8 @@ void feed_returned(struct writer *w, uint32_t record)
 /* The pool's note before the head: whoever sees a change sees that it has to look for it. */
 void feed_commit_returned(struct writer *w, uint32_t pool)
 {
-	store_relaxed(&w_pool(w, pool)->returned, w_state(w)->feed_head + 1);
-	feed_commit(w);
+	store_relaxed(&w_pool(w, pool)->returned, w_state(w)->events_head + 1);
+	events_commit(w);
 }
 
 /* Of the change that was prepared last: did what it tells happen? */
@@ -128,16 +128,16 @@ static bool has_happened(struct writer *w, const struct shm_change *ch)
 	return is_live == (ch->what != GPC_REMOVED);
 }
 
-void feed_recover(struct writer *w)
+void events_recover(struct writer *w)
 {
 	struct shm_change *ch = place(w);
 
-	if (ch->seq != w_state(w)->feed_head + 1)
+	if (ch->seq != w_state(w)->events_head + 1)
 		return;
 	if (has_happened(w, ch) && ch->what == GPC_RETURNED)
 		feed_commit_returned(w, (uint32_t)GPC_POOL(ch->block));
 	else if (has_happened(w, ch))
-		feed_commit(w);
+		events_commit(w);
 	else
 		store_relaxed(&ch->seq, 0);
 }

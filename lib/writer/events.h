@@ -5,11 +5,11 @@
 
 #include "writer/state.h"
 
-void feed_prepare(struct writer *w, uint32_t what, uint32_t record, gpc_block was);
-void feed_commit(struct writer *w);
-void feed_recover(struct writer *w);
+void events_prepare(struct writer *w, uint32_t what, uint32_t record, gpc_block was);
+void events_commit(struct writer *w);
+void events_recover(struct writer *w);
 /* A pool is cleared: told, and noted until feed_clear_done(). */
-void feed_cleared(struct writer *w, uint32_t pool, uint32_t tag);
+void events_cleared(struct writer *w, uint32_t pool, uint32_t tag);
 void feed_clear_done(struct writer *w);
 bool feed_is_clearing(struct writer *w, uint32_t *ret_pool, uint32_t *ret_tag);
 void feed_returned(struct writer *w, uint32_t record);   /* prepared: RESERVED commits it */

@@ -66,7 +66,7 @@ static void slot_undo(struct writer *w, struct grant *g, struct grant_slot *s)
 
 	grant_unpin(w, s, g);
 	if (s->ram != NONE)
-		move_drop_limbo(w, s->ram);
+		move_drop_detached(w, s->ram);
 	for (i = 0; i < 2; i++) {
 		uint32_t record = *each[i];
 
@@ -104,7 +104,7 @@ static void slot_finish(struct writer *w, struct grant *g, uint32_t i, uint32_t 
 	gpc_block block = s->block == NONE ? GPC_NONE : w_block(w, s->block);
 
 	if (s->ram != NONE)              /* before `block` gets another key */
-		move_bind(w, s->ram, s->block, w_word(w, s->block), REC_SINGLE);
+		move_bind(w, s->ram, s->block, w_word(w, s->block), REC_DETACHED);
 	if (g->kind == CMD_RESERVE || g->kind == CMD_EVICT) {
 		out->block = block;
 		out->to = s->ram == NONE ? GPC_NONE : w_block(w, s->ram);
@@ -239,7 +239,7 @@ bool grant_arrived(struct writer *w, uint32_t record, bool in_use)
 	if (s->ram == record) {
 		if (in_use) {
 			s->ram = NONE;
-			move_drop_limbo(w, record);
+			move_drop_detached(w, record);
 		}
 		s->wait_ram = false;
 	} else {
@@ -429,7 +429,7 @@ static bool grant_step(struct writer *w, struct grant *g)
 	}
 	if (!g->started && (must_queue(w, g) || grant_is_behind(w, g)))
 		return false;
-	retire_poll_held(w);             /* a promotion's source, for one, is let go late */
+	retire_poll_parked(w);             /* a promotion's source, for one, is let go late */
 	err = grant_place(w, g);
 	if (err == GRANT_WAIT)
 		return false;

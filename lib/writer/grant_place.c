@@ -64,7 +64,7 @@ void grant_give_up_ram(struct writer *w, struct grant *g, struct grant_slot *s)
 	uint32_t ram = s->ram;
 
 	s->ram = NONE;
-	move_drop_limbo(w, ram);
+	move_drop_detached(w, ram);
 	if (!s->wait_ram) {
 		record_free(w, ram);
 		return;
@@ -159,7 +159,7 @@ static bool take_victims(struct writer *w, struct grant *g, const uint32_t *slot
 		g->slot[slots[n - 1 - i]].ram =
 			take_ram(w, g, slots[n - 1 - i], i < nevict ? evict[i] : NONE);
 	for (i = 0; i < n; i++) {        /* leaf first, as they were picked */
-		retire_ahead(w, w->picked, n, i);
+		retire_prefetch(w, w->picked, n, i);
 		take_victim(w, g, slots[i], w->picked[i]);
 	}
 	free(evict);
@@ -274,7 +274,7 @@ static bool trim(struct writer *w, uint32_t pool)
 	n = lru_pick(w, pool, want, false, &w->picked, &w->picked_size, 0);
 	w_state(w)->past[p->kind == GPC_RAM ? 9 : 6] += n;
 	for (i = 0; i < n; i++) {        /* leaf first */
-		retire_ahead(w, w->picked, n, i);
+		retire_prefetch(w, w->picked, n, i);
 		retire_subtree(w, w->picked[i]);
 	}
 	return n == want;

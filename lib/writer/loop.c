@@ -32,8 +32,8 @@
 
 #define HUGE ((size_t)2 << 20)           /* a huge page */
 #define ROUND 64                         /* commands of one peer before the next one's turn */
-#define LOOK_AHEAD 4                     /* commands whose memory is on its way */
-#define CARE_NS (20 * NS_PER_MS)         /* between looks for the dead */
+#define PREFETCH_COMMANDS 4                     /* commands whose memory is on its way */
+#define HOUSEKEEP_NS (20 * NS_PER_MS)         /* between looks for the dead */
 #define ALONE_NS (2000 * NS_PER_MS)      /* the same, when nobody else is there */
 #define FLUSH_SPIN_NS 40000              /* longer than a flush to a GPU mostly takes */
 #define GRACE_POLL_NS 50000              /* while a grace period or a flush is under way */
@@ -75,7 +75,7 @@ void writer_no_memory(void)
 
 /* Large arrays in huge pages, where the system gives them: faults would take a good part of a
  * takeover's time. */
-static void ask_huge(void *p, size_t bytes)
+static void advise_huge(void *p, size_t bytes)
 {
 	uintptr_t from = ROUND_UP((uintptr_t)p, HUGE), to = ((uintptr_t)p + bytes) & ~(HUGE - 1);
 
@@ -89,7 +89,7 @@ static void *zeroed(size_t n, size_t item)
 	void *p = calloc(n ? n : 1, item);
 
 	if (p)
-		ask_huge(p, n * item);
+		advise_huge(p, n * item);
 	return p;
 }
 
@@ -106,7 +106,7 @@ static struct node *map_nodes(const struct writer *w)
 
 	if (p == MAP_FAILED)
 		return NULL;
-	ask_huge(p, node_bytes(w));
+	advise_huge(p, node_bytes(w));
 	return p;
 }
 
@@ -156,7 +156,7 @@ bool w_row_is_zero(struct writer *w, uint32_t record)
 
 uint64_t w_tick(struct writer *w)
 {
-	return load_relaxed(&seg_line(&w->seg)->tick);
+	return load_relaxed(&seg_shared(&w->seg)->tick);
 }
 
 /* ---- open and close ---- */
@@ -174,12 +174,12 @@ static void free_all(struct writer *w)
 	free(w->owned);
 	free(w->pool_of);
 	free(w->peer);
-	free(w->quarantined);
+	free(w->retired_slots);
 	free(w->spilled);
 	free(w->dirty_bit);
 	free(w->dirty);
 	free(w->changes);
-	free(w->held);
+	free(w->parked);
 	free(w->quarantine);
 	free(w->picked);
 	free(w->below);
@@ -238,10 +238,10 @@ static int allocate(struct writer *w)
 	w->owned = zeroed(g->max_blocks, sizeof(*w->owned));
 	w->pool_of = zeroed(g->max_blocks, sizeof(*w->pool_of));
 	w->peer = calloc(g->max_peers, sizeof(*w->peer));
-	w->quarantined = zeroed(g->buckets, 1);
+	w->retired_slots = zeroed(g->buckets, 1);
 	w->spilled = zeroed(g->buckets, sizeof(*w->spilled));
 	w->dirty_bit = calloc((size_t)g->buckets * SHM_BUCKET / 64 + 1, 8);
-	if (!w->node || !w->owned || !w->pool_of || !w->peer || !w->quarantined ||
+	if (!w->node || !w->owned || !w->pool_of || !w->peer || !w->retired_slots ||
 	    !w->spilled || !w->dirty_bit)
 		return err_set(ENOMEM, "no memory for a writer of %u blocks", g->max_blocks);
 	for (i = 0; i < g->max_peers; i++)
@@ -335,13 +335,13 @@ static uint32_t group_size(const struct shm_command *cmd)
 }
 
 /* What a command touches lies anywhere: one miss after another would be most of its time. */
-static void look_ahead(struct writer *w, uint32_t peer, uint64_t head, uint64_t *asked)
+static void prefetch_commands(struct writer *w, uint32_t peer, uint64_t head, uint64_t *asked)
 {
 	uint64_t next = w->peer[peer].next;
 
-	if (*asked - next > LOOK_AHEAD)  /* a group has skipped it */
+	if (*asked - next > PREFETCH_COMMANDS)  /* a group has skipped it */
 		*asked = next;
-	for (; *asked != head && *asked - next < LOOK_AHEAD; ++*asked)
+	for (; *asked != head && *asked - next < PREFETCH_COMMANDS; ++*asked)
 		command_prefetch(w, seg_command(&w->seg, peer, *asked));
 }
 
@@ -358,7 +358,7 @@ static uint32_t drain(struct writer *w, uint32_t peer)
 	if (p->stalled || head - p->tail > SHM_RING || head - p->next > SHM_RING)
 		return 0;                /* scribbled over: its own loss */
 	while (p->next != head && n < ROUND) {
-		look_ahead(w, peer, head, &asked);
+		prefetch_commands(w, peer, head, &asked);
 		cmd = *seg_command(&w->seg, peer, p->next);
 		if (cmd.result == CMD_PENDING) {
 			p->stalled = !command_run(w, peer, p->next, &cmd);
@@ -435,7 +435,7 @@ static void refill(struct writer *w)
 		/* evicted, or dropped from RAM, for nobody in particular */
 		w_state(w)->past[p->kind == GPC_RAM ? 9 : 6] += n;
 		for (j = 0; j < n; j++) {        /* leaf first */
-			retire_ahead(w, w->picked, n, j);
+			retire_prefetch(w, w->picked, n, j);
 			retire_subtree(w, w->picked[j]);
 		}
 	}
@@ -463,11 +463,11 @@ static void poll_quarantine(struct writer *w)
 
 /* Nobody can die, and nothing waits for what only a look would tell.  Who comes rings, so the next
  * pass notes its seat. */
-static bool is_alone(const struct writer *w)
+static bool no_other_peers(const struct writer *w)
 {
 	uint32_t own = w->c->peer;
 
-	return !w->nheld && !w->nquarantine && !w->grants && !w->missing.n &&
+	return !w->nparked && !w->nquarantine && !w->grants && !w->missing.n &&
 	       w->nseated == (own < w->max_peers && w->peer[own].seated);
 }
 
@@ -482,27 +482,27 @@ static bool pools_are_quiet(const struct writer *w)
 }
 
 /* Somebody has come since, or something waits now. */
-static void end_being_alone(struct writer *w, uint64_t now)
+static void notice_company(struct writer *w, uint64_t now)
 {
-	if (!w->alone || is_alone(w))
+	if (!w->alone || no_other_peers(w))
 		return;
 	w->alone = false;
-	w->next_care_ns = MIN(w->next_care_ns, now + CARE_NS);
+	w->next_housekeep_ns = MIN(w->next_housekeep_ns, now + HOUSEKEEP_NS);
 }
 
 static void care(struct writer *w)
 {
 	uint64_t now = clock_ns();
 
-	end_being_alone(w, now);
-	if (now < w->next_care_ns)
+	notice_company(w, now);
+	if (now < w->next_housekeep_ns)
 		return;
 	reap_dead(w);
-	retire_poll_held(w);
+	retire_poll_parked(w);
 	poll_quarantine(w);
-	pools_care(w);
-	w->alone = is_alone(w) && pools_are_quiet(w);
-	w->next_care_ns = now + (w->alone ? ALONE_NS : CARE_NS);
+	pools_housekeep(w);
+	w->alone = no_other_peers(w) && pools_are_quiet(w);
+	w->next_housekeep_ns = now + (w->alone ? ALONE_NS : HOUSEKEEP_NS);
 }
 
 static void unstall(struct writer *w)
@@ -516,7 +516,7 @@ static void unstall(struct writer *w)
 /* Who rang?  One who has left wants its seat taken back now. */
 static void answer_bell(struct writer *w)
 {
-	struct shm_line *line = seg_line(&w->seg);
+	struct shm_shared *line = seg_shared(&w->seg);
 	uint32_t i, peer;
 	uint64_t bits;
 
@@ -527,7 +527,7 @@ static void answer_bell(struct writer *w)
 			peer = i * 64 + (uint32_t)__builtin_ctzll(bits);
 			if (peer < w->max_peers &&
 			    load_relaxed(&seg_seat(&w->seg, peer)->state) == SEAT_LEFT)
-				w->next_care_ns = 0;
+				w->next_housekeep_ns = 0;
 		}
 	}
 }
@@ -554,7 +554,7 @@ static uint32_t pass(struct writer *w)
 
 static bool work_is_waiting(struct writer *w)
 {
-	const struct shm_line *line = seg_line(&w->seg);
+	const struct shm_shared *line = seg_shared(&w->seg);
 
 	return load_relaxed(&line->pending[0]) || load_relaxed(&line->pending[1]) ||
 	       load_relaxed(&line->pending[2]) || load_relaxed(&line->pending[3]);
@@ -578,14 +578,14 @@ static bool flush_ends_soon(struct writer *w)
 /* False: a signal handler has run, whose program may want to do something about it. */
 static bool sleep_for_work(struct writer *w, uint64_t deadline_ns)
 {
-	struct shm_line *line = seg_line(&w->seg);
+	struct shm_shared *line = seg_shared(&w->seg);
 	uint64_t now = clock_ns(), until;
 	int err = 0;
 
 	if (flush_ends_soon(w))
 		return true;
-	end_being_alone(w, now);
-	until = MIN(deadline_ns, w->next_care_ns);
+	notice_company(w, now);
+	until = MIN(deadline_ns, w->next_housekeep_ns);
 	if (!retire_idle(w) || w->ndirty || w->line_dirty)
 		until = MIN(until, now + GRACE_POLL_NS);
 	if (until <= now)

@@ -46,7 +46,7 @@ bool lru_is_leaf(struct writer *w, uint32_t record)
 {
 	const struct node *n = &w->node[record];
 
-	return n->in_tree && !n->selected && !(n->leaving && n->waits) && !n->pins && !n->hot &&
+	return n->in_tree && !n->selected && !(n->leaving && n->waits) && !n->pins && !n->blockers &&
 	       w_is(w, record, LIVE);
 }
 
@@ -127,7 +127,7 @@ static void select_victim(struct writer *w, uint32_t record, bool demote)
 	n->counted_out = tree_blocks(w, n->parent, record) &&
 			 !(demote && w_pool_of(w, n->parent)->kind == GPC_RAM);
 	if (n->counted_out)
-		p->hot--;
+		p->blockers--;
 	lru_inherit(w, n->parent, lru_stamp(w, record));
 	lru_offer(w, n->parent);
 	/* its turn is soon, behind the leaves of its age */
@@ -142,7 +142,7 @@ void lru_put_back(struct writer *w, uint32_t record)
 	struct node *n = &w->node[record];
 
 	if (n->parent != NONE && n->counted_out)
-		w->node[n->parent].hot++;
+		w->node[n->parent].blockers++;
 	n->selected = n->counted_out = false;
 	lru_offer(w, record);
 }

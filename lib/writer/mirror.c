@@ -34,9 +34,9 @@ void mirror_pools_changed(struct writer *w)
 	w->line_dirty = w->nmirrors > 0;
 }
 
-static struct mirror_line line_now(struct writer *w)
+static struct mirror_status line_now(struct writer *w)
 {
-	struct mirror_line line = { .sequence = w_state(w)->changes,
+	struct mirror_status line = { .sequence = w_state(w)->changes,
 				    .spaces = w_state(w)->spaces };
 	uint32_t p;
 
@@ -83,7 +83,7 @@ static uint32_t take_dirty(struct writer *w)
 
 void mirror_flush(struct writer *w)
 {
-	struct mirror_line line;
+	struct mirror_status line;
 	uint32_t i, n;
 
 	if (!w->nmirrors)
@@ -180,7 +180,7 @@ static void open_one(struct writer *w, const char *device)
 	struct wmirror m = { 0 };
 	struct shm_mirror d = { 0 }, *to = description(w, w->nmirrors), old = *to;
 	uint32_t gen = next_generation(w);
-	struct mirror_line line = line_now(w);
+	struct mirror_status line = line_now(w);
 
 	find_predecessor(w, device, d.uuid);
 	if (device_find(device, &m.ops) < 0 ||

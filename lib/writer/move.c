@@ -8,7 +8,7 @@
  *            source: REC_MOVED, REC_LEAVING    leave.c has the rest of its life
  *
  * A successor that finds both LIVE goes on from there.  When a reservation evicts with moves,
- * the source is gone before the copy begins (REC_SINGLE): the caller has its block already,
+ * the source is gone before the copy begins (REC_DETACHED): the caller has its block already,
  * and the key is in limbo, findable nowhere, until the target is committed. */
 #include "config.h"
 
@@ -64,7 +64,7 @@ void move_bind(struct writer *w, uint32_t target, uint32_t source, uint32_t sour
 	/* (O) bound: a successor that sees the source sees all of the above; before it, it
 	 * sees a plain reservation */
 	store_release(&t->source, source + 1);
-	if (flags & REC_SINGLE)
+	if (flags & REC_DETACHED)
 		return;
 	move_pin(w, source, w->pool_of[target], flags & REC_KEEP);
 	store_relaxed(seg_stamp(&w->seg, target), lru_stamp(w, source));
@@ -88,7 +88,7 @@ static bool is_bound(struct writer *w, uint32_t target)
 {
 	const struct shm_record *t = w_record(w, target);
 
-	return w_is(w, target, RESERVED) && t->source && (t->flags & REC_SINGLE);
+	return w_is(w, target, RESERVED) && t->source && (t->flags & REC_DETACHED);
 }
 
 /* A target that waits for its place has no key yet, but what hangs below it names it. */
@@ -106,7 +106,7 @@ static uint32_t find_own_key(struct writer *w, uint32_t target)
 	return NONE;
 }
 
-void move_drop_limbo(struct writer *w, uint32_t target)
+void move_drop_detached(struct writer *w, uint32_t target)
 {
 	uint32_t live;
 
@@ -130,7 +130,7 @@ void move_forget(struct writer *w, uint32_t target)
 		return;
 	store_release(&t->source, 0);    /* in the order of move_unbind() */
 	store_release(&t->flags, 0);
-	if (flags & REC_SINGLE)
+	if (flags & REC_DETACHED)
 		tree_unlink(w, target);
 	else
 		move_unpin(w, source, w->pool_of[target], flags & REC_KEEP);
@@ -143,7 +143,7 @@ static void forget_sources_of(struct writer *w, const struct wpool *of, uint32_t
 	for (i = of->first; i < of->first + of->slots; i++) {
 		const struct shm_record *t = w_record(w, i);
 
-		if (w_is(w, i, RESERVED) && t->source && !(t->flags & REC_SINGLE) &&
+		if (w_is(w, i, RESERVED) && t->source && !(t->flags & REC_DETACHED) &&
 		    w->pool_of[t->source - 1] == pool)
 			move_forget(w, i);
 	}
@@ -194,12 +194,12 @@ void move_unbind(struct writer *w, uint32_t target)
 	/* a source without its flags would look like that of another kind of move */
 	store_release(&t->source, 0);
 	store_release(&t->flags, 0);
-	if (!(flags & REC_SINGLE)) {
+	if (!(flags & REC_DETACHED)) {
 		move_unpin(w, source, w->pool_of[target], flags & REC_KEEP);
 		return;
 	}
 	hand_to_twin(w, target);
-	move_drop_limbo(w, target);
+	move_drop_detached(w, target);
 }
 
 /* The source may have been used since the move began. */
@@ -385,7 +385,7 @@ static int32_t commit_one(struct writer *w, uint32_t peer, const struct shm_comm
 		err = -ESTALE;
 	else if (!t->source)
 		err = -ESTALE;           /* a writer died while it gave this one back */
-	else if (t->flags & REC_SINGLE)
+	else if (t->flags & REC_DETACHED)
 		err = commit_single(w, peer, target);
 	else
 		err = commit_bound(w, peer, target);
@@ -421,7 +421,7 @@ static struct order *commit_order(struct writer *w, uint32_t peer, uint64_t posi
 			continue;
 		list[i].depth = w_record(w, target)->depth;
 		if (w_pool_of(w, target)->kind == GPC_RAM &&
-		    !(w_record(w, target)->flags & REC_SINGLE)) {
+		    !(w_record(w, target)->flags & REC_DETACHED)) {
 			list[i].late = 1;
 			list[i].depth = ~list[i].depth;
 		}

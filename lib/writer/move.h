@@ -19,7 +19,7 @@ void move_forget(struct writer *w, uint32_t target);
 /* A pool goes: its blocks are no sources any more. */
 void move_forget_sources(struct writer *w, uint32_t pool);
 /* What hangs below a move in limbo goes: its parent will not come. */
-void move_drop_limbo(struct writer *w, uint32_t target);
+void move_drop_detached(struct writer *w, uint32_t target);
 /* The key of `from` is live in `to` as well: the entry names `to`, `from` waits for its end
  * (rule C3).  Also takeover's roll-forward. */
 void move_switch(struct writer *w, uint32_t from, uint32_t to);

@@ -247,7 +247,7 @@ static void retire_all(struct writer *w, uint32_t pool, uint32_t tag)
 			 (w_is(w, p->first + i, DYING) || w_is(w, p->first + i, RESERVED)))
 			grant_forget(w, p->first + i);
 		else if (w_is(w, p->first + i, RESERVED) && r->source &&
-			 (r->flags & REC_SINGLE))
+			 (r->flags & REC_DETACHED))
 			move_unbind(w, p->first + i);    /* it must not come out of limbo */
 	}
 	w->cleared_pool = NONE;
@@ -256,7 +256,7 @@ static void retire_all(struct writer *w, uint32_t pool, uint32_t tag)
 
 static void clear_pool(struct writer *w, uint32_t pool, uint32_t tag)
 {
-	feed_cleared(w, pool, tag);
+	events_cleared(w, pool, tag);
 	retire_all(w, pool, tag);
 }
 
@@ -292,7 +292,7 @@ static void pool_shut(struct writer *w, uint32_t pool)
 	move_forget_sources(w, pool);
 	recall_pool(w, pool);
 	clear_pool(w, pool, 0);
-	w->next_care_ns = 0;             /* pools_care() ends it */
+	w->next_housekeep_ns = 0;             /* pools_housekeep() ends it */
 }
 
 /* What the pool's keeper had reserved goes with it. */
@@ -353,7 +353,7 @@ int32_t pools_clear(struct writer *w, int32_t pool, uint32_t tag, bool remove,
 	return found || pool < 0 ? (int32_t)held : -ENOENT;
 }
 
-void pools_care(struct writer *w)
+void pools_housekeep(struct writer *w)
 {
 	uint32_t i;
 
@@ -393,7 +393,7 @@ int pools_load(struct writer *w)
 		bool live = w_state(w)->live_pools[i >> 6] >> (i & 63) & 1;
 
 		if (d->state == POOL_DRAINING && !d->range)
-			store_release(&d->state, POOL_FREE);     /* died in pools_care() */
+			store_release(&d->state, POOL_FREE);     /* died in pools_housekeep() */
 		if (d->state == POOL_FREE)
 			continue;
 		if (d->state > POOL_DRAINING || !slots || slots > 1u << 24 ||

@@ -11,7 +11,7 @@ int32_t pools_add(struct writer *w, uint32_t peer, uint64_t position);
 int32_t pools_clear(struct writer *w, int32_t pool, uint32_t tag, bool remove,
 		    uint64_t generation);
 void pools_kill(struct writer *w, uint32_t pool);        /* one step, then the rest */
-void pools_care(struct writer *w);                       /* emptied pools become FREE */
+void pools_housekeep(struct writer *w);                       /* emptied pools become FREE */
 int pools_load(struct writer *w);                        /* takeover; -EBADMSG */
 /* Takeover, when the tree is there: clears that were announced, and pools that ended. */
 void pools_finish_clears(struct writer *w);

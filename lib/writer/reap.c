@@ -87,8 +87,8 @@ static void fold_statistics(struct writer *w, uint32_t peer)
 	}
 	store_relaxed(&t->commands, 0);
 	store_relaxed(&s->refs, 0);
-	for (i = 0; i < ARRAY_SIZE(s->held); i++)
-		store_relaxed(&s->held[i], 0);
+	for (i = 0; i < ARRAY_SIZE(s->in_use); i++)
+		store_relaxed(&s->in_use[i], 0);
 }
 
 static void empty_ring(struct writer *w, uint32_t peer)

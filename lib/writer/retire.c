@@ -116,12 +116,12 @@ void record_publish(struct writer *w, uint32_t record, uint32_t what, gpc_block 
 	record_disown(w, record);
 	p->reserved--;
 	r->check = key_check(r->key, r->parent, r->depth, r->tag);
-	feed_prepare(w, what, record, was);
+	events_prepare(w, what, record, was);
 	/* (C) publish: key, parent, depth, tag and check before LIVE.  Pairs with the word
 	 * load of refs.c.  Before it a successor sees a reservation; after it a LIVE block,
 	 * and makes its table entry if we did not. */
 	store_release(&r->word, WORD(LIVE, WORD_GEN(r->word)));
-	feed_commit(w);
+	events_commit(w);
 	p->live++;
 	w_tell(w, w->pool_of[record]);
 }
@@ -145,7 +145,7 @@ void record_reserve(struct writer *w, uint32_t record, uint32_t owner, uint64_t 
 }
 
 /* The change is prepared, the record commits, the change's number is noted in the pool, and the
- * feed moves.  If we die in between, feed_recover() does the rest; if we die before the change
+ * feed moves.  If we die in between, events_recover() does the rest; if we die before the change
  * is prepared, scan_free() of the takeover does all of it. */
 void record_return(struct writer *w, uint32_t record, uint64_t op)
 {
@@ -175,7 +175,7 @@ void record_free(struct writer *w, uint32_t record)
 	w_tell(w, w->pool_of[record]);
 	w->progress = true;
 	if (p->state != POOL_READY)
-		return;                  /* pools_care() takes the whole pool when all are free */
+		return;                  /* pools_housekeep() takes the whole pool when all are free */
 	if (p->flags & GPC_POOL_CALLER) {
 		record_return(w, record, 0);
 		return;
@@ -221,7 +221,7 @@ void retire_dying(struct writer *w, uint32_t record)
 	batch_record(w, record);
 }
 
-void retire_ahead(struct writer *w, const uint32_t *list, uint32_t n, uint32_t i)
+void retire_prefetch(struct writer *w, const uint32_t *list, uint32_t n, uint32_t i)
 {
 	uint32_t at = i ? i + AHEAD - 1 : 0;
 
@@ -255,9 +255,9 @@ void retire_block(struct writer *w, uint32_t record, uint32_t owner, uint64_t op
 	if (w_record(w, record)->source)
 		leave_sources(w, record);
 	if (w->cleared_pool != w->pool_of[record])
-		feed_prepare(w, GPC_REMOVED, record, GPC_NONE);
+		events_prepare(w, GPC_REMOVED, record, GPC_NONE);
 	commit_dying(w, record, owner, op);
-	feed_commit(w);
+	events_commit(w);
 	table_remove(w, record);
 	lru_forget(w, record);
 	p->live--;
@@ -298,8 +298,8 @@ void retire_subtree(struct writer *w, uint32_t record)
 
 static void hold(struct writer *w, uint32_t record)
 {
-	w->held = writer_grow(w->held, &w->held_size, w->nheld + 1, sizeof(*w->held));
-	w->held[w->nheld++] = record;
+	w->parked = writer_grow(w->parked, &w->parked_size, w->nparked + 1, sizeof(*w->parked));
+	w->parked[w->nparked++] = record;
 }
 
 /* Flush and grace period are over for this DYING block. */
@@ -360,7 +360,7 @@ bool retire_idle(struct writer *w)
 /* Cookies of this writer grow even if a peer has scribbled over the epoch. */
 static uint64_t start_grace(struct writer *w)
 {
-	uint64_t *epoch = &seg_line(&w->seg)->epoch;
+	uint64_t *epoch = &seg_shared(&w->seg)->epoch;
 
 	/* lowered, or so high that it might wrap; sections above it count as old */
 	if (load_relaxed(epoch) - w->last_cookie > 1ull << 56)
@@ -408,18 +408,18 @@ bool retire_advance(struct writer *w)
 
 /* ---- those that wait for something else ---- */
 
-void retire_poll_held(struct writer *w)
+void retire_poll_parked(struct writer *w)
 {
 	uint32_t i = 0;
 
-	while (i < w->nheld) {
-		uint32_t record = w->held[i];
+	while (i < w->nparked) {
+		uint32_t record = w->parked[i];
 
 		if (!w_row_is_zero(w, record)) {
 			i++;
 			continue;
 		}
-		w->held[i] = w->held[--w->nheld];
+		w->parked[i] = w->parked[--w->nparked];
 		record_free(w, record);
 	}
 }

@@ -11,7 +11,7 @@ struct quarantine { uint32_t record; uint64_t until_ns; struct identity who; };
  * for whom (rule C1), or SHM_NO_PEER. */
 void retire_block(struct writer *w, uint32_t record, uint32_t owner, uint64_t op);
 /* Before each of a list is retired: what the next few will take is asked for. */
-void retire_ahead(struct writer *w, const uint32_t *list, uint32_t n, uint32_t i);
+void retire_prefetch(struct writer *w, const uint32_t *list, uint32_t n, uint32_t i);
 /* REC_MOVED -> DYING: the rest of its end, and no change for the feed. */
 void retire_moved(struct writer *w, uint32_t record);
 /* retire_block, with all descendants, deepest first. */
@@ -22,6 +22,6 @@ void retire_dying(struct writer *w, uint32_t record);    /* takeover: DYING alre
 bool retire_advance(struct writer *w);
 bool retire_idle(struct writer *w);
 void retire_quarantine(struct writer *w, uint32_t record, const struct identity *who);
-void retire_poll_held(struct writer *w);
+void retire_poll_parked(struct writer *w);
 
 #endif

@@ -20,11 +20,11 @@ struct records { uint32_t *at, n, size; };       /* a list that grows */
 /* One per record, half a cache line. */
 struct node {
 	uint32_t parent, first, next, prev;      /* tree of LIVE blocks and of moves in limbo */
-	uint32_t hot;                    /* children that keep this block from going (tree.c) */
+	uint32_t blockers;                    /* children that keep this block from going (tree.c) */
 	uint32_t ticket;                 /* of its item in the pool's queue; even: it has none */
 	uint32_t pins;                   /* uncommitted moves that read this block */
 	bool in_tree : 1, selected : 1, listed : 1;
-	bool counted_out : 1;            /* selected: the parent's hot does not count it */
+	bool counted_out : 1;            /* selected: the parent's blockers does not count it */
 	bool leaving : 1;                /* REC_LEAVING ... */
 	bool waits : 1;                  /* ... and in a batch, to go when that is over */
 };
@@ -100,7 +100,7 @@ struct writer {
 
 	/* table.c */
 	struct probe_entry *table;
-	uint8_t *quarantined;            /* per bucket, bit = slot; high half: since takeover */
+	uint8_t *retired_slots;            /* per bucket, bit = slot; high half: since takeover */
 	uint32_t *spilled;               /* per bucket: entries that live in their second one;
 	                                  * all there are, if peers choose their keys so */
 	struct relocation *relocations;
@@ -108,7 +108,7 @@ struct writer {
 	/* retire.c */
 	struct batch *open, *flushing, *grace, **grace_end;
 	uint64_t last_cookie;
-	uint32_t *held, nheld, held_size;        /* DYING, grace over, still referenced */
+	uint32_t *parked, nparked, parked_size;        /* DYING, grace over, still referenced */
 	struct quarantine *quarantine;
 	uint32_t nquarantine, quarantine_size;
 
@@ -139,7 +139,7 @@ struct writer {
 	struct records twice;            /* takeover: slots whose block has another */
 	struct records twins;            /* takeover: in limbo, but another target of their key
 	                                  * has what hangs below it */
-	uint64_t next_care_ns;           /* reaping and other slow checks */
+	uint64_t next_housekeep_ns;           /* reaping and other slow checks */
 	uint32_t nseated;                /* peers */
 	bool alone;                      /* they had nothing to look after last time */
 	bool crowded;                    /* a pool may have more than its capacity */

@@ -39,7 +39,7 @@ void table_prefetch(struct writer *w, uint32_t space, const gpc_key *key, bool p
 					   w->buckets);
 
 	__builtin_prefetch(&w->table[k.first * SHM_BUCKET], 1);
-	__builtin_prefetch(&w->quarantined[k.first], 1);
+	__builtin_prefetch(&w->retired_slots[k.first], 1);
 	if (place)                       /* every fourth one fills its first bucket up */
 		__builtin_prefetch(&w->table[k.second * SHM_BUCKET], 1);
 }
@@ -90,7 +90,7 @@ void table_wipe(struct writer *w, uint32_t slot)
 	store_relaxed(&e->w[1], 0);
 	store_relaxed(&e->w[2], e->w[2] & TABLE_FLAGS(slot));
 	entry_changed(w, slot);
-	w->quarantined[slot / SHM_BUCKET] |= (uint8_t)(1u << slot % SHM_BUCKET);
+	w->retired_slots[slot / SHM_BUCKET] |= (uint8_t)(1u << slot % SHM_BUCKET);
 	retire_slot(w, slot);
 }
 
@@ -124,7 +124,7 @@ static void spilled_less(struct writer *w, uint32_t bucket)
 
 void table_slot_usable(struct writer *w, uint32_t slot)
 {
-	w->quarantined[slot / SHM_BUCKET] &= (uint8_t)~(1u << slot % SHM_BUCKET);
+	w->retired_slots[slot / SHM_BUCKET] &= (uint8_t)~(1u << slot % SHM_BUCKET);
 	w->progress = true;
 }
 
@@ -143,7 +143,7 @@ static uint32_t slots_with(struct writer *w, uint32_t bucket, uint32_t word)
 
 static uint32_t free_slot(struct writer *w, uint32_t bucket)
 {
-	uint32_t q = w->quarantined[bucket], usable = slots_with(w, bucket, 0) & ~(q | q >> 4);
+	uint32_t q = w->retired_slots[bucket], usable = slots_with(w, bucket, 0) & ~(q | q >> 4);
 
 	return usable ? bucket * SHM_BUCKET + (uint32_t)__builtin_ctz(usable) : NONE;
 }
@@ -220,7 +220,7 @@ static bool room_is_coming(struct writer *w, uint32_t bucket)
 {
 	const struct relocation *r;
 
-	if (w->quarantined[bucket])
+	if (w->retired_slots[bucket])
 		return true;
 	for (r = w->relocations; r; r = r->next)
 		if (r->from / SHM_BUCKET == bucket)

@@ -4,7 +4,7 @@
  * A record stores its parent's key, since parents move between tiers and keys do not
  * (rule C4); here the link is a record number that follows every move.
  *
- * `hot` counts the children that keep a block where it is (guarantee G).  A RAM block stays
+ * `blockers` counts the children that keep a block where it is (guarantee G).  A RAM block stays
  * while it has any child.  A VRAM block stays while it has a child in VRAM: children in RAM
  * went before it, leaf first, and it may follow them; but when it is dropped instead, they
  * are dropped with it. */
@@ -24,7 +24,7 @@ void tree_enter(struct writer *w, uint32_t record)
 	struct node *n = &w->node[record];
 
 	n->parent = n->first = n->next = n->prev = NONE;
-	n->hot = 0;
+	n->blockers = 0;
 	n->in_tree = true;
 	n->selected = n->counted_out = false;
 }
@@ -43,7 +43,7 @@ static void join_parent(struct writer *w, uint32_t record, uint32_t parent)
 		w->node[n->next].prev = record;
 	p->first = record;
 	if (!n->counted_out && tree_blocks(w, parent, record))
-		p->hot++;
+		p->blockers++;
 }
 
 /* Take the record out of its parent's list; the parent may have become a leaf and inherits
@@ -63,7 +63,7 @@ static void leave_parent(struct writer *w, uint32_t record)
 	if (n->next != NONE)
 		w->node[n->next].prev = n->prev;
 	if (!n->counted_out && tree_blocks(w, n->parent, record))
-		p->hot--;
+		p->blockers--;
 }
 
 void tree_attach(struct writer *w, uint32_t record, uint32_t parent)
@@ -111,11 +111,11 @@ void tree_replace(struct writer *w, uint32_t from, uint32_t to)
 	for (child = t->first; child != NONE; child = w->node[child].next) {
 		w->node[child].parent = to;
 		if (tree_blocks(w, to, child) && !w->node[child].counted_out)
-			t->hot++;
+			t->blockers++;
 	}
 	f->in_tree = f->selected = f->counted_out = f->leaving = false;
 	f->first = f->next = f->prev = f->parent = NONE;
-	f->hot = 0;
+	f->blockers = 0;
 	if (parent != NONE)
 		lru_offer(w, parent);
 }

@@ -504,7 +504,7 @@ static void bench_sync(device_timer &timer, int lg, mirror &m, uint32_t n, doubl
 	uint64_t entries = 1ull << (lg + 1), round = 0;
 	std::string name = "sync of " + std::to_string(n) + " in 2^" + std::to_string(lg);
 	launch_change *list;
-	mirror_line line = {};
+	mirror_status line = {};
 	cudaGraphExec_t empty;
 	double limit;
 

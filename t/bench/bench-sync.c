@@ -123,7 +123,7 @@ struct place {
 	struct launch_change *list;
 	uint32_t *slot;
 	uint64_t entries, bytes, round;
-	struct mirror_line line;
+	struct mirror_status line;
 	void *mirror, *from, *to;
 	cudaStream_t stream;
 	cudaGraphExec_t least;

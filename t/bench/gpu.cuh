@@ -128,19 +128,19 @@ struct host_table {
 
 struct mirror {
 	probe_entry *table;
-	mirror_line *line;
+	mirror_status *line;
 	mirror_view *view;
 	mirror_view **word;
 
 	mirror(const host_table &t, uint32_t spaces, uint64_t ram0 = 0, uint64_t ram1 = 0)
 	{
 		size_t bytes = t.entry.size() * sizeof(probe_entry);
-		mirror_line l = {};
+		mirror_status l = {};
 		mirror_view v = {};
 
 		CK(cudaMalloc(&table, bytes + sizeof(l)));
 		CK(cudaMemcpy(table, t.entry.data(), bytes, cudaMemcpyHostToDevice));
-		line = (mirror_line *)((char *)table + bytes);
+		line = (mirror_status *)((char *)table + bytes);
 		l.sequence = 1;
 		l.ram_pools[0] = ram0;
 		l.ram_pools[1] = ram1;

@@ -362,7 +362,7 @@ static void check_scatter(void)
 		mirror m(t, 1);
 		std::vector<launch_change> list(n);
 		std::vector<probe_entry> want(t.entry);
-		mirror_line line = {}, got;
+		mirror_status line = {}, got;
 		launch_change *host;
 		bool same;
 
@@ -409,7 +409,7 @@ static void check_staged(uint32_t most)
 		CK(launch_scatter_staged(m.table, m.line, stage, most, timer.stream));
 	});
 	for (uint32_t n : {0u, 1u, most / 2, most - 1, most, 1u}) {
-		mirror_line got;
+		mirror_status got;
 
 		stage->n = n;
 		stage->value.sequence++;

@@ -330,14 +330,14 @@ static void scribble_section(struct fuzz_input *in)
 	if (how & 1)
 		store_relaxed(&seat()->sections, (uint32_t)fuzz_take_value(in));
 	if (how & 2)
-		store_release(&s->epoch, load_relaxed(&seg_line(&brat->seg)->epoch));
+		store_release(&s->epoch, load_relaxed(&seg_shared(&brat->seg)->epoch));
 	else
 		scribble_words(in, s, 40);
 }
 
 static void scribble_line(struct fuzz_input *in)
 {
-	struct shm_line *line = seg_line(&brat->seg);
+	struct shm_shared *line = seg_shared(&brat->seg);
 	uint64_t what = fuzz_take(in, 1), value = fuzz_take_value(in);
 
 	switch (what & 7) {
@@ -425,7 +425,7 @@ static void park(struct fuzz_input *in)
 	store_relaxed(&seat()->sections, SHM_SECTIONS);
 	store_relaxed(&s->done, 0);
 	store_relaxed(&s->ticket, 1);
-	store_release(&s->epoch, load_relaxed(&seg_line(&brat->seg)->epoch));
+	store_release(&s->epoch, load_relaxed(&seg_shared(&brat->seg)->epoch));
 	for (i = 0; i < n; i++)
 		*slot(head + i) = (struct shm_command){
 			.op = how & 1 ? CMD_RESERVE : CMD_EVICT, .pool = PLAY, .to_pool = ATTIC,

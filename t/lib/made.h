@@ -99,8 +99,8 @@ static void made_handle(struct made *m)
 	seg_seat(&c->seg, MADE_PEER)->state = SEAT_TAKEN;
 	seg_seat(&c->seg, MADE_PEER)->pid = getpid();
 	strcpy(seg_seat(&c->seg, MADE_PEER)->label, "made");
-	seg_line(&c->seg)->epoch = 1;
-	seg_line(&c->seg)->tick = 100;
+	seg_shared(&c->seg)->epoch = 1;
+	seg_shared(&c->seg)->tick = 100;
 }
 
 UNUSED static void made_new(struct made *m, const char *name, uint32_t blocks)
@@ -255,7 +255,7 @@ UNUSED static void made_feed(const struct made *m, uint32_t what, gpc_block b,
 			     gpc_block was, uint64_t key)
 {
 	struct shm_state *st = made_state(m);
-	struct shm_change *ch = made_change(m, st->feed_head);
+	struct shm_change *ch = made_change(m, st->events_head);
 	gpc_key k = made_key(key);
 
 	store_relaxed(&ch->seq, 0);
@@ -264,8 +264,8 @@ UNUSED static void made_feed(const struct made *m, uint32_t what, gpc_block b,
 	ch->block = b;
 	ch->was = was;
 	memcpy(ch->key, k.w, sizeof(ch->key));
-	store_release(&ch->seq, st->feed_head + 1);
-	store_release(&st->feed_head, st->feed_head + 1);
+	store_release(&ch->seq, st->events_head + 1);
+	store_release(&st->events_head, st->events_head + 1);
 }
 
 /* A second handle, read-only, on the same files. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* mirrors.h - caches with a mirror on the device of devices.h, and questions to it.
  *
- * A question (struct ask) has arrays on the device, allocated before anything is in
+ * A question (struct lookup) has arrays on the device, allocated before anything is in
  * flight: some calls of CUDA wait for all that is. */
 #ifndef GPC_T_MIRRORS_H
 #define GPC_T_MIRRORS_H
@@ -53,7 +53,7 @@ TAP_FN void mirror_chain(gpc *c, uint64_t from, uint32_t n)
 	must(gpc_unref(c, b, n));
 }
 
-struct ask {
+struct lookup {
 	gpc_dev *d;
 	gpc_key *keys;
 	gpc_block *blocks;
@@ -62,9 +62,9 @@ struct ask {
 	void *stream;
 };
 
-TAP_FN struct ask ask_new(gpc_dev *d, uint32_t room, uint32_t nseq)
+TAP_FN struct lookup ask_new(gpc_dev *d, uint32_t room, uint32_t nseq)
 {
-	return (struct ask){.d = d,
+	return (struct lookup){.d = d,
 			    .room = room,
 			    .nseq = nseq,
 			    .keys = device_alloc(room * sizeof(gpc_key)),
@@ -74,7 +74,7 @@ TAP_FN struct ask ask_new(gpc_dev *d, uint32_t room, uint32_t nseq)
 			    .stream = device_stream()};
 }
 
-TAP_FN void ask_free(struct ask *a)
+TAP_FN void ask_free(struct lookup *a)
 {
 	device_free(a->keys);
 	device_free(a->blocks);
@@ -83,7 +83,7 @@ TAP_FN void ask_free(struct ask *a)
 	device_stream_free(a->stream);
 }
 
-TAP_FN void ask_put(struct ask *a, const gpc_key *keys, uint32_t n)
+TAP_FN void ask_put(struct lookup *a, const gpc_key *keys, uint32_t n)
 {
 	if (n > a->room)
 		bail("no room for %u keys", n);
@@ -91,7 +91,7 @@ TAP_FN void ask_put(struct ask *a, const gpc_key *keys, uint32_t n)
 }
 
 /* In a section of its own; the answer is there when the stream is through. */
-TAP_FN void ask_launch(struct ask *a, uint32_t spaces, uint32_t n)
+TAP_FN void ask_launch(struct lookup *a, uint32_t spaces, uint32_t n)
 {
 	int section = must(gpc_dev_enter(a->d));
 
@@ -99,13 +99,13 @@ TAP_FN void ask_launch(struct ask *a, uint32_t spaces, uint32_t n)
 	must(gpc_dev_leave(a->d, section, a->stream));
 }
 
-TAP_FN void ask_get(struct ask *a, gpc_block *blocks, uint32_t n)
+TAP_FN void ask_get(struct lookup *a, gpc_block *blocks, uint32_t n)
 {
 	must(gpc_dev_wait(a->d, a->stream, 10000));
 	device_get(blocks, a->blocks, n * sizeof(*blocks));
 }
 
-TAP_FN void ask_lookup(struct ask *a, uint32_t spaces, const gpc_key *keys, uint32_t n,
+TAP_FN void ask_lookup(struct lookup *a, uint32_t spaces, const gpc_key *keys, uint32_t n,
 		       gpc_block *blocks)
 {
 	ask_put(a, keys, n);
@@ -117,7 +117,7 @@ TAP_FN void ask_lookup(struct ask *a, uint32_t spaces, const gpc_key *keys, uint
 
 /* blocks goes there and back, so what a match leaves alone shows; without blocks, NULL is
  * what the device is given as well. */
-TAP_FN void ask_match(struct ask *a, uint32_t spaces, const gpc_key *keys,
+TAP_FN void ask_match(struct lookup *a, uint32_t spaces, const gpc_key *keys,
 		      const uint32_t *start, uint32_t nseq, uint32_t *len,
 		      gpc_block *blocks)
 {

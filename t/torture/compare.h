@@ -312,7 +312,7 @@ static void check_invariants(struct verdict *v)
 	memset(pool_of, CHECK_NO_POOL, n);
 	memset(entries, 0, n);
 	memset(by_key, 0, sizeof(by_key));
-	must(seg_state(v->s)->feed_floor <= seg_state(v->s)->feed_head, "feed floor");
+	must(seg_state(v->s)->events_floor <= seg_state(v->s)->events_head, "feed floor");
 	check_pools(&k);
 	check_control(&k);
 	check_table(&k);

@@ -68,7 +68,7 @@ void __wrap_table_remove(struct writer *w, uint32_t record)
 {
 	__real_table_remove(w, record);
 	store_release(&OF(left, w_block(w, record)),
-		      load_relaxed(&seg_line(&w->seg)->epoch));
+		      load_relaxed(&seg_shared(&w->seg)->epoch));
 }
 
 bool __wrap_mirror_flushed(struct writer *w)
@@ -80,7 +80,7 @@ bool __wrap_mirror_flushed(struct writer *w)
 		return false;
 	for (i = 0; b && i < b->nrecords; i++)
 		store_release(&OF(gone, w_block(w, b->records[i])),
-			      load_relaxed(&seg_line(&w->seg)->epoch));
+			      load_relaxed(&seg_shared(&w->seg)->epoch));
 	return true;
 }
 
@@ -168,7 +168,7 @@ static inline void grip_release(struct grip *g, const struct segment *s)
 		     (unsigned)b);
 		if (since != NEVER_LEFT) {
 			tally(hands->held[g->device],
-			      load_relaxed(&seg_line(s)->epoch) - since);
+			      load_relaxed(&seg_shared(s)->epoch) - since);
 			tally(hands->ended[g->device], over > since ? over - since : 0);
 		}
 		__atomic_fetch_sub(&OF(n, b), 1, __ATOMIC_SEQ_CST);

@@ -193,12 +193,12 @@ static void apply_in_flight(struct verdict *v)
 /* Lookups go on while a successor repairs. */
 static void look(struct verdict *v)
 {
-	struct lookup l;
+	struct probe l;
 	int k;
 
-	lookup_begin(&l, v->c, 1);
+	probe_begin(&l, v->c, 1);
 	for (k = 0; k < KEYS; k++)
-		v->missed[k] |= lookup_one(&l, &ledger_key[k]) < 0;
+		v->missed[k] |= probe_one(&l, &ledger_key[k]) < 0;
 }
 
 static void serve(struct verdict *v, int i)
@@ -270,15 +270,15 @@ static void compare_readers(struct verdict *v)
 {
 	const struct ledger *before = still_readable ? &readable : &ledger;
 	gpc *c = cache[v->level - 1].c;
-	struct lookup l;
+	struct probe l;
 	gpc_block b;
 	int k, up;
 
-	lookup_begin(&l, c, 1);
+	probe_begin(&l, c, 1);
 	for (k = 0; k < KEYS; k++) {
 		bool was = before->key[k].live, is = v->m.key[k].live;
 
-		b = lookup_one(&l, &ledger_key[k]);
+		b = probe_one(&l, &ledger_key[k]);
 		must(b >= 0 || !was || !is, "readers do not find key %d", k);
 		must(!v->missed[k] || !was || !is, "during recovery readers do not find key %d",
 		     k);
@@ -291,7 +291,7 @@ static void compare_readers(struct verdict *v)
 		     "readers find key %d in block 0x%x, which has it not", k, (unsigned)b);
 		up = before->parent[k];
 		must(v->level > 1 || !v->removes || !was || up < 0 || up >= KEYS ||
-		     lookup_one(&l, &ledger_key[up]) >= 0,
+		     probe_one(&l, &ledger_key[up]) >= 0,
 		     "readers find key %d, whose parent is gone", k);
 	}
 }

@@ -199,12 +199,12 @@ static void take_job(gpc *c, struct op *op)
 			continue;
 		if (job.answer[0].op == CMD_RESERVE ||
 		    (job.answer[0].op == CMD_EVICT && (job.answer[0].flags & CF_TAKE)))
-			fill_mine(c, a->block, &sum);
+			request_own(c, a->block, &sum);
 		if (job.answer[0].op >= CMD_RESERVE && job.answer[0].op <= CMD_PROMOTE &&
 		    a->to >= 0)
-			fill_mine(c, a->to, &sum);
+			request_own(c, a->to, &sum);
 		if (job.answer[0].op == CMD_PROMOTE && a->tag)
-			fill_mine(c, (gpc_block)a->tag - 1, &sum);
+			request_own(c, (gpc_block)a->tag - 1, &sum);
 	}
 	refs_account(c, &sum);
 }
@@ -614,7 +614,7 @@ static void run_close(void)
 
 static void writer_sleeps(void)
 {
-	seg_line(&boss->seg)->sleeping = 1;
+	seg_shared(&boss->seg)->sleeping = 1;
 }
 
 /* ---- the lists ---- */

@@ -300,7 +300,7 @@ TAP_FN void small_settle(void)
 	char why[200] = "";
 
 	do {
-		boss->writer->next_care_ns = 0;
+		boss->writer->next_housekeep_ns = 0;
 		must(gpc_writer_serve(boss, 0) >= 0, "serve: %s", gpc_last_error());
 		must(boss->writer, "the seat was lost");
 		ring_turn(boss);

@@ -114,7 +114,7 @@ static void victim_serves(void)
 	must_be(gpc_writer_take(c, 0, 0), 0);
 	serve_to_rest(c);
 	tracee_is_ready();
-	c->writer->next_care_ns = 0;
+	c->writer->next_housekeep_ns = 0;
 	serve_to_rest(c);
 }
 
@@ -241,7 +241,7 @@ static void round_end(struct outcome *o)
 	if (!boss->writer)
 		must_be(gpc_writer_take(boss, 0, 0), 0);
 	else if (now->role->served) {
-		boss->writer->next_care_ns = UINT64_MAX;
+		boss->writer->next_housekeep_ns = UINT64_MAX;
 		must(gpc_writer_serve(boss, 0) >= 0, "serve");
 	}
 	small_settle();

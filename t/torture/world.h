@@ -162,7 +162,7 @@ struct still {
 	uint64_t entries;
 	struct launch_change *change;
 	uint32_t n;
-	struct mirror_line line, next;
+	struct mirror_status line, next;
 };
 
 static bool still_matches(const char *device)
@@ -192,7 +192,7 @@ static int still_create(const struct segment *s, const char *device, uint32_t ge
 }
 
 static int still_upload(void *mirror, const struct probe_entry *table, uint64_t entries,
-			const struct mirror_line *line)
+			const struct mirror_status *line)
 {
 	struct still *m = mirror;
 
@@ -203,7 +203,7 @@ static int still_upload(void *mirror, const struct probe_entry *table, uint64_t 
 }
 
 static int still_flush(void *mirror, const struct launch_change *changes, uint32_t n,
-		       const struct mirror_line *line)
+		       const struct mirror_status *line)
 {
 	struct still *m = mirror;
 

@@ -242,7 +242,7 @@ struct lookup_arg {
 void key_set_open(struct key_set *s, const struct bench_cache *b, uint32_t n);
 void key_set_close(struct key_set *s);
 void lookup_prepare(void *arg);
-int lookup_run(void *arg);
+int probe_run(void *arg);
 bool lookup_verify(void *arg);
 
 /* ---- bench-beside.c ---- */

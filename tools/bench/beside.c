@@ -219,7 +219,7 @@ static void one_lookup(const struct bench_peer *p, const struct bench_cache *b, 
 	ours.set = &s;
 	c[0] = (struct contender){ .name = ours.flags ? "gpc, GPC_QUIET" : "gpc",
 				   .arg = &ours, .per = s.n, .prepare = lookup_prepare,
-				   .run = lookup_run, .verify = lookup_verify };
+				   .run = probe_run, .verify = lookup_verify };
 	c[1] = (struct contender){ .name = p->name, .arg = &t, .per = t.n, .wall = p->server,
 				   .prepare = prepare_lookup, .run = run_lookup,
 				   .verify = verify_all };

@@ -164,7 +164,7 @@ static void prepare(void *arg)
 
 static int run_ask(void *arg)
 {
-	return lookup_run(&((struct ask *)arg)->look);
+	return probe_run(&((struct ask *)arg)->look);
 }
 
 static bool verify(void *arg)

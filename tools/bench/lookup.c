@@ -56,7 +56,7 @@ void lookup_prepare(void *arg)
 
 /* ---- contenders ---- */
 
-int lookup_run(void *arg)
+int probe_run(void *arg)
 {
 	const struct lookup_arg *a = arg;
 	struct key_set *s = a->set;
@@ -191,13 +191,13 @@ static void measure(struct key_set *s, uint32_t batch)
 		*a = (struct lookup_arg){ .set = s, .batch = batch,
 					  .hits = (int)bench.hits.at[i] };
 		*at++ = (struct contender){ .name = "gpc", .arg = a, .per = s->n,
-					    .prepare = lookup_prepare, .run = lookup_run,
+					    .prepare = lookup_prepare, .run = probe_run,
 					    .verify = lookup_verify };
 	}
 	arg[at - c] = (struct lookup_arg){ .set = s, .batch = batch, .hits = 100,
 					   .flags = GPC_QUIET };
 	*at = (struct contender){ .name = "gpc, GPC_QUIET", .arg = &arg[at - c], .per = s->n,
-				  .prepare = lookup_prepare, .run = lookup_run,
+				  .prepare = lookup_prepare, .run = probe_run,
 				  .verify = lookup_verify };
 	at++;
 	snprintf(what, sizeof(what), "lookup, %llu entries, batches of %u",

@@ -358,7 +358,7 @@ static double reads_value(void *arg)
 	wall = cli_now_ns();
 	from = bench_cpu_ns();
 	do {
-		good = good && !lookup_run(&read);
+		good = good && !probe_run(&read);
 		n += t->set.n;
 		ns = bench_cpu_ns() - from;
 	} while (ns < until);
