@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* writer_seat.h - the writer's seat as a handle sees it. */
+/* serve.h - the writer's seat as a handle sees it. */
 #ifndef GPC_WRITER_SEAT_H
 #define GPC_WRITER_SEAT_H
 

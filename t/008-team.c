@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* team.h: each job once, whatever threads there are; the program's signals are the caller's. */
+/* base/parallel.h: each job once, whatever threads there are; the program's signals are the caller's. */
 #include "config.h"
 
 #include "base/parallel.h"

@@ -112,8 +112,8 @@ xargs grep -nE "(^|[^a-zA-Z0-9_>.])($opens)\(|F_DUPFD|SYS_(pidfd|memfd|open)" <"
 	grep -vE '^[^:]*:[0-9]+:[ 	]*(/\*| \*)' |
 	grep -vE '^[^:]*\.[ch]:[0-9]+:.*\((\*|int \(\*)(open|close)\)' >"$tmp/bare"
 ! test -s "$tmp/bare"
-ok $? "lib/fd.c alone opens files" "$tmp/bare"
-grep -Eq '[^_]open\(' "$srcdir/lib/fd.c"
+ok $? "lib/base/fd.c alone opens files" "$tmp/bare"
+grep -Eq '[^_]open\(' "$srcdir/lib/base/fd.c"
 ok $? "and it does"
 
 done_testing

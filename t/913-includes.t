@@ -1,8 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Includes go one way.  The ranks are the table of ARCHITECTURE.md: every file of lib/ stands
-# there once; a header includes headers of lower ranks, a source those of its own rank too.
-# Beside that: who may include what, and who may hold atomics and shared structs.
+# Includes go one way.  The table "Where things live" of ARCHITECTURE.md has a row for each
+# folder of lib/, from the top to the ground: a file includes headers of its own folder and of
+# those that its row names, which all stand below it.
+# Beside that: who may hold atomics and shared structs, and what stands alone.
 
 srcdir=${top_srcdir:-$(dirname "$0")/..}
 tmp=$(mktemp -d "${TMPDIR:-/tmp}/gpc-t-913.XXXXXX") || exit 99
@@ -21,92 +22,140 @@ empty()	# NAME FILE: nothing in it, else it is the diagnosis
 	fi
 }
 
-# "rank file" for each name in the first three columns
-awk -F'|' '
-/^## Files of lib/ { on = 1; next }
-/^## / { on = 0 }
-on && $2 ~ /^ [0-9]+ $/ {
-	gsub(/`/, "", $3); gsub(/`/, "", $4)
-	count = split($3 " " $4, names, " ")
-	for (i = 1; i <= count; i++)
-		print $2 + 0, names[i]
-}' "$srcdir/ARCHITECTURE.md" >"$tmp/ranks"
+# "row folder" and "row folder may" of each row, FILE as ARCHITECTURE.md
+rows()
+{
+	awk -F'|' -v may="$2" '
+	/^## Where things live/ { on = 1; next }
+	/^## / { on = 0 }
+	on && $2 ~ /^ `[a-z]+[\/.]/ {
+		gsub(/[` \/]/, "", $2)
+		gsub(/[`\/,]/, "", $3)
+		row++
+		if (!may)
+			print row, $2
+		count = split($3, names, " ")
+		for (i = 1; may && i <= count; i++)
+			print row, $2, names[i]
+	}' "$1"
+}
 
 files()
 {
-	(cd "$srcdir" && ls lib/*.[ch] kernels/*.h)
+	(cd "$srcdir" && find lib kernels -name '*.[ch]' | sort)
 }
 
-# "file header" for each include of ours, libraries of the system left out
+# "path folder header folder-of-header" for each include of ours
 includes()
 {
 	for path in $(files); do
-		sed -n "s|^#include \"\(.*\)\"|$(basename "$path") \1|p" "$srcdir/$path"
-	done | grep -v ' config\.h$'
+		sed -n "s|^#[ 	]*include \"\(.*\)\"|$path \1|p" "$srcdir/$path"
+	done | awk '$2 != "config.h" {
+		from = $1; to = $2
+		sub(/^lib\//, "", from)
+		if (from !~ /\//) sub(/^.*\//, "", from); else sub(/\/[^\/]*$/, "", from)
+		if (to !~ /\//) { from_top = 1 } else sub(/\/[^\/]*$/, "", to)
+		print $1, from, $2, to
+	}'
 }
 
-files | sed 's|.*/||' | sort >"$tmp/present"
-cut -d' ' -f2 "$tmp/ranks" | sort >"$tmp/ranked"
-diff "$tmp/present" "$tmp/ranked" | grep '^[<>]' |
-	sed 's/^</has no rank:/; s/^>/has a rank twice, or is not there:/' >"$tmp/out"
-empty "every file of lib/ has a rank" "$tmp/out"
+rows "$srcdir/ARCHITECTURE.md" "" >"$tmp/rows"
+rows "$srcdir/ARCHITECTURE.md" yes >"$tmp/may"
+includes >"$tmp/includes"
 
-includes | awk '
-FILENAME != "-" { rank[$2] = $1; next }
-{
-	header = $1 ~ /\.h$/
-	if (!($2 in rank))
-		print $1 " includes " $2 ", which has no rank"
-	else if (rank[$2] > rank[$1] || (header && rank[$2] == rank[$1]))
-		print $1 " (rank " rank[$1] ") includes " $2 " (rank " rank[$2] ")"
-}' "$tmp/ranks" - >"$tmp/out"
-empty "includes go to lower ranks" "$tmp/out"
+# folders, and files beside them, as rows name them: attach.c, serve.c with serve.h
+sed 's/\.[ch]$//' "$tmp/rows" | cut -d' ' -f2 | sort >"$tmp/named"
+files | sed 's|^lib/||; s|/[^/]*$||; s/\.[ch]$//' | sort -u | grep -v '^gpc$' >"$tmp/present"
+diff "$tmp/present" "$tmp/named" | grep '^[<>]' |
+	sed 's/^</has no row:/; s/^>/has a row twice, or is not there:/' >"$tmp/out"
+empty "every folder of lib/ has a row" "$tmp/out"
 
-# a header before the sources that stand for it
-for path in $(files); do
-	name=$(basename "$path")
-	case $name in
-	*.h) continue ;;
-	esac
-	grep '^#include' "$srcdir/$path" | grep -n 'config\.h' | grep -v '^1:' |
-		sed "s|^.*|$name includes config.h after something else|"
-	own=$(basename "$name" .c).h
-	test -f "$srcdir/lib/$own" && ! grep -q "^#include \"$own\"" "$srcdir/$path" \
-		$(sed -n "s|^#include \"\(.*\)\"|$srcdir/lib/\1|p" "$srcdir/$path") 2>/dev/null &&
-		echo "$name does not include $own"
+awk 'NR == FNR { row[$2] = $1; sub(/\.[ch]$/, "", $2); row[$2] = $1; next }
+!($3 in row) { print $2 " may include " $3 ", which has no row" ; next }
+row[$3] <= $1 { print $2 " may include " $3 ", which stands above it" }' \
+	"$tmp/rows" "$tmp/may" >"$tmp/out"
+empty "rows name what stands below them" "$tmp/out"
+
+cat >"$tmp/allowed.awk" <<'AWK'
+function plain(name) { sub(/\.[ch]$/, "", name); return name }
+NR == FNR { may[plain($2) " " plain($3)] = 1; next }
+plain($2) != plain($4) && $4 != "gpc.h" && !((plain($2) " " plain($4)) in may) {
+	print $1 " includes " $3 ": no arrow goes from " $2 " to " $4
+}
+AWK
+awk -f "$tmp/allowed.awk" "$tmp/may" "$tmp/includes" >"$tmp/out"
+empty "includes go along the arrows" "$tmp/out"
+
+# An arrow that is forbidden is refused: the test would tell.
+for arrow in "peer writer" "peer serve.h" "request writer" "writer request" "reader request" \
+		"reader writer" "reader inspect" "writer takeover" "writer reader" "device peer" \
+		"segment device" "base segment"; do
+	set -- $arrow
+	echo "lib/$1/x.c $1 $2/y.h $2" >"$tmp/one"
+	awk -f "$tmp/allowed.awk" "$tmp/may" "$tmp/one" | grep -q . || echo "$1 -> $2 is allowed"
 done >"$tmp/out"
-empty "config.h comes first, and the own header is included" "$tmp/out"
+empty "arrows that must never be are refused" "$tmp/out"
+
+# in one folder headers include no header that includes them
+awk '$1 ~ /\.h$/ && $2 == $4 { sub(/^lib\//, "", $1); print $3, $1 }' "$tmp/includes" |
+	tsort >/dev/null 2>"$tmp/out"
+empty "headers of a folder make no circle" "$tmp/out"
+
+# what is declared outside a header goes round this test
+grep -nE '^extern |^	extern ' $(files | sed "s|^|$srcdir/|" | grep '\.c$') >"$tmp/out"
+empty "sources declare nothing of other files" "$tmp/out"
 
 for path in $(files); do
 	case $path in
-	*.h) grep -L '^#ifndef GPC_[A-Z_]*H$' "$srcdir/$path" ;;
+	*.h) continue ;;
 	esac
+	grep '^#include' "$srcdir/$path" | grep -n 'config\.h' | grep -v '^1:' |
+		sed "s|^.*|$path includes config.h after something else|"
+	own=${path%.c}.h
+	test ! -f "$srcdir/$own" || grep -q "\"${own#lib/}\"" "$srcdir/$path" ||
+		grep -qr "\"${own#lib/}\"" $(sed -n "s|^#include \"\(.*\)\"|$srcdir/lib/\1|p" \
+			"$srcdir/$path") 2>/dev/null || echo "$path does not include $own"
+done >"$tmp/out"
+empty "config.h comes first, and the own header is included" "$tmp/out"
+
+for path in $(files | grep '\.h$'); do
+	grep -L '^#ifndef GPC_[A-Z_]*H$' "$srcdir/$path"
 done >"$tmp/out"
 empty "headers have guards" "$tmp/out"
 
-grep -n '__atomic_\|__sync_\|atomic_thread_fence\|_Atomic' "$srcdir"/lib/*.[ch] |
-	grep -v '/order\.h:' >"$tmp/out"
-empty "order.h alone has atomics" "$tmp/out"
+files | sed "s|^|$srcdir/|" | grep -v '/lib/base/order\.h$' |
+	xargs grep -n '__atomic_\|__sync_\|atomic_thread_fence\|_Atomic' >"$tmp/out"
+empty "base/order.h alone has atomics" "$tmp/out"
 
-grep -n '^struct shm_[a-z]* {' "$srcdir"/lib/*.[ch] "$srcdir"/kernels/*.h |
-	grep -v '/shm\.h:' >"$tmp/out"
-empty "shm.h alone declares shared structs" "$tmp/out"
+files | sed "s|^|$srcdir/|" | grep -v '/lib/segment/shm\.h$' |
+	xargs grep -n '^struct shm_[a-z]* {' >"$tmp/out"
+empty "segment/shm.h alone declares shared structs" "$tmp/out"
 
 # not even system headers of a kind: any language, any device can read these
 {
 	grep -n '^#include' "$srcdir/lib/gpc.h" | grep -v '<stddef\.h>\|<stdint\.h>'
-	grep -n '^#include' "$srcdir/lib/shm.h" "$srcdir/kernels/probe.h" |
+	grep -n '^#include' "$srcdir/lib/segment/shm.h" "$srcdir/kernels/probe.h" |
 		grep -v '<stdint\.h>'
 } >"$tmp/out"
 empty "gpc.h, shm.h and probe.h stand alone" "$tmp/out"
 
-for path in "$srcdir"/tools/*.[ch]; do
-	sed -n 's/^#include "\(.*\)"/\1/p' "$path" | while read -r header; do
-		test "$header" = gpc.h || test "$header" = config.h ||
-			test -f "$srcdir/tools/$header" ||
-			echo "$(basename "$path") includes $header"
+# a tool has gpc.h, what tools share, and its own folder
+(cd "$srcdir" && find tools -name '*.[ch]') | while read -r path; do
+	folder=$(echo "$path" | cut -d/ -f2)
+	sed -n 's/^#[ 	]*include "\(.*\)"/\1/p' "$srcdir/$path" | while read -r header; do
+		case $header in
+		gpc.h | config.h | tools/common/* | tools/"$folder"/*) ;;
+		*) echo "$path includes $header" ;;
+		esac
 	done
 done >"$tmp/out"
-empty "tools use the public header alone" "$tmp/out"
+empty "tools use the public header, and each its own files" "$tmp/out"
+
+# beyond that a reader loses the thread
+(cd "$srcdir" && find lib kernels tools t bootstrap \( -name '*.[ch]' -o -name '*.cu' -o \
+	-name '*.cuh' -o -name '*.cc' -o -name '*.sh' -o -name '*.py' -o -name '[0-9]*.t' -o \
+	-name bootstrap \) ! -path lib/gpc.h ! -type d -exec wc -l {} +) |
+	awk '$2 != "total" && $1 > 500 { print $2 " has " $1 " lines" }' >"$tmp/out"
+empty "no source is longer than 500 lines" "$tmp/out"
 
 echo "1..$n"

@@ -21,8 +21,8 @@ empty()	# NAME FILE: nothing in it, else it is the diagnosis
 }
 
 # "letter file" for each lettered comment of lib/
-for path in "$srcdir"/lib/*.[ch]; do
-	awk -v file="$(basename "$path")" '
+for path in "$srcdir"/lib/*.[ch] "$srcdir"/lib/*/*.[ch]; do
+	awk -v file="${path#"$srcdir"/lib/}" '
 	{
 		line = $0
 		while (line != "") {

@@ -45,7 +45,7 @@ assertions()	# STRUCT
 	END { must("sizeof(" s ") == " at + 0) }' "$page"
 }
 
-for struct in $(sed -n 's/^struct \(shm_[a-z]*\) {.*/\1/p' "$srcdir/lib/shm.h"); do
+for struct in $(sed -n 's/^struct \(shm_[a-z]*\) {.*/\1/p' "$srcdir/lib/segment/shm.h"); do
 	assertions "$struct" >"$tmp/$struct.c"
 	holds "$struct" "$struct is as the page has it"
 done
@@ -56,7 +56,7 @@ printf '#include "shm.h"\n_Static_assert(SHM_VERSION == %s, "version of the page
 holds version "the page describes this version"
 
 # operations of a ring, in the order of the enumeration
-sed -n '/CMD_NONE = 0/,/CMD_LAST/s/^	CMD_\([A-Z]*\),.*/\1/p' "$srcdir/lib/shm.h" |
+sed -n '/CMD_NONE = 0/,/CMD_LAST/s/^	CMD_\([A-Z]*\),.*/\1/p' "$srcdir/lib/segment/shm.h" |
 	sed 's/NOP/NOTHING/' | tr 'A-Z' 'a-z' | awk '{ print NR, $1 }' >"$tmp/ops"
 awk '/^\.Ss / { on = /Commands/ } on && /^\.It [0-9]+ Ta [a-z]/ { print $2, $4 }' "$page" \
 	>"$tmp/page-ops"

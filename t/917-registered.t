@@ -32,11 +32,17 @@ names()
 	(cd "$dir" && ls $*)
 }
 
+# FOLDER: the sources in it and below it
+sources()
+{
+	(cd "$1" && find . -name '*.c' -o -name '*.h' | sed 's|^\./||' | sort)
+}
+
 registered "every program of t/" t/local.mk $(names t '[0-9]*.c' | sed 's/c$/t/')
 registered "every script of t/" t/local.mk $(names t '[0-9]*.t' | while read -r t; do
 	test -e "t/${t%.t}.c" || echo "$t"
 done)
-registered "every header of t/" t/local.mk $(names t '*.h')
+registered "every header of t/" t/local.mk $(names t 'lib/*.h')
 registered "every program of t/torture/" t/torture/local.mk \
 	$(names t/torture '*.c' | sed 's/c$/t/')
 registered "every other file of t/torture/" t/torture/local.mk $(names t/torture '*.h' '*.md')
@@ -44,8 +50,8 @@ registered "every harness of t/fuzz/" t/fuzz/local.mk \
 	$(names t/fuzz '*.c' | grep -v virtual | sed 's/c$/t/')
 registered "every other file of t/fuzz/" t/fuzz/local.mk $(names t/fuzz '*.h' 'virtual.c' '*.md' \
 	libfuzzer)
-registered "every source of lib/" lib/local.mk $(names lib '*.c' '*.h')
-registered "every source of tools/" tools/local.mk $(names tools '*.c' '*.h')
+registered "every source of lib/" lib/local.mk $(sources lib)
+registered "every source of tools/" tools/local.mk $(sources tools)
 registered "every file of kernels/" kernels/local.mk $(names kernels '*.h')
 
 # t/gpu/check asks whether there is a GPU before anything is run.

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* team.c - one piece of work in several threads. */
+/* parallel.c - one piece of work in several threads. */
 #include "config.h"
 
 #include "base/parallel.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* team.h - one piece of work in several threads. */
+/* parallel.h - one piece of work in several threads. */
 #ifndef GPC_TEAM_H
 #define GPC_TEAM_H
 

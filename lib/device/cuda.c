@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* device_cuda.c - GPUs: which there are, their memory between processes, their errors. */
+/* cuda.c - GPUs: which there are, their memory between processes, their errors. */
 #include "config.h"
 
 #include "device/cuda.h"

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* device_cuda.h - what the two halves of the cuda device share.
+/* cuda.h - what the two halves of the cuda device share.
  *
- *   device_cuda.c         the driver's table; devices by number and UUID; memory and errors
- *   device_cuda_mirror.c  the writer's mirror: made, uploaded, flushed
- *   device_cuda_peer.c    imports, launches, the signal that ends a section
+ *   device/cuda.c         the driver's table; devices by number and UUID; memory and errors
+ *   device/cuda_mirror.c  the writer's mirror: made, uploaded, flushed
+ *   device/cuda_peer.c    imports, launches, the signal that ends a section
  *   cuda_query.c     host-in, host-out
  *
  * Every function works on the device it is told and leaves the caller's current device as it
@@ -85,7 +85,7 @@ int cuda_lane_ask(struct cuda_query **lane, struct mirror_view *const *word,
 		  const struct device_query *q, struct device_result *ret);
 void cuda_lane_free(struct cuda_query *lane);     /* NULL is fine */
 
-/* ---- device_cuda_mirror.c ---- */
+/* ---- device/cuda_mirror.c ---- */
 int cuda_create(const struct segment *s, const char *device, uint32_t generation,
 		struct shm_mirror *desc, void **ret_mirror);
 int cuda_upload(void *mirror, const struct probe_entry *table, uint64_t entries,
@@ -97,7 +97,7 @@ void cuda_destroy(void *mirror);
 int cuda_read(const struct segment *s, const struct shm_mirror *desc,
 	      struct probe_entry *table, uint64_t entries, uint64_t *ret_sequence);
 
-/* ---- device_cuda_peer.c ---- */
+/* ---- device/cuda_peer.c ---- */
 int cuda_import(const struct segment *s, const struct shm_mirror *desc, void **ret_import,
 		struct dev_view *view);
 void cuda_release(void *import);

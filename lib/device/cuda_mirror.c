@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* device_cuda_mirror.c - the writer's mirror in the memory of a GPU.
+/* cuda_mirror.c - the writer's mirror in the memory of a GPU.
  *
  * A flush goes one of two ways.  Usually a kernel scatters the changed entries, which were
  * copied to pinned memory, and stores the line; for small flushes it is a graph, captured

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* device_cuda_peer.c - a peer's lookups in the memory of a GPU.
+/* cuda_peer.c - a peer's lookups in the memory of a GPU.
  *
  * Kernels are told a word in device memory of this process, never a mirror: the word names a
  * view, the view the mirror (launch.h).  So a captured graph finds each later mirror, too.
  * A view never changes while kernels may read it: it belongs to its import, which is
- * released when nothing of this process can be looking at it any more (import.c).
+ * released when nothing of this process can be looking at it any more (reader/view.c).
  *
  * Counters are in device memory as well.  The kernel that ends a section copies them, as
  * totals, to the section's place in pinned memory before it raises the ticket: whoever sees the section ended finds

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* device_host.c - the device that every machine has: a mirror in a file beside the
+/* host.c - the device that every machine has: a mirror in a file beside the
  * segments.
  *
  *   DIR/gpc.NAME.m<handle>     header  4096 bytes

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* kernel_host.c - lookups in a mirror by the CPU, through the same probing as everywhere
+/* host_kernel.c - lookups in a mirror by the CPU, through the same probing as everywhere
  * (kernels/probe.h).
  *
  * The caller's section is open from before the launch until the stream has passed its

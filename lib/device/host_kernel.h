@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* kernel_host.h - the "kernels" of the host device: jobs of its stream. */
+/* host_kernel.h - the "kernels" of the host device: jobs of its stream. */
 #ifndef GPC_KERNEL_HOST_H
 #define GPC_KERNEL_HOST_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* stream.c - a thread that does jobs in order, so that the host device is as
+/* host_stream.c - a thread that does jobs in order, so that the host device is as
  * asynchronous as a GPU: work is given to a stream, the call returns, and the end of a
  * section around it comes later.
  *

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* stream.h - the host device's stream: one thread of the process that does jobs in
+/* host_stream.h - the host device's stream: one thread of the process that does jobs in
  * order. */
 #ifndef GPC_STREAM_H
 #define GPC_STREAM_H

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* check_hold.c - has every reservation an owner, and every cell a meaning?  The table of
- * release.h, line by line.
+ * peer/hold.h, line by line.
  *
  * Only for peers that live: what the dead were about to do ends with their seat. */
 #include "config.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* changes.c - reading the feed of numbered changes.
+/* events.c - reading the feed of numbered changes.
  *
  * The segment numbers changes from 0 and keeps number + 1 in each (0 = being written).
  * To callers a change is that number + 1, and the cursor is the one that comes next: so
@@ -20,7 +20,7 @@ static bool copy_mapped(const struct shm_change *from, uint64_t seq, struct shm_
 		return false;
 	inspect_copy(ret, from, sizeof(*ret));
 	order_fence();
-	/* pairs with (N) of feed.c */
+	/* pairs with (N) of writer/events.c */
 	return load_relaxed(&from->seq) == seq;
 }
 

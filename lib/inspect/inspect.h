@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* outside.h - what the functions that look at a cache from outside have in common:
- * stats.c, walk.c, changes.c, check.c.  They write nothing into the segments, so they
+/* inspect.h - what the functions that look at a cache from outside have in common:
+ * inspect/stats.c, walk.c, inspect/events.c, check.c.  They write nothing into the segments, so they
  * disturb neither recency nor statistics.
  *
  * A read-only handle maps nothing.  What the pages in front of the table and the rings tell

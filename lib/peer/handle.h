@@ -55,7 +55,7 @@ struct gpc {
 	struct op *ops, **ops_end;       /* submitted, results not yet taken; by position */
 	struct back *back;               /* reservations to give back when the ring has room */
 	uint32_t back_n, back_size;
-	bool back_forgotten;             /* there was no memory for some: release.c */
+	bool back_forgotten;             /* there was no memory for some: peer/hold.c */
 
 	struct refused_item refused;     /* the first of a publish without waiting that no
 					  * gpc_wait has told of; ring_lock */
@@ -67,7 +67,7 @@ struct gpc {
 	struct returns *returns[GPC_MAX_POOLS + 1];      /* pools of CALLER blocks of ours */
 	pthread_mutex_t returns_lock;    /* what was told of them: returned.c */
 
-	/* the writer's seat: writer_seat.c */
+	/* the writer's seat: serve.c */
 	pthread_mutex_t serve_lock;
 	struct writer *writer;           /* not NULL: this handle holds the seat */
 	pthread_t server;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* release.c - the steps of a hold, and the way back of reservations. */
+/* hold.c - the steps of a hold, and the way back of reservations. */
 #include "config.h"
 
 #include <stdlib.h>

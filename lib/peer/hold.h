@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* release.h - what a peer holds of a block, and how that ends.
+/* hold.h - what a peer holds of a block, and how that ends.
  *
  * A hold is one word in shared memory: the cell of (block, peer).  Whoever looks at the
  * segments can tell who owns a reservation, so gpc_check can tell when nobody does.
@@ -68,7 +68,7 @@ static inline uint32_t hold_refs(uint16_t cell)
 	return cell <= CELL_REFS ? cell : hold_of(cell) == HOLD_PENDING;
 }
 
-enum hold_event {                        /* from what to what: release.c */
+enum hold_event {                        /* from what to what: peer/hold.c */
 	HOLD_GRANT,                      /* an answer brings the block to the program */
 	HOLD_SEND,                       /* a command is sent that makes it a reference */
 	HOLD_SEND_KEPT,                  /* ... of a CALLER block: its reservation has no cell */

@@ -2,7 +2,7 @@
 /* refs.c - taking, dropping and counting references.
  *
  * The counts.  A block counts once in the seat's held[pool] while the own cell says that the
- * program holds it: references, RESERVED or PENDING (release.h).  Each change of a cell is
+ * program holds it: references, RESERVED or PENDING (peer/hold.h).  Each change of a cell is
  * one step from an old value to a new one, and who makes it counts the difference.  refs_take
  * adds before it looks: to a cell that has a reservation's value only where the record was
  * LIVE a moment ago, in the same section, so a publish or commit has been done and its answer

@@ -123,7 +123,7 @@ int ring_submit_locked(gpc *c, struct op *op, const struct shm_command *cmds)
 		*slot = cmds[i];
 		store_relaxed(&slot->result, CMD_PENDING);
 	}
-	if (op->send)                    /* release.h: cells after the commands, before head */
+	if (op->send)                    /* peer/hold.h: cells after the commands, before head */
 		op->send(c, op);
 	op->next = NULL;
 	*c->ops_end = op;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sections.c - sections and grace periods for ids that are used without a reference. */
+/* section.c - sections and grace periods for ids that are used without a reference. */
 #include "config.h"
 
 #include <errno.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* hash.c - keys of a cache: key.c with the secret and the block size of the handle. */
+/* keys.c - keys of a cache: key.c with the secret and the block size of the handle. */
 #include "config.h"
 
 #include <errno.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* ask.c - lookup, match, acquire and ref: what a worker asks before every prefill.
+/* lookup.c - lookup, match, acquire and ref: what a worker asks before every prefill.
  *
  * All four have one shape: open a section, then for each group of keys probe the
  * table part by part, locate the records of the hits and have their lines on the way before

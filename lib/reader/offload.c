@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* offload_query.c - host-in, host-out: when a device is worth it, and the way there.
+/* offload.c - host-in, host-out: when a device is worth it, and the way there.
  *
  * One round trip to a GPU costs as much as some hundred lookups here.  The caller's own section
  * holds back what the device may still show: its answer is there before the section ends. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* lookup.c - probing the host table.
+/* probe.c - probing the host table.
  *
  * A probe costs one cache line, and what matters is how many of them are on their way at
  * the same time: with each key that is compared, the first bucket of another one further on is
@@ -20,7 +20,7 @@
 static inline __attribute__((always_inline)) struct probe_entry
 entry_load(const struct probe_entry *e)
 {
-	/* Pairs with (H), (I), (J) of table.c, and needs no order of its own: any mix of old and
+	/* Pairs with (H), (I), (J) of writer/table.c, and needs no order of its own: any mix of old and
 	 * new words is the entry or a miss, and a hit is a hint. */
 	struct words4 x = load_words4(e->w);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* lookup.h - probing the host table: bounded, writes nothing, waits for nobody.
+/* probe_table.h - probing the host table: bounded, writes nothing, waits for nobody.
  *
  * The caller has a section open (handle_enter): an emptied entry is reused only after a grace
  * period, so whatever mix of old and new words a load assembles is the entry itself or a

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* import.c - which mirror a process looks up in, and until when.
+/* view.c - which mirror a process looks up in, and until when.
  *
  * A mirror may be replaced at any time: a new writer publishes its own, a failed one is
  * retired.  gpc_dev_enter opens a section in the control segment first and only then

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* import.h - the mirrors that this process has imported, of one device: which one is
+/* view.h - the mirrors that this process has imported, of one device: which one is
  * current, and when an old one can be released. */
 #ifndef GPC_IMPORT_H
 #define GPC_IMPORT_H

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tier.c - demote and promote: both halves around the caller's copy. */
+/* move.c - demote and promote: both halves around the caller's copy. */
 #include "config.h"
 
 #include <errno.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* pool_api.c - pools as a peer sees them: added, described, counted, cleared. */
+/* pool.c - pools as a peer sees them: added, described, counted, cleared. */
 #include "config.h"
 
 #include <errno.h>

@@ -5,7 +5,7 @@
  * so that there is no instant between "reserved" and "referenced".  If the publish is refused,
  * the cell says "reserved" again.  If the key was live already, the library takes an ordinary
  * reference on the resident block; should that one have gone in the meantime, it publishes
- * again.  release.h has all that a cell can be, and what a release before the answer does. */
+ * again.  peer/hold.h has all that a cell can be, and what a release before the answer does. */
 #include "config.h"
 
 #include <errno.h>

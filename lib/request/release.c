@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* hold.c - giving holds back, dropping bad blocks, waiting for acknowledgement. */
+/* release.c - giving holds back, dropping bad blocks, waiting for acknowledgement. */
 #include "config.h"
 
 #include <errno.h>

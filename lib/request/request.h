@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fill.h - what calls that go through the ring have in common. */
+/* request.h - what calls that go through the ring have in common. */
 #ifndef GPC_FILL_H
 #define GPC_FILL_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fill.c - reserving, publishing, giving back: a block's way through one worker. */
+/* reserve.c - reserving, publishing, giving back: a block's way through one worker. */
 #include "config.h"
 
 #include <errno.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* pool.h - from block ids to records and back, as a reader sees it. */
+/* blocks.h - from block ids to records and back, as a reader sees it. */
 #ifndef GPC_POOL_H
 #define GPC_POOL_H
 

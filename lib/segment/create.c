@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* segment_create.c - making a cache that appears whole or not at all.
+/* create.c - making a cache that appears whole or not at all.
  *
  *   1  lock file: made or opened, LOCK_CREATE taken; no .idx there, else -EEXIST
  *   2  leftovers of a dead creator removed; a lock file that was in use before is
@@ -275,7 +275,7 @@ static int make_segment(const struct segment *s, const char *suffix,
 	else
 		segment_seed_pools(s, d->cfg, p);
 	/* (A) everything is in place before the file says so.  Pairs with check_ready()
-	 * in segment_check.c.  If we die before it, the file has a temporary name still,
+	 * in segment/validate.c.  If we die before it, the file has a temporary name still,
 	 * and the next creator removes it. */
 	store_release(&there->ready, h->ready);
 	segment_unmap_pages(s, p, h->bytes);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* segment_file.h - what the sources of segment.h share and nobody else needs. */
+/* files.h - what the sources of segment.h share and nobody else needs. */
 #ifndef GPC_SEGMENT_FILE_H
 #define GPC_SEGMENT_FILE_H
 
@@ -22,7 +22,7 @@ bool segment_is_named(const struct segment *s, const char *suffix, int fd);
 /* Map both files into s->index and s->control. */
 int segment_map(struct segment *s);
 
-/* ---- segment_pages.c ---- */
+/* ---- segment/pages.c ---- */
 
 /* Map a whole file where its huge pages, if it has any, can be mapped as such: -ENOMEM. */
 int segment_map_pages(const struct segment *s, int fd, uint64_t bytes, int prot, uint8_t **ret);
@@ -30,7 +30,7 @@ void segment_unmap_pages(const struct segment *s, uint8_t *p, uint64_t bytes);
 /* Huge pages for a new file, if they are to be had.  Allocating comes after it. */
 void segment_advise_huge(const struct segment *s, int fd, uint64_t bytes);
 
-/* ---- segment_check.c ---- */
+/* ---- segment/validate.c ---- */
 
 /* What sizes of files are multiples of there: 4096, or the huge page of hugetlbfs. */
 uint32_t segment_unit(int fd);
@@ -50,13 +50,13 @@ int segment_check_lock(const struct segment *s);
 int segment_check_files(struct segment *s);
 int segment_check_want(const struct segment *s, const struct segment_want *want);
 
-/* ---- segment_pools.c ---- */
+/* ---- segment/seed.c ---- */
 
 /* vram_blocks and ram_blocks of the configuration, into a fresh index. */
 void segment_seed_pools(const struct segment *s, const struct gpc_config *cfg,
 			uint8_t *index);
 
-/* ---- segment_remove.c ---- */
+/* ---- segment/remove.c ---- */
 
 /* Take LOCK_CREATE of s->lock_fd's file, waiting up to two seconds for whoever has it:
  * 0, -EAGAIN, -errno; -ESTALE when the name stands for another file by then. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* segment_pages.c - a segment's pages: large ones where the kernel has any.
+/* pages.c - a segment's pages: large ones where the kernel has any.
  *
  * Whoever looks keys up goes to random lines of the table, and whoever takes over to all that
  * there is; with pages of 4 KiB each such line costs a page walk as well.  Systems leave huge

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* segment_remove.c - taking a cache's names away.
+/* remove.c - taking a cache's names away.
  *
  * Creating and removing exclude each other by the byte LOCK_CREATE.  The index goes
  * first: without it the name means nothing, and whatever a killed remover leaves is

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* segment_pools.c - the pools that gpc_config's shorthand names are there from the start:
+/* seed.c - the pools that gpc_config's shorthand names are there from the start:
  * nobody who finds the cache finds it without them. */
 #include "config.h"
 

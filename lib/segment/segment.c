@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* segment.c - the files of one cache: opened, mapped, closed.
  *
- * A mapping is made only after segment_check.c has found the sizes right and every page
+ * A mapping is made only after segment/validate.c has found the sizes right and every page
  * present, so opening cannot raise SIGBUS. */
 #include "segment/files.h"
 

@@ -196,7 +196,7 @@ _Static_assert(sizeof(struct shm_change) == 64, "change layout");
 /* A cell of ref[]: what one peer holds of one block.  A number of references, or one of the
  * values below, for a block that is reserved, or was until a moment ago.  Threads of the peer
  * that take references at the same moment add to it, so each value has room above it.
- * release.h says which values go with which state of the record. */
+ * peer/hold.h says which values go with which state of the record. */
 #define CELL_REFS       0x9fffu          /* the most that is a number of references */
 #define CELL_PENDING    0xa000u          /* p: reserved; a command makes it one reference */
 #define CELL_BACK       0xb000u          /* p: given up; its way back has not begun */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* segment_snapshot.c - a look from outside: pread, nothing mapped.
+/* snapshot.c - a look from outside: pread, nothing mapped.
  *
  * Tools look at caches that are being changed, truncated or removed.  A pread cannot
  * raise a signal; what is missing reads as zeros, which every reader treats as empty.

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* segment_check.c - is this a cache of ours, whole, and the one that the opener wants?
+/* validate.c - is this a cache of ours, whole, and the one that the opener wants?
  *
  * Nothing in a file is believed before it has been compared with what this library would
  * have written: one header is read by pread into private memory and checked there, and

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* takeover_scan.c - LIVE records, in shares. */
+/* live.c - LIVE records, in shares. */
 #include "config.h"
 
 #include <stdlib.h>

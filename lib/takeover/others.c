@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* takeover_other.c - the records that are not LIVE, and what they were wanted for. */
+/* others.c - the records that are not LIVE, and what they were wanted for. */
 #include "config.h"
 
 #include "takeover/takeover.h"
@@ -165,7 +165,7 @@ static void scan_free(struct writer *w, struct scan *sc, struct wpool *p, uint32
 		p->free[p->nfree++] = record;
 }
 
-/* A record is as (D), (K), (L) or (M) of retire.c left it, a target of a move as (O) of move.c
+/* A record is as (D), (K), (L) or (M) of retire.c left it, a target of a move as (O) of writer/move.c
  * did: before the store, or after it. */
 static void scan_other(struct writer *w, struct scan *sc, uint32_t record)
 {

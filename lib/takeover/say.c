@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* takeover_say.c - what a takeover found damaged, and what went with it.
+/* say.c - what a takeover found damaged, and what went with it.
  *
  * A death between two stores leaves one entry without its block, or one block without its entry;
  * entries of DYING blocks; entries twice; spare flags; and reservations that nobody was told of.

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* takeover_table.c - the table against the records.
+/* table.c - the table against the records.
  *
  * Records lie in no order of the table, so this is all waiting for memory.  Going by the records,
  * each costs one line of the table, which is asked for well before it is looked at; going by the

@@ -107,7 +107,7 @@ static void finish_move(struct writer *w, uint8_t *entry, uint32_t to)
 		move_switch(w, from, to);
 		return;
 	}
-	store_release(&t->source, 0);    /* before the flags, as in move.c */
+	store_release(&t->source, 0);    /* before the flags, as in writer/move.c */
 	t->flags &= REC_UNCHAINED | REC_LEAVING;
 }
 

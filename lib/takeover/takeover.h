@@ -2,11 +2,11 @@
 /* takeover.h - what the sources of takeover share.
  *
  *   takeover.c         the order of all (rule T7), and what comes after the grace period
- *   takeover_scan.c    LIVE records
- *   takeover_other.c   the others, and the commands that dead writers left unanswered
- *   takeover_table.c   table entries
- *   takeover_tree.c    parents and children
- *   takeover_say.c     what was damaged
+ *   takeover/live.c    LIVE records
+ *   takeover/others.c   the others, and the commands that dead writers left unanswered
+ *   takeover/table.c   table entries
+ *   takeover/tree.c    parents and children
+ *   takeover/say.c     what was damaged
  *
  * LIVE blocks are nearly all, and what they need is waiting for memory: it is done in several
  * threads, each with records or buckets of its own.  Threads read the segments and write to the
@@ -74,7 +74,7 @@ struct scan {
 
 void records_add(struct records *list, uint32_t record);
 
-/* ---- takeover_scan.c ---- */
+/* ---- takeover/live.c ---- */
 
 /* All nodes; LIVE records: counters, lists, entries noted, parents nearby linked. */
 void takeover_scan(struct writer *w, struct scan *sc);
@@ -84,13 +84,13 @@ void takeover_parallel(struct scan *sc, void (*run)(void *job), void *jobs, size
 void takeover_fill_queues(struct writer *w, struct scan *sc);
 void takeover_scan_end(struct scan *sc);
 
-/* ---- takeover_other.c ---- */
+/* ---- takeover/others.c ---- */
 
 void takeover_rings(struct writer *w, struct scan *sc);
 /* The other records, which the scan has listed. */
 void takeover_others(struct writer *w, struct scan *sc);
 
-/* ---- takeover_table.c ---- */
+/* ---- takeover/table.c ---- */
 
 uint32_t takeover_regions(const struct writer *w);
 /* Note the entries of so many LIVE records of a share. */
@@ -99,14 +99,14 @@ void takeover_note_entries(struct share *s, const uint32_t *record, uint32_t n);
 void takeover_sweep_table(struct writer *w, struct scan *sc);
 void takeover_sweep_end(struct scan *sc);
 
-/* ---- takeover_say.c ---- */
+/* ---- takeover/say.c ---- */
 
 /* One line for each cause. */
 void takeover_say(struct writer *w, const struct damage *d);
 /* ... and for blocks that were lost after the first grace period. */
 void takeover_say_full(struct writer *w, uint32_t blocks);
 
-/* ---- takeover_tree.c ---- */
+/* ---- takeover/tree.c ---- */
 
 /* The record is LIVE and in the tree; the scan goes from the last to the first of a share. */
 void takeover_meet(struct share *s, uint32_t record);

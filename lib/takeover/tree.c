@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* takeover_tree.c - parents and children again, from the keys that records store.
+/* tree.c - parents and children again, from the keys that records store.
  *
  * By now the table says where a key lives, for all but a few: LIVE blocks whose entry was not
  * made yet, and targets in limbo.  These have a map of their own.  All of it is random access:

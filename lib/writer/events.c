@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* feed.c - numbered changes for the outside, without a gap across writers.
+/* events.c - numbered changes for the outside, without a gap across writers.
  *
  * Each change is prepared in its place, then the record commits, then events_head moves.  At
  * most one prepared change can be in doubt when a writer dies, and the record it speaks of

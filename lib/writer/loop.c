@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* writer.c - the seat's life and the serving loop.
+/* loop.c - the seat's life and the serving loop.
  *
  * The seat is byte 0 of the lock file: the kernel gives it up when the process dies, so two
  * writers cannot be, and a stopped one is still the writer.  One pass of the loop takes what

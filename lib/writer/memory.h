@@ -5,7 +5,7 @@
 
 #include "writer/state.h"
 
-/* Private memory; without it these do not return, see writer.c. */
+/* Private memory; without it these do not return, see writer/loop.c. */
 void *writer_more(void *array, uint32_t *size, uint32_t want, size_t item);
 
 static inline void *writer_grow(void *array, uint32_t *size, uint32_t want, size_t item)

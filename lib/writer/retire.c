@@ -10,7 +10,7 @@
  * Record states, each transition one store of the word:
  *
  *   FREE -> RESERVED    record_reserve   a successor finds the owner's reservation
- *   RESERVED -> LIVE    command.c, move.c
+ *   RESERVED -> LIVE    command.c, writer/move.c
  *   LIVE -> DYING       retire_block     a successor empties the entries and starts over
  *                       retire_moved     after a first flush and grace period, in leave.c
  *   DYING -> RESERVED   record_reserve   for whom the victim was taken (rule C1)

@@ -20,7 +20,7 @@ struct records { uint32_t *at, n, size; };       /* a list that grows */
 /* One per record, half a cache line. */
 struct node {
 	uint32_t parent, first, next, prev;      /* tree of LIVE blocks and of moves in limbo */
-	uint32_t blockers;                    /* children that keep this block from going (tree.c) */
+	uint32_t blockers;                    /* children that keep this block from going (writer/tree.c) */
 	uint32_t ticket;                 /* of its item in the pool's queue; even: it has none */
 	uint32_t pins;                   /* uncommitted moves that read this block */
 	bool in_tree : 1, selected : 1, listed : 1;
@@ -75,7 +75,7 @@ struct wpeer {
 	bool stalled;                    /* a publish waits for a bucket: the ring waits with it */
 	bool stocked;                    /* blocks were put in its stock */
 	bool answered;                   /* results stored since the last wake */
-	bool commit_known;               /* move.c: the first slot's own result, kept for last */
+	bool commit_known;               /* writer/move.c: the first slot's own result, kept for last */
 	int32_t commit_result;
 };
 
@@ -98,7 +98,7 @@ struct writer {
 	struct wpool pool[GPC_MAX_POOLS + 1];
 	struct wpeer *peer;
 
-	/* table.c */
+	/* writer/table.c */
 	struct probe_entry *table;
 	uint8_t *retired_slots;            /* per bucket, bit = slot; high half: since takeover */
 	uint32_t *spilled;               /* per bucket: entries that live in their second one;

@@ -73,7 +73,7 @@ static void entry_fill(struct writer *w, uint32_t slot, const struct probe_key *
 	store_relaxed(&e->w[0], k->w[0]);
 	store_relaxed(&e->w[1], k->w[1]);
 	store_relaxed(&e->w[2], k->w[2] | (e->w[2] & PROBE_OVERFLOW));
-	/* (H) key words before the block word; pairs with the entry load of lookup.c.  If we
+	/* (H) key words before the block word; pairs with the entry load of reader/probe.c.  If we
 	 * die before it, a successor finds key words without a block and wipes them;
 	 * model/relocate.pml. */
 	store_release(&e->w[3], block_word);
