@@ -79,7 +79,7 @@ serves()	# PID
 
 fenced sh '^GPCD_OPTIONS=' >"$tmp/default"
 is "$(grep -cv '^#' "$tmp/default")" 1 "README.md has a file of options"
-unit=$srcdir/tools/gpcd@.service.in
+unit=$srcdir/tools/daemon/gpcd@.service.in
 is "$(sed -n "s/%i\$/$cache/; s/^EnvironmentFile=-//p" "$unit")" \
 	"$(sed -n 's/^# //p' "$tmp/default")" "which the unit reads"
 grep -q '^ExecStart=.*/gpcd %i --foreground \$GPCD_OPTIONS$' "$unit"

@@ -29,7 +29,7 @@ holds()	# NAME: what stands in $tmp/$1.c compiles
 assertions()	# STRUCT
 {
 	echo '#include <stddef.h>'
-	echo '#include "shm.h"'
+	echo '#include "segment/shm.h"'
 	awk -v s="struct $1" '
 	function must(what) { printf "_Static_assert(%s, \"%s\");\n", what, what }
 	/^\.Ss / { on = $0 ~ s "$"; next }
@@ -51,7 +51,7 @@ for struct in $(sed -n 's/^struct \(shm_[a-z]*\) {.*/\1/p' "$srcdir/lib/segment/
 done
 
 version=$(sed -n 's/^This page describes version \([0-9]*\)\.$/\1/p' "$page")
-printf '#include "shm.h"\n_Static_assert(SHM_VERSION == %s, "version of the page");\n' \
+printf '#include "segment/shm.h"\n_Static_assert(SHM_VERSION == %s, "version of the page");\n' \
 	"$version" >"$tmp/version.c"
 holds version "the page describes this version"
 
