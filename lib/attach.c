@@ -29,7 +29,7 @@ static void pause_ns(uint64_t ns)
 
 /* ---- the handle ---- */
 
-static gpc *handle_new(const struct gpc_options *opt, uint32_t flags)
+static gpc *handle_new(const struct gpc_attach_options *opt, uint32_t flags)
 {
 	gpc *c = calloc(1, sizeof(*c));
 
@@ -115,7 +115,7 @@ static int clear_seats(gpc *c, uint32_t *ret_dead)
 
 /* Until the deadline; while seats are on their way from one peer to another, or the dead have some
  * that another process has to clear, at least for a while. */
-static int wait_for_seat(gpc *c, const struct gpc_options *opt, uint64_t deadline)
+static int wait_for_seat(gpc *c, const struct gpc_attach_options *opt, uint64_t deadline)
 {
 	uint64_t now = clock_ns(), look = now, patience = MAX(deadline, now + PATIENCE_NS);
 	const char *label = opt ? opt->label : NULL;
@@ -142,14 +142,14 @@ static int wait_for_seat(gpc *c, const struct gpc_options *opt, uint64_t deadlin
 }
 
 /* The smaller of its own and the cache's. */
-static uint32_t quota_of(const gpc *c, const struct gpc_options *opt)
+static uint32_t quota_of(const gpc *c, const struct gpc_attach_options *opt)
 {
 	uint32_t own = opt ? opt->quota : 0, all = c->seg.header.peer_quota;
 
 	return all && (!own || own > all) ? all : own;
 }
 
-static int sit(gpc *c, const struct gpc_options *opt, uint64_t deadline)
+static int sit(gpc *c, const struct gpc_attach_options *opt, uint64_t deadline)
 {
 	int err;
 
@@ -169,12 +169,12 @@ static int sit(gpc *c, const struct gpc_options *opt, uint64_t deadline)
 	return err;
 }
 
-static int options_check(const struct gpc_options *opt, uint32_t flags, uint32_t known)
+static int options_check(const struct gpc_attach_options *opt, uint32_t flags, uint32_t known)
 {
 	int err = err_flags(flags, known);
 
 	if (err == 0 && opt)
-		err = err_size("gpc_options", opt->size, sizeof(*opt));
+		err = err_size("gpc_attach_options", opt->size, sizeof(*opt));
 	if (err == 0 && opt)
 		err = err_timeout(opt->timeout_ms);
 	if (err == 0 && opt)
@@ -187,7 +187,7 @@ static int options_check(const struct gpc_options *opt, uint32_t flags, uint32_t
 	return err;
 }
 
-static int open_segment(gpc *c, const char *name, const struct gpc_options *opt,
+static int open_segment(gpc *c, const char *name, const struct gpc_attach_options *opt,
 			const struct gpc_config *cfg)
 {
 	struct segment_want want = { .layout = opt ? opt->layout : NULL, .config = cfg };
@@ -206,7 +206,7 @@ static void unmake(const gpc *c)
 }
 
 /* Finish a handle whose segment is open, or take everything back; made: the cache as well. */
-static int complete(gpc *c, const struct gpc_options *opt, uint64_t deadline, bool made,
+static int complete(gpc *c, const struct gpc_attach_options *opt, uint64_t deadline, bool made,
 		    gpc **ret)
 {
 	int err = fork_register(c);
@@ -263,7 +263,7 @@ static int config_fits(const gpc *c, const struct gpc_config *cfg)
 	return err;
 }
 
-static int attach(const char *name, const struct gpc_options *opt, uint32_t flags,
+static int attach(const char *name, const struct gpc_attach_options *opt, uint32_t flags,
 		  const struct gpc_config *cfg, gpc **ret)
 {
 	uint64_t deadline = deadline_from(opt ? opt->timeout_ms : 0);
@@ -287,7 +287,7 @@ static int attach(const char *name, const struct gpc_options *opt, uint32_t flag
 	return complete(c, opt, deadline, false, ret);
 }
 
-GPC_EXPORT int gpc_attach(const char *name, const struct gpc_options *opt, uint32_t flags,
+GPC_EXPORT int gpc_attach(const char *name, const struct gpc_attach_options *opt, uint32_t flags,
 			  gpc **ret)
 {
 	int err = options_check(opt, flags, GPC_SERVE | GPC_READONLY);
@@ -303,7 +303,7 @@ GPC_EXPORT int gpc_attach(const char *name, const struct gpc_options *opt, uint3
 }
 
 GPC_EXPORT int gpc_create(const char *name, const struct gpc_config *cfg,
-			  const struct gpc_options *opt, uint32_t flags, gpc **ret)
+			  const struct gpc_attach_options *opt, uint32_t flags, gpc **ret)
 {
 	static const struct gpc_config defaults = { .size = sizeof(defaults) };
 	int err = options_check(opt, flags, GPC_IF_ABSENT | GPC_SERVE);

@@ -2,9 +2,9 @@
 /* gpc.h - one prefix cache index per machine, shared by name.
  *
  *   key    128 bits, names a whole prompt prefix up to the end of one block.  All zero = no
- *          key.  A root key (gpc_root) names a namespace, is never live itself, and carries
+ *          key.  A root key (gpc_key_root) names a namespace, is never live itself, and carries
  *          one bit that block keys never have: as a parent it means "first block", like the
- *          zero key.  Keys come from gpc_root, gpc_hash and gpc_import.
+ *          zero key.  Keys come from gpc_key_root, gpc_key_hash and gpc_key_import.
  *   block  31 bits: pool << 24 | slot.  The id alone tells the pool, hence the tier.
  *          -1 = none.  One block is one logical slot: in a tensor-parallel group the same
  *          slot number on every GPU of the group, and one process speaks for the group.
@@ -14,11 +14,11 @@
  *          independently.  One GPU with RAM behind it: both pools in space 0, tiers exclusive,
  *          one probe answers both.  N GPUs: VRAM pool i in space i, RAM in the highest space.
  *          Lookups take a set of spaces, probed in ascending order.
- *   keeper the peer whose process owns a pool's memory.  When it dies the pool's blocks die
- *          with it.  A pool without keeper outlives all.
+ *   owner the peer whose process owns a pool's memory.  When it dies the pool's blocks die
+ *          with it.  A pool without owner outlives all.
  *   hold   what keeps a block for you: a reservation (bytes yours to write, nobody finds it)
  *          or a reference (bytes fixed, findable).  gpc_reserve gives the first, gpc_publish
- *          turns it into the second, gpc_unref gives either back.
+ *          turns it into the second, gpc_release gives either back.
  *   writer the one process that changes the index: gpcd, or any attached process that takes
  *          the seat (GPC_SERVE, gpc_writer_take).
  *
@@ -85,9 +85,9 @@ enum {                               /* flags; each function lists those it take
 	GPC_ANYWHERE  = 1 << 5,      /* lookup, match: may run on an opened device, when that is
 	                              * faster and its mirror shows all changes so far */
 	GPC_PARTIAL   = 1 << 6,      /* reserve: fewer than n is fine */
-	GPC_NOWAIT    = 1 << 7,      /* publish, drop: return after submission; see gpc_wait */
+	GPC_NOWAIT    = 1 << 7,      /* publish, drop: return after submission; see gpc_ticket_wait */
 	GPC_TAKE      = 1 << 8,      /* evict: the ids become reservations of the caller */
-	GPC_KEEP      = 1 << 9,      /* demote, promote: the source stays live too (only between
+	GPC_COPY      = 1 << 9,      /* demote, promote: the source stays live too (only between
 	                              * different spaces) */
 	GPC_CANCEL    = 1 << 10,     /* commit: give the moves up */
 	GPC_TAIL      = 1 << 11,     /* hash: a last, partial block gets a key too */
@@ -98,9 +98,9 @@ enum {                               /* flags; each function lists those it take
 
 enum { GPC_VRAM = 1, GPC_RAM = 2 };  /* kinds of pools: the two tiers */
 enum {
-	GPC_POOL_KEPT      = 1 << 0, /* the adding process is the keeper */
+	GPC_POOL_OWNED      = 1 << 0, /* the adding process is the owner */
 	GPC_POOL_CALLER    = 1 << 1, /* every block starts as, and returns to, a reservation of
-	                              * the keeper (engine with its own allocator); implies KEPT */
+	                              * the owner (engine with its own allocator); implies OWNED */
 	GPC_POOL_UNCHAINED = 1 << 2  /* blocks may be published without a live parent (RAM shared
 	                              * by several GPUs) */
 };
@@ -113,11 +113,11 @@ struct gpc_config {                  /* zero = default everywhere; set size */
 	                              * ram_blocks need, or 65536 */
 	uint32_t max_peers;          /* 32; at most GPC_MAX_PEERS */
 	uint32_t max_pools;          /* 16; at most GPC_MAX_POOLS */
-	uint32_t vram_blocks;        /* shorthand: pool 0 in space 0, no keeper, demotes to pool 1 */
-	uint32_t ram_blocks;         /* shorthand: pool 1 (0 without VRAM) in space 0, no keeper */
+	uint32_t vram_blocks;        /* shorthand: pool 0 in space 0, no owner, demotes to pool 1 */
+	uint32_t ram_blocks;         /* shorthand: pool 1 (0 without VRAM) in space 0, no owner */
 	uint32_t tick_us;            /* recency step; 0 = 1000; 1 = a new tick with every touching
 	                              * call (exact order of requests) */
-	int32_t ahead;               /* blocks the writer keeps free per pool ahead of demand;
+	int32_t free_target;               /* blocks the writer keeps free per pool ahead of demand;
 	                              * 0 = 64; -1 = none, capacity exact */
 	uint32_t quarantine_ms;      /* delay before a dead peer's reserved blocks are reused when
 	                              * its process cannot be seen to have exited; 0 = 1000 */
@@ -132,7 +132,7 @@ struct gpc_config {                  /* zero = default everywhere; set size */
 	                              * attachers bring the same or all zero */
 };
 
-struct gpc_options {                 /* of one attachment; zero = default; set size */
+struct gpc_attach_options {                 /* of one attachment; zero = default; set size */
 	uint32_t size;
 	int32_t timeout_ms;          /* how long to wait for the name and a free seat to appear */
 	uint32_t stock;              /* reservations this peer keeps in hand per pool so that
@@ -153,13 +153,13 @@ struct gpc_pool {                    /* set size */
 	uint32_t transit;            /* RAM: slots beyond the capacity that only swaps use; memory
 	                              * for blocks + transit slots is needed; 0 = 64 (RAM), 0 */
 	uint32_t generation;         /* out: changes when the memory behind the pool changed */
-	int32_t keeper;              /* out: peer, or -1 */
+	int32_t owner;              /* out: peer, or -1 */
 	int32_t demote_to;           /* pool that reserve demotes victims to, or -1; in one space
 	                              * VRAM demotes to RAM, and nothing else does */
 	uint32_t gpus;               /* GPUs of the group; 0 and 1 = a single one */
 	uint8_t uuid[16][16];        /* their UUIDs */
 	uint32_t backing_size;
-	uint8_t backing[1024];       /* the keeper's own words on how to map the bytes (IPC
+	uint8_t backing[1024];       /* the owner's own words on how to map the bytes (IPC
 	                              * handles, a shm name, bytes a block) */
 };
 
@@ -179,7 +179,7 @@ struct gpc_info {                    /* set size */
 	uint32_t writer_generation;
 	int32_t peer;                /* seat of this handle; -1 = read-only */
 	uint32_t tick_us;
-	int32_t ahead;
+	int32_t free_target;
 	uint64_t tick, bytes;        /* bytes: of all segments */
 	uint64_t buckets;
 	char hash[16];
@@ -226,7 +226,7 @@ struct gpc_entry {                   /* one live block, for walks */
 	uint64_t stamp;
 };
 
-struct gpc_change {
+struct gpc_event {
 	uint64_t seq;
 	uint32_t what;               /* GPC_STORED ... */
 	uint32_t tag;
@@ -234,7 +234,7 @@ struct gpc_change {
 	gpc_key key, parent;
 };
 enum { GPC_STORED = 1, GPC_REMOVED = 2, GPC_MOVED = 3, GPC_CLEARED = 4,
-       GPC_RETURNED = 5 };           /* a block of a CALLER pool is its keeper's again */
+       GPC_RETURNED = 5 };           /* a block of a CALLER pool is its owner's again */
 
 /* ---- library ---- */
 
@@ -243,7 +243,7 @@ uint32_t gpc_version(void);
 /* one sentence with the remedy for an errno of this library; accepts either sign */
 const char *gpc_strerror(int err);
 /* Of this thread's last call that failed: which argument, its value, what it may be; with the
- * system's or the driver's own text.  gpc_publish, gpc_wait and gpc_commit that return >= 0 leave
+ * system's or the driver's own text.  gpc_publish, gpc_ticket_wait and gpc_commit that return >= 0 leave
  * the sentence of the first item that was refused, and "" if none was; gpc_ref that stopped
  * early says why.  Other calls that succeed leave the text as it is. */
 const char *gpc_last_error(void);
@@ -252,17 +252,17 @@ const char *gpc_last_error(void);
 
 /* Make the segments and attach.  GPC_IF_ABSENT, GPC_SERVE.
  * -EEXIST, -EPROTO (IF_ABSENT: it exists and differs), -ENOSPC (says how much is missing). */
-int gpc_create(const char *name, const struct gpc_config *cfg, const struct gpc_options *opt,
+int gpc_create(const char *name, const struct gpc_config *cfg, const struct gpc_attach_options *opt,
 	       uint32_t flags, gpc **ret);
 /* Take a seat; waits for the name and a seat up to the option's time.  Seats of the dead are free:
  * without a writer the call clears them itself.  GPC_SERVE, GPC_READONLY. */
-int gpc_attach(const char *name, const struct gpc_options *opt, uint32_t flags, gpc **ret);
+int gpc_attach(const char *name, const struct gpc_attach_options *opt, uint32_t flags, gpc **ret);
 /* Give every hold, section and the seat back; the cache stays.  No other thread may use the
  * handle any more.  Always succeeds; NULL is fine. */
 int gpc_close(gpc *c);
 /* Remove the names; attached processes go on. */
 int gpc_unlink(const char *name, const char *dir);
-int gpc_get_info(gpc *c, struct gpc_info *ret);
+int gpc_info_get(gpc *c, struct gpc_info *ret);
 
 /* ---- pools ---- */
 
@@ -276,35 +276,35 @@ int gpc_pool_get(gpc *c, int pool, struct gpc_pool *ret);
  * there, at least 0; no round trip.  A block held by k peers is subtracted k times.
  * A stock is available, whosever it is.  In a
  * pool of CALLER blocks, which nobody reserves from: the blocks that gpc_evict could bring
- * back to the keeper now, those that are live and that nobody holds.  Exact when no two
+ * back to the owner now, those that are live and that nobody holds.  Exact when no two
  * peers hold one block (else too low), each held block's ancestors are held as well (else
  * too high), and nothing moves. */
-int gpc_avail(gpc *c, int pool);
+int gpc_pool_available(gpc *c, int pool);
 /* Forget every entry (of that tag; 0 = all) of a pool (-1 = all pools), with all descendants
  * in the space.  Held blocks become unfindable and come back with their last hold; returns
  * how many those are.  GPC_REMOVE: the pool goes when its last hold has; waits for that up
  * to the timeout (0: do not wait, it goes later by itself). */
-int gpc_clear(gpc *c, int pool, uint32_t tag, uint32_t flags, int timeout_ms);
+int gpc_pool_clear(gpc *c, int pool, uint32_t tag, uint32_t flags, int timeout_ms);
 
 /* ---- keys: pure, need no writer ---- */
 
 /* model, adapter, salt; length-prefixed, domain-separated; the order of fields matters */
-int gpc_root(gpc *c, const struct gpc_field *f, uint32_t n, gpc_key *ret_root);
+int gpc_key_root(gpc *c, const struct gpc_field *f, uint32_t n, gpc_key *ret_root);
 /* Chain on from any key (NULL or zero = no parent).  Writes one key per full block (with
  * GPC_TAIL also one for a partial last block) and returns their number.  Extras, sorted by
  * token, enter every block they begin in, with their offset. */
-int gpc_hash(gpc *c, const gpc_key *parent, const uint32_t *tokens, size_t n,
+int gpc_key_hash(gpc *c, const gpc_key *parent, const uint32_t *tokens, size_t n,
 	     const struct gpc_extra *x, uint32_t nx, uint32_t flags, gpc_key *ret_keys);
 /* Foreign digests, u64 hashes or gpc keys to keys of KV group `group`: item i is the `bytes`
  * bytes at digests + i * stride.  Same input, same key, in every peer. */
-int gpc_import(gpc *c, const void *digests, uint32_t bytes, uint32_t stride, uint32_t n,
+int gpc_key_import(gpc *c, const void *digests, uint32_t bytes, uint32_t stride, uint32_t n,
 	       uint32_t group, gpc_key *ret_keys);
 
 /* ---- asking: wait-free, no round trip ---- */
 
 /* Each key by itself; blocks[i] = block or -1; returns hits; hints unless GPC_REF.
  * GPC_QUIET, GPC_REF, GPC_ANYWHERE, GPC_DEVICE (-ENODEV: none is open; -ESTALE: no live mirror;
- * what its mirror shows: gpc_sync comes first if it has to be the latest). */
+ * what its mirror shows: gpc_mirror_sync comes first if it has to be the latest). */
 int gpc_lookup(gpc *c, uint32_t spaces, const gpc_key *keys, uint32_t n, gpc_block *blocks,
 	       uint32_t flags);
 /* Longest prefix of each sequence keys[start[i] .. start[i+1]); chained keys only; hints.
@@ -324,7 +324,7 @@ int gpc_ref(gpc *c, const gpc_key *keys, const gpc_block *blocks, uint32_t n);
  * reservation goes back to the free list.  Never waits, never fails for a full ring.  -1 is
  * skipped.  -EPERM: a block that is not held; the others are released all the same.
  * Before the answer to its publish: whatever that is, this handle holds nothing of it. */
-int gpc_unref(gpc *c, const gpc_block *blocks, uint32_t n);
+int gpc_release(gpc *c, const gpc_block *blocks, uint32_t n);
 
 /* ---- filling ---- */
 
@@ -348,22 +348,22 @@ int gpc_reserve(gpc *c, int pool, uint32_t n, uint32_t leave, gpc_block *blocks,
  *                   in another space, -EPERM not reserved by you, -ESTALE pool gone, -EAGAIN
  *                   no bucket free
  * Returns how many are live in blocks[i] now; with GPC_NOWAIT 0, and resident is filled by
- * gpc_wait (keep it until then; the reference on a resident is taken then too).  t (may be
+ * gpc_ticket_wait (keep it until then; the reference on a resident is taken then too).  t (may be
  * NULL) gets the ticket.  -ENOTCONN: the next writer carries out what was submitted, and a
  * later call on this handle still writes into resident.  Pass t too, and free the array only
- * after gpc_wait returned 0 for *t or gpc_close returned. */
+ * after gpc_ticket_wait returned 0 for *t or gpc_close returned. */
 int gpc_publish(gpc *c, const gpc_key *parents, const gpc_key *keys, const gpc_block *blocks,
 		uint32_t n, uint32_t tag, gpc_block *resident, uint32_t flags, gpc_ticket *t);
 /* The command and all before it are acknowledged and survive any death; 0 ms = poll. */
-int gpc_wait(gpc *c, gpc_ticket t, int timeout_ms);
+int gpc_ticket_wait(gpc *c, gpc_ticket t, int timeout_ms);
 /* Least recent leaves without hold; returns after their grace period; returns how many (0 =
- * none evictable).  GPC_TAKE.  Blocks of a CALLER pool go back to the keeper: anybody may evict
- * there, GPC_TAKE is the keeper's alone (else -EPERM) and makes no difference. */
+ * none evictable).  GPC_TAKE.  Blocks of a CALLER pool go back to the owner: anybody may evict
+ * there, GPC_TAKE is the owner's alone (else -EPERM) and makes no difference. */
 int gpc_evict(gpc *c, int pool, uint32_t n, gpc_block *blocks, uint32_t flags, int timeout_ms);
-/* Keeper only: up to n of its CALLER blocks of that pool (-1: of all such pools) that came back
+/* Owner only: up to n of its CALLER blocks of that pool (-1: of all such pools) that came back
  * to it, evicted by anybody, cleared, dropped, or moved elsewhere: nobody finds them or holds
  * them any more, and they may be published anew.  Each return of a block is told once, by one
- * thread's call.  What the keeper's own gpc_evict names is told by that.  Waits for the first one
+ * thread's call.  What the owner's own gpc_evict names is told by that.  Waits for the first one
  * up to the timeout; returns how many, 0 = none in that time.  -EPERM: not a CALLER pool of this
  * peer.  -ENOENT, -ESTALE: none there, or it is going. */
 int gpc_returned(gpc *c, int pool, gpc_block *blocks, uint32_t n, int timeout_ms);
@@ -376,7 +376,7 @@ int gpc_drop(gpc *c, const gpc_block *blocks, uint32_t n, uint32_t flags, gpc_ti
 /* Begin.  blocks NULL = the n least recent leaves of `from`; else live blocks of `from`, leaf
  * first.  to = -1: the pool's demote_to.  Sources stay findable until commit.  moves has room
  * for n; returns how many began.  moves[i].to == -1: the target space has the key already and
- * the source is forgotten (unless GPC_KEEP), referenced or not; nothing to copy or commit.
+ * the source is forgotten (unless GPC_COPY), referenced or not; nothing to copy or commit.
  * After -ETIMEDOUT and -EAGAIN, here and in gpc_promote, no move begins any more; the
  * sources may stay pinned until the writer sees that (-ENOSPC for a second try).  After
  * -ENOTCONN, of a writer that died while it answered, the next one may begin them all the
@@ -388,7 +388,7 @@ int gpc_demote(gpc *c, int from, int to, const gpc_block *blocks, uint32_t n,
  * ones); -ENOSPC when none could: use them from where they are.  moves[i].to == -1: the target
  * space has the key already, nothing to copy or commit, and the source stays.  victims (NULL: dropped) as
  * moves of gpc_reserve: where victims[i].to >= 0, moves[i].to still has the bytes of a victim:
- * copy them, commit the victims, then copy and commit moves.  GPC_KEEP. */
+ * copy them, commit the victims, then copy and commit moves.  GPC_COPY. */
 int gpc_promote(gpc *c, const gpc_block *blocks, uint32_t n, int to, struct gpc_move *moves,
 		struct gpc_move *victims, uint32_t flags, int timeout_ms);
 /* Copies are complete: the key now names `to`; one reference of the caller on `from` moves
@@ -402,10 +402,10 @@ int gpc_commit(gpc *c, const struct gpc_move *moves, uint32_t n, int *results, u
 /* ---- sections and grace periods (only for ids used without a reference) ---- */
 
 /* Returns a section; -EAGAIN when this peer has none left. */
-int gpc_enter(gpc *c);
-void gpc_leave(gpc *c, int section);
+int gpc_section_enter(gpc *c);
+void gpc_section_leave(gpc *c, int section);
 /* Cookie: everything open now must end. */
-uint64_t gpc_grace(gpc *c);
+uint64_t gpc_grace_start(gpc *c);
 /* 1 or 0, never waits. */
 int gpc_grace_done(gpc *c, uint64_t cookie);
 
@@ -413,10 +413,10 @@ int gpc_grace_done(gpc *c, uint64_t cookie);
  * device memory (on the host device: any memory, any stream) ---- */
 
 /* That command (0 = all acknowledged ones) is visible on all mirrors that are not retired;
- * without mirrors the same as gpc_wait. */
-int gpc_sync(gpc *c, gpc_ticket t, int timeout_ms);
+ * without mirrors the same as gpc_ticket_wait. */
+int gpc_mirror_sync(gpc *c, gpc_ticket t, int timeout_ms);
 /* Changed entries not yet on all mirrors. */
-int gpc_dirty(gpc *c);
+int gpc_mirror_lag(gpc *c);
 /* "host", "cuda:N", "GPU-uuid"; import once per process; -ENODEV: none, or the cache
  * was made without one of that kind; -ESTALE: no mirror there now. */
 int gpc_dev_open(gpc *c, const char *device, gpc_dev **ret);
@@ -438,11 +438,11 @@ int gpc_dev_wait(gpc_dev *d, void *stream, int timeout_ms);
 /* ---- looking from outside ---- */
 
 /* peer -1 = all, summed by the reader, the departed included; -ENOENT = empty seat. */
-int gpc_get_stats(gpc *c, int peer, struct gpc_stats *ret);
+int gpc_stats_get(gpc *c, int peer, struct gpc_stats *ret);
 /* Mirror i of info.mirrors (retired ones follow); -ENOENT past the last. */
-int gpc_get_mirror(gpc *c, int i, struct gpc_mirror *ret);
+int gpc_mirror_get(gpc *c, int i, struct gpc_mirror *ret);
 /* Every entry live throughout, parents first; *cursor starts at 0; returns how many; 0 = done.
- * Here, in gpc_lookup, gpc_match and gpc_changes of a read-only handle: -EBADMSG when a file of the
+ * Here, in gpc_lookup, gpc_match and gpc_event_read of a read-only handle: -EBADMSG when a file of the
  * cache is cut off or missing. */
 int gpc_walk(gpc *c, uint64_t *cursor, struct gpc_entry *out, uint32_t n);
 /* Numbered changes in order, across writers.  *cursor starts at 0 (oldest kept) or UINT64_MAX
@@ -450,7 +450,7 @@ int gpc_walk(gpc *c, uint64_t *cursor, struct gpc_entry *out, uint32_t n);
  * GPC_CLEARED comes first and names a pool by slot 0 of it.  Tag 0: all entries of that
  * pool are gone, without a GPC_REMOVED each; descendants in other pools have theirs.
  * Another tag: every entry that goes, descendants included, has its GPC_REMOVED. */
-int gpc_changes(gpc *c, uint64_t *cursor, struct gpc_change *out, uint32_t n);
+int gpc_event_read(gpc *c, uint64_t *cursor, struct gpc_event *out, uint32_t n);
 /* Verify all invariants; report gets one line for each violation; returns their number. */
 int gpc_check(gpc *c, void (*report)(void *arg, const char *line), void *arg);
 
@@ -468,16 +468,16 @@ int gpc_writer_drop(gpc *c);
 
 /* One request, host path (error handling left out):
  *
- *	n   = gpc_hash(c, &root, tok, ntok - 1, NULL, 0, 0, key + 1);      key[0] = root; the
+ *	n   = gpc_key_hash(c, &root, tok, ntok - 1, NULL, 0, 0, key + 1);      key[0] = root; the
  *	                                                last token is always computed
  *	hit = gpc_acquire(c, 0, key + 1, n, blk, 0);    held
  *	if (gpc_reserve(c, pool, n - hit, 0, blk + hit, NULL, 0, 0) < 0) {
- *		gpc_unref(c, blk, hit);
+ *		gpc_release(c, blk, hit);
  *		return;                                 try again later
  *	}
  *	... prefill writes blk[hit ..]; when the step's event has passed:
  *	gpc_publish(c, key + hit, key + hit + 1, blk + hit, n - hit, tag, NULL, 0, NULL);
- *	gpc_unref(c, blk, n);                           finish, abort, preemption: the same call
+ *	gpc_release(c, blk, n);                           finish, abort, preemption: the same call
  */
 
 #ifdef __cplusplus

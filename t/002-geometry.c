@@ -68,8 +68,8 @@ static void test_refusals(void)
 	REFUSED("max_blocks", .max_blocks = 99, .vram_blocks = 100);
 	REFUSED("max_blocks", .max_blocks = 163, .vram_blocks = 50, .ram_blocks = 50);
 	REFUSED("max_pools", .max_pools = 1, .vram_blocks = 50, .ram_blocks = 50);
-	REFUSED("ahead", .ahead = -2);
-	REFUSED("ahead", .ahead = INT32_MAX);
+	REFUSED("free_target", .free_target = -2);
+	REFUSED("free_target", .free_target = INT32_MAX);
 	REFUSED("tick_us", .tick_us = UINT32_MAX);
 	REFUSED("quarantine_ms", .quarantine_ms = UINT32_MAX);
 	is_int(FROM(.max_blocks = 164, .vram_blocks = 50, .ram_blocks = 50), 0,

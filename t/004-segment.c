@@ -171,7 +171,7 @@ static void test_content(struct segment *s)
 	is_int(control->ready, SHM_READY, "ready");
 	is_int(s->header.block_tokens, 16, "16 tokens a block");
 	is_int(s->header.tick_us, 1000, "a millisecond");
-	is_int(s->header.ahead, 64, "64 ahead");
+	is_int(s->header.free_target, 64, "64 ahead");
 	is_int(s->header.quarantine_ms, 1000, "a second of quarantine");
 	is_str(s->header.devices, "none", "no devices");
 	is_str(s->header.hash, KEY_HASH_NAME, "the hash's name");
@@ -222,13 +222,13 @@ static void test_wants(void)
 {
 	is_int(WANT(), 0, "defaults fit");
 	is_int(WANT(.block_tokens = 16, .max_blocks = 64, .max_peers = 2, .max_pools = 16,
-		    .tick_us = 1000, .ahead = 64, .quarantine_ms = 1000), 0, "all given");
+		    .tick_us = 1000, .free_target = 64, .quarantine_ms = 1000), 0, "all given");
 	is_int(WANT(.block_tokens = 32), -EPROTO, "other blocks");
 	is_int(WANT(.max_blocks = 65), -EPROTO, "other size");
 	is_int(WANT(.max_peers = 3), -EPROTO, "other peers");
 	is_int(WANT(.max_pools = 3), -EPROTO, "other pools");
 	is_int(WANT(.tick_us = 1), -EPROTO, "other tick");
-	is_int(WANT(.ahead = -1), -EPROTO, "other ahead");
+	is_int(WANT(.free_target = -1), -EPROTO, "other ahead");
 	is_int(WANT(.quarantine_ms = 2), -EPROTO, "other quarantine");
 	is_int(WANT(.peer_quota = 2), -EPROTO, "other quota");
 	is_int(WANT(.vram_blocks = 64), 0, "pools that fit");
@@ -346,7 +346,7 @@ static void test_forgeries(void)
 	FORGE(bytes, good.bytes + 4096, -EBADMSG, "more bytes");
 	FORGE(block_tokens, 0, -EBADMSG, "no tokens");
 	FORGE(tick_us, 0, -EBADMSG, "no tick");
-	FORGE(ahead, -1, -EBADMSG, "less than nothing ahead");
+	FORGE(free_target, -1, -EBADMSG, "less than nothing ahead");
 	FORGE(hash[0], 'S', -EPROTO, "another hash");
 	FORGE(boot[3], good.boot[3] ^ 1, -EBADMSG, "another boot");
 	FORGE(secret[0], good.secret[0] ^ 1, 0, "another secret: nobody could know");

@@ -161,11 +161,11 @@ static void test_library_sections(void)
 	is_int(library, 8, "lookups take the library's own slots first");
 	ok(seen == UINT64_MAX, "and then any that is free, each once");
 	is_int(handle_enter(&f.c), -EAGAIN, "with all 64 open there is none left");
-	is_int(gpc_enter(&f.c), -EAGAIN, "for gpc_enter neither");
+	is_int(gpc_section_enter(&f.c), -EAGAIN, "for gpc_section_enter neither");
 	ok(!handle_in_section(&f.c), "they are nobody's sections");
-	gpc_leave(&f.c, 11);
+	gpc_section_leave(&f.c, 11);
 	ok(epoch_is_open(section(0, 11)),
-	   "gpc_leave does not end what gpc_enter did not begin");
+	   "gpc_section_leave does not end what gpc_section_enter did not begin");
 	for (i = 0; i < (int)SHM_SECTIONS; i++)
 		handle_leave(&f.c, slot[i]);
 	i = handle_enter(&f.c);
@@ -178,7 +178,7 @@ static void *leave_it(void *arg)
 	bool *inside = arg;
 
 	*inside = handle_in_section(&f.c);
-	gpc_leave(&f.c, 0);
+	gpc_section_leave(&f.c, 0);
 	return NULL;
 }
 
@@ -189,7 +189,7 @@ static void test_user_sections(void)
 	int i, n;
 
 	ok(!handle_in_section(&f.c), "this thread has no section open");
-	is_int(gpc_enter(&f.c), 0, "gpc_enter gives the lowest");
+	is_int(gpc_section_enter(&f.c), 0, "gpc_section_enter gives the lowest");
 	ok(handle_in_section(&f.c), "now it has");
 	pthread_create(&thread, NULL, leave_it, &other);
 	pthread_join(thread, NULL);
@@ -197,41 +197,41 @@ static void test_user_sections(void)
 	ok(!handle_in_section(&f.c), "but may leave it");
 	is_int(section(0, 0)->epoch, 0, "and it is closed");
 
-	for (n = 0; n <= GPC_SECTIONS && gpc_enter(&f.c) >= 0; n++)
+	for (n = 0; n <= GPC_SECTIONS && gpc_section_enter(&f.c) >= 0; n++)
 		;
 	is_int(n, GPC_SECTIONS, "a peer has %d sections", GPC_SECTIONS);
-	is_int(gpc_enter(&f.c), -EAGAIN, "and no more");
+	is_int(gpc_section_enter(&f.c), -EAGAIN, "and no more");
 	section(0, 20)->kind = 1;
 	section(0, 20)->done = section(0, 20)->ticket;
 	f.c.section_thread[20] = 0;
-	is_int(gpc_enter(&f.c), 20, "unless a device has ended one meanwhile");
+	is_int(gpc_section_enter(&f.c), 20, "unless a device has ended one meanwhile");
 	for (i = -2; i < 70; i++)
-		gpc_leave(&f.c, i);
+		gpc_section_leave(&f.c, i);
 	for (i = n = 0; i < (int)SHM_SECTIONS; i++)
 		n += epoch_is_open(section(0, (uint32_t)i));
 	is_int(n, 0, "leaving all, and numbers that are none, leaves none open");
-	gpc_leave(&f.c, 3);
-	ok(gpc_enter(&f.c) == 0, "leaving twice is harmless");
-	gpc_leave(&f.c, 0);
+	gpc_section_leave(&f.c, 3);
+	ok(gpc_section_enter(&f.c) == 0, "leaving twice is harmless");
+	gpc_section_leave(&f.c, 0);
 }
 
 static void test_public_grace(void)
 {
-	int inside = gpc_enter(&f.c);
-	uint64_t cookie = gpc_grace(&f.c);
+	int inside = gpc_section_enter(&f.c);
+	uint64_t cookie = gpc_grace_start(&f.c);
 
 	is_int(gpc_grace_done(&f.c, cookie), 0,
-	       "gpc_grace waits for the caller's section too");
-	gpc_leave(&f.c, inside);
+	       "gpc_grace_start waits for the caller's section too");
+	gpc_section_leave(&f.c, inside);
 	is_int(gpc_grace_done(&f.c, cookie), 1, "and no longer");
 	is_int(gpc_grace_done(&f.c, 0), 1, "cookie 0 is always over");
 	is_int(gpc_grace_done(&f.c, cookie + 1), -EINVAL,
 	       "a cookie that was never given");
 
-	inside = gpc_enter(&f.c);
+	inside = gpc_section_enter(&f.c);
 	section(0, (uint32_t)inside)->kind = 1;
 	f.c.section_thread[inside] = 0;
-	cookie = gpc_grace(&f.c);
+	cookie = gpc_grace_start(&f.c);
 	is_int(gpc_grace_done(&f.c, cookie), 0, "a device section of the caller counts");
 	section(0, (uint32_t)inside)->done = section(0, (uint32_t)inside)->ticket;
 	is_int(gpc_grace_done(&f.c, cookie), 1, "until the device is done");
@@ -241,17 +241,17 @@ static void test_public_grace(void)
 static void test_unusable(void)
 {
 	f.c.readonly = true;
-	is_int(gpc_enter(&f.c), -EROFS, "read-only: no section");
-	is_int((long long)gpc_grace(&f.c), 0, "no grace period");
+	is_int(gpc_section_enter(&f.c), -EROFS, "read-only: no section");
+	is_int((long long)gpc_grace_start(&f.c), 0, "no grace period");
 	is_int(gpc_grace_done(&f.c, 0), -EROFS, "none to ask for");
 	is_int(handle_check(&f.c, false), 0, "other calls are fine");
 	f.c.readonly = false;
 	f.c.forked = true;
-	is_int(gpc_enter(&f.c), -ECHILD, "a forked handle says so");
+	is_int(gpc_section_enter(&f.c), -ECHILD, "a forked handle says so");
 	is_int(handle_check(&f.c, false), -ECHILD, "in every call");
 	f.c.forked = false;
-	is_int(gpc_enter(NULL), -EINVAL, "so does NULL");
-	gpc_leave(NULL, 0);
+	is_int(gpc_section_enter(NULL), -EINVAL, "so does NULL");
+	gpc_section_leave(NULL, 0);
 	is_int(gpc_grace_done(NULL, 0), -EINVAL, "in every call");
 }
 
@@ -315,7 +315,7 @@ static void test_fork(void)
 		bool good = f.c.forked && g->c.forked && !g->c.seg.index &&
 			    gpc_lookup(&f.c, 0, &key, 1, &b, 0) == -ECHILD && b == 5 &&
 			    gpc_acquire(&g->c, 0, &key, 1, &b, 0) == -ECHILD &&
-			    gpc_hash(&f.c, NULL, NULL, 0, NULL, 0, 0, NULL) == -ECHILD;
+			    gpc_key_hash(&f.c, NULL, NULL, 0, NULL, 0, 0, NULL) == -ECHILD;
 
 		fork_forget(&f.c);               /* of an empty list */
 		free(index);

@@ -16,7 +16,7 @@ static void test_info(struct made *m)
 		uint64_t guard;
 	} small;
 
-	is_int(gpc_get_info(&m->c, &info), 0, "information");
+	is_int(gpc_info_get(&m->c, &info), 0, "information");
 	is_int(info.max_blocks, MADE_BLOCKS, "blocks of the segment");
 	is_int(info.pools, 2, "pools present");
 	is_int(info.peers, 1, "peers present");
@@ -28,15 +28,15 @@ static void test_info(struct made *m)
 
 	memset(&small, 0xaa, sizeof(small));
 	small.info.size = offsetof(struct gpc_info, max_blocks);
-	is_int(gpc_get_info(&m->c, &small.info), 0,
+	is_int(gpc_info_get(&m->c, &small.info), 0,
 	       "a caller built with an older header");
 	is_int(small.info.block_tokens, 16, "gets what it has room for");
 	is_int(small.info.max_blocks, 0xaaaaaaaa, "and nothing beyond");
 	is_int(small.info.size, offsetof(struct gpc_info, max_blocks), "its size stays");
 	small.info.size = 4;
-	is_int(gpc_get_info(&m->c, &small.info), -EINVAL, "a size without room");
-	is_int(gpc_get_info(&m->c, NULL), -EINVAL, "no struct at all");
-	is_int(gpc_get_info(NULL, &info), -EINVAL, "no handle");
+	is_int(gpc_info_get(&m->c, &small.info), -EINVAL, "a size without room");
+	is_int(gpc_info_get(&m->c, NULL), -EINVAL, "no struct at all");
+	is_int(gpc_info_get(NULL, &info), -EINVAL, "no handle");
 }
 
 static void test_stats(struct made *m)
@@ -57,7 +57,7 @@ static void test_stats(struct made *m)
 	epoch_enter(&m->c.seg, MADE_PEER, 5);
 	made_count(m);
 
-	is_int(gpc_get_stats(&m->c, MADE_PEER, &st), 0, "statistics of a peer");
+	is_int(gpc_stats_get(&m->c, MADE_PEER, &st), 0, "statistics of a peer");
 	ok(st.lookups == 10 && st.hit_vram == 6 && st.hit_ram == 1 && st.miss == 3,
 	   "its lookups");
 	ok(st.published == 5 && st.reserved == 4 && st.refs == 2,
@@ -70,7 +70,7 @@ static void test_stats(struct made *m)
 	is_int(st.pid, getpid(), "its process");
 	is_int(st.alive, 1, "alive, as we are");
 
-	is_int(gpc_get_stats(&m->c, -1, &sum), 0, "statistics of all");
+	is_int(gpc_stats_get(&m->c, -1, &sum), 0, "statistics of all");
 	is_int(sum.lookups, 110, "the departed included");
 	is_int(sum.ring_full, 9, "in the order of the struct");
 	is_int(sum.relocated, 3, "moves of the table");
@@ -78,8 +78,8 @@ static void test_stats(struct made *m)
 	is_int(sum.free_blocks, 32 + 16 - 4 - 2,
 	       "free blocks: neither reserved nor dying");
 	is_int(sum.dying, 1, "dying blocks");
-	is_int(gpc_get_stats(&m->c, 0, &st), -ENOENT, "an empty seat");
-	is_int(gpc_get_stats(&m->c, MADE_PEERS, &st), -EINVAL, "no such seat");
+	is_int(gpc_stats_get(&m->c, 0, &st), -ENOENT, "an empty seat");
+	is_int(gpc_stats_get(&m->c, MADE_PEERS, &st), -EINVAL, "no such seat");
 	epoch_leave(&m->c.seg, MADE_PEER, 5);
 }
 
@@ -93,18 +93,18 @@ static void test_alive(struct made *m)
 	seg_seat(&m->c.seg, 2)->state = SEAT_TAKEN;
 	made_state(m)->writer_pid = 4711;
 	made_look(&look, m);
-	is_int(gpc_get_stats(&look.c, 2, &st), 0, "a peer, seen from a read-only handle");
+	is_int(gpc_stats_get(&look.c, 2, &st), 0, "a peer, seen from a read-only handle");
 	is_int(st.alive, 0, "that holds no lock is dead");
-	is_int(gpc_get_info(&look.c, &info) ? -2 : info.peer, -1, "a looker has no seat");
+	is_int(gpc_info_get(&look.c, &info) ? -2 : info.peer, -1, "a looker has no seat");
 	is_int(info.writer_pid, 0, "a writer without lock is none");
 
 	lock_try(fd, LOCK_PEER(2));
 	lock_try(fd, LOCK_WRITER);
 	seg_seat(&m->c.seg, 2)->lookups = 77;
-	is_int(gpc_get_stats(&look.c, 2, &st), 0, "again");
+	is_int(gpc_stats_get(&look.c, 2, &st), 0, "again");
 	is_int(st.alive, 1, "with the lock it lives");
 	is_int(st.lookups, 77, "and the snapshot is read anew");
-	is_int(gpc_get_info(&look.c, &info) ? -2 : info.writer_pid, 4711,
+	is_int(gpc_info_get(&look.c, &info) ? -2 : info.writer_pid, 4711,
 	       "the writer, too");
 	close(fd);
 	made_look_end(&look);
@@ -126,15 +126,15 @@ static void test_mirrors(struct made *m)
 		d->state = i ? MIRROR_READY : MIRROR_RETIRED;
 	}
 	made_mirror(m, 2)->state = MIRROR_NONE;
-	is_int(gpc_get_info(&m->c, &info) ? -1 : (int)info.mirrors, 1, "one live mirror");
-	is_int(gpc_get_mirror(&m->c, 0, &mi), 0, "it comes first");
+	is_int(gpc_info_get(&m->c, &info) ? -1 : (int)info.mirrors, 1, "one live mirror");
+	is_int(gpc_mirror_get(&m->c, 0, &mi), 0, "it comes first");
 	is_str(mi.device, "dev1", "by its device");
 	is_int(mi.retired, 0, "not retired");
 	is_int(mi.changes, made_state(m)->changes, "changes of the table");
-	is_int(gpc_get_mirror(&m->c, 1, &mi), 0, "then the retired one");
+	is_int(gpc_mirror_get(&m->c, 1, &mi), 0, "then the retired one");
 	is_int(mi.retired, 1, "marked");
-	is_int(gpc_get_mirror(&m->c, 2, &mi), -ENOENT, "then none");
-	is_int(gpc_get_mirror(&m->c, -1, &mi), -EINVAL, "and none before the first");
+	is_int(gpc_mirror_get(&m->c, 2, &mi), -ENOENT, "then none");
+	is_int(gpc_mirror_get(&m->c, -1, &mi), -EINVAL, "and none before the first");
 	memset(made_mirror(m, 0), 0, 3 * sizeof(struct shm_mirror));
 }
 
@@ -255,57 +255,57 @@ static void test_walk_moving(struct made *m)
 static void test_changes(struct made *m)
 {
 	uint64_t cursor = 0, kept = m->c.seg.header.geometry.changes, i;
-	struct gpc_change ch[8];
+	struct gpc_event ch[8];
 	struct shm_state *st = made_state(m);
 
 	memset(made_change(m, 0), 0, kept * sizeof(struct shm_change));
 	st->events_head = 0;
-	is_int(gpc_changes(&m->c, &cursor, ch, 8), 0, "nothing has changed yet");
+	is_int(gpc_event_read(&m->c, &cursor, ch, 8), 0, "nothing has changed yet");
 	is_int(cursor, 1, "and the first change will be number 1");
 	for (i = 0; i < 5; i++)
 		made_feed(m, GPC_STORED, (gpc_block)i, GPC_NONE, i + 1);
-	is_int(gpc_changes(&m->c, &cursor, ch, 3), 3, "three of five");
+	is_int(gpc_event_read(&m->c, &cursor, ch, 3), 3, "three of five");
 	ok(ch[0].seq == 1 && ch[2].seq == 3 && ch[2].block == 2, "in order");
-	is_int(gpc_changes(&m->c, &cursor, ch, 8), 2, "the others");
-	is_int(gpc_changes(&m->c, &cursor, ch, 8), 0, "and no more");
+	is_int(gpc_event_read(&m->c, &cursor, ch, 8), 2, "the others");
+	is_int(gpc_event_read(&m->c, &cursor, ch, 8), 0, "and no more");
 	cursor = UINT64_MAX;
-	is_int(gpc_changes(&m->c, &cursor, ch, 8), 0, "from now on");
+	is_int(gpc_event_read(&m->c, &cursor, ch, 8), 0, "from now on");
 	made_feed(m, GPC_REMOVED, 2, GPC_NONE, 3);
-	is_int(gpc_changes(&m->c, &cursor, ch, 8), 1, "only what comes later");
+	is_int(gpc_event_read(&m->c, &cursor, ch, 8), 1, "only what comes later");
 	ok(ch[0].what == GPC_REMOVED && ch[0].seq == 6, "the sixth");
-	is_int(gpc_changes(&m->c, NULL, ch, 8), -EINVAL, "no cursor");
+	is_int(gpc_event_read(&m->c, NULL, ch, 8), -EINVAL, "no cursor");
 }
 
 static void test_changes_lost(struct made *m)
 {
 	uint64_t cursor = 2, kept = m->c.seg.header.geometry.changes, i;
 	struct shm_state *st = made_state(m);
-	struct gpc_change ch[8];
+	struct gpc_event ch[8];
 
 	for (i = 0; i < kept; i++)
 		made_feed(m, GPC_STORED, 1, GPC_NONE, i + 1);
-	is_int(gpc_changes(&m->c, &cursor, ch, 8), -ESTALE, "too late");
+	is_int(gpc_event_read(&m->c, &cursor, ch, 8), -ESTALE, "too late");
 	is_int(cursor, st->events_head + 1, "the new cursor is the present");
-	is_int(gpc_changes(&m->c, &cursor, ch, 8), 0, "and works");
+	is_int(gpc_event_read(&m->c, &cursor, ch, 8), 0, "and works");
 	cursor = 0;
-	is_int(gpc_changes(&m->c, &cursor, ch, 1), 1, "the oldest kept");
+	is_int(gpc_event_read(&m->c, &cursor, ch, 1), 1, "the oldest kept");
 	is_int(ch[0].seq, st->events_head - kept + 1, "is the first of the ring");
 
 	made_change(m, st->events_head)->seq = 0; /* the writer is filling this place */
 	cursor = 0;
-	is_int(gpc_changes(&m->c, &cursor, ch, 1), 1, "while the oldest is overwritten");
+	is_int(gpc_event_read(&m->c, &cursor, ch, 1), 1, "while the oldest is overwritten");
 	is_int(ch[0].seq, st->events_head - kept + 2, "the next one is the oldest");
 	cursor = st->events_head - kept + 1;
-	is_int(gpc_changes(&m->c, &cursor, ch, 1), -ESTALE, "who wants that one is late");
+	is_int(gpc_event_read(&m->c, &cursor, ch, 1), -ESTALE, "who wants that one is late");
 
 	st->events_floor = st->events_head - 2;
 	cursor = st->events_head - 3;
-	is_int(gpc_changes(&m->c, &cursor, ch, 8), -ESTALE,
+	is_int(gpc_event_read(&m->c, &cursor, ch, 8), -ESTALE,
 	       "below the floor of a successor");
 	cursor = 0;
-	is_int(gpc_changes(&m->c, &cursor, ch, 8), 2, "the floor bounds the oldest");
+	is_int(gpc_event_read(&m->c, &cursor, ch, 8), 2, "the floor bounds the oldest");
 	cursor = st->events_head + 50;
-	is_int(gpc_changes(&m->c, &cursor, ch, 8), -ESTALE, "a cursor of the future");
+	is_int(gpc_event_read(&m->c, &cursor, ch, 8), -ESTALE, "a cursor of the future");
 	st->events_floor = 0;
 }
 

@@ -259,9 +259,9 @@ static void test_pools(struct made *m)
 	BREAK(m, a->blocks, 33, 1, "pool 0: 33 blocks in 32 slots");
 	BREAK(m, a->demote_to, 4, 1, "pool 0: demotes to 4, which is no pool");
 	BREAK(m, a->backing_size, 1025, 1, "pool 0: 1025 bytes of backing");
-	BREAK(m, a->keeper, 77, 1, "pool 0: its keeper 77 is no peer");
-	BREAK(m, a->keeper, 3, 1, "pool 0: the seat of its keeper 3 is empty");
-	BREAK(m, a->keeper, MADE_PEER, 0, "");
+	BREAK(m, a->owner, 77, 1, "pool 0: its owner 77 is no peer");
+	BREAK(m, a->owner, 3, 1, "pool 0: the seat of its owner 3 is empty");
+	BREAK(m, a->owner, MADE_PEER, 0, "");
 	BREAK(m, st->spaces, 1, 1, "state: the set of spaces is 0x1, the pools have 0x3");
 	BREAK(m, st->live_pools[1], 1, 1, "pool 64: counts as live, but is not");
 	BREAK(m, st->live_pools[0], 1, 1, "pool 1: is ready, but does not count as live");

@@ -676,7 +676,7 @@ static int child_forked(void *arg)
 
 	a->m->c.forked = true; /* what fork.c does for a handle of gpc_attach */
 	if (gpc_dev_enter(a->dev) != -ECHILD || gpc_dev_close(a->dev) != -ECHILD ||
-	    gpc_sync(&a->m->c, 0, 0) != -ECHILD)
+	    gpc_mirror_sync(&a->m->c, GPC_TICKET_ALL, 0) != -ECHILD)
 		return 1;
 	dev_close_all(&a->m->c);
 	return a->m->c.devs ? 2 : 0;
@@ -783,7 +783,7 @@ static void test_dev_close(void)
 	made_free(&m);
 }
 
-/* ---- gpc_sync, gpc_dirty, gpc_check ---- */
+/* ---- gpc_mirror_sync, gpc_mirror_lag, gpc_check ---- */
 
 static void *flush_soon(void *arg)
 {
@@ -806,23 +806,23 @@ static void test_sync(void)
 	made_new(&m, "host-sync", MADE_BLOCKS);
 	fill(&m);
 	fd = segment_open_lock(&m.c.seg);
-	is_int(gpc_sync(&m.c, 0, 0), 0, "without mirrors all is in step");
-	is_int(gpc_dirty(&m.c), 0, "and nothing dirty");
+	is_int(gpc_mirror_sync(&m.c, GPC_TICKET_ALL, 0), 0, "without mirrors all is in step");
+	is_int(gpc_mirror_lag(&m.c), 0, "and nothing dirty");
 	mirror = make_mirror(&m, 12, &d);
 	publish_mirror(&m, 0, &d);
-	is_int(gpc_sync(&m.c, 0, 0), 0, "a mirror in step");
+	is_int(gpc_mirror_sync(&m.c, GPC_TICKET_ALL, 0), 0, "a mirror in step");
 	made_publish(&m, 30, 250, 0, 1);
-	is_int(gpc_dirty(&m.c), 1, "a change makes it dirty");
-	is_int(gpc_sync(&m.c, 0, 0), -ENOTCONN, "without a writer it stays so");
+	is_int(gpc_mirror_lag(&m.c), 1, "a change makes it dirty");
+	is_int(gpc_mirror_sync(&m.c, GPC_TICKET_ALL, 0), -ENOTCONN, "without a writer it stays so");
 	lock_try(fd, LOCK_WRITER);
-	is_int(gpc_sync(&m.c, 0, 0), -EAGAIN, "not yet");
-	is_int(gpc_sync(&m.c, 0, 20), -ETIMEDOUT, "not in time");
+	is_int(gpc_mirror_sync(&m.c, GPC_TICKET_ALL, 0), -EAGAIN, "not yet");
+	is_int(gpc_mirror_sync(&m.c, GPC_TICKET_ALL, 20), -ETIMEDOUT, "not in time");
 	pthread_create(&t, NULL, flush_soon, &m);
-	is_int(gpc_sync(&m.c, 0, 10000), 0, "until it is flushed");
+	is_int(gpc_mirror_sync(&m.c, GPC_TICKET_ALL, 10000), 0, "until it is flushed");
 	pthread_join(t, NULL);
 	made_publish(&m, 29, 251, 0, 1);
 	store_release(&made_mirror(&m, 0)->state, MIRROR_RETIRED);
-	is_int(gpc_sync(&m.c, 0, 0), 0, "retired mirrors are not waited for");
+	is_int(gpc_mirror_sync(&m.c, GPC_TICKET_ALL, 0), 0, "retired mirrors are not waited for");
 	close(fd);
 	host->destroy(mirror);
 	made_free(&m);

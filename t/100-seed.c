@@ -25,10 +25,12 @@ static bool insert(gpc *c, uint64_t n, gpc_block block)
 {
 	gpc_key k = key_of(c, n);
 	gpc_block resident = -2;
-	int live = must(gpc_publish(c, NULL, &k, &block, 1, 0, &resident, 0, NULL));
+	int live = must(gpc_publish(c, NULL, &k, &block, 1,
+				    GPC_OPTIONS(gpc_publish_options,
+						.resident = &resident), 0, -1));
 
 	if (resident >= 0)
-		must(gpc_unref(c, &resident, 1));
+		must(gpc_release(c, &resident, 1));
 	return live == 1 && resident == block;
 }
 
@@ -47,7 +49,7 @@ static int demote(gpc *c, gpc_block block)
 	if (must(gpc_demote(c, HOT, WARM, &block, 1, &m, 0, 1000)) != 1 ||
 	    m.from != block)
 		bail("demotion of block %d", block);
-	must(gpc_commit(c, &m, 1, &result, 0));
+	must(gpc_commit(c, &m, 1, &result, 0, -1));
 	return result ? result : m.to;
 }
 
@@ -154,18 +156,18 @@ static void test_promotion(void)
 
 	chain_make(c, HOT, 1, 1, b);
 	is_int(gpc_demote(c, HOT, -1, NULL, 1, &m, 0, 1000), 1, "down");
-	must(gpc_commit(c, &m, 1, NULL, 0));
+	must(gpc_commit(c, &m, 1, NULL, 0, -1));
 	warm = find(c, 1);
 	is_int(GPC_POOL(warm), WARM, "it is warm");
 	ref(c, 1, warm);
 	is_int(gpc_promote(c, &warm, 1, HOT, &m, &victim, 0, 1000), 1, "up");
 	is_int(find(c, 1), warm, "found where it was until the copy is done");
-	is_int(gpc_commit(c, &m, 1, NULL, 0), 1, "and now");
+	is_int(gpc_commit(c, &m, 1, NULL, 0, -1), 1, "and now");
 	is_int(GPC_POOL(find(c, 1)), HOT, "it is hot");
 	is_int(stats_of(c, -1).promoted, 1, "which counts");
 	is_int(stats_of(c, -1).live, 1, "it is in one tier");
 	again = find(c, 1);
-	is_int(gpc_unref(c, &again, 1), 0, "the reference came along");
+	is_int(gpc_release(c, &again, 1), 0, "the reference came along");
 	clean(c, "a promotion");
 	cache_end(c);
 }
@@ -178,19 +180,19 @@ static void test_promotion_without_room(void)
 
 	chain_make(c, HOT, 1, 1, NULL);
 	must(gpc_demote(c, HOT, -1, NULL, 1, &m, 0, 1000));
-	must(gpc_commit(c, &m, 1, NULL, 0));
+	must(gpc_commit(c, &m, 1, NULL, 0, -1));
 	warm = find(c, 1);
 	chain_hold(c, HOT, 10, 2, held);
 	ref(c, 1, warm);
 	refused(gpc_promote(c, &warm, 1, HOT, &m, NULL, 0, 1000), ENOSPC,
 		"the hot tier is full of blocks in use");
 	is_int(find(c, 1), warm, "it can be used from where it is");
-	must(gpc_unref(c, held, 2));
+	must(gpc_release(c, held, 2));
 	is_int(gpc_promote(c, &warm, 1, HOT, &m, NULL, 0, 1000), 1,
 	       "with room it comes up");
-	is_int(gpc_commit(c, &m, 1, NULL, GPC_CANCEL), 1, "or not");
+	is_int(gpc_commit(c, &m, 1, NULL, GPC_CANCEL, -1), 1, "or not");
 	is_int(find(c, 1), warm, "then it stays");
-	must(gpc_unref(c, &warm, 1));
+	must(gpc_release(c, &warm, 1));
 	clean(c, "no room above");
 	cache_end(c);
 }
@@ -211,7 +213,7 @@ static void test_insert_removes_from_warm(void)
 	is_int(st.live, 1, "and not warm any more");
 	is_int(st.promoted, 1, "a promotion");
 	is_int(st.duplicate, 0, "not a duplicate");
-	is_int(gpc_avail(c, WARM), 4, "the warm tier is empty");
+	is_int(gpc_pool_available(c, WARM), 4, "the warm tier is empty");
 	clean(c, "an insert over a warm entry");
 	cache_end(c);
 }
@@ -233,11 +235,11 @@ static void test_references_and_eviction(void)
 	is_int(find(c, 1), 1, "the referenced one survives");
 	is_int(find(c, 2), -1, "the others do not");
 	ok(insert(c, 9, 3), "evicted ids are the caller's again");
-	must(gpc_unref(c, &b, 1));
+	must(gpc_release(c, &b, 1));
 	is_int(gpc_evict(c, HOT, 8, out, 0, 1000), 1,
 	       "one of two references is still one");
 	is_int(out[0], 3, "so the other goes");
-	must(gpc_unref(c, &b, 1));
+	must(gpc_release(c, &b, 1));
 	is_int(gpc_evict(c, HOT, 8, out, 0, 1000), 1, "without any");
 	is_int(out[0], 1, "it goes");
 	is_int(gpc_evict(c, HOT, 8, out, 0, 1000), 0, "nothing is left to evict");
@@ -274,16 +276,17 @@ static void test_load_limit(void)
 
 	for (i = 0; i < 4; i++)
 		ok(insert(c, i, (gpc_block)i), "%d of 4", (int)i + 1);
-	is_int(gpc_publish(c, NULL, &k, &beyond, 1, 0, &b, 0, NULL), 0, "no fifth block");
+	is_int(gpc_publish(c, NULL, &k, &beyond, 1,
+			   GPC_OPTIONS(gpc_publish_options, .resident = &b), 0, -1), 0, "no fifth block");
 	is_int(b, -EINVAL, "there is none");
-	refused(gpc_reserve(c, HOT, 1, 0, &b, NULL, 0, 1000), EPERM,
+	refused(gpc_reserve(c, HOT, 1, &b, NULL, 0, 1000), EPERM,
 		"its blocks are the caller's to give");
 	cache_end(c);
 
 	c = cache_new(4, 0);
 	chain_hold(c, HOT, 1, 4, held);
 	b = -7;
-	refused(gpc_reserve(c, HOT, 1, 0, &b, NULL, 0, 1000), ENOSPC,
+	refused(gpc_reserve(c, HOT, 1, &b, NULL, 0, 1000), ENOSPC,
 		"a cache full of referenced blocks");
 	is_int(b, -7, "gives none");
 	clean(c, "full");
@@ -298,31 +301,31 @@ static void test_hash(void)
 
 	for (i = 0; i < 100; i++)
 		tok[i] = i * 7;
-	is_int(gpc_hash(c, NULL, tok, 100, NULL, 0, 0, a), 6,
+	is_int(gpc_key_hash(c, NULL, tok, 100, NULL, 0, 0, a), 6,
 	       "100 tokens, 6 full blocks");
-	is_int(gpc_hash(c, NULL, tok, 100, NULL, 0, GPC_TAIL, b), 7, "and a partial one");
+	is_int(gpc_key_hash(c, NULL, tok, 100, NULL, 0, GPC_TAIL, b), 7, "and a partial one");
 	ok(!memcmp(a, b, 6 * sizeof(a[0])), "the same tokens, the same keys");
-	is_int(gpc_hash(c, NULL, tok, 15, NULL, 0, 0, b), 0, "less than a block");
-	is_int(gpc_hash(c, NULL, tok, 0, NULL, 0, GPC_TAIL, b), 0, "no tokens at all");
+	is_int(gpc_key_hash(c, NULL, tok, 15, NULL, 0, 0, b), 0, "less than a block");
+	is_int(gpc_key_hash(c, NULL, tok, 0, NULL, 0, GPC_TAIL, b), 0, "no tokens at all");
 	d = cache_attach(0, 0);
-	must(gpc_hash(d, NULL, tok, 100, NULL, 0, 0, b));
+	must(gpc_key_hash(d, NULL, tok, 100, NULL, 0, 0, b));
 	ok(!memcmp(a, b, 6 * sizeof(a[0])), "another peer, the same keys");
 	must(gpc_close(d));
 	tok[0] ^= 1;
-	must(gpc_hash(c, NULL, tok, 100, NULL, 0, 0, b));
+	must(gpc_key_hash(c, NULL, tok, 100, NULL, 0, 0, b));
 	for (i = 0; i < 6; i++)
 		ok(!key_is(a[i], b[i]), "another first token, another key %u", i);
 	tok[0] ^= 1;
 	tok[95] ^= 1;
-	must(gpc_hash(c, NULL, tok, 100, NULL, 0, 0, b));
+	must(gpc_key_hash(c, NULL, tok, 100, NULL, 0, 0, b));
 	ok(!memcmp(a, b, 5 * sizeof(a[0])),
 	   "a late token leaves the blocks before it alone");
 	ok(!key_is(a[5], b[5]), "and changes its own");
-	must(gpc_hash(c, &a[2], tok + 48, 47, NULL, 0, 0, b));
+	must(gpc_key_hash(c, &a[2], tok + 48, 47, NULL, 0, 0, b));
 	ok(!memcmp(a + 3, b, 2 * sizeof(a[0])), "a chain goes on from any of its keys");
 	cache_end(c);
 	c = cache_new(4, 0);
-	must(gpc_hash(c, NULL, tok, 100, NULL, 0, 0, b));
+	must(gpc_key_hash(c, NULL, tok, 100, NULL, 0, 0, b));
 	ok(!key_is(a[0], b[0]), "another cache has another secret");
 	cache_end(c);
 }

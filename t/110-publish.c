@@ -20,7 +20,7 @@ static struct gpc_entry entry_of(gpc *c, gpc_block block)
 
 static void reserve(gpc *c, int pool, uint32_t n, gpc_block *blocks)
 {
-	if (must(gpc_reserve(c, pool, n, 0, blocks, NULL, 0, 1000)) != (int)n)
+	if (must(gpc_reserve(c, pool, n, blocks, NULL, 0, 1000)) != (int)n)
 		bail("no %u blocks", n);
 }
 
@@ -31,7 +31,8 @@ static int publish(gpc *c, const gpc_key *parents, const gpc_key *keys,
 
 	for (i = 0; res && i < n; i++)
 		res[i] = -77;
-	return gpc_publish(c, parents, keys, blocks, n, 0, res, 0, NULL);
+	return gpc_publish(c, parents, keys, blocks, n,
+			   GPC_OPTIONS(gpc_publish_options, .resident = res), 0, -1);
 }
 
 static void test_chain(void)
@@ -43,12 +44,14 @@ static void test_chain(void)
 	uint32_t i;
 
 	chain_keys(c, 1, 5, k);
-	must(gpc_root(c, NULL, 0, &root));
+	must(gpc_key_root(c, NULL, 0, &root));
 	k[0] = root;
 	reserve(c, 0, 5, b);
 	is_int(stats_of(c, info_of(c).peer).reserved, 5, "five reserved");
 	is_int(find(c, 1), -1, "nobody finds a reservation");
-	is_int(gpc_publish(c, k, k + 1, b, 5, 42, res, 0, NULL), 5,
+	is_int(gpc_publish(c, k, k + 1, b, 5,
+			   GPC_OPTIONS(gpc_publish_options, .tag = 42, .resident = res),
+			   0, -1), 5,
 	       "a chain below a root");
 	ok(!memcmp(b, res, sizeof(b)), "all live in their own blocks");
 	for (i = 0; i < 5; i++) {
@@ -60,7 +63,7 @@ static void test_chain(void)
 	}
 	is_int(stats_of(c, info_of(c).peer).reserved, 0, "no reservation is left");
 	is_int(stats_of(c, info_of(c).peer).refs, 5, "five references instead");
-	is_int(gpc_unref(c, b, 5), 0, "given back");
+	is_int(gpc_release(c, b, 5), 0, "given back");
 	is_int(entry_of(c, b[0]).refs, 0, "none left");
 	is_int(publish(c, k, k + 1, b, 0, NULL), 0, "nothing to publish");
 	clean(c, "a chain");
@@ -83,7 +86,7 @@ static void test_mixed(void)
 	is_int(publish(c, p, k + 1, b, 6, res), 6, "a tree in one call");
 	is_int(entry_of(c, b[5]).depth, 3, "the longest branch");
 	is_int(entry_of(c, b[3]).depth, 2, "the other");
-	is_int(gpc_unref(c, b, 6), 0, "given back");
+	is_int(gpc_release(c, b, 6), 0, "given back");
 	clean(c, "a tree");
 	cache_end(c);
 }
@@ -126,19 +129,19 @@ static void test_duplicates(void)
 	is_int(st.reserved, 2, "what they made spare stays reserved");
 	is_int(st.duplicate, 2, "two duplicates");
 	is_int(entry_of(c, a[0]).refs, 1, "one reference on the resident");
-	is_int(gpc_unref(c, res, 3), 0, "three references go back");
-	is_int(gpc_unref(c, b, 2), 0, "and two reservations");
+	is_int(gpc_release(c, res, 3), 0, "three references go back");
+	is_int(gpc_release(c, b, 2), 0, "and two reservations");
 	done(c);
 	st = stats_of(c, info_of(c).peer);
 	ok(!st.refs && !st.reserved, "nothing is held");
-	refused(gpc_unref(c, b, 1), EPERM, "nor can it go back twice");
+	refused(gpc_release(c, b, 1), EPERM, "nor can it go back twice");
 
 	reserve(c, 0, 2, b);
 	is_int(publish(c, k, k + 1, b, 2, NULL), 0, "duplicates that nobody asks for");
 	st = stats_of(c, info_of(c).peer);
 	is_int(st.refs, 0, "are not referenced");
 	is_int(st.reserved, 2, "and the blocks stay reserved");
-	must(gpc_unref(c, b, 2));
+	must(gpc_release(c, b, 2));
 	clean(c, "duplicates");
 	cache_end(c);
 }
@@ -153,8 +156,8 @@ static void test_twice_in_one_call(void)
 	is_int(publish(c, p, both, b, 2, res), 1, "one key, two blocks, one call");
 	ok(res[0] == b[0] && res[1] == b[0], "the first one is the resident");
 	is_int(entry_of(c, b[0]).refs, 2, "with a reference for each");
-	must(gpc_unref(c, res, 2));
-	must(gpc_unref(c, &b[1], 1));
+	must(gpc_release(c, res, 2));
+	must(gpc_release(c, &b[1], 1));
 	clean(c, "one key twice");
 	cache_end(c);
 }
@@ -185,12 +188,12 @@ static void test_refusals(void)
 	if (pool_new(c, GPC_VRAM, 8, 1, 0) != 1)
 		bail("pool 1");
 	d = cache_attach(0, 0);
-	must(gpc_root(c, NULL, 0, &root));
+	must(gpc_key_root(c, NULL, 0, &root));
 	k = key_of(c, 1);
 	reserve(c, 0, 1, b);
 	reserve(c, 1, 1, &other);
 	is_int(publish(c, &zero, &k, &other, 1, &res), 1, "live in space 1");
-	must(gpc_unref(c, &other, 1));
+	must(gpc_release(c, &other, 1));
 	chain_make(c, 0, 50, 1, &live);
 	serve_begin(c);
 	reserve(d, 0, 1, &theirs);
@@ -219,7 +222,7 @@ static void test_refusals(void)
 	serve_begin(c);
 	refusal(d, zero, key_of(c, 4), b[0], -EPERM, "not by another peer");
 	serve_end();
-	must(gpc_unref(c, b, 1));
+	must(gpc_release(c, b, 1));
 	refusal(c, zero, key_of(c, 4), b[0], -EPERM, "published already");
 	is_int(find(c, 3), b[0], "the first publish stands");
 	is_int(find(c, 4), -1, "the second does not");
@@ -242,7 +245,7 @@ static void test_partly_refused(void)
 	is_int(publish(c, p, k + 1, b, 4, res), 1, "the second of four is refused");
 	ok(res[0] == b[0] && res[1] == -EPERM && res[2] == -ENOENT && res[3] == -ENOENT,
 	   "and with it what hangs below it");
-	is_int(gpc_unref(c, &b[2], 2), 0, "these are reserved still");
+	is_int(gpc_release(c, &b[2], 2), 0, "these are reserved still");
 	clean(c, "partly refused");
 	cache_end(c);
 }
@@ -258,7 +261,7 @@ static void test_unchained(void)
 	is_int(publish(c, NULL, k + 1, b, 3, res), 3, "without parents");
 	is_int(entry_of(c, b[2]).depth, 0, "no depth");
 	ok(key_is(entry_of(c, b[2]).parent, zero), "no parent");
-	must(gpc_unref(c, b, 3));
+	must(gpc_release(c, b, 3));
 	touch(c, 3);
 	touch(c, 2);
 	touch(c, 1);
@@ -278,7 +281,7 @@ static void test_over_ram(void)
 	chain_keys(c, 1, 2, k);
 	chain_make(c, 0, 1, 2, NULL);
 	is_int(gpc_demote(c, 0, -1, NULL, 2, m, 0, 1000), 2, "a chain goes down");
-	is_int(gpc_commit(c, m, 2, NULL, 0), 2, "all of it");
+	is_int(gpc_commit(c, m, 2, NULL, 0, -1), 2, "all of it");
 	is_int(gpc_acquire(d, 0, k + 1, 2, warm, 0), 2, "another peer uses it there");
 	reserve(c, 0, 2, b);
 	is_int(publish(c, k, k + 1, b, 2, res), 2, "computed anew");
@@ -287,19 +290,19 @@ static void test_over_ram(void)
 	is_int(stats_of(c, -1).dying, 2, "the other peer's bytes stay");
 	is_int(entry_of(c, b[1]).depth, 1, "the chain is the same");
 	clean(c, "over blocks in RAM in use");
-	is_int(gpc_unref(d, warm, 2), 0, "until it gives them back");
+	is_int(gpc_release(d, warm, 2), 0, "until it gives them back");
 	settle(c);
 	is_int(stats_of(c, -1).dying, 0, "then they are free");
-	is_int(gpc_avail(c, 1), 4, "all of them");
+	is_int(gpc_pool_available(c, 1), 4, "all of them");
 	is_int(stats_of(c, -1).promoted, 2, "two promotions");
 
 	/* a block for RAM is no promotion: the resident counts */
 	reserve(c, 1, 1, warm);
 	is_int(publish(c, k, k + 1, warm, 1, res), 0, "a RAM block for a key in VRAM");
 	is_int(res[0], b[0], "is not needed");
-	must(gpc_unref(c, warm, 1));
-	must(gpc_unref(c, res, 1));
-	must(gpc_unref(c, b, 2));
+	must(gpc_release(c, warm, 1));
+	must(gpc_release(c, res, 1));
+	must(gpc_release(c, b, 2));
 	must(gpc_close(d));
 	clean(c, "over RAM");
 	cache_end(c);
@@ -318,25 +321,30 @@ static void test_nowait(void)
 	reserve(c, 0, 5, b);
 	for (i = 0; i < 5; i++)
 		res[i] = -77;
-	is_int(gpc_publish(c, k, k + 1, b, 2, 0, res, GPC_NOWAIT, &t), 0,
+	is_int(gpc_publish(c, k, k + 1, b, 2,
+			   GPC_OPTIONS(gpc_publish_options, .resident = res,
+				       .ticket = &t), 0, 0), 0,
 	       "not waited for");
-	is_int(gpc_publish(c, k + 2, k + 3, b + 2, 3, 0, res + 2, GPC_NOWAIT, &u), 0,
+	is_int(gpc_publish(c, k + 2, k + 3, b + 2, 3,
+			   GPC_OPTIONS(gpc_publish_options, .resident = res + 2,
+				       .ticket = &u), 0, 0), 0,
 	       "nor is this one");
 	ok(t && u > t, "tickets grow");
-	is_int(gpc_wait(c, u, 1000), 0, "waiting for the second");
+	is_int(gpc_ticket_wait(c, u, 1000), 0, "waiting for the second");
 	ok(res[0] == spare && res[1] == b[1], "has the first one's answers, too");
 	ok(res[2] == b[2] && res[3] == b[3] && res[4] == b[4], "and its own");
 	is_int(stats_of(c, info_of(c).peer).refs, 5,
 	       "the resident is referenced as well");
-	is_int(gpc_wait(c, t, 0), 0, "the first one is done");
-	is_int(gpc_wait(c, 0, 0), 0, "no ticket, nothing to wait for");
-	refused(gpc_wait(c, u + 100, 0), EINVAL, "a ticket that was never given");
+	is_int(gpc_ticket_wait(c, t, 0), 0, "the first one is done");
+	is_int(gpc_ticket_wait(c, 0, 0), 0, "no ticket, nothing to wait for");
+	refused(gpc_ticket_wait(c, u + 100, 0), EINVAL, "a ticket that was never given");
 	is_int(find(c, 5), b[4], "findable");
-	is_int(gpc_publish(c, k, k + 1, b, 1, 0, NULL, GPC_NOWAIT, &v), 0, "nobody asks");
-	is_int(gpc_wait(c, v, 1000), 0, "what became of it");
+	is_int(gpc_publish(c, k, k + 1, b, 1,
+			   GPC_OPTIONS(gpc_publish_options, .ticket = &v), 0, 0), 0, "nobody asks");
+	is_int(gpc_ticket_wait(c, v, 1000), 0, "what became of it");
 	is_int(stats_of(c, info_of(c).peer).reserved, 1, "a duplicate, still reserved");
-	must(gpc_unref(c, b, 1));
-	must(gpc_unref(c, res, 5));
+	must(gpc_release(c, b, 1));
+	must(gpc_release(c, res, 5));
 	is_int(stats_of(c, info_of(c).peer).refs, 0, "nothing is held");
 	clean(c, "not waited for");
 	cache_end(c);
@@ -354,25 +362,29 @@ static void test_resident_gone(void)
 	chain_make(c, 0, 1, 1, &old);
 	serve_begin(c);
 	reserve(d, 0, 2, b);
-	is_int(gpc_publish(d, &zero, &k, b, 1, 0, res, GPC_NOWAIT, &t), 0, "a duplicate");
+	is_int(gpc_publish(d, &zero, &k, b, 1,
+			   GPC_OPTIONS(gpc_publish_options, .resident = res,
+				       .ticket = &t), 0, 0), 0, "a duplicate");
 	while (!stats_of(c, -1).duplicate)
 		nanosleep(&(struct timespec){ .tv_nsec = 1000000 }, NULL);
 	is_int(gpc_evict(c, 0, 1, &out, 0, 2000), 1,
 	       "its resident goes before that is read");
-	is_int(gpc_wait(d, t, 2000), 0, "waited for");
+	is_int(gpc_ticket_wait(d, t, 2000), 0, "waited for");
 	is_int(res[0], b[0], "so the block is published after all");
 	is_int(find(c, 1), b[0], "and found");
-	must(gpc_unref(d, b, 1));
+	must(gpc_release(d, b, 1));
 
-	is_int(gpc_publish(d, &zero, &k, b + 1, 1, 0, res + 1, GPC_NOWAIT, &t), 0,
+	is_int(gpc_publish(d, &zero, &k, b + 1, 1,
+			   GPC_OPTIONS(gpc_publish_options, .resident = res + 1,
+				       .ticket = &t), 0, 0), 0,
 	       "one more");
 	while (stats_of(c, -1).duplicate < 2)
 		nanosleep(&(struct timespec){ .tv_nsec = 1000000 }, NULL);
 	must(gpc_demote(c, 0, 1, b, 1, &m, 0, 2000));
-	must(gpc_commit(c, &m, 1, NULL, 0));
-	is_int(gpc_wait(d, t, 2000), 0, "its resident has moved to RAM");
+	must(gpc_commit(c, &m, 1, NULL, 0, -1));
+	is_int(gpc_ticket_wait(d, t, 2000), 0, "its resident has moved to RAM");
 	ok(res[1] == b[1] && find(c, 1) == b[1], "so the block is a promotion of it");
-	must(gpc_unref(d, b + 1, 1));
+	must(gpc_release(d, b + 1, 1));
 	done(d);
 	serve_end();
 	is_int(stats_of(c, -1).refs + stats_of(c, -1).reserved, 0,
@@ -393,19 +405,19 @@ static void test_long(void)
 	gpc_ticket t;
 
 	chain_keys(c, 1, N, k);
-	is_int(gpc_reserve(c, 0, N, 0, b, NULL, 0, 1000), N, "a long reservation");
+	is_int(gpc_reserve(c, 0, N, b, NULL, 0, 1000), N, "a long reservation");
 	is_int(publish(c, k, k + 1, b, N, res), N, "a long chain");
 	for (i = 0; i < N; i++)
 		right += res[i] == b[i] && b[i] == i;
 	is_int(right, N, "each block in its place");
 	is_int(gpc_acquire(c, 0, k + 1, N, res, 0), N, "found as a whole");
-	is_int(gpc_drop(c, b, 1, 0, &t), 1, "its root is dropped");
+	is_int(gpc_drop(c, b, 1, &t, 0, -1), 1, "its root is dropped");
 	is_int(gpc_acquire(c, 0, k + 1, N, res, 0), 0, "and all below it");
 	is_int(stats_of(c, -1).live, 0, "nothing is left");
-	must(gpc_unref(c, b, N));
-	must(gpc_unref(c, b, N));
+	must(gpc_release(c, b, N));
+	must(gpc_release(c, b, N));
 	settle(c);
-	is_int(gpc_avail(c, 0), N, "all is free again");
+	is_int(gpc_pool_available(c, 0), N, "all is free again");
 	clean(c, "a long chain");
 	cache_end(c);
 }
@@ -419,24 +431,24 @@ static void test_unref(void)
 	chain_hold(c, 0, 1, 2, b);
 	reserve(c, 0, 2, b + 2);
 	memcpy(some, (gpc_block[4]){ b[0], -1, GPC_BLOCK(0, 7), b[2] }, sizeof(some));
-	refused(gpc_unref(c, some, 4), EPERM, "one of them is not held");
+	refused(gpc_release(c, some, 4), EPERM, "one of them is not held");
 	is_int(stats_of(c, info_of(c).peer).refs, 1,
 	       "the reference went back all the same");
 	done(c);
 	is_int(stats_of(c, info_of(c).peer).reserved, 1, "and the reservation");
-	refused(gpc_unref(c, &b[0], 1), EPERM, "once");
-	refused(gpc_unref(c, (gpc_block[1]){ GPC_BLOCK(99, 0) }, 1), EPERM,
+	refused(gpc_release(c, &b[0], 1), EPERM, "once");
+	refused(gpc_release(c, (gpc_block[1]){ GPC_BLOCK(99, 0) }, 1), EPERM,
 		"no such block");
-	is_int(gpc_unref(c, (gpc_block[2]){ -1, -1 }, 2), 0, "nothing at all");
-	is_int(gpc_unref(c, NULL, 0), 0, "not even a list");
-	refused(gpc_unref(c, NULL, 1), EINVAL, "no list");
+	is_int(gpc_release(c, (gpc_block[2]){ -1, -1 }, 2), 0, "nothing at all");
+	is_int(gpc_release(c, NULL, 0), 0, "not even a list");
+	refused(gpc_release(c, NULL, 1), EINVAL, "no list");
 	chain_keys(c, 1, 2, k);
 	is_int(gpc_acquire(c, 0, k + 1, 2, some, 0), 2, "once more");
 	is_int(gpc_acquire(c, 0, k + 1, 2, some, 0), 2, "and once more");
 	is_int(entry_of(c, b[1]).refs, 3, "references count");
-	is_int(gpc_unref(c, (gpc_block[3]){ b[1], b[1], b[1] }, 3), 0,
+	is_int(gpc_release(c, (gpc_block[3]){ b[1], b[1], b[1] }, 3), 0,
 	       "three go back at once");
-	refused(gpc_unref(c, &b[1], 1), EPERM, "but not four");
+	refused(gpc_release(c, &b[1], 1), EPERM, "but not four");
 	is_int(find(c, 2), b[1], "it stays findable");
 	clean(c, "given back");
 	cache_end(c);

@@ -43,13 +43,13 @@ static void test_prefix(void)
 	is_int(mine(c).refs, 5, "all referenced");
 	is_int(mine(c).hit_vram, 5, "five hits");
 	is_int(mine(c).miss, 3, "three misses");
-	must(gpc_unref(c, got, 5));
+	must(gpc_release(c, got, 5));
 	fill(got, N);
 	is_int(gpc_acquire(c, 0, k + 6, 3, got, 0), 0, "no prefix");
 	ok(untouched(got, N), "nothing is written");
 	is_int(mine(c).refs, 0, "nothing is referenced");
 	is_int(gpc_acquire(c, 0, k + 1, 1, got, 0), 1, "a prefix of one");
-	is_int(gpc_unref(c, got, 1), 0, "given back");
+	is_int(gpc_release(c, got, 1), 0, "given back");
 	is_int(gpc_acquire(c, 0, NULL, 0, NULL, 0), 0, "of nothing");
 	refused(gpc_acquire(c, 0, NULL, 1, got, 0), EINVAL, "no keys");
 	refused(gpc_acquire(c, 0, k + 1, 1, NULL, 0), EINVAL, "no room");
@@ -68,9 +68,9 @@ static void test_hole(void)
 	uint32_t start[2] = { 0, N }, len = 77;
 
 	chain_keys(c, 1, N, k);
-	must(gpc_reserve(c, 0, N, 0, b, NULL, 0, 1000));
-	must(gpc_publish(c, NULL, k + 1, b, N, 0, NULL, 0, NULL));
-	is_int(gpc_drop(c, &b[3], 1, 0, NULL), 1, "one in the middle goes");
+	must(gpc_reserve(c, 0, N, b, NULL, 0, 1000));
+	must(gpc_publish(c, NULL, k + 1, b, N, NULL, 0, -1));
+	is_int(gpc_drop(c, &b[3], 1, NULL, 0, -1), 1, "one in the middle goes");
 	fill(got, N);
 	is_int(gpc_acquire(c, 0, k + 1, N, got, 0), 3, "a prefix ends at the hole");
 	ok(untouched(got + 3, N - 3), "and so does what is written");
@@ -78,8 +78,8 @@ static void test_hole(void)
 	is_int(gpc_lookup(c, 0, k + 1, N, got, 0), N - 1, "a lookup goes on behind it");
 	is_int(got[3], -1, "with one miss");
 	ok(got[2] == b[2] && got[4] == b[4], "between hits");
-	must(gpc_unref(c, b, N));
-	must(gpc_unref(c, b, 3));
+	must(gpc_release(c, b, N));
+	must(gpc_release(c, b, 3));
 	cache_end(c);
 }
 
@@ -97,7 +97,7 @@ static void test_lookup_refs(void)
 	   "in place");
 	is_int(mine(c).refs, 3, "a reference on each hit");
 	is_int(gpc_evict(c, 0, N, out, 0, 1000), 0, "the leaf is held, so nothing goes");
-	is_int(gpc_unref(c, got, 4), 0, "hits and misses go back in one list");
+	is_int(gpc_release(c, got, 4), 0, "hits and misses go back in one list");
 	is_int(gpc_evict(c, 0, N, out, 0, 1000), N, "now all go");
 	is_int(gpc_lookup(c, 0, odd, 4, got, GPC_REF), 0, "and nothing is found");
 	ok(got[0] == -1 && got[3] == -1, "anywhere");
@@ -179,12 +179,12 @@ static void test_spaces(void)
 	is_int(gpc_lookup(c, GPC_SPACE(9), k + 1, 4, got, 0), 0, "a space without pools");
 	is_int(gpc_acquire(c, GPC_SPACE(1), k + 1, 4, got, 0), 2,
 	       "a prefix in one space");
-	must(gpc_unref(c, got, 2));
+	must(gpc_release(c, got, 2));
 	is_int(gpc_acquire(c, 0, k + 1, 4, got, 0), 4, "and through all");
 	ok(got[2] == a[2] && got[3] == r[3], "from tier to tier");
 	is_int(mine(c).hit_ram, 4, "hits in RAM are counted as such");
-	must(gpc_unref(c, got, 4));
-	is_int(gpc_drop(c, a, 3, 0, NULL), 1, "dropped from the root: three at once");
+	must(gpc_release(c, got, 4));
+	is_int(gpc_drop(c, a, 3, NULL, 0, -1), 1, "dropped from the root: three at once");
 	is_int(gpc_lookup(c, 0, k + 1, 4, got, 0), 4, "other spaces have them still");
 	ok(got[0] == b[0] && got[2] == r[2], "each for itself");
 	clean(c, "three spaces");
@@ -215,7 +215,7 @@ static void test_quiet(void)
 	is_int(mine(c).refs, 1, "its reference is one, though");
 	is_int(gpc_evict(c, 0, 1, &out, 0, 1000), 1, "evict one");
 	is_int(out, b, "not the one in use");
-	must(gpc_unref(c, &got, 1));
+	must(gpc_release(c, &got, 1));
 	chain_make(c, 0, 3, 1, &b);
 	touch(c, 1);
 	find(c, 3);
@@ -236,24 +236,24 @@ static void test_stale_hints(void)
 	chain_make(c, 0, 1, 4, b);
 	is_int(gpc_ref(c, k + 1, b, 4), 4, "good hints");
 	is_int(mine(c).refs, 4, "become references");
-	must(gpc_unref(c, b, 4));
+	must(gpc_release(c, b, 4));
 	stale = mine(c).stale_refs;
 	memcpy(wrong, k + 1, sizeof(wrong));
 	wrong[2] = key_of(c, 50);
 	is_int(gpc_ref(c, wrong, b, 4), 2, "stops at the first that is another key's");
 	is_int(mine(c).stale_refs - stale, 1, "counted");
-	must(gpc_unref(c, b, 2));
+	must(gpc_release(c, b, 2));
 	memcpy(bad, b, sizeof(bad));
 	bad[1] = -1;
 	is_int(gpc_ref(c, k + 1, bad, 4), 1, "-1 is no hint");
-	must(gpc_unref(c, b, 1));
+	must(gpc_release(c, b, 1));
 	bad[0] = GPC_BLOCK(0, 4);
 	is_int(gpc_ref(c, k + 1, bad, 4), 0, "nor is a block that does not exist");
 	bad[0] = GPC_BLOCK(77, 4);
 	is_int(gpc_ref(c, k + 1, bad, 4), 0, "or a pool");
 	is_int(gpc_evict(c, 0, 1, out, 0, 1000), 1, "the leaf goes");
 	is_int(gpc_ref(c, k + 1, b, 4), 3, "its hint is stale");
-	must(gpc_unref(c, b, 3));
+	must(gpc_release(c, b, 3));
 	is_int(gpc_evict(c, 0, 3, out, 0, 1000), 3, "the rest goes");
 	chain_make(c, 0, 60, 4, out);
 	is_int(gpc_ref(c, k + 1, b, 4), 0, "the same blocks with other keys");
@@ -289,9 +289,9 @@ static void test_cap(void)
 	       "and other peers may have their own");
 	is_int(mine(c).refs, CAP, "the count is exact");
 	for (i = n = 0; i < CAP; i++)
-		n += gpc_unref(c, &b, 1) == 0;
+		n += gpc_release(c, &b, 1) == 0;
 	is_int(n, CAP, "all go back");
-	refused(gpc_unref(c, &b, 1), EPERM, "and not one more");
+	refused(gpc_release(c, &b, 1), EPERM, "and not one more");
 	is_int(gpc_evict(c, 0, 1, &got, 0, 1000), 0, "the other peer's counts");
 	must(gpc_close(d));
 	clean(c, "32768 references");
@@ -300,7 +300,7 @@ static void test_cap(void)
 
 static void test_readonly(void)
 {
-	struct gpc_options opt = { .size = sizeof(opt), .dir = cache_dir };
+	struct gpc_attach_options opt = { .size = sizeof(opt), .dir = cache_dir };
 	gpc *c = cache_new(8, 0), *d;
 	gpc_key k[4];
 	gpc_block b[3], got[3];
@@ -321,15 +321,15 @@ static void test_readonly(void)
 	refused(gpc_lookup(d, 0, k + 1, 3, got, GPC_REF), EROFS, "no references");
 	refused(gpc_acquire(d, 0, k + 1, 3, got, 0), EROFS, "in no way");
 	refused(gpc_ref(d, k + 1, b, 3), EROFS, "at all");
-	refused(gpc_unref(d, b, 1), EROFS, "so none to give back");
-	refused(gpc_reserve(d, 0, 1, 0, got, NULL, 0, 0), EROFS, "no reservations");
-	refused(gpc_publish(d, k, k + 1, b, 1, 0, NULL, 0, NULL), EROFS, "no publishing");
-	refused(gpc_drop(d, b, 1, 0, NULL), EROFS, "no dropping");
-	refused(gpc_clear(d, -1, 0, 0, 0), EROFS, "no clearing");
-	refused(gpc_enter(d), EROFS, "no sections");
+	refused(gpc_release(d, b, 1), EROFS, "so none to give back");
+	refused(gpc_reserve(d, 0, 1, got, NULL, 0, 0), EROFS, "no reservations");
+	refused(gpc_publish(d, k, k + 1, b, 1, NULL, 0, -1), EROFS, "no publishing");
+	refused(gpc_drop(d, b, 1, NULL, 0, -1), EROFS, "no dropping");
+	refused(gpc_pool_clear(d, -1, 0, 0, 0), EROFS, "no clearing");
+	refused(gpc_section_enter(d), EROFS, "no sections");
 	refused(gpc_writer_take(d, 0, 0), EROFS, "no writer's seat");
 	is_int(gpc_check(d, cache_line, NULL), 0, "it may check");
-	is_int(gpc_avail(d, 0), 8, "and count");
+	is_int(gpc_pool_available(d, 0), 8, "and count");
 	is_int(find(c, 3), b[2], "nothing happened");
 	must(gpc_close(d));
 	cache_end(c);
@@ -349,7 +349,7 @@ static void on_fault(int sig)
 	(void)sig;
 	if (mprotect(swap.closed, (size_t)sysconf(_SC_PAGESIZE), PROT_READ | PROT_WRITE))
 		bail("mprotect");
-	must(gpc_clear(swap.c, 0, 0, GPC_REMOVE, 2000));
+	must(gpc_pool_clear(swap.c, 0, 0, GPC_REMOVE, 2000));
 	is_int(pool_new(swap.c, GPC_VRAM, 16, 0, 0), 0, "another pool has its number ...");
 	chain_make(swap.c, 0, 1, 1, &swap.block[0]);
 	chain_make(swap.c, 0, 2, 1, &swap.block[1]);

@@ -6,7 +6,7 @@ static gpc_key root_of(gpc *c, const struct gpc_field *f, uint32_t n)
 {
 	gpc_key k;
 
-	is_int(gpc_root(c, f, n, &k), 0, "a root of %u fields", n);
+	is_int(gpc_key_root(c, f, n, &k), 0, "a root of %u fields", n);
 	return k;
 }
 
@@ -59,29 +59,29 @@ static void test_hashes(gpc *c)
 	for (i = 0; i < 48; i++)
 		tok[i] = i;
 	root = root_of(c, NULL, 0);
-	must(gpc_hash(c, NULL, tok, 16, NULL, 0, 0, &k[0]));
-	must(gpc_hash(c, &zero, tok, 16, NULL, 0, 0, &a[0]));
+	must(gpc_key_hash(c, NULL, tok, 16, NULL, 0, 0, &k[0]));
+	must(gpc_key_hash(c, &zero, tok, 16, NULL, 0, 0, &a[0]));
 	ok(key_is(k[0], a[0]), "no parent, or the zero key");
-	must(gpc_hash(c, &root, tok, 16, NULL, 0, 0, &k[1]));
-	must(gpc_hash(c, &k[0], tok, 16, NULL, 0, 0, &k[2]));
-	must(gpc_hash(c, NULL, tok, 16, &at3, 1, 0, &k[3]));
-	must(gpc_hash(c, NULL, tok, 16, &at4, 1, 0, &k[4]));
-	must(gpc_hash(c, NULL, tok, 16, &z, 1, 0, &k[5]));
-	must(gpc_hash(c, NULL, tok, 16, both, 2, 0, &k[6]));
-	must(gpc_hash(c, NULL, tok, 15, NULL, 0, GPC_TAIL, &k[7]));
+	must(gpc_key_hash(c, &root, tok, 16, NULL, 0, 0, &k[1]));
+	must(gpc_key_hash(c, &k[0], tok, 16, NULL, 0, 0, &k[2]));
+	must(gpc_key_hash(c, NULL, tok, 16, &at3, 1, 0, &k[3]));
+	must(gpc_key_hash(c, NULL, tok, 16, &at4, 1, 0, &k[4]));
+	must(gpc_key_hash(c, NULL, tok, 16, &z, 1, 0, &k[5]));
+	must(gpc_key_hash(c, NULL, tok, 16, both, 2, 0, &k[6]));
+	must(gpc_key_hash(c, NULL, tok, 15, NULL, 0, GPC_TAIL, &k[7]));
 	k[8] = root;
 	all_differ(k, 9, "parents, extras, their place and number, a tail, a root");
 
-	is_int(gpc_hash(c, NULL, tok, 48, &late, 1, 0, a), 3,
+	is_int(gpc_key_hash(c, NULL, tok, 48, &late, 1, 0, a), 3,
 	       "an extra in the second block");
-	must(gpc_hash(c, NULL, tok, 48, NULL, 0, 0, b));
+	must(gpc_key_hash(c, NULL, tok, 48, NULL, 0, 0, b));
 	ok(key_is(a[0], b[0]) && !key_is(a[1], b[1]) && !key_is(a[2], b[2]),
 	   "leaves the first alone, and counts for all behind");
 	late.token = 4;
-	is_int(gpc_hash(c, &a[0], tok + 16, 32, &late, 1, 0, b), 2, "continued there");
+	is_int(gpc_key_hash(c, &a[0], tok + 16, 32, &late, 1, 0, b), 2, "continued there");
 	ok(key_is(a[1], b[0]) && key_is(a[2], b[1]),
 	   "tokens count from the call's first");
-	is_int(gpc_hash(c, NULL, tok, 16, NULL, 0, GPC_TAIL, a), 1,
+	is_int(gpc_key_hash(c, NULL, tok, 16, NULL, 0, GPC_TAIL, a), 1,
 	       "a full block has no tail");
 	ok(key_is(a[0], k[0]), "and the same key");
 }
@@ -99,21 +99,21 @@ static void test_imports(gpc *c, gpc *d)
 		item[i].digest[31] = (uint8_t)i;
 		item[i].rest[0] = (uint8_t)chance(256);
 	}
-	is_int(gpc_import(c, item, 32, sizeof(item[0]), 4, 0, k), 0,
+	is_int(gpc_key_import(c, item, 32, sizeof(item[0]), 4, 0, k), 0,
 	       "digests with a stride");
-	is_int(gpc_import(c, item, 32, sizeof(item[0]), 4, 1, k + 4), 0,
+	is_int(gpc_key_import(c, item, 32, sizeof(item[0]), 4, 1, k + 4), 0,
 	       "of another group");
-	is_int(gpc_import(c, item, 31, 31, 1, 0, k + 8), 0, "a shorter one");
+	is_int(gpc_key_import(c, item, 31, 31, 1, 0, k + 8), 0, "a shorter one");
 	all_differ(k, 9, "digests, groups, lengths");
 	for (i = 0; i < 4; i++)
 		item[i].rest[0] ^= 0xff;
-	is_int(gpc_import(d, item, 32, sizeof(item[0]), 4, 0, again), 0,
+	is_int(gpc_key_import(d, item, 32, sizeof(item[0]), 4, 0, again), 0,
 	       "by another peer");
 	ok(!memcmp(k, again, sizeof(again)), "the same, whatever stands between them");
-	is_int(gpc_import(c, item[2].digest, 32, 32, 1, 0, again), 0,
+	is_int(gpc_key_import(c, item[2].digest, 32, 32, 1, 0, again), 0,
 	       "one of them alone");
 	ok(key_is(k[2], again[0]), "the same");
-	is_int(gpc_import(c, NULL, 32, 32, 0, 0, NULL), 0, "none");
+	is_int(gpc_key_import(c, NULL, 32, 32, 0, 0, NULL), 0, "none");
 }
 
 /* Imported keys and hashed ones, roots as parents: all can be published and found. */
@@ -125,19 +125,19 @@ static void test_use(gpc *c)
 
 	root = root_of(c, NULL, 0);
 	p[0] = root;
-	must(gpc_hash(c, &root, tok, 16, NULL, 0, 0, &k[0]));
+	must(gpc_key_hash(c, &root, tok, 16, NULL, 0, 0, &k[0]));
 	p[1] = k[0];
 	k[1] = key_of(c, 5);
 	p[2] = k[1];
-	must(gpc_hash(c, &k[1], tok, 16, NULL, 0, 0, &k[2]));
-	must(gpc_reserve(c, 0, 3, 0, b, NULL, 0, 1000));
-	is_int(gpc_publish(c, p, k, b, 3, 0, NULL, 0, NULL), 3, "of all kinds");
+	must(gpc_key_hash(c, &k[1], tok, 16, NULL, 0, 0, &k[2]));
+	must(gpc_reserve(c, 0, 3, b, NULL, 0, 1000));
+	is_int(gpc_publish(c, p, k, b, 3, NULL, 0, -1), 3, "of all kinds");
 	is_int(gpc_acquire(c, 0, k, 3, got, 0), 3, "in one chain");
 	is_int(gpc_lookup(c, 0, &root, 1, got, 0), 0, "a root is never live");
 	is_int(gpc_lookup(c, 0, (gpc_key[1]){ { { 0, 0 } } }, 1, got, 0), 0,
 	       "nor is no key");
-	must(gpc_unref(c, b, 3));
-	must(gpc_unref(c, b, 3));
+	must(gpc_release(c, b, 3));
+	must(gpc_release(c, b, 3));
 	clean(c, "keys of all kinds");
 }
 

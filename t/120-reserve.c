@@ -24,23 +24,23 @@ static void test_order(void)
 	gpc *c = cache_new(8, 0);
 	gpc_block b[8], out[8], one;
 
-	is_int(gpc_reserve(c, 0, 5, 0, b, NULL, 0, 1000), 5, "five of eight");
+	is_int(gpc_reserve(c, 0, 5, b, NULL, 0, 1000), 5, "five of eight");
 	ok(ascending(b, 5, 0), "ascending");
-	is_int(gpc_unref(c, (gpc_block[1]){ 1 }, 1), 0, "1 goes back");
+	is_int(gpc_release(c, (gpc_block[1]){ 1 }, 1), 0, "1 goes back");
 	done(c);
-	is_int(gpc_unref(c, (gpc_block[1]){ 3 }, 1), 0, "then 3");
+	is_int(gpc_release(c, (gpc_block[1]){ 3 }, 1), 0, "then 3");
 	done(c);
-	is_int(gpc_reserve(c, 0, 4, 0, out, NULL, 0, 1000), 4, "four more");
+	is_int(gpc_reserve(c, 0, 4, out, NULL, 0, 1000), 4, "four more");
 	ok(out[0] == 3 && out[1] == 1, "the last returned first");
 	ok(out[2] == 5 && out[3] == 6, "then ascending as before");
-	is_int(gpc_reserve(c, 0, 1, 0, &one, NULL, 0, 1000), 1, "the last one");
+	is_int(gpc_reserve(c, 0, 1, &one, NULL, 0, 1000), 1, "the last one");
 	is_int(one, 7, "is the highest");
-	refused(gpc_reserve(c, 0, 1, 0, &one, NULL, 0, 1000), ENOSPC, "no more");
+	refused(gpc_reserve(c, 0, 1, &one, NULL, 0, 1000), ENOSPC, "no more");
 	is_int(reserved(c), 8, "all are reserved");
-	must(gpc_unref(c, (gpc_block[8]){ 0, 1, 2, 3, 4, 5, 6, 7 }, 8));
+	must(gpc_release(c, (gpc_block[8]){ 0, 1, 2, 3, 4, 5, 6, 7 }, 8));
 	done(c);
 	is_int(reserved(c), 0, "and back");
-	is_int(gpc_reserve(c, 0, 0, 0, NULL, NULL, 0, 1000), 0, "none at all");
+	is_int(gpc_reserve(c, 0, 0, NULL, NULL, 0, 1000), 0, "none at all");
 	clean(c, "orders");
 	cache_end(c);
 }
@@ -51,17 +51,17 @@ static void test_free_before_eviction(void)
 	gpc_block old[3], b[8];
 
 	chain_make(c, 0, 1, 3, old);
-	is_int(gpc_reserve(c, 0, 5, 0, b, NULL, 0, 1000), 5, "five free ones");
+	is_int(gpc_reserve(c, 0, 5, b, NULL, 0, 1000), 5, "five free ones");
 	ok(ascending(b, 5, 3), "no live one is among them");
 	is_int(find(c, 3), old[2], "nothing was evicted");
-	is_int(gpc_reserve(c, 0, 2, 0, b + 5, NULL, 0, 1000), 2, "two more");
+	is_int(gpc_reserve(c, 0, 2, b + 5, NULL, 0, 1000), 2, "two more");
 	ok(b[5] == old[2] && b[6] == old[1], "are victims, the leaf first");
 	is_int(find(c, 1), old[0], "the root is left");
 	is_int(find(c, 2), -1, "of a shorter chain");
 	is_int(stats_of(c, -1).evicted, 2, "two evictions");
-	must(gpc_unref(c, b, 1));
+	must(gpc_release(c, b, 1));
 	done(c);
-	is_int(gpc_reserve(c, 0, 1, 0, b, NULL, 0, 1000), 1, "a returned one");
+	is_int(gpc_reserve(c, 0, 1, b, NULL, 0, 1000), 1, "a returned one");
 	is_int(find(c, 1), old[0], "comes before a victim");
 	clean(c, "free ones first");
 	cache_end(c);
@@ -74,23 +74,23 @@ static void test_all_or_nothing(void)
 
 	chain_make(c, 0, 1, 2, NULL);
 	chain_hold(c, 0, 10, 3, held);
-	is_int(gpc_avail(c, 0), 5, "three free, two to evict");
-	refused(gpc_reserve(c, 0, 6, 0, b, NULL, 0, 1000), ENOSPC, "six cannot be had");
+	is_int(gpc_pool_available(c, 0), 5, "three free, two to evict");
+	refused(gpc_reserve(c, 0, 6, b, NULL, 0, 1000), ENOSPC, "six cannot be had");
 	ok(b[0] == -7 && b[8] == -7, "none is written");
 	is_int(reserved(c), 0, "none is reserved");
 	ok(find(c, 1) >= 0 && find(c, 2) >= 0, "none is evicted");
-	is_int(gpc_reserve(c, 0, 6, 0, b, NULL, GPC_PARTIAL, 1000), 5, "partly: five");
+	is_int(gpc_reserve(c, 0, 6, b, NULL, GPC_PARTIAL, 1000), 5, "partly: five");
 	ok(b[5] == -7 && b[6] == -7, "five are written");
 	is_int(reserved(c), 5, "five are reserved");
-	is_int(gpc_avail(c, 0), 0, "nothing is left");
-	refused(gpc_reserve(c, 0, 6, 0, b, NULL, GPC_PARTIAL, 1000), ENOSPC,
+	is_int(gpc_pool_available(c, 0), 0, "nothing is left");
+	refused(gpc_reserve(c, 0, 6, b, NULL, GPC_PARTIAL, 1000), ENOSPC,
 		"not even partly");
-	must(gpc_unref(c, b, 5));
+	must(gpc_release(c, b, 5));
 	done(c);
-	is_int(gpc_avail(c, 0), 5, "returned");
-	refused(gpc_reserve(c, 0, 100000, 0, b, NULL, 0, 1000), ENOSPC,
+	is_int(gpc_pool_available(c, 0), 5, "returned");
+	refused(gpc_reserve(c, 0, 100000, b, NULL, 0, 1000), ENOSPC,
 		"more than there are");
-	is_int(gpc_reserve(c, 0, 100000, 0, b, NULL, GPC_PARTIAL, 1000), 5, "partly");
+	is_int(gpc_reserve(c, 0, 100000, b, NULL, GPC_PARTIAL, 1000), 5, "partly");
 	clean(c, "all or nothing");
 	cache_end(c);
 }
@@ -102,21 +102,28 @@ static void test_leave(void)
 
 	chain_make(c, 0, 1, 3, NULL);
 	chain_hold(c, 0, 10, 2, held);
-	refused(gpc_reserve(c, 0, 3, 4, b, NULL, 0, 1000), ENOSPC,
+	refused(gpc_reserve(c, 0, 3, b, GPC_OPTIONS(gpc_reserve_options, .headroom = 4),
+			    0, 1000), ENOSPC,
 		"3 and 4 are more than 6");
 	ok(find(c, 3) >= 0 && !reserved(c), "nothing happened");
-	is_int(gpc_reserve(c, 0, 3, 3, b, NULL, 0, 1000), 3, "3 and 3 are 6");
+	is_int(gpc_reserve(c, 0, 3, b, GPC_OPTIONS(gpc_reserve_options, .headroom = 3), 0,
+			   1000), 3, "3 and 3 are 6");
 	ok(find(c, 1) >= 0 && find(c, 3) >= 0, "what is left need not be free");
-	is_int(gpc_avail(c, 0), 3, "three are left");
-	refused(gpc_reserve(c, 0, 1, 3, b + 3, NULL, 0, 1000), ENOSPC, "and stay");
-	is_int(gpc_reserve(c, 0, 8, 1, b + 3, NULL, GPC_PARTIAL, 1000), 2,
+	is_int(gpc_pool_available(c, 0), 3, "three are left");
+	refused(gpc_reserve(c, 0, 1, b + 3,
+			    GPC_OPTIONS(gpc_reserve_options, .headroom = 3), 0, 1000), ENOSPC, "and stay");
+	is_int(gpc_reserve(c, 0, 8, b + 3,
+			   GPC_OPTIONS(gpc_reserve_options, .headroom = 1), GPC_PARTIAL,
+			   1000), 2,
 	       "partly: all but 1");
-	is_int(gpc_avail(c, 0), 1, "which stays");
+	is_int(gpc_pool_available(c, 0), 1, "which stays");
 	is_int(find(c, 1), 0, "the root of the old chain");
-	refused(gpc_reserve(c, 0, 1, 4000000000u, b, NULL, 0, 1000), ENOSPC,
+	refused(gpc_reserve(c, 0, 1, b,
+			    GPC_OPTIONS(gpc_reserve_options, .headroom = 4000000000u), 0,
+			    1000), ENOSPC,
 		"absurdly many");
-	is_int(gpc_reserve(c, 0, 1, 0, b + 5, NULL, 0, 1000), 1, "without a rest");
-	is_int(gpc_avail(c, 0), 0, "it is the last one");
+	is_int(gpc_reserve(c, 0, 1, b + 5, NULL, 0, 1000), 1, "without a rest");
+	is_int(gpc_pool_available(c, 0), 0, "it is the last one");
 	clean(c, "what stays");
 	cache_end(c);
 }
@@ -128,19 +135,21 @@ static void test_long(void)
 	gpc *c = cache_new(N, 0);
 	int i, n = 0;
 
-	refused(gpc_reserve(c, 0, N, 1, b, NULL, 0, 1000), ENOSPC,
+	refused(gpc_reserve(c, 0, N, b, GPC_OPTIONS(gpc_reserve_options, .headroom = 1),
+			    0, 1000), ENOSPC,
 		"all, in several parts, and one to stay");
 	is_int(reserved(c), 0, "nothing is reserved");
-	is_int(gpc_reserve(c, 0, N - 1, 1, b, NULL, 0, 1000), N - 1, "all but one");
+	is_int(gpc_reserve(c, 0, N - 1, b,
+			   GPC_OPTIONS(gpc_reserve_options, .headroom = 1), 0, 1000), N - 1, "all but one");
 	for (i = 0; i < N - 1; i++)
 		n += b[i] == i;
 	is_int(n, N - 1, "ascending through all parts");
-	is_int(gpc_reserve(c, 0, N, 0, b + N - 1, NULL, GPC_PARTIAL, 1000), 1,
+	is_int(gpc_reserve(c, 0, N, b + N - 1, NULL, GPC_PARTIAL, 1000), 1,
 	       "the last one");
-	is_int(gpc_unref(c, b, N), 0, "all back at once");
+	is_int(gpc_release(c, b, N), 0, "all back at once");
 	done(c);
 	is_int(reserved(c), 0, "none is lost");
-	is_int(gpc_avail(c, 0), N, "all can be had again");
+	is_int(gpc_pool_available(c, 0), N, "all can be had again");
 	clean(c, "long lists");
 	cache_end(c);
 }
@@ -156,36 +165,36 @@ static void test_quota(void)
 	c = cache_make(&cfg, NULL);
 	d = cache_attach(0, 4);
 	serve_begin(c);
-	refused(gpc_reserve(d, 0, 5, 0, d_b, NULL, 0, 1000), EDQUOT,
+	refused(gpc_reserve(d, 0, 5, d_b, NULL, 0, 1000), EDQUOT,
 		"five with a quota of 4");
-	is_int(gpc_reserve(d, 0, 5, 0, d_b, NULL, GPC_PARTIAL, 1000), 4, "partly: four");
-	refused(gpc_reserve(d, 0, 1, 0, d_b + 4, NULL, 0, 1000), EDQUOT, "it is used up");
-	refused(gpc_reserve(d, 0, 1, 0, d_b + 4, NULL, GPC_PARTIAL, 1000), EDQUOT,
+	is_int(gpc_reserve(d, 0, 5, d_b, NULL, GPC_PARTIAL, 1000), 4, "partly: four");
+	refused(gpc_reserve(d, 0, 1, d_b + 4, NULL, 0, 1000), EDQUOT, "it is used up");
+	refused(gpc_reserve(d, 0, 1, d_b + 4, NULL, GPC_PARTIAL, 1000), EDQUOT,
 		"for all ways");
 	k = key_of(d, 1);
-	is_int(gpc_publish(d, NULL, &k, d_b, 1, 0, NULL, 0, NULL), 1, "a published one");
-	is_int(gpc_reserve(d, 0, 1, 0, d_b + 4, NULL, 0, 1000), 1, "does not count");
-	must(gpc_unref(d, d_b + 1, 1));
+	is_int(gpc_publish(d, NULL, &k, d_b, 1, NULL, 0, -1), 1, "a published one");
+	is_int(gpc_reserve(d, 0, 1, d_b + 4, NULL, 0, 1000), 1, "does not count");
+	must(gpc_release(d, d_b + 1, 1));
 	done(d);
-	is_int(gpc_reserve(d, 0, 1, 0, d_b + 1, NULL, 0, 1000), 1, "nor a returned one");
+	is_int(gpc_reserve(d, 0, 1, d_b + 1, NULL, 0, 1000), 1, "nor a returned one");
 	is_int(stats_of(c, info_of(d).peer).reserved, 4, "four is the most");
-	must(gpc_unref(d, d_b, 1));
+	must(gpc_release(d, d_b, 1));
 	refused(gpc_evict(d, 0, 1, d_b + 5, GPC_TAKE, 1000), EDQUOT,
 		"an evicted one counts, too");
 	is_int(gpc_evict(d, 0, 1, d_b + 5, 0, 1000), 1, "if it is taken");
 	serve_end();
 
-	refused(gpc_reserve(c, 0, 7, 0, b, NULL, 0, 1000), EDQUOT,
+	refused(gpc_reserve(c, 0, 7, b, NULL, 0, 1000), EDQUOT,
 		"the cache's quota is 6");
-	is_int(gpc_reserve(c, 0, 6, 0, b, NULL, 0, 1000), 6, "six");
-	refused(gpc_reserve(c, 0, 1, 0, b + 6, NULL, 0, 1000), EDQUOT, "not one more");
-	is_int(gpc_avail(c, 0), 6, "though there are some");
+	is_int(gpc_reserve(c, 0, 6, b, NULL, 0, 1000), 6, "six");
+	refused(gpc_reserve(c, 0, 1, b + 6, NULL, 0, 1000), EDQUOT, "not one more");
+	is_int(gpc_pool_available(c, 0), 6, "though there are some");
 	must(gpc_close(d));
-	must(gpc_unref(c, b, 6));
+	must(gpc_release(c, b, 6));
 	done(c);
 	d = cache_attach(0, 100);
 	serve_begin(c);
-	is_int(gpc_reserve(d, 0, 16, 0, d_b, NULL, GPC_PARTIAL, 1000), 6,
+	is_int(gpc_reserve(d, 0, 16, d_b, NULL, GPC_PARTIAL, 1000), 6,
 	       "a peer's own quota cannot lift the cache's");
 	serve_end();
 	must(gpc_close(d));
@@ -201,24 +210,24 @@ static void test_stock(void)
 	int i, n = 0;
 
 	serve_begin(c);
-	is_int(gpc_reserve(d, 0, 1, 0, &first, NULL, 0, 1000), 1,
+	is_int(gpc_reserve(d, 0, 1, &first, NULL, 0, 1000), 1,
 	       "the first one fills it");
 	done(d);
 	serve_end();
 	is_int(stats_of(c, info_of(d).peer).reserved, 9, "eight are in hand");
-	is_int(gpc_avail(d, 0), 31, "and count as available");
+	is_int(gpc_pool_available(d, 0), 31, "and count as available");
 	if (cache_thread) {
 		/* the only writer leaves the seat */
 		must(gpc_close(c));
 		c = NULL;
 	}
 	for (i = 0; i < 8; i++)
-		n += gpc_reserve(d, 0, 1, 0, &b[i], NULL, 0, 0) == 1;
+		n += gpc_reserve(d, 0, 1, &b[i], NULL, 0, 0) == 1;
 	is_int(n, 8, "eight without a writer");
 	for (i = n = 0; i < 8; i++)
 		n += b[i] != first && (!i || b[i] != b[i - 1]) && b[i] >= 0 && b[i] < 32;
 	is_int(n, 8, "eight different ones");
-	refused(gpc_reserve(d, 0, 1, 0, &b[8], NULL, 0, c ? 0 : 1000),
+	refused(gpc_reserve(d, 0, 1, &b[8], NULL, 0, c ? 0 : 1000),
 		c ? EAGAIN : ENOTCONN, "the ninth needs an answer");
 	if (!c) {
 		c = d;
@@ -233,16 +242,18 @@ static void test_stock(void)
 	n = (int)stats_of(c, -1).reserved;
 	ok(n >= 9 && n <= 17,
 	   "nine in use and a stock again: what came too late went back");
-	is_int(gpc_avail(c, 0), 32 - 9, "the books agree");
+	is_int(gpc_pool_available(c, 0), 32 - 9, "the books agree");
 	if (d) {
 		serve_begin(c);
 		done(d);
-		is_int(gpc_reserve(d, 0, 12, 4, b, NULL, 0, 1000), 12,
+		is_int(gpc_reserve(d, 0, 12, b,
+				   GPC_OPTIONS(gpc_reserve_options, .headroom = 4), 0,
+				   1000), 12,
 		       "a rest goes around it");
 		serve_end();
 		must(gpc_close(d));
 		must(gpc_writer_serve(c, 10));
-		is_int(gpc_avail(c, 0), 32, "the stock goes back with its owner");
+		is_int(gpc_pool_available(c, 0), 32, "the stock goes back with its owner");
 	}
 	clean(c, "a stock");
 	cache_end(c);
@@ -255,19 +266,20 @@ static void test_stock_of_all(void)
 	gpc_block b[4];
 
 	serve_begin(c);
-	is_int(gpc_reserve(d, 0, 1, 0, b, NULL, 0, 1000), 1, "one, and a stock of all");
+	is_int(gpc_reserve(d, 0, 1, b, NULL, 0, 1000), 1, "one, and a stock of all");
 	done(d);
-	is_int(gpc_reserve(d, 0, 3, 0, b + 1, NULL, 0, 1000), 3, "the others");
+	is_int(gpc_reserve(d, 0, 3, b + 1, NULL, 0, 1000), 3, "the others");
 	done(d);
-	is_int(gpc_unref(d, b, 4), 0, "they go back");
-	is_int(gpc_reserve(d, 0, 2, 2, b, NULL, 0, 1000), 2, "two, and two are left");
-	is_int(gpc_reserve(d, 0, 3, 0, b + 2, NULL, 0, 0), -ENOSPC, "three are not");
-	is_int(gpc_unref(d, b, 2), 0, "two go back");
+	is_int(gpc_release(d, b, 4), 0, "they go back");
+	is_int(gpc_reserve(d, 0, 2, b, GPC_OPTIONS(gpc_reserve_options, .headroom = 2), 0,
+			   1000), 2, "two, and two are left");
+	is_int(gpc_reserve(d, 0, 3, b + 2, NULL, 0, 0), -ENOSPC, "three are not");
+	is_int(gpc_release(d, b, 2), 0, "two go back");
 	done(d);
 	serve_end();
 	must(gpc_close(d));
 	must(gpc_writer_serve(c, 10));
-	is_int(gpc_avail(c, 0), 4, "a stock of all goes back");
+	is_int(gpc_pool_available(c, 0), 4, "a stock of all goes back");
 	clean(c, "a stock of all");
 	cache_end(c);
 }
@@ -283,7 +295,8 @@ static void test_moves(void)
 
 	chain_keys(c, 1, 4, k);
 	chain_make(c, 0, 1, 4, old);
-	is_int(gpc_reserve(c, 0, 3, 0, b, m, 0, 1000), 3, "three victims");
+	is_int(gpc_reserve(c, 0, 3, b, GPC_OPTIONS(gpc_reserve_options, .moves = m), 0,
+			   1000), 3, "three victims");
 	for (i = 0; i < 3; i++)
 		right += m[i].from == b[i] && b[i] == old[3 - i] &&
 			 GPC_POOL(m[i].to) == 1 && key_is(m[i].key, k[4 - i]) && m[i].op;
@@ -292,20 +305,21 @@ static void test_moves(void)
 	   "until the commit they are not findable");
 	is_int(find(c, 1), old[0], "the root is");
 	clean(c, "victims between two places");
-	is_int(gpc_commit(c, m, 3, result, 0), 3, "committed in one call");
+	is_int(gpc_commit(c, m, 3, result, 0, -1), 3, "committed in one call");
 	ok(!result[0] && !result[1] && !result[2], "all of them");
 	ok(find(c, 4) == m[0].to && find(c, 3) == m[1].to && find(c, 2) == m[2].to,
 	   "they are live in RAM");
 	is_int(gpc_acquire(c, 0, k + 1, 4, old, 0), 4, "the chain is whole");
-	must(gpc_unref(c, old, 4));
+	must(gpc_release(c, old, 4));
 	is_int(stats_of(c, -1).demoted, 3, "three demotions");
 	is_int(stats_of(c, -1).evicted, 0, "no eviction");
-	must(gpc_unref(c, b, 3));
+	must(gpc_release(c, b, 3));
 	done(c);
-	is_int(gpc_reserve(c, 0, 2, 0, b, m, 0, 1000), 2, "free ones");
+	is_int(gpc_reserve(c, 0, 2, b, GPC_OPTIONS(gpc_reserve_options, .moves = m), 0,
+			   1000), 2, "free ones");
 	ok(m[0].to == -1 && m[1].to == -1, "have nothing to save");
-	is_int(gpc_commit(c, m, 2, result, 0), 0, "and nothing to commit");
-	must(gpc_unref(c, b, 2));
+	is_int(gpc_commit(c, m, 2, result, 0, -1), 0, "and nothing to commit");
+	must(gpc_release(c, b, 2));
 	clean(c, "moves of a reservation");
 	cache_end(c);
 }
@@ -317,19 +331,20 @@ static void test_moves_given_up(void)
 	struct gpc_move m[2];
 
 	chain_make(c, 0, 1, 2, NULL);
-	is_int(gpc_reserve(c, 0, 2, 0, b, m, 0, 1000), 2, "two victims");
-	is_int(gpc_commit(c, m, 2, NULL, GPC_CANCEL), 2, "given up");
+	is_int(gpc_reserve(c, 0, 2, b, GPC_OPTIONS(gpc_reserve_options, .moves = m), 0,
+			   1000), 2, "two victims");
+	is_int(gpc_commit(c, m, 2, NULL, GPC_CANCEL, -1), 2, "given up");
 	ok(find(c, 1) == -1 && find(c, 2) == -1, "they are gone");
 	settle(c);
-	is_int(gpc_avail(c, 1), 4, "their places in RAM are free");
+	is_int(gpc_pool_available(c, 1), 4, "their places in RAM are free");
 	is_int(stats_of(c, -1).reserved, 2, "the blocks are ours all the same");
-	must(gpc_unref(c, b, 2));
+	must(gpc_release(c, b, 2));
 	done(c);
 	chain_make(c, 0, 5, 2, NULL);
-	is_int(gpc_reserve(c, 0, 2, 0, b, NULL, 0, 1000), 2, "nobody wants the moves");
+	is_int(gpc_reserve(c, 0, 2, b, NULL, 0, 1000), 2, "nobody wants the moves");
 	ok(find(c, 5) == -1 && find(c, 6) == -1, "so the victims are dropped");
 	is_int(stats_of(c, -1).evicted, 2, "as evictions");
-	must(gpc_unref(c, b, 2));
+	must(gpc_release(c, b, 2));
 	clean(c, "moves given up");
 	cache_end(c);
 }
@@ -346,7 +361,8 @@ static void test_moves_into_full_ram(void)
 	chain_keys(c, 1, 4, k);
 	chain_make(c, 1, 100, 2, NULL);
 	chain_make(c, 0, 1, 4, NULL);
-	is_int(gpc_reserve(c, 0, 4, 0, b, m, 0, 1000), 4, "four victims, two places");
+	is_int(gpc_reserve(c, 0, 4, b, GPC_OPTIONS(gpc_reserve_options, .moves = m), 0,
+			   1000), 4, "four victims, two places");
 	for (i = 0; i < 4; i++)
 		n += m[i].to >= 0;
 	is_int(n, 2, "two can be saved");
@@ -354,14 +370,15 @@ static void test_moves_into_full_ram(void)
 	ok(m[2].to >= 0 && m[3].to >= 0, "the most recent of the victims");
 	ok(key_is(m[3].key, k[1]) && key_is(m[2].key, k[2]),
 	   "the beginning of their chain");
-	is_int(gpc_commit(c, m, 4, NULL, 0), 2, "two to commit");
+	is_int(gpc_commit(c, m, 4, NULL, 0, -1), 2, "two to commit");
 	is_int(gpc_acquire(c, 0, k + 1, 4, r, 0), 2, "half of the chain is left");
 	is_int(stats_of(c, -1).dropped + stats_of(c, -1).evicted, 4,
 	       "four keys were lost");
-	must(gpc_unref(c, b, 4));
+	must(gpc_release(c, b, 4));
 	done(c);
 	chain_make(c, 0, 50, 4, NULL);
-	is_int(gpc_reserve(c, 0, 4, 0, b, m, 0, 1000), 4, "RAM is full of blocks in use");
+	is_int(gpc_reserve(c, 0, 4, b, GPC_OPTIONS(gpc_reserve_options, .moves = m), 0,
+			   1000), 4, "RAM is full of blocks in use");
 	for (i = n = 0; i < 4; i++)
 		n += m[i].to >= 0;
 	is_int(n, 0, "so nothing is saved");

@@ -24,18 +24,18 @@ static struct scene scene_new(uint32_t vram, uint32_t ram)
 	chain_make(s.c, 0, 12345, 1, NULL);
 	must(gpc_evict(s.c, 0, 1, &b, 0, 1000));
 	s.other = cache_attach(0, 0);
-	s.section = must(gpc_enter(s.other));
+	s.section = must(gpc_section_enter(s.other));
 	return s;
 }
 
 static void scene_open(struct scene *s)
 {
-	gpc_leave(s->other, s->section);
+	gpc_section_leave(s->other, s->section);
 }
 
 static void scene_close(struct scene *s)
 {
-	s->section = must(gpc_enter(s->other));
+	s->section = must(gpc_section_enter(s->other));
 }
 
 static void scene_end(struct scene *s)
@@ -56,14 +56,14 @@ static void all_is_back(gpc *c, int vram, int ram, const char *when)
 	ok(!st.reserved && !st.refs && !st.dying, "%s: nothing is held", when);
 	is_int(st.live + st.free_blocks, vram + (ram ? ram + 64 : 0), "%s: none is lost",
 	       when);
-	is_int(gpc_avail(c, 0), vram, "%s: all can be had", when);
-	is_int(gpc_reserve(c, 0, (uint32_t)vram, 0, b, NULL, 0, 1000), vram, "%s: really",
+	is_int(gpc_pool_available(c, 0), vram, "%s: all can be had", when);
+	is_int(gpc_reserve(c, 0, (uint32_t)vram, b, NULL, 0, 1000), vram, "%s: really",
 	       when);
-	must(gpc_unref(c, b, (uint32_t)vram));
+	must(gpc_release(c, b, (uint32_t)vram));
 	if (ram) {
-		is_int(gpc_reserve(c, 1, (uint32_t)ram, 0, b, NULL, 0, 1000), ram,
+		is_int(gpc_reserve(c, 1, (uint32_t)ram, b, NULL, 0, 1000), ram,
 		       "%s: in RAM, too", when);
-		must(gpc_unref(c, b, (uint32_t)ram));
+		must(gpc_release(c, b, (uint32_t)ram));
 	}
 	done(c);
 	clean(c, when);
@@ -77,19 +77,19 @@ static void test_try(void)
 
 	chain_make(s.c, 0, 1, V, NULL);
 	for (i = 0; i < 4; i++)
-		refused(gpc_reserve(s.c, 0, 1, 0, b, NULL, 0, 0), EAGAIN,
+		refused(gpc_reserve(s.c, 0, 1, b, NULL, 0, 0), EAGAIN,
 			"a try, number %d", i);
 	is_int(b[0], -7, "nothing is written");
 	is_int(stats_of(s.c, -1).live, V - 1,
 	       "one block is on its way, not one for each try");
 	is_int(stats_of(s.c, -1).reserved, 0, "none is reserved");
-	refused(gpc_reserve(s.c, 0, 2, 0, b, NULL, GPC_PARTIAL, 0), EAGAIN, "partly");
+	refused(gpc_reserve(s.c, 0, 2, b, NULL, GPC_PARTIAL, 0), EAGAIN, "partly");
 	clean(s.c, "tries");
 	scene_open(&s);
 	settle(s.c);
-	is_int(gpc_reserve(s.c, 0, 1, 0, b, NULL, 0, 0), 1,
+	is_int(gpc_reserve(s.c, 0, 1, b, NULL, 0, 0), 1,
 	       "when it has come, a try is enough");
-	must(gpc_unref(s.c, b, 1));
+	must(gpc_release(s.c, b, 1));
 	all_is_back(s.c, V, 0, "after tries");
 	scene_end(&s);
 }
@@ -100,10 +100,10 @@ static void test_short(void)
 	gpc_block b[3];
 
 	chain_make(s.c, 0, 1, V, NULL);
-	refused(gpc_reserve(s.c, 0, 3, 0, b, NULL, 0, SHORT_MS), ETIMEDOUT,
+	refused(gpc_reserve(s.c, 0, 3, b, NULL, 0, SHORT_MS), ETIMEDOUT,
 		"a short wait");
-	refused(gpc_reserve(s.c, 0, 3, 0, b, NULL, 0, SHORT_MS), ETIMEDOUT, "once more");
-	refused(gpc_reserve(s.c, 0, 3, 0, b, NULL, GPC_PARTIAL, SHORT_MS), ETIMEDOUT,
+	refused(gpc_reserve(s.c, 0, 3, b, NULL, 0, SHORT_MS), ETIMEDOUT, "once more");
+	refused(gpc_reserve(s.c, 0, 3, b, NULL, GPC_PARTIAL, SHORT_MS), ETIMEDOUT,
 		"partly");
 	clean(s.c, "short waits");
 	scene_open(&s);
@@ -118,12 +118,12 @@ static void test_free_ones(void)
 	gpc_block b[V];
 
 	chain_make(s.c, 0, 1, V - 2, NULL);
-	is_int(gpc_reserve(s.c, 0, 2, 0, b, NULL, 0, 0), 2, "two free ones at once");
-	refused(gpc_reserve(s.c, 0, 1, 0, b + 2, NULL, 0, 0), EAGAIN,
+	is_int(gpc_reserve(s.c, 0, 2, b, NULL, 0, 0), 2, "two free ones at once");
+	refused(gpc_reserve(s.c, 0, 1, b + 2, NULL, 0, 0), EAGAIN,
 		"the third is a victim");
-	must(gpc_unref(s.c, b, 2));
+	must(gpc_release(s.c, b, 2));
 	done(s.c);
-	refused(gpc_reserve(s.c, 0, 4, 0, b, NULL, 0, SHORT_MS), ETIMEDOUT,
+	refused(gpc_reserve(s.c, 0, 4, b, NULL, 0, SHORT_MS), ETIMEDOUT,
 		"two and two");
 	is_int(stats_of(s.c, -1).reserved + stats_of(s.c, -1).free_blocks +
 		       stats_of(s.c, -1).dying + stats_of(s.c, -1).live,
@@ -164,8 +164,10 @@ static void test_moves(void)
 	gpc_block b[V];
 
 	chain_make(s.c, 0, 1, V, NULL);
-	refused(gpc_reserve(s.c, 0, 2, 0, b, m, 0, 0), EAGAIN, "with moves, tried");
-	refused(gpc_reserve(s.c, 0, 3, 0, b, m, 0, SHORT_MS), ETIMEDOUT,
+	refused(gpc_reserve(s.c, 0, 2, b, GPC_OPTIONS(gpc_reserve_options, .moves = m), 0,
+			    0), EAGAIN, "with moves, tried");
+	refused(gpc_reserve(s.c, 0, 3, b, GPC_OPTIONS(gpc_reserve_options, .moves = m), 0,
+			    SHORT_MS), ETIMEDOUT,
 		"waited for shortly");
 	clean(s.c, "moves not waited for");
 	scene_open(&s);
@@ -193,7 +195,7 @@ static void test_demote(void)
 	is_int(stats_of(s.c, -1).reserved, 0, "no target is left over");
 	ok(find(s.c, 1) == b[0] && find(s.c, 2) == b[1], "no source moved by itself");
 	is_int(gpc_demote(s.c, 0, 1, NULL, 2, m, 0, 1000), 2, "nobody holds the sources");
-	is_int(gpc_commit(s.c, m, 2, NULL, GPC_CANCEL), 2, "cancelled");
+	is_int(gpc_commit(s.c, m, 2, NULL, GPC_CANCEL, -1), 2, "cancelled");
 	all_is_back(s.c, V, W, "after demotions");
 	scene_end(&s);
 }
@@ -220,8 +222,8 @@ static void test_promote(void)
 	done(s.c);
 	is_int(stats_of(s.c, -1).reserved, 0, "no target is left over");
 	is_int(gpc_promote(s.c, b, 2, 0, m, v, 0, 1000), 2, "they can go up still");
-	is_int(gpc_commit(s.c, m, 2, NULL, 0), 2, "and do");
-	must(gpc_unref(s.c, (gpc_block[2]){ m[0].to, m[1].to }, 2));
+	is_int(gpc_commit(s.c, m, 2, NULL, 0, -1), 2, "and do");
+	must(gpc_release(s.c, (gpc_block[2]){ m[0].to, m[1].to }, 2));
 	is_int(GPC_POOL(find(s.c, 2)), 0, "with their references");
 	all_is_back(s.c, V, W, "after promotions");
 	scene_end(&s);
@@ -248,10 +250,10 @@ static void test_long(void)
 	chain_make(s.c, 0, 1, V, NULL);
 	if (pthread_create(&thread, NULL, leave_later, &s))
 		bail("no thread");
-	is_int(gpc_reserve(s.c, 0, 4, 0, b, NULL, 0, 5000), 4, "waited for");
+	is_int(gpc_reserve(s.c, 0, 4, b, NULL, 0, 5000), 4, "waited for");
 	pthread_join(thread, NULL);
 	is_int(stats_of(s.c, -1).reserved, 4, "there they are");
-	must(gpc_unref(s.c, b, 4));
+	must(gpc_release(s.c, b, 4));
 	all_is_back(s.c, V, 0, "after a wait");
 	scene_end(&s);
 }
@@ -261,10 +263,10 @@ static void test_long(void)
 static void *reserve_elsewhere(void *arg)
 {
 	gpc_block b;
-	int r = gpc_reserve(arg, 0, 1, 0, &b, NULL, 0, 1000);
+	int r = gpc_reserve(arg, 0, 1, &b, NULL, 0, 1000);
 
 	if (r == 1)
-		must(gpc_unref(arg, &b, 1));
+		must(gpc_release(arg, &b, 1));
 	return (void *)(intptr_t)r;
 }
 
@@ -280,33 +282,36 @@ static void test_own_section(void)
 	int section;
 
 	chain_hold(c, 0, 1, 1, &live);
-	must(gpc_reserve(c, 0, 1, 0, &b, NULL, 0, 1000));
-	section = must(gpc_enter(c));
-	refused(gpc_reserve(c, 0, 1, 0, &res, NULL, 0, 0), EDEADLK, "reserve");
-	refused(gpc_publish(c, NULL, &k, &b, 1, 0, &res, 0, NULL), EDEADLK, "publish");
+	must(gpc_reserve(c, 0, 1, &b, NULL, 0, 1000));
+	section = must(gpc_section_enter(c));
+	refused(gpc_reserve(c, 0, 1, &res, NULL, 0, 0), EDEADLK, "reserve");
+	refused(gpc_publish(c, NULL, &k, &b, 1,
+			    GPC_OPTIONS(gpc_publish_options, .resident = &res), 0, -1), EDEADLK, "publish");
 	refused(gpc_evict(c, 0, 1, &res, 0, 0), EDEADLK, "evict");
 	refused(gpc_demote(c, 0, 1, &live, 1, &m, 0, 0), EDEADLK, "demote");
 	refused(gpc_promote(c, &live, 1, 0, &m, NULL, 0, 0), EDEADLK, "promote");
-	refused(gpc_commit(c, &m, 1, NULL, 0), EDEADLK, "commit");
-	refused(gpc_wait(c, 0, 10), EDEADLK, "wait");
-	refused(gpc_clear(c, -1, 77, 0, 10), EDEADLK, "clear");
+	refused(gpc_commit(c, &m, 1, NULL, 0, -1), EDEADLK, "commit");
+	refused(gpc_ticket_wait(c, 0, 10), EDEADLK, "wait");
+	refused(gpc_pool_clear(c, -1, 77, 0, 10), EDEADLK, "clear");
 	is_int(res, -77, "nothing is written");
 	is_int(find(c, 1), live, "lookups may");
-	is_int(gpc_publish(c, NULL, &k, &b, 1, 0, &res, GPC_NOWAIT, &t), 0,
+	is_int(gpc_publish(c, NULL, &k, &b, 1,
+			   GPC_OPTIONS(gpc_publish_options, .resident = &res,
+				       .ticket = &t), 0, 0), 0,
 	       "no wait, no harm");
-	is_int(gpc_unref(c, &live, 1), 0, "unref may");
-	is_int(gpc_drop(c, &live, 1, 0, NULL), 1, "drop may");
-	is_int(gpc_clear(c, -1, 77, 0, 0), 0, "clear may, without waiting");
+	is_int(gpc_release(c, &live, 1), 0, "unref may");
+	is_int(gpc_drop(c, &live, 1, NULL, 0, -1), 1, "drop may");
+	is_int(gpc_pool_clear(c, -1, 77, 0, 0), 0, "clear may, without waiting");
 	if (pthread_create(&thread, NULL, reserve_elsewhere, c))
 		bail("no thread");
 	serve_begin(c);
 	pthread_join(thread, &result);
 	serve_end();
 	is_int((intptr_t)result, 1, "another thread may all the while");
-	gpc_leave(c, section);
-	is_int(gpc_wait(c, t, 1000), 0, "afterwards we may, too");
+	gpc_section_leave(c, section);
+	is_int(gpc_ticket_wait(c, t, 1000), 0, "afterwards we may, too");
 	is_int(res, b, "and it was published");
-	must(gpc_unref(c, &b, 1));
+	must(gpc_release(c, &b, 1));
 	all_is_back(c, V, W, "after a section");
 	cache_end(c);
 }
@@ -321,7 +326,7 @@ static void test_ahead(void)
 	gpc *c, *d;
 	int i, section;
 
-	cfg.ahead = 8;
+	cfg.free_target = 8;
 	c = cache_make(&cfg, NULL);
 	for (i = 0; i < 64; i++)
 		chain_make(c, 0, (uint64_t)i * 100, 4, NULL);
@@ -336,16 +341,16 @@ static void test_ahead(void)
 	   (int)st.free_blocks);
 	is_int(st.live + st.free_blocks, 256, "the others are in use");
 	ok(find(c, 3) == -1 && find(c, 6303) >= 0, "the oldest leaves had to go");
-	is_int(gpc_avail(c, 0), 256, "all can be had");
+	is_int(gpc_pool_available(c, 0), 256, "all can be had");
 	d = cache_attach(0, 0);
-	section = must(gpc_enter(d));
-	is_int(gpc_reserve(c, 0, 4, 0, b, NULL, 0, 0), 4,
+	section = must(gpc_section_enter(d));
+	is_int(gpc_reserve(c, 0, 4, b, NULL, 0, 0), 4,
 	       "with a section open all the while");
-	gpc_leave(d, section);
+	gpc_section_leave(d, section);
 	must(gpc_close(d));
-	must(gpc_unref(c, b, 4));
-	is_int(info_of(c).ahead, 8, "as configured");
-	clean(c, "ahead of demand");
+	must(gpc_release(c, b, 4));
+	is_int(info_of(c).free_target, 8, "as configured");
+	clean(c, "free_target of demand");
 	cache_end(c);
 }
 
@@ -358,29 +363,34 @@ static void test_full_ring(void)
 	gpc_key k[2] = { key_of(c, 1), key_of(c, 2) };
 	int n;
 
-	must(gpc_reserve(c, 0, 2, 0, b, NULL, 0, 1000));
+	must(gpc_reserve(c, 0, 2, b, NULL, 0, 1000));
 	must(gpc_writer_drop(c));
-	must(gpc_publish(c, NULL, k, b, 1, 0, &there, GPC_NOWAIT, &first));
+	must(gpc_publish(c, NULL, k, b, 1,
+			 GPC_OPTIONS(gpc_publish_options, .resident = &there,
+				     .ticket = &first), 0, 0));
 	do
-		n = gpc_drop(c, b + 1, 1, GPC_NOWAIT, NULL);
+		n = gpc_drop(c, b + 1, 1, NULL, 0, 0);
 	while (n >= 0);
 	is_int(n, -EAGAIN, "the ring is full");
-	refused(gpc_drop(c, b + 1, 1, GPC_NOWAIT, &none), EAGAIN, "for a drop");
+	refused(gpc_drop(c, b + 1, 1, &none, 0, 0), EAGAIN, "for a drop");
 	is_int(none, 77, "which has no ticket");
-	refused(gpc_publish(c, NULL, k + 1, b + 1, 1, 0, NULL, GPC_NOWAIT, &none), EAGAIN,
+	refused(gpc_publish(c, NULL, k + 1, b + 1, 1,
+			    GPC_OPTIONS(gpc_publish_options, .ticket = &none), 0, 0), EAGAIN,
 		"for a publish");
 	is_int(none, 77, "nor has that one");
-	refused(gpc_publish(c, NULL, k + 1, b + 1, 5000, 0, NULL, GPC_NOWAIT, &none), EINVAL,
+	refused(gpc_publish(c, NULL, k + 1, b + 1, 5000,
+			    GPC_OPTIONS(gpc_publish_options, .ticket = &none), 0, 0), EINVAL,
 		"more than a ring");
 	is_int(none, 77, "nor that");
-	refused(gpc_publish(c, NULL, k + 1, b + 1, 1, 0, NULL, 0, &last), ENOTCONN,
+	refused(gpc_publish(c, NULL, k + 1, b + 1, 1,
+			    GPC_OPTIONS(gpc_publish_options, .ticket = &last), 0, -1), ENOTCONN,
 		"a publish that waits for room");
 	ok(last >= first, "its ticket stands for what was sent before");
 	must(gpc_writer_take(c, 0, 0));
-	is_int(gpc_wait(c, first, 2000), 0, "a new writer serves what was sent");
+	is_int(gpc_ticket_wait(c, first, 2000), 0, "a new writer serves what was sent");
 	is_int(there, b[0], "and the first publish is told where its block is");
 	is_int(find(c, 2), GPC_NONE, "the other was not sent");
-	must(gpc_unref(c, b, 2));
+	must(gpc_release(c, b, 2));
 	all_is_back(c, V, 0, "after a full ring");
 	cache_end(c);
 }
@@ -393,14 +403,15 @@ static void test_drop_unanswered(void)
 	gpc_block b, there;
 	gpc_key k = key_of(c, 1);
 
-	must(gpc_reserve(c, 0, 1, 0, &b, NULL, 0, 1000));
-	must(gpc_publish(c, NULL, &k, &b, 1, 0, &there, 0, NULL));
-	must(gpc_unref(c, &b, 1));
+	must(gpc_reserve(c, 0, 1, &b, NULL, 0, 1000));
+	must(gpc_publish(c, NULL, &k, &b, 1,
+			 GPC_OPTIONS(gpc_publish_options, .resident = &there), 0, -1));
+	must(gpc_release(c, &b, 1));
 	must(gpc_writer_drop(c));
-	refused(gpc_drop(c, &b, 1, 0, &t), ENOTCONN, "a drop without a writer");
-	refused(gpc_wait(c, t, 0), ENOTCONN, "its ticket stands for it");
+	refused(gpc_drop(c, &b, 1, &t, 0, -1), ENOTCONN, "a drop without a writer");
+	refused(gpc_ticket_wait(c, t, 0), ENOTCONN, "its ticket stands for it");
 	must(gpc_writer_take(c, 0, 0));
-	is_int(gpc_wait(c, t, 2000), 0, "a new writer serves it");
+	is_int(gpc_ticket_wait(c, t, 2000), 0, "a new writer serves it");
 	is_int(find(c, 1), GPC_NONE, "and then the key is gone");
 	all_is_back(c, V, 0, "after an unanswered drop");
 	cache_end(c);

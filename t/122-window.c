@@ -12,7 +12,7 @@ static void *reserve_one(void *arg)
 {
 	struct waiting *w = arg;
 
-	w->got = gpc_reserve(w->c, 0, 1, 0, &w->b, NULL, 0, 5000);
+	w->got = gpc_reserve(w->c, 0, 1, &w->b, NULL, 0, 5000);
 	return NULL;
 }
 
@@ -28,14 +28,14 @@ static void test_won_victim(void)
 
 	chain_make(c, 0, 1, 1, &b[0]);
 	chain_make(c, 0, 2, 1, &b[1]);
-	section = must(gpc_enter(d));
+	section = must(gpc_section_enter(d));
 	if (pthread_create(&thread, NULL, reserve_one, &w))
 		bail("no thread");
 	for (i = 0; i < 2000 && find(c, 1) >= 0; i++)
 		must(gpc_writer_serve(c, 5));
 	is_int(find(c, 1), -1, "the oldest is the victim");
 	order_add16(refs_cell(d, (uint32_t)b[0]), 1);
-	gpc_leave(d, section);
+	gpc_section_leave(d, section);
 	serve_begin(c);
 	pthread_join(thread, NULL);
 	serve_end();
@@ -45,7 +45,7 @@ static void test_won_victim(void)
 	       "the first is nobody's");
 	order_dec16(refs_cell(d, (uint32_t)b[0]), CELL_REFS);
 	settle(c);
-	is_int(gpc_avail(c, 0), 1, "until the reference has gone");
+	is_int(gpc_pool_available(c, 0), 1, "until the reference has gone");
 	must(gpc_close(w.c));
 	must(gpc_close(d));
 	must(gpc_writer_serve(c, 50));
@@ -59,7 +59,7 @@ static void test_no_writer(void)
 	gpc_block b;
 
 	must(gpc_writer_drop(c));
-	refused(gpc_reserve(d, 0, 1, 0, &b, NULL, 0, 3000), ENOTCONN,
+	refused(gpc_reserve(d, 0, 1, &b, NULL, 0, 3000), ENOTCONN,
 		"nobody is the writer: a call says so before its time is over");
 	must(gpc_writer_take(c, 0, 0));
 	must(gpc_close(d));

@@ -31,7 +31,7 @@ static void end(const char *when)
 	serve();
 	is_int(stats_of(c, -1).reserved, 0, "%s: nothing is reserved", when);
 	is_int(stats_of(c, -1).refs, 0, "%s: nor referenced", when);
-	is_int(gpc_avail(c, 0), BLOCKS, "%s: all are available", when);
+	is_int(gpc_pool_available(c, 0), BLOCKS, "%s: all are available", when);
 	clean(c, when);
 	must(gpc_close(d));
 	must(gpc_writer_serve(c, 50));
@@ -43,7 +43,7 @@ static gpc_block one(void)
 	gpc_block b;
 
 	serve_begin(c);
-	must(gpc_reserve(d, 0, 1, 0, &b, NULL, 0, 1000));
+	must(gpc_reserve(d, 0, 1, &b, NULL, 0, 1000));
 	serve_end();
 	return b;
 }
@@ -53,9 +53,10 @@ static gpc_ticket publish_and_leave(gpc_key key, const gpc_key *parent, gpc_bloc
 {
 	gpc_ticket t;
 
-	must(gpc_publish(d, parent, &key, &b, 1, 0, NULL, GPC_NOWAIT, &t));
-	is_int(gpc_unref(d, &b, 1), 0, "given up before the answer");
-	refused(gpc_unref(d, &b, 1), EPERM, "which works once");
+	must(gpc_publish(d, parent, &key, &b, 1,
+			 GPC_OPTIONS(gpc_publish_options, .ticket = &t), 0, 0));
+	is_int(gpc_release(d, &b, 1), 0, "given up before the answer");
+	refused(gpc_release(d, &b, 1), EPERM, "which works once");
 	return t;
 }
 
@@ -69,8 +70,8 @@ static void test_duplicate(void)
 		gpc_block b = one();
 		gpc_key key = key_of(c, 1);
 
-		must(gpc_publish(d, NULL, &key, &b, 1, 0, NULL, GPC_NOWAIT, NULL));
-		must(gpc_unref(d, &b, 1));
+		must(gpc_publish(d, NULL, &key, &b, 1, NULL, 0, 0));
+		must(gpc_release(d, &b, 1));
 		serve();
 		n += stats_of(c, -1).reserved != 0;
 		clean(c, "a duplicate that was given up");
@@ -107,7 +108,7 @@ static void test_success(void)
 	is_int(find(c, 1), b, "published");
 	is_int(gpc_evict(c, 0, 1, &got, 0, 1000), 1, "nobody holds it");
 	is_int(got, b, "so it can go");
-	is_int(gpc_wait(d, t, 0), 0, "the peer comes back for the answer");
+	is_int(gpc_ticket_wait(d, t, 0), 0, "the peer comes back for the answer");
 	end("a success");
 }
 
@@ -120,14 +121,14 @@ static void test_found_meanwhile(void)
 	begin();
 	key = key_of(c, 1);
 	b = one();
-	must(gpc_publish(d, NULL, &key, &b, 1, 0, NULL, GPC_NOWAIT, NULL));
+	must(gpc_publish(d, NULL, &key, &b, 1, NULL, 0, 0));
 	serve();
 	is_int(gpc_acquire(d, 0, &key, 1, &found, 0), 1, "found before the answer is taken");
 	is_int(stats_of(c, info_of(d).peer).refs, 2, "two references");
-	is_int(gpc_unref(d, &b, 1), 0, "one goes");
+	is_int(gpc_release(d, &b, 1), 0, "one goes");
 	is_int(gpc_evict(c, 0, 1, &found, 0, 0), 0, "the other one holds it");
-	is_int(gpc_unref(d, &b, 1), 0, "and goes");
-	refused(gpc_unref(d, &b, 1), EPERM, "there is no third");
+	is_int(gpc_release(d, &b, 1), 0, "and goes");
+	refused(gpc_release(d, &b, 1), EPERM, "there is no third");
 	end("two references");
 }
 
@@ -145,7 +146,7 @@ static void test_found_after(void)
 	is_int(gpc_acquire(d, 0, &key, 1, &found, 0), 1, "found, before the answer is taken");
 	is_int(stats_of(c, -1).refs, 1, "one reference");
 	clean(c, "a reference after a release");
-	is_int(gpc_unref(d, &found, 1), 0, "which goes");
+	is_int(gpc_release(d, &found, 1), 0, "which goes");
 	end("one reference");
 }
 
@@ -159,9 +160,9 @@ static void test_no_writer(void)
 	key = key_of(c, 1);
 	b = one();
 	must(gpc_writer_drop(c));
-	refused(gpc_publish(d, NULL, &key, &b, 1, 0, NULL, 0, NULL), ENOTCONN,
+	refused(gpc_publish(d, NULL, &key, &b, 1, NULL, 0, -1), ENOTCONN,
 		"a publish without a writer");
-	is_int(gpc_unref(d, &b, 1), 0, "given up");
+	is_int(gpc_release(d, &b, 1), 0, "given up");
 	must(gpc_writer_take(c, 0, 0));
 	serve();
 	is_int(stats_of(c, -1).reserved, 0, "the next writer ends it");
@@ -185,10 +186,10 @@ static void test_full_ring(void)
 	serve_begin(c);
 	done(d);
 	serve_end();
-	must(gpc_drop(d, fill, 4095, GPC_NOWAIT, NULL));
-	must(gpc_publish(d, NULL, &key, &b, 1, 0, NULL, GPC_NOWAIT, NULL));
-	is_int(gpc_unref(d, &b, 1), 0, "given up, and the ring is full");
-	refused(gpc_unref(d, &b, 1), EPERM, "once");
+	must(gpc_drop(d, fill, 4095, NULL, 0, 0));
+	must(gpc_publish(d, NULL, &key, &b, 1, NULL, 0, 0));
+	is_int(gpc_release(d, &b, 1), 0, "given up, and the ring is full");
+	refused(gpc_release(d, &b, 1), EPERM, "once");
 	clean(c, "while the ring is full");
 	end("a full ring");
 }
@@ -199,7 +200,7 @@ static void test_abandoned(void)
 	gpc_block b[4];
 
 	begin();
-	refused(gpc_reserve(d, 0, 4, 0, b, NULL, 0, 1), ETIMEDOUT, "nobody serves");
+	refused(gpc_reserve(d, 0, 4, b, NULL, 0, 1), ETIMEDOUT, "nobody serves");
 	serve();
 	is_int(stats_of(c, -1).reserved, 0, "nobody waits for it: nothing is given");
 	clean(c, "a call that was withdrawn");
@@ -234,12 +235,14 @@ static void test_again(void)
 	chain_make(c, 0, 1, 1, &there);
 	key = key_of(c, 1);
 	b = one();
-	must(gpc_publish(d, NULL, &key, &b, 1, 0, &resident, GPC_NOWAIT, &t));
-	must(gpc_unref(d, &b, 1));
+	must(gpc_publish(d, NULL, &key, &b, 1,
+			 GPC_OPTIONS(gpc_publish_options, .resident = &resident,
+				     .ticket = &t), 0, 0));
+	must(gpc_release(d, &b, 1));
 	serve();
-	is_int(gpc_drop(c, &there, 1, 0, NULL), 1, "the resident block goes");
+	is_int(gpc_drop(c, &there, 1, NULL, 0, -1), 1, "the resident block goes");
 	serve();
-	is_int(gpc_wait(d, t, 0), 0, "the answer");
+	is_int(gpc_ticket_wait(d, t, 0), 0, "the answer");
 	is_int(resident, -EPERM, "says that the block was given up");
 	end("a resident that went");
 }
@@ -254,15 +257,16 @@ static void test_twice_in_a_call(void)
 	key[1] = key_of(c, 2);
 	b[0] = b[1] = one();
 	serve_begin(c);
-	is_int(gpc_publish(d, NULL, key, b, 2, 0, resident, 0, NULL), 1, "one block twice");
+	is_int(gpc_publish(d, NULL, key, b, 2,
+			   GPC_OPTIONS(gpc_publish_options, .resident = resident), 0, -1), 1, "one block twice");
 	serve_end();
 	ok(resident[0] == b[0] && resident[1] == -EPERM, "the first one counts");
-	is_int(gpc_unref(d, b, 1), 0, "one reference");
-	refused(gpc_unref(d, b, 1), EPERM, "and no other");
+	is_int(gpc_release(d, b, 1), 0, "one reference");
+	refused(gpc_release(d, b, 1), EPERM, "and no other");
 	end("one block twice");
 }
 
-/* CALLER blocks are their keeper's, whatever the answer is. */
+/* CALLER blocks are their owner's, whatever the answer is. */
 static void test_caller(void)
 {
 	struct gpc_pool p = pool_of(GPC_VRAM, 4, 1);
@@ -275,24 +279,24 @@ static void test_caller(void)
 	nowhere = key_of(c, 77);
 	p.flags = GPC_POOL_CALLER;
 	serve_begin(c);
-	pool = must(gpc_pool_add(d, &p));
+	pool = must(gpc_pool_add(d, &p, -1));
 	serve_end();
 	b = GPC_BLOCK(pool, 2);
-	must(gpc_publish(d, &nowhere, &key, &b, 1, 0, NULL, GPC_NOWAIT, NULL));
-	is_int(gpc_unref(d, &b, 1), 0, "its keeper gives it up");
+	must(gpc_publish(d, &nowhere, &key, &b, 1, NULL, 0, 0));
+	is_int(gpc_release(d, &b, 1), 0, "its owner gives it up");
 	clean(c, "before the answer");
 	serve();
 	serve_begin(c);
 	done(d);
 	clean(c, "a refusal");
-	is_int(gpc_publish(d, NULL, &key, &b, 1, 0, NULL, 0, NULL), 1, "and has it again");
-	is_int(gpc_unref(d, &b, 1), 0, "as a reference");
-	is_int(gpc_clear(d, pool, 0, GPC_REMOVE, 1000), 0, "the pool goes");
+	is_int(gpc_publish(d, NULL, &key, &b, 1, NULL, 0, -1), 1, "and has it again");
+	is_int(gpc_release(d, &b, 1), 0, "as a reference");
+	is_int(gpc_pool_clear(d, pool, 0, GPC_REMOVE, 1000), 0, "the pool goes");
 	serve_end();
 	clean(c, "a pool of CALLER blocks that went");
 	is_int(pool_new(c, GPC_VRAM, 4, 0, 0), pool, "another one takes its records");
-	clean(c, "what the keeper had is nowhere");
-	must(gpc_clear(c, pool, 0, GPC_REMOVE, 1000));
+	clean(c, "what the owner had is nowhere");
+	must(gpc_pool_clear(c, pool, 0, GPC_REMOVE, 1000));
 	end("CALLER blocks");
 }
 

@@ -13,7 +13,7 @@ static void fill_ring(gpc_block b)
 
 	for (i = 0; i < 4096; i++)
 		fill[i] = b;
-	must(gpc_drop(d, fill, 4096, GPC_NOWAIT, NULL));
+	must(gpc_drop(d, fill, 4096, NULL, 0, 0));
 }
 
 /* Demotions have begun, the writer is gone and the ring is full. */
@@ -36,7 +36,7 @@ static void begin(struct gpc_move *m, bool held)
 	serve_end();
 	must(gpc_writer_drop(c));
 	fill_ring(GPC_BLOCK(1, 7));
-	refused(gpc_commit(d, m, MOVES, NULL, 0), ENOTCONN, "a commit that cannot be sent");
+	refused(gpc_commit(d, m, MOVES, NULL, 0, -1), ENOTCONN, "a commit that cannot be sent");
 	clean(c, "a commit that was not sent");
 	must(gpc_writer_take(c, 0, 0));
 	serve_begin(c);
@@ -62,7 +62,7 @@ static void test_given_back(void)
 	begin(m, false);
 	for (i = 0; i < MOVES; i++)
 		b[i] = m[i].to;
-	is_int(gpc_unref(d, b, MOVES), 0, "the targets can be given back");
+	is_int(gpc_release(d, b, MOVES), 0, "the targets can be given back");
 	end("given back");
 }
 
@@ -72,7 +72,7 @@ static void test_sent_again(void)
 	int i, result[MOVES], right = 0;
 
 	begin(m, false);
-	is_int(gpc_commit(d, m, MOVES, result, 0), MOVES, "the same commit, with a writer");
+	is_int(gpc_commit(d, m, MOVES, result, 0, -1), MOVES, "the same commit, with a writer");
 	for (i = 0; i < MOVES; i++)
 		right += !result[i] && find(c, 8 - (uint64_t)i) == m[i].to;
 	is_int(right, MOVES, "moves them");
@@ -84,7 +84,7 @@ static void test_cancelled(void)
 	struct gpc_move m[MOVES];
 
 	begin(m, false);
-	is_int(gpc_commit(d, m, MOVES, NULL, GPC_CANCEL), MOVES, "given up instead");
+	is_int(gpc_commit(d, m, MOVES, NULL, GPC_CANCEL, -1), MOVES, "given up instead");
 	end("cancelled");
 }
 
@@ -97,11 +97,11 @@ static void test_held(void)
 
 	begin(m, true);
 	is_int(stats_of(c, info_of(d).peer).refs, 8, "eight references as before");
-	is_int(gpc_commit(d, m, MOVES, NULL, 0), MOVES, "the same commit, with a writer");
+	is_int(gpc_commit(d, m, MOVES, NULL, 0, -1), MOVES, "the same commit, with a writer");
 	is_int(stats_of(c, info_of(d).peer).refs, 8, "eight references");
 	for (i = 0; i < 8; i++)
 		b[i] = find(c, (uint64_t)i + 1);
-	is_int(gpc_unref(d, b, 8), 0, "on the blocks that have the keys now");
+	is_int(gpc_release(d, b, 8), 0, "on the blocks that have the keys now");
 	is_int(stats_of(c, -1).refs, 0, "and no others");
 	end("held");
 }

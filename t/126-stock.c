@@ -16,14 +16,14 @@ static gpc_block begin(bool taken)
 	c = cache_new(BLOCKS, 0);
 	d = cache_attach(8, 0);
 	serve_begin(c);
-	must(gpc_reserve(d, 0, 1, 0, &b, NULL, 0, 1000));
+	must(gpc_reserve(d, 0, 1, &b, NULL, 0, 1000));
 	if (taken)
 		done(d);
 	serve_end();
 	while (must(gpc_writer_serve(c, 0)))
 		;
 	is_int(stats_of(c, -1).reserved, 9, "one for the program, eight in stock");
-	is_int(gpc_avail(c, 0), BLOCKS - 1, "which are available");
+	is_int(gpc_pool_available(c, 0), BLOCKS - 1, "which are available");
 	clean(c, "a stock");
 	return b;
 }
@@ -41,21 +41,21 @@ static void test_reserve(bool taken)
 	gpc_block own = begin(taken), b[BLOCKS], x;
 	int i, n = 0;
 
-	is_int(gpc_reserve(c, 0, BLOCKS - 1, 0, b, NULL, 0, 1000), BLOCKS - 1,
+	is_int(gpc_reserve(c, 0, BLOCKS - 1, b, NULL, 0, 1000), BLOCKS - 1,
 	       "all that its program does not have");
 	for (i = 0; i < BLOCKS - 1; i++)
 		n += b[i] == own;
 	is_int(n, 0, "and not what it has");
 	clean(c, "a stock that was taken back");
 	serve_begin(c);
-	refused(gpc_reserve(d, 0, 1, 0, &x, NULL, 0, 1000), ENOSPC, "nothing is left in it");
-	must(gpc_unref(c, b, 8));
+	refused(gpc_reserve(d, 0, 1, &x, NULL, 0, 1000), ENOSPC, "nothing is left in it");
+	must(gpc_release(c, b, 8));
 	done(c);
-	is_int(gpc_reserve(d, 0, 1, 0, &x, NULL, 0, 1000), 1, "the peer goes on");
+	is_int(gpc_reserve(d, 0, 1, &x, NULL, 0, 1000), 1, "the peer goes on");
 	done(d);
 	serve_end();
-	is_int(gpc_unref(d, &x, 1), 0, "with what it gets");
-	is_int(gpc_unref(d, &own, 1), 0, "and had");
+	is_int(gpc_release(d, &x, 1), 0, "with what it gets");
+	is_int(gpc_release(d, &own, 1), 0, "and had");
 	end("a stock that was taken back");
 }
 
@@ -65,11 +65,11 @@ static void test_evict_first(void)
 	gpc_block own = begin(true), b[4];
 
 	chain_make(c, 0, 1, 7, NULL);
-	is_int(gpc_reserve(c, 0, 4, 0, b, NULL, 0, 1000), 4, "live blocks go first");
+	is_int(gpc_reserve(c, 0, 4, b, NULL, 0, 1000), 4, "live blocks go first");
 	is_int(stats_of(c, -1).live, 3, "four of them");
 	is_int(stats_of(c, info_of(d).peer).reserved, 9, "the stock stays");
-	must(gpc_unref(c, b, 4));
-	must(gpc_unref(d, &own, 1));
+	must(gpc_release(c, b, 4));
+	must(gpc_release(d, &own, 1));
 	end("live blocks first");
 }
 
@@ -77,17 +77,17 @@ static void test_remove(bool taken)
 {
 	gpc_block own = begin(taken), b;
 
-	is_int(gpc_unref(d, &own, 1), 0, "the program has nothing");
+	is_int(gpc_release(d, &own, 1), 0, "the program has nothing");
 	serve_begin(c);
 	done(d);
 	serve_end();
-	is_int(gpc_clear(c, 0, 0, GPC_REMOVE, 1000), 0, "so the pool goes");
+	is_int(gpc_pool_clear(c, 0, 0, GPC_REMOVE, 1000), 0, "so the pool goes");
 	is_int(stats_of(c, -1).reserved, 0, "with the stock");
 	is_int(pool_new(c, GPC_VRAM, BLOCKS, 0, 0), 0, "another one takes its number");
 	serve_begin(c);
-	is_int(gpc_reserve(d, 0, 1, 0, &b, NULL, 0, 1000), 1, "and its blocks are good");
+	is_int(gpc_reserve(d, 0, 1, &b, NULL, 0, 1000), 1, "and its blocks are good");
 	done(d);
-	is_int(gpc_unref(d, &b, 1), 0, "to the old peer, too");
+	is_int(gpc_release(d, &b, 1), 0, "to the old peer, too");
 	done(d);
 	serve_end();
 	end("a pool that went");
@@ -102,12 +102,12 @@ static void test_in_turn(void)
 
 	serve_begin(c);
 	for (round = 0; round < 50; round++) {
-		n += must(gpc_reserve(d, 0, 3, 0, x, NULL, 0, 1000)) == 3;
-		n += must(gpc_reserve(c, 0, 12, 0, b, NULL, 0, 1000)) == 12;
+		n += must(gpc_reserve(d, 0, 3, x, NULL, 0, 1000)) == 3;
+		n += must(gpc_reserve(c, 0, 12, b, NULL, 0, 1000)) == 12;
 		for (i = 0; i < 36; i++)
 			common += x[i % 3] == b[i / 3];
-		must(gpc_unref(c, b, 12));
-		must(gpc_unref(d, x, 3));
+		must(gpc_release(c, b, 12));
+		must(gpc_release(d, x, 3));
 	}
 	is_int(n, 100, "each gets what it asks for");
 	is_int(common, 0, "and nobody what the other one has");
@@ -115,7 +115,7 @@ static void test_in_turn(void)
 	done(d);
 	clean(c, "stocks in turn");
 	serve_end();
-	must(gpc_unref(d, &own, 1));
+	must(gpc_release(d, &own, 1));
 	end("stocks in turn");
 }
 
@@ -127,15 +127,17 @@ static void test_not_the_programs(void)
 	int n = 0, resident;
 
 	for (b = 0; b < BLOCKS; b++)
-		n += b != own && gpc_unref(d, &b, 1) != -EPERM;
+		n += b != own && gpc_release(d, &b, 1) != -EPERM;
 	is_int(n, 0, "nothing of it can be released");
 	for (b = 0; b < BLOCKS; b++) {
 		resident = -7;
-		must(gpc_publish(d, NULL, &k, &b, b != own, 0, &resident, GPC_NOWAIT, NULL));
+		must(gpc_publish(d, NULL, &k, &b, b != own,
+				 GPC_OPTIONS(gpc_publish_options, .resident = &resident),
+				 0, 0));
 		n += b != own && resident != -EPERM;
 	}
 	is_int(n, 0, "or published");
-	must(gpc_unref(d, &own, 1));
+	must(gpc_release(d, &own, 1));
 	end("a program that guesses");
 }
 
@@ -153,10 +155,11 @@ static int ask(int way, int pool, int n)
 		for (i = 0; i < got; i++)
 			b[i] = m[i].to;
 	} else {
-		got = gpc_reserve(d, pool, (uint32_t)n, 0, b, NULL, way ? GPC_PARTIAL : 0, 1000);
+		got = gpc_reserve(d, pool, (uint32_t)n, b, NULL, way ? GPC_PARTIAL : 0,
+				  1000);
 	}
 	if (got > 0)
-		must(gpc_unref(d, b, (uint32_t)got));
+		must(gpc_release(d, b, (uint32_t)got));
 	return got;
 }
 

@@ -53,7 +53,7 @@ static void begin(gpc_block *b, uint32_t n)
 	c = cache_new(8, 0);
 	d = cache_attach(0, 0);
 	serve_begin(c);
-	must(gpc_reserve(d, 0, n, 0, b, NULL, 0, 1000));
+	must(gpc_reserve(d, 0, n, b, NULL, 0, 1000));
 	done(d);
 	serve_end();
 	clean(c, "reservations");
@@ -102,7 +102,7 @@ static void test_command(void)
 	begin(&b, 1);
 	seat = seg_seat(&d->seg, d->peer);
 	k = key_of(d, 1);
-	must(gpc_publish(d, &k, (gpc_key[]){ key_of(d, 2) }, &b, 1, 0, NULL, GPC_NOWAIT, NULL));
+	must(gpc_publish(d, &k, (gpc_key[]){ key_of(d, 2) }, &b, 1, NULL, 0, 0));
 	is_int(*cell(b), CELL_PENDING, "a publish is under way");
 	clean(c, "sent");
 	must(gpc_writer_serve(c, 0));
@@ -111,7 +111,7 @@ static void test_command(void)
 	store_relaxed(&seat->taken, seat->head);
 	finds("no command publishes or commits it", "taken, and the cell forgotten");
 	store_relaxed(&seat->taken, seat->head - 1);
-	must(gpc_wait(d, seat->head, 0));
+	must(gpc_ticket_wait(d, seat->head, 0));
 	is_int(*cell(b), CELL_RESERVED, "a reservation again");
 	is_int((long long)seat->taken, (long long)seat->head, "all answers are taken");
 	clean(c, "taken");

@@ -26,9 +26,9 @@ static void all_can_be_had(const char *when)
 {
 	gpc_block b[BLOCKS];
 
-	is_int(gpc_reserve(c, 0, BLOCKS, 0, b, NULL, 0, 5000), BLOCKS, "%s: all can be had", when);
+	is_int(gpc_reserve(c, 0, BLOCKS, b, NULL, 0, 5000), BLOCKS, "%s: all can be had", when);
 	is_int(stats_of(c, -1).reserved, BLOCKS, "%s: and no others are reserved", when);
-	must(gpc_unref(c, b, BLOCKS));
+	must(gpc_release(c, b, BLOCKS));
 	clean(c, when);
 	must(gpc_close(idle));
 	cache_end(c);
@@ -41,35 +41,36 @@ static void test_section(void)
 	int section;
 
 	begin(0);
-	section = must(gpc_enter(c));
-	refused(gpc_reserve(idle, 0, BLOCKS, 0, b, NULL, 0, 50), ETIMEDOUT, "a section is in the way");
-	gpc_leave(c, section);
+	section = must(gpc_section_enter(c));
+	refused(gpc_reserve(idle, 0, BLOCKS, b, NULL, 0, 50), ETIMEDOUT, "a section is in the way");
+	gpc_section_leave(c, section);
 	all_can_be_had("reserve");
 
 	begin(0);
-	section = must(gpc_enter(c));
-	refused(gpc_reserve(idle, 0, BLOCKS, 0, b, NULL, GPC_PARTIAL, 50), ETIMEDOUT,
+	section = must(gpc_section_enter(c));
+	refused(gpc_reserve(idle, 0, BLOCKS, b, NULL, GPC_PARTIAL, 50), ETIMEDOUT,
 		"a part of them waits as well");
-	gpc_leave(c, section);
+	gpc_section_leave(c, section);
 	all_can_be_had("a part");
 
 	begin(0);
-	section = must(gpc_enter(c));
+	section = must(gpc_section_enter(c));
 	refused(gpc_evict(idle, 0, BLOCKS / 2, b, GPC_TAKE, 50), ETIMEDOUT, "so does an eviction");
-	gpc_leave(c, section);
+	gpc_section_leave(c, section);
 	all_can_be_had("evict");
 
 	begin(BLOCKS);
-	section = must(gpc_enter(c));
-	refused(gpc_reserve(idle, 0, BLOCKS, 0, b, m, 0, 50), ETIMEDOUT, "and one with moves");
-	gpc_leave(c, section);
+	section = must(gpc_section_enter(c));
+	refused(gpc_reserve(idle, 0, BLOCKS, b,
+			    GPC_OPTIONS(gpc_reserve_options, .moves = m), 0, 50), ETIMEDOUT, "and one with moves");
+	gpc_section_leave(c, section);
 	all_can_be_had("moves");
 }
 
 /* The writer, in a process that can be stopped. */
 static pid_t serve(void)
 {
-	struct gpc_options opt = { .size = sizeof(opt), .dir = cache_dir };
+	struct gpc_attach_options opt = { .size = sizeof(opt), .dir = cache_dir };
 	pid_t pid = fork();
 	gpc *w;
 
@@ -113,27 +114,27 @@ static void test_stopped(void)
 	begin(0);
 	must(gpc_writer_drop(c));
 	pid = serve();
-	while ((err = gpc_clear(idle, -1, 7, 0, 5000)) == -ENOTCONN)
+	while ((err = gpc_pool_clear(idle, -1, 7, 0, 5000)) == -ENOTCONN)
 		;
 	is_int(err, 0, "it serves");
 	stop(pid);
-	refused(gpc_reserve(idle, 0, BLOCKS, 0, b, NULL, 0, 50), ETIMEDOUT, "it is stopped");
+	refused(gpc_reserve(idle, 0, BLOCKS, b, NULL, 0, 50), ETIMEDOUT, "it is stopped");
 	must(kill(pid, SIGCONT));
-	is_int(gpc_clear(c, -1, 7, 0, 5000), 0, "it goes on");
+	is_int(gpc_pool_clear(c, -1, 7, 0, 5000), 0, "it goes on");
 	for (i = n = 0; i < BLOCKS; i++)
 		n += find(c, i + 1) >= 0;
 	is_int((int)n, BLOCKS, "and has evicted nothing");
 
 	/* nor does a full ring keep what was given back */
-	must(gpc_reserve(idle, 0, BLOCKS, 0, b, NULL, 0, 5000));
+	must(gpc_reserve(idle, 0, BLOCKS, b, NULL, 0, 5000));
 	stop(pid);
 	for (i = 0; i < RING; i++)
 		none[i] = b[0];
-	is_int(gpc_drop(idle, none, RING, GPC_NOWAIT, NULL), 0, "the ring is full");
-	is_int(gpc_unref(idle, b, BLOCKS), 0, "given back all the same");
+	is_int(gpc_drop(idle, none, RING, NULL, 0, 0), 0, "the ring is full");
+	is_int(gpc_release(idle, b, BLOCKS), 0, "given back all the same");
 	must(kill(pid, SIGCONT));
-	is_int(gpc_reserve(c, 0, BLOCKS, 0, b, NULL, 0, 5000), BLOCKS, "another one gets them");
-	must(gpc_unref(c, b, BLOCKS));
+	is_int(gpc_reserve(c, 0, BLOCKS, b, NULL, 0, 5000), BLOCKS, "another one gets them");
+	must(gpc_release(c, b, BLOCKS));
 	end_server(pid);
 	all_can_be_had("a full ring");
 }

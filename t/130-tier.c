@@ -90,7 +90,7 @@ static void demote_all(gpc *c, uint32_t n)
 	if (must(gpc_demote(c, VRAM, -1, NULL, n, m, 0, 1000)) != (int)n)
 		bail("%u do not go down", n);
 	copy(m, n);
-	if (must(gpc_commit(c, m, n, NULL, 0)) != (int)n)
+	if (must(gpc_commit(c, m, n, NULL, 0, -1)) != (int)n)
 		bail("%u cannot be committed", n);
 }
 
@@ -116,7 +116,7 @@ static void there_and_back(order_fn *order, const char *how)
 	is_int(found_in(c, VRAM, 1, LONG), LONG, "%s: sources are findable", how);
 	copy(m, LONG);
 	order(m, LONG);
-	is_int(gpc_commit(c, m, LONG, NULL, 0), LONG, "%s: committed", how);
+	is_int(gpc_commit(c, m, LONG, NULL, 0, -1), LONG, "%s: committed", how);
 	is_int(found_in(c, RAM, 1, LONG), LONG, "%s: all in RAM", how);
 	clean(c, how);
 	is_int(hold_chain(c, 1, LONG, b), LONG, "%s: the chain is whole", how);
@@ -127,11 +127,11 @@ static void there_and_back(order_fn *order, const char *how)
 	is_int(found_in(c, RAM, 1, LONG), LONG, "%s: sources are findable", how);
 	copy(m, LONG);
 	order(m, LONG);
-	is_int(gpc_commit(c, m, LONG, NULL, 0), LONG, "%s: committed", how);
+	is_int(gpc_commit(c, m, LONG, NULL, 0, -1), LONG, "%s: committed", how);
 	is_int(found_in(c, VRAM, 1, LONG), LONG, "%s: all in VRAM", how);
 	for (i = 0; i < LONG; i++)
 		b[i] = m[i].to;
-	is_int(gpc_unref(c, b, LONG), 0, "%s: references moved along", how);
+	is_int(gpc_release(c, b, LONG), 0, "%s: references moved along", how);
 	is_int(stats_of(c, -1).refs, 0, "%s: none is left", how);
 	ok(stats_of(c, -1).demoted == LONG && stats_of(c, -1).promoted == LONG,
 	   "%s: statistics", how);
@@ -158,12 +158,12 @@ static void test_in_parts(void)
 	must(gpc_demote(c, VRAM, -1, NULL, LONG, m, 0, 1000));
 	copy(m, LONG);
 	for (i = 0; i < LONG; i += 5) {
-		is_int(gpc_commit(c, m + i, 5, NULL, 0), 5, "five, from the leaf up");
+		is_int(gpc_commit(c, m + i, 5, NULL, 0, -1), 5, "five, from the leaf up");
 		is_int(found_in(c, RAM, LONG - i - 4, 5 + i), 5 + (int)i, "are in RAM");
 		is_int(found_in(c, VRAM, 1, LONG - i - 5), LONG - (int)i - 5,
 		       "no others");
 		is_int(hold_chain(c, 1, LONG, b), LONG, "one chain all the while");
-		must(gpc_unref(c, b, LONG));
+		must(gpc_release(c, b, LONG));
 		clean(c, "a chain in two tiers");
 	}
 	hold_chain(c, 1, LONG, b);
@@ -171,11 +171,11 @@ static void test_in_parts(void)
 		is_int(gpc_promote(c, b + i, 5, VRAM, m, NULL, 0, 1000), 5,
 		       "five, root first");
 		copy(m, 5);
-		is_int(gpc_commit(c, m, 5, NULL, 0), 5, "go up");
+		is_int(gpc_commit(c, m, 5, NULL, 0, -1), 5, "go up");
 		is_int(found_in(c, VRAM, 1, i + 5), (int)i + 5, "in VRAM");
 		is_int(found_in(c, RAM, i + 6, LONG - i - 5), LONG - (int)i - 5,
 		       "in RAM");
-		must(gpc_unref(
+		must(gpc_release(
 			c, (gpc_block[5]){ m[0].to, m[1].to, m[2].to, m[3].to, m[4].to },
 			5));
 		clean(c, "a chain in two tiers");
@@ -200,10 +200,10 @@ static void test_named_blocks(void)
 	is_int(gpc_demote(c, VRAM, RAM, (gpc_block[3]){ b[3], b[1], x }, 3, m, 0, 1000),
 	       1, "the first ones, up to one that cannot");
 	ok(m[0].from == b[3] && key_is(m[0].key, key_of(c, 4)), "is the leaf");
-	is_int(gpc_commit(c, m, 1, NULL, GPC_CANCEL), 1, "cancelled");
+	is_int(gpc_commit(c, m, 1, NULL, GPC_CANCEL, -1), 1, "cancelled");
 	is_int(gpc_demote(c, VRAM, RAM, (gpc_block[3]){ b[3], x, b[2] }, 3, m, 0, 1000),
 	       3, "leaf first, with another chain in between");
-	is_int(gpc_commit(c, m, 3, NULL, 0), 3, "moved");
+	is_int(gpc_commit(c, m, 3, NULL, 0, -1), 3, "moved");
 	is_int(GPC_POOL(find(c, 3)), RAM, "the parent as well");
 	refused(gpc_demote(c, VRAM, RAM, (gpc_block[1]){ find(c, 3) }, 1, m, 0, 1000),
 		EINVAL, "a block of another pool");
@@ -216,7 +216,7 @@ static void test_named_blocks(void)
 	must(gpc_demote(c, VRAM, RAM, b + 1, 1, m, 0, 1000));
 	refused(gpc_demote(c, VRAM, RAM, b + 1, 1, m + 1, 0, 1000), ENOSPC,
 		"one that moves already");
-	is_int(gpc_commit(c, m, 1, NULL, 0), 1, "it goes on");
+	is_int(gpc_commit(c, m, 1, NULL, 0, -1), 1, "it goes on");
 	clean(c, "named blocks");
 	cache_end(c);
 }
@@ -246,16 +246,16 @@ static void test_swap(void)
 		is_int(i, LONG, "each over a victim");
 		copy(v, LONG);
 		shuffle(v, LONG);
-		is_int(gpc_commit(c, v, LONG, NULL, 0), LONG, "the victims are down");
+		is_int(gpc_commit(c, v, LONG, NULL, 0, -1), LONG, "the victims are down");
 		clean(c, "victims down, moves under way");
 		copy(m, LONG);
 		for (i = 0; i < LONG; i++)
 			held[i] = m[i].to;
 		shuffle(m, LONG);
-		is_int(gpc_commit(c, m, LONG, NULL, 0), LONG, "the others up");
+		is_int(gpc_commit(c, m, LONG, NULL, 0, -1), LONG, "the others up");
 		is_int(found_in(c, VRAM, up, LONG), LONG, "where they should be");
 		is_int(found_in(c, RAM, down, LONG), LONG, "all of them");
-		must(gpc_unref(c, held, LONG));
+		must(gpc_release(c, held, LONG));
 		settle(c);
 	}
 	is_int(stats_of(c, -1).dropped + stats_of(c, -1).evicted, 0,
@@ -284,17 +284,17 @@ static void test_transit(void)
 		n += v[i].to >= 0;
 	is_int(n, TRANSIT, "every victim has a place");
 	copy(v, TRANSIT);
-	is_int(gpc_commit(c, v, TRANSIT, NULL, 0), TRANSIT, "victims first");
+	is_int(gpc_commit(c, v, TRANSIT, NULL, 0, -1), TRANSIT, "victims first");
 	copy(m, TRANSIT);
-	is_int(gpc_commit(c, m, TRANSIT, NULL, 0), TRANSIT, "then the others");
+	is_int(gpc_commit(c, m, TRANSIT, NULL, 0, -1), TRANSIT, "then the others");
 	is_int(stats_of(c, -1).dropped + stats_of(c, -1).evicted, 0,
 	       "nothing was dropped");
 	for (i = 0; i < TRANSIT; i++)
 		b[i] = m[i].to;
-	must(gpc_unref(c, b, N));
+	must(gpc_release(c, b, N));
 	is_int(found_in(c, VRAM, 1, TRANSIT), TRANSIT, "up");
 	is_int(found_in(c, RAM, 1000 + N - TRANSIT + 1, TRANSIT), TRANSIT, "down");
-	is_int(gpc_avail(c, RAM), N, "transit slots are nobody's capacity");
+	is_int(gpc_pool_available(c, RAM), N, "transit slots are nobody's capacity");
 	clean(c, "transit");
 	cache_end(c);
 }
@@ -314,9 +314,9 @@ static void test_no_room(void)
 	is_int(gpc_promote(c, b, 4, VRAM, m, v, 0, 1000), 1, "one block can be had");
 	ok(m[0].from == b[0] && v[0].to >= 0, "for the root");
 	copy(v, 1);
-	is_int(gpc_commit(c, v, 1, NULL, 0), 1, "its victim goes down");
+	is_int(gpc_commit(c, v, 1, NULL, 0, -1), 1, "its victim goes down");
 	copy(m, 1);
-	is_int(gpc_commit(c, m, 1, NULL, 0), 1, "and it comes up");
+	is_int(gpc_commit(c, m, 1, NULL, 0, -1), 1, "and it comes up");
 	refused(gpc_promote(c, b + 1, 3, VRAM, m, v, 0, 1000), ENOSPC, "no more");
 	is_int(found_in(c, RAM, 2, 3), 3, "the others are where they were");
 	is_int(gpc_acquire(c, 0, (gpc_key[1]){ key_of(c, 1) }, 1, b, 0), 1, "usable");
@@ -341,7 +341,7 @@ static void test_no_victims(void)
 	is_int(found_in(c, -1, 13, 2), 2, "so they are dropped");
 	is_int(found_in(c, VRAM, 11, 2), 2, "no more than needed");
 	copy(m, 2);
-	is_int(gpc_commit(c, m, 2, NULL, 0), 2, "the others come up");
+	is_int(gpc_commit(c, m, 2, NULL, 0, -1), 2, "the others come up");
 	is_int(stats_of(c, -1).evicted, 2, "two evictions");
 	clean(c, "victims that nobody wants");
 	cache_end(c);
@@ -364,17 +364,17 @@ static void test_references(void)
 	is_int(gpc_demote(c, VRAM, RAM, (gpc_block[2]){ b[1], b[0] }, 2, m, 0, 1000), 2,
 	       "blocks in use may move");
 	copy(m, 2);
-	is_int(gpc_commit(c, m, 2, NULL, 0), 2, "and do");
+	is_int(gpc_commit(c, m, 2, NULL, 0, -1), 2, "and do");
 	is_int(found_in(c, RAM, 1, 2), 2, "the keys have moved");
 	ok(*bytes_of(theirs[0]) == 1 && *bytes_of(theirs[1]) == 2,
 	   "the old bytes are there");
 	is_int(stats_of(c, -1).dying, 2, "for those who use them still");
-	is_int(gpc_unref(c, (gpc_block[2]){ m[1].to, m[0].to }, 2), 0,
+	is_int(gpc_release(c, (gpc_block[2]){ m[1].to, m[0].to }, 2), 0,
 	       "one reference of each block moved along");
-	refused(gpc_unref(c, &m[1].to, 1), EPERM, "one only");
-	is_int(gpc_unref(c, &b[0], 1), 0, "the second one stayed");
-	refused(gpc_unref(c, &b[1], 1), EPERM, "where there was one");
-	is_int(gpc_unref(d, theirs, 2), 0, "the other peer's stay until it is through");
+	refused(gpc_release(c, &m[1].to, 1), EPERM, "one only");
+	is_int(gpc_release(c, &b[0], 1), 0, "the second one stayed");
+	refused(gpc_release(c, &b[1], 1), EPERM, "where there was one");
+	is_int(gpc_release(d, theirs, 2), 0, "the other peer's stay until it is through");
 	settle(c);
 	ok(!stats_of(c, -1).dying && !stats_of(c, -1).refs, "then all is free");
 	clean(c, "references");
@@ -393,16 +393,16 @@ static void test_cancel(void)
 	hold_chain(c, 1, 4, b);
 	is_int(gpc_demote(c, VRAM, RAM, (gpc_block[2]){ b[3], b[2] }, 2, m, 0, 1000), 2,
 	       "begun");
-	is_int(gpc_commit(c, m, 2, results, GPC_CANCEL), 2, "given up");
+	is_int(gpc_commit(c, m, 2, results, GPC_CANCEL, -1), 2, "given up");
 	ok(!results[0] && !results[1], "without fault");
 	is_int(found_in(c, VRAM, 1, 4), 4, "nothing moved");
-	is_int(gpc_unref(c, b, 4), 0, "references are where they were");
+	is_int(gpc_release(c, b, 4), 0, "references are where they were");
 	is_int(stats_of(c, -1).reserved, 0, "targets went back");
-	is_int(gpc_commit(c, m, 2, results, 0), 0, "it is too late for a commit");
+	is_int(gpc_commit(c, m, 2, results, 0, -1), 0, "it is too late for a commit");
 	ok(results[0] == -ESTALE && results[1] == -ESTALE, "the targets are not ours");
-	is_int(gpc_commit(c, m, 2, results, GPC_CANCEL), 0, "and to cancel again");
+	is_int(gpc_commit(c, m, 2, results, GPC_CANCEL, -1), 0, "and to cancel again");
 	is_int(stats_of(c, -1).demoted, 0, "no demotion");
-	is_int(gpc_avail(c, RAM), 4, "RAM is free");
+	is_int(gpc_pool_available(c, RAM), 4, "RAM is free");
 	clean(c, "given up");
 	cache_end(c);
 }
@@ -413,13 +413,13 @@ static void cancel_too_late(gpc *c, const struct gpc_move *m)
 	int result = 77, i;
 
 	for (i = 0; i < 2; i++) {
-		is_int(gpc_commit(c, m, 1, &result, GPC_CANCEL), 0, "too late to give it up");
+		is_int(gpc_commit(c, m, 1, &result, GPC_CANCEL, -1), 0, "too late to give it up");
 		is_int(result, -EEXIST, "since it is committed");
 		ok(strstr(gpc_last_error(), "committed already"), "%s", gpc_last_error());
 	}
 	is_int(found_in(c, RAM, 1, 1), 1, "the key is where it went");
-	refused(gpc_unref(c, &m->from, 1), EPERM, "no reference stayed behind");
-	is_int(gpc_unref(c, &m->to, 1), 0, "it moved along");
+	refused(gpc_release(c, &m->from, 1), EPERM, "no reference stayed behind");
+	is_int(gpc_release(c, &m->to, 1), 0, "it moved along");
 }
 
 static void begin_one(gpc *c, struct gpc_move *m)
@@ -438,8 +438,8 @@ static void test_cancel_late(void)
 	struct gpc_move m;
 
 	begin_one(c, &m);
-	is_int(gpc_commit(c, &m, 1, NULL, 0), 1, "committed");
-	is_int(gpc_commit(c, &m, 1, NULL, 0), 1, "again: done before");
+	is_int(gpc_commit(c, &m, 1, NULL, 0, -1), 1, "committed");
+	is_int(gpc_commit(c, &m, 1, NULL, 0, -1), 1, "again: done before");
 	cancel_too_late(c, &m);
 	clean(c, "too late");
 	cache_end(c);
@@ -453,7 +453,7 @@ static void test_cancel_pending(void)
 
 	begin_one(c, &m);
 	must(gpc_writer_drop(c));
-	refused(gpc_commit(c, &m, 1, NULL, 0), ENOTCONN, "nobody commits it");
+	refused(gpc_commit(c, &m, 1, NULL, 0, -1), ENOTCONN, "nobody commits it");
 	must(gpc_writer_take(c, 0, 1000));
 	cancel_too_late(c, &m);
 	clean(c, "a pending commit");
@@ -486,24 +486,24 @@ static void test_keep(void)
 	write_chain(c, 0, 1, 4);
 	hold_chain(c, 1, 4, b);
 	is_int(gpc_demote(c, 0, 2, (gpc_block[4]){ b[3], b[2], b[1], b[0] }, 4, m,
-			  GPC_KEEP, 1000),
+			  GPC_COPY, 1000),
 	       4, "a copy for everybody");
 	copy(m, 4);
-	is_int(gpc_commit(c, m, 4, NULL, 0), 4, "made");
+	is_int(gpc_commit(c, m, 4, NULL, 0, -1), 4, "made");
 	is_int(stats_of(c, -1).live, 8, "both are live");
 	is_int(gpc_lookup(c, GPC_SPACE(0), k + 1, 4, r, 0), 4, "here");
 	is_int(gpc_lookup(c, GPC_SPACE(2), k + 1, 4, r, 0), 4, "and there");
 	ok(*bytes_of(r[0]) == 1 && *bytes_of(r[3]) == 4, "with the same bytes");
 	clean(c, "two copies");
 	is_int(gpc_acquire(c, GPC_SPACE(2), k + 1, 4, r, 0), 4, "the shared copy");
-	is_int(gpc_promote(c, r, 4, 1, m, NULL, GPC_KEEP, 1000), 4, "for another GPU");
+	is_int(gpc_promote(c, r, 4, 1, m, NULL, GPC_COPY, 1000), 4, "for another GPU");
 	copy(m, 4);
-	is_int(gpc_commit(c, m, 4, NULL, 0), 4, "made");
+	is_int(gpc_commit(c, m, 4, NULL, 0, -1), 4, "made");
 	is_int(stats_of(c, -1).live, 12, "three are live");
 	is_int(gpc_lookup(c, GPC_SPACE(1), k + 1, 4, r, 0), 4, "in the third place, too");
 	ok(*bytes_of(r[0]) == 1 && *bytes_of(r[3]) == 4 && GPC_POOL(r[0]) == 1,
 	   "same bytes");
-	refused(gpc_promote(c, (gpc_block[1]){ b[0] }, 1, 0, m, NULL, GPC_KEEP, 1000),
+	refused(gpc_promote(c, (gpc_block[1]){ b[0] }, 1, 0, m, NULL, GPC_COPY, 1000),
 		EINVAL, "to where it is");
 	clean(c, "three copies");
 	cache_end(c);
@@ -522,20 +522,20 @@ static void test_forget(void)
 	write_chain(c, 1, 1, 4);
 	is_int(gpc_demote(c, 0, 2, NULL, 2, m, 0, 1000), 2, "the leaves of one");
 	copy(m, 2);
-	is_int(gpc_commit(c, m, 2, NULL, 0), 2, "go to the shared space");
+	is_int(gpc_commit(c, m, 2, NULL, 0, -1), 2, "go to the shared space");
 	is_int(gpc_lookup(c, GPC_SPACE(0), k + 1, 4, b, 0), 2, "two are left");
 	is_int(gpc_demote(c, 1, 2, NULL, 3, m, 0, 1000), 3, "the leaves of the other");
 	ok(m[0].to == -1 && m[1].to == -1 && m[2].to >= 0, "two are there already");
 	is_int(gpc_lookup(c, GPC_SPACE(1), k + 1, 4, b, GPC_QUIET), 2,
 	       "their sources are gone");
 	copy(m, 3);
-	is_int(gpc_commit(c, m, 3, NULL, 0), 1, "one to commit");
+	is_int(gpc_commit(c, m, 3, NULL, 0, -1), 1, "one to commit");
 	is_int(gpc_lookup(c, GPC_SPACE(2), k + 1, 4, b, 0), 3, "three are shared");
 	ok(b[0] == -1 && *bytes_of(b[1]) == 2 && *bytes_of(b[3]) == 4,
 	   "over their bytes");
-	is_int(gpc_demote(c, 1, 2, NULL, 1, m, GPC_KEEP, 1000), 1, "the last one, kept");
-	is_int(gpc_commit(c, m, 1, NULL, 0), 1, "copied");
-	is_int(gpc_demote(c, 1, 2, NULL, 1, m, GPC_KEEP, 1000), 1, "once more");
+	is_int(gpc_demote(c, 1, 2, NULL, 1, m, GPC_COPY, 1000), 1, "the last one, kept");
+	is_int(gpc_commit(c, m, 1, NULL, 0, -1), 1, "copied");
+	is_int(gpc_demote(c, 1, 2, NULL, 1, m, GPC_COPY, 1000), 1, "once more");
 	is_int(m[0].to, -1, "is not needed");
 	is_int(gpc_lookup(c, GPC_SPACE(1), k + 1, 1, &r, 0), 1,
 	       "and nothing is forgotten");

@@ -13,7 +13,7 @@ static void test_dropped_source(void)
 
 	chain_make(c, VRAM, 1, 2, b);
 	begin(c, (gpc_block[2]){ b[1], b[0] }, 2, m);
-	is_int(gpc_drop(c, &b[1], 1, 0, NULL), 1, "a source is dropped");
+	is_int(gpc_drop(c, &b[1], 1, NULL, 0, -1), 1, "a source is dropped");
 	is_int(commit_one(c, &m[0]), -ESTALE, "its move is refused");
 	is_int(find(c, 2), -1, "the key is gone");
 	is_int(commit_one(c, &m[1]), 0, "the other is not");
@@ -50,7 +50,7 @@ static void test_reused_source(void)
 
 	chain_make(c, VRAM, 1, 1, &b);
 	begin(c, &b, 1, &m);
-	must(gpc_drop(c, &b, 1, 0, NULL));
+	must(gpc_drop(c, &b, 1, NULL, 0, -1));
 	chain_make(c, VRAM, 2, 1, &again);
 	is_int(again, b, "the block has another key");
 	is_int(commit_one(c, &m), -ESTALE, "which is not moved");
@@ -70,7 +70,7 @@ static void test_reborn_source(void)
 
 	chain_make(c, VRAM, 1, 1, &b);
 	begin(c, &b, 1, &m);
-	must(gpc_drop(c, &b, 1, 0, NULL));
+	must(gpc_drop(c, &b, 1, NULL, 0, -1));
 	settle(c);
 	chain_make(c, VRAM, 1, 1, &again);
 	is_int(again, b, "a dropped key is computed anew, in its old block");
@@ -92,14 +92,15 @@ static void test_published_meanwhile(void)
 	chain_make(c, RAM, 1, 2, r);
 	is_int(hold(c, 1, 1, r), 1, "referenced");
 	is_int(gpc_promote(c, r, 1, VRAM, &m, NULL, 0, 1000), 1, "on its way up");
-	must(gpc_reserve(c, VRAM, 1, 0, &b, NULL, 0, 1000));
-	is_int(gpc_publish(c, k, k + 1, &b, 1, 0, &res, 0, NULL), 1, "computed anew");
+	must(gpc_reserve(c, VRAM, 1, &b, NULL, 0, 1000));
+	is_int(gpc_publish(c, k, k + 1, &b, 1,
+			   GPC_OPTIONS(gpc_publish_options, .resident = &res), 0, -1), 1, "computed anew");
 	is_int(res, b, "is live in its own block");
 	is_int(commit_one(c, &m), -ESTALE, "the move comes too late");
 	is_int(find(c, 1), b, "the new one stays");
 	is_int(find(c, 2), r[1], "its child as well");
-	is_int(gpc_unref(c, &r[0], 1), 0, "the reference did not move");
-	must(gpc_unref(c, &b, 1));
+	is_int(gpc_release(c, &r[0], 1), 0, "the reference did not move");
+	must(gpc_release(c, &b, 1));
 	nothing_left(c, 4, 4, "published meanwhile");
 	cache_end(c);
 }
@@ -117,10 +118,10 @@ static void test_pool_gone(void)
 	pool_new(c, GPC_RAM, 4, 0, 0);
 	chain_make(c, VRAM, 1, 1, &b);
 	begin(c, &b, 1, &m);
-	is_int(gpc_clear(c, RAM, 0, GPC_REMOVE, 0), 1, "the target's pool is removed");
+	is_int(gpc_pool_clear(c, RAM, 0, GPC_REMOVE, 0), 1, "the target's pool is removed");
 	is_int(commit_one(c, &m), -ESTALE, "the move is refused");
 	is_int(find(c, 1), b, "the source stays");
-	is_int(gpc_clear(c, RAM, 0, GPC_REMOVE, 1000) == -ENOENT ||
+	is_int(gpc_pool_clear(c, RAM, 0, GPC_REMOVE, 1000) == -ENOENT ||
 		       gpc_pool_get(c, RAM, &(struct gpc_pool){ .size = 8 }) == -ENOENT,
 	       1, "the pool is gone");
 	is_int(gpc_evict(c, VRAM, 1, &b, 0, 1000), 1, "nothing holds the source");
@@ -142,9 +143,9 @@ static void test_recency(void)
 	begin(c, &a, 1, &m);
 	touch(c, 2);
 	is_int(touch(c, 1), a, "used while it moves");
-	must(gpc_commit(c, &m, 1, NULL, 0));
+	must(gpc_commit(c, &m, 1, NULL, 0, -1));
 	begin(c, &b, 1, &m);
-	must(gpc_commit(c, &m, 1, NULL, 0));
+	must(gpc_commit(c, &m, 1, NULL, 0, -1));
 	is_int(gpc_evict(c, RAM, 1, &out, 0, 1000), 1, "one goes");
 	is_int(find(c, 2), -1, "the one that was used before");
 	ok(find(c, 1) >= 0, "the other stays");
@@ -155,8 +156,8 @@ static void test_recency(void)
 	is_int(hold(c, 1, 1, &a), 1, "held");
 	is_int(gpc_promote(c, &a, 1, VRAM, &m, NULL, 0, 1000), 1, "on its way up");
 	chain_make(c, VRAM, 4, 1, &b);
-	is_int(gpc_unref(c, &a, 1), 0, "released: used now");
-	must(gpc_commit(c, &m, 1, NULL, 0));
+	is_int(gpc_release(c, &a, 1), 0, "released: used now");
+	must(gpc_commit(c, &m, 1, NULL, 0, -1));
 	is_int(gpc_evict(c, VRAM, 1, &out, 0, 1000), 1, "one goes");
 	is_int(find(c, 4), -1, "the one that was used before");
 	is_int(find(c, 1), m.to, "the other stays");
@@ -173,27 +174,28 @@ static void test_avail(void)
 
 	chain_make(c, VRAM, 1, 4, b);
 	begin(c, (gpc_block[3]){ b[3], b[2], b[1] }, 3, m);
-	is_int(gpc_avail(c, RAM), 1, "three targets are taken");
-	is_int(gpc_reserve(c, RAM, 1, 0, &x, NULL, 0, 1000), 1, "one block can be had");
-	refused(gpc_reserve(c, RAM, 1, 0, &x, NULL, 0, 1000), ENOSPC, "and no more");
-	must(gpc_unref(c, &x, 1));
-	must(gpc_commit(c, m, 3, NULL, 0));
+	is_int(gpc_pool_available(c, RAM), 1, "three targets are taken");
+	is_int(gpc_reserve(c, RAM, 1, &x, NULL, 0, 1000), 1, "one block can be had");
+	refused(gpc_reserve(c, RAM, 1, &x, NULL, 0, 1000), ENOSPC, "and no more");
+	must(gpc_release(c, &x, 1));
+	must(gpc_commit(c, m, 3, NULL, 0, -1));
 	settle(c);
 	done(c);
-	is_int(gpc_avail(c, RAM), 4, "all of RAM, when the moves are over");
-	must(gpc_clear(c, -1, 0, 0, 1000));
+	is_int(gpc_pool_available(c, RAM), 4, "all of RAM, when the moves are over");
+	must(gpc_pool_clear(c, -1, 0, 0, 1000));
 	settle(c);
 
 	/* targets of victims as well, committed or cancelled */
 	chain_make(c, VRAM, 11, 4, NULL);
-	is_int(gpc_reserve(c, VRAM, 4, 0, b, m, 0, 1000), 4, "four victims");
-	is_int(gpc_avail(c, RAM), 0, "four targets");
-	is_int(gpc_avail(c, VRAM), 0, "four reservations");
-	is_int(gpc_commit(c, m + 2, 2, NULL, 0), 2, "two moves end");
-	is_int(gpc_avail(c, RAM), 2, "their targets can be evicted");
-	is_int(gpc_commit(c, m, 2, NULL, GPC_CANCEL), 2, "two are given up");
-	is_int(gpc_avail(c, RAM), 4, "their targets are free");
-	must(gpc_unref(c, b, 4));
+	is_int(gpc_reserve(c, VRAM, 4, b, GPC_OPTIONS(gpc_reserve_options, .moves = m), 0,
+			   1000), 4, "four victims");
+	is_int(gpc_pool_available(c, RAM), 0, "four targets");
+	is_int(gpc_pool_available(c, VRAM), 0, "four reservations");
+	is_int(gpc_commit(c, m + 2, 2, NULL, 0, -1), 2, "two moves end");
+	is_int(gpc_pool_available(c, RAM), 2, "their targets can be evicted");
+	is_int(gpc_commit(c, m, 2, NULL, GPC_CANCEL, -1), 2, "two are given up");
+	is_int(gpc_pool_available(c, RAM), 4, "their targets are free");
+	must(gpc_release(c, b, 4));
 	nothing_left(c, 4, 4, "avail");
 	cache_end(c);
 }
@@ -208,16 +210,17 @@ static void test_returned_target(void)
 
 	chain_make(c, VRAM, 1, 1, &b);
 	begin(c, &b, 1, &m);
-	is_int(gpc_publish(c, NULL, &k, &m.to, 1, 0, &res, 0, NULL), 0,
+	is_int(gpc_publish(c, NULL, &k, &m.to, 1,
+			   GPC_OPTIONS(gpc_publish_options, .resident = &res), 0, -1), 0,
 	       "a target is for its move");
 	is_int(res, -EPERM, "and nothing else");
-	is_int(gpc_unref(c, &m.to, 1), 0, "it goes back");
+	is_int(gpc_release(c, &m.to, 1), 0, "it goes back");
 	done(c);
 	is_int(commit_one(c, &m), -ESTALE, "so the move is over");
 	is_int(find(c, 1), b, "the source is where it was");
 	begin(c, &b, 1, &m);
 	is_int(commit_one(c, &m), 0, "and may move again");
-	refused(gpc_unref(c, &m.to, 1), EPERM, "a target that is live is nobody's");
+	refused(gpc_release(c, &m.to, 1), EPERM, "a target that is live is nobody's");
 	nothing_left(c, 4, 4, "a target returned");
 	cache_end(c);
 }
@@ -233,11 +236,11 @@ static gpc *hairpin(uint32_t ram)
 
 	chain_make(c, VRAM, 1, 3, b);
 	begin(c, (gpc_block[2]){ b[2], b[1] }, 2, m);
-	must(gpc_commit(c, m, 2, NULL, 0));
+	must(gpc_commit(c, m, 2, NULL, 0, -1));
 	must(gpc_lookup(c, 0, (gpc_key[1]){ key_of(c, 3) }, 1, b, GPC_REF));
 	must(gpc_promote(c, b, 1, VRAM, m, NULL, 0, 1000));
-	must(gpc_commit(c, m, 1, NULL, 0));
-	must(gpc_unref(c, &m[0].to, 1));
+	must(gpc_commit(c, m, 1, NULL, 0, -1));
+	must(gpc_release(c, &m[0].to, 1));
 	settle(c);
 	chain_make(c, VRAM, 4, 1, NULL);
 	touch(c, 3);
@@ -254,12 +257,12 @@ static void vram_is_sound(gpc *c, int ram, const char *when)
 	int i, n = 0;
 
 	for (i = 0; i < 4; i++) {
-		n += gpc_reserve(c, VRAM, 3, 0, b, NULL, 0, 1000) == 3;
-		must(gpc_unref(c, b, 3));
+		n += gpc_reserve(c, VRAM, 3, b, NULL, 0, 1000) == 3;
+		must(gpc_release(c, b, 3));
 		chain_make(c, VRAM, 100 + (uint64_t)i * 10, 3, NULL);
 	}
 	is_int(n, 4, "%s: VRAM can be had", when);
-	must(gpc_clear(c, -1, 0, 0, 1000));
+	must(gpc_pool_clear(c, -1, 0, 0, 1000));
 	nothing_left(c, 3, ram, when);
 	cache_end(c);
 }
@@ -281,24 +284,26 @@ static void test_hairpin(void)
 	vram_is_sound(c, 4, "two evicted");
 
 	c = hairpin(4);
-	is_int(gpc_reserve(c, VRAM, 3, 0, b, NULL, 0, 1000), 3, "all of VRAM");
+	is_int(gpc_reserve(c, VRAM, 3, b, NULL, 0, 1000), 3, "all of VRAM");
 	is_int(stats_of(c, -1).live, 0, "nothing is left");
-	must(gpc_unref(c, b, 3));
+	must(gpc_release(c, b, 3));
 	vram_is_sound(c, 4, "dropped at once");
 
 	c = hairpin(4);
-	is_int(gpc_reserve(c, VRAM, 3, 0, b, m, 0, 1000), 3, "all of VRAM");
-	is_int(gpc_commit(c, m, 3, NULL, 0), 3, "goes to RAM");
+	is_int(gpc_reserve(c, VRAM, 3, b, GPC_OPTIONS(gpc_reserve_options, .moves = m), 0,
+			   1000), 3, "all of VRAM");
+	is_int(gpc_commit(c, m, 3, NULL, 0, -1), 3, "goes to RAM");
 	is_int(GPC_POOL(find(c, 1)) + GPC_POOL(find(c, 2)) + GPC_POOL(find(c, 3)), 3,
 	       "all");
-	must(gpc_unref(c, b, 3));
+	must(gpc_release(c, b, 3));
 	vram_is_sound(c, 4, "demoted at once");
 
 	c = hairpin(2);
 	chain_make(c, RAM, 20, 1, NULL);
-	is_int(gpc_reserve(c, VRAM, 3, 0, b, m, 0, 1000), 3, "all of VRAM, RAM is full");
-	must(gpc_commit(c, m, 3, NULL, 0));
-	must(gpc_unref(c, b, 3));
+	is_int(gpc_reserve(c, VRAM, 3, b, GPC_OPTIONS(gpc_reserve_options, .moves = m), 0,
+			   1000), 3, "all of VRAM, RAM is full");
+	must(gpc_commit(c, m, 3, NULL, 0, -1));
+	must(gpc_release(c, b, 3));
 	vram_is_sound(c, 2, "some saved, some dropped");
 }
 
@@ -314,9 +319,9 @@ static void test_wrong_moves(void)
 	chain_make(c, VRAM, 1, 1, &b);
 	begin(c, &b, 1, &m);
 	serve_begin(c);
-	is_int(gpc_commit(d, &m, 1, results, 0), 0, "another peer commits");
+	is_int(gpc_commit(d, &m, 1, results, 0, -1), 0, "another peer commits");
 	is_int(results[0], -ESTALE, "what is not its own");
-	is_int(gpc_commit(d, &m, 1, results, GPC_CANCEL), 0, "or cancels it");
+	is_int(gpc_commit(d, &m, 1, results, GPC_CANCEL, -1), 0, "or cancels it");
 	is_int(results[0], -ESTALE, "in vain");
 	serve_end();
 	is_int(stats_of(c, info_of(d).peer).refs, 0, "and has nothing of it");
@@ -328,14 +333,14 @@ static void test_wrong_moves(void)
 	is_int(commit_one(c, &forged), -ESTALE, "a target that was never given");
 	forged.to = GPC_BLOCK(RAM, 200);
 	is_int(commit_one(c, &forged), -EINVAL, "a target that does not exist");
-	is_int(gpc_commit(c, (struct gpc_move[3]){ none, m, none }, 3, results, 0), 1,
+	is_int(gpc_commit(c, (struct gpc_move[3]){ none, m, none }, 3, results, 0, -1), 1,
 	       "-1 has nothing to commit");
 	ok(!results[0] && !results[1] && !results[2], "and is no fault");
 	is_int(find(c, 1), m.to, "the good one has moved");
-	is_int(gpc_commit(c, NULL, 0, NULL, 0), 0, "no moves");
-	refused(gpc_commit(c, NULL, 1, NULL, 0), EINVAL, "no list");
-	refused(gpc_commit(c, &m, 1, NULL, GPC_KEEP), EINVAL, "a flag of others");
-	refused(gpc_commit(c, &m, 4097, NULL, 0), EINVAL, "too many");
+	is_int(gpc_commit(c, NULL, 0, NULL, 0, -1), 0, "no moves");
+	refused(gpc_commit(c, NULL, 1, NULL, 0, -1), EINVAL, "no list");
+	refused(gpc_commit(c, &m, 1, NULL, GPC_COPY, -1), EINVAL, "a flag of others");
+	refused(gpc_commit(c, &m, 4097, NULL, 0, -1), EINVAL, "too many");
 	nothing_left(c, 4, 4, "wrong moves");
 	must(gpc_close(d));
 	cache_end(c);
@@ -359,9 +364,9 @@ static void test_refused_begins(void)
 	serve_begin(c);
 	refused(gpc_promote(d, &r, 1, VRAM, &n, NULL, 0, 1000), ENOSPC, "once");
 	serve_end();
-	is_int(gpc_commit(c, &m, 1, NULL, 0), 1, "up");
+	is_int(gpc_commit(c, &m, 1, NULL, 0, -1), 1, "up");
 	is_int(find(c, 2), m.to, "it is");
-	must(gpc_unref(c, &m.to, 1));
+	must(gpc_release(c, &m.to, 1));
 	refused(gpc_promote(c, &m.to, 1, VRAM, &n, NULL, 0, 1000), EINVAL,
 		"it is there already");
 	refused(gpc_promote(c, &r, 1, 9, &n, NULL, 0, 1000), ENOENT, "no such pool");
@@ -384,12 +389,12 @@ static void test_refused_begins(void)
 		"a source out of range");
 	refused(gpc_demote(c, VRAM, RAM, &b, 1, NULL, 0, 1000), EINVAL,
 		"no room for moves");
-	refused(gpc_demote(c, VRAM, RAM, &b, 1, &n, GPC_KEEP, 1000), EINVAL,
+	refused(gpc_demote(c, VRAM, RAM, &b, 1, &n, GPC_COPY, 1000), EINVAL,
 		"kept within one space");
 	refused(gpc_demote(c, VRAM, RAM, &b, 1, &n, GPC_TAKE, 1000), EINVAL,
 		"a flag of others");
 	must(gpc_close(d));
-	must(gpc_clear(c, -1, 0, 0, 1000));
+	must(gpc_pool_clear(c, -1, 0, 0, 1000));
 	settle(c);
 	refused(gpc_demote(c, VRAM, -1, NULL, 1, &n, 0, 1000), ENOSPC,
 		"no leaf to demote");
@@ -416,14 +421,14 @@ static void test_parent_not_there(void)
 	is_int(find(c, 2), b[1], "the source stays");
 	begin(c, (gpc_block[2]){ b[1], b[0] }, 2, m);
 	k = key_of(c, 1);
-	must(gpc_reserve(c, RAM, 1, 0, &x, NULL, 0, 1000));
-	is_int(gpc_publish(c, NULL, &k, &x, 1, 0, NULL, 0, NULL), 1,
+	must(gpc_reserve(c, RAM, 1, &x, NULL, 0, 1000));
+	is_int(gpc_publish(c, NULL, &k, &x, 1, NULL, 0, -1), 1,
 	       "the parent comes by itself");
-	is_int(gpc_commit(c, m, 2, NULL, 0), 1, "then the child may");
+	is_int(gpc_commit(c, m, 2, NULL, 0, -1), 1, "then the child may");
 	is_int(gpc_lookup(c, GPC_SPACE(3), &m[0].key, 1, b, 0), 1, "it is there");
 	is_int(find(c, 1), m[1].from, "the parent's source stays: it was not moved");
 	is_int(gpc_lookup(c, GPC_SPACE(0), &m[0].key, 1, b, 0), 0, "the child's is gone");
-	must(gpc_unref(c, &x, 1));
+	must(gpc_release(c, &x, 1));
 	nothing_left(c, 4, 4, "parents elsewhere");
 	cache_end(c);
 }

@@ -100,7 +100,7 @@ static void victims_down(struct worker *w, const gpc_block *at, struct gpc_move 
 		w->wrong += !key_is(m[i].key, w->key[*bytes_of(w, at[i])]);
 		some++;
 	}
-	if (some && must(gpc_commit(w->c, m, n, NULL, 0)) != (int)some)
+	if (some && must(gpc_commit(w->c, m, n, NULL, 0, -1)) != (int)some)
 		bail("victims are refused");
 }
 
@@ -119,7 +119,7 @@ static void promote(struct worker *w, gpc_block *held, uint32_t n)
 		*bytes_of(w, m[i].to) = *bytes_of(w, m[i].from);
 		held[i] = m[i].to;
 	}
-	if (must(gpc_commit(w->c, m, n, NULL, 0)) != (int)n)
+	if (must(gpc_commit(w->c, m, n, NULL, 0, -1)) != (int)n)
 		bail("promotions are refused");
 }
 
@@ -149,7 +149,9 @@ static void fill(struct worker *w, const uint32_t *req, gpc_block *blocks, uint3
 	struct gpc_move m[LONGEST];
 	uint32_t i;
 
-	if (must(gpc_reserve(w->c, 0, n, 0, blocks, w->ram ? m : NULL, 0, 1000)) !=
+	if (must(gpc_reserve(w->c, 0, n, blocks,
+			     GPC_OPTIONS(gpc_reserve_options, .moves = w->ram ? m : NULL),
+			     0, 1000)) !=
 	    (int)n)
 		bail("no room for %u", n);
 	if (w->ram)
@@ -159,7 +161,7 @@ static void fill(struct worker *w, const uint32_t *req, gpc_block *blocks, uint3
 		keys[i] = w->key[req[from + i]];
 		parents[i] = from + i ? w->key[req[from + i - 1]] : (gpc_key){ { 0, 0 } };
 	}
-	if (must(gpc_publish(w->c, parents, keys, blocks, n, 0, NULL, 0, NULL)) != (int)n)
+	if (must(gpc_publish(w->c, parents, keys, blocks, n, NULL, 0, -1)) != (int)n)
 		bail("a publish is refused");
 }
 
@@ -175,7 +177,7 @@ static void serve(struct worker *w, const uint32_t *req, uint32_t n)
 	use_hits(w, req, held, hits);
 	if (hits < n)
 		fill(w, req, held + hits, hits, n - hits);
-	must(gpc_unref(w->c, held, n));
+	must(gpc_release(w->c, held, n));
 }
 
 /* ---- side by side ---- */

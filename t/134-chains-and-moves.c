@@ -19,15 +19,16 @@ static void test_dropped_above(void)
 	gpc_block b[3], x;
 
 	chain_make(c, VRAM, 1, 3, b);
-	must(gpc_reserve(c, VRAM, 1, 0, &x, &m, 0, 1000));
+	must(gpc_reserve(c, VRAM, 1, &x, GPC_OPTIONS(gpc_reserve_options, .moves = &m), 0,
+			 1000));
 	ok(x == b[2] && m.to >= 0, "the leaf is on its way to RAM");
-	is_int(gpc_drop(c, b, 1, 0, NULL), 1, "the chain is dropped");
+	is_int(gpc_drop(c, b, 1, NULL, 0, -1), 1, "the chain is dropped");
 	done(c);
 	chain_make(c, VRAM, 1, 2, NULL);
 	is_int(commit_one(c, &m), -ESTALE, "what was on its way is dropped, too");
 	is_int(find(c, 3), -1, "and does not join the chain that came since");
 	ok(find(c, 2) >= 0, "which is there");
-	must(gpc_unref(c, &x, 1));
+	must(gpc_release(c, &x, 1));
 	nothing_left(c, 3, 8, "dropped above");
 	cache_end(c);
 }
@@ -43,14 +44,15 @@ static void test_no_cycle(void)
 	chain_keys(c, 1, 3, k);
 	chain_make(c, VRAM, 1, 3, b);
 	begin(c, (gpc_block[2]){ b[2], b[1] }, 2, m);
-	must(gpc_commit(c, m, 2, NULL, 0));
-	must(gpc_reserve(c, VRAM, 4, 0, x, m, 0, 1000));
+	must(gpc_commit(c, m, 2, NULL, 0, -1));
+	must(gpc_reserve(c, VRAM, 4, x, GPC_OPTIONS(gpc_reserve_options, .moves = m), 0,
+			 1000));
 	ok(m[3].to >= 0 && key_is(m[3].key, k[1]), "the first is on its way");
-	is_int(gpc_publish(c, k + 3, k + 1, x, 1, 0, NULL, 0, NULL), 1,
+	is_int(gpc_publish(c, k + 3, k + 1, x, 1, NULL, 0, -1), 1,
 	       "and published below its own grandchild");
 	is_int(commit_one(c, &m[3]), -EEXIST, "the one that was on its way is too late");
 	clean(c, "no cycle");
-	must(gpc_unref(c, x, 4));
+	must(gpc_release(c, x, 4));
 	is_int(find(c, 2), -1, "the chain went with its first block");
 	is_int(find(c, 1), -1, "and with it what hung below");
 	nothing_left(c, 4, 8, "no cycle");
@@ -68,11 +70,11 @@ static gpc *sandwich(gpc_block *ret_third)
 	chain_keys(c, 1, 3, k);
 	chain_make(c, VRAM, 1, 3, b);
 	begin(c, (gpc_block[2]){ b[2], b[1] }, 2, m);
-	must(gpc_commit(c, m, 2, NULL, 0));
+	must(gpc_commit(c, m, 2, NULL, 0, -1));
 	must(gpc_lookup(c, 0, k + 3, 1, &got, GPC_REF));
 	is_int(gpc_promote(c, &got, 1, VRAM, m, NULL, 0, 1000), 1, "the last comes back");
 	is_int(commit_one(c, m), 0, "it is in VRAM");
-	must(gpc_unref(c, &m[0].to, 1));
+	must(gpc_release(c, &m[0].to, 1));
 	*ret_third = m[0].to;
 	ok(GPC_POOL(find(c, 1)) == VRAM && GPC_POOL(find(c, 2)) == RAM, "around one in RAM");
 	return c;
@@ -113,16 +115,18 @@ static void test_no_place_in_ram(void)
 	chain_make(c, VRAM, 11, 5, NULL);
 	chain_make(c, VRAM, 31, 1, NULL);
 	touch(c, 3);
-	is_int(gpc_reserve(c, VRAM, 1, 0, x, m, 0, 1000), 1, "a block");
+	is_int(gpc_reserve(c, VRAM, 1, x, GPC_OPTIONS(gpc_reserve_options, .moves = m), 0,
+			   1000), 1, "a block");
 	is_int(m[0].to, -1, "RAM is in use: its victim is dropped");
 	ok(find(c, 1) >= 0 && find(c, 2) >= 0 && find(c, 3) == third, "no chain is cut");
 	is_int(find(c, 15), -1, "the least recent leaf is gone");
-	must(gpc_unref(c, x, 1));
-	is_int(gpc_reserve(c, VRAM, 2, 0, x, m, 0, 1000), 2, "two more: one was free");
+	must(gpc_release(c, x, 1));
+	is_int(gpc_reserve(c, VRAM, 2, x, GPC_OPTIONS(gpc_reserve_options, .moves = m), 0,
+			   1000), 2, "two more: one was free");
 	is_int(find(c, 14), -1, "the next leaf");
 	ok(find(c, 1) >= 0 && find(c, 31) >= 0, "and nothing else");
-	must(gpc_unref(c, x, 2));
-	must(gpc_unref(c, held, 7));
+	must(gpc_release(c, x, 2));
+	must(gpc_release(c, held, 7));
 	nothing_left(c, 8, 8, "no place in RAM");
 	cache_end(c);
 }
@@ -138,7 +142,7 @@ static void test_takeover(void)
 	chain_make(c, VRAM, 11, 1, NULL);
 	touch(c, 2);
 	chain_make(c, VRAM, 12, 1, NULL);
-	is_int(gpc_drop(c, &b[1], 1, 0, NULL), 1, "the child goes");
+	is_int(gpc_drop(c, &b[1], 1, NULL, 0, -1), 1, "the child goes");
 	must(gpc_writer_drop(c));
 	must(gpc_writer_take(c, 0, 0));
 	t = (uint64_t)time(NULL);
@@ -153,7 +157,7 @@ static void test_takeover(void)
 /* And its number is free again. */
 static int remove_pool(gpc *c, int pool)
 {
-	int held = gpc_clear(c, pool, 0, GPC_REMOVE, 0), i;
+	int held = gpc_pool_clear(c, pool, 0, GPC_REMOVE, 0), i;
 
 	settle(c);
 	for (i = 0; i < 3; i++)          /* emptied pools are looked for now and then */
@@ -182,14 +186,14 @@ static void test_waiting_source_goes(void)
 
 	chain_make(c, RAM, 11, 1, &ram);
 	chain_make(c, VRAM, 1, 1, &w.b);
-	section = must(gpc_enter(d));
+	section = must(gpc_section_enter(d));
 	if (pthread_create(&thread, NULL, wait_for_place, &w))
 		bail("no thread");
 	for (i = 0; i < 2000 && find(c, 11) >= 0; i++)
 		must(gpc_writer_serve(c, 5));
 	is_int(find(c, 11), -1, "a demotion evicts, and waits");
-	is_int(gpc_drop(c, &w.b, 1, 0, NULL), 1, "its source is dropped");
-	gpc_leave(d, section);
+	is_int(gpc_drop(c, &w.b, 1, NULL, 0, -1), 1, "its source is dropped");
+	gpc_section_leave(d, section);
 	serve_begin(c);
 	pthread_join(thread, NULL);
 	serve_end();
@@ -209,12 +213,13 @@ static void test_cleared_on_its_way(void)
 	gpc_block x;
 
 	chain_make(c, VRAM, 1, 1, NULL);
-	must(gpc_reserve(c, VRAM, 1, 0, &x, &m, 0, 1000));
+	must(gpc_reserve(c, VRAM, 1, &x, GPC_OPTIONS(gpc_reserve_options, .moves = &m), 0,
+			 1000));
 	ok(m.to >= 0, "a key is on its way to RAM");
-	is_int(gpc_clear(c, RAM, 0, 0, 0), 0, "which is cleared");
+	is_int(gpc_pool_clear(c, RAM, 0, 0, 0), 0, "which is cleared");
 	is_int(commit_one(c, &m), -ESTALE, "it does not arrive");
 	is_int(find(c, 1), -1, "and is not found");
-	must(gpc_unref(c, &x, 1));
+	must(gpc_release(c, &x, 1));
 	nothing_left(c, 1, 4, "cleared on its way");
 	cache_end(c);
 }
@@ -252,16 +257,18 @@ static struct { gpc *c; gpc_block x[2]; struct gpc_move m[2]; uint32_t n; int go
 
 static void *wait_for_victims(void *arg)
 {
-	waiting.got = gpc_reserve(waiting.c, VRAM, waiting.n, 0, waiting.x, waiting.m, 0, 5000);
+	waiting.got = gpc_reserve(waiting.c, VRAM, waiting.n, waiting.x,
+				  GPC_OPTIONS(gpc_reserve_options, .moves = waiting.m), 0,
+				  5000);
 	return arg;
 }
 
 static void *forget(void *drop)
 {
 	if (drop)
-		must(gpc_drop(waiting.c, drop, 1, GPC_NOWAIT, NULL));
+		must(gpc_drop(waiting.c, drop, 1, NULL, 0, 0));
 	else
-		gpc_clear(waiting.c, -1, 0, 0, 2000);
+		gpc_pool_clear(waiting.c, -1, 0, 0, 2000);
 	return NULL;
 }
 
@@ -285,7 +292,7 @@ static void test_forgotten(bool drop)
 	waiting.c = cache_attach(0, 0);
 	waiting.n = drop ? 1 : 2;
 	chain_make(c, VRAM, 1, 2, b);
-	section = must(gpc_enter(reader));
+	section = must(gpc_section_enter(reader));
 	pthread_create(&thread, NULL, wait_for_victims, NULL);
 	for (turns = 0; turns < 1000 && find(c, 2) >= 0; turns++)
 		serve_while(c, 1);
@@ -294,14 +301,14 @@ static void test_forgotten(bool drop)
 	serve_while(c, drop ? 8 : 0);
 	if (!drop)
 		nanosleep(&(struct timespec){ .tv_nsec = 30000000 }, NULL);
-	gpc_leave(reader, section);
+	gpc_section_leave(reader, section);
 	serve_begin(c);
 	pthread_join(thread, NULL);
 	pthread_join(other, NULL);
 	is_int(waiting.got, (int)waiting.n, "the blocks are given");
 	if (drop)
 		chain_make(c, VRAM, 1, 1, NULL);
-	must(gpc_commit(waiting.c, waiting.m, waiting.n, NULL, 0));
+	must(gpc_commit(waiting.c, waiting.m, waiting.n, NULL, 0, -1));
 	serve_end();
 	is_int(find(c, 2), -1, "what was %s does not come back",
 	       drop ? "dropped" : "cleared");

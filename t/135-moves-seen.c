@@ -82,7 +82,7 @@ static struct gpc_move up(gpc_block b, uint32_t flags)
 	struct gpc_move m = { .to = GPC_NONE };
 
 	if (must(gpc_promote(c, &b, 1, vram, &m, NULL, flags, 1000)) != 1 ||
-	    must(gpc_commit(c, &m, 1, NULL, 0)) != 1)
+	    must(gpc_commit(c, &m, 1, NULL, 0, -1)) != 1)
 		bail("block 0x%x does not go up", (unsigned)b);
 	return m;
 }
@@ -92,7 +92,7 @@ static struct gpc_move down(gpc_block b, uint32_t flags)
 	struct gpc_move m = { .to = GPC_NONE };
 
 	if (must(gpc_demote(c, vram, ram, &b, 1, &m, flags, 1000)) != 1 ||
-	    must(gpc_commit(c, &m, 1, NULL, 0)) != (m.to >= 0))
+	    must(gpc_commit(c, &m, 1, NULL, 0, -1)) != (m.to >= 0))
 		bail("block 0x%x does not go down", (unsigned)b);
 	return m;
 }
@@ -145,7 +145,7 @@ static void crosses(const char *what, uint32_t low, uint32_t high, bool rises, b
 	is_int(at(high, 1), -1, "%s: then it is where it went, and nowhere else", what);
 	is_int(at(low, 1), m.to, "%s: there", what);
 	is_int(stats_of(c, -1).live, 1, "%s: one block", what);
-	must(gpc_unref(c, &m.to, 1));
+	must(gpc_release(c, &m.to, 1));
 	end(what);
 }
 
@@ -166,8 +166,8 @@ static void test_known_already(void)
 	reader_ends();
 	is_int(at(1, 1), -1, "known already: forgotten, though it is referenced");
 	is_int(stats_of(c, -1).dying, 1, "known already: until its last reference");
-	must(gpc_unref(c, &b, 1));
-	must(gpc_unref(c, &x, 1));
+	must(gpc_release(c, &b, 1));
+	must(gpc_release(c, &x, 1));
 	end("known already");
 }
 
@@ -187,7 +187,7 @@ static void test_there_and_back(void)
 	reader_ends();
 	n = down(m.to, 0);
 	ok(n.to >= 0 && at(1, 1) == n.to && at(0, 1) == -1, "there and back: then it goes");
-	must(gpc_unref(c, &n.to, 1));
+	must(gpc_release(c, &n.to, 1));
 	end("there and back");
 }
 
@@ -218,7 +218,7 @@ static void test_one_space(void)
 		good += gives(b[j], 1);
 	is_int(good, 0, "one space: then none but the last");
 	is_int(find(c, 1), b[3], "one space: that one");
-	must(gpc_unref(c, &b[3], 1));
+	must(gpc_release(c, &b[3], 1));
 	end("one space");
 }
 
@@ -234,8 +234,8 @@ static void test_published_over(void)
 	ok(gives(b, 1), "published over: what was found gives its reference");
 	reader_ends();
 	is_int(find(c, 1), x, "published over: it is in VRAM");
-	must(gpc_unref(c, &x, 1));
-	must(gpc_unref(c, &b, 1));
+	must(gpc_release(c, &x, 1));
+	must(gpc_release(c, &b, 1));
 	end("published over");
 }
 
@@ -252,13 +252,13 @@ static void test_two_targets(void)
 	if (must(gpc_promote(c, &b, 1, vram, &m, NULL, 0, 1000)) != 1)
 		bail("no room");
 	x = in_pool(vram, 1);
-	is_int(gpc_commit(c, &m, 1, &result, 0), 0, "two targets: the second has come too late");
+	is_int(gpc_commit(c, &m, 1, &result, 0, -1), 0, "two targets: the second has come too late");
 	is_int(result, -ESTALE, "two targets: its source is no source any more");
 	is_int(find(c, 1), x, "two targets: the first has the key");
 	clean(c, "two targets");
 	reader_ends();
-	must(gpc_unref(c, &x, 1));
-	must(gpc_unref(c, &b, 1));
+	must(gpc_release(c, &x, 1));
+	must(gpc_release(c, &b, 1));
 	end("two targets");
 }
 
@@ -266,29 +266,29 @@ static void test_two_targets(void)
 
 static void drop_target(gpc_block b)
 {
-	is_int(gpc_drop(c, &b, 1, 0, NULL), 1, "was live");
+	is_int(gpc_drop(c, &b, 1, NULL, 0, -1), 1, "was live");
 }
 
 static void clear_all(gpc_block b)
 {
 	(void)b;
-	must(gpc_clear(c, -1, 0, 0, 0));
+	must(gpc_pool_clear(c, -1, 0, 0, 0));
 }
 
 static void clear_tag(gpc_block b)
 {
 	(void)b;
-	must(gpc_clear(c, -1, 7, 0, 0));
+	must(gpc_pool_clear(c, -1, 7, 0, 0));
 }
 
 static void clear_pool(gpc_block b)
 {
-	must(gpc_clear(c, GPC_POOL(b), 0, 0, 0));
+	must(gpc_pool_clear(c, GPC_POOL(b), 0, 0, 0));
 }
 
 static void remove_pool(gpc_block b)
 {
-	must(gpc_clear(c, GPC_POOL(b), 0, GPC_REMOVE, 0));
+	must(gpc_pool_clear(c, GPC_POOL(b), 0, GPC_REMOVE, 0));
 }
 
 static void goes(const char *what, void (*go)(gpc_block b), bool chain)
@@ -297,13 +297,14 @@ static void goes(const char *what, void (*go)(gpc_block b), bool chain)
 	gpc_block b, last;
 	struct gpc_move m;
 
-	must(gpc_reserve(c, ram, 1, 0, &b, NULL, 0, 1000));
-	must(gpc_publish(c, NULL, &k, &b, 1, 7, NULL, 0, NULL));
+	must(gpc_reserve(c, ram, 1, &b, NULL, 0, 1000));
+	must(gpc_publish(c, NULL, &k, &b, 1, GPC_OPTIONS(gpc_publish_options, .tag = 7),
+			 0, -1));
 	reader_begins();
 	is_int(ask(0, 1), b, "%s: it is there", what);
 	m = up(b, 0);
 	last = chain ? down(m.to, 0).to : m.to;
-	must(gpc_unref(c, &last, 1));
+	must(gpc_release(c, &last, 1));
 	go(last);
 	ok(!gives(b, 1), "%s: no reference on what it has moved from", what);
 	ok(!chain || !gives(m.to, 1), "%s: nor on what was between", what);
@@ -343,7 +344,7 @@ static void test_evicted(void)
 	b = in_pool(ram, 1);
 	reader_begins();
 	m = up(b, 0);
-	must(gpc_unref(c, &m.to, 1));
+	must(gpc_release(c, &m.to, 1));
 	refused(gpc_evict(c, vram, 1, &x, 0, 0), EAGAIN, "evicted: its block waits for readers");
 	is_int(find(c, 1), -1, "evicted: the key is gone");
 	ok(!gives(b, 1), "evicted: from what it moved from as well");
@@ -362,7 +363,7 @@ static void test_source_pool(uint32_t space)
 	b = in_pool(ram, 1);
 	reader_begins();
 	m = up(b, 0);
-	must(gpc_clear(c, ram, 0, GPC_REMOVE, 0));
+	must(gpc_pool_clear(c, ram, 0, GPC_REMOVE, 0));
 	ok(!gives(b, 1), "the source's pool goes, space %u: its blocks give nothing", space);
 	is_int(at(0, 1), m.to, "the source's pool goes: the key stays");
 	clean(c, "the source's pool goes");
@@ -370,7 +371,7 @@ static void test_source_pool(uint32_t space)
 	is_int(at(0, 1), m.to, "the source's pool goes: and the next writer has it");
 	reader_ends();
 	ok(gives(m.to, 1), "the source's pool goes: a reference is to be had");
-	must(gpc_unref(c, &m.to, 1));
+	must(gpc_release(c, &m.to, 1));
 	end("the source's pool goes");
 }
 
@@ -386,21 +387,21 @@ static void test_no_victim(void)
 	begin(1, 0);
 	for (i = 0; i < BLOCKS; i++)
 		b[i] = in_pool(vram, 1 + i);
-	must(gpc_unref(c, b, BLOCKS));
+	must(gpc_release(c, b, BLOCKS));
 	reader_begins();
 	m = down(b[0], 0);
-	refused(gpc_reserve(c, vram, 1, 0, &x, NULL, 0, 0), EAGAIN, "no victim: room is coming");
+	refused(gpc_reserve(c, vram, 1, &x, NULL, 0, 0), EAGAIN, "no victim: room is coming");
 	for (i = 0; i < BLOCKS; i++)
 		if (ask(1, 1 + i) != b[i])
 			break;
 	is_int(i, BLOCKS, "no victim: so nothing else goes for it, nor does it go");
 	refused(gpc_evict(c, vram, 1, &x, GPC_TAKE, 0), EAGAIN, "no victim: nor for an eviction");
 	reader_ends();
-	is_int(gpc_reserve(c, vram, 1, 0, &x, NULL, 0, 0), 1, "no victim: then there is room");
+	is_int(gpc_reserve(c, vram, 1, &x, NULL, 0, 0), 1, "no victim: then there is room");
 	is_int(x, b[0], "no victim: its own");
 	is_int(stats_of(c, -1).live, BLOCKS, "no victim: all keys are there");
 	is_int(at(0, 1), m.to, "no victim: that one, too");
-	must(gpc_unref(c, &x, 1));
+	must(gpc_release(c, &x, 1));
 	end("no victim");
 }
 
@@ -416,8 +417,8 @@ static void test_child(void)
 	b[0] = in_pool(vram, 1);
 	reader_begins();
 	m = down(b[0], 0);
-	must(gpc_reserve(c, vram, 1, 0, &b[1], NULL, 0, 1000));
-	is_int(gpc_publish(c, &k[1], &k[2], &b[1], 1, 0, NULL, 0, NULL), 1,
+	must(gpc_reserve(c, vram, 1, &b[1], NULL, 0, 1000));
+	is_int(gpc_publish(c, &k[1], &k[2], &b[1], 1, NULL, 0, -1), 1,
 	       "a child: published below a block that leaves");
 	reader_ends();
 	is_int(at(1, 1), b[0], "a child: which stays for it");
@@ -425,13 +426,13 @@ static void test_child(void)
 	clean(c, "a child");
 	no_writer_for_a_while();
 	is_int(at(1, 1), b[0], "a child: for the next writer as well");
-	must(gpc_unref(c, &b[1], 1));
+	must(gpc_release(c, &b[1], 1));
 	is_int(gpc_evict(c, vram, 1, &x, 0, 1000), 1, "a child: it goes");
 	is_int(x, b[1], "a child: before its parent");
 	must(gpc_writer_serve(c, 1));
 	is_int(at(1, 1), -1, "a child: and its parent with it");
 	is_int(at(0, 1), m.to, "a child: whose key is where it went");
-	must(gpc_unref(c, &m.to, 1));
+	must(gpc_release(c, &m.to, 1));
 	end("a child");
 }
 
@@ -449,7 +450,7 @@ static void test_chain(bool rises)
 	reader_begins();
 	is_int(rises ? gpc_promote(c, b, 4, vram, m, NULL, 0, 1000) :
 	       gpc_demote(c, vram, ram, turned, 4, m, 0, 1000), 4, "a chain begins to move");
-	is_int(gpc_commit(c, m, 4, NULL, 0), 4, "a chain moves");
+	is_int(gpc_commit(c, m, 4, NULL, 0, -1), 4, "a chain moves");
 	for (i = 0; i < 4; i++)
 		n += ask(rises, 1 + (uint64_t)i) == b[i] && gives(b[i], 1 + (uint64_t)i);
 	is_int(n, 4, "a chain: it is still where it was");
@@ -459,7 +460,7 @@ static void test_chain(bool rises)
 	is_int(n, 4, "a chain: then all of it is where it went");
 	is_int(stats_of(c, -1).live, 4, "a chain: four blocks");
 	for (i = 0; i < 4; i++)
-		must(gpc_unref(c, &m[i].to, 1));
+		must(gpc_release(c, &m[i].to, 1));
 	end("a chain");
 }
 
@@ -474,15 +475,15 @@ static void test_pinned(void)
 	must(gpc_acquire(c, GPC_SPACE(1), (gpc_key[1]){ key_of(c, 1) }, 1, &b, 0));
 	reader_begins();
 	m = up(b, 0);
-	must(gpc_drop(c, &m.to, 1, 0, NULL));
+	must(gpc_drop(c, &m.to, 1, NULL, 0, -1));
 	is_int(gpc_promote(c, &b, 1, vram, &n, NULL, 0, 1000), 1, "read once more: another move");
 	reader_ends();
 	is_int(at(1, 1), b, "read once more: it stays for it");
-	is_int(gpc_commit(c, &n, 1, NULL, GPC_CANCEL), 1, "read once more: given up");
+	is_int(gpc_commit(c, &n, 1, NULL, GPC_CANCEL, -1), 1, "read once more: given up");
 	must(gpc_writer_serve(c, 1));
 	is_int(at(1, 1), -1, "read once more: so it goes");
-	must(gpc_unref(c, &b, 1));
-	must(gpc_unref(c, &m.to, 1));
+	must(gpc_release(c, &b, 1));
+	must(gpc_release(c, &m.to, 1));
 	end("read once more");
 }
 
@@ -498,17 +499,18 @@ static void test_wanted_again(void)
 	b = in_pool(ram, 1);
 	reader_begins();
 	m = up(b, 0);
-	must(gpc_reserve(c, ram, 1, 0, &x, NULL, 0, 1000));
-	is_int(gpc_publish(c, NULL, &k, &x, 1, 0, &resident, 0, NULL), 0, "wanted again: known");
+	must(gpc_reserve(c, ram, 1, &x, NULL, 0, 1000));
+	is_int(gpc_publish(c, NULL, &k, &x, 1,
+			   GPC_OPTIONS(gpc_publish_options, .resident = &resident), 0, -1), 0, "wanted again: known");
 	is_int(resident, b, "wanted again: where it was");
 	reader_ends();
 	is_int(at(1, 1), b, "wanted again: so it stays");
 	no_writer_for_a_while();
 	is_int(at(1, 1), b, "wanted again: for the next writer, too");
-	must(gpc_unref(c, &x, 1));
-	must(gpc_unref(c, &b, 1));
+	must(gpc_release(c, &x, 1));
+	must(gpc_release(c, &b, 1));
 	is_int(gpc_evict(c, ram, 1, &x, 0, 1000), 1, "wanted again: a block as any other");
-	must(gpc_unref(c, &m.to, 1));
+	must(gpc_release(c, &m.to, 1));
 	end("wanted again");
 }
 
@@ -530,9 +532,9 @@ static int walked(uint64_t n)
 static void events(uint64_t *cursor, const char *want, const char *what)
 {
 	static const char letter[] = "-SRMC";
-	struct gpc_change ch[8];
+	struct gpc_event ch[8];
 	char text[9] = "";
-	int i, n = must(gpc_changes(c, cursor, ch, 8));
+	int i, n = must(gpc_event_read(c, cursor, ch, 8));
 
 	for (i = 0; i < n; i++)
 		text[i] = letter[ch[i].what];
@@ -547,23 +549,23 @@ static void test_outside(void)
 
 	begin(0, 0);
 	b = in_pool(ram, 1);
-	must(gpc_changes(c, &cursor, &(struct gpc_change){ 0 }, 1));
+	must(gpc_event_read(c, &cursor, &(struct gpc_event){ 0 }, 1));
 	reader_begins();
 	m = up(b, 0);
 	is_int(walked(1), 1, "outside: a walk passes it once");
 	events(&cursor, "M", "outside: one event says that it moved");
-	is_int(gpc_drop(c, &b, 1, 0, NULL), 0, "outside: where it was is not live");
+	is_int(gpc_drop(c, &b, 1, NULL, 0, -1), 0, "outside: where it was is not live");
 	refused(gpc_promote(c, &b, 1, vram, &m, NULL, 0, 1000), ESTALE,
 		"outside: and nothing can move from there");
 	reader_ends();
 	events(&cursor, "", "outside: and none when its source goes");
 	b = find(c, 1);
-	must(gpc_unref(c, &b, 1));
+	must(gpc_release(c, &b, 1));
 	end("outside");
 	begin(0, 1);
 	cursor = UINT64_MAX;
 	b = in_pool(ram, 1);
-	must(gpc_changes(c, &cursor, &(struct gpc_change){ 0 }, 1));
+	must(gpc_event_read(c, &cursor, &(struct gpc_event){ 0 }, 1));
 	reader_begins();
 	m = up(b, 0);
 	is_int(walked(1), 2, "outside: in two spaces it is there twice");
@@ -571,7 +573,7 @@ static void test_outside(void)
 	reader_ends();
 	events(&cursor, "R", "outside: the source is removed when it goes");
 	is_int(walked(1), 1, "outside: then once");
-	must(gpc_unref(c, &m.to, 1));
+	must(gpc_release(c, &m.to, 1));
 	end("outside, two spaces");
 }
 

@@ -55,7 +55,7 @@ static void move_to(int to)
 	int n = to ? gpc_demote(c, GPC_POOL(now), pool[to], &now, 1, &m, 0, 0) :
 		     gpc_promote(c, &now, 1, pool[0], &m, NULL, 0, 0);
 
-	if (must(n) != 1 || must(gpc_commit(c, &m, 1, NULL, 0)) != 1)
+	if (must(n) != 1 || must(gpc_commit(c, &m, 1, NULL, 0, -1)) != 1)
 		bail("key 1 does not move");
 	now = m.to;
 }
@@ -77,7 +77,7 @@ static void begin(int nspaces)
 
 static void end(const char *what)
 {
-	must(gpc_unref(c, &now, 1));
+	must(gpc_release(c, &now, 1));
 	settle(c);
 	clean(c, what);
 	must(gpc_close(d));
@@ -102,7 +102,7 @@ static void test_one_space(void)
 	is_int(acquire_at_gate(moves_once_more, &b), 1, "one space: it moves, and is found");
 	is_int(b, first, "one space: where it was found");
 	is_int(gate.n, 1, "one space: at the first try");
-	is_int(gpc_unref(d, &b, 1), 0, "one space: held");
+	is_int(gpc_release(d, &b, 1), 0, "one space: held");
 	must(gpc_writer_serve(c, 1));
 	end("one space");
 }
@@ -116,7 +116,7 @@ static void source_ends(int n)
 {
 	if (n >= 2)
 		return;
-	gpc_leave(older[n], section[n]);
+	gpc_section_leave(older[n], section[n]);
 	must(gpc_writer_serve(c, 1));
 }
 
@@ -128,7 +128,7 @@ static void test_three_spaces(void)
 	begin(3);
 	for (i = 0; i < 2; i++) {        /* of the second one's grace period the first knows nothing */
 		older[i] = cache_attach(0, 0);
-		section[i] = must(gpc_enter(older[i]));
+		section[i] = must(gpc_section_enter(older[i]));
 		move_to(i + 1);
 		must(gpc_writer_serve(c, 1));
 	}
@@ -136,7 +136,7 @@ static void test_three_spaces(void)
 	is_int(acquire_at_gate(source_ends, &b), 1, "three spaces: it is found in the last");
 	is_int(b, now, "three spaces: where it went");
 	is_int(gate.n, 3, "three spaces: at the third try");
-	must(gpc_unref(d, &b, 1));
+	must(gpc_release(d, &b, 1));
 	for (i = 0; i < 2; i++)
 		must(gpc_close(older[i]));
 	must(gpc_writer_serve(c, 50));
@@ -149,8 +149,8 @@ static void comes_anew(int n)
 {
 	if (n > 100)
 		bail("a lookup without an end");
-	must(gpc_unref(c, &now, 1));
-	must(gpc_drop(c, &now, 1, 0, NULL));
+	must(gpc_release(c, &now, 1));
+	must(gpc_drop(c, &now, 1, NULL, 0, -1));
 	chain_hold(c, pool[n % SPACES], 1, 1, &now);
 }
 

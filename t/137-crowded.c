@@ -31,14 +31,15 @@ static gpc *full(uint32_t ahead)
 	uint64_t i;
 	gpc *c;
 
-	cfg.ahead = ahead ? (int32_t)ahead : -1;
+	cfg.free_target = ahead ? (int32_t)ahead : -1;
 	c = cache_make(&cfg, NULL);
 	for (i = 1; i <= 2 * BLOCKS; i++) {
 		k = key_of(c, i);
-		must(gpc_reserve(c, VRAM, 1, 0, &b, &m, 0, 1000));
-		must(gpc_commit(c, &m, 1, NULL, 0));
-		must(gpc_publish(c, NULL, &k, &b, 1, 0, NULL, 0, NULL));
-		must(gpc_unref(c, &b, 1));
+		must(gpc_reserve(c, VRAM, 1, &b,
+				 GPC_OPTIONS(gpc_reserve_options, .moves = &m), 0, 1000));
+		must(gpc_commit(c, &m, 1, NULL, 0, -1));
+		must(gpc_publish(c, NULL, &k, &b, 1, NULL, 0, -1));
+		must(gpc_release(c, &b, 1));
 	}
 	return c;
 }
@@ -55,11 +56,11 @@ static void give_up(gpc *c, gpc_key k, bool leaves)
 	if (must(gpc_acquire(p, 0, &k, 1, &b, 0)) != 1)
 		bail("a live key is not found");
 	if (must(gpc_promote(p, &b, 1, VRAM, &m, &v, 0, 1000)) != 1 || v.to < 0 ||
-	    must(gpc_commit(p, &v, 1, NULL, 0)) != 1)
+	    must(gpc_commit(p, &v, 1, NULL, 0, -1)) != 1)
 		bail("no swap");
 	if (!leaves) {
-		must(gpc_commit(p, &m, 1, NULL, GPC_CANCEL));
-		must(gpc_unref(p, &b, 1));
+		must(gpc_commit(p, &m, 1, NULL, GPC_CANCEL, -1));
+		must(gpc_release(p, &b, 1));
 		return;
 	}
 	must(gpc_close(p));
@@ -104,20 +105,20 @@ static void test_held(void)
 	for (i = 0; i < BLOCKS; i++)
 		must(gpc_acquire(c, 0, &k[i], 1, &b[i], 0));
 	must(gpc_promote(c, b, 1, VRAM, &m, &v, 0, 1000));
-	must(gpc_commit(c, &v, 1, NULL, 0));
+	must(gpc_commit(c, &v, 1, NULL, 0, -1));
 	must(gpc_acquire(c, 0, &v.key, 1, &b[BLOCKS], 0));
-	must(gpc_commit(c, &m, 1, NULL, GPC_CANCEL));
+	must(gpc_commit(c, &m, 1, NULL, GPC_CANCEL, -1));
 	must(gpc_writer_serve(c, 1));
 	is_int(live_in(c, RAM, &any), BLOCKS + 1, "held: all of it stays");
 	must(gpc_writer_drop(c));        /* the next one goes on */
 	must(gpc_writer_take(c, 0, 0));
-	must(gpc_unref(c, &b[3], 1));
+	must(gpc_release(c, &b[3], 1));
 	must(gpc_writer_serve(c, 1));
 	is_int(live_in(c, RAM, &any), BLOCKS, "held: one is let go, and goes");
 	is_int(find(c, 4), -1, "held: that one");
 	for (i = 0; i <= BLOCKS; i++)
 		if (i != 3)
-			must(gpc_unref(c, &b[i], 1));
+			must(gpc_release(c, &b[i], 1));
 	must(gpc_writer_serve(c, 1));
 	is_int(live_in(c, RAM, &any), BLOCKS, "held: no other");
 	clean(c, "held");

@@ -28,10 +28,10 @@ static void move_away(uint32_t first, uint32_t n)
 	uint32_t i;
 
 	if (must(gpc_promote(c, block + first - 1, n, far, m, NULL, 0, 1000)) != (int)n ||
-	    must(gpc_commit(c, m, n, NULL, 0)) != (int)n)
+	    must(gpc_commit(c, m, n, NULL, 0, -1)) != (int)n)
 		bail("the keys do not move");
 	for (i = 0; i < BLOCKS; i++)
-		must(gpc_unref(c, i + 1 < first || i + 1 >= first + n ?
+		must(gpc_release(c, i + 1 < first || i + 1 >= first + n ?
 				  &block[i] : &m[i + 1 - first].to, 1));
 	must(gpc_writer_serve(c, 1));
 }
@@ -58,10 +58,10 @@ static void test_as_a_whole(uint32_t first, uint32_t n, bool again)
 		must(gpc_writer_serve(c, 1));
 	}
 	is_int(find(c, first), block[first - 1], "%s: it is found where its children are", what);
-	is_int(gpc_reserve(c, near, BLOCKS, 0, b, NULL, 0, 1000), BLOCKS,
+	is_int(gpc_reserve(c, near, BLOCKS, b, NULL, 0, 1000), BLOCKS,
 	       "%s: the pool can be had", what);
 	is_int(GPC_POOL(find(c, first)), far, "%s: and the key is where it went", what);
-	must(gpc_unref(c, b, BLOCKS));
+	must(gpc_release(c, b, BLOCKS));
 	end(what);
 }
 
@@ -74,13 +74,13 @@ static void test_one_by_one(void)
 	begin();
 	move_away(1, 2);
 	for (i = 0; i < BLOCKS - 2; i++) {
-		must(gpc_reserve(c, near, 1, 0, &b[i], NULL, 0, 1000));
+		must(gpc_reserve(c, near, 1, &b[i], NULL, 0, 1000));
 		is_int(b[i], block[BLOCKS - 1 - i], "one by one: the leaf");
 	}
 	settle(c);
 	is_int(stats_of(c, -1).live, 2, "one by one: what was leaving has left");
-	is_int(gpc_reserve(c, near, 2, 0, b + i, NULL, 0, 0), 2, "one by one: it is free");
-	must(gpc_unref(c, b, BLOCKS));
+	is_int(gpc_reserve(c, near, 2, b + i, NULL, 0, 0), 2, "one by one: it is free");
+	must(gpc_release(c, b, BLOCKS));
 	end("one by one");
 }
 
@@ -102,12 +102,12 @@ static void test_dropped(void)
 
 	begin();
 	move_away(1, 2);
-	must(gpc_drop(c, &block[2], 1, 0, NULL));
+	must(gpc_drop(c, &block[2], 1, NULL, 0, -1));
 	done(c);
 	settle(c);
 	is_int(stats_of(c, -1).live, 2, "dropped: what hung below it; so it has left");
-	is_int(gpc_reserve(c, near, BLOCKS, 0, b, NULL, 0, 0), BLOCKS, "dropped: all is free");
-	must(gpc_unref(c, b, BLOCKS));
+	is_int(gpc_reserve(c, near, BLOCKS, b, NULL, 0, 0), BLOCKS, "dropped: all is free");
+	must(gpc_release(c, b, BLOCKS));
 	end("dropped");
 }
 
@@ -120,15 +120,15 @@ static void test_section(void)
 
 	begin();
 	d = cache_attach(0, 0);
-	section = must(gpc_enter(d));
+	section = must(gpc_section_enter(d));
 	move_away(1, 1);
-	is_int(gpc_reserve(c, near, BLOCKS, 0, b, NULL, 0, 0), -EAGAIN,
+	is_int(gpc_reserve(c, near, BLOCKS, b, NULL, 0, 0), -EAGAIN,
 	       "a section: it is not gone yet");
 	is_int(find(c, 1), block[0], "a section: it is found");
-	gpc_leave(d, section);
-	is_int(gpc_reserve(c, near, BLOCKS, 0, b, NULL, 0, 1000), BLOCKS,
+	gpc_section_leave(d, section);
+	is_int(gpc_reserve(c, near, BLOCKS, b, NULL, 0, 1000), BLOCKS,
 	       "a section has ended: it is gone");
-	must(gpc_unref(c, b, BLOCKS));
+	must(gpc_release(c, b, BLOCKS));
 	must(gpc_close(d));
 	end("a section");
 }
@@ -140,7 +140,7 @@ static void reserve_end(struct gpc_move *m, int n)
 
 	for (i = 0; i < n; i++)
 		if (m[i].to >= 0)
-			must(gpc_commit(c, &m[i], 1, NULL, 0));
+			must(gpc_commit(c, &m[i], 1, NULL, 0, -1));
 }
 
 /* In one space RAM below VRAM: what is leaving VRAM has its children in RAM. */
@@ -156,19 +156,21 @@ static void test_tiers(bool moves)
 	c = cache_make(&cfg, NULL);
 	ram = pool_new(c, GPC_RAM, BLOCKS, NEAR_SPACE, 0);
 	p.demote_to = ram;
-	near = must(gpc_pool_add(c, &p));
+	near = must(gpc_pool_add(c, &p, -1));
 	far = pool_new(c, GPC_RAM, BLOCKS, FAR_SPACE, GPC_POOL_UNCHAINED);
 	chain_make(c, near, 1, BLOCKS, block);
 	n = must(gpc_demote(c, near, ram, NULL, BLOCKS - 1, m, 0, 1000));
-	is_int(gpc_commit(c, m, (uint32_t)n, NULL, 0), BLOCKS - 1, "%s: all but one in RAM", what);
+	is_int(gpc_commit(c, m, (uint32_t)n, NULL, 0, -1), BLOCKS - 1, "%s: all but one in RAM", what);
 	is_int(gpc_demote(c, near, far, block, 1, m, 0, 1000), 1, "%s: their parent", what);
-	is_int(gpc_commit(c, m, 1, NULL, 0), 1, "%s: goes elsewhere", what);
+	is_int(gpc_commit(c, m, 1, NULL, 0, -1), 1, "%s: goes elsewhere", what);
 	must(gpc_writer_serve(c, 1));
-	n = gpc_reserve(c, near, BLOCKS, 0, b, moves ? m : NULL, 0, 1000);
+	n = gpc_reserve(c, near, BLOCKS, b,
+			GPC_OPTIONS(gpc_reserve_options, .moves = moves ? m : NULL), 0,
+			1000);
 	is_int(n, BLOCKS, "%s: VRAM can be had", what);
 	is_int(find(c, 2) >= 0, moves, "%s: what hung below is dropped, or moved along", what);
 	reserve_end(m, moves ? n : 0);
-	must(gpc_unref(c, b, BLOCKS));
+	must(gpc_release(c, b, BLOCKS));
 	end(what);
 }
 

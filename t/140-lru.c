@@ -55,14 +55,14 @@ static void test_rules(void)
 	chain_make(c, 0, 11, 1, NULL);
 	chain_make(c, 0, 12, 1, NULL);
 	touch(c, 11);
-	must(gpc_unref(c, b, 1));
+	must(gpc_release(c, b, 1));
 	goes(c, ORDER(12, 11, 1), "a release is a use");
 
 	chain_make(c, 0, 1, 4, NULL);
 	chain_make(c, 0, 11, 1, NULL);
 	must(gpc_acquire(c, 0, k + 1, 4, got, 0));
 	chain_make(c, 0, 12, 1, NULL);
-	must(gpc_unref(c, got, 4));
+	must(gpc_release(c, got, 4));
 	goes(c, ORDER(11, 12, 4, 3, 2, 1),
 	     "given back root first, the leaf is the oldest");
 
@@ -71,7 +71,7 @@ static void test_rules(void)
 	must(gpc_lookup(c, 0, k + 3, 1, got, GPC_REF));
 	goes(c, ORDER(11), "held");
 	is_int(gpc_evict(c, 0, 4, b, 0, 1000), 0, "a held leaf keeps its parents");
-	must(gpc_unref(c, got, 1));
+	must(gpc_release(c, got, 1));
 	goes(c, ORDER(3, 2, 1), "released");
 	clean(c, "rules");
 	cache_end(c);
@@ -86,7 +86,7 @@ static void test_future(void)
 	chain_make(c, 0, 1, 2, b);
 	chain_make(c, 0, 11, 1, NULL);
 	store_relaxed(seg_stamp(&c->seg, (uint32_t)b[1]), 1ull << 60);
-	is_int(gpc_drop(c, &b[1], 1, 0, NULL), 1, "a child that was used in the future goes");
+	is_int(gpc_drop(c, &b[1], 1, NULL, 0, -1), 1, "a child that was used in the future goes");
 	use_until_next_tick(c, 11);
 	goes(c, ORDER(1, 11), "a parent that was used in the present");
 	store_relaxed(seg_stamp(&c->seg, (uint32_t)b[1]), 0);
@@ -302,9 +302,9 @@ static void begin_request(gpc *c, gpc *by, uint32_t at)
 	for (i = 0; i < hits; i++)
 		use(p[i], i);
 	if (by == c && nlive + n - hits <= BLOCKS && n > hits) {
-		must(gpc_reserve(c, 0, n - hits, 0, b + hits, NULL, 0, 1000));
-		must(gpc_publish(c, k + hits, k + hits + 1, b + hits, n - hits, 0, NULL,
-				 0, NULL));
+		must(gpc_reserve(c, 0, n - hits, b + hits, NULL, 0, 1000));
+		must(gpc_publish(c, k + hits, k + hits + 1, b + hits, n - hits, NULL, 0,
+				 -1));
 		for (i = hits; i < n; i++) {
 			node[p[i]].live = true;
 			node[p[i]].block = b[i];
@@ -336,7 +336,7 @@ static void end_request(uint32_t at)
 		x->refs--;
 		use(hold[at].key[i], i);
 	}
-	must(gpc_unref(hold[at].by, b, hold[at].n));
+	must(gpc_release(hold[at].by, b, hold[at].n));
 	hold[at].n = 0;
 }
 
@@ -360,7 +360,7 @@ static bool drop_one(gpc *c)
 	if (!may_go(&node[k]))
 		return true;
 	model_remove(k);
-	return must(gpc_drop(c, &node[k].block, 1, 0, NULL)) == 1;
+	return must(gpc_drop(c, &node[k].block, 1, NULL, 0, -1)) == 1;
 }
 
 static void test_model(uint32_t steps)

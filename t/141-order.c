@@ -43,8 +43,8 @@ static void flat(uint32_t n)
 
 	for (i = 0; i < n; i++)
 		k[i] = key_of(c, ++last_key);
-	must(gpc_reserve(c, 0, n, 0, b, NULL, 0, 1000));
-	if (must(gpc_publish(c, NULL, k, b, n, 0, NULL, 0, NULL)) != (int)n)
+	must(gpc_reserve(c, 0, n, b, NULL, 0, 1000));
+	if (must(gpc_publish(c, NULL, k, b, n, NULL, 0, -1)) != (int)n)
 		bail("not published");
 }
 
@@ -83,13 +83,13 @@ static void test_four(void)
 
 	begin(8, 1000);
 	flat(6);
-	must(gpc_unref(c, (gpc_block[]){ b[0], b[4] }, 2));
+	must(gpc_release(c, (gpc_block[]){ b[0], b[4] }, 2));
 	must(gpc_evict(c, 0, 2, out, 0, 1000));
 	list[0] = b[5];
 	list[1] = b[1];
 	list[2] = b[3];
 	list[3] = b[2];
-	must(gpc_unref(c, list, 4));
+	must(gpc_release(c, list, 4));
 	ok(goes_backwards(list, 4), "released 5, 1, 3, 2: 2, 3, 1, 5 go");
 	end("four");
 }
@@ -104,7 +104,7 @@ static void released(uint32_t n, uint32_t tick_us)
 		flat(n);
 		memcpy(list, b, n * sizeof(*b));
 		shuffle(list, n);
-		must(gpc_unref(c, list, n));
+		must(gpc_release(c, list, n));
 		good += goes_backwards(list, n);
 	}
 	is_int(good, 20, "%u released in any order, ticks of %u us: in the reverse order they go",
@@ -146,10 +146,10 @@ static void used(int way)
 		flat(n);
 		memcpy(list, b, n * sizeof(*b));
 		shuffle(list, n);
-		must(gpc_unref(c, b, n));
+		must(gpc_release(c, b, n));
 		use(way, list, n);
 		if (way == LOOKUP_REF || way == ACQUIRE || way == REF)
-			must(gpc_unref(c, list, n));
+			must(gpc_release(c, list, n));
 		good += goes_backwards(list, n);
 	}
 	is_int(good, 10, "used by %s in any order: in the reverse order they go", ways[way]);
@@ -180,7 +180,7 @@ static void test_mixed(uint32_t tick_us)
 		memcpy(list + 30, b, 10 * sizeof(*b));
 		shuffle(list + 30, 10);
 		chain(20, list + 40);
-		must(gpc_unref(c, list, 60));
+		must(gpc_release(c, list, 60));
 		good += goes_backwards(list, 60);
 	}
 	is_int(good, 10, "chains among blocks without parents, ticks of %u us", tick_us);
@@ -198,7 +198,7 @@ static void test_chain(uint32_t tick_us)
 		chain(n, own);
 		memcpy(list, own, sizeof(own));
 		shuffle(list, n);
-		must(gpc_unref(c, list, n));
+		must(gpc_release(c, list, n));
 		for (j = 0; j < n; j += 5)
 			must(gpc_evict(c, 0, 5, out + j, 0, 1000));
 		for (j = 0; j < n && out[j] == own[n - 1 - j]; j++)
@@ -221,9 +221,9 @@ static void test_calls(void)
 	flat(12);
 	memcpy(list, b, sizeof(list));
 	shuffle(list, 12);
-	must(gpc_unref(c, list, 2));
-	must(gpc_unref(c, list + 2, 9));
-	must(gpc_unref(c, list + 11, 1));
+	must(gpc_release(c, list, 2));
+	must(gpc_release(c, list + 2, 9));
+	must(gpc_release(c, list + 11, 1));
 	must(gpc_evict(c, 0, 12, out, 0, 1000));
 	good = out[0] == list[1] && out[1] == list[0] && out[11] == list[11];
 	for (i = 0; i < 9; i++)
@@ -234,9 +234,9 @@ static void test_calls(void)
 	/* in one tick the place counts, and not the call */
 	begin(12, 10000000);
 	flat(12);
-	must(gpc_unref(c, b, 3));
-	must(gpc_unref(c, b + 3, 5));
-	must(gpc_unref(c, b + 8, 4));
+	must(gpc_release(c, b, 3));
+	must(gpc_release(c, b + 3, 5));
+	must(gpc_release(c, b + 8, 4));
 	must(gpc_evict(c, 0, 12, out, 0, 1000));
 	is_int(out[0], b[7], "the fifth of the second call");
 	is_int(out[1] + out[2], b[6] + b[11], "the fourth ones");
@@ -257,7 +257,7 @@ static void test_takeover(void)
 	flat(n);
 	memcpy(list, b, n * sizeof(*b));
 	shuffle(list, n);
-	must(gpc_unref(c, list, n));
+	must(gpc_release(c, list, n));
 	must(gpc_writer_drop(c));
 	must(gpc_writer_take(c, 0, 0));
 	ok(goes_backwards(list, n), "the next writer finds the same order");
@@ -273,7 +273,7 @@ static void test_long(void)
 
 	begin(LONG, 1);
 	flat(LONG);
-	must(gpc_unref(c, b, LONG));
+	must(gpc_release(c, b, LONG));
 	for (i = 0; i < LONG; i += 1000)
 		must(gpc_evict(c, 0, 1000, out + i, 0, 5000));
 	/* those without a place of their own go before the others */

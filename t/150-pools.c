@@ -24,7 +24,7 @@ static struct gpc_pool get(gpc *c, int pool)
 static void removes(gpc *c, int pool)
 {
 	serve_begin(c);
-	is_int(gpc_clear(c, pool, 0, GPC_REMOVE, 2000), 0, "pool %d goes", pool);
+	is_int(gpc_pool_clear(c, pool, 0, GPC_REMOVE, 2000), 0, "pool %d goes", pool);
 	serve_end();
 }
 
@@ -50,9 +50,9 @@ static void test_description(void)
 	p.flags = GPC_POOL_UNCHAINED;
 	p.number = -5;
 	p.generation = 0;
-	p.keeper = 77;
-	is_int(gpc_pool_add(c, &p), 0, "the first one");
-	ok(p.number == 0 && p.generation && p.keeper == -1, "is told back");
+	p.owner = 77;
+	is_int(gpc_pool_add(c, &p, -1), 0, "the first one");
+	ok(p.number == 0 && p.generation && p.owner == -1, "is told back");
 	q = get(c, 0);
 	ok(q.kind == GPC_VRAM && q.flags == GPC_POOL_UNCHAINED && q.space == 3 &&
 		   q.blocks == 100 && q.transit == 0 && q.demote_to == -1,
@@ -62,12 +62,12 @@ static void test_description(void)
 	   "its words");
 	is_int(q.generation, p.generation, "its generation");
 	p = pool_of(GPC_RAM, 50, 3);
-	is_int(gpc_pool_add(c, &p), 1, "the second one");
+	is_int(gpc_pool_add(c, &p, -1), 1, "the second one");
 	is_int(p.transit, 64, "RAM has transit slots");
 	is_int(p.gpus, 1, "one GPU is the default");
 	p = pool_of(GPC_RAM, 10, 3);
 	p.transit = 5;
-	is_int(gpc_pool_add(c, &p), 2, "the third one");
+	is_int(gpc_pool_add(c, &p, -1), 2, "the third one");
 	is_int(get(c, 2).transit, 5, "or as many as are asked for");
 	is_int(info_of(c).pools, 3, "three pools");
 	q = (struct gpc_pool){ .size = 8 };
@@ -123,7 +123,7 @@ static void test_refused_pools(void)
 		p = pool_of(GPC_VRAM, 8, 0);                              \
 		__VA_ARGS__;                                              \
 		q = p;                                                    \
-		refused(gpc_pool_add(c, &p), err, why);                   \
+		refused(gpc_pool_add(c, &p, -1), err, why);                   \
 		ok(!memcmp(&p, &q, sizeof(p)), "and nothing is written"); \
 	} while (0)
 	BAD_POOL(EINVAL, "no kind", p.kind = 0);
@@ -139,14 +139,14 @@ static void test_refused_pools(void)
 	BAD_POOL(ENOENT, "demotes to no number", p.demote_to = 100);
 	BAD_POOL(ENOSPC, "more blocks than records", p.blocks = 129);
 	BAD_POOL(ENOSPC, "too many with their transit", p.blocks = 100, p.transit = 29);
-	refused(gpc_pool_add(c, NULL), EINVAL, "no pool at all");
+	refused(gpc_pool_add(c, NULL, -1), EINVAL, "no pool at all");
 	is_int(info_of(c).pools, 0, "none came of it");
 	pool_new(c, GPC_VRAM, 8, 0, 0);
 	BAD_POOL(EINVAL, "VRAM above VRAM in one space", p.demote_to = 0);
 	BAD_POOL(EINVAL, "RAM above VRAM in one space", p.kind = GPC_RAM, p.demote_to = 0);
 	p = pool_of(GPC_VRAM, 8, 1);
 	p.demote_to = 0;
-	is_int(gpc_pool_add(c, &p), 1, "in another space it may be any");
+	is_int(gpc_pool_add(c, &p, -1), 1, "in another space it may be any");
 	BAD_POOL(ENOSPC, "more pools than numbers", (void)0);
 	refused(gpc_pool_get(c, 2, &p), EINVAL, "a number beyond max_pools");
 	refused(gpc_pool_get(c, -1, &p), EINVAL, "or below");
@@ -155,8 +155,8 @@ static void test_refused_pools(void)
 	p = q = pool_of(0, 0, 0);
 	refused(gpc_pool_get(c, 0, &p), ENOENT, "a pool that went");
 	ok(!memcmp(&p, &q, sizeof(p)), "nothing is written");
-	refused(gpc_avail(c, 0), ENOENT, "it has no blocks");
-	refused(gpc_avail(c, 2), EINVAL, "a number beyond max_pools");
+	refused(gpc_pool_available(c, 0), ENOENT, "it has no blocks");
+	refused(gpc_pool_available(c, 2), EINVAL, "a number beyond max_pools");
 	clean(c, "refused pools");
 	cache_end(c);
 }
@@ -181,7 +181,7 @@ static void test_again(void)
 		removes(c, 1);
 		is_int(find(c, 201), -1, "its content is gone");
 		ok(find(c, 8) >= 0 && find(c, 108) >= 0, "that of others is not");
-		is_int(gpc_pool_add(c, &p), 1, "the number is taken again");
+		is_int(gpc_pool_add(c, &p, -1), 1, "the number is taken again");
 		is_int(find(c, 201), -1, "without its content");
 		clean(c, "a pool anew");
 	}
@@ -215,7 +215,7 @@ static void test_many(void)
 	cache_end(c);
 }
 
-/* ---- keepers ---- */
+/* ---- owners ---- */
 
 static void test_kept(void)
 {
@@ -227,11 +227,11 @@ static void test_kept(void)
 
 	chain_keys(c, 1, 4, k);
 	serve_begin(c);
-	pool = pool_new(d, GPC_VRAM, 8, 0, GPC_POOL_KEPT);
+	pool = pool_new(d, GPC_VRAM, 8, 0, GPC_POOL_OWNED);
 	serve_end();
 	p = get(c, pool);
-	is_int(p.keeper, peer, "the adding peer keeps it");
-	ok(pool_new(c, GPC_VRAM, 8, 1, 0) == 1 && get(c, 1).keeper == -1,
+	is_int(p.owner, peer, "the adding peer keeps it");
+	ok(pool_new(c, GPC_VRAM, 8, 1, 0) == 1 && get(c, 1).owner == -1,
 	   "this one nobody");
 	serve_begin(c);
 	chain_make(c, pool, 1, 4, b);
@@ -240,20 +240,20 @@ static void test_kept(void)
 	must(gpc_close(d));
 	wait_gone(c, pool);
 	serve_end();
-	is_int(find(c, 1), -1, "with its keeper its blocks go");
+	is_int(find(c, 1), -1, "with its owner its blocks go");
 	is_int(find(c, 14), GPC_BLOCK(1, 3), "those of others stay");
 	is_int(gpc_acquire(c, 0, k + 1, 4, b, 0), 0, "no prefix is left");
-	refused(gpc_reserve(c, pool, 1, 0, b, NULL, 0, 1000), ESTALE, "it is going");
-	is_int(gpc_unref(e, got, 2), 0, "who used them gives them back");
-	clean(c, "a keeper that left");
+	refused(gpc_reserve(c, pool, 1, b, NULL, 0, 1000), ESTALE, "it is going");
+	is_int(gpc_release(e, got, 2), 0, "who used them gives them back");
+	clean(c, "a owner that left");
 	serve_begin(c);
-	is_int(gpc_clear(c, pool, 0, GPC_REMOVE, 2000) <= 0, 1, "then it is gone");
+	is_int(gpc_pool_clear(c, pool, 0, GPC_REMOVE, 2000) <= 0, 1, "then it is gone");
 	serve_end();
-	refused(gpc_reserve(c, pool, 1, 0, b, NULL, 0, 1000), ENOENT, "for good");
+	refused(gpc_reserve(c, pool, 1, b, NULL, 0, 1000), ENOENT, "for good");
 	is_int(pool_new(c, GPC_VRAM, 16, 0, 0), pool, "its number is free");
 	ok(get(c, pool).generation != p.generation, "for another generation");
 	must(gpc_close(e));
-	clean(c, "a keeper that left");
+	clean(c, "a owner that left");
 	cache_end(c);
 }
 
@@ -268,29 +268,32 @@ static void test_caller(void)
 	serve_begin(c);
 	is_int(pool_new(d, GPC_VRAM, 8, 0, GPC_POOL_CALLER), 0, "with blocks of its own");
 	p = get(c, 0);
-	is_int(p.flags, GPC_POOL_CALLER | GPC_POOL_KEPT, "it keeps them as well");
-	is_int(stats_of(c, p.keeper).reserved, 8, "all are its reservations");
-	is_int(gpc_publish(d, k, k + 1, b, 8, 0, res, 0, NULL), 8, "it fills them");
+	is_int(p.flags, GPC_POOL_CALLER | GPC_POOL_OWNED, "it keeps them as well");
+	is_int(stats_of(c, p.owner).reserved, 8, "all are its reservations");
+	is_int(gpc_publish(d, k, k + 1, b, 8,
+			   GPC_OPTIONS(gpc_publish_options, .resident = res), 0, -1), 8, "it fills them");
 	ok(!memcmp(b, res, sizeof(b)), "as it likes");
-	is_int(stats_of(c, p.keeper).reserved, 0, "none is a reservation now");
-	refused(gpc_reserve(d, 0, 1, 0, &x, NULL, 0, 1000), EPERM,
+	is_int(stats_of(c, p.owner).reserved, 0, "none is a reservation now");
+	refused(gpc_reserve(d, 0, 1, &x, NULL, 0, 1000), EPERM,
 		"nobody gets any otherwise");
-	must(gpc_unref(d, b, 8));
+	must(gpc_release(d, b, 8));
 	is_int(gpc_evict(c, 0, 3, out, 0, 1000), 3, "another peer may evict");
 	ok(out[0] == 7 && out[1] == 6 && out[2] == 5, "the oldest leaves");
-	is_int(stats_of(c, p.keeper).reserved, 3, "which are the keeper's again");
+	is_int(stats_of(c, p.owner).reserved, 3, "which are the owner's again");
 	x = 6;
-	is_int(gpc_publish(c, k + 6, k + 7, &x, 1, 0, res, 0, NULL), 0,
+	is_int(gpc_publish(c, k + 6, k + 7, &x, 1,
+			   GPC_OPTIONS(gpc_publish_options, .resident = res), 0, -1), 0,
 	       "not the other's");
 	is_int(res[0], -EPERM, "who may not fill them");
-	is_int(gpc_publish(d, k + 5, k + 6, &x, 1, 0, res, 0, NULL), 1, "the keeper may");
+	is_int(gpc_publish(d, k + 5, k + 6, &x, 1,
+			   GPC_OPTIONS(gpc_publish_options, .resident = res), 0, -1), 1, "the owner may");
 	is_int(res[0], 6, "in any of them");
 	is_int(find(c, 6), 6, "found there");
-	is_int(gpc_unref(d, &x, 1), 0, "given back");
+	is_int(gpc_release(d, &x, 1), 0, "given back");
 	refused(gpc_evict(c, 0, 1, out, GPC_TAKE, 1000), EPERM, "another peer takes none");
-	is_int(gpc_drop(d, &b[0], 1, 0, NULL), 1, "all are dropped");
+	is_int(gpc_drop(d, &b[0], 1, NULL, 0, -1), 1, "all are dropped");
 	settle(c);
-	is_int(stats_of(c, p.keeper).reserved, 8, "and the keeper's");
+	is_int(stats_of(c, p.owner).reserved, 8, "and the owner's");
 	is_int(stats_of(c, -1).free_blocks, 0, "none is ever free");
 	must(gpc_close(d));
 	wait_gone(c, 0);
@@ -311,12 +314,14 @@ static void test_unchained(void)
 	chain_keys(c, 1, 3, k);
 	pool_new(c, GPC_RAM, 8, 0, GPC_POOL_UNCHAINED);
 	pool_new(c, GPC_VRAM, 8, 1, 0);
-	must(gpc_reserve(c, 0, 2, 0, b, NULL, 0, 1000));
-	is_int(gpc_publish(c, k + 2, k + 3, b, 1, 0, res, 0, NULL), 1,
+	must(gpc_reserve(c, 0, 2, b, NULL, 0, 1000));
+	is_int(gpc_publish(c, k + 2, k + 3, b, 1,
+			   GPC_OPTIONS(gpc_publish_options, .resident = res), 0, -1), 1,
 	       "without its parent");
-	is_int(gpc_publish(c, k + 1, k + 2, b + 1, 1, 0, res, 0, NULL), 1,
+	is_int(gpc_publish(c, k + 1, k + 2, b + 1, 1,
+			   GPC_OPTIONS(gpc_publish_options, .resident = res), 0, -1), 1,
 	       "nor has this one");
-	must(gpc_unref(c, b, 2));
+	must(gpc_release(c, b, 2));
 	touch(c, 3);
 	is_int(gpc_evict(c, 0, 1, res, 0, 1000), 1, "one of them goes");
 	is_int(res[0], b[1], "the older one: a late parent is no parent");
@@ -332,13 +337,13 @@ static bool avail_is_exact(gpc *c, int n)
 	static gpc_block b[64];
 	gpc_block more[64];
 
-	if (gpc_reserve(c, 0, (uint32_t)n + 1, 0, more, NULL, 0, 1000) != -ENOSPC)
+	if (gpc_reserve(c, 0, (uint32_t)n + 1, more, NULL, 0, 1000) != -ENOSPC)
 		return false;
-	if (n && gpc_reserve(c, 0, (uint32_t)n, 0, b, NULL, 0, 1000) != n)
+	if (n && gpc_reserve(c, 0, (uint32_t)n, b, NULL, 0, 1000) != n)
 		return false;
-	must(gpc_unref(c, b, (uint32_t)n));
+	must(gpc_release(c, b, (uint32_t)n));
 	done(c);
-	return gpc_avail(c, 0) == n;
+	return gpc_pool_available(c, 0) == n;
 }
 
 static void test_avail(void)
@@ -351,45 +356,45 @@ static void test_avail(void)
 
 	for (i = 0; i < 40; i++) {
 		j = chance(4);
-		must(gpc_unref(c, held[j], n[j]));
+		must(gpc_release(c, held[j], n[j]));
 		chain_keys(c, j * 100 + 1, 8, k);
 		n[j] = (uint32_t)must(gpc_acquire(c, 0, k + 1, chance(9), held[j], 0));
-		if (!n[j] && gpc_avail(c, 0) >= 8) {
+		if (!n[j] && gpc_pool_available(c, 0) >= 8) {
 			if (find(c, j * 100 + 1) == -1)
 				chain_make(c, 0, j * 100 + 1, 8, NULL);
 			n[j] = (uint32_t)must(
 				gpc_acquire(c, 0, k + 1, 1 + chance(8), held[j], 0));
 		}
-		avail = must(gpc_avail(c, 0));
+		avail = must(gpc_pool_available(c, 0));
 		for (j = 0, sum = 0; j < 4; j++)
 			sum += (int)n[j];
 		right += avail == 32 - sum && (i % 4 || avail_is_exact(c, avail));
 	}
 	is_int(right, 40, "what nobody holds can be had, exactly");
 	for (j = 0; j < 4; j++)
-		must(gpc_unref(c, held[j], n[j]));
-	is_int(gpc_avail(c, 0), 32, "all, when nothing is held");
+		must(gpc_release(c, held[j], n[j]));
+	is_int(gpc_pool_available(c, 0), 32, "all, when nothing is held");
 
 	d = cache_attach(0, 0);
 	chain_keys(c, 901, 4, k);
 	chain_make(c, 0, 901, 4, NULL);
 	must(gpc_acquire(c, 0, k + 1, 4, x, 0));
 	must(gpc_acquire(d, 0, k + 1, 4, x, 0));
-	avail = must(gpc_avail(c, 0));
+	avail = must(gpc_pool_available(c, 0));
 	ok(avail <= 28, "two peers that hold the same: %d, not above the truth", avail);
 	must(gpc_close(d));
 	settle(c);
 	if (!cache_thread)
 		must(gpc_writer_serve(c, 30));
-	for (i = 0; i < 1000 && gpc_avail(c, 0) != 28; i++)
+	for (i = 0; i < 1000 && gpc_pool_available(c, 0) != 28; i++)
 		nanosleep(&(struct timespec){ .tv_nsec = 1000000 }, NULL);
-	is_int(gpc_avail(c, 0), 28, "exact again when the other is gone");
-	must(gpc_unref(c, x, 4));
+	is_int(gpc_pool_available(c, 0), 28, "exact again when the other is gone");
+	must(gpc_release(c, x, 4));
 	clean(c, "avail");
 	cache_end(c);
 }
 
-/* A block that is held by itself keeps all before it, which gpc_avail cannot know. */
+/* A block that is held by itself keeps all before it, which gpc_pool_available cannot know. */
 static void test_held_leaf(void)
 {
 	gpc *c = cache_new(8, 0);
@@ -398,13 +403,13 @@ static void test_held_leaf(void)
 
 	chain_make(c, 0, 1, 4, NULL);
 	is_int(gpc_lookup(c, 0, &k, 1, &b, GPC_REF), 1, "the leaf of four");
-	refused(gpc_reserve(c, 0, 5, 0, out, NULL, 0, 1000), ENOSPC,
+	refused(gpc_reserve(c, 0, 5, out, NULL, 0, 1000), ENOSPC,
 		"its parents cannot go");
-	is_int(gpc_reserve(c, 0, 8, 0, out, NULL, GPC_PARTIAL, 1000), 4,
+	is_int(gpc_reserve(c, 0, 8, out, NULL, GPC_PARTIAL, 1000), 4,
 	       "the others can");
 	is_int(find(c, 1), 0, "the root is there");
-	must(gpc_unref(c, out, 4));
-	must(gpc_unref(c, &b, 1));
+	must(gpc_release(c, out, 4));
+	must(gpc_release(c, &b, 1));
 	done(c);
 	ok(avail_is_exact(c, 8), "released, all can be had");
 	cache_end(c);

@@ -30,7 +30,7 @@ static uint32_t take(void)
 	gpc_block b[BLOCKS];
 	uint32_t n = (uint32_t)must(gpc_lookup(reader, 0, key, BLOCKS, b, GPC_REF));
 
-	must(gpc_unref(reader, b, BLOCKS));
+	must(gpc_release(reader, b, BLOCKS));
 	return n;
 }
 
@@ -51,10 +51,10 @@ static void fill(gpc *c, int pool)
 
 	for (i = 0; i < BLOCKS; i++)
 		key[i] = key_of(c, 1 + i);
-	must(gpc_reserve(c, pool, BLOCKS, 0, b, NULL, 0, 1000));
-	if (must(gpc_publish(c, NULL, key, b, BLOCKS, 0, NULL, 0, NULL)) != BLOCKS)
+	must(gpc_reserve(c, pool, BLOCKS, b, NULL, 0, 1000));
+	if (must(gpc_publish(c, NULL, key, b, BLOCKS, NULL, 0, -1)) != BLOCKS)
 		bail("the pool was not filled");
-	must(gpc_unref(c, b, BLOCKS));
+	must(gpc_release(c, b, BLOCKS));
 }
 
 static int body(void)
@@ -71,7 +71,7 @@ static int body(void)
 	fill(c, pool);
 	reader = d;
 	is_int(look(), 2 * BLOCKS, "a pool of %d blocks", BLOCKS);
-	must(gpc_clear(c, pool, 0, GPC_REMOVE, 0));
+	must(gpc_pool_clear(c, pool, 0, GPC_REMOVE, 0));
 	is_int(cleaned, BLOCKS, "it is removed, and they are cleaned up one by one");
 	is_int(found, 0, "none is found by then");
 	is_int(taken, 0, "and nobody gets a reference");

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Pools of CALLER blocks: what gpc_avail says of them, and that nobody but the keeper gets any of
+/* Pools of CALLER blocks: what gpc_pool_available says of them, and that nobody but the owner gets any of
  * its blocks, whatever way is tried. */
 #include "t/lib/cache.h"
 
 enum { BLOCKS = 24, ROUNDS = 400 };
 
-static gpc *c, *keeper, *other;
+static gpc *c, *owner, *other;
 static int pool;
 
 static void begin(uint32_t blocks)
@@ -14,10 +14,10 @@ static void begin(uint32_t blocks)
 
 	cfg.max_blocks = 1024;
 	c = cache_make(&cfg, NULL);
-	keeper = cache_attach(0, 0);
+	owner = cache_attach(0, 0);
 	other = cache_attach(0, 0);
 	serve_begin(c);
-	pool = pool_new(keeper, GPC_VRAM, blocks, 0, GPC_POOL_CALLER);
+	pool = pool_new(owner, GPC_VRAM, blocks, 0, GPC_POOL_CALLER);
 }
 
 static void end(const char *what)
@@ -25,7 +25,7 @@ static void end(const char *what)
 	struct gpc_pool p = { .size = sizeof(p) };
 	int i;
 
-	must(gpc_close(keeper));
+	must(gpc_close(owner));
 	for (i = 0; i < 5000 && gpc_pool_get(c, pool, &p) != -ENOENT; i++)
 		nanosleep(&(struct timespec){ .tv_nsec = 1000000 }, NULL);
 	must(gpc_close(other));
@@ -41,8 +41,8 @@ static bool becomes(int want)
 	int i, got = -1;
 
 	for (i = 0; i < 2000; i++) {
-		got = gpc_avail(keeper, pool);
-		if (got == want && gpc_avail(other, pool) == want)
+		got = gpc_pool_available(owner, pool);
+		if (got == want && gpc_pool_available(other, pool) == want)
 			return true;
 		nanosleep(&(struct timespec){ .tv_nsec = 1000000 }, NULL);
 	}
@@ -59,7 +59,9 @@ static void fill(uint64_t from, uint32_t n, gpc_block *b)
 
 	for (i = 0; i < n; i++)
 		k[i] = key_of(c, from + i);
-	if (must(gpc_publish(keeper, NULL, k, b, n, 9, NULL, 0, NULL)) != (int)n)
+	if (must(gpc_publish(owner, NULL, k, b, n,
+			     GPC_OPTIONS(gpc_publish_options, .tag = 9), 0,
+			     -1)) != (int)n)
 		bail("not published");
 }
 
@@ -74,32 +76,32 @@ static void test_avail(void)
 		b[i] = GPC_BLOCK(pool, (gpc_block)i);
 		k[i] = key_of(c, 1 + i);
 	}
-	is_int(gpc_avail(keeper, pool), 0, "all are the keeper's: none to be had");
+	is_int(gpc_pool_available(owner, pool), 0, "all are the owner's: none to be had");
 	fill(1, 8, b);
-	is_int(gpc_avail(keeper, pool), 0, "all held");
-	must(gpc_unref(keeper, b, 8));
-	is_int(gpc_avail(keeper, pool), 8, "all cached, held by nobody");
-	is_int(gpc_avail(other, pool), 8, "for all who ask");
+	is_int(gpc_pool_available(owner, pool), 0, "all held");
+	must(gpc_release(owner, b, 8));
+	is_int(gpc_pool_available(owner, pool), 8, "all cached, held by nobody");
+	is_int(gpc_pool_available(other, pool), 8, "for all who ask");
 	is_int(gpc_evict(other, pool, 2, got, 0, 1000), 2, "another peer evicts two");
-	is_int(gpc_avail(keeper, pool), 6, "which are the keeper's again");
-	is_int(gpc_avail(other, pool), 6, "for all who ask");
-	is_int(gpc_evict(keeper, pool, 1, got, 0, 1000), 1, "the keeper evicts one");
-	is_int(gpc_avail(keeper, pool), 5, "it is its own");
-	is_int(gpc_evict(keeper, pool, 1, got, GPC_TAKE, 1000), 1, "and takes one");
-	is_int(gpc_avail(keeper, pool), 4, "which is the same");
+	is_int(gpc_pool_available(owner, pool), 6, "which are the owner's again");
+	is_int(gpc_pool_available(other, pool), 6, "for all who ask");
+	is_int(gpc_evict(owner, pool, 1, got, 0, 1000), 1, "the owner evicts one");
+	is_int(gpc_pool_available(owner, pool), 5, "it is its own");
+	is_int(gpc_evict(owner, pool, 1, got, GPC_TAKE, 1000), 1, "and takes one");
+	is_int(gpc_pool_available(owner, pool), 4, "which is the same");
 	is_int(gpc_lookup(other, 0, k, 8, got, GPC_QUIET), 4, "four are left");
 	for (i = 0; got[i] < 0; i++)
 		;
-	is_int(gpc_drop(other, got + i, 1, 0, NULL), 1, "one is dropped");
-	is_int(gpc_avail(keeper, pool), 3, "at once");
+	is_int(gpc_drop(other, got + i, 1, NULL, 0, -1), 1, "one is dropped");
+	is_int(gpc_pool_available(owner, pool), 3, "at once");
 	is_int(gpc_lookup(other, 0, k, 8, got, GPC_REF), 3, "the others are held");
-	is_int(gpc_avail(keeper, pool), 0, "so none is to be had");
-	is_int(gpc_clear(other, pool, 9, 0, 1000), 3, "cleared under their holder");
+	is_int(gpc_pool_available(owner, pool), 0, "so none is to be had");
+	is_int(gpc_pool_clear(other, pool, 9, 0, 1000), 3, "cleared under their holder");
 	ok(becomes(0), "still none");
 	for (i = 0; i < 8; i++)
 		if (got[i] >= 0)
-			must(gpc_unref(other, &got[i], 1));
-	ok(becomes(0), "and when the holder lets go they are the keeper's");
+			must(gpc_release(other, &got[i], 1));
+	ok(becomes(0), "and when the holder lets go they are the owner's");
 	end("avail");
 }
 
@@ -137,7 +139,9 @@ static void act_publish(uint64_t key)
 	if (model[i].live || model[i].lingers)
 		return;
 	for (j = 0; j < 2000; j++) {     /* until its grace period is over */
-		must(gpc_publish(keeper, NULL, &k, &b, 1, key % 3 + 1, &res, 0, NULL));
+		must(gpc_publish(owner, NULL, &k, &b, 1,
+				 GPC_OPTIONS(gpc_publish_options, .tag = key % 3 + 1,
+					     .resident = &res), 0, -1));
 		if (res == b)
 			break;
 		nanosleep(&(struct timespec){ .tv_nsec = 1000000 }, NULL);
@@ -158,7 +162,7 @@ static void act_hold(void)
 
 	if (model[i].held) {
 		b = block(i);
-		must(gpc_unref(holder[model[i].held - 1], &b, 1));
+		must(gpc_release(holder[model[i].held - 1], &b, 1));
 		model[i].held = 0;
 		model[i].lingers = false;
 	} else if (model[i].live) {
@@ -171,7 +175,7 @@ static void act_hold(void)
 static void act_evict(uint32_t flags)
 {
 	gpc_block b[4];
-	int i, n = must(gpc_evict(flags ? keeper : holder[chance(2)], pool, 1 + chance(4), b,
+	int i, n = must(gpc_evict(flags ? owner : holder[chance(2)], pool, 1 + chance(4), b,
 				  flags, 5000));
 
 	for (i = 0; i < n; i++)
@@ -183,7 +187,7 @@ static void act_drop(void)
 	int i = (int)chance(BLOCKS);
 	gpc_block b = block(i);
 
-	if (must(gpc_drop(holder[chance(2)], &b, 1, 0, NULL)))
+	if (must(gpc_drop(holder[chance(2)], &b, 1, NULL, 0, -1)))
 		gone(i);
 }
 
@@ -192,7 +196,7 @@ static void act_clear(void)
 	uint32_t tag = 1 + chance(3);
 	int i;
 
-	must(gpc_clear(holder[chance(2)], pool, tag, 0, 1000));
+	must(gpc_pool_clear(holder[chance(2)], pool, tag, 0, 1000));
 	for (i = 0; i < BLOCKS; i++)
 		if (model[i].live && model[i].key % 3 + 1 == tag)
 			gone(i);
@@ -205,7 +209,7 @@ static void test_model(void)
 	gpc_block b;
 
 	begin(BLOCKS);
-	holder[0] = keeper;
+	holder[0] = owner;
 	holder[1] = other;
 	memset(model, 0, sizeof(model));
 	for (i = 0; i < ROUNDS; i++) {
@@ -227,7 +231,7 @@ static void test_model(void)
 	for (i = 0; i < BLOCKS; i++) {
 		b = block(i);
 		if (model[i].held)
-			must(gpc_unref(holder[model[i].held - 1], &b, 1));
+			must(gpc_release(holder[model[i].held - 1], &b, 1));
 	}
 	end("avail, in any order");
 }
@@ -243,23 +247,23 @@ static void test_take(void)
 	for (i = 0; i < 8; i++)
 		b[i] = GPC_BLOCK(pool, (gpc_block)i);
 	fill(1, 8, b);
-	must(gpc_unref(keeper, b, 8));
-	refused(gpc_reserve(other, pool, 1, 0, got, NULL, 0, 1000), EPERM, "none is reserved");
-	refused(gpc_reserve(other, pool, 1, 0, got, NULL, GPC_PARTIAL, 0), EPERM, "or tried");
-	refused(gpc_reserve(keeper, pool, 1, 0, got, NULL, 0, 1000), EPERM,
-		"by the keeper neither, who has them");
+	must(gpc_release(owner, b, 8));
+	refused(gpc_reserve(other, pool, 1, got, NULL, 0, 1000), EPERM, "none is reserved");
+	refused(gpc_reserve(other, pool, 1, got, NULL, GPC_PARTIAL, 0), EPERM, "or tried");
+	refused(gpc_reserve(owner, pool, 1, got, NULL, 0, 1000), EPERM,
+		"by the owner neither, who has them");
 	refused(gpc_evict(other, pool, 2, got, GPC_TAKE, 1000), EPERM, "none is taken");
 	refused(gpc_evict(other, pool, 2, got, GPC_TAKE, 0), EPERM, "or tried to");
 	is_int(got[0], -7, "nothing is told");
 	is_int(find(c, 1), b[0], "nothing has gone");
-	is_int(gpc_avail(c, pool), 8, "not one");
-	is_int(gpc_evict(keeper, pool, 3, got, GPC_TAKE, 1000), 3, "the keeper may take");
+	is_int(gpc_pool_available(c, pool), 8, "not one");
+	is_int(gpc_evict(owner, pool, 3, got, GPC_TAKE, 1000), 3, "the owner may take");
 	fill(11, 3, got);
-	must(gpc_unref(keeper, got, 3));
-	is_int(gpc_evict(keeper, pool, 3, got, 0, 1000), 3, "or evict");
+	must(gpc_release(owner, got, 3));
+	is_int(gpc_evict(owner, pool, 3, got, 0, 1000), 3, "or evict");
 	fill(21, 3, got);
-	must(gpc_unref(keeper, got, 3));
-	is_int(gpc_avail(c, pool), 8, "and fill them anew");
+	must(gpc_release(owner, got, 3));
+	is_int(gpc_pool_available(c, pool), 8, "and fill them anew");
 	end("whose blocks they are");
 }
 
@@ -270,19 +274,19 @@ static void test_quota(void)
 	int i;
 
 	begin(1);
-	must(gpc_close(keeper));
-	keeper = cache_attach(0, 2);
-	pool = pool_new(keeper, GPC_VRAM, 8, 0, GPC_POOL_CALLER);
+	must(gpc_close(owner));
+	owner = cache_attach(0, 2);
+	pool = pool_new(owner, GPC_VRAM, 8, 0, GPC_POOL_CALLER);
 	for (i = 0; i < 8; i++)
 		b[i] = GPC_BLOCK(pool, i);
 	fill(1, 8, b);
-	must(gpc_unref(keeper, b, 8));
-	is_int(gpc_evict(keeper, pool, 5, got, GPC_TAKE, 1000), 5, "beyond a quota of 2");
-	is_int(gpc_evict(keeper, pool, 5, got, 0, 1000), 3, "either way");
-	end("a keeper's quota");
+	must(gpc_release(owner, b, 8));
+	is_int(gpc_evict(owner, pool, 5, got, GPC_TAKE, 1000), 5, "beyond a quota of 2");
+	is_int(gpc_evict(owner, pool, 5, got, 0, 1000), 3, "either way");
+	end("a owner's quota");
 }
 
-/* The keeper's RAM pool is where another pool's victims would go: none of its blocks is taken
+/* The owner's RAM pool is where another pool's victims would go: none of its blocks is taken
  * for them, and none is reserved for moves. */
 static void test_moves_into(void)
 {
@@ -292,36 +296,37 @@ static void test_moves_into(void)
 	int vram, ram, i;
 
 	begin(1);
-	ram = pool_new(keeper, GPC_RAM, 8, 0, GPC_POOL_CALLER);
+	ram = pool_new(owner, GPC_RAM, 8, 0, GPC_POOL_CALLER);
 	must(gpc_pool_get(other, ram, &p));
 	is_int(p.transit, 0, "no transit slots: nothing moves there");
 	v.demote_to = ram;
-	refused(gpc_pool_add(other, &v), EINVAL, "no pool demotes to it");
+	refused(gpc_pool_add(other, &v, -1), EINVAL, "no pool demotes to it");
 	/* a number that was another pool's */
-	v.demote_to = pool_new(other, GPC_RAM, 8, 0, GPC_POOL_KEPT);
-	vram = must(gpc_pool_add(other, &v));
-	must(gpc_clear(other, v.demote_to, 0, GPC_REMOVE, 2000));
-	must(gpc_clear(keeper, ram, 0, GPC_REMOVE, 2000));
+	v.demote_to = pool_new(other, GPC_RAM, 8, 0, GPC_POOL_OWNED);
+	vram = must(gpc_pool_add(other, &v, -1));
+	must(gpc_pool_clear(other, v.demote_to, 0, GPC_REMOVE, 2000));
+	must(gpc_pool_clear(owner, ram, 0, GPC_REMOVE, 2000));
 	for (i = 0; i < 3 && ram != v.demote_to; i++)
-		ram = pool_new(keeper, GPC_RAM, 8, 0, GPC_POOL_CALLER);
-	is_int(ram, v.demote_to, "but a pool demotes to a number that is the keeper's now");
+		ram = pool_new(owner, GPC_RAM, 8, 0, GPC_POOL_CALLER);
+	is_int(ram, v.demote_to, "but a pool demotes to a number that is the owner's now");
 	for (i = 0; i < 8; i++)
 		b[i] = GPC_BLOCK(ram, i);
 	fill(1, 8, b);
-	must(gpc_unref(keeper, b, 8));
-	must(gpc_reserve(other, vram, 4, 0, got, NULL, 0, 1000));
+	must(gpc_release(owner, b, 8));
+	must(gpc_reserve(other, vram, 4, got, NULL, 0, 1000));
 	for (i = 0; i < 4; i++) {
 		gpc_key k = key_of(c, 31 + (uint64_t)i);
 
-		must(gpc_publish(other, NULL, &k, &got[i], 1, 0, NULL, 0, NULL));
+		must(gpc_publish(other, NULL, &k, &got[i], 1, NULL, 0, -1));
 	}
-	must(gpc_unref(other, got, 4));
+	must(gpc_release(other, got, 4));
 	refused(gpc_demote(other, vram, ram, NULL, 1, m, 0, 1000), EPERM, "no demotion into it");
-	is_int(gpc_reserve(other, vram, 2, 0, got, m, 0, 1000), 2, "a reserve with moves");
+	is_int(gpc_reserve(other, vram, 2, got,
+			   GPC_OPTIONS(gpc_reserve_options, .moves = m), 0, 1000), 2, "a reserve with moves");
 	is_int(m[0].to, GPC_NONE, "has none to it");
 	is_int(m[1].to, GPC_NONE, "not one");
-	is_int(gpc_avail(c, ram), 8, "all the keeper's blocks are as they were");
-	must(gpc_unref(other, got, 2));
+	is_int(gpc_pool_available(c, ram), 8, "all the owner's blocks are as they were");
+	must(gpc_release(other, got, 2));
 	done(other);
 	end("moves into it");
 }

@@ -7,7 +7,7 @@
 
 enum { BLOCKS = 16, FLOOD = 1500 };
 
-static gpc *c, *keeper, *other;
+static gpc *c, *owner, *other;
 static int pool;
 static gpc_block own[BLOCKS];
 static uint64_t last_key;
@@ -19,10 +19,10 @@ static void begin(void)
 
 	cfg.max_blocks = 256;
 	c = cache_make(&cfg, NULL);
-	keeper = cache_attach(0, 0);
+	owner = cache_attach(0, 0);
 	other = cache_attach(0, 0);
 	serve_begin(c);
-	pool = pool_new(keeper, GPC_VRAM, BLOCKS, 0, GPC_POOL_CALLER);
+	pool = pool_new(owner, GPC_VRAM, BLOCKS, 0, GPC_POOL_CALLER);
 	for (i = 0; i < BLOCKS; i++)
 		own[i] = GPC_BLOCK(pool, i);
 }
@@ -32,7 +32,7 @@ static void end(const char *what)
 	struct gpc_pool p = { .size = sizeof(p) };
 	int i;
 
-	must(gpc_close(keeper));
+	must(gpc_close(owner));
 	for (i = 0; i < 5000 && gpc_pool_get(c, pool, &p) != -ENOENT; i++)
 		nanosleep(&(struct timespec){ .tv_nsec = 1000000 }, NULL);
 	must(gpc_close(other));
@@ -51,14 +51,16 @@ static void fill(const gpc_block *b, uint32_t n)
 
 	for (i = 0; i < n; i++)
 		k[i] = key_of(c, ++last_key);
-	if (must(gpc_publish(keeper, NULL, k, b, n, 1, res, 0, NULL)) != (int)n)
+	if (must(gpc_publish(owner, NULL, k, b, n,
+			     GPC_OPTIONS(gpc_publish_options, .tag = 1, .resident = res),
+			     0, -1)) != (int)n)
 		bail("not published: %d", res[0]);
 }
 
 static void cache(const gpc_block *b, uint32_t n)
 {
 	fill(b, n);
-	must(gpc_unref(keeper, b, n));
+	must(gpc_release(owner, b, n));
 }
 
 /* As many as there are, until n have come or time is up; a bit for each; twice is a failure. */
@@ -68,7 +70,7 @@ static uint32_t back(uint32_t n)
 	gpc_block b[3];
 	int got, i;
 
-	while (has < n && (got = must(gpc_returned(keeper, pool, b, 3, 5000))) > 0)
+	while (has < n && (got = must(gpc_returned(owner, pool, b, 3, 5000))) > 0)
 		for (i = 0; i < got; i++, has++) {
 			twice |= bits & 1u << GPC_SLOT(b[i]);
 			bits |= 1u << GPC_SLOT(b[i]);
@@ -81,7 +83,7 @@ static uint32_t back(uint32_t n)
 static int none(void)
 {
 	gpc_block b = -7;
-	int got = must(gpc_returned(keeper, pool, &b, 1, 0));
+	int got = must(gpc_returned(owner, pool, &b, 1, 0));
 
 	return got == 0 && b == -7;
 }
@@ -102,44 +104,46 @@ static void test_ways(void)
 	ok(none(), "nothing has come back at first");
 	cache(own, BLOCKS);
 	ok(none(), "nor when it is published and let go");
-	is_int(gpc_unref(keeper, own, 1), -EPERM, "which is not the keeper's any more");
+	is_int(gpc_release(owner, own, 1), -EPERM, "which is not the owner's any more");
 
 	is_int(gpc_evict(other, pool, 2, b, 0, 1000), 2, "another peer evicts");
-	is_int(back(2), 1u << GPC_SLOT(b[0]) | 1u << GPC_SLOT(b[1]), "and the keeper is told");
+	is_int(back(2), 1u << GPC_SLOT(b[0]) | 1u << GPC_SLOT(b[1]), "and the owner is told");
 	ok(none(), "once");
-	is_int(gpc_unref(keeper, b, 2), 0, "they are its own");
+	is_int(gpc_release(owner, b, 2), 0, "they are its own");
 	cache(b, 2);
 
-	is_int(gpc_evict(keeper, pool, 2, b, 0, 1000), 2, "it evicts by itself");
+	is_int(gpc_evict(owner, pool, 2, b, 0, 1000), 2, "it evicts by itself");
 	ok(none(), "the answer has told it");
 	cache(b, 2);
-	is_int(gpc_evict(keeper, pool, 2, b, GPC_TAKE, 1000), 2, "or takes");
+	is_int(gpc_evict(owner, pool, 2, b, GPC_TAKE, 1000), 2, "or takes");
 	ok(none(), "the same");
 	cache(b, 2);
 
-	is_int(gpc_drop(other, own + 5, 1, 0, NULL), 1, "one is dropped");
+	is_int(gpc_drop(other, own + 5, 1, NULL, 0, -1), 1, "one is dropped");
 	is_int(back(1), 1u << 5, "it is back");
 	ok(none(), "once");
 
 	fill(own + 5, 1);
 	k = key_of(c, last_key);
 	is_int(gpc_acquire(other, 0, &k, 1, &ref, 0), 1, "another peer holds one");
-	must(gpc_unref(keeper, own + 5, 1));
-	is_int(gpc_clear(other, -1, 1, 0, 1000), 1, "all are cleared, one is still held");
+	must(gpc_release(owner, own + 5, 1));
+	is_int(gpc_pool_clear(other, -1, 1, 0, 1000), 1, "all are cleared, one is still held");
 	is_int(back(BLOCKS - 1), ((1u << BLOCKS) - 1) & ~(1u << 5), "the others are back");
 	is_int(block_of(last_key), -1, "that one is not found");
-	ok(none(), "but not the keeper's");
+	ok(none(), "but not the owner's");
 	k = key_of(c, ++last_key);
-	is_int(gpc_publish(keeper, NULL, &k, &ref, 1, 1, &b[0], 0, NULL), 0, "who cannot");
+	is_int(gpc_publish(owner, NULL, &k, &ref, 1,
+			   GPC_OPTIONS(gpc_publish_options, .tag = 1, .resident = &b[0]),
+			   0, -1), 0, "who cannot");
 	is_int(b[0], -EPERM, "publish it");
-	must(gpc_unref(other, &ref, 1));
+	must(gpc_release(other, &ref, 1));
 	is_int(back(1), 1u << 5, "until its holder lets go");
 	cache(own, BLOCKS);
 
 	ram = pool_new(other, GPC_RAM, 4, 0, 0);
 	is_int(gpc_demote(other, pool, ram, NULL, 2, m, 0, 1000), 2, "two are demoted");
 	ok(none(), "they are there still");
-	is_int(gpc_commit(other, m, 2, NULL, 0), 2, "moved");
+	is_int(gpc_commit(other, m, 2, NULL, 0, -1), 2, "moved");
 	is_int(back(2), 1u << GPC_SLOT(m[0].from) | 1u << GPC_SLOT(m[1].from), "and back");
 	ok(none(), "once");
 	end("ways");
@@ -152,25 +156,25 @@ static void test_errors(void)
 
 	begin();
 	refused(gpc_returned(other, pool, &b, 1, 0), EPERM, "another peer's pool");
-	second = pool_new(keeper, GPC_VRAM, 4, 1, GPC_POOL_KEPT);
-	refused(gpc_returned(keeper, second, &b, 1, 0), EPERM, "not one of CALLER blocks");
-	refused(gpc_returned(keeper, second + 1, &b, 1, 0), ENOENT, "no pool");
-	refused(gpc_returned(keeper, 9999, &b, 1, 0), EINVAL, "no number of a pool");
-	refused(gpc_returned(keeper, -2, &b, 1, 0), EINVAL, "nor this");
+	second = pool_new(owner, GPC_VRAM, 4, 1, GPC_POOL_OWNED);
+	refused(gpc_returned(owner, second, &b, 1, 0), EPERM, "not one of CALLER blocks");
+	refused(gpc_returned(owner, second + 1, &b, 1, 0), ENOENT, "no pool");
+	refused(gpc_returned(owner, 9999, &b, 1, 0), EINVAL, "no number of a pool");
+	refused(gpc_returned(owner, -2, &b, 1, 0), EINVAL, "nor this");
 	refused(gpc_returned(other, -1, &b, 1, 0), ENOENT, "a peer without such a pool");
-	refused(gpc_returned(keeper, pool, NULL, 1, 0), EINVAL, "no array");
+	refused(gpc_returned(owner, pool, NULL, 1, 0), EINVAL, "no array");
 	refused(gpc_returned(NULL, pool, &b, 1, 0), EINVAL, "no handle");
-	is_int(gpc_returned(keeper, pool, NULL, 0, 1000), 0, "no room");
-	is_int(gpc_returned(keeper, pool, &b, 1, 20), 0, "nothing in that time");
+	is_int(gpc_returned(owner, pool, NULL, 0, 1000), 0, "no room");
+	is_int(gpc_returned(owner, pool, &b, 1, 20), 0, "nothing in that time");
 	is_int(b, -7, "untouched");
-	second = must(gpc_enter(keeper));
-	refused(gpc_returned(keeper, pool, &b, 1, 20), EDEADLK, "a section is open");
-	is_int(gpc_returned(keeper, pool, &b, 1, 0), 0, "but it may look");
-	gpc_leave(keeper, second);
+	second = must(gpc_section_enter(owner));
+	refused(gpc_returned(owner, pool, &b, 1, 20), EDEADLK, "a section is open");
+	is_int(gpc_returned(owner, pool, &b, 1, 0), 0, "but it may look");
+	gpc_section_leave(owner, second);
 	fill(own, 1);
-	is_int(gpc_clear(other, pool, 0, GPC_REMOVE, 0), 1, "the pool is removed");
-	refused(gpc_returned(keeper, pool, &b, 1, 1000), ESTALE, "it is going");
-	must(gpc_unref(keeper, own, 1));
+	is_int(gpc_pool_clear(other, pool, 0, GPC_REMOVE, 0), 1, "the pool is removed");
+	refused(gpc_returned(owner, pool, &b, 1, 1000), ESTALE, "it is going");
+	must(gpc_release(owner, own, 1));
 	end("errors");
 }
 
@@ -181,33 +185,33 @@ static void test_pools(void)
 	int second, i, got;
 
 	begin();
-	second = pool_new(keeper, GPC_VRAM, 4, 1, GPC_POOL_CALLER);
+	second = pool_new(owner, GPC_VRAM, 4, 1, GPC_POOL_CALLER);
 	cache(own, 2);
 	cache(&(gpc_block){ GPC_BLOCK(second, 3) }, 1);
-	must(gpc_clear(other, -1, 0, 0, 1000));
+	must(gpc_pool_clear(other, -1, 0, 0, 1000));
 	for (i = got = 0; i < 5 && got < 3; i++)
-		got += must(gpc_returned(keeper, -1, b + got, 4 - (uint32_t)got, 2000));
+		got += must(gpc_returned(owner, -1, b + got, 4 - (uint32_t)got, 2000));
 	is_int(got, 3, "all of both pools, by one call or some");
 	cache(&(gpc_block){ GPC_BLOCK(second, 2) }, 1);
-	must(gpc_clear(keeper, second, 0, GPC_REMOVE, 2000));
-	is_int(gpc_returned(keeper, -1, b, 4, 0), 0, "a removed one is left out");
-	is_int(pool_new(keeper, GPC_VRAM, 8, 1, GPC_POOL_CALLER), second, "another has its number");
-	is_int(gpc_returned(keeper, second, b, 4, 0), 0, "and begins anew");
+	must(gpc_pool_clear(owner, second, 0, GPC_REMOVE, 2000));
+	is_int(gpc_returned(owner, -1, b, 4, 0), 0, "a removed one is left out");
+	is_int(pool_new(owner, GPC_VRAM, 8, 1, GPC_POOL_CALLER), second, "another has its number");
+	is_int(gpc_returned(owner, second, b, 4, 0), 0, "and begins anew");
 	cache(&(gpc_block){ GPC_BLOCK(second, 7) }, 1);
-	must(gpc_clear(keeper, second, 0, 0, 0));
-	is_int(gpc_returned(keeper, second, b, 4, 2000), 1, "with blocks");
+	must(gpc_pool_clear(owner, second, 0, 0, 0));
+	is_int(gpc_returned(owner, second, b, 4, 2000), 1, "with blocks");
 	is_int(b[0], GPC_BLOCK(second, 7), "of its own");
 
-	must(gpc_clear(keeper, second, 0, GPC_REMOVE, 2000));
-	is_int(pool_new(keeper, GPC_VRAM, 4, 1, GPC_POOL_KEPT), second, "one of another kind");
-	refused(gpc_returned(keeper, second, b, 4, 0), ESTALE, "has none to tell of");
-	is_int(gpc_reserve(keeper, second, 4, 0, b, NULL, 0, 1000), 4, "its blocks are reserved");
-	is_int(gpc_avail(keeper, second), 0, "counted");
-	must(gpc_unref(keeper, b, 4));
-	done(keeper);
-	is_int(gpc_avail(other, second), 4, "given back");
-	is_int(gpc_reserve(other, second, 4, 0, b, NULL, 0, 1000), 4, "to anybody");
-	must(gpc_unref(other, b, 4));
+	must(gpc_pool_clear(owner, second, 0, GPC_REMOVE, 2000));
+	is_int(pool_new(owner, GPC_VRAM, 4, 1, GPC_POOL_OWNED), second, "one of another kind");
+	refused(gpc_returned(owner, second, b, 4, 0), ESTALE, "has none to tell of");
+	is_int(gpc_reserve(owner, second, 4, b, NULL, 0, 1000), 4, "its blocks are reserved");
+	is_int(gpc_pool_available(owner, second), 0, "counted");
+	must(gpc_release(owner, b, 4));
+	done(owner);
+	is_int(gpc_pool_available(other, second), 4, "given back");
+	is_int(gpc_reserve(other, second, 4, b, NULL, 0, 1000), 4, "to anybody");
+	must(gpc_release(other, b, 4));
 	done(other);
 	end("pools");
 }
@@ -218,7 +222,7 @@ static struct { int got; gpc_block b[4]; } waits;
 
 static void *wait_back(void *arg)
 {
-	waits.got = gpc_returned(keeper, pool, waits.b, 4, 20000);
+	waits.got = gpc_returned(owner, pool, waits.b, 4, 20000);
 	return arg;
 }
 
@@ -227,7 +231,7 @@ static bool sleeps(void)
 	int i;
 
 	for (i = 0; i < 10000; i++) {
-		if (load_relaxed(&seg_seat(&keeper->seg, keeper->peer)->waiting))
+		if (load_relaxed(&seg_seat(&owner->seg, owner->peer)->waiting))
 			return true;
 		nanosleep(&(struct timespec){ .tv_nsec = 1000000 }, NULL);
 	}
@@ -248,7 +252,7 @@ static void test_wait(void)
 			bail("no thread");
 		if (!sleeps())
 			bail("it does not sleep");
-		must(gpc_drop(other, own, 1, GPC_NOWAIT, NULL));
+		must(gpc_drop(other, own, 1, NULL, 0, 0));
 		clock_gettime(CLOCK_MONOTONIC, &a);
 		pthread_join(thread, NULL);
 		clock_gettime(CLOCK_MONOTONIC, &b);
@@ -268,17 +272,17 @@ static void test_given_up(void)
 
 	begin();
 	cache(own, 4);
-	section = must(gpc_enter(other));
-	refused(gpc_evict(keeper, pool, 2, b, 0, 20), ETIMEDOUT, "an evict that takes too long");
-	refused(gpc_evict(keeper, pool, 1, b, GPC_TAKE, 20), ETIMEDOUT, "and one that takes");
-	refused(gpc_evict(keeper, pool, 1, b, 0, 0), EAGAIN, "and one that tries");
+	section = must(gpc_section_enter(other));
+	refused(gpc_evict(owner, pool, 2, b, 0, 20), ETIMEDOUT, "an evict that takes too long");
+	refused(gpc_evict(owner, pool, 1, b, GPC_TAKE, 20), ETIMEDOUT, "and one that takes");
+	refused(gpc_evict(owner, pool, 1, b, 0, 0), EAGAIN, "and one that tries");
 	ok(none(), "nothing is back yet");
-	gpc_leave(other, section);
+	gpc_section_leave(other, section);
 	n = __builtin_popcount(back(4));
 	is_int(n, 4, "in the end all four are, each told once");
 	ok(none(), "and no more");
 	cache(own, 4);
-	is_int(gpc_avail(keeper, pool), 4, "all may be filled again");
+	is_int(gpc_pool_available(owner, pool), 4, "all may be filled again");
 	end("given up");
 }
 
@@ -291,28 +295,28 @@ static void flood(int busy, uint32_t n)
 
 	while (n--) {
 		k = key_of(c, 1 << 20 | n);
-		must(gpc_reserve(other, busy, 1, 0, &b, NULL, 0, 1000));
-		must(gpc_publish(other, NULL, &k, &b, 1, 0, NULL, 0, NULL));
-		must(gpc_unref(other, &b, 1));
+		must(gpc_reserve(other, busy, 1, &b, NULL, 0, 1000));
+		must(gpc_publish(other, NULL, &k, &b, 1, NULL, 0, -1));
+		must(gpc_release(other, &b, 1));
 	}
 }
 
 /* So many changes that the feed has none of those before. */
 static void overwrite(int busy, uint64_t cursor)
 {
-	struct gpc_change ch;
+	struct gpc_event ch;
 
 	flood(busy, FLOOD);
-	is_int(gpc_changes(c, &cursor, &ch, 1), -ESTALE, "the feed has lost what was before");
+	is_int(gpc_event_read(c, &cursor, &ch, 1), -ESTALE, "the feed has lost what was before");
 }
 
 static void all_back(void)
 {
 	int i;
 
-	for (i = 0; i < 5000 && stats_of(c, info_of(keeper).peer).reserved < BLOCKS; i++)
+	for (i = 0; i < 5000 && stats_of(c, info_of(owner).peer).reserved < BLOCKS; i++)
 		nanosleep(&(struct timespec){ .tv_nsec = 1000000 }, NULL);
-	is_int(stats_of(c, info_of(keeper).peer).reserved, BLOCKS, "all are back, untold");
+	is_int(stats_of(c, info_of(owner).peer).reserved, BLOCKS, "all are back, untold");
 }
 
 static void test_lost(void)
@@ -325,9 +329,9 @@ static void test_lost(void)
 
 	begin();
 	busy = pool_new(other, GPC_VRAM, 4, 3, 0);
-	must(gpc_changes(c, &cursor, NULL, 0));
+	must(gpc_event_read(c, &cursor, NULL, 0));
 	cache(own, BLOCKS);
-	must(gpc_clear(other, pool, 0, 0, 1000));
+	must(gpc_pool_clear(other, pool, 0, 0, 1000));
 	all_back();
 	overwrite(busy, cursor);
 	is_int(back(BLOCKS), all, "all are told of");
@@ -335,18 +339,18 @@ static void test_lost(void)
 
 	/* in the midst of finding out, some go and come once more */
 	cache(own, BLOCKS);
-	must(gpc_clear(other, pool, 0, 0, 1000));
+	must(gpc_pool_clear(other, pool, 0, 0, 1000));
 	all_back();
 	overwrite(busy, cursor);
-	is_int(gpc_returned(keeper, pool, b, 6, 1000), 6, "some are told of");
+	is_int(gpc_returned(owner, pool, b, 6, 1000), 6, "some are told of");
 	cache(b, 6);
 	is_int(gpc_evict(other, pool, 6, b, 0, 1000), 6, "filled, and evicted again");
 	is_int(back(BLOCKS), all, "these, and the rest");
 	ok(none(), "once");
 
-	/* told of or not: what was published since is not the keeper's */
+	/* told of or not: what was published since is not the owner's */
 	cache(own, BLOCKS);
-	must(gpc_clear(other, pool, 0, 0, 1000));
+	must(gpc_pool_clear(other, pool, 0, 0, 1000));
 	all_back();
 	overwrite(busy, cursor);
 	cache(own + 3, 5);
@@ -366,29 +370,29 @@ static void test_lost(void)
 static void test_takeover(void)
 {
 	uint64_t cursor = UINT64_MAX;
-	struct gpc_change ch[64];
+	struct gpc_event ch[64];
 	int section, told = 0, i, n;
 	uint32_t bits;
 	gpc_block b[2];
 
 	cache_thread = false;
 	begin();
-	must(gpc_changes(c, &cursor, NULL, 0));
+	must(gpc_event_read(c, &cursor, NULL, 0));
 	cache(own, 6);
 	is_int(gpc_evict(other, pool, 2, b, 0, 1000), 2, "two are evicted");
 	bits = 1u << GPC_SLOT(b[0]) | 1u << GPC_SLOT(b[1]);
-	section = must(gpc_enter(other));
-	must(gpc_clear(keeper, pool, 0, 0, 1000));
+	section = must(gpc_section_enter(other));
+	must(gpc_pool_clear(owner, pool, 0, 0, 1000));
 	serve_end();
 	must(gpc_writer_drop(c));
 	must(gpc_writer_take(c, 0, 0));
 	serve_begin(c);
 	is_int(back(2), bits, "which is told by another writer's time");
 	ok(none(), "but not the four whose grace period is not over");
-	gpc_leave(other, section);
+	gpc_section_leave(other, section);
 	is_int(back(4), 63 & ~bits, "until it is");
 	ok(none(), "once");
-	while ((n = must(gpc_changes(c, &cursor, ch, 64))) > 0)
+	while ((n = must(gpc_event_read(c, &cursor, ch, 64))) > 0)
 		for (i = 0; i < n; i++)
 			told += ch[i].what == GPC_RETURNED;
 	is_int(told, 6, "the feed has one change for each");
@@ -408,9 +412,9 @@ static void test_no_writer(void)
 	is_int(gpc_evict(other, pool, 1, b, 0, 1000), 1, "one is evicted");
 	serve_end();
 	must(gpc_writer_drop(c));
-	is_int(gpc_returned(keeper, pool, b, 2, 1000), 1, "told without a writer");
-	is_int(gpc_returned(keeper, pool, b, 2, 0), 0, "a look needs none");
-	refused(gpc_returned(keeper, pool, b, 2, 5000), ENOTCONN, "who waits is told");
+	is_int(gpc_returned(owner, pool, b, 2, 1000), 1, "told without a writer");
+	is_int(gpc_returned(owner, pool, b, 2, 0), 0, "a look needs none");
+	refused(gpc_returned(owner, pool, b, 2, 5000), ENOTCONN, "who waits is told");
 	must(gpc_writer_take(c, 0, 0));
 	serve_begin(c);
 	end("no writer");
@@ -429,21 +433,21 @@ static void test_found(void)
 	serve_end();
 	must(gpc_writer_drop(c));
 	p.flags = GPC_POOL_CALLER;
-	refused(gpc_pool_add(keeper, &p), ENOTCONN, "a pool is added without a writer");
+	refused(gpc_pool_add(owner, &p, -1), ENOTCONN, "a pool is added without a writer");
 	must(gpc_writer_take(c, 0, 0));
 	serve_begin(c);
-	done(keeper);
+	done(owner);
 	for (i = 0; i < 8 && n < 0; i++)
-		if (i != pool && gpc_pool_get(keeper, i, &q) == 0)
+		if (i != pool && gpc_pool_get(owner, i, &q) == 0)
 			n = i;
 	ok(n >= 0 && q.space == 5, "the next one adds it");
 	for (i = 0; i < 4; i++)
 		b[i] = GPC_BLOCK(n, i);
-	is_int(gpc_unref(keeper, b, 4), 0, "the keeper has its blocks");
-	is_int(gpc_returned(keeper, n, b, 4, 0), 0, "from the start");
+	is_int(gpc_release(owner, b, 4), 0, "the owner has its blocks");
+	is_int(gpc_returned(owner, n, b, 4, 0), 0, "from the start");
 	cache(b, 4);
 	is_int(gpc_evict(other, n, 3, b, 0, 1000), 3, "three are evicted");
-	for (i = 0; i < 3 && gpc_returned(keeper, n, b, 1, 2000) == 1; i++)
+	for (i = 0; i < 3 && gpc_returned(owner, n, b, 1, 2000) == 1; i++)
 		;
 	is_int(i, 3, "and told");
 	end("found");
@@ -461,14 +465,16 @@ static bool stop;
 static void publish_one(gpc_block b)
 {
 	uint32_t n = 1 + __atomic_fetch_add(&keys, 1, __ATOMIC_RELAXED);
-	gpc_key k = key_of(keeper, 1000000 + n);
+	gpc_key k = key_of(owner, 1000000 + n);
 	gpc_block res = -7;
 
 	__atomic_store_n(&slot[GPC_SLOT(b)].key, n, __ATOMIC_RELAXED);
 	__atomic_store_n(&slot[GPC_SLOT(b)].state, CACHED, __ATOMIC_RELEASE);
-	must(gpc_publish(keeper, NULL, &k, &b, 1, 1, &res, 0, NULL));
+	must(gpc_publish(owner, NULL, &k, &b, 1,
+			 GPC_OPTIONS(gpc_publish_options, .tag = 1, .resident = &res), 0,
+			 -1));
 	__atomic_fetch_add(&wrong, res != b, __ATOMIC_RELAXED);
-	must(gpc_unref(keeper, &b, 1));
+	must(gpc_release(owner, &b, 1));
 }
 
 static void *engine(void *arg)
@@ -478,11 +484,11 @@ static void *engine(void *arg)
 	int n, i;
 
 	while (!__atomic_load_n(&stop, __ATOMIC_ACQUIRE)) {
-		n = must(gpc_returned(keeper, pool, b, 2, 10));
+		n = must(gpc_returned(owner, pool, b, 2, 10));
 		for (i = 0; i < n; i++) {
-			k = key_of(keeper, 1000000 + __atomic_load_n(&slot[GPC_SLOT(b[i])].key,
+			k = key_of(owner, 1000000 + __atomic_load_n(&slot[GPC_SLOT(b[i])].key,
 								     __ATOMIC_RELAXED));
-			must(gpc_lookup(keeper, 0, &k, 1, &found, GPC_QUIET));
+			must(gpc_lookup(owner, 0, &k, 1, &found, GPC_QUIET));
 			if (__atomic_exchange_n(&slot[GPC_SLOT(b[i])].state, MINE,
 						__ATOMIC_ACQ_REL) != CACHED || found >= 0)
 				__atomic_fetch_add(&wrong, 1, __ATOMIC_RELAXED);
@@ -505,8 +511,8 @@ static void *spoiler(void *arg)
 		if (n % 3 == 0)
 			must(gpc_evict(other, pool, 1 + n % 3, b, 0, 1000));
 		else if (must(gpc_acquire(other, 0, &k, 1, b, 0)) == 1) {
-			must(gpc_drop(other, b, 1, 0, NULL));
-			must(gpc_unref(other, b, 1));
+			must(gpc_drop(other, b, 1, NULL, 0, -1));
+			must(gpc_release(other, b, 1));
 		} else {
 			must(gpc_evict(other, pool, 1, b, 0, 1000));
 		}

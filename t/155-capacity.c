@@ -19,17 +19,17 @@ static void fill(uint32_t held, uint32_t cached, gpc_block *b)
 
 	for (i = 0; i < n; i++)
 		k[i] = key_of(c, ++last);
-	must(gpc_reserve(c, pool, n, 0, b, NULL, 0, 1000));
-	if (n && must(gpc_publish(c, NULL, k, b, n, 0, NULL, 0, NULL)) != (int)n)
+	must(gpc_reserve(c, pool, n, b, NULL, 0, 1000));
+	if (n && must(gpc_publish(c, NULL, k, b, n, NULL, 0, -1)) != (int)n)
 		bail("not published");
-	must(gpc_unref(c, b + held, cached));
+	must(gpc_release(c, b + held, cached));
 }
 
 static void empty(const gpc_block *b, uint32_t held, const gpc_block *got, int n)
 {
-	must(gpc_unref(c, b, held));
-	must(gpc_unref(c, got, (uint32_t)MAX(n, 0)));
-	must(gpc_clear(c, pool, 0, 0, 1000));
+	must(gpc_release(c, b, held));
+	must(gpc_release(c, got, (uint32_t)MAX(n, 0)));
+	must(gpc_pool_clear(c, pool, 0, 0, 1000));
 	done(c);
 	settle(c);
 }
@@ -40,9 +40,10 @@ static bool one(uint32_t held, uint32_t cached, uint32_t n, uint32_t leave, uint
 	gpc_block b[POOL], got[2 * POOL];
 
 	fill(held, cached, b);
-	if (must(gpc_avail(c, pool)) != avail)
-		bail("avail %d, not %d", gpc_avail(c, pool), avail);
-	r = gpc_reserve(c, pool, n, leave, got, NULL, flags, 1000);
+	if (must(gpc_pool_available(c, pool)) != avail)
+		bail("avail %d, not %d", gpc_pool_available(c, pool), avail);
+	r = gpc_reserve(c, pool, n, got,
+			GPC_OPTIONS(gpc_reserve_options, .headroom = leave), flags, 1000);
 	want = (int)n <= left ? (int)n : flags && left > 0 ? left : -ENOSPC;
 	empty(b, held, got, r);
 	if (r == want)
@@ -59,10 +60,10 @@ static void leaves(uint32_t kind, uint32_t transit, int32_t ahead)
 	struct gpc_config cfg = cache_config(0, 0);
 
 	cfg.max_blocks = 256;
-	cfg.ahead = ahead;
+	cfg.free_target = ahead;
 	c = cache_make(&cfg, NULL);
 	p.transit = transit;
-	pool = must(gpc_pool_add(c, &p));
+	pool = must(gpc_pool_add(c, &p, -1));
 	for (held = 0; held <= POOL; held++)
 		for (cached = 0; held + cached <= POOL; cached += 3)
 			for (n = 1; n <= POOL; n += 2)
@@ -104,23 +105,26 @@ static void test_moves(void)
 	uint32_t i;
 
 	c = quota_cache();
-	is_int(gpc_reserve(c, 0, QUOTA, 0, b, m, 0, 1000), QUOTA, "the quota, with moves");
+	is_int(gpc_reserve(c, 0, QUOTA, b, GPC_OPTIONS(gpc_reserve_options, .moves = m),
+			   0, 1000), QUOTA, "the quota, with moves");
 	for (i = 0; i < QUOTA && m[i].to >= 0; i++)
 		;
 	is_int(i, QUOTA, "a place for each victim besides");
 	is_int(reserved(), 2 * QUOTA, "all are reserved");
-	refused(gpc_reserve(c, 0, 1, 0, x, NULL, 0, 1000), EDQUOT, "not one more");
-	refused(gpc_reserve(c, 1, 1, 0, x, NULL, 0, 1000), EDQUOT, "of no pool");
-	is_int(gpc_commit(c, m, QUOTA, NULL, 0), QUOTA, "when the moves are done");
+	refused(gpc_reserve(c, 0, 1, x, NULL, 0, 1000), EDQUOT, "not one more");
+	refused(gpc_reserve(c, 1, 1, x, NULL, 0, 1000), EDQUOT, "of no pool");
+	is_int(gpc_commit(c, m, QUOTA, NULL, 0, -1), QUOTA, "when the moves are done");
 	is_int(reserved(), QUOTA, "what was asked for is left");
-	refused(gpc_reserve(c, 0, 1, 0, x, m, 0, 1000), EDQUOT, "which is the quota");
-	must(gpc_unref(c, b, 1));
+	refused(gpc_reserve(c, 0, 1, x, GPC_OPTIONS(gpc_reserve_options, .moves = m), 0,
+			    1000), EDQUOT, "which is the quota");
+	must(gpc_release(c, b, 1));
 	done(c);
-	is_int(gpc_reserve(c, 0, 1, 0, x, m, 0, 1000), 1, "room for one");
-	must(gpc_unref(c, x, 1));
+	is_int(gpc_reserve(c, 0, 1, x, GPC_OPTIONS(gpc_reserve_options, .moves = m), 0,
+			   1000), 1, "room for one");
+	must(gpc_release(c, x, 1));
 	if (m[0].to >= 0)
-		must(gpc_unref(c, &m[0].to, 1));
-	must(gpc_unref(c, b + 1, QUOTA - 1));
+		must(gpc_release(c, &m[0].to, 1));
+	must(gpc_release(c, b + 1, QUOTA - 1));
 	done(c);
 	clean(c, "a quota and moves");
 	cache_end(c);
@@ -136,7 +140,8 @@ static void test_bound(void)
 
 	c = quota_cache();
 	for (i = 0; i < 300; i++) {
-		got = gpc_reserve(c, 0, 1 + chance(QUOTA), 0, b + n, m + n,
+		got = gpc_reserve(c, 0, 1 + chance(QUOTA), b + n,
+				  GPC_OPTIONS(gpc_reserve_options, .moves = m + n),
 				  chance(2) ? GPC_PARTIAL : 0, 1000);
 		if (got < 0 && got != -EDQUOT && got != -ENOSPC)
 			bail("reserve: %d", got);
@@ -148,8 +153,8 @@ static void test_bound(void)
 		while (n) {
 			n--;
 			if (m[n].to >= 0)
-				must(gpc_unref(c, &m[n].to, 1));
-			must(gpc_unref(c, &b[n], 1));
+				must(gpc_release(c, &m[n].to, 1));
+			must(gpc_release(c, &b[n], 1));
 		}
 		done(c);
 		chain_make(c, 0, 1000 + 8 * i, 4, NULL);

@@ -18,7 +18,7 @@ static struct replica *at(gpc_block b)
 
 /* ---- a consumer ---- */
 
-static void store(const struct gpc_change *ch)
+static void store(const struct gpc_event *ch)
 {
 	struct replica *r = at(ch->block);
 
@@ -32,7 +32,7 @@ static void forget(gpc_block b, gpc_key key)
 	at(b)->live = false;
 }
 
-static void apply(const struct gpc_change *ch)
+static void apply(const struct gpc_event *ch)
 {
 	if (next_seq && ch->seq != next_seq)
 		odd++;
@@ -64,10 +64,10 @@ static void apply(const struct gpc_change *ch)
 
 static void follow(gpc *c)
 {
-	struct gpc_change ch[37];
+	struct gpc_event ch[37];
 	int n, i;
 
-	while ((n = gpc_changes(c, &cursor, ch, 37)) > 0)
+	while ((n = gpc_event_read(c, &cursor, ch, 37)) > 0)
 		for (i = 0; i < n; i++)
 			apply(&ch[i]);
 	must(n);
@@ -148,7 +148,7 @@ static void test_late(void)
 {
 	struct gpc_config cfg = cache_config(0, 0);
 	gpc *c = churn_begin(&cfg);
-	struct gpc_change ch[4];
+	struct gpc_event ch[4];
 	uint64_t old, from_now = UINT64_MAX, one = 0;
 	uint32_t i, late = 0;
 	int n;
@@ -162,12 +162,12 @@ static void test_late(void)
 		done(c);
 		old = cursor;
 		ch[0].seq = 77;
-		n = gpc_changes(c, &cursor, ch, 4);
+		n = gpc_event_read(c, &cursor, ch, 4);
 		if (n != -ESTALE)
 			continue;
 		late++;
 		ok(cursor > old && ch[0].seq == 77, "too late, and told where to go on");
-		is_int(gpc_changes(c, &cursor, ch, 4), 0, "nothing has happened since");
+		is_int(gpc_event_read(c, &cursor, ch, 4), 0, "nothing has happened since");
 		next_seq = odd = 0;
 		walk(c, true);
 		churn_request();
@@ -178,34 +178,35 @@ static void test_late(void)
 		is_int(odd, 0, "and makes sense");
 	}
 	is_int(late, 2, "twice too late");
-	n = gpc_changes(c, &one, ch, 4);
+	n = gpc_event_read(c, &one, ch, 4);
 	ok(n == 4 && ch[3].seq == ch[0].seq + 3 && one == ch[3].seq + 1,
 	   "from 0: the oldest ones that are kept");
-	is_int(gpc_changes(c, &from_now, ch, 4), 0, "from now on: nothing yet");
+	is_int(gpc_event_read(c, &from_now, ch, 4), 0, "from now on: nothing yet");
 	is_int(from_now, cursor, "the same place");
 	churn_end();
-	is_int(gpc_changes(c, &from_now, ch, 0), 0, "no room, no changes");
-	ok(gpc_changes(c, &from_now, ch, 4) > 0, "now there are some");
-	refused(gpc_changes(c, NULL, ch, 4), EINVAL, "no cursor");
-	refused(gpc_changes(c, &cursor, NULL, 4), EINVAL, "no room");
+	is_int(gpc_event_read(c, &from_now, ch, 0), 0, "no room, no changes");
+	ok(gpc_event_read(c, &from_now, ch, 4) > 0, "now there are some");
+	refused(gpc_event_read(c, NULL, ch, 4), EINVAL, "no cursor");
+	refused(gpc_event_read(c, &cursor, NULL, 4), EINVAL, "no room");
 	cache_end(c);
 }
 
 static void test_each(void)
 {
 	gpc *c = cache_new(4, 4);
-	struct gpc_change ch[8];
+	struct gpc_event ch[8];
 	struct gpc_move m[4];
 	gpc_block b[2], x;
 	gpc_key k[3];
 	uint64_t at_change = 0;
 
 	chain_keys(c, 1, 2, k);
-	is_int(gpc_changes(c, &at_change, ch, 8), 0, "an empty cache has no past");
-	must(gpc_reserve(c, 0, 2, 0, b, NULL, 0, 1000));
-	is_int(gpc_changes(c, &at_change, ch, 8), 0, "reservations are no news");
-	must(gpc_publish(c, k, k + 1, b, 2, 9, NULL, 0, NULL));
-	is_int(gpc_changes(c, &at_change, ch, 8), 2, "two are published");
+	is_int(gpc_event_read(c, &at_change, ch, 8), 0, "an empty cache has no past");
+	must(gpc_reserve(c, 0, 2, b, NULL, 0, 1000));
+	is_int(gpc_event_read(c, &at_change, ch, 8), 0, "reservations are no news");
+	must(gpc_publish(c, k, k + 1, b, 2, GPC_OPTIONS(gpc_publish_options, .tag = 9), 0,
+			 -1));
+	is_int(gpc_event_read(c, &at_change, ch, 8), 2, "two are published");
 	ok(ch[0].what == GPC_STORED && ch[0].block == b[0] && ch[0].tag == 9 &&
 		   key_is(ch[0].key, k[1]) && key_is(ch[0].parent, k[0]) &&
 		   ch[0].seq == 1,
@@ -213,24 +214,25 @@ static void test_each(void)
 	ok(ch[1].what == GPC_STORED && ch[1].block == b[1] && key_is(ch[1].key, k[2]) &&
 		   key_is(ch[1].parent, k[1]) && ch[1].seq == 2,
 	   "and its child");
-	must(gpc_unref(c, b, 2));
+	must(gpc_release(c, b, 2));
 	must(gpc_demote(c, 0, 1, NULL, 1, m, 0, 1000));
-	is_int(gpc_changes(c, &at_change, ch, 8), 0, "a move that began is none");
-	must(gpc_commit(c, m, 1, NULL, 0));
-	is_int(gpc_changes(c, &at_change, ch, 8), 1, "one that ended is one");
+	is_int(gpc_event_read(c, &at_change, ch, 8), 0, "a move that began is none");
+	must(gpc_commit(c, m, 1, NULL, 0, -1));
+	is_int(gpc_event_read(c, &at_change, ch, 8), 1, "one that ended is one");
 	ok(ch[0].what == GPC_MOVED && ch[0].was == b[1] && ch[0].block == m[0].to &&
 		   key_is(ch[0].key, k[2]) && ch[0].tag == 9,
 	   "from where to where");
-	must(gpc_reserve(c, 0, 4, 0, (gpc_block[4]){ 0 }, m, 0, 1000));
-	is_int(gpc_changes(c, &at_change, ch, 8), 1, "a victim");
+	must(gpc_reserve(c, 0, 4, (gpc_block[4]){ 0 },
+			 GPC_OPTIONS(gpc_reserve_options, .moves = m), 0, 1000));
+	is_int(gpc_event_read(c, &at_change, ch, 8), 1, "a victim");
 	ok(ch[0].what == GPC_REMOVED && ch[0].block == b[0], "is removed");
-	must(gpc_clear(c, 1, 0, 0, 1000));
-	is_int(gpc_changes(c, &at_change, ch, 8), 1, "a pool is cleared");
+	must(gpc_pool_clear(c, 1, 0, 0, 1000));
+	is_int(gpc_event_read(c, &at_change, ch, 8), 1, "a pool is cleared");
 	ok(ch[0].what == GPC_CLEARED && GPC_POOL(ch[0].block) == 1 && !ch[0].tag,
 	   "as one");
 	chain_make(c, 1, 20, 1, &x);
-	must(gpc_drop(c, &x, 1, 0, NULL));
-	is_int(gpc_changes(c, &at_change, ch, 8), 2, "a drop");
+	must(gpc_drop(c, &x, 1, NULL, 0, -1));
+	is_int(gpc_event_read(c, &at_change, ch, 8), 2, "a drop");
 	ok(ch[1].what == GPC_REMOVED && ch[1].block == x, "is a removal");
 	cache_end(c);
 }
@@ -239,7 +241,7 @@ static void test_each(void)
 static void test_order(void)
 {
 	gpc *c = cache_new(8, 8);
-	struct gpc_change ch[8];
+	struct gpc_event ch[8];
 	struct gpc_move m[4], x;
 	gpc_block b[4];
 	gpc_key k[5];
@@ -248,13 +250,13 @@ static void test_order(void)
 
 	chain_keys(c, 1, 4, k);
 	chain_make(c, 0, 1, 4, b);
-	must(gpc_changes(c, &at_change, ch, 8));
+	must(gpc_event_read(c, &at_change, ch, 8));
 	must(gpc_demote(c, 0, 1, NULL, 4, m, 0, 1000));
 	x = m[0]; /* leaf first: now not */
 	m[0] = m[2];
 	m[2] = x;
-	must(gpc_commit(c, m, 4, NULL, 0));
-	is_int(gpc_changes(c, &at_change, ch, 8), 4, "four go down");
+	must(gpc_commit(c, m, 4, NULL, 0, -1));
+	is_int(gpc_event_read(c, &at_change, ch, 8), 4, "four go down");
 	for (i = 0; i < 4 && key_is(ch[i].key, k[4 - i]); i++)
 		;
 	is_int(i, 4, "leaf first");
@@ -263,14 +265,14 @@ static void test_order(void)
 	x = m[0];
 	m[0] = m[3];
 	m[3] = x;
-	must(gpc_commit(c, m, 4, NULL, 0));
-	is_int(gpc_changes(c, &at_change, ch, 8), 4, "four come up");
+	must(gpc_commit(c, m, 4, NULL, 0, -1));
+	is_int(gpc_event_read(c, &at_change, ch, 8), 4, "four come up");
 	for (i = 0; i < 4 && key_is(ch[i].key, k[1 + i]); i++)
 		;
 	is_int(i, 4, "root first");
 	b[0] = find(c, 1);
-	must(gpc_drop(c, b, 1, 0, NULL));
-	is_int(gpc_changes(c, &at_change, ch, 8), 4, "four are dropped");
+	must(gpc_drop(c, b, 1, NULL, 0, -1));
+	is_int(gpc_event_read(c, &at_change, ch, 8), 4, "four are dropped");
 	for (i = 0; i < 4 && ch[i].what == GPC_REMOVED && key_is(ch[i].key, k[4 - i]);
 	     i++)
 		;

@@ -14,8 +14,8 @@ static struct gpc_config with_mirror(uint32_t vram)
 
 static void synced(gpc *c)
 {
-	if (gpc_sync(c, 0, 2000))
-		bail("gpc_sync: %s", gpc_last_error());
+	if (gpc_mirror_sync(c, GPC_TICKET_ALL, 2000))
+		bail("gpc_mirror_sync: %s", gpc_last_error());
 }
 
 /* One launch: keys to blocks. */
@@ -82,7 +82,7 @@ static uint64_t changes_of(gpc *c)
 {
 	struct gpc_mirror m = { .size = sizeof(m) };
 
-	must(gpc_get_mirror(c, 0, &m));
+	must(gpc_mirror_get(c, 0, &m));
 	return m.changes;
 }
 
@@ -98,7 +98,7 @@ static struct compared compare(gpc *c, gpc_dev *d)
 	do {
 		synced(c);
 		before = changes_of(c);
-		got.dirty = gpc_dirty(c) != 0;
+		got.dirty = gpc_mirror_lag(c) != 0;
 		got.blocks = differences(c, d);
 		got.matches = match_differences(c, d);
 	} while (changes_of(c) != before);
@@ -149,40 +149,42 @@ static void test_sync(void)
 	chain_keys(c, 1, 4, k);
 	is_int(info_of(c).mirrors, 1, "one mirror");
 	is_str(info_of(c).devices, "host", "on the host");
-	is_int(gpc_get_mirror(c, 0, &m), 0, "described");
+	is_int(gpc_mirror_get(c, 0, &m), 0, "described");
 	ok(!strcmp(m.device, "host") && !m.retired && m.bytes && m.generation,
 	   "as it is");
-	refused(gpc_get_mirror(c, 1, &m), ENOENT, "there is no other");
-	refused(gpc_get_mirror(c, -1, &m), EINVAL, "they count from 0");
+	refused(gpc_mirror_get(c, 1, &m), ENOENT, "there is no other");
+	refused(gpc_mirror_get(c, -1, &m), EINVAL, "they count from 0");
 	must(gpc_dev_open(c, "host", &d));
-	must(gpc_reserve(c, 0, 4, 0, b, NULL, 0, 1000));
-	is_int(gpc_publish(c, k, k + 1, b, 4, 0, res, GPC_NOWAIT, &t), 0,
+	must(gpc_reserve(c, 0, 4, b, NULL, 0, 1000));
+	is_int(gpc_publish(c, k, k + 1, b, 4,
+			   GPC_OPTIONS(gpc_publish_options, .resident = res,
+				       .ticket = &t), 0, 0), 0,
 	       "published, no wait");
-	is_int(gpc_sync(c, t, 2000), 0, "until that is on all mirrors");
+	is_int(gpc_mirror_sync(c, t, 2000), 0, "until that is on all mirrors");
 	ok(!memcmp(b, res, sizeof(b)), "so it was acknowledged before");
 	launch(d, 0, k + 1, 4, got);
 	ok(!memcmp(b, got, sizeof(b)), "and is found on the device");
-	is_int(gpc_dirty(c), 0, "nothing is dirty");
-	must(gpc_get_mirror(c, 0, &m));
+	is_int(gpc_mirror_lag(c), 0, "nothing is dirty");
+	must(gpc_mirror_get(c, 0, &m));
 	ok(m.flushed == m.changes && m.changes >= 4, "the mirror has all changes");
-	must(gpc_drop(c, &b[2], 1, 0, NULL));
+	must(gpc_drop(c, &b[2], 1, NULL, 0, -1));
 	synced(c);
 	launch(d, 0, k + 1, 4, got);
 	ok(got[0] == b[0] && got[1] == b[1] && got[2] == -1 && got[3] == -1,
 	   "dropped there, too");
-	is_int(gpc_sync(c, t, 0), 0, "an old ticket is done");
-	refused(gpc_sync(c, t + 1000, 0), EINVAL, "a ticket that was never given");
-	must(gpc_unref(c, b, 4));
+	is_int(gpc_mirror_sync(c, t, 0), 0, "an old ticket is done");
+	refused(gpc_mirror_sync(c, t + 1000, 0), EINVAL, "a ticket that was never given");
+	must(gpc_release(c, b, 4));
 	must(gpc_dev_close(d));
 	clean(c, "syncs");
 	cache_end(c);
 
 	c = cache_new(8, 0);
 	is_int(info_of(c).mirrors, 0, "no mirror");
-	is_int(gpc_sync(c, 0, 0), 0, "nothing to wait for");
-	is_int(gpc_dirty(c), 0, "nothing is dirty");
+	is_int(gpc_mirror_sync(c, GPC_TICKET_ALL, 0), 0, "nothing to wait for");
+	is_int(gpc_mirror_lag(c), 0, "nothing is dirty");
 	chain_make(c, 0, 1, 4, NULL);
-	is_int(gpc_dirty(c), 0, "ever");
+	is_int(gpc_mirror_lag(c), 0, "ever");
 	refused(gpc_dev_open(c, "host", &d), ENODEV, "nothing to open");
 	cache_end(c);
 }
@@ -210,7 +212,7 @@ static void test_statistics(void)
 	is_int(after.miss - before.miss, 3, "three misses");
 	is_int(info_of(c).tick, tick, "but recency comes from references alone");
 	is_int(gpc_ref(c, k + 1, got, 5), 5, "hits are hints for references");
-	must(gpc_unref(c, got, 5));
+	must(gpc_release(c, got, 5));
 	must(gpc_dev_close(d));
 	cache_end(c);
 }
@@ -252,19 +254,19 @@ static void test_sections(void)
 	for (i = 0; i < GPC_SECTIONS; i++)
 		s[i] = must(gpc_dev_enter(d));
 	refused(gpc_dev_enter(d), EAGAIN, "as many as there may be");
-	refused(gpc_enter(c), EAGAIN, "of both kinds together");
+	refused(gpc_section_enter(c), EAGAIN, "of both kinds together");
 	for (i = 0; i < GPC_SECTIONS; i++)
 		n += gpc_dev_leave(d, s[i], NULL) == 0;
 	is_int(n, GPC_SECTIONS, "all are left");
 	must(gpc_dev_wait(d, NULL, 1000));
 	is_int(stats_of(c, info_of(c).peer).sections, 0, "none is open");
 	s[0] = must(gpc_dev_enter(d));
-	s[1] = must(gpc_enter(c));
+	s[1] = must(gpc_section_enter(c));
 	ok(s[0] != s[1], "both kinds share their numbers");
-	gpc_leave(c, s[0]);
+	gpc_section_leave(c, s[0]);
 	is_int(stats_of(c, info_of(c).peer).sections, 2,
 	       "a host call does not end a device's");
-	gpc_leave(c, s[1]);
+	gpc_section_leave(c, s[1]);
 	must(gpc_dev_leave(d, s[0], NULL));
 	must(gpc_dev_wait(d, NULL, 1000));
 	for (i = n = 0; i < 500; i++) {
@@ -272,7 +274,7 @@ static void test_sections(void)
 		n += got == 0;
 	}
 	is_int(n, 500, "again and again");
-	is_int(gpc_reserve(c, 0, 8, 0, b, NULL, 0, 2000), 8, "nothing is held up");
+	is_int(gpc_reserve(c, 0, 8, b, NULL, 0, 2000), 8, "nothing is held up");
 	must(gpc_dev_close(d));
 	must(gpc_dev_close(f));
 	must(gpc_close(e));
@@ -339,7 +341,7 @@ static void test_writers(void)
 		k = key_of(c, 1 + i);
 		launch(d, 0, &k, 1, &got);
 		n += got == (gpc_block)i;
-		must(gpc_get_mirror(c, 0, &m));
+		must(gpc_mirror_get(c, 0, &m));
 		grows += m.generation > generation;
 		generation = m.generation;
 		must(gpc_writer_drop(writer));

@@ -79,28 +79,28 @@ static int body(void)
 	c = cache_make(&cfg, NULL);
 	looker = cache_attach(0, 0);
 	chain_make(c, 0, 1, 64, b);
-	must(gpc_sync(c, 0, 2000));
+	must(gpc_mirror_sync(c, GPC_TICKET_ALL, 2000));
 	before = uploads;
 	must(gpc_writer_drop(c));
 	must(gpc_writer_take(c, 0, 0));
 	is_int(uploads - before, 1, "a new writer uploads the table");
 	is_int(early, 0, "and publishes its mirror afterwards");
 	ok(is_published(), "then it is published");
-	must(gpc_sync(c, 0, 2000));
+	must(gpc_mirror_sync(c, GPC_TICKET_ALL, 2000));
 
 	before = flushes;
 	largest = 0;
 	chain_make(c, 0, 1001, 1, &x);
-	must(gpc_sync(c, 0, 2000));
+	must(gpc_mirror_sync(c, GPC_TICKET_ALL, 2000));
 	ok(flushes > before, "a block is published, and flushed");
 	ok(largest && largest <= 4, "with what was changed: %u entries", largest);
 
 	hurried = 0;
 	slow = true;
-	is_int(gpc_drop(c, &x, 1, 0, NULL), 1, "one goes");
+	is_int(gpc_drop(c, &x, 1, NULL, 0, -1), 1, "one goes");
 	must(gpc_writer_serve(c, 20));
 	slow = false;
-	must(gpc_sync(c, 0, 2000));
+	must(gpc_mirror_sync(c, GPC_TICKET_ALL, 2000));
 	settle(c);
 	is_int(hurried, 0, "no grace period begins while a flush is under way");
 	ok(load_relaxed(&seg_shared(&looker->seg)->epoch) > changed,

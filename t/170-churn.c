@@ -44,9 +44,9 @@ static void tests(void)
 	struct gpc_config cfg = cache_config(0, 0);
 
 	run(&cfg, 4000, "exact");
-	cfg.ahead = 8;
+	cfg.free_target = 8;
 	cfg.tick_us = 1000;
-	run(&cfg, 4000, "ahead of demand, milliseconds");
+	run(&cfg, 4000, "free_target of demand, milliseconds");
 }
 
 static int body(void)

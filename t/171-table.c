@@ -51,8 +51,10 @@ static void keys_in(gpc *c, uint64_t *n, uint32_t first, uint32_t second, gpc_ke
 /* Each by itself; the blocks stay referenced. */
 static int publish(gpc *c, const gpc_key *k, gpc_block *b, uint32_t n, gpc_block *res)
 {
-	must(gpc_reserve(c, 0, n, 0, b, NULL, 0, 1000));
-	return must(gpc_publish(c, NULL, k, b, n, 0, res, 0, NULL));
+	must(gpc_reserve(c, 0, n, b, NULL, 0, 1000));
+	return must(gpc_publish(c, NULL, k, b, n,
+				GPC_OPTIONS(gpc_publish_options, .resident = res), 0,
+				-1));
 }
 
 static uint32_t misses(gpc *c, const gpc_key *k, const gpc_block *b, uint32_t n)
@@ -87,8 +89,10 @@ static void test_full(void)
 	is_int(misses(c, k, b, 2 * FULL), 0, "the others are found still");
 	is_int(stats_of(c, info_of(c).peer).reserved, 1, "its block stays reserved");
 	clean(c, "two full buckets");
-	is_int(gpc_drop(c, &b[3], 1, 0, NULL), 1, "one of them goes");
-	is_int(must(gpc_publish(c, NULL, k + 8, b + 8, 1, 0, res + 8, 0, NULL)), 1,
+	is_int(gpc_drop(c, &b[3], 1, NULL, 0, -1), 1, "one of them goes");
+	is_int(must(gpc_publish(c, NULL, k + 8, b + 8, 1,
+				GPC_OPTIONS(gpc_publish_options, .resident = res + 8), 0,
+				-1)), 1,
 	       "then there is a place");
 	b[3] = -1;
 	is_int(misses(c, k, b, 2 * FULL + 1), 0,
@@ -126,7 +130,7 @@ static void test_relocation(void)
 	is_int(misses(c, k, b, 2 * FULL + 1), 0, "all are found");
 	clean(c, "relocated");
 	settle(c);
-	must(gpc_unref(c, b, 9));
+	must(gpc_release(c, b, 9));
 	is_int(gpc_evict(c, 0, 9, b, 0, 1000), 9, "and all can go again");
 	is_int(gpc_lookup(c, 0, k, 9, b, 0), 0, "wherever they stand");
 	clean(c, "empty again");
@@ -163,16 +167,17 @@ static void hold_up(struct held_up *h)
 	h->c = cache_make(&cfg, NULL);
 	pool_new(h->c, GPC_VRAM, 16, 0, 0);
 	ram.transit = 8;
-	must(gpc_pool_add(h->c, &ram));
+	must(gpc_pool_add(h->c, &ram, -1));
 	h->d = cache_attach(0, 0);
 	h->res = -77;
 	fill_two(h->c, h->k, h->b);
-	must(gpc_unref(h->c, h->b, 2 * FULL));
-	h->section = must(gpc_enter(h->d));
-	must(gpc_reserve(h->c, 0, 1, 0, h->b + 8, NULL, 0, 1000));
-	must(gpc_publish(h->c, NULL, h->k + 8, h->b + 8, 1, 0, &h->res, GPC_NOWAIT,
-			 &h->t));
-	refused(gpc_wait(h->c, h->t, 20), ETIMEDOUT,
+	must(gpc_release(h->c, h->b, 2 * FULL));
+	h->section = must(gpc_section_enter(h->d));
+	must(gpc_reserve(h->c, 0, 1, h->b + 8, NULL, 0, 1000));
+	must(gpc_publish(h->c, NULL, h->k + 8, h->b + 8, 1,
+			 GPC_OPTIONS(gpc_publish_options, .resident = &h->res,
+				     .ticket = &h->t), 0, 0));
+	refused(gpc_ticket_wait(h->c, h->t, 20), ETIMEDOUT,
 		"a section is open: no room is made yet");
 	is_int(misses(h->d, h->k, h->b, 2 * FULL), 0,
 	       "the others are found all the while");
@@ -182,8 +187,8 @@ static void hold_up(struct held_up *h)
 
 static void let_go(struct held_up *h, const char *what)
 {
-	gpc_leave(h->d, h->section);
-	is_int(gpc_wait(h->c, h->t, 2000), 0, "%s: when the section has ended", what);
+	gpc_section_leave(h->d, h->section);
+	is_int(gpc_ticket_wait(h->c, h->t, 2000), 0, "%s: when the section has ended", what);
 	is_int(h->res, h->b[8], "the key has its place");
 	is_int(misses(h->c, h->k, h->b, 2 * FULL + 1), 0, "what should be found is");
 	settle(h->c);
@@ -197,10 +202,10 @@ static void test_relocation_waits(void)
 	struct held_up h;
 
 	hold_up(&h);
-	is_int(gpc_drop(h.c, &h.b[1], 1, GPC_NOWAIT, NULL), 0,
+	is_int(gpc_drop(h.c, &h.b[1], 1, NULL, 0, 0), 0,
 	       "what comes behind it waits");
 	is_int(misses(h.d, h.k, h.b, 2 * FULL), 0, "so it is found");
-	gpc_leave(h.d, h.section);
+	gpc_section_leave(h.d, h.section);
 	done(h.c);
 	h.b[1] = -1;
 	let_go(&h, "a relocation that waited");
@@ -216,12 +221,12 @@ static void test_relocation_undone(void)
 	hold_up(&h);
 	e = cache_attach(0, 0);
 	serve_begin(h.c);
-	is_int(gpc_drop(e, h.b, 2 * FULL, 0, NULL), 2 * FULL, "all eight go");
+	is_int(gpc_drop(e, h.b, 2 * FULL, NULL, 0, -1), 2 * FULL, "all eight go");
 	serve_end();
 	for (i = 0; i < 2 * FULL; i++)
 		h.b[i] = -1;
 	is_int(misses(h.c, h.k, h.b, 2 * FULL), 0, "they are not found");
-	refused(gpc_wait(h.c, h.t, 20), ETIMEDOUT, "but their places are not free yet");
+	refused(gpc_ticket_wait(h.c, h.t, 20), ETIMEDOUT, "but their places are not free yet");
 	clean(h.c, "a relocation whose key went");
 	must(gpc_close(e));
 	let_go(&h, "a relocation undone");
@@ -240,7 +245,7 @@ static void test_relocation_moved(void)
 	serve_begin(h.c);
 	is_int(gpc_demote(e, 0, 1, h.b, 2 * FULL, m, 0, 2000), 2 * FULL,
 	       "all eight move");
-	is_int(gpc_commit(e, m, 2 * FULL, NULL, 0), 2 * FULL, "to RAM");
+	is_int(gpc_commit(e, m, 2 * FULL, NULL, 0, -1), 2 * FULL, "to RAM");
 	serve_end();
 	for (i = 0; i < 2 * FULL; i++)
 		h.b[i] = m[i].to;
@@ -295,8 +300,8 @@ static void test_corner(uint32_t steps)
 	for (i = 0; i < steps; i++) {
 		at = STAY + chance(KEYS - STAY);
 		if (b[at] >= 0) {
-			must(gpc_unref(c, &b[at], 1));
-			must(gpc_drop(c, &b[at], 1, 0, NULL));
+			must(gpc_release(c, &b[at], 1));
+			must(gpc_drop(c, &b[at], 1, NULL, 0, -1));
 			b[at] = -1;
 			live--;
 		} else if (live < MOST) {
@@ -305,7 +310,7 @@ static void test_corner(uint32_t steps)
 			} else {
 				bad += res != -EAGAIN;
 				full++;
-				must(gpc_unref(c, &b[at], 1));
+				must(gpc_release(c, &b[at], 1));
 				b[at] = -1;
 			}
 		}
@@ -340,11 +345,11 @@ static void test_whole(uint32_t steps)
 	for (i = 0; i < steps; i++) {
 		at = i % SMALL;
 		if (b[at] >= 0)
-			must(gpc_unref(c, &b[at], 1));
+			must(gpc_release(c, &b[at], 1));
 		k[at] = key_of(c, ++n);
 		if (publish(c, k + at, b + at, 1, &res) != 1) {
 			bad += res != -EAGAIN;
-			must(gpc_unref(c, &b[at], 1));
+			must(gpc_release(c, &b[at], 1));
 			b[at] = -1;
 		}
 		if (i >= SMALL)
@@ -377,7 +382,7 @@ static void test_relocation_home(bool moves)
 	ram.transit = 8;
 	c = cache_make(&cfg, NULL);
 	pool_new(c, GPC_VRAM, 40, 0, 0);
-	must(gpc_pool_add(c, &ram));
+	must(gpc_pool_add(c, &ram, -1));
 	d = cache_attach(0, 0);
 	e = cache_attach(0, 0);
 	keys_in(c, &n, 1u << HOME, ~(1u << HOME | 1u << NEAR | 1u << FAR), k, FULL);
@@ -387,25 +392,27 @@ static void test_relocation_home(bool moves)
 	keys_in(c, &n, 1u << FAR, 1u << NEAR, k + 9, FULL);
 	keys_in(c, &n, 1u << NEAR, 1u << FAR, k + 13, 1);
 	is_int(publish(c, k, b, 13, res), 13, "two have spilled from one bucket");
-	must(gpc_unref(c, b, 13));
-	is_int(gpc_drop(c, b, 1, 0, NULL), 1, "where there is room again");
+	must(gpc_release(c, b, 13));
+	is_int(gpc_drop(c, b, 1, NULL, 0, -1), 1, "where there is room again");
 	settle(c);
 	b[0] = -1;
-	section = must(gpc_enter(d));
-	must(gpc_reserve(c, 0, 1, 0, b + 13, NULL, 0, 1000));
-	must(gpc_publish(c, NULL, k + 13, b + 13, 1, 0, res, GPC_NOWAIT, &t));
-	refused(gpc_wait(c, t, 20), ETIMEDOUT, "a spilled key is on its way home");
+	section = must(gpc_section_enter(d));
+	must(gpc_reserve(c, 0, 1, b + 13, NULL, 0, 1000));
+	must(gpc_publish(c, NULL, k + 13, b + 13, 1,
+			 GPC_OPTIONS(gpc_publish_options, .resident = res, .ticket = &t),
+			 0, 0));
+	refused(gpc_ticket_wait(c, t, 20), ETIMEDOUT, "a spilled key is on its way home");
 	serve_begin(c);
 	if (moves) {
 		is_int(gpc_demote(e, 0, 1, b + 4, 1, &m, 0, 2000), 1, "and moves");
-		is_int(gpc_commit(e, &m, 1, NULL, 0), 1, "to RAM");
+		is_int(gpc_commit(e, &m, 1, NULL, 0, -1), 1, "to RAM");
 		b[4] = m.to;
 	}
-	is_int(gpc_drop(e, b + 4, 1, 0, NULL), 1, "and goes");
+	is_int(gpc_drop(e, b + 4, 1, NULL, 0, -1), 1, "and goes");
 	serve_end();
 	b[4] = -1;
-	gpc_leave(d, section);
-	is_int(gpc_wait(c, t, 2000), 0, "another has its place");
+	gpc_section_leave(d, section);
+	is_int(gpc_ticket_wait(c, t, 2000), 0, "another has its place");
 	settle(c);
 	is_int(misses(c, k, b, 14), 0, "the other one that has spilled is found");
 	clean(c, "a relocation to the first bucket");

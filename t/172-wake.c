@@ -110,9 +110,9 @@ static uint64_t commands(void)
 
 	meet_on(0);
 	while (clock_ns() < until && !load_relaxed(&of_writer.lost) && !load_relaxed(&of_peer.lost)) {
-		must(gpc_reserve(peer, 0, 1, 0, &b, NULL, 0, -1));
+		must(gpc_reserve(peer, 0, 1, &b, NULL, 0, -1));
 		spin((uint32_t)(n * 7 % 256));
-		must(gpc_unref(peer, &b, 1));
+		must(gpc_release(peer, &b, 1));
 		spin((uint32_t)(n * 13 % 1024));
 		n++;
 	}

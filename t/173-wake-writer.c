@@ -59,10 +59,10 @@ static void test_between(void)
 	int section;
 
 	chain_make(server, 0, 1, 1, NULL);
-	section = must(gpc_enter(reader));
+	section = must(gpc_section_enter(reader));
 	gpc_writer_wake(server);
 	is_int(gpc_evict(server, 0, 1, &b, 0, 50), -ETIMEDOUT, "another call serves");
-	gpc_leave(reader, section);
+	gpc_section_leave(reader, section);
 	must(gpc_close(reader));
 	from = clock_ns();
 	while (must(gpc_writer_serve(server, 3000)))
@@ -72,7 +72,7 @@ static void test_between(void)
 
 static void test_others(void)
 {
-	struct gpc_options opt = { .size = sizeof(opt), .dir = cache_dir };
+	struct gpc_attach_options opt = { .size = sizeof(opt), .dir = cache_dir };
 	gpc *peer = cache_attach(0, 0), *reader;
 
 	must(gpc_attach(cache_name, &opt, GPC_READONLY, &reader));

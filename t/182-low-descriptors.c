@@ -67,12 +67,12 @@ static bool all_closed(void)
 
 static int look(void)
 {
-	struct gpc_options opt = { .size = sizeof(opt), .dir = cache_dir };
+	struct gpc_attach_options opt = { .size = sizeof(opt), .dir = cache_dir };
 	struct gpc_info info = { .size = sizeof(info) };
 	gpc *r;
 
 	step(10, !gpc_attach(cache_name, &opt, GPC_READONLY, &r));
-	step(11, !gpc_get_info(r, &info));
+	step(11, !gpc_info_get(r, &info));
 	step(12, info.max_blocks == 64);
 	step(13, gpc_check(r, NULL, NULL) == 0);
 	step(14, !gpc_close(r));
@@ -82,7 +82,7 @@ static int look(void)
 static int engine(void)
 {
 	struct gpc_config cfg = cache_config(64, 0);
-	struct gpc_options opt = { .size = sizeof(opt), .dir = cache_dir };
+	struct gpc_attach_options opt = { .size = sizeof(opt), .dir = cache_dir };
 	gpc *c, *d;
 	gpc_dev *dev;
 	gpc_key k;
@@ -95,9 +95,9 @@ static int engine(void)
 	step(1, !gpc_create(cache_name, &cfg, &opt, GPC_SERVE, &c));
 	step(2, !gpc_attach(cache_name, &opt, GPC_SERVE, &d));
 	k = key_of(d, 7);
-	step(3, gpc_reserve(d, 0, 1, 0, &b, NULL, 0, 1000) == 1);
-	step(4, gpc_publish(d, NULL, &k, &b, 1, 0, NULL, 0, NULL) == 1);
-	step(5, !gpc_sync(d, 0, 1000));
+	step(3, gpc_reserve(d, 0, 1, &b, NULL, 0, 1000) == 1);
+	step(4, gpc_publish(d, NULL, &k, &b, 1, NULL, 0, -1) == 1);
+	step(5, !gpc_mirror_sync(d, GPC_TICKET_ALL, 1000));
 	step(6, !gpc_dev_open(d, "host", &dev));
 	err = look();
 	if (err)

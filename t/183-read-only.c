@@ -15,7 +15,7 @@ static gpc *c, *r;
 
 static gpc *look(void)
 {
-	struct gpc_options opt = { .size = sizeof(opt), .dir = cache_dir };
+	struct gpc_attach_options opt = { .size = sizeof(opt), .dir = cache_dir };
 	gpc *made = NULL;
 
 	must(gpc_attach(cache_name, &opt, GPC_READONLY, &made));
@@ -49,7 +49,7 @@ static void test_present(void)
 {
 	struct gpc_pool p = { .size = sizeof(p) };
 	struct gpc_stats st = { .size = sizeof(st) };
-	struct gpc_change ch[8];
+	struct gpc_event ch[8];
 	uint64_t cursor = 0;
 	long before = space();
 	gpc_block b[4];
@@ -63,22 +63,22 @@ static void test_present(void)
 	is_int(stats_of(r, 1).alive, 1, "and is alive");
 	must(gpc_close(other));
 	must(gpc_writer_serve(c, 50));
-	is_int(gpc_get_stats(r, 1, &st), -ENOENT, "and leaves");
+	is_int(gpc_stats_get(r, 1, &st), -ENOENT, "and leaves");
 	is_int(stats_of(r, -1).live, 0, "no live block");
 	chain_hold(c, 0, 1, 3, b);
 	is_int(stats_of(r, -1).live, 3, "three");
 	is_int(stats_of(r, 0).refs, 3, "held by the peer");
-	is_int(gpc_avail(r, 0), gpc_avail(c, 0), "as many are available as others find");
+	is_int(gpc_pool_available(r, 0), gpc_pool_available(c, 0), "as many are available as others find");
 	is_int(gpc_pool_get(r, 0, &p), 0, "the pool");
 	is_int(p.blocks, BLOCKS, "has its blocks");
-	is_int(gpc_changes(r, &cursor, ch, 8), 3, "three changes");
+	is_int(gpc_event_read(r, &cursor, ch, 8), 3, "three changes");
 	chain_make(c, 0, 50, 1, NULL);
-	is_int(gpc_changes(r, &cursor, ch, 8), 1, "and the next one");
+	is_int(gpc_event_read(r, &cursor, ch, 8), 1, "and the next one");
 	ok(key_is(ch[0].key, key_of(c, 50)), "with its key");
-	is_int(gpc_dirty(r), 0, "no mirror lags");
+	is_int(gpc_mirror_lag(r), 0, "no mirror lags");
 	ok(space() - before < (long)info_of(c).bytes / 2, "no copy was made: %ld of %ld bytes",
 	   space() - before, (long)info_of(c).bytes);
-	must(gpc_unref(c, b, 3));
+	must(gpc_release(c, b, 3));
 }
 
 static void test_copy(void)
@@ -141,7 +141,7 @@ static int forked(void)
 	pid_t pid = fork();
 
 	if (!pid)
-		_exit(gpc_get_info(r, &info) != -ECHILD ||
+		_exit(gpc_info_get(r, &info) != -ECHILD ||
 		      gpc_lookup(r, 0, &k, 1, &b, 0) != -ECHILD || gpc_close(r));
 	while (waitpid(pid, &status, 0) < 0)
 		;
@@ -160,25 +160,25 @@ static void all_calls(const char *when)
 	struct gpc_info info = { .size = sizeof(info) };
 	struct gpc_pool p = { .size = sizeof(p) };
 	struct gpc_mirror m = { .size = sizeof(m) };
-	struct gpc_change ch[4];
+	struct gpc_event ch[4];
 	gpc_key k = key_of(r, 1);
 	uint64_t cursor = 0;
 	gpc_block b;
 	int i;
 
-	is_int(gpc_get_info(r, &info), 0, "%s: information", when);
+	is_int(gpc_info_get(r, &info), 0, "%s: information", when);
 	ok(info.refused < 0 && info.why[0], "%s: nobody could attach: %s", when, info.why);
-	gpc_get_stats(r, -1, &st);
+	gpc_stats_get(r, -1, &st);
 	ok(st.live <= BLOCKS && st.dying <= BLOCKS && st.free_blocks <= BLOCKS,
 	   "%s: no more blocks than there are", when);
 	for (i = 0; i < 16; i++) {
-		gpc_get_stats(r, i, &st);
+		gpc_stats_get(r, i, &st);
 		gpc_pool_get(r, i, &p);
-		gpc_avail(r, i);
-		gpc_get_mirror(r, i, &m);
+		gpc_pool_available(r, i);
+		gpc_mirror_get(r, i, &m);
 	}
-	gpc_changes(r, &cursor, ch, 4);
-	gpc_dirty(r);
+	gpc_event_read(r, &cursor, ch, 4);
+	gpc_mirror_lag(r);
 	gpc_lookup(r, 0, &k, 1, &b, 0);
 	walked();
 	gpc_check(r, NULL, NULL);
@@ -233,7 +233,7 @@ static void test_damage(void)
 static void are_refused(const char *when, bool feed)
 {
 	struct gpc_entry e;
-	struct gpc_change ch[4];
+	struct gpc_event ch[4];
 	uint64_t cursor = 0, from = 0;
 	uint32_t start[2] = { 0, 1 }, len;
 	gpc_key k = key_of(r, 1);
@@ -244,7 +244,7 @@ static void are_refused(const char *when, bool feed)
 	refused(gpc_lookup(r, 0, &k, 1, &b, 0), EBADMSG, "%s: a lookup", when);
 	refused(gpc_match(r, 0, &k, start, 1, &len, &b, 0), EBADMSG, "%s: a match", when);
 	if (feed)
-		refused(gpc_changes(r, &from, ch, 4), EBADMSG, "%s: changes", when);
+		refused(gpc_event_read(r, &from, ch, 4), EBADMSG, "%s: changes", when);
 	is_int(from, 0, "%s: from the same cursor", when);
 	ok(gpc_check(r, NULL, NULL) > 0, "%s: check finds it", when);
 	is_int(info_of(r).refused, -EBADMSG, "%s: nobody can attach", when);

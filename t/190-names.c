@@ -21,16 +21,16 @@ static int files(void)
 	return n;
 }
 
-static struct gpc_options here(void)
+static struct gpc_attach_options here(void)
 {
-	return (struct gpc_options){ .size = sizeof(struct gpc_options),
+	return (struct gpc_attach_options){ .size = sizeof(struct gpc_attach_options),
 				     .dir = cache_dir };
 }
 
 static void test_names(void)
 {
 	struct gpc_config cfg = cache_config(8, 0);
-	struct gpc_options opt = here();
+	struct gpc_attach_options opt = here();
 	char longest[GPC_MAX_NAME + 2];
 	const char *bad[] = {
 		"a/b", "/", "", NULL, ".", "..", ".hidden", "a\nb", longest
@@ -87,8 +87,8 @@ static void test_geometry(void)
 	BAD_CONFIG(EINVAL, "a pool too large", cfg.vram_blocks = (1u << 24) + 1);
 	BAD_CONFIG(EINVAL, "RAM too large", cfg.ram_blocks = 1u << 24);
 	BAD_CONFIG(EINVAL, "ticks of hours", cfg.tick_us = UINT32_MAX);
-	BAD_CONFIG(EINVAL, "fewer than none ahead", cfg.ahead = -2);
-	BAD_CONFIG(EINVAL, "more ahead than there can be", cfg.ahead = INT32_MAX);
+	BAD_CONFIG(EINVAL, "fewer than none ahead", cfg.free_target = -2);
+	BAD_CONFIG(EINVAL, "more ahead than there can be", cfg.free_target = INT32_MAX);
 	BAD_CONFIG(EINVAL, "a quarantine of days", cfg.quarantine_ms = UINT32_MAX);
 	BAD_CONFIG(EINVAL, "open to the world", cfg.mode = 0666);
 	BAD_CONFIG(EINVAL, "closed to the owner", cfg.mode = 0060);
@@ -111,7 +111,7 @@ static void test_geometry(void)
 static void test_exists(void)
 {
 	struct gpc_config cfg = cache_config(8, 0), other = cfg;
-	struct gpc_options opt = here();
+	struct gpc_attach_options opt = here();
 	struct gpc_stats st;
 	gpc *c, *d = NULL;
 
@@ -173,7 +173,7 @@ static void test_exists(void)
 static void test_unlink(void)
 {
 	struct gpc_config cfg = cache_config(8, 0);
-	struct gpc_options opt = here();
+	struct gpc_attach_options opt = here();
 	gpc *c = cache_make(&cfg, NULL), *d;
 
 	is_int(gpc_unlink(cache_name, cache_dir), 0, "unlinked");
@@ -202,7 +202,7 @@ static void damaged(const char *suffix, off_t at, const void *bytes, size_t n, i
 		    const char *why)
 {
 	struct gpc_config cfg = cache_config(8, 0);
-	struct gpc_options opt = here();
+	struct gpc_attach_options opt = here();
 	gpc *c, *d = NULL;
 	int fd;
 
@@ -243,7 +243,7 @@ static void test_damage(void)
 static void test_another_user(void)
 {
 	struct gpc_config cfg = cache_config(8, 0);
-	struct gpc_options opt = here();
+	struct gpc_attach_options opt = here();
 	const char *suffix[] = { "idx", "ctl", "lock" };
 	gpc *c, *d = NULL;
 	uint32_t i;
@@ -283,7 +283,7 @@ static void *make_later(void *arg)
 static void test_seats(void)
 {
 	struct gpc_config cfg = cache_config(8, 0);
-	struct gpc_options opt = here();
+	struct gpc_attach_options opt = here();
 	gpc *c, *d = NULL, *e = NULL;
 	pthread_t thread;
 
@@ -336,7 +336,7 @@ static void count_lines(void *arg, int level, const char *text)
 static void test_writer_seat(void)
 {
 	struct gpc_config cfg = cache_config(8, 0);
-	struct gpc_options opt = here();
+	struct gpc_attach_options opt = here();
 	uint32_t generation;
 	pthread_t thread;
 	int lines = 0;

@@ -39,44 +39,44 @@ static void test_no_handle(void)
 	struct gpc_mirror mirror = { .size = sizeof(mirror) };
 	struct gpc_move m = { .to = 1 };
 	struct gpc_entry e;
-	struct gpc_change ch;
+	struct gpc_event ch;
 	gpc_key k = { { 1, 1 } };
 	gpc_block b = 0;
 	uint32_t start[2] = { 0, 1 }, len, tok = 1;
 	uint64_t cursor = 0;
 	gpc_dev *d;
 
-	refused(gpc_get_info(NULL, &info), EINVAL, "gpc_get_info");
-	refused(gpc_pool_add(NULL, &p), EINVAL, "gpc_pool_add");
+	refused(gpc_info_get(NULL, &info), EINVAL, "gpc_info_get");
+	refused(gpc_pool_add(NULL, &p, -1), EINVAL, "gpc_pool_add");
 	refused(gpc_pool_get(NULL, 0, &p), EINVAL, "gpc_pool_get");
-	refused(gpc_avail(NULL, 0), EINVAL, "gpc_avail");
-	refused(gpc_clear(NULL, 0, 0, 0, 1000), EINVAL, "gpc_clear");
-	refused(gpc_root(NULL, NULL, 0, &k), EINVAL, "gpc_root");
-	refused(gpc_hash(NULL, NULL, &tok, 1, NULL, 0, 0, &k), EINVAL, "gpc_hash");
-	refused(gpc_import(NULL, &tok, 4, 4, 1, 0, &k), EINVAL, "gpc_import");
+	refused(gpc_pool_available(NULL, 0), EINVAL, "gpc_pool_available");
+	refused(gpc_pool_clear(NULL, 0, 0, 0, 1000), EINVAL, "gpc_pool_clear");
+	refused(gpc_key_root(NULL, NULL, 0, &k), EINVAL, "gpc_key_root");
+	refused(gpc_key_hash(NULL, NULL, &tok, 1, NULL, 0, 0, &k), EINVAL, "gpc_key_hash");
+	refused(gpc_key_import(NULL, &tok, 4, 4, 1, 0, &k), EINVAL, "gpc_key_import");
 	refused(gpc_lookup(NULL, 0, &k, 1, &b, 0), EINVAL, "gpc_lookup");
 	refused(gpc_match(NULL, 0, &k, start, 1, &len, &b, 0), EINVAL, "gpc_match");
 	refused(gpc_acquire(NULL, 0, &k, 1, &b, 0), EINVAL, "gpc_acquire");
 	refused(gpc_ref(NULL, &k, &b, 1), EINVAL, "gpc_ref");
-	refused(gpc_unref(NULL, &b, 1), EINVAL, "gpc_unref");
-	refused(gpc_reserve(NULL, 0, 1, 0, &b, NULL, 0, 1000), EINVAL, "gpc_reserve");
-	refused(gpc_publish(NULL, NULL, &k, &b, 1, 0, NULL, 0, NULL), EINVAL,
+	refused(gpc_release(NULL, &b, 1), EINVAL, "gpc_release");
+	refused(gpc_reserve(NULL, 0, 1, &b, NULL, 0, 1000), EINVAL, "gpc_reserve");
+	refused(gpc_publish(NULL, NULL, &k, &b, 1, NULL, 0, -1), EINVAL,
 		"gpc_publish");
-	refused(gpc_wait(NULL, 0, 0), EINVAL, "gpc_wait");
+	refused(gpc_ticket_wait(NULL, 0, 0), EINVAL, "gpc_ticket_wait");
 	refused(gpc_evict(NULL, 0, 1, &b, 0, 1000), EINVAL, "gpc_evict");
-	refused(gpc_drop(NULL, &b, 1, 0, NULL), EINVAL, "gpc_drop");
+	refused(gpc_drop(NULL, &b, 1, NULL, 0, -1), EINVAL, "gpc_drop");
 	refused(gpc_demote(NULL, 0, 1, &b, 1, &m, 0, 1000), EINVAL, "gpc_demote");
 	refused(gpc_promote(NULL, &b, 1, 0, &m, NULL, 0, 1000), EINVAL, "gpc_promote");
-	refused(gpc_commit(NULL, &m, 1, NULL, 0), EINVAL, "gpc_commit");
-	refused(gpc_enter(NULL), EINVAL, "gpc_enter");
+	refused(gpc_commit(NULL, &m, 1, NULL, 0, -1), EINVAL, "gpc_commit");
+	refused(gpc_section_enter(NULL), EINVAL, "gpc_section_enter");
 	refused(gpc_grace_done(NULL, 0), EINVAL, "gpc_grace_done");
-	refused(gpc_sync(NULL, 0, 0), EINVAL, "gpc_sync");
-	refused(gpc_dirty(NULL), EINVAL, "gpc_dirty");
+	refused(gpc_mirror_sync(NULL, GPC_TICKET_ALL, 0), EINVAL, "gpc_mirror_sync");
+	refused(gpc_mirror_lag(NULL), EINVAL, "gpc_mirror_lag");
 	refused(gpc_dev_open(NULL, "host", &d), EINVAL, "gpc_dev_open");
-	refused(gpc_get_stats(NULL, -1, &st), EINVAL, "gpc_get_stats");
-	refused(gpc_get_mirror(NULL, 0, &mirror), EINVAL, "gpc_get_mirror");
+	refused(gpc_stats_get(NULL, -1, &st), EINVAL, "gpc_stats_get");
+	refused(gpc_mirror_get(NULL, 0, &mirror), EINVAL, "gpc_mirror_get");
 	refused(gpc_walk(NULL, &cursor, &e, 1), EINVAL, "gpc_walk");
-	refused(gpc_changes(NULL, &cursor, &ch, 1), EINVAL, "gpc_changes");
+	refused(gpc_event_read(NULL, &cursor, &ch, 1), EINVAL, "gpc_event_read");
 	refused(gpc_check(NULL, NULL, NULL), EINVAL, "gpc_check");
 	refused(gpc_writer_take(NULL, 0, 0), EINVAL, "gpc_writer_take");
 	refused(gpc_writer_serve(NULL, 0), EINVAL, "gpc_writer_serve");
@@ -93,27 +93,27 @@ static void test_keys(void)
 	gpc_key k = { { 7, 7 } }, was = k;
 	uint32_t tok[64] = { 0 };
 
-	refused(gpc_hash(c, NULL, NULL, 16, NULL, 0, 0, &k), EINVAL, "no tokens");
-	refused(gpc_hash(c, NULL, tok, 16, NULL, 0, 0, NULL), EINVAL,
+	refused(gpc_key_hash(c, NULL, NULL, 16, NULL, 0, 0, &k), EINVAL, "no tokens");
+	refused(gpc_key_hash(c, NULL, tok, 16, NULL, 0, 0, NULL), EINVAL,
 		"no place for keys");
-	refused(gpc_hash(c, NULL, tok, 16, NULL, 0, GPC_QUIET, &k), EINVAL,
+	refused(gpc_key_hash(c, NULL, tok, 16, NULL, 0, GPC_QUIET, &k), EINVAL,
 		"a flag of others");
-	refused(gpc_hash(c, NULL, tok, 64, NULL, 1, 0, &k), EINVAL, "no extras");
-	refused(gpc_hash(c, NULL, tok, 64, x, 2, 0, &k), EINVAL, "extras that descend");
-	refused(gpc_hash(c, NULL, tok, 16, x, 1, 0, &k), EINVAL,
+	refused(gpc_key_hash(c, NULL, tok, 64, NULL, 1, 0, &k), EINVAL, "no extras");
+	refused(gpc_key_hash(c, NULL, tok, 64, x, 2, 0, &k), EINVAL, "extras that descend");
+	refused(gpc_key_hash(c, NULL, tok, 16, x, 1, 0, &k), EINVAL,
 		"an extra beyond the end");
 	x[0].data = NULL;
-	refused(gpc_hash(c, NULL, tok, 64, x, 1, 0, &k), EINVAL, "an extra without data");
-	refused(gpc_root(c, &f, 1, &k), EINVAL, "a field without data");
-	refused(gpc_root(c, NULL, 1, &k), EINVAL, "no fields");
-	refused(gpc_root(c, NULL, 0, NULL), EINVAL, "no place for the root");
+	refused(gpc_key_hash(c, NULL, tok, 64, x, 1, 0, &k), EINVAL, "an extra without data");
+	refused(gpc_key_root(c, &f, 1, &k), EINVAL, "a field without data");
+	refused(gpc_key_root(c, NULL, 1, &k), EINVAL, "no fields");
+	refused(gpc_key_root(c, NULL, 0, NULL), EINVAL, "no place for the root");
 	f.data = "abc";
 	f.reserved = 1;
-	refused(gpc_root(c, &f, 1, &k), EINVAL, "a field of the future");
-	refused(gpc_import(c, tok, 0, 4, 1, 0, &k), EINVAL, "digests of no bytes");
-	refused(gpc_import(c, tok, 8, 4, 1, 0, &k), EINVAL, "digests that overlap");
-	refused(gpc_import(c, NULL, 4, 4, 1, 0, &k), EINVAL, "no digests");
-	refused(gpc_import(c, tok, 4, 4, 1, 0, NULL), EINVAL, "no place for keys");
+	refused(gpc_key_root(c, &f, 1, &k), EINVAL, "a field of the future");
+	refused(gpc_key_import(c, tok, 0, 4, 1, 0, &k), EINVAL, "digests of no bytes");
+	refused(gpc_key_import(c, tok, 8, 4, 1, 0, &k), EINVAL, "digests that overlap");
+	refused(gpc_key_import(c, NULL, 4, 4, 1, 0, &k), EINVAL, "no digests");
+	refused(gpc_key_import(c, tok, 4, 4, 1, 0, NULL), EINVAL, "no place for keys");
 	ok(key_is(k, was), "nothing was written");
 	cache_end(c);
 }
@@ -125,33 +125,33 @@ static void test_arguments(void)
 	gpc_key k = key_of(c, 1);
 	gpc_block b = -7;
 
-	refused(gpc_reserve(c, 16, 1, 0, &b, NULL, 0, 1000), EINVAL,
+	refused(gpc_reserve(c, 16, 1, &b, NULL, 0, 1000), EINVAL,
 		"a pool out of range");
-	refused(gpc_reserve(c, -1, 1, 0, &b, NULL, 0, 1000), EINVAL, "no pool");
-	refused(gpc_reserve(c, 3, 1, 0, &b, NULL, 0, 1000), ENOENT, "a pool that is not");
-	refused(gpc_reserve(c, 0, 1, 0, NULL, NULL, 0, 1000), EINVAL,
+	refused(gpc_reserve(c, -1, 1, &b, NULL, 0, 1000), EINVAL, "no pool");
+	refused(gpc_reserve(c, 3, 1, &b, NULL, 0, 1000), ENOENT, "a pool that is not");
+	refused(gpc_reserve(c, 0, 1, NULL, NULL, 0, 1000), EINVAL,
 		"no place for blocks");
-	refused(gpc_reserve(c, 0, 1, 0, &b, NULL, GPC_KEEP, 1000), EINVAL,
+	refused(gpc_reserve(c, 0, 1, &b, NULL, GPC_COPY, 1000), EINVAL,
 		"a flag of others");
 	refused(gpc_evict(c, 16, 1, &b, 0, 1000), EINVAL, "a pool out of range");
 	refused(gpc_evict(c, 3, 1, &b, 0, 1000), ENOENT, "a pool that is not");
 	refused(gpc_evict(c, 0, 1, NULL, 0, 1000), EINVAL, "no place for ids");
 	refused(gpc_evict(c, 0, 1, &b, GPC_PARTIAL, 1000), EINVAL, "a flag of others");
 	is_int(gpc_evict(c, 0, 0, NULL, 0, 1000), 0, "no ids");
-	refused(gpc_publish(c, NULL, NULL, &b, 1, 0, NULL, 0, NULL), EINVAL, "no keys");
-	refused(gpc_publish(c, NULL, &k, NULL, 1, 0, NULL, 0, NULL), EINVAL, "no blocks");
-	refused(gpc_publish(c, NULL, &k, &b, 1, 0, NULL, GPC_REF, NULL), EINVAL,
+	refused(gpc_publish(c, NULL, NULL, &b, 1, NULL, 0, -1), EINVAL, "no keys");
+	refused(gpc_publish(c, NULL, &k, NULL, 1, NULL, 0, -1), EINVAL, "no blocks");
+	refused(gpc_publish(c, NULL, &k, &b, 1, NULL, GPC_REF, -1), EINVAL,
 		"a flag");
-	refused(gpc_publish(c, NULL, &k, &b, RING + 1, 0, NULL, GPC_NOWAIT, NULL), EINVAL,
+	refused(gpc_publish(c, NULL, &k, &b, RING + 1, NULL, 0, 0), EINVAL,
 		"more than a ring without waiting");
-	refused(gpc_get_stats(c, 99, &st), EINVAL, "a seat out of range");
-	refused(gpc_get_stats(c, 3, &st), ENOENT, "an empty seat");
-	refused(gpc_get_stats(c, -1, NULL), EINVAL, "no place for statistics");
+	refused(gpc_stats_get(c, 99, &st), EINVAL, "a seat out of range");
+	refused(gpc_stats_get(c, 3, &st), ENOENT, "an empty seat");
+	refused(gpc_stats_get(c, -1, NULL), EINVAL, "no place for statistics");
 	st.size = 0;
-	refused(gpc_get_stats(c, -1, &st), EINVAL, "no size");
-	refused(gpc_get_info(c, NULL), EINVAL, "no place for information");
+	refused(gpc_stats_get(c, -1, &st), EINVAL, "no size");
+	refused(gpc_info_get(c, NULL), EINVAL, "no place for information");
 	is_int(b, -7, "nothing was written");
-	is_int(gpc_avail(c, 0), 4, "nothing was done");
+	is_int(gpc_pool_available(c, 0), 4, "nothing was done");
 	clean(c, "arguments");
 	cache_end(c);
 }
@@ -171,33 +171,34 @@ static void test_full_ring(void)
 	c = cache_new(8, 0);
 	d = cache_attach(0, 0);
 	serve_begin(c);
-	must(gpc_reserve(d, 0, 4, 0, held, NULL, 0, 1000));
+	must(gpc_reserve(d, 0, 4, held, NULL, 0, 1000));
 	serve_end();
 	chain_keys(d, 1, 4, k);
-	for (i = 0; i < RING && gpc_drop(d, &b, 1, GPC_NOWAIT, &t) == 0; i++) {
+	for (i = 0; i < RING && gpc_drop(d, &b, 1, &t, 0, 0) == 0; i++) {
 		n += t > last;
 		last = t;
 	}
 	is_int(i, RING, "a ring full of commands that nobody serves");
 	is_int(n, RING, "each with its ticket");
-	refused(gpc_drop(d, &b, 1, GPC_NOWAIT, &t), EAGAIN, "not one more");
-	refused(gpc_publish(d, k, k + 1, held, 4, 0, NULL, GPC_NOWAIT, &t), EAGAIN,
+	refused(gpc_drop(d, &b, 1, &t, 0, 0), EAGAIN, "not one more");
+	refused(gpc_publish(d, k, k + 1, held, 4,
+			    GPC_OPTIONS(gpc_publish_options, .ticket = &t), 0, 0), EAGAIN,
 		"of any kind");
 	is_int(stats_of(c, info_of(d).peer).refs, 0, "and no reference is left over");
-	refused(gpc_reserve(d, 0, 1, 0, &b, NULL, 0, 0), EAGAIN, "nor a reservation");
+	refused(gpc_reserve(d, 0, 1, &b, NULL, 0, 0), EAGAIN, "nor a reservation");
 	ok(stats_of(c, info_of(d).peer).ring_full >= 3, "which is counted");
-	is_int(gpc_unref(d, held, 2), 0, "unref never fails for a full ring");
-	refused(gpc_unref(d, held, 1), EPERM, "it has forgotten the block");
+	is_int(gpc_release(d, held, 2), 0, "unref never fails for a full ring");
+	refused(gpc_release(d, held, 1), EPERM, "it has forgotten the block");
 	is_int(find(d, 1), -1, "lookups do not need it");
-	refused(gpc_wait(d, last, 0), EAGAIN, "nothing is done yet");
+	refused(gpc_ticket_wait(d, last, 0), EAGAIN, "nothing is done yet");
 	serve_begin(c);
-	is_int(gpc_wait(d, last, 2000), 0, "served, all are done");
-	is_int(gpc_publish(d, k, k + 1, held + 2, 2, 0, NULL, 0, NULL), 2,
+	is_int(gpc_ticket_wait(d, last, 2000), 0, "served, all are done");
+	is_int(gpc_publish(d, k, k + 1, held + 2, 2, NULL, 0, -1), 2,
 	       "there is room again");
 	done(d);
 	serve_end();
 	is_int(stats_of(c, info_of(d).peer).reserved, 0, "what went back late came back");
-	is_int(gpc_avail(c, 0), 6, "all but what is held");
+	is_int(gpc_pool_available(c, 0), 6, "all but what is held");
 	must(gpc_close(d));
 	clean(c, "a full ring");
 	cache_end(c);
@@ -213,19 +214,19 @@ static void test_ring_pressure(void)
 
 	serve_begin(c);
 	for (i = 0; i < 60; i++) {
-		n += gpc_reserve(d, 0, 64, 0, b, NULL, 0, 2000) == 64;
-		for (j = 0; j < 8 && gpc_drop(d, none, 1365, GPC_NOWAIT, NULL) == 0; j++)
+		n += gpc_reserve(d, 0, 64, b, NULL, 0, 2000) == 64;
+		for (j = 0; j < 8 && gpc_drop(d, none, 1365, NULL, 0, 0) == 0; j++)
 			;
 		full += j < 8;
 		for (j = 0; j < 64; j++)
-			n += gpc_unref(d, &b[j], 1) == 0;
+			n += gpc_release(d, &b[j], 1) == 0;
 		done(d);
 	}
 	serve_end();
 	is_int(n, 60 * 65, "64 blocks come and go, each by itself");
 	diag("the ring was full %d times", full);
 	is_int(stats_of(c, -1).reserved, 0, "none is lost");
-	is_int(gpc_avail(c, 0), 64, "all can be had");
+	is_int(gpc_pool_available(c, 0), 64, "all can be had");
 	must(gpc_close(d));
 	clean(c, "a ring under pressure");
 	cache_end(c);
@@ -250,23 +251,24 @@ static void *call_in_vain(void *arg)
 
 	switch (x->which) {
 	case 0:
-		x->result = gpc_reserve(x->c, 0, 1, 0, &b, NULL, 0, 5000);
+		x->result = gpc_reserve(x->c, 0, 1, &b, NULL, 0, 5000);
 		break;
 	case 1:
-		x->result = gpc_publish(x->c, NULL, x->key, &x->block, 1, 0, &x->res, 0,
-					NULL);
+		x->result = gpc_publish(x->c, NULL, x->key, &x->block, 1,
+					GPC_OPTIONS(gpc_publish_options,
+						    .resident = &x->res), 0, -1);
 		break;
 	case 2:
-		x->result = gpc_drop(x->c, &x->live, 1, 0, NULL);
+		x->result = gpc_drop(x->c, &x->live, 1, NULL, 0, -1);
 		break;
 	case 3:
-		x->result = gpc_pool_add(x->c, &p);
+		x->result = gpc_pool_add(x->c, &p, -1);
 		break;
 	case 4:
 		x->result = gpc_evict(x->c, 0, 1, &b, 0, -1);
 		break;
 	case 5:
-		x->result = gpc_clear(x->c, -1, 77, 0, 5000);
+		x->result = gpc_pool_clear(x->c, -1, 77, 0, 5000);
 		break;
 	}
 	return (void *)(intptr_t)(x->result == -ENOTCONN && *gpc_last_error());
@@ -292,7 +294,7 @@ static void test_no_writer(void)
 	c = cache_make(&cfg, NULL);
 	k = key_of(c, 1);
 	chain_make(c, 0, 1, 1, NULL);
-	must(gpc_reserve(c, 0, 2, 0, mine, NULL, 0, 1000));
+	must(gpc_reserve(c, 0, 2, mine, NULL, 0, 1000));
 	must(gpc_writer_drop(c));
 	is_int(info_of(c).writer_pid, 0, "no writer");
 	is_int(gpc_acquire(c, 0, &k, 1, &got, 0), 1, "lookups go on");
@@ -310,8 +312,8 @@ static void test_no_writer(void)
 		pthread_join(thread[i], &good);
 		ok(good != NULL, "%s: -ENOTCONN and a sentence", name[i]);
 	}
-	is_int(gpc_unref(c, &got, 1), 0, "references go back all the same");
-	is_int(gpc_unref(c, &mine[1], 1), 0, "and reservations");
+	is_int(gpc_release(c, &got, 1), 0, "references go back all the same");
+	is_int(gpc_release(c, &mine[1], 1), 0, "and reservations");
 	is_int(find(c, 1), got, "nothing changed");
 	is_int(gpc_writer_take(c, 0, 0), 0, "a writer");
 	done(c);
@@ -320,9 +322,9 @@ static void test_no_writer(void)
 	is_int(x[1].res, mine[0], "whose answers come then");
 	is_int(stats_of(c, info_of(c).peer).reserved, 0,
 	       "what nobody waited for any more is not kept");
-	must(gpc_unref(c, &mine[0], 1));
+	must(gpc_release(c, &mine[0], 1));
 	settle(c);
-	is_int(gpc_avail(c, 0), 8, "all can be had");
+	is_int(gpc_pool_available(c, 0), 8, "all can be had");
 	clean(c, "a time without a writer");
 	cache_end(c);
 }
@@ -345,16 +347,16 @@ static void use_in_child(gpc *c, gpc_dev *d)
 	cache_spoil();
 	CHILD(gpc_lookup(c, 0, &k, 1, &b, 0), ECHILD);
 	CHILD(gpc_acquire(c, 0, &k, 1, &b, 0), ECHILD);
-	CHILD(gpc_reserve(c, 0, 1, 0, &b, NULL, 0, 0), ECHILD);
-	CHILD(gpc_publish(c, NULL, &k, &b, 1, 0, NULL, 0, NULL), ECHILD);
-	CHILD(gpc_unref(c, &b, 1), ECHILD);
-	CHILD(gpc_drop(c, &b, 1, 0, NULL), ECHILD);
-	CHILD(gpc_enter(c), ECHILD);
-	CHILD(gpc_get_info(c, &info), ECHILD);
+	CHILD(gpc_reserve(c, 0, 1, &b, NULL, 0, 0), ECHILD);
+	CHILD(gpc_publish(c, NULL, &k, &b, 1, NULL, 0, -1), ECHILD);
+	CHILD(gpc_release(c, &b, 1), ECHILD);
+	CHILD(gpc_drop(c, &b, 1, NULL, 0, -1), ECHILD);
+	CHILD(gpc_section_enter(c), ECHILD);
+	CHILD(gpc_info_get(c, &info), ECHILD);
 	CHILD(gpc_check(c, NULL, NULL), ECHILD);
 	CHILD(gpc_writer_serve(c, 0), ECHILD);
 	CHILD(gpc_dev_enter(d), ECHILD);
-	gpc_leave(c, 0);
+	gpc_section_leave(c, 0);
 	if (gpc_close(c))
 		_exit(251);
 	_exit(0);
@@ -375,7 +377,7 @@ static void test_fork(void)
 	must(gpc_dev_open(c, "host", &d));
 	k = key_of(c, 1);
 	chain_hold(c, 0, 1, 1, &b);
-	section = must(gpc_enter(c));
+	section = must(gpc_section_enter(c));
 	fflush(stdout);
 	pid = fork();
 	if (!pid)
@@ -385,10 +387,10 @@ static void test_fork(void)
 	is_int(status, 0, "every call of a forked child is -ECHILD, and closing is fine");
 	is_int(stats_of(c, info_of(c).peer).refs, 1, "the parent has what it had");
 	is_int(stats_of(c, info_of(c).peer).sections, 1, "its section, too");
-	gpc_leave(c, section);
+	gpc_section_leave(c, section);
 	is_int(gpc_acquire(c, 0, &k, 1, &b, 0), 1, "and goes on");
-	must(gpc_unref(c, &b, 1));
-	must(gpc_unref(c, &b, 1));
+	must(gpc_release(c, &b, 1));
+	must(gpc_release(c, &b, 1));
 	is_int(gpc_evict(c, 0, 1, &b, 0, 1000), 1, "as its own writer");
 	must(gpc_dev_close(d));
 	clean(c, "a fork");

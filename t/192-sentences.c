@@ -13,7 +13,7 @@ static struct out {                      /* every place that a call may write to
 	gpc_ticket t;
 	uint64_t cursor;
 	struct gpc_entry entry;
-	struct gpc_change change;
+	struct gpc_event change;
 	struct gpc_info info;
 	struct gpc_stats stats;
 	struct gpc_mirror mirror;
@@ -105,7 +105,7 @@ static void test_config(void)
 	cfg_bad("vram_blocks|16777217|16777216", vram_blocks, (1u << 24) + 1);
 	cfg_bad("ram_blocks|16777216|16777152", ram_blocks, 1u << 24);
 	cfg_bad("tick_us|4294967295|10000000", tick_us, UINT32_MAX);
-	cfg_bad("ahead|-2|-1", ahead, -2);
+	cfg_bad("free_target|-2|-1", free_target, -2);
 	cfg_bad("quarantine_ms|4000000|3600000", quarantine_ms, 4000000);
 	cfg_bad("mode|666", mode, 0666);
 	cfg_bad("mode|60", mode, 0060);
@@ -128,7 +128,7 @@ static void test_config(void)
 
 #define opt_bad(words, field, value)                                           \
 	do {                                                                   \
-		struct gpc_options o = { .size = sizeof(o), .dir = cache_dir }; \
+		struct gpc_attach_options o = { .size = sizeof(o), .dir = cache_dir }; \
 		o.field = value;                                               \
 		diag("%s %s", #field, #value);                                 \
 		bad(EINVAL, words, gpc_attach(cache_name, &o, 0, &out.handle)); \
@@ -136,9 +136,9 @@ static void test_config(void)
 
 static void test_options(gpc *c)
 {
-	struct gpc_options opt = { .size = sizeof(opt), .dir = cache_dir };
+	struct gpc_attach_options opt = { .size = sizeof(opt), .dir = cache_dir };
 
-	opt_bad("size|8|gpc_options", size, 8);
+	opt_bad("size|8|gpc_attach_options", size, 8);
 	opt_bad("timeout_ms|-2|-1", timeout_ms, -2);
 	opt_bad("stock|1025|1024", stock, 1025);
 	opt_bad("label|byte 4", label, "red\033[31m");
@@ -157,9 +157,9 @@ static void test_options(gpc *c)
 	bad(EINVAL, "name|byte 2", gpc_unlink("a/b", cache_dir));
 	bad(ENOENT, "nobody", gpc_unlink("nobody", cache_dir));
 	bad(ENOENT, "nobody", gpc_attach("nobody", &opt, 0, &out.handle));
-	bad(EINVAL, "ret|NULL", gpc_get_info(c, NULL));
+	bad(EINVAL, "ret|NULL", gpc_info_get(c, NULL));
 	out.info.size = 4;
-	bad(EINVAL, "size of struct gpc_info is 4", gpc_get_info(c, &out.info));
+	bad(EINVAL, "size of struct gpc_info is 4", gpc_info_get(c, &out.info));
 }
 
 /* ---- pools ---- */
@@ -171,7 +171,7 @@ static void test_options(gpc *c)
 		p.field = value;                                               \
 		was_ = p;                                                      \
 		diag("%s %s", #field, #value);                                 \
-		bad(err, words, gpc_pool_add(c, &p));                          \
+		bad(err, words, gpc_pool_add(c, &p, -1));                          \
 		ok(!memcmp(&p, &was_, sizeof(p)), "the description stays");     \
 	} while (0)
 
@@ -189,21 +189,21 @@ static void test_pools(gpc *c)
 	pool_bad(EINVAL, "demote_to|-2|-1", demote_to, -2);
 	pool_bad(ENOENT, "demote_to|9", demote_to, 9);
 	pool_bad(ENOSPC, "blocks|9999|max_blocks", blocks, 9999);
-	bad(EINVAL, "p|NULL", gpc_pool_add(c, NULL));
+	bad(EINVAL, "p|NULL", gpc_pool_add(c, NULL, -1));
 	bad(EINVAL, "pool|-1|15", gpc_pool_get(c, -1, &out.pool));
 	bad(EINVAL, "pool|16|15", gpc_pool_get(c, 16, &out.pool));
 	bad(ENOENT, "pool|9", gpc_pool_get(c, 9, &out.pool));
 	bad(EINVAL, "ret|NULL", gpc_pool_get(c, 0, NULL));
 	out.pool.size = 3;
 	bad(EINVAL, "size|3|gpc_pool", gpc_pool_get(c, 0, &out.pool));
-	bad(EINVAL, "pool|-1|15", gpc_avail(c, -1));
-	bad(ENOENT, "pool|9", gpc_avail(c, 9));
-	bad(EINVAL, "pool|-2|15", gpc_clear(c, -2, 0, 0, 1000));
-	bad(EINVAL, "pool|-1|GPC_REMOVE", gpc_clear(c, -1, 0, GPC_REMOVE, 1000));
-	bad(EINVAL, "tag|5|GPC_REMOVE", gpc_clear(c, 0, 5, GPC_REMOVE, 1000));
-	bad(EINVAL, "flags|0x1|GPC_REMOVE", gpc_clear(c, 0, 0, 1, 1000));
-	bad(EINVAL, "timeout_ms|-7|-1", gpc_clear(c, 0, 0, 0, -7));
-	bad(ENOENT, "pool|9", gpc_clear(c, 9, 0, 0, 1000));
+	bad(EINVAL, "pool|-1|15", gpc_pool_available(c, -1));
+	bad(ENOENT, "pool|9", gpc_pool_available(c, 9));
+	bad(EINVAL, "pool|-2|15", gpc_pool_clear(c, -2, 0, 0, 1000));
+	bad(EINVAL, "pool|-1|GPC_REMOVE", gpc_pool_clear(c, -1, 0, GPC_REMOVE, 1000));
+	bad(EINVAL, "tag|5|GPC_REMOVE", gpc_pool_clear(c, 0, 5, GPC_REMOVE, 1000));
+	bad(EINVAL, "flags|0x1|GPC_REMOVE", gpc_pool_clear(c, 0, 0, 1, 1000));
+	bad(EINVAL, "timeout_ms|-7|-1", gpc_pool_clear(c, 0, 0, 0, -7));
+	bad(ENOENT, "pool|9", gpc_pool_clear(c, 9, 0, 0, 1000));
 }
 
 /* ---- keys ---- */
@@ -214,25 +214,25 @@ static void test_keys(gpc *c)
 	struct gpc_field f = { .tag = 1, .len = 3 }, r = { .tag = 1, .reserved = 4 };
 	uint32_t tok[64] = { 0 };
 
-	bad(EINVAL, "tokens|NULL", gpc_hash(c, NULL, NULL, 16, NULL, 0, 0, out.keys));
-	bad(EINVAL, "ret_keys|NULL", gpc_hash(c, NULL, tok, 16, NULL, 0, 0, NULL));
+	bad(EINVAL, "tokens|NULL", gpc_key_hash(c, NULL, NULL, 16, NULL, 0, 0, out.keys));
+	bad(EINVAL, "ret_keys|NULL", gpc_key_hash(c, NULL, tok, 16, NULL, 0, 0, NULL));
 	bad(EINVAL, "flags|0x8|GPC_TAIL",
-	    gpc_hash(c, NULL, tok, 16, NULL, 0, GPC_QUIET, out.keys));
-	bad(EINVAL, "x|NULL", gpc_hash(c, NULL, tok, 64, NULL, 1, 0, out.keys));
-	bad(EINVAL, "x[1].token|4|20", gpc_hash(c, NULL, tok, 64, x, 2, 0, out.keys));
-	bad(EINVAL, "x[0].token|20|0 to 15", gpc_hash(c, NULL, tok, 16, x, 1, 0, out.keys));
-	bad(EINVAL, "x[0].data|NULL|7", gpc_hash(c, NULL, tok, 16, &none, 1, 0, out.keys));
-	bad(EINVAL, "n|2147483647", gpc_hash(c, NULL, tok, SIZE_MAX, NULL, 0, 0, out.keys));
-	bad(EINVAL, "f[0].data|NULL|3", gpc_root(c, &f, 1, &out.root));
-	bad(EINVAL, "f[0].reserved|4", gpc_root(c, &r, 1, &out.root));
-	bad(EINVAL, "f|NULL", gpc_root(c, NULL, 1, &out.root));
-	bad(EINVAL, "ret_root|NULL", gpc_root(c, NULL, 0, NULL));
-	bad(EINVAL, "bytes|0", gpc_import(c, tok, 0, 4, 1, 0, out.keys));
-	bad(EINVAL, "stride|4|8", gpc_import(c, tok, 8, 4, 1, 0, out.keys));
-	bad(EINVAL, "digests|NULL", gpc_import(c, NULL, 4, 4, 1, 0, out.keys));
-	bad(EINVAL, "ret_keys|NULL", gpc_import(c, tok, 4, 4, 1, 0, NULL));
+	    gpc_key_hash(c, NULL, tok, 16, NULL, 0, GPC_QUIET, out.keys));
+	bad(EINVAL, "x|NULL", gpc_key_hash(c, NULL, tok, 64, NULL, 1, 0, out.keys));
+	bad(EINVAL, "x[1].token|4|20", gpc_key_hash(c, NULL, tok, 64, x, 2, 0, out.keys));
+	bad(EINVAL, "x[0].token|20|0 to 15", gpc_key_hash(c, NULL, tok, 16, x, 1, 0, out.keys));
+	bad(EINVAL, "x[0].data|NULL|7", gpc_key_hash(c, NULL, tok, 16, &none, 1, 0, out.keys));
+	bad(EINVAL, "n|2147483647", gpc_key_hash(c, NULL, tok, SIZE_MAX, NULL, 0, 0, out.keys));
+	bad(EINVAL, "f[0].data|NULL|3", gpc_key_root(c, &f, 1, &out.root));
+	bad(EINVAL, "f[0].reserved|4", gpc_key_root(c, &r, 1, &out.root));
+	bad(EINVAL, "f|NULL", gpc_key_root(c, NULL, 1, &out.root));
+	bad(EINVAL, "ret_root|NULL", gpc_key_root(c, NULL, 0, NULL));
+	bad(EINVAL, "bytes|0", gpc_key_import(c, tok, 0, 4, 1, 0, out.keys));
+	bad(EINVAL, "stride|4|8", gpc_key_import(c, tok, 8, 4, 1, 0, out.keys));
+	bad(EINVAL, "digests|NULL", gpc_key_import(c, NULL, 4, 4, 1, 0, out.keys));
+	bad(EINVAL, "ret_keys|NULL", gpc_key_import(c, tok, 4, 4, 1, 0, NULL));
 	bad(EINVAL, "n|4294967295|2147483647",
-	    gpc_import(c, tok, 4, 4, UINT32_MAX, 0, out.keys));
+	    gpc_key_import(c, tok, 4, 4, UINT32_MAX, 0, out.keys));
 }
 
 /* ---- asking ---- */
@@ -264,7 +264,7 @@ static void test_asking(gpc *c)
 	bad(EINVAL, "flags|0x10|GPC_QUIET", gpc_acquire(c, 0, &k, 1, out.blocks, GPC_REF));
 	bad(EINVAL, "keys|NULL", gpc_ref(c, NULL, out.blocks, 1));
 	bad(EINVAL, "blocks|NULL", gpc_ref(c, &k, NULL, 1));
-	bad(EINVAL, "blocks|NULL", gpc_unref(c, NULL, 1));
+	bad(EINVAL, "blocks|NULL", gpc_release(c, NULL, 1));
 }
 
 /* ---- filling and moving ---- */
@@ -275,38 +275,48 @@ static void test_filling(gpc *c)
 	gpc_key k = key_of(c, 1);
 	gpc_block b = 0, far = GPC_BLOCK(9, 1), slot = GPC_BLOCK(0, 77), neg = -5;
 
-	bad(EINVAL, "pool|16|15", gpc_reserve(c, 16, 1, 0, out.blocks, NULL, 0, 0));
-	bad(EINVAL, "pool|-1|15", gpc_reserve(c, -1, 1, 0, out.blocks, NULL, 0, 0));
-	bad(EINVAL, "blocks|NULL", gpc_reserve(c, 0, 1, 0, NULL, NULL, 0, 0));
+	bad(EINVAL, "pool|16|15", gpc_reserve(c, 16, 1, out.blocks, NULL, 0, 0));
+	bad(EINVAL, "pool|-1|15", gpc_reserve(c, -1, 1, out.blocks, NULL, 0, 0));
+	bad(EINVAL, "blocks|NULL", gpc_reserve(c, 0, 1, NULL, NULL, 0, 0));
 	bad(EINVAL, "flags|0x200|GPC_PARTIAL",
-	    gpc_reserve(c, 0, 1, 0, out.blocks, NULL, GPC_KEEP, 0));
-	bad(EINVAL, "timeout_ms|-2|-1", gpc_reserve(c, 0, 1, 0, out.blocks, NULL, 0, -2));
-	bad(ENOENT, "pool|9", gpc_reserve(c, 9, 1, 0, out.blocks, NULL, 0, 1000));
-	bad(ENOSPC, "n|5000|max_blocks", gpc_reserve(c, 0, 5000, 0, out.blocks, NULL, 0, 0));
+	    gpc_reserve(c, 0, 1, out.blocks, NULL, GPC_COPY, 0));
+	bad(EINVAL, "timeout_ms|-2|-1", gpc_reserve(c, 0, 1, out.blocks, NULL, 0, -2));
+	bad(ENOENT, "pool|9", gpc_reserve(c, 9, 1, out.blocks, NULL, 0, 1000));
+	bad(ENOSPC, "n|5000|max_blocks", gpc_reserve(c, 0, 5000, out.blocks, NULL, 0, 0));
 	bad(ENOSPC, "n is 2|leave is 7|8 blocks|pool 0",
-	    gpc_reserve(c, 0, 2, 7, out.blocks, NULL, 0, 1000));
+	    gpc_reserve(c, 0, 2, out.blocks,
+			GPC_OPTIONS(gpc_reserve_options, .headroom = 7), 0, 1000));
 	bad(EINVAL, "pool|16|15", gpc_evict(c, 16, 1, out.blocks, 0, 1000));
 	bad(EINVAL, "blocks|NULL", gpc_evict(c, 0, 1, NULL, 0, 1000));
 	bad(EINVAL, "flags|0x40|GPC_TAKE", gpc_evict(c, 0, 1, out.blocks, GPC_PARTIAL, 1000));
 	bad(EINVAL, "timeout_ms|-9", gpc_evict(c, 0, 1, out.blocks, 0, -9));
 	bad(ENOENT, "pool|9", gpc_evict(c, 9, 1, out.blocks, 0, 1000));
-	bad(EINVAL, "keys|NULL", gpc_publish(c, NULL, NULL, &b, 1, 0, out.resident, 0, &out.t));
+	bad(EINVAL, "keys|NULL", gpc_publish(c, NULL, NULL, &b, 1,
+					     GPC_OPTIONS(gpc_publish_options,
+							 .resident = out.resident,
+							 .ticket = &out.t), 0, -1));
 	bad(EINVAL, "blocks|NULL",
-	    gpc_publish(c, NULL, &k, NULL, 1, 0, out.resident, 0, &out.t));
+	    gpc_publish(c, NULL, &k, NULL, 1,
+			GPC_OPTIONS(gpc_publish_options, .resident = out.resident,
+				    .ticket = &out.t), 0, -1));
 	bad(EINVAL, "flags|0x10|GPC_NOWAIT",
-	    gpc_publish(c, NULL, &k, &b, 1, 0, out.resident, GPC_REF, &out.t));
+	    gpc_publish(c, NULL, &k, &b, 1,
+			GPC_OPTIONS(gpc_publish_options, .resident = out.resident,
+				    .ticket = &out.t), GPC_REF, -1));
 	bad(EINVAL, "n|4294967295",
-	    gpc_publish(c, NULL, &k, &b, UINT32_MAX, 0, out.resident, 0, &out.t));
-	bad(EINVAL, "blocks|NULL", gpc_drop(c, NULL, 1, 0, &out.t));
-	bad(EINVAL, "blocks[0]|pool 9", gpc_drop(c, &far, 1, 0, &out.t));
-	bad(EINVAL, "blocks[0]|slot 77|0 to 7", gpc_drop(c, &slot, 1, 0, &out.t));
-	bad(EINVAL, "blocks[0]|-5", gpc_drop(c, &neg, 1, 0, &out.t));
-	bad(EINVAL, "flags|0x10|GPC_NOWAIT", gpc_drop(c, &b, 1, GPC_REF, &out.t));
-	bad(EINVAL, "n|4097|4096", gpc_drop(c, many, 4097, GPC_NOWAIT, &out.t));
-	bad(EINVAL, "t|1000000", gpc_wait(c, 1000000, 0));
-	bad(EINVAL, "timeout_ms|-3", gpc_wait(c, 0, -3));
-	bad(EINVAL, "t|1000000", gpc_sync(c, 1000000, 0));
-	bad(EINVAL, "timeout_ms|-3", gpc_sync(c, 0, -3));
+	    gpc_publish(c, NULL, &k, &b, UINT32_MAX,
+			GPC_OPTIONS(gpc_publish_options, .resident = out.resident,
+				    .ticket = &out.t), 0, -1));
+	bad(EINVAL, "blocks|NULL", gpc_drop(c, NULL, 1, &out.t, 0, -1));
+	bad(EINVAL, "blocks[0]|pool 9", gpc_drop(c, &far, 1, &out.t, 0, -1));
+	bad(EINVAL, "blocks[0]|slot 77|0 to 7", gpc_drop(c, &slot, 1, &out.t, 0, -1));
+	bad(EINVAL, "blocks[0]|-5", gpc_drop(c, &neg, 1, &out.t, 0, -1));
+	bad(EINVAL, "flags|0x10|GPC_NOWAIT", gpc_drop(c, &b, 1, &out.t, GPC_REF, -1));
+	bad(EINVAL, "n|4097|4096", gpc_drop(c, many, 4097, &out.t, 0, 0));
+	bad(EINVAL, "t|1000000", gpc_ticket_wait(c, 1000000, 0));
+	bad(EINVAL, "timeout_ms|-3", gpc_ticket_wait(c, 0, -3));
+	bad(EINVAL, "t|1000000", gpc_mirror_sync(c, 1000000, 0));
+	bad(EINVAL, "timeout_ms|-3", gpc_mirror_sync(c, GPC_TICKET_ALL, -3));
 }
 
 static void test_moving(gpc *c)
@@ -318,29 +328,31 @@ static void test_moving(gpc *c)
 	bad(EINVAL, "to|-2|15", gpc_demote(c, 0, -2, NULL, 1, out.moves, 0, 1000));
 	bad(EINVAL, "from|to|1", gpc_demote(c, 1, 1, NULL, 1, out.moves, 0, 1000));
 	bad(EINVAL, "moves|NULL", gpc_demote(c, 0, 1, NULL, 1, NULL, 0, 1000));
-	bad(EINVAL, "flags|0x40|GPC_KEEP", gpc_demote(c, 0, 1, NULL, 1, out.moves, 64, 1000));
+	bad(EINVAL, "flags|0x40|GPC_COPY", gpc_demote(c, 0, 1, NULL, 1, out.moves, 64, 1000));
 	bad(EINVAL, "timeout_ms|-4", gpc_demote(c, 0, 1, NULL, 1, out.moves, 0, -4));
 	bad(ENOENT, "to|9", gpc_demote(c, 0, 9, NULL, 1, out.moves, 0, 1000));
 	bad(ENOENT, "to|-1|pool 1", gpc_demote(c, 1, -1, NULL, 1, out.moves, 0, 1000));
 	bad(ENOENT, "from|9", gpc_demote(c, 9, 1, NULL, 1, out.moves, 0, 1000));
 	bad(ESTALE, "blocks[0]|slot 0|live", gpc_demote(c, 0, 1, &b, 1, out.moves, 0, 1000));
 	bad(EINVAL, "blocks[0]|pool 9", gpc_demote(c, 0, 1, &far, 1, out.moves, 0, 1000));
-	bad(EINVAL, "GPC_KEEP|0 and 1", gpc_demote(c, 0, 1, NULL, 1, out.moves, GPC_KEEP, 1000));
+	bad(EINVAL, "GPC_COPY|0 and 1", gpc_demote(c, 0, 1, NULL, 1, out.moves, GPC_COPY, 1000));
 	bad(EINVAL, "to|16|15", gpc_promote(c, &b, 1, 16, out.moves, NULL, 0, 1000));
 	bad(EINVAL, "blocks|NULL", gpc_promote(c, NULL, 1, 0, out.moves, NULL, 0, 1000));
 	bad(EINVAL, "moves|NULL", gpc_promote(c, &b, 1, 0, NULL, NULL, 0, 1000));
-	bad(EINVAL, "flags|0x40|GPC_KEEP",
+	bad(EINVAL, "flags|0x40|GPC_COPY",
 	    gpc_promote(c, &b, 1, 0, out.moves, out.victims, GPC_PARTIAL, 1000));
 	bad(EINVAL, "timeout_ms|-4", gpc_promote(c, &b, 1, 0, out.moves, NULL, 0, -4));
 	bad(ESTALE, "blocks[0]|slot 0|live",
 	    gpc_promote(c, &ram, 1, 0, out.moves, out.victims, 0, 1000));
 	bad(ENOENT, "to|9", gpc_promote(c, &ram, 1, 9, out.moves, NULL, 0, 1000));
-	bad(EINVAL, "moves|NULL", gpc_commit(c, NULL, 1, out.results, 0));
-	bad(EINVAL, "n|4097|4096", gpc_commit(c, &gone, 4097, out.results, 0));
-	bad(EINVAL, "flags|0x40|GPC_CANCEL", gpc_commit(c, &gone, 1, out.results, 64));
-	item(0, "moves[0].to|pool 9", gpc_commit(c, &none, 1, out.results, 0));
-	item(0, "moves[0]|pool 1|slot 0|under way", gpc_commit(c, &gone, 1, out.results, 0));
-	item(0, "", gpc_commit(c, &gone, 0, out.results, 0));
+	bad(EINVAL, "moves|NULL", gpc_commit(c, NULL, 1, out.results, 0, -1));
+	bad(EINVAL, "n|4097|4096", gpc_commit(c, &gone, 4097, out.results, 0, -1));
+	bad(EINVAL, "flags|0x40|GPC_CANCEL", gpc_commit(c, &gone, 1, out.results, 64,
+							-1));
+	item(0, "moves[0].to|pool 9", gpc_commit(c, &none, 1, out.results, 0, -1));
+	item(0, "moves[0]|pool 1|slot 0|under way", gpc_commit(c, &gone, 1, out.results,
+							       0, -1));
+	item(0, "", gpc_commit(c, &gone, 0, out.results, 0, -1));
 }
 
 /* ---- the rest ---- */
@@ -351,26 +363,26 @@ static void test_rest(gpc *c)
 	gpc_key k = key_of(c, 1);
 	uint32_t start[2] = { 0, 1 };
 
-	bad(EINVAL, "peer|-2|-1|3", gpc_get_stats(c, -2, &out.stats));
-	bad(EINVAL, "peer|4|3", gpc_get_stats(c, 4, &out.stats));
-	bad(ENOENT, "peer|3", gpc_get_stats(c, 3, &out.stats));
-	bad(EINVAL, "ret|NULL", gpc_get_stats(c, -1, NULL));
+	bad(EINVAL, "peer|-2|-1|3", gpc_stats_get(c, -2, &out.stats));
+	bad(EINVAL, "peer|4|3", gpc_stats_get(c, 4, &out.stats));
+	bad(ENOENT, "peer|3", gpc_stats_get(c, 3, &out.stats));
+	bad(EINVAL, "ret|NULL", gpc_stats_get(c, -1, NULL));
 	out.stats.size = 4;
-	bad(EINVAL, "size of struct gpc_stats is 4", gpc_get_stats(c, -1, &out.stats));
+	bad(EINVAL, "size of struct gpc_stats is 4", gpc_stats_get(c, -1, &out.stats));
 	out.stats.size = 0;
-	bad(EINVAL, "size of struct gpc_stats is 0", gpc_get_stats(c, -1, &out.stats));
+	bad(EINVAL, "size of struct gpc_stats is 0", gpc_stats_get(c, -1, &out.stats));
 	out.mirror.size = 0;
-	bad(EINVAL, "size of struct gpc_mirror is 0", gpc_get_mirror(c, 0, &out.mirror));
+	bad(EINVAL, "size of struct gpc_mirror is 0", gpc_mirror_get(c, 0, &out.mirror));
 	out.mirror.size = sizeof(out.mirror);
-	bad(EINVAL, "i|-1|0", gpc_get_mirror(c, -1, &out.mirror));
-	bad(ENOENT, "i|5", gpc_get_mirror(c, 5, &out.mirror));
-	bad(EINVAL, "ret|NULL", gpc_get_mirror(c, 0, NULL));
+	bad(EINVAL, "i|-1|0", gpc_mirror_get(c, -1, &out.mirror));
+	bad(ENOENT, "i|5", gpc_mirror_get(c, 5, &out.mirror));
+	bad(EINVAL, "ret|NULL", gpc_mirror_get(c, 0, NULL));
 	bad(EINVAL, "cursor|NULL", gpc_walk(c, NULL, &out.entry, 1));
 	bad(EINVAL, "out|NULL", gpc_walk(c, &out.cursor, NULL, 1));
 	bad(EINVAL, "n|0", gpc_walk(c, &out.cursor, &out.entry, 0));
 	bad(ESTALE, "cursor", gpc_walk(c, &out.cursor, &out.entry, 1));
-	bad(EINVAL, "cursor|NULL", gpc_changes(c, NULL, &out.change, 1));
-	bad(EINVAL, "out|NULL", gpc_changes(c, &out.cursor, NULL, 1));
+	bad(EINVAL, "cursor|NULL", gpc_event_read(c, NULL, &out.change, 1));
+	bad(EINVAL, "out|NULL", gpc_event_read(c, &out.cursor, NULL, 1));
 	bad(EINVAL, "cookie|99999", gpc_grace_done(c, 99999));
 	bad(EINVAL, "flags|0x2|GPC_STANDBY", gpc_writer_take(c, GPC_SERVE, 0));
 	bad(EINVAL, "timeout_ms|-2", gpc_writer_take(c, 0, -2));
@@ -405,30 +417,40 @@ static void test_publish_items(gpc *c)
 	gpc_key k[6], parents[2], bogus = key_of(c, 999), zero = { { 0, 0 } }, root;
 	gpc_ticket t;
 
-	must(gpc_root(c, NULL, 0, &root));
+	must(gpc_key_root(c, NULL, 0, &root));
 	chain_keys(c, 1, 4, k);
-	must(gpc_reserve(c, 0, 4, 0, b, NULL, 0, 1000));
-	item(1, "", gpc_publish(c, k, k + 1, b, 1, 0, out.resident, 0, NULL));
+	must(gpc_reserve(c, 0, 4, b, NULL, 0, 1000));
+	item(1, "", gpc_publish(c, k, k + 1, b, 1,
+				GPC_OPTIONS(gpc_publish_options,
+					    .resident = out.resident), 0, -1));
 	parents[0] = k[1];
 	parents[1] = bogus;
 	item(1, "parents[1]|not live|blocks[1]",
-	     gpc_publish(c, parents, k + 2, b + 1, 2, 0, out.resident, 0, NULL));
+	     gpc_publish(c, parents, k + 2, b + 1, 2,
+			 GPC_OPTIONS(gpc_publish_options, .resident = out.resident), 0,
+			 -1));
 	is_int(out.resident[1], -ENOENT, "as the answer has it");
-	item(0, "blocks[0]|published already", gpc_publish(c, k, k + 4, b, 1, 0, NULL, 0, NULL));
-	item(0, "keys[0]|zero", gpc_publish(c, k, &zero, b + 2, 1, 0, NULL, 0, NULL));
-	item(0, "keys[0]|root", gpc_publish(c, k, &root, b + 2, 1, 0, NULL, 0, NULL));
-	item(0, "keys[0] and parents[0]", gpc_publish(c, k + 3, k + 3, b + 2, 1, 0, NULL, 0, NULL));
-	item(0, "blocks[0]|slot 70|0 to 7", gpc_publish(c, k, k + 3, &lost, 1, 0, NULL, 0, NULL));
+	item(0, "blocks[0]|published already", gpc_publish(c, k, k + 4, b, 1, NULL, 0,
+							   -1));
+	item(0, "keys[0]|zero", gpc_publish(c, k, &zero, b + 2, 1, NULL, 0, -1));
+	item(0, "keys[0]|root", gpc_publish(c, k, &root, b + 2, 1, NULL, 0, -1));
+	item(0, "keys[0] and parents[0]", gpc_publish(c, k + 3, k + 3, b + 2, 1, NULL, 0,
+						      -1));
+	item(0, "blocks[0]|slot 70|0 to 7", gpc_publish(c, k, k + 3, &lost, 1, NULL, 0,
+							-1));
 	/* the key is live elsewhere: no refusal */
-	item(0, "", gpc_publish(c, k, k + 1, b + 2, 1, 0, NULL, 0, NULL));
+	item(0, "", gpc_publish(c, k, k + 1, b + 2, 1, NULL, 0, -1));
 	/* without waiting: told by the wait */
 	parents[0] = bogus;
-	item(0, "", gpc_publish(c, parents, k + 3, b + 2, 1, 0, NULL, GPC_NOWAIT, &t));
-	item(0, "parents[0]|not live", gpc_wait(c, t, 2000));
-	item(0, "", gpc_wait(c, t, 2000));
-	must(gpc_unref(c, b + 2, 2));
-	item(0, "blocks[0]|slot", gpc_publish(c, k, k + 3, b + 2, 1, 0, NULL, GPC_NOWAIT, &t));
-	must(gpc_unref(c, b, 2));
+	item(0, "", gpc_publish(c, parents, k + 3, b + 2, 1,
+				GPC_OPTIONS(gpc_publish_options, .ticket = &t), 0, 0));
+	item(0, "parents[0]|not live", gpc_ticket_wait(c, t, 2000));
+	item(0, "", gpc_ticket_wait(c, t, 2000));
+	must(gpc_release(c, b + 2, 2));
+	item(0, "blocks[0]|slot", gpc_publish(c, k, k + 3, b + 2, 1,
+					      GPC_OPTIONS(gpc_publish_options,
+							  .ticket = &t), 0, 0));
+	must(gpc_release(c, b, 2));
 	done(c);
 }
 
@@ -440,25 +462,25 @@ static void test_whose(gpc *c)
 	gpc_key k[3];
 
 	chain_keys(c, 40, 2, k);
-	must(gpc_reserve(c, 0, 2, 0, b, NULL, 0, 1000));
-	must(gpc_reserve(d, 0, 1, 0, mine, NULL, 0, 1000));
+	must(gpc_reserve(c, 0, 2, b, NULL, 0, 1000));
+	must(gpc_reserve(d, 0, 1, mine, NULL, 0, 1000));
 	item(0, "blocks[0]|reserved by peer|this is peer",
-	     gpc_publish(d, k, k + 1, b, 1, 0, NULL, 0, NULL));
+	     gpc_publish(d, k, k + 1, b, 1, NULL, 0, -1));
 	bad(EDQUOT, "n is 2|1 blocks|quota is 2",
-	    gpc_reserve(d, 0, 2, 0, out.blocks, NULL, 0, 1000));
+	    gpc_reserve(d, 0, 2, out.blocks, NULL, 0, 1000));
 	bad(EPERM, "blocks[1]|no reference or reservation",
-	    gpc_unref(d, (gpc_block[]){ GPC_NONE, b[1] }, 2));
+	    gpc_release(d, (gpc_block[]){ GPC_NONE, b[1] }, 2));
 	/* referenced by the other one, dropped by us: on its way back */
-	must(gpc_publish(c, k, k + 1, b, 1, 0, NULL, 0, NULL));
+	must(gpc_publish(c, k, k + 1, b, 1, NULL, 0, -1));
 	is_int(gpc_acquire(d, 0, k + 1, 1, got, 0), 1, "the other one holds it");
-	must(gpc_drop(c, b, 1, 0, NULL));
-	item(0, "blocks[0]|not back yet", gpc_publish(c, k, k + 1, b, 1, 0, NULL, 0, NULL));
+	must(gpc_drop(c, b, 1, NULL, 0, -1));
+	item(0, "blocks[0]|not back yet", gpc_publish(c, k, k + 1, b, 1, NULL, 0, -1));
 	item(0, "blocks[0]|keys[0]", gpc_ref(c, k + 1, b, 1));
-	must(gpc_unref(c, b, 2));
+	must(gpc_release(c, b, 2));
 	done(c);
-	must(gpc_unref(d, got, 1));
-	item(0, "blocks[0]|gpc_reserve", gpc_publish(d, k, k + 1, (gpc_block[]){ 6 }, 1, 0, NULL, 0,
-						    NULL));
+	must(gpc_release(d, got, 1));
+	item(0, "blocks[0]|gpc_reserve", gpc_publish(d, k, k + 1, (gpc_block[]){ 6 }, 1,
+						     NULL, 0, -1));
 	must(gpc_close(d));
 	settle(c);
 }
@@ -469,10 +491,10 @@ static void test_caller_pool(gpc *c)
 	int pool = pool_new(c, GPC_VRAM, 4, 3, GPC_POOL_CALLER);
 	char words[64];
 
-	snprintf(words, sizeof(words), "pool %d|GPC_POOL_CALLER|only its keeper", pool);
-	bad(EPERM, words, gpc_reserve(c, pool, 1, 0, out.blocks, NULL, 0, 1000));
+	snprintf(words, sizeof(words), "pool %d|GPC_POOL_CALLER|only its owner", pool);
+	bad(EPERM, words, gpc_reserve(c, pool, 1, out.blocks, NULL, 0, 1000));
 	bad(EPERM, words, gpc_demote(c, 0, pool, NULL, 1, out.moves, 0, 1000));
-	must(gpc_clear(c, pool, 0, GPC_REMOVE, 2000));
+	must(gpc_pool_clear(c, pool, 0, GPC_REMOVE, 2000));
 }
 
 static void test_move_items(gpc *c)
@@ -486,15 +508,15 @@ static void test_move_items(gpc *c)
 	bad(EPERM, "blocks[0]|children", gpc_demote(c, 0, 1, b, 1, out.moves, 0, 1000));
 	is_int(gpc_demote(c, 0, 1, b + 2, 1, m, 0, 1000), 1, "the leaf moves");
 	bad(ENOSPC, "blocks[0]|being moved", gpc_demote(c, 0, 1, b + 2, 1, out.moves, 0, 1000));
-	item(0, "blocks[0]|target of a move", gpc_publish(c, k, k + 1, &m[0].to, 1, 0, NULL, 0,
-							  NULL));
-	must(gpc_drop(c, b + 2, 1, 0, NULL));
+	item(0, "blocks[0]|target of a move", gpc_publish(c, k, k + 1, &m[0].to, 1, NULL,
+							  0, -1));
+	must(gpc_drop(c, b + 2, 1, NULL, 0, -1));
 	m[1] = m[0];
-	item(0, "moves[0]|under way", gpc_commit(c, m, 2, out.results, 0));
+	item(0, "moves[0]|under way", gpc_commit(c, m, 2, out.results, 0, -1));
 	ok(out.results[0] == -ESTALE && out.results[1] == -ESTALE, "as the results have it");
-	must(gpc_unref(c, b, 3));
+	must(gpc_release(c, b, 3));
 	bad(EPERM, "blocks[0]|no reference",
-	    gpc_promote(c, b, 1, 2, out.moves, NULL, GPC_KEEP, 1000));
+	    gpc_promote(c, b, 1, 2, out.moves, NULL, GPC_COPY, 1000));
 	done(c);
 }
 
@@ -529,7 +551,7 @@ static int body(void)
 	test_filling(c);
 	test_moving(c);
 	test_rest(c);
-	is_int(gpc_avail(c, 0), 8, "nothing was done");
+	is_int(gpc_pool_available(c, 0), 8, "nothing was done");
 	clean(c, "bad arguments");
 	test_publish_items(c);
 	test_whose(c);

@@ -57,7 +57,7 @@ static void find(struct request *r)
 static void compute(struct request *r)
 {
 	uint32_t i;
-	int got = gpc_reserve(r->c, 0, r->n - r->hit, 0, r->block + r->hit, NULL,
+	int got = gpc_reserve(r->c, 0, r->n - r->hit, r->block + r->hit, NULL,
 			      GPC_PARTIAL, -1);
 
 	if (got == -ENOSPC) {            /* the others hold everything */
@@ -86,7 +86,7 @@ static void settle(struct request *r, uint32_t i)
 	}
 	must(at >= 0 || at == -ENOENT || at == -EAGAIN, "publish answers %d", at);
 	count(N_DUPLICATE, at >= 0);
-	must_be(gpc_unref(r->c, &b, 1), 0);
+	must_be(gpc_release(r->c, &b, 1), 0);
 }
 
 static void publish(struct request *r)
@@ -97,13 +97,16 @@ static void publish(struct request *r)
 
 	if (!r->got)
 		return;
-	n = gpc_publish(r->c, r->key + r->hit, r->key + r->hit + 1, r->block + r->hit, r->got, 1,
-			r->resident + r->hit, flags, &t);
+	n = gpc_publish(r->c, r->key + r->hit, r->key + r->hit + 1, r->block + r->hit,
+			r->got,
+			GPC_OPTIONS(gpc_publish_options, .tag = 1,
+				    .resident = r->resident + r->hit, .ticket = &t),
+			flags, -1);
 	if (flags && n == -EAGAIN)       /* never with so few in flight */
 		must(false, "the ring is full");
 	must(n >= 0 && n <= (int)r->got, "publish: %s", gpc_last_error());
 	if (flags)
-		must_be(gpc_wait(r->c, t, -1), 0);
+		must_be(gpc_ticket_wait(r->c, t, -1), 0);
 	for (i = r->hit; i < r->hit + r->got; i++)
 		settle(r, i);
 	verify(r);
@@ -115,14 +118,14 @@ static void release(struct request *r)
 	gpc_block last = r->hit + r->got ? r->resident[r->hit + r->got - 1] : GPC_NONE;
 
 	if (last >= 0 && !crew_random(&r->seed, 20)) {
-		must(gpc_drop(r->c, &last, 1, 0, NULL) >= 0, "drop: %s", gpc_last_error());
+		must(gpc_drop(r->c, &last, 1, NULL, 0, -1) >= 0, "drop: %s", gpc_last_error());
 		count(N_DROPPED, 1);
 		verify(r);
 	}
 	for (i = 0; i < r->hit + r->got; i++)
 		if (r->resident[i] < 0)
 			r->resident[i] = GPC_NONE;
-	must_be(gpc_unref(r->c, r->resident, r->hit + r->got), 0);
+	must_be(gpc_release(r->c, r->resident, r->hit + r->got), 0);
 }
 
 /* Ids handed out by eviction are free for anybody, or the caller's. */
@@ -141,7 +144,7 @@ static void evict(struct request *r)
 		crew_write(id[i], crew_no_key);
 		crew_disown(id[i]);
 	}
-	must_be(gpc_unref(r->c, id, (uint32_t)n), 0);
+	must_be(gpc_release(r->c, id, (uint32_t)n), 0);
 }
 
 /* ---- members ---- */
@@ -152,19 +155,21 @@ static void compute_the_same(gpc *c, int me)
 	gpc_key key = crew_key(7777);
 	gpc_block b, at = GPC_NONE;
 
-	must_be(gpc_reserve(c, 0, 1, 0, &b, NULL, 0, -1), 1);
+	must_be(gpc_reserve(c, 0, 1, &b, NULL, 0, -1), 1);
 	crew_write(b, key);
 	crew_open(GATE_DUP);
 	crew_wait(GATE_DUP, WORKERS);
-	must_be(gpc_publish(c, &crew_no_key, &key, &b, 1, 0, &at, 0, NULL) == (at == b), 1);
+	must_be(gpc_publish(c, &crew_no_key, &key, &b, 1,
+			    GPC_OPTIONS(gpc_publish_options, .resident = &at), 0,
+			    -1) == (at == b), 1);
 	must(at >= 0 && crew_holds(at, key), "publish answers %d", at);
 	crew->count[N_DUP_BLOCK + me] = (uint64_t)at;
 	count(N_DUP_OWN, at == b);
 	crew_open(GATE_SAME);
 	crew_wait(GATE_SAME, WORKERS);
 	if (at != b)
-		must_be(gpc_unref(c, &b, 1), 0);
-	must_be(gpc_unref(c, &at, 1), 0);
+		must_be(gpc_release(c, &b, 1), 0);
+	must_be(gpc_release(c, &at, 1), 0);
 }
 
 static int worker(int me)
@@ -190,7 +195,7 @@ static int worker(int me)
 static int writer(int me)
 {
 	struct gpc_config cfg = { .vram_blocks = BLOCKS, .max_peers = WORKERS + 2,
-				  .tick_us = 1, .ahead = me };
+				  .tick_us = 1, .free_target = me };
 	gpc *c = crew_create(cfg, 0);
 	struct gpc_stats st;
 	uint32_t i;

@@ -31,7 +31,7 @@ static int add_pool(gpc *c, uint32_t kind, uint32_t flags, uint32_t space, uint3
 {
 	struct gpc_pool p = { .size = sizeof(p), .kind = kind, .flags = flags, .space = space,
 			      .blocks = blocks, .demote_to = demote_to };
-	int n = gpc_pool_add(c, &p);
+	int n = gpc_pool_add(c, &p, -1);
 
 	must(n >= 0, "pool_add: %s", gpc_last_error());
 	return n;
@@ -57,7 +57,7 @@ static void carry_out(struct side *s, const struct gpc_move *m, int n)
 	for (i = 0; i < n && m[i].to < 0; i++)
 		;
 	if (i < n)
-		must(gpc_commit(s->c, m, (uint32_t)n, NULL, 0) > 0, "commit: %s",
+		must(gpc_commit(s->c, m, (uint32_t)n, NULL, 0, -1) > 0, "commit: %s",
 		     gpc_last_error());
 }
 
@@ -74,10 +74,10 @@ static void each_its_own(struct side *s, const gpc_key *key, gpc_block *b)
 	gpc_block at_all[4];
 	int i;
 
-	must_be(gpc_reserve(s->c, s->pool, 4, 0, b, NULL, 0, -1), 4);
+	must_be(gpc_reserve(s->c, s->pool, 4, b, NULL, 0, -1), 4);
 	for (i = 0; i < 4; i++)
 		crew_write(b[i], key[i + 1]);
-	must_be(gpc_publish(s->c, key, key + 1, b, 4, 0, NULL, 0, NULL), 4);
+	must_be(gpc_publish(s->c, key, key + 1, b, 4, NULL, 0, -1), 4);
 	both_at_once(s);
 	for (i = 0; i < 4; i++)
 		must(at(s, s->own, key[i + 1]) == b[i], "its own block is found");
@@ -105,11 +105,11 @@ static void first_demotes(struct side *s, const gpc_key *key, const gpc_block *b
 
 	turned(b, list);
 	if (s->me == 0) {
-		must_be(gpc_demote(s->c, s->pool, -1, list, 4, m, GPC_KEEP, -1), 4);
+		must_be(gpc_demote(s->c, s->pool, -1, list, 4, m, GPC_COPY, -1), 4);
 		carry_out(s, m, 4);
 		for (i = 0; i < 4; i++) {        /* the references have moved along */
-			must_be(gpc_unref(s->c, &m[i].to, 1), 0);
-			must_be(gpc_unref(s->c, &m[i].from, 1), -EPERM);
+			must_be(gpc_release(s->c, &m[i].to, 1), 0);
+			must_be(gpc_release(s->c, &m[i].from, 1), -EPERM);
 		}
 	}
 	both_at_once(s);
@@ -120,7 +120,7 @@ static void first_demotes(struct side *s, const gpc_key *key, const gpc_block *b
 		must(at(s, s->own, key[i + 1]) == b[i], "and where it was");
 	}
 	if (s->me == 1) {
-		must_be(gpc_demote(s->c, s->pool, -1, list, 4, m, GPC_KEEP, -1), 4);
+		must_be(gpc_demote(s->c, s->pool, -1, list, 4, m, GPC_COPY, -1), 4);
 		for (i = 0; i < 4; i++)
 			must_be(m[i].to, GPC_NONE);
 		must(at(s, s->own, key[4]) == list[0], "kept");
@@ -136,14 +136,14 @@ static void second_comes_back(struct side *s, const gpc_key *key, gpc_block *b)
 	int i;
 
 	turned(b, list);
-	must_be(gpc_unref(s->c, list, 4), 0);
+	must_be(gpc_release(s->c, list, 4), 0);
 	must_be(gpc_demote(s->c, s->pool, s->ram, list, 4, m, 0, -1), 4);
 	for (i = 0; i < 4; i++) {
 		must_be(m[i].to, GPC_NONE);
 		must_be(at(s, s->own, key[i + 1]), GPC_NONE);
 	}
 	must_be(gpc_acquire(s->c, s->own | SHARED, key + 1, 4, r, 0), 4);
-	must_be(gpc_promote(s->c, r, 4, s->pool, m, NULL, GPC_KEEP, -1), 4);
+	must_be(gpc_promote(s->c, r, 4, s->pool, m, NULL, GPC_COPY, -1), 4);
 	carry_out(s, m, 4);
 	for (i = 0; i < 4; i++) {
 		b[i] = m[i].to;
@@ -153,25 +153,25 @@ static void second_comes_back(struct side *s, const gpc_key *key, gpc_block *b)
 	}
 }
 
-/* Without GPC_KEEP the block in RAM goes, and its reference moves along. */
+/* Without GPC_COPY the block in RAM goes, and its reference moves along. */
 static void first_takes_it_all(struct side *s, const gpc_key *key, gpc_block *b)
 {
 	struct gpc_move m[4];
 	gpc_block r[4];
 	int i, result[4];
 
-	must(gpc_drop(s->c, b, 1, 0, NULL) == 1, "drop: %s", gpc_last_error());
+	must(gpc_drop(s->c, b, 1, NULL, 0, -1) == 1, "drop: %s", gpc_last_error());
 	must_be(gpc_acquire(s->c, s->own | SHARED, key + 1, 4, r, 0), 4);
 	must_be(gpc_promote(s->c, r, 4, s->pool, m, NULL, 0, -1), 4);
 	for (i = 0; i < 4; i++)
 		crew_copy(m[i].from, m[i].to);
-	must_be(gpc_commit(s->c, m, 4, result, 0), 4);
+	must_be(gpc_commit(s->c, m, 4, result, 0, -1), 4);
 	for (i = 0; i < 4; i++) {
 		must_be(result[i], 0);
 		b[i] = m[i].to;
 		must_be(at(s, s->own, key[i + 1]), b[i]);
 		must_be(at(s, SHARED, key[i + 1]), GPC_NONE);
-		must_be(gpc_unref(s->c, &r[i], 1), -EPERM);
+		must_be(gpc_release(s->c, &r[i], 1), -EPERM);
 	}
 }
 
@@ -183,20 +183,20 @@ static void parent_of_its_own(struct side *s)
 	struct gpc_move m;
 	int i;
 
-	must_be(gpc_reserve(s->c, s->ram, 1, 0, &r, NULL, 0, -1), 1);
+	must_be(gpc_reserve(s->c, s->ram, 1, &r, NULL, 0, -1), 1);
 	crew_write(r, k[2]);
-	must_be(gpc_publish(s->c, NULL, &k[2], &r, 1, 0, NULL, 0, NULL), 1);
-	must_be(gpc_reserve(s->c, s->pool, 3, 0, b, NULL, 0, -1), 3);
+	must_be(gpc_publish(s->c, NULL, &k[2], &r, 1, NULL, 0, -1), 1);
+	must_be(gpc_reserve(s->c, s->pool, 3, b, NULL, 0, -1), 3);
 	for (i = 0; i < 3; i++)
 		crew_write(b[i], k[i + 1]);
-	must_be(gpc_publish(s->c, k, k + 1, b, 3, 0, NULL, 0, NULL), 3);
-	must_be(gpc_unref(s->c, b, 3), 0);
+	must_be(gpc_publish(s->c, k, k + 1, b, 3, NULL, 0, -1), 3);
+	must_be(gpc_release(s->c, b, 3), 0);
 	must_be(gpc_demote(s->c, s->pool, -1, &b[2], 1, &m, 0, -1), 1);
 	carry_out(s, &m, 1);
 	must_be(at(s, SHARED, k[3]), m.to);
-	must_be(gpc_unref(s->c, &r, 1), 0);
+	must_be(gpc_release(s->c, &r, 1), 0);
 	crew_check(s->c);
-	must_be(gpc_drop(s->c, &r, 1, 0, NULL), 1);
+	must_be(gpc_drop(s->c, &r, 1, NULL, 0, -1), 1);
 	must_be(at(s, SHARED, k[3]), GPC_NONE);
 }
 
@@ -217,7 +217,7 @@ static void step_by_step(struct side *s)
 		first_takes_it_all(s, key, b);
 	both_at_once(s);
 	must(at(s, s->own, key[4]) == b[3] && crew_holds(b[3], key[4]), "each has its own");
-	must_be(gpc_unref(s->c, b, 4), 0);
+	must_be(gpc_release(s->c, b, 4), 0);
 	if (s->me == 0)
 		parent_of_its_own(s);
 }
@@ -261,7 +261,7 @@ static void bring_up(struct side *s, struct prompt *p)
 {
 	struct gpc_move m[DEEP];
 	int result[DEEP], i, n;
-	uint32_t want = 0, flags = crew_random(&s->seed, 2) ? GPC_KEEP : 0;
+	uint32_t want = 0, flags = crew_random(&s->seed, 2) ? GPC_COPY : 0;
 
 	while (p->local + want < p->hit && GPC_POOL(p->block[p->local + want]) == s->ram)
 		want++;
@@ -273,7 +273,7 @@ static void bring_up(struct side *s, struct prompt *p)
 		if (m[i].to >= 0)
 			crew_copy(m[i].from, m[i].to);
 	if (n > 0)
-		must(gpc_commit(s->c, m, (uint32_t)n, result, 0) >= 0, "commit: %s",
+		must(gpc_commit(s->c, m, (uint32_t)n, result, 0, -1) >= 0, "commit: %s",
 		     gpc_last_error());
 	for (i = 0; i < n && m[i].to >= 0 && result[i] == 0; i++) {
 		must(m[i].from == p->block[p->local], "in order");
@@ -291,7 +291,7 @@ static void fill(struct side *s, struct prompt *p)
 
 	if (p->local < p->hit || p->hit == p->n)
 		return;
-	n = gpc_reserve(s->c, s->pool, p->n - p->hit, 0, b, NULL, GPC_PARTIAL, -1);
+	n = gpc_reserve(s->c, s->pool, p->n - p->hit, b, NULL, GPC_PARTIAL, -1);
 	must(n > 0 || n == -ENOSPC, "reserve: %s", gpc_last_error());
 	for (i = 0; (int)i < n; i++) {
 		crew_own(b[i]);
@@ -300,8 +300,8 @@ static void fill(struct side *s, struct prompt *p)
 	}
 	if (n <= 0)
 		return;
-	must_be(gpc_publish(s->c, p->key + p->hit, p->key + p->hit + 1, b, (uint32_t)n, 0,
-			    resident, 0, NULL), n);
+	must_be(gpc_publish(s->c, p->key + p->hit, p->key + p->hit + 1, b, (uint32_t)n,
+			    GPC_OPTIONS(gpc_publish_options, .resident = resident), 0, -1), n);
 	memcpy(p->block + p->hit, b, (size_t)n * sizeof(*b));
 	p->hit += (uint32_t)n;
 	count(N_PUBLISHED, (uint64_t)n);
@@ -312,7 +312,7 @@ static void push_down(struct side *s)
 {
 	struct gpc_move m[4];
 	int i, n, result[4];
-	uint32_t flags = crew_random(&s->seed, 2) ? GPC_KEEP : 0;
+	uint32_t flags = crew_random(&s->seed, 2) ? GPC_COPY : 0;
 	bool cancel = !crew_random(&s->seed, 5);
 
 	n = gpc_demote(s->c, s->pool, -1, NULL, 4, m, flags, -1);
@@ -327,7 +327,7 @@ static void push_down(struct side *s)
 	}
 	if (n <= 0)
 		return;
-	must(gpc_commit(s->c, m, (uint32_t)n, result, cancel ? GPC_CANCEL : 0) >= 0,
+	must(gpc_commit(s->c, m, (uint32_t)n, result, cancel ? GPC_CANCEL : 0, -1) >= 0,
 	     "commit: %s", gpc_last_error());
 	for (i = 0; i < n; i++) {
 		must(result[i] == 0 || result[i] == -EEXIST || result[i] == -ESTALE,
@@ -346,7 +346,7 @@ static void under_load(struct side *s)
 		count(N_RAM, p.hit - p.local);
 		bring_up(s, &p);
 		fill(s, &p);
-		must_be(gpc_unref(s->c, p.block, p.hit), 0);
+		must_be(gpc_release(s->c, p.block, p.hit), 0);
 		if (!crew_random(&s->seed, 3))
 			push_down(s);
 	}
@@ -362,7 +362,7 @@ static int worker(int me)
 	crew_wait(GATE_POOLS, (uint32_t)me);     /* the first one's pool has the lower number */
 	s.ram = (int)crew->count[N_RAM];
 	s.own = GPC_SPACE(me);
-	s.pool = add_pool(s.c, GPC_VRAM, GPC_POOL_KEPT, (uint32_t)me, VRAM, s.ram);
+	s.pool = add_pool(s.c, GPC_VRAM, GPC_POOL_OWNED, (uint32_t)me, VRAM, s.ram);
 	if (!me)
 		crew->count[N_FOUND] = (uint64_t)s.pool;
 	crew_open(GATE_POOLS);
@@ -382,7 +382,7 @@ static int worker(int me)
 static int writer(int me)
 {
 	struct gpc_config cfg = { .max_blocks = 400, .max_peers = 4, .max_pools = 4,
-				  .ahead = me };
+				  .free_target = me };
 	gpc *c = crew_create(cfg, 0);
 	struct gpc_pool p = { .size = sizeof(p) };
 
@@ -395,7 +395,7 @@ static int writer(int me)
 	must_be(crew_stats(c, -1).reserved, 0);
 	crew_check(c);
 	crew_open(GATE_LEFT);
-	/* with their keepers the pools go; RAM stays */
+	/* with their owners the pools go; RAM stays */
 	crew_until(gpc_pool_get(c, (int)crew->count[N_FOUND], &p) == -ENOENT,
 		   gpc_writer_serve(c, 1));
 	must_be(gpc_pool_get(c, 0, &p), 0);

@@ -33,7 +33,7 @@ static void *look(void *arg)
 		r->looks++;
 		r->misses += (uint64_t)(KEYS - must(got));
 		if (r->flags & GPC_REF)
-			must(gpc_unref(c, b, KEYS));
+			must(gpc_release(c, b, KEYS));
 	}
 	return NULL;
 }
@@ -45,7 +45,7 @@ static void move_all(gpc_block *b, int from, int to)
 	int n = from ? gpc_promote(c, b, KEYS, to, m, NULL, 0, 10000) :
 		       gpc_demote(c, from, to, b, KEYS, m, 0, 10000);
 
-	if (must(n) != KEYS || must(gpc_commit(c, m, KEYS, NULL, 0)) != KEYS)
+	if (must(n) != KEYS || must(gpc_commit(c, m, KEYS, NULL, 0, -1)) != KEYS)
 		bail("%d of %d begin to move", n, KEYS);
 	for (i = 0; i < KEYS; i++)
 		b[i] = m[i].to;
@@ -84,7 +84,7 @@ static void race(const char *what, uint32_t vram_space, uint32_t ram_space)
 	}
 	ok(looks > 0, "%s: %llu lookups of %d keys", what, (unsigned long long)looks, KEYS);
 	is_int(misses, 0, "%s: none misses a key", what);
-	must(gpc_unref(c, b, KEYS));
+	must(gpc_release(c, b, KEYS));
 	settle(c);
 	clean(c, what);
 	cache_end(c);

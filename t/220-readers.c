@@ -45,18 +45,19 @@ static void choose_keys(void)
 static bool publish(gpc *c, gpc_key k, gpc_block *b)
 {
 	gpc_block at = GPC_NONE;
-	int n = gpc_reserve(c, 0, 1, 0, b, NULL, 0, -1);
+	int n = gpc_reserve(c, 0, 1, b, NULL, 0, -1);
 
 	must(n == 1, "reserve: %s", gpc_last_error());
 	crew_own(*b);
 	crew_write(*b, k);
 	crew_disown(*b);
-	must(gpc_publish(c, NULL, &k, b, 1, 0, &at, 0, NULL) >= 0, "publish: %s",
+	must(gpc_publish(c, NULL, &k, b, 1,
+			 GPC_OPTIONS(gpc_publish_options, .resident = &at), 0, -1) >= 0, "publish: %s",
 	     gpc_last_error());
 	if (at == *b)
 		return true;
 	must(at == -EAGAIN, "publish answers %d", at);
-	must_be(gpc_unref(c, b, 1), 0);
+	must_be(gpc_release(c, b, 1), 0);
 	return false;
 }
 
@@ -69,7 +70,7 @@ static int holder(gpc *c)
 
 	for (i = 0; i < PINNED; i++)
 		must(publish(c, key[i], &b), "the table is full");
-	must_be(gpc_sync(c, 0, -1), 0);
+	must_be(gpc_mirror_sync(c, GPC_TICKET_ALL, -1), 0);
 	crew_open(GATE_FULL);
 	crew_wait(GATE_END, 1);
 	return 0;
@@ -84,8 +85,8 @@ static int churner(gpc *c)
 	for (i = 0; i < TURNS; i++) {
 		at = (int)crew_random(&seed, ALIVE);
 		if (live == ALIVE) {
-			must_be(gpc_drop(c, &b[at], 1, 0, NULL), 1);
-			must_be(gpc_unref(c, &b[at], 1), 0);
+			must_be(gpc_drop(c, &b[at], 1, NULL, 0, -1), 1);
+			must_be(gpc_release(c, &b[at], 1), 0);
 			b[at] = b[--live];
 		}
 		/* the least recent of CHURN keys: not live */
@@ -94,8 +95,8 @@ static int churner(gpc *c)
 		else
 			count(N_REFUSED, 1);
 		if (i % CHURN == CHURN - 1) {
-			must(gpc_drop(c, b, (uint32_t)live, 0, NULL) >= 0, "drop");
-			must_be(gpc_unref(c, b, (uint32_t)live), 0);
+			must(gpc_drop(c, b, (uint32_t)live, NULL, 0, -1) >= 0, "drop");
+			must_be(gpc_release(c, b, (uint32_t)live), 0);
 			live = 0;
 		}
 	}
@@ -125,7 +126,7 @@ static void move(gpc *c, gpc_block *b, int from)
 		crew_copy(m[i].from, m[i].to);
 		crew_disown(m[i].to);
 	}
-	must_be(gpc_commit(c, m, (uint32_t)n, NULL, 0), n);
+	must_be(gpc_commit(c, m, (uint32_t)n, NULL, 0, -1), n);
 	for (i = 0; i < n; i++)
 		for (j = 0; j < MOVING; j++)
 			if (b[j] == m[i].from)
@@ -140,7 +141,7 @@ static int mover(gpc *c)
 
 	for (i = 0; i < MOVING; i++)
 		must(publish(c, key[PINNED + i], &b[i]), "the table is full");
-	must_be(gpc_sync(c, 0, -1), 0);
+	must_be(gpc_mirror_sync(c, GPC_TICKET_ALL, -1), 0);
 	crew_open(GATE_FULL);
 	for (i = 0; crew_goes_on(GATE_END, 1); i++)
 		move(c, b, i & 1);
@@ -184,9 +185,9 @@ static int acquirer(gpc *c)
 		must_be(gpc_acquire(c, 0, key, PINNED, b, 0), PINNED);
 		for (i = 0; i < PINNED; i++)
 			must(crew_holds(b[i], key[i]), "key %d: other bytes", i);
-		must_be(gpc_unref(c, b, PINNED), 0);
+		must_be(gpc_release(c, b, PINNED), 0);
 		must_be(gpc_lookup(c, 0, key, PINNED, b, GPC_REF), PINNED);
-		must_be(gpc_unref(c, b, PINNED), 0);
+		must_be(gpc_release(c, b, PINNED), 0);
 		count(N_ACQUIRED, 2 * PINNED);
 		sched_yield();
 	}
@@ -200,7 +201,7 @@ static int watcher(gpc *c)
 	int i, again, section;
 
 	while (crew_goes_on(GATE_END, 1)) {
-		section = gpc_enter(c);
+		section = gpc_section_enter(c);
 		must(section >= 0, "enter: %s", gpc_last_error());
 		must(gpc_lookup(c, 0, key, HELD + CHURN, b, GPC_QUIET) >= HELD, "lookup");
 		for (again = 0; again < 4; again++) {
@@ -212,7 +213,7 @@ static int watcher(gpc *c)
 		}
 		for (i = HELD; i < HELD + CHURN; i++)
 			count(N_SEEN, b[i] >= 0);
-		gpc_leave(c, section);
+		gpc_section_leave(c, section);
 		count(N_SECTIONS, 1);
 	}
 	return 0;
@@ -269,11 +270,11 @@ static int writer(int me)
 	struct gpc_info info = { .size = sizeof(info) };
 
 	must_be(gpc_writer_take(c, 0, 0), 0);
-	must_be(gpc_get_info(c, &info), 0);
+	must_be(gpc_info_get(c, &info), 0);
 	must_be(info.buckets, BUCKETS);
 	crew_serve(c, GATE_LEFT, MEMBERS);
 	crew->count[N_RELOCATED] = crew_stats(c, -1).relocated;
-	crew_until(gpc_dirty(c) == 0, gpc_writer_serve(c, 1));
+	crew_until(gpc_mirror_lag(c) == 0, gpc_writer_serve(c, 1));
 	crew_check(c);
 	gpc_close(c);
 	return 0;

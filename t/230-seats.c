@@ -14,7 +14,7 @@ enum { N_SEAT0 };                /* who sits there, + 1 */
 
 static int attach(int timeout_ms, uint32_t flags, gpc **c)
 {
-	struct gpc_options opt = { .size = sizeof(opt), .timeout_ms = timeout_ms,
+	struct gpc_attach_options opt = { .size = sizeof(opt), .timeout_ms = timeout_ms,
 				   .dir = scratch, .label = "guest" };
 
 	return gpc_attach(CREW_NAME, &opt, flags, c);
@@ -149,8 +149,8 @@ static int visitor(int me)
 		n = gpc_acquire(c, 0, &k, 1, &b, 0);
 		must(n >= 0, "acquire: %s", gpc_last_error());
 		if (!n) {
-			must_be(gpc_reserve(c, 0, 1, 0, &b, NULL, 0, -1), 1);
-			must_be(gpc_publish(c, NULL, &k, &b, 1, 0, NULL, 0, NULL), 1);
+			must_be(gpc_reserve(c, 0, 1, &b, NULL, 0, -1), 1);
+			must_be(gpc_publish(c, NULL, &k, &b, 1, NULL, 0, -1), 1);
 		}
 		must_be(crew_stats(c, seat).refs, 1);
 		order_swap64(&crew->count[N_SEAT0 + seat], 0);
@@ -185,7 +185,7 @@ static void use_parents_handle(gpc *c, gpc_dev *d)
 	struct gpc_pool p = { .size = sizeof(p), .kind = GPC_RAM, .blocks = 1 };
 	struct gpc_mirror mirror = { .size = sizeof(mirror) };
 	struct gpc_entry entry;
-	struct gpc_change change;
+	struct gpc_event change;
 	struct gpc_move move = { .from = 0, .to = 1 };
 	gpc_key k = crew_key(1);
 	gpc_block b = 0;
@@ -193,21 +193,24 @@ static void use_parents_handle(gpc *c, gpc_dev *d)
 	uint64_t cursor = 0;
 	gpc_dev *dev;
 	const int answer[] = {
-		gpc_get_info(c, &info), gpc_pool_add(c, &p), gpc_pool_get(c, 0, &p),
-		gpc_avail(c, 0), gpc_clear(c, -1, 0, 0, 0), gpc_root(c, NULL, 0, &k),
-		gpc_hash(c, NULL, &token, 1, NULL, 0, GPC_TAIL, &k),
-		gpc_import(c, &k, 16, 16, 1, 0, &k), gpc_lookup(c, 0, &k, 1, &b, 0),
+		gpc_info_get(c, &info), gpc_pool_add(c, &p, -1), gpc_pool_get(c, 0, &p),
+		gpc_pool_available(c, 0), gpc_pool_clear(c, -1, 0, 0, 0), gpc_key_root(c, NULL, 0, &k),
+		gpc_key_hash(c, NULL, &token, 1, NULL, 0, GPC_TAIL, &k),
+		gpc_key_import(c, &k, 16, 16, 1, 0, &k), gpc_lookup(c, 0, &k, 1, &b, 0),
 		gpc_match(c, 0, &k, start, 1, &len, &b, 0), gpc_acquire(c, 0, &k, 1, &b, 0),
-		gpc_ref(c, &k, &b, 1), gpc_unref(c, &b, 1),
-		gpc_reserve(c, 0, 1, 0, &b, NULL, 0, 0),
-		gpc_publish(c, NULL, &k, &b, 1, 0, NULL, 0, NULL), gpc_wait(c, 0, 0),
-		gpc_evict(c, 0, 1, &b, 0, 0), gpc_drop(c, &b, 1, 0, NULL),
+		gpc_ref(c, &k, &b, 1), gpc_release(c, &b, 1),
+		gpc_reserve(c, 0, 1, &b, NULL, 0, 0),
+		gpc_publish(c, NULL, &k, &b, 1, NULL, 0, -1), gpc_ticket_wait(c, 0, 0),
+		gpc_evict(c, 0, 1, &b, 0, 0), gpc_drop(c, &b, 1, NULL, 0, -1),
 		gpc_demote(c, 0, 1, &b, 1, &move, 0, 0),
-		gpc_promote(c, &b, 1, 0, &move, NULL, 0, 0), gpc_commit(c, &move, 1, NULL, 0),
-		gpc_enter(c), gpc_grace_done(c, 0), gpc_sync(c, 0, 0), gpc_dirty(c),
+		gpc_promote(c, &b, 1, 0, &move, NULL, 0, 0), gpc_commit(c, &move, 1, NULL,
+									0, -1),
+		gpc_section_enter(c), gpc_grace_done(c, 0), gpc_mirror_sync(c,
+									    GPC_TICKET_ALL,
+									    0), gpc_mirror_lag(c),
 		gpc_dev_open(c, "host", &dev), gpc_dev_enter(d), gpc_dev_close(d),
-		gpc_get_stats(c, -1, &st), gpc_get_mirror(c, 0, &mirror),
-		gpc_walk(c, &cursor, &entry, 1), gpc_changes(c, &cursor, &change, 1),
+		gpc_stats_get(c, -1, &st), gpc_mirror_get(c, 0, &mirror),
+		gpc_walk(c, &cursor, &entry, 1), gpc_event_read(c, &cursor, &change, 1),
 		gpc_check(c, NULL, NULL), gpc_writer_take(c, 0, 0), gpc_writer_serve(c, 0),
 		gpc_writer_drop(c),
 	};
@@ -215,8 +218,8 @@ static void use_parents_handle(gpc *c, gpc_dev *d)
 
 	for (i = 0; i < ARRAY_SIZE(answer); i++)
 		must(answer[i] == -ECHILD, "call %zu of the child answers %d", i, answer[i]);
-	must_be(gpc_grace(c), 0);
-	gpc_leave(c, 0);
+	must_be(gpc_grace_start(c), 0);
+	gpc_section_leave(c, 0);
 	must_be(gpc_close(c), 0);
 }
 
@@ -247,15 +250,15 @@ static int parent(int me)
 	pid_t pid;
 
 	must_be(gpc_dev_open(c, "host", &d), 0);
-	must_be(gpc_reserve(c, 0, 1, 0, &b, NULL, 0, -1), 1);
+	must_be(gpc_reserve(c, 0, 1, &b, NULL, 0, -1), 1);
 	crew_write(b, k);
-	must_be(gpc_publish(c, NULL, &k, &b, 1, 0, NULL, 0, NULL), 1);
+	must_be(gpc_publish(c, NULL, &k, &b, 1, NULL, 0, -1), 1);
 	pid = fork();
 	if (!pid)
 		_exit(child_of(c, d));
 	crew_wait(GATE_SEATED, 1);
-	must_be(gpc_unref(c, &b, 1), 0);         /* ours is as it was */
-	must_be(gpc_reserve(c, 0, 8, 0, (gpc_block[8]){ 0 }, NULL, 0, -1), 8);
+	must_be(gpc_release(c, &b, 1), 0);         /* ours is as it was */
+	must_be(gpc_reserve(c, 0, 8, (gpc_block[8]){ 0 }, NULL, 0, -1), 8);
 	crew_check(c);
 	return 0;                        /* without gpc_close: as if it had died */
 }
@@ -275,9 +278,9 @@ static void test_fork(void)
 	while (!crew_seat_is_free(c, 0) && crew_goes_on(GATE_END, 1))
 		gpc_writer_serve(c, 1);
 	ok(crew_seat_is_free(c, 0), "and the seat of the dead is taken back");
-	is_int(gpc_get_info(c, &info), 0, "look around");
+	is_int(gpc_info_get(c, &info), 0, "look around");
 	is_int(info.peers, 1, "only we are left");
-	is_int(gpc_avail(c, 0), 8, "all blocks are to be had");
+	is_int(gpc_pool_available(c, 0), 8, "all blocks are to be had");
 	is_int(gpc_check(c, NULL, NULL), 0, "the check is clean");
 	gpc_close(c);
 	crew_open(GATE_END);

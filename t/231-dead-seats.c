@@ -20,7 +20,7 @@ static int first_mirror = -1;            /* generation */
 
 static int attach(int timeout_ms, gpc **c)
 {
-	struct gpc_options opt = { .size = sizeof(opt), .timeout_ms = timeout_ms,
+	struct gpc_attach_options opt = { .size = sizeof(opt), .timeout_ms = timeout_ms,
 				   .dir = scratch, .label = "heir" };
 
 	return gpc_attach(CREW_NAME, &opt, 0, c);
@@ -29,16 +29,16 @@ static int attach(int timeout_ms, gpc **c)
 /* What a process may have when it dies; the first one made the cache and serves it. */
 static int holder(int me)
 {
-	struct gpc_config cfg = { .vram_blocks = BLOCKS, .max_peers = SEATS, .ahead = -1,
+	struct gpc_config cfg = { .vram_blocks = BLOCKS, .max_peers = SEATS, .free_target = -1,
 				  .devices = "host" };
 	gpc *c = me ? crew_attach("holder") : crew_create(cfg, GPC_SERVE);
 	gpc_key k = crew_key((uint64_t)me);
 	gpc_block b[3];
 
-	must_be(gpc_reserve(c, 0, 3, 0, b, NULL, 0, -1), 3);
+	must_be(gpc_reserve(c, 0, 3, b, NULL, 0, -1), 3);
 	crew_write(b[0], k);
-	must_be(gpc_publish(c, NULL, &k, b, 1, 0, NULL, 0, NULL), 1);
-	must(gpc_enter(c) >= 0, "enter: %s", gpc_last_error());
+	must_be(gpc_publish(c, NULL, &k, b, 1, NULL, 0, -1), 1);
+	must(gpc_section_enter(c) >= 0, "enter: %s", gpc_last_error());
 	crew_open(GATE_HELD);
 	for (;;)
 		pause();
@@ -47,11 +47,11 @@ static int holder(int me)
 
 static int mirror_generation(void)
 {
-	struct gpc_options opt = { .size = sizeof(opt), .dir = scratch };
+	struct gpc_attach_options opt = { .size = sizeof(opt), .dir = scratch };
 	struct gpc_mirror m = { .size = sizeof(m) };
 	gpc *c;
 
-	if (gpc_attach(CREW_NAME, &opt, GPC_READONLY, &c) < 0 || gpc_get_mirror(c, 0, &m) < 0)
+	if (gpc_attach(CREW_NAME, &opt, GPC_READONLY, &c) < 0 || gpc_mirror_get(c, 0, &m) < 0)
 		return -1;
 	gpc_close(c);
 	return (int)m.generation;
@@ -79,7 +79,7 @@ static uint32_t peers_of(gpc *c)
 {
 	struct gpc_info info = { .size = sizeof(info) };
 
-	must_be(gpc_get_info(c, &info), 0);
+	must_be(gpc_info_get(c, &info), 0);
 	return info.peers;
 }
 
@@ -99,14 +99,14 @@ static int heir(int me)
 		must(crew_holds(b[0], k), "other bytes");
 	}
 	crew_check(c);
-	must_be(gpc_get_info(c, &info), 0);
+	must_be(gpc_info_get(c, &info), 0);
 	must_be(info.writer_pid, 0);
 	must_be(mirror_generation(), first_mirror);      /* nobody opened a device for that */
 	must_be(gpc_writer_take(c, 0, 0), 0);
 	crew_until(peers_of(c) == 1, gpc_writer_serve(c, 1));
 	must_be(crew_stats(c, -1).refs, 0);
 	must_be(crew_stats(c, -1).sections, 0);
-	must_be(gpc_reserve(c, 0, BLOCKS, 0, b, NULL, 0, 5000), BLOCKS);
+	must_be(gpc_reserve(c, 0, BLOCKS, b, NULL, 0, 5000), BLOCKS);
 	crew_check(c);
 	return me;
 }
@@ -228,7 +228,7 @@ static int clearer(int me)
 static int asker(int me)
 {
 	struct gpc_config cfg = { .max_blocks = 1 << 17, .vram_blocks = BLOCKS, .max_peers = 3,
-				  .ahead = -1 };
+				  .free_target = -1 };
 	gpc *c = crew_create(cfg, 0);
 
 	crew->count[N_ASKER] = (uint64_t)getpid();
@@ -329,7 +329,7 @@ uint32_t __wrap_seat_count_dead(gpc *c)
 
 static int late_writer(int me)
 {
-	struct gpc_config cfg = { .vram_blocks = BLOCKS, .max_peers = SEATS, .ahead = -1 };
+	struct gpc_config cfg = { .vram_blocks = BLOCKS, .max_peers = SEATS, .free_target = -1 };
 	gpc *c = crew_create(cfg, 0);
 
 	must_be(gpc_writer_take(c, 0, 0), 0);

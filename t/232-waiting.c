@@ -30,7 +30,7 @@ static void dies_in_its_wait(void)
 	if (!pid) {
 		gpc *d = cache_attach(0, 0);
 
-		gpc_reserve(d, 0, 1, 0, &b, NULL, 0, -1);
+		gpc_reserve(d, 0, 1, &b, NULL, 0, -1);
 		_exit(1);
 	}
 	while (!load_relaxed(&seat()->waiting))

@@ -48,7 +48,7 @@ static void verify(const struct work *w)
 
 static void compute(struct work *w)
 {
-	int i, got = gpc_reserve(w->c, 0, w->n - w->hit, 0, w->block, NULL, GPC_PARTIAL, -1);
+	int i, got = gpc_reserve(w->c, 0, w->n - w->hit, w->block, NULL, GPC_PARTIAL, -1);
 	int n;
 
 	must(got > 0 || got == -ENOSPC, "reserve: %s", gpc_last_error());
@@ -57,8 +57,9 @@ static void compute(struct work *w)
 		crew_write(w->block[i], w->key[w->hit + (uint32_t)i + 1]);
 	if (got <= 0)
 		return;
-	n = gpc_publish(w->c, w->key + w->hit, w->key + w->hit + 1, w->block, w->got, 1,
-			w->at + w->hit, 0, NULL);
+	n = gpc_publish(w->c, w->key + w->hit, w->key + w->hit + 1, w->block, w->got,
+			GPC_OPTIONS(gpc_publish_options, .tag = 1,
+				    .resident = w->at + w->hit), 0, -1);
 	must(n >= 0, "publish: %s", gpc_last_error());
 	count(N_PUBLISHED, (uint64_t)n);
 	for (i = 0; i < got; i++) {
@@ -67,7 +68,7 @@ static void compute(struct work *w)
 		must(at >= 0 || at == -ENOENT || at == -EAGAIN, "publish answers %d", at);
 		count(N_DUPLICATE, at >= 0 && at != w->block[i]);
 		if (at != w->block[i])
-			must_be(gpc_unref(w->c, &w->block[i], 1), 0);
+			must_be(gpc_release(w->c, &w->block[i], 1), 0);
 		if (at < 0)
 			w->at[w->hit + (uint32_t)i] = GPC_NONE;
 	}
@@ -90,7 +91,7 @@ static void request(struct work *w)
 	verify(w);
 	if (w->hit < w->n)
 		compute(w);
-	must_be(gpc_unref(w->c, w->at, w->hit + w->got), 0);
+	must_be(gpc_release(w->c, w->at, w->hit + w->got), 0);
 }
 
 static void demote(struct work *w)
@@ -102,7 +103,7 @@ static void demote(struct work *w)
 	for (i = 0; i < n; i++)
 		crew_copy(m[i].from, m[i].to);
 	if (n > 0)
-		must(gpc_commit(w->c, m, (uint32_t)n, NULL, 0) >= 0, "commit: %s",
+		must(gpc_commit(w->c, m, (uint32_t)n, NULL, 0, -1) >= 0, "commit: %s",
 		     gpc_last_error());
 	count(N_MOVED, n > 0 ? (uint64_t)n : 0);
 }
@@ -121,10 +122,10 @@ static void *worker(void *arg)
 			demote(&w);
 		if (crew_random(&w.seed, 8))
 			continue;
-		section = gpc_enter(w.c);
+		section = gpc_section_enter(w.c);
 		must(section >= 0, "enter: %s", gpc_last_error());
-		must_be(gpc_reserve(w.c, 0, 1, 0, w.block, NULL, 0, -1), -EDEADLK);
-		gpc_leave(w.c, section);
+		must_be(gpc_reserve(w.c, 0, 1, w.block, NULL, 0, -1), -EDEADLK);
+		gpc_section_leave(w.c, section);
 		/* comes and goes with its handle */
 		if (me < OWN && !crew_random(&w.seed, 4)) {
 			gpc_close(w.c);
@@ -139,7 +140,7 @@ static void *worker(void *arg)
 static void *tool(void *arg)
 {
 	struct gpc_entry entry[32];
-	struct gpc_change change[32];
+	struct gpc_event change[32];
 	uint64_t cursor, feed = 0;
 	int n;
 
@@ -147,10 +148,10 @@ static void *tool(void *arg)
 		for (cursor = 0; (n = gpc_walk(common, &cursor, entry, 32)) > 0;)
 			count(N_WALKED, (uint64_t)n);
 		must(n == 0, "walk: %s", gpc_last_error());
-		n = gpc_changes(common, &feed, change, 32);
+		n = gpc_event_read(common, &feed, change, 32);
 		must(n >= 0 || n == -ESTALE, "changes: %s", gpc_last_error());
 		must(crew_stats(common, -1).live <= VRAM + RAM + 64, "stats");
-		must(gpc_avail(common, 0) >= 0, "avail: %s", gpc_last_error());
+		must(gpc_pool_available(common, 0) >= 0, "avail: %s", gpc_last_error());
 	}
 	return arg;
 }

@@ -7,7 +7,7 @@
 #define ROUNDS  100
 #define VRAM    96
 #define RAM     48
-#define KEPT    16               /* blocks that each worker holds */
+#define OWNED    16               /* blocks that each worker holds */
 #define STEPS   40               /* of all workers together, between two kills */
 
 enum { GATE_READY, GATE_TAKEN, GATE_END, GATE_LEFT };
@@ -17,8 +17,8 @@ struct work {
 	gpc *c;
 	uint64_t seed, serial;
 	uint32_t n;
-	gpc_key key[KEPT], parent[KEPT];
-	gpc_block block[KEPT];
+	gpc_key key[OWNED], parent[OWNED];
+	gpc_block block[OWNED];
 };
 
 static void count(int what, uint64_t n)
@@ -35,7 +35,7 @@ static bool again(int err)
 
 static void verify(struct work *w)
 {
-	gpc_block at[KEPT];
+	gpc_block at[OWNED];
 	uint32_t i;
 
 	must_be(gpc_lookup(w->c, 0, w->key, w->n, at, GPC_QUIET), w->n);
@@ -54,7 +54,7 @@ static void commit(struct work *w, const struct gpc_move *m, int n, int *result)
 	for (i = 0; i < n; i++)
 		crew_copy(m[i].from, m[i].to);
 	do
-		err = gpc_commit(w->c, m, (uint32_t)n, result, 0);
+		err = gpc_commit(w->c, m, (uint32_t)n, result, 0, -1);
 	while (again(err));
 	must(err >= 0, "commit: %s", gpc_last_error());
 	count(N_MOVED, (uint64_t)err);
@@ -68,7 +68,9 @@ static int reserve(struct work *w, uint32_t n, gpc_block *b)
 	bool keep = crew_random(&w->seed, 2);
 
 	do
-		got = gpc_reserve(w->c, 0, n, 0, b, keep ? m : NULL, GPC_PARTIAL, -1);
+		got = gpc_reserve(w->c, 0, n, b,
+				  GPC_OPTIONS(gpc_reserve_options,
+					      .moves = keep ? m : NULL), GPC_PARTIAL, -1);
 	while (again(got));
 	must(got > 0 || got == -ENOSPC, "reserve: %s", gpc_last_error());
 	for (i = 0; keep && i < got; i++)
@@ -94,7 +96,7 @@ static uint32_t choose_leaf(struct work *w)
 
 static void forget(struct work *w, uint32_t i)
 {
-	must_be(gpc_unref(w->c, &w->block[i], 1), 0);
+	must_be(gpc_release(w->c, &w->block[i], 1), 0);
 	w->n--;
 	w->key[i] = w->key[w->n];
 	w->parent[i] = w->parent[w->n];
@@ -118,12 +120,14 @@ static void publish(struct work *w)
 	}
 	if (!n)
 		return;
-	err = gpc_publish(w->c, key, key + 1, b, (uint32_t)n, 0, at, flags, &t);
+	err = gpc_publish(w->c, key, key + 1, b, (uint32_t)n,
+			  GPC_OPTIONS(gpc_publish_options, .resident = at, .ticket = &t),
+			  flags, -1);
 	must(err >= 0 || again(err), "publish: %s", gpc_last_error());
 	while (flags || err < 0)
-		if (!again(gpc_wait(w->c, t, -1)))
+		if (!again(gpc_ticket_wait(w->c, t, -1)))
 			break;
-	while (w->n + (uint32_t)n > KEPT)
+	while (w->n + (uint32_t)n > OWNED)
 		forget(w, choose_leaf(w));
 	for (i = 0; i < n; i++) {
 		must(at[i] == b[i], "publish of a new key answers %d", at[i]);
@@ -189,7 +193,7 @@ static void evict(struct work *w)
 		crew_disown(b[i]);
 	}
 	if (flags)
-		must_be(gpc_unref(w->c, b, (uint32_t)n), 0);
+		must_be(gpc_release(w->c, b, (uint32_t)n), 0);
 }
 
 static int worker(int me)
@@ -222,7 +226,7 @@ static int worker(int me)
 static int server(int me)
 {
 	struct gpc_config cfg = { .vram_blocks = VRAM, .ram_blocks = RAM, .max_peers = 8,
-				  .ahead = 4 };
+				  .free_target = 4 };
 	gpc *c = me ? crew_attach("server") : crew_create(cfg, 0);
 
 	crew_open(GATE_READY);

@@ -35,10 +35,10 @@ static void publish(gpc *c, const gpc_key *parents, const gpc_key *k, uint32_t n
 {
 	uint32_t i;
 
-	must_be(gpc_reserve(c, 0, n, 0, b, NULL, 0, -1), n);
+	must_be(gpc_reserve(c, 0, n, b, NULL, 0, -1), n);
 	for (i = 0; i < n; i++)
 		crew_write(b[i], k[i]);
-	must_be(gpc_publish(c, parents, k, b, n, 0, NULL, 0, NULL), n);
+	must_be(gpc_publish(c, parents, k, b, n, NULL, 0, -1), n);
 }
 
 /* Blocks of the two pools: live, idle, in leaf-to-root order of age. */
@@ -51,7 +51,7 @@ static void fill(gpc *c, uint32_t n, uint64_t first)
 	for (i = 0; i < n; i++) {
 		k = crew_key(first + i);
 		publish(c, NULL, &k, 1, &b);
-		must_be(gpc_unref(c, &b, 1), 0);
+		must_be(gpc_release(c, &b, 1), 0);
 	}
 }
 
@@ -70,7 +70,7 @@ static void with_reservations(gpc *c)
 {
 	gpc_block b[5];
 
-	must_be(gpc_reserve(c, 0, 5, 0, b, NULL, 0, -1), 5);
+	must_be(gpc_reserve(c, 0, 5, b, NULL, 0, -1), 5);
 }
 
 /* Some in hand beside those it asked for. */
@@ -78,9 +78,9 @@ static void with_stock(gpc *c)
 {
 	gpc_block b[2];
 
-	must_be(gpc_reserve(c, 0, 2, 0, b, NULL, 0, -1), 2);
-	must_be(gpc_wait(c, 0, -1), 0);
-	must_be(gpc_reserve(c, 0, 2, 0, b, NULL, 0, -1), 2);
+	must_be(gpc_reserve(c, 0, 2, b, NULL, 0, -1), 2);
+	must_be(gpc_ticket_wait(c, 0, -1), 0);
+	must_be(gpc_reserve(c, 0, 2, b, NULL, 0, -1), 2);
 	crew_until(crew_stats(c, crew_seat(c)).reserved >= 8, crew_breath());
 }
 
@@ -98,7 +98,7 @@ static void with_sections(gpc *c)
 	gpc_dev *d;
 	gpc_block b;
 
-	must(gpc_enter(c) >= 0 && gpc_enter(c) >= 0, "enter: %s", gpc_last_error());
+	must(gpc_section_enter(c) >= 0 && gpc_section_enter(c) >= 0, "enter: %s", gpc_last_error());
 	must_be(gpc_dev_open(c, "host", &d), 0);
 	must(gpc_dev_enter(d) >= 0, "dev_enter: %s", gpc_last_error());
 	must_be(gpc_dev_lookup(d, 0, held + 1, 1, &b, NULL), 0);
@@ -120,7 +120,7 @@ static void with_promotions(gpc *c)
 
 	fill(c, 2, 100);
 	must_be(gpc_demote(c, 0, 1, NULL, 2, m, 0, -1), 2);
-	must_be(gpc_commit(c, m, 2, NULL, 0), 2);
+	must_be(gpc_commit(c, m, 2, NULL, 0, -1), 2);
 	fill(c, VRAM - HELD, 200);
 	must_be(gpc_lookup(c, 0, k, 2, b, GPC_REF), 2);
 	must_be(gpc_promote(c, b, 2, 0, m, victims, 0, -1), 2);
@@ -134,9 +134,10 @@ static void with_limbo(gpc *c)
 	gpc_block b[3];
 
 	fill(c, VRAM - HELD, 100);
-	must_be(gpc_reserve(c, 0, 3, 0, b, m, 0, -1), 3);
+	must_be(gpc_reserve(c, 0, 3, b, GPC_OPTIONS(gpc_reserve_options, .moves = m), 0,
+			    -1), 3);
 	must(m[0].to >= 0 && m[2].to >= 0, "a full pool has victims");
-	must_be(gpc_commit(c, m, 1, NULL, 0), 1);
+	must_be(gpc_commit(c, m, 1, NULL, 0, -1), 1);
 }
 
 /* A reserve that waits for a grace period, which the bystander's section holds back. */
@@ -147,7 +148,7 @@ static void with_parked_reserve(gpc *c)
 	fill(c, VRAM - HELD, 100);
 	crew_wait(GATE_STAND, 2);
 	crew_open(GATE_READY);
-	gpc_reserve(c, 0, 4, 0, b, NULL, 0, -1);
+	gpc_reserve(c, 0, 4, b, NULL, 0, -1);
 	must(false, "it was not killed");
 }
 
@@ -157,14 +158,14 @@ static void with_publish_in_flight(gpc *c)
 	gpc_block b[3];
 	gpc_key k[4] = { crew_no_key, crew_key(100), crew_key(101), crew_key(102) };
 
-	must_be(gpc_reserve(c, 0, 3, 0, b, NULL, 0, -1), 3);
+	must_be(gpc_reserve(c, 0, 3, b, NULL, 0, -1), 3);
 	crew_write(b[0], k[1]);
 	crew_write(b[1], k[2]);
 	crew_write(b[2], k[3]);
 	crew_open(GATE_STAND);           /* the writer stops serving */
 	crew_wait(GATE_STAND, 3);
-	must_be(gpc_publish(c, k, k + 1, b, 3, 0, NULL, GPC_NOWAIT, NULL), 0);
-	must_be(gpc_unref(c, b, 1), 0);
+	must_be(gpc_publish(c, k, k + 1, b, 3, NULL, 0, 0), 0);
+	must_be(gpc_release(c, b, 1), 0);
 }
 
 static void with_pool(gpc *c)
@@ -172,11 +173,11 @@ static void with_pool(gpc *c)
 	struct gpc_pool p = { .size = sizeof(p), .kind = GPC_VRAM, .blocks = 4, .space = 1,
 			      .flags = GPC_POOL_CALLER, .demote_to = -1 };
 	gpc_block b;
-	int n = gpc_pool_add(c, &p);
+	int n = gpc_pool_add(c, &p, -1);
 
 	must(n >= 0, "pool_add: %s", gpc_last_error());
 	b = GPC_BLOCK(n, 2);
-	must_be(gpc_publish(c, NULL, held + 1, &b, 1, 0, NULL, 0, NULL), 1);
+	must_be(gpc_publish(c, NULL, held + 1, &b, 1, NULL, 0, -1), 1);
 }
 
 static const struct {
@@ -199,7 +200,7 @@ static const struct {
 
 static int victim(int which)
 {
-	struct gpc_options opt = { .size = sizeof(opt), .timeout_ms = 20000, .dir = scratch,
+	struct gpc_attach_options opt = { .size = sizeof(opt), .timeout_ms = 20000, .dir = scratch,
 				   .label = "victim", .stock = scene[which].stock };
 	gpc *c;
 
@@ -224,7 +225,7 @@ static int bystander(int which)
 	crew->count[N_BYSTANDER] = (uint64_t)crew_seat(c);
 	publish(c, held, held + 1, HELD, b);
 	if (stall)
-		section = gpc_enter(c);
+		section = gpc_section_enter(c);
 	crew_open(GATE_START);
 	crew_open(GATE_STAND);
 	if (stall)
@@ -235,11 +236,11 @@ static int bystander(int which)
 		must(at[i] == b[i] && crew_holds(b[i], held[i + 1]), "its blocks have changed");
 	must_be(crew_stats(c, crew_seat(c)).refs, HELD);
 	if (stall)
-		gpc_leave(c, section);
+		gpc_section_leave(c, section);
 	crew_open(GATE_STAND);
 	crew_wait(GATE_END, 1);
-	must_be(gpc_unref(c, b, HELD), 0);       /* exactly once each */
-	must_be(gpc_unref(c, b, 1), -EPERM);
+	must_be(gpc_release(c, b, HELD), 0);       /* exactly once each */
+	must_be(gpc_release(c, b, 1), -EPERM);
 	gpc_close(c);
 	return 0;
 }
@@ -267,15 +268,15 @@ static void all_to_be_had(gpc *c)
 {
 	gpc_block b[VRAM + 1];
 
-	must_be(gpc_avail(c, 0), VRAM - HELD);
-	must_be(gpc_reserve(c, 0, VRAM - HELD + 1, 0, b, NULL, 0, -1), -ENOSPC);
-	must_be(gpc_reserve(c, 0, VRAM - HELD, 0, b, NULL, 0, -1), VRAM - HELD);
-	must_be(gpc_unref(c, b, VRAM - HELD), 0);
-	must_be(gpc_reserve(c, 1, RAM, 0, b, NULL, 0, -1), RAM);
-	must_be(gpc_unref(c, b, RAM), 0);
+	must_be(gpc_pool_available(c, 0), VRAM - HELD);
+	must_be(gpc_reserve(c, 0, VRAM - HELD + 1, b, NULL, 0, -1), -ENOSPC);
+	must_be(gpc_reserve(c, 0, VRAM - HELD, b, NULL, 0, -1), VRAM - HELD);
+	must_be(gpc_release(c, b, VRAM - HELD), 0);
+	must_be(gpc_reserve(c, 1, RAM, b, NULL, 0, -1), RAM);
+	must_be(gpc_release(c, b, RAM), 0);
 }
 
-/* Pools that go with their keeper included, which the statistics leave out. */
+/* Pools that go with their owner included, which the statistics leave out. */
 static bool is_settled(gpc *c)
 {
 	struct gpc_stats st = crew_stats(c, -1);
@@ -290,7 +291,7 @@ static bool is_settled(gpc *c)
 static int writer(int which)
 {
 	struct gpc_config cfg = { .vram_blocks = VRAM, .ram_blocks = RAM, .max_peers = 4,
-				  .max_blocks = VRAM + RAM + TRANSIT + 4, .ahead = -1,
+				  .max_blocks = VRAM + RAM + TRANSIT + 4, .free_target = -1,
 				  .devices = "host" };
 	gpc *c = crew_create(cfg, 0);
 
@@ -310,7 +311,7 @@ static int writer(int which)
 	crew_open(GATE_END);
 	crew_until(crew_stats(c, -1).refs == 0 &&
 		   crew_seat_is_free(c, (int)crew->count[N_BYSTANDER]), gpc_writer_serve(c, 1));
-	must_be(gpc_avail(c, 0), VRAM);
+	must_be(gpc_pool_available(c, 0), VRAM);
 	crew_check(c);
 	gpc_close(c);
 	return 0;
@@ -348,23 +349,25 @@ static int busy(int me)
 
 	crew->count[N_VICTIM] = (uint64_t)crew_seat(c);
 	while (crew_goes_on(GATE_START, 1)) {
-		n = gpc_reserve(c, 0, 4, 0, b, crew_random(&seed, 2) ? m : NULL,
+		n = gpc_reserve(c, 0, 4, b,
+				GPC_OPTIONS(gpc_reserve_options,
+					    .moves = crew_random(&seed, 2) ? m : NULL),
 				GPC_PARTIAL, -1);
 		must(n > 0, "reserve: %s", gpc_last_error());
 		for (i = 0; i <= n; i++)
 			k[i] = crew_key(1000 + crew_random(&seed, 60));
 		k[0] = crew_no_key;
-		gpc_publish(c, NULL, k + 1, b, (uint32_t)n, 0, NULL,
-			    crew_random(&seed, 2) ? GPC_NOWAIT : 0, NULL);
-		section = gpc_enter(c);
+		gpc_publish(c, NULL, k + 1, b, (uint32_t)n, NULL, 0,
+			    crew_random(&seed, 2) ? 0 : -1);
+		section = gpc_section_enter(c);
 		gpc_acquire(c, 0, k + 1, 1, b, 0);
-		gpc_leave(c, section);
+		gpc_section_leave(c, section);
 		n = gpc_demote(c, 0, 1, NULL, 4, m, 0, -1);
 		if (n > 0 && crew_random(&seed, 2))
-			gpc_commit(c, m, (uint32_t)n, NULL, 0);
+			gpc_commit(c, m, (uint32_t)n, NULL, 0, -1);
 		for (i = 0; i < 4; i++)
 			if (!crew_random(&seed, 3))
-				gpc_drop(c, &b[i], 1, 0, NULL);
+				gpc_drop(c, &b[i], 1, NULL, 0, -1);
 		/* what was not committed, and every hold, is forgotten once in a while */
 		crew->count[N_PUBLISHED]++;
 		crew_open(GATE_READY);

@@ -51,11 +51,13 @@ static void begin(bool filled)
 	c = cache_new(BLOCKS, 0);
 	d = cache_attach(4, 0);
 	serve_begin(c);
-	must(gpc_reserve(d, 0, 1, filled ? 0 : BLOCKS - 1, &own, NULL, 0, 1000));
+	must(gpc_reserve(d, 0, 1, &own,
+			 GPC_OPTIONS(gpc_reserve_options,
+				     .headroom = filled ? 0 : BLOCKS - 1), 0, 1000));
 	done(d);
 	serve_end();
 	must(gpc_writer_drop(c));
-	if (!filled && gpc_reserve(d, 0, 1, 0, &b, NULL, 0, 0) != -ENOTCONN)
+	if (!filled && gpc_reserve(d, 0, 1, &b, NULL, 0, 0) != -ENOTCONN)
 		bail("there is a writer");
 }
 
@@ -99,23 +101,23 @@ static bool comes_right(uint64_t store, bool removed)
 	int n, i;
 
 	serve_begin(c);
-	must(gpc_wait(c, 0, 1000));
+	must(gpc_ticket_wait(c, 0, 1000));
 	done(c);
 	done(d);
 	good = is_found("lines of gpc_check", store, gpc_check(c, cache_line, NULL), 0);
-	must(gpc_unref(c, got.b, (uint32_t)MAX(got.n, 0)));
+	must(gpc_release(c, got.b, (uint32_t)MAX(got.n, 0)));
 	done(c);
 	if (!removed) {
-		n = gpc_reserve(c, 0, BLOCKS - 1, 0, b, NULL, 0, 1000);
+		n = gpc_reserve(c, 0, BLOCKS - 1, b, NULL, 0, 1000);
 		good &= is_found("blocks", store, n, BLOCKS - 1);
 		for (i = 0; i < n; i++)
 			good &= b[i] != own;
-		must(gpc_unref(c, b, (uint32_t)MAX(n, 0)));
+		must(gpc_release(c, b, (uint32_t)MAX(n, 0)));
 		done(c);
 	}
 	good &= is_found("reserved", store, (int)stats_of(c, -1).reserved, 1);
 	good &= is_found("lines of gpc_check", store, gpc_check(c, cache_line, NULL), 0);
-	must(gpc_unref(d, &own, 1));
+	must(gpc_release(d, &own, 1));
 	done(d);
 	serve_end();
 	return good;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The keeper of a pool is killed: its blocks are misses from one moment on, all others stay,
+/* The owner of a pool is killed: its blocks are misses from one moment on, all others stay,
  * and the pool's number comes back with another generation. */
 #include "t/lib/crew.h"
 
@@ -17,10 +17,10 @@ static int add_pool(gpc *c, uint32_t kind, uint32_t flags, uint32_t space)
 	int n;
 
 	memcpy(p.backing, "mine", 4);
-	n = gpc_pool_add(c, &p);
+	n = gpc_pool_add(c, &p, -1);
 	must(n >= 0, "pool_add: %s", gpc_last_error());
 	must_be(p.number, n);
-	must_be(p.keeper, flags ? crew_seat(c) : -1);
+	must_be(p.owner, flags ? crew_seat(c) : -1);
 	crew->count[N_GENERATION] = p.generation;
 	return n;
 }
@@ -30,7 +30,7 @@ static gpc_block take_block(gpc *c, int pool, uint32_t i)
 	gpc_block b = GPC_BLOCK(pool, (gpc_block)i);
 
 	if (!(pool_flags & GPC_POOL_CALLER) || pool == 0)
-		must_be(gpc_reserve(c, pool, 1, 0, &b, NULL, 0, -1), 1);
+		must_be(gpc_reserve(c, pool, 1, &b, NULL, 0, -1), 1);
 	return b;
 }
 
@@ -45,7 +45,7 @@ static void publish_chain(gpc *c, int pool, gpc_key parent, uint64_t first, gpc_
 		b[i] = take_block(c, pool, i);
 		crew_write(b[i], k[i + 1]);
 	}
-	must_be(gpc_publish(c, k, k + 1, b, CHAIN, 0, NULL, 0, NULL), CHAIN);
+	must_be(gpc_publish(c, k, k + 1, b, CHAIN, NULL, 0, -1), CHAIN);
 }
 
 static int found(gpc *c, uint64_t first)
@@ -59,9 +59,9 @@ static int found(gpc *c, uint64_t first)
 	return gpc_lookup(c, 0, k, CHAIN, b, 0);
 }
 
-static int keeper(int me)
+static int owner(int me)
 {
-	gpc *c = crew_attach("keeper");
+	gpc *c = crew_attach("owner");
 	gpc_block b[CHAIN];
 	int pool;
 
@@ -77,7 +77,7 @@ static int keeper(int me)
 	return 1;
 }
 
-/* Holds blocks of both, and children of the keeper's in its own pool, while the keeper dies. */
+/* Holds blocks of both, and children of the owner's in its own pool, while the owner dies. */
 static int worker(int me)
 {
 	gpc *c = crew_attach("worker");
@@ -111,18 +111,18 @@ static int worker(int me)
 	must_be(gpc_acquire(c, 0, &k, 1, &b, 0), 0);
 	must_be(gpc_ref(c, &k, &theirs[0], 1), 0);
 	must_be(gpc_pool_get(c, pool, &p), -ENOENT);
-	must_be(gpc_reserve(c, pool, 1, 0, &b, NULL, 0, -1), -ESTALE);
+	must_be(gpc_reserve(c, pool, 1, &b, NULL, 0, -1), -ESTALE);
 	/* its chain hung below theirs */
 	crew_until(found(c, 300) == 0, crew_breath());
 	must_be(found(c, 200), CHAIN);
 	for (i = 0; i < CHAIN; i++)
 		must(crew_holds(own[i], crew_key(200 + (uint64_t)i)), "other bytes");
-	must_be(gpc_unref(c, theirs, CHAIN), 0);
-	must_be(gpc_unref(c, below, CHAIN), 0);
+	must_be(gpc_release(c, theirs, CHAIN), 0);
+	must_be(gpc_release(c, below, CHAIN), 0);
 	crew_open(GATE_GONE);
 	crew_wait(GATE_END, 1);
 	must_be(found(c, 200), CHAIN);
-	must_be(gpc_unref(c, own, CHAIN), 0);
+	must_be(gpc_release(c, own, CHAIN), 0);
 	gpc_close(c);
 	return 0;
 }
@@ -137,12 +137,12 @@ static void keep_again(gpc *c)
 	do {                             /* it goes when all its blocks have come back */
 		gpc_writer_serve(c, 1);
 		pool = add_pool(c, GPC_VRAM, pool_flags, 0);
-	} while (pool != (int)crew->count[N_POOL] && gpc_clear(c, pool, 0, GPC_REMOVE, -1) >= 0);
+	} while (pool != (int)crew->count[N_POOL] && gpc_pool_clear(c, pool, 0, GPC_REMOVE, -1) >= 0);
 	must(crew->count[N_GENERATION] > generation, "generation %llu after %llu",
 	     (unsigned long long)crew->count[N_GENERATION], (unsigned long long)generation);
 	publish_chain(c, pool, crew_no_key, 100, b);
 	must_be(found(c, 100), CHAIN);
-	must_be(gpc_unref(c, b, CHAIN), 0);
+	must_be(gpc_release(c, b, CHAIN), 0);
 }
 
 static gpc *new_cache(void)
@@ -182,7 +182,7 @@ static void test(uint32_t flags, bool both, const char *what)
 		crew_wait(GATE_MADE, 1);
 		standby = crew_fork(writer, 1);
 	}
-	k = crew_fork(keeper, 1);
+	k = crew_fork(owner, 1);
 	p = crew_fork(worker, 2);
 	crew_wait(GATE_LOOKED, 3);
 	crew_open(GATE_DEAD);
@@ -198,9 +198,9 @@ static void test(uint32_t flags, bool both, const char *what)
 static int body(void)
 {
 	crew_begin();
-	test(GPC_POOL_KEPT, false, "a worker beside a keeper that is killed");
+	test(GPC_POOL_OWNED, false, "a worker beside a owner that is killed");
 	test(GPC_POOL_CALLER, false, "beside one with blocks of its own");
-	test(GPC_POOL_KEPT, true, "beside one that is killed together with the writer");
+	test(GPC_POOL_OWNED, true, "beside one that is killed together with the writer");
 	test(GPC_POOL_CALLER, true, "the same, with blocks of its own");
 	return done_testing();
 }

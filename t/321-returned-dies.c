@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The writer dies before each store, in turn, of what brings a block back to the keeper of a
- * CALLER pool: an eviction, a drop, a clear.  The keeper is told of the block once, the feed says
- * so once, and gpc_avail is exact, whichever writer did what. */
+/* The writer dies before each store, in turn, of what brings a block back to the owner of a
+ * CALLER pool: an eviction, a drop, a clear.  The owner is told of the block once, the feed says
+ * so once, and gpc_pool_available is exact, whichever writer did what. */
 #include "t/lib/cache.h"
 
 #include "peer/handle.h"
@@ -11,7 +11,7 @@
 
 enum { BLOCKS = 3, STORES = 1000 };
 
-static gpc *c, *keeper;                  /* c: the next writer, and another peer */
+static gpc *c, *owner;                  /* c: the next writer, and another peer */
 static int pool;
 static uint64_t cursor;
 
@@ -100,21 +100,23 @@ static void fill(uint64_t from)
 	serve_begin(c);
 	/* one tag for each block, so that a clear takes one */
 	for (i = 0; i < n; i++)
-		if (must(gpc_publish(keeper, NULL, &k[i], &b[i], 1, 1 + (uint32_t)GPC_SLOT(b[i]),
-				     res, 0, NULL)) != 1)
+		if (must(gpc_publish(owner, NULL, &k[i], &b[i], 1,
+				     GPC_OPTIONS(gpc_publish_options,
+						 .tag = 1 + (uint32_t)GPC_SLOT(b[i]),
+						 .resident = res), 0, -1)) != 1)
 			bail("not published: %d", res[0]);
-	must(gpc_unref(keeper, b, n));
+	must(gpc_release(owner, b, n));
 	serve_end();
 }
 
 /* How many changes since say that a block came back; bits: which. */
 static int told_by_feed(uint32_t *bits)
 {
-	struct gpc_change ch[32];
+	struct gpc_event ch[32];
 	int i, n, told = 0;
 
 	*bits = 0;
-	while ((n = must(gpc_changes(c, &cursor, ch, 32))) > 0)
+	while ((n = must(gpc_event_read(c, &cursor, ch, 32))) > 0)
 		for (i = 0; i < n; i++)
 			if (ch[i].what == GPC_RETURNED) {
 				told++;
@@ -129,30 +131,30 @@ static bool failed(const char *what, int got, int want)
 	return false;
 }
 
-/* The keeper's own eviction tells by its answer, and by nothing else. */
+/* The owner's own eviction tells by its answer, and by nothing else. */
 static bool answer_tells(void)
 {
-	const struct shm_command *cmd = command(c, keeper);
+	const struct shm_command *cmd = command(c, owner);
 	gpc_block b = -7, named = cmd->block;
 	const struct shm_record *r = seg_record(&c->seg, pool_record(&c->seg, named));
 
 	if (cmd->result != 1 || WORD_STATE(r->word) != RESERVED)
 		return failed("answer", cmd->result, 1);
-	if (must(gpc_returned(keeper, pool, &b, 1, 0)) != 0)
+	if (must(gpc_returned(owner, pool, &b, 1, 0)) != 0)
 		return failed("told besides the answer", b, GPC_NONE);
 	/* as the library does when nobody waits for the answer */
-	submit(c, keeper, (struct shm_command){ .op = CMD_FREE, .block = named,
+	submit(c, owner, (struct shm_command){ .op = CMD_FREE, .block = named,
 						.arg = (uint64_t)WORD_GEN(r->word) + 1 });
-	while (load_acquire(&command(c, keeper)->result) == CMD_PENDING)
+	while (load_acquire(&command(c, owner)->result) == CMD_PENDING)
 		must(gpc_writer_serve(c, 1));
 	return true;
 }
 
-/* What another peer's eviction has brought back is the keeper's, and carries no operation: when
+/* What another peer's eviction has brought back is the owner's, and carries no operation: when
  * the writer dies before the answer, its successor evicts one more. */
 static bool came_back_once(gpc *of)
 {
-	int i, n, back, again = of == keeper;
+	int i, n, back, again = of == owner;
 	uint32_t bits = 0, by_feed;
 	gpc_block b[BLOCKS];
 
@@ -161,13 +163,13 @@ static bool came_back_once(gpc *of)
 	back = reserved(c);
 	if (back != 1 && !(back == 2 && of == c && command(c, c)->op == CMD_EVICT))
 		return failed("back", back, 1);
-	if (gpc_avail(c, pool) != BLOCKS - back)
-		return failed("avail", gpc_avail(c, pool), BLOCKS - back);
-	if (of == keeper && !answer_tells())
+	if (gpc_pool_available(c, pool) != BLOCKS - back)
+		return failed("avail", gpc_pool_available(c, pool), BLOCKS - back);
+	if (of == owner && !answer_tells())
 		return false;
-	for (i = 0; i < back && must(gpc_returned(keeper, pool, b, 1, 2000)) == 1; i++)
+	for (i = 0; i < back && must(gpc_returned(owner, pool, b, 1, 2000)) == 1; i++)
 		bits |= 1u << GPC_SLOT(b[0]);
-	if (__builtin_popcount(bits) != back || must(gpc_returned(keeper, pool, b, 1, 0)))
+	if (__builtin_popcount(bits) != back || must(gpc_returned(owner, pool, b, 1, 0)))
 		return failed("told", __builtin_popcount(bits), back);
 	n = told_by_feed(&by_feed);
 	if (n != back + again || by_feed != bits)
@@ -182,7 +184,7 @@ static void test(const char *what, gpc *of, struct shm_command cmd)
 
 	for (n = 1; n < STORES && died && good; n++) {
 		fill(1000 * n);
-		must(gpc_returned(keeper, pool, (gpc_block[BLOCKS]){ 0 }, BLOCKS, 0));
+		must(gpc_returned(owner, pool, (gpc_block[BLOCKS]){ 0 }, BLOCKS, 0));
 		told_by_feed(&(uint32_t){ 0 });
 		must(gpc_writer_drop(c));
 		died = writer_dies(of, cmd, n);
@@ -204,21 +206,21 @@ static int body(void)
 	cfg.max_blocks = 64;
 	cfg.max_pools = 4;
 	c = cache_make(&cfg, NULL);
-	keeper = cache_attach(0, 0);
+	owner = cache_attach(0, 0);
 	serve_begin(c);
-	pool = pool_new(keeper, GPC_VRAM, BLOCKS, 0, GPC_POOL_CALLER);
+	pool = pool_new(owner, GPC_VRAM, BLOCKS, 0, GPC_POOL_CALLER);
 	serve_end();
 	cursor = UINT64_MAX;
-	must(gpc_changes(c, &cursor, NULL, 0));
+	must(gpc_event_read(c, &cursor, NULL, 0));
 	cmd.pool = (uint8_t)pool;
 	test("another peer's eviction", c, cmd);
-	test("the keeper's own", keeper, cmd);
+	test("the owner's own", owner, cmd);
 	cmd.flags = CF_TAKE;
-	test("one that takes", keeper, cmd);
+	test("one that takes", owner, cmd);
 	test("a drop", c, (struct shm_command){ .op = CMD_DROP, .block = GPC_BLOCK(pool, 1) });
 	test("a clear", c, (struct shm_command){ .op = CMD_CLEAR, .pool = (uint8_t)pool,
 						 .tag = 2 });
-	must(gpc_close(keeper));
+	must(gpc_close(owner));
 	must(gpc_writer_serve(c, 50));
 	cache_end(c);
 	return done_testing();

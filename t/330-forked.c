@@ -30,10 +30,10 @@ static int parent(int me)
 
 	crew_wait(GATE_MADE, 1);
 	crew->count[N_SEAT] = (uint64_t)crew_seat(c);
-	must_be(gpc_reserve(c, 0, HELD, 0, b, NULL, 0, -1), HELD);
+	must_be(gpc_reserve(c, 0, HELD, b, NULL, 0, -1), HELD);
 	crew_write(b[0], k);
-	must_be(gpc_publish(c, NULL, &k, b, 1, 0, NULL, 0, NULL), 1);
-	must(gpc_enter(c) >= 0, "enter: %s", gpc_last_error());
+	must_be(gpc_publish(c, NULL, &k, b, 1, NULL, 0, -1), 1);
+	must(gpc_section_enter(c) >= 0, "enter: %s", gpc_last_error());
 	crew->count[N_CHILD] = (uint64_t)make_child();
 	crew_open(GATE_FORKED);
 	for (;;)
@@ -43,7 +43,7 @@ static int parent(int me)
 
 static int writer(int me)
 {
-	struct gpc_config cfg = { .vram_blocks = 16, .max_peers = 3, .ahead = -1,
+	struct gpc_config cfg = { .vram_blocks = 16, .max_peers = 3, .free_target = -1,
 				  .quarantine_ms = 3600000 };    /* nobody waits for that */
 	gpc *c = crew_create(cfg, 0);
 	struct gpc_info info = { .size = sizeof(info) };
@@ -59,9 +59,9 @@ static int writer(int me)
 	must_be(crew_stats(c, -1).sections, 0);
 	must_be(gpc_lookup(c, 0, &k, 1, b, 0), 1);
 	must(crew_holds(b[0], k), "other bytes");
-	must_be(gpc_reserve(c, 0, 16, 0, b, NULL, 0, -1), 16);
+	must_be(gpc_reserve(c, 0, 16, b, NULL, 0, -1), 16);
 	crew_check(c);
-	must_be(gpc_get_info(c, &info), 0);
+	must_be(gpc_info_get(c, &info), 0);
 	must_be(info.peers, 1);
 	gpc_close(c);
 	return 0;

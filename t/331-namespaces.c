@@ -94,15 +94,15 @@ static int worker(int house, int i)
 	int j;
 
 	crew_me = house * MEMBERS + i;
-	must_be(gpc_reserve(c, 0, 2 * HELD, 0, b, NULL, 0, -1), 2 * HELD);
+	must_be(gpc_reserve(c, 0, 2 * HELD, b, NULL, 0, -1), 2 * HELD);
 	for (j = 0; j < 2 * HELD; j++)
 		crew_own(b[j]);
 	for (j = 0; j < HELD; j++) {
 		k[j] = crew_key((uint64_t)crew_me * 100 + (uint64_t)j);
 		crew_write(b[j], k[j]);
 	}
-	must_be(gpc_publish(c, NULL, k, b, HELD, 0, NULL, 0, NULL), HELD);
-	must(gpc_enter(c) >= 0, "enter: %s", gpc_last_error());
+	must_be(gpc_publish(c, NULL, k, b, HELD, NULL, 0, -1), HELD);
+	must(gpc_section_enter(c) >= 0, "enter: %s", gpc_last_error());
 	sit(c, house, i);
 	while (crew_goes_on(GATE_END, 1)) {
 		look_at_own(c, house, i, k, b);
@@ -113,7 +113,7 @@ static int worker(int house, int i)
 
 static int serve(int house, int i)
 {
-	struct gpc_config cfg = { .vram_blocks = BLOCKS, .max_peers = 12, .ahead = -1,
+	struct gpc_config cfg = { .vram_blocks = BLOCKS, .max_peers = 12, .free_target = -1,
 				  .quarantine_ms = 50 };
 	gpc *c = house == A ? crew_create(cfg, 0) : crew_attach("standby");
 
@@ -240,17 +240,17 @@ static int script(int me)
 	kill_one(c, A, SECOND);          /* beside the writer */
 	kill_one(c, B, SECOND);          /* the same number, elsewhere */
 	kill_one(c, A, FIRST);           /* the writer; FIRST of B has its number */
-	crew_until(gpc_get_info(c, &info) == 0 && info.writer_generation == 2, crew_breath());
+	crew_until(gpc_info_get(c, &info) == 0 && info.writer_generation == 2, crew_breath());
 	must_be(info.writer_pid, crew->count[N_PID + B * MEMBERS + THIRD]);
 	is_as_it_should_be(c);
 	kill_house(A);
 	is_as_it_should_be(c);
 	kill_house(B);
 	must_be(gpc_writer_take(c, GPC_STANDBY, -1), 0);
-	while (gpc_get_info(c, &info) == 0 && info.peers > 1)
+	while (gpc_info_get(c, &info) == 0 && info.peers > 1)
 		must(gpc_writer_serve(c, 5) >= 0, "serving: %s", gpc_last_error());
 	is_as_it_should_be(c);
-	crew_until(gpc_reserve(c, 0, BLOCKS, 0, b, NULL, 0, -1) == BLOCKS, crew_breath());
+	crew_until(gpc_reserve(c, 0, BLOCKS, b, NULL, 0, -1) == BLOCKS, crew_breath());
 	crew_check(c);
 	gpc_close(c);
 	return me;

@@ -143,9 +143,9 @@ int __wrap_fcntl(int fd, int cmd, ...)
 static char name[64];
 static gpc *c;
 
-static struct gpc_options here(void)
+static struct gpc_attach_options here(void)
 {
-	return (struct gpc_options){ .size = sizeof(struct gpc_options), .dir = scratch };
+	return (struct gpc_attach_options){ .size = sizeof(struct gpc_attach_options), .dir = scratch };
 }
 
 static int create(const char *called, uint32_t flags)
@@ -158,7 +158,7 @@ static int create(const char *called, uint32_t flags)
 
 static int attach(uint32_t flags)
 {
-	struct gpc_options opt = here();
+	struct gpc_attach_options opt = here();
 
 	return gpc_attach(name, &opt, flags, &c);
 }

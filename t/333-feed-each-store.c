@@ -32,10 +32,12 @@ static void store(int pool, uint32_t n, const uint32_t *tags, gpc_block *b)
 
 	chain_keys(c, keys, n, k);
 	keys += n;
-	must(gpc_reserve(c, pool, n, 0, b, NULL, 0, 1000));
+	must(gpc_reserve(c, pool, n, b, NULL, 0, 1000));
 	for (i = 0; i < n; i++)
-		must(gpc_publish(c, k + i, k + i + 1, b + i, 1, tags[i], NULL, 0, NULL));
-	must(gpc_unref(c, b, n));
+		must(gpc_publish(c, k + i, k + i + 1, b + i, 1,
+				 GPC_OPTIONS(gpc_publish_options, .tag = tags[i]), 0,
+				 -1));
+	must(gpc_release(c, b, n));
 }
 
 static void to_ram(gpc_block *b)
@@ -44,7 +46,7 @@ static void to_ram(gpc_block *b)
 
 	if (must(gpc_demote(c, 0, 1, b, 1, &m, 0, 1000)) != 1)
 		bail("a block cannot be demoted");
-	must(gpc_commit(c, &m, 1, NULL, 0));
+	must(gpc_commit(c, &m, 1, NULL, 0, -1));
 	*b = m.to;
 }
 
@@ -52,7 +54,7 @@ static void add_other(void)
 {
 	struct gpc_pool p = pool_of(GPC_VRAM, OTHER, 1);
 
-	other = must(gpc_pool_add(c, &p));
+	other = must(gpc_pool_add(c, &p, -1));
 	p.size = sizeof(p);
 	must(gpc_pool_get(c, other, &p));
 	other_life = p.generation;
@@ -65,7 +67,7 @@ static void fill(void)
 	gpc_block b[OTHER];
 	int i;
 
-	must(gpc_clear(c, -1, 0, 0, 1000));
+	must(gpc_pool_clear(c, -1, 0, 0, 1000));
 	settle(c);
 	if (other < 0 || gpc_pool_get(c, other, &p) < 0)
 		add_other();
@@ -80,12 +82,12 @@ static void fill(void)
 
 /* ---- what is done; by the one who dies ---- */
 
-static bool clear_one(gpc *d) { return gpc_clear(d, 0, 0, 0, 0) == 0; }
-static bool clear_all(gpc *d) { return gpc_clear(d, -1, 0, 0, 0) == 0; }
-static bool clear_tag(gpc *d) { return gpc_clear(d, 0, TAG, 0, 0) == 0; }
-static bool clear_tags(gpc *d) { return gpc_clear(d, -1, TAG, 0, 0) == 0; }
-static bool shut(gpc *d) { return gpc_clear(d, other, 0, GPC_REMOVE, 1000) == 0; }
-static bool drop(gpc *d) { return gpc_drop(d, &chain[1], 1, 0, NULL) == 1; }
+static bool clear_one(gpc *d) { return gpc_pool_clear(d, 0, 0, 0, 0) == 0; }
+static bool clear_all(gpc *d) { return gpc_pool_clear(d, -1, 0, 0, 0) == 0; }
+static bool clear_tag(gpc *d) { return gpc_pool_clear(d, 0, TAG, 0, 0) == 0; }
+static bool clear_tags(gpc *d) { return gpc_pool_clear(d, -1, TAG, 0, 0) == 0; }
+static bool shut(gpc *d) { return gpc_pool_clear(d, other, 0, GPC_REMOVE, 1000) == 0; }
+static bool drop(gpc *d) { return gpc_drop(d, &chain[1], 1, NULL, 0, -1) == 1; }
 
 static bool evict(gpc *d)
 {
@@ -99,7 +101,7 @@ static bool demote(gpc *d)
 	struct gpc_move m;
 
 	return gpc_demote(d, 0, 1, &chain[IN_VRAM - 1], 1, &m, 0, 1000) == 1 &&
-	       gpc_commit(d, &m, 1, NULL, 0) == 1;
+	       gpc_commit(d, &m, 1, NULL, 0, -1) == 1;
 }
 
 static bool promote(gpc *d)
@@ -110,7 +112,7 @@ static bool promote(gpc *d)
 
 	return gpc_acquire(d, 0, &k, 1, &b, 0) == 1 &&
 	       gpc_promote(d, &b, 1, 0, &m, NULL, 0, 1000) == 1 &&
-	       gpc_commit(d, &m, 1, NULL, 0) == 1 && gpc_unref(d, &m.to, 1) == 0;
+	       gpc_commit(d, &m, 1, NULL, 0, -1) == 1 && gpc_release(d, &m.to, 1) == 0;
 }
 
 static bool publish(gpc *d)
@@ -118,9 +120,10 @@ static bool publish(gpc *d)
 	gpc_key k = key_of(d, keys);
 	gpc_block b;
 
-	return gpc_reserve(d, 0, 1, 0, &b, NULL, 0, 1000) == 1 &&
-	       gpc_publish(d, NULL, &k, &b, 1, TAG, NULL, 0, NULL) == 1 &&
-	       gpc_unref(d, &b, 1) == 0;
+	return gpc_reserve(d, 0, 1, &b, NULL, 0, 1000) == 1 &&
+	       gpc_publish(d, NULL, &k, &b, 1,
+			   GPC_OPTIONS(gpc_publish_options, .tag = TAG), 0, -1) == 1 &&
+	       gpc_release(d, &b, 1) == 0;
 }
 
 /* Of a key that is in RAM. */
@@ -129,12 +132,12 @@ static bool publish_over(gpc *d)
 	gpc_key up = key_of(d, first_key + IN_VRAM - 1), k = key_of(d, first_key + IN_VRAM);
 	gpc_block b;
 
-	return gpc_reserve(d, 0, 1, 0, &b, NULL, 0, 1000) == 1 &&
-	       gpc_publish(d, &up, &k, &b, 1, 0, NULL, 0, NULL) == 1 &&
-	       gpc_unref(d, &b, 1) == 0;
+	return gpc_reserve(d, 0, 1, &b, NULL, 0, 1000) == 1 &&
+	       gpc_publish(d, &up, &k, &b, 1, NULL, 0, -1) == 1 &&
+	       gpc_release(d, &b, 1) == 0;
 }
 
-/* A pool whose keeper has died. */
+/* A pool whose owner has died. */
 static bool reap(gpc *d)
 {
 	int i;
@@ -147,7 +150,7 @@ static bool reap(gpc *d)
 static const struct act {
 	const char *what;
 	bool (*act)(gpc *d);
-	bool keeper;
+	bool owner;
 } acts[] = {
 	{ "a clear of a pool", clear_one, false }, { "a clear of all pools", clear_all, false },
 	{ "a clear of a tag", clear_tag, false },
@@ -156,13 +159,13 @@ static const struct act {
 	{ "an eviction", evict, false }, { "a demotion", demote, false },
 	{ "a promotion", promote, false }, { "a publication", publish, false },
 	{ "a publication over RAM", publish_over, false },
-	{ "the end of a pool whose keeper died", reap, true },
+	{ "the end of a pool whose owner died", reap, true },
 };
 
 /* ---- who dies ---- */
 
 static uint64_t *count;                  /* of stores; shared */
-static uint32_t *kept;                   /* the keeper is ready; shared */
+static uint32_t *kept;                   /* the owner is ready; shared */
 
 static bool was_killed(pid_t pid)
 {
@@ -219,7 +222,7 @@ static void second_dies(uint64_t last)
 }
 
 /* It makes a pool of its own, and waits to be killed. */
-static pid_t keeper(void)
+static pid_t owner(void)
 {
 	pid_t pid = child_of();
 	gpc_block b[2];
@@ -229,12 +232,12 @@ static pid_t keeper(void)
 
 	if (!pid) {
 		d = cache_attach(0, 0);
-		pool = pool_new(d, GPC_VRAM, 2, 2, GPC_POOL_KEPT);
+		pool = pool_new(d, GPC_VRAM, 2, 2, GPC_POOL_OWNED);
 		k[0] = key_of(d, keys);
 		k[1] = key_of(d, keys + 1);
-		must(gpc_reserve(d, pool, 2, 0, b, NULL, 0, 1000));
-		must(gpc_publish(d, NULL, &k[0], &b[0], 1, 0, NULL, 0, NULL));
-		must(gpc_publish(d, &k[0], &k[1], &b[1], 1, 0, NULL, 0, NULL));
+		must(gpc_reserve(d, pool, 2, b, NULL, 0, 1000));
+		must(gpc_publish(d, NULL, &k[0], &b[0], 1, NULL, 0, -1));
+		must(gpc_publish(d, &k[0], &k[1], &b[1], 1, NULL, 0, -1));
 		store_release(kept, 1);
 		for (;;)
 			pause();
@@ -257,7 +260,7 @@ static gpc_key *at(struct content *t, gpc_block b)
 	return &t->key[GPC_POOL(b)][GPC_SLOT(b)];
 }
 
-static void apply(const struct gpc_change *ch)
+static void apply(const struct gpc_event *ch)
 {
 	static const gpc_key none;
 
@@ -280,10 +283,10 @@ static void apply(const struct gpc_change *ch)
 
 static void replay(void)
 {
-	struct gpc_change ch[64];
+	struct gpc_event ch[64];
 	int i, n;
 
-	while ((n = must(gpc_changes(c, &cursor, ch, 64))) > 0)
+	while ((n = must(gpc_event_read(c, &cursor, ch, 64))) > 0)
 		for (i = 0; i < n; i++)
 			apply(&ch[i]);
 }
@@ -335,8 +338,8 @@ static bool is_round_good(const struct act *a, uint64_t n, bool *died)
 	int i;
 
 	fill();
-	if (a->keeper)
-		pid = keeper();
+	if (a->owner)
+		pid = owner();
 	if (!agree("before", a, n))
 		return false;
 	must(gpc_writer_drop(c));

@@ -55,10 +55,11 @@ static void publish_from(uint32_t i)
 
 	for (; i < KEYS; i += n) {
 		n = MIN((uint32_t)BATCH, KEYS - i);
-		must(gpc_reserve(c, 0, n, 0, block + i, NULL, 0, 1000));
-		if (must(gpc_publish(c, NULL, key + i, block + i, n, 0, NULL, 0, NULL)) != (int)n)
+		must(gpc_reserve(c, 0, n, block + i, NULL, 0, 1000));
+		if (must(gpc_publish(c, NULL, key + i, block + i, n, NULL, 0,
+				     -1)) != (int)n)
 			bail("keys from %u have no place", i);
-		must(gpc_unref(c, block + i, n));
+		must(gpc_release(c, block + i, n));
 	}
 	memset(dropped, 0, sizeof(dropped));
 }
@@ -89,7 +90,7 @@ static int drop_last(bool and_take_over)
 	int i, n = 0;
 
 	for (i = KEYS; i-- > KEYS - 2 * MORE;) {
-		must(gpc_drop(c, &block[i], 1, 0, NULL));
+		must(gpc_drop(c, &block[i], 1, NULL, 0, -1));
 		dropped[i] = true;
 		settle(c);
 		if (and_take_over)

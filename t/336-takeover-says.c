@@ -32,7 +32,7 @@ static void heard(void *arg, int level, const char *text)
 
 static void begin(void)
 {
-	struct gpc_options opt = { .size = sizeof(opt), .log = heard };
+	struct gpc_attach_options opt = { .size = sizeof(opt), .log = heard };
 	struct gpc_config cfg = cache_config(BLOCKS, 0);
 
 	c = cache_make(&cfg, &opt);
@@ -44,10 +44,10 @@ static gpc_block publish(gpc_key k)
 {
 	gpc_block b;
 
-	must(gpc_reserve(c, 0, 1, 0, &b, NULL, 0, 1000));
-	if (must(gpc_publish(c, NULL, &k, &b, 1, 0, NULL, 0, NULL)) != 1)
+	must(gpc_reserve(c, 0, 1, &b, NULL, 0, 1000));
+	if (must(gpc_publish(c, NULL, &k, &b, 1, NULL, 0, -1)) != 1)
 		bail("a key has no place");
-	must(gpc_unref(c, &b, 1));
+	must(gpc_release(c, &b, 1));
 	return b;
 }
 
@@ -154,7 +154,7 @@ static void test_flags(void)
 	entry(5 * SHM_BUCKET)->w[2] &= ~PROBE_OVERFLOW;
 	tells("set 1 overflow flags that were missing", "a missing flag");
 	for (i = 0; i <= SHM_BUCKET; i++)
-		must(gpc_drop(c, &b[i], 1, 0, NULL));
+		must(gpc_drop(c, &b[i], 1, NULL, 0, -1));
 }
 
 static void test_no_entries(void)
@@ -209,7 +209,7 @@ static bool one_dies(uint64_t last)
 	stops.last = last;
 	stops_begin();
 	chain_make(d, 0, keys, 3, b);
-	must(gpc_drop(d, &b[1], 1, 0, NULL));
+	must(gpc_drop(d, &b[1], 1, NULL, 0, -1));
 	must(gpc_evict(d, 0, 1, b, 0, 1000));
 	_exit(0);
 }
@@ -220,7 +220,7 @@ static void test_deaths(void)
 	bool died = true;
 	uint64_t n;
 
-	must(gpc_clear(c, -1, 0, 0, 1000));
+	must(gpc_pool_clear(c, -1, 0, 0, 1000));
 	for (n = 1; n < STORES && died; n += 2, keys += 3, rounds++) {
 		must(gpc_writer_drop(c));
 		died = one_dies(n);
@@ -231,7 +231,7 @@ static void test_deaths(void)
 			diag("store %d: \"%s\", \"%s\"", (int)n, line[0], line[1]);
 		loud += lines != 1;
 		seats += dead;
-		must(gpc_clear(c, -1, 0, 0, 1000));
+		must(gpc_pool_clear(c, -1, 0, 0, 1000));
 	}
 	is_int(loud, 0, "a writer that dies before any of %d stores: one quiet line each", (int)n);
 	is_int(seats, rounds, "and one for its seat");

@@ -14,11 +14,11 @@ static void publish(gpc *c, uint64_t n, gpc_block *b)
 {
 	gpc_key k = crew_key(n);
 
-	must_be(gpc_reserve(c, 0, 1, 0, b, NULL, 0, -1), 1);
+	must_be(gpc_reserve(c, 0, 1, b, NULL, 0, -1), 1);
 	crew_own(*b);
 	crew_write(*b, k);
 	crew_disown(*b);
-	must_be(gpc_publish(c, NULL, &k, b, 1, 0, NULL, 0, NULL), 1);
+	must_be(gpc_publish(c, NULL, &k, b, 1, NULL, 0, -1), 1);
 }
 
 /* ---- a reader ---- */
@@ -33,13 +33,13 @@ static int reader(int me)
 	crew->count[N_SEAT] = (uint64_t)crew_seat(c);
 	for (i = 0; i < BLOCKS; i++)
 		k[i] = crew_key((uint64_t)i + 1);
-	section = gpc_enter(c);
+	section = gpc_section_enter(c);
 	must_be(gpc_lookup(c, 0, k, BLOCKS, b, GPC_QUIET), BLOCKS);
 	crew_open(GATE_IN);
 	crew_wait(GATE_GOES_ON, 1);      /* stopped here, or wherever */
 	for (i = 0; i < BLOCKS; i++)
 		must(crew_holds(b[i], k[i]), "block %d has other bytes in an open section", i);
-	gpc_leave(c, section);
+	gpc_section_leave(c, section);
 	crew_open(GATE_END);
 	gpc_close(c);
 	return 0;
@@ -53,7 +53,7 @@ static void nothing_comes_back(gpc *c, gpc *w)
 	int i;
 
 	must_be(gpc_evict(c, 0, 2, b, 0, 30), -ETIMEDOUT);
-	must_be(gpc_reserve(c, 0, BLOCKS - 2, 0, b, NULL, 0, 0), -EAGAIN);
+	must_be(gpc_reserve(c, 0, BLOCKS - 2, b, NULL, 0, 0), -EAGAIN);
 	for (i = 0; i < 20; i++)
 		must(gpc_writer_serve(w, 1) >= 0, "serving: %s", gpc_last_error());
 	st = crew_stats(c, (int)crew->count[N_SEAT]);
@@ -66,7 +66,7 @@ static void nothing_comes_back(gpc *c, gpc *w)
 
 static int host(int me)
 {
-	struct gpc_config cfg = { .vram_blocks = BLOCKS, .max_peers = 4, .ahead = -1 };
+	struct gpc_config cfg = { .vram_blocks = BLOCKS, .max_peers = 4, .free_target = -1 };
 	gpc *w = crew_create(cfg, 0), *c;
 	gpc_key k = crew_key(2);
 	gpc_block b[BLOCKS];
@@ -76,7 +76,7 @@ static int host(int me)
 	c = w;                           /* this handle serves its own calls */
 	for (i = 0; i < BLOCKS; i++) {
 		publish(c, (uint64_t)i + 1, &b[i]);
-		must_be(gpc_unref(c, &b[i], 1), 0);
+		must_be(gpc_release(c, &b[i], 1), 0);
 	}
 	crew_open(GATE_MADE);
 	crew_serve(w, GATE_STOPPED, 1);
@@ -85,7 +85,7 @@ static int host(int me)
 	must(i == 0 || i == 1, "lookup: %s", gpc_last_error());
 	crew_open(GATE_GOES_ON);
 	crew_serve(w, GATE_END, 1);
-	must_be(gpc_reserve(c, 0, BLOCKS, 0, b, NULL, 0, -1), BLOCKS);
+	must_be(gpc_reserve(c, 0, BLOCKS, b, NULL, 0, -1), BLOCKS);
 	crew_check(w);
 	gpc_close(c);
 	return 0;
@@ -139,8 +139,8 @@ static int worker(int me)
 	gpc_ticket t;
 
 	publish(c, 7, &b);
-	must_be(gpc_reserve(c, 0, 1, 0, &at, NULL, 0, -1), 1);
-	must_be(gpc_get_info(c, &info), 0);
+	must_be(gpc_reserve(c, 0, 1, &at, NULL, 0, -1), 1);
+	must_be(gpc_info_get(c, &info), 0);
 	crew_open(GATE_IN);
 	crew_wait(GATE_STOPPED, 1);
 	must_be(gpc_writer_take(c, 0, 0), -EAGAIN);
@@ -149,17 +149,18 @@ static int worker(int me)
 	must_be(gpc_acquire(c, 0, &k, 1, &b, 0), 1);
 	must(crew_holds(b, k), "other bytes");
 	/* a stopped writer is no missing one: calls time out, and what was sent stays sent */
-	must_be(gpc_reserve(c, 0, 1, 0, &(gpc_block){ 0 }, NULL, 0, 250), -ETIMEDOUT);
+	must_be(gpc_reserve(c, 0, 1, &(gpc_block){ 0 }, NULL, 0, 250), -ETIMEDOUT);
 	crew_write(at, k2);
-	must_be(gpc_publish(c, NULL, &k2, &at, 1, 0, NULL, GPC_NOWAIT, &t), 0);
-	must_be(gpc_wait(c, t, 0), -EAGAIN);
-	must_be(gpc_wait(c, t, 10), -ETIMEDOUT);
+	must_be(gpc_publish(c, NULL, &k2, &at, 1,
+			    GPC_OPTIONS(gpc_publish_options, .ticket = &t), 0, 0), 0);
+	must_be(gpc_ticket_wait(c, t, 0), -EAGAIN);
+	must_be(gpc_ticket_wait(c, t, 10), -ETIMEDOUT);
 	must_be(gpc_lookup(c, 0, &k2, 1, &b, 0), 0);
 	crew_open(GATE_GOES_ON);
-	must_be(gpc_wait(c, t, -1), 0);
+	must_be(gpc_ticket_wait(c, t, -1), 0);
 	must_be(gpc_lookup(c, 0, &k2, 1, &b, 0), 1);
 	must_be(info.writer_pid, crew->count[N_OLD]);
-	must_be(gpc_get_info(c, &info), 0);
+	must_be(gpc_info_get(c, &info), 0);
 	must_be(info.writer_pid, crew->count[N_OLD]);
 	must_be(info.writer_generation, 1);
 	crew_until(crew_stats(c, crew_seat(c)).reserved == 0, crew_breath());
@@ -208,14 +209,14 @@ static void works(gpc *c, uint64_t n)
 	gpc_block b;
 
 	publish(c, n, &b);
-	must_be(gpc_unref(c, &b, 1), 0);
+	must_be(gpc_release(c, &b, 1), 0);
 }
 
 static int writer_is(gpc *c)
 {
 	struct gpc_info info = { .size = sizeof(info) };
 
-	must_be(gpc_get_info(c, &info), 0);
+	must_be(gpc_info_get(c, &info), 0);
 	return info.writer_pid;
 }
 
@@ -234,18 +235,18 @@ static int client(int me)
 	crew_open(GATE_GOES_ON);
 	crew_wait(GATE_ALONE, 1);        /* there is none but the stopped one */
 	must_be(writer_is(c), 0);
-	must_be(gpc_reserve(c, 0, 1, 0, &x, NULL, 0, 20000), -ENOTCONN);
+	must_be(gpc_reserve(c, 0, 1, &x, NULL, 0, 20000), -ENOTCONN);
 	must_be(gpc_lookup(c, 0, &k, 1, &x, 0), 1);
 	must(x == b && crew_holds(b, k), "other bytes");
-	section = gpc_enter(d);          /* its recovery has to wait for that */
+	section = gpc_section_enter(d);          /* its recovery has to wait for that */
 	crew_open(GATE_GOES_ON);
 	crew_wait(GATE_TAKEN, 2);
 	crew_wait(GATE_STOPPED, 1);      /* in the midst of it */
 	must(writer_is(c) == (int)crew->count[N_SEAT], "another writer");
 	must_be(gpc_writer_take(c, GPC_STANDBY, 20), -ETIMEDOUT);
 	must_be(gpc_lookup(c, 0, &k, 1, &x, 0), 1);
-	must_be(gpc_reserve(c, 0, 1, 0, &x, NULL, 0, 20), -ETIMEDOUT);
-	gpc_leave(d, section);
+	must_be(gpc_reserve(c, 0, 1, &x, NULL, 0, 20), -ETIMEDOUT);
+	gpc_section_leave(d, section);
 	crew_open(GATE_GOES_ON);
 	works(c, 3);
 	must(crew_holds(b, k), "other bytes");

@@ -120,13 +120,13 @@ static int doomed(int me)
 static int holdup(int me)
 {
 	gpc *c = crew_attach("holdup");
-	int section = gpc_enter(c);
+	int section = gpc_section_enter(c);
 
 	crew_open(GATE_IN);
 	crew_wait(GATE_CHECK, 1);
 	nap(300000);
 	crew_open(GATE_OUT);
-	gpc_leave(c, section);
+	gpc_section_leave(c, section);
 	gpc_close(c);
 	return me;
 }

@@ -36,7 +36,7 @@ static void act(struct actor *a, uint32_t round)
 		model->evicts = false;
 		model_act(a);
 		crew->count[N_ACTS]++;
-		must_be(gpc_get_info(a->c, &info), 0);
+		must_be(gpc_info_get(a->c, &info), 0);
 		if (crew_is_open(GATE_JUDGE, round) ||
 		    info.writer_generation != crew->count[N_GENERATION])
 			break;
@@ -106,7 +106,7 @@ static int key_number(gpc_key k)
 	return -1;
 }
 
-static void events_cleared(struct judge *j, const struct gpc_change *ch)
+static void events_cleared(struct judge *j, const struct gpc_event *ch)
 {
 	int i;
 
@@ -116,7 +116,7 @@ static void events_cleared(struct judge *j, const struct gpc_change *ch)
 			j->feed[i] = GPC_NONE;
 }
 
-static void feed_change(struct judge *j, const struct gpc_change *ch)
+static void feed_change(struct judge *j, const struct gpc_event *ch)
 {
 	gpc_block *at;
 
@@ -148,10 +148,10 @@ static void feed_change(struct judge *j, const struct gpc_change *ch)
 
 static void read_feed(struct judge *j)
 {
-	struct gpc_change ch[64];
+	struct gpc_event ch[64];
 	int i, n;
 
-	while ((n = gpc_changes(j->c, &j->cursor, ch, 64)) > 0)
+	while ((n = gpc_event_read(j->c, &j->cursor, ch, 64)) > 0)
 		for (i = 0; i < n; i++)
 			feed_change(j, &ch[i]);
 	must(n == 0, "changes: %s", gpc_last_error());
@@ -244,7 +244,7 @@ static bool blocks_are_settled(struct judge *j, char *why)
 				return false;
 		}
 	snprintf(why, 200, "still recovering, or reserved by the dead");
-	return !load_relaxed(&seg_state(s)->recovering) && gpc_dirty(j->c) == 0 &&
+	return !load_relaxed(&seg_state(s)->recovering) && gpc_mirror_lag(j->c) == 0 &&
 	       crew_stats(j->c, -1).reserved == crew_stats(j->c, (int)seat).reserved;
 }
 
@@ -274,7 +274,7 @@ static void judge_round(struct judge *j, uint32_t round, int section)
 	must_be(gpc_writer_take(j->c, 0, 0), 0);
 	if (section >= 0) {
 		gpc_writer_serve(j->c, 0);
-		gpc_leave(j->c, section);
+		gpc_section_leave(j->c, section);
 	}
 	while (!crew_is_open(GATE_ACTED, round))
 		must(gpc_writer_serve(j->c, 1) >= 0 && !crew->failed, "serving");
@@ -293,10 +293,10 @@ static void make_pools(gpc *c)
 			      .demote_to = -1 };
 
 	must_be(gpc_writer_take(c, 0, 0), 0);
-	must_be(gpc_pool_add(c, &p), RAM);
+	must_be(gpc_pool_add(c, &p, -1), RAM);
 	p = (struct gpc_pool){ .size = sizeof(p), .kind = GPC_VRAM, .blocks = 12,
 			       .demote_to = RAM };
-	must_be(gpc_pool_add(c, &p), VRAM);
+	must_be(gpc_pool_add(c, &p, -1), VRAM);
 	must_be(gpc_writer_drop(c), 0);
 }
 
@@ -304,7 +304,7 @@ static void make_pools(gpc *c)
 static int judge(int rounds)
 {
 	struct gpc_config cfg = { .max_blocks = 40, .max_peers = 4, .max_pools = POOLS,
-				  .tick_us = 1, .ahead = -1, .devices = devices };
+				  .tick_us = 1, .free_target = -1, .devices = devices };
 	struct judge j = { .c = crew_create(cfg, 0) };
 	struct gpc_info info = { .size = sizeof(info) };
 	uint64_t random = seed * 31 + 5;
@@ -315,8 +315,8 @@ static int judge(int rounds)
 	make_pools(j.c);
 	crew_open(GATE_MADE);
 	for (i = 1; i <= (uint32_t)rounds; i++) {
-		section = crew_random(&random, 3) ? -1 : gpc_enter(j.c);
-		must_be(gpc_get_info(j.c, &info), 0);
+		section = crew_random(&random, 3) ? -1 : gpc_section_enter(j.c);
+		must_be(gpc_info_get(j.c, &info), 0);
 		crew->count[N_GENERATION] = info.writer_generation + 1;
 		crew_open(GATE_JUDGED);
 		crew_wait(GATE_JUDGE, i);

@@ -5,7 +5,7 @@
 
 #define ROUNDS 20
 #define BLOCKS 64
-#define KEPT   24
+#define OWNED   24
 
 enum { GATE_READY, GATE_TAKEN, GATE_HELD, GATE_LOOKED, GATE_END, GATE_LEFT };
 enum { N_DEVICE, N_HOST, N_STALE, N_PUBLISHED, N_GENERATION, N_SEAT };
@@ -31,7 +31,7 @@ static int server(int me)
 	must_be(gpc_writer_take(c, GPC_STANDBY, -1), 0);
 	crew_open(GATE_TAKEN);
 	crew_serve(c, GATE_LEFT, 2);
-	crew_until(crew_stats(c, -1).refs == 0 && gpc_dirty(c) == 0, gpc_writer_serve(c, 1));
+	crew_until(crew_stats(c, -1).refs == 0 && gpc_mirror_lag(c) == 0, gpc_writer_serve(c, 1));
 	crew_check(c);
 	gpc_close(c);
 	return 0;
@@ -43,14 +43,16 @@ static void publish(gpc *c, gpc_key k, gpc_block *b, gpc_ticket *t)
 	int n;
 
 	do
-		n = gpc_reserve(c, 0, 1, 0, b, NULL, 0, -1);
+		n = gpc_reserve(c, 0, 1, b, NULL, 0, -1);
 	while (n == -ENOTCONN);
 	must(n == 1, "reserve: %s", gpc_last_error());
 	crew_own(*b);
 	crew_write(*b, k);
 	crew_disown(*b);
-	n = gpc_publish(c, NULL, &k, b, 1, 0, &at, 0, t);
-	while (n == -ENOTCONN && gpc_wait(c, *t, -1) == -ENOTCONN)
+	n = gpc_publish(c, NULL, &k, b, 1,
+			GPC_OPTIONS(gpc_publish_options, .resident = &at, .ticket = t), 0,
+			-1);
+	while (n == -ENOTCONN && gpc_ticket_wait(c, *t, -1) == -ENOTCONN)
 		;
 	must(at == *b, "publish answers %d", at);
 }
@@ -83,18 +85,18 @@ static int look(gpc *c, gpc_dev *d, const gpc_key *k, uint32_t n, gpc_block *b)
 static int reader(int me)
 {
 	gpc *c = crew_attach("reader");
-	gpc_key k[KEPT];
-	gpc_block b[KEPT];
+	gpc_key k[OWNED];
+	gpc_block b[OWNED];
 	gpc_dev *d;
 	int i;
 
-	for (i = 0; i < KEPT; i++)
+	for (i = 0; i < OWNED; i++)
 		k[i] = crew_key((uint64_t)i + 1);
 	crew_wait(GATE_HELD, 1);
 	must_be(gpc_dev_open(c, "host", &d), 0);
 	while (crew_goes_on(GATE_END, 1)) {
-		must_be(look(c, d, k, KEPT, b), KEPT);
-		must_be(gpc_lookup(c, 0, k, KEPT, b, 0), KEPT);
+		must_be(look(c, d, k, OWNED, b), OWNED);
+		must_be(gpc_lookup(c, 0, k, OWNED, b, 0), OWNED);
 		crew_open(GATE_LOOKED);
 	}
 	must_be(gpc_dev_close(d), 0);
@@ -107,29 +109,29 @@ static int reader(int me)
 static int publisher(int me)
 {
 	gpc *c = crew_attach("publisher");
-	gpc_block b[KEPT], one, at;
+	gpc_block b[OWNED], one, at;
 	gpc_dev *d;
 	gpc_ticket t;
 	gpc_key k;
 	int i, err;
 
-	for (i = 0; i < KEPT; i++)
+	for (i = 0; i < OWNED; i++)
 		publish(c, crew_key((uint64_t)i + 1), &b[i], &t);
-	must_be(gpc_sync(c, 0, -1), 0);
+	must_be(gpc_mirror_sync(c, GPC_TICKET_ALL, -1), 0);
 	must_be(gpc_dev_open(c, "host", &d), 0);
 	crew_open(GATE_HELD);
 	for (i = 1000; crew_goes_on(GATE_END, 1); i++) {
 		publish(c, k = crew_key((uint64_t)i), &one, &t);
 		do
-			err = gpc_sync(c, t, -1);
+			err = gpc_mirror_sync(c, t, -1);
 		while (err == -ENOTCONN);
 		must_be(err, 0);
 		must(look(c, d, &k, 1, &at) == 1 && at == one, "a key is synced, but no hit");
-		must_be(gpc_unref(c, &one, 1), 0);
+		must_be(gpc_release(c, &one, 1), 0);
 		count(N_PUBLISHED);
 	}
 	must_be(gpc_dev_close(d), 0);
-	must_be(gpc_unref(c, b, KEPT), 0);
+	must_be(gpc_release(c, b, OWNED), 0);
 	gpc_close(c);
 	crew_open(GATE_LEFT);
 	return 0;
@@ -180,11 +182,10 @@ static int doomed(int me)
 	crew->count[N_SEAT] = (uint64_t)crew_seat(c);
 	for (i = 0; i < 3; i++)
 		publish(c, crew_key(500 + (uint64_t)i), &b[i], &t);
-	must_be(gpc_reserve(c, 0, 6, 0, b, NULL, 0, -1), 6);
-	must(gpc_enter(c) >= 0, "enter: %s", gpc_last_error());
-	must_be(gpc_drop(c, b, 0, GPC_NOWAIT, NULL), 0);
-	must_be(gpc_publish(c, NULL, (gpc_key[1]){ crew_key(600) }, b, 1, 0, NULL, GPC_NOWAIT,
-			    NULL), 0);
+	must_be(gpc_reserve(c, 0, 6, b, NULL, 0, -1), 6);
+	must(gpc_section_enter(c) >= 0, "enter: %s", gpc_last_error());
+	must_be(gpc_drop(c, b, 0, NULL, 0, 0), 0);
+	must_be(gpc_publish(c, NULL, (gpc_key[1]){ crew_key(600) }, b, 1, NULL, 0, 0), 0);
 	crew_open(GATE_HELD);
 	for (;;)
 		pause();
@@ -206,13 +207,13 @@ static int survivor(int me)
 	must_be(gpc_acquire(c, 0, k, 4, at, 0), 4);
 	for (i = 0; i < 4; i++)
 		must(at[i] == b[i] && crew_holds(b[i], k[i]), "it is not what it was");
-	must_be(gpc_unref(c, at, 4), 0);
+	must_be(gpc_release(c, at, 4), 0);
 	/* its section gone and its blocks back, all but ours can be had */
 	crew_until(crew_seat_is_free(c, (int)crew->count[N_SEAT]), crew_breath());
 	crew_until(crew_stats(c, -1).reserved == 0, crew_breath());
-	must_be(gpc_reserve(c, 0, BLOCKS - 4, 0, at, NULL, 0, -1), BLOCKS - 4);
-	must_be(gpc_unref(c, at, BLOCKS - 4), 0);
-	must_be(gpc_unref(c, b, 4), 0);
+	must_be(gpc_reserve(c, 0, BLOCKS - 4, at, NULL, 0, -1), BLOCKS - 4);
+	must_be(gpc_release(c, at, BLOCKS - 4), 0);
+	must_be(gpc_release(c, b, 4), 0);
 	gpc_close(c);
 	crew_open(GATE_LEFT);
 	crew_open(GATE_LEFT);
@@ -251,7 +252,7 @@ static void test_together(int standbys, const char *what)
 
 static int heir(int me)
 {
-	struct gpc_options opt = { .size = sizeof(opt), .timeout_ms = 20000, .dir = scratch };
+	struct gpc_attach_options opt = { .size = sizeof(opt), .timeout_ms = 20000, .dir = scratch };
 	struct gpc_info info = { .size = sizeof(info) };
 	gpc_key k[4];
 	gpc_block b[4];
@@ -265,9 +266,9 @@ static int heir(int me)
 	must_be(gpc_acquire(c, 0, k, 4, b, 0), 4);
 	for (i = 0; i < 4; i++)
 		must(crew_holds(b[i], k[i]), "other bytes");
-	must_be(gpc_unref(c, b, 4), 0);
+	must_be(gpc_release(c, b, 4), 0);
 	crew_until(crew_stats(c, -1).reserved == 0, crew_breath());
-	must_be(gpc_get_info(c, &info), 0);
+	must_be(gpc_info_get(c, &info), 0);
 	must_be(info.peers, 1);
 	must_be(info.writer_pid, getpid());
 	crew_check(c);
@@ -285,8 +286,8 @@ static int holder(int me)
 
 	for (i = 0; me && i < 4; i++)
 		publish(c, crew_key((uint64_t)i + 1), &b[i], &t);
-	must_be(gpc_reserve(c, 0, 2, 0, b, NULL, 0, -1), 2);
-	must(gpc_enter(c) >= 0, "enter: %s", gpc_last_error());
+	must_be(gpc_reserve(c, 0, 2, b, NULL, 0, -1), 2);
+	must(gpc_section_enter(c) >= 0, "enter: %s", gpc_last_error());
 	crew_open(GATE_HELD);
 	for (;;)
 		pause();

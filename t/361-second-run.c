@@ -43,7 +43,7 @@ static void test_free(void)
 	int i, given = 0;
 
 	serve_begin(c);
-	must(gpc_reserve(b, 0, 4, 0, x, NULL, 0, 1000));
+	must(gpc_reserve(b, 0, 4, x, NULL, 0, 1000));
 	serve_end();
 	must(gpc_writer_drop(c));
 	at = seat_of(b)->head;
@@ -71,48 +71,48 @@ static void test_tail(void)
 	gpc_ticket t;
 	int i, n = -EAGAIN;
 
-	must(gpc_drop(b, none, SHM_RING, GPC_NOWAIT, &t));
+	must(gpc_drop(b, none, SHM_RING, &t, 0, 0));
 	must(gpc_writer_serve(c, 100));
-	is_int(gpc_wait(b, t, 1000), 0, "a whole ring is answered");
+	is_int(gpc_ticket_wait(b, t, 1000), 0, "a whole ring is answered");
 	must(gpc_writer_drop(c));
 	store_release(&seat_of(b)->tail, seat_of(b)->tail - SHM_RING);
-	is_int(gpc_drop(b, none, 1, GPC_NOWAIT, &t), -EAGAIN, "a full ring");
+	is_int(gpc_drop(b, none, 1, &t, 0, 0), -EAGAIN, "a full ring");
 	must(gpc_writer_take(c, 0, 0));
 	for (i = 0; i < 3 && n < 0; i++) {
 		must(gpc_writer_serve(c, 10));
-		n = gpc_drop(b, none, 1, GPC_NOWAIT, &t);
+		n = gpc_drop(b, none, 1, &t, 0, 0);
 	}
 	is_int(n, 0, "is empty for the next writer");
 	must(gpc_writer_serve(c, 10));
-	is_int(gpc_wait(b, t, 1000), 0, "and goes on");
+	is_int(gpc_ticket_wait(b, t, 1000), 0, "and goes on");
 	cache_end(c);
 }
 
 /* Who evicts from a pool of somebody else's: whose command it was is not in that one's ring. */
-static struct { gpc *a, *b; int pool, evicted; gpc_block out; } keeper;
+static struct { gpc *a, *b; int pool, evicted; gpc_block out; } owner;
 
 static void *keep(void *arg)
 {
 	struct gpc_pool p = pool_of(GPC_VRAM, 2, 1);
-	gpc_key k = key_of(keeper.a, 5);
+	gpc_key k = key_of(owner.a, 5);
 	gpc_block b;
 
 	p.flags = GPC_POOL_CALLER;
-	keeper.pool = must(gpc_pool_add(keeper.a, &p));
-	b = GPC_BLOCK(keeper.pool, 0);
-	must(gpc_publish(keeper.a, NULL, &k, &b, 1, 0, NULL, 0, NULL));
-	must(gpc_unref(keeper.a, &b, 1));
+	owner.pool = must(gpc_pool_add(owner.a, &p, -1));
+	b = GPC_BLOCK(owner.pool, 0);
+	must(gpc_publish(owner.a, NULL, &k, &b, 1, NULL, 0, -1));
+	must(gpc_release(owner.a, &b, 1));
 	return arg;
 }
 
-static void *evict_keepers(void *arg)
+static void *evict_owners(void *arg)
 {
 	gpc_block none = 1;
 	int i;
 
-	for (i = 0; i < 10; i++)         /* the command's number is to be one of the keeper's */
-		must(gpc_drop(keeper.b, &none, 1, 0, NULL));
-	keeper.evicted = gpc_evict(keeper.b, keeper.pool, 1, &keeper.out, 0, 5000);
+	for (i = 0; i < 10; i++)         /* the command's number is to be one of the owner's */
+		must(gpc_drop(owner.b, &none, 1, NULL, 0, -1));
+	owner.evicted = gpc_evict(owner.b, owner.pool, 1, &owner.out, 0, 5000);
 	return arg;
 }
 
@@ -126,7 +126,7 @@ static void beside(gpc *c, void *(*run)(void *arg))
 	serve_end();
 }
 
-static void test_keeper(void)
+static void test_owner(void)
 {
 	struct gpc_config cfg = cache_config(2, 0);
 	uint64_t at;
@@ -137,30 +137,30 @@ static void test_keeper(void)
 	cfg.max_pools = 4;
 	cfg.max_peers = 8;
 	c = cache_make(&cfg, NULL);
-	keeper.a = cache_attach(0, 0);
-	keeper.b = cache_attach(0, 0);
+	owner.a = cache_attach(0, 0);
+	owner.b = cache_attach(0, 0);
 	d = cache_attach(0, 0);
 	chain_make(c, 0, 1, 1, NULL);
 	beside(c, keep);
-	beside(c, evict_keepers);
-	is_int(keeper.evicted, 1, "a block of the keeper's goes back to it");
-	section = must(gpc_enter(d));
-	at = seat_of(keeper.a)->head;
+	beside(c, evict_owners);
+	is_int(owner.evicted, 1, "a block of the owner's goes back to it");
+	section = must(gpc_section_enter(d));
+	at = seat_of(owner.a)->head;
 	for (i = 0; i < WAITING; i++)
-		submit(keeper.a, CMD_NOP, 0, 0);
-	store_release(&seat_of(keeper.a)->head, at);
-	submit(keeper.a, CMD_EVICT, 0, 0);
-	seg_command(&keeper.a->seg, keeper.a->peer, at)->count = WAITING;
-	store_release(&seat_of(keeper.a)->head, at + WAITING);
+		submit(owner.a, CMD_NOP, 0, 0);
+	store_release(&seat_of(owner.a)->head, at);
+	submit(owner.a, CMD_EVICT, 0, 0);
+	seg_command(&owner.a->seg, owner.a->peer, at)->count = WAITING;
+	store_release(&seat_of(owner.a)->head, at + WAITING);
 	must(gpc_writer_serve(c, 10));
 	must(gpc_writer_drop(c));
 	must(gpc_writer_take(c, 0, 0));
-	gpc_leave(d, section);
+	gpc_section_leave(d, section);
 	for (i = 0; i < 4; i++)
 		must(gpc_writer_serve(c, 10));
-	is_int(seg_command(&keeper.a->seg, keeper.a->peer, at)->result, 1,
+	is_int(seg_command(&owner.a->seg, owner.a->peer, at)->result, 1,
 	       "its own evict elsewhere has one block");
-	is_int(GPC_POOL(seg_command(&keeper.a->seg, keeper.a->peer, at)->block), 0,
+	is_int(GPC_POOL(seg_command(&owner.a->seg, owner.a->peer, at)->block), 0,
 	       "of the pool it asked for");
 	cache_end(c);
 }
@@ -174,7 +174,7 @@ static void test_demote(void)
 
 	chain_make(c, 0, 1, 1, &x);
 	chain_make(c, 0, 11, 1, &y);
-	must(gpc_drop(c, &x, 1, 0, NULL));
+	must(gpc_drop(c, &x, 1, NULL, 0, -1));
 	must(gpc_writer_drop(c));
 	cmd = seg_command(&b->seg, b->peer, seat_of(b)->head);
 	submit(b, CMD_DEMOTE, x, 1);
@@ -209,11 +209,13 @@ static void test_dropped(void)
 	int i;
 
 	serve_begin(c);
-	must(gpc_reserve(b, 0, 1, 0, &x, NULL, 0, 1000));
+	must(gpc_reserve(b, 0, 1, &x, NULL, 0, 1000));
 	serve_end();
 	k = key_of(b, 1);
 	cmd = seg_command(&b->seg, b->peer, seat_of(b)->head);
-	must(gpc_publish(b, NULL, &k, &x, 1, 0, &resident, GPC_NOWAIT, &t));
+	must(gpc_publish(b, NULL, &k, &x, 1,
+			 GPC_OPTIONS(gpc_publish_options, .resident = &resident,
+				     .ticket = &t), 0, 0));
 	must(gpc_writer_serve(c, 10));
 	must(gpc_writer_drop(c));
 	is_int(cmd->result, x, "a writer has published");
@@ -223,9 +225,9 @@ static void test_dropped(void)
 	for (i = 0; i < 3; i++)
 		must(gpc_writer_serve(c, 10));
 	is_int(seg_command(&c->seg, c->peer, seat_of(c)->head - 1)->result, 1, "it was live");
-	is_int(gpc_wait(b, t, 1000), 0, "the second run knows it");
+	is_int(gpc_ticket_wait(b, t, 1000), 0, "the second run knows it");
 	is_int(resident, x, "as the publisher's block");
-	is_int(gpc_unref(b, &x, 1), 0, "which it holds");
+	is_int(gpc_release(b, &x, 1), 0, "which it holds");
 	must(gpc_writer_serve(c, 10));
 	clean(c, "published and dropped");
 	cache_end(c);
@@ -241,10 +243,12 @@ static void test_half_dropped(void)
 	gpc_key k;
 
 	serve_begin(c);
-	must(gpc_reserve(b, 0, 1, 0, &x, NULL, 0, 1000));
+	must(gpc_reserve(b, 0, 1, &x, NULL, 0, 1000));
 	serve_end();
 	k = key_of(b, 1);
-	must(gpc_publish(b, NULL, &k, &x, 1, 0, &resident, GPC_NOWAIT, &t));
+	must(gpc_publish(b, NULL, &k, &x, 1,
+			 GPC_OPTIONS(gpc_publish_options, .resident = &resident,
+				     .ticket = &t), 0, 0));
 	must(gpc_writer_serve(c, 10));
 	must(gpc_writer_drop(c));
 	unanswer(b);
@@ -253,10 +257,10 @@ static void test_half_dropped(void)
 	segment_unmap_writer(&c->seg, index);
 	must(gpc_writer_take(c, 0, 0));
 	must(gpc_writer_serve(c, 10));
-	is_int(gpc_wait(b, t, 1000), 0, "a block that was nearly dropped was published");
+	is_int(gpc_ticket_wait(b, t, 1000), 0, "a block that was nearly dropped was published");
 	is_int(resident, x, "as the publisher's");
 	is_int(find(c, 1), x, "and is there");
-	is_int(gpc_unref(b, &x, 1), 0, "it holds it");
+	is_int(gpc_release(b, &x, 1), 0, "it holds it");
 	must(gpc_writer_serve(c, 10));
 	clean(c, "nearly dropped");
 	cache_end(c);
@@ -274,7 +278,7 @@ static void test_pool(void)
 	c = cache_make(&cfg, NULL);
 	b = cache_attach(0, 0);
 	serve_begin(c);
-	number = must(gpc_pool_add(b, &p));
+	number = must(gpc_pool_add(b, &p, -1));
 	serve_end();
 	must(gpc_writer_drop(c));
 	unanswer(b);
@@ -310,19 +314,19 @@ static void test_parked(void)
 
 	for (i = 0; i < 4; i++)
 		chain_make(c, 0, 1 + (uint64_t)i, 1, &b[i]);
-	section = must(gpc_enter(d));
+	section = must(gpc_section_enter(d));
 	if (pthread_create(&thread, NULL, evict_one, &p))
 		bail("no thread");
 	for (i = 0; i < 2000 && find(c, 1) >= 0; i++)
 		must(gpc_writer_serve(c, 5));
 	is_int(find(c, 1), -1, "one is evicted, and held back");
-	must(gpc_drop(p.c, &b[3], 1, GPC_NOWAIT, NULL));
+	must(gpc_drop(p.c, &b[3], 1, NULL, 0, 0));
 	for (i = 0; i < 2000 && find(c, 4) >= 0; i++)
 		must(gpc_writer_serve(c, 5));
 	is_int(find(c, 4), -1, "what stands behind it in the ring is done, and answered");
 	must(gpc_writer_drop(c));
 	must(gpc_writer_take(c, 0, 0));
-	gpc_leave(d, section);
+	gpc_section_leave(d, section);
 	serve_begin(c);
 	pthread_join(thread, NULL);
 	serve_end();
@@ -341,7 +345,7 @@ static int body(void)
 	cache_thread = false;
 	test_free();
 	test_tail();
-	test_keeper();
+	test_owner();
 	test_demote();
 	test_dropped();
 	test_half_dropped();

@@ -51,7 +51,7 @@ static void writer_dies(void)
 static void writer_comes(bool held)
 {
 	segment_unmap_writer(&c->seg, index_of_hand);
-	section = held ? must(gpc_enter(d)) : -1;
+	section = held ? must(gpc_section_enter(d)) : -1;
 	must(gpc_writer_take(c, 0, 0));
 }
 
@@ -65,7 +65,7 @@ static void recovers(void)
 	int i;
 
 	if (section >= 0)
-		gpc_leave(d, section);
+		gpc_section_leave(d, section);
 	for (i = 0; i < 200 && is_recovering(); i++)
 		must(gpc_writer_serve(c, 10));
 	ok(!is_recovering(), "the first grace period is over");
@@ -130,10 +130,10 @@ static gpc_block publish(gpc_key k)
 {
 	gpc_block b;
 
-	must(gpc_reserve(c, 0, 1, 0, &b, NULL, 0, 1000));
-	if (must(gpc_publish(c, NULL, &k, &b, 1, 0, NULL, 0, NULL)) != 1)
+	must(gpc_reserve(c, 0, 1, &b, NULL, 0, 1000));
+	if (must(gpc_publish(c, NULL, &k, &b, 1, NULL, 0, -1)) != 1)
 		bail("a key has no place");
-	must(gpc_unref(c, &b, 1));
+	must(gpc_release(c, &b, 1));
 	return b;
 }
 
@@ -203,15 +203,16 @@ static void test_empty_entries(void)
 	k = key_in(5, 9);
 	writer_dies();
 	writer_comes(true);
-	must(gpc_reserve(c, 0, 1, 0, &b, NULL, 0, 1000));
-	must(gpc_publish(c, NULL, &k, &b, 1, 0, NULL, GPC_NOWAIT, &t));
-	err = gpc_wait(c, t, 20);
+	must(gpc_reserve(c, 0, 1, &b, NULL, 0, 1000));
+	must(gpc_publish(c, NULL, &k, &b, 1,
+			 GPC_OPTIONS(gpc_publish_options, .ticket = &t), 0, 0));
+	err = gpc_ticket_wait(c, t, 20);
 	is_int(err, -ETIMEDOUT, "a publish waits: no empty entry is used");
 	is_int(look(k), -1, "it is not found");
 	recovers();
-	is_int(gpc_wait(c, t, 2000), 0, "until the grace period is over");
+	is_int(gpc_ticket_wait(c, t, 2000), 0, "until the grace period is over");
 	is_int(look(k), b, "then it is");
-	must(gpc_unref(c, &b, 1));
+	must(gpc_release(c, &b, 1));
 	end("empty entries");
 }
 
@@ -269,7 +270,7 @@ static void test_forged_move(void)
 	writer_comes(false);
 	recovers();
 	is_int(find(c, 3), b[2], "a move to below its own children is none");
-	is_int(gpc_drop(c, &b[1], 1, 0, NULL), 1, "they have an end");
+	is_int(gpc_drop(c, &b[1], 1, NULL, 0, -1), 1, "they have an end");
 	is_int(find(c, 1), b[0], "and a beginning");
 	is_int(find(c, 2), -1, "they go");
 	end("a forged move");
@@ -290,7 +291,7 @@ static void test_forged_target(void)
 	record(4)->depth++;
 	writer_comes(false);
 	recovers();
-	must(gpc_commit(c, &m, 1, &result, 0));
+	must(gpc_commit(c, &m, 1, &result, 0, -1));
 	is_int(result, -ESTALE, "is refused if its target is not at the source's depth");
 	is_int(find(c, 1), b, "which stays");
 	end("a forged target");
@@ -312,10 +313,11 @@ static void test_deepest(void)
 	writer_comes(false);
 	recovers();
 	k = key_in(6, 9);
-	must(gpc_reserve(c, 0, 1, 0, &x, NULL, 0, 1000));
-	is_int(gpc_publish(c, &up, &k, &x, 1, 0, &resident, 0, NULL), 0, "nothing is deeper");
+	must(gpc_reserve(c, 0, 1, &x, NULL, 0, 1000));
+	is_int(gpc_publish(c, &up, &k, &x, 1,
+			   GPC_OPTIONS(gpc_publish_options, .resident = &resident), 0, -1), 0, "nothing is deeper");
 	is_int(resident, -ENOENT, "than the deepest block");
-	must(gpc_unref(c, &x, 1));
+	must(gpc_release(c, &x, 1));
 	end("the deepest block");
 }
 
@@ -333,20 +335,20 @@ static void test_source_of_no_pool(void)
 	cfg.max_pools = 4;
 	c = cache_make(&cfg, NULL);
 	d = cache_attach(0, 0);
-	must(gpc_reserve(c, 0, 1, 0, &b, NULL, 0, 1000));
+	must(gpc_reserve(c, 0, 1, &b, NULL, 0, 1000));
 	writer_dies();
 	record(b)->source_word = record(AT)->word;
 	record(b)->source = AT + 1;
 	writer_comes(false);
 	recovers();
-	pool = must(gpc_pool_add(c, &p));
-	must(gpc_unref(c, &b, 1));
-	must(gpc_reserve(c, pool, LATER, 0, x, NULL, 0, 1000));
+	pool = must(gpc_pool_add(c, &p, -1));
+	must(gpc_release(c, &b, 1));
+	must(gpc_reserve(c, pool, LATER, x, NULL, 0, 1000));
 	for (i = 0; i < LATER; i++)
 		k[i] = key_of(c, 1000 + (uint64_t)i);
-	is_int(gpc_publish(c, NULL, k, x, LATER, 0, NULL, 0, NULL), LATER,
+	is_int(gpc_publish(c, NULL, k, x, LATER, NULL, 0, -1), LATER,
 	       "a pool where there was none");
-	must(gpc_unref(c, x, LATER));
+	must(gpc_release(c, x, LATER));
 	is_int(gpc_evict(c, pool, LATER, x, 0, 1000), LATER, "all of it can be evicted");
 	end("a source of no pool");
 }
@@ -391,17 +393,18 @@ static void test_limbo_of_a_dead_pool(void)
 	d = cache_attach(0, 0);
 	chain_make(c, 0, 1, 2, b);
 	is_int(gpc_demote(c, 0, 1, &b[1], 1, m, 0, 1000), 1, "a child goes to RAM");
-	must(gpc_commit(c, m, 1, NULL, 0));
-	is_int(gpc_reserve(c, 0, 2, 0, x, m, 0, 1000), 2, "its parent is evicted");
+	must(gpc_commit(c, m, 1, NULL, 0, -1));
+	is_int(gpc_reserve(c, 0, 2, x, GPC_OPTIONS(gpc_reserve_options, .moves = m), 0,
+			   1000), 2, "its parent is evicted");
 	victim = m[0].to >= 0 ? m[0] : m[1];
 	ok(victim.to >= 0, "and would go there, too");
-	must(gpc_unref(c, &x[victim.from == x[0]], 1));
+	must(gpc_release(c, &x[victim.from == x[0]], 1));
 	k = key_of(c, 2);
 	is_int(gpc_acquire(c, 0, &k, 1, b, 0), 1, "the child is in use");
 	is_int(gpc_promote(c, b, 1, 0, m, NULL, 0, 1000), 1, "and comes back");
-	must(gpc_commit(c, m, 1, NULL, 0));
+	must(gpc_commit(c, m, 1, NULL, 0, -1));
 	is_int(find(c, 2), m[0].to, "before its parent has gone");
-	must(gpc_unref(c, &m[0].to, 1));
+	must(gpc_release(c, &m[0].to, 1));
 	writer_dies();
 	st = SEG_AT(index_of_hand, c->seg.at.state, struct shm_state, 0);
 	st->live_pools[0] &= ~2ull;
@@ -409,7 +412,7 @@ static void test_limbo_of_a_dead_pool(void)
 	recovers();
 	is_int(find(c, 2), -1, "it goes with the pool where its parent's key was");
 	clean(c, "limbo in a dead pool");
-	must(gpc_commit(c, &victim, 1, &result, 0));
+	must(gpc_commit(c, &victim, 1, &result, 0, -1));
 	is_int(result, -ESTALE, "the parent does not come back");
 	end("and its commit");
 }
@@ -468,7 +471,7 @@ static void test_renamed_half(void)
 
 	begin();
 	from = publish(k = key_in(5, 9));
-	must(gpc_reserve(c, 0, 1, 0, &to, NULL, 0, 1000));
+	must(gpc_reserve(c, 0, 1, &to, NULL, 0, 1000));
 	writer_dies();
 	*entry(9 * FULL + 2) = *entry((uint32_t)slot_of(5, from));
 	entry(9 * FULL + 2)->w[2] &= ~PROBE_OVERFLOW;
@@ -527,7 +530,7 @@ static void test_reserved_of_the_dead(void)
 	publish(k = key_in(5, 9));
 	is_int(gpc_acquire(d, 0, &k, 1, &ref, 0), 1, "a reference");
 	serve_begin(c);
-	must(gpc_reserve(d, 0, 1, 0, &b, NULL, 0, 1000));
+	must(gpc_reserve(d, 0, 1, &b, NULL, 0, 1000));
 	serve_end();
 	lock_drop(d->seg.lock_fd, LOCK_PEER(d->peer));
 	must(gpc_writer_serve(c, 50));

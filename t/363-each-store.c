@@ -78,7 +78,7 @@ static gpc_block hold(gpc *d, uint64_t n)
 	gpc_block b = GPC_NONE;
 
 	if (gpc_acquire(d, 0, &k, 1, &b, 0) == 1)
-		must(gpc_unref(d, &b, 1));
+		must(gpc_release(d, &b, 1));
 	return b;
 }
 
@@ -123,7 +123,7 @@ static bool commit_round(gpc *d, uint64_t n, bool *died)
 	for (i = 0; i < 2000 && waits(c); i++)
 		must(gpc_writer_serve(c, 1));
 	good &= hold(d, n) == m.to && command(c)->result == 0;
-	must(gpc_drop(c, &m.to, 1, 0, NULL));
+	must(gpc_drop(c, &m.to, 1, NULL, 0, -1));
 	settle(c);
 	return good && counts_agree(c);
 }
@@ -166,7 +166,7 @@ static bool peer_dies(uint32_t place, gpc_block b, uint64_t last)
 		stops.count = &count;
 		stops.last = last;
 		stops_begin();
-		gpc_drop(d, &b, 1, GPC_NOWAIT, NULL);
+		gpc_drop(d, &b, 1, NULL, 0, 0);
 		_exit(0);
 	}
 	while (waitpid(pid, &status, 0) < 0)

@@ -55,7 +55,7 @@ static void make_keys(void)
 
 	for (i = 0; i < KEYS; i++)
 		number[i] = i + 1;
-	must(gpc_import(c, number, sizeof(*number), sizeof(*number), KEYS, 0, key));
+	must(gpc_key_import(c, number, sizeof(*number), sizeof(*number), KEYS, 0, key));
 	for (first = 0; first < KEYS; first += n) {
 		n = MIN(random_length(), KEYS - first);
 		next_of[nchains] = first;
@@ -142,14 +142,14 @@ static void publish_some(void)
 		n += gather(list + n, BATCH - n);
 	if (!n)
 		return;
-	must(gpc_reserve(c, 0, n, 0, b, NULL, 0, 1000));
+	must(gpc_reserve(c, 0, n, b, NULL, 0, 1000));
 	shuffle(b, n);
 	for (i = 0; i < n; i++) {
 		k[i] = key[list[i]];
 		parent[i] = up[list[i]] == NOBODY ? (gpc_key){ { 0, 0 } } : key[up[list[i]]];
 	}
-	must(gpc_publish(c, parent, k, b, n, 0, NULL, 0, NULL));
-	must(gpc_unref(c, b, n));        /* those that were refused, too */
+	must(gpc_publish(c, parent, k, b, n, NULL, 0, -1));
+	must(gpc_release(c, b, n));        /* those that were refused, too */
 }
 
 static void demote_some(void)
@@ -158,7 +158,7 @@ static void demote_some(void)
 	int n = gpc_demote(c, 0, 1, NULL, BATCH, m, 0, 1000);
 
 	if (n > 0)
-		must(gpc_commit(c, m, (uint32_t)n, NULL, chance(8) ? 0 : GPC_CANCEL));
+		must(gpc_commit(c, m, (uint32_t)n, NULL, chance(8) ? 0 : GPC_CANCEL, -1));
 }
 
 static void use_some(void)
@@ -188,11 +188,11 @@ static void promote_some(void)
 	got = i < n ? gpc_promote(c, b + i, (uint32_t)MIN(n - i, MOVES), 0, m, NULL, 0, 1000)
 		    : 0;
 	if (got > 0) {
-		must(gpc_commit(c, m, (uint32_t)got, NULL, 0));
+		must(gpc_commit(c, m, (uint32_t)got, NULL, 0, -1));
 		while (got--)
 			b[i + got] = m[got].to;
 	}
-	must(gpc_unref(c, b, (uint32_t)n));
+	must(gpc_release(c, b, (uint32_t)n));
 }
 
 /* So many of a batch: VRAM gets full, then RAM, then what is old has to go. */
@@ -650,11 +650,12 @@ static void hold_some(void)
 	held.owned = free_in_vram();
 	for (i = 0; i < held.owned; i += n) {
 		n = MIN(held.owned - i, BATCH);
-		must(gpc_reserve(c, 0, n, 0, held.own + i, NULL, 0, 1000));
+		must(gpc_reserve(c, 0, n, held.own + i, NULL, 0, 1000));
 	}
 	held.demoted = (uint32_t)must(gpc_demote(c, 0, 1, NULL, MOVES, held.move, 0, 1000));
 	held.moves = held.demoted;
-	must(gpc_reserve(c, 0, MOVES, 0, held.room, m, 0, 1000));
+	must(gpc_reserve(c, 0, MOVES, held.room,
+			 GPC_OPTIONS(gpc_reserve_options, .moves = m), 0, 1000));
 	for (i = 0; i < MOVES; i++)
 		if (m[i].to >= 0)
 			held.move[held.moves++] = m[i];
@@ -666,16 +667,16 @@ static void let_go(void)
 	static int result[2 * MOVES];
 	uint32_t i, bad = 0;
 
-	must(gpc_commit(c, held.move, held.moves, result, 0));
+	must(gpc_commit(c, held.move, held.moves, result, 0, -1));
 	for (i = 0; i < held.moves; i++)
 		bad += result[i] != 0;
 	ok(held.demoted && held.moves > held.demoted && !bad,
 	   "%u moves that the last writer began are committed, %u out of limbo",
 	   (unsigned)held.moves, (unsigned)(held.moves - held.demoted));
-	is_int(gpc_unref(c, held.ref, held.refs), 0, "%u references are given back",
+	is_int(gpc_release(c, held.ref, held.refs), 0, "%u references are given back",
 	       (unsigned)held.refs);
-	is_int(gpc_unref(c, held.own, held.owned), 0, "and reservations");
-	must(gpc_unref(c, held.room, MOVES));
+	is_int(gpc_release(c, held.own, held.owned), 0, "and reservations");
+	must(gpc_release(c, held.room, MOVES));
 	held.moves = 0;
 	done(c);
 	settle(c);
@@ -729,7 +730,7 @@ static uint32_t *steps;
 
 static void other_writer(void)
 {
-	struct gpc_options opt = { .size = sizeof(opt), .dir = cache_dir };
+	struct gpc_attach_options opt = { .size = sizeof(opt), .dir = cache_dir };
 
 	c = NULL;
 	must(gpc_attach(cache_name, &opt, 0, &c));
@@ -975,11 +976,11 @@ static void test_damage(void)
 	damage_table();
 	damage_records();
 	segment_unmap_writer(&c->seg, index_of_hand);
-	section = must(gpc_enter(d));
+	section = must(gpc_section_enter(d));
 	take(4);
 	is_as_before(false, "damaged");
 	is_found(missing, "before its first grace period");
-	gpc_leave(d, section);
+	gpc_section_leave(d, section);
 	recover();
 	clean(c, "damage");
 	is_as_before(false, "damaged");
@@ -1034,8 +1035,8 @@ static void test_empty(void)
 	}
 	is_int(n, 0, "the table is empty");
 	for (got = 0; got < VRAM; got += MIN(VRAM - got, BATCH))
-		must(gpc_reserve(c, 0, MIN(VRAM - got, BATCH), 0, b + got, NULL, 0, 1000));
-	must(gpc_unref(c, b, VRAM));
+		must(gpc_reserve(c, 0, MIN(VRAM - got, BATCH), b + got, NULL, 0, 1000));
+	must(gpc_release(c, b, VRAM));
 	clean(c, "an empty cache");
 }
 
@@ -1061,12 +1062,12 @@ static void test_small_pools(void)
 	pool_new(c, GPC_VRAM, 140000, 2, 0);
 	for (i = 0; i < POOLS; i++) {
 		pool = i % 3 ? i / 3 * 3 + 3 - i % 3 : i;        /* parents before children */
-		must(gpc_reserve(c, pool, 1, 0, &b[pool], NULL, 0, 1000));
+		must(gpc_reserve(c, pool, 1, &b[pool], NULL, 0, 1000));
 		if (must(gpc_publish(c, pool % 3 == 1 ? &key[pool / 3] : &none,
 				     pool % 3 == 1 ? &key[POOLS + pool / 3] : &key[pool / 3],
-				     &b[pool], 1, 0, NULL, 0, NULL)) != 1)
+				     &b[pool], 1, NULL, 0, -1)) != 1)
 			bail("pool %d: not published", pool);
-		must(gpc_unref(c, &b[pool], 1));
+		must(gpc_release(c, &b[pool], 1));
 	}
 	take_over(4);
 	recover();

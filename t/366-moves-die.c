@@ -40,7 +40,7 @@ static void begin(uint32_t ram_space, int how)
 	c = cache_make(&cfg, NULL);
 	d = cache_attach(0, 0);
 	vram = pool_new(c, GPC_VRAM, BLOCKS, 0, 0);
-	ram = must(gpc_pool_add(c, &p));
+	ram = must(gpc_pool_add(c, &p, -1));
 	reads = how;
 	dies_between = reads == LATE ? reader_begins : NULL;
 	if (reads == EARLY)
@@ -74,7 +74,7 @@ static gpc_block found(void)
 	gpc_block b = GPC_NONE;
 
 	if (gpc_acquire(d, 0, &k, 1, &b, 0) == 1)
-		must(gpc_unref(d, &b, 1));
+		must(gpc_release(d, &b, 1));
 	return b;
 }
 
@@ -165,7 +165,7 @@ static gpc_block goes_up(struct shm_command *cmd)
 	must(gpc_acquire(c, 0, &k, 1, &before, 0));
 	if (must(gpc_promote(c, &before, 1, vram, &m, NULL, 0, 1000)) != 1)
 		bail("no move");
-	must(gpc_unref(c, &before, 1));
+	must(gpc_release(c, &before, 1));
 	*cmd = commit_of(&m);
 	return m.to;
 }
@@ -179,13 +179,13 @@ static gpc_block goes_back(struct shm_command *cmd)
 
 	b = put(vram);
 	if (must(gpc_demote(c, vram, ram, &b, 1, &m, 0, 1000)) != 1 ||
-	    must(gpc_commit(c, &m, 1, NULL, 0)) != 1)
+	    must(gpc_commit(c, &m, 1, NULL, 0, -1)) != 1)
 		bail("no move");
 	before = b;
 	must(gpc_acquire(c, 0, &k, 1, &b, 0));
 	if (must(gpc_promote(c, &b, 1, vram, &m, NULL, 0, 1000)) != 1)
 		bail("no second move");
-	must(gpc_unref(c, &b, 1));
+	must(gpc_release(c, &b, 1));
 	*cmd = commit_of(&m);
 	return m.to;
 }
@@ -196,7 +196,7 @@ static gpc_block comes_anew(struct shm_command *cmd)
 	gpc_block b;
 
 	before = put(ram);
-	must(gpc_reserve(c, vram, 1, 0, &b, NULL, 0, 1000));
+	must(gpc_reserve(c, vram, 1, &b, NULL, 0, 1000));
 	*cmd = (struct shm_command){ .op = CMD_PUBLISH, .block = b, .key = { k.w[0], k.w[1] } };
 	return b;
 }
@@ -218,7 +218,7 @@ static gpc_block is_dropped(struct shm_command *cmd)
 
 	before = put(vram);
 	if (must(gpc_demote(c, vram, ram, &before, 1, &m, 0, 1000)) != 1 ||
-	    must(gpc_commit(c, &m, 1, NULL, 0)) != 1)
+	    must(gpc_commit(c, &m, 1, NULL, 0, -1)) != 1)
 		bail("no move");
 	*cmd = (struct shm_command){ .op = CMD_DROP, .block = m.to };
 	return GPC_NONE;

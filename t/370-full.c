@@ -163,11 +163,11 @@ static int test_filled(int me)
 		;
 	must_be(errno, ENOSPC);
 	must_be(gpc_writer_take(c, 0, 0), 0);
-	must_be(gpc_reserve(c, 0, BLOCKS, 0, b, NULL, 0, -1), BLOCKS);
-	must_be(gpc_publish(c, NULL, &k, b, 1, 0, NULL, 0, NULL), 1);
-	must_be(gpc_sync(c, 0, 5000), 0);
+	must_be(gpc_reserve(c, 0, BLOCKS, b, NULL, 0, -1), BLOCKS);
+	must_be(gpc_publish(c, NULL, &k, b, 1, NULL, 0, -1), 1);
+	must_be(gpc_mirror_sync(c, GPC_TICKET_ALL, 5000), 0);
 	must_be(gpc_lookup(c, 0, &k, 1, b, 0), 1);
-	must_be(gpc_unref(c, b, BLOCKS), 0);
+	must_be(gpc_release(c, b, BLOCKS), 0);
 	crew_check(c);
 	gpc_close(c);
 	close(fd);

@@ -41,17 +41,18 @@ static void fill(gpc *c)
 
 	for (i = 0; i < 20; i++) {
 		k[i] = crew_key((uint64_t)i + 1);
-		must_be(gpc_reserve(c, 0, 1, 0, &b[i], NULL, 0, -1), 1);
+		must_be(gpc_reserve(c, 0, 1, &b[i], NULL, 0, -1), 1);
 	}
 	k[0] = crew_no_key;
-	must_be(gpc_publish(c, k, k + 1, b, 19, 7, NULL, 0, NULL), 19);
-	must_be(gpc_unref(c, b, 12), 0);
+	must_be(gpc_publish(c, k, k + 1, b, 19,
+			    GPC_OPTIONS(gpc_publish_options, .tag = 7), 0, -1), 19);
+	must_be(gpc_release(c, b, 12), 0);
 	must_be(gpc_evict(c, 0, 0, b, 0, -1), 0);
 	must(gpc_demote(c, 0, 1, (gpc_block[1]){ b[18] }, 1, m, 0, -1) == 1, "demote: %s",
 	     gpc_last_error());
-	must_be(gpc_commit(c, m, 1, NULL, 0), 1);
-	must_be(gpc_reserve(c, 0, 3, 0, b, NULL, 0, -1), 3);
-	must(gpc_enter(c) >= 0, "enter: %s", gpc_last_error());
+	must_be(gpc_commit(c, m, 1, NULL, 0, -1), 1);
+	must_be(gpc_reserve(c, 0, 3, b, NULL, 0, -1), 3);
+	must(gpc_section_enter(c) >= 0, "enter: %s", gpc_last_error());
 }
 
 /* It dies with all it has, so that seats, rings and sections have content, too. */
@@ -260,24 +261,24 @@ static void look_around(gpc *c, bool check)
 	struct gpc_mirror mirror = { .size = sizeof(mirror) };
 	struct gpc_pool pool = { .size = sizeof(pool) };
 	struct gpc_entry entry[8];
-	struct gpc_change change[8];
+	struct gpc_event change[8];
 	uint64_t cursor = 0;
 	int i;
 
-	said(gpc_get_info(c, &info));
-	said(gpc_get_stats(c, -1, &st));
-	said(gpc_get_stats(c, (int)random_below(PEERS + 1), &st));
+	said(gpc_info_get(c, &info));
+	said(gpc_stats_get(c, -1, &st));
+	said(gpc_stats_get(c, (int)random_below(PEERS + 1), &st));
 	for (i = 0; i < 5; i++) {
 		said(gpc_pool_get(c, i, &pool));
-		said(gpc_avail(c, i));
-		said(gpc_get_mirror(c, i, &mirror));
+		said(gpc_pool_available(c, i));
+		said(gpc_mirror_get(c, i, &mirror));
 	}
 	for (i = 0; said(gpc_walk(c, &cursor, entry, 8)) > 0; i++)
 		must(i < 100, "a walk without end");
 	for (cursor = 0, i = 0; i < 3000; i++)
-		if (said(gpc_changes(c, &cursor, change, 8)) <= 0)
+		if (said(gpc_event_read(c, &cursor, change, 8)) <= 0)
 			break;
-	gpc_dirty(c);
+	gpc_mirror_lag(c);
 	if (check)
 		must(said(gpc_check(c, count_line, NULL)) < 3000, "a check without end");
 }
@@ -294,14 +295,14 @@ static void be_a_peer(gpc *c)
 		k[i] = crew_key((uint64_t)i + 1);
 	n = gpc_acquire(c, 0, k + 1, 7, b, 0);
 	if (n > 0)
-		gpc_unref(c, b, (uint32_t)n);
+		gpc_release(c, b, (uint32_t)n);
 	for (i = 0; i < 8; i++)
 		b[i] = (gpc_block)nasty();
 	gpc_ref(c, k, b, 8);
-	gpc_unref(c, b, 8);
-	section = gpc_enter(c);
-	gpc_leave(c, section);
-	gpc_grace_done(c, gpc_grace(c));
+	gpc_release(c, b, 8);
+	section = gpc_section_enter(c);
+	gpc_section_leave(c, section);
+	gpc_grace_done(c, gpc_grace_start(c));
 	if (gpc_dev_open(c, "host", &d) == 0) {
 		section = gpc_dev_enter(d);
 		if (section >= 0) {
@@ -315,7 +316,7 @@ static void be_a_peer(gpc *c)
 
 static void look(uint32_t i)
 {
-	struct gpc_options opt = { .size = sizeof(opt), .dir = scratch };
+	struct gpc_attach_options opt = { .size = sizeof(opt), .dir = scratch };
 	gpc *c;
 
 	if (said(gpc_attach(CREW_NAME, &opt, GPC_READONLY, &c)) == 0) {
@@ -480,7 +481,7 @@ static void damage_file(int i, uint32_t how)
 /* me: which file */
 static int whole_looker(int me)
 {
-	struct gpc_options opt = { .size = sizeof(opt), .dir = scratch };
+	struct gpc_attach_options opt = { .size = sizeof(opt), .dir = scratch };
 	uint32_t how;
 	gpc *c;
 
@@ -533,7 +534,7 @@ static void make_ring_of(uint8_t *index, const uint32_t *list, uint32_t n)
 
 static int circled(int me)
 {
-	struct gpc_options opt = { .size = sizeof(opt), .dir = scratch };
+	struct gpc_attach_options opt = { .size = sizeof(opt), .dir = scratch };
 	gpc_block b[BLOCKS];
 	gpc *c;
 	int i;
@@ -546,8 +547,8 @@ static int circled(int me)
 	must_be(gpc_attach(CREW_NAME, &opt, GPC_SERVE, &c), 0);
 	for (i = 0; i < BLOCKS; i++)
 		b[i] = GPC_BLOCK(0, i);
-	must(gpc_drop(c, b, BLOCKS, 0, NULL) >= 0, "drop: %s", gpc_last_error());
-	must(gpc_reserve(c, 0, BLOCKS, 0, b, NULL, 0, -1) == BLOCKS, "reserve: %s",
+	must(gpc_drop(c, b, BLOCKS, NULL, 0, -1) >= 0, "drop: %s", gpc_last_error());
+	must(gpc_reserve(c, 0, BLOCKS, b, NULL, 0, -1) == BLOCKS, "reserve: %s",
 	     gpc_last_error());
 	must_be(gpc_check(c, NULL, NULL), 0);
 	gpc_close(c);
@@ -577,7 +578,7 @@ static void test_circle(void)
 
 static int seated(int me)
 {
-	struct gpc_options opt = { .size = sizeof(opt), .dir = scratch };
+	struct gpc_attach_options opt = { .size = sizeof(opt), .dir = scratch };
 	gpc_block b[BLOCKS];
 	gpc_key none = crew_no_key, k = crew_key(77);
 	gpc *c;
@@ -590,9 +591,9 @@ static int seated(int me)
 	must_be(gpc_writer_take(c, 0, 0), 0);
 	for (i = 0; i < BLOCKS; i++)
 		b[i] = GPC_BLOCK(0, i);
-	must(gpc_drop(c, b, BLOCKS, 0, NULL) >= 0, "drop: %s", gpc_last_error());
-	must_be(gpc_reserve(c, 0, BLOCKS, 0, b, NULL, 0, 10000), BLOCKS);
-	must_be(gpc_publish(c, &none, &k, b, 1, 0, NULL, 0, NULL), 1);
+	must(gpc_drop(c, b, BLOCKS, NULL, 0, -1) >= 0, "drop: %s", gpc_last_error());
+	must_be(gpc_reserve(c, 0, BLOCKS, b, NULL, 0, 10000), BLOCKS);
+	must_be(gpc_publish(c, &none, &k, b, 1, NULL, 0, -1), 1);
 	gpc_close(c);
 	return me;
 }
@@ -621,7 +622,7 @@ static void test_free_seat(void)
 
 static int between(int me)
 {
-	struct gpc_options opt = { .size = sizeof(opt), .dir = scratch };
+	struct gpc_attach_options opt = { .size = sizeof(opt), .dir = scratch };
 	struct gpc_pool p = { .size = sizeof(p), .kind = GPC_VRAM, .blocks = BETWEEN,
 			      .demote_to = -1 };
 	gpc_block b[BETWEEN];
@@ -630,12 +631,12 @@ static int between(int me)
 	alarm(LIMIT);
 	must_be(gpc_attach(CREW_NAME, &opt, 0, &c), 0);
 	must_be(gpc_writer_take(c, 0, 0), 0);
-	must_be(gpc_clear(c, 1, 0, GPC_REMOVE, 10000), 0);
-	must_be(gpc_pool_add(c, &p), 1);
-	must_be(gpc_clear(c, 0, 0, GPC_REMOVE, 10000), 0);
-	must_be(gpc_pool_add(c, &p), 0);
-	must_be(gpc_reserve(c, 0, BETWEEN, 0, b, NULL, 0, 10000), BETWEEN);
-	must_be(gpc_reserve(c, 1, BETWEEN, 0, b, NULL, 0, 10000), BETWEEN);
+	must_be(gpc_pool_clear(c, 1, 0, GPC_REMOVE, 10000), 0);
+	must_be(gpc_pool_add(c, &p, -1), 1);
+	must_be(gpc_pool_clear(c, 0, 0, GPC_REMOVE, 10000), 0);
+	must_be(gpc_pool_add(c, &p, -1), 0);
+	must_be(gpc_reserve(c, 0, BETWEEN, b, NULL, 0, 10000), BETWEEN);
+	must_be(gpc_reserve(c, 1, BETWEEN, b, NULL, 0, 10000), BETWEEN);
 	must_be(gpc_check(c, NULL, NULL), 0);
 	gpc_close(c);
 	return me;
@@ -673,7 +674,7 @@ static void test_between(void)
 
 static void test_words(void)
 {
-	struct gpc_options opt = { .size = sizeof(opt), .dir = scratch };
+	struct gpc_attach_options opt = { .size = sizeof(opt), .dir = scratch };
 	uint8_t *index = malloc(file[0].size), *control = malloc(file[1].size);
 	struct shm_header *h = (struct shm_header *)index;
 	const unsigned char *p;
@@ -695,7 +696,7 @@ static void test_words(void)
 /* A page that speaks of the largest cache there can be: its copy would have 50 GB. */
 static void test_large(void)
 {
-	struct gpc_options opt = { .size = sizeof(opt), .dir = scratch };
+	struct gpc_attach_options opt = { .size = sizeof(opt), .dir = scratch };
 	struct gpc_config cfg = { .max_blocks = 1u << 28, .max_peers = PEERS };
 	uint8_t *index = malloc(file[0].size), *control = malloc(file[1].size);
 	struct shm_header *h = (struct shm_header *)index;
@@ -723,7 +724,7 @@ enum { GATE_LOOKS, GATE_END };
 
 static int tool(int me)
 {
-	struct gpc_options opt = { .size = sizeof(opt), .dir = scratch };
+	struct gpc_attach_options opt = { .size = sizeof(opt), .dir = scratch };
 	gpc *c;
 
 	must_be(gpc_attach(CREW_NAME, &opt, GPC_READONLY, &c), 0);

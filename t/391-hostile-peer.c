@@ -135,10 +135,10 @@ static uint64_t park(struct brat *g, uint8_t flags)
 
 	for (i = 0; i < n; i++)
 		k[i] = crew_key(3000 + i);
-	must_be(gpc_reserve(g->c, PLAY, n, 0, b, NULL, 0, BOUND), n);
-	must_be(gpc_publish(g->c, NULL, k, b, n, 0, NULL, 0, NULL), n);
-	must_be(gpc_unref(g->c, b, n), 0);
-	g->section = gpc_enter(g->c);
+	must_be(gpc_reserve(g->c, PLAY, n, b, NULL, 0, BOUND), n);
+	must_be(gpc_publish(g->c, NULL, k, b, n, NULL, 0, -1), n);
+	must_be(gpc_release(g->c, b, n), 0);
+	g->section = gpc_section_enter(g->c);
 	must(g->section >= 0, "enter: %s", gpc_last_error());
 	g->head = g->seat->head;
 	submit(g, cmd, PARKED);
@@ -211,7 +211,7 @@ static void use_parked(struct brat *g)
 			     "its word was 0x%x and is 0x%x", cmd.op, word, r->word);
 		}
 	}
-	gpc_leave(g->c, g->section);
+	gpc_section_leave(g->c, g->section);
 	must_be(answer(g, from), PARKED);
 	for (i = 0; i < PARKED; i++) {
 		crew_own(slot(g, from + i)->block);
@@ -263,7 +263,7 @@ static void false_results(struct brat *g)
 		store_release(&slot(g, from + i)->result, (int32_t)i);
 	for (i = 0; i < SHM_RING / 64 + 2; i++)
 		must_be(answer(g, submit(g, nop, 64) + 63), 0);
-	gpc_leave(g->c, g->section);
+	gpc_section_leave(g->c, g->section);
 	crew_until(its(g, RESERVED, list) == PARKED, crew_breath());
 	store_release(&slot(g, g->head - 1)->result, CMD_PENDING);
 	store_release(&slot(g, g->head - 2)->result, -1);
@@ -292,7 +292,7 @@ static void scribble_seat(struct brat *g)
 static void bad_requests(struct brat *g)
 {
 	static const struct shm_pool good = { .range = 4, .blocks = 4, .kind = GPC_VRAM,
-					      .keeper = -1, .demote_to = -1, .gpus = 1 };
+					      .owner = -1, .demote_to = -1, .gpus = 1 };
 	struct shm_command cmd = { .op = CMD_POOL, .count = 1 };
 	struct shm_pool bad[10];
 	uint32_t i, j;

@@ -31,14 +31,14 @@ static void test_epoch(uint64_t value)
 		chain_make(c, 0, (uint64_t)i * 10 + 1, 1, &b[i]);
 	store_relaxed(&seg_shared(&c->seg)->epoch, value);
 	for (i = 0; i < 3; i++) {
-		section = must(gpc_enter(d));
+		section = must(gpc_section_enter(d));
 		if (i == 2)              /* lowered while it is open */
 			store_relaxed(&seg_shared(&c->seg)->epoch, 5);
-		is_int(gpc_drop(c, &b[i], 1, 0, NULL), 1, "epoch 0x%llx: a block is dropped",
+		is_int(gpc_drop(c, &b[i], 1, NULL, 0, -1), 1, "epoch 0x%llx: a block is dropped",
 		       (unsigned long long)value);
 		serve_for(60);
 		ok(is_dying(c, b[i]), "and is nobody's while a section is open");
-		gpc_leave(d, section);
+		gpc_section_leave(d, section);
 		settle(c);
 		ok(!is_dying(c, b[i]), "but afterwards");
 	}
@@ -84,7 +84,7 @@ static void cell_of_nobody(gpc *d)
 
 static void free_seat(gpc *d)
 {
-	must(gpc_enter(d));
+	must(gpc_section_enter(d));
 	store_relaxed(&seg_row(&d->seg, 1)[d->peer], 1);
 	serve_for(100);
 	store_release(&seg_seat(&d->seg, d->peer)->state, SEAT_FREE);
@@ -99,13 +99,13 @@ static void test_sections(void)
 	victim(all_sections);
 	d = cache_attach(0, 0);
 	chain_make(c, 0, 1, 1, &b);
-	section = must(gpc_enter(d));
-	is_int(gpc_drop(c, &b, 1, 0, NULL), 1, "the next one in that seat has a section");
-	is_int(gpc_reserve(c, 0, 2, 0, x, NULL, 0, 100), -ETIMEDOUT, "which counts");
-	gpc_leave(d, section);
+	section = must(gpc_section_enter(d));
+	is_int(gpc_drop(c, &b, 1, NULL, 0, -1), 1, "the next one in that seat has a section");
+	is_int(gpc_reserve(c, 0, 2, x, NULL, 0, 100), -ETIMEDOUT, "which counts");
+	gpc_section_leave(d, section);
 	settle(c);
 	done(c);                         /* what came too late goes back */
-	is_int(gpc_reserve(c, 0, 2, 0, x, NULL, 0, 2000), 2, "until it ends");
+	is_int(gpc_reserve(c, 0, 2, x, NULL, 0, 2000), 2, "until it ends");
 	must(gpc_close(d));
 	cache_end(c);
 }
@@ -121,7 +121,7 @@ static void test_cell(void)
 	chain_make(c, 0, 1, 1, NULL);
 	chain_make(c, 0, 2, 1, NULL);
 	victim(cell_of_nobody);
-	is_int(gpc_reserve(c, 0, 2, 0, x, NULL, 0, 2000), 2, "a cell of no seat holds nothing");
+	is_int(gpc_reserve(c, 0, 2, x, NULL, 0, 2000), 2, "a cell of no seat holds nothing");
 	cache_end(c);
 }
 
@@ -133,9 +133,9 @@ static void test_seat(void)
 	chain_make(c, 0, 1, 1, NULL);
 	chain_make(c, 0, 2, 1, NULL);
 	victim(free_seat);
-	is_int(gpc_reserve(c, 0, 2, 0, x, NULL, 0, 2000), 2,
+	is_int(gpc_reserve(c, 0, 2, x, NULL, 0, 2000), 2,
 	       "a dead peer that said its seat was free holds nothing");
-	must(gpc_unref(c, x, 2));
+	must(gpc_release(c, x, 2));
 	done(c);
 	clean(c, "a seat said to be free");
 	cache_end(c);

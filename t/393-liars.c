@@ -11,14 +11,14 @@
 
 #define BLOCKS 64
 #define QUOTA  12
-#define KEPT   4                 /* of the neighbour: published, and as many reserved */
+#define OWNED   4                 /* of the neighbour: published, and as many reserved */
 #define ENOUGH 300               /* rounds, to know how long most of them take */
 #define SLOWER 4                 /* powers of two */
 #define POWERS 20                /* of microseconds */
 #define BOUND  10000             /* milliseconds for a round of the neighbour */
 
 enum { GATE_SERVED, GATE_NEAR, GATE_LIE, GATE_SEEN, GATE_GONE, GATE_END };
-enum { N_LIAR, N_KEPT, N_RESERVED = N_KEPT + KEPT, N_STUCK = N_RESERVED + KEPT, N_FROM,
+enum { N_LIAR, N_KEPT, N_RESERVED = N_KEPT + OWNED, N_STUCK = N_RESERVED + OWNED, N_FROM,
        N_TO, N_OP, N_BESIDE, N_TOOK, N_MOST = N_TOOK + 2 * POWERS };
 _Static_assert(N_MOST <= CREW_COUNTS, "counts");
 
@@ -27,7 +27,7 @@ _Static_assert(N_MOST <= CREW_COUNTS, "counts");
 static int server(int me)
 {
 	struct gpc_config cfg = { .vram_blocks = BLOCKS, .ram_blocks = 8, .max_peers = 4,
-				  .ahead = -1, .peer_quota = QUOTA,
+				  .free_target = -1, .peer_quota = QUOTA,
 				  .quarantine_ms = 20 };
 	gpc *c = crew_create(cfg, GPC_SERVE);
 
@@ -37,8 +37,8 @@ static int server(int me)
 	return me;
 }
 
-static gpc_key key[KEPT];
-static gpc_block kept[KEPT], reserved[KEPT];
+static gpc_key key[OWNED];
+static gpc_block kept[OWNED], reserved[OWNED];
 static struct gpc_move moving;           /* begun, and committed when all is over */
 
 static void took(uint64_t ns)
@@ -57,25 +57,25 @@ static void one_round(gpc *c, uint64_t n)
 {
 	uint64_t from = clock_ns();
 	gpc_key k = crew_key(1000 + n);
-	gpc_block b[KEPT], x;
+	gpc_block b[OWNED], x;
 	int i, r;
 
-	must_be(gpc_acquire(c, 0, key, KEPT, b, 0), KEPT);
-	for (i = 0; i < KEPT; i++)
+	must_be(gpc_acquire(c, 0, key, OWNED, b, 0), OWNED);
+	for (i = 0; i < OWNED; i++)
 		must(b[i] == kept[i] && crew_holds(b[i], key[i]), "key %d is elsewhere", i);
-	must_be(gpc_unref(c, b, KEPT), 0);
-	for (i = 0; i < KEPT; i++)
+	must_be(gpc_release(c, b, OWNED), 0);
+	for (i = 0; i < OWNED; i++)
 		must(WORD_STATE(load_acquire(&seg_record(&c->seg, (uint32_t)reserved[i])->word)) ==
 			     RESERVED && crew_at(reserved[i])->owner == (uint32_t)crew_me + 1,
 		     "a reservation is gone");
-	r = gpc_reserve(c, 0, 1, 0, &x, NULL, 0, crew->count[N_STUCK] ? 0 : -1);
+	r = gpc_reserve(c, 0, 1, &x, NULL, 0, crew->count[N_STUCK] ? 0 : -1);
 	must(r == 1 || (crew->count[N_STUCK] && (r == -ENOSPC || r == -EAGAIN)),
 	     "reserve: %d, %s", r, gpc_last_error());
 	if (r == 1) {
-		must_be(gpc_publish(c, NULL, &k, &x, 1, 0, NULL, 0, NULL), 1);
-		must_be(gpc_unref(c, &x, 1), 0);
+		must_be(gpc_publish(c, NULL, &k, &x, 1, NULL, 0, -1), 1);
+		must_be(gpc_release(c, &x, 1), 0);
 		/* it may have been evicted meanwhile */
-		must(gpc_drop(c, &x, 1, 0, NULL) >= 0, "drop: %s", gpc_last_error());
+		must(gpc_drop(c, &x, 1, NULL, 0, -1) >= 0, "drop: %s", gpc_last_error());
 	}
 	took(clock_ns() - from);
 }
@@ -85,9 +85,9 @@ static void begin_move(gpc *c)
 	gpc_key k = crew_key(500);
 	gpc_block b;
 
-	must_be(gpc_reserve(c, 0, 1, 0, &b, NULL, 0, -1), 1);
-	must_be(gpc_publish(c, NULL, &k, &b, 1, 0, NULL, 0, NULL), 1);
-	must_be(gpc_unref(c, &b, 1), 0);
+	must_be(gpc_reserve(c, 0, 1, &b, NULL, 0, -1), 1);
+	must_be(gpc_publish(c, NULL, &k, &b, 1, NULL, 0, -1), 1);
+	must_be(gpc_release(c, &b, 1), 0);
 	must_be(gpc_demote(c, 0, 1, &b, 1, &moving, 0, -1), 1);
 	crew->count[N_FROM] = (uint64_t)moving.from;
 	crew->count[N_TO] = (uint64_t)moving.to;
@@ -100,7 +100,7 @@ static void end_move(gpc *c)
 	gpc_block b;
 	int result = 1;
 
-	must_be(gpc_commit(c, &moving, 1, &result, 0), 1);
+	must_be(gpc_commit(c, &moving, 1, &result, 0, -1), 1);
 	must_be(result, 0);
 	must_be(gpc_lookup(c, 0, &k, 1, &b, 0), 1);
 	must_be(b, moving.to);
@@ -122,15 +122,15 @@ static int neighbour(int me)
 
 	crew_wait(GATE_SERVED, 1);
 	c = crew_attach("neighbour");
-	must_be(gpc_reserve(c, 0, KEPT, 0, kept, NULL, 0, -1), KEPT);
-	for (i = 0; i < KEPT; i++) {
+	must_be(gpc_reserve(c, 0, OWNED, kept, NULL, 0, -1), OWNED);
+	for (i = 0; i < OWNED; i++) {
 		key[i] = crew_key((uint64_t)i + 1);
 		crew_write(kept[i], key[i]);
 		crew->count[N_KEPT + i] = (uint64_t)kept[i];
 	}
-	must_be(gpc_publish(c, NULL, key, kept, KEPT, 0, NULL, 0, NULL), KEPT);
-	must_be(gpc_reserve(c, 0, KEPT, 0, reserved, NULL, 0, -1), KEPT);
-	for (i = 0; i < KEPT; i++) {
+	must_be(gpc_publish(c, NULL, key, kept, OWNED, NULL, 0, -1), OWNED);
+	must_be(gpc_reserve(c, 0, OWNED, reserved, NULL, 0, -1), OWNED);
+	for (i = 0; i < OWNED; i++) {
 		crew_own(reserved[i]);
 		crew->count[N_RESERVED + i] = (uint64_t)reserved[i];
 	}
@@ -143,7 +143,7 @@ static int neighbour(int me)
 	crew_until(crew_seat_is_free(c, (int)crew->count[N_LIAR]), crew_breath());
 	crew_until(there_are(c) == there, crew_breath());
 	end_move(c);
-	must_be(gpc_reserve(c, 0, QUOTA - KEPT, 0, all, NULL, 0, -1), QUOTA - KEPT);
+	must_be(gpc_reserve(c, 0, QUOTA - OWNED, all, NULL, 0, -1), QUOTA - OWNED);
 	crew_check(c);
 	gpc_close(c);
 	return me;
@@ -221,15 +221,17 @@ static void wrong_ids(gpc *c)
 	}
 	foreign_move(c);
 	for (i = 0; i < ARRAY_SIZE(id); i++) {
-		r = gpc_publish(c, NULL, &k, &id[i], 1, 0, &resident, 0, NULL);
+		r = gpc_publish(c, NULL, &k, &id[i], 1,
+				GPC_OPTIONS(gpc_publish_options, .resident = &resident),
+				0, -1);
 		must(r < 0 || (r == 0 && (resident == -EPERM || resident == -EINVAL)),
 		     "publish of block 0x%x: %d, %d", (unsigned)id[i], r, resident);
 		m.from = id[i];
 		m.to = id[(i + 1) % ARRAY_SIZE(id)];
 		m.key = k;
-		r = gpc_commit(c, &m, 1, NULL, i & 1 ? GPC_CANCEL : 0);
+		r = gpc_commit(c, &m, 1, NULL, i & 1 ? GPC_CANCEL : 0, -1);
 		must(r <= 0, "commit of block 0x%x: %d", (unsigned)id[i], r);
-		r = gpc_unref(c, &id[i], 1);
+		r = gpc_release(c, &id[i], 1);
 		must(r < 0 || id[i] == -1, "unref of block 0x%x: %d", (unsigned)id[i], r);
 	}
 	must_be(gpc_lookup(c, 0, &k, 1, &resident, 0), 0);
@@ -254,8 +256,8 @@ static void reservations(gpc *c)
 	}
 	must_be(got, QUOTA);
 	store_relaxed(&seg_seat(&c->seg, c->peer)->quota, UINT32_MAX);
-	must_be(gpc_reserve(c, 0, 1, 0, b, NULL, 0, 100), -EDQUOT);
-	must_be(gpc_reserve(c, 0, 1, 0, b, NULL, GPC_PARTIAL, 100), -EDQUOT);
+	must_be(gpc_reserve(c, 0, 1, b, NULL, 0, 100), -EDQUOT);
+	must_be(gpc_reserve(c, 0, 1, b, NULL, GPC_PARTIAL, 100), -EDQUOT);
 }
 
 static bool sees_reservations(const struct gpc_stats *st)
@@ -308,7 +310,7 @@ static void full_ring(gpc *c)
 	for (i = 0; i < (int)SHM_RING; i++)
 		b[i] = BLOCKS - 1;       /* free: nothing is dropped */
 	do
-		r = gpc_drop(c, b, SHM_RING, GPC_NOWAIT, NULL);
+		r = gpc_drop(c, b, SHM_RING, NULL, 0, 0);
 	while (r == 0);
 	must_be(r, -EAGAIN);
 	fill_ring(c);
@@ -326,8 +328,8 @@ static void sections(gpc *c)
 
 	crew->count[N_STUCK] = 1;
 	for (i = 0; i < GPC_SECTIONS; i++)
-		must(gpc_enter(c) >= 0, "enter: %s", gpc_last_error());
-	must_be(gpc_enter(c), -EAGAIN);
+		must(gpc_section_enter(c) >= 0, "enter: %s", gpc_last_error());
+	must_be(gpc_section_enter(c), -EAGAIN);
 }
 
 static bool sees_sections(const struct gpc_stats *st)
@@ -382,7 +384,7 @@ static int liar(int i)
 /* Sees all from outside. */
 static int witness(int i)
 {
-	struct gpc_options o = { .size = sizeof(o), .dir = scratch };
+	struct gpc_attach_options o = { .size = sizeof(o), .dir = scratch };
 	struct gpc_stats st;
 	gpc *c = NULL;
 

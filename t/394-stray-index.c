@@ -20,7 +20,7 @@ static const char *const area[] = { "header", "state", "pools", "mirrors", "tall
 
 static int server(int me)
 {
-	struct gpc_config cfg = { .vram_blocks = BLOCKS, .max_peers = 4, .ahead = -1 };
+	struct gpc_config cfg = { .vram_blocks = BLOCKS, .max_peers = 4, .free_target = -1 };
 	gpc *c = crew_create(cfg, GPC_SERVE);
 
 	crew_open(GATE_SERVED);
@@ -41,18 +41,18 @@ static int neighbour(int me)
 	c = crew_attach("neighbour");
 	for (i = 0; i < HELD; i++)
 		k[i] = crew_key((uint64_t)i + 1);
-	must_be(gpc_reserve(c, 0, HELD, 0, b, NULL, 0, -1), HELD);
+	must_be(gpc_reserve(c, 0, HELD, b, NULL, 0, -1), HELD);
 	for (i = 0; i < HELD; i++)
 		crew_write(b[i], k[i]);
-	must_be(gpc_publish(c, NULL, k, b, HELD, 0, NULL, 0, NULL), HELD);
+	must_be(gpc_publish(c, NULL, k, b, HELD, NULL, 0, -1), HELD);
 	crew_open(GATE_NEAR);
 	while (crew_goes_on(GATE_END, 1)) {
 		must_be(gpc_acquire(c, 0, k, HELD, at, 0), HELD);
 		must(!memcmp(at, b, sizeof(b)), "its keys are in other blocks");
-		must_be(gpc_unref(c, at, HELD), 0);
+		must_be(gpc_release(c, at, HELD), 0);
 		__atomic_fetch_add(&crew->count[N_ROUNDS], 1, __ATOMIC_RELAXED);
 	}
-	must_be(gpc_reserve(c, 0, BLOCKS - HELD, 0, (gpc_block[BLOCKS]){ 0 }, NULL, 0, -1),
+	must_be(gpc_reserve(c, 0, BLOCKS - HELD, (gpc_block[BLOCKS]){ 0 }, NULL, 0, -1),
 		BLOCKS - HELD);
 	crew_check(c);
 	gpc_close(c);
@@ -79,7 +79,7 @@ static int stray(int i)
 	signal(SIGSEGV, SIG_DFL);
 	crew->count[N_SEAT] = (uint64_t)crew_seat(c);
 	must_be(gpc_acquire(c, 0, &k, 1, &b, 0), 1);
-	must(gpc_enter(c) >= 0, "enter: %s", gpc_last_error());
+	must(gpc_section_enter(c) >= 0, "enter: %s", gpc_last_error());
 	*(volatile uint8_t *)((uintptr_t)c->seg.index + place(&c->seg, i)) ^= 0xff;
 	return 0;
 }
@@ -88,7 +88,7 @@ static int stray(int i)
  * past counters, change when it is reaped: they are left out. */
 static int add_up(int me)
 {
-	struct gpc_options o = { .size = sizeof(o), .dir = scratch };
+	struct gpc_attach_options o = { .size = sizeof(o), .dir = scratch };
 	const struct layout *at;
 	uint64_t i, sum = 0;
 	gpc *c = NULL;

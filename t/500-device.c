@@ -71,7 +71,7 @@ static void test_churn(void)
 		if (i % 25 != 24)
 			continue;
 		mirror_sync(c);
-		dirty += gpc_dirty(c) != 0;
+		dirty += gpc_mirror_lag(c) != 0;
 		bad += lookup_differences(c, &a);
 		bad_match += match_differences(c, &a);
 		if (i % 500 == 499)
@@ -190,7 +190,7 @@ static void test_sequences(void)
 
 	chain_make(c, 0, 1, LONG, b);
 	chain_make(c, 0, 1001, LONG, NULL);
-	must(gpc_drop(c, b + 100, 1, 0, NULL)); /* the first chain ends early */
+	must(gpc_drop(c, b + 100, 1, NULL, 0, -1)); /* the first chain ends early */
 	mirror_sync(c);
 	add_sequence(c, 0, 1, LONG);
 	matches(c, &a, 1, "one that ends early");
@@ -226,7 +226,7 @@ static void demote_leaves(gpc *c, uint32_t n)
 	for (i = 0; i < n; i++)
 		if (m[i].to >= 0)
 			m[kept++] = m[i];
-	must(gpc_commit(c, m, kept, NULL, 0));
+	must(gpc_commit(c, m, kept, NULL, 0, -1));
 }
 
 /* Who has left is summed up elsewhere once its seat is free; meanwhile a sum may show it
@@ -236,12 +236,12 @@ static void seat_is_free(gpc *c, int peer)
 	struct gpc_stats st = { .size = sizeof(st) };
 	int i;
 
-	for (i = 0; i < 5000 && gpc_get_stats(c, peer, &st) != -ENOENT; i++)
+	for (i = 0; i < 5000 && gpc_stats_get(c, peer, &st) != -ENOENT; i++)
 		if (!cache_thread)
 			must(gpc_writer_serve(c, 1));
 		else
 			nanosleep(&(struct timespec){ .tv_nsec = 1000000 }, NULL);
-	is_int(gpc_get_stats(c, peer, &st), -ENOENT, "the peer has left");
+	is_int(gpc_stats_get(c, peer, &st), -ENOENT, "the peer has left");
 }
 
 static void test_counters(void)
@@ -307,12 +307,12 @@ static void test_references(void)
 	is_int(gpc_ref(c, k, hint, 8), 8, "hits become references");
 	is_int(stats_of(c, info_of(c).peer).refs, 8, "eight");
 	is_int(gpc_evict(c, 0, 1, b, 0, 50), 0, "which keep their blocks");
-	must(gpc_unref(c, hint, 8));
+	must(gpc_release(c, hint, 8));
 	before = stats_of(c, -1);
-	must(gpc_drop(c, hint + 5, 1, 0, NULL));
+	must(gpc_drop(c, hint + 5, 1, NULL, 0, -1));
 	is_int(gpc_ref(c, k, hint, 8), 5, "what was dropped since then is none");
 	is_int(stats_of(c, -1).stale_refs - before.stale_refs, 1, "counted as stale");
-	must(gpc_unref(c, hint, 5));
+	must(gpc_release(c, hint, 5));
 	chain_make(c, 0, 101, 3, NULL); /* into the same blocks */
 	is_int(gpc_ref(c, k + 5, hint + 5, 1), 0, "nor is another key's block");
 	foreign = key_of(c, 999);

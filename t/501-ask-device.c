@@ -41,7 +41,7 @@ static void test_lookup(gpc *c)
 	uint32_t i, n, asked = 0;
 	int hits;
 
-	must(gpc_sync(c, 0, 2000));
+	must(gpc_mirror_sync(c, GPC_TICKET_ALL, 2000));
 	for (i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
 		n = sizes[i];
 		memset(there, 0x55, sizeof(there));
@@ -59,7 +59,7 @@ static void test_lookup(gpc *c)
 	is_int(after.lookups - before.lookups, asked, "they are counted like others");
 	is_int(gpc_lookup(c, 0, key, 100, there, GPC_DEVICE | GPC_REF), 100, "referenced");
 	is_int(stats_of(c, -1).refs, 100, "indeed");
-	must(gpc_unref(c, there, 100));
+	must(gpc_release(c, there, 100));
 	n = KEYS;
 	hits = gpc_lookup(c, 0, key, n, here, GPC_QUIET);
 	is_int(gpc_lookup(c, 0, key, n, there, GPC_ANYWHERE), hits, "anywhere");
@@ -119,7 +119,7 @@ static void test_worth(gpc *c, gpc_dev *d)
 	real_ops = d->ops;
 	counting.ask = counted_ask;
 	d->ops = &counting;
-	must(gpc_sync(c, 0, 2000));
+	must(gpc_mirror_sync(c, GPC_TICKET_ALL, 2000));
 	for (i = 0; i < sizeof(calls) / sizeof(calls[0]); i++) {
 		questions = 0;
 		start[1] = calls[i].match;
@@ -140,11 +140,11 @@ static void test_changes(gpc *c, gpc_dev *d)
 	gpc_block b = find(c, 1);
 	int hits;
 
-	must(gpc_drop(c, &b, 1, 0, NULL));
+	must(gpc_drop(c, &b, 1, NULL, 0, -1));
 	hits = gpc_lookup(c, 0, key, KEYS, here, GPC_QUIET);
 	is_int(hits, KEYS / 2 - CHAIN, "a chain is gone");
 	is_int(gpc_lookup(c, 0, key, KEYS, there, GPC_ANYWHERE), hits, "anywhere: at once");
-	must(gpc_sync(c, 0, 2000));
+	must(gpc_mirror_sync(c, GPC_TICKET_ALL, 2000));
 	is_int(gpc_lookup(c, 0, key, KEYS, there, GPC_DEVICE), hits,
 	       "on the device: when it is in step");
 	must(gpc_writer_drop(c));

@@ -57,7 +57,7 @@ static void test_numbers(void)
 	for (i = 0; i < GPC_SECTIONS; i++)
 		s[i] = must(gpc_dev_enter(d));
 	refused(gpc_dev_enter(d), EAGAIN, "as many as there may be");
-	refused(gpc_enter(c), EAGAIN, "of both kinds together");
+	refused(gpc_section_enter(c), EAGAIN, "of both kinds together");
 	is_int(gpc_lookup(c, 0, key, KEYS, b, 0), KEYS, "the host's calls need none");
 	for (i = 0; i < GPC_SECTIONS; i++)
 		n += gpc_dev_leave(d, s[i], a.stream) == 0;
@@ -65,7 +65,7 @@ static void test_numbers(void)
 	must(gpc_dev_wait(d, a.stream, 5000));
 	is_int(sections_of(c), 0, "none is open");
 	s[0] = must(gpc_dev_enter(d));
-	gpc_leave(c, s[0]);
+	gpc_section_leave(c, s[0]);
 	is_int(sections_of(c), 1, "a host call does not end a device's");
 	must(gpc_dev_leave(d, s[0], a.stream));
 	for (i = n = 0; i < 300; i++) {
@@ -97,13 +97,13 @@ static void test_eviction_waits(void)
 	is_int(stats_of(c, info_of(e).peer).sections, 1, "a lookup in flight");
 	refused(gpc_evict(c, 0, 1, b, GPC_TAKE, 50), ETIMEDOUT, "is waited for");
 	is_int(find(c, KEYS), GPC_NONE, "though the key is gone");
-	refused(gpc_reserve(c, 0, 1, 0, b, NULL, 0, 50), ETIMEDOUT,
+	refused(gpc_reserve(c, 0, 1, b, NULL, 0, 50), ETIMEDOUT,
 		"by a reserve as well");
 	refused(gpc_dev_wait(f, a.stream, 0), EAGAIN, "it is in flight still");
 	refused(gpc_dev_wait(f, a.stream, 20), ETIMEDOUT, "and not done in time");
 	device_let_go();
 	is_int(gpc_evict(c, 0, 1, b, GPC_TAKE, 5000), 1, "then ids come");
-	must(gpc_unref(c, b, 1));
+	must(gpc_release(c, b, 1));
 	ask_get(&a, hint, KEYS);
 	is_int(hint[0], find(c, 1), "the lookup has its answer");
 	k = key_of(c, KEYS);
@@ -139,7 +139,7 @@ static void test_never_left(void)
 	cache_end(c);
 }
 
-/* ---- gpc_sync ---- */
+/* ---- gpc_mirror_sync ---- */
 
 static void test_sync(void)
 {
@@ -153,20 +153,21 @@ static void test_sync(void)
 	e = cache_attach(0, 0);
 	k = key_of(c, 1);
 	serve_begin(c);
-	must(gpc_reserve(e, 0, 1, 0, b, NULL, 0, 1000));
+	must(gpc_reserve(e, 0, 1, b, NULL, 0, 1000));
 	serve_end();
 	/* nobody serves now */
-	must(gpc_publish(e, &none, &k, b, 1, 0, NULL, GPC_NOWAIT, &t));
-	refused(gpc_sync(e, t, 0), EAGAIN, "a command that is not done");
-	refused(gpc_sync(e, t, 20), ETIMEDOUT, "nor in time");
-	refused(gpc_sync(e, t + 1000, 0), EINVAL, "one that was never given");
-	is_int(gpc_dirty(e), 0, "nothing has changed");
+	must(gpc_publish(e, &none, &k, b, 1,
+			 GPC_OPTIONS(gpc_publish_options, .ticket = &t), 0, 0));
+	refused(gpc_mirror_sync(e, t, 0), EAGAIN, "a command that is not done");
+	refused(gpc_mirror_sync(e, t, 20), ETIMEDOUT, "nor in time");
+	refused(gpc_mirror_sync(e, t + 1000, 0), EINVAL, "one that was never given");
+	is_int(gpc_mirror_lag(e), 0, "nothing has changed");
 	serve_begin(c);
-	is_int(gpc_sync(e, t, 5000), 0, "the rest goes on");
-	is_int(gpc_sync(e, t, 0), 0, "an old ticket is done");
+	is_int(gpc_mirror_sync(e, t, 5000), 0, "the rest goes on");
+	is_int(gpc_mirror_sync(e, t, 0), 0, "an old ticket is done");
 	serve_end();
-	is_int(gpc_dirty(e), 0, "all mirrors show it");
-	must(gpc_unref(e, b, 1));
+	is_int(gpc_mirror_lag(e), 0, "all mirrors show it");
+	must(gpc_release(e, b, 1));
 	must(gpc_close(e));
 	cache_end(c);
 }
@@ -209,8 +210,8 @@ static void test_close_in_flight(void)
 	is_int(sections_of(c), 0, "no section is left");
 	pthread_join(t, NULL);
 	ask_free(&a);
-	is_int(gpc_reserve(c, 0, KEYS, 0, b, NULL, 0, 5000), KEYS, "nothing is held up");
-	must(gpc_unref(c, b, KEYS));
+	is_int(gpc_reserve(c, 0, KEYS, b, NULL, 0, 5000), KEYS, "nothing is held up");
+	must(gpc_release(c, b, KEYS));
 	cache_end(c);
 }
 
@@ -256,7 +257,7 @@ static int in_child(gpc *c, gpc_dev *d, const struct lookup *a)
 	if (gpc_dev_wait(d, a->stream, 0) != -ECHILD || gpc_dev_close(d) != -ECHILD)
 		return 4;
 	if (gpc_dev_open(c, device_name(), &other) != -ECHILD ||
-	    gpc_sync(c, 0, 0) != -ECHILD)
+	    gpc_mirror_sync(c, GPC_TICKET_ALL, 0) != -ECHILD)
 		return 5;
 	return gpc_close(c) ? 6 : 0;
 }

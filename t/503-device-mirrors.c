@@ -17,7 +17,7 @@ static struct gpc_mirror mirror_of(gpc *c)
 {
 	struct gpc_mirror m = { .size = sizeof(m) };
 
-	must(gpc_get_mirror(c, 0, &m));
+	must(gpc_mirror_get(c, 0, &m));
 	return m;
 }
 
@@ -33,7 +33,7 @@ static void hear(void *arg, int level, const char *text)
 static gpc *cache_heard(uint32_t blocks)
 {
 	struct gpc_config cfg = cache_config(blocks, 0);
-	struct gpc_options opt = { .size = sizeof(opt), .log = hear };
+	struct gpc_attach_options opt = { .size = sizeof(opt), .log = hear };
 
 	heard[0] = 0;
 	cfg.devices = device_name();
@@ -42,7 +42,7 @@ static gpc *cache_heard(uint32_t blocks)
 
 static gpc *attach_heard(void)
 {
-	struct gpc_options opt = { .size = sizeof(opt), .dir = cache_dir, .log = hear };
+	struct gpc_attach_options opt = { .size = sizeof(opt), .dir = cache_dir, .log = hear };
 	gpc *c = NULL;
 
 	must(gpc_attach(cache_name, &opt, 0, &c));
@@ -265,12 +265,12 @@ static void test_retired(gpc *c, gpc_dev *d, const char *what)
 	ok(mirror_of(c).retired, "%s: the mirror is retired", what);
 	is_int(info_of(c).mirrors, 0, "no mirror is left");
 	refused(gpc_dev_enter(d), ESTALE, "its peers are sent to the host");
-	is_int(gpc_sync(c, 0, 0), 0, "a sync does not wait for it");
+	is_int(gpc_mirror_sync(c, GPC_TICKET_ALL, 0), 0, "a sync does not wait for it");
 	is_int(gpc_lookup(c, 0, key, KEYS, b, GPC_ANYWHERE), 0, "the host answers");
 	chain_make(c, 0, 1, KEYS, NULL);
 	is_int(find(c, KEYS), KEYS - 1, "keys come");
 	is_int(gpc_evict(c, 0, 4, b, GPC_TAKE, 3000), 4, "and go");
-	must(gpc_unref(c, b, 4));
+	must(gpc_release(c, b, 4));
 	done(c);
 	settle(c);
 	st = stats_of(c, -1);
@@ -318,12 +318,12 @@ static void test_flush_never_ends(void)
 	mirror_sync(c);
 	e = cache_attach(0, 0);
 	device_host_flush_delay_us = 3600u * 1000000u;
-	must(gpc_drop(c, &(gpc_block){ 0 }, 1, 0, NULL));
-	ok(gpc_dirty(e) > 0, "a flush that does not end");
-	refused(gpc_sync(c, 0, 50), ETIMEDOUT, "is waited for, but not longer than told");
-	refused(gpc_sync(c, 0, 0), EAGAIN, "or not at all");
-	refused(gpc_reserve(c, 0, 1, 0, b, NULL, 0, 50), ETIMEDOUT, "nor do ids come");
-	is_int(gpc_sync(c, 0, 10000), 0, "until the mirror is given up");
+	must(gpc_drop(c, &(gpc_block){ 0 }, 1, NULL, 0, -1));
+	ok(gpc_mirror_lag(e) > 0, "a flush that does not end");
+	refused(gpc_mirror_sync(c, GPC_TICKET_ALL, 50), ETIMEDOUT, "is waited for, but not longer than told");
+	refused(gpc_mirror_sync(c, GPC_TICKET_ALL, 0), EAGAIN, "or not at all");
+	refused(gpc_reserve(c, 0, 1, b, NULL, 0, 50), ETIMEDOUT, "nor do ids come");
+	is_int(gpc_mirror_sync(c, GPC_TICKET_ALL, 10000), 0, "until the mirror is given up");
 	device_host_flush_delay_us = 0;
 	ok(strstr(heard, "does not end"), "the log says why: %s", heard);
 	must(gpc_close(e));

@@ -31,7 +31,7 @@ static void begin(uint32_t vram_space, uint32_t ram_space)
 
 static void end(const char *what)
 {
-	must(gpc_unref(c, block, KEYS));
+	must(gpc_release(c, block, KEYS));
 	settle(c);
 	clean(c, what);
 	cache_end(c);
@@ -43,7 +43,7 @@ static void move_all(int to)
 	int i, n = to == vram ? gpc_promote(c, block, KEYS, vram, m, NULL, 0, 10000) :
 				gpc_demote(c, vram, ram, block, KEYS, m, 0, 10000);
 
-	if (must(n) != KEYS || must(gpc_commit(c, m, KEYS, NULL, 0)) != KEYS)
+	if (must(n) != KEYS || must(gpc_commit(c, m, KEYS, NULL, 0, -1)) != KEYS)
 		bail("%d of %d begin to move", n, KEYS);
 	for (i = 0; i < KEYS; i++)
 		block[i] = m[i].to;
@@ -89,7 +89,7 @@ static void in_steps(bool rises, const char *what)
 	is_int(hits(&a, 1, b), KEYS, "%s: who asked that first finds them in space 1", what);
 	is_int(gpc_ref(c, key, b, KEYS), KEYS, "%s: and gets references", what);
 	ok(!memcmp(b, was, sizeof(b)), "%s: where they were", what);
-	must(gpc_unref(c, b, KEYS));
+	must(gpc_release(c, b, KEYS));
 	is_int(hits(&a, 0, b), KEYS, "%s: by now they are in space 0, too", what);
 	must(gpc_dev_leave(d, s, a.stream));
 	must(gpc_dev_wait(d, a.stream, 10000));

@@ -29,7 +29,7 @@ static void hear(void *arg, int level, const char *text)
 static gpc *cache_idle(uint32_t max_blocks)
 {
 	struct gpc_config cfg = cache_config(KEYS, 0);
-	struct gpc_options opt = { .size = sizeof(opt), .log = hear };
+	struct gpc_attach_options opt = { .size = sizeof(opt), .log = hear };
 	gpc *c;
 
 	cfg.devices = device_name();
@@ -84,7 +84,7 @@ static bool host_works(gpc *c)
 	if (gpc_lookup(c, 0, key, KEYS, b, 0) != KEYS)
 		return false;
 	n = gpc_evict(c, 0, KEYS, b, GPC_TAKE, 5000);
-	return n == KEYS && gpc_unref(c, b, KEYS) == 0;
+	return n == KEYS && gpc_release(c, b, KEYS) == 0;
 }
 
 static bool device_works(gpc *c)
@@ -144,11 +144,12 @@ static void test_flush(gpc *c)
 		fail_at(n);
 		bad += !host_works(c);
 		if (has_failed()) {
-			must(gpc_get_mirror(c, 0, &m));
+			must(gpc_mirror_get(c, 0, &m));
 			failed++;
 			retired += m.retired;
 			silent += m.retired && !strstr(heard, TEXT);
-			bad += gpc_sync(c, 0, 2000) != 0 || !host_works(c);
+			bad += gpc_mirror_sync(c, GPC_TICKET_ALL,
+					       2000) != 0 || !host_works(c);
 		}
 		must(gpc_writer_drop(c));
 		leaks += !held_is(&before);

@@ -28,7 +28,7 @@ static struct {
 
 static int writer(int me)
 {
-	struct gpc_config cfg = { .vram_blocks = KEYS, .max_peers = 4, .ahead = -1 };
+	struct gpc_config cfg = { .vram_blocks = KEYS, .max_peers = 4, .free_target = -1 };
 	gpc *c = gpu_create(cfg, 0);
 	gpc_key k[KEYS + 1];
 	gpc_block b[KEYS];
@@ -38,9 +38,9 @@ static int writer(int me)
 
 	for (i = 0; i <= KEYS; i++)
 		k[i] = i ? crew_key(i) : crew_no_key;
-	must_be(gpc_reserve(c, 0, KEYS, 0, b, NULL, 0, -1), KEYS);
-	must_be(gpc_publish(c, k, k + 1, b, KEYS, 0, NULL, 0, NULL), KEYS);
-	must_be(gpc_sync(c, 0, 10000), 0);
+	must_be(gpc_reserve(c, 0, KEYS, b, NULL, 0, -1), KEYS);
+	must_be(gpc_publish(c, k, k + 1, b, KEYS, NULL, 0, -1), KEYS);
+	must_be(gpc_mirror_sync(c, GPC_TICKET_ALL, 10000), 0);
 	crew_open(GATE_MADE);
 	for (i = 1; i <= REPLACED; i++) { /* by a mirror of the same writer's */
 		crew_serve(c, GATE_REPLACE, i);

@@ -90,7 +90,7 @@ static void change(uint32_t i)
 	mirror_chain(writer_now, 1 + i % 5 * 20, 20);
 	b = find(writer_now, 1 + i * 7 % 100);
 	if (b >= 0)
-		must(gpc_drop(writer_now, &b, 1, 0, NULL));
+		must(gpc_drop(writer_now, &b, 1, NULL, 0, -1));
 	mirror_keys(writer_now, 1 + i % 40, KEYS, g.key);
 	ask_put(&g.a, g.key, KEYS);
 	mirror_sync(writer_now);

@@ -32,23 +32,25 @@ static void fill(gpc *c, const gpc_key *k, uint32_t n)
 	gpc_block b[8], resident[8];
 	uint32_t i;
 
-	must_be(gpc_reserve(c, 0, n, 0, b, NULL, 0, 30000), n);
+	must_be(gpc_reserve(c, 0, n, b, NULL, 0, 30000), n);
 	for (i = 0; i < n; i++) {
 		crew_own(b[i]);
 		crew_write(b[i], k[i]);
 	}
 	for (i = 0; i < n; i++)
 		crew_disown(b[i]);
-	must(gpc_publish(c, NULL, k, b, n, 0, resident, 0, NULL) >= 0, "publish: %s",
+	must(gpc_publish(c, NULL, k, b, n,
+			 GPC_OPTIONS(gpc_publish_options, .resident = resident), 0,
+			 -1) >= 0, "publish: %s",
 	     gpc_last_error());
 	for (i = 0; i < n; i++) {
 		must(resident[i] >= 0, "refused: %d", resident[i]);
 		must(crew_holds(resident[i], k[i]), "other bytes in 0x%x",
 		     (unsigned)b[i]);
 		if (resident[i] != b[i])
-			must_be(gpc_unref(c, &resident[i], 1), 0);
+			must_be(gpc_release(c, &resident[i], 1), 0);
 	}
-	must_be(gpc_unref(c, b, n), 0);
+	must_be(gpc_release(c, b, n), 0);
 	count(N_PUBLISHED, n);
 }
 
@@ -60,7 +62,7 @@ static void take_away(gpc *c, uint64_t *seed)
 
 	must(gpc_lookup(c, 0, &k, 1, b, GPC_QUIET) >= 0, "lookup: %s", gpc_last_error());
 	if (b[0] >= 0)
-		must(gpc_drop(c, b, 1, 0, NULL) >= 0, "drop: %s", gpc_last_error());
+		must(gpc_drop(c, b, 1, NULL, 0, -1) >= 0, "drop: %s", gpc_last_error());
 	n = gpc_evict(c, 0, 4, b, GPC_TAKE, 30000);
 	must(n >= 0, "evict: %s", gpc_last_error());
 	for (i = 0; i < n; i++) {
@@ -68,7 +70,7 @@ static void take_away(gpc *c, uint64_t *seed)
 		crew_write(b[i], crew_no_key);
 		crew_disown(b[i]);
 	}
-	must_be(gpc_unref(c, b, (uint32_t)n), 0);
+	must_be(gpc_release(c, b, (uint32_t)n), 0);
 	count(N_DROPPED, 1);
 }
 
@@ -80,11 +82,11 @@ static void anchor(gpc *c)
 
 	for (i = 0; i < ANCHORS; i++)
 		k[i + 1] = crew_key(KEYS + 1 + (uint64_t)i);
-	must_be(gpc_reserve(c, 0, ANCHORS, 0, b, NULL, 0, 30000), ANCHORS);
+	must_be(gpc_reserve(c, 0, ANCHORS, b, NULL, 0, 30000), ANCHORS);
 	for (i = 0; i < ANCHORS; i++)
 		crew_write(b[i], k[i + 1]);
-	must_be(gpc_publish(c, k, k + 1, b, ANCHORS, 0, NULL, 0, NULL), ANCHORS);
-	must_be(gpc_sync(c, 0, 30000), 0);
+	must_be(gpc_publish(c, k, k + 1, b, ANCHORS, NULL, 0, -1), ANCHORS);
+	must_be(gpc_mirror_sync(c, GPC_TICKET_ALL, 30000), 0);
 }
 
 static int publisher(int me)
@@ -146,7 +148,7 @@ static void with_reference(struct asker *a)
 		}
 		must(crew_holds(a->blocks[i], a->keys[i]),
 		     "referenced, with other bytes");
-		must_be(gpc_unref(a->c, &a->blocks[i], 1), 0);
+		must_be(gpc_release(a->c, &a->blocks[i], 1), 0);
 		count(N_REFS, 1);
 	}
 }
@@ -192,7 +194,7 @@ static int worker(int me)
 
 static int writer(int me)
 {
-	struct gpc_config cfg = { .vram_blocks = BLOCKS, .max_peers = 16, .ahead = 16 };
+	struct gpc_config cfg = { .vram_blocks = BLOCKS, .max_peers = 16, .free_target = 16 };
 	gpc *c = gpu_create(cfg, 0);
 	struct gpc_stats st;
 
@@ -208,7 +210,7 @@ static int writer(int me)
 	must_be(st.lookups, crew->count[N_ASKED]);
 	must_be(st.hit_vram, crew->count[N_HITS]);
 	must_be(st.miss, crew->count[N_ASKED] - crew->count[N_HITS]);
-	must_be(gpc_sync(c, 0, 10000), 0);
+	must_be(gpc_mirror_sync(c, GPC_TICKET_ALL, 10000), 0);
 	crew_check(c);
 	gpc_close(c);
 	return me;

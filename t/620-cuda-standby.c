@@ -49,21 +49,23 @@ static void publish(gpc *c, uint64_t *seed)
 	int n;
 
 	do
-		n = gpc_reserve(c, 0, 1, 0, &b, NULL, 0, 30000);
+		n = gpc_reserve(c, 0, 1, &b, NULL, 0, 30000);
 	while (again(n) && crew_goes_on(GATE_LAST, 1));
 	must_be(n, 1);
 	crew_own(b);
 	crew_write(b, k);
 	crew_disown(b);
-	n = gpc_publish(c, NULL, &k, &b, 1, 0, &resident, 0, &t);
+	n = gpc_publish(c, NULL, &k, &b, 1,
+			GPC_OPTIONS(gpc_publish_options, .resident = &resident,
+				    .ticket = &t), 0, -1);
 	while (again(n) && crew_goes_on(GATE_LAST, 1))
-		n = gpc_wait(c, t, 1000);
+		n = gpc_ticket_wait(c, t, 1000);
 	must(n >= 0, "publish: %s", gpc_last_error());
 	must(resident >= 0 && crew_holds(resident, k), "published in 0x%x",
 	     (unsigned)resident);
 	if (resident != b)
-		must_be(gpc_unref(c, &resident, 1), 0);
-	must_be(gpc_unref(c, &b, 1), 0);
+		must_be(gpc_release(c, &resident, 1), 0);
+	must_be(gpc_release(c, &b, 1), 0);
 }
 
 static void verify(struct asker *a)
@@ -130,7 +132,7 @@ static int worker(int me)
 
 static int writer(int me)
 {
-	struct gpc_config cfg = { .vram_blocks = BLOCKS, .max_peers = 12, .ahead = 4 };
+	struct gpc_config cfg = { .vram_blocks = BLOCKS, .max_peers = 12, .free_target = 4 };
 	gpc *c;
 
 	device_use();

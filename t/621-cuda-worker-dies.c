@@ -53,8 +53,8 @@ static void reserve(gpc *c, gpc_block *b, uint32_t me)
 	gpc_key k = crew_key(me);
 	uint32_t i;
 
-	must_be(gpc_reserve(c, 0, HELD + 1, 0, b, NULL, 0, 30000), HELD + 1);
-	must_be(gpc_publish(c, NULL, &k, &b[HELD], 1, 0, NULL, 0, NULL), 1);
+	must_be(gpc_reserve(c, 0, HELD + 1, b, NULL, 0, 30000), HELD + 1);
+	must_be(gpc_publish(c, NULL, &k, &b[HELD], 1, NULL, 0, -1), 1);
 	for (i = 0; i < HELD; i++)
 		must(GPC_SLOT(b[i]) < BLOCKS, "block 0x%x", (unsigned)b[i]);
 }
@@ -134,7 +134,7 @@ static void take_all(struct judge *j, gpc_block *b)
 	int n;
 
 	for (; have < BLOCKS; have += (uint32_t)n) {
-		crew_until((n = gpc_reserve(j->c, 0, BLOCKS - have, 0, b + have, NULL,
+		crew_until((n = gpc_reserve(j->c, 0, BLOCKS - have, b + have, NULL,
 					    GPC_PARTIAL, 1000)) > 0,
 			   crew_breath());
 		for (i = have; i < have + (uint32_t)n; i++)
@@ -164,7 +164,7 @@ static void look(struct judge *j, uint64_t ns)
 			      j->stream));
 	must_cuda(cudaStreamSynchronize(j->stream));
 	must(!foreign(j), "%llu words of the dead after their ids came back", foreign(j));
-	must_be(gpc_unref(j->c, b, BLOCKS), 0);
+	must_be(gpc_release(j->c, b, BLOCKS), 0);
 }
 
 /* Did the victims write at all? */
@@ -217,7 +217,7 @@ static int judge(int me)
 		look(&j, i == 1 ? WRITE_NS : LOOK_NS);
 		look_up(&j);
 		no_trace(&j);
-		must_be(gpc_sync(j.c, 0, 10000), 0);
+		must_be(gpc_mirror_sync(j.c, GPC_TICKET_ALL, 10000), 0);
 		crew_check(j.c);
 		crew->count[N_ROUND] = (uint64_t)i;
 		crew_open(GATE_JUDGED);
@@ -232,7 +232,7 @@ static int judge(int me)
 
 static int writer(int me)
 {
-	struct gpc_config cfg = { .vram_blocks = BLOCKS, .max_peers = 16, .ahead = -1 };
+	struct gpc_config cfg = { .vram_blocks = BLOCKS, .max_peers = 16, .free_target = -1 };
 	gpc *c = gpu_create(cfg, 0);
 
 	must_be(gpc_writer_take(c, 0, 0), 0);

@@ -26,7 +26,7 @@ static void hear(void *arg, int level, const char *text)
 static gpc *cache_heard(uint32_t blocks)
 {
 	struct gpc_config cfg = cache_config(blocks, 0);
-	struct gpc_options opt = { .size = sizeof(opt), .log = hear };
+	struct gpc_attach_options opt = { .size = sizeof(opt), .log = hear };
 
 	heard[0] = 0;
 	cfg.devices = device_name();
@@ -187,15 +187,15 @@ static void after_it(gpc *c, gpc_dev *d)
 	struct gpc_mirror m = { .size = sizeof(m) };
 	gpc_block b[KEYS];
 
-	must(gpc_get_mirror(c, 0, &m));
+	must(gpc_mirror_get(c, 0, &m));
 	ok(m.retired, "the mirror is retired");
 	ok(strstr(heard, "does not end"), "the log says why: %s", heard);
 	refused(gpc_dev_enter(d), ESTALE, "peers are sent to the host");
-	is_int(gpc_sync(c, 0, 0), 0, "no sync waits for it");
+	is_int(gpc_mirror_sync(c, GPC_TICKET_ALL, 0), 0, "no sync waits for it");
 	chain_make(c, 0, 1, CHAIN, NULL);
 	is_int(gpc_lookup(c, 0, key, CHAIN, b, 0), CHAIN, "keys come");
 	is_int(gpc_evict(c, 0, CHAIN, b, GPC_TAKE, 5000), CHAIN, "and go");
-	must(gpc_unref(c, b, CHAIN));
+	must(gpc_release(c, b, CHAIN));
 	settle(c);
 	is_int(stats_of(c, -1).dying, 0, "nothing is held back");
 }
@@ -215,11 +215,11 @@ static void test_never_ends(void)
 	mirror_sync(c);
 	e = cache_attach(0, 0);
 	occupy(stream);
-	must(gpc_drop(c, &(gpc_block){ 0 }, 1, 0, NULL));
-	ok(gpc_dirty(e) > 0, "a flush that does not end");
-	refused(gpc_sync(c, 0, 50), ETIMEDOUT, "is waited for, but not longer than told");
-	refused(gpc_reserve(c, 0, 1, 0, b, NULL, 0, 50), ETIMEDOUT, "nor do ids come");
-	is_int(gpc_sync(c, 0, 10000), 0, "until the mirror is given up");
+	must(gpc_drop(c, &(gpc_block){ 0 }, 1, NULL, 0, -1));
+	ok(gpc_mirror_lag(e) > 0, "a flush that does not end");
+	refused(gpc_mirror_sync(c, GPC_TICKET_ALL, 50), ETIMEDOUT, "is waited for, but not longer than told");
+	refused(gpc_reserve(c, 0, 1, b, NULL, 0, 50), ETIMEDOUT, "nor do ids come");
+	is_int(gpc_mirror_sync(c, GPC_TICKET_ALL, 10000), 0, "until the mirror is given up");
 	must(gpc_close(e));
 	after_it(c, d);
 	spin->stop = 1;

@@ -57,7 +57,7 @@ done <<-END
 	--quarantine 3600001
 	--quota 4096M
 	--tick 60001
-	--ahead 2147483648
+	--free-target 2147483648
 END
 refuses 2 "--quota: '1e6' is not a number: 0 to 4294967295, with k, M or G for powers of 1024" \
 	gpcd "$cache" --quota 1e6
@@ -117,7 +117,7 @@ is "$(ls "$shm" | grep -v '\.lock$')" '' "what was refused has left no segment"
 # ---- what the options do ----
 
 serve all --block-size 32 --max-blocks 1k --vram-blocks 100 --ram-blocks 50 \
-	--max-peers 5 --max-pools 3 --device host --tick exact --ahead 7 \
+	--max-peers 5 --max-pools 3 --device host --tick exact --free-target 7 \
 	--quarantine 300 --quota 9 --mode 0640 --layout 00ff7F
 inspect --json stat all
 is "$(value block_tokens)" 32 "--block-size"
@@ -126,7 +126,7 @@ is "$(value max_peers)" 5 "--max-peers"
 is "$(value max_pools)" 3 "--max-pools"
 is "$(value tick tick_us)" "exact
 1" "--tick exact"
-is "$(value ahead)" 7 "--ahead"
+is "$(value free_target)" 7 "--free-target"
 is "$(value layout)" "00ff7f$(printf '%058d' 0)" "--layout"
 is "$(value devices)" host "--device"
 is "$(value mirrors/0/device mirrors/0/state)" "host
@@ -146,12 +146,12 @@ start modest "$helpers/hold" "$shm" all modest 0 9 0
 until_ok grep -q holding "$tmp/modest.out"
 ok $? "--quota: nine are not" "$tmp/modest.err"
 
-serve others --block-size 16 --ram-blocks 3k --tick 20 --ahead 0 --group "$(id -gn)" \
+serve others --block-size 16 --ram-blocks 3k --tick 20 --free-target 0 --group "$(id -gn)" \
 	--device none
 inspect --json stat others
 is "$(value tick tick_us)" "timed
 20000" "--tick MS"
-is "$(value ahead)" 0 "--ahead 0"
+is "$(value free_target)" 0 "--free-target 0"
 is "$(value pools/0/kind pools/0/blocks)" "RAM
 3072" "--ram-blocks alone make pool 0"
 is "$(value pools)" '[1]' "and no other"
@@ -160,7 +160,7 @@ is "$(stat -c '%a %g' "$shm/gpc.others.idx")" "660 $(id -g)" "--group implies mo
 
 serve plain --block-size 16
 inspect --json stat plain
-is "$(value max_blocks max_peers max_pools tick_us ahead pools)" "65536
+is "$(value max_blocks max_peers max_pools tick_us free_target pools)" "65536
 32
 16
 1000

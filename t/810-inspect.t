@@ -102,7 +102,7 @@ $writer
 8
 16
 $((64 + 32 + 64))" "stat: geometry, with transit blocks of the RAM pool"
-is "$(value pools/0/kind pools/0/blocks pools/0/demote_to pools/0/keeper pools/0/space)" \
+is "$(value pools/0/kind pools/0/blocks pools/0/demote_to pools/0/owner pools/0/space)" \
 	"VRAM
 64
 1

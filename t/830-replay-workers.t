@@ -28,7 +28,7 @@ for sizes in '100 0' '100 50' '150 300' '400 600'; do
 	ram=${sizes#* }
 	name=c$vram-$ram
 	serve "$name" --block-size 16 --vram-blocks "$vram" --ram-blocks "$ram" \
-		--ahead 0 --device host
+		--free-target 0 --device host
 	run gpc-replay "$small_trace" --dir "$shm" --name "$name" --workers 4 --json
 	exits 0 "four workers on $vram blocks of VRAM, $ram of RAM"
 	is "$(values workers requests wrong_blocks workers_failed)" \

@@ -74,7 +74,7 @@ t_programs = \
 	%reldir%/300-standby.t \
 	%reldir%/310-worker-dies.t \
 	%reldir%/311-recall.t \
-	%reldir%/320-keeper-dies.t \
+	%reldir%/320-owner-dies.t \
 	%reldir%/321-returned-dies.t \
 	%reldir%/330-forked.t \
 	%reldir%/331-namespaces.t \

@@ -77,7 +77,7 @@ void err_clear(void)
 
 static const char *const flag_names[] = {        /* by bit */
 	"GPC_IF_ABSENT", "GPC_SERVE", "GPC_READONLY", "GPC_QUIET", "GPC_REF", "GPC_ANYWHERE",
-	"GPC_PARTIAL", "GPC_NOWAIT", "GPC_TAKE", "GPC_KEEP", "GPC_CANCEL", "GPC_TAIL",
+	"GPC_PARTIAL", "GPC_NOWAIT", "GPC_TAKE", "GPC_COPY", "GPC_CANCEL", "GPC_TAIL",
 	"GPC_STANDBY", "GPC_REMOVE", "GPC_DEVICE",
 };
 _Static_assert(1u << (ARRAY_SIZE(flag_names) - 1) == GPC_DEVICE, "each flag has its name");
@@ -171,7 +171,7 @@ static const struct {
 	{ETIMEDOUT, "time is up and nothing was changed: try again, or allow more time"},
 	{ENOTCONN, "there is no writer: start gpcd, or attach with GPC_SERVE"},
 	{EDEADLK, "this thread has an open section that the call would wait for: call "
-		  "gpc_leave first"},
+		  "gpc_section_leave first"},
 	{ESTALE, "the block, key, mirror or pool has changed since: look it up again"},
 	{EPERM, "not your block or pool, or not yet yours again: only its holder may do that"},
 	{EUSERS, "no seat is free: close a handle, or create the cache with more "

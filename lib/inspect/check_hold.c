@@ -71,12 +71,12 @@ static void bad_hold(struct check *k, uint32_t record, uint32_t peer, const char
 		  record, (uint32_t)check_block(k, record), what, cell, peer);
 }
 
-/* Is it the keeper's, which need not know of it? */
-static bool is_the_keepers(const struct check *k, uint32_t record, uint32_t owner)
+/* Is it the owner's, which need not know of it? */
+static bool is_the_owners(const struct check *k, uint32_t record, uint32_t owner)
 {
 	const struct shm_pool *pool = seg_pool(k->s, k->pool_of[record]);
 
-	return (pool->flags & GPC_POOL_CALLER) && pool->keeper == (int32_t)owner;
+	return (pool->flags & GPC_POOL_CALLER) && pool->owner == (int32_t)owner;
 }
 
 static void check_reservation(struct check *k, uint32_t i, const struct shm_record *r)
@@ -92,7 +92,7 @@ static void check_reservation(struct check *k, uint32_t i, const struct shm_reco
 	if (hold == HOLD_PENDING && !k->named[i])
 		bad_hold(k, i, peer, "reserved, and no command publishes or commits it");
 	if (hold == HOLD_NONE && !k->named[i] && !(r->flags & REC_RECALL) &&
-	    !is_untaken(k, peer, r->op - 1) && !is_the_keepers(k, i, peer))
+	    !is_untaken(k, peer, r->op - 1) && !is_the_owners(k, i, peer))
 		bad_hold(k, i, peer, "reserved, but neither the program, a stock nor a command "
 				     "has it");
 }

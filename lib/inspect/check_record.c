@@ -59,13 +59,13 @@ static void check_pool_fields(struct check *k, uint32_t p, const struct shm_pool
 			  pool->demote_to);
 	if (pool->backing_size > sizeof(pool->backing))
 		check_bad(k, 0, "pool %u: %u bytes of backing", p, pool->backing_size);
-	if (pool->state != POOL_READY || pool->keeper == -1)
+	if (pool->state != POOL_READY || pool->owner == -1)
 		return;
-	if (pool->keeper < 0 || pool->keeper >= (int32_t)g->max_peers)
-		check_bad(k, 0, "pool %u: its keeper %d is no peer", p, pool->keeper);
-	else if (seg_seat(k->s, (uint32_t)pool->keeper)->state == SEAT_FREE)
-		check_bad(k, 0, "pool %u: the seat of its keeper %d is empty", p,
-			  pool->keeper);
+	if (pool->owner < 0 || pool->owner >= (int32_t)g->max_peers)
+		check_bad(k, 0, "pool %u: its owner %d is no peer", p, pool->owner);
+	else if (seg_seat(k->s, (uint32_t)pool->owner)->state == SEAT_FREE)
+		check_bad(k, 0, "pool %u: the seat of its owner %d is empty", p,
+			  pool->owner);
 }
 
 /* Take the records of the pool's range; each may belong to one pool only. */

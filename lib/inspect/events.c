@@ -38,14 +38,14 @@ static bool copy_from_file(const struct segment *s, uint64_t number, struct shm_
 }
 
 /* Change `number`, if the feed still has it and had it all the while. */
-static bool copy_change(const struct segment *s, uint64_t number, struct gpc_change *out)
+static bool copy_change(const struct segment *s, uint64_t number, struct gpc_event *out)
 {
 	struct shm_change ch;
 
 	if (!(s->snapshot ? copy_from_file(s, number, &ch) :
 			    copy_mapped(seg_change(s, number), number + 1, &ch)))
 		return false;
-	*out = (struct gpc_change){
+	*out = (struct gpc_event){
 		.seq = number + 1,
 		.what = ch.what,
 		.tag = ch.tag,
@@ -84,7 +84,7 @@ static uint64_t oldest_of(const struct segment *s, uint64_t head)
 }
 
 static uint32_t copy_changes(const struct segment *s, uint64_t from, uint64_t head,
-			     struct gpc_change *out, uint32_t n)
+			     struct gpc_event *out, uint32_t n)
 {
 	uint32_t i;
 
@@ -95,7 +95,7 @@ static uint32_t copy_changes(const struct segment *s, uint64_t from, uint64_t he
 }
 
 static int changes_oldest(const struct segment *s, uint64_t *cursor,
-			  struct gpc_change *out, uint32_t n)
+			  struct gpc_event *out, uint32_t n)
 {
 	uint64_t head = 0, from;
 	uint32_t got, tries;
@@ -115,7 +115,7 @@ static int changes_oldest(const struct segment *s, uint64_t *cursor,
 	return err_set(ESTALE, "the feed is overwritten faster than it is read");
 }
 
-static int changes_next(const struct segment *s, uint64_t *cursor, struct gpc_change *out,
+static int changes_next(const struct segment *s, uint64_t *cursor, struct gpc_event *out,
 			uint32_t n)
 {
 	uint64_t head = head_of(s), from = *cursor - 1;
@@ -137,7 +137,7 @@ static int changes_next(const struct segment *s, uint64_t *cursor, struct gpc_ch
 		       (unsigned long long)from + 1);
 }
 
-GPC_EXPORT int gpc_changes(gpc *c, uint64_t *cursor, struct gpc_change *out, uint32_t n)
+GPC_EXPORT int gpc_event_read(gpc *c, uint64_t *cursor, struct gpc_event *out, uint32_t n)
 {
 	uint64_t start;
 	int err, cut;

@@ -106,7 +106,7 @@ static void fill_info(const gpc *c, struct gpc_info *info)
 	fill_writer(s, &st, info);
 	info->peer = c->readonly ? -1 : (int32_t)c->peer;
 	info->tick_us = h->tick_us;
-	info->ahead = h->ahead;
+	info->free_target = h->free_target;
 	info->tick = tick_of(s);
 	info->bytes = s->at.index_bytes + s->at.control_bytes;
 	info->buckets = h->geometry.buckets;
@@ -117,7 +117,7 @@ static void fill_info(const gpc *c, struct gpc_info *info)
 	fill_refused(s, info);
 }
 
-GPC_EXPORT int gpc_get_info(gpc *c, struct gpc_info *ret)
+GPC_EXPORT int gpc_info_get(gpc *c, struct gpc_info *ret)
 {
 	struct gpc_info info = { .size = sizeof(info) };
 	int err = handle_check(c, false);
@@ -248,7 +248,7 @@ static void stats_of_all(const gpc *c, struct gpc_stats *st)
 	add_blocks(s, &state, st);
 }
 
-GPC_EXPORT int gpc_get_stats(gpc *c, int peer, struct gpc_stats *ret)
+GPC_EXPORT int gpc_stats_get(gpc *c, int peer, struct gpc_stats *ret)
 {
 	struct gpc_stats st = { .size = sizeof(st) };
 	int err = handle_check(c, false);
@@ -283,7 +283,7 @@ static bool find_mirror(const struct segment *s, int i, struct shm_mirror *ret)
 	return false;
 }
 
-GPC_EXPORT int gpc_get_mirror(gpc *c, int i, struct gpc_mirror *ret)
+GPC_EXPORT int gpc_mirror_get(gpc *c, int i, struct gpc_mirror *ret)
 {
 	struct gpc_mirror out = { .size = sizeof(out) };
 	struct shm_state st;

@@ -58,7 +58,7 @@ struct gpc {
 	bool back_forgotten;             /* there was no memory for some: peer/hold.c */
 
 	struct refused_item refused;     /* the first of a publish without waiting that no
-					  * gpc_wait has told of; ring_lock */
+					  * gpc_ticket_wait has told of; ring_lock */
 	struct stock *stock;             /* reservations in hand, per pool; NULL = none wanted */
 	uint32_t quota;                  /* most blocks reserved, stocks included; 0 = no limit */
 	uint32_t stock_pauses;           /* calls that wait for the quota: no refill; ring_lock */
@@ -125,7 +125,7 @@ static inline uint64_t handle_thread(void)
 	return (uint64_t)(uintptr_t)pthread_self();      /* the same, by a call */
 #endif
 }
-/* Does the calling thread have a section of gpc_enter open? */
+/* Does the calling thread have a section of gpc_section_enter open? */
 bool handle_in_section(gpc *c);
 
 /* All handles of the process, for fork (fork.c); -ENOMEM.  In a child fork_forget has nothing to

@@ -19,7 +19,7 @@ static const uint8_t next[][HOLD_BAD + 1] = {
 	/*                 NONE  REFS  PEND  BACK  RSVD  STOCK */
 	[HOLD_GRANT]   = { RSVD, STAY, STAY, STAY, STAY, STAY, STAY },
 	[HOLD_SEND]    = { STAY, STAY, STAY, STAY, PEND, STAY, STAY },
-	[HOLD_SEND_KEPT] = { PEND, STAY, STAY, STAY, STAY, STAY, STAY },
+	[HOLD_SEND_OWNED] = { PEND, STAY, STAY, STAY, STAY, STAY, STAY },
 	[HOLD_PART]    = { STAY, STAY, STAY, STAY, NONE, STAY, STAY },
 	[HOLD_LIVE]    = { STAY, STAY, REFS, NONE, STAY, STAY, STAY },
 	[HOLD_REFUSED] = { STAY, STAY, RSVD, STAY, STAY, STAY, STAY },
@@ -42,12 +42,12 @@ static int32_t is_held(uint16_t cell)
 	return h == HOLD_REF || h == HOLD_PENDING || h == HOLD_RESERVED;
 }
 
-bool hold_is_keeper(const gpc *c, gpc_block block)
+bool hold_is_pool_owner(const gpc *c, gpc_block block)
 {
 	const struct shm_pool *p = seg_pool(&c->seg, (uint32_t)GPC_POOL(block));
 
 	return (load_relaxed(&p->flags) & GPC_POOL_CALLER) &&
-	       load_relaxed(&p->keeper) == (int32_t)c->peer;
+	       load_relaxed(&p->owner) == (int32_t)c->peer;
 }
 
 bool hold_is_owner(const gpc *c, uint32_t record)
@@ -119,7 +119,7 @@ static bool release_pending(gpc *c, uint32_t record, gpc_block block, struct ref
 		hold_step(c, record, block, HOLD_LIVE, sum);
 		return refs_drop(c, record, block, sum);
 	}
-	if (hold_is_keeper(c, block))    /* whatever the answer is, the block is the keeper's */
+	if (hold_is_pool_owner(c, block))    /* whatever the answer is, the block is the owner's */
 		return hold_step(c, record, block, HOLD_GIVE, sum);
 	release_locked(c, record, block, HOLD_GIVE, sum);
 	return true;
@@ -145,8 +145,8 @@ bool release_hold(gpc *c, uint32_t record, gpc_block block, uint64_t stamp, stru
 		held = true;
 		release_locked(c, record, block, HOLD_GIVE, sum);
 		break;
-	default:                         /* CALLER blocks stay their keeper's */
-		held = hold_is_keeper(c, block) && hold_is_owner(c, record);
+	default:                         /* CALLER blocks stay their owner's */
+		held = hold_is_pool_owner(c, block) && hold_is_owner(c, record);
 	}
 	pthread_mutex_unlock(&c->ring_lock);
 	return held;
@@ -192,7 +192,7 @@ static void find_forgotten(gpc *c)
 	c->back_forgotten = false;
 	for (pool = 0; pool < c->seg.header.geometry.max_pools; pool++) {
 		first = pool_first(&c->seg, load_relaxed(&seg_pool(&c->seg, pool)->range), &slots);
-		slots = hold_is_keeper(c, GPC_BLOCK(pool, 0)) ? 0 : slots;
+		slots = hold_is_pool_owner(c, GPC_BLOCK(pool, 0)) ? 0 : slots;
 		for (slot = 0; slot < slots && !c->back_forgotten; slot++)
 			if (hold_of(load_relaxed(refs_cell(c, first + slot))) == HOLD_BACK)
 				remember(c, first + slot,

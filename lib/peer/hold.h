@@ -24,8 +24,8 @@
  *                the block to the peer, or
  *              - a FREE, PUBLISH or COMMIT
  *                that is not answered names it
- *   0          RESERVED by this peer, which    the keeper, by a publish.  The blocks of such a
- *              is the keeper of the pool, and  pool are its own from the start and whenever they
+ *   0          RESERVED by this peer, which    the owner, by a publish.  The blocks of such a
+ *              is the owner of the pool, and  pool are its own from the start and whenever they
  *              the pool has CALLER blocks      come back: the record alone says so
  *   0          RESERVED, with REC_RECALL       the writer, which is taking it back; a successor
  *                                              goes on
@@ -71,12 +71,12 @@ static inline uint32_t hold_refs(uint16_t cell)
 enum hold_event {                        /* from what to what: peer/hold.c */
 	HOLD_GRANT,                      /* an answer brings the block to the program */
 	HOLD_SEND,                       /* a command is sent that makes it a reference */
-	HOLD_SEND_KEPT,                  /* ... of a CALLER block: its reservation has no cell */
+	HOLD_SEND_OWNED,                  /* ... of a CALLER block: its reservation has no cell */
 	HOLD_PART,                       /* a command is sent that ends it, whatever the answer */
 	HOLD_LIVE,                       /* the command has made it LIVE */
 	HOLD_REFUSED,                    /* the command was refused: still reserved */
 	HOLD_GONE,                       /* ... and the block is not reserved by a cell: the
-	                                  * writer has freed it, or it is the keeper's */
+	                                  * writer has freed it, or it is the owner's */
 	HOLD_GIVE,                       /* the program gives it up */
 	HOLD_LOSE,                       /* nobody wants the answer that brings it */
 	HOLD_FREED                       /* FREE is sent */
@@ -89,7 +89,7 @@ static const struct hold_usual {
 } hold_usual[] = {
 	[HOLD_GRANT] = { 0, CELL_RESERVED, 1, 0 },
 	[HOLD_SEND] = { CELL_RESERVED, CELL_PENDING, 0, 1 },
-	[HOLD_SEND_KEPT] = { 0, CELL_PENDING, 1, 1 },
+	[HOLD_SEND_OWNED] = { 0, CELL_PENDING, 1, 1 },
 	[HOLD_PART] = { CELL_RESERVED, 0, -1, 0 },
 	[HOLD_LIVE] = { CELL_PENDING, 1, 0, 0 },
 	[HOLD_REFUSED] = { CELL_PENDING, CELL_RESERVED, 0, -1 },
@@ -136,7 +136,7 @@ static inline bool hold_put(uint16_t *cell)
 }
 
 /* Is this the handle's own pool of CALLER blocks? */
-bool hold_is_keeper(const gpc *c, gpc_block block);
+bool hold_is_pool_owner(const gpc *c, gpc_block block);
 /* Is the record RESERVED by this peer? */
 bool hold_is_owner(const gpc *c, uint32_t record);
 

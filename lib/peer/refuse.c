@@ -252,7 +252,7 @@ static int refuse_place(const gpc *c, const struct shm_command *head, const char
 			       "many are free or can be evicted", n, (unsigned long long)head->arg,
 			       load_relaxed(&p->blocks), pool, argument);
 	case -EPERM:
-		return err_set(EPERM, "%s is %u: pool %u is a GPC_POOL_CALLER pool: only its keeper "
+		return err_set(EPERM, "%s is %u: pool %u is a GPC_POOL_CALLER pool: only its owner "
 			       "allocates there", argument, pool, pool);
 	case -EAGAIN:
 		return err_set(EAGAIN, "timeout_ms is 0: the %u blocks of pool %u, %s, are on their "
@@ -264,7 +264,7 @@ static int refuse_place(const gpc *c, const struct shm_command *head, const char
 
 static int refuse_same_space(const struct shm_command *head, uint32_t from, uint32_t to)
 {
-	return err_set(EINVAL, "flags has GPC_KEEP: the pools %u and %u are in one space, which has "
+	return err_set(EINVAL, "flags has GPC_COPY: the pools %u and %u are in one space, which has "
 		       "a key once", from, to);
 }
 
@@ -279,7 +279,7 @@ static int refuse_source(const gpc *c, const struct shm_command *head, uint32_t 
 	block_text(block, head->block);
 	if (from == to)
 		return err_set(EINVAL, "blocks[0] is %s: it is in pool %u, to, already", block, to);
-	if ((head->flags & CF_KEEP) && seg_pool(&c->seg, from)->space == seg_pool(&c->seg, to)->space)
+	if ((head->flags & CF_COPY) && seg_pool(&c->seg, from)->space == seg_pool(&c->seg, to)->space)
 		return refuse_same_space(head, from, to);
 	return err_set(EINVAL, "blocks[0] is %s: it is not in pool %u, from", block, head->pool);
 }

@@ -20,7 +20,7 @@ struct op {                              /* commands submitted together */
 	bool waited;                     /* somebody frees it after it was taken */
 	bool taken;
 	bool want_refs;                  /* publish: a resident block is referenced */
-	bool unwatched;                  /* publish: gpc_wait tells what was refused */
+	bool unwatched;                  /* publish: gpc_ticket_wait tells what was refused */
 	uint8_t pool;                    /* whose stock it is for */
 	bool abandoned;                  /* nobody wants the answer: give back what it brings */
 	int32_t result;

@@ -18,7 +18,7 @@ static int enter_lowest(gpc *c)
 	return -EAGAIN;
 }
 
-GPC_EXPORT int gpc_enter(gpc *c)
+GPC_EXPORT int gpc_section_enter(gpc *c)
 {
 	int section, err = handle_check(c, true);
 
@@ -48,8 +48,8 @@ static bool take_mark(gpc *c, int section)
 	return true;
 }
 
-/* Only what gpc_enter has opened, and once. */
-GPC_EXPORT void gpc_leave(gpc *c, int section)
+/* Only what gpc_section_enter has opened, and once. */
+GPC_EXPORT void gpc_section_leave(gpc *c, int section)
 {
 	if (handle_check(c, true) || section < 0 || section >= GPC_SECTIONS)
 		return;
@@ -58,7 +58,7 @@ GPC_EXPORT void gpc_leave(gpc *c, int section)
 }
 
 /* 0, a cookie whose grace period is always over, where there is no seat to ask from. */
-GPC_EXPORT uint64_t gpc_grace(gpc *c)
+GPC_EXPORT uint64_t gpc_grace_start(gpc *c)
 {
 	if (handle_check(c, true))
 		return 0;

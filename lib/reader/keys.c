@@ -5,7 +5,7 @@
 #include <errno.h>
 #include "peer/handle.h"
 
-GPC_EXPORT int gpc_root(gpc *c, const struct gpc_field *f, uint32_t n, gpc_key *ret_root)
+GPC_EXPORT int gpc_key_root(gpc *c, const struct gpc_field *f, uint32_t n, gpc_key *ret_root)
 {
 	int err = handle_check(c, false);
 
@@ -16,7 +16,7 @@ GPC_EXPORT int gpc_root(gpc *c, const struct gpc_field *f, uint32_t n, gpc_key *
 	return key_root(&c->secret, f, n, ret_root);
 }
 
-GPC_EXPORT int gpc_hash(gpc *c, const gpc_key *parent, const uint32_t *tokens, size_t n,
+GPC_EXPORT int gpc_key_hash(gpc *c, const gpc_key *parent, const uint32_t *tokens, size_t n,
 			const struct gpc_extra *x, uint32_t nx, uint32_t flags,
 			gpc_key *ret_keys)
 {
@@ -37,7 +37,7 @@ GPC_EXPORT int gpc_hash(gpc *c, const gpc_key *parent, const uint32_t *tokens, s
 			flags & GPC_TAIL, ret_keys);
 }
 
-GPC_EXPORT int gpc_import(gpc *c, const void *digests, uint32_t bytes, uint32_t stride,
+GPC_EXPORT int gpc_key_import(gpc *c, const void *digests, uint32_t bytes, uint32_t stride,
 			  uint32_t n, uint32_t group, gpc_key *ret_keys)
 {
 	int err = handle_check(c, false);

@@ -65,8 +65,8 @@ GPC_EXPORT int gpc_demote(gpc *c, int from, int to, const gpc_block *blocks, uin
 	struct shm_command head = { .op = CMD_DEMOTE, .pool = (uint8_t)from,
 				    .to_pool = to < 0 ? 0xff : (uint8_t)to,
 				    .arg = !blocks,
-				    .flags = flags & GPC_KEEP ? CF_KEEP : 0 };
-	int err = request_check(c, flags, GPC_KEEP, true);
+				    .flags = flags & GPC_COPY ? CF_COPY : 0 };
+	int err = request_check(c, flags, GPC_COPY, true);
 
 	if (err == 0)
 		err = refuse_pool_number(c, "from", from);
@@ -90,9 +90,9 @@ GPC_EXPORT int gpc_promote(gpc *c, const gpc_block *blocks, uint32_t n, int to,
 			   int timeout_ms)
 {
 	struct shm_command head = { .op = CMD_PROMOTE, .to_pool = (uint8_t)to,
-				    .flags = (uint8_t)((flags & GPC_KEEP ? CF_KEEP : 0) |
+				    .flags = (uint8_t)((flags & GPC_COPY ? CF_COPY : 0) |
 						       (victims ? CF_MOVES : 0)) };
-	int err = request_check(c, flags, GPC_KEEP, true);
+	int err = request_check(c, flags, GPC_COPY, true);
 
 	if (err == 0)
 		err = refuse_pool_number(c, "to", to);

@@ -10,7 +10,7 @@
 #include "inspect/inspect.h"
 #include "serve.h"
 
-#define POOL_FLAGS ((uint32_t)(GPC_POOL_KEPT | GPC_POOL_CALLER | GPC_POOL_UNCHAINED))
+#define POOL_FLAGS ((uint32_t)(GPC_POOL_OWNED | GPC_POOL_CALLER | GPC_POOL_UNCHAINED))
 #define MAX_SLOTS  (1u << 24)            /* 24 bits of a block id */
 
 static void take_first(gpc *c, struct op *op)
@@ -48,7 +48,7 @@ static int request_from(const struct gpc_pool *p, struct shm_pool *rq)
 		return err_set(EINVAL, "kind is %u: it must be GPC_VRAM (%d) or GPC_RAM (%d)",
 			       p->kind, GPC_VRAM, GPC_RAM);
 	if (p->flags & ~POOL_FLAGS)
-		return err_set(EINVAL, "flags is 0x%x: a pool takes GPC_POOL_KEPT, GPC_POOL_CALLER, "
+		return err_set(EINVAL, "flags is 0x%x: a pool takes GPC_POOL_OWNED, GPC_POOL_CALLER, "
 			       "GPC_POOL_UNCHAINED, and 0x%x is not among them", p->flags,
 			       p->flags & ~POOL_FLAGS);
 	if (p->blocks && (uint64_t)p->blocks + transit > MAX_SLOTS)
@@ -193,7 +193,7 @@ GPC_EXPORT int gpc_pool_get(gpc *c, int pool, struct gpc_pool *ret)
 		return err;
 	if (!outside_pool(&c->seg, (uint32_t)pool, &copy))
 		return no_pool(c, pool);
-	if ((copy.flags & GPC_POOL_CALLER) && !c->readonly && copy.keeper == (int32_t)c->peer)
+	if ((copy.flags & GPC_POOL_CALLER) && !c->readonly && copy.owner == (int32_t)c->peer)
 		err = returns_adopt(c, (uint32_t)pool, MIN((uint32_t)copy.range, 1u << 24));
 	if (err < 0)
 		return err;
@@ -205,7 +205,7 @@ GPC_EXPORT int gpc_pool_get(gpc *c, int pool, struct gpc_pool *ret)
 	p.blocks = copy.blocks;
 	p.transit = (uint32_t)copy.range - copy.blocks;
 	p.generation = copy.generation;
-	p.keeper = copy.keeper;
+	p.owner = copy.owner;
 	p.demote_to = copy.demote_to;
 	p.gpus = copy.gpus;
 	memcpy(p.uuid, copy.uuid, sizeof(p.uuid));
@@ -215,7 +215,7 @@ GPC_EXPORT int gpc_pool_get(gpc *c, int pool, struct gpc_pool *ret)
 	return 0;
 }
 
-GPC_EXPORT int gpc_avail(gpc *c, int pool)
+GPC_EXPORT int gpc_pool_available(gpc *c, int pool)
 {
 	struct { uint32_t state, generation; uint64_t range; uint32_t blocks, kind, flags; } d;
 	struct { uint32_t live, reserved, dying, lingering; } n;
@@ -233,7 +233,7 @@ GPC_EXPORT int gpc_avail(gpc *c, int pool)
 		return no_pool(c, pool);
 	for (i = 0; i < c->seg.header.geometry.max_peers; i++)
 		held += outside_held(&c->seg, i, (uint32_t)pool);
-	if (d.flags & GPC_POOL_CALLER) { /* its keeper's holds are references alone */
+	if (d.flags & GPC_POOL_CALLER) { /* its owner's holds are references alone */
 		outside_index(&c->seg, at + offsetof(struct shm_pool, live), &n, sizeof(n));
 		held += n.reserved + n.dying - n.lingering;
 	}
@@ -260,7 +260,7 @@ static int wait_removed(gpc *c, int pool, uint32_t generation, uint64_t deadline
 	return 0;
 }
 
-GPC_EXPORT int gpc_clear(gpc *c, int pool, uint32_t tag, uint32_t flags, int timeout_ms)
+GPC_EXPORT int gpc_pool_clear(gpc *c, int pool, uint32_t tag, uint32_t flags, int timeout_ms)
 {
 	struct shm_command cmd = { .op = CMD_CLEAR, .count = 1, .tag = tag,
 				   .pool = pool < 0 ? 0xff : (uint8_t)pool,

@@ -23,7 +23,7 @@ struct publish {                         /* a call's arguments */
 	bool want_refs;
 };
 
-/* Of what nobody waits for, the first refusal is kept until gpc_wait asks. */
+/* Of what nobody waits for, the first refusal is kept until gpc_ticket_wait asks. */
 static void note_refused(gpc *c, const struct op *op, uint32_t i, int32_t err)
 {
 	const struct shm_command *s = ring_slot(c, op, i);
@@ -90,7 +90,7 @@ fail:
  * the record alone says that. */
 static void refused(gpc *c, uint32_t record, gpc_block block, struct ref_sum *sum)
 {
-	bool cell = !hold_is_keeper(c, block) && hold_is_owner(c, record);
+	bool cell = !hold_is_pool_owner(c, block) && hold_is_owner(c, record);
 
 	hold_step(c, record, block, cell ? HOLD_REFUSED : HOLD_GONE, sum);
 }
@@ -138,7 +138,7 @@ static void take_publish(gpc *c, struct op *op)
 	op->index = NULL;
 }
 
-/* Is it the program's to publish?  Of CALLER blocks the record tells: the keeper may not know that
+/* Is it the program's to publish?  Of CALLER blocks the record tells: the owner may not know that
  * one came back. */
 static bool is_reserved_by_us(gpc *c, uint32_t record, gpc_block block)
 {
@@ -198,7 +198,7 @@ static void send_publish(gpc *c, struct op *op)
 		struct shm_command *s = ring_slot(c, op, i);
 
 		if (hold_step(c, pool_record(&c->seg, s->block), s->block,
-			      hold_is_keeper(c, s->block) ? HOLD_SEND_KEPT : HOLD_SEND, &sum))
+			      hold_is_pool_owner(c, s->block) ? HOLD_SEND_OWNED : HOLD_SEND, &sum))
 			continue;
 		answer(c, op, i, -EPERM);
 		s->op = CMD_NOP;
@@ -383,7 +383,7 @@ GPC_EXPORT int gpc_publish(gpc *c, const gpc_key *parents, const gpc_key *keys,
 	if (!p.resident)
 		return err_set(ENOMEM, "no memory to publish %u blocks", n);
 	got = publish_wait(c, &p, n, &ticket);
-	if (t && (got >= 0 || got == -ENOTCONN)) /* the writer is gone: gpc_wait finishes it */
+	if (t && (got >= 0 || got == -ENOTCONN)) /* the writer is gone: gpc_ticket_wait finishes it */
 		*t = ticket;
 	if (!resident) {
 		if (got < 0 && ticket != before)

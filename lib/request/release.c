@@ -19,7 +19,7 @@ static bool release(gpc *c, gpc_block block, uint32_t record, uint64_t stamp,
 		return false;
 	cell = load_relaxed(refs_cell(c, record));
 	if (!cell)
-		return hold_is_keeper(c, block) && hold_is_owner(c, record);
+		return hold_is_pool_owner(c, block) && hold_is_owner(c, record);
 	if (__builtin_expect(cell <= CELL_REFS, 1)) {
 		refs_stamp(c, record, stamp);    /* a release counts as a use */
 		if (refs_drop(c, record, block, sum))
@@ -61,7 +61,7 @@ static uint32_t release_group(gpc *c, const gpc_block *blocks, uint32_t n, uint6
 	return bad;
 }
 
-GPC_EXPORT int gpc_unref(gpc *c, const gpc_block *blocks, uint32_t n)
+GPC_EXPORT int gpc_release(gpc *c, const gpc_block *blocks, uint32_t n)
 {
 	int err = handle_check(c, true);
 	struct ref_sum sum = { 0 };
@@ -100,7 +100,7 @@ static void tell_refused(gpc *c, uint64_t ticket)
 		refuse_publish(c, &it);
 }
 
-GPC_EXPORT int gpc_wait(gpc *c, gpc_ticket t, int timeout_ms)
+GPC_EXPORT int gpc_ticket_wait(gpc *c, gpc_ticket t, int timeout_ms)
 {
 	int err = request_check(c, 0, 0, timeout_ms != 0);
 
@@ -161,7 +161,7 @@ static int drop_part(gpc *c, const gpc_block *blocks, uint32_t n, bool wait, gpc
 	}
 	err = ring_call(c, op, cmds, NEVER, &pending);
 	free(cmds);
-	if (pending)                     /* the writer is gone: gpc_wait finishes it */
+	if (pending)                     /* the writer is gone: gpc_ticket_wait finishes it */
 		*ticket = ring_last_ticket(c);
 	if (err == 0) {
 		err = op->result;

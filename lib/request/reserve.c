@@ -340,8 +340,8 @@ static void reserve_undo(gpc *c, gpc_block *blocks, struct gpc_move *moves, uint
 
 	for (i = 0; moves && i < n; i++)
 		if (moves[i].to >= 0)
-			gpc_unref(c, &moves[i].to, 1);
-	gpc_unref(c, blocks, n);
+			gpc_release(c, &moves[i].to, 1);
+	gpc_release(c, blocks, n);
 }
 
 /* One submission: up to PART blocks. */

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* returned.c - which blocks of its own an engine has back.
  *
- * The record is the truth: RESERVED, for the keeper.  Each time a block comes back it does so
+ * The record is the truth: RESERVED, for the owner.  Each time a block comes back it does so
  * in a new generation of its word, and `told` has, for each block, the generation that the
- * keeper knows of.  So nothing is told twice, however often it is looked at, and a look at all
+ * owner knows of.  So nothing is told twice, however often it is looked at, and a look at all
  * records never misses anything.
  *
  * The feed says which records to look at: the writer puts a GPC_RETURNED there for each
@@ -12,7 +12,7 @@
  * was read are all records of the pool looked at, and the feed goes on from where it was when
  * that began.
  *
- * What the keeper's own gpc_evict has taken carries the operation's number, and its answer tells
+ * What the owner's own gpc_evict has taken carries the operation's number, and its answer tells
  * of it: such a record is left alone here.  If nobody waits for the answer any more the block is
  * given back, and returns once more, without a number. */
 #include "config.h"
@@ -213,7 +213,7 @@ static int check_pool(const gpc *c, uint32_t pool, const struct returns *r)
 
 	if (state == POOL_FREE)
 		return -ENOENT;
-	if (!r || load_relaxed(&d->keeper) != (int32_t)c->peer)
+	if (!r || load_relaxed(&d->owner) != (int32_t)c->peer)
 		return -EPERM;
 	return state != POOL_READY || load_relaxed(&d->generation) != r->generation ? -ESTALE :
 										      0;

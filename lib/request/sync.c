@@ -68,7 +68,7 @@ static int wait_for_flush(gpc *c, uint64_t want, int timeout_ms, uint64_t deadli
 		       "not all mirrors show change %llu yet", (unsigned long long)want);
 }
 
-GPC_EXPORT int gpc_sync(gpc *c, gpc_ticket t, int timeout_ms)
+GPC_EXPORT int gpc_mirror_sync(gpc *c, gpc_ticket t, int timeout_ms)
 {
 	uint64_t deadline = deadline_from(timeout_ms);
 	int err = handle_check(c, true);
@@ -78,7 +78,7 @@ GPC_EXPORT int gpc_sync(gpc *c, gpc_ticket t, int timeout_ms)
 	if (err)
 		return err;
 	if (t)
-		err = gpc_wait(c, t, timeout_ms);
+		err = gpc_ticket_wait(c, t, timeout_ms);
 	if (err)
 		return err;
 	/* what was acknowledged has been stored and counted before its result */
@@ -86,7 +86,7 @@ GPC_EXPORT int gpc_sync(gpc *c, gpc_ticket t, int timeout_ms)
 			      deadline);
 }
 
-GPC_EXPORT int gpc_dirty(gpc *c)
+GPC_EXPORT int gpc_mirror_lag(gpc *c)
 {
 	uint64_t flushed;
 	struct shm_state st;

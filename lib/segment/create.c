@@ -101,7 +101,7 @@ static int draft_header(const struct gpc_config *cfg, struct shm_header *h)
 	memcpy(h->layout, cfg->layout, sizeof(h->layout));
 	h->block_tokens = cfg->block_tokens ? cfg->block_tokens : 16;
 	h->tick_us = cfg->tick_us ? cfg->tick_us : 1000;
-	h->ahead = cfg->ahead ? MAX(cfg->ahead, 0) : 64;
+	h->free_target = cfg->free_target ? MAX(cfg->free_target, 0) : 64;
 	h->quarantine_ms = cfg->quarantine_ms ? cfg->quarantine_ms : 1000;
 	h->peer_quota = cfg->peer_quota;
 	h->created_ns = (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;

@@ -59,9 +59,9 @@ static int check_policy(const struct gpc_config *cfg)
 	if (cfg->quarantine_ms &&
 	    (err = err_range("quarantine_ms", cfg->quarantine_ms, 1, 3600000)))
 		return err;
-	if (cfg->ahead < -1 || cfg->ahead > (int32_t)MAX_SLOTS)
-		return err_set(EINVAL, "ahead is %d: it must be -1 (none) to %u",
-			       cfg->ahead, MAX_SLOTS);
+	if (cfg->free_target < -1 || cfg->free_target > (int32_t)MAX_SLOTS)
+		return err_set(EINVAL, "free_target is %d: it must be -1 (none) to %u",
+			       cfg->free_target, MAX_SLOTS);
 	return 0;
 }
 

@@ -16,7 +16,7 @@ static uint32_t seed(const struct segment *s, uint8_t *index, uint32_t number, u
 	p->range = (uint64_t)first << 32 | (blocks + transit);
 	p->blocks = blocks;
 	p->kind = kind;
-	p->keeper = -1;
+	p->owner = -1;
 	p->demote_to = demote_to;
 	p->gpus = 1;
 	return first + blocks + transit;

@@ -62,7 +62,7 @@ struct shm_header {                      /* at 0 of index and control; immutable
 	uint8_t layout[32];
 	char devices[64];
 	uint32_t block_tokens, tick_us;
-	int32_t ahead;
+	int32_t free_target;
 	uint32_t quarantine_ms, peer_quota;
 	uint32_t reserved;
 	uint64_t created_ns;             /* CLOCK_REALTIME */
@@ -103,7 +103,7 @@ struct shm_pool {                        /* w, r */
 	uint64_t range;                  /* first record << 32 | slots (capacity + transit) */
 	uint32_t blocks;                 /* capacity */
 	uint32_t kind, flags, space;
-	int32_t keeper, demote_to;
+	int32_t owner, demote_to;
 	uint32_t gpus, backing_size;
 	uint8_t uuid[16][16];
 	uint8_t backing[1024];
@@ -152,7 +152,7 @@ enum {                                   /* flags of a record */
 	REC_UNCHAINED  = 1 << 0,         /* published without a parent link */
 	REC_QUARANTINE = 1 << 1,         /* DYING: was reserved by a peer that may still write */
 	REC_DETACHED     = 1 << 2,         /* RESERVED target: its source is gone already (reserve) */
-	REC_KEEP       = 1 << 3,         /* RESERVED target: the source stays live */
+	REC_COPY       = 1 << 3,         /* RESERVED target: the source stays live */
 	REC_MOVED      = 1 << 4,         /* LIVE: its key names another block of its space; no entry
 	                                  * names it, and it goes after a grace period (leave.c) */
 	REC_LEAVING    = 1 << 5,         /* LIVE: its key has gone to another space; it goes after
@@ -283,7 +283,7 @@ enum {
 
 enum {                                   /* flags of a command */
 	CF_PARTIAL = 1 << 0, CF_MOVES = 1 << 1, CF_TRY = 1 << 2, CF_TAKE = 1 << 3,
-	CF_KEEP = 1 << 4, CF_CANCEL = 1 << 5, CF_UNCHAINED = 1 << 6,
+	CF_COPY = 1 << 4, CF_CANCEL = 1 << 5, CF_UNCHAINED = 1 << 6,
 	CF_REMOVE = 1 << 7,              /* CMD_CLEAR */
 	CF_STOCK = 1 << 7                /* CMD_RESERVE: the blocks go to the peer's stock */
 };

@@ -219,7 +219,7 @@ static int check_content(const struct segment *s, const struct shm_header *h)
 		return err;
 	geometry_layout(&h->geometry, &at);
 	if (h->bytes != at.index_bytes || !h->block_tokens || h->block_tokens > 65536 ||
-	    !h->tick_us || h->ahead < 0 || !memchr(h->devices, 0, sizeof(h->devices)))
+	    !h->tick_us || h->free_target < 0 || !memchr(h->devices, 0, sizeof(h->devices)))
 		return err_set(EBADMSG, "%s: the header contradicts itself", s->name);
 	if (strncmp(h->hash, KEY_HASH_NAME, sizeof(h->hash)))
 		return err_set(EPROTO, "%s hashes with %s, this library with %s", s->name,
@@ -334,9 +334,9 @@ static int check_config(const struct segment *s, const struct gpc_config *cfg)
 			       cfg->quarantine_ms)) ||
 	    (err = check_field(s, "peer_quota", h->peer_quota, cfg->peer_quota)))
 		return err;
-	if (cfg->ahead && h->ahead != MAX(cfg->ahead, 0))
-		return err_set(EPROTO, "%s exists with ahead %d instead of %d", s->name,
-			       h->ahead, MAX(cfg->ahead, 0));
+	if (cfg->free_target && h->free_target != MAX(cfg->free_target, 0))
+		return err_set(EPROTO, "%s exists with free_target %d instead of %d", s->name,
+			       h->free_target, MAX(cfg->free_target, 0));
 	return check_layout(s, cfg->layout);
 }
 

@@ -78,14 +78,14 @@ static void keep_leftover(struct writer *w, uint32_t record)
 	w->leftover[w->nleftover++] = (struct leftover){ r->owner, record, r->op };
 }
 
-/* What the keeper of a CALLER pool has goes with the pool; or it never learnt that it had a
+/* What the owner of a CALLER pool has goes with the pool; or it never learnt that it had a
  * pool, since the writer died while it made it. */
 static bool pool_took_it(struct writer *w, uint32_t record)
 {
 	const struct wpool *p = w_pool_of(w, record);
 
 	return p->state != POOL_READY && (p->flags & GPC_POOL_CALLER) &&
-	       p->keeper == (int32_t)w_record(w, record)->owner;
+	       p->owner == (int32_t)w_record(w, record)->owner;
 }
 
 /* Records between the pools have number 0, too. */

@@ -32,7 +32,7 @@ static void pin_sources(struct writer *w, const struct records *moving)
 	for (i = 0; i < moving->n; i++) {
 		const struct shm_record *r = w_record(w, moving->at[i]);
 
-		move_pin(w, r->source - 1, w->pool_of[moving->at[i]], r->flags & REC_KEEP);
+		move_pin(w, r->source - 1, w->pool_of[moving->at[i]], r->flags & REC_COPY);
 	}
 }
 
@@ -55,7 +55,7 @@ static void pin_sources(struct writer *w, const struct records *moving)
  *   DYING or beyond         REC_MOVED               cannot be: S was DYING first (leave_sources);
  *                                                   forged, S waits and goes
  *   another space:
- *   LIVE, source = S        LIVE                    S is marked and waits; with REC_KEEP it stays
+ *   LIVE, source = S        LIVE                    S is marked and waits; with REC_COPY it stays
  *   LIVE, source = S,       LIVE                    T gets its entry after the grace period, and S
  *     no entry yet                                  waits for the next one
  *   LIVE                    REC_LEAVING             S waits
@@ -95,7 +95,7 @@ static void finish_move(struct writer *w, uint8_t *entry, uint32_t to)
 	uint32_t from = t->source - 1;
 
 	if (is_source_of(w, from, to) && w_space(w, from) != w_space(w, to)) {
-		if (!(t->flags & (REC_KEEP | REC_DETACHED)) && w->node[from].in_tree)
+		if (!(t->flags & (REC_COPY | REC_DETACHED)) && w->node[from].in_tree)
 			leave_space(w, from);
 	} else if (is_source_of(w, from, to) && leave_is_moved(w, from)) {
 		return;                  /* it waits, and goes before its key does */

@@ -188,8 +188,8 @@ static int32_t give_back(struct writer *w, uint32_t peer, const struct shm_comma
 	    grant_holds(w, record) || !means_this(w, record, cmd))
 		return -EPERM;
 	p = w_pool_of(w, record);
-	/* what the keeper's own gpc_evict has brought, and it was not told: now it is */
-	if (!(p->flags & GPC_POOL_CALLER) || p->keeper != (int32_t)peer ||
+	/* what the owner's own gpc_evict has brought, and it was not told: now it is */
+	if (!(p->flags & GPC_POOL_CALLER) || p->owner != (int32_t)peer ||
 	    p->state != POOL_READY || w_record(w, record)->op)
 		record_free(w, record);
 	return 0;

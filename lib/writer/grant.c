@@ -47,7 +47,7 @@ static void grant_remove(struct writer *w, struct grant *g)
 }
 
 /* Is the block this slot's, and nobody's else?  One that was only evicted is free, or another
- * keeper's, unless a command of the keeper itself evicted it. */
+ * owner's, unless a command of the owner itself evicted it. */
 static bool is_of(struct writer *w, const struct grant *g, const struct grant_slot *s,
 		  uint32_t record)
 {
@@ -118,7 +118,7 @@ static void slot_finish(struct writer *w, struct grant *g, uint32_t i, uint32_t 
 	if (s->skip)
 		return;
 	move_bind(w, s->block, s->source, s->source_word,
-		  (uint8_t)(g->flags & CF_KEEP ? REC_KEEP : 0));
+		  (uint8_t)(g->flags & CF_COPY ? REC_COPY : 0));
 	grant_unpin(w, s, g);                  /* the binding pins it now */
 }
 
@@ -218,7 +218,7 @@ static void victim_is_ours(struct writer *w, struct grant *g, uint32_t record)
 
 	if (p->flags & GPC_POOL_CALLER)
 		/* the operation is the evictor's, and of no other ring */
-		record_return(w, record, p->keeper == (int32_t)g->peer ? op : 0);
+		record_return(w, record, p->owner == (int32_t)g->peer ? op : 0);
 	else if (g->kind != CMD_EVICT || (g->flags & CF_TAKE))
 		record_reserve(w, record, g->peer, op);
 	else
@@ -297,9 +297,9 @@ static int32_t grant_begin(struct writer *w, struct grant *g, const struct shm_c
 	p = &w->pool[g->pool];
 	if (p->state != POOL_READY)
 		return p->state == POOL_FREE ? -ENOENT : -ESTALE;
-	/* blocks of the keeper's are nobody's else to take; it has them all already */
+	/* blocks of the owner's are nobody's else to take; it has them all already */
 	if ((p->flags & GPC_POOL_CALLER) &&
-	    (g->kind != CMD_EVICT || ((g->flags & CF_TAKE) && p->keeper != (int32_t)g->peer)))
+	    (g->kind != CMD_EVICT || ((g->flags & CF_TAKE) && p->owner != (int32_t)g->peer)))
 		return -EPERM;
 	if ((g->flags & CF_MOVES) && p->demote_to >= 0 &&
 	    (uint32_t)p->demote_to < w->max_pools &&

@@ -14,7 +14,7 @@
 void grant_unpin(struct writer *w, struct grant_slot *s, struct grant *g)
 {
 	if (s->source != NONE)
-		move_unpin(w, s->source, g->pool, g->flags & CF_KEEP);
+		move_unpin(w, s->source, g->pool, g->flags & CF_COPY);
 	s->source = NONE;
 }
 
@@ -43,7 +43,7 @@ static int32_t source_check(struct writer *w, struct grant *g, struct grant_slot
 		return -EINVAL;
 	if (w->node[record].pins)
 		return -ENOSPC;          /* somebody moves it already */
-	if ((g->flags & CF_KEEP) && w_space(w, record) == w->pool[g->pool].space)
+	if ((g->flags & CF_COPY) && w_space(w, record) == w->pool[g->pool].space)
 		return -EINVAL;
 	if (g->kind == CMD_PROMOTE && !load_relaxed(&seg_row(&w->seg, record)[g->peer]))
 		return -EPERM;
@@ -57,7 +57,7 @@ static int32_t source_check(struct writer *w, struct grant *g, struct grant_slot
 static void pin(struct writer *w, struct grant *g, struct grant_slot *s)
 {
 	s->source_word = w_word(w, s->source);
-	move_pin(w, s->source, g->pool, g->flags & CF_KEEP);
+	move_pin(w, s->source, g->pool, g->flags & CF_COPY);
 }
 
 /* Another space that has the key already needs no copy of it: the source of a demotion goes as if
@@ -79,7 +79,7 @@ static void skip_resident(struct writer *w, struct grant *g, struct grant_slot *
 		return;
 	leave_stay(w, resident);
 	s->skip = true;
-	if (g->kind == CMD_DEMOTE && !(g->flags & CF_KEEP) && !leave_is_moved(w, source))
+	if (g->kind == CMD_DEMOTE && !(g->flags & CF_COPY) && !leave_is_moved(w, source))
 		leave_space(w, source);
 	grant_unpin(w, s, g);
 }
@@ -108,7 +108,7 @@ static int32_t pick_sources(struct writer *w, struct grant *g, uint32_t from)
 {
 	uint32_t i, n;
 
-	if ((g->flags & CF_KEEP) && w->pool[from].space == w->pool[g->pool].space)
+	if ((g->flags & CF_COPY) && w->pool[from].space == w->pool[g->pool].space)
 		return -EINVAL;
 	n = lru_pick(w, from, g->n, true, &w->picked, &w->picked_size, 0);
 	for (i = 0; i < n; i++) {

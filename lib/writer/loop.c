@@ -419,7 +419,7 @@ static void refill(struct writer *w)
 	uint32_t i, j, ahead, room, n;
 
 	grant_trim(w);
-	if (w->seg.header.ahead <= 0)
+	if (w->seg.header.free_target <= 0)
 		return;
 	for (i = 0; i < w->max_pools; i++) {
 		struct wpool *p = &w->pool[i];
@@ -427,7 +427,7 @@ static void refill(struct writer *w)
 		if (p->state != POOL_READY || p->demote_to >= 0 || p->leaving ||
 		    (p->flags & GPC_POOL_CALLER))
 			continue;
-		ahead = MIN((uint32_t)w->seg.header.ahead, p->blocks / 16);
+		ahead = MIN((uint32_t)w->seg.header.free_target, p->blocks / 16);
 		room = p->blocks - MIN(p->blocks, p->live + p->reserved);
 		if (room >= (ahead + 1) / 2)
 			continue;

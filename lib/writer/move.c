@@ -66,7 +66,7 @@ void move_bind(struct writer *w, uint32_t target, uint32_t source, uint32_t sour
 	store_release(&t->source, source + 1);
 	if (flags & REC_DETACHED)
 		return;
-	move_pin(w, source, w->pool_of[target], flags & REC_KEEP);
+	move_pin(w, source, w->pool_of[target], flags & REC_COPY);
 	store_relaxed(seg_stamp(&w->seg, target), lru_stamp(w, source));
 }
 
@@ -133,7 +133,7 @@ void move_forget(struct writer *w, uint32_t target)
 	if (flags & REC_DETACHED)
 		tree_unlink(w, target);
 	else
-		move_unpin(w, source, w->pool_of[target], flags & REC_KEEP);
+		move_unpin(w, source, w->pool_of[target], flags & REC_COPY);
 }
 
 static void forget_sources_of(struct writer *w, const struct wpool *of, uint32_t pool)
@@ -195,7 +195,7 @@ void move_unbind(struct writer *w, uint32_t target)
 	store_release(&t->source, 0);
 	store_release(&t->flags, 0);
 	if (!(flags & REC_DETACHED)) {
-		move_unpin(w, source, w->pool_of[target], flags & REC_KEEP);
+		move_unpin(w, source, w->pool_of[target], flags & REC_COPY);
 		return;
 	}
 	hand_to_twin(w, target);
@@ -332,7 +332,7 @@ static int32_t commit_bound(struct writer *w, uint32_t peer, uint32_t target)
 {
 	struct shm_record *t = w_record(w, target);
 	uint32_t source = t->source - 1;
-	bool keep = t->flags & REC_KEEP;
+	bool keep = t->flags & REC_COPY;
 	int32_t err;
 
 	if (w_word(w, source) != t->source_word || !is_copy(w, source, target))

@@ -114,14 +114,14 @@ static int32_t request_check(struct writer *w, const struct shm_pool *rq)
 
 	if ((rq->kind != GPC_VRAM && rq->kind != GPC_RAM) || rq->space >= GPC_MAX_SPACES ||
 	    !rq->blocks || slots < rq->blocks || slots > 1u << 24 ||
-	    rq->flags & ~(uint32_t)(GPC_POOL_KEPT | GPC_POOL_CALLER | GPC_POOL_UNCHAINED) ||
+	    rq->flags & ~(uint32_t)(GPC_POOL_OWNED | GPC_POOL_CALLER | GPC_POOL_UNCHAINED) ||
 	    rq->gpus > 16 || rq->backing_size > sizeof(rq->backing))
 		return -EINVAL;
 	if (to >= 0 && ((uint32_t)to >= w->max_pools || w->pool[to].state != POOL_READY))
 		return -ENOENT;
 	if (to >= 0 && !tiers_fit(&w->pool[to], rq))
 		return -EINVAL;
-	/* nothing moves into blocks that their keeper hands out; so transit slots serve nobody */
+	/* nothing moves into blocks that their owner hands out; so transit slots serve nobody */
 	if (to >= 0 && (w->pool[to].flags & GPC_POOL_CALLER))
 		return -EINVAL;
 	return (rq->flags & GPC_POOL_CALLER) && slots != rq->blocks ? -EINVAL : 0;
@@ -140,7 +140,7 @@ static uint32_t generation_of_end(uint32_t before)
 }
 
 static void describe(struct writer *w, uint32_t number, const struct shm_pool *rq,
-		     uint32_t first, int32_t keeper, uint64_t maker)
+		     uint32_t first, int32_t owner, uint64_t maker)
 {
 	struct shm_pool *d = w_pool(w, number);
 	struct wpool *p = &w->pool[number];
@@ -148,14 +148,14 @@ static void describe(struct writer *w, uint32_t number, const struct shm_pool *r
 	*p = (struct wpool){
 		.state = POOL_READY, .generation = generation_of_life(d->generation),
 		.first = first, .slots = (uint32_t)rq->range, .blocks = rq->blocks, .kind = rq->kind,
-		.flags = rq->flags, .space = rq->space, .keeper = keeper,
+		.flags = rq->flags, .space = rq->space, .owner = owner,
 		.demote_to = rq->demote_to < 0 ? -1 : rq->demote_to,
 	};
 	d->blocks = p->blocks;
 	d->kind = p->kind;
 	d->flags = p->flags;
 	d->space = p->space;
-	d->keeper = keeper;
+	d->owner = owner;
 	d->demote_to = p->demote_to;
 	d->gpus = rq->gpus ? rq->gpus : 1;
 	d->maker = maker;
@@ -190,7 +190,7 @@ int32_t pools_add(struct writer *w, uint32_t peer, uint64_t position)
 	if (err >= 0)
 		return err;
 	if (rq.flags & GPC_POOL_CALLER)
-		rq.flags |= GPC_POOL_KEPT;
+		rq.flags |= GPC_POOL_OWNED;
 	err = request_check(w, &rq);
 	if (err < 0)
 		return err;
@@ -200,7 +200,7 @@ int32_t pools_add(struct writer *w, uint32_t peer, uint64_t position)
 	if (number == w->max_pools || !find_range(w, (uint32_t)rq.range, &first))
 		return -ENOSPC;
 	free_range(w, first, (uint32_t)rq.range);
-	describe(w, number, &rq, first, rq.flags & GPC_POOL_KEPT ? (int32_t)peer : -1, maker);
+	describe(w, number, &rq, first, rq.flags & GPC_POOL_OWNED ? (int32_t)peer : -1, maker);
 	pool_attach(w, number);
 	for (i = w->pool[number].slots; i--;) {
 		pools_reset_node(w, first + i);
@@ -295,26 +295,26 @@ static void pool_shut(struct writer *w, uint32_t pool)
 	w->next_housekeep_ns = 0;             /* pools_housekeep() ends it */
 }
 
-/* What the pool's keeper had reserved goes with it. */
-static void free_reservations_of(struct writer *w, uint32_t pool, int32_t keeper)
+/* What the pool's owner had reserved goes with it. */
+static void free_reservations_of(struct writer *w, uint32_t pool, int32_t owner)
 {
 	const struct wpool *p = &w->pool[pool];
 	uint32_t i;
 
 	for (i = 0; i < p->slots; i++)
 		if (w_is(w, p->first + i, RESERVED) &&
-		    w_record(w, p->first + i)->owner == keeper)
+		    w_record(w, p->first + i)->owner == owner)
 			record_free(w, p->first + i);
 }
 
 void pools_kill(struct writer *w, uint32_t pool)
 {
-	int32_t keeper = w->pool[pool].keeper;
+	int32_t owner = w->pool[pool].owner;
 
 	if (w->pool[pool].state == POOL_READY)
 		pool_shut(w, pool);
-	if (keeper >= 0)
-		free_reservations_of(w, pool, keeper);
+	if (owner >= 0)
+		free_reservations_of(w, pool, owner);
 }
 
 /* The generation that the caller saw; shutting a pool makes it one higher. */
@@ -343,7 +343,7 @@ int32_t pools_clear(struct writer *w, int32_t pool, uint32_t tag, bool remove,
 			if (w->pool[p].state == POOL_READY)
 				pool_shut(w, p);
 			if (caller)
-				free_reservations_of(w, p, w->pool[p].keeper);
+				free_reservations_of(w, p, w->pool[p].owner);
 			held += w->pool[p].reserved;
 		} else if (w->pool[p].state == POOL_READY) {
 			clear_pool(w, p, tag);
@@ -399,14 +399,14 @@ int pools_load(struct writer *w)
 		if (d->state > POOL_DRAINING || !slots || slots > 1u << 24 ||
 		    first >= w->max_blocks || slots > w->max_blocks - first ||
 		    overlaps(w, first, slots, &end) || d->blocks > slots ||
-		    d->space >= GPC_MAX_SPACES || d->keeper >= (int32_t)w->max_peers ||
+		    d->space >= GPC_MAX_SPACES || d->owner >= (int32_t)w->max_peers ||
 		    d->demote_to >= (int32_t)w->max_pools)
 			return err_set(EBADMSG, "pool %u of the segment is damaged", i);
 		w->pool[i] = (struct wpool){
 			.state = d->state == POOL_READY && live ? POOL_READY : POOL_DRAINING,
 			.generation = d->generation, .first = first, .slots = slots,
 			.blocks = d->blocks, .kind = d->kind, .flags = d->flags,
-			.space = d->space, .keeper = d->keeper, .demote_to = d->demote_to,
+			.space = d->space, .owner = d->owner, .demote_to = d->demote_to,
 		};
 		pool_attach(w, i);
 		if (w->pool[i].state == POOL_DRAINING)

@@ -6,7 +6,7 @@
 #include "writer/state.h"
 
 int32_t pools_add(struct writer *w, uint32_t peer, uint64_t position);
-/* Blocks still held; pool and tag as in gpc_clear.  generation: of the pool that is meant, 0 =
+/* Blocks still held; pool and tag as in gpc_pool_clear.  generation: of the pool that is meant, 0 =
  * whatever has the number. */
 int32_t pools_clear(struct writer *w, int32_t pool, uint32_t tag, bool remove,
 		    uint64_t generation);

@@ -49,7 +49,7 @@ static void free_reservations(struct writer *w, uint32_t peer, const struct iden
 		struct wpool *p = w_pool_of(w, record);
 
 		next = w->owned[record].next;
-		if ((p->flags & GPC_POOL_CALLER) && p->keeper == (int32_t)peer)
+		if ((p->flags & GPC_POOL_CALLER) && p->owner == (int32_t)peer)
 			continue;        /* the pool dies as a whole */
 		if (gone)
 			record_free(w, record);
@@ -63,10 +63,10 @@ static void kill_pools(struct writer *w, uint32_t peer)
 	uint32_t p;
 
 	for (p = 0; p < w->max_pools; p++)
-		if (w->pool[p].state != POOL_FREE && w->pool[p].keeper == (int32_t)peer) {
+		if (w->pool[p].state != POOL_FREE && w->pool[p].owner == (int32_t)peer) {
 			pools_kill(w, p);
-			w->pool[p].keeper = -1;
-			store_relaxed(&w_pool(w, p)->keeper, -1);
+			w->pool[p].owner = -1;
+			store_relaxed(&w_pool(w, p)->owner, -1);
 		}
 }
 

@@ -8,7 +8,7 @@
 void record_reserve(struct writer *w, uint32_t record, uint32_t owner, uint64_t op);
 void record_free(struct writer *w, uint32_t record);     /* RESERVED or DYING -> FREE */
 void record_publish(struct writer *w, uint32_t record, uint32_t what, gpc_block was);
-/* DYING or FREE, of a CALLER pool -> RESERVED for the keeper, who is told.  op: of its own
+/* DYING or FREE, of a CALLER pool -> RESERVED for the owner, who is told.  op: of its own
  * gpc_evict, whose answer names the block; else 0. */
 void record_return(struct writer *w, uint32_t record, uint64_t op);
 void record_own(struct writer *w, uint32_t record, uint32_t owner);      /* lists only */

@@ -75,7 +75,7 @@ void record_disown(struct writer *w, uint32_t record)
 	w_tally(w, owner)->reserved--;
 }
 
-/* DYING, and referenced all the same: its holder counts it, so that gpc_avail() must not. */
+/* DYING, and referenced all the same: its holder counts it, so that gpc_pool_available() must not. */
 static void set_lingers(struct writer *w, uint32_t record, bool lingers)
 {
 	struct shm_record *r = w_record(w, record);
@@ -149,17 +149,17 @@ void record_reserve(struct writer *w, uint32_t record, uint32_t owner, uint64_t 
  * is prepared, scan_free() of the takeover does all of it. */
 void record_return(struct writer *w, uint32_t record, uint64_t op)
 {
-	uint32_t keeper = (uint32_t)w_pool_of(w, record)->keeper;
+	uint32_t owner = (uint32_t)w_pool_of(w, record)->owner;
 
 	feed_returned(w, record);
-	record_reserve(w, record, keeper, op);
+	record_reserve(w, record, owner, op);
 	feed_commit_returned(w, w->pool_of[record]);
-	if (keeper < w->max_peers)
-		w->peer[keeper].answered = true;         /* it may wait for this */
+	if (owner < w->max_peers)
+		w->peer[owner].answered = true;         /* it may wait for this */
 	w->progress = true;
 }
 
-/* RESERVED or DYING -> FREE; blocks of a CALLER pool go back to the keeper. */
+/* RESERVED or DYING -> FREE; blocks of a CALLER pool go back to the owner. */
 void record_free(struct writer *w, uint32_t record)
 {
 	struct shm_record *r = w_record(w, record);

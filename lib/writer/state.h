@@ -54,7 +54,7 @@ struct queue {
 
 struct wpool {
 	uint32_t state, generation, first, slots, blocks, kind, flags, space;
-	int32_t keeper, demote_to;
+	int32_t owner, demote_to;
 	uint32_t *free, nfree;           /* stack: last returned first; then ascending */
 	uint32_t live, reserved, dying;
 	uint32_t coming;                 /* in their grace period, promised to nobody: DYING, or

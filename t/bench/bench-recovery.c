@@ -32,7 +32,7 @@
 
 #define PROMPT     256u                  /* blocks of the longest */
 #define BATCH      64u                   /* keys of a lookup */
-#define KEPT       4096u                 /* blocks whose keys are looked up */
+#define OWNED       4096u                 /* blocks whose keys are looked up */
 #define WORKER     1000u                 /* references of the worker that is killed */
 #define MAX_ROUNDS 1000
 #define BINS       (64 * 32)
@@ -49,8 +49,8 @@ static struct shared {                   /* between the processes */
 
 static char name[64];
 static uint32_t blocks = 1u << 20, rounds = 15, nkept;
-static gpc_key kept[KEPT];
-static gpc_block kept_block[KEPT];
+static gpc_key kept[OWNED];
+static gpc_block kept_block[OWNED];
 static uint64_t seed = 1;
 
 static void die(const char *what, int err)
@@ -93,7 +93,7 @@ static uint64_t draw(void)
 
 static gpc *attach(uint32_t flags)
 {
-	struct gpc_options opt = { .size = sizeof(opt), .timeout_ms = 5000 };
+	struct gpc_attach_options opt = { .size = sizeof(opt), .timeout_ms = 5000 };
 	gpc *c;                          /* those killed before may not be reaped yet */
 
 	must(gpc_attach(name, &opt, flags, &c), "attach");
@@ -173,7 +173,7 @@ static void prompt_keys(gpc *c, gpc_key *key, uint32_t n)
 		*from = draw() | 1;
 	for (i = 0; i < n; i++)
 		digest[i] = i < same ? *from + i : draw();
-	must(gpc_import(c, digest, 8, 8, n, 0, key + 1), "import");
+	must(gpc_key_import(c, digest, 8, 8, n, 0, key + 1), "import");
 	memset(key, 0, sizeof(*key));
 }
 
@@ -184,11 +184,11 @@ static uint32_t publish_prompt(gpc *c, const gpc_key *key, uint32_t n)
 
 	hit = (uint32_t)must(gpc_acquire(c, 0, key + 1, n, block, 0), "acquire");
 	if (hit < n) {
-		must(gpc_reserve(c, 0, n - hit, 0, block + hit, NULL, 0, -1), "reserve");
-		must(gpc_publish(c, key + hit, key + hit + 1, block + hit, n - hit, 0, NULL, 0,
-				 NULL), "publish");
+		must(gpc_reserve(c, 0, n - hit, block + hit, NULL, 0, -1), "reserve");
+		must(gpc_publish(c, key + hit, key + hit + 1, block + hit, n - hit, NULL,
+				 0, -1), "publish");
 	}
-	must(gpc_unref(c, block, n), "unref");
+	must(gpc_release(c, block, n), "unref");
 	return n - hit;
 }
 
@@ -204,8 +204,8 @@ static void fill(gpc *c)
 		prompt_keys(c, key, n);
 		came += publish_prompt(c, key, n);
 	}
-	while (nkept < KEPT) {
-		n = KEPT - nkept < PROMPT ? KEPT - nkept : PROMPT;
+	while (nkept < OWNED) {
+		n = OWNED - nkept < PROMPT ? OWNED - nkept : PROMPT;
 		prompt_keys(c, key, n);
 		publish_prompt(c, key, n);
 		must(gpc_acquire(c, 0, key + 1, n, kept_block + nkept, 0), "acquire");
@@ -313,8 +313,8 @@ static void nothing(gpc *c)              /* a command, and its answer */
 {
 	gpc_block block;
 
-	must(gpc_reserve(c, 0, 1, 0, &block, NULL, 0, -1), "reserve");
-	must(gpc_unref(c, &block, 1), "unref");
+	must(gpc_reserve(c, 0, 1, &block, NULL, 0, -1), "reserve");
+	must(gpc_release(c, &block, 1), "unref");
 }
 
 /* The writer goes, another one comes; `quiet` is as much time without any death. */
@@ -344,7 +344,7 @@ static uint64_t references(gpc *c)
 {
 	struct gpc_stats s = { .size = sizeof(s) };
 
-	must(gpc_get_stats(c, -1, &s), "get_stats");
+	must(gpc_stats_get(c, -1, &s), "get_stats");
 	return s.refs;
 }
 
@@ -448,12 +448,12 @@ static void options(int argc, char **argv)
 		unsigned long v = optarg ? strtoul(optarg, &end, 10) : 0;
 
 		if (o == 'h') {
-			printf(usage, 4 * KEPT, 1u << 24, MAX_ROUNDS);
+			printf(usage, 4 * OWNED, 1u << 24, MAX_ROUNDS);
 			exit(0);
 		}
-		if (o == '?' || *end || v < (o == 'b' ? 4 * KEPT : 1) ||
+		if (o == '?' || *end || v < (o == 'b' ? 4 * OWNED : 1) ||
 		    v > (o == 'b' ? 1u << 24 : MAX_ROUNDS)) {
-			fprintf(stderr, usage, 4 * KEPT, 1u << 24, MAX_ROUNDS);
+			fprintf(stderr, usage, 4 * OWNED, 1u << 24, MAX_ROUNDS);
 			exit(2);
 		}
 		*(o == 'b' ? &blocks : &rounds) = (uint32_t)v;
@@ -463,7 +463,7 @@ static void options(int argc, char **argv)
 int main(int argc, char **argv)
 {
 	struct gpc_config cfg = { .size = sizeof(cfg) };
-	gpc *c, *keeper;
+	gpc *c, *owner;
 
 	options(argc, argv);
 	snprintf(name, sizeof(name), "bench-recovery-%d", (int)getpid());
@@ -474,10 +474,10 @@ int main(int argc, char **argv)
 		return 2;
 	}
 	cfg.vram_blocks = blocks;
-	must(gpc_create(name, &cfg, NULL, GPC_SERVE, &keeper), "create");
+	must(gpc_create(name, &cfg, NULL, GPC_SERVE, &owner), "create");
 	c = attach(0);
 	fill(c);
-	gpc_close(keeper);               /* and its seat as a writer */
+	gpc_close(owner);               /* and its seat as a writer */
 	run_rounds(c);
 	verify(c);
 	printf("%u blocks, %u rounds\n", blocks, rounds);

@@ -34,7 +34,7 @@ FUZZ_FN void edit_make_moves(gpc *c, gpc_block *b)
 
 	leaf = b[11];
 	MAKE(gpc_demote(c, 0, 1, &leaf, 1, m, 0, 1000), 1);
-	MAKE(gpc_commit(c, m, 1, NULL, 0), 1);
+	MAKE(gpc_commit(c, m, 1, NULL, 0, -1), 1);
 	leaf = b[10];
 	MAKE(gpc_demote(c, 0, 1, &leaf, 1, m, 0, 1000), 1);	/* for ever */
 }
@@ -45,11 +45,11 @@ FUZZ_FN void edit_maker(const char *dir)
 				  .max_blocks = EDIT_BLOCKS + 8 + 4 + 8,
 				  .max_pools = EDIT_POOLS, .max_peers = EDIT_PEERS,
 				  .devices = "host", .tick_us = 1, .dir = dir };
-	struct gpc_options opt = { .size = sizeof(opt), .dir = dir, .stock = 2 };
+	struct gpc_attach_options opt = { .size = sizeof(opt), .dir = dir, .stock = 2 };
 	struct gpc_pool ram = { .size = sizeof(ram), .kind = GPC_RAM, .blocks = 8, .transit = 4,
 				.demote_to = -1 };
 	struct gpc_pool other = { .size = sizeof(other), .kind = GPC_VRAM, .blocks = 4,
-				  .space = 1, .demote_to = 1, .flags = GPC_POOL_KEPT };
+				  .space = 1, .demote_to = 1, .flags = GPC_POOL_OWNED };
 	gpc_key k[20];
 	gpc_block b[20];
 	gpc *c, *d;
@@ -58,20 +58,22 @@ FUZZ_FN void edit_maker(const char *dir)
 	MAKE(gpc_create(IMAGE_NAME, &cfg, &opt, 0, &c), 0);
 	MAKE(gpc_writer_take(c, 0, 0), 0);
 	MAKE(gpc_attach(IMAGE_NAME, &opt, 0, &d), 0);
-	MAKE(gpc_pool_add(c, &ram), 1);
-	MAKE(gpc_pool_add(c, &other), 2);
+	MAKE(gpc_pool_add(c, &ram, -1), 1);
+	MAKE(gpc_pool_add(c, &other, -1), 2);
 	for (i = 0; i < 20; i++)
 		k[i] = image_key((uint64_t)i);
-	MAKE(gpc_reserve(c, 0, 12, 0, b, NULL, 0, 1000), 12);
-	MAKE(gpc_publish(c, k, k + 1, b, 12, 7, NULL, 0, NULL), 12);
-	MAKE(gpc_unref(c, b, 12), 0);
+	MAKE(gpc_reserve(c, 0, 12, b, NULL, 0, 1000), 12);
+	MAKE(gpc_publish(c, k, k + 1, b, 12, GPC_OPTIONS(gpc_publish_options, .tag = 7),
+			 0, -1), 12);
+	MAKE(gpc_release(c, b, 12), 0);
 	edit_make_moves(c, b);
-	MAKE(gpc_reserve(c, 2, 2, 0, b, NULL, 0, 1000), 2);
-	MAKE(gpc_publish(c, k, k + 1, b, 1, 7, NULL, 0, NULL), 1);
-	MAKE(gpc_reserve(c, 0, 3, 0, b, NULL, 0, 1000), 3);
+	MAKE(gpc_reserve(c, 2, 2, b, NULL, 0, 1000), 2);
+	MAKE(gpc_publish(c, k, k + 1, b, 1, GPC_OPTIONS(gpc_publish_options, .tag = 7), 0,
+			 -1), 1);
+	MAKE(gpc_reserve(c, 0, 3, b, NULL, 0, 1000), 3);
 	MAKE(gpc_acquire(d, 1, k + 1, 4, b, 0), 4);
-	MAKE(gpc_drop(c, b + 3, 1, 0, NULL), 1);
-	MAKE(gpc_enter(d) >= 0, 1);
+	MAKE(gpc_drop(c, b + 3, 1, NULL, 0, -1), 1);
+	MAKE(gpc_section_enter(d) >= 0, 1);
 }
 
 /* ---- what is edited ---- */

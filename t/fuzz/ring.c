@@ -44,7 +44,7 @@ static void maker(const char *dir)
 	struct gpc_config cfg = { .size = sizeof(cfg), .vram_blocks = HOME_BLOCKS,
 				  .max_blocks = HOME_BLOCKS + PLAY_BLOCKS + ATTIC_BLOCKS +
 						TRANSIT + ROOM,
-				  .max_peers = 3, .max_pools = 5, .tick_us = 1, .ahead = -1,
+				  .max_peers = 3, .max_pools = 5, .tick_us = 1, .free_target = -1,
 				  .quarantine_ms = 20, .dir = dir };
 	struct gpc_pool play = { .size = sizeof(play), .kind = GPC_VRAM, .space = 1,
 				 .blocks = PLAY_BLOCKS, .demote_to = -1 };
@@ -53,7 +53,7 @@ static void maker(const char *dir)
 	gpc *c;
 
 	if (gpc_create(IMAGE_NAME, &cfg, NULL, 0, &c) || gpc_writer_take(c, 0, 0) ||
-	    gpc_pool_add(c, &play) != PLAY || gpc_pool_add(c, &attic) != ATTIC)
+	    gpc_pool_add(c, &play, -1) != PLAY || gpc_pool_add(c, &attic, -1) != ATTIC)
 		_exit(1);
 	gpc_close(c);
 }
@@ -117,7 +117,7 @@ static const struct shm_record *record_of(gpc_block b)
 
 static gpc *attach(uint32_t want)
 {
-	struct gpc_options opt = { .size = sizeof(opt), .dir = image_dir, .stock = want };
+	struct gpc_attach_options opt = { .size = sizeof(opt), .dir = image_dir, .stock = want };
 	gpc *c;
 
 	fuzz_must(gpc_attach(IMAGE_NAME, &opt, 0, &c) == 0, "no seat: %s", gpc_last_error());
@@ -130,9 +130,11 @@ static void settle(void)
 
 	for (i = 0; i <= CHAIN; i++)
 		key[i] = image_key((uint64_t)i);
-	fuzz_must(gpc_reserve(honest, HOME, CHAIN, 0, chain, NULL, 0, 1000) == CHAIN &&
-		  gpc_publish(honest, key, key + 1, chain, CHAIN, 1, NULL, 0, NULL) == CHAIN &&
-		  gpc_reserve(honest, HOME, STAKES, 0, stake, NULL, 0, 1000) == STAKES,
+	fuzz_must(gpc_reserve(honest, HOME, CHAIN, chain, NULL, 0, 1000) == CHAIN &&
+		  gpc_publish(honest, key, key + 1, chain, CHAIN,
+			      GPC_OPTIONS(gpc_publish_options, .tag = 1), 0,
+			      -1) == CHAIN &&
+		  gpc_reserve(honest, HOME, STAKES, stake, NULL, 0, 1000) == STAKES,
 		  "the honest peer's own: %s", gpc_last_error());
 	for (i = 0; i < CHAIN; i++)
 		chain_word[i] = record_of(chain[i])->word;
@@ -164,7 +166,7 @@ static void look_at_own(void)
 		return;
 	n = gpc_acquire(honest, 0, key + 1, CHAIN, b, 0);
 	fuzz_must(n == CHAIN && !memcmp(b, chain, sizeof(b)), "%d keys of the chain found", n);
-	gpc_unref(honest, b, CHAIN);
+	gpc_release(honest, b, CHAIN);
 }
 
 /* A call of each kind, none of which may wait longer than it was told to. */
@@ -177,17 +179,18 @@ static void act_honestly(uint32_t what)
 
 	fuzz_count(N_HONEST);
 	look_at_own();
-	n = gpc_reserve(honest, what & 4 ? PLAY : HOME, 1, 0, b, NULL, 0, 50);
+	n = gpc_reserve(honest, what & 4 ? PLAY : HOME, 1, b, NULL, 0, 50);
 	fuzz_must(virtual_spent_ns() - before < 1000 * NS_PER_MS, "a reserve of %llu ms",
 		  (unsigned long long)((virtual_spent_ns() - before) / NS_PER_MS));
 	if (n != 1)
 		return;
-	n = gpc_publish(honest, &up, &k, b, 1, 0, &b[1], 0, NULL);
+	n = gpc_publish(honest, &up, &k, b, 1,
+			GPC_OPTIONS(gpc_publish_options, .resident = &b[1]), 0, -1);
 	if (n == 1 && gpc_lookup(honest, 0, &k, 1, &found, 0) == 1)
 		fuzz_count(N_HOME);
 	if (b[1] >= 0 && b[1] != b[0])
-		gpc_unref(honest, &b[1], 1);
-	gpc_unref(honest, b, 1);
+		gpc_release(honest, &b[1], 1);
+	gpc_release(honest, b, 1);
 }
 
 /* ---- the brat ---- */
@@ -365,7 +368,7 @@ static void scribble_request(struct fuzz_input *in)
 	uint32_t blocks = 1 + (uint32_t)fuzz_take(in, 1) % 6;
 
 	*p = (struct shm_pool){ .range = blocks, .blocks = blocks, .kind = GPC_VRAM, .space = 1,
-				.keeper = -1, .demote_to = -1, .gpus = 1,
+				.owner = -1, .demote_to = -1, .gpus = 1,
 				.flags = (uint32_t)fuzz_take(in, 1) & 7 };
 	if (fuzz_take(in, 1) & 1)
 		scribble_words(in, p, 48);
@@ -447,12 +450,12 @@ static void publish_some(struct fuzz_input *in)
 
 	for (i = 0; i < n; i++)
 		k[i] = image_key(40 + (from + i) % 20);
-	got = gpc_reserve(honest, PLAY, n, 0, b, NULL, GPC_PARTIAL, 0);
+	got = gpc_reserve(honest, PLAY, n, b, NULL, GPC_PARTIAL, 0);
 
 	if (got <= 0)
 		return;
-	gpc_publish(honest, NULL, k, b, (uint32_t)got, 0, NULL, 0, NULL);
-	gpc_unref(honest, b, (uint32_t)got);
+	gpc_publish(honest, NULL, k, b, (uint32_t)got, NULL, 0, -1);
+	gpc_release(honest, b, (uint32_t)got);
 }
 
 static void step(struct fuzz_input *in)
@@ -521,11 +524,11 @@ static void judge_pool(int pool)
 	if (gpc_pool_get(honest, pool, &p) < 0)
 		return;
 	if (p.flags & GPC_POOL_CALLER)
-		fuzz_fail("pool %d has no keeper any more", pool);
-	n = gpc_reserve(honest, pool, p.blocks, 0, b, NULL, 0, 3000);
+		fuzz_fail("pool %d has no owner any more", pool);
+	n = gpc_reserve(honest, pool, p.blocks, b, NULL, 0, 3000);
 	fuzz_must(n == (int)p.blocks, "pool %d: %d of %u blocks: %s", pool, n, p.blocks,
 		  gpc_last_error());
-	gpc_unref(honest, b, p.blocks);
+	gpc_release(honest, b, p.blocks);
 }
 
 static void judge(void)
@@ -538,14 +541,15 @@ static void judge(void)
 	wait_for_seat();
 	serve(100);
 	look_at_own();
-	gpc_unref(honest, chain, CHAIN);
-	gpc_unref(honest, stake, STAKES);
+	gpc_release(honest, chain, CHAIN);
+	gpc_release(honest, stake, STAKES);
 	for (i = 0; i < 3; i++) {        /* answers to calls whose time was up give more back */
-		fuzz_must(gpc_drop(honest, NULL, 0, 0, &t) == 0 && gpc_wait(honest, t, 1000) == 0,
+		fuzz_must(gpc_drop(honest, NULL, 0, &t, 0,
+				   -1) == 0 && gpc_ticket_wait(honest, t, 1000) == 0,
 			  "wait: %s", gpc_last_error());
 		serve(100);
 	}
-	fuzz_must(gpc_get_stats(honest, -1, &st) == 0 && !st.dying && st.reserved <= 5 * stock && !st.refs &&
+	fuzz_must(gpc_stats_get(honest, -1, &st) == 0 && !st.dying && st.reserved <= 5 * stock && !st.refs &&
 		  !st.sections, "%llu dying, %llu reserved, %llu references, %llu sections",
 		  (unsigned long long)st.dying, (unsigned long long)st.reserved,
 		  (unsigned long long)st.refs, (unsigned long long)st.sections);

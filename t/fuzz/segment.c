@@ -78,32 +78,32 @@ static void look_around(gpc *c, bool check)
 	struct gpc_mirror mirror = { .size = sizeof(mirror) };
 	struct gpc_pool pool = { .size = sizeof(pool) };
 	struct gpc_entry entry[8];
-	struct gpc_change change[8];
+	struct gpc_event change[8];
 	uint64_t cursor = 0;
 	int i;
 
-	said(gpc_get_info(c, &info));
+	said(gpc_info_get(c, &info));
 	for (i = -1; i <= EDIT_PEERS; i++)
-		said(gpc_get_stats(c, i, &st));
+		said(gpc_stats_get(c, i, &st));
 	for (i = 0; i <= EDIT_POOLS; i++) {
 		said(gpc_pool_get(c, i, &pool));
-		said(gpc_avail(c, i));
-		said(gpc_get_mirror(c, i, &mirror));
+		said(gpc_pool_available(c, i));
+		said(gpc_mirror_get(c, i, &mirror));
 	}
 	for (i = 0; said(gpc_walk(c, &cursor, entry, 8)) > 0; i++)
 		fuzz_must(i < 100, "a walk without end");
 	for (cursor = 0, i = 0; i < 300; i++)
-		if (said(gpc_changes(c, &cursor, change, 8)) <= 0)
+		if (said(gpc_event_read(c, &cursor, change, 8)) <= 0)
 			break;
 	fuzz_must(i < 300, "a feed without end");
-	gpc_dirty(c);
+	gpc_mirror_lag(c);
 	if (check)
 		said(gpc_check(c, take_line, NULL));
 }
 
 static void look(bool check)
 {
-	struct gpc_options opt = { .size = sizeof(opt), .dir = image_dir };
+	struct gpc_attach_options opt = { .size = sizeof(opt), .dir = image_dir };
 	gpc *c;
 
 	if (said(gpc_attach(IMAGE_NAME, &opt, GPC_READONLY, &c)) < 0) {
@@ -128,13 +128,13 @@ static void be_a_peer(gpc *c, bool device)
 		k[i] = image_key((uint64_t)i + 1);
 	n = gpc_acquire(c, 0, k, 7, b, 0);
 	if (n > 0)
-		gpc_unref(c, b, (uint32_t)n);
+		gpc_release(c, b, (uint32_t)n);
 	gpc_ref(c, k, any, 4);
-	gpc_unref(c, any, 4);
-	section = gpc_enter(c);
+	gpc_release(c, any, 4);
+	section = gpc_section_enter(c);
 	if (section >= 0)
-		gpc_leave(c, section);
-	gpc_grace_done(c, gpc_grace(c));
+		gpc_section_leave(c, section);
+	gpc_grace_done(c, gpc_grace_start(c));
 	if (!device || gpc_dev_open(c, "host", &d) < 0)
 		return;
 	section = gpc_dev_enter(d);
@@ -156,18 +156,22 @@ static void use_pool(gpc *c, int pool)
 
 	for (i = 0; i < 4; i++)
 		k[i] = image_key(i ? (uint64_t)(1000 + 10 * pool + i) : 0);
-	n = said(gpc_reserve(c, pool, 3, 0, b, pool & 1 ? NULL : m, GPC_PARTIAL, 20));
+	n = said(gpc_reserve(c, pool, 3, b,
+			     GPC_OPTIONS(gpc_reserve_options,
+					 .moves = pool & 1 ? NULL : m), GPC_PARTIAL, 20));
 	for (i = 0; n > 0 && !(pool & 1) && i < n; i++)
 		if (m[i].to >= 0)
-			gpc_commit(c, &m[i], 1, NULL, 0);
+			gpc_commit(c, &m[i], 1, NULL, 0, -1);
 	if (n > 0) {
-		if (said(gpc_publish(c, k, k + 1, b, (uint32_t)n, 1, NULL, 0, NULL)) > 0)
+		if (said(gpc_publish(c, k, k + 1, b, (uint32_t)n,
+				     GPC_OPTIONS(gpc_publish_options, .tag = 1), 0,
+				     -1)) > 0)
 			fuzz_count(N_PUBLISHED);
-		gpc_unref(c, b, (uint32_t)n);
+		gpc_release(c, b, (uint32_t)n);
 	}
 	n = said(gpc_demote(c, pool, -1, NULL, 2, m, 0, 20));
 	if (n > 0)
-		gpc_commit(c, m, (uint32_t)n, NULL, pool & 1 ? GPC_CANCEL : 0);
+		gpc_commit(c, m, (uint32_t)n, NULL, pool & 1 ? GPC_CANCEL : 0, -1);
 	n = said(gpc_evict(c, pool, 2, b, 0, 20));
 }
 
@@ -184,13 +188,13 @@ static void use_all(gpc *c)
 	for (i = 0; i < 8; i++)
 		k[i] = image_key((uint64_t)i + 1);
 	n = gpc_acquire(c, 0, k, 8, b, 0);
-	said(gpc_drop(c, any, 3, 0, NULL));
+	said(gpc_drop(c, any, 3, NULL, 0, -1));
 	if (n > 0)
-		gpc_unref(c, b, (uint32_t)n);
-	said(gpc_pool_add(c, &p));
-	said(gpc_clear(c, 1, 0, GPC_REMOVE, 20));
-	said(gpc_clear(c, -1, 7, 0, 20));
-	said(gpc_sync(c, 0, 50));
+		gpc_release(c, b, (uint32_t)n);
+	said(gpc_pool_add(c, &p, -1));
+	said(gpc_pool_clear(c, 1, 0, GPC_REMOVE, 20));
+	said(gpc_pool_clear(c, -1, 7, 0, 20));
+	said(gpc_mirror_sync(c, GPC_TICKET_ALL, 50));
 }
 
 static void serve(gpc *c, bool check)
@@ -214,7 +218,7 @@ static void serve(gpc *c, bool check)
 
 static void attach(uint32_t flags)
 {
-	struct gpc_options opt = { .size = sizeof(opt), .dir = image_dir,
+	struct gpc_attach_options opt = { .size = sizeof(opt), .dir = image_dir,
 				   .stock = flags & EDIT_HOST ? 2 : 0 };
 	gpc *c;
 

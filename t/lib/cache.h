@@ -89,14 +89,14 @@ TAP_FN struct gpc_config cache_config(uint32_t vram, uint32_t ram)
 		.size = sizeof(struct gpc_config),
 		.max_peers = 4,
 		.tick_us = 1,
-		.ahead = -1,
+		.free_target = -1,
 		.vram_blocks = vram,
 		.ram_blocks = ram,
 		.dir = cache_dir,
 	};
 }
 
-TAP_FN gpc *cache_make(const struct gpc_config *cfg, const struct gpc_options *opt)
+TAP_FN gpc *cache_make(const struct gpc_config *cfg, const struct gpc_attach_options *opt)
 {
 	static int number;
 	gpc *c = NULL;
@@ -118,7 +118,7 @@ TAP_FN gpc *cache_new(uint32_t vram, uint32_t ram)
 /* One more handle of the cache made last. */
 TAP_FN gpc *cache_attach(uint32_t stock, uint32_t quota)
 {
-	struct gpc_options opt = { .size = sizeof(opt),
+	struct gpc_attach_options opt = { .size = sizeof(opt),
 				   .dir = cache_dir,
 				   .stock = stock,
 				   .quota = quota,
@@ -191,7 +191,7 @@ TAP_FN int pool_new(gpc *c, uint32_t kind, uint32_t blocks, uint32_t space,
 	struct gpc_pool p = pool_of(kind, blocks, space);
 
 	p.flags = flags;
-	return must(gpc_pool_add(c, &p));
+	return must(gpc_pool_add(c, &p, -1));
 }
 
 /* ---- keys and chains ---- */
@@ -201,7 +201,7 @@ TAP_FN gpc_key key_of(gpc *c, uint64_t n)
 {
 	gpc_key k;
 
-	must(gpc_import(c, &n, sizeof(n), sizeof(n), 1, 0, &k));
+	must(gpc_key_import(c, &n, sizeof(n), sizeof(n), 1, 0, &k));
 	return k;
 }
 
@@ -229,8 +229,8 @@ TAP_FN void chain_hold(gpc *c, int pool, uint64_t from, uint32_t n, gpc_block *b
 	if (n > CACHE_KEYS)
 		bail("a chain of %u", n);
 	chain_keys(c, from, n, keys);
-	must(gpc_reserve(c, pool, n, 0, blocks, NULL, 0, 1000));
-	if (must(gpc_publish(c, keys, keys + 1, blocks, n, 0, NULL, 0, NULL)) != (int)n)
+	must(gpc_reserve(c, pool, n, blocks, NULL, 0, 1000));
+	if (must(gpc_publish(c, keys, keys + 1, blocks, n, NULL, 0, -1)) != (int)n)
 		bail("the chain from %llu was not published", (unsigned long long)from);
 }
 
@@ -241,7 +241,7 @@ TAP_FN void chain_make(gpc *c, int pool, uint64_t from, uint32_t n, gpc_block *b
 
 	blocks = blocks ? blocks : own;
 	chain_hold(c, pool, from, n, blocks);
-	must(gpc_unref(c, blocks, n));
+	must(gpc_release(c, blocks, n));
 }
 
 /* Block of key number n, or -1; leaves no trace. */
@@ -270,7 +270,7 @@ TAP_FN struct gpc_stats stats_of(gpc *c, int peer)
 {
 	struct gpc_stats st = { .size = sizeof(st) };
 
-	must(gpc_get_stats(c, peer, &st));
+	must(gpc_stats_get(c, peer, &st));
 	return st;
 }
 
@@ -278,7 +278,7 @@ TAP_FN struct gpc_info info_of(gpc *c)
 {
 	struct gpc_info info = { .size = sizeof(info) };
 
-	must(gpc_get_info(c, &info));
+	must(gpc_info_get(c, &info));
 	return info;
 }
 
@@ -297,8 +297,8 @@ TAP_FN void done(gpc *c)
 
 	do { /* an answer may make it send more */
 		last = t;
-		must(gpc_drop(c, NULL, 0, 0, &t));
-		must(gpc_wait(c, t, 2000));
+		must(gpc_drop(c, NULL, 0, &t, 0, -1));
+		must(gpc_ticket_wait(c, t, 2000));
 	} while (t != last);
 }
 

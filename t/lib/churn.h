@@ -70,7 +70,7 @@ static gpc *churn_begin(const struct gpc_config *like)
 	vram = pool_of(GPC_VRAM, 32, 0);
 	vram.demote_to = CHURN_RAM;
 	if (pool_new(churn.c, GPC_RAM, 24, 0, 0) != CHURN_RAM ||
-	    must(gpc_pool_add(churn.c, &vram)) != CHURN_VRAM ||
+	    must(gpc_pool_add(churn.c, &vram, -1)) != CHURN_VRAM ||
 	    pool_new(churn.c, GPC_RAM, 24, 2, GPC_POOL_UNCHAINED) != CHURN_SHARED)
 		bail("pools count from 0");
 	churn_space1();
@@ -95,7 +95,7 @@ static void churn_check(gpc_block b, uint32_t key)
 static void churn_release(uint32_t i)
 {
 	churn_check(churn.hold[i].block, churn.hold[i].key);
-	must(gpc_unref(churn.c, &churn.hold[i].block, 1));
+	must(gpc_release(churn.c, &churn.hold[i].block, 1));
 	churn.hold[i] = churn.hold[--churn.nhold];
 }
 
@@ -136,7 +136,7 @@ static void churn_commit(const struct gpc_move *m, uint32_t n, const bool *along
 	int result[CHURN_MOVES];
 	uint32_t i;
 
-	must(gpc_commit(churn.c, m, n, result, flags));
+	must(gpc_commit(churn.c, m, n, result, flags, -1));
 	for (i = 0; i < n; i++)
 		if (m[i].to >= 0 && !result[i] && along[i] && !flags)
 			churn_moved(&m[i]);
@@ -191,7 +191,9 @@ static void churn_fill(int pool, const uint32_t *path, uint32_t from, uint32_t n
 	struct gpc_move m[CHURN_DEEP];
 	int got, i;
 
-	got = gpc_reserve(churn.c, pool, n, 0, b, save ? m : NULL, GPC_PARTIAL, 1000);
+	got = gpc_reserve(churn.c, pool, n, b,
+			  GPC_OPTIONS(gpc_reserve_options, .moves = save ? m : NULL),
+			  GPC_PARTIAL, 1000);
 	if (got == -ENOSPC)
 		return;
 	must(got);
@@ -209,11 +211,12 @@ static void churn_fill(int pool, const uint32_t *path, uint32_t from, uint32_t n
 		keys[i] = churn.key[k];
 		parents[i] = churn.key[churn.parent[k]];
 	}
-	must(gpc_publish(churn.c, parents, keys, b, (uint32_t)got, chance(12), res, 0,
-			 NULL));
+	must(gpc_publish(churn.c, parents, keys, b, (uint32_t)got,
+			 GPC_OPTIONS(gpc_publish_options, .tag = chance(12),
+				     .resident = res), 0, -1));
 	for (i = 0; i < got; i++) {
 		if (res[i] != b[i])
-			must(gpc_unref(churn.c, &b[i], 1));
+			must(gpc_release(churn.c, &b[i], 1));
 		if (res[i] >= 0)
 			churn_hold(res[i], path[from + (uint32_t)i]);
 	}
@@ -244,7 +247,7 @@ static void churn_demote(void)
 	bool shared = !chance(3), named = churn.nhold && !chance(3);
 	int from = shared && chance(2) ? churn.other : CHURN_VRAM, got;
 	uint32_t n = named ? 1 : 1 + chance(5),
-		 flags = shared && chance(2) ? GPC_KEEP : 0;
+		 flags = shared && chance(2) ? GPC_COPY : 0;
 	struct gpc_move m[5];
 	gpc_block b;
 
@@ -276,7 +279,7 @@ static void churn_promote(void)
 	if (!n)
 		return;
 	got = gpc_promote(churn.c, b, n, space ? churn.other : CHURN_VRAM, m,
-			  save ? v : NULL, shared ? GPC_KEEP : 0, 1000);
+			  save ? v : NULL, shared ? GPC_COPY : 0, 1000);
 	if (got < 0)
 		return;
 	if (save) {
@@ -294,15 +297,15 @@ static void churn_drop(void)
 	must(gpc_lookup(churn.c, 0, &churn.key[1 + chance(CHURN_KEYS - 1)], 1, &b,
 			GPC_QUIET));
 	if (b >= 0)
-		must(gpc_drop(churn.c, &b, 1, 0, NULL));
+		must(gpc_drop(churn.c, &b, 1, NULL, 0, -1));
 }
 
 static void churn_clear(void)
 {
-	must(gpc_clear(churn.c, chance(2) ? -1 : (int)chance(3), 1 + chance(11), 0,
+	must(gpc_pool_clear(churn.c, chance(2) ? -1 : (int)chance(3), 1 + chance(11), 0,
 		       1000));
 	if (!chance(6))
-		must(gpc_clear(churn.c, (int)chance(3), 0, 0, 1000));
+		must(gpc_pool_clear(churn.c, (int)chance(3), 0, 0, 1000));
 }
 
 static void churn_evict(void)
@@ -314,7 +317,7 @@ static void churn_evict(void)
 	got = must(gpc_evict(churn.c, pool, n, b, flags, 1000));
 	while (flags && got--) {
 		*churn_bytes(b[got]) = 0;
-		must(gpc_unref(churn.c, &b[got], 1));
+		must(gpc_release(churn.c, &b[got], 1));
 	}
 }
 
@@ -327,7 +330,7 @@ static void churn_pool(void)
 	for (i = churn.nhold; i--;)
 		if (GPC_POOL(churn.hold[i].block) == churn.other)
 			churn_release(i);
-	is_int(gpc_clear(churn.c, churn.other, 0, GPC_REMOVE, 2000), 0, "a pool goes");
+	is_int(gpc_pool_clear(churn.c, churn.other, 0, GPC_REMOVE, 2000), 0, "a pool goes");
 	churn_space1();
 }
 
@@ -377,13 +380,13 @@ static void churn_end(void)
 	is_int(churn.wrong, 0, "%u steps: no wrong bytes", churn.steps);
 	ok(!st.refs && !st.reserved && !st.dying, "nothing is held");
 	is_int(st.live + st.free_blocks, 32 + 24 + 64 + 24 + 64 + 24, "no block is lost");
-	ok(gpc_avail(churn.c, CHURN_VRAM) == 32 && gpc_avail(churn.c, CHURN_RAM) == 24 &&
-		   gpc_avail(churn.c, CHURN_SHARED) == 24 &&
-		   gpc_avail(churn.c, churn.other) == 24,
+	ok(gpc_pool_available(churn.c, CHURN_VRAM) == 32 && gpc_pool_available(churn.c, CHURN_RAM) == 24 &&
+		   gpc_pool_available(churn.c, CHURN_SHARED) == 24 &&
+		   gpc_pool_available(churn.c, churn.other) == 24,
 	   "all can be had");
 	is_int(st.live, churn_walked(), "the writer has counted right");
 	clean(churn.c, "after all");
-	must(gpc_clear(churn.c, -1, 0, 0, 1000));
+	must(gpc_pool_clear(churn.c, -1, 0, 0, 1000));
 	settle(churn.c);
 	is_int(stats_of(churn.c, -1).live, 0, "and all can be forgotten");
 }

@@ -46,7 +46,7 @@ TAP_FN bool counts_agree(gpc *c)
 		sum[LIVE] += n[LIVE];
 		sum[DYING] += n[DYING];
 	}
-	if (gpc_get_stats(c, -1, &st) || st.live != sum[LIVE] || st.dying != sum[DYING] ||
+	if (gpc_stats_get(c, -1, &st) || st.live != sum[LIVE] || st.dying != sum[DYING] ||
 	    st.free_blocks != sum[FREE]) {
 		diag("statistics: %d live, %d dying, %d free; records: %u, %u, %u", (int)st.live,
 		     (int)st.dying, (int)st.free_blocks, sum[LIVE], sum[DYING], sum[FREE]);

@@ -299,7 +299,7 @@ TAP_FN gpc *crew_create(struct gpc_config cfg, uint32_t flags)
 /* Waits for the name and for a seat. */
 TAP_FN gpc *crew_attach(const char *label)
 {
-	struct gpc_options opt = { .size = sizeof(opt), .timeout_ms = 20000, .dir = scratch,
+	struct gpc_attach_options opt = { .size = sizeof(opt), .timeout_ms = 20000, .dir = scratch,
 				   .label = label };
 	gpc *c = NULL;
 
@@ -311,7 +311,7 @@ TAP_FN int crew_seat(gpc *c)
 {
 	struct gpc_info info = { .size = sizeof(info) };
 
-	must_be(gpc_get_info(c, &info), 0);
+	must_be(gpc_info_get(c, &info), 0);
 	return info.peer;
 }
 
@@ -319,7 +319,7 @@ TAP_FN struct gpc_stats crew_stats(gpc *c, int peer)
 {
 	struct gpc_stats st = { .size = sizeof(st) };
 
-	must_be(gpc_get_stats(c, peer, &st), 0);
+	must_be(gpc_stats_get(c, peer, &st), 0);
 	return st;
 }
 
@@ -328,7 +328,7 @@ TAP_FN bool crew_seat_is_free(gpc *c, int peer)
 {
 	struct gpc_stats st = { .size = sizeof(st) };
 
-	return gpc_get_stats(c, peer, &st) == -ENOENT;
+	return gpc_stats_get(c, peer, &st) == -ENOENT;
 }
 
 static inline void crew_check_line(void *arg, const char *line)

@@ -140,7 +140,7 @@ UNUSED static void made_add_pool(struct made *m, uint32_t p, uint32_t kind,
 	pool->space = space;
 	pool->range = (uint64_t)first << 32 | slots;
 	pool->blocks = slots;
-	pool->keeper = pool->demote_to = -1;
+	pool->owner = pool->demote_to = -1;
 	pool->state = POOL_READY;
 	made_state(m)->spaces |= GPC_SPACE(space);
 	made_state(m)->live_pools[0] |= 1ull << p;

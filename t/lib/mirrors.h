@@ -33,7 +33,7 @@ TAP_FN void mirror_keys(gpc *c, uint64_t from, uint32_t n, gpc_key *keys)
 
 	for (i = 0; i < n; i++)
 		numbers[i] = from + i;
-	must(gpc_import(c, numbers, 8, 8, n, 0, keys));
+	must(gpc_key_import(c, numbers, 8, 8, n, 0, keys));
 	free(numbers);
 }
 
@@ -45,12 +45,13 @@ TAP_FN void mirror_chain(gpc *c, uint64_t from, uint32_t n)
 	uint32_t i;
 
 	chain_keys(c, from, n, keys);
-	must(gpc_reserve(c, 0, n, 0, b, NULL, 0, 5000));
-	must(gpc_publish(c, keys, keys + 1, b, n, 0, resident, 0, NULL));
+	must(gpc_reserve(c, 0, n, b, NULL, 0, 5000));
+	must(gpc_publish(c, keys, keys + 1, b, n,
+			 GPC_OPTIONS(gpc_publish_options, .resident = resident), 0, -1));
 	for (i = 0; i < n; i++)
 		if (resident[i] >= 0 && resident[i] != b[i])
-			must(gpc_unref(c, &resident[i], 1));
-	must(gpc_unref(c, b, n));
+			must(gpc_release(c, &resident[i], 1));
+	must(gpc_release(c, b, n));
 }
 
 struct lookup {
@@ -141,7 +142,7 @@ TAP_FN void ask_match(struct lookup *a, uint32_t spaces, const gpc_key *keys,
 
 TAP_FN void mirror_sync(gpc *c)
 {
-	must(gpc_sync(c, 0, 5000));
+	must(gpc_mirror_sync(c, GPC_TICKET_ALL, 5000));
 }
 
 #endif

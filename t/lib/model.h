@@ -262,7 +262,7 @@ static inline void commit_from(struct actor *a, uint32_t from, bool cancel)
 		return;
 	for (i = 0; i < n; i++)
 		m[i] = model->pending[from + i].move;
-	must(gpc_commit(a->c, m, n, result, cancel ? GPC_CANCEL : 0) >= 0, "commit: %s",
+	must(gpc_commit(a->c, m, n, result, cancel ? GPC_CANCEL : 0, -1) >= 0, "commit: %s",
 	     gpc_last_error());
 	for (i = 0; i < n; i++)
 		settle_move(&model->pending[from + i], result[i], cancel);
@@ -305,7 +305,9 @@ static inline int act_reserve(struct actor *a, uint32_t n, gpc_block *b, bool ke
 	int i, got;
 
 	model->evicts = true;
-	got = gpc_reserve(a->c, VRAM, n, 0, b, keep ? m : NULL, flags, -1);
+	got = gpc_reserve(a->c, VRAM, n, b,
+			  GPC_OPTIONS(gpc_reserve_options, .moves = keep ? m : NULL),
+			  flags, -1);
 	must(got > 0 || got == -ENOSPC, "reserve: %s", gpc_last_error());
 	for (i = 0; i < got; i++)
 		if (keep && m[i].to >= 0)
@@ -341,10 +343,12 @@ static inline void act_publish(struct actor *a, int first, const gpc_block *b, u
 		k[i + 1] = model_key(first + (int)i);
 		crew_write(b[i], k[i + 1]);
 	}
-	must(gpc_publish(a->c, k, k + 1, b, n, model_tag(first), at, flags, &t) >= 0,
+	must(gpc_publish(a->c, k, k + 1, b, n,
+			 GPC_OPTIONS(gpc_publish_options, .tag = model_tag(first),
+				     .resident = at, .ticket = &t), flags, -1) >= 0,
 	     "publish: %s", gpc_last_error());
 	if (flags)
-		must_be(gpc_wait(a->c, t, -1), 0);
+		must_be(gpc_ticket_wait(a->c, t, -1), 0);
 	for (i = 0; i < n; i++) {
 		full |= at[i] == -EAGAIN;
 		must(at[i] != -ENOENT || full, "key %d: its parent is not live",
@@ -386,7 +390,7 @@ static inline void act_release(struct actor *a)
 			    (i >= 0 && (i + 1) % DEEP && model->key[i + 1].live &&
 			     *model_refs(model->key[i + 1].block)))
 				continue;
-			must_be(gpc_unref(a->c, &b, 1), 0);
+			must_be(gpc_release(a->c, &b, 1), 0);
 			--*model_refs(b);
 		}
 }
@@ -401,7 +405,7 @@ static inline void act_give_back(struct actor *a)
 		b = GPC_BLOCK(VRAM, s);
 		if (!*model_hand(b) || is_moving(b))
 			continue;
-		must_be(gpc_unref(a->c, &b, 1), 0);
+		must_be(gpc_release(a->c, &b, 1), 0);
 		drop_hand(b);
 	}
 }
@@ -421,7 +425,7 @@ static inline void act_evict(struct actor *a)
 			take_hand(b[i]);
 	}
 	if (flags && pool == RAM)
-		must_be(gpc_unref(a->c, b, (uint32_t)n), 0);
+		must_be(gpc_release(a->c, b, (uint32_t)n), 0);
 }
 
 static inline void act_demote(struct actor *a)
@@ -495,11 +499,11 @@ static inline void act_drop(struct actor *a)
 		return;
 	if (crew_random(&a->seed, 2)) {
 		/* 0: a writer that died had done it */
-		must(gpc_drop(a->c, &model->key[i].block, 1, 0, NULL) >= 0, "drop: %s",
+		must(gpc_drop(a->c, &model->key[i].block, 1, NULL, 0, -1) >= 0, "drop: %s",
 		     gpc_last_error());
 	} else {
-		must_be(gpc_drop(a->c, &model->key[i].block, 1, GPC_NOWAIT, &t), 0);
-		must_be(gpc_wait(a->c, t, -1), 0);
+		must_be(gpc_drop(a->c, &model->key[i].block, 1, &t, 0, 0), 0);
+		must_be(gpc_ticket_wait(a->c, t, -1), 0);
 	}
 	model_remove(i);
 }
@@ -509,7 +513,7 @@ static inline void act_clear(struct actor *a)
 	uint32_t i, tag = crew_random(&a->seed, 4);
 	int k, pool = crew_random(&a->seed, 2) ? -1 : (int)crew_random(&a->seed, 2);
 
-	must(gpc_clear(a->c, pool, tag, 0, -1) >= 0, "clear: %s", gpc_last_error());
+	must(gpc_pool_clear(a->c, pool, tag, 0, -1) >= 0, "clear: %s", gpc_last_error());
 	for (k = 0; k < KEYS; k++)
 		if (model->key[k].live && (!tag || model_tag(k) == tag) &&
 		    (pool < 0 || GPC_POOL(model->key[k].block) == pool))
@@ -519,31 +523,31 @@ static inline void act_clear(struct actor *a)
 			move_is_stale(&model->pending[i]);
 }
 
-/* A pool of another space; of the worker's own blocks, or whose keeper it is, or nobody's. */
+/* A pool of another space; of the worker's own blocks, or whose owner it is, or nobody's. */
 static inline void act_pool(struct actor *a)
 {
-	static const uint32_t flags[] = { 0, GPC_POOL_KEPT, GPC_POOL_CALLER };
+	static const uint32_t flags[] = { 0, GPC_POOL_OWNED, GPC_POOL_CALLER };
 	struct gpc_pool p = { .size = sizeof(p), .kind = GPC_VRAM, .space = 1, .blocks = 4,
 			      .demote_to = -1, .flags = flags[crew_random(&a->seed, 3)] };
 	gpc_block b;
 	int i;
 
 	if (model->extra) {
-		must(gpc_clear(a->c, model->extra, 0, GPC_REMOVE, -1) >= 0, "clear: %s",
+		must(gpc_pool_clear(a->c, model->extra, 0, GPC_REMOVE, -1) >= 0, "clear: %s",
 		     gpc_last_error());
 		for (i = 0; i < 4; i++)
 			*model_hand(GPC_BLOCK(model->extra, i)) = false;
 		model->extra = 0;
 		return;
 	}
-	model->extra = gpc_pool_add(a->c, &p);
+	model->extra = gpc_pool_add(a->c, &p, -1);
 	must(model->extra > VRAM && model->extra < POOLS, "pool_add: %s", gpc_last_error());
 	for (i = 0; p.flags & GPC_POOL_CALLER && i < 4; i++)
 		take_hand(GPC_BLOCK(model->extra, i));
 	if (p.flags & GPC_POOL_CALLER)
 		return;
-	must_be(gpc_reserve(a->c, model->extra, 1, 0, &b, NULL, 0, -1), 1);
-	must_be(gpc_unref(a->c, &b, 1), 0);
+	must_be(gpc_reserve(a->c, model->extra, 1, &b, NULL, 0, -1), 1);
+	must_be(gpc_release(a->c, &b, 1), 0);
 }
 
 static inline void model_act(struct actor *a)

@@ -37,14 +37,14 @@ static void add_pool(gpc *c, uint32_t kind, int number, int demote_to)
 			      .transit = kind == GPC_RAM ? 4 : 0,
 			      .blocks = capacity[number], .demote_to = demote_to };
 
-	must_be(gpc_pool_add(c, &p), number);
+	must_be(gpc_pool_add(c, &p, -1), number);
 }
 
 static int server(int me)
 {
 	struct gpc_config cfg = { .vram_blocks = capacity[HOME], .max_blocks = 128,
 				  .max_peers = 4, .max_pools = 8, .tick_us = 1,
-				  .ahead = -1, .quarantine_ms = 20 };
+				  .free_target = -1, .quarantine_ms = 20 };
 	gpc *c;
 
 	alarm(LIMIT);
@@ -67,7 +67,7 @@ static uint32_t reserve(gpc *c, int pool, uint32_t n, gpc_block *b)
 {
 	uint32_t i;
 
-	must_be(gpc_reserve(c, pool, n, 0, b, NULL, 0, BOUND), n);
+	must_be(gpc_reserve(c, pool, n, b, NULL, 0, BOUND), n);
 	for (i = 0; i < n; i++)
 		crew_own(b[i]);
 	return n;
@@ -79,7 +79,7 @@ static void give_back(gpc *c, const gpc_block *b, uint32_t n)
 
 	for (i = 0; i < n; i++)
 		crew_disown(b[i]);
-	must_be(gpc_unref(c, b, n), 0);
+	must_be(gpc_release(c, b, n), 0);
 }
 
 static const struct shm_record *record_of(gpc *c, gpc_block b)
@@ -96,7 +96,7 @@ static void settle(gpc *c)
 	reserve(c, HOME, ANCHORS, at);
 	for (i = 0; i < ANCHORS; i++)
 		crew_write(at[i], anchor[i + 1]);
-	must_be(gpc_publish(c, anchor, anchor + 1, at, ANCHORS, 0, NULL, 0, NULL),
+	must_be(gpc_publish(c, anchor, anchor + 1, at, ANCHORS, NULL, 0, -1),
 		ANCHORS);
 	reserve(c, HOME, STAKES, stake);
 	for (i = 0; i < STAKES; i++)
@@ -111,7 +111,7 @@ static void look_at_own(gpc *c)
 
 	must_be(gpc_acquire(c, 0, anchor + 1, ANCHORS, b, 0), ANCHORS);
 	must(!memcmp(b, at, sizeof(b)), "its keys are in other blocks");
-	must_be(gpc_unref(c, b, ANCHORS), 0);
+	must_be(gpc_release(c, b, ANCHORS), 0);
 	for (i = 0; i < ANCHORS; i++)
 		must(crew_holds(b[i], anchor[i + 1]), "other bytes in block 0x%x", b[i]);
 	for (i = 0; i < STAKES; i++) {
@@ -128,9 +128,10 @@ static void publish_again(gpc *c)
 	gpc_block b[3], resident[3];
 
 	reserve(c, HOME, 3, b);
-	must_be(gpc_publish(c, anchor, anchor + 1, b, 3, 0, resident, 0, NULL), 0);
+	must_be(gpc_publish(c, anchor, anchor + 1, b, 3,
+			    GPC_OPTIONS(gpc_publish_options, .resident = resident), 0, -1), 0);
 	must(!memcmp(resident, at, sizeof(resident)), "resident in other blocks");
-	must_be(gpc_unref(c, resident, 3), 0);
+	must_be(gpc_release(c, resident, 3), 0);
 	give_back(c, b, 3);
 }
 
@@ -140,14 +141,14 @@ static void publish_and_drop(gpc *c, int turn)
 	gpc_block b, found;
 
 	reserve(c, HOME, 1, &b);
-	must_be(gpc_publish(c, &anchor[ANCHORS], &k, &b, 1, 0, NULL, 0, NULL), 1);
+	must_be(gpc_publish(c, &anchor[ANCHORS], &k, &b, 1, NULL, 0, -1), 1);
 	must_be(gpc_lookup(c, 0, &k, 1, &found, 0), 1);
 	must_be(found, b);
 	crew_disown(b);
-	must_be(gpc_unref(c, &b, 1), 0);
+	must_be(gpc_release(c, &b, 1), 0);
 	if (turn % 8)
 		return;
-	must_be(gpc_drop(c, &b, 1, 0, NULL), 1);
+	must_be(gpc_drop(c, &b, 1, NULL, 0, -1), 1);
 	must_be(gpc_lookup(c, 0, &k, 1, &found, 0), 0);
 }
 
@@ -155,7 +156,7 @@ static void publish_and_drop(gpc *c, int turn)
 static void play(gpc *c)
 {
 	gpc_block b[16];
-	int i, n = gpc_reserve(c, PLAY, 16, 0, b, NULL, GPC_PARTIAL, 0);
+	int i, n = gpc_reserve(c, PLAY, 16, b, NULL, GPC_PARTIAL, 0);
 
 	must(n > 0 || n == -ENOSPC || n == -EAGAIN, "PLAY: %d, %s", n, gpc_last_error());
 	for (i = 0; i < n; i++)
@@ -253,7 +254,7 @@ static void come_back(gpc *c)
 	other = crew_attach("newcomer");
 	must_be(crew_seat(other), first);
 	must_be(gpc_acquire(other, 0, anchor + 1, 2, b, 0), 2);
-	must_be(gpc_unref(other, b, 2), 0);
+	must_be(gpc_release(other, b, 2), 0);
 	give_back(other, b, reserve(other, HOME, 2, b));
 	must_be(gpc_close(other), 0);
 }
@@ -276,7 +277,7 @@ static int neighbour(int me)
 	look_at_own(c);
 	for (i = 0; i < STAKES; i++)
 		k[i] = crew_key(2000 + (uint64_t)i);
-	must_be(gpc_publish(c, NULL, k, stake, STAKES, 0, NULL, 0, NULL), STAKES);
+	must_be(gpc_publish(c, NULL, k, stake, STAKES, NULL, 0, -1), STAKES);
 	must(gpc_check(c, check_line, NULL) >= 0, "check: %s", gpc_last_error());
 	gpc_close(c);
 	return me;

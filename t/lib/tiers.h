@@ -28,7 +28,7 @@ TAP_FN int commit_one(gpc *c, const struct gpc_move *m)
 {
 	int result = 77;
 
-	must(gpc_commit(c, m, 1, &result, 0));
+	must(gpc_commit(c, m, 1, &result, 0, -1));
 	return result;
 }
 
@@ -39,8 +39,8 @@ TAP_FN void nothing_left(gpc *c, int vram, int ram, const char *when)
 	done(c);
 	is_int(stats_of(c, -1).reserved, 0, "%s: no target is left over", when);
 	is_int(stats_of(c, -1).refs, 0, "%s: no reference", when);
-	is_int(gpc_avail(c, VRAM), vram, "%s: VRAM", when);
-	is_int(gpc_avail(c, RAM), ram, "%s: RAM", when);
+	is_int(gpc_pool_available(c, VRAM), vram, "%s: VRAM", when);
+	is_int(gpc_pool_available(c, RAM), ram, "%s: RAM", when);
 	clean(c, when);
 }
 

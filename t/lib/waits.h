@@ -39,7 +39,7 @@ static inline void lasted(const char *what, int r, int want, uint64_t ms)
 static inline int slow_writer(int me)
 {
 	struct gpc_config cfg = { .vram_blocks = WAITS_BLOCKS, .max_blocks = 2 * WAITS_BLOCKS,
-				  .max_peers = 3, .ahead = -1, .devices = "host" };
+				  .max_peers = 3, .free_target = -1, .devices = "host" };
 	gpc *c = crew_create(cfg, 0);
 
 	waits_disturb();
@@ -65,11 +65,11 @@ static inline int reader(int me)
 	waits_disturb();
 	crew_wait(GATE_IN, 1);
 	must_be(gpc_acquire(c, 0, &k, 1, &b, 0), 1);
-	section = gpc_enter(c);
+	section = gpc_section_enter(c);
 	crew_open(GATE_STOP);
 	crew_wait(GATE_OUT, 1);
-	gpc_leave(c, section);
-	must_be(gpc_unref(c, &b, 1), 0);
+	gpc_section_leave(c, section);
+	must_be(gpc_release(c, &b, 1), 0);
 	gpc_close(c);
 	return me;
 }
@@ -82,14 +82,15 @@ static inline void unanswered(gpc *c, pid_t writer, gpc_block spare)
 	gpc_ticket t;
 
 	kill(writer, SIGSTOP);
-	must_be(gpc_publish(c, NULL, &k, &spare, 1, 0, NULL, GPC_NOWAIT, &t), 0);
-	lasts(gpc_wait(c, t, TIME), -ETIMEDOUT);
-	lasts(gpc_sync(c, t, TIME), -ETIMEDOUT);
-	lasts(gpc_reserve(c, 0, 1, 0, b, NULL, 0, TIME), -ETIMEDOUT);
+	must_be(gpc_publish(c, NULL, &k, &spare, 1,
+			    GPC_OPTIONS(gpc_publish_options, .ticket = &t), 0, 0), 0);
+	lasts(gpc_ticket_wait(c, t, TIME), -ETIMEDOUT);
+	lasts(gpc_mirror_sync(c, t, TIME), -ETIMEDOUT);
+	lasts(gpc_reserve(c, 0, 1, b, NULL, 0, TIME), -ETIMEDOUT);
 	lasts(gpc_evict(c, 0, 1, b, 0, TIME), -ETIMEDOUT);
 	kill(writer, SIGCONT);
 	crew_open(GATE_OUT);             /* evictions before it wait for that section */
-	must_be(gpc_wait(c, t, -1), 0);
+	must_be(gpc_ticket_wait(c, t, -1), 0);
 }
 
 /* Its flush takes a second; what calls that gave up were given comes back first. */
@@ -99,21 +100,21 @@ static inline void wait_for_mirror(gpc *c)
 	gpc_key k = crew_key(100);
 	gpc_block b;
 
-	crew_until(gpc_reserve(c, 0, 1, 0, &b, NULL, 0, -1) == 1, crew_breath());
-	must_be(gpc_sync(c, 0, -1), 0);
+	crew_until(gpc_reserve(c, 0, 1, &b, NULL, 0, -1) == 1, crew_breath());
+	must_be(gpc_mirror_sync(c, GPC_TICKET_ALL, -1), 0);
 	crew->count[N_SLOW] = 1000000;
 	crew_until(crew->count[N_IS_SLOW], crew_breath());
-	must_be(gpc_publish(c, NULL, &k, &b, 1, 0, NULL, 0, NULL), 1);
-	must_be(gpc_get_info(c, &info), 0);
+	must_be(gpc_publish(c, NULL, &k, &b, 1, NULL, 0, -1), 1);
+	must_be(gpc_info_get(c, &info), 0);
 	if (info.mirrors)                /* else a busy machine was too slow for it before */
-		lasts(gpc_sync(c, 0, TIME), -ETIMEDOUT);
+		lasts(gpc_mirror_sync(c, GPC_TICKET_ALL, TIME), -ETIMEDOUT);
 	crew->count[N_SLOW] = 0;
-	must_be(gpc_sync(c, 0, -1), 0);
+	must_be(gpc_mirror_sync(c, GPC_TICKET_ALL, -1), 0);
 }
 
 static inline int patient(int me)
 {
-	struct gpc_options o = { .size = sizeof(o), .dir = scratch, .timeout_ms = TIME };
+	struct gpc_attach_options o = { .size = sizeof(o), .dir = scratch, .timeout_ms = TIME };
 	struct gpc_pool p = { .size = sizeof(p), .kind = GPC_VRAM, .blocks = 2, .space = 1,
 			      .demote_to = -1 };
 	struct gpc_info info = { .size = sizeof(info) };
@@ -127,23 +128,23 @@ static inline int patient(int me)
 	waits_disturb();
 	lasts(gpc_attach("nobody", &o, 0, &d), -ENOENT);
 	c = crew_attach("patient");
-	crew_until(gpc_get_info(c, &info) == 0 && info.peers == 3, crew_breath());
+	crew_until(gpc_info_get(c, &info) == 0 && info.peers == 3, crew_breath());
 	lasts(gpc_attach(CREW_NAME, &o, 0, &d), -EUSERS);
-	must_be(gpc_reserve(c, 0, WAITS_BLOCKS, 0, b, NULL, 0, -1), WAITS_BLOCKS);
+	must_be(gpc_reserve(c, 0, WAITS_BLOCKS, b, NULL, 0, -1), WAITS_BLOCKS);
 	for (i = 0; i < WAITS_BLOCKS; i++)
 		k[i] = crew_key((uint64_t)i + 1);
-	must_be(gpc_publish(c, NULL, k, b, WAITS_BLOCKS - 1, 0, NULL, 0, NULL), WAITS_BLOCKS - 1);
-	must_be(gpc_unref(c, b, WAITS_BLOCKS - 1), 0);
+	must_be(gpc_publish(c, NULL, k, b, WAITS_BLOCKS - 1, NULL, 0, -1), WAITS_BLOCKS - 1);
+	must_be(gpc_release(c, b, WAITS_BLOCKS - 1), 0);
 	must_be(gpc_dev_open(c, "host", &dev), 0);
 	crew_open(GATE_IN);
 	crew_wait(GATE_STOP, 1);
 	lasts(gpc_writer_take(c, GPC_STANDBY, TIME), -ETIMEDOUT);
 	lasts(gpc_evict(c, 0, 1, x, 0, TIME), -ETIMEDOUT);
-	lasts(gpc_reserve(c, 0, WAITS_BLOCKS - 3, 0, x, NULL, 0, TIME), -ETIMEDOUT);
+	lasts(gpc_reserve(c, 0, WAITS_BLOCKS - 3, x, NULL, 0, TIME), -ETIMEDOUT);
 	unanswered(c, info.writer_pid, b[WAITS_BLOCKS - 1]);
-	must((pool = gpc_pool_add(c, &p)) > 0, "pool: %s", gpc_last_error());
-	must_be(gpc_reserve(c, pool, 1, 0, x, NULL, 0, -1), 1);
-	lasts(gpc_clear(c, pool, 0, GPC_REMOVE, TIME), -ETIMEDOUT);
+	must((pool = gpc_pool_add(c, &p, -1)) > 0, "pool: %s", gpc_last_error());
+	must_be(gpc_reserve(c, pool, 1, x, NULL, 0, -1), 1);
+	lasts(gpc_pool_clear(c, pool, 0, GPC_REMOVE, TIME), -ETIMEDOUT);
 	wait_for_mirror(c);
 	must_be(gpc_dev_wait(dev, NULL, -1), 0);
 	must_be(gpc_dev_close(dev), 0);

@@ -6,13 +6,13 @@
 
 int main(int argc, char **argv)
 {
-	struct gpc_options opt = { .size = sizeof(opt) };
+	struct gpc_attach_options opt = { .size = sizeof(opt) };
 	gpc *c;
 
 	if (argc != 3)
 		return 2;
 	opt.dir = argv[1];
-	if (gpc_attach(argv[2], &opt, 0, &c) < 0 || gpc_clear(c, -1, 0, 0, 5000) < 0) {
+	if (gpc_attach(argv[2], &opt, 0, &c) < 0 || gpc_pool_clear(c, -1, 0, 0, 5000) < 0) {
 		fprintf(stderr, "clear: %s\n", gpc_last_error());
 		return 1;
 	}

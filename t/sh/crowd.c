@@ -19,7 +19,7 @@ static int must(int r, const char *what)
 
 static void sit(const char *dir, const char *name)
 {
-	struct gpc_options opt = { .size = sizeof(opt), .dir = dir, .label = "one of a crowd" };
+	struct gpc_attach_options opt = { .size = sizeof(opt), .dir = dir, .label = "one of a crowd" };
 	int section[GPC_SECTIONS];
 	gpc_key k = { { 1, 2 } };
 	gpc_block b;
@@ -27,10 +27,10 @@ static void sit(const char *dir, const char *name)
 
 	must(gpc_attach(name, &opt, 0, &c), "attach");
 	for (int i = 0; i < GPC_SECTIONS; i++)
-		section[i] = must(gpc_enter(c), "enter");
+		section[i] = must(gpc_section_enter(c), "enter");
 	must(gpc_lookup(c, 0, &k, 1, &b, 0), "lookup");
 	for (int i = 1; i < GPC_SECTIONS; i++)
-		gpc_leave(c, section[i]);
+		gpc_section_leave(c, section[i]);
 }
 
 int main(int argc, char **argv)

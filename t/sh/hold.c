@@ -32,8 +32,9 @@ static void publish(gpc *c, uint64_t first, uint32_t n, const gpc_block *blocks)
 
 	for (uint32_t i = 0; i < n; i++)
 		numbers[i] = first + i;
-	must(gpc_import(c, numbers, 8, 8, n, 0, keys + 1), "import");
-	if (must(gpc_publish(c, keys, keys + 1, blocks, n, TAG, NULL, 0, NULL),
+	must(gpc_key_import(c, numbers, 8, 8, n, 0, keys + 1), "import");
+	if (must(gpc_publish(c, keys, keys + 1, blocks, n,
+			     GPC_OPTIONS(gpc_publish_options, .tag = TAG), 0, -1),
 		 "publish") != (int)n) {
 		fprintf(stderr, "hold: the keys are there already\n");
 		exit(1);
@@ -58,7 +59,7 @@ static void wait_for_gate(void)
 
 int main(int argc, char **argv)
 {
-	struct gpc_options opt = { .size = sizeof(opt) };
+	struct gpc_attach_options opt = { .size = sizeof(opt) };
 	uint32_t refs, reserved, sections;
 	gpc_block blocks[2 * MOST];
 	gpc *c;
@@ -74,12 +75,12 @@ int main(int argc, char **argv)
 		return 2;
 	must(gpc_attach(argv[2], &opt, 0, &c), "attach");
 	if (refs + reserved)
-		must(gpc_reserve(c, 0, refs + reserved, 0, blocks, NULL, 0, 5000),
+		must(gpc_reserve(c, 0, refs + reserved, blocks, NULL, 0, 5000),
 		     "reserve");
 	if (refs)
 		publish(c, argc > 7 ? strtoull(argv[7], NULL, 10) : 1, refs, blocks);
 	while (sections--)
-		must(gpc_enter(c), "enter");
+		must(gpc_section_enter(c), "enter");
 	wait_for_gate();
 	return gpc_close(c) < 0;
 }

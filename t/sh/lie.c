@@ -17,7 +17,7 @@ static int take_reserved(gpc *c)
 	gpc_block b;
 	int r;
 
-	while ((r = gpc_reserve(c, 0, 1, 0, &b, NULL, 0, 5000)) == 1)
+	while ((r = gpc_reserve(c, 0, 1, &b, NULL, 0, 5000)) == 1)
 		;
 	return r;
 }
@@ -29,9 +29,9 @@ static int take_refs(gpc *c)
 	gpc_block b;
 	int r;
 
-	if ((r = gpc_reserve(c, 0, 1, 0, &b, NULL, 0, 5000)) < 0 ||
-	    (r = gpc_import(c, &number, 8, 8, 1, 0, &key)) < 0 ||
-	    (r = gpc_publish(c, NULL, &key, &b, 1, 0, NULL, 0, NULL)) < 0)
+	if ((r = gpc_reserve(c, 0, 1, &b, NULL, 0, 5000)) < 0 ||
+	    (r = gpc_key_import(c, &number, 8, 8, 1, 0, &key)) < 0 ||
+	    (r = gpc_publish(c, NULL, &key, &b, 1, NULL, 0, -1)) < 0)
 		return r;
 	while ((r = gpc_ref(c, &key, &b, 1)) == 1)
 		;
@@ -42,7 +42,7 @@ static int take_sections(gpc *c)
 {
 	int r;
 
-	while ((r = gpc_enter(c)) >= 0)
+	while ((r = gpc_section_enter(c)) >= 0)
 		;
 	return r;
 }
@@ -55,7 +55,7 @@ static int take_ring(gpc *c)
 
 	for (i = 0; i < 4096; i++)
 		b[i] = 63;
-	while ((r = gpc_drop(c, b, 4096, GPC_NOWAIT, NULL)) == 0)
+	while ((r = gpc_drop(c, b, 4096, NULL, 0, 0)) == 0)
 		;
 	return r;
 }
@@ -69,7 +69,7 @@ int main(int argc, char **argv)
 		{ "reserved", take_reserved }, { "refs", take_refs },
 		{ "sections", take_sections }, { "ring", take_ring },
 	};
-	struct gpc_options opt = { .size = sizeof(opt) };
+	struct gpc_attach_options opt = { .size = sizeof(opt) };
 	sigset_t gate;
 	gpc *c;
 	int sig;

@@ -35,7 +35,7 @@ static inline void act_evict(struct worker *w)
 
 static inline void act_demote(struct worker *w)
 {
-	uint32_t flags = stage.engines && one_in(w, 2) ? GPC_KEEP : 0;
+	uint32_t flags = stage.engines && one_in(w, 2) ? GPC_COPY : 0;
 	struct gpc_move m[4];
 	int n, results[4];
 
@@ -62,7 +62,7 @@ static inline void act_drop(struct worker *w)
 	     gpc_last_error());
 	if (b < 0 || (w->caller && GPC_POOL(b) == w->pool))
 		return;
-	r = gpc_drop(w->c, &b, 1, one_in(w, 2) ? GPC_NOWAIT : 0, NULL);
+	r = gpc_drop(w->c, &b, 1, NULL, 0, one_in(w, 2) ? 0 : -1);
 	must(r >= 0 || r == -ENOTCONN, "drop: %s", gpc_last_error());
 	count(N_DROPPED, r == 1);
 }
@@ -79,7 +79,7 @@ static inline void act_clear(struct worker *w)
 		pool = -1;
 	else if (stage.engines && one_in(w, 3))
 		tag = 0;
-	r = answer(gpc_clear(w->c, pool, tag, 0, 500), "clear", 0, 0);
+	r = answer(gpc_pool_clear(w->c, pool, tag, 0, 500), "clear", 0, 0);
 	count(N_CLEARED, r >= 0);
 }
 
@@ -93,7 +93,7 @@ static inline void act_section(struct worker *w)
 
 	for (i = 0; i < DEEP; i++)
 		k[i] = key_of(chain, i);
-	section = gpc_enter(w->c);
+	section = gpc_section_enter(w->c);
 	must(section >= 0, "enter: %s", gpc_last_error());
 	must(gpc_lookup(w->c, w->spaces, k, DEEP, b, 0) >= 0, "lookup: %s",
 	     gpc_last_error());
@@ -102,7 +102,7 @@ static inline void act_section(struct worker *w)
 		must(b[i] < 0 || holds(b[i], k[i]),
 		     "in a section: block 0x%x of key %d of chain %d has other bytes",
 		     (unsigned)b[i], i, chain);
-	gpc_leave(w->c, section);
+	gpc_section_leave(w->c, section);
 	count(N_SECTIONS, 1);
 }
 
@@ -148,7 +148,7 @@ static inline void bring_pool(struct worker *w)
 	int i;
 
 	w->pool = add_pool(w, ENGINE, my_place,
-			   w->caller ? GPC_POOL_CALLER : GPC_POOL_KEPT);
+			   w->caller ? GPC_POOL_CALLER : GPC_POOL_OWNED);
 	for (i = w->nlist = 0; w->caller && i < ENGINE; i++) {
 		w->list[w->nlist++] = GPC_BLOCK(w->pool, i);
 		own(w->list[i], "a pool of one's own blocks");
@@ -157,7 +157,7 @@ static inline void bring_pool(struct worker *w)
 
 static inline void remove_pool(struct worker *w, int pool)
 {
-	int r = answer(gpc_clear(w->c, pool, 0, GPC_REMOVE, 20000), "remove", 0, 0);
+	int r = answer(gpc_pool_clear(w->c, pool, 0, GPC_REMOVE, 20000), "remove", 0, 0);
 
 	must(r >= 0, "pool %d does not go: %s", pool, gpc_last_error());
 }
@@ -167,9 +167,9 @@ static inline void extra_pool(struct worker *w)
 {
 	gpc_key k = crew_key(1ull << 32 | my_name);
 	gpc_block b, resident = GPC_NONE;
-	int r, pool = add_pool(w, EXTRA, my_place, GPC_POOL_KEPT);
+	int r, pool = add_pool(w, EXTRA, my_place, GPC_POOL_OWNED);
 
-	r = answer(gpc_reserve(w->c, pool, 1, 0, &b, NULL, 0, -1), "reserve", 0, 0);
+	r = answer(gpc_reserve(w->c, pool, 1, &b, NULL, 0, -1), "reserve", 0, 0);
 	must_be(r, 1);
 	own(b, "reserve in a new pool");
 	put(b, k);
@@ -213,7 +213,7 @@ static inline void act(struct worker *w)
 
 static inline void worker_attach(struct worker *w)
 {
-	struct gpc_options o = { .size = sizeof(o),
+	struct gpc_attach_options o = { .size = sizeof(o),
 				 .timeout_ms = 20000,
 				 .dir = scratch,
 				 .label = "worker",
@@ -235,9 +235,9 @@ static inline void come_to_rest(struct worker *w)
 
 	do {
 		last = t;
-		r = gpc_drop(w->c, NULL, 0, 0, &t);
+		r = gpc_drop(w->c, NULL, 0, &t, 0, -1);
 		if (!r || r == -ENOTCONN)
-			r = gpc_wait(w->c, t, 5000);
+			r = gpc_ticket_wait(w->c, t, 5000);
 		must(!r || r == -ENOTCONN, "at rest: %d, %s", r, gpc_last_error());
 		nap(1000);
 	} while (r || t != last);

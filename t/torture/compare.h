@@ -217,7 +217,7 @@ static bool compare_pool(struct verdict *v, int p, char *why)
 	return true;
 }
 
-/* Nobody but the writer was there since: it takes back what is in stock, and what the keeper of a
+/* Nobody but the writer was there since: it takes back what is in stock, and what the owner of a
  * pool has reserved when the pool goes (recall.c). */
 static bool may_follow(const struct verdict *v, uint32_t record, uint32_t peer)
 {

@@ -17,7 +17,7 @@ static uint32_t course_spare;            /* blocks that RAM had too many when it
 static void leave_sections(struct worker *w)
 {
 	while (w->nsections)
-		gpc_leave(w->c, w->section[--w->nsections]);
+		gpc_section_leave(w->c, w->section[--w->nsections]);
 }
 
 /* The caller waits: the writer serves.  A section that holds everything back ends at last. */
@@ -128,7 +128,7 @@ static void settle_moves(struct worker *w, bool cancel, uint32_t most)
 	if (!n)
 		return;
 	call_begins(w);
-	must(gpc_commit(w->c, m, n, NULL, cancel ? GPC_CANCEL : 0) >= 0, "commit: %s",
+	must(gpc_commit(w->c, m, n, NULL, cancel ? GPC_CANCEL : 0, -1) >= 0, "commit: %s",
 	     gpc_last_error());
 	call_ends(w);
 }
@@ -139,7 +139,9 @@ static int reserve(struct worker *w, int pool, int n, gpc_block *b, bool with_mo
 	int got;
 
 	call_begins(w);
-	got = gpc_reserve(w->c, pool, (uint32_t)n, 0, b, with_moves ? m : NULL,
+	got = gpc_reserve(w->c, pool, (uint32_t)n, b,
+			  GPC_OPTIONS(gpc_reserve_options,
+				      .moves = with_moves ? m : NULL),
 			  draw(2) ? GPC_PARTIAL : 0, -1);
 	must(got > 0 || got == -ENOSPC, "reserve: %s", gpc_last_error());
 	call_ends(w);
@@ -159,10 +161,12 @@ static void publish(struct worker *w, int first, int n, const gpc_block *b)
 	for (i = 0; i < n; i++)
 		parents[i] = key_parent(first + i);
 	call_begins(w);
-	must(gpc_publish(w->c, parents, ledger_key + first, b, (uint32_t)n, key_tag(first), at,
-			 nowait ? GPC_NOWAIT : 0, &t) >= 0, "publish: %s", gpc_last_error());
+	must(gpc_publish(w->c, parents, ledger_key + first, b, (uint32_t)n,
+			 GPC_OPTIONS(gpc_publish_options, .tag = key_tag(first),
+				     .resident = at, .ticket = &t), 0,
+			 nowait ? 0 : -1) >= 0, "publish: %s", gpc_last_error());
 	if (nowait)
-		must_be(gpc_wait(w->c, t, -1), 0);
+		must_be(gpc_ticket_wait(w->c, t, -1), 0);
 	call_ends(w);
 }
 
@@ -176,7 +180,7 @@ static void release(struct worker *w, bool all)
 		for (s = 0; s < SLOTS; s++) {
 			b = GPC_BLOCK(p, s);
 			while (refs_of(w, b) && (all || draw(2)))
-				must_be(gpc_unref(w->c, &b, 1), 0);
+				must_be(gpc_release(w->c, &b, 1), 0);
 		}
 	call_ends(w);
 }
@@ -217,7 +221,7 @@ static void act_give_back(struct worker *w)
 			    ledger.pool[p].ready)
 				b[n++] = GPC_BLOCK((gpc_block)p, (gpc_block)s);
 	call_begins(w);
-	must_be(gpc_unref(w->c, b, n), 0);
+	must_be(gpc_release(w->c, b, n), 0);
 	call_ends(w);
 }
 
@@ -305,10 +309,10 @@ static void act_drop(struct worker *w)
 	}
 	call_begins(w);
 	if (draw(2)) {
-		must(gpc_drop(w->c, b, n, 0, NULL) >= 0, "drop: %s", gpc_last_error());
+		must(gpc_drop(w->c, b, n, NULL, 0, -1) >= 0, "drop: %s", gpc_last_error());
 	} else {
-		must_be(gpc_drop(w->c, b, n, GPC_NOWAIT, &t), 0);
-		must_be(gpc_wait(w->c, t, -1), 0);
+		must_be(gpc_drop(w->c, b, n, &t, 0, 0), 0);
+		must_be(gpc_ticket_wait(w->c, t, -1), 0);
 	}
 	call_ends(w);
 }
@@ -316,15 +320,15 @@ static void act_drop(struct worker *w)
 static void act_clear(struct worker *w)
 {
 	call_begins(w);
-	must(gpc_clear(w->c, draw(2) ? -1 : (int)draw(2), draw(4), 0, -1) >= 0, "clear: %s",
+	must(gpc_pool_clear(w->c, draw(2) ? -1 : (int)draw(2), draw(4), 0, -1) >= 0, "clear: %s",
 	     gpc_last_error());
 	call_ends(w);
 }
 
-/* A pool of another space: nobody's, or with a keeper, or all of its keeper's. */
+/* A pool of another space: nobody's, or with a owner, or all of its owner's. */
 static void act_pool(struct worker *w)
 {
-	static const uint32_t flags[] = { 0, GPC_POOL_KEPT, GPC_POOL_CALLER };
+	static const uint32_t flags[] = { 0, GPC_POOL_OWNED, GPC_POOL_CALLER };
 	struct gpc_pool p = { .size = sizeof(p), .kind = GPC_VRAM, .space = 1, .blocks = 4,
 			      .demote_to = -1, .flags = flags[draw(3)] };
 	int other = VRAM + 1 + (int)draw(POOLS - VRAM - 1), n;
@@ -332,13 +336,13 @@ static void act_pool(struct worker *w)
 
 	if (ledger.pool[other].ready && draw(2)) {
 		call_begins(w);
-		must(gpc_clear(w->c, other, 0, GPC_REMOVE, 0) >= 0, "clear: %s",
+		must(gpc_pool_clear(w->c, other, 0, GPC_REMOVE, 0) >= 0, "clear: %s",
 		     gpc_last_error());
 		call_ends(w);
 		return;
 	}
 	call_begins(w);
-	n = gpc_pool_add(w->c, &p);
+	n = gpc_pool_add(w->c, &p, -1);
 	must(n > VRAM || n == -ENOSPC, "pool_add: %s", gpc_last_error());
 	call_ends(w);
 	if (n > 0 && !(p.flags & GPC_POOL_CALLER))
@@ -351,7 +355,7 @@ static void act_section(struct worker *w)
 
 	if (w->nsections == ARRAY_SIZE(w->section))
 		return;
-	section = gpc_enter(w->c);
+	section = gpc_section_enter(w->c);
 	must(section >= 0, "enter: %s", gpc_last_error());
 	w->section[w->nsections++] = section;
 }

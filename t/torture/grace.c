@@ -22,11 +22,11 @@ static void open_or_end(gpc *c, struct grip *g, uint64_t *seed)
 {
 	if (g->section >= 0) {
 		grip_release(g, &c->seg);
-		gpc_leave(c, g->section);
+		gpc_section_leave(c, g->section);
 		g->section = -1;
 		return;
 	}
-	g->section = gpc_enter(c);
+	g->section = gpc_section_enter(c);
 	must(g->section >= 0, "enter: %s", gpc_last_error());
 	grip_chain(g, seed);
 	must(gpc_lookup(c, GPC_SPACE(0), g->key, DEEP, g->block, 0) >= 0, "lookup");

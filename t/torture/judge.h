@@ -221,7 +221,7 @@ static void compare_quarantine(const struct verdict *v)
 		uint32_t record = pool_record(v->image, b), was, is;
 
 		if (record == SHM_NO_RECORD || SLOT(&readable, b).owner != lingering + 1 ||
-		    readable.pool[GPC_POOL(b)].keeper == lingering + 1)
+		    readable.pool[GPC_POOL(b)].owner == lingering + 1)
 			continue;
 		was = WORD_STATE(seg_record(v->image, record)->word);
 		is = WORD_STATE(seg_record(v->s, record)->word);

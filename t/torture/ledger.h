@@ -30,7 +30,7 @@ struct ledger {
 		gpc_block from;
 	} slot[POOLS][SLOTS];
 	int16_t parent[NODES];           /* node above, or -1 */
-	struct { bool ready; uint8_t keeper, caller; } pool[POOLS];
+	struct { bool ready; uint8_t owner, caller; } pool[POOLS];
 	bool full;                       /* the table may have no room for a key */
 };
 
@@ -341,13 +341,13 @@ static inline void apply_clear(struct ledger *m, const struct shm_command *c)
 			}
 }
 
-/* What its keeper had reserved goes with a pool, or all of what is the caller's. */
+/* What its owner had reserved goes with a pool, or all of what is the caller's. */
 static inline void pool_goes(struct ledger *m, int p, bool dead)
 {
 	int s;
 
 	for (s = 0; s < SLOTS; s++)
-		if (m->pool[p].keeper && m->slot[p][s].owner == m->pool[p].keeper &&
+		if (m->pool[p].owner && m->slot[p][s].owner == m->pool[p].owner &&
 		    (dead || m->pool[p].caller))
 			slot_free(m, GPC_BLOCK(p, s));
 	m->pool[p].ready = false;
@@ -383,7 +383,7 @@ static inline void apply_pool(struct ledger *m, const struct answers *a, int p)
 	must(p >= 0 && p < POOLS && !m->pool[p].ready, "the new pool is %d", p);
 	m->pool[p].ready = true;
 	m->pool[p].caller = !!(rq->flags & GPC_POOL_CALLER);
-	m->pool[p].keeper = rq->flags & (GPC_POOL_KEPT | GPC_POOL_CALLER) ?
+	m->pool[p].owner = rq->flags & (GPC_POOL_OWNED | GPC_POOL_CALLER) ?
 		(uint8_t)(a->peer + 1) : 0;
 	for (s = 0; m->pool[p].caller && s < rq->blocks; s++)
 		slot_give(m, GPC_BLOCK(p, (gpc_block)s), a->peer);
@@ -439,9 +439,9 @@ static inline void ledger_reap(struct ledger *m, uint32_t peer)
 	int p, s;
 
 	for (p = 0; p < POOLS; p++)
-		if (m->pool[p].keeper == peer + 1) {
+		if (m->pool[p].owner == peer + 1) {
 			pool_goes(m, p, true);
-			m->pool[p].keeper = 0;
+			m->pool[p].owner = 0;
 		}
 	for (p = 0; p < POOLS; p++)
 		for (s = 0; s < SLOTS; s++)

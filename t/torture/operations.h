@@ -48,8 +48,10 @@ static inline gpc_block put_key(int pool, uint64_t number, uint64_t parent)
 	gpc_key k = use_key(number), up = parent ? crew_key(parent) : crew_no_key;
 	gpc_block b;
 
-	must_be(gpc_reserve(boss, pool, 1, 0, &b, NULL, 0, 1000), 1);
-	must_be(gpc_publish(boss, &up, &k, &b, 1, (uint32_t)number, NULL, 0, NULL), 1);
+	must_be(gpc_reserve(boss, pool, 1, &b, NULL, 0, 1000), 1);
+	must_be(gpc_publish(boss, &up, &k, &b, 1,
+			    GPC_OPTIONS(gpc_publish_options, .tag = (uint32_t)number), 0,
+			    -1), 1);
 	return b;
 }
 
@@ -61,7 +63,7 @@ static inline void put_chain(int pool, uint64_t first, int n)
 	for (i = 0; i < n; i++)
 		b[i] = put_key(pool, first + (uint64_t)i,
 			       i ? first + (uint64_t)i - 1 : 0);
-	must_be(gpc_unref(boss, b, (uint32_t)n), 0);
+	must_be(gpc_release(boss, b, (uint32_t)n), 0);
 }
 
 static inline gpc_block where_is(uint64_t number)
@@ -106,7 +108,8 @@ static void state_limbo(void)
 	gpc_block b[2];
 
 	state_full();
-	must_be(gpc_reserve(boss, VRAM, 2, 0, b, m, 0, 1000), 2);
+	must_be(gpc_reserve(boss, VRAM, 2, b,
+			    GPC_OPTIONS(gpc_reserve_options, .moves = m), 0, 1000), 2);
 	must_be(gpc_demote(boss, VRAM, RAM, NULL, 1, &d, 0, 1000), 1);
 }
 
@@ -130,7 +133,7 @@ static void state_crowded(void)
 			continue;
 		n[i]++;
 		b = put_key(VRAM, number, 0);
-		must_be(gpc_unref(boss, &b, 1), 0);
+		must_be(gpc_release(boss, &b, 1), 0);
 	}
 	job.publish_key = 100;
 }
@@ -147,11 +150,11 @@ static int other_peer(int me)
 	(void)me;
 	n = gpc_acquire(c, 0, k, 4, b, 0);
 	must(n >= 0, "acquire: %s", gpc_last_error());
-	must(gpc_reserve(c, VRAM, 2, 0, b, NULL, GPC_PARTIAL, 2000) > 0, "reserve: %s",
+	must(gpc_reserve(c, VRAM, 2, b, NULL, GPC_PARTIAL, 2000) > 0, "reserve: %s",
 	     gpc_last_error());
-	must(gpc_enter(c) >= 0, "enter: %s", gpc_last_error());
+	must(gpc_section_enter(c) >= 0, "enter: %s", gpc_last_error());
 	if (n > 0)
-		must_be(gpc_drop(c, b, 1, GPC_NOWAIT, NULL), 0);
+		must_be(gpc_drop(c, b, 1, NULL, 0, 0), 0);
 	__atomic_store_n(&crew->gate[0], 1, __ATOMIC_SEQ_CST);
 	for (;;)
 		pause();
@@ -318,7 +321,8 @@ static void prepare_promoted(void)
 static void prepare_limbo(void)
 {
 	struct gpc_move m[MOST];
-	int i, got = gpc_reserve(boss, VRAM, 3, 0, job.block, m, 0, 1000);
+	int i, got = gpc_reserve(boss, VRAM, 3, job.block,
+				 GPC_OPTIONS(gpc_reserve_options, .moves = m), 0, 1000);
 
 	must(got >= 0 || got == -ENOSPC, "reserve: %s", gpc_last_error());
 	for (i = 0; i < got; i++)
@@ -358,7 +362,7 @@ static void send_cancel(void)
 
 static void prepare_blocks(void)
 {
-	job.n = gpc_reserve(boss, VRAM, 3, 0, job.block, NULL, GPC_PARTIAL, 1000);
+	job.n = gpc_reserve(boss, VRAM, 3, job.block, NULL, GPC_PARTIAL, 1000);
 	must(job.n >= 0 || job.n == -ENOSPC, "reserve: %s", gpc_last_error());
 	job.n = MAX(job.n, 0);
 }
@@ -375,8 +379,10 @@ static void send_publish(void)
 		k[i] = use_key(job.publish_key + (uint64_t)i);
 		up[i] = i ? k[i - 1] : chain ? crew_key(2) : crew_no_key;
 		must_be(gpc_publish(boss, &up[i], &k[i], &job.block[i], 1,
-				    (uint32_t)job.publish_key + (uint32_t)i,
-				    &job.resident[i], GPC_NOWAIT, &t),
+				    GPC_OPTIONS(gpc_publish_options,
+						.tag = (uint32_t)job.publish_key + (uint32_t)i,
+						.resident = &job.resident[i],
+						.ticket = &t), 0, 0),
 			0);
 	}
 }
@@ -392,15 +398,18 @@ static void send_publish_known(void)
 	for (i = 0; i < MIN(job.n, 3); i++) {
 		k = use_key(known[i]);
 		up = parent[i] ? crew_key(parent[i]) : crew_no_key;
-		must_be(gpc_publish(boss, &up, &k, &job.block[i], 1, (uint32_t)known[i],
-				    &job.resident[i], GPC_NOWAIT, &t),
+		must_be(gpc_publish(boss, &up, &k, &job.block[i], 1,
+				    GPC_OPTIONS(gpc_publish_options,
+						.tag = (uint32_t)known[i],
+						.resident = &job.resident[i],
+						.ticket = &t), 0, 0),
 			0);
 	}
 }
 
 static void send_free(void)
 {
-	must_be(gpc_unref(boss, job.block, (uint32_t)job.n), 0);
+	must_be(gpc_release(boss, job.block, (uint32_t)job.n), 0);
 }
 
 /* With all that hangs below. */
@@ -412,7 +421,7 @@ static void send_drop(void)
 	for (i = 0; i < 2; i++)
 		if (b[i] >= 0)
 			b[n++] = b[i];
-	must_be(gpc_drop(boss, b, n, GPC_NOWAIT, NULL), 0);
+	must_be(gpc_drop(boss, b, n, NULL, 0, 0), 0);
 }
 
 static inline void send_one(struct shm_command cmd)
@@ -456,10 +465,10 @@ static void prepare_pool(void)
 			     .demote_to = -1};
 	gpc_block b;
 
-	job.n = gpc_pool_add(boss, &p);
+	job.n = gpc_pool_add(boss, &p, -1);
 	must(job.n > VRAM, "pool_add: %s", gpc_last_error());
 	b = put_key(job.n, 50, 0);
-	must_be(gpc_unref(boss, &b, 1), 0);
+	must_be(gpc_release(boss, &b, 1), 0);
 }
 
 static void send_remove(void)
@@ -535,7 +544,7 @@ static void ready_refs(void)
 static void ready_blocks(void)
 {
 	ready_keys();
-	mine.n = gpc_reserve(mine.c, VRAM, 2, 0, mine.block, NULL, GPC_PARTIAL, 2000);
+	mine.n = gpc_reserve(mine.c, VRAM, 2, mine.block, NULL, GPC_PARTIAL, 2000);
 	must(mine.n >= 0 || mine.n == -ENOSPC, "reserve: %s", gpc_last_error());
 	mine.n = MAX(mine.n, 0);
 }
@@ -552,7 +561,7 @@ static void ready_leaves(void)
 static void ready_section(void)
 {
 	ready_keys();
-	mine.section = gpc_enter(mine.c);
+	mine.section = gpc_section_enter(mine.c);
 	must(mine.section >= 0, "enter: %s", gpc_last_error());
 }
 
@@ -563,7 +572,7 @@ static void run_ref(void)
 
 static void run_unref(void)
 {
-	must_be(gpc_unref(mine.c, mine.block, (uint32_t)mine.n), 0);
+	must_be(gpc_release(mine.c, mine.block, (uint32_t)mine.n), 0);
 }
 
 static void run_acquire(void)
@@ -578,18 +587,18 @@ static void run_lookup(void)
 
 static void run_enter(void)
 {
-	must(gpc_enter(mine.c) >= 0, "enter");
+	must(gpc_section_enter(mine.c) >= 0, "enter");
 }
 
 static void run_leave(void)
 {
-	gpc_leave(mine.c, mine.section);
+	gpc_section_leave(mine.c, mine.section);
 }
 
 static void run_drop(void)
 {
 	if (mine.n == 2)
-		must_be(gpc_drop(mine.c, mine.block, 2, GPC_NOWAIT, NULL), 0);
+		must_be(gpc_drop(mine.c, mine.block, 2, NULL, 0, 0), 0);
 }
 
 static void run_publish(void)
@@ -597,8 +606,8 @@ static void run_publish(void)
 	gpc_key k[2] = {crew_key(60), crew_key(61)};
 	gpc_key up[2] = {crew_no_key, k[0]};
 
-	must(gpc_publish(mine.c, up, k, mine.block, (uint32_t)mine.n, 60, NULL,
-			 GPC_NOWAIT, NULL) >= 0,
+	must(gpc_publish(mine.c, up, k, mine.block, (uint32_t)mine.n,
+			 GPC_OPTIONS(gpc_publish_options, .tag = 60), 0, 0) >= 0,
 	     "publish");
 }
 

@@ -88,7 +88,7 @@ static void forget_trimmed(struct ledger *m, const struct segment *s, uint32_t *
 
 /* ---- the feed ---- */
 
-static void feed_change(struct feed *f, const struct gpc_change *ch)
+static void feed_change(struct feed *f, const struct gpc_event *ch)
 {
 	gpc_block *at;
 	int k;
@@ -117,10 +117,10 @@ static void feed_change(struct feed *f, const struct gpc_change *ch)
 
 TAP_FN void feed_read(struct feed *f, gpc *c)
 {
-	struct gpc_change ch[64];
+	struct gpc_event ch[64];
 	int i, n;
 
-	while ((n = gpc_changes(c, &f->cursor, ch, 64)) > 0)
+	while ((n = gpc_event_read(c, &f->cursor, ch, 64)) > 0)
 		for (i = 0; i < n; i++)
 			feed_change(f, &ch[i]);
 	must(n == 0, "changes: %s", gpc_last_error());

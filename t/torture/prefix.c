@@ -59,7 +59,7 @@ static void stop(int level)
 
 static gpc *attach(const char *name)
 {
-	struct gpc_options o = { .size = sizeof(o), .dir = scratch };
+	struct gpc_attach_options o = { .size = sizeof(o), .dir = scratch };
 	gpc *c = NULL;
 
 	must_be(gpc_attach(name, &o, 0, &c), 0);
@@ -71,10 +71,10 @@ static void make_pools(gpc *c)
 	struct gpc_pool p = { .size = sizeof(p), .kind = GPC_RAM, .blocks = 4 + draw(5),
 			      .transit = 2 + draw(3), .demote_to = -1 };
 
-	must_be(gpc_pool_add(c, &p), RAM);
+	must_be(gpc_pool_add(c, &p, -1), RAM);
 	p = (struct gpc_pool){ .size = sizeof(p), .kind = GPC_VRAM, .blocks = 7 + draw(6),
 			       .demote_to = RAM };
-	must_be(gpc_pool_add(c, &p), VRAM);
+	must_be(gpc_pool_add(c, &p, -1), VRAM);
 	ledger.pool[RAM].ready = ledger.pool[VRAM].ready = true;
 }
 
@@ -98,7 +98,7 @@ static void make_keys(gpc *c, uint32_t buckets)
 /* Its writer sits where that of the first cache has a seat kept for it. */
 static void make_cache(int level, const struct gpc_config *cfg)
 {
-	struct gpc_options o = { .size = sizeof(o), .dir = scratch };
+	struct gpc_attach_options o = { .size = sizeof(o), .dir = scratch };
 	char name[2] = { (char)('a' + level), 0 };
 	gpc *c[LEVELS];
 	int i;
@@ -126,7 +126,7 @@ static void sequence_begin(void)
 	bool crowd = draw(4);
 	struct gpc_config cfg = { .size = sizeof(cfg), .dir = scratch, .max_blocks = 40,
 				  .max_peers = PEERS, .max_pools = POOLS, .tick_us = 1,
-				  .ahead = -1, .quarantine_ms = 20,
+				  .free_target = -1, .quarantine_ms = 20,
 				  .devices = draw(3) ? "none" : "host" };
 	int i;
 

@@ -46,7 +46,7 @@ static inline bool records_rest(const struct rest *j, char *why)
 		if (state == FREE || state == LIVE)
 			continue;
 		if (state == RESERVED && p && p->state == POOL_READY &&
-		    (p->flags & GPC_POOL_CALLER) && p->keeper == (int32_t)r->owner)
+		    (p->flags & GPC_POOL_CALLER) && p->owner == (int32_t)r->owner)
 			continue;
 		snprintf(why, 300,
 			 "record %u is left %s: pool state %u, owner %u, flags %x, "
@@ -87,7 +87,7 @@ static inline bool seats_rest(const struct rest *j, char *why)
 					 peer);
 				return false;
 			}
-	must_be(gpc_get_info(j->c, &info), 0);
+	must_be(gpc_info_get(j->c, &info), 0);
 	if (!j->workers && (info.pools != stage.pools || info.peers != peers)) {
 		snprintf(why, 300, "%u pools and %u peers, want %u and %u", info.pools,
 			 info.peers, stage.pools, peers);
@@ -123,9 +123,9 @@ static inline void reserve_all(const struct rest *j)
 	uint32_t p;
 
 	for (p = stage.pools; p--;) {
-		must_be(gpc_reserve(j->c, (int)p, blocks[p], 0, b, NULL, 0, 20000),
+		must_be(gpc_reserve(j->c, (int)p, blocks[p], b, NULL, 0, 20000),
 			blocks[p]);
-		must_be(gpc_unref(j->c, b, blocks[p]), 0);
+		must_be(gpc_release(j->c, b, blocks[p]), 0);
 	}
 	must(clock_ns() - before < 5000 * NS_PER_MS, "to reserve all took %llu ms",
 	     (unsigned long long)((clock_ns() - before) / NS_PER_MS));
@@ -139,7 +139,7 @@ static inline void whole_range(const struct rest *j)
 	int pool = stage_pool(j->c, GPC_VRAM, rest, 3, 0, -1);
 
 	must(pool >= 0, "a pool of the %u blocks left: %s", rest, gpc_last_error());
-	must_be(gpc_clear(j->c, pool, 0, GPC_REMOVE, 10000), 0);
+	must_be(gpc_pool_clear(j->c, pool, 0, GPC_REMOVE, 10000), 0);
 }
 
 static inline void sums_rest(const struct rest *j)

@@ -140,7 +140,7 @@ static inline void map_file(int file, const char *suffix, size_t bytes)
 
 TAP_FN gpc *small_attach(const char *label, uint32_t stock)
 {
-	struct gpc_options o = {
+	struct gpc_attach_options o = {
 		.size = sizeof(o), .dir = scratch, .label = label, .stock = stock};
 	gpc *c = NULL;
 
@@ -157,10 +157,10 @@ static inline void add_pools(gpc *c)
 			     .demote_to = -1};
 
 	must_be(gpc_writer_take(c, 0, 0), 0);
-	must_be(gpc_pool_add(c, &p), RAM);
+	must_be(gpc_pool_add(c, &p, -1), RAM);
 	p = (struct gpc_pool){
 		.size = sizeof(p), .kind = GPC_VRAM, .blocks = VRAM_N, .demote_to = RAM};
-	must_be(gpc_pool_add(c, &p), VRAM);
+	must_be(gpc_pool_add(c, &p, -1), VRAM);
 }
 
 /* Two pools, nothing in them, nobody there. */
@@ -171,7 +171,7 @@ TAP_FN void small_make(uint64_t seed, const char *devices)
 				 .max_peers = PEERS,
 				 .max_pools = POOLS,
 				 .tick_us = 1,
-				 .ahead = -1,
+				 .free_target = -1,
 				 .devices = devices,
 				 .dir = scratch};
 	size_t index, control;
@@ -446,14 +446,14 @@ TAP_FN void small_give_all_back(void)
 		for (s = 0; s < SLOTS; s++) {
 			b = GPC_BLOCK(p, s);
 			while (record_of(p, s) != SHM_NO_RECORD &&
-			       gpc_unref(boss, &b, 1) == 0)
+			       gpc_release(boss, &b, 1) == 0)
 				;
 		}
 	small_settle();
-	must_be(gpc_reserve(boss, VRAM, VRAM_N, 0, all, NULL, 0, 2000), VRAM_N);
-	must_be(gpc_unref(boss, all, VRAM_N), 0);
-	must_be(gpc_reserve(boss, RAM, RAM_N, 0, all, NULL, 0, 2000), RAM_N);
-	must_be(gpc_unref(boss, all, RAM_N), 0);
+	must_be(gpc_reserve(boss, VRAM, VRAM_N, all, NULL, 0, 2000), VRAM_N);
+	must_be(gpc_release(boss, all, VRAM_N), 0);
+	must_be(gpc_reserve(boss, RAM, RAM_N, all, NULL, 0, 2000), RAM_N);
+	must_be(gpc_release(boss, all, RAM_N), 0);
 	small_settle();
 }
 

@@ -57,7 +57,7 @@ TAP_FN int stage_pool(gpc *c, uint32_t kind, uint32_t blocks, uint32_t space,
 
 	if (kind == GPC_RAM)
 		p.transit = TRANSIT;
-	return gpc_pool_add(c, &p);
+	return gpc_pool_add(c, &p, -1);
 }
 
 TAP_FN uint32_t stage_blocks(void)
@@ -73,7 +73,7 @@ static inline int stage_make(int me)
 				  .max_peers = 24,
 				  .max_pools = POOLS,
 				  .quarantine_ms = 50,
-				  .ahead = stage.exact ? -1 : 4,
+				  .free_target = stage.exact ? -1 : 4,
 				  .tick_us = 100,
 				  .devices = stage.mirror ? "host" : "none" };
 	gpc *c = crew_create(cfg, 0);

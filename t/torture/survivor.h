@@ -22,7 +22,7 @@ static inline int insist(struct survivor *s, int pool, uint32_t n, gpc_block *b)
 	int r;
 
 	do {
-		r = gpc_reserve(s->w.c, pool, n, 0, b, NULL, 0, 1000);
+		r = gpc_reserve(s->w.c, pool, n, b, NULL, 0, 1000);
 		must(r == (int)n || r == -ENOTCONN || r == -ETIMEDOUT || r == -ENOSPC ||
 			     r == -EAGAIN,
 		     "the survivor's reserve: %d, %s", r, gpc_last_error());
@@ -82,10 +82,10 @@ static inline void vault_look(struct survivor *s)
 static inline void vault_drop(struct survivor *s, int i)
 {
 	gpc_ticket t = 0;
-	int r = gpc_drop(s->w.c, &s->vault[i], 1, 0, &t);
+	int r = gpc_drop(s->w.c, &s->vault[i], 1, &t, 0, -1);
 
 	while (r == -ENOTCONN || r == -ETIMEDOUT)
-		r = gpc_wait(s->w.c, t, 1000);
+		r = gpc_ticket_wait(s->w.c, t, 1000);
 	must(r >= 0, "the survivor's drop: %s", gpc_last_error());
 	do
 		s->vault[i] = GPC_NONE;

@@ -22,7 +22,7 @@ static char round_name[160];
 /* Two ways to be the writer: a thread of the library, or calls. */
 static inline int server_main(int place)
 {
-	struct gpc_options o = {
+	struct gpc_attach_options o = {
 		.size = sizeof(o), .timeout_ms = 20000, .dir = scratch, .label = "server"
 	};
 	gpc *c;
@@ -47,10 +47,10 @@ static inline int server_main(int place)
 /* Looks at a copy, which may show anything half done; a look is an answer or an error. */
 static inline int looker_main(int place)
 {
-	struct gpc_options o = { .size = sizeof(o), .timeout_ms = 20000, .dir = scratch };
+	struct gpc_attach_options o = { .size = sizeof(o), .timeout_ms = 20000, .dir = scratch };
 	struct gpc_stats st = { .size = sizeof(st) };
 	uint64_t cursor, feed = 0;
-	struct gpc_change ch[64];
+	struct gpc_event ch[64];
 	struct gpc_entry e[64];
 	gpc *c;
 
@@ -59,9 +59,9 @@ static inline int looker_main(int place)
 	while (!load_acquire(&page->leave)) {
 		for (cursor = 0; gpc_walk(c, &cursor, e, 64) > 0;)
 			;
-		while (gpc_changes(c, &feed, ch, 64) > 0)
+		while (gpc_event_read(c, &feed, ch, 64) > 0)
 			;
-		must_be(gpc_get_stats(c, -1, &st), 0);
+		must_be(gpc_stats_get(c, -1, &st), 0);
 		nap(3000);
 	}
 	gpc_close(c);

@@ -94,13 +94,13 @@ static inline void linger(struct worker *w)
 
 static inline void unref(struct worker *w, const gpc_block *b, int n)
 {
-	must_be(gpc_unref(w->c, b, (uint32_t)n), 0);
+	must_be(gpc_release(w->c, b, (uint32_t)n), 0);
 }
 
 /* ---- what is held ---- */
 
 /* A block that is LIVE under a reference, in a pool that is, is found under its key
- * (guarantee A): what is missed has moved, was dropped, or died with its keeper. */
+ * (guarantee A): what is missed has moved, was dropped, or died with its owner. */
 static inline void must_be_found(struct worker *w, gpc_key key, gpc_block b,
 				 const char *when)
 {
@@ -178,7 +178,7 @@ static inline void commit(struct worker *w, const struct gpc_move *m, int n, int
 	}
 	if (!n)
 		return;
-	r = gpc_commit(w->c, m, (uint32_t)n, results, cancel ? GPC_CANCEL : 0);
+	r = gpc_commit(w->c, m, (uint32_t)n, results, cancel ? GPC_CANCEL : 0, -1);
 	if (r == -ENOTCONN)
 		worker_ends();
 	must(r >= 0, "commit answers %d, %s", r, gpc_last_error());
@@ -215,8 +215,9 @@ static inline int reserve(struct worker *w, int n, gpc_block *b)
 
 	if (w->caller)
 		return take_own(w, n, b);
-	n = answer(gpc_reserve(w->c, w->pool, (uint32_t)n, 0, b, keep ? m : NULL, flags,
-			       some_time(w)),
+	n = answer(gpc_reserve(w->c, w->pool, (uint32_t)n, b,
+			       GPC_OPTIONS(gpc_reserve_options, .moves = keep ? m : NULL),
+			       flags, some_time(w)),
 		   "reserve", ENOSPC, 0);
 	for (i = 0; i < n; i++)
 		own(b[i], "reserve");
@@ -246,11 +247,13 @@ static inline void publish_and_wait(struct worker *w, const gpc_key *parents,
 {
 	uint32_t flags = one_in(w, 3) ? GPC_NOWAIT : 0;
 	gpc_ticket t = 0;
-	int r = gpc_publish(w->c, parents, k, b, (uint32_t)n, tag, resident, flags, &t);
+	int r = gpc_publish(w->c, parents, k, b, (uint32_t)n,
+			    GPC_OPTIONS(gpc_publish_options, .tag = tag,
+					.resident = resident, .ticket = &t), flags, -1);
 
 	must(r >= 0 || r == -ENOTCONN, "publish: %s", gpc_last_error());
 	while (r == -ENOTCONN || r == -ETIMEDOUT || flags) {
-		r = gpc_wait(w->c, t, 1000);
+		r = gpc_ticket_wait(w->c, t, 1000);
 		must(!r || r == -ENOTCONN || r == -ETIMEDOUT, "wait: %s",
 		     gpc_last_error());
 		flags = 0;
@@ -322,7 +325,7 @@ static inline void fetch(struct worker *w, int chain, int n, gpc_block *b)
 	if (!count_low || w->caller)
 		return;
 	r = answer(gpc_promote(w->c, low, (uint32_t)count_low, w->pool, m,
-			       save ? victims : NULL, keep ? GPC_KEEP : 0, some_time(w)),
+			       save ? victims : NULL, keep ? GPC_COPY : 0, some_time(w)),
 		   "promote", ENOSPC, ESTALE);
 	own_moves(m, r, "promote");
 	if (save && r > 0) {

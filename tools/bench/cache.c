@@ -100,7 +100,7 @@ void cache_keys(gpc *c, uint64_t salt, const uint64_t *numbers, uint32_t n, gpc_
 
 		for (uint32_t j = 0; j < m; j++)
 			digests[j] = salt + numbers[i + j];
-		must(gpc_import(c, digests, 8, 8, m, 0, keys + i), "keys");
+		must(gpc_key_import(c, digests, 8, 8, m, 0, keys + i), "keys");
 	}
 }
 
@@ -122,17 +122,17 @@ void cache_insert(struct bench_cache *b, uint64_t first, uint32_t n, gpc_block *
 	gpc_key keys[PART];
 
 	cache_key_run(b, first, n, keys);
-	must(gpc_reserve(b->c, 0, n, 0, blocks, NULL, 0, -1), "reserve");
-	if (must(gpc_publish(b->c, NULL, keys, blocks, n, 0, NULL, 0, NULL), "publish") != (int)n)
+	must(gpc_reserve(b->c, 0, n, blocks, NULL, 0, -1), "reserve");
+	if (must(gpc_publish(b->c, NULL, keys, blocks, n, NULL, 0, -1), "publish") != (int)n)
 		bench_fail("a key of the bench was there already");
-	must(gpc_unref(b->c, blocks, n), "unref");
+	must(gpc_release(b->c, blocks, n), "unref");
 }
 
 static uint64_t published(gpc *c)
 {
 	struct gpc_stats s = { .size = sizeof(s) };
 
-	must(gpc_get_stats(c, -1, &s), "statistics");
+	must(gpc_stats_get(c, -1, &s), "statistics");
 	return s.published;
 }
 
@@ -149,13 +149,14 @@ static void fill(struct bench_cache *b)
 			report_progress("%llu of %llu entries",
 					(unsigned long long)i, (unsigned long long)b->entries);
 		cache_key_run(b, i, n, keys);
-		must(gpc_reserve(b->c, 0, n, 0, b->block_of + i, NULL, 0, -1), "reserve");
-		must(gpc_publish(b->c, NULL, keys, b->block_of + i, n, 0, NULL, GPC_NOWAIT,
-				 &ticket), "publish");
-		must(gpc_unref(b->c, b->block_of + i, n), "unref");
+		must(gpc_reserve(b->c, 0, n, b->block_of + i, NULL, 0, -1), "reserve");
+		must(gpc_publish(b->c, NULL, keys, b->block_of + i, n,
+				 GPC_OPTIONS(gpc_publish_options, .ticket = &ticket), 0,
+				 0), "publish");
+		must(gpc_release(b->c, b->block_of + i, n), "unref");
 	}
 	if (ticket)
-		must(gpc_wait(b->c, ticket, -1), "wait");
+		must(gpc_ticket_wait(b->c, ticket, -1), "wait");
 	if (published(b->c) != b->entries)
 		bench_fail("not all keys of the bench could be published");
 	report_progress(NULL);
@@ -165,7 +166,7 @@ static void fill(struct bench_cache *b)
 
 gpc *cache_attach(const char *name)
 {
-	struct gpc_options opt = { .size = sizeof(opt), .dir = cache_dir(),
+	struct gpc_attach_options opt = { .size = sizeof(opt), .dir = cache_dir(),
 				   .label = "gpc-bench", .timeout_ms = 5000 };
 	gpc *c;
 
@@ -218,7 +219,7 @@ static bool has_room(uint64_t blocks, struct bench_row *row)
 
 static int create(struct bench_cache *b, struct gpc_config *cfg, struct bench_row *row)
 {
-	struct gpc_options opt = { .size = sizeof(opt), .dir = cfg->dir, .label = "gpc-bench" };
+	struct gpc_attach_options opt = { .size = sizeof(opt), .dir = cfg->dir, .label = "gpc-bench" };
 	uint32_t draw;
 	int r;
 

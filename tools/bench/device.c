@@ -59,7 +59,7 @@ static bool is_there(struct there *t, struct bench_row *row)
 static bool open_there(struct there *t, const char *device, struct bench_row *row)
 {
 	struct gpc_config cfg = { .vram_blocks = (uint32_t)bench.size, .devices = device,
-				  .ahead = -1 };
+				  .free_target = -1 };
 
 	*t = (struct there){ .device = device };
 	if (!cache_open(&t->cache, &cfg, bench.size - MOST, CACHE_SERVED, row))
@@ -69,7 +69,7 @@ static bool open_there(struct there *t, const char *device, struct bench_row *ro
 		return false;
 	}
 	must(gpc_dev_open(t->cache.c, device, &t->dev), device);
-	must(gpc_sync(t->cache.c, 0, -1), "sync");
+	must(gpc_mirror_sync(t->cache.c, GPC_TICKET_ALL, -1), "sync");
 	return true;
 }
 
@@ -100,18 +100,21 @@ static double sync_once(struct sync *s)
 
 	cache_key_run(&s->t->cache, s->next, s->n, keys);
 	s->next += s->n;
-	must(gpc_reserve(c, 0, s->n, 0, blocks, NULL, 0, -1), "reserve");
-	must(gpc_sync(c, 0, -1), "sync");
+	must(gpc_reserve(c, 0, s->n, blocks, NULL, 0, -1), "reserve");
+	must(gpc_mirror_sync(c, GPC_TICKET_ALL, -1), "sync");
 	from = cli_now_ns();
-	err = gpc_publish(c, NULL, keys, blocks, s->n, 0, NULL, GPC_NOWAIT, &ticket);
+	err = gpc_publish(c, NULL, keys, blocks, s->n,
+			  GPC_OPTIONS(gpc_publish_options, .ticket = &ticket), 0, 0);
 	if (err >= 0)
-		err = s->waits_only ? gpc_wait(c, ticket, -1) : gpc_sync(c, ticket, -1);
+		err = s->waits_only ? gpc_ticket_wait(c, ticket, -1) : gpc_mirror_sync(c,
+										       ticket,
+										       -1);
 	us = (double)(cli_now_ns() - from) / 1000;
 	must(err, "sync");
 	if (!s->waits_only && (gpc_lookup(c, 0, keys, s->n, got, GPC_DEVICE | GPC_QUIET) != (int)s->n ||
 			       memcmp(got, blocks, s->n * sizeof(*got))))
 		return -1;
-	must(gpc_unref(c, blocks, s->n), "unref");
+	must(gpc_release(c, blocks, s->n), "unref");
 	return us;
 }
 

@@ -137,7 +137,7 @@ static double grace_value(void *arg)
 	double us[GRACES];
 
 	for (uint32_t i = 0; i < GRACES; i++) {
-		uint64_t from = cli_now_ns(), cookie = gpc_grace(t->cache->c);
+		uint64_t from = cli_now_ns(), cookie = gpc_grace_start(t->cache->c);
 
 		while (!gpc_grace_done(t->cache->c, cookie))
 			;
@@ -191,7 +191,7 @@ static void measure_grace(struct evict *t, bool read)
 void bench_evict(void)
 {
 	static struct evict t;
-	struct gpc_config cfg = { .vram_blocks = (uint32_t)bench.size, .ahead = -1 };
+	struct gpc_config cfg = { .vram_blocks = (uint32_t)bench.size, .free_target = -1 };
 	struct bench_row row = row_new("evict", "us", "gpc");
 	struct bench_cache b;
 	struct limit limit;

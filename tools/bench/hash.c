@@ -37,7 +37,7 @@ static int run(void *arg)
 	struct hash *h = arg;
 
 	for (uint32_t i = 0; i < h->total; i += h->tokens)
-		if (gpc_hash(h->c, NULL, h->text + i, h->tokens, NULL, 0, 0,
+		if (gpc_key_hash(h->c, NULL, h->text + i, h->tokens, NULL, 0, 0,
 			     h->keys + i / BLOCK) != (int)(h->tokens / BLOCK))
 			return -1;
 	return 0;
@@ -54,8 +54,8 @@ static bool verify(void *arg)
 	for (uint32_t i = 0; good && i < h->total; i += h->tokens) {
 		const gpc_key *keys = h->keys + i / BLOCK;
 
-		must(gpc_hash(h->c, NULL, h->text + i, half, NULL, 0, 0, again), "hash");
-		must(gpc_hash(h->c, again + n - 1, h->text + i + half, half, NULL, 0, 0,
+		must(gpc_key_hash(h->c, NULL, h->text + i, half, NULL, 0, 0, again), "hash");
+		must(gpc_key_hash(h->c, again + n - 1, h->text + i + half, half, NULL, 0, 0,
 			      again + n), "hash");
 		good = !memcmp(keys, again, 2 * n * sizeof(*again)) &&
 		       memcmp(keys, keys + 1, sizeof(*keys));

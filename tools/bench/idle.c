@@ -122,7 +122,7 @@ void bench_memory(void)
 		report_add(&row);
 		return;
 	}
-	must(gpc_get_info(b.c, &info), "info");
+	must(gpc_info_get(b.c, &info), "info");
 	after = status_of(b.writer.pid, "RssAnon");
 	after = after > before ? after - before : 0;
 	memory_row("segments", (double)info.bytes, b.entries, 0);

@@ -53,13 +53,14 @@ static int run(struct insert *t)
 	for (uint32_t i = 0; i < t->n; i += STEP) {
 		gpc_block *blocks = t->blocks + i;
 
-		if (gpc_reserve(c, 0, STEP, 0, blocks, NULL, 0, -1) != STEP ||
-		    gpc_publish(c, NULL, t->keys + i, blocks, STEP, 0, NULL, GPC_NOWAIT,
-				&ticket) < 0 ||
-		    gpc_unref(c, blocks, STEP) < 0)
+		if (gpc_reserve(c, 0, STEP, blocks, NULL, 0, -1) != STEP ||
+		    gpc_publish(c, NULL, t->keys + i, blocks, STEP,
+				GPC_OPTIONS(gpc_publish_options, .ticket = &ticket), 0,
+				0) < 0 ||
+		    gpc_release(c, blocks, STEP) < 0)
 			return -1;
 	}
-	return gpc_wait(c, ticket, -1);
+	return gpc_ticket_wait(c, ticket, -1);
 }
 
 static double value(void *arg)
@@ -103,7 +104,7 @@ static uint64_t evicted(const struct bench_cache *b)
 {
 	struct gpc_stats s = { .size = sizeof(s) };
 
-	must(gpc_get_stats(b->c, -1, &s), "statistics");
+	must(gpc_stats_get(b->c, -1, &s), "statistics");
 	return s.evicted;
 }
 

@@ -44,19 +44,19 @@ static void publish_prompt(struct path *p, uint64_t prompt)
 
 	tokens_of(p, prompt, p->tokens);
 	keys[0] = p->root;
-	must(gpc_hash(c, &p->root, p->tokens, TOKENS, NULL, 0, 0, keys + 1), "hash");
-	must(gpc_reserve(c, 0, BLOCKS, 0, blocks, NULL, 0, -1), "reserve");
-	if (must(gpc_publish(c, keys, keys + 1, blocks, BLOCKS, 0, NULL, 0, NULL), "publish") !=
+	must(gpc_key_hash(c, &p->root, p->tokens, TOKENS, NULL, 0, 0, keys + 1), "hash");
+	must(gpc_reserve(c, 0, BLOCKS, blocks, NULL, 0, -1), "reserve");
+	if (must(gpc_publish(c, keys, keys + 1, blocks, BLOCKS, NULL, 0, -1), "publish") !=
 	    BLOCKS)
 		bench_fail("a prompt of the bench was there already");
-	must(gpc_unref(c, blocks, BLOCKS), "unref");
+	must(gpc_release(c, blocks, BLOCKS), "unref");
 }
 
 static bool open_path(struct path *p, struct bench_row *row)
 {
 	static const char model[] = "gpc-bench";
 	struct gpc_field field = { .tag = 1, .len = sizeof(model), .data = model };
-	struct gpc_config cfg = { .vram_blocks = (uint32_t)bench.size, .ahead = -1 };
+	struct gpc_config cfg = { .vram_blocks = (uint32_t)bench.size, .free_target = -1 };
 
 	if (!limit_open(&p->limit, bench.size * 5 / 2, row))
 		return false;
@@ -64,7 +64,7 @@ static bool open_path(struct path *p, struct bench_row *row)
 		limit_close(&p->limit);
 		return false;
 	}
-	must(gpc_root(p->cache.c, &field, 1, &p->root), "root");
+	must(gpc_key_root(p->cache.c, &field, 1, &p->root), "root");
 	p->all = bench.size / BLOCKS;
 	p->n = bench.quick ? PROMPTS_QUICK : PROMPTS;
 	p->tokens = bench_alloc((size_t)p->n * TOKENS, sizeof(*p->tokens));
@@ -111,7 +111,7 @@ static void prepare_keys(void *arg)
 
 	prepare(arg);
 	for (uint32_t i = 0; i < p->n; i++)
-		must(gpc_hash(p->cache.c, &p->root, p->tokens + (size_t)i * TOKENS, TOKENS, NULL, 0,
+		must(gpc_key_hash(p->cache.c, &p->root, p->tokens + (size_t)i * TOKENS, TOKENS, NULL, 0,
 			      0, p->keys + (size_t)i * BLOCKS), "hash");
 }
 
@@ -124,10 +124,10 @@ static int run_path(void *arg)
 		gpc_block *got = p->got + (size_t)i * BLOCKS;
 		int hit;
 
-		gpc_hash(p->cache.c, &p->root, p->tokens + (size_t)i * TOKENS, TOKENS, NULL, 0, 0,
+		gpc_key_hash(p->cache.c, &p->root, p->tokens + (size_t)i * TOKENS, TOKENS, NULL, 0, 0,
 			 keys);
 		hit = gpc_acquire(p->cache.c, 0, keys, BLOCKS, got, 0);
-		if (hit < 0 || gpc_unref(p->cache.c, got, (uint32_t)hit) < 0)
+		if (hit < 0 || gpc_release(p->cache.c, got, (uint32_t)hit) < 0)
 			return -1;
 	}
 	return 0;
@@ -141,7 +141,7 @@ static int run_acquire(void *arg)
 		gpc_block *got = p->got + (size_t)i * BLOCKS;
 		int hit = gpc_acquire(p->cache.c, 0, p->keys + (size_t)i * BLOCKS, BLOCKS, got, 0);
 
-		if (hit < 0 || gpc_unref(p->cache.c, got, (uint32_t)hit) < 0)
+		if (hit < 0 || gpc_release(p->cache.c, got, (uint32_t)hit) < 0)
 			return -1;
 	}
 	return 0;

@@ -32,7 +32,7 @@ static int run_ref(void *arg)
 
 	for (uint32_t i = 0; i < s->n; i += BATCH)
 		if (gpc_ref(s->cache->c, s->keys + i, s->expect + i, BATCH) != BATCH ||
-		    gpc_unref(s->cache->c, s->expect + i, BATCH) < 0)
+		    gpc_release(s->cache->c, s->expect + i, BATCH) < 0)
 			return -1;
 	return 0;
 }
@@ -43,7 +43,7 @@ static int run_lookup_ref(void *arg)
 
 	for (uint32_t i = 0; i < s->n; i += BATCH)
 		if (gpc_lookup(s->cache->c, 0, s->keys + i, BATCH, s->got + i, GPC_REF) != BATCH ||
-		    gpc_unref(s->cache->c, s->got + i, BATCH) < 0)
+		    gpc_release(s->cache->c, s->got + i, BATCH) < 0)
 			return -1;
 	return 0;
 }
@@ -53,7 +53,7 @@ static bool nothing_is_held(void *arg)
 	const struct key_set *s = &((struct ref *)arg)->set;
 	struct gpc_stats stats = { .size = sizeof(stats) };
 
-	return gpc_get_stats(s->cache->c, -1, &stats) == 0 && !stats.refs && !stats.sections;
+	return gpc_stats_get(s->cache->c, -1, &stats) == 0 && !stats.refs && !stats.sections;
 }
 
 static bool verify_lookup_ref(void *arg)
@@ -76,11 +76,11 @@ static int run_sections(void *arg)
 	const struct ref *r = arg;
 
 	for (uint32_t i = 0; i < r->sections; i++) {
-		int section = gpc_enter(r->set.cache->c);
+		int section = gpc_section_enter(r->set.cache->c);
 
 		if (section < 0)
 			return -1;
-		gpc_leave(r->set.cache->c, section);
+		gpc_section_leave(r->set.cache->c, section);
 	}
 	return 0;
 }
@@ -135,7 +135,7 @@ static void measure(struct ref *r)
 void bench_ref(void)
 {
 	static struct ref r;
-	struct gpc_config cfg = { .vram_blocks = (uint32_t)bench.size, .ahead = -1 };
+	struct gpc_config cfg = { .vram_blocks = (uint32_t)bench.size, .free_target = -1 };
 	struct bench_row row = row_new("ref", "ns/block", "take and drop a reference");
 	struct bench_cache b;
 

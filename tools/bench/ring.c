@@ -60,10 +60,10 @@ static void next_keys(struct turn *t)
 static int take_turn(struct turn *t)
 {
 	next_keys(t);
-	if (gpc_reserve(t->c, 0, STEP, 0, t->blocks, NULL, 0, -1) != STEP ||
-	    gpc_publish(t->c, NULL, t->keys, t->blocks, STEP, 0, NULL, GPC_NOWAIT, NULL) < 0)
+	if (gpc_reserve(t->c, 0, STEP, t->blocks, NULL, 0, -1) != STEP ||
+	    gpc_publish(t->c, NULL, t->keys, t->blocks, STEP, NULL, 0, 0) < 0)
 		return -1;
-	return gpc_unref(t->c, t->blocks, STEP);
+	return gpc_release(t->c, t->blocks, STEP);
 }
 
 /* Some more, which are held while they are looked up.  Their answers come behind those of all
@@ -74,12 +74,12 @@ static bool is_right(struct turn *t)
 	bool good;
 
 	next_keys(t);
-	if (gpc_reserve(t->c, 0, STEP, 0, t->blocks, NULL, 0, -1) != STEP ||
-	    gpc_publish(t->c, NULL, t->keys, t->blocks, STEP, 0, NULL, 0, NULL) != STEP)
+	if (gpc_reserve(t->c, 0, STEP, t->blocks, NULL, 0, -1) != STEP ||
+	    gpc_publish(t->c, NULL, t->keys, t->blocks, STEP, NULL, 0, -1) != STEP)
 		return false;
 	good = gpc_lookup(t->c, 0, t->keys, STEP, got, GPC_QUIET) == STEP &&
 	       !memcmp(got, t->blocks, sizeof(got));
-	return gpc_unref(t->c, t->blocks, STEP) >= 0 && good;
+	return gpc_release(t->c, t->blocks, STEP) >= 0 && good;
 }
 
 static int be_worker(struct crew_slot *slot, void *arg)
@@ -185,8 +185,8 @@ static int run_trips(void *arg)
 	gpc_block block;
 
 	for (int i = 0; i < TRIPS; i++)
-		if (gpc_reserve(c, 0, 1, 0, &block, NULL, 0, -1) != 1 ||
-		    gpc_unref(c, &block, 1) < 0)
+		if (gpc_reserve(c, 0, 1, &block, NULL, 0, -1) != 1 ||
+		    gpc_release(c, &block, 1) < 0)
 			return -1;
 	return 0;
 }

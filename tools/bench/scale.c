@@ -87,7 +87,7 @@ static int read_once(struct reader *r, enum mode mode, uint32_t at)
 		break;
 	case HELD:
 		n = gpc_acquire(c, 0, team.hot, HOT, blocks, 0);
-		if (n > 0 && gpc_unref(c, blocks, (uint32_t)n) < 0)
+		if (n > 0 && gpc_release(c, blocks, (uint32_t)n) < 0)
 			return -1;
 		break;
 	case CORES:
@@ -244,18 +244,18 @@ static void publish_hot(void)
 
 	for (uint32_t i = 0; i < ARRAY_SIZE(tokens); i++)
 		tokens[i] = (uint32_t)bench_random();
-	must(gpc_root(c, &field, 1, &team.root), "root");
+	must(gpc_key_root(c, &field, 1, &team.root), "root");
 	keys[0] = team.root;
-	must(gpc_hash(c, &team.root, tokens, ARRAY_SIZE(tokens), NULL, 0, 0, keys + 1), "hash");
-	must(gpc_reserve(c, 0, HOT, 0, team.hot_block, NULL, 0, -1), "reserve");
-	must(gpc_publish(c, keys, keys + 1, team.hot_block, HOT, 0, NULL, 0, NULL), "publish");
-	must(gpc_unref(c, team.hot_block, HOT), "unref");
+	must(gpc_key_hash(c, &team.root, tokens, ARRAY_SIZE(tokens), NULL, 0, 0, keys + 1), "hash");
+	must(gpc_reserve(c, 0, HOT, team.hot_block, NULL, 0, -1), "reserve");
+	must(gpc_publish(c, keys, keys + 1, team.hot_block, HOT, NULL, 0, -1), "publish");
+	must(gpc_release(c, team.hot_block, HOT), "unref");
 	memcpy(team.hot, keys + 1, sizeof(team.hot));
 }
 
 void bench_scale(void)
 {
-	struct gpc_config cfg = { .vram_blocks = (uint32_t)bench.size, .ahead = -1 };
+	struct gpc_config cfg = { .vram_blocks = (uint32_t)bench.size, .free_target = -1 };
 	struct bench_row row = row_new("scale", "M blocks/s each", "readers");
 
 	if (!limit_open(&team.limit, bench.size / 2, &row)) {

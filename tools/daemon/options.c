@@ -47,7 +47,7 @@ static const struct option options[] = {
 	{ "quota", required_argument, NULL, OPT_NUMBER + 7 },
 	{ "device", required_argument, NULL, OPT_DEVICE },
 	{ "tick", required_argument, NULL, OPT_TICK },
-	{ "ahead", required_argument, NULL, OPT_AHEAD },
+	{ "free_target", required_argument, NULL, OPT_AHEAD },
 	{ "mode", required_argument, NULL, OPT_MODE },
 	{ "group", required_argument, NULL, OPT_GROUP },
 	{ "dir", required_argument, NULL, OPT_DIR },
@@ -79,7 +79,7 @@ static const struct cli_help help[] = {
 	{ "--max-pools N", "room for pools, 1 to 127", "16" },
 	{ "--device D", "keep a mirror on none, host, cuda:N or GPU-UUID; may be repeated", "none" },
 	{ "--tick exact|MS", "step of recency: each touching call, or milliseconds, 1 to 60000", "1" },
-	{ "--ahead N", "blocks kept free ahead of demand; 0: capacity is exact", "64" },
+	{ "--free-target N", "blocks kept free ahead of demand; 0: capacity is exact", "64" },
 	{ "--quarantine MS", "delay before blocks that a dead process wrote are reused", "1000" },
 	{ "--quota N", "most blocks one process may hold reserved; 0: no limit", "0" },
 	{ "--mode OCTAL", "of the segments", "0600, with --group 0660" },
@@ -148,9 +148,9 @@ static bool set_ahead(struct daemon *d, const char *text)
 {
 	uint64_t n = 0;
 
-	if (strcmp(text, "-1") && !cli_count("ahead", text, 0, INT32_MAX, &n))
+	if (strcmp(text, "-1") && !cli_count("free_target", text, 0, INT32_MAX, &n))
 		return false;
-	d->cfg.ahead = n ? (int32_t)n : -1;
+	d->cfg.free_target = n ? (int32_t)n : -1;
 	return true;
 }
 

@@ -63,7 +63,7 @@ static int cannot_open(const struct daemon *d, int err)
 }
 
 /* Whose it is matters if we fail before anybody was told that it is there. */
-static int make_or_attach(struct daemon *d, const struct gpc_options *opt, gpc **ret)
+static int make_or_attach(struct daemon *d, const struct gpc_attach_options *opt, gpc **ret)
 {
 	int r = gpc_create(d->name, &d->cfg, opt, 0, ret);
 
@@ -74,7 +74,7 @@ static int make_or_attach(struct daemon *d, const struct gpc_options *opt, gpc *
 
 int serve_open(struct daemon *d, gpc **ret)
 {
-	struct gpc_options opt = {
+	struct gpc_attach_options opt = {
 		.size = sizeof(opt),
 		.dir = d->dir[0] ? d->dir : NULL,
 		.label = d->waits ? "gpcd standby" : "gpcd",
@@ -103,14 +103,14 @@ static int seat_taken(const struct daemon *d, int pid)
 
 int serve_find_writer(struct daemon *d)
 {
-	struct gpc_options opt = { .size = sizeof(opt), .label = "gpcd",
+	struct gpc_attach_options opt = { .size = sizeof(opt), .label = "gpcd",
 				   .dir = d->dir[0] ? d->dir : NULL };
 	struct gpc_info info = { .size = sizeof(info) };
 	gpc *c;
 
 	if (gpc_attach(d->name, &opt, 0, &c) < 0)
 		return 0;
-	if (gpc_get_info(c, &info) < 0)
+	if (gpc_info_get(c, &info) < 0)
 		info.writer_pid = 0;
 	gpc_close(c);
 	return info.writer_pid ? seat_taken(d, info.writer_pid) : 0;
@@ -153,7 +153,7 @@ int serve_take_seat(struct daemon *d, gpc **c)
 			return status;
 	}
 	if (r == -EAGAIN)
-		return seat_taken(d, gpc_get_info(*c, &info) < 0 ? 0 : info.writer_pid);
+		return seat_taken(d, gpc_info_get(*c, &info) < 0 ? 0 : info.writer_pid);
 	if (r < 0)
 		say(LOG_ERR, "%s: cannot take the writer's seat: %s", d->name,
 		    cli_gpc_text(r));
@@ -167,7 +167,7 @@ static bool is_deserted(struct daemon *d, gpc *c)
 	struct gpc_info info = { .size = sizeof(info) };
 	bool told = d->nameless;
 
-	if (!name_is_lost(d) || gpc_get_info(c, &info) < 0)
+	if (!name_is_lost(d) || gpc_info_get(c, &info) < 0)
 		return false;
 	if (info.peers <= 1) {
 		say(LOG_ERR, "%s: the cache has lost its name and nobody else is attached: "

@@ -30,7 +30,7 @@ struct gone { int dead, left; };
 static int count_gone(gpc *c, struct gone *ret)
 {
 	struct gpc_info info = { .size = sizeof(info) };
-	int r = gpc_get_info(c, &info);
+	int r = gpc_info_get(c, &info);
 
 	*ret = (struct gone){ 0 };
 	if (r < 0)
@@ -38,7 +38,7 @@ static int count_gone(gpc *c, struct gone *ret)
 	for (uint32_t i = 0; i < info.max_peers; i++) {
 		struct gpc_stats st = { .size = sizeof(st) };
 
-		if (gpc_get_stats(c, (int)i, &st) < 0 || st.alive)
+		if (gpc_stats_get(c, (int)i, &st) < 0 || st.alive)
 			continue;
 		ret->left += st.left;
 		ret->dead += !st.left;

@@ -44,7 +44,7 @@ static void describe(const struct inspect *in, const char *name, json_t *row, gp
 	}
 	set_count(row, "block_tokens", look.info.block_tokens);
 	set_count(row, "max_blocks", look.info.max_blocks);
-	if (gpc_get_stats(c, -1, &st) >= 0)
+	if (gpc_stats_get(c, -1, &st) >= 0)
 		set_count(row, "live", st.live);
 	set_count(row, "pools", look.info.pools);
 	set_count(row, "bytes", look.info.bytes);

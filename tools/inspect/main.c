@@ -205,7 +205,7 @@ int inspect_name(struct inspect *in)
 
 int inspect_attach(const struct inspect *in, const char *name, uint32_t flags, gpc **ret)
 {
-	const struct gpc_options opt = {
+	const struct gpc_attach_options opt = {
 		.size = sizeof(opt),
 		.dir = in->dir,
 		.label = "gpc-inspect",

@@ -56,7 +56,7 @@ static void add_missing(json_t *rows, gpc *c)
 	struct gpc_info info = { .size = sizeof(info) };
 	char *rest = info.devices, *device;
 
-	if (gpc_get_info(c, &info) < 0)
+	if (gpc_info_get(c, &info) < 0)
 		return;
 	info.devices[sizeof(info.devices) - 1] = 0;
 	while ((device = strsep(&rest, ",")) != NULL) {
@@ -84,7 +84,7 @@ json_t *inspect_mirrors(gpc *c)
 		struct gpc_mirror m = { .size = sizeof(m) };
 		json_t *o;
 
-		if (gpc_get_mirror(c, i, &m) < 0)
+		if (gpc_mirror_get(c, i, &m) < 0)
 			break;
 		o = out_need(json_object());
 		json_object_set_new(o, "device", out_string(m.device, sizeof(m.device)));

@@ -94,7 +94,7 @@ int inspect_peers(struct inspect *in)
 
 	if (status)
 		return status;
-	r = gpc_get_info(c, &info);
+	r = gpc_info_get(c, &info);
 	if (r < 0) {
 		cli_gpc_error(r, "%s", in->name);
 		gpc_close(c);
@@ -104,7 +104,7 @@ int inspect_peers(struct inspect *in)
 	for (uint32_t i = 0; i < info.max_peers; i++) {
 		struct gpc_stats st = { .size = sizeof(st) };
 
-		if (gpc_get_stats(c, (int)i, &st) >= 0)
+		if (gpc_stats_get(c, (int)i, &st) >= 0)
 			json_array_append_new(rows,
 					      describe((int)i, &st, info.writer_peer));
 	}

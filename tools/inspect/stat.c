@@ -22,7 +22,7 @@ static const struct column info_columns[] = {
 	{ "shared memory", "bytes", SHOW_BYTES },
 	{ "tick", "tick", SHOW_TEXT },
 	{ "  microseconds", "tick_us", SHOW_TEXT },
-	{ "free ahead", "ahead", SHOW_TEXT },
+	{ "free ahead", "free_target", SHOW_TEXT },
 	{ "hash", "hash", SHOW_TEXT },
 	{ "devices", "devices", SHOW_TEXT },
 	{ "layout", "layout", SHOW_TEXT },
@@ -61,7 +61,7 @@ static const struct column pool_columns[] = {
 	{ "AVAILABLE", "available", SHOW_TEXT },
 	{ "TRANSIT", "transit", SHOW_TEXT },
 	{ "DEMOTES TO", "demote_to", SHOW_TEXT },
-	{ "KEEPER", "keeper", SHOW_TEXT },
+	{ "KEEPER", "owner", SHOW_TEXT },
 	{ "GENERATION", "generation", SHOW_TEXT },
 	{ "FLAGS", "flags", SHOW_LIST },
 };
@@ -86,7 +86,7 @@ static void set_text(json_t *o, const char *field, const char *text)
 static json_t *pool_flags(uint32_t flags)
 {
 	static const struct { uint32_t bit; const char *name; } names[] = {
-		{ GPC_POOL_KEPT, "kept" },
+		{ GPC_POOL_OWNED, "kept" },
 		{ GPC_POOL_CALLER, "caller" },
 		{ GPC_POOL_UNCHAINED, "unchained" },
 	};
@@ -106,10 +106,10 @@ static json_t *describe_pool(gpc *c, int number, const struct gpc_pool *p)
 	set_text(o, "kind", p->kind == GPC_VRAM ? "VRAM" : "RAM");
 	set(o, "space", p->space);
 	set(o, "blocks", p->blocks);
-	set_signed(o, "available", gpc_avail(c, number));
+	set_signed(o, "available", gpc_pool_available(c, number));
 	set(o, "transit", p->transit);
 	set_signed(o, "demote_to", p->demote_to);
-	set_signed(o, "keeper", p->keeper);
+	set_signed(o, "owner", p->owner);
 	set(o, "generation", p->generation);
 	set(o, "gpus", p->gpus);
 	json_object_set_new(o, "flags", pool_flags(p->flags));
@@ -121,7 +121,7 @@ json_t *inspect_pools(gpc *c)
 	struct gpc_info info = { .size = sizeof(info) };
 	json_t *rows = out_need(json_array());
 
-	if (gpc_get_info(c, &info) < 0)
+	if (gpc_info_get(c, &info) < 0)
 		return rows;
 	for (uint32_t i = 0; i < info.max_pools; i++) {
 		struct gpc_pool p = { .size = sizeof(p) };
@@ -148,7 +148,7 @@ static void describe_info(json_t *o, const struct gpc_info *info)
 		set_text(o, "tick", "exact");
 	else
 		set_text(o, "tick", "timed");
-	set(o, "ahead", info->ahead > 0 ? (uint64_t)info->ahead : 0);
+	set(o, "free_target", info->free_target > 0 ? (uint64_t)info->free_target : 0);
 	set(o, "bytes", info->bytes);
 	set(o, "buckets", info->buckets);
 	json_object_set_new(o, "hash", out_string(info->hash, sizeof(info->hash)));
@@ -226,7 +226,7 @@ int inspect_stat(struct inspect *in)
 		return status;
 	r = inspect_look(in, in->name, c, &look);
 	if (r >= 0)
-		r = gpc_get_stats(c, -1, &st);
+		r = gpc_stats_get(c, -1, &st);
 	if (r < 0) {
 		cli_gpc_error(r, "%s", in->name);
 		gpc_close(c);

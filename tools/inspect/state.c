@@ -67,7 +67,7 @@ static void say_state(const struct inspect *in, const char *name, struct inspect
 int inspect_look(const struct inspect *in, const char *name, gpc *c, struct inspect_look *ret)
 {
 	struct inspect_look l = { .info = { .size = sizeof(l.info) }, .writer_stopped = -1 };
-	int r = gpc_get_info(c, &l.info);
+	int r = gpc_info_get(c, &l.info);
 
 	if (r < 0)
 		return r;
@@ -75,7 +75,7 @@ int inspect_look(const struct inspect *in, const char *name, gpc *c, struct insp
 	for (uint32_t i = 0; i < l.info.max_peers; i++) {
 		struct gpc_stats st = { .size = sizeof(st) };
 
-		if (gpc_get_stats(c, (int)i, &st) < 0)
+		if (gpc_stats_get(c, (int)i, &st) < 0)
 			continue;
 		if (!st.alive) {
 			l.dead++;

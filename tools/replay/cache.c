@@ -75,7 +75,7 @@ static _Noreturn void exec_gpcd(const struct run *run, const char *notify)
 	char path[PATH_MAX], tokens[24], vram[24], ram[24], peers[24];
 	const char *argv[24] = {
 		"gpcd", run->name, "--foreground", "--quiet", "--unlink",
-		"--tick", "exact", "--ahead", "0", "--dir", a->dir,
+		"--tick", "exact", "--free-target", "0", "--dir", a->dir,
 		"--block-size", tokens, "--vram-blocks", vram, "--ram-blocks", ram,
 		"--max-peers", peers,
 		a->device ? "--device" : NULL, a->device, NULL,
@@ -166,7 +166,7 @@ void cache_stop_writer(struct run *run)
 
 int cache_attach(const struct run *run, uint32_t flags, gpc **c)
 {
-	const struct gpc_options opt = {
+	const struct gpc_attach_options opt = {
 		.size = sizeof(opt), .dir = run->a.dir, .label = "gpc-replay",
 	};
 	int r = gpc_attach(run->name, &opt, flags, c);
@@ -184,7 +184,7 @@ int cache_stats(const struct run *run, struct gpc_stats *ret)
 	if (cache_attach(run, GPC_READONLY, &c))
 		return -1;
 	*ret = (struct gpc_stats){ .size = sizeof(*ret) };
-	r = gpc_get_stats(c, -1, ret);
+	r = gpc_stats_get(c, -1, ret);
 	if (r < 0)
 		cli_gpc_error(r, "%s: statistics", run->name);
 	gpc_close(c);
@@ -242,7 +242,7 @@ int cache_look(struct run *run)
 
 	if (cache_attach(run, GPC_READONLY, &c))
 		return -1;
-	r = gpc_get_info(c, &info);
+	r = gpc_info_get(c, &info);
 	if (r < 0)
 		cli_gpc_error(r, "%s", run->name);
 	else
@@ -260,7 +260,7 @@ int cache_look(struct run *run)
 static int has_writer(const struct run *run, gpc *c)
 {
 	struct gpc_info info = { .size = sizeof(info) };
-	int r = gpc_get_info(c, &info);
+	int r = gpc_info_get(c, &info);
 
 	if (r < 0)
 		cli_gpc_error(r, "%s", run->name);

@@ -210,7 +210,7 @@ static int forget_earlier(const struct run *run)
 
 	if (cache_attach(run, 0, &c))
 		return EXIT_RUNTIME;
-	while ((r = gpc_clear(c, -1, REPLAY_TAG, 0, PATIENCE_MS)) == -ENOTCONN &&
+	while ((r = gpc_pool_clear(c, -1, REPLAY_TAG, 0, PATIENCE_MS)) == -ENOTCONN &&
 	       cli_now_ns() < end)
 		cli_sleep_ms(10);
 	if (r < 0)

@@ -80,7 +80,7 @@ static int commit(struct worker *w, const struct gpc_move *moves, uint32_t n)
 	int r;
 
 	do {
-		r = gpc_commit(w->c, moves, n, w->results, 0);
+		r = gpc_commit(w->c, moves, n, w->results, 0, -1);
 	} while (try_again(w, &p, r));
 	return r < 0 ? fail(w, r, "commit") : r;
 }
@@ -104,7 +104,7 @@ static bool is_of_trace(struct worker *w, const gpc_key *key)
 			return true;
 		for (at = 0; at < n; at += batch) {
 			batch = n - at < 65536 ? n - at : 65536;
-			gpc_import(w->c, job_ids(w->job) + at, sizeof(uint64_t),
+			gpc_key_import(w->c, job_ids(w->job) + at, sizeof(uint64_t),
 				   sizeof(uint64_t), (uint32_t)batch, REPLAY_GROUP,
 				   w->known + at);
 		}
@@ -226,7 +226,9 @@ static int reserve(struct worker *w, uint32_t n)
 	int got, r;
 
 	do {
-		got = gpc_reserve(w->c, vram, n, 0, w->fresh, moves, GPC_PARTIAL, -1);
+		got = gpc_reserve(w->c, vram, n, w->fresh,
+				  GPC_OPTIONS(gpc_reserve_options, .moves = moves),
+				  GPC_PARTIAL, -1);
 	} while (try_again(w, &p, got));
 	if (got == -ENOSPC)
 		return 0;
@@ -246,13 +248,15 @@ static int publish_batch(struct worker *w, uint32_t first, uint32_t at, uint32_t
 	int r;
 
 	do {
-		r = gpc_publish(w->c, parents, parents + 1, w->fresh + at, n, REPLAY_TAG,
-				w->resident + at, GPC_NOWAIT, &ticket);
+		r = gpc_publish(w->c, parents, parents + 1, w->fresh + at, n,
+				GPC_OPTIONS(gpc_publish_options, .tag = REPLAY_TAG,
+					    .resident = w->resident + at,
+					    .ticket = &ticket), 0, 0);
 	} while (try_again(w, &p, r));
 	if (r < 0)
 		return fail(w, r, "publish");
 	do {
-		r = gpc_wait(w->c, ticket, 1000);
+		r = gpc_ticket_wait(w->c, ticket, 1000);
 	} while (try_again(w, &q, r));
 	return r < 0 ? fail(w, r, "wait") : 0;
 }
@@ -337,7 +341,7 @@ static int acquire_there(struct worker *w, uint32_t n)
 	const uint32_t start[] = { 0, n };
 	const gpc_key *keys = w->chain + 1;
 	uint32_t len = 0;
-	int r = gpc_sync(w->c, 0, PATIENCE_MS);
+	int r = gpc_mirror_sync(w->c, GPC_TICKET_ALL, PATIENCE_MS);
 
 	if (r >= 0)
 		r = gpc_match(w->c, 0, keys, start, 1, &len, w->held, GPC_DEVICE);
@@ -362,7 +366,7 @@ static int replay(struct worker *w, const uint64_t *ids, uint32_t n)
 	w->counts.block_refs += n;
 	if (!n)
 		return 0;            /* shorter than a block */
-	r = gpc_import(w->c, ids, sizeof(*ids), sizeof(*ids), n, REPLAY_GROUP,
+	r = gpc_key_import(w->c, ids, sizeof(*ids), sizeof(*ids), n, REPLAY_GROUP,
 		       w->chain + 1);
 	if (r < 0)
 		return fail(w, r, "import");
@@ -378,7 +382,7 @@ static int replay(struct worker *w, const uint64_t *ids, uint32_t n)
 	used = fill(w, (uint32_t)hits, n);
 	if (used < 0)
 		return used;
-	r = used ? gpc_unref(w->c, w->held, (uint32_t)used) : 0;
+	r = used ? gpc_release(w->c, w->held, (uint32_t)used) : 0;
 	return r < 0 ? fail(w, r, "unref") : 0;
 }
 
@@ -419,7 +423,7 @@ static int make_arrays(struct worker *w)
 static int attach_cache(struct worker *w)
 {
 	char label[32];
-	struct gpc_options opt = {
+	struct gpc_attach_options opt = {
 		.size = sizeof(opt), .timeout_ms = PATIENCE_MS, .dir = w->job->dir,
 		.label = label,
 	};
