@@ -14,7 +14,7 @@
  *          independently.  One GPU with RAM behind it: both pools in space 0, tiers exclusive,
  *          one probe answers both.  N GPUs: VRAM pool i in space i, RAM in the highest space.
  *          Lookups take a set of spaces, probed in ascending order.
- *   owner the peer whose process owns a pool's memory.  When it dies the pool's blocks die
+ *   owner  the peer whose process owns a pool's memory.  When it dies the pool's blocks die
  *          with it.  A pool without owner outlives all.
  *   hold   what keeps a block for you: a reservation (bytes yours to write, nobody finds it)
  *          or a reference (bytes fixed, findable).  gpc_reserve gives the first, gpc_publish
@@ -38,9 +38,17 @@
  * gpc_last_error() has the sentence.
  *
  * Timeouts are milliseconds; 0 = do not wait (one round trip to the writer at most), -1 = no
- * limit.  Calls without a timeout that need the writer (publish, commit, drop, pool_add) wait
- * for its answer and return -ENOTCONN when there is none.  Any thread may use a handle;
- * arrays belong to the caller.  Outputs are untouched on failure unless said otherwise.
+ * limit.  Any thread may use a handle; arrays belong to the caller.  Outputs are untouched on
+ * failure unless said otherwise.
+ *
+ * Names are gpc_object_verb (gpc_pool_add, gpc_key_hash); calls about blocks are verbs alone
+ * (gpc_acquire, gpc_release).  Structs that may grow begin with their size: the caller sets
+ * it, and all that it leaves zero is the default.  A pointer to options may be NULL: the
+ * defaults.  In C,
+ *
+ *	gpc_publish(c, parents, keys, blocks, n,
+ *		    GPC_OPTIONS(gpc_publish_options, .tag = 7, .ticket = &t), 0, -1);
+ *
  * Nothing here is inline: the interface can be bound from any language. */
 #ifndef GPC_H
 #define GPC_H
@@ -58,6 +66,10 @@ typedef struct { uint64_t w[2]; } gpc_key;
 typedef int32_t gpc_block;
 typedef uint64_t gpc_ticket;         /* names a command of this peer; grows; 0 = none */
 
+#define GPC_VERSION_MAJOR 0
+#define GPC_VERSION_MINOR 2
+#define GPC_VERSION     (GPC_VERSION_MAJOR << 16 | GPC_VERSION_MINOR)
+
 #define GPC_NONE        (-1)
 #define GPC_POOL(b)     ((b) >> 24)
 #define GPC_SLOT(b)     ((b) & 0xffffff)
@@ -69,7 +81,11 @@ typedef uint64_t gpc_ticket;         /* names a command of this peer; grows; 0 =
 #define GPC_MAX_PEERS   250
 #define GPC_MAX_SPACES  32
 #define GPC_MAX_MIRRORS 8
+#define GPC_TICKET_ALL  UINT64_MAX   /* for the calls that take a ticket: all submitted so far */
 #define GPC_SECTIONS    56           /* sections that one peer may have open */
+
+/* Options of a call, in place: a pointer to a struct of that type, its size set. */
+#define GPC_OPTIONS(type, ...) (&(struct type){ .size = sizeof(struct type), __VA_ARGS__ })
 
 enum {                               /* flags; each function lists those it takes */
 	GPC_IF_ABSENT = 1 << 0,      /* create: attach when the name exists and fits */
@@ -85,15 +101,14 @@ enum {                               /* flags; each function lists those it take
 	GPC_ANYWHERE  = 1 << 5,      /* lookup, match: may run on an opened device, when that is
 	                              * faster and its mirror shows all changes so far */
 	GPC_PARTIAL   = 1 << 6,      /* reserve: fewer than n is fine */
-	GPC_NOWAIT    = 1 << 7,      /* publish, drop: return after submission; see gpc_ticket_wait */
-	GPC_TAKE      = 1 << 8,      /* evict: the ids become reservations of the caller */
-	GPC_COPY      = 1 << 9,      /* demote, promote: the source stays live too (only between
+	GPC_TAKE      = 1 << 7,      /* evict: the ids become reservations of the caller */
+	GPC_COPY      = 1 << 8,      /* demote, promote: the source stays live too (only between
 	                              * different spaces) */
-	GPC_CANCEL    = 1 << 10,     /* commit: give the moves up */
-	GPC_TAIL      = 1 << 11,     /* hash: a last, partial block gets a key too */
-	GPC_STANDBY   = 1 << 12,     /* writer_take: wait until the present writer is gone */
-	GPC_REMOVE    = 1 << 13,     /* clear: remove the emptied pool as well */
-	GPC_DEVICE    = 1 << 14      /* lookup, match: on an opened device, or fail */
+	GPC_CANCEL    = 1 << 9,      /* commit: give the moves up */
+	GPC_TAIL      = 1 << 10,     /* hash: a last, partial block gets a key too */
+	GPC_STANDBY   = 1 << 11,     /* writer_take: wait until the present writer is gone */
+	GPC_REMOVE    = 1 << 12,     /* clear: remove the emptied pool as well */
+	GPC_DEVICE    = 1 << 13      /* lookup, match: on an opened device, or fail */
 };
 
 enum { GPC_VRAM = 1, GPC_RAM = 2 };  /* kinds of pools: the two tiers */
@@ -236,145 +251,197 @@ struct gpc_event {
 enum { GPC_STORED = 1, GPC_REMOVED = 2, GPC_MOVED = 3, GPC_CLEARED = 4,
        GPC_RETURNED = 5 };           /* a block of a CALLER pool is its owner's again */
 
+/* The comment below a call says what it does.  Its first word says how far the call goes:
+ *
+ *   [local]   memory of this process; waits for nobody
+ *   [shared]  shared memory as well; waits for nobody, needs no writer
+ *   [writer]  a command for the writer; waits for its answer, up to timeout_ms.  -ENOTCONN
+ *             when there is no writer, -EDEADLK inside a section of the calling thread
+ */
+
 /* ---- library ---- */
 
-/* major << 16 | minor of the loaded library */
 uint32_t gpc_version(void);
-/* one sentence with the remedy for an errno of this library; accepts either sign */
+/* [local] GPC_VERSION of the loaded library: major << 16 | minor. */
+
 const char *gpc_strerror(int err);
-/* Of this thread's last call that failed: which argument, its value, what it may be; with the
- * system's or the driver's own text.  gpc_publish, gpc_ticket_wait and gpc_commit that return >= 0 leave
- * the sentence of the first item that was refused, and "" if none was; gpc_ref that stopped
- * early says why.  Other calls that succeed leave the text as it is. */
+/* [local] One sentence with the remedy for an errno of this library; accepts either sign. */
+
 const char *gpc_last_error(void);
+/* [local] Of this thread's last call that failed: which argument, its value, what it may be;
+ * with the system's or the driver's own text.  gpc_publish, gpc_commit and gpc_ticket_wait
+ * that return >= 0 leave the sentence of the first item that was refused, and "" if none was;
+ * gpc_ref that stopped early says why.  Other calls that succeed leave the text as it is. */
 
 /* ---- a cache by name ---- */
 
-/* Make the segments and attach.  GPC_IF_ABSENT, GPC_SERVE.
- * -EEXIST, -EPROTO (IF_ABSENT: it exists and differs), -ENOSPC (says how much is missing). */
-int gpc_create(const char *name, const struct gpc_config *cfg, const struct gpc_attach_options *opt,
-	       uint32_t flags, gpc **ret);
-/* Take a seat; waits for the name and a seat up to the option's time.  Seats of the dead are free:
- * without a writer the call clears them itself.  GPC_SERVE, GPC_READONLY. */
-int gpc_attach(const char *name, const struct gpc_attach_options *opt, uint32_t flags, gpc **ret);
-/* Give every hold, section and the seat back; the cache stays.  No other thread may use the
- * handle any more.  Always succeeds; NULL is fine. */
+int gpc_create(const char *name, const struct gpc_config *cfg,
+	       const struct gpc_attach_options *opt, uint32_t flags, gpc **ret);
+/* [shared] Make the segments and attach.  cfg and opt may be NULL.  GPC_IF_ABSENT, GPC_SERVE.
+ * -EEXIST, -EPROTO (GPC_IF_ABSENT: it exists and differs), -ENOSPC (says how much is missing). */
+
+int gpc_attach(const char *name, const struct gpc_attach_options *opt, uint32_t flags,
+	       gpc **ret);
+/* [shared] Take a seat; waits for the name and a seat up to the time in opt.  Seats of the dead
+ * are free: without a writer the call clears them itself.  GPC_SERVE, GPC_READONLY. */
+
 int gpc_close(gpc *c);
-/* Remove the names; attached processes go on. */
+/* [shared] Give every hold, section and the seat back; the cache stays.  No other thread may use
+ * the handle any more.  Always succeeds; NULL is fine. */
+
 int gpc_unlink(const char *name, const char *dir);
+/* [shared] Remove the names; attached processes go on. */
+
 int gpc_info_get(gpc *c, struct gpc_info *ret);
+/* [shared] Geometry, options, writer and seat. */
 
 /* ---- pools ---- */
 
-/* Returns the number; an engine calls it once it knows how many blocks fit.  After
- * -ENOTCONN the next writer may still add the pool, and a second call a second one: look
- * for it with gpc_pool_get, or close the handle. */
-int gpc_pool_add(gpc *c, struct gpc_pool *p);
-/* -ENOENT: none; compare generation before using a mapping of the bytes. */
+int gpc_pool_add(gpc *c, struct gpc_pool *p, int timeout_ms);
+/* [writer] Returns the number; an engine calls it once it knows how many blocks fit.  After
+ * -ENOTCONN, -ETIMEDOUT and -EAGAIN the pool may still be added, and a second call adds a
+ * second one: look for it with gpc_pool_get, or close the handle. */
+
 int gpc_pool_get(gpc *c, int pool, struct gpc_pool *ret);
-/* Blocks a reserve could have now: the capacity less the blocks that each peer holds
- * there, at least 0; no round trip.  A block held by k peers is subtracted k times.
- * A stock is available, whosever it is.  In a
- * pool of CALLER blocks, which nobody reserves from: the blocks that gpc_evict could bring
- * back to the owner now, those that are live and that nobody holds.  Exact when no two
- * peers hold one block (else too low), each held block's ancestors are held as well (else
- * too high), and nothing moves. */
+/* [shared] -ENOENT: there is none.  Compare generation before you use a mapping of the bytes. */
+
 int gpc_pool_available(gpc *c, int pool);
-/* Forget every entry (of that tag; 0 = all) of a pool (-1 = all pools), with all descendants
- * in the space.  Held blocks become unfindable and come back with their last hold; returns
- * how many those are.  GPC_REMOVE: the pool goes when its last hold has; waits for that up
- * to the timeout (0: do not wait, it goes later by itself). */
+/* [shared] Blocks that a reserve could have now: the capacity less the blocks that each peer
+ * holds there, at least 0.  A block held by k peers is subtracted k times.  A stock is available,
+ * whosever it is.  In a pool of CALLER blocks, which nobody reserves from: the blocks that
+ * gpc_evict could bring back to the owner now, those that are live and that nobody holds.  Exact
+ * when no two peers hold one block (else too low), each held block's ancestors are held as well
+ * (else too high), and nothing moves.  Cheap: a scheduler may ask at each step. */
+
 int gpc_pool_clear(gpc *c, int pool, uint32_t tag, uint32_t flags, int timeout_ms);
+/* [writer] Forget every entry (of that tag; 0 = all) of a pool (-1 = all pools), with all
+ * descendants in the space.  Held blocks become unfindable and come back with their last hold;
+ * returns how many those are.  GPC_REMOVE: the pool goes when its last hold has; waits for that
+ * up to the timeout (0: do not wait, it goes later by itself). */
 
-/* ---- keys: pure, need no writer ---- */
+/* ---- keys ---- */
 
-/* model, adapter, salt; length-prefixed, domain-separated; the order of fields matters */
 int gpc_key_root(gpc *c, const struct gpc_field *f, uint32_t n, gpc_key *ret_root);
-/* Chain on from any key (NULL or zero = no parent).  Writes one key per full block (with
+/* [local] Model, adapter, salt; length-prefixed, domain-separated; the order of fields matters. */
+
+int gpc_key_hash(gpc *c, const gpc_key *parent, const uint32_t *tokens, size_t n,
+		 const struct gpc_extra *x, uint32_t nx, uint32_t flags, gpc_key *ret_keys);
+/* [local] Chain on from any key (NULL or zero = no parent).  Writes one key per full block (with
  * GPC_TAIL also one for a partial last block) and returns their number.  Extras, sorted by
  * token, enter every block they begin in, with their offset. */
-int gpc_key_hash(gpc *c, const gpc_key *parent, const uint32_t *tokens, size_t n,
-	     const struct gpc_extra *x, uint32_t nx, uint32_t flags, gpc_key *ret_keys);
-/* Foreign digests, u64 hashes or gpc keys to keys of KV group `group`: item i is the `bytes`
- * bytes at digests + i * stride.  Same input, same key, in every peer. */
+
 int gpc_key_import(gpc *c, const void *digests, uint32_t bytes, uint32_t stride, uint32_t n,
-	       uint32_t group, gpc_key *ret_keys);
+		   uint32_t group, gpc_key *ret_keys);
+/* [local] Foreign digests, u64 hashes or gpc keys to keys of KV group `group`: item i is the
+ * `bytes` bytes at digests + i * stride.  Same input, same key, in every peer. */
 
-/* ---- asking: wait-free, no round trip ---- */
+/* ---- finding: wait-free ---- */
 
-/* Each key by itself; blocks[i] = block or -1; returns hits; hints unless GPC_REF.
- * GPC_QUIET, GPC_REF, GPC_ANYWHERE, GPC_DEVICE (-ENODEV: none is open; -ESTALE: no live mirror;
- * what its mirror shows: gpc_mirror_sync comes first if it has to be the latest). */
 int gpc_lookup(gpc *c, uint32_t spaces, const gpc_key *keys, uint32_t n, gpc_block *blocks,
 	       uint32_t flags);
-/* Longest prefix of each sequence keys[start[i] .. start[i+1]); chained keys only; hints.
- * len[i] = matched blocks; blocks (may be NULL) is indexed like keys, only the matched part
- * is written.  Returns the sum of len.  GPC_QUIET, GPC_ANYWHERE, GPC_DEVICE. */
+/* [shared] Each key by itself; blocks[i] = block or -1; returns hits; hints unless GPC_REF.
+ * GPC_QUIET, GPC_REF, GPC_ANYWHERE, GPC_DEVICE (-ENODEV: none is open; -ESTALE: no live mirror;
+ * the answer is what its mirror shows: call gpc_mirror_sync first for the latest). */
+
 int gpc_match(gpc *c, uint32_t spaces, const gpc_key *keys, const uint32_t *start,
 	      uint32_t nseq, uint32_t *len, gpc_block *blocks, uint32_t flags);
-/* Longest prefix of one prompt, referenced before return; returns its length; blocks past it
- * are untouched: what a scheduler calls.  GPC_QUIET. */
+/* [shared] Longest prefix of each sequence keys[start[i] .. start[i+1]); chained keys only; hints.
+ * len[i] = matched blocks; blocks (may be NULL) is indexed like keys, only the matched part
+ * is written.  Returns the sum of len.  GPC_QUIET, GPC_ANYWHERE, GPC_DEVICE. */
+
 int gpc_acquire(gpc *c, uint32_t spaces, const gpc_key *keys, uint32_t n, gpc_block *blocks,
 		uint32_t flags);
-/* Hints to references, verified; stops at the first stale one and returns how many were
- * taken. */
+/* [shared] Longest prefix of one prompt, referenced before return; returns its length; blocks
+ * past it are untouched.  This is what a scheduler calls.  GPC_QUIET. */
+
 int gpc_ref(gpc *c, const gpc_key *keys, const gpc_block *blocks, uint32_t n);
-/* One hold less on each, root first; a release counts as a use (each block a little older than
- * the one before it in the array, chained or not: the last goes first); a
- * reservation goes back to the free list.  Never waits, never fails for a full ring.  -1 is
- * skipped.  -EPERM: a block that is not held; the others are released all the same.
- * Before the answer to its publish: whatever that is, this handle holds nothing of it. */
+/* [shared] Hints to references, verified; stops at the first stale one and returns how many were
+ * taken. */
+
 int gpc_release(gpc *c, const gpc_block *blocks, uint32_t n);
+/* [shared] One hold less on each, root first; a release counts as a use (each block a little
+ * older than the one before it in the array, chained or not: the last goes first); a reservation
+ * goes back to the free list.  Never fails for a full ring.  -1 is skipped.  -EPERM: a block that
+ * is not held; the others are released all the same.  Before the answer to its publish: whatever
+ * that is, this handle holds nothing of it. */
 
 /* ---- filling ---- */
 
-/* All n, or none; returns n.  GPC_PARTIAL: up to n, returns how many, root-most first.
- * Succeeds only if `leave` more of the capacity stay available.  First the free blocks, last
- * returned first, then the least recent leaves.  moves (NULL: victims are dropped) has room
- * for n: where moves[i].to >= 0, blocks[i] still has the bytes of a victim: copy them to
- * moves[i].to, then gpc_commit, then write.  Until that commit the victim's key is not
+struct gpc_reserve_options {         /* zero = default; set size */
+	uint32_t size;
+	uint32_t headroom;           /* succeed only if so many more blocks of the capacity stay
+	                              * available; 0 */
+	struct gpc_move *moves;      /* room for n: where victims move to; NULL = they are dropped */
+};
+
+int gpc_reserve(gpc *c, int pool, uint32_t n, gpc_block *blocks,
+		const struct gpc_reserve_options *opt, uint32_t flags, int timeout_ms);
+/* [writer] (With a stock in hand: [shared].)  All n, or none; returns n.  GPC_PARTIAL: up to n,
+ * returns how many, root-most first.  First the free blocks, last returned first, then the least
+ * recent leaves.  Where opt->moves[i].to >= 0, blocks[i] still has the bytes of a victim: copy
+ * them to moves[i].to, then gpc_commit, then write.  Until that commit the victim's key is not
  * findable.
- * -ENOSPC, -EDQUOT, -EAGAIN (timeout 0), -ETIMEDOUT, -EDEADLK, -ENOTCONN, -ESTALE (pool gone),
- * -EPERM (a pool of CALLER blocks). */
-int gpc_reserve(gpc *c, int pool, uint32_t n, uint32_t leave, gpc_block *blocks,
-		struct gpc_move *moves, uint32_t flags, int timeout_ms);
-/* After the bytes are complete, device writes included.  Any mix of sequences in one call,
- * parents before children; zero or root parent = first block; parents == NULL: no chain
- * (window or state groups, looked up one by one).  resident (may be NULL) tells for each:
+ * -ENOSPC, -EDQUOT, -EAGAIN (timeout 0), -ETIMEDOUT, -ESTALE (pool gone), -EPERM (a pool of
+ * CALLER blocks). */
+
+struct gpc_publish_options {         /* zero = default; set size */
+	uint32_t size;
+	uint32_t tag;                /* of all blocks of the call: gpc_pool_clear, events, walks */
+	gpc_block *resident;         /* room for n: what became of each, see below; NULL = nobody asks */
+	gpc_ticket *ticket;          /* gets the ticket; NULL */
+};
+
+int gpc_publish(gpc *c, const gpc_key *parents, const gpc_key *keys, const gpc_block *blocks,
+		uint32_t n, const struct gpc_publish_options *opt, uint32_t flags,
+		int timeout_ms);
+/* [writer] After the bytes are complete, device writes included.  Any mix of sequences in one
+ * call, parents before children; zero or root parent = first block; parents == NULL: no chain
+ * (window or state groups, looked up one by one).  opt->resident tells for each:
  *   == blocks[i]    live; the reservation became a reference
- *   another block   the key was live already; that one is referenced for the caller (only
- *                   when resident is given) and blocks[i] stays reserved
+ *   another block   the key was live already; that one is referenced for the caller, and
+ *                   blocks[i] stays reserved
  *   negative        refused, blocks[i] stays reserved: -ENOENT parent not live, -EXDEV parent
  *                   in another space, -EPERM not reserved by you, -ESTALE pool gone, -EAGAIN
- *                   no bucket free
- * Returns how many are live in blocks[i] now; with GPC_NOWAIT 0, and resident is filled by
- * gpc_ticket_wait (keep it until then; the reference on a resident is taken then too).  t (may be
- * NULL) gets the ticket.  -ENOTCONN: the next writer carries out what was submitted, and a
- * later call on this handle still writes into resident.  Pass t too, and free the array only
- * after gpc_ticket_wait returned 0 for *t or gpc_close returned. */
-int gpc_publish(gpc *c, const gpc_key *parents, const gpc_key *keys, const gpc_block *blocks,
-		uint32_t n, uint32_t tag, gpc_block *resident, uint32_t flags, gpc_ticket *t);
-/* The command and all before it are acknowledged and survive any death; 0 ms = poll. */
+ *                   no bucket free, or not submitted
+ * Returns how many are live in blocks[i] now.
+ * Timeout 0 submits, all n or none (-EAGAIN: the ring has no room; n is at most 4096), and
+ * returns 0; gpc_ticket_wait tells when resident is filled.
+ * -ENOTCONN, -ETIMEDOUT: this writer or the next one carries out what was submitted, and a later
+ * call on this handle writes into resident.  Take a ticket too, and free the array only after
+ * gpc_ticket_wait returned 0 for it or gpc_close returned. */
+
 int gpc_ticket_wait(gpc *c, gpc_ticket t, int timeout_ms);
-/* Least recent leaves without hold; returns after their grace period; returns how many (0 =
- * none evictable).  GPC_TAKE.  Blocks of a CALLER pool go back to the owner: anybody may evict
- * there, GPC_TAKE is the owner's alone (else -EPERM) and makes no difference. */
+/* [writer] The command and all before it are acknowledged and survive any death; 0 ms = poll.
+ * Ticket 0 names nothing and is over.  GPC_TICKET_ALL: all that this handle has submitted. */
+
+gpc_ticket gpc_ticket_last(gpc *c);
+/* [local] The ticket of what this handle has submitted last; 0 = nothing yet, or no seat. */
+
 int gpc_evict(gpc *c, int pool, uint32_t n, gpc_block *blocks, uint32_t flags, int timeout_ms);
-/* Owner only: up to n of its CALLER blocks of that pool (-1: of all such pools) that came back
- * to it, evicted by anybody, cleared, dropped, or moved elsewhere: nobody finds them or holds
+/* [writer] Least recent leaves without hold; returns after their grace period; returns how many
+ * (0 = none evictable).  GPC_TAKE.  Blocks of a CALLER pool go back to the owner: anybody may
+ * evict there, GPC_TAKE is the owner's alone (else -EPERM) and makes no difference. */
+
+int gpc_returned(gpc *c, int pool, gpc_block *blocks, uint32_t n, int timeout_ms);
+/* [shared] Owner only: up to n of its CALLER blocks of that pool (-1: of all such pools) that came
+ * back to it, evicted by anybody, cleared, dropped, or moved elsewhere: nobody finds them or holds
  * them any more, and they may be published anew.  Each return of a block is told once, by one
  * thread's call.  What the owner's own gpc_evict names is told by that.  Waits for the first one
  * up to the timeout; returns how many, 0 = none in that time.  -EPERM: not a CALLER pool of this
  * peer.  -ENOENT, -ESTALE: none there, or it is going. */
-int gpc_returned(gpc *c, int pool, gpc_block *blocks, uint32_t n, int timeout_ms);
-/* Bytes are bad: unfindable now, with all descendants, held or not.  Returns how many of the
- * named blocks were live.  GPC_NOWAIT. */
-int gpc_drop(gpc *c, const gpc_block *blocks, uint32_t n, uint32_t flags, gpc_ticket *t);
 
-/* ---- tiers: both halves around the caller's copy ---- */
+int gpc_drop(gpc *c, const gpc_block *blocks, uint32_t n, gpc_ticket *ticket, uint32_t flags,
+	     int timeout_ms);
+/* [writer] Bytes are bad: unfindable now, with all descendants, held or not.  Returns how many of
+ * the named blocks were live.  ticket (may be NULL) gets the ticket.  Timeout 0 submits, as
+ * gpc_publish does, and returns 0.  -ENOTCONN, -ETIMEDOUT: what was submitted is carried out. */
 
-/* Begin.  blocks NULL = the n least recent leaves of `from`; else live blocks of `from`, leaf
- * first.  to = -1: the pool's demote_to.  Sources stay findable until commit.  moves has room
+/* ---- moves between tiers: both halves around the caller's copy ---- */
+
+int gpc_demote(gpc *c, int from, int to, const gpc_block *blocks, uint32_t n,
+	       struct gpc_move *moves, uint32_t flags, int timeout_ms);
+/* [writer] Begin.  blocks NULL = the n least recent leaves of `from`; else live blocks of `from`,
+ * leaf first.  to = -1: the pool's demote_to.  Sources stay findable until commit.  moves has room
  * for n; returns how many began.  moves[i].to == -1: the target space has the key already and
  * the source is forgotten (unless GPC_COPY), referenced or not; nothing to copy or commit.
  * After -ETIMEDOUT and -EAGAIN, here and in gpc_promote, no move begins any more; the
@@ -382,102 +449,128 @@ int gpc_drop(gpc *c, const gpc_block *blocks, uint32_t n, uint32_t flags, gpc_ti
  * -ENOTCONN, of a writer that died while it answered, the next one may begin them all the
  * same: the next call on this handle that needs the writer cancels the late move: targets are
  * freed, sources unpinned. */
-int gpc_demote(gpc *c, int from, int to, const gpc_block *blocks, uint32_t n,
-	       struct gpc_move *moves, uint32_t flags, int timeout_ms);
-/* Begin.  blocks are referenced by the caller, root first.  Returns how many began (the first
- * ones); -ENOSPC when none could: use them from where they are.  moves[i].to == -1: the target
- * space has the key already, nothing to copy or commit, and the source stays.  victims (NULL: dropped) as
- * moves of gpc_reserve: where victims[i].to >= 0, moves[i].to still has the bytes of a victim:
- * copy them, commit the victims, then copy and commit moves.  GPC_COPY. */
+
 int gpc_promote(gpc *c, const gpc_block *blocks, uint32_t n, int to, struct gpc_move *moves,
 		struct gpc_move *victims, uint32_t flags, int timeout_ms);
-/* Copies are complete: the key now names `to`; one reference of the caller on `from` moves
- * along.  `from` goes when no lookup that is under way can miss the key for it.  Returns how many; results (may be NULL) tells for each 0 or a negative errno: -ESTALE
- * source or target gone, -EEXIST the key is live elsewhere by now, -ENOENT its parent is not
- * live.  A refused or cancelled move gives its target back.  Moves of one chain belong in one
- * call, in any order.  GPC_CANCEL: -EEXIST for a move that is committed already, as by an earlier
- * gpc_commit that stayed pending: the key names `to`, and the reference has moved along. */
-int gpc_commit(gpc *c, const struct gpc_move *moves, uint32_t n, int *results, uint32_t flags);
+/* [writer] Begin.  blocks are referenced by the caller, root first.  Returns how many began (the
+ * first ones); -ENOSPC when none could: use them from where they are.  moves[i].to == -1: the
+ * target space has the key already, nothing to copy or commit, and the source stays.  victims
+ * (NULL: dropped) as moves of gpc_reserve: where victims[i].to >= 0, moves[i].to still has the
+ * bytes of a victim: copy them, commit the victims, then copy and commit moves.  GPC_COPY. */
+
+int gpc_commit(gpc *c, const struct gpc_move *moves, uint32_t n, int *results, uint32_t flags,
+	       int timeout_ms);
+/* [writer] Copies are complete: the key now names `to`; one reference of the caller on `from` moves
+ * along.  `from` goes when no lookup that is under way can miss the key for it.  Returns how many
+ * were committed; results (may be NULL) tells for each 0 or a negative errno: -ESTALE source or
+ * target gone, -EEXIST the key is live elsewhere by now, -ENOENT its parent is not live.  A refused
+ * or cancelled move gives its target back.  Moves of one chain belong in one call, in any order.
+ * -ENOTCONN, -ETIMEDOUT, -EAGAIN (timeout 0): a commit that was submitted is carried out.  A second
+ * call for the same moves tells, by -ESTALE or -EEXIST, that it was; GPC_CANCEL gives the moves up,
+ * and -EEXIST says that one is committed already: the key names `to`, and the reference has moved
+ * along. */
 
 /* ---- sections and grace periods (only for ids used without a reference) ---- */
 
-/* Returns a section; -EAGAIN when this peer has none left. */
 int gpc_section_enter(gpc *c);
-void gpc_section_leave(gpc *c, int section);
-/* Cookie: everything open now must end. */
+/* [shared] Returns a section; -EAGAIN when this peer has none left. */
+
+int gpc_section_leave(gpc *c, int section);
+/* [shared] -EINVAL: it is no open section of gpc_section_enter. */
+
 uint64_t gpc_grace_start(gpc *c);
-/* 1 or 0, never waits. */
+/* [shared] A cookie: everything that is open now must end. */
+
 int gpc_grace_done(gpc *c, uint64_t cookie);
+/* [shared] 1 = it is over, or 0. */
 
 /* ---- mirrors and devices; streams are cudaStream_t passed as void *, pointers marked d_ are
  * device memory (on the host device: any memory, any stream) ---- */
 
-/* That command (0 = all acknowledged ones) is visible on all mirrors that are not retired;
- * without mirrors the same as gpc_ticket_wait. */
 int gpc_mirror_sync(gpc *c, gpc_ticket t, int timeout_ms);
-/* Changed entries not yet on all mirrors. */
+/* [writer] That command and all acknowledged ones are visible on all mirrors that are not
+ * retired; without mirrors the same as gpc_ticket_wait.  GPC_TICKET_ALL as there. */
+
 int gpc_mirror_lag(gpc *c);
-/* "host", "cuda:N", "GPU-uuid"; import once per process; -ENODEV: none, or the cache
- * was made without one of that kind; -ESTALE: no mirror there now. */
+/* [shared] Changed entries that some mirror does not show yet. */
+
 int gpc_dev_open(gpc *c, const char *device, gpc_dev **ret);
+/* [shared] "host", "cuda:N", "GPU-uuid"; import once per process; -ENODEV: none, or the cache
+ * was made without one of that kind; -ESTALE: no mirror there now. */
+
 int gpc_dev_close(gpc_dev *d);
-/* Before each launch or graph launch: adopts a replaced mirror, opens a section, returns it;
- * -ESTALE while there is none: use the host calls.  -EAGAIN: no section left. */
+/* [local] Waits until the device has done what this process gave to it. */
+
 int gpc_dev_enter(gpc_dev *d);
-/* The section ends when the stream gets here; never waits. */
+/* [shared] Before each launch or graph launch: adopts a replaced mirror, opens a section, returns
+ * it; -ESTALE while there is none: use the host calls.  -EAGAIN: no section left. */
+
 int gpc_dev_leave(gpc_dev *d, int section, void *stream);
-/* Inside a device section.  Capturable; a captured launch finds the mirror through the
- * descriptor that gpc_dev_enter refreshes. */
+/* [shared] The section ends when the stream gets here. */
+
 int gpc_dev_lookup(gpc_dev *d, uint32_t spaces, const gpc_key *d_keys, uint32_t n,
 		   gpc_block *d_blocks, void *stream);
+/* [local] Inside a device section.  Capturable; a captured launch finds the mirror through the
+ * descriptor that gpc_dev_enter refreshes. */
+
 int gpc_dev_match(gpc_dev *d, uint32_t spaces, const gpc_key *d_keys, const uint32_t *d_start,
 		  uint32_t nseq, uint32_t *d_len, gpc_block *d_blocks, void *stream);
-/* Wait until the stream has done what was given to it so far. */
+/* [local] The same for gpc_match. */
+
 int gpc_dev_wait(gpc_dev *d, void *stream, int timeout_ms);
+/* [local] Wait until the stream has done what was given to it so far. */
 
 /* ---- looking from outside ---- */
 
-/* peer -1 = all, summed by the reader, the departed included; -ENOENT = empty seat. */
 int gpc_stats_get(gpc *c, int peer, struct gpc_stats *ret);
-/* Mirror i of info.mirrors (retired ones follow); -ENOENT past the last. */
+/* [shared] peer -1 = all, summed by the reader, the departed included; -ENOENT = empty seat. */
+
 int gpc_mirror_get(gpc *c, int i, struct gpc_mirror *ret);
-/* Every entry live throughout, parents first; *cursor starts at 0; returns how many; 0 = done.
- * Here, in gpc_lookup, gpc_match and gpc_event_read of a read-only handle: -EBADMSG when a file of the
- * cache is cut off or missing. */
+/* [shared] Mirror i of info.mirrors (retired ones follow); -ENOENT past the last. */
+
 int gpc_walk(gpc *c, uint64_t *cursor, struct gpc_entry *out, uint32_t n);
-/* Numbered changes in order, across writers.  *cursor starts at 0 (oldest kept) or UINT64_MAX
- * (from now on).  -ESTALE: too late; walk, and go on from the new *cursor.
+/* [shared] Every entry live throughout, parents first; *cursor starts at 0; returns how many; 0 =
+ * done.  Here, in gpc_lookup, gpc_match and gpc_event_read of a read-only handle: -EBADMSG when a
+ * file of the cache is cut off or missing. */
+
+int gpc_event_read(gpc *c, uint64_t *cursor, struct gpc_event *out, uint32_t n);
+/* [shared] Numbered changes in order, across writers.  *cursor starts at 0 (oldest kept) or
+ * UINT64_MAX (from now on).  -ESTALE: too late; walk, and go on from the new *cursor.
  * GPC_CLEARED comes first and names a pool by slot 0 of it.  Tag 0: all entries of that
  * pool are gone, without a GPC_REMOVED each; descendants in other pools have theirs.
  * Another tag: every entry that goes, descendants included, has its GPC_REMOVED. */
-int gpc_event_read(gpc *c, uint64_t *cursor, struct gpc_event *out, uint32_t n);
-/* Verify all invariants; report gets one line for each violation; returns their number. */
+
 int gpc_check(gpc *c, void (*report)(void *arg, const char *line), void *arg);
+/* [shared] Verify all invariants; report gets one line for each violation; returns their number. */
 
 /* ---- being the writer ---- */
 
-/* Take the seat and recover.  0; -EAGAIN when taken (-ETIMEDOUT with GPC_STANDBY).  One who is
- * giving it up is waited for. */
 int gpc_writer_take(gpc *c, uint32_t flags, int timeout_ms);
-/* Do what is due, waiting for work up to the timeout; returns the number of commands done. */
+/* [shared] Take the seat and recover.  0; -EAGAIN when taken (-ETIMEDOUT with GPC_STANDBY).  One who
+ * is giving it up is waited for. */
+
 int gpc_writer_serve(gpc *c, int timeout_ms);
-/* The gpc_writer_serve of this handle that runs, or else the next one, returns without waiting
- * for work.  Any thread, and a signal handler; NULL is fine. */
+/* [shared] Do what is due, waiting for work up to the timeout; returns the number of commands done. */
+
 void gpc_writer_wake(gpc *c);
+/* [shared] The gpc_writer_serve of this handle that runs, or else the next one, returns without
+ * waiting for work.  Any thread, and a signal handler; NULL is fine. */
+
 int gpc_writer_drop(gpc *c);
+/* [shared] Give the seat up. */
 
 /* One request, host path (error handling left out):
  *
- *	n   = gpc_key_hash(c, &root, tok, ntok - 1, NULL, 0, 0, key + 1);      key[0] = root; the
+ *	n   = gpc_key_hash(c, &root, tok, ntok - 1, NULL, 0, 0, key + 1);  key[0] = root; the
  *	                                                last token is always computed
  *	hit = gpc_acquire(c, 0, key + 1, n, blk, 0);    held
- *	if (gpc_reserve(c, pool, n - hit, 0, blk + hit, NULL, 0, 0) < 0) {
+ *	if (gpc_reserve(c, pool, n - hit, blk + hit, NULL, 0, 0) < 0) {
  *		gpc_release(c, blk, hit);
  *		return;                                 try again later
  *	}
  *	... prefill writes blk[hit ..]; when the step's event has passed:
- *	gpc_publish(c, key + hit, key + hit + 1, blk + hit, n - hit, tag, NULL, 0, NULL);
- *	gpc_release(c, blk, n);                           finish, abort, preemption: the same call
+ *	gpc_publish(c, key + hit, key + hit + 1, blk + hit, n - hit, NULL, 0, -1);
+ *	gpc_release(c, blk, n);                         finish, abort, preemption: the same call
  */
 
 #ifdef __cplusplus

@@ -91,7 +91,8 @@ static void settle(struct request *r, uint32_t i)
 
 static void publish(struct request *r)
 {
-	uint32_t i, flags = crew_random(&r->seed, 3) ? 0 : GPC_NOWAIT;
+	bool waits = crew_random(&r->seed, 3);
+	uint32_t i;
 	gpc_ticket t;
 	int n;
 
@@ -101,11 +102,11 @@ static void publish(struct request *r)
 			r->got,
 			GPC_OPTIONS(gpc_publish_options, .tag = 1,
 				    .resident = r->resident + r->hit, .ticket = &t),
-			flags, -1);
-	if (flags && n == -EAGAIN)       /* never with so few in flight */
+			0, waits ? -1 : 0);
+	if (!waits && n == -EAGAIN)       /* never with so few in flight */
 		must(false, "the ring is full");
 	must(n >= 0 && n <= (int)r->got, "publish: %s", gpc_last_error());
-	if (flags)
+	if (!waits)
 		must_be(gpc_ticket_wait(r->c, t, -1), 0);
 	for (i = r->hit; i < r->hit + r->got; i++)
 		settle(r, i);

@@ -109,7 +109,7 @@ static void publish(struct work *w)
 	gpc_key key[5] = { crew_no_key };
 	gpc_block b[4], at[4];
 	gpc_ticket t = 0;
-	uint32_t flags = crew_random(&w->seed, 2) ? GPC_NOWAIT : 0;
+	bool waits = !crew_random(&w->seed, 2);
 	int i, err, n = reserve(w, 1 + crew_random(&w->seed, 4), b);
 
 	for (i = 0; i < n; i++) {
@@ -122,9 +122,9 @@ static void publish(struct work *w)
 		return;
 	err = gpc_publish(w->c, key, key + 1, b, (uint32_t)n,
 			  GPC_OPTIONS(gpc_publish_options, .resident = at, .ticket = &t),
-			  flags, -1);
+			  0, waits ? -1 : 0);
 	must(err >= 0 || again(err), "publish: %s", gpc_last_error());
-	while (flags || err < 0)
+	while (!waits || err < 0)
 		if (!again(gpc_ticket_wait(w->c, t, -1)))
 			break;
 	while (w->n + (uint32_t)n > OWNED)

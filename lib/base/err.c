@@ -14,11 +14,6 @@
 #include "gpc.h"
 #include "base/text.h"
 
-#ifndef GPC_VERSION_MAJOR                /* compiled without configure */
-#define GPC_VERSION_MAJOR 0
-#define GPC_VERSION_MINOR 1
-#endif
-
 #define ERR_TEXT 512
 
 static __thread char last_error[ERR_TEXT];
@@ -77,7 +72,7 @@ void err_clear(void)
 
 static const char *const flag_names[] = {        /* by bit */
 	"GPC_IF_ABSENT", "GPC_SERVE", "GPC_READONLY", "GPC_QUIET", "GPC_REF", "GPC_ANYWHERE",
-	"GPC_PARTIAL", "GPC_NOWAIT", "GPC_TAKE", "GPC_COPY", "GPC_CANCEL", "GPC_TAIL",
+	"GPC_PARTIAL", "GPC_TAKE", "GPC_COPY", "GPC_CANCEL", "GPC_TAIL",
 	"GPC_STANDBY", "GPC_REMOVE", "GPC_DEVICE",
 };
 _Static_assert(1u << (ARRAY_SIZE(flag_names) - 1) == GPC_DEVICE, "each flag has its name");
@@ -125,6 +120,21 @@ int err_size(const char *type, uint32_t size, size_t least)
 		return 0;
 	return err_set(EINVAL, "the field size of struct %s is %u: set it to sizeof(struct %s), "
 		       "at least %zu", type, size, type, least);
+}
+
+int err_struct(const char *type, const void *from, size_t least, void *to, size_t size)
+{
+	uint32_t has = *(const uint32_t *)from, i;
+	int err = err_size(type, has, least);
+
+	for (i = (uint32_t)size; err == 0 && i < has; i++)
+		if (((const uint8_t *)from)[i])
+			err = err_set(EINVAL, "the field size of struct %s is %u: this library knows "
+				      "%zu bytes of it, and byte %u is not 0", type, has, size, i);
+	memset(to, 0, size);
+	if (err == 0)
+		memcpy(to, from, MIN((size_t)has, size));
+	return err;
 }
 
 int err_text(const char *argument, const char *text, size_t most)
@@ -200,5 +210,5 @@ GPC_EXPORT const char *gpc_strerror(int err)
 
 GPC_EXPORT uint32_t gpc_version(void)
 {
-	return (uint32_t)GPC_VERSION_MAJOR << 16 | GPC_VERSION_MINOR;
+	return GPC_VERSION;
 }

@@ -26,6 +26,10 @@ static inline int err_timeout(int timeout_ms)
 }
 int err_range(const char *field, uint64_t value, uint64_t low, uint64_t high);
 int err_size(const char *type, uint32_t size, size_t least);
+/* A struct that a caller fills and that may grow: what `from` has, and zero for the rest.  least:
+ * its size in the first release that had it.  A caller of a later release may have a longer one, if
+ * it asks for nothing that is not known here. */
+int err_struct(const char *type, const void *from, size_t least, void *to, size_t size);
 /* Text for people, of at most so many bytes. */
 int err_text(const char *argument, const char *text, size_t most);
 

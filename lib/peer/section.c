@@ -49,12 +49,17 @@ static bool take_mark(gpc *c, int section)
 }
 
 /* Only what gpc_section_enter has opened, and once. */
-GPC_EXPORT void gpc_section_leave(gpc *c, int section)
+GPC_EXPORT int gpc_section_leave(gpc *c, int section)
 {
-	if (handle_check(c, true) || section < 0 || section >= GPC_SECTIONS)
-		return;
-	if (take_mark(c, section))
-		epoch_leave(&c->seg, c->peer, (uint32_t)section);
+	int err = handle_check(c, true);
+
+	if (err)
+		return err;
+	if (section < 0 || section >= GPC_SECTIONS || !take_mark(c, section))
+		return err_set(EINVAL, "section is %d: it is no open section of this handle",
+			       section);
+	epoch_leave(&c->seg, c->peer, (uint32_t)section);
+	return 0;
 }
 
 /* 0, a cookie whose grace period is always over, where there is no seat to ask from. */

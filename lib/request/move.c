@@ -169,7 +169,7 @@ static void send_commit(gpc *c, struct op *op)
 }
 
 static int commit_all(gpc *c, const struct gpc_move *moves, uint32_t n, int *results,
-		      bool cancel)
+		      bool cancel, uint64_t deadline)
 {
 	struct shm_command *cmds = calloc(n, sizeof(*cmds));
 	struct op *op = ring_op(n, n);
@@ -191,7 +191,7 @@ static int commit_all(gpc *c, const struct gpc_move *moves, uint32_t n, int *res
 	op->group = true;
 	op->send = send_commit;
 	op->take = take_commit;
-	err = ring_call(c, op, cmds, NEVER, &pending);
+	err = ring_call(c, op, cmds, deadline, &pending);
 	free(cmds);
 	if (err < 0) {
 		if (!pending)
@@ -206,13 +206,16 @@ static int commit_all(gpc *c, const struct gpc_move *moves, uint32_t n, int *res
 }
 
 GPC_EXPORT int gpc_commit(gpc *c, const struct gpc_move *moves, uint32_t n, int *results,
-			  uint32_t flags)
+			  uint32_t flags, int timeout_ms)
 {
-	int err = request_check(c, flags, GPC_CANCEL, true), *list;
+	int err = request_check(c, flags, GPC_CANCEL, timeout_ms != 0), *list;
+	uint64_t deadline = deadline_from(timeout_ms);
 	struct gpc_move *some;
 	uint32_t i, m = 0;
 	bool told = false;
 
+	if (err == 0)
+		err = err_timeout(timeout_ms);
 	if (err < 0)
 		return err;
 	if (n && !moves)
@@ -227,7 +230,7 @@ GPC_EXPORT int gpc_commit(gpc *c, const struct gpc_move *moves, uint32_t n, int 
 		if (moves[i].to >= 0)
 			some[m++] = moves[i];
 	if (err == 0 && m)
-		err = commit_all(c, some, m, list, flags & GPC_CANCEL);
+		err = commit_all(c, some, m, list, flags & GPC_CANCEL, deadline);
 	if (err >= 0)
 		err_clear();
 	for (i = m = 0; err >= 0 && i < n; i++) {

@@ -129,13 +129,16 @@ static int add_error(const gpc *c, const struct shm_pool *rq, int err)
 	}
 }
 
-GPC_EXPORT int gpc_pool_add(gpc *c, struct gpc_pool *p)
+GPC_EXPORT int gpc_pool_add(gpc *c, struct gpc_pool *p, int timeout_ms)
 {
+	uint64_t deadline = deadline_from(timeout_ms);
 	struct shm_command cmd = { .op = CMD_POOL, .count = 1 };
 	struct returns *returns = NULL;
 	struct shm_pool rq;
 	int n = request_check(c, 0, 0, false);
 
+	if (n == 0)
+		n = err_timeout(timeout_ms);
 	if (n < 0)
 		return n;
 	if (!p)
@@ -152,11 +155,12 @@ GPC_EXPORT int gpc_pool_add(gpc *c, struct gpc_pool *p)
 		return err_set(ENOMEM, "no memory to keep %u blocks", p->blocks);
 	pthread_mutex_lock(&c->pool_lock);
 	/* the writer may have yet to read the request of a call that was given up */
-	n = c->pool_ticket ? ring_wait(c, c->pool_ticket, NEVER) : 0;
+	n = c->pool_ticket ? ring_wait(c, c->pool_ticket, deadline) : 0;
 	if (n == 0) {
 		seg_seat(&c->seg, c->peer)->request = rq;
-		n = call(c, &cmd, NEVER);
-		c->pool_ticket = n == -ENOTCONN ? ring_last_ticket(c) : 0;
+		n = call(c, &cmd, deadline);
+		c->pool_ticket = n == -ENOTCONN || n == -ETIMEDOUT || n == -EAGAIN ?
+			ring_last_ticket(c) : 0;
 	}
 	pthread_mutex_unlock(&c->pool_lock);
 	if (n < 0) {

@@ -254,7 +254,7 @@ static int publish_nowait(gpc *c, const struct publish *p, uint32_t n, gpc_ticke
 	int err = 0;
 
 	if (n > SHM_RING)
-		return err_set(EINVAL, "n is %u: with GPC_NOWAIT a call takes at most %u blocks", n,
+		return err_set(EINVAL, "n is %u: with timeout_ms 0 a call takes at most %u blocks", n,
 			       SHM_RING);
 	cmds = calloc(n, sizeof(*cmds));
 	op = cmds ? prepare_part(c, p, 0, n, cmds) : NULL;
@@ -282,7 +282,8 @@ static int publish_nowait(gpc *c, const struct publish *p, uint32_t n, gpc_ticke
 }
 
 /* Submit one part, waiting while the ring is full; *ticket tells what to wait for. */
-static int submit_part(gpc *c, struct op *op, const struct shm_command *cmds, uint64_t *ticket)
+static int submit_part(gpc *c, struct op *op, const struct shm_command *cmds, uint64_t deadline,
+		       uint64_t *ticket)
 {
 	int err;
 
@@ -295,14 +296,14 @@ static int submit_part(gpc *c, struct op *op, const struct shm_command *cmds, ui
 		pthread_mutex_unlock(&c->ring_lock);
 		if (err != -EAGAIN)
 			return err;
-		err = ring_wait(c, ring_last_ticket(c), NEVER);
+		err = ring_wait(c, ring_last_ticket(c), deadline);
 		if (err < 0)
 			return err;
 	}
 }
 
 static int publish_part(gpc *c, const struct publish *p, uint32_t from, uint32_t n,
-			struct shm_command *cmds, uint64_t *ticket)
+			struct shm_command *cmds, uint64_t deadline, uint64_t *ticket)
 {
 	struct op *op = prepare_part(c, p, from, n, cmds);
 	int err;
@@ -314,12 +315,12 @@ static int publish_part(gpc *c, const struct publish *p, uint32_t from, uint32_t
 		discard(op);
 		return 0;
 	}
-	err = submit_part(c, op, cmds, ticket);
+	err = submit_part(c, op, cmds, deadline, ticket);
 	if (err < 0) {
 		discard(op);
 		return err;
 	}
-	return ring_wait(c, *ticket, NEVER);
+	return ring_wait(c, *ticket, deadline);
 }
 
 /* The sentence for the first block that was refused; not all that are not live here were. */
@@ -335,8 +336,10 @@ static void tell_first(gpc *c, const struct publish *p, uint32_t n)
 		}
 }
 
-/* In parts; returns how many are live in their own block. */
-static int publish_wait(gpc *c, const struct publish *p, uint32_t n, uint64_t *ticket)
+/* In parts; returns how many are live in their own block.  What is not submitted before the time is
+ * up stays as it is said to be first: reserved. */
+static int publish_wait(gpc *c, const struct publish *p, uint32_t n, uint64_t deadline,
+			uint64_t *ticket)
 {
 	struct shm_command *cmds = calloc(MIN(n, PART), sizeof(*cmds));
 	uint32_t done, i, live = 0;
@@ -344,8 +347,10 @@ static int publish_wait(gpc *c, const struct publish *p, uint32_t n, uint64_t *t
 
 	if (!cmds)
 		return err_set(ENOMEM, "no memory to publish %u blocks", n);
+	for (i = 0; i < n; i++)
+		p->resident[i] = -EAGAIN;
 	for (done = 0; err == 0 && done < n; done += PART)
-		err = publish_part(c, p, done, MIN(n - done, PART), cmds, ticket);
+		err = publish_part(c, p, done, MIN(n - done, PART), cmds, deadline, ticket);
 	free(cmds);
 	if (err < 0)
 		return err;
@@ -356,39 +361,62 @@ static int publish_wait(gpc *c, const struct publish *p, uint32_t n, uint64_t *t
 	return (int)live;
 }
 
-GPC_EXPORT int gpc_publish(gpc *c, const gpc_key *parents, const gpc_key *keys,
-			   const gpc_block *blocks, uint32_t n, uint32_t tag,
-			   gpc_block *resident, uint32_t flags, gpc_ticket *t)
+/* Is it still under way?  Its ticket names it then. */
+static bool is_pending(int err)
 {
-	struct publish p = { parents, keys, blocks, tag, resident, resident != NULL };
-	int got = request_check(c, flags, GPC_NOWAIT, !(flags & GPC_NOWAIT));
-	uint64_t ticket, before;
+	return err == -ENOTCONN || err == -ETIMEDOUT;
+}
 
-	if (got < 0)
-		return got;
+static int publish_all(gpc *c, struct publish *p, uint32_t n, uint64_t deadline,
+		       gpc_ticket *ticket)
+{
+	uint64_t before = ring_last_ticket(c), last = before;
+	bool own = !p->resident;
+	int got;
+
+	if (own)
+		p->resident = calloc(n, sizeof(*p->resident));
+	if (!p->resident)
+		return err_set(ENOMEM, "no memory to publish %u blocks", n);
+	got = publish_wait(c, p, n, deadline, &last);
+	if (ticket && (got >= 0 || is_pending(got)))
+		*ticket = last;
+	if (own) {
+		if (got < 0 && last != before)
+			ring_forget(c, last);
+		free(p->resident);
+	}
+	return got;
+}
+
+GPC_EXPORT int gpc_publish(gpc *c, const gpc_key *parents, const gpc_key *keys,
+			   const gpc_block *blocks, uint32_t n,
+			   const struct gpc_publish_options *opt, uint32_t flags, int timeout_ms)
+{
+	uint64_t deadline = deadline_from(timeout_ms);
+	struct gpc_publish_options o = { 0 };
+	struct publish p = { parents, keys, blocks, 0, NULL, false };
+	int err = request_check(c, flags, 0, timeout_ms != 0);
+
+	if (err == 0)
+		err = err_timeout(timeout_ms);
+	if (err == 0 && opt)
+		err = err_struct("gpc_publish_options", opt, 2 * sizeof(o.size), &o, sizeof(o));
+	if (err < 0)
+		return err;
 	if (n && (!keys || !blocks))
 		return err_set(EINVAL, "%s is NULL", keys ? "blocks" : "keys");
 	if (n > INT32_MAX)
 		return err_set(EINVAL, "n is %u: at most %d blocks a call", n, INT32_MAX);
 	err_clear();
-	ticket = before = ring_last_ticket(c);
-	if (!n && t)
-		*t = ticket;
+	if (!n && o.ticket)
+		*o.ticket = ring_last_ticket(c);
 	if (!n)
 		return 0;
-	if (flags & GPC_NOWAIT)
-		return publish_nowait(c, &p, n, t);
-	if (!resident)
-		p.resident = calloc(n, sizeof(*resident));
-	if (!p.resident)
-		return err_set(ENOMEM, "no memory to publish %u blocks", n);
-	got = publish_wait(c, &p, n, &ticket);
-	if (t && (got >= 0 || got == -ENOTCONN)) /* the writer is gone: gpc_ticket_wait finishes it */
-		*t = ticket;
-	if (!resident) {
-		if (got < 0 && ticket != before)
-			ring_forget(c, ticket);
-		free(p.resident);
-	}
-	return got;
+	p.tag = o.tag;
+	p.resident = o.resident;
+	p.want_refs = o.resident != NULL;
+	if (!deadline)
+		return publish_nowait(c, &p, n, o.ticket);
+	return publish_all(c, &p, n, deadline, o.ticket);
 }

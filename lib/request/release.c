@@ -108,6 +108,7 @@ GPC_EXPORT int gpc_ticket_wait(gpc *c, gpc_ticket t, int timeout_ms)
 		err = err_timeout(timeout_ms);
 	if (err < 0)
 		return err;
+	t = t == GPC_TICKET_ALL ? ring_last_ticket(c) : t;
 	if (t > ring_last_ticket(c))
 		return err_set(EINVAL, "t is %llu: the last ticket of this handle is %llu",
 			       (unsigned long long)t,
@@ -116,6 +117,11 @@ GPC_EXPORT int gpc_ticket_wait(gpc *c, gpc_ticket t, int timeout_ms)
 	if (err == 0)
 		tell_refused(c, t);
 	return err;
+}
+
+GPC_EXPORT gpc_ticket gpc_ticket_last(gpc *c)
+{
+	return handle_check(c, true) < 0 ? 0 : ring_last_ticket(c);
 }
 
 /* ---- drop ---- */
@@ -131,8 +137,9 @@ static void take_drop(gpc *c, struct op *op)
 	}
 }
 
-/* *ticket tells what to wait for, if something was submitted. */
-static int drop_part(gpc *c, const gpc_block *blocks, uint32_t n, bool wait, gpc_ticket *ticket)
+/* *ticket tells what to wait for, if something was submitted.  deadline 0: submit only. */
+static int drop_part(gpc *c, const gpc_block *blocks, uint32_t n, uint64_t deadline,
+		     gpc_ticket *ticket)
 {
 	struct shm_command *cmds = calloc(n, sizeof(*cmds));
 	struct op *op = ring_op(n, 0);
@@ -150,7 +157,7 @@ static int drop_part(gpc *c, const gpc_block *blocks, uint32_t n, bool wait, gpc
 						.block = blocks[i],
 						.arg = ring_life(c, blocks[i]) };
 	op->take = take_drop;
-	if (!wait) {
+	if (!deadline) {
 		err = ring_submit(c, op, cmds);
 		if (err == 0)
 			*ticket = ring_last_ticket(c);
@@ -159,9 +166,9 @@ static int drop_part(gpc *c, const gpc_block *blocks, uint32_t n, bool wait, gpc
 		free(cmds);
 		return err;
 	}
-	err = ring_call(c, op, cmds, NEVER, &pending);
+	err = ring_call(c, op, cmds, deadline, &pending);
 	free(cmds);
-	if (pending)                     /* the writer is gone: gpc_ticket_wait finishes it */
+	if (pending)                     /* gpc_ticket_wait tells when it is done */
 		*ticket = ring_last_ticket(c);
 	if (err == 0) {
 		err = op->result;
@@ -172,14 +179,16 @@ static int drop_part(gpc *c, const gpc_block *blocks, uint32_t n, bool wait, gpc
 	return err;
 }
 
-GPC_EXPORT int gpc_drop(gpc *c, const gpc_block *blocks, uint32_t n, uint32_t flags,
-			gpc_ticket *t)
+GPC_EXPORT int gpc_drop(gpc *c, const gpc_block *blocks, uint32_t n, gpc_ticket *ticket,
+			uint32_t flags, int timeout_ms)
 {
-	bool wait = !(flags & GPC_NOWAIT);
-	int err = request_check(c, flags, GPC_NOWAIT, false), live = 0, got = 0;
+	uint64_t deadline = deadline_from(timeout_ms);
+	int err = request_check(c, flags, 0, false), live = 0, got = 0;
 	uint32_t done, part = SHM_RING / 4;
-	gpc_ticket ticket;
+	gpc_ticket last;
 
+	if (err == 0)
+		err = err_timeout(timeout_ms);
 	if (err < 0)
 		return err;
 	if (n && !blocks)
@@ -187,16 +196,16 @@ GPC_EXPORT int gpc_drop(gpc *c, const gpc_block *blocks, uint32_t n, uint32_t fl
 	for (done = 0; done < n; done++)
 		if (pool_record(&c->seg, blocks[done]) == SHM_NO_RECORD)
 			return refuse_block(c, "blocks", done, blocks[done]);
-	if (!wait && n > SHM_RING)
-		return err_set(EINVAL, "n is %u: with GPC_NOWAIT a call takes at most %u blocks", n,
-			       SHM_RING);
-	ticket = ring_last_ticket(c);
+	if (!deadline && n > SHM_RING)
+		return err_set(EINVAL, "n is %u: with timeout_ms 0 a call takes at most %u blocks",
+			       n, SHM_RING);
+	last = ring_last_ticket(c);
 	for (done = 0; got >= 0 && done < n; done += part) {
-		part = wait ? MIN(n - done, SHM_RING / 4) : n;
-		got = drop_part(c, blocks + done, part, wait, &ticket);
+		part = deadline ? MIN(n - done, SHM_RING / 4) : n;
+		got = drop_part(c, blocks + done, part, deadline, &last);
 		live += got;
 	}
-	if (t && (got >= 0 || got == -ENOTCONN))
-		*t = ticket;
+	if (ticket && (got >= 0 || got == -ENOTCONN || got == -ETIMEDOUT))
+		*ticket = last;
 	return got < 0 ? got : live;
 }

@@ -345,7 +345,7 @@ static void reserve_undo(gpc *c, gpc_block *blocks, struct gpc_move *moves, uint
 }
 
 /* One submission: up to PART blocks. */
-static int reserve_part(gpc *c, uint32_t pool, uint32_t n, uint64_t leave, gpc_block *blocks,
+static int reserve_part(gpc *c, uint32_t pool, uint32_t n, uint64_t headroom, gpc_block *blocks,
 			struct gpc_move *moves, uint32_t flags, uint64_t deadline)
 {
 	struct shm_command *cmds = calloc(n, sizeof(*cmds));
@@ -355,7 +355,7 @@ static int reserve_part(gpc *c, uint32_t pool, uint32_t n, uint64_t leave, gpc_b
 	if (!cmds)
 		return err_set(ENOMEM, "no memory for %u commands", n);
 	cmds[0] = (struct shm_command){
-		.op = CMD_RESERVE, .pool = (uint8_t)pool, .arg = leave,
+		.op = CMD_RESERVE, .pool = (uint8_t)pool, .arg = headroom,
 		.flags = (uint8_t)((flags & GPC_PARTIAL ? CF_PARTIAL : 0) |
 				   (moves ? CF_MOVES : 0)),
 	};
@@ -372,7 +372,7 @@ static int reserve_part(gpc *c, uint32_t pool, uint32_t n, uint64_t leave, gpc_b
 	return got;
 }
 
-static int reserve_all(gpc *c, uint32_t pool, uint32_t n, uint32_t leave, gpc_block *blocks,
+static int reserve_all(gpc *c, uint32_t pool, uint32_t n, uint32_t headroom, gpc_block *blocks,
 		       struct gpc_move *moves, uint32_t flags, uint64_t deadline)
 {
 	uint32_t done = 0;
@@ -383,7 +383,7 @@ static int reserve_all(gpc *c, uint32_t pool, uint32_t n, uint32_t leave, gpc_bl
 		/* what the later parts need has to be there for the first to succeed */
 		uint64_t rest = flags & GPC_PARTIAL ? 0 : n - done - part;
 
-		got = reserve_part(c, pool, part, leave + rest, blocks + done,
+		got = reserve_part(c, pool, part, headroom + rest, blocks + done,
 				   moves ? moves + done : NULL, flags, deadline);
 		if (got < 0 && done && (flags & GPC_PARTIAL))
 			break;
@@ -398,19 +398,38 @@ static int reserve_all(gpc *c, uint32_t pool, uint32_t n, uint32_t leave, gpc_bl
 	return (int)done;
 }
 
-GPC_EXPORT int gpc_reserve(gpc *c, int pool, uint32_t n, uint32_t leave, gpc_block *blocks,
-			   struct gpc_move *moves, uint32_t flags, int timeout_ms)
+/* blocks stays untouched on failure. */
+static int reserve_new(gpc *c, uint32_t pool, uint32_t n, gpc_block *blocks,
+		       const struct gpc_reserve_options *o, uint32_t flags, uint64_t deadline)
+{
+	gpc_block *got = malloc((size_t)n * sizeof(*got));
+	int count;
+
+	if (!got)
+		return err_set(ENOMEM, "no memory for %u block ids", n);
+	count = reserve_all(c, pool, n, o->headroom, got, o->moves, flags, deadline);
+	for (n = 0; count > 0 && n < (uint32_t)count; n++)
+		blocks[n] = got[n];
+	free(got);
+	return count;
+}
+
+GPC_EXPORT int gpc_reserve(gpc *c, int pool, uint32_t n, gpc_block *blocks,
+			   const struct gpc_reserve_options *opt, uint32_t flags,
+			   int timeout_ms)
 {
 	int err = request_check(c, flags, GPC_PARTIAL, true);
 	uint64_t deadline = deadline_from(timeout_ms);
+	struct gpc_reserve_options o = { 0 };
 	const struct shm_pool *p;
-	gpc_block *got;
 	bool stock;
 
 	if (err == 0)
 		err = refuse_pool_number(c, "pool", pool);
 	if (err == 0)
 		err = err_timeout(timeout_ms);
+	if (err == 0 && opt)
+		err = err_struct("gpc_reserve_options", opt, 2 * sizeof(o.size), &o, sizeof(o));
 	if (err < 0)
 		return err;
 	if (n == 0)
@@ -422,18 +441,11 @@ GPC_EXPORT int gpc_reserve(gpc *c, int pool, uint32_t n, uint32_t leave, gpc_blo
 		return err_set(ENOSPC, "n is %u: %s has %u blocks in all (max_blocks)", n,
 			       c->seg.name, c->seg.header.geometry.max_blocks);
 	n = MIN(n, c->seg.header.geometry.max_blocks);
-	stock = c->stock && !leave && load_acquire(&p->state) == POOL_READY &&
-		(!moves || load_relaxed(&p->demote_to) < 0);
-	if (stock && reserve_from_stock(c, (uint32_t)pool, n, blocks, moves))
+	stock = c->stock && !o.headroom && load_acquire(&p->state) == POOL_READY &&
+		(!o.moves || load_relaxed(&p->demote_to) < 0);
+	if (stock && reserve_from_stock(c, (uint32_t)pool, n, blocks, o.moves))
 		return (int)n;
-	got = malloc((size_t)n * sizeof(*got));  /* blocks stays untouched on failure */
-	if (!got)
-		return err_set(ENOMEM, "no memory for %u block ids", n);
-	err = reserve_all(c, (uint32_t)pool, n, leave, got, moves, flags,
-			  deadline);
-	for (n = 0; err > 0 && n < (uint32_t)err; n++)
-		blocks[n] = got[n];
-	free(got);
+	err = reserve_new(c, (uint32_t)pool, n, blocks, &o, flags, deadline);
 	if (stock && err > 0)
 		stock_follow(c, (uint32_t)pool);
 	return err;

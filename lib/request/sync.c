@@ -77,8 +77,7 @@ GPC_EXPORT int gpc_mirror_sync(gpc *c, gpc_ticket t, int timeout_ms)
 		err = err_timeout(timeout_ms);
 	if (err)
 		return err;
-	if (t)
-		err = gpc_ticket_wait(c, t, timeout_ms);
+	err = gpc_ticket_wait(c, t, timeout_ms);
 	if (err)
 		return err;
 	/* what was acknowledged has been stored and counted before its result */

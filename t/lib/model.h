@@ -336,7 +336,8 @@ static inline void act_publish(struct actor *a, int first, const gpc_block *b, u
 	gpc_key k[DEEP + 1] = { model_parent(first) };
 	gpc_block at[DEEP];
 	gpc_ticket t;
-	uint32_t i, flags = crew_random(&a->seed, 2) ? GPC_NOWAIT : 0;
+	bool waits = !crew_random(&a->seed, 2);
+	uint32_t i;
 	bool full = false;
 
 	for (i = 0; i < n; i++) {
@@ -345,9 +346,9 @@ static inline void act_publish(struct actor *a, int first, const gpc_block *b, u
 	}
 	must(gpc_publish(a->c, k, k + 1, b, n,
 			 GPC_OPTIONS(gpc_publish_options, .tag = model_tag(first),
-				     .resident = at, .ticket = &t), flags, -1) >= 0,
+				     .resident = at, .ticket = &t), 0, waits ? -1 : 0) >= 0,
 	     "publish: %s", gpc_last_error());
-	if (flags)
+	if (!waits)
 		must_be(gpc_ticket_wait(a->c, t, -1), 0);
 	for (i = 0; i < n; i++) {
 		full |= at[i] == -EAGAIN;

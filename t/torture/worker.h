@@ -245,18 +245,18 @@ static inline void publish_and_wait(struct worker *w, const gpc_key *parents,
 				    const gpc_key *k, const gpc_block *b, int n,
 				    uint32_t tag, gpc_block *resident)
 {
-	uint32_t flags = one_in(w, 3) ? GPC_NOWAIT : 0;
+	bool waits = !one_in(w, 3);
 	gpc_ticket t = 0;
 	int r = gpc_publish(w->c, parents, k, b, (uint32_t)n,
 			    GPC_OPTIONS(gpc_publish_options, .tag = tag,
-					.resident = resident, .ticket = &t), flags, -1);
+					.resident = resident, .ticket = &t), 0, waits ? -1 : 0);
 
 	must(r >= 0 || r == -ENOTCONN, "publish: %s", gpc_last_error());
-	while (r == -ENOTCONN || r == -ETIMEDOUT || flags) {
+	while (r == -ENOTCONN || r == -ETIMEDOUT || !waits) {
 		r = gpc_ticket_wait(w->c, t, 1000);
 		must(!r || r == -ENOTCONN || r == -ETIMEDOUT, "wait: %s",
 		     gpc_last_error());
-		flags = 0;
+		waits = true;
 	}
 }
 
