@@ -69,7 +69,10 @@ struct gpc {
 
 	/* the writer's seat: serve.c */
 	pthread_mutex_t serve_lock;
-	struct writer *writer;           /* not NULL: this handle holds the seat */
+	struct writer *writer;           /* not NULL: this handle holds the seat, and ... */
+	/* ... a call that waits for the writer serves by this, for so long: 1, or 0 where a
+	 * thread serves already; negative: the seat is given up.  handle_help() calls it. */
+	int (*help)(gpc *c, uint64_t ns);
 	pthread_t server;
 	bool serving;                    /* the thread runs */
 	uint32_t stop;                   /* futex word: the thread shall end */
@@ -105,6 +108,15 @@ static inline int handle_check(gpc *c, bool seat)
 	if (__builtin_expect(c && !c->forked && !(seat && c->readonly), 1))
 		return 0;
 	return handle_refuse(c);
+}
+
+/* A call that waits for the writer may wait for itself.  1: it has served meanwhile; 0: it is
+ * not the writer, or a thread serves; negative: it was the writer, and cannot go on. */
+static inline int handle_help(gpc *c, uint64_t ns)
+{
+	int (*help)(gpc *c, uint64_t ns) = load_relaxed(&c->help);
+
+	return help ? help(c, ns) : 0;
 }
 
 /* Tick for a touching call: exact mode advances it by one, else once a tick_us. */

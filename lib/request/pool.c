@@ -8,7 +8,6 @@
 #include <time.h>
 #include "request/request.h"
 #include "inspect/inspect.h"
-#include "serve.h"
 
 #define POOL_FLAGS ((uint32_t)(GPC_POOL_OWNED | GPC_POOL_CALLER | GPC_POOL_UNCHAINED))
 #define MAX_SLOTS  (1u << 24)            /* 24 bits of a block id */
@@ -254,7 +253,7 @@ static int wait_removed(gpc *c, int pool, uint32_t generation, uint64_t deadline
 		if (clock_ns() >= deadline)
 			return err_set(ETIMEDOUT, "pool is %d: time is up, and blocks of it are still "
 				       "held; it goes when they are given back", pool);
-		if (!serve_help(c))
+		if (handle_help(c, NS_PER_MS) <= 0)
 			nanosleep(&ts, NULL);
 	}
 	return 0;

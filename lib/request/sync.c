@@ -52,9 +52,7 @@ static int wait_for_flush(gpc *c, uint64_t want, int timeout_ms, uint64_t deadli
 		err = check_writer(c, &next_test);
 		if (err || clock_ns() >= deadline)
 			break;
-		if (c->writer && !c->serving)
-			err = gpc_writer_serve(c, 0); /* nobody else would */
-		err = MIN(err, 0);
+		err = MIN(handle_help(c, 0), 0);        /* nobody else would flush */
 		if (clock_ns() < spin_until) {
 			order_pause();
 			continue;
