@@ -22,6 +22,8 @@ lib_gpc_sources = \
 	%reldir%/base/parallel.h \
 	%reldir%/base/text.c \
 	%reldir%/base/text.h \
+	%reldir%/device/descriptor.c \
+	%reldir%/device/descriptor.h \
 	%reldir%/device/device.c \
 	%reldir%/device/device.h \
 	%reldir%/device/host.c \
@@ -81,6 +83,8 @@ lib_gpc_sources = \
 	%reldir%/segment/lockfile.c \
 	%reldir%/segment/lockfile.h \
 	%reldir%/segment/pages.c \
+	%reldir%/segment/peek.c \
+	%reldir%/segment/peek.h \
 	%reldir%/segment/remove.c \
 	%reldir%/segment/seed.c \
 	%reldir%/segment/segment.c \

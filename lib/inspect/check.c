@@ -11,6 +11,7 @@
 #include "inspect/check.h"
 
 #include "inspect/inspect.h"
+#include "segment/lockfile.h"
 
 #include <errno.h>
 #include <limits.h>

@@ -140,6 +140,17 @@ static inline uint64_t handle_thread(void)
 /* Does the calling thread have a section of gpc_section_enter open? */
 bool handle_in_section(gpc *c);
 
+/* A read-only handle maps nothing: what needs the table or records works on a private copy
+ * (segment_refresh) that the first such call makes.
+ *
+ * Checks the handle and takes its lock; the copy of a read-only handle is made if there is
+ * none, and made anew when `fresh`.  0, and handle_copy_end is due; or a negative errno: -EBADMSG
+ * when the copy is not whole, for zeros would look like an empty cache. */
+int handle_copy_begin(gpc *c, bool fresh);
+void handle_copy_end(gpc *c);
+/* The copy of a read-only handle, for lookups: 0, or a negative errno. */
+int handle_need_copy(gpc *c);
+
 /* All handles of the process, for fork (fork.c); -ENOMEM.  In a child fork_forget has nothing to
  * forget. */
 int fork_register(gpc *c);

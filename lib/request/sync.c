@@ -6,11 +6,13 @@
  * processes that have none. */
 #include "config.h"
 
-#include "inspect/inspect.h"
-
 #include <errno.h>
 #include <limits.h>
 #include <time.h>
+#include "device/descriptor.h"
+#include "peer/handle.h"
+#include "segment/lockfile.h"
+#include "segment/peek.h"
 
 #define SPIN_NS (40 * NS_PER_MS / 1000)  /* about as long as a flush to a GPU takes */
 #define WRITER_TEST_NS (100 * NS_PER_MS)
@@ -92,7 +94,7 @@ GPC_EXPORT int gpc_mirror_lag(gpc *c)
 
 	if (err)
 		return err;
-	outside_state(&c->seg, &st);
+	seg_peek_state(&c->seg, &st);
 	flushed = least_flushed(&c->seg, st.changes);
 	return (int)MIN(st.changes - flushed, (uint64_t)INT_MAX);
 }
