@@ -7,8 +7,8 @@
 #include "base/futex.h"
 #include "segment/lockfile.h"
 #include "peer/ring.h"
+#include "takeover/open.h"
 #include "writer/loop.h"
-#include "writer/memory.h"
 #include "serve.h"
 
 #define LOOK_NS (5 * NS_PER_MS)          /* between looks whether the seat is empty */
