@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* serve.c - the seat of the writer as a handle sees it: taken, served, given up. */
 #include "config.h"
 
 #include <errno.h>

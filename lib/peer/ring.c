@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* ring.c - the command ring, producer's side: submit, take answers, wait. */
 #include "config.h"
 
 #include <errno.h>
