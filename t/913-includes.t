@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # Includes go one way.  The table "Where things live" of ARCHITECTURE.md has a row for each
 # folder of lib/, from the top to the ground: a file includes headers of its own folder and of
-# those that its row names, which all stand below it.
+# those that its row names, which all stand below it.  A public function, which gpc.h declares for
+# all, is called along the same arrows.
 # Beside that: who may hold atomics and shared structs, and what stands alone.
 
 srcdir=${top_srcdir:-$(dirname "$0")/..}

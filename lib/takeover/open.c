@@ -164,7 +164,7 @@ int writer_open(gpc *c, bool reaps, struct writer **ret)
 		err = allocate(w);
 	}
 	if (err == 0)
-		err = writer_guarded(w, run_takeover, 0);
+		err = writer_run(w, run_takeover, 0);
 	if (err < 0) {
 		if (w->seg.index)
 			tell_nobody(w);

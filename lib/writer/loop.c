@@ -300,7 +300,7 @@ static int run_serve(struct writer *w, uint64_t deadline_ns)
 
 int writer_serve(struct writer *w, uint64_t deadline_ns)
 {
-	return writer_guarded(w, run_serve, deadline_ns);
+	return writer_run(w, run_serve, deadline_ns);
 }
 
 static int run_reap(struct writer *w, uint64_t arg UNUSED)
@@ -311,5 +311,5 @@ static int run_reap(struct writer *w, uint64_t arg UNUSED)
 
 int writer_reap(struct writer *w)
 {
-	return writer_guarded(w, run_reap, 0);
+	return writer_run(w, run_reap, 0);
 }

@@ -15,7 +15,7 @@
  * allocated for themselves is lost. */
 static __thread jmp_buf *way_out;
 
-int writer_guarded(struct writer *w, int (*run)(struct writer *w, uint64_t arg), uint64_t arg)
+int writer_run(struct writer *w, int (*run)(struct writer *w, uint64_t arg), uint64_t arg)
 {
 	jmp_buf here;
 
