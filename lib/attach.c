@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include "device/device.h"
 #include "reader/dev.h"
 #include "request/request.h"
 #include "segment/lockfile.h"
@@ -320,6 +321,10 @@ GPC_EXPORT int gpc_create(const char *name, const struct gpc_config *cfg,
 	if (err < 0)
 		return err;
 	cfg = cfg ? cfg : &defaults;
+	if (cfg->devices)
+		err = device_check_list(cfg->devices);
+	if (err < 0)
+		return err;
 	c = handle_new(opt, flags);
 	if (!c)
 		return -ENOMEM;

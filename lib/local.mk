@@ -22,6 +22,8 @@ lib_gpc_sources = \
 	%reldir%/base/parallel.h \
 	%reldir%/base/text.c \
 	%reldir%/base/text.h \
+	%reldir%/device/descriptor.c \
+	%reldir%/device/descriptor.h \
 	%reldir%/device/device.c \
 	%reldir%/device/device.h \
 	%reldir%/device/host.c \
@@ -81,6 +83,8 @@ lib_gpc_sources = \
 	%reldir%/segment/lockfile.c \
 	%reldir%/segment/lockfile.h \
 	%reldir%/segment/pages.c \
+	%reldir%/segment/peek.c \
+	%reldir%/segment/peek.h \
 	%reldir%/segment/remove.c \
 	%reldir%/segment/seed.c \
 	%reldir%/segment/segment.c \
@@ -89,6 +93,8 @@ lib_gpc_sources = \
 	%reldir%/segment/snapshot.c \
 	%reldir%/segment/validate.c \
 	%reldir%/takeover/live.c \
+	%reldir%/takeover/open.c \
+	%reldir%/takeover/open.h \
 	%reldir%/takeover/others.c \
 	%reldir%/takeover/say.c \
 	%reldir%/takeover/table.c \
@@ -99,6 +105,7 @@ lib_gpc_sources = \
 	%reldir%/writer/command.h \
 	%reldir%/writer/events.c \
 	%reldir%/writer/events.h \
+	%reldir%/writer/grace.c \
 	%reldir%/writer/grace.h \
 	%reldir%/writer/grant.c \
 	%reldir%/writer/grant.h \
@@ -110,6 +117,7 @@ lib_gpc_sources = \
 	%reldir%/writer/loop.h \
 	%reldir%/writer/lru.c \
 	%reldir%/writer/lru.h \
+	%reldir%/writer/memory.c \
 	%reldir%/writer/memory.h \
 	%reldir%/writer/mirror.c \
 	%reldir%/writer/mirror.h \
@@ -123,9 +131,11 @@ lib_gpc_sources = \
 	%reldir%/writer/reap.h \
 	%reldir%/writer/recall.c \
 	%reldir%/writer/recall.h \
+	%reldir%/writer/record.c \
 	%reldir%/writer/record.h \
 	%reldir%/writer/retire.c \
 	%reldir%/writer/retire.h \
+	%reldir%/writer/state.c \
 	%reldir%/writer/state.h \
 	%reldir%/writer/table.c \
 	%reldir%/writer/table.h \

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* serve.c - the seat of the writer as a handle sees it: taken, served, given up. */
 #include "config.h"
 
 #include <errno.h>
@@ -7,34 +8,19 @@
 #include "base/futex.h"
 #include "segment/lockfile.h"
 #include "peer/ring.h"
+#include "takeover/open.h"
 #include "writer/loop.h"
-#include "writer/memory.h"
 #include "serve.h"
 
 #define LOOK_NS (5 * NS_PER_MS)          /* between looks whether the seat is empty */
 #define PATIENCE_NS (2000 * NS_PER_MS)   /* with a writer that is giving the seat up */
 #define SERVE_NS (50 * NS_PER_MS)        /* of one round of the thread */
 
-/* With serve_lock held. */
-static int take_seat(gpc *c)
-{
-	struct writer *w;
-	int err;
-
-	if (c->writer)
-		return 0;
-	if (lock_test(c->seg.lock_fd, LOCK_WRITER) == 1)
-		return -EAGAIN;
-	err = writer_open(c, false, &w);
-	if (err == 0)
-		store_relaxed(&c->writer, w);
-	return err;
-}
-
 static void drop_seat(gpc *c)
 {
 	struct writer *w = c->writer;
 
+	store_relaxed(&c->help, NULL);
 	store_relaxed(&c->writer, NULL);
 	if (w)
 		writer_close(w);
@@ -51,6 +37,40 @@ static int serve_once(gpc *c, uint64_t deadline_ns)
 	if (n < 0)
 		drop_seat(c);
 	return n;
+}
+
+/* What c->help is while this handle holds the seat: a thread that serves, ours or the program's,
+ * does more than this would. */
+static int help(gpc *c, uint64_t ns)
+{
+	bool helped;
+	int n = 0;
+
+	if (c->serving || pthread_mutex_trylock(&c->serve_lock) != 0)
+		return 0;
+	if (c->writer)
+		n = serve_once(c, clock_ns() + ns);
+	helped = c->writer != NULL;
+	pthread_mutex_unlock(&c->serve_lock);
+	return n < 0 ? n : helped;
+}
+
+/* With serve_lock held. */
+static int take_seat(gpc *c)
+{
+	struct writer *w;
+	int err;
+
+	if (c->writer)
+		return 0;
+	if (lock_test(c->seg.lock_fd, LOCK_WRITER) == 1)
+		return -EAGAIN;
+	err = writer_open(c, false, &w);
+	if (err < 0)
+		return err;
+	store_relaxed(&c->writer, w);
+	store_relaxed(&c->help, help);
+	return 0;
 }
 
 static void pause_ns(uint64_t ns)
@@ -156,18 +176,6 @@ GPC_EXPORT int gpc_writer_drop(gpc *c)
 	drop_seat(c);
 	pthread_mutex_unlock(&c->serve_lock);
 	return err;
-}
-
-bool serve_help(gpc *c)
-{
-	bool helped = false;
-
-	if (c->serving || pthread_mutex_trylock(&c->serve_lock) != 0)
-		return false;
-	if (c->writer)
-		helped = serve_once(c, clock_ns() + NS_PER_MS) >= 0;
-	pthread_mutex_unlock(&c->serve_lock);
-	return helped;
 }
 
 static void *serve(void *arg)

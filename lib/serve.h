@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* serve.h - the writer's seat as a handle sees it. */
-#ifndef GPC_WRITER_SEAT_H
-#define GPC_WRITER_SEAT_H
+/* serve.h - the writer's seat as a handle sees it.  Who holds it is helped by calls that wait
+ * (handle_help in peer/handle.h). */
+#ifndef GPC_SERVE_H
+#define GPC_SERVE_H
 
 #include "peer/handle.h"
 
-/* This handle is the writer and no thread serves: do some of it now.  True: served. */
-bool serve_help(gpc *c);
 /* GPC_SERVE: a thread takes the seat whenever it is empty. */
 int serve_start(gpc *c);
 /* End the thread. */

@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # Includes go one way.  The table "Where things live" of ARCHITECTURE.md has a row for each
 # folder of lib/, from the top to the ground: a file includes headers of its own folder and of
-# those that its row names, which all stand below it.
+# those that its row names, which all stand below it.  A public function, which gpc.h declares for
+# all, is called along the same arrows.
 # Beside that: who may hold atomics and shared structs, and what stands alone.
 
 srcdir=${top_srcdir:-$(dirname "$0")/..}
@@ -27,7 +28,7 @@ rows()
 {
 	awk -F'|' -v may="$2" '
 	/^## Where things live/ { on = 1; next }
-	/^## / { on = 0 }
+	/^##/ { on = 0 }
 	on && $2 ~ /^ `[a-z]+[\/.]/ {
 		gsub(/[` \/]/, "", $2)
 		gsub(/[`\/,]/, "", $3)
@@ -54,7 +55,10 @@ includes()
 		from = $1; to = $2
 		sub(/^lib\//, "", from)
 		if (from !~ /\//) sub(/^.*\//, "", from); else sub(/\/[^\/]*$/, "", from)
-		if (to !~ /\//) { from_top = 1 } else sub(/\/[^\/]*$/, "", to)
+		if (to ~ /\//)
+			sub(/\/[^\/]*$/, "", to)
+		else if (from == "kernels")     # which are compiled alone
+			to = from
 		print $1, from, $2, to
 	}'
 }
@@ -80,11 +84,30 @@ cat >"$tmp/allowed.awk" <<'AWK'
 function plain(name) { sub(/\.[ch]$/, "", name); return name }
 NR == FNR { may[plain($2) " " plain($3)] = 1; next }
 plain($2) != plain($4) && $4 != "gpc.h" && !((plain($2) " " plain($4)) in may) {
-	print $1 " includes " $3 ": no arrow goes from " $2 " to " $4
+	print $1 " has " $3 ": no arrow goes from " $2 " to " $4
 }
 AWK
 awk -f "$tmp/allowed.awk" "$tmp/may" "$tmp/includes" >"$tmp/out"
 empty "includes go along the arrows" "$tmp/out"
+
+# A public function is declared in gpc.h, but lives in a folder.
+for path in $(files | grep '\.c$'); do
+	sed -n 's/^GPC_EXPORT .*[ *]\(gpc_[a-z0-9_]*\)(.*/\1/p' "$srcdir/$path" |
+		sed "s|\$| $path|"
+done | sed 's| lib/| |; s|/[^/ ]*$||' >"$tmp/public"
+for path in $(files | grep '\.c$'); do
+	sed 's|/\*.*\*/||; s|"[^"]*"||g; /\/\*/,/\*\//d; /^GPC_EXPORT/d' "$srcdir/$path" |
+		grep -o '\<gpc_[a-z0-9_]*(' | sort -u | sed "s|($| $path|"
+done | awk 'NR == FNR { home[$1] = $2; next }
+$1 in home {
+	from = $2
+	sub(/^lib\//, "", from)
+	sub(/\/[^\/]*$/, "", from)
+	print $2, from, $1 "()", home[$1]
+}' "$tmp/public" - >"$tmp/calls"
+awk -f "$tmp/allowed.awk" "$tmp/may" "$tmp/calls" >"$tmp/out"
+test -s "$tmp/calls" || echo "no public call was found" >>"$tmp/out"
+empty "public calls go along the arrows" "$tmp/out"
 
 # An arrow that is forbidden is refused: the test would tell.
 for arrow in "peer writer" "peer serve.h" "request writer" "writer request" "reader request" \

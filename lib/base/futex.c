@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* futex.c - sleeping on a word of shared memory. */
 #include "config.h"
 
 #include <errno.h>

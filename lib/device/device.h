@@ -4,13 +4,7 @@
  *
  * Two halves.  The writer's half makes a mirror and brings it up to date; the peer's
  * half imports it and looks up in it.  All functions return 0 or a negative errno with
- * err_set.
- *
- * A descriptor is published like this: state = NONE; the other fields; the generation;
- * state = READY, each of the last two with release.  A reader's copy counts when it
- * stands between two equal pairs of state and generation.  No two mirrors of a segment
- * ever have the same generation: it tells readers that there is another mirror behind
- * the descriptor, and names the file of a host mirror. */
+ * err_set.  device/descriptor.h tells how readers learn of a mirror. */
 #ifndef GPC_DEVICE_H
 #define GPC_DEVICE_H
 

@@ -11,7 +11,7 @@
 #include "inspect/check.h"
 
 #include "inspect/inspect.h"
-#include "serve.h"
+#include "segment/lockfile.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -231,7 +231,7 @@ static int wait_for_recovery(const struct check *k, struct segment *s)
 	for (tries = 0; tries < RECOVERY_TRIES && !err; tries++) {
 		if (!seg_state(s)->recovering || !segment_writer_alive(s))
 			break;
-		if (!serve_help(k->c))
+		if (handle_help(k->c, NS_PER_MS) <= 0)
 			pause_ms(50);
 		err = segment_refresh(s);
 	}

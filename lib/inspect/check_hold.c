@@ -7,7 +7,7 @@
 
 #include "inspect/check.h"
 
-#include "inspect/inspect.h"
+#include "segment/lockfile.h"
 #include "peer/hold.h"
 
 #include <string.h>

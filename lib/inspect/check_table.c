@@ -6,7 +6,8 @@
 #include "inspect/check.h"
 
 #include "device/device.h"
-#include "inspect/inspect.h"
+#include "segment/lockfile.h"
+#include "segment/peek.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -147,7 +148,7 @@ static void read_mirror(struct check *k, uint32_t i, const struct shm_mirror *m)
 	char device[sizeof(m->device) + 1];
 	int err;
 
-	inspect_text(device, sizeof(device), m->device, sizeof(m->device));
+	seg_copy_text(device, sizeof(device), m->device, sizeof(m->device));
 	if (device_find(device, &ops) || !ops->read)
 		return; /* a device of another machine or build: not ours */
 	mirror = malloc(slots * sizeof(*mirror));

@@ -18,7 +18,7 @@ static bool copy_mapped(const struct shm_change *from, uint64_t seq, struct shm_
 {
 	if (load_acquire(&from->seq) != seq)
 		return false;
-	inspect_copy(ret, from, sizeof(*ret));
+	seg_copy_words(ret, from, sizeof(*ret));
 	order_fence();
 	/* pairs with (N) of writer/events.c */
 	return load_relaxed(&from->seq) == seq;
@@ -61,7 +61,7 @@ static uint64_t head_of(const struct segment *s)
 {
 	struct shm_state st;
 
-	outside_state(s, &st);
+	seg_peek_state(s, &st);
 	order_fence();
 	return st.events_head;
 }
@@ -70,7 +70,7 @@ static uint64_t floor_of(const struct segment *s)
 {
 	struct shm_state st;
 
-	outside_state(s, &st);
+	seg_peek_state(s, &st);
 	return st.events_floor;
 }
 

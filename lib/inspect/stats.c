@@ -6,6 +6,7 @@
  * folds its counters into state.past, so sums never fall. */
 #include "config.h"
 
+#include "device/descriptor.h"
 #include "reader/dev.h"
 #include "segment/lockfile.h"
 #include "inspect/inspect.h"
@@ -40,7 +41,7 @@ static uint32_t count_peers(const struct segment *s)
 	uint32_t p, n = 0;
 
 	for (p = 0; p < s->header.geometry.max_peers; p++)
-		n += outside_seat_state(s, p) == SEAT_TAKEN;
+		n += seg_peek_seat_state(s, p) == SEAT_TAKEN;
 	return n;
 }
 
@@ -58,7 +59,7 @@ static uint64_t tick_of(const struct segment *s)
 {
 	uint64_t tick;
 
-	outside_control(s, s->at.line + offsetof(struct shm_shared, tick), &tick, sizeof(tick));
+	seg_peek_control(s, s->at.line + offsetof(struct shm_shared, tick), &tick, sizeof(tick));
 	return tick;
 }
 
@@ -84,7 +85,7 @@ static void fill_refused(const struct segment *s, struct gpc_info *info)
 		info->refused = err_set(ESTALE, "the name %s belongs to another cache by now",
 					s->name);
 	if (info->refused)
-		inspect_text(info->why, sizeof(info->why), gpc_last_error(),
+		seg_copy_text(info->why, sizeof(info->why), gpc_last_error(),
 			     sizeof(info->why));
 }
 
@@ -94,7 +95,7 @@ static void fill_info(const gpc *c, struct gpc_info *info)
 	const struct shm_header *h = &s->header;
 	struct shm_state st;
 
-	outside_state(s, &st);
+	seg_peek_state(s, &st);
 	info->version = h->version;
 	info->block_tokens = h->block_tokens;
 	info->max_blocks = h->geometry.max_blocks;
@@ -110,8 +111,8 @@ static void fill_info(const gpc *c, struct gpc_info *info)
 	info->tick = tick_of(s);
 	info->bytes = s->at.index_bytes + s->at.control_bytes;
 	info->buckets = h->geometry.buckets;
-	inspect_text(info->hash, sizeof(info->hash), h->hash, sizeof(h->hash));
-	inspect_text(info->devices, sizeof(info->devices), h->devices,
+	seg_copy_text(info->hash, sizeof(info->hash), h->hash, sizeof(h->hash));
+	seg_copy_text(info->devices, sizeof(info->devices), h->devices,
 		     sizeof(h->devices));
 	memcpy(info->layout, h->layout, sizeof(info->layout));
 	fill_refused(s, info);
@@ -142,7 +143,7 @@ static bool same_clock(uint64_t its)
 	return !its || !me.namespaces || its >> 32 == me.namespaces >> 32;
 }
 
-static void add_sections(const struct outside_peer *p, struct gpc_stats *st)
+static void add_sections(const struct inspect_peer *p, struct gpc_stats *st)
 {
 	uint64_t since, now = clock_ns(), oldest = 0;
 	uint32_t i;
@@ -159,7 +160,7 @@ static void add_sections(const struct outside_peer *p, struct gpc_stats *st)
 		st->oldest_section_ns = oldest;
 }
 
-static void add_seat(const struct outside_peer *p, struct gpc_stats *st)
+static void add_seat(const struct inspect_peer *p, struct gpc_stats *st)
 {
 	const struct shm_seat *seat = &p->seat;
 	const struct shm_tally *tally = &p->tally;
@@ -203,7 +204,7 @@ static void add_blocks(const struct segment *s, const struct shm_state *state,
 	uint32_t p;
 
 	for (p = 0; p < s->header.geometry.max_pools; p++) {
-		if (!is_live(state, p) || !outside_pool(s, p, &pool))
+		if (!is_live(state, p) || !seg_peek_pool(s, p, &pool))
 			continue;
 		pool_first(s, pool.range, &pool.blocks);
 		slots = pool.blocks;
@@ -216,18 +217,18 @@ static void add_blocks(const struct segment *s, const struct shm_state *state,
 
 static int stats_of_peer(const gpc *c, uint32_t peer, struct gpc_stats *st)
 {
-	struct outside_peer p;
+	struct inspect_peer p;
 	struct identity me;
 
 	if (peer >= c->seg.header.geometry.max_peers)
 		return err_set(EINVAL, "peer is %d: it must be -1 (all) or a seat, 0 to %u",
 			       (int)peer, c->seg.header.geometry.max_peers - 1);
-	if (!outside_peer(&c->seg, peer, c->peer, &p))
+	if (!inspect_peer(&c->seg, peer, c->peer, &p))
 		return err_set(ENOENT, "peer is %u: nobody has that seat", peer);
 	st->pid = p.seat.pid;
 	identity_self(&me);
 	st->here = me.namespaces && (uint32_t)me.namespaces == (uint32_t)p.seat.namespaces;
-	inspect_text(st->label, sizeof(st->label), p.seat.label, sizeof(p.seat.label));
+	seg_copy_text(st->label, sizeof(st->label), p.seat.label, sizeof(p.seat.label));
 	add_seat(&p, st);
 	st->left = !st->alive && p.seat.state == SEAT_LEFT;
 	return 0;
@@ -237,13 +238,13 @@ static void stats_of_all(const gpc *c, struct gpc_stats *st)
 {
 	const struct segment *s = &c->seg;
 	struct shm_state state;
-	struct outside_peer p;
+	struct inspect_peer p;
 	uint32_t i;
 
 	for (i = 0; i < s->header.geometry.max_peers; i++)
-		if (outside_peer(s, i, c->peer, &p))
+		if (inspect_peer(s, i, c->peer, &p))
 			add_seat(&p, st);
-	outside_state(s, &state);
+	seg_peek_state(s, &state);
 	add_past(&state, st);
 	add_blocks(s, &state, st);
 }
@@ -299,9 +300,9 @@ GPC_EXPORT int gpc_mirror_get(gpc *c, int i, struct gpc_mirror *ret)
 	if (!find_mirror(&c->seg, i, &m))
 		return err_set(ENOENT, "i is %d: the cache has fewer mirrors", i);
 	/* changes after flushed: a live mirror is never ahead of the table */
-	outside_state(&c->seg, &st);
+	seg_peek_state(&c->seg, &st);
 	out.generation = m.generation;
-	inspect_text(out.device, sizeof(out.device), m.device, sizeof(m.device));
+	seg_copy_text(out.device, sizeof(out.device), m.device, sizeof(m.device));
 	memcpy(out.uuid, m.uuid, sizeof(out.uuid));
 	out.bytes = m.bytes;
 	out.flushed = m.flushed;

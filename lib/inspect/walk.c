@@ -178,7 +178,7 @@ static int follow_moves(struct gather *g, uint64_t head)
 	int err = 0;
 
 	for (; n < load_acquire(&seg_state(g->s)->events_head) && !err && left--; n++) {
-		inspect_copy(&ch, seg_change(g->s, n), sizeof(ch));
+		seg_copy_words(&ch, seg_change(g->s, n), sizeof(ch));
 		if (ch.seq == n + 1 && ch.what == GPC_MOVED)
 			err = follow_move(g, ch.was, ch.block);
 	}
@@ -298,7 +298,7 @@ GPC_EXPORT int gpc_walk(gpc *c, uint64_t *cursor, struct gpc_entry *out, uint32_
 		return err_set(EINVAL, "%s is NULL", cursor ? "out" : "cursor");
 	if (!n)
 		return err_set(EINVAL, "n is 0: it must be at least 1, since 0 entries mean the end");
-	err = inspect_begin(c, *cursor == 0);
+	err = handle_copy_begin(c, *cursor == 0);
 	if (err)
 		return err;
 	if (!*cursor) {
@@ -308,6 +308,6 @@ GPC_EXPORT int gpc_walk(gpc *c, uint64_t *cursor, struct gpc_entry *out, uint32_
 	}
 	if (!err)
 		err = walk_give(c, cursor, out, n);
-	inspect_end(c);
+	handle_copy_end(c);
 	return err;
 }

@@ -90,3 +90,37 @@ bool handle_in_section(gpc *c)
 			return true;
 	return false;
 }
+
+/* ---- the copy of a read-only handle ---- */
+
+int handle_copy_begin(gpc *c, bool fresh)
+{
+	int err = handle_check(c, false);
+
+	if (err)
+		return err;
+	/* A live handle reads its mappings and needs no lock, but a snapshot's copy is
+	 * one for all threads, and so is the copy of a walk. */
+	pthread_mutex_lock(&c->walk_lock);
+	if (c->seg.snapshot && (fresh || !c->seg.control))
+		err = segment_refresh(&c->seg);
+	if (!err)
+		err = segment_check_copies(&c->seg);
+	if (err)
+		pthread_mutex_unlock(&c->walk_lock);
+	return err;
+}
+
+void handle_copy_end(gpc *c)
+{
+	pthread_mutex_unlock(&c->walk_lock);
+}
+
+int handle_need_copy(gpc *c)
+{
+	int err = handle_copy_begin(c, false);
+
+	if (!err)
+		handle_copy_end(c);
+	return err;
+}

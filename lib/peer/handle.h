@@ -69,7 +69,10 @@ struct gpc {
 
 	/* the writer's seat: serve.c */
 	pthread_mutex_t serve_lock;
-	struct writer *writer;           /* not NULL: this handle holds the seat */
+	struct writer *writer;           /* not NULL: this handle holds the seat, and ... */
+	/* ... a call that waits for the writer serves by this, for so long: 1, or 0 where a
+	 * thread serves already; negative: the seat is given up.  handle_help() calls it. */
+	int (*help)(gpc *c, uint64_t ns);
 	pthread_t server;
 	bool serving;                    /* the thread runs */
 	uint32_t stop;                   /* futex word: the thread shall end */
@@ -107,6 +110,15 @@ static inline int handle_check(gpc *c, bool seat)
 	return handle_refuse(c);
 }
 
+/* A call that waits for the writer may wait for itself.  1: it has served meanwhile; 0: it is
+ * not the writer, or a thread serves; negative: it was the writer, and cannot go on. */
+static inline int handle_help(gpc *c, uint64_t ns)
+{
+	int (*help)(gpc *c, uint64_t ns) = load_relaxed(&c->help);
+
+	return help ? help(c, ns) : 0;
+}
+
 /* Tick for a touching call: exact mode advances it by one, else once a tick_us. */
 uint64_t handle_tick(gpc *c);
 
@@ -127,6 +139,17 @@ static inline uint64_t handle_thread(void)
 }
 /* Does the calling thread have a section of gpc_section_enter open? */
 bool handle_in_section(gpc *c);
+
+/* A read-only handle maps nothing: what needs the table or records works on a private copy
+ * (segment_refresh) that the first such call makes.
+ *
+ * Checks the handle and takes its lock; the copy of a read-only handle is made if there is
+ * none, and made anew when `fresh`.  0, and handle_copy_end is due; or a negative errno: -EBADMSG
+ * when the copy is not whole, for zeros would look like an empty cache. */
+int handle_copy_begin(gpc *c, bool fresh);
+void handle_copy_end(gpc *c);
+/* The copy of a read-only handle, for lookups: 0, or a negative errno. */
+int handle_need_copy(gpc *c);
 
 /* All handles of the process, for fork (fork.c); -ENOMEM.  In a child fork_forget has nothing to
  * forget. */

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* refuse.c - sentences for what a call refuses. */
 #include "config.h"
 
 #include <errno.h>

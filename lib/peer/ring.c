@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* ring.c - the command ring, producer's side: submit, take answers, wait. */
 #include "config.h"
 
 #include <errno.h>
@@ -7,7 +8,6 @@
 #include "segment/lockfile.h"
 #include "peer/hold.h"
 #include "peer/ring.h"
-#include "serve.h"
 
 #define SPINS           300              /* some microseconds before sleeping */
 #define LOOK_NS         (100 * NS_PER_MS)        /* rule C2: between looks for a writer */
@@ -227,7 +227,7 @@ static int wait_step(gpc *c, struct wait *w, uint32_t seen)
 		return -ENOTCONN;
 	if (now >= w->deadline_ns)
 		return -ETIMEDOUT;
-	if (serve_help(c))
+	if (handle_help(c, NS_PER_MS) > 0)
 		return 0;                /* this very thread served */
 	if (!w->look_ns)
 		w->look_ns = now + LOOK_NS;

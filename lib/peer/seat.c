@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* seat.c - a seat is taken, and left. */
 #include "config.h"
 
 #include <errno.h>

@@ -12,7 +12,6 @@
 #include <string.h>
 #include "reader/dev.h"
 #include "reader/probe_table.h"
-#include "inspect/inspect.h"
 #include "peer/refs.h"
 #include "peer/refuse.h"
 
@@ -58,7 +57,7 @@ static int call_begin(struct lookup *a, gpc *c, uint32_t spaces, uint32_t flags,
 		if (a->section < 0)
 			return a->section;
 	} else {
-		int err = outside_need_copy(c);
+		int err = handle_need_copy(c);
 
 		if (err)
 			return err;

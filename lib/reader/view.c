@@ -21,7 +21,7 @@
 
 #include "reader/view.h"
 
-#include "inspect/inspect.h"
+#include "device/descriptor.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -7,8 +7,7 @@
 #include <string.h>
 #include <time.h>
 #include "request/request.h"
-#include "inspect/inspect.h"
-#include "serve.h"
+#include "segment/peek.h"
 
 #define POOL_FLAGS ((uint32_t)(GPC_POOL_OWNED | GPC_POOL_CALLER | GPC_POOL_UNCHAINED))
 #define MAX_SLOTS  (1u << 24)            /* 24 bits of a block id */
@@ -195,7 +194,7 @@ GPC_EXPORT int gpc_pool_get(gpc *c, int pool, struct gpc_pool *ret)
 		err = err_size("gpc_pool", ret->size, 2 * sizeof(uint32_t));
 	if (err < 0)
 		return err;
-	if (!outside_pool(&c->seg, (uint32_t)pool, &copy))
+	if (!seg_peek_pool(&c->seg, (uint32_t)pool, &copy))
 		return no_pool(c, pool);
 	if ((copy.flags & GPC_POOL_CALLER) && !c->readonly && copy.owner == (int32_t)c->peer)
 		err = returns_adopt(c, (uint32_t)pool, MIN((uint32_t)copy.range, 1u << 24));
@@ -232,13 +231,13 @@ GPC_EXPORT int gpc_pool_available(gpc *c, int pool)
 	if (err < 0)
 		return err;
 	at = c->seg.at.pool + (uint32_t)pool * sizeof(struct shm_pool);
-	outside_index(&c->seg, at, &d, sizeof(d));
+	seg_peek_index(&c->seg, at, &d, sizeof(d));
 	if (d.state != POOL_READY)
 		return no_pool(c, pool);
 	for (i = 0; i < c->seg.header.geometry.max_peers; i++)
-		held += outside_held(&c->seg, i, (uint32_t)pool);
+		held += seg_peek_held(&c->seg, i, (uint32_t)pool);
 	if (d.flags & GPC_POOL_CALLER) { /* its owner's holds are references alone */
-		outside_index(&c->seg, at + offsetof(struct shm_pool, live), &n, sizeof(n));
+		seg_peek_index(&c->seg, at + offsetof(struct shm_pool, live), &n, sizeof(n));
 		held += n.reserved + n.dying - n.lingering;
 	}
 	blocks = MIN(d.blocks, c->seg.header.geometry.max_blocks);
@@ -258,7 +257,7 @@ static int wait_removed(gpc *c, int pool, uint32_t generation, uint64_t deadline
 		if (clock_ns() >= deadline)
 			return err_set(ETIMEDOUT, "pool is %d: time is up, and blocks of it are still "
 				       "held; it goes when they are given back", pool);
-		if (!serve_help(c))
+		if (handle_help(c, NS_PER_MS) <= 0)
 			nanosleep(&ts, NULL);
 	}
 	return 0;

@@ -6,11 +6,13 @@
  * processes that have none. */
 #include "config.h"
 
-#include "inspect/inspect.h"
-
 #include <errno.h>
 #include <limits.h>
 #include <time.h>
+#include "device/descriptor.h"
+#include "peer/handle.h"
+#include "segment/lockfile.h"
+#include "segment/peek.h"
 
 #define SPIN_NS (40 * NS_PER_MS / 1000)  /* about as long as a flush to a GPU takes */
 #define WRITER_TEST_NS (100 * NS_PER_MS)
@@ -52,9 +54,7 @@ static int wait_for_flush(gpc *c, uint64_t want, int timeout_ms, uint64_t deadli
 		err = check_writer(c, &next_test);
 		if (err || clock_ns() >= deadline)
 			break;
-		if (c->writer && !c->serving)
-			err = gpc_writer_serve(c, 0); /* nobody else would */
-		err = MIN(err, 0);
+		err = MIN(handle_help(c, 0), 0);        /* nobody else would flush */
 		if (clock_ns() < spin_until) {
 			order_pause();
 			continue;
@@ -93,7 +93,7 @@ GPC_EXPORT int gpc_mirror_lag(gpc *c)
 
 	if (err)
 		return err;
-	outside_state(&c->seg, &st);
+	seg_peek_state(&c->seg, &st);
 	flushed = least_flushed(&c->seg, st.changes);
 	return (int)MIN(st.changes - flushed, (uint64_t)INT_MAX);
 }

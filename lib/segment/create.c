@@ -27,7 +27,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "device/device.h"
 #include "base/err.h"
 #include "base/fd.h"
 #include "segment/lockfile.h"
@@ -60,11 +59,12 @@ static int draft_mode(const struct gpc_config *cfg, struct draft *d)
 	return 0;
 }
 
+/* gpc_create() has looked at each. */
 static int draft_devices(const struct gpc_config *cfg, struct shm_header *h)
 {
 	const char *devices = cfg->devices && *cfg->devices ? cfg->devices : "none";
 
-	int err = device_check_list(devices);
+	int err = err_text("devices", devices, sizeof(h->devices) - 1);
 
 	if (!err)
 		strcpy(h->devices, devices);

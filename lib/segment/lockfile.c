@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/fd.h"
+#include "segment/segment.h"
 
 static struct flock byte_lock(short type, uint64_t byte)
 {
@@ -42,6 +43,16 @@ int lock_test(int fd, uint64_t byte)
 	if (fcntl(fd, F_OFD_GETLK, &fl))
 		return -errno;
 	return fl.l_type != F_UNLCK;
+}
+
+bool segment_writer_alive(const struct segment *s)
+{
+	return s->lock_fd >= 0 && lock_test(s->lock_fd, LOCK_WRITER) == 1;
+}
+
+bool segment_peer_alive(const struct segment *s, uint32_t peer)
+{
+	return s->lock_fd >= 0 && lock_test(s->lock_fd, LOCK_PEER(peer)) == 1;
 }
 
 struct proc_stat { char state; long threads; uint64_t start_time; };

@@ -10,11 +10,18 @@
 
 #include "base/base.h"
 
+struct segment;
+
 /* Exclusive lock of one byte, never waiting: 0, -EAGAIN (another holds it), -errno. */
 int lock_try(int fd, uint64_t byte);
 void lock_drop(int fd, uint64_t byte);
 /* 1 = another description holds it, 0 = free, -errno.  Works on a read-only descriptor. */
 int lock_test(int fd, uint64_t byte);
+
+/* Does a process hold the writer's seat, that seat?  The kernel says so, not the
+ * segment. */
+bool segment_writer_alive(const struct segment *s);
+bool segment_peer_alive(const struct segment *s, uint32_t peer);
 
 /* Who a process is, in the eyes of its own PID and time namespaces; namespaces: 0 = unknown. */
 struct identity { int32_t pid; uint64_t start_time, namespaces; };

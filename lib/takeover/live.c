@@ -100,7 +100,7 @@ static void scan_live(struct share *s, uint32_t record)
 		records_add(&s->leaving, record);
 }
 
-/* A LIVE record is as (C) of retire.c made it.  From the last one to the first; parents are looked
+/* A LIVE record is as (C) of writer/record.c made it.  From the last one to the first; parents are looked
  * for when the records around have been met. */
 static void scan_share(void *arg)
 {

@@ -165,8 +165,8 @@ static void scan_free(struct writer *w, struct scan *sc, struct wpool *p, uint32
 		p->free[p->nfree++] = record;
 }
 
-/* A record is as (D), (K), (L) or (M) of retire.c left it, a target of a move as (O) of writer/move.c
- * did: before the store, or after it. */
+/* A record is as (D), (K), (L) or (M) of writer/record.c left it, a target of a move as (O) of
+ * writer/move.c did: before the store, or after it. */
 static void scan_other(struct writer *w, struct scan *sc, uint32_t record)
 {
 	const struct shm_record *r = w_record(w, record);

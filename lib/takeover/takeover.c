@@ -195,7 +195,7 @@ static int take_over(struct writer *w, struct scan *sc)
 	w->crowded = true;
 	if (!w->reaps)
 		mirror_open_all(w);
-	retire_open(w)->takeover = true;
+	grace_open(w)->then = takeover_finish;
 	takeover_say(w, d);
 	return 0;
 }
@@ -274,7 +274,7 @@ static void place_missing(struct writer *w)
 	}
 	takeover_say_full(w, full);
 	if (w->missing.n)                /* come again when room was made */
-		retire_open(w)->takeover = true;
+		grace_open(w)->then = takeover_finish;
 }
 
 void takeover_finish(struct writer *w)

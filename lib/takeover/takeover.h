@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* takeover.h - what the sources of takeover share.
  *
- *   takeover.c         the order of all (rule T7), and what comes after the grace period
+ *   takeover/open.c    the life of a writer, which begins with a takeover
+ *   takeover/takeover.c        the order of all (rule T7), and what comes after the grace period
  *   takeover/live.c    LIVE records
  *   takeover/others.c   the others, and the commands that dead writers left unanswered
  *   takeover/table.c   table entries
@@ -15,7 +16,6 @@
 #ifndef GPC_TAKEOVER_H
 #define GPC_TAKEOVER_H
 
-#include "takeover/takeover.h"
 #include "writer/memory.h"
 
 #define TAKEOVER_GROUP 128u              /* records whose entries are noted together */
@@ -115,7 +115,9 @@ void takeover_link_near(struct share *s, uint32_t record);
 /* Link the others by the table, and by w->missing; enter those in limbo. */
 void takeover_link_rest(struct writer *w, struct scan *sc);
 
+/* ---- takeover/takeover.c ---- */
+
 int takeover(struct writer *w);                  /* -EBADMSG */
-void takeover_finish(struct writer *w);          /* after the first grace period */
+void takeover_finish(struct writer *w);          /* after the first grace period: batch.then */
 
 #endif

@@ -191,7 +191,7 @@ static int32_t give_back(struct writer *w, uint32_t peer, const struct shm_comma
 	/* what the owner's own gpc_evict has brought, and it was not told: now it is */
 	if (!(p->flags & GPC_POOL_CALLER) || p->owner != (int32_t)peer ||
 	    p->state != POOL_READY || w_record(w, record)->op)
-		record_free(w, record);
+		retire_reservation(w, record);
 	return 0;
 }
 

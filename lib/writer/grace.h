@@ -17,7 +17,17 @@ struct batch {
 	uint32_t nmoved, moved_size;
 	struct records leaving;          /* REC_LEAVING: the same, if nothing hangs below them */
 	bool moves;                      /* relocations of stage 1 wait in here */
-	bool takeover;
+	void (*then)(struct writer *w);  /* called when all of the above is done; or NULL */
 };
+
+/* The batch for what is emptied now. */
+struct batch *grace_open(struct writer *w);
+void grace_slot(struct writer *w, uint32_t slot);
+void grace_record(struct writer *w, uint32_t record);    /* DYING */
+/* Push everything one step as far as it goes without waiting: true if something moved.  *ret_over:
+ * a batch whose flush and grace period are over, the caller's to finish and to free; or NULL. */
+bool grace_advance(struct writer *w, struct batch **ret_over);
+bool grace_idle(struct writer *w);
+void grace_free(struct batch *b);        /* and all behind it */
 
 #endif

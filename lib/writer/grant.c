@@ -79,7 +79,7 @@ static void slot_undo(struct writer *w, struct grant *g, struct grant_slot *s)
 			g->waiting--;
 			*wait[i] = false;
 		} else if (w_is(w, record, RESERVED) && is_of(w, g, s, record)) {
-			record_free(w, record);
+			retire_reservation(w, record);
 		}
 		*each[i] = NONE;
 	}

@@ -66,7 +66,7 @@ void grant_give_up_ram(struct writer *w, struct grant *g, struct grant_slot *s)
 	s->ram = NONE;
 	move_drop_detached(w, ram);
 	if (!s->wait_ram) {
-		record_free(w, ram);
+		retire_reservation(w, ram);
 		return;
 	}
 	s->wait_ram = false;

@@ -40,7 +40,7 @@ bool leave_is_moved(struct writer *w, uint32_t record)
 
 static void wait_moved(struct writer *w, uint32_t from, uint32_t to)
 {
-	struct batch *b = retire_open(w);
+	struct batch *b = grace_open(w);
 	struct wpool *p = w_pool_of(w, from);
 
 	b->moved = writer_grow(b->moved, &b->moved_size, b->nmoved + 1, sizeof(*b->moved));
@@ -95,7 +95,7 @@ void leave_sources(struct writer *w, uint32_t record)
 
 static void wait_leaving(struct writer *w, uint32_t record)
 {
-	struct records *list = &retire_open(w)->leaving;
+	struct records *list = &grace_open(w)->leaving;
 
 	list->at = writer_grow(list->at, &list->size, list->n + 1, sizeof(*list->at));
 	list->at[list->n++] = record;

@@ -1,21 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* loop.c - the seat's life and the serving loop.
- *
- * The seat is byte 0 of the lock file: the kernel gives it up when the process dies, so two
- * writers cannot be, and a stopped one is still the writer.  One pass of the loop takes what
- * the rings hold, pushes retired things on, and answers; between passes it sleeps on a futex
- * that submitting peers wake. */
+/* loop.c - the serving loop.  One pass takes what the rings hold, pushes retired things on, and
+ * answers; between passes it sleeps on a futex that submitting peers wake. */
 #include "config.h"
 
 #include <errno.h>
-#include <setjmp.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/mman.h>
-#include <unistd.h>
-#include "base/fd.h"
 #include "base/futex.h"
-#include "takeover/takeover.h"
 #include "writer/command.h"
 #include "writer/grace.h"
 #include "writer/grant.h"
@@ -24,305 +13,15 @@
 #include "writer/memory.h"
 #include "writer/mirror.h"
 #include "writer/pools.h"
-#include "writer/queue.h"
 #include "writer/reap.h"
-#include "writer/record.h"
 #include "writer/retire.h"
-#include "writer/table.h"
 
-#define HUGE ((size_t)2 << 20)           /* a huge page */
 #define ROUND 64                         /* commands of one peer before the next one's turn */
 #define PREFETCH_COMMANDS 4                     /* commands whose memory is on its way */
 #define HOUSEKEEP_NS (20 * NS_PER_MS)         /* between looks for the dead */
 #define ALONE_NS (2000 * NS_PER_MS)      /* the same, when nobody else is there */
 #define FLUSH_SPIN_NS 40000              /* longer than a flush to a GPU mostly takes */
 #define GRACE_POLL_NS 50000              /* while a grace period or a flush is under way */
-
-/* A writer without memory stops where it is, like a killed one: the segments are sound at any
- * instruction, and whoever takes the seat next goes on.  What the interrupted functions had
- * allocated for themselves is lost. */
-static __thread jmp_buf *way_out;
-
-static int guarded(struct writer *w, int (*run)(struct writer *w, uint64_t arg), uint64_t arg)
-{
-	jmp_buf here;
-
-	way_out = &here;
-	if (setjmp(here))
-		return err_set(ENOMEM, "no memory for the writer of %s: it gives the seat up",
-			       w->seg.name);
-	return run(w, arg);
-}
-
-bool writer_guard(void (*run)(void *arg), void *arg)
-{
-	jmp_buf here, *before = way_out;
-	bool done = false;
-
-	way_out = &here;
-	if (!setjmp(here)) {
-		run(arg);
-		done = true;
-	}
-	way_out = before;
-	return done;
-}
-
-void writer_no_memory(void)
-{
-	longjmp(*way_out, 1);
-}
-
-/* Large arrays in huge pages, where the system gives them: faults would take a good part of a
- * takeover's time. */
-static void advise_huge(void *p, size_t bytes)
-{
-	uintptr_t from = ROUND_UP((uintptr_t)p, HUGE), to = ((uintptr_t)p + bytes) & ~(HUGE - 1);
-
-	if (from < to)
-		madvise((void *)from, to - from, MADV_HUGEPAGE);
-}
-
-/* calloc() does not touch what it has just got from the system. */
-static void *zeroed(size_t n, size_t item)
-{
-	void *p = calloc(n ? n : 1, item);
-
-	if (p)
-		advise_huge(p, n * item);
-	return p;
-}
-
-static size_t node_bytes(const struct writer *w)
-{
-	return (size_t)w->max_blocks * sizeof(*w->node);
-}
-
-/* On lines of their own, which calloc() does not promise. */
-static struct node *map_nodes(const struct writer *w)
-{
-	void *p = mmap(NULL, node_bytes(w), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
-		       -1, 0);
-
-	if (p == MAP_FAILED)
-		return NULL;
-	advise_huge(p, node_bytes(w));
-	return p;
-}
-
-void *writer_alloc(size_t n, size_t item)
-{
-	void *p = zeroed(n, item);
-
-	if (!p)
-		writer_no_memory();
-	return p;
-}
-
-void *writer_more(void *array, uint32_t *size, uint32_t want, size_t item)
-{
-	uint32_t to = MAX(*size * 2, 64u);
-
-	to = MAX(to, want);
-	array = realloc(array, to * item);
-	if (!array)
-		writer_no_memory();
-	*size = to;
-	return array;
-}
-
-uint32_t w_find_record(struct writer *w, gpc_block block)
-{
-	uint32_t pool = (uint32_t)block >> 24, slot = (uint32_t)block & 0xffffff;
-
-	if (block < 0 || pool >= w->max_pools || slot >= w->pool[pool].slots)
-		return NONE;
-	return w->pool[pool].first + slot;
-}
-
-bool w_row_is_zero(struct writer *w, uint32_t record)
-{
-	const uint64_t *row = (const uint64_t *)seg_row(&w->seg, record);
-	uint32_t i, n = w->max_peers / 4, rest = w->max_peers % 4;
-	uint64_t any = 0;
-
-	for (i = 0; i < n; i++)          /* pairs with (c) of refs.c */
-		any |= load_acquire(&row[i]);
-	/* cells beyond the last seat are nobody's, and nobody would ever lower them */
-	if (rest)
-		any |= load_acquire(&row[n]) & ((1ull << 16 * rest) - 1);
-	return !any;
-}
-
-uint64_t w_tick(struct writer *w)
-{
-	return load_relaxed(&seg_shared(&w->seg)->tick);
-}
-
-/* ---- open and close ---- */
-
-static void free_all(struct writer *w)
-{
-	uint32_t i;
-
-	for (i = 0; i <= GPC_MAX_POOLS; i++) {
-		free(w->pool[i].free);
-		queue_free(&w->pool[i].queue);
-	}
-	if (w->node)
-		munmap(w->node, node_bytes(w));
-	free(w->owned);
-	free(w->pool_of);
-	free(w->peer);
-	free(w->retired_slots);
-	free(w->spilled);
-	free(w->dirty_bit);
-	free(w->dirty);
-	free(w->changes);
-	free(w->parked);
-	free(w->quarantine);
-	free(w->picked);
-	free(w->below);
-	free(w->aside);
-	free(w->leftover);
-	free(w->missing.at);
-	free(w->twice.at);
-	free(w->twins.at);
-	free(w);
-}
-
-static void free_batches(struct batch *b)
-{
-	struct batch *next;
-
-	for (; b; b = next) {
-		next = b->next;
-		free(b->slots);
-		free(b->records);
-		free(b->moved);
-		free(b->leaving.at);
-		free(b);
-	}
-}
-
-static void free_pending(struct writer *w)
-{
-	struct relocation *r;
-	struct grant *g;
-
-	while ((r = w->relocations) != NULL) {
-		w->relocations = r->next;
-		free(r);
-	}
-	while ((g = w->grants) != NULL) {
-		w->grants = g->next;
-		free(g->slot);
-		free(g);
-	}
-	free_batches(w->open);
-	free_batches(w->flushing);
-	free_batches(w->grace);
-}
-
-static int allocate(struct writer *w)
-{
-	const struct shm_geometry *g = &w->seg.header.geometry;
-	uint32_t i;
-
-	w->max_blocks = g->max_blocks;
-	w->max_peers = g->max_peers;
-	w->max_pools = g->max_pools;
-	w->buckets = g->buckets;
-	w->table = (struct probe_entry *)(w->seg.index + w->seg.at.table);
-	w->node = map_nodes(w);
-	w->owned = zeroed(g->max_blocks, sizeof(*w->owned));
-	w->pool_of = zeroed(g->max_blocks, sizeof(*w->pool_of));
-	w->peer = calloc(g->max_peers, sizeof(*w->peer));
-	w->retired_slots = zeroed(g->buckets, 1);
-	w->spilled = zeroed(g->buckets, sizeof(*w->spilled));
-	w->dirty_bit = calloc((size_t)g->buckets * SHM_BUCKET / 64 + 1, 8);
-	if (!w->node || !w->owned || !w->pool_of || !w->peer || !w->retired_slots ||
-	    !w->spilled || !w->dirty_bit)
-		return err_set(ENOMEM, "no memory for a writer of %u blocks", g->max_blocks);
-	for (i = 0; i < g->max_peers; i++)
-		w->peer[i].reserved = NONE;
-	w->grace_end = &w->grace;
-	w->grants_end = &w->grants;
-	w->cleared_pool = NONE;
-	return 0;
-}
-
-static void let_go(struct writer *w)
-{
-	if (w->seg.index)
-		segment_unmap_writer(&w->c->seg, w->seg.index);
-	fd_close(w->lock_fd);            /* gives the seat up */
-	free_pending(w);
-	free_all(w);
-}
-
-static int run_takeover(struct writer *w, uint64_t arg UNUSED)
-{
-	return takeover(w);
-}
-
-static void tell_nobody(struct writer *w)
-{
-	store_relaxed(&w_state(w)->writer_pid, 0);
-	store_relaxed(&w_state(w)->writer_peer, 0);
-}
-
-/* Before the takeover: whoever finds the seat taken can tell one that serves from one that will
- * soon give the seat up. */
-static void tell_who(struct writer *w)
-{
-	uint32_t peer = w->c->peer;
-
-	store_relaxed(&w_state(w)->writer_pid, w->reaps ? 0 : getpid());
-	store_relaxed(&w_state(w)->writer_peer, w->reaps || peer == SHM_NO_PEER ? 0 : peer + 1);
-}
-
-int writer_open(gpc *c, bool reaps, struct writer **ret)
-{
-	struct writer *w = calloc(1, sizeof(*w));
-	int err;
-
-	if (!w)
-		return err_set(ENOMEM, "no memory for a writer");
-	w->c = c;
-	w->reaps = reaps;
-	w->seg = c->seg;
-	w->seg.index = NULL;
-	w->lock_fd = segment_open_lock(&c->seg);
-	err = w->lock_fd < 0 ? w->lock_fd : lock_try(w->lock_fd, LOCK_WRITER);
-	if (err == 0)
-		err = segment_map_writer(&c->seg, &w->seg.index);
-	if (err == 0) {
-		tell_who(w);
-		err = allocate(w);
-	}
-	if (err == 0)
-		err = guarded(w, run_takeover, 0);
-	if (err < 0) {
-		if (w->seg.index)
-			tell_nobody(w);
-		let_go(w);
-		return err;
-	}
-	if (!reaps)
-		log_say(&c->log, LOG_INFO, "writer of %s, generation %u", c->seg.name,
-			w_state(w)->generation);
-	*ret = w;
-	return 0;
-}
-
-/* What is still under way is left to the next writer, as a killed one would leave it. */
-void writer_close(struct writer *w)
-{
-	tell_nobody(w);
-	mirror_close_all(w);
-	let_go(w);
-}
 
 /* ---- one pass ---- */
 
@@ -441,26 +140,6 @@ static void refill(struct writer *w)
 	}
 }
 
-static void poll_quarantine(struct writer *w)
-{
-	uint32_t i = 0;
-
-	while (i < w->nquarantine) {
-		struct quarantine *q = &w->quarantine[i];
-		uint32_t record = q->record;
-
-		if (!identity_gone(&q->who) && clock_ns() < q->until_ns) {
-			i++;
-			continue;
-		}
-		*q = w->quarantine[--w->nquarantine];
-		if (w_row_is_zero(w, record))
-			record_free(w, record);
-		else
-			retire_dying(w, record);
-	}
-}
-
 /* Nobody can die, and nothing waits for what only a look would tell.  Who comes rings, so the next
  * pass notes its seat. */
 static bool no_other_peers(const struct writer *w)
@@ -490,7 +169,7 @@ static void notice_company(struct writer *w, uint64_t now)
 	w->next_housekeep_ns = MIN(w->next_housekeep_ns, now + HOUSEKEEP_NS);
 }
 
-static void care(struct writer *w)
+static void housekeep(struct writer *w)
 {
 	uint64_t now = clock_ns();
 
@@ -499,7 +178,7 @@ static void care(struct writer *w)
 		return;
 	reap_dead(w);
 	retire_poll_parked(w);
-	poll_quarantine(w);
+	retire_poll_quarantine(w);
 	pools_housekeep(w);
 	w->alone = no_other_peers(w) && pools_are_quiet(w);
 	w->next_housekeep_ns = now + (w->alone ? ALONE_NS : HOUSEKEEP_NS);
@@ -540,7 +219,7 @@ static uint32_t pass(struct writer *w)
 	if (w->missing.n)                 /* else commands come first: a dead writer's find the
 					  * victims that it took for them (rule C1) */
 		retire_advance(w);
-	care(w);
+	housekeep(w);
 	do {
 		w->progress = false;
 		if (!w->missing.n)        /* rule T7: then commands */
@@ -586,7 +265,7 @@ static bool sleep_for_work(struct writer *w, uint64_t deadline_ns)
 		return true;
 	notice_company(w, now);
 	until = MIN(deadline_ns, w->next_housekeep_ns);
-	if (!retire_idle(w) || w->ndirty || w->line_dirty)
+	if (!grace_idle(w) || w->ndirty || w->line_dirty)
 		until = MIN(until, now + GRACE_POLL_NS);
 	if (until <= now)
 		return true;
@@ -607,7 +286,6 @@ static bool is_woken(gpc *c)
 	       (c->may_wake && load_relaxed(&c->wake) && order_swap32(&c->wake, 0));
 }
 
-/* Serve until something was done, a signal or the deadline; returns the number of commands. */
 static int run_serve(struct writer *w, uint64_t deadline_ns)
 {
 	uint32_t n;
@@ -622,7 +300,7 @@ static int run_serve(struct writer *w, uint64_t deadline_ns)
 
 int writer_serve(struct writer *w, uint64_t deadline_ns)
 {
-	return guarded(w, run_serve, deadline_ns);
+	return writer_run(w, run_serve, deadline_ns);
 }
 
 static int run_reap(struct writer *w, uint64_t arg UNUSED)
@@ -633,5 +311,5 @@ static int run_reap(struct writer *w, uint64_t arg UNUSED)
 
 int writer_reap(struct writer *w)
 {
-	return guarded(w, run_reap, 0);
+	return writer_run(w, run_reap, 0);
 }

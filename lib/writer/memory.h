@@ -5,7 +5,15 @@
 
 #include "writer/state.h"
 
-/* Private memory; without it these do not return, see writer/loop.c. */
+/* run(w, arg): what it returns, or -ENOMEM as soon as there is no memory for the writer, which is
+ * in no state to go on then and must be closed. */
+int writer_run(struct writer *w, int (*run)(struct writer *w, uint64_t arg), uint64_t arg);
+
+/* Large arrays: zeros, or NULL; advice for what was mapped. */
+void *writer_zeroed(size_t n, size_t item);
+void writer_advise_huge(void *p, size_t bytes);
+
+/* Private memory; without it these do not return, but end writer_run() or writer_guard(). */
 void *writer_more(void *array, uint32_t *size, uint32_t want, size_t item);
 
 static inline void *writer_grow(void *array, uint32_t *size, uint32_t want, size_t item)

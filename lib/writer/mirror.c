@@ -58,7 +58,7 @@ static void retire_mirror(struct writer *w, uint32_t i, const char *why)
 	log_say(&w->c->log, LOG_ERR, "mirror %u (%s) is retired: %s", i, d->device, why);
 	w->mirror[i].retired = true;
 	w->mirror[i].flushing = false;
-	/* (U) pairs with the load in inspect/inspect.c: sections that began before it are waited for by
+	/* (U) pairs with the load in device/descriptor.c: sections that began before it are waited for by
 	 * the grace period that follows */
 	store_release(&d->state, MIRROR_RETIRED);
 	store_release(&d->generation, d->generation + 1);
@@ -200,7 +200,7 @@ static void open_one(struct writer *w, const char *device)
 	memcpy(to->handle, d.handle, sizeof(to->handle));
 	store_relaxed(&to->flushed, line.sequence);
 	store_release(&to->generation, gen);
-	/* (W) published: pairs with the load in inspect/inspect.c.  Before it a successor sees no mirror
+	/* (W) published: pairs with the load in device/descriptor.c.  Before it a successor sees no mirror
 	 * of ours, and sweeps what we left by its generation. */
 	store_release(&to->state, MIRROR_READY);
 	sweep(w, &old);

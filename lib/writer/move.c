@@ -346,7 +346,7 @@ static int32_t commit_bound(struct writer *w, uint32_t peer, uint32_t target)
 	}
 	err = commit_new(w, peer, target);
 	if (err != 0)
-		return err;              /* record_free() unpins */
+		return err;              /* commit_one() gives it back, which unpins */
 	take_recency(w, source, target);
 	if (!keep)
 		leave_space(w, source);
@@ -378,7 +378,7 @@ static int32_t commit_one(struct writer *w, uint32_t peer, const struct shm_comm
 	if (!w_is(w, target, RESERVED) || grant_holds(w, target))
 		return -ESTALE;
 	if (load_relaxed(&cmd->flags) & CF_CANCEL) {
-		record_free(w, target);
+		retire_reservation(w, target);
 		return 0;
 	}
 	if (w_pool_of(w, target)->state != POOL_READY)
@@ -390,7 +390,7 @@ static int32_t commit_one(struct writer *w, uint32_t peer, const struct shm_comm
 	else
 		err = commit_bound(w, peer, target);
 	if (err < 0)
-		record_free(w, target);
+		retire_reservation(w, target);
 	return err;
 }
 

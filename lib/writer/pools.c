@@ -304,7 +304,7 @@ static void free_reservations_of(struct writer *w, uint32_t pool, int32_t owner)
 	for (i = 0; i < p->slots; i++)
 		if (w_is(w, p->first + i, RESERVED) &&
 		    w_record(w, p->first + i)->owner == owner)
-			record_free(w, p->first + i);
+			retire_reservation(w, p->first + i);
 }
 
 void pools_kill(struct writer *w, uint32_t pool)

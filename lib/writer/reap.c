@@ -15,7 +15,6 @@
 #include "writer/memory.h"
 #include "writer/pools.h"
 #include "writer/reap.h"
-#include "writer/record.h"
 #include "writer/retire.h"
 
 static void close_sections(struct writer *w, uint32_t peer)
@@ -52,7 +51,7 @@ static void free_reservations(struct writer *w, uint32_t peer, const struct iden
 		if ((p->flags & GPC_POOL_CALLER) && p->owner == (int32_t)peer)
 			continue;        /* the pool dies as a whole */
 		if (gone)
-			record_free(w, record);
+			retire_reservation(w, record);
 		else
 			retire_quarantine(w, record, who);
 	}

@@ -20,7 +20,7 @@
 #include "writer/grant.h"
 #include "writer/memory.h"
 #include "writer/recall.h"
-#include "writer/record.h"
+#include "writer/retire.h"
 
 static uint16_t *cell_of(struct writer *w, uint32_t record)
 {
@@ -94,7 +94,7 @@ static bool recall(struct writer *w, uint32_t record)
 		store_relaxed(&r->flags, flags);
 		return false;
 	}
-	record_free(w, record);
+	retire_reservation(w, record);
 	return true;
 }
 

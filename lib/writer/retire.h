@@ -16,12 +16,16 @@ void retire_prefetch(struct writer *w, const uint32_t *list, uint32_t n, uint32_
 void retire_moved(struct writer *w, uint32_t record);
 /* retire_block, with all descendants, deepest first. */
 void retire_subtree(struct writer *w, uint32_t record);
-void retire_slot(struct writer *w, uint32_t slot);
-struct batch *retire_open(struct writer *w);
 void retire_dying(struct writer *w, uint32_t record);    /* takeover: DYING already */
+/* RESERVED -> FREE; the target of a move forgets its source before. */
+void retire_reservation(struct writer *w, uint32_t record);
+/* Push batches as far as they go without waiting, and finish those that are over; true if something
+ * moved. */
 bool retire_advance(struct writer *w);
-bool retire_idle(struct writer *w);
-void retire_quarantine(struct writer *w, uint32_t record, const struct identity *who);
+/* Blocks whose grace period is over, but which were referenced then. */
 void retire_poll_parked(struct writer *w);
+/* A dead peer's reservation: its kernels may still write there until its process is gone. */
+void retire_quarantine(struct writer *w, uint32_t record, const struct identity *who);
+void retire_poll_quarantine(struct writer *w);
 
 #endif

@@ -33,7 +33,7 @@ _Static_assert(sizeof(struct node) == 32, "no node on two cache lines");
 
 struct owned { uint32_t next, prev; };   /* RESERVED blocks of one peer */
 
-/* The leaves of a pool, oldest first (queue.c). */
+/* The leaves of a pool, oldest first (writer/queue.c). */
 struct leaf { uint64_t stamp; uint32_t depth, record, ticket; };
 
 struct queued { uint64_t stamp; uint32_t ticket, record; };
@@ -105,14 +105,16 @@ struct writer {
 	                                  * all there are, if peers choose their keys so */
 	struct relocation *relocations;
 
-	/* retire.c */
+	/* writer/grace.c */
 	struct batch *open, *flushing, *grace, **grace_end;
 	uint64_t last_cookie;
+
+	/* writer/retire.c */
 	uint32_t *parked, nparked, parked_size;        /* DYING, grace over, still referenced */
 	struct quarantine *quarantine;
 	uint32_t nquarantine, quarantine_size;
 
-	/* grant.c */
+	/* writer/grant.c */
 	struct grant *grants, **grants_end;
 	struct leftover *leftover;
 	uint32_t nleftover, leftover_size;
@@ -121,10 +123,10 @@ struct writer {
 	struct leaf *aside;              /* scratch: leaves in use */
 	uint32_t aside_size;
 
-	/* lru.c */
+	/* writer/lru.c */
 	uint32_t fresh[FRESH], nfresh;   /* published since the last pick: not queued yet, perhaps */
 
-	/* mirror.c */
+	/* writer/mirror.c */
 	struct wmirror mirror[SHM_MIRRORS];
 	uint32_t nmirrors;
 	uint32_t *dirty, ndirty, dirty_size;
@@ -211,6 +213,8 @@ static inline uint32_t w_space(struct writer *w, uint32_t record)
 {
 	return w_pool_of(w, record)->space;
 }
+
+/* ---- writer/state.c ---- */
 
 /* Record of a block id as a command names it; NONE when out of range. */
 uint32_t w_find_record(struct writer *w, gpc_block block);

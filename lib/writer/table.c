@@ -91,7 +91,7 @@ void table_wipe(struct writer *w, uint32_t slot)
 	store_relaxed(&e->w[2], e->w[2] & TABLE_FLAGS(slot));
 	entry_changed(w, slot);
 	w->retired_slots[slot / SHM_BUCKET] |= (uint8_t)(1u << slot % SHM_BUCKET);
-	retire_slot(w, slot);
+	grace_slot(w, slot);
 }
 
 void table_set_flag(struct writer *w, uint32_t bucket)
@@ -176,7 +176,7 @@ static void relocation_start(struct writer *w, uint32_t record, uint32_t from, u
 		w->spilled[k.first]++;
 	}
 	entry_fill(w, to, &k, slot_block_word(w, from));
-	*r = (struct relocation){ .next = w->relocations, .batch = retire_open(w),
+	*r = (struct relocation){ .next = w->relocations, .batch = grace_open(w),
 				  .record = record, .from = from, .to = to };
 	r->batch->moves = true;
 	w->relocations = r;

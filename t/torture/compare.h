@@ -6,7 +6,7 @@
 #include "inspect/check.h"
 #include "players.h"
 #include "writer/memory.h"
-#include "writer/retire.h"
+#include "writer/grace.h"
 
 /* ---- comparing ---- */
 
@@ -263,10 +263,10 @@ static bool is_settled(struct verdict *v, char *why)
 	struct writer *w = v->c->writer;
 	int p;
 
-	if (seg_state(v->s)->recovering || !retire_idle(w) || w->grants || w->missing.n ||
+	if (seg_state(v->s)->recovering || !grace_idle(w) || w->grants || w->missing.n ||
 	    w->ndirty || w->line_dirty)
 		UNSETTLED("recovering %u, idle %d, grants %d", seg_state(v->s)->recovering,
-			  retire_idle(w), !!w->grants);
+			  grace_idle(w), !!w->grants);
 	for (p = 0; p < POOLS; p++)
 		if (!compare_pool(v, p, why))
 			return false;

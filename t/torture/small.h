@@ -11,7 +11,7 @@
 #include "peer/hold.h"
 #include "tracee.h"
 #include "writer/memory.h"
-#include "writer/retire.h"
+#include "writer/grace.h"
 
 #define RAM	0
 #define VRAM	1
@@ -270,7 +270,7 @@ static inline bool small_rests(char *why)
 		snprintf(why, 200, "a command has no answer");
 		return false;
 	}
-	if (seg_state(&boss->seg)->recovering || !retire_idle(w) || w->nquarantine ||
+	if (seg_state(&boss->seg)->recovering || !grace_idle(w) || w->nquarantine ||
 	    w->grants || w->relocations) {
 		snprintf(why, 200, "the writer has more to do");
 		return false;

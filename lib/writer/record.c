@@ -1,0 +1,196 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* record.c - the states of a record, and in whose hands it is.
+ *
+ * Each transition is one store of the word:
+ *
+ *   FREE -> RESERVED    record_reserve   a successor finds the owner's reservation
+ *   RESERVED -> LIVE    record_publish   command.c, writer/move.c
+ *   LIVE -> DYING       record_dying     a successor empties the entries and starts over
+ *   RESERVED -> DYING   record_quarantine        a successor starts the quarantine anew
+ *   DYING -> RESERVED   record_reserve   for whom the victim was taken (rule C1)
+ *   DYING -> FREE, RESERVED -> FREE      record_free
+ *   DYING -> RESERVED, FREE -> RESERVED  record_return, in a pool of CALLER blocks
+ *
+ * Nothing here knows what comes of it: who ends a reservation that is the target of a move has
+ * unbound it before (retire_reservation). */
+#include "config.h"
+
+#include "writer/events.h"
+#include "writer/record.h"
+
+/* ---- whose reservation ---- */
+
+void record_own(struct writer *w, uint32_t record, uint32_t owner)
+{
+	struct node *n = &w->node[record];
+	struct wpeer *p;
+
+	if (owner >= w->max_peers)
+		return;
+	p = &w->peer[owner];
+	w->owned[record] = (struct owned){ p->reserved, NONE };
+	if (p->reserved != NONE)
+		w->owned[p->reserved].prev = record;
+	p->reserved = record;
+	n->listed = true;
+	if (!(w_pool_of(w, record)->flags & GPC_POOL_CALLER))
+		p->nreserved++;
+	w_tally(w, owner)->reserved++;
+}
+
+void record_disown(struct writer *w, uint32_t record)
+{
+	struct node *n = &w->node[record];
+	struct owned *o = &w->owned[record];
+	uint32_t owner = w_record(w, record)->owner;
+
+	if (!n->listed || owner >= w->max_peers)
+		return;
+	if (o->prev != NONE)
+		w->owned[o->prev].next = o->next;
+	else
+		w->peer[owner].reserved = o->next;
+	if (o->next != NONE)
+		w->owned[o->next].prev = o->prev;
+	n->listed = false;
+	if (!(w_pool_of(w, record)->flags & GPC_POOL_CALLER))
+		w->peer[owner].nreserved--;
+	w_tally(w, owner)->reserved--;
+}
+
+/* ---- states ---- */
+
+void record_set_lingers(struct writer *w, uint32_t record, bool lingers)
+{
+	struct shm_record *r = w_record(w, record);
+	struct wpool *p = w_pool_of(w, record);
+
+	if (!(p->flags & GPC_POOL_CALLER) || !(r->flags & REC_LINGERS) == !lingers)
+		return;
+	r->flags ^= REC_LINGERS;
+	p->lingering += lingers ? 1u : ~0u;
+	w_tell(w, w->pool_of[record]);
+}
+
+/* The record's word is about to change: the books of its present state. */
+static void leave_state(struct writer *w, uint32_t record)
+{
+	struct wpool *p = w_pool_of(w, record);
+
+	switch (WORD_STATE(w_word(w, record))) {
+	case RESERVED:
+		record_disown(w, record);
+		p->reserved--;
+		break;
+	case DYING:
+		p->dying--;
+		p->lingering -= (w_record(w, record)->flags & REC_LINGERS) != 0;
+		break;
+	}
+}
+
+/* RESERVED -> LIVE; all fields are filled. */
+void record_publish(struct writer *w, uint32_t record, uint32_t what, gpc_block was)
+{
+	struct shm_record *r = w_record(w, record);
+	struct wpool *p = w_pool_of(w, record);
+
+	record_disown(w, record);
+	p->reserved--;
+	r->check = key_check(r->key, r->parent, r->depth, r->tag);
+	events_prepare(w, what, record, was);
+	/* (C) publish: key, parent, depth, tag and check before LIVE.  Pairs with the word
+	 * load of peer/refs.c.  Before it a successor sees a reservation; after it a LIVE block,
+	 * and makes its table entry if we did not. */
+	store_release(&r->word, WORD(LIVE, WORD_GEN(r->word)));
+	events_commit(w);
+	p->live++;
+	w_tell(w, w->pool_of[record]);
+}
+
+/* FREE or DYING -> RESERVED. */
+void record_reserve(struct writer *w, uint32_t record, uint32_t owner, uint64_t op)
+{
+	struct shm_record *r = w_record(w, record);
+	uint32_t gen = WORD_GEN(r->word) + 1;
+
+	leave_state(w, record);
+	r->source = 0;
+	r->flags = 0;
+	r->owner = (uint8_t)owner;
+	r->op = op;
+	/* (K) commit: before it a successor sees FREE, or DYING with this owner and op */
+	store_release(&r->word, WORD(RESERVED, gen));
+	w_pool_of(w, record)->reserved++;
+	w_tell(w, w->pool_of[record]);
+	record_own(w, record, owner);
+}
+
+/* The change is prepared, the record commits, the change's number is noted in the pool, and the
+ * feed moves.  If we die in between, events_recover() does the rest; if we die before the change
+ * is prepared, scan_free() of the takeover does all of it. */
+void record_return(struct writer *w, uint32_t record, uint64_t op)
+{
+	uint32_t owner = (uint32_t)w_pool_of(w, record)->owner;
+
+	feed_returned(w, record);
+	record_reserve(w, record, owner, op);
+	feed_commit_returned(w, w->pool_of[record]);
+	if (owner < w->max_peers)
+		w->peer[owner].answered = true;         /* it may wait for this */
+	w->progress = true;
+}
+
+/* RESERVED or DYING -> FREE; blocks of a CALLER pool go back to the owner. */
+void record_free(struct writer *w, uint32_t record)
+{
+	struct shm_record *r = w_record(w, record);
+	struct wpool *p = w_pool_of(w, record);
+
+	leave_state(w, record);
+	/* (L) commit: a successor sees it free, and nobody's */
+	store_release(&r->word, WORD(FREE, WORD_GEN(r->word) + 1));
+	r->owner = SHM_NO_PEER;
+	r->flags = 0;
+	r->source = 0;
+	r->op = 0;
+	w_tell(w, w->pool_of[record]);
+	w->progress = true;
+	if (p->state != POOL_READY)
+		return;                  /* pools_housekeep() takes the whole pool when all are free */
+	if (p->flags & GPC_POOL_CALLER) {
+		record_return(w, record, 0);
+		return;
+	}
+	p->free[p->nfree++] = record;
+}
+
+void record_dying(struct writer *w, uint32_t record, uint32_t owner, uint64_t op)
+{
+	struct shm_record *r = w_record(w, record);
+
+	r->owner = (uint8_t)owner;       /* rule C1: who gets it, before the commit */
+	if (owner != SHM_NO_PEER)
+		r->op = op;              /* else a publication that runs again may look for it */
+	r->source = 0;
+	/* (D) commit, and a full barrier: references taken after it fail, references taken
+	 * before it are seen when the row is read again.  Pairs with (T) of peer/refs.c;
+	 * model/refs.pml.  A successor that finds DYING empties the entries and waits as
+	 * we do. */
+	order_swap32(&r->word, WORD(DYING, WORD_GEN(r->word)));
+}
+
+void record_quarantine(struct writer *w, uint32_t record)
+{
+	struct shm_record *r = w_record(w, record);
+
+	leave_state(w, record);
+	r->source = 0;
+	r->flags = REC_QUARANTINE;
+	/* (M) commit: a successor starts the quarantine anew; before it, it sees a
+	 * reservation of the dead peer, hence the owner last */
+	store_release(&r->word, WORD(DYING, WORD_GEN(r->word)));
+	store_release(&r->owner, SHM_NO_PEER);
+	w_pool_of(w, record)->dying++;
+	w_tell(w, w->pool_of[record]);
+}
