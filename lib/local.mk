@@ -56,13 +56,21 @@ lib_gpc_sources = \
 	%reldir%/peer/seat.c \
 	%reldir%/peer/seat.h \
 	%reldir%/peer/section.c \
+	%reldir%/reader/call.c \
+	%reldir%/reader/call.h \
 	%reldir%/reader/dev.c \
 	%reldir%/reader/dev.h \
+	%reldir%/reader/hits.c \
+	%reldir%/reader/hits.h \
 	%reldir%/reader/keys.c \
 	%reldir%/reader/lookup.c \
+	%reldir%/reader/match.c \
 	%reldir%/reader/offload.c \
 	%reldir%/reader/probe.c \
 	%reldir%/reader/probe_table.h \
+	%reldir%/reader/ref.c \
+	%reldir%/reader/take.c \
+	%reldir%/reader/take.h \
 	%reldir%/reader/view.c \
 	%reldir%/reader/view.h \
 	%reldir%/request/move.c \
