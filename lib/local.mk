@@ -25,8 +25,11 @@ lib_gpc_sources = \
 	%reldir%/device/device.c \
 	%reldir%/device/device.h \
 	%reldir%/device/host.c \
+	%reldir%/device/host.h \
+	%reldir%/device/host_import.c \
 	%reldir%/device/host_kernel.c \
 	%reldir%/device/host_kernel.h \
+	%reldir%/device/host_mirror.c \
 	%reldir%/device/host_stream.c \
 	%reldir%/device/host_stream.h \
 	%reldir%/inspect/check.c \
@@ -143,9 +146,14 @@ lib_gpc_sources = \
 cuda_sources = \
 	%reldir%/device/cuda.c \
 	%reldir%/device/cuda.h \
-	%reldir%/device/cuda_query.c \
+	%reldir%/device/cuda_flush.c \
+	%reldir%/device/cuda_memory.c \
 	%reldir%/device/cuda_mirror.c \
-	%reldir%/device/cuda_peer.c
+	%reldir%/device/cuda_mirror.h \
+	%reldir%/device/cuda_name.c \
+	%reldir%/device/cuda_peer.c \
+	%reldir%/device/cuda_query.c \
+	%reldir%/device/cuda_thread.c
 
 if HAVE_CUDA
 lib_gpc_sources += $(cuda_sources)

@@ -16,6 +16,8 @@
 #include <errno.h>
 #include <stdlib.h>
 
+uint32_t device_host_delay_us;
+
 struct launch {
 	struct stream_job job;
 	struct dev_view view;
