@@ -35,9 +35,7 @@ static inline const struct probe_entry *bucket_at(const struct probe *l, uint32_
 static inline struct probe_key prepare(const struct probe *l, uint32_t space,
 				       const gpc_key *key)
 {
-	const gpc_key *mask = &l->c->mask[space];
-
-	return probe_prepare(key->w[0] ^ mask->w[0], key->w[1] ^ mask->w[1], l->buckets);
+	return probe_masked(key->w, l->c->mask[space].w, l->buckets);
 }
 
 static void choose_usual(struct probe *l, const struct segment *s)
@@ -147,7 +145,7 @@ static inline struct prober look_for(const struct probe_run *r)
 static inline __attribute__((always_inline)) struct probe_key
 prepare_for(const struct prober *l, const gpc_key *key)
 {
-	return probe_prepare(key->w[0] ^ l->mask.w[0], key->w[1] ^ l->mask.w[1], l->buckets);
+	return probe_masked(key->w, l->mask.w, l->buckets);
 }
 
 /* What an entry of the key has in its first three words, as probe_prepare makes it. */
