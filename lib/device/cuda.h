@@ -43,6 +43,9 @@ void cuda_switch_back(CUcontext before);
 cudaError_t cuda_check_stream(cudaStream_t stream);
 int cuda_enter(struct cuda_scope *s, int ordinal);
 void cuda_leave(const struct cuda_scope *s);
+/* A graph of what the stream has captured since its capture began; launched: whether the launches
+ * that it captured went well. */
+cudaError_t cuda_graph(cudaStream_t stream, cudaError_t launched, cudaGraphExec_t *ret);
 
 /* ---- device/cuda_name.c ---- */
 /* "cuda:N" as this process counts, "GPU-" and a UUID, whole or its beginning: -ENODEV. */

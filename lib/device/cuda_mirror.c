@@ -42,21 +42,13 @@ static void free_parts(struct cuda_mirror *m)
 /* A flush of up to `most` changes, whatever the stage holds when it runs. */
 static cudaError_t capture(struct cuda_mirror *m, uint32_t most, cudaGraphExec_t *ret)
 {
-	cudaGraph_t graph;
 	cudaError_t e = CUDA(cudaStreamBeginCapture(m->stream, cudaStreamCaptureModeRelaxed));
-	cudaError_t end;
 
 	if (e != cudaSuccess)
 		return e;
-	e = CUDA((cudaError_t)launch_scatter_staged(cuda_mirror_table(m), cuda_mirror_line(m), m->stage,
-						    most, m->stream));
-	end = cudaStreamEndCapture(m->stream, &graph);
-	if (end != cudaSuccess)
-		return e != cudaSuccess ? e : end;
-	if (e == cudaSuccess)
-		e = CUDA(cudaGraphInstantiateWithFlags(ret, graph, 0));
-	cudaGraphDestroy(graph);
-	return e;
+	e = CUDA((cudaError_t)launch_scatter_staged(cuda_mirror_table(m), cuda_mirror_line(m),
+						    m->stage, most, m->stream));
+	return cuda_graph(m->stream, e, ret);
 }
 
 static cudaError_t make_parts(struct cuda_mirror *m)

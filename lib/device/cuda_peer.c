@@ -21,7 +21,6 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #define VIEWS 64                         /* imports that one device of a handle may have */
@@ -442,7 +441,7 @@ void cuda_counted(void *dev, uint64_t counts[DEVICE_COUNTERS])
 
 static int poll_stream(cudaStream_t stream, uint64_t deadline)
 {
-	struct timespec pause = { .tv_nsec = 2000 };
+	struct backoff pause = { .ns = 2000, .most = 200000 };
 	cudaError_t e;
 
 	for (;;) {
@@ -454,8 +453,7 @@ static int poll_stream(cudaStream_t stream, uint64_t deadline)
 		cudaGetLastError();
 		if (clock_ns() >= deadline)
 			return -EAGAIN;
-		nanosleep(&pause, NULL);
-		pause.tv_nsec = MIN(pause.tv_nsec * 2, 200000);
+		backoff_sleep(&pause);
 	}
 }
 

@@ -132,21 +132,13 @@ static cudaError_t make_sequences(struct cuda_query *l, uint32_t nseq)
 static cudaError_t capture(struct cuda_query *l, struct mirror_view *const *word, uint32_t n,
 			   cudaGraphExec_t *ret)
 {
-	cudaGraph_t graph;
-	cudaError_t end, e;
+	cudaError_t e = CUDA(cudaStreamBeginCapture(l->stream, cudaStreamCaptureModeRelaxed));
 
-	e = CUDA(cudaStreamBeginCapture(l->stream, cudaStreamCaptureModeRelaxed));
 	if (e != cudaSuccess)
 		return e;
 	e = CUDA((cudaError_t)launch_lookup(word, l->spaces, l->keys, n, l->blocks, NULL,
 					    l->stream));
-	end = cudaStreamEndCapture(l->stream, &graph);
-	if (end != cudaSuccess)
-		return e != cudaSuccess ? e : end;
-	if (e == cudaSuccess)
-		e = CUDA(cudaGraphInstantiateWithFlags(ret, graph, 0));
-	cudaGraphDestroy(graph);
-	return e;
+	return cuda_graph(l->stream, e, ret);
 }
 
 static cudaError_t look_up(struct cuda_query *l, struct mirror_view *const *word,

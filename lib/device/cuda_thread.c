@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cuda_thread.c - the calling thread's device: taken for a while, and given back as it was. */
+/* cuda_thread.c - the calling thread's device: taken for a while, and given back as it was; what a stream
+ * captures. */
 #include "config.h"
 
 #include "device/cuda.h"
@@ -105,4 +106,17 @@ void cuda_leave(const struct cuda_scope *s)
 
 	cudaThreadExchangeStreamCaptureMode(&mode);
 	cuda_switch_back(s->before);
+}
+
+cudaError_t cuda_graph(cudaStream_t stream, cudaError_t launched, cudaGraphExec_t *ret)
+{
+	cudaGraph_t graph;
+	cudaError_t e = cudaStreamEndCapture(stream, &graph);
+
+	if (e != cudaSuccess)
+		return launched != cudaSuccess ? launched : e;
+	if (launched == cudaSuccess)
+		launched = CUDA(cudaGraphInstantiateWithFlags(ret, graph, 0));
+	cudaGraphDestroy(graph);
+	return launched;
 }
