@@ -177,7 +177,7 @@ GPC_EXPORT int gpc_drop(gpc *c, const gpc_block *blocks, uint32_t n, uint32_t fl
 {
 	bool wait = !(flags & GPC_NOWAIT);
 	int err = request_check(c, flags, GPC_NOWAIT, false), live = 0, got = 0;
-	uint32_t done, part = SHM_RING / 4;
+	uint32_t done, part = RING_PART;
 	gpc_ticket ticket;
 
 	if (err < 0)
@@ -192,7 +192,7 @@ GPC_EXPORT int gpc_drop(gpc *c, const gpc_block *blocks, uint32_t n, uint32_t fl
 			       SHM_RING);
 	ticket = ring_last_ticket(c);
 	for (done = 0; got >= 0 && done < n; done += part) {
-		part = wait ? MIN(n - done, SHM_RING / 4) : n;
+		part = wait ? MIN(n - done, RING_PART) : n;
 		got = drop_part(c, blocks + done, part, wait, &ticket);
 		live += got;
 	}

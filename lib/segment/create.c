@@ -316,7 +316,7 @@ static int build(struct segment *s, const struct draft *d)
 
 /* ---- the name ---- */
 
-static int open_lock_file(struct segment *s, const struct draft *d)
+static int claim_lock_file(struct segment *s, const struct draft *d)
 {
 	int err;
 
@@ -367,7 +367,7 @@ static int claim_once(struct segment *s, const struct draft *d)
 	struct stat st;
 	int err;
 
-	if ((err = open_lock_file(s, d)) || (err = segment_lock_name(s)))
+	if ((err = claim_lock_file(s, d)) || (err = segment_lock_name(s)))
 		return err;
 	if (index_exists(s))
 		return name_is_taken(s);

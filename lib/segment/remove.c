@@ -12,7 +12,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/err.h"
@@ -23,13 +22,12 @@
 
 int segment_lock_name(const struct segment *s)
 {
-	const struct timespec pause = { .tv_nsec = 1000000 };
 	uint64_t deadline = deadline_from(PATIENCE_MS);
 	int err;
 
 	while ((err = lock_try(s->lock_fd, LOCK_CREATE)) == -EAGAIN &&
 	       clock_ns() < deadline)
-		nanosleep(&pause, NULL);
+		clock_sleep(NS_PER_MS);
 	if (err == -EAGAIN)
 		return err_set(EAGAIN,
 			       "another process has been creating or removing %s for "
