@@ -25,7 +25,7 @@ static struct pin {
 
 /* ---- memory that several processes have ---- */
 
-static struct cuda_memory *find(const uint8_t handle[64], int ordinal)
+static struct cuda_memory *find_memory(const uint8_t handle[64], int ordinal)
 {
 	struct cuda_memory *m = memory;
 
@@ -36,7 +36,7 @@ static struct cuda_memory *find(const uint8_t handle[64], int ordinal)
 }
 _Static_assert(sizeof(cudaIpcMemHandle_t) == 64, "a descriptor has room for a handle");
 
-static void remember(struct cuda_memory *m, int ordinal)
+static void note_memory(struct cuda_memory *m, int ordinal)
 {
 	m->users = 1;
 	m->ordinal = ordinal;
@@ -63,7 +63,7 @@ int cuda_memory_make(uint64_t bytes, int ordinal, struct cuda_memory **ret)
 		return cuda_error(e, "no device memory that other processes can open");
 	}
 	pthread_mutex_lock(&lock);
-	remember(m, ordinal);
+	note_memory(m, ordinal);
 	pthread_mutex_unlock(&lock);
 	*ret = m;
 	return 0;
@@ -90,7 +90,7 @@ static int open_handle(const uint8_t handle[64], int ordinal, struct cuda_memory
 			       : cuda_error(e, "the mirror's memory cannot be opened");
 	}
 	m->imported = true;
-	remember(m, ordinal);
+	note_memory(m, ordinal);
 	*ret = m;
 	return 0;
 }
@@ -100,7 +100,7 @@ int cuda_memory_import(const uint8_t handle[64], int ordinal, struct cuda_memory
 	int err = 0;
 
 	pthread_mutex_lock(&lock);
-	*ret = find(handle, ordinal);
+	*ret = find_memory(handle, ordinal);
 	if (*ret)
 		(*ret)->users++;
 	else

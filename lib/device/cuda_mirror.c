@@ -40,7 +40,7 @@ static void free_parts(struct cuda_mirror *m)
 }
 
 /* A flush of up to `most` changes, whatever the stage holds when it runs. */
-static cudaError_t capture(struct cuda_mirror *m, uint32_t most, cudaGraphExec_t *ret)
+static cudaError_t capture_flush(struct cuda_mirror *m, uint32_t most, cudaGraphExec_t *ret)
 {
 	cudaError_t e = CUDA(cudaStreamBeginCapture(m->stream, cudaStreamCaptureModeRelaxed));
 
@@ -51,7 +51,7 @@ static cudaError_t capture(struct cuda_mirror *m, uint32_t most, cudaGraphExec_t
 	return cuda_graph(m->stream, e, ret);
 }
 
-static cudaError_t make_parts(struct cuda_mirror *m)
+static cudaError_t make_mirror_parts(struct cuda_mirror *m)
 {
 	int low, high;
 	cudaError_t e = CUDA((cudaError_t)launch_load_scatter());
@@ -77,9 +77,9 @@ static cudaError_t make_parts(struct cuda_mirror *m)
 	if (e == cudaSuccess)
 		memset(m->stage, 0, sizeof(*m->stage));
 	if (e == cudaSuccess)
-		e = capture(m, CUDA_MIRROR_FEW, &m->few);
+		e = capture_flush(m, CUDA_MIRROR_FEW, &m->few);
 	if (e == cudaSuccess)
-		e = capture(m, LAUNCH_STAGE, &m->staged);
+		e = capture_flush(m, LAUNCH_STAGE, &m->staged);
 	return e;
 }
 
@@ -89,7 +89,7 @@ static uint64_t mirror_bytes(const struct cuda_mirror *m)
 	return ROUND_UP(m->line_at + CUDA_CHUNK, (uint64_t)2 << 20);
 }
 
-static int make(const struct segment *s, struct cuda_mirror *m)
+static int make_mirror(const struct segment *s, struct cuda_mirror *m)
 {
 	uint64_t pages = ROUND_UP(m->table_bytes, (uint64_t)SHM_PAGE);
 	cudaError_t e;
@@ -100,7 +100,7 @@ static int make(const struct segment *s, struct cuda_mirror *m)
 	m->chunks = calloc(m->table_bytes / CUDA_CHUNK / 64 + 1, sizeof(*m->chunks));
 	if (!m->chunks)
 		return err_set(ENOMEM, "no memory for a mirror");
-	e = make_parts(m);
+	e = make_mirror_parts(m);
 	if (e != cudaSuccess)
 		return cuda_error(e, "a mirror cannot be made");
 	m->table = s->index + s->at.table;
@@ -109,7 +109,7 @@ static int make(const struct segment *s, struct cuda_mirror *m)
 	return 0;
 }
 
-static void describe(const struct cuda_mirror *m, const char *device,
+static void describe_mirror(const struct cuda_mirror *m, const char *device,
 		     struct shm_mirror *desc)
 {
 	desc->bytes = mirror_bytes(m);
@@ -148,11 +148,11 @@ int cuda_create(const struct segment *s, const char *device, uint32_t generation
 		free(m);
 		return err;
 	}
-	err = make(s, m);
+	err = make_mirror(s, m);
 	if (err) {
 		free_parts(m);
 	} else {
-		describe(m, device, desc);
+		describe_mirror(m, device, desc);
 		*ret_mirror = m;
 	}
 	cuda_leave(&scope);

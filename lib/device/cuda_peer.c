@@ -96,7 +96,7 @@ int cuda_import(const struct segment *s, const struct shm_mirror *desc, void **r
 	return 0;
 }
 
-static void dev_put(struct cuda_dev *d)
+static void cuda_dev_put(struct cuda_dev *d)
 {
 	struct cuda_scope scope;
 	bool last, entered;
@@ -134,7 +134,7 @@ void cuda_release(void *import)
 		pthread_mutex_lock(&im->dev->lock);
 		im->dev->views &= ~(1ull << im->slot);
 		pthread_mutex_unlock(&im->dev->lock);
-		dev_put(im->dev);
+		cuda_dev_put(im->dev);
 	}
 	entered = im->pid == getpid() && cuda_enter(&scope, im->ordinal) == 0;
 	cuda_memory_put(im->memory);
@@ -145,7 +145,7 @@ void cuda_release(void *import)
 
 /* ---- one device of a handle ---- */
 
-static cudaError_t make_parts(struct cuda_dev *d)
+static cudaError_t make_dev_parts(struct cuda_dev *d)
 {
 	cudaError_t e = CUDA((cudaError_t)launch_load_lookup());
 
@@ -201,13 +201,13 @@ int cuda_open(const struct segment *s, uint32_t peer, const char *device, void *
 	if (!err)
 		err = cuda_enter(&scope, d->ordinal);
 	if (!err) {
-		e = make_parts(d);
+		e = make_dev_parts(d);
 		err = e == cudaSuccess ? pin_sections(d, s, peer)
 				       : cuda_error(e, "the device cannot be opened");
 		cuda_leave(&scope);
 	}
 	if (err) {
-		dev_put(d);
+		cuda_dev_put(d);
 		return err;
 	}
 	*ret_dev = d;
@@ -216,7 +216,7 @@ int cuda_open(const struct segment *s, uint32_t peer, const char *device, void *
 
 void cuda_close(void *dev)
 {
-	dev_put(dev);
+	cuda_dev_put(dev);
 }
 
 static bool take_slot(struct cuda_dev *d, struct cuda_import *im)

@@ -125,7 +125,7 @@ void host_release(void *import)
 	free(im);
 }
 
-static int read_all(int fd, void *to, uint64_t bytes, uint64_t from)
+static int read_exactly(int fd, void *to, uint64_t bytes, uint64_t from)
 {
 	uint64_t at = 0;
 
@@ -155,9 +155,9 @@ int host_read(const struct segment *s, const struct shm_mirror *desc,
 	if (fd < 0)
 		return fd;
 	/* the number first: the entries are at least as new.  Pairs with (b) */
-	err = read_all(fd, ret_sequence, sizeof(*ret_sequence), SHM_PAGE + bytes);
+	err = read_exactly(fd, ret_sequence, sizeof(*ret_sequence), SHM_PAGE + bytes);
 	if (!err)
-		err = read_all(fd, table, bytes, SHM_PAGE);
+		err = read_exactly(fd, table, bytes, SHM_PAGE);
 	fd_close(fd);
 	return err;
 }

@@ -177,7 +177,7 @@ static int like_index(const struct segment *s, int fd)
 	return 0;
 }
 
-static int make_file(const struct segment *s, struct host_mirror *m)
+static int make_mirror_file(const struct segment *s, struct host_mirror *m)
 {
 	int fd, err;
 
@@ -249,7 +249,7 @@ int host_create(const struct segment *s, const char *device, uint32_t generation
 	err = host_path(s, desc->handle, m->path);
 	if (err)
 		goto no_file;
-	err = make_file(s, m);
+	err = make_mirror_file(s, m);
 	if (err)
 		goto no_file;
 	fill_header(s, m, generation);

@@ -68,7 +68,7 @@ static uint32_t look_up_part(struct call *a, const gpc_key *all, uint32_t from, 
 /* The next group of a run: its parts are compared, each one while the second buckets of the one
  * before are on their way; then the hits are used, whose lines have arrived by then.  Returns the
  * number of hits. */
-static uint32_t look_up(struct call *a, struct probe_run *run, uint32_t from, uint32_t n,
+static uint32_t look_up_group(struct call *a, struct probe_run *run, uint32_t from, uint32_t n,
 			gpc_block *blocks)
 {
 	struct probe_part part[2];
@@ -99,7 +99,7 @@ static uint32_t look_up_all(struct call *a, const gpc_key *keys, uint32_t n, gpc
 
 	probe_start(&run, &a->probe, keys, n);
 	for (i = 0; i < n; i += PROBE_GROUP)
-		hits += look_up(a, &run, i, MIN(n - i, PROBE_GROUP), blocks + i);
+		hits += look_up_group(a, &run, i, MIN(n - i, PROBE_GROUP), blocks + i);
 	return hits;
 }
 

@@ -42,8 +42,8 @@ static uint32_t use_prefix(struct call *a, const gpc_key *keys, gpc_block *found
 	return i;
 }
 
-/* In parts, as look_up() goes.  A part with a miss is the last one. */
-static uint32_t match(struct call *a, const gpc_key *keys, uint32_t n, gpc_block *blocks)
+/* In parts, as look_up_group() goes.  A part with a miss is the last one. */
+static uint32_t match_run(struct call *a, const gpc_key *keys, uint32_t n, gpc_block *blocks)
 {
 	gpc_block found[4][PROBE_GROUP];
 	struct probe_part part[2];
@@ -153,7 +153,7 @@ GPC_EXPORT int gpc_match(gpc *c, uint32_t spaces, const gpc_key *keys,
 		len[i] = a.there.len && !q.blocks ? a.there.len[i] :
 			 a.there.blocks ? match_there(&a, at - start[0], a.there.len[i],
 					       blocks ? blocks + at : NULL)
-				 : match(&a, keys + at, start[i + 1] - at,
+				 : match_run(&a, keys + at, start[i + 1] - at,
 					 blocks ? blocks + at : NULL);
 		sum += len[i];
 	}
@@ -185,7 +185,7 @@ GPC_EXPORT int gpc_acquire(gpc *c, uint32_t spaces, const gpc_key *keys, uint32_
 	err = call_begin(&a, c, spaces, flags, true);
 	if (err)
 		return err;
-	len = match(&a, keys, n, blocks);
+	len = match_run(&a, keys, n, blocks);
 	call_end(&a, n);
 	return !len && a.overflow ? overflow_error() : (int)len;
 }

@@ -128,7 +128,7 @@ static int remove_all(const struct segment *s)
 	return segment_remove_file(s, "lock");
 }
 
-static bool index_exists(const struct segment *s)
+bool segment_has_index(const struct segment *s)
 {
 	char path[SEGMENT_PATH];
 
@@ -146,7 +146,7 @@ int segment_unlink(const char *name, const char *dir)
 	if ((err = segment_begin(&s, name, dir)))
 		return err;
 	err = lock_for_removal(&s);
-	existed = index_exists(&s);
+	existed = segment_has_index(&s);
 	if (!err)
 		err = remove_all(&s);
 	segment_close(&s);
