@@ -60,6 +60,13 @@ PROBE_INLINE struct probe_key probe_prepare(uint64_t k0, uint64_t k1, uint32_t b
 	return p;
 }
 
+/* Of a key as it is, in the space that has this mask. */
+PROBE_INLINE struct probe_key probe_masked(const uint64_t key[2], const uint64_t mask[2],
+					   uint32_t buckets)
+{
+	return probe_prepare(key[0] ^ mask[0], key[1] ^ mask[1], buckets);
+}
+
 /* block of this entry when it is the key's, else -1 */
 PROBE_INLINE int32_t probe_entry_block(struct probe_entry e, struct probe_key p)
 {

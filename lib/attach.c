@@ -5,7 +5,6 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include "device/device.h"
 #include "reader/dev.h"
 #include "request/request.h"
@@ -18,15 +17,7 @@
 #define LOOK_NS (5 * NS_PER_MS)          /* between looks for a name or a seat */
 #define DEAD_NS (20 * NS_PER_MS)         /* between looks for the dead on seats */
 #define PATIENCE_NS (1000 * NS_PER_MS)   /* with a writer that has dead seats to clear */
-#define STOCK_MOST (SHM_RING / 4)
 #define LAST_WORDS_NS (1000 * NS_PER_MS) /* for what was submitted without waiting */
-
-static void pause_ns(uint64_t ns)
-{
-	struct timespec ts = { 0, (long)ns };
-
-	nanosleep(&ts, NULL);
-}
 
 /* ---- the handle ---- */
 
@@ -136,7 +127,7 @@ static int wait_for_seat(gpc *c, const struct gpc_attach_options *opt, uint64_t 
 			return no_seat(c, seat_count_dead(c));
 		if (now >= deadline && seat_all_living(c))
 			return no_seat(c, 0);
-		pause_ns(LOOK_NS);
+		clock_sleep(LOOK_NS);
 		now = clock_ns();
 	}
 	return err;
@@ -179,7 +170,7 @@ static int options_check(const struct gpc_attach_options *opt, uint32_t flags, u
 	if (err == 0 && opt)
 		err = err_timeout(opt->timeout_ms);
 	if (err == 0 && opt)
-		err = err_range("stock", opt->stock, 0, STOCK_MOST);
+		err = err_range("stock", opt->stock, 0, RING_PART);
 	if (err == 0 && opt && opt->label)
 		err = err_text("label", opt->label, strlen(opt->label));
 	if (err == 0 && (flags & GPC_READONLY) && (flags & GPC_SERVE))
@@ -275,7 +266,7 @@ static int attach(const char *name, const struct gpc_attach_options *opt, uint32
 		return -ENOMEM;
 	c->readonly = flags & GPC_READONLY;
 	while ((err = open_segment(c, name, opt, cfg)) == -ENOENT && clock_ns() < deadline)
-		pause_ns(LOOK_NS);
+		clock_sleep(LOOK_NS);
 	if (err == 0 && cfg) {
 		err = config_fits(c, cfg);
 		if (err < 0)

@@ -27,8 +27,11 @@ lib_gpc_sources = \
 	%reldir%/device/device.c \
 	%reldir%/device/device.h \
 	%reldir%/device/host.c \
+	%reldir%/device/host.h \
+	%reldir%/device/host_import.c \
 	%reldir%/device/host_kernel.c \
 	%reldir%/device/host_kernel.h \
+	%reldir%/device/host_mirror.c \
 	%reldir%/device/host_stream.c \
 	%reldir%/device/host_stream.h \
 	%reldir%/inspect/check.c \
@@ -58,13 +61,21 @@ lib_gpc_sources = \
 	%reldir%/peer/seat.c \
 	%reldir%/peer/seat.h \
 	%reldir%/peer/section.c \
+	%reldir%/reader/call.c \
+	%reldir%/reader/call.h \
 	%reldir%/reader/dev.c \
 	%reldir%/reader/dev.h \
+	%reldir%/reader/hits.c \
+	%reldir%/reader/hits.h \
 	%reldir%/reader/keys.c \
 	%reldir%/reader/lookup.c \
+	%reldir%/reader/match.c \
 	%reldir%/reader/offload.c \
 	%reldir%/reader/probe.c \
 	%reldir%/reader/probe_table.h \
+	%reldir%/reader/ref.c \
+	%reldir%/reader/take.c \
+	%reldir%/reader/take.h \
 	%reldir%/reader/view.c \
 	%reldir%/reader/view.h \
 	%reldir%/request/move.c \
@@ -145,9 +156,14 @@ lib_gpc_sources = \
 cuda_sources = \
 	%reldir%/device/cuda.c \
 	%reldir%/device/cuda.h \
-	%reldir%/device/cuda_query.c \
+	%reldir%/device/cuda_flush.c \
+	%reldir%/device/cuda_memory.c \
 	%reldir%/device/cuda_mirror.c \
-	%reldir%/device/cuda_peer.c
+	%reldir%/device/cuda_mirror.h \
+	%reldir%/device/cuda_name.c \
+	%reldir%/device/cuda_peer.c \
+	%reldir%/device/cuda_query.c \
+	%reldir%/device/cuda_thread.c
 
 if HAVE_CUDA
 lib_gpc_sources += $(cuda_sources)

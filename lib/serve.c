@@ -4,7 +4,6 @@
 
 #include <errno.h>
 #include <string.h>
-#include <time.h>
 #include "base/futex.h"
 #include "segment/lockfile.h"
 #include "peer/ring.h"
@@ -73,13 +72,6 @@ static int take_seat(gpc *c)
 	return 0;
 }
 
-static void pause_ns(uint64_t ns)
-{
-	struct timespec ts = { 0, (long)ns };
-
-	nanosleep(&ts, NULL);
-}
-
 /* The one who said last that it was the writer, and surely is no more; 0: there is none such. */
 static int32_t dead_writer(gpc *c)
 {
@@ -132,7 +124,7 @@ GPC_EXPORT int gpc_writer_take(gpc *c, uint32_t flags, int timeout_ms)
 			return has_writer(c);
 		if (flags & GPC_STANDBY && clock_ns() >= deadline)
 			return err_set(ETIMEDOUT, "%s still has a writer", c->seg.name);
-		pause_ns(LOOK_NS);
+		clock_sleep(LOOK_NS);
 	}
 }
 

@@ -1,57 +1,94 @@
 # SPDX-License-Identifier: Apache-2.0
 # The programs use the public header and the shared library alone, as any program may.
 
-sbin_PROGRAMS += %reldir%/gpcd
-%canon_reldir%_gpcd_SOURCES = \
+# What all of them have, and what those have that show values.
+tool_sources = \
 	%reldir%/common/cli.c \
 	%reldir%/common/cli.h \
+	%reldir%/common/shown.c \
+	%reldir%/common/shown.h
+show_sources = $(tool_sources) \
+	%reldir%/common/output.c \
+	%reldir%/common/output.h
+
+# ---- gpcd: the writer of one cache ----
+
+sbin_PROGRAMS += %reldir%/gpcd
+%canon_reldir%_gpcd_SOURCES = $(tool_sources) \
+	%reldir%/daemon/daemon.h \
+	%reldir%/daemon/main.c \
 	%reldir%/daemon/name.c \
 	%reldir%/daemon/options.c \
 	%reldir%/daemon/process.c \
 	%reldir%/daemon/say.c \
-	%reldir%/daemon/serve.c \
-	%reldir%/daemon/gpcd.c \
-	%reldir%/daemon/gpcd.h \
-	%reldir%/common/shown.c \
-	%reldir%/common/shown.h
+	%reldir%/daemon/serve.c
 %canon_reldir%_gpcd_LDADD = lib/libgpc.la
 
+# ---- gpc-inspect: looks at caches from outside ----
+
 bin_PROGRAMS += %reldir%/gpc-inspect
-%canon_reldir%_gpc_inspect_SOURCES = \
-	%reldir%/common/cli.c \
-	%reldir%/common/cli.h \
-	%reldir%/inspect/main.c \
+%canon_reldir%_gpc_inspect_SOURCES = $(show_sources) \
 	%reldir%/inspect/admin.c \
 	%reldir%/inspect/check.c \
+	%reldir%/inspect/inspect.h \
 	%reldir%/inspect/list.c \
 	%reldir%/inspect/ls.c \
+	%reldir%/inspect/main.c \
 	%reldir%/inspect/mirrors.c \
 	%reldir%/inspect/peers.c \
 	%reldir%/inspect/stat.c \
-	%reldir%/inspect/state.c \
-	%reldir%/inspect/inspect.h \
-	%reldir%/common/output.c \
-	%reldir%/common/output.h \
-	%reldir%/common/shown.c \
-	%reldir%/common/shown.h
+	%reldir%/inspect/state.c
 %canon_reldir%_gpc_inspect_LDADD = lib/libgpc.la $(JANSSON_LIBS)
 
+# ---- gpc-replay: a recorded trace, by many workers ----
+
 bin_PROGRAMS += %reldir%/gpc-replay
-%canon_reldir%_gpc_replay_SOURCES = \
-	%reldir%/common/cli.c \
-	%reldir%/common/cli.h \
-	%reldir%/replay/main.c \
-	%reldir%/common/output.c \
-	%reldir%/common/output.h \
-	%reldir%/replay/payload.c \
+%canon_reldir%_gpc_replay_SOURCES = $(show_sources) \
 	%reldir%/replay/cache.c \
+	%reldir%/replay/child.c \
+	%reldir%/replay/crew.c \
+	%reldir%/replay/main.c \
+	%reldir%/replay/moves.c \
+	%reldir%/replay/options.c \
+	%reldir%/replay/payload.c \
+	%reldir%/replay/replay.h \
 	%reldir%/replay/report.c \
+	%reldir%/replay/request.c \
 	%reldir%/replay/trace.c \
 	%reldir%/replay/worker.c \
-	%reldir%/replay/replay.h \
-	%reldir%/common/shown.c \
-	%reldir%/common/shown.h
+	%reldir%/replay/worker.h
 %canon_reldir%_gpc_replay_LDADD = lib/libgpc.la $(JANSSON_LIBS)
+
+# ---- gpc-bench: what a cache costs ----
+
+bin_PROGRAMS += %reldir%/gpc-bench
+%canon_reldir%_gpc_bench_SOURCES = $(show_sources) \
+	%reldir%/bench/bench.h \
+	%reldir%/bench/beside.c \
+	%reldir%/bench/beside.h \
+	%reldir%/bench/beside_insert.c \
+	%reldir%/bench/beside_lookup.c \
+	%reldir%/bench/beside_python.c \
+	%reldir%/bench/beside_start.c \
+	%reldir%/bench/cache.c \
+	%reldir%/bench/crew.c \
+	%reldir%/bench/device.c \
+	%reldir%/bench/evict.c \
+	%reldir%/bench/hash.c \
+	%reldir%/bench/idle.c \
+	%reldir%/bench/insert.c \
+	%reldir%/bench/limit.c \
+	%reldir%/bench/lookup.c \
+	%reldir%/bench/main.c \
+	%reldir%/bench/match.c \
+	%reldir%/bench/plot.c \
+	%reldir%/bench/ref.c \
+	%reldir%/bench/report.c \
+	%reldir%/bench/ring.c \
+	%reldir%/bench/rounds.c \
+	%reldir%/bench/scale.c \
+	%reldir%/bench/show.c
+%canon_reldir%_gpc_bench_LDADD = %reldir%/libbench-peers.la lib/libgpc.la $(JANSSON_LIBS)
 
 # ---- what gpc-bench compares with ----
 
@@ -60,10 +97,10 @@ bin_PROGRAMS += %reldir%/gpc-replay
 noinst_LTLIBRARIES += %reldir%/libbench-peers.la
 %canon_reldir%_libbench_peers_la_SOURCES = \
 	%reldir%/bench/peer/memcached.c \
-	%reldir%/bench/peer/redis.c \
 	%reldir%/bench/peer/peer.h \
 	%reldir%/bench/peer/peers.c \
 	%reldir%/bench/peer/python.c \
+	%reldir%/bench/peer/redis.c \
 	%reldir%/bench/peer/server.c \
 	%reldir%/bench/peer/server.h \
 	%reldir%/bench/peer/start.c
@@ -100,36 +137,6 @@ noinst_LTLIBRARIES += %reldir%/libbench-cxx.la
 %canon_reldir%_libbench_cxx_la_CXXFLAGS = -std=gnu++17 -fvisibility=hidden
 %canon_reldir%_libbench_peers_la_LIBADD += %reldir%/libbench-cxx.la $(CXX_PEER_LIBS)
 endif
-
-bin_PROGRAMS += %reldir%/gpc-bench
-%canon_reldir%_gpc_bench_SOURCES = \
-	%reldir%/bench/beside.c \
-	%reldir%/bench/cache.c \
-	%reldir%/bench/crew.c \
-	%reldir%/bench/device.c \
-	%reldir%/bench/evict.c \
-	%reldir%/bench/hash.c \
-	%reldir%/bench/idle.c \
-	%reldir%/bench/insert.c \
-	%reldir%/bench/limit.c \
-	%reldir%/bench/lookup.c \
-	%reldir%/bench/match.c \
-	%reldir%/bench/plot.c \
-	%reldir%/bench/ref.c \
-	%reldir%/bench/report.c \
-	%reldir%/bench/ring.c \
-	%reldir%/bench/rounds.c \
-	%reldir%/bench/scale.c \
-	%reldir%/bench/show.c \
-	%reldir%/bench/bench.h \
-	%reldir%/common/cli.c \
-	%reldir%/common/cli.h \
-	%reldir%/bench/main.c \
-	%reldir%/common/output.c \
-	%reldir%/common/output.h \
-	%reldir%/common/shown.c \
-	%reldir%/common/shown.h
-%canon_reldir%_gpc_bench_LDADD = %reldir%/libbench-peers.la lib/libgpc.la $(JANSSON_LIBS)
 
 # ---- systemd units ----
 

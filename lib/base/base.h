@@ -30,4 +30,10 @@ uint64_t clock_coarse_ns(void);
 #define NEVER           UINT64_MAX
 uint64_t deadline_from(int timeout_ms);
 
+/* Sleep for less than a second; a signal ends it early. */
+void clock_sleep(uint64_t ns);
+/* Between looks at what others do: each sleep is twice the one before, up to `most`. */
+struct backoff { uint64_t ns, most; };
+void backoff_sleep(struct backoff *b);
+
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* clock.c - monotonic time and deadlines. */
+/* clock.c - monotonic time, deadlines, sleep. */
 #include <time.h>
 
 #include "base/base.h"
@@ -30,4 +30,17 @@ uint64_t deadline_from(int timeout_ms)
 	if (timeout_ms == 0)
 		return 0;
 	return clock_ns() + (uint64_t)timeout_ms * NS_PER_MS;
+}
+
+void clock_sleep(uint64_t ns)
+{
+	struct timespec ts = { .tv_nsec = (long)ns };
+
+	nanosleep(&ts, NULL);
+}
+
+void backoff_sleep(struct backoff *b)
+{
+	clock_sleep(b->ns);
+	b->ns = MIN(2 * b->ns, b->most);
 }

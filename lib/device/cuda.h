@@ -1,10 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cuda.h - what the two halves of the cuda device share.
+/* cuda.h - what the parts of the cuda device share.
  *
- *   device/cuda.c         the driver's table; devices by number and UUID; memory and errors
- *   device/cuda_mirror.c  the writer's mirror: made, uploaded, flushed
+ *   device/cuda.c         the driver's table; errors
+ *   device/cuda_name.c    devices by number and UUID
+ *   device/cuda_thread.c  the calling thread's device
+ *   device/cuda_memory.c  memory between processes; pins
+ *   device/cuda_mirror.c  the writer's mirror: made, uploaded, read back
+ *   device/cuda_flush.c   changes on their way to it
  *   device/cuda_peer.c    imports, launches, the signal that ends a section
- *   cuda_query.c     host-in, host-out
+ *   device/cuda_query.c   host-in, host-out
  *
  * Every function works on the device it is told and leaves the caller's current device as it
  * was.  A forked child has no CUDA: there all of them only give host memory back. */
@@ -30,6 +34,7 @@ bool cuda_injected(void);
 /* What went wrong, with CUDA's own text: -ENODEV, -ENOMEM, -EINVAL, -EAGAIN or -EIO. */
 int cuda_error(cudaError_t e, const char *what) __attribute__((cold));
 
+/* ---- device/cuda_thread.c ---- */
 /* The calling thread works on this device, until cuda_leave.  Its context is what is kept, not
  * its device: to set a device makes a context there. */
 struct cuda_scope { CUcontext before; enum cudaStreamCaptureMode mode; };
@@ -38,12 +43,18 @@ void cuda_switch_back(CUcontext before);
 cudaError_t cuda_check_stream(cudaStream_t stream);
 int cuda_enter(struct cuda_scope *s, int ordinal);
 void cuda_leave(const struct cuda_scope *s);
+/* A graph of what the stream has captured since its capture began; launched: whether the launches
+ * that it captured went well. */
+cudaError_t cuda_graph(cudaStream_t stream, cudaError_t launched, cudaGraphExec_t *ret);
 
+/* ---- device/cuda_name.c ---- */
 /* "cuda:N" as this process counts, "GPU-" and a UUID, whole or its beginning: -ENODEV. */
 int cuda_ordinal(const char *device, int *ret);
 int cuda_ordinal_of(const uint8_t uuid[16], int *ret);
 int cuda_uuid(int ordinal, uint8_t ret[16]);
+int cuda_identify(const char *device, uint8_t uuid[16]);
 
+/* ---- device/cuda_memory.c ---- */
 /* Device memory that other processes map, or that another process has made.  An exporter
  * cannot import from itself, so its own is found by the handle. */
 struct cuda_memory {
@@ -67,8 +78,7 @@ void cuda_unpin(void *base);
 
 static inline uint64_t cuda_table_bytes(const struct segment *s)
 {
-	return (uint64_t)s->header.geometry.buckets * SHM_BUCKET *
-	       sizeof(struct probe_entry);
+	return device_table_bytes(s->header.geometry.buckets);
 }
 
 /* The line's place in a mirror. */
@@ -77,7 +87,7 @@ static inline uint64_t cuda_line_at(const struct segment *s)
 	return ROUND_UP(cuda_table_bytes(s), (uint64_t)256);
 }
 
-/* ---- cuda_query.c: what a device of a handle needs for questions ---- */
+/* ---- device/cuda_query.c: what a device of a handle needs for questions ---- */
 struct cuda_query;
 struct mirror_view;
 /* On the device that is entered, made with the first question.  word: of the view. */
@@ -85,7 +95,7 @@ int cuda_lane_ask(struct cuda_query **lane, struct mirror_view *const *word,
 		  const struct device_query *q, struct device_result *ret);
 void cuda_lane_free(struct cuda_query *lane);     /* NULL is fine */
 
-/* ---- device/cuda_mirror.c ---- */
+/* ---- device/cuda_mirror.c, device/cuda_flush.c ---- */
 int cuda_create(const struct segment *s, const char *device, uint32_t generation,
 		struct shm_mirror *desc, void **ret_mirror);
 int cuda_upload(void *mirror, const struct probe_entry *table, uint64_t entries,

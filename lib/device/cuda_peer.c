@@ -21,7 +21,6 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #define VIEWS 64                         /* imports that one device of a handle may have */
@@ -97,7 +96,7 @@ int cuda_import(const struct segment *s, const struct shm_mirror *desc, void **r
 	return 0;
 }
 
-static void dev_put(struct cuda_dev *d)
+static void cuda_dev_put(struct cuda_dev *d)
 {
 	struct cuda_scope scope;
 	bool last, entered;
@@ -135,7 +134,7 @@ void cuda_release(void *import)
 		pthread_mutex_lock(&im->dev->lock);
 		im->dev->views &= ~(1ull << im->slot);
 		pthread_mutex_unlock(&im->dev->lock);
-		dev_put(im->dev);
+		cuda_dev_put(im->dev);
 	}
 	entered = im->pid == getpid() && cuda_enter(&scope, im->ordinal) == 0;
 	cuda_memory_put(im->memory);
@@ -146,7 +145,7 @@ void cuda_release(void *import)
 
 /* ---- one device of a handle ---- */
 
-static cudaError_t make_parts(struct cuda_dev *d)
+static cudaError_t make_dev_parts(struct cuda_dev *d)
 {
 	cudaError_t e = CUDA((cudaError_t)launch_load_lookup());
 
@@ -202,13 +201,13 @@ int cuda_open(const struct segment *s, uint32_t peer, const char *device, void *
 	if (!err)
 		err = cuda_enter(&scope, d->ordinal);
 	if (!err) {
-		e = make_parts(d);
+		e = make_dev_parts(d);
 		err = e == cudaSuccess ? pin_sections(d, s, peer)
 				       : cuda_error(e, "the device cannot be opened");
 		cuda_leave(&scope);
 	}
 	if (err) {
-		dev_put(d);
+		cuda_dev_put(d);
 		return err;
 	}
 	*ret_dev = d;
@@ -217,7 +216,7 @@ int cuda_open(const struct segment *s, uint32_t peer, const char *device, void *
 
 void cuda_close(void *dev)
 {
-	dev_put(dev);
+	cuda_dev_put(dev);
 }
 
 static bool take_slot(struct cuda_dev *d, struct cuda_import *im)
@@ -442,7 +441,7 @@ void cuda_counted(void *dev, uint64_t counts[DEVICE_COUNTERS])
 
 static int poll_stream(cudaStream_t stream, uint64_t deadline)
 {
-	struct timespec pause = { .tv_nsec = 2000 };
+	struct backoff pause = { .ns = 2000, .most = 200000 };
 	cudaError_t e;
 
 	for (;;) {
@@ -454,8 +453,7 @@ static int poll_stream(cudaStream_t stream, uint64_t deadline)
 		cudaGetLastError();
 		if (clock_ns() >= deadline)
 			return -EAGAIN;
-		nanosleep(&pause, NULL);
-		pause.tv_nsec = MIN(pause.tv_nsec * 2, 200000);
+		backoff_sleep(&pause);
 	}
 }
 

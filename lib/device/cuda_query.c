@@ -129,27 +129,19 @@ static cudaError_t make_sequences(struct cuda_query *l, uint32_t nseq)
 
 /* ---- each key by itself ---- */
 
-static cudaError_t capture(struct cuda_query *l, struct mirror_view *const *word, uint32_t n,
+static cudaError_t capture_lookup(struct cuda_query *l, struct mirror_view *const *word, uint32_t n,
 			   cudaGraphExec_t *ret)
 {
-	cudaGraph_t graph;
-	cudaError_t end, e;
+	cudaError_t e = CUDA(cudaStreamBeginCapture(l->stream, cudaStreamCaptureModeRelaxed));
 
-	e = CUDA(cudaStreamBeginCapture(l->stream, cudaStreamCaptureModeRelaxed));
 	if (e != cudaSuccess)
 		return e;
 	e = CUDA((cudaError_t)launch_lookup(word, l->spaces, l->keys, n, l->blocks, NULL,
 					    l->stream));
-	end = cudaStreamEndCapture(l->stream, &graph);
-	if (end != cudaSuccess)
-		return e != cudaSuccess ? e : end;
-	if (e == cudaSuccess)
-		e = CUDA(cudaGraphInstantiateWithFlags(ret, graph, 0));
-	cudaGraphDestroy(graph);
-	return e;
+	return cuda_graph(l->stream, e, ret);
 }
 
-static cudaError_t look_up(struct cuda_query *l, struct mirror_view *const *word,
+static cudaError_t query_keys(struct cuda_query *l, struct mirror_view *const *word,
 			   const struct device_query *q)
 {
 	cudaError_t e = cudaSuccess;
@@ -166,7 +158,7 @@ static cudaError_t look_up(struct cuda_query *l, struct mirror_view *const *word
 		forget_graphs(l);
 	l->spaces = q->spaces;
 	if (!l->graph[i])
-		e = capture(l, word, SIZE(i), &l->graph[i]);
+		e = capture_lookup(l, word, SIZE(i), &l->graph[i]);
 	return e == cudaSuccess ? CUDA(cudaGraphLaunch(l->graph[i], l->stream)) : e;
 }
 
@@ -185,7 +177,7 @@ static const uint64_t (*reach(struct cuda_query *l, const gpc_key *keys, uint32_
 	return (const uint64_t(*)[2])l->keys;
 }
 
-static cudaError_t match(struct cuda_query *l, struct mirror_view *const *word,
+static cudaError_t query_sequences(struct cuda_query *l, struct mirror_view *const *word,
 			 const struct device_query *q)
 {
 	const gpc_key *keys = q->keys + q->start[0];
@@ -244,7 +236,7 @@ int cuda_lane_ask(struct cuda_query **lane, struct mirror_view *const *word,
 		return err;
 	e = make_room(l, q->n);
 	if (e == cudaSuccess)
-		e = q->start ? match(l, word, q) : look_up(l, word, q);
+		e = q->start ? query_sequences(l, word, q) : query_keys(l, word, q);
 	if (e == cudaSuccess)
 		e = CUDA(cudaStreamSynchronize(l->stream));
 	if (e != cudaSuccess)

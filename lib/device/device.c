@@ -81,7 +81,34 @@ int device_check_list(const char *devices)
 	return 0;
 }
 
-/* ---- drivers ---- */
+/* ---- for drivers ---- */
+
+int device_check_entries(uint64_t entries, uint64_t mirror_entries)
+{
+	if (entries == mirror_entries)
+		return 0;
+	return err_set(EINVAL, "a table of %llu entries does not fit a mirror of %llu",
+		       (unsigned long long)entries, (unsigned long long)mirror_entries);
+}
+
+int device_check_changes(const struct launch_change *changes, uint32_t n, uint64_t entries)
+{
+	uint32_t i;
+
+	for (i = 0; i < n; i++)
+		if (changes[i].slot >= entries)
+			return err_set(EINVAL, "entry %u is beyond the mirror's %llu",
+				       changes[i].slot, (unsigned long long)entries);
+	return 0;
+}
+
+void device_describe(const char *device, struct shm_mirror *desc)
+{
+	memset(desc->device, 0, sizeof(desc->device));
+	memcpy(desc->device, device, MIN(strlen(device), sizeof(desc->device) - 1));
+}
+
+/* ---- which one ---- */
 
 int device_find(const char *device, const struct device_ops **ret)
 {

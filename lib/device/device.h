@@ -115,6 +115,17 @@ int device_check_list(const char *devices);
 
 extern const struct device_ops device_host, device_cuda;
 
+/* For drivers.  The bytes of a table: */
+static inline uint64_t device_table_bytes(uint32_t buckets)
+{
+	return (uint64_t)buckets * SHM_BUCKET * sizeof(struct probe_entry);
+}
+/* -EINVAL: not as many entries as the mirror has; one of the slots is beyond them. */
+int device_check_entries(uint64_t entries, uint64_t mirror_entries);
+int device_check_changes(const struct launch_change *changes, uint32_t n, uint64_t entries);
+/* The device's string, cut to fit. */
+void device_describe(const char *device, struct shm_mirror *desc);
+
 /* For tests: delay of every job of the host device's stream and of every flush, in
  * microseconds; of each mirror, flushes beyond the first `device_host_fail_after` (if
  * not 0) fail with -EIO and change nothing. */

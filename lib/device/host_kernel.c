@@ -16,6 +16,8 @@
 #include <errno.h>
 #include <stdlib.h>
 
+uint32_t device_host_delay_us;
+
 struct launch {
 	struct stream_job job;
 	struct dev_view view;
@@ -66,9 +68,7 @@ static gpc_block probe_bucket(const struct dev_view *v, uint32_t bucket,
 
 static gpc_block probe_space(const struct dev_view *v, uint32_t space, const gpc_key *key)
 {
-	const gpc_key *mask = &v->mask[space];
-	struct probe_key p =
-		probe_prepare(key->w[0] ^ mask->w[0], key->w[1] ^ mask->w[1], v->buckets);
+	struct probe_key p = probe_masked(key->w, v->mask[space].w, v->buckets);
 	bool spills, ignored;
 	gpc_block b = probe_bucket(v, p.first, p, &spills);
 

@@ -206,11 +206,10 @@ static void index_limbo(struct check *k)
 
 static void check_chain(struct check *k, uint32_t i, const struct shm_record *r)
 {
-	const gpc_key parent = { { r->parent[0], r->parent[1] } };
 	const struct shm_record *up;
 	uint32_t at;
 
-	if (r->flags & REC_UNCHAINED || key_is_zero(&parent) || key_is_root(&parent))
+	if (!record_has_parent(r))
 		return;
 	at = *find_key(k, r->parent, k->space_of[k->pool_of[i]]);
 	if (!at) {

@@ -45,9 +45,7 @@ static uint32_t key_word2(const struct probe_entry *e, uint64_t slot)
 static struct probe_key key_of(const struct check *k, const struct shm_record *r,
 			       uint32_t space)
 {
-	return probe_prepare(r->key[0] ^ k->mask[space].w[0],
-			     r->key[1] ^ k->mask[space].w[1],
-			     k->s->header.geometry.buckets);
+	return probe_masked(r->key, k->mask[space].w, k->s->header.geometry.buckets);
 }
 
 /* Count an entry that names this record where it belongs. */

@@ -121,7 +121,7 @@ uint64_t epoch_start(const struct segment *s)
 
 /* Oldest open epoch among the sections of all seats, at most `oldest`.  One that is above the
  * word says nothing about its age, since somebody has scribbled: it counts as the oldest. */
-static uint64_t scan(const struct segment *s, uint64_t oldest)
+static uint64_t scan_sections(const struct segment *s, uint64_t oldest)
 {
 	uint32_t peer, i, mark, peers = s->header.geometry.max_peers;
 	const uint64_t *word = &seg_shared(s)->epoch;
@@ -147,7 +147,7 @@ static uint64_t scan(const struct segment *s, uint64_t oldest)
 bool epoch_over(const struct segment *s, uint64_t cookie)
 {
 	order_fence();                   /* after (F), as in epoch_done */
-	return scan(s, cookie) >= cookie;
+	return scan_sections(s, cookie) >= cookie;
 }
 
 /* What a scan proves is kept in `completed`, so that of many pollers one scans.  It
@@ -167,7 +167,7 @@ bool epoch_done(const struct segment *s, uint64_t cookie)
 	/* after (F) of every grace period up to `proved`: whoever raised the epoch to
 	 * what was read did it with a full barrier, which this one follows */
 	order_fence();
-	proved = scan(s, proved);
+	proved = scan_sections(s, proved);
 	for (tries = 3; known < proved && tries; tries--) {
 		/* (B) a full barrier: the sections found idle are over for whoever
 		 * believes it.  If we die before it, the next poller scans for itself. */

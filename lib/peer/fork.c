@@ -13,7 +13,7 @@ static gpc *handles;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static int hook_error;
 
-static void prepare(void)
+static void fork_prepare(void)
 {
 	pthread_mutex_lock(&lock);
 }
@@ -36,14 +36,14 @@ static void child(void)
 	pthread_mutex_unlock(&lock);
 }
 
-static void hook(void)
+static void fork_hook(void)
 {
-	hook_error = pthread_atfork(prepare, parent, child);
+	hook_error = pthread_atfork(fork_prepare, parent, child);
 }
 
 int fork_register(gpc *c)
 {
-	pthread_once(&once, hook);
+	pthread_once(&once, fork_hook);
 	if (hook_error)
 		return err_set(hook_error, "cannot prepare for fork(2)");
 	pthread_mutex_lock(&lock);

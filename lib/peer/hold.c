@@ -35,7 +35,7 @@ static const uint16_t value[] = {
 };
 
 /* Does the block count as held?  The stock is nobody's yet: any reserve can have it. */
-static int32_t is_held(uint16_t cell)
+static int32_t cell_is_held(uint16_t cell)
 {
 	enum hold h = hold_of(cell);
 
@@ -72,14 +72,14 @@ bool hold_step_from(gpc *c, uint32_t record, gpc_block block, enum hold_event ev
 		new = (uint16_t)(value[to] + (from == HOLD_NONE ? 0 : cell & CELL_ABOVE));
 	} while (!order_cas16(refs_cell(c, record), &cell, new));
 	sum->refs += (to == HOLD_PENDING) - (from == HOLD_PENDING && to != HOLD_REF);
-	refs_sum_held(sum, (uint32_t)GPC_POOL(block), is_held(new) - is_held(cell));
+	refs_sum_held(sum, (uint32_t)GPC_POOL(block), cell_is_held(new) - cell_is_held(cell));
 	return true;
 }
 
 /* ---- the way back ---- */
 
 /* With ring_lock held.  Without memory for the list the cell says it all the same. */
-static void remember(gpc *c, uint32_t record, gpc_block block, uint32_t life)
+static void remember_back(gpc *c, uint32_t record, gpc_block block, uint32_t life)
 {
 	uint32_t want = c->back_n + 1;
 	struct back *list;
@@ -108,7 +108,7 @@ void release_locked(gpc *c, uint32_t record, gpc_block block, enum hold_event ev
 	uint32_t life = life_of(c, record);
 
 	if (hold_step(c, record, block, event, sum))
-		remember(c, record, block, life);
+		remember_back(c, record, block, life);
 }
 
 /* A command that makes it a reference is under way.  It may have done so, and the block may
@@ -195,7 +195,7 @@ static void find_forgotten(gpc *c)
 		slots = hold_is_pool_owner(c, GPC_BLOCK(pool, 0)) ? 0 : slots;
 		for (slot = 0; slot < slots && !c->back_forgotten; slot++)
 			if (hold_of(load_relaxed(refs_cell(c, first + slot))) == HOLD_BACK)
-				remember(c, first + slot,
+				remember_back(c, first + slot,
 					 GPC_BLOCK((gpc_block)pool, (gpc_block)slot),
 					 life_of(c, first + slot));
 	}

@@ -226,7 +226,7 @@ int refuse_commit(const gpc *c, uint32_t i, const struct gpc_move *m, bool cance
 
 /* ---- reserve, evict, demote, promote ---- */
 
-static uint32_t quota_of(const gpc *c)
+static uint32_t quota_of_peer(const gpc *c)
 {
 	uint32_t own = load_relaxed(&seg_seat(&c->seg, c->peer)->quota);
 	uint32_t all = c->seg.header.peer_quota;
@@ -238,7 +238,7 @@ static int refuse_quota(const gpc *c, uint32_t n)
 {
 	return err_set(EDQUOT, "n is %u: this peer has %llu blocks reserved, and its quota is %u", n,
 		       (unsigned long long)load_relaxed(&seg_tally(&c->seg, c->peer)->reserved),
-		       quota_of(c));
+		       quota_of_peer(c));
 }
 
 /* Of the pool that blocks are asked of. */

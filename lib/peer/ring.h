@@ -10,6 +10,9 @@
 
 #include "peer/handle.h"
 
+/* Commands of one submission of a long call: others have room beside it. */
+#define RING_PART (SHM_RING / 4)
+
 struct op {                              /* commands submitted together */
 	struct op *next;
 	uint64_t position;

@@ -16,7 +16,6 @@
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #define CLOSE_WAIT_MS 10000 /* for work in flight, when a device is closed */
 
@@ -185,14 +184,13 @@ static bool work_in_flight(const gpc_dev *d)
 static int wait_for_work(const gpc_dev *d)
 {
 	uint64_t until = deadline_from(CLOSE_WAIT_MS);
-	struct timespec pause = { .tv_nsec = 50000 };
+	struct backoff pause = { .ns = 50000, .most = NS_PER_MS };
 
 	while (work_in_flight(d)) {
 		if (clock_ns() > until)
 			return err_set(ETIMEDOUT, "work on device %s has not ended",
 				       d->device);
-		nanosleep(&pause, NULL);
-		pause.tv_nsec = MIN(pause.tv_nsec * 2, 1000000);
+		backoff_sleep(&pause);
 	}
 	return 0;
 }

@@ -32,12 +32,10 @@ static inline const struct probe_entry *bucket_at(const struct probe *l, uint32_
 	return l->table + (uint64_t)bucket * SHM_BUCKET;
 }
 
-static inline struct probe_key prepare(const struct probe *l, uint32_t space,
+static inline struct probe_key key_in_space(const struct probe *l, uint32_t space,
 				       const gpc_key *key)
 {
-	const gpc_key *mask = &l->c->mask[space];
-
-	return probe_prepare(key->w[0] ^ mask->w[0], key->w[1] ^ mask->w[1], l->buckets);
+	return probe_masked(key->w, l->c->mask[space].w, l->buckets);
 }
 
 static void choose_usual(struct probe *l, const struct segment *s)
@@ -112,7 +110,7 @@ static gpc_block probe_bucket(const struct probe *l, uint32_t bucket,
 
 gpc_block lookup_in_space(const struct probe *l, uint32_t space, const gpc_key *key)
 {
-	struct probe_key p = prepare(l, space, key);
+	struct probe_key p = key_in_space(l, space, key);
 	int more, unused;
 	gpc_block block = probe_bucket(l, p.first, &p, &more);
 
@@ -145,9 +143,9 @@ static inline struct prober look_for(const struct probe_run *r)
 }
 
 static inline __attribute__((always_inline)) struct probe_key
-prepare_for(const struct prober *l, const gpc_key *key)
+key_of(const struct prober *l, const gpc_key *key)
 {
-	return probe_prepare(key->w[0] ^ l->mask.w[0], key->w[1] ^ l->mask.w[1], l->buckets);
+	return probe_masked(key->w, l->mask.w, l->buckets);
 }
 
 /* What an entry of the key has in its first three words, as probe_prepare makes it. */
@@ -192,7 +190,7 @@ typedef struct probe_key wanted;
 
 static inline wanted want(const struct prober *l, const gpc_key *key)
 {
-	return prepare_for(l, key);
+	return key_of(l, key);
 }
 
 static inline uint32_t bucket_matches(const struct probe_entry *e, wanted k, uint32_t *overflows)
@@ -250,7 +248,7 @@ static void run_in_space(struct probe_run *r, const struct probe *l, uint32_t sp
 	k = look_for(r);
 	_Static_assert(LINES_AHEAD <= PROBE_GROUP, "each has a place");
 	for (r->asked = 0; r->asked < MIN(n, LINES_AHEAD); r->asked++)
-		r->bucket[r->asked] = prefetch_bucket(&k, prepare_for(&k, &keys[r->asked]).first);
+		r->bucket[r->asked] = prefetch_bucket(&k, key_of(&k, &keys[r->asked]).first);
 }
 
 struct found {                           /* what the comparisons of a part add up to */
@@ -259,7 +257,7 @@ struct found {                           /* what the comparisons of a part add u
 };
 
 static inline __attribute__((always_inline)) void
-compare(const struct prober *k, const struct probe_entry *e, const gpc_key *key, uint32_t i,
+compare_key(const struct prober *k, const struct probe_entry *e, const gpc_key *key, uint32_t i,
 	struct found *f, uint8_t *second, gpc_block *blocks)
 {
 	uint32_t overflows;
@@ -283,12 +281,12 @@ static void compare_part(struct probe_run *r, struct probe_part *part, struct fo
 		const struct probe_entry *e = r->bucket[(from + i) % PROBE_GROUP];
 
 		r->bucket[(asked + i) % PROBE_GROUP] =
-			prefetch_bucket(&k, prepare_for(&k, &next[i]).first);
-		compare(&k, e, &keys[i], i, f, part->second, blocks);
+			prefetch_bucket(&k, key_of(&k, &next[i]).first);
+		compare_key(&k, e, &keys[i], i, f, part->second, blocks);
 	}
 	r->asked += more;
 	for (; i < part->n; i++)
-		compare(&k, r->bucket[(from + i) % PROBE_GROUP], &keys[i], i, f, part->second,
+		compare_key(&k, r->bucket[(from + i) % PROBE_GROUP], &keys[i], i, f, part->second,
 			blocks);
 }
 
@@ -299,7 +297,7 @@ static void prefetch_seconds(const struct probe_run *r, struct probe_part *part)
 	uint32_t i;
 
 	for (i = 0; i < part->nsecond; i++)
-		part->bucket[i] = prefetch_bucket(&k, prepare_for(&k, &keys[part->second[i]]).second);
+		part->bucket[i] = prefetch_bucket(&k, key_of(&k, &keys[part->second[i]]).second);
 }
 
 void probe_first(struct probe_run *r, uint32_t from, uint32_t n, struct probe_part *part,
@@ -323,7 +321,7 @@ void probe_first(struct probe_run *r, uint32_t from, uint32_t n, struct probe_pa
 
 /* One by one: keys that met a block of a pool that is not live, and all misses where one of the
  * keys met an entry in the middle of being wiped. */
-static void settle(const struct probe_run *r, const struct probe_part *part, gpc_block *blocks)
+static void settle_part(const struct probe_run *r, const struct probe_part *part, gpc_block *blocks)
 {
 	bool wiped = part->odd.wiped >> 31;
 	uint32_t i;
@@ -347,7 +345,7 @@ static void second_buckets(const struct probe_run *r, struct probe_part *part,
 	}
 	part->usual = !part->odd.odd;
 	if (__builtin_expect(!part->usual, 0))
-		settle(r, part, blocks);
+		settle_part(r, part, blocks);
 }
 
 /* All of a group's keys in one space. */

@@ -4,8 +4,8 @@
  * The caller has a section open (handle_enter): an emptied entry is reused only after a grace
  * period, so whatever mix of old and new words a load assembles is the entry itself or a
  * miss.  A hit is a hint until refs_take has verified it. */
-#ifndef GPC_LOOKUP_H
-#define GPC_LOOKUP_H
+#ifndef GPC_PROBE_TABLE_H
+#define GPC_PROBE_TABLE_H
 
 #include "peer/handle.h"
 #include "kernels/probe.h"

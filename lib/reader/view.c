@@ -87,7 +87,7 @@ static void retire(gpc_dev *d, struct import *im)
 
 /* liburcu's grace period is over: all that had loaded this import have counted
  * themselves.  The handle may be closed by now. */
-static void settle(struct rcu_head *head)
+static void import_settled(struct rcu_head *head)
 {
 	struct import *im = (struct import *)head;
 	gpc_dev *d = im->dev;
@@ -98,7 +98,7 @@ static void settle(struct rcu_head *head)
 	pthread_mutex_unlock(&d->lock);
 	dev_put(d);
 }
-_Static_assert(offsetof(struct import, rcu) == 0, "settle casts");
+_Static_assert(offsetof(struct import, rcu) == 0, "import_settled casts");
 
 void import_forget(gpc_dev *d, uint32_t i)
 {
@@ -179,7 +179,7 @@ static void retire_later(gpc_dev *d, struct import *im)
 {
 	retire(d, im);
 	import_add32(&d->holds, 1);
-	urcu_bp_call_rcu(&im->rcu, settle);
+	urcu_bp_call_rcu(&im->rcu, import_settled);
 }
 
 /* Import the mirror that is live now, and count the calling section in. */
@@ -263,7 +263,7 @@ void import_end(gpc_dev *d)
 	}
 	release_retired(d);
 	pthread_mutex_unlock(&d->lock);
-	/* settle() may still be due for an older import, and until then the driver has the
+	/* import_settled() may still be due for an older import, and until then the driver has the
 	 * peer's sections registered; the segment may be unmapped when this returns, and
 	 * another one mapped in its place */
 	if (load_acquire(&d->holds) > 1)

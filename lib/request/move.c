@@ -7,7 +7,6 @@
 #include "request/request.h"
 #include "peer/hold.h"
 
-#define PART (SHM_RING / 4)
 
 /* One submission of begins; moves and victims are filled for those that began. */
 static int begin_part(gpc *c, const struct shm_command *head, const gpc_block *blocks,
@@ -47,7 +46,7 @@ static int begin(gpc *c, const struct shm_command *head, const gpc_block *blocks
 	int got = 0;
 
 	while (done < n) {
-		part = MIN(n - done, PART);
+		part = MIN(n - done, RING_PART);
 		got = begin_part(c, head, blocks ? blocks + done : NULL, part, moves + done,
 				 victims ? victims + done : NULL, deadline);
 		if (got < 0)

@@ -5,7 +5,6 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include "request/request.h"
 #include "segment/peek.h"
 
@@ -250,7 +249,6 @@ GPC_EXPORT int gpc_pool_available(gpc *c, int pool)
 static int wait_removed(gpc *c, int pool, uint32_t generation, uint64_t deadline)
 {
 	const struct shm_pool *d = seg_pool(&c->seg, (uint32_t)pool);
-	struct timespec ts = { 0, (long)NS_PER_MS };
 
 	while (load_acquire(&d->state) == POOL_DRAINING &&
 	       load_relaxed(&d->generation) == generation) {
@@ -258,7 +256,7 @@ static int wait_removed(gpc *c, int pool, uint32_t generation, uint64_t deadline
 			return err_set(ETIMEDOUT, "pool is %d: time is up, and blocks of it are still "
 				       "held; it goes when they are given back", pool);
 		if (handle_help(c, NS_PER_MS) <= 0)
-			nanosleep(&ts, NULL);
+			clock_sleep(NS_PER_MS);
 	}
 	return 0;
 }

@@ -13,7 +13,6 @@
 #include "request/request.h"
 #include "peer/hold.h"
 
-#define PART (SHM_RING / 4)
 
 struct publish {                         /* a call's arguments */
 	const gpc_key *parents, *keys;
@@ -341,7 +340,7 @@ static void tell_first(gpc *c, const struct publish *p, uint32_t n)
 static int publish_wait(gpc *c, const struct publish *p, uint32_t n, uint64_t deadline,
 			uint64_t *ticket)
 {
-	struct shm_command *cmds = calloc(MIN(n, PART), sizeof(*cmds));
+	struct shm_command *cmds = calloc(MIN(n, RING_PART), sizeof(*cmds));
 	uint32_t done, i, live = 0;
 	int err = 0;
 
@@ -349,8 +348,8 @@ static int publish_wait(gpc *c, const struct publish *p, uint32_t n, uint64_t de
 		return err_set(ENOMEM, "no memory to publish %u blocks", n);
 	for (i = 0; i < n; i++)
 		p->resident[i] = -EAGAIN;
-	for (done = 0; err == 0 && done < n; done += PART)
-		err = publish_part(c, p, done, MIN(n - done, PART), cmds, deadline, ticket);
+	for (done = 0; err == 0 && done < n; done += RING_PART)
+		err = publish_part(c, p, done, MIN(n - done, RING_PART), cmds, deadline, ticket);
 	free(cmds);
 	if (err < 0)
 		return err;

@@ -184,7 +184,7 @@ GPC_EXPORT int gpc_drop(gpc *c, const gpc_block *blocks, uint32_t n, gpc_ticket 
 {
 	uint64_t deadline = deadline_from(timeout_ms);
 	int err = request_check(c, flags, 0, false), live = 0, got = 0;
-	uint32_t done, part = SHM_RING / 4;
+	uint32_t done, part = RING_PART;
 	gpc_ticket last;
 
 	if (err == 0)
@@ -201,7 +201,7 @@ GPC_EXPORT int gpc_drop(gpc *c, const gpc_block *blocks, uint32_t n, gpc_ticket 
 			       n, SHM_RING);
 	last = ring_last_ticket(c);
 	for (done = 0; got >= 0 && done < n; done += part) {
-		part = deadline ? MIN(n - done, SHM_RING / 4) : n;
+		part = deadline ? MIN(n - done, RING_PART) : n;
 		got = drop_part(c, blocks + done, part, deadline, &last);
 		live += got;
 	}

@@ -7,7 +7,6 @@
 #include "request/request.h"
 #include "peer/hold.h"
 
-#define PART (SHM_RING / 4)              /* commands of one submission of a long call */
 #define TRY_NS (100 * NS_PER_MS)         /* for the stock to go back, with a timeout of 0 */
 
 int request_check(gpc *c, uint32_t flags, uint32_t known, bool waits)
@@ -344,7 +343,7 @@ static void reserve_undo(gpc *c, gpc_block *blocks, struct gpc_move *moves, uint
 	gpc_release(c, blocks, n);
 }
 
-/* One submission: up to PART blocks. */
+/* One submission: up to RING_PART blocks. */
 static int reserve_part(gpc *c, uint32_t pool, uint32_t n, uint64_t headroom, gpc_block *blocks,
 			struct gpc_move *moves, uint32_t flags, uint64_t deadline)
 {
@@ -379,7 +378,7 @@ static int reserve_all(gpc *c, uint32_t pool, uint32_t n, uint32_t headroom, gpc
 	int got;
 
 	while (done < n) {
-		uint32_t part = MIN(n - done, PART);
+		uint32_t part = MIN(n - done, RING_PART);
 		/* what the later parts need has to be there for the first to succeed */
 		uint64_t rest = flags & GPC_PARTIAL ? 0 : n - done - part;
 
@@ -468,11 +467,11 @@ GPC_EXPORT int gpc_evict(gpc *c, int pool, uint32_t n, gpc_block *blocks, uint32
 		return got;
 	if (n && !blocks)
 		return err_set(EINVAL, "blocks is NULL");
-	cmds = calloc(MIN(MAX(n, 1u), PART), sizeof(*cmds));
+	cmds = calloc(MIN(MAX(n, 1u), RING_PART), sizeof(*cmds));
 	if (!cmds)
 		return err_set(ENOMEM, "no memory for %u commands", n);
 	for (; done < n; done += (uint32_t)got) {
-		part = MIN(n - done, PART);
+		part = MIN(n - done, RING_PART);
 		cmds[0] = (struct shm_command){
 			.op = CMD_EVICT, .pool = (uint8_t)pool,
 			.flags = flags & GPC_TAKE ? CF_TAKE : 0,

@@ -8,7 +8,6 @@
 
 #include <errno.h>
 #include <limits.h>
-#include <time.h>
 #include "device/descriptor.h"
 #include "peer/handle.h"
 #include "segment/lockfile.h"
@@ -47,7 +46,7 @@ static int check_writer(const gpc *c, uint64_t *next_ns)
 static int wait_for_flush(gpc *c, uint64_t want, int timeout_ms, uint64_t deadline)
 {
 	uint64_t next_test = 0, spin_until = clock_ns() + SPIN_NS;
-	struct timespec pause = { .tv_nsec = 50000 };
+	struct backoff pause = { .ns = 50000, .most = NS_PER_MS };
 	int err = 0;
 
 	while (!err && least_flushed(&c->seg, want) < want) {
@@ -59,8 +58,7 @@ static int wait_for_flush(gpc *c, uint64_t want, int timeout_ms, uint64_t deadli
 			order_pause();
 			continue;
 		}
-		nanosleep(&pause, NULL);
-		pause.tv_nsec = MIN(pause.tv_nsec * 2, 1000000);
+		backoff_sleep(&pause);
 	}
 	if (err || least_flushed(&c->seg, want) >= want)
 		return err;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* blocks.h - from block ids to records and back, as a reader sees it. */
-#ifndef GPC_POOL_H
-#define GPC_POOL_H
+#ifndef GPC_BLOCKS_H
+#define GPC_BLOCKS_H
 
+#include "base/key.h"
 #include "base/order.h"
 #include "segment/segment.h"
 
@@ -50,6 +51,14 @@ static inline uint32_t pool_record(const struct segment *s, gpc_block block)
 	if (slot >= slots || first >= g->max_blocks || slot >= g->max_blocks - first)
 		return SHM_NO_RECORD;
 	return first + slot;
+}
+
+/* Is it the child of another block?  Not the first one of a chain, and not one that stands alone. */
+static inline bool record_has_parent(const struct shm_record *r)
+{
+	const gpc_key parent = { { r->parent[0], r->parent[1] } };
+
+	return !(r->flags & REC_UNCHAINED) && !key_is_zero(&parent) && !key_is_root(&parent);
 }
 
 #endif

@@ -198,7 +198,7 @@ static uint64_t free_space(const struct segment *s)
 
 /* Every page now: a hole would become SIGBUS on the day the file system is full.  Kernels may
  * undo a step when a signal comes: then it was too long for this process. */
-static int allocate(const struct segment *s, int fd, uint64_t bytes)
+static int allocate_file(const struct segment *s, int fd, uint64_t bytes)
 {
 	uint64_t at, n, step = ROUND_UP(ALLOCATE_STEP, s->unit);
 	int err;
@@ -228,7 +228,7 @@ static int map_new(const struct segment *s, int fd, uint64_t bytes, uint8_t **re
 	int err;
 
 	segment_advise_huge(s, fd, bytes);
-	err = allocate(s, fd, ROUND_UP(bytes, s->unit));
+	err = allocate_file(s, fd, ROUND_UP(bytes, s->unit));
 	return err ? err : segment_map_pages(s, fd, bytes, PROT_READ | PROT_WRITE, ret);
 }
 
@@ -316,7 +316,7 @@ static int build(struct segment *s, const struct draft *d)
 
 /* ---- the name ---- */
 
-static int open_lock_file(struct segment *s, const struct draft *d)
+static int claim_lock_file(struct segment *s, const struct draft *d)
 {
 	int err;
 
@@ -327,15 +327,6 @@ static int open_lock_file(struct segment *s, const struct draft *d)
 		return s->lock_fd;
 	err = make_file(s, "lock", d, &s->lock_fd);
 	return err == -EEXIST ? -ESTALE : err;   /* another creator was faster */
-}
-
-static bool index_exists(const struct segment *s)
-{
-	char path[SEGMENT_PATH];
-	struct stat st;
-
-	segment_path(s, "idx", path);
-	return !lstat(path, &st);
 }
 
 static int name_is_taken(struct segment *s)
@@ -367,9 +358,9 @@ static int claim_once(struct segment *s, const struct draft *d)
 	struct stat st;
 	int err;
 
-	if ((err = open_lock_file(s, d)) || (err = segment_lock_name(s)))
+	if ((err = claim_lock_file(s, d)) || (err = segment_lock_name(s)))
 		return err;
-	if (index_exists(s))
+	if (segment_has_index(s))
 		return name_is_taken(s);
 	if ((err = remove_leftovers(s)))
 		return err;

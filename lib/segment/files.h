@@ -63,5 +63,7 @@ void segment_seed_pools(const struct segment *s, const struct gpc_config *cfg,
 int segment_lock_name(const struct segment *s);
 /* Remove a file of this cache; absent is fine. */
 int segment_remove_file(const struct segment *s, const char *suffix);
+/* Is there an index of this name, whatever it is? */
+bool segment_has_index(const struct segment *s);
 
 #endif

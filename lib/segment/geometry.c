@@ -140,7 +140,7 @@ int geometry_check(const struct shm_geometry *g)
 }
 
 /* The next region begins on a page. */
-static uint64_t place(uint64_t *end, uint64_t count, uint64_t bytes)
+static uint64_t place_array(uint64_t *end, uint64_t count, uint64_t bytes)
 {
 	uint64_t at = *end;
 
@@ -152,23 +152,23 @@ void geometry_layout(const struct shm_geometry *g, struct layout *ret)
 {
 	uint64_t end = SHM_PAGE;
 
-	ret->state = place(&end, 1, SHM_PAGE);
-	ret->pool = place(&end, g->max_pools, sizeof(struct shm_pool));
-	ret->mirror = place(&end, SHM_MIRRORS, sizeof(struct shm_mirror));
-	ret->tally = place(&end, g->max_peers, sizeof(struct shm_tally));
-	ret->table = place(&end, g->buckets, 64);
-	ret->record = place(&end, g->max_blocks, sizeof(struct shm_record));
-	ret->change = place(&end, g->changes, sizeof(struct shm_change));
+	ret->state = place_array(&end, 1, SHM_PAGE);
+	ret->pool = place_array(&end, g->max_pools, sizeof(struct shm_pool));
+	ret->mirror = place_array(&end, SHM_MIRRORS, sizeof(struct shm_mirror));
+	ret->tally = place_array(&end, g->max_peers, sizeof(struct shm_tally));
+	ret->table = place_array(&end, g->buckets, 64);
+	ret->record = place_array(&end, g->max_blocks, sizeof(struct shm_record));
+	ret->change = place_array(&end, g->changes, sizeof(struct shm_change));
 	ret->index_bytes = end;
 
 	end = SHM_PAGE;
-	ret->line = place(&end, 1, SHM_PAGE);
-	ret->seat = place(&end, g->max_peers, sizeof(struct shm_seat));
-	ret->section = place(&end, (uint64_t)g->max_peers * SHM_SECTIONS,
+	ret->line = place_array(&end, 1, SHM_PAGE);
+	ret->seat = place_array(&end, g->max_peers, sizeof(struct shm_seat));
+	ret->section = place_array(&end, (uint64_t)g->max_peers * SHM_SECTIONS,
 			     sizeof(struct shm_section));
-	ret->ring = place(&end, (uint64_t)g->max_peers * SHM_RING,
+	ret->ring = place_array(&end, (uint64_t)g->max_peers * SHM_RING,
 			  sizeof(struct shm_command));
-	ret->ref = place(&end, g->max_blocks, g->ref_stride);
-	ret->stamp = place(&end, g->max_blocks, sizeof(uint64_t));
+	ret->ref = place_array(&end, g->max_blocks, g->ref_stride);
+	ret->stamp = place_array(&end, g->max_blocks, sizeof(uint64_t));
 	ret->control_bytes = end;
 }

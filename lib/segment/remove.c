@@ -12,7 +12,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/err.h"
@@ -23,13 +22,12 @@
 
 int segment_lock_name(const struct segment *s)
 {
-	const struct timespec pause = { .tv_nsec = 1000000 };
 	uint64_t deadline = deadline_from(PATIENCE_MS);
 	int err;
 
 	while ((err = lock_try(s->lock_fd, LOCK_CREATE)) == -EAGAIN &&
 	       clock_ns() < deadline)
-		nanosleep(&pause, NULL);
+		clock_sleep(NS_PER_MS);
 	if (err == -EAGAIN)
 		return err_set(EAGAIN,
 			       "another process has been creating or removing %s for "
@@ -130,7 +128,7 @@ static int remove_all(const struct segment *s)
 	return segment_remove_file(s, "lock");
 }
 
-static bool index_exists(const struct segment *s)
+bool segment_has_index(const struct segment *s)
 {
 	char path[SEGMENT_PATH];
 
@@ -148,7 +146,7 @@ int segment_unlink(const char *name, const char *dir)
 	if ((err = segment_begin(&s, name, dir)))
 		return err;
 	err = lock_for_removal(&s);
-	existed = index_exists(&s);
+	existed = segment_has_index(&s);
 	if (!err)
 		err = remove_all(&s);
 	segment_close(&s);

@@ -100,18 +100,11 @@ static void make_map(struct writer *w, struct scan *sc, struct links *l)
 	}
 }
 
-static bool has_parent(const struct shm_record *r)
-{
-	gpc_key parent = { { r->parent[0], r->parent[1] } };
-
-	return !(r->flags & REC_UNCHAINED) && !key_is_zero(&parent) && !key_is_root(&parent);
-}
-
 /* The depth, too: blocks of a forged segment could be each other's parents. */
 static bool is_parent(const struct shm_record *r, const struct shm_record *up)
 {
 	return r->parent[0] == up->key[0] && r->parent[1] == up->key[1] && r->depth > up->depth &&
-	       has_parent(r);
+	       record_has_parent(r);
 }
 
 /* ---- near parents ---- */
@@ -154,7 +147,7 @@ void takeover_link_near(struct share *s, uint32_t record)
 {
 	uint32_t up;
 
-	if (!s->w->node[record].in_tree || !has_parent(w_record(s->w, record)))
+	if (!s->w->node[record].in_tree || !record_has_parent(w_record(s->w, record)))
 		return;
 	up = find_near(s, record);
 	if (up != NONE)
@@ -174,12 +167,10 @@ static void link_ask(const struct writer *w, struct link *k, uint32_t bucket)
 static void link_start(struct writer *w, struct link *k, uint32_t record)
 {
 	const struct shm_record *r = w_record(w, record);
-	const gpc_key *mask = &w->c->mask[w_space(w, record)];
 
 	k->record = record;
 	k->up = NONE;
-	k->parent = probe_prepare(r->parent[0] ^ mask->w[0], r->parent[1] ^ mask->w[1],
-				  w->buckets);
+	k->parent = probe_masked(r->parent, w->c->mask[w_space(w, record)].w, w->buckets);
 	link_ask(w, k, k->parent.first);
 }
 
@@ -296,6 +287,6 @@ void takeover_link_rest(struct writer *w, struct scan *sc)
 	for (i = 0; i < sc->nshares; i++)
 		join_share(w, sc, &l, &sc->share[i]);
 	for (i = 0; i < sc->limbo.n; i++)
-		if (no_other_peers(w, sc->limbo.at[i]) && has_parent(w_record(w, sc->limbo.at[i])))
+		if (no_other_peers(w, sc->limbo.at[i]) && record_has_parent(w_record(w, sc->limbo.at[i])))
 			find_and_join(w, sc, &l, sc->limbo.at[i]);
 }

@@ -237,13 +237,6 @@ static void count_move(struct writer *w, uint32_t peer, uint32_t target)
 	store_relaxed(n, *n + 1);
 }
 
-static bool is_chained(const struct shm_record *r)
-{
-	gpc_key parent = { { r->parent[0], r->parent[1] } };
-
-	return !(r->flags & REC_UNCHAINED) && !key_is_zero(&parent) && !key_is_root(&parent);
-}
-
 /* Parent of a target in its own space: NONE for a first block; -ENOENT. */
 static int32_t find_parent(struct writer *w, uint32_t target, uint32_t *ret)
 {
@@ -252,7 +245,7 @@ static int32_t find_parent(struct writer *w, uint32_t target, uint32_t *ret)
 	gpc_key parent = { { t->parent[0], t->parent[1] } };
 
 	*ret = NONE;
-	if (!is_chained(t))
+	if (!record_has_parent(t))
 		return 0;
 	*ret = table_find(w, p->space, &parent);
 	if (*ret != NONE)                /* a child is deeper */

@@ -27,16 +27,13 @@
 struct probe_key table_key(struct writer *w, uint32_t record)
 {
 	const struct shm_record *r = w_record(w, record);
-	const gpc_key *mask = &w->c->mask[w_space(w, record)];
 
-	return probe_prepare(r->key[0] ^ mask->w[0], r->key[1] ^ mask->w[1], w->buckets);
+	return probe_masked(r->key, w->c->mask[w_space(w, record)].w, w->buckets);
 }
 
 void table_prefetch(struct writer *w, uint32_t space, const gpc_key *key, bool place)
 {
-	const gpc_key *mask = &w->c->mask[space];
-	struct probe_key k = probe_prepare(key->w[0] ^ mask->w[0], key->w[1] ^ mask->w[1],
-					   w->buckets);
+	struct probe_key k = probe_masked(key->w, w->c->mask[space].w, w->buckets);
 
 	__builtin_prefetch(&w->table[k.first * SHM_BUCKET], 1);
 	__builtin_prefetch(&w->retired_slots[k.first], 1);
@@ -354,9 +351,7 @@ bool table_has(struct writer *w, uint32_t record)
 
 uint32_t table_find(struct writer *w, uint32_t space, const gpc_key *key)
 {
-	const gpc_key *mask = &w->c->mask[space];
-	struct probe_key k = probe_prepare(key->w[0] ^ mask->w[0], key->w[1] ^ mask->w[1],
-					   w->buckets);
+	struct probe_key k = probe_masked(key->w, w->c->mask[space].w, w->buckets);
 	uint32_t i, record, n = slots_of(w, &k);
 	const struct shm_record *r;
 

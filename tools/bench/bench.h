@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* bench.h - what the files of gpc-bench share.
  *
- *   gpc-bench.c       options, and which works are measured
- *   bench-rounds.c    contenders in turns, round after round; medians and spreads
- *   bench-report.c    rows, and whether their marks are met
- *   bench-show.c      rows as JSON, CSV, a table; bench-plot.c as a picture
- *   bench-crew.c      processes beside this one, and the way out
- *   bench-cache.c     caches to measure, full of keys that can be told
- *   bench-limit.c     what the machine can do at best
- *   bench-beside.c    tables of other makes, asked the same
+ *   main.c     options, and which works are measured
+ *   rounds.c   contenders in turns, round after round; medians and spreads
+ *   report.c   rows, and whether their marks are met
+ *   show.c     rows as JSON, CSV, a table; plot.c as a picture
+ *   crew.c     processes beside this one, and the way out
+ *   cache.c    caches to measure, full of keys that can be told
+ *   limit.c    what the machine can do at best
+ *   beside.c   a table of another make, filled: beside.h; beside_*.c what it is asked
  *
  * and one file for each work.  Whatever is timed is verified outside of the timed part, and
  * rows are printed when all of them are there: one wrong answer, and there are no figures. */
@@ -16,6 +16,7 @@
 #define GPC_TOOLS_BENCH_H
 
 #include "tools/bench/peer/peer.h"
+#include "tools/common/cli.h"
 #include "gpc.h"
 
 #include <jansson.h>
@@ -23,8 +24,6 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
-
-#define ARRAY_SIZE(a) (sizeof(a) / sizeof((a)[0]))
 
 enum {
 	LIST_MOST = 8,               /* values of an option that may be repeated */
@@ -48,7 +47,7 @@ extern struct bench_args bench;
 struct bench_cache;
 struct bench_row;
 
-/* ---- gpc-bench.c: the works ---- */
+/* ---- main.c: the works ---- */
 
 /* Of a cache with room for SPARE blocks more than it has; insert comes last. */
 void bench_lookup(struct bench_cache *b);
@@ -68,7 +67,7 @@ void bench_idle(void);               /* part of ring */
 /* Last of all. */
 void bench_devices(bool sync, bool lookups);
 
-/* ---- bench-rounds.c ---- */
+/* ---- rounds.c ---- */
 
 struct figure { double median, low, high; unsigned n; };       /* 10th and 90th percentile */
 
@@ -102,7 +101,7 @@ uint64_t bench_below(uint64_t n);
 uint64_t bench_mix(uint64_t x);      /* one number from another, as good as random */
 void *bench_alloc(size_t n, size_t size);      /* zeroed and touched; or the program ends */
 
-/* ---- bench-report.c ---- */
+/* ---- report.c ---- */
 
 enum mark { MARK_NONE, MARK_VALUE_MOST, MARK_VALUE_LEAST, MARK_RATIO_MOST, MARK_RATIO_LEAST };
 
@@ -133,14 +132,14 @@ const struct bench_row *report_rows(size_t *n);
 /* What goes on, on a terminal; NULL: nothing any more. */
 void report_progress(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 
-/* ---- bench-show.c, bench-plot.c ---- */
+/* ---- show.c, plot.c ---- */
 
 void show_rows(double seconds);
 /* Before anything is measured; measured: something that is drawn will be.  Exit status. */
 int plot_check(const char *file, bool measured);
 int plot_rows(const char *file);     /* exit status */
 
-/* ---- bench-crew.c ---- */
+/* ---- crew.c ---- */
 
 struct crew_slot {                   /* shared with one child */
 	int ready, go, stop;         /* __atomic: both sides look at them */
@@ -173,7 +172,7 @@ uint32_t bench_cores(void);
 void bench_pin(pid_t pid, uint32_t core);
 void bench_unpin(pid_t pid);
 
-/* ---- bench-cache.c ---- */
+/* ---- cache.c ---- */
 
 struct bench_cache {
 	char name[GPC_MAX_NAME + 1];
@@ -201,7 +200,7 @@ const char *cache_dir(void);
 uint64_t bench_memory_left(void);               /* of the machine, bytes */
 int must(int r, const char *what);
 
-/* ---- bench-limit.c ---- */
+/* ---- limit.c ---- */
 
 struct limit { uint32_t *memory; uint64_t lines; };
 
@@ -221,7 +220,7 @@ void limit_add(const struct limit *l, const gpc_key *keys, uint32_t n, uint32_t 
 void limit_write(const struct limit *l, const gpc_key *keys, uint32_t n, uint32_t batch,
 		 uint32_t each);
 
-/* ---- bench-lookup.c ---- */
+/* ---- lookup.c ---- */
 
 /* n keys of a cache, drawn anew, and their answers. */
 struct key_set {
@@ -245,7 +244,7 @@ void lookup_prepare(void *arg);
 int probe_run(void *arg);
 bool lookup_verify(void *arg);
 
-/* ---- bench-beside.c ---- */
+/* ---- beside_*.c ---- */
 
 void beside_lookup(const struct bench_cache *b, uint32_t batch);
 void beside_insert(const struct bench_cache *b, const struct contender *ours);

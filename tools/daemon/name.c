@@ -7,7 +7,7 @@
  * the wrong one could be remembered. */
 #include "config.h"
 
-#include "tools/daemon/gpcd.h"
+#include "tools/daemon/daemon.h"
 
 #include <dirent.h>
 #include <errno.h>

@@ -2,7 +2,7 @@
 /* The command line of gpcd: what it asks for, as a struct daemon. */
 #include "config.h"
 
-#include "tools/daemon/gpcd.h"
+#include "tools/daemon/daemon.h"
 
 #include <errno.h>
 #include <getopt.h>

@@ -2,7 +2,7 @@
 /* gpcd as a process: signals, the way into the background, the pid file, readiness. */
 #include "config.h"
 
-#include "tools/daemon/gpcd.h"
+#include "tools/daemon/daemon.h"
 
 #include <dirent.h>
 #include <errno.h>

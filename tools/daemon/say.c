@@ -2,7 +2,7 @@
 /* What gpcd says: messages to stderr or syslog, and to the service manager. */
 #include "config.h"
 
-#include "tools/daemon/gpcd.h"
+#include "tools/daemon/daemon.h"
 
 #include <errno.h>
 #include <stdarg.h>

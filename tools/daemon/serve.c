@@ -2,7 +2,7 @@
 /* The cache and its writer's seat: made or attached to, waited for, served, removed. */
 #include "config.h"
 
-#include "tools/daemon/gpcd.h"
+#include "tools/daemon/daemon.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* inspect.h - what the commands of gpc-inspect share.
  *
- * A command is a function and a row in the table of gpc-inspect.c.  Those that look
+ * A command is a function and a row in the table of main.c.  Those that look
  * attach read-only: no seat, no effect on recency, and a dead or damaged cache is as
  * good as a live one.  Only reap and rm act. */
 #ifndef GPC_TOOLS_INSPECT_H
@@ -11,8 +11,6 @@
 #include "gpc.h"
 
 #include <jansson.h>
-
-#define ARRAY_SIZE(a) (sizeof(a) / sizeof((a)[0]))
 
 enum {                               /* options, as bits */
 	OPT_POOL = 1 << 0, OPT_LIMIT = 1 << 1, OPT_FORCE = 1 << 2, OPT_STALE = 1 << 3,

@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* replay.h - the parts of gpc-replay.
  *
- *   gpc-replay.c     the parent: options, the workers, the way out
- *   replay-cache.c   the writer it may start, what the cache looks like
- *   replay-trace.c   JSONL to arrays, every line checked
- *   replay-worker.c  one worker: attach, replay its requests, report
- *   replay-report.c  counters and latencies: over the pipe, summed, shown
- *   payload.c        the bytes behind the blocks, as an engine would have them
+ *   main.c      the parent: what the workers need, the way out
+ *   options.c   the command line
+ *   child.c     signals, and children
+ *   crew.c      the workers, as the parent sees them
+ *   cache.c     the writer it may start, what the cache looks like
+ *   trace.c     JSONL to arrays, every line checked
+ *   worker.c    one worker: see worker.h
+ *   report.c    counters and latencies: over the pipe, summed, shown
+ *   payload.c   the bytes behind the blocks, as an engine would have them
  *
  * Workers are executed anew and find what they need on fixed descriptors.  The parent
  * and its workers share one memory file, `struct job`: what to do, the trace, and a
@@ -22,8 +25,6 @@
 #include <poll.h>
 #include <signal.h>
 #include <sys/types.h>
-
-#define ARRAY_SIZE(a) (sizeof(a) / sizeof((a)[0]))
 
 enum {
 	WORKERS_MAX = 240,           /* seats, less some for the writer and for tools */
@@ -170,13 +171,22 @@ struct run {
 	uint32_t failed;
 };
 
-/* The signal that ends the replay; they come in during replay_poll alone. */
+/* -1: go on; otherwise the exit status, that of a worker included. */
+int options_parse(struct args *a, int argc, char **argv);
+
+/* The signal that ends the replay; from replay_hold_signals on they come in during replay_poll
+ * alone. */
 extern volatile sig_atomic_t replay_caught;
+void replay_hold_signals(void);
+/* Die of it. */
+void replay_raise(void);
 /* poll; also 0 when a signal came in, a child's end included.  -1 ms: no limit. */
 int replay_poll(struct pollfd *fds, nfds_t n, int ms);
 /* In a new child: signals as usual, and an end when the parent ends. */
 void replay_child(pid_t parent);
-/* Its exit status as 0 or -1, after a message of its own; a signal to us ends it. */
+/* The status of a child that ends; a signal to us ends it. */
+int replay_wait(pid_t child);
+/* What may wait for long is done by a child.  Its exit status as 0 or -1, after a message of its own; a signal to us ends it. */
 int replay_in_child(const struct run *run, int (*what)(const struct run *run));
 
 /* 0, or -1 after a message. */
@@ -190,6 +200,12 @@ int cache_wait_writer(const struct run *run);
 /* Before any worker is started: can it open the device?  0, or -1 after a message. */
 int cache_try_device(const struct run *run);
 int cache_stats(const struct run *run, struct gpc_stats *ret);
+
+/* The workers; 0, or -1 after a message.  Once started they are ended, too. */
+int crew_start(struct run *run);
+/* Until all of them are done, or a signal comes in. */
+int crew_watch(struct run *run);
+void crew_end(struct run *run);
 
 /* ---- worker ---- */
 

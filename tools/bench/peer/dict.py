@@ -12,7 +12,7 @@
 #   tuple    Python's own hash of a tuple, as it was before somebody computed collisions
 #
 # It does less than an engine does (no events, no groups, no statistics), so an engine is slower.
-# usage: bench-dict.py BLOCKS CACHED PROMPTS; one JSON object of CPU microseconds a prompt: the
+# usage: dict.py BLOCKS CACHED PROMPTS; one JSON object of CPU microseconds a prompt: the
 # median, and where a tenth is below and above.
 import array
 import collections

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* bench-peer.h - one table of another make, asked the same questions.
+/* peer.h - one table of another make, asked the same questions.
  *
  * Every peer maps the same 16-byte keys to the same 31-bit values, and is used in the way that
  * suits it best: sized beforehand, asked in batches where it takes them, the key's bits for a
@@ -63,7 +63,7 @@ size_t bench_start_upload(void *table, void *mirror);
 /* ---- a scheduler in Python ---- */
 
 /* The prefix path of one prompt of `blocks` blocks of 16 tokens, in a Python that is measured by
- * itself (bench-dict.py): hash, longest prefix, references, release. */
+ * itself (dict.py): hash, longest prefix, references, release. */
 struct bench_python_way {
 	const char *what;                /* SHA-256 of packed tokens */
 	double us, low_us, high_us;      /* CPU time a prompt: median, a tenth below, above */

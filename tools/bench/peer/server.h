@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* bench-server.h - a server of another make, as a child, behind a unix socket.
+/* server.h - a server of another make, as a child, behind a unix socket.
  *
  * It is ours alone: it dies with us, and once it is connected there is no name left by which
  * another could reach it, and nothing to remove. */

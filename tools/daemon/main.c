@@ -7,7 +7,7 @@
  * for the seat. */
 #include "config.h"
 
-#include "tools/daemon/gpcd.h"
+#include "tools/daemon/daemon.h"
 
 /* 0, or the exit status.  Who is started twice hears of the writer first. */
 static int start(struct daemon *d, gpc **c)

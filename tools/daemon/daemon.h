@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* gpcd.h - what the files of gpcd share.
+/* daemon.h - what the files of gpcd share.
  *
- *	gpcd.c           from start to end
- *	gpcd-options.c   the command line
- *	gpcd-serve.c     the cache and the writer's seat
- *	gpcd-name.c      whether the cache still has its name
- *	gpcd-process.c   signals, the background, the pid file, readiness
- *	gpcd-say.c       messages, and what a service manager hears
+ *   main.c      from start to end
+ *   options.c   the command line
+ *   serve.c     the cache and the writer's seat
+ *   name.c      whether the cache still has its name
+ *   process.c   signals, the background, the pid file, readiness
+ *   say.c       messages, and what a service manager hears
  *
  * Each calls those below it and none above. */
-#ifndef GPC_TOOLS_GPCD_H
-#define GPC_TOOLS_GPCD_H
+#ifndef GPC_TOOLS_DAEMON_H
+#define GPC_TOOLS_DAEMON_H
 
 #include "tools/common/cli.h"
 #include "gpc.h"

@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Blocks that move: victims go down to RAM, hits come up from it. */
+#include "config.h"
+
+#include "tools/replay/worker.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int commit(struct worker *w, const struct gpc_move *moves, uint32_t n)
+{
+	struct patience p = { 0 };
+	int r;
+
+	do {
+		r = gpc_commit(w->c, moves, n, w->results, 0, -1);
+	} while (worker_again(w, &p, r));
+	return r < 0 ? worker_fail(w, r, "commit") : r;
+}
+
+/* ---- whose block it is ---- */
+
+static int by_key(const void *a, const void *b)
+{
+	return memcmp(a, b, sizeof(gpc_key));
+}
+
+/* In a cache that others fill as well, victims may be theirs, with no bytes of ours to
+ * verify.  Asked only when the bytes are not those of the key. */
+static bool is_of_trace(struct worker *w, const gpc_key *key)
+{
+	uint64_t n = w->job->refs, at, batch;
+
+	if (!w->known) {
+		w->known = calloc(n, sizeof(*w->known));
+		if (!w->known)
+			return true;
+		for (at = 0; at < n; at += batch) {
+			batch = n - at < 65536 ? n - at : 65536;
+			gpc_key_import(w->c, job_ids(w->job) + at, sizeof(uint64_t),
+				   sizeof(uint64_t), (uint32_t)batch, REPLAY_GROUP,
+				   w->known + at);
+		}
+		qsort(w->known, n, sizeof(*w->known), by_key);
+	}
+	return bsearch(key, w->known, n, sizeof(*w->known), by_key);
+}
+
+/* ---- victims and promotion ---- */
+
+/* Victims came leaf first: their parents are at the end, and are committed first. */
+static int commit_victims(struct worker *w, const struct gpc_move *moves, uint32_t n)
+{
+	uint32_t batch;
+	int r, done = 0;
+
+	while (n) {
+		batch = n < RING_BATCH ? n : RING_BATCH;
+		n -= batch;
+		r = commit(w, moves + n, batch);
+		if (r < 0)
+			return r;
+		done += r;
+	}
+	return done;
+}
+
+int moves_demote(struct worker *w, const gpc_block *at, struct gpc_move *moves, uint32_t n)
+{
+	uint32_t m = 0;
+	int r;
+
+	for (uint32_t i = 0; i < n; i++) {
+		if (moves[i].to < 0)
+			continue;
+		if (!payload_copy(&w->payload, at[i], moves[i].to, &moves[i].key) &&
+		    is_of_trace(w, &moves[i].key))
+			w->counts.wrong++;
+		moves[m++] = moves[i];
+	}
+	r = commit_victims(w, moves, m);
+	if (r > 0)
+		w->counts.demoted += (uint64_t)r;
+	return r;
+}
+
+/* Begin, copy, commit; held[] names the VRAM blocks afterwards.  Returns how many
+ * moves began, 0 when there is no room, or a negative errno. */
+static int promote_batch(struct worker *w, gpc_block *held, uint32_t n)
+{
+	struct gpc_move moves[PROMOTE_BATCH], victims[PROMOTE_BATCH];
+	gpc_block to[PROMOTE_BATCH];
+	struct patience p = { 0 };
+	int began, r;
+
+	do {
+		began = gpc_promote(w->c, held, n, w->job->vram, moves, victims, 0, -1);
+	} while (worker_again(w, &p, began));
+	if (began == -ENOSPC || began == -ESTALE || began == 0)
+		return 0;
+	if (began < 0)
+		return worker_fail(w, began, "promote");
+	for (int i = 0; i < began; i++)
+		to[i] = moves[i].to;
+	r = moves_demote(w, to, victims, (uint32_t)began);
+	if (r < 0)
+		return r;
+	for (int i = 0; i < began; i++)
+		if (!payload_copy(&w->payload, moves[i].from, moves[i].to, &moves[i].key))
+			w->counts.wrong++;
+	r = commit(w, moves, (uint32_t)began);
+	if (r < 0)
+		return r;
+	w->counts.promoted += (uint64_t)r;
+	for (int i = 0; i < began; i++)
+		if (!w->results[i])
+			held[i] = moves[i].to;
+	return began;
+}
+
+int moves_promote(struct worker *w, uint32_t hits)
+{
+	uint32_t i = 0, n;
+	int r;
+
+	while (i < hits) {
+		n = 0;
+		while (n < PROMOTE_BATCH && i + n < hits && worker_in_ram(w, w->held[i + n]))
+			n++;
+		if (!n) {
+			i++;
+			continue;
+		}
+		r = promote_batch(w, w->held + i, n);
+		if (r <= 0)
+			return r;
+		i += (uint32_t)r;
+	}
+	return 0;
+}

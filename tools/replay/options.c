@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The command line of gpc-replay. */
+#include "config.h"
+
+#include "tools/replay/replay.h"
+
+#include <getopt.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { POOL_MOST = 1 << 24, TOKENS_MOST = 1 << 16 };    /* of a cache: see gpcd */
+
+static const struct option options[] = {
+	{ "workers", required_argument, NULL, 'w' },
+	{ "vram-blocks", required_argument, NULL, 'v' },
+	{ "ram-blocks", required_argument, NULL, 'r' },
+	{ "block-tokens", required_argument, NULL, 'b' },
+	{ "payload", required_argument, NULL, 'p' },
+	{ "name", required_argument, NULL, 'n' },
+	{ "dir", required_argument, NULL, 'd' },
+	{ "device", required_argument, NULL, 'D' },
+	{ "json", no_argument, NULL, 'j' },
+	{ "worker", required_argument, NULL, 'W' },      /* of the parent alone */
+	{ "help", no_argument, NULL, 'h' },
+	{ "version", no_argument, NULL, 'V' },
+	{ NULL, 0, NULL, 0 }
+};
+
+static const struct cli_help help[] = {
+	{ NULL, "Usage: gpc-replay TRACE [OPTION]...", NULL },
+	{ NULL, "Replay recorded requests (JSON, one a line, '-' = standard input) against a\n"
+	  "cache.\n", NULL },
+	{ "--workers N", "processes that share the requests, 1 to 240", "1" },
+	{ "--vram-blocks V", "capacity, 1 to 16M", "10000" },
+	{ "--ram-blocks R", "capacity of the RAM tier behind it, 0 to 16M; 0: none", "0" },
+	{ "--block-tokens B", "tokens a block, 1 to 64k; changes no result", "16" },
+	{ "--payload BYTES", "memory behind each block, 24 to 16M", "64" },
+	{ "--name NAME", "use the cache of a running gpcd instead of one of its own", NULL },
+	{ "--dir DIR", "where the segments are", "/dev/shm" },
+	{ "--device D", "match there: host, cuda:N or GPU-UUID; a cache of its own gets a mirror "
+	  "there; none: match in shared memory", "none" },
+	{ "--json", "one JSON object", NULL },
+	{ "-h, --help", "show this", NULL },
+	{ "-V, --version", "show the version", NULL },
+	{ NULL, "\nNumbers take the suffixes k, M and G (powers of 1024).", NULL },
+	{ NULL, "With --name, sizes that are given must be those of the cache.", NULL },
+	{ NULL, "Exit status: 0, 1 a wrong block or a failure, 2 usage; 130 interrupted.", NULL },
+};
+
+static bool set_option(struct args *a, int opt, const char *arg)
+{
+	switch (opt) {
+	case 'w': return cli_count("workers", arg, 1, WORKERS_MAX, &a->workers);
+	case 'p': return cli_count("payload", arg, PAYLOAD_MIN, PAYLOAD_MAX, &a->payload);
+	case 'v':
+		a->vram_given = true;
+		return cli_count("vram-blocks", arg, 1, POOL_MOST, &a->vram);
+	case 'r':
+		a->ram_given = true;
+		return cli_count("ram-blocks", arg, 0, POOL_MOST, &a->ram);
+	case 'b':
+		a->tokens_given = true;
+		return cli_count("block-tokens", arg, 1, TOKENS_MOST, &a->tokens);
+	case 'n': a->name = arg; return true;
+	case 'd': a->dir = arg; return true;
+	case 'D': a->device = arg; return true;
+	default: a->json = true; return true;
+	}
+}
+
+int options_parse(struct args *a, int argc, char **argv)
+{
+	uint64_t number;
+	int opt, status = 0;
+
+	while ((opt = cli_option(argc, argv, options, &status)) > 0) {
+		if (opt == 'h')
+			return cli_show_help(help, ARRAY_SIZE(help));
+		if (opt == 'W')
+			return cli_count("worker", optarg, 0, WORKERS_MAX - 1, &number) ?
+			       worker_main((uint32_t)number) : EXIT_USAGE;
+		if (!set_option(a, opt, optarg))
+			return EXIT_USAGE;
+	}
+	if (opt < 0)
+		return status;
+	if (optind == argc)
+		return cli_usage("which TRACE?");
+	if (optind + 1 < argc)
+		return cli_usage("one TRACE only: '%s' is one argument too many",
+				 argv[optind + 1]);
+	a->trace = argv[optind];
+	if (a->name && !cli_name(a->name))
+		return cli_bad_name(a->name);
+	if (a->device && strlen(a->device) >= sizeof(((struct job *)0)->device))
+		return cli_usage("--device: the name is too long");
+	if (a->device && !cli_device(a->device))
+		return EXIT_USAGE;
+	if (strlen(a->dir) >= PATH_MAX - 128)
+		return cli_usage("--dir: the path is too long");
+	return -1;
+}

@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One request, as an engine serves it.  Its longest prefix is looked up and referenced at once;
+ * what lies in RAM is promoted; blocks for the rest are reserved, filled, published; at the end
+ * everything goes back in one call, root first, which makes deeper blocks older. */
+#include "config.h"
+
+#include "tools/replay/worker.h"
+
+#include <errno.h>
+
+/* ---- what is missing ---- */
+
+/* Up to n blocks, ready to be written; fewer or none when the rest is in use. */
+static int reserve(struct worker *w, uint32_t n)
+{
+	struct gpc_move *moves = w->job->ram < 0 ? NULL : w->moves;
+	int vram = w->job->vram;
+	struct patience p = { 0 };
+	int got, r;
+
+	do {
+		got = gpc_reserve(w->c, vram, n, w->fresh,
+				  GPC_OPTIONS(gpc_reserve_options, .moves = moves),
+				  GPC_PARTIAL, -1);
+	} while (worker_again(w, &p, got));
+	if (got == -ENOSPC)
+		return 0;
+	if (got < 0)
+		return worker_fail(w, got, "reserve");
+	r = moves ? moves_demote(w, w->fresh, moves, (uint32_t)got) : 0;
+	return r < 0 ? r : got;
+}
+
+/* fresh[at .. at + n), block `first` of the request being fresh[0].  Submitted once; the
+ * answer is waited for across writers. */
+static int publish_batch(struct worker *w, uint32_t first, uint32_t at, uint32_t n)
+{
+	const gpc_key *parents = w->chain + first + at;
+	struct patience p = { 0 }, q = { 0 };
+	gpc_ticket ticket = 0;
+	int r;
+
+	do {
+		r = gpc_publish(w->c, parents, parents + 1, w->fresh + at, n,
+				GPC_OPTIONS(gpc_publish_options, .tag = REPLAY_TAG,
+					    .resident = w->resident + at,
+					    .ticket = &ticket), 0, 0);
+	} while (worker_again(w, &p, r));
+	if (r < 0)
+		return worker_fail(w, r, "publish");
+	do {
+		r = gpc_ticket_wait(w->c, ticket, 1000);
+	} while (worker_again(w, &q, r));
+	return r < 0 ? worker_fail(w, r, "wait") : 0;
+}
+
+static int publish(struct worker *w, uint32_t first, uint32_t n)
+{
+	uint32_t at, batch;
+	int r = 0;
+
+	for (at = 0; at < n && !r; at += batch) {
+		batch = n - at < RING_BATCH ? n - at : RING_BATCH;
+		r = publish_batch(w, first, at, batch);
+	}
+	return r;
+}
+
+/* What became of each block: ours, somebody else's, or refused.  held[] grows by n
+ * places; reservations that were not needed go to spare[]. */
+static void sort_out(struct worker *w, uint32_t first, uint32_t n, gpc_block *spare,
+		     uint32_t *nspare)
+{
+	for (uint32_t i = 0; i < n; i++) {
+		gpc_block resident = w->resident[i];
+
+		w->held[first + i] = resident < 0 ? GPC_NONE : resident;
+		if (resident == w->fresh[i]) {
+			w->counts.inserted++;
+			continue;
+		}
+		spare[(*nspare)++] = w->fresh[i];
+		if (resident < 0) {
+			w->counts.refused++;
+			continue;
+		}
+		w->counts.duplicates++;
+		if (!payload_is(&w->payload, resident, &w->chain[1 + first + i]))
+			w->counts.wrong++;
+	}
+}
+
+/* Returns how many places of held[] are in use, or a negative errno. */
+static int fill(struct worker *w, uint32_t hits, uint32_t n)
+{
+	uint32_t spares = 0;
+	int got, r;
+
+	got = n > hits ? reserve(w, n - hits) : 0;
+	if (got < 0)
+		return got;
+	w->counts.unplaced += n - hits - (uint32_t)got;
+	if (!got)
+		return (int)hits;
+	for (int i = 0; i < got; i++)
+		payload_write(&w->payload, w->fresh[i],
+			      &w->chain[1 + hits + (uint32_t)i]);
+	r = publish(w, hits, (uint32_t)got);
+	if (r < 0)
+		return r;
+	sort_out(w, hits, (uint32_t)got, w->held + hits + got, &spares);
+	return (int)(hits + (uint32_t)got + spares);
+}
+
+/* ---- one request ---- */
+
+static void count_hits(struct worker *w, uint32_t hits)
+{
+	w->counts.hits += hits;
+	for (uint32_t i = 0; i < hits; i++) {
+		if (worker_in_ram(w, w->held[i]))
+			w->counts.ram_hits++;
+		else
+			w->counts.vram_hits++;
+		if (!payload_is(&w->payload, w->held[i], &w->chain[1 + i]))
+			w->counts.wrong++;
+	}
+}
+
+/* By the device, on what was acknowledged so far; its hits are hints until they are
+ * references.  While there is no mirror the host answers. */
+static int acquire_there(struct worker *w, uint32_t n)
+{
+	const uint32_t start[] = { 0, n };
+	const gpc_key *keys = w->chain + 1;
+	uint32_t len = 0;
+	int r = gpc_mirror_sync(w->c, GPC_TICKET_ALL, PATIENCE_MS);
+
+	if (r >= 0)
+		r = gpc_match(w->c, 0, keys, start, 1, &len, w->held, GPC_DEVICE);
+	if (r < 0)
+		return gpc_acquire(w->c, 0, keys, n, w->held, 0);
+	w->counts.on_device++;
+	return len ? gpc_ref(w->c, keys, w->held, len) : 0;
+}
+
+static int acquire(struct worker *w, uint32_t n)
+{
+	return w->device ? acquire_there(w, n)
+			 : gpc_acquire(w->c, 0, w->chain + 1, n, w->held, 0);
+}
+
+int request_replay(struct worker *w, const uint64_t *ids, uint32_t n)
+{
+	uint64_t begin;
+	int hits, used, r;
+
+	w->counts.requests++;
+	w->counts.block_refs += n;
+	if (!n)
+		return 0;            /* shorter than a block */
+	r = gpc_key_import(w->c, ids, sizeof(*ids), sizeof(*ids), n, REPLAY_GROUP,
+		       w->chain + 1);
+	if (r < 0)
+		return worker_fail(w, r, "import");
+	begin = cli_now_ns();
+	hits = acquire(w, n);
+	if (hits < 0)
+		return worker_fail(w, hits, "acquire");
+	counts_latency(&w->counts, cli_now_ns() - begin);
+	count_hits(w, (uint32_t)hits);
+	r = moves_promote(w, (uint32_t)hits);
+	if (r < 0)
+		return r;
+	used = fill(w, (uint32_t)hits, n);
+	if (used < 0)
+		return used;
+	r = used ? gpc_release(w->c, w->held, (uint32_t)used) : 0;
+	return r < 0 ? worker_fail(w, r, "unref") : 0;
+}

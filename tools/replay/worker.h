@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* worker.h - one worker, and what its files share.
+ *
+ *   worker.c    its life: attach, replay its requests, report
+ *   request.c   one request, as an engine would serve it
+ *   moves.c     victims that go down, hits that come up */
+#ifndef GPC_TOOLS_WORKER_H
+#define GPC_TOOLS_WORKER_H
+
+#include "tools/replay/replay.h"
+
+enum {
+	PROMOTE_BATCH = 32,          /* well below a RAM pool's transit slots */
+	RING_BATCH = 1024,           /* well below what one command may name */
+};
+
+struct worker {
+	struct job *job;
+	struct payload payload;
+	uint32_t number;
+	gpc *c;
+	gpc_dev *device;             /* NULL: match on the host */
+	struct counts counts;
+	/* of the request at hand: chain[0] is no key, chain[1 + j] names block j */
+	gpc_key *chain;
+	gpc_block *held;             /* blocks that go back at the end, root first */
+	gpc_block *fresh, *resident;
+	struct gpc_move *moves;
+	int *results;
+	gpc_key *known;              /* keys of the trace, sorted; made when wanted */
+	char error[512];
+};
+
+/* The first error is the one that is reported; returns it. */
+int worker_fail(struct worker *w, int err, const char *what);
+
+struct patience { uint64_t end_ns; unsigned pause_ms; };
+
+/* True: wait a little, then do it again. */
+bool worker_again(struct worker *w, struct patience *p, int r);
+
+bool worker_in_ram(const struct worker *w, gpc_block block);
+
+/* Copy each victim down, then commit: at[i] is the block whose bytes are still the
+ * victim's, moves[i] where they go.  Compacts moves. */
+int moves_demote(struct worker *w, const gpc_block *at, struct gpc_move *moves, uint32_t n);
+/* Root first, run by run of blocks in RAM; without room the rest is used from there. */
+int moves_promote(struct worker *w, uint32_t hits);
+
+/* The blocks of one request: their prefixes, as the trace names them. */
+int request_replay(struct worker *w, const uint64_t *ids, uint32_t n);
+
+#endif
