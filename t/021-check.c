@@ -136,7 +136,7 @@ static void test_chain(struct made *m)
 	r->flags |= REC_UNCHAINED;
 	expect(m, 0, "");
 	r->flags = 0;
-	up->word = WORD(RESERVED, 4); /* in limbo: the child was promoted meanwhile */
+	up->word = WORD(RESERVED, 4); /* detached: the child was promoted meanwhile */
 	up->owner = MADE_PEER;
 	expect(m, 0, "");
 	up->word = word;

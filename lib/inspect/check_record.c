@@ -182,19 +182,19 @@ static void index_live(struct check *k)
 /* A victim whose bytes are about to be copied: on its way out for a peer's command, or
  * the peer's already, or the target that its key was bound to.  Children that were
  * demoted before it are live all the while, and who holds one may promote it. */
-static bool in_limbo(const struct check *k, uint32_t record)
+static bool is_detached(const struct check *k, uint32_t record)
 {
 	return counts_as(k, record, RESERVED) ||
 	       (counts_as(k, record, DYING) &&
 		seg_record(k->s, record)->owner != SHM_NO_PEER);
 }
 
-static void index_limbo(struct check *k)
+static void index_detached(struct check *k)
 {
 	uint32_t i, *at, max = k->s->header.geometry.max_blocks;
 
 	for (i = 0; i < max; i++) {
-		if (!in_limbo(k, i))
+		if (!is_detached(k, i))
 			continue;
 		at = find_key(k, seg_record(k->s, i)->key, k->space_of[k->pool_of[i]]);
 		if (!*at)
@@ -290,7 +290,7 @@ void check_records(struct check *k)
 	uint32_t i, max = k->s->header.geometry.max_blocks;
 
 	index_live(k);
-	index_limbo(k);
+	index_detached(k);
 	for (i = 0; i < max; i++)
 		check_record(k, i);
 }

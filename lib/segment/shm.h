@@ -151,7 +151,7 @@ enum { FREE = 0, RESERVED = 1, LIVE = 2, DYING = 3 };
 enum {                                   /* flags of a record */
 	REC_UNCHAINED  = 1 << 0,         /* published without a parent link */
 	REC_QUARANTINE = 1 << 1,         /* DYING: was reserved by a peer that may still write */
-	REC_DETACHED     = 1 << 2,         /* RESERVED target: its source is gone already (reserve) */
+	REC_DETACHED   = 1 << 2,         /* RESERVED target: its source is gone already (reserve) */
 	REC_COPY       = 1 << 3,         /* RESERVED target: the source stays live */
 	REC_MOVED      = 1 << 4,         /* LIVE: its key names another block of its space; no entry
 	                                  * names it, and it goes after a grace period (leave.c) */

@@ -87,7 +87,7 @@ static void take_victim(struct writer *w, struct grant *g, uint32_t i, uint32_t 
 	s->wait_block = true;
 	g->waiting++;
 	if (s->ram != NONE) {
-		tree_replace(w, v, s->ram);      /* the tree knows it in limbo there */
+		tree_replace(w, v, s->ram);      /* the tree knows it detached there */
 		store_relaxed(seg_stamp(&w->seg, s->ram), stamp);
 	} else {
 		n = w->node[v].first == NONE ? 0 :

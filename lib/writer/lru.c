@@ -99,7 +99,7 @@ static int subtree_may_go(struct writer *w, uint32_t record)
 		if (w->node[below].pins || !w_row_is_zero(w, below))
 			return IN_USE;
 		if (!w_is(w, below, LIVE) || w->node[below].waits)
-			return NOT_YET;  /* a move in limbo: its owner still copies; or it is
+			return NOT_YET;  /* a detached move: its owner still copies; or it is
 					  * about to go, and readers may need it till then */
 		if (w->pool_of[below] == w->pool_of[record] && !w->node[below].selected)
 			return NOT_YET;  /* beyond a block in RAM: that one goes first */

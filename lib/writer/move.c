@@ -9,7 +9,7 @@
  *
  * A successor that finds both LIVE goes on from there.  When a reservation evicts with moves,
  * the source is gone before the copy begins (REC_DETACHED): the caller has its block already,
- * and the key is in limbo, findable nowhere, until the target is committed. */
+ * and the key is detached, findable nowhere, until the target is committed. */
 #include "config.h"
 
 #include <errno.h>
@@ -70,7 +70,7 @@ void move_bind(struct writer *w, uint32_t target, uint32_t source, uint32_t sour
 	store_relaxed(seg_stamp(&w->seg, target), lru_stamp(w, source));
 }
 
-/* Computed anew in the meantime: what hung below a key in limbo hangs below that.  Not if that
+/* Computed anew in the meantime: what hung below a detached key hangs below that.  Not if that
  * is as deep as they are: a child is always deeper than its parent, so that keys which name
  * each other as parents make no cycle. */
 static void hand_children(struct writer *w, uint32_t target, uint32_t live)
@@ -271,7 +271,7 @@ static void end_move(struct shm_record *t)
 	t->flags &= REC_UNCHAINED;
 }
 
-/* The key becomes live where it was not: a target of its own space, or out of limbo. */
+/* The key becomes live where it was not: in a space of its own, or after it was detached. */
 static int32_t commit_new(struct writer *w, uint32_t peer, uint32_t target)
 {
 	struct shm_record *t = w_record(w, target);
@@ -309,7 +309,7 @@ static int32_t commit_new(struct writer *w, uint32_t peer, uint32_t target)
 	return 0;
 }
 
-static int32_t commit_single(struct writer *w, uint32_t peer, uint32_t target)
+static int32_t commit_detached(struct writer *w, uint32_t peer, uint32_t target)
 {
 	int32_t err = commit_new(w, peer, target);
 
@@ -386,7 +386,7 @@ static int32_t commit_one(struct writer *w, uint32_t peer, const struct shm_comm
 	else if (!t->source)
 		err = -ESTALE;           /* a writer died while it gave this one back */
 	else if (t->flags & REC_DETACHED)
-		err = commit_single(w, peer, target);
+		err = commit_detached(w, peer, target);
 	else
 		err = commit_bound(w, peer, target);
 	if (err < 0)

@@ -14,11 +14,11 @@ void move_bind(struct writer *w, uint32_t target, uint32_t source, uint32_t sour
 	       uint8_t flags);
 /* An uncommitted target forgets its source; it stays RESERVED. */
 void move_unbind(struct writer *w, uint32_t target);
-/* The same, but what hangs below a key in limbo is the caller's affair. */
+/* The same, but what hangs below a detached key is the caller's affair. */
 void move_forget(struct writer *w, uint32_t target);
 /* A pool goes: its blocks are no sources any more. */
 void move_forget_sources(struct writer *w, uint32_t pool);
-/* What hangs below a move in limbo goes: its parent will not come. */
+/* What hangs below a detached move goes: its parent will not come. */
 void move_drop_detached(struct writer *w, uint32_t target);
 /* The key of `from` is live in `to` as well: the entry names `to`, `from` waits for its end
  * (rule C3).  Also takeover's roll-forward. */

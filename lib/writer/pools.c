@@ -248,7 +248,7 @@ static void retire_all(struct writer *w, uint32_t pool, uint32_t tag)
 			grant_forget(w, p->first + i);
 		else if (w_is(w, p->first + i, RESERVED) && r->source &&
 			 (r->flags & REC_DETACHED))
-			move_unbind(w, p->first + i);    /* it must not come out of limbo */
+			move_unbind(w, p->first + i);    /* detached: its commit would bring it back */
 	}
 	w->cleared_pool = NONE;
 	feed_clear_done(w);

@@ -19,7 +19,7 @@ struct records { uint32_t *at, n, size; };       /* a list that grows */
 
 /* One per record, half a cache line. */
 struct node {
-	uint32_t parent, first, next, prev;      /* tree of LIVE blocks and of moves in limbo */
+	uint32_t parent, first, next, prev;      /* tree of LIVE blocks and of detached moves */
 	uint32_t blockers;                    /* children that keep this block from going (writer/tree.c) */
 	uint32_t ticket;                 /* of its item in the pool's queue; even: it has none */
 	uint32_t pins;                   /* uncommitted moves that read this block */
@@ -137,7 +137,7 @@ struct writer {
 	uint32_t cleared_pool;           /* its blocks go without changes of their own */
 	struct records missing;          /* takeover: LIVE, without an entry */
 	struct records twice;            /* takeover: slots whose block has another */
-	struct records twins;            /* takeover: in limbo, but another target of their key
+	struct records twins;            /* takeover: detached, but another target of their key
 	                                  * has what hangs below it */
 	uint64_t next_housekeep_ns;           /* reaping and other slow checks */
 	uint32_t nseated;                /* peers */

@@ -101,8 +101,8 @@ static void state_full(void)
 	must_be(gpc_acquire(boss, 0, k, 2, b, 0), 2);
 }
 
-/* Two keys are in limbo, one is on its way to RAM. */
-static void state_limbo(void)
+/* Two keys are detached, one is on its way to RAM. */
+static void state_detached(void)
 {
 	struct gpc_move m[2], d;
 	gpc_block b[2];
@@ -317,8 +317,8 @@ static void prepare_promoted(void)
 	job.n = MAX(job.n, 0);
 }
 
-/* Victims of a reservation, which are in limbo. */
-static void prepare_limbo(void)
+/* Victims of a reservation, which are detached. */
+static void prepare_detached(void)
 {
 	struct gpc_move m[MOST];
 	int i, got = gpc_reserve(boss, VRAM, 3, job.block,
@@ -653,8 +653,8 @@ static const struct command commands[] = {
 	{"promote", prepare_promote, send_promote, EVICTS},
 	{"commit-promote", prepare_promoted, send_commit, 0},
 	{"cancel-promote", prepare_promoted, send_cancel, CANCELS},
-	{"commit-limbo", prepare_limbo, send_commit, 0},
-	{"cancel-limbo", prepare_limbo, send_cancel, CANCELS},
+	{"commit-detached", prepare_detached, send_commit, 0},
+	{"cancel-detached", prepare_detached, send_cancel, CANCELS},
 	{"drop", NULL, send_drop, 0},
 	{"clear-tag", NULL, send_clear_tag, 0},
 	{"clear", NULL, send_clear, 0},
@@ -690,7 +690,7 @@ struct table_state {
 
 static const struct table_state states[] = {
 	{"empty", "none", state_empty},	    {"half", "none", state_half},
-	{"full", "none", state_full},	    {"limbo", "none", state_limbo},
+	{"full", "none", state_full},	    {"detached", "none", state_detached},
 	{"crowded", "none", state_crowded}, {"dead", "none", state_dead},
 	{"mirror", "host", state_full},
 };
