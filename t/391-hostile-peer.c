@@ -429,7 +429,7 @@ static struct shm_command any_command(struct brat *g)
 	if (below(g, 3))
 		memcpy(cmd.parent, &parent, sizeof(parent));
 	if (record != SHM_NO_RECORD && below(g, 4))
-		cmd.arg = seg_record(&g->c->seg, record)->op;
+		cmd.move_op = seg_record(&g->c->seg, record)->op;
 	if (cmd.op == CMD_CLEAR)
 		cmd.pool = PLAY;
 	if ((cmd.op == CMD_DROP || cmd.op == CMD_DEMOTE) && GPC_POOL(block) == HOME)

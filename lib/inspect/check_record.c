@@ -17,7 +17,7 @@ gpc_block check_block(const struct check *k, uint32_t record)
 {
 	uint32_t p = k->pool_of[record];
 
-	if (p == CHECK_NO_POOL)
+	if (p == SHM_NO_POOL)
 		return GPC_NONE;
 	return (gpc_block)(p << 24 |
 			   (record - (uint32_t)(seg_pool(k->s, p)->range >> 32)));
@@ -73,7 +73,7 @@ static void claim_range(struct check *k, uint32_t p, const struct shm_pool *pool
 {
 	uint32_t max = k->s->header.geometry.max_blocks;
 	uint32_t first = (uint32_t)(pool->range >> 32), slots = (uint32_t)pool->range;
-	uint32_t i, other = CHECK_NO_POOL;
+	uint32_t i, other = SHM_NO_POOL;
 
 	if (first > max || slots > max - first || slots > 1u << 24 || !slots) {
 		check_bad(k, pool->range, "pool %u: records %u to %u of %u", p, first,
@@ -81,7 +81,7 @@ static void claim_range(struct check *k, uint32_t p, const struct shm_pool *pool
 		return;
 	}
 	for (i = first; i < first + slots; i++)
-		if (k->pool_of[i] == CHECK_NO_POOL) {
+		if (k->pool_of[i] == SHM_NO_POOL) {
 			k->pool_of[i] = (uint8_t)p;
 		} else if (other != k->pool_of[i]) {
 			other = k->pool_of[i];
@@ -146,7 +146,7 @@ static uint32_t *find_key(const struct check *k, const uint64_t key[2], uint32_t
 
 static bool counts_as(const struct check *k, uint32_t record, uint32_t state)
 {
-	return k->pool_of[record] != CHECK_NO_POOL &&
+	return k->pool_of[record] != SHM_NO_POOL &&
 	       check_pool_ready(k, k->pool_of[record]) &&
 	       WORD_STATE(seg_record(k->s, record)->word) == state;
 }
@@ -270,7 +270,7 @@ static void check_record(struct check *k, uint32_t i)
 		bad_record(k, i, "its state is none");
 		return;
 	}
-	if (k->pool_of[i] == CHECK_NO_POOL) {
+	if (k->pool_of[i] == SHM_NO_POOL) {
 		if (state != FREE)
 			check_bad(k, r->word,
 				  "record %u (no block): %s outside of every pool", i,

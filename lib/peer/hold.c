@@ -219,7 +219,7 @@ static bool send_some(gpc *c, uint32_t n)
 	for (i = 0; op && i < n; i++) {
 		cmds[i].op = CMD_FREE;
 		cmds[i].block = b[i].block;
-		cmds[i].arg = (uint64_t)WORD_GEN(b[i].word) + 1;
+		cmds[i].life = (uint64_t)WORD_GEN(b[i].word) + 1;
 	}
 	if (op)
 		op->send = send_back;
@@ -232,6 +232,7 @@ static bool send_some(gpc *c, uint32_t n)
 
 void release_send_locked(gpc *c)
 {
+	struct shm_seat *s = seg_seat(&c->seg, c->peer);
 	uint64_t room;
 
 	if (!c->back_n && c->back_forgotten)
@@ -239,7 +240,7 @@ void release_send_locked(gpc *c)
 	while (c->back_n) {
 		room = ring_room(c);     /* once: the writer makes more of it meanwhile */
 		if (!room)               /* the writer may take them by itself: recall.c */
-			count_add(&seg_seat(&c->seg, c->peer)->ring_full, 1);
+			count_add(&s->ring_full, 1);
 		if (!room || !send_some(c, (uint32_t)MIN(MIN(room, TOGETHER), c->back_n)))
 			break;
 	}

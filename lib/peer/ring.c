@@ -28,7 +28,7 @@ struct op *ring_op(uint32_t n, uint32_t out)
 	}
 	op->n = n;
 	for (i = 0; i < out; i++)
-		op->out[i] = GPC_NONE;
+		op->out[i] = (struct answer){ { { GPC_NONE, GPC_NONE, GPC_NONE } } };
 	return op;
 }
 
@@ -326,7 +326,7 @@ static bool withdraw(gpc *c, struct op *op)
 	case CMD_EVICT:
 	case CMD_DEMOTE:
 	case CMD_PROMOTE:
-		if (!order_cas64(&head->key[0], GROUP_OPEN, GROUP_WITHDRAWN))
+		if (!order_cas64(&head->group_state, GROUP_OPEN, GROUP_WITHDRAWN))
 			return false;
 		ring_doorbell(c);        /* it may wait for what takes long */
 	}

@@ -10,6 +10,13 @@
 
 #include "peer/handle.h"
 
+struct answer {                          /* what the answer says of one slot of a group */
+	union {
+		struct { gpc_block block, to, victim; };         /* reserve, evict, moves begun */
+		struct { int32_t result; bool takes_along; };    /* commit */
+	};
+};
+
 struct op {                              /* commands submitted together */
 	struct op *next;
 	uint64_t position;
@@ -31,7 +38,7 @@ struct op {                              /* commands submitted together */
 	void (*take)(gpc *c, struct op *op);
 	gpc_block *resident;             /* publish */
 	const uint32_t *index;           /* publish: slot -> place in resident; NULL = same */
-	gpc_block out[];                 /* groups: 3 n answers: block, to, tag */
+	struct answer out[];             /* groups */
 };
 
 struct op *ring_op(uint32_t n, uint32_t out);    /* -> NULL: no memory */

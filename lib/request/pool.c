@@ -263,7 +263,7 @@ static int wait_removed(gpc *c, int pool, uint32_t generation, uint64_t deadline
 GPC_EXPORT int gpc_pool_clear(gpc *c, int pool, uint32_t tag, uint32_t flags, int timeout_ms)
 {
 	struct shm_command cmd = { .op = CMD_CLEAR, .count = 1, .tag = tag,
-				   .pool = pool < 0 ? 0xff : (uint8_t)pool,
+				   .pool = pool < 0 ? SHM_NO_POOL : (uint8_t)pool,
 				   .flags = flags & GPC_REMOVE ? CF_REMOVE : 0 };
 	uint64_t deadline = deadline_from(timeout_ms);
 	int held = request_check(c, flags, GPC_REMOVE, timeout_ms != 0), err;
@@ -282,7 +282,7 @@ GPC_EXPORT int gpc_pool_clear(gpc *c, int pool, uint32_t tag, uint32_t flags, in
 		return held;
 	d = pool < 0 ? NULL : seg_pool(&c->seg, (uint32_t)pool);
 	if (d && load_acquire(&d->state) != POOL_FREE)
-		cmd.arg = load_relaxed(&d->generation);
+		cmd.generation = load_relaxed(&d->generation);
 	held = call(c, &cmd, deadline);
 	if (held == -ENOENT)
 		return no_pool(c, pool);

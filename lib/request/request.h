@@ -54,7 +54,7 @@ void returns_know(const gpc *c, uint32_t record, gpc_block block);
 #define MOVE_NOT_HELD (1ull << 63)
 void request_move(gpc *c, gpc_block from, gpc_block to, struct gpc_move *ret);
 /* Submit a group whose first command is cmds[0], wait for its answer: how many, and *ret with
- * three words of `out` a slot (block, to, tag - 1), to be freed; or a negative errno. */
+ * `out` of each slot, to be freed; or a negative errno. */
 int request_group(gpc *c, struct shm_command *cmds, uint32_t n, uint64_t deadline,
 	       struct op **ret);
 

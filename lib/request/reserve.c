@@ -243,7 +243,7 @@ static void take_group(gpc *c, struct op *op)
 	op->result = MIN(head->result, (int32_t)op->n);
 	for (i = 0; op->result > 0 && i < (uint32_t)op->result; i++) {
 		const struct shm_command *s = ring_slot(c, op, i);
-		gpc_block victim = moves ? (gpc_block)s->tag - 1 : GPC_NONE;
+		gpc_block victim = moves ? (gpc_block)s->victim_to - 1 : GPC_NONE;
 
 		if (ours)
 			get(c, s->block, &sum);
@@ -251,9 +251,7 @@ static void take_group(gpc *c, struct op *op)
 		get(c, victim, &sum);
 		if (op->abandoned)
 			continue;
-		op->out[3 * i] = s->block;
-		op->out[3 * i + 1] = s->to;
-		op->out[3 * i + 2] = victim;
+		op->out[i] = (struct answer){ { { s->block, s->to, victim } } };
 	}
 	refs_account(c, &sum);
 }
@@ -261,7 +259,7 @@ static void take_group(gpc *c, struct op *op)
 static int group_once(gpc *c, struct shm_command *cmds, uint32_t n, uint64_t deadline,
 		      struct op **ret)
 {
-	struct op *op = ring_op(n, 3 * n);
+	struct op *op = ring_op(n, n);
 	bool pending = false;
 	int err;
 
@@ -355,7 +353,7 @@ static int reserve_part(gpc *c, uint32_t pool, uint32_t n, uint64_t leave, gpc_b
 	if (!cmds)
 		return err_set(ENOMEM, "no memory for %u commands", n);
 	cmds[0] = (struct shm_command){
-		.op = CMD_RESERVE, .pool = (uint8_t)pool, .arg = leave,
+		.op = CMD_RESERVE, .pool = (uint8_t)pool, .headroom = leave,
 		.flags = (uint8_t)((flags & GPC_PARTIAL ? CF_PARTIAL : 0) |
 				   (moves ? CF_MOVES : 0)),
 	};
@@ -364,9 +362,9 @@ static int reserve_part(gpc *c, uint32_t pool, uint32_t n, uint64_t leave, gpc_b
 	if (got < 0)
 		return got;
 	for (i = 0; i < got; i++) {
-		blocks[i] = op->out[3 * i];
+		blocks[i] = op->out[i].block;
 		if (moves)
-			request_move(c, blocks[i], op->out[3 * i + 1], &moves[i]);
+			request_move(c, blocks[i], op->out[i].to, &moves[i]);
 	}
 	free(op);
 	return got;
@@ -469,7 +467,7 @@ GPC_EXPORT int gpc_evict(gpc *c, int pool, uint32_t n, gpc_block *blocks, uint32
 		if (got < 0)
 			break;
 		for (i = 0; i < (uint32_t)got; i++)
-			blocks[done + i] = op->out[3 * i];
+			blocks[done + i] = op->out[i].block;
 		free(op);
 		if (got == 0)
 			break;

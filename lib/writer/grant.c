@@ -114,7 +114,7 @@ static void slot_finish(struct writer *w, struct grant *g, uint32_t i, uint32_t 
 	}
 	out->block = s->want;
 	out->to = block;
-	out->tag = s->ram == NONE ? 0 : (uint32_t)w_block(w, s->ram) + 1;
+	out->victim_to = s->ram == NONE ? 0 : (uint32_t)w_block(w, s->ram) + 1;
 	if (s->skip)
 		return;
 	move_bind(w, s->block, s->source, s->source_word,
@@ -131,21 +131,21 @@ static bool slot_has_all(struct writer *w, const struct grant_slot *s)
 						 !leave_is_moved(w, s->source))));
 }
 
-static uint64_t *waits_still(struct writer *w, const struct grant *g)
+static uint64_t *group_state(struct writer *w, const struct grant *g)
 {
-	return &seg_command(&w->seg, g->peer, g->position)->key[0];
+	return &seg_command(&w->seg, g->peer, g->position)->group_state;
 }
 
 static bool is_withdrawn(struct writer *w, const struct grant *g)
 {
-	return load_relaxed(waits_still(w, g)) == GROUP_WITHDRAWN;
+	return load_relaxed(group_state(w, g)) == GROUP_WITHDRAWN;
 }
 
 /* From here on its owner waits for the answer, however long that takes.  A writer that dies before
  * the answer leaves it granted: its successor runs the command again. */
 static bool grant_claim(struct writer *w, const struct grant *g)
 {
-	return order_cas64(waits_still(w, g), GROUP_OPEN, GROUP_GRANTED) || !is_withdrawn(w, g);
+	return order_cas64(group_state(w, g), GROUP_OPEN, GROUP_GRANTED) || !is_withdrawn(w, g);
 }
 
 static void grant_finish(struct writer *w, struct grant *g)
@@ -290,7 +290,7 @@ static int32_t grant_begin(struct writer *w, struct grant *g, const struct shm_c
 	uint32_t quota, from = cmd->pool, room, has;
 	int32_t err;
 
-	if (g->kind == CMD_DEMOTE && from < w->max_pools && cmd->to_pool == 0xff)
+	if (g->kind == CMD_DEMOTE && from < w->max_pools && cmd->to_pool == SHM_NO_POOL)
 		g->pool = (uint32_t)w->pool[from].demote_to;
 	if (g->pool >= w->max_pools || (g->kind == CMD_DEMOTE && from >= w->max_pools))
 		return -ENOENT;
@@ -378,12 +378,12 @@ void grant_start(struct writer *w, uint32_t peer, uint64_t position,
 		.pool = cmd->op == CMD_DEMOTE || cmd->op == CMD_PROMOTE ? cmd->to_pool :
 			cmd->pool,
 		.ram_pool = NONE, .position = position,
-		.leave = cmd->op == CMD_RESERVE ?
-			(uint32_t)MIN(cmd->arg, (uint64_t)w->max_blocks) : 0,
+		.headroom = cmd->op == CMD_RESERVE ?
+			(uint32_t)MIN(cmd->headroom, (uint64_t)w->max_blocks) : 0,
 	};
 	g->slot = writer_alloc(g->n, sizeof(*g->slot));
 	/* a writer that died before it answered may have left its choice in the slots */
-	any = g->kind == CMD_DEMOTE && cmd->arg;
+	any = g->kind == CMD_DEMOTE && cmd->any;
 	for (i = 0; i < g->n; i++)
 		g->slot[i] = (struct grant_slot){
 			.source = NONE, .block = NONE, .ram = NONE,
@@ -395,7 +395,7 @@ void grant_start(struct writer *w, uint32_t peer, uint64_t position,
 	i = g->n;
 	if (w->nleftover && g->kind == CMD_EVICT)
 		take_leftovers(w, g);    /* whatever becomes of the grant */
-	err = cmd->key[0] == GROUP_WITHDRAWN ? -ETIMEDOUT : grant_begin(w, g, cmd);
+	err = cmd->group_state == GROUP_WITHDRAWN ? -ETIMEDOUT : grant_begin(w, g, cmd);
 	if (err < 0) {
 		g->n = i;
 		grant_refuse(w, g, err);

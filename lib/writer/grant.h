@@ -21,7 +21,7 @@ struct grant {                           /* a group command that may wait for gr
 	uint32_t peer, kind, n, waiting;
 	uint32_t pool;                   /* where `block` comes from */
 	uint32_t ram_pool;               /* where victims go; NONE: they are dropped */
-	uint32_t leave;
+	uint32_t headroom;
 	uint8_t flags;
 	bool started;
 	bool again;                      /* a dead writer had begun it: its quota was checked */

@@ -223,7 +223,7 @@ static int32_t place_slots(struct writer *w, struct grant *g, const uint32_t *sl
 	 * these, and leaves */
 	extra = MIN(p->nfree + p->coming, room_for_blocks(p));
 	extra -= MIN(extra, nfree);
-	extra = g->leave > extra ? g->leave - extra : 0;
+	extra = g->headroom > extra ? g->headroom - extra : 0;
 	/* what is leaving goes first: it is no victim, and may have held one back */
 	if ((want + extra && p->leaving) || (ram && want > victim_places(ram, g) && ram->leaving))
 		return GRANT_WAIT;
@@ -272,7 +272,7 @@ static bool trim(struct writer *w, uint32_t pool)
 		return false;            /* that first: it may hold others back */
 	want = charged(p) - limit;
 	n = lru_pick(w, pool, want, false, &w->picked, &w->picked_size, 0);
-	w_state(w)->past[p->kind == GPC_RAM ? 9 : 6] += n;
+	w_count_lost(w, pool, n);
 	for (i = 0; i < n; i++) {        /* leaf first */
 		retire_prefetch(w, w->picked, n, i);
 		retire_subtree(w, w->picked[i]);

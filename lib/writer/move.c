@@ -370,7 +370,7 @@ static int32_t commit_one(struct writer *w, uint32_t peer, const struct shm_comm
 	if (target == NONE)
 		return -EINVAL;
 	t = w_record(w, target);
-	if (t->owner != peer || t->op != load_relaxed(&cmd->arg))
+	if (t->owner != peer || t->op != load_relaxed(&cmd->move_op))
 		return -ESTALE;
 	/* committed before: by a writer that died, or a retry; too late to give it up */
 	if (w_is(w, target, LIVE))

@@ -70,21 +70,33 @@ static void kill_pools(struct writer *w, uint32_t peer)
 		}
 }
 
-/* Statistics outlive the peer; readers sum up all the time, so every store is a whole one. */
+/* Readers sum up all the time, so every store is a whole one. */
+static void fold(uint64_t *past, uint64_t *from)
+{
+	store_relaxed(past, *past + load_relaxed(from));
+	store_relaxed(from, 0);
+}
+
+/* Statistics outlive the peer. */
 static void fold_statistics(struct writer *w, uint32_t peer)
 {
 	struct shm_seat *s = seg_seat(&w->seg, peer);
 	struct shm_tally *t = w_tally(w, peer);
-	uint64_t *past = w_state(w)->past;
-	uint64_t *from[] = { &s->lookups, &s->hit_vram, &s->hit_ram, &s->miss, &t->published,
-			     &t->duplicate, &t->evicted, &t->demoted, &t->promoted,
-			     &t->dropped, &s->stale_refs, &s->ring_full };
+	struct shm_past *past = &w_state(w)->past;
 	uint32_t i;
 
-	for (i = 0; i < ARRAY_SIZE(from); i++) {
-		store_relaxed(&past[i], past[i] + load_relaxed(from[i]));
-		store_relaxed(from[i], 0);
-	}
+	fold(&past->lookups, &s->lookups);
+	fold(&past->hit_vram, &s->hit_vram);
+	fold(&past->hit_ram, &s->hit_ram);
+	fold(&past->miss, &s->miss);
+	fold(&past->published, &t->published);
+	fold(&past->duplicate, &t->duplicate);
+	fold(&past->evicted, &t->evicted);
+	fold(&past->demoted, &t->demoted);
+	fold(&past->promoted, &t->promoted);
+	fold(&past->dropped, &t->dropped);
+	fold(&past->stale_refs, &s->stale_refs);
+	fold(&past->ring_full, &s->ring_full);
 	store_relaxed(&t->commands, 0);
 	store_relaxed(&s->refs, 0);
 	for (i = 0; i < ARRAY_SIZE(s->in_use); i++)

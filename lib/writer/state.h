@@ -180,6 +180,15 @@ static inline void w_tell(struct writer *w, uint32_t pool)
 	store_relaxed(&d->lingering, p->lingering);
 }
 
+/* Evicted, or dropped from RAM, for nobody in particular: no peer's tally has them. */
+static inline void w_count_lost(struct writer *w, uint32_t pool, uint32_t n)
+{
+	struct shm_past *past = &w_state(w)->past;
+	uint64_t *lost = w->pool[pool].kind == GPC_RAM ? &past->dropped : &past->evicted;
+
+	store_relaxed(lost, *lost + n);
+}
+
 static inline uint32_t w_word(struct writer *w, uint32_t record)
 {
 	return load_relaxed(&w_record(w, record)->word);

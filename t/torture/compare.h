@@ -309,7 +309,7 @@ static void check_invariants(struct verdict *v)
 
 	must(n <= 256, "%u blocks", n);
 	memcpy(k.mask, v->c->mask, sizeof(k.mask));
-	memset(pool_of, CHECK_NO_POOL, n);
+	memset(pool_of, SHM_NO_POOL, n);
 	memset(entries, 0, n);
 	memset(by_key, 0, sizeof(by_key));
 	must(seg_state(v->s)->events_floor <= seg_state(v->s)->events_head, "feed floor");

@@ -130,7 +130,7 @@ static void note_command(struct verdict *v, const struct shm_command *c)
 	v->evicts = true;
 	v->moves |= c->flags & CF_MOVES;
 	v->from = c->op == CMD_RESERVE || c->op == CMD_EVICT ? c->pool :
-		  c->to_pool == 0xff ? RAM : c->to_pool;
+		  c->to_pool == SHM_NO_POOL ? RAM : c->to_pool;
 	/* without GPC_TAKE a victim is free, and carries no operation, before the answer; RAM may
 	 * have more than its capacity, and then what was evicted does not count as room */
 	v->most += v->from == RAM || (c->op == CMD_EVICT && !(c->flags & CF_TAKE)) ? KEYS :

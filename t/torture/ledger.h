@@ -229,7 +229,7 @@ static inline void apply_victims(struct ledger *m, const struct answers *a,
 			to = head->op == CMD_RESERVE ? c->to : GPC_NONE;
 		} else {
 			from = c->to;
-			to = (gpc_block)c->tag - 1;
+			to = (gpc_block)c->victim_to - 1;
 		}
 		if (moving != (to >= 0))
 			continue;
@@ -331,11 +331,11 @@ static inline void apply_clear(struct ledger *m, const struct shm_command *c)
 
 	for (k = 0; k < KEYS; k++)
 		if (m->key[k].live && (!c->tag || key_tag(k) == c->tag) &&
-		    (c->pool == 0xff || GPC_POOL(m->key[k].block) == c->pool))
+		    (c->pool == SHM_NO_POOL || GPC_POOL(m->key[k].block) == c->pool))
 			node_remove(m, k);
 	for (p = 0; p < POOLS; p++)
 		for (s = 0; s < SLOTS; s++)
-			if (m->slot[p][s].detached && (c->pool == 0xff || p == c->pool) &&
+			if (m->slot[p][s].detached && (c->pool == SHM_NO_POOL || p == c->pool) &&
 			    (!c->tag || key_tag(m->slot[p][s].key - 1) == c->tag)) {
 				detached_ends(m, GPC_BLOCK(p, s));
 				m->slot[p][s].stale = true;
