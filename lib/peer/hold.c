@@ -239,8 +239,10 @@ void release_send_locked(gpc *c)
 		find_forgotten(c);
 	while (c->back_n) {
 		room = ring_room(c);     /* once: the writer makes more of it meanwhile */
-		if (!room)               /* the writer may take them by itself: recall.c */
+		if (!room) {             /* the writer may take them by itself: recall.c */
 			count_add(&s->ring_full, 1);
+			store_relaxed(&s->back_waits, 1);
+		}
 		if (!room || !send_some(c, (uint32_t)MIN(MIN(room, TOGETHER), c->back_n)))
 			break;
 	}

@@ -273,7 +273,8 @@ struct shm_seat {                        /* 4096 bytes */
 	uint64_t stale_refs, ring_full;
 	uint64_t refs;                   /* references held */
 	uint32_t sections;               /* p: slots ever used; bounds the scan */
-	uint32_t pad3;
+	uint32_t back_waits;             /* p: 1 since a reservation on its way back found no room in
+	                                  * the ring: the writer looks for more of them */
 	uint32_t in_use[128];            /* p: distinct blocks of each pool referenced or reserved */
 	uint8_t pad4[1024 - 320 - 512];
 	struct shm_pool request;         /* p: argument of CMD_POOL */

@@ -97,6 +97,7 @@ static void fold_statistics(struct writer *w, uint32_t peer)
 	fold(&past->dropped, &t->dropped);
 	fold(&past->stale_refs, &s->stale_refs);
 	fold(&past->ring_full, &s->ring_full);
+	store_relaxed(&s->back_waits, 0);
 	store_relaxed(&t->commands, 0);
 	store_relaxed(&s->refs, 0);
 	for (i = 0; i < ARRAY_SIZE(s->in_use); i++)

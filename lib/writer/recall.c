@@ -73,7 +73,7 @@ bool recall_comes(struct writer *w, uint32_t pool)
 	uint32_t peer;
 
 	for (peer = 0; peer < w->max_peers; peer++)
-		if (load_relaxed(&seg_seat(&w->seg, peer)->ring_full) && comes_back(w, peer, pool))
+		if (load_relaxed(&seg_seat(&w->seg, peer)->back_waits) && comes_back(w, peer, pool))
 			return true;
 	return false;
 }
@@ -105,7 +105,7 @@ static uint32_t visit(struct writer *w, uint32_t pool, uint32_t n, bool take)
 	uint32_t peer, record, next, got = 0;
 
 	for (peer = 0; peer < w->max_peers; peer++) {
-		if (!w->peer[peer].stocked && !load_relaxed(&seg_seat(&w->seg, peer)->ring_full))
+		if (!w->peer[peer].stocked && !load_relaxed(&seg_seat(&w->seg, peer)->back_waits))
 			continue;
 		for (record = w->peer[peer].reserved; record != NONE && got < n; record = next) {
 			next = w->owned[record].next;
