@@ -182,18 +182,19 @@ enum {                                   /* flags of a record */
  *                       CALLER block is its owner's because it came back
  *              source   0, or it is the target of a move: the block that is read, with
  *                       source_word, and key, parent, depth, tag are those of the moving key
- *              flags    of a target: DETACHED (the source is gone, source_word says nothing), KEEP,
- *                       UNCHAINED; of any: RECALL
+ *              flags    of a target: DETACHED (the source is gone, source_word says nothing),
+ *                       KEEP, UNCHAINED; of any: RECALL
  *   LIVE       owner    the peer that published it, or began its move
  *              op       the publish, or the command that began the move: by these two a command
  *                       that runs again finds that it was done
  *              source   0, or the REC_MOVED block that the key came from and that is LIVE too
  *              flags    UNCHAINED; MOVED or LEAVING: the key has gone, and the block goes
  *   DYING      owner    the peer whose command evicted it and gets it next, with op the slot of
- *                       that command; SHM_NO_PEER: it becomes FREE, and op is the publish still, or 0
+ *                       that command.  SHM_NO_PEER: it becomes FREE, and op is that of the
+ *                       publish still, or 0
  *              source   0
- *              flags    QUARANTINE: nobody waits for a reference, but for its dead owner's process;
- *                       LINGERS; others mean nothing any more */
+ *              flags    QUARANTINE: it waits for its dead owner's process to be gone, too;
+ *                       LINGERS; the others mean nothing any more */
 struct shm_record {                      /* w, r: the only truth about a block */
 	uint32_t word;                   /* {generation:29, state:3}: one store commits */
 	uint8_t owner;                   /* a peer, or SHM_NO_PEER */
@@ -273,8 +274,8 @@ struct shm_seat {                        /* 4096 bytes */
 	uint64_t stale_refs, ring_full;
 	uint64_t refs;                   /* references held */
 	uint32_t sections;               /* p: slots ever used; bounds the scan */
-	uint32_t back_waits;             /* p: 1 since a reservation on its way back found no room in
-	                                  * the ring: the writer looks for more of them */
+	uint32_t back_waits;             /* p: 1 since a reservation that was given up found no
+	                                  * room in the ring: the writer looks for such */
 	uint32_t in_use[128];            /* p: distinct blocks of each pool referenced or reserved */
 	uint8_t pad4[1024 - 320 - 512];
 	struct shm_pool request;         /* p: argument of CMD_POOL */
@@ -359,7 +360,7 @@ struct shm_command {
 	union {
 		uint64_t arg;            /* any of these: */
 		uint64_t life;           /* generation of the block that is meant + 1; 0: any */
-		uint64_t headroom;       /* blocks that the pool must be able to give afterwards */
+		uint64_t headroom;       /* blocks that the pool must still be able to give */
 		uint64_t any;            /* 1: the writer chooses what moves */
 		uint64_t move_op;        /* `op` of the target's record */
 		uint64_t generation;     /* of the pool that is meant; 0: any */
