@@ -338,48 +338,6 @@ static int32_t grant_begin(struct writer *w, struct grant *g, const struct shm_c
 	return err;
 }
 
-/* Is it the command's still?  If its grace period has ended before the command ran again, it was
- * freed. */
-static bool is_left_over(struct writer *w, const struct leftover *l)
-{
-	const struct shm_record *r = w_record(w, l->record);
-
-	return r->owner == l->peer && r->op == l->op &&
-	       (w_is(w, l->record, DYING) || w_is(w, l->record, RESERVED));
-}
-
-bool grant_expects(struct writer *w, uint32_t record)
-{
-	uint32_t i;
-
-	for (i = 0; i < w->nleftover; i++)
-		if (w->leftover[i].record == record)
-			return is_left_over(w, &w->leftover[i]);
-	return false;
-}
-
-/* Blocks that a dead writer evicted for this very command count first (rule C1). */
-static void take_leftovers(struct writer *w, struct grant *g)
-{
-	uint32_t i, slot;
-
-	for (i = 0; i < w->nleftover; i++) {
-		struct leftover *l = &w->leftover[i];
-
-		if (l->peer != g->peer || l->op <= g->position || l->op > g->position + g->n)
-			continue;
-		slot = (uint32_t)(l->op - g->position - 1);
-		if (is_left_over(w, l) && g->slot[slot].block == NONE) {
-			g->slot[slot].block = l->record;
-			g->slot[slot].wait_block = w_is(w, l->record, DYING);
-			g->waiting += g->slot[slot].wait_block;
-			g->again = true;
-		}
-		*l-- = w->leftover[--w->nleftover];
-		i--;
-	}
-}
-
 void grant_start(struct writer *w, uint32_t peer, uint64_t position,
 		 const struct shm_command *cmd)
 {
@@ -409,7 +367,7 @@ void grant_start(struct writer *w, uint32_t peer, uint64_t position,
 	w->grants_end = &g->next;
 	i = g->n;
 	if (w->nleftover && g->kind == CMD_EVICT)
-		take_leftovers(w, g);    /* whatever becomes of the grant */
+		grant_take_leftovers(w, g);      /* whatever becomes of the grant */
 	err = cmd->group_state == GROUP_WITHDRAWN ? -ETIMEDOUT : grant_begin(w, g, cmd);
 	if (err < 0) {
 		g->n = i;

@@ -43,6 +43,8 @@ void grant_start(struct writer *w, uint32_t peer, uint64_t position,
 /* A victim has passed its grace period; in_use: but is referenced, so it is given up.
  * True: the grant has taken it. */
 bool grant_arrived(struct writer *w, uint32_t record, bool in_use);
+/* Those that it had evicted for this command are the grant's: see grant_again.c. */
+void grant_take_leftovers(struct writer *w, struct grant *g);
 /* Was it evicted by a dead writer, for a command that has not run again yet (rule C1)? */
 bool grant_expects(struct writer *w, uint32_t record);
 /* Does an unanswered grant have this block?  Its owner was not told of it, so no command may name
