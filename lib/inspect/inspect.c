@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* inspect.c - what stands in the segments, read from outside: by pread, or from the mappings of a
+ * live handle; inspect.h says why. */
 #include "config.h"
 
 #include "inspect/inspect.h"

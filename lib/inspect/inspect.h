@@ -37,7 +37,7 @@ uint32_t outside_held(const struct segment *s, uint32_t peer, uint32_t pool);
 
 /* Who sits there, and what is counted for it, all of one owner of the seat. */
 struct outside_peer {
-	struct shm_seat seat;            /* up to `held` */
+	struct shm_seat seat;            /* up to `in_use` */
 	uint32_t nsections;
 	struct shm_section section[SHM_SECTIONS];
 	struct shm_tally tally;

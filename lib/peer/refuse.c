@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* refuse.c - the sentences that calls with blocks answer refusals with: refuse.h.  They look at the
+ * segments once more, after the refusal, so they may tell of a moment later. */
 #include "config.h"
 
 #include <errno.h>

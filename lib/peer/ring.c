@@ -1,4 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* ring.c - commands of this peer, the producer's side: submitting, taking answers, waiting.
+ *
+ * The list of what is under way, and the ring behind `head`, belong to whoever has ring_lock.  A
+ * thread that waits takes the answers of all threads; each op says what its answers mean (take). */
 #include "config.h"
 
 #include <errno.h>
@@ -60,7 +64,8 @@ static bool is_answered(gpc *c, const struct op *op)
 	return true;
 }
 
-/* What answers bring is in the cells before this, so gpc_check finds it in one of the two. */
+/* The cells have what the answers bring before `taken` passes them, so gpc_check finds each
+ * reservation in one of the two. */
 static void note_taken(gpc *c)
 {
 	struct shm_seat *s = my_seat(c);
@@ -316,7 +321,8 @@ int ring_watch(gpc *c, int (*look)(gpc *c, void *arg), void *arg, uint64_t deadl
 	}
 }
 
-/* Nobody wants the answer any more.  False: the writer has granted it, and answers now. */
+/* The caller gives up.  False: the writer has granted the command, and the answer is about to
+ * come. */
 static bool withdraw(gpc *c, struct op *op)
 {
 	struct shm_command *head = ring_slot(c, op, 0);
@@ -350,7 +356,7 @@ int ring_call(gpc *c, struct op *op, const struct shm_command *cmds, uint64_t de
 		ring_turn_locked(c);
 		if (!submitted && err == 0)
 			submitted = ring_submit_locked(c, op, cmds) == 0;
-		taken = op->taken;       /* by another thread, perhaps, which is done with it */
+		taken = op->taken;       /* perhaps by another thread, which is done with it */
 		if (!taken && err < 0 && submitted) {
 			if (!withdraw(c, op) && err == -ETIMEDOUT) {
 				err = 0;

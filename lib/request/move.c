@@ -137,8 +137,8 @@ static bool is_held(gpc *c, uint32_t record)
 	return hold == HOLD_REF || hold == HOLD_PENDING;
 }
 
-/* It need not have a source any more: the writer forgets one that was dropped.  What is no target
- * of that move stays what it is. */
+/* Is the block the target of the move that the command names?  It need not have a source any
+ * more: the writer forgets one that was dropped. */
 static bool is_target(gpc *c, uint32_t record, const struct shm_command *s)
 {
 	return hold_is_owner(c, record) && seg_record(&c->seg, record)->op == s->move_op;

@@ -171,7 +171,7 @@ GPC_EXPORT int gpc_pool_add(gpc *c, struct gpc_pool *p)
 
 /* ---- look ---- */
 
-/* A pool that is going is none to look at. */
+/* A pool that is going has no description any more. */
 static int no_pool(const gpc *c, int pool)
 {
 	return err_set(ENOENT, "pool is %d: %s has no pool of that number", pool, c->seg.name);
@@ -233,7 +233,7 @@ GPC_EXPORT int gpc_pool_available(gpc *c, int pool)
 		return no_pool(c, pool);
 	for (i = 0; i < c->seg.header.geometry.max_peers; i++)
 		held += outside_held(&c->seg, i, (uint32_t)pool);
-	if (d.flags & GPC_POOL_CALLER) { /* its owner's holds are references alone */
+	if (d.flags & GPC_POOL_CALLER) { /* in_use counts its references, not its reservations */
 		outside_index(&c->seg, at + offsetof(struct shm_pool, live), &n, sizeof(n));
 		held += n.reserved + n.dying - n.lingering;
 	}
@@ -243,7 +243,7 @@ GPC_EXPORT int gpc_pool_available(gpc *c, int pool)
 
 /* ---- clear ---- */
 
-/* A removed pool goes by itself when its last hold has; wait for that. */
+/* A removed pool goes by itself when its last hold has gone: wait for that. */
 static int wait_removed(gpc *c, int pool, uint32_t generation, uint64_t deadline)
 {
 	const struct shm_pool *d = seg_pool(&c->seg, (uint32_t)pool);
