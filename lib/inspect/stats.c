@@ -51,7 +51,7 @@ static uint64_t tick_of(const struct segment *s)
 {
 	uint64_t tick;
 
-	outside_control(s, s->at.line + offsetof(struct shm_shared, tick), &tick, sizeof(tick));
+	outside_control(s, s->at.shared + offsetof(struct shm_shared, tick), &tick, sizeof(tick));
 	return tick;
 }
 

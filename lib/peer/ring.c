@@ -43,13 +43,13 @@ struct shm_command *ring_slot(gpc *c, const struct op *op, uint32_t i)
 
 void ring_doorbell(gpc *c)
 {
-	struct shm_shared *line = seg_shared(&c->seg);
+	struct shm_shared *shared = seg_shared(&c->seg);
 
-	order_or64(&line->pending[c->peer >> 6], 1ull << (c->peer & 63));
+	order_or64(&shared->pending[c->peer >> 6], 1ull << (c->peer & 63));
 	/* a full barrier stands between pending and sleeping: the writer does the reverse (Z);
 	 * model/wake.pml */
-	if (load_relaxed(&line->sleeping) && order_swap32(&line->sleeping, 0))
-		futex_wake_all(&line->sleeping);
+	if (load_relaxed(&shared->sleeping) && order_swap32(&shared->sleeping, 0))
+		futex_wake_all(&shared->sleeping);
 }
 
 /* ---- taking answers ---- */

@@ -7,7 +7,7 @@
  *
  *   index segment                              control segment
  *     header      4096   immutable               header      4096   immutable copy
- *     state       4096   w                       line        4096   epoch, tick, doorbell
+ *     state       4096   w                       shared      4096   epoch, tick, doorbell
  *     pool[]      2048   w                       seat[P]     4096   p
  *     mirror[8]    256   w                       section[P][64] 64  p
  *     tally[P]     128   w                       ring[P][4096]  64  p, results w
@@ -238,7 +238,7 @@ _Static_assert(sizeof(struct shm_change) == 64, "change layout");
 #define CELL_STOCK      0xd000u          /* w, p takes: reserved, in the peer's stock */
 #define CELL_ABOVE      0x0fffu          /* the room */
 
-struct shm_shared {                        /* one cache line for each kind of access */
+struct shm_shared {                      /* one cache line for each kind of access */
 	uint64_t epoch;                  /* all: raised to start a grace period */
 	uint64_t completed;              /* all: no open section is older; only a hint to save scans */
 	uint8_t pad0[48];
@@ -249,7 +249,7 @@ struct shm_shared {                        /* one cache line for each kind of ac
 	uint32_t sleeping;               /* w: futex word, 1 while the writer sleeps */
 	uint32_t pad2[7];
 };
-_Static_assert(sizeof(struct shm_shared) == 192, "line layout");
+_Static_assert(sizeof(struct shm_shared) == 192, "shared layout");
 
 enum { SEAT_FREE = 0, SEAT_TAKEN = 1, SEAT_LEFT = 2 };
 

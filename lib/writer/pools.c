@@ -252,7 +252,7 @@ static void retire_all(struct writer *w, uint32_t pool, uint32_t tag)
 			move_unbind(w, p->first + i);    /* detached: it must not be committed */
 	}
 	w->cleared_pool = NONE;
-	feed_clear_done(w);
+	events_clear_done(w);
 }
 
 static void clear_pool(struct writer *w, uint32_t pool, uint32_t tag)
@@ -267,12 +267,12 @@ static void clear_pool(struct writer *w, uint32_t pool, uint32_t tag)
 void pools_finish_clears(struct writer *w)
 {
 	uint32_t pool, tag, i;
-	bool noted = feed_is_clearing(w, &pool, &tag);
+	bool noted = events_is_clearing(w, &pool, &tag);
 
 	if (noted && w->pool[pool].state != POOL_FREE)
 		retire_all(w, pool, tag);
 	else
-		feed_clear_done(w);
+		events_clear_done(w);
 	for (i = 0; i < w->max_pools; i++)
 		if (w->pool[i].state == POOL_DRAINING && !(noted && i == pool && !tag))
 			clear_pool(w, i, 0);
