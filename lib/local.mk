@@ -120,6 +120,7 @@ lib_gpc_sources = \
 	%reldir%/writer/grace.h \
 	%reldir%/writer/grant.c \
 	%reldir%/writer/grant.h \
+	%reldir%/writer/grant_again.c \
 	%reldir%/writer/grant_place.c \
 	%reldir%/writer/grant_source.c \
 	%reldir%/writer/leave.c \

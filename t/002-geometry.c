@@ -133,7 +133,7 @@ static int layout_is_wrong(const struct shm_geometry *geo)
 				  at.index_bytes,
 				  0};
 	const uint64_t control[] = {
-		0,	  4096,		 at.line,	   4096,
+		0,	  4096,		 at.shared,	   4096,
 		at.seat,  p * 4096,	 at.section,	   p * 4096,
 		at.ring,  p * 4096 * 64, at.ref,	   b * geo->ref_stride,
 		at.stamp, b * 8,	 at.control_bytes, 0};

@@ -44,7 +44,7 @@ static void test_grace(void)
 	uint64_t cookie = epoch_start(s), later;
 
 	ok(epoch_done(s, cookie), "without sections a grace period is over at once");
-	is_int(f.line->completed, cookie, "what the scan proved is kept");
+	is_int(f.shared->completed, cookie, "what the scan proved is kept");
 	ok(!epoch_done(s, cookie + 1), "one that has not begun is not over");
 
 	epoch_enter(s, 0, 5);
@@ -58,7 +58,7 @@ static void test_grace(void)
 	ok(epoch_done(s, later), "a section that began later does not hold it back");
 	cookie = epoch_start(s);
 	ok(!epoch_done(s, cookie), "that section holds back the next one");
-	is_int(f.line->completed, later, "and nothing beyond it counts as proved");
+	is_int(f.shared->completed, later, "and nothing beyond it counts as proved");
 	epoch_leave(s, 2, 63);
 	ok(epoch_done(s, cookie), "until it ends");
 }
@@ -99,7 +99,7 @@ static void test_untrusted(void)
 	ok(!epoch_done(s, cookie), "the very last slot is seen");
 	section(FAKE_PEERS - 1, 63)->epoch = UINT64_MAX;
 	ok(!epoch_done(s, cookie), "an epoch that has not come yet may be as old as any");
-	ok(f.line->completed < cookie, "and nothing is proved by it");
+	ok(f.shared->completed < cookie, "and nothing is proved by it");
 	section(FAKE_PEERS - 1, 63)->epoch = 0;
 	ok(epoch_done(s, cookie), "until it is gone");
 	seg_seat(s, 1)->sections = 0;
@@ -261,7 +261,7 @@ static void test_exact_tick(void)
 
 	is_int((long long)(handle_tick(&f.c) - first), 1,
 	       "exact ticks: one for each call");
-	is_int((long long)(f.line->tick - first), 1, "kept in the segment");
+	is_int((long long)(f.shared->tick - first), 1, "kept in the segment");
 }
 
 static void test_timed_tick(void)
@@ -271,16 +271,16 @@ static void test_timed_tick(void)
 	uint64_t tick, now;
 
 	f.c.seg.header.tick_us = (uint32_t)us;
-	f.line->tick = 100;
-	f.line->tick_ns = clock_coarse_ns();
+	f.shared->tick = 100;
+	f.shared->tick_ns = clock_coarse_ns();
 	f.c.tick_raised_ns = 0;
 	is_int((long long)handle_tick(&f.c), 100, "a timed tick stays for its time");
-	f.line->tick_ns -= step;
+	f.shared->tick_ns -= step;
 	is_int((long long)handle_tick(&f.c), 101,
 	       "then whoever comes moves it on, whenever he was here last");
 	is_int((long long)handle_tick(&f.c), 101, "and the time begins anew");
-	is_int((long long)f.line->tick, 101, "kept in the segment");
-	f.line->tick_ns += 2 * step;
+	is_int((long long)f.shared->tick, 101, "kept in the segment");
+	f.shared->tick_ns += 2 * step;
 	is_int((long long)handle_tick(&f.c), 101,
 	       "a clock that is behind makes one step at a time");
 	f.c.tick_raised_ns -= step;

@@ -234,11 +234,11 @@ static void test_gpc_ref(void)
 	is_int(gpc_ref(&f.c, NULL, NULL, 0), 0, "NULL is fine for nothing");
 	is_int(gpc_ref(&f.c, NULL, blocks, 1), -EINVAL, "and for nothing else");
 	is_int(gpc_ref(&f.c, keys, NULL, 1), -EINVAL, "blocks neither");
-	tick = f.line->tick;
+	tick = f.shared->tick;
 	is_int(gpc_ref(&f.c, keys, blocks, 128), 128, "good hints, more than one group");
 	is_counted(128, 64, 64, "gpc_ref");
-	is_int((long long)(f.line->tick - tick), 1, "one tick for all");
-	ok(*seg_stamp(&f.c.seg, 0) == (f.line->tick << STAMP_BITS | STAMP_PLACES) &&
+	is_int((long long)(f.shared->tick - tick), 1, "one tick for all");
+	ok(*seg_stamp(&f.c.seg, 0) == (f.shared->tick << STAMP_BITS | STAMP_PLACES) &&
 	   *seg_stamp(&f.c.seg, 127) == *seg_stamp(&f.c.seg, 0) - 127,
 	   "it is a use of each, at its place");
 	is_int((long long)f.seat->lookups, 0, "but no lookup");

@@ -51,8 +51,8 @@ static void test_stats(struct made *m)
 	seat->refs = 2;
 	made_tally(m, MADE_PEER)->published = 5;
 	made_tally(m, MADE_PEER)->reserved = 4;
-	made_state(m)->past[0] = 100;
-	made_state(m)->past[11] = 9;
+	made_state(m)->past.lookups = 100;
+	made_state(m)->past.ring_full = 9;
 	made_state(m)->relocated = 3;
 	epoch_enter(&m->c.seg, MADE_PEER, 5);
 	made_count(m);

@@ -133,7 +133,7 @@ static void test_section(void)
 	end("a section");
 }
 
-/* The victims' keys are in limbo until they are committed. */
+/* The victims' keys are detached until they are committed. */
 static void reserve_end(struct gpc_move *m, int n)
 {
 	int i;

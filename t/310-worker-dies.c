@@ -128,7 +128,7 @@ static void with_promotions(gpc *c)
 }
 
 /* Victims whose key is findable nowhere until the commit. */
-static void with_limbo(gpc *c)
+static void with_detached(gpc *c)
 {
 	struct gpc_move m[3];
 	gpc_block b[3];
@@ -192,7 +192,7 @@ static const struct {
 	{ "open sections", with_sections, 0 },
 	{ "demotions begun", with_demotions, 0 },
 	{ "promotions begun, and their victims", with_promotions, 0 },
-	{ "victims in limbo", with_limbo, 0 },
+	{ "detached victims", with_detached, 0 },
 	{ "a reserve that waits", with_parked_reserve, 0 },
 	{ "a publish in flight", with_publish_in_flight, 0 },
 	{ "a pool of its own blocks", with_pool, 0 },

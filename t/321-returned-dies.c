@@ -144,7 +144,7 @@ static bool answer_tells(void)
 		return failed("told besides the answer", b, GPC_NONE);
 	/* as the library does when nobody waits for the answer */
 	submit(c, owner, (struct shm_command){ .op = CMD_FREE, .block = named,
-						.arg = (uint64_t)WORD_GEN(r->word) + 1 });
+						.life = (uint64_t)WORD_GEN(r->word) + 1 });
 	while (load_acquire(&command(c, owner)->result) == CMD_PENDING)
 		must(gpc_writer_serve(c, 1));
 	return true;

@@ -373,7 +373,7 @@ static void course(int rounds, const char *with)
 	crew_join(a, "the judge, who found everything as it was acknowledged,");
 	ok(n[N_SURVIVED] < (uint64_t)rounds / 4, "mirrors: %s; %d rounds, %llu acts; in %llu "
 	   "rounds the writer came through; %llu idle keys were lost, %llu stayed below a key in "
-	   "limbo", with, rounds, (unsigned long long)n[N_ACTS], (unsigned long long)n[N_SURVIVED],
+	   "detached", with, rounds, (unsigned long long)n[N_ACTS], (unsigned long long)n[N_SURVIVED],
 	   (unsigned long long)n[N_LOST], (unsigned long long)n[N_KEPT]);
 }
 

@@ -379,8 +379,8 @@ static void test_same_hash(void)
 	end("keys of one hash");
 }
 
-/* A pool goes, with the place of a key in limbo in it, whose child is elsewhere. */
-static void test_limbo_of_a_dead_pool(void)
+/* A pool goes, with the place of a detached key in it, whose child is elsewhere. */
+static void test_detached_of_a_dead_pool(void)
 {
 	struct gpc_config cfg = cache_config(2, 4);
 	struct gpc_move m[2], victim;
@@ -411,7 +411,7 @@ static void test_limbo_of_a_dead_pool(void)
 	writer_comes(false);
 	recovers();
 	is_int(find(c, 2), -1, "it goes with the pool where its parent's key was");
-	clean(c, "limbo in a dead pool");
+	clean(c, "a detached move in a dead pool");
 	must(gpc_commit(c, &victim, 1, &result, 0, -1));
 	is_int(result, -ESTALE, "the parent does not come back");
 	end("and its commit");
@@ -629,7 +629,7 @@ static int body(void)
 	test_deepest();
 	test_source_of_no_pool();
 	test_same_hash();
-	test_limbo_of_a_dead_pool();
+	test_detached_of_a_dead_pool();
 	test_quarantine();
 	test_twice();
 	test_renamed_half();

@@ -23,7 +23,7 @@ static void give_back(gpc_block b)
 	const struct shm_record *r = seg_record(&c->seg, (uint32_t)b);
 
 	submit(c, (struct shm_command){ .op = CMD_FREE, .block = b,
-					.arg = (uint64_t)WORD_GEN(r->word) + 1 });
+					.life = (uint64_t)WORD_GEN(r->word) + 1 });
 	while (waits(c))
 		must(gpc_writer_serve(c, 1));
 }
@@ -113,7 +113,7 @@ static bool commit_round(gpc *d, uint64_t n, bool *died)
 	chain_make(c, 0, n, 1, &b);
 	must(gpc_demote(c, 0, 1, &b, 1, &m, 0, 1000));
 	commit = (struct shm_command){ .op = CMD_COMMIT, .block = m.from, .to = m.to,
-				       .arg = seg_record(&c->seg, pool_record(&c->seg, m.to))->op };
+				       .move_op = seg_record(&c->seg, pool_record(&c->seg, m.to))->op };
 	part_with(m.to);
 	must(gpc_writer_drop(c));
 	*died = writer_dies(commit, n);

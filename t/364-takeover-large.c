@@ -314,7 +314,7 @@ static void is_found(uint32_t but, const char *when)
 static struct {
 	gpc_block ref[64 * LONGEST], own[VRAM], room[MOVES];
 	struct gpc_move move[2 * MOVES];
-	uint32_t refs, owned, moves, demoted;   /* the first moves are demotions, others in limbo */
+	uint32_t refs, owned, moves, demoted;   /* the first moves are demotions, others detached */
 } held;
 
 /* ---- recency: who goes next, by stamps alone ---- */
@@ -671,7 +671,7 @@ static void let_go(void)
 	for (i = 0; i < held.moves; i++)
 		bad += result[i] != 0;
 	ok(held.demoted && held.moves > held.demoted && !bad,
-	   "%u moves that the last writer began are committed, %u out of limbo",
+	   "%u moves that the last writer began are committed, %u of them detached",
 	   (unsigned)held.moves, (unsigned)(held.moves - held.demoted));
 	is_int(gpc_release(c, held.ref, held.refs), 0, "%u references are given back",
 	       (unsigned)held.refs);

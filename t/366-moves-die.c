@@ -142,7 +142,7 @@ static gpc_block put(int pool)
 static struct shm_command commit_of(const struct gpc_move *m)
 {
 	return (struct shm_command){ .op = CMD_COMMIT, .block = m->from, .to = m->to,
-				     .arg = seg_record(&c->seg, pool_record(&c->seg, m->to))->op };
+				     .move_op = seg_record(&c->seg, pool_record(&c->seg, m->to))->op };
 }
 
 static gpc_block goes_down(struct shm_command *cmd)

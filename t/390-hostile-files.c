@@ -110,7 +110,7 @@ static struct region choose_region(void)
 		{ 0, at.record, at.change - at.record },
 		{ 0, at.record, 20 * sizeof(struct shm_record) },
 		{ 0, at.change, 40 * sizeof(struct shm_change) },
-		{ 1, at.line, sizeof(struct shm_shared) },
+		{ 1, at.shared, sizeof(struct shm_shared) },
 		{ 1, at.seat, PEERS * sizeof(struct shm_seat) },
 		{ 1, at.seat, 1024 },
 		{ 1, at.section, PEERS * SHM_SECTIONS * sizeof(struct shm_section) },

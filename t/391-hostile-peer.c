@@ -13,7 +13,7 @@
 struct brat {
 	gpc *c;
 	struct shm_seat *seat;
-	struct shm_shared *line;
+	struct shm_shared *shared;
 	uint64_t head, random;
 	int section;
 };
@@ -353,9 +353,9 @@ static void scribble_stamps(struct brat *g)
 
 static void scribble_line(struct brat *g)
 {
-	store_relaxed(&g->line->epoch, nasty(g));
-	store_relaxed(&g->line->pending[below(g, 4)], nasty(g));
-	store_relaxed(&g->line->sleeping, below(g, 3));
+	store_relaxed(&g->shared->epoch, nasty(g));
+	store_relaxed(&g->shared->pending[below(g, 4)], nasty(g));
+	store_relaxed(&g->shared->sleeping, below(g, 3));
 	ring_doorbell(g->c);
 }
 
@@ -429,7 +429,7 @@ static struct shm_command any_command(struct brat *g)
 	if (below(g, 3))
 		memcpy(cmd.parent, &parent, sizeof(parent));
 	if (record != SHM_NO_RECORD && below(g, 4))
-		cmd.arg = seg_record(&g->c->seg, record)->op;
+		cmd.move_op = seg_record(&g->c->seg, record)->op;
 	if (cmd.op == CMD_CLEAR)
 		cmd.pool = PLAY;
 	if ((cmd.op == CMD_DROP || cmd.op == CMD_DEMOTE) && GPC_POOL(block) == HOME)
@@ -459,7 +459,7 @@ static void any_section(struct brat *g)
 	store_relaxed(&g->seat->sections, 4);
 	store_relaxed(&s->ticket, 1 + below(g, 3));
 	store_relaxed(&s->done, below(g, 3));
-	store_release(&s->epoch, below(g, 3) ? 0 : load_relaxed(&g->line->epoch));
+	store_release(&s->epoch, below(g, 3) ? 0 : load_relaxed(&g->shared->epoch));
 }
 
 static void anything(struct brat *g)
@@ -478,7 +478,7 @@ static void anything(struct brat *g)
 		store_relaxed(seg_stamp(&g->c->seg, below(g, records(g))), nasty(g));
 		break;
 	case 3:
-		order_or64(&g->line->pending[below(g, 4)], nasty(g));
+		order_or64(&g->shared->pending[below(g, 4)], nasty(g));
 		break;
 	case 4:
 		store_release(&slot(g, g->head - below(g, 32))->result,
@@ -535,7 +535,7 @@ static int brat(int me)
 	crew_wait(GATE_STAND, 1);
 	g.c = crew_attach("brat");
 	g.seat = seg_seat(&g.c->seg, g.c->peer);
-	g.line = seg_shared(&g.c->seg);
+	g.shared = seg_shared(&g.c->seg);
 	g.head = g.seat->head;
 	crew->count[N_PID + me] = (uint64_t)getpid();
 	crew->count[N_SEAT + me] = g.c->peer;

@@ -34,7 +34,7 @@ t_programs = \
 	%reldir%/130-tier.t \
 	%reldir%/131-moves.t \
 	%reldir%/132-two-tier.t \
-	%reldir%/133-limbo.t \
+	%reldir%/133-detached.t \
 	%reldir%/134-chains-and-moves.t \
 	%reldir%/135-moves-seen.t \
 	%reldir%/136-moves-refs.t \

@@ -186,7 +186,7 @@ static void check_copy(struct check *k)
 
 	memcpy(&secret, k->s->header.secret, sizeof(secret));
 	key_masks(&secret, k->mask);
-	memset(k->pool_of, CHECK_NO_POOL, n);
+	memset(k->pool_of, SHM_NO_POOL, n);
 	memset(k->entries, 0, n);
 	memset(k->by_key, 0, (k->by_key_mask + 1) * sizeof(*k->by_key));
 	k->seed[0] = check_mix(clock_ns(), (uintptr_t)k);

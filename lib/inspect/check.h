@@ -9,13 +9,11 @@
 #include "peer/handle.h"
 #include "kernels/probe.h"
 
-#define CHECK_NO_POOL 0xffu
-
 struct check {
 	gpc *c;
 	const struct segment *s; /* the copy */
 	gpc_key mask[GPC_MAX_SPACES];
-	uint8_t *pool_of; /* by record: pool that owns it, or CHECK_NO_POOL */
+	uint8_t *pool_of; /* by record: pool that owns it, or SHM_NO_POOL */
 	uint8_t *entries; /* by record: table entries that name it, 4 bits for
 	                                  * each of its buckets, saturated */
 	uint32_t *by_key; /* open addressing: record + 1 */

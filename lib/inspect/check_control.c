@@ -113,14 +113,14 @@ static void check_stamps(struct check *k)
 
 void check_control(struct check *k)
 {
-	const struct shm_shared *line = seg_shared(k->s);
+	const struct shm_shared *shared = seg_shared(k->s);
 	uint32_t p;
 
 	k->open_sections = false;
-	if (line->completed > line->epoch)
+	if (shared->completed > shared->epoch)
 		check_bad(k, 0, "epoch %llu: %llu counts as completed",
-			  (unsigned long long)line->epoch,
-			  (unsigned long long)line->completed);
+			  (unsigned long long)shared->epoch,
+			  (unsigned long long)shared->completed);
 	for (p = 0; p < k->s->header.geometry.max_peers; p++)
 		check_seat(k, p);
 	check_cells(k);

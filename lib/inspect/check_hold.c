@@ -137,7 +137,7 @@ void check_holds(struct check *k)
 	for (i = 0; i < k->s->header.geometry.max_blocks; i++) {
 		const struct shm_record *r = seg_record(k->s, i);
 
-		if (k->pool_of[i] != CHECK_NO_POOL && WORD_STATE(r->word) == RESERVED)
+		if (k->pool_of[i] != SHM_NO_POOL && WORD_STATE(r->word) == RESERVED)
 			check_reservation(k, i, r);
 		if (!has_reservation(seg_row(k->s, i), words))
 			continue;

@@ -17,7 +17,7 @@ gpc_block check_block(const struct check *k, uint32_t record)
 {
 	uint32_t p = k->pool_of[record];
 
-	if (p == CHECK_NO_POOL)
+	if (p == SHM_NO_POOL)
 		return GPC_NONE;
 	return (gpc_block)(p << 24 |
 			   (record - (uint32_t)(seg_pool(k->s, p)->range >> 32)));
@@ -73,7 +73,7 @@ static void claim_range(struct check *k, uint32_t p, const struct shm_pool *pool
 {
 	uint32_t max = k->s->header.geometry.max_blocks;
 	uint32_t first = (uint32_t)(pool->range >> 32), slots = (uint32_t)pool->range;
-	uint32_t i, other = CHECK_NO_POOL;
+	uint32_t i, other = SHM_NO_POOL;
 
 	if (first > max || slots > max - first || slots > 1u << 24 || !slots) {
 		check_bad(k, pool->range, "pool %u: records %u to %u of %u", p, first,
@@ -81,7 +81,7 @@ static void claim_range(struct check *k, uint32_t p, const struct shm_pool *pool
 		return;
 	}
 	for (i = first; i < first + slots; i++)
-		if (k->pool_of[i] == CHECK_NO_POOL) {
+		if (k->pool_of[i] == SHM_NO_POOL) {
 			k->pool_of[i] = (uint8_t)p;
 		} else if (other != k->pool_of[i]) {
 			other = k->pool_of[i];
@@ -146,7 +146,7 @@ static uint32_t *find_key(const struct check *k, const uint64_t key[2], uint32_t
 
 static bool counts_as(const struct check *k, uint32_t record, uint32_t state)
 {
-	return k->pool_of[record] != CHECK_NO_POOL &&
+	return k->pool_of[record] != SHM_NO_POOL &&
 	       check_pool_ready(k, k->pool_of[record]) &&
 	       WORD_STATE(seg_record(k->s, record)->word) == state;
 }
@@ -182,19 +182,19 @@ static void index_live(struct check *k)
 /* A victim whose bytes are about to be copied: on its way out for a peer's command, or
  * the peer's already, or the target that its key was bound to.  Children that were
  * demoted before it are live all the while, and who holds one may promote it. */
-static bool in_limbo(const struct check *k, uint32_t record)
+static bool is_detached(const struct check *k, uint32_t record)
 {
 	return counts_as(k, record, RESERVED) ||
 	       (counts_as(k, record, DYING) &&
 		seg_record(k->s, record)->owner != SHM_NO_PEER);
 }
 
-static void index_limbo(struct check *k)
+static void index_detached(struct check *k)
 {
 	uint32_t i, *at, max = k->s->header.geometry.max_blocks;
 
 	for (i = 0; i < max; i++) {
-		if (!in_limbo(k, i))
+		if (!is_detached(k, i))
 			continue;
 		at = find_key(k, seg_record(k->s, i)->key, k->space_of[k->pool_of[i]]);
 		if (!*at)
@@ -269,7 +269,7 @@ static void check_record(struct check *k, uint32_t i)
 		bad_record(k, i, "its state is none");
 		return;
 	}
-	if (k->pool_of[i] == CHECK_NO_POOL) {
+	if (k->pool_of[i] == SHM_NO_POOL) {
 		if (state != FREE)
 			check_bad(k, r->word,
 				  "record %u (no block): %s outside of every pool", i,
@@ -289,7 +289,7 @@ void check_records(struct check *k)
 	uint32_t i, max = k->s->header.geometry.max_blocks;
 
 	index_live(k);
-	index_limbo(k);
+	index_detached(k);
 	for (i = 0; i < max; i++)
 		check_record(k, i);
 }

@@ -14,7 +14,7 @@
 
 /* Who sits there, and what is counted for it, all of one owner of the seat. */
 struct inspect_peer {
-	struct shm_seat seat;            /* up to `held` */
+	struct shm_seat seat;            /* up to `in_use` */
 	uint32_t nsections;
 	struct shm_section section[SHM_SECTIONS];
 	struct shm_tally tally;

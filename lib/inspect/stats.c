@@ -15,13 +15,6 @@
 #include <errno.h>
 #include <string.h>
 
-/* state.past and gpc_stats list the same counters in the same order. */
-#define PAST_COUNTERS 12
-_Static_assert(offsetof(struct gpc_stats, relocated) -
-			       offsetof(struct gpc_stats, lookups) ==
-		       PAST_COUNTERS * sizeof(uint64_t),
-	       "counters of departed peers");
-
 static bool is_live(const struct shm_state *st, uint32_t pool)
 {
 	return st->live_pools[pool >> 6] >> (pool & 63) & 1;
@@ -59,7 +52,7 @@ static uint64_t tick_of(const struct segment *s)
 {
 	uint64_t tick;
 
-	seg_peek_control(s, s->at.line + offsetof(struct shm_shared, tick), &tick, sizeof(tick));
+	seg_peek_control(s, s->at.shared + offsetof(struct shm_shared, tick), &tick, sizeof(tick));
 	return tick;
 }
 
@@ -185,11 +178,20 @@ static void add_seat(const struct inspect_peer *p, struct gpc_stats *st)
 
 static void add_past(const struct shm_state *state, struct gpc_stats *st)
 {
-	uint64_t *counter = &st->lookups;
-	uint32_t i;
+	const struct shm_past *past = &state->past;
 
-	for (i = 0; i < PAST_COUNTERS; i++)
-		counter[i] += state->past[i];
+	st->lookups += past->lookups;
+	st->hit_vram += past->hit_vram;
+	st->hit_ram += past->hit_ram;
+	st->miss += past->miss;
+	st->published += past->published;
+	st->duplicate += past->duplicate;
+	st->evicted += past->evicted;
+	st->demoted += past->demoted;
+	st->promoted += past->promoted;
+	st->dropped += past->dropped;
+	st->stale_refs += past->stale_refs;
+	st->ring_full += past->ring_full;
 	st->relocated = state->relocated;
 	st->no_bucket = state->no_bucket;
 }

@@ -31,13 +31,13 @@ static void raise_mark(struct shm_seat *seat, uint32_t to)
 }
 
 /* The current epoch, never 0: a fresh control segment is all zero. */
-static uint64_t current(struct shm_shared *line)
+static uint64_t current(struct shm_shared *shared)
 {
-	uint64_t epoch = load_relaxed(&line->epoch);
+	uint64_t epoch = load_relaxed(&shared->epoch);
 
 	if (__builtin_expect(!epoch, 0)) {
-		order_cas64(&line->epoch, 0, 1);
-		epoch = load_relaxed(&line->epoch);
+		order_cas64(&shared->epoch, 0, 1);
+		epoch = load_relaxed(&shared->epoch);
 	}
 	return epoch;
 }
@@ -45,7 +45,7 @@ static uint64_t current(struct shm_shared *line)
 bool epoch_enter(const struct segment *s, uint32_t peer, uint32_t i)
 {
 	struct shm_section *sec = seg_section(s, peer, i);
-	struct shm_shared *line = seg_shared(s);
+	struct shm_shared *shared = seg_shared(s);
 
 	if (load_relaxed(&sec->epoch))
 		return false;
@@ -62,7 +62,7 @@ bool epoch_enter(const struct segment *s, uint32_t peer, uint32_t i)
 	/* (E) a full barrier: nothing of the table is read before the slot is seen.
 	 * Pairs with (F); model/grace.pml.  If we die from here on, the slot stays open
 	 * until the seat is reaped. */
-	return order_cas64(&sec->epoch, 0, current(line));
+	return order_cas64(&sec->epoch, 0, current(shared));
 }
 
 void epoch_leave(const struct segment *s, uint32_t peer, uint32_t i)
@@ -155,13 +155,13 @@ bool epoch_over(const struct segment *s, uint64_t cookie)
  * was before. */
 bool epoch_done(const struct segment *s, uint64_t cookie)
 {
-	struct shm_shared *line = seg_shared(s);
+	struct shm_shared *shared = seg_shared(s);
 	uint64_t proved, known;
 	int tries;
 
 	/* acquire: pairs with (B) */
-	known = load_acquire(&line->completed);
-	proved = load_relaxed(&line->epoch);
+	known = load_acquire(&shared->completed);
+	proved = load_relaxed(&shared->epoch);
 	if (known >= cookie && known <= proved)
 		return true;
 	/* after (F) of every grace period up to `proved`: whoever raised the epoch to
@@ -171,9 +171,9 @@ bool epoch_done(const struct segment *s, uint64_t cookie)
 	for (tries = 3; known < proved && tries; tries--) {
 		/* (B) a full barrier: the sections found idle are over for whoever
 		 * believes it.  If we die before it, the next poller scans for itself. */
-		if (order_cas64(&line->completed, known, proved))
+		if (order_cas64(&shared->completed, known, proved))
 			break;
-		known = load_relaxed(&line->completed);
+		known = load_relaxed(&shared->completed);
 	}
 	return proved >= cookie;
 }

@@ -23,18 +23,18 @@ int handle_refuse(gpc *c)
  * to come: a process makes one step at a time all the same. */
 uint64_t handle_tick(gpc *c)
 {
-	struct shm_shared *line = seg_shared(&c->seg);
+	struct shm_shared *shared = seg_shared(&c->seg);
 	uint64_t step = c->seg.header.tick_us * 1000ull, now, last;
 
 	if (c->seg.header.tick_us == 1)
-		return order_add64(&line->tick, 1) + 1;
+		return order_add64(&shared->tick, 1) + 1;
 	now = clock_coarse_ns();
-	last = load_relaxed(&line->tick_ns);
+	last = load_relaxed(&shared->tick_ns);
 	if (now - last < step || now - load_relaxed(&c->tick_raised_ns) < step ||
-	    !order_cas64(&line->tick_ns, last, now))
-		return load_relaxed(&line->tick);
+	    !order_cas64(&shared->tick_ns, last, now))
+		return load_relaxed(&shared->tick);
 	store_relaxed(&c->tick_raised_ns, now);
-	return order_add64(&line->tick, 1) + 1;
+	return order_add64(&shared->tick, 1) + 1;
 }
 
 /* Each thread begins at the slot that served it last, so threads settle on slots, and

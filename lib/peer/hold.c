@@ -34,7 +34,8 @@ static const uint16_t value[] = {
 	[HOLD_RESERVED] = CELL_RESERVED, [HOLD_STOCK] = CELL_STOCK,
 };
 
-/* Does the block count as held?  The stock is nobody's yet: any reserve can have it. */
+/* Does the block count in the seat's in_use?  What lies in stock does not: any reserve can get
+ * it. */
 static int32_t cell_is_held(uint16_t cell)
 {
 	enum hold h = hold_of(cell);
@@ -57,7 +58,7 @@ bool hold_is_owner(const gpc *c, uint32_t record)
 	return WORD_STATE(load_acquire(&r->word)) == RESERVED && load_relaxed(&r->owner) == c->peer;
 }
 
-/* What threads add to a cell meanwhile are references, which they count. */
+/* Threads that take references at the same moment add to the cell; they count those themselves. */
 bool hold_step_from(gpc *c, uint32_t record, gpc_block block, enum hold_event event,
 		    uint16_t cell, struct ref_sum *sum)
 {
@@ -78,7 +79,8 @@ bool hold_step_from(gpc *c, uint32_t record, gpc_block block, enum hold_event ev
 
 /* ---- the way back ---- */
 
-/* With ring_lock held.  Without memory for the list the cell says it all the same. */
+/* With ring_lock held.  If there is no memory for the list, the cell says it, and is looked
+ * for. */
 static void remember_back(gpc *c, uint32_t record, gpc_block block, uint32_t life)
 {
 	uint32_t want = c->back_n + 1;
@@ -101,7 +103,7 @@ static uint32_t life_of(const gpc *c, uint32_t record)
 	return WORD_GEN(load_relaxed(&seg_record(&c->seg, record)->word));
 }
 
-/* The life first: it lasts as long as the cell has what the step starts from. */
+/* The life is read before the step: until then the cell keeps the record in it. */
 void release_locked(gpc *c, uint32_t record, gpc_block block, enum hold_event event,
 		    struct ref_sum *sum)
 {
@@ -164,7 +166,8 @@ static void send_back(gpc *c, struct op *op)
 	c->back_n -= op->n;
 }
 
-/* Of the last n those whose reservation waits still: what was published meanwhile needs no FREE. */
+/* Of the last n of the list, keep those that are still reserved, and return how many: what was
+ * published meanwhile needs no FREE. */
 static uint32_t keep_reserved(gpc *c, uint32_t n)
 {
 	struct back *list = c->back + c->back_n - n;
@@ -183,8 +186,8 @@ static uint32_t keep_reserved(gpc *c, uint32_t n)
 	return kept;
 }
 
-/* Those for which there was no memory: their cells are BACK, as are those of CALLER blocks,
- * which the answer ends. */
+/* Find those for which there was no memory: their cells are BACK.  So are cells of CALLER blocks,
+ * which an answer ends. */
 static void find_forgotten(gpc *c)
 {
 	uint32_t pool, slot, slots, first;
@@ -219,7 +222,7 @@ static bool send_some(gpc *c, uint32_t n)
 	for (i = 0; op && i < n; i++) {
 		cmds[i].op = CMD_FREE;
 		cmds[i].block = b[i].block;
-		cmds[i].arg = (uint64_t)WORD_GEN(b[i].word) + 1;
+		cmds[i].life = (uint64_t)WORD_GEN(b[i].word) + 1;
 	}
 	if (op)
 		op->send = send_back;
@@ -232,14 +235,17 @@ static bool send_some(gpc *c, uint32_t n)
 
 void release_send_locked(gpc *c)
 {
+	struct shm_seat *s = seg_seat(&c->seg, c->peer);
 	uint64_t room;
 
 	if (!c->back_n && c->back_forgotten)
 		find_forgotten(c);
 	while (c->back_n) {
 		room = ring_room(c);     /* once: the writer makes more of it meanwhile */
-		if (!room)               /* the writer may take them by itself: recall.c */
-			count_add(&seg_seat(&c->seg, c->peer)->ring_full, 1);
+		if (!room) {             /* the writer may take them by itself: recall.c */
+			count_add(&s->ring_full, 1);
+			store_relaxed(&s->back_waits, 1);
+		}
 		if (!room || !send_some(c, (uint32_t)MIN(MIN(room, TOGETHER), c->back_n)))
 			break;
 	}

@@ -42,8 +42,8 @@
  * Rule C7: a publish that is under way and given up is followed by a FREE of that life of the block:
  * when the publish succeeds, FREE finds nothing to free, and when it does not, the reservation
  * ends.  The peer need not come back for either. */
-#ifndef GPC_RELEASE_H
-#define GPC_RELEASE_H
+#ifndef GPC_HOLD_H
+#define GPC_HOLD_H
 
 #include "peer/handle.h"
 

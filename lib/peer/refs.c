@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* refs.c - taking, dropping and counting references.
  *
- * The counts.  A block counts once in the seat's held[pool] while the own cell says that the
+ * The counts.  A block counts once in the seat's in_use[pool] while the own cell says that the
  * program holds it: references, RESERVED or PENDING (peer/hold.h).  Each change of a cell is
  * one step from an old value to a new one, and who makes it counts the difference.  refs_take
  * adds before it looks: to a cell that has a reservation's value only where the record was
@@ -39,8 +39,8 @@ static int add_to_special(gpc *c, uint32_t record, gpc_block block, uint16_t old
 	enum hold hold = hold_of(old);
 
 	if (hold == HOLD_PENDING || hold == HOLD_BACK) {
-		/* ours, and LIVE by now: what is added to the value counts as references then.
-		 * Who was faster has done it for us */
+		/* our own reservation, and the block is LIVE by now: what is added to the value
+		 * counts as references.  Another thread may have made the step before us */
 		hold_step(c, record, block, HOLD_LIVE, sum);
 		sum->refs++;
 		return 0;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* refuse.c - sentences for what a call refuses. */
+/* refuse.c - the sentences that calls with blocks answer refusals with: refuse.h.  They look at the
+ * segments once more, after the refusal, so they may tell of a moment later. */
 #include "config.h"
 
 #include <errno.h>
@@ -250,7 +251,7 @@ static int refuse_place(const gpc *c, const struct shm_command *head, const char
 	switch (err) {
 	case -ENOSPC:
 		return err_set(ENOSPC, "n is %u, leave is %llu: of the %u blocks of pool %u, %s, not so "
-			       "many are free or can be evicted", n, (unsigned long long)head->arg,
+			       "many are free or can be evicted", n, (unsigned long long)head->headroom,
 			       load_relaxed(&p->blocks), pool, argument);
 	case -EPERM:
 		return err_set(EPERM, "%s is %u: pool %u is a GPC_POOL_CALLER pool: only its owner "
@@ -272,10 +273,10 @@ static int refuse_same_space(const struct shm_command *head, uint32_t from, uint
 /* -EINVAL of demote or promote: blocks[0] cannot be the source, in this order. */
 static int refuse_source(const gpc *c, const struct shm_command *head, uint32_t to)
 {
-	uint32_t from = head->arg ? head->pool : (uint32_t)GPC_POOL(head->block);
+	uint32_t from = head->any ? head->pool : (uint32_t)GPC_POOL(head->block);
 	char block[BLOCK_TEXT];
 
-	if (!head->arg && pool_record(&c->seg, head->block) == SHM_NO_RECORD)
+	if (!head->any && pool_record(&c->seg, head->block) == SHM_NO_RECORD)
 		return refuse_block(c, "blocks", 0, head->block);
 	block_text(block, head->block);
 	if (from == to)
@@ -313,11 +314,11 @@ static int refuse_move(const gpc *c, const struct shm_command *head, uint32_t to
 	case -EPERM:
 		return refuse_to_move(c, head, to);
 	case -ESTALE:
-		if (load_acquire(&p->state) != POOL_READY || head->arg)
+		if (load_acquire(&p->state) != POOL_READY || head->any)
 			return refuse_pool(c, "to", (int)to);
 		return err_set(ESTALE, "blocks[0] is %s: it is not live any more", block);
 	case -ENOSPC:
-		if (head->arg)
+		if (head->any)
 			return err_set(ENOSPC, "n is %u: pool %u, from, has no leaf that nobody holds, "
 				       "or pool %u, to, has no room", n, head->pool, to);
 		return err_set(ENOSPC, "blocks[0] is %s: it is being moved already, or pool %u, to, "
@@ -333,7 +334,7 @@ int refuse_group(const gpc *c, const struct shm_command *cmds, uint32_t n, int32
 	uint32_t pool = is_move ? cmds->to_pool : cmds->pool;
 	const char *argument = is_move ? "to" : "pool";
 
-	if (is_move && pool == 0xff) {
+	if (is_move && pool == SHM_NO_POOL) {
 		pool = (uint32_t)load_relaxed(&seg_pool(&c->seg, cmds->pool)->demote_to);
 		if (pool >= c->seg.header.geometry.max_pools)
 			return err_set(ENOENT, "to is -1: pool %u demotes to no other pool",

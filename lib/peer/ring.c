@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* ring.c - the command ring, producer's side: submit, take answers, wait. */
+/* ring.c - commands of this peer, the producer's side: submitting, taking answers, waiting.
+ *
+ * The list of what is under way, and the ring behind `head`, belong to whoever has ring_lock.  A
+ * thread that waits takes the answers of all threads; each op says what its answers mean (take). */
 #include "config.h"
 
 #include <errno.h>
@@ -28,7 +31,7 @@ struct op *ring_op(uint32_t n, uint32_t out)
 	}
 	op->n = n;
 	for (i = 0; i < out; i++)
-		op->out[i] = GPC_NONE;
+		op->out[i] = (struct answer){ { { GPC_NONE, GPC_NONE, GPC_NONE } } };
 	return op;
 }
 
@@ -39,13 +42,13 @@ struct shm_command *ring_slot(gpc *c, const struct op *op, uint32_t i)
 
 void ring_doorbell(gpc *c)
 {
-	struct shm_shared *line = seg_shared(&c->seg);
+	struct shm_shared *shared = seg_shared(&c->seg);
 
-	order_or64(&line->pending[c->peer >> 6], 1ull << (c->peer & 63));
+	order_or64(&shared->pending[c->peer >> 6], 1ull << (c->peer & 63));
 	/* a full barrier stands between pending and sleeping: the writer does the reverse (Z);
 	 * model/wake.pml */
-	if (load_relaxed(&line->sleeping) && order_swap32(&line->sleeping, 0))
-		futex_wake_all(&line->sleeping);
+	if (load_relaxed(&shared->sleeping) && order_swap32(&shared->sleeping, 0))
+		futex_wake_all(&shared->sleeping);
 }
 
 /* ---- taking answers ---- */
@@ -60,7 +63,8 @@ static bool is_answered(gpc *c, const struct op *op)
 	return true;
 }
 
-/* What answers bring is in the cells before this, so gpc_check finds it in one of the two. */
+/* The cells have what the answers bring before `taken` passes them, so gpc_check finds each
+ * reservation in one of the two. */
 static void note_taken(gpc *c)
 {
 	struct shm_seat *s = my_seat(c);
@@ -316,7 +320,8 @@ int ring_watch(gpc *c, int (*look)(gpc *c, void *arg), void *arg, uint64_t deadl
 	}
 }
 
-/* Nobody wants the answer any more.  False: the writer has granted it, and answers now. */
+/* The caller gives up.  False: the writer has granted the command, and the answer is about to
+ * come. */
 static bool withdraw(gpc *c, struct op *op)
 {
 	struct shm_command *head = ring_slot(c, op, 0);
@@ -326,7 +331,7 @@ static bool withdraw(gpc *c, struct op *op)
 	case CMD_EVICT:
 	case CMD_DEMOTE:
 	case CMD_PROMOTE:
-		if (!order_cas64(&head->key[0], GROUP_OPEN, GROUP_WITHDRAWN))
+		if (!order_cas64(&head->group_state, GROUP_OPEN, GROUP_WITHDRAWN))
 			return false;
 		ring_doorbell(c);        /* it may wait for what takes long */
 	}
@@ -350,7 +355,7 @@ int ring_call(gpc *c, struct op *op, const struct shm_command *cmds, uint64_t de
 		ring_turn_locked(c);
 		if (!submitted && err == 0)
 			submitted = ring_submit_locked(c, op, cmds) == 0;
-		taken = op->taken;       /* by another thread, perhaps, which is done with it */
+		taken = op->taken;       /* perhaps by another thread, which is done with it */
 		if (!taken && err < 0 && submitted) {
 			if (!withdraw(c, op) && err == -ETIMEDOUT) {
 				err = 0;

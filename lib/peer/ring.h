@@ -13,6 +13,13 @@
 /* Commands of one submission of a long call: others have room beside it. */
 #define RING_PART (SHM_RING / 4)
 
+struct answer {                          /* what the answer says of one slot of a group */
+	union {
+		struct { gpc_block block, to, victim; };         /* reserve, evict, moves begun */
+		struct { int32_t result; bool takes_along; };    /* commit */
+	};
+};
+
 struct op {                              /* commands submitted together */
 	struct op *next;
 	uint64_t position;
@@ -24,17 +31,17 @@ struct op {                              /* commands submitted together */
 	bool taken;
 	bool want_refs;                  /* publish: a resident block is referenced */
 	bool unwatched;                  /* publish: gpc_ticket_wait tells what was refused */
-	uint8_t pool;                    /* whose stock it is for */
+	uint8_t pool;                    /* of a refill: the pool */
 	bool abandoned;                  /* nobody wants the answer: give back what it brings */
 	int32_t result;
-	/* Under ring_lock, once: what being sent means for the cells.  The commands stand in their
-	 * slots, which it may change, and nobody was shown them yet. */
+	/* Under ring_lock, once: cells change because the commands are sent.  These stand in
+	 * their slots already and are not shown to the writer yet: it may change them. */
 	void (*send)(gpc *c, struct op *op);
-	/* Under ring_lock, once: what the answers mean. */
+	/* Under ring_lock, once: does what the answers say. */
 	void (*take)(gpc *c, struct op *op);
 	gpc_block *resident;             /* publish */
 	const uint32_t *index;           /* publish: slot -> place in resident; NULL = same */
-	gpc_block out[];                 /* groups: 3 n answers: block, to, tag */
+	struct answer out[];             /* groups */
 };
 
 struct op *ring_op(uint32_t n, uint32_t out);    /* -> NULL: no memory */
@@ -58,11 +65,11 @@ uint64_t ring_life(gpc *c, gpc_block block);
 /* Take what was answered; give back what waits for room. */
 void ring_turn(gpc *c);
 void ring_turn_locked(gpc *c);
-/* The first half of it. */
+/* Only take what was answered. */
 void ring_take_locked(gpc *c);
 /* Commands that the ring has room for, with ring_lock held. */
 uint64_t ring_room(gpc *c);
-/* The memory that the answers to this ticket (0 = any) would go to is no more. */
+/* Answers to this ticket (0 = any) are stored nowhere: the memory for them is gone. */
 void ring_forget(gpc *c, uint64_t ticket);
 /* The ticket of what was submitted last. */
 uint64_t ring_last_ticket(gpc *c);

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* seat.c - a seat is taken, and left. */
+/* seat.c - sitting down, and leaving.
+ *
+ * A seat is its owner's from the store of TAKEN, under the lock of its byte, until the writer has
+ * reaped it: the owner stores LEFT at most, and only the writer FREE (reap.c). */
 #include "config.h"
 
 #include <errno.h>
@@ -10,8 +13,9 @@
 #include "peer/seat.h"
 #include "base/text.h"
 
-/* What a seat that says it is free may have all the same: an open section would hold every grace
- * period for as long as we sit here, and a head of its own would have the ring looked at no more. */
+/* A seat that says it is free may have leftovers of a hostile owner.  An open section would
+ * hold every grace period for as long as we sit here, and with a wrong head the writer would
+ * not look at the ring. */
 static void make_clean(gpc *c, struct shm_seat *s)
 {
 	uint32_t i;
@@ -44,8 +48,8 @@ static void sit_down(gpc *c, struct shm_seat *s, const char *label, uint32_t quo
 	store_release(&s->state, SEAT_TAKEN);
 }
 
-/* The sections first: a cell is counted in its section.  Acquires, so that who sees one of these
- * sees (a), whose stores came before. */
+/* The sections first: a reference is taken, and counted, within a section.  Acquires: whoever
+ * sees one of these stores sees those of (a), which came before. */
 bool seat_is_clean(const struct segment *s, uint32_t peer)
 {
 	const struct shm_seat *seat = seg_seat(s, peer);
@@ -80,7 +84,8 @@ int seat_take(gpc *c, const char *label, uint32_t quota)
 	return err_set(EUSERS, "no seat of %s is free", c->seg.name);
 }
 
-/* As reap_dead() sees it, without its locks: only a reason to look closer. */
+/* As reap_dead() would judge, but without its locks: the number is only a reason to try a
+ * reaping. */
 uint32_t seat_count_dead(gpc *c)
 {
 	uint32_t i, n = 0;
@@ -107,8 +112,8 @@ static uint64_t incarnations(const gpc *c)
 	return sum;
 }
 
-/* Who sits on a seat that was not sat down on anew had it before the first sum was complete, so at
- * that moment all of them were taken. */
+/* If no seat was sat down on anew between the two sums, each peer that is found sat there
+ * before the first sum was complete, so at that moment all seats were taken. */
 bool seat_all_living(gpc *c)
 {
 	uint64_t before = incarnations(c);

@@ -5,9 +5,9 @@
 
 #include "peer/handle.h"
 
-/* Is nothing left of who sat there last?  Else a seat that says it is free is not: its owner may
- * have said so, and died.  A section is open, or `refs` is not 0, as long as a cell is up that
- * is of no reservation; of those the writer knows. */
+/* Has the seat's last owner left nothing behind?  Else the seat is not free, whatever it says:
+ * its owner may have stored that by itself, and died.  As long as a cell has a reference a
+ * section is open or `refs` is not 0; cells of reservations are known to the writer. */
 bool seat_is_clean(const struct segment *s, uint32_t peer);
 /* Take a free seat: c->peer is set and byte LOCK_PEER(peer) held.  -EUSERS: none is free. */
 int seat_take(gpc *c, const char *label, uint32_t quota);

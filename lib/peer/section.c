@@ -35,9 +35,9 @@ GPC_EXPORT int gpc_section_enter(gpc *c)
 	return section;
 }
 
-/* The mark goes first: once the slot is idle it is the next one's to set.  The thread that entered
- * takes its mark back without a locked instruction, which would cost as much as entering does;
- * of other threads that leave a section at the same time, one does. */
+/* The mark goes before the slot becomes idle: after that it is the next owner's.  The thread that
+ * entered takes its mark back without a locked instruction, which would cost as much as entering
+ * does.  Of several other threads that leave the section, one gets the mark. */
 static bool take_mark(gpc *c, int section)
 {
 	uint64_t *mark = &c->section_thread[section];

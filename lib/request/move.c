@@ -28,11 +28,11 @@ static int begin_part(gpc *c, const struct shm_command *head, const gpc_block *b
 	if (got < 0)
 		return got;
 	for (i = 0; i < (uint32_t)got; i++) {
-		request_move(c, op->out[3 * i], op->out[3 * i + 1], &moves[i]);
+		request_move(c, op->out[i].block, op->out[i].to, &moves[i]);
 		if (blocks)
 			moves[i].op &= ~MOVE_NOT_HELD;
 		if (victims)
-			request_move(c, moves[i].to, op->out[3 * i + 2], &victims[i]);
+			request_move(c, moves[i].to, op->out[i].victim, &victims[i]);
 	}
 	free(op);
 	return got;
@@ -62,8 +62,8 @@ GPC_EXPORT int gpc_demote(gpc *c, int from, int to, const gpc_block *blocks, uin
 			  struct gpc_move *moves, uint32_t flags, int timeout_ms)
 {
 	struct shm_command head = { .op = CMD_DEMOTE, .pool = (uint8_t)from,
-				    .to_pool = to < 0 ? 0xff : (uint8_t)to,
-				    .arg = !blocks,
+				    .to_pool = to < 0 ? SHM_NO_POOL : (uint8_t)to,
+				    .any = !blocks,
 				    .flags = flags & GPC_COPY ? CF_COPY : 0 };
 	int err = request_check(c, flags, GPC_COPY, true);
 
@@ -108,8 +108,7 @@ GPC_EXPORT int gpc_promote(gpc *c, const gpc_block *blocks, uint32_t n, int to,
 
 /* The commit ends the reservation of its target, whatever the answer.  Where the caller has a
  * reference on the source, the target's cell counts as one before the commit is shown to the
- * writer, so that the reference moves without a gap; `out` remembers for which moves, then holds
- * the results. */
+ * writer, so that the reference moves without a gap: `takes_along`. */
 static void take_commit(gpc *c, struct op *op)
 {
 	struct ref_sum sum = { 0 };
@@ -120,12 +119,12 @@ static void take_commit(gpc *c, struct op *op)
 		uint32_t from = pool_record(&c->seg, s->block), to = pool_record(&c->seg, s->to);
 
 		op->result += s->result == 0;
-		if (op->out[i] == 1 && from != SHM_NO_RECORD && to != SHM_NO_RECORD) {
+		if (op->out[i].takes_along && from != SHM_NO_RECORD && to != SHM_NO_RECORD) {
 			hold_step(c, to, s->to, s->result < 0 ? HOLD_GONE : HOLD_LIVE, &sum);
 			if (s->result == 0 && !refs_drop(c, from, s->block, &sum))
 				refs_drop(c, to, s->to, &sum);
 		}
-		op->out[i] = s->result;
+		op->out[i].result = s->result;
 	}
 	refs_account(c, &sum);
 }
@@ -137,11 +136,11 @@ static bool is_held(gpc *c, uint32_t record)
 	return hold == HOLD_REF || hold == HOLD_PENDING;
 }
 
-/* It need not have a source any more: the writer forgets one that was dropped.  What is no target
- * of that move stays what it is. */
+/* Is the block the target of the move that the command names?  It need not have a source any
+ * more: the writer forgets one that was dropped. */
 static bool is_target(gpc *c, uint32_t record, const struct shm_command *s)
 {
-	return hold_is_owner(c, record) && seg_record(&c->seg, record)->op == s->arg;
+	return hold_is_owner(c, record) && seg_record(&c->seg, record)->op == s->move_op;
 }
 
 static void send_commit(gpc *c, struct op *op)
@@ -151,16 +150,16 @@ static void send_commit(gpc *c, struct op *op)
 
 	for (i = 0; i < op->n; i++) {
 		struct shm_command *s = ring_slot(c, op, i);
-		bool moves_along = !(s->arg & MOVE_NOT_HELD) && !(s->flags & CF_CANCEL);
+		bool moves_along = !(s->move_op & MOVE_NOT_HELD) && !(s->flags & CF_CANCEL);
 
-		s->arg &= ~MOVE_NOT_HELD;
-		op->out[i] = 0;
+		s->move_op &= ~MOVE_NOT_HELD;
+		op->out[i] = (struct answer){ .takes_along = false };
 		from = pool_record(&c->seg, s->block);
 		to = pool_record(&c->seg, s->to);
 		if (to == SHM_NO_RECORD || !is_target(c, to, s))
 			continue;
 		if (from != SHM_NO_RECORD && moves_along && is_held(c, from))
-			op->out[i] = hold_step(c, to, s->to, HOLD_SEND, &sum);
+			op->out[i].takes_along = hold_step(c, to, s->to, HOLD_SEND, &sum);
 		else
 			hold_step(c, to, s->to, HOLD_PART, &sum);
 	}
@@ -184,7 +183,7 @@ static int commit_all(gpc *c, const struct gpc_move *moves, uint32_t n, int *res
 	for (i = 0; i < n; i++)
 		cmds[i] = (struct shm_command){ .op = CMD_COMMIT, .block = moves[i].from,
 						.to = moves[i].to,
-						.arg = moves[i].op,
+						.move_op = moves[i].op,
 						.flags = cancel ? CF_CANCEL : 0 };
 	cmds[0].count = n;
 	op->group = true;
@@ -198,7 +197,7 @@ static int commit_all(gpc *c, const struct gpc_move *moves, uint32_t n, int *res
 		return err;
 	}
 	for (i = 0; results && i < n; i++)
-		results[i] = op->out[i];
+		results[i] = op->out[i].result;
 	err = op->result;
 	free(op);
 	return err;

@@ -173,7 +173,7 @@ GPC_EXPORT int gpc_pool_add(gpc *c, struct gpc_pool *p, int timeout_ms)
 
 /* ---- look ---- */
 
-/* A pool that is going is none to look at. */
+/* A pool that is going has no description any more. */
 static int no_pool(const gpc *c, int pool)
 {
 	return err_set(ENOENT, "pool is %d: %s has no pool of that number", pool, c->seg.name);
@@ -235,7 +235,7 @@ GPC_EXPORT int gpc_pool_available(gpc *c, int pool)
 		return no_pool(c, pool);
 	for (i = 0; i < c->seg.header.geometry.max_peers; i++)
 		held += seg_peek_held(&c->seg, i, (uint32_t)pool);
-	if (d.flags & GPC_POOL_CALLER) { /* its owner's holds are references alone */
+	if (d.flags & GPC_POOL_CALLER) { /* in_use counts its references, not its reservations */
 		seg_peek_index(&c->seg, at + offsetof(struct shm_pool, live), &n, sizeof(n));
 		held += n.reserved + n.dying - n.lingering;
 	}
@@ -245,7 +245,7 @@ GPC_EXPORT int gpc_pool_available(gpc *c, int pool)
 
 /* ---- clear ---- */
 
-/* A removed pool goes by itself when its last hold has; wait for that. */
+/* A removed pool goes by itself when its last hold has gone: wait for that. */
 static int wait_removed(gpc *c, int pool, uint32_t generation, uint64_t deadline)
 {
 	const struct shm_pool *d = seg_pool(&c->seg, (uint32_t)pool);
@@ -264,7 +264,7 @@ static int wait_removed(gpc *c, int pool, uint32_t generation, uint64_t deadline
 GPC_EXPORT int gpc_pool_clear(gpc *c, int pool, uint32_t tag, uint32_t flags, int timeout_ms)
 {
 	struct shm_command cmd = { .op = CMD_CLEAR, .count = 1, .tag = tag,
-				   .pool = pool < 0 ? 0xff : (uint8_t)pool,
+				   .pool = pool < 0 ? SHM_NO_POOL : (uint8_t)pool,
 				   .flags = flags & GPC_REMOVE ? CF_REMOVE : 0 };
 	uint64_t deadline = deadline_from(timeout_ms);
 	int held = request_check(c, flags, GPC_REMOVE, timeout_ms != 0), err;
@@ -283,7 +283,7 @@ GPC_EXPORT int gpc_pool_clear(gpc *c, int pool, uint32_t tag, uint32_t flags, in
 		return held;
 	d = pool < 0 ? NULL : seg_pool(&c->seg, (uint32_t)pool);
 	if (d && load_acquire(&d->state) != POOL_FREE)
-		cmd.arg = load_relaxed(&d->generation);
+		cmd.generation = load_relaxed(&d->generation);
 	held = call(c, &cmd, deadline);
 	if (held == -ENOENT)
 		return no_pool(c, pool);

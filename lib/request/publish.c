@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* publish.c - reservations become references, and holds are given back.
+/* publish.c - reservations become references.
  *
  * Rule S3: the cell of a block counts as a reference before its publish is shown to the writer,
  * so that there is no instant between "reserved" and "referenced".  If the publish is refused,
@@ -61,7 +61,7 @@ static bool take_resident(gpc *c, gpc_block block, const gpc_key *key, struct re
 
 static void take_publish(gpc *c, struct op *op);
 
-/* Once more, for the one block of slot i. */
+/* Publish the one block of slot i once more. */
 static bool publish_again(gpc *c, struct op *op, uint32_t i)
 {
 	struct shm_command cmd = *ring_slot(c, op, i);
@@ -85,8 +85,8 @@ fail:
 	return false;
 }
 
-/* Refused, or a duplicate: it is a reservation again, if it has not been given up.  Of CALLER blocks
- * the record alone says that. */
+/* The publish was refused, or the key is live in another block.  The cell says reserved again,
+ * if the block was not given up meanwhile; of a CALLER block only the record says so. */
 static void refused(gpc *c, uint32_t record, gpc_block block, struct ref_sum *sum)
 {
 	bool cell = !hold_is_pool_owner(c, block) && hold_is_owner(c, record);
@@ -137,8 +137,8 @@ static void take_publish(gpc *c, struct op *op)
 	op->index = NULL;
 }
 
-/* Is it the program's to publish?  Of CALLER blocks the record tells: the owner may not know that
- * one came back. */
+/* Does the program have the reservation?  Of CALLER blocks the record tells, since the owner
+ * may not have asked yet which came back. */
 static bool is_reserved_by_us(gpc *c, uint32_t record, gpc_block block)
 {
 	switch (hold_of(load_relaxed(refs_cell(c, record)))) {

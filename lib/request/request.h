@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* request.h - what calls that go through the ring have in common. */
-#ifndef GPC_FILL_H
-#define GPC_FILL_H
+#ifndef GPC_REQUEST_H
+#define GPC_REQUEST_H
 
 #include "peer/refs.h"
 #include "peer/refuse.h"
@@ -24,9 +24,9 @@ void request_own(gpc *c, gpc_block block, struct ref_sum *sum);
  *
  * Of these the record says whether they are ours now, and nothing else is kept about them. */
 struct returns *returns_new(uint32_t slots);     /* NULL: no memory */
-/* Pool `pool` is ours, all its blocks too, and we know. */
+/* The pool is ours from now on, and all its blocks; none of them has to be told of. */
 void returns_begin(gpc *c, uint32_t pool, struct returns *r);
-/* The same, if the call that added the pool had no answer, and we found it. */
+/* The same for a pool of ours that was found: the call that added it got no answer. */
 int returns_adopt(gpc *c, uint32_t pool, uint32_t slots);
 void returns_free(gpc *c);
 /* Is it a CALLER pool of ours?  Another pool may have the number by now. */
@@ -47,14 +47,14 @@ static inline bool returns_has(const gpc *c, uint32_t record, gpc_block block)
 	       load_relaxed(&r->owner) == c->peer;
 }
 
-/* We know that it is: gpc_returned need not tell. */
+/* The program knows that this block is its own: gpc_returned() need not tell. */
 void returns_know(const gpc *c, uint32_t record, gpc_block block);
 /* A move with MOVE_NOT_HELD in its op: the writer chose `from`, which nobody held.  A reference
  * that a thread of this process takes before the commit is that thread's, and stays. */
 #define MOVE_NOT_HELD (1ull << 63)
 void request_move(gpc *c, gpc_block from, gpc_block to, struct gpc_move *ret);
 /* Submit a group whose first command is cmds[0], wait for its answer: how many, and *ret with
- * three words of `out` a slot (block, to, tag - 1), to be freed; or a negative errno. */
+ * `out` of each slot, to be freed; or a negative errno. */
 int request_group(gpc *c, struct shm_command *cmds, uint32_t n, uint64_t deadline,
 	       struct op **ret);
 

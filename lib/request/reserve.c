@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* reserve.c - reserving, publishing, giving back: a block's way through one worker. */
+/* reserve.c - reservations: out of the stock of the handle, or by a command; and what all
+ * groups of commands that bring blocks have in common. */
 #include "config.h"
 
 #include <errno.h>
@@ -58,8 +59,8 @@ static uint16_t *cell_of(const gpc *c, gpc_block block)
 	return record == SHM_NO_RECORD ? NULL : refs_cell(c, record);
 }
 
-/* n blocks of the list, or none.  The cell of the block that comes next is asked for: it is most
- * of what this costs. */
+/* n blocks of the list, or none.  The cell of the block that comes next is prefetched: its miss
+ * would be most of what this costs. */
 static uint32_t stock_pop(const gpc *c, struct stock *s, uint32_t n, gpc_block *blocks)
 {
 	uint32_t got = 0;
@@ -96,8 +97,8 @@ static void take_stock(gpc *c, struct op *op)
 	s->filling = false;
 }
 
-/* Would the quota allow for n more?  The stocks are in the count, and what is under way for them
- * too; of what other threads ask for just now the writer knows alone. */
+/* Would the quota allow for n more?  The count has what lies in stocks; what is under way to
+ * them is added.  What other threads ask for at this moment only the writer knows. */
 static bool quota_allows(gpc *c, uint32_t n)
 {
 	uint64_t has = load_relaxed(&seg_tally(&c->seg, c->peer)->reserved);
@@ -108,7 +109,7 @@ static bool quota_allows(gpc *c, uint32_t n)
 	return !c->quota || has + n <= c->quota;
 }
 
-/* Ask for what is missing, without waiting; not at the cost of what the program asks for. */
+/* Ask for what is missing, without waiting, unless a call of the program waits for the quota. */
 static void stock_refill(gpc *c, uint32_t pool)
 {
 	struct stock *s = &c->stock[pool];
@@ -157,8 +158,8 @@ static void stock_give_locked(gpc *c)
 	release_send_locked(c);
 }
 
-/* The program's own need comes first.  True: the FREE of all that was in stock stands in the ring,
- * before the program's command. */
+/* Empty all stocks, so that the program can have their share of the quota.  True: all of it
+ * stands in the ring as FREE, before the program's command. */
 static bool stock_give_all(gpc *c)
 {
 	bool left;
@@ -171,7 +172,8 @@ static bool stock_give_all(gpc *c)
 	return !left;
 }
 
-/* False: some of it is under way, and has to be waited for. */
+/* Does the quota allow for n more, if need be by giving the stocks back?  False: some of a
+ * stock is under way, and has to be waited for. */
 static bool stock_make_room(gpc *c, uint32_t n)
 {
 	bool there;
@@ -202,7 +204,7 @@ static void stock_pause(gpc *c, int by)
 	pthread_mutex_unlock(&c->ring_lock);
 }
 
-/* Behind the program's own command. */
+/* Refill a stock, behind the program's own command. */
 static void stock_follow(gpc *c, uint32_t pool)
 {
 	pthread_mutex_lock(&c->ring_lock);
@@ -242,7 +244,7 @@ static void take_group(gpc *c, struct op *op)
 	op->result = MIN(head->result, (int32_t)op->n);
 	for (i = 0; op->result > 0 && i < (uint32_t)op->result; i++) {
 		const struct shm_command *s = ring_slot(c, op, i);
-		gpc_block victim = moves ? (gpc_block)s->tag - 1 : GPC_NONE;
+		gpc_block victim = moves ? (gpc_block)s->victim_to - 1 : GPC_NONE;
 
 		if (ours)
 			get(c, s->block, &sum);
@@ -250,9 +252,7 @@ static void take_group(gpc *c, struct op *op)
 		get(c, victim, &sum);
 		if (op->abandoned)
 			continue;
-		op->out[3 * i] = s->block;
-		op->out[3 * i + 1] = s->to;
-		op->out[3 * i + 2] = victim;
+		op->out[i] = (struct answer){ { { s->block, s->to, victim } } };
 	}
 	refs_account(c, &sum);
 }
@@ -260,7 +260,7 @@ static void take_group(gpc *c, struct op *op)
 static int group_once(gpc *c, struct shm_command *cmds, uint32_t n, uint64_t deadline,
 		      struct op **ret)
 {
-	struct op *op = ring_op(n, 3 * n);
+	struct op *op = ring_op(n, n);
 	bool pending = false;
 	int err;
 
@@ -283,7 +283,7 @@ static int group_once(gpc *c, struct shm_command *cmds, uint32_t n, uint64_t dea
 	return op->result;
 }
 
-/* The quota is used up, perhaps by the stock: without it, once more. */
+/* The quota is used up, perhaps by the stock: try once more when that has gone back. */
 static int group_again(gpc *c, struct shm_command *cmds, uint32_t n, uint64_t deadline,
 		       struct op **ret)
 {
@@ -323,7 +323,7 @@ static uint32_t reserve_from_stock(gpc *c, uint32_t pool, uint32_t n, gpc_block 
 	pthread_mutex_lock(&c->ring_lock);
 	ring_turn_locked(c);
 	got = stock_pop(c, &c->stock[pool], n, blocks);
-	if (got)                         /* else the program's own command goes first */
+	if (got)                         /* else stock_follow(), behind the program's command */
 		stock_refill(c, pool);
 	pthread_mutex_unlock(&c->ring_lock);
 	if (got)
@@ -354,7 +354,7 @@ static int reserve_part(gpc *c, uint32_t pool, uint32_t n, uint64_t headroom, gp
 	if (!cmds)
 		return err_set(ENOMEM, "no memory for %u commands", n);
 	cmds[0] = (struct shm_command){
-		.op = CMD_RESERVE, .pool = (uint8_t)pool, .arg = headroom,
+		.op = CMD_RESERVE, .pool = (uint8_t)pool, .headroom = headroom,
 		.flags = (uint8_t)((flags & GPC_PARTIAL ? CF_PARTIAL : 0) |
 				   (moves ? CF_MOVES : 0)),
 	};
@@ -363,9 +363,9 @@ static int reserve_part(gpc *c, uint32_t pool, uint32_t n, uint64_t headroom, gp
 	if (got < 0)
 		return got;
 	for (i = 0; i < got; i++) {
-		blocks[i] = op->out[3 * i];
+		blocks[i] = op->out[i].block;
 		if (moves)
-			request_move(c, blocks[i], op->out[3 * i + 1], &moves[i]);
+			request_move(c, blocks[i], op->out[i].to, &moves[i]);
 	}
 	free(op);
 	return got;
@@ -480,7 +480,7 @@ GPC_EXPORT int gpc_evict(gpc *c, int pool, uint32_t n, gpc_block *blocks, uint32
 		if (got < 0)
 			break;
 		for (i = 0; i < (uint32_t)got; i++)
-			blocks[done + i] = op->out[3 * i];
+			blocks[done + i] = op->out[i].block;
 		free(op);
 		if (got == 0)
 			break;

@@ -45,7 +45,8 @@ static uint32_t life(const gpc *c, uint32_t record)
 	return WORD_GEN(load_relaxed(&seg_record(&c->seg, record)->word)) + 1;
 }
 
-/* Other threads learn the pool's number from us, and this with it. */
+/* Before the call that adds the pool returns its number: so every thread that knows the number
+ * finds this. */
 void returns_begin(gpc *c, uint32_t pool, struct returns *r)
 {
 	const struct shm_pool *d = seg_pool(&c->seg, pool);
@@ -118,7 +119,7 @@ void returns_know(const gpc *c, uint32_t record, gpc_block block)
 		store_relaxed(&r->told[GPC_SLOT(block)], life(c, record));
 }
 
-/* Has this block come back without our knowledge?  Then we know now. */
+/* Has this block come back, and gpc_returned() has not told of it?  Then it tells now. */
 static bool tell(const gpc *c, struct returns *r, gpc_block block)
 {
 	uint32_t record = pool_record(&c->seg, block), word, *told;
@@ -205,7 +206,7 @@ static uint32_t take_back(const gpc *c, uint32_t pool, struct returns *r, gpc_bl
 	return got;
 }
 
-/* 0, or why there is nothing to be told of this pool. */
+/* Can blocks of this pool come back to us?  0, or why not. */
 static int check_pool(const gpc *c, uint32_t pool, const struct returns *r)
 {
 	const struct shm_pool *d = seg_pool(&c->seg, pool);
@@ -248,7 +249,7 @@ static int ask_pools(gpc *c, void *arg)
 		err = check_pool(c, i, c->returns[i]);
 		if (err == 0)
 			got += take_back(c, i, c->returns[i], q->blocks + got, q->n - got);
-		if (first)               /* one that is there makes up for those that are not */
+		if (first)               /* an error counts only if no pool can be asked */
 			first = err;
 	}
 	pthread_mutex_unlock(&c->returns_lock);

@@ -31,7 +31,7 @@ static uint64_t least_flushed(const struct segment *s, uint64_t all)
 	return least;
 }
 
-/* Nobody will flush any more?  A handle that serves takes the seat by itself. */
+/* Is there a process that will flush?  A handle that serves becomes the writer by itself. */
 static int check_writer(const gpc *c, uint64_t *next_ns)
 {
 	if (clock_ns() < *next_ns)

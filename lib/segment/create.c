@@ -249,12 +249,12 @@ static int write_id(const struct segment *s)
 /* In the index all zeros are right: records FREE, the table empty; pools are seeded. */
 static void fill_control(const struct segment *s, uint8_t *base)
 {
-	struct shm_shared *line = SEG_AT(base, s->at.line, struct shm_shared, 0);
+	struct shm_shared *shared = SEG_AT(base, s->at.shared, struct shm_shared, 0);
 	struct shm_section *section = SEG_AT(base, s->at.section, struct shm_section, 0);
 	uint32_t i, n = s->header.geometry.max_peers * SHM_SECTIONS;
 
-	line->epoch = 1;                         /* 0 in a section means idle */
-	line->tick = 1;                          /* 0 in a stamp means never used */
+	shared->epoch = 1;                         /* 0 in a section means idle */
+	shared->tick = 1;                          /* 0 in a stamp means never used */
 	for (i = 0; i < n; i++)
 		section[i].ticket = 1;           /* idle: done < ticket */
 }

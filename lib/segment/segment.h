@@ -74,7 +74,7 @@ int segment_unlink(const char *name, const char *dir);
 
 static inline struct shm_shared *seg_shared(const struct segment *s)
 {
-	return SEG_AT(s->control, s->at.line, struct shm_shared, 0);
+	return SEG_AT(s->control, s->at.shared, struct shm_shared, 0);
 }
 
 static inline struct shm_seat *seg_seat(const struct segment *s, uint32_t peer)

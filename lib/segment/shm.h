@@ -7,7 +7,7 @@
  *
  *   index segment                              control segment
  *     header      4096   immutable               header      4096   immutable copy
- *     state       4096   w                       line        4096   epoch, tick, doorbell
+ *     state       4096   w                       shared      4096   epoch, tick, doorbell
  *     pool[]      2048   w                       seat[P]     4096   p
  *     mirror[8]    256   w                       section[P][64] 64  p
  *     tally[P]     128   w                       ring[P][4096]  64  p, results w
@@ -35,6 +35,7 @@
 #define SHM_MIRRORS     8u
 #define SHM_BUCKET      4u       /* entries a bucket */
 #define SHM_NO_PEER     0xffu
+#define SHM_NO_POOL     0xffu    /* of a command: every pool, or the one that `pool` demotes to */
 #define SHM_NO_RECORD   0xffffffffu
 
 /* bytes of the lock file */
@@ -75,6 +76,17 @@ _Static_assert(sizeof(struct shm_header) <= SHM_PAGE, "header fits its page");
 
 /* ---- index segment ---- */
 
+struct shm_past {                        /* w, r: what peers had counted that left since */
+	uint64_t lookups, hit_vram, hit_ram, miss;
+	uint64_t published, duplicate;
+	uint64_t evicted;                /* those that the writer took for nobody, too ... */
+	uint64_t demoted, promoted;
+	uint64_t dropped;                /* ... and here those of RAM pools */
+	uint64_t stale_refs, ring_full;
+	uint64_t pad[2];
+};
+_Static_assert(sizeof(struct shm_past) == 112, "past layout");
+
 struct shm_state {                       /* w, r */
 	uint32_t generation;             /* of the writer; grows with every takeover */
 	int32_t writer_pid;
@@ -91,7 +103,7 @@ struct shm_state {                       /* w, r */
 	                                  * done yet; 0 = none */
 	uint8_t pad1[32];
 	uint64_t relocated, no_bucket;   /* line 2: counters */
-	uint64_t past[14];               /* statistics of departed peers, in the order of gpc_stats */
+	struct shm_past past;
 };
 _Static_assert(sizeof(struct shm_state) == 256, "state layout");
 
@@ -151,7 +163,7 @@ enum { FREE = 0, RESERVED = 1, LIVE = 2, DYING = 3 };
 enum {                                   /* flags of a record */
 	REC_UNCHAINED  = 1 << 0,         /* published without a parent link */
 	REC_QUARANTINE = 1 << 1,         /* DYING: was reserved by a peer that may still write */
-	REC_DETACHED     = 1 << 2,         /* RESERVED target: its source is gone already (reserve) */
+	REC_DETACHED   = 1 << 2,         /* RESERVED target: its source is gone already (reserve) */
 	REC_COPY       = 1 << 3,         /* RESERVED target: the source stays live */
 	REC_MOVED      = 1 << 4,         /* LIVE: its key names another block of its space; no entry
 	                                  * names it, and it goes after a grace period (leave.c) */
@@ -161,14 +173,36 @@ enum {                                   /* flags of a record */
 	REC_RECALL     = 1 << 7          /* RESERVED: the writer takes it back from a stock */
 };
 
+/* What the fields of a record mean in each state.  A state's row holds from the store of the word
+ * on: fields are filled before it, so a successor may find those of the next state already.
+ *
+ *   FREE       nothing is read; the first store after the word clears owner, op, source and flags
+ *   RESERVED   owner    the peer whose reservation it is
+ *              op       the command that gave it the block, as ring position + 1.  0: none, a
+ *                       CALLER block is its owner's because it came back
+ *              source   0, or it is the target of a move: the block that is read, with
+ *                       source_word, and key, parent, depth, tag are those of the moving key
+ *              flags    of a target: DETACHED (the source is gone, source_word says nothing),
+ *                       KEEP, UNCHAINED; of any: RECALL
+ *   LIVE       owner    the peer that published it, or began its move
+ *              op       the publish, or the command that began the move: by these two a command
+ *                       that runs again finds that it was done
+ *              source   0, or the REC_MOVED block that the key came from and that is LIVE too
+ *              flags    UNCHAINED; MOVED or LEAVING: the key has gone, and the block goes
+ *   DYING      owner    the peer whose command evicted it and gets it next, with op the slot of
+ *                       that command.  SHM_NO_PEER: it becomes FREE, and op is that of the
+ *                       publish still, or 0
+ *              source   0
+ *              flags    QUARANTINE: it waits for its dead owner's process to be gone, too;
+ *                       LINGERS; the others mean nothing any more */
 struct shm_record {                      /* w, r: the only truth about a block */
 	uint32_t word;                   /* {generation:29, state:3}: one store commits */
-	uint8_t owner;                   /* peer that reserved it; SHM_NO_PEER */
+	uint8_t owner;                   /* a peer, or SHM_NO_PEER */
 	uint8_t flags;
 	uint16_t check;                  /* of key, parent, depth, tag while LIVE */
 	uint64_t key[2];                 /* plain, not masked */
 	uint64_t parent[2];              /* the parent's key: parents move, keys do not */
-	uint64_t op;                     /* ring position of the owner's command (rule C1) */
+	uint64_t op;                     /* ring position of the owner's command + 1 (rule C1) */
 	uint32_t depth, tag;
 	uint32_t source;                 /* target of a move: source record + 1, else 0; LIVE: as
 	                                  * long as the source is not DYING (rule C3) */
@@ -204,7 +238,7 @@ _Static_assert(sizeof(struct shm_change) == 64, "change layout");
 #define CELL_STOCK      0xd000u          /* w, p takes: reserved, in the peer's stock */
 #define CELL_ABOVE      0x0fffu          /* the room */
 
-struct shm_shared {                        /* one cache line for each kind of access */
+struct shm_shared {                      /* one cache line for each kind of access */
 	uint64_t epoch;                  /* all: raised to start a grace period */
 	uint64_t completed;              /* all: no open section is older; only a hint to save scans */
 	uint8_t pad0[48];
@@ -215,7 +249,7 @@ struct shm_shared {                        /* one cache line for each kind of ac
 	uint32_t sleeping;               /* w: futex word, 1 while the writer sleeps */
 	uint32_t pad2[7];
 };
-_Static_assert(sizeof(struct shm_shared) == 192, "line layout");
+_Static_assert(sizeof(struct shm_shared) == 192, "shared layout");
 
 enum { SEAT_FREE = 0, SEAT_TAKEN = 1, SEAT_LEFT = 2 };
 
@@ -240,8 +274,9 @@ struct shm_seat {                        /* 4096 bytes */
 	uint64_t stale_refs, ring_full;
 	uint64_t refs;                   /* references held */
 	uint32_t sections;               /* p: slots ever used; bounds the scan */
-	uint32_t pad3;
-	uint32_t in_use[128];              /* p: distinct blocks of each pool referenced or reserved */
+	uint32_t back_waits;             /* p: 1 since a reservation that was given up found no
+	                                  * room in the ring: the writer looks for such */
+	uint32_t in_use[128];            /* p: distinct blocks of each pool referenced or reserved */
 	uint8_t pad4[1024 - 320 - 512];
 	struct shm_pool request;         /* p: argument of CMD_POOL */
 	uint8_t pad5[4096 - 1024 - 2048];
@@ -266,18 +301,17 @@ _Static_assert(sizeof(struct shm_section) == 64, "section layout");
 
 enum {
 	CMD_NONE = 0,
-	CMD_PUBLISH,                     /* block, key, parent, tag; result: resident block or error */
-	CMD_FREE,                        /* block: a reservation goes back */
-	CMD_RESERVE,                     /* group; pool, arg = leave; out: block, to */
-	CMD_EVICT,                       /* group; pool; out: block */
-	CMD_DROP,                        /* block; result 1 = was live */
-	CMD_DEMOTE,                      /* group; pool, to_pool; block, or arg = 1: any; out: block,
-	                                  * to */
-	CMD_PROMOTE,                     /* group; to_pool; block; out: to, tag = where its victim goes + 1 */
-	CMD_COMMIT,                      /* group; block = from, to, arg = op; result of each slot */
-	CMD_CLEAR,                       /* pool, tag; arg = generation or 0; result: held blocks */
-	CMD_POOL,                        /* seat.request; result: number */
-	CMD_NOP,                         /* result 0: a barrier */
+	CMD_PUBLISH,                     /* what each one means: see struct shm_command */
+	CMD_FREE,
+	CMD_RESERVE,
+	CMD_EVICT,
+	CMD_DROP,
+	CMD_DEMOTE,
+	CMD_PROMOTE,
+	CMD_COMMIT,
+	CMD_CLEAR,
+	CMD_POOL,
+	CMD_NOP,
 	CMD_LAST = CMD_NOP
 };
 
@@ -290,20 +324,51 @@ enum {                                   /* flags of a command */
 
 #define CMD_PENDING     INT32_MIN        /* result of a command that is not done */
 
-/* Of a group that is given blocks, key[0] of the head says whether its owner still waits.  Owner and
- * writer compare and swap, so a call whose time is up knows that nothing will be given to it. */
+/* Of a group that is given blocks: does its owner still wait?  Owner and writer compare and swap,
+ * so a call whose time is up knows that nothing will be given to it. */
 enum { GROUP_OPEN = 0, GROUP_WITHDRAWN = 1 /* p */, GROUP_GRANTED = 2 /* w */ };
 
 /* A group is `count` slots with one head: the first carries the arguments, each slot one block
- * of the answer.  All slots of a group are marked before the first one is (result of the first:
- * how many, or a negative errno). */
+ * of the answer.  All slots of a group are marked before the first one is.
+ *
+ *   command   its head (*: and each slot) has       the answer: result, and in each slot
+ *   PUBLISH   block, key, parent, tag               the block that has the key, or an error
+ *   FREE      block, life                           0
+ *   RESERVE   pool, headroom, group_state           how many; block, and to: where the bytes of
+ *                                                   that block go, -1: nowhere
+ *   EVICT     pool, group_state                     how many; block
+ *   DROP      block, life                           1: it was live
+ *   DEMOTE    pool, to_pool, any, group_state;      how many; block: what moves, to: its target
+ *             block* unless `any`
+ *   PROMOTE   to_pool, group_state; block*          how many; block, to, and victim_to: where the
+ *                                                   bytes go that `to` had, + 1
+ *   COMMIT    block*, to*, move_op*                 of each slot: 0, or an error
+ *   CLEAR     pool, tag, generation                 blocks that are still held
+ *   POOL      the seat's `request`                  the pool's number
+ *   NOP       nothing                               0: what came before is done
+ *
+ * Every result may be a negative errno; of a group it is the first slot's. */
 struct shm_command {
 	uint8_t op, flags, pool, to_pool;
 	uint32_t count;                  /* slots of the group, this one included; 0 in followers */
 	int32_t block, to;
-	uint64_t key[2], parent[2];
-	uint64_t arg;
-	uint32_t tag;
+	union {
+		uint64_t key[2];
+		uint64_t group_state;    /* p, w: GROUP_OPEN ... */
+	};
+	uint64_t parent[2];
+	union {
+		uint64_t arg;            /* any of these: */
+		uint64_t life;           /* generation of the block that is meant + 1; 0: any */
+		uint64_t headroom;       /* blocks that the pool must still be able to give */
+		uint64_t any;            /* 1: the writer chooses what moves */
+		uint64_t move_op;        /* `op` of the target's record */
+		uint64_t generation;     /* of the pool that is meant; 0: any */
+	};
+	union {
+		uint32_t tag;
+		uint32_t victim_to;      /* a block + 1; 0: its bytes go nowhere */
+	};
 	int32_t result;                  /* (R) CMD_PENDING, then the answer */
 };
 _Static_assert(sizeof(struct shm_command) == 64, "command layout");

@@ -174,7 +174,7 @@ static int32_t publish(struct writer *w, uint32_t peer, uint64_t position,
  * block may be somebody else's by now. */
 static bool means_this(struct writer *w, uint32_t record, const struct shm_command *cmd)
 {
-	return !cmd->arg || cmd->arg == (uint64_t)WORD_GEN(w_word(w, record)) + 1;
+	return !cmd->life || cmd->life == (uint64_t)WORD_GEN(w_word(w, record)) + 1;
 }
 
 static int32_t give_back(struct writer *w, uint32_t peer, const struct shm_command *cmd)
@@ -253,8 +253,8 @@ bool command_run(struct writer *w, uint32_t peer, uint64_t position,
 		result = drop(w, peer, cmd);
 		break;
 	case CMD_CLEAR:
-		result = pools_clear(w, cmd->pool == 0xff ? -1 : cmd->pool, cmd->tag,
-				     cmd->flags & CF_REMOVE, cmd->arg);
+		result = pools_clear(w, cmd->pool == SHM_NO_POOL ? -1 : cmd->pool, cmd->tag,
+				     cmd->flags & CF_REMOVE, cmd->generation);
 		break;
 	case CMD_POOL:
 		result = pools_add(w, peer, position);

@@ -1,5 +1,28 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* command.h - what one command of a peer does. */
+/* command.h - what one command of a peer does.
+ *
+ * Which record a command of peer P may name, by its state, and what it answers else:
+ *
+ *              FREE      RESERVED                     LIVE                   DYING
+ *   PUBLISH    -EPERM    by P (1)                     -EPERM (2)             -EPERM (2)
+ *   FREE       -EPERM    by P (1), in that life       -EPERM                 -EPERM
+ *   DROP       0         0                            in that life, not      0
+ *                                                     MOVED; else 0
+ *   DEMOTE,    -ESTALE   -ESTALE                      not MOVED (3); else    -ESTALE
+ *   PROMOTE                                           -ESTALE
+ *   COMMIT     -ESTALE   by P, the target of the      0 if this move made    -ESTALE
+ *                        move that it names (1)       it LIVE (4)
+ *
+ *   (1) A reservation of another peer, or one that a grant has not answered for: PUBLISH and
+ *       FREE -EPERM, COMMIT -ESTALE.  Nor is the target of a move published.
+ *   (2) A publish that runs again finds what it has done, by owner and op, and answers as before.
+ *   (3) Nor is another move reading it: -ENOSPC.  DEMOTE: no child stays in VRAM, PROMOTE: P has
+ *       a reference on it: -EPERM.
+ *   (4) To cancel it is too late then: -EEXIST.
+ *
+ * A command that names a record in no pool answers -EINVAL.  In a pool that is not READY the
+ * record stays as it is: PUBLISH, DEMOTE, PROMOTE and COMMIT answer -ESTALE, and a COMMIT frees
+ * its target. */
 #ifndef GPC_WRITER_COMMAND_H
 #define GPC_WRITER_COMMAND_H
 

@@ -82,13 +82,13 @@ void events_cleared(struct writer *w, uint32_t pool, uint32_t tag)
 	events_commit(w);
 }
 
-void feed_clear_done(struct writer *w)
+void events_clear_done(struct writer *w)
 {
 	order_stores();
 	store_relaxed(&w_state(w)->clearing, 0);
 }
 
-bool feed_is_clearing(struct writer *w, uint32_t *ret_pool, uint32_t *ret_tag)
+bool events_is_clearing(struct writer *w, uint32_t *ret_pool, uint32_t *ret_tag)
 {
 	uint64_t note = w_state(w)->clearing;
 

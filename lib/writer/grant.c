@@ -2,12 +2,26 @@
 /* grant.c - commands that need blocks: reserve, evict, and the first halves of demote and
  * promote.
  *
- * A grant starts when the pool can serve it: free blocks first, then the least recent leaves,
- * chosen tentatively so that "all or nothing" has nothing to undo.  Blocks that are on their
- * way to FREE are waited for before anything is evicted for their sake.  Victims come back
- * after flush and grace period carrying the operation id (rule C1); one that a reference won
- * in that window is replaced by another victim, never waited for (rule S4).  The command is
- * answered when all its slots have their blocks. */
+ * All or nothing without an undo.  A grant looks first and acts then.  grant_place() counts the
+ * free blocks and lets lru_pick() choose victims tentatively: these are marked `selected` and
+ * taken off the queue, and nothing else has happened.  If there are too few, they are put back,
+ * last one first, and the grant waits or is refused.  Only when there are enough does it
+ * reserve and retire, and from then on it cannot fail for want of blocks.  GPC_PARTIAL, evict
+ * and moves take what there is.
+ *
+ * Waiting.  A grant waits in the list w->grants, in the order of the commands, and is tried
+ * again in each round of the writer (grant_sweep).  It waits, and evicts nothing, while blocks
+ * of its pool that nobody was promised are in their grace period, while blocks leave the pool
+ * after a move, and while stocks come back.  An earlier grant that has not started on a pool
+ * goes before a later one.  A grant that has started waits for its victims: they come back one
+ * by one, behind flush and grace period, with the operation in their records (rule C1).  A
+ * victim that a reference has won in that time is replaced by another, and never waited for
+ * (rule S4).
+ *
+ * The end.  When all slots have their blocks, the writer first swaps group_state to
+ * GROUP_GRANTED: after that the owner waits for the answer.  Then the slots are bound and
+ * answered.  A grant that was withdrawn, whose pool goes, or whose peer has died, gives back
+ * what it has: reserved blocks are free, DYING ones become so for anybody. */
 #include "config.h"
 
 #include <errno.h>
@@ -46,8 +60,8 @@ static void grant_remove(struct writer *w, struct grant *g)
 	free(g);
 }
 
-/* Is the block this slot's, and nobody's else?  One that was only evicted is free, or another
- * owner's, unless a command of the owner itself evicted it. */
+/* Is the block reserved for this slot?  What an evict without GPC_TAKE has got is free by now, or
+ * reserved again, by another command; in a CALLER pool it is its owner's. */
 static bool is_of(struct writer *w, const struct grant *g, const struct grant_slot *s,
 		  uint32_t record)
 {
@@ -114,7 +128,7 @@ static void slot_finish(struct writer *w, struct grant *g, uint32_t i, uint32_t 
 	}
 	out->block = s->want;
 	out->to = block;
-	out->tag = s->ram == NONE ? 0 : (uint32_t)w_block(w, s->ram) + 1;
+	out->victim_to = s->ram == NONE ? 0 : (uint32_t)w_block(w, s->ram) + 1;
 	if (s->skip)
 		return;
 	move_bind(w, s->block, s->source, s->source_word,
@@ -122,8 +136,8 @@ static void slot_finish(struct writer *w, struct grant *g, uint32_t i, uint32_t 
 	grant_unpin(w, s, g);                  /* the binding pins it now */
 }
 
-/* Its block is there; and so is its source, which may have been dropped, or published over,
- * while the grant waited: a pin keeps it from eviction only. */
+/* The slot has its block, and its source is what it was.  A source may have been dropped, or
+ * published over, while the grant waited: a pin keeps it from eviction only. */
 static bool slot_has_all(struct writer *w, const struct grant_slot *s)
 {
 	return s->skip || (s->block != NONE && (s->source == NONE ||
@@ -131,21 +145,21 @@ static bool slot_has_all(struct writer *w, const struct grant_slot *s)
 						 !leave_is_moved(w, s->source))));
 }
 
-static uint64_t *waits_still(struct writer *w, const struct grant *g)
+static uint64_t *group_state(struct writer *w, const struct grant *g)
 {
-	return &seg_command(&w->seg, g->peer, g->position)->key[0];
+	return &seg_command(&w->seg, g->peer, g->position)->group_state;
 }
 
 static bool is_withdrawn(struct writer *w, const struct grant *g)
 {
-	return load_relaxed(waits_still(w, g)) == GROUP_WITHDRAWN;
+	return load_relaxed(group_state(w, g)) == GROUP_WITHDRAWN;
 }
 
 /* From here on its owner waits for the answer, however long that takes.  A writer that dies before
  * the answer leaves it granted: its successor runs the command again. */
 static bool grant_claim(struct writer *w, const struct grant *g)
 {
-	return order_cas64(waits_still(w, g), GROUP_OPEN, GROUP_GRANTED) || !is_withdrawn(w, g);
+	return order_cas64(group_state(w, g), GROUP_OPEN, GROUP_GRANTED) || !is_withdrawn(w, g);
 }
 
 static void grant_finish(struct writer *w, struct grant *g)
@@ -200,8 +214,7 @@ bool grant_holds(struct writer *w, uint32_t record)
 	return w->grants && slot_of(w, record, &g);
 }
 
-/* The key of a victim is cleared, or dropped with its chain, before it is answered for: no copy
- * of it is wanted any more.  record: the victim, or the place in RAM. */
+/* record: the victim, or the place in RAM for what it has. */
 void grant_forget(struct writer *w, uint32_t record)
 {
 	struct grant *g;
@@ -217,7 +230,7 @@ static void victim_is_ours(struct writer *w, struct grant *g, uint32_t record)
 	uint64_t op = w_record(w, record)->op;
 
 	if (p->flags & GPC_POOL_CALLER)
-		/* the operation is the evictor's, and of no other ring */
+		/* an operation belongs to one ring: only the owner's own is noted */
 		record_return(w, record, p->owner == (int32_t)g->peer ? op : 0);
 	else if (g->kind != CMD_EVICT || (g->flags & CF_TAKE))
 		record_reserve(w, record, g->peer, op);
@@ -266,8 +279,8 @@ static bool counts(const struct writer *w, const struct grant *g)
 	       !(w->pool[g->pool].flags & GPC_POOL_CALLER);
 }
 
-/* What other grants of the peer are still to get counts already: any number may begin before
- * the first of them has its blocks. */
+/* Blocks that other grants of this peer are still to get.  They count against the quota already,
+ * since many grants may begin before the first of them has its blocks. */
 static uint32_t promised(const struct writer *w, const struct grant *g)
 {
 	const struct grant *h;
@@ -290,14 +303,15 @@ static int32_t grant_begin(struct writer *w, struct grant *g, const struct shm_c
 	uint32_t quota, from = cmd->pool, room, has;
 	int32_t err;
 
-	if (g->kind == CMD_DEMOTE && from < w->max_pools && cmd->to_pool == 0xff)
+	if (g->kind == CMD_DEMOTE && from < w->max_pools && cmd->to_pool == SHM_NO_POOL)
 		g->pool = (uint32_t)w->pool[from].demote_to;
 	if (g->pool >= w->max_pools || (g->kind == CMD_DEMOTE && from >= w->max_pools))
 		return -ENOENT;
 	p = &w->pool[g->pool];
 	if (p->state != POOL_READY)
 		return p->state == POOL_FREE ? -ENOENT : -ESTALE;
-	/* blocks of the owner's are nobody's else to take; it has them all already */
+	/* CALLER blocks are the owner's from the start: it has none to reserve, and nobody else
+	 * may take them */
 	if ((p->flags & GPC_POOL_CALLER) &&
 	    (g->kind != CMD_EVICT || ((g->flags & CF_TAKE) && p->owner != (int32_t)g->peer)))
 		return -EPERM;
@@ -324,47 +338,6 @@ static int32_t grant_begin(struct writer *w, struct grant *g, const struct shm_c
 	return err;
 }
 
-/* Its grace period may have ended before its command ran again: then it is free. */
-static bool is_left_over(struct writer *w, const struct leftover *l)
-{
-	const struct shm_record *r = w_record(w, l->record);
-
-	return r->owner == l->peer && r->op == l->op &&
-	       (w_is(w, l->record, DYING) || w_is(w, l->record, RESERVED));
-}
-
-bool grant_expects(struct writer *w, uint32_t record)
-{
-	uint32_t i;
-
-	for (i = 0; i < w->nleftover; i++)
-		if (w->leftover[i].record == record)
-			return is_left_over(w, &w->leftover[i]);
-	return false;
-}
-
-/* Blocks that a dead writer evicted for this very command count first (rule C1). */
-static void take_leftovers(struct writer *w, struct grant *g)
-{
-	uint32_t i, slot;
-
-	for (i = 0; i < w->nleftover; i++) {
-		struct leftover *l = &w->leftover[i];
-
-		if (l->peer != g->peer || l->op <= g->position || l->op > g->position + g->n)
-			continue;
-		slot = (uint32_t)(l->op - g->position - 1);
-		if (is_left_over(w, l) && g->slot[slot].block == NONE) {
-			g->slot[slot].block = l->record;
-			g->slot[slot].wait_block = w_is(w, l->record, DYING);
-			g->waiting += g->slot[slot].wait_block;
-			g->again = true;
-		}
-		*l-- = w->leftover[--w->nleftover];
-		i--;
-	}
-}
-
 void grant_start(struct writer *w, uint32_t peer, uint64_t position,
 		 const struct shm_command *cmd)
 {
@@ -378,12 +351,12 @@ void grant_start(struct writer *w, uint32_t peer, uint64_t position,
 		.pool = cmd->op == CMD_DEMOTE || cmd->op == CMD_PROMOTE ? cmd->to_pool :
 			cmd->pool,
 		.ram_pool = NONE, .position = position,
-		.leave = cmd->op == CMD_RESERVE ?
-			(uint32_t)MIN(cmd->arg, (uint64_t)w->max_blocks) : 0,
+		.headroom = cmd->op == CMD_RESERVE ?
+			(uint32_t)MIN(cmd->headroom, (uint64_t)w->max_blocks) : 0,
 	};
 	g->slot = writer_alloc(g->n, sizeof(*g->slot));
 	/* a writer that died before it answered may have left its choice in the slots */
-	any = g->kind == CMD_DEMOTE && cmd->arg;
+	any = g->kind == CMD_DEMOTE && cmd->any;
 	for (i = 0; i < g->n; i++)
 		g->slot[i] = (struct grant_slot){
 			.source = NONE, .block = NONE, .ram = NONE,
@@ -394,14 +367,14 @@ void grant_start(struct writer *w, uint32_t peer, uint64_t position,
 	w->grants_end = &g->next;
 	i = g->n;
 	if (w->nleftover && g->kind == CMD_EVICT)
-		take_leftovers(w, g);    /* whatever becomes of the grant */
-	err = cmd->key[0] == GROUP_WITHDRAWN ? -ETIMEDOUT : grant_begin(w, g, cmd);
+		grant_take_leftovers(w, g);      /* whatever becomes of the grant */
+	err = cmd->group_state == GROUP_WITHDRAWN ? -ETIMEDOUT : grant_begin(w, g, cmd);
 	if (err < 0) {
 		g->n = i;
 		grant_refuse(w, g, err);
 		return;
 	}
-	/* followers past a quota or a bad source are answered now */
+	/* slots beyond the quota, or from a source that cannot move on, are answered now */
 	while (i > g->n)
 		command_answer(w, peer, position + --i, 0);
 	w->progress = true;

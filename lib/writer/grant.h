@@ -13,7 +13,7 @@ struct grant_slot {
 	uint32_t ram;                    /* where that victim's bytes go */
 	bool wait_block, wait_ram;       /* still DYING */
 	bool skip;                       /* the target space has the key already ... */
-	bool behind;                     /* ... in a block that is leaving: that comes first */
+	bool behind;                     /* ... in a block that is leaving: it waits */
 };
 
 struct grant {                           /* a group command that may wait for grace periods */
@@ -21,7 +21,7 @@ struct grant {                           /* a group command that may wait for gr
 	uint32_t peer, kind, n, waiting;
 	uint32_t pool;                   /* where `block` comes from */
 	uint32_t ram_pool;               /* where victims go; NONE: they are dropped */
-	uint32_t leave;
+	uint32_t headroom;
 	uint8_t flags;
 	bool started;
 	bool again;                      /* a dead writer had begun it: its quota was checked */
@@ -43,12 +43,14 @@ void grant_start(struct writer *w, uint32_t peer, uint64_t position,
 /* A victim has passed its grace period; in_use: but is referenced, so it is given up.
  * True: the grant has taken it. */
 bool grant_arrived(struct writer *w, uint32_t record, bool in_use);
+/* Those that it had evicted for this command are the grant's: see grant_again.c. */
+void grant_take_leftovers(struct writer *w, struct grant *g);
 /* Was it evicted by a dead writer, for a command that has not run again yet (rule C1)? */
 bool grant_expects(struct writer *w, uint32_t record);
-/* Has an unanswered grant this block?  Its owner was not told of it: a peer that names it all
- * the same is guessing. */
+/* Does an unanswered grant have this block?  Its owner was not told of it, so no command may name
+ * it yet. */
 bool grant_holds(struct writer *w, uint32_t record);
-/* A clear has met this victim on its way. */
+/* The key of this victim is cleared, or dropped with its chain: its bytes are not to be kept. */
 void grant_forget(struct writer *w, uint32_t record);
 /* Start those that wait for room, finish those that have all, refuse those that only try. */
 void grant_sweep(struct writer *w);

@@ -19,8 +19,8 @@ static uint32_t charged(const struct wpool *p)
 	return p->live + p->reserved;
 }
 
-/* Blocks that this grant must not count on, in a pool, although they are free: transit slots
- * of a RAM pool serve only as many victims as promotions leave it (rule C6). */
+/* How many victims of this grant a pool may take in.  The transit slots of a RAM pool are for
+ * victims of promotions alone, one for each promotion out of it that is under way (rule C6). */
 static uint32_t room_for_victims(const struct wpool *p, const struct grant *g)
 {
 	uint32_t limit = p->blocks;
@@ -87,7 +87,7 @@ static void take_victim(struct writer *w, struct grant *g, uint32_t i, uint32_t 
 	s->wait_block = true;
 	g->waiting++;
 	if (s->ram != NONE) {
-		tree_replace(w, v, s->ram);      /* the tree knows it in limbo there */
+		tree_replace(w, v, s->ram);      /* its children wait for it there, detached */
 		store_relaxed(seg_stamp(&w->seg, s->ram), stamp);
 	} else {
 		n = w->node[v].first == NONE ? 0 :
@@ -121,8 +121,9 @@ static uint32_t take_ram(struct writer *w, struct grant *g, uint32_t i, uint32_t
 	return evict;
 }
 
-/* RAM has no place for so many of the n victims: they are dropped, with what hangs below them in
- * RAM, so others may have to go first than those that would all have been moved. */
+/* RAM has places for fewer than the n victims, and `dropped` of them go with what hangs below
+ * them in RAM.  A block that may be moved need not be one that may be dropped, so they are
+ * chosen anew: first those to be dropped, then the others. */
 static bool pick_again(struct writer *w, struct grant *g, uint32_t dropped, uint32_t n)
 {
 	uint32_t found;
@@ -185,8 +186,8 @@ static uint32_t *slots_in_need(const struct grant *g, uint32_t *ret_n)
 	return list;
 }
 
-/* Too few: blocks in stocks are nobody's yet, those that a refill waits for neither.  Refills do not
- * take from one another, and leave the live ones alone that a stock of another keeps. */
+/* There are too few.  Blocks in stocks, and those that refills wait for, are nobody's yet:
+ * stocks give them back, but not to a refill of another stock. */
 static int32_t look_in_stocks(struct writer *w, const struct grant *g, uint32_t least,
 			      uint32_t short_by)
 {
@@ -219,12 +220,12 @@ static int32_t place_slots(struct writer *w, struct grant *g, const uint32_t *sl
 		return GRANT_WAIT;
 	if (ram && want > ram->nfree && ram->coming && room_for_victims(ram, g) > ram->nfree)
 		return GRANT_WAIT;
-	/* transit slots are free and nobody may reserve them: a reserve for the rest would have
-	 * these, and leaves */
+	/* headroom: what a later reserve could have of free blocks, transit slots excepted, and
+	 * for the rest leaves that could be evicted */
 	extra = MIN(p->nfree + p->coming, room_for_blocks(p));
 	extra -= MIN(extra, nfree);
-	extra = g->leave > extra ? g->leave - extra : 0;
-	/* what is leaving goes first: it is no victim, and may have held one back */
+	extra = g->headroom > extra ? g->headroom - extra : 0;
+	/* wait for what is leaving: it makes room by itself, and may hold a victim back */
 	if ((want + extra && p->leaving) || (ram && want > victim_places(ram, g) && ram->leaving))
 		return GRANT_WAIT;
 	found = want + extra == 0 ? 0 :
@@ -259,8 +260,9 @@ int32_t grant_place(struct writer *w, struct grant *g)
 	return err;
 }
 
-/* A promotion lets a pool in RAM have a victim more than its capacity (rule C6), because its source
- * will go.  If it does not, the least recent ones go: nobody else would make that room. */
+/* A promotion lets a RAM pool take one victim beyond its capacity (rule C6), because the
+ * promotion's source is about to leave the pool.  If the promotion is given up, the source
+ * stays and the least recent blocks go instead: no command would evict them. */
 static bool trim(struct writer *w, uint32_t pool)
 {
 	struct wpool *p = &w->pool[pool];
@@ -269,10 +271,10 @@ static bool trim(struct writer *w, uint32_t pool)
 	if (charged(p) - p->leaving <= limit)
 		return true;
 	if (p->leaving)
-		return false;            /* that first: it may hold others back */
+		return false;            /* wait for these: they may hold victims back */
 	want = charged(p) - limit;
 	n = lru_pick(w, pool, want, false, &w->picked, &w->picked_size, 0);
-	w_state(w)->past[p->kind == GPC_RAM ? 9 : 6] += n;
+	w_count_lost(w, pool, n);
 	for (i = 0; i < n; i++) {        /* leaf first */
 		retire_prefetch(w, w->picked, n, i);
 		retire_subtree(w, w->picked[i]);

@@ -18,7 +18,7 @@ void grant_unpin(struct writer *w, struct grant_slot *s, struct grant *g)
 	s->source = NONE;
 }
 
-/* VRAM children that are not on their way to another tier themselves hold a block back. */
+/* Is every child that holds the block back on its way out of VRAM as well? */
 static bool children_are_leaving(struct writer *w, uint32_t record)
 {
 	uint32_t child;
@@ -60,8 +60,8 @@ static void pin(struct writer *w, struct grant *g, struct grant_slot *s)
 	move_pin(w, s->source, g->pool, g->flags & CF_COPY);
 }
 
-/* Another space that has the key already needs no copy of it: the source of a demotion goes as if
- * it were committed.  A block that is leaving that space is waited for. */
+/* Where the target's space has the key already, nothing is copied, and the source of a demotion
+ * goes as after a commit.  If the block that has it there is leaving, wait until that has gone. */
 static void skip_resident(struct writer *w, struct grant *g, struct grant_slot *s)
 {
 	uint32_t space = w->pool[g->pool].space, source = s->source, resident;
@@ -97,7 +97,7 @@ bool grant_is_behind(struct writer *w, struct grant *g)
 		if (!s->behind)
 			continue;
 		s->behind = false;
-		/* else it was dropped meanwhile: slot_has_all() */
+		/* a source that was dropped meanwhile is left to slot_has_all() */
 		if (s->source != NONE && w_word(w, s->source) == s->source_word)
 			skip_resident(w, g, s);
 	}

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* leave.c - what a key has moved from goes when nobody can miss the key for it.
+/* leave.c - the source of a committed move goes when every reader can find the target.
  *
  * A commit makes the target LIVE and leaves the source LIVE too, so that a section that was open
  * then finds the key wherever it looks: an entry that was read before the commit names a block
@@ -63,8 +63,8 @@ void leave_moved(struct writer *w, uint32_t from, uint32_t to)
 	wait_moved(w, from, to);
 }
 
-/* Uses of the source until now were uses of the key; and a later life of it is not the target's
- * affair. */
+/* The target inherits the uses of its source, which were uses of the key, and forgets it: a later
+ * life of that block has nothing to do with the target. */
 static void let_target_go(struct writer *w, uint32_t from, uint32_t to)
 {
 	struct shm_record *t = to == NONE ? NULL : w_record(w, to);
@@ -195,7 +195,7 @@ void leave_batch(struct writer *w, struct batch *b)
 
 	for (i = 0; i < b->nmoved; i++) {
 		if (!leave_is_moved(w, b->moved[i].from))
-			continue;        /* its key went before it */
+			continue;        /* the key has gone, and leave_sources() took it along */
 		let_target_go(w, b->moved[i].from, b->moved[i].to);
 		retire_moved(w, b->moved[i].from);
 	}

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* leave.h - what a key has moved from. */
+/* leave.h - the sources of committed moves. */
 #ifndef GPC_WRITER_LEAVE_H
 #define GPC_WRITER_LEAVE_H
 
@@ -9,11 +9,11 @@
 void leave_moved(struct writer *w, uint32_t from, uint32_t to);
 /* The source of a move that was committed to another space. */
 void leave_space(struct writer *w, uint32_t record);
-/* It is wanted where it is after all. */
+/* Its key was asked for in its old space: it stays there. */
 void leave_stay(struct writer *w, uint32_t record);
-/* REC_LEAVING, and perhaps a leaf now. */
+/* It has REC_LEAVING, and may have become a leaf: then it waits to go. */
 void leave_offer(struct writer *w, uint32_t record);
-/* The key of this block goes: so does what it has moved from. */
+/* The key of this block goes: before it, the blocks that it has moved from and that wait still. */
 void leave_sources(struct writer *w, uint32_t record);
 bool leave_is_moved(struct writer *w, uint32_t record);
 void leave_again(struct writer *w, uint32_t record);     /* takeover: it was leaving already */

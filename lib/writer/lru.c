@@ -53,7 +53,7 @@ bool lru_is_leaf(struct writer *w, uint32_t record)
 void lru_offer(struct writer *w, uint32_t record)
 {
 	if (__builtin_expect(w->node[record].leaving, 0))
-		leave_offer(w, record);  /* then it is no leaf of the queue: it goes by itself */
+		leave_offer(w, record);  /* if it waits now it is no leaf, and goes by itself */
 	if (!queue_has(w, record) && lru_is_leaf(w, record))
 		queue_push(w, &w_pool_of(w, record)->queue, lru_stamp(w, record), record);
 }
@@ -67,8 +67,9 @@ static void offer_all_fresh(struct writer *w)
 	w->nfresh = 0;
 }
 
-/* Its publisher holds it, so it cannot go before a release, which stamps it anew: in the queue it
- * would soon be out of place.  It comes there by lru_pick(), or when there are many. */
+/* Its publisher holds it, so it cannot go before a release, which stamps it anew: its place in
+ * the queue would soon be wrong.  It enters the queue at the next lru_pick(), or when many
+ * wait. */
 void lru_offer_fresh(struct writer *w, uint32_t record)
 {
 	w->fresh[w->nfresh++] = record;
@@ -76,7 +77,7 @@ void lru_offer_fresh(struct writer *w, uint32_t record)
 		offer_all_fresh(w);
 }
 
-/* Its life ends: the next one may begin with an older stamp than the queue has for it. */
+/* The block leaves LIVE.  Its item must go: its next life may begin with an older stamp. */
 void lru_forget(struct writer *w, uint32_t record)
 {
 	if (queue_has(w, record))
@@ -99,10 +100,10 @@ static int subtree_may_go(struct writer *w, uint32_t record)
 		if (w->node[below].pins || !w_row_is_zero(w, below))
 			return IN_USE;
 		if (!w_is(w, below, LIVE) || w->node[below].waits)
-			return NOT_YET;  /* a move in limbo: its owner still copies; or it is
-					  * about to go, and readers may need it till then */
+			return NOT_YET;  /* the target of a detached move, whose owner copies;
+					  * or it is leaving, and readers may need it till then */
 		if (w->pool_of[below] == w->pool_of[record] && !w->node[below].selected)
-			return NOT_YET;  /* beyond a block in RAM: that one goes first */
+			return NOT_YET;  /* a block of RAM is between: this one goes first */
 	}
 	return CAN_GO;
 }
@@ -147,8 +148,8 @@ void lru_put_back(struct writer *w, uint32_t record)
 	lru_offer(w, record);
 }
 
-/* The first items are those that go next, more or less: what up to n of them take is asked for,
- * `from` of which it was before. */
+/* Prefetch what the items number `from` to n of the front will need.  They go next, more or
+ * less. */
 static void prefetch_first(struct writer *w, struct wpool *p, uint32_t from, uint32_t n)
 {
 	uint32_t i, has;
@@ -164,8 +165,8 @@ static void prefetch_first(struct writer *w, struct wpool *p, uint32_t from, uin
 	}
 }
 
-/* One walk from the least recent on; what cannot go is put aside.  Returns how many of those
- * may go when others have. */
+/* One walk from the least recent leaf on.  Leaves that cannot go are put aside, and back at the
+ * end.  Returns how many of them may go when others have. */
 static uint32_t pick_some(struct writer *w, struct wpool *p, uint32_t n, bool demote,
 			  uint32_t **list, uint32_t *size, uint32_t *found)
 {

@@ -6,7 +6,7 @@
 #include "writer/state.h"
 
 void lru_offer(struct writer *w, uint32_t record);       /* it is, or became, a leaf */
-void lru_offer_fresh(struct writer *w, uint32_t record);         /* ... just published */
+void lru_offer_fresh(struct writer *w, uint32_t record);         /* the same, just published */
 /* Choose victims, tentatively, until the list has n instead of `found`: fewer are returned when
  * there are no more.  They are off the queue until they are retired, or lru_put_back has been
  * called for each, last one first. */

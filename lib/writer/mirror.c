@@ -34,16 +34,16 @@ void mirror_pools_changed(struct writer *w)
 	w->line_dirty = w->nmirrors > 0;
 }
 
-static struct mirror_status line_now(struct writer *w)
+static struct mirror_status status_now(struct writer *w)
 {
-	struct mirror_status line = { .sequence = w_state(w)->changes,
-				    .spaces = w_state(w)->spaces };
+	struct mirror_status status = { .sequence = w_state(w)->changes,
+					.spaces = w_state(w)->spaces };
 	uint32_t p;
 
 	for (p = 0; p < w->max_pools; p++)
 		if (w->pool[p].state != POOL_FREE && w->pool[p].kind == GPC_RAM)
-			line.ram_pools[p >> 6] |= 1ull << (p & 63);
-	return line;
+			status.ram_pools[p >> 6] |= 1ull << (p & 63);
+	return status;
 }
 
 static struct shm_mirror *description(struct writer *w, uint32_t i)
@@ -83,15 +83,15 @@ static uint32_t take_dirty(struct writer *w)
 
 void mirror_flush(struct writer *w)
 {
-	struct mirror_status line;
+	struct mirror_status status;
 	uint32_t i, n;
 
 	if (!w->nmirrors)
 		return;
 	n = take_dirty(w);
-	line = line_now(w);
+	status = status_now(w);
 	w->line_dirty = false;
-	w->flush_sequence = line.sequence;
+	w->flush_sequence = status.sequence;
 	w->flush_deadline_ns = clock_ns() + FLUSH_LIMIT_NS;
 	for (i = 0; i < w->nmirrors; i++) {
 		struct wmirror *m = &w->mirror[i];
@@ -99,7 +99,7 @@ void mirror_flush(struct writer *w)
 		if (m->retired)
 			continue;
 		m->flushing = true;
-		if (m->ops->flush(m->mirror, w->changes, n, &line) < 0)
+		if (m->ops->flush(m->mirror, w->changes, n, &status) < 0)
 			retire_mirror(w, i, gpc_last_error());
 	}
 }
@@ -180,13 +180,13 @@ static void open_one(struct writer *w, const char *device)
 	struct wmirror m = { 0 };
 	struct shm_mirror d = { 0 }, *to = description(w, w->nmirrors), old = *to;
 	uint32_t gen = next_generation(w);
-	struct mirror_status line = line_now(w);
+	struct mirror_status status = status_now(w);
 
 	find_predecessor(w, device, d.uuid);
 	if (device_find(device, &m.ops) < 0 ||
 	    m.ops->create(&w->seg, device, gen, &d, &m.mirror) < 0 ||
 	    m.ops->upload(m.mirror, w->table, (uint64_t)w->buckets * SHM_BUCKET,
-			  &line) < 0) {
+			  &status) < 0) {
 		log_say(&w->c->log, LOG_ERR, "no mirror on %s: %s", device, gpc_last_error());
 		if (m.mirror)
 			m.ops->destroy(m.mirror);
@@ -198,7 +198,7 @@ static void open_one(struct writer *w, const char *device)
 	memcpy(to->uuid, d.uuid, sizeof(to->uuid));
 	memcpy(to->device, d.device, sizeof(to->device));
 	memcpy(to->handle, d.handle, sizeof(to->handle));
-	store_relaxed(&to->flushed, line.sequence);
+	store_relaxed(&to->flushed, status.sequence);
 	store_release(&to->generation, gen);
 	/* (W) published: pairs with the load in device/descriptor.c.  Before it a successor sees no mirror
 	 * of ours, and sweeps what we left by its generation. */

@@ -7,9 +7,25 @@
  *                                              another space, the target has one of its own
  *            source: REC_MOVED, REC_LEAVING    leave.c has the rest of its life
  *
- * A successor that finds both LIVE goes on from there.  When a reservation evicts with moves,
- * the source is gone before the copy begins (REC_DETACHED): the caller has its block already,
- * and the key is in limbo, findable nowhere, until the target is committed. */
+ * A successor that finds both LIVE goes on from there.
+ *
+ * Detached moves.  A reserve with GPC_MOVES gives the victim's block to the caller at once, with
+ * its bytes still in it, and a target in RAM for them.  So the source is gone before the copy
+ * begins: the target has REC_DETACHED, and the key is found nowhere until the commit.
+ *
+ *   chosen    the target gets the victim's place in the tree (tree_replace), and waits for its
+ *             own grace period if it was a victim itself.  It has no key yet: the keys of its
+ *             children tell which it will be (find_own_key)
+ *   answered  bound: key, parent, depth and tag stand in the record; in the tree as before
+ *   commit    LIVE, with an entry, below the block that has the parent's key by then; -EEXIST, if
+ *             the key was computed anew meanwhile: the children go to the block that has it
+ *   given up  cancelled, its owner dead, its pool gone: the children go to a block that has the
+ *             key, if there is one; else they are dropped, since their parent will never be there
+ *
+ * A child that is below a detached target is LIVE, is found, and holds the target's place.  Two
+ * targets of one key are possible: a key that was computed anew and evicted again.  A takeover
+ * cannot tell which children were whose, so it gives all to the first, and w->twins remembers the
+ * others. */
 #include "config.h"
 
 #include <errno.h>
@@ -70,9 +86,9 @@ void move_bind(struct writer *w, uint32_t target, uint32_t source, uint32_t sour
 	store_relaxed(seg_stamp(&w->seg, target), lru_stamp(w, source));
 }
 
-/* Computed anew in the meantime: what hung below a key in limbo hangs below that.  Not if that
- * is as deep as they are: a child is always deeper than its parent, so that keys which name
- * each other as parents make no cycle. */
+/* The key of a detached move is live in another block: the target's children become that
+ * one's.  Not those that are no deeper than it: a child is always deeper than its parent, so
+ * that keys which name each other as parents make no cycle. */
 static void hand_children(struct writer *w, uint32_t target, uint32_t live)
 {
 	uint32_t child, next, depth = w_record(w, live)->depth;
@@ -91,7 +107,7 @@ static bool is_bound(struct writer *w, uint32_t target)
 	return w_is(w, target, RESERVED) && t->source && (t->flags & REC_DETACHED);
 }
 
-/* A target that waits for its place has no key yet, but what hangs below it names it. */
+/* A target that was not answered for has no key yet, but its children name it as their parent. */
 static uint32_t find_own_key(struct writer *w, uint32_t target)
 {
 	uint32_t child = w->node[target].first;
@@ -119,7 +135,7 @@ void move_drop_detached(struct writer *w, uint32_t target)
 	tree_unlink(w, target);
 }
 
-/* The target stays reserved, and its commit will be told. */
+/* The target stays RESERVED; the commit answers -ESTALE. */
 void move_forget(struct writer *w, uint32_t target)
 {
 	struct shm_record *t = w_record(w, target);
@@ -149,7 +165,7 @@ static void forget_sources_of(struct writer *w, const struct wpool *of, uint32_t
 	}
 }
 
-/* Records between the pools are nobody's: what a forged segment has there says nothing. */
+/* Only records of pools are looked at: a forged segment may have anything between them. */
 void move_forget_sources(struct writer *w, uint32_t pool)
 {
 	uint32_t p;
@@ -168,8 +184,8 @@ static bool is_twin(struct writer *w, uint32_t record, uint32_t target)
 	       r->key[0] == t->key[0] && r->key[1] == t->key[1];
 }
 
-/* A takeover cannot know below which of two targets of one key a block hung: another peer's
- * may have it. */
+/* The target is given up, and all that hung below its key was given to it: another target of
+ * the key may be committed yet. */
 static void hand_to_twin(struct writer *w, uint32_t target)
 {
 	uint32_t i;
@@ -191,7 +207,7 @@ void move_unbind(struct writer *w, uint32_t target)
 	uint32_t source = t->source - 1;
 	uint8_t flags = t->flags;
 
-	/* a source without its flags would look like that of another kind of move */
+	/* in this order: a source without REC_DETACHED would look like one that is pinned */
 	store_release(&t->source, 0);
 	store_release(&t->flags, 0);
 	if (!(flags & REC_DETACHED)) {
@@ -212,7 +228,7 @@ void move_switch(struct writer *w, uint32_t from, uint32_t to)
 {
 	struct shm_record *t = w_record(w, to);
 
-	if (!w->node[from].in_tree) {    /* forged: LIVE, between the pools */
+	if (!w->node[from].in_tree) {    /* of a forged segment: LIVE, in no pool */
 		t->flags &= REC_UNCHAINED;
 		store_release(&t->source, 0);
 		return;
@@ -256,15 +272,14 @@ static int32_t find_parent(struct writer *w, uint32_t target, uint32_t *ret)
 	return 0;
 }
 
-/* A LIVE target is one no more: the source first, without its flags it would look like that of
- * another kind of move. */
+/* A target that is LIVE is none any more.  The source first, as in move_unbind(). */
 static void end_move(struct shm_record *t)
 {
 	store_release(&t->source, 0);
 	t->flags &= REC_UNCHAINED;
 }
 
-/* The key becomes live where it was not: a target of its own space, or out of limbo. */
+/* The key becomes live where it was not: in a space of its own, or after it was detached. */
 static int32_t commit_new(struct writer *w, uint32_t peer, uint32_t target)
 {
 	struct shm_record *t = w_record(w, target);
@@ -302,7 +317,7 @@ static int32_t commit_new(struct writer *w, uint32_t peer, uint32_t target)
 	return 0;
 }
 
-static int32_t commit_single(struct writer *w, uint32_t peer, uint32_t target)
+static int32_t commit_detached(struct writer *w, uint32_t peer, uint32_t target)
 {
 	int32_t err = commit_new(w, peer, target);
 
@@ -311,7 +326,8 @@ static int32_t commit_single(struct writer *w, uint32_t peer, uint32_t target)
 	return err;
 }
 
-/* As move_bind() made it: a source that was moved elsewhere meanwhile is in no tree.  In a forged segment the source may be between the pools, or the target
+/* Is the target what move_bind() made of the source?  A source that was moved elsewhere
+ * meanwhile is in no tree.  In a forged segment the source may be in no pool, or the target
  * deeper, so that it could get below its own children. */
 static bool is_copy(struct writer *w, uint32_t source, uint32_t target)
 {
@@ -363,7 +379,7 @@ static int32_t commit_one(struct writer *w, uint32_t peer, const struct shm_comm
 	if (target == NONE)
 		return -EINVAL;
 	t = w_record(w, target);
-	if (t->owner != peer || t->op != load_relaxed(&cmd->arg))
+	if (t->owner != peer || t->op != load_relaxed(&cmd->move_op))
 		return -ESTALE;
 	/* committed before: by a writer that died, or a retry; too late to give it up */
 	if (w_is(w, target, LIVE))
@@ -379,7 +395,7 @@ static int32_t commit_one(struct writer *w, uint32_t peer, const struct shm_comm
 	else if (!t->source)
 		err = -ESTALE;           /* a writer died while it gave this one back */
 	else if (t->flags & REC_DETACHED)
-		err = commit_single(w, peer, target);
+		err = commit_detached(w, peer, target);
 	else
 		err = commit_bound(w, peer, target);
 	if (err < 0)

@@ -14,14 +14,15 @@ void move_bind(struct writer *w, uint32_t target, uint32_t source, uint32_t sour
 	       uint8_t flags);
 /* An uncommitted target forgets its source; it stays RESERVED. */
 void move_unbind(struct writer *w, uint32_t target);
-/* The same, but what hangs below a key in limbo is the caller's affair. */
+/* The same, without a look at what hangs below a detached target: the caller sees to that. */
 void move_forget(struct writer *w, uint32_t target);
-/* A pool goes: its blocks are no sources any more. */
+/* A pool goes: no move reads its blocks any more. */
 void move_forget_sources(struct writer *w, uint32_t pool);
-/* What hangs below a move in limbo goes: its parent will not come. */
+/* A detached move is given up: what hangs below its target goes, or moves to the block that has
+ * the key. */
 void move_drop_detached(struct writer *w, uint32_t target);
-/* The key of `from` is live in `to` as well: the entry names `to`, `from` waits for its end
- * (rule C3).  Also takeover's roll-forward. */
+/* The key of `from` is live in `to` as well: the entry names `to` from here on, and `from`
+ * waits for its end (rule C3).  A takeover ends a commit by it. */
 void move_switch(struct writer *w, uint32_t from, uint32_t to);
 /* One group of CMD_COMMIT; false: waits for a bucket, come again. */
 bool move_commit(struct writer *w, uint32_t peer, uint64_t position, uint32_t n);

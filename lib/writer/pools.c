@@ -48,7 +48,7 @@ void pools_reset_node(struct writer *w, uint32_t record)
 					 .prev = NONE };
 }
 
-/* Private memory for a pool whose description stands in *p; its nodes are the caller's. */
+/* Private memory for a pool that stands in w->pool; the caller sets its nodes. */
 static void pool_attach(struct writer *w, uint32_t number)
 {
 	struct wpool *p = &w->pool[number];
@@ -59,7 +59,7 @@ static void pool_attach(struct writer *w, uint32_t number)
 	memset(&w->pool_of[p->first], (int)number, p->slots);
 }
 
-/* Records of no pool are FREE; a forged segment may have others. */
+/* Records of no pool are FREE, but in a forged segment. */
 static void free_range(struct writer *w, uint32_t first, uint32_t n)
 {
 	struct shm_record *r;
@@ -121,7 +121,7 @@ static int32_t request_check(struct writer *w, const struct shm_pool *rq)
 		return -ENOENT;
 	if (to >= 0 && !tiers_fit(&w->pool[to], rq))
 		return -EINVAL;
-	/* nothing moves into blocks that their owner hands out; so transit slots serve nobody */
+	/* nothing moves into CALLER blocks, so they need no transit slots */
 	if (to >= 0 && (w->pool[to].flags & GPC_POOL_CALLER))
 		return -EINVAL;
 	return (rq->flags & GPC_POOL_CALLER) && slots != rq->blocks ? -EINVAL : 0;
@@ -227,7 +227,8 @@ static uint32_t count_in_use(struct writer *w, uint32_t pool)
 	return n;
 }
 
-/* All that is LIVE in a pool, of that tag, and what is on its way there or from there. */
+/* Retire all blocks of the tag (0: any) that are LIVE in the pool, and give up moves of such
+ * keys. */
 static void retire_all(struct writer *w, uint32_t pool, uint32_t tag)
 {
 	const struct wpool *p = &w->pool[pool];
@@ -240,7 +241,7 @@ static void retire_all(struct writer *w, uint32_t pool, uint32_t tag)
 		if (tag && r->tag != tag)
 			continue;
 		if (leave_is_moved(w, p->first + i))
-			continue;        /* it goes by itself, and its key is elsewhere */
+			continue;        /* its key is in another block, which counts */
 		if (w_is(w, p->first + i, LIVE))
 			retire_subtree(w, p->first + i);
 		else if (r->owner != SHM_NO_PEER && !r->source &&
@@ -248,10 +249,10 @@ static void retire_all(struct writer *w, uint32_t pool, uint32_t tag)
 			grant_forget(w, p->first + i);
 		else if (w_is(w, p->first + i, RESERVED) && r->source &&
 			 (r->flags & REC_DETACHED))
-			move_unbind(w, p->first + i);    /* it must not come out of limbo */
+			move_unbind(w, p->first + i);    /* detached: it must not be committed */
 	}
 	w->cleared_pool = NONE;
-	feed_clear_done(w);
+	events_clear_done(w);
 }
 
 static void clear_pool(struct writer *w, uint32_t pool, uint32_t tag)
@@ -260,17 +261,18 @@ static void clear_pool(struct writer *w, uint32_t pool, uint32_t tag)
 	retire_all(w, pool, tag);
 }
 
-/* A clear that its writer died in is ended before anything else is told.  A pool that was shut is
- * told of once more: whether its writer came to that, or to all of its blocks, nobody knows. */
+/* A clear that a writer died in is ended before any other event is told.  The end of a pool is
+ * told once more: its writer may have died before it told of it, or before all of its blocks
+ * went. */
 void pools_finish_clears(struct writer *w)
 {
 	uint32_t pool, tag, i;
-	bool noted = feed_is_clearing(w, &pool, &tag);
+	bool noted = events_is_clearing(w, &pool, &tag);
 
 	if (noted && w->pool[pool].state != POOL_FREE)
 		retire_all(w, pool, tag);
 	else
-		feed_clear_done(w);
+		events_clear_done(w);
 	for (i = 0; i < w->max_pools; i++)
 		if (w->pool[i].state == POOL_DRAINING && !(noted && i == pool && !tag))
 			clear_pool(w, i, 0);
@@ -329,7 +331,7 @@ int32_t pools_clear(struct writer *w, int32_t pool, uint32_t tag, bool remove,
 {
 	uint32_t p, held = 0, found = 0;
 
-	/* by a writer that died before the answer; the number may be another pool's by now */
+	/* done by a writer that died before the answer: the number may be another pool's by now */
 	if (pool >= 0 && generation && (uint32_t)pool < w->max_pools &&
 	    !is_generation(&w->pool[pool], generation))
 		return 0;
@@ -370,7 +372,8 @@ void pools_housekeep(struct writer *w)
 	}
 }
 
-/* As pool_shut() begins it, whatever of that its writer has done. */
+/* Takeover of a pool that ends: the first stores of pool_shut(), of which any may have been
+ * made. */
 static void end_again(struct writer *w, uint32_t pool)
 {
 	struct shm_pool *d = w_pool(w, pool);

@@ -1,18 +1,30 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* queue.c - the leaves of a pool, oldest first.
+/* queue.c - the leaves of a pool, oldest first: a calendar queue.
  *
- * What comes is mostly the newest, and what goes is the oldest.  So only the oldest are in order,
- * in the front, which stays in the nearest caches; behind it stand bags, by age but without
- * order inside, and the front takes the first bag in when it is empty.  A bag holds the stamps from
- * its own `from` to the next one's, so equal stamps are never in two, and the front holds none
- * that a bag might hold.  The front is the last bag it took, sorted, and a heap of those that came
- * too late for that.  To come costs one store behind the last bag; an older one looks for its
- * bag; a bag that has grown large is split in two.  No cost grows with the pool but that search.
+ * A calendar queue (R. Brown, CACM 31, 1988) keeps events by time as a desk calendar does: on
+ * pages, each for a span of time, of which only the present one is in order.  Here a page is a
+ * bag, and the present one is the front.  Bags do not span equal times: one begins with a tick
+ * when the last one has BAG items, and one that has grown large is split in two.
  *
- * A leaf that is taken out leaves its item behind.  The node's ticket is odd while it is queued
- * and changes whenever it comes or goes: an item with another ticket is stale, and dropped where
- * it is met.  When many are, bags are gone through one by one, and neighbours that have become
- * small are put together. */
+ * Why that.  What comes is nearly always the newest, and what goes is the oldest.  A heap of all
+ * would move each item through its whole height, and each level is a cache miss: twenty of them
+ * for a million leaves.  A list in the order of coming is no order by age, since stamps grow
+ * without a word to the writer (lru.c), and items come back with new ones.
+ *
+ *   to come    one store behind the last bag; an item that is older than that bag's `from` looks
+ *              for its bag, log2(bags) steps, the one cost that grows with the pool
+ *   to go      the next item of the front; once in BAG items a bag is taken in and sorted, within
+ *              the nearest caches: log2(BAG) comparisons an item, fewer if they come in order
+ *   to leave   out of turn: two stores; the item stays behind, stale
+ *   memory     16 bytes an item; at most half as many are stale as are queued, and BAG more
+ *
+ * What always holds.  A bag has stamps from its `from` up to the next one's, so equal stamps are
+ * never in two bags, and the front has none that a bag might have.  The front is the last bag
+ * that was taken in, sorted, and a heap of items of its span that came later.
+ *
+ * The node's ticket is odd while it is queued, and changes whenever it comes or goes.  An item
+ * with another ticket is stale, and is dropped where it is met.  When many are, bags are gone
+ * through one by one, and a bag that has become small is put together with the next. */
 #include "config.h"
 
 #include <stdlib.h>
@@ -20,7 +32,7 @@
 #include "writer/memory.h"
 #include "writer/queue.h"
 
-#define BAG 512                          /* items: the front is that large, too */
+#define BAG 512                          /* items of a bag, and so of the front */
 #define LARGE (4 * BAG)                  /* worth splitting */
 #define AHEAD (LINES_AHEAD / 2)          /* items of a bag, of a node and a record each */
 #define SAMPLE 15                        /* stamps of which the middle one splits a bag */
@@ -77,7 +89,7 @@ static void heap_order(struct queue *q)
 		heap_down(q, i, q->heap[i]);
 }
 
-/* It mostly comes in order. */
+/* Most bags are in order already. */
 static void sort_front(struct queue *q)
 {
 	uint32_t i;
@@ -114,7 +126,7 @@ static struct bag *bag_at(const struct queue *q, uint32_t i)
 	return &q->bags[q->first + i];
 }
 
-/* The last one that is not younger; there is one. */
+/* The last bag that does not begin after the stamp; the first one does not. */
 static uint32_t bag_of(const struct queue *q, uint64_t stamp)
 {
 	uint32_t low = 0, high = q->nbags, mid;
@@ -165,7 +177,7 @@ static void bag_remove(struct queue *q, uint32_t i)
 		q->first++;
 }
 
-/* Some stamp that is not the least one, about in the middle; 0: all are equal. */
+/* A stamp from about the middle of the bag, above its least one; 0: all are equal. */
 static uint64_t middle(const struct bag *b)
 {
 	uint64_t some[SAMPLE], least = UINT64_MAX, next = UINT64_MAX;
@@ -214,8 +226,8 @@ static bool is_stale(struct writer *w, uint32_t record, uint32_t ticket)
 	return w->node[record].ticket != ticket;
 }
 
-/* Of a newer tick than all the others, and the last bag has enough.  A bag begins with a tick:
- * what has the least stamp of its tick belongs behind the last bag all the same. */
+/* Is the stamp of a newer tick than all others, and the last bag full?  A bag begins with the
+ * least stamp of a tick, so that all stamps of that tick are in it. */
 static bool begins_bag(const struct queue *q, uint64_t stamp)
 {
 	return stamp > (q->newest | STAMP_PLACES) && (q->nbags ? bag_at(q, q->nbags - 1)->n : front_left(q)) >= BAG;
@@ -265,8 +277,8 @@ static uint32_t unpack(struct writer *w, struct queue *q, const struct bag *b, s
 	return n;
 }
 
-/* The first bag becomes the front, which is empty.  One that is large has equal stamps: to sort it
- * would take long. */
+/* The first bag becomes the front, which is empty.  A bag that is large and cannot be split has
+ * equal stamps.  It becomes the heap: to sort it would take long. */
 static void take_bag(struct writer *w, struct queue *q)
 {
 	struct bag *b;

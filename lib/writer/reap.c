@@ -2,8 +2,8 @@
 /* reap.c - what the dead leave behind.
  *
  * A seat is dead when its byte of the lock file can be taken.  While the writer holds that
- * byte nobody can attach there, so the column of cells may be zeroed; without the byte it
- * never is.  One case more: a child that was forked without our fork handler keeps the lock
+ * byte nobody can attach there, so the column of cells may be zeroed; it is never zeroed without
+ * the byte, but in one case: a child that was forked without our fork handler keeps the lock
  * of its dead parent; then the process itself is looked at, in the same PID namespace.
  *
  * Every step may be run again: a writer that dies here leaves the seat TAKEN, and the next
@@ -39,7 +39,7 @@ static void zero_column(struct writer *w, uint32_t peer)
 
 static void free_reservations(struct writer *w, uint32_t peer, const struct identity *who)
 {
-	/* who left in good order writes no more */
+	/* a peer that has left by itself writes no more */
 	bool gone = load_relaxed(&seg_seat(&w->seg, peer)->state) == SEAT_LEFT ||
 		    identity_gone(who);
 	uint32_t record, next;
@@ -69,21 +69,34 @@ static void kill_pools(struct writer *w, uint32_t peer)
 		}
 }
 
-/* Statistics outlive the peer; readers sum up all the time, so every store is a whole one. */
+/* Readers sum up all the time, so every store is a whole one. */
+static void fold(uint64_t *past, uint64_t *from)
+{
+	store_relaxed(past, *past + load_relaxed(from));
+	store_relaxed(from, 0);
+}
+
+/* Statistics outlive the peer. */
 static void fold_statistics(struct writer *w, uint32_t peer)
 {
 	struct shm_seat *s = seg_seat(&w->seg, peer);
 	struct shm_tally *t = w_tally(w, peer);
-	uint64_t *past = w_state(w)->past;
-	uint64_t *from[] = { &s->lookups, &s->hit_vram, &s->hit_ram, &s->miss, &t->published,
-			     &t->duplicate, &t->evicted, &t->demoted, &t->promoted,
-			     &t->dropped, &s->stale_refs, &s->ring_full };
+	struct shm_past *past = &w_state(w)->past;
 	uint32_t i;
 
-	for (i = 0; i < ARRAY_SIZE(from); i++) {
-		store_relaxed(&past[i], past[i] + load_relaxed(from[i]));
-		store_relaxed(from[i], 0);
-	}
+	fold(&past->lookups, &s->lookups);
+	fold(&past->hit_vram, &s->hit_vram);
+	fold(&past->hit_ram, &s->hit_ram);
+	fold(&past->miss, &s->miss);
+	fold(&past->published, &t->published);
+	fold(&past->duplicate, &t->duplicate);
+	fold(&past->evicted, &t->evicted);
+	fold(&past->demoted, &t->demoted);
+	fold(&past->promoted, &t->promoted);
+	fold(&past->dropped, &t->dropped);
+	fold(&past->stale_refs, &s->stale_refs);
+	fold(&past->ring_full, &s->ring_full);
+	store_relaxed(&s->back_waits, 0);
 	store_relaxed(&t->commands, 0);
 	store_relaxed(&s->refs, 0);
 	for (i = 0; i < ARRAY_SIZE(s->in_use); i++)
@@ -106,8 +119,8 @@ static void empty_ring(struct writer *w, uint32_t peer)
 	store_relaxed(&s->taken, head);  /* last: never ahead of tail */
 }
 
-/* Who sits there is noted once: from then on the lock alone says when that is over, and the seat
- * may say anything.  Pairs with (a) of seat.c: who it is stands there before TAKEN does. */
+/* Who sits there is noted once.  From then on its lock alone says when it is gone, whatever the
+ * seat says.  Pairs with (a) of seat.c: who it is stands there before TAKEN does. */
 void reap_note(struct writer *w, uint32_t peer)
 {
 	const struct shm_seat *s = seg_seat(&w->seg, peer);
@@ -120,7 +133,7 @@ void reap_note(struct writer *w, uint32_t peer)
 	p->who = (struct identity){ s->pid, s->start_time, s->namespaces };
 }
 
-/* The caller knows that nobody is, and nobody can become, peer here. */
+/* The caller knows that the seat's owner is dead and that nobody can sit down there. */
 void reap_seat(struct writer *w, uint32_t peer)
 {
 	struct shm_seat *s = seg_seat(&w->seg, peer);
@@ -146,8 +159,8 @@ void reap_seat(struct writer *w, uint32_t peer)
 	w->progress = true;
 }
 
-/* As far as the seat says: who had it may have freed it with its own hand, and another may have
- * come since. */
+/* Does the seat still name the owner that was noted?  A hostile owner may have freed the seat
+ * itself, and another peer may have taken it since. */
 static bool noted_is_there(struct writer *w, uint32_t peer)
 {
 	const struct shm_seat *s = seg_seat(&w->seg, peer);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* reap.h - what the dead held. */
+/* reap.h - seats of the dead, and what they held. */
 #ifndef GPC_WRITER_REAP_H
 #define GPC_WRITER_REAP_H
 
@@ -7,6 +7,6 @@
 
 void reap_dead(struct writer *w);
 void reap_seat(struct writer *w, uint32_t peer);
-void reap_note(struct writer *w, uint32_t peer);         /* its seat is taken */
+void reap_note(struct writer *w, uint32_t peer);         /* somebody sits there: remember who */
 
 #endif

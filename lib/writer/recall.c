@@ -41,8 +41,8 @@ static bool is_in_stock(struct writer *w, uint32_t record)
 	       load_relaxed(cell_of(w, record)) == CELL_STOCK;
 }
 
-/* Its peer has found no room in the ring for giving it back.  A publish of it may stand there, and
- * comes first (rule C7): all that stands there has to have run. */
+/* Has its peer given it up, and nothing of that peer is left to run?  Without room in the ring
+ * there is no FREE; but a publish of the block may stand there, which comes first (rule C7). */
 static bool is_given_back(struct writer *w, uint32_t record)
 {
 	const struct wpeer *p;
@@ -56,7 +56,7 @@ static bool is_given_back(struct writer *w, uint32_t record)
 	       !grant_holds(w, record);
 }
 
-/* Given back, and what stands in the ring before it is about to run. */
+/* Has the peer given a block of this pool up, but has something left to run before? */
 static bool comes_back(struct writer *w, uint32_t peer, uint32_t pool)
 {
 	uint32_t record = w->peer[peer].reserved;
@@ -73,7 +73,7 @@ bool recall_comes(struct writer *w, uint32_t pool)
 	uint32_t peer;
 
 	for (peer = 0; peer < w->max_peers; peer++)
-		if (load_relaxed(&seg_seat(&w->seg, peer)->ring_full) && comes_back(w, peer, pool))
+		if (load_relaxed(&seg_seat(&w->seg, peer)->back_waits) && comes_back(w, peer, pool))
 			return true;
 	return false;
 }
@@ -98,14 +98,14 @@ static bool recall(struct writer *w, uint32_t record)
 	return true;
 }
 
-/* Up to n blocks, or how many there are.  Blocks of grants that are not answered are on the lists
- * as well, but in no stock. */
+/* Take back up to n blocks of the pool; or count them, up to n.  Blocks of grants that are not
+ * answered are on the lists as well, but in no stock. */
 static uint32_t visit(struct writer *w, uint32_t pool, uint32_t n, bool take)
 {
 	uint32_t peer, record, next, got = 0;
 
 	for (peer = 0; peer < w->max_peers; peer++) {
-		if (!w->peer[peer].stocked && !load_relaxed(&seg_seat(&w->seg, peer)->ring_full))
+		if (!w->peer[peer].stocked && !load_relaxed(&seg_seat(&w->seg, peer)->back_waits))
 			continue;
 		for (record = w->peer[peer].reserved; record != NONE && got < n; record = next) {
 			next = w->owned[record].next;
@@ -143,8 +143,8 @@ bool recall_resume(struct writer *w, uint32_t record, bool told)
 		return false;
 	cell = cell_of(w, record);
 	if (!told || w_pool_of(w, record)->state != POOL_READY) {
-		/* put in stock for a command that runs again, or not taken back from a pool that
-		 * went; the flag first, for the next successor */
+		/* it was put in stock for a command that runs again, or its pool goes: it must
+		 * leave the stock; the flag first, for the next successor */
 		if (load_relaxed(cell) == CELL_STOCK)
 			store_relaxed(&r->flags, r->flags | REC_RECALL);
 		order_cas16(cell, &stock, 0);

@@ -5,17 +5,17 @@
 
 #include "writer/state.h"
 
-/* A grant for the stock of its owner has got this block; the answer follows. */
+/* This block is for the stock of its owner: into it, before the answer. */
 void recall_put(struct writer *w, uint32_t record);
-/* Take up to n blocks of a pool back from stocks, if there are `least`; returns how many are free
- * now. */
+/* Take up to n reservations of a pool back, if there are at least `least`; returns how many
+ * blocks became free. */
 uint32_t recall_some(struct writer *w, uint32_t pool, uint32_t least, uint32_t n);
-/* Will there be more of them when the rings have run? */
+/* Can more be taken back when the commands that stand in the rings have run? */
 bool recall_comes(struct writer *w, uint32_t pool);
-/* ... all of a pool that goes. */
+/* Take back all that can be, of a pool that goes. */
 void recall_pool(struct writer *w, uint32_t pool);
-/* Takeover.  told: the command that reserved it is answered.  False: its owner does not have it,
- * and it shall be free. */
+/* Takeover, of a RESERVED block.  told: the command that reserved it is answered.  False: its
+ * owner does not have it, and the caller frees it. */
 bool recall_resume(struct writer *w, uint32_t record, bool told);
 
 #endif

@@ -17,16 +17,37 @@
 
 struct records { uint32_t *at, n, size; };       /* a list that grows */
 
-/* One per record, half a cache line. */
+/* One per record, half a cache line.
+ *
+ *   in_tree      it has a place in the tree: it is LIVE without REC_MOVED, or the target of a
+ *                detached move, which gets its source's place when that becomes a victim.  Else
+ *                it has no links and no blockers
+ *   blockers     children of it that tree_blocks() counts, without those that are counted_out
+ *   selected     lru_pick() has chosen it as a victim: it is a leaf in no queue.  Only until it
+ *                is retired, replaced or put back, within the same run of a grant or of a trim
+ *   counted_out  selected, and its parent's blockers do not count it any more, so that the parent
+ *                can be chosen behind it
+ *   pins         uncommitted moves that read it.  It is no victim meanwhile; a drop, a clear or a
+ *                publish over it happen all the same, and the commit answers -ESTALE
+ *   leaving      the record has REC_LEAVING, is LIVE and in the tree
+ *   waits        it is in the list `leaving` of one batch, and counted in its pool's `leaving`.
+ *                With `leaving` taken back in between (leave_stay) nothing happens at the end
+ *   listed       it is RESERVED, and on its owner's list (struct owned)
+ *   ticket       odd: it has an item in its pool's queue
+ *
+ * A leaf is LIVE and in the tree, not selected, without pins and blockers, and does not wait
+ * while it is leaving (lru_is_leaf).  Each leaf is in the queue or in `fresh`.  Who makes one
+ * calls lru_offer(); what is no leaf any more may stay in the queue, and is passed over at the
+ * front. */
 struct node {
-	uint32_t parent, first, next, prev;      /* tree of LIVE blocks and of moves in limbo */
-	uint32_t blockers;                    /* children that keep this block from going (writer/tree.c) */
-	uint32_t ticket;                 /* of its item in the pool's queue; even: it has none */
-	uint32_t pins;                   /* uncommitted moves that read this block */
+	uint32_t parent, first, next, prev;      /* NONE: there is none */
+	uint32_t blockers;
+	uint32_t ticket;
+	uint32_t pins;
 	bool in_tree : 1, selected : 1, listed : 1;
-	bool counted_out : 1;            /* selected: the parent's blockers does not count it */
-	bool leaving : 1;                /* REC_LEAVING ... */
-	bool waits : 1;                  /* ... and in a batch, to go when that is over */
+	bool counted_out : 1;
+	bool leaving : 1;
+	bool waits : 1;
 };
 
 _Static_assert(sizeof(struct node) == 32, "no node on two cache lines");
@@ -70,8 +91,8 @@ struct wpeer {
 	uint64_t next, tail;             /* ring positions: to start, to acknowledge */
 	uint32_t reserved;               /* list of nodes */
 	uint32_t nreserved;              /* those that count against the quota */
-	bool seated;                     /* seen taken since it was reaped last ... */
-	struct identity who;             /* ... by whom */
+	bool seated;                     /* its seat was seen taken, and is not reaped yet ... */
+	struct identity who;             /* ... by whom it was taken */
 	bool stalled;                    /* a publish waits for a bucket: the ring waits with it */
 	bool stocked;                    /* blocks were put in its stock */
 	bool answered;                   /* results stored since the last wake */
@@ -139,13 +160,18 @@ struct writer {
 	uint32_t cleared_pool;           /* its blocks go without changes of their own */
 	struct records missing;          /* takeover: LIVE, without an entry */
 	struct records twice;            /* takeover: slots whose block has another */
-	struct records twins;            /* takeover: in limbo, but another target of their key
-	                                  * has what hangs below it */
+	struct records twins;            /* takeover: targets of detached moves of one key, behind
+	                                  * the first, to which all that hung below was given */
 	uint64_t next_housekeep_ns;           /* reaping and other slow checks */
 	uint32_t nseated;                /* peers */
-	bool alone;                      /* they had nothing to look after last time */
-	bool crowded;                    /* a pool may have more than its capacity */
-	bool progress;                   /* something was freed or became reusable */
+	bool alone;                      /* at the last look: no other peer, nothing waits */
+	bool crowded;                    /* a pool may have more blocks than its capacity */
+	/* What a command, a grant or a refill waits for may be there now: the pass makes another
+	 * round.  Set by who makes blocks, entries or seats usable: record_free, record_return,
+	 * table_slot_usable, table_copies_done, leave_batch, reap_seat and the end of a takeover;
+	 * and by a grant that begins, or that has to look for another victim.  Only the pass
+	 * lowers it, before each round. */
+	bool progress;
 };
 
 static inline struct shm_state *w_state(struct writer *w)
@@ -180,6 +206,15 @@ static inline void w_tell(struct writer *w, uint32_t pool)
 	store_relaxed(&d->reserved, p->reserved);
 	store_relaxed(&d->dying, p->dying);
 	store_relaxed(&d->lingering, p->lingering);
+}
+
+/* Evicted, or dropped from RAM, for nobody in particular: no peer's tally has them. */
+static inline void w_count_lost(struct writer *w, uint32_t pool, uint32_t n)
+{
+	struct shm_past *past = &w_state(w)->past;
+	uint64_t *lost = w->pool[pool].kind == GPC_RAM ? &past->dropped : &past->evicted;
+
+	store_relaxed(lost, *lost + n);
 }
 
 static inline uint32_t w_word(struct writer *w, uint32_t record)

@@ -61,7 +61,7 @@ static void entry_changed(struct writer *w, uint32_t slot)
 	mirror_dirty(w, slot);
 }
 
-/* Only on an empty entry whose quarantine is over. */
+/* Only an empty entry that is usable again: see table_slot_usable(). */
 static void entry_fill(struct writer *w, uint32_t slot, const struct probe_key *k,
 		       uint32_t block_word)
 {
@@ -125,8 +125,8 @@ void table_slot_usable(struct writer *w, uint32_t slot)
 	w->progress = true;
 }
 
-/* Bit i: slot i of the bucket has this block word.  Without branches: which one it is, nobody can
- * foretell. */
+/* Bit i: slot i of the bucket has this block word.  Without branches, which would be
+ * mispredicted. */
 static uint32_t slots_with(struct writer *w, uint32_t bucket, uint32_t word)
 {
 	const struct probe_entry *e = &w->table[bucket * SHM_BUCKET];

@@ -29,7 +29,7 @@ void table_retier(struct writer *w, uint32_t from, uint32_t to);
 bool table_has(struct writer *w, uint32_t record);
 void table_copies_done(struct writer *w, struct batch *b);
 void table_slot_usable(struct writer *w, uint32_t slot);
-void table_wipe(struct writer *w, uint32_t slot);        /* empty one entry, quarantine it */
+void table_wipe(struct writer *w, uint32_t slot);        /* empty one entry, which retires */
 struct probe_key table_key(struct writer *w, uint32_t record);
 void table_set_flag(struct writer *w, uint32_t bucket);
 void table_clear_spare_flag(struct writer *w, uint32_t bucket);

@@ -101,7 +101,7 @@ FUZZ_FN struct region edit_region(uint32_t kind)
 		{ INDEX, a->record, g->max_blocks, sizeof(struct shm_record), 64 },
 		{ INDEX, a->record, 14, sizeof(struct shm_record), 64 },
 		{ INDEX, a->change, 40, sizeof(struct shm_change), 64 },
-		{ CONTROL, a->line, 1, sizeof(struct shm_shared), 192 },
+		{ CONTROL, a->shared, 1, sizeof(struct shm_shared), 192 },
 		{ CONTROL, a->seat, EDIT_PEERS, sizeof(struct shm_seat), 72 },
 		{ CONTROL, a->seat + 128, EDIT_PEERS, sizeof(struct shm_seat), 196 },
 		{ CONTROL, a->seat, EDIT_PEERS, sizeof(struct shm_seat), 4096 },

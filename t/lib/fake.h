@@ -16,7 +16,7 @@
 
 struct fake {
 	gpc c;                           /* the handle of peer 0 */
-	struct shm_shared *line;
+	struct shm_shared *shared;
 	struct shm_seat *seat;
 	struct shm_state *state;
 	struct probe_entry *table;
@@ -47,7 +47,7 @@ UNUSED static void fake_adopt(struct fake *f, void *index, void *control)
 	s->index = index;
 	s->control = control;
 	s->index_fd = s->control_fd = s->lock_fd = -1;
-	f->line = seg_shared(s);
+	f->shared = seg_shared(s);
 	f->seat = seg_seat(s, 0);
 	f->state = (struct shm_state *)seg_state(s);
 	f->pool = (struct shm_pool *)seg_pool(s, 0);

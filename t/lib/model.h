@@ -22,7 +22,7 @@
 struct model_move {
 	struct gpc_move move;
 	int key;
-	bool limbo;                      /* its key is findable nowhere */
+	bool detached;                   /* its key is findable nowhere */
 	bool held;                       /* a reference moves along */
 	uint32_t stale;                  /* the act in which its key was dropped, cleared or
 	                                  * computed anew; or 0 */
@@ -106,7 +106,7 @@ static inline void model_leaves(int i)
 	uint32_t p;
 
 	for (p = 0; p < model->npending && model->key[i].live; p++)
-		if (model->pending[p].key == i && !model->pending[p].limbo)
+		if (model->pending[p].key == i && !model->pending[p].detached)
 			move_is_stale(&model->pending[p]);
 	model->key[i].live = model->key[i].kept = false;
 }
@@ -121,19 +121,19 @@ static inline void model_remove(int i)
 	while (++i % DEEP);
 }
 
-static inline bool in_limbo(int i)
+static inline bool is_detached(int i)
 {
 	uint32_t p;
 
 	for (p = 0; p < model->npending; p++)
-		if (model->pending[p].key == i && model->pending[p].limbo &&
+		if (model->pending[p].key == i && model->pending[p].detached &&
 		    !model->pending[p].stale)
 			return !model->key[i].live;
 	return false;
 }
 
 /* The same, but by an eviction, or with a move that comes to nothing.  If the writer dies when the
- * first is gone, its successor finds a key in limbo below that waits for its own commit, and what
+ * first is gone, its successor finds a detached key below that waits for its own commit, and what
  * hangs there, in RAM, waits with it. */
 static inline void model_evicts(int i)
 {
@@ -146,7 +146,7 @@ static inline void model_evicts(int i)
 		       (model->key[i].live || model->key[i].kept);
 		model_leaves(i);
 		model->key[i].kept = kept;
-		below |= in_limbo(i);
+		below |= is_detached(i);
 	} while (++i % DEEP);
 }
 
@@ -156,7 +156,7 @@ static inline void model_is_back(int i)
 	uint32_t p;
 
 	for (p = 0; p < model->npending; p++)
-		if (model->pending[p].key == i && !model->pending[p].limbo &&
+		if (model->pending[p].key == i && !model->pending[p].detached &&
 		    model->pending[p].stale == model->act)
 			model->pending[p].stale = 0;
 	model->key[i].live = true;
@@ -193,11 +193,11 @@ static inline bool is_moving(gpc_block b)
 }
 
 /* The caller has copied. */
-static inline void add_pending(struct gpc_move m, int key, bool limbo, bool held)
+static inline void add_pending(struct gpc_move m, int key, bool detached, bool held)
 {
 	must(model->npending < PENDING, "too many moves");
 	take_hand(m.to);
-	model->pending[model->npending++] = (struct model_move){ m, key, limbo, held, 0 };
+	model->pending[model->npending++] = (struct model_move){ m, key, detached, held, 0 };
 }
 
 /* A victim that keeps its bytes: `to` may have had a key of its own. */
@@ -226,24 +226,24 @@ static inline void victim_goes(gpc_block b)
 static inline void settle_move(struct model_move *p, int result, bool cancel)
 {
 	struct gpc_move *m = &p->move;
-	bool limbo = p->limbo;
+	bool detached = p->detached;
 
-	p->limbo = false;
+	p->detached = false;
 	drop_hand(m->to);
 	if (cancel || result < 0) {
 		/* -ESTALE of a cancelled one: a writer that died had given it back */
 		must(cancel ? result == 0 || result == -ESTALE :
 		     result == -ESTALE || result == -EEXIST || result == -ENOENT,
 		     "commit answers %d", result);
-		must(cancel || limbo || p->stale,
+		must(cancel || detached || p->stale,
 		     "commit answers %d, though the source is live", result);
-		if (limbo && result != -EEXIST && p->key % DEEP < DEEP - 1 &&
+		if (detached && result != -EEXIST && p->key % DEEP < DEEP - 1 &&
 		    !model->key[p->key].live)
 			model_evicts(p->key);
 		return;
 	}
 	must(!p->stale, "key %d is back after a clear", p->key);
-	must(!limbo || !model->key[p->key].live, "key %d is live twice", p->key);
+	must(!detached || !model->key[p->key].live, "key %d is live twice", p->key);
 	model_live(p->key, m->to);
 	if (p->held && *model_refs(m->from)) {
 		--*model_refs(m->from);
@@ -520,7 +520,7 @@ static inline void act_clear(struct actor *a)
 		    (pool < 0 || GPC_POOL(model->key[k].block) == pool))
 			model_remove(k);
 	for (i = 0; pool < 0 && i < model->npending; i++)
-		if (model->pending[i].limbo && (!tag || model_tag(model->pending[i].key) == tag))
+		if (model->pending[i].detached && (!tag || model_tag(model->pending[i].key) == tag))
 			move_is_stale(&model->pending[i]);
 }
 

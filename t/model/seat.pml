@@ -269,7 +269,7 @@ inline reap()
 #define LEFT_OVER       (mem[SECTION] || mem[REFS])
 #endif
 
-inline care()
+inline housekeep()
 {
 	FENCE();                        /* a pass has locked instructions in plenty */
 	if
@@ -345,7 +345,7 @@ proctype writer(byte me)
 
 	{
 end:		do
-		:: WORK -> care()
+		:: WORK -> housekeep()
 		od
 	} unless { kill_writer };
 	atomic {
@@ -364,7 +364,7 @@ proctype successor(byte me)
 	byte who;
 
 end:	do
-	:: WORK -> care()
+	:: WORK -> housekeep()
 	od
 }
 

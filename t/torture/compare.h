@@ -26,7 +26,7 @@ struct verdict {
 	struct { gpc_block to[POOLS * SLOTS]; uint32_t n; } in_flight;  /* of a commit */
 };
 
-/* A key, or a move out of limbo, goes with what it hung below.  One that hung below a key in limbo
+/* A key, or a detached move, goes with what it hung below.  One that hung below a detached key
  * hangs, for a successor, below that key if it was published anew. */
 static bool goes_with_parent(const struct verdict *v, int node)
 {
@@ -85,10 +85,10 @@ static void find_lost_move(struct verdict *v, int place)
 {
 	gpc_block b = GPC_BLOCK(place / SLOTS, place % SLOTS);
 
-	if (!v->image || !SLOT(&v->m, b).limbo || is_bound(v->s, place) ||
+	if (!v->image || !SLOT(&v->m, b).detached || is_bound(v->s, place) ||
 	    !goes_with_parent(v, KEYS + place))
 		return;
-	SLOT(&v->m, b).limbo = false;
+	SLOT(&v->m, b).detached = false;
 	SLOT(&v->m, b).stale = true;
 	children_move(&v->m, KEYS + place, -1);
 }
@@ -115,7 +115,7 @@ static void find_lost(struct verdict *v)
 	find_all_lost(v, false);
 }
 
-/* Is there a move of this node's key out of limbo, to another place? */
+/* Is there a detached move of this node's key, to another place? */
 static bool has_twin(const struct verdict *v, const struct ledger *m, int node)
 {
 	int i;
@@ -127,12 +127,12 @@ static bool has_twin(const struct verdict *v, const struct ledger *m, int node)
 	return false;
 }
 
-/* Below a key that the dead writer had evicted, or whose move it was cancelling, a key in limbo
+/* Below a key that the dead writer had evicted, or whose move it was cancelling, a detached key
  * keeps what hangs below it until its own commit is told that its parent is gone.  So does another
- * move of that key, out of limbo, or the key itself, published anew: a successor goes by keys. */
+ * detached move of that key, or the key itself, published anew: a successor goes by keys. */
 static bool may_be_kept(const struct verdict *v, const struct ledger *before, int node)
 {
-	bool limbo = false;
+	bool detached = false;
 
 	for (; node >= 0; node = before->parent[node]) {
 		bool there = node < KEYS ? has_key(v->image, before->key[node].block, node, LIVE)
@@ -143,8 +143,8 @@ static bool may_be_kept(const struct verdict *v, const struct ledger *before, in
 		if (node >= KEYS && v->m.key[key_of_node(before, node)].live)
 			return true;
 		if (!there)
-			return limbo;
-		limbo |= node >= KEYS;
+			return detached;
+		detached |= node >= KEYS;
 	}
 	return false;
 }
@@ -309,7 +309,7 @@ static void check_invariants(struct verdict *v)
 
 	must(n <= 256, "%u blocks", n);
 	memcpy(k.mask, v->c->mask, sizeof(k.mask));
-	memset(pool_of, CHECK_NO_POOL, n);
+	memset(pool_of, SHM_NO_POOL, n);
 	memset(entries, 0, n);
 	memset(by_key, 0, sizeof(by_key));
 	must(seg_state(v->s)->events_floor <= seg_state(v->s)->events_head, "feed floor");

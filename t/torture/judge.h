@@ -37,7 +37,7 @@ static void copy_image(int level)
 	uint32_t i;
 
 	copy(cache[level].index, from->index, from->at.state, from->at.index_bytes);
-	copy(to->control, from->control, from->at.line, from->at.ring);
+	copy(to->control, from->control, from->at.shared, from->at.ring);
 	copy(to->control, from->control, from->at.ref, from->at.control_bytes);
 	for (i = 0; i < WORKERS; i++)
 		copy_ring(to, from, worker[i].peer, ring_base[i]);
@@ -51,7 +51,7 @@ TAP_FN void judge_prepare(void)
 	uint32_t i;
 
 	for (l = 1; l < LEVELS; l++)
-		copy(cache[l].c->seg.control, from->control, from->at.line,
+		copy(cache[l].c->seg.control, from->control, from->at.shared,
 		     from->at.control_bytes);
 	for (i = 0; i < WORKERS; i++)
 		ring_base[i] = worker[i].acked;
@@ -130,7 +130,7 @@ static void note_command(struct verdict *v, const struct shm_command *c)
 	v->evicts = true;
 	v->moves |= c->flags & CF_MOVES;
 	v->from = c->op == CMD_RESERVE || c->op == CMD_EVICT ? c->pool :
-		  c->to_pool == 0xff ? RAM : c->to_pool;
+		  c->to_pool == SHM_NO_POOL ? RAM : c->to_pool;
 	/* without GPC_TAKE a victim is free, and carries no operation, before the answer; RAM may
 	 * have more than its capacity, and then what was evicted does not count as room */
 	v->most += v->from == RAM || (c->op == CMD_EVICT && !(c->flags & CF_TAKE)) ? KEYS :

@@ -3,7 +3,7 @@
  *
  * The ledger is a value.  ledger_apply() takes commands of a ring with their answers into it:
  * those that the writer gave, or those that its successor gave in its place.  Keys hang in
- * chains; a key in limbo (its block was given away, its bytes wait for the commit of a move)
+ * chains; a detached key (its block was given away, its bytes wait for the commit of a move)
  * keeps what hangs below it. */
 #ifndef GPC_T_LEDGER_H
 #define GPC_T_LEDGER_H
@@ -17,7 +17,7 @@
 #define KEYS   (CHAINS * DEEP)
 #define POOLS  4
 #define SLOTS  16
-#define NODES  (KEYS + POOLS * SLOTS)    /* live keys, and places of moves out of limbo */
+#define NODES  (KEYS + POOLS * SLOTS)    /* live keys, and places of detached moves */
 #define RAM    0
 #define VRAM   1
 
@@ -26,7 +26,7 @@ struct ledger {
 	struct {
 		uint8_t owner;           /* peer + 1, of a reservation */
 		uint8_t key;             /* + 1, of a move's target */
-		bool limbo, stale;       /* stale: its commit must fail */
+		bool detached, stale;    /* stale: its commit must fail */
 		gpc_block from;
 	} slot[POOLS][SLOTS];
 	int16_t parent[NODES];           /* node above, or -1 */
@@ -77,7 +77,7 @@ static inline bool node_is_there(const struct ledger *m, int node)
 {
 	int at = node - KEYS;
 
-	return at < 0 ? m->key[node].live : m->slot[at / SLOTS][at % SLOTS].limbo;
+	return at < 0 ? m->key[node].live : m->slot[at / SLOTS][at % SLOTS].detached;
 }
 
 static inline int key_of_node(const struct ledger *m, int node)
@@ -94,12 +94,12 @@ static inline void key_leaves(struct ledger *m, int k)
 
 	for (p = 0; m->key[k].live && p < POOLS; p++)
 		for (s = 0; s < SLOTS; s++)
-			if (m->slot[p][s].key == k + 1 && !m->slot[p][s].limbo &&
+			if (m->slot[p][s].key == k + 1 && !m->slot[p][s].detached &&
 			    m->slot[p][s].from == m->key[k].block)
 				m->slot[p][s].stale = true;
 }
 
-/* A live key goes, or a move out of limbo is forgotten, and all below. */
+/* A live key goes, or a detached move is forgotten, and all below. */
 static inline void node_remove(struct ledger *m, int node)
 {
 	int i, at = node - KEYS;
@@ -110,7 +110,7 @@ static inline void node_remove(struct ledger *m, int node)
 		key_leaves(m, node);
 		m->key[node].live = false;
 	} else {
-		m->slot[at / SLOTS][at % SLOTS].limbo = false;
+		m->slot[at / SLOTS][at % SLOTS].detached = false;
 		m->slot[at / SLOTS][at % SLOTS].stale = true;
 	}
 	for (i = 0; i < NODES; i++)
@@ -139,13 +139,14 @@ static inline void key_lives(struct ledger *m, int k, gpc_block b)
 	m->key[k].block = b;
 }
 
-/* It will not come out of limbo: what hangs below goes, or to the key where it is live. */
-static inline void limbo_ends(struct ledger *m, gpc_block target)
+/* A detached move will not be committed: what hangs below it goes, or moves to the key where
+ * that is live. */
+static inline void detached_ends(struct ledger *m, gpc_block target)
 {
 	int node = node_of_slot(target), k = SLOT(m, target).key - 1, i;
 	bool any = false;
 
-	if (!SLOT(m, target).limbo)
+	if (!SLOT(m, target).detached)
 		return;
 	for (i = 0; i < NODES; i++)
 		any |= node_is_there(m, i) && m->parent[i] == node;
@@ -164,7 +165,7 @@ static inline void slot_give(struct ledger *m, gpc_block b, uint32_t peer)
 
 static inline void slot_free(struct ledger *m, gpc_block b)
 {
-	limbo_ends(m, b);
+	detached_ends(m, b);
 	memset(&SLOT(m, b), 0, sizeof(SLOT(m, b)));
 }
 
@@ -193,7 +194,7 @@ static inline void victim_moves(struct ledger *m, const struct answers *a, gpc_b
 	must(!ledger_is_held(a->s, from), "block 0x%x, a victim, is held", (unsigned)from);
 	slot_give(m, to, a->peer);
 	SLOT(m, to).key = (uint8_t)(k + 1);
-	SLOT(m, to).limbo = true;
+	SLOT(m, to).detached = true;
 	SLOT(m, to).from = from;
 	m->parent[node_of_slot(to)] = m->parent[k];
 	children_move(m, k, node_of_slot(to));
@@ -213,7 +214,7 @@ static inline void move_begins(struct ledger *m, const struct answers *a, gpc_bl
 }
 
 /* Those that move, or those that go.  One that a dead writer had taken may go above one that its
- * successor moves, with a move out of limbo between them: this one is not lost with it. */
+ * successor moves, with a detached move between them: this one is not lost with it. */
 static inline void apply_victims(struct ledger *m, const struct answers *a,
 				 const struct shm_command *head, uint64_t at, bool moving)
 {
@@ -228,7 +229,7 @@ static inline void apply_victims(struct ledger *m, const struct answers *a,
 			to = head->op == CMD_RESERVE ? c->to : GPC_NONE;
 		} else {
 			from = c->to;
-			to = (gpc_block)c->tag - 1;
+			to = (gpc_block)c->victim_to - 1;
 		}
 		if (moving != (to >= 0))
 			continue;
@@ -259,7 +260,7 @@ static inline void apply_group(struct ledger *m, const struct answers *a,
 static inline void apply_commit(struct ledger *m, const struct answers *a,
 				const struct shm_command *c)
 {
-	bool cancel = c->flags & CF_CANCEL, limbo = SLOT(m, c->to).limbo;
+	bool cancel = c->flags & CF_CANCEL, detached = SLOT(m, c->to).detached;
 	bool stale = SLOT(m, c->to).stale;
 	int k = SLOT(m, c->to).key - 1;
 
@@ -270,19 +271,19 @@ static inline void apply_commit(struct ledger *m, const struct answers *a,
 		must(cancel ? c->result == 0 || c->result == -ESTALE :
 		     c->result == -ESTALE || c->result == -EEXIST || c->result == -ENOENT ||
 		     (m->full && c->result == -EAGAIN), "commit answers %d", c->result);
-		must(cancel || limbo || stale, "commit of key %d answers %d: its source is live",
+		must(cancel || detached || stale, "commit of key %d answers %d: its source is live",
 		     k, c->result);
 		/* -ESTALE, since a writer died after it had handed them on */
-		if (limbo && !cancel && m->key[k].live &&
+		if (detached && !cancel && m->key[k].live &&
 		    (c->result == -EEXIST || c->result == -ESTALE))
 			children_move(m, node_of_slot(c->to), k);
 		slot_free(m, c->to);
 		return;
 	}
 	must(!stale, "key %d is back, though it was cleared or dropped", k);
-	must(!limbo || !m->key[k].live, "key %d is live twice", k);
+	must(!detached || !m->key[k].live, "key %d is live twice", k);
 	key_lives(m, k, c->to);
-	if (limbo)
+	if (detached)
 		children_move(m, node_of_slot(c->to), k);
 	memset(&SLOT(m, c->to), 0, sizeof(SLOT(m, c->to)));
 }
@@ -330,13 +331,13 @@ static inline void apply_clear(struct ledger *m, const struct shm_command *c)
 
 	for (k = 0; k < KEYS; k++)
 		if (m->key[k].live && (!c->tag || key_tag(k) == c->tag) &&
-		    (c->pool == 0xff || GPC_POOL(m->key[k].block) == c->pool))
+		    (c->pool == SHM_NO_POOL || GPC_POOL(m->key[k].block) == c->pool))
 			node_remove(m, k);
 	for (p = 0; p < POOLS; p++)
 		for (s = 0; s < SLOTS; s++)
-			if (m->slot[p][s].limbo && (c->pool == 0xff || p == c->pool) &&
+			if (m->slot[p][s].detached && (c->pool == SHM_NO_POOL || p == c->pool) &&
 			    (!c->tag || key_tag(m->slot[p][s].key - 1) == c->tag)) {
-				limbo_ends(m, GPC_BLOCK(p, s));
+				detached_ends(m, GPC_BLOCK(p, s));
 				m->slot[p][s].stale = true;
 			}
 }
@@ -366,7 +367,7 @@ static inline uint32_t ledger_excess(const struct ledger *m, const struct segmen
 	for (p = 0; p < POOLS; p++)
 		for (i = 0; i < SLOTS; i++) {
 			charged += p == RAM && m->slot[p][i].owner;
-			out += p != RAM && m->slot[p][i].key && !m->slot[p][i].limbo &&
+			out += p != RAM && m->slot[p][i].key && !m->slot[p][i].detached &&
 			       GPC_POOL(m->slot[p][i].from) == RAM;
 		}
 	limit = d->blocks + MIN(slots - d->blocks, out);

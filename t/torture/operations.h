@@ -101,8 +101,8 @@ static void state_full(void)
 	must_be(gpc_acquire(boss, 0, k, 2, b, 0), 2);
 }
 
-/* Two keys are in limbo, one is on its way to RAM. */
-static void state_limbo(void)
+/* Two keys are detached, one is on its way to RAM. */
+static void state_detached(void)
 {
 	struct gpc_move m[2], d;
 	gpc_block b[2];
@@ -206,8 +206,8 @@ static void take_job(gpc *c, struct op *op)
 		if (job.answer[0].op >= CMD_RESERVE && job.answer[0].op <= CMD_PROMOTE &&
 		    a->to >= 0)
 			request_own(c, a->to, &sum);
-		if (job.answer[0].op == CMD_PROMOTE && a->tag)
-			request_own(c, (gpc_block)a->tag - 1, &sum);
+		if (job.answer[0].op == CMD_PROMOTE && a->victim_to)
+			request_own(c, (gpc_block)a->victim_to - 1, &sum);
 	}
 	refs_account(c, &sum);
 }
@@ -271,8 +271,8 @@ static void send_demote(void)
 {
 	struct shm_command cmd[2] = {{.op = CMD_DEMOTE,
 				      .pool = VRAM,
-				      .to_pool = 0xff,
-				      .arg = 1,
+				      .to_pool = SHM_NO_POOL,
+				      .any = 1,
 				      .block = GPC_NONE},
 				     {.block = GPC_NONE}};
 
@@ -317,8 +317,8 @@ static void prepare_promoted(void)
 	job.n = MAX(job.n, 0);
 }
 
-/* Victims of a reservation, which are in limbo. */
-static void prepare_limbo(void)
+/* Victims of a reservation, which are detached. */
+static void prepare_detached(void)
 {
 	struct gpc_move m[MOST];
 	int i, got = gpc_reserve(boss, VRAM, 3, job.block,
@@ -341,7 +341,7 @@ static void send_commit_as(uint8_t flags)
 					      .flags = flags,
 					      .block = job.move[i].from,
 					      .to = job.move[i].to,
-					      .arg = job.move[i].op & ~MOVE_NOT_HELD};
+					      .move_op = job.move[i].op & ~MOVE_NOT_HELD};
 		hold_step(boss, pool_record(&boss->seg, job.move[i].to), job.move[i].to,
 			  HOLD_PART, &sum);
 	}
@@ -436,7 +436,7 @@ static inline void send_one(struct shm_command cmd)
 
 static void send_clear_tag(void)
 {
-	send_one((struct shm_command){.op = CMD_CLEAR, .pool = 0xff, .tag = 2});
+	send_one((struct shm_command){.op = CMD_CLEAR, .pool = SHM_NO_POOL, .tag = 2});
 }
 
 static void send_clear(void)
@@ -477,7 +477,7 @@ static void send_remove(void)
 		.op = CMD_CLEAR,
 		.flags = CF_REMOVE,
 		.pool = (uint8_t)job.n,
-		.arg = seg_pool(&boss->seg, (uint32_t)job.n)->generation});
+		.generation = seg_pool(&boss->seg, (uint32_t)job.n)->generation});
 }
 
 /* ---- answers ---- */
@@ -653,8 +653,8 @@ static const struct command commands[] = {
 	{"promote", prepare_promote, send_promote, EVICTS},
 	{"commit-promote", prepare_promoted, send_commit, 0},
 	{"cancel-promote", prepare_promoted, send_cancel, CANCELS},
-	{"commit-limbo", prepare_limbo, send_commit, 0},
-	{"cancel-limbo", prepare_limbo, send_cancel, CANCELS},
+	{"commit-detached", prepare_detached, send_commit, 0},
+	{"cancel-detached", prepare_detached, send_cancel, CANCELS},
 	{"drop", NULL, send_drop, 0},
 	{"clear-tag", NULL, send_clear_tag, 0},
 	{"clear", NULL, send_clear, 0},
@@ -690,7 +690,7 @@ struct table_state {
 
 static const struct table_state states[] = {
 	{"empty", "none", state_empty},	    {"half", "none", state_half},
-	{"full", "none", state_full},	    {"limbo", "none", state_limbo},
+	{"full", "none", state_full},	    {"detached", "none", state_detached},
 	{"crowded", "none", state_crowded}, {"dead", "none", state_dead},
 	{"mirror", "host", state_full},
 };

@@ -246,8 +246,8 @@ static void sequences_found(void)
 	static const struct { uint64_t seed, sequence; } found[] = {
 		{ 101, 455 },            /* a move renamed one of two entries of a relocation */
 		{ 103, 436 },            /* promoted while its parent was on its way to RAM */
-		{ 9002, 8057 },          /* moved below what a dead writer had dropped, limbo between */
-		{ 4002, 327 },           /* in limbo twice, and the owner of one move died */
+		{ 9002, 8057 },          /* below what a dead writer had dropped */
+		{ 4002, 327 },           /* detached twice, and the owner of one move died */
 	};
 	uint64_t seed = opt.seed;
 	size_t i;

@@ -74,7 +74,7 @@ static inline void find_hot(const struct segment *s)
 
 	small.nhot = 0;
 	add_hot(0, s->at.state, s->at.change + 4 * SHM_PAGE - s->at.state);
-	add_hot(1, s->at.line, s->at.ring - s->at.line);
+	add_hot(1, s->at.shared, s->at.ring - s->at.shared);
 	for (i = 0; i < PEERS; i++)
 		add_hot(1, s->at.ring + i * ring, 2 * SHM_PAGE);
 	add_hot(1, s->at.ref, s->at.control_bytes - s->at.ref);

@@ -586,7 +586,7 @@ static void short_form(void)
 		{"publish-known", "writer", "half", 60},
 		{"reserve-moves", "writer", "full", 60},
 		{"evict-take", "writer", "full", 60},
-		{"commit-limbo", "writer", "full", 60},
+		{"commit-detached", "writer", "full", 60},
 		{"reap", "writer", "half", 60},
 		{"publish", "writer", "crowded", 60},
 		{"pool-add", "writer", "half", 60},

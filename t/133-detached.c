@@ -156,7 +156,7 @@ static void test_published_first(void)
 	cache_end(c);
 }
 
-/* A key is in limbo twice, and its child hangs below the first target.  A successor cannot know
+/* A key is detached twice, and its child hangs below the first target.  A successor cannot know
  * that; the second is given up, and the child goes on waiting for the first. */
 static void test_two_targets(void)
 {
@@ -176,7 +176,7 @@ static void test_two_targets(void)
 	must(gpc_reserve(c, VRAM, 2, x, GPC_OPTIONS(gpc_reserve_options, .moves = again),
 			 0, 1000));
 	ok(again[0].to == -1 && key_is(again[1].key, k[1]) && key_is(m[1].key, k[1]),
-	   "a key is in limbo twice");
+	   "a key is detached twice");
 	must(gpc_writer_drop(c));
 	must(gpc_writer_take(c, 0, 0));
 	is_int(gpc_commit(c, &again[1], 1, NULL, GPC_CANCEL, -1), 1, "the later one is given up");
@@ -234,7 +234,7 @@ static void evict_by_hand(gpc *c, gpc_block b)
 	segment_unmap_writer(&c->seg, index);
 }
 
-/* Below a key that a writer evicted and died, a key in limbo keeps what hangs below it until its
+/* Below a key that a writer evicted and died, a detached key keeps what hangs below it until its
  * own commit. */
 static void test_parent_evicted(bool anew)
 {
@@ -265,7 +265,7 @@ static void test_parent_evicted(bool anew)
 	cache_end(c);
 }
 
-/* Two blocks of a chain in limbo and computed anew, one below the other: whichever copy is given
+/* Two blocks of a chain detached and computed anew, one below the other: whichever copy is given
  * up first, what hung below stays (prefix --seed 7001 --sequence 3486). */
 static void test_both_anew(bool parent_first)
 {
