@@ -122,7 +122,7 @@ static void scan_reserved(struct writer *w, struct scan *sc, uint32_t record)
 	if (!r->source)
 		return;
 	if (r->flags & REC_DETACHED)
-		records_add(&sc->limbo, record);
+		records_add(&sc->detached, record);
 	else
 		records_add(&sc->moving, record);
 }

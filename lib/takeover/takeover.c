@@ -44,7 +44,7 @@ static void pin_sources(struct writer *w, const struct records *moving)
  *   RESERVED, source = S    LIVE                    T waits for its commit, S is pinned
  *   RESERVED, source = S    REC_MOVED, or another   the same; the commit will answer -ESTALE
  *                           life of it
- *   RESERVED, REC_DETACHED    any                     T waits, in limbo
+ *   RESERVED, REC_DETACHED    any                     T waits, detached
  *   one space:
  *   LIVE, source = S        LIVE, named by entries  the entries are renamed, S is marked and waits
  *   LIVE, source = S        LIVE, some are renamed  the same; of two entries one goes later
@@ -143,14 +143,14 @@ static void retire_all(struct writer *w, const struct records *bad, uint32_t *n,
 }
 
 /* Their pool has gone: as pool_shut() does. */
-static void unbind_detached(struct writer *w, const struct records *limbo)
+static void unbind_detached(struct writer *w, const struct records *detached)
 {
 	uint32_t i;
 
-	for (i = 0; i < limbo->n; i++)
-		if (w_pool_of(w, limbo->at[i])->state != POOL_READY &&
-		    w_record(w, limbo->at[i])->source)
-			move_unbind(w, limbo->at[i]);
+	for (i = 0; i < detached->n; i++)
+		if (w_pool_of(w, detached->at[i])->state != POOL_READY &&
+		    w_record(w, detached->at[i])->source)
+			move_unbind(w, detached->at[i]);
 }
 
 static void find_missing(struct writer *w, struct scan *sc)
@@ -190,7 +190,7 @@ static int take_over(struct writer *w, struct scan *sc)
 	for (i = 0; i < sc->nshares; i++)
 		retire_all(w, &sc->share[i].bad, &d->bad, &d->bad_lost);
 	retire_all(w, &sc->orphans, &d->orphans, &d->orphans_lost);
-	unbind_detached(w, &sc->limbo);
+	unbind_detached(w, &sc->detached);
 	takeover_fill_queues(w, sc);
 	w->crowded = true;
 	if (!w->reaps)

@@ -68,7 +68,7 @@ struct scan {
 	struct open_group *group;
 	uint32_t ngroups, groups_size;
 	struct records moving;           /* targets whose source is live */
-	struct records limbo;            /* targets whose source is gone */
+	struct records detached;         /* targets whose source is gone */
 	struct records orphans;          /* LIVE, and there is no parent */
 };
 
@@ -112,7 +112,7 @@ void takeover_say_full(struct writer *w, uint32_t blocks);
 void takeover_meet(struct share *s, uint32_t record);
 /* All within TAKEOVER_NEAR of this record were met. */
 void takeover_link_near(struct share *s, uint32_t record);
-/* Link the others by the table, and by w->missing; enter those in limbo. */
+/* Link the others by the table, and by w->missing; enter detached ones. */
 void takeover_link_rest(struct writer *w, struct scan *sc);
 
 /* ---- takeover/takeover.c ---- */

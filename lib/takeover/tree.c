@@ -2,7 +2,7 @@
 /* tree.c - parents and children again, from the keys that records store.
  *
  * By now the table says where a key lives, for all but a few: LIVE blocks whose entry was not
- * made yet, and targets in limbo.  These have a map of their own.  All of it is random access:
+ * made yet, and detached targets.  These have a map of their own.  All of it is random access:
  * what a step needs is asked for in the step before, some records earlier. */
 #include "config.h"
 
@@ -79,17 +79,17 @@ static uint32_t find(struct writer *w, const struct links *l, uint32_t space,
 
 static void make_map(struct writer *w, struct scan *sc, struct links *l)
 {
-	const struct records *limbo = &sc->limbo;
+	const struct records *detached = &sc->detached;
 	uint32_t i;
 
-	for (l->mask = 15; l->mask < 2 * ((uint64_t)w->missing.n + limbo->n); )
+	for (l->mask = 15; l->mask < 2 * ((uint64_t)w->missing.n + detached->n); )
 		l->mask = 2 * l->mask + 1;
 	l->map = sc->map = writer_alloc((size_t)l->mask + 1, sizeof(*l->map));
 	l->seed = (clock_ns() ^ (uintptr_t)l->map) * 0xbf58476d1ce4e5b9ull;
 	for (i = 0; i < w->missing.n; i++)
 		map_add(w, l, w->missing.at[i]);
-	for (i = 0; i < limbo->n; i++) {
-		uint32_t record = limbo->at[i], other;
+	for (i = 0; i < detached->n; i++) {
+		uint32_t record = detached->at[i], other;
 
 		other = find(w, l, w_space(w, record), w_record(w, record)->key);
 		tree_enter(w, record);
@@ -237,7 +237,7 @@ static void find_and_join(struct writer *w, struct scan *sc, const struct links 
 }
 
 /* Else its move is done, and brought a parent. */
-static bool no_other_peers(const struct writer *w, uint32_t record)
+static bool stands_alone(const struct writer *w, uint32_t record)
 {
 	return w->node[record].in_tree && w->node[record].parent == NONE;
 }
@@ -268,7 +268,7 @@ static void join_share(struct writer *w, struct scan *sc, const struct links *l,
 
 	for (i = 0; i < s->alone.n; i++) {
 		prefetch_link(w, s, i + AHEAD);
-		if (!no_other_peers(w, s->alone.at[i]))
+		if (!stands_alone(w, s->alone.at[i]))
 			continue;
 		if (s->up.at[i] != NONE)
 			tree_attach(w, s->alone.at[i], s->up.at[i]);
@@ -286,7 +286,7 @@ void takeover_link_rest(struct writer *w, struct scan *sc)
 	make_map(w, sc, &l);
 	for (i = 0; i < sc->nshares; i++)
 		join_share(w, sc, &l, &sc->share[i]);
-	for (i = 0; i < sc->limbo.n; i++)
-		if (no_other_peers(w, sc->limbo.at[i]) && record_has_parent(w_record(w, sc->limbo.at[i])))
-			find_and_join(w, sc, &l, sc->limbo.at[i]);
+	for (i = 0; i < sc->detached.n; i++)
+		if (stands_alone(w, sc->detached.at[i]) && record_has_parent(w_record(w, sc->detached.at[i])))
+			find_and_join(w, sc, &l, sc->detached.at[i]);
 }

@@ -97,7 +97,7 @@ bool events_is_clearing(struct writer *w, uint32_t *ret_pool, uint32_t *ret_tag)
 	return note && *ret_pool < w->max_pools;
 }
 
-void feed_returned(struct writer *w, uint32_t record)
+void events_returned(struct writer *w, uint32_t record)
 {
 	struct shm_change ch = { .what = GPC_RETURNED, .block = w_block(w, record),
 				 .was = GPC_NONE };
@@ -106,7 +106,7 @@ void feed_returned(struct writer *w, uint32_t record)
 }
 
 /* The pool's note before the head: whoever sees a change sees that it has to look for it. */
-void feed_commit_returned(struct writer *w, uint32_t pool)
+void events_commit_returned(struct writer *w, uint32_t pool)
 {
 	store_relaxed(&w_pool(w, pool)->returned, w_state(w)->events_head + 1);
 	events_commit(w);
@@ -135,7 +135,7 @@ void events_recover(struct writer *w)
 	if (ch->seq != w_state(w)->events_head + 1)
 		return;
 	if (has_happened(w, ch) && ch->what == GPC_RETURNED)
-		feed_commit_returned(w, (uint32_t)GPC_POOL(ch->block));
+		events_commit_returned(w, (uint32_t)GPC_POOL(ch->block));
 	else if (has_happened(w, ch))
 		events_commit(w);
 	else

@@ -12,7 +12,7 @@ void events_recover(struct writer *w);
 void events_cleared(struct writer *w, uint32_t pool, uint32_t tag);
 void events_clear_done(struct writer *w);
 bool events_is_clearing(struct writer *w, uint32_t *ret_pool, uint32_t *ret_tag);
-void feed_returned(struct writer *w, uint32_t record);   /* prepared: RESERVED commits it */
-void feed_commit_returned(struct writer *w, uint32_t pool);
+void events_returned(struct writer *w, uint32_t record);   /* prepared: RESERVED commits it */
+void events_commit_returned(struct writer *w, uint32_t pool);
 
 #endif

@@ -95,7 +95,7 @@ bool grace_advance(struct writer *w, struct batch **ret_over)
 		w->grace_end = &b->next;
 		moved = true;
 	}
-	if (w->ndirty || w->line_dirty)
+	if (w->ndirty || w->status_dirty)
 		grace_open(w);
 	if (!w->flushing && w->open) {
 		w->flushing = w->open;

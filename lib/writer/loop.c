@@ -194,14 +194,14 @@ static void unstall(struct writer *w)
 /* Who rang?  One who has left wants its seat taken back now. */
 static void answer_bell(struct writer *w)
 {
-	struct shm_shared *line = seg_shared(&w->seg);
+	struct shm_shared *shared = seg_shared(&w->seg);
 	uint32_t i, peer;
 	uint64_t bits;
 
-	for (i = 0; i < ARRAY_SIZE(line->pending); i++) {
-		if (!load_relaxed(&line->pending[i]))
+	for (i = 0; i < ARRAY_SIZE(shared->pending); i++) {
+		if (!load_relaxed(&shared->pending[i]))
 			continue;
-		for (bits = order_swap64(&line->pending[i], 0); bits; bits &= bits - 1) {
+		for (bits = order_swap64(&shared->pending[i], 0); bits; bits &= bits - 1) {
 			peer = i * 64 + (uint32_t)__builtin_ctzll(bits);
 			if (peer < w->max_peers &&
 			    load_relaxed(&seg_seat(&w->seg, peer)->state) == SEAT_LEFT)
@@ -232,10 +232,10 @@ static uint32_t pass(struct writer *w)
 
 static bool work_is_waiting(struct writer *w)
 {
-	const struct shm_shared *line = seg_shared(&w->seg);
+	const struct shm_shared *shared = seg_shared(&w->seg);
 
-	return load_relaxed(&line->pending[0]) || load_relaxed(&line->pending[1]) ||
-	       load_relaxed(&line->pending[2]) || load_relaxed(&line->pending[3]);
+	return load_relaxed(&shared->pending[0]) || load_relaxed(&shared->pending[1]) ||
+	       load_relaxed(&shared->pending[2]) || load_relaxed(&shared->pending[3]);
 }
 
 /* Going to sleep takes longer than most flushes. */
@@ -256,7 +256,7 @@ static bool flush_ends_soon(struct writer *w)
 /* False: a signal handler has run, whose program may want to do something about it. */
 static bool sleep_for_work(struct writer *w, uint64_t deadline_ns)
 {
-	struct shm_shared *line = seg_shared(&w->seg);
+	struct shm_shared *shared = seg_shared(&w->seg);
 	uint64_t now = clock_ns(), until;
 	int err = 0;
 
@@ -264,16 +264,16 @@ static bool sleep_for_work(struct writer *w, uint64_t deadline_ns)
 		return true;
 	notice_company(w, now);
 	until = MIN(deadline_ns, w->next_housekeep_ns);
-	if (!grace_idle(w) || w->ndirty || w->line_dirty)
+	if (!grace_idle(w) || w->ndirty || w->status_dirty)
 		until = MIN(until, now + GRACE_POLL_NS);
 	if (until <= now)
 		return true;
-	store_relaxed(&line->sleeping, 1);
+	store_relaxed(&shared->sleeping, 1);
 	order_fence();                   /* (Z) sleeping before pending; ring.c the reverse;
 					 * model/wake.pml */
 	if (!work_is_waiting(w))
-		err = futex_wait(&line->sleeping, 1, until - now);
-	store_relaxed(&line->sleeping, 0);
+		err = futex_wait(&shared->sleeping, 1, until - now);
+	store_relaxed(&shared->sleeping, 0);
 	return err != -EINTR;
 }
 

@@ -31,7 +31,7 @@ void mirror_pools_changed(struct writer *w)
 	struct shm_state *st = w_state(w);
 
 	store_relaxed(&st->changes, st->changes + 1);
-	w->line_dirty = w->nmirrors > 0;
+	w->status_dirty = w->nmirrors > 0;
 }
 
 static struct mirror_status status_now(struct writer *w)
@@ -90,7 +90,7 @@ void mirror_flush(struct writer *w)
 		return;
 	n = take_dirty(w);
 	status = status_now(w);
-	w->line_dirty = false;
+	w->status_dirty = false;
 	w->flush_sequence = status.sequence;
 	w->flush_deadline_ns = clock_ns() + FLUSH_LIMIT_NS;
 	for (i = 0; i < w->nmirrors; i++) {

@@ -133,9 +133,9 @@ void record_return(struct writer *w, uint32_t record, uint64_t op)
 {
 	uint32_t owner = (uint32_t)w_pool_of(w, record)->owner;
 
-	feed_returned(w, record);
+	events_returned(w, record);
 	record_reserve(w, record, owner, op);
-	feed_commit_returned(w, w->pool_of[record]);
+	events_commit_returned(w, w->pool_of[record]);
 	if (owner < w->max_peers)
 		w->peer[owner].answered = true;         /* it may wait for this */
 	w->progress = true;

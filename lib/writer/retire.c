@@ -83,15 +83,15 @@ void retire_subtree(struct writer *w, uint32_t record)
 		if (w_is(w, list[i], LIVE))
 			retire_block(w, list[i], SHM_NO_PEER, 0);
 		else if (w_record(w, list[i])->source)
-			move_forget(w, list[i]); /* in limbo: it must not come out of it */
+			move_forget(w, list[i]); /* detached: it must not be committed */
 		else
-			grant_forget(w, list[i]);        /* nor what is not even told */
+			grant_forget(w, list[i]);        /* not answered for yet */
 	free(list);
 }
 
 /* ---- out of the batch ---- */
 
-static void hold(struct writer *w, uint32_t record)
+static void park(struct writer *w, uint32_t record)
 {
 	w->parked = writer_grow(w->parked, &w->parked_size, w->nparked + 1, sizeof(*w->parked));
 	w->parked[w->nparked++] = record;
@@ -124,7 +124,7 @@ static void arrive(struct writer *w, uint32_t record)
 		record_free(w, record);
 		return;
 	}
-	hold(w, record);
+	park(w, record);
 }
 
 static void finish(struct writer *w, struct batch *b)

@@ -152,7 +152,7 @@ struct writer {
 	uint32_t nmirrors;
 	uint32_t *dirty, ndirty, dirty_size;
 	uint64_t *dirty_bit;
-	bool line_dirty;                 /* pools or spaces are others than the mirrors show */
+	bool status_dirty;                 /* pools or spaces are others than the mirrors show */
 	struct launch_change *changes;
 	uint32_t changes_size;
 	uint64_t flush_sequence, flush_deadline_ns;

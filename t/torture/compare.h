@@ -264,7 +264,7 @@ static bool is_settled(struct verdict *v, char *why)
 	int p;
 
 	if (seg_state(v->s)->recovering || !grace_idle(w) || w->grants || w->missing.n ||
-	    w->ndirty || w->line_dirty)
+	    w->ndirty || w->status_dirty)
 		UNSETTLED("recovering %u, idle %d, grants %d", seg_state(v->s)->recovering,
 			  grace_idle(w), !!w->grants);
 	for (p = 0; p < POOLS; p++)
