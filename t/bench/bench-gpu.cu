@@ -6,9 +6,106 @@
  *   bench-gpu [--json] [--quick] [--only PREFIX] [--device N]
  *
  * Columns: median, 10th and 90th of a hundred, the limit, the mark to reach. */
-#include "bench-random.cuh"
-#include "bench-rows.cuh"
-#include "bench-scatter.cuh"
+#include "gpu.cuh"
+
+#include <string>
+
+struct row {
+	std::string name, unit;
+	spread s;
+	double limit, mark; /* 0: none */
+	bool more_is_better;
+};
+
+static std::vector<row> rows;
+static const char *only = "";
+static bool quick;
+
+static bool wanted(const char *group)
+{
+	return !strncmp(group, only, strlen(only)) ||
+	       !strncmp(group, only, strlen(group));
+}
+
+static void add(const std::string &name, const char *unit, spread s, double limit,
+		double mark, bool more_is_better = false)
+{
+	rows.push_back({name, unit, s, limit, mark, more_is_better});
+}
+
+static spread rate(const std::vector<double> &us, double n)
+{
+	spread s = spread_of(us);
+
+	return {n / s.median / 1e3, n / s.high / 1e3, n / s.low / 1e3};
+}
+
+[[noreturn]] static void die(const char *what)
+{
+	fprintf(stderr, "bench-gpu: wrong results: %s\n", what);
+	exit(1);
+}
+
+/* ---- the limit of random reads ---- */
+
+static __device__ __forceinline__ uint32_t scramble(uint32_t i)
+{
+	i *= 0x9e3779b1u;
+	i = (i ^ i >> 15) * 0x85ebca6bu;
+	return (i ^ i >> 13) * 0xc2b2ae35u;
+}
+
+/* One random 64-byte line a query, by 4 lanes, in the shape of a lookup: as many
+ * queries a warp, a result stored for each; nothing else is read. */
+static __global__ void __launch_bounds__(128)
+	gather_lines(const probe_entry *table, uint32_t buckets, uint32_t n, int32_t *out)
+{
+	uint32_t i = blockIdx.x * 128 + threadIdx.x, tile = i & ~3u, sum = 0;
+	ulonglong2 v[4];
+
+	for (int r = 0; r < 4; r++) {
+		uint32_t b = __umulhi(scramble(tile + r), buckets);
+		const probe_entry *p = table + 4ull * b + (i & 3);
+
+		asm volatile("{.reg .b128 t; ld.relaxed.gpu.global.b128 t, [%2];"
+			     " mov.b128 {%0, %1}, t;}"
+			     : "=l"(v[r].x), "=l"(v[r].y)
+			     : "l"(p));
+	}
+	for (int r = 0; r < 4; r++)
+		sum += (uint32_t)v[r].x + (uint32_t)v[r].y + (uint32_t)(v[r].x >> 32) +
+		       (uint32_t)(v[r].y >> 32);
+	if (i < n)
+		out[i] = (int32_t)sum;
+}
+
+/* The same, and the keys of a lookup are read in order beside it. */
+static __global__ void __launch_bounds__(128)
+	gather_beside(const probe_entry *table, uint32_t buckets, const key128 *keys,
+		      uint32_t n, int32_t *out)
+{
+	uint32_t i = blockIdx.x * 128 + threadIdx.x, tile = i & ~3u, sum = 0;
+	ulonglong2 v[4], k = __ldcs((const ulonglong2 *)keys + (i < n ? i : 0));
+
+	for (int r = 0; r < 4; r++) {
+		uint32_t b = __umulhi(scramble(tile + r), buckets);
+		const probe_entry *p = table + 4ull * b + (i & 3);
+
+		asm volatile("{.reg .b128 t; ld.relaxed.gpu.global.b128 t, [%2];"
+			     " mov.b128 {%0, %1}, t;}"
+			     : "=l"(v[r].x), "=l"(v[r].y)
+			     : "l"(p));
+	}
+	for (int r = 0; r < 4; r++)
+		sum += (uint32_t)v[r].x + (uint32_t)v[r].y + (uint32_t)(v[r].x >> 32) +
+		       (uint32_t)(v[r].y >> 32);
+	if (i < n)
+		out[i] = (int32_t)(sum + (uint32_t)k.x + (uint32_t)k.y);
+}
+
+static __global__ void nothing(void)
+{
+}
 
 /* ---- a table of a size, with queries ---- */
 
@@ -205,6 +302,20 @@ static void bench_small(device_timer &timer, bench_table &t, queries &q, int lg,
 
 /* ---- host to host ---- */
 
+static std::vector<double> clocked(int reps, const std::function<void()> &f)
+{
+	std::vector<double> us;
+
+	for (int i = 0; i < reps + 5; i++) {
+		double t0 = now_us();
+
+		f();
+		if (i >= 5)
+			us.push_back(now_us() - t0);
+	}
+	return us;
+}
+
 /* The host path: probe.h over the table in ordinary memory, lines 16 keys ahead. */
 static void host_lookup(const host_table &t, const uint64_t (*keys)[2], uint32_t n,
 			int32_t *blocks)
@@ -358,6 +469,87 @@ static void bench_match_one(device_timer &timer, const char *what, bool full)
 	CK(cudaFree(d_keys));
 }
 
+/* ---- scatter ---- */
+
+/* as the writer: the list is filled anew each time */
+static void fill_changes(launch_change *list, uint32_t n, uint64_t round,
+			 uint64_t entries)
+{
+	for (uint32_t i = 0; i < n; i++) {
+		list[i].slot = (uint32_t)((i * 2654435761ull + round) & (entries - 1));
+		list[i].entry.w[0] = i;
+		list[i].entry.w[1] = (uint32_t)round;
+		list[i].entry.w[2] = 0x100;
+		list[i].entry.w[3] = i + 1;
+	}
+}
+
+static void check_changes(mirror &m, const launch_change *list, uint32_t n,
+			  uint64_t round, const char *what)
+{
+	probe_entry e;
+	uint64_t got;
+
+	CK(cudaMemcpy(&got, &m.line->sequence, 8, cudaMemcpyDeviceToHost));
+	for (uint32_t i = 0; i < n; i += n / 16) {
+		CK(cudaMemcpy(&e, m.table + list[i].slot, 16, cudaMemcpyDeviceToHost));
+		if (memcmp(&e, &list[i].entry, 16) || got != round)
+			die(what);
+	}
+}
+
+static void bench_sync(device_timer &timer, int lg, mirror &m, uint32_t n, double mark)
+{
+	int reps = quick ? 50 : 400;
+	uint64_t entries = 1ull << (lg + 1), round = 0;
+	std::string name = "sync of " + std::to_string(n) + " in 2^" + std::to_string(lg);
+	launch_change *list;
+	mirror_status line = {};
+	cudaGraphExec_t empty;
+	double limit;
+
+	line.spaces = 1;
+	empty = timer.capture([&] { nothing<<<1, 32, 0, timer.stream>>>(); });
+	limit = spread_of(clocked(reps, [&] {
+			CK(cudaGraphLaunch(empty, timer.stream));
+			CK(cudaStreamSynchronize(timer.stream));
+		})).median;
+	CK(cudaGraphExecDestroy(empty));
+	CK(cudaHostAlloc(&list, n * sizeof(*list), cudaHostAllocMapped));
+	std::vector<double> us = clocked(reps, [&] {
+		fill_changes(list, n, line.sequence = ++round, entries);
+		CK(launch_scatter(m.table, m.line, list, n, &line, timer.stream));
+		CK(cudaStreamSynchronize(timer.stream));
+	});
+	check_changes(m, list, n, round, name.c_str());
+	add(name + ", launch", "us", spread_of(us), limit, 0);
+	CK(cudaFreeHost(list));
+	if (n > LAUNCH_STAGE)
+		return;
+
+	launch_stage *stage;
+	CK(cudaHostAlloc(&stage, sizeof(*stage), cudaHostAllocMapped));
+	memset(stage, 0, sizeof(*stage));
+	stage->value = line;
+	stage->n = n;
+	cudaGraphExec_t graph = timer.capture([&] {
+		CK(launch_scatter_staged(m.table, m.line, stage,
+					 n <= 64 ? 64 : LAUNCH_STAGE, timer.stream));
+	});
+	us = clocked(reps, [&] {
+		fill_changes(stage->change, n, stage->value.sequence = ++round, entries);
+		stage->ticket = round;
+		CK(cudaGraphLaunch(graph, timer.stream));
+		while (__atomic_load_n(&stage->done, __ATOMIC_ACQUIRE) != round)
+			;
+	});
+	check_changes(m, stage->change, n, round, name.c_str());
+	add(name + ", stage in a graph, waited for by its ticket", "us", spread_of(us),
+	    limit, mark);
+	CK(cudaGraphExecDestroy(graph));
+	CK(cudaFreeHost(stage));
+}
+
 /* ---- all ---- */
 
 static void bench_size(device_timer &timer, int lg)
@@ -383,6 +575,43 @@ static void bench_size(device_timer &timer, int lg)
 	if (wanted("sync"))
 		for (uint32_t n : {16u, 256u, 1024u, 4096u, 65536u})
 			bench_sync(timer, lg, *t.m, n, n == 16 ? 8 : n == 1024 ? 15 : 0);
+}
+
+static void print_table(void)
+{
+	printf("%-66s %9s %9s %9s %-4s %8s %6s\n", "", "median", "10 %", "90 %", "",
+	       "limit", "mark");
+	for (const row &r : rows) {
+		printf("%-66s %9.2f %9.2f %9.2f %-4s", r.name.c_str(), r.s.median,
+		       r.s.low, r.s.high, r.unit.c_str());
+		r.limit ? printf(" %8.2f", r.limit) : printf(" %8s", "");
+		if (r.mark)
+			printf(" %6.1f %s", r.mark,
+			       (r.more_is_better ? r.s.median >= r.mark
+						 : r.s.median <= r.mark)
+				       ? "met"
+				       : "missed");
+		printf("\n");
+	}
+}
+
+static void print_json(const cudaDeviceProp &p)
+{
+	printf("{\"device\": \"%s\", \"rows\": [", p.name);
+	for (size_t i = 0; i < rows.size(); i++) {
+		const row &r = rows[i];
+
+		printf("%s\n{\"name\": \"%s\", \"unit\": \"%s\", \"median\": %.4g, "
+		       "\"p10\": %.4g, \"p90\": %.4g",
+		       i ? "," : "", r.name.c_str(), r.unit.c_str(), r.s.median, r.s.low,
+		       r.s.high);
+		if (r.limit)
+			printf(", \"limit\": %.4g", r.limit);
+		if (r.mark)
+			printf(", \"mark\": %.4g", r.mark);
+		printf("}");
+	}
+	printf("\n]}\n");
 }
 
 int main(int argc, char **argv)

@@ -254,19 +254,4 @@ static __global__ void count_wrong(const int32_t *got, const int32_t *expect, ui
 		atomicAdd(wrong, c);
 }
 
-/* Times of `reps` calls, in microseconds. */
-static std::vector<double> clocked(int reps, const std::function<void()> &f)
-{
-	std::vector<double> us;
-
-	for (int i = 0; i < reps + 5; i++) {
-		double t0 = now_us();
-
-		f();
-		if (i >= 5)
-			us.push_back(now_us() - t0);
-	}
-	return us;
-}
-
 #endif

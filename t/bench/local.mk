@@ -16,15 +16,11 @@ bench: %reldir%/bench-recovery$(EXEEXT) tools/gpc-bench$(EXEEXT)
 
 bench_gpu_sources = \
 	%reldir%/bench-gpu.cu \
-	%reldir%/bench-random.cuh \
-	%reldir%/bench-rows.cuh \
-	%reldir%/bench-scatter.cuh \
 	%reldir%/bench-sync.c \
 	%reldir%/busy.cu \
 	%reldir%/busy.h \
 	%reldir%/gpu.cuh \
-	%reldir%/kernels-check.cu \
-	%reldir%/kernels-check.cuh
+	%reldir%/kernels-check.cu
 
 EXTRA_DIST += $(bench_gpu_sources) %reldir%/NOTES.md %reldir%/RESULTS-GPU.md \
 	%reldir%/RESULTS.md %reldir%/results.sh
@@ -42,11 +38,10 @@ bench_gpu_programs = $(bench_gpu_nvcc_programs) %reldir%/bench-sync$(EXEEXT)
 # C++ with kernels: nvcc links it, with the library's own kernel objects.
 $(bench_gpu_nvcc_programs): %reldir%/gpu.cuh $(kernel_objects)
 	$(AM_V_NVCC)$(MKDIR_P) $(@D) && \
-	$(NVCC) $(NVCCFLAGS) -std=c++17 $(NVCC_ARCHES) -I$(top_srcdir) -I$(top_srcdir)/kernels \
+	$(NVCC) $(NVCCFLAGS) -std=c++17 $(NVCC_ARCHES) -I$(top_srcdir)/kernels \
 		-o $@ $(srcdir)/$@.cu $(kernel_objects:.lo=.o)
-%reldir%/bench-gpu: %reldir%/bench-gpu.cu %reldir%/bench-random.cuh %reldir%/bench-rows.cuh \
-	%reldir%/bench-scatter.cuh
-%reldir%/kernels-check: %reldir%/kernels-check.cu %reldir%/kernels-check.cuh
+%reldir%/bench-gpu: %reldir%/bench-gpu.cu
+%reldir%/kernels-check: %reldir%/kernels-check.cu
 
 CLEANFILES += $(bench_gpu_programs) %reldir%/busy.d %reldir%/busy.lo %reldir%/busy.o
 
