@@ -88,11 +88,13 @@ t_programs = \
 	%reldir%/350-kill-points.t \
 	%reldir%/360-takeover.t \
 	%reldir%/361-second-run.t \
-	%reldir%/362-left-by-hand.t \
+	%reldir%/362-left-in-table.t \
 	%reldir%/363-each-store.t \
 	%reldir%/364-takeover-large.t \
 	%reldir%/365-takeover-memory.t \
 	%reldir%/366-moves-die.t \
+	%reldir%/367-left-in-records.t \
+	%reldir%/368-left-in-seats.t \
 	%reldir%/370-full.t \
 	%reldir%/390-hostile-files.t \
 	%reldir%/391-hostile-peer.t \
@@ -168,6 +170,7 @@ t_support = \
 	%reldir%/gpu/work.cu \
 	%reldir%/gpu/work.h \
 	%reldir%/gpu/worker.h \
+	%reldir%/lib/hand.h \
 	%reldir%/lib/made.h \
 	%reldir%/lib/meet.h \
 	%reldir%/lib/mirrors.h \
