@@ -95,6 +95,7 @@ t_programs = \
 	%reldir%/366-moves-die.t \
 	%reldir%/367-left-in-records.t \
 	%reldir%/368-left-in-seats.t \
+	%reldir%/369-takeover-damage.t \
 	%reldir%/370-full.t \
 	%reldir%/390-hostile-files.t \
 	%reldir%/391-hostile-peer.t \
@@ -178,10 +179,13 @@ t_support = \
 	%reldir%/lib/namespaces.h \
 	%reldir%/lib/neighbour.h \
 	%reldir%/lib/options.h \
+	%reldir%/lib/recency.h \
 	%reldir%/lib/scratch.h \
 	%reldir%/lib/stops.h \
+	%reldir%/lib/takes.h \
 	%reldir%/lib/tap.h \
 	%reldir%/lib/tiers.h \
+	%reldir%/lib/trees.h \
 	%reldir%/lib/waits.h
 
 # What only a GPU has is tested where there is nvcc, and on a GPU.  Some see what the library
@@ -277,6 +281,7 @@ LDADD = lib/libgpc-internal.la
 %canon_reldir%_366_moves_die_t_LDFLAGS = -Wl,--wrap=segment_map_writer
 # as many threads as the test wants, however many processors there are
 %canon_reldir%_364_takeover_large_t_LDFLAGS = -Wl,--wrap=parallel_size
+%canon_reldir%_369_takeover_damage_t_LDFLAGS = -Wl,--wrap=parallel_size
 # memory ends in threads, whose number is the test's
 %canon_reldir%_365_takeover_memory_t_LDFLAGS = -Wl,--wrap=parallel_size,--wrap=parallel_run \
 	-Wl,--wrap=calloc,--wrap=realloc,--wrap=malloc,--wrap=free
