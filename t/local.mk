@@ -102,6 +102,8 @@ t_programs = \
 	%reldir%/392-stray-stores.t \
 	%reldir%/393-liars.t \
 	%reldir%/394-stray-index.t \
+	%reldir%/395-forged-files.t \
+	%reldir%/396-hostile-at-random.t \
 	%reldir%/500-device.t \
 	%reldir%/501-ask-device.t \
 	%reldir%/502-device-sections.t \
@@ -155,6 +157,7 @@ t_scripts = \
 	%reldir%/920-pkg-config.t
 
 t_support = \
+	%reldir%/lib/brat.h \
 	%reldir%/lib/cache.h \
 	%reldir%/lib/churn.h \
 	%reldir%/lib/counts.h \
@@ -164,6 +167,7 @@ t_support = \
 	%reldir%/lib/devices.h \
 	%reldir%/lib/dies.h \
 	%reldir%/lib/fake.h \
+	%reldir%/lib/files.h \
 	%reldir%/gpu/check \
 	%reldir%/gpu/held.h \
 	%reldir%/gpu/makefile \
@@ -172,6 +176,7 @@ t_support = \
 	%reldir%/gpu/work.h \
 	%reldir%/gpu/worker.h \
 	%reldir%/lib/hand.h \
+	%reldir%/lib/looks.h \
 	%reldir%/lib/made.h \
 	%reldir%/lib/meet.h \
 	%reldir%/lib/mirrors.h \
