@@ -3,7 +3,7 @@
 
 EXTRA_PROGRAMS = %reldir%/bench-recovery
 %canon_reldir%_bench_recovery_LDADD = lib/libgpc.la
-%canon_reldir%_bench_recovery_SOURCES = %reldir%/bench-recovery.c
+%canon_reldir%_bench_recovery_SOURCES = %reldir%/bench-recovery.c %reldir%/times.h
 CLEANFILES += %reldir%/bench-recovery$(EXEEXT)
 
 bench: %reldir%/bench-recovery$(EXEEXT) tools/gpc-bench$(EXEEXT)
