@@ -7,7 +7,9 @@
 
 #include "round.h"
 
-#define MOST_STEPS 2000000              /* a flush waits for another thread, which waits for a processor */
+/* A flush waits for another thread, which waits for a processor. */
+#define MOST_STEPS 2000000
+
 static uint32_t k_now;
 static uint64_t kills, drifts;
 
