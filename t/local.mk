@@ -88,17 +88,22 @@ t_programs = \
 	%reldir%/350-kill-points.t \
 	%reldir%/360-takeover.t \
 	%reldir%/361-second-run.t \
-	%reldir%/362-left-by-hand.t \
+	%reldir%/362-left-in-table.t \
 	%reldir%/363-each-store.t \
 	%reldir%/364-takeover-large.t \
 	%reldir%/365-takeover-memory.t \
 	%reldir%/366-moves-die.t \
+	%reldir%/367-left-in-records.t \
+	%reldir%/368-left-in-seats.t \
+	%reldir%/369-takeover-damage.t \
 	%reldir%/370-full.t \
 	%reldir%/390-hostile-files.t \
 	%reldir%/391-hostile-peer.t \
 	%reldir%/392-stray-stores.t \
 	%reldir%/393-liars.t \
 	%reldir%/394-stray-index.t \
+	%reldir%/395-forged-files.t \
+	%reldir%/396-hostile-at-random.t \
 	%reldir%/500-device.t \
 	%reldir%/501-ask-device.t \
 	%reldir%/502-device-sections.t \
@@ -152,6 +157,7 @@ t_scripts = \
 	%reldir%/920-pkg-config.t
 
 t_support = \
+	%reldir%/lib/brat.h \
 	%reldir%/lib/cache.h \
 	%reldir%/lib/churn.h \
 	%reldir%/lib/counts.h \
@@ -161,6 +167,7 @@ t_support = \
 	%reldir%/lib/devices.h \
 	%reldir%/lib/dies.h \
 	%reldir%/lib/fake.h \
+	%reldir%/lib/files.h \
 	%reldir%/gpu/check \
 	%reldir%/gpu/held.h \
 	%reldir%/gpu/makefile \
@@ -168,6 +175,8 @@ t_support = \
 	%reldir%/gpu/work.cu \
 	%reldir%/gpu/work.h \
 	%reldir%/gpu/worker.h \
+	%reldir%/lib/hand.h \
+	%reldir%/lib/looks.h \
 	%reldir%/lib/made.h \
 	%reldir%/lib/meet.h \
 	%reldir%/lib/mirrors.h \
@@ -175,10 +184,13 @@ t_support = \
 	%reldir%/lib/namespaces.h \
 	%reldir%/lib/neighbour.h \
 	%reldir%/lib/options.h \
+	%reldir%/lib/recency.h \
 	%reldir%/lib/scratch.h \
 	%reldir%/lib/stops.h \
+	%reldir%/lib/takes.h \
 	%reldir%/lib/tap.h \
 	%reldir%/lib/tiers.h \
+	%reldir%/lib/trees.h \
 	%reldir%/lib/waits.h
 
 # What only a GPU has is tested where there is nvcc, and on a GPU.  Some see what the library
@@ -274,6 +286,7 @@ LDADD = lib/libgpc-internal.la
 %canon_reldir%_366_moves_die_t_LDFLAGS = -Wl,--wrap=segment_map_writer
 # as many threads as the test wants, however many processors there are
 %canon_reldir%_364_takeover_large_t_LDFLAGS = -Wl,--wrap=parallel_size
+%canon_reldir%_369_takeover_damage_t_LDFLAGS = -Wl,--wrap=parallel_size
 # memory ends in threads, whose number is the test's
 %canon_reldir%_365_takeover_memory_t_LDFLAGS = -Wl,--wrap=parallel_size,--wrap=parallel_run \
 	-Wl,--wrap=calloc,--wrap=realloc,--wrap=malloc,--wrap=free

@@ -29,13 +29,12 @@
 #include <time.h>
 #include <unistd.h>
 #include "gpc.h"
+#include "times.h"
 
 #define PROMPT     256u                  /* blocks of the longest */
 #define BATCH      64u                   /* keys of a lookup */
 #define OWNED       4096u                 /* blocks whose keys are looked up */
 #define WORKER     1000u                 /* references of the worker that is killed */
-#define MAX_ROUNDS 1000
-#define BINS       (64 * 32)
 
 enum { QUIET, TAKEOVER, PHASES, PAUSE = PHASES, END };
 
@@ -47,6 +46,7 @@ static struct shared {                   /* between the processes */
 	_Atomic uint64_t calls[PHASES][BINS];
 } *shared;
 
+static struct times takeover, standby, worker;
 static char name[64];
 static uint32_t blocks = 1u << 20, rounds = 15, nkept;
 static gpc_key kept[OWNED];
@@ -98,66 +98,6 @@ static gpc *attach(uint32_t flags)
 
 	must(gpc_attach(name, &opt, flags, &c), "attach");
 	return c;
-}
-
-/* ---- times ---- */
-
-struct times { uint32_t n; double ms[MAX_ROUNDS]; };
-
-static struct times takeover, standby, worker;
-
-static void add_time(struct times *t, uint64_t ns)
-{
-	t->ms[t->n++] = (double)ns / 1e6;
-}
-
-static int by_time(const void *a, const void *b)
-{
-	double x = *(const double *)a, y = *(const double *)b;
-
-	return x < y ? -1 : x > y;
-}
-
-static bool print_times(const char *what, struct times *t, double mark)
-{
-	double median;
-
-	qsort(t->ms, t->n, sizeof(*t->ms), by_time);
-	median = t->ms[t->n / 2];
-	printf("%-52s %8.1f ms (%.1f to %.1f)", what, median, t->ms[0], t->ms[t->n - 1]);
-	if (mark > 0)
-		printf("; must be %.0f: %s", mark, median <= mark ? "met" : "missed");
-	printf("\n");
-	return median <= mark;
-}
-
-/* 32 bins for each power of two. */
-static unsigned bin_of(uint64_t ns)
-{
-	int log = 63 - __builtin_clzll(ns | 32);
-
-	return (unsigned)(log - 5) * 32 + (unsigned)(ns >> (log - 5) & 31);
-}
-
-static double bin_ns(unsigned bin)
-{
-	return (double)((32ull + bin % 32) << bin / 32);
-}
-
-static double part_ns(int phase, double part, uint64_t *ret_n)
-{
-	uint64_t n = 0, seen = 0;
-	unsigned i;
-
-	for (i = 0; i < BINS; i++)
-		n += shared->calls[phase][i];
-	*ret_n = n;
-	for (i = 0; i < BINS; i++) {
-		seen += shared->calls[phase][i];
-		if ((double)seen >= (double)n * part)
-			break;
-	}
-	return bin_ns(i);
 }
 
 /* ---- a full cache ---- */
@@ -421,8 +361,8 @@ static void print_lookups(void)
 	size_t i;
 
 	for (i = 0; i < sizeof(part) / sizeof(*part); i++) {
-		with = part_ns(TAKEOVER, part[i], &calls) / 1e3;
-		without = part_ns(QUIET, part[i], &idle) / 1e3;
+		with = part_ns(shared->calls[TAKEOVER], part[i], &calls) / 1e3;
+		without = part_ns(shared->calls[QUIET], part[i], &idle) / 1e3;
 		printf("lookups of %u keys, %5.1f %% take at most %10.2f us, else %.2f us: "
 		       "ratio %.2f", BATCH, 100 * part[i], with, without, with / without);
 		if (part[i] == 0.999)

@@ -3,7 +3,7 @@
 
 EXTRA_PROGRAMS = %reldir%/bench-recovery
 %canon_reldir%_bench_recovery_LDADD = lib/libgpc.la
-%canon_reldir%_bench_recovery_SOURCES = %reldir%/bench-recovery.c
+%canon_reldir%_bench_recovery_SOURCES = %reldir%/bench-recovery.c %reldir%/times.h
 CLEANFILES += %reldir%/bench-recovery$(EXEEXT)
 
 bench: %reldir%/bench-recovery$(EXEEXT) tools/gpc-bench$(EXEEXT)
@@ -19,8 +19,11 @@ bench_gpu_sources = \
 	%reldir%/bench-sync.c \
 	%reldir%/busy.cu \
 	%reldir%/busy.h \
+	%reldir%/checks.cuh \
 	%reldir%/gpu.cuh \
-	%reldir%/kernels-check.cu
+	%reldir%/kernels-check.cu \
+	%reldir%/queries.cuh \
+	%reldir%/rows.cuh
 
 EXTRA_DIST += $(bench_gpu_sources) %reldir%/NOTES.md %reldir%/RESULTS-GPU.md \
 	%reldir%/RESULTS.md %reldir%/results.sh
@@ -40,8 +43,8 @@ $(bench_gpu_nvcc_programs): %reldir%/gpu.cuh $(kernel_objects)
 	$(AM_V_NVCC)$(MKDIR_P) $(@D) && \
 	$(NVCC) $(NVCCFLAGS) -std=c++17 $(NVCC_ARCHES) -I$(top_srcdir)/kernels \
 		-o $@ $(srcdir)/$@.cu $(kernel_objects:.lo=.o)
-%reldir%/bench-gpu: %reldir%/bench-gpu.cu
-%reldir%/kernels-check: %reldir%/kernels-check.cu
+%reldir%/bench-gpu: %reldir%/bench-gpu.cu %reldir%/queries.cuh %reldir%/rows.cuh
+%reldir%/kernels-check: %reldir%/kernels-check.cu %reldir%/checks.cuh
 
 CLEANFILES += $(bench_gpu_programs) %reldir%/busy.d %reldir%/busy.lo %reldir%/busy.o
 

@@ -13,8 +13,10 @@ fuzz_support = \
 	%reldir%/driver.h \
 	%reldir%/edit.h \
 	%reldir%/fuzz.h \
+	%reldir%/honest.h \
 	%reldir%/image.h \
 	%reldir%/libfuzzer \
+	%reldir%/rubbish.h \
 	%reldir%/virtual.h
 
 check_PROGRAMS += $(fuzz_programs)

@@ -12,22 +12,26 @@ torture_programs = \
 torture_support = \
 	%reldir%/README.md \
 	%reldir%/acts.h \
+	%reldir%/commands.h \
 	%reldir%/compare.h \
 	%reldir%/course.h \
 	%reldir%/hands.h \
 	%reldir%/judge.h \
 	%reldir%/ledger.h \
-	%reldir%/operations.h \
 	%reldir%/players.h \
+	%reldir%/points.h \
 	%reldir%/recorder.h \
 	%reldir%/rest.h \
+	%reldir%/round.h \
 	%reldir%/small.h \
 	%reldir%/stage.h \
+	%reldir%/states.h \
 	%reldir%/survivor.h \
 	%reldir%/team.h \
 	%reldir%/torture.h \
 	%reldir%/tracee.h \
 	%reldir%/worker.h \
+	%reldir%/works.h \
 	%reldir%/world.h
 
 check_PROGRAMS += $(torture_programs)
