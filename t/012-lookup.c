@@ -4,7 +4,7 @@
 
 #include <errno.h>
 
-#include "t/lib/fake.h"
+#include "t/lib/made.h"
 #include "t/lib/tap.h"
 
 #define BUCKETS 1024u
@@ -13,22 +13,22 @@
 #define OTHER GPC_BLOCK(2, 0)            /* pool 2: VRAM of space 1 */
 #define LAST GPC_BLOCK(3, 0)             /* pool 3: RAM of space 31 */
 
-static struct fake f;
+static struct made f;
 
 static void begin(void)
 {
-	fake_new(&f, 2048, BUCKETS);
-	fake_pool(&f, 0, GPC_VRAM, 0, 0, 512);
-	fake_pool(&f, 1, GPC_RAM, 0, 512, 512);
-	fake_pool(&f, 2, GPC_VRAM, 1, 1024, 512);
-	fake_pool(&f, 3, GPC_RAM, 31, 1536, 512);
+	made_in_memory(&f, 2048, BUCKETS);
+	made_add_pool(&f, 0, GPC_VRAM, 0, 0, 512);
+	made_add_pool(&f, 1, GPC_RAM, 0, 512, 512);
+	made_add_pool(&f, 2, GPC_VRAM, 1, 1024, 512);
+	made_add_pool(&f, 3, GPC_RAM, 31, 1536, 512);
 }
 
 /* By the path of single keys and as part of a group; -99 when they differ. */
 static gpc_block find_in(uint32_t spaces, gpc_key key)
 {
-	gpc_key keys[5] = { fake_key(1u << 20), fake_key(2u << 20), key, key,
-			    fake_key(3u << 20) };
+	gpc_key keys[5] = { made_key(1u << 20), made_key(2u << 20), key, key,
+			    made_key(3u << 20) };
 	gpc_block blocks[5], one;
 	struct probe l;
 
@@ -52,41 +52,41 @@ static void wipe(struct probe_entry *e)
 
 static void test_places(void)
 {
-	gpc_key key = fake_key(7);
+	gpc_key key = made_key(7);
 	struct probe_entry *e;
 	struct probe_key p;
 	uint32_t i;
 
 	begin();
 	is_int(find(key), -1, "an empty table has nothing");
-	p = fake_probe(&f, 0, key);
+	p = made_probe(&f, 0, key);
 	for (i = 0; i < SHM_BUCKET; i++) {
-		e = fake_entry(&f, p.first, i, p, VRAM + 100 + (int)i);
+		e = made_fill(&f, p.first * SHM_BUCKET + i, p, VRAM + 100 + (int)i);
 		is_int(find(key), VRAM + 100 + (int)i, "found in place %u", i);
 		wipe(e);
 	}
-	e = fake_entry(&f, p.second, 2, p, VRAM + 3);
+	e = made_fill(&f, p.second * SHM_BUCKET + 2, p, VRAM + 3);
 	is_int(find(key), -1, "not looked for in the second bucket without the flag");
 	f.table[p.first * SHM_BUCKET].w[2] |= PROBE_OVERFLOW;
 	is_int(find(key), VRAM + 3, "with the flag it is");
-	fake_entry(&f, p.first, 0, p, RAM + 3);
+	made_fill(&f, p.first * SHM_BUCKET + 0, p, RAM + 3);
 	is_int(find(key), RAM + 3, "the first bucket comes first, flag or not");
 	wipe(e);
 	is_int(find(key), RAM + 3, "alone too");
 	f.table[p.first * SHM_BUCKET].w[3] = 0;
 	is_int(find(key), -1, "and nothing when both are gone");
-	fake_free(&f);
+	made_free(&f);
 }
 
 /* Each of the 88 stored bits decides. */
 static void test_bits(void)
 {
-	gpc_key key = fake_key(9);
+	gpc_key key = made_key(9);
 	struct probe_entry *e;
 	int bit, found = 0;
 
 	begin();
-	e = fake_put(&f, 0, key, VRAM + 1);
+	e = made_put(&f, 0, key, VRAM + 1);
 	for (bit = 0; bit < 96; bit++) {
 		if (bit >= 64 && bit < 72)
 			continue;                /* no key bits: flag and spare */
@@ -97,20 +97,20 @@ static void test_bits(void)
 	is_int(found, 0, "an entry with one bit of 88 different is another key's");
 	e->w[2] ^= 0xfe;
 	is_int(find(key), VRAM + 1, "the spare bits beside them do not matter");
-	fake_free(&f);
+	made_free(&f);
 }
 
 /* What a reader may see of an entry that is being written or wiped. */
 static void test_torn(void)
 {
-	gpc_key key = fake_key(11);
+	gpc_key key = made_key(11);
 	struct probe_entry *e, whole;
 	struct probe_key p;
 	uint32_t i, part, wrong = 0;
 
 	begin();
-	p = fake_probe(&f, 0, key);
-	e = fake_entry(&f, p.first, 1, p, VRAM + 8);
+	p = made_probe(&f, 0, key);
+	e = made_fill(&f, p.first * SHM_BUCKET + 1, p, VRAM + 8);
 	whole = *e;
 	for (part = 0; part < 15; part++) {
 		for (i = 0; i < 4; i++)
@@ -120,90 +120,90 @@ static void test_torn(void)
 	is_int(wrong, 0, "parts of an entry are no entry");
 	*e = whole;
 	e->w[3] = 0;
-	fake_entry(&f, p.first, 2, p, VRAM + 9);
+	made_fill(&f, p.first * SHM_BUCKET + 2, p, VRAM + 9);
 	is_int(find(key), VRAM + 9, "half an entry does not hide a whole one behind it");
 	f.table[p.first * SHM_BUCKET + 2].w[3] = 0;
 	is_int(find(key), -1, "two halves hide nothing");
 	f.table[p.first * SHM_BUCKET].w[2] |= PROBE_OVERFLOW;
-	fake_entry(&f, p.second, 3, p, VRAM + 10);
+	made_fill(&f, p.second * SHM_BUCKET + 3, p, VRAM + 10);
 	is_int(find(key), VRAM + 10, "not even what stands in the second bucket");
-	fake_free(&f);
+	made_free(&f);
 }
 
 static void test_spaces(void)
 {
-	gpc_key key = fake_key(13), only = fake_key(14);
+	gpc_key key = made_key(13), only = made_key(14);
 
 	begin();
-	fake_put(&f, 1, key, OTHER + 1);
+	made_put(&f, 1, key, OTHER + 1);
 	is_int(find(key), OTHER + 1, "found wherever it is");
 	is_int(find_in(GPC_SPACE(0), key), -1, "not in a space where it is not");
 	is_int(find_in(GPC_SPACE(1), key), OTHER + 1, "but in its own");
-	fake_put(&f, 31, key, LAST + 2);
+	made_put(&f, 31, key, LAST + 2);
 	is_int(find(key), OTHER + 1, "the lower space comes first");
 	is_int(find_in(GPC_SPACE(31), key), LAST + 2, "unless it is not asked");
-	fake_put(&f, 0, key, VRAM + 3);
+	made_put(&f, 0, key, VRAM + 3);
 	is_int(find(key), VRAM + 3, "space 0 before all");
 	is_int(find_in(GPC_SPACE(1) | GPC_SPACE(31), key), OTHER + 1, "a set, ascending");
 	is_int(find_in(GPC_SPACE(7), key), -1, "a space without pools has nothing");
 	is_int(find_in(~GPC_SPACE(0) & ~GPC_SPACE(1), key), LAST + 2,
 	       "and does not disturb");
-	fake_put(&f, 31, only, LAST + 9);
+	made_put(&f, 31, only, LAST + 9);
 	is_int(find(only), LAST + 9, "the last of three");
-	fake_free(&f);
+	made_free(&f);
 }
 
 static void test_dead_pools(void)
 {
-	gpc_key key = fake_key(15);
+	gpc_key key = made_key(15);
 	struct probe_entry *e;
 	struct probe_key p;
 
 	begin();
-	p = fake_probe(&f, 0, key);
-	fake_entry(&f, p.first, 0, p, VRAM + 1);
-	fake_kill_pool(&f, 0);
+	p = made_probe(&f, 0, key);
+	made_fill(&f, p.first * SHM_BUCKET + 0, p, VRAM + 1);
+	made_kill_pool(&f, 0);
 	is_int(find(key), -1, "blocks of a dead pool are gone in one step");
-	fake_entry(&f, p.first, 3, p, RAM + 2);
+	made_fill(&f, p.first * SHM_BUCKET + 3, p, RAM + 2);
 	is_int(find(key), RAM + 2, "they hide no live one");
 	f.table[p.first * SHM_BUCKET].w[2] |= PROBE_OVERFLOW;
 	f.table[p.first * SHM_BUCKET + 3].w[3] = 0;
-	e = fake_entry(&f, p.second, 0, p, RAM + 3);
+	e = made_fill(&f, p.second * SHM_BUCKET + 0, p, RAM + 3);
 	is_int(find(key), RAM + 3, "in the second bucket neither");
 	wipe(e);
-	fake_put(&f, 1, key, OTHER + 4);
+	made_put(&f, 1, key, OTHER + 4);
 	is_int(find(key), OTHER + 4, "nor in another space");
-	fake_pool(&f, 0, GPC_VRAM, 0, 0, 512);
+	made_add_pool(&f, 0, GPC_VRAM, 0, 0, 512);
 	is_int(find(key), VRAM + 1, "a pool that is live is looked at");
 	f.table[p.first * SHM_BUCKET].w[3] = (uint32_t)GPC_BLOCK(7, 1) + 1;
 	is_int(find(key), OTHER + 4, "a number that no pool has counts as dead");
 	f.table[p.first * SHM_BUCKET].w[3] = UINT32_MAX;
 	is_int(find(key), OTHER + 4, "so does what is no block");
-	fake_free(&f);
+	made_free(&f);
 }
 
 /* A key may move to a pool that is younger than the call that looks for it. */
 static void test_new_pool(void)
 {
-	gpc_key key = fake_key(17), keys[2] = { key, key };
+	gpc_key key = made_key(17), keys[2] = { key, key };
 	gpc_block blocks[2];
 	struct probe l;
 
 	begin();
 	probe_begin(&l, &f.c, 0);
-	fake_pool(&f, 4, GPC_VRAM, 0, 0, 4);
-	fake_put(&f, 0, key, GPC_BLOCK(4, 2));
+	made_add_pool(&f, 4, GPC_VRAM, 0, 0, 4);
+	made_put(&f, 0, key, GPC_BLOCK(4, 2));
 	is_int(probe_one(&l, &key), GPC_BLOCK(4, 2),
 	       "one key: found in a pool added since");
 	probe_group(&l, keys, 2, blocks);
 	is_int(blocks[1], GPC_BLOCK(4, 2), "a group: too");
-	fake_free(&f);
+	made_free(&f);
 }
 
 /* A run lies on the caller's stack, where anything may have been before. */
 static void test_no_space(void)
 {
-	gpc_key keys[2] = { fake_key(17), fake_key(18) };
+	gpc_key keys[2] = { made_key(17), made_key(18) };
 	gpc_block blocks[2] = { 0, 0 };
 	struct probe_part part;
 	struct probe_run run;
@@ -217,7 +217,7 @@ static void test_no_space(void)
 	probe_rest(&run, &part, blocks);
 	ok(blocks[0] == -1 && blocks[1] == -1 && !part.hits,
 	   "a space without pools: several keys are misses");
-	fake_free(&f);
+	made_free(&f);
 }
 
 /* ---- a full-size table against what was put into it ---- */
@@ -239,19 +239,19 @@ static void fill_many(void)
 	uint32_t i, at;
 	gpc_block block;
 
-	fake_new(&f, MANY, MANY / 2);
+	made_in_memory(&f, MANY, MANY / 2);
 	for (i = 0; i < 4; i++)
-		fake_pool(&f, i, i & 1 ? GPC_RAM : GPC_VRAM, space[i], i * (MANY / 4),
+		made_add_pool(&f, i, i & 1 ? GPC_RAM : GPC_VRAM, space[i], i * (MANY / 4),
 			  MANY / 4);
 	for (i = 0; i < 2 * MANY; i++) {
 		at = shuffled(i);
-		many_keys[at] = fake_key(i);
+		many_keys[at] = made_key(i + 1);
 		truth[at] = -1;
 		if (i >= MANY)
 			continue;
 		block = GPC_BLOCK((int)(i % 4), (int)(i / 4));
-		fake_live(&f, block, many_keys[at], 1);
-		if (fake_put(&f, space[i % 4], many_keys[at], block))
+		made_live(&f, block, many_keys[at], 1);
+		if (made_put(&f, space[i % 4], many_keys[at], block))
 			truth[at] = block;
 	}
 }
@@ -302,12 +302,12 @@ static void test_many(void)
 	compare_many("all pools");
 	ok(f.seat->lookups == 2 * MANY && f.seat->hit_vram + f.seat->hit_ram == put &&
 	   f.seat->miss == 2 * MANY - put, "counted: hits and misses");
-	fake_kill_pool(&f, 0);
+	made_kill_pool(&f, 0);
 	for (i = 0; i < 2 * MANY; i++)
 		if (truth[i] >= 0 && GPC_POOL(truth[i]) == 0)
 			truth[i] = -1;
 	compare_many("a pool died");
-	fake_free(&f);
+	made_free(&f);
 }
 
 /* ---- the calls ---- */
@@ -321,10 +321,10 @@ static void chain(uint32_t n, uint32_t vram)
 	uint32_t i;
 
 	for (i = 0; i < ARRAY_SIZE(key); i++) {
-		key[i] = fake_key(1000 + i);
+		key[i] = made_key(1000 + i);
 		got[i] = 77;
-		if (i < n && fake_publish(&f, 0, key[i], i < vram ? VRAM + (int)i :
-					  RAM + (int)i) == GPC_NONE)
+		if (i < n && !made_publish_key(&f, i < vram ? VRAM + (int)i : RAM + (int)i,
+					       key[i]))
 			bail("the table is too full for the test");
 	}
 }
@@ -390,7 +390,7 @@ static void test_arguments(void)
 	ok(got[0] == 77 && len[0] == 9, "outputs are untouched");
 	are_counted(0, 0, 0, "refused calls");
 	is_int(open_sections(), 0, "and no section is left open");
-	fake_free(&f);
+	made_free(&f);
 }
 
 static void test_lookup(void)
@@ -425,7 +425,7 @@ static void test_lookup(void)
 	       "slots that a pool has not are misses");
 	ok(got[119] == RAM + 119 && got[120] == -1, "from the first on");
 	is_int(open_sections(), 0, "no section is left open");
-	fake_free(&f);
+	made_free(&f);
 }
 
 static void test_sections_used_up(void)
@@ -440,7 +440,7 @@ static void test_sections_used_up(void)
 	is_int(got[0], 77, "outputs are untouched");
 	handle_leave(&f.c, slot[30]);
 	is_int(gpc_acquire(&f.c, 0, key, 5, got, 0), 5, "one is enough");
-	fake_free(&f);
+	made_free(&f);
 }
 
 static void test_readonly(void)
@@ -460,7 +460,7 @@ static void test_readonly(void)
 	ok(key_checksum(f.c.seg.control, bytes) == sum, "and nothing is written");
 	is_int(gpc_lookup(&f.c, 0, key, 1, got, GPC_REF), -EROFS, "no references");
 	is_int(gpc_acquire(&f.c, 0, key, 1, got, 0), -EROFS, "at all");
-	fake_free(&f);
+	made_free(&f);
 }
 
 static void test_lookup_ref(void)
@@ -487,7 +487,7 @@ static void test_lookup_ref(void)
 	is_int(gpc_lookup(&f.c, 0, key, 120, got, GPC_REF), 98, "once more");
 	is_int((long long)f.seat->stale_refs, 1, "the stale one is counted");
 	are_counted(240, 118, 80, "lookup with references");
-	fake_free(&f);
+	made_free(&f);
 }
 
 static void test_acquire(void)
@@ -500,7 +500,7 @@ static void test_acquire(void)
 		n = lengths[i];
 		begin();
 		chain(n, n / 2);
-		fake_publish(&f, 0, key[n + 1], VRAM + 500);
+		made_publish_key(&f, VRAM + 500, key[n + 1]);
 		is_int(gpc_acquire(&f.c, 0, key, 200, got, 0), n, "a prefix of %u", n);
 		ok((!n || got[n - 1] == RAM + (int)n - 1) && got[n] == 77 &&
 		   got[n + 1] == 77,
@@ -508,7 +508,7 @@ static void test_acquire(void)
 		are_counted(200, n / 2, n - n / 2, "acquire");
 		is_int(f.seat->refs, n, "all referenced");
 		is_int(stamped(f.line->tick ? f.line->tick : 99), n, "all at one tick");
-		fake_free(&f);
+		made_free(&f);
 	}
 
 	begin();
@@ -530,7 +530,7 @@ static void test_acquire(void)
 	       "an error at the first");
 	is_int(f.seat->refs, refs + 75, "no reference is lost");
 	is_int(open_sections(), 0, "no section is left open");
-	fake_free(&f);
+	made_free(&f);
 }
 
 static void test_match(void)
@@ -539,7 +539,7 @@ static void test_match(void)
 
 	begin();
 	chain(250, 100);
-	wipe(fake_put(&f, 0, fake_key(5), VRAM));        /* a place that was used */
+	wipe(made_put(&f, 0, made_key(5), VRAM));        /* a place that was used */
 	f.record[150].word = WORD(DYING, 1);
 	is_int(gpc_match(&f.c, 0, key, start, 5, len, got, 0), 0 + 10 + 87 + 80 + 70,
 	       "the sum of all");
@@ -557,7 +557,7 @@ static void test_match(void)
 	is_int(gpc_match(&f.c, GPC_SPACE(1), key, start, 5, len, NULL, 0), 0,
 	       "another space");
 	is_int(len[4], 0, "has nothing");
-	fake_free(&f);
+	made_free(&f);
 }
 
 /* A sequence that begins in one space and goes on in another. */
@@ -568,7 +568,7 @@ static void test_match_spaces(void)
 	begin();
 	chain(50, 50);
 	for (i = 30; i < 110; i++)
-		fake_publish(&f, 31, key[i], LAST + (int)i);
+		made_publish_key(&f, LAST + (int)i, key[i]);
 	is_int(gpc_match(&f.c, 0, key, start, 1, &len, got, 0), 110,
 	       "on through another space");
 	ok(got[49] == VRAM + 49 && got[50] == LAST + 50,
@@ -577,7 +577,7 @@ static void test_match_spaces(void)
 	ok(f.seat->in_use[0] == 50 && f.seat->in_use[3] == 60, "of both pools");
 	is_int(gpc_acquire(&f.c, GPC_SPACE(31), key, 120, got, 0), 0,
 	       "a prefix begins at 0");
-	fake_free(&f);
+	made_free(&f);
 }
 
 static int body(void)

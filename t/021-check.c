@@ -315,7 +315,7 @@ static int file_of(const struct made *m, const char *suffix, int flags)
 {
 	char path[400];
 
-	snprintf(path, sizeof(path), "%s/gpc.%s.%s", made_dir, m->c.seg.name, suffix);
+	snprintf(path, sizeof(path), "%s/gpc.%s.%s", scratch, m->c.seg.name, suffix);
 	return open(path, flags);
 }
 
@@ -362,7 +362,7 @@ static void test_files(void)
 	ok(check(&m) == 1 && was_heard("segments: "), "a header cut off");
 	tell();
 	close(fd);
-	segment_unlink(m.c.seg.name, made_dir);
+	segment_unlink(m.c.seg.name, scratch);
 	is_int(check(&m), -ENOENT, "a name that is gone");
 	made_free(&m);
 }
@@ -372,7 +372,7 @@ static void test_other_cache(void)
 	struct made a, b;
 
 	made_new(&a, "check-other", MADE_BLOCKS);
-	segment_unlink("check-other", made_dir);
+	segment_unlink("check-other", scratch);
 	made_new(&b, "check-other", MADE_BLOCKS);
 	is_int(check(&a), -ESTALE, "a name that is another cache's by now");
 	is_int(check(&b), 0, "which is fine itself");
@@ -511,6 +511,6 @@ static int body(void)
 
 int main(void)
 {
-	made_dir_make();
-	return tap_guard(50, body, made_remove_dir);
+	scratch_make("t021");
+	return tap_guard(50, body, scratch_remove);
 }

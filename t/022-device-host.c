@@ -39,7 +39,7 @@ static int file_of(const struct made *m, const struct shm_mirror *d, int flags)
 {
 	char path[400];
 
-	snprintf(path, sizeof(path), "%s/gpc.%s.m%.20s", made_dir, m->c.seg.name,
+	snprintf(path, sizeof(path), "%s/gpc.%s.m%.20s", scratch, m->c.seg.name,
 		 (const char *)d->handle);
 	return open(path, flags, 0);
 }
@@ -198,8 +198,9 @@ static void test_match(const struct dev_view *view)
 
 static void test_flush(struct made *m, void *mirror, const struct dev_view *view)
 {
-	uint64_t slot = made_put(m, 0, made_key(300), 31), n = made_state(m)->changes;
-	struct launch_change ch = { .slot = (uint32_t)slot, .entry = *made_entry(m, slot) };
+	struct probe_entry *e = made_put(m, 0, made_key(300), 31);
+	struct launch_change ch = { .slot = (uint32_t)(e - m->table), .entry = *e };
+	uint64_t n = made_state(m)->changes;
 	gpc_key key = made_key(300);
 	gpc_block b = 0;
 
@@ -221,7 +222,7 @@ static void test_flush(struct made *m, void *mirror, const struct dev_view *view
 	host->lookup(NULL, view, 1, &key, 1, &b, NULL);
 	host->wait(NULL, NULL, 5000);
 	is_int(b, GPC_NONE, "and a miss");
-	memset(made_entry(m, slot), 0, sizeof(struct probe_entry));
+	memset(e, 0, sizeof(*e));
 	ch.slot = (uint32_t)entries(m);
 	is_int(host->flush(mirror, &ch, 1, line(n)), -EINVAL, "no slot beyond the table");
 	is_int(host->upload(mirror, made_entry(m, 0), 4, line(n)), -EINVAL, "no other table");
@@ -842,14 +843,14 @@ static void test_check(void)
 	struct shm_mirror d;
 	void *mirror;
 	uint32_t word = 9;
-	uint64_t slot;
+	struct probe_entry *e;
 	int fd;
 
 	made_new(&m, "host-check", MADE_BLOCKS);
 	fill(&m);
-	slot = made_put(&m, 0, made_key(400), 30);
+	e = made_put(&m, 0, made_key(400), 30);
 	made_publish(&m, 30, 400, 0, 1);
-	memset(made_entry(&m, slot), 0, sizeof(struct probe_entry));
+	memset(e, 0, sizeof(*e));
 	mirror = make_mirror(&m, 13, &d);
 	publish_mirror(&m, 0, &d);
 	is_int(gpc_check(&m.c, hear, NULL), 0, "a mirror equal to its table");
@@ -887,6 +888,6 @@ static int body(void)
 
 int main(void)
 {
-	made_dir_make();
-	return tap_guard(50, body, made_remove_dir);
+	scratch_make("t022");
+	return tap_guard(50, body, scratch_remove);
 }

@@ -160,7 +160,6 @@ t_support = \
 	%reldir%/data/small.jsonl \
 	%reldir%/lib/devices.h \
 	%reldir%/lib/dies.h \
-	%reldir%/lib/fake.h \
 	%reldir%/gpu/check \
 	%reldir%/gpu/held.h \
 	%reldir%/gpu/makefile \
