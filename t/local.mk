@@ -11,14 +11,18 @@ t_programs = \
 	%reldir%/006-segment-names.t \
 	%reldir%/007-err-log.t \
 	%reldir%/008-team.t \
+	%reldir%/009-segment-damage.t \
 	%reldir%/010-epoch.t \
 	%reldir%/011-refs.t \
 	%reldir%/012-lookup.t \
+	%reldir%/013-segment-snapshot.t \
+	%reldir%/014-lookup-calls.t \
 	%reldir%/020-feed-walk.t \
 	%reldir%/021-check.t \
 	%reldir%/022-device-host.t \
 	%reldir%/023-bench-peers.t \
 	%reldir%/024-queue.t \
+	%reldir%/025-check-live.t \
 	%reldir%/100-seed.t \
 	%reldir%/110-publish.t \
 	%reldir%/111-ask.t \
@@ -153,6 +157,7 @@ t_scripts = \
 
 t_support = \
 	%reldir%/lib/cache.h \
+	%reldir%/lib/checked.h \
 	%reldir%/lib/churn.h \
 	%reldir%/lib/counts.h \
 	%reldir%/lib/crew.h \
@@ -167,6 +172,7 @@ t_support = \
 	%reldir%/gpu/work.cu \
 	%reldir%/gpu/work.h \
 	%reldir%/gpu/worker.h \
+	%reldir%/lib/four_pools.h \
 	%reldir%/lib/made.h \
 	%reldir%/lib/meet.h \
 	%reldir%/lib/mirrors.h \
