@@ -23,6 +23,8 @@ t_programs = \
 	%reldir%/023-bench-peers.t \
 	%reldir%/024-queue.t \
 	%reldir%/025-check-live.t \
+	%reldir%/026-device-sections.t \
+	%reldir%/027-mirror-step.t \
 	%reldir%/100-seed.t \
 	%reldir%/110-publish.t \
 	%reldir%/111-ask.t \
@@ -44,14 +46,17 @@ t_programs = \
 	%reldir%/136-moves-refs.t \
 	%reldir%/137-crowded.t \
 	%reldir%/138-parents-leave.t \
+	%reldir%/139-move-ends.t \
 	%reldir%/140-lru.t \
 	%reldir%/141-order.t \
+	%reldir%/142-sources-wait.t \
 	%reldir%/150-pools.t \
 	%reldir%/151-clear.t \
 	%reldir%/152-one-step.t \
 	%reldir%/153-caller.t \
 	%reldir%/154-returned.t \
 	%reldir%/155-capacity.t \
+	%reldir%/156-returned-lost.t \
 	%reldir%/160-sections.t \
 	%reldir%/161-feed.t \
 	%reldir%/162-mirror.t \
@@ -67,6 +72,7 @@ t_programs = \
 	%reldir%/191-errors.t \
 	%reldir%/192-sentences.t \
 	%reldir%/193-create-fails.t \
+	%reldir%/194-refused-items.t \
 	%reldir%/200-workers.t \
 	%reldir%/210-spaces.t \
 	%reldir%/211-moves-race.t \
@@ -156,8 +162,10 @@ t_scripts = \
 	%reldir%/920-pkg-config.t
 
 t_support = \
+	%reldir%/lib/actor.h \
 	%reldir%/lib/cache.h \
 	%reldir%/lib/checked.h \
+	%reldir%/lib/copied.h \
 	%reldir%/lib/churn.h \
 	%reldir%/lib/counts.h \
 	%reldir%/lib/crew.h \
@@ -173,14 +181,18 @@ t_support = \
 	%reldir%/gpu/work.h \
 	%reldir%/gpu/worker.h \
 	%reldir%/lib/four_pools.h \
+	%reldir%/lib/host.h \
 	%reldir%/lib/made.h \
 	%reldir%/lib/meet.h \
 	%reldir%/lib/mirrors.h \
 	%reldir%/lib/model.h \
+	%reldir%/lib/moved.h \
 	%reldir%/lib/namespaces.h \
 	%reldir%/lib/neighbour.h \
 	%reldir%/lib/options.h \
+	%reldir%/lib/returned.h \
 	%reldir%/lib/scratch.h \
+	%reldir%/lib/sentences.h \
 	%reldir%/lib/stops.h \
 	%reldir%/lib/tap.h \
 	%reldir%/lib/tiers.h \
