@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* 004-segment - a segment as it is made, from which configurations, and for which openers. */
+/* 004-segment - a segment as it is made, from which configurations, and for which
+ * openers. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdint.h>
@@ -68,7 +69,8 @@ static void test_refused_configs(void)
 	is_int(CREATE(.max_blocks = 64, .mode = 04600), -EINVAL, "mode 4600");
 	is_int(CREATE(.max_blocks = 64, .mode = 0400), -EINVAL, "mode 400");
 	is_int(CREATE(.max_blocks = 64, .mode = 0060), -EINVAL, "mode 060");
-	is_int(CREATE(.max_blocks = 64, .devices = devices), -EINVAL, "devices with a slash");
+	is_int(CREATE(.max_blocks = 64, .devices = devices), -EINVAL,
+	       "devices with a slash");
 	is_int(CREATE(.max_blocks = 64, .max_peers = 251), -EINVAL, "absurd geometry");
 	is_int(CREATE(.max_blocks = 64, .dir = "/dev/shm/no/such"), -ENOENT,
 	       "no directory");
@@ -76,7 +78,8 @@ static void test_refused_configs(void)
 	       "no directory at all");
 	is_int(scratch_files("", false), 0, "and no file was left");
 	memcpy(devices, "cuda:0", 6);
-	is_int(CREATE(.max_blocks = 64, .devices = devices), -EINVAL, "64 bytes of devices");
+	is_int(CREATE(.max_blocks = 64, .devices = devices), -EINVAL,
+	       "64 bytes of devices");
 	devices[63] = 0;
 	is_int(CREATE(.max_blocks = 64, .devices = devices), 0, "63 bytes of devices");
 }
@@ -219,7 +222,8 @@ static void test_wants(void)
 {
 	is_int(WANT(), 0, "defaults fit");
 	is_int(WANT(.block_tokens = 16, .max_blocks = 64, .max_peers = 2, .max_pools = 16,
-		    .tick_us = 1000, .free_target = 64, .quarantine_ms = 1000), 0, "all given");
+		    .tick_us = 1000, .free_target = 64, .quarantine_ms = 1000),
+	       0, "all given");
 	is_int(WANT(.block_tokens = 32), -EPROTO, "other blocks");
 	is_int(WANT(.max_blocks = 65), -EPROTO, "other size");
 	is_int(WANT(.max_peers = 3), -EPROTO, "other peers");
@@ -296,7 +300,7 @@ static bool has_huge_pages(void)
 		bail("%s: no file for a probe", path);
 	all = mmap(NULL, 4 << 20, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	p = (uint8_t *)ROUND_UP((uintptr_t)all, (uintptr_t)2 << 20);
-	has = mmap(p, 2 << 20, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0) == p &&
+	has = p == mmap(p, 2 << 20, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0) &&
 	      !madvise(p, 2 << 20, MADV_COLLAPSE) && mapped_as(p, "ShmemPmdMapped:") > 0;
 	munmap(all, 4 << 20);
 	close(fd);
@@ -306,7 +310,8 @@ static bool has_huge_pages(void)
 
 static void test_pages(void)
 {
-	struct gpc_config cfg = { .size = sizeof(cfg), .dir = scratch, .max_blocks = 65536 };
+	struct gpc_config cfg = { .size = sizeof(cfg), .dir = scratch,
+				  .max_blocks = 65536 };
 	uint64_t sum = 0, i;
 	struct segment s;
 
@@ -314,13 +319,16 @@ static void test_pages(void)
 	is_int(segment_create(&s, NAME, &cfg), 0, "a larger one");
 	segment_close(&s);
 	is_int(segment_open(&s, NAME, scratch, NULL), 0, "opened by another");
-	is_int((long long)((uintptr_t)s.index & ((2 << 20) - 1)), 0, "the index lies at a huge page");
-	is_int((long long)((uintptr_t)s.control & ((2 << 20) - 1)), 0, "so does the control segment");
+	is_int((long long)((uintptr_t)s.index & ((2 << 20) - 1)), 0,
+	       "the index lies at a huge page");
+	is_int((long long)((uintptr_t)s.control & ((2 << 20) - 1)), 0,
+	       "so does the control segment");
 	for (i = 0; i < s.at.index_bytes; i += SHM_PAGE)
 		sum += s.index[i];
 	ok(sum > 0, "every page is there");
 	if (has_huge_pages())
-		is_int(mapped_as(s.index, "ShmemPmdMapped:"), (long long)(s.at.index_bytes >> 21 << 11),
+		is_int(mapped_as(s.index, "ShmemPmdMapped:"),
+		       (long long)(s.at.index_bytes >> 21 << 11),
 		       "all but its end in huge pages");
 	else
 		skip(1, "this kernel gives no huge pages for shared memory");

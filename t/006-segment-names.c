@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* 006-segment-names - names that come and go under others' feet, and leftovers of the dead. */
+/* 006-segment-names - names that come and go under others' feet, and leftovers of the
+ * dead. */
 #include <errno.h>
 #include <stdint.h>
 
@@ -106,7 +107,8 @@ static void test_leftovers(void)
 	for (locked = 0; locked < 2; locked++)
 		for (i = 0; i < ARRAY_SIZE(left); i++) {
 			for (j = 0; j < 5 && left[i][j]; j++)
-				scratch_put(NAME, left[i][j], locked ? "sixteen bytes id" : "");
+				scratch_put(NAME, left[i][j],
+					    locked ? "sixteen bytes id" : "");
 			is_int(scratch_open(NAME), -ENOENT, "leftovers are no cache");
 			is_int(scratch_create(NAME, &s), 0, "and in nobody's way");
 			segment_close(&s);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* 009-segment-damage - everything that opening a segment refuses: damaged and forged headers, other
- * sizes, other kinds of files, other people's files.  Each is undone afterwards. */
+/* 009-segment-damage - everything that opening a segment refuses: damaged and forged
+ * headers, other sizes, other kinds of files, other people's files.  Each is undone
+ * afterwards. */
 #include <errno.h>
 #include <fcntl.h>
 #include <grp.h>

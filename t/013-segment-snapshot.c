@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* 013-segment-snapshot - looking at a cache from outside, however it is damaged; and what a forked
- * child has of a segment. */
+/* 013-segment-snapshot - looking at a cache from outside, however it is damaged; and what
+ * a forked child has of a segment. */
 #include <errno.h>
 #include <stdint.h>
 #include <sys/mman.h>

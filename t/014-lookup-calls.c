@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* gpc_lookup, gpc_acquire and gpc_match on a table that the test fills: what they return, count,
- * stamp and reference. */
+/* gpc_lookup, gpc_acquire and gpc_match on a table that the test fills: what they return,
+ * count, stamp and reference. */
 #include "config.h"
 
 #include <errno.h>
@@ -13,13 +13,14 @@ static gpc_block got[300];
 /* n chained keys: the first `vram` in VRAM, the others in RAM */
 static void chain(uint32_t n, uint32_t vram)
 {
+	gpc_block b;
 	uint32_t i;
 
 	for (i = 0; i < ARRAY_SIZE(key); i++) {
 		key[i] = made_key(1000 + i);
 		got[i] = 77;
-		if (i < n && !made_publish_key(&f, i < vram ? VRAM + (int)i : RAM + (int)i,
-					       key[i]))
+		b = (i < vram ? VRAM : RAM) + (int)i;
+		if (i < n && !made_publish_key(&f, b, key[i]))
 			bail("the table is too full for the test");
 	}
 }

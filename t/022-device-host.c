@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The host device as a driver: lookups in a mirror, flushes that take their time or fail, its
- * stream, imports of good and bad files. */
+/* The host device as a driver: lookups in a mirror, flushes that take their time or fail,
+ * its stream, imports of good and bad files. */
 #include "config.h"
 
 #include "t/lib/host.h"
@@ -56,7 +56,8 @@ static void test_lookups(const struct dev_view *view, const char *when)
 	is_int(blocks[KEYS], GPC_BLOCK(1, 4), "%s: RAM answers to the same probe", when);
 	is_int(blocks[KEYS + 1], GPC_NONE, "%s: other spaces are not asked", when);
 	is_int(blocks[KEYS + 2], GPC_NONE, "%s: an unknown key is a miss", when);
-	host->lookup(NULL, view, GPC_SPACE(0) | GPC_SPACE(3), keys, KEYS + 3, blocks, NULL);
+	host->lookup(NULL, view, GPC_SPACE(0) | GPC_SPACE(3), keys, KEYS + 3, blocks,
+		     NULL);
 	host->wait(NULL, NULL, 5000);
 	is_int(blocks[0], 0, "%s: of two spaces the lowest answers", when);
 	is_int(blocks[KEYS + 1], GPC_BLOCK(2, 6), "%s: or the one that has it", when);
@@ -127,7 +128,8 @@ static void test_flush(struct made *m, void *mirror, const struct dev_view *view
 	memset(e, 0, sizeof(*e));
 	ch.slot = (uint32_t)entries(m);
 	is_int(host->flush(mirror, &ch, 1, line(n)), -EINVAL, "no slot beyond the table");
-	is_int(host->upload(mirror, made_entry(m, 0), 4, line(n)), -EINVAL, "no other table");
+	is_int(host->upload(mirror, made_entry(m, 0), 4, line(n)), -EINVAL,
+	       "no other table");
 	is_int(host->flush(mirror, NULL, 0, line(n + 7)), 0, "a flush without changes");
 	is_int(wait_flushed(mirror), 0, "ends");
 	is_int(load_acquire(&view->line->sequence), n + 7, "and moves the number");

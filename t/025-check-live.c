@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* gpc_check of what it cannot trust: damaged files, another cache's name, garbage; and of a live
- * cache, where things half done are no violations. */
+/* gpc_check of what it cannot trust: damaged files, another cache's name, garbage; and of
+ * a live cache, where things half done are no violations. */
 #include "config.h"
 
 #include <fcntl.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* gpc_dev_* on the host device: sections around work in flight, mirrors that are replaced or
- * retired meanwhile, closing. */
+/* gpc_dev_* on the host device: sections around work in flight, mirrors that are replaced
+ * or retired meanwhile, closing. */
 #include "config.h"
 
 #include "t/lib/host.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Demotion and promotion, both halves around a copy: chains in every order of moves, named
- * blocks, swaps between full tiers. */
+/* Demotion and promotion, both halves around a copy: chains in every order of moves,
+ * named blocks, swaps between full tiers. */
 #include "t/lib/copied.h"
 
 enum { LONG = 20 };

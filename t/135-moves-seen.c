@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Nobody misses a key because it moves (guarantee A): what a reader has found must still give its
- * reference, and a space that was asked too early must not matter. */
+/* Nobody misses a key because it moves (guarantee A): what a reader has found must still
+ * give its reference, and a space that was asked too early must not matter. */
 #include "t/lib/moved.h"
 
 /* ---- from space to space ---- */
 
 /* The reader asks `low` before the move and `high` after it. */
-static void crosses(const char *what, uint32_t low, uint32_t high, bool rises, bool taken_over)
+static void crosses(const char *what, uint32_t low, uint32_t high, bool rises,
+		    bool taken_over)
 {
 	gpc_block b;
 	struct gpc_move m;
@@ -68,7 +69,8 @@ static void test_there_and_back(void)
 	is_int(ask(1, 1), b, "there and back: it has not");
 	reader_ends();
 	n = down(m.to, 0);
-	ok(n.to >= 0 && at(1, 1) == n.to && at(0, 1) == -1, "there and back: then it goes");
+	ok(n.to >= 0 && at(1, 1) == n.to && at(0, 1) == -1,
+	   "there and back: then it goes");
 	must(gpc_release(c, &n.to, 1));
 	end("there and back");
 }
@@ -134,7 +136,8 @@ static void test_two_targets(void)
 	if (must(gpc_promote(c, &b, 1, vram, &m, NULL, 0, 1000)) != 1)
 		bail("no room");
 	x = in_pool(vram, 1);
-	is_int(gpc_commit(c, &m, 1, &result, 0, -1), 0, "two targets: the second has come too late");
+	is_int(gpc_commit(c, &m, 1, &result, 0, -1), 0,
+	       "two targets: the second has come too late");
 	is_int(result, -ESTALE, "two targets: its source is no source any more");
 	is_int(find(c, 1), x, "two targets: the first has the key");
 	clean(c, "two targets");

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How a move ends: references go along, or it is cancelled, in time or too late; or it was a copy
- * for another space, where the key may be already. */
+/* How a move ends: references go along, or it is cancelled, in time or too late; or it
+ * was a copy for another space, where the key may be already. */
 #include "t/lib/copied.h"
 
 /* ---- references ---- */
@@ -69,7 +69,8 @@ static void cancel_too_late(gpc *c, const struct gpc_move *m)
 	int result = 77, i;
 
 	for (i = 0; i < 2; i++) {
-		is_int(gpc_commit(c, m, 1, &result, GPC_CANCEL, -1), 0, "too late to give it up");
+		is_int(gpc_commit(c, m, 1, &result, GPC_CANCEL, -1), 0,
+		       "too late to give it up");
 		is_int(result, -EEXIST, "since it is committed");
 		ok(strstr(gpc_last_error(), "committed already"), "%s", gpc_last_error());
 	}

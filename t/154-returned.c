@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* gpc_returned: an engine learns which of its blocks it has back, each once, however they went. */
+/* gpc_returned: an engine learns which of its blocks it has back, each once, however they
+ * went. */
 #include "peer/handle.h"
 #include "t/lib/returned.h"
 
@@ -22,7 +23,8 @@ static void test_ways(void)
 	is_int(gpc_release(owner, own, 1), -EPERM, "which is not the owner's any more");
 
 	is_int(gpc_evict(other, pool, 2, b, 0, 1000), 2, "another peer evicts");
-	is_int(back(2), 1u << GPC_SLOT(b[0]) | 1u << GPC_SLOT(b[1]), "and the owner is told");
+	is_int(back(2), 1u << GPC_SLOT(b[0]) | 1u << GPC_SLOT(b[1]),
+	       "and the owner is told");
 	ok(none(), "once");
 	is_int(gpc_release(owner, b, 2), 0, "they are its own");
 	cache(b, 2);
@@ -42,8 +44,10 @@ static void test_ways(void)
 	k = key_of(c, last_key);
 	is_int(gpc_acquire(other, 0, &k, 1, &ref, 0), 1, "another peer holds one");
 	must(gpc_release(owner, own + 5, 1));
-	is_int(gpc_pool_clear(other, -1, 1, 0, 1000), 1, "all are cleared, one is still held");
-	is_int(back(BLOCKS - 1), ((1u << BLOCKS) - 1) & ~(1u << 5), "the others are back");
+	is_int(gpc_pool_clear(other, -1, 1, 0, 1000), 1,
+	       "all are cleared, one is still held");
+	is_int(back(BLOCKS - 1), ((1u << BLOCKS) - 1) & ~(1u << 5),
+	       "the others are back");
 	is_int(block_of(last_key), -1, "that one is not found");
 	ok(none(), "but not the owner's");
 	k = key_of(c, ++last_key);
@@ -59,7 +63,8 @@ static void test_ways(void)
 	is_int(gpc_demote(other, pool, ram, NULL, 2, m, 0, 1000), 2, "two are demoted");
 	ok(none(), "they are there still");
 	is_int(gpc_commit(other, m, 2, NULL, 0, -1), 2, "moved");
-	is_int(back(2), 1u << GPC_SLOT(m[0].from) | 1u << GPC_SLOT(m[1].from), "and back");
+	is_int(back(2), 1u << GPC_SLOT(m[0].from) | 1u << GPC_SLOT(m[1].from),
+	       "and back");
 	ok(none(), "once");
 	end("ways");
 }
@@ -110,7 +115,8 @@ static void test_pools(void)
 	cache(&(gpc_block){ GPC_BLOCK(second, 2) }, 1);
 	must(gpc_pool_clear(owner, second, 0, GPC_REMOVE, 2000));
 	is_int(gpc_returned(owner, -1, b, 4, 0), 0, "a removed one is left out");
-	is_int(pool_new(owner, GPC_VRAM, 8, 1, GPC_POOL_CALLER), second, "another has its number");
+	is_int(pool_new(owner, GPC_VRAM, 8, 1, GPC_POOL_CALLER), second,
+	       "another has its number");
 	is_int(gpc_returned(owner, second, b, 4, 0), 0, "and begins anew");
 	cache(&(gpc_block){ GPC_BLOCK(second, 7) }, 1);
 	must(gpc_pool_clear(owner, second, 0, 0, 0));
@@ -118,9 +124,11 @@ static void test_pools(void)
 	is_int(b[0], GPC_BLOCK(second, 7), "of its own");
 
 	must(gpc_pool_clear(owner, second, 0, GPC_REMOVE, 2000));
-	is_int(pool_new(owner, GPC_VRAM, 4, 1, GPC_POOL_OWNED), second, "one of another kind");
+	is_int(pool_new(owner, GPC_VRAM, 4, 1, GPC_POOL_OWNED), second,
+	       "one of another kind");
 	refused(gpc_returned(owner, second, b, 4, 0), ESTALE, "has none to tell of");
-	is_int(gpc_reserve(owner, second, 4, b, NULL, 0, 1000), 4, "its blocks are reserved");
+	is_int(gpc_reserve(owner, second, 4, b, NULL, 0, 1000), 4,
+	       "its blocks are reserved");
 	is_int(gpc_pool_available(owner, second), 0, "counted");
 	must(gpc_release(owner, b, 4));
 	done(owner);
@@ -188,8 +196,10 @@ static void test_given_up(void)
 	begin();
 	cache(own, 4);
 	section = must(gpc_section_enter(other));
-	refused(gpc_evict(owner, pool, 2, b, 0, 20), ETIMEDOUT, "an evict that takes too long");
-	refused(gpc_evict(owner, pool, 1, b, GPC_TAKE, 20), ETIMEDOUT, "and one that takes");
+	refused(gpc_evict(owner, pool, 2, b, 0, 20), ETIMEDOUT,
+		"an evict that takes too long");
+	refused(gpc_evict(owner, pool, 1, b, GPC_TAKE, 20), ETIMEDOUT,
+		"and one that takes");
 	refused(gpc_evict(owner, pool, 1, b, 0, 0), EAGAIN, "and one that tries");
 	ok(none(), "nothing is back yet");
 	gpc_section_leave(other, section);
@@ -233,8 +243,9 @@ static void *engine(void *arg)
 	while (!__atomic_load_n(&stop, __ATOMIC_ACQUIRE)) {
 		n = must(gpc_returned(owner, pool, b, 2, 10));
 		for (i = 0; i < n; i++) {
-			k = key_of(owner, 1000000 + __atomic_load_n(&slot[GPC_SLOT(b[i])].key,
-								     __ATOMIC_RELAXED));
+			k = key_of(owner,
+				   1000000 + __atomic_load_n(&slot[GPC_SLOT(b[i])].key,
+							     __ATOMIC_RELAXED));
 			must(gpc_lookup(owner, 0, &k, 1, &found, GPC_QUIET));
 			if (__atomic_exchange_n(&slot[GPC_SLOT(b[i])].state, MINE,
 						__ATOMIC_ACQ_REL) != CACHED || found >= 0)
@@ -286,7 +297,8 @@ static void test_all(void)
 	for (i = 0; i < 3; i++)
 		pthread_join(thread[i], NULL);
 	ok(told >= 2000, "%u returns in two threads", told);
-	is_int(wrong, 0, "each block was told once, was not found then, and could be filled");
+	is_int(wrong, 0,
+	       "each block was told once, was not found then, and could be filled");
 	end("all at once");
 }
 

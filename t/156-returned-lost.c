@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* gpc_returned when the feed was overwritten, the writer is another, or there is none: each block
- * is told of all the same, once. */
+/* gpc_returned when the feed was overwritten, the writer is another, or there is none:
+ * each block is told of all the same, once. */
 #include "t/lib/returned.h"
 
 enum { FLOOD = 1500 };
@@ -26,7 +26,8 @@ static void overwrite(int busy, uint64_t cursor)
 	struct gpc_event ch;
 
 	flood(busy, FLOOD);
-	is_int(gpc_event_read(c, &cursor, &ch, 1), -ESTALE, "the feed has lost what was before");
+	is_int(gpc_event_read(c, &cursor, &ch, 1), -ESTALE,
+	       "the feed has lost what was before");
 }
 
 static void all_back(void)
@@ -73,7 +74,8 @@ static void test_lost(void)
 	all_back();
 	overwrite(busy, cursor);
 	cache(own + 3, 5);
-	is_int(back(BLOCKS - 5), all & ~(31u << 3), "without those that it has published since");
+	is_int(back(BLOCKS - 5), all & ~(31u << 3),
+	       "without those that it has published since");
 	ok(none(), "and no more");
 	is_int(gpc_evict(other, pool, 5, b, 0, 1000), 5, "which go as well");
 	for (i = 0; i < 5; i++)
@@ -152,7 +154,8 @@ static void test_found(void)
 	serve_end();
 	must(gpc_writer_drop(c));
 	p.flags = GPC_POOL_CALLER;
-	refused(gpc_pool_add(owner, &p, -1), ENOTCONN, "a pool is added without a writer");
+	refused(gpc_pool_add(owner, &p, -1), ENOTCONN,
+		"a pool is added without a writer");
 	must(gpc_writer_take(c, 0, 0));
 	serve_begin(c);
 	done(owner);

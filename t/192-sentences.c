@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Every public function with every bad argument there is: the errno, a sentence that names the
- * argument, its value and what it may be, and not a byte written. */
+/* Every public function with every bad argument there is: the errno, a sentence that
+ * names the argument, its value and what it may be, and not a byte written. */
 #include "t/lib/sentences.h"
 
 /* ---- making and attaching ---- */
@@ -38,9 +38,11 @@ static void test_config(void)
 	cfg_bad("devices|host|twice", devices, "host,host");
 	cfg_bad("devices|cuda:0|twice", devices, "cuda:0,cuda:0");
 	cfg_bad("devices|cuda:00|twice", devices, "cuda:0,host,cuda:00");
-	cfg_bad("devices|8 mirrors", devices, "cuda:0,cuda:1,cuda:2,cuda:3,cuda:4,cuda:5,cuda:6,"
+	cfg_bad("devices|8 mirrors", devices,
+		"cuda:0,cuda:1,cuda:2,cuda:3,cuda:4,cuda:5,cuda:6,"
 		"cuda:7,host");
-	cfg_bad("devices|63 bytes", devices, "cuda:00000000000000000000000000000000000000000000000"
+	cfg_bad("devices|63 bytes", devices,
+		"cuda:00000000000000000000000000000000000000000000000"
 		"0000000000000");
 	cfg_bad("devices|byte 5", devices, "host\033[2J");
 	bad(EINVAL, "ret|NULL", gpc_create("no", &good, NULL, 0, NULL));
@@ -142,9 +144,12 @@ static void test_keys(gpc *c)
 	    gpc_key_hash(c, NULL, tok, 16, NULL, 0, GPC_QUIET, out.keys));
 	bad(EINVAL, "x|NULL", gpc_key_hash(c, NULL, tok, 64, NULL, 1, 0, out.keys));
 	bad(EINVAL, "x[1].token|4|20", gpc_key_hash(c, NULL, tok, 64, x, 2, 0, out.keys));
-	bad(EINVAL, "x[0].token|20|0 to 15", gpc_key_hash(c, NULL, tok, 16, x, 1, 0, out.keys));
-	bad(EINVAL, "x[0].data|NULL|7", gpc_key_hash(c, NULL, tok, 16, &none, 1, 0, out.keys));
-	bad(EINVAL, "n|2147483647", gpc_key_hash(c, NULL, tok, SIZE_MAX, NULL, 0, 0, out.keys));
+	bad(EINVAL, "x[0].token|20|0 to 15",
+	    gpc_key_hash(c, NULL, tok, 16, x, 1, 0, out.keys));
+	bad(EINVAL, "x[0].data|NULL|7",
+	    gpc_key_hash(c, NULL, tok, 16, &none, 1, 0, out.keys));
+	bad(EINVAL, "n|2147483647",
+	    gpc_key_hash(c, NULL, tok, SIZE_MAX, NULL, 0, 0, out.keys));
 	bad(EINVAL, "f[0].data|NULL|3", gpc_key_root(c, &f, 1, &out.root));
 	bad(EINVAL, "f[0].reserved|4", gpc_key_root(c, &r, 1, &out.root));
 	bad(EINVAL, "f|NULL", gpc_key_root(c, NULL, 1, &out.root));
@@ -166,7 +171,8 @@ static void test_asking(gpc *c)
 
 	bad(EINVAL, "keys|NULL", gpc_lookup(c, 0, NULL, 1, out.blocks, 0));
 	bad(EINVAL, "blocks|NULL", gpc_lookup(c, 0, &k, 1, NULL, 0));
-	bad(EINVAL, "n|4294967295|2147483647", gpc_lookup(c, 0, &k, UINT32_MAX, out.blocks, 0));
+	bad(EINVAL, "n|4294967295|2147483647",
+	    gpc_lookup(c, 0, &k, UINT32_MAX, out.blocks, 0));
 	bad(EINVAL, "flags|0x40|GPC_QUIET, GPC_REF, GPC_ANYWHERE, GPC_DEVICE",
 	    gpc_lookup(c, 0, &k, 1, out.blocks, GPC_PARTIAL));
 	bad(ENODEV, "gpc_dev_open", gpc_lookup(c, 0, &k, 1, out.blocks, GPC_DEVICE));
@@ -183,7 +189,8 @@ static void test_asking(gpc *c)
 	    gpc_match(c, 0, &k, start, 1, out.len, out.blocks, GPC_REF));
 	bad(EINVAL, "keys|NULL", gpc_acquire(c, 0, NULL, 1, out.blocks, 0));
 	bad(EINVAL, "blocks|NULL", gpc_acquire(c, 0, &k, 1, NULL, 0));
-	bad(EINVAL, "flags|0x10|GPC_QUIET", gpc_acquire(c, 0, &k, 1, out.blocks, GPC_REF));
+	bad(EINVAL, "flags|0x10|GPC_QUIET",
+	    gpc_acquire(c, 0, &k, 1, out.blocks, GPC_REF));
 	bad(EINVAL, "keys|NULL", gpc_ref(c, NULL, out.blocks, 1));
 	bad(EINVAL, "blocks|NULL", gpc_ref(c, &k, NULL, 1));
 	bad(EINVAL, "blocks|NULL", gpc_release(c, NULL, 1));
@@ -210,7 +217,8 @@ static void test_filling(gpc *c)
 			GPC_OPTIONS(gpc_reserve_options, .headroom = 7), 0, 1000));
 	bad(EINVAL, "pool|16|15", gpc_evict(c, 16, 1, out.blocks, 0, 1000));
 	bad(EINVAL, "blocks|NULL", gpc_evict(c, 0, 1, NULL, 0, 1000));
-	bad(EINVAL, "flags|0x40|GPC_TAKE", gpc_evict(c, 0, 1, out.blocks, GPC_PARTIAL, 1000));
+	bad(EINVAL, "flags|0x40|GPC_TAKE",
+	    gpc_evict(c, 0, 1, out.blocks, GPC_PARTIAL, 1000));
 	bad(EINVAL, "timeout_ms|-9", gpc_evict(c, 0, 1, out.blocks, 0, -9));
 	bad(ENOENT, "pool|9", gpc_evict(c, 9, 1, out.blocks, 0, 1000));
 	bad(EINVAL, "keys|NULL", gpc_publish(c, NULL, NULL, &b, 1,
@@ -244,20 +252,24 @@ static void test_filling(gpc *c)
 static void test_moving(gpc *c)
 {
 	gpc_block b = GPC_BLOCK(0, 0), far = GPC_BLOCK(9, 1), ram = GPC_BLOCK(1, 0);
-	struct gpc_move none = { .from = 0, .to = far }, gone = { .from = 0, .to = ram, .op = 77 };
+	struct gpc_move none = { .from = 0, .to = far };
+	struct gpc_move gone = { .from = 0, .to = ram, .op = 77 };
 
 	bad(EINVAL, "from|-1|15", gpc_demote(c, -1, 1, NULL, 1, out.moves, 0, 1000));
 	bad(EINVAL, "to|-2|15", gpc_demote(c, 0, -2, NULL, 1, out.moves, 0, 1000));
 	bad(EINVAL, "from|to|1", gpc_demote(c, 1, 1, NULL, 1, out.moves, 0, 1000));
 	bad(EINVAL, "moves|NULL", gpc_demote(c, 0, 1, NULL, 1, NULL, 0, 1000));
-	bad(EINVAL, "flags|0x40|GPC_COPY", gpc_demote(c, 0, 1, NULL, 1, out.moves, 64, 1000));
+	bad(EINVAL, "flags|0x40|GPC_COPY",
+	    gpc_demote(c, 0, 1, NULL, 1, out.moves, 64, 1000));
 	bad(EINVAL, "timeout_ms|-4", gpc_demote(c, 0, 1, NULL, 1, out.moves, 0, -4));
 	bad(ENOENT, "to|9", gpc_demote(c, 0, 9, NULL, 1, out.moves, 0, 1000));
 	bad(ENOENT, "to|-1|pool 1", gpc_demote(c, 1, -1, NULL, 1, out.moves, 0, 1000));
 	bad(ENOENT, "from|9", gpc_demote(c, 9, 1, NULL, 1, out.moves, 0, 1000));
-	bad(ESTALE, "blocks[0]|slot 0|live", gpc_demote(c, 0, 1, &b, 1, out.moves, 0, 1000));
+	bad(ESTALE, "blocks[0]|slot 0|live",
+	    gpc_demote(c, 0, 1, &b, 1, out.moves, 0, 1000));
 	bad(EINVAL, "blocks[0]|pool 9", gpc_demote(c, 0, 1, &far, 1, out.moves, 0, 1000));
-	bad(EINVAL, "GPC_COPY|0 and 1", gpc_demote(c, 0, 1, NULL, 1, out.moves, GPC_COPY, 1000));
+	bad(EINVAL, "GPC_COPY|0 and 1",
+	    gpc_demote(c, 0, 1, NULL, 1, out.moves, GPC_COPY, 1000));
 	bad(EINVAL, "to|16|15", gpc_promote(c, &b, 1, 16, out.moves, NULL, 0, 1000));
 	bad(EINVAL, "blocks|NULL", gpc_promote(c, NULL, 1, 0, out.moves, NULL, 0, 1000));
 	bad(EINVAL, "moves|NULL", gpc_promote(c, &b, 1, 0, NULL, NULL, 0, 1000));
@@ -320,8 +332,10 @@ static void test_rest(gpc *c)
 	bad(EINVAL, "section|3|host", gpc_dev_leave(d, 3, NULL));
 	bad(EINVAL, "d_keys|NULL", gpc_dev_lookup(d, 0, NULL, 1, out.blocks, NULL));
 	bad(EINVAL, "d_blocks|NULL", gpc_dev_lookup(d, 0, &k, 1, NULL, NULL));
-	bad(EINVAL, "n|4294967295", gpc_dev_lookup(d, 0, &k, UINT32_MAX, out.blocks, NULL));
-	bad(EINVAL, "d_start|NULL", gpc_dev_match(d, 0, &k, NULL, 1, out.len, NULL, NULL));
+	bad(EINVAL, "n|4294967295",
+	    gpc_dev_lookup(d, 0, &k, UINT32_MAX, out.blocks, NULL));
+	bad(EINVAL, "d_start|NULL",
+	    gpc_dev_match(d, 0, &k, NULL, 1, out.len, NULL, NULL));
 	bad(EINVAL, "d_len|NULL", gpc_dev_match(d, 0, &k, start, 1, NULL, NULL, NULL));
 	bad(EINVAL, "nseq|4294967295",
 	    gpc_dev_match(d, 0, &k, start, UINT32_MAX, out.len, NULL, NULL));
@@ -340,7 +354,8 @@ static void test_strerror(void)
 
 	for (i = -200; i <= 200; i++)
 		round += strstr(gpc_strerror(i), "gpc_last_error") != NULL;
-	is_int(round, 0, "no sentence of gpc_strerror sends its reader to gpc_last_error");
+	is_int(round, 0,
+	       "no sentence of gpc_strerror sends its reader to gpc_last_error");
 }
 
 static int body(void)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the writer refuses is told as well: which pool, which block, which item of several, why. */
+/* What the writer refuses is told as well: which pool, which block, which item of
+ * several, why. */
 #include "t/lib/sentences.h"
 
 static void test_publish_items(gpc *c)
@@ -98,13 +99,15 @@ static void test_move_items(gpc *c)
 	chain_hold(c, 0, 60, 3, b);
 	bad(EPERM, "blocks[0]|children", gpc_demote(c, 0, 1, b, 1, out.moves, 0, 1000));
 	is_int(gpc_demote(c, 0, 1, b + 2, 1, m, 0, 1000), 1, "the leaf moves");
-	bad(ENOSPC, "blocks[0]|being moved", gpc_demote(c, 0, 1, b + 2, 1, out.moves, 0, 1000));
+	bad(ENOSPC, "blocks[0]|being moved",
+	    gpc_demote(c, 0, 1, b + 2, 1, out.moves, 0, 1000));
 	item(0, "blocks[0]|target of a move", gpc_publish(c, k, k + 1, &m[0].to, 1, NULL,
 							  0, -1));
 	must(gpc_drop(c, b + 2, 1, NULL, 0, -1));
 	m[1] = m[0];
 	item(0, "moves[0]|under way", gpc_commit(c, m, 2, out.results, 0, -1));
-	ok(out.results[0] == -ESTALE && out.results[1] == -ESTALE, "as the results have it");
+	ok(out.results[0] == -ESTALE && out.results[1] == -ESTALE,
+	   "as the results have it");
 	must(gpc_release(c, b, 3));
 	bad(EPERM, "blocks[0]|no reference",
 	    gpc_promote(c, b, 1, 2, out.moves, NULL, GPC_COPY, 1000));

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* four_pools.h - a cache in memory with four pools of 512 blocks, for lookups in a table that the
- * test fills. */
+/* four_pools.h - a cache in memory with four pools of 512 blocks, for lookups in a table
+ * that the test fills. */
 #ifndef GPC_T_FOUR_POOLS_H
 #define GPC_T_FOUR_POOLS_H
 

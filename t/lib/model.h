@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* model.h - what was acknowledged to the one worker of a test (actor.h): which key is live in which
- * block, what it holds.  It stands in memory that the judge shares, who compares it with the cache
- * whenever the worker rests.
+/* model.h - what was acknowledged to the one worker of a test (actor.h): which key is
+ * live in which block, what it holds.  It stands in memory that the judge shares, who
+ * compares it with the cache whenever the worker rests.
  *
- * One VRAM pool over one RAM pool, one worker: so the model is exact.  Chains of keys, tagged
- * by chain; a pool of another space that comes and goes. */
+ * One VRAM pool over one RAM pool, one worker: so the model is exact.  Chains of keys,
+ * tagged by chain; a pool of another space that comes and goes. */
 #ifndef GPC_T_MODEL_H
 #define GPC_T_MODEL_H
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* moved.h - keys that move while somebody looks for them.
  *
- * A reader asks step by step, in a section of its own, and between two steps the writer does
- * whole commands. */
+ * A reader asks step by step, in a section of its own, and between two steps the writer
+ * does whole commands. */
 #ifndef GPC_T_MOVED_H
 #define GPC_T_MOVED_H
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* returned.h - an engine whose pool has blocks of its own (GPC_POOL_CALLER), and what it is told of
- * them. */
+/* returned.h - an engine whose pool has blocks of its own (GPC_POOL_CALLER), and what it
+ * is told of them. */
 #ifndef GPC_T_RETURNED_H
 #define GPC_T_RETURNED_H
 

@@ -86,7 +86,8 @@ TAP_FN int scratch_look(const char *name, struct segment *s)
 /* A file of cache NAME with no other content. */
 TAP_FN void scratch_put(const char *name, const char *suffix, const char *text)
 {
-	int fd = open(scratch_file(name, suffix), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+	int fd = open(scratch_file(name, suffix),
+		      O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
 
 	if (fd < 0 || write(fd, text, strlen(text)) != (ssize_t)strlen(text))
 		bail("gpc.%s.%s: cannot be written", name, suffix);

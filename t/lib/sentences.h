@@ -47,8 +47,8 @@ TAP_FN bool has_words(const char *text, const char *words)
 TAP_FN void told(int got, int err, bool same, const char *call, const char *words)
 {
 	const char *text = gpc_last_error();
-	bool good = got == -err && has_words(text, words) && !strstr(text, "gpc_last_error") &&
-		    strlen(text) < 400;
+	bool good = got == -err && has_words(text, words) &&
+		    !strstr(text, "gpc_last_error") && strlen(text) < 400;
 
 	ok(good && same, "%.100s", call);
 	if (!good)
