@@ -248,39 +248,51 @@ static void test_crowds(void)
 	is_int(scratch_files("", false), 0, "nothing left");
 }
 
+/* Makes and removes until somebody kills it; says first that it has begun. */
+static void make_for_ever(int says)
+{
+	struct segment s;
+
+	if (write(says, "", 1) != 1)
+		_exit(1);
+	for (;;) {
+		if (!scratch_create(NAME, &s))
+			segment_close(&s);
+		scratch_open(NAME);
+		segment_unlink(NAME, scratch);
+	}
+}
+
+static void kill_one_after(int spins)
+{
+	volatile int spin;
+	int fds[2];
+	pid_t pid;
+	char byte;
+
+	if (pipe(fds))
+		bail("pipe failed");
+	pid = fork();
+	if (!pid)
+		make_for_ever(fds[1]);
+	close(fds[1]);
+	if (read(fds[0], &byte, 1) != 1)
+		bail("the child did not come up");
+	close(fds[0]);
+	for (spin = 0; spin < spins; spin++)
+		;
+	kill(pid, SIGKILL);
+	waitpid(pid, NULL, 0);
+}
+
 /* Creators killed anywhere: the name is free or stands for a whole cache. */
 static void test_killed(void)
 {
 	int i, err, wrong = 0, whole = 0;
-	volatile int spin;
 	struct segment s;
-	pid_t pid;
 
 	for (i = 0; i < 60; i++) {
-		int fds[2];
-		char byte;
-
-		if (pipe(fds))
-			bail("pipe failed");
-		pid = fork();
-		if (!pid) {
-			if (write(fds[1], "", 1) != 1)
-				_exit(1);
-			for (;;) {
-				if (!scratch_create(NAME, &s))
-					segment_close(&s);
-				scratch_open(NAME);
-				segment_unlink(NAME, scratch);
-			}
-		}
-		close(fds[1]);
-		if (read(fds[0], &byte, 1) != 1)
-			bail("the child did not come up");
-		close(fds[0]);
-		for (spin = 0; spin < i * 20000; spin++)
-			;
-		kill(pid, SIGKILL);
-		waitpid(pid, NULL, 0);
+		kill_one_after(i * 20000);
 		err = scratch_open(NAME);
 		whole += !err;
 		wrong += err && err != -ENOENT && err != -EBADMSG;

@@ -89,10 +89,7 @@ static void test_keys(struct made *m)
 
 static void test_table(struct made *m)
 {
-	struct probe_entry *e = made_entry(m, slot_of[1]), saved = *e, *other;
-	struct probe_key p = made_probe(m, 0, made_key(2));
-	uint64_t second = (uint64_t)p.second * SHM_BUCKET + 2;
-	char want[128];
+	struct probe_entry *e = made_entry(m, slot_of[1]), saved = *e;
 
 	memset(e, 0, sizeof(*e));
 	expect(m, 1, "record 7 (block 0x00000007): live, but no table entry names it");
@@ -106,6 +103,14 @@ static void test_table(struct made *m)
 	      "(block 0x05000000): names a block of no pool");
 	BREAK(m, e->w[3], 0xffffffff, 2, "(block 0xfffffffe): names a block of no pool");
 	BREAK(m, e->w[3], 33, 2, "(block 0x00000020): names a block of no pool");
+}
+
+static void test_spilled(struct made *m)
+{
+	struct probe_entry *e = made_entry(m, slot_of[1]), saved = *e, *other;
+	struct probe_key p = made_probe(m, 0, made_key(2));
+	uint64_t second = (uint64_t)p.second * SHM_BUCKET + 2;
+	char want[128];
 
 	snprintf(want, sizeof(want),
 		 "bucket %u entry 2 (block 0x00000007): spilled, but the "
@@ -131,14 +136,19 @@ static void test_table(struct made *m)
 	expect(m, 1, "two table entries of one bucket name it");
 	memset(other, 0, sizeof(*other));
 	*e = saved;
+}
 
-	other = made_entry(
-		m, ((uint64_t)(p.first + 1) % m->c.seg.header.geometry.buckets == p.second
-			    ? p.first + 2
-			    : p.first + 1) %
-				   m->c.seg.header.geometry.buckets * SHM_BUCKET +
-			   3);
-	*other = saved;
+static void test_astray(struct made *m)
+{
+	uint32_t buckets = m->c.seg.header.geometry.buckets, bucket;
+	struct probe_key p = made_probe(m, 0, made_key(2));
+	struct probe_entry *other;
+
+	bucket = (p.first + 1) % buckets;
+	if (bucket == p.second)
+		bucket = (p.first + 2) % buckets;
+	other = made_entry(m, (uint64_t)bucket * SHM_BUCKET + 3);
+	*other = *made_entry(m, slot_of[1]);
 	other->w[2] = p.w[2];
 	expect(m, 1, "stands in a bucket where nobody looks for it");
 	memset(other, 0, sizeof(*other));
@@ -230,6 +240,8 @@ static void test_space0(void)
 	slot_of[0] = made_publish(&m, 3, 1, 0, 1);
 	slot_of[1] = made_publish(&m, 7, 2, 1, 2);
 	test_table(&m);
+	test_spilled(&m);
+	test_astray(&m);
 	test_relocation(&m);
 	made_free(&m);
 }

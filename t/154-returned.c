@@ -9,12 +9,9 @@ static gpc_block block_of(uint64_t key)
 	return find(c, key);
 }
 
-static void test_ways(void)
+static void test_evicted(void)
 {
-	gpc_block b[BLOCKS], ref;
-	struct gpc_move m[2];
-	gpc_key k;
-	int ram;
+	gpc_block b[2];
 
 	begin();
 	ok(none(), "nothing has come back at first");
@@ -34,8 +31,16 @@ static void test_ways(void)
 	cache(b, 2);
 	is_int(gpc_evict(owner, pool, 2, b, GPC_TAKE, 1000), 2, "or takes");
 	ok(none(), "the same");
-	cache(b, 2);
+	end("evicted");
+}
 
+static void test_dropped(void)
+{
+	gpc_block b, ref;
+	gpc_key k;
+
+	begin();
+	cache(own, BLOCKS);
 	is_int(gpc_drop(other, own + 5, 1, NULL, 0, -1), 1, "one is dropped");
 	is_int(back(1), 1u << 5, "it is back");
 	ok(none(), "once");
@@ -52,13 +57,21 @@ static void test_ways(void)
 	ok(none(), "but not the owner's");
 	k = key_of(c, ++last_key);
 	is_int(gpc_publish(owner, NULL, &k, &ref, 1,
-			   GPC_OPTIONS(gpc_publish_options, .tag = 1, .resident = &b[0]),
+			   GPC_OPTIONS(gpc_publish_options, .tag = 1, .resident = &b),
 			   0, -1), 0, "who cannot");
-	is_int(b[0], -EPERM, "publish it");
+	is_int(b, -EPERM, "publish it");
 	must(gpc_release(other, &ref, 1));
 	is_int(back(1), 1u << 5, "until its holder lets go");
-	cache(own, BLOCKS);
+	end("dropped");
+}
 
+static void test_demoted(void)
+{
+	struct gpc_move m[2];
+	int ram;
+
+	begin();
+	cache(own, BLOCKS);
 	ram = pool_new(other, GPC_RAM, 4, 0, 0);
 	is_int(gpc_demote(other, pool, ram, NULL, 2, m, 0, 1000), 2, "two are demoted");
 	ok(none(), "they are there still");
@@ -66,7 +79,7 @@ static void test_ways(void)
 	is_int(back(2), 1u << GPC_SLOT(m[0].from) | 1u << GPC_SLOT(m[1].from),
 	       "and back");
 	ok(none(), "once");
-	end("ways");
+	end("demoted");
 }
 
 static void test_errors(void)
@@ -305,7 +318,9 @@ static void test_all(void)
 static int body(void)
 {
 	cache_thread = true;
-	test_ways();
+	test_evicted();
+	test_dropped();
+	test_demoted();
 	test_errors();
 	test_pools();
 	test_wait();

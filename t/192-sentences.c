@@ -198,12 +198,8 @@ static void test_asking(gpc *c)
 
 /* ---- filling and moving ---- */
 
-static void test_filling(gpc *c)
+static void test_reserving(gpc *c)
 {
-	static gpc_block many[4097];
-	gpc_key k = key_of(c, 1);
-	gpc_block b = 0, far = GPC_BLOCK(9, 1), slot = GPC_BLOCK(0, 77), neg = -5;
-
 	bad(EINVAL, "pool|16|15", gpc_reserve(c, 16, 1, out.blocks, NULL, 0, 0));
 	bad(EINVAL, "pool|-1|15", gpc_reserve(c, -1, 1, out.blocks, NULL, 0, 0));
 	bad(EINVAL, "blocks|NULL", gpc_reserve(c, 0, 1, NULL, NULL, 0, 0));
@@ -221,6 +217,14 @@ static void test_filling(gpc *c)
 	    gpc_evict(c, 0, 1, out.blocks, GPC_PARTIAL, 1000));
 	bad(EINVAL, "timeout_ms|-9", gpc_evict(c, 0, 1, out.blocks, 0, -9));
 	bad(ENOENT, "pool|9", gpc_evict(c, 9, 1, out.blocks, 0, 1000));
+}
+
+static void test_filling(gpc *c)
+{
+	static gpc_block many[4097];
+	gpc_key k = key_of(c, 1);
+	gpc_block b = 0, far = GPC_BLOCK(9, 1), slot = GPC_BLOCK(0, 77), neg = -5;
+
 	bad(EINVAL, "keys|NULL", gpc_publish(c, NULL, NULL, &b, 1,
 					     GPC_OPTIONS(gpc_publish_options,
 							 .resident = out.resident,
@@ -289,14 +293,10 @@ static void test_moving(gpc *c)
 	item(0, "", gpc_commit(c, &gone, 0, out.results, 0, -1));
 }
 
-/* ---- the rest ---- */
+/* ---- looking, serving ---- */
 
-static void test_rest(gpc *c)
+static void test_looking(gpc *c)
 {
-	gpc_dev *d = NULL;
-	gpc_key k = key_of(c, 1);
-	uint32_t start[2] = { 0, 1 };
-
 	bad(EINVAL, "peer|-2|-1|3", gpc_stats_get(c, -2, &out.stats));
 	bad(EINVAL, "peer|4|3", gpc_stats_get(c, 4, &out.stats));
 	bad(ENOENT, "peer|3", gpc_stats_get(c, 3, &out.stats));
@@ -321,6 +321,16 @@ static void test_rest(gpc *c)
 	bad(EINVAL, "flags|0x2|GPC_STANDBY", gpc_writer_take(c, GPC_SERVE, 0));
 	bad(EINVAL, "timeout_ms|-2", gpc_writer_take(c, 0, -2));
 	bad(EINVAL, "timeout_ms|-2", gpc_writer_serve(c, -2));
+}
+
+/* ---- devices ---- */
+
+static void test_devices(gpc *c)
+{
+	gpc_dev *d = NULL;
+	gpc_key k = key_of(c, 1);
+	uint32_t start[2] = { 0, 1 };
+
 	bad(EINVAL, "device|NULL", gpc_dev_open(c, NULL, &out.dev));
 	bad(EINVAL, "ret|NULL", gpc_dev_open(c, "host", NULL));
 	bad(EINVAL, "device is \"foo\"|cuda:N", gpc_dev_open(c, "foo", &out.dev));
@@ -372,9 +382,11 @@ static int body(void)
 	out_fill();
 	test_keys(c);
 	test_asking(c);
+	test_reserving(c);
 	test_filling(c);
 	test_moving(c);
-	test_rest(c);
+	test_looking(c);
+	test_devices(c);
 	is_int(gpc_pool_available(c, 0), 8, "nothing was done");
 	clean(c, "bad arguments");
 	cache_end(c);
