@@ -1,24 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* 006-segment-names - names that come and go under others' feet, leftovers of the dead,
- * and looking from outside. */
+/* 006-segment-names - names that come and go under others' feet, and leftovers of the
+ * dead. */
 #include <errno.h>
 #include <stdint.h>
-#include <sys/mman.h>
 
+#include "segment/files.h"
 #include "segment/lockfile.h"
 #include "t/lib/scratch.h"
-#include "segment/files.h"
 
 #define NAME "a"
-
-static void put_file(const char *suffix, const char *text)
-{
-	int fd = open(scratch_file(NAME, suffix), O_WRONLY | O_CREAT | O_TRUNC, 0600);
-
-	if (fd < 0 || write(fd, text, strlen(text)) != (ssize_t)strlen(text))
-		bail("gpc.%s.%s: cannot be written", NAME, suffix);
-	close(fd);
-}
 
 /* The linker puts it before each rename: under a name that ends in .idx all has to be there. */
 int __real_rename(const char *from, const char *to);
@@ -86,8 +76,8 @@ static void test_unlink_others(void)
 	segment_close(&s);
 	scratch_create(NAME, &s);
 	segment_close(&s);
-	put_file("m1", "mirror");
-	put_file("m12", "mirror");
+	scratch_put(NAME, "m1", "mirror");
+	scratch_put(NAME, "m12", "mirror");
 	is_int(scratch_files("", false), 11, "three caches and two mirrors");
 	is_int(segment_unlink(NAME, scratch), 0, "one goes");
 	is_int(scratch_files("", false), 6, "with its mirrors and nothing else");
@@ -117,7 +107,8 @@ static void test_leftovers(void)
 	for (locked = 0; locked < 2; locked++)
 		for (i = 0; i < ARRAY_SIZE(left); i++) {
 			for (j = 0; j < 5 && left[i][j]; j++)
-				put_file(left[i][j], locked ? "sixteen bytes id" : "");
+				scratch_put(NAME, left[i][j],
+					    locked ? "sixteen bytes id" : "");
 			is_int(scratch_open(NAME), -ENOENT, "leftovers are no cache");
 			is_int(scratch_create(NAME, &s), 0, "and in nobody's way");
 			segment_close(&s);
@@ -125,7 +116,7 @@ static void test_leftovers(void)
 			is_int(scratch_files("", false), 3, "and alone");
 			segment_unlink(NAME, scratch);
 			for (j = 0; j < 5 && left[i][j]; j++)
-				put_file(left[i][j], "");
+				scratch_put(NAME, left[i][j], "");
 			is_int(segment_unlink(NAME, scratch), -ENOENT,
 			       "nothing to remove");
 			is_int(scratch_files("", false), 0, "but leftovers are swept");
@@ -148,7 +139,7 @@ static void test_half_removed(void)
 	unlink(scratch_file(NAME, "ctl"));
 	is_int(scratch_create(NAME, &b), -EEXIST, "a damaged cache is not overwritten");
 	ok(strstr(gpc_last_error(), "exists"), "says: %s", gpc_last_error());
-	put_file("idx", "rubbish");
+	scratch_put(NAME, "idx", "rubbish");
 	is_int(scratch_create(NAME, &b), -EEXIST, "nor is what is none");
 	ok(strstr(gpc_last_error(), "remove it"), "says: %s", gpc_last_error());
 	is_int(segment_unlink(NAME, scratch), 0, "it can be removed");
@@ -160,7 +151,7 @@ static void test_creator_at_work(void)
 	struct segment s;
 	int fd;
 
-	put_file("lock", "");
+	scratch_put(NAME, "lock", "");
 	fd = open(scratch_file(NAME, "lock"), O_RDWR | O_CLOEXEC);
 	lock_try(fd, LOCK_CREATE);
 	is_int(scratch_create(NAME, &s), -EAGAIN,
@@ -216,17 +207,7 @@ static int create_or_open(int number)
 	return err == -EEXIST && !scratch_open(NAME) ? 1 : 2;
 }
 
-/* Two make, two remove, two open: every answer is one of the expected. */
-/* A snapshot and its copy. */
-static int look_at(struct segment *s)
-{
-	int err = segment_snapshot(s, NAME, scratch);
-
-	if (!err && (err = segment_refresh(s)))
-		segment_close(s);
-	return err;
-}
-
+/* Two make, two remove, two look: every answer is one of the expected. */
 static int make_and_break(int number)
 {
 	struct segment s;
@@ -244,7 +225,7 @@ static int make_and_break(int number)
 				return 3;
 		} else {
 			err = i & 1 ? segment_open(&s, NAME, scratch, NULL)
-				    : look_at(&s);
+				    : scratch_look(NAME, &s);
 			if (err && err != -ENOENT)
 				return 4;
 			if (!err && (seg_shared(&s)->epoch != 1 || s.truncated))
@@ -267,39 +248,51 @@ static void test_crowds(void)
 	is_int(scratch_files("", false), 0, "nothing left");
 }
 
+/* Makes and removes until somebody kills it; says first that it has begun. */
+static void make_for_ever(int says)
+{
+	struct segment s;
+
+	if (write(says, "", 1) != 1)
+		_exit(1);
+	for (;;) {
+		if (!scratch_create(NAME, &s))
+			segment_close(&s);
+		scratch_open(NAME);
+		segment_unlink(NAME, scratch);
+	}
+}
+
+static void kill_one_after(int spins)
+{
+	volatile int spin;
+	int fds[2];
+	pid_t pid;
+	char byte;
+
+	if (pipe(fds))
+		bail("pipe failed");
+	pid = fork();
+	if (!pid)
+		make_for_ever(fds[1]);
+	close(fds[1]);
+	if (read(fds[0], &byte, 1) != 1)
+		bail("the child did not come up");
+	close(fds[0]);
+	for (spin = 0; spin < spins; spin++)
+		;
+	kill(pid, SIGKILL);
+	waitpid(pid, NULL, 0);
+}
+
 /* Creators killed anywhere: the name is free or stands for a whole cache. */
 static void test_killed(void)
 {
 	int i, err, wrong = 0, whole = 0;
-	volatile int spin;
 	struct segment s;
-	pid_t pid;
 
 	for (i = 0; i < 60; i++) {
-		int fds[2];
-		char byte;
-
-		if (pipe(fds))
-			bail("pipe failed");
-		pid = fork();
-		if (!pid) {
-			if (write(fds[1], "", 1) != 1)
-				_exit(1);
-			for (;;) {
-				if (!scratch_create(NAME, &s))
-					segment_close(&s);
-				scratch_open(NAME);
-				segment_unlink(NAME, scratch);
-			}
-		}
-		close(fds[1]);
-		if (read(fds[0], &byte, 1) != 1)
-			bail("the child did not come up");
-		close(fds[0]);
-		for (spin = 0; spin < i * 20000; spin++)
-			;
-		kill(pid, SIGKILL);
-		waitpid(pid, NULL, 0);
+		kill_one_after(i * 20000);
 		err = scratch_open(NAME);
 		whole += !err;
 		wrong += err && err != -ENOENT && err != -EBADMSG;
@@ -316,155 +309,8 @@ static void test_killed(void)
 	is_int(scratch_files("", false), 0, "nothing left");
 }
 
-/* ---- from outside ---- */
+/* ---- the usual place ---- */
 
-static void test_snapshot(void)
-{
-	struct segment a, s;
-	uint8_t *writer;
-	int fd;
-
-	is_int(segment_snapshot(&s, NAME, scratch), -ENOENT, "nothing to see");
-	scratch_create(NAME, &a);
-	seg_shared(&a)->tick = 1234;
-	is_int(segment_snapshot(&s, NAME, scratch), 0, "a snapshot");
-	ok(s.snapshot && !s.truncated && !s.index && !s.control, "copies nothing");
-	is_int(segment_refresh(&s), 0, "a look");
-	ok(!memcmp(s.index, a.index, a.at.index_bytes), "the whole index");
-	ok(!memcmp(s.control, a.control, a.at.control_bytes),
-	   "the whole control segment");
-	ok(s.snapshot && !s.truncated, "a snapshot, complete");
-	seg_shared(&s)->tick = 99;
-	is_int(seg_shared(&a)->tick, 1234, "private");
-	segment_map_writer(&a, &writer);
-	writer[a.at.record] = 3;
-	is_int(seg_record(&s, 0)->word, 0, "still");
-	is_int(segment_refresh(&s), 0, "another look");
-	is_int(seg_record(&s, 0)->word, 3, "sees what changed");
-	is_int(seg_shared(&s)->tick, 1234, "everywhere");
-	segment_unmap_writer(&a, writer);
-	is_int(segment_map_writer(&s, &writer), -EROFS, "nobody writes through it");
-	lock_try(a.lock_fd, LOCK_PEER(1));
-	fd = segment_open_lock(&s);
-	is_int(lock_test(fd, LOCK_PEER(1)), 1, "seats can be seen");
-	is_int(lock_try(fd, LOCK_PEER(0)), -EBADF, "not taken");
-	close(fd);
-	segment_unlink(NAME, scratch);
-	is_int(segment_refresh(&s), 0, "it outlives the name");
-	ok(!s.truncated, "complete");
-	segment_close(&s);
-	segment_close(&a);
-}
-
-/* Cut off under the feet of whoever looks. */
-static void test_truncated(void)
-{
-	struct segment a, s;
-	uint64_t bytes;
-
-	scratch_create(NAME, &a);
-	bytes = a.at.index_bytes;
-	seg_shared(&a)->tick = 1234;
-	is_int(look_at(&s), 0, "a look at a whole cache");
-	s.index[bytes - 1] = 7;
-	s.index[8192] = 7;
-	if (truncate(scratch_file(NAME, "idx"), 8000) ||
-	    truncate(scratch_file(NAME, "ctl"), 4096))
-		bail("truncate failed");
-	is_int(segment_refresh(&s), 0, "a look at half of one");
-	ok(s.truncated, "is called truncated");
-	ok(!s.index[bytes - 1] && !s.index[8192] && !seg_shared(&s)->tick,
-	   "zeros are there");
-	segment_close(&s);
-	is_int(scratch_open(NAME), -EBADMSG, "nobody opens it");
-	is_int(look_at(&s), 0, "but tools can look");
-	ok(s.truncated && !s.index[bytes - 1], "the same");
-	segment_close(&s);
-	unlink(scratch_file(NAME, "ctl"));
-	unlink(scratch_file(NAME, "lock"));
-	is_int(look_at(&s), 0,
-	       "without control segment and lock");
-	ok(s.truncated && s.control_fd < 0 && s.lock_fd < 0 && !seg_shared(&s)->tick,
-	   "too");
-	is_int(segment_open_lock(&s), -ENOENT, "no lock file, no lock");
-	segment_close(&s);
-	put_file("lock", "another cache's ");
-	is_int(segment_snapshot(&s, NAME, scratch), 0, "with a foreign lock file");
-	ok(s.truncated && s.lock_fd < 0, "which is not believed");
-	segment_close(&s);
-	if (truncate(scratch_file(NAME, "idx"), 100))
-		bail("truncate failed");
-	is_int(segment_snapshot(&s, NAME, scratch), -EBADMSG,
-	       "without a header nothing works");
-	segment_close(&a);
-	segment_unlink(NAME, scratch);
-}
-
-static void test_damaged_body(void)
-{
-	struct segment a, s;
-	uint64_t i;
-	uint8_t *writer;
-
-	scratch_create(NAME, &a);
-	segment_map_writer(&a, &writer);
-	for (i = sizeof(struct shm_header); i < a.at.index_bytes; i++)
-		writer[i] = (uint8_t)(i * 31 + 7);
-	segment_unmap_writer(&a, writer);
-	is_int(look_at(&s), 0, "a body of rubbish");
-	ok(!s.truncated && s.index[a.at.record] == (uint8_t)(a.at.record * 31 + 7),
-	   "is shown");
-	segment_close(&s);
-	scratch_patch(scratch_file(NAME, "ctl"), 100, "x", NULL, 1);
-	is_int(segment_snapshot(&s, NAME, scratch), -EBADMSG,
-	       "a foreign control segment is not");
-	segment_close(&a);
-	segment_unlink(NAME, scratch);
-}
-
-/* ---- fork ---- */
-
-static int is_mapped(void *p)
-{
-	unsigned char page;
-
-	return !mincore(p, 4096, &page);
-}
-
-static void test_fork(void)
-{
-	struct segment s, look;
-	int status, fd;
-	pid_t pid;
-
-	scratch_create(NAME, &s);
-	look_at(&look);
-	lock_try(s.lock_fd, LOCK_PEER(0));
-	pid = fork();
-	if (!pid) {
-		int bad = is_mapped(s.index) || is_mapped(s.control);
-		int was = s.index_fd;
-		void *copy = look.index;
-
-		segment_abandon(&s);
-		segment_abandon(&look);
-		bad |= s.index || s.control || s.index_fd != -1 ||
-		       fcntl(was, F_GETFD) != -1;
-		bad |= is_mapped(copy);
-		_exit(bad);
-	}
-	waitpid(pid, &status, 0);
-	is_int(status, 0, "a child has no mappings, and closes the files");
-	fd = segment_open_lock(&s);
-	is_int(lock_test(fd, LOCK_PEER(0)), 1, "without dropping its parent's locks");
-	is_int(seg_shared(&s)->tick, 1, "or mappings");
-	close(fd);
-	segment_close(&look);
-	segment_close(&s);
-	segment_unlink(NAME, scratch);
-}
-
-/* The usual place, for once. */
 static void test_default_dir(void)
 {
 	struct gpc_config cfg = { .size = sizeof(cfg), .max_blocks = 8, .max_peers = 1 };
@@ -489,10 +335,6 @@ static int body(void)
 	test_creator_at_work();
 	test_crowds();
 	test_killed();
-	test_snapshot();
-	test_truncated();
-	test_damaged_body();
-	test_fork();
 	test_default_dir();
 	is_int(scratch_files("", false), 0, "nothing left");
 	return done_testing();

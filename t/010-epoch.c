@@ -5,11 +5,11 @@
 #include <errno.h>
 #include <sched.h>
 
-#include "t/lib/fake.h"
+#include "t/lib/made.h"
 #include "t/lib/meet.h"
 #include "t/lib/tap.h"
 
-static struct fake f;
+static struct made f;
 
 static struct shm_section *section(uint32_t peer, uint32_t i)
 {
@@ -92,15 +92,15 @@ static void test_untrusted(void)
 	seg_seat(s, 1)->sections = UINT32_MAX;
 	cookie = epoch_start(s);
 	ok(epoch_done(s, cookie), "a mark beyond all slots is cut to their number");
-	section(FAKE_PEERS - 1, 63)->epoch = cookie - 1;
-	section(FAKE_PEERS - 1, 63)->ticket = 1;
-	seg_seat(s, FAKE_PEERS - 1)->sections = 64;
+	section(MADE_PEERS - 1, 63)->epoch = cookie - 1;
+	section(MADE_PEERS - 1, 63)->ticket = 1;
+	seg_seat(s, MADE_PEERS - 1)->sections = 64;
 	cookie = epoch_start(s);
 	ok(!epoch_done(s, cookie), "the very last slot is seen");
-	section(FAKE_PEERS - 1, 63)->epoch = UINT64_MAX;
+	section(MADE_PEERS - 1, 63)->epoch = UINT64_MAX;
 	ok(!epoch_done(s, cookie), "an epoch that has not come yet may be as old as any");
-	ok(f.shared->completed < cookie, "and nothing is proved by it");
-	section(FAKE_PEERS - 1, 63)->epoch = 0;
+	ok(f.line->completed < cookie, "and nothing is proved by it");
+	section(MADE_PEERS - 1, 63)->epoch = 0;
 	ok(epoch_done(s, cookie), "until it is gone");
 	seg_seat(s, 1)->sections = 0;
 }
@@ -298,12 +298,12 @@ static void test_timed_tick(void)
 /* The child finds every handle marked and gives the memory of its copy up. */
 static void test_fork(void)
 {
-	struct fake *g = calloc(1, sizeof(*g));
+	struct made *g = calloc(1, sizeof(*g));
 	void *index, *control;
 	int status = -1;
 	pid_t pid;
 
-	fake_new(g, 16, 8);
+	made_in_memory(g, 16, 8);
 	index = g->c.seg.index;
 	control = g->c.seg.control;
 	is_int(fork_register(&f.c), 0, "a handle is entered in the list");
@@ -311,7 +311,7 @@ static void test_fork(void)
 	pid = fork();
 	if (!pid) {
 		gpc_block b = 5;
-		gpc_key key = fake_key(1);
+		gpc_key key = made_key(1);
 		bool good = f.c.forked && g->c.forked && !g->c.seg.index &&
 			    gpc_lookup(&f.c, 0, &key, 1, &b, 0) == -ECHILD && b == 5 &&
 			    gpc_acquire(&g->c, 0, &key, 1, &b, 0) == -ECHILD &&
@@ -332,7 +332,7 @@ static void test_fork(void)
 	waitpid(pid, &status, 0);
 	is_int(status, 0, "a handle that was forgotten is left alone");
 	fork_forget(&g->c);
-	fake_free(g);
+	made_free(g);
 	free(g);
 }
 
@@ -346,7 +346,7 @@ static uint64_t place[PLACES], visible, wrong, reads, stop;
 
 static void *reader(void *arg)
 {
-	uint32_t peer = (uint32_t)(uintptr_t)arg % FAKE_PEERS, i = 0;
+	uint32_t peer = (uint32_t)(uintptr_t)arg % MADE_PEERS, i = 0;
 
 	while (!load_relaxed(&stop)) {
 		uint64_t *p;
@@ -398,7 +398,7 @@ static void test_threads(void)
  * GPC_T_SECONDS=n: for so long. */
 #define ROUNDS 100000
 
-static struct fake g;
+static struct made g;
 static uint64_t published, begun, ended, saw;
 static uint64_t delay;                   /* of the writer */
 enum { OVER = 2, TOO_LATE = 1 << 15 };
@@ -440,7 +440,7 @@ static void test_lockstep(void)
 	uint64_t until = clock_ns() + (seconds ? strtoull(seconds, NULL, 10) : 0) * 1000 * NS_PER_MS;
 	bool over;
 
-	fake_new(&g, 16, 8);                     /* a short scan */
+	made_in_memory(&g, 16, 8);                     /* a short scan */
 	pthread_create(&thread, NULL, lockstep_reader, NULL);
 	meet_on(0);
 	for (round = 1; (round <= ROUNDS || clock_ns() < until) && !both_blind; round++) {
@@ -464,14 +464,14 @@ static void test_lockstep(void)
 	store_relaxed(&published, OVER);
 	store_release(&begun, round);
 	pthread_join(thread, NULL);
-	fake_free(&g);
+	made_free(&g);
 	is_int((long long)both_blind, 0, "in each of %llu rounds one saw the other",
 	       (unsigned long long)round - 1);
 }
 
 static int body(void)
 {
-	fake_new(&f, 16, 8);
+	made_in_memory(&f, 16, 8);
 	test_slot();
 	test_grace();
 	test_grace_order();
@@ -486,7 +486,7 @@ static int body(void)
 	test_fork();
 	test_threads();
 	test_lockstep();
-	fake_free(&f);
+	made_free(&f);
 	return done_testing();
 }
 

@@ -5,21 +5,21 @@
 #include <errno.h>
 #include <sched.h>
 
-#include "t/lib/fake.h"
+#include "t/lib/made.h"
 #include "peer/hold.h"
 #include "t/lib/tap.h"
 
 #define VRAM GPC_BLOCK(0, 0)
 #define RAM  GPC_BLOCK(1, 0)
 
-static struct fake f;
+static struct made f;
 
 /* 64 blocks of VRAM, 64 of RAM, both in space 0 */
 static void begin(void)
 {
-	fake_new(&f, 128, 64);
-	fake_pool(&f, 0, GPC_VRAM, 0, 0, 64);
-	fake_pool(&f, 1, GPC_RAM, 0, 64, 64);
+	made_in_memory(&f, 128, 64);
+	made_add_pool(&f, 0, GPC_VRAM, 0, 0, 64);
+	made_add_pool(&f, 1, GPC_RAM, 0, 64, 64);
 }
 
 static uint16_t cell_of(gpc_block block)
@@ -63,12 +63,12 @@ static void is_counted(uint64_t refs, uint32_t vram, uint32_t ram, const char *w
 static void test_take(void)
 {
 	begin();
-	fake_live(&f, VRAM + 5, fake_key(1), 7);
-	fake_live(&f, RAM + 5, fake_key(2), 1);
-	is_int(take(VRAM + 5, fake_key(1)), 0, "a live block with its key");
+	made_live(&f, VRAM + 5, made_key(1), 7);
+	made_live(&f, RAM + 5, made_key(2), 1);
+	is_int(take(VRAM + 5, made_key(1)), 0, "a live block with its key");
 	is_counted(1, 1, 0, "one");
-	is_int(take(VRAM + 5, fake_key(1)), 0, "once more");
-	is_int(take(RAM + 5, fake_key(2)), 0, "and one in RAM");
+	is_int(take(VRAM + 5, made_key(1)), 0, "once more");
+	is_int(take(RAM + 5, made_key(2)), 0, "and one in RAM");
 	is_counted(3, 1, 1, "three");
 	is_int(cell_of(VRAM + 5), 2, "the cell counts");
 	is_int(seg_row(&f.c.seg, 5)[1], 0, "the neighbour's cell does not");
@@ -79,7 +79,7 @@ static void test_take(void)
 	ok(!drop(VRAM + 5), "there is none to drop");
 	is_int(cell_of(VRAM + 5), 0, "the cell does not wrap");
 	is_counted(0, 0, 0, "still none");
-	fake_free(&f);
+	made_free(&f);
 }
 
 static void is_stale(gpc_block block, gpc_key key, const char *why)
@@ -92,17 +92,17 @@ static void is_stale(gpc_block block, gpc_key key, const char *why)
 static void test_stale(void)
 {
 	struct shm_record *r;
-	gpc_key key = fake_key(1);
+	gpc_key key = made_key(1);
 	uint32_t state;
 
 	begin();
-	r = fake_live(&f, VRAM + 9, key, 3);
+	r = made_live(&f, VRAM + 9, key, 3);
 	key.w[0] ^= 1ull << 63;
 	is_stale(VRAM + 9, key, "the first half of another key");
-	key = fake_key(1);
+	key = made_key(1);
 	key.w[1] ^= 1;
 	is_stale(VRAM + 9, key, "the last bit of another key");
-	key = fake_key(1);
+	key = made_key(1);
 	for (state = 0; state < 8; state++) {
 		if (state == LIVE)
 			continue;
@@ -112,27 +112,27 @@ static void test_stale(void)
 	r->word = WORD(LIVE, 0);
 	is_int(take(VRAM + 9, key), 0, "generation 0 is one like the others");
 	ok(drop(VRAM + 9), "dropped");
-	fake_kill_pool(&f, 0);
+	made_kill_pool(&f, 0);
 	is_stale(VRAM + 9, key, "its pool has died");
-	fake_pool(&f, 0, GPC_VRAM, 0, 1, 64);
+	made_add_pool(&f, 0, GPC_VRAM, 0, 1, 64);
 	is_int(refs_take(&f.c, 9, VRAM + 9, &key, &(struct ref_sum){ 0 }), -ESTALE,
 	       "stale: the pool has other records now");
 	is_int(*refs_cell(&f.c, 9), 0, "and nothing is left of it");
-	fake_free(&f);
+	made_free(&f);
 }
 
 static void test_cap(void)
 {
 	begin();
-	fake_live(&f, VRAM, fake_key(1), 1);
+	made_live(&f, VRAM, made_key(1), 1);
 	*refs_cell(&f.c, 0) = REF_CAP - 1;
-	is_int(take(VRAM, fake_key(1)), 0, "the last one below the cap");
-	is_int(take(VRAM, fake_key(1)), -EOVERFLOW, "no more");
+	is_int(take(VRAM, made_key(1)), 0, "the last one below the cap");
+	is_int(take(VRAM, made_key(1)), -EOVERFLOW, "no more");
 	is_int(cell_of(VRAM), REF_CAP, "and the cell stays");
 	is_int(f.seat->refs, 1, "and the count");
 	ok(drop(VRAM), "dropped");
-	is_int(take(VRAM, fake_key(1)), 0, "and taken again");
-	fake_free(&f);
+	is_int(take(VRAM, made_key(1)), 0, "and taken again");
+	made_free(&f);
 }
 
 static void reserved(gpc_block block, uint32_t generation)
@@ -156,8 +156,8 @@ static void test_steps(void)
 	ok(!step(VRAM + 3, HOLD_SEND), "one at a time");
 	is_counted(1, 1, 0, "publishing");
 	ok(!drop(VRAM + 3), "nor is what may be one soon");
-	fake_live(&f, VRAM + 3, fake_key(1), 1);
-	is_int(take(VRAM + 3, fake_key(1)), 0, "found by another thread before the answer");
+	made_live(&f, VRAM + 3, made_key(1), 1);
+	is_int(take(VRAM + 3, made_key(1)), 0, "found by another thread before the answer");
 	is_int(cell_of(VRAM + 3), 2, "which settles it");
 	is_counted(2, 1, 0, "found");
 	ok(!step(VRAM + 3, HOLD_LIVE), "the answer has nothing to add");
@@ -172,7 +172,7 @@ static void test_steps(void)
 	ok(step(RAM + 63, HOLD_GIVE), "and given back");
 	is_counted(0, 0, 0, "given back");
 	ok(step(RAM + 63, HOLD_FREED) && !cell_of(RAM + 63), "on its way");
-	fake_free(&f);
+	made_free(&f);
 }
 
 /* Given up while the publish was under way, and live all the same: others may have it. */
@@ -183,19 +183,19 @@ static void test_given_up(void)
 	ok(step(VRAM + 4, HOLD_GRANT) && step(VRAM + 4, HOLD_SEND) && step(VRAM + 4, HOLD_GIVE),
 	   "given up before the answer");
 	is_counted(0, 0, 0, "given up");
-	fake_live(&f, VRAM + 4, fake_key(1), 1);
-	is_int(take(VRAM + 4, fake_key(1)), 0, "live, and found by another thread");
+	made_live(&f, VRAM + 4, made_key(1), 1);
+	is_int(take(VRAM + 4, made_key(1)), 0, "live, and found by another thread");
 	is_int(cell_of(VRAM + 4), 1, "whose reference is the only one");
 	is_counted(1, 1, 0, "found");
 	ok(drop(VRAM + 4), "released");
 	is_counted(0, 0, 0, "released");
 
 	*refs_cell(&f.c, 5) = CELL_RESERVED;
-	fake_live(&f, VRAM + 5, fake_key(2), 1);
-	is_int(take(VRAM + 5, fake_key(2)), -ESTALE, "a cell that cannot be gives no reference");
+	made_live(&f, VRAM + 5, made_key(2), 1);
+	is_int(take(VRAM + 5, made_key(2)), -ESTALE, "a cell that cannot be gives no reference");
 	is_int(cell_of(VRAM + 5), CELL_RESERVED, "and stays");
 	is_counted(0, 0, 0, "still none");
-	fake_free(&f);
+	made_free(&f);
 }
 
 static void test_stock(void)
@@ -214,7 +214,7 @@ static void test_stock(void)
 	ok(!hold_put(cell), "once");
 	*cell = 0;
 	ok(!hold_take(cell), "the writer was faster");
-	fake_free(&f);
+	made_free(&f);
 }
 
 static void test_gpc_ref(void)
@@ -226,9 +226,9 @@ static void test_gpc_ref(void)
 
 	begin();
 	for (i = 0; i < 128; i++) {
-		keys[i] = fake_key((uint64_t)i);
+		keys[i] = made_key((uint64_t)i);
 		blocks[i] = i < 64 ? VRAM + i : RAM + i - 64;
-		fake_live(&f, blocks[i], keys[i], 1);
+		made_live(&f, blocks[i], keys[i], 1);
 	}
 	is_int(gpc_ref(&f.c, keys, blocks, 0), 0, "nothing asked, nothing given");
 	is_int(gpc_ref(&f.c, NULL, NULL, 0), 0, "NULL is fine for nothing");
@@ -267,7 +267,7 @@ static void test_gpc_ref(void)
 	       "other blocks are not concerned");
 	f.c.readonly = true;
 	is_int(gpc_ref(&f.c, keys, blocks, 1), -EROFS, "read-only: no references");
-	fake_free(&f);
+	made_free(&f);
 }
 
 /* One key moves between two blocks for ever, as promotion and demotion do it: target
@@ -276,14 +276,14 @@ static void test_gpc_ref(void)
  * time, and what they have must not change under their reference. */
 #define TURNS 30000
 
-static struct fake *peers[FAKE_PEERS];
+static struct made *peers[MADE_PEERS];
 static struct probe_entry *entry;
 static uint64_t payload[128], missed, wrong, granted, stop;
 
 static void *acquirer(void *arg)
 {
 	gpc *c = &peers[(uintptr_t)arg]->c;
-	gpc_key key = fake_key(1);
+	gpc_key key = made_key(1);
 	struct ref_sum sum;
 	gpc_block block;
 	uint32_t n;
@@ -310,7 +310,7 @@ static bool row_is_zero(uint32_t record)
 	uint16_t *row = seg_row(&f.c.seg, record);
 	uint32_t i, any = 0;
 
-	for (i = 0; i < FAKE_PEERS; i++)
+	for (i = 0; i < MADE_PEERS; i++)
 		any |= load_acquire(&row[i]);
 	return !any;
 }
@@ -319,7 +319,7 @@ static void move(gpc_block from, gpc_block to, uint32_t generation)
 {
 	struct shm_record *source = &f.record[pool_record(&f.c.seg, from)];
 	struct shm_record *target = &f.record[pool_record(&f.c.seg, to)];
-	gpc_key key = fake_key(1);
+	gpc_key key = made_key(1);
 	uint64_t cookie;
 
 	store_relaxed(&payload[target - f.record], key.w[0]);
@@ -339,7 +339,7 @@ static void move(gpc_block from, gpc_block to, uint32_t generation)
 
 static void test_moving_key(void)
 {
-	struct fake other;
+	struct made other;
 	pthread_t thread[3];
 	uint32_t i;
 
@@ -349,9 +349,9 @@ static void test_moving_key(void)
 	pthread_mutex_init(&other.c.device_sections, NULL);
 	peers[0] = &f;
 	peers[1] = &other;
-	payload[0] = fake_key(1).w[0];
-	fake_live(&f, VRAM, fake_key(1), 1);
-	entry = fake_put(&f, 0, fake_key(1), VRAM);
+	payload[0] = made_key(1).w[0];
+	made_live(&f, VRAM, made_key(1), 1);
+	entry = made_put(&f, 0, made_key(1), VRAM);
 	for (i = 0; i < ARRAY_SIZE(thread); i++)
 		pthread_create(&thread[i], NULL, acquirer, (void *)(uintptr_t)(i / 2));
 	for (i = 0; i < TURNS || load_relaxed(&granted) < TURNS; i += 2) {
@@ -367,7 +367,7 @@ static void test_moving_key(void)
 	ok(!seg_seat(&f.c.seg, 1)->refs && !seg_seat(&f.c.seg, 1)->in_use[0] &&
 	   !seg_seat(&f.c.seg, 1)->in_use[1] && row_is_zero(0) && row_is_zero(64),
 	   "nothing is left of the other peer's either");
-	fake_free(&f);
+	made_free(&f);
 }
 
 static int body(void)

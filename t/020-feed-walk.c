@@ -339,6 +339,6 @@ static int body(void)
 
 int main(void)
 {
-	made_dir_make();
-	return tap_guard(50, body, made_remove_dir);
+	scratch_make("t020");
+	return tap_guard(50, body, scratch_remove);
 }

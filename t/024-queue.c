@@ -4,13 +4,14 @@
 #include "config.h"
 
 #include <stdlib.h>
-#include "t/lib/tap.h"
+#include "t/lib/made.h"
 #include "writer/memory.h"
 #include "writer/queue.h"
 
 #define RECORDS 8000u
 #define STEPS 20000u
 
+static struct made m;
 static struct writer w;
 static struct queue q;
 static struct shm_record *record;
@@ -163,8 +164,9 @@ int main(void)
 {
 	state = 20240607;
 	w.node = calloc(RECORDS, sizeof(*w.node));
-	record = calloc(RECORDS, sizeof(*record));
-	w.seg.index = (uint8_t *)record;
+	made_in_memory(&m, RECORDS, 4096);
+	w.seg = m.c.seg;
+	record = m.record;
 	churns("newest only", 4000, 50, 0, 0);
 	churns("a tick for each", 4000, 1, 0, 0);
 	churns("one tick for all", 4000, STEPS + 1, 0, 0);
@@ -176,6 +178,6 @@ int main(void)
 	any_order(3);
 	emptied();
 	free(w.node);
-	free(record);
+	made_free(&m);
 	return done_testing();
 }

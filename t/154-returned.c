@@ -1,104 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* gpc_returned: an engine learns which of its blocks it has back, each once, however they went
- * and whatever became of the feed meanwhile. */
-#include "t/lib/cache.h"
-
+/* gpc_returned: an engine learns which of its blocks it has back, each once, however they
+ * went. */
 #include "peer/handle.h"
-
-enum { BLOCKS = 16, FLOOD = 1500 };
-
-static gpc *c, *owner, *other;
-static int pool;
-static gpc_block own[BLOCKS];
-static uint64_t last_key;
-
-static void begin(void)
-{
-	struct gpc_config cfg = cache_config(0, 0);
-	int i;
-
-	cfg.max_blocks = 256;
-	c = cache_make(&cfg, NULL);
-	owner = cache_attach(0, 0);
-	other = cache_attach(0, 0);
-	serve_begin(c);
-	pool = pool_new(owner, GPC_VRAM, BLOCKS, 0, GPC_POOL_CALLER);
-	for (i = 0; i < BLOCKS; i++)
-		own[i] = GPC_BLOCK(pool, i);
-}
-
-static void end(const char *what)
-{
-	struct gpc_pool p = { .size = sizeof(p) };
-	int i;
-
-	must(gpc_close(owner));
-	for (i = 0; i < 5000 && gpc_pool_get(c, pool, &p) != -ENOENT; i++)
-		nanosleep(&(struct timespec){ .tv_nsec = 1000000 }, NULL);
-	must(gpc_close(other));
-	serve_end();
-	must(gpc_writer_serve(c, 50));
-	clean(c, what);
-	cache_end(c);
-}
-
-/* New keys in n of its blocks, held; tag 1. */
-static void fill(const gpc_block *b, uint32_t n)
-{
-	gpc_key k[BLOCKS];
-	gpc_block res[BLOCKS];
-	uint32_t i;
-
-	for (i = 0; i < n; i++)
-		k[i] = key_of(c, ++last_key);
-	if (must(gpc_publish(owner, NULL, k, b, n,
-			     GPC_OPTIONS(gpc_publish_options, .tag = 1, .resident = res),
-			     0, -1)) != (int)n)
-		bail("not published: %d", res[0]);
-}
-
-static void cache(const gpc_block *b, uint32_t n)
-{
-	fill(b, n);
-	must(gpc_release(owner, b, n));
-}
-
-/* As many as there are, until n have come or time is up; a bit for each; twice is a failure. */
-static uint32_t back(uint32_t n)
-{
-	uint32_t bits = 0, twice = 0, has = 0;
-	gpc_block b[3];
-	int got, i;
-
-	while (has < n && (got = must(gpc_returned(owner, pool, b, 3, 5000))) > 0)
-		for (i = 0; i < got; i++, has++) {
-			twice |= bits & 1u << GPC_SLOT(b[i]);
-			bits |= 1u << GPC_SLOT(b[i]);
-		}
-	if (twice)
-		bail("told twice: 0x%x", twice);
-	return bits;
-}
-
-static int none(void)
-{
-	gpc_block b = -7;
-	int got = must(gpc_returned(owner, pool, &b, 1, 0));
-
-	return got == 0 && b == -7;
-}
+#include "t/lib/returned.h"
 
 static gpc_block block_of(uint64_t key)
 {
 	return find(c, key);
 }
 
-static void test_ways(void)
+static void test_evicted(void)
 {
-	gpc_block b[BLOCKS], ref;
-	struct gpc_move m[2];
-	gpc_key k;
-	int ram;
+	gpc_block b[2];
 
 	begin();
 	ok(none(), "nothing has come back at first");
@@ -107,7 +20,8 @@ static void test_ways(void)
 	is_int(gpc_release(owner, own, 1), -EPERM, "which is not the owner's any more");
 
 	is_int(gpc_evict(other, pool, 2, b, 0, 1000), 2, "another peer evicts");
-	is_int(back(2), 1u << GPC_SLOT(b[0]) | 1u << GPC_SLOT(b[1]), "and the owner is told");
+	is_int(back(2), 1u << GPC_SLOT(b[0]) | 1u << GPC_SLOT(b[1]),
+	       "and the owner is told");
 	ok(none(), "once");
 	is_int(gpc_release(owner, b, 2), 0, "they are its own");
 	cache(b, 2);
@@ -117,8 +31,16 @@ static void test_ways(void)
 	cache(b, 2);
 	is_int(gpc_evict(owner, pool, 2, b, GPC_TAKE, 1000), 2, "or takes");
 	ok(none(), "the same");
-	cache(b, 2);
+	end("evicted");
+}
 
+static void test_dropped(void)
+{
+	gpc_block b, ref;
+	gpc_key k;
+
+	begin();
+	cache(own, BLOCKS);
 	is_int(gpc_drop(other, own + 5, 1, NULL, 0, -1), 1, "one is dropped");
 	is_int(back(1), 1u << 5, "it is back");
 	ok(none(), "once");
@@ -127,26 +49,37 @@ static void test_ways(void)
 	k = key_of(c, last_key);
 	is_int(gpc_acquire(other, 0, &k, 1, &ref, 0), 1, "another peer holds one");
 	must(gpc_release(owner, own + 5, 1));
-	is_int(gpc_pool_clear(other, -1, 1, 0, 1000), 1, "all are cleared, one is still held");
-	is_int(back(BLOCKS - 1), ((1u << BLOCKS) - 1) & ~(1u << 5), "the others are back");
+	is_int(gpc_pool_clear(other, -1, 1, 0, 1000), 1,
+	       "all are cleared, one is still held");
+	is_int(back(BLOCKS - 1), ((1u << BLOCKS) - 1) & ~(1u << 5),
+	       "the others are back");
 	is_int(block_of(last_key), -1, "that one is not found");
 	ok(none(), "but not the owner's");
 	k = key_of(c, ++last_key);
 	is_int(gpc_publish(owner, NULL, &k, &ref, 1,
-			   GPC_OPTIONS(gpc_publish_options, .tag = 1, .resident = &b[0]),
+			   GPC_OPTIONS(gpc_publish_options, .tag = 1, .resident = &b),
 			   0, -1), 0, "who cannot");
-	is_int(b[0], -EPERM, "publish it");
+	is_int(b, -EPERM, "publish it");
 	must(gpc_release(other, &ref, 1));
 	is_int(back(1), 1u << 5, "until its holder lets go");
-	cache(own, BLOCKS);
+	end("dropped");
+}
 
+static void test_demoted(void)
+{
+	struct gpc_move m[2];
+	int ram;
+
+	begin();
+	cache(own, BLOCKS);
 	ram = pool_new(other, GPC_RAM, 4, 0, 0);
 	is_int(gpc_demote(other, pool, ram, NULL, 2, m, 0, 1000), 2, "two are demoted");
 	ok(none(), "they are there still");
 	is_int(gpc_commit(other, m, 2, NULL, 0, -1), 2, "moved");
-	is_int(back(2), 1u << GPC_SLOT(m[0].from) | 1u << GPC_SLOT(m[1].from), "and back");
+	is_int(back(2), 1u << GPC_SLOT(m[0].from) | 1u << GPC_SLOT(m[1].from),
+	       "and back");
 	ok(none(), "once");
-	end("ways");
+	end("demoted");
 }
 
 static void test_errors(void)
@@ -195,7 +128,8 @@ static void test_pools(void)
 	cache(&(gpc_block){ GPC_BLOCK(second, 2) }, 1);
 	must(gpc_pool_clear(owner, second, 0, GPC_REMOVE, 2000));
 	is_int(gpc_returned(owner, -1, b, 4, 0), 0, "a removed one is left out");
-	is_int(pool_new(owner, GPC_VRAM, 8, 1, GPC_POOL_CALLER), second, "another has its number");
+	is_int(pool_new(owner, GPC_VRAM, 8, 1, GPC_POOL_CALLER), second,
+	       "another has its number");
 	is_int(gpc_returned(owner, second, b, 4, 0), 0, "and begins anew");
 	cache(&(gpc_block){ GPC_BLOCK(second, 7) }, 1);
 	must(gpc_pool_clear(owner, second, 0, 0, 0));
@@ -203,9 +137,11 @@ static void test_pools(void)
 	is_int(b[0], GPC_BLOCK(second, 7), "of its own");
 
 	must(gpc_pool_clear(owner, second, 0, GPC_REMOVE, 2000));
-	is_int(pool_new(owner, GPC_VRAM, 4, 1, GPC_POOL_OWNED), second, "one of another kind");
+	is_int(pool_new(owner, GPC_VRAM, 4, 1, GPC_POOL_OWNED), second,
+	       "one of another kind");
 	refused(gpc_returned(owner, second, b, 4, 0), ESTALE, "has none to tell of");
-	is_int(gpc_reserve(owner, second, 4, b, NULL, 0, 1000), 4, "its blocks are reserved");
+	is_int(gpc_reserve(owner, second, 4, b, NULL, 0, 1000), 4,
+	       "its blocks are reserved");
 	is_int(gpc_pool_available(owner, second), 0, "counted");
 	must(gpc_release(owner, b, 4));
 	done(owner);
@@ -273,8 +209,10 @@ static void test_given_up(void)
 	begin();
 	cache(own, 4);
 	section = must(gpc_section_enter(other));
-	refused(gpc_evict(owner, pool, 2, b, 0, 20), ETIMEDOUT, "an evict that takes too long");
-	refused(gpc_evict(owner, pool, 1, b, GPC_TAKE, 20), ETIMEDOUT, "and one that takes");
+	refused(gpc_evict(owner, pool, 2, b, 0, 20), ETIMEDOUT,
+		"an evict that takes too long");
+	refused(gpc_evict(owner, pool, 1, b, GPC_TAKE, 20), ETIMEDOUT,
+		"and one that takes");
 	refused(gpc_evict(owner, pool, 1, b, 0, 0), EAGAIN, "and one that tries");
 	ok(none(), "nothing is back yet");
 	gpc_section_leave(other, section);
@@ -284,174 +222,6 @@ static void test_given_up(void)
 	cache(own, 4);
 	is_int(gpc_pool_available(owner, pool), 4, "all may be filled again");
 	end("given up");
-}
-
-/* ---- a feed that was overwritten ---- */
-
-static void flood(int busy, uint32_t n)
-{
-	gpc_block b;
-	gpc_key k;
-
-	while (n--) {
-		k = key_of(c, 1 << 20 | n);
-		must(gpc_reserve(other, busy, 1, &b, NULL, 0, 1000));
-		must(gpc_publish(other, NULL, &k, &b, 1, NULL, 0, -1));
-		must(gpc_release(other, &b, 1));
-	}
-}
-
-/* So many changes that the feed has none of those before. */
-static void overwrite(int busy, uint64_t cursor)
-{
-	struct gpc_event ch;
-
-	flood(busy, FLOOD);
-	is_int(gpc_event_read(c, &cursor, &ch, 1), -ESTALE, "the feed has lost what was before");
-}
-
-static void all_back(void)
-{
-	int i;
-
-	for (i = 0; i < 5000 && stats_of(c, info_of(owner).peer).reserved < BLOCKS; i++)
-		nanosleep(&(struct timespec){ .tv_nsec = 1000000 }, NULL);
-	is_int(stats_of(c, info_of(owner).peer).reserved, BLOCKS, "all are back, untold");
-}
-
-static void test_lost(void)
-{
-	const uint32_t all = (1u << BLOCKS) - 1;
-	uint64_t cursor = UINT64_MAX;
-	gpc_block b[6];
-	uint32_t bits = 0;
-	int busy, i;
-
-	begin();
-	busy = pool_new(other, GPC_VRAM, 4, 3, 0);
-	must(gpc_event_read(c, &cursor, NULL, 0));
-	cache(own, BLOCKS);
-	must(gpc_pool_clear(other, pool, 0, 0, 1000));
-	all_back();
-	overwrite(busy, cursor);
-	is_int(back(BLOCKS), all, "all are told of");
-	ok(none(), "once");
-
-	/* in the midst of finding out, some go and come once more */
-	cache(own, BLOCKS);
-	must(gpc_pool_clear(other, pool, 0, 0, 1000));
-	all_back();
-	overwrite(busy, cursor);
-	is_int(gpc_returned(owner, pool, b, 6, 1000), 6, "some are told of");
-	cache(b, 6);
-	is_int(gpc_evict(other, pool, 6, b, 0, 1000), 6, "filled, and evicted again");
-	is_int(back(BLOCKS), all, "these, and the rest");
-	ok(none(), "once");
-
-	/* told of or not: what was published since is not the owner's */
-	cache(own, BLOCKS);
-	must(gpc_pool_clear(other, pool, 0, 0, 1000));
-	all_back();
-	overwrite(busy, cursor);
-	cache(own + 3, 5);
-	is_int(back(BLOCKS - 5), all & ~(31u << 3), "without those that it has published since");
-	ok(none(), "and no more");
-	is_int(gpc_evict(other, pool, 5, b, 0, 1000), 5, "which go as well");
-	for (i = 0; i < 5; i++)
-		bits |= 1u << GPC_SLOT(b[i]);
-	is_int(back(5), bits, "and are told of then");
-	flood(busy, FLOOD);
-	ok(none(), "a feed full of others' changes has nothing for it");
-	end("a feed that was overwritten");
-}
-
-/* ---- another writer ---- */
-
-static void test_takeover(void)
-{
-	uint64_t cursor = UINT64_MAX;
-	struct gpc_event ch[64];
-	int section, told = 0, i, n;
-	uint32_t bits;
-	gpc_block b[2];
-
-	cache_thread = false;
-	begin();
-	must(gpc_event_read(c, &cursor, NULL, 0));
-	cache(own, 6);
-	is_int(gpc_evict(other, pool, 2, b, 0, 1000), 2, "two are evicted");
-	bits = 1u << GPC_SLOT(b[0]) | 1u << GPC_SLOT(b[1]);
-	section = must(gpc_section_enter(other));
-	must(gpc_pool_clear(owner, pool, 0, 0, 1000));
-	serve_end();
-	must(gpc_writer_drop(c));
-	must(gpc_writer_take(c, 0, 0));
-	serve_begin(c);
-	is_int(back(2), bits, "which is told by another writer's time");
-	ok(none(), "but not the four whose grace period is not over");
-	gpc_section_leave(other, section);
-	is_int(back(4), 63 & ~bits, "until it is");
-	ok(none(), "once");
-	while ((n = must(gpc_event_read(c, &cursor, ch, 64))) > 0)
-		for (i = 0; i < n; i++)
-			told += ch[i].what == GPC_RETURNED;
-	is_int(told, 6, "the feed has one change for each");
-	end("another writer");
-	cache_thread = true;
-}
-
-/* ---- without a writer ---- */
-
-static void test_no_writer(void)
-{
-	gpc_block b[2];
-
-	cache_thread = false;
-	begin();
-	cache(own, 2);
-	is_int(gpc_evict(other, pool, 1, b, 0, 1000), 1, "one is evicted");
-	serve_end();
-	must(gpc_writer_drop(c));
-	is_int(gpc_returned(owner, pool, b, 2, 1000), 1, "told without a writer");
-	is_int(gpc_returned(owner, pool, b, 2, 0), 0, "a look needs none");
-	refused(gpc_returned(owner, pool, b, 2, 5000), ENOTCONN, "who waits is told");
-	must(gpc_writer_take(c, 0, 0));
-	serve_begin(c);
-	end("no writer");
-	cache_thread = true;
-}
-
-/* The call that added the pool had no answer: who finds the pool keeps it. */
-static void test_found(void)
-{
-	struct gpc_pool p = pool_of(GPC_VRAM, 4, 5), q = { .size = sizeof(q) };
-	gpc_block b[4];
-	int n = -1, i;
-
-	cache_thread = false;
-	begin();
-	serve_end();
-	must(gpc_writer_drop(c));
-	p.flags = GPC_POOL_CALLER;
-	refused(gpc_pool_add(owner, &p, -1), ENOTCONN, "a pool is added without a writer");
-	must(gpc_writer_take(c, 0, 0));
-	serve_begin(c);
-	done(owner);
-	for (i = 0; i < 8 && n < 0; i++)
-		if (i != pool && gpc_pool_get(owner, i, &q) == 0)
-			n = i;
-	ok(n >= 0 && q.space == 5, "the next one adds it");
-	for (i = 0; i < 4; i++)
-		b[i] = GPC_BLOCK(n, i);
-	is_int(gpc_release(owner, b, 4), 0, "the owner has its blocks");
-	is_int(gpc_returned(owner, n, b, 4, 0), 0, "from the start");
-	cache(b, 4);
-	is_int(gpc_evict(other, n, 3, b, 0, 1000), 3, "three are evicted");
-	for (i = 0; i < 3 && gpc_returned(owner, n, b, 1, 2000) == 1; i++)
-		;
-	is_int(i, 3, "and told");
-	end("found");
-	cache_thread = true;
 }
 
 /* ---- all at once ---- */
@@ -486,8 +256,9 @@ static void *engine(void *arg)
 	while (!__atomic_load_n(&stop, __ATOMIC_ACQUIRE)) {
 		n = must(gpc_returned(owner, pool, b, 2, 10));
 		for (i = 0; i < n; i++) {
-			k = key_of(owner, 1000000 + __atomic_load_n(&slot[GPC_SLOT(b[i])].key,
-								     __ATOMIC_RELAXED));
+			k = key_of(owner,
+				   1000000 + __atomic_load_n(&slot[GPC_SLOT(b[i])].key,
+							     __ATOMIC_RELAXED));
 			must(gpc_lookup(owner, 0, &k, 1, &found, GPC_QUIET));
 			if (__atomic_exchange_n(&slot[GPC_SLOT(b[i])].state, MINE,
 						__ATOMIC_ACQ_REL) != CACHED || found >= 0)
@@ -539,22 +310,21 @@ static void test_all(void)
 	for (i = 0; i < 3; i++)
 		pthread_join(thread[i], NULL);
 	ok(told >= 2000, "%u returns in two threads", told);
-	is_int(wrong, 0, "each block was told once, was not found then, and could be filled");
+	is_int(wrong, 0,
+	       "each block was told once, was not found then, and could be filled");
 	end("all at once");
 }
 
 static int body(void)
 {
 	cache_thread = true;
-	test_ways();
+	test_evicted();
+	test_dropped();
+	test_demoted();
 	test_errors();
 	test_pools();
 	test_wait();
 	test_given_up();
-	test_lost();
-	test_takeover();
-	test_no_writer();
-	test_found();
 	test_all();
 	return done_testing();
 }

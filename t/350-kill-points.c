@@ -5,7 +5,7 @@
  * reservations, pools, and the feed of changes.
  *
  *   GPC_T_ROUNDS=n GPC_T_SEED=n    more of it, and another course of events */
-#include "t/lib/model.h"
+#include "t/lib/actor.h"
 
 #include "peer/handle.h"
 #include "segment/blocks.h"

@@ -11,14 +11,20 @@ t_programs = \
 	%reldir%/006-segment-names.t \
 	%reldir%/007-err-log.t \
 	%reldir%/008-team.t \
+	%reldir%/009-segment-damage.t \
 	%reldir%/010-epoch.t \
 	%reldir%/011-refs.t \
 	%reldir%/012-lookup.t \
+	%reldir%/013-segment-snapshot.t \
+	%reldir%/014-lookup-calls.t \
 	%reldir%/020-feed-walk.t \
 	%reldir%/021-check.t \
 	%reldir%/022-device-host.t \
 	%reldir%/023-bench-peers.t \
 	%reldir%/024-queue.t \
+	%reldir%/025-check-live.t \
+	%reldir%/026-device-sections.t \
+	%reldir%/027-mirror-step.t \
 	%reldir%/100-seed.t \
 	%reldir%/110-publish.t \
 	%reldir%/111-ask.t \
@@ -40,14 +46,17 @@ t_programs = \
 	%reldir%/136-moves-refs.t \
 	%reldir%/137-crowded.t \
 	%reldir%/138-parents-leave.t \
+	%reldir%/139-move-ends.t \
 	%reldir%/140-lru.t \
 	%reldir%/141-order.t \
+	%reldir%/142-sources-wait.t \
 	%reldir%/150-pools.t \
 	%reldir%/151-clear.t \
 	%reldir%/152-one-step.t \
 	%reldir%/153-caller.t \
 	%reldir%/154-returned.t \
 	%reldir%/155-capacity.t \
+	%reldir%/156-returned-lost.t \
 	%reldir%/160-sections.t \
 	%reldir%/161-feed.t \
 	%reldir%/162-mirror.t \
@@ -63,6 +72,7 @@ t_programs = \
 	%reldir%/191-errors.t \
 	%reldir%/192-sentences.t \
 	%reldir%/193-create-fails.t \
+	%reldir%/194-refused-items.t \
 	%reldir%/200-workers.t \
 	%reldir%/210-spaces.t \
 	%reldir%/211-moves-race.t \
@@ -157,8 +167,10 @@ t_scripts = \
 	%reldir%/920-pkg-config.t
 
 t_support = \
-	%reldir%/lib/brat.h \
+	%reldir%/lib/actor.h \
 	%reldir%/lib/cache.h \
+	%reldir%/lib/checked.h \
+	%reldir%/lib/copied.h \
 	%reldir%/lib/churn.h \
 	%reldir%/lib/counts.h \
 	%reldir%/lib/crew.h \
@@ -166,8 +178,6 @@ t_support = \
 	%reldir%/data/small.jsonl \
 	%reldir%/lib/devices.h \
 	%reldir%/lib/dies.h \
-	%reldir%/lib/fake.h \
-	%reldir%/lib/files.h \
 	%reldir%/gpu/check \
 	%reldir%/gpu/held.h \
 	%reldir%/gpu/makefile \
@@ -175,17 +185,19 @@ t_support = \
 	%reldir%/gpu/work.cu \
 	%reldir%/gpu/work.h \
 	%reldir%/gpu/worker.h \
-	%reldir%/lib/hand.h \
-	%reldir%/lib/looks.h \
+	%reldir%/lib/four_pools.h \
+	%reldir%/lib/host.h \
 	%reldir%/lib/made.h \
 	%reldir%/lib/meet.h \
 	%reldir%/lib/mirrors.h \
 	%reldir%/lib/model.h \
+	%reldir%/lib/moved.h \
 	%reldir%/lib/namespaces.h \
 	%reldir%/lib/neighbour.h \
 	%reldir%/lib/options.h \
-	%reldir%/lib/recency.h \
+	%reldir%/lib/returned.h \
 	%reldir%/lib/scratch.h \
+	%reldir%/lib/sentences.h \
 	%reldir%/lib/stops.h \
 	%reldir%/lib/takes.h \
 	%reldir%/lib/tap.h \

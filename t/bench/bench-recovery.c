@@ -60,7 +60,10 @@ static void die(const char *what, int err)
 	exit(err == 1 ? 1 : 2);
 }
 
-static int must(int value, const char *what)
+/* What has to work for the rest to make sense. */
+#define must(call) must_work((call), #call)
+
+static int must_work(int value, const char *what)
 {
 	if (value < 0)
 		die(what, 2);
@@ -96,7 +99,7 @@ static gpc *attach(uint32_t flags)
 	struct gpc_attach_options opt = { .size = sizeof(opt), .timeout_ms = 5000 };
 	gpc *c;                          /* those killed before may not be reaped yet */
 
-	must(gpc_attach(name, &opt, flags, &c), "attach");
+	must(gpc_attach(name, &opt, flags, &c));
 	return c;
 }
 
@@ -113,7 +116,7 @@ static void prompt_keys(gpc *c, gpc_key *key, uint32_t n)
 		*from = draw() | 1;
 	for (i = 0; i < n; i++)
 		digest[i] = i < same ? *from + i : draw();
-	must(gpc_key_import(c, digest, 8, 8, n, 0, key + 1), "import");
+	must(gpc_key_import(c, digest, 8, 8, n, 0, key + 1));
 	memset(key, 0, sizeof(*key));
 }
 
@@ -122,13 +125,13 @@ static uint32_t publish_prompt(gpc *c, const gpc_key *key, uint32_t n)
 	gpc_block block[PROMPT];
 	uint32_t hit;
 
-	hit = (uint32_t)must(gpc_acquire(c, 0, key + 1, n, block, 0), "acquire");
+	hit = (uint32_t)must(gpc_acquire(c, 0, key + 1, n, block, 0));
 	if (hit < n) {
-		must(gpc_reserve(c, 0, n - hit, block + hit, NULL, 0, -1), "reserve");
+		must(gpc_reserve(c, 0, n - hit, block + hit, NULL, 0, -1));
 		must(gpc_publish(c, key + hit, key + hit + 1, block + hit, n - hit, NULL,
-				 0, -1), "publish");
+				 0, -1));
 	}
-	must(gpc_release(c, block, n), "unref");
+	must(gpc_release(c, block, n));
 	return n - hit;
 }
 
@@ -148,7 +151,7 @@ static void fill(gpc *c)
 		n = OWNED - nkept < PROMPT ? OWNED - nkept : PROMPT;
 		prompt_keys(c, key, n);
 		publish_prompt(c, key, n);
-		must(gpc_acquire(c, 0, key + 1, n, kept_block + nkept, 0), "acquire");
+		must(gpc_acquire(c, 0, key + 1, n, kept_block + nkept, 0));
 		memcpy(kept + nkept, key + 1, n * sizeof(*kept));
 		nkept += n;
 	}
@@ -209,11 +212,11 @@ static void run_writer(void)
 
 	shared->ready = 1;
 	from = now_ns();
-	must(gpc_writer_take(c, GPC_STANDBY, -1), "writer_take");
+	must(gpc_writer_take(c, GPC_STANDBY, -1));
 	shared->took_ns = now_ns() - from;
 	shared->ready = 2;
 	for (;;)
-		must(gpc_writer_serve(c, -1), "writer_serve");
+		must(gpc_writer_serve(c, -1));
 }
 
 static void run_worker(void)
@@ -222,7 +225,7 @@ static void run_worker(void)
 	uint32_t i;
 
 	for (i = 0; i < WORKER; i++)
-		if (must(gpc_ref(c, kept + i, kept_block + i, 1), "ref") != 1)
+		if (must(gpc_ref(c, kept + i, kept_block + i, 1)) != 1)
 			shared->wrong++;
 	shared->ready = 1;
 	pause();
@@ -253,8 +256,8 @@ static void nothing(gpc *c)              /* a command, and its answer */
 {
 	gpc_block block;
 
-	must(gpc_reserve(c, 0, 1, &block, NULL, 0, -1), "reserve");
-	must(gpc_release(c, &block, 1), "unref");
+	must(gpc_reserve(c, 0, 1, &block, NULL, 0, -1));
+	must(gpc_release(c, &block, 1));
 }
 
 /* The writer goes, another one comes; `quiet` is as much time without any death. */
@@ -284,7 +287,7 @@ static uint64_t references(gpc *c)
 {
 	struct gpc_stats s = { .size = sizeof(s) };
 
-	must(gpc_stats_get(c, -1, &s), "get_stats");
+	must(gpc_stats_get(c, -1, &s));
 	return s.refs;
 }
 
@@ -343,7 +346,7 @@ static void say(void *arg, const char *line)
 /* No writer is there any more: the parent takes the seat, once everything is at rest. */
 static void verify(gpc *c)
 {
-	must(gpc_writer_take(c, 0, 0), "writer_take");
+	must(gpc_writer_take(c, 0, 0));
 	nothing(c);
 	if (gpc_check(c, say, NULL) != 0 || shared->wrong) {
 		fprintf(stderr, "bench-recovery: the cache is damaged, or %llu answers were wrong: "
@@ -414,7 +417,7 @@ int main(int argc, char **argv)
 		return 2;
 	}
 	cfg.vram_blocks = blocks;
-	must(gpc_create(name, &cfg, NULL, GPC_SERVE, &owner), "create");
+	must(gpc_create(name, &cfg, NULL, GPC_SERVE, &owner));
 	c = attach(0);
 	fill(c);
 	gpc_close(owner);               /* and its seat as a writer */

@@ -73,6 +73,27 @@ TAP_FN int scratch_open(const char *name)
 	return err;
 }
 
+/* A snapshot of it, and its copy. */
+TAP_FN int scratch_look(const char *name, struct segment *s)
+{
+	int err = segment_snapshot(s, name, scratch);
+
+	if (!err && (err = segment_refresh(s)))
+		segment_close(s);
+	return err;
+}
+
+/* A file of cache NAME with no other content. */
+TAP_FN void scratch_put(const char *name, const char *suffix, const char *text)
+{
+	int fd = open(scratch_file(name, suffix),
+		      O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+
+	if (fd < 0 || write(fd, text, strlen(text)) != (ssize_t)strlen(text))
+		bail("gpc.%s.%s: cannot be written", name, suffix);
+	close(fd);
+}
+
 /* n bytes of a file, exchanged for others; get or put may be NULL. */
 TAP_FN void scratch_patch(const char *path, long at, const void *put, void *get, size_t n)
 {

@@ -8,7 +8,10 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-static int must(int r, const char *what)
+/* What has to work for the rest to make sense. */
+#define must(call) must_work((call), #call)
+
+static int must_work(int r, const char *what)
 {
 	if (r < 0) {
 		fprintf(stderr, "crowd: %s: %s\n", what, gpc_last_error());
@@ -25,10 +28,10 @@ static void sit(const char *dir, const char *name)
 	gpc_block b;
 	gpc *c;
 
-	must(gpc_attach(name, &opt, 0, &c), "attach");
+	must(gpc_attach(name, &opt, 0, &c));
 	for (int i = 0; i < GPC_SECTIONS; i++)
-		section[i] = must(gpc_section_enter(c), "enter");
-	must(gpc_lookup(c, 0, &k, 1, &b, 0), "lookup");
+		section[i] = must(gpc_section_enter(c));
+	must(gpc_lookup(c, 0, &k, 1, &b, 0));
 	for (int i = 1; i < GPC_SECTIONS; i++)
 		gpc_section_leave(c, section[i]);
 }

@@ -15,7 +15,10 @@
 
 enum { MOST = 256, TAG = 7 };
 
-static int must(int r, const char *what)
+/* What has to work for the rest to make sense. */
+#define must(call) must_work((call), #call)
+
+static int must_work(int r, const char *what)
 {
 	if (r < 0) {
 		fprintf(stderr, "hold: %s: %s\n", what, gpc_last_error());
@@ -32,10 +35,9 @@ static void publish(gpc *c, uint64_t first, uint32_t n, const gpc_block *blocks)
 
 	for (uint32_t i = 0; i < n; i++)
 		numbers[i] = first + i;
-	must(gpc_key_import(c, numbers, 8, 8, n, 0, keys + 1), "import");
+	must(gpc_key_import(c, numbers, 8, 8, n, 0, keys + 1));
 	if (must(gpc_publish(c, keys, keys + 1, blocks, n,
-			     GPC_OPTIONS(gpc_publish_options, .tag = TAG), 0, -1),
-		 "publish") != (int)n) {
+			     GPC_OPTIONS(gpc_publish_options, .tag = TAG), 0, -1)) != (int)n) {
 		fprintf(stderr, "hold: the keys are there already\n");
 		exit(1);
 	}
@@ -73,14 +75,13 @@ int main(int argc, char **argv)
 	sections = (uint32_t)atoi(argv[6]);
 	if (refs > MOST || reserved > MOST)
 		return 2;
-	must(gpc_attach(argv[2], &opt, 0, &c), "attach");
+	must(gpc_attach(argv[2], &opt, 0, &c));
 	if (refs + reserved)
-		must(gpc_reserve(c, 0, refs + reserved, blocks, NULL, 0, 5000),
-		     "reserve");
+		must(gpc_reserve(c, 0, refs + reserved, blocks, NULL, 0, 5000));
 	if (refs)
 		publish(c, argc > 7 ? strtoull(argv[7], NULL, 10) : 1, refs, blocks);
 	while (sections--)
-		must(gpc_section_enter(c), "enter");
+		must(gpc_section_enter(c));
 	wait_for_gate();
 	return gpc_close(c) < 0;
 }
