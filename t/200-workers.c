@@ -34,7 +34,7 @@ static void verify(const struct request *r)
 	uint32_t i;
 
 	for (i = 0; i < r->hit + r->got; i++)
-		must(r->resident[i] < 0 || crew_holds(r->resident[i], r->key[i + 1]),
+		need(r->resident[i] < 0 || crew_holds(r->resident[i], r->key[i + 1]),
 		     "block 0x%x has other bytes than those of its key",
 		     (unsigned)r->resident[i]);
 }
@@ -48,7 +48,7 @@ static void find(struct request *r)
 		r->key[i] = crew_key(chain * 100 + i);
 	r->got = 0;
 	r->hit = (uint32_t)gpc_acquire(r->c, 0, r->key + 1, r->n, r->block, 0);
-	must(r->hit <= r->n, "acquire: %s", gpc_last_error());
+	need(r->hit <= r->n, "acquire: %s", gpc_last_error());
 	memcpy(r->resident, r->block, r->hit * sizeof(r->block[0]));
 	verify(r);
 	count(N_HIT, r->hit);
@@ -64,7 +64,7 @@ static void compute(struct request *r)
 		count(N_FULL, 1);
 		return;
 	}
-	must(got >= 0, "reserve: %s", gpc_last_error());
+	need(got >= 0, "reserve: %s", gpc_last_error());
 	r->got = (uint32_t)got;
 	for (i = r->hit; i < r->hit + r->got; i++) {
 		crew_own(r->block[i]);
@@ -84,7 +84,7 @@ static void settle(struct request *r, uint32_t i)
 		count(N_PUBLISHED, 1);
 		return;
 	}
-	must(at >= 0 || at == -ENOENT || at == -EAGAIN, "publish answers %d", at);
+	need(at >= 0 || at == -ENOENT || at == -EAGAIN, "publish answers %d", at);
 	count(N_DUPLICATE, at >= 0);
 	must_be(gpc_release(r->c, &b, 1), 0);
 }
@@ -104,8 +104,8 @@ static void publish(struct request *r)
 				    .resident = r->resident + r->hit, .ticket = &t),
 			0, waits ? -1 : 0);
 	if (!waits && n == -EAGAIN)       /* never with so few in flight */
-		must(false, "the ring is full");
-	must(n >= 0 && n <= (int)r->got, "publish: %s", gpc_last_error());
+		need(false, "the ring is full");
+	need(n >= 0 && n <= (int)r->got, "publish: %s", gpc_last_error());
 	if (!waits)
 		must_be(gpc_ticket_wait(r->c, t, -1), 0);
 	for (i = r->hit; i < r->hit + r->got; i++)
@@ -119,7 +119,7 @@ static void release(struct request *r)
 	gpc_block last = r->hit + r->got ? r->resident[r->hit + r->got - 1] : GPC_NONE;
 
 	if (last >= 0 && !crew_random(&r->seed, 20)) {
-		must(gpc_drop(r->c, &last, 1, NULL, 0, -1) >= 0, "drop: %s", gpc_last_error());
+		need(gpc_drop(r->c, &last, 1, NULL, 0, -1) >= 0, "drop: %s", gpc_last_error());
 		count(N_DROPPED, 1);
 		verify(r);
 	}
@@ -136,7 +136,7 @@ static void evict(struct request *r)
 	uint32_t flags = crew_random(&r->seed, 2) ? GPC_TAKE : 0;
 	int i, n = gpc_evict(r->c, 0, 3, id, flags, -1);
 
-	must(n >= 0, "evict: %s", gpc_last_error());
+	need(n >= 0, "evict: %s", gpc_last_error());
 	count(N_EVICTED, (uint64_t)n);
 	if (!flags)
 		return;
@@ -163,7 +163,7 @@ static void compute_the_same(gpc *c, int me)
 	must_be(gpc_publish(c, &crew_no_key, &key, &b, 1,
 			    GPC_OPTIONS(gpc_publish_options, .resident = &at), 0,
 			    -1) == (at == b), 1);
-	must(at >= 0 && crew_holds(at, key), "publish answers %d", at);
+	need(at >= 0 && crew_holds(at, key), "publish answers %d", at);
 	crew->count[N_DUP_BLOCK + me] = (uint64_t)at;
 	count(N_DUP_OWN, at == b);
 	crew_open(GATE_SAME);
@@ -213,7 +213,7 @@ static int writer(int me)
 	must_be(st.live + st.free_blocks + st.dying, BLOCKS);
 	/* the writer counts only who was answered; each worker was one by one */
 	must_be(st.published, crew->count[N_PUBLISHED] + 1);
-	must(st.duplicate >= crew->count[N_DUPLICATE] + WORKERS - 1, "duplicates: %llu",
+	need(st.duplicate >= crew->count[N_DUPLICATE] + WORKERS - 1, "duplicates: %llu",
 	     (unsigned long long)st.duplicate);
 	crew_check(c);
 	gpc_close(c);

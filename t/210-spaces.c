@@ -33,7 +33,7 @@ static int add_pool(gpc *c, uint32_t kind, uint32_t flags, uint32_t space, uint3
 			      .blocks = blocks, .demote_to = demote_to };
 	int n = gpc_pool_add(c, &p, -1);
 
-	must(n >= 0, "pool_add: %s", gpc_last_error());
+	need(n >= 0, "pool_add: %s", gpc_last_error());
 	return n;
 }
 
@@ -41,7 +41,7 @@ static gpc_block at(struct side *s, uint32_t spaces, gpc_key key)
 {
 	gpc_block b = GPC_NONE;
 
-	must(gpc_lookup(s->c, spaces, &key, 1, &b, GPC_QUIET) >= 0, "lookup: %s",
+	need(gpc_lookup(s->c, spaces, &key, 1, &b, GPC_QUIET) >= 0, "lookup: %s",
 	     gpc_last_error());
 	return b;
 }
@@ -57,7 +57,7 @@ static void carry_out(struct side *s, const struct gpc_move *m, int n)
 	for (i = 0; i < n && m[i].to < 0; i++)
 		;
 	if (i < n)
-		must(gpc_commit(s->c, m, (uint32_t)n, NULL, 0, -1) > 0, "commit: %s",
+		need(gpc_commit(s->c, m, (uint32_t)n, NULL, 0, -1) > 0, "commit: %s",
 		     gpc_last_error());
 }
 
@@ -80,10 +80,10 @@ static void each_its_own(struct side *s, const gpc_key *key, gpc_block *b)
 	must_be(gpc_publish(s->c, key, key + 1, b, 4, NULL, 0, -1), 4);
 	both_at_once(s);
 	for (i = 0; i < 4; i++)
-		must(at(s, s->own, key[i + 1]) == b[i], "its own block is found");
+		need(at(s, s->own, key[i + 1]) == b[i], "its own block is found");
 	must_be(gpc_lookup(s->c, 0, key + 1, 4, at_all, GPC_QUIET), 4);
 	for (i = 0; i < 4; i++)
-		must(GPC_POOL(at_all[i]) == (int)crew->count[N_FOUND], "lowest space first");
+		need(GPC_POOL(at_all[i]) == (int)crew->count[N_FOUND], "lowest space first");
 	must_be(gpc_lookup(s->c, SHARED, key + 1, 4, at_all, GPC_QUIET), 0);
 	both_at_once(s);
 }
@@ -115,15 +115,15 @@ static void first_demotes(struct side *s, const gpc_key *key, const gpc_block *b
 	both_at_once(s);
 	for (i = 0; i < 4; i++) {
 		r = at(s, SHARED, key[i + 1]);
-		must(r >= 0 && GPC_POOL(r) == s->ram && crew_holds(r, key[i + 1]),
+		need(r >= 0 && GPC_POOL(r) == s->ram && crew_holds(r, key[i + 1]),
 		     "key %d is in RAM now", i);
-		must(at(s, s->own, key[i + 1]) == b[i], "and where it was");
+		need(at(s, s->own, key[i + 1]) == b[i], "and where it was");
 	}
 	if (s->me == 1) {
 		must_be(gpc_demote(s->c, s->pool, -1, list, 4, m, GPC_COPY, -1), 4);
 		for (i = 0; i < 4; i++)
 			must_be(m[i].to, GPC_NONE);
-		must(at(s, s->own, key[4]) == list[0], "kept");
+		need(at(s, s->own, key[4]) == list[0], "kept");
 	}
 	both_at_once(s);
 }
@@ -149,7 +149,7 @@ static void second_comes_back(struct side *s, const gpc_key *key, gpc_block *b)
 		b[i] = m[i].to;
 		must_be(at(s, s->own, key[i + 1]), b[i]);
 		must_be(at(s, SHARED, key[i + 1]), r[i]);
-		must(crew_holds(b[i], key[i + 1]), "copied");
+		need(crew_holds(b[i], key[i + 1]), "copied");
 	}
 }
 
@@ -160,7 +160,7 @@ static void first_takes_it_all(struct side *s, const gpc_key *key, gpc_block *b)
 	gpc_block r[4];
 	int i, result[4];
 
-	must(gpc_drop(s->c, b, 1, NULL, 0, -1) == 1, "drop: %s", gpc_last_error());
+	need(gpc_drop(s->c, b, 1, NULL, 0, -1) == 1, "drop: %s", gpc_last_error());
 	must_be(gpc_acquire(s->c, s->own | SHARED, key + 1, 4, r, 0), 4);
 	must_be(gpc_promote(s->c, r, 4, s->pool, m, NULL, 0, -1), 4);
 	for (i = 0; i < 4; i++)
@@ -216,7 +216,7 @@ static void step_by_step(struct side *s)
 	if (s->me == 0)
 		first_takes_it_all(s, key, b);
 	both_at_once(s);
-	must(at(s, s->own, key[4]) == b[3] && crew_holds(b[3], key[4]), "each has its own");
+	need(at(s, s->own, key[4]) == b[3] && crew_holds(b[3], key[4]), "each has its own");
 	must_be(gpc_release(s->c, b, 4), 0);
 	if (s->me == 0)
 		parent_of_its_own(s);
@@ -235,7 +235,7 @@ static void verify(const struct prompt *p)
 	uint32_t i;
 
 	for (i = 0; i < p->hit; i++)
-		must(crew_holds(p->block[i], p->key[i + 1]), "block 0x%x has other bytes",
+		need(crew_holds(p->block[i], p->key[i + 1]), "block 0x%x has other bytes",
 		     (unsigned)p->block[i]);
 }
 
@@ -248,7 +248,7 @@ static void find(struct side *s, struct prompt *p)
 	for (i = 1; i <= p->n; i++)
 		p->key[i] = crew_key(number * 100 + i);
 	hit = gpc_acquire(s->c, s->own | SHARED, p->key + 1, p->n, p->block, 0);
-	must(hit >= 0, "acquire: %s", gpc_last_error());
+	need(hit >= 0, "acquire: %s", gpc_last_error());
 	p->hit = (uint32_t)hit;
 	for (i = 0; i < p->hit && GPC_POOL(p->block[i]) == s->pool; i++)
 		;
@@ -268,15 +268,15 @@ static void bring_up(struct side *s, struct prompt *p)
 	if (!want || p->local + want < p->hit)
 		return;
 	n = gpc_promote(s->c, p->block + p->local, want, s->pool, m, NULL, flags, -1);
-	must(n > 0 || n == -ENOSPC || n == -ESTALE, "promote: %d, %s", n, gpc_last_error());
+	need(n > 0 || n == -ENOSPC || n == -ESTALE, "promote: %d, %s", n, gpc_last_error());
 	for (i = 0; i < n; i++)
 		if (m[i].to >= 0)
 			crew_copy(m[i].from, m[i].to);
 	if (n > 0)
-		must(gpc_commit(s->c, m, (uint32_t)n, result, 0, -1) >= 0, "commit: %s",
+		need(gpc_commit(s->c, m, (uint32_t)n, result, 0, -1) >= 0, "commit: %s",
 		     gpc_last_error());
 	for (i = 0; i < n && m[i].to >= 0 && result[i] == 0; i++) {
-		must(m[i].from == p->block[p->local], "in order");
+		need(m[i].from == p->block[p->local], "in order");
 		p->block[p->local++] = m[i].to;
 		count(N_PROMOTED, 1);
 	}
@@ -292,7 +292,7 @@ static void fill(struct side *s, struct prompt *p)
 	if (p->local < p->hit || p->hit == p->n)
 		return;
 	n = gpc_reserve(s->c, s->pool, p->n - p->hit, b, NULL, GPC_PARTIAL, -1);
-	must(n > 0 || n == -ENOSPC, "reserve: %s", gpc_last_error());
+	need(n > 0 || n == -ENOSPC, "reserve: %s", gpc_last_error());
 	for (i = 0; (int)i < n; i++) {
 		crew_own(b[i]);
 		crew_write(b[i], p->key[p->hit + i + 1]);
@@ -316,21 +316,21 @@ static void push_down(struct side *s)
 	bool cancel = !crew_random(&s->seed, 5);
 
 	n = gpc_demote(s->c, s->pool, -1, NULL, 4, m, flags, -1);
-	must(n > 0 || n == -ENOSPC, "demote: %s", gpc_last_error());
+	need(n > 0 || n == -ENOSPC, "demote: %s", gpc_last_error());
 	for (i = 0; i < n; i++) {
 		if (m[i].to < 0) {
 			count(N_SPARED, 1);
 			continue;
 		}
-		must(crew_holds(m[i].from, m[i].key), "a source has other bytes");
+		need(crew_holds(m[i].from, m[i].key), "a source has other bytes");
 		crew_copy(m[i].from, m[i].to);
 	}
 	if (n <= 0)
 		return;
-	must(gpc_commit(s->c, m, (uint32_t)n, result, cancel ? GPC_CANCEL : 0, -1) >= 0,
+	need(gpc_commit(s->c, m, (uint32_t)n, result, cancel ? GPC_CANCEL : 0, -1) >= 0,
 	     "commit: %s", gpc_last_error());
 	for (i = 0; i < n; i++) {
-		must(result[i] == 0 || result[i] == -EEXIST || result[i] == -ESTALE,
+		need(result[i] == 0 || result[i] == -EEXIST || result[i] == -ESTALE,
 		     "commit answers %d", result[i]);
 		count(N_DEMOTED, !cancel && m[i].to >= 0 && result[i] == 0);
 	}

@@ -47,16 +47,16 @@ static bool publish(gpc *c, gpc_key k, gpc_block *b)
 	gpc_block at = GPC_NONE;
 	int n = gpc_reserve(c, 0, 1, b, NULL, 0, -1);
 
-	must(n == 1, "reserve: %s", gpc_last_error());
+	need(n == 1, "reserve: %s", gpc_last_error());
 	crew_own(*b);
 	crew_write(*b, k);
 	crew_disown(*b);
-	must(gpc_publish(c, NULL, &k, b, 1,
+	need(gpc_publish(c, NULL, &k, b, 1,
 			 GPC_OPTIONS(gpc_publish_options, .resident = &at), 0, -1) >= 0, "publish: %s",
 	     gpc_last_error());
 	if (at == *b)
 		return true;
-	must(at == -EAGAIN, "publish answers %d", at);
+	need(at == -EAGAIN, "publish answers %d", at);
 	must_be(gpc_release(c, b, 1), 0);
 	return false;
 }
@@ -69,7 +69,7 @@ static int holder(gpc *c)
 	int i;
 
 	for (i = 0; i < PINNED; i++)
-		must(publish(c, key[i], &b), "the table is full");
+		need(publish(c, key[i], &b), "the table is full");
 	must_be(gpc_mirror_sync(c, GPC_TICKET_ALL, -1), 0);
 	crew_open(GATE_FULL);
 	crew_wait(GATE_END, 1);
@@ -95,7 +95,7 @@ static int churner(gpc *c)
 		else
 			count(N_REFUSED, 1);
 		if (i % CHURN == CHURN - 1) {
-			must(gpc_drop(c, b, (uint32_t)live, NULL, 0, -1) >= 0, "drop");
+			need(gpc_drop(c, b, (uint32_t)live, NULL, 0, -1) >= 0, "drop");
 			must_be(gpc_release(c, b, (uint32_t)live), 0);
 			live = 0;
 		}
@@ -118,7 +118,7 @@ static void move(gpc *c, gpc_block *b, int from)
 		return;
 	n = from == 0 ? gpc_demote(c, 0, 1, list, (uint32_t)n, m, 0, -1) :
 			gpc_promote(c, list, (uint32_t)n, 0, m, NULL, 0, -1);
-	must(n > 0 || n == -ENOSPC, "from pool %d: %d, %s", from, n, gpc_last_error());
+	need(n > 0 || n == -ENOSPC, "from pool %d: %d, %s", from, n, gpc_last_error());
 	if (n <= 0)
 		return;
 	for (i = 0; i < n; i++) {
@@ -140,7 +140,7 @@ static int mover(gpc *c)
 	int i;
 
 	for (i = 0; i < MOVING; i++)
-		must(publish(c, key[PINNED + i], &b[i]), "the table is full");
+		need(publish(c, key[PINNED + i], &b[i]), "the table is full");
 	must_be(gpc_mirror_sync(c, GPC_TICKET_ALL, -1), 0);
 	crew_open(GATE_FULL);
 	for (i = 0; crew_goes_on(GATE_END, 1); i++)
@@ -155,7 +155,7 @@ static void all_there(const gpc_block *b, uint32_t n, const char *where)
 	uint32_t i;
 
 	for (i = 0; i < n; i++)
-		must(b[i] >= 0, "key %u, live all the while, is a miss in %s", i, where);
+		need(b[i] >= 0, "key %u, live all the while, is a miss in %s", i, where);
 }
 
 static int looker(gpc *c)
@@ -184,7 +184,7 @@ static int acquirer(gpc *c)
 	while (crew_goes_on(GATE_END, 1)) {
 		must_be(gpc_acquire(c, 0, key, PINNED, b, 0), PINNED);
 		for (i = 0; i < PINNED; i++)
-			must(crew_holds(b[i], key[i]), "key %d: other bytes", i);
+			need(crew_holds(b[i], key[i]), "key %d: other bytes", i);
 		must_be(gpc_release(c, b, PINNED), 0);
 		must_be(gpc_lookup(c, 0, key, PINNED, b, GPC_REF), PINNED);
 		must_be(gpc_release(c, b, PINNED), 0);
@@ -202,11 +202,11 @@ static int watcher(gpc *c)
 
 	while (crew_goes_on(GATE_END, 1)) {
 		section = gpc_section_enter(c);
-		must(section >= 0, "enter: %s", gpc_last_error());
-		must(gpc_lookup(c, 0, key, HELD + CHURN, b, GPC_QUIET) >= HELD, "lookup");
+		need(section >= 0, "enter: %s", gpc_last_error());
+		need(gpc_lookup(c, 0, key, HELD + CHURN, b, GPC_QUIET) >= HELD, "lookup");
 		for (again = 0; again < 4; again++) {
 			for (i = 0; i < HELD + CHURN; i++)
-				must(b[i] < 0 || crew_holds(b[i], key[i]),
+				need(b[i] < 0 || crew_holds(b[i], key[i]),
 				     "block 0x%x, seen in an open section, has other bytes",
 				     (unsigned)b[i]);
 			sched_yield();
@@ -229,12 +229,12 @@ static int device(gpc *c)
 	must_be(gpc_dev_open(c, "host", &d), 0);
 	while (crew_goes_on(GATE_END, 1)) {
 		section = gpc_dev_enter(d);
-		must(section >= 0, "dev_enter: %s", gpc_last_error());
+		need(section >= 0, "dev_enter: %s", gpc_last_error());
 		must_be(gpc_dev_lookup(d, 0, key, HELD + CHURN, b, NULL), 0);
 		must_be(gpc_dev_wait(d, NULL, -1), 0);
 		all_there(b, HELD, "the mirror");
 		for (i = 0; i < HELD + CHURN; i++)
-			must(b[i] < 0 || crew_holds(b[i], key[i]),
+			need(b[i] < 0 || crew_holds(b[i], key[i]),
 			     "block 0x%x, seen in the mirror, has other bytes", (unsigned)b[i]);
 		must_be(gpc_dev_leave(d, section, NULL), 0);
 		count(N_DEVICE, HELD);

@@ -36,7 +36,7 @@ static int early(int me)
 	must_be(attach(1, 0, &c), -ENOENT);
 	crew_open(GATE_ABOUT);
 	c = crew_attach("early");
-	must(!strcmp(crew_stats(c, crew_seat(c)).label, "early"), "it has a seat");
+	need(!strcmp(crew_stats(c, crew_seat(c)).label, "early"), "it has a seat");
 	crew_open(GATE_SEATED);
 	crew_wait(GATE_END, 1);
 	gpc_close(c);
@@ -93,7 +93,7 @@ static int newcomer(int me)
 
 	crew_wait(GATE_SEATED, 1);
 	must_be(attach(0, 0, &c), -EUSERS);
-	must(strstr(gpc_last_error(), "seats"), "%s", gpc_last_error());
+	need(strstr(gpc_last_error(), "seats"), "%s", gpc_last_error());
 	must_be(attach(2, 0, &c), -EUSERS);
 	/* a look from outside needs no seat */
 	must_be(attach(0, GPC_READONLY, &c), 0);
@@ -102,7 +102,7 @@ static int newcomer(int me)
 	crew_open(GATE_LEAVE);
 	c = crew_attach("newcomer");     /* waits for the other to leave, or to be reaped */
 	must_be(crew_seat(c), 1);
-	must(!strcmp(crew_stats(c, 1).label, "newcomer"), "the label is the new one's");
+	need(!strcmp(crew_stats(c, 1).label, "newcomer"), "the label is the new one's");
 	must_be(crew_stats(c, 1).pid, getpid());
 	crew_open(GATE_END);
 	gpc_close(c);
@@ -144,10 +144,10 @@ static int visitor(int me)
 		c = crew_attach("visitor");
 		seat = crew_seat(c);
 		was = order_swap64(&crew->count[N_SEAT0 + seat], (uint64_t)me + 1);
-		must(!was, "seat %d is given to %d, but %d sits there", seat, me, (int)was - 1);
+		need(!was, "seat %d is given to %d, but %d sits there", seat, me, (int)was - 1);
 		must_be(crew_stats(c, seat).refs, 0);
 		n = gpc_acquire(c, 0, &k, 1, &b, 0);
-		must(n >= 0, "acquire: %s", gpc_last_error());
+		need(n >= 0, "acquire: %s", gpc_last_error());
 		if (!n) {
 			must_be(gpc_reserve(c, 0, 1, &b, NULL, 0, -1), 1);
 			must_be(gpc_publish(c, NULL, &k, &b, 1, NULL, 0, -1), 1);
@@ -217,7 +217,7 @@ static void use_parents_handle(gpc *c, gpc_dev *d)
 	size_t i;
 
 	for (i = 0; i < ARRAY_SIZE(answer); i++)
-		must(answer[i] == -ECHILD, "call %zu of the child answers %d", i, answer[i]);
+		need(answer[i] == -ECHILD, "call %zu of the child answers %d", i, answer[i]);
 	must_be(gpc_grace_start(c), 0);
 	gpc_section_leave(c, 0);
 	must_be(gpc_close(c), 0);
@@ -233,7 +233,7 @@ static int child_of(gpc *parents, gpc_dev *d)
 	use_parents_handle(parents, d);
 	c = crew_attach("child");        /* a handle of its own works */
 	must_be(gpc_acquire(c, 0, &k, 1, &b, 0), 1);
-	must(crew_holds(b, k), "other bytes");
+	need(crew_holds(b, k), "other bytes");
 	gpc_close(c);
 	crew_open(GATE_SEATED);
 	crew_wait(GATE_END, 1);          /* outlives its parent */

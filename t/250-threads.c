@@ -42,7 +42,7 @@ static void verify(const struct work *w)
 	uint32_t i;
 
 	for (i = 0; i < w->hit + w->got; i++)
-		must(w->at[i] < 0 || crew_holds(w->at[i], w->key[i + 1]),
+		need(w->at[i] < 0 || crew_holds(w->at[i], w->key[i + 1]),
 		     "block 0x%x has other bytes", (unsigned)w->at[i]);
 }
 
@@ -51,7 +51,7 @@ static void compute(struct work *w)
 	int i, got = gpc_reserve(w->c, 0, w->n - w->hit, w->block, NULL, GPC_PARTIAL, -1);
 	int n;
 
-	must(got > 0 || got == -ENOSPC, "reserve: %s", gpc_last_error());
+	need(got > 0 || got == -ENOSPC, "reserve: %s", gpc_last_error());
 	w->got = got > 0 ? (uint32_t)got : 0;
 	for (i = 0; i < got; i++)
 		crew_write(w->block[i], w->key[w->hit + (uint32_t)i + 1]);
@@ -60,12 +60,12 @@ static void compute(struct work *w)
 	n = gpc_publish(w->c, w->key + w->hit, w->key + w->hit + 1, w->block, w->got,
 			GPC_OPTIONS(gpc_publish_options, .tag = 1,
 				    .resident = w->at + w->hit), 0, -1);
-	must(n >= 0, "publish: %s", gpc_last_error());
+	need(n >= 0, "publish: %s", gpc_last_error());
 	count(N_PUBLISHED, (uint64_t)n);
 	for (i = 0; i < got; i++) {
 		gpc_block at = w->at[w->hit + (uint32_t)i];
 
-		must(at >= 0 || at == -ENOENT || at == -EAGAIN, "publish answers %d", at);
+		need(at >= 0 || at == -ENOENT || at == -EAGAIN, "publish answers %d", at);
 		count(N_DUPLICATE, at >= 0 && at != w->block[i]);
 		if (at != w->block[i])
 			must_be(gpc_release(w->c, &w->block[i], 1), 0);
@@ -84,7 +84,7 @@ static void request(struct work *w)
 	for (i = 1; i <= w->n; i++)
 		w->key[i] = crew_key(chain * 100 + i);
 	hit = gpc_acquire(w->c, 0, w->key + 1, w->n, w->at, 0);
-	must(hit >= 0, "acquire: %s", gpc_last_error());
+	need(hit >= 0, "acquire: %s", gpc_last_error());
 	w->hit = (uint32_t)hit;
 	w->got = 0;
 	count(N_HIT, w->hit);
@@ -99,11 +99,11 @@ static void demote(struct work *w)
 	struct gpc_move m[2];
 	int i, n = gpc_demote(w->c, 0, 1, NULL, 2, m, 0, -1);
 
-	must(n > 0 || n == -ENOSPC, "demote: %s", gpc_last_error());
+	need(n > 0 || n == -ENOSPC, "demote: %s", gpc_last_error());
 	for (i = 0; i < n; i++)
 		crew_copy(m[i].from, m[i].to);
 	if (n > 0)
-		must(gpc_commit(w->c, m, (uint32_t)n, NULL, 0, -1) >= 0, "commit: %s",
+		need(gpc_commit(w->c, m, (uint32_t)n, NULL, 0, -1) >= 0, "commit: %s",
 		     gpc_last_error());
 	count(N_MOVED, n > 0 ? (uint64_t)n : 0);
 }
@@ -123,7 +123,7 @@ static void *worker(void *arg)
 		if (crew_random(&w.seed, 8))
 			continue;
 		section = gpc_section_enter(w.c);
-		must(section >= 0, "enter: %s", gpc_last_error());
+		need(section >= 0, "enter: %s", gpc_last_error());
 		must_be(gpc_reserve(w.c, 0, 1, w.block, NULL, 0, -1), -EDEADLK);
 		gpc_section_leave(w.c, section);
 		/* comes and goes with its handle */
@@ -147,11 +147,11 @@ static void *tool(void *arg)
 	while (crew_goes_on(GATE_END, 1)) {
 		for (cursor = 0; (n = gpc_walk(common, &cursor, entry, 32)) > 0;)
 			count(N_WALKED, (uint64_t)n);
-		must(n == 0, "walk: %s", gpc_last_error());
+		need(n == 0, "walk: %s", gpc_last_error());
 		n = gpc_event_read(common, &feed, change, 32);
-		must(n >= 0 || n == -ESTALE, "changes: %s", gpc_last_error());
-		must(crew_stats(common, -1).live <= VRAM + RAM + 64, "stats");
-		must(gpc_pool_available(common, 0) >= 0, "avail: %s", gpc_last_error());
+		need(n >= 0 || n == -ESTALE, "changes: %s", gpc_last_error());
+		need(crew_stats(common, -1).live <= VRAM + RAM + 64, "stats");
+		need(gpc_pool_available(common, 0) >= 0, "avail: %s", gpc_last_error());
 	}
 	return arg;
 }
@@ -168,11 +168,11 @@ static void *device(void *arg)
 	must_be(gpc_dev_open(common, "host", &d), 0);
 	while (crew_goes_on(GATE_END, 1)) {
 		section = gpc_dev_enter(d);
-		must(section >= 0, "dev_enter: %s", gpc_last_error());
+		need(section >= 0, "dev_enter: %s", gpc_last_error());
 		must_be(gpc_dev_lookup(d, 0, k, CHAINS, b, NULL), 0);
 		must_be(gpc_dev_wait(d, NULL, -1), 0);
 		for (i = 0; i < CHAINS; i++)
-			must(b[i] < 0 || crew_holds(b[i], k[i]), "other bytes");
+			need(b[i] < 0 || crew_holds(b[i], k[i]), "other bytes");
 		must_be(gpc_dev_leave(d, section, NULL), 0);
 		count(N_DEVICE, 1);
 	}

@@ -40,9 +40,9 @@ static void verify(struct work *w)
 
 	must_be(gpc_lookup(w->c, 0, w->key, w->n, at, GPC_QUIET), w->n);
 	for (i = 0; i < w->n; i++) {
-		must(at[i] == w->block[i], "key %u was in block 0x%x and is in 0x%x", i,
+		need(at[i] == w->block[i], "key %u was in block 0x%x and is in 0x%x", i,
 		     (unsigned)w->block[i], (unsigned)at[i]);
-		must(crew_holds(at[i], w->key[i]), "block 0x%x of key %u has other bytes",
+		need(crew_holds(at[i], w->key[i]), "block 0x%x of key %u has other bytes",
 		     (unsigned)at[i], i);
 	}
 }
@@ -56,7 +56,7 @@ static void commit(struct work *w, const struct gpc_move *m, int n, int *result)
 	do
 		err = gpc_commit(w->c, m, (uint32_t)n, result, 0, -1);
 	while (again(err));
-	must(err >= 0, "commit: %s", gpc_last_error());
+	need(err >= 0, "commit: %s", gpc_last_error());
 	count(N_MOVED, (uint64_t)err);
 }
 
@@ -72,7 +72,7 @@ static int reserve(struct work *w, uint32_t n, gpc_block *b)
 				  GPC_OPTIONS(gpc_reserve_options,
 					      .moves = keep ? m : NULL), GPC_PARTIAL, -1);
 	while (again(got));
-	must(got > 0 || got == -ENOSPC, "reserve: %s", gpc_last_error());
+	need(got > 0 || got == -ENOSPC, "reserve: %s", gpc_last_error());
 	for (i = 0; keep && i < got; i++)
 		if (m[i].to >= 0)
 			m[moves++] = m[i];
@@ -123,14 +123,14 @@ static void publish(struct work *w)
 	err = gpc_publish(w->c, key, key + 1, b, (uint32_t)n,
 			  GPC_OPTIONS(gpc_publish_options, .resident = at, .ticket = &t),
 			  0, waits ? -1 : 0);
-	must(err >= 0 || again(err), "publish: %s", gpc_last_error());
+	need(err >= 0 || again(err), "publish: %s", gpc_last_error());
 	while (!waits || err < 0)
 		if (!again(gpc_ticket_wait(w->c, t, -1)))
 			break;
 	while (w->n + (uint32_t)n > OWNED)
 		forget(w, choose_leaf(w));
 	for (i = 0; i < n; i++) {
-		must(at[i] == b[i], "publish of a new key answers %d", at[i]);
+		need(at[i] == b[i], "publish of a new key answers %d", at[i]);
 		w->key[w->n] = key[i + 1];
 		w->parent[w->n] = key[i];
 		w->block[w->n++] = b[i];
@@ -146,7 +146,7 @@ static void demote(struct work *w)
 	do
 		n = gpc_demote(w->c, 0, 1, NULL, 3, m, 0, -1);
 	while (again(n));
-	must(n > 0 || n == -ENOSPC, "demote: %s", gpc_last_error());
+	need(n > 0 || n == -ENOSPC, "demote: %s", gpc_last_error());
 	if (n > 0)
 		commit(w, m, n, results);
 }
@@ -166,7 +166,7 @@ static void move(struct work *w)
 			gpc_demote(w->c, 0, 1, &w->block[i], 1, &m, 0, -1);
 	while (again(n));
 	/* -EPERM: it has children above it; or it was pinned by a begin that got no answer */
-	must(n > 0 || n == -ENOSPC || n == -EPERM, "move: %s", gpc_last_error());
+	need(n > 0 || n == -ENOSPC || n == -EPERM, "move: %s", gpc_last_error());
 	if (n < 0)
 		return;
 	commit(w, &m, 1, &result);
@@ -185,7 +185,7 @@ static void evict(struct work *w)
 	do
 		n = gpc_evict(w->c, 0, 2, b, flags, -1);
 	while (again(n));
-	must(n >= 0, "evict: %s", gpc_last_error());
+	need(n >= 0, "evict: %s", gpc_last_error());
 	count(N_EVICTED, (uint64_t)n);
 	for (i = 0; flags && i < n; i++) {
 		crew_own(b[i]);

@@ -98,9 +98,9 @@ static void with_sections(gpc *c)
 	gpc_dev *d;
 	gpc_block b;
 
-	must(gpc_section_enter(c) >= 0 && gpc_section_enter(c) >= 0, "enter: %s", gpc_last_error());
+	need(gpc_section_enter(c) >= 0 && gpc_section_enter(c) >= 0, "enter: %s", gpc_last_error());
 	must_be(gpc_dev_open(c, "host", &d), 0);
-	must(gpc_dev_enter(d) >= 0, "dev_enter: %s", gpc_last_error());
+	need(gpc_dev_enter(d) >= 0, "dev_enter: %s", gpc_last_error());
 	must_be(gpc_dev_lookup(d, 0, held + 1, 1, &b, NULL), 0);
 }
 
@@ -124,7 +124,7 @@ static void with_promotions(gpc *c)
 	fill(c, VRAM - HELD, 200);
 	must_be(gpc_lookup(c, 0, k, 2, b, GPC_REF), 2);
 	must_be(gpc_promote(c, b, 2, 0, m, victims, 0, -1), 2);
-	must(victims[0].to >= 0 && victims[1].to >= 0, "a full pool has victims");
+	need(victims[0].to >= 0 && victims[1].to >= 0, "a full pool has victims");
 }
 
 /* Victims whose key is findable nowhere until the commit. */
@@ -136,7 +136,7 @@ static void with_detached(gpc *c)
 	fill(c, VRAM - HELD, 100);
 	must_be(gpc_reserve(c, 0, 3, b, GPC_OPTIONS(gpc_reserve_options, .moves = m), 0,
 			    -1), 3);
-	must(m[0].to >= 0 && m[2].to >= 0, "a full pool has victims");
+	need(m[0].to >= 0 && m[2].to >= 0, "a full pool has victims");
 	must_be(gpc_commit(c, m, 1, NULL, 0, -1), 1);
 }
 
@@ -149,7 +149,7 @@ static void with_parked_reserve(gpc *c)
 	crew_wait(GATE_STAND, 2);
 	crew_open(GATE_READY);
 	gpc_reserve(c, 0, 4, b, NULL, 0, -1);
-	must(false, "it was not killed");
+	need(false, "it was not killed");
 }
 
 /* Submitted, not answered: the writer does not serve just now. */
@@ -175,7 +175,7 @@ static void with_pool(gpc *c)
 	gpc_block b;
 	int n = gpc_pool_add(c, &p, -1);
 
-	must(n >= 0, "pool_add: %s", gpc_last_error());
+	need(n >= 0, "pool_add: %s", gpc_last_error());
 	b = GPC_BLOCK(n, 2);
 	must_be(gpc_publish(c, NULL, held + 1, &b, 1, NULL, 0, -1), 1);
 }
@@ -233,7 +233,7 @@ static int bystander(int which)
 	crew_wait(GATE_DEAD, 1);
 	must_be(gpc_lookup(c, 1, held + 1, HELD, at, 0), HELD);
 	for (i = 0; i < HELD; i++)
-		must(at[i] == b[i] && crew_holds(b[i], held[i + 1]), "its blocks have changed");
+		need(at[i] == b[i] && crew_holds(b[i], held[i + 1]), "its blocks have changed");
 	must_be(crew_stats(c, crew_seat(c)).refs, HELD);
 	if (stall)
 		gpc_section_leave(c, section);
@@ -255,11 +255,11 @@ static void no_trace(gpc *c)
 		const struct shm_record *r = seg_record(s, i);
 
 		must_be(seg_row(s, i)[seat], 0);
-		must(WORD_STATE(r->word) != RESERVED, "record %u is still reserved", i);
-		must(WORD_STATE(r->word) != DYING, "record %u is still dying", i);
+		need(WORD_STATE(r->word) != RESERVED, "record %u is still reserved", i);
+		need(WORD_STATE(r->word) != DYING, "record %u is still dying", i);
 	}
 	for (i = 0; i < SHM_SECTIONS; i++)
-		must(!epoch_is_open(seg_section(s, seat, i)), "section %u is still open", i);
+		need(!epoch_is_open(seg_section(s, seat, i)), "section %u is still open", i);
 	must_be(seg_tally(s, seat)->reserved, 0);
 }
 
@@ -353,7 +353,7 @@ static int busy(int me)
 				GPC_OPTIONS(gpc_reserve_options,
 					    .moves = crew_random(&seed, 2) ? m : NULL),
 				GPC_PARTIAL, -1);
-		must(n > 0, "reserve: %s", gpc_last_error());
+		need(n > 0, "reserve: %s", gpc_last_error());
 		for (i = 0; i <= n; i++)
 			k[i] = crew_key(1000 + crew_random(&seed, 60));
 		k[0] = crew_no_key;

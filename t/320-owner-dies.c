@@ -18,7 +18,7 @@ static int add_pool(gpc *c, uint32_t kind, uint32_t flags, uint32_t space)
 
 	memcpy(p.backing, "mine", 4);
 	n = gpc_pool_add(c, &p, -1);
-	must(n >= 0, "pool_add: %s", gpc_last_error());
+	need(n >= 0, "pool_add: %s", gpc_last_error());
 	must_be(p.number, n);
 	must_be(p.owner, flags ? crew_seat(c) : -1);
 	crew->count[N_GENERATION] = p.generation;
@@ -97,12 +97,12 @@ static int worker(int me)
 		must_be(GPC_POOL(theirs[i]), pool);
 	}
 	must_be(gpc_pool_get(c, pool, &p), 0);
-	must(!memcmp(p.backing, "mine", 4), "its backing is there");
+	need(!memcmp(p.backing, "mine", 4), "its backing is there");
 	crew_open(GATE_FULL);
 	/* looks on: all of it, until none of it */
 	do {
 		n = found(c, 100);
-		must(n == CHAIN || n == 0 || crew_is_open(GATE_DEAD, 1), "%d are found", n);
+		need(n == CHAIN || n == 0 || crew_is_open(GATE_DEAD, 1), "%d are found", n);
 		must_be(found(c, 200), CHAIN);
 		crew->count[N_LOOKS]++;
 		crew_open(GATE_LOOKED);
@@ -116,7 +116,7 @@ static int worker(int me)
 	crew_until(found(c, 300) == 0, crew_breath());
 	must_be(found(c, 200), CHAIN);
 	for (i = 0; i < CHAIN; i++)
-		must(crew_holds(own[i], crew_key(200 + (uint64_t)i)), "other bytes");
+		need(crew_holds(own[i], crew_key(200 + (uint64_t)i)), "other bytes");
 	must_be(gpc_release(c, theirs, CHAIN), 0);
 	must_be(gpc_release(c, below, CHAIN), 0);
 	crew_open(GATE_GONE);
@@ -138,7 +138,7 @@ static void keep_again(gpc *c)
 		gpc_writer_serve(c, 1);
 		pool = add_pool(c, GPC_VRAM, pool_flags, 0);
 	} while (pool != (int)crew->count[N_POOL] && gpc_pool_clear(c, pool, 0, GPC_REMOVE, -1) >= 0);
-	must(crew->count[N_GENERATION] > generation, "generation %llu after %llu",
+	need(crew->count[N_GENERATION] > generation, "generation %llu after %llu",
 	     (unsigned long long)crew->count[N_GENERATION], (unsigned long long)generation);
 	publish_chain(c, pool, crew_no_key, 100, b);
 	must_be(found(c, 100), CHAIN);

@@ -33,7 +33,7 @@ static int parent(int me)
 	must_be(gpc_reserve(c, 0, HELD, b, NULL, 0, -1), HELD);
 	crew_write(b[0], k);
 	must_be(gpc_publish(c, NULL, &k, b, 1, NULL, 0, -1), 1);
-	must(gpc_section_enter(c) >= 0, "enter: %s", gpc_last_error());
+	need(gpc_section_enter(c) >= 0, "enter: %s", gpc_last_error());
 	crew->count[N_CHILD] = (uint64_t)make_child();
 	crew_open(GATE_FORKED);
 	for (;;)
@@ -54,11 +54,11 @@ static int writer(int me)
 	crew_open(GATE_MADE);
 	crew_serve(c, GATE_DEAD, 1);
 	crew_until(crew_seat_is_free(c, (int)crew->count[N_SEAT]), gpc_writer_serve(c, 1));
-	must(kill((pid_t)crew->count[N_CHILD], 0) == 0, "the child has gone");
+	need(kill((pid_t)crew->count[N_CHILD], 0) == 0, "the child has gone");
 	must_be(crew_stats(c, -1).refs, 0);
 	must_be(crew_stats(c, -1).sections, 0);
 	must_be(gpc_lookup(c, 0, &k, 1, b, 0), 1);
-	must(crew_holds(b[0], k), "other bytes");
+	need(crew_holds(b[0], k), "other bytes");
 	must_be(gpc_reserve(c, 0, 16, b, NULL, 0, -1), 16);
 	crew_check(c);
 	must_be(gpc_info_get(c, &info), 0);
@@ -106,7 +106,7 @@ static int successor(int me)
 	must_be(gpc_writer_take(c, 0, 0), -EAGAIN);
 	crew_open(GATE_MADE);
 	must_be(gpc_writer_take(c, GPC_STANDBY, -1), 0);
-	must(kill((pid_t)crew->count[N_CHILD], 0) == 0, "the child has gone");
+	need(kill((pid_t)crew->count[N_CHILD], 0) == 0, "the child has gone");
 	crew_until(crew_seat_is_free(c, 0), gpc_writer_serve(c, 1));
 	crew_check(c);
 	gpc_close(c);
@@ -138,7 +138,7 @@ static int told(int me)
 	crew_open(GATE_MADE);
 	crew_wait(GATE_DEAD, 1);
 	must_be(gpc_writer_take(c, 0, 0), -EAGAIN);
-	must(strstr(gpc_last_error(), "has died, but a child of it keeps its lock"), "%s",
+	need(strstr(gpc_last_error(), "has died, but a child of it keeps its lock"), "%s",
 	     gpc_last_error());
 	kill((pid_t)crew->count[N_CHILD], SIGKILL);
 	crew_until(gpc_writer_take(c, 0, 0) == 0, crew_breath());

@@ -74,14 +74,14 @@ static void look_at_own(gpc *c, int house, int i, const gpc_key *k, const gpc_bl
 	gpc_block at[HELD];
 	int j;
 
-	must(st.pid == getpid() && st.alive == 1, "seat %d is of process %d, alive: %d",
+	need(st.pid == getpid() && st.alive == 1, "seat %d is of process %d, alive: %d",
 	     *seat_of(house, i), st.pid, st.alive);
 	must_be(st.refs, HELD);
 	must_be(st.sections, 1);
 	must_be(gpc_lookup(c, 0, k, HELD, at, GPC_QUIET), HELD);
 	for (j = 0; j < HELD; j++) {
 		must_be(at[j], b[j]);
-		must(crew_holds(b[j], k[j]), "other bytes in block %d", j);
+		need(crew_holds(b[j], k[j]), "other bytes in block %d", j);
 		must_be(crew_at(b[HELD + j])->owner, crew_me + 1);
 	}
 }
@@ -102,7 +102,7 @@ static int worker(int house, int i)
 		crew_write(b[j], k[j]);
 	}
 	must_be(gpc_publish(c, NULL, k, b, HELD, NULL, 0, -1), HELD);
-	must(gpc_section_enter(c) >= 0, "enter: %s", gpc_last_error());
+	need(gpc_section_enter(c) >= 0, "enter: %s", gpc_last_error());
 	sit(c, house, i);
 	while (crew_goes_on(GATE_END, 1)) {
 		look_at_own(c, house, i, k, b);
@@ -122,7 +122,7 @@ static int serve(int house, int i)
 	if (house == A)
 		crew_open(GATE_MADE);
 	sit(c, house, i);
-	must(house == A || gpc_writer_take(c, GPC_STANDBY, -1) == 0, "standing by: %s",
+	need(house == A || gpc_writer_take(c, GPC_STANDBY, -1) == 0, "standing by: %s",
 	     gpc_last_error());
 	crew_serve(c, GATE_END, 1);
 	return 0;
@@ -146,7 +146,7 @@ __attribute__((noreturn)) static int init(int house)
 	if (way->flags & CLONE_NEWPID)
 		must_be(getpid(), 1);
 	if (way->proc)
-		must(!namespaces_own_mounts() && !mount("proc", "/proc", "proc", 0, NULL),
+		need(!namespaces_own_mounts() && !mount("proc", "/proc", "proc", 0, NULL),
 		     "no /proc of our own: %s", strerror(errno));
 	for (i = 0; i < MEMBERS; i++)
 		pid[i] = crew_fork(member, house * MEMBERS + i);
@@ -159,7 +159,7 @@ __attribute__((noreturn)) static int init(int house)
 
 static int house(int me)
 {
-	must(leave_home(me), "no namespaces: %s", strerror(errno));
+	need(leave_home(me), "no namespaces: %s", strerror(errno));
 	crew->count[N_INIT + me] = (uint64_t)crew_fork(init, me);
 	crew_status((pid_t)crew->count[N_INIT + me]);
 	return 0;
@@ -189,17 +189,17 @@ static void is_as_it_should_be(gpc *c)
 			}
 			st = is_worker(house, i) ? counted(c, house, i) :
 				crew_stats(c, *seat_of(house, i));
-			must(st.alive == 1 &&
+			need(st.alive == 1 &&
 			     st.pid == (int)crew->count[N_PID + house * MEMBERS + i],
 			     "house %d, member %d: process %d, alive: %d", house, i, st.pid,
 			     st.alive);
-			must(st.here == !(way->flags & CLONE_NEWPID) &&
+			need(st.here == !(way->flags & CLONE_NEWPID) &&
 			     (way->clock[house] ? !st.oldest_section_ns :
 			      st.oldest_section_ns < 60000 * NS_PER_MS),
 			     "house %d, member %d is here: %d, its section of age %llu", house,
 			     i, st.here, (unsigned long long)st.oldest_section_ns);
 			if (is_worker(house, i))
-				must(st.refs == HELD && st.sections == 1,
+				need(st.refs == HELD && st.sections == 1,
 				     "house %d, member %d holds %llu, %llu", house, i,
 				     (unsigned long long)st.refs,
 				     (unsigned long long)st.sections);
@@ -248,7 +248,7 @@ static int script(int me)
 	kill_house(B);
 	must_be(gpc_writer_take(c, GPC_STANDBY, -1), 0);
 	while (gpc_info_get(c, &info) == 0 && info.peers > 1)
-		must(gpc_writer_serve(c, 5) >= 0, "serving: %s", gpc_last_error());
+		need(gpc_writer_serve(c, 5) >= 0, "serving: %s", gpc_last_error());
 	is_as_it_should_be(c);
 	crew_until(gpc_reserve(c, 0, BLOCKS, b, NULL, 0, -1) == BLOCKS, crew_breath());
 	crew_check(c);

@@ -48,7 +48,7 @@ static void *forker(void *arg)
 		for (;;)
 			pause();
 	}
-	must(pid > 0, "fork");
+	need(pid > 0, "fork");
 	crew->count[N_CHILD] = (uint64_t)pid;
 	crew_open(GATE_FORKED);
 	return arg;
@@ -198,7 +198,7 @@ static int subject(int at)
 	if (!now->exists)
 		gpc_unlink("other", scratch);
 	pthread_atfork(prepares, NULL, NULL);
-	must(!pthread_create(&thread, NULL, forker_begin, NULL), "no thread");
+	need(!pthread_create(&thread, NULL, forker_begin, NULL), "no thread");
 	crew_until(load_relaxed(&gate.forker), sched_yield());
 	gate.at = at;
 	store_release(&gate.armed, true);

@@ -38,7 +38,7 @@ static int reader(int me)
 	crew_open(GATE_IN);
 	crew_wait(GATE_GOES_ON, 1);      /* stopped here, or wherever */
 	for (i = 0; i < BLOCKS; i++)
-		must(crew_holds(b[i], k[i]), "block %d has other bytes in an open section", i);
+		need(crew_holds(b[i], k[i]), "block %d has other bytes in an open section", i);
 	gpc_section_leave(c, section);
 	crew_open(GATE_END);
 	gpc_close(c);
@@ -55,13 +55,13 @@ static void nothing_comes_back(gpc *c, gpc *w)
 	must_be(gpc_evict(c, 0, 2, b, 0, 30), -ETIMEDOUT);
 	must_be(gpc_reserve(c, 0, BLOCKS - 2, b, NULL, 0, 0), -EAGAIN);
 	for (i = 0; i < 20; i++)
-		must(gpc_writer_serve(w, 1) >= 0, "serving: %s", gpc_last_error());
+		need(gpc_writer_serve(w, 1) >= 0, "serving: %s", gpc_last_error());
 	st = crew_stats(c, (int)crew->count[N_SEAT]);
-	must(!strcmp(st.label, "sleeper") && st.alive == 1, "it is named, and alive");
+	need(!strcmp(st.label, "sleeper") && st.alive == 1, "it is named, and alive");
 	must_be(st.sections, 1);
-	must(st.oldest_section_ns >= 20000000, "its section is %llu ns old",
+	need(st.oldest_section_ns >= 20000000, "its section is %llu ns old",
 	     (unsigned long long)st.oldest_section_ns);
-	must(crew_stats(c, -1).dying > 0, "blocks wait for it");
+	need(crew_stats(c, -1).dying > 0, "blocks wait for it");
 }
 
 static int host(int me)
@@ -82,7 +82,7 @@ static int host(int me)
 	crew_serve(w, GATE_STOPPED, 1);
 	nothing_comes_back(c, w);
 	i = gpc_lookup(c, 0, &k, 1, b, 0);       /* lookups go on, whatever they find */
-	must(i == 0 || i == 1, "lookup: %s", gpc_last_error());
+	need(i == 0 || i == 1, "lookup: %s", gpc_last_error());
 	crew_open(GATE_GOES_ON);
 	crew_serve(w, GATE_END, 1);
 	must_be(gpc_reserve(c, 0, BLOCKS, b, NULL, 0, -1), BLOCKS);
@@ -147,7 +147,7 @@ static int worker(int me)
 	must_be(gpc_writer_take(c, GPC_STANDBY, 20), -ETIMEDOUT);
 	must_be(gpc_lookup(c, 0, &k, 1, &b, 0), 1);
 	must_be(gpc_acquire(c, 0, &k, 1, &b, 0), 1);
-	must(crew_holds(b, k), "other bytes");
+	need(crew_holds(b, k), "other bytes");
 	/* a stopped writer is no missing one: calls time out, and what was sent stays sent */
 	must_be(gpc_reserve(c, 0, 1, &(gpc_block){ 0 }, NULL, 0, 250), -ETIMEDOUT);
 	crew_write(at, k2);
@@ -228,7 +228,7 @@ static int client(int me)
 	int section;
 
 	publish(c, 1, &b);
-	must(writer_is(c) == (int)crew->count[N_OLD], "another writer");
+	need(writer_is(c) == (int)crew->count[N_OLD], "another writer");
 	crew_open(GATE_IN);
 	crew_wait(GATE_TAKEN, 1);        /* the one that was not stopped */
 	works(c, 2);
@@ -237,19 +237,19 @@ static int client(int me)
 	must_be(writer_is(c), 0);
 	must_be(gpc_reserve(c, 0, 1, &x, NULL, 0, 20000), -ENOTCONN);
 	must_be(gpc_lookup(c, 0, &k, 1, &x, 0), 1);
-	must(x == b && crew_holds(b, k), "other bytes");
+	need(x == b && crew_holds(b, k), "other bytes");
 	section = gpc_section_enter(d);          /* its recovery has to wait for that */
 	crew_open(GATE_GOES_ON);
 	crew_wait(GATE_TAKEN, 2);
 	crew_wait(GATE_STOPPED, 1);      /* in the midst of it */
-	must(writer_is(c) == (int)crew->count[N_SEAT], "another writer");
+	need(writer_is(c) == (int)crew->count[N_SEAT], "another writer");
 	must_be(gpc_writer_take(c, GPC_STANDBY, 20), -ETIMEDOUT);
 	must_be(gpc_lookup(c, 0, &k, 1, &x, 0), 1);
 	must_be(gpc_reserve(c, 0, 1, &x, NULL, 0, 20), -ETIMEDOUT);
 	gpc_section_leave(d, section);
 	crew_open(GATE_GOES_ON);
 	works(c, 3);
-	must(crew_holds(b, k), "other bytes");
+	need(crew_holds(b, k), "other bytes");
 	crew_check(c);
 	crew_open(GATE_END);
 	gpc_close(d);

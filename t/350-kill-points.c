@@ -102,7 +102,7 @@ static int key_number(gpc_key k)
 	for (i = 0; i < KEYS; i++)
 		if (key_same(&k, &(gpc_key){ { model_key(i).w[0], model_key(i).w[1] } }))
 			return i;
-	must(false, "a key that nobody published");
+	need(false, "a key that nobody published");
 	return -1;
 }
 
@@ -129,18 +129,18 @@ static void feed_change(struct judge *j, const struct gpc_event *ch)
 	at = &j->feed[key_number(ch->key)];
 	switch (ch->what) {
 	case GPC_STORED:
-		must(*at < 0, "feed: stored twice, in 0x%x and 0x%x", (unsigned)*at,
+		need(*at < 0, "feed: stored twice, in 0x%x and 0x%x", (unsigned)*at,
 		     (unsigned)ch->block);
 		*at = ch->block;
 		break;
 	case GPC_MOVED:
-		must(*at == ch->was, "feed: moved from 0x%x, but was in 0x%x",
+		need(*at == ch->was, "feed: moved from 0x%x, but was in 0x%x",
 		     (unsigned)ch->was, (unsigned)*at);
 		*at = ch->block;
 		break;
 	default:
-		must(ch->what == GPC_REMOVED, "feed: change %u", ch->what);
-		must(*at == ch->block || *at < 0, "feed: removed from 0x%x, but was in 0x%x",
+		need(ch->what == GPC_REMOVED, "feed: change %u", ch->what);
+		need(*at == ch->block || *at < 0, "feed: removed from 0x%x, but was in 0x%x",
 		     (unsigned)ch->block, (unsigned)*at);
 		*at = GPC_NONE;
 	}
@@ -154,7 +154,7 @@ static void read_feed(struct judge *j)
 	while ((n = gpc_event_read(j->c, &j->cursor, ch, 64)) > 0)
 		for (i = 0; i < n; i++)
 			feed_change(j, &ch[i]);
-	must(n == 0, "changes: %s", gpc_last_error());
+	need(n == 0, "changes: %s", gpc_last_error());
 }
 
 /* An idle key may have been evicted for a command whose writer died; nothing that hangs
@@ -163,9 +163,9 @@ static void may_be_lost(int i)
 {
 	int k = i;
 
-	must(model->evicts, "key %d is lost by %s", i, model->op);
+	need(model->evicts, "key %d is lost by %s", i, model->op);
 	do
-		must(!model->key[k].live || !*model_refs(model->key[k].block),
+		need(!model->key[k].live || !*model_refs(model->key[k].block),
 		     "key %d is lost by %s, and key %d is referenced", i, model->op, k);
 	while (++k % DEEP && model->key[k].live);
 	model_leaves(i);
@@ -180,7 +180,7 @@ static void compare_keys(struct judge *j)
 
 	for (i = 0; i < KEYS; i++)
 		k[i] = model_key(i);
-	must(gpc_lookup(j->c, 1, k, KEYS, b, GPC_QUIET) >= 0, "lookup");
+	need(gpc_lookup(j->c, 1, k, KEYS, b, GPC_QUIET) >= 0, "lookup");
 	read_feed(j);
 	for (i = 0; i < KEYS; i++) {
 		if (model->key[i].live && b[i] < 0)
@@ -189,12 +189,12 @@ static void compare_keys(struct judge *j)
 			model_is_back(i);
 			crew->count[N_KEPT]++;
 		}
-		must(model->key[i].live || b[i] < 0, "key %d is back, in block 0x%x", i,
+		need(model->key[i].live || b[i] < 0, "key %d is back, in block 0x%x", i,
 		     (unsigned)b[i]);
-		must(b[i] < 0 || b[i] == model->key[i].block, "key %d: in 0x%x instead of 0x%x",
+		need(b[i] < 0 || b[i] == model->key[i].block, "key %d: in 0x%x instead of 0x%x",
 		     i, (unsigned)b[i], (unsigned)model->key[i].block);
-		must(b[i] < 0 || crew_holds(b[i], k[i]), "key %d: other bytes", i);
-		must(j->feed[i] == b[i], "key %d: in 0x%x, the feed says 0x%x", i,
+		need(b[i] < 0 || crew_holds(b[i], k[i]), "key %d: other bytes", i);
+		need(j->feed[i] == b[i], "key %d: in 0x%x, the feed says 0x%x", i,
 		     (unsigned)b[i], (unsigned)j->feed[i]);
 	}
 }
@@ -211,7 +211,7 @@ static void compare_walk(struct judge *j)
 	for (i = 0; i < n; i++) {
 		gpc_key up = model_parent(k = key_number(e[i].key));
 
-		must(e[i].block == model->key[k].block && e[i].tag == model_tag(k) &&
+		need(e[i].block == model->key[k].block && e[i].tag == model_tag(k) &&
 		     key_same(&e[i].parent, &up) && e[i].depth == (uint32_t)(k % DEEP) &&
 		     e[i].refs == *model_refs(e[i].block), "key %d: walk shows another", k);
 	}
@@ -254,7 +254,7 @@ static void settle(struct judge *j)
 	char why[200] = "";
 
 	while (!blocks_are_settled(j, why)) {
-		must(clock_ns() < until, "after %s: %s", model->op, why);
+		need(clock_ns() < until, "after %s: %s", model->op, why);
 		gpc_writer_serve(j->c, 1);
 	}
 }
@@ -277,7 +277,7 @@ static void judge_round(struct judge *j, uint32_t round, int section)
 		gpc_section_leave(j->c, section);
 	}
 	while (!crew_is_open(GATE_ACTED, round))
-		must(gpc_writer_serve(j->c, 1) >= 0 && !crew->failed, "serving");
+		need(gpc_writer_serve(j->c, 1) >= 0 && !crew->failed, "serving");
 	compare_keys(j);
 	settle(j);
 	compare_keys(j);

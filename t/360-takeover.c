@@ -45,7 +45,7 @@ static void publish(gpc *c, gpc_key k, gpc_block *b, gpc_ticket *t)
 	do
 		n = gpc_reserve(c, 0, 1, b, NULL, 0, -1);
 	while (n == -ENOTCONN);
-	must(n == 1, "reserve: %s", gpc_last_error());
+	need(n == 1, "reserve: %s", gpc_last_error());
 	crew_own(*b);
 	crew_write(*b, k);
 	crew_disown(*b);
@@ -54,7 +54,7 @@ static void publish(gpc *c, gpc_key k, gpc_block *b, gpc_ticket *t)
 			-1);
 	while (n == -ENOTCONN && gpc_ticket_wait(c, *t, -1) == -ENOTCONN)
 		;
-	must(at == *b, "publish answers %d", at);
+	need(at == *b, "publish answers %d", at);
 }
 
 /* ---- mirrors ---- */
@@ -69,11 +69,11 @@ static int look(gpc *c, gpc_dev *d, const gpc_key *k, uint32_t n, gpc_block *b)
 		count(N_HOST);
 		return gpc_lookup(c, 0, k, n, b, GPC_QUIET);
 	}
-	must(section >= 0, "dev_enter: %s", gpc_last_error());
+	need(section >= 0, "dev_enter: %s", gpc_last_error());
 	must_be(gpc_dev_lookup(d, 0, k, n, b, NULL), 0);
 	must_be(gpc_dev_wait(d, NULL, -1), 0);
 	for (i = 0; i < (int)n; i++)
-		must(b[i] < 0 || crew_holds(b[i], k[i]),
+		need(b[i] < 0 || crew_holds(b[i], k[i]),
 		     "block 0x%x, seen in a mirror, has other bytes", (unsigned)b[i]);
 	must_be(gpc_dev_leave(d, section, NULL), 0);
 	count(N_DEVICE);
@@ -126,7 +126,7 @@ static int publisher(int me)
 			err = gpc_mirror_sync(c, t, -1);
 		while (err == -ENOTCONN);
 		must_be(err, 0);
-		must(look(c, d, &k, 1, &at) == 1 && at == one, "a key is synced, but no hit");
+		need(look(c, d, &k, 1, &at) == 1 && at == one, "a key is synced, but no hit");
 		must_be(gpc_release(c, &one, 1), 0);
 		count(N_PUBLISHED);
 	}
@@ -183,7 +183,7 @@ static int doomed(int me)
 	for (i = 0; i < 3; i++)
 		publish(c, crew_key(500 + (uint64_t)i), &b[i], &t);
 	must_be(gpc_reserve(c, 0, 6, b, NULL, 0, -1), 6);
-	must(gpc_section_enter(c) >= 0, "enter: %s", gpc_last_error());
+	need(gpc_section_enter(c) >= 0, "enter: %s", gpc_last_error());
 	must_be(gpc_drop(c, b, 0, NULL, 0, 0), 0);
 	must_be(gpc_publish(c, NULL, (gpc_key[1]){ crew_key(600) }, b, 1, NULL, 0, 0), 0);
 	crew_open(GATE_HELD);
@@ -206,7 +206,7 @@ static int survivor(int me)
 	crew_wait(GATE_TAKEN, 2);
 	must_be(gpc_acquire(c, 0, k, 4, at, 0), 4);
 	for (i = 0; i < 4; i++)
-		must(at[i] == b[i] && crew_holds(b[i], k[i]), "it is not what it was");
+		need(at[i] == b[i] && crew_holds(b[i], k[i]), "it is not what it was");
 	must_be(gpc_release(c, at, 4), 0);
 	/* its section gone and its blocks back, all but ours can be had */
 	crew_until(crew_seat_is_free(c, (int)crew->count[N_SEAT]), crew_breath());
@@ -265,7 +265,7 @@ static int heir(int me)
 	must_be(gpc_attach(CREW_NAME, &opt, GPC_SERVE, &c), 0);
 	must_be(gpc_acquire(c, 0, k, 4, b, 0), 4);
 	for (i = 0; i < 4; i++)
-		must(crew_holds(b[i], k[i]), "other bytes");
+		need(crew_holds(b[i], k[i]), "other bytes");
 	must_be(gpc_release(c, b, 4), 0);
 	crew_until(crew_stats(c, -1).reserved == 0, crew_breath());
 	must_be(gpc_info_get(c, &info), 0);
@@ -287,7 +287,7 @@ static int holder(int me)
 	for (i = 0; me && i < 4; i++)
 		publish(c, crew_key((uint64_t)i + 1), &b[i], &t);
 	must_be(gpc_reserve(c, 0, 2, b, NULL, 0, -1), 2);
-	must(gpc_section_enter(c) >= 0, "enter: %s", gpc_last_error());
+	need(gpc_section_enter(c) >= 0, "enter: %s", gpc_last_error());
 	crew_open(GATE_HELD);
 	for (;;)
 		pause();

@@ -35,14 +35,14 @@ static bool mount_size(uint64_t bytes, unsigned long flags, int inodes)
 
 static void resize(uint64_t bytes)
 {
-	must(mount_size(bytes, MS_REMOUNT, 100), "remount: %s", strerror(errno));
+	need(mount_size(bytes, MS_REMOUNT, 100), "remount: %s", strerror(errno));
 }
 
 static uint64_t used(void)
 {
 	struct statfs fs;
 
-	must(!statfs("/dev/shm", &fs), "statfs: %s", strerror(errno));
+	need(!statfs("/dev/shm", &fs), "statfs: %s", strerror(errno));
 	return (fs.f_blocks - fs.f_bfree) * (uint64_t)fs.f_bsize;
 }
 
@@ -57,8 +57,8 @@ static int create(const char *devices, gpc **c)
 static void nothing_is_left(const char *when)
 {
 	strcpy(scratch, "/dev/shm");
-	must(scratch_files("", false) == 0, "%s: a file is left", when);
-	must(used() == 0, "%s: %d bytes are left", when, (int)used());
+	need(scratch_files("", false) == 0, "%s: a file is left", when);
+	need(used() == 0, "%s: %d bytes are left", when, (int)used());
 }
 
 /* Refused, with these numbers: what is missing. */
@@ -69,11 +69,11 @@ static uint64_t refused(const char *when)
 	gpc *c = NULL;
 
 	must_be(create(NULL, &c), -ENOSPC);
-	must(sscanf(gpc_last_error(), "%31s lacks %llu bytes (%llu MiB): %31s needs %llu MiB "
+	need(sscanf(gpc_last_error(), "%31s lacks %llu bytes (%llu MiB): %31s needs %llu MiB "
 		    "and %llu MiB are free", dir, &missing, &mib, name, &need, &there) == 6 &&
 	     !strcmp(dir, "/dev/shm") && !strcmp(name, "full"), "%s: %s", when,
 	     gpc_last_error());
-	must(!c && missing && need, "%s: %s", when, gpc_last_error());
+	need(!c && missing && need, "%s: %s", when, gpc_last_error());
 	nothing_is_left(when);
 	return missing;
 }
@@ -106,12 +106,12 @@ static int test_surprise(int me)
 	for (size = 4096; size < all; size += MAX(all / 40, 4096u) & ~4095ull) {
 		resize(size);
 		lie = true;
-		must(refused("full meanwhile") <= all, "more is missing than is needed: %s",
+		need(refused("full meanwhile") <= all, "more is missing than is needed: %s",
 		     gpc_last_error());
 		lie = false;
 		fell++;
 	}
-	must(fell > 20, "%d times only", fell);
+	need(fell > 20, "%d times only", fell);
 	resize(all);
 	must_be(create(NULL, &c), 0);
 	gpc_close(c);
@@ -124,10 +124,10 @@ static int test_inodes(int me)
 	int n;
 
 	for (n = 2; n < 1 + FILES; n++) {        /* one is the folder's */
-		must(!umount("/dev/shm") && mount_size(64 * MIB, 0, n), "mount: %s",
+		need(!umount("/dev/shm") && mount_size(64 * MIB, 0, n), "mount: %s",
 		     strerror(errno));
 		must_be(create(NULL, &c), -ENOSPC);
-		must(strstr(gpc_last_error(), "/dev/shm/gpc.full."), "%s", gpc_last_error());
+		need(strstr(gpc_last_error(), "/dev/shm/gpc.full."), "%s", gpc_last_error());
 		nothing_is_left("no inode");
 	}
 	return me;
@@ -142,7 +142,7 @@ static int test_limit(int me)
 	signal(SIGXFSZ, SIG_IGN);
 	setrlimit(RLIMIT_FSIZE, &r);
 	must_be(create(NULL, &c), -EFBIG);
-	must(strstr(gpc_last_error(), "bytes in /dev/shm"), "%s", gpc_last_error());
+	need(strstr(gpc_last_error(), "bytes in /dev/shm"), "%s", gpc_last_error());
 	nothing_is_left("a limit on files");
 	return me;
 }

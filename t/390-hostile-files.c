@@ -67,10 +67,10 @@ static void change_sizes(void)
 
 	switch (random_below(4)) {
 	case 0:
-		must(!ftruncate(fd, half), "cannot shrink");
+		need(!ftruncate(fd, half), "cannot shrink");
 		break;
 	case 1:
-		must(!ftruncate(fd, (off_t)file[i].size + half), "cannot grow");
+		need(!ftruncate(fd, (off_t)file[i].size + half), "cannot grow");
 		break;
 	default:
 		fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, half & ~4095,
@@ -173,7 +173,7 @@ static void find_tool(void)
 	end = strstr(libs, "/t/");
 	while (end && strstr(end + 1, "/t/"))
 		end = strstr(end + 1, "/t/");
-	must(end, "%s is not in the folder of tests", libs);
+	need(end, "%s is not in the folder of tests", libs);
 	*end = 0;
 	snprintf(inspect, sizeof(inspect), "%.4000s/tools/.libs/gpc-inspect", libs);
 	if (access(inspect, X_OK))
@@ -198,11 +198,11 @@ static void run_tool(const char *command)
 		_exit(127);
 	}
 	status = crew_status(pid);
-	must(pread(fd, text, sizeof(text) - 1, 0) >= 0, "cannot read what it says");
+	need(pread(fd, text, sizeof(text) - 1, 0) >= 0, "cannot read what it says");
 	close(fd);
-	must(status == 0 || status == 1 || (status == 3 && !strcmp(command, "check")),
+	need(status == 0 || status == 1 || (status == 3 && !strcmp(command, "check")),
 	     "gpc-inspect %s: %d (from 256 on: signals), %.200s", command, status, text);
-	must((*text || !strcmp(command, "list")) && !strstr(text, "Sanitizer") &&
+	need((*text || !strcmp(command, "list")) && !strstr(text, "Sanitizer") &&
 	     !strstr(text, "runtime error"), "gpc-inspect %s: %.300s", command, text);
 	crew->count[N_TOOLS]++;
 	crew->count[N_GOOD] += status == 0;
@@ -285,7 +285,7 @@ static void damage_file(int i, uint32_t how)
 	size_t j;
 
 	put_back(file[0].bytes, file[1].bytes);
-	must(!truncate(path, length[how]) &&
+	need(!truncate(path, length[how]) &&
 	     !truncate(path, how < 4 ? length[how] : size), "cannot cut");
 	for (j = 0; how == 5 && j < file[i].size; j++)
 		bytes[j] = (uint8_t)random_below(256);
@@ -311,7 +311,7 @@ static int whole_looker(int me)
 		look(1);
 		run_tools();
 		/* a lock file says less */
-		must(me == 2 || said(gpc_attach(CREW_NAME, &opt, 0, &c)) < 0, "a seat");
+		need(me == 2 || said(gpc_attach(CREW_NAME, &opt, 0, &c)) < 0, "a seat");
 	}
 	return 0;
 }

@@ -66,7 +66,7 @@ static void use_parked(struct brat *g)
 			cmd.op = op[j];
 			cmd.flags = j == 3 ? CF_CANCEL : CF_UNCHAINED;
 			ask_refused(g, cmd, "a block of a waiting command");
-			must(r->word == word, "op %u on a block of a waiting command: "
+			need(r->word == word, "op %u on a block of a waiting command: "
 			     "its word was 0x%x and is 0x%x", cmd.op, word, r->word);
 		}
 	}

@@ -46,7 +46,7 @@ static void took(uint64_t ns)
 	uint64_t us = ns / 1000, phase = load_acquire(&crew->count[N_BESIDE]);
 	int power = 0;
 
-	must(us < BOUND * 1000, "a round took %d ms", (int)(us / 1000));
+	need(us < BOUND * 1000, "a round took %d ms", (int)(us / 1000));
 	while (us >>= 1)
 		power++;
 	__atomic_fetch_add(&crew->count[N_TOOK + phase * POWERS + MIN(power, POWERS - 1)], 1,
@@ -62,20 +62,20 @@ static void one_round(gpc *c, uint64_t n)
 
 	must_be(gpc_acquire(c, 0, key, OWNED, b, 0), OWNED);
 	for (i = 0; i < OWNED; i++)
-		must(b[i] == kept[i] && crew_holds(b[i], key[i]), "key %d is elsewhere", i);
+		need(b[i] == kept[i] && crew_holds(b[i], key[i]), "key %d is elsewhere", i);
 	must_be(gpc_release(c, b, OWNED), 0);
 	for (i = 0; i < OWNED; i++)
-		must(WORD_STATE(load_acquire(&seg_record(&c->seg, (uint32_t)reserved[i])->word)) ==
+		need(WORD_STATE(load_acquire(&seg_record(&c->seg, (uint32_t)reserved[i])->word)) ==
 			     RESERVED && crew_at(reserved[i])->owner == (uint32_t)crew_me + 1,
 		     "a reservation is gone");
 	r = gpc_reserve(c, 0, 1, &x, NULL, 0, crew->count[N_STUCK] ? 0 : -1);
-	must(r == 1 || (crew->count[N_STUCK] && (r == -ENOSPC || r == -EAGAIN)),
+	need(r == 1 || (crew->count[N_STUCK] && (r == -ENOSPC || r == -EAGAIN)),
 	     "reserve: %d, %s", r, gpc_last_error());
 	if (r == 1) {
 		must_be(gpc_publish(c, NULL, &k, &x, 1, NULL, 0, -1), 1);
 		must_be(gpc_release(c, &x, 1), 0);
 		/* it may have been evicted meanwhile */
-		must(gpc_drop(c, &x, 1, NULL, 0, -1) >= 0, "drop: %s", gpc_last_error());
+		need(gpc_drop(c, &x, 1, NULL, 0, -1) >= 0, "drop: %s", gpc_last_error());
 	}
 	took(clock_ns() - from);
 }
@@ -216,7 +216,7 @@ static void wrong_ids(gpc *c)
 			};
 
 			r = ask(c, cmd);
-			must(r < 0, "op %u on block 0x%x: %d", op[j], (unsigned)id[i], r);
+			need(r < 0, "op %u on block 0x%x: %d", op[j], (unsigned)id[i], r);
 		}
 	}
 	foreign_move(c);
@@ -224,15 +224,15 @@ static void wrong_ids(gpc *c)
 		r = gpc_publish(c, NULL, &k, &id[i], 1,
 				GPC_OPTIONS(gpc_publish_options, .resident = &resident),
 				0, -1);
-		must(r < 0 || (r == 0 && (resident == -EPERM || resident == -EINVAL)),
+		need(r < 0 || (r == 0 && (resident == -EPERM || resident == -EINVAL)),
 		     "publish of block 0x%x: %d, %d", (unsigned)id[i], r, resident);
 		m.from = id[i];
 		m.to = id[(i + 1) % ARRAY_SIZE(id)];
 		m.key = k;
 		r = gpc_commit(c, &m, 1, NULL, i & 1 ? GPC_CANCEL : 0, -1);
-		must(r <= 0, "commit of block 0x%x: %d", (unsigned)id[i], r);
+		need(r <= 0, "commit of block 0x%x: %d", (unsigned)id[i], r);
 		r = gpc_release(c, &id[i], 1);
-		must(r < 0 || id[i] == -1, "unref of block 0x%x: %d", (unsigned)id[i], r);
+		need(r < 0 || id[i] == -1, "unref of block 0x%x: %d", (unsigned)id[i], r);
 	}
 	must_be(gpc_lookup(c, 0, &k, 1, &resident, 0), 0);
 }
@@ -251,7 +251,7 @@ static void reservations(gpc *c)
 	for (i = 0; i < ARRAY_SIZE(cmd); i += 4) {
 		int32_t r = answer(c, from + i);
 
-		must(r == 4 || r == -EDQUOT, "reserve: %d", r);
+		need(r == 4 || r == -EDQUOT, "reserve: %d", r);
 		got += r == 4 ? 4 : 0;
 	}
 	must_be(got, QUOTA);
@@ -280,7 +280,7 @@ static void references(gpc *c)
 	must_be(n, REF_CAP);
 	must_be(r, -EOVERFLOW);
 	must_be(gpc_acquire(c, 0, &k, 1, &b, 0), -EOVERFLOW);
-	must(gpc_lookup(c, 0, more, 512, many, GPC_REF) <= 0, "512 more");
+	need(gpc_lookup(c, 0, more, 512, many, GPC_REF) <= 0, "512 more");
 	must_be(*refs_cell(c, (uint32_t)b), REF_CAP);
 }
 
@@ -328,7 +328,7 @@ static void sections(gpc *c)
 
 	crew->count[N_STUCK] = 1;
 	for (i = 0; i < GPC_SECTIONS; i++)
-		must(gpc_section_enter(c) >= 0, "enter: %s", gpc_last_error());
+		need(gpc_section_enter(c) >= 0, "enter: %s", gpc_last_error());
 	must_be(gpc_section_enter(c), -EAGAIN);
 }
 
@@ -391,7 +391,7 @@ static int witness(int i)
 	must_be(gpc_attach(CREW_NAME, &o, GPC_READONLY, &c), 0);
 	crew_until((st = crew_stats(c, (int)crew->count[N_LIAR]), lies[i].sees(&st)),
 		   crew_breath());
-	must(!strcmp(st.label, "liar") && st.alive == 1, "it is not named");
+	need(!strcmp(st.label, "liar") && st.alive == 1, "it is not named");
 	gpc_close(c);
 	return 0;
 }

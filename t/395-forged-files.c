@@ -40,8 +40,8 @@ static int circled(int me)
 	must_be(gpc_attach(CREW_NAME, &opt, GPC_SERVE, &c), 0);
 	for (i = 0; i < BLOCKS; i++)
 		b[i] = GPC_BLOCK(0, i);
-	must(gpc_drop(c, b, BLOCKS, NULL, 0, -1) >= 0, "drop: %s", gpc_last_error());
-	must(gpc_reserve(c, 0, BLOCKS, b, NULL, 0, -1) == BLOCKS, "reserve: %s",
+	need(gpc_drop(c, b, BLOCKS, NULL, 0, -1) >= 0, "drop: %s", gpc_last_error());
+	need(gpc_reserve(c, 0, BLOCKS, b, NULL, 0, -1) == BLOCKS, "reserve: %s",
 	     gpc_last_error());
 	must_be(gpc_check(c, NULL, NULL), 0);
 	gpc_close(c);
@@ -84,7 +84,7 @@ static int seated(int me)
 	must_be(gpc_writer_take(c, 0, 0), 0);
 	for (i = 0; i < BLOCKS; i++)
 		b[i] = GPC_BLOCK(0, i);
-	must(gpc_drop(c, b, BLOCKS, NULL, 0, -1) >= 0, "drop: %s", gpc_last_error());
+	need(gpc_drop(c, b, BLOCKS, NULL, 0, -1) >= 0, "drop: %s", gpc_last_error());
 	must_be(gpc_reserve(c, 0, BLOCKS, b, NULL, 0, 10000), BLOCKS);
 	must_be(gpc_publish(c, &none, &k, b, 1, NULL, 0, -1), 1);
 	gpc_close(c);
@@ -205,7 +205,7 @@ static void test_large(void)
 	put_back(index, control);
 	is_int(gpc_attach(CREW_NAME, &opt, GPC_READONLY, &c), -EBADMSG,
 	       "which is not there is not copied");
-	must(!truncate(scratch_file(CREW_NAME, "idx"), (off_t)h->bytes), "cannot grow");
+	need(!truncate(scratch_file(CREW_NAME, "idx"), (off_t)h->bytes), "cannot grow");
 	is_int(gpc_attach(CREW_NAME, &opt, GPC_READONLY, &c), -EBADMSG, "nor when it is a hole");
 	free(index);
 	free(control);

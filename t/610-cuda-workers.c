@@ -39,13 +39,13 @@ static void fill(gpc *c, const gpc_key *k, uint32_t n)
 	}
 	for (i = 0; i < n; i++)
 		crew_disown(b[i]);
-	must(gpc_publish(c, NULL, k, b, n,
+	need(gpc_publish(c, NULL, k, b, n,
 			 GPC_OPTIONS(gpc_publish_options, .resident = resident), 0,
 			 -1) >= 0, "publish: %s",
 	     gpc_last_error());
 	for (i = 0; i < n; i++) {
-		must(resident[i] >= 0, "refused: %d", resident[i]);
-		must(crew_holds(resident[i], k[i]), "other bytes in 0x%x",
+		need(resident[i] >= 0, "refused: %d", resident[i]);
+		need(crew_holds(resident[i], k[i]), "other bytes in 0x%x",
 		     (unsigned)b[i]);
 		if (resident[i] != b[i])
 			must_be(gpc_release(c, &resident[i], 1), 0);
@@ -60,11 +60,11 @@ static void take_away(gpc *c, uint64_t *seed)
 	gpc_block b[4];
 	int i, n;
 
-	must(gpc_lookup(c, 0, &k, 1, b, GPC_QUIET) >= 0, "lookup: %s", gpc_last_error());
+	need(gpc_lookup(c, 0, &k, 1, b, GPC_QUIET) >= 0, "lookup: %s", gpc_last_error());
 	if (b[0] >= 0)
-		must(gpc_drop(c, b, 1, NULL, 0, -1) >= 0, "drop: %s", gpc_last_error());
+		need(gpc_drop(c, b, 1, NULL, 0, -1) >= 0, "drop: %s", gpc_last_error());
 	n = gpc_evict(c, 0, 4, b, GPC_TAKE, 30000);
-	must(n >= 0, "evict: %s", gpc_last_error());
+	need(n >= 0, "evict: %s", gpc_last_error());
 	for (i = 0; i < n; i++) {
 		crew_own(b[i]);
 		crew_write(b[i], crew_no_key);
@@ -128,9 +128,9 @@ static void in_section(struct asker *a, const char *when)
 	uint32_t i;
 
 	for (i = 0; i < ANCHORS; i++)
-		must(a->blocks[i] >= 0, "an anchor is not found");
+		need(a->blocks[i] >= 0, "an anchor is not found");
 	for (i = 0; i < N; i++)
-		must(a->blocks[i] == -1 || crew_holds(a->blocks[i], a->keys[i]),
+		need(a->blocks[i] == -1 || crew_holds(a->blocks[i], a->keys[i]),
 		     "block 0x%x has other bytes %s", (unsigned)a->blocks[i], when);
 }
 
@@ -143,10 +143,10 @@ static void with_reference(struct asker *a)
 			continue;
 		count(N_HITS, 1);
 		if (gpc_ref(a->c, &a->keys[i], &a->blocks[i], 1) != 1) {
-			must(i >= ANCHORS, "an anchor is stale");
+			need(i >= ANCHORS, "an anchor is stale");
 			continue;
 		}
-		must(crew_holds(a->blocks[i], a->keys[i]),
+		need(crew_holds(a->blocks[i], a->keys[i]),
 		     "referenced, with other bytes");
 		must_be(gpc_release(a->c, &a->blocks[i], 1), 0);
 		count(N_REFS, 1);
@@ -157,7 +157,7 @@ static void round_of(struct asker *a, uint64_t *seed, bool slow)
 {
 	int s = gpc_dev_enter(a->d);
 
-	must(s >= 0, "enter: %s", gpc_last_error());
+	need(s >= 0, "enter: %s", gpc_last_error());
 	ask_for(a, seed);
 	asker_launch(a);
 	if (slow) /* the ids are held back as long as this runs */

@@ -56,7 +56,7 @@ static void reserve(gpc *c, gpc_block *b, uint32_t me)
 	must_be(gpc_reserve(c, 0, HELD + 1, b, NULL, 0, 30000), HELD + 1);
 	must_be(gpc_publish(c, NULL, &k, &b[HELD], 1, NULL, 0, -1), 1);
 	for (i = 0; i < HELD; i++)
-		must(GPC_SLOT(b[i]) < BLOCKS, "block 0x%x", (unsigned)b[i]);
+		need(GPC_SLOT(b[i]) < BLOCKS, "block 0x%x", (unsigned)b[i]);
 }
 
 /* me: from 1 on. */
@@ -80,7 +80,7 @@ static int victim(int me)
 	for (i = 0; i < N; i++)
 		a.keys[i] = crew_key(1 + i);
 	write_blocks(slab, b, (uint32_t)me);
-	must(gpc_dev_enter(a.d) >= 0, "enter: %s", gpc_last_error()); /* never left */
+	need(gpc_dev_enter(a.d) >= 0, "enter: %s", gpc_last_error()); /* never left */
 	asker_launch(&a);
 	crew_open(GATE_READY);
 	for (;;) { /* sections and kernels, until it is killed */
@@ -90,7 +90,7 @@ static int victim(int me)
 			gpc_dev_wait(a.d, a.stream, 1);
 			continue;
 		}
-		must(s >= 0, "enter: %s", gpc_last_error());
+		need(s >= 0, "enter: %s", gpc_last_error());
 		asker_launch(&a);
 		must_cuda(work_spin(a.spin, 2000000, 32, a.stream));
 		must_be(gpc_dev_leave(a.d, s, a.stream), 0);
@@ -163,7 +163,7 @@ static void look(struct judge *j, uint64_t ns)
 	must_cuda(work_verify(j->slab, WORDS, j->slots, BLOCKS, MINE, ns, j->foreign,
 			      j->stream));
 	must_cuda(cudaStreamSynchronize(j->stream));
-	must(!foreign(j), "%llu words of the dead after their ids came back", foreign(j));
+	need(!foreign(j), "%llu words of the dead after their ids came back", foreign(j));
 	must_be(gpc_release(j->c, b, BLOCKS), 0);
 }
 
@@ -181,7 +181,7 @@ static void look_up(struct judge *j)
 {
 	int s = gpc_dev_enter(j->a.d);
 
-	must(s >= 0, "enter: %s", gpc_last_error());
+	need(s >= 0, "enter: %s", gpc_last_error());
 	asker_launch(&j->a);
 	must_be(gpc_dev_leave(j->a.d, s, j->a.stream), 0);
 	asker_wait(&j->a);
@@ -254,7 +254,7 @@ static int meter(int me)
 
 static uint64_t measure(int where)
 {
-	must(crew_status(crew_fork(meter, where)) == 0, "no measure");
+	need(crew_status(crew_fork(meter, where)) == 0, "no measure");
 	return crew->count[where];
 }
 

@@ -11,7 +11,7 @@
 #define must_cuda(call)                                                        \
 	do {                                                                   \
 		cudaError_t e_ = (cudaError_t)(call);                          \
-		must(e_ == cudaSuccess, #call ": %s", cudaGetErrorString(e_)); \
+		need(e_ == cudaSuccess, #call ": %s", cudaGetErrorString(e_)); \
 	} while (0)
 
 /* One question after another.  keys and blocks are pinned: the device reads and writes
@@ -56,7 +56,7 @@ TAP_FN gpc_dev *gpu_open(gpc *c)
 	int err;
 
 	crew_until((err = gpc_dev_open(c, device_name(), &d)) != -ESTALE, crew_breath());
-	must(err == 0, "gpc_dev_open: %s", gpc_last_error());
+	need(err == 0, "gpc_dev_open: %s", gpc_last_error());
 	return d;
 }
 

@@ -18,18 +18,18 @@ static inline void settle_move(struct model_move *p, int result, bool cancel)
 	drop_hand(m->to);
 	if (cancel || result < 0) {
 		/* -ESTALE of a cancelled one: a writer that died had given it back */
-		must(cancel ? result == 0 || result == -ESTALE :
+		need(cancel ? result == 0 || result == -ESTALE :
 		     result == -ESTALE || result == -EEXIST || result == -ENOENT,
 		     "commit answers %d", result);
-		must(cancel || limbo || p->stale,
+		need(cancel || limbo || p->stale,
 		     "commit answers %d, though the source is live", result);
 		if (limbo && result != -EEXIST && p->key % DEEP < DEEP - 1 &&
 		    !model->key[p->key].live)
 			model_evicts(p->key);
 		return;
 	}
-	must(!p->stale, "key %d is back after a clear", p->key);
-	must(!limbo || !model->key[p->key].live, "key %d is live twice", p->key);
+	need(!p->stale, "key %d is back after a clear", p->key);
+	need(!limbo || !model->key[p->key].live, "key %d is live twice", p->key);
 	model_live(p->key, m->to);
 	if (p->held && *model_refs(m->from)) {
 		--*model_refs(m->from);
@@ -48,7 +48,7 @@ static inline void commit_from(struct actor *a, uint32_t from, bool cancel)
 		return;
 	for (i = 0; i < n; i++)
 		m[i] = model->pending[from + i].move;
-	must(gpc_commit(a->c, m, n, result, cancel ? GPC_CANCEL : 0, -1) >= 0, "commit: %s",
+	need(gpc_commit(a->c, m, n, result, cancel ? GPC_CANCEL : 0, -1) >= 0, "commit: %s",
 	     gpc_last_error());
 	for (i = 0; i < n; i++)
 		settle_move(&model->pending[from + i], result[i], cancel);
@@ -78,7 +78,7 @@ static inline uint32_t act_acquire(struct actor *a, int first, uint32_t n)
 	must_be(gpc_acquire(a->c, 1, k, n, b, 0), want);
 	for (i = 0; i < want; i++) {
 		must_be(b[i], model->key[first + (int)i].block);
-		must(crew_holds(b[i], k[i]), "block 0x%x has other bytes", (unsigned)b[i]);
+		need(crew_holds(b[i], k[i]), "block 0x%x has other bytes", (unsigned)b[i]);
 		++*model_refs(b[i]);
 	}
 	return want;
@@ -94,7 +94,7 @@ static inline int act_reserve(struct actor *a, uint32_t n, gpc_block *b, bool ke
 	got = gpc_reserve(a->c, VRAM, n, b,
 			  GPC_OPTIONS(gpc_reserve_options, .moves = keep ? m : NULL),
 			  flags, -1);
-	must(got > 0 || got == -ENOSPC, "reserve: %s", gpc_last_error());
+	need(got > 0 || got == -ENOSPC, "reserve: %s", gpc_last_error());
 	for (i = 0; i < got; i++)
 		if (keep && m[i].to >= 0)
 			victim_moves(m[i]);
@@ -113,8 +113,8 @@ static inline void publish_one(int key, gpc_block b, gpc_block at)
 		++*model_refs(b);
 		return;
 	}
-	must(at < 0, "key %d: found in 0x%x", key, (unsigned)at);
-	must(at == -EAGAIN || at == -ENOENT, "publish answers %d", at);
+	need(at < 0, "key %d: found in 0x%x", key, (unsigned)at);
+	need(at == -EAGAIN || at == -ENOENT, "publish answers %d", at);
 }
 
 static inline void act_publish(struct actor *a, int first, const gpc_block *b, uint32_t n)
@@ -130,7 +130,7 @@ static inline void act_publish(struct actor *a, int first, const gpc_block *b, u
 		k[i + 1] = model_key(first + (int)i);
 		crew_write(b[i], k[i + 1]);
 	}
-	must(gpc_publish(a->c, k, k + 1, b, n,
+	need(gpc_publish(a->c, k, k + 1, b, n,
 			 GPC_OPTIONS(gpc_publish_options, .tag = model_tag(first),
 				     .resident = at, .ticket = &t), 0, waits ? -1 : 0) >= 0,
 	     "publish: %s", gpc_last_error());
@@ -138,7 +138,7 @@ static inline void act_publish(struct actor *a, int first, const gpc_block *b, u
 		must_be(gpc_ticket_wait(a->c, t, -1), 0);
 	for (i = 0; i < n; i++) {
 		full |= at[i] == -EAGAIN;
-		must(at[i] != -ENOENT || full, "key %d: its parent is not live",
+		need(at[i] != -ENOENT || full, "key %d: its parent is not live",
 		     first + (int)i);
 		publish_one(first + (int)i, b[i], at[i]);
 	}
@@ -205,7 +205,7 @@ static inline void act_evict(struct actor *a)
 
 	model->evicts = true;
 	n = gpc_evict(a->c, pool, 1 + crew_random(&a->seed, 3), b, flags, -1);
-	must(n >= 0, "evict: %s", gpc_last_error());
+	need(n >= 0, "evict: %s", gpc_last_error());
 	for (i = 0; i < n; i++) {
 		victim_goes(b[i]);
 		if (flags && pool == VRAM)
@@ -230,9 +230,9 @@ static inline void act_demote(struct actor *a)
 		return;
 	model->evicts = true;
 	n = gpc_demote(a->c, VRAM, -1, named ? list : NULL, named ? (uint32_t)n : 2, m, 0, -1);
-	must(n > 0 || n == -ENOSPC || (named && n == -EPERM), "demote: %s", gpc_last_error());
+	need(n > 0 || n == -ENOSPC || (named && n == -EPERM), "demote: %s", gpc_last_error());
 	for (i = 0; i < n; i++) {
-		must(model_at(m[i].from) >= 0, "a source has no key");
+		need(model_at(m[i].from) >= 0, "a source has no key");
 		victim_goes(m[i].to);
 		crew_copy(m[i].from, m[i].to);
 		add_pending(m[i], model_at(m[i].from), false, named);
@@ -256,7 +256,7 @@ static inline void act_promote(struct actor *a)
 		return;
 	model->evicts = true;
 	got = gpc_promote(a->c, b, (uint32_t)got, VRAM, m, keep ? victims : NULL, 0, -1);
-	must(got > 0 || got == -ENOSPC, "promote: %s", gpc_last_error());
+	need(got > 0 || got == -ENOSPC, "promote: %s", gpc_last_error());
 	for (i = 0; i < got; i++)
 		if (keep && victims[i].to >= 0)
 			victim_moves(victims[i]);
@@ -286,7 +286,7 @@ static inline void act_drop(struct actor *a)
 		return;
 	if (crew_random(&a->seed, 2)) {
 		/* 0: a writer that died had done it */
-		must(gpc_drop(a->c, &model->key[i].block, 1, NULL, 0, -1) >= 0, "drop: %s",
+		need(gpc_drop(a->c, &model->key[i].block, 1, NULL, 0, -1) >= 0, "drop: %s",
 		     gpc_last_error());
 	} else {
 		must_be(gpc_drop(a->c, &model->key[i].block, 1, &t, 0, 0), 0);
@@ -300,7 +300,7 @@ static inline void act_clear(struct actor *a)
 	uint32_t i, tag = crew_random(&a->seed, 4);
 	int k, pool = crew_random(&a->seed, 2) ? -1 : (int)crew_random(&a->seed, 2);
 
-	must(gpc_pool_clear(a->c, pool, tag, 0, -1) >= 0, "clear: %s", gpc_last_error());
+	need(gpc_pool_clear(a->c, pool, tag, 0, -1) >= 0, "clear: %s", gpc_last_error());
 	for (k = 0; k < KEYS; k++)
 		if (model->key[k].live && (!tag || model_tag(k) == tag) &&
 		    (pool < 0 || GPC_POOL(model->key[k].block) == pool))
@@ -320,7 +320,7 @@ static inline void act_pool(struct actor *a)
 	int i;
 
 	if (model->extra) {
-		must(gpc_pool_clear(a->c, model->extra, 0, GPC_REMOVE, -1) >= 0, "clear: %s",
+		need(gpc_pool_clear(a->c, model->extra, 0, GPC_REMOVE, -1) >= 0, "clear: %s",
 		     gpc_last_error());
 		for (i = 0; i < 4; i++)
 			*model_hand(GPC_BLOCK(model->extra, i)) = false;
@@ -328,7 +328,7 @@ static inline void act_pool(struct actor *a)
 		return;
 	}
 	model->extra = gpc_pool_add(a->c, &p, -1);
-	must(model->extra > VRAM && model->extra < POOLS, "pool_add: %s", gpc_last_error());
+	need(model->extra > VRAM && model->extra < POOLS, "pool_add: %s", gpc_last_error());
 	for (i = 0; p.flags & GPC_POOL_CALLER && i < 4; i++)
 		take_hand(GPC_BLOCK(model->extra, i));
 	if (p.flags & GPC_POOL_CALLER)

@@ -88,7 +88,7 @@ TAP_FN void ask_refused(struct brat *g, struct shm_command cmd, const char *what
 {
 	int32_t got = ask(g, cmd);
 
-	must(got < 0, "%s: op %u, count %u, block 0x%x: answered %d", what, cmd.op,
+	need(got < 0, "%s: op %u, count %u, block 0x%x: answered %d", what, cmd.op,
 	     cmd.count, (unsigned)cmd.block, got);
 }
 
@@ -140,7 +140,7 @@ TAP_FN uint64_t park(struct brat *g, uint8_t flags)
 	must_be(gpc_publish(g->c, NULL, k, b, n, NULL, 0, -1), n);
 	must_be(gpc_release(g->c, b, n), 0);
 	g->section = gpc_section_enter(g->c);
-	must(g->section >= 0, "enter: %s", gpc_last_error());
+	need(g->section >= 0, "enter: %s", gpc_last_error());
 	g->head = g->seat->head;
 	submit(g, cmd, PARKED);
 	crew_until(its(g, DYING, list) == VICTIMS, crew_breath());

@@ -3,7 +3,7 @@
  *
  * One process speaks TAP: it forks the members, opens gates, kills, and judges.  It has no
  * handle of a cache while it forks, since a child cannot use one.  Members are silent: their
- * exit status speaks, and what must() did not find as it must be leaves a sentence in the
+ * exit status speaks, and what need() did not find as it must be leaves a sentence in the
  * page that all share.
  *
  * A gate is a futex word in that page, opened by counting it up.  Whoever waits at one, or in
@@ -149,7 +149,7 @@ TAP_FN TAP_PRINTF(3, 4) void crew_fail(const char *file, int line, const char *f
 	crew_give_up();
 }
 
-#define must(cond, ...)                                                 \
+#define need(cond, ...)                                                 \
 	do {                                                            \
 		if (!(cond))                                            \
 			crew_fail(__FILE__, __LINE__, __VA_ARGS__);     \
@@ -229,7 +229,7 @@ TAP_FN uint32_t crew_random(uint64_t *state, uint32_t below)
 
 TAP_FN struct crew_block *crew_at(gpc_block b)
 {
-	must(b >= 0 && GPC_POOL(b) < CREW_POOLS && GPC_SLOT(b) < CREW_SLOTS,
+	need(b >= 0 && GPC_POOL(b) < CREW_POOLS && GPC_SLOT(b) < CREW_SLOTS,
 	     "block 0x%x is none of the test's", (unsigned)b);
 	return &crew->block[GPC_POOL(b)][GPC_SLOT(b)];
 }
@@ -240,7 +240,7 @@ TAP_FN void crew_own(gpc_block b)
 	uint32_t was = __atomic_exchange_n(&crew_at(b)->owner, (uint32_t)crew_me + 1,
 					   __ATOMIC_SEQ_CST);
 
-	must(!was, "block 0x%x was given to member %d, but member %d has it", (unsigned)b,
+	need(!was, "block 0x%x was given to member %d, but member %d has it", (unsigned)b,
 	     crew_me, (int)was - 1);
 }
 
@@ -249,7 +249,7 @@ TAP_FN void crew_disown(gpc_block b)
 {
 	uint32_t was = __atomic_exchange_n(&crew_at(b)->owner, 0, __ATOMIC_SEQ_CST);
 
-	must(was == (uint32_t)crew_me + 1, "member %d wrote to block 0x%x of member %d",
+	need(was == (uint32_t)crew_me + 1, "member %d wrote to block 0x%x of member %d",
 	     (int)was - 1, (unsigned)b, crew_me);
 }
 
@@ -344,14 +344,14 @@ TAP_FN void crew_check(gpc *c)
 	char first[300] = "";
 	int n = gpc_check(c, crew_check_line, first);
 
-	must(n == 0, "gpc_check: %d, %s", n, n < 0 ? gpc_last_error() : first);
+	need(n == 0, "gpc_check: %d, %s", n, n < 0 ? gpc_last_error() : first);
 }
 
 /* The writer's work, in the handle that has its seat, until the gate was opened n times. */
 TAP_FN void crew_serve(gpc *c, int gate, uint32_t n)
 {
 	while (crew_goes_on(gate, n))
-		must(gpc_writer_serve(c, 5) >= 0, "serving: %s", gpc_last_error());
+		need(gpc_writer_serve(c, 5) >= 0, "serving: %s", gpc_last_error());
 }
 
 #endif

@@ -57,11 +57,11 @@ TAP_FN void fill(gpc *c)
 			    GPC_OPTIONS(gpc_publish_options, .tag = 7), 0, -1), 19);
 	must_be(gpc_release(c, b, 12), 0);
 	must_be(gpc_evict(c, 0, 0, b, 0, -1), 0);
-	must(gpc_demote(c, 0, 1, (gpc_block[1]){ b[18] }, 1, m, 0, -1) == 1, "demote: %s",
+	need(gpc_demote(c, 0, 1, (gpc_block[1]){ b[18] }, 1, m, 0, -1) == 1, "demote: %s",
 	     gpc_last_error());
 	must_be(gpc_commit(c, m, 1, NULL, 0, -1), 1);
 	must_be(gpc_reserve(c, 0, 3, b, NULL, 0, -1), 3);
-	must(gpc_section_enter(c) >= 0, "enter: %s", gpc_last_error());
+	need(gpc_section_enter(c) >= 0, "enter: %s", gpc_last_error());
 }
 
 /* It dies with all it has, so that seats, rings and sections have content, too. */
@@ -125,7 +125,7 @@ TAP_FN void put_back(const uint8_t *index, const uint8_t *control)
 
 	for (i = 0; i < 3; i++) {
 		fd = open(scratch_file(CREW_NAME, suffix[i]), O_RDWR | O_CREAT, 0600);
-		must(fd >= 0 && !ftruncate(fd, (off_t)file[i].size) &&
+		need(fd >= 0 && !ftruncate(fd, (off_t)file[i].size) &&
 		     !fallocate(fd, 0, 0, (off_t)file[i].size) &&
 		     pwrite(fd, bytes[i], file[i].size, 0) == (ssize_t)file[i].size,
 		     "cannot write the files");

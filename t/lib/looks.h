@@ -13,13 +13,13 @@ enum { N_DONE, N_REFUSED, N_ATTACHED, N_TAKEN, N_FOUND, N_LINES, N_TOOLS, N_GOOD
 
 TAP_FN int has_said(int got, const char *call)
 {
-	must(got >= 0 || *gpc_last_error(), "%s: %d, without a word", call, got);
+	need(got >= 0 || *gpc_last_error(), "%s: %d, without a word", call, got);
 	return got;
 }
 
 TAP_FN void count_line(void *arg, const char *line)
 {
-	must(strlen(line) < 300, "a long line");
+	need(strlen(line) < 300, "a long line");
 	crew->count[N_LINES]++;
 }
 
@@ -58,13 +58,13 @@ TAP_FN void look_around(gpc *c, bool check)
 		said(gpc_mirror_get(c, i, &mirror));
 	}
 	for (i = 0; said(gpc_walk(c, &cursor, entry, 8)) > 0; i++)
-		must(i < 100, "a walk without end");
+		need(i < 100, "a walk without end");
 	for (cursor = 0, i = 0; i < 3000; i++)
 		if (said(gpc_event_read(c, &cursor, change, 8)) <= 0)
 			break;
 	gpc_mirror_lag(c);
 	if (check)
-		must(said(gpc_check(c, count_line, NULL)) < 3000, "a check without end");
+		need(said(gpc_check(c, count_line, NULL)) < 3000, "a check without end");
 }
 
 #endif

@@ -168,13 +168,13 @@ static inline void model_live(int i, gpc_block b)
 
 static inline void take_hand(gpc_block b)
 {
-	must(!*model_hand(b), "block 0x%x is given twice", (unsigned)b);
+	need(!*model_hand(b), "block 0x%x is given twice", (unsigned)b);
 	*model_hand(b) = true;
 }
 
 static inline void drop_hand(gpc_block b)
 {
-	must(*model_hand(b), "block 0x%x was not ours", (unsigned)b);
+	need(*model_hand(b), "block 0x%x was not ours", (unsigned)b);
 	*model_hand(b) = false;
 }
 
@@ -191,7 +191,7 @@ static inline bool is_moving(gpc_block b)
 /* The caller has copied. */
 static inline void add_pending(struct gpc_move m, int key, bool detached, bool held)
 {
-	must(model->npending < PENDING, "too many moves");
+	need(model->npending < PENDING, "too many moves");
 	take_hand(m.to);
 	model->pending[model->npending++] = (struct model_move){ m, key, detached, held, 0 };
 }
@@ -201,10 +201,10 @@ static inline void victim_moves(struct gpc_move m)
 {
 	int v = model_at(m.from);
 
-	must(v >= 0, "block 0x%x, a victim, has no key", (unsigned)m.from);
-	must(key_same(&m.key, &(gpc_key){ { model_key(v).w[0], model_key(v).w[1] } }),
+	need(v >= 0, "block 0x%x, a victim, has no key", (unsigned)m.from);
+	need(key_same(&m.key, &(gpc_key){ { model_key(v).w[0], model_key(v).w[1] } }),
 	     "a victim has another key");
-	must(!*model_refs(m.from), "a victim is referenced");
+	need(!*model_refs(m.from), "a victim is referenced");
 	model_evicts(model_at(m.to));
 	crew_copy(m.from, m.to);
 	model->key[v].live = false;
@@ -213,7 +213,7 @@ static inline void victim_moves(struct gpc_move m)
 
 static inline void victim_goes(gpc_block b)
 {
-	must(!*model_refs(b), "block 0x%x was evicted and is referenced", (unsigned)b);
+	need(!*model_refs(b), "block 0x%x was evicted and is referenced", (unsigned)b);
 	model_evicts(model_at(b));
 }
 

@@ -110,10 +110,10 @@ static void look_at_own(gpc *c)
 	uint32_t i;
 
 	must_be(gpc_acquire(c, 0, anchor + 1, ANCHORS, b, 0), ANCHORS);
-	must(!memcmp(b, at, sizeof(b)), "its keys are in other blocks");
+	need(!memcmp(b, at, sizeof(b)), "its keys are in other blocks");
 	must_be(gpc_release(c, b, ANCHORS), 0);
 	for (i = 0; i < ANCHORS; i++)
-		must(crew_holds(b[i], anchor[i + 1]), "other bytes in block 0x%x", b[i]);
+		need(crew_holds(b[i], anchor[i + 1]), "other bytes in block 0x%x", b[i]);
 	for (i = 0; i < STAKES; i++) {
 		const struct shm_record *r = record_of(c, stake[i]);
 
@@ -130,7 +130,7 @@ static void publish_again(gpc *c)
 	reserve(c, HOME, 3, b);
 	must_be(gpc_publish(c, anchor, anchor + 1, b, 3,
 			    GPC_OPTIONS(gpc_publish_options, .resident = resident), 0, -1), 0);
-	must(!memcmp(resident, at, sizeof(resident)), "resident in other blocks");
+	need(!memcmp(resident, at, sizeof(resident)), "resident in other blocks");
 	must_be(gpc_release(c, resident, 3), 0);
 	give_back(c, b, 3);
 }
@@ -158,7 +158,7 @@ static void play(gpc *c)
 	gpc_block b[16];
 	int i, n = gpc_reserve(c, PLAY, 16, b, NULL, GPC_PARTIAL, 0);
 
-	must(n > 0 || n == -ENOSPC || n == -EAGAIN, "PLAY: %d, %s", n, gpc_last_error());
+	need(n > 0 || n == -ENOSPC || n == -EAGAIN, "PLAY: %d, %s", n, gpc_last_error());
 	for (i = 0; i < n; i++)
 		crew_own(b[i]);
 	if (n > 0)
@@ -195,7 +195,7 @@ static void live_on(gpc *c)
 			publish_and_drop(c, i);
 		if (i % 8 == 0)
 			play(c);
-		must(now_ms() - from < BOUND, "round %d took %d ms", i,
+		need(now_ms() - from < BOUND, "round %d took %d ms", i,
 		     (int)(now_ms() - from));
 	}
 	if (!company.holds)
@@ -223,7 +223,7 @@ static bool may_be(const char *line)
 static void check_line(void *alive, const char *line)
 {
 	/* all may store stamps */
-	must(strstr(line, ": its stamp") || (alive && may_be(line)), "check: %s", line);
+	need(strstr(line, ": its stamp") || (alive && may_be(line)), "check: %s", line);
 }
 
 /* The brats are dead: what they had is there again, and so are their seats. */
@@ -244,7 +244,7 @@ static void come_back(gpc *c)
 		first = MIN(first, seat);
 		while (lock_test(c->seg.lock_fd, LOCK_PEER(seat)) == 1 ||
 		       !crew_seat_is_free(c, (int)seat)) {
-			must(now_ms() < end, "a dead brat has its seat for ever");
+			need(now_ms() < end, "a dead brat has its seat for ever");
 			crew_breath();
 		}
 	}
@@ -272,13 +272,13 @@ static int neighbour(int me)
 	crew_open(GATE_STAND);
 	crew_wait(GATE_MESS, (uint32_t)company.brats);
 	live_on(c);
-	must(gpc_check(c, check_line, c) >= 0, "check: %s", gpc_last_error());
+	need(gpc_check(c, check_line, c) >= 0, "check: %s", gpc_last_error());
 	come_back(c);
 	look_at_own(c);
 	for (i = 0; i < STAKES; i++)
 		k[i] = crew_key(2000 + (uint64_t)i);
 	must_be(gpc_publish(c, NULL, k, stake, STAKES, NULL, 0, -1), STAKES);
-	must(gpc_check(c, check_line, NULL) >= 0, "check: %s", gpc_last_error());
+	need(gpc_check(c, check_line, NULL) >= 0, "check: %s", gpc_last_error());
 	gpc_close(c);
 	return me;
 }

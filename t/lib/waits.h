@@ -29,8 +29,8 @@ static inline void lasted(const char *what, int r, int want, uint64_t ms)
 {
 	uint64_t took = (clock_ns() - waits_from_ns) / NS_PER_MS;
 
-	must(r == want, "%s: %d instead of %d, %s", what, r, want, gpc_last_error());
-	must(took >= ms && took < ms + LATE, "%s of %d ms took %d ms", what, (int)ms,
+	need(r == want, "%s: %d instead of %d, %s", what, r, want, gpc_last_error());
+	need(took >= ms && took < ms + LATE, "%s of %d ms took %d ms", what, (int)ms,
 	     (int)took);
 }
 
@@ -48,7 +48,7 @@ static inline int slow_writer(int me)
 	while (crew_goes_on(GATE_END, 1)) {
 		store_relaxed(&device_host_flush_delay_us, (uint32_t)crew->count[N_SLOW]);
 		crew->count[N_IS_SLOW] = crew->count[N_SLOW];
-		must(gpc_writer_serve(c, 5) >= 0, "serve: %s", gpc_last_error());
+		need(gpc_writer_serve(c, 5) >= 0, "serve: %s", gpc_last_error());
 	}
 	gpc_close(c);
 	return me;
@@ -142,7 +142,7 @@ static inline int patient(int me)
 	lasts(gpc_evict(c, 0, 1, x, 0, TIME), -ETIMEDOUT);
 	lasts(gpc_reserve(c, 0, WAITS_BLOCKS - 3, x, NULL, 0, TIME), -ETIMEDOUT);
 	unanswered(c, info.writer_pid, b[WAITS_BLOCKS - 1]);
-	must((pool = gpc_pool_add(c, &p, -1)) > 0, "pool: %s", gpc_last_error());
+	need((pool = gpc_pool_add(c, &p, -1)) > 0, "pool: %s", gpc_last_error());
 	must_be(gpc_reserve(c, pool, 1, x, NULL, 0, -1), 1);
 	lasts(gpc_pool_clear(c, pool, 0, GPC_REMOVE, TIME), -ETIMEDOUT);
 	wait_for_mirror(c);

@@ -58,12 +58,12 @@ static inline void act_drop(struct worker *w)
 	gpc_block b;
 	int r;
 
-	must(gpc_lookup(w->c, w->spaces, &k, 1, &b, 0) >= 0, "lookup: %s",
+	need(gpc_lookup(w->c, w->spaces, &k, 1, &b, 0) >= 0, "lookup: %s",
 	     gpc_last_error());
 	if (b < 0 || (w->caller && GPC_POOL(b) == w->pool))
 		return;
 	r = gpc_drop(w->c, &b, 1, NULL, 0, one_in(w, 2) ? 0 : -1);
-	must(r >= 0 || r == -ENOTCONN, "drop: %s", gpc_last_error());
+	need(r >= 0 || r == -ENOTCONN, "drop: %s", gpc_last_error());
 	count(N_DROPPED, r == 1);
 }
 
@@ -94,12 +94,12 @@ static inline void act_section(struct worker *w)
 	for (i = 0; i < DEEP; i++)
 		k[i] = key_of(chain, i);
 	section = gpc_section_enter(w->c);
-	must(section >= 0, "enter: %s", gpc_last_error());
-	must(gpc_lookup(w->c, w->spaces, k, DEEP, b, 0) >= 0, "lookup: %s",
+	need(section >= 0, "enter: %s", gpc_last_error());
+	need(gpc_lookup(w->c, w->spaces, k, DEEP, b, 0) >= 0, "lookup: %s",
 	     gpc_last_error());
 	linger(w);
 	for (i = 0; i < DEEP; i++)
-		must(b[i] < 0 || holds(b[i], k[i]),
+		need(b[i] < 0 || holds(b[i], k[i]),
 		     "in a section: block 0x%x of key %d of chain %d has other bytes",
 		     (unsigned)b[i], i, chain);
 	gpc_section_leave(w->c, section);
@@ -116,9 +116,9 @@ static inline void act_vault(struct worker *w)
 	for (j = 0; j < DEEP; j++)
 		k[j] = vault_key(i + j);
 	n = gpc_acquire(w->c, GPC_SPACE(VAULT_SPACE), k, DEEP, b, 0);
-	must(n >= 0, "acquire: %s", gpc_last_error());
+	need(n >= 0, "acquire: %s", gpc_last_error());
 	for (j = 0; j < n; j++)
-		must(holds(b[j], k[j]), "vault: block 0x%x has other bytes",
+		need(holds(b[j], k[j]), "vault: block 0x%x has other bytes",
 		     (unsigned)b[j]);
 	unref(w, b, n);
 	count(N_VAULT, (uint64_t)n);
@@ -138,7 +138,7 @@ static inline int add_pool(struct worker *w, uint32_t blocks, uint32_t space,
 	}
 	if (r == -ENOTCONN)
 		worker_ends();
-	must(r >= 0, "pool_add answers %d, %s", r, gpc_last_error());
+	need(r >= 0, "pool_add answers %d, %s", r, gpc_last_error());
 	count(N_POOLS, 1);
 	return r;
 }
@@ -159,7 +159,7 @@ static inline void remove_pool(struct worker *w, int pool)
 {
 	int r = answer(gpc_pool_clear(w->c, pool, 0, GPC_REMOVE, 20000), "remove", 0, 0);
 
-	must(r >= 0, "pool %d does not go: %s", pool, gpc_last_error());
+	need(r >= 0, "pool %d does not go: %s", pool, gpc_last_error());
 }
 
 /* Another one that nobody else knows: one block in it lives and dies. */
@@ -176,7 +176,7 @@ static inline void extra_pool(struct worker *w)
 	disown(b);
 	publish_and_wait(w, NULL, &k, &b, 1, 0, &resident);
 	if (resident != b) {
-		must(resident == -EAGAIN, "publish in a new pool: %d", resident);
+		need(resident == -EAGAIN, "publish in a new pool: %d", resident);
 		resident = b; /* still reserved */
 	}
 	unref(w, &resident, 1);
@@ -238,7 +238,7 @@ static inline void come_to_rest(struct worker *w)
 		r = gpc_drop(w->c, NULL, 0, &t, 0, -1);
 		if (!r || r == -ENOTCONN)
 			r = gpc_ticket_wait(w->c, t, 5000);
-		must(!r || r == -ENOTCONN, "at rest: %d, %s", r, gpc_last_error());
+		need(!r || r == -ENOTCONN, "at rest: %d, %s", r, gpc_last_error());
 		nap(1000);
 	} while (r || t != last);
 }

@@ -112,7 +112,7 @@ static void prepare_promote(void)
 	gpc_key k[3] = {crew_key(13), crew_key(14), crew_key(15)};
 
 	job.n = gpc_acquire(boss, 0, k, 3, job.block, 0);
-	must(job.n >= 0, "acquire: %s", gpc_last_error());
+	need(job.n >= 0, "acquire: %s", gpc_last_error());
 }
 
 static void send_promote(void)
@@ -130,7 +130,7 @@ static void send_promote(void)
 static void prepare_demoted(void)
 {
 	job.n = gpc_demote(boss, VRAM, RAM, NULL, 2, job.move, 0, 1000);
-	must(job.n >= 0 || job.n == -ENOSPC, "demote: %s", gpc_last_error());
+	need(job.n >= 0 || job.n == -ENOSPC, "demote: %s", gpc_last_error());
 	job.n = MAX(job.n, 0);
 }
 
@@ -140,7 +140,7 @@ static void prepare_promoted(void)
 	if (job.n)
 		job.n = gpc_promote(boss, job.block, (uint32_t)job.n, VRAM, job.move,
 				    NULL, 0, 1000);
-	must(job.n >= 0 || job.n == -ENOSPC, "promote: %s", gpc_last_error());
+	need(job.n >= 0 || job.n == -ENOSPC, "promote: %s", gpc_last_error());
 	job.n = MAX(job.n, 0);
 }
 
@@ -151,7 +151,7 @@ static void prepare_detached(void)
 	int i, got = gpc_reserve(boss, VRAM, 3, job.block,
 				 GPC_OPTIONS(gpc_reserve_options, .moves = m), 0, 1000);
 
-	must(got >= 0 || got == -ENOSPC, "reserve: %s", gpc_last_error());
+	need(got >= 0 || got == -ENOSPC, "reserve: %s", gpc_last_error());
 	for (i = 0; i < got; i++)
 		if (m[i].to >= 0)
 			job.move[job.n++] = m[i];
@@ -190,7 +190,7 @@ static void send_cancel(void)
 static void prepare_blocks(void)
 {
 	job.n = gpc_reserve(boss, VRAM, 3, job.block, NULL, GPC_PARTIAL, 1000);
-	must(job.n >= 0 || job.n == -ENOSPC, "reserve: %s", gpc_last_error());
+	need(job.n >= 0 || job.n == -ENOSPC, "reserve: %s", gpc_last_error());
 	job.n = MAX(job.n, 0);
 }
 
@@ -293,7 +293,7 @@ static void prepare_pool(void)
 	gpc_block b;
 
 	job.n = gpc_pool_add(boss, &p, -1);
-	must(job.n > VRAM, "pool_add: %s", gpc_last_error());
+	need(job.n > VRAM, "pool_add: %s", gpc_last_error());
 	b = put_key(job.n, 50, 0);
 	must_be(gpc_release(boss, &b, 1), 0);
 }

@@ -69,11 +69,11 @@ static void find_lost_key(struct verdict *v, int k, bool trims)
 
 	if (!v->m.key[k].live || has_key(v->s, b, k, LIVE) || (trims && may_be_trimmed(v, k)))
 		return;
-	must(v->image && (v->evicts || goes_with_parent(v, k)), "key %d is gone from block 0x%x",
+	need(v->image && (v->evicts || goes_with_parent(v, k)), "key %d is gone from block 0x%x",
 	     k, (unsigned)b);
-	must(!is_held(v->s, b) || !v->evicts, "key %d is lost and referenced", k);
+	need(!is_held(v->s, b) || !v->evicts, "key %d is lost and referenced", k);
 	/* a place in RAM whose victim went otherwise: no answer names it */
-	must(!has_key(v->image, b, k, LIVE) || goes_with_parent(v, k) ||
+	need(!has_key(v->image, b, k, LIVE) || goes_with_parent(v, k) ||
 	     (v->moves && GPC_POOL(b) == RAM), "key %d is lost, and nobody had evicted it", k);
 	key_leaves(&v->m, k);
 	v->m.key[k].live = false;
@@ -279,15 +279,15 @@ static void compare_keys(struct verdict *v, const struct feed *before)
 	gpc_block b[KEYS];
 	int k;
 
-	must(gpc_lookup(v->c, 1, ledger_key, KEYS, b, GPC_QUIET) >= 0, "lookup: %s",
+	need(gpc_lookup(v->c, 1, ledger_key, KEYS, b, GPC_QUIET) >= 0, "lookup: %s",
 	     gpc_last_error());
 	feed_read(&f, v->c);
 	for (k = 0; k < KEYS; k++) {
 		gpc_block want = v->m.key[k].live ? v->m.key[k].block : GPC_NONE;
 
-		must(b[k] == want, "key %d: found in 0x%x instead of 0x%x", k, (unsigned)b[k],
+		need(b[k] == want, "key %d: found in 0x%x instead of 0x%x", k, (unsigned)b[k],
 		     (unsigned)want);
-		must(f.at[k] == want, "key %d: in 0x%x, the feed says 0x%x", k, (unsigned)want,
+		need(f.at[k] == want, "key %d: in 0x%x, the feed says 0x%x", k, (unsigned)want,
 		     (unsigned)f.at[k]);
 	}
 }
@@ -307,12 +307,12 @@ static void check_invariants(struct verdict *v)
 			   .by_key_mask = 1023 };
 	uint32_t n = v->s->header.geometry.max_blocks;
 
-	must(n <= 256, "%u blocks", n);
+	need(n <= 256, "%u blocks", n);
 	memcpy(k.mask, v->c->mask, sizeof(k.mask));
 	memset(pool_of, SHM_NO_POOL, n);
 	memset(entries, 0, n);
 	memset(by_key, 0, sizeof(by_key));
-	must(seg_state(v->s)->events_floor <= seg_state(v->s)->events_head, "feed floor");
+	need(seg_state(v->s)->events_floor <= seg_state(v->s)->events_head, "feed floor");
 	check_pools(&k);
 	check_control(&k);
 	check_table(&k);

@@ -25,14 +25,14 @@ static void course_turn(void)
 {
 	int i;
 
-	must(course_turns++ < 5000, "a call does not end");
+	need(course_turns++ < 5000, "a call does not end");
 	world.now += course_turns < 8 ? 20000 : 6 * NS_PER_MS;
 	if (course_turns == 5)
 		for (i = 0; i < WORKERS; i++)
 			if (!worker[i].dead)
 				leave_sections(&worker[i]);
 	recorder[0].changed = true;
-	must(gpc_writer_serve(cache[0].c, 0) >= 0, "serving: %s", gpc_last_error());
+	need(gpc_writer_serve(cache[0].c, 0) >= 0, "serving: %s", gpc_last_error());
 }
 
 static void turns_begin(void)
@@ -128,7 +128,7 @@ static void settle_moves(struct worker *w, bool cancel, uint32_t most)
 	if (!n)
 		return;
 	call_begins(w);
-	must(gpc_commit(w->c, m, n, NULL, cancel ? GPC_CANCEL : 0, -1) >= 0, "commit: %s",
+	need(gpc_commit(w->c, m, n, NULL, cancel ? GPC_CANCEL : 0, -1) >= 0, "commit: %s",
 	     gpc_last_error());
 	call_ends(w);
 }
@@ -143,7 +143,7 @@ static int reserve(struct worker *w, int pool, int n, gpc_block *b, bool with_mo
 			  GPC_OPTIONS(gpc_reserve_options,
 				      .moves = with_moves ? m : NULL),
 			  draw(2) ? GPC_PARTIAL : 0, -1);
-	must(got > 0 || got == -ENOSPC, "reserve: %s", gpc_last_error());
+	need(got > 0 || got == -ENOSPC, "reserve: %s", gpc_last_error());
 	call_ends(w);
 	if (with_moves)
 		remember_moves(m, got);
@@ -161,7 +161,7 @@ static void publish(struct worker *w, int first, int n, const gpc_block *b)
 	for (i = 0; i < n; i++)
 		parents[i] = key_parent(first + i);
 	call_begins(w);
-	must(gpc_publish(w->c, parents, ledger_key + first, b, (uint32_t)n,
+	need(gpc_publish(w->c, parents, ledger_key + first, b, (uint32_t)n,
 			 GPC_OPTIONS(gpc_publish_options, .tag = key_tag(first),
 				     .resident = at, .ticket = &t), 0,
 			 nowait ? 0 : -1) >= 0, "publish: %s", gpc_last_error());
@@ -230,7 +230,7 @@ static void act_evict(struct worker *w)
 	gpc_block b[3];
 
 	call_begins(w);
-	must(gpc_evict(w->c, draw(3) ? VRAM : RAM, 1 + draw(3), b, draw(2) ? GPC_TAKE : 0,
+	need(gpc_evict(w->c, draw(3) ? VRAM : RAM, 1 + draw(3), b, draw(2) ? GPC_TAKE : 0,
 		       -1) >= 0, "evict: %s", gpc_last_error());
 	call_ends(w);
 }
@@ -261,7 +261,7 @@ static void act_demote(struct worker *w)
 		return;
 	call_begins(w);
 	got = gpc_demote(w->c, VRAM, -1, named ? list : NULL, named ? (uint32_t)n : 2, m, 0, -1);
-	must(got > 0 || got == -ENOSPC || (named && got == -EPERM), "demote: %s",
+	need(got > 0 || got == -ENOSPC || (named && got == -EPERM), "demote: %s",
 	     gpc_last_error());
 	call_ends(w);
 	remember_moves(m, got);
@@ -283,7 +283,7 @@ static void act_promote(struct worker *w)
 		return;
 	call_begins(w);
 	got = gpc_promote(w->c, b, (uint32_t)got, VRAM, m, keep ? victims : NULL, 0, -1);
-	must(got > 0 || got == -ENOSPC, "promote: %s", gpc_last_error());
+	need(got > 0 || got == -ENOSPC, "promote: %s", gpc_last_error());
 	call_ends(w);
 	remember_moves(m, got);
 	if (keep)
@@ -309,7 +309,7 @@ static void act_drop(struct worker *w)
 	}
 	call_begins(w);
 	if (draw(2)) {
-		must(gpc_drop(w->c, b, n, NULL, 0, -1) >= 0, "drop: %s", gpc_last_error());
+		need(gpc_drop(w->c, b, n, NULL, 0, -1) >= 0, "drop: %s", gpc_last_error());
 	} else {
 		must_be(gpc_drop(w->c, b, n, &t, 0, 0), 0);
 		must_be(gpc_ticket_wait(w->c, t, -1), 0);
@@ -320,7 +320,7 @@ static void act_drop(struct worker *w)
 static void act_clear(struct worker *w)
 {
 	call_begins(w);
-	must(gpc_pool_clear(w->c, draw(2) ? -1 : (int)draw(2), draw(4), 0, -1) >= 0, "clear: %s",
+	need(gpc_pool_clear(w->c, draw(2) ? -1 : (int)draw(2), draw(4), 0, -1) >= 0, "clear: %s",
 	     gpc_last_error());
 	call_ends(w);
 }
@@ -336,14 +336,14 @@ static void act_pool(struct worker *w)
 
 	if (ledger.pool[other].ready && draw(2)) {
 		call_begins(w);
-		must(gpc_pool_clear(w->c, other, 0, GPC_REMOVE, 0) >= 0, "clear: %s",
+		need(gpc_pool_clear(w->c, other, 0, GPC_REMOVE, 0) >= 0, "clear: %s",
 		     gpc_last_error());
 		call_ends(w);
 		return;
 	}
 	call_begins(w);
 	n = gpc_pool_add(w->c, &p, -1);
-	must(n > VRAM || n == -ENOSPC, "pool_add: %s", gpc_last_error());
+	need(n > VRAM || n == -ENOSPC, "pool_add: %s", gpc_last_error());
 	call_ends(w);
 	if (n > 0 && !(p.flags & GPC_POOL_CALLER))
 		reserve(w, n, 1 + (int)draw(2), b, false);
@@ -356,7 +356,7 @@ static void act_section(struct worker *w)
 	if (w->nsections == ARRAY_SIZE(w->section))
 		return;
 	section = gpc_section_enter(w->c);
-	must(section >= 0, "enter: %s", gpc_last_error());
+	need(section >= 0, "enter: %s", gpc_last_error());
 	w->section[w->nsections++] = section;
 }
 

@@ -27,9 +27,9 @@ static void open_or_end(gpc *c, struct grip *g, uint64_t *seed)
 		return;
 	}
 	g->section = gpc_section_enter(c);
-	must(g->section >= 0, "enter: %s", gpc_last_error());
+	need(g->section >= 0, "enter: %s", gpc_last_error());
 	grip_chain(g, seed);
-	must(gpc_lookup(c, GPC_SPACE(0), g->key, DEEP, g->block, 0) >= 0, "lookup");
+	need(gpc_lookup(c, GPC_SPACE(0), g->key, DEEP, g->block, 0) >= 0, "lookup");
 	grip_take(g);
 }
 
@@ -82,7 +82,7 @@ static void submit(struct flight *f, void (*run)(struct stream_job *), uint32_t 
 {
 	struct look *l = calloc(1, sizeof(*l));
 
-	must(l, "no memory");
+	need(l, "no memory");
 	l->job.run = run;
 	l->job.delay_us = delay_us;
 	l->flight = f;
@@ -94,7 +94,7 @@ static void launch(gpc_dev *d, struct flight *f, uint64_t *seed)
 	int section = gpc_dev_enter(d);
 
 	if (section < 0) {
-		must(section == -ESTALE || section == -EAGAIN, "dev_enter: %s",
+		need(section == -ESTALE || section == -EAGAIN, "dev_enter: %s",
 		     gpc_last_error());
 		count(N_STALE, 1);
 		nap(500);
@@ -123,7 +123,7 @@ static void read_on_device(gpc *c, uint64_t *seed)
 		flight[i].c = c;
 	while (!load_acquire(&page->stop)) {
 		r = d ? 0 : gpc_dev_open(c, "host", &d);
-		must(!r || r == -ESTALE, "dev_open: %s", gpc_last_error());
+		need(!r || r == -ESTALE, "dev_open: %s", gpc_last_error());
 		i = (i + 1) % OPEN;
 		if (d && !load_acquire(&flight[i].busy))
 			launch(d, &flight[i], seed);

@@ -98,7 +98,7 @@ static inline void reused(gpc_block b)
 {
 	uint64_t gone = load_acquire(&OF(gone, b));
 
-	must(!__atomic_load_n(&OF(n, b), __ATOMIC_SEQ_CST),
+	need(!__atomic_load_n(&OF(n, b), __ATOMIC_SEQ_CST),
 	     "block 0x%x was given out and is in the hands of %u sections", (unsigned)b,
 	     OF(n, b));
 	__atomic_fetch_add(&OF(life, b), 1, __ATOMIC_SEQ_CST);
@@ -140,7 +140,7 @@ static inline void grip_take(struct grip *g)
 			continue;
 		__atomic_fetch_add(&OF(n, b), 1, __ATOMIC_SEQ_CST);
 		g->life[i] = load_acquire(&OF(life, b));
-		must(holds(b, g->key[i]), "a section sees block 0x%x with other bytes",
+		need(holds(b, g->key[i]), "a section sees block 0x%x with other bytes",
 		     (unsigned)b);
 		__atomic_fetch_add(&hands->seen[g->device], 1, __ATOMIC_RELAXED);
 	}
@@ -160,11 +160,11 @@ static inline void grip_release(struct grip *g, const struct segment *s)
 		since = g->device ? load_acquire(&OF(gone, b))
 				  : load_acquire(&OF(left, b));
 		over = load_acquire(&hands->over);
-		must(OF(life, b) == g->life[i],
+		need(OF(life, b) == g->life[i],
 		     "block 0x%x was given out while a section had "
 		     "it",
 		     (unsigned)b);
-		must(holds(b, g->key[i]), "in a section, block 0x%x got other bytes",
+		need(holds(b, g->key[i]), "in a section, block 0x%x got other bytes",
 		     (unsigned)b);
 		if (since != NEVER_LEFT) {
 			tally(hands->held[g->device],

@@ -88,7 +88,7 @@ static void compare_answer(const struct verdict *v, uint32_t peer, uint64_t at, 
 
 	if (seg_command(v->image, peer, head)->result == CMD_PENDING)
 		return;
-	must(was->result == is->result && was->block == is->block && was->to == is->to &&
+	need(was->result == is->result && was->block == is->block && was->to == is->to &&
 	     was->tag == is->tag, "peer %u, command %llu: answered %d, 0x%x, 0x%x, %u, then "
 	     "%d, 0x%x, 0x%x, %u", peer, (unsigned long long)at, was->result,
 	     (unsigned)was->block, (unsigned)was->to, was->tag, is->result,
@@ -114,7 +114,7 @@ static void compare_victims(const struct verdict *v, uint32_t peer, uint64_t at)
 		for (j = 0; (int32_t)j < c->result; j++)
 			if (seg_command(v->s, peer, at + j)->block == b)
 				break;
-		must((int32_t)j < c->result, "block 0x%x was evicted, and is not in the answer",
+		need((int32_t)j < c->result, "block 0x%x was evicted, and is not in the answer",
 		     (unsigned)b);
 	}
 }
@@ -162,7 +162,7 @@ static void compare_evicted(const struct verdict *v)
 	for (k = 0; v->evicts && k < KEYS; k++)
 		n += ledger.key[k].live && GPC_POOL(ledger.key[k].block) == v->from &&
 		     is_gone(v, k) && !hung_below_gone(v, k);
-	must(n <= v->most, "%u keys have left pool %d for a command that wants %u", n, v->from,
+	need(n <= v->most, "%u keys have left pool %d for a command that wants %u", n, v->from,
 	     v->most);
 }
 
@@ -208,7 +208,7 @@ static void serve(struct verdict *v, int i)
 	world.now += i < 6 ? 20000 : 6 * NS_PER_MS;
 	if (i == 3)
 		end_sections(v->s);
-	must(gpc_writer_serve(v->c, 0) >= 0, "serving: %s", gpc_last_error());
+	need(gpc_writer_serve(v->c, 0) >= 0, "serving: %s", gpc_last_error());
 }
 
 /* What a process may still write to is not free as soon as it loses its seat. */
@@ -225,7 +225,7 @@ static void compare_quarantine(const struct verdict *v)
 			continue;
 		was = WORD_STATE(seg_record(v->image, record)->word);
 		is = WORD_STATE(seg_record(v->s, record)->word);
-		must(was == FREE || is == DYING || is == RESERVED,
+		need(was == FREE || is == DYING || is == RESERVED,
 		     "block 0x%x is free, and its dead owner may write", (unsigned)b);
 	}
 }
@@ -237,7 +237,7 @@ static void settle(struct verdict *v)
 
 	while (!all_answered(v->s)) {
 		serve(v, i++);
-		must(i < SERVES, "commands are never answered");
+		need(i < SERVES, "commands are never answered");
 	}
 	v->spare = ledger_excess(&v->m, v->s);
 	if (v->image)
@@ -253,7 +253,7 @@ static void settle(struct verdict *v)
 	find_lost(v);
 	while (!is_settled(v, why)) {
 		serve(v, i++);
-		must(i < SERVES, "never settled: %s", why);
+		need(i < SERVES, "never settled: %s", why);
 		find_trimmed(v);
 	}
 }
@@ -279,18 +279,18 @@ static void compare_readers(struct verdict *v)
 		bool was = before->key[k].live, is = v->m.key[k].live;
 
 		b = probe_one(&l, &ledger_key[k]);
-		must(b >= 0 || !was || !is, "readers do not find key %d", k);
-		must(!v->missed[k] || !was || !is, "during recovery readers do not find key %d",
+		need(b >= 0 || !was || !is, "readers do not find key %d", k);
+		need(!v->missed[k] || !was || !is, "during recovery readers do not find key %d",
 		     k);
 		if (b < 0)
 			continue;
-		must((was && b == before->key[k].block) ||
+		need((was && b == before->key[k].block) ||
 		     ((is || v->trimmed[k]) && b == v->m.key[k].block),
 		     "readers find key %d in block 0x%x", k, (unsigned)b);
-		must(has_key(v->image, b, k, LIVE) || has_key(v->image, b, k, DYING),
+		need(has_key(v->image, b, k, LIVE) || has_key(v->image, b, k, DYING),
 		     "readers find key %d in block 0x%x, which has it not", k, (unsigned)b);
 		up = before->parent[k];
-		must(v->level > 1 || !v->removes || !was || up < 0 || up >= KEYS ||
+		need(v->level > 1 || !v->removes || !was || up < 0 || up >= KEYS ||
 		     probe_one(&l, &ledger_key[up]) >= 0,
 		     "readers find key %d, whose parent is gone", k);
 	}
@@ -308,7 +308,7 @@ TAP_FN void judge(int level)
 	copy_image(level);
 	world.gone[person[level - 1]] = true;
 	recorder[level].on_map = level + 1 < LEVELS && judge_nests();
-	must(gpc_writer_take(to->c, 0, 0) == 0, "takeover: %s", gpc_last_error());
+	need(gpc_writer_take(to->c, 0, 0) == 0, "takeover: %s", gpc_last_error());
 	settle(&v);
 	recorder_off(level);
 	compare(&v);

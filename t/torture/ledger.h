@@ -157,8 +157,8 @@ static inline void detached_ends(struct ledger *m, gpc_block target)
 
 static inline void slot_give(struct ledger *m, gpc_block b, uint32_t peer)
 {
-	must(!SLOT(m, b).owner, "block 0x%x is given twice", (unsigned)b);
-	must(ledger_at(m, b) < 0, "block 0x%x is given and has a key", (unsigned)b);
+	need(!SLOT(m, b).owner, "block 0x%x is given twice", (unsigned)b);
+	need(ledger_at(m, b) < 0, "block 0x%x is given and has a key", (unsigned)b);
 	memset(&SLOT(m, b), 0, sizeof(SLOT(m, b)));
 	SLOT(m, b).owner = (uint8_t)(peer + 1);
 }
@@ -178,7 +178,7 @@ static bool (*ledger_is_held)(const struct segment *s, gpc_block b);
 
 static inline void victim_goes(struct ledger *m, const struct answers *a, gpc_block b)
 {
-	must(!ledger_is_held(a->s, b), "block 0x%x was evicted and is referenced", (unsigned)b);
+	need(!ledger_is_held(a->s, b), "block 0x%x was evicted and is referenced", (unsigned)b);
 	node_remove(m, ledger_at(m, b));
 }
 
@@ -188,10 +188,10 @@ static inline void victim_moves(struct ledger *m, const struct answers *a, gpc_b
 {
 	int k = ledger_at(m, from);
 
-	must(k >= 0, "block 0x%x, a victim, has no key", (unsigned)from);
+	need(k >= 0, "block 0x%x, a victim, has no key", (unsigned)from);
 	victim_goes(m, a, to);
-	must(m->key[k].live, "a victim went for the sake of its own copy");
-	must(!ledger_is_held(a->s, from), "block 0x%x, a victim, is held", (unsigned)from);
+	need(m->key[k].live, "a victim went for the sake of its own copy");
+	need(!ledger_is_held(a->s, from), "block 0x%x, a victim, is held", (unsigned)from);
 	slot_give(m, to, a->peer);
 	SLOT(m, to).key = (uint8_t)(k + 1);
 	SLOT(m, to).detached = true;
@@ -207,7 +207,7 @@ static inline void move_begins(struct ledger *m, const struct answers *a, gpc_bl
 {
 	int k = ledger_at(m, from);
 
-	must(k >= 0, "block 0x%x, a source, has no key", (unsigned)from);
+	need(k >= 0, "block 0x%x, a source, has no key", (unsigned)from);
 	slot_give(m, to, a->peer);
 	SLOT(m, to).key = (uint8_t)(k + 1);
 	SLOT(m, to).from = from;
@@ -264,14 +264,14 @@ static inline void apply_commit(struct ledger *m, const struct answers *a,
 	bool stale = SLOT(m, c->to).stale;
 	int k = SLOT(m, c->to).key - 1;
 
-	must(k >= 0 && SLOT(m, c->to).owner == a->peer + 1, "no move to block 0x%x",
+	need(k >= 0 && SLOT(m, c->to).owner == a->peer + 1, "no move to block 0x%x",
 	     (unsigned)c->to);
 	if (cancel || c->result < 0) {
 		/* -ESTALE of a cancelled one: a writer that died had given it back */
-		must(cancel ? c->result == 0 || c->result == -ESTALE :
+		need(cancel ? c->result == 0 || c->result == -ESTALE :
 		     c->result == -ESTALE || c->result == -EEXIST || c->result == -ENOENT ||
 		     (m->full && c->result == -EAGAIN), "commit answers %d", c->result);
-		must(cancel || detached || stale, "commit of key %d answers %d: its source is live",
+		need(cancel || detached || stale, "commit of key %d answers %d: its source is live",
 		     k, c->result);
 		/* -ESTALE, since a writer died after it had handed them on */
 		if (detached && !cancel && m->key[k].live &&
@@ -280,8 +280,8 @@ static inline void apply_commit(struct ledger *m, const struct answers *a,
 		slot_free(m, c->to);
 		return;
 	}
-	must(!stale, "key %d is back, though it was cleared or dropped", k);
-	must(!detached || !m->key[k].live, "key %d is live twice", k);
+	need(!stale, "key %d is back, though it was cleared or dropped", k);
+	need(!detached || !m->key[k].live, "key %d is live twice", k);
 	key_lives(m, k, c->to);
 	if (detached)
 		children_move(m, node_of_slot(c->to), k);
@@ -309,18 +309,18 @@ static inline void apply_publish(struct ledger *m, const struct answers *a,
 	int k = key_number(c->key);
 
 	if (c->result == c->block) {
-		must(SLOT(m, c->block).owner == a->peer + 1, "published without reservation");
-		must(!(k % DEEP) || m->key[k].live || m->key[k - 1].live,
+		need(SLOT(m, c->block).owner == a->peer + 1, "published without reservation");
+		need(!(k % DEEP) || m->key[k].live || m->key[k - 1].live,
 		     "key %d is live, its parent is not", k);
 		slot_free(m, c->block);
 		key_lives(m, k, c->block);
 		return;
 	}
 	if (c->result >= 0)
-		must(m->key[k].live && m->key[k].block == c->result,
+		need(m->key[k].live && m->key[k].block == c->result,
 		     "key %d: resident in 0x%x", k, (unsigned)c->result);
 	else
-		must((c->result == -ENOENT && k % DEEP && !m->key[k - 1].live) ||
+		need((c->result == -ENOENT && k % DEEP && !m->key[k - 1].live) ||
 		     (c->result == -EAGAIN && m->full), "publish of key %d answers %d", k,
 		     c->result);
 }
@@ -381,7 +381,7 @@ static inline void apply_pool(struct ledger *m, const struct answers *a, int p)
 
 	if (p == -ENOSPC)
 		return;
-	must(p >= 0 && p < POOLS && !m->pool[p].ready, "the new pool is %d", p);
+	need(p >= 0 && p < POOLS && !m->pool[p].ready, "the new pool is %d", p);
 	m->pool[p].ready = true;
 	m->pool[p].caller = !!(rq->flags & GPC_POOL_CALLER);
 	m->pool[p].owner = rq->flags & (GPC_POOL_OWNED | GPC_POOL_CALLER) ?
@@ -396,7 +396,7 @@ static inline uint64_t ledger_apply(struct ledger *m, const struct answers *a, u
 	const struct shm_command *c = seg_command(a->s, a->peer, at);
 	uint32_t n = c->count ? c->count : 1;
 
-	must(c->result != CMD_PENDING, "a command without an answer");
+	need(c->result != CMD_PENDING, "a command without an answer");
 	switch (c->op) {
 	case CMD_RESERVE:
 	case CMD_EVICT:
@@ -412,16 +412,16 @@ static inline uint64_t ledger_apply(struct ledger *m, const struct answers *a, u
 		return 1;
 	case CMD_FREE:
 		/* -EPERM: a writer that died had done it */
-		must(c->result == 0 || c->result == -EPERM, "free answers %d", c->result);
+		need(c->result == 0 || c->result == -EPERM, "free answers %d", c->result);
 		if (!(m->pool[GPC_POOL(c->block)].ready && m->pool[GPC_POOL(c->block)].caller))
 			slot_free(m, c->block);
 		return 1;
 	case CMD_DROP:
-		must(c->result == 0 || c->result == 1, "drop answers %d", c->result);
+		need(c->result == 0 || c->result == 1, "drop answers %d", c->result);
 		node_remove(m, ledger_at(m, c->block));
 		return 1;
 	case CMD_CLEAR:
-		must(c->result >= 0, "clear answers %d", c->result);
+		need(c->result >= 0, "clear answers %d", c->result);
 		if (c->flags & CF_REMOVE)
 			pool_goes(m, c->pool, false);
 		else

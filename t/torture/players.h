@@ -103,13 +103,13 @@ static void feed_change(struct feed *f, const struct gpc_event *ch)
 		return;
 	at = &f->at[k = key_number(ch->key.w)];
 	if (ch->what == GPC_STORED)
-		must(*at < 0, "feed: key %d stored twice, in 0x%x and 0x%x", k, (unsigned)*at,
+		need(*at < 0, "feed: key %d stored twice, in 0x%x and 0x%x", k, (unsigned)*at,
 		     (unsigned)ch->block);
 	else if (ch->what == GPC_MOVED)
-		must(*at == ch->was, "feed: key %d moved from 0x%x, but was in 0x%x", k,
+		need(*at == ch->was, "feed: key %d moved from 0x%x, but was in 0x%x", k,
 		     (unsigned)ch->was, (unsigned)*at);
 	else
-		must(ch->what == GPC_REMOVED && (*at == ch->block || *at < 0),
+		need(ch->what == GPC_REMOVED && (*at == ch->block || *at < 0),
 		     "feed: key %d removed from 0x%x, but was in 0x%x", k,
 		     (unsigned)ch->block, (unsigned)*at);
 	*at = ch->what == GPC_REMOVED ? GPC_NONE : ch->block;
@@ -123,7 +123,7 @@ TAP_FN void feed_read(struct feed *f, gpc *c)
 	while ((n = gpc_event_read(c, &f->cursor, ch, 64)) > 0)
 		for (i = 0; i < n; i++)
 			feed_change(f, &ch[i]);
-	must(n == 0, "changes: %s", gpc_last_error());
+	need(n == 0, "changes: %s", gpc_last_error());
 }
 
 #endif

@@ -68,7 +68,7 @@ TAP_FN void map_points(void)
 		if (small_changed() || call)
 			add_point(k_now);
 	}
-	must(k_now <= MOST_STEPS, "it does not end");
+	need(k_now <= MOST_STEPS, "it does not end");
 	now->steps = k_now - 1;
 	tracee_kill();
 	round_end(&now->after);

@@ -102,7 +102,7 @@ static inline void come_to(const struct rest *j)
 	char why[300] = "";
 
 	while (!records_rest(j, why) || !references_rest(j, why) || !seats_rest(j, why)) {
-		must(clock_ns() < until, "at rest, %s: %s",
+		need(clock_ns() < until, "at rest, %s: %s",
 		     j->workers	   ? "all alive"
 		     : j->survivor ? "the workers gone"
 				   : "all gone",
@@ -127,7 +127,7 @@ static inline void reserve_all(const struct rest *j)
 			blocks[p]);
 		must_be(gpc_release(j->c, b, blocks[p]), 0);
 	}
-	must(clock_ns() - before < 5000 * NS_PER_MS, "to reserve all took %llu ms",
+	need(clock_ns() - before < 5000 * NS_PER_MS, "to reserve all took %llu ms",
 	     (unsigned long long)((clock_ns() - before) / NS_PER_MS));
 }
 
@@ -138,7 +138,7 @@ static inline void whole_range(const struct rest *j)
 			(stage.engines ? 0 : VRAM_BLOCKS);
 	int pool = stage_pool(j->c, GPC_VRAM, rest, 3, 0, -1);
 
-	must(pool >= 0, "a pool of the %u blocks left: %s", rest, gpc_last_error());
+	need(pool >= 0, "a pool of the %u blocks left: %s", rest, gpc_last_error());
 	must_be(gpc_pool_clear(j->c, pool, 0, GPC_REMOVE, 10000), 0);
 }
 
@@ -148,8 +148,8 @@ static inline void sums_rest(const struct rest *j)
 	uint64_t all =
 		RAM_BLOCKS + TRANSIT + VAULT_BLOCKS + (stage.engines ? 0 : VRAM_BLOCKS);
 
-	must(counts_agree(j->c), "the counts of the pools are not those of the records");
-	must(!st.reserved && !st.dying && st.live + st.free_blocks == all,
+	need(counts_agree(j->c), "the counts of the pools are not those of the records");
+	need(!st.reserved && !st.dying && st.live + st.free_blocks == all,
 	     "%llu live and %llu free of %llu", (unsigned long long)st.live,
 	     (unsigned long long)st.free_blocks, (unsigned long long)all);
 }

@@ -120,7 +120,7 @@ TAP_FN int wreck(int store)
 TAP_FN void await_victim(void)
 {
 	while (!tracee_waits(!boss->writer))
-		must(gpc_writer_serve(boss, 0) >= 0, "serve: %s", gpc_last_error());
+		need(gpc_writer_serve(boss, 0) >= 0, "serve: %s", gpc_last_error());
 }
 
 TAP_FN void send_command(void)
@@ -150,7 +150,7 @@ TAP_FN void begin_successor(void)
 	if (now->role->wreck) {
 		pid_t pid = crew_fork(wreck, (int)now->role->wreck);
 
-		must(crew_status(pid) == 256 + SIGKILL, "the wreck: %s", crew->why);
+		need(crew_status(pid) == 256 + SIGKILL, "the wreck: %s", crew->why);
 	}
 	tracee_fork(victim_takes_over);
 	await_victim();
@@ -205,7 +205,7 @@ TAP_FN void round_end(struct outcome *o)
 		must_be(gpc_writer_take(boss, 0, 0), 0);
 	else if (now->role->served) {
 		boss->writer->next_housekeep_ns = UINT64_MAX;
-		must(gpc_writer_serve(boss, 0) >= 0, "serve");
+		need(gpc_writer_serve(boss, 0) >= 0, "serve");
 	}
 	small_settle();
 	small_outcome(o);
@@ -290,7 +290,7 @@ TAP_FN void judge(const struct outcome *o)
 	diag("killed before: %s", now->before.text);
 	diag("not killed: %s", now->after.text);
 	diag("now: %s", o->text);
-	must(false, "neither as before nor as after");
+	need(false, "neither as before nor as after");
 }
 
 #endif

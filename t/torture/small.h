@@ -301,10 +301,10 @@ TAP_FN void small_settle(void)
 
 	do {
 		boss->writer->next_housekeep_ns = 0;
-		must(gpc_writer_serve(boss, 0) >= 0, "serve: %s", gpc_last_error());
-		must(boss->writer, "the seat was lost");
+		need(gpc_writer_serve(boss, 0) >= 0, "serve: %s", gpc_last_error());
+		need(boss->writer, "the seat was lost");
 		ring_turn(boss);
-		must(clock_ns() < until, "no rest: %s", why);
+		need(clock_ns() < until, "no rest: %s", why);
 	} while (!small_rests(why));
 }
 
@@ -333,7 +333,7 @@ static inline uint64_t key_number(const struct shm_record *r)
 	for (i = r->tag; i < r->tag + 2; i++)
 		if (crew_key(i).w[0] == r->key[0] && crew_key(i).w[1] == r->key[1])
 			return i;
-	must(false, "tag %u with another key", r->tag);
+	need(false, "tag %u with another key", r->tag);
 	return 0;
 }
 
@@ -398,7 +398,7 @@ static inline void compare_lookups(void)
 
 	for (i = 0; i < small.nused; i++)
 		k[i] = crew_key(small.used[i]);
-	must(gpc_lookup(boss, 0, k, (uint32_t)small.nused, found, GPC_QUIET) >= 0,
+	need(gpc_lookup(boss, 0, k, (uint32_t)small.nused, found, GPC_QUIET) >= 0,
 	     "lookup: %s", gpc_last_error());
 	for (i = 0; i < small.nused; i++) {
 		want = GPC_NONE;
@@ -412,7 +412,7 @@ static inline void compare_lookups(void)
 					    small.used[i])
 					want = GPC_BLOCK(p, s);
 			}
-		must(found[i] == want, "key %llu is found in 0x%x and lives in 0x%x",
+		need(found[i] == want, "key %llu is found in 0x%x and lives in 0x%x",
 		     (unsigned long long)small.used[i], (unsigned)found[i],
 		     (unsigned)want);
 	}

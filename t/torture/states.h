@@ -64,7 +64,7 @@ static inline gpc_block where_is(uint64_t number)
 	gpc_key k = crew_key(number);
 	gpc_block b;
 
-	must(gpc_lookup(boss, 0, &k, 1, &b, GPC_QUIET) >= 0, "lookup");
+	need(gpc_lookup(boss, 0, &k, 1, &b, GPC_QUIET) >= 0, "lookup");
 	return b;
 }
 
@@ -142,10 +142,10 @@ static int other_peer(int me)
 
 	(void)me;
 	n = gpc_acquire(c, 0, k, 4, b, 0);
-	must(n >= 0, "acquire: %s", gpc_last_error());
-	must(gpc_reserve(c, VRAM, 2, b, NULL, GPC_PARTIAL, 2000) > 0, "reserve: %s",
+	need(n >= 0, "acquire: %s", gpc_last_error());
+	need(gpc_reserve(c, VRAM, 2, b, NULL, GPC_PARTIAL, 2000) > 0, "reserve: %s",
 	     gpc_last_error());
-	must(gpc_section_enter(c) >= 0, "enter: %s", gpc_last_error());
+	need(gpc_section_enter(c) >= 0, "enter: %s", gpc_last_error());
 	if (n > 0)
 		must_be(gpc_drop(c, b, 1, NULL, 0, 0), 0);
 	__atomic_store_n(&crew->gate[0], 1, __ATOMIC_SEQ_CST);
@@ -160,7 +160,7 @@ static void other_comes(void)
 	crew->gate[0] = 0;
 	job.other = crew_fork(other_peer, 2);
 	while (crew_goes_on(0, 1))
-		must(gpc_writer_serve(boss, 1) >= 0, "serve: %s", gpc_last_error());
+		need(gpc_writer_serve(boss, 1) >= 0, "serve: %s", gpc_last_error());
 }
 
 static void other_dies(void)

@@ -23,10 +23,10 @@ static inline int insist(struct survivor *s, int pool, uint32_t n, gpc_block *b)
 
 	do {
 		r = gpc_reserve(s->w.c, pool, n, b, NULL, 0, 1000);
-		must(r == (int)n || r == -ENOTCONN || r == -ETIMEDOUT || r == -ENOSPC ||
+		need(r == (int)n || r == -ENOTCONN || r == -ETIMEDOUT || r == -ENOSPC ||
 			     r == -EAGAIN,
 		     "the survivor's reserve: %d, %s", r, gpc_last_error());
-		must(clock_ns() < until, "the survivor gets no %u blocks of pool %d: %s",
+		need(clock_ns() < until, "the survivor gets no %u blocks of pool %d: %s",
 		     n, pool, gpc_last_error());
 	} while (r < 0);
 	return r;
@@ -52,7 +52,7 @@ static inline void keep(struct survivor *s, int pool, gpc_key (*key)(int), int f
 		for (again = 0; i + again < n && resident[i + again] == b[i + again];
 		     again++)
 			ret[i + again] = b[i + again];
-		must(i + again == n || resident[i + again] == -EAGAIN,
+		need(i + again == n || resident[i + again] == -EAGAIN,
 		     "the survivor's publish answers %d for block 0x%x",
 		     resident[i + again], (unsigned)b[i + again]);
 	}
@@ -68,12 +68,12 @@ static inline void vault_look(struct survivor *s)
 
 	for (i = 0; i < VAULT + PINNED; i++)
 		k[i] = i < VAULT ? vault_key(i) : pinned_key(i - VAULT);
-	must(gpc_lookup(s->w.c, spaces, k, VAULT + PINNED, b, GPC_QUIET) >= 0, "lookup");
+	need(gpc_lookup(s->w.c, spaces, k, VAULT + PINNED, b, GPC_QUIET) >= 0, "lookup");
 	for (i = 0; i < VAULT + PINNED; i++) {
 		want = i < VAULT ? s->vault[i] : s->pinned[i - VAULT];
-		must(b[i] == want, "key %d of the survivor is in block 0x%x, not 0x%x%s",
+		need(b[i] == want, "key %d of the survivor is in block 0x%x, not 0x%x%s",
 		     i, (unsigned)b[i], (unsigned)want, b[i] < 0 ? ": lost" : "");
-		must(want < 0 || holds(want, k[i]), "key %d of the survivor: other bytes",
+		need(want < 0 || holds(want, k[i]), "key %d of the survivor: other bytes",
 		     i);
 	}
 	count(N_LOOKS, 1);
@@ -86,7 +86,7 @@ static inline void vault_drop(struct survivor *s, int i)
 
 	while (r == -ENOTCONN || r == -ETIMEDOUT)
 		r = gpc_ticket_wait(s->w.c, t, 1000);
-	must(r >= 0, "the survivor's drop: %s", gpc_last_error());
+	need(r >= 0, "the survivor's drop: %s", gpc_last_error());
 	do
 		s->vault[i] = GPC_NONE;
 	while (++i % DEEP);

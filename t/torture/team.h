@@ -36,9 +36,9 @@ static inline int server_main(int place)
 			continue;
 		}
 		r = gpc_writer_take(c, GPC_STANDBY, 20);
-		must(!r || r == -ETIMEDOUT, "take: %d, %s", r, gpc_last_error());
+		need(!r || r == -ETIMEDOUT, "take: %d, %s", r, gpc_last_error());
 		while (!r && load_acquire(&page->leave) < 2)
-			must(gpc_writer_serve(c, 20) >= 0, "serve: %s", gpc_last_error());
+			need(gpc_writer_serve(c, 20) >= 0, "serve: %s", gpc_last_error());
 	}
 	gpc_close(c);
 	return 0;

@@ -127,7 +127,7 @@ static inline bool is_alive(uint32_t name)
 
 TAP_FN struct torture_block *at(gpc_block b)
 {
-	must(b >= 0 && GPC_POOL(b) < POOLS && GPC_SLOT(b) < SLOTS,
+	need(b >= 0 && GPC_POOL(b) < POOLS && GPC_SLOT(b) < SLOTS,
 	     "block 0x%x is none of the test's", (unsigned)b);
 	return &page->block[GPC_POOL(b)][GPC_SLOT(b)];
 }
@@ -140,7 +140,7 @@ TAP_FN void own_again(gpc_block b, const char *how)
 {
 	uint32_t was = __atomic_exchange_n(&at(b)->owner, my_name, __ATOMIC_SEQ_CST);
 
-	must(!was || !is_alive(was), "%s: block 0x%x came to place %u, place %u has it",
+	need(!was || !is_alive(was), "%s: block 0x%x came to place %u, place %u has it",
 	     how, (unsigned)b, my_place, (was & 0xff) - 1);
 }
 
@@ -157,7 +157,7 @@ TAP_FN void disown(gpc_block b)
 {
 	uint32_t was = __atomic_exchange_n(&at(b)->owner, 0, __ATOMIC_SEQ_CST);
 
-	must(was == my_name, "place %u took block 0x%x of place %u", (was & 0xff) - 1,
+	need(was == my_name, "place %u took block 0x%x of place %u", (was & 0xff) - 1,
 	     (unsigned)b, my_place);
 }
 

@@ -89,7 +89,7 @@ TAP_FN bool tracee_waits(bool wait)
 
 	if (got <= 0)
 		return false;
-	must(WIFSTOPPED(status) && WSTOPSIG(status) == SIGSTOP,
+	need(WIFSTOPPED(status) && WSTOPSIG(status) == SIGSTOP,
 	     "it ended with 0x%x before its operation: %s", (unsigned)status, crew->why);
 	return true;
 }
@@ -103,7 +103,7 @@ TAP_FN bool tracee_step(void)
 		return false;
 	if (ptrace(PTRACE_SINGLESTEP, tracee, NULL, NULL))
 		bail("single step: %s", strerror(errno));
-	must(tracee_stopped(&sig) && sig == SIGTRAP,
+	need(tracee_stopped(&sig) && sig == SIGTRAP,
 	     "a step ended with %d (below zero: a status): %s", sig, crew->why);
 	return true;
 }
@@ -171,7 +171,7 @@ TAP_FN bool tracee_run_to(uint64_t pc, uint32_t n)
 		poke(pc, BREAK(word));
 		if (ptrace(PTRACE_CONT, tracee, NULL, NULL))
 			bail("continue: %s", strerror(errno));
-		must(tracee_stopped(&sig) && (sig == SIGTRAP || sig == SIGSTOP),
+		need(tracee_stopped(&sig) && (sig == SIGTRAP || sig == SIGSTOP),
 		     "on the way it ended with %d (below zero: a status): %s", sig,
 		     crew->why);
 		poke(pc, word);

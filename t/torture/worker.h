@@ -67,7 +67,7 @@ static inline int answer(int r, const char *call, int also, int and_also)
 		return r;
 	if (r == -ENOTCONN)
 		worker_ends();
-	must(r == -EAGAIN || r == -ETIMEDOUT || (also && r == -also) ||
+	need(r == -EAGAIN || r == -ETIMEDOUT || (also && r == -also) ||
 		     (and_also && r == -and_also),
 	     "%s answers %d, %s", call, r, gpc_last_error());
 	return r;
@@ -114,11 +114,11 @@ static inline void must_be_found(struct worker *w, gpc_key key, gpc_block b,
 
 	if (WORD_STATE(before) != LIVE)
 		return;
-	must(gpc_lookup(w->c, w->spaces, &key, 1, &found, GPC_QUIET) >= 0, "lookup: %s",
+	need(gpc_lookup(w->c, w->spaces, &key, 1, &found, GPC_QUIET) >= 0, "lookup: %s",
 	     gpc_last_error());
 	order_fence();
 	live = pool_live(s);
-	must(found >= 0 || load_relaxed(&r->word) != before ||
+	need(found >= 0 || load_relaxed(&r->word) != before ||
 		     !pool_set_has(&live, (uint32_t)GPC_POOL(b)),
 	     "%s: block 0x%x is live, referenced and not found; recovering %u", when,
 	     (unsigned)b, seg_state(s)->recovering);
@@ -130,7 +130,7 @@ static inline void verify(struct worker *w, const gpc_block *b, int chain, int f
 	int i;
 
 	for (i = 0; i < n; i++)
-		must(holds(b[i], key_of(chain, from + i)),
+		need(holds(b[i], key_of(chain, from + i)),
 		     "%s: block 0x%x of key %d of chain %d has other bytes", when,
 		     (unsigned)b[i], from + i, chain);
 	if (n && one_in(w, 4))
@@ -145,7 +145,7 @@ static inline int acquire(struct worker *w, int chain, int n, gpc_block *b)
 	for (i = 0; i < n; i++)
 		k[i] = key_of(chain, i);
 	n = gpc_acquire(w->c, w->spaces, k, (uint32_t)n, b, one_in(w, 8) ? GPC_QUIET : 0);
-	must(n >= 0, "acquire: %s", gpc_last_error());
+	need(n >= 0, "acquire: %s", gpc_last_error());
 	verify(w, b, chain, 0, n, "acquired");
 	count(N_ACQUIRED, (uint64_t)n);
 	return n;
@@ -181,7 +181,7 @@ static inline void commit(struct worker *w, const struct gpc_move *m, int n, int
 	r = gpc_commit(w->c, m, (uint32_t)n, results, cancel ? GPC_CANCEL : 0, -1);
 	if (r == -ENOTCONN)
 		worker_ends();
-	must(r >= 0, "commit answers %d, %s", r, gpc_last_error());
+	need(r >= 0, "commit answers %d, %s", r, gpc_last_error());
 	count(cancel ? N_CANCELLED : N_COMMITTED, (uint64_t)r);
 }
 
@@ -251,10 +251,10 @@ static inline void publish_and_wait(struct worker *w, const gpc_key *parents,
 			    GPC_OPTIONS(gpc_publish_options, .tag = tag,
 					.resident = resident, .ticket = &t), 0, waits ? -1 : 0);
 
-	must(r >= 0 || r == -ENOTCONN, "publish: %s", gpc_last_error());
+	need(r >= 0 || r == -ENOTCONN, "publish: %s", gpc_last_error());
 	while (r == -ENOTCONN || r == -ETIMEDOUT || !waits) {
 		r = gpc_ticket_wait(w->c, t, 1000);
-		must(!r || r == -ENOTCONN || r == -ETIMEDOUT, "wait: %s",
+		need(!r || r == -ENOTCONN || r == -ETIMEDOUT, "wait: %s",
 		     gpc_last_error());
 		waits = true;
 	}
@@ -265,15 +265,15 @@ static inline void published(struct worker *w, gpc_key key, gpc_block b,
 			     gpc_block resident)
 {
 	if (resident >= 0) {
-		must(holds(resident, key), "published: block 0x%x has other bytes",
+		need(holds(resident, key), "published: block 0x%x has other bytes",
 		     (unsigned)resident);
 		count(resident == b ? N_PUBLISHED : N_RESIDENT, 1);
 		linger(w);
-		must(holds(resident, key), "held: block 0x%x has other bytes",
+		need(holds(resident, key), "held: block 0x%x has other bytes",
 		     (unsigned)resident);
 		unref(w, &resident, 1);
 	} else {
-		must(resident == -ENOENT || resident == -EAGAIN ||
+		need(resident == -ENOENT || resident == -EAGAIN ||
 			     (stage.engines && resident == -EXDEV),
 		     "publish refuses with %d", resident);
 	}

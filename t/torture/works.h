@@ -19,21 +19,21 @@ static void ready_keys(void)
 	for (i = 0; i < 2; i++)
 		mine.key[i] = crew_key((uint64_t)i + 1);
 	mine.n = gpc_lookup(mine.c, 0, mine.key, 2, mine.block, GPC_QUIET);
-	must(mine.n >= 0, "lookup: %s", gpc_last_error());
+	need(mine.n >= 0, "lookup: %s", gpc_last_error());
 }
 
 static void ready_refs(void)
 {
 	ready_keys();
 	mine.n = gpc_acquire(mine.c, 0, mine.key, 2, mine.block, 0);
-	must(mine.n >= 0, "acquire: %s", gpc_last_error());
+	need(mine.n >= 0, "acquire: %s", gpc_last_error());
 }
 
 static void ready_blocks(void)
 {
 	ready_keys();
 	mine.n = gpc_reserve(mine.c, VRAM, 2, mine.block, NULL, GPC_PARTIAL, 2000);
-	must(mine.n >= 0 || mine.n == -ENOSPC, "reserve: %s", gpc_last_error());
+	need(mine.n >= 0 || mine.n == -ENOSPC, "reserve: %s", gpc_last_error());
 	mine.n = MAX(mine.n, 0);
 }
 
@@ -43,14 +43,14 @@ static void ready_leaves(void)
 	mine.key[0] = crew_key(4);
 	mine.key[1] = crew_key(15);
 	mine.n = gpc_lookup(mine.c, 0, mine.key, 2, mine.block, GPC_QUIET);
-	must(mine.n >= 0, "lookup: %s", gpc_last_error());
+	need(mine.n >= 0, "lookup: %s", gpc_last_error());
 }
 
 static void ready_section(void)
 {
 	ready_keys();
 	mine.section = gpc_section_enter(mine.c);
-	must(mine.section >= 0, "enter: %s", gpc_last_error());
+	need(mine.section >= 0, "enter: %s", gpc_last_error());
 }
 
 static void run_ref(void)
@@ -65,17 +65,17 @@ static void run_unref(void)
 
 static void run_acquire(void)
 {
-	must(gpc_acquire(mine.c, 0, mine.key, 2, mine.block, 0) >= 0, "acquire");
+	need(gpc_acquire(mine.c, 0, mine.key, 2, mine.block, 0) >= 0, "acquire");
 }
 
 static void run_lookup(void)
 {
-	must(gpc_lookup(mine.c, 0, mine.key, 2, mine.block, 0) >= 0, "lookup");
+	need(gpc_lookup(mine.c, 0, mine.key, 2, mine.block, 0) >= 0, "lookup");
 }
 
 static void run_enter(void)
 {
-	must(gpc_section_enter(mine.c) >= 0, "enter");
+	need(gpc_section_enter(mine.c) >= 0, "enter");
 }
 
 static void run_leave(void)
@@ -94,7 +94,7 @@ static void run_publish(void)
 	gpc_key k[2] = {crew_key(60), crew_key(61)};
 	gpc_key up[2] = {crew_no_key, k[0]};
 
-	must(gpc_publish(mine.c, up, k, mine.block, (uint32_t)mine.n,
+	need(gpc_publish(mine.c, up, k, mine.block, (uint32_t)mine.n,
 			 GPC_OPTIONS(gpc_publish_options, .tag = 60), 0, 0) >= 0,
 	     "publish");
 }

@@ -48,7 +48,7 @@ TAP_FN TAP_PRINTF(3, 4) __attribute__((noreturn)) void fail(const char *file, in
 	_exit(1);
 }
 
-#define must(cond, ...)                                            \
+#define need(cond, ...)                                            \
 	do {                                                       \
 		if (!(cond))                                       \
 			fail(__FILE__, __LINE__, __VA_ARGS__);     \
@@ -145,7 +145,7 @@ void __wrap_identity_self(struct identity *ret)
 {
 	*ret = (struct identity){ .pid = 1000, .start_time = ++world.people,
 				  .namespaces = 1 };
-	must(world.people < PEOPLE, "too many people");
+	need(world.people < PEOPLE, "too many people");
 }
 
 bool __wrap_identity_gone(const struct identity *id)
@@ -185,7 +185,7 @@ static int still_create(const struct segment *s, const char *device, uint32_t ge
 	desc->bytes = m->entries * sizeof(*m->table);
 	for (i = 0; i < MIRRORS && world.mirror[i]; i++)
 		;
-	must(i < MIRRORS, "mirrors are not destroyed");
+	need(i < MIRRORS, "mirrors are not destroyed");
 	world.mirror[i] = m;
 	*ret = m;
 	return 0;
@@ -207,7 +207,7 @@ static int still_flush(void *mirror, const struct launch_change *changes, uint32
 {
 	struct still *m = mirror;
 
-	must(!m->wait, "two flushes of a mirror");
+	need(!m->wait, "two flushes of a mirror");
 	m->change = realloc(m->change, (n + 1) * sizeof(*changes));
 	if (n)
 		memcpy(m->change, changes, n * sizeof(*changes));
