@@ -258,9 +258,9 @@ enum { GPC_STORED = 1, GPC_REMOVED = 2, GPC_MOVED = 3, GPC_CLEARED = 4,
  *   [local]   memory and devices of this process
  *   [shared]  shared memory as well; needs no writer
  *   [writer]  a command for the writer; waits for its answer, up to timeout_ms.  -ENOTCONN
- *             when there is no writer.  -EDEADLK when the calling thread has an open section:
- *             gpc_pool_add and gpc_drop do not mind; gpc_publish, gpc_commit, gpc_ticket_wait,
- *             gpc_mirror_sync and gpc_pool_clear do not with timeout 0
+ *             when there is no writer.  -EDEADLK when the calling thread has an open section, but
+ *             never from gpc_pool_add and gpc_drop, and with timeout 0 not from gpc_publish,
+ *             gpc_commit, gpc_ticket_wait, gpc_mirror_sync and gpc_pool_clear
  *
  * Local and shared calls wait for nobody, unless the comment says so.
  */
@@ -276,7 +276,7 @@ const char *gpc_strerror(int err);
 
 const char *gpc_last_error(void);
 /* [local] Of this thread's last call that failed: which argument, its value, what it may
- * be; with the system's or the driver's own text. gpc_publish, gpc_commit and
+ * be; with the system's or the driver's own text.  gpc_publish, gpc_commit and
  * gpc_ticket_wait that return >= 0 leave the sentence of the first item that was refused,
  * and "" if none was; gpc_ref that stopped early says why.  Other calls that succeed
  * leave the text as it is. */
@@ -285,7 +285,7 @@ const char *gpc_last_error(void);
 
 int gpc_create(const char *name, const struct gpc_config *cfg,
 	       const struct gpc_attach_options *opt, uint32_t flags, gpc **ret);
-/* [shared] Make the segments and attach. cfg and opt may be NULL.  GPC_IF_ABSENT,
+/* [shared] Make the segments and attach.  cfg and opt may be NULL.  GPC_IF_ABSENT,
  * GPC_SERVE.  -EEXIST, -EPROTO (GPC_IF_ABSENT: it exists and differs), -ENOSPC (says how
  * much is missing). */
 
@@ -360,7 +360,7 @@ int gpc_lookup(gpc *c, uint32_t spaces, const gpc_key *keys, uint32_t n, gpc_blo
 int gpc_match(gpc *c, uint32_t spaces, const gpc_key *keys, const uint32_t *start,
 	      uint32_t nseq, uint32_t *len, gpc_block *blocks, uint32_t flags);
 /* [shared] Longest prefix of each sequence keys[start[i] .. start[i+1]); chained keys
- * only; hints. len[i] = matched blocks; blocks (may be NULL) is indexed like keys, only
+ * only; hints.  len[i] = matched blocks; blocks (may be NULL) is indexed like keys, only
  * the matched part is written.  Returns the sum of len.  GPC_QUIET, GPC_ANYWHERE,
  * GPC_DEVICE. */
 
@@ -392,7 +392,7 @@ struct gpc_reserve_options {         /* zero = default; set size */
 
 int gpc_reserve(gpc *c, int pool, uint32_t n, gpc_block *blocks,
 		const struct gpc_reserve_options *opt, uint32_t flags, int timeout_ms);
-/* [writer] (With a stock in hand: [shared].) All n, or none; returns n.  GPC_PARTIAL: up
+/* [writer] (With a stock in hand: [shared].)  All n, or none; returns n.  GPC_PARTIAL: up
  * to n, returns how many, root-most first.  First the free blocks, last returned first,
  * then the least recent leaves.  Where opt->moves[i].to >= 0, blocks[i] still has the
  * bytes of a victim: copy them to moves[i].to, then gpc_commit, then write.  Until that
@@ -451,7 +451,7 @@ int gpc_returned(gpc *c, int pool, gpc_block *blocks, uint32_t n, int timeout_ms
 int gpc_drop(gpc *c, const gpc_block *blocks, uint32_t n, gpc_ticket *ticket, uint32_t flags,
 	     int timeout_ms);
 /* [writer] Bytes are bad: unfindable now, with all descendants, held or not.  Returns how
- * many of the named blocks were live. ticket (may be NULL) gets the ticket.  Timeout 0
+ * many of the named blocks were live.  ticket (may be NULL) gets the ticket.  Timeout 0
  * submits, as gpc_publish does, and returns 0.  -ENOTCONN, -ETIMEDOUT: what was submitted
  * is carried out. */
 
@@ -459,9 +459,9 @@ int gpc_drop(gpc *c, const gpc_block *blocks, uint32_t n, gpc_ticket *ticket, ui
 
 int gpc_demote(gpc *c, int from, int to, const gpc_block *blocks, uint32_t n,
 	       struct gpc_move *moves, uint32_t flags, int timeout_ms);
-/* [writer] Begin. blocks NULL = the n least recent leaves of `from`; else live blocks of
- * `from`, leaf first. to = -1: the pool's demote_to.  Sources stay findable until commit.
- * moves has room for n; returns how many began. moves[i].to == -1: the target space has
+/* [writer] Begin.  blocks NULL = the n least recent leaves of `from`; else live blocks of
+ * `from`, leaf first.  to = -1: the pool's demote_to.  Sources stay findable until commit.
+ * moves has room for n; returns how many began.  moves[i].to == -1: the target space has
  * the key already and the source is forgotten (unless GPC_COPY), referenced or not;
  * nothing to copy or commit.  After -ETIMEDOUT and -EAGAIN, here and in gpc_promote, no
  * move begins any more; the sources may stay pinned until the writer sees that (-ENOSPC
