@@ -28,7 +28,7 @@
  *   -EBADMSG   damaged segment                    -EACCES    another user's segment
  *   -ENOSPC    nothing free, nothing evictable, or too little shared memory
  *   -EDQUOT    your quota is used up              -EAGAIN    not yet: ring full, or timeout 0
- *   -ETIMEDOUT time is up, nothing was given      -ENOTCONN  no writer
+ *   -ETIMEDOUT time is up                         -ENOTCONN  no writer
  *   -EDEADLK   this thread has an open section    -ESTALE    block, key, mirror, pool changed
  *   -EPERM     not your block                     -EUSERS    no free seat
  *   -EXDEV     the parent lives only in another space
@@ -37,14 +37,16 @@
  *   -ENODEV    no such device, or built without   -ENOMEM, -EINTR and -EIO as usual
  * gpc_last_error() has the sentence.
  *
- * Timeouts are milliseconds; 0 = do not wait (one round trip to the writer at most), -1 = no
- * limit.  Any thread may use a handle; arrays belong to the caller.  Outputs are untouched on
- * failure unless said otherwise.
+ * Timeouts are milliseconds; -1 = no limit, 0 = do not wait: one round trip to the writer at
+ * most, and gpc_publish and gpc_drop only submit.  After -ETIMEDOUT, -ENOTCONN and the -EAGAIN of
+ * a timeout of 0, gpc_reserve, gpc_evict, gpc_demote and gpc_promote give nothing later; what the
+ * other calls have submitted is carried out.  Any thread may use a handle; arrays belong to the
+ * caller.  Outputs are unchanged on failure unless the call says otherwise.
  *
  * Names are gpc_object_verb (gpc_pool_add, gpc_key_hash); calls about blocks are verbs alone
  * (gpc_acquire, gpc_release).  Structs that may grow begin with their size: the caller sets
- * it, and all that it leaves zero is the default.  A pointer to options may be NULL: the
- * defaults.  In C,
+ * it, and every field that it leaves zero has its default.  Options may be NULL: all defaults.
+ * In C,
  *
  *	gpc_publish(c, parents, keys, blocks, n,
  *		    GPC_OPTIONS(gpc_publish_options, .tag = 7, .ticket = &t), 0, -1);
@@ -113,7 +115,7 @@ enum {                               /* flags; each function lists those it take
 
 enum { GPC_VRAM = 1, GPC_RAM = 2 };  /* kinds of pools: the two tiers */
 enum {
-	GPC_POOL_OWNED      = 1 << 0, /* the adding process is the owner */
+	GPC_POOL_OWNED     = 1 << 0, /* the adding process is the owner */
 	GPC_POOL_CALLER    = 1 << 1, /* every block starts as, and returns to, a reservation of
 	                              * the owner (engine with its own allocator); implies OWNED */
 	GPC_POOL_UNCHAINED = 1 << 2  /* blocks may be published without a live parent (RAM shared
@@ -132,7 +134,7 @@ struct gpc_config {                  /* zero = default everywhere; set size */
 	uint32_t ram_blocks;         /* shorthand: pool 1 (0 without VRAM) in space 0, no owner */
 	uint32_t tick_us;            /* recency step; 0 = 1000; 1 = a new tick with every touching
 	                              * call (exact order of requests) */
-	int32_t free_target;               /* blocks the writer keeps free per pool ahead of demand;
+	int32_t free_target;         /* blocks the writer keeps free per pool ahead of demand;
 	                              * 0 = 64; -1 = none, capacity exact */
 	uint32_t quarantine_ms;      /* delay before a dead peer's reserved blocks are reused when
 	                              * its process cannot be seen to have exited; 0 = 1000 */
@@ -147,7 +149,7 @@ struct gpc_config {                  /* zero = default everywhere; set size */
 	                              * attachers bring the same or all zero */
 };
 
-struct gpc_attach_options {                 /* of one attachment; zero = default; set size */
+struct gpc_attach_options {          /* of one attachment; zero = default; set size */
 	uint32_t size;
 	int32_t timeout_ms;          /* how long to wait for the name and a free seat to appear */
 	uint32_t stock;              /* reservations this peer keeps in hand per pool so that
@@ -168,7 +170,7 @@ struct gpc_pool {                    /* set size */
 	uint32_t transit;            /* RAM: slots beyond the capacity that only swaps use; memory
 	                              * for blocks + transit slots is needed; 0 = 64 (RAM), 0 */
 	uint32_t generation;         /* out: changes when the memory behind the pool changed */
-	int32_t owner;              /* out: peer, or -1 */
+	int32_t owner;               /* out: peer, or -1 */
 	int32_t demote_to;           /* pool that reserve demotes victims to, or -1; in one space
 	                              * VRAM demotes to RAM, and nothing else does */
 	uint32_t gpus;               /* GPUs of the group; 0 and 1 = a single one */
@@ -253,10 +255,14 @@ enum { GPC_STORED = 1, GPC_REMOVED = 2, GPC_MOVED = 3, GPC_CLEARED = 4,
 
 /* The comment below a call says what it does.  Its first word says how far the call goes:
  *
- *   [local]   memory of this process; waits for nobody
- *   [shared]  shared memory as well; waits for nobody, needs no writer
+ *   [local]   memory and devices of this process
+ *   [shared]  shared memory as well; needs no writer
  *   [writer]  a command for the writer; waits for its answer, up to timeout_ms.  -ENOTCONN
- *             when there is no writer, -EDEADLK inside a section of the calling thread
+ *             when there is no writer.  -EDEADLK when the calling thread has an open section, but
+ *             never from gpc_pool_add and gpc_drop, and with timeout 0 not from gpc_publish,
+ *             gpc_commit, gpc_ticket_wait, gpc_mirror_sync and gpc_pool_clear
+ *
+ * Local and shared calls wait for nobody, unless the comment says so.
  */
 
 /* ---- library ---- */
@@ -265,29 +271,33 @@ uint32_t gpc_version(void);
 /* [local] GPC_VERSION of the loaded library: major << 16 | minor. */
 
 const char *gpc_strerror(int err);
-/* [local] One sentence with the remedy for an errno of this library; accepts either sign. */
+/* [local] One sentence with the remedy for an errno of this library; accepts either
+ * sign. */
 
 const char *gpc_last_error(void);
-/* [local] Of this thread's last call that failed: which argument, its value, what it may be;
- * with the system's or the driver's own text.  gpc_publish, gpc_commit and gpc_ticket_wait
- * that return >= 0 leave the sentence of the first item that was refused, and "" if none was;
- * gpc_ref that stopped early says why.  Other calls that succeed leave the text as it is. */
+/* [local] Of this thread's last call that failed: which argument, its value, what it may
+ * be; with the system's or the driver's own text.  gpc_publish, gpc_commit and
+ * gpc_ticket_wait that return >= 0 leave the sentence of the first item that was refused,
+ * and "" if none was; gpc_ref that stopped early says why.  Other calls that succeed
+ * leave the text as it is. */
 
 /* ---- a cache by name ---- */
 
 int gpc_create(const char *name, const struct gpc_config *cfg,
 	       const struct gpc_attach_options *opt, uint32_t flags, gpc **ret);
-/* [shared] Make the segments and attach.  cfg and opt may be NULL.  GPC_IF_ABSENT, GPC_SERVE.
- * -EEXIST, -EPROTO (GPC_IF_ABSENT: it exists and differs), -ENOSPC (says how much is missing). */
+/* [shared] Make the segments and attach.  cfg and opt may be NULL.  GPC_IF_ABSENT,
+ * GPC_SERVE.  -EEXIST, -EPROTO (GPC_IF_ABSENT: it exists and differs), -ENOSPC (says how
+ * much is missing). */
 
 int gpc_attach(const char *name, const struct gpc_attach_options *opt, uint32_t flags,
 	       gpc **ret);
-/* [shared] Take a seat; waits for the name and a seat up to the time in opt.  Seats of the dead
- * are free: without a writer the call clears them itself.  GPC_SERVE, GPC_READONLY. */
+/* [shared] Take a seat; waits for the name and a seat up to the time in opt.  Seats of
+ * the dead are free: without a writer the call clears them itself.  GPC_SERVE,
+ * GPC_READONLY. */
 
 int gpc_close(gpc *c);
-/* [shared] Give every hold, section and the seat back; the cache stays.  No other thread may use
- * the handle any more.  Always succeeds; NULL is fine. */
+/* [shared] Give every hold, section and the seat back; the cache stays.  No other thread
+ * may use the handle any more.  Always succeeds; NULL is fine. */
 
 int gpc_unlink(const char *name, const char *dir);
 /* [shared] Remove the names; attached processes go on. */
@@ -298,72 +308,78 @@ int gpc_info_get(gpc *c, struct gpc_info *ret);
 /* ---- pools ---- */
 
 int gpc_pool_add(gpc *c, struct gpc_pool *p, int timeout_ms);
-/* [writer] Returns the number; an engine calls it once it knows how many blocks fit.  After
- * -ENOTCONN, -ETIMEDOUT and -EAGAIN the pool may still be added, and a second call adds a
- * second one: look for it with gpc_pool_get, or close the handle. */
+/* [writer] Returns the number; an engine calls it once it knows how many blocks fit.
+ * After -ENOTCONN, -ETIMEDOUT and -EAGAIN the pool may still be added, and a second call
+ * adds a second one: look for it with gpc_pool_get, or close the handle. */
 
 int gpc_pool_get(gpc *c, int pool, struct gpc_pool *ret);
-/* [shared] -ENOENT: there is none.  Compare generation before you use a mapping of the bytes. */
+/* [shared] -ENOENT: there is none.  Compare generation before you use a mapping of the
+ * bytes. */
 
 int gpc_pool_available(gpc *c, int pool);
-/* [shared] Blocks that a reserve could have now: the capacity less the blocks that each peer
- * holds there, at least 0.  A block held by k peers is subtracted k times.  A stock is available,
- * whosever it is.  In a pool of CALLER blocks, which nobody reserves from: the blocks that
- * gpc_evict could bring back to the owner now, those that are live and that nobody holds.  Exact
- * when no two peers hold one block (else too low), each held block's ancestors are held as well
- * (else too high), and nothing moves.  Cheap: a scheduler may ask at each step. */
+/* [shared] Blocks that a reserve could have now: the capacity less the blocks that each
+ * peer holds there, at least 0.  A block held by k peers is subtracted k times.  A stock
+ * is available, whosever it is.  In a pool of CALLER blocks, which nobody reserves from:
+ * the blocks that gpc_evict could bring back to the owner now, those that are live and
+ * that nobody holds.  Exact when no two peers hold one block (else too low), each held
+ * block's ancestors are held as well (else too high), and nothing moves.  Cheap: a
+ * scheduler may ask at each step. */
 
 int gpc_pool_clear(gpc *c, int pool, uint32_t tag, uint32_t flags, int timeout_ms);
 /* [writer] Forget every entry (of that tag; 0 = all) of a pool (-1 = all pools), with all
- * descendants in the space.  Held blocks become unfindable and come back with their last hold;
- * returns how many those are.  GPC_REMOVE: the pool goes when its last hold has; waits for that
- * up to the timeout (0: do not wait, it goes later by itself). */
+ * descendants in the space.  Held blocks become unfindable and come back with their last
+ * hold; returns how many those are.  GPC_REMOVE: the pool goes when its last hold has;
+ * waits for that up to the timeout (0: do not wait, it goes later by itself). */
 
 /* ---- keys ---- */
 
 int gpc_key_root(gpc *c, const struct gpc_field *f, uint32_t n, gpc_key *ret_root);
-/* [local] Model, adapter, salt; length-prefixed, domain-separated; the order of fields matters. */
+/* [local] Model, adapter, salt; length-prefixed, domain-separated; the order of fields
+ * matters. */
 
 int gpc_key_hash(gpc *c, const gpc_key *parent, const uint32_t *tokens, size_t n,
 		 const struct gpc_extra *x, uint32_t nx, uint32_t flags, gpc_key *ret_keys);
-/* [local] Chain on from any key (NULL or zero = no parent).  Writes one key per full block (with
- * GPC_TAIL also one for a partial last block) and returns their number.  Extras, sorted by
- * token, enter every block they begin in, with their offset. */
+/* [local] Chain on from any key (NULL or zero = no parent).  Writes one key per full
+ * block (with GPC_TAIL also one for a partial last block) and returns their number.
+ * Extras, sorted by token, enter every block they begin in, with their offset. */
 
 int gpc_key_import(gpc *c, const void *digests, uint32_t bytes, uint32_t stride, uint32_t n,
 		   uint32_t group, gpc_key *ret_keys);
-/* [local] Foreign digests, u64 hashes or gpc keys to keys of KV group `group`: item i is the
- * `bytes` bytes at digests + i * stride.  Same input, same key, in every peer. */
+/* [local] Foreign digests, u64 hashes or gpc keys to keys of KV group `group`: item i is
+ * the `bytes` bytes at digests + i * stride.  Same input, same key, in every peer. */
 
 /* ---- finding: wait-free ---- */
 
 int gpc_lookup(gpc *c, uint32_t spaces, const gpc_key *keys, uint32_t n, gpc_block *blocks,
 	       uint32_t flags);
-/* [shared] Each key by itself; blocks[i] = block or -1; returns hits; hints unless GPC_REF.
- * GPC_QUIET, GPC_REF, GPC_ANYWHERE, GPC_DEVICE (-ENODEV: none is open; -ESTALE: no live mirror;
- * the answer is what its mirror shows: call gpc_mirror_sync first for the latest). */
+/* [shared] Each key by itself; blocks[i] = block or -1; returns hits; hints unless
+ * GPC_REF.  GPC_QUIET, GPC_REF, GPC_ANYWHERE, GPC_DEVICE (-ENODEV: none is open; -ESTALE:
+ * no live mirror; the answer is what its mirror shows: call gpc_mirror_sync first for the
+ * latest). */
 
 int gpc_match(gpc *c, uint32_t spaces, const gpc_key *keys, const uint32_t *start,
 	      uint32_t nseq, uint32_t *len, gpc_block *blocks, uint32_t flags);
-/* [shared] Longest prefix of each sequence keys[start[i] .. start[i+1]); chained keys only; hints.
- * len[i] = matched blocks; blocks (may be NULL) is indexed like keys, only the matched part
- * is written.  Returns the sum of len.  GPC_QUIET, GPC_ANYWHERE, GPC_DEVICE. */
+/* [shared] Longest prefix of each sequence keys[start[i] .. start[i+1]); chained keys
+ * only; hints.  len[i] = matched blocks; blocks (may be NULL) is indexed like keys, only
+ * the matched part is written.  Returns the sum of len.  GPC_QUIET, GPC_ANYWHERE,
+ * GPC_DEVICE. */
 
 int gpc_acquire(gpc *c, uint32_t spaces, const gpc_key *keys, uint32_t n, gpc_block *blocks,
 		uint32_t flags);
-/* [shared] Longest prefix of one prompt, referenced before return; returns its length; blocks
- * past it are untouched.  This is what a scheduler calls.  GPC_QUIET. */
+/* [shared] Longest prefix of one prompt, referenced before return; returns its length;
+ * blocks past it are untouched.  This is what a scheduler calls.  GPC_QUIET. */
 
 int gpc_ref(gpc *c, const gpc_key *keys, const gpc_block *blocks, uint32_t n);
-/* [shared] Hints to references, verified; stops at the first stale one and returns how many were
- * taken. */
+/* [shared] Hints to references, verified; stops at the first stale one and returns how
+ * many were taken. */
 
 int gpc_release(gpc *c, const gpc_block *blocks, uint32_t n);
-/* [shared] One hold less on each, root first; a release counts as a use (each block a little
- * older than the one before it in the array, chained or not: the last goes first); a reservation
- * goes back to the free list.  Never fails for a full ring.  -1 is skipped.  -EPERM: a block that
- * is not held; the others are released all the same.  Before the answer to its publish: whatever
- * that is, this handle holds nothing of it. */
+/* [shared] One hold less on each, root first; a release counts as a use (each block a
+ * little older than the one before it in the array, chained or not: the last goes first);
+ * a reservation goes back to the free list.  Never fails for a full ring.  -1 is skipped.
+ * -EPERM: a block that is not held; the others are released all the same.  A block may be
+ * released before its publish is answered: then this handle holds nothing of it, whatever
+ * the answer is. */
 
 /* ---- filling ---- */
 
@@ -376,18 +392,17 @@ struct gpc_reserve_options {         /* zero = default; set size */
 
 int gpc_reserve(gpc *c, int pool, uint32_t n, gpc_block *blocks,
 		const struct gpc_reserve_options *opt, uint32_t flags, int timeout_ms);
-/* [writer] (With a stock in hand: [shared].)  All n, or none; returns n.  GPC_PARTIAL: up to n,
- * returns how many, root-most first.  First the free blocks, last returned first, then the least
- * recent leaves.  Where opt->moves[i].to >= 0, blocks[i] still has the bytes of a victim: copy
- * them to moves[i].to, then gpc_commit, then write.  Until that commit the victim's key is not
- * findable.
- * -ENOSPC, -EDQUOT, -EAGAIN (timeout 0), -ETIMEDOUT, -ESTALE (pool gone), -EPERM (a pool of
- * CALLER blocks). */
+/* [writer] (With a stock in hand: [shared].)  All n, or none; returns n.  GPC_PARTIAL: up
+ * to n, returns how many, root-most first.  First the free blocks, last returned first,
+ * then the least recent leaves.  Where opt->moves[i].to >= 0, blocks[i] still has the
+ * bytes of a victim: copy them to moves[i].to, then gpc_commit, then write.  Until that
+ * commit the victim's key is not findable.  -ENOSPC, -EDQUOT, -EAGAIN (timeout 0),
+ * -ETIMEDOUT, -ESTALE (pool gone), -EPERM (a pool of CALLER blocks). */
 
 struct gpc_publish_options {         /* zero = default; set size */
 	uint32_t size;
 	uint32_t tag;                /* of all blocks of the call: gpc_pool_clear, events, walks */
-	gpc_block *resident;         /* room for n: what became of each, see below; NULL = nobody asks */
+	gpc_block *resident;         /* room for n: what became of each, see below; NULL */
 	gpc_ticket *ticket;          /* gets the ticket; NULL */
 };
 
@@ -411,64 +426,70 @@ int gpc_publish(gpc *c, const gpc_key *parents, const gpc_key *keys, const gpc_b
  * gpc_ticket_wait returned 0 for it or gpc_close returned. */
 
 int gpc_ticket_wait(gpc *c, gpc_ticket t, int timeout_ms);
-/* [writer] The command and all before it are acknowledged and survive any death; 0 ms = poll.
- * Ticket 0 names nothing and is over.  GPC_TICKET_ALL: all that this handle has submitted. */
+/* [writer] Returns when the command and all before it are acknowledged: they survive any
+ * death.  Ticket 0 names nothing, and the call succeeds.  GPC_TICKET_ALL: all that this
+ * handle has submitted. */
 
 gpc_ticket gpc_ticket_last(gpc *c);
-/* [local] The ticket of what this handle has submitted last; 0 = nothing yet, or no seat. */
+/* [local] The ticket of the last command of this handle; 0 = none yet, or no seat. */
 
 int gpc_evict(gpc *c, int pool, uint32_t n, gpc_block *blocks, uint32_t flags, int timeout_ms);
-/* [writer] Least recent leaves without hold; returns after their grace period; returns how many
- * (0 = none evictable).  GPC_TAKE.  Blocks of a CALLER pool go back to the owner: anybody may
- * evict there, GPC_TAKE is the owner's alone (else -EPERM) and makes no difference. */
+/* [writer] Least recent leaves without hold; returns after their grace period; returns
+ * how many (0 = none evictable).  GPC_TAKE.  Blocks of a CALLER pool go back to the
+ * owner: anybody may evict there, GPC_TAKE is the owner's alone (else -EPERM) and makes
+ * no difference. */
 
 int gpc_returned(gpc *c, int pool, gpc_block *blocks, uint32_t n, int timeout_ms);
-/* [shared] Owner only: up to n of its CALLER blocks of that pool (-1: of all such pools) that came
- * back to it, evicted by anybody, cleared, dropped, or moved elsewhere: nobody finds them or holds
- * them any more, and they may be published anew.  Each return of a block is told once, by one
- * thread's call.  What the owner's own gpc_evict names is told by that.  Waits for the first one
- * up to the timeout; returns how many, 0 = none in that time.  -EPERM: not a CALLER pool of this
- * peer.  -ENOENT, -ESTALE: none there, or it is going. */
+/* [shared] Owner only: up to n of its CALLER blocks of that pool (-1: of all such pools)
+ * that came back to it, evicted by anybody, cleared, dropped, or moved elsewhere: nobody
+ * finds them or holds them any more, and they may be published anew.  Each return of a
+ * block is told once, by one thread's call.  What the owner's own gpc_evict names is told
+ * by that.  Waits for the first one up to the timeout; returns how many, 0 = none in that
+ * time.  -EPERM: not a CALLER pool of this peer.  -ENOENT: no such pool.  -ESTALE: it is
+ * being removed. */
 
 int gpc_drop(gpc *c, const gpc_block *blocks, uint32_t n, gpc_ticket *ticket, uint32_t flags,
 	     int timeout_ms);
-/* [writer] Bytes are bad: unfindable now, with all descendants, held or not.  Returns how many of
- * the named blocks were live.  ticket (may be NULL) gets the ticket.  Timeout 0 submits, as
- * gpc_publish does, and returns 0.  -ENOTCONN, -ETIMEDOUT: what was submitted is carried out. */
+/* [writer] Bytes are bad: unfindable now, with all descendants, held or not.  Returns how
+ * many of the named blocks were live.  ticket (may be NULL) gets the ticket.  Timeout 0
+ * submits, as gpc_publish does, and returns 0.  -ENOTCONN, -ETIMEDOUT: what was submitted
+ * is carried out. */
 
 /* ---- moves between tiers: both halves around the caller's copy ---- */
 
 int gpc_demote(gpc *c, int from, int to, const gpc_block *blocks, uint32_t n,
 	       struct gpc_move *moves, uint32_t flags, int timeout_ms);
-/* [writer] Begin.  blocks NULL = the n least recent leaves of `from`; else live blocks of `from`,
- * leaf first.  to = -1: the pool's demote_to.  Sources stay findable until commit.  moves has room
- * for n; returns how many began.  moves[i].to == -1: the target space has the key already and
- * the source is forgotten (unless GPC_COPY), referenced or not; nothing to copy or commit.
- * After -ETIMEDOUT and -EAGAIN, here and in gpc_promote, no move begins any more; the
- * sources may stay pinned until the writer sees that (-ENOSPC for a second try).  After
- * -ENOTCONN, of a writer that died while it answered, the next one may begin them all the
- * same: the next call on this handle that needs the writer cancels the late move: targets are
- * freed, sources unpinned. */
+/* [writer] Begin.  blocks NULL = the n least recent leaves of `from`; else live blocks of
+ * `from`, leaf first.  to = -1: the pool's demote_to.  Sources stay findable until commit.
+ * moves has room for n; returns how many began.  moves[i].to == -1: the target space has
+ * the key already and the source is forgotten (unless GPC_COPY), referenced or not;
+ * nothing to copy or commit.  After -ETIMEDOUT and -EAGAIN, here and in gpc_promote, no
+ * move begins any more; the sources may stay pinned until the writer sees that (-ENOSPC
+ * for a second try).  After -ENOTCONN, of a writer that died while it answered, the next
+ * one may begin them all the same: the next call on this handle that needs the writer
+ * cancels the late move: targets are freed, sources unpinned. */
 
 int gpc_promote(gpc *c, const gpc_block *blocks, uint32_t n, int to, struct gpc_move *moves,
 		struct gpc_move *victims, uint32_t flags, int timeout_ms);
-/* [writer] Begin.  blocks are referenced by the caller, root first.  Returns how many began (the
- * first ones); -ENOSPC when none could: use them from where they are.  moves[i].to == -1: the
- * target space has the key already, nothing to copy or commit, and the source stays.  victims
- * (NULL: dropped) as moves of gpc_reserve: where victims[i].to >= 0, moves[i].to still has the
- * bytes of a victim: copy them, commit the victims, then copy and commit moves.  GPC_COPY. */
+/* [writer] Begin. blocks are referenced by the caller, root first.  Returns how many
+ * began (the first ones); -ENOSPC when none could: use them from where they are.
+ * moves[i].to == -1: the target space has the key already, nothing to copy or commit, and
+ * the source stays. victims (NULL: dropped) as moves of gpc_reserve: where victims[i].to
+ * >= 0, moves[i].to still has the bytes of a victim: copy them, commit the victims, then
+ * copy and commit moves.  GPC_COPY. */
 
 int gpc_commit(gpc *c, const struct gpc_move *moves, uint32_t n, int *results, uint32_t flags,
 	       int timeout_ms);
-/* [writer] Copies are complete: the key now names `to`; one reference of the caller on `from` moves
- * along.  `from` goes when no lookup that is under way can miss the key for it.  Returns how many
- * were committed; results (may be NULL) tells for each 0 or a negative errno: -ESTALE source or
- * target gone, -EEXIST the key is live elsewhere by now, -ENOENT its parent is not live.  A refused
- * or cancelled move gives its target back.  Moves of one chain belong in one call, in any order.
- * -ENOTCONN, -ETIMEDOUT, -EAGAIN (timeout 0): a commit that was submitted is carried out.  A second
- * call for the same moves tells, by -ESTALE or -EEXIST, that it was; GPC_CANCEL gives the moves up,
- * and -EEXIST says that one is committed already: the key names `to`, and the reference has moved
- * along. */
+/* [writer] Copies are complete: the key now names `to`; one reference of the caller on
+ * `from` moves along.  `from` goes when no lookup that is under way can miss the key for
+ * it.  Returns how many were committed; results (may be NULL) tells for each 0 or a
+ * negative errno: -ESTALE source or target gone, -EEXIST the key is live elsewhere by
+ * now, -ENOENT its parent is not live.  A refused or cancelled move gives its target
+ * back.  Moves of one chain belong in one call, in any order.  -ENOTCONN, -ETIMEDOUT,
+ * -EAGAIN (timeout 0): a commit that was submitted is carried out.  A second call for the
+ * same moves tells, by -ESTALE or -EEXIST, that it was; GPC_CANCEL gives the moves up,
+ * and -EEXIST says that one is committed already: the key names `to`, and the reference
+ * has moved along. */
 
 /* ---- sections and grace periods (only for ids used without a reference) ---- */
 
@@ -479,39 +500,42 @@ int gpc_section_leave(gpc *c, int section);
 /* [shared] -EINVAL: it is no open section of gpc_section_enter. */
 
 uint64_t gpc_grace_start(gpc *c);
-/* [shared] A cookie: everything that is open now must end. */
+/* [shared] Returns a cookie for a grace period: all sections that are open now must
+ * end. */
 
 int gpc_grace_done(gpc *c, uint64_t cookie);
-/* [shared] 1 = it is over, or 0. */
+/* [shared] 1 = the grace period is over, 0 = not yet. */
 
 /* ---- mirrors and devices; streams are cudaStream_t passed as void *, pointers marked d_ are
  * device memory (on the host device: any memory, any stream) ---- */
 
 int gpc_mirror_sync(gpc *c, gpc_ticket t, int timeout_ms);
-/* [writer] That command and all acknowledged ones are visible on all mirrors that are not
- * retired; without mirrors the same as gpc_ticket_wait.  GPC_TICKET_ALL as there. */
+/* [writer] Returns when that command and all acknowledged ones are visible on all mirrors
+ * that are not retired; without mirrors the same as gpc_ticket_wait.  GPC_TICKET_ALL as
+ * there. */
 
 int gpc_mirror_lag(gpc *c);
-/* [shared] Changed entries that some mirror does not show yet. */
+/* [shared] How many changes of the table the slowest mirror does not show yet. */
 
 int gpc_dev_open(gpc *c, const char *device, gpc_dev **ret);
-/* [shared] "host", "cuda:N", "GPU-uuid"; import once per process; -ENODEV: none, or the cache
- * was made without one of that kind; -ESTALE: no mirror there now. */
+/* [shared] "host", "cuda:N", "GPU-uuid"; import once per process; -ENODEV: none, or the
+ * cache was made without one of that kind; -ESTALE: no mirror there now. */
 
 int gpc_dev_close(gpc_dev *d);
 /* [local] Waits until the device has done what this process gave to it. */
 
 int gpc_dev_enter(gpc_dev *d);
-/* [shared] Before each launch or graph launch: adopts a replaced mirror, opens a section, returns
- * it; -ESTALE while there is none: use the host calls.  -EAGAIN: no section left. */
+/* [shared] Before each launch or graph launch: adopts a replaced mirror, opens a section,
+ * returns it.  -ESTALE: there is no mirror now, use the host calls.  -EAGAIN: no section
+ * left. */
 
 int gpc_dev_leave(gpc_dev *d, int section, void *stream);
 /* [shared] The section ends when the stream gets here. */
 
 int gpc_dev_lookup(gpc_dev *d, uint32_t spaces, const gpc_key *d_keys, uint32_t n,
 		   gpc_block *d_blocks, void *stream);
-/* [local] Inside a device section.  Capturable; a captured launch finds the mirror through the
- * descriptor that gpc_dev_enter refreshes. */
+/* [local] Inside a device section.  Capturable; a captured launch finds the mirror
+ * through the descriptor that gpc_dev_enter refreshes. */
 
 int gpc_dev_match(gpc_dev *d, uint32_t spaces, const gpc_key *d_keys, const uint32_t *d_start,
 		  uint32_t nseq, uint32_t *d_len, gpc_block *d_blocks, void *stream);
@@ -523,38 +547,43 @@ int gpc_dev_wait(gpc_dev *d, void *stream, int timeout_ms);
 /* ---- looking from outside ---- */
 
 int gpc_stats_get(gpc *c, int peer, struct gpc_stats *ret);
-/* [shared] peer -1 = all, summed by the reader, the departed included; -ENOENT = empty seat. */
+/* [shared] peer -1 = all, summed by the reader, the departed included; -ENOENT = empty
+ * seat. */
 
 int gpc_mirror_get(gpc *c, int i, struct gpc_mirror *ret);
 /* [shared] Mirror i of info.mirrors (retired ones follow); -ENOENT past the last. */
 
 int gpc_walk(gpc *c, uint64_t *cursor, struct gpc_entry *out, uint32_t n);
-/* [shared] Every entry live throughout, parents first; *cursor starts at 0; returns how many; 0 =
- * done.  Here, in gpc_lookup, gpc_match and gpc_event_read of a read-only handle: -EBADMSG when a
- * file of the cache is cut off or missing. */
+/* [shared] Every entry live throughout, parents first; *cursor starts at 0; returns how
+ * many; 0 = done.  Here, in gpc_lookup, gpc_match and gpc_event_read of a read-only
+ * handle: -EBADMSG when a file of the cache is cut off or missing. */
 
 int gpc_event_read(gpc *c, uint64_t *cursor, struct gpc_event *out, uint32_t n);
-/* [shared] Numbered changes in order, across writers.  *cursor starts at 0 (oldest kept) or
- * UINT64_MAX (from now on).  -ESTALE: too late; walk, and go on from the new *cursor.
+/* [shared] Numbered changes in order, across writers.  *cursor starts at 0 (oldest kept)
+ * or UINT64_MAX (from now on).  -ESTALE: too late; walk, and go on from the new *cursor.
  * GPC_CLEARED comes first and names a pool by slot 0 of it.  Tag 0: all entries of that
  * pool are gone, without a GPC_REMOVED each; descendants in other pools have theirs.
  * Another tag: every entry that goes, descendants included, has its GPC_REMOVED. */
 
 int gpc_check(gpc *c, void (*report)(void *arg, const char *line), void *arg);
-/* [shared] Verify all invariants; report gets one line for each violation; returns their number. */
+/* [shared] Verify all invariants; report gets one line for each violation; returns their
+ * number. */
 
 /* ---- being the writer ---- */
 
 int gpc_writer_take(gpc *c, uint32_t flags, int timeout_ms);
-/* [shared] Take the seat and recover.  0; -EAGAIN when taken (-ETIMEDOUT with GPC_STANDBY).  One who
- * is giving it up is waited for. */
+/* [shared] Take the seat and recover.  -EAGAIN: it is taken.  GPC_STANDBY: wait for it up
+ * to the timeout, then -ETIMEDOUT.  Without it the call waits, 2 s at most, for a writer
+ * that is giving the seat up. */
 
 int gpc_writer_serve(gpc *c, int timeout_ms);
-/* [shared] Do what is due, waiting for work up to the timeout; returns the number of commands done. */
+/* [shared] Do what is due, waiting for work up to the timeout; returns the number of
+ * commands done. */
 
 void gpc_writer_wake(gpc *c);
-/* [shared] The gpc_writer_serve of this handle that runs, or else the next one, returns without
- * waiting for work.  Any thread, and a signal handler; NULL is fine. */
+/* [shared] Ends the wait of the gpc_writer_serve of this handle that runs; if none runs,
+ * the next one does not wait.  Any thread may call it, and a signal handler; NULL is
+ * fine. */
 
 int gpc_writer_drop(gpc *c);
 /* [shared] Give the seat up. */

@@ -7,10 +7,7 @@ dist_man_MANS += \
 	%reldir%/gpc-replay.1 \
 	%reldir%/gpc_acquire.3 \
 	%reldir%/gpc_attach.3 \
-	%reldir%/gpc_pool_available.3 \
-	%reldir%/gpc_event_read.3 \
 	%reldir%/gpc_check.3 \
-	%reldir%/gpc_pool_clear.3 \
 	%reldir%/gpc_close.3 \
 	%reldir%/gpc_commit.3 \
 	%reldir%/gpc_create.3 \
@@ -22,35 +19,39 @@ dist_man_MANS += \
 	%reldir%/gpc_dev_match.3 \
 	%reldir%/gpc_dev_open.3 \
 	%reldir%/gpc_dev_wait.3 \
-	%reldir%/gpc_mirror_lag.3 \
 	%reldir%/gpc_drop.3 \
-	%reldir%/gpc_section_enter.3 \
+	%reldir%/gpc_event_read.3 \
 	%reldir%/gpc_evict.3 \
-	%reldir%/gpc_info_get.3 \
-	%reldir%/gpc_mirror_get.3 \
-	%reldir%/gpc_stats_get.3 \
-	%reldir%/gpc_grace_start.3 \
 	%reldir%/gpc_grace_done.3 \
+	%reldir%/gpc_grace_start.3 \
+	%reldir%/gpc_info_get.3 \
 	%reldir%/gpc_key_hash.3 \
 	%reldir%/gpc_key_import.3 \
+	%reldir%/gpc_key_root.3 \
 	%reldir%/gpc_last_error.3 \
-	%reldir%/gpc_section_leave.3 \
 	%reldir%/gpc_lookup.3 \
 	%reldir%/gpc_match.3 \
+	%reldir%/gpc_mirror_get.3 \
+	%reldir%/gpc_mirror_lag.3 \
+	%reldir%/gpc_mirror_sync.3 \
 	%reldir%/gpc_pool_add.3 \
+	%reldir%/gpc_pool_available.3 \
+	%reldir%/gpc_pool_clear.3 \
 	%reldir%/gpc_pool_get.3 \
 	%reldir%/gpc_promote.3 \
 	%reldir%/gpc_publish.3 \
 	%reldir%/gpc_ref.3 \
+	%reldir%/gpc_release.3 \
 	%reldir%/gpc_reserve.3 \
 	%reldir%/gpc_returned.3 \
-	%reldir%/gpc_key_root.3 \
+	%reldir%/gpc_section_enter.3 \
+	%reldir%/gpc_section_leave.3 \
+	%reldir%/gpc_stats_get.3 \
 	%reldir%/gpc_strerror.3 \
-	%reldir%/gpc_mirror_sync.3 \
-	%reldir%/gpc_unlink.3 \
-	%reldir%/gpc_release.3 \
-	%reldir%/gpc_version.3 \
+	%reldir%/gpc_ticket_last.3 \
 	%reldir%/gpc_ticket_wait.3 \
+	%reldir%/gpc_unlink.3 \
+	%reldir%/gpc_version.3 \
 	%reldir%/gpc_walk.3 \
 	%reldir%/gpc_writer_drop.3 \
 	%reldir%/gpc_writer_serve.3 \

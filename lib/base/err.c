@@ -178,7 +178,7 @@ static const struct {
 	{EDQUOT, "your quota of reserved blocks is used up: publish or release some "
 		 "first"},
 	{EAGAIN, "not yet: the ring is full or the timeout was 0; try again"},
-	{ETIMEDOUT, "time is up and nothing was changed: try again, or allow more time"},
+	{ETIMEDOUT, "time is up: try again, or allow more time"},
 	{ENOTCONN, "there is no writer: start gpcd, or attach with GPC_SERVE"},
 	{EDEADLK, "this thread has an open section that the call would wait for: call "
 		  "gpc_section_leave first"},
