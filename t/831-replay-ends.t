@@ -37,7 +37,7 @@ unserved()	# NAME: a cache whose writer is dead
 unserved nobody
 start without gpc-replay "$small_trace" --dir "$shm" --name nobody
 without=$pid
-until_ok grep -q 'nobody has no writer: waiting 10 s for one (gpcd nobody)$' "$tmp/without.err"
+until_ok grep -q 'nobody has no writer: waiting 10 s for one (start gpcd nobody)$' "$tmp/without.err"
 ok $? "without a writer it says so before it waits" "$tmp/without.err"
 
 unserved late

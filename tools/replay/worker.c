@@ -383,7 +383,7 @@ static int replay(struct worker *w, const uint64_t *ids, uint32_t n)
 	if (used < 0)
 		return used;
 	r = used ? gpc_release(w->c, w->held, (uint32_t)used) : 0;
-	return r < 0 ? fail(w, r, "unref") : 0;
+	return r < 0 ? fail(w, r, "release") : 0;
 }
 
 /* ---- its life ---- */
