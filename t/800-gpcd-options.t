@@ -10,7 +10,7 @@
 run gpcd --help
 exits 0 "--help"
 prints '^Usage: gpcd NAME' "--help goes to standard output"
-prints '--unlink +remove the cache at the end, if it served' "--unlink is for one that served"
+prints '--unlink +remove the cache at the end, if this process has' "--unlink is for one that served"
 run gpcd -h
 exits 0 "-h"
 run gpcd --version
@@ -65,7 +65,7 @@ for option in --block-size --max-blocks --max-peers --max-pools --quarantine --t
 	refuses 2 "$option: 0 is out of range" gpcd "$cache" "$option" 0
 done
 
-refuses 2 "--tick: 'fast' is neither 'exact' nor a number of milliseconds" gpcd "$cache" --tick fast
+refuses 2 "--tick: 'fast' is not a number of milliseconds, nor 'exact'" gpcd "$cache" --tick fast
 refuses 2 "--mode: '0666' is not an octal mode" gpcd "$cache" --mode 0666
 refuses 2 "--mode: '0' is not an octal mode" gpcd "$cache" --mode 0
 refuses 2 "--mode: '8' is not an octal mode" gpcd "$cache" --mode 8

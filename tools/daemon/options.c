@@ -135,7 +135,7 @@ static bool set_tick(struct daemon *d, const char *text)
 		return true;
 	}
 	if (text[0] < '0' || text[0] > '9') {
-		cli_usage("--tick: '%s' is neither 'exact' nor a number of milliseconds (1 to 60000)",
+		cli_usage("--tick: '%s' is not a number of milliseconds, nor 'exact': 1 to 60000",
 			  text);
 		return false;
 	}
