@@ -152,7 +152,7 @@ while read -r name sizes; do
 done <<-END
 	tier1 --vram-blocks 300
 	tier2 --vram-blocks 150 --ram-blocks 300
-	ahead0 --vram-blocks 100 --ram-blocks 100 --free-target 0 --device host
+	target0 --vram-blocks 100 --ram-blocks 100 --free-target 0 --device host
 END
 
 # ---- those of the beginning ----
