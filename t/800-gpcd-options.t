@@ -10,7 +10,7 @@
 run gpcd --help
 exits 0 "--help"
 prints '^Usage: gpcd NAME' "--help goes to standard output"
-prints '--unlink +remove the cache at the end, if it served' "--unlink is for one that served"
+prints '--unlink +remove the cache at the end, if this process has' "--unlink is for one that served"
 run gpcd -h
 exits 0 "-h"
 run gpcd --version

@@ -201,7 +201,7 @@ alone=$pid
 start left "$helpers/hold" "$shm" alone left 1 0 0
 until_ok grep -q holding "$tmp/left.out"
 kill "$pid" "$alone"
-refuses 2 'there are 2 caches, name one: alone, live$' gpc-inspect --dir "$shm" stat
+refuses 2 'there are 2 caches; name one of them: alone, live$' gpc-inspect --dir "$shm" stat
 serve abandoned --block-size 16 --vram-blocks 64
 kill "$pid"
 until_ok is_gone "$pid"

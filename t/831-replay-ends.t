@@ -37,7 +37,7 @@ unserved()	# NAME: a cache whose writer is dead
 unserved nobody
 start without gpc-replay "$small_trace" --dir "$shm" --name nobody
 without=$pid
-until_ok grep -q 'nobody has no writer: waiting 10 s for one (gpcd nobody)$' "$tmp/without.err"
+until_ok grep -q 'nobody has no writer: waiting 10 s for one (start gpcd nobody)$' "$tmp/without.err"
 ok $? "without a writer it says so before it waits" "$tmp/without.err"
 
 unserved late
@@ -152,7 +152,7 @@ while read -r name sizes; do
 done <<-END
 	tier1 --vram-blocks 300
 	tier2 --vram-blocks 150 --ram-blocks 300
-	ahead0 --vram-blocks 100 --ram-blocks 100 --free-target 0 --device host
+	target0 --vram-blocks 100 --ram-blocks 100 --free-target 0 --device host
 END
 
 # ---- those of the beginning ----

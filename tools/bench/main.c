@@ -65,28 +65,28 @@ static const struct option options[] = {
 
 static const struct cli_help help[] = {
 	{ NULL, "Usage: gpc-bench [OPTION]... WORK...", NULL },
-	{ NULL, "Measure a prefix cache on this machine, beside the machine's own limit and other\n"
-	  "tables.\n", NULL },
+	{ NULL, "Measure a prefix cache on this machine, beside the limit of the machine and\n"
+	  "beside other tables.\n", NULL },
 	{ NULL, "WORK is lookup, match, hash, insert, evict, ref, ring, scale, sync, device, or\n"
 	  "all.\n", NULL },
-	{ "--entries N", "of lookup and insert; may be repeated; the last one holds for the other "
-	  "works, too, which else have 1M", "64k, 1M and 16M" },
-	{ "--batch N", "keys of a lookup; may be repeated", "64 and 1024" },
-	{ "--hits PCT", "share of hits; may be repeated", "100, 50 and 0" },
-	{ "--rounds N", "repeats, of which medians are taken", "15" },
-	{ "--patience S", "seconds for another table to be filled, else its row is skipped", "10" },
-	{ "--seed N", "of what is drawn", "another one each time" },
-	{ "--dir DIR", "where the segments are", "/dev/shm" },
-	{ "--huge", "segments in huge pages, in a mounted hugetlbfs", NULL },
-	{ "--quick", "small sizes and few rounds: does it work?", NULL },
-	{ "--json", "one JSON object", NULL },
-	{ "--csv", "one line a row", NULL },
-	{ "--plot FILE", "an SVG of rates against entries and processes, too (gnuplot)", NULL },
-	{ "-h, --help", "show this", NULL },
+	{ "--entries N", "blocks in the cache, of lookup and insert; may be repeated; the other works "
+	  "take the last one, or 1M if none is given", "64k, 1M and 16M" },
+	{ "--batch N", "keys of one lookup; may be repeated", "64 and 1024" },
+	{ "--hits PCT", "share of keys that are cached, in percent; may be repeated", "100, 50 and 0" },
+	{ "--rounds N", "number of rounds; figures are their medians", "15" },
+	{ "--patience S", "skip the row of another table that takes longer than S seconds to fill", "10" },
+	{ "--seed N", "seed of the random numbers", "another one each time" },
+	{ "--dir DIR", "folder of the caches' files", "/dev/shm" },
+	{ "--huge", "keep the caches in huge pages, in a mounted hugetlbfs", NULL },
+	{ "--quick", "small sizes and few rounds, to see whether it works", NULL },
+	{ "--json", "print one JSON object", NULL },
+	{ "--csv", "print comma-separated values, one row in each line", NULL },
+	{ "--plot FILE", "also draw rates against entries and processes, as SVG (needs gnuplot)", NULL },
+	{ "-h, --help", "show this text", NULL },
 	{ "-V, --version", "show the version", NULL },
 	{ NULL, "\nNumbers take the suffixes k, M and G (powers of 1024).", NULL },
-	{ NULL, "Exit status: 0, whether marks are met or missed; 1 a wrong answer or a failure;\n"
-	  "2 usage.", NULL },
+	{ NULL, "Exit status: 0 done, whether marks are met or missed; 1 a wrong answer or a\n"
+	  "failure; 2 wrong usage.", NULL },
 };
 
 static bool add(struct bench_list *list, const char *option, const char *text, uint64_t min,
@@ -171,7 +171,7 @@ static int parse(int argc, char **argv)
 	if (opt < 0)
 		return status;
 	if (bench.json && bench.csv)
-		return cli_usage("--json or --csv, not both");
+		return cli_usage("give --json or --csv, not both");
 	if (bench.dir && strlen(bench.dir) > 3800)
 		return cli_usage("--dir: the path is too long");
 	if (!seeded && getrandom(&bench.seed, sizeof(bench.seed), 0) != sizeof(bench.seed)) {
@@ -263,7 +263,7 @@ int main(int argc, char **argv)
 	if (status >= 0)
 		return status;
 	if (optind == argc)
-		return cli_usage("what to measure? a WORK is missing: all, for instance");
+		return cli_usage("a WORK is missing, for instance all");
 	if (!choose(argv + optind, argc - optind, chosen))
 		return EXIT_USAGE;
 	if (bench.plot && (status = plot_check(bench.plot, chosen[LOOKUP] || chosen[SCALE])))

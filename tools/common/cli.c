@@ -93,7 +93,7 @@ void cli_cache_error(int err, const char *name)
 
 	if (err == -ENOENT)
 		cli_error("%s%s", text, strncmp(text, "there is no cache", 17) ? "" :
-			  "; 'gpc-inspect list' shows those that are there, --dir looks elsewhere");
+			  "; 'gpc-inspect list' shows the caches that exist, --dir looks elsewhere");
 	else
 		cli_gpc_error(err, "%s", name);
 }
@@ -142,7 +142,7 @@ static int bad_option(int opt, char **argv, const struct option *options)
 	if (optopt)
 		return cli_usage("there is no option '-%c'", optopt);
 	return cli_usage("option '%s' is %s", arg,
-			 n > 1 ? "ambiguous: several begin so" : "unknown");
+			 n > 1 ? "ambiguous: several options begin so" : "unknown");
 }
 
 int cli_version(void)
@@ -315,7 +315,7 @@ bool cli_name(const char *name)
 
 int cli_bad_name(const char *name)
 {
-	return cli_usage("'%s' cannot name a cache: 1 to %d bytes, no '/', no '.' first",
+	return cli_usage("'%s' cannot name a cache: a name has 1 to %d bytes, no '/', and no '.' first",
 			 name, GPC_MAX_NAME);
 }
 

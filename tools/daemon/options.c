@@ -32,7 +32,7 @@ enum { NUMBERS = sizeof(numbers) / sizeof(numbers[0]) };
 enum {
 	OPT_NUMBER = 256,            /* + index into numbers */
 	OPT_DEVICE = OPT_NUMBER + NUMBERS,
-	OPT_TICK, OPT_AHEAD, OPT_MODE, OPT_GROUP, OPT_DIR, OPT_LAYOUT, OPT_PIDFILE,
+	OPT_TICK, OPT_FREE_TARGET, OPT_MODE, OPT_GROUP, OPT_DIR, OPT_LAYOUT, OPT_PIDFILE,
 	OPT_STANDBY, OPT_FOREGROUND, OPT_DAEMONIZE, OPT_UNLINK, OPT_QUIET,
 };
 
@@ -47,7 +47,7 @@ static const struct option options[] = {
 	{ "quota", required_argument, NULL, OPT_NUMBER + 7 },
 	{ "device", required_argument, NULL, OPT_DEVICE },
 	{ "tick", required_argument, NULL, OPT_TICK },
-	{ "free_target", required_argument, NULL, OPT_AHEAD },
+	{ "free-target", required_argument, NULL, OPT_FREE_TARGET },
 	{ "mode", required_argument, NULL, OPT_MODE },
 	{ "group", required_argument, NULL, OPT_GROUP },
 	{ "dir", required_argument, NULL, OPT_DIR },
@@ -66,38 +66,39 @@ static const struct option options[] = {
 static const struct cli_help help[] = {
 	{ NULL, "Usage: gpcd NAME --block-size N [OPTION]...", NULL },
 	{ NULL, "       gpcd NAME [--standby] [OPTION]...", NULL },
-	{ NULL, "Serve the prefix cache NAME as its writer, made on the way if it is absent.", NULL },
-	{ NULL, "Without --block-size the cache must exist.", NULL },
+	{ NULL, "Serve the prefix cache NAME as its writer.  With --block-size it makes the cache\n"
+	  "if there is none; without it the cache must exist.", NULL },
 	{ NULL, "\nThe cache:", NULL },
-	{ "--block-size N", "tokens a block, 1 to 64k", NULL },
-	{ "--max-blocks N", "records: the largest sum of all pools at any time, 1 to 256M",
+	{ "--block-size N", "tokens in a block, 1 to 64k", NULL },
+	{ "--max-blocks N", "blocks of all pools together, at most, 1 to 256M",
 	  "what the pools below need, else 64k" },
-	{ "--vram-blocks N", "make pool 0, VRAM, of N blocks, at most 16M", "0" },
-	{ "--ram-blocks N", "make pool 1, RAM, of N blocks, which pool 0 demotes to; at most 16M",
+	{ "--vram-blocks N", "make pool 0, of N blocks of VRAM; at most 16M", "0" },
+	{ "--ram-blocks N", "make pool 1, of N blocks of RAM, which pool 0 demotes to; at most 16M",
 	  "0" },
 	{ "--max-peers N", "seats for processes, 1 to 250", "32" },
 	{ "--max-pools N", "room for pools, 1 to 127", "16" },
 	{ "--device D", "keep a mirror on none, host, cuda:N or GPU-UUID; may be repeated", "none" },
-	{ "--tick exact|MS", "step of recency: each touching call, or milliseconds, 1 to 60000", "1" },
-	{ "--free-target N", "blocks kept free ahead of demand; 0: capacity is exact", "64" },
-	{ "--quarantine MS", "delay before blocks that a dead process wrote are reused", "1000" },
-	{ "--quota N", "most blocks one process may hold reserved; 0: no limit", "0" },
-	{ "--mode OCTAL", "of the segments", "0600, with --group 0660" },
-	{ "--group NAME", "group that may attach", NULL },
-	{ "--layout HEX", "fingerprint of model and block layout that attachers must bring", NULL },
-	{ "--dir DIR", "where the segments are, best on a tmpfs", "/dev/shm" },
+	{ "--tick exact|MS", "unit of recency: each call that uses blocks, or 1 to 60000 milliseconds", "1" },
+	{ "--free-target N", "blocks of each pool that are kept free for the next reserve; 0: none", "64" },
+	{ "--quarantine MS", "wait so long before reuse of blocks that a dead process may write", "1000" },
+	{ "--quota N", "most blocks that one process may hold reserved; 0: no limit", "0" },
+	{ "--mode OCTAL", "permissions of the cache's files", "0600, with --group 0660" },
+	{ "--group NAME", "group whose members may attach", NULL },
+	{ "--layout HEX", "fingerprint of model and block layout; who attaches with another one "
+	  "is refused", NULL },
+	{ "--dir DIR", "folder of the cache's files, best on a tmpfs", "/dev/shm" },
 	{ NULL, "\nThe process:", NULL },
-	{ "--standby", "wait until the present writer is gone, then take over", NULL },
-	{ "--foreground", "stay, which is what it does without --daemonize", NULL },
-	{ "--daemonize", "return once ready; the daemon logs to syslog", NULL },
-	{ "--pidfile FILE", "the process id, while it runs", NULL },
-	{ "--unlink", "remove the cache at the end, if it served; else the cache stays", NULL },
-	{ "--quiet", "say only what is wrong", NULL },
-	{ "-h, --help", "show this", NULL },
+	{ "--standby", "if there is a writer, wait until it is gone, then take over", NULL },
+	{ "--foreground", "stay in the foreground, as without --daemonize", NULL },
+	{ "--daemonize", "return when the daemon is ready; it logs to syslog", NULL },
+	{ "--pidfile FILE", "keep the process id in FILE while it runs", NULL },
+	{ "--unlink", "remove the cache at the end, if this process has served it", NULL },
+	{ "--quiet", "print warnings and errors only", NULL },
+	{ "-h, --help", "show this text", NULL },
 	{ "-V, --version", "show the version", NULL },
 	{ NULL, "\nNumbers take the suffixes k, M and G (powers of 1024).", NULL },
-	{ NULL, "Exit status: 0 after SIGTERM or SIGINT, 1 error, 2 usage, 3 it has a writer\n"
-	  "already.", NULL },
+	{ NULL, "Exit status: 0 ended by SIGTERM, SIGINT or SIGHUP, 1 error, 2 wrong usage,\n"
+	  "3 the cache has a writer already.", NULL },
 };
 
 static bool set_number(struct daemon *d, unsigned i, const char *text)
@@ -144,11 +145,11 @@ static bool set_tick(struct daemon *d, const char *text)
 	return true;
 }
 
-static bool set_ahead(struct daemon *d, const char *text)
+static bool set_free_target(struct daemon *d, const char *text)
 {
 	uint64_t n = 0;
 
-	if (strcmp(text, "-1") && !cli_count("free_target", text, 0, INT32_MAX, &n))
+	if (strcmp(text, "-1") && !cli_count("free-target", text, 0, INT32_MAX, &n))
 		return false;
 	d->cfg.free_target = n ? (int32_t)n : -1;
 	return true;
@@ -160,7 +161,7 @@ static bool set_mode(struct daemon *d, const char *text)
 	unsigned long mode = strtoul(text, &end, 8);
 
 	if (*text < '0' || *text > '7' || *end || !mode || mode & ~0660ul) {
-		cli_usage("--mode: '%s' is not an octal mode within 0660", text);
+		cli_usage("--mode: '%s' is not an octal mode; only the bits of 0660 are allowed", text);
 		return false;
 	}
 	d->cfg.mode = (uint32_t)mode;
@@ -177,8 +178,8 @@ static bool set_group(struct daemon *d, const char *name)
 	}
 	/* gpc_config.gid 0 is the group that this process has */
 	if (!g->gr_gid && getegid()) {
-		cli_usage("--group: '%s' is group 0, and this process has group %u: a group 0 "
-			  "must be its own", name, (unsigned)getegid());
+		cli_usage("--group: '%s' is group 0, which only a process of group 0 may name; "
+			  "this one has group %u", name, (unsigned)getegid());
 		return false;
 	}
 	d->cfg.gid = g->gr_gid;
@@ -222,7 +223,7 @@ static bool set_option(struct daemon *d, int opt, const char *arg)
 	switch (opt) {
 	case OPT_DEVICE: return add_device(d, arg);
 	case OPT_TICK: return set_tick(d, arg);
-	case OPT_AHEAD: return set_ahead(d, arg);
+	case OPT_FREE_TARGET: return set_free_target(d, arg);
 	case OPT_MODE: return set_mode(d, arg);
 	case OPT_GROUP: return set_group(d, arg);
 	case OPT_LAYOUT: return set_layout(d, arg);

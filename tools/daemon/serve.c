@@ -23,6 +23,7 @@ static const char *option_words(const char *text, char *ret, size_t room)
 		{ "vram_blocks", "--vram-blocks" }, { "ram_blocks", "--ram-blocks" },
 		{ "max_peers", "--max-peers" }, { "max_pools", "--max-pools" },
 		{ "devices", "--device" }, { "tick_us", "--tick (in microseconds)" },
+		{ "free_target", "--free-target" },
 	};
 	size_t used = 0, i, len;
 
@@ -96,7 +97,7 @@ int serve_open(struct daemon *d, gpc **ret)
 
 static int seat_taken(const struct daemon *d, int pid)
 {
-	say(LOG_ERR, "%s has a writer already (process %d); --standby waits for its end",
+	say(LOG_ERR, "%s has a writer already (process %d); --standby waits until it ends",
 	    d->name, pid);
 	return EXIT_SEAT_TAKEN;
 }
@@ -137,7 +138,7 @@ static int stand_by(struct daemon *d, gpc **c, int *ret_taken)
 	*ret_taken = r;
 	if (process_stopping || name_is_ours(d))
 		return 0;
-	say(LOG_ERR, "%s: the cache has lost its name, there is nothing to stand by for",
+	say(LOG_ERR, "%s: the cache has lost its name, so there is nothing to stand by for",
 	    d->name);
 	return EXIT_RUNTIME;
 }
@@ -175,8 +176,8 @@ static bool is_deserted(struct daemon *d, gpc *c)
 		return true;
 	}
 	if (!told)
-		say(LOG_WARNING, "%s: the cache has lost its name: served until the last of "
-		    "those attached is gone", d->name);
+		say(LOG_WARNING, "%s: the cache has lost its name: served until the last "
+		    "attached process is gone", d->name);
 	return false;
 }
 

@@ -257,8 +257,8 @@ static int remove_named(const struct inspect *in, json_t *removed)
 		return EXIT_RUNTIME;
 	}
 	if (used) {
-		cli_error("%s is in use (gpc-inspect peers %s); with --force its names "
-			  "go and the processes stay", in->name, in->name);
+		cli_error("%s is in use (gpc-inspect peers %s); --force removes its "
+			  "name, and the processes go on", in->name, in->name);
 		return EXIT_RUNTIME;
 	}
 	return remove_one(in, in->name, removed);

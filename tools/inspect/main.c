@@ -18,23 +18,23 @@ static const struct command {
 	bool takes_name, takes_key;
 	const char *usage, *help;
 } commands[] = {
-	{ "list", inspect_list, 0, false, false, "", "every cache, one line each" },
+	{ "list", inspect_list, 0, false, false, "", "every cache in one line" },
 	{ "stat", inspect_stat, 0, true, false, "[NAME]",
 	  "geometry, pools, mirrors and counters" },
 	{ "peers", inspect_peers, 0, true, false, "[NAME]",
-	  "who is attached, and what each one holds" },
+	  "the attached processes and what each one holds" },
 	{ "ls", inspect_ls, OPT_POOL | OPT_LIMIT, true, false, "[NAME]",
-	  "live blocks, parents first" },
+	  "the live blocks, parents before children" },
 	{ "lookup", inspect_lookup, 0, true, true, "[NAME] KEY",
-	  "where a key (32 hex digits) lives" },
+	  "the blocks that have a key (32 hex digits)" },
 	{ "check", inspect_check, 0, true, false, "[NAME]",
-	  "verify all invariants" },
+	  "verify the whole cache" },
 	{ "env", inspect_env, 0, false, false, "",
-	  "build, machine, shared memory, limits" },
+	  "build, machine, shared memory, limits, caches" },
 	{ "reap", inspect_reap, 0, true, false, "[NAME]",
-	  "clear the seats of processes that died or left" },
+	  "clear the seats of processes that have died or left" },
 	{ "rm", inspect_rm, OPT_FORCE | OPT_STALE, true, false, "NAME | --stale",
-	  "remove a cache, or all of yours that nobody uses" },
+	  "remove a cache, or all of yours that no process uses" },
 };
 
 static const struct option options[] = {
@@ -50,14 +50,14 @@ static const struct option options[] = {
 };
 
 static const struct cli_help help[] = {
-	{ NULL, "\nNAME may be left out where there is one cache only.\n", NULL },
-	{ "--json", "one JSON value; keys and 64-bit ids are hex strings", NULL },
-	{ "--dir DIR", "where the segments are", "/dev/shm" },
+	{ NULL, "\nNAME may be left out if there is only one cache.\n", NULL },
+	{ "--json", "print one JSON value; keys and stamps are hex strings", NULL },
+	{ "--dir DIR", "folder of the caches' files", "/dev/shm" },
 	{ "--pool N", "ls: blocks of this pool only", "all pools" },
 	{ "--limit N", "ls: at most so many blocks", "no limit" },
-	{ "--force", "rm: even though processes use it", NULL },
-	{ "--stale", "rm: every cache of this user without a live process", NULL },
-	{ "-h, --help", "show this", NULL },
+	{ "--force", "rm: remove the name even if processes use the cache", NULL },
+	{ "--stale", "rm: remove every cache of yours that no process uses", NULL },
+	{ "-h, --help", "show this text", NULL },
 	{ "-V, --version", "show the version", NULL },
 	{ NULL, "\nExit status: 0 done, 1 failure, 2 wrong usage.  lookup: 1 when no block has the\n"
 	  "key.  check: 1 when it finds violations, 3 when the cache cannot be opened.", NULL },
@@ -174,7 +174,7 @@ static int name_them(char **names, int n)
 	for (i = 0; i < n && used + strlen(names[i]) + 2 < sizeof(text); i++)
 		used += (size_t)snprintf(text + used, sizeof(text) - used, "%s%s",
 					 i ? ", " : "", names[i]);
-	return cli_usage("there are %d caches, name one: %s%s", n, text, i < n ? ", ..." : "");
+	return cli_usage("there are %d caches; name one of them: %s%s", n, text, i < n ? ", ..." : "");
 }
 
 int inspect_name(struct inspect *in)
@@ -314,7 +314,7 @@ static int parse(struct inspect *in, const struct command **ret, int argc, char 
 	if (opt < 0)
 		return status;
 	if (optind == argc)
-		return cli_usage("what to do? a COMMAND is missing");
+		return cli_usage("a COMMAND is missing");
 	cmd = find_command(argv[optind]);
 	if (!cmd)
 		return cli_usage("there is no command '%s'", argv[optind]);

@@ -50,7 +50,8 @@ static bool has_row(const json_t *rows, const char *device)
 	return false;
 }
 
-/* The writer could not have them, and its log says why; or there was no writer yet. */
+/* Devices that have no mirror: the writer could not use them and has logged why, or there has been
+ * no writer yet. */
 static void add_missing(json_t *rows, gpc *c)
 {
 	struct gpc_info info = { .size = sizeof(info) };

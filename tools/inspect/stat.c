@@ -16,13 +16,13 @@ static const struct column info_columns[] = {
 	{ "peers", "peers", SHOW_TEXT },
 	{ "  dead", "dead", SHOW_TEXT },
 	{ "  at most", "max_peers", SHOW_TEXT },
-	{ "tokens a block", "block_tokens", SHOW_TEXT },
+	{ "tokens per block", "block_tokens", SHOW_TEXT },
 	{ "records", "max_blocks", SHOW_TEXT },
 	{ "buckets", "buckets", SHOW_TEXT },
 	{ "shared memory", "bytes", SHOW_BYTES },
 	{ "tick", "tick", SHOW_TEXT },
 	{ "  microseconds", "tick_us", SHOW_TEXT },
-	{ "free ahead", "free_target", SHOW_TEXT },
+	{ "free target", "free_target", SHOW_TEXT },
 	{ "hash", "hash", SHOW_TEXT },
 	{ "devices", "devices", SHOW_TEXT },
 	{ "layout", "layout", SHOW_TEXT },
@@ -61,7 +61,7 @@ static const struct column pool_columns[] = {
 	{ "AVAILABLE", "available", SHOW_TEXT },
 	{ "TRANSIT", "transit", SHOW_TEXT },
 	{ "DEMOTES TO", "demote_to", SHOW_TEXT },
-	{ "KEEPER", "owner", SHOW_TEXT },
+	{ "OWNER", "owner", SHOW_TEXT },
 	{ "GENERATION", "generation", SHOW_TEXT },
 	{ "FLAGS", "flags", SHOW_LIST },
 };
@@ -86,7 +86,7 @@ static void set_text(json_t *o, const char *field, const char *text)
 static json_t *pool_flags(uint32_t flags)
 {
 	static const struct { uint32_t bit; const char *name; } names[] = {
-		{ GPC_POOL_OWNED, "kept" },
+		{ GPC_POOL_OWNED, "owned" },
 		{ GPC_POOL_CALLER, "caller" },
 		{ GPC_POOL_UNCHAINED, "unchained" },
 	};

@@ -227,7 +227,7 @@ static int read_pools(struct run *run, gpc *c)
 			ram = p.blocks;
 	}
 	if (job->vram < 0) {
-		cli_error("%s has no VRAM pool (gpcd --vram-blocks)", run->name);
+		cli_error("%s has no VRAM pool (gpcd --vram-blocks makes one)", run->name);
 		return -1;
 	}
 	return same(run, "VRAM blocks", run->a.vram_given, &run->a.vram, vram) ||
@@ -274,7 +274,7 @@ static int wait_served(const struct run *run, gpc *c)
 	int has = has_writer(run, c);
 
 	if (!has)
-		cli_error("%s has no writer: waiting %d s for one (gpcd %s)", run->name,
+		cli_error("%s has no writer: waiting %d s for one (start gpcd %s)", run->name,
 			  PATIENCE_MS / 1000, run->name);
 	while (!has && !replay_caught && cli_now_ns() < end) {
 		replay_poll(NULL, 0, LOOK_MS);

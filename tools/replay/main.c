@@ -32,7 +32,7 @@ static int forget_earlier(const struct run *run)
 	       cli_now_ns() < end)
 		cli_sleep_ms(10);
 	if (r < 0)
-		cli_gpc_error(r, "%s: cannot have the blocks of earlier replays forgotten",
+		cli_gpc_error(r, "%s: cannot clear the blocks of earlier replays",
 			      run->name);
 	gpc_close(c);
 	return r < 0 ? EXIT_RUNTIME : 0;

@@ -29,23 +29,24 @@ static const struct option options[] = {
 
 static const struct cli_help help[] = {
 	{ NULL, "Usage: gpc-replay TRACE [OPTION]...", NULL },
-	{ NULL, "Replay recorded requests (JSON, one a line, '-' = standard input) against a\n"
-	  "cache.\n", NULL },
+	{ NULL, "Replay recorded requests against a cache.  TRACE has one JSON object in each\n"
+	  "line; '-' is the standard input.\n", NULL },
 	{ "--workers N", "processes that share the requests, 1 to 240", "1" },
-	{ "--vram-blocks V", "capacity, 1 to 16M", "10000" },
-	{ "--ram-blocks R", "capacity of the RAM tier behind it, 0 to 16M; 0: none", "0" },
-	{ "--block-tokens B", "tokens a block, 1 to 64k; changes no result", "16" },
-	{ "--payload BYTES", "memory behind each block, 24 to 16M", "64" },
-	{ "--name NAME", "use the cache of a running gpcd instead of one of its own", NULL },
-	{ "--dir DIR", "where the segments are", "/dev/shm" },
-	{ "--device D", "match there: host, cuda:N or GPU-UUID; a cache of its own gets a mirror "
-	  "there; none: match in shared memory", "none" },
-	{ "--json", "one JSON object", NULL },
-	{ "-h, --help", "show this", NULL },
+	{ "--vram-blocks V", "blocks of VRAM, 1 to 16M", "10000" },
+	{ "--ram-blocks R", "blocks of RAM that VRAM demotes to, up to 16M; 0: none", "0" },
+	{ "--block-tokens B", "tokens in a block, 1 to 64k; changes no result", "16" },
+	{ "--payload BYTES", "bytes of memory behind each block, 24 to 16M", "64" },
+	{ "--name NAME", "use the cache of a running gpcd, not a cache of its own", NULL },
+	{ "--dir DIR", "folder of the cache's files", "/dev/shm" },
+	{ "--device D", "match on host, cuda:N or GPU-UUID, where a cache of its own gets a "
+	  "mirror; none: match in shared memory", "none" },
+	{ "--json", "print one JSON object", NULL },
+	{ "-h, --help", "show this text", NULL },
 	{ "-V, --version", "show the version", NULL },
 	{ NULL, "\nNumbers take the suffixes k, M and G (powers of 1024).", NULL },
-	{ NULL, "With --name, sizes that are given must be those of the cache.", NULL },
-	{ NULL, "Exit status: 0, 1 a wrong block or a failure, 2 usage; 130 interrupted.", NULL },
+	{ NULL, "With --name, the sizes that you give must be those of the cache.", NULL },
+	{ NULL, "Exit status: 0 done, 1 a wrong block or a failure, 2 wrong usage,\n"
+	  "130 interrupted.", NULL },
 };
 
 static bool set_option(struct args *a, int opt, const char *arg)

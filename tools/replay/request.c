@@ -176,5 +176,5 @@ int request_replay(struct worker *w, const uint64_t *ids, uint32_t n)
 	if (used < 0)
 		return used;
 	r = used ? gpc_release(w->c, w->held, (uint32_t)used) : 0;
-	return r < 0 ? worker_fail(w, r, "unref") : 0;
+	return r < 0 ? worker_fail(w, r, "release") : 0;
 }
