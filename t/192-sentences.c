@@ -278,7 +278,7 @@ static void test_filling(gpc *c)
 	bad(EINVAL, "pool|16|15", gpc_reserve(c, 16, 1, out.blocks, NULL, 0, 0));
 	bad(EINVAL, "pool|-1|15", gpc_reserve(c, -1, 1, out.blocks, NULL, 0, 0));
 	bad(EINVAL, "blocks|NULL", gpc_reserve(c, 0, 1, NULL, NULL, 0, 0));
-	bad(EINVAL, "flags|0x200|GPC_PARTIAL",
+	bad(EINVAL, "flags|0x100|GPC_PARTIAL",
 	    gpc_reserve(c, 0, 1, out.blocks, NULL, GPC_COPY, 0));
 	bad(EINVAL, "timeout_ms|-2|-1", gpc_reserve(c, 0, 1, out.blocks, NULL, 0, -2));
 	bad(ENOENT, "pool|9", gpc_reserve(c, 9, 1, out.blocks, NULL, 0, 1000));

@@ -47,7 +47,7 @@ static const struct option options[] = {
 	{ "quota", required_argument, NULL, OPT_NUMBER + 7 },
 	{ "device", required_argument, NULL, OPT_DEVICE },
 	{ "tick", required_argument, NULL, OPT_TICK },
-	{ "free_target", required_argument, NULL, OPT_AHEAD },
+	{ "free-target", required_argument, NULL, OPT_AHEAD },
 	{ "mode", required_argument, NULL, OPT_MODE },
 	{ "group", required_argument, NULL, OPT_GROUP },
 	{ "dir", required_argument, NULL, OPT_DIR },
