@@ -148,7 +148,7 @@ static bool set_ahead(struct daemon *d, const char *text)
 {
 	uint64_t n = 0;
 
-	if (strcmp(text, "-1") && !cli_count("free_target", text, 0, INT32_MAX, &n))
+	if (strcmp(text, "-1") && !cli_count("free-target", text, 0, INT32_MAX, &n))
 		return false;
 	d->cfg.free_target = n ? (int32_t)n : -1;
 	return true;
