@@ -99,7 +99,7 @@ static void test_untrusted(void)
 	ok(!epoch_done(s, cookie), "the very last slot is seen");
 	section(MADE_PEERS - 1, 63)->epoch = UINT64_MAX;
 	ok(!epoch_done(s, cookie), "an epoch that has not come yet may be as old as any");
-	ok(f.line->completed < cookie, "and nothing is proved by it");
+	ok(f.shared->completed < cookie, "and nothing is proved by it");
 	section(MADE_PEERS - 1, 63)->epoch = 0;
 	ok(epoch_done(s, cookie), "until it is gone");
 	seg_seat(s, 1)->sections = 0;

@@ -104,18 +104,18 @@ static void test_lookup(void)
 	is_int(i, 200, "each block is the right one");
 	is_int(got[200], 77, "and nothing is written behind them");
 	are_counted(200, 100, 50, "lookup");
-	tick = f.line->tick;
+	tick = f.shared->tick;
 	is_int(stamped(tick), 150, "hits are used, all at one tick");
 	is_int(gpc_lookup(&f.c, 0, key + 149, 1, got, 0), 1, "a single key");
 	is_int(stamped(tick + 1), 1, "is a use as well");
 	is_int(gpc_lookup(&f.c, 0, key + 150, 100, got, 0), 0, "misses");
-	is_int((long long)(f.line->tick - tick), 1, "touch nothing and take no tick");
+	is_int((long long)(f.shared->tick - tick), 1, "touch nothing and take no tick");
 	are_counted(301, 100, 51, "lookup");
 
 	is_int(gpc_lookup(&f.c, 0, key, 200, got, GPC_QUIET | GPC_ANYWHERE), 150,
 	       "quiet");
 	are_counted(301, 100, 51, "quiet lookup");
-	is_int((long long)(f.line->tick - tick), 1, "no tick");
+	is_int((long long)(f.shared->tick - tick), 1, "no tick");
 	f.pool[1].range = 512ull << 32 | 120;
 	is_int(gpc_lookup(&f.c, 0, key, 200, got, 0), 120,
 	       "slots that a pool has not are misses");
@@ -203,7 +203,7 @@ static void test_acquire(void)
 		   "blocks past it are untouched");
 		are_counted(200, n / 2, n - n / 2, "acquire");
 		is_int(f.seat->refs, n, "all referenced");
-		is_int(stamped(f.line->tick ? f.line->tick : 99), n, "all at one tick");
+		is_int(stamped(f.shared->tick ? f.shared->tick : 99), n, "all at one tick");
 		made_free(&f);
 	}
 
@@ -246,7 +246,7 @@ static void test_match(void)
 	is_int(i, 250, "blocks are indexed like keys");
 	ok(got[2] == 77 && got[250] == 77, "only the matched part is written");
 	are_counted(277, 97, 150, "match");
-	is_int(stamped(f.line->tick), 247, "all hits at one tick");
+	is_int(stamped(f.shared->tick), 247, "all hits at one tick");
 	is_int(f.seat->refs, 0, "no references: these are hints");
 	is_int(gpc_match(&f.c, 0, key, start, 5, len, NULL, GPC_QUIET), 247,
 	       "without blocks");

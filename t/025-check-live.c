@@ -141,7 +141,7 @@ static void test_garbage(void)
 		from = round % 2 ? m.c.seg.at.state : m.c.seg.at.table;
 		for (i = from / 8; i < m.c.seg.at.change / 8; i++)
 			((uint64_t *)m.index)[i] = (seed = made_mix(seed + i));
-		for (i = m.c.seg.at.line / 8; i < m.c.seg.at.ring / 8; i++)
+		for (i = m.c.seg.at.shared / 8; i < m.c.seg.at.ring / 8; i++)
 			((uint64_t *)m.c.seg.control)[i] = (seed = made_mix(seed + i));
 		if (round % 3 == 0) { /* pools that make sense, full of nonsense */
 			made_add_pool(&m, 0, GPC_VRAM, 0, 0, 32);

@@ -71,7 +71,7 @@ static void any_section(struct brat *g)
 	store_relaxed(&g->seat->sections, 4);
 	store_relaxed(&s->ticket, 1 + below(g, 3));
 	store_relaxed(&s->done, below(g, 3));
-	store_release(&s->epoch, below(g, 3) ? 0 : load_relaxed(&g->line->epoch));
+	store_release(&s->epoch, below(g, 3) ? 0 : load_relaxed(&g->shared->epoch));
 }
 
 static void anything(struct brat *g)
@@ -90,7 +90,7 @@ static void anything(struct brat *g)
 		store_relaxed(seg_stamp(&g->c->seg, below(g, records(g))), nasty(g));
 		break;
 	case 3:
-		order_or64(&g->line->pending[below(g, 4)], nasty(g));
+		order_or64(&g->shared->pending[below(g, 4)], nasty(g));
 		break;
 	case 4:
 		store_release(&slot(g, g->head - below(g, 32))->result,

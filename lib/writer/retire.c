@@ -159,7 +159,7 @@ bool retire_advance(struct writer *w)
 
 /* ---- reservations that end ---- */
 
-/* First, and while the record is RESERVED: what hangs below a key in limbo goes as well. */
+/* First, and while the record is RESERVED: what hangs below a detached key goes as well. */
 static void forget_move(struct writer *w, uint32_t record)
 {
 	if (w_record(w, record)->source)

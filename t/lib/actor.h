@@ -12,24 +12,24 @@ struct actor { gpc *c; uint64_t seed; };
 static inline void settle_move(struct model_move *p, int result, bool cancel)
 {
 	struct gpc_move *m = &p->move;
-	bool limbo = p->limbo;
+	bool detached = p->detached;
 
-	p->limbo = false;
+	p->detached = false;
 	drop_hand(m->to);
 	if (cancel || result < 0) {
 		/* -ESTALE of a cancelled one: a writer that died had given it back */
 		need(cancel ? result == 0 || result == -ESTALE :
 		     result == -ESTALE || result == -EEXIST || result == -ENOENT,
 		     "commit answers %d", result);
-		need(cancel || limbo || p->stale,
+		need(cancel || detached || p->stale,
 		     "commit answers %d, though the source is live", result);
-		if (limbo && result != -EEXIST && p->key % DEEP < DEEP - 1 &&
+		if (detached && result != -EEXIST && p->key % DEEP < DEEP - 1 &&
 		    !model->key[p->key].live)
 			model_evicts(p->key);
 		return;
 	}
 	need(!p->stale, "key %d is back after a clear", p->key);
-	need(!limbo || !model->key[p->key].live, "key %d is live twice", p->key);
+	need(!detached || !model->key[p->key].live, "key %d is live twice", p->key);
 	model_live(p->key, m->to);
 	if (p->held && *model_refs(m->from)) {
 		--*model_refs(m->from);
@@ -306,7 +306,7 @@ static inline void act_clear(struct actor *a)
 		    (pool < 0 || GPC_POOL(model->key[k].block) == pool))
 			model_remove(k);
 	for (i = 0; pool < 0 && i < model->npending; i++)
-		if (model->pending[i].limbo && (!tag || model_tag(model->pending[i].key) == tag))
+		if (model->pending[i].detached && (!tag || model_tag(model->pending[i].key) == tag))
 			move_is_stale(&model->pending[i]);
 }
 

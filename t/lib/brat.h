@@ -13,7 +13,7 @@
 struct brat {
 	gpc *c;
 	struct shm_seat *seat;
-	struct shm_shared *line;
+	struct shm_shared *shared;
 	uint64_t head, random;
 	int section;
 };
@@ -158,7 +158,7 @@ TAP_FN int brat(int me)
 	crew_wait(GATE_STAND, 1);
 	g.c = crew_attach("brat");
 	g.seat = seg_seat(&g.c->seg, g.c->peer);
-	g.line = seg_shared(&g.c->seg);
+	g.shared = seg_shared(&g.c->seg);
 	g.head = g.seat->head;
 	crew->count[N_PID + me] = (uint64_t)getpid();
 	crew->count[N_SEAT + me] = g.c->peer;

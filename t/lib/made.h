@@ -27,7 +27,7 @@
 struct made {
 	gpc c;
 	uint8_t *index; /* writable */
-	struct shm_shared *line;
+	struct shm_shared *shared;
 	struct shm_seat *seat; /* of c */
 	struct shm_state *state;
 	struct shm_pool *pool;
@@ -87,7 +87,7 @@ static void made_handle(struct made *m, uint32_t peer)
 	pthread_mutex_init(&c->walk_lock, NULL);
 	pthread_mutex_init(&c->dev_lock, NULL);
 	pthread_mutex_init(&c->ring_lock, NULL);
-	m->line = seg_shared(&c->seg);
+	m->shared = seg_shared(&c->seg);
 	m->seat = seg_seat(&c->seg, peer);
 	m->state = SEG_AT(m->index, c->seg.at.state, struct shm_state, 0);
 	m->pool = SEG_AT(m->index, c->seg.at.pool, struct shm_pool, 0);
@@ -116,8 +116,8 @@ UNUSED static void made_new(struct made *m, const char *name, uint32_t blocks)
 	m->seat->state = SEAT_TAKEN;
 	m->seat->pid = getpid();
 	strcpy(m->seat->label, "made");
-	m->line->epoch = 1;
-	m->line->tick = 100;
+	m->shared->epoch = 1;
+	m->shared->tick = 100;
 }
 
 static void *made_memory(uint64_t bytes)

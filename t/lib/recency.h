@@ -98,7 +98,7 @@ TAP_FN void is_found(uint32_t but, const char *when)
 static struct {
 	gpc_block ref[64 * LONGEST], own[VRAM], room[MOVES];
 	struct gpc_move move[2 * MOVES];
-	uint32_t refs, owned, moves, demoted;   /* the first moves are demotions, others in limbo */
+	uint32_t refs, owned, moves, demoted;   /* the first moves are demotions, others detached */
 } held;
 
 /* ---- recency: who goes next, by stamps alone ---- */

@@ -65,7 +65,7 @@ TAP_FN void serve_to_rest(gpc *c)
 	int i;
 
 	for (i = 0; i < 200 && c->writer; i++) {
-		if (gpc_writer_serve(c, 0) == 0 && i && retire_idle(c->writer))
+		if (gpc_writer_serve(c, 0) == 0 && i && grace_idle(c->writer))
 			break;
 	}
 }

@@ -94,8 +94,8 @@ static void state_full(void)
 	must_be(gpc_acquire(boss, 0, k, 2, b, 0), 2);
 }
 
-/* Two keys are in limbo, one is on its way to RAM. */
-static void state_limbo(void)
+/* Two keys are detached, one is on its way to RAM. */
+static void state_detached(void)
 {
 	struct gpc_move m[2], d;
 	gpc_block b[2];
@@ -190,7 +190,7 @@ struct table_state {
 
 static const struct table_state states[] = {
 	{"empty", "none", state_empty},	    {"half", "none", state_half},
-	{"full", "none", state_full},	    {"limbo", "none", state_limbo},
+	{"full", "none", state_full},	    {"detached", "none", state_detached},
 	{"crowded", "none", state_crowded}, {"dead", "none", state_dead},
 	{"mirror", "host", state_full},
 };
