@@ -206,6 +206,7 @@ static void test_promote(void)
 	struct gpc_move m[2], v[2];
 	gpc_block b[2], got[2];
 	gpc_key k[3];
+	int n;
 
 	chain_keys(s.c, 1, 2, k);
 	chain_make(s.c, 1, 1, 2, b);
@@ -214,8 +215,8 @@ static void test_promote(void)
 	refused(gpc_promote(s.c, b, 2, 0, m, v, 0, 0), EAGAIN, "a promotion, tried");
 	refused(gpc_promote(s.c, b, 2, 0, m, v, 0, SHORT_MS), ETIMEDOUT,
 		"waited for shortly");
-	refused(gpc_promote(s.c, b, 2, 0, m, NULL, 0, SHORT_MS), ENOSPC,
-		"that one is under way still");
+	n = gpc_promote(s.c, b, 2, 0, m, NULL, 0, SHORT_MS);
+	ok(n == -ENOSPC || n == -ETIMEDOUT, "the sources are pinned still, or just let go: %d", n);
 	ok(find(s.c, 1) == b[0] && find(s.c, 2) == b[1], "the sources stay");
 	scene_open(&s);
 	settle(s.c);

@@ -167,6 +167,11 @@ t_scripts = \
 	%reldir%/920-pkg-config.t
 
 t_support = \
+	%reldir%/lib/brat.h \
+	%reldir%/lib/files.h \
+	%reldir%/lib/hand.h \
+	%reldir%/lib/looks.h \
+	%reldir%/lib/recency.h \
 	%reldir%/lib/actor.h \
 	%reldir%/lib/cache.h \
 	%reldir%/lib/checked.h \
