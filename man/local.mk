@@ -51,6 +51,7 @@ dist_man_MANS += \
 	%reldir%/gpc_release.3 \
 	%reldir%/gpc_version.3 \
 	%reldir%/gpc_ticket_wait.3 \
+	%reldir%/gpc_tokens_get.3 \
 	%reldir%/gpc_walk.3 \
 	%reldir%/gpc_writer_drop.3 \
 	%reldir%/gpc_writer_serve.3 \

@@ -10,6 +10,8 @@
 
 #include "peer/handle.h"
 
+struct notes;
+
 struct op {                              /* commands submitted together */
 	struct op *next;
 	uint64_t position;
@@ -30,6 +32,7 @@ struct op {                              /* commands submitted together */
 	/* Under ring_lock, once: what the answers mean. */
 	void (*take)(gpc *c, struct op *op);
 	gpc_block *resident;             /* publish */
+	const struct notes *notes;       /* publish: stored when it is sent; NULL = not, or not again */
 	const uint32_t *index;           /* publish: slot -> place in resident; NULL = same */
 	gpc_block out[];                 /* groups: 3 n answers: block, to, tag */
 };

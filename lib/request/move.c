@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include "request/note.h"
 #include "request/request.h"
 #include "peer/hold.h"
 
@@ -109,8 +110,10 @@ GPC_EXPORT int gpc_promote(gpc *c, const gpc_block *blocks, uint32_t n, int to,
 
 /* The commit ends the reservation of its target, whatever the answer.  Where the caller has a
  * reference on the source, the target's cell counts as one before the commit is shown to the
- * writer, so that the reference moves without a gap; `out` remembers for which moves, then holds
- * the results. */
+ * writer, so that the reference moves without a gap; `out` remembers what each is (enum), then
+ * holds the results. */
+enum { NOT_SENT, MOVES_ALONG, MOVES_ALONE };
+
 static void take_commit(gpc *c, struct op *op)
 {
 	struct ref_sum sum = { 0 };
@@ -121,7 +124,7 @@ static void take_commit(gpc *c, struct op *op)
 		uint32_t from = pool_record(&c->seg, s->block), to = pool_record(&c->seg, s->to);
 
 		op->result += s->result == 0;
-		if (op->out[i] == 1 && from != SHM_NO_RECORD && to != SHM_NO_RECORD) {
+		if (op->out[i] == MOVES_ALONG && from != SHM_NO_RECORD && to != SHM_NO_RECORD) {
 			hold_step(c, to, s->to, s->result < 0 ? HOLD_GONE : HOLD_LIVE, &sum);
 			if (s->result == 0 && !refs_drop(c, from, s->block, &sum))
 				refs_drop(c, to, s->to, &sum);
@@ -145,6 +148,29 @@ static bool is_target(gpc *c, uint32_t record, const struct shm_command *s)
 	return hold_is_owner(c, record) && seg_record(&c->seg, record)->op == s->arg;
 }
 
+static bool is_victim(gpc *c, uint32_t target)
+{
+	return load_relaxed(&seg_record(&c->seg, target)->flags) & REC_DETACHED;
+}
+
+/* A commit that is sent a second time stores none: its target may be LIVE by now.  Victims first: where
+ * theirs stands, the note of what takes their place is stored. */
+static void send_notes(gpc *c, const struct op *op)
+{
+	uint32_t i, to, victims;
+
+	for (victims = 2; victims--;)
+		for (i = 0; i < op->n; i++) {
+			const struct shm_command *s = ring_slot(c, op, i);
+
+			if (op->out[i] == NOT_SENT || s->flags & CF_CANCEL)
+				continue;
+			to = pool_record(&c->seg, s->to);
+			if (is_victim(c, to) == (victims == 1))
+				notes_move(c, to);
+		}
+}
+
 static void send_commit(gpc *c, struct op *op)
 {
 	struct ref_sum sum = { 0 };
@@ -155,16 +181,18 @@ static void send_commit(gpc *c, struct op *op)
 		bool moves_along = !(s->arg & MOVE_NOT_HELD) && !(s->flags & CF_CANCEL);
 
 		s->arg &= ~MOVE_NOT_HELD;
-		op->out[i] = 0;
+		op->out[i] = NOT_SENT;
 		from = pool_record(&c->seg, s->block);
 		to = pool_record(&c->seg, s->to);
 		if (to == SHM_NO_RECORD || !is_target(c, to, s))
 			continue;
 		if (from != SHM_NO_RECORD && moves_along && is_held(c, from))
-			op->out[i] = hold_step(c, to, s->to, HOLD_SEND, &sum);
+			op->out[i] = hold_step(c, to, s->to, HOLD_SEND, &sum) ? MOVES_ALONG : NOT_SENT;
 		else
-			hold_step(c, to, s->to, HOLD_PART, &sum);
+			op->out[i] = hold_step(c, to, s->to, HOLD_PART, &sum) ? MOVES_ALONE : NOT_SENT;
 	}
+	if (notes_kept(c))
+		send_notes(c, op);
 	refs_account(c, &sum);
 }
 
