@@ -23,6 +23,7 @@ t_programs = \
 	%reldir%/110-publish.t \
 	%reldir%/111-ask.t \
 	%reldir%/112-keys.t \
+	%reldir%/113-notes.t \
 	%reldir%/120-reserve.t \
 	%reldir%/121-wait.t \
 	%reldir%/122-window.t \
@@ -66,6 +67,7 @@ t_programs = \
 	%reldir%/200-workers.t \
 	%reldir%/210-spaces.t \
 	%reldir%/211-moves-race.t \
+	%reldir%/212-notes-race.t \
 	%reldir%/220-readers.t \
 	%reldir%/230-seats.t \
 	%reldir%/231-dead-seats.t \
@@ -93,6 +95,7 @@ t_programs = \
 	%reldir%/364-takeover-large.t \
 	%reldir%/365-takeover-memory.t \
 	%reldir%/366-moves-die.t \
+	%reldir%/367-notes-die.t \
 	%reldir%/370-full.t \
 	%reldir%/390-hostile-files.t \
 	%reldir%/391-hostile-peer.t \
@@ -174,6 +177,7 @@ t_support = \
 	%reldir%/lib/model.h \
 	%reldir%/lib/namespaces.h \
 	%reldir%/lib/neighbour.h \
+	%reldir%/lib/notes.h \
 	%reldir%/lib/options.h \
 	%reldir%/lib/scratch.h \
 	%reldir%/lib/stops.h \
