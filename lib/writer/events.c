@@ -28,7 +28,7 @@ static struct shm_change *place(struct writer *w)
 
 /* A peer can write the note of the record: here is a copy that none can, since who reads that a block
  * is gone finds the engine's name of it nowhere else. */
-static void prepare_note(struct writer *w, uint32_t record)
+static __attribute__((noinline)) void prepare_note(struct writer *w, uint32_t record)
 {
 	uint64_t number = w_state(w)->events_head & (w->seg.header.geometry.changes - 1), i;
 	uint64_t *to = (uint64_t *)SEG_AT(w->seg.index, w->seg.at.change_note, struct shm_note, number);
