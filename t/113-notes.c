@@ -350,17 +350,27 @@ static void test_move(uint32_t ram_space, uint32_t flags)
 }
 
 /* The victim of a reserve, whose block is the caller's before the victim has moved. */
-static void test_victim(bool first)
+enum victim { COMMITTED_FIRST, PUBLISHED_FIRST, REFUSED_FIRST };
+
+static void test_victim(enum victim how)
 {
 	gpc *c = notes_cache(cache_config(2, 4), true, true);
 	gpc_block b[2] = { say_new(c, VRAM, 1), say_new(c, VRAM, 2) }, got;
 	struct gpc_move m = { .to = -1 };
+	gpc_block res;
 
 	must(gpc_release(c, (gpc_block[2]){ b[1], b[0] }, 2));     /* the last goes first */
 	is_int(gpc_reserve(c, VRAM, 1, &got, GPC_OPTIONS(gpc_reserve_options, .moves = &m), 0, 1000),
 	       1, "a block with a victim in it");
 	ok(m.to >= 0 && got == b[0], "which moves");
-	if (!first) {                    /* against the rule: its bytes are gone, and so is its note */
+	if (how == REFUSED_FIRST) {      /* against the rule, as is the next one */
+		is_int(say(c, 2, got, &res, -1), 0, "its block does not get a key that is live");
+		must(gpc_release(c, &res, 1));
+		is_int(gpc_commit(c, &m, 1, NULL, 0, -1), 1, "the victim's key is live");
+		ok(!tokens_say(c, 1, m.to) && notes_entry(c, 1).digest_bytes == 0,
+		   "without that key's note");
+		is_int(say(c, 3, got, NULL, -1), 1, "another one");
+	} else if (how == PUBLISHED_FIRST) {     /* its bytes are gone, and so is its note */
 		is_int(say(c, 3, got, NULL, -1), 1, "published anew before that");
 		is_int(gpc_commit(c, &m, 1, NULL, 0, -1), 1, "the victim's key is live");
 		ok(!tokens_say(c, 1, m.to) && notes_entry(c, 1).digest_bytes == 0,
@@ -476,8 +486,9 @@ static void tests(void)
 	test_move(0, 0);
 	test_move(1, 0);
 	test_move(1, GPC_COPY);
-	test_victim(true);
-	test_victim(false);
+	test_victim(COMMITTED_FIRST);
+	test_victim(PUBLISHED_FIRST);
+	test_victim(REFUSED_FIRST);
 	test_swap();
 	test_again();
 	test_scribbled();
