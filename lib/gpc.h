@@ -138,6 +138,8 @@ struct gpc_config {                  /* zero = default everywhere; set size */
 	                              * 0 = 64; -1 = none, capacity exact */
 	uint32_t quarantine_ms;      /* delay before a dead peer's reserved blocks are reused when
 	                              * its process cannot be seen to have exited; 0 = 1000 */
+	uint32_t keep_tokens;        /* 1 = the tokens of each block are kept, 4 bytes each; 0 */
+	uint32_t keep_digests;       /* 1 = a digest and a group of each block are kept; 0 */
 	uint32_t peer_quota;         /* most blocks any peer may hold reserved; 0 = no limit.
 	                              * Where victims of a reserve or promote move to is given
 	                              * besides, so with open moves it is twice as many */
@@ -197,6 +199,7 @@ struct gpc_info {                    /* set size */
 	int32_t peer;                /* seat of this handle; -1 = read-only */
 	uint32_t tick_us;
 	int32_t free_target;
+	uint32_t keep_tokens, keep_digests;
 	uint64_t tick, bytes;        /* bytes: of all segments */
 	uint64_t buckets;
 	char hash[16];
@@ -241,6 +244,8 @@ struct gpc_entry {                   /* one live block, for walks */
 	gpc_block block;
 	uint32_t depth, tag, refs;
 	uint64_t stamp;
+	uint32_t group, digest_bytes;        /* as published; zero when none was given, or none ... */
+	uint8_t digest[32];          /* ... is kept (keep_digests) */
 };
 
 struct gpc_event {
@@ -249,6 +254,8 @@ struct gpc_event {
 	uint32_t tag;
 	gpc_block block, was;        /* was: GPC_MOVED, the block that held the key before */
 	gpc_key key, parent;
+	uint32_t group, digest_bytes;        /* as in gpc_entry; of GPC_STORED, GPC_REMOVED and ... */
+	uint8_t digest[32];          /* ... GPC_MOVED */
 };
 enum { GPC_STORED = 1, GPC_REMOVED = 2, GPC_MOVED = 3, GPC_CLEARED = 4,
        GPC_RETURNED = 5 };           /* a block of a CALLER pool is its owner's again */
@@ -404,6 +411,12 @@ struct gpc_publish_options {         /* zero = default; set size */
 	uint32_t tag;                /* of all blocks of the call: gpc_pool_clear, events, walks */
 	gpc_block *resident;         /* room for n: what became of each, see below; NULL */
 	gpc_ticket *ticket;          /* gets the ticket; NULL */
+	uint32_t group;              /* notes, which the cache keeps beside each block and never looks
+	                              * at: the KV group of all blocks of the call (keep_digests) */
+	const uint32_t *tokens;      /* n * block_tokens, in the order of blocks (keep_tokens) */
+	const void *digests;         /* the engine's own names: that of block i is the digest_bytes,
+	                              * 1 to 32, at digests + i * digest_stride (keep_digests) */
+	uint32_t digest_bytes, digest_stride;
 };
 
 int gpc_publish(gpc *c, const gpc_key *parents, const gpc_key *keys, const gpc_block *blocks,
@@ -419,6 +432,8 @@ int gpc_publish(gpc *c, const gpc_key *parents, const gpc_key *keys, const gpc_b
  *                   in another space, -EPERM not reserved by you, -ESTALE pool gone, -EAGAIN
  *                   no bucket free, or not submitted
  * Returns how many are live in blocks[i] now.
+ * Notes are those of the block's own publisher, for as long as the key stays, whatever block it
+ * moves to: a duplicate's are forgotten.  -EINVAL: notes that this cache does not keep.
  * Timeout 0 submits, all n or none (-EAGAIN: the ring has no room; n is at most 4096), and
  * returns 0; gpc_ticket_wait tells when resident is filled.
  * -ENOTCONN, -ETIMEDOUT: this writer or the next one carries out what was submitted, and a later
@@ -557,6 +572,11 @@ int gpc_walk(gpc *c, uint64_t *cursor, struct gpc_entry *out, uint32_t n);
 /* [shared] Every entry live throughout, parents first; *cursor starts at 0; returns how
  * many; 0 = done.  Here, in gpc_lookup, gpc_match and gpc_event_read of a read-only
  * handle: -EBADMSG when a file of the cache is cut off or missing. */
+
+int gpc_tokens_get(gpc *c, const gpc_key *key, gpc_block block, uint32_t *tokens, uint32_t n);
+/* [shared] The tokens that a live block was published with, up to n of them; returns how many
+ * (block_tokens at most; 0 = its publisher gave none).  -ESTALE: the block does not hold that key
+ * now.  -ENOENT: this cache keeps none (keep_tokens). */
 
 int gpc_event_read(gpc *c, uint64_t *cursor, struct gpc_event *out, uint32_t n);
 /* [shared] Numbered changes in order, across writers.  *cursor starts at 0 (oldest kept)

@@ -43,6 +43,7 @@ lib_gpc_sources = \
 	%reldir%/inspect/events.c \
 	%reldir%/inspect/inspect.c \
 	%reldir%/inspect/inspect.h \
+	%reldir%/inspect/note.c \
 	%reldir%/inspect/stats.c \
 	%reldir%/inspect/walk.c \
 	%reldir%/peer/epoch.c \
@@ -79,6 +80,8 @@ lib_gpc_sources = \
 	%reldir%/reader/view.c \
 	%reldir%/reader/view.h \
 	%reldir%/request/move.c \
+	%reldir%/request/note.c \
+	%reldir%/request/note.h \
 	%reldir%/request/pool.c \
 	%reldir%/request/publish.c \
 	%reldir%/request/release.c \
@@ -93,6 +96,8 @@ lib_gpc_sources = \
 	%reldir%/segment/geometry.h \
 	%reldir%/segment/lockfile.c \
 	%reldir%/segment/lockfile.h \
+	%reldir%/segment/note.c \
+	%reldir%/segment/note.h \
 	%reldir%/segment/pages.c \
 	%reldir%/segment/peek.c \
 	%reldir%/segment/peek.h \

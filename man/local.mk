@@ -50,6 +50,7 @@ dist_man_MANS += \
 	%reldir%/gpc_strerror.3 \
 	%reldir%/gpc_ticket_last.3 \
 	%reldir%/gpc_ticket_wait.3 \
+	%reldir%/gpc_tokens_get.3 \
 	%reldir%/gpc_unlink.3 \
 	%reldir%/gpc_version.3 \
 	%reldir%/gpc_walk.3 \

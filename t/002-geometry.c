@@ -71,6 +71,8 @@ static void test_refusals(void)
 	REFUSED("free_target", .free_target = -2);
 	REFUSED("free_target", .free_target = INT32_MAX);
 	REFUSED("tick_us", .tick_us = UINT32_MAX);
+	REFUSED("keep_tokens", .keep_tokens = 2);
+	REFUSED("keep_digests", .keep_digests = 2);
 	REFUSED("quarantine_ms", .quarantine_ms = UINT32_MAX);
 	is_int(FROM(.max_blocks = 164, .vram_blocks = 50, .ram_blocks = 50), 0,
 	       "just enough");
@@ -84,11 +86,11 @@ static void test_check(void)
 	int taken = 0, wrong = 0;
 
 	FROM();
-	is_int(geometry_check(&g), 0, "what we make passes");
+	is_int(geometry_check(&g, 16), 0, "what we make passes");
 	for (i = 0; i < n * 32; i++) {
 		bad = g;
 		word[i / 32] ^= 1u << (i % 32);
-		switch (geometry_check(&bad)) {
+		switch (geometry_check(&bad, 16)) {
 		case 0:                          /* max_pools stands alone */
 			taken++;
 			wrong += i / 32 != 2;
@@ -102,9 +104,9 @@ static void test_check(void)
 	is_int(wrong, 0, "one flipped bit is noticed in all but max_pools");
 	ok(taken >= 3 && taken <= 6, "%d other numbers of pools are possible", taken);
 	memset(&bad, 0, sizeof(bad));
-	is_int(geometry_check(&bad), -EBADMSG, "all zero");
+	is_int(geometry_check(&bad, 16), -EBADMSG, "all zero");
 	memset(&bad, 0xff, sizeof(bad));
-	is_int(geometry_check(&bad), -EBADMSG, "all ones");
+	is_int(geometry_check(&bad, 16), -EBADMSG, "all ones");
 }
 
 /* Regions in the order of shm.h, each on a page and large enough for what is in it. */
@@ -130,13 +132,16 @@ static int layout_is_wrong(const struct shm_geometry *geo)
 				  b * 64,
 				  at.change,
 				  geo->changes * 64ull,
+				  at.change_note,
+				  geo->keep & KEEP_DIGESTS ? geo->changes * 64ull : 0,
 				  at.index_bytes,
 				  0};
 	const uint64_t control[] = {
 		0,	  4096,		 at.shared,	   4096,
 		at.seat,  p * 4096,	 at.section,	   p * 4096,
 		at.ring,  p * 4096 * 64, at.ref,	   b * geo->ref_stride,
-		at.stamp, b * 8,	 at.control_bytes, 0};
+		at.stamp, b * 8,	 at.note,	   b * geo->note_lines * 64,
+		at.control_bytes, 0};
 	const uint64_t *all[] = {index, control};
 	size_t sizes[] = {ARRAY_SIZE(index), ARRAY_SIZE(control)}, i, j;
 
@@ -146,7 +151,7 @@ static int layout_is_wrong(const struct shm_geometry *geo)
 			    all[j][i + 2] < all[j][i] + all[j][i + 1] ||
 			    all[j][i + 2] >= all[j][i] + all[j][i + 1] + 4096)
 				return 1;
-	return at.index_bytes >> 40 || at.control_bytes >> 40;
+	return at.index_bytes >> 40 || at.control_bytes >> 48;
 }
 
 static void test_layout(void)
@@ -164,10 +169,37 @@ static void test_layout(void)
 				bad += FROM(.max_blocks = blocks[i],
 					    .max_peers = peers[j],
 					    .max_pools = pools[k]) != 0;
-				bad += geometry_check(&g) != 0;
+				bad += geometry_check(&g, 16) != 0;
 				bad += layout_is_wrong(&g);
 			}
 	is_int(bad, 0, "regions follow each other on pages, for all shapes");
+}
+
+static void test_notes(void)
+{
+	static const uint32_t tokens[] = { 1, 15, 16, 17, 256, 65536 },
+			      lines[] = { 2, 2, 2, 3, 17, 4097 };
+	size_t i;
+	int bad = 0;
+
+	is_int(FROM(), 0, "no notes");
+	ok(!g.note_lines && !g.keep, "are kept unless somebody asks");
+	is_int(FROM(.keep_digests = 1, .block_tokens = 65536), 0, "digests");
+	is_int(g.note_lines, 1, "take a line each, whatever a block is");
+	for (i = 0; i < ARRAY_SIZE(tokens); i++) {
+		bad += FROM(.keep_tokens = 1, .block_tokens = tokens[i], .keep_digests = i & 1,
+			    .max_blocks = 1u << (28 - 4 * i)) != 0;
+		bad += g.note_lines != lines[i];
+		bad += geometry_check(&g, tokens[i]) != 0;
+		bad += layout_is_wrong(&g);
+		bad += geometry_check(&g, tokens[i] + 16) != -EBADMSG;
+		g.note_lines ^= 1;
+		bad += geometry_check(&g, tokens[i]) != -EBADMSG;
+		g.note_lines ^= 1;
+		g.keep |= 4;
+		bad += geometry_check(&g, tokens[i]) != -EBADMSG;
+	}
+	is_int(bad, 0, "tokens take 16 a line behind it");
 }
 
 static int body(void)
@@ -176,6 +208,7 @@ static int body(void)
 	test_refusals();
 	test_check();
 	test_layout();
+	test_notes();
 	return done_testing();
 }
 

@@ -102,6 +102,9 @@ for option in --max-blocks --vram-blocks --ram-blocks --max-peers --max-pools; d
 	refuses 2 '--block-size is missing' gpcd "$cache" --dir "$shm" $option 3
 done
 refuses 2 '--block-size is missing' gpcd "$cache" --dir "$shm" --device host
+for option in --keep-tokens --keep-digests; do
+	refuses 2 '--block-size is missing' gpcd "$cache" --dir "$shm" $option
+done
 
 refuses 1 'No such file or directory' \
 	gpcd "$cache" --dir "$shm/nowhere" --block-size 16
@@ -118,12 +121,13 @@ is "$(ls "$shm" | grep -v '\.lock$')" '' "what was refused has left no segment"
 
 serve all --block-size 32 --max-blocks 1k --vram-blocks 100 --ram-blocks 50 \
 	--max-peers 5 --max-pools 3 --device host --tick exact --free-target 7 \
-	--quarantine 300 --quota 9 --mode 0640 --layout 00ff7F
+	--quarantine 300 --quota 9 --mode 0640 --layout 00ff7F --keep-tokens --keep-digests
 inspect --json stat all
 is "$(value block_tokens)" 32 "--block-size"
 is "$(value max_blocks)" 1024 "--max-blocks, with a suffix"
 is "$(value max_peers)" 5 "--max-peers"
 is "$(value max_pools)" 3 "--max-pools"
+is "$(values keeps/0 keeps/1)" 'digests tokens' "--keep-digests, --keep-tokens"
 is "$(value tick tick_us)" "exact
 1" "--tick exact"
 is "$(value free_target)" 7 "--free-target"

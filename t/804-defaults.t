@@ -60,6 +60,7 @@ is "$(default gpcd --vram-blocks) $(default gpcd --ram-blocks)" '0 0' "as it say
 is "$(value devices)" "$(default gpcd --device)" "--device"
 is "$(value tick_us)" "$(default gpcd --tick)000" "--tick"
 is "$(value free_target)" "$(default gpcd --free-target)" "--free-target"
+is "$(value keeps)" '[0]' "--keep-tokens, --keep-digests"
 is "$(stat -c 0%a "$shm/gpc.plain.idx")" "$(default gpcd --mode | sed 's/,.*//')" "--mode"
 serve pools --block-size 16 --vram-blocks 8 --ram-blocks 4
 inspect --json stat pools

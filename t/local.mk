@@ -29,6 +29,7 @@ t_programs = \
 	%reldir%/110-publish.t \
 	%reldir%/111-ask.t \
 	%reldir%/112-keys.t \
+	%reldir%/113-notes.t \
 	%reldir%/120-reserve.t \
 	%reldir%/121-wait.t \
 	%reldir%/122-window.t \
@@ -76,6 +77,7 @@ t_programs = \
 	%reldir%/200-workers.t \
 	%reldir%/210-spaces.t \
 	%reldir%/211-moves-race.t \
+	%reldir%/212-notes-race.t \
 	%reldir%/220-readers.t \
 	%reldir%/230-seats.t \
 	%reldir%/231-dead-seats.t \
@@ -107,6 +109,7 @@ t_programs = \
 	%reldir%/368-left-in-seats.t \
 	%reldir%/369-takeover-damage.t \
 	%reldir%/370-full.t \
+	%reldir%/372-notes-die.t \
 	%reldir%/390-hostile-files.t \
 	%reldir%/391-hostile-peer.t \
 	%reldir%/392-stray-stores.t \
@@ -199,6 +202,7 @@ t_support = \
 	%reldir%/lib/moved.h \
 	%reldir%/lib/namespaces.h \
 	%reldir%/lib/neighbour.h \
+	%reldir%/lib/notes.h \
 	%reldir%/lib/options.h \
 	%reldir%/lib/returned.h \
 	%reldir%/lib/scratch.h \

@@ -11,28 +11,42 @@
 
 #include <errno.h>
 #include <limits.h>
+#include <string.h>
 
 #define START_TRIES 8 /* to catch the oldest change while it is being overwritten */
 
-static bool copy_mapped(const struct shm_change *from, uint64_t seq, struct shm_change *ret)
+struct change {                          /* with the note beside it, where digests are kept */
+	struct shm_change ch;
+	struct shm_note note;
+};
+
+static bool copy_mapped(const struct segment *s, uint64_t number, struct change *ret)
 {
+	const struct shm_change *from = seg_change(s, number);
+	uint64_t seq = number + 1;
+
 	if (load_acquire(&from->seq) != seq)
 		return false;
-	seg_copy_words(ret, from, sizeof(*ret));
+	seg_copy_words(&ret->ch, from, sizeof(ret->ch));
+	if (seg_keeps(s, KEEP_DIGESTS))
+		seg_copy_words(&ret->note, seg_change_note(s, number), sizeof(ret->note));
 	order_fence();
 	/* pairs with (N) of writer/events.c */
 	return load_relaxed(&from->seq) == seq;
 }
 
-/* The same by three reads, each of which ends before the next one begins. */
-static bool copy_from_file(const struct segment *s, uint64_t number, struct shm_change *ret)
+/* The same by reads, each of which ends before the next one begins. */
+static bool copy_from_file(const struct segment *s, uint64_t number, struct change *ret)
 {
-	uint64_t at = s->at.change +
-		      (number & (s->header.geometry.changes - 1)) * sizeof(*ret);
+	uint64_t slot = number & (s->header.geometry.changes - 1);
+	uint64_t at = s->at.change + slot * sizeof(ret->ch);
 	uint64_t before, after;
 
 	segment_read(s->index_fd, at, &before, sizeof(before));
-	segment_read(s->index_fd, at, ret, sizeof(*ret));
+	segment_read(s->index_fd, at, &ret->ch, sizeof(ret->ch));
+	if (seg_keeps(s, KEEP_DIGESTS))
+		segment_read(s->index_fd, s->at.change_note + slot * sizeof(ret->note), &ret->note,
+			     sizeof(ret->note));
 	segment_read(s->index_fd, at, &after, sizeof(after));
 	return before == number + 1 && after == number + 1;
 }
@@ -40,20 +54,23 @@ static bool copy_from_file(const struct segment *s, uint64_t number, struct shm_
 /* Change `number`, if the feed still has it and had it all the while. */
 static bool copy_change(const struct segment *s, uint64_t number, struct gpc_event *out)
 {
-	struct shm_change ch;
+	struct change it = { .note = { .group = 0 } };
+	const struct shm_change *ch = &it.ch;
 
-	if (!(s->snapshot ? copy_from_file(s, number, &ch) :
-			    copy_mapped(seg_change(s, number), number + 1, &ch)))
+	if (!(s->snapshot ? copy_from_file(s, number, &it) : copy_mapped(s, number, &it)))
 		return false;
 	*out = (struct gpc_event){
 		.seq = number + 1,
-		.what = ch.what,
-		.tag = ch.tag,
-		.block = ch.block,
-		.was = ch.was,
-		.key = { { ch.key[0], ch.key[1] } },
-		.parent = { { ch.parent[0], ch.parent[1] } },
+		.what = ch->what,
+		.tag = ch->tag,
+		.block = ch->block,
+		.was = ch->was,
+		.key = { { ch->key[0], ch->key[1] } },
+		.parent = { { ch->parent[0], ch->parent[1] } },
+		.group = it.note.group,
+		.digest_bytes = it.note.digest_bytes,
 	};
+	memcpy(out->digest, it.note.digest, sizeof(out->digest));
 	return true;
 }
 

@@ -10,6 +10,7 @@
 
 #include "inspect/inspect.h"
 #include "peer/hold.h"
+#include "segment/note.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -56,6 +57,18 @@ static uint32_t count_refs(const struct segment *s, uint32_t record)
 	return n;
 }
 
+/* Pairs with (n) of segment/note.c: the word is looked at before and after. */
+static void copy_note(const struct segment *s, uint32_t record, struct gpc_entry *e)
+{
+	struct shm_note note = { .group = 0 };
+
+	if (seg_keeps(s, KEEP_DIGESTS))
+		note_copy(&note, seg_note(s, record), e->key.w);
+	e->group = note.group;
+	e->digest_bytes = note.digest_bytes;
+	memcpy(e->digest, note.digest, sizeof(e->digest));
+}
+
 /* Was it LIVE, and the same block all the while? */
 static bool copy_record(struct gather *g, uint32_t record, struct gpc_entry *e)
 {
@@ -77,6 +90,7 @@ static bool copy_record(struct gather *g, uint32_t record, struct gpc_entry *e)
 		/* pairs with (m) of leave.c: the key is in the block that names this one */
 		if (load_acquire(&r->flags) & REC_MOVED)
 			return false;
+		copy_note(s, record, e);
 		e->refs = count_refs(s, record);
 		e->stamp = STAMP_TICK(load_relaxed(seg_stamp(s, record)));
 		order_fence();

@@ -16,9 +16,11 @@
 struct answer {                          /* what the answer says of one slot of a group */
 	union {
 		struct { gpc_block block, to, victim; };         /* reserve, evict, moves begun */
-		struct { int32_t result; bool takes_along; };    /* commit */
+		struct { int32_t result; bool is_sent, takes_along; };   /* commit */
 	};
 };
+
+struct notes;
 
 struct op {                              /* commands submitted together */
 	struct op *next;
@@ -40,6 +42,7 @@ struct op {                              /* commands submitted together */
 	/* Under ring_lock, once: does what the answers say. */
 	void (*take)(gpc *c, struct op *op);
 	gpc_block *resident;             /* publish */
+	const struct notes *notes;       /* publish: stored when it is sent; NULL = not, or not again */
 	const uint32_t *index;           /* publish: slot -> place in resident; NULL = same */
 	struct answer out[];             /* groups */
 };

@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include "request/note.h"
 #include "request/request.h"
 #include "peer/hold.h"
 
@@ -108,7 +109,8 @@ GPC_EXPORT int gpc_promote(gpc *c, const gpc_block *blocks, uint32_t n, int to,
 
 /* The commit ends the reservation of its target, whatever the answer.  Where the caller has a
  * reference on the source, the target's cell counts as one before the commit is shown to the
- * writer, so that the reference moves without a gap: `takes_along`. */
+ * writer, so that the reference moves without a gap: `takes_along`.  `is_sent`: this command is the one that
+ * ends the reservation. */
 static void take_commit(gpc *c, struct op *op)
 {
 	struct ref_sum sum = { 0 };
@@ -143,6 +145,29 @@ static bool is_target(gpc *c, uint32_t record, const struct shm_command *s)
 	return hold_is_owner(c, record) && seg_record(&c->seg, record)->op == s->move_op;
 }
 
+static bool is_victim(gpc *c, uint32_t target)
+{
+	return load_relaxed(&seg_record(&c->seg, target)->flags) & REC_DETACHED;
+}
+
+/* A commit that is sent a second time stores none: its target may be LIVE by now.  Victims first: where
+ * theirs stands, the note of what takes their place is stored. */
+static void send_notes(gpc *c, const struct op *op)
+{
+	uint32_t i, to, victims;
+
+	for (victims = 2; victims--;)
+		for (i = 0; i < op->n; i++) {
+			const struct shm_command *s = ring_slot(c, op, i);
+
+			if (!op->out[i].is_sent || s->flags & CF_CANCEL)
+				continue;
+			to = pool_record(&c->seg, s->to);
+			if (is_victim(c, to) == (victims == 1))
+				notes_move(c, to);
+		}
+}
+
 static void send_commit(gpc *c, struct op *op)
 {
 	struct ref_sum sum = { 0 };
@@ -159,10 +184,13 @@ static void send_commit(gpc *c, struct op *op)
 		if (to == SHM_NO_RECORD || !is_target(c, to, s))
 			continue;
 		if (from != SHM_NO_RECORD && moves_along && is_held(c, from))
-			op->out[i].takes_along = hold_step(c, to, s->to, HOLD_SEND, &sum);
+			op->out[i].takes_along = op->out[i].is_sent =
+				hold_step(c, to, s->to, HOLD_SEND, &sum);
 		else
-			hold_step(c, to, s->to, HOLD_PART, &sum);
+			op->out[i].is_sent = hold_step(c, to, s->to, HOLD_PART, &sum);
 	}
+	if (notes_kept(c))
+		send_notes(c, op);
 	refs_account(c, &sum);
 }
 

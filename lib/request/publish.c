@@ -10,6 +10,7 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include "request/note.h"
 #include "request/request.h"
 #include "peer/hold.h"
 
@@ -20,6 +21,7 @@ struct publish {                         /* a call's arguments */
 	uint32_t tag;
 	gpc_block *resident;             /* answers, by place in blocks; NULL = nobody asks */
 	bool want_refs;
+	struct notes notes;
 };
 
 /* Of what nobody waits for, the first refusal is kept until gpc_ticket_wait asks. */
@@ -195,13 +197,18 @@ static void send_publish(gpc *c, struct op *op)
 
 	for (i = 0; i < op->n; i++) {
 		struct shm_command *s = ring_slot(c, op, i);
+		uint32_t record = pool_record(&c->seg, s->block);
 
-		if (hold_step(c, pool_record(&c->seg, s->block), s->block,
-			      hold_is_pool_owner(c, s->block) ? HOLD_SEND_OWNED : HOLD_SEND, &sum))
+		if (hold_step(c, record, s->block,
+			      hold_is_pool_owner(c, s->block) ? HOLD_SEND_OWNED : HOLD_SEND, &sum)) {
+			if (op->notes)
+				notes_publish(c, op->notes, op->index[i], record, s->key);
 			continue;
+		}
 		answer(c, op, i, -EPERM);
 		s->op = CMD_NOP;
 	}
+	op->notes = NULL;                /* they are the caller's */
 	refs_account(c, &sum);
 }
 
@@ -232,6 +239,7 @@ static struct op *prepare_part(gpc *c, const struct publish *p, uint32_t from, u
 	}
 	op->index = index;
 	op->resident = p->resident;
+	op->notes = notes_kept(c) ? &p->notes : NULL;
 	op->want_refs = p->want_refs;
 	op->send = send_publish;
 	op->take = take_publish;
@@ -394,13 +402,15 @@ GPC_EXPORT int gpc_publish(gpc *c, const gpc_key *parents, const gpc_key *keys,
 {
 	uint64_t deadline = deadline_from(timeout_ms);
 	struct gpc_publish_options o = { 0 };
-	struct publish p = { parents, keys, blocks, 0, NULL, false };
+	struct publish p = { .parents = parents, .keys = keys, .blocks = blocks };
 	int err = request_check(c, flags, 0, timeout_ms != 0);
 
 	if (err == 0)
 		err = err_timeout(timeout_ms);
 	if (err == 0 && opt)
 		err = err_struct("gpc_publish_options", opt, 2 * sizeof(o.size), &o, sizeof(o));
+	if (err == 0 && opt)
+		err = notes_take(c, &o, &p.notes);
 	if (err < 0)
 		return err;
 	if (n && (!keys || !blocks))

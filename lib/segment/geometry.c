@@ -15,8 +15,8 @@
 #define MAX_TOKENS      65536u
 
 /* The largest geometry stays far below 2^63 bytes, so sums of regions cannot wrap. */
-_Static_assert((uint64_t)MAX_BLOCKS *(64 + 64 + 2 * (GPC_MAX_PEERS + 4) + 8) < 1ull << 40,
-	       "offsets fit");
+_Static_assert((uint64_t)MAX_BLOCKS *(64 + 64 + 2 * (GPC_MAX_PEERS + 4) + 8 + 64 +
+				      4 * MAX_TOKENS) < 1ull << 48, "offsets fit");
 
 /* Half of the entries are in use when every block is live; an odd one out gets its
  * bucket. */
@@ -39,8 +39,17 @@ static uint32_t changes_for(uint32_t max_blocks)
 	return n;
 }
 
-static void derive(struct shm_geometry *g)
+/* One for the note itself, and those that the tokens behind it take. */
+static uint32_t note_lines_for(uint32_t keep, uint32_t block_tokens)
 {
+	if (!keep)
+		return 0;
+	return keep & KEEP_TOKENS ? 1 + (block_tokens + 15) / 16 : 1;
+}
+
+static void derive(struct shm_geometry *g, uint32_t block_tokens)
+{
+	g->note_lines = (uint16_t)note_lines_for(g->keep, block_tokens);
 	g->buckets = buckets_for(g->max_blocks);
 	g->ref_stride = stride_for(g->max_peers);
 	g->changes = changes_for(g->max_blocks);
@@ -58,6 +67,9 @@ static int check_policy(const struct gpc_config *cfg)
 		return err;
 	if (cfg->quarantine_ms &&
 	    (err = err_range("quarantine_ms", cfg->quarantine_ms, 1, 3600000)))
+		return err;
+	if ((err = err_range("keep_tokens", cfg->keep_tokens, 0, 1)) ||
+	    (err = err_range("keep_digests", cfg->keep_digests, 0, 1)))
 		return err;
 	if (cfg->free_target < -1 || cfg->free_target > (int32_t)MAX_SLOTS)
 		return err_set(EINVAL, "free_target is %d: it must be -1 (none) to %u",
@@ -88,9 +100,11 @@ int geometry_from_config(const struct gpc_config *cfg, struct shm_geometry *ret)
 	uint32_t pools = !!cfg->vram_blocks + !!cfg->ram_blocks;
 	struct shm_geometry g = {
 		.max_blocks = cfg->max_blocks,
-		.max_peers = cfg->max_peers ? cfg->max_peers : 32,
+		.keep = (uint8_t)((cfg->keep_digests ? KEEP_DIGESTS : 0) |
+				  (cfg->keep_tokens ? KEEP_TOKENS : 0)),
 		.max_pools = cfg->max_pools ? cfg->max_pools : 16,
 	};
+	uint32_t peers = cfg->max_peers ? cfg->max_peers : 32;
 	uint64_t need = 0;
 	int err;
 
@@ -99,7 +113,7 @@ int geometry_from_config(const struct gpc_config *cfg, struct shm_geometry *ret)
 	if (!g.max_blocks)
 		g.max_blocks = need ? (uint32_t)need : 65536;
 	if ((err = err_range("max_blocks", g.max_blocks, 1, MAX_BLOCKS)) ||
-	    (err = err_range("max_peers", g.max_peers, 1, GPC_MAX_PEERS)) ||
+	    (err = err_range("max_peers", peers, 1, GPC_MAX_PEERS)) ||
 	    (err = err_range("max_pools", g.max_pools, 1, GPC_MAX_POOLS)))
 		return err;
 	if (need > g.max_blocks)
@@ -113,12 +127,13 @@ int geometry_from_config(const struct gpc_config *cfg, struct shm_geometry *ret)
 			       "max_pools is %u: vram_blocks and ram_blocks make %u "
 			       "pools",
 			       g.max_pools, pools);
-	derive(&g);
+	g.max_peers = (uint8_t)peers;
+	derive(&g, cfg->block_tokens ? cfg->block_tokens : 16);
 	*ret = g;
 	return 0;
 }
 
-int geometry_check(const struct shm_geometry *g)
+int geometry_check(const struct shm_geometry *g, uint32_t block_tokens)
 {
 	struct shm_geometry ours = *g;
 
@@ -128,14 +143,15 @@ int geometry_check(const struct shm_geometry *g)
 		return err_set(EBADMSG,
 			       "impossible geometry: %u blocks, %u peers, %u pools",
 			       g->max_blocks, g->max_peers, g->max_pools);
-	derive(&ours);
+	derive(&ours, block_tokens);
 	if (g->buckets != ours.buckets || g->ref_stride != ours.ref_stride ||
-	    g->changes != ours.changes)
+	    g->changes != ours.changes || g->note_lines != ours.note_lines ||
+	    g->keep & ~(KEEP_DIGESTS | KEEP_TOKENS))
 		return err_set(EBADMSG,
 			       "geometry contradicts itself: %u buckets, stride %u, "
-			       "%u changes for %u blocks and %u peers",
-			       g->buckets, g->ref_stride, g->changes, g->max_blocks,
-			       g->max_peers);
+			       "%u changes, notes of %u lines for %u blocks of %u tokens and %u peers",
+			       g->buckets, g->ref_stride, g->changes, g->note_lines,
+			       g->max_blocks, block_tokens, g->max_peers);
 	return 0;
 }
 
@@ -159,6 +175,8 @@ void geometry_layout(const struct shm_geometry *g, struct layout *ret)
 	ret->table = place_array(&end, g->buckets, 64);
 	ret->record = place_array(&end, g->max_blocks, sizeof(struct shm_record));
 	ret->change = place_array(&end, g->changes, sizeof(struct shm_change));
+	ret->change_note = place_array(&end, g->keep & KEEP_DIGESTS ? g->changes : 0,
+				       sizeof(struct shm_note));
 	ret->index_bytes = end;
 
 	end = SHM_PAGE;
@@ -170,5 +188,6 @@ void geometry_layout(const struct shm_geometry *g, struct layout *ret)
 			  sizeof(struct shm_command));
 	ret->ref = place_array(&end, g->max_blocks, g->ref_stride);
 	ret->stamp = place_array(&end, g->max_blocks, sizeof(uint64_t));
+	ret->note = place_array(&end, g->max_blocks, g->note_lines * 64ull);
 	ret->control_bytes = end;
 }

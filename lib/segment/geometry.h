@@ -9,14 +9,15 @@
 #define GEOMETRY_TRANSIT 64u              /* transit slots of a RAM pool, by default */
 
 struct layout {                          /* byte offsets */
-	uint64_t state, pool, mirror, tally, table, record, change, index_bytes;
-	uint64_t shared, seat, section, ring, ref, stamp, control_bytes;
+	uint64_t state, pool, mirror, tally, table, record, change, change_note, index_bytes;
+	uint64_t shared, seat, section, ring, ref, stamp, note, control_bytes;
 };
 
 /* Fill in defaults and refuse nonsense; -EINVAL with a sentence. */
 int geometry_from_config(const struct gpc_config *cfg, struct shm_geometry *ret);
-/* Is this geometry, read from a segment, one that we could have written?  -EBADMSG. */
-int geometry_check(const struct shm_geometry *g);
+/* Is this geometry, read from a segment of blocks of so many tokens, one that we could have
+ * written?  -EBADMSG. */
+int geometry_check(const struct shm_geometry *g, uint32_t block_tokens);
 /* g has passed geometry_check: nothing here can overflow. */
 void geometry_layout(const struct shm_geometry *g, struct layout *ret);
 

@@ -107,6 +107,13 @@ static inline uint64_t *seg_stamp(const struct segment *s, uint32_t record)
 	return SEG_AT(s->control, s->at.stamp, uint64_t, record);
 }
 
+/* Only where notes are kept: geometry.note_lines. */
+static inline struct shm_note *seg_note(const struct segment *s, uint32_t record)
+{
+	return SEG_AT(s->control, s->at.note, struct shm_note,
+		      (uint64_t)record * s->header.geometry.note_lines);
+}
+
 static inline const struct shm_state *seg_state(const struct segment *s)
 {
 	return SEG_AT(s->index, s->at.state, const struct shm_state, 0);
@@ -136,6 +143,18 @@ static inline const struct shm_change *seg_change(const struct segment *s, uint6
 {
 	return SEG_AT(s->index, s->at.change, const struct shm_change,
 		      number & (s->header.geometry.changes - 1));
+}
+
+/* Only where digests are kept. */
+static inline const struct shm_note *seg_change_note(const struct segment *s, uint64_t number)
+{
+	return SEG_AT(s->index, s->at.change_note, const struct shm_note,
+		      number & (s->header.geometry.changes - 1));
+}
+
+static inline bool seg_keeps(const struct segment *s, uint32_t what)
+{
+	return (s->header.geometry.keep & what) != 0;
 }
 
 #endif

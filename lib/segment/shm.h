@@ -13,7 +13,8 @@
  *     tally[P]     128   w                       ring[P][4096]  64  p, results w
  *     table[buckets] 64  w                       ref[max_blocks][stride]  u16 cells, p
  *     record[max_blocks] 64 w                    stamp[max_blocks]   u64, p and w
- *     change[]      64   w
+ *     change[]      64   w                       note[max_blocks]    p, where notes are kept
+ *     change_note[] 64   w, with digests
  *
  * Offsets follow from the geometry alone (geometry.h) and are never read from a segment.
  * Fixed-width integers only.  A change here bumps SHM_VERSION and edits gpc_segment(5). */
@@ -44,11 +45,33 @@
 #define LOCK_PEER(i)    (64 + (i))
 
 struct shm_geometry {                    /* all that offsets depend on */
-	uint32_t max_blocks, max_peers, max_pools;
+	uint32_t max_blocks;
+	uint8_t max_peers;
+	uint8_t keep;                    /* set of KEEP_* */
+	uint16_t note_lines;             /* 64 bytes each, of a block's note; 0 = none are kept */
+	uint32_t max_pools;
 	uint32_t buckets;
 	uint32_t ref_stride;             /* bytes of a row of cells, multiple of 8 */
 	uint32_t changes;                /* entries of the changes feed, power of two */
 };
+
+_Static_assert(sizeof(struct shm_geometry) == 24, "geometry layout");
+
+enum { KEEP_DIGESTS = 1 << 0, KEEP_TOKENS = 1 << 1 };
+
+/* What an engine says of a block beside its key; nothing of the index depends on it.  In note[]
+ * the tokens follow, if the cache keeps them.  The generation in the record's word is its sequence:
+ * the block's peer stores it while the block is RESERVED, and from LIVE on it stays. */
+struct shm_note {
+	uint64_t key[2];                 /* whose note it is: of another key it says nothing */
+	uint32_t group;
+	uint8_t digest_bytes;            /* 0 = none; more than 32: scribbled over */
+	uint8_t has_tokens;
+	uint8_t pad0[2];
+	uint8_t digest[32];
+	uint8_t pad1[8];
+};
+_Static_assert(sizeof(struct shm_note) == 64, "note layout");
 
 struct shm_header {                      /* at 0 of index and control; immutable once ready */
 	uint64_t magic;

@@ -77,6 +77,26 @@ static int anonymous(uint64_t bytes, uint32_t unit, uint8_t **ret)
 	return 0;
 }
 
+#define RECORDS_A_READ 256u
+
+/* The control segment was copied after the index: a note may be of a later life of its block.  Whose
+ * word is still the one that was copied has had that note all the while, by the rule of
+ * segment/note.h; the others are copied without. */
+static void drop_late_notes(const struct segment *s)
+{
+	struct shm_record now[RECORDS_A_READ];
+	uint32_t i, j, n, max = s->header.geometry.max_blocks;
+
+	for (i = 0; i < max; i += n) {
+		n = MIN(max - i, RECORDS_A_READ);
+		segment_read(s->index_fd, s->at.record + (uint64_t)i * sizeof(now[0]), now,
+			     n * sizeof(now[0]));
+		for (j = 0; j < n; j++)
+			if (now[j].word != seg_record(s, i + j)->word)
+				memset(seg_note(s, i + j), 0, sizeof(struct shm_note));
+	}
+}
+
 int segment_refresh(struct segment *s)
 {
 	bool index, control;
@@ -87,6 +107,8 @@ int segment_refresh(struct segment *s)
 		return err;
 	index = copy_file(s->index_fd, s->index, s->at.index_bytes);
 	control = copy_file(s->control_fd, s->control, s->at.control_bytes);
+	if (s->header.geometry.note_lines)
+		drop_late_notes(s);
 	s->cut = !index || !control;
 	s->truncated = s->cut || s->lock_fd < 0;
 	return 0;

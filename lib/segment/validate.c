@@ -215,7 +215,7 @@ static int check_content(const struct segment *s, const struct shm_header *h)
 		return err_set(EBADMSG, "%s: the header is damaged", s->name);
 	if (h->checksum != segment_header_sum(h))
 		return err_set(EBADMSG, "%s: the header's checksum is wrong", s->name);
-	if ((err = geometry_check(&h->geometry)))
+	if ((err = geometry_check(&h->geometry, h->block_tokens)))
 		return err;
 	geometry_layout(&h->geometry, &at);
 	if (h->bytes != at.index_bytes || !h->block_tokens || h->block_tokens > 65536 ||
@@ -332,6 +332,10 @@ static int check_config(const struct segment *s, const struct gpc_config *cfg)
 	    (err = check_field(s, "tick_us", h->tick_us, cfg->tick_us)) ||
 	    (err = check_field(s, "quarantine_ms", h->quarantine_ms,
 			       cfg->quarantine_ms)) ||
+	    (err = check_field(s, "keep_tokens", !!(g->keep & KEEP_TOKENS),
+			       cfg->keep_tokens)) ||
+	    (err = check_field(s, "keep_digests", !!(g->keep & KEEP_DIGESTS),
+			       cfg->keep_digests)) ||
 	    (err = check_field(s, "peer_quota", h->peer_quota, cfg->peer_quota)))
 		return err;
 	if (cfg->free_target && h->free_target != MAX(cfg->free_target, 0))

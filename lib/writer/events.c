@@ -16,6 +16,7 @@
 #include "config.h"
 
 #include <string.h>
+#include "segment/note.h"
 #include "writer/events.h"
 #include "writer/memory.h"
 
@@ -25,7 +26,24 @@ static struct shm_change *place(struct writer *w)
 		      w_state(w)->events_head & (w->seg.header.geometry.changes - 1));
 }
 
-static void prepare(struct writer *w, const struct shm_change *from)
+/* A peer can write the note of the record: here is a copy that none can, since who reads that a block
+ * is gone finds the engine's name of it nowhere else. */
+static __attribute__((noinline)) void prepare_note(struct writer *w, uint32_t record)
+{
+	uint64_t number = w_state(w)->events_head & (w->seg.header.geometry.changes - 1), i;
+	uint64_t *to = (uint64_t *)SEG_AT(w->seg.index, w->seg.at.change_note, struct shm_note, number);
+	uint64_t words[sizeof(struct shm_note) / sizeof(uint64_t)] = { 0 };
+	struct shm_note note;
+
+	if (record != NONE) {
+		note_copy(&note, seg_note(&w->seg, record), w_record(w, record)->key);
+		memcpy(words, &note, sizeof(words));
+	}
+	for (i = 0; i < ARRAY_SIZE(words); i++)
+		store_relaxed(&to[i], words[i]);
+}
+
+static void prepare(struct writer *w, const struct shm_change *from, uint32_t record)
 {
 	struct shm_change *ch = place(w);
 
@@ -41,6 +59,8 @@ static void prepare(struct writer *w, const struct shm_change *from)
 	store_relaxed(&ch->key[1], from->key[1]);
 	store_relaxed(&ch->parent[0], from->parent[0]);
 	store_relaxed(&ch->parent[1], from->parent[1]);
+	if (seg_keeps(&w->seg, KEEP_DIGESTS))
+		prepare_note(w, record);
 	store_release(&ch->seq, w_state(w)->events_head + 1);
 }
 
@@ -52,7 +72,7 @@ void events_prepare(struct writer *w, uint32_t what, uint32_t record, gpc_block 
 		.key = { r->key[0], r->key[1] }, .parent = { r->parent[0], r->parent[1] },
 	};
 
-	prepare(w, &ch);
+	prepare(w, &ch, record);
 }
 
 void events_commit(struct writer *w)
@@ -76,7 +96,7 @@ void events_cleared(struct writer *w, uint32_t pool, uint32_t tag)
 	struct shm_change ch = { .what = GPC_CLEARED, .tag = tag,
 				 .block = GPC_BLOCK((gpc_block)pool, 0), .was = GPC_NONE };
 
-	prepare(w, &ch);
+	prepare(w, &ch, NONE);
 	order_stores();
 	store_relaxed(&w_state(w)->clearing, clearing(pool, tag));
 	events_commit(w);
@@ -102,7 +122,7 @@ void events_returned(struct writer *w, uint32_t record)
 	struct shm_change ch = { .what = GPC_RETURNED, .block = w_block(w, record),
 				 .was = GPC_NONE };
 
-	prepare(w, &ch);
+	prepare(w, &ch, NONE);
 }
 
 /* The pool's note before the head: whoever sees a change sees that it has to look for it. */

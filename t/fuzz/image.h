@@ -144,7 +144,7 @@ FUZZ_FN void image_seal(void)
 	h.checksum = key_checksum(&h, offsetof(struct shm_header, checksum));
 	memcpy(image[INDEX].map, &h, sizeof(h));
 	h.magic = SHM_MAGIC_CONTROL;
-	if (geometry_check(&h.geometry) == 0) {
+	if (geometry_check(&h.geometry, h.block_tokens) == 0) {
 		struct layout at;
 
 		geometry_layout(&h.geometry, &at);

@@ -33,7 +33,8 @@ enum {
 	OPT_NUMBER = 256,            /* + index into numbers */
 	OPT_DEVICE = OPT_NUMBER + NUMBERS,
 	OPT_TICK, OPT_FREE_TARGET, OPT_MODE, OPT_GROUP, OPT_DIR, OPT_LAYOUT, OPT_PIDFILE,
-	OPT_STANDBY, OPT_FOREGROUND, OPT_DAEMONIZE, OPT_UNLINK, OPT_QUIET,
+	OPT_KEEP_TOKENS, OPT_KEEP_DIGESTS, OPT_STANDBY, OPT_FOREGROUND, OPT_DAEMONIZE,
+	OPT_UNLINK, OPT_QUIET,
 };
 
 static const struct option options[] = {
@@ -48,6 +49,8 @@ static const struct option options[] = {
 	{ "device", required_argument, NULL, OPT_DEVICE },
 	{ "tick", required_argument, NULL, OPT_TICK },
 	{ "free-target", required_argument, NULL, OPT_FREE_TARGET },
+	{ "keep-tokens", no_argument, NULL, OPT_KEEP_TOKENS },
+	{ "keep-digests", no_argument, NULL, OPT_KEEP_DIGESTS },
 	{ "mode", required_argument, NULL, OPT_MODE },
 	{ "group", required_argument, NULL, OPT_GROUP },
 	{ "dir", required_argument, NULL, OPT_DIR },
@@ -82,6 +85,8 @@ static const struct cli_help help[] = {
 	{ "--free-target N", "blocks of each pool that are kept free for the next reserve; 0: none", "64" },
 	{ "--quarantine MS", "wait so long before reuse of blocks that a dead process may write", "1000" },
 	{ "--quota N", "most blocks that one process may hold reserved; 0: no limit", "0" },
+	{ "--keep-tokens", "keep the tokens of each block, 4 bytes each", NULL },
+	{ "--keep-digests", "keep the engine's digest and group of each block", NULL },
 	{ "--mode OCTAL", "permissions of the cache's files", "0600, with --group 0660" },
 	{ "--group NAME", "group whose members may attach", NULL },
 	{ "--layout HEX", "fingerprint of model and block layout; who attaches with another one "
@@ -229,6 +234,8 @@ static bool set_option(struct daemon *d, int opt, const char *arg)
 	case OPT_LAYOUT: return set_layout(d, arg);
 	case OPT_DIR: return set_path(d->dir, "dir", arg);
 	case OPT_PIDFILE: return set_path(d->pidfile, "pidfile", arg);
+	case OPT_KEEP_TOKENS: d->cfg.keep_tokens = 1; return true;
+	case OPT_KEEP_DIGESTS: d->cfg.keep_digests = 1; return true;
 	case OPT_STANDBY: d->standby = true; return true;
 	case OPT_FOREGROUND: d->foreground = true; return true;
 	case OPT_DAEMONIZE: d->background = true; return true;
@@ -263,7 +270,8 @@ int options_parse(struct daemon *d, int argc, char **argv)
 		return cli_bad_name(d->name);
 	d->create = d->cfg.block_tokens != 0;
 	if (!d->create && (d->cfg.max_blocks || d->cfg.vram_blocks || d->cfg.ram_blocks ||
-			   d->cfg.max_peers || d->cfg.max_pools || d->devices[0]))
+			   d->cfg.max_peers || d->cfg.max_pools || d->cfg.keep_tokens ||
+			   d->cfg.keep_digests || d->devices[0]))
 		return cli_usage("--block-size is missing");
 	return -1;
 }

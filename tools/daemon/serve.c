@@ -24,6 +24,7 @@ static const char *option_words(const char *text, char *ret, size_t room)
 		{ "max_peers", "--max-peers" }, { "max_pools", "--max-pools" },
 		{ "devices", "--device" }, { "tick_us", "--tick (in microseconds)" },
 		{ "free_target", "--free-target" },
+		{ "keep_tokens", "--keep-tokens" }, { "keep_digests", "--keep-digests" },
 	};
 	size_t used = 0, i, len;
 

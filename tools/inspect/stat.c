@@ -23,6 +23,7 @@ static const struct column info_columns[] = {
 	{ "tick", "tick", SHOW_TEXT },
 	{ "  microseconds", "tick_us", SHOW_TEXT },
 	{ "free target", "free_target", SHOW_TEXT },
+	{ "keeps", "keeps", SHOW_LIST },
 	{ "hash", "hash", SHOW_TEXT },
 	{ "devices", "devices", SHOW_TEXT },
 	{ "layout", "layout", SHOW_TEXT },
@@ -134,6 +135,17 @@ json_t *inspect_pools(gpc *c)
 
 /* ---- the whole ---- */
 
+static json_t *describe_keeps(const struct gpc_info *info)
+{
+	json_t *list = out_need(json_array());
+
+	if (info->keep_digests)
+		json_array_append_new(list, out_need(json_string("digests")));
+	if (info->keep_tokens)
+		json_array_append_new(list, out_need(json_string("tokens")));
+	return list;
+}
+
 static void describe_info(json_t *o, const struct gpc_info *info)
 {
 	static const uint8_t none[sizeof(info->layout)];
@@ -149,6 +161,7 @@ static void describe_info(json_t *o, const struct gpc_info *info)
 	else
 		set_text(o, "tick", "timed");
 	set(o, "free_target", info->free_target > 0 ? (uint64_t)info->free_target : 0);
+	json_object_set_new(o, "keeps", describe_keeps(info));
 	set(o, "bytes", info->bytes);
 	set(o, "buckets", info->buckets);
 	json_object_set_new(o, "hash", out_string(info->hash, sizeof(info->hash)));
