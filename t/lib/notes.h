@@ -123,4 +123,24 @@ TAP_FN bool tokens_say(gpc *c, uint64_t n, gpc_block block)
 	       !memcmp(got, tokens_of(n), tokens * sizeof(*got)) && got[tokens] == 4711;
 }
 
+static uint64_t notes_cursor;                    /* of the feed */
+
+/* The next change of key number n is of that kind, and says what was said of it. */
+TAP_FN bool event_says(gpc *c, uint32_t what, uint64_t n)
+{
+	gpc_key key = key_of(c, n);
+	struct gpc_event ev;
+
+	while (must(gpc_event_read(c, &notes_cursor, &ev, 1)) == 1)
+		if (key_is(ev.key, key))
+			return ev.what == what && is_said(ev.group, ev.digest_bytes, ev.digest, n);
+	return false;
+}
+
+TAP_FN void says_all(gpc *c, uint64_t n, gpc_block b, const char *when)
+{
+	ok(walk_says(c, n), "%s: the walk has group and digest", when);
+	ok(tokens_say(c, n, b), "%s: the tokens are there", when);
+}
+
 #endif
