@@ -170,7 +170,7 @@ static void first_takes_it_all(struct side *s, const gpc_key *key, gpc_block *b)
 		must_be(result[i], 0);
 		b[i] = m[i].to;
 		must_be(at(s, s->own, key[i + 1]), b[i]);
-		must_be(at(s, SHARED, key[i + 1]), GPC_NONE);
+		crew_until(at(s, SHARED, key[i + 1]) == GPC_NONE, crew_breath());
 		must_be(gpc_release(s->c, &r[i], 1), -EPERM);
 	}
 }
@@ -261,7 +261,7 @@ static void bring_up(struct side *s, struct prompt *p)
 {
 	struct gpc_move m[DEEP];
 	int result[DEEP], i, n;
-	uint32_t want = 0, flags = crew_random(&s->seed, 2) ? GPC_COPY : 0;
+	uint32_t want = 0, flags = crew_random(&s->seed, 2) ? GPC_COPY : 0, base;
 
 	while (p->local + want < p->hit && GPC_POOL(p->block[p->local + want]) == s->ram)
 		want++;
@@ -275,9 +275,12 @@ static void bring_up(struct side *s, struct prompt *p)
 	if (n > 0)
 		need(gpc_commit(s->c, m, (uint32_t)n, result, 0, -1) >= 0, "commit: %s",
 		     gpc_last_error());
-	for (i = 0; i < n && m[i].to >= 0 && result[i] == 0; i++) {
-		need(m[i].from == p->block[p->local], "in order");
-		p->block[p->local++] = m[i].to;
+	for (i = 0, base = p->local; i < n; i++) {
+		if (m[i].to < 0 || result[i] != 0)
+			continue;        /* in its own space already, or refused: it stays */
+		need(m[i].from == p->block[base + (uint32_t)i], "in order");
+		p->block[base + (uint32_t)i] = m[i].to;
+		p->local += p->local == base + (uint32_t)i;
 		count(N_PROMOTED, 1);
 	}
 	verify(p);
@@ -287,7 +290,7 @@ static void fill(struct side *s, struct prompt *p)
 {
 	gpc_block b[DEEP], resident[DEEP];
 	uint32_t i;
-	int n;
+	int n, done;
 
 	if (p->local < p->hit || p->hit == p->n)
 		return;
@@ -300,8 +303,14 @@ static void fill(struct side *s, struct prompt *p)
 	}
 	if (n <= 0)
 		return;
-	must_be(gpc_publish(s->c, p->key + p->hit, p->key + p->hit + 1, b, (uint32_t)n,
-			    GPC_OPTIONS(gpc_publish_options, .resident = resident), 0, -1), n);
+	done = gpc_publish(s->c, p->key + p->hit, p->key + p->hit + 1, b, (uint32_t)n,
+			   GPC_OPTIONS(gpc_publish_options, .resident = resident), 0, -1);
+	if (done == 0 && p->hit && resident[0] == -EXDEV) {
+		/* found here at the end of its move to RAM, which has taken the key since */
+		must_be(gpc_release(s->c, b, (uint32_t)n), 0);
+		return;
+	}
+	need(done == n, "publish: %d of %d, %s", done, n, gpc_last_error());
 	memcpy(p->block + p->hit, b, (size_t)n * sizeof(*b));
 	p->hit += (uint32_t)n;
 	count(N_PUBLISHED, (uint64_t)n);

@@ -260,6 +260,9 @@ static int32_t find_parent(struct writer *w, uint32_t target, uint32_t *ret)
 	struct wpool *p = w_pool_of(w, target);
 	gpc_key parent = { { t->parent[0], t->parent[1] } };
 
+	/* where it came from its parent may have been missing; here it is looked for anew */
+	if (!key_is_zero(&parent) && !(p->flags & GPC_POOL_UNCHAINED))
+		t->flags &= (uint8_t)~REC_UNCHAINED;
 	*ret = NONE;
 	if (!record_has_parent(t))
 		return 0;
