@@ -245,7 +245,7 @@ static void test_kept(void)
 	is_int(gpc_acquire(c, 0, k + 1, 4, b, 0), 0, "no prefix is left");
 	refused(gpc_reserve(c, pool, 1, b, NULL, 0, 1000), ESTALE, "it is going");
 	is_int(gpc_release(e, got, 2), 0, "who used them gives them back");
-	clean(c, "a owner that left");
+	clean(c, "an owner that left");
 	serve_begin(c);
 	is_int(gpc_pool_clear(c, pool, 0, GPC_REMOVE, 2000) <= 0, 1, "then it is gone");
 	serve_end();
@@ -253,7 +253,7 @@ static void test_kept(void)
 	is_int(pool_new(c, GPC_VRAM, 16, 0, 0), pool, "its number is free");
 	ok(get(c, pool).generation != p.generation, "for another generation");
 	must(gpc_close(e));
-	clean(c, "a owner that left");
+	clean(c, "an owner that left");
 	cache_end(c);
 }
 
