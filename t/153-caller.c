@@ -283,7 +283,7 @@ static void test_quota(void)
 	must(gpc_release(owner, b, 8));
 	is_int(gpc_evict(owner, pool, 5, got, GPC_TAKE, 1000), 5, "beyond a quota of 2");
 	is_int(gpc_evict(owner, pool, 5, got, 0, 1000), 3, "either way");
-	end("a owner's quota");
+	end("an owner's quota");
 }
 
 /* The owner's RAM pool is where another pool's victims would go: none of its blocks is taken

@@ -78,7 +78,7 @@ static void test_pools(void)
 	gpc_key k[2];
 	gpc_block b = GPC_BLOCK(caller, 3);
 
-	agrees("blocks of a owner");
+	agrees("blocks of an owner");
 	chain_keys(c, 300, 1, k);
 	is_int(gpc_publish(c, k, k + 1, &b, 1, NULL, 0, -1), 1, "it publishes one");
 	agrees("published");

@@ -198,7 +198,7 @@ static void test(uint32_t flags, bool both, const char *what)
 static int body(void)
 {
 	crew_begin();
-	test(GPC_POOL_OWNED, false, "a worker beside a owner that is killed");
+	test(GPC_POOL_OWNED, false, "a worker beside an owner that is killed");
 	test(GPC_POOL_CALLER, false, "beside one with blocks of its own");
 	test(GPC_POOL_OWNED, true, "beside one that is killed together with the writer");
 	test(GPC_POOL_CALLER, true, "the same, with blocks of its own");

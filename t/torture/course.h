@@ -325,7 +325,7 @@ static void act_clear(struct worker *w)
 	call_ends(w);
 }
 
-/* A pool of another space: nobody's, or with a owner, or all of its owner's. */
+/* A pool of another space: nobody's, or with an owner, or all of its owner's. */
 static void act_pool(struct worker *w)
 {
 	static const uint32_t flags[] = { 0, GPC_POOL_OWNED, GPC_POOL_CALLER };
