@@ -141,8 +141,8 @@ struct gpc_config {                  /* zero = default everywhere; set size */
 	uint32_t keep_tokens;        /* 1 = the tokens of each block are kept, 4 bytes each; 0 */
 	uint32_t keep_digests;       /* 1 = a digest and a group of each block are kept; 0 */
 	uint32_t peer_quota;         /* most blocks any peer may hold reserved; 0 = no limit.
-	                              * Where victims of a reserve or promote move to is given
-	                              * besides, so with open moves it is twice as many */
+	                              * Targets for victims of a reserve or promote come on top:
+	                              * with open moves a peer holds up to twice its quota */
 	uint32_t mode, gid;          /* of the segments; 0 = 0600, group of this process.  0660 with
 	                              * gid lets that group in; world bits are refused */
 	const char *dir;             /* on a tmpfs or hugetlbfs, else slower; /dev/shm */
@@ -328,9 +328,9 @@ int gpc_pool_available(gpc *c, int pool);
  * peer holds there, at least 0.  A block held by k peers is subtracted k times.  A stock
  * is available, whosever it is.  In a pool of CALLER blocks, which nobody reserves from:
  * the blocks that gpc_evict could bring back to the owner now, those that are live and
- * that nobody holds.  Exact when no two peers hold one block (else too low), each held
- * block's ancestors are held as well (else too high), and nothing moves.  Cheap: a
- * scheduler may ask at each step. */
+ * that nobody holds.  The number is too low while two peers hold one block, and too high
+ * while somebody holds a block but not its ancestors.  Cheap: a scheduler may ask at each
+ * step. */
 
 int gpc_pool_clear(gpc *c, int pool, uint32_t tag, uint32_t flags, int timeout_ms);
 /* [writer] Forget every entry (of that tag; 0 = all) of a pool (-1 = all pools), with all
@@ -458,8 +458,8 @@ int gpc_returned(gpc *c, int pool, gpc_block *blocks, uint32_t n, int timeout_ms
 /* [shared] Owner only: up to n of its CALLER blocks of that pool (-1: of all such pools)
  * that came back to it, evicted by anybody, cleared, dropped, or moved elsewhere: nobody
  * finds them or holds them any more, and they may be published anew.  Each return of a
- * block is told once, by one thread's call.  What the owner's own gpc_evict names is told
- * by that.  Waits for the first one up to the timeout; returns how many, 0 = none in that
+ * block is told once, by one thread's call.  A block that the owner's own gpc_evict names is
+ * told there, and not here.  Waits for the first one up to the timeout; returns how many, 0 = none in that
  * time.  -EPERM: not a CALLER pool of this peer.  -ENOENT: no such pool.  -ESTALE: it is
  * being removed. */
 
@@ -481,8 +481,8 @@ int gpc_demote(gpc *c, int from, int to, const gpc_block *blocks, uint32_t n,
  * nothing to copy or commit.  After -ETIMEDOUT and -EAGAIN, here and in gpc_promote, no
  * move begins any more; the sources may stay pinned until the writer sees that (-ENOSPC
  * for a second try).  After -ENOTCONN, of a writer that died while it answered, the next
- * one may begin them all the same: the next call on this handle that needs the writer
- * cancels the late move: targets are freed, sources unpinned. */
+ * writer may begin the moves all the same.  The next call on this handle that needs the
+ * writer cancels such a move: its target is freed, its source unpinned. */
 
 int gpc_promote(gpc *c, const gpc_block *blocks, uint32_t n, int to, struct gpc_move *moves,
 		struct gpc_move *victims, uint32_t flags, int timeout_ms);
