@@ -459,9 +459,9 @@ int gpc_returned(gpc *c, int pool, gpc_block *blocks, uint32_t n, int timeout_ms
  * that came back to it, evicted by anybody, cleared, dropped, or moved elsewhere: nobody
  * finds them or holds them any more, and they may be published anew.  Each return of a
  * block is told once, by one thread's call.  A block that the owner's own gpc_evict names is
- * told there, and not here.  Waits for the first one up to the timeout; returns how many, 0 = none in that
- * time.  -EPERM: not a CALLER pool of this peer.  -ENOENT: no such pool.  -ESTALE: it is
- * being removed. */
+ * told there, and not here.  Waits for the first one up to the timeout; returns how many,
+ * 0 = none in that time.  -EPERM: not a CALLER pool of this peer.  -ENOENT: no such pool.
+ * -ESTALE: it is being removed. */
 
 int gpc_drop(gpc *c, const gpc_block *blocks, uint32_t n, gpc_ticket *ticket, uint32_t flags,
 	     int timeout_ms);

@@ -174,6 +174,33 @@ static void test_tiers(bool moves)
 	end(what);
 }
 
+/* It went to RAM without its parent, and comes back: below the parent, which it holds there. */
+static void test_comes_back(void)
+{
+	struct gpc_config cfg = cache_config(0, 0);
+	struct gpc_move m;
+	gpc_block b[2], x;
+	gpc_key k;
+	int ram;
+
+	c = cache_make(&cfg, NULL);
+	near = pool_new(c, GPC_VRAM, 2, NEAR_SPACE, 0);
+	ram = pool_new(c, GPC_RAM, 2, FAR_SPACE, GPC_POOL_UNCHAINED);
+	chain_make(c, near, 1, 2, b);
+	k = key_of(c, 2);
+	is_int(gpc_demote(c, near, ram, &b[1], 1, &m, 0, 1000), 1, "comes back: the leaf goes");
+	is_int(gpc_commit(c, &m, 1, NULL, 0, -1), 1, "comes back: to RAM, alone");
+	must(gpc_writer_serve(c, 1));
+	must(gpc_acquire(c, GPC_SPACE(FAR_SPACE), &k, 1, &x, 0));
+	is_int(gpc_promote(c, &x, 1, near, &m, NULL, 0, 1000), 1, "comes back: it rises");
+	is_int(gpc_commit(c, &m, 1, NULL, 0, -1), 1, "comes back: it is there");
+	must(gpc_release(c, &m.to, 1));
+	touch(c, 2);                     /* its parent is the less recent one */
+	is_int(gpc_evict(c, near, 1, &x, 0, 1000), 1, "comes back: one is evicted");
+	is_int(x, m.to, "comes back: the child, before its parent");
+	end("comes back");
+}
+
 static int body(void)
 {
 	cache_thread = false;
@@ -188,6 +215,7 @@ static int body(void)
 	test_section();
 	test_tiers(false);
 	test_tiers(true);
+	test_comes_back();
 	return done_testing();
 }
 
