@@ -63,6 +63,19 @@ static bool may_be_trimmed(const struct verdict *v, int k)
 	       v->m.key[k + 1].live && !has_key(v->s, v->m.key[k + 1].block, k + 1, LIVE);
 }
 
+/* An ancestor of another pool was a victim: what hangs below it here keeps it from nothing, and
+ * goes with it when its move does not come about, as when a move is cancelled. */
+static bool goes_with_victim(const struct verdict *v, int k)
+{
+	int up;
+
+	for (up = k; up % DEEP && goes_with_parent(v, up); up--)
+		if (ledger.key[up - 1].live &&
+		    GPC_POOL(ledger.key[up - 1].block) != GPC_POOL(v->m.key[k].block))
+			return true;
+	return false;
+}
+
 static void find_lost_key(struct verdict *v, int k, bool trims)
 {
 	gpc_block b = v->m.key[k].block;
@@ -71,7 +84,8 @@ static void find_lost_key(struct verdict *v, int k, bool trims)
 		return;
 	need(v->image && (v->evicts || goes_with_parent(v, k)), "key %d is gone from block 0x%x",
 	     k, (unsigned)b);
-	need(!is_held(v->s, b) || !v->evicts, "key %d is lost and referenced", k);
+	need(!is_held(v->s, b) || !v->evicts || goes_with_victim(v, k),
+	     "key %d is lost and referenced", k);
 	/* a place in RAM whose victim went otherwise: no answer names it */
 	need(!has_key(v->image, b, k, LIVE) || goes_with_parent(v, k) ||
 	     (v->moves && GPC_POOL(b) == RAM), "key %d is lost, and nobody had evicted it", k);

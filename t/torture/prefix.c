@@ -248,6 +248,7 @@ static void sequences_found(void)
 		{ 103, 436 },            /* promoted while its parent was on its way to RAM */
 		{ 9002, 8057 },          /* below what a dead writer had dropped */
 		{ 4002, 327 },           /* detached twice, and the owner of one move died */
+		{ 13301, 1346 },         /* referenced in RAM, below a victim of VRAM */
 	};
 	uint64_t seed = opt.seed;
 	size_t i;
