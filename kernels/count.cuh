@@ -21,28 +21,28 @@ static __device__ __forceinline__ void tally_begin(struct tally *t)
 }
 
 /* does some pool lie in RAM? */
-static __device__ __forceinline__ bool any_ram(const struct mirror_status *line)
+static __device__ __forceinline__ bool any_ram(const struct mirror_status *status)
 {
-	return load_cta64(&line->ram_pools[0]) | load_cta64(&line->ram_pools[1]);
+	return load_cta64(&status->ram_pools[0]) | load_cta64(&status->ram_pools[1]);
 }
 
 /* of a hit */
-static __device__ __forceinline__ bool is_ram(const struct mirror_status *line,
+static __device__ __forceinline__ bool is_ram(const struct mirror_status *status,
 					      uint32_t find)
 {
 	uint32_t pool = (uint32_t)find_block(find) >> 24;
 
-	return load_cta64(&line->ram_pools[pool >> 6]) >> (pool & 63) & 1;
+	return load_cta64(&status->ram_pools[pool >> 6]) >> (pool & 63) & 1;
 }
 
 /* By a warp: one find of each lane. */
 static __device__ __forceinline__ void
 tally_add(struct tally *t, const struct mirror_view *view, uint32_t find)
 {
-	const struct mirror_status *line = (const struct mirror_status *)load_view16(view).y;
+	const struct mirror_status *status = (const struct mirror_status *)load_view16(view).y;
 	bool hit = find_hit(find);
 	uint32_t hits = __popc(__ballot_sync(ALL_LANES, hit));
-	uint32_t ram = __popc(__ballot_sync(ALL_LANES, hit && is_ram(line, find)));
+	uint32_t ram = __popc(__ballot_sync(ALL_LANES, hit && is_ram(status, find)));
 
 	if (threadIdx.x % WARP)
 		return;

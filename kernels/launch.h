@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* launch.h - the kernels, as C sees them.  Includes probe.h and nothing of ours.
  *
- * A mirror in device memory is the table's entries and, behind them, one line that the
+ * A mirror in device memory is the table's entries and, behind them, one struct mirror_status that the
  * writer's flush stores last.  Kernels find a mirror through two steps in memory of the
  * launching process: a word that names the current descriptor, and the descriptor,
  * which never changes while the word names it.  So a captured graph, which keeps the
@@ -28,7 +28,7 @@ struct mirror_status {
 /* In device memory of the launching process, at a multiple of 16; never changes. */
 struct mirror_view {
 	const struct probe_entry *table;
-	const struct mirror_status *line;
+	const struct mirror_status *status;
 	uint32_t buckets, pad[3];
 	uint64_t mask[LAUNCH_SPACES][2]; /* XORed to keys of a space; at 16 bytes */
 };
@@ -39,7 +39,7 @@ struct launch_change { uint32_t slot, pad[3]; struct probe_entry entry; };
  * capturable; 0 or a cudaError_t.  `view` is a word in device memory that holds the
  * address of a struct mirror_view there.  counters (four 64-bit words in device memory:
  * keys asked for, hits in VRAM, hits in RAM, misses) may be NULL.  spaces: set of
- * spaces, 0 = those of the line. */
+ * spaces, 0 = those of the status. */
 
 /* Once, on each device, before anything must not wait: kernels are loaded into it. */
 int launch_load_lookup(void);
@@ -62,10 +62,10 @@ int launch_match(struct mirror_view *const *view, uint32_t spaces,
 		 uint32_t *len, int32_t *blocks, unsigned long long *counters,
 		 void *stream);
 
-/* Writer: store n entries, each slot at most once, then `line` (passed by value; its
+/* Writer: store n entries, each slot at most once, then `status` (passed by value; its
  * sequence after all entries are visible, st.release.sys).  changes: in device memory
  * or pinned host memory. */
-int launch_scatter(struct probe_entry *table, struct mirror_status *line,
+int launch_scatter(struct probe_entry *table, struct mirror_status *status,
 		   const struct launch_change *changes, uint32_t n,
 		   const struct mirror_status *value, void *stream);
 
@@ -85,7 +85,7 @@ struct launch_stage {
 	struct launch_change change[LAUNCH_STAGE];
 };
 
-int launch_scatter_staged(struct probe_entry *table, struct mirror_status *line,
+int launch_scatter_staged(struct probe_entry *table, struct mirror_status *status,
 			  struct launch_stage *stage, uint32_t most, void *stream);
 
 /* When the stream gets here: totals[0 .. 4) = counters, then *done = ticket, with release

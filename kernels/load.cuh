@@ -7,7 +7,7 @@
  * once.
  *
  * The writer's flush stores meanwhile.  Loads of entries are relaxed at gpu scope:
- * single-copy atomic, and never from L1.  The word, and the words of the mirror's line,
+ * single-copy atomic, and never from L1.  The word, and the words of the mirror's status,
  * are relaxed at cta scope, so that L1 may serve them: every warp reads them, and at
  * gpu scope one slice of L2 would have to answer them all.  L1 begins empty with each
  * kernel, so what they say is never older than the launch.
@@ -33,7 +33,7 @@
 
 struct load_view { /* what every lane keeps of a view */
 	const struct probe_entry *table;
-	const struct mirror_status *line;
+	const struct mirror_status *status;
 	uint32_t buckets;
 };
 
@@ -87,7 +87,7 @@ load_view_of(const struct mirror_view *view)
 	struct load_view v;
 
 	v.table = (const struct probe_entry *)both.x;
-	v.line = (const struct mirror_status *)both.y;
+	v.status = (const struct mirror_status *)both.y;
 	v.buckets = (uint32_t)load_view16(&view->buckets).x;
 	return v;
 }
@@ -240,8 +240,8 @@ static __device__ __forceinline__ uint32_t probe_warp(const struct load_view &v,
 	return again ? second & ~FIND_SPILLED : find;
 }
 
-/* The spaces to probe.  When the caller leaves them to the mirror's line, space 0 is
- * probed before the line has answered: it is in nearly every set, and the line would be
+/* The spaces to probe.  When the caller leaves them to the mirror's status, space 0 is
+ * probed before the status has answered: it is in nearly every set, and the status would be
  * one more dependent read. */
 struct space_set {
 	uint32_t first, all;
@@ -253,7 +253,7 @@ space_set_begin(const struct load_view &v, uint32_t spaces)
 	struct space_set set;
 
 	set.first = spaces ? __ffs(spaces) - 1 : 0;
-	set.all = spaces ? spaces : load_cta32(&v.line->spaces);
+	set.all = spaces ? spaces : load_cta32(&v.status->spaces);
 	return set;
 }
 

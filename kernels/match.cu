@@ -17,7 +17,7 @@
 #include "load.cuh"
 
 #define MATCH_WIDE   256u	/* threads, where all keys are looked at */
-#define MATCH_UNSURE 128u	/* where that depends on the line's spaces */
+#define MATCH_UNSURE 128u	/* where that depends on the status's spaces */
 #define MATCH_GRID   (1u << 20) /* blocks at most; each takes every so-manyth */
 
 struct match {
@@ -28,7 +28,7 @@ struct match {
 	int32_t *blocks;	      /* or NULL */
 	unsigned long long *counters; /* or NULL */
 	uint32_t nseq;
-	uint32_t spaces; /* 0: the line's */
+	uint32_t spaces; /* 0: the status's */
 };
 
 /* One sequence. */
@@ -78,7 +78,7 @@ static __device__ __forceinline__ uint32_t search(const struct load_view &v,
 			key = load_key<ALIGNED>(c.keys +
 						2ull * search_at(from, open, k, lane));
 		find = probe_warp<false>(v, key.x ^ mask.x, key.y ^ mask.y, probes);
-		miss = !find_hit(find) || (vram && is_ram(v.line, find));
+		miss = !find_hit(find) || (vram && is_ram(v.status, find));
 		misses = __ballot_sync(ALL_LANES, probes && miss);
 		hits = misses ? __ffs(misses) - 1 : k;
 		if (misses)
@@ -143,7 +143,7 @@ static __device__ __forceinline__ uint32_t walk(const struct load_view &v,
 		if (mine && c.blocks)
 			c.blocks[at + threadIdx.x] = find_block(find);
 		if (mine && tiers)
-			ram += is_ram(v.line, find);
+			ram += is_ram(v.status, find);
 		at += sh->next;
 		if (sh->next < step)
 			break;
@@ -191,7 +191,7 @@ static __global__ void __launch_bounds__(MATCH_WIDE, 4) match_kernel(struct matc
 	struct load_view v = load_view_of(view);
 	struct space_set set = space_set_begin(v, m.spaces);
 
-	bool tiers = m.counters && any_ram(v.line);
+	bool tiers = m.counters && any_ram(v.status);
 
 	if (!m.spaces && set.all)
 		set.first = __ffs(set.all) - 1;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* scatter.cu - the writer's flush: changed entries, then the mirror's line.
+/* scatter.cu - the writer's flush: changed entries, then the mirror's status.
  *
- * Up to SCATTER_ONE changes one block does all, and its barrier puts the line after the
- * entries.  More changes go to many blocks, and the line follows in a launch of its own.
+ * Up to SCATTER_ONE changes one block does all, and its barrier puts the status after the
+ * entries.  More changes go to many blocks, and the status follows in a launch of its own.
  *
  * A change is two halves of 16 bytes, read by two neighbouring lanes: the list may lie in
  * host memory, and a warp then asks the bus for 512 bytes in a row. */
@@ -96,18 +96,18 @@ scatter(struct probe_entry *table, const struct launch_change *changes, uint32_t
 }
 
 /* By one thread, after the block's barrier.  The sequence is released last: who reads
- * it sees all entries and the rest of the line.  The block's stores are before the
+ * it sees all entries and the rest of the status.  The block's stores are before the
  * barrier, so the release covers them. */
-static __device__ __forceinline__ void store_line(struct mirror_status *line,
+static __device__ __forceinline__ void store_status(struct mirror_status *status,
 						  const struct mirror_status &value)
 {
-	store_relaxed64(&line->ram_pools[0], value.ram_pools[0]);
-	store_relaxed64(&line->ram_pools[1], value.ram_pools[1]);
+	store_relaxed64(&status->ram_pools[0], value.ram_pools[0]);
+	store_relaxed64(&status->ram_pools[1], value.ram_pools[1]);
 	asm volatile("st.relaxed.sys.global.u32 [%0], %1;"
 		     :
-		     : "l"(&line->spaces), "r"(value.spaces)
+		     : "l"(&status->spaces), "r"(value.spaces)
 		     : "memory");
-	store_release64(&line->sequence, value.sequence);
+	store_release64(&status->sequence, value.sequence);
 }
 
 static __global__ void __launch_bounds__(SCATTER_BLOCK)
@@ -118,19 +118,19 @@ static __global__ void __launch_bounds__(SCATTER_BLOCK)
 }
 
 static __global__ void __launch_bounds__(SCATTER_BLOCK)
-	scatter_one(struct probe_entry *table, struct mirror_status *line,
+	scatter_one(struct probe_entry *table, struct mirror_status *status,
 		    const struct launch_change *changes, uint32_t n,
 		    struct mirror_status value)
 {
 	scatter(table, changes, n);
 	__syncthreads();
 	if (!threadIdx.x)
-		store_line(line, value);
+		store_status(status, value);
 }
 
 /* The changes are on their way before their number is known. */
 static __global__ void __launch_bounds__(SCATTER_BLOCK)
-	scatter_staged(struct probe_entry *table, struct mirror_status *line,
+	scatter_staged(struct probe_entry *table, struct mirror_status *status,
 		       struct launch_stage *stage, uint32_t most)
 {
 	struct halves v =
@@ -149,12 +149,12 @@ static __global__ void __launch_bounds__(SCATTER_BLOCK)
 	store_halves(table, v, threadIdx.x, blockDim.x, 2ull * min(n, most));
 	__syncthreads();
 	if (!threadIdx.x) {
-		store_line(line, value);
+		store_status(status, value);
 		store_release64(&stage->done, ticket);
 	}
 }
 
-extern "C" int launch_scatter_staged(struct probe_entry *table, struct mirror_status *line,
+extern "C" int launch_scatter_staged(struct probe_entry *table, struct mirror_status *status,
 				     struct launch_stage *stage, uint32_t most,
 				     void *stream)
 {
@@ -164,11 +164,11 @@ extern "C" int launch_scatter_staged(struct probe_entry *table, struct mirror_st
 		return (int)cudaErrorInvalidValue;
 	if (threads > SCATTER_BLOCK)
 		threads = SCATTER_BLOCK;
-	scatter_staged<<<1, threads, 0, (cudaStream_t)stream>>>(table, line, stage, most);
+	scatter_staged<<<1, threads, 0, (cudaStream_t)stream>>>(table, status, stage, most);
 	return (int)cudaGetLastError();
 }
 
-extern "C" int launch_scatter(struct probe_entry *table, struct mirror_status *line,
+extern "C" int launch_scatter(struct probe_entry *table, struct mirror_status *status,
 			      const struct launch_change *changes, uint32_t n,
 			      const struct mirror_status *value, void *stream)
 {
@@ -184,7 +184,7 @@ extern "C" int launch_scatter(struct probe_entry *table, struct mirror_status *l
 	}
 	if (2ull * n < threads)
 		threads = (2 * n + WARP) / WARP * WARP;
-	scatter_one<<<1, threads, 0, s>>>(table, line, changes, n, *value);
+	scatter_one<<<1, threads, 0, s>>>(table, status, changes, n, *value);
 	return (int)cudaGetLastError();
 }
 

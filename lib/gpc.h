@@ -116,8 +116,9 @@ enum {                               /* flags; each function lists those it take
 enum { GPC_VRAM = 1, GPC_RAM = 2 };  /* kinds of pools: the two tiers */
 enum {
 	GPC_POOL_OWNED     = 1 << 0, /* the adding process is the owner */
-	GPC_POOL_CALLER    = 1 << 1, /* every block starts as, and returns to, a reservation of
-	                              * the owner (engine with its own allocator); implies OWNED */
+	GPC_POOL_CALLER    = 1 << 1, /* for an engine with its own allocator: each block is at
+	                              * first a reservation of the owner, and becomes one again
+	                              * when its key has gone; implies OWNED */
 	GPC_POOL_UNCHAINED = 1 << 2  /* blocks may be published without a live parent (RAM shared
 	                              * by several GPUs) */
 };
@@ -265,9 +266,10 @@ enum { GPC_STORED = 1, GPC_REMOVED = 2, GPC_MOVED = 3, GPC_CLEARED = 4,
  *   [local]   memory and devices of this process
  *   [shared]  shared memory as well; needs no writer
  *   [writer]  a command for the writer; waits for its answer, up to timeout_ms.  -ENOTCONN
- *             when there is no writer.  -EDEADLK when the calling thread has an open section, but
- *             never from gpc_pool_add and gpc_drop, and with timeout 0 not from gpc_publish,
- *             gpc_commit, gpc_ticket_wait, gpc_mirror_sync and gpc_pool_clear
+ *             when there is no writer.  -EDEADLK when the calling thread has an open section.
+ *             Two calls may be made in a section: gpc_pool_add and gpc_drop.  Five more may
+ *             with timeout 0: gpc_publish, gpc_commit, gpc_ticket_wait, gpc_mirror_sync and
+ *             gpc_pool_clear
  *
  * Local and shared calls wait for nobody, unless the comment says so.
  */
@@ -477,8 +479,8 @@ int gpc_demote(gpc *c, int from, int to, const gpc_block *blocks, uint32_t n,
 /* [writer] Begin.  blocks NULL = the n least recent leaves of `from`; else live blocks of
  * `from`, leaf first.  to = -1: the pool's demote_to.  Sources stay findable until commit.
  * moves has room for n; returns how many began.  moves[i].to == -1: the target space has
- * the key already and the source is forgotten (unless GPC_COPY), referenced or not;
- * nothing to copy or commit.  After -ETIMEDOUT and -EAGAIN, here and in gpc_promote, no
+ * the key already, so there is nothing to copy or commit; the key leaves the source, also
+ * where it is referenced (with GPC_COPY the source stays).  After -ETIMEDOUT and -EAGAIN, here and in gpc_promote, no
  * move begins any more; the sources may stay pinned until the writer sees that (-ENOSPC
  * for a second try).  After -ENOTCONN, of a writer that died while it answered, the next
  * writer may begin the moves all the same.  The next call on this handle that needs the
@@ -496,8 +498,8 @@ int gpc_promote(gpc *c, const gpc_block *blocks, uint32_t n, int to, struct gpc_
 int gpc_commit(gpc *c, const struct gpc_move *moves, uint32_t n, int *results, uint32_t flags,
 	       int timeout_ms);
 /* [writer] Copies are complete: the key now names `to`; one reference of the caller on
- * `from` moves along.  `from` goes when no lookup that is under way can miss the key for
- * it.  Returns how many were committed; results (may be NULL) tells for each 0 or a
+ * `from` moves along.  `from` is freed later, when every lookup that is under way now has
+ * ended: each of them finds the key.  Returns how many were committed; results (may be NULL) tells for each 0 or a
  * negative errno: -ESTALE source or target gone, -EEXIST the key is live elsewhere by
  * now, -ENOENT its parent is not live.  A refused or cancelled move gives its target
  * back.  Moves of one chain belong in one call, in any order.  -ENOTCONN, -ETIMEDOUT,

@@ -108,31 +108,31 @@ static void test_flush(struct made *m, void *mirror, const struct dev_view *view
 	gpc_block b = 0;
 
 	device_host_flush_delay_us = 50000;
-	is_int(host->flush(mirror, &ch, 1, line(n)), 0, "a flush begins");
+	is_int(host->flush(mirror, &ch, 1, status_of(n)), 0, "a flush begins");
 	is_int(host->flushed(mirror), -EAGAIN, "and is in flight");
-	is_int(host->flush(mirror, &ch, 1, line(n)), -EAGAIN, "only one at a time");
-	ok(load_acquire(&view->line->sequence) < n, "the mirror does not show it yet");
+	is_int(host->flush(mirror, &ch, 1, status_of(n)), -EAGAIN, "only one at a time");
+	ok(load_acquire(&view->status->sequence) < n, "the mirror does not show it yet");
 	is_int(wait_flushed(mirror), 0, "it ends");
-	is_int(load_acquire(&view->line->sequence), n, "the mirror says so");
+	is_int(load_acquire(&view->status->sequence), n, "the mirror says so");
 	device_host_flush_delay_us = 0;
 	host->lookup(NULL, view, 1, &key, 1, &b, NULL);
 	host->wait(NULL, NULL, 5000);
 	is_int(b, 31, "and shows the change");
 
 	memset(&ch.entry, 0, sizeof(ch.entry));
-	is_int(host->flush(mirror, &ch, 1, line(n + 1)), 0, "an emptied slot");
+	is_int(host->flush(mirror, &ch, 1, status_of(n + 1)), 0, "an emptied slot");
 	is_int(wait_flushed(mirror), 0, "is flushed");
 	host->lookup(NULL, view, 1, &key, 1, &b, NULL);
 	host->wait(NULL, NULL, 5000);
 	is_int(b, GPC_NONE, "and a miss");
 	memset(e, 0, sizeof(*e));
 	ch.slot = (uint32_t)entries(m);
-	is_int(host->flush(mirror, &ch, 1, line(n)), -EINVAL, "no slot beyond the table");
-	is_int(host->upload(mirror, made_entry(m, 0), 4, line(n)), -EINVAL,
+	is_int(host->flush(mirror, &ch, 1, status_of(n)), -EINVAL, "no slot beyond the table");
+	is_int(host->upload(mirror, made_entry(m, 0), 4, status_of(n)), -EINVAL,
 	       "no other table");
-	is_int(host->flush(mirror, NULL, 0, line(n + 7)), 0, "a flush without changes");
+	is_int(host->flush(mirror, NULL, 0, status_of(n + 7)), 0, "a flush without changes");
 	is_int(wait_flushed(mirror), 0, "ends");
-	is_int(load_acquire(&view->line->sequence), n + 7, "and moves the number");
+	is_int(load_acquire(&view->status->sequence), n + 7, "and moves the number");
 }
 
 static void test_flush_fails(struct made *m)
@@ -143,16 +143,16 @@ static void test_flush_fails(struct made *m)
 	int fd;
 
 	device_host_fail_after = 2;
-	host->flush(mirror, NULL, 0, line(1));
+	host->flush(mirror, NULL, 0, status_of(1));
 	is_int(wait_flushed(mirror), 0, "the first flush is fine");
-	host->flush(mirror, NULL, 0, line(2));
+	host->flush(mirror, NULL, 0, status_of(2));
 	is_int(wait_flushed(mirror), 0, "the second");
-	host->flush(mirror, NULL, 0, line(3));
+	host->flush(mirror, NULL, 0, status_of(3));
 	is_int(wait_flushed(mirror), -EIO, "the third fails, as asked for");
 	ok(strstr(gpc_last_error(), "flush"), "with a sentence");
 	device_host_fail_after = 0;
 	device_host_flush_delay_us = 100000000;
-	host->flush(mirror, NULL, 0, line(4));
+	host->flush(mirror, NULL, 0, status_of(4));
 	t = clock_ns();
 	host->destroy(mirror);
 	ok(clock_ns() - t < 20ull * 1000000000,

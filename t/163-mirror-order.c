@@ -29,22 +29,22 @@ static bool is_published(void)
 }
 
 static int upload(void *mirror, const struct probe_entry *table, uint64_t entries,
-		  const struct mirror_status *line)
+		  const struct mirror_status *status)
 {
 	uploads++;
 	early += is_published();
-	return real->upload(mirror, table, entries, line);
+	return real->upload(mirror, table, entries, status);
 }
 
 static int flush(void *mirror, const struct launch_change *changes, uint32_t n,
-		 const struct mirror_status *line)
+		 const struct mirror_status *status)
 {
 	flushes++;
 	largest = MAX(largest, n);
 	epoch = looker ? load_relaxed(&seg_shared(&looker->seg)->epoch) : 0;
 	if (n)
 		changed = epoch;
-	return real->flush(mirror, changes, n, line);
+	return real->flush(mirror, changes, n, status);
 }
 
 static int flushed(void *mirror)

@@ -390,7 +390,7 @@ t_gpu_programs = \
 	$(t_cuda_programs)
 
 if HAVE_CUDA
-gpu-tests: $(t_gpu_programs)
+gpu-tests: $(t_gpu_programs) bench-gpu-programs
 	rm -rf $@ && $(MKDIR_P) $@/lib
 	cp $(t_gpu_programs) $@
 	cp $(srcdir)/%reldir%/gpu/check $(srcdir)/%reldir%/gpu/makefile $@

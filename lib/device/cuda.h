@@ -22,7 +22,7 @@
 #include <sys/types.h>
 
 /* Copies below this size wait for a busy neighbour's time slice, like kernels; larger ones do
- * not.  The line is copied by itself, so it has that much room. */
+ * not.  The status is copied by itself, so it has that much room. */
 #define CUDA_CHUNK 32768u
 
 /* For tests: the n-th CUDA call from now on fails with cudaErrorUnknown and is not made;
@@ -81,8 +81,8 @@ static inline uint64_t cuda_table_bytes(const struct segment *s)
 	return device_table_bytes(s->header.geometry.buckets);
 }
 
-/* The line's place in a mirror. */
-static inline uint64_t cuda_line_at(const struct segment *s)
+/* The status's place in a mirror. */
+static inline uint64_t cuda_status_at(const struct segment *s)
 {
 	return ROUND_UP(cuda_table_bytes(s), (uint64_t)256);
 }
@@ -91,17 +91,17 @@ static inline uint64_t cuda_line_at(const struct segment *s)
 struct cuda_query;
 struct mirror_view;
 /* On the device that is entered, made with the first question.  word: of the view. */
-int cuda_lane_ask(struct cuda_query **lane, struct mirror_view *const *word,
+int cuda_query_ask(struct cuda_query **query, struct mirror_view *const *word,
 		  const struct device_query *q, struct device_result *ret);
-void cuda_lane_free(struct cuda_query *lane);     /* NULL is fine */
+void cuda_query_free(struct cuda_query *query);     /* NULL is fine */
 
 /* ---- device/cuda_mirror.c, device/cuda_flush.c ---- */
 int cuda_create(const struct segment *s, const char *device, uint32_t generation,
 		struct shm_mirror *desc, void **ret_mirror);
 int cuda_upload(void *mirror, const struct probe_entry *table, uint64_t entries,
-		const struct mirror_status *line);
+		const struct mirror_status *status);
 int cuda_flush(void *mirror, const struct launch_change *changes, uint32_t n,
-	       const struct mirror_status *line);
+	       const struct mirror_status *status);
 int cuda_flushed(void *mirror);
 void cuda_destroy(void *mirror);
 int cuda_read(const struct segment *s, const struct shm_mirror *desc,

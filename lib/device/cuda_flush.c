@@ -2,7 +2,7 @@
 /* cuda_flush.c - changes on their way to a GPU's mirror.
  *
  * A flush goes one of two ways.  Usually a kernel scatters the changed entries, which were
- * copied to pinned memory, and stores the line; for small flushes it is a graph, captured
+ * copied to pinned memory, and stores the status; for small flushes it is a graph, captured
  * once, which saves a quarter of the time.  But beside a process that keeps the GPU
  * busy a kernel waits for a time slice, for milliseconds, while a copy of CUDA_CHUNK bytes
  * or more does not: so when a scatter was slow, flushes copy whole chunks of the index for a
@@ -38,7 +38,7 @@ static cudaError_t scatter_staged(struct cuda_mirror *m, const struct launch_cha
 				  uint32_t n)
 {
 	m->by_stage = true;
-	m->stage->value = *m->line;
+	m->stage->value = *m->status;
 	m->stage->ticket++;
 	m->stage->n = n;
 	if (n)
@@ -47,11 +47,11 @@ static cudaError_t scatter_staged(struct cuda_mirror *m, const struct launch_cha
 }
 
 static cudaError_t scatter(struct cuda_mirror *m, const struct launch_change *changes,
-			   uint32_t n, const struct mirror_status *line)
+			   uint32_t n, const struct mirror_status *status)
 {
 	memcpy(m->many, changes, n * sizeof(*changes));
-	return CUDA((cudaError_t)launch_scatter(cuda_mirror_table(m), cuda_mirror_line(m), m->many, n,
-						line, m->stream));
+	return CUDA((cudaError_t)launch_scatter(cuda_mirror_table(m), cuda_mirror_status(m), m->many, n,
+						status, m->stream));
 }
 
 /* How many bytes the chunks of all changes have together. */
@@ -102,7 +102,7 @@ static cudaError_t copy_chunks(struct cuda_mirror *m)
 		}
 	}
 	if (e == cudaSuccess)            /* behind the entries, in the same stream */
-		e = CUDA(cudaMemcpyAsync(cuda_mirror_line(m), m->line, CUDA_CHUNK,
+		e = CUDA(cudaMemcpyAsync(cuda_mirror_status(m), m->status, CUDA_CHUNK,
 					 cudaMemcpyHostToDevice, m->stream));
 	return e;
 }
@@ -118,7 +118,7 @@ static cudaError_t scatter_many(struct cuda_mirror *m, const struct launch_chang
 		if (e == cudaSuccess)
 			e = CUDA(cudaStreamSynchronize(m->stream));
 	}
-	return e == cudaSuccess ? scatter(m, changes, n, m->line) : e;
+	return e == cudaSuccess ? scatter(m, changes, n, m->status) : e;
 }
 
 static cudaError_t begin_flush(struct cuda_mirror *m, const struct launch_change *changes,
@@ -153,7 +153,7 @@ cudaError_t cuda_flush_ended(struct cuda_mirror *m)
 }
 
 int cuda_flush(void *mirror, const struct launch_change *changes, uint32_t n,
-	       const struct mirror_status *line)
+	       const struct mirror_status *status)
 {
 	struct cuda_mirror *m = mirror;
 	struct cuda_scope scope;
@@ -167,7 +167,7 @@ int cuda_flush(void *mirror, const struct launch_change *changes, uint32_t n,
 	e = cuda_flush_ended(m);                    /* the last one has the buffers until it ends */
 	if (e == cudaSuccess) {
 		m->began_ns = clock_ns();
-		*m->line = *line;
+		*m->status = *status;
 		e = begin_flush(m, changes, n);
 		if (e == cudaSuccess && !m->by_stage)
 			e = CUDA(cudaEventRecord(m->end, m->stream));
@@ -202,6 +202,6 @@ int cuda_flushed(void *mirror)
 	if (m->scattered && clock_ns() - m->began_ns > SLOW_NS)
 		m->chunks_until_ns = clock_ns() + CHUNKS_NS;
 	m->flushing = false;
-	m->shown = *m->line;
+	m->shown = *m->status;
 	return 0;
 }

@@ -28,8 +28,8 @@ static void free_parts(struct cuda_mirror *m)
 			cudaFreeHost(m->stage);
 		if (m->many)
 			cudaFreeHost(m->many);
-		if (m->line)
-			cudaFreeHost(m->line);
+		if (m->status)
+			cudaFreeHost(m->status);
 		if (m->table)
 			cuda_unpin(m->table);
 	}
@@ -46,7 +46,7 @@ static cudaError_t capture_flush(struct cuda_mirror *m, uint32_t most, cudaGraph
 
 	if (e != cudaSuccess)
 		return e;
-	e = CUDA((cudaError_t)launch_scatter_staged(cuda_mirror_table(m), cuda_mirror_line(m),
+	e = CUDA((cudaError_t)launch_scatter_staged(cuda_mirror_table(m), cuda_mirror_status(m),
 						    m->stage, most, m->stream));
 	return cuda_graph(m->stream, e, ret);
 }
@@ -71,9 +71,9 @@ static cudaError_t make_mirror_parts(struct cuda_mirror *m)
 		e = CUDA(cudaHostAlloc((void **)&m->many, CUDA_MIRROR_MANY * sizeof(*m->many),
 				       cudaHostAllocMapped));
 	if (e == cudaSuccess)
-		e = CUDA(cudaHostAlloc((void **)&m->line, CUDA_CHUNK, cudaHostAllocMapped));
+		e = CUDA(cudaHostAlloc((void **)&m->status, CUDA_CHUNK, cudaHostAllocMapped));
 	if (e == cudaSuccess)
-		memset(m->line, 0, CUDA_CHUNK);
+		memset(m->status, 0, CUDA_CHUNK);
 	if (e == cudaSuccess)
 		memset(m->stage, 0, sizeof(*m->stage));
 	if (e == cudaSuccess)
@@ -86,7 +86,7 @@ static cudaError_t make_mirror_parts(struct cuda_mirror *m)
 /* Whole large pages: smaller allocations share one, and an export would show its neighbours. */
 static uint64_t mirror_bytes(const struct cuda_mirror *m)
 {
-	return ROUND_UP(m->line_at + CUDA_CHUNK, (uint64_t)2 << 20);
+	return ROUND_UP(m->status_at + CUDA_CHUNK, (uint64_t)2 << 20);
 }
 
 static int make_mirror(const struct segment *s, struct cuda_mirror *m)
@@ -136,7 +136,7 @@ int cuda_create(const struct segment *s, const char *device, uint32_t generation
 	m->pid = getpid();
 	m->table_bytes = cuda_table_bytes(s);
 	m->entries = m->table_bytes / sizeof(struct probe_entry);
-	m->line_at = cuda_line_at(s);
+	m->status_at = cuda_status_at(s);
 	/* a predecessor's mirror says which GPU it was, whatever number it has here */
 	err = uuid_is_set(desc->uuid) ? cuda_ordinal_of(desc->uuid, &m->ordinal)
 				      : cuda_ordinal(device, &m->ordinal);
@@ -178,7 +178,7 @@ void cuda_destroy(void *mirror)
 /* ---- the whole table ---- */
 
 int cuda_upload(void *mirror, const struct probe_entry *table, uint64_t entries,
-		const struct mirror_status *line)
+		const struct mirror_status *status)
 {
 	struct cuda_mirror *m = mirror;
 	struct cuda_scope scope;
@@ -189,11 +189,11 @@ int cuda_upload(void *mirror, const struct probe_entry *table, uint64_t entries,
 		err = cuda_enter(&scope, m->ordinal);
 	if (err)
 		return err;
-	*m->line = m->shown = *line;
+	*m->status = m->shown = *status;
 	e = CUDA(cudaMemcpyAsync(m->memory->base, table, m->table_bytes,
 				 cudaMemcpyHostToDevice, m->stream));
 	if (e == cudaSuccess)
-		e = CUDA(cudaMemcpyAsync(m->memory->base + m->line_at, m->line, CUDA_CHUNK,
+		e = CUDA(cudaMemcpyAsync(m->memory->base + m->status_at, m->status, CUDA_CHUNK,
 					 cudaMemcpyHostToDevice, m->stream));
 	if (e == cudaSuccess)
 		e = CUDA(cudaStreamSynchronize(m->stream));
@@ -201,7 +201,7 @@ int cuda_upload(void *mirror, const struct probe_entry *table, uint64_t entries,
 	return e == cudaSuccess ? 0 : cuda_error(e, "the table cannot be copied");
 }
 
-static cudaError_t read_memory(const struct cuda_memory *mem, uint64_t line_at, void *table,
+static cudaError_t read_memory(const struct cuda_memory *mem, uint64_t status_at, void *table,
 			       uint64_t bytes, uint64_t *ret_sequence)
 {
 	cudaStream_t stream;
@@ -210,7 +210,7 @@ static cudaError_t read_memory(const struct cuda_memory *mem, uint64_t line_at, 
 	if (e != cudaSuccess)
 		return e;
 	/* the number first: the entries are at least as new */
-	e = CUDA(cudaMemcpyAsync(ret_sequence, mem->base + line_at, sizeof(*ret_sequence),
+	e = CUDA(cudaMemcpyAsync(ret_sequence, mem->base + status_at, sizeof(*ret_sequence),
 				 cudaMemcpyDeviceToHost, stream));
 	if (e == cudaSuccess)
 		e = CUDA(cudaStreamSynchronize(stream));
@@ -241,7 +241,7 @@ int cuda_read(const struct segment *s, const struct shm_mirror *desc,
 		return err;
 	err = cuda_memory_import(desc->handle, ordinal, &mem);
 	if (!err) {
-		e = read_memory(mem, cuda_line_at(s), table, bytes, ret_sequence);
+		e = read_memory(mem, cuda_status_at(s), table, bytes, ret_sequence);
 		cuda_memory_put(mem);
 	}
 	cuda_leave(&scope);

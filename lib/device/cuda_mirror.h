@@ -14,14 +14,14 @@ struct cuda_mirror {
 	struct cuda_memory *memory;
 	int ordinal;
 	pid_t pid;
-	uint64_t table_bytes, entries, line_at;
+	uint64_t table_bytes, entries, status_at;
 	uint8_t *table;                  /* the index's, when it could be pinned */
 	cudaStream_t stream;
 	cudaEvent_t end;
 	struct launch_stage *stage;      /* pinned, for graphs */
 	cudaGraphExec_t few, staged;
 	struct launch_change *many;      /* pinned, for more than a stage holds */
-	struct mirror_status *line;        /* pinned, CUDA_CHUNK bytes */
+	struct mirror_status *status;        /* pinned, CUDA_CHUNK bytes */
 	uint64_t *chunks;                /* scratch: a bit for each */
 	struct mirror_status shown;        /* by the last flush, or the upload */
 	bool scattered;                  /* the flush under way, or the last one */
@@ -29,9 +29,9 @@ struct cuda_mirror {
 	uint64_t began_ns, chunks_until_ns;
 };
 
-static inline struct mirror_status *cuda_mirror_line(const struct cuda_mirror *m)
+static inline struct mirror_status *cuda_mirror_status(const struct cuda_mirror *m)
 {
-	return (struct mirror_status *)(m->memory->base + m->line_at);
+	return (struct mirror_status *)(m->memory->base + m->status_at);
 }
 
 static inline struct probe_entry *cuda_mirror_table(const struct cuda_mirror *m)

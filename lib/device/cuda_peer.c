@@ -45,7 +45,7 @@ struct cuda_dev {
 	uint8_t *sections;               /* ... and as the device does */
 	uint64_t (*totals)[DEVICE_COUNTERS];     /* pinned; by section; written by the device */
 	struct mirror_view *named;       /* what the word says */
-	struct cuda_query *lane;          /* for questions of the host */
+	struct cuda_query *query;          /* for questions of the host */
 	uint64_t told[DEVICE_COUNTERS];
 };
 
@@ -84,12 +84,12 @@ int cuda_import(const struct segment *s, const struct shm_mirror *desc, void **r
 	}
 	memset(view, 0, sizeof(*view));
 	view->table = (const struct probe_entry *)im->memory->base;
-	view->line = (const struct mirror_status *)(im->memory->base + cuda_line_at(s));
+	view->status = (const struct mirror_status *)(im->memory->base + cuda_status_at(s));
 	view->buckets = s->header.geometry.buckets;
 	memcpy(&secret, s->header.secret, sizeof(secret));
 	key_masks(&secret, view->mask);
 	im->view = (struct mirror_view){ .table = view->table,
-					 .line = view->line,
+					 .status = view->status,
 					 .buckets = view->buckets };
 	memcpy(im->view.mask, view->mask, sizeof(im->view.mask));
 	*ret_import = im;
@@ -108,7 +108,7 @@ static void cuda_dev_put(struct cuda_dev *d)
 		return;
 	if (d->pid == getpid()) {        /* these know their device by themselves */
 		entered = cuda_enter(&scope, d->ordinal) == 0;
-		cuda_lane_free(d->lane);
+		cuda_query_free(d->query);
 		if (d->stream)
 			cudaStreamDestroy(d->stream);
 		if (d->there)
@@ -416,7 +416,7 @@ int cuda_ask(void *dev, const struct dev_view *view UNUSED, const struct device_
 
 	if (err)
 		return err;
-	err = cuda_lane_ask(&d->lane, &d->there->word, q, ret);
+	err = cuda_query_ask(&d->query, &d->there->word, q, ret);
 	cuda_leave(&scope);
 	return err;
 }

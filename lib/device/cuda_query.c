@@ -63,7 +63,7 @@ static void free_sequences(struct cuda_query *l)
 	l->seq_room = 0;
 }
 
-void cuda_lane_free(struct cuda_query *l)
+void cuda_query_free(struct cuda_query *l)
 {
 	if (!l)
 		return;
@@ -209,7 +209,7 @@ static cudaError_t query_sequences(struct cuda_query *l, struct mirror_view *con
 
 /* ---- both ---- */
 
-static int make_lane(struct cuda_query **ret)
+static int make_query(struct cuda_query **ret)
 {
 	struct cuda_query *l = calloc(1, sizeof(*l));
 	cudaError_t e;
@@ -225,11 +225,11 @@ static int make_lane(struct cuda_query **ret)
 	return 0;
 }
 
-int cuda_lane_ask(struct cuda_query **lane, struct mirror_view *const *word,
-		  const struct device_query *q, struct device_result *ret)
+int cuda_query_ask(struct cuda_query **query, struct mirror_view *const *word,
+		   const struct device_query *q, struct device_result *ret)
 {
-	int err = *lane ? 0 : make_lane(lane);
-	struct cuda_query *l = *lane;
+	int err = *query ? 0 : make_query(query);
+	struct cuda_query *l = *query;
 	cudaError_t e;
 
 	if (err)

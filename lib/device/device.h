@@ -13,10 +13,10 @@
 #include "kernels/launch.h"
 #include "segment/segment.h"
 
-/* An imported mirror: the table's entries, and behind them the line of launch.h. */
+/* An imported mirror: the table's entries, and behind them the status of launch.h. */
 struct dev_view {
 	const struct probe_entry *table;
-	const struct mirror_status *line;
+	const struct mirror_status *status;
 	uint32_t buckets;
 	gpc_key mask[GPC_MAX_SPACES];
 };
@@ -28,7 +28,7 @@ enum { COUNT_LOOKUPS, COUNT_HIT_VRAM, COUNT_HIT_RAM, COUNT_MISS, DEVICE_COUNTERS
 
 /* Keys in host memory, and answers there. */
 struct device_query {
-	uint32_t spaces;                 /* 0 = those of the mirror's line */
+	uint32_t spaces;                 /* 0 = those of the mirror's status */
 	const gpc_key *keys;
 	uint32_t n;
 	const uint32_t *start;           /* of sequences, from 0 to n; NULL: each key by itself */
@@ -57,12 +57,12 @@ struct device_ops {
 		      struct shm_mirror *desc, void **ret_mirror);
 	/* writer: copy the whole table; waits.  (slow: first use and takeover) */
 	int (*upload)(void *mirror, const struct probe_entry *table, uint64_t entries,
-		      const struct mirror_status *line);
-	/* writer: begin to apply n changes (copied), each slot at most once, then the line, its
+		      const struct mirror_status *status);
+	/* writer: begin to apply n changes (copied), each slot at most once, then the status, its
 	 * sequence last.  Only one flush of a mirror is in flight.  What it shows may be newer
 	 * than the change, if the table is. */
 	int (*flush)(void *mirror, const struct launch_change *changes, uint32_t n,
-		     const struct mirror_status *line);
+		     const struct mirror_status *status);
 	/* writer: 0 = that flush has ended, -EAGAIN = not yet, else it failed */
 	int (*flushed)(void *mirror);
 	void (*destroy)(void *mirror);
@@ -85,7 +85,7 @@ struct device_ops {
 	/* peer: launches from now on, and replays of captured ones, use this import; waits */
 	int (*adopt)(void *dev, void *import);
 	/* peer: a stream of this process; NULL names the default one.  Arrays are the device's
-	 * to read and write, and are not copied.  spaces: 0 = those of the mirror's line. */
+	 * to read and write, and are not copied.  spaces: 0 = those of the mirror's status. */
 	int (*lookup)(void *dev, const struct dev_view *view, uint32_t spaces,
 		      const gpc_key *keys, uint32_t n, gpc_block *blocks, void *stream);
 	int (*match)(void *dev, const struct dev_view *view, uint32_t spaces,

@@ -11,7 +11,7 @@
  *
  *   DIR/gpc.NAME.m<handle>     header  4096 bytes
  *                              table   as in the index, buckets * 64 bytes
- *                              line    128 bytes: changes that it shows, pools, spaces
+ *                              status    128 bytes: changes that it shows, pools, spaces
  *
  * The file is the mirror's memory: its writer stores there from a thread of the mirror's own, so
  * a flush is as asynchronous as a copy to a GPU, and importers map it read-only.  The handle of
@@ -43,7 +43,7 @@ static inline struct probe_entry *host_table(uint8_t *base)
 	return (struct probe_entry *)(base + SHM_PAGE);
 }
 
-static inline struct mirror_status *host_line(uint8_t *base, uint32_t buckets)
+static inline struct mirror_status *host_status(uint8_t *base, uint32_t buckets)
 {
 	return (struct mirror_status *)(base + SHM_PAGE + device_table_bytes(buckets));
 }
@@ -56,9 +56,9 @@ int host_path(const struct segment *s, const uint8_t handle[64], char ret[HOST_P
 int host_create(const struct segment *s, const char *device, uint32_t generation,
 		struct shm_mirror *desc, void **ret_mirror);
 int host_upload(void *mirror, const struct probe_entry *table, uint64_t entries,
-		const struct mirror_status *line);
+		const struct mirror_status *status);
 int host_flush(void *mirror, const struct launch_change *changes, uint32_t n,
-	       const struct mirror_status *line);
+	       const struct mirror_status *status);
 int host_flushed(void *mirror);
 void host_destroy(void *mirror);
 void host_sweep(const struct segment *s, const struct shm_mirror *desc);

@@ -109,7 +109,7 @@ int host_import(const struct segment *s, const struct shm_mirror *desc,
 	memset(view, 0, sizeof(*view));
 	view->table = host_table(im->base);
 	view->buckets = s->header.geometry.buckets;
-	view->line = host_line(im->base, view->buckets);
+	view->status = host_status(im->base, view->buckets);
 	memcpy(&secret, s->header.secret, sizeof(secret));
 	key_masks(&secret, view->mask);
 	*ret_import = im;

@@ -95,7 +95,7 @@ static void count_hit(const struct dev_view *v, gpc_block b,
 {
 	uint32_t pool = (uint32_t)GPC_POOL(b);
 
-	counts[load_relaxed(&v->line->ram_pools[pool >> 6]) >> (pool & 63) & 1
+	counts[load_relaxed(&v->status->ram_pools[pool >> 6]) >> (pool & 63) & 1
 		       ? COUNT_HIT_RAM
 		       : COUNT_HIT_VRAM]++;
 }
@@ -116,7 +116,7 @@ static void add_counts(uint64_t *to, uint64_t counts[DEVICE_COUNTERS])
 static void resolve_spaces(struct launch *l)
 {
 	if (!l->spaces)
-		l->spaces = load_relaxed(&l->view.line->spaces);
+		l->spaces = load_relaxed(&l->view.status->spaces);
 }
 
 static void probe_run(struct stream_job *job)

@@ -35,7 +35,7 @@ struct host_mirror {
 	uint32_t flushes;
 	struct launch_change *changes;
 	uint32_t n;
-	struct mirror_status line;
+	struct mirror_status status;
 };
 
 /* ---- flushing ---- */
@@ -56,13 +56,13 @@ static void store_entry(struct probe_entry *to, const struct probe_entry *e)
 	store_release(&to->w[3], e->w[3]);
 }
 
-static void store_line(struct mirror_status *to, const struct mirror_status *line)
+static void store_status(struct mirror_status *to, const struct mirror_status *status)
 {
-	store_relaxed(&to->ram_pools[0], line->ram_pools[0]);
-	store_relaxed(&to->ram_pools[1], line->ram_pools[1]);
-	store_relaxed(&to->spaces, line->spaces);
+	store_relaxed(&to->ram_pools[0], status->ram_pools[0]);
+	store_relaxed(&to->ram_pools[1], status->ram_pools[1]);
+	store_relaxed(&to->spaces, status->spaces);
 	/* (b) the entries stand before the number that covers them */
-	store_release(&to->sequence, line->sequence);
+	store_release(&to->sequence, status->sequence);
 }
 
 static int apply(struct host_mirror *m)
@@ -74,7 +74,7 @@ static int apply(struct host_mirror *m)
 		return -EIO;
 	for (i = 0; i < m->n; i++)
 		store_entry(&host_table(m->base)[m->changes[i].slot], &m->changes[i].entry);
-	store_line(host_line(m->base, m->buckets), &m->line);
+	store_status(host_status(m->base, m->buckets), &m->status);
 	return 0;
 }
 
@@ -103,7 +103,7 @@ static void *flusher_run(void *arg)
 }
 
 int host_flush(void *mirror, const struct launch_change *changes, uint32_t n,
-		      const struct mirror_status *line)
+		      const struct mirror_status *status)
 {
 	struct host_mirror *m = mirror;
 	struct launch_change *copy;
@@ -124,7 +124,7 @@ int host_flush(void *mirror, const struct launch_change *changes, uint32_t n,
 		free(m->changes);
 		m->changes = copy;
 		m->n = n;
-		m->line = *line;
+		m->status = *status;
 		m->busy = true;
 		pthread_cond_signal(&m->work);
 	}
@@ -146,7 +146,7 @@ int host_flushed(void *mirror)
 }
 
 int host_upload(void *mirror, const struct probe_entry *table, uint64_t entries,
-		       const struct mirror_status *line)
+		       const struct mirror_status *status)
 {
 	struct host_mirror *m = mirror;
 	uint64_t i;
@@ -156,7 +156,7 @@ int host_upload(void *mirror, const struct probe_entry *table, uint64_t entries,
 		return err;
 	for (i = 0; i < entries; i++)
 		store_entry(&host_table(m->base)[i], &table[i]);
-	store_line(host_line(m->base, m->buckets), line);
+	store_status(host_status(m->base, m->buckets), status);
 	return 0;
 }
 

@@ -314,7 +314,7 @@ static void check_changes(mirror &m, const launch_change *list, uint32_t n,
 	probe_entry e;
 	uint64_t got;
 
-	CK(cudaMemcpy(&got, &m.line->sequence, 8, cudaMemcpyDeviceToHost));
+	CK(cudaMemcpy(&got, &m.status->sequence, 8, cudaMemcpyDeviceToHost));
 	for (uint32_t i = 0; i < n; i += n / 16) {
 		CK(cudaMemcpy(&e, m.table + list[i].slot, 16, cudaMemcpyDeviceToHost));
 		if (memcmp(&e, &list[i].entry, 16) || got != round)
@@ -328,11 +328,11 @@ static void bench_sync(device_timer &timer, int lg, mirror &m, uint32_t n, doubl
 	uint64_t entries = 1ull << (lg + 1), round = 0;
 	std::string name = "sync of " + std::to_string(n) + " in 2^" + std::to_string(lg);
 	launch_change *list;
-	mirror_status line = {};
+	mirror_status status = {};
 	cudaGraphExec_t empty;
 	double limit;
 
-	line.spaces = 1;
+	status.spaces = 1;
 	empty = timer.capture([&] { nothing<<<1, 32, 0, timer.stream>>>(); });
 	limit = spread_of(clocked(reps, [&] {
 			CK(cudaGraphLaunch(empty, timer.stream));
@@ -341,8 +341,8 @@ static void bench_sync(device_timer &timer, int lg, mirror &m, uint32_t n, doubl
 	CK(cudaGraphExecDestroy(empty));
 	CK(cudaHostAlloc(&list, n * sizeof(*list), cudaHostAllocMapped));
 	std::vector<double> us = clocked(reps, [&] {
-		fill_changes(list, n, line.sequence = ++round, entries);
-		CK(launch_scatter(m.table, m.line, list, n, &line, timer.stream));
+		fill_changes(list, n, status.sequence = ++round, entries);
+		CK(launch_scatter(m.table, m.status, list, n, &status, timer.stream));
 		CK(cudaStreamSynchronize(timer.stream));
 	});
 	check_changes(m, list, n, round, name.c_str());
@@ -354,10 +354,10 @@ static void bench_sync(device_timer &timer, int lg, mirror &m, uint32_t n, doubl
 	launch_stage *stage;
 	CK(cudaHostAlloc(&stage, sizeof(*stage), cudaHostAllocMapped));
 	memset(stage, 0, sizeof(*stage));
-	stage->value = line;
+	stage->value = status;
 	stage->n = n;
 	cudaGraphExec_t graph = timer.capture([&] {
-		CK(launch_scatter_staged(m.table, m.line, stage,
+		CK(launch_scatter_staged(m.table, m.status, stage,
 					 n <= 64 ? 64 : LAUNCH_STAGE, timer.stream));
 	});
 	us = clocked(reps, [&] {

@@ -8,7 +8,7 @@
  * Beside each row is a limit, measured in turns with it: on an idle GPU a kernel in a graph
  * that does nothing but store a word in host memory, which is waited for; for uploads and
  * beside the neighbour one copy of as many bytes as the chunks that the changes lie in, and
- * the line's, have together.  After
+ * the status's, have together.  After
  * each row the mirror is read back and compared with the table, every entry. */
 #include "config.h"
 
@@ -123,7 +123,7 @@ struct place {
 	struct launch_change *list;
 	uint32_t *slot;
 	uint64_t entries, bytes, round;
-	struct mirror_status line;
+	struct mirror_status status;
 	void *mirror, *from, *to;
 	cudaStream_t stream;
 	cudaGraphExec_t least;
@@ -175,7 +175,7 @@ static void make_place(struct place *p, int lg)
 		p->table[i].w[0] = (uint32_t)i * 2654435761u;
 	p->segment.header.geometry.buckets = (uint32_t)(p->entries / SHM_BUCKET);
 	p->segment.index = (uint8_t *)p->table;
-	p->line.spaces = 1;
+	p->status.spaces = 1;
 	CK(device_cuda.create(&p->segment, device, 1, &p->desc, &p->mirror));
 	make_limit(p);
 }
@@ -200,7 +200,7 @@ static void compare(struct place *p, const char *what)
 	uint64_t sequence;
 
 	CK(device_cuda.read(&p->segment, &p->desc, p->back, p->entries, &sequence));
-	if (sequence == p->line.sequence && !memcmp(p->table, p->back, p->bytes))
+	if (sequence == p->status.sequence && !memcmp(p->table, p->back, p->bytes))
 		return;
 	fprintf(stderr, "bench-sync: %s: the mirror is not the table\n", what);
 	exit(1);
@@ -235,8 +235,8 @@ static double flush_us(struct place *p, uint32_t n)
 		p->list[i].slot = p->slot[i];
 		p->list[i].entry = p->table[p->slot[i]];
 	}
-	p->line.sequence++;
-	CK(device_cuda.flush(p->mirror, p->list, n, &p->line));
+	p->status.sequence++;
+	CK(device_cuda.flush(p->mirror, p->list, n, &p->status));
 	while ((err = device_cuda.flushed(p->mirror)) == -EAGAIN)
 		;
 	CK(err);
@@ -272,8 +272,8 @@ static double upload_us(struct place *p)
 {
 	double from = now_us();
 
-	p->line.sequence++;
-	CK(device_cuda.upload(p->mirror, p->table, p->entries, &p->line));
+	p->status.sequence++;
+	CK(device_cuda.upload(p->mirror, p->table, p->entries, &p->status));
 	return now_us() - from;
 }
 

@@ -128,7 +128,7 @@ struct host_table {
 
 struct mirror {
 	probe_entry *table;
-	mirror_status *line;
+	mirror_status *status;
 	mirror_view *view;
 	mirror_view **word;
 
@@ -140,14 +140,14 @@ struct mirror {
 
 		CK(cudaMalloc(&table, bytes + sizeof(l)));
 		CK(cudaMemcpy(table, t.entry.data(), bytes, cudaMemcpyHostToDevice));
-		line = (mirror_status *)((char *)table + bytes);
+		status = (mirror_status *)((char *)table + bytes);
 		l.sequence = 1;
 		l.ram_pools[0] = ram0;
 		l.ram_pools[1] = ram1;
 		l.spaces = spaces;
-		CK(cudaMemcpy(line, &l, sizeof(l), cudaMemcpyHostToDevice));
+		CK(cudaMemcpy(status, &l, sizeof(l), cudaMemcpyHostToDevice));
 		v.table = table;
-		v.line = line;
+		v.status = status;
 		v.buckets = t.buckets;
 		memcpy(v.mask, t.mask, sizeof(v.mask));
 		CK(cudaMalloc(&view, sizeof(v)));

@@ -73,8 +73,8 @@ static void check_lookup(const host_table &t, mirror &m, unsigned long long *cou
 	}
 }
 
-/* The line does not name space 0, which a launch without a set probes ahead. */
-static void check_line(const host_table &t, unsigned long long *counters)
+/* The status does not name space 0, which a launch without a set probes ahead. */
+static void check_status(const host_table &t, unsigned long long *counters)
 {
 	static const uint32_t sets[] = {0, 1u << 3, 1u << 3 | 1u << 31, 1u << 31};
 	uint32_t n = 5000;
@@ -97,7 +97,7 @@ static void check_line(const host_table &t, unsigned long long *counters)
 		for (uint32_t i = 0; i < n; i++)
 			same &= b[i] == t.find(set, k[i].w);
 		read_counts(counters);
-		ok(same, "lookup, the line's spaces are %#x", set);
+		ok(same, "lookup, the status's spaces are %#x", set);
 	}
 }
 
@@ -201,7 +201,7 @@ static void check_scatter(void)
 		mirror m(t, 1);
 		std::vector<launch_change> list(n);
 		std::vector<probe_entry> want(t.entry);
-		mirror_status line = {}, got;
+		mirror_status status = {}, got;
 		launch_change *host;
 		bool same;
 
@@ -214,19 +214,19 @@ static void check_scatter(void)
 				host[i].entry.w[w] = (uint32_t)mix64(4 * i + w);
 			want[slot] = host[i].entry;
 		}
-		line.sequence = 1ull << 40 | n;
-		line.ram_pools[0] = 3;
-		line.ram_pools[1] = 1ull << 63;
-		line.spaces = 7;
-		CK(launch_scatter(m.table, m.line, host, n, &line, 0));
+		status.sequence = 1ull << 40 | n;
+		status.ram_pools[0] = 3;
+		status.ram_pools[1] = 1ull << 63;
+		status.spaces = 7;
+		CK(launch_scatter(m.table, m.status, host, n, &status, 0));
 		CK(cudaDeviceSynchronize());
 		std::vector<probe_entry> have(want.size());
 
 		CK(cudaMemcpy(have.data(), m.table, have.size() * 16,
 			      cudaMemcpyDeviceToHost));
-		CK(cudaMemcpy(&got, m.line, sizeof(got), cudaMemcpyDeviceToHost));
+		CK(cudaMemcpy(&got, m.status, sizeof(got), cudaMemcpyDeviceToHost));
 		same = !memcmp(have.data(), want.data(), have.size() * 16) &&
-		       !memcmp(&got, &line, 28);
+		       !memcmp(&got, &status, 28);
 		ok(same, "scatter of %u, from host memory", n);
 		CK(cudaFreeHost(host));
 	}
@@ -245,7 +245,7 @@ static void check_staged(uint32_t most)
 	CK(cudaHostAlloc(&stage, sizeof(*stage), cudaHostAllocMapped));
 	memset(stage, 0, sizeof(*stage));
 	cudaGraphExec_t graph = timer.capture([&] {
-		CK(launch_scatter_staged(m.table, m.line, stage, most, timer.stream));
+		CK(launch_scatter_staged(m.table, m.status, stage, most, timer.stream));
 	});
 	for (uint32_t n : {0u, 1u, most / 2, most - 1, most, 1u}) {
 		mirror_status got;
@@ -266,7 +266,7 @@ static void check_staged(uint32_t most)
 		CK(cudaStreamSynchronize(timer.stream));
 		CK(cudaMemcpy(have.data(), m.table, have.size() * 16,
 			      cudaMemcpyDeviceToHost));
-		CK(cudaMemcpy(&got, m.line, sizeof(got), cudaMemcpyDeviceToHost));
+		CK(cudaMemcpy(&got, m.status, sizeof(got), cudaMemcpyDeviceToHost));
 		same &= !memcmp(have.data(), want.data(), have.size() * 16) &&
 			!memcmp(&got, &stage->value, 28);
 	}
@@ -420,7 +420,7 @@ int main(int argc, char **argv)
 		       100. * 4600 * 1.5 / t.entry.size(), (unsigned long long)t.spilled,
 		       (unsigned long long)t.refused);
 		check_lookup(t, m, counters);
-		check_line(t, counters);
+		check_status(t, counters);
 	}
 	{
 		host_table t(2);

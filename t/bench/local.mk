@@ -41,7 +41,7 @@ bench_gpu_programs = $(bench_gpu_nvcc_programs) %reldir%/bench-sync$(EXEEXT)
 # C++ with kernels: nvcc links it, with the library's own kernel objects.
 $(bench_gpu_nvcc_programs): %reldir%/gpu.cuh $(kernel_objects)
 	$(AM_V_NVCC)$(MKDIR_P) $(@D) && \
-	$(NVCC) $(NVCCFLAGS) -std=c++17 $(NVCC_ARCHES) -I$(top_srcdir)/kernels \
+	$(NVCC) $(NVCCFLAGS) -std=c++17 $(NVCC_ARCHES) -I$(top_srcdir) -I$(top_srcdir)/kernels \
 		-o $@ $(srcdir)/$@.cu $(kernel_objects:.lo=.o)
 %reldir%/bench-gpu: %reldir%/bench-gpu.cu %reldir%/queries.cuh %reldir%/rows.cuh
 %reldir%/kernels-check: %reldir%/kernels-check.cu %reldir%/checks.cuh

@@ -60,7 +60,7 @@ TAP_FN int imports_of(const struct made *m, const struct shm_mirror *d)
 }
 
 /* Pool 1 is RAM. */
-TAP_FN const struct mirror_status *line(uint64_t sequence)
+TAP_FN const struct mirror_status *status_of(uint64_t sequence)
 {
 	static struct mirror_status l;
 
@@ -78,7 +78,7 @@ TAP_FN void *make_mirror(struct made *m, uint32_t generation, struct shm_mirror 
 	memset(d, 0, sizeof(*d));
 	if (host->create(&m->c.seg, "host", generation, d, &mirror) ||
 	    host->upload(mirror, made_entry(m, 0), entries(m),
-			 line(made_state(m)->changes)))
+			 status_of(made_state(m)->changes)))
 		bail("no mirror: %s", gpc_last_error());
 	d->generation = generation;
 	d->flushed = made_state(m)->changes;
