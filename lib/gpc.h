@@ -480,11 +480,12 @@ int gpc_demote(gpc *c, int from, int to, const gpc_block *blocks, uint32_t n,
  * `from`, leaf first.  to = -1: the pool's demote_to.  Sources stay findable until commit.
  * moves has room for n; returns how many began.  moves[i].to == -1: the target space has
  * the key already, so there is nothing to copy or commit; the key leaves the source, also
- * where it is referenced (with GPC_COPY the source stays).  After -ETIMEDOUT and -EAGAIN, here and in gpc_promote, no
- * move begins any more; the sources may stay pinned until the writer sees that (-ENOSPC
- * for a second try).  After -ENOTCONN, of a writer that died while it answered, the next
- * writer may begin the moves all the same.  The next call on this handle that needs the
- * writer cancels such a move: its target is freed, its source unpinned. */
+ * where it is referenced (with GPC_COPY the source stays).  After -ETIMEDOUT and -EAGAIN,
+ * here and in gpc_promote, no move begins any more; the sources may stay pinned until the
+ * writer sees that (-ENOSPC for a second try).  After -ENOTCONN, of a writer that died
+ * while it answered, the next writer may begin the moves all the same.  The next call on
+ * this handle that needs the writer cancels such a move: its target is freed, its source
+ * unpinned. */
 
 int gpc_promote(gpc *c, const gpc_block *blocks, uint32_t n, int to, struct gpc_move *moves,
 		struct gpc_move *victims, uint32_t flags, int timeout_ms);
@@ -499,12 +500,12 @@ int gpc_commit(gpc *c, const struct gpc_move *moves, uint32_t n, int *results, u
 	       int timeout_ms);
 /* [writer] Copies are complete: the key now names `to`; one reference of the caller on
  * `from` moves along.  `from` is freed later, when every lookup that is under way now has
- * ended: each of them finds the key.  Returns how many were committed; results (may be NULL) tells for each 0 or a
- * negative errno: -ESTALE source or target gone, -EEXIST the key is live elsewhere by
- * now, -ENOENT its parent is not live.  A refused or cancelled move gives its target
- * back.  Moves of one chain belong in one call, in any order.  -ENOTCONN, -ETIMEDOUT,
- * -EAGAIN (timeout 0): a commit that was submitted is carried out.  A second call for the
- * same moves tells, by -ESTALE or -EEXIST, that it was; GPC_CANCEL gives the moves up,
+ * ended: each of them finds the key.  Returns how many were committed; results (may be
+ * NULL) tells for each 0 or a negative errno: -ESTALE source or target gone, -EEXIST the
+ * key is live elsewhere by now, -ENOENT its parent is not live.  A refused or cancelled
+ * move gives its target back.  Moves of one chain belong in one call, in any order.
+ * -ENOTCONN, -ETIMEDOUT, -EAGAIN (timeout 0): a commit that was submitted is carried out.
+ * A second call for the same moves tells, by -ESTALE or -EEXIST, that it was; GPC_CANCEL gives the moves up,
  * and -EEXIST says that one is committed already: the key names `to`, and the reference
  * has moved along. */
 
