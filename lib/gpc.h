@@ -16,6 +16,10 @@
  *          Lookups take a set of spaces, probed in ascending order.
  *   owner  the peer whose process owns a pool's memory.  When it dies the pool's blocks die
  *          with it.  A pool without owner outlives all.
+ *   image  the bytes of one block, its pieces one after the other.  A pool made by
+ *          gpc_pool_make has memory, which every process maps by the pool's number, and a
+ *          layout that says where the pieces of a block are; gpc_copy copies images.
+ *          Any other pool is a set of numbers, and its bytes are the engine's own affair.
  *   hold   what keeps a block for you: a reservation (bytes yours to write, nobody finds it)
  *          or a reference (bytes fixed, findable).  gpc_reserve gives the first, gpc_publish
  *          turns it into the second, gpc_release gives either back.
@@ -67,6 +71,7 @@ typedef struct gpc_dev gpc_dev;      /* this process's use of one mirror */
 typedef struct { uint64_t w[2]; } gpc_key;
 typedef int32_t gpc_block;
 typedef uint64_t gpc_ticket;         /* names a command of this peer; grows; 0 = none */
+typedef uint64_t gpc_transfer;       /* names copies of this handle; grows; 0 = none */
 
 #define GPC_VERSION_MAJOR 0
 #define GPC_VERSION_MINOR 2
@@ -84,7 +89,11 @@ typedef uint64_t gpc_ticket;         /* names a command of this peer; grows; 0 =
 #define GPC_MAX_SPACES  32
 #define GPC_MAX_MIRRORS 8
 #define GPC_TICKET_ALL  UINT64_MAX   /* for the calls that take a ticket: all submitted so far */
+#define GPC_TRANSFER_ALL UINT64_MAX  /* for gpc_transfer_wait */
 #define GPC_SECTIONS    56           /* sections that one peer may have open */
+#define GPC_MAX_RUNS    512          /* of a layout */
+#define GPC_MAX_PARTS   512          /* of a pool's memory */
+#define GPC_TRANSFERS   64           /* transfers of one handle under way */
 
 /* Options of a call, in place: a pointer to a struct of that type, its size set. */
 #define GPC_OPTIONS(type, ...) (&(struct type){ .size = sizeof(struct type), __VA_ARGS__ })
@@ -123,6 +132,44 @@ enum {
 	                              * by several GPUs) */
 };
 
+enum {                               /* NUMA policies of RAM */
+	GPC_NUMA_DEFAULT    = 0,     /* of the process that makes the pool */
+	GPC_NUMA_INTERLEAVE = 1,     /* page by page over the nodes */
+	GPC_NUMA_BIND       = 2      /* on these nodes only */
+};
+
+struct gpc_run {                     /* pieces of one size at equal distances */
+	uint32_t part;               /* which allocation of the pool, from 0; RAM: 0 */
+	uint32_t count;              /* pieces of a block, at least 1 */
+	uint64_t bytes;              /* of a piece, at least 1 */
+	uint64_t offset;             /* of piece 0 of slot 0, in the part */
+	uint64_t slot_stride;        /* from a slot to the next one; at least 1 */
+	uint64_t run_stride;         /* from a piece to the next one; of count 1 it says nothing */
+};
+
+struct gpc_memory {                  /* what a pool's memory is to be; zero = default; set size */
+	uint32_t size;
+	uint32_t nruns;              /* at most GPC_MAX_RUNS; 0 = one piece a block, slot after
+	                              * slot, of block_bytes */
+	const struct gpc_run *runs;  /* the layout: piece j of slot s is at offset + s * slot_stride +
+	                              * j * run_stride of its part, and the image is the pieces in
+	                              * the order of this list.  No two pieces overlap */
+	uint64_t block_bytes;        /* bytes of an image; with runs 0, or their sum */
+	uint8_t fingerprint[32];     /* of what an image means (dtype, order of layers, rank);
+	                              * pools that exchange blocks have the same; zero = the
+	                              * cache's layout */
+	const char *device;          /* VRAM: "host", "cuda:N", "GPU-uuid"; NULL = that of uuid[0] */
+	uint32_t parts;              /* VRAM: so many allocations of the caller's own, which
+	                              * gpc_pool_lend tells; 0 = one, allocated here */
+	uint32_t numa;               /* RAM: GPC_NUMA_... */
+	uint64_t nodes;              /* RAM: set of NUMA nodes; 0 = all that the process may use */
+	const char *huge_dir;        /* RAM: a folder of a hugetlbfs for the file; NULL = beside the
+	                              * cache's files, with huge pages where the kernel gives them */
+	uint32_t threads;            /* RAM: that touch the pages; 0 = one a processor, at most 16 */
+	void (*progress)(void *arg, uint64_t done, uint64_t bytes);      /* RAM: pages so far */
+	void *progress_arg;
+};
+
 struct gpc_config {                  /* zero = default everywhere; set size */
 	uint32_t size;
 	uint32_t block_tokens;       /* tokens a block; 16 */
@@ -150,6 +197,7 @@ struct gpc_config {                  /* zero = default everywhere; set size */
 	const char *devices;         /* "none", "host", "cuda:0,cuda:1": mirrors to keep; "none" */
 	uint8_t layout[32];          /* fingerprint of model, dtype, parallel and block layout;
 	                              * attachers bring the same or all zero */
+	const struct gpc_memory *ram_memory;     /* of the pool of ram_blocks; NULL = it has none */
 };
 
 struct gpc_attach_options {          /* of one attachment; zero = default; set size */
@@ -179,8 +227,29 @@ struct gpc_pool {                    /* set size */
 	uint32_t gpus;               /* GPUs of the group; 0 and 1 = a single one */
 	uint8_t uuid[16][16];        /* their UUIDs */
 	uint32_t backing_size;
-	uint8_t backing[1024];       /* the owner's own words on how to map the bytes (IPC
-	                              * handles, a shm name, bytes a block) */
+	uint8_t backing[1024];       /* of a pool without memory: the owner's own words on how to
+	                              * map the bytes (IPC handles, a shm name, bytes a block) */
+	uint64_t memory;             /* out: number of its memory, new with each pool; 0 = none */
+	uint64_t block_bytes;        /* out: bytes of an image */
+	uint8_t fingerprint[32];     /* out: of the images */
+};
+
+struct gpc_pool_memory {             /* the memory of a pool as it is.  set size */
+	uint32_t size;
+	uint32_t kind;               /* GPC_VRAM, GPC_RAM */
+	uint32_t slots;              /* blocks and transit */
+	uint32_t nruns, parts;
+	uint32_t parts_lent;         /* parts that are there; = parts, but for lent memory */
+	uint64_t memory, block_bytes;
+	uint64_t bytes;              /* of all parts */
+	uint64_t huge_bytes;         /* RAM: of them in huge pages, as this process sees it mapped */
+	uint32_t numa;
+	uint32_t mapped;             /* parts that this process has mapped ... */
+	uint64_t nodes;
+	uint64_t pinned;             /* ... and bytes that it has registered with its devices */
+	uint8_t fingerprint[32];
+	char device[32];             /* VRAM: "host", "cuda:0" as its maker named it */
+	char file[320];              /* path of the file that describes it */
 };
 
 struct gpc_field { uint16_t tag; uint16_t reserved; uint32_t len; const void *data; };
@@ -339,6 +408,70 @@ int gpc_pool_clear(gpc *c, int pool, uint32_t tag, uint32_t flags, int timeout_m
  * descendants in the space.  Held blocks become unfindable and come back with their last
  * hold; returns how many those are.  GPC_REMOVE: the pool goes when its last hold has;
  * waits for that up to the timeout (0: do not wait, it goes later by itself). */
+
+/* ---- memory of pools ---- */
+
+int gpc_pool_make(gpc *c, struct gpc_pool *p, const struct gpc_memory *m, int timeout_ms);
+/* [writer] gpc_pool_add, with memory for blocks + transit slots.  RAM: a file of shared
+ * memory, all of it allocated and touched before the pool is there; it belongs to nobody
+ * unless GPC_POOL_OWNED, and goes with the pool.  VRAM: OWNED always; allocated on the
+ * device, or lent.  Before VRAM is allocated, the call waits up to the timeout until no
+ * process has memory of a dead pool of this device mapped.  -ENOSPC: too little memory, and
+ * the sentence says how much is missing.  -EINVAL: a field, or a layout whose pieces
+ * overlap or do not fit.  -EPROTO: demote_to has images of another size or fingerprint. */
+
+int gpc_pool_lend(gpc *c, int pool, uint32_t part, void *base, uint64_t bytes);
+/* [shared] Owner only, once for each part: the bytes at base, which stay where they are as
+ * long as the pool lives, and may be a piece of a larger allocation.  The pool can be
+ * mapped when all parts are lent.  -EINVAL: too short for the layout, or an allocation that
+ * other processes cannot map: the sentence says what to set.  -EEXIST: it is lent. */
+
+int gpc_pool_memory_get(gpc *c, int pool, struct gpc_pool_memory *ret);
+/* [shared] -ENOENT: no such pool, or it has no memory. */
+
+int gpc_pool_runs(gpc *c, int pool, struct gpc_run *runs, uint32_t n);
+/* [shared] Its layout, up to n runs; returns how many there are. */
+
+int gpc_pool_map(gpc *c, int pool, uint32_t part, void **base, uint64_t *bytes);
+/* [shared] The part in this process, mapped once: shared memory, another process's
+ * allocation by IPC, the caller's own as it is.  It stays until gpc_pool_unmap or
+ * gpc_close, whatever becomes of the pool.  -ESTALE: what this process has mapped is
+ * of a pool that has gone: use it no more, unmap it, call again.  -EAGAIN: not all parts are
+ * lent.  -ENODEV: no such GPU here, or none that reaches it.  Read-only handles: -EROFS. */
+
+int gpc_pool_unmap(gpc *c, int pool);
+/* [shared] All parts that gpc_pool_map gave; copies under way keep what they need. */
+
+int gpc_pool_pin(gpc *c, int pool, int timeout_ms);
+/* [shared] Have a thread register the pool's RAM with the GPUs of this process, in chunks,
+ * one process of the cache at a time; waits up to the timeout.  -EAGAIN, -ETIMEDOUT: it
+ * goes on.  Copies between RAM and a GPU do that themselves, for the chunks they touch.  Without
+ * GPUs in the cache it does nothing.  -ENOENT: no such pool, or no RAM. */
+
+/* ---- copies ---- */
+
+int gpc_copy(gpc *c, const struct gpc_move *moves, uint32_t n, uint32_t flags, void *stream,
+	     gpc_transfer *ret);
+/* [shared] Copy the images moves[i].from to moves[i].to in the order of the stream; returns
+ * at once.  Both are held by the caller until the transfer is done: `to` is a
+ * reservation, `from` is a reference, a reservation (the victim of a reserve), or the source
+ * that this `to` is the target of (gpc_demote).  All `from` are of one pool, all `to` of one
+ * pool; entries with to == -1 are skipped.  ret (may be NULL) names the transfer.  stream: of
+ * the GPU in question, NULL = its default one; between two GPUs, of either; RAM to RAM: of none,
+ * NULL.  -EINVAL: a stream that captures.  -EPROTO: images of another size or
+ * fingerprint.  -EPERM: a block that is not held so; then none is copied.  -ESTALE: the
+ * memory has gone.  -EAGAIN: GPC_TRANSFERS are under way.  -EIO: the driver refused a
+ * copy; what was given to the stream before it may still be copied, ret names it, and the
+ * transfer ends in -EIO. */
+
+int gpc_transfer_wait(gpc *c, gpc_transfer t, int timeout_ms);
+/* [shared] 0 = done, the bytes are there; transfer 0 is done.  -EIO: it failed, and never will
+ * be.  -EAGAIN (timeout 0), -ETIMEDOUT: not yet.  Of the last 1024 transfers a failure is
+ * remembered.  GPC_TRANSFER_ALL: all of this handle. */
+
+int gpc_transfer_fd(gpc *c, gpc_transfer t);
+/* [shared] A new descriptor, for poll(2), that is readable once the transfer has ended; the
+ * caller closes it.  A thread of the library looks, a few times each millisecond. */
 
 /* ---- keys ---- */
 

@@ -22,6 +22,8 @@ struct returns;
 struct back { gpc_block block; uint32_t record, word; };
 struct stock;
 struct walk;
+struct maps;
+struct transfers;
 
 struct refused_item {                    /* of a call with arrays */
 	uint32_t i;                      /* index in the caller's arrays */
@@ -84,6 +86,9 @@ struct gpc {
 
 	pthread_mutex_t dev_lock;
 	gpc_dev *devs;
+
+	struct maps *maps;               /* memory of pools: memory/map.c; NULL = none yet */
+	struct transfers *transfers;     /* copies under way: payload/transfer.c; NULL = none yet */
 };
 
 /* What one call changed in holds, added to the seat's counters at its end in one go (refs.c). */

@@ -14,7 +14,10 @@
  *     table[buckets] 64  w                       ref[max_blocks][stride]  u16 cells, p
  *     record[max_blocks] 64 w                    stamp[max_blocks]   u64, p and w
  *     change[]      64   w                       note[max_blocks]    p, where notes are kept
- *     change_note[] 64   w, with digests
+ *     change_note[] 64   w, with digests      transfer[P]   4096  p, devices
+ *
+ * Beside them are one file a mirror of the host device (device/host.h) and one file a pool that
+ * has memory (struct shm_memory below).
  *
  * Offsets follow from the geometry alone (geometry.h) and are never read from a segment.
  * Fixed-width integers only.  A change here bumps SHM_VERSION and edits gpc_segment(5). */
@@ -23,10 +26,11 @@
 
 #include <stdint.h>
 
-#define SHM_VERSION     2u
+#define SHM_VERSION     3u
 #define SHM_MAGIC_INDEX   0x3158444943504721ull   /* "!GPCIDX1", little endian */
 #define SHM_MAGIC_CONTROL 0x314c544343504721ull   /* "!GPCCTL1" */
 #define SHM_MAGIC_MIRROR  0x31524d4943504721ull   /* "!GPCIMR1" */
+#define SHM_MAGIC_MEMORY  0x314d454d43504721ull   /* "!GPCMEM1" */
 #define SHM_ENDIAN      0x01020304u
 #define SHM_READY       0x59444552u               /* "REDY", stored last */
 
@@ -145,7 +149,10 @@ struct shm_pool {                        /* w, r */
 	uint64_t maker;                  /* command that added it: seat + 1 << 56 | position */
 	uint64_t returned;               /* CALLER: number of its last GPC_RETURNED, + 1; it may stand
 	                                  * at events_head still */
-	uint8_t pad0[1408 - 1344];
+	uint64_t memory;                 /* names the file of its memory; 0 = none */
+	uint64_t block_bytes;            /* of an image; 0 = no memory */
+	uint8_t fingerprint[32];         /* of the images */
+	uint8_t pad0[1408 - 1392];
 	uint32_t live, reserved, dying;  /* line 22: blocks by state, for who looks from outside; the
 	                                  * records are the truth, a new writer counts anew */
 	uint32_t lingering;              /* CALLER: those of the dying with REC_LINGERS */
@@ -322,6 +329,17 @@ struct shm_section {
 };
 _Static_assert(sizeof(struct shm_section) == 64, "section layout");
 
+/* A transfer of a peer: its slot, and the value that the device stores there behind the last copy.
+ * A slot has one transfer at a time, and values grow for ever: a slot is free when done equals
+ * the value that its peer gave out last.  Only a device stores done (rule B4). */
+#define SHM_TRANSFERS   64u              /* per peer */
+
+struct shm_transfer {                    /* 4096 bytes: a page that devices can be given */
+	uint64_t done[SHM_TRANSFERS];    /* device */
+	uint8_t pad[4096 - 8 * SHM_TRANSFERS];
+};
+_Static_assert(sizeof(struct shm_transfer) == 4096, "transfer layout");
+
 enum {
 	CMD_NONE = 0,
 	CMD_PUBLISH,                     /* what each one means: see struct shm_command */
@@ -395,5 +413,60 @@ struct shm_command {
 	int32_t result;                  /* (R) CMD_PENDING, then the answer */
 };
 _Static_assert(sizeof(struct shm_command) == 64, "command layout");
+
+/* ---- memory of a pool: DIR/gpc.NAME.p<number in 16 hex digits> ----
+ *
+ *     shm_memory                 header    4096   its maker, immutable once ready
+ *     shm_run[nruns]             at 4096          the same
+ *     shm_part[nparts]           behind, at a multiple of 64; its maker, each immutable once lent
+ *     images                     at `images`      RAM, and VRAM of the host device: who holds a block
+ *
+ * Locks of the file (OFD, lockfile.h): MEMORY_LOCK_MADE exclusive while it is made, until a pool names it;
+ * MEMORY_LOCK_USED shared by each process that has a part mapped, the maker of VRAM included.  A
+ * file that no pool of the index names and that nobody has locked is garbage, which anybody may
+ * remove.  All that is read here may be forged by a peer: who maps checks it, and computes
+ * with a private copy. */
+#define SHM_RUNS        512u
+#define SHM_PARTS       512u
+#define SHM_IMAGES      ((uint64_t)2 << 20)      /* images begin at a multiple of this */
+
+enum { MEMORY_LOCK_MADE = 0, MEMORY_LOCK_USED = 1 };
+
+struct shm_memory {
+	uint64_t magic;
+	uint32_t version, endian;
+	uint8_t cache[16];               /* id of the cache */
+	uint64_t number;                 /* as in the file's name and in shm_pool */
+	uint32_t kind;                   /* GPC_VRAM, GPC_RAM */
+	uint32_t slots, nruns, nparts;
+	uint64_t block_bytes;            /* of an image: sum of the runs' pieces */
+	uint64_t images, images_bytes;   /* where in this file; 0: the parts say where else */
+	uint64_t nodes;
+	uint32_t numa, lent;             /* lent: 1 = the parts are the maker's own allocations */
+	uint8_t fingerprint[32];
+	uint8_t uuid[16];                /* VRAM: of the GPU; zeros: the host device */
+	char device[32];
+	int32_t maker_pid;
+	uint32_t pad0;
+	uint64_t checksum;               /* of all bytes above, and of the runs */
+	uint32_t ready;                  /* SHM_READY; (A) stored last */
+	uint32_t pad1;
+};
+_Static_assert(sizeof(struct shm_memory) == 216, "memory layout");
+
+struct shm_run {                         /* as struct gpc_run */
+	uint32_t part, count;
+	uint64_t bytes, offset, slot_stride, run_stride;
+};
+_Static_assert(sizeof(struct shm_run) == 40, "run layout");
+
+struct shm_part {
+	uint32_t state;                  /* 0, then SHM_READY: (A) stored last, when it is lent */
+	uint32_t handle_bytes;
+	uint64_t bytes;                  /* that can be used, from `offset` */
+	uint64_t offset;                 /* of the part in what the handle names */
+	uint8_t handle[232];             /* cudaIpcMemHandle_t; the host device: a path */
+};
+_Static_assert(sizeof(struct shm_part) == 256, "part layout");
 
 #endif

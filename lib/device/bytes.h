@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* bytes.h - what the memory of pools, and copies, need of a device.
+ *
+ *   device/host_bytes.c   VRAM of the host device, in the memory's own file; copies by a stream's thread
+ *   device/cuda_bytes.c   allocations and IPC          device/cuda_pin.c  host memory, in chunks
+ *   device/cuda_copy.c    copies on a stream           kernels/copy.cu    those within one GPU
+ *
+ * All return 0 or a negative errno with err_set, work on the device they are told and leave the
+ * caller's current device as it was.  None waits for another process's stream or event. */
+#ifndef GPC_DEVICE_BYTES_H
+#define GPC_DEVICE_BYTES_H
+
+#include "base/base.h"
+#include "segment/shm.h"
+
+/* rows of `width` bytes, `to_pitch` and `from_pitch` apart; `slices` of these, `to_slice` and
+ * `from_slice` apart.  One row: the pitches say nothing; one slice: the slice strides neither. */
+struct copy_op {
+	uint8_t *to;
+	const uint8_t *from;
+	uint64_t width, rows, to_pitch, from_pitch;
+	uint64_t slices, to_slice, from_slice;
+};
+
+/* One operation of every block's copy, with the addresses of slot 0. */
+struct copy_shape {
+	uint8_t *to;
+	const uint8_t *from;
+	uint64_t to_slot, from_slot;     /* from a slot to the next */
+	uint64_t width, rows, to_pitch, from_pitch;
+};
+
+struct copy_pair { uint32_t from, to; };  /* slots */
+
+/* What a device's copies can do, measured at first use. */
+struct copy_limits {
+	uint64_t max_pitch;              /* larger ones are not to be used; UINT64_MAX: none is too large */
+	bool slices;                     /* an op may have more than one slice */
+	bool pairs;                      /* copy_pairs() is the faster way, here where it can be had */
+};
+
+struct device_bytes {
+	/* VRAM that other processes can map, on the device of that uuid (zeros: host).  Fills the
+	 * part's handle, offset, bytes. */
+	int (*make)(const uint8_t uuid[16], uint64_t bytes, struct shm_part *part, void **ret_memory,
+		    void **ret_base);
+	/* The caller's own memory: fill the part; it stays as it is.  -EINVAL: cannot be exported,
+	 * or is none of that device. */
+	int (*lend)(const uint8_t uuid[16], void *base, uint64_t bytes, struct shm_part *part);
+	/* A part in this process: once for each handle, counted.  -ESTALE: its maker is gone.  near: where
+	 * it is to be read and written from, the device of its own uuid or another one of this
+	 * process (peer access). */
+	int (*map)(const uint8_t uuid[16], const struct shm_part *part, void **ret_memory,
+		   void **ret_base);
+	void (*unmap)(void *memory);     /* of make or map */
+
+	/* Host memory that copies read and write, from `base`, 2 MiB aligned: registered for all devices
+	 * of this process.  Idempotent: a chunk that is registered stays. */
+	int (*pin)(void *base, uint64_t bytes);
+	void (*unpin)(void *base);
+
+	/* -EINVAL: the stream captures. */
+	int (*check_stream)(const uint8_t uuid[16], void *stream);
+	/* The limits of copies between these two (NULL: host memory); probe: memory of the caller's
+	 * that may be read, to try strides on. */
+	int (*limits)(const uint8_t *to, const uint8_t *from, struct copy_limits *ret);
+	/* Enqueue n ops; *ret_done says how many were, on failure too. */
+	int (*copy)(const uint8_t uuid[16], const struct copy_op *ops, uint32_t n, void *stream,
+		    uint32_t *ret_done);
+	/* Enqueue all shapes of all pairs, as one kernel; only where limits said `pairs`. */
+	int (*copy_pairs)(const uint8_t uuid[16], const struct copy_shape *shapes, uint32_t nshapes,
+			  const struct copy_pair *pairs, uint32_t npairs, void *stream);
+	/* Store value at *done, in a page that was pinned, when the stream gets here. */
+	int (*mark)(const uint8_t uuid[16], uint64_t *done, uint64_t value, void *stream);
+	/* 0: the device works; -EIO: its context is lost, and nothing runs there any more. */
+	int (*state)(const uint8_t uuid[16]);
+};
+
+extern const struct device_bytes device_bytes_host, device_bytes_cuda;
+
+/* Of the device with this uuid (zeros: host): -ENODEV, built without CUDA. */
+int device_bytes_find(const uint8_t uuid[16], const struct device_bytes **ret);
+
+#endif

@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* plan.h - how blocks of one pool are copied to blocks of another one: pure arithmetic.
+ *
+ * Both layouts cut the image into pieces.  The plan cuts it where either of them does, so that each
+ * cut lies in one place on both sides, and folds cuts that lie at equal distances on both sides
+ * into one shape with rows.  Addresses, not offsets: two allocations that happen to lie at
+ * equal distances fold as well.
+ *
+ * For a list of pairs of slots plan_run() then emits operations, at each step the form with the
+ * fewest of them:
+ *
+ *   a row               width bytes
+ *   rows                one operation for each block and shape
+ *   slices              neighbouring slots on both sides, of a shape, as one operation, where the
+ *                       device has slices and the strides are multiples as it wants them
+ *   rows over slots     neighbouring slots on both sides: an operation a cut, its rows are slots;
+ *                       when cuts are fewer than slots
+ *   whole               neighbouring slots that are contiguous on both sides: one row */
+#ifndef GPC_PAYLOAD_PLAN_H
+#define GPC_PAYLOAD_PLAN_H
+
+#include "device/bytes.h"
+
+struct plan_side {
+	uint32_t nruns;
+	const struct shm_run *run;
+	uint8_t *const *base;            /* of each part */
+};
+
+#define PLAN_SHAPES 4096u                /* cuts of an image, after folding, at most */
+
+struct plan {
+	uint32_t nshapes, cuts;          /* shapes; rows of all of them */
+	struct copy_shape *shape;
+};
+
+/* -EPROTO: the images differ in size; -ENOMEM; -EOVERFLOW: more than PLAN_SHAPES. */
+int plan_make(const struct plan_side *to, const struct plan_side *from,
+	      const struct copy_limits *limits, struct plan *ret);
+void plan_free(struct plan *p);
+
+/* Emit the operations of these pairs, in any order, by calls of `emit` with up to PLAN_BATCH of
+ * them; stops at the first error and returns it.  No memory is allocated.  No operation crosses a
+ * multiple of `chunk` from chunk_base on the host's side (0: there is none). */
+#define PLAN_BATCH 64u
+struct plan_host { const uint8_t *base; uint64_t chunk; bool is_to; };
+int plan_run(const struct plan *p, const struct copy_limits *limits, const struct plan_host *host,
+	     const struct copy_pair *pairs, uint32_t n,
+	     int (*emit)(void *arg, const struct copy_op *ops, uint32_t nops), void *arg);
+
+#endif

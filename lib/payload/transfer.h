@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* transfer.h - copies under way: slots, values, and who is told at the end.
+ *
+ * A gpc_transfer is value << 6 | slot.  Slot i of the peer has `value` of the last one begun, in
+ * private memory, and done[i] in the control segment, which the device stores (shm_transfer).
+ *
+ *   slot      private value   done[i]      the maps it holds   next
+ *   --------  --------------  -----------  ------------------  ---------------------------------
+ *   idle      v               v            none                begin: v + 1
+ *   begun     v + 1           v            both                copies enqueued, then the mark; or the
+ *                                                              mark alone, when a copy was refused
+ *   marked    v + 1           v            both                the device stores v + 1
+ *   done      v + 1           v + 1        both, until seen    transfer_sweep puts them: idle
+ *   lost      v + 1           v            both, for ever      the device's context is lost: failed,
+ *                                                              the slot is not used again
+ *
+ * A new peer in the seat begins at what done[i] says: values never go back.  A dead peer's copies have
+ * ended when its process has exited, and its seat is taken only then. */
+#ifndef GPC_PAYLOAD_TRANSFER_H
+#define GPC_PAYLOAD_TRANSFER_H
+
+#include "memory/map.h"
+
+struct transfers;                        /* of a handle; c->transfers */
+
+/* A slot, with both maps, whose holds go over to it: -EAGAIN, all are under way. */
+int transfer_begin(gpc *c, struct map *to, struct map *from, uint32_t *ret_slot);
+/* The word and the value that the device is to store behind the copies. */
+uint64_t *transfer_word(gpc *c, uint32_t slot, uint64_t *ret_value);
+/* All is enqueued, or err says what went wrong: the name. */
+gpc_transfer transfer_end(gpc *c, uint32_t slot, int err);
+/* Look at all slots; put the maps of those that are done. */
+void transfer_sweep(gpc *c);
+/* gpc_close: wait for all that a device still works on. */
+void transfer_close_all(gpc *c);
+void transfer_abandon(gpc *c);           /* in a forked child */
+
+#endif
