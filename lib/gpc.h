@@ -153,7 +153,9 @@ struct gpc_memory {                  /* what a pool's memory is to be; zero = de
 	                              * slot, of block_bytes */
 	const struct gpc_run *runs;  /* the layout: piece j of slot s is at offset + s * slot_stride +
 	                              * j * run_stride of its part, and the image is the pieces in
-	                              * the order of this list.  No two pieces overlap */
+	                              * the order of this list.  No two pieces overlap; runs whose
+	                              * strides differ and do not nest are refused where that is
+	                              * too dear to find out */
 	uint64_t block_bytes;        /* bytes of an image; with runs 0, or their sum */
 	uint8_t fingerprint[32];     /* of what an image means (dtype, order of layers, rank);
 	                              * pools that exchange blocks have the same; zero = the

@@ -96,6 +96,8 @@ lib_gpc_sources = \
 	%reldir%/segment/geometry.h \
 	%reldir%/segment/lockfile.c \
 	%reldir%/segment/lockfile.h \
+	%reldir%/segment/memory.h \
+	%reldir%/segment/memory_layout.c \
 	%reldir%/segment/note.c \
 	%reldir%/segment/note.h \
 	%reldir%/segment/pages.c \
