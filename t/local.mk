@@ -17,6 +17,7 @@ t_programs = \
 	%reldir%/012-lookup.t \
 	%reldir%/013-segment-snapshot.t \
 	%reldir%/014-lookup-calls.t \
+	%reldir%/016-runs.t \
 	%reldir%/020-feed-walk.t \
 	%reldir%/021-check.t \
 	%reldir%/022-device-host.t \
@@ -174,6 +175,7 @@ t_support = \
 	%reldir%/lib/brat.h \
 	%reldir%/lib/files.h \
 	%reldir%/lib/hand.h \
+	%reldir%/lib/layouts.h \
 	%reldir%/lib/looks.h \
 	%reldir%/lib/recency.h \
 	%reldir%/lib/actor.h \
