@@ -46,6 +46,9 @@ lib_gpc_sources = \
 	%reldir%/inspect/note.c \
 	%reldir%/inspect/stats.c \
 	%reldir%/inspect/walk.c \
+	%reldir%/payload/plan.c \
+	%reldir%/payload/plan.h \
+	%reldir%/payload/plan_run.c \
 	%reldir%/peer/epoch.c \
 	%reldir%/peer/epoch.h \
 	%reldir%/peer/fork.c \
