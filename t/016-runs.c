@@ -39,14 +39,14 @@ static void test_engines(void)
 	}
 	layout_make(&l, PADDED, 2, 1000, 5);
 	is_int(check(5), 0, "padded");
-	is_int(part[0], 512 + 3 * 8192 + 4 * 1064 + 1000, "what is padding behind all is not needed");
+	is_int(part[0], 512 + 3 * 8192 + 4 * 1064 + 1000, "without the last padding");
 	layout_make(&l, LAYER_PARTS, 160, 4096, 1000);
 	part[160] = 4711;
 	is_int(check(1000), 0, "160 parts");
 	is_int(part[159], 8192000, "the last one too");
 	is_int(part[160], 4711, "no more than there are");
-	is_int(memory_check_runs(l.run, l.nruns, 162, 1000, part, &image), 0, "parts without a run");
-	is_int(part[160], 0, "need nothing");
+	is_int(memory_check_runs(l.run, l.nruns, 162, 1000, part, &image), 0, "other parts");
+	is_int(part[160], 0, "that no run is in need nothing");
 	is_int(memory_check_runs(l.run, l.nruns, 160, 1000, NULL, &image), 0, "nobody asks");
 }
 
@@ -80,8 +80,8 @@ static void test_cost(void)
 	diag("%llu us", (unsigned long long)(clock_ns() - before) / 1000);
 	l.run[511].offset -= 3 * 8192;
 	is_int(check(SLOTS), -EINVAL, "and one of them too near");
-	ok(strstr(gpc_last_error(), "runs[511].offset is ") && strstr(gpc_last_error(), "runs[510]"),
-	   "the sentence names both: %s", gpc_last_error());
+	ok(strstr(gpc_last_error(), "runs[511].offset is ") &&
+	   strstr(gpc_last_error(), "runs[510]"), "the sentence names both: %s", gpc_last_error());
 	ok(ns < 2000 * NS_PER_MS, "nothing is counted slot by slot");
 }
 
@@ -151,7 +151,7 @@ static void test_limits(void)
 	uint32_t i;
 
 	l = (struct runs){ 1, 1, { { 0, 1, MOST, 0, MOST, UINT64_MAX } } };
-	is_int(check(1), 0, "one piece as large as may be; the distance to no other is not looked at");
+	is_int(check(1), 0, "one piece as large as may be, its run_stride anything");
 	ok(image == MOST && part[0] == MOST, "it has all bytes");
 	l.nruns = l.nparts = 2;
 	l.run[1] = l.run[0];
@@ -169,7 +169,8 @@ static void test_limits(void)
 	l = (struct runs){ 2, 1, { { 0, 100000, 16, 0, 3ull << 40, 17 },
 				     { 0, 1, 16, 1ull << 39, 5ull << 40, 0 } } };
 	is_int(check(1u << 18), -EINVAL, "too irregular to tell");
-	ok(strstr(gpc_last_error(), "runs[1].slot_stride is 5497558138880"), "%s", gpc_last_error());
+	ok(strstr(gpc_last_error(), "runs[1].slot_stride is 5497558138880"), "%s",
+	   gpc_last_error());
 	is_int(check(1u << 14), 0, "with fewer slots it can be told: they do not overlap");
 	for (i = 2; i < 500; i++) {
 		l.run[i] = l.run[i & 1];

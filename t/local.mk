@@ -19,6 +19,7 @@ t_programs = \
 	%reldir%/014-lookup-calls.t \
 	%reldir%/016-runs.t \
 	%reldir%/017-plan.t \
+	%reldir%/018-plan-bytes.t \
 	%reldir%/020-feed-walk.t \
 	%reldir%/021-check.t \
 	%reldir%/022-device-host.t \
@@ -177,6 +178,7 @@ t_support = \
 	%reldir%/lib/files.h \
 	%reldir%/lib/hand.h \
 	%reldir%/lib/layouts.h \
+	%reldir%/lib/plans.h \
 	%reldir%/lib/looks.h \
 	%reldir%/lib/recency.h \
 	%reldir%/lib/actor.h \

@@ -2,11 +2,11 @@
 /* plan.c - two layouts become shapes.
  *
  *   cut      both images are walked side by side, and cut where either of them is
- *   join     cuts that follow each other on both sides become one: sorted by the distance from
- *            one side to the other, they are neighbours
- *   fold     cuts of one width, sorted by address: from the first one that is left, the longest row of
- *            equal steps begins with one of the next CANDIDATES.  Layers that alternate with each
- *            other (K, V, K, V at equal distances, say) fold so, each for itself
+ *   join     cuts that follow each other on both sides become one, in whatever order the images
+ *            have them
+ *   fold     cuts of one width, sorted by address: from the first one that is left, the longest
+ *            row of equal steps begins with one of the next CANDIDATES.  Layers that alternate
+ *            with each other (K, V, K, V at equal distances, say) fold so, each for itself
  *
  * Both steps of a fold are at least the width and at most max_pitch: so a shape is what a
  * pitched copy takes, and what descends is copied row by row. */
@@ -55,7 +55,7 @@ static uint64_t walk_address(const struct walk *w)
 	const struct shm_run *r = &w->side->run[w->run];
 
 	return (uint64_t)(uintptr_t)w->side->base[r->part] + r->offset +
-	       (is_one(r) ? 0 : w->piece * r->run_stride) + w->at;
+	       w->piece * r->run_stride + w->at;
 }
 
 static void walk_on(struct walk *w, uint64_t bytes)
@@ -85,8 +85,8 @@ static uint64_t image_bytes(const struct plan_side *s)
 static int add_cut(struct cuts *c, const struct cut *cut)
 {
 	if (c->n == PLAN_CUTS)
-		return err_set(EOVERFLOW, "these two layouts cut an image into more than %u pieces: "
-			       "it must be fewer", PLAN_CUTS);
+		return err_set(EOVERFLOW, "the two layouts cut an image into more than %u pieces: "
+			       "at most so many can be copied", PLAN_CUTS);
 	if (c->n == c->room) {
 		uint32_t room = c->room ? 2 * c->room : 256;
 		struct cut *more = realloc(c->cut, room * sizeof(*more));
@@ -107,8 +107,8 @@ static int cut_image(const struct plan_side *to, const struct plan_side *from, s
 	int err = 0;
 
 	if (image_bytes(from) != left)
-		return err_set(EPROTO, "images of %llu bytes cannot be copied to blocks whose images "
-			       "have %llu", (unsigned long long)image_bytes(from),
+		return err_set(EPROTO, "images of %llu bytes cannot be copied to blocks whose "
+			       "images have %llu", (unsigned long long)image_bytes(from),
 			       (unsigned long long)left);
 	while (err == 0 && left) {
 		uint64_t width = MIN(piece_bytes(&t) - t.at, piece_bytes(&f) - f.at);
@@ -137,12 +137,11 @@ static int order_slots(const struct cut *a, const struct cut *b)
 	return by ? by : order(a->from_slot, b->from_slot);
 }
 
-static int by_distance(const void *va, const void *vb)
+static int by_address(const void *va, const void *vb)
 {
 	const struct cut *a = va, *b = vb;
 	int by = order_slots(a, b);
 
-	by = by ? by : order(a->to - a->from, b->to - b->from);
 	return by ? by : order(a->to, b->to);
 }
 
@@ -150,7 +149,7 @@ static void join_cuts(struct cuts *c)
 {
 	uint32_t i, n = 0;
 
-	qsort(c->cut, c->n, sizeof(*c->cut), by_distance);
+	qsort(c->cut, c->n, sizeof(*c->cut), by_address);
 	for (i = 1; i < c->n; i++) {
 		struct cut *a = &c->cut[n], *b = &c->cut[i];
 
@@ -235,13 +234,12 @@ static struct copy_shape fold_from(const struct group *g, uint32_t i, uint32_t l
 	return best;
 }
 
-/* Parts may lie on each other, if their owner lent them so: cut i, and not another one there. */
+/* Cut i itself is behind: whatever begins later ascends. */
 static void mark_folded(const struct group *g, uint32_t i, const struct copy_shape *s)
 {
 	const struct cut *a = &g->cut[i];
 	uint64_t k;
 
-	g->cut[i].folded = true;
 	for (k = 1; k < s->rows; k++)
 		find_cut(g, a->to + k * s->to_pitch, a->from + k * s->from_pitch)->folded = true;
 }
@@ -256,9 +254,9 @@ static int fold_group(const struct group *g, uint64_t max_pitch, struct plan *p)
 		if (g->cut[i].folded)
 			continue;
 		if (p->nshapes == PLAN_SHAPES)
-			return err_set(EOVERFLOW, "these two layouts cut an image into more than %u "
-				       "pieces at irregular distances: it must be fewer",
-				       PLAN_SHAPES);
+			return err_set(EOVERFLOW, "the two layouts cut an image into more than "
+				       "%u pieces at irregular distances: at most so many can "
+				       "be copied", PLAN_SHAPES);
 		*s = fold_from(g, i, left, max_pitch);
 		mark_folded(g, i, s);
 		left -= (uint32_t)s->rows;

@@ -9,9 +9,9 @@
  * that lie at equal distances on both sides into one shape with rows.  Addresses, not offsets: two
  * allocations that happen to lie at equal distances fold as well.
  *
- * For a list of pairs of slots plan_run() then emits operations.  One block is an operation a shape:
- * a row, or rows.  For pairs that follow each other in the list, both of whose slots are those next
- * to the ones before, it is, of each shape, the first of these that can be had:
+ * For a list of pairs of slots plan_run() then emits operations.  One block is an operation a
+ * shape: a row, or rows.  For pairs that follow each other in the list, both of whose slots are
+ * those next to the ones before, it is, of each shape, the first of these that can be had:
  *
  *   whole               slots without a gap: wider rows, or, of rows without a gap, more of them
  *   rows over slots     of one row: a row is a slot

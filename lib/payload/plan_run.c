@@ -83,7 +83,6 @@ static int put_row(struct batch *b, struct copy_op op)
 	uint64_t bytes = op.width, some;
 	int err = 0;
 
-	op.rows = op.slices = 1;
 	while (err == 0 && bytes) {
 		some = MIN(bytes, chunk_left(b, host_place(b, &op).at));
 		op.width = op.to_pitch = op.from_pitch = some;
@@ -100,11 +99,10 @@ static int put_rows(struct batch *b, struct copy_op op)
 	uint64_t rows = op.rows, some;
 	int err = 0;
 
-	op.slices = 1;
 	while (err == 0 && rows) {
 		struct place p = host_place(b, &op);
 
-		some = rows == 1 ? 0 : fit(chunk_left(b, p.at), op.width, p.pitch, rows);
+		some = fit(chunk_left(b, p.at), op.width, p.pitch, rows);
 		op.rows = MAX(some, 1u);
 		err = some > 1 ? put(b, &op) : put_row(b, op);
 		rows -= op.rows;
@@ -121,10 +119,9 @@ static int put_slices(struct batch *b, struct copy_op op)
 	while (err == 0 && slices) {
 		struct place p = host_place(b, &op);
 
-		some = slices == 1 ? 0
-				   : fit(chunk_left(b, p.at), rows_span(&op, &p), p.slice, slices);
+		some = fit(chunk_left(b, p.at), rows_span(&op, &p), p.slice, slices);
 		op.slices = MAX(some, 1u);
-		err = some > 1 ? put(b, &op) : put_rows(b, op);
+		err = some ? put(b, &op) : put_rows(b, op);
 		slices -= op.slices;
 		advance(&op, op.slices * op.to_slice, op.slices * op.from_slice);
 	}
@@ -173,6 +170,8 @@ static bool is_whole(const struct copy_shape *s, uint64_t n, struct copy_op *op)
 	return true;
 }
 
+/* Strides are wide enough wherever pieces have bytes of their own.  Who lends two parts that lie on
+ * each other gets garbage; the tests here and below keep him from operations that fail. */
 static bool can_be_pitch(const struct batch *b, const struct copy_shape *s)
 {
 	return s->to_slot >= s->width && s->from_slot >= s->width &&

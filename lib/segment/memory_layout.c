@@ -7,9 +7,10 @@
  *
  * has a solution, where the k count slots and pieces of both, those of the second one backwards.
  * Steps that are equal make one, and a step whose multiples fill the gaps of a larger one takes it
- * in.  Two that are left are decided in as many steps as Euclid's algorithm takes.  Of three or four
- * that have a unit in common, the remainders may tell; else one is tried value by value: where one stride nests in the other these are two or three
- * values.  What would take more than TRIES of them altogether is refused as too irregular. */
+ * in.  Two that are left are decided in as many steps as Euclid's algorithm takes.  Of three or
+ * four that have a unit in common, the remainders may tell; else one is tried value by value:
+ * where one stride nests in the other these are two or three values.  What would take more than
+ * TRIES of them altogether is refused as too irregular. */
 #include "config.h"
 
 #include "segment/memory.h"
@@ -227,7 +228,7 @@ static int check_run(const struct shm_run *r, uint32_t i, uint32_t nparts, uint3
 }
 
 /* A run with itself: pieces of one slot, or one piece of two, are apart, which the limits of the
- * strides have seen to.  So a later slot's piece lies on one that is further on in an earlier slot. */
+ * strides have seen to.  So a later slot's piece lies on one further on in an earlier slot. */
 static int check_alone(const struct shm_run *r, uint32_t i, uint32_t slots)
 {
 	uint32_t tries = 0;
@@ -242,9 +243,9 @@ static int check_alone(const struct shm_run *r, uint32_t i, uint32_t slots)
 	s.high = s.low + 2 * (int64_t)(r->bytes - 1);
 	if (meets(s, &tries) == 0)
 		return 0;
-	return err_set(EINVAL, "runs[%u].run_stride is %llu: pieces of a slot lie on those of another "
-		       "one; with %u pieces of %llu bytes and slot_stride %llu it must leave each "
-		       "its own bytes", i, (unsigned long long)r->run_stride, r->count,
+	return err_set(EINVAL, "runs[%u].run_stride is %llu: pieces of a slot lie on those of "
+		       "another one; with %u pieces of %llu bytes and slot_stride %llu it must "
+		       "leave each its own bytes", i, (unsigned long long)r->run_stride, r->count,
 		       (unsigned long long)r->bytes, (unsigned long long)r->slot_stride);
 }
 
@@ -269,14 +270,14 @@ static int check_pair(const struct shm_run *run, uint32_t i, uint32_t j, uint32_
 	found = meets(s, &room);
 	*tries = MIN(*tries, room);
 	if (found > 0)
-		return err_set(EINVAL, "runs[%u].offset is %llu: with its strides some pieces lie on "
-			       "pieces of runs[%u], whose offset is %llu in the same part; each byte "
-			       "must belong to one piece", j, (unsigned long long)b->offset, i,
-			       (unsigned long long)a->offset);
+		return err_set(EINVAL, "runs[%u].offset is %llu: with its strides some pieces lie "
+			       "on pieces of runs[%u], whose offset is %llu in the same part; "
+			       "each byte must belong to one piece", j,
+			       (unsigned long long)b->offset, i, (unsigned long long)a->offset);
 	if (found < 0)
-		return err_set(EINVAL, "runs[%u].slot_stride is %llu: its pieces lie between those of "
-			       "runs[%u], whose slot_stride is %llu, and neither order nests in the "
-			       "other; it must be the same, or the runs must be apart", j,
+		return err_set(EINVAL, "runs[%u].slot_stride is %llu: its pieces lie between those "
+			       "of runs[%u], whose slot_stride is %llu, and neither order nests in "
+			       "the other; it must be the same, or the runs must be apart", j,
 			       (unsigned long long)b->slot_stride, i,
 			       (unsigned long long)a->slot_stride);
 	return 0;

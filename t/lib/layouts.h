@@ -20,7 +20,7 @@ enum layout_name {
 	LAYER_PARTS_BLOCKS,      /* a part a layer, [blocks, 2, tokens, heads, dim] */
 	ONE_ALLOCATION,          /* [layers, 2, blocks, tokens, heads, dim] */
 	KEYS_THEN_VALUES,        /* the same, the image in another order: all K, then all V */
-	CROSS_LAYER,             /* [blocks, layers, 2, tokens, heads, dim], in the order of layers */
+	CROSS_LAYER,             /* [blocks, layers, 2, tokens, heads, dim] */
 	CROSS_LAYER_SPLIT,       /* the same, all K, then all V */
 	PADDED,                  /* ONE_ALLOCATION, each tensor and each block padded */
 	MLA,                     /* a latent and a smaller indexer for each layer, one allocation */
@@ -38,7 +38,9 @@ static const char *const layout_name[LAYOUTS] = {
 TAP_FN void layout_add(struct runs *l, uint32_t part, uint32_t count, uint64_t bytes,
 		       uint64_t offset, uint64_t slot_stride, uint64_t run_stride)
 {
-	l->run[l->nruns++] = (struct shm_run){ part, count, bytes, offset, slot_stride, run_stride };
+	l->run[l->nruns++] = (struct shm_run){
+		part, count, bytes, offset, slot_stride, run_stride,
+	};
 	if (l->nparts <= part)
 		l->nparts = part + 1;
 }
