@@ -4,7 +4,11 @@
 EXTRA_PROGRAMS = %reldir%/bench-recovery
 %canon_reldir%_bench_recovery_LDADD = lib/libgpc.la
 %canon_reldir%_bench_recovery_SOURCES = %reldir%/bench-recovery.c %reldir%/times.h
-CLEANFILES += %reldir%/bench-recovery$(EXEEXT)
+# What planning a copy costs; run by hand.
+EXTRA_PROGRAMS += %reldir%/bench-plan
+%canon_reldir%_bench_plan_SOURCES = %reldir%/bench-plan.c
+%canon_reldir%_bench_plan_LDADD = lib/libgpc-internal.la
+CLEANFILES += %reldir%/bench-recovery$(EXEEXT) %reldir%/bench-plan$(EXEEXT)
 
 bench: %reldir%/bench-recovery$(EXEEXT) tools/gpc-bench$(EXEEXT)
 	@BENCHFLAGS='$(BENCHFLAGS)' RECOVERYFLAGS='$(RECOVERYFLAGS)' \
