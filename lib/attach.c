@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include "device/device.h"
+#include "memory/map.h"
+#include "payload/transfer.h"
 #include "reader/dev.h"
 #include "request/request.h"
 #include "segment/lockfile.h"
@@ -152,7 +154,11 @@ static int sit(gpc *c, const struct gpc_attach_options *opt, uint64_t deadline)
 	c->quota = quota_of(c, opt);
 	err = stock_new(c, opt ? opt->stock : 0);
 	if (err == 0)
+		err = map_open(c);
+	if (err == 0)
 		err = wait_for_seat(c, opt, deadline);
+	if (err == 0 && (err = transfer_open(c)) < 0)
+		seat_leave(c);
 	if (err == 0 && (c->flags & GPC_SERVE)) {
 		err = serve_start(c);
 		if (err < 0)
@@ -343,15 +349,24 @@ GPC_EXPORT int gpc_close(gpc *c)
 	if (!c)
 		return 0;
 	if (c->forked) {                 /* descriptors and mappings are gone already */
+		transfer_abandon(c);
+		map_abandon(c);
 		handle_free(c);
 		return 0;
 	}
 	if (!c->readonly) {
+		bool ended = transfer_close_all(c);
+
 		dev_close_all(c);
 		finish_commands(c);
 		serve_stop(c);
-		seat_leave(c);
+		if (ended)
+			seat_leave(c);
+		else
+			seat_forsake(c);
 		serve_leave(c);
+		transfer_free(c);
+		map_close_all(c);
 	}
 	log_say(&c->log, LOG_DEBUG, "left %s", c->seg.name);
 	fork_forget(c);

@@ -22,12 +22,16 @@ lib_gpc_sources = \
 	%reldir%/base/parallel.h \
 	%reldir%/base/text.c \
 	%reldir%/base/text.h \
+	%reldir%/device/bytes.c \
+	%reldir%/device/bytes.h \
 	%reldir%/device/descriptor.c \
 	%reldir%/device/descriptor.h \
 	%reldir%/device/device.c \
 	%reldir%/device/device.h \
 	%reldir%/device/host.c \
 	%reldir%/device/host.h \
+	%reldir%/device/host_bytes.c \
+	%reldir%/device/host_bytes.h \
 	%reldir%/device/host_import.c \
 	%reldir%/device/host_kernel.c \
 	%reldir%/device/host_kernel.h \
@@ -46,6 +50,17 @@ lib_gpc_sources = \
 	%reldir%/inspect/note.c \
 	%reldir%/inspect/stats.c \
 	%reldir%/inspect/walk.c \
+	%reldir%/memory/map.c \
+	%reldir%/memory/map.h \
+	%reldir%/memory/maps.h \
+	%reldir%/memory/pin.c \
+	%reldir%/memory/thread.c \
+	%reldir%/payload/copy.c \
+	%reldir%/payload/host.c \
+	%reldir%/payload/pair.c \
+	%reldir%/payload/transfer.c \
+	%reldir%/payload/transfer.h \
+	%reldir%/payload/transfers.h \
 	%reldir%/peer/epoch.c \
 	%reldir%/peer/epoch.h \
 	%reldir%/peer/fork.c \
