@@ -14,7 +14,7 @@
  *     table[buckets] 64  w                       ref[max_blocks][stride]  u16 cells, p
  *     record[max_blocks] 64 w                    stamp[max_blocks]   u64, p and w
  *     change[]      64   w                       note[max_blocks]    p, where notes are kept
- *     change_note[] 64   w, with digests      transfer[P]   4096  p, devices
+ *     change_note[] 64   w, with digests      transfer[P]           4096  p, devices
  *
  * Beside them are one file a mirror of the host device (device/host.h) and one file a pool that
  * has memory (struct shm_memory below).
