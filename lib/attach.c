@@ -80,6 +80,8 @@ static void handle_free(gpc *c)
 	ring_free(c);
 	walk_free(c);
 	returns_free(c);
+	transfer_free(c);
+	map_close_all(c);
 	free(c);
 }
 
@@ -365,8 +367,8 @@ GPC_EXPORT int gpc_close(gpc *c)
 		else
 			seat_forsake(c);
 		serve_leave(c);
-		transfer_free(c);
-		map_close_all(c);
+		transfer_free(c);        /* which frees what it planned for maps ... */
+		map_close_all(c);        /* ... and these are unmapped while the segment is there */
 	}
 	log_say(&c->log, LOG_DEBUG, "left %s", c->seg.name);
 	fork_forget(c);

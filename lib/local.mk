@@ -58,6 +58,9 @@ lib_gpc_sources = \
 	%reldir%/payload/copy.c \
 	%reldir%/payload/host.c \
 	%reldir%/payload/pair.c \
+	%reldir%/payload/plan.c \
+	%reldir%/payload/plan.h \
+	%reldir%/payload/plan_run.c \
 	%reldir%/payload/transfer.c \
 	%reldir%/payload/transfer.h \
 	%reldir%/payload/transfers.h \

@@ -108,12 +108,6 @@ static inline uint64_t *seg_stamp(const struct segment *s, uint32_t record)
 	return SEG_AT(s->control, s->at.stamp, uint64_t, record);
 }
 
-/* A page for each peer, which devices store to. */
-static inline struct shm_transfer *seg_transfer(const struct segment *s, uint32_t peer)
-{
-	return SEG_AT(s->control, s->at.transfer, struct shm_transfer, peer);
-}
-
 /* Only where notes are kept: geometry.note_lines. */
 static inline struct shm_note *seg_note(const struct segment *s, uint32_t record)
 {
