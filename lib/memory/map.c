@@ -390,7 +390,7 @@ static int caller_get(gpc *c, uint32_t pool, uint32_t part, struct map **ret)
 
 GPC_EXPORT int gpc_pool_map(gpc *c, int pool, uint32_t part, void **base, uint64_t *bytes)
 {
-	struct map *m;
+	struct map *m = NULL;
 	int err = handle_check(c, true);
 
 	if (err == 0)

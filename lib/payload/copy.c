@@ -318,7 +318,7 @@ GPC_EXPORT int gpc_copy(gpc *c, const struct gpc_move *moves, uint32_t n, uint32
 			gpc_transfer *ret)
 {
 	gpc_transfer name = 0;
-	uint32_t first;
+	uint32_t first = n;
 	int err = handle_check(c, true);
 
 	if (err == 0)

@@ -89,7 +89,7 @@ static struct pair *find(const struct transfers *t, const struct map *to, const 
 int pair_get(gpc *c, struct map *to, struct map *from, const struct pair **ret)
 {
 	struct transfers *t = c->transfers;
-	struct pair *p, *mine;
+	struct pair *p, *mine = NULL;
 	int err;
 
 	pthread_mutex_lock(&t->lock);
