@@ -166,6 +166,8 @@ lib_gpc_sources = \
 	%reldir%/writer/mirror.h \
 	%reldir%/writer/move.c \
 	%reldir%/writer/move.h \
+	%reldir%/writer/pool_memory.c \
+	%reldir%/writer/pool_memory.h \
 	%reldir%/writer/pools.c \
 	%reldir%/writer/pools.h \
 	%reldir%/writer/queue.c \
@@ -180,6 +182,8 @@ lib_gpc_sources = \
 	%reldir%/writer/retire.h \
 	%reldir%/writer/state.c \
 	%reldir%/writer/state.h \
+	%reldir%/writer/sweep.c \
+	%reldir%/writer/sweep.h \
 	%reldir%/writer/table.c \
 	%reldir%/writer/table.h \
 	%reldir%/writer/tree.c \

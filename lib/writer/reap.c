@@ -16,6 +16,7 @@
 #include "writer/pools.h"
 #include "writer/reap.h"
 #include "writer/retire.h"
+#include "writer/sweep.h"
 
 static void close_sections(struct writer *w, uint32_t peer)
 {
@@ -137,9 +138,11 @@ void reap_note(struct writer *w, uint32_t peer)
 void reap_seat(struct writer *w, uint32_t peer)
 {
 	struct shm_seat *s = seg_seat(&w->seg, peer);
+	bool died;
 
 	reap_note(w, peer);
-	if (load_relaxed(&s->state) != SEAT_LEFT)
+	died = load_relaxed(&s->state) != SEAT_LEFT;
+	if (died)
 		log_say(&w->c->log, LOG_INFO,
 			"seat %u (pid %d, %.31s) died: taking back what it held", peer,
 			w->peer[peer].who.pid, s->label);
@@ -157,6 +160,8 @@ void reap_seat(struct writer *w, uint32_t peer)
 	w->peer[peer].seated = false;
 	w->nseated--;
 	w->progress = true;
+	if (died)                        /* it may have been making memory */
+		sweep_begin(w);
 }
 
 /* Does the seat still name the owner that was noted?  A hostile owner may have freed the seat
