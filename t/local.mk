@@ -19,6 +19,7 @@ t_programs = \
 	%reldir%/014-lookup-calls.t \
 	%reldir%/016-runs.t \
 	%reldir%/017-plan.t \
+	%reldir%/018-transfer.t \
 	%reldir%/020-feed-walk.t \
 	%reldir%/021-check.t \
 	%reldir%/022-device-host.t \

@@ -341,14 +341,19 @@ int map_adopt(gpc *c, uint32_t pool, const struct memory *memory, uint32_t npart
 int map_adopt_part(gpc *c, uint32_t pool, uint32_t part, const struct map_part *what)
 {
 	struct map *m;
+	bool had = false;
 
 	pthread_mutex_lock(&c->maps->lock);
 	for (m = c->maps->first; m; m = m->next)
 		if (m->pool == pool && m->made && is_current(c, m) && part < m->memory.nparts)
 			break;
-	if (m)
-		m->part[part] = *what;
+	if (m) {
+		had = m->part[part].base;
+		m->part[part] = had ? m->part[part] : *what;
+	}
 	pthread_mutex_unlock(&c->maps->lock);
+	if (had)
+		return err_set(EEXIST, "part is %u: it is lent already", part);
 	return m ? 0 : err_set(ENOENT, "pool is %u: this process has not made part %u of it", pool,
 			       part);
 }

@@ -61,7 +61,8 @@ void map_put(gpc *c, struct map *m);
  * mapped are part 0, else they are mapped here. */
 int map_adopt(gpc *c, uint32_t pool, const struct memory *m, uint32_t nparts,
 	      const struct map_part *part);
-/* The maker has lent a part, which stays where it is: -ENOENT, this process did not make it. */
+/* The maker has lent a part, which stays where it is: -EEXIST, it has already; -ENOENT, this process
+ * did not make it. */
 int map_adopt_part(gpc *c, uint32_t pool, uint32_t part, const struct map_part *what);
 /* What this process has of a pool's memory: parts, registered bytes. */
 struct map_seen { uint32_t parts; uint64_t pinned; };

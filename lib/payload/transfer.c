@@ -44,7 +44,7 @@ uint64_t *transfer_word(gpc *c, uint32_t slot, uint64_t *ret_value)
 	return &seg_transfer(&c->seg, c->peer)->done[slot];
 }
 
-/* Pairs with (d) and (h): who sees the value sees the bytes. */
+/* Pairs with (d), (h) and (e): who sees the value sees the bytes. */
 static bool is_done(gpc *c, uint32_t slot)
 {
 	return load_acquire(&seg_transfer(&c->seg, c->peer)->done[slot]) ==
