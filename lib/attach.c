@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "device/device.h"
+#include "memory/make.h"
 #include "memory/map.h"
 #include "payload/transfer.h"
 #include "reader/dev.h"
@@ -353,6 +354,7 @@ GPC_EXPORT int gpc_close(gpc *c)
 	if (c->forked) {                 /* descriptors and mappings are gone already */
 		transfer_abandon(c);
 		map_abandon(c);
+		make_abandon(c);
 		handle_free(c);
 		return 0;
 	}
@@ -369,6 +371,7 @@ GPC_EXPORT int gpc_close(gpc *c)
 		serve_leave(c);
 		transfer_free(c);        /* which frees what it planned for maps ... */
 		map_close_all(c);        /* ... and these are unmapped while the segment is there */
+		make_close(c);
 	}
 	log_say(&c->log, LOG_DEBUG, "left %s", c->seg.name);
 	fork_forget(c);

@@ -42,6 +42,7 @@ lib_gpc_sources = \
 	%reldir%/inspect/check.h \
 	%reldir%/inspect/check_control.c \
 	%reldir%/inspect/check_hold.c \
+	%reldir%/inspect/check_memory.c \
 	%reldir%/inspect/check_record.c \
 	%reldir%/inspect/check_table.c \
 	%reldir%/inspect/events.c \
@@ -50,6 +51,11 @@ lib_gpc_sources = \
 	%reldir%/inspect/note.c \
 	%reldir%/inspect/stats.c \
 	%reldir%/inspect/walk.c \
+	%reldir%/memory/huge.c \
+	%reldir%/memory/lend.c \
+	%reldir%/memory/make.c \
+	%reldir%/memory/make.h \
+	%reldir%/memory/make_want.c \
 	%reldir%/memory/map.c \
 	%reldir%/memory/map.h \
 	%reldir%/memory/maps.h \

@@ -61,6 +61,7 @@ t_programs = \
 	%reldir%/153-caller.t \
 	%reldir%/154-returned.t \
 	%reldir%/155-capacity.t \
+	%reldir%/157-pool-make.t \
 	%reldir%/156-returned-lost.t \
 	%reldir%/160-sections.t \
 	%reldir%/161-feed.t \
@@ -175,6 +176,7 @@ t_scripts = \
 
 t_support = \
 	%reldir%/lib/brat.h \
+	%reldir%/lib/bytes.h \
 	%reldir%/lib/files.h \
 	%reldir%/lib/hand.h \
 	%reldir%/lib/layouts.h \

@@ -84,7 +84,7 @@ int pool_request(const struct gpc_pool *p, struct shm_pool *rq)
 /* As images_fit() of the writer's pool_memory.c, in words. */
 static int images_check(const struct shm_pool *rq, const struct shm_pool *to)
 {
-	if (!rq->memory || !to->memory)
+	if (!rq->block_bytes || !to->memory)
 		return 0;
 	if (rq->block_bytes != to->block_bytes)
 		return err_set(EPROTO, "block_bytes is %llu, and the images of pool %d, to which this "
@@ -167,6 +167,12 @@ int pool_turn(gpc *c, uint64_t deadline)
 	return err;
 }
 
+/* A number in the request keeps its file as long as commands are under way. */
+void pool_answered(gpc *c)
+{
+	store_relaxed(&seg_seat(&c->seg, c->peer)->request.memory, 0);
+}
+
 /* Of a command that names memory: the answer is told, however late it comes. */
 static void take_made(gpc *c, struct op *op)
 {
@@ -185,6 +191,8 @@ static int send(gpc *c, const struct shm_pool *rq, uint64_t deadline, bool *ret_
 		c->making_answer = CMD_PENDING;
 	n = call_with(c, &cmd, rq->memory ? take_made : take_first, deadline, ret_pending);
 	c->pool_ticket = *ret_pending ? ring_last_ticket(c) : 0;
+	if (!*ret_pending)
+		pool_answered(c);
 	return n < 0 && !*ret_pending ? add_error(c, rq, n) : n;
 }
 

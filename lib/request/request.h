@@ -32,6 +32,7 @@ int pool_check_demote(const gpc *c, const struct shm_pool *rq);
 int pool_turn(gpc *c, uint64_t deadline);
 /* ... and then this one: the pool's number, or an error with its sentence.  Pending: it has no answer
  * yet, and if it names memory c->making_answer will have it. */
+void pool_answered(gpc *c);              /* ... when it came late */
 int pool_send(gpc *c, const struct shm_pool *rq, uint64_t deadline, bool *ret_pending);
 
 /* ---- returned.c: blocks of CALLER pools, which come back to us ----
