@@ -101,6 +101,7 @@ t_programs = \
 	%reldir%/333-feed-each-store.t \
 	%reldir%/334-many-spilled.t \
 	%reldir%/336-takeover-says.t \
+	%reldir%/338-copy-dies.t \
 	%reldir%/340-stopped.t \
 	%reldir%/341-signals.t \
 	%reldir%/342-clocks.t \
