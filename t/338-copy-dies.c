@@ -90,7 +90,7 @@ static void look(gpc *c)
 	}
 	must_be(crew_stats(c, -1).refs, 0);
 	crew_until(!crew_stats(c, -1).dying, gpc_writer_serve(c, 1));
-	must_be(crew_stats(c, -1).reserved, 0);
+	crew_until(!crew_stats(c, -1).reserved, gpc_writer_serve(c, 1));
 	for (pool = P_RAM; pool <= P_VRAM; pool++) {
 		got = gpc_pool_available(c, pool);
 		must_be(got, BLOCKS);
@@ -162,34 +162,29 @@ static int zombie(int me)
 	return me;
 }
 
-/* Is slot 0 of RAM among what one can have? */
-static bool is_given(gpc *c)
-{
-	gpc_block b[BLOCKS];
-	int n = gpc_reserve(c, P_RAM, BLOCKS, b, NULL, GPC_PARTIAL, 0), i;
-	bool given = false;
-
-	for (i = 0; i < n; i++)
-		given |= b[i] == GPC_BLOCK(P_RAM, 0);
-	if (n > 0)
-		must_be(gpc_release(c, b, (uint32_t)n), 0);
-	return given;
-}
-
 static int heir(int me)
 {
 	gpc *c = make();
+	gpc_block b[BLOCKS];
 	uint64_t until;
+	int i;
 
 	crew_open(GATE_MADE);
 	crew_serve(c, GATE_BUSY, 1);
 	until = clock_ns() + 300 * NS_PER_MS;
 	while (clock_ns() < until)
 		need(gpc_writer_serve(c, 5) >= 0, "%s", gpc_last_error());
-	need(!is_given(c), "the target of a copy that goes on was given away");
+	must_be(gpc_reserve(c, P_RAM, BLOCKS, b, NULL, GPC_PARTIAL, 0), BLOCKS);
+	for (i = 0; i < BLOCKS; i++)
+		need(b[i] != GPC_BLOCK(P_RAM, 0), "the target of a copy that goes on was given away");
+	must_be(gpc_release(c, b, BLOCKS), 0);
+	must_be(crew_stats(c, -1).dying, 1);
 	crew_open(GATE_GO);
 	crew_serve(c, GATE_KILLED, 1);
-	crew_until(is_given(c), gpc_writer_serve(c, 1));
+	crew_until(!crew_stats(c, -1).dying, gpc_writer_serve(c, 1));
+	must_be(gpc_reserve(c, P_RAM, 1, b, NULL, 0, 0), 1);
+	must_be(b[0], GPC_BLOCK(P_RAM, 0));      /* the last that came back is the first that goes */
+	must_be(gpc_release(c, b, 1), 0);
 	crew_until(crew_seat_is_free(c, (int)crew->count[N_SEAT]), gpc_writer_serve(c, 1));
 	look(c);
 	gpc_close(c);
