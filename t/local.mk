@@ -64,6 +64,7 @@ t_programs = \
 	%reldir%/154-returned.t \
 	%reldir%/155-capacity.t \
 	%reldir%/157-pool-make.t \
+	%reldir%/158-pool-lend.t \
 	%reldir%/156-returned-lost.t \
 	%reldir%/160-sections.t \
 	%reldir%/161-feed.t \
