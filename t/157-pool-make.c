@@ -289,6 +289,8 @@ static void test_late(void)
 	gpc *c = new_cache(), *d;
 	struct gpc_pool p = pool_with(GPC_VRAM, BLOCKS, 0), q = { .size = sizeof(q) };
 	struct gpc_memory m = memory_of(BLOCK);
+	uint64_t bytes;
+	void *base;
 
 	must(gpc_writer_drop(c));
 	d = cache_attach(0, 0);
@@ -301,6 +303,8 @@ static void test_late(void)
 	must(gpc_pool_get(d, 0, &q));
 	ok(memory_file_exists(q.memory), "it was: the pool has it");
 	is_int(memory_get(d, 0).parts_lent, 1, "its maker sees that");
+	is_int(gpc_pool_map(d, 0, 0, &base, &bytes), 0, "and maps it");
+	is_int((int)memory_get(d, 0).mapped, 1, "which it is told of");
 	clean(c, "a late answer");
 	is_int(gpc_pool_clear(c, 0, 0, GPC_REMOVE, 2000), 0, "the pool goes");
 	must(gpc_close(d));

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "memory/make.h"
 #include "peer/refuse.h"
 
 /* ---- is it current? ---- */
@@ -232,6 +233,7 @@ int map_get(gpc *c, uint32_t pool, struct map **ret)
 
 	if (err)
 		return err;
+	make_settle(c);
 	pthread_mutex_lock(&c->maps->lock);
 	err = get_locked(c, pool, as_transfer, &m);
 	if (!err && (err = check_parts(m)) != 0)
@@ -404,6 +406,7 @@ GPC_EXPORT int gpc_pool_map(gpc *c, int pool, uint32_t part, void **base, uint64
 		err = err_set(EINVAL, "%s is NULL", base ? "bytes" : "base");
 	if (err < 0)
 		return err;
+	make_settle(c);                  /* it may be our own, of a call that got no answer */
 	pthread_mutex_lock(&c->maps->lock);
 	err = caller_get(c, (uint32_t)pool, part, &m);
 	if (err == 0) {
