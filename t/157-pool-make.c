@@ -7,7 +7,7 @@
 #include <sys/wait.h>
 
 #include "segment/memory.h"
-#include "peer/handle.h"
+#include "request/request.h"
 
 enum { BLOCK = 8192, BLOCKS = 6 };
 
@@ -203,6 +203,63 @@ static void test_demote(void)
 	cache_end(c);
 }
 
+/* What the library would never send: the writer checks it all again. */
+static int sends(gpc *c, struct shm_pool rq)
+{
+	bool pending;
+	int n;
+
+	pthread_mutex_lock(&c->pool_lock);
+	n = pool_send(c, &rq, NEVER, &pending);
+	pthread_mutex_unlock(&c->pool_lock);
+	return n;
+}
+
+static void test_writer_checks(void)
+{
+	gpc *c = new_cache();
+	struct gpc_pool p = pool_with(GPC_RAM, BLOCKS, 0);
+	struct gpc_memory m = memory_of(BLOCK);
+	struct shm_pool good = { .range = 4, .blocks = 4, .kind = GPC_VRAM, .demote_to = -1,
+				 .flags = GPC_POOL_OWNED, .memory = 4711,
+				 .block_bytes = BLOCK }, bad;
+
+	memset(good.fingerprint, 0x6c, sizeof(good.fingerprint));
+	must(gpc_pool_make(c, &p, &m, -1));
+	bad = good;
+	bad.memory = p.memory;
+	refused(sends(c, bad), EEXIST, "another pool's memory");
+	bad = good;
+	bad.block_bytes = 0;
+	refused(sends(c, bad), EINVAL, "images of no bytes");
+	bad = good;
+	bad.memory = 0;
+	refused(sends(c, bad), EINVAL, "images without memory");
+	bad = good;
+	bad.flags = 0;
+	refused(sends(c, bad), EINVAL, "VRAM of nobody");
+	bad = good;
+	bad.backing_size = 1;
+	refused(sends(c, bad), EINVAL, "words beside memory");
+	bad = good;
+	bad.demote_to = 0;
+	bad.block_bytes = 64;
+	refused(sends(c, bad), EPROTO, "images of another size below");
+	bad = good;
+	bad.demote_to = 0;
+	bad.fingerprint[31] = 0;
+	refused(sends(c, bad), EPROTO, "images of another meaning below");
+	is_int(info_of(c).pools, 1, "none was added");
+	bad = good;
+	bad.demote_to = 0;
+	is_int(sends(c, bad), 1, "what fits is");
+	is_int(gpc_check(c, NULL, NULL), 1, "a pool whose file never was is found");
+	is_int(gpc_pool_clear(c, 1, 0, GPC_REMOVE, 2000), 0, "it goes");
+	ok(memory_files_come_to(c, 1), "and the other one's file stays");
+	clean(c, "forged requests");
+	cache_end(c);
+}
+
 /* ---- the owner dies ---- */
 
 static pid_t maker(int pipe_fd, uint32_t kind)
@@ -391,6 +448,7 @@ static int body(void)
 	cache_thread = false;
 	test_fields();
 	test_demote();
+	test_writer_checks();
 	test_owner();
 	test_late();
 	test_late_refused();
