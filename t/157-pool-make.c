@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Pools that are made with memory: what is there then, what is refused, what becomes of the file when
  * the pool goes, when its owner dies, and when no writer answers. */
-#include "t/lib/bytes.h"
+#include "t/lib/memory_files.h"
 
 #include <signal.h>
 #include <sys/wait.h>
@@ -411,6 +411,47 @@ static void test_never(void)
 	cache_end(c);
 }
 
+/* ---- left behind ---- */
+
+static void test_orphan(void)
+{
+	gpc *c = new_cache();
+	struct memory m = { .kind = GPC_RAM, .slots = 4, .nruns = 1, .nparts = 1,
+			    .block_bytes = 64, .images_bytes = 4096,
+			    .run = { { .count = 1, .bytes = 64, .slot_stride = 64 } } };
+
+	must(gpc_writer_drop(c));
+	must(memory_make(&c->seg, &m, NULL));
+	memory_close(&m);
+	is_int(memory_files(), 1, "a file that nobody has any more");
+	must(gpc_writer_take(c, 0, 0));
+	ok(memory_files_come_to(c, 0), "goes with the next takeover");
+	cache_end(c);
+}
+
+/* Who unmaps last removes it, with a writer or without. */
+static void test_last_user(void)
+{
+	gpc *c = new_cache(), *d = cache_attach(0, 0);
+	struct gpc_pool p = pool_with(GPC_VRAM, 4, 0);
+	struct gpc_memory m = memory_of(64);
+	uint64_t bytes;
+	void *base;
+	int i;
+
+	must(gpc_pool_make(c, &p, &m, -1));
+	must(gpc_pool_map(d, 0, 0, &base, &bytes));
+	must(gpc_pool_clear(c, 0, 0, GPC_REMOVE, 2000));
+	for (i = 0; i < 100; i++)
+		must(gpc_writer_serve(c, 1));
+	is_int(memory_files(), 1, "somebody has it mapped");
+	must(gpc_writer_drop(c));
+	must(gpc_pool_unmap(d, 0));
+	ok(memory_files_come_to(NULL, 0), "and removes it in the end");
+	must(gpc_close(d));
+	cache_end(c);
+}
+
 /* ---- gpc_check ---- */
 
 static void note(void *arg, const char *line)
@@ -453,6 +494,8 @@ static int body(void)
 	test_late();
 	test_late_refused();
 	test_never();
+	test_orphan();
+	test_last_user();
 	test_check();
 	return done_testing();
 }

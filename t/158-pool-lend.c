@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Memory that an engine allocates itself: told part by part, by its owner, once. */
-#include "t/lib/bytes.h"
+#include "t/lib/memory_files.h"
 
 #include <pthread.h>
 #include <signal.h>

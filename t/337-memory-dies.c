@@ -4,7 +4,7 @@
  * while others have it mapped.  When all is quiet, each file is a pool's, and each pool has its file.
  *
  *   GPC_T_ROUNDS=1    each store, not each fourth one */
-#include "t/lib/bytes.h"
+#include "t/lib/memory_files.h"
 #include "t/lib/dies.h"
 
 #include <sys/wait.h>
@@ -150,12 +150,13 @@ static void test_maker(uint32_t kind, const char *what)
 
 static struct memory mine;
 
-/* As gpc_pool_make does before its command. */
+/* As gpc_pool_make does before its command.  VRAM of CALLER blocks: a pool whose writer died before its
+ * live bit takes a while to end, and the next one has the same memory meanwhile. */
 static void make_mine(uint32_t kind)
 {
 	struct shm_pool rq = { .range = BLOCKS, .blocks = BLOCKS, .kind = kind, .space = 1,
 			       .demote_to = -1, .block_bytes = BLOCK,
-			       .flags = kind == GPC_VRAM ? GPC_POOL_OWNED : 0 };
+			       .flags = kind == GPC_VRAM ? GPC_POOL_CALLER : 0 };
 
 	mine = (struct memory){ .kind = kind, .slots = BLOCKS, .nruns = 1, .nparts = 1,
 				.block_bytes = BLOCK, .images_bytes = BLOCK * BLOCKS,

@@ -209,6 +209,7 @@ t_support = \
 	%reldir%/lib/host.h \
 	%reldir%/lib/made.h \
 	%reldir%/lib/meet.h \
+	%reldir%/lib/memory_files.h \
 	%reldir%/lib/mirrors.h \
 	%reldir%/lib/model.h \
 	%reldir%/lib/moved.h \

@@ -271,14 +271,18 @@ static struct map *take_unused(gpc *c)
 static void free_taken(gpc *c, struct map *m)
 {
 	struct map *next;
+	bool last = false;               /* user of VRAM: its file is garbage then */
 
 	for (; m; m = next) {
 		next = m->next;
+		last |= m->memory.kind == GPC_VRAM && !is_current(c, m);
 		if (c->maps->forget)
 			c->maps->forget(c, m);
 		log_say(&c->log, LOG_DEBUG, "the memory of pool %u is unmapped", m->pool);
 		map_free(c, m);
 	}
+	if (last)
+		memory_sweep(&c->seg);
 }
 
 void map_put(gpc *c, struct map *m)
