@@ -38,6 +38,10 @@ dist_man_MANS += \
 	%reldir%/gpc_pool_available.3 \
 	%reldir%/gpc_pool_clear.3 \
 	%reldir%/gpc_pool_get.3 \
+	%reldir%/gpc_pool_lend.3 \
+	%reldir%/gpc_pool_make.3 \
+	%reldir%/gpc_pool_memory_get.3 \
+	%reldir%/gpc_pool_runs.3 \
 	%reldir%/gpc_promote.3 \
 	%reldir%/gpc_publish.3 \
 	%reldir%/gpc_ref.3 \
