@@ -452,7 +452,7 @@ struct shm_memory {
 	uint32_t ready;                  /* SHM_READY; (A) stored last */
 	uint32_t pad1;
 };
-_Static_assert(sizeof(struct shm_memory) == 216, "memory layout");
+_Static_assert(sizeof(struct shm_memory) == 200, "memory layout");
 
 struct shm_run {                         /* as struct gpc_run */
 	uint32_t part, count;
