@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Copies on a GPU by the table of device/bytes.h itself, in all forms, each compared byte by byte with a
- * naive one; and what a process has beside them: limits, pins, marks, captures, a device that is
+/* Copies on a GPU by the table of device/bytes.h itself, in all forms, each compared byte by
+ * byte with a naive one; and what a process has beside them: limits, pins, marks, captures, a device that is
  * lost. */
 #include "gpu/bytes.h"
 
@@ -119,6 +119,8 @@ static const struct { const char *what; uint32_t n; struct copy_op op[3]; } form
 			    { AT(2 << 20), AT(8192), 100, 1, 0, 0, 1, 0, 0 } } },
 	{ "slices of whole rows", 1,
 	  { { AT(4096), AT(0), 1024, 5, 2048, 4096, 7, 2048 * 6, 4096 * 9 } } },
+	{ "slices at no multiple of a row", 1,
+	  { { AT(0), AT(64), 1024, 3, 2048, 4096, 5, 2048 * 4 + 512, 4096 * 4 } } },
 	{ "slices closer than rows", 1,          /* 3D copies cannot: one copy a slice */
 	  { { AT(0), AT(0), 1024, 8, 65536, 1024, 7, 1024, 8192 } } },
 	{ "nothing, and a row", 3, { { AT(0), AT(0), 0, 1, 0, 0, 1, 0, 0 },

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Memory of pools on a GPU, in several processes: made, lent and mapped; and processes killed in the
- * middle of copies into shared memory and of stores into another process's VRAM.  When their end has
- * been seen, nothing of theirs lands any more. */
+/* Memory of pools on a GPU, in several processes: made, lent and mapped; and processes killed in
+ * the middle of copies into shared memory and of stores into another process's VRAM.  When their end
+ * has been seen, nothing of theirs lands any more. */
 #include "gpu/bytes.h"
 
 #define AREA   (128 * MIB)               /* that victims copy into */
@@ -39,9 +39,12 @@ static void find(const uint8_t *at, int value, size_t n, const char *what)
 static int maker(int me)
 {
 	void *memory, *base, *again, *mine;
+	struct shm_part none;
 
 	must_be(B->make(uuid(), 5 * MIB + 3, &page->part, &memory, &base), 0);
 	must_be(page->part.bytes, 5 * MIB + 3);
+	must_be(B->make(uuid(), (uint64_t)1 << 50, &none, &again, &mine), -ENOSPC);
+	need(strstr(gpc_last_error(), "missing"), "the sentence is: %s", gpc_last_error());
 	put(base, 0x11, 5 * MIB + 3);
 	must_be(B->map(uuid(), &page->part, &again, &mine), 0);  /* its own */
 	need(mine == base, "its own allocation is mapped elsewhere");
@@ -92,7 +95,7 @@ static int newcomer(int me)
 	return me;
 }
 
-/* Allocations of an engine: the middle of a large one, a small one, and those that nobody can open. */
+/* Allocations of an engine: the middle of a large one, a small one, and those nobody can open. */
 static int lender(int me)
 {
 	uint8_t *big, *small;
@@ -289,7 +292,7 @@ static int keeper(int me)
 	return me;
 }
 
-/* By turns: a kernel of an engine that fills, our kernel that copies blocks, copies from the host. */
+/* By turns: a kernel of an engine that fills, our kernel that copies blocks, copies of the host's. */
 static int storer(int me)
 {
 	uint32_t *slots = pinned(BLOCKS * sizeof(*slots)), *vram, i, done;

@@ -101,7 +101,7 @@ int cuda_copy(const uint8_t uuid[16], const struct copy_op *ops, uint32_t n, voi
 
 /* ---- within one GPU ---- */
 
-#define WIDEST (1ull << 30)              /* of a row in one shape: its vectors are counted in 32 bits */
+#define WIDEST (1ull << 30)              /* bytes of a row in a shape; 32 bits count its vectors */
 
 /* The widest vectors that fit all addresses, and rows: 16 bytes, 8, 4 or 1. */
 static uint32_t shift_of(const struct copy_shape *s, uint64_t width)

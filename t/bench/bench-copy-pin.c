@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* bench-copy-pin.c - four processes register 3 GiB of shared memory each with their GPU, in chunks: by
- * turns, as a cache's lock makes them, and all at once.  Beside them a neighbour times copies of
+/* bench-copy-pin.c - four processes register 3 GiB of shared memory each with their GPU, in chunks:
+ * by turns, as a cache's lock makes them, and all at once.  Beside them a neighbour times copies of
  * 4 KiB: the driver holds locks while it registers, and everybody waits for these. */
 #include "config.h"
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* bench-copy - copies of blocks on this machine's GPUs, through the device's table (device/bytes.h).
+/* bench-copy - copies of blocks on this machine's GPUs, by the device's table (device/bytes.h).
  *
  *   bench-copy [--json] [--quick] [--device N] [--pin]
  *
  * 128 blocks of 64 pieces at random slots, between a pool in VRAM that has a layer's pieces
- * together and images in shared memory.  Three ways in turns: whole blocks that are contiguous on both
- * sides, which is the limit; gpc's copies, one pitched operation a block, as the planner emits
+ * together and images in shared memory.  Three ways in turns: whole blocks that are contiguous on
+ * both sides, which is the limit; gpc's copies, one pitched operation a block, as the planner emits
  * them; and cudaMemcpyBatchAsync with a piece each.  Then all again beside a kernel that fills the
  * GPU; copies within the GPU and between two; what a decode-like step feels.  What was copied
  * is compared before anything is timed.  Columns: median, 10th and 90th of a hundred, mark.
@@ -222,8 +222,9 @@ static double rates(struct times t[WAYS], uint64_t piece, const char *name, cons
 	return middle(&t[GPC]);
 }
 
-/* All ways in turns.  With busy_us a kernel fills the GPU that long, from before each copy begins. */
-static void rounds(struct times t[WAYS], int direction, uint64_t piece, uint32_t busy_us)
+/* All ways in turns.  With busy_us a kernel fills the GPU that long, from before each copy begins;
+ * returns how many copies it did not outlast. */
+static int rounds(struct times t[WAYS], int direction, uint64_t piece, uint32_t busy_us)
 {
 	int r, w, n = quick ? 5 : busy_us ? 11 : 25, ended = 0;
 
@@ -245,6 +246,7 @@ static void rounds(struct times t[WAYS], int direction, uint64_t piece, uint32_t
 		}
 	if (ended)
 		note("%d of %d copies ended after the kernel beside them", ended, n * WAYS);
+	return ended;
 }
 
 static void bench_pieces(const struct mark *m)
@@ -253,7 +255,7 @@ static void bench_pieces(const struct mark *m)
 	struct times idle[WAYS], beside[WAYS];
 	char name[80];
 	double us, alone;
-	int d;
+	int d, late;
 
 	verify(m->piece);
 	for (d = H2D; d <= D2H; d++) {
@@ -264,9 +266,10 @@ static void bench_pieces(const struct mark *m)
 		row_ratio(middle(&idle[WHOLE]) / us, m->limit, true, "%s: of the limit", name);
 		row_ratio(middle(&idle[BATCH]) / us, m->batch[d], true,
 			  "%s: times cudaMemcpyBatchAsync", name);
-		rounds(beside, d, m->piece, 40000);
+		late = rounds(beside, d, m->piece, 40000);
 		us = rates(beside, m->piece, name, ", beside a kernel that fills the GPU");
-		row_ratio(alone / us, 0.95, true, "%s: beside the kernel, of idle", name);
+		row_ratio(late ? 0 : alone / us, 0.95, true, "%s: beside the kernel, of idle",
+			  name);           /* 0: it was not beside it */
 	}
 }
 
