@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Memory of pools on a GPU, in several processes: made, lent and mapped; and processes killed in
- * the middle of copies into shared memory and of stores into another process's VRAM.  When their end
- * has been seen, nothing of theirs lands any more. */
+ * the middle of copies into shared memory and of stores into another process's VRAM.  When
+ * their end has been seen, nothing of theirs lands any more. */
 #include "gpu/bytes.h"
 
 #define AREA   (128 * MIB)               /* that victims copy into */
@@ -292,7 +292,7 @@ static int keeper(int me)
 	return me;
 }
 
-/* By turns: a kernel of an engine that fills, our kernel that copies blocks, copies of the host's. */
+/* By turns: an engine's kernel that fills, our kernel that copies blocks, copies from the host. */
 static int storer(int me)
 {
 	uint32_t *slots = pinned(BLOCKS * sizeof(*slots)), *vram, i, done;
