@@ -17,6 +17,7 @@ t_programs = \
 	%reldir%/012-lookup.t \
 	%reldir%/013-segment-snapshot.t \
 	%reldir%/014-lookup-calls.t \
+	%reldir%/015-memory-file.t \
 	%reldir%/020-feed-walk.t \
 	%reldir%/021-check.t \
 	%reldir%/022-device-host.t \
@@ -285,6 +286,10 @@ LDADD = lib/libgpc-internal.la
 %canon_reldir%_006_segment_names_t_LDFLAGS = -Wl,--wrap=rename
 # the system gives fewer threads than are asked for
 %canon_reldir%_008_team_t_LDFLAGS = -Wl,--wrap=pthread_create
+# its maker dies at each of these, and a sweeper comes before the lock
+%canon_reldir%_015_memory_file_t_LDFLAGS = -Wl,--wrap=fchmod,--wrap=ftruncate \
+	-Wl,--wrap=posix_fallocate,--wrap=lock_try,--wrap=lock_share,--wrap=madvise \
+	-Wl,--wrap=memory_store_part
 # a gate between finding a block and taking the reference
 %canon_reldir%_136_moves_refs_t_LDFLAGS = -Wl,--wrap=refs_take
 # one in between looks at what readers find
