@@ -18,6 +18,7 @@ t_programs = \
 	%reldir%/013-segment-snapshot.t \
 	%reldir%/014-lookup-calls.t \
 	%reldir%/015-memory-file.t \
+	%reldir%/019-memory-sweep.t \
 	%reldir%/020-feed-walk.t \
 	%reldir%/021-check.t \
 	%reldir%/022-device-host.t \
@@ -76,6 +77,7 @@ t_programs = \
 	%reldir%/192-sentences.t \
 	%reldir%/193-create-fails.t \
 	%reldir%/194-refused-items.t \
+	%reldir%/196-ram-memory.t \
 	%reldir%/200-workers.t \
 	%reldir%/210-spaces.t \
 	%reldir%/211-moves-race.t \
@@ -198,6 +200,7 @@ t_support = \
 	%reldir%/lib/four_pools.h \
 	%reldir%/lib/host.h \
 	%reldir%/lib/made.h \
+	%reldir%/lib/memfile.h \
 	%reldir%/lib/meet.h \
 	%reldir%/lib/mirrors.h \
 	%reldir%/lib/model.h \
@@ -287,9 +290,14 @@ LDADD = lib/libgpc-internal.la
 # the system gives fewer threads than are asked for
 %canon_reldir%_008_team_t_LDFLAGS = -Wl,--wrap=pthread_create
 # its maker dies at each of these, and a sweeper comes before the lock
-%canon_reldir%_015_memory_file_t_LDFLAGS = -Wl,--wrap=fchmod,--wrap=ftruncate \
+%canon_reldir%_019_memory_sweep_t_LDFLAGS = -Wl,--wrap=fchmod,--wrap=ftruncate \
 	-Wl,--wrap=posix_fallocate,--wrap=lock_try,--wrap=lock_share,--wrap=madvise \
 	-Wl,--wrap=memory_store_part
+# a creator dies at each of these
+%canon_reldir%_196_ram_memory_t_LDFLAGS = -Wl,--wrap=fchmod,--wrap=ftruncate \
+	-Wl,--wrap=posix_fallocate,--wrap=lock_try,--wrap=lock_share,--wrap=lock_drop \
+	-Wl,--wrap=rename,--wrap=segment_map_writer
+%canon_reldir%_196_ram_memory_t_LDADD = $(LDADD) $(NUMA_LIBS)
 # a gate between finding a block and taking the reference
 %canon_reldir%_136_moves_refs_t_LDFLAGS = -Wl,--wrap=refs_take
 # one in between looks at what readers find

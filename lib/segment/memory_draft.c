@@ -9,6 +9,8 @@
 
 #include "base/err.h"
 
+#define MOST_BYTES ((uint64_t)1 << 62)   /* of all images, as memory_check_runs() has it */
+
 static bool is_zero(const uint8_t *p, size_t n)
 {
 	while (n--)
@@ -18,7 +20,7 @@ static bool is_zero(const uint8_t *p, size_t n)
 }
 
 /* What says nothing of RAM is to be left alone. */
-static int check_fields(const struct gpc_memory *w)
+static int check_fields(const struct gpc_memory *w, uint32_t slots)
 {
 	int err = err_range("nruns", w->nruns, 0, GPC_MAX_RUNS);
 
@@ -27,9 +29,8 @@ static int check_fields(const struct gpc_memory *w)
 	if (w->nruns && !w->runs)
 		return err_set(EINVAL, "runs is NULL, and nruns is %u: it must be that many runs",
 			       w->nruns);
-	if (!w->nruns && !w->block_bytes)
-		return err_set(EINVAL, "block_bytes is 0: without runs it must be the bytes of an "
-			       "image, at least 1");
+	if (!w->nruns && (err = err_range("block_bytes", w->block_bytes, 1, MOST_BYTES / slots)) < 0)
+		return err;
 	if (w->parts)
 		return err_set(EINVAL, "parts is %u: RAM is one file, so it must be 0", w->parts);
 	if (w->device)
@@ -61,7 +62,7 @@ int memory_draft(const struct gpc_memory *want, uint32_t slots, const uint8_t la
 	uint64_t bytes[SHM_PARTS];
 	int err = err_struct("gpc_memory", want, sizeof(w), &w, sizeof(w));
 
-	if (err < 0 || (err = check_fields(&w)) < 0)
+	if (err < 0 || (err = check_fields(&w, slots)) < 0)
 		return err;
 	memset(ret, 0, offsetof(struct memory, run));
 	ret->fd = -1;
