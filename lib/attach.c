@@ -15,6 +15,7 @@
 #include "inspect/inspect.h"
 #include "peer/seat.h"
 #include "segment/files.h"
+#include "segment/memory.h"
 #include "serve.h"
 
 #define LOOK_NS (5 * NS_PER_MS)          /* between looks for a name or a seat */
@@ -247,6 +248,29 @@ static int pool_fits(const gpc *c, uint32_t number, uint32_t kind, uint32_t bloc
 	return 0;
 }
 
+/* The pool of ram_blocks, of a configuration that wants memory for it. */
+static int memory_fits(const gpc *c, const struct gpc_config *cfg)
+{
+	const struct shm_pool *p = seg_pool(&c->seg, cfg->vram_blocks ? 1 : 0);
+	struct memory_pages pages;
+	struct memory m;
+	int err = memory_draft(cfg->ram_memory, (uint32_t)load_relaxed(&p->range),
+			       c->seg.header.layout, &m, &pages);
+
+	if (err < 0)
+		return err;
+	if (!load_relaxed(&p->memory))
+		return err_set(EPROTO, "%s exists, but the pool of its ram_blocks has no memory",
+			       c->seg.name);
+	if (p->block_bytes != m.block_bytes)
+		return err_set(EPROTO, "%s exists, but with block_bytes %llu, not %llu", c->seg.name,
+			       (unsigned long long)p->block_bytes, (unsigned long long)m.block_bytes);
+	if (memcmp(p->fingerprint, m.fingerprint, sizeof(m.fingerprint)))
+		return err_set(EPROTO, "%s exists, but the images of its ram_blocks have another "
+			       "fingerprint", c->seg.name);
+	return 0;
+}
+
 /* What the header does not say of a configuration that asks for it (GPC_IF_ABSENT). */
 static int config_fits(const gpc *c, const struct gpc_config *cfg)
 {
@@ -257,6 +281,8 @@ static int config_fits(const gpc *c, const struct gpc_config *cfg)
 	if (err == 0 && cfg->ram_blocks)
 		err = pool_fits(c, cfg->vram_blocks ? 1 : 0, GPC_RAM, cfg->ram_blocks,
 				"ram_blocks");
+	if (err == 0 && cfg->ram_blocks && cfg->ram_memory)
+		err = memory_fits(c, cfg);
 	if (err == 0 && cfg->devices && strncmp(cfg->devices, c->seg.header.devices,
 						sizeof(c->seg.header.devices)))
 		err = err_set(EPROTO, "%s exists with devices %.63s instead of %s", c->seg.name,
@@ -308,6 +334,7 @@ GPC_EXPORT int gpc_create(const char *name, const struct gpc_config *cfg,
 {
 	static const struct gpc_config defaults = { .size = sizeof(defaults) };
 	int err = options_check(opt, flags, GPC_IF_ABSENT | GPC_SERVE);
+	uint64_t deadline;
 	gpc *c;
 
 	if (err == 0 && !ret)
@@ -321,6 +348,7 @@ GPC_EXPORT int gpc_create(const char *name, const struct gpc_config *cfg,
 	if (err < 0)
 		return err;
 	cfg = cfg ? cfg : &defaults;
+	deadline = deadline_from(opt ? opt->timeout_ms : 0);
 	if (cfg->devices)
 		err = device_check_list(cfg->devices);
 	if (err < 0)
@@ -328,9 +356,11 @@ GPC_EXPORT int gpc_create(const char *name, const struct gpc_config *cfg,
 	c = handle_new(opt, flags);
 	if (!c)
 		return -ENOMEM;
-	err = segment_create(&c->seg, name, cfg);
+	/* another process may be making the cache, for as long as its memory takes */
+	while ((err = segment_create(&c->seg, name, cfg)) == -EAGAIN && clock_ns() < deadline)
+		;
 	if (err == 0)
-		return complete(c, opt, deadline_from(opt ? opt->timeout_ms : 0), true, ret);
+		return complete(c, opt, deadline, true, ret);
 	handle_free(c);
 	if (err != -EEXIST || !(flags & GPC_IF_ABSENT))
 		return err;

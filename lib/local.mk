@@ -123,6 +123,7 @@ lib_gpc_sources = \
 	%reldir%/segment/lockfile.h \
 	%reldir%/segment/memory.c \
 	%reldir%/segment/memory.h \
+	%reldir%/segment/memory_draft.c \
 	%reldir%/segment/memory_file.h \
 	%reldir%/segment/memory_layout.c \
 	%reldir%/segment/memory_make.c \

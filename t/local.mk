@@ -21,6 +21,8 @@ t_programs = \
 	%reldir%/017-plan.t \
 	%reldir%/018-plan-bytes.t \
 	%reldir%/018-transfer.t \
+	%reldir%/015-memory-file.t \
+	%reldir%/019-memory-sweep.t \
 	%reldir%/020-feed-walk.t \
 	%reldir%/021-check.t \
 	%reldir%/022-device-host.t \
@@ -83,6 +85,7 @@ t_programs = \
 	%reldir%/192-sentences.t \
 	%reldir%/193-create-fails.t \
 	%reldir%/194-refused-items.t \
+	%reldir%/196-ram-memory.t \
 	%reldir%/200-workers.t \
 	%reldir%/210-spaces.t \
 	%reldir%/211-moves-race.t \
@@ -147,6 +150,7 @@ t_scripts = \
 	%reldir%/805-gpcd-fails.t \
 	%reldir%/806-foreign-text.t \
 	%reldir%/807-width.t \
+	%reldir%/808-gpcd-memory.t \
 	%reldir%/810-inspect.t \
 	%reldir%/811-inspect-peers.t \
 	%reldir%/812-inspect-damage.t \
@@ -211,6 +215,7 @@ t_support = \
 	%reldir%/lib/four_pools.h \
 	%reldir%/lib/host.h \
 	%reldir%/lib/made.h \
+	%reldir%/lib/memfile.h \
 	%reldir%/lib/meet.h \
 	%reldir%/lib/memory_files.h \
 	%reldir%/lib/mirrors.h \
@@ -304,6 +309,15 @@ LDADD = lib/libgpc-internal.la
 %canon_reldir%_006_segment_names_t_LDFLAGS = -Wl,--wrap=rename
 # the system gives fewer threads than are asked for
 %canon_reldir%_008_team_t_LDFLAGS = -Wl,--wrap=pthread_create
+# its maker dies at each of these, and a sweeper comes before the lock
+%canon_reldir%_019_memory_sweep_t_LDFLAGS = -Wl,--wrap=fchmod,--wrap=ftruncate \
+	-Wl,--wrap=posix_fallocate,--wrap=lock_try,--wrap=lock_share,--wrap=madvise \
+	-Wl,--wrap=memory_store_part
+# a creator dies at each of these
+%canon_reldir%_196_ram_memory_t_LDFLAGS = -Wl,--wrap=fchmod,--wrap=ftruncate \
+	-Wl,--wrap=posix_fallocate,--wrap=lock_try,--wrap=lock_share,--wrap=lock_drop \
+	-Wl,--wrap=rename,--wrap=segment_map_writer
+%canon_reldir%_196_ram_memory_t_LDADD = $(LDADD) $(NUMA_LIBS)
 # a gate between finding a block and taking the reference
 %canon_reldir%_136_moves_refs_t_LDFLAGS = -Wl,--wrap=refs_take
 # one in between looks at what readers find

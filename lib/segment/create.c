@@ -6,12 +6,18 @@
  *      replaced: processes attached to the removed cache still hold their bytes in it
  *   3  id into the lock file
  *   4  ctl.tmp and idx.tmp: every page allocated, filled in, `ready` last, mapped
- *   5  renamed, control segment first: a name ending in .idx means a whole cache
- *   6  LOCK_CREATE released
+ *   5  the memory of the RAM pool made, and named in idx.tmp
+ *   6  renamed, control segment first: a name ending in .idx means a whole cache
+ *   7  the memory's lock and LOCK_CREATE released
  *
- * A creator killed before the second rename of step 5 leaves files that step 2 of the
+ * A creator killed before the second rename of step 6 leaves files that step 2 of the
  * next one removes; killed after it, the cache is there and the kernel has dropped the
- * lock. */
+ * locks.
+ *
+ * Step 5 takes a second for a few GiB, and LOCK_CREATE is held all the time: were it not, others
+ * would make the same memory once more, and one of them for nothing.  Who attaches finds no cache
+ * yet, and waits for it as long as its timeout says; so does gpc_create(), which tries again when
+ * this answers -EAGAIN.  A remover is told that the cache is being made. */
 #include "segment/files.h"
 
 #include <errno.h>
@@ -39,6 +45,8 @@ struct draft {                           /* what is to be made */
 	gid_t gid;                       /* 0 = leave it */
 	struct shm_header header;        /* of the index */
 	const struct gpc_config *cfg;
+	struct memory memory;            /* of the RAM pool, if it has any; number 0: not made */
+	struct memory_pages pages;
 };
 
 /* ---- the draft ---- */
@@ -109,6 +117,19 @@ static int draft_header(const struct gpc_config *cfg, struct shm_header *h)
 	return 0;
 }
 
+static int draft_memory(struct draft *d)
+{
+	const struct gpc_config *cfg = d->cfg;
+
+	d->memory.fd = -1;
+	if (!cfg->ram_memory)
+		return 0;
+	if (!cfg->ram_blocks)
+		return err_set(EINVAL, "ram_blocks is 0: with ram_memory it must be at least 1");
+	return memory_draft(cfg->ram_memory, cfg->ram_blocks + GEOMETRY_TRANSIT, cfg->layout,
+			    &d->memory, &d->pages);
+}
+
 /* ---- files ---- */
 
 /* fchmod: the caller's umask has no say.  Group before mode, so that no other group gets
@@ -174,7 +195,7 @@ static int allocate_file(const struct segment *s, int fd, uint64_t bytes)
 			continue;
 		}
 		if (err == ENOSPC)
-			return no_space(s, bytes - at, segment_free_space(s->dir));
+			return no_space(s, bytes - at, segment_free_space(s->lock_fd));
 		if (err) {
 			errno = err;
 			return err_sys(0, "%llu bytes in %s", (unsigned long long)bytes,
@@ -253,10 +274,26 @@ static int rename_file(const struct segment *s, const char *from, const char *to
 	return rename(old, new) ? err_sys(0, "renaming %s", old) : 0;
 }
 
-/* Steps 3 to 5. */
-static int build(struct segment *s, const struct draft *d)
+/* Step 5. */
+static int make_memory(const struct segment *s, struct draft *d)
 {
-	uint64_t need, space = segment_free_space(s->dir);
+	uint8_t *index;
+	int err;
+
+	if (!d->cfg->ram_memory)
+		return 0;
+	if ((err = memory_make(s, &d->memory, &d->pages)) ||
+	    (err = segment_map_writer(s, &index)))
+		return err;
+	segment_seed_memory(s, d->cfg, &d->memory, index);
+	segment_unmap_writer(s, index);
+	return 0;
+}
+
+/* Steps 3 to 6. */
+static int build(struct segment *s, struct draft *d)
+{
+	uint64_t need, space = segment_free_space(s->lock_fd);
 	struct shm_header control;
 	int err;
 
@@ -271,7 +308,8 @@ static int build(struct segment *s, const struct draft *d)
 	if ((err = write_id(s)) ||
 	    (err = make_segment(s, "ctl.tmp", d, &control, &s->control_fd)) ||
 	    (err = make_segment(s, "idx.tmp", d, &s->header, &s->index_fd)) ||
-	    (err = segment_map(s)) || (err = rename_file(s, "ctl.tmp", "ctl")))
+	    (err = segment_map(s)) || (err = make_memory(s, d)) ||
+	    (err = rename_file(s, "ctl.tmp", "ctl")))
 		return err;
 	return rename_file(s, "idx.tmp", "idx");
 }
@@ -345,8 +383,11 @@ static int claim(struct segment *s, const struct draft *d)
 }
 
 /* The lock file last, with its byte still held. */
-static void give_up(const struct segment *s)
+static void give_up(const struct segment *s, struct draft *d)
 {
+	if (d->memory.fd >= 0)
+		memory_remove(s, d->memory.number);
+	memory_close(&d->memory);
 	if (!remove_leftovers(s))
 		segment_remove_file(s, "lock");
 }
@@ -356,17 +397,21 @@ int segment_create(struct segment *s, const char *name, const struct gpc_config 
 	struct draft d = { .cfg = cfg };
 	int err = segment_begin(s, name, cfg->dir);
 
-	if (err || (err = draft_mode(cfg, &d)) || (err = draft_header(cfg, &d.header)))
+	if (err || (err = draft_mode(cfg, &d)) || (err = draft_header(cfg, &d.header)) ||
+	    (err = draft_memory(&d)))
 		return err;
 	if ((err = claim(s, &d))) {
 		segment_close(s);
 		return err;
 	}
 	if ((err = build(s, &d))) {
-		give_up(s);
+		give_up(s, &d);
 		segment_close(s);
 		return err;
 	}
+	if (d.memory.fd >= 0)
+		memory_made(&d.memory);
+	memory_close(&d.memory);
 	lock_drop(s->lock_fd, LOCK_CREATE);
 	return 0;
 }

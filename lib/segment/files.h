@@ -35,8 +35,8 @@ void segment_advise_huge(const struct segment *s, int fd, uint64_t bytes);
 
 /* ---- segment/space.c ---- */
 
-/* Bytes that a new file in that folder can have now; UINT64_MAX = nobody says. */
-uint64_t segment_free_space(const char *dir);
+/* Bytes that a new file can have now in the file system of this one; UINT64_MAX = nobody says. */
+uint64_t segment_free_space(int fd);
 /* Of memory alone: what the kernel can give without swapping anybody out, and free swap. */
 uint64_t segment_free_memory(void);
 /* Of these NUMA nodes: free, or a copy of what is on disk. */
@@ -67,6 +67,10 @@ int segment_check_want(const struct segment *s, const struct segment_want *want)
 /* vram_blocks and ram_blocks of the configuration, into a fresh index. */
 void segment_seed_pools(const struct segment *s, const struct gpc_config *cfg,
 			uint8_t *index);
+/* The pool of ram_blocks has this memory. */
+struct memory;
+void segment_seed_memory(const struct segment *s, const struct gpc_config *cfg,
+			 const struct memory *m, uint8_t *index);
 
 /* ---- segment/remove.c ---- */
 

@@ -114,18 +114,29 @@ static int check_layout(const struct segment *s, const struct memory *m, uint64_
 	return 0;
 }
 
-/* So that no page of the images is missing when it is mapped. */
-static int check_extent(const struct segment *s, const struct memory *m, int fd, uint64_t at)
+/* Are the images there, and all else that the file has? */
+static int check_extent(const struct segment *s, const struct memory *m, int fd)
 {
-	struct statfs fs;
+	uint64_t tables = m->images ? ROUND_UP(memory_entry_place(m->nruns, m->nparts), SHM_PAGE) : 0;
 	struct stat st;
 
-	if (fstat(fd, &st) || fstatfs(fd, &fs))
+	if (fstat(fd, &st))
 		return err_sys(0, "gpc.%s.p%016llx", s->name, (unsigned long long)m->number);
-	if ((uint64_t)st.st_size < at + m->images_bytes)
+	if ((uint64_t)st.st_size < m->images + m->images_bytes)
 		return forged(s, m->number, "the file is too short for its images");
-	if ((uint64_t)st.st_blocks * 512 < m->images_bytes)
+	if ((uint64_t)st.st_blocks * 512 < tables + m->images_bytes)
 		return forged(s, m->number, "the file is sparse");
+	return 0;
+}
+
+/* A page that is missing would be SIGBUS on the day that there is no memory for it.  Pages elsewhere
+ * may hide it from the count above.  A hugetlbfs tells no holes; there the count is exact. */
+static int check_holes(const struct segment *s, const struct memory *m, int fd)
+{
+	off_t hole = lseek(fd, (off_t)m->images, SEEK_HOLE);
+
+	if (hole >= 0 && (uint64_t)hole < m->images + m->images_bytes)
+		return forged(s, m->number, "the file has holes");
 	return 0;
 }
 
@@ -164,7 +175,7 @@ static int read_file(const struct segment *s, uint64_t number, struct memory *m)
 	take_over(&h, m);
 	err = check_layout(s, m, need);
 	if (err == 0 && m->images)
-		err = check_extent(s, m, m->fd, m->images);
+		err = check_extent(s, m, m->fd);
 	return err;
 }
 
@@ -341,7 +352,7 @@ static int open_huge(const struct segment *s, const struct memory *m)
 	if (err == 0)
 		err = segment_check_owner(s, fd, suffix);
 	if (err == 0)
-		err = check_extent(s, m, fd, 0);
+		err = check_extent(s, m, fd);
 	if (err < 0)
 		fd_close(fd);
 	return err < 0 ? err : fd;
@@ -357,6 +368,8 @@ int memory_map_images(const struct segment *s, const struct memory *m, uint8_t *
 	if (!m->images && (fd = open_huge(s, m)) < 0)
 		return fd;
 	err = m->images_bytes % segment_unit(fd) ? forged(s, m->number, "impossible images") : 0;
+	if (err == 0)
+		err = check_holes(s, m, fd);
 	if (err == 0)
 		err = segment_map_range(s, fd, m->images, m->images_bytes, PROT_READ | PROT_WRITE,
 					ret);

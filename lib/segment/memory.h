@@ -2,6 +2,7 @@
 /* memory.h - the file of a pool's memory: drafted, made, opened, checked, removed.
  *
  *   segment/memory.c         opened, checked, mapped
+ *   segment/memory_draft.c   what is wanted of RAM
  *   segment/memory_layout.c  are its runs possible?
  *   segment/memory_make.c    made
  *   segment/memory_pages.c   its pages: allocated, bound to nodes, touched
@@ -53,6 +54,11 @@ struct memory_pages {
 int memory_check_runs(const struct shm_run *run, uint32_t nruns, uint32_t nparts, uint32_t slots,
 		      uint64_t *ret_part, uint64_t *ret_image);
 
+/* RAM as a caller wants it for a pool of so many slots, checked: what memory_make() takes.  layout: the
+ * cache's, where the caller gives no fingerprint.  ret_pages points to strings of `want`.  -EINVAL
+ * with the field. */
+int memory_draft(const struct gpc_memory *want, uint32_t slots, const uint8_t layout[32],
+		 struct memory *ret, struct memory_pages *ret_pages);
 /* Make the file that *m describes (number, images and maker_pid are set here, fd is, with both
  * locks held): the mode and group of the cache's files.  With images_bytes, which grows to whole pages,
  * they are all there, touched, and part 0 is stored already; -ENOSPC before any is, with the

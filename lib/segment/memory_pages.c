@@ -24,6 +24,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/vfs.h>
+#include <unistd.h>
 
 #include "base/err.h"
 #include "base/fd.h"
@@ -232,14 +233,27 @@ static int no_room(const struct segment *s, uint64_t need, uint64_t there, const
 		       where, (unsigned long long)(need - there));
 }
 
+static uint64_t free_in(const char *folder)
+{
+	int fd = fd_peek(folder, O_RDONLY | O_DIRECTORY);
+	uint64_t there = UINT64_MAX;
+
+	if (fd >= 0) {
+		there = segment_free_space(fd);
+		close(fd);
+	}
+	return there;
+}
+
 int memory_check_room(const struct segment *s, const char *folder, uint64_t nodes, uint64_t bytes)
 {
-	uint64_t there = segment_free_space(folder);
+	uint64_t there = free_in(folder);
 	struct statfs fs;
-	char where[64];
+	char where[SEGMENT_PATH + 8];
 
+	snprintf(where, sizeof(where), "in %s", folder);
 	if (bytes > there)
-		return no_room(s, bytes, there, folder);
+		return no_room(s, bytes, there, where);
 	if (!nodes || (!statfs(folder, &fs) && fs.f_type == HUGETLBFS_MAGIC))
 		return 0;
 	there = segment_free_on_nodes(nodes);
@@ -295,10 +309,10 @@ static bool is_tmpfs(int fd)
 
 static int say(const struct segment *s, const char *folder, const struct touch *t, int err)
 {
-	uint64_t there = segment_free_space(folder), left = t->bytes - t->done;
+	uint64_t there = free_in(folder), left = t->bytes - t->done;
 
 	if (err == ENOSPC || err == ENOMEM)
-		return no_room(s, left, MIN(there, left - 1), folder);
+		return no_room(s, left, MIN(there, left - 1), "now");
 	errno = err;
 	return err_sys(0, "%s: memory by its policy %u on nodes 0x%llx", s->name, t->numa,
 		       (unsigned long long)t->nodes);

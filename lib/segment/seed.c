@@ -3,8 +3,10 @@
  * nobody who finds the cache finds it without them. */
 #include "config.h"
 
+#include <string.h>
 #include "base/order.h"
 #include "segment/files.h"
+#include "segment/memory.h"
 
 static uint32_t seed(const struct segment *s, uint8_t *index, uint32_t number, uint32_t first,
 		     uint32_t kind, uint32_t blocks, uint32_t transit, int32_t demote_to)
@@ -36,4 +38,15 @@ void segment_seed_pools(const struct segment *s, const struct gpc_config *cfg, u
 		return;
 	st->live_pools[0] = (1u << n) - 1;
 	st->spaces = GPC_SPACE(0);
+}
+
+/* Nobody else sees the index yet. */
+void segment_seed_memory(const struct segment *s, const struct gpc_config *cfg,
+			 const struct memory *m, uint8_t *index)
+{
+	struct shm_pool *p = SEG_AT(index, s->at.pool, struct shm_pool, cfg->vram_blocks ? 1 : 0);
+
+	p->memory = m->number;
+	p->block_bytes = m->block_bytes;
+	memcpy(p->fingerprint, m->fingerprint, sizeof(p->fingerprint));
 }

@@ -136,12 +136,12 @@ static uint64_t free_huge_pages(uint64_t size)
 
 /* The limit of a tmpfs, if it has one, may exceed the memory that is left; then no error comes, but
  * the OOM killer. */
-uint64_t segment_free_space(const char *dir)
+uint64_t segment_free_space(int fd)
 {
 	struct statfs fs;
 	uint64_t space;
 
-	if (statfs(dir, &fs))
+	if (fstatfs(fd, &fs))
 		return UINT64_MAX;
 	space = fs.f_blocks ? (uint64_t)fs.f_bavail * (uint64_t)fs.f_bsize : UINT64_MAX;
 	if (fs.f_type == HUGETLBFS_MAGIC)

@@ -27,6 +27,9 @@ enum {
 struct daemon {
 	const char *name;
 	struct gpc_config cfg;
+	struct gpc_memory memory;    /* of the RAM pool; block_bytes 0: it has none */
+	char huge_dir[PATH_MAX];
+	uint64_t next_told;          /* when the next line on the way there is due */
 	char devices[64];
 	char pidfile[PATH_MAX], dir[PATH_MAX];
 	int level;                   /* what the library says up to it is passed on */

@@ -34,7 +34,7 @@ enum {
 	OPT_DEVICE = OPT_NUMBER + NUMBERS,
 	OPT_TICK, OPT_FREE_TARGET, OPT_MODE, OPT_GROUP, OPT_DIR, OPT_LAYOUT, OPT_PIDFILE,
 	OPT_KEEP_TOKENS, OPT_KEEP_DIGESTS, OPT_STANDBY, OPT_FOREGROUND, OPT_DAEMONIZE,
-	OPT_UNLINK, OPT_QUIET,
+	OPT_UNLINK, OPT_QUIET, OPT_BLOCK_BYTES, OPT_NUMA, OPT_HUGE_DIR,
 };
 
 static const struct option options[] = {
@@ -49,6 +49,9 @@ static const struct option options[] = {
 	{ "device", required_argument, NULL, OPT_DEVICE },
 	{ "tick", required_argument, NULL, OPT_TICK },
 	{ "free-target", required_argument, NULL, OPT_FREE_TARGET },
+	{ "block-bytes", required_argument, NULL, OPT_BLOCK_BYTES },
+	{ "numa", required_argument, NULL, OPT_NUMA },
+	{ "huge-dir", required_argument, NULL, OPT_HUGE_DIR },
 	{ "keep-tokens", no_argument, NULL, OPT_KEEP_TOKENS },
 	{ "keep-digests", no_argument, NULL, OPT_KEEP_DIGESTS },
 	{ "mode", required_argument, NULL, OPT_MODE },
@@ -78,6 +81,10 @@ static const struct cli_help help[] = {
 	{ "--vram-blocks N", "make pool 0, of N blocks of VRAM; at most 16M", "0" },
 	{ "--ram-blocks N", "make pool 1, of N blocks of RAM, which pool 0 demotes to; at most 16M",
 	  "0" },
+	{ "--block-bytes B", "give the RAM pool memory of its own, B bytes a block; at most 1024G", NULL },
+	{ "--numa POLICY", "of that memory: default, interleave or bind, the last two with :NODES, as in bind:0,2-3",
+	  "default" },
+	{ "--huge-dir DIR", "folder of a hugetlbfs for that memory", "beside the cache's files" },
 	{ "--max-peers N", "seats for processes, 1 to 250", "32" },
 	{ "--max-pools N", "room for pools, 1 to 127", "16" },
 	{ "--device D", "keep a mirror on none, host, cuda:N or GPU-UUID; may be repeated", "none" },
@@ -193,6 +200,50 @@ static bool set_group(struct daemon *d, const char *name)
 	return true;
 }
 
+/* "0,2-3", nothing behind it. */
+static bool parse_nodes(const char *text, uint64_t *ret)
+{
+	unsigned long from, to;
+	uint64_t set = 0;
+	char *end;
+
+	do {
+		if (*text < '0' || *text > '9')
+			return false;
+		from = to = strtoul(text, &end, 10);
+		if (*end == '-') {
+			if (end[1] < '0' || end[1] > '9')
+				return false;
+			to = strtoul(end + 1, &end, 10);
+		}
+		if (from > to || to > 63)
+			return false;
+		for (; from <= to; from++)
+			set |= UINT64_C(1) << from;
+		text = end + 1;
+	} while (*end == ',');
+	*ret = set;
+	return !*end;
+}
+
+static bool set_numa(struct daemon *d, const char *text)
+{
+	static const char *const policies[] = { "default", "interleave", "bind" };
+	size_t n = strcspn(text, ":");
+
+	for (uint32_t i = 0; i < 3; i++) {
+		if (strlen(policies[i]) != n || strncmp(text, policies[i], n))
+			continue;
+		d->memory.numa = i;      /* in the order of GPC_NUMA_... */
+		d->memory.nodes = 0;
+		if (!text[n] || (i && parse_nodes(text + n + 1, &d->memory.nodes)))
+			return true;
+	}
+	cli_usage("--numa: '%s' is not default, interleave, bind, nor one of the last two with nodes "
+		  "from 0 to 63, as in bind:0,2-3", text);
+	return false;
+}
+
 static bool set_layout(struct daemon *d, const char *text)
 {
 	uint8_t bytes[sizeof(d->cfg.layout)] = { 0 };
@@ -234,6 +285,10 @@ static bool set_option(struct daemon *d, int opt, const char *arg)
 	case OPT_LAYOUT: return set_layout(d, arg);
 	case OPT_DIR: return set_path(d->dir, "dir", arg);
 	case OPT_PIDFILE: return set_path(d->pidfile, "pidfile", arg);
+	case OPT_BLOCK_BYTES:
+		return cli_count("block-bytes", arg, 1, UINT64_C(1) << 40, &d->memory.block_bytes);
+	case OPT_NUMA: return set_numa(d, arg);
+	case OPT_HUGE_DIR: return set_path(d->huge_dir, "huge-dir", arg);
 	case OPT_KEEP_TOKENS: d->cfg.keep_tokens = 1; return true;
 	case OPT_KEEP_DIGESTS: d->cfg.keep_digests = 1; return true;
 	case OPT_STANDBY: d->standby = true; return true;
@@ -244,6 +299,23 @@ static bool set_option(struct daemon *d, int opt, const char *arg)
 	default:
 		return set_number(d, (unsigned)(opt - OPT_NUMBER), arg);
 	}
+}
+
+/* What asks for a cache, and for memory in it; 0, or the exit status. */
+static int check_cache(struct daemon *d)
+{
+	d->create = d->cfg.block_tokens != 0;
+	if (!d->create && (d->cfg.max_blocks || d->cfg.vram_blocks || d->cfg.ram_blocks ||
+			   d->cfg.max_peers || d->cfg.max_pools || d->cfg.keep_tokens ||
+			   d->cfg.keep_digests || d->devices[0]))
+		return cli_usage("--block-size is missing");
+	if (d->memory.block_bytes && !d->cfg.ram_blocks)
+		return cli_usage("--block-bytes: --ram-blocks is missing");
+	if (d->memory.numa && !d->memory.block_bytes)
+		return cli_usage("--numa: --block-bytes is missing");
+	if (d->huge_dir[0] && !d->memory.block_bytes)
+		return cli_usage("--huge-dir: --block-bytes is missing");
+	return 0;
 }
 
 int options_parse(struct daemon *d, int argc, char **argv)
@@ -268,10 +340,6 @@ int options_parse(struct daemon *d, int argc, char **argv)
 	d->name = argv[optind];
 	if (!cli_name(d->name))
 		return cli_bad_name(d->name);
-	d->create = d->cfg.block_tokens != 0;
-	if (!d->create && (d->cfg.max_blocks || d->cfg.vram_blocks || d->cfg.ram_blocks ||
-			   d->cfg.max_peers || d->cfg.max_pools || d->cfg.keep_tokens ||
-			   d->cfg.keep_digests || d->devices[0]))
-		return cli_usage("--block-size is missing");
-	return -1;
+	status = check_cache(d);
+	return status ? status : -1;
 }

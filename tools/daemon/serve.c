@@ -24,6 +24,8 @@ static const char *option_words(const char *text, char *ret, size_t room)
 		{ "max_peers", "--max-peers" }, { "max_pools", "--max-pools" },
 		{ "devices", "--device" }, { "tick_us", "--tick (in microseconds)" },
 		{ "free_target", "--free-target" },
+		{ "block_bytes", "--block-bytes" }, { "huge_dir", "--huge-dir" },
+		{ "numa is", "--numa is" }, { "nodes is", "--numa: the set of nodes is" },
 		{ "keep_tokens", "--keep-tokens" }, { "keep_digests", "--keep-digests" },
 	};
 	size_t used = 0, i, len;
@@ -64,10 +66,46 @@ static int cannot_open(const struct daemon *d, int err)
 	return err == -EINVAL ? EXIT_USAGE : EXIT_RUNTIME;
 }
 
+/* One line a second at most. */
+static void on_progress(void *arg, uint64_t done, uint64_t bytes)
+{
+	struct daemon *d = arg;
+	uint64_t now = cli_now_ns();
+
+	if (d->quiet || now < d->next_told)
+		return;
+	d->next_told = now + UINT64_C(1000000000);
+	say(LOG_INFO, "%s: %llu of %llu MiB of the RAM pool's memory are there%s", d->name,
+	    (unsigned long long)done >> 20, (unsigned long long)bytes >> 20,
+	    process_stopping ? "; the signal has to wait for the rest" : "");
+}
+
+static void set_memory(struct daemon *d)
+{
+	if (!d->memory.block_bytes)
+		return;
+	d->memory.size = sizeof(d->memory);
+	d->memory.huge_dir = d->huge_dir[0] ? d->huge_dir : NULL;
+	d->memory.progress = on_progress;
+	d->memory.progress_arg = d;
+	d->cfg.ram_memory = &d->memory;
+}
+
+/* Memory takes its time: a standby waits for whoever is making the cache. */
+static int make(struct daemon *d, const struct gpc_attach_options *opt, gpc **ret)
+{
+	int r;
+
+	do
+		r = gpc_create(d->name, &d->cfg, opt, 0, ret);
+	while (r == -EAGAIN && d->standby && !process_stopping);
+	return r;
+}
+
 /* Whose it is matters if we fail before anybody was told that it is there. */
 static int make_or_attach(struct daemon *d, const struct gpc_attach_options *opt, gpc **ret)
 {
-	int r = gpc_create(d->name, &d->cfg, opt, 0, ret);
+	int r = make(d, opt, ret);
 
 	if (r >= 0)
 		d->made = true;
@@ -89,6 +127,7 @@ int serve_open(struct daemon *d, gpc **ret)
 	memcpy(opt.layout, d->cfg.layout, sizeof(opt.layout));
 	d->cfg.dir = opt.dir;
 	d->cfg.devices = d->devices[0] ? d->devices : NULL;
+	set_memory(d);
 	if (d->create)
 		r = make_or_attach(d, &opt, ret);
 	else

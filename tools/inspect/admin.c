@@ -6,6 +6,7 @@
 #include "tools/inspect/inspect.h"
 #include "tools/common/output.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -138,22 +139,49 @@ int inspect_reap(struct inspect *in)
 
 /* ---- rm ---- */
 
-/* Seats are byte locks on the lock file, held by the kernel for as long as a process
- * lives: that answers for damaged caches, too.  1 = somebody holds one, 0 = nobody, or
- * -errno. */
-static int is_used(const struct inspect *in, const char *name)
+/* 1 = somebody has locked a byte of that file, 0 = nobody, or -errno. */
+static int is_locked(const char *path)
 {
 	struct flock lock = { .l_type = F_WRLCK, .l_whence = SEEK_SET };
-	char path[PATH_MAX];
-	int fd, r;
+	int fd = open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK), r;
 
-	snprintf(path, sizeof(path), "%s/gpc.%s.lock", inspect_dir(in), name);
-	fd = open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
 	if (fd < 0)
 		return errno == ENOENT ? 0 : -errno;
 	r = fcntl(fd, F_OFD_GETLK, &lock) ? -errno : lock.l_type != F_UNLCK;
 	close(fd);
 	return r;
+}
+
+/* Calls look() with the path of each file of a cache's memory, until it answers other than 0. */
+static int each_memory(const struct inspect *in, const char *name, int (*look)(const char *path))
+{
+	DIR *dir = opendir(inspect_dir(in));
+	const struct dirent *e;
+	size_t n = strlen(name);
+	char path[PATH_MAX];
+	int r = 0;
+
+	while (dir && !r && (e = readdir(dir)))
+		if (!strncmp(e->d_name, "gpc.", 4) && !strncmp(e->d_name + 4, name, n) &&
+		    e->d_name[4 + n] == '.' && inspect_is_memory(e->d_name + 4 + n + 1)) {
+			snprintf(path, sizeof(path), "%s/%s", inspect_dir(in), e->d_name);
+			r = look(path);
+		}
+	if (dir)
+		closedir(dir);
+	return r;
+}
+
+/* Seats are byte locks on the lock file, held by the kernel for as long as a process
+ * lives: that answers for damaged caches, too; so are uses of memory on its files. */
+static int is_used(const struct inspect *in, const char *name)
+{
+	char path[PATH_MAX];
+	int r;
+
+	snprintf(path, sizeof(path), "%s/gpc.%s.lock", inspect_dir(in), name);
+	r = is_locked(path);
+	return r ? r : each_memory(in, name, is_locked);
 }
 
 /* A daemon that was just told to end still has its seat for a moment. */
@@ -167,19 +195,25 @@ static int is_used_for_long(const struct inspect *in, const char *name)
 	return used;
 }
 
+static int is_of_others(const char *path)
+{
+	struct stat st;
+
+	return lstat(path, &st) == 0 && st.st_uid != geteuid();
+}
+
 static bool is_mine(const struct inspect *in, const char *name)
 {
 	static const char *const suffixes[] = { "idx", "ctl", "lock" };
 	char path[PATH_MAX];
-	struct stat st;
 
 	for (size_t i = 0; i < ARRAY_SIZE(suffixes); i++) {
 		snprintf(path, sizeof(path), "%s/gpc.%s.%s", inspect_dir(in), name,
 			 suffixes[i]);
-		if (lstat(path, &st) == 0 && st.st_uid != geteuid())
+		if (is_of_others(path))
 			return false;
 	}
-	return true;
+	return !each_memory(in, name, is_of_others);
 }
 
 static void show_removed(const struct inspect *in, json_t *removed, bool failed)

@@ -46,6 +46,8 @@ int inspect_rm(struct inspect *in);
 /* The directory of the segments. */
 const char *inspect_dir(const struct inspect *in);
 
+/* Is it how the name of a file of memory ends?  gpc_segment(5). */
+bool inspect_is_memory(const char *suffix);
 /* Names of caches in the directory, sorted, each once: those with a segment of that
  * suffix ("idx"), or of any (NULL).  Returns how many, or -1 after a message.  Free
  * with inspect_free_names. */

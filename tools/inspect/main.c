@@ -81,16 +81,22 @@ const char *inspect_dir(const struct inspect *in)
 
 /* ---- names ---- */
 
-/* "gpc.NAME.SUFFIX" -> NAME in ret; any of the three suffixes when suffix is NULL. */
+bool inspect_is_memory(const char *suffix)
+{
+	return suffix[0] == 'p' && strspn(suffix + 1, "0123456789abcdef") == 16 && !suffix[17];
+}
+
+/* "gpc.NAME.SUFFIX" -> NAME in ret; with suffix NULL, any of the three, or that of a memory. */
 static bool name_of_file(const char *file, const char *suffix, char ret[GPC_MAX_NAME + 1])
 {
 	static const char *const suffixes[] = { "idx", "ctl", "lock" };
 	const char *dot = strrchr(file, '.');
-	bool known = false;
+	bool known;
 	size_t len;
 
 	if (strncmp(file, "gpc.", 4) || !dot || dot < file + 5)
 		return false;
+	known = inspect_is_memory(dot + 1);
 	for (size_t i = 0; i < ARRAY_SIZE(suffixes); i++)
 		known = known || strcmp(dot + 1, suffixes[i]) == 0;
 	len = (size_t)(dot - file) - 4;
