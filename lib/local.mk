@@ -96,8 +96,13 @@ lib_gpc_sources = \
 	%reldir%/segment/geometry.h \
 	%reldir%/segment/lockfile.c \
 	%reldir%/segment/lockfile.h \
+	%reldir%/segment/memory.c \
 	%reldir%/segment/memory.h \
+	%reldir%/segment/memory_file.h \
 	%reldir%/segment/memory_layout.c \
+	%reldir%/segment/memory_make.c \
+	%reldir%/segment/memory_pages.c \
+	%reldir%/segment/memory_remove.c \
 	%reldir%/segment/note.c \
 	%reldir%/segment/note.h \
 	%reldir%/segment/pages.c \
@@ -109,6 +114,7 @@ lib_gpc_sources = \
 	%reldir%/segment/segment.h \
 	%reldir%/segment/shm.h \
 	%reldir%/segment/snapshot.c \
+	%reldir%/segment/space.c \
 	%reldir%/segment/validate.c \
 	%reldir%/takeover/live.c \
 	%reldir%/takeover/open.c \
@@ -184,7 +190,7 @@ include_HEADERS = %reldir%/gpc.h
 
 noinst_LTLIBRARIES += %reldir%/libgpc-internal.la
 %canon_reldir%_libgpc_internal_la_SOURCES = $(lib_gpc_sources)
-%canon_reldir%_libgpc_internal_la_LIBADD = $(kernel_objects) $(URCU_LIBS) $(CUDA_LIBS)
+%canon_reldir%_libgpc_internal_la_LIBADD = $(kernel_objects) $(URCU_LIBS) $(NUMA_LIBS) $(CUDA_LIBS)
 %canon_reldir%_libgpc_internal_la_DEPENDENCIES = $(kernel_objects)
 
 lib_LTLIBRARIES += %reldir%/libgpc.la

@@ -16,20 +16,19 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/magic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/random.h>
 #include <sys/stat.h>
-#include <sys/vfs.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "base/err.h"
 #include "base/fd.h"
 #include "segment/lockfile.h"
+#include "segment/memory.h"
 #include "base/order.h"
 
 #define ALLOCATE_STEP (64ull << 20)
@@ -159,43 +158,6 @@ static int no_space(const struct segment *s, uint64_t need, uint64_t free_bytes)
 		       MIB(need), (unsigned long long)(free_bytes >> 20));
 }
 
-/* Memory that the kernel can give without swapping anybody out, and free swap. */
-static uint64_t free_memory(void)
-{
-	static const char *const fields[] = { "\nMemAvailable:", "\nSwapFree:" };
-	int fd = fd_peek("/proc/meminfo", O_RDONLY);
-	uint64_t sum = 0;
-	char text[4096];
-	ssize_t n;
-	size_t i;
-
-	if (fd < 0)
-		return UINT64_MAX;
-	n = read(fd, text, sizeof(text) - 1);
-	close(fd);
-	text[MAX(n, 0)] = 0;
-	for (i = 0; i < ARRAY_SIZE(fields); i++) {
-		const char *at = strstr(text, fields[i]);
-
-		if (at)
-			sum += strtoull(at + strlen(fields[i]), NULL, 10) << 10;
-	}
-	return sum ? sum : UINT64_MAX;
-}
-
-/* What the file system can take.  The limit of a tmpfs, if it has one, may exceed the
- * memory that is left; then no error comes, but the OOM killer. */
-static uint64_t free_space(const struct segment *s)
-{
-	struct statfs fs;
-	uint64_t space;
-
-	if (fstatfs(s->lock_fd, &fs))
-		return UINT64_MAX;
-	space = fs.f_blocks ? (uint64_t)fs.f_bavail * (uint64_t)fs.f_bsize : UINT64_MAX;
-	return fs.f_type == TMPFS_MAGIC ? MIN(space, free_memory()) : space;
-}
-
 /* Every page now: a hole would become SIGBUS on the day the file system is full.  Kernels may
  * undo a step when a signal comes: then it was too long for this process. */
 static int allocate_file(const struct segment *s, int fd, uint64_t bytes)
@@ -212,7 +174,7 @@ static int allocate_file(const struct segment *s, int fd, uint64_t bytes)
 			continue;
 		}
 		if (err == ENOSPC)
-			return no_space(s, bytes - at, free_space(s));
+			return no_space(s, bytes - at, segment_free_space(s->dir));
 		if (err) {
 			errno = err;
 			return err_sys(0, "%llu bytes in %s", (unsigned long long)bytes,
@@ -294,7 +256,7 @@ static int rename_file(const struct segment *s, const char *from, const char *to
 /* Steps 3 to 5. */
 static int build(struct segment *s, const struct draft *d)
 {
-	uint64_t need, space = free_space(s);
+	uint64_t need, space = segment_free_space(s->dir);
 	struct shm_header control;
 	int err;
 
@@ -349,6 +311,7 @@ static int remove_leftovers(const struct segment *s)
 	if ((err = segment_remove_file(s, "idx.tmp")) ||
 	    (err = segment_remove_file(s, "ctl.tmp")))
 		return err;
+	memory_sweep(s);
 	return segment_remove_file(s, "ctl");
 }
 

@@ -26,9 +26,21 @@ int segment_map(struct segment *s);
 
 /* Map a whole file where its huge pages, if it has any, can be mapped as such: -ENOMEM. */
 int segment_map_pages(const struct segment *s, int fd, uint64_t bytes, int prot, uint8_t **ret);
+/* The same for bytes from .. from + bytes of a file, both multiples of its segment_unit(). */
+int segment_map_range(const struct segment *s, int fd, uint64_t from, uint64_t bytes, int prot,
+		      uint8_t **ret);
 void segment_unmap_pages(const struct segment *s, uint8_t *p, uint64_t bytes);
 /* Huge pages for a new file, if they are to be had.  Allocating comes after it. */
 void segment_advise_huge(const struct segment *s, int fd, uint64_t bytes);
+
+/* ---- segment/space.c ---- */
+
+/* Bytes that a new file in that folder can have now; UINT64_MAX = nobody says. */
+uint64_t segment_free_space(const char *dir);
+/* Of memory alone: what the kernel can give without swapping anybody out, and free swap. */
+uint64_t segment_free_memory(void);
+/* Of these NUMA nodes: free, or a copy of what is on disk. */
+uint64_t segment_free_on_nodes(uint64_t nodes);
 
 /* ---- segment/validate.c ---- */
 
@@ -63,6 +75,10 @@ void segment_seed_pools(const struct segment *s, const struct gpc_config *cfg,
 int segment_lock_name(const struct segment *s);
 /* Remove a file of this cache; absent is fine. */
 int segment_remove_file(const struct segment *s, const char *suffix);
+/* Each file of this cache, and of caches whose names begin with its own and a dot: by what follows in
+ * the file's name.  The last answer that is not 0. */
+int segment_visit(const struct segment *s, int (*visit)(const struct segment *s,
+		  const char *suffix, void *arg), void *arg);
 /* Is there an index of this name, whatever it is? */
 bool segment_has_index(const struct segment *s);
 

@@ -189,5 +189,6 @@ void geometry_layout(const struct shm_geometry *g, struct layout *ret)
 	ret->ref = place_array(&end, g->max_blocks, g->ref_stride);
 	ret->stamp = place_array(&end, g->max_blocks, sizeof(uint64_t));
 	ret->note = place_array(&end, g->max_blocks, g->note_lines * 64ull);
+	ret->transfer = place_array(&end, g->max_peers, sizeof(struct shm_transfer));
 	ret->control_bytes = end;
 }

@@ -10,7 +10,7 @@
 
 struct layout {                          /* byte offsets */
 	uint64_t state, pool, mirror, tally, table, record, change, change_note, index_bytes;
-	uint64_t shared, seat, section, ring, ref, stamp, note, control_bytes;
+	uint64_t shared, seat, section, ring, ref, stamp, note, transfer, control_bytes;
 };
 
 /* Fill in defaults and refuse nonsense; -EINVAL with a sentence. */

@@ -20,13 +20,23 @@ static struct flock byte_lock(short type, uint64_t byte)
 			       .l_start = (off_t)byte, .l_len = 1 };
 }
 
-int lock_try(int fd, uint64_t byte)
+static int lock_set(int fd, short type, uint64_t byte)
 {
-	struct flock fl = byte_lock(F_WRLCK, byte);
+	struct flock fl = byte_lock(type, byte);
 
 	if (!fcntl(fd, F_OFD_SETLK, &fl))
 		return 0;
 	return errno == EACCES ? -EAGAIN : -errno;
+}
+
+int lock_try(int fd, uint64_t byte)
+{
+	return lock_set(fd, F_WRLCK, byte);
+}
+
+int lock_share(int fd, uint64_t byte)
+{
+	return lock_set(fd, F_RDLCK, byte);
 }
 
 void lock_drop(int fd, uint64_t byte)

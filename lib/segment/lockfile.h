@@ -14,6 +14,8 @@ struct segment;
 
 /* Exclusive lock of one byte, never waiting: 0, -EAGAIN (another holds it), -errno. */
 int lock_try(int fd, uint64_t byte);
+/* The same, shared with others that share it; it conflicts with an exclusive one only. */
+int lock_share(int fd, uint64_t byte);
 void lock_drop(int fd, uint64_t byte);
 /* 1 = another description holds it, 0 = free, -errno.  Works on a read-only descriptor. */
 int lock_test(int fd, uint64_t byte);

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* memory.h - the file of a pool's memory: drafted, made, opened, checked, removed.
  *
- *   segment/memory.c         made, opened, checked
+ *   segment/memory.c         opened, checked, mapped
+ *   segment/memory_layout.c  are its runs possible?
+ *   segment/memory_make.c    made
  *   segment/memory_pages.c   its pages: allocated, bound to nodes, touched
  *   segment/memory_remove.c  removed, and what the dead left
  *
@@ -51,28 +53,32 @@ struct memory_pages {
 int memory_check_runs(const struct shm_run *run, uint32_t nruns, uint32_t nparts, uint32_t slots,
 		      uint64_t *ret_part, uint64_t *ret_image);
 
-/* Make the file that *m describes (number is drawn here, fd is set, with both locks held): the
- * mode and group of the cache's files.  With images_bytes its pages are all there, touched;
- * -ENOSPC before any is, with the bytes that are missing (of the file system, of free memory,
- * of huge pages).  On failure there is no file. */
+/* Make the file that *m describes (number, images and maker_pid are set here, fd is, with both
+ * locks held): the mode and group of the cache's files.  With images_bytes, which grows to whole pages,
+ * they are all there, touched, and part 0 is stored already; -ENOSPC before any is, with the
+ * bytes that are missing (of the file system, of free memory, of huge pages).  pages: NULL is
+ * all defaults.  With huge_dir the images are in a file of the same name there: `images` is 0,
+ * images_bytes is not, and part 0's handle is its path.  On failure there is no file. */
 int memory_make(const struct segment *s, struct memory *m, const struct memory_pages *pages);
 /* A pool names it now: drop MEMORY_LOCK_MADE. */
 void memory_made(struct memory *m);
 /* Open a pool's file.  With `use`, MEMORY_LOCK_USED is shared until memory_close.  -ESTALE: no such file,
  * or not of this number and cache; -EBADMSG: forged or cut. */
 int memory_open(const struct segment *s, uint64_t number, bool use, struct memory *ret);
-/* Part i, checked, as it is now: -EAGAIN while it is not lent. */
+/* Part i, checked, as it is now: -EAGAIN while it is not lent, -EBADMSG. */
 int memory_read_part(const struct memory *m, uint32_t i, struct shm_part *ret);
-/* Its maker: part i is there. */
+/* Its maker: part i is there.  -EEXIST: it was already. */
 int memory_store_part(const struct memory *m, uint32_t i, const struct shm_part *part);
 void memory_close(struct memory *m);     /* fd -1 is fine */
-/* Map the images of a file, where huge pages can be; unmap. */
+/* Map the images of a file, where huge pages can be; unmap.  -ENOENT: it has none; -ESTALE, -EBADMSG:
+ * with huge_dir, what is wrong with that file. */
 int memory_map_images(const struct segment *s, const struct memory *m, uint8_t **ret);
 void memory_unmap_images(const struct segment *s, const struct memory *m, uint8_t *base);
 
 /* Take a file's name away, if it is of this cache. */
 int memory_remove(const struct segment *s, uint64_t number);
-/* Remove every file of this cache that no pool names, as above.  Anybody who may write there. */
+/* Remove every file of this cache that no pool names, as above.  Anybody who may write there.  Where
+ * s is not open (segment_create), there is no index, hence no pool. */
 void memory_sweep(const struct segment *s);
 /* Is a file of VRAM of this device, which no pool names any more, still locked as used?  Then
  * somebody has that memory mapped: 1; else 0. */

@@ -42,25 +42,25 @@ static uint8_t *find_place(size_t bytes, size_t align)
 }
 
 /* No child inherits it, whichever instant it is forked at. */
-static void *map_at(void *at, size_t n, int prot, int fd)
+static void *map_at(void *at, size_t n, int prot, int fd, uint64_t from)
 {
 	void *p;
 
 	fd_hold();
-	p = mmap(at, n, prot, MAP_SHARED | MAP_FIXED, fd, 0);
+	p = mmap(at, n, prot, MAP_SHARED | MAP_FIXED, fd, (off_t)from);
 	if (p != MAP_FAILED)
 		madvise(p, n, MADV_DONTFORK);
 	fd_release();
 	return p;
 }
 
-int segment_map_pages(const struct segment *s, int fd, uint64_t bytes, int prot, uint8_t **ret)
+static int map_range(const struct segment *s, int fd, uint64_t from, size_t n, uint32_t unit,
+		     int prot, uint8_t **ret)
 {
-	size_t n = ROUND_UP(bytes, s->unit);
-	void *at = find_place(n, MAX(HUGE, s->unit)), *p = MAP_FAILED;
+	void *at = find_place(n, MAX(HUGE, unit)), *p = MAP_FAILED;
 
 	if (at) {
-		p = map_at(at, n, prot, fd);
+		p = map_at(at, n, prot, fd, from);
 		if (p == MAP_FAILED)
 			munmap(at, n);
 	}
@@ -68,6 +68,17 @@ int segment_map_pages(const struct segment *s, int fd, uint64_t bytes, int prot,
 		return err_sys(ENOMEM, "%s: mapping %zu bytes", s->name, n);
 	*ret = p;
 	return 0;
+}
+
+int segment_map_pages(const struct segment *s, int fd, uint64_t bytes, int prot, uint8_t **ret)
+{
+	return map_range(s, fd, 0, ROUND_UP(bytes, s->unit), s->unit, prot, ret);
+}
+
+int segment_map_range(const struct segment *s, int fd, uint64_t from, uint64_t bytes, int prot,
+		      uint8_t **ret)
+{
+	return map_range(s, fd, from, bytes, segment_unit(fd), prot, ret);
 }
 
 void segment_unmap_pages(const struct segment *s, uint8_t *p, uint64_t bytes)

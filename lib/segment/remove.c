@@ -17,6 +17,7 @@
 #include "base/err.h"
 #include "base/fd.h"
 #include "segment/lockfile.h"
+#include "segment/memory_file.h"
 
 #define PATIENCE_MS     2000
 
@@ -56,7 +57,8 @@ static bool is_mirror_suffix(const char *suffix)
 	       !suffix[1 + strspn(suffix + 1, "0123456789.-")];
 }
 
-static int remove_mirrors(const struct segment *s)
+int segment_visit(const struct segment *s, int (*visit)(const struct segment *s,
+		  const char *suffix, void *arg), void *arg)
 {
 	char prefix[GPC_MAX_NAME + 8] = "gpc.", room[4096] __attribute__((aligned(8)));
 	int fd = fd_open(s->dir, O_RDONLY | O_DIRECTORY, 0), err = 0, bad;
@@ -71,14 +73,18 @@ static int remove_mirrors(const struct segment *s)
 	while (at < got || (at = 0, got = getdents64(fd, room, sizeof(room))) > 0) {
 		e = (struct dirent64 *)(room + at);
 		at += e->d_reclen;
-		if (!strncmp(e->d_name, prefix, n) && is_mirror_suffix(e->d_name + n) &&
-		    (bad = segment_remove_file(s, e->d_name + n)))
+		if (!strncmp(e->d_name, prefix, n) && (bad = visit(s, e->d_name + n, arg)))
 			err = bad;
 	}
 	if (got < 0)
 		err = err_sys(0, "directory %s", s->dir);
 	fd_close(fd);
 	return err;
+}
+
+static int remove_mirror(const struct segment *s, const char *suffix, void *arg)
+{
+	return is_mirror_suffix(suffix) ? segment_remove_file(s, suffix) : 0;
 }
 
 /* Without a lock file there would be nobody to exclude, were it not for a creator that
@@ -123,7 +129,8 @@ static int remove_all(const struct segment *s)
 	for (i = 0; i < ARRAY_SIZE(in_order); i++)
 		if ((err = segment_remove_file(s, in_order[i])))
 			return err;
-	if ((err = remove_mirrors(s)))
+	if ((err = segment_visit(s, remove_mirror, NULL)) ||
+	    (err = segment_visit(s, memory_remove_named, NULL)))
 		return err;
 	return segment_remove_file(s, "lock");
 }

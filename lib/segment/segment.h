@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* segment.h - the files of one cache: made, opened, validated, mapped, removed.
  *
- * DIR/gpc.NAME.idx .ctl .lock; host mirrors add DIR/gpc.NAME.m<generation>. */
+ * DIR/gpc.NAME.idx .ctl .lock; host mirrors add DIR/gpc.NAME.m<generation>, pools with memory
+ * DIR/gpc.NAME.p<number> (memory.h). */
 #ifndef GPC_SEGMENT_H
 #define GPC_SEGMENT_H
 
@@ -112,6 +113,11 @@ static inline struct shm_note *seg_note(const struct segment *s, uint32_t record
 {
 	return SEG_AT(s->control, s->at.note, struct shm_note,
 		      (uint64_t)record * s->header.geometry.note_lines);
+}
+
+static inline struct shm_transfer *seg_transfer(const struct segment *s, uint32_t peer)
+{
+	return SEG_AT(s->control, s->at.transfer, struct shm_transfer, peer);
 }
 
 static inline const struct shm_state *seg_state(const struct segment *s)

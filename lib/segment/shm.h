@@ -14,7 +14,7 @@
  *     table[buckets] 64  w                       ref[max_blocks][stride]  u16 cells, p
  *     record[max_blocks] 64 w                    stamp[max_blocks]   u64, p and w
  *     change[]      64   w                       note[max_blocks]    p, where notes are kept
- *     change_note[] 64   w, with digests      transfer[P]   4096  p, devices
+ *     change_note[] 64   w, with digests      transfer[P]           4096  p, devices
  *
  * Beside them are one file a mirror of the host device (device/host.h) and one file a pool that
  * has memory (struct shm_memory below).
@@ -440,7 +440,9 @@ struct shm_memory {
 	uint32_t kind;                   /* GPC_VRAM, GPC_RAM */
 	uint32_t slots, nruns, nparts;
 	uint64_t block_bytes;            /* of an image: sum of the runs' pieces */
-	uint64_t images, images_bytes;   /* where in this file; 0: the parts say where else */
+	uint64_t images, images_bytes;   /* where in this file, and how many, whole pages; both 0: the
+	                                  * parts say where else; images 0: from the beginning of
+	                                  * another file, whose path part 0's handle is */
 	uint64_t nodes;
 	uint32_t numa, lent;             /* lent: 1 = the parts are the maker's own allocations */
 	uint8_t fingerprint[32];
@@ -465,7 +467,7 @@ struct shm_part {
 	uint32_t handle_bytes;
 	uint64_t bytes;                  /* that can be used, from `offset` */
 	uint64_t offset;                 /* of the part in what the handle names */
-	uint8_t handle[232];             /* cudaIpcMemHandle_t; the host device: a path */
+	uint8_t handle[232];             /* cudaIpcMemHandle_t; the host device, huge pages: a path */
 };
 _Static_assert(sizeof(struct shm_part) == 256, "part layout");
 
