@@ -6,6 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include "device/device.h"
+#include "memory/make.h"
+#include "memory/map.h"
+#include "payload/transfer.h"
 #include "reader/dev.h"
 #include "request/request.h"
 #include "segment/lockfile.h"
@@ -78,6 +81,8 @@ static void handle_free(gpc *c)
 	ring_free(c);
 	walk_free(c);
 	returns_free(c);
+	transfer_free(c);
+	map_close_all(c);
 	free(c);
 }
 
@@ -152,7 +157,11 @@ static int sit(gpc *c, const struct gpc_attach_options *opt, uint64_t deadline)
 	c->quota = quota_of(c, opt);
 	err = stock_new(c, opt ? opt->stock : 0);
 	if (err == 0)
+		err = map_open(c);
+	if (err == 0)
 		err = wait_for_seat(c, opt, deadline);
+	if (err == 0 && (err = transfer_open(c)) < 0)
+		seat_leave(c);
 	if (err == 0 && (c->flags & GPC_SERVE)) {
 		err = serve_start(c);
 		if (err < 0)
@@ -343,15 +352,26 @@ GPC_EXPORT int gpc_close(gpc *c)
 	if (!c)
 		return 0;
 	if (c->forked) {                 /* descriptors and mappings are gone already */
+		transfer_abandon(c);
+		map_abandon(c);
+		make_abandon(c);
 		handle_free(c);
 		return 0;
 	}
 	if (!c->readonly) {
+		bool ended = transfer_close_all(c);
+
 		dev_close_all(c);
 		finish_commands(c);
 		serve_stop(c);
-		seat_leave(c);
+		if (ended)
+			seat_leave(c);
+		else
+			seat_forsake(c);
 		serve_leave(c);
+		transfer_free(c);        /* which frees what it planned for maps ... */
+		map_close_all(c);        /* ... and these are unmapped while the segment is there */
+		make_close(c);
 	}
 	log_say(&c->log, LOG_DEBUG, "left %s", c->seg.name);
 	fork_forget(c);

@@ -22,12 +22,16 @@ lib_gpc_sources = \
 	%reldir%/base/parallel.h \
 	%reldir%/base/text.c \
 	%reldir%/base/text.h \
+	%reldir%/device/bytes.c \
+	%reldir%/device/bytes.h \
 	%reldir%/device/descriptor.c \
 	%reldir%/device/descriptor.h \
 	%reldir%/device/device.c \
 	%reldir%/device/device.h \
 	%reldir%/device/host.c \
 	%reldir%/device/host.h \
+	%reldir%/device/host_bytes.c \
+	%reldir%/device/host_bytes.h \
 	%reldir%/device/host_import.c \
 	%reldir%/device/host_kernel.c \
 	%reldir%/device/host_kernel.h \
@@ -38,6 +42,7 @@ lib_gpc_sources = \
 	%reldir%/inspect/check.h \
 	%reldir%/inspect/check_control.c \
 	%reldir%/inspect/check_hold.c \
+	%reldir%/inspect/check_memory.c \
 	%reldir%/inspect/check_record.c \
 	%reldir%/inspect/check_table.c \
 	%reldir%/inspect/events.c \
@@ -46,6 +51,25 @@ lib_gpc_sources = \
 	%reldir%/inspect/note.c \
 	%reldir%/inspect/stats.c \
 	%reldir%/inspect/walk.c \
+	%reldir%/memory/huge.c \
+	%reldir%/memory/lend.c \
+	%reldir%/memory/make.c \
+	%reldir%/memory/make.h \
+	%reldir%/memory/make_want.c \
+	%reldir%/memory/map.c \
+	%reldir%/memory/map.h \
+	%reldir%/memory/maps.h \
+	%reldir%/memory/pin.c \
+	%reldir%/memory/thread.c \
+	%reldir%/payload/copy.c \
+	%reldir%/payload/host.c \
+	%reldir%/payload/pair.c \
+	%reldir%/payload/plan.c \
+	%reldir%/payload/plan.h \
+	%reldir%/payload/plan_run.c \
+	%reldir%/payload/transfer.c \
+	%reldir%/payload/transfer.h \
+	%reldir%/payload/transfers.h \
 	%reldir%/peer/epoch.c \
 	%reldir%/peer/epoch.h \
 	%reldir%/peer/fork.c \
@@ -148,6 +172,8 @@ lib_gpc_sources = \
 	%reldir%/writer/mirror.h \
 	%reldir%/writer/move.c \
 	%reldir%/writer/move.h \
+	%reldir%/writer/pool_memory.c \
+	%reldir%/writer/pool_memory.h \
 	%reldir%/writer/pools.c \
 	%reldir%/writer/pools.h \
 	%reldir%/writer/queue.c \
@@ -162,6 +188,8 @@ lib_gpc_sources = \
 	%reldir%/writer/retire.h \
 	%reldir%/writer/state.c \
 	%reldir%/writer/state.h \
+	%reldir%/writer/sweep.c \
+	%reldir%/writer/sweep.h \
 	%reldir%/writer/table.c \
 	%reldir%/writer/table.h \
 	%reldir%/writer/tree.c \

@@ -17,6 +17,9 @@ t_programs = \
 	%reldir%/012-lookup.t \
 	%reldir%/013-segment-snapshot.t \
 	%reldir%/014-lookup-calls.t \
+	%reldir%/016-runs.t \
+	%reldir%/017-plan.t \
+	%reldir%/018-transfer.t \
 	%reldir%/020-feed-walk.t \
 	%reldir%/021-check.t \
 	%reldir%/022-device-host.t \
@@ -58,6 +61,7 @@ t_programs = \
 	%reldir%/153-caller.t \
 	%reldir%/154-returned.t \
 	%reldir%/155-capacity.t \
+	%reldir%/157-pool-make.t \
 	%reldir%/156-returned-lost.t \
 	%reldir%/160-sections.t \
 	%reldir%/161-feed.t \
@@ -172,8 +176,10 @@ t_scripts = \
 
 t_support = \
 	%reldir%/lib/brat.h \
+	%reldir%/lib/bytes.h \
 	%reldir%/lib/files.h \
 	%reldir%/lib/hand.h \
+	%reldir%/lib/layouts.h \
 	%reldir%/lib/looks.h \
 	%reldir%/lib/recency.h \
 	%reldir%/lib/actor.h \

@@ -13,6 +13,7 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdlib.h>
+#include <sys/eventfd.h>
 #include <unistd.h>
 
 #define PART  4096u                      /* numbers of one part of the set */
@@ -99,6 +100,43 @@ static int open_high(const char *path, int flags, mode_t mode)
 int fd_peek(const char *path, int flags)
 {
 	return open_high(path, flags, 0);
+}
+
+/* Of either the one number goes to the library, the other to the caller: neither closes or writes to
+ * what the other one has, whatever becomes of it. */
+int fd_event(int *ret_fd, int *ret_other)
+{
+	uint64_t *spare = calloc(PART / 64, sizeof(*spare));
+	int first, fd = -1, other = -1, saved;
+
+	pthread_once(&once, hook);
+	fd_hold();
+	errno = hook_error;
+	first = hook_error ? -1 : eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (first >= 0) {
+		fd = fcntl(first, F_DUPFD_CLOEXEC, 3);
+		other = fd < 0 ? -1 : fcntl(first, F_DUPFD_CLOEXEC, 3);
+		saved = errno;
+		close(first);
+		errno = saved;
+	}
+	if (fd >= 0 && (other < 0 || !note(fd, &spare))) {
+		saved = other < 0 ? errno : ENOMEM;
+		close(fd);
+		if (other >= 0)
+			close(other);
+		errno = saved;
+		fd = -1;
+	}
+	saved = errno;
+	fd_release();
+	free(spare);
+	errno = saved;
+	if (fd < 0)
+		return -1;
+	*ret_fd = fd;
+	*ret_other = other;
+	return 0;
 }
 
 int fd_open(const char *path, int flags, mode_t mode)

@@ -18,7 +18,10 @@
 int fd_open(const char *path, int flags, mode_t mode);
 /* The same for a file that is none of a cache's and is closed soon, by close(2). */
 int fd_peek(const char *path, int flags);
-/* Only what came from fd_open(); in a forked child there is nothing left to close. */
+/* An eventfd that is noted as those of fd_open(), and another descriptor of it, which is not: for
+ * the program, whose children may have it.  0, or -1 and errno. */
+int fd_event(int *ret_fd, int *ret_other);
+/* Only what came from fd_open() or fd_event(); in a forked child there is nothing left to close. */
 void fd_close(int fd);
 
 /* Between the two no thread of this process forks.  Short, and no call back to the caller's

@@ -194,6 +194,7 @@ static void check_copy(struct check *k)
 
 	check_files(k);
 	check_pools(k); /* says whose record is whose: before the others */
+	check_memory(k);
 	check_control(k);
 	check_table(k); /* counts entries for check_records */
 	check_records(k);

@@ -54,6 +54,7 @@ bool check_is_live(const struct check *k, uint32_t record);
 
 void check_files(struct check *k); /* check.c: sizes, headers, counters of the state */
 void check_pools(struct check *k); /* check_record.c */
+void check_memory(struct check *k); /* check_memory.c */
 void check_records(struct check *k);
 void check_table(struct check *k); /* check_table.c */
 void check_mirrors(struct check *k);

@@ -15,6 +15,9 @@
  *   stale              gone, or another transfers only stays until they are done
  *   stale              gone, or another none           is unmapped, by the next call here or by the thread
  *
+ * Current is the map of a READY pool.  In the process that made the memory it is that of a DRAINING
+ * one, too: others read there as long as they hold its blocks.
+ *
  * map_get takes the hold first and compares then: the pool READY, its memory number that of the
  * map.  So a number that goes after the comparison finds the hold, and what is mapped stays as long
  * as the copies that use it. */
@@ -38,8 +41,12 @@ struct map {
 	uint32_t pool;
 	uint32_t callers, transfers;     /* users, under c->maps' lock */
 	bool made;                       /* this process made it */
+	bool unwanted;                   /* gpc_pool_unmap came while copies were under way */
 	uint8_t *images;                 /* of the file, mapped */
-	uint8_t *pins;                   /* RAM: a byte for each chunk that is registered; NULL: none is */
+	uint8_t *pins;                   /* of the images: a byte for each chunk, 1: it is registered */
+	const struct device_bytes *pinner;       /* what they are registered with */
+	bool pin_wanted;                 /* by gpc_pool_pin: the thread has a hold of it; c->maps' lock */
+	int pin_error;                   /* what became of that */
 	struct map_part part[];          /* memory.nparts; at least 1 */
 };
 
@@ -49,12 +56,37 @@ struct map {
  * -ESTALE, -EAGAIN, -ENODEV, as gpc_pool_map. */
 int map_get(gpc *c, uint32_t pool, struct map **ret);
 void map_put(gpc *c, struct map *m);
-/* Register the chunks that hold these bytes of RAM; waits. */
-int map_pin(gpc *c, struct map *m, uint64_t at, uint64_t bytes);
+/* This process has made this memory, which that pool has now: *m with its descriptor is the map's
+ * from here on, on success.  Parts that are not lent yet have base NULL; images that the caller has
+ * mapped are part 0, else they are mapped here. */
+int map_adopt(gpc *c, uint32_t pool, const struct memory *m, uint32_t nparts,
+	      const struct map_part *part);
+/* The maker has lent a part, which stays where it is: -EEXIST, it has already; -ENOENT, this process
+ * did not make it. */
+int map_adopt_part(gpc *c, uint32_t pool, uint32_t part, const struct map_part *what);
+/* What this process has of a pool's memory: parts, registered bytes. */
+struct map_seen { uint32_t parts; uint64_t pinned; };
+struct map_seen map_look(gpc *c, uint32_t pool, uint64_t number);
+/* For tests: another size than PIN_CHUNK, and a device that registers in place of the cache's GPUs. */
+extern uint64_t map_pin_chunk;
+extern const struct device_bytes *map_pin_device;
+
+/* Register the chunks that hold these bytes of the images, with the GPUs that `device` drives; waits. */
+int map_pin(gpc *c, struct map *m, const struct device_bytes *device, uint64_t at, uint64_t bytes);
 /* Unmap what is stale and unused.  Called where a call is slow anyway, and by the thread. */
 void map_sweep(gpc *c);
-/* gpc_close: no transfer is under way any more. */
+
+/* ---- with the handle ---- */
+
+int map_open(gpc *c);                    /* c->maps: -ENOMEM */
+/* gpc_close: the threads end first; then no transfer is under way, and everything is unmapped. */
+void map_stop(gpc *c);
 void map_close_all(gpc *c);
 void map_abandon(gpc *c);                /* in a forked child: forget, touch no device */
+
+/* What copies ask of maps: `forget` is called before a map is unmapped, `feed` by the thread, a few times a
+ * second; true: again in a fraction of a millisecond.  map_poke: now. */
+void map_watch(gpc *c, void (*forget)(gpc *c, struct map *m), bool (*feed)(gpc *c));
+int map_poke(gpc *c);
 
 #endif

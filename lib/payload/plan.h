@@ -1,21 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* plan.h - how blocks of one pool are copied to blocks of another one: pure arithmetic.
  *
+ *   payload/plan.c        from two layouts to shapes
+ *   payload/plan_run.c    from shapes and slots to operations
+ *
  * Both layouts cut the image into pieces.  The plan cuts it where either of them does, so that each
- * cut lies in one place on both sides, and folds cuts that lie at equal distances on both sides
- * into one shape with rows.  Addresses, not offsets: two allocations that happen to lie at
- * equal distances fold as well.
+ * cut lies in one place on both sides, joins those that follow each other on both, and folds cuts
+ * that lie at equal distances on both sides into one shape with rows.  Addresses, not offsets: two
+ * allocations that happen to lie at equal distances fold as well.
  *
- * For a list of pairs of slots plan_run() then emits operations, at each step the form with the
- * fewest of them:
+ * For a list of pairs of slots plan_run() then emits operations.  One block is an operation a shape:
+ * a row, or rows.  For pairs that follow each other in the list, both of whose slots are those next
+ * to the ones before, it is, of each shape, the first of these that can be had:
  *
- *   a row               width bytes
- *   rows                one operation for each block and shape
- *   slices              neighbouring slots on both sides, of a shape, as one operation, where the
- *                       device has slices and the strides are multiples as it wants them
- *   rows over slots     neighbouring slots on both sides: an operation a cut, its rows are slots;
- *                       when cuts are fewer than slots
- *   whole               neighbouring slots that are contiguous on both sides: one row */
+ *   whole               slots without a gap: wider rows, or, of rows without a gap, more of them
+ *   rows over slots     of one row: a row is a slot
+ *   slices              rows, slot after slot, as one operation: where the device has slices and
+ *                       the strides are multiples as it wants them
+ *   rows over slots     an operation a cut, its rows are slots; when cuts are fewer than slots
+ *   rows                an operation a block
+ *
+ * No pitch is below the width of its rows, nor beyond max_pitch; of one row it is the width. */
 #ifndef GPC_PAYLOAD_PLAN_H
 #define GPC_PAYLOAD_PLAN_H
 
@@ -27,14 +32,16 @@ struct plan_side {
 	uint8_t *const *base;            /* of each part */
 };
 
-#define PLAN_SHAPES 4096u                /* cuts of an image, after folding, at most */
+#define PLAN_CUTS   65536u               /* of an image, at most */
+#define PLAN_SHAPES 4096u                /* and after folding */
 
 struct plan {
 	uint32_t nshapes, cuts;          /* shapes; rows of all of them */
 	struct copy_shape *shape;
 };
 
-/* -EPROTO: the images differ in size; -ENOMEM; -EOVERFLOW: more than PLAN_SHAPES. */
+/* -EPROTO: the images differ in size; -ENOMEM; -EOVERFLOW: more than PLAN_CUTS or PLAN_SHAPES.  The
+ * runs are checked (memory_check_runs). */
 int plan_make(const struct plan_side *to, const struct plan_side *from,
 	      const struct copy_limits *limits, struct plan *ret);
 void plan_free(struct plan *p);

@@ -14,6 +14,9 @@
  *   lost      v + 1           v            both, for ever      the device's context is lost: failed,
  *                                                              the slot is not used again
  *
+ * Values are drawn from one counter of the handle, so that names grow: "v + 1" is the next one of all.
+ * A slot whose mark was refused is lost, too: nobody will store its value.
+ *
  * A new peer in the seat begins at what done[i] says: values never go back.  A dead peer's copies have
  * ended when its process has exited, and its seat is taken only then. */
 #ifndef GPC_PAYLOAD_TRANSFER_H
@@ -23,16 +26,21 @@
 
 struct transfers;                        /* of a handle; c->transfers */
 
+int transfer_open(gpc *c);               /* -ENOMEM; after map_open */
+/* The map whose device copies between these two: a GPU's before the host's, the destination's
+ * before the source's.  NULL: both are RAM. */
+const struct map *transfer_device(const struct map *to, const struct map *from);
 /* A slot, with both maps, whose holds go over to it: -EAGAIN, all are under way. */
 int transfer_begin(gpc *c, struct map *to, struct map *from, uint32_t *ret_slot);
 /* The word and the value that the device is to store behind the copies. */
 uint64_t *transfer_word(gpc *c, uint32_t slot, uint64_t *ret_value);
-/* All is enqueued, or err says what went wrong: the name. */
-gpc_transfer transfer_end(gpc *c, uint32_t slot, int err);
+/* All is enqueued, or err says what went wrong: the name.  marked: the mark is enqueued. */
+gpc_transfer transfer_end(gpc *c, uint32_t slot, int err, bool marked);
 /* Look at all slots; put the maps of those that are done. */
 void transfer_sweep(gpc *c);
-/* gpc_close: wait for all that a device still works on. */
-void transfer_close_all(gpc *c);
+/* gpc_close: wait for all that a device still works on.  False: it may work on for ever. */
+bool transfer_close_all(gpc *c);
+void transfer_free(gpc *c);
 void transfer_abandon(gpc *c);           /* in a forked child */
 
 #endif

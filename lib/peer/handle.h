@@ -22,6 +22,7 @@ struct returns;
 struct back { gpc_block block; uint32_t record, word; };
 struct stock;
 struct walk;
+struct making;
 struct maps;
 struct transfers;
 
@@ -66,6 +67,9 @@ struct gpc {
 	uint32_t stock_pauses;           /* calls that wait for the quota: no refill; ring_lock */
 	pthread_mutex_t pool_lock;       /* the seat's request, one at a time */
 	uint64_t pool_ticket;            /* of one without an answer so far */
+	struct making *making;           /* memory of the pool that one asked for, until the answer is
+					  * seen: memory/make.c; pool_lock */
+	int32_t making_answer;           /* CMD_PENDING, or what the writer said; ring_lock */
 	struct returns *returns[GPC_MAX_POOLS + 1];      /* pools of CALLER blocks of ours */
 	pthread_mutex_t returns_lock;    /* what was told of them: returned.c */
 

@@ -165,3 +165,11 @@ void seat_leave(gpc *c)
 	lock_drop(c->seg.lock_fd, LOCK_PEER(c->peer));
 	ring_doorbell(c);
 }
+
+/* It stays TAKEN, without its lock: a writer finds a dead peer, whose process has not exited yet. */
+void seat_forsake(gpc *c)
+{
+	end_sections(c);
+	lock_drop(c->seg.lock_fd, LOCK_PEER(c->peer));
+	ring_doorbell(c);
+}

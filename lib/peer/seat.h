@@ -18,5 +18,7 @@ bool seat_all_living(gpc *c);
 /* Sections and references end here; reservations and the seat itself are taken back by the
  * writer. */
 void seat_leave(gpc *c);
+/* As if this process had died: a device may write to what is reserved, and nobody sees when it ends. */
+void seat_forsake(gpc *c);
 
 #endif

@@ -16,27 +16,35 @@ static void take_first(gpc *c, struct op *op)
 	op->result = ring_slot(c, op, 0)->result;
 }
 
-/* One command, one answer. */
-static int call(gpc *c, const struct shm_command *cmd, uint64_t deadline)
+/* One command, one answer.  Pending: the answer comes later, and take() gets it. */
+static int call_with(gpc *c, const struct shm_command *cmd, void (*take)(gpc *c, struct op *op),
+		     uint64_t deadline, bool *ret_pending)
 {
 	struct op *op = ring_op(1, 0);
-	bool pending = false;
 	int err;
 
+	*ret_pending = false;
 	if (!op)
 		return -ENOMEM;
-	op->take = take_first;
-	err = ring_call(c, op, cmd, deadline, &pending);
+	op->take = take;
+	err = ring_call(c, op, cmd, deadline, ret_pending);
 	if (err == 0)
 		err = op->result;
-	if (!pending)
+	if (!*ret_pending)
 		free(op);
 	return err;
 }
 
+static int call(gpc *c, const struct shm_command *cmd, uint64_t deadline)
+{
+	bool pending;
+
+	return call_with(c, cmd, take_first, deadline, &pending);
+}
+
 /* ---- add ---- */
 
-static int request_from(const struct gpc_pool *p, struct shm_pool *rq)
+int pool_request(const struct gpc_pool *p, struct shm_pool *rq)
 {
 	bool caller = p->flags & GPC_POOL_CALLER;
 	uint32_t transit = p->transit ? p->transit :
@@ -73,20 +81,35 @@ static int request_from(const struct gpc_pool *p, struct shm_pool *rq)
 	return 0;
 }
 
-/* As tiers_fit() of pools.c: the writer has the last word. */
-static int tiers_check(const gpc *c, const struct gpc_pool *p)
+/* As images_fit() of the writer's pool_memory.c, in words. */
+static int images_check(const struct shm_pool *rq, const struct shm_pool *to)
 {
-	const struct shm_pool *to;
+	if (!rq->block_bytes || !to->memory)
+		return 0;
+	if (rq->block_bytes != to->block_bytes)
+		return err_set(EPROTO, "block_bytes is %llu, and the images of pool %d, to which this "
+			       "one is to demote, have %llu bytes: they must be of one size",
+			       (unsigned long long)rq->block_bytes, rq->demote_to,
+			       (unsigned long long)to->block_bytes);
+	if (memcmp(rq->fingerprint, to->fingerprint, sizeof(to->fingerprint)))
+		return err_set(EPROTO, "fingerprint is not that of pool %d, to which this one is to "
+			       "demote: images of one meaning have one fingerprint", rq->demote_to);
+	return 0;
+}
 
-	if (p->demote_to < 0 || (uint32_t)p->demote_to >= c->seg.header.geometry.max_pools)
+/* As tiers_fit() of pools.c: the writer has the last word. */
+int pool_check_demote(const gpc *c, const struct shm_pool *rq)
+{
+	struct shm_pool to;
+
+	if (rq->demote_to < 0 || (uint32_t)rq->demote_to >= c->seg.header.geometry.max_pools ||
+	    !seg_peek_pool(&c->seg, (uint32_t)rq->demote_to, &to))
 		return 0;
-	to = seg_pool(&c->seg, (uint32_t)p->demote_to);
-	if (load_acquire(&to->state) != POOL_READY || load_relaxed(&to->space) != p->space ||
-	    (p->kind == GPC_VRAM && load_relaxed(&to->kind) == GPC_RAM))
-		return 0;
+	if (to.space != rq->space || (rq->kind == GPC_VRAM && to.kind == GPC_RAM))
+		return images_check(rq, &to);
 	return err_set(EINVAL, "demote_to is %d, %s pool of the same space %u: within a space "
-		       "only VRAM demotes, and only to RAM", p->demote_to,
-		       load_relaxed(&to->kind) == GPC_RAM ? "a RAM" : "a VRAM", p->space);
+		       "only VRAM demotes, and only to RAM", rq->demote_to,
+		       to.kind == GPC_RAM ? "a RAM" : "a VRAM", rq->space);
 }
 
 static int no_room(const gpc *c, const struct shm_pool *rq)
@@ -113,6 +136,13 @@ static int no_room(const gpc *c, const struct shm_pool *rq)
 static int add_error(const gpc *c, const struct shm_pool *rq, int err)
 {
 	switch (err) {
+	case -EPROTO:
+		return err_set(EPROTO, "demote_to is %d: that pool has images of another size than "
+			       "block_bytes %llu, or of another fingerprint", rq->demote_to,
+			       (unsigned long long)rq->block_bytes);
+	case -EEXIST:
+		return err_set(EEXIST, "another pool of %s has the memory of that number already",
+			       c->seg.name);
 	case -ENOSPC:
 		return no_room(c, rq);
 	case -ENOENT:
@@ -127,47 +157,92 @@ static int add_error(const gpc *c, const struct shm_pool *rq, int err)
 	}
 }
 
+/* The writer may have yet to read the request of a call that was given up. */
+int pool_turn(gpc *c, uint64_t deadline)
+{
+	int err = c->pool_ticket ? ring_wait(c, c->pool_ticket, deadline) : 0;
+
+	if (err == 0)
+		c->pool_ticket = 0;
+	return err;
+}
+
+/* A number in the request keeps its file as long as commands are under way. */
+void pool_answered(gpc *c)
+{
+	store_relaxed(&seg_seat(&c->seg, c->peer)->request.memory, 0);
+}
+
+/* Of a command that names memory: the answer is told, however late it comes. */
+static void take_made(gpc *c, struct op *op)
+{
+	take_first(c, op);
+	c->making_answer = op->result;
+}
+
+/* The answer of the writer, or why there is none. */
+static int send(gpc *c, const struct shm_pool *rq, uint64_t deadline, bool *ret_pending)
+{
+	struct shm_command cmd = { .op = CMD_POOL, .count = 1 };
+	int n;
+
+	seg_seat(&c->seg, c->peer)->request = *rq;
+	if (rq->memory)
+		c->making_answer = CMD_PENDING;
+	n = call_with(c, &cmd, rq->memory ? take_made : take_first, deadline, ret_pending);
+	c->pool_ticket = *ret_pending ? ring_last_ticket(c) : 0;
+	if (!*ret_pending)
+		pool_answered(c);
+	return n < 0 && !*ret_pending ? add_error(c, rq, n) : n;
+}
+
+int pool_send(gpc *c, const struct shm_pool *rq, uint64_t deadline, bool *ret_pending)
+{
+	struct returns *returns = NULL;
+	int n;
+
+	*ret_pending = false;
+	if ((rq->flags & GPC_POOL_CALLER) && !(returns = returns_new(rq->blocks)))
+		return err_set(ENOMEM, "no memory to keep %u blocks", rq->blocks);
+	n = send(c, rq, deadline, ret_pending);
+	if (n >= 0 && returns)           /* all blocks are ours from the start */
+		returns_begin(c, (uint32_t)n, returns);
+	else
+		free(returns);
+	return n;
+}
+
+int pool_check_call(gpc *c, const struct gpc_pool *p, int timeout_ms, bool waits)
+{
+	int err = request_check(c, 0, 0, waits);
+
+	if (err == 0)
+		err = err_timeout(timeout_ms);
+	if (err == 0 && !p)
+		err = err_set(EINVAL, "p is NULL");
+	return err < 0 ? err : err_size("gpc_pool", p->size, sizeof(*p));
+}
+
 GPC_EXPORT int gpc_pool_add(gpc *c, struct gpc_pool *p, int timeout_ms)
 {
 	uint64_t deadline = deadline_from(timeout_ms);
-	struct shm_command cmd = { .op = CMD_POOL, .count = 1 };
-	struct returns *returns = NULL;
 	struct shm_pool rq;
-	int n = request_check(c, 0, 0, false);
+	bool pending;
+	int n = pool_check_call(c, p, timeout_ms, false);
 
 	if (n == 0)
-		n = err_timeout(timeout_ms);
-	if (n < 0)
-		return n;
-	if (!p)
-		return err_set(EINVAL, "p is NULL");
-	n = err_size("gpc_pool", p->size, sizeof(*p));
-	if (n < 0)
-		return n;
-	n = request_from(p, &rq);
+		n = pool_request(p, &rq);
 	if (n == 0)
-		n = tiers_check(c, p);
+		n = pool_check_demote(c, &rq);
 	if (n < 0)
 		return n;
-	if ((p->flags & GPC_POOL_CALLER) && !(returns = returns_new(p->blocks)))
-		return err_set(ENOMEM, "no memory to keep %u blocks", p->blocks);
 	pthread_mutex_lock(&c->pool_lock);
-	/* the writer may have yet to read the request of a call that was given up */
-	n = c->pool_ticket ? ring_wait(c, c->pool_ticket, deadline) : 0;
-	if (n == 0) {
-		seg_seat(&c->seg, c->peer)->request = rq;
-		n = call(c, &cmd, deadline);
-		c->pool_ticket = n == -ENOTCONN || n == -ETIMEDOUT || n == -EAGAIN ?
-			ring_last_ticket(c) : 0;
-	}
+	n = pool_turn(c, deadline);
+	if (n == 0)
+		n = pool_send(c, &rq, deadline, &pending);
 	pthread_mutex_unlock(&c->pool_lock);
-	if (n < 0) {
-		free(returns);
-		return add_error(c, &rq, n);
-	}
-	if (returns)                     /* all blocks are ours from the start */
-		returns_begin(c, (uint32_t)n, returns);
-	gpc_pool_get(c, n, p);
+	if (n >= 0)
+		gpc_pool_get(c, n, p);
 	return n;
 }
 
@@ -213,6 +288,10 @@ GPC_EXPORT int gpc_pool_get(gpc *c, int pool, struct gpc_pool *ret)
 	memcpy(p.uuid, copy.uuid, sizeof(p.uuid));
 	p.backing_size = MIN(copy.backing_size, (uint32_t)sizeof(p.backing));
 	memcpy(p.backing, copy.backing, p.backing_size);
+	p.memory = copy.memory;
+	p.block_bytes = copy.memory ? copy.block_bytes : 0;
+	if (copy.memory)
+		memcpy(p.fingerprint, copy.fingerprint, sizeof(p.fingerprint));
 	memcpy(ret, &p, MIN(ret->size, (uint32_t)sizeof(p)));
 	return 0;
 }

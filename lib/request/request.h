@@ -20,6 +20,21 @@ int request_check(gpc *c, uint32_t flags, uint32_t known, bool waits);
 /* This block is reserved by us now. */
 void request_own(gpc *c, gpc_block block, struct ref_sum *sum);
 
+/* ---- pool.c: what gpc_pool_add and gpc_pool_make have in common ---- */
+
+/* Handle, p, its size, timeout; waits: as request_check. */
+int pool_check_call(gpc *c, const struct gpc_pool *p, int timeout_ms, bool waits);
+/* What *p asks for, but for memory: 0, -EINVAL. */
+int pool_request(const struct gpc_pool *p, struct shm_pool *rq);
+/* The pool that it demotes to, as far as can be seen from here: -EINVAL, -EPROTO. */
+int pool_check_demote(const gpc *c, const struct shm_pool *rq);
+/* With pool_lock held.  Until the writer has read the last request: 0, or as ring_wait. */
+int pool_turn(gpc *c, uint64_t deadline);
+/* ... and then this one: the pool's number, or an error with its sentence.  Pending: it has no answer
+ * yet, and if it names memory c->making_answer will have it. */
+void pool_answered(gpc *c);              /* ... when it came late */
+int pool_send(gpc *c, const struct shm_pool *rq, uint64_t deadline, bool *ret_pending);
+
 /* ---- returned.c: blocks of CALLER pools, which come back to us ----
  *
  * Of these the record says whether they are ours now, and nothing else is kept about them. */

@@ -7,8 +7,8 @@
  *
  * has a solution, where the k count slots and pieces of both, those of the second one backwards.
  * Steps that are equal make one, and a step whose multiples fill the gaps of a larger one takes it
- * in.  Two that are left are decided in as many steps as Euclid's algorithm takes.  Of three or four,
- * one is tried value by value: where one stride nests in the other these are two or three
+ * in.  Two that are left are decided in as many steps as Euclid's algorithm takes.  Of three or four
+ * that have a unit in common, the remainders may tell; else one is tried value by value: where one stride nests in the other these are two or three
  * values.  What would take more than TRIES of them altogether is refused as too irregular. */
 #include "config.h"
 
@@ -53,17 +53,6 @@ static uint64_t first_within(uint64_t a, uint64_t m, uint64_t low, uint64_t high
 	return (uint64_t)(((unsigned __int128)m * t + low + a - 1) / a);
 }
 
-/* Is a multiple of the term within low .. high? */
-static bool multiple_within(const struct term *t, int64_t low, int64_t high)
-{
-	uint64_t k;
-
-	if (high < 0)
-		return false;
-	k = low > 0 ? ((uint64_t)low + t->step - 1) / t->step : 0;
-	return k <= t->most && k * t->step <= (uint64_t)high;
-}
-
 /* Two terms, and neither end of all sums lies within low .. high. */
 static bool two_meet(const struct sum *s)
 {
@@ -71,15 +60,12 @@ static bool two_meet(const struct sum *s)
 	int64_t y_end = (int64_t)(y->step * y->most);
 	uint64_t width = (uint64_t)(s->high - s->low), first, last, c;
 
-	if (multiple_within(x, s->low, s->high) ||
-	    multiple_within(x, s->low - y_end, s->high - y_end))
-		return true;
 	first = s->low > y_end ? ((uint64_t)(s->low - y_end) + x->step - 1) / x->step : 0;
 	last = MIN(x->most, (uint64_t)s->high / x->step);
 	if (first > last)
 		return false;
-	/* For each x from first to last, what is left for y lies within 0 .. y_end, both ends
-	 * excluded: so any multiple of y's step there will do. */
+	/* For each x from first to last, what is left for y meets 0 .. y_end.  So where it has
+	 * any multiple of y's step, it has one there: beyond y_end, then y_end as well. */
 	c = ((uint64_t)s->high - first * x->step) % y->step;
 	if (c <= width)
 		return true;
@@ -115,6 +101,25 @@ again:
 	}
 }
 
+static uint64_t common(uint64_t a, uint64_t b)
+{
+	return b ? common(b, a % b) : a;
+}
+
+/* In units of what divides all steps: pieces in each other's gaps need no search.  0 < low. */
+static void scale(struct sum *s)
+{
+	uint64_t unit = 0;
+	int i;
+
+	for (i = 0; i < s->n; i++)
+		unit = common(s->term[i].step, unit);
+	for (i = 0; i < s->n; i++)
+		s->term[i].step /= unit;
+	s->low = (int64_t)(((uint64_t)s->low + unit - 1) / unit);
+	s->high = (int64_t)((uint64_t)s->high / unit);
+}
+
 /* The values of term i that the others can complete: how many, from *ret_first. */
 static uint64_t feasible(const struct sum *s, int i, uint64_t all, uint64_t *ret_first)
 {
@@ -141,9 +146,14 @@ static int meets(struct sum s, uint32_t *tries)
 	if (s.low <= 0 || s.high >= (int64_t)all)
 		return 1;
 	if (s.n == 1)
-		return multiple_within(&s.term[0], s.low, s.high);
+		return (uint64_t)s.high / s.term[0].step * s.term[0].step >= (uint64_t)s.low;
 	if (s.n == 2)
 		return two_meet(&s);
+	scale(&s);
+	if (s.low > s.high)
+		return 0;
+	for (i = 0, all = 0; i < s.n; i++)
+		all += s.term[i].step * s.term[i].most;
 	for (i = 0; i < s.n; i++) {
 		n = feasible(&s, i, all, &at);
 		if (n < fewest) {

@@ -61,6 +61,7 @@ static void free_all(struct writer *w)
 	free(w->below);
 	free(w->aside);
 	free(w->leftover);
+	free(w->ended);
 	free(w->missing.at);
 	free(w->twice.at);
 	free(w->twins.at);

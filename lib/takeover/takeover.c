@@ -23,6 +23,7 @@
 #include "writer/move.h"
 #include "writer/pools.h"
 #include "writer/retire.h"
+#include "writer/sweep.h"
 #include "writer/table.h"
 
 static void pin_sources(struct writer *w, const struct records *moving)
@@ -196,6 +197,7 @@ static int take_over(struct writer *w, struct scan *sc)
 	if (!w->reaps)
 		mirror_open_all(w);
 	grace_open(w)->then = takeover_finish;
+	sweep_begin(w);                  /* pools whose end its writer did not outlive */
 	takeover_say(w, d);
 	return 0;
 }

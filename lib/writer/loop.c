@@ -15,6 +15,7 @@
 #include "writer/pools.h"
 #include "writer/reap.h"
 #include "writer/retire.h"
+#include "writer/sweep.h"
 
 #define ROUND 64                         /* commands of one peer before the next one's turn */
 #define PREFETCH_COMMANDS 4                     /* commands whose memory is on its way */
@@ -156,7 +157,7 @@ static bool pools_are_quiet(const struct writer *w)
 	for (i = 0; i < w->max_pools; i++)
 		if (w->pool[i].state == POOL_DRAINING)
 			return false;
-	return true;
+	return sweep_is_quiet(w);
 }
 
 /* Somebody has come since, or something waits now. */
@@ -179,6 +180,7 @@ static void housekeep(struct writer *w)
 	retire_poll_parked(w);
 	retire_poll_quarantine(w);
 	pools_housekeep(w);
+	sweep_housekeep(w, now);
 	w->alone = no_other_peers(w) && pools_are_quiet(w);
 	w->next_housekeep_ns = now + (w->alone ? ALONE_NS : HOUSEKEEP_NS);
 }

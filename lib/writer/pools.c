@@ -15,11 +15,13 @@
 #include "writer/memory.h"
 #include "writer/mirror.h"
 #include "writer/move.h"
+#include "writer/pool_memory.h"
 #include "writer/pools.h"
 #include "writer/queue.h"
 #include "writer/recall.h"
 #include "writer/record.h"
 #include "writer/retire.h"
+#include "writer/sweep.h"
 
 static void set_live_bit(struct writer *w, uint32_t pool, bool on)
 {
@@ -107,7 +109,7 @@ static bool tiers_fit(const struct wpool *to, const struct shm_pool *rq)
 	return to->space != rq->space || (rq->kind == GPC_VRAM && to->kind == GPC_RAM);
 }
 
-static int32_t request_check(struct writer *w, const struct shm_pool *rq)
+static int32_t request_check(struct writer *w, const struct shm_pool *rq, uint64_t maker)
 {
 	uint32_t slots = (uint32_t)rq->range;
 	int32_t to = rq->demote_to;
@@ -124,7 +126,9 @@ static int32_t request_check(struct writer *w, const struct shm_pool *rq)
 	/* nothing moves into CALLER blocks, so they need no transit slots */
 	if (to >= 0 && (w->pool[to].flags & GPC_POOL_CALLER))
 		return -EINVAL;
-	return (rq->flags & GPC_POOL_CALLER) && slots != rq->blocks ? -EINVAL : 0;
+	if ((rq->flags & GPC_POOL_CALLER) && slots != rq->blocks)
+		return -EINVAL;
+	return pool_memory_check(w, rq, maker);
 }
 
 /* Generations are odd while a pool is READY, and even from its end to its next life: so each of
@@ -150,7 +154,9 @@ static void describe(struct writer *w, uint32_t number, const struct shm_pool *r
 		.first = first, .slots = (uint32_t)rq->range, .blocks = rq->blocks, .kind = rq->kind,
 		.flags = rq->flags, .space = rq->space, .owner = owner,
 		.demote_to = rq->demote_to < 0 ? -1 : rq->demote_to,
+		.memory = rq->memory, .block_bytes = rq->block_bytes,
 	};
+	memcpy(p->fingerprint, rq->fingerprint, sizeof(p->fingerprint));
 	d->blocks = p->blocks;
 	d->kind = p->kind;
 	d->flags = p->flags;
@@ -162,12 +168,17 @@ static void describe(struct writer *w, uint32_t number, const struct shm_pool *r
 	d->backing_size = rq->backing_size;
 	memcpy(d->uuid, rq->uuid, sizeof(d->uuid));
 	memcpy(d->backing, rq->backing, sizeof(d->backing));
+	store_relaxed(&d->memory, p->memory);
+	d->block_bytes = p->block_bytes;
+	memcpy(d->fingerprint, p->fingerprint, sizeof(d->fingerprint));
 	store_relaxed(&d->range, (uint64_t)first << 32 | p->slots);
 	store_release(&d->generation, p->generation);
 	/* (Q) a successor that finds READY without the live bit drains the pool: the command
 	 * was not answered and runs again */
 	store_release(&d->state, POOL_READY);
 }
+
+static void pool_shut(struct writer *w, uint32_t pool);
 
 /* The pool that this command has added: its writer died before the answer. */
 static int32_t added_before(struct writer *w, uint64_t maker)
@@ -191,7 +202,7 @@ int32_t pools_add(struct writer *w, uint32_t peer, uint64_t position)
 		return err;
 	if (rq.flags & GPC_POOL_CALLER)
 		rq.flags |= GPC_POOL_OWNED;
-	err = request_check(w, &rq);
+	err = request_check(w, &rq, maker);
 	if (err < 0)
 		return err;
 	for (number = 0; number < w->max_pools; number++)
@@ -212,6 +223,10 @@ int32_t pools_add(struct writer *w, uint32_t peer, uint64_t position)
 	w_tell(w, number);
 	update_spaces(w);
 	set_live_bit(w, number, true);
+	if (rq.memory && pool_memory_maker_died(w, peer)) {
+		pool_shut(w, number);
+		return -ESTALE;
+	}
 	return (int32_t)number;
 }
 
@@ -357,6 +372,7 @@ int32_t pools_clear(struct writer *w, int32_t pool, uint32_t tag, bool remove,
 
 void pools_housekeep(struct writer *w)
 {
+	uint64_t memory;
 	uint32_t i;
 
 	for (i = 0; i < w->max_pools; i++) {
@@ -364,11 +380,15 @@ void pools_housekeep(struct writer *w)
 
 		if (p->state != POOL_DRAINING || p->live || p->reserved || p->dying)
 			continue;
+		memory = p->memory;
 		free(p->free);
 		queue_free(&p->queue);
 		*p = (struct wpool){ .state = POOL_FREE };
 		store_relaxed(&w_pool(w, i)->range, 0);
 		store_release(&w_pool(w, i)->state, POOL_FREE);
+		/* if we die here, the file is garbage, which the next writer sweeps */
+		if (memory)
+			sweep_ended(w, memory);
 	}
 }
 
@@ -410,7 +430,12 @@ int pools_load(struct writer *w)
 			.generation = d->generation, .first = first, .slots = slots,
 			.blocks = d->blocks, .kind = d->kind, .flags = d->flags,
 			.space = d->space, .owner = d->owner, .demote_to = d->demote_to,
+			.memory = d->memory, .block_bytes = d->block_bytes,
 		};
+		memcpy(w->pool[i].fingerprint, d->fingerprint, sizeof(d->fingerprint));
+		/* nobody can map it any more */
+		if (d->memory && pool_memory_is_lost(w, d->memory))
+			w->pool[i].state = POOL_DRAINING;
 		pool_attach(w, i);
 		if (w->pool[i].state == POOL_DRAINING)
 			end_again(w, i);

@@ -16,6 +16,7 @@
 #include "writer/pools.h"
 #include "writer/reap.h"
 #include "writer/retire.h"
+#include "writer/sweep.h"
 
 static void close_sections(struct writer *w, uint32_t peer)
 {
@@ -114,6 +115,7 @@ static void empty_ring(struct writer *w, uint32_t peer)
 	p->next = p->tail = head;
 	p->stalled = p->commit_known = p->stocked = false;
 	store_relaxed(&s->head, head);
+	store_relaxed(&s->request.memory, 0);    /* no command is left that names it */
 	store_relaxed(&s->waiting, 0);   /* who was killed in its wait has not lowered it */
 	store_release(&s->tail, head);
 	store_relaxed(&s->taken, head);  /* last: never ahead of tail */
@@ -137,9 +139,12 @@ void reap_note(struct writer *w, uint32_t peer)
 void reap_seat(struct writer *w, uint32_t peer)
 {
 	struct shm_seat *s = seg_seat(&w->seg, peer);
+	/* it may have been making memory, or have asked for a pool and got no answer */
+	bool died = load_relaxed(&s->state) != SEAT_LEFT;
+	bool sweeps = died || load_relaxed(&s->request.memory);
 
 	reap_note(w, peer);
-	if (load_relaxed(&s->state) != SEAT_LEFT)
+	if (died)
 		log_say(&w->c->log, LOG_INFO,
 			"seat %u (pid %d, %.31s) died: taking back what it held", peer,
 			w->peer[peer].who.pid, s->label);
@@ -157,6 +162,8 @@ void reap_seat(struct writer *w, uint32_t peer)
 	w->peer[peer].seated = false;
 	w->nseated--;
 	w->progress = true;
+	if (sweeps)
+		sweep_begin(w);
 }
 
 /* Does the seat still name the owner that was noted?  A hostile owner may have freed the seat

@@ -85,6 +85,8 @@ struct wpool {
 	uint32_t lingering;              /* CALLER: those of the DYING with REC_LINGERS */
 	struct queue queue;
 	bool removing;
+	uint64_t memory, block_bytes;    /* 0: it has none */
+	uint8_t fingerprint[32];
 };
 
 struct wpeer {
@@ -162,6 +164,11 @@ struct writer {
 	struct records twice;            /* takeover: slots whose block has another */
 	struct records twins;            /* takeover: targets of detached moves of one key, behind
 	                                  * the first, to which all that hung below was given */
+	/* writer/sweep.c */
+	uint64_t *ended;                 /* memory of pools that have ended, whose file is there still */
+	uint32_t nended, ended_size;
+	uint64_t sweep_again_ns, sweep_pause_ns;
+
 	uint64_t next_housekeep_ns;           /* reaping and other slow checks */
 	uint32_t nseated;                /* peers */
 	bool alone;                      /* at the last look: no other peer, nothing waits */

@@ -67,6 +67,21 @@ static const struct column pool_columns[] = {
 	{ "FLAGS", "flags", SHOW_LIST },
 };
 
+/* Of those pools that have memory. */
+static const struct column memory_columns[] = {
+	{ "POOL", "pool", SHOW_TEXT },
+	{ "MEMORY", "bytes", SHOW_BYTES },
+	{ "IMAGE", "block_bytes", SHOW_BYTES },
+	{ "RUNS", "runs", SHOW_TEXT },
+	{ "PARTS", "parts_lent", SHOW_TEXT },
+	{ "OF", "parts", SHOW_TEXT },
+	{ "HUGE PAGES", "huge_bytes", SHOW_BYTES },
+	{ "NUMA", "numa", SHOW_TEXT },
+	{ "NODES", "nodes", SHOW_LIST },
+	{ "DEVICE", "device", SHOW_TEXT },
+	{ "FINGERPRINT", "fingerprint", SHOW_TEXT },
+};
+
 static void set(json_t *o, const char *field, uint64_t v)
 {
 	json_object_set_new(o, field, out_need(json_integer((json_int_t)v)));
@@ -99,6 +114,57 @@ static json_t *pool_flags(uint32_t flags)
 	return list;
 }
 
+static json_t *numa_nodes(uint64_t nodes)
+{
+	json_t *list = out_need(json_array());
+	char text[8];
+
+	for (uint32_t i = 0; i < 64; i++)
+		if (nodes >> i & 1) {
+			snprintf(text, sizeof(text), "%u", i);
+			json_array_append_new(list, out_need(json_string(text)));
+		}
+	return list;
+}
+
+static void describe_ram(json_t *o, const struct gpc_pool_memory *m)
+{
+	static const char *const policy[] = { "default", "interleave", "bind" };
+
+	set(o, "huge_bytes", m->huge_bytes);
+	if (m->numa < ARRAY_SIZE(policy))
+		set_text(o, "numa", policy[m->numa]);
+	json_object_set_new(o, "nodes", numa_nodes(m->nodes));
+}
+
+/* NULL: it has none, or what it had is gone. */
+static json_t *describe_memory(gpc *c, int number)
+{
+	struct gpc_pool_memory m = { .size = sizeof(m) };
+	static const uint8_t none[sizeof(m.fingerprint)];
+	json_t *o;
+
+	if (gpc_pool_memory_get(c, number, &m) < 0)
+		return NULL;
+	o = out_need(json_object());
+	set(o, "pool", (uint64_t)number);
+	set(o, "bytes", m.bytes);
+	set(o, "block_bytes", m.block_bytes);
+	set(o, "slots", m.slots);
+	set(o, "runs", m.nruns);
+	set(o, "parts_lent", m.parts_lent);
+	set(o, "parts", m.parts);
+	if (m.kind == GPC_RAM)
+		describe_ram(o, &m);
+	else
+		json_object_set_new(o, "device", out_string(m.device, sizeof(m.device)));
+	if (memcmp(m.fingerprint, none, sizeof(none)))
+		json_object_set_new(o, "fingerprint",
+				    out_bytes_hex(m.fingerprint, sizeof(m.fingerprint)));
+	json_object_set_new(o, "file", out_string(m.file, sizeof(m.file)));
+	return o;
+}
+
 static json_t *describe_pool(gpc *c, int number, const struct gpc_pool *p)
 {
 	json_t *o = out_need(json_object());
@@ -114,6 +180,11 @@ static json_t *describe_pool(gpc *c, int number, const struct gpc_pool *p)
 	set(o, "generation", p->generation);
 	set(o, "gpus", p->gpus);
 	json_object_set_new(o, "flags", pool_flags(p->flags));
+	if (p->memory) {
+		json_t *memory = describe_memory(c, number);
+
+		json_object_set_new(o, "memory", memory ? memory : json_null());
+	}
 	return o;
 }
 
@@ -209,6 +280,23 @@ static json_t *describe_stats(const struct gpc_stats *st)
 	return o;
 }
 
+/* A table of its own, with a row for each pool that has memory. */
+static void show_memory(const json_t *pools)
+{
+	json_t *rows = out_need(json_array()), *memory;
+
+	for (size_t i = 0; i < json_array_size(pools); i++) {
+		memory = json_object_get(json_array_get(pools, i), "memory");
+		if (json_is_object(memory))
+			json_array_append(rows, memory);
+	}
+	if (json_array_size(rows)) {
+		out_table(memory_columns, ARRAY_SIZE(memory_columns), rows);
+		putchar('\n');
+	}
+	json_decref(rows);
+}
+
 static void show(const json_t *o)
 {
 	const json_t *pools = json_object_get(o, "pools");
@@ -219,6 +307,7 @@ static void show(const json_t *o)
 	if (json_array_size(pools)) {
 		out_table(pool_columns, ARRAY_SIZE(pool_columns), pools);
 		putchar('\n');
+		show_memory(pools);
 	}
 	if (json_array_size(list)) {
 		inspect_show_mirrors(list);

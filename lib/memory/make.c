@@ -1,0 +1,286 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* make.c - memory is made first, then a command names it to the writer: whoever finds the pool finds
+ * memory that is there.
+ *
+ *   the maker ...                      the command      the file
+ *   ---------------------------------  ---------------  -----------------------------------------
+ *   dies before the command            none             garbage, swept when its seat is reaped
+ *   is told the number                 carried out      the pool's: MEMORY_LOCK_MADE is dropped
+ *   is told an error                   refused          removed here
+ *   could not send it                  none             removed here
+ *   gives up (-ETIMEDOUT, -ENOTCONN,   under way        locked still: nobody sweeps it, whoever runs
+ *   -EAGAIN)                                            the command; c->making keeps it.  A later call
+ *                                                       that sees the answer goes on as above
+ *   ... and closes the handle          never run: the   garbage without a pool, which gpc_close sweeps;
+ *                                      seat is left     else the pool's
+ *   ... and dies                       dropped with     the same, swept when its seat is reaped
+ *                                      its seat
+ *   dies while its command is run      carried out      the writer sees it behind READY: the pool goes
+ *                                                       again (writer/pool_memory.c)
+ *
+ *   its writer dies ...                the next one
+ *   ---------------------------------  ----------------------------------------------------------
+ *   before READY                       runs the command: nobody swept the file, which is locked
+ *   between READY and the live bit     ends that pool, and runs the command: the new pool names the
+ *                                      same memory, and a sweep removes no file that one names
+ *   before the answer                  finds the pool by its maker's command
+ *
+ * The maker of VRAM has it in its maps from then on, with MEMORY_LOCK_USED, until the pool has gone. */
+#include "config.h"
+
+#include "memory/make.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "memory/map.h"
+#include "request/request.h"
+#include "segment/lockfile.h"
+#include "segment/peek.h"
+
+#define LOOK_NS (5 * NS_PER_MS)          /* between looks for memory of the dead */
+
+/* ---- the bytes ---- */
+
+/* Has this pool VRAM of this device, and an owner that is dead and not reaped yet? */
+static bool is_dead_pool(const gpc *c, uint32_t pool, const uint8_t uuid[16])
+{
+	struct shm_pool p;
+
+	return seg_peek_pool(&c->seg, pool, &p) && p.memory && p.kind == GPC_VRAM &&
+	       !memcmp(p.uuid[0], uuid, 16) && p.owner >= 0 &&
+	       p.owner < c->seg.header.geometry.max_peers && p.owner != (int32_t)c->peer &&
+	       !segment_peer_alive(&c->seg, (uint32_t)p.owner);
+}
+
+/* As long as importers have memory of a dead process mapped, the GPU has it allocated. */
+static bool is_in_use(gpc *c, const uint8_t uuid[16])
+{
+	uint32_t i;
+
+	map_sweep(c);                    /* it may be this process that has it */
+	for (i = 0; i < c->seg.header.geometry.max_pools; i++)
+		if (is_dead_pool(c, i, uuid))
+			return true;
+	return memory_find_used(&c->seg, uuid) > 0;
+}
+
+static int wait_unused(gpc *c, const struct memory *m, uint64_t deadline)
+{
+	while (is_in_use(c, m->uuid)) {
+		if (!deadline)
+			return err_set(EAGAIN, "timeout_ms is 0: memory of a dead pool of %s is still "
+				       "mapped by some process", m->device);
+		if (clock_ns() >= deadline)
+			return err_set(ETIMEDOUT, "time is up: memory of a dead pool of %s is still "
+				       "mapped by some process", m->device);
+		if (handle_help(c, LOOK_NS) <= 0)
+			clock_sleep(LOOK_NS);
+	}
+	return 0;
+}
+
+static int make_on_device(struct making *mk)
+{
+	struct shm_part part = { 0 };
+	int err = mk->device->make(mk->memory.uuid, mk->part_bytes[0], &part, &mk->allocation,
+				   &mk->base);
+
+	return err < 0 ? err : memory_store_part(&mk->memory, 0, &part);
+}
+
+/* Back to before the call.  No pool names the file, and it is locked by us. */
+static void discard(gpc *c, struct making *mk)
+{
+	if (mk->allocation)
+		mk->device->unmap(mk->allocation);
+	if (mk->memory.fd >= 0) {
+		memory_remove(&c->seg, mk->memory.number);
+		memory_close(&mk->memory);
+	}
+	free(mk);
+}
+
+static int make_bytes(gpc *c, struct making *mk, uint64_t deadline)
+{
+	struct memory *m = &mk->memory;
+	bool allocates = m->kind == GPC_VRAM && !m->lent;
+	int err = allocates ? wait_unused(c, m, deadline) : 0;
+
+	if (err == 0) {
+		err = memory_make(&c->seg, m, &mk->pages);
+		if (err < 0)
+			m->fd = -1;      /* there is no file */
+	}
+	if (err == 0 && allocates && !m->images_bytes)
+		err = make_on_device(mk);
+	mk->request.memory = m->number;
+	return err;
+}
+
+/* ---- the pool is there ---- */
+
+static int adopt(gpc *c, uint32_t pool, struct making *mk)
+{
+	struct map_part *part = calloc(mk->memory.nparts, sizeof(*part));
+	int err;
+
+	if (!part)
+		return err_set(ENOMEM, "no memory to keep %u parts", mk->memory.nparts);
+	if (mk->allocation)
+		part[0] = (struct map_part){ .base = mk->base, .bytes = mk->part_bytes[0],
+					     .memory = mk->allocation };
+	err = map_adopt(c, pool, &mk->memory, mk->memory.nparts, part);
+	free(part);
+	return err;
+}
+
+/* RAM is its file; VRAM lives as long as its maker has it.  A pool whose VRAM cannot be kept is
+ * removed again: its file was made by us, so we may be the ones who remove that, too. */
+static int finish(gpc *c, uint32_t pool, struct making *mk)
+{
+	int err = mk->memory.kind == GPC_VRAM ? adopt(c, pool, mk) : 0;
+
+	if (err < 0) {
+		gpc_pool_clear(c, (int)pool, 0, GPC_REMOVE, 0);
+		if (mk->allocation)
+			mk->device->unmap(mk->allocation);
+		memory_close(&mk->memory);
+		free(mk);
+		return err;
+	}
+	memory_made(&mk->memory);
+	if (mk->memory.kind == GPC_RAM)
+		memory_close(&mk->memory);
+	free(mk);
+	return 0;
+}
+
+/* ---- answers that come late ---- */
+
+static int answer_of(gpc *c)
+{
+	int answer;
+
+	ring_turn(c);
+	pthread_mutex_lock(&c->ring_lock);
+	answer = c->making_answer;
+	pthread_mutex_unlock(&c->ring_lock);
+	return answer;
+}
+
+static bool is_there(gpc *c, int pool, const struct making *mk)
+{
+	struct shm_pool p;
+
+	return pool >= 0 && (uint32_t)pool < c->seg.header.geometry.max_pools &&
+	       seg_peek_pool(&c->seg, (uint32_t)pool, &p) && p.memory == mk->memory.number;
+}
+
+/* With pool_lock held: the answer has been taken if there is one. */
+static void settle(gpc *c)
+{
+	struct making *mk = c->making;
+	int answer = mk ? answer_of(c) : CMD_PENDING;
+
+	if (answer == CMD_PENDING)
+		return;
+	store_relaxed(&c->making, NULL);
+	pool_answered(c);
+	if (is_there(c, answer, mk))
+		finish(c, (uint32_t)answer, mk);
+	else                             /* refused, or the pool has gone again */
+		discard(c, mk);
+}
+
+void make_settle(gpc *c)
+{
+	if (!load_relaxed(&c->making) || pthread_mutex_trylock(&c->pool_lock))
+		return;
+	settle(c);
+	pthread_mutex_unlock(&c->pool_lock);
+}
+
+void make_close(gpc *c)
+{
+	struct making *mk = c->making;
+
+	if (!mk)
+		return;
+	c->making = NULL;
+	if (mk->allocation)
+		mk->device->unmap(mk->allocation);
+	memory_close(&mk->memory);
+	memory_sweep(&c->seg);
+	free(mk);
+}
+
+void make_abandon(gpc *c)
+{
+	free(c->making);
+	c->making = NULL;
+}
+
+/* ---- the call ---- */
+
+/* The pool's number, and *mk is finished; or an error, and *mk is discarded or kept. */
+static int add(gpc *c, struct making *mk, uint64_t deadline)
+{
+	bool pending = false;
+	int n, err;
+
+	pthread_mutex_lock(&c->pool_lock);
+	n = pool_turn(c, deadline);
+	if (n == 0)
+		settle(c);               /* one is under way at a time */
+	if (n == 0)
+		n = pool_send(c, &mk->request, deadline, &pending);
+	if (pending)
+		store_relaxed(&c->making, mk);
+	pthread_mutex_unlock(&c->pool_lock);
+	if (n >= 0) {
+		err = finish(c, (uint32_t)n, mk);
+		n = err < 0 ? err : n;
+	} else if (!pending) {
+		discard(c, mk);
+	}
+	return n;
+}
+
+static int make(gpc *c, const struct gpc_pool *p, const struct gpc_memory *m,
+		uint64_t deadline)
+{
+	struct making *mk = calloc(1, sizeof(*mk));
+	int err;
+
+	if (!mk)
+		return err_set(ENOMEM, "no memory for the description of a pool");
+	err = make_want(c, p, m, mk);
+	if (err == 0)
+		err = pool_check_demote(c, &mk->request);
+	if (err == 0)
+		err = make_bytes(c, mk, deadline);
+	if (err == 0)
+		return add(c, mk, deadline);
+	discard(c, mk);
+	return err;
+}
+
+GPC_EXPORT int gpc_pool_make(gpc *c, struct gpc_pool *p, const struct gpc_memory *m,
+			     int timeout_ms)
+{
+	uint64_t deadline = deadline_from(timeout_ms);
+	struct gpc_memory want;
+	int n = pool_check_call(c, p, timeout_ms, true);
+
+	if (n == 0 && !m)
+		n = err_set(EINVAL, "m is NULL: gpc_pool_add adds pools without memory");
+	if (n == 0)
+		n = err_struct("gpc_memory", m, sizeof(want), &want, sizeof(want));
+	if (n == 0)
+		n = make(c, p, &want, deadline);
+	if (n >= 0)
+		gpc_pool_get(c, n, p);
+	return n;
+}

@@ -1,0 +1,522 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* map.c - maps: made at first use, counted, unmapped when stale.
+ *
+ * c->maps->lock is held while a map is made: two threads that want one pool make one map.  It is not
+ * held while a map is unmapped; by then nobody finds it. */
+#include "config.h"
+
+#include "memory/maps.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "peer/refuse.h"
+
+/* ---- is it current? ---- */
+
+static bool pool_has(const gpc *c, uint32_t pool, uint64_t number, bool draining_too)
+{
+	const struct shm_pool *p = seg_pool(&c->seg, pool);
+	uint32_t state = load_acquire(&p->state);        /* pairs with (P): see blocks.h */
+
+	return (state == POOL_READY || (draining_too && state == POOL_DRAINING)) &&
+	       load_relaxed(&p->memory) == number && load_acquire(&p->state) == state;
+}
+
+static bool is_current(const gpc *c, const struct map *m)
+{
+	return pool_has(c, m->pool, m->memory.number, m->made);
+}
+
+static bool is_unused(const gpc *c, const struct map *m)
+{
+	return !m->callers && !m->transfers && (m->unwanted || !is_current(c, m));
+}
+
+/* ---- a map is made ---- */
+
+static struct map *map_new(uint32_t pool, uint32_t nparts)
+{
+	struct map *m = calloc(1, sizeof(*m) + MAX(nparts, 1u) * sizeof(m->part[0]));
+
+	if (!m) {
+		err_set(ENOMEM, "no memory for a map of %u parts", nparts);
+		return NULL;
+	}
+	m->pool = pool;
+	m->memory.fd = -1;
+	return m;
+}
+
+/* What it has is let go; the caller's own memory stays. */
+static void map_free(gpc *c, struct map *m)
+{
+	uint32_t i;
+
+	pin_drop(m);
+	for (i = 0; i < MAX(m->memory.nparts, 1u); i++)
+		if (m->part[i].memory)
+			m->device->unmap(m->part[i].memory);
+	if (m->images)
+		memory_unmap_images(&c->seg, &m->memory, m->images);
+	memory_close(&m->memory);
+	free(m->pins);
+	free(m);
+}
+
+static int map_part(struct map *m, uint32_t i, uint64_t need)
+{
+	struct map_part *to = &m->part[i];
+	struct shm_part part;
+	void *base = NULL;
+	int err = memory_read_part(&m->memory, i, &part);
+
+	if (err == -EAGAIN)
+		return err_set(EAGAIN, "pool is %u: part %u of its memory is not lent yet", m->pool, i);
+	if (!err && part.bytes < need)
+		err = err_set(EBADMSG, "pool is %u: part %u of its memory has %llu bytes, of which its "
+			      "layout needs %llu", m->pool, i, (unsigned long long)part.bytes,
+			      (unsigned long long)need);
+	if (!err)
+		err = m->device->map(m->memory.uuid, &part, &to->memory, &base);
+	if (err)
+		return err;
+	to->base = base;
+	to->bytes = part.bytes;
+	return 0;
+}
+
+static int map_images(gpc *c, struct map *m, uint64_t need)
+{
+	int err;
+
+	if (m->memory.nparts > 1 || m->memory.images_bytes < need)
+		return err_set(EBADMSG, "pool is %u: its memory has %u parts and %llu bytes of images, "
+			       "which is not what its layout needs", m->pool, m->memory.nparts,
+			       (unsigned long long)m->memory.images_bytes);
+	err = memory_map_images(&c->seg, &m->memory, &m->images);
+	m->part[0] = (struct map_part){ .base = m->images, .bytes = m->memory.images_bytes };
+	return err ? err : pin_prepare(m);
+}
+
+static int map_parts(gpc *c, struct map *m)
+{
+	uint64_t need[SHM_PARTS] = { 0 }, image;
+	uint32_t i;
+	int err = memory_check_runs(m->memory.run, m->memory.nruns, MAX(m->memory.nparts, 1u),
+				    m->memory.slots, need, &image);
+
+	if (err)
+		return err_set(EBADMSG, "pool is %u: the layout of its memory is damaged", m->pool);
+	if (m->memory.kind == GPC_VRAM)
+		err = device_bytes_find(m->memory.uuid, &m->device);
+	if (err)
+		return err;
+	if (m->memory.images_bytes)
+		return map_images(c, m, need[0]);
+	if (!m->device)
+		return err_set(EBADMSG, "pool is %u: its RAM has no images", m->pool);
+	for (i = 0; !err && i < m->memory.nparts; i++)
+		err = map_part(m, i, need[i]);
+	return err;
+}
+
+static int map_make(gpc *c, uint32_t pool, uint64_t number, struct map **ret)
+{
+	struct memory *memory = malloc(sizeof(*memory));
+	struct map *m;
+	int err;
+
+	if (!memory)
+		return err_set(ENOMEM, "no memory for a map");
+	err = memory_open(&c->seg, number, true, memory);
+	if (err) {
+		free(memory);
+		return err;
+	}
+	m = map_new(pool, memory->nparts);
+	if (m)
+		m->memory = *memory;
+	else
+		memory_close(memory);
+	free(memory);
+	if (!m)
+		return -ENOMEM;
+	err = map_parts(c, m);
+	if (err) {
+		map_free(c, m);
+		return err;
+	}
+	*ret = m;
+	return 0;
+}
+
+static void map_link(gpc *c, struct map *m)
+{
+	m->next = c->maps->first;
+	c->maps->first = m;
+}
+
+/* ---- found ---- */
+
+static int no_memory(const gpc *c, uint32_t pool, uint32_t state)
+{
+	if (state == POOL_READY)
+		return err_set(ENOENT, "pool is %u: it has no memory, since gpc_pool_add made it; "
+			       "gpc_pool_make makes one that has", pool);
+	if (state == POOL_DRAINING)
+		return err_set(ESTALE, "pool is %u: it is being removed, and its memory with it", pool);
+	return err_set(ENOENT, "pool is %u: %s has no pool of that number", pool, c->seg.name);
+}
+
+/* With the lock held: the map of what the pool has now, one user more; made if there is none.
+ *
+ * Rule B11: the hold comes first, the comparison after it, addresses last.  A pool that goes after
+ * the comparison leaves the map to who has it. */
+static int get_locked(gpc *c, uint32_t pool, uint32_t *(*user)(struct map *m), struct map **ret)
+{
+	const struct shm_pool *p = seg_pool(&c->seg, pool);
+	uint32_t state = load_acquire(&p->state);
+	uint64_t number = load_relaxed(&p->memory);
+	struct map *m;
+	int err;
+
+	if (state != POOL_READY || !number)
+		return no_memory(c, pool, state);
+	for (m = c->maps->first; m; m = m->next)
+		if (m->pool == pool && m->memory.number == number && !m->unwanted)
+			break;
+	if (!m) {
+		err = map_make(c, pool, number, &m);
+		if (err)
+			return err;
+		map_link(c, m);
+	}
+	++*user(m);
+	if (pool_has(c, pool, number, false)) {
+		*ret = m;
+		return 0;
+	}
+	--*user(m);
+	return err_set(ESTALE, "pool is %u: its memory has gone meanwhile", pool);
+}
+
+static uint32_t *as_transfer(struct map *m)
+{
+	return &m->transfers;
+}
+
+static uint32_t *as_caller(struct map *m)
+{
+	return &m->callers;
+}
+
+/* Parts that the maker lends come one by one. */
+static int check_parts(const struct map *m)
+{
+	uint32_t i;
+
+	for (i = 0; i < m->memory.nparts; i++)
+		if (!m->part[i].base)
+			return err_set(EAGAIN, "pool is %u: part %u of its memory is not lent yet",
+				       m->pool, i);
+	return 0;
+}
+
+int map_get(gpc *c, uint32_t pool, struct map **ret)
+{
+	struct map *m = NULL;
+	int err = refuse_pool_number(c, "pool", (int)pool);
+
+	if (err)
+		return err;
+	pthread_mutex_lock(&c->maps->lock);
+	err = get_locked(c, pool, as_transfer, &m);
+	if (!err && (err = check_parts(m)) != 0)
+		m->transfers--;
+	pthread_mutex_unlock(&c->maps->lock);
+	if (err)
+		return err;
+	err = thread_start(c);
+	if (err)
+		map_put(c, m);
+	else
+		*ret = m;
+	return err;
+}
+
+/* ---- let go ---- */
+
+/* With the lock held: take what nobody uses out of the list. */
+static struct map *take_unused(gpc *c)
+{
+	struct map **at = &c->maps->first, *taken = NULL, *m;
+
+	while ((m = *at) != NULL) {
+		if (!is_unused(c, m)) {
+			at = &m->next;
+			continue;
+		}
+		*at = m->next;
+		m->next = taken;
+		taken = m;
+	}
+	return taken;
+}
+
+static void free_taken(gpc *c, struct map *m)
+{
+	struct map *next;
+
+	for (; m; m = next) {
+		next = m->next;
+		if (c->maps->forget)
+			c->maps->forget(c, m);
+		log_say(&c->log, LOG_DEBUG, "the memory of pool %u is unmapped", m->pool);
+		map_free(c, m);
+	}
+}
+
+void map_put(gpc *c, struct map *m)
+{
+	struct map *taken;
+
+	pthread_mutex_lock(&c->maps->lock);
+	m->transfers--;
+	taken = m->transfers ? NULL : take_unused(c);
+	pthread_mutex_unlock(&c->maps->lock);
+	free_taken(c, taken);
+}
+
+void map_sweep(gpc *c)
+{
+	struct map *taken;
+
+	pthread_mutex_lock(&c->maps->lock);
+	taken = take_unused(c);
+	pthread_mutex_unlock(&c->maps->lock);
+	free_taken(c, taken);
+}
+
+/* ---- the maker's ---- */
+
+int map_adopt(gpc *c, uint32_t pool, const struct memory *memory, uint32_t nparts,
+	      const struct map_part *part)
+{
+	struct map *m = map_new(pool, MAX(nparts, memory->nparts));
+	int err = 0;
+
+	if (!m)
+		return -ENOMEM;
+	m->memory = *memory;
+	m->made = true;
+	if (nparts)
+		memcpy(m->part, part, nparts * sizeof(*part));
+	if (memory->kind == GPC_VRAM)
+		err = device_bytes_find(memory->uuid, &m->device);
+	if (!err && memory->images_bytes && m->part[0].base) {
+		m->images = m->part[0].base;
+		m->part[0].memory = NULL;
+		err = pin_prepare(m);
+	} else if (!err && memory->images_bytes) {
+		err = map_images(c, m, 0);
+	}
+	if (!err)
+		err = thread_start(c);
+	if (err) {                       /* all of it is the caller's still */
+		if (m->images && !(nparts && part[0].base))
+			memory_unmap_images(&c->seg, &m->memory, m->images);
+		free(m->pins);
+		free(m);
+		return err;
+	}
+	pthread_mutex_lock(&c->maps->lock);
+	map_link(c, m);
+	pthread_mutex_unlock(&c->maps->lock);
+	return 0;
+}
+
+int map_adopt_part(gpc *c, uint32_t pool, uint32_t part, const struct map_part *what)
+{
+	struct map *m;
+	bool had = false;
+
+	pthread_mutex_lock(&c->maps->lock);
+	for (m = c->maps->first; m; m = m->next)
+		if (m->pool == pool && m->made && is_current(c, m) && part < m->memory.nparts)
+			break;
+	if (m) {
+		had = m->part[part].base;
+		m->part[part] = had ? m->part[part] : *what;
+	}
+	pthread_mutex_unlock(&c->maps->lock);
+	if (had)
+		return err_set(EEXIST, "part is %u: it is lent already", part);
+	return m ? 0 : err_set(ENOENT, "pool is %u: this process has not made part %u of it", pool,
+			       part);
+}
+
+/* ---- public ---- */
+
+/* With the lock held: a map of that pool which the caller has. */
+static struct map *callers_map(gpc *c, uint32_t pool)
+{
+	struct map *m;
+
+	for (m = c->maps->first; m; m = m->next)
+		if (m->pool == pool && m->callers)
+			return m;
+	return NULL;
+}
+
+static int caller_get(gpc *c, uint32_t pool, uint32_t part, struct map **ret)
+{
+	struct map *m = callers_map(c, pool), *had = m;
+	int err = 0;
+
+	if (m && !pool_has(c, pool, m->memory.number, false))
+		return err_set(ESTALE, "pool is %u: what this process has mapped is of a pool that has "
+			       "gone; use it no more, and call gpc_pool_unmap", pool);
+	if (!m) {
+		err = get_locked(c, pool, as_caller, &m);
+		if (!err && (err = check_parts(m)) != 0)
+			m->callers--;
+	}
+	if (!err && part >= MAX(m->memory.nparts, 1u)) {
+		m->callers -= !had;
+		err = err_set(EINVAL, "part is %u: the memory of pool %u has %u", part, pool,
+			      MAX(m->memory.nparts, 1u));
+	}
+	*ret = m;
+	return err;
+}
+
+GPC_EXPORT int gpc_pool_map(gpc *c, int pool, uint32_t part, void **base, uint64_t *bytes)
+{
+	struct map *m = NULL;
+	int err = handle_check(c, true);
+
+	if (err == 0)
+		err = refuse_pool_number(c, "pool", pool);
+	if (err == 0 && (!base || !bytes))
+		err = err_set(EINVAL, "%s is NULL", base ? "bytes" : "base");
+	if (err < 0)
+		return err;
+	pthread_mutex_lock(&c->maps->lock);
+	err = caller_get(c, (uint32_t)pool, part, &m);
+	if (err == 0) {
+		*base = m->part[part].base;
+		*bytes = m->part[part].bytes;
+	}
+	pthread_mutex_unlock(&c->maps->lock);
+	map_sweep(c);
+	return err < 0 ? err : thread_start(c);
+}
+
+/* What copies use stays as long as they do, and nothing new is copied there: the next use maps it
+ * anew.  The maker's own stays with its pool. */
+GPC_EXPORT int gpc_pool_unmap(gpc *c, int pool)
+{
+	struct map *m;
+	int err = handle_check(c, true);
+
+	if (err == 0)
+		err = refuse_pool_number(c, "pool", pool);
+	if (err < 0)
+		return err;
+	pthread_mutex_lock(&c->maps->lock);
+	m = callers_map(c, (uint32_t)pool);
+	if (m) {
+		m->callers = 0;
+		m->unwanted = !m->made;
+	} else {
+		err = err_set(ENOENT, "pool is %d: gpc_pool_map has mapped nothing of it", pool);
+	}
+	pthread_mutex_unlock(&c->maps->lock);
+	map_sweep(c);
+	return err;
+}
+
+struct map_seen map_look(gpc *c, uint32_t pool, uint64_t number)
+{
+	struct map_seen seen = { 0 };
+	const struct map *m;
+	uint64_t at, i;
+
+	pthread_mutex_lock(&c->maps->lock);
+	for (m = c->maps->first; m; m = m->next)
+		if (m->pool == pool && m->memory.number == number && !m->unwanted)
+			break;
+	for (i = 0; m && i < MAX(m->memory.nparts, 1u); i++)
+		seen.parts += m->part[i].base != NULL;
+	for (i = at = 0; m && m->pins && at < m->memory.images_bytes; i++, at += map_pin_chunk)
+		if (load_relaxed(&m->pins[i]))
+			seen.pinned += MIN(map_pin_chunk, m->memory.images_bytes - at);
+	pthread_mutex_unlock(&c->maps->lock);
+	return seen;
+}
+
+/* ---- with the handle ---- */
+
+int map_open(gpc *c)
+{
+	struct maps *s = calloc(1, sizeof(*s));
+
+	if (!s)
+		return err_set(ENOMEM, "no memory for a handle");
+	pthread_mutex_init(&s->lock, NULL);
+	pthread_mutex_init(&s->pin_lock, NULL);
+	pthread_mutex_init(&s->thread_lock, NULL);
+	pthread_cond_init(&s->work, NULL);
+	pthread_cond_init(&s->pin_ended, NULL);
+	c->maps = s;
+	return 0;
+}
+
+void map_watch(gpc *c, void (*forget)(gpc *c, struct map *m), bool (*feed)(gpc *c))
+{
+	c->maps->forget = forget;
+	c->maps->feed = feed;
+}
+
+void map_stop(gpc *c)
+{
+	if (!c->maps)
+		return;
+	thread_stop(c);
+	pin_stop(c);
+}
+
+/* What a lost device may still read or write has a transfer, and stays for the process's life. */
+void map_close_all(gpc *c)
+{
+	struct map *m, *next;
+
+	if (!c->maps)
+		return;
+	for (m = c->maps->first; m; m = next) {
+		next = m->next;
+		if (!m->transfers) {
+			m->next = NULL;
+			free_taken(c, m);
+		}
+	}
+	free(c->maps);
+	c->maps = NULL;
+}
+
+/* Mappings and descriptors are not inherited, and the devices are the parent's. */
+void map_abandon(gpc *c)
+{
+	struct map *m, *next;
+
+	for (m = c->maps ? c->maps->first : NULL; m; m = next) {
+		next = m->next;
+		free(m->pins);
+		free(m);
+	}
+	free(c->maps);
+	c->maps = NULL;
+}

@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* maps.h - what the sources of a handle's maps share: map.c, pin.c, thread.c. */
+#ifndef GPC_MEMORY_MAPS_H
+#define GPC_MEMORY_MAPS_H
+
+#include "base/err.h"
+#include "memory/map.h"
+
+struct maps {
+	pthread_mutex_t lock;            /* of the list and the users of each map */
+	struct map *first;
+	void (*forget)(gpc *c, struct map *m);
+	bool (*feed)(gpc *c);
+
+	/* pin.c: chunks are registered one after the other; the rest is under `lock` */
+	pthread_mutex_t pin_lock;
+	pthread_cond_t pin_ended;
+	pthread_t pinner;                /* joined before the next one starts */
+	bool has_pinner, pins, pin_stop; /* pins: the thread has work */
+	char pin_why[256];               /* sentence of the last error */
+
+	/* thread.c */
+	pthread_mutex_t thread_lock;
+	pthread_cond_t work;
+	pthread_t thread;
+	bool runs, stop, poked;
+};
+
+/* ---- pin.c ---- */
+
+int pin_prepare(struct map *m);          /* of images: -ENOMEM */
+void pin_drop(struct map *m);            /* before it is unmapped */
+void pin_stop(gpc *c);
+
+/* ---- thread.c ---- */
+
+/* A thread of the library's own: no signal of the application is delivered to it. */
+int maps_thread(pthread_t *thread, void *(*run)(void *arg), void *arg);
+/* Sleep up to a time of clock_ns, NEVER included; false: that time has come. */
+bool thread_sleep(pthread_cond_t *cond, pthread_mutex_t *lock, uint64_t until_ns);
+int thread_start(gpc *c);
+void thread_stop(gpc *c);
+
+#endif

@@ -1,0 +1,256 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* pin.c - host memory registered with GPUs, so that their copy engines read and write it.
+ *
+ * It takes 50 to 100 ms a GiB, and meanwhile the driver holds locks that every CUDA call of the
+ * machine may want.  So it is done in chunks, by one process of the cache at a time (LOCK_PIN), which lets
+ * the others have a turn after each.  The lock is a courtesy: nothing is wrong where two
+ * register at once, and a process that is stopped while it has the lock holds nobody up for long. */
+#include "config.h"
+
+#include "memory/maps.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "peer/refuse.h"
+#include "segment/lockfile.h"
+
+#define PATIENCE_NS (10000 * NS_PER_MS)  /* with the process whose turn it is */
+
+uint64_t map_pin_chunk = PIN_CHUNK;
+const struct device_bytes *map_pin_device;
+
+/* ---- chunks ---- */
+
+static uint64_t chunk_count(const struct map *m)
+{
+	return ROUND_UP(m->memory.images_bytes, map_pin_chunk) / map_pin_chunk;
+}
+
+/* False: it is not ours, and we go on all the same. */
+static bool take_turn(gpc *c)
+{
+	struct backoff b = { NS_PER_MS / 4, 4 * NS_PER_MS };
+	uint64_t until = clock_ns() + PATIENCE_NS;
+	int err;
+
+	while ((err = lock_try(c->seg.lock_fd, LOCK_PIN)) == -EAGAIN && clock_ns() < until &&
+	       !load_relaxed(&c->maps->pin_stop))
+		backoff_sleep(&b);
+	return !err;
+}
+
+static int pin_chunk(gpc *c, struct map *m, uint64_t i)
+{
+	uint64_t at = i * map_pin_chunk;
+	bool ours = take_turn(c);
+	int err = m->pinner->pin(m->images + at, MIN(map_pin_chunk, m->memory.images_bytes - at));
+
+	if (ours)
+		lock_drop(c->seg.lock_fd, LOCK_PIN);
+	if (!err)
+		store_relaxed(&m->pins[i], 1);
+	return err;
+}
+
+static int pin_range(gpc *c, struct map *m, const struct device_bytes *device, uint64_t i,
+		     uint64_t end)
+{
+	int err = 0;
+
+	m->pinner = device;
+	for (; !err && i < end; i++) {
+		if (load_relaxed(&c->maps->pin_stop))
+			return err_set(EINTR, "the handle is being closed");
+		if (!m->pins[i])
+			err = pin_chunk(c, m, i);
+	}
+	return err;
+}
+
+/* The look without a lock is for copies: what is registered stays so as long as they have the map. */
+int map_pin(gpc *c, struct map *m, const struct device_bytes *device, uint64_t at, uint64_t bytes)
+{
+	uint64_t from = at / map_pin_chunk, end, i;
+	int err;
+
+	if (!m->images || !bytes || at >= m->memory.images_bytes)
+		return 0;
+	end = MIN((at + bytes - 1) / map_pin_chunk + 1, chunk_count(m));
+	for (i = from; i < end && load_relaxed(&m->pins[i]); i++)
+		;
+	if (i == end)
+		return 0;
+	pthread_mutex_lock(&c->maps->pin_lock);
+	err = pin_range(c, m, device, from, end);
+	pthread_mutex_unlock(&c->maps->pin_lock);
+	return err;
+}
+
+int pin_prepare(struct map *m)
+{
+	m->pins = calloc(chunk_count(m), 1);
+	return m->pins ? 0 : err_set(ENOMEM, "no memory for the images of pool %u", m->pool);
+}
+
+void pin_drop(struct map *m)
+{
+	uint64_t i;
+
+	for (i = 0; m->pins && i < chunk_count(m); i++)
+		if (m->pins[i])
+			m->pinner->unpin(m->images + i * map_pin_chunk);
+}
+
+/* ---- gpc_pool_pin ---- */
+
+/* What GPUs the cache's VRAM is on says who registers; NULL: nobody has to. */
+static const struct device_bytes *find_pinner(const gpc *c)
+{
+	static const uint8_t host[16];
+	const struct device_bytes *device;
+	uint32_t i;
+
+	if (map_pin_device)
+		return map_pin_device;
+	for (i = 0; i < c->seg.header.geometry.max_pools; i++) {
+		const struct shm_pool *p = seg_pool(&c->seg, i);
+
+		if (load_acquire(&p->state) == POOL_READY && p->kind == GPC_VRAM && p->memory &&
+		    memcmp(p->uuid[0], host, sizeof(host)) &&
+		    device_bytes_find(p->uuid[0], &device) == 0)
+			return device;
+	}
+	return NULL;
+}
+
+static struct map *find_wanted(const struct maps *s)
+{
+	struct map *m = s->first;
+
+	while (m && !m->pin_wanted)
+		m = m->next;
+	return m;
+}
+
+static void *pin_run(void *arg)
+{
+	gpc *c = arg;
+	struct maps *s = c->maps;
+	struct map *m;
+	int err;
+
+	pthread_mutex_lock(&s->lock);
+	while ((m = find_wanted(s)) != NULL) {
+		pthread_mutex_unlock(&s->lock);
+		err = map_pin(c, m, find_pinner(c), 0, m->memory.images_bytes);
+		pthread_mutex_lock(&s->lock);
+		if (err)
+			snprintf(s->pin_why, sizeof(s->pin_why), "%s", gpc_last_error());
+		m->pin_error = err;
+		m->pin_wanted = false;
+		m->transfers--;
+		pthread_cond_broadcast(&s->pin_ended);
+	}
+	s->pins = false;
+	pthread_mutex_unlock(&s->lock);
+	map_sweep(c);
+	return NULL;
+}
+
+/* With the lock held.  A thread that says it has no more work needs the lock no more. */
+static int start_pinner(gpc *c)
+{
+	struct maps *s = c->maps;
+	int err;
+
+	if (s->pins)
+		return 0;
+	if (s->has_pinner) {
+		pthread_mutex_unlock(&s->lock);
+		pthread_join(s->pinner, NULL);
+		pthread_mutex_lock(&s->lock);
+	}
+	err = maps_thread(&s->pinner, pin_run, c);
+	s->has_pinner = s->pins = !err;
+	return err;
+}
+
+static bool is_pinned(const struct map *m)
+{
+	uint64_t i;
+
+	for (i = 0; i < chunk_count(m) && load_relaxed(&m->pins[i]); i++)
+		;
+	return i == chunk_count(m);
+}
+
+static int wait_pinned(gpc *c, struct map *m, int timeout_ms)
+{
+	struct maps *s = c->maps;
+	uint64_t until = deadline_from(timeout_ms);
+
+	while (m->pin_wanted && timeout_ms && thread_sleep(&s->pin_ended, &s->lock, until))
+		;
+	if (m->pin_wanted)
+		return err_set(timeout_ms ? ETIMEDOUT : EAGAIN, "pool is %u: its memory is being "
+			       "registered, and that goes on", m->pool);
+	return m->pin_error ? err_set(-m->pin_error, "%s", s->pin_why) : 0;
+}
+
+/* With a hold of the map, which the thread gets one more of. */
+static int pin_wait(gpc *c, struct map *m, int timeout_ms)
+{
+	struct maps *s = c->maps;
+	int err = 0;
+
+	pthread_mutex_lock(&s->lock);
+	if (!is_pinned(m)) {
+		if (!m->pin_wanted) {
+			m->transfers++;
+			m->pin_wanted = true;
+		}
+		err = start_pinner(c);
+		if (err) {
+			m->pin_wanted = false;
+			m->transfers--;
+		} else {
+			err = wait_pinned(c, m, timeout_ms);
+		}
+	}
+	pthread_mutex_unlock(&s->lock);
+	return err;
+}
+
+GPC_EXPORT int gpc_pool_pin(gpc *c, int pool, int timeout_ms)
+{
+	struct map *m;
+	int err = handle_check(c, true);
+
+	if (err == 0)
+		err = err_timeout(timeout_ms);
+	if (err == 0)
+		err = refuse_pool_number(c, "pool", pool);
+	if (err == 0)
+		err = map_get(c, (uint32_t)pool, &m);
+	if (err < 0)
+		return err;
+	if (m->memory.kind != GPC_RAM)
+		err = err_set(ENOENT, "pool is %d, of VRAM: only RAM is registered", pool);
+	else if (find_pinner(c))
+		err = pin_wait(c, m, timeout_ms);
+	map_put(c, m);
+	return err;
+}
+
+void pin_stop(gpc *c)
+{
+	struct maps *s = c->maps;
+
+	store_relaxed(&s->pin_stop, true);
+	if (s->has_pinner)
+		pthread_join(s->pinner, NULL);
+	s->has_pinner = false;
+}

@@ -1,0 +1,337 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* copy.c - gpc_copy: checked as a whole, then enqueued.
+ *
+ *   1  both pools' memory is held (rule B11)
+ *   2  every block is looked at: nothing has been enqueued if one is refused
+ *   3  the way from layout to layout, planned once; RAM that a GPU copies is registered
+ *   4  a slot; the operations; the mark behind them (rule B3), also where an operation was refused */
+#include "config.h"
+
+#include "payload/transfers.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "peer/hold.h"
+#include "peer/refs.h"
+#include "peer/refuse.h"
+
+#define ROUND 256u                       /* pairs that are planned together */
+
+/* ---- may it be copied? ---- */
+
+static bool is_skipped(const struct gpc_move *m)
+{
+	return m->to == GPC_NONE;
+}
+
+/* The same pools as those of the first move that is not skipped. */
+static int check_pools(const gpc *c, const struct gpc_move *moves, uint32_t n, uint32_t *ret_first)
+{
+	uint32_t i, first = n;
+
+	for (i = 0; i < n; i++) {
+		const struct gpc_move *m = &moves[i];
+
+		if (is_skipped(m))
+			continue;
+		if (pool_record(&c->seg, m->from) == SHM_NO_RECORD)
+			return refuse_block(c, "moves.from", i, m->from);
+		if (pool_record(&c->seg, m->to) == SHM_NO_RECORD)
+			return refuse_block(c, "moves.to", i, m->to);
+		first = MIN(first, i);
+		if (GPC_POOL(m->from) != GPC_POOL(moves[first].from))
+			return err_set(EINVAL, "moves[%u].from is a block of pool %d, and moves[%u].from "
+				       "one of pool %d: one call copies from one pool", i,
+				       GPC_POOL(m->from), first, GPC_POOL(moves[first].from));
+		if (GPC_POOL(m->to) != GPC_POOL(moves[first].to))
+			return err_set(EINVAL, "moves[%u].to is a block of pool %d, and moves[%u].to one "
+				       "of pool %d: one call copies to one pool", i,
+				       GPC_POOL(m->to), first, GPC_POOL(moves[first].to));
+	}
+	*ret_first = first;
+	return 0;
+}
+
+static bool is_reserved(const gpc *c, uint32_t record, gpc_block block)
+{
+	if (hold_is_pool_owner(c, block))
+		return hold_is_owner(c, record);
+	return hold_of(load_relaxed(refs_cell(c, record))) == HOLD_RESERVED;
+}
+
+static bool may_be_read(const gpc *c, uint32_t record, gpc_block block, uint32_t to)
+{
+	uint16_t cell = load_relaxed(refs_cell(c, record));
+
+	return hold_refs(cell) || is_reserved(c, record, block) ||
+	       load_relaxed(&seg_record(&c->seg, to)->source) == record + 1;
+}
+
+/* Both pools are mapped by now, so their slots are those of the layouts, unless somebody forged them. */
+static int check_move(const gpc *c, uint32_t i, const struct gpc_move *m, const struct pair *p)
+{
+	uint32_t to = pool_record(&c->seg, m->to), from = pool_record(&c->seg, m->from);
+
+	if (to == SHM_NO_RECORD || (uint32_t)GPC_SLOT(m->to) >= p->to->memory.slots)
+		return refuse_block(c, "moves.to", i, m->to);
+	if (from == SHM_NO_RECORD || (uint32_t)GPC_SLOT(m->from) >= p->from->memory.slots)
+		return refuse_block(c, "moves.from", i, m->from);
+	if (!is_reserved(c, to, m->to))
+		return err_set(EPERM, "moves[%u].to is block 0x%x, which this handle has not "
+			       "reserved: only into a reservation may be copied", i, (unsigned)m->to);
+	if (!may_be_read(c, from, m->from, to))
+		return err_set(EPERM, "moves[%u].from is block 0x%x, which this handle does not hold, "
+			       "and which block 0x%x is no move of: take a reference first", i,
+			       (unsigned)m->from, (unsigned)m->to);
+	return 0;
+}
+
+static void mark_slot(uint64_t *slots, gpc_block b, bool on)
+{
+	uint32_t s = (uint32_t)GPC_SLOT(b);
+
+	slots[s / 64] = (slots[s / 64] & ~(1ull << (s & 63))) | (uint64_t)on << (s & 63);
+}
+
+/* Within one pool: no slot is written that another copy of the call reads. */
+static int check_overlap(struct transfers *t, const struct pair *p, const struct gpc_move *moves,
+			 uint32_t n)
+{
+	uint32_t i, slot;
+	int err = 0;
+
+	if (!p->slots)
+		return 0;
+	pthread_mutex_lock(&t->marks);
+	for (i = 0; i < n; i++)
+		if (!is_skipped(&moves[i]))
+			mark_slot(p->slots, moves[i].to, true);
+	for (i = 0; !err && i < n; i++) {
+		slot = (uint32_t)GPC_SLOT(moves[i].from);
+		if (!is_skipped(&moves[i]) && p->slots[slot / 64] >> (slot & 63) & 1)
+			err = err_set(EINVAL, "moves[%u].from is block 0x%x, which is a `to` of this "
+				      "call, too: copy it by an earlier call", i,
+				      (unsigned)moves[i].from);
+	}
+	for (i = 0; i < n; i++)
+		if (!is_skipped(&moves[i]))
+			mark_slot(p->slots, moves[i].to, false);
+	pthread_mutex_unlock(&t->marks);
+	return err;
+}
+
+static int check_moves(gpc *c, const struct pair *p, const struct gpc_move *moves, uint32_t n)
+{
+	uint32_t i;
+	int err = 0;
+
+	for (i = 0; !err && i < n; i++)
+		if (!is_skipped(&moves[i]))
+			err = check_move(c, i, &moves[i], p);
+	return err ? err : check_overlap(c->transfers, p, moves, n);
+}
+
+/* ---- memory that GPUs read and write ---- */
+
+static int pin_slot(gpc *c, struct map *m, const struct device_bytes *device, uint32_t slot)
+{
+	uint32_t i;
+	int err = 0;
+
+	for (i = 0; !err && i < m->memory.nruns; i++) {
+		const struct shm_run *r = &m->memory.run[i];
+
+		err = map_pin(c, m, device, r->offset + slot * r->slot_stride,
+			      (r->count - 1) * r->run_stride + r->bytes);
+	}
+	return err;
+}
+
+/* The first copy of a process registers the word that says it is done, too. */
+static int pin_words(gpc *c, const struct device_bytes *device)
+{
+	struct transfers *t = c->transfers;
+	int err = 0;
+
+	pthread_mutex_lock(&t->marks);
+	if (!t->words_by) {
+		err = device->pin(seg_transfer(&c->seg, c->peer), sizeof(struct shm_transfer));
+		t->words_by = err ? NULL : device;
+	}
+	pthread_mutex_unlock(&t->marks);
+	return err;
+}
+
+static int pin_moves(gpc *c, const struct pair *p, const struct gpc_move *moves, uint32_t n)
+{
+	const struct device_bytes *device;
+	uint32_t i;
+	int err;
+
+	if (!p->by || p->by->device == &device_bytes_host)
+		return 0;
+	device = p->by->device;
+	err = pin_words(c, device);
+	for (i = 0; !err && i < n; i++) {
+		if (is_skipped(&moves[i]))
+			continue;
+		err = pin_slot(c, p->to, device, (uint32_t)GPC_SLOT(moves[i].to));
+		if (!err)
+			err = pin_slot(c, p->from, device, (uint32_t)GPC_SLOT(moves[i].from));
+	}
+	return err;
+}
+
+/* ---- enqueued ---- */
+
+struct target { const struct map *by; void *stream; };
+
+static int emit(void *arg, const struct copy_op *ops, uint32_t nops)
+{
+	const struct target *t = arg;
+	uint32_t done;
+
+	return t->by->device->copy(t->by->memory.uuid, ops, nops, t->stream, &done);
+}
+
+static int enqueue_round(const struct pair *p, const struct copy_pair *pairs, uint32_t n, void *stream)
+{
+	struct target target = { p->by, stream };
+	struct plan_host host = { 0 };
+
+	if (p->limits.pairs)
+		return p->by->device->copy_pairs(p->by->memory.uuid, p->plan.shape,
+						 p->plan.nshapes, pairs, n, stream);
+	if (p->to->images && p->by != p->to)
+		host = (struct plan_host){ p->to->images, map_pin_chunk, true };
+	else if (p->from->images && p->by != p->from)
+		host = (struct plan_host){ p->from->images, map_pin_chunk, false };
+	return plan_run(&p->plan, &p->limits, &host, pairs, n, emit, &target);
+}
+
+static uint32_t next_pairs(const struct gpc_move *moves, uint32_t n, uint32_t *at,
+			   struct copy_pair *pairs, uint32_t room)
+{
+	uint32_t k = 0;
+
+	for (; *at < n && k < room; ++*at)
+		if (!is_skipped(&moves[*at]))
+			pairs[k++] = (struct copy_pair){ (uint32_t)GPC_SLOT(moves[*at].from),
+							 (uint32_t)GPC_SLOT(moves[*at].to) };
+	return k;
+}
+
+/* On a device: the mark is enqueued whatever became of the copies, behind those that were. */
+static int by_device(gpc *c, uint32_t slot, const struct pair *p, const struct gpc_move *moves,
+		     uint32_t n, void *stream, gpc_transfer *ret)
+{
+	struct copy_pair pairs[ROUND];
+	uint64_t value, *word = transfer_word(c, slot, &value);
+	uint32_t at = 0, k;
+	int err = 0, mark;
+
+	while (!err && (k = next_pairs(moves, n, &at, pairs, ROUND)) != 0)
+		err = enqueue_round(p, pairs, k, stream);
+	mark = p->by->device->mark(p->by->memory.uuid, word, value, stream);
+	*ret = transfer_end(c, slot, err ? err : mark, !mark);
+	return err || mark ? -EIO : 0;
+}
+
+/* By our threads: nothing is refused once there is memory for the list. */
+static int by_threads(gpc *c, uint32_t slot, const struct pair *p, const struct gpc_move *moves,
+		      uint32_t n, gpc_transfer *ret)
+{
+	uint64_t value, *word = transfer_word(c, slot, &value);
+	struct copy_pair *pairs;
+	uint32_t at = 0, k;
+	int err = host_start(c);
+
+	if (!err)
+		err = host_room(c, slot, n, &pairs);
+	if (err) {
+		/* (e) nothing was enqueued, so we say done ourselves: pairs with is_done */
+		store_release(word, value);
+		transfer_end(c, slot, 0, true);
+		return err;
+	}
+	k = next_pairs(moves, n, &at, pairs, n);
+	*ret = transfer_end(c, slot, 0, true);
+	host_submit(c, slot, p, k);
+	return 0;
+}
+
+static int check_stream(const struct pair *p, void *stream)
+{
+	if (p->by)
+		return p->by->device->check_stream(p->by->memory.uuid, stream);
+	if (stream)
+		return err_set(EINVAL, "stream is %p: copies from RAM to RAM are of no stream, so it "
+			       "must be NULL", stream);
+	return 0;
+}
+
+/* With both maps held; the holds go over to the transfer, or stay. */
+static int copy(gpc *c, struct map *to, struct map *from, const struct gpc_move *moves, uint32_t n,
+		void *stream, gpc_transfer *ret, bool *ret_over)
+{
+	const struct pair *p;
+	uint32_t slot;
+	int err = pair_get(c, to, from, &p);
+
+	if (!err)
+		err = check_moves(c, p, moves, n);
+	if (!err)
+		err = check_stream(p, stream);
+	if (!err)
+		err = pin_moves(c, p, moves, n);
+	if (!err)
+		err = transfer_begin(c, to, from, &slot);
+	if (err)
+		return err;
+	*ret_over = true;
+	return p->by ? by_device(c, slot, p, moves, n, stream, ret) :
+		       by_threads(c, slot, p, moves, n, ret);
+}
+
+static int copy_pools(gpc *c, const struct gpc_move *first, const struct gpc_move *moves, uint32_t n,
+		      void *stream, gpc_transfer *ret)
+{
+	struct map *to, *from;
+	bool over = false;
+	int err = map_get(c, (uint32_t)GPC_POOL(first->to), &to);
+
+	if (err)
+		return err;
+	err = map_get(c, (uint32_t)GPC_POOL(first->from), &from);
+	if (!err) {
+		err = copy(c, to, from, moves, n, stream, ret, &over);
+		if (!over)
+			map_put(c, from);
+	}
+	if (!over)
+		map_put(c, to);
+	return err;
+}
+
+GPC_EXPORT int gpc_copy(gpc *c, const struct gpc_move *moves, uint32_t n, uint32_t flags, void *stream,
+			gpc_transfer *ret)
+{
+	gpc_transfer name = 0;
+	uint32_t first = n;
+	int err = handle_check(c, true);
+
+	if (err == 0)
+		err = err_flags(flags, 0);
+	if (err == 0 && n && !moves)
+		err = err_set(EINVAL, "moves is NULL, and n is %u", n);
+	if (err == 0)
+		err = check_pools(c, moves, n, &first);
+	if (err < 0)
+		return err;
+	if (first < n)
+		err = copy_pools(c, &moves[first], moves, n, stream, &name);
+	if (ret && (!err || name))
+		*ret = name;
+	return err;
+}

@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* pool_memory.c - requests for pools with memory, and memory that is no more. */
+#include "config.h"
+
+#include "writer/pool_memory.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "segment/files.h"
+#include "segment/lockfile.h"
+
+/* Blocks that go from one to the other have images of one size and one meaning.  A pool without memory
+ * has no images that anybody else could copy. */
+static bool images_fit(const struct wpool *to, const struct shm_pool *rq)
+{
+	return !to->memory || !rq->memory ||
+	       (to->block_bytes == rq->block_bytes &&
+		!memcmp(to->fingerprint, rq->fingerprint, sizeof(to->fingerprint)));
+}
+
+/* Each memory is one pool's.  One that this very command has added may be ending still: its writer died
+ * between READY and the live bit. */
+static bool is_named(struct writer *w, uint64_t memory, uint64_t maker)
+{
+	uint32_t i;
+
+	for (i = 0; i < w->max_pools; i++)
+		if (w->pool[i].state != POOL_FREE && w->pool[i].memory == memory &&
+		    !(w->pool[i].state == POOL_DRAINING && w_pool(w, i)->maker == maker))
+			return true;
+	return false;
+}
+
+int32_t pool_memory_check(struct writer *w, const struct shm_pool *rq, uint64_t maker)
+{
+	if (!rq->memory)
+		return rq->block_bytes ? -EINVAL : 0;
+	if (!rq->block_bytes || rq->backing_size ||
+	    (rq->kind == GPC_VRAM && !(rq->flags & GPC_POOL_OWNED)))
+		return -EINVAL;
+	if (rq->demote_to >= 0 && !images_fit(&w->pool[rq->demote_to], rq))
+		return -EPROTO;
+	return is_named(w, rq->memory, maker) ? -EEXIST : 0;
+}
+
+/* Until its command is answered the maker has the file locked, so nobody sweeps that.  If the maker
+ * lives now, it has had the lock since before READY, and whoever gets the lock later finds the pool.
+ * If it is dead, a sweep may have looked before READY, and may remove the file at any time: the pool goes
+ * with its maker, who can tell nobody its number any more. */
+bool pool_memory_maker_died(struct writer *w, uint32_t peer)
+{
+	return lock_test(w->lock_fd, LOCK_PEER(peer)) == 0;
+}
+
+bool pool_memory_is_lost(struct writer *w, uint64_t memory)
+{
+	char suffix[24], path[SEGMENT_PATH];
+
+	snprintf(suffix, sizeof(suffix), "p%016llx", (unsigned long long)memory);
+	segment_path(&w->seg, suffix, path);
+	return faccessat(AT_FDCWD, path, F_OK, AT_SYMLINK_NOFOLLOW) < 0 && errno == ENOENT;
+}
