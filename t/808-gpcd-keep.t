@@ -13,7 +13,7 @@ is_written()	# REGEX FILE
 pools()	# how many the cache has
 {
 	inspect --json stat kept
-	value 'pools | length'
+	value pools | tr -d '[]'
 }
 
 pools_are()	# N
@@ -48,7 +48,7 @@ refused 'vram-blocks is missing' --device host --block-bytes 64k
 refused 'block-bytes is missing' --device host --vram-blocks 32
 refused 'device is missing' --vram-blocks 32 --block-bytes 64k
 refused 'one --device' --device host --device cuda:0 --vram-blocks 32 --block-bytes 64k
-refused 'pieces.*65536.*7' --device host --vram-blocks 32 --block-bytes 64k --pieces 7
+refused 'pieces: 7 does not divide' --device host --vram-blocks 32 --block-bytes 64k --pieces 7
 refused 'space' --device host --vram-blocks 32 --block-bytes 64k --space 32
 refused 'exclude' --device host --vram-blocks 32 --block-bytes 64k --standby
 refused 'exclude' --device host --vram-blocks 32 --block-bytes 64k --unlink

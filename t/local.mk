@@ -141,6 +141,7 @@ t_scripts = \
 	%reldir%/805-gpcd-fails.t \
 	%reldir%/806-foreign-text.t \
 	%reldir%/807-width.t \
+	%reldir%/808-gpcd-keep.t \
 	%reldir%/810-inspect.t \
 	%reldir%/811-inspect-peers.t \
 	%reldir%/812-inspect-damage.t \

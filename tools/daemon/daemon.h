@@ -36,6 +36,7 @@ struct daemon {
 	bool keep;                   /* own a pool of VRAM, and do not serve */
 	uint64_t block_bytes;        /* of an image; 0: pools have no memory */
 	uint32_t pieces, space;      /* --keep: of its pool ... */
+	bool space_given;
 	int32_t demote_to;           /* ... and where its victims go, or -1 */
 	int ready_fd;                /* --daemonize: the parent waits for one byte here */
 	bool ready, waits, served;   /* waits: for the seat, or did */

@@ -29,12 +29,15 @@ static const struct number {
 
 enum { NUMBERS = sizeof(numbers) / sizeof(numbers[0]) };
 
+#define MOST_BYTES  ((uint64_t)1 << 40)  /* of a block */
+#define MOST_PIECES 65536u               /* of a block */
+
 enum {
 	OPT_NUMBER = 256,            /* + index into numbers */
 	OPT_DEVICE = OPT_NUMBER + NUMBERS,
 	OPT_TICK, OPT_FREE_TARGET, OPT_MODE, OPT_GROUP, OPT_DIR, OPT_LAYOUT, OPT_PIDFILE,
 	OPT_KEEP_TOKENS, OPT_KEEP_DIGESTS, OPT_STANDBY, OPT_FOREGROUND, OPT_DAEMONIZE,
-	OPT_UNLINK, OPT_QUIET,
+	OPT_UNLINK, OPT_QUIET, OPT_KEEP, OPT_BLOCK_BYTES, OPT_PIECES, OPT_SPACE, OPT_DEMOTE_TO,
 };
 
 static const struct option options[] = {
@@ -61,6 +64,11 @@ static const struct option options[] = {
 	{ "daemonize", no_argument, NULL, OPT_DAEMONIZE },
 	{ "unlink", no_argument, NULL, OPT_UNLINK },
 	{ "quiet", no_argument, NULL, OPT_QUIET },
+	{ "keep", no_argument, NULL, OPT_KEEP },
+	{ "block-bytes", required_argument, NULL, OPT_BLOCK_BYTES },
+	{ "pieces", required_argument, NULL, OPT_PIECES },
+	{ "space", required_argument, NULL, OPT_SPACE },
+	{ "demote-to", required_argument, NULL, OPT_DEMOTE_TO },
 	{ "help", no_argument, NULL, 'h' },
 	{ "version", no_argument, NULL, 'V' },
 	{ NULL, 0, NULL, 0 }
@@ -69,6 +77,7 @@ static const struct option options[] = {
 static const struct cli_help help[] = {
 	{ NULL, "Usage: gpcd NAME --block-size N [OPTION]...", NULL },
 	{ NULL, "       gpcd NAME [--standby] [OPTION]...", NULL },
+	{ NULL, "       gpcd NAME --keep --device D --vram-blocks N --block-bytes B [OPTION]...", NULL },
 	{ NULL, "Serve the prefix cache NAME as its writer.  With --block-size it makes the cache\n"
 	  "if there is none; without it the cache must exist.", NULL },
 	{ NULL, "\nThe cache:", NULL },
@@ -92,6 +101,11 @@ static const struct cli_help help[] = {
 	{ "--layout HEX", "fingerprint of model and block layout; who attaches with another one "
 	  "is refused", NULL },
 	{ "--dir DIR", "folder of the cache's files, best on a tmpfs", "/dev/shm" },
+	{ NULL, "\nThe keeper:", NULL },
+	{ "--keep", "own a pool of --vram-blocks of VRAM on --device, and serve nobody", NULL },
+	{ "--pieces K", "pieces of a block, those of one number in a row; divides --block-bytes", "1" },
+	{ "--space S", "space of the pool, 0 to 31", "0" },
+	{ "--demote-to P", "pool that victims move to", "none" },
 	{ NULL, "\nThe process:", NULL },
 	{ "--standby", "if there is a writer, wait until it is gone, then take over", NULL },
 	{ "--foreground", "stay in the foreground, as without --daemonize", NULL },
@@ -223,9 +237,36 @@ static bool set_path(char ret[PATH_MAX], const char *option, const char *path)
 	return false;
 }
 
+static bool set_keep_number(struct daemon *d, int opt, const char *arg)
+{
+	uint64_t n;
+
+	switch (opt) {
+	case OPT_PIECES:
+		if (!cli_count("pieces", arg, 1, MOST_PIECES, &n))
+			return false;
+		d->pieces = (uint32_t)n;
+		return true;
+	case OPT_SPACE:
+		if (!cli_count("space", arg, 0, GPC_MAX_SPACES - 1, &n))
+			return false;
+		d->space = (uint32_t)n;
+		d->space_given = true;
+		return true;
+	default:
+		if (!cli_count("demote-to", arg, 0, GPC_MAX_POOLS - 1, &n))
+			return false;
+		d->demote_to = (int32_t)n;
+		return true;
+	}
+}
+
 static bool set_option(struct daemon *d, int opt, const char *arg)
 {
 	switch (opt) {
+	case OPT_KEEP: d->keep = true; return true;
+	case OPT_BLOCK_BYTES: return cli_count("block-bytes", arg, 1, MOST_BYTES, &d->block_bytes);
+	case OPT_PIECES: case OPT_SPACE: case OPT_DEMOTE_TO: return set_keep_number(d, opt, arg);
 	case OPT_DEVICE: return add_device(d, arg);
 	case OPT_TICK: return set_tick(d, arg);
 	case OPT_FREE_TARGET: return set_free_target(d, arg);
@@ -244,6 +285,34 @@ static bool set_option(struct daemon *d, int opt, const char *arg)
 	default:
 		return set_number(d, (unsigned)(opt - OPT_NUMBER), arg);
 	}
+}
+
+/* -1, or the exit status. */
+static int check_keep(struct daemon *d)
+{
+	if (!d->keep && (d->pieces || d->space_given || d->demote_to >= 0))
+		return cli_usage("--%s: it is for the pool of --keep", d->pieces ? "pieces" :
+				 d->space_given ? "space" : "demote-to");
+	if (!d->keep)
+		return -1;
+	if (d->cfg.block_tokens || d->cfg.max_blocks || d->cfg.ram_blocks || d->cfg.max_peers ||
+	    d->cfg.max_pools || d->cfg.keep_tokens || d->cfg.keep_digests || d->standby ||
+	    d->unlink_at_end)
+		return cli_usage("--keep and options of a cache, --standby and --unlink exclude each "
+				 "other: a keeper makes no cache and serves none");
+	if (!d->devices[0] || strchr(d->devices, ',') || !strcmp(d->devices, "none"))
+		return cli_usage(d->devices[0] ? "--keep wants one --device, not '%s'"
+					       : "--device is missing: which has the VRAM?%s", d->devices);
+	if (!d->cfg.vram_blocks)
+		return cli_usage("--vram-blocks is missing: how many is the pool to have?");
+	if (!d->block_bytes)
+		return cli_usage("--block-bytes is missing: how large is a block?");
+	if (!d->pieces)
+		d->pieces = 1;
+	if (d->block_bytes % d->pieces)
+		return cli_usage("--pieces: %u does not divide --block-bytes %llu", d->pieces,
+				 (unsigned long long)d->block_bytes);
+	return -1;
 }
 
 int options_parse(struct daemon *d, int argc, char **argv)
@@ -268,8 +337,11 @@ int options_parse(struct daemon *d, int argc, char **argv)
 	d->name = argv[optind];
 	if (!cli_name(d->name))
 		return cli_bad_name(d->name);
+	status = check_keep(d);
+	if (status >= 0)
+		return status;
 	d->create = d->cfg.block_tokens != 0;
-	if (!d->create && (d->cfg.max_blocks || d->cfg.vram_blocks || d->cfg.ram_blocks ||
+	if (!d->create && !d->keep && (d->cfg.max_blocks || d->cfg.vram_blocks || d->cfg.ram_blocks ||
 			   d->cfg.max_peers || d->cfg.max_pools || d->cfg.keep_tokens ||
 			   d->cfg.keep_digests || d->devices[0]))
 		return cli_usage("--block-size is missing");
