@@ -151,6 +151,7 @@ t_scripts = \
 	%reldir%/806-foreign-text.t \
 	%reldir%/807-width.t \
 	%reldir%/808-gpcd-memory.t \
+	%reldir%/809-gpcd-keep.t \
 	%reldir%/810-inspect.t \
 	%reldir%/811-inspect-peers.t \
 	%reldir%/812-inspect-damage.t \

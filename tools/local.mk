@@ -16,6 +16,7 @@ show_sources = $(tool_sources) \
 sbin_PROGRAMS += %reldir%/gpcd
 %canon_reldir%_gpcd_SOURCES = $(tool_sources) \
 	%reldir%/daemon/daemon.h \
+	%reldir%/daemon/keep.c \
 	%reldir%/daemon/main.c \
 	%reldir%/daemon/name.c \
 	%reldir%/daemon/options.c \
@@ -140,8 +141,9 @@ endif
 
 # ---- systemd units ----
 
-units = %reldir%/gpcd@.service %reldir%/gpcd-standby@.service
-EXTRA_DIST += %reldir%/daemon/gpcd@.service.in %reldir%/daemon/gpcd-standby@.service.in
+units = %reldir%/gpcd@.service %reldir%/gpcd-standby@.service %reldir%/gpcd-keep@.service
+EXTRA_DIST += %reldir%/daemon/gpcd@.service.in %reldir%/daemon/gpcd-standby@.service.in \
+	%reldir%/daemon/gpcd-keep@.service.in
 if HAVE_UNITDIR
 nodist_systemdsystemunit_DATA = $(units)
 CLEANFILES += $(units)
@@ -153,6 +155,8 @@ make_unit = $(AM_V_GEN)$(MKDIR_P) %reldir% && \
 %reldir%/gpcd@.service: %reldir%/daemon/gpcd@.service.in
 	$(make_unit)
 %reldir%/gpcd-standby@.service: %reldir%/daemon/gpcd-standby@.service.in
+	$(make_unit)
+%reldir%/gpcd-keep@.service: %reldir%/daemon/gpcd-keep@.service.in
 	$(make_unit)
 
 # ---- make demo [TRACE=file] ----

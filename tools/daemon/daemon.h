@@ -4,6 +4,7 @@
  *   main.c      from start to end
  *   options.c   the command line
  *   serve.c     the cache and the writer's seat
+ *   keep.c      a pool of VRAM, without that seat
  *   name.c      whether the cache still has its name
  *   process.c   signals, the background, the pid file, readiness
  *   say.c       messages, and what a service manager hears
@@ -35,6 +36,10 @@ struct daemon {
 	int level;                   /* what the library says up to it is passed on */
 	bool create;                 /* a geometry was given: make it if it is absent */
 	bool standby, background, foreground, quiet, unlink_at_end;
+	bool keep;                   /* own a pool of VRAM, and do not serve */
+	uint32_t pieces, space;      /* --keep: of its pool ... */
+	bool space_given;
+	int32_t demote_to;           /* ... and where its victims go, or -1 */
 	int ready_fd;                /* --daemonize: the parent waits for one byte here */
 	bool ready, waits, served;   /* waits: for the seat, or did */
 	bool made;                   /* the cache was not there before us */
@@ -94,6 +99,11 @@ int serve_take_seat(struct daemon *d, gpc **c);
 /* Until a signal comes, or the name is lost and nobody else is attached. */
 int serve_run(struct daemon *d, gpc *c);
 int serve_remove(struct daemon *d);
+
+/* ---- gpcd-keep.c ---- */
+
+/* Own a pool of VRAM until a signal comes; returns the exit status. */
+int keep(struct daemon *d);
 
 /* ---- gpcd-options.c ---- */
 

@@ -4,7 +4,7 @@
  * Makes the cache or attaches to it, takes the writer's seat, serves until SIGTERM or
  * SIGINT.  The cache stays when gpcd goes (a standby or the next gpcd goes on with it)
  * unless --unlink says otherwise.  "Ready" means: serving, or, as a standby, waiting
- * for the seat. */
+ * for the seat.  With --keep it owns a pool of VRAM instead, and serves nobody. */
 #include "config.h"
 
 #include "tools/daemon/daemon.h"
@@ -57,7 +57,8 @@ static int run(struct daemon *d)
 
 int main(int argc, char **argv)
 {
-	struct daemon d = { .cfg = { .size = sizeof(d.cfg) }, .ready_fd = -1, .pidfile_fd = -1 };
+	struct daemon d = { .cfg = { .size = sizeof(d.cfg) }, .ready_fd = -1, .pidfile_fd = -1,
+			    .demote_to = -1 };
 	int status;
 
 	cli_init("gpcd");
@@ -68,5 +69,5 @@ int main(int argc, char **argv)
 		return status;
 	process_catch_signals();
 	say_level(&d);
-	return run(&d);
+	return d.keep ? keep(&d) : run(&d);
 }

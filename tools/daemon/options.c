@@ -29,12 +29,16 @@ static const struct number {
 
 enum { NUMBERS = sizeof(numbers) / sizeof(numbers[0]) };
 
+#define MOST_BYTES  ((uint64_t)1 << 40)  /* of a block */
+#define MOST_PIECES 65536u               /* of a block */
+
 enum {
 	OPT_NUMBER = 256,            /* + index into numbers */
 	OPT_DEVICE = OPT_NUMBER + NUMBERS,
 	OPT_TICK, OPT_FREE_TARGET, OPT_MODE, OPT_GROUP, OPT_DIR, OPT_LAYOUT, OPT_PIDFILE,
 	OPT_KEEP_TOKENS, OPT_KEEP_DIGESTS, OPT_STANDBY, OPT_FOREGROUND, OPT_DAEMONIZE,
-	OPT_UNLINK, OPT_QUIET, OPT_BLOCK_BYTES, OPT_NUMA, OPT_HUGE_DIR,
+	OPT_UNLINK, OPT_QUIET, OPT_BLOCK_BYTES, OPT_NUMA, OPT_HUGE_DIR, OPT_KEEP, OPT_PIECES,
+	OPT_SPACE, OPT_DEMOTE_TO,
 };
 
 static const struct option options[] = {
@@ -64,6 +68,10 @@ static const struct option options[] = {
 	{ "daemonize", no_argument, NULL, OPT_DAEMONIZE },
 	{ "unlink", no_argument, NULL, OPT_UNLINK },
 	{ "quiet", no_argument, NULL, OPT_QUIET },
+	{ "keep", no_argument, NULL, OPT_KEEP },
+	{ "pieces", required_argument, NULL, OPT_PIECES },
+	{ "space", required_argument, NULL, OPT_SPACE },
+	{ "demote-to", required_argument, NULL, OPT_DEMOTE_TO },
 	{ "help", no_argument, NULL, 'h' },
 	{ "version", no_argument, NULL, 'V' },
 	{ NULL, 0, NULL, 0 }
@@ -72,6 +80,7 @@ static const struct option options[] = {
 static const struct cli_help help[] = {
 	{ NULL, "Usage: gpcd NAME --block-size N [OPTION]...", NULL },
 	{ NULL, "       gpcd NAME [--standby] [OPTION]...", NULL },
+	{ NULL, "       gpcd NAME --keep --device D --vram-blocks N --block-bytes B [OPTION]...", NULL },
 	{ NULL, "Serve the prefix cache NAME as its writer.  With --block-size it makes the cache\n"
 	  "if there is none; without it the cache must exist.", NULL },
 	{ NULL, "\nThe cache:", NULL },
@@ -81,7 +90,7 @@ static const struct cli_help help[] = {
 	{ "--vram-blocks N", "make pool 0, of N blocks of VRAM; at most 16M", "0" },
 	{ "--ram-blocks N", "make pool 1, of N blocks of RAM, which pool 0 demotes to; at most 16M",
 	  "0" },
-	{ "--block-bytes B", "give the RAM pool memory of its own, B bytes a block; at most 1024G", NULL },
+	{ "--block-bytes B", "give the RAM pool memory of its own, B bytes a block; with --keep that of its pool", NULL },
 	{ "--numa POLICY", "of that memory: default, interleave or bind, the last two with :NODES, as in bind:0,2-3",
 	  "default" },
 	{ "--huge-dir DIR", "folder of a hugetlbfs for that memory", "beside the cache's files" },
@@ -99,6 +108,11 @@ static const struct cli_help help[] = {
 	{ "--layout HEX", "fingerprint of model and block layout; who attaches with another one "
 	  "is refused", NULL },
 	{ "--dir DIR", "folder of the cache's files, best on a tmpfs", "/dev/shm" },
+	{ NULL, "\nThe keeper:", NULL },
+	{ "--keep", "own a pool of --vram-blocks of VRAM on --device, and serve nobody", NULL },
+	{ "--pieces K", "pieces of a block, those of one number in a row; divides --block-bytes", "1" },
+	{ "--space S", "space of the pool, 0 to 31", "0" },
+	{ "--demote-to P", "pool that victims move to", "none" },
 	{ NULL, "\nThe process:", NULL },
 	{ "--standby", "if there is a writer, wait until it is gone, then take over", NULL },
 	{ "--foreground", "stay in the foreground, as without --daemonize", NULL },
@@ -274,9 +288,35 @@ static bool set_path(char ret[PATH_MAX], const char *option, const char *path)
 	return false;
 }
 
+static bool set_keep_number(struct daemon *d, int opt, const char *arg)
+{
+	uint64_t n;
+
+	switch (opt) {
+	case OPT_PIECES:
+		if (!cli_count("pieces", arg, 1, MOST_PIECES, &n))
+			return false;
+		d->pieces = (uint32_t)n;
+		return true;
+	case OPT_SPACE:
+		if (!cli_count("space", arg, 0, GPC_MAX_SPACES - 1, &n))
+			return false;
+		d->space = (uint32_t)n;
+		d->space_given = true;
+		return true;
+	default:
+		if (!cli_count("demote-to", arg, 0, GPC_MAX_POOLS - 1, &n))
+			return false;
+		d->demote_to = (int32_t)n;
+		return true;
+	}
+}
+
 static bool set_option(struct daemon *d, int opt, const char *arg)
 {
 	switch (opt) {
+	case OPT_KEEP: d->keep = true; return true;
+	case OPT_PIECES: case OPT_SPACE: case OPT_DEMOTE_TO: return set_keep_number(d, opt, arg);
 	case OPT_DEVICE: return add_device(d, arg);
 	case OPT_TICK: return set_tick(d, arg);
 	case OPT_FREE_TARGET: return set_free_target(d, arg);
@@ -286,7 +326,7 @@ static bool set_option(struct daemon *d, int opt, const char *arg)
 	case OPT_DIR: return set_path(d->dir, "dir", arg);
 	case OPT_PIDFILE: return set_path(d->pidfile, "pidfile", arg);
 	case OPT_BLOCK_BYTES:
-		return cli_count("block-bytes", arg, 1, UINT64_C(1) << 40, &d->memory.block_bytes);
+		return cli_count("block-bytes", arg, 1, MOST_BYTES, &d->memory.block_bytes);
 	case OPT_NUMA: return set_numa(d, arg);
 	case OPT_HUGE_DIR: return set_path(d->huge_dir, "huge-dir", arg);
 	case OPT_KEEP_TOKENS: d->cfg.keep_tokens = 1; return true;
@@ -318,6 +358,34 @@ static int check_cache(struct daemon *d)
 	return 0;
 }
 
+/* -1, or the exit status. */
+static int check_keep(struct daemon *d)
+{
+	if (!d->keep && (d->pieces || d->space_given || d->demote_to >= 0))
+		return cli_usage("--%s: it is for the pool of --keep", d->pieces ? "pieces" :
+				 d->space_given ? "space" : "demote-to");
+	if (!d->keep)
+		return -1;
+	if (d->cfg.block_tokens || d->cfg.max_blocks || d->cfg.ram_blocks || d->cfg.max_peers ||
+	    d->cfg.max_pools || d->cfg.keep_tokens || d->cfg.keep_digests || d->standby ||
+	    d->unlink_at_end || d->memory.numa || d->huge_dir[0])
+		return cli_usage("--keep and options of a cache, --standby and --unlink exclude each "
+				 "other: a keeper makes no cache and serves none");
+	if (!d->devices[0] || strchr(d->devices, ',') || !strcmp(d->devices, "none"))
+		return cli_usage(d->devices[0] ? "--keep wants one --device, not '%s'"
+					       : "--device is missing: which has the VRAM?%s", d->devices);
+	if (!d->cfg.vram_blocks)
+		return cli_usage("--vram-blocks is missing: how many is the pool to have?");
+	if (!d->memory.block_bytes)
+		return cli_usage("--block-bytes is missing: how large is a block?");
+	if (!d->pieces)
+		d->pieces = 1;
+	if (d->memory.block_bytes % d->pieces)
+		return cli_usage("--pieces: %u does not divide --block-bytes %llu", d->pieces,
+				 (unsigned long long)d->memory.block_bytes);
+	return -1;
+}
+
 int options_parse(struct daemon *d, int argc, char **argv)
 {
 	int opt, status = 0;
@@ -340,6 +408,9 @@ int options_parse(struct daemon *d, int argc, char **argv)
 	d->name = argv[optind];
 	if (!cli_name(d->name))
 		return cli_bad_name(d->name);
-	status = check_cache(d);
+	status = check_keep(d);
+	if (status >= 0)
+		return status;
+	status = d->keep ? 0 : check_cache(d);
 	return status ? status : -1;
 }

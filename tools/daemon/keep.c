@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The keeper: a process that owns a pool of VRAM, and does nothing else.
+ *
+ * Memory of a GPU goes with the process that allocated it.  Workers restart, writers are replaced,
+ * and neither should take the blocks along; so a process that has no other work, and no
+ * writer's seat, owns them.  When it ends its pool goes in one step, as any owner's does.
+ * The next keeper allocates when all processes have let go of the old memory. */
+#include "config.h"
+
+#include "tools/daemon/daemon.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+
+enum {
+	CACHE_MS = 10000,            /* for the cache and a seat to appear */
+	MAKE_MS = 30000,             /* for a writer, and for the old memory to be let go */
+	LOOK_MS = 1000,              /* between two looks at the pool */
+};
+
+/* Pieces at equal distances, as an engine with one tensor for each layer has them: piece j of all
+ * slots, then piece j + 1. */
+static void lay_out(const struct daemon *d, struct gpc_run *run)
+{
+	uint64_t piece = d->memory.block_bytes / d->pieces;
+
+	*run = (struct gpc_run){ .count = d->pieces, .bytes = piece, .slot_stride = piece,
+				 .run_stride = piece * d->cfg.vram_blocks };
+}
+
+static int keep_make(const struct daemon *d, gpc *c, struct gpc_pool *p)
+{
+	struct gpc_run run;
+	struct gpc_memory m = { .size = sizeof(m), .nruns = 1, .runs = &run,
+				.block_bytes = d->memory.block_bytes, .device = d->devices };
+	int r;
+
+	lay_out(d, &run);
+	*p = (struct gpc_pool){ .size = sizeof(*p), .kind = GPC_VRAM, .flags = GPC_POOL_OWNED,
+				.space = d->space, .blocks = d->cfg.vram_blocks,
+				.demote_to = d->demote_to };
+	memcpy(m.fingerprint, d->cfg.layout, sizeof(m.fingerprint));
+	r = gpc_pool_make(c, p, &m, MAKE_MS);
+	if (r < 0)
+		say(LOG_ERR, "%s: cannot make a pool on %s: %s", d->name, d->devices,
+		    cli_gpc_text(r));
+	return r < 0 ? EXIT_RUNTIME : 0;
+}
+
+/* Somebody may have removed the pool, and another one may have its number. */
+static bool is_there(const struct daemon *d, gpc *c, const struct gpc_pool *p)
+{
+	struct gpc_pool now = { .size = sizeof(now) };
+	int r = gpc_pool_get(c, p->number, &now);
+
+	if (r >= 0 && now.memory == p->memory)
+		return true;
+	say(LOG_ERR, "%s: pool %d was removed: its memory goes with this process", d->name,
+	    p->number);
+	return false;
+}
+
+static void wait_for_signal(void)
+{
+	sigset_t ends, before;
+	struct timespec t = { .tv_sec = LOOK_MS / 1000 };
+
+	sigemptyset(&ends);
+	sigaddset(&ends, SIGTERM);
+	sigaddset(&ends, SIGINT);
+	sigaddset(&ends, SIGHUP);
+	sigprocmask(SIG_BLOCK, &ends, &before);
+	if (!process_stopping)
+		ppoll(NULL, 0, &t, &before);
+	sigprocmask(SIG_SETMASK, &before, NULL);
+}
+
+static int keep_run(struct daemon *d, gpc *c, const struct gpc_pool *p)
+{
+	char status[128];
+
+	snprintf(status, sizeof(status), "keeping pool %d, %u blocks of %llu bytes on %s",
+		 p->number, p->blocks, (unsigned long long)d->memory.block_bytes, d->devices);
+	if (process_ready(d, status))
+		return EXIT_RUNTIME;
+	while (!process_stopping) {
+		wait_for_signal();
+		if (process_stopping)
+			break;
+		if (!is_there(d, c, p))
+			return EXIT_RUNTIME;
+		if (name_is_lost(d)) {
+			say(LOG_ERR, "%s: the cache has lost its name, so nobody can come to the "
+			    "pool", d->name);
+			return EXIT_RUNTIME;
+		}
+	}
+	return 0;
+}
+
+int keep(struct daemon *d)
+{
+	struct gpc_attach_options opt = {
+		.size = sizeof(opt), .dir = d->dir[0] ? d->dir : NULL, .label = "gpcd keep",
+		.timeout_ms = CACHE_MS, .log = say_library, .log_arg = d,
+	};
+	struct gpc_pool pool;
+	gpc *c = NULL;
+	int status = d->pidfile[0] ? process_take_pidfile(d) : 0, r;
+
+	if (status == EXIT_PIDFILE_TAKEN)
+		return process_pidfile_taken(d);
+	if (status)
+		return status;
+	memcpy(opt.layout, d->cfg.layout, sizeof(opt.layout));
+	r = gpc_attach(d->name, &opt, 0, &c);
+	if (r < 0) {
+		say(LOG_ERR, "%s: %s", d->name, cli_gpc_text(r));
+		status = EXIT_RUNTIME;
+	} else {
+		status = keep_make(d, c, &pool);
+	}
+	if (!status)
+		status = keep_run(d, c, &pool);
+	say_notify("STOPPING=1\nSTATUS=leaving");
+	gpc_close(c);
+	process_remove_pidfile(d);
+	if (!d->quiet && !status)
+		say(LOG_INFO, "%s: ended by %s, its pool goes", d->name, process_end());
+	return status;
+}
