@@ -19,7 +19,7 @@ serve_ram()	# NAME OPTION...: until it serves; $pid
 {
 	label=$1
 	shift
-	start "$label" gpcd "$label" --dir "$shm" --block-size 16 "$@"
+	start "$label" gpcd "$label" --dir "$shm" --max-peers 4 --block-size 16 "$@"
 	until_ok serves "$label" || diag "$(cat "$tmp/$label.err")"
 }
 
@@ -38,32 +38,32 @@ stop()
 
 while read -r bytes; do
 	refuses 2 "--block-bytes: $bytes is out of range" \
-		gpcd "$cache" --dir "$shm" --block-size 16 --ram-blocks 8 --block-bytes "$bytes"
+		gpcd "$cache" --dir "$shm" --max-peers 4 --block-size 16 --ram-blocks 8 --block-bytes "$bytes"
 done <<-END
 	0
 	1025G
 END
 refuses 2 "--block-bytes: 'many' is not a number" \
-	gpcd "$cache" --dir "$shm" --block-size 16 --ram-blocks 8 --block-bytes many
+	gpcd "$cache" --dir "$shm" --max-peers 4 --block-size 16 --ram-blocks 8 --block-bytes many
 refuses 2 '--block-bytes: --ram-blocks is missing' \
-	gpcd "$cache" --dir "$shm" --block-size 16 --block-bytes 4k
+	gpcd "$cache" --dir "$shm" --max-peers 4 --block-size 16 --block-bytes 4k
 refuses 2 '--block-bytes: --ram-blocks is missing' \
-	gpcd "$cache" --dir "$shm" --block-size 16 --vram-blocks 8 --block-bytes 4k
+	gpcd "$cache" --dir "$shm" --max-peers 4 --block-size 16 --vram-blocks 8 --block-bytes 4k
 refuses 2 '--numa: --block-bytes is missing' \
-	gpcd "$cache" --dir "$shm" --block-size 16 --ram-blocks 8 --numa bind
+	gpcd "$cache" --dir "$shm" --max-peers 4 --block-size 16 --ram-blocks 8 --numa bind
 refuses 2 '--huge-dir: --block-bytes is missing' \
-	gpcd "$cache" --dir "$shm" --block-size 16 --ram-blocks 8 --huge-dir "$shm"
+	gpcd "$cache" --dir "$shm" --max-peers 4 --block-size 16 --ram-blocks 8 --huge-dir "$shm"
 for policy in '' none bin bind: bind:a bind:0, bind:0- bind:1-0 bind:64 bind:0-64 bind:0:1 \
 	default:0 interleave:-1 BIND 'bind: 0' bind:0-1-2; do
 	refuses 2 "--numa: '$policy' is not default, interleave, bind" \
-		gpcd "$cache" --dir "$shm" --block-size 16 --ram-blocks 8 --block-bytes 4k --numa "$policy"
+		gpcd "$cache" --dir "$shm" --max-peers 4 --block-size 16 --ram-blocks 8 --block-bytes 4k --numa "$policy"
 done
 refuses 2 '--numa: the set of nodes is 0x8000000000000000: it must be within 0x' \
-	gpcd "$cache" --dir "$shm" --block-size 16 --ram-blocks 8 --block-bytes 4k --numa bind:63
+	gpcd "$cache" --dir "$shm" --max-peers 4 --block-size 16 --ram-blocks 8 --block-bytes 4k --numa bind:63
 refuses 2 "--huge-dir is $shm: it must be a folder of a hugetlbfs" \
-	gpcd "$cache" --dir "$shm" --block-size 16 --ram-blocks 8 --block-bytes 4k --huge-dir "$shm"
+	gpcd "$cache" --dir "$shm" --max-peers 4 --block-size 16 --ram-blocks 8 --block-bytes 4k --huge-dir "$shm"
 refuses 1 "$cache: $cache: the memory of a pool needs [0-9]+ bytes .* [0-9]+ bytes are missing" \
-	gpcd "$cache" --dir "$shm" --block-size 16 --ram-blocks 8 --block-bytes 1024G
+	gpcd "$cache" --dir "$shm" --max-peers 4 --block-size 16 --ram-blocks 8 --block-bytes 1024G
 is "$(ls "$shm")" '' "nothing is left of all these"
 
 # ---- made ----
@@ -84,7 +84,7 @@ ok $? "a second gpcd goes on with it"
 is "$(memory one)" "$file" "and makes no other"
 stop
 refuses 1 'one exists, but with --block-bytes 65536, not 4096' \
-	gpcd one --dir "$shm" --block-size 16 --vram-blocks 4 --ram-blocks 8 --block-bytes 4k
+	gpcd one --dir "$shm" --max-peers 4 --block-size 16 --vram-blocks 4 --ram-blocks 8 --block-bytes 4k
 inspect rm one
 is "$(ls "$shm")" '' "gpc-inspect rm removes it"
 
@@ -94,7 +94,7 @@ for policy in default interleave bind interleave:0 bind:0; do
 		continue
 	fi
 	name=numa-${policy%:*}
-	start "$name" gpcd "$name" --dir "$shm" --block-size 16 --ram-blocks 8 --block-bytes 4k \
+	start "$name" gpcd "$name" --dir "$shm" --max-peers 4 --block-size 16 --ram-blocks 8 --block-bytes 4k \
 		--numa "$policy" --quiet --unlink
 	until_ok is_there_or_gone "$name"
 	if grep -q 'Operation not permitted' "$tmp/$name.err"; then

@@ -431,7 +431,7 @@ gpu-tests: $(t_gpu_programs) bench-gpu-programs
 	rm -rf $@ && $(MKDIR_P) $@/lib
 	cp $(t_gpu_programs) $@
 	cp $(srcdir)/%reldir%/gpu/check $(srcdir)/%reldir%/gpu/makefile $@
-	ldd $(t_gpu_programs) | awk '/liburcu/ { print $$3 }' | sort -u | \
+	ldd $(t_gpu_programs) | awk '/liburcu|libnuma/ { print $$3 }' | sort -u | \
 		while read -r so; do cp "$$so" $@/lib || exit; done
 check-gpu: gpu-tests
 	@sh gpu-tests/check

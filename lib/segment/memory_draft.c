@@ -2,14 +2,12 @@
 /* memory_draft.c - what a caller wants a pool's RAM to be, checked, before there is a file. */
 #include "config.h"
 
-#include "segment/memory.h"
+#include "segment/memory_file.h"
 
 #include <errno.h>
 #include <string.h>
 
 #include "base/err.h"
-
-#define MOST_BYTES ((uint64_t)1 << 62)   /* of all images, as memory_check_runs() has it */
 
 static bool is_zero(const uint8_t *p, size_t n)
 {
@@ -29,7 +27,7 @@ static int check_fields(const struct gpc_memory *w, uint32_t slots)
 	if (w->nruns && !w->runs)
 		return err_set(EINVAL, "runs is NULL, and nruns is %u: it must be that many runs",
 			       w->nruns);
-	if (!w->nruns && (err = err_range("block_bytes", w->block_bytes, 1, MOST_BYTES / slots)) < 0)
+	if (!w->nruns && (err = err_range("block_bytes", w->block_bytes, 1, MEMORY_BYTES / slots)) < 0)
 		return err;
 	if (w->parts)
 		return err_set(EINVAL, "parts is %u: RAM is one file, so it must be 0", w->parts);
@@ -53,6 +51,16 @@ static void take_runs(const struct gpc_memory *w, struct memory *m)
 			.bytes = w->runs[i].bytes, .offset = w->runs[i].offset,
 			.slot_stride = w->runs[i].slot_stride, .run_stride = w->runs[i].run_stride,
 		};
+}
+
+/* Now, and again when the file is made: what is wrong is said before anything is made at all. */
+static int check_pages(const struct memory_pages *p)
+{
+	uint32_t numa, unit;
+	uint64_t nodes;
+
+	return memory_check_pages(p, p->huge_dir && *p->huge_dir ? p->huge_dir : "/", &numa, &nodes,
+				  &unit);
 }
 
 int memory_draft(const struct gpc_memory *want, uint32_t slots, const uint8_t layout[32],
@@ -82,5 +90,5 @@ int memory_draft(const struct gpc_memory *want, uint32_t slots, const uint8_t la
 		.numa = w.numa, .nodes = w.nodes, .threads = w.threads, .huge_dir = w.huge_dir,
 		.progress = w.progress, .progress_arg = w.progress_arg,
 	};
-	return 0;
+	return check_pages(ret_pages);
 }

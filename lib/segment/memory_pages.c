@@ -289,7 +289,7 @@ int memory_check_pages(const struct memory_pages *p, const char *folder, uint32_
 	    (err = check_nodes(p->numa, p->nodes, ret_nodes)) < 0)
 		return err;
 	if (statfs(folder, &fs))
-		return err_sys(0, "%s", folder);
+		return err_sys(0, "%s%s", p->huge_dir ? "huge_dir " : "", folder);
 	if (p->huge_dir && *p->huge_dir && fs.f_type != HUGETLBFS_MAGIC)
 		return err_set(EINVAL, "huge_dir is %s: it must be a folder of a hugetlbfs",
 			       p->huge_dir);

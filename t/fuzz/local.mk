@@ -38,7 +38,7 @@ check_LTLIBRARIES = %reldir%/libgpc-fuzz.la
 %canon_reldir%_libgpc_fuzz_la_SOURCES = $(lib_gpc_sources) %reldir%/virtual.c
 %canon_reldir%_libgpc_fuzz_la_CPPFLAGS = $(AM_CPPFLAGS) $(fuzz_names)
 %canon_reldir%_libgpc_fuzz_la_CFLAGS = $(fuzz_cflags)
-%canon_reldir%_libgpc_fuzz_la_LIBADD = $(kernel_objects) $(URCU_LIBS) $(CUDA_LIBS)
+%canon_reldir%_libgpc_fuzz_la_LIBADD = $(kernel_objects) $(URCU_LIBS) $(NUMA_LIBS) $(CUDA_LIBS)
 %canon_reldir%_libgpc_fuzz_la_DEPENDENCIES = $(kernel_objects)
 
 %canon_reldir%_ring_t_CPPFLAGS = $(fuzz_cppflags)
@@ -69,7 +69,7 @@ HARNESSES = ring segment tools trace
 fuzz: all $(fuzz_programs)
 	@CLANG='$(CLANG)' SECONDS_EACH='$(SECONDS)' RUNS='$(RUNS)' \
 	FLAGS='-I. $(fuzz_cppflags) -std=gnu11 -pthread' NAMES='$(fuzz_names)' \
-	LIBRARIES='$(kernel_objects:.lo=.o) $(URCU_LIBS) $(JANSSON_LIBS) $(CUDA_LIBS)' \
+	LIBRARIES='$(kernel_objects:.lo=.o) $(URCU_LIBS) $(NUMA_LIBS) $(JANSSON_LIBS) $(CUDA_LIBS)' \
 	SOURCES='$(filter-out %.h,$(lib_gpc_sources))' \
 	TOOL_SOURCES='$(filter-out %.h,$(tools_gpc_inspect_SOURCES))' \
 	$(SHELL) $(srcdir)/%reldir%/libfuzzer $(srcdir) $(HARNESSES)
