@@ -3,7 +3,7 @@
  * names it, and of the pool's end, and so does the next one in its takeover; the owner of VRAM dies
  * while others have it mapped.  When all is quiet, each file is a pool's, and each pool has its file.
  *
- *   GPC_T_ROUNDS=1    each store, not each fourth one */
+ *   GPC_T_ROUNDS=1    each store, not each sixth one */
 #include "t/lib/memory_files.h"
 #include "t/lib/dies.h"
 
@@ -275,7 +275,7 @@ static bool add_round(uint32_t kind, uint64_t n, uint64_t next, bool *died, int 
 
 static void test_writer(uint32_t kind, uint64_t first, const char *what)
 {
-	uint64_t n, step_by = getenv("GPC_T_ROUNDS") ? 1 : 4;
+	uint64_t n, step_by = getenv("GPC_T_ROUNDS") ? 1 : 6;
 	bool adds = true, ends = true, good = true;
 	int pool = -1;
 
@@ -391,7 +391,7 @@ static int body(void)
 	test_maker(GPC_VRAM, "VRAM");
 	test_dead_maker();
 	test_writer(GPC_RAM, 1, "RAM");
-	test_writer(GPC_VRAM, 3, "VRAM");
+	test_writer(GPC_VRAM, 4, "VRAM");
 	test_owner();
 	return done_testing();
 }
