@@ -39,8 +39,12 @@ dist_man_MANS += \
 	%reldir%/gpc_pool_available.3 \
 	%reldir%/gpc_pool_clear.3 \
 	%reldir%/gpc_pool_get.3 \
+	%reldir%/gpc_pool_lend.3 \
+	%reldir%/gpc_pool_make.3 \
 	%reldir%/gpc_pool_map.3 \
+	%reldir%/gpc_pool_memory_get.3 \
 	%reldir%/gpc_pool_pin.3 \
+	%reldir%/gpc_pool_runs.3 \
 	%reldir%/gpc_pool_unmap.3 \
 	%reldir%/gpc_promote.3 \
 	%reldir%/gpc_publish.3 \

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "memory/make.h"
 #include "peer/refuse.h"
 
 /* ---- is it current? ---- */
@@ -232,6 +233,7 @@ int map_get(gpc *c, uint32_t pool, struct map **ret)
 
 	if (err)
 		return err;
+	make_settle(c);
 	pthread_mutex_lock(&c->maps->lock);
 	err = get_locked(c, pool, as_transfer, &m);
 	if (!err && (err = check_parts(m)) != 0)
@@ -269,14 +271,18 @@ static struct map *take_unused(gpc *c)
 void map_free_list(gpc *c, struct map *m)
 {
 	struct map *next;
+	bool last = false;               /* user of VRAM: its file is garbage then */
 
 	for (; m; m = next) {
 		next = m->next;
+		last |= m->memory.kind == GPC_VRAM && !is_current(c, m);
 		if (c->maps->forget)
 			c->maps->forget(c, m);
 		log_say(&c->log, LOG_DEBUG, "the memory of pool %u is unmapped", m->pool);
 		map_free(c, m);
 	}
+	if (last)
+		memory_sweep(&c->seg);
 }
 
 void map_put(gpc *c, struct map *m)
@@ -404,6 +410,7 @@ GPC_EXPORT int gpc_pool_map(gpc *c, int pool, uint32_t part, void **base, uint64
 		err = err_set(EINVAL, "%s is NULL", base ? "bytes" : "base");
 	if (err < 0)
 		return err;
+	make_settle(c);                  /* it may be our own, of a call that got no answer */
 	pthread_mutex_lock(&c->maps->lock);
 	err = caller_get(c, (uint32_t)pool, part, &m);
 	if (err == 0) {

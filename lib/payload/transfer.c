@@ -391,6 +391,7 @@ void transfer_free(gpc *c)
 
 	if (!t)
 		return;
+	map_watch(c, NULL, NULL);        /* maps outlive what was planned for them */
 	host_stop(t);
 	if (t->words_by)
 		t->words_by->unpin(seg_transfer(&c->seg, c->peer));
