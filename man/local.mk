@@ -41,7 +41,9 @@ dist_man_MANS += \
 	%reldir%/gpc_pool_get.3 \
 	%reldir%/gpc_pool_lend.3 \
 	%reldir%/gpc_pool_make.3 \
+	%reldir%/gpc_pool_map.3 \
 	%reldir%/gpc_pool_memory_get.3 \
+	%reldir%/gpc_pool_pin.3 \
 	%reldir%/gpc_pool_runs.3 \
 	%reldir%/gpc_pool_map.3 \
 	%reldir%/gpc_pool_pin.3 \
