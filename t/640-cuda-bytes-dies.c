@@ -55,7 +55,7 @@ static int maker(int me)
 	crew_open(GATE_DEAD);
 	for (;;)
 		pause();
-	return me;
+	return 0;
 }
 
 static int importer(int me)
@@ -82,7 +82,7 @@ static int importer(int me)
 	find(base, 0x33, page->part.bytes, "written after the maker's death");
 	B->unmap(memory);
 	must_cuda(cudaDeviceSynchronize());
-	return me;
+	return 0;
 }
 
 static int newcomer(int me)
@@ -92,7 +92,7 @@ static int newcomer(int me)
 	must_be(B->map(uuid(), &page->part, &memory, &base), -ESTALE);
 	must_cuda(cudaDeviceSynchronize());
 	must_cuda(cudaGetLastError());
-	return me;
+	return 0;
 }
 
 /* Allocations of an engine: the middle of a large one, a small one, and those nobody can open. */
@@ -129,7 +129,7 @@ static int lender(int me)
 	crew_wait(GATE_MAPPED, 3);
 	must_cuda(cudaFree(big));
 	must_be(B->map(uuid(), &page->part, &memory, &base), -ESTALE);
-	return me;
+	return 0;
 }
 
 static int borrower(int me)
@@ -145,7 +145,7 @@ static int borrower(int me)
 		B->unmap(memory);
 		crew_open(GATE_MAPPED);
 	}
-	return me;
+	return 0;
 }
 
 static void processes(void)
@@ -195,7 +195,7 @@ static int copier(int me)
 		e = cudaStreamSynchronize(stream);
 		need(e == cudaSuccess, "copies: %s", cudaGetErrorString(e));
 	}
-	return me;
+	return 0;
 }
 
 static uint64_t now_ns(void)
@@ -289,7 +289,7 @@ static int keeper(int me)
 		r++;
 	}
 	B->unmap(memory);
-	return me;
+	return 0;
 }
 
 /* By turns: an engine's kernel that fills, our kernel that copies blocks, copies from the host. */
@@ -326,7 +326,7 @@ static int storer(int me)
 		crew_open(GATE_READY);
 		must_cuda(cudaStreamSynchronize(stream));
 	}
-	return me;
+	return 0;
 }
 
 static void kill_storers(int rounds)
