@@ -391,11 +391,11 @@ static void hold(void *arg, uint64_t done, uint64_t bytes)
 /* Others, while a creator touches its memory for more than two seconds. */
 static void test_waiting(void)
 {
-	struct gpc_attach_options opt = { .size = sizeof(opt), .timeout_ms = 20000 };
+	struct gpc_attach_options opt = { .size = sizeof(opt), .timeout_ms = 20000, .dir = cache_dir };
 	struct gpc_config cfg = config();
 	int go[2], status;
 	gpc *c = NULL;
-	pid_t pid;
+	pid_t pid, waiter;
 	char byte;
 
 	if (pipe(seen.gate) || pipe(go))
@@ -409,6 +409,14 @@ static void test_waiting(void)
 	}
 	if (read(seen.gate[0], &byte, 1) != 1)
 		bail("no creator");
+	waiter = fork();
+	if (!waiter) {                   /* its first try ends before ours */
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		_exit(write(seen.gate[1], "", 1) != 1 ||
+		      gpc_create(NAME, &cfg, &opt, GPC_IF_ABSENT, &c) != 0);
+	}
+	if (read(seen.gate[0], &byte, 1) != 1)
+		bail("nobody waits");
 	refused(gpc_attach(NAME, &(struct gpc_attach_options){ .size = sizeof(opt),
 			   .dir = cache_dir }, 0, &c), ENOENT, "no cache while its memory is made");
 	is_int(gpc_create(NAME, &cfg, NULL, GPC_IF_ABSENT, &c), -EAGAIN, "a creator without timeout: %s",
@@ -416,12 +424,12 @@ static void test_waiting(void)
 	is_int(files(NAME ".p"), 1, "has made no memory of its own");
 	if (write(go[1], "", 1) != 1)
 		bail("no gate");
-	opt.dir = cache_dir;
-	is_int(gpc_create(NAME, &cfg, &opt, GPC_IF_ABSENT, &c), 0, "one with a timeout waits for it");
+	waitpid(waiter, &status, 0);
+	is_int(status, 0, "one with a timeout waits for it");
 	is_int(files(NAME ".p"), 1, "and shares its memory");
 	waitpid(pid, &status, 0);
 	is_int(status, 0, "which the first one made");
-	end(c);
+	must(gpc_unlink(NAME, cache_dir));
 }
 
 /* A creator that waits goes on where the one before it died. */
