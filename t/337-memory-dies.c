@@ -147,6 +147,24 @@ static void test_maker(uint32_t kind, const char *what)
 	cache_end(c);
 }
 
+/* ---- left behind ---- */
+
+static void test_orphan(void)
+{
+	struct memory m = { .kind = GPC_RAM, .slots = BLOCKS, .nruns = 1, .nparts = 1,
+			    .block_bytes = BLOCK, .images_bytes = BLOCK * BLOCKS,
+			    .run = { { .count = 1, .bytes = BLOCK, .slot_stride = BLOCK } } };
+
+	c = new_cache();
+	must(gpc_writer_drop(c));
+	must(memory_make(&c->seg, &m, NULL));
+	memory_close(&m);
+	is_int(memory_files(), 1, "a file that nobody has any more");
+	must(gpc_writer_take(c, 0, 0));
+	ok(memory_files_come_to(c, 0), "goes with the next takeover");
+	cache_end(c);
+}
+
 /* ---- dead before its command is run ---- */
 
 /* Its last store shows the command, and no writer has seen that it is dead. */
@@ -389,6 +407,7 @@ static int body(void)
 	cache_thread = false;
 	test_maker(GPC_RAM, "RAM");
 	test_maker(GPC_VRAM, "VRAM");
+	test_orphan();
 	test_dead_maker();
 	test_writer(GPC_RAM, 1, "RAM");
 	test_writer(GPC_VRAM, 4, "VRAM");
