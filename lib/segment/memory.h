@@ -86,6 +86,8 @@ int memory_remove(const struct segment *s, uint64_t number);
 /* Remove every file of this cache that no pool names, as above.  Anybody who may write there.  Where
  * s is not open (segment_create), there is no index, hence no pool. */
 void memory_sweep(const struct segment *s);
+/* Is there a file that no pool names?  A sweep would look at it, whoever has it. */
+bool memory_find_unnamed(const struct segment *s);
 /* Is a file of VRAM of this device, which no pool names any more, still locked as used?  Then
  * somebody has that memory mapped: 1; else 0. */
 int memory_find_used(const struct segment *s, const uint8_t uuid[16]);

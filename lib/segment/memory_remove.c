@@ -168,6 +168,24 @@ void memory_sweep(const struct segment *s)
 
 /* ---- who has it still? ---- */
 
+static int find_unnamed(const struct segment *s, const char *suffix, void *arg)
+{
+	uint64_t number = memory_suffix_number(suffix);
+	bool *found = arg;
+
+	if (number && !is_named(s, number))
+		*found = true;
+	return 0;
+}
+
+bool memory_find_unnamed(const struct segment *s)
+{
+	bool found = false;
+
+	segment_visit(s, find_unnamed, &found);
+	return found;
+}
+
 struct used { const uint8_t *uuid; int found; };
 
 static int find_used(const struct segment *s, const char *suffix, void *arg)

@@ -135,8 +135,11 @@ static void start(void)
 void sweep_begin(struct writer *w)
 {
 	static pthread_once_t once = PTHREAD_ONCE_INIT;
-	struct job *job = calloc(1, sizeof(*job));
+	struct job *job;
 
+	if (!memory_find_unnamed(&w->seg))
+		return;                  /* as a rule: no thread is started for nothing */
+	job = calloc(1, sizeof(*job));
 	if (!job)
 		return;
 	pthread_once(&once, watch_fork);
