@@ -57,6 +57,7 @@ lib_gpc_sources = \
 	%reldir%/memory/make.h \
 	%reldir%/memory/make_want.c \
 	%reldir%/memory/map.c \
+	%reldir%/memory/map_call.c \
 	%reldir%/memory/map.h \
 	%reldir%/memory/maps.c \
 	%reldir%/memory/maps.h \

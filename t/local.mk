@@ -135,7 +135,8 @@ t_programs = \
 	%reldir%/501-ask-device.t \
 	%reldir%/502-device-sections.t \
 	%reldir%/503-device-mirrors.t \
-	%reldir%/505-device-moves.t
+	%reldir%/505-device-moves.t \
+	%reldir%/507-copy-device.t
 
 t_scripts = \
 	%reldir%/301-all-dead.t \
@@ -423,6 +424,7 @@ t_gpu_programs = \
 	%reldir%/502-device-sections.t \
 	%reldir%/503-device-mirrors.t \
 	%reldir%/505-device-moves.t \
+	%reldir%/507-copy-device.t \
 	%reldir%/gpu/there \
 	$(t_cuda_programs)
 

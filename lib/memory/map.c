@@ -17,7 +17,7 @@
 
 /* ---- is it current? ---- */
 
-static bool pool_has(const gpc *c, uint32_t pool, uint64_t number, bool draining_too)
+bool map_pool_has(const gpc *c, uint32_t pool, uint64_t number, bool draining_too)
 {
 	const struct shm_pool *p = seg_pool(&c->seg, pool);
 	uint32_t state = load_acquire(&p->state);        /* pairs with (Q) */
@@ -28,7 +28,7 @@ static bool pool_has(const gpc *c, uint32_t pool, uint64_t number, bool draining
 
 static bool is_current(const gpc *c, const struct map *m)
 {
-	return pool_has(c, m->pool, m->memory.number, m->made);
+	return map_pool_has(c, m->pool, m->memory.number, m->made);
 }
 
 static bool is_unused(const gpc *c, const struct map *m)
@@ -172,48 +172,6 @@ static int no_memory(const gpc *c, uint32_t pool, uint32_t state)
 	return err_set(ENOENT, "pool is %u: %s has no pool of that number", pool, c->seg.name);
 }
 
-/* With the lock held: the map of what the pool has now, one user more; made if there is none.
- *
- * Rule B11: the hold comes first, the comparison after it, addresses last.  A pool that goes after
- * the comparison leaves the map to who has it. */
-static int get_locked(gpc *c, uint32_t pool, uint32_t *(*user)(struct map *m), struct map **ret)
-{
-	const struct shm_pool *p = seg_pool(&c->seg, pool);
-	uint32_t state = load_acquire(&p->state);
-	uint64_t number = load_relaxed(&p->memory);
-	struct map *m;
-	int err;
-
-	if (state != POOL_READY || !number)
-		return no_memory(c, pool, state);
-	for (m = c->maps->first; m; m = m->next)
-		if (m->pool == pool && m->memory.number == number && !m->unwanted)
-			break;
-	if (!m) {
-		err = map_make(c, pool, number, &m);
-		if (err)
-			return err;
-		map_link(c, m);
-	}
-	++*user(m);
-	if (pool_has(c, pool, number, false)) {
-		*ret = m;
-		return 0;
-	}
-	--*user(m);
-	return err_set(ESTALE, "pool is %u: its memory has gone meanwhile", pool);
-}
-
-static uint32_t *as_transfer(struct map *m)
-{
-	return &m->transfers;
-}
-
-static uint32_t *as_caller(struct map *m)
-{
-	return &m->callers;
-}
-
 /* Parts that the maker lends come one by one. */
 static int check_parts(const struct map *m)
 {
@@ -226,6 +184,44 @@ static int check_parts(const struct map *m)
 	return 0;
 }
 
+static uint32_t *users(struct map *m, bool caller)
+{
+	return caller ? &m->callers : &m->transfers;
+}
+
+/* Rule B11: the hold comes first, the comparison after it, addresses last.  A pool that goes after
+ * the comparison leaves the map to who has it. */
+int map_get_locked(gpc *c, uint32_t pool, bool caller, struct map **ret)
+{
+	const struct shm_pool *p = seg_pool(&c->seg, pool);
+	uint32_t state = load_acquire(&p->state);
+	uint64_t number = load_relaxed(&p->memory);
+	struct map *m;
+	int err = 0;
+
+	if (state != POOL_READY || !number)
+		return no_memory(c, pool, state);
+	for (m = c->maps->first; m; m = m->next)
+		if (m->pool == pool && m->memory.number == number && !m->unwanted)
+			break;
+	if (!m) {
+		err = map_make(c, pool, number, &m);
+		if (err)
+			return err;
+		map_link(c, m);
+	}
+	++*users(m, caller);
+	if (!map_pool_has(c, pool, number, false))
+		err = err_set(ESTALE, "pool is %u: its memory has gone meanwhile", pool);
+	if (!err)
+		err = check_parts(m);
+	if (err)
+		--*users(m, caller);
+	else
+		*ret = m;
+	return err;
+}
+
 int map_get(gpc *c, uint32_t pool, struct map **ret)
 {
 	struct map *m = NULL;
@@ -235,9 +231,7 @@ int map_get(gpc *c, uint32_t pool, struct map **ret)
 		return err;
 	make_settle(c);
 	pthread_mutex_lock(&c->maps->lock);
-	err = get_locked(c, pool, as_transfer, &m);
-	if (!err && (err = check_parts(m)) != 0)
-		m->transfers--;
+	err = map_get_locked(c, pool, false, &m);
 	pthread_mutex_unlock(&c->maps->lock);
 	if (err)
 		return err;
@@ -362,86 +356,4 @@ int map_adopt_part(gpc *c, uint32_t pool, uint32_t part, const struct map_part *
 		return err_set(EEXIST, "part is %u: it is lent already", part);
 	return m ? 0 : err_set(ENOENT, "pool is %u: this process has not made part %u of it", pool,
 			       part);
-}
-
-/* ---- public ---- */
-
-/* With the lock held: a map of that pool which the caller has. */
-static struct map *callers_map(gpc *c, uint32_t pool)
-{
-	struct map *m;
-
-	for (m = c->maps->first; m; m = m->next)
-		if (m->pool == pool && m->callers)
-			return m;
-	return NULL;
-}
-
-static int caller_get(gpc *c, uint32_t pool, uint32_t part, struct map **ret)
-{
-	struct map *m = callers_map(c, pool), *had = m;
-	int err = 0;
-
-	if (m && !pool_has(c, pool, m->memory.number, false))
-		return err_set(ESTALE, "pool is %u: what this process has mapped is of a pool that has "
-			       "gone; use it no more, and call gpc_pool_unmap", pool);
-	if (!m) {
-		err = get_locked(c, pool, as_caller, &m);
-		if (!err && (err = check_parts(m)) != 0)
-			m->callers--;
-	}
-	if (!err && part >= MAX(m->memory.nparts, 1u)) {
-		m->callers -= !had;
-		err = err_set(EINVAL, "part is %u: the memory of pool %u has %u", part, pool,
-			      MAX(m->memory.nparts, 1u));
-	}
-	*ret = m;
-	return err;
-}
-
-GPC_EXPORT int gpc_pool_map(gpc *c, int pool, uint32_t part, void **base, uint64_t *bytes)
-{
-	struct map *m = NULL;
-	int err = handle_check(c, true);
-
-	if (err == 0)
-		err = refuse_pool_number(c, "pool", pool);
-	if (err == 0 && (!base || !bytes))
-		err = err_set(EINVAL, "%s is NULL", base ? "bytes" : "base");
-	if (err < 0)
-		return err;
-	make_settle(c);                  /* it may be our own, of a call that got no answer */
-	pthread_mutex_lock(&c->maps->lock);
-	err = caller_get(c, (uint32_t)pool, part, &m);
-	if (err == 0) {
-		*base = m->part[part].base;
-		*bytes = m->part[part].bytes;
-	}
-	pthread_mutex_unlock(&c->maps->lock);
-	map_sweep(c);
-	return err < 0 ? err : thread_start(c);
-}
-
-/* What copies use stays as long as they do, and nothing new is copied there: the next use maps it
- * anew.  The maker's own stays with its pool. */
-GPC_EXPORT int gpc_pool_unmap(gpc *c, int pool)
-{
-	struct map *m;
-	int err = handle_check(c, true);
-
-	if (err == 0)
-		err = refuse_pool_number(c, "pool", pool);
-	if (err < 0)
-		return err;
-	pthread_mutex_lock(&c->maps->lock);
-	m = callers_map(c, (uint32_t)pool);
-	if (m) {
-		m->callers = 0;
-		m->unwanted = !m->made;
-	} else {
-		err = err_set(ENOENT, "pool is %d: gpc_pool_map has mapped nothing of it", pool);
-	}
-	pthread_mutex_unlock(&c->maps->lock);
-	map_sweep(c);
-	return err;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* maps.h - what the sources of a handle's maps share: map.c, maps.c, pin.c,
+/* maps.h - what the sources of a handle's maps share: map.c, map_call.c, maps.c, pin.c,
  * thread.c. */
 #ifndef GPC_MEMORY_MAPS_H
 #define GPC_MEMORY_MAPS_H
@@ -28,6 +28,11 @@ struct maps {
 };
 
 /* ---- map.c ---- */
+
+/* Has the pool, READY or also DRAINING, memory of that number now? */
+bool map_pool_has(const gpc *c, uint32_t pool, uint64_t number, bool draining_too);
+/* With the lock held: the map of what the pool has now, one user more; made if there is none. */
+int map_get_locked(gpc *c, uint32_t pool, bool caller, struct map **ret);
 
 /* Unmap maps that nobody finds any more. */
 void map_free_list(gpc *c, struct map *m);
