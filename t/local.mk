@@ -55,6 +55,7 @@ t_programs = \
 	%reldir%/140-lru.t \
 	%reldir%/141-order.t \
 	%reldir%/142-sources-wait.t \
+	%reldir%/143-copy.t \
 	%reldir%/150-pools.t \
 	%reldir%/151-clear.t \
 	%reldir%/152-one-step.t \

@@ -19,7 +19,7 @@
 static bool pool_has(const gpc *c, uint32_t pool, uint64_t number, bool draining_too)
 {
 	const struct shm_pool *p = seg_pool(&c->seg, pool);
-	uint32_t state = load_acquire(&p->state);        /* pairs with (P): see blocks.h */
+	uint32_t state = load_acquire(&p->state);        /* pairs with (Q) */
 
 	return (state == POOL_READY || (draining_too && state == POOL_DRAINING)) &&
 	       load_relaxed(&p->memory) == number && load_acquire(&p->state) == state;

@@ -119,6 +119,8 @@ void pair_forget(gpc *c, struct map *m)
 {
 	struct pair **at, *p;
 
+	if (!c->transfers)               /* the handle is being closed, and no plan is left */
+		return;
 	pthread_mutex_lock(&c->transfers->lock);
 	for (at = &c->transfers->pairs; (p = *at) != NULL;) {
 		if (p->to == m || p->from == m) {

@@ -1,80 +1,141 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* bytes.h - files of memory that a cache of cache.h has, and pools that have some. */
+/* bytes.h - pools with memory, and what blocks contain: the image number n has bytes that no
+ * other image has at that place. */
 #ifndef GPC_T_BYTES_H
 #define GPC_T_BYTES_H
 
 #include "cache.h"
 
-#include <sys/stat.h>
-#include <unistd.h>
+#define BYTES_LAYERS 4u
+#define BYTES_PIECE  768u                /* bytes of a piece, K or V of a layer */
+#define BYTES_IMAGE  (BYTES_LAYERS * 2 * BYTES_PIECE)
 
-/* DIR/gpc.NAME.p<16 digits> of the cache made last. */
-TAP_FN bool memory_file_is(const char *name)
+TAP_FN uint8_t bytes_at(uint64_t n, uint64_t i)
 {
-	char prefix[96];
-	size_t n = (size_t)snprintf(prefix, sizeof(prefix), "gpc.%s.p", cache_name);
+	uint64_t x = (n << 20 | i) * 0x9e3779b97f4a7c15u;
 
-	return !strncmp(name, prefix, n) && strspn(name + n, "0123456789abcdef") == 16 &&
-	       !name[n + 16];
+	return (uint8_t)((x ^ x >> 29) * 0xbf58476d1ce4e5b9u >> 56);
 }
 
-TAP_FN int memory_files(void)
+/* VRAM of the host device as engines have it: layer after layer, in each all K, then all V. */
+TAP_FN void bytes_layers(struct gpc_run run[2], uint32_t slots)
 {
-	DIR *dir = opendir(cache_dir);
-	struct dirent *e;
-	int n = 0;
+	uint64_t half = (uint64_t)slots * BYTES_PIECE;
 
-	while (dir && (e = readdir(dir)))
-		n += memory_file_is(e->d_name);
-	if (dir)
-		closedir(dir);
-	return n;
+	run[0] = (struct gpc_run){ .count = BYTES_LAYERS, .bytes = BYTES_PIECE,
+				   .slot_stride = BYTES_PIECE, .run_stride = 2 * half };
+	run[1] = run[0];
+	run[1].offset = half;
 }
 
-TAP_FN bool memory_file_exists(uint64_t number)
+TAP_FN int bytes_vram(gpc *c, uint32_t blocks, uint32_t space, int demote_to, uint32_t flags)
 {
-	char path[200];
+	struct gpc_pool p = pool_of(GPC_VRAM, blocks, space);
+	struct gpc_memory m = { .size = sizeof(m), .device = "host" };
+	struct gpc_run run[2];
 
-	snprintf(path, sizeof(path), "%s/gpc.%s.p%016llx", cache_dir, cache_name,
-		 (unsigned long long)number);
-	return access(path, F_OK) == 0;
+	bytes_layers(run, blocks);
+	p.flags = flags | GPC_POOL_OWNED;
+	p.demote_to = demote_to;
+	m.nruns = 2;
+	m.runs = run;
+	return must(gpc_pool_make(c, &p, &m, -1));
 }
 
-/* So many files are left, sooner or later; a handle that has the writer's seat serves meanwhile. */
-TAP_FN bool memory_files_come_to(gpc *c, int n)
+/* The image of a layer-first pool in VRAM is all K, then all V; so is that of RAM. */
+TAP_FN int bytes_ram(gpc *c, uint32_t blocks, uint32_t space, uint32_t flags)
 {
-	struct timespec pause = { .tv_nsec = 1000000 };
-	int i;
+	struct gpc_pool p = pool_of(GPC_RAM, blocks, space);
+	struct gpc_memory m = { .size = sizeof(m), .block_bytes = BYTES_IMAGE };
 
-	for (i = 0; i < 5000 && memory_files() != n; i++)
-		if (!c || gpc_writer_serve(c, 1) < 0)
-			nanosleep(&pause, NULL);
-	if (memory_files() != n)
-		diag("%d files of memory, not %d", memory_files(), n);
-	return memory_files() == n;
+	p.flags = flags;
+	return must(gpc_pool_make(c, &p, &m, -1));
 }
 
-/* The address of a compound literal goes with its block: these are copied. */
-TAP_FN struct gpc_memory memory_of(uint64_t block_bytes)
+/* A byte of an image, where it is. */
+TAP_FN uint8_t *bytes_place(gpc *c, gpc_block b, uint64_t i)
 {
-	return (struct gpc_memory){ .size = sizeof(struct gpc_memory),
-				    .block_bytes = block_bytes };
+	struct gpc_run run[8];
+	int n = must(gpc_pool_runs(c, GPC_POOL(b), run, 8)), r;
+	uint64_t size, j;
+	void *base;
+
+	for (r = 0; r < n && i >= run[r].count * run[r].bytes; r++)
+		i -= run[r].count * run[r].bytes;
+	if (r == n)
+		bail("byte %llu of an image", (unsigned long long)i);
+	must(gpc_pool_map(c, GPC_POOL(b), run[r].part, &base, &size));
+	j = i / run[r].bytes;
+	return (uint8_t *)base + run[r].offset + (uint64_t)GPC_SLOT(b) * run[r].slot_stride +
+	       j * run[r].run_stride + i % run[r].bytes;
 }
 
-TAP_FN struct gpc_pool pool_with(uint32_t kind, uint32_t blocks, uint32_t space)
+TAP_FN void bytes_write(gpc *c, gpc_block b, uint64_t n, uint64_t image)
 {
-	struct gpc_pool p = pool_of(kind, blocks, space);
+	uint64_t i, k;
 
-	p.transit = kind == GPC_RAM ? 2 : 0;
-	return p;
+	for (i = 0; i < image; i += BYTES_PIECE) {
+		uint8_t *at = bytes_place(c, b, i);
+
+		for (k = 0; k < BYTES_PIECE; k++)
+			at[k] = bytes_at(n, i + k);
+	}
 }
 
-TAP_FN struct gpc_pool_memory memory_get(gpc *c, int pool)
+TAP_FN bool bytes_are(gpc *c, gpc_block b, uint64_t n, uint64_t image)
 {
-	struct gpc_pool_memory m = { .size = sizeof(m) };
+	uint64_t i, k;
 
-	must(gpc_pool_memory_get(c, pool, &m));
-	return m;
+	for (i = 0; i < image; i += BYTES_PIECE) {
+		const uint8_t *at = bytes_place(c, b, i);
+
+		for (k = 0; k < BYTES_PIECE; k++)
+			if (at[k] != bytes_at(n, i + k))
+				return false;
+	}
+	return true;
+}
+
+/* The chain of those numbers, written and published; referenced if told so. */
+TAP_FN void bytes_chain(gpc *c, int pool, uint64_t from, uint32_t n, gpc_block *b, bool hold)
+{
+	gpc_key keys[CACHE_KEYS + 1];
+	uint32_t i;
+
+	chain_keys(c, from, n, keys);
+	must(gpc_reserve(c, pool, n, b, NULL, 0, 1000));
+	for (i = 0; i < n; i++)
+		bytes_write(c, b[i], from + i, BYTES_IMAGE);
+	if (must(gpc_publish(c, keys, keys + 1, b, n, NULL, 0, -1)) != (int)n)
+		bail("the chain from %llu was not published", (unsigned long long)from);
+	if (!hold)
+		must(gpc_release(c, b, n));
+}
+
+/* Is key number n in that pool, with its bytes? */
+TAP_FN bool bytes_found(gpc *c, uint64_t n, int pool)
+{
+	gpc_block b = find(c, n);
+
+	return b >= 0 && GPC_POOL(b) == pool && bytes_are(c, b, n, BYTES_IMAGE);
+}
+
+/* Copy, and wait for the end. */
+TAP_FN int bytes_copy(gpc *c, const struct gpc_move *m, uint32_t n)
+{
+	gpc_transfer t = 0;
+	int err = gpc_copy(c, m, n, 0, NULL, &t);
+
+	return err ? err : gpc_transfer_wait(c, t, 10000);
+}
+
+/* A cache of pools that the test makes. */
+TAP_FN gpc *bytes_cache(void)
+{
+	struct gpc_config cfg = cache_config(0, 0);
+
+	cfg.max_blocks = 1024;
+	return cache_make(&cfg, NULL);
 }
 
 #endif
