@@ -2,12 +2,14 @@
 # What host and device compile alike; launch.h is the kernels as C sees them.
 
 noinst_HEADERS += \
+	%reldir%/copy.h \
 	%reldir%/count.cuh \
 	%reldir%/launch.h \
 	%reldir%/load.cuh \
 	%reldir%/probe.h
 
 kernel_sources = \
+	%reldir%/copy.cu \
 	%reldir%/lookup.cu \
 	%reldir%/match.cu \
 	%reldir%/scatter.cu
@@ -35,7 +37,8 @@ am__v_NVCC_ = $(am__v_NVCC_@AM_DEFAULT_V@)
 am__v_NVCC_0 = @echo "  NVCC    " $@;
 am__v_NVCC_1 =
 
-$(kernel_objects): $(top_srcdir)/%reldir%/count.cuh $(top_srcdir)/%reldir%/launch.h \
+$(kernel_objects): $(top_srcdir)/%reldir%/copy.h $(top_srcdir)/%reldir%/count.cuh \
+	$(top_srcdir)/%reldir%/launch.h \
 	$(top_srcdir)/%reldir%/load.cuh $(top_srcdir)/%reldir%/probe.h
 
 mostlyclean-local:

@@ -198,12 +198,17 @@ lib_gpc_sources = \
 cuda_sources = \
 	%reldir%/device/cuda.c \
 	%reldir%/device/cuda.h \
+	%reldir%/device/cuda_bytes.c \
+	%reldir%/device/cuda_copier.c \
+	%reldir%/device/cuda_copy.c \
 	%reldir%/device/cuda_flush.c \
 	%reldir%/device/cuda_memory.c \
 	%reldir%/device/cuda_mirror.c \
 	%reldir%/device/cuda_mirror.h \
 	%reldir%/device/cuda_name.c \
 	%reldir%/device/cuda_peer.c \
+	%reldir%/device/cuda_pin.c \
+	%reldir%/device/cuda_probe.c \
 	%reldir%/device/cuda_query.c \
 	%reldir%/device/cuda_thread.c
 

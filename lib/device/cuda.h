@@ -9,12 +9,18 @@
  *   device/cuda_flush.c   changes on their way to it
  *   device/cuda_peer.c    imports, launches, the signal that ends a section
  *   device/cuda_query.c   host-in, host-out
+ *   device/cuda_bytes.c   the memory of pools: made, lent, mapped
+ *   device/cuda_pin.c     host memory that copies use
+ *   device/cuda_copier.c  what copies need of each device
+ *   device/cuda_probe.c   the largest pitch
+ *   device/cuda_copy.c    copies, and what marks their end
  *
  * Every function works on the device it is told and leaves the caller's current device as it
  * was.  A forked child has no CUDA: there all of them only give host memory back. */
 #ifndef GPC_DEVICE_CUDA_H
 #define GPC_DEVICE_CUDA_H
 
+#include "device/bytes.h"
 #include "device/device.h"
 
 #include <cuda.h>
@@ -41,6 +47,8 @@ struct cuda_scope { CUcontext before; enum cudaStreamCaptureMode mode; };
 int cuda_switch(int ordinal, CUcontext *ret_before);
 void cuda_switch_back(CUcontext before);
 cudaError_t cuda_check_stream(cudaStream_t stream);
+/* A function of the driver, by the name and the signature that it has in CUDA 12. */
+cudaError_t cuda_driver_call(const char *name, void **ret);
 int cuda_enter(struct cuda_scope *s, int ordinal);
 void cuda_leave(const struct cuda_scope *s);
 /* A graph of what the stream has captured since its capture began; launched: whether the launches
@@ -63,6 +71,7 @@ struct cuda_memory {
 	int ordinal;
 	pid_t pid;
 	bool imported;
+	bool lent;                       /* the caller's: never freed, and known until it is gone */
 	uint8_t *base;
 	cudaIpcMemHandle_t handle;
 };
@@ -70,6 +79,9 @@ struct cuda_memory {
 int cuda_memory_make(uint64_t bytes, int ordinal, struct cuda_memory **ret);
 int cuda_memory_import(const uint8_t handle[64], int ordinal, struct cuda_memory **ret);
 void cuda_memory_put(struct cuda_memory *m);
+/* An allocation of the caller's, from its beginning: its handle, and so that this process finds
+ * it by that. */
+int cuda_memory_lend(void *base, int ordinal, cudaIpcMemHandle_t *ret);
 
 /* Make host memory known to all devices, as often as one likes; whole pages.  id and offset say
  * what is mapped there: another mapping may have been there before. */
@@ -94,6 +106,35 @@ struct mirror_view;
 int cuda_query_ask(struct cuda_query **query, struct mirror_view *const *word,
 		  const struct device_query *q, struct device_result *ret);
 void cuda_query_free(struct cuda_query *query);     /* NULL is fine */
+
+/* ---- device/cuda_copier.c, device/cuda_probe.c: what copies need of a device ---- */
+struct cuda_copier {
+	int ordinal;
+	uint32_t blocks;                 /* of threads, in a launch of copy.cu */
+	uint64_t max_pitch;
+	cudaStream_t stream;             /* for probes, and to ask whether the context is lost */
+	bool writes;                     /* the driver's streams write words of 64 bits */
+};
+/* Made with the first question, as long as the process lives; with the device entered. */
+int cuda_copier(int ordinal, struct cuda_copier **ret);
+/* Entered; the ordinal of that uuid. */
+int cuda_enter_uuid(struct cuda_scope *s, const uint8_t uuid[16], int *ret_ordinal);
+int cuda_check_copies(const uint8_t uuid[16], void *stream);
+int cuda_limits(const uint8_t *to, const uint8_t *from, struct copy_limits *ret);
+int cuda_copy_state(const uint8_t uuid[16]);
+/* The largest pitch that copies between this device and host memory were seen to do right. */
+uint64_t cuda_probe_pitch(int ordinal, cudaStream_t stream);
+
+/* ---- device/cuda_copy.c ---- */
+int cuda_copy(const uint8_t uuid[16], const struct copy_op *ops, uint32_t n, void *stream,
+	      uint32_t *ret_done);
+int cuda_copy_pairs(const uint8_t uuid[16], const struct copy_shape *shapes, uint32_t nshapes,
+		    const struct copy_pair *pairs, uint32_t npairs, void *stream);
+int cuda_mark(const uint8_t uuid[16], uint64_t *done, uint64_t value, void *stream);
+
+/* ---- device/cuda_pin.c ---- */
+int cuda_pin_bytes(void *base, uint64_t bytes);
+void cuda_unpin_bytes(void *base);
 
 /* ---- device/cuda_mirror.c, device/cuda_flush.c ---- */
 int cuda_create(const struct segment *s, const char *device, uint32_t generation,

@@ -51,7 +51,7 @@ int cuda_memory_make(uint64_t bytes, int ordinal, struct cuda_memory **ret)
 	cudaError_t e;
 
 	if (!m)
-		return err_set(ENOMEM, "no memory for a mirror");
+		return err_set(ENOMEM, "no memory for memory of a device");
 	e = CUDA(cudaMalloc((void **)&m->base, bytes));
 	if (e == cudaSuccess) {
 		e = CUDA(cudaIpcGetMemHandle(&m->handle, m->base));
@@ -69,25 +69,60 @@ int cuda_memory_make(uint64_t bytes, int ordinal, struct cuda_memory **ret)
 	return 0;
 }
 
+/* Its handle is that of the allocation that is there now? */
+static bool is_still_there(const struct cuda_memory *m)
+{
+	cudaIpcMemHandle_t now;
+	cudaError_t e = CUDA(cudaIpcGetMemHandle(&now, m->base));
+
+	cudaGetLastError();
+	return e == cudaSuccess && !memcmp(&now, &m->handle, sizeof(now));
+}
+
+int cuda_memory_lend(void *base, int ordinal, cudaIpcMemHandle_t *ret)
+{
+	cudaError_t e = CUDA(cudaIpcGetMemHandle(ret, base));
+	struct cuda_memory *m;
+	int err = 0;
+
+	if (e != cudaSuccess)
+		return cuda_error(e, "memory that is lent cannot be opened by other processes");
+	pthread_mutex_lock(&lock);
+	m = find_memory((const uint8_t *)ret, ordinal);
+	if (m) {
+		m->base = base;
+	} else if ((m = calloc(1, sizeof(*m))) != NULL) {
+		m->base = base;
+		m->handle = *ret;
+		m->lent = true;
+		note_memory(m, ordinal);
+		m->users = 0;
+	} else {
+		err = err_set(ENOMEM, "no memory to lend memory");
+	}
+	pthread_mutex_unlock(&lock);
+	return err;
+}
+
 static int open_handle(const uint8_t handle[64], int ordinal, struct cuda_memory **ret)
 {
 	struct cuda_memory *m = calloc(1, sizeof(*m));
 	cudaError_t e;
 
 	if (!m)
-		return err_set(ENOMEM, "no memory to import a mirror");
+		return err_set(ENOMEM, "no memory to open another process's memory");
 	memcpy(&m->handle, handle, sizeof(m->handle));
 	e = CUDA(cudaIpcOpenMemHandle((void **)&m->base, m->handle,
 				      cudaIpcMemLazyEnablePeerAccess));
 	if (e != cudaSuccess) {
 		free(m);
-		cuda_error(e, "the mirror's memory cannot be opened");
+		cuda_error(e, "memory of another process cannot be opened");
 		/* its writer is gone, or going */
 		return e == cudaErrorInvalidResourceHandle ||
 				       e == cudaErrorMapBufferObjectFailed ||
 				       e == cudaErrorAlreadyMapped
 			       ? -ESTALE
-			       : cuda_error(e, "the mirror's memory cannot be opened");
+			       : cuda_error(e, "memory of another process cannot be opened");
 	}
 	m->imported = true;
 	note_memory(m, ordinal);
@@ -101,7 +136,9 @@ int cuda_memory_import(const uint8_t handle[64], int ordinal, struct cuda_memory
 
 	pthread_mutex_lock(&lock);
 	*ret = find_memory(handle, ordinal);
-	if (*ret)
+	if (*ret && (*ret)->lent && !is_still_there(*ret))
+		err = err_set(ESTALE, "the memory that this process had lent has been freed");
+	else if (*ret)
 		(*ret)->users++;
 	else
 		err = open_handle(handle, ordinal, ret);
@@ -115,7 +152,7 @@ void cuda_memory_put(struct cuda_memory *m)
 	bool last;
 
 	pthread_mutex_lock(&lock);
-	last = --m->users == 0;
+	last = --m->users == 0 && !m->lent;
 	while (last && *at != m)
 		at = &(*at)->next;
 	if (last)

@@ -14,7 +14,7 @@ static struct {
 	CUresult (*of_stream)(CUstream stream, CUcontext *context);
 } driver;
 
-static cudaError_t entry_point(const char *name, void **ret)
+cudaError_t cuda_driver_call(const char *name, void **ret)
 {
 	enum cudaDriverEntryPointQueryResult found;
 	cudaError_t e;
@@ -36,11 +36,11 @@ static cudaError_t find_driver(void)
 
 	if (load_acquire(&driver.set))
 		return cudaSuccess;
-	e = entry_point("cuCtxGetCurrent", &get);
+	e = cuda_driver_call("cuCtxGetCurrent", &get);
 	if (e == cudaSuccess)
-		e = entry_point("cuCtxSetCurrent", &set);
+		e = cuda_driver_call("cuCtxSetCurrent", &set);
 	if (e == cudaSuccess)
-		e = entry_point("cuStreamGetCtx", &of_stream);
+		e = cuda_driver_call("cuStreamGetCtx", &of_stream);
 	if (e != cudaSuccess)
 		return e;
 	store_relaxed((void **)&driver.get, get);
