@@ -58,6 +58,7 @@ lib_gpc_sources = \
 	%reldir%/memory/make_want.c \
 	%reldir%/memory/map.c \
 	%reldir%/memory/map.h \
+	%reldir%/memory/maps.c \
 	%reldir%/memory/maps.h \
 	%reldir%/memory/pin.c \
 	%reldir%/memory/thread.c \

@@ -10,6 +10,7 @@ dist_man_MANS += \
 	%reldir%/gpc_check.3 \
 	%reldir%/gpc_close.3 \
 	%reldir%/gpc_commit.3 \
+	%reldir%/gpc_copy.3 \
 	%reldir%/gpc_create.3 \
 	%reldir%/gpc_demote.3 \
 	%reldir%/gpc_dev_close.3 \
@@ -38,6 +39,13 @@ dist_man_MANS += \
 	%reldir%/gpc_pool_available.3 \
 	%reldir%/gpc_pool_clear.3 \
 	%reldir%/gpc_pool_get.3 \
+	%reldir%/gpc_pool_lend.3 \
+	%reldir%/gpc_pool_make.3 \
+	%reldir%/gpc_pool_map.3 \
+	%reldir%/gpc_pool_memory_get.3 \
+	%reldir%/gpc_pool_pin.3 \
+	%reldir%/gpc_pool_runs.3 \
+	%reldir%/gpc_pool_unmap.3 \
 	%reldir%/gpc_promote.3 \
 	%reldir%/gpc_publish.3 \
 	%reldir%/gpc_ref.3 \
@@ -51,6 +59,8 @@ dist_man_MANS += \
 	%reldir%/gpc_ticket_last.3 \
 	%reldir%/gpc_ticket_wait.3 \
 	%reldir%/gpc_tokens_get.3 \
+	%reldir%/gpc_transfer_fd.3 \
+	%reldir%/gpc_transfer_wait.3 \
 	%reldir%/gpc_unlink.3 \
 	%reldir%/gpc_version.3 \
 	%reldir%/gpc_walk.3 \

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Pools that are made with memory: what is there then, what is refused, what becomes of the file when
  * the pool goes, when its owner dies, and when no writer answers. */
-#include "t/lib/bytes.h"
+#include "t/lib/memory_files.h"
 
 #include <signal.h>
 #include <sys/wait.h>
 
 #include "segment/memory.h"
-#include "peer/handle.h"
+#include "request/request.h"
 
 enum { BLOCK = 8192, BLOCKS = 6 };
 
@@ -203,6 +203,63 @@ static void test_demote(void)
 	cache_end(c);
 }
 
+/* What the library would never send: the writer checks it all again. */
+static int sends(gpc *c, struct shm_pool rq)
+{
+	bool pending;
+	int n;
+
+	pthread_mutex_lock(&c->pool_lock);
+	n = pool_send(c, &rq, NEVER, &pending);
+	pthread_mutex_unlock(&c->pool_lock);
+	return n;
+}
+
+static void test_writer_checks(void)
+{
+	gpc *c = new_cache();
+	struct gpc_pool p = pool_with(GPC_RAM, BLOCKS, 0);
+	struct gpc_memory m = memory_of(BLOCK);
+	struct shm_pool good = { .range = 4, .blocks = 4, .kind = GPC_VRAM, .demote_to = -1,
+				 .flags = GPC_POOL_OWNED, .memory = 4711,
+				 .block_bytes = BLOCK }, bad;
+
+	memset(good.fingerprint, 0x6c, sizeof(good.fingerprint));
+	must(gpc_pool_make(c, &p, &m, -1));
+	bad = good;
+	bad.memory = p.memory;
+	refused(sends(c, bad), EEXIST, "another pool's memory");
+	bad = good;
+	bad.block_bytes = 0;
+	refused(sends(c, bad), EINVAL, "images of no bytes");
+	bad = good;
+	bad.memory = 0;
+	refused(sends(c, bad), EINVAL, "images without memory");
+	bad = good;
+	bad.flags = 0;
+	refused(sends(c, bad), EINVAL, "VRAM of nobody");
+	bad = good;
+	bad.backing_size = 1;
+	refused(sends(c, bad), EINVAL, "words beside memory");
+	bad = good;
+	bad.demote_to = 0;
+	bad.block_bytes = 64;
+	refused(sends(c, bad), EPROTO, "images of another size below");
+	bad = good;
+	bad.demote_to = 0;
+	bad.fingerprint[31] = 0;
+	refused(sends(c, bad), EPROTO, "images of another meaning below");
+	is_int(info_of(c).pools, 1, "none was added");
+	bad = good;
+	bad.demote_to = 0;
+	is_int(sends(c, bad), 1, "what fits is");
+	is_int(gpc_check(c, NULL, NULL), 1, "a pool whose file never was is found");
+	is_int(gpc_pool_clear(c, 1, 0, GPC_REMOVE, 2000), 0, "it goes");
+	ok(memory_files_come_to(c, 1), "and the other one's file stays");
+	clean(c, "forged requests");
+	cache_end(c);
+}
+
 /* ---- the owner dies ---- */
 
 static pid_t maker(int pipe_fd, uint32_t kind)
@@ -289,6 +346,8 @@ static void test_late(void)
 	gpc *c = new_cache(), *d;
 	struct gpc_pool p = pool_with(GPC_VRAM, BLOCKS, 0), q = { .size = sizeof(q) };
 	struct gpc_memory m = memory_of(BLOCK);
+	uint64_t bytes;
+	void *base;
 
 	must(gpc_writer_drop(c));
 	d = cache_attach(0, 0);
@@ -301,6 +360,8 @@ static void test_late(void)
 	must(gpc_pool_get(d, 0, &q));
 	ok(memory_file_exists(q.memory), "it was: the pool has it");
 	is_int(memory_get(d, 0).parts_lent, 1, "its maker sees that");
+	is_int(gpc_pool_map(d, 0, 0, &base, &bytes), 0, "and maps it");
+	is_int((int)memory_get(d, 0).mapped, 1, "which it is told of");
 	clean(c, "a late answer");
 	is_int(gpc_pool_clear(c, 0, 0, GPC_REMOVE, 2000), 0, "the pool goes");
 	must(gpc_close(d));
@@ -350,6 +411,47 @@ static void test_never(void)
 	cache_end(c);
 }
 
+/* ---- left behind ---- */
+
+static void test_orphan(void)
+{
+	gpc *c = new_cache();
+	struct memory m = { .kind = GPC_RAM, .slots = 4, .nruns = 1, .nparts = 1,
+			    .block_bytes = 64, .images_bytes = 4096,
+			    .run = { { .count = 1, .bytes = 64, .slot_stride = 64 } } };
+
+	must(gpc_writer_drop(c));
+	must(memory_make(&c->seg, &m, NULL));
+	memory_close(&m);
+	is_int(memory_files(), 1, "a file that nobody has any more");
+	must(gpc_writer_take(c, 0, 0));
+	ok(memory_files_come_to(c, 0), "goes with the next takeover");
+	cache_end(c);
+}
+
+/* Who unmaps last removes it, with a writer or without. */
+static void test_last_user(void)
+{
+	gpc *c = new_cache(), *d = cache_attach(0, 0);
+	struct gpc_pool p = pool_with(GPC_VRAM, 4, 0);
+	struct gpc_memory m = memory_of(64);
+	uint64_t bytes;
+	void *base;
+	int i;
+
+	must(gpc_pool_make(c, &p, &m, -1));
+	must(gpc_pool_map(d, 0, 0, &base, &bytes));
+	must(gpc_pool_clear(c, 0, 0, GPC_REMOVE, 2000));
+	for (i = 0; i < 100; i++)
+		must(gpc_writer_serve(c, 1));
+	is_int(memory_files(), 1, "somebody has it mapped");
+	must(gpc_writer_drop(c));
+	must(gpc_pool_unmap(d, 0));
+	ok(memory_files_come_to(NULL, 0), "and removes it in the end");
+	must(gpc_close(d));
+	cache_end(c);
+}
+
 /* ---- gpc_check ---- */
 
 static void note(void *arg, const char *line)
@@ -387,10 +489,13 @@ static int body(void)
 	cache_thread = false;
 	test_fields();
 	test_demote();
+	test_writer_checks();
 	test_owner();
 	test_late();
 	test_late_refused();
 	test_never();
+	test_orphan();
+	test_last_user();
 	test_check();
 	return done_testing();
 }

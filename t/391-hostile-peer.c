@@ -153,7 +153,7 @@ static void bad_requests(struct brat *g)
 	static const struct shm_pool good = { .range = 4, .blocks = 4, .kind = GPC_VRAM,
 					      .owner = -1, .demote_to = -1, .gpus = 1 };
 	struct shm_command cmd = { .op = CMD_POOL, .count = 1 };
-	struct shm_pool bad[10];
+	struct shm_pool bad[14];
 	uint32_t i, j;
 
 	for (i = 0; i < ARRAY_SIZE(bad); i++)
@@ -166,6 +166,10 @@ static void bad_requests(struct brat *g)
 	bad[6].gpus = 17;
 	bad[7].backing_size = UINT32_MAX;
 	bad[8].demote_to = INT32_MAX;
+	bad[10].memory = bad[11].memory = bad[12].memory = 77;   /* images of no bytes, VRAM of nobody, */
+	bad[11].block_bytes = bad[12].block_bytes = bad[13].block_bytes = 64;
+	bad[12].flags = GPC_POOL_OWNED;                          /* words beside, images of no memory */
+	bad[12].backing_size = 8;
 	for (j = 0; j < sizeof(bad[9]); j++)
 		((uint8_t *)&bad[9])[j] = (uint8_t)(128 + below(g, 128));
 	for (i = 0; i < ARRAY_SIZE(bad); i++) {

@@ -56,6 +56,7 @@ t_programs = \
 	%reldir%/141-order.t \
 	%reldir%/142-sources-wait.t \
 	%reldir%/143-copy.t \
+	%reldir%/144-maps.t \
 	%reldir%/150-pools.t \
 	%reldir%/151-clear.t \
 	%reldir%/152-one-step.t \
@@ -63,6 +64,7 @@ t_programs = \
 	%reldir%/154-returned.t \
 	%reldir%/155-capacity.t \
 	%reldir%/157-pool-make.t \
+	%reldir%/158-pool-lend.t \
 	%reldir%/156-returned-lost.t \
 	%reldir%/160-sections.t \
 	%reldir%/161-feed.t \
@@ -100,6 +102,8 @@ t_programs = \
 	%reldir%/333-feed-each-store.t \
 	%reldir%/334-many-spilled.t \
 	%reldir%/336-takeover-says.t \
+	%reldir%/337-memory-dies.t \
+	%reldir%/338-copy-dies.t \
 	%reldir%/340-stopped.t \
 	%reldir%/341-signals.t \
 	%reldir%/342-clocks.t \
@@ -206,6 +210,7 @@ t_support = \
 	%reldir%/lib/host.h \
 	%reldir%/lib/made.h \
 	%reldir%/lib/meet.h \
+	%reldir%/lib/memory_files.h \
 	%reldir%/lib/mirrors.h \
 	%reldir%/lib/model.h \
 	%reldir%/lib/moved.h \
@@ -310,6 +315,9 @@ LDADD = lib/libgpc-internal.la
 %canon_reldir%_321_returned_dies_t_LDFLAGS = -Wl,--wrap=segment_map_writer
 %canon_reldir%_333_feed_each_store_t_LDFLAGS = -Wl,--wrap=segment_map_writer
 %canon_reldir%_336_takeover_says_t_LDFLAGS = -Wl,--wrap=segment_map_writer
+%canon_reldir%_337_memory_dies_t_LDFLAGS = -Wl,--wrap=segment_map_writer,--wrap=fd_open,--wrap=fd_close \
+	-Wl,--wrap=lock_try,--wrap=lock_drop,--wrap=segment_map_range,--wrap=memory_store_part \
+	-Wl,--wrap=ring_call,--wrap=posix_fallocate,--wrap=memory_made,--wrap=map_adopt
 %canon_reldir%_350_kill_points_t_LDFLAGS = -Wl,--wrap=segment_map_writer
 %canon_reldir%_311_recall_t_LDFLAGS = -Wl,--wrap=segment_map_writer
 %canon_reldir%_363_each_store_t_LDFLAGS = -Wl,--wrap=segment_map_writer

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "memory/make.h"
 #include "peer/refuse.h"
 
 /* ---- is it current? ---- */
@@ -232,6 +233,7 @@ int map_get(gpc *c, uint32_t pool, struct map **ret)
 
 	if (err)
 		return err;
+	make_settle(c);
 	pthread_mutex_lock(&c->maps->lock);
 	err = get_locked(c, pool, as_transfer, &m);
 	if (!err && (err = check_parts(m)) != 0)
@@ -266,17 +268,21 @@ static struct map *take_unused(gpc *c)
 	return taken;
 }
 
-static void free_taken(gpc *c, struct map *m)
+void map_free_list(gpc *c, struct map *m)
 {
 	struct map *next;
+	bool last = false;               /* user of VRAM: its file is garbage then */
 
 	for (; m; m = next) {
 		next = m->next;
+		last |= m->memory.kind == GPC_VRAM && !is_current(c, m);
 		if (c->maps->forget)
 			c->maps->forget(c, m);
 		log_say(&c->log, LOG_DEBUG, "the memory of pool %u is unmapped", m->pool);
 		map_free(c, m);
 	}
+	if (last)
+		memory_sweep(&c->seg);
 }
 
 void map_put(gpc *c, struct map *m)
@@ -287,7 +293,7 @@ void map_put(gpc *c, struct map *m)
 	m->transfers--;
 	taken = m->transfers ? NULL : take_unused(c);
 	pthread_mutex_unlock(&c->maps->lock);
-	free_taken(c, taken);
+	map_free_list(c, taken);
 }
 
 void map_sweep(gpc *c)
@@ -297,7 +303,7 @@ void map_sweep(gpc *c)
 	pthread_mutex_lock(&c->maps->lock);
 	taken = take_unused(c);
 	pthread_mutex_unlock(&c->maps->lock);
-	free_taken(c, taken);
+	map_free_list(c, taken);
 }
 
 /* ---- the maker's ---- */
@@ -404,6 +410,7 @@ GPC_EXPORT int gpc_pool_map(gpc *c, int pool, uint32_t part, void **base, uint64
 		err = err_set(EINVAL, "%s is NULL", base ? "bytes" : "base");
 	if (err < 0)
 		return err;
+	make_settle(c);                  /* it may be our own, of a call that got no answer */
 	pthread_mutex_lock(&c->maps->lock);
 	err = caller_get(c, (uint32_t)pool, part, &m);
 	if (err == 0) {
@@ -437,86 +444,4 @@ GPC_EXPORT int gpc_pool_unmap(gpc *c, int pool)
 	pthread_mutex_unlock(&c->maps->lock);
 	map_sweep(c);
 	return err;
-}
-
-struct map_seen map_look(gpc *c, uint32_t pool, uint64_t number)
-{
-	struct map_seen seen = { 0 };
-	const struct map *m;
-	uint64_t at, i;
-
-	pthread_mutex_lock(&c->maps->lock);
-	for (m = c->maps->first; m; m = m->next)
-		if (m->pool == pool && m->memory.number == number && !m->unwanted)
-			break;
-	for (i = 0; m && i < MAX(m->memory.nparts, 1u); i++)
-		seen.parts += m->part[i].base != NULL;
-	for (i = at = 0; m && m->pins && at < m->memory.images_bytes; i++, at += map_pin_chunk)
-		if (load_relaxed(&m->pins[i]))
-			seen.pinned += MIN(map_pin_chunk, m->memory.images_bytes - at);
-	pthread_mutex_unlock(&c->maps->lock);
-	return seen;
-}
-
-/* ---- with the handle ---- */
-
-int map_open(gpc *c)
-{
-	struct maps *s = calloc(1, sizeof(*s));
-
-	if (!s)
-		return err_set(ENOMEM, "no memory for a handle");
-	pthread_mutex_init(&s->lock, NULL);
-	pthread_mutex_init(&s->pin_lock, NULL);
-	pthread_mutex_init(&s->thread_lock, NULL);
-	pthread_cond_init(&s->work, NULL);
-	pthread_cond_init(&s->pin_ended, NULL);
-	c->maps = s;
-	return 0;
-}
-
-void map_watch(gpc *c, void (*forget)(gpc *c, struct map *m), bool (*feed)(gpc *c))
-{
-	c->maps->forget = forget;
-	c->maps->feed = feed;
-}
-
-void map_stop(gpc *c)
-{
-	if (!c->maps)
-		return;
-	thread_stop(c);
-	pin_stop(c);
-}
-
-/* What a lost device may still read or write has a transfer, and stays for the process's life. */
-void map_close_all(gpc *c)
-{
-	struct map *m, *next;
-
-	if (!c->maps)
-		return;
-	for (m = c->maps->first; m; m = next) {
-		next = m->next;
-		if (!m->transfers) {
-			m->next = NULL;
-			free_taken(c, m);
-		}
-	}
-	free(c->maps);
-	c->maps = NULL;
-}
-
-/* Mappings and descriptors are not inherited, and the devices are the parent's. */
-void map_abandon(gpc *c)
-{
-	struct map *m, *next;
-
-	for (m = c->maps ? c->maps->first : NULL; m; m = next) {
-		next = m->next;
-		free(m->pins);
-		free(m);
-	}
-	free(c->maps);
-	c->maps = NULL;
 }

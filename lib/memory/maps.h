@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* maps.h - what the sources of a handle's maps share: map.c, pin.c, thread.c. */
+/* maps.h - what the sources of a handle's maps share: map.c, maps.c, pin.c,
+ * thread.c. */
 #ifndef GPC_MEMORY_MAPS_H
 #define GPC_MEMORY_MAPS_H
 
@@ -25,6 +26,11 @@ struct maps {
 	pthread_t thread;
 	bool runs, stop, poked;
 };
+
+/* ---- map.c ---- */
+
+/* Unmap maps that nobody finds any more. */
+void map_free_list(gpc *c, struct map *m);
 
 /* ---- pin.c ---- */
 

@@ -31,6 +31,12 @@ static void side_of(const struct map *m, uint8_t *base[SHM_PARTS], struct plan_s
 	*ret = (struct plan_side){ .nruns = m->memory.nruns, .run = m->memory.run, .base = base };
 }
 
+/* Memory of the kind of device that copies; NULL: host memory, to it. */
+static const uint8_t *on_device(const struct pair *p, const struct map *m)
+{
+	return m->device == p->by->device ? m->part[0].base : NULL;
+}
+
 static int pair_plan(struct pair *p)
 {
 	uint8_t *bases[2][SHM_PARTS];
@@ -41,7 +47,8 @@ static int pair_plan(struct pair *p)
 	side_of(p->to, bases[0], &to);
 	side_of(p->from, bases[1], &from);
 	if (p->by)
-		err = p->by->device->limits(p->to->part[0].base, p->from->part[0].base, &p->limits);
+		err = p->by->device->limits(on_device(p, p->to), on_device(p, p->from),
+					     &p->limits);
 	return err ? err : plan_make(&to, &from, &p->limits, &p->plan);
 }
 
@@ -119,8 +126,6 @@ void pair_forget(gpc *c, struct map *m)
 {
 	struct pair **at, *p;
 
-	if (!c->transfers)               /* the handle is being closed, and no plan is left */
-		return;
 	pthread_mutex_lock(&c->transfers->lock);
 	for (at = &c->transfers->pairs; (p = *at) != NULL;) {
 		if (p->to == m || p->from == m) {

@@ -356,6 +356,9 @@ int transfer_open(gpc *c)
 		if (t->slot[i].value < SANE_VALUE)
 			t->last = MAX(t->last, t->slot[i].value);
 	}
+	/* What a dead peer gave out there may still be stored while its process exits.  It is at most
+	 * SHM_TRANSFERS above what was done, for one peer, and before now in microseconds, for all. */
+	t->last = MAX(t->last + SHM_TRANSFERS, clock_ns() / 1000);
 	c->transfers = t;
 	map_watch(c, pair_forget, feed);
 	return 0;
@@ -388,6 +391,7 @@ void transfer_free(gpc *c)
 
 	if (!t)
 		return;
+	map_watch(c, NULL, NULL);        /* maps outlive what was planned for them */
 	host_stop(t);
 	if (t->words_by)
 		t->words_by->unpin(seg_transfer(&c->seg, c->peer));

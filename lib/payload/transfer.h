@@ -17,7 +17,8 @@
  * Values are drawn from one counter of the handle, so that names grow: "v + 1" is the next one of all.
  * A slot whose mark was refused is lost, too: nobody will store its value.
  *
- * A new peer in the seat begins at what done[i] says: values never go back.  A dead peer's copies have
+ * A new peer in the seat begins above what done[i] says, and above what any peer there can have given
+ * out and not seen: values never go back.  A dead peer's copies have
  * ended when its process has exited, and its seat is taken only then. */
 #ifndef GPC_PAYLOAD_TRANSFER_H
 #define GPC_PAYLOAD_TRANSFER_H

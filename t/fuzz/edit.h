@@ -94,6 +94,8 @@ FUZZ_FN struct region edit_region(uint32_t kind)
 		{ INDEX, a->pool, EDIT_POOLS, sizeof(struct shm_pool), 56 },
 		{ INDEX, a->pool, EDIT_POOLS, sizeof(struct shm_pool), 56 },
 		{ INDEX, a->pool, EDIT_POOLS, sizeof(struct shm_pool), 2048 },
+		{ INDEX, a->pool + offsetof(struct shm_pool, memory), EDIT_POOLS,
+		  sizeof(struct shm_pool), 48 },
 		{ INDEX, a->mirror, SHM_MIRRORS, sizeof(struct shm_mirror), 136 },
 		{ INDEX, a->tally, EDIT_PEERS, sizeof(struct shm_tally), 64 },
 		{ INDEX, a->table, g->buckets * SHM_BUCKET, 16, 16 },

@@ -65,8 +65,10 @@ static void count_answers(void)
 
 static void take_line(void *arg, const char *line)
 {
-	/* recency may be wrong, and a hint, for which there are common words */
-	if (!strstr(line, "its stamp") && !strstr(line, "counts as completed"))
+	/* recency may be wrong, and a hint, for which there are common words; and whose pool names
+	 * memory that is not there has a pool without */
+	if (!strstr(line, "its stamp") && !strstr(line, "counts as completed") &&
+	    !strstr(line, ": its memory: "))
 		fuzz_fail("check: %s", line);
 	(void)arg;
 }

@@ -188,6 +188,10 @@ FUZZ_FN void scribble_request(struct fuzz_input *in)
 				.flags = (uint32_t)fuzz_take(in, 1) & 7 };
 	if (fuzz_take(in, 1) & 1)
 		scribble_words(in, p, 48);
+	if (fuzz_take(in, 1) % 4 == 0) { /* of files that are not there, some of them twice */
+		p->memory = 1 + fuzz_take(in, 1) % 3;
+		p->block_bytes = fuzz_take(in, 1) & 64;
+	}
 }
 
 /* As SIGKILL would: the kernel closes its descriptors. */

@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* maps.c - the maps of a handle: begun with it, ended with it, and what there is meanwhile. */
+#include "config.h"
+
+#include "memory/maps.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+struct map_seen map_look(gpc *c, uint32_t pool, uint64_t number)
+{
+	struct map_seen seen = { 0 };
+	const struct map *m;
+	uint64_t at, i;
+
+	pthread_mutex_lock(&c->maps->lock);
+	for (m = c->maps->first; m; m = m->next)
+		if (m->pool == pool && m->memory.number == number && !m->unwanted)
+			break;
+	for (i = 0; m && i < MAX(m->memory.nparts, 1u); i++)
+		seen.parts += m->part[i].base != NULL;
+	for (i = at = 0; m && m->pins && at < m->memory.images_bytes; i++, at += map_pin_chunk)
+		if (load_relaxed(&m->pins[i]))
+			seen.pinned += MIN(map_pin_chunk, m->memory.images_bytes - at);
+	pthread_mutex_unlock(&c->maps->lock);
+	return seen;
+}
+
+/* ---- with the handle ---- */
+
+int map_open(gpc *c)
+{
+	struct maps *s = calloc(1, sizeof(*s));
+
+	if (!s)
+		return err_set(ENOMEM, "no memory for a handle");
+	pthread_mutex_init(&s->lock, NULL);
+	pthread_mutex_init(&s->pin_lock, NULL);
+	pthread_mutex_init(&s->thread_lock, NULL);
+	pthread_cond_init(&s->work, NULL);
+	pthread_cond_init(&s->pin_ended, NULL);
+	c->maps = s;
+	return 0;
+}
+
+void map_watch(gpc *c, void (*forget)(gpc *c, struct map *m), bool (*feed)(gpc *c))
+{
+	c->maps->forget = forget;
+	c->maps->feed = feed;
+}
+
+void map_stop(gpc *c)
+{
+	if (!c->maps)
+		return;
+	thread_stop(c);
+	pin_stop(c);
+}
+
+/* What a lost device may still read or write has a transfer, and stays for the process's life. */
+void map_close_all(gpc *c)
+{
+	struct map *m, *next;
+
+	if (!c->maps)
+		return;
+	for (m = c->maps->first; m; m = next) {
+		next = m->next;
+		if (!m->transfers) {
+			m->next = NULL;
+			map_free_list(c, m);
+		}
+	}
+	free(c->maps);
+	c->maps = NULL;
+}
+
+/* Mappings and descriptors are not inherited, and the devices are the parent's. */
+void map_abandon(gpc *c)
+{
+	struct map *m, *next;
+
+	for (m = c->maps ? c->maps->first : NULL; m; m = next) {
+		next = m->next;
+		free(m->pins);
+		free(m);
+	}
+	free(c->maps);
+	c->maps = NULL;
+}
