@@ -2,9 +2,9 @@
 /* copy.cu - blocks within one GPU: rows of pieces, from slots to slots.
  *
  * A unit is LAUNCH_COPY_UNIT vectors of one shape of one pair, whatever rows they lie in: so pieces
- * of 4 KiB fill a block of threads as well as those of 64 KiB.  A thread asks for all its vectors of
- * a unit before it stores the first.  The bytes are used once: loads and stores say so to the
- * caches, which belong to the neighbours. */
+ * of 4 KiB fill a block of threads as well as those of 64 KiB.  A thread asks for all its
+ * vectors of a unit before it stores the first.  The bytes are used once: loads and stores
+ * say so to the caches, which belong to the neighbours. */
 #include "copy.h"
 
 #include <cuda_runtime.h>

@@ -199,6 +199,7 @@ t_support = \
 	%reldir%/data/small.jsonl \
 	%reldir%/lib/devices.h \
 	%reldir%/lib/dies.h \
+	%reldir%/gpu/bytes.h \
 	%reldir%/gpu/check \
 	%reldir%/gpu/held.h \
 	%reldir%/gpu/makefile \
@@ -231,13 +232,15 @@ t_support = \
 # What only a GPU has is tested where there is nvcc, and on a GPU.  Some see what the library
 # asks of the runtime: the linker puts their functions in between.
 t_cuda_programs = \
+	%reldir%/506-bytes-device.t \
 	%reldir%/600-cuda-writer-fails.t \
 	%reldir%/601-cuda-peer.t \
 	%reldir%/602-cuda-graph.t \
 	%reldir%/610-cuda-workers.t \
 	%reldir%/620-cuda-standby.t \
 	%reldir%/621-cuda-worker-dies.t \
-	%reldir%/630-cuda-busy.t
+	%reldir%/630-cuda-busy.t \
+	%reldir%/640-cuda-bytes-dies.t
 t_work = %reldir%/gpu/work.lo
 t_work_ldadd = lib/libgpc-internal.la $(t_work)
 t_held_ldflags = $(AM_LDFLAGS) -Wl,--wrap=cudaMalloc,--wrap=cudaFree \
@@ -249,12 +252,14 @@ t_held_ldflags = $(AM_LDFLAGS) -Wl,--wrap=cudaMalloc,--wrap=cudaFree \
 	-Wl,--wrap=cudaEventCreateWithFlags,--wrap=cudaEventDestroy \
 	-Wl,--wrap=cudaGraphInstantiateWithFlags,--wrap=cudaGraphExecDestroy \
 	-Wl,--wrap=cudaMemcpyAsync
+%canon_reldir%_506_bytes_device_t_LDADD = $(t_work_ldadd)
 %canon_reldir%_600_cuda_writer_fails_t_LDFLAGS = $(t_held_ldflags)
 %canon_reldir%_601_cuda_peer_t_LDFLAGS = $(t_held_ldflags)
 %canon_reldir%_601_cuda_peer_t_LDADD = $(t_work_ldadd)
 %canon_reldir%_610_cuda_workers_t_LDADD = $(t_work_ldadd)
 %canon_reldir%_620_cuda_standby_t_LDADD = $(t_work_ldadd)
 %canon_reldir%_621_cuda_worker_dies_t_LDADD = $(t_work_ldadd)
+%canon_reldir%_640_cuda_bytes_dies_t_LDADD = $(t_work_ldadd)
 %canon_reldir%_630_cuda_busy_t_LDFLAGS = $(t_held_ldflags)
 %canon_reldir%_630_cuda_busy_t_LDADD = $(t_work_ldadd)
 if HAVE_CUDA

@@ -47,9 +47,9 @@ struct device_bytes {
 	/* The caller's own memory: fill the part; it stays as it is.  -EINVAL: cannot be exported,
 	 * or is none of that device. */
 	int (*lend)(const uint8_t uuid[16], void *base, uint64_t bytes, struct shm_part *part);
-	/* A part in this process: once for each handle, counted.  -ESTALE: its maker is gone.  near: where
-	 * it is to be read and written from, the device of its own uuid or another one of this
-	 * process (peer access). */
+	/* A part in this process: once for each handle, counted.  -ESTALE: its maker is gone.  Opened
+	 * on the device of uuid, or, where this process does not see that one, on the thread's
+	 * own as its peer.  -EBADMSG: it leads out of what its handle names. */
 	int (*map)(const uint8_t uuid[16], const struct shm_part *part, void **ret_memory,
 		   void **ret_base);
 	void (*unmap)(void *memory);     /* of make or map */
@@ -61,8 +61,9 @@ struct device_bytes {
 
 	/* -EINVAL: the stream captures. */
 	int (*check_stream)(const uint8_t uuid[16], void *stream);
-	/* The limits of copies between these two (NULL: host memory); probe: memory of the caller's
-	 * that may be read, to try strides on. */
+	/* The limits of copies between these two (NULL: host memory); the first question for a GPU
+	 * tries strides and takes some 50 ms.  Between two GPUs it also enables peer access, so
+	 * it comes before their first copy.  -ENODEV: one does not reach the other. */
 	int (*limits)(const uint8_t *to, const uint8_t *from, struct copy_limits *ret);
 	/* Enqueue n ops; *ret_done says how many were, on failure too. */
 	int (*copy)(const uint8_t uuid[16], const struct copy_op *ops, uint32_t n, void *stream,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cuda_bytes.c - the memory of pools on GPUs: made, lent, mapped; and the table of what a GPU can do.
+/* cuda_bytes.c - the memory of pools on GPUs: made, lent, mapped; and the table.
  *
  * A part names an allocation by its IPC handle and where in it the part begins, since a handle is
  * always of the whole one.  Who maps opens it on the GPU where it is: there it is like
@@ -7,8 +7,8 @@
  * it as their peer (cuda_copier.c).  Where this process does not see that GPU, it is opened on the
  * thread's own one, which CUDA makes its peer.
  *
- * What another process has opened stays allocated when its maker has died, until all have closed it;
- * after that death it can no longer be opened: -ESTALE. */
+ * What another process has opened stays allocated when its maker has died, until all have
+ * closed it; after that death it can no longer be opened: -ESTALE. */
 #include "config.h"
 
 #include "device/cuda.h"
@@ -51,6 +51,20 @@ static void describe(struct shm_part *part, const cudaIpcMemHandle_t *handle, ui
 	part->offset = offset;
 }
 
+static int too_little(uint64_t bytes, int ordinal)
+{
+	size_t available = 0, total = 0;
+
+	if (cudaMemGetInfo(&available, &total) != cudaSuccess || available >= bytes) {
+		cudaGetLastError();
+		return err_set(ENOSPC, "bytes is %llu: GPU %d has no %llu in one piece",
+			       (unsigned long long)bytes, ordinal, (unsigned long long)bytes);
+	}
+	return err_set(ENOSPC, "bytes is %llu: GPU %d has %zu of %zu left, and %llu are missing",
+		       (unsigned long long)bytes, ordinal, available, total,
+		       (unsigned long long)bytes - available);
+}
+
 static int make(const uint8_t uuid[16], uint64_t bytes, struct shm_part *part, void **ret_memory,
 		void **ret_base)
 {
@@ -61,6 +75,8 @@ static int make(const uint8_t uuid[16], uint64_t bytes, struct shm_part *part, v
 	if (err)
 		return err;
 	err = cuda_memory_make(ROUND_UP(bytes, ALONE), ordinal, &m);
+	if (err == -ENOMEM)
+		err = too_little(bytes, ordinal);
 	cuda_leave(&scope);
 	if (err)
 		return err;

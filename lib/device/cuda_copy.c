@@ -101,7 +101,7 @@ int cuda_copy(const uint8_t uuid[16], const struct copy_op *ops, uint32_t n, voi
 
 /* ---- within one GPU ---- */
 
-#define WIDEST (1ull << 30)              /* of a row in one shape: its vectors are counted in 32 bits */
+#define WIDEST (1ull << 30)              /* bytes of a row in a shape; 32 bits count its vectors */
 
 /* The widest vectors that fit all addresses, and rows: 16 bytes, 8, 4 or 1. */
 static uint32_t shift_of(const struct copy_shape *s, uint64_t width)
@@ -224,7 +224,7 @@ int cuda_mark(const uint8_t uuid[16], uint64_t *done, uint64_t value, void *stre
 {
 	struct cuda_copier *c;
 	struct cuda_scope scope;
-	uint64_t *there = NULL;
+	struct cudaPointerAttributes a;
 	cudaError_t e;
 	int ordinal, err = cuda_enter_uuid(&scope, uuid, &ordinal);
 
@@ -233,11 +233,13 @@ int cuda_mark(const uint8_t uuid[16], uint64_t *done, uint64_t value, void *stre
 	err = cuda_copier(ordinal, &c);
 	if (!err) {
 		cudaGetLastError();
-		e = CUDA(cudaHostGetDevicePointer((void **)&there, done, 0));
+		e = CUDA(cudaPointerGetAttributes(&a, done));
+		if (e == cudaSuccess && (a.type != cudaMemoryTypeHost || !a.devicePointer))
+			e = cudaErrorInvalidValue;       /* not pinned */
 		if (e == cudaSuccess && c->writes)
-			e = CUDA(write_value(stream, there, value));
+			e = CUDA(write_value(stream, a.devicePointer, value));
 		else if (e == cudaSuccess)
-			e = CUDA((cudaError_t)launch_mark(there, value, stream));
+			e = CUDA((cudaError_t)launch_mark(a.devicePointer, value, stream));
 		if (e != cudaSuccess)
 			err = cuda_error(e, "the end of the copies cannot be marked");
 	}

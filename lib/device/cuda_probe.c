@@ -18,7 +18,7 @@
 #define ROWS      3
 #define WIDTH     4096u
 #define FILL      (16ull << 20)          /* of the page that is everywhere else */
-#define BELOW     (6 * GIB)              /* a pitch with a sign of 32 bits goes down by 2 GiB a row */
+#define BELOW     (6 * GIB)              /* a pitch with a sign goes down by 2 GiB a row */
 
 /* Beyond 2^31, 2^32, 2^33 and 2^34, and none a power of two. */
 static const uint64_t pitches[] = { 2 * GIB + FILL, 4 * GIB + FILL, 8 * GIB + 3 * FILL,

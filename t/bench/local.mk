@@ -15,6 +15,10 @@ bench: %reldir%/bench-recovery$(EXEEXT) tools/gpc-bench$(EXEEXT)
 # nvcc and needs no GPU; "make bench-gpu" runs it too.  Nothing of it is part of all or check.
 
 bench_gpu_sources = \
+	%reldir%/bench-copy.c \
+	%reldir%/bench-copy.h \
+	%reldir%/bench-copy-pin.c \
+	%reldir%/bench-copy-rows.c \
 	%reldir%/bench-gpu.cu \
 	%reldir%/bench-sync.c \
 	%reldir%/busy.cu \
@@ -35,8 +39,15 @@ EXTRA_PROGRAMS += %reldir%/bench-sync
 %canon_reldir%_bench_sync_DEPENDENCIES = %reldir%/busy.lo lib/libgpc-internal.la
 %reldir%/busy.lo: %reldir%/busy.h
 
+EXTRA_PROGRAMS += %reldir%/bench-copy
+%canon_reldir%_bench_copy_SOURCES = %reldir%/bench-copy.c %reldir%/bench-copy.h \
+	%reldir%/bench-copy-pin.c %reldir%/bench-copy-rows.c %reldir%/busy.h
+%canon_reldir%_bench_copy_LDADD = %reldir%/busy.lo lib/libgpc-internal.la
+%canon_reldir%_bench_copy_DEPENDENCIES = %reldir%/busy.lo lib/libgpc-internal.la
+
 bench_gpu_nvcc_programs = %reldir%/bench-gpu %reldir%/kernels-check
-bench_gpu_programs = $(bench_gpu_nvcc_programs) %reldir%/bench-sync$(EXEEXT)
+bench_gpu_programs = $(bench_gpu_nvcc_programs) %reldir%/bench-sync$(EXEEXT) \
+	%reldir%/bench-copy$(EXEEXT)
 
 # C++ with kernels: nvcc links it, with the library's own kernel objects.
 $(bench_gpu_nvcc_programs): %reldir%/gpu.cuh $(kernel_objects)
@@ -53,6 +64,8 @@ bench-gpu: bench-gpu-programs
 	%reldir%/kernels-check
 	%reldir%/bench-gpu $(BENCHFLAGS)
 	%reldir%/bench-sync $(BENCHFLAGS)
+	%reldir%/bench-copy $(BENCHFLAGS)
+	%reldir%/bench-copy --pin $(BENCHFLAGS)
 else
 bench-gpu-programs bench-gpu:
 	@echo "this build has no CUDA: see ./configure --help" >&2; exit 1
