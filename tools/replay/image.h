@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* image.h - the bytes of a block in a pool with memory, as both CPU and GPU write and read them.
  *
- * The image of a block is a function of its key alone: the key, then words that are derived from the
- * key and their number.  So whoever has the key can verify each byte, wherever the block has moved.
- * In a pool the image is in pieces, which the pool's runs place.
+ * The image of a block is a function of its key alone: the key, then words that are derived from
+ * the key and their number.  So whoever has the key can verify each byte, wherever the block has
+ * moved.  In a pool the image is in pieces, which the pool's runs place.
  *
  *   image.c           by the CPU
  *   image_kernels.cu  by a GPU
@@ -26,7 +26,8 @@ struct image_run {
 	uint8_t *at;                     /* piece 0 of slot 0 */
 	uint64_t bytes, slot_stride, run_stride;
 	uint64_t from;                   /* its place in the image */
-	uint32_t count, aligned;         /* aligned: pieces are whole words, in memory and in the image */
+	uint32_t count;
+	uint32_t aligned;                /* 1: pieces are whole words, in memory and in the image */
 };
 
 struct image_item { uint64_t key[2]; uint32_t slot, pad; };

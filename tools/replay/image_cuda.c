@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Images by a GPU: a stream of this process there, and the buffers of the kernels of image_kernels.cu.
- * The keys go in by a copy on the stream, the verdict comes back by one, and each call waits for
- * its end. */
+/* Images by a GPU: a stream of this process there, and the buffers of the kernels.  The keys go in
+ * by a copy on the stream, the verdict comes back by one, and each call waits for its end. */
 #include "config.h"
 
 #include "tools/replay/image.h"
@@ -116,7 +115,8 @@ static int send(struct gpu *g, const struct image_item *items, uint32_t n)
 {
 	memcpy(g->here->items, items, n * sizeof(*items));
 	return worked(g, cudaMemcpyAsync(g->there->items, g->here->items, n * sizeof(*items),
-					 cudaMemcpyHostToDevice, g->stream), "copy of the list of blocks");
+					 cudaMemcpyHostToDevice, g->stream),
+		      "copy of the list of blocks");
 }
 
 static int fill_batch(struct gpu *g, const struct image_layout *l, const struct image_item *items,

@@ -73,17 +73,14 @@ static int copy(struct worker *w, const struct gpc_move *moves, uint32_t n)
 	return r < 0 ? worker_fail_payload(w, r, "copy") : 0;
 }
 
-int moves_demote(struct worker *w, const gpc_block *at, struct gpc_move *moves, uint32_t n)
+int moves_demote(struct worker *w, struct gpc_move *moves, uint32_t n)
 {
 	uint32_t m = 0, wrong = 0;
 	int r;
 
-	for (uint32_t i = 0; i < n; i++) {
-		if (moves[i].to < 0)
-			continue;
-		moves[m] = moves[i];
-		moves[m++].from = at[i];
-	}
+	for (uint32_t i = 0; i < n; i++)
+		if (moves[i].to >= 0)
+			moves[m++] = moves[i];
 	r = m ? copy(w, moves, m) : 0;
 	if (r < 0)
 		return r;
@@ -101,7 +98,6 @@ int moves_demote(struct worker *w, const gpc_block *at, struct gpc_move *moves, 
 static int promote_batch(struct worker *w, gpc_block *held, uint32_t n)
 {
 	struct gpc_move moves[PROMOTE_BATCH], victims[PROMOTE_BATCH];
-	gpc_block to[PROMOTE_BATCH];
 	struct patience p = { 0 };
 	int began, r;
 
@@ -112,9 +108,7 @@ static int promote_batch(struct worker *w, gpc_block *held, uint32_t n)
 		return 0;
 	if (began < 0)
 		return worker_fail(w, began, "promote");
-	for (int i = 0; i < began; i++)
-		to[i] = moves[i].to;
-	r = moves_demote(w, to, victims, (uint32_t)began);
+	r = moves_demote(w, victims, (uint32_t)began);
 	if (r < 0)
 		return r;
 	r = copy(w, moves, (uint32_t)began);

@@ -36,10 +36,10 @@ static const struct cli_help help[] = {
 	{ "--vram-blocks V", "blocks of VRAM, 1 to 16M", "10000" },
 	{ "--ram-blocks R", "blocks of RAM that VRAM demotes to, up to 16M; 0: none", "0" },
 	{ "--block-tokens B", "tokens in a block, 1 to 64k; changes no result", "16" },
-	{ "--payload BYTES", "bytes of memory behind each block, 24 to 16M; with --device, in pools "
-	  "with memory, VRAM there and RAM in shared memory", "64" },
-	{ "--pieces K", "pieces of a block in VRAM, those of one number in a row; divides --payload",
-	  "as many as have 256 bytes, at most 64" },
+	{ "--payload BYTES", "bytes of memory behind each block, 24 to 16M; with --device, in "
+	  "pools with memory, VRAM there and RAM in shared memory", "64" },
+	{ "--pieces K", "pieces of a block in VRAM, those of one number in a row; divides "
+	  "--payload", "as many as have 256 bytes, at most 64" },
 	{ "--name NAME", "use the cache of a running gpcd, not a cache of its own", NULL },
 	{ "--dir DIR", "folder of the cache's files", "/dev/shm" },
 	{ "--device D", "match on host, cuda:N or GPU-UUID, where a cache of its own gets a "
@@ -83,10 +83,11 @@ static int set_pieces(struct args *a)
 	uint64_t k = PIECES_MOST;
 
 	a->in_pools = a->payload_given && a->device && strcmp(a->device, "none");
-	if (a->pieces && (!a->in_pools || a->name))
-		return cli_usage(a->name ? "--pieces and --name exclude each other: the pools of %s "
-				 "have their layouts" : "--pieces: give --payload and --device, too%s",
-				 a->name ? a->name : "");
+	if (a->pieces && a->name)
+		return cli_usage("--pieces and --name exclude each other: the pools of %s have their "
+				 "layouts", a->name);
+	if (a->pieces && !a->in_pools)
+		return cli_usage("--pieces: give --payload and --device, too");
 	if (a->pieces && a->payload % a->pieces)
 		return cli_usage("--pieces: %llu does not divide --payload %llu",
 				 (unsigned long long)a->pieces, (unsigned long long)a->payload);

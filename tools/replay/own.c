@@ -131,10 +131,11 @@ typedef void (*say_options)(struct command *c, struct words *w, const struct arg
 
 static _Noreturn void exec_gpcd(const struct run *run, say_options options, const char *notify)
 {
-	struct command c = { { "gpcd", run->name, "--foreground", "--quiet", "--dir", run->a.dir }, 6 };
+	struct command c = { { "gpcd", run->name, "--foreground", "--quiet" }, 4 };
 	struct words w = { .used = 0 };
 	char path[PATH_MAX];
 
+	say(&c, "--dir", run->a.dir);
 	options(&c, &w, &run->a);
 	find_gpcd(path);
 	setenv("NOTIFY_SOCKET", notify, 1);

@@ -37,8 +37,8 @@ struct payload_ops {
 	int (*write)(struct payload *p, const gpc_block *blocks, const gpc_key *keys, uint32_t n);
 	/* How many have not the bytes of their key; kinds: GPC_RAM, those in RAM, GPC_VRAM, all
 	 * others, or both. */
-	int (*check)(struct payload *p, uint32_t kinds, const gpc_block *blocks, const gpc_key *keys,
-		     uint32_t n);
+	int (*check)(struct payload *p, uint32_t kinds, const gpc_block *blocks,
+		     const gpc_key *keys, uint32_t n);
 	/* From one pool to one other; complete on return.  bad[i]: these were not the bytes of
 	 * moves[i].key. */
 	int (*copy)(struct payload *p, const struct gpc_move *moves, uint32_t n, bool *bad);

@@ -27,7 +27,8 @@ static int own_open(struct payload *p)
 	void *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, FD_PAYLOAD, 0);
 
 	if (at == MAP_FAILED) {
-		snprintf(p->error, sizeof(p->error), "mmap of %zu bytes: %s", bytes, strerror(errno));
+		snprintf(p->error, sizeof(p->error), "mmap of %zu bytes: %s", bytes,
+			 strerror(errno));
 		return -errno;
 	}
 	p->bytes = at;
@@ -104,8 +105,8 @@ static int own_write(struct payload *p, const gpc_block *blocks, const gpc_key *
 	return 0;
 }
 
-static int own_check(struct payload *p, uint32_t kinds, const gpc_block *blocks, const gpc_key *keys,
-		     uint32_t n)
+static int own_check(struct payload *p, uint32_t kinds, const gpc_block *blocks,
+		     const gpc_key *keys, uint32_t n)
 {
 	int wrong = 0;
 

@@ -209,7 +209,8 @@ static int check_slots(struct payload *p, int pool, const struct view *v, uint32
 	for (uint32_t k = 0; k < n; k++)
 		if (p->pools->items[k].slot >= v->slots)
 			return fail(p, -EPROTO, "block %#x: pool %d has %u slots",
-				    (unsigned)GPC_BLOCK(pool, p->pools->items[k].slot), pool, v->slots);
+				    (unsigned)GPC_BLOCK(pool, p->pools->items[k].slot), pool,
+				    v->slots);
 	return 0;
 }
 

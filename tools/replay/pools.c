@@ -46,27 +46,30 @@ static bool is_on(const struct gpc_pool *p, const struct gpc_pool_memory *m, con
 	return !strncmp(device, "cuda:", 5) && !strncmp(m->device, "GPU-", 4);
 }
 
-/* May the VRAM pool be filled?  If not, why is what to say when no other may. */
+/* May the VRAM pool be filled?  If not, why is what to say when no other may.  Who moves blocks of
+ * memory without their bytes spoils them for all others. */
 static bool may_fill(const struct run *run, gpc *c, const struct gpc_pool *p, char why[256])
 {
 	struct gpc_pool_memory m = { .size = sizeof(m) };
 
-	if (!run->a.in_pools)
-		return true;
 	if (!p->memory) {
-		if (!why[0])
-			snprintf(why, 256, "pool %d of %s, of VRAM, has no memory (gpcd --keep makes one "
-				 "that has)", p->number, run->name);
-		return false;
+		if (run->a.in_pools && !why[0])
+			snprintf(why, 256, "pool %d of %s, of VRAM, has no memory (gpcd --keep makes "
+				 "one that has)", p->number, run->name);
+		return !run->a.in_pools;
 	}
 	if (gpc_pool_memory_get(c, p->number, &m) < 0) {
 		snprintf(why, 256, "pool %d of %s: %s", p->number, run->name, gpc_last_error());
 		return false;
 	}
-	if (is_on(p, &m, run->a.device))
+	if (run->a.in_pools && is_on(p, &m, run->a.device))
 		return true;
-	snprintf(why, 256, "pool %d of %s is on %s, not on %s", p->number, run->name, m.device,
-		 run->a.device);
+	if (run->a.in_pools)
+		snprintf(why, 256, "pool %d of %s is on %s, not on %s", p->number, run->name,
+			 m.device, run->a.device);
+	else
+		snprintf(why, 256, "pool %d of %s has memory: --payload %llu --device %s uses it",
+			 p->number, run->name, (unsigned long long)m.block_bytes, m.device);
 	return false;
 }
 
@@ -90,8 +93,8 @@ static int look_at_memory(struct run *run, gpc *c, const struct gpc_pool *vram,
 	if (run->job->ram >= 0)
 		run->job->spaces |= GPC_SPACE(ram->space);
 	if (run->job->ram >= 0 && !ram->memory) {
-		cli_error("pool %d of %s, which pool %d demotes to, has no memory (gpcd --block-bytes "
-			  "gives it some)", ram->number, run->name, vram->number);
+		cli_error("pool %d of %s, which pool %d demotes to, has no memory (gpcd "
+			  "--block-bytes gives it some)", ram->number, run->name, vram->number);
 		return -1;
 	}
 	return cache_same(run, "bytes a block", true, &run->a.payload, vram->block_bytes);

@@ -27,7 +27,7 @@ static int reserve(struct worker *w, uint32_t n)
 		return 0;
 	if (got < 0)
 		return worker_fail(w, got, "reserve");
-	r = moves ? moves_demote(w, w->fresh, moves, (uint32_t)got) : 0;
+	r = moves ? moves_demote(w, moves, (uint32_t)got) : 0;
 	return r < 0 ? r : got;
 }
 

@@ -47,9 +47,9 @@ void worker_wrong(struct worker *w, uint64_t n);
 
 bool worker_in_ram(const struct worker *w, gpc_block block);
 
-/* Copy each victim down, then commit: at[i] is the block whose bytes are still the
- * victim's, moves[i] where they go.  Compacts moves. */
-int moves_demote(struct worker *w, const gpc_block *at, struct gpc_move *moves, uint32_t n);
+/* Copy each victim down, then commit: moves[i].from has its bytes still, and they go where
+ * moves[i].to is.  Compacts moves. */
+int moves_demote(struct worker *w, struct gpc_move *moves, uint32_t n);
 /* Root first, run by run of blocks in RAM; without room the rest is used from there, and
  * verified there. */
 int moves_promote(struct worker *w, uint32_t hits);
