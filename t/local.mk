@@ -162,6 +162,8 @@ t_scripts = \
 	%reldir%/830-replay-workers.t \
 	%reldir%/831-replay-ends.t \
 	%reldir%/832-interrupt.t \
+	%reldir%/833-replay-pools.t \
+	%reldir%/834-replay-pools-end.t \
 	%reldir%/840-bench.t \
 	%reldir%/841-bench-ends.t \
 	%reldir%/860-reference.t \
@@ -353,7 +355,8 @@ t_helpers = \
 	%reldir%/sh/lie \
 	%reldir%/sh/notify \
 	%reldir%/sh/pty \
-	%reldir%/sh/relayout
+	%reldir%/sh/relayout \
+	%reldir%/sh/spoil
 
 check_PROGRAMS += $(t_helpers)
 EXTRA_DIST += %reldir%/sh/driver %reldir%/sh/tap.sh
@@ -367,6 +370,8 @@ EXTRA_DIST += %reldir%/sh/driver %reldir%/sh/tap.sh
 %canon_reldir%_sh_hold_LDADD = lib/libgpc.la
 %canon_reldir%_sh_lie_SOURCES = %reldir%/sh/lie.c
 %canon_reldir%_sh_lie_LDADD = lib/libgpc.la
+%canon_reldir%_sh_spoil_SOURCES = %reldir%/sh/spoil.c
+%canon_reldir%_sh_spoil_LDADD =
 %canon_reldir%_sh_relayout_SOURCES = %reldir%/sh/relayout.c
 %canon_reldir%_sh_json_SOURCES = %reldir%/sh/json.c
 %canon_reldir%_sh_json_LDADD = $(JANSSON_LIBS)
