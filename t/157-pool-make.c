@@ -413,22 +413,6 @@ static void test_never(void)
 
 /* ---- left behind ---- */
 
-static void test_orphan(void)
-{
-	gpc *c = new_cache();
-	struct memory m = { .kind = GPC_RAM, .slots = 4, .nruns = 1, .nparts = 1,
-			    .block_bytes = 64, .images_bytes = 4096,
-			    .run = { { .count = 1, .bytes = 64, .slot_stride = 64 } } };
-
-	must(gpc_writer_drop(c));
-	must(memory_make(&c->seg, &m, NULL));
-	memory_close(&m);
-	is_int(memory_files(), 1, "a file that nobody has any more");
-	must(gpc_writer_take(c, 0, 0));
-	ok(memory_files_come_to(c, 0), "goes with the next takeover");
-	cache_end(c);
-}
-
 /* Who unmaps last removes it, with a writer or without. */
 static void test_last_user(void)
 {
@@ -494,7 +478,6 @@ static int body(void)
 	test_late();
 	test_late_refused();
 	test_never();
-	test_orphan();
 	test_last_user();
 	test_check();
 	return done_testing();

@@ -3,7 +3,7 @@
  * names it, and of the pool's end, and so does the next one in its takeover; the owner of VRAM dies
  * while others have it mapped.  When all is quiet, each file is a pool's, and each pool has its file.
  *
- *   GPC_T_ROUNDS=1    each store, not each fourth one */
+ *   GPC_T_ROUNDS=1    each store, not each sixth one */
 #include "t/lib/memory_files.h"
 #include "t/lib/dies.h"
 
@@ -15,6 +15,7 @@
 #include "segment/files.h"
 #include "segment/lockfile.h"
 #include "segment/memory.h"
+#include "writer/state.h"
 
 enum { BLOCKS = 4, BLOCK = 4096, STEPS = 300, STORES = 900 };
 
@@ -146,6 +147,65 @@ static void test_maker(uint32_t kind, const char *what)
 	cache_end(c);
 }
 
+/* ---- left behind ---- */
+
+static void test_orphan(void)
+{
+	struct memory m = { .kind = GPC_RAM, .slots = BLOCKS, .nruns = 1, .nparts = 1,
+			    .block_bytes = BLOCK, .images_bytes = BLOCK * BLOCKS,
+			    .run = { { .count = 1, .bytes = BLOCK, .slot_stride = BLOCK } } };
+
+	c = new_cache();
+	must(gpc_writer_drop(c));
+	must(memory_make(&c->seg, &m, NULL));
+	memory_close(&m);
+	is_int(memory_files(), 1, "a file that nobody has any more");
+	must(gpc_writer_take(c, 0, 0));
+	ok(memory_files_come_to(c, 0), "goes with the next takeover");
+	cache_end(c);
+}
+
+/* ---- dead before its command is run ---- */
+
+/* Its last store shows the command, and no writer has seen that it is dead. */
+static void asks_and_dies(void)
+{
+	gpc *d = cache_attach(0, 0);
+	struct memory m = { .kind = GPC_RAM, .slots = BLOCKS, .nruns = 1, .nparts = 1,
+			    .block_bytes = BLOCK, .images_bytes = BLOCK * BLOCKS,
+			    .run = { { .count = 1, .bytes = BLOCK, .slot_stride = BLOCK } } };
+	struct shm_seat *s = seg_seat(&d->seg, d->peer);
+
+	must(memory_make(&d->seg, &m, NULL));
+	s->request = (struct shm_pool){ .range = BLOCKS, .blocks = BLOCKS, .kind = GPC_RAM,
+					.space = 1, .demote_to = -1, .memory = m.number,
+					.block_bytes = BLOCK };
+	*seg_command(&d->seg, d->peer, s->head) = (struct shm_command){
+		.op = CMD_POOL, .count = 1, .result = CMD_PENDING };
+	store_release(&s->head, s->head + 1);
+	stops_die();
+}
+
+static void test_dead_maker(void)
+{
+	pid_t pid;
+
+	c = new_cache();
+	pid = fork();
+	if (!pid)
+		asks_and_dies();
+	while (waitpid(pid, NULL, 0) < 0)
+		;
+	c->writer->next_housekeep_ns = NEVER;    /* it is reaped later */
+	must(gpc_writer_serve(c, 0));
+	is_int(seg_command(&c->seg, 1, 0)->result, -ESTALE, "its command is run, and refused");
+	is_int(seg_pool(&c->seg, 1)->state, POOL_DRAINING, "its pool goes at once");
+	c->writer->next_housekeep_ns = 0;
+	ok(is_quiet() && memory_files() == 0, "and the file");
+	clean(c, "a dead maker");
+	cache_end(c);
+}
+
 /* ---- stores of the writer ---- */
 
 static struct memory mine;
@@ -233,7 +293,7 @@ static bool add_round(uint32_t kind, uint64_t n, uint64_t next, bool *died, int 
 
 static void test_writer(uint32_t kind, uint64_t first, const char *what)
 {
-	uint64_t n, step_by = getenv("GPC_T_ROUNDS") ? 1 : 4;
+	uint64_t n, step_by = getenv("GPC_T_ROUNDS") ? 1 : 6;
 	bool adds = true, ends = true, good = true;
 	int pool = -1;
 
@@ -347,8 +407,10 @@ static int body(void)
 	cache_thread = false;
 	test_maker(GPC_RAM, "RAM");
 	test_maker(GPC_VRAM, "VRAM");
+	test_orphan();
+	test_dead_maker();
 	test_writer(GPC_RAM, 1, "RAM");
-	test_writer(GPC_VRAM, 3, "VRAM");
+	test_writer(GPC_VRAM, 4, "VRAM");
 	test_owner();
 	return done_testing();
 }

@@ -179,6 +179,17 @@ void sweep_ended(struct writer *w, uint64_t memory)
 	sweep_begin(w);
 }
 
+/* A pool that its writer had not finished has ended, and the same command has added it again. */
+static bool is_named_again(const struct writer *w, uint64_t memory)
+{
+	uint32_t i;
+
+	for (i = 0; i < w->max_pools; i++)
+		if (w->pool[i].state != POOL_FREE && w->pool[i].memory == memory)
+			return true;
+	return false;
+}
+
 void sweep_housekeep(struct writer *w, uint64_t now)
 {
 	uint32_t i = 0;
@@ -186,7 +197,7 @@ void sweep_housekeep(struct writer *w, uint64_t now)
 	if (!w->nended || now < w->sweep_again_ns)
 		return;
 	while (i < w->nended) {
-		if (pool_memory_is_lost(w, w->ended[i]))
+		if (is_named_again(w, w->ended[i]) || pool_memory_is_lost(w, w->ended[i]))
 			w->ended[i] = w->ended[--w->nended];
 		else
 			i++;

@@ -38,7 +38,7 @@ check_LTLIBRARIES = %reldir%/libgpc-fuzz.la
 %canon_reldir%_libgpc_fuzz_la_SOURCES = $(lib_gpc_sources) %reldir%/virtual.c
 %canon_reldir%_libgpc_fuzz_la_CPPFLAGS = $(AM_CPPFLAGS) $(fuzz_names)
 %canon_reldir%_libgpc_fuzz_la_CFLAGS = $(fuzz_cflags)
-%canon_reldir%_libgpc_fuzz_la_LIBADD = $(kernel_objects) $(URCU_LIBS) $(CUDA_LIBS)
+%canon_reldir%_libgpc_fuzz_la_LIBADD = $(kernel_objects) $(URCU_LIBS) $(NUMA_LIBS) $(CUDA_LIBS)
 %canon_reldir%_libgpc_fuzz_la_DEPENDENCIES = $(kernel_objects)
 
 %canon_reldir%_ring_t_CPPFLAGS = $(fuzz_cppflags)

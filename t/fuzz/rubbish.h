@@ -7,6 +7,8 @@
 #include "honest.h"
 
 #include "inspect/inspect.h"
+#include "memory/map.h"
+#include "payload/transfer.h"
 #include "peer/ring.h"
 
 /* ---- the brat ---- */
@@ -201,6 +203,8 @@ FUZZ_FN void kill_brat(void)
 	segment_close(&brat->seg);
 	ring_free(brat);
 	walk_free(brat);
+	transfer_abandon(brat);
+	map_abandon(brat);
 	free(brat);
 	brat = NULL;
 	fuzz_count(N_REAPED);
