@@ -168,6 +168,8 @@ t_scripts = \
 	%reldir%/830-replay-workers.t \
 	%reldir%/831-replay-ends.t \
 	%reldir%/832-interrupt.t \
+	%reldir%/833-replay-pools.t \
+	%reldir%/834-replay-pools-end.t \
 	%reldir%/840-bench.t \
 	%reldir%/841-bench-ends.t \
 	%reldir%/860-reference.t \
@@ -370,7 +372,8 @@ t_helpers = \
 	%reldir%/sh/lie \
 	%reldir%/sh/notify \
 	%reldir%/sh/pty \
-	%reldir%/sh/relayout
+	%reldir%/sh/relayout \
+	%reldir%/sh/spoil
 
 check_PROGRAMS += $(t_helpers)
 EXTRA_DIST += %reldir%/sh/driver %reldir%/sh/tap.sh
@@ -384,6 +387,8 @@ EXTRA_DIST += %reldir%/sh/driver %reldir%/sh/tap.sh
 %canon_reldir%_sh_hold_LDADD = lib/libgpc.la
 %canon_reldir%_sh_lie_SOURCES = %reldir%/sh/lie.c
 %canon_reldir%_sh_lie_LDADD = lib/libgpc.la
+%canon_reldir%_sh_spoil_SOURCES = %reldir%/sh/spoil.c
+%canon_reldir%_sh_spoil_LDADD =
 %canon_reldir%_sh_relayout_SOURCES = %reldir%/sh/relayout.c
 %canon_reldir%_sh_json_SOURCES = %reldir%/sh/json.c
 %canon_reldir%_sh_json_LDADD = $(JANSSON_LIBS)
@@ -428,12 +433,37 @@ t_gpu_programs = \
 	%reldir%/gpu/there \
 	$(t_cuda_programs)
 
+# Those that run the tools find them, and what else they need, in the same places as here.
+t_gpu_scripts = \
+	%reldir%/833-replay-pools.t \
+	%reldir%/834-replay-pools-end.t
+t_gpu_tools = \
+	tools/gpcd \
+	tools/gpc-inspect \
+	tools/gpc-replay \
+	%reldir%/sh/clear \
+	%reldir%/sh/hold \
+	%reldir%/sh/json \
+	%reldir%/sh/spoil
+
 if HAVE_CUDA
-gpu-tests: $(t_gpu_programs) bench-gpu-programs
-	rm -rf $@ && $(MKDIR_P) $@/lib
+# libtool has the programs themselves in .libs
+gpu-tests: $(t_gpu_programs) bench-gpu-programs $(t_gpu_tools)
+	rm -rf $@ && $(MKDIR_P) $@/lib $@/tools $@/%reldir%/sh $@/%reldir%/data
 	cp $(t_gpu_programs) $@
 	cp $(srcdir)/%reldir%/gpu/check $(srcdir)/%reldir%/gpu/makefile $@
 	ldd $(t_gpu_programs) | awk '/liburcu|libnuma/ { print $$3 }' | sort -u | \
+	for t in $(t_gpu_scripts); do cp $(srcdir)/$$t $@ || exit; done
+	cp $(srcdir)/%reldir%/sh/tap.sh $@/%reldir%/sh
+	cp $(srcdir)/%reldir%/data/small.jsonl $@/%reldir%/data
+	for p in $(t_gpu_tools); do \
+		hidden=$$(dirname $$p)/.libs/$$(basename $$p); \
+		test -f $$hidden || hidden=$$p; \
+		cp $$hidden $@/$$p || exit; \
+	done
+	cp lib/.libs/libgpc.so.[0-9] $@/lib
+	ldd $(t_gpu_programs) $@/tools/* $@/%reldir%/sh/json | \
+		awk '/liburcu|libnuma|libjansson/ { print $$3 }' | sort -u | \
 		while read -r so; do cp "$$so" $@/lib || exit; done
 check-gpu: gpu-tests
 	@sh gpu-tests/check

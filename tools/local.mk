@@ -48,17 +48,37 @@ bin_PROGRAMS += %reldir%/gpc-replay
 	%reldir%/replay/cache.c \
 	%reldir%/replay/child.c \
 	%reldir%/replay/crew.c \
+	%reldir%/replay/image.c \
+	%reldir%/replay/image.h \
 	%reldir%/replay/main.c \
 	%reldir%/replay/moves.c \
 	%reldir%/replay/options.c \
-	%reldir%/replay/payload.c \
+	%reldir%/replay/own.c \
+	%reldir%/replay/payload.h \
+	%reldir%/replay/payload_own.c \
+	%reldir%/replay/payload_pool.c \
+	%reldir%/replay/pools.c \
 	%reldir%/replay/replay.h \
 	%reldir%/replay/report.c \
 	%reldir%/replay/request.c \
 	%reldir%/replay/trace.c \
 	%reldir%/replay/worker.c \
 	%reldir%/replay/worker.h
-%canon_reldir%_gpc_replay_LDADD = lib/libgpc.la $(JANSSON_LIBS)
+%canon_reldir%_gpc_replay_LDADD = $(replay_kernels) lib/libgpc.la $(JANSSON_LIBS)
+
+# Its own use of a GPU: kernels that write and verify blocks, and the runtime for them.
+replay_cuda_sources = %reldir%/replay/image_cuda.c
+EXTRA_DIST += %reldir%/replay/image_kernels.cu
+MOSTLYCLEANFILES = %reldir%/replay/image_kernels.o %reldir%/replay/image_kernels.lo \
+	%reldir%/replay/image_kernels.d %reldir%/replay/.libs/image_kernels.o
+if HAVE_CUDA
+replay_kernels = %reldir%/replay/image_kernels.lo
+%canon_reldir%_gpc_replay_SOURCES += $(replay_cuda_sources)
+%canon_reldir%_gpc_replay_LDADD += $(CUDA_LIBS)
+$(replay_kernels): $(top_srcdir)/%reldir%/replay/image.h
+else
+EXTRA_DIST += $(replay_cuda_sources)
+endif
 
 # ---- gpc-bench: what a cache costs ----
 

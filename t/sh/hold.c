@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* hold DIR NAME LABEL REFS RESERVED SECTIONS [FIRST] - a worker at a gate.
+/* hold DIR NAME LABEL REFS RESERVED SECTIONS [FIRST [POOL]] - a worker at a gate.
  *
- * Attaches, publishes a chain of REFS blocks in pool 0 (keys from the numbers FIRST,
+ * Attaches, publishes a chain of REFS blocks in pool POOL (0; keys from the numbers FIRST,
  * FIRST + 1, ...) and keeps a reference on each, reserves RESERVED blocks more, opens
  * SECTIONS sections.  Prints the keys as gpc-inspect does, then "holding", and stays so.
  * SIGTERM opens the gate: all of it is given back, exit status 0. */
@@ -77,7 +77,7 @@ int main(int argc, char **argv)
 		return 2;
 	must(gpc_attach(argv[2], &opt, 0, &c));
 	if (refs + reserved)
-		must(gpc_reserve(c, 0, refs + reserved, blocks, NULL, 0, 5000));
+		must(gpc_reserve(c, argc > 8 ? atoi(argv[8]) : 0, refs + reserved, blocks, NULL, 0, 5000));
 	if (refs)
 		publish(c, argc > 7 ? strtoull(argv[7], NULL, 10) : 1, refs, blocks);
 	while (sections--)

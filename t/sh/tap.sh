@@ -17,7 +17,7 @@
 
 # The watchdog: it ends all that runs here, and the traps below do the rest.
 if test -z "$GPC_T_SECONDS" && command -v timeout >/dev/null; then
-	GPC_T_SECONDS=120
+	GPC_T_SECONDS=${GPC_T_LIMIT:-120}
 	export GPC_T_SECONDS
 	exec timeout -s ALRM -k 10 $GPC_T_SECONDS /bin/sh "$0"
 fi

@@ -26,9 +26,9 @@ static _Noreturn void exec_worker(const struct run *run, uint32_t number, int ga
 
 	snprintf(text, sizeof(text), "%u", number);
 	for (size_t i = 0; i < ARRAY_SIZE(from); i++)
-		high[i] = fcntl(from[i], F_DUPFD_CLOEXEC, FD_RESULT + 1);
+		high[i] = from[i] < 0 ? -1 : fcntl(from[i], F_DUPFD_CLOEXEC, FD_RESULT + 1);
 	for (size_t i = 0; i < ARRAY_SIZE(from); i++)
-		if (high[i] < 0 || dup2(high[i], to[i]) < 0) {
+		if (from[i] >= 0 && (high[i] < 0 || dup2(high[i], to[i]) < 0)) {
 			cli_error("worker %u: %s", number + 1, strerror(errno));
 			_exit(EXIT_RUNTIME);
 		}

@@ -4,8 +4,9 @@
  *
  * The parent never touches the cache while the workers run.  Whatever ends it, what it
  * made goes: workers and gpcd are told when their parent dies, gpcd removes the cache
- * it made, and the payload of such a cache has no name.  Only the payload of a cache
- * of somebody else's has one, and the last replay removes it. */
+ * it made, with the memory of its pools, and the payload of a cache without such has no
+ * name.  Only the payload of a cache of somebody else's has one, and the last replay
+ * removes it. */
 #include "config.h"
 
 #include "tools/replay/replay.h"
@@ -43,6 +44,8 @@ static int make_payload(struct run *run)
 	size_t bytes = run->job->slots * run->job->payload;
 	bool fresh;
 
+	if (run->a.in_pools)
+		return 0;
 	if (!run->a.name) {
 		run->payload_fd = payload_private(bytes);
 		return run->payload_fd < 0 ? -1 : 0;
@@ -79,6 +82,9 @@ static int make_job(struct run *run)
 	job->requests = t->requests;
 	job->longest = t->longest;
 	job->payload = (uint32_t)run->a.payload;
+	job->in_pools = run->a.in_pools;
+	job->tag = job->in_pools ? REPLAY_POOL_TAG : REPLAY_TAG;
+	job->group = job->in_pools ? REPLAY_POOL_GROUP : REPLAY_GROUP;
 	job->refs = t->refs;
 	memcpy(job->words, t->start, (t->requests + 1) * sizeof(uint64_t));
 	if (t->refs)
@@ -99,6 +105,8 @@ static void show_result(struct run *run)
 		.vram_blocks = (uint32_t)run->a.vram,
 		.ram_blocks = (uint32_t)run->a.ram,
 		.payload = (uint32_t)run->a.payload,
+		.pieces = run->a.in_pools ? (uint32_t)run->a.pieces : 0,
+		.device = run->a.in_pools ? run->a.device : NULL,
 		.counts = &run->counts,
 	};
 
@@ -111,14 +119,24 @@ static void show_result(struct run *run)
 	report_show(&r, run->a.json);
 }
 
+/* With a device that cannot be opened, there is no use in asking it for memory. */
+static int make_cache(struct run *run)
+{
+	return own_start_writer(run) || make_job(run) || cache_try_device(run) ||
+	       own_start_keeper(run) || cache_look(run) ? -1 : 0;
+}
+
+static int find_cache(struct run *run)
+{
+	return make_job(run) || cache_look(run) || cache_wait_writer(run) ||
+	       cache_try_device(run) ? -1 : 0;
+}
+
 static int go(struct run *run)
 {
-	int r;
+	int r = run->a.name ? find_cache(run) : make_cache(run);
 
-	if (!run->a.name && cache_start_writer(run))
-		return EXIT_RUNTIME;
-	if (make_job(run) || cache_look(run) || cache_wait_writer(run) ||
-	    cache_try_device(run) || make_payload(run) || replay_caught)
+	if (r || make_payload(run) || replay_caught)
 		return EXIT_RUNTIME;
 	r = crew_start(run);
 	if (!r)
@@ -132,7 +150,7 @@ static int go(struct run *run)
 
 static void clean_up(struct run *run)
 {
-	cache_stop_writer(run);
+	own_stop(run);
 	if (run->payload_fd >= 0 && run->a.name)
 		payload_release(run->a.dir, run->name, run->payload_fd);
 	trace_free(&run->trace);

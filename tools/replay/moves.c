@@ -39,8 +39,8 @@ static bool is_of_trace(struct worker *w, const gpc_key *key)
 		for (at = 0; at < n; at += batch) {
 			batch = n - at < 65536 ? n - at : 65536;
 			gpc_key_import(w->c, job_ids(w->job) + at, sizeof(uint64_t),
-				   sizeof(uint64_t), (uint32_t)batch, REPLAY_GROUP,
-				   w->known + at);
+				       sizeof(uint64_t), (uint32_t)batch, w->job->group,
+				       w->known + at);
 		}
 		qsort(w->known, n, sizeof(*w->known), by_key);
 	}
@@ -66,19 +66,27 @@ static int commit_victims(struct worker *w, const struct gpc_move *moves, uint32
 	return done;
 }
 
-int moves_demote(struct worker *w, const gpc_block *at, struct gpc_move *moves, uint32_t n)
+static int copy(struct worker *w, const struct gpc_move *moves, uint32_t n)
 {
-	uint32_t m = 0;
+	int r = w->payload.ops->copy(&w->payload, moves, n, w->bad);
+
+	return r < 0 ? worker_fail_payload(w, r, "copy") : 0;
+}
+
+int moves_demote(struct worker *w, struct gpc_move *moves, uint32_t n)
+{
+	uint32_t m = 0, wrong = 0;
 	int r;
 
-	for (uint32_t i = 0; i < n; i++) {
-		if (moves[i].to < 0)
-			continue;
-		if (!payload_copy(&w->payload, at[i], moves[i].to, &moves[i].key) &&
-		    is_of_trace(w, &moves[i].key))
-			w->counts.wrong++;
-		moves[m++] = moves[i];
-	}
+	for (uint32_t i = 0; i < n; i++)
+		if (moves[i].to >= 0)
+			moves[m++] = moves[i];
+	r = m ? copy(w, moves, m) : 0;
+	if (r < 0)
+		return r;
+	for (uint32_t i = 0; i < m; i++)
+		wrong += w->bad[i] && is_of_trace(w, &moves[i].key);
+	worker_wrong(w, wrong);
 	r = commit_victims(w, moves, m);
 	if (r > 0)
 		w->counts.demoted += (uint64_t)r;
@@ -90,7 +98,6 @@ int moves_demote(struct worker *w, const gpc_block *at, struct gpc_move *moves, 
 static int promote_batch(struct worker *w, gpc_block *held, uint32_t n)
 {
 	struct gpc_move moves[PROMOTE_BATCH], victims[PROMOTE_BATCH];
-	gpc_block to[PROMOTE_BATCH];
 	struct patience p = { 0 };
 	int began, r;
 
@@ -101,14 +108,14 @@ static int promote_batch(struct worker *w, gpc_block *held, uint32_t n)
 		return 0;
 	if (began < 0)
 		return worker_fail(w, began, "promote");
-	for (int i = 0; i < began; i++)
-		to[i] = moves[i].to;
-	r = moves_demote(w, to, victims, (uint32_t)began);
+	r = moves_demote(w, victims, (uint32_t)began);
+	if (r < 0)
+		return r;
+	r = copy(w, moves, (uint32_t)began);
 	if (r < 0)
 		return r;
 	for (int i = 0; i < began; i++)
-		if (!payload_copy(&w->payload, moves[i].from, moves[i].to, &moves[i].key))
-			w->counts.wrong++;
+		worker_wrong(w, w->bad[i]);
 	r = commit(w, moves, (uint32_t)began);
 	if (r < 0)
 		return r;

@@ -17,6 +17,7 @@ static const struct option options[] = {
 	{ "ram-blocks", required_argument, NULL, 'r' },
 	{ "block-tokens", required_argument, NULL, 'b' },
 	{ "payload", required_argument, NULL, 'p' },
+	{ "pieces", required_argument, NULL, 'k' },
 	{ "name", required_argument, NULL, 'n' },
 	{ "dir", required_argument, NULL, 'd' },
 	{ "device", required_argument, NULL, 'D' },
@@ -35,7 +36,10 @@ static const struct cli_help help[] = {
 	{ "--vram-blocks V", "blocks of VRAM, 1 to 16M", "10000" },
 	{ "--ram-blocks R", "blocks of RAM that VRAM demotes to, up to 16M; 0: none", "0" },
 	{ "--block-tokens B", "tokens in a block, 1 to 64k; changes no result", "16" },
-	{ "--payload BYTES", "bytes of memory behind each block, 24 to 16M", "64" },
+	{ "--payload BYTES", "bytes of memory behind each block, 24 to 16M; with --device, in "
+	  "pools with memory, VRAM there and RAM in shared memory", "64" },
+	{ "--pieces K", "pieces of a block in VRAM, those of one number in a row; divides "
+	  "--payload", "as many as have 256 bytes, at most 64" },
 	{ "--name NAME", "use the cache of a running gpcd, not a cache of its own", NULL },
 	{ "--dir DIR", "folder of the cache's files", "/dev/shm" },
 	{ "--device D", "match on host, cuda:N or GPU-UUID, where a cache of its own gets a "
@@ -53,7 +57,10 @@ static bool set_option(struct args *a, int opt, const char *arg)
 {
 	switch (opt) {
 	case 'w': return cli_count("workers", arg, 1, WORKERS_MAX, &a->workers);
-	case 'p': return cli_count("payload", arg, PAYLOAD_MIN, PAYLOAD_MAX, &a->payload);
+	case 'p':
+		a->payload_given = true;
+		return cli_count("payload", arg, PAYLOAD_MIN, PAYLOAD_MAX, &a->payload);
+	case 'k': return cli_count("pieces", arg, 1, PAYLOAD_MAX, &a->pieces);
 	case 'v':
 		a->vram_given = true;
 		return cli_count("vram-blocks", arg, 1, POOL_MOST, &a->vram);
@@ -68,6 +75,27 @@ static bool set_option(struct args *a, int opt, const char *arg)
 	case 'D': a->device = arg; return true;
 	default: a->json = true; return true;
 	}
+}
+
+/* Where pieces are: -1, or the exit status. */
+static int set_pieces(struct args *a)
+{
+	uint64_t k = PIECES_MOST;
+
+	a->in_pools = a->payload_given && a->device && strcmp(a->device, "none");
+	if (a->pieces && a->name)
+		return cli_usage("--pieces and --name exclude each other: the pools of %s have their "
+				 "layouts", a->name);
+	if (a->pieces && !a->in_pools)
+		return cli_usage("--pieces: give --payload and --device, too");
+	if (a->pieces && a->payload % a->pieces)
+		return cli_usage("--pieces: %llu does not divide --payload %llu",
+				 (unsigned long long)a->pieces, (unsigned long long)a->payload);
+	while (k > 1 && (a->payload % k || a->payload / k < PIECE_MIN))
+		k--;
+	if (!a->pieces)
+		a->pieces = k;
+	return -1;
 }
 
 int options_parse(struct args *a, int argc, char **argv)
@@ -100,5 +128,5 @@ int options_parse(struct args *a, int argc, char **argv)
 		return EXIT_USAGE;
 	if (strlen(a->dir) >= PATH_MAX - 128)
 		return cli_usage("--dir: the path is too long");
-	return -1;
+	return set_pieces(a);
 }

@@ -5,11 +5,13 @@
  *   options.c   the command line
  *   child.c     signals, and children
  *   crew.c      the workers, as the parent sees them
- *   cache.c     the writer it may start, what the cache looks like
+ *   own.c       a cache of its own: the gpcd that it starts, and the one that keeps VRAM
+ *   cache.c     the cache as it is, its writer, its devices
+ *   pools.c     its pools: which one to fill, and what they must be
  *   trace.c     JSONL to arrays, every line checked
  *   worker.c    one worker: see worker.h
  *   report.c    counters and latencies: over the pipe, summed, shown
- *   payload.c   the bytes behind the blocks, as an engine would have them
+ *   payload.h   the bytes behind the blocks, as an engine would have them
  *
  * Workers are executed anew and find what they need on fixed descriptors.  The parent
  * and its workers share one memory file, `struct job`: what to do, the trace, and a
@@ -18,6 +20,7 @@
 #define GPC_TOOLS_REPLAY_H
 
 #include "tools/common/cli.h"
+#include "tools/replay/payload.h"
 #include "gpc.h"
 
 #include <jansson.h>
@@ -34,12 +37,16 @@ enum {
 	REPLAY_TAG = 0x72706c79,
 	/* its keys are of a group of their own: a hit is on a block of a replay */
 	REPLAY_GROUP = 0x72706c79,
+	/* the same where the bytes are in pools with memory, which outlives a replay */
+	REPLAY_POOL_TAG = 0x72706c7a, REPLAY_POOL_GROUP = 0x72706c7a,
+	PIECE_MIN = 256, PIECES_MOST = 64,       /* of --pieces where it is not given */
 };
 
 enum { PATIENCE_MS = 10000 };        /* how long a writer may be away */
 
 enum {                               /* descriptors of a worker */
-	FD_JOB = 3, FD_PAYLOAD = 4,
+	FD_JOB = 3,
+	FD_PAYLOAD = 4,              /* closed where pools have the payload */
 	FD_GATE = 5,                 /* end of file = go */
 	FD_RESULT = 6,               /* one byte "attached", then one JSON object */
 };
@@ -67,6 +74,9 @@ struct job {
 	char name[GPC_MAX_NAME + 1], dir[PATH_MAX];
 	char device[48];             /* where workers match; empty: on the host */
 	uint32_t workers, requests, longest, payload;
+	uint32_t in_pools;           /* 1: the payload is in pools with memory */
+	uint32_t tag, group;         /* of what is published */
+	uint32_t spaces;             /* to look in */
 	int32_t vram, ram;           /* pool to fill; its RAM pool, or -1 */
 	uint64_t refs, slots;        /* slots: of the payload */
 	struct job_pool pool[GPC_MAX_POOLS + 1];
@@ -84,31 +94,11 @@ static inline const uint64_t *job_ids(const struct job *j)
 	return j->words + j->requests + 1;
 }
 
-/* ---- payload: key, block id and a filling derived from the key in each slot ---- */
-
-struct payload {
-	const struct job *job;
-	unsigned char *bytes;
-};
-
-int payload_map(struct payload *p, const struct job *job, int fd);
-void payload_write(const struct payload *p, gpc_block block, const gpc_key *key);
-/* Are these the bytes of that key, and of that block? */
-bool payload_is(const struct payload *p, gpc_block block, const gpc_key *key);
-/* Copy, under the new block's id; false: the source was wrong. */
-bool payload_copy(const struct payload *p, gpc_block from, gpc_block to,
-		  const gpc_key *key);
-
-/* A memory file nobody else sees: the cache is the replay's own.  fd, or -1 after a
- * message. */
-int payload_private(size_t bytes);
-/* One file for all replays that use the cache `name` at once.  *ret_fresh: the file is
- * new, so blocks of earlier replays have no bytes any more; the caller has them
- * forgotten and then calls payload_settled.  fd, or -1 after a message. */
-int payload_shared(const char *dir, const char *name, size_t bytes, bool *ret_fresh);
-int payload_settled(int fd, size_t bytes);
-/* The last one out removes the file. */
-void payload_release(const char *dir, const char *name, int fd);
+/* GPC_RAM, or GPC_VRAM for all others, also for those of a pool that was not there at the start. */
+static inline uint32_t job_kind(const struct job *j, gpc_block block)
+{
+	return j->pool[GPC_POOL(block)].kind == GPC_RAM ? GPC_RAM : GPC_VRAM;
+}
 
 /* ---- counters and latencies ---- */
 
@@ -119,6 +109,7 @@ struct counts {
 	uint64_t inserted, duplicates, refused, unplaced;
 	uint64_t demoted, promoted, wrong, retries;
 	uint64_t on_device;          /* requests that a device matched */
+	uint64_t down_bytes, down_ns, up_bytes, up_ns;       /* that gpc_copy copied */
 	uint64_t end_ns;             /* when the worker was done; the latest counts */
 	uint64_t latency[LATENCY_BUCKETS];
 };
@@ -131,7 +122,8 @@ bool counts_add_json(struct counts *sum, const json_t *from);
 
 struct report {
 	const char *trace, *cache;   /* cache NULL: one of its own */
-	uint32_t workers, failed, vram_blocks, ram_blocks, payload;
+	const char *device;          /* which has the payload; NULL: none */
+	uint32_t workers, failed, vram_blocks, ram_blocks, payload, pieces;
 	double seconds;
 	uint64_t evicted, dropped;
 	const struct counts *counts;
@@ -145,8 +137,9 @@ void report_progress(uint64_t done, uint64_t total);
 
 struct args {
 	const char *trace, *name, *dir, *device;
-	uint64_t workers, vram, ram, tokens, payload;
-	bool vram_given, ram_given, tokens_given, json;
+	uint64_t workers, vram, ram, tokens, payload, pieces;
+	bool vram_given, ram_given, tokens_given, payload_given, json;
+	bool in_pools;               /* the payload, on the device */
 };
 
 struct child {
@@ -161,7 +154,7 @@ struct run {
 	struct args a;
 	struct trace trace;
 	char name[GPC_MAX_NAME + 1];
-	pid_t writer;                /* gpcd of our own, or 0 */
+	pid_t writer, keeper;        /* gpcd of our own, or 0 */
 	struct job *job;
 	int job_fd, payload_fd, gate;
 	struct child *child;
@@ -190,8 +183,10 @@ int replay_wait(pid_t child);
 int replay_in_child(const struct run *run, int (*what)(const struct run *run));
 
 /* 0, or -1 after a message. */
-int cache_start_writer(struct run *run);
-void cache_stop_writer(struct run *run);
+int own_start_writer(struct run *run);
+/* A process that owns the pool of VRAM, where that has memory. */
+int own_start_keeper(struct run *run);
+void own_stop(struct run *run);
 int cache_attach(const struct run *run, uint32_t flags, gpc **c);
 /* Geometry into run->a and run->job, statistics into run->before. */
 int cache_look(struct run *run);
@@ -200,6 +195,12 @@ int cache_wait_writer(const struct run *run);
 /* Before any worker is started: can it open the device?  0, or -1 after a message. */
 int cache_try_device(const struct run *run);
 int cache_stats(const struct run *run, struct gpc_stats *ret);
+/* What was given on the command line is what the cache has; else -1 after a message. */
+int cache_same(const struct run *run, const char *what, bool given, uint64_t *asked,
+	       uint64_t found);
+
+/* The pools, into run->a and run->job; 0, or -1 after a message. */
+int pools_look(struct run *run, gpc *c);
 
 /* The workers; 0, or -1 after a message.  Once started they are ended, too. */
 int crew_start(struct run *run);

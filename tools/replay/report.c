@@ -29,6 +29,10 @@ static const struct { const char *name; size_t at; } fields[] = {
 	{ "wrong_blocks", offsetof(struct counts, wrong) },
 	{ "retries", offsetof(struct counts, retries) },
 	{ "on_device", offsetof(struct counts, on_device) },
+	{ "demoted_bytes", offsetof(struct counts, down_bytes) },
+	{ "demote_copy_ns", offsetof(struct counts, down_ns) },
+	{ "promoted_bytes", offsetof(struct counts, up_bytes) },
+	{ "promote_copy_ns", offsetof(struct counts, up_ns) },
 };
 
 static uint64_t *field_of(struct counts *c, size_t i)
@@ -149,6 +153,9 @@ static json_t *to_json(const struct report *r)
 	set(o, "vram_blocks", r->vram_blocks);
 	set(o, "ram_blocks", r->ram_blocks);
 	set(o, "payload_bytes", r->payload);
+	set(o, "payload_pieces", r->pieces);
+	json_object_set_new(o, "payload_device", r->device ? out_string(r->device, 64)
+							   : json_null());
 	for (size_t i = 0; i < ARRAY_SIZE(fields); i++)
 		set(o, fields[i].name, *field_of((struct counts *)c, i));
 	set(o, "evicted", r->evicted);
@@ -209,6 +216,13 @@ static void show_head(const struct report *r)
 	putchar('\n');
 }
 
+/* What the workers waited for, in sum. */
+static void show_copies(const char *title, uint64_t bytes, uint64_t ns)
+{
+	figure(title, (double)bytes / 1e6, 1, " MB");
+	figure("  in seconds", (double)ns / 1e9, 3, "");
+}
+
 static void show(const struct report *r)
 {
 	const struct counts *c = r->counts;
@@ -232,6 +246,10 @@ static void show(const struct report *r)
 		row("matched on a device", c->on_device);
 	if (c->retries)
 		row("waits for a writer", c->retries);
+	if (r->device) {
+		show_copies("copied to RAM", c->down_bytes, c->down_ns);
+		show_copies("copied to VRAM", c->up_bytes, c->up_ns);
+	}
 	row("wrong blocks", c->wrong);
 	if (r->failed)
 		row("workers that failed", r->failed);

@@ -27,7 +27,7 @@ static int reserve(struct worker *w, uint32_t n)
 		return 0;
 	if (got < 0)
 		return worker_fail(w, got, "reserve");
-	r = moves ? moves_demote(w, w->fresh, moves, (uint32_t)got) : 0;
+	r = moves ? moves_demote(w, moves, (uint32_t)got) : 0;
 	return r < 0 ? r : got;
 }
 
@@ -42,7 +42,7 @@ static int publish_batch(struct worker *w, uint32_t first, uint32_t at, uint32_t
 
 	do {
 		r = gpc_publish(w->c, parents, parents + 1, w->fresh + at, n,
-				GPC_OPTIONS(gpc_publish_options, .tag = REPLAY_TAG,
+				GPC_OPTIONS(gpc_publish_options, .tag = w->job->tag,
 					    .resident = w->resident + at,
 					    .ticket = &ticket), 0, 0);
 	} while (worker_again(w, &p, r));
@@ -66,8 +66,21 @@ static int publish(struct worker *w, uint32_t first, uint32_t n)
 	return r;
 }
 
+/* Those of these kinds: have they the bytes of the keys of blocks first, ... of the request? */
+static int verify(struct worker *w, uint32_t kinds, const gpc_block *blocks, uint32_t first,
+		  uint32_t n)
+{
+	int wrong = w->payload.ops->check(&w->payload, kinds, blocks, &w->chain[1 + first], n);
+
+	if (wrong < 0)
+		return worker_fail_payload(w, wrong, "verify");
+	worker_wrong(w, (uint64_t)wrong);
+	return 0;
+}
+
 /* What became of each block: ours, somebody else's, or refused.  held[] grows by n
- * places; reservations that were not needed go to spare[]. */
+ * places; reservations that were not needed go to spare[].  resident[] keeps what somebody
+ * else's are. */
 static void sort_out(struct worker *w, uint32_t first, uint32_t n, gpc_block *spare,
 		     uint32_t *nspare)
 {
@@ -77,16 +90,14 @@ static void sort_out(struct worker *w, uint32_t first, uint32_t n, gpc_block *sp
 		w->held[first + i] = resident < 0 ? GPC_NONE : resident;
 		if (resident == w->fresh[i]) {
 			w->counts.inserted++;
+			w->resident[i] = GPC_NONE;
 			continue;
 		}
 		spare[(*nspare)++] = w->fresh[i];
-		if (resident < 0) {
+		if (resident < 0)
 			w->counts.refused++;
-			continue;
-		}
-		w->counts.duplicates++;
-		if (!payload_is(&w->payload, resident, &w->chain[1 + first + i]))
-			w->counts.wrong++;
+		else
+			w->counts.duplicates++;
 	}
 }
 
@@ -102,14 +113,15 @@ static int fill(struct worker *w, uint32_t hits, uint32_t n)
 	w->counts.unplaced += n - hits - (uint32_t)got;
 	if (!got)
 		return (int)hits;
-	for (int i = 0; i < got; i++)
-		payload_write(&w->payload, w->fresh[i],
-			      &w->chain[1 + hits + (uint32_t)i]);
+	r = w->payload.ops->write(&w->payload, w->fresh, &w->chain[1 + hits], (uint32_t)got);
+	if (r < 0)
+		return worker_fail_payload(w, r, "write");
 	r = publish(w, hits, (uint32_t)got);
 	if (r < 0)
 		return r;
 	sort_out(w, hits, (uint32_t)got, w->held + hits + got, &spares);
-	return (int)(hits + (uint32_t)got + spares);
+	r = verify(w, GPC_VRAM | GPC_RAM, w->resident, hits, (uint32_t)got);
+	return r < 0 ? r : (int)(hits + (uint32_t)got + spares);
 }
 
 /* ---- one request ---- */
@@ -122,9 +134,18 @@ static void count_hits(struct worker *w, uint32_t hits)
 			w->counts.ram_hits++;
 		else
 			w->counts.vram_hits++;
-		if (!payload_is(&w->payload, w->held[i], &w->chain[1 + i]))
-			w->counts.wrong++;
 	}
+}
+
+/* Each is verified under its reference: in VRAM here, what comes up from RAM when it is copied, and
+ * the rest where it is. */
+static int use_hits(struct worker *w, uint32_t hits)
+{
+	int r = verify(w, GPC_VRAM, w->held, 0, hits);
+
+	if (r >= 0)
+		r = moves_promote(w, hits);
+	return r < 0 ? r : verify(w, GPC_RAM, w->held, 0, hits);
 }
 
 /* By the device, on what was acknowledged so far; its hits are hints until they are
@@ -137,9 +158,9 @@ static int acquire_there(struct worker *w, uint32_t n)
 	int r = gpc_mirror_sync(w->c, GPC_TICKET_ALL, PATIENCE_MS);
 
 	if (r >= 0)
-		r = gpc_match(w->c, 0, keys, start, 1, &len, w->held, GPC_DEVICE);
+		r = gpc_match(w->c, w->job->spaces, keys, start, 1, &len, w->held, GPC_DEVICE);
 	if (r < 0)
-		return gpc_acquire(w->c, 0, keys, n, w->held, 0);
+		return gpc_acquire(w->c, w->job->spaces, keys, n, w->held, 0);
 	w->counts.on_device++;
 	return len ? gpc_ref(w->c, keys, w->held, len) : 0;
 }
@@ -147,7 +168,7 @@ static int acquire_there(struct worker *w, uint32_t n)
 static int acquire(struct worker *w, uint32_t n)
 {
 	return w->device ? acquire_there(w, n)
-			 : gpc_acquire(w->c, 0, w->chain + 1, n, w->held, 0);
+			 : gpc_acquire(w->c, w->job->spaces, w->chain + 1, n, w->held, 0);
 }
 
 int request_replay(struct worker *w, const uint64_t *ids, uint32_t n)
@@ -159,7 +180,7 @@ int request_replay(struct worker *w, const uint64_t *ids, uint32_t n)
 	w->counts.block_refs += n;
 	if (!n)
 		return 0;            /* shorter than a block */
-	r = gpc_key_import(w->c, ids, sizeof(*ids), sizeof(*ids), n, REPLAY_GROUP,
+	r = gpc_key_import(w->c, ids, sizeof(*ids), sizeof(*ids), n, w->job->group,
 		       w->chain + 1);
 	if (r < 0)
 		return worker_fail(w, r, "import");
@@ -169,7 +190,7 @@ int request_replay(struct worker *w, const uint64_t *ids, uint32_t n)
 		return worker_fail(w, hits, "acquire");
 	counts_latency(&w->counts, cli_now_ns() - begin);
 	count_hits(w, (uint32_t)hits);
-	r = moves_promote(w, (uint32_t)hits);
+	r = use_hits(w, (uint32_t)hits);
 	if (r < 0)
 		return r;
 	used = fill(w, (uint32_t)hits, n);

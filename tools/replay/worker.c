@@ -24,6 +24,22 @@ int worker_fail(struct worker *w, int err, const char *what)
 	return err;
 }
 
+int worker_fail_payload(struct worker *w, int err, const char *what)
+{
+	if (!w->payload.error[0])
+		return worker_fail(w, err, what);
+	if (!w->error[0])
+		snprintf(w->error, sizeof(w->error), "%s: %s", what, w->payload.error);
+	return err;
+}
+
+void worker_wrong(struct worker *w, uint64_t n)
+{
+	if (n && !w->counts.wrong && w->payload.wrong[0])
+		cli_error("worker %u: %s", w->number + 1, w->payload.wrong);
+	w->counts.wrong += n;
+}
+
 bool worker_again(struct worker *w, struct patience *p, int r)
 {
 	if (r != -ENOTCONN && r != -EAGAIN && r != -ETIMEDOUT && r != -EINTR)
@@ -61,9 +77,7 @@ static int attach_job(struct worker *w)
 	if (at == MAP_FAILED)
 		return -errno;
 	w->job = at;
-	if (w->number >= w->job->workers)
-		return -EINVAL;
-	return payload_map(&w->payload, w->job, FD_PAYLOAD);
+	return w->number >= w->job->workers ? -EINVAL : 0;
 }
 
 static int make_arrays(struct worker *w)
@@ -77,8 +91,9 @@ static int make_arrays(struct worker *w)
 	w->resident = calloc(n, sizeof(*w->resident));
 	w->moves = calloc(n, sizeof(*w->moves));
 	w->results = calloc(results, sizeof(*w->results));
-	return w->chain && w->held && w->fresh && w->resident && w->moves && w->results ?
-	       0 : -ENOMEM;
+	w->bad = calloc(results, sizeof(*w->bad));
+	return w->chain && w->held && w->fresh && w->resident && w->moves && w->results &&
+	       w->bad ? 0 : -ENOMEM;
 }
 
 static int attach_cache(struct worker *w)
@@ -108,6 +123,28 @@ static int open_device(struct worker *w)
 		r = gpc_dev_open(w->c, w->job->device, &w->device);
 	} while (worker_again(w, &p, r == -ESTALE ? -EAGAIN : r));
 	return r < 0 ? worker_fail(w, r, "device") : 0;
+}
+
+static int open_payload(struct worker *w)
+{
+	int r;
+
+	w->payload.ops = w->job->in_pools ? &payload_pool : &payload_own;
+	w->payload.job = w->job;
+	w->payload.c = w->c;
+	r = w->payload.ops->open(&w->payload);
+	return r < 0 ? worker_fail_payload(w, r, "payload") : 0;
+}
+
+static void close_payload(struct worker *w)
+{
+	if (!w->payload.ops)
+		return;
+	w->counts.down_bytes = w->payload.down.bytes;
+	w->counts.down_ns = w->payload.down.ns;
+	w->counts.up_bytes = w->payload.up.bytes;
+	w->counts.up_ns = w->payload.up.ns;
+	w->payload.ops->close(&w->payload);
 }
 
 static void wait_for_gate(void)
@@ -166,9 +203,12 @@ int worker_main(uint32_t number)
 	r = attach_cache(&w);
 	if (r >= 0)
 		r = open_device(&w);
+	if (r >= 0)
+		r = open_payload(&w);
 	wait_for_gate();
 	if (r >= 0)
 		r = replay_share(&w);
+	close_payload(&w);
 	gpc_close(w.c);
 	return report(&w) || r < 0 ? EXIT_RUNTIME : 0;
 }

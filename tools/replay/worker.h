@@ -27,6 +27,7 @@ struct worker {
 	gpc_block *fresh, *resident;
 	struct gpc_move *moves;
 	int *results;
+	bool *bad;
 	gpc_key *known;              /* keys of the trace, sorted; made when wanted */
 	char error[512];
 };
@@ -39,12 +40,18 @@ struct patience { uint64_t end_ns; unsigned pause_ms; };
 /* True: wait a little, then do it again. */
 bool worker_again(struct worker *w, struct patience *p, int r);
 
+/* The same for what the payload did. */
+int worker_fail_payload(struct worker *w, int err, const char *what);
+/* n blocks had other bytes than those of their keys; the first time, says where. */
+void worker_wrong(struct worker *w, uint64_t n);
+
 bool worker_in_ram(const struct worker *w, gpc_block block);
 
-/* Copy each victim down, then commit: at[i] is the block whose bytes are still the
- * victim's, moves[i] where they go.  Compacts moves. */
-int moves_demote(struct worker *w, const gpc_block *at, struct gpc_move *moves, uint32_t n);
-/* Root first, run by run of blocks in RAM; without room the rest is used from there. */
+/* Copy each victim down, then commit: moves[i].from has its bytes still, and they go where
+ * moves[i].to is.  Compacts moves. */
+int moves_demote(struct worker *w, struct gpc_move *moves, uint32_t n);
+/* Root first, run by run of blocks in RAM; without room the rest is used from there, and
+ * verified there. */
 int moves_promote(struct worker *w, uint32_t hits);
 
 /* The blocks of one request: their prefixes, as the trace names them. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The bytes behind the blocks.  A slot holds the key (16 bytes), the block id (4) and
- * a filling made from the key, so a block that moved, was overwritten or was copied by
- * halves shows. */
+/* The bytes behind the blocks, in a file of the replay's own.  A slot holds the key (16
+ * bytes), the block id (4) and a filling made from the key, so a block that moved, was
+ * overwritten or was copied by halves shows. */
 #include "config.h"
 
 #include "tools/replay/replay.h"
@@ -21,15 +21,24 @@ enum { AT_BLOCK = sizeof(gpc_key), AT_FILL = AT_BLOCK + sizeof(gpc_block) };
 
 /* ---- slots ---- */
 
-int payload_map(struct payload *p, const struct job *job, int fd)
+static int own_open(struct payload *p)
 {
-	size_t bytes = job->slots * job->payload;
-	void *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	size_t bytes = p->job->slots * p->job->payload;
+	void *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, FD_PAYLOAD, 0);
 
-	if (at == MAP_FAILED)
+	if (at == MAP_FAILED) {
+		snprintf(p->error, sizeof(p->error), "mmap of %zu bytes: %s", bytes,
+			 strerror(errno));
 		return -errno;
-	*p = (struct payload){ .job = job, .bytes = at };
+	}
+	p->bytes = at;
 	return 0;
+}
+
+static void own_close(struct payload *p)
+{
+	if (p->bytes)
+		munmap(p->bytes, p->job->slots * p->job->payload);
 }
 
 /* NULL: the block is of a pool that was not there at the start. */
@@ -48,7 +57,7 @@ static unsigned char fill_byte(const gpc_key *key, uint32_t i)
 	return (unsigned char)(key->w[i & 1] >> (i >> 1 & 7) * 8) ^ (unsigned char)i;
 }
 
-void payload_write(const struct payload *p, gpc_block block, const gpc_key *key)
+static void write_one(const struct payload *p, gpc_block block, const gpc_key *key)
 {
 	unsigned char *slot = slot_of(p, block);
 
@@ -60,7 +69,8 @@ void payload_write(const struct payload *p, gpc_block block, const gpc_key *key)
 		slot[i] = fill_byte(key, i);
 }
 
-bool payload_is(const struct payload *p, gpc_block block, const gpc_key *key)
+/* Are these the bytes of that key, and of that block? */
+static bool is_right(const struct payload *p, gpc_block block, const gpc_key *key)
 {
 	const unsigned char *slot = slot_of(p, block);
 
@@ -73,18 +83,50 @@ bool payload_is(const struct payload *p, gpc_block block, const gpc_key *key)
 	return true;
 }
 
-bool payload_copy(const struct payload *p, gpc_block from, gpc_block to,
-		  const gpc_key *key)
+/* Under the new block's id; false: the source was wrong. */
+static bool copy_one(const struct payload *p, const struct gpc_move *m)
 {
-	bool good = payload_is(p, from, key);
-	unsigned char *source = slot_of(p, from), *target = slot_of(p, to);
+	bool good = is_right(p, m->from, &m->key);
+	unsigned char *source = slot_of(p, m->from), *target = slot_of(p, m->to);
 
 	if (!source || !target)
 		return false;
 	memcpy(target, source, p->job->payload);
-	memcpy(target + AT_BLOCK, &to, sizeof(to));
+	memcpy(target + AT_BLOCK, &m->to, sizeof(m->to));
 	return good;
 }
+
+/* ---- arrays of them ---- */
+
+static int own_write(struct payload *p, const gpc_block *blocks, const gpc_key *keys, uint32_t n)
+{
+	for (uint32_t i = 0; i < n; i++)
+		write_one(p, blocks[i], &keys[i]);
+	return 0;
+}
+
+static int own_check(struct payload *p, uint32_t kinds, const gpc_block *blocks,
+		     const gpc_key *keys, uint32_t n)
+{
+	int wrong = 0;
+
+	for (uint32_t i = 0; i < n; i++)
+		if (blocks[i] >= 0 && kinds & job_kind(p->job, blocks[i]))
+			wrong += !is_right(p, blocks[i], &keys[i]);
+	return wrong;
+}
+
+static int own_copy(struct payload *p, const struct gpc_move *moves, uint32_t n, bool *bad)
+{
+	for (uint32_t i = 0; i < n; i++)
+		bad[i] = !copy_one(p, &moves[i]);
+	return 0;
+}
+
+const struct payload_ops payload_own = {
+	.open = own_open, .close = own_close, .write = own_write, .check = own_check,
+	.copy = own_copy,
+};
 
 /* ---- files ---- */
 
