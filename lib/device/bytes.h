@@ -61,10 +61,10 @@ struct device_bytes {
 
 	/* -EINVAL: the stream captures. */
 	int (*check_stream)(const uint8_t uuid[16], void *stream);
-	/* The limits of copies between these two (NULL: host memory); the first question for a GPU
+	/* The limits of copies between these two UUIDs (NULL: host memory); the first question for a GPU
 	 * tries strides and takes some 50 ms.  Between two GPUs it also enables peer access, so
 	 * it comes before their first copy.  -ENODEV: one does not reach the other. */
-	int (*limits)(const uint8_t *to, const uint8_t *from, struct copy_limits *ret);
+	int (*limits)(const uint8_t *to_uuid, const uint8_t *from_uuid, struct copy_limits *ret);
 	/* Enqueue n ops; *ret_done says how many were, on failure too. */
 	int (*copy)(const uint8_t uuid[16], const struct copy_op *ops, uint32_t n, void *stream,
 		    uint32_t *ret_done);

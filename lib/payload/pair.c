@@ -31,10 +31,10 @@ static void side_of(const struct map *m, uint8_t *base[SHM_PARTS], struct plan_s
 	*ret = (struct plan_side){ .nruns = m->memory.nruns, .run = m->memory.run, .base = base };
 }
 
-/* Memory of the kind of device that copies; NULL: host memory, to it. */
+/* Which device of the kind that copies; NULL: it is host memory to that. */
 static const uint8_t *on_device(const struct pair *p, const struct map *m)
 {
-	return m->device == p->by->device ? m->part[0].base : NULL;
+	return m->device == p->by->device ? m->memory.uuid : NULL;
 }
 
 static int pair_plan(struct pair *p)
