@@ -53,6 +53,16 @@ static uint32_t match_differences(gpc *c, struct lookup *a)
 	return bad;
 }
 
+/* The writer changes the table after a sync, too: it ends relocations. */
+static bool lag_ends(gpc *c)
+{
+	int i;
+
+	for (i = 0; gpc_mirror_lag(c) && i < 1000; i++)
+		usleep(1000);
+	return i < 1000;
+}
+
 /* Four pools in three spaces, both tiers, everything at random. */
 static void test_churn(void)
 {
@@ -71,7 +81,7 @@ static void test_churn(void)
 		if (i % 25 != 24)
 			continue;
 		mirror_sync(c);
-		dirty += gpc_mirror_lag(c) != 0;
+		dirty += !lag_ends(c);
 		bad += lookup_differences(c, &a);
 		bad_match += match_differences(c, &a);
 		if (i % 500 == 499)
@@ -79,7 +89,7 @@ static void test_churn(void)
 	}
 	is_int(bad, 0, "lookups on the device are the host's");
 	is_int(bad_match, 0, "matches, too");
-	is_int(dirty, 0, "nothing is dirty after a sync");
+	is_int(dirty, 0, "a mirror shows all changes soon after a sync");
 	churn_end();
 	mirror_sync(c);
 	is_int(lookup_differences(c, &a), 0, "also in the end");
