@@ -66,6 +66,11 @@ first=$pid
 like "$(cat "$tmp/first.err")" 'kept: keeping pool 1, 32 blocks of 65536 bytes on host' "the keeper says what it keeps"
 is "$(pools)" 2 "its pool is there"
 is "$(memory_files)" 2 "and a file of memory for each pool"
+inspect stat kept
+prints '^ +1 +2\.0 MiB +64\.0 KiB +1 +1 +1 .* host ' "stat shows its memory"
+inspect --json stat kept
+is "$(values pools/1/memory/block_bytes pools/1/memory/slots pools/1/memory/device)" \
+	'65536 32 host' "and says it to programs"
 inspect peers kept
 like "$(cat "$tmp/out")" 'gpcd keep' "it is a peer"
 inspect --json stat kept
