@@ -418,9 +418,10 @@ int gpc_pool_make(gpc *c, struct gpc_pool *p, const struct gpc_memory *m, int ti
  * memory, all of it allocated and touched before the pool is there; it belongs to nobody
  * unless GPC_POOL_OWNED, and goes with the pool.  VRAM: OWNED always; allocated on the
  * device, or lent.  Before VRAM is allocated, the call waits up to the timeout until no
- * process has memory of a dead pool of this device mapped.  -ENOSPC: too little memory, and
- * the sentence says how much is missing.  -EINVAL: a field, or a layout whose pieces
- * overlap or do not fit.  -EPROTO: demote_to has images of another size or fingerprint. */
+ * process has memory of a dead pool of this device mapped; -ESTALE: this handle has, by
+ * gpc_pool_map.  -ENOSPC: too little memory, and the sentence says how much is missing.
+ * -EINVAL: a field, or a layout whose pieces overlap or do not fit.  -EPROTO: demote_to has
+ * images of another size or fingerprint. */
 
 int gpc_pool_lend(gpc *c, int pool, uint32_t part, void *base, uint64_t bytes);
 /* [shared] Owner only, once for each part: the bytes at base, which stay where they are as

@@ -69,6 +69,11 @@ static bool is_in_use(gpc *c, const uint8_t uuid[16])
 static int wait_unused(gpc *c, const struct memory *m, uint64_t deadline)
 {
 	while (is_in_use(c, m->uuid)) {
+		int mine = map_find_stale(c, m->uuid);
+
+		if (mine >= 0)           /* it would wait for itself */
+			return err_set(ESTALE, "this process has memory of the former pool %d of %s "
+				       "mapped: call gpc_pool_unmap first", mine, m->device);
 		if (!deadline)
 			return err_set(EAGAIN, "timeout_ms is 0: memory of a dead pool of %s is still "
 				       "mapped by some process", m->device);

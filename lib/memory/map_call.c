@@ -5,6 +5,7 @@
 #include "memory/maps.h"
 
 #include <errno.h>
+#include <string.h>
 
 #include "memory/make.h"
 #include "peer/refuse.h"
@@ -18,6 +19,21 @@ static struct map *callers_map(gpc *c, uint32_t pool)
 		if (m->pool == pool && m->callers)
 			return m;
 	return NULL;
+}
+
+int map_find_stale(gpc *c, const uint8_t uuid[16])
+{
+	struct map *m;
+	int pool = -1;
+
+	pthread_mutex_lock(&c->maps->lock);
+	for (m = c->maps->first; m; m = m->next)
+		if (m->callers && m->memory.kind == GPC_VRAM && !m->made &&
+		    !memcmp(m->memory.uuid, uuid, sizeof(m->memory.uuid)) &&
+		    !map_pool_has(c, m->pool, m->memory.number, false))
+			pool = (int)m->pool;
+	pthread_mutex_unlock(&c->maps->lock);
+	return pool;
 }
 
 static int caller_get(gpc *c, uint32_t pool, uint32_t part, struct map **ret)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* sweep.h - files of memory that no pool names any more are removed by a thread.
  *
- * To give 100 GiB back takes seconds, in which the writer has to answer.  The thread belongs to
- * the process, has no handle, and sweeps by the rules of segment/memory.h alone: a file that a pool
+ * To give much memory back takes long, and the writer has to answer meanwhile.  The thread belongs
+ * to the process, has no handle, and sweeps by the rules of segment/memory.h alone: a file that a pool
  * names or that its maker still has locked stays.  If it dies, the files are garbage as before,
  * and the next writer sweeps. */
 #ifndef GPC_WRITER_SWEEP_H
