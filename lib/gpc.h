@@ -36,6 +36,7 @@
  *   -EDEADLK   this thread has an open section    -ESTALE    block, key, mirror, pool changed
  *   -EPERM     not your block                     -EUSERS    no free seat
  *   -EXDEV     the parent lives only in another space
+ *   -EALREADY  another peer computes or loads it
  *   -EOVERFLOW 32768 references of one peer on one block
  *   -ECHILD    handle of the parent process       -EROFS     handle is read-only
  *   -ENODEV    no such device, or built without   -ENOMEM, -EINTR and -EIO as usual
@@ -71,7 +72,7 @@ typedef struct gpc_dev gpc_dev;      /* this process's use of one mirror */
 typedef struct { uint64_t w[2]; } gpc_key;
 typedef int32_t gpc_block;
 typedef uint64_t gpc_ticket;         /* names a command of this peer; grows; 0 = none */
-typedef uint64_t gpc_transfer;       /* names copies of this handle; grows; 0 = none */
+typedef uint64_t gpc_transfer;       /* names copies of one handle; 0 = none */
 
 #define GPC_VERSION_MAJOR 0
 #define GPC_VERSION_MINOR 2
@@ -94,6 +95,9 @@ typedef uint64_t gpc_transfer;       /* names copies of this handle; grows; 0 = 
 #define GPC_MAX_RUNS    512          /* of a layout */
 #define GPC_MAX_PARTS   512          /* of a pool's memory */
 #define GPC_TRANSFERS   64           /* transfers of one handle under way */
+#define GPC_TRANSFER_BLOCKS 1024     /* that one fetch or spill copies */
+#define GPC_MAX_RANKS   16           /* processes that copy for one transfer */
+#define GPC_MAX_STAGES  16           /* of a fetch by layers */
 
 /* Options of a call, in place: a pointer to a struct of that type, its size set. */
 #define GPC_OPTIONS(type, ...) (&(struct type){ .size = sizeof(struct type), __VA_ARGS__ })
@@ -119,7 +123,9 @@ enum {                               /* flags; each function lists those it take
 	GPC_TAIL      = 1 << 10,     /* hash: a last, partial block gets a key too */
 	GPC_STANDBY   = 1 << 11,     /* writer_take: wait until the present writer is gone */
 	GPC_REMOVE    = 1 << 12,     /* clear: remove the emptied pool as well */
-	GPC_DEVICE    = 1 << 13      /* lookup, match: on an opened device, or fail */
+	GPC_DEVICE    = 1 << 13,     /* lookup, match: on an opened device, or fail */
+	GPC_VERIFY_FIRST = 1 << 14   /* fetch: only blocks with a checksum, and none of their bytes
+	                              * counts before the transfer is done */
 };
 
 enum { GPC_VRAM = 1, GPC_RAM = 2 };  /* kinds of pools: the two tiers */
@@ -165,6 +171,8 @@ struct gpc_memory {                  /* what a pool's memory is to be; zero = de
 	                              * gpc_pool_lend tells; 0 = one, allocated here */
 	uint32_t numa;               /* RAM: GPC_NUMA_... */
 	uint64_t nodes;              /* RAM: set of NUMA nodes; 0 = all that the process may use */
+	uint32_t no_checksums;       /* RAM: 1 = none are kept; 0 = a CRC32C of each image that a
+	                              * spill has brought */
 	const char *huge_dir;        /* RAM: a folder of a hugetlbfs for the file; NULL = beside the
 	                              * cache's files, with huge pages where the kernel gives them */
 	uint32_t threads;            /* RAM: that touch the pages; 0 = one a processor, at most 16 */
@@ -234,6 +242,9 @@ struct gpc_pool {                    /* set size */
 	uint64_t memory;             /* out: number of its memory, new with each pool; 0 = none */
 	uint64_t block_bytes;        /* out: bytes of an image */
 	uint8_t fingerprint[32];     /* out: of the images */
+	uint32_t spill_ahead;        /* what gpc_spill_ahead keeps ready: blocks that are free, or,
+	                              * where demote_to is of another space, that have a copy there;
+	                              * 0 = none */
 };
 
 struct gpc_pool_memory {             /* the memory of a pool as it is.  set size */
@@ -252,6 +263,7 @@ struct gpc_pool_memory {             /* the memory of a pool as it is.  set size
 	uint8_t fingerprint[32];
 	char device[32];             /* VRAM: "host", "cuda:0" as its maker named it */
 	char file[320];              /* path of the file that describes it */
+	uint32_t checksums;          /* RAM: 1 = they are kept */
 };
 
 struct gpc_field { uint16_t tag; uint16_t reserved; uint32_t len; const void *data; };
@@ -298,7 +310,33 @@ struct gpc_stats {                   /* since attach; of one peer, or summed.  s
 	                              * another, or it cannot be told */
 	int32_t left;                /* 1 = it has closed its handle, and no writer has cleared its
 	                              * seat yet */
+	uint64_t fetched, spilled;   /* blocks that transfers have brought */
+	uint64_t bad;                /* blocks whose bytes had another checksum than when they were spilled */
+	uint64_t transfers, claims;  /* under way, open now */
 };
+
+struct gpc_transfer_info {           /* a transfer that is not over, for tools.  set size */
+	uint32_t size;
+	int32_t peer;
+	gpc_transfer transfer;
+	uint32_t blocks, left;       /* of its command; not decided yet */
+	uint32_t ranks, passed;      /* that copy, 1 at least; that have said done */
+	int32_t from, to;            /* pools; from: of one of its blocks; -1 when none has a source now */
+	uint64_t age_ns;
+};
+
+struct gpc_claim {                   /* what a key is waiting for */
+	gpc_key key;
+	uint32_t state;              /* GPC_CLAIM_... */
+	gpc_block block;             /* that has the key, or is to have it */
+	int32_t peer, pid;           /* PENDING: whose block it is */
+	uint32_t loading;            /* PENDING: 1 = a transfer brings it, 0 = its peer computes it */
+	uint32_t ahead;              /* PENDING: claims of that peer which are older and still open: how far
+	                              * it is */
+	uint64_t age_ns;             /* PENDING: of the claim */
+	uint64_t life;               /* of the block, for gpc_claim_wait */
+};
+enum { GPC_CLAIM_MINE = 1, GPC_CLAIM_LIVE = 2, GPC_CLAIM_PENDING = 3 };
 
 struct gpc_mirror {                  /* one mirror, for tools.  set size */
 	uint32_t size;
@@ -468,13 +506,116 @@ int gpc_copy(gpc *c, const struct gpc_move *moves, uint32_t n, uint32_t flags, v
  * transfer ends in -EIO. */
 
 int gpc_transfer_wait(gpc *c, gpc_transfer t, int timeout_ms);
-/* [shared] 0 = done, the bytes are there; transfer 0 is done.  -EIO: it failed, and never will
- * be.  -EAGAIN (timeout 0), -ETIMEDOUT: not yet.  Of the last 1024 transfers a failure is
- * remembered.  GPC_TRANSFER_ALL: all of this handle. */
+/* [shared] 0 = done, the bytes are there; transfer 0 is done.  Of a fetch or spill: and the writer has
+ * committed it; -EBADMSG: a checksum was wrong, and nothing was committed.  What was refused
+ * otherwise, gpc_transfer_results tells.  -EIO: it failed, and never will be.  -EAGAIN (timeout
+ * 0), -ETIMEDOUT: not yet.  Of the last 1024 transfers a failure is remembered.
+ * GPC_TRANSFER_ALL: all of this handle. */
 
 int gpc_transfer_fd(gpc *c, gpc_transfer t);
 /* [shared] A new descriptor, for poll(2), that is readable once the transfer has ended; the
  * caller closes it.  A thread of the library looks, a few times each millisecond. */
+
+/* ---- fetch and spill: moves whose copies gpc makes, and which the writer commits when the device says
+ * that they are done, whoever has died since.  Both pools have memory.  A call copies at most
+ * GPC_TRANSFER_BLOCKS blocks in one transfer; what is beyond, the next call does.  -EAGAIN:
+ * GPC_TRANSFERS are under way.  -EINVAL: a stream that captures ---- */
+
+struct gpc_fetch_options {           /* zero = default; set size */
+	uint32_t size;
+	uint32_t min;                /* fewer than so many blocks are not wanted: -ENOENT, nothing is held */
+	uint32_t most;               /* copy at most so many; 0 = GPC_TRANSFER_BLOCKS */
+	uint32_t spaces;             /* where to look beside the space of `to`; 0 = every space */
+	uint32_t stages;             /* copy the image in so many parts of equal size, of all blocks the first
+	                              * part first: gpc_order; 0 = 1.  Not with GPC_VERIFY_FIRST */
+	uint32_t nranks;             /* the copies are those of these processes, at most ... */
+	const int32_t *ranks;        /* ... GPC_MAX_RANKS peers, each of which calls gpc_transfer_mark; the
+	                              * caller only if it is among them; 0 = gpc copies */
+	struct gpc_move *moves;      /* room for n: what is to be copied, with nranks; NULL */
+	uint32_t *nmoves;            /* ... and how much; NULL */
+	int32_t *results;            /* room for n: of each block 0, or why the prefix ends there: -ENOENT
+	                              * not cached, -EALREADY another peer computes or loads it, -ENOSPC no
+	                              * block or `most`, -EPROTO other images, -EBADMSG no checksum; NULL */
+};
+
+int gpc_fetch(gpc *c, int to, const gpc_key *keys, uint32_t n, gpc_block *blocks,
+	      const struct gpc_fetch_options *opt, uint32_t flags, void *stream, int timeout_ms,
+	      gpc_transfer *ret);
+/* [writer] The longest prefix of one prompt, wherever it is, in blocks of the pool `to`, which are
+ * referenced for the caller as by gpc_acquire; returns its length.  Blocks that are in `to` already
+ * are only referenced.  Those in RAM of the same space move; those of other spaces are copied, and stay
+ * where they are.  The bytes are good in the order of the stream, and findable soon after, or
+ * when gpc_transfer_wait returns 0.  *ret: the transfer, 0 when nothing had to be copied.  The caller may
+ * release a block at any time; its bytes stay as long as it is held, also when the writer has refused it
+ * because its source was dropped meanwhile.
+ * Bytes whose checksum is wrong: nothing is committed, the transfer ends in -EBADMSG, the bad block is
+ * dropped with its descendants.  What follows in the stream has read them, so whoever cannot take
+ * that waits for the transfer first: GPC_VERIFY_FIRST says so, and takes no block without a checksum.
+ * -ENOENT, -ENOSPC, -EDQUOT, as gpc_promote.  Timeout 0 and failures: as gpc_reserve. */
+
+struct gpc_spill_options {           /* zero = default; set size */
+	uint32_t size;
+	uint32_t nranks;             /* as in gpc_fetch_options */
+	const int32_t *ranks;
+	struct gpc_move *moves;      /* room for n */
+	uint32_t *nmoves;
+};
+
+int gpc_spill(gpc *c, int from, int to, const gpc_block *blocks, uint32_t n,
+	      const struct gpc_spill_options *opt, uint32_t flags, void *stream, int timeout_ms,
+	      gpc_transfer *ret);
+/* [writer] gpc_demote, the copies and the commit: blocks NULL = the n least recent leaves of `from`, else
+ * live blocks of it, leaf first; to = -1: the pool's demote_to.  Returns how many are on their way,
+ * or are there already.  Sources stay findable until the commit, and references on them stay: a source that
+ * is held goes with its last hold.  Targets are held by nobody.  GPC_COPY: the sources stay. */
+
+int gpc_spill_ahead(gpc *c, int pool, void *stream, int timeout_ms, gpc_transfer *ret);
+/* [writer] One step of the pool's policy (spill_ahead): spills the least recent leaves to demote_to until so
+ * many blocks are free, those under way included; to another space: copies them until the so many
+ * least recent ones have a copy.  Returns how many are on their way now, 0 = nothing is due.  Its
+ * keeper (gpcd --keep) calls it all the time; an engine may between steps. */
+
+int gpc_order(gpc *c, gpc_transfer t, uint32_t stage, void *stream);
+/* [local] Another stream of this process goes on when that stage (0 = the first) of the transfer has been
+ * copied; by an event of the device, nothing waits in the call.  A transfer that is done: 0. */
+
+int gpc_release_after(gpc *c, const gpc_block *blocks, uint32_t n, void *stream);
+/* [shared] gpc_release when the stream gets here: for kernels that still read.  References only.  -EAGAIN:
+ * GPC_TRANSFERS are under way.  gpc_close waits for it. */
+
+int gpc_transfer_mark(gpc *c, int peer, gpc_transfer t, void *stream);
+/* [shared] One of the ranks of that peer's transfer has given its copies to the stream: it says done when
+ * the stream gets here.  Once.  -ENOENT: no such transfer, or it is over; -EPERM: this peer is no rank of it. */
+
+int gpc_transfer_results(gpc *c, gpc_transfer t, int *results, uint32_t n);
+/* [shared] Of a fetch or spill that is done, and of the last 64 of this handle: of each copied block, in
+ * order, 0 = committed, -ESTALE = refused, -EBADMSG.  Returns how many there are. */
+
+int gpc_transfer_get(gpc *c, uint32_t i, struct gpc_transfer_info *ret);
+/* [shared] The i-th of those that are not over, of all peers; -ENOENT past the last. */
+
+/* ---- claims: who computes a key that many want ---- */
+
+int gpc_claim(gpc *c, const gpc_key *keys, const gpc_block *blocks, uint32_t n,
+	      struct gpc_claim *ret, uint32_t flags, int timeout_ms);
+/* [writer] blocks[i], reserved by the caller, is to have keys[i].  ret[i].state: MINE = nobody else computes
+ * it, publish it in that block; LIVE = there is a block with it; PENDING = another block, of
+ * whomever, is to have it.  Returns how many are MINE.  A claim ends when its block is published or
+ * given back, its publish is refused, its key is live elsewhere, by gpc_claim_drop, and with its
+ * peer.  It is advice: who does not want to wait computes and publishes all the same.  Pending
+ * means in the space of blocks[i]. */
+
+int gpc_claim_wait(gpc *c, const struct gpc_claim *claims, uint32_t n, int timeout_ms);
+/* [shared] Sleeps until one of these PENDING claims has ended, and returns which; then ask again.
+ * -ETIMEDOUT, -EAGAIN (timeout 0): none has; compute it yourself: the deadline is the request's, and
+ * a claimer that is stopped never ends.  -EDEADLK: this handle has open claims, or blocks reserved:
+ * two that wait so starve each other (not with timeout 0). */
+
+int gpc_claim_drop(gpc *c, const gpc_block *blocks, uint32_t n, int timeout_ms);
+/* [writer] End these claims; the blocks stay reserved.  Returns how many were claimed. */
+
+int gpc_claim_walk(gpc *c, uint64_t *cursor, struct gpc_claim *out, uint32_t n);
+/* [shared] Every open claim, for tools; *cursor starts at 0; returns how many; 0 = the end. */
 
 /* ---- keys ---- */
 

@@ -172,6 +172,7 @@ void geometry_layout(const struct shm_geometry *g, struct layout *ret)
 	ret->pool = place_array(&end, g->max_pools, sizeof(struct shm_pool));
 	ret->mirror = place_array(&end, SHM_MIRRORS, sizeof(struct shm_mirror));
 	ret->tally = place_array(&end, g->max_peers, sizeof(struct shm_tally));
+	ret->xfer = place_array(&end, (uint64_t)g->max_peers * SHM_TRANSFERS, sizeof(struct shm_xfer));
 	ret->table = place_array(&end, g->buckets, 64);
 	ret->record = place_array(&end, g->max_blocks, sizeof(struct shm_record));
 	ret->change = place_array(&end, g->changes, sizeof(struct shm_change));

@@ -135,6 +135,11 @@ static inline const struct shm_mirror *seg_mirror(const struct segment *s, uint3
 	return SEG_AT(s->index, s->at.mirror, const struct shm_mirror, i);
 }
 
+static inline const struct shm_xfer *seg_xfer(const struct segment *s, uint32_t peer, uint32_t slot)
+{
+	return SEG_AT(s->index, s->at.xfer, const struct shm_xfer, peer * SHM_TRANSFERS + slot);
+}
+
 static inline const struct shm_tally *seg_tally(const struct segment *s, uint32_t peer)
 {
 	return SEG_AT(s->index, s->at.tally, const struct shm_tally, peer);

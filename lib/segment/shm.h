@@ -11,10 +11,11 @@
  *     pool[]      2048   w                       seat[P]     4096   p
  *     mirror[8]    256   w                       section[P][64] 64  p
  *     tally[P]     128   w                       ring[P][4096]  64  p, results w
- *     table[buckets] 64  w                       ref[max_blocks][stride]  u16 cells, p
- *     record[max_blocks] 64 w                    stamp[max_blocks]   u64, p and w
- *     change[]      64   w                       note[max_blocks]    p, where notes are kept
- *     change_note[] 64   w, with digests      transfer[P]           4096  p, devices
+ *     xfer[P][64]   64   w                       ref[max_blocks][stride]  u16 cells, p
+ *     table[buckets] 64  w                       stamp[max_blocks]   u64, p and w
+ *     record[max_blocks] 64 w                    note[max_blocks]    p, where notes are kept
+ *     change[]      64   w                       transfer[P]   12288  p, devices
+ *     change_note[] 64   w, with digests
  *
  * Beside them are one file a mirror of the host device (device/host.h) and one file a pool that
  * has memory (struct shm_memory below).
@@ -26,7 +27,7 @@
 
 #include <stdint.h>
 
-#define SHM_VERSION     3u
+#define SHM_VERSION     4u
 #define SHM_MAGIC_INDEX   0x3158444943504721ull   /* "!GPCIDX1", little endian */
 #define SHM_MAGIC_CONTROL 0x314c544343504721ull   /* "!GPCCTL1" */
 #define SHM_MAGIC_MIRROR  0x31524d4943504721ull   /* "!GPCIMR1" */
@@ -153,7 +154,8 @@ struct shm_pool {                        /* w, r */
 	uint64_t memory;                 /* names the file of its memory; 0 = none */
 	uint64_t block_bytes;            /* of an image; 0 = no memory */
 	uint8_t fingerprint[32];         /* of the images */
-	uint8_t pad0[1408 - 1392];
+	uint32_t spill_ahead;            /* blocks that are to be free, or clean, ahead of need */
+	uint8_t pad0[1408 - 1396];
 	uint32_t live, reserved, dying;  /* line 22: blocks by state, for who looks from outside; the
 	                                  * records are the truth, a new writer counts anew */
 	uint32_t lingering;              /* CALLER: those of the dying with REC_LINGERS */
@@ -179,9 +181,33 @@ struct shm_tally {                       /* w, r: what the writer counts for a p
 	uint64_t published, duplicate, evicted, demoted, promoted, dropped;
 	uint64_t reserved;               /* blocks the peer holds reserved now */
 	uint64_t commands;
-	uint64_t pad[8];
+	uint64_t fetched, spilled;       /* blocks that transfers have committed */
+	uint64_t bad;                    /* whose bytes had another checksum */
+	uint64_t claims;                 /* of this peer, ever; a claim's number */
+	uint64_t pad[4];
 };
 _Static_assert(sizeof(struct shm_tally) == 128, "tally layout");
+
+/* A transfer that the writer commits: slot i of the peer's struct shm_transfer (writer/transfer.h has
+ * the rules).  A target belongs to it whose owner is the peer and whose op is one of the n from `op`
+ * on, with or without a source.  left != 0: it is not over.  `value` is stored before the first
+ * target is bound, and stays when it is over. */
+#define SHM_RANKS       16u
+#define SHM_RANK_GONE   0xfeu            /* in place of a seat whose process has exited without done */
+
+struct shm_xfer {                        /* w, r */
+	uint64_t value;                  /* what devices store when their copies are done */
+	uint64_t op;                     /* OP_OF the first slot of its command */
+	uint32_t n;                      /* slots of that command */
+	uint32_t left;                   /* targets that are not decided */
+	uint64_t begun_ns;               /* CLOCK_MONOTONIC */
+	uint8_t rank[SHM_RANKS];         /* seats whose devices copy, SHM_NO_PEER behind the last; none:
+	                                  * the peer's own */
+	uint32_t refused;                /* targets that were not committed */
+	uint32_t bad;                    /* 1 + the first slot whose checksum was wrong; 0: none */
+	uint64_t pad;
+};
+_Static_assert(sizeof(struct shm_xfer) == 64, "xfer layout");
 
 /* A table entry: 88 bits of the masked key, a flag, block + 1.  Block word 0 = empty; a bucket
  * is 4 entries.  kernels/probe.h has the layout. */
@@ -201,7 +227,8 @@ enum {                                   /* flags of a record */
 	REC_LEAVING    = 1 << 5,         /* LIVE: its key has gone to another space; it goes after
 	                                  * a grace period, when nothing hangs below it */
 	REC_LINGERS    = 1 << 6,         /* DYING, of a CALLER pool: was referenced when it left */
-	REC_RECALL     = 1 << 7          /* RESERVED: the writer takes it back from a stock */
+	REC_RECALL     = 1 << 7,         /* RESERVED: the writer takes it back from a stock */
+	REC_CLAIM      = REC_QUARANTINE  /* RESERVED: it is to have the key that stands in it */
 };
 
 /* What the fields of a record mean in each state.  A state's row holds from the store of the word
@@ -214,7 +241,9 @@ enum {                                   /* flags of a record */
  *              source   0, or it is the target of a move: the block that is read, with
  *                       source_word, and key, parent, depth, tag are those of the moving key
  *              flags    of a target: DETACHED (the source is gone, source_word says nothing),
- *                       KEEP, UNCHAINED; of any: RECALL
+ *                       KEEP, UNCHAINED; of any: RECALL; of no target: CLAIM, and then key is what
+ *                       its owner computes, parent[0] since when (CLOCK_MONOTONIC, ns), parent[1]
+ *                       the number of the claim (shm_tally.claims, + 1)
  *   LIVE       owner    the peer that published it, or began its move
  *              op       the publish, or the command that began the move: by these two a command
  *                       that runs again finds that it was done
@@ -279,8 +308,16 @@ struct shm_shared {                      /* one cache line for each kind of acce
 	uint64_t pending[4];             /* p: bit = seat has commands; w clears */
 	uint32_t sleeping;               /* w: futex word, 1 while the writer sleeps */
 	uint32_t pad2[7];
+	uint8_t pad3[2048 - 192];
+	/* Who waits for a key that another peer computes or loads sleeps on the word of the key's
+	 * hash (rule B14).  All may write here: a waiter believes nothing but records. */
+	struct shm_wait {
+		uint32_t seq;            /* w: futex word, moves when a claim has ended and somebody waits */
+		uint32_t waiters;        /* p: threads that wait */
+	} wait[256];
 };
-_Static_assert(sizeof(struct shm_shared) == 192, "shared layout");
+_Static_assert(sizeof(struct shm_shared) == 4096, "shared layout");
+#define SHM_WAITS       256u
 
 enum { SEAT_FREE = 0, SEAT_TAKEN = 1, SEAT_LEFT = 2 };
 
@@ -332,14 +369,19 @@ _Static_assert(sizeof(struct shm_section) == 64, "section layout");
 
 /* A transfer of a peer: its slot, and the value that the device stores there behind the last copy.
  * A slot has one transfer at a time, and values grow for ever: a slot is free when done equals
- * the value that its peer gave out last.  Only a device stores done (rule B4). */
+ * the value that its peer gave out last and, if the writer commits it, nothing of its shm_xfer is left.
+ * Only a device stores done (rule B4). */
 #define SHM_TRANSFERS   64u              /* per peer */
 
-struct shm_transfer {                    /* 4096 bytes: a page that devices can be given */
+struct shm_transfer {                    /* pages that devices can be given */
 	uint64_t done[SHM_TRANSFERS];    /* device */
-	uint8_t pad[4096 - 8 * SHM_TRANSFERS];
+	uint64_t bad[SHM_TRANSFERS];     /* p, before the transfer begins: all ones.  Device, before done:
+	                                  * 1 + the first slot of the command whose bytes have another
+	                                  * checksum */
+	uint8_t pad[4096 - 16 * SHM_TRANSFERS];
+	uint64_t rank[SHM_TRANSFERS][SHM_RANKS]; /* as done, by the devices of shm_xfer.rank */
 };
-_Static_assert(sizeof(struct shm_transfer) == 4096, "transfer layout");
+_Static_assert(sizeof(struct shm_transfer) == 12288, "transfer layout");
 
 enum {
 	CMD_NONE = 0,
@@ -354,7 +396,10 @@ enum {
 	CMD_CLEAR,
 	CMD_POOL,
 	CMD_NOP,
-	CMD_LAST = CMD_NOP
+	CMD_CUT,
+	CMD_CLAIM,
+	CMD_UNCLAIM,
+	CMD_LAST = CMD_UNCLAIM
 };
 
 enum {                                   /* flags of a command */
@@ -370,6 +415,9 @@ enum {                                   /* flags of a command */
  * so a call whose time is up knows that nothing will be given to it. */
 enum { GROUP_OPEN = 0, GROUP_WITHDRAWN = 1 /* p */, GROUP_GRANTED = 2 /* w */ };
 
+/* The answer to a claim, in `to`. */
+enum { CLAIM_MINE = 1, CLAIM_LIVE = 2, CLAIM_PENDING = 3 };
+
 /* A group is `count` slots with one head: the first carries the arguments, each slot one block
  * of the answer.  All slots of a group are marked before the first one is.
  *
@@ -384,6 +432,13 @@ enum { GROUP_OPEN = 0, GROUP_WITHDRAWN = 1 /* p */, GROUP_GRANTED = 2 /* w */ };
  *             block* unless `any`
  *   PROMOTE   to_pool, group_state; block*          how many; block, to, and victim_to: where the
  *                                                   bytes go that `to` had, + 1
+ *   DEMOTE,   the same, and transfer, rank          the same; -EALREADY: a transfer of another
+ *   PROMOTE                                         life of this name, or of a name that is not over
+ *   CUT       transfer, from                        0: the targets of its slots from there on, into
+ *                                                   which nothing was or will be copied, are refused
+ *   CLAIM     block, key, life                      block; to: CLAIM_MINE ...: that block is to have
+ *                                                   the key, or has it
+ *   UNCLAIM   block, life                           1: it was claimed
  *   COMMIT    block*, to*, move_op*                 of each slot: 0, or an error
  *   CLEAR     pool, tag, generation                 blocks that are still held
  *   POOL      the seat's `request`                  the pool's number
@@ -396,9 +451,15 @@ struct shm_command {
 	int32_t block, to;
 	union {
 		uint64_t key[2];
-		uint64_t group_state;    /* p, w: GROUP_OPEN ... */
+		struct {
+			uint64_t group_state;    /* p, w: GROUP_OPEN ... */
+			uint64_t transfer;       /* value << 6 | slot; 0: the peer commits */
+		};
 	};
-	uint64_t parent[2];
+	union {
+		uint64_t parent[2];
+		uint8_t rank[SHM_RANKS]; /* with a transfer: as in shm_xfer */
+	};
 	union {
 		uint64_t arg;            /* any of these: */
 		uint64_t life;           /* generation of the block that is meant + 1; 0: any */
@@ -406,6 +467,7 @@ struct shm_command {
 		uint64_t any;            /* 1: the writer chooses what moves */
 		uint64_t move_op;        /* `op` of the target's record */
 		uint64_t generation;     /* of the pool that is meant; 0: any */
+		uint64_t from;           /* slot of a transfer's command */
 	};
 	union {
 		uint32_t tag;
@@ -421,6 +483,7 @@ _Static_assert(sizeof(struct shm_command) == 64, "command layout");
  *     shm_run[nruns]             at 4096          the same
  *     shm_part[nparts]           behind, at a multiple of 64; its maker, each immutable once lent
  *     images                     at `images`      RAM, and VRAM of the host device: who holds a block
+ *     shm_trailer[slots]         at `trailers`    RAM with checksums: who has the block reserved, devices
  *
  * Locks of the file (OFD, lockfile.h): MEMORY_LOCK_MADE exclusive while it is made, until a pool names it;
  * MEMORY_LOCK_USED shared by each process that has a part mapped, the maker of VRAM included.  A
@@ -445,6 +508,7 @@ struct shm_memory {
 	                                  * parts say where else; images 0: from the beginning of
 	                                  * another file, whose path part 0's handle is */
 	uint64_t nodes;
+	uint64_t trailers;               /* where in this file, behind the images; 0: no checksums */
 	uint32_t numa, lent;             /* lent: 1 = the parts are the maker's own allocations */
 	uint8_t fingerprint[32];
 	uint8_t uuid[16];                /* VRAM: of the GPU; zeros: the host device */
@@ -455,7 +519,19 @@ struct shm_memory {
 	uint32_t ready;                  /* SHM_READY; (A) stored last */
 	uint32_t pad1;
 };
-_Static_assert(sizeof(struct shm_memory) == 200, "memory layout");
+_Static_assert(sizeof(struct shm_memory) == 208, "memory layout");
+
+/* The checksum of a slot's image.  It counts as long as the block is LIVE, `life` is the generation of
+ * its word + 1, and the key is the record's: of any other life of the block it says nothing.  Stored
+ * behind the image's copy and before done, `life` last; a transfer that never ends leaves what
+ * nobody believes, since its block is not LIVE. */
+struct shm_trailer {
+	uint64_t key[2];
+	uint32_t crc;                    /* CRC32C (RFC 3720, appendix B.4) of the image */
+	uint32_t life;
+	uint64_t pad;
+};
+_Static_assert(sizeof(struct shm_trailer) == 32, "trailer layout");
 
 struct shm_run {                         /* as struct gpc_run */
 	uint32_t part, count;

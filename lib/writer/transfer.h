@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* transfer.h - moves that the writer commits when a device says that their copies are done.
+ *
+ * A transfer is (seat, slot, value), named in the DEMOTE or PROMOTE that binds its targets: a target is a
+ * RESERVED record whose owner is that seat and whose op is one of that command's.  The peer gives the
+ * copies to a stream, and behind them the store of the value to done[slot] of its page, or, where ranks
+ * copy, to rank[slot][i] by each of them.  The writer looks at these words, and commits or refuses.
+ *
+ *   transfer    shared memory                        moved by          what a successor does
+ *   ----------  -----------------------------------  ----------------  ---------------------------------
+ *   over        xfer.left = 0                        the peer's next   nothing
+ *   bound       targets RESERVED with a source,      writer            the targets are FREE, and the
+ *   untold      the command has no answer                              command runs again
+ *   bound       the same, answered                   device: done      counts `left`, pins sources, looks
+ *   cut         a target RESERVED without source     drop, clear, a    waits for done: refused
+ *                                                    pool that goes
+ *   deciding    done == value (every rank's); some   writer            LIVE with a source: goes on as after
+ *               targets LIVE or DYING already                          any commit; the rest: decides
+ *   refused     the target DYING                     writer            frees it when row and pins are zero
+ *   lost        the target DYING and quarantined     reaper            frees it when the process has exited
+ *
+ * Rules, each with the hole that it closes:
+ *
+ *   B1   the value is stored before the first target is bound: a successor can tell whose done counts
+ *   B2   a slot carries one transfer until left is 0; values of a seat grow for ever, and the seat of a dead
+ *        peer is free only when its process has exited: a late store never says done for another one
+ *   B3   a copy that was not enqueued is CUT, and the answer awaited, before done is enqueued: done
+ *        stands for all that is still bound
+ *   B4   nobody but a device stores done
+ *   B5   a bound target changes its state at done, at its owner's death, or by CUT; all else takes its
+ *        source away only
+ *   B6   a bound source is pinned: it is no victim, and it is not FREE.  Copies share a source, a move has
+ *        it alone
+ *   B7   a refused target goes DYING, never FREE: its owner may hold it by a cell
+ *   B8   at death: look once; commit if done; quarantine the rest; then cells and pins go
+ *   B10  a commit compares the source's word, too
+ *   B17  of ranks each must say done; a transfer is lost when one of them has died without, and its targets are
+ *        free when every rank has said done or its process has exited
+ *   B18  a peer has at most SHM_TRANSFERS; the writer looks at old ones less often; they hold up no ring
+ *
+ * The cell of a target's owner is 0, or a number of references (a fetch raises it before it enqueues
+ * done, rule B7): the reservation is the transfer's, and no command of the peer ends it.  PUBLISH, FREE and
+ * COMMIT of such a target answer -EPERM, -EPERM and -ESTALE. */
+#ifndef GPC_WRITER_TRANSFER_H
+#define GPC_WRITER_TRANSFER_H
+
+#include "writer/state.h"
+
+/* Does a transfer have this record, RESERVED, as its target, with or without a source? */
+bool transfer_has(struct writer *w, uint32_t record);
+/* The slot of a group's head may carry this transfer: 0; or -EALREADY, -EINVAL.  Stores value and op (B1). */
+int32_t transfer_begin(struct writer *w, uint32_t peer, uint64_t position,
+		       const struct shm_command *cmd);
+/* The group is answered: its targets are bound. */
+void transfer_told(struct writer *w, uint32_t peer, uint64_t position);
+int32_t transfer_cut(struct writer *w, uint32_t peer, const struct shm_command *cmd);
+/* Decide those that are done.  Cheap when none is under way. */
+void transfer_poll(struct writer *w);
+/* When to look again, if nobody rings: clock_ns, or UINT64_MAX. */
+uint64_t transfer_next_look(const struct writer *w);
+/* A peer is dead: false, a decision waits for a bucket, come again; true, nothing of it is left but what
+ * is quarantined. */
+bool transfer_reap(struct writer *w, uint32_t peer, const struct identity *who);
+/* Takeover, when all records are scanned and sources are pinned. */
+void transfer_load(struct writer *w);
+
+#endif
