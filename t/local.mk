@@ -283,6 +283,7 @@ endif
 # spin checks these; t/model/run knows how, and "make models" leaves nothing out
 t_models = \
 	%reldir%/model/README.md \
+	%reldir%/model/claim.pml \
 	%reldir%/model/grace.pml \
 	%reldir%/model/litmus/section+aarch64.litmus \
 	%reldir%/model/litmus/section+x86.litmus \
@@ -299,6 +300,7 @@ t_models = \
 	%reldir%/model/seat.pml \
 	%reldir%/model/section.pml \
 	%reldir%/model/stock.pml \
+	%reldir%/model/transfer.pml \
 	%reldir%/model/tso.h \
 	%reldir%/model/wake.pml
 
