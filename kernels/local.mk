@@ -6,13 +6,15 @@ noinst_HEADERS += \
 	%reldir%/count.cuh \
 	%reldir%/launch.h \
 	%reldir%/load.cuh \
-	%reldir%/probe.h
+	%reldir%/probe.h \
+	%reldir%/sum.h
 
 kernel_sources = \
 	%reldir%/copy.cu \
 	%reldir%/lookup.cu \
 	%reldir%/match.cu \
-	%reldir%/scatter.cu
+	%reldir%/scatter.cu \
+	%reldir%/sum.cu
 
 EXTRA_DIST += $(kernel_sources)
 
@@ -39,7 +41,7 @@ am__v_NVCC_1 =
 
 $(kernel_objects): $(top_srcdir)/%reldir%/copy.h $(top_srcdir)/%reldir%/count.cuh \
 	$(top_srcdir)/%reldir%/launch.h \
-	$(top_srcdir)/%reldir%/load.cuh $(top_srcdir)/%reldir%/probe.h
+	$(top_srcdir)/%reldir%/load.cuh $(top_srcdir)/%reldir%/probe.h $(top_srcdir)/%reldir%/sum.h
 
 mostlyclean-local:
 	rm -rf %reldir%/.libs %reldir%/*.o %reldir%/*.lo %reldir%/*.d

@@ -7,6 +7,8 @@ lib_gpc_sources = \
 	%reldir%/serve.h \
 	%reldir%/base/base.h \
 	%reldir%/base/clock.c \
+	%reldir%/base/crc.c \
+	%reldir%/base/crc.h \
 	%reldir%/base/err.c \
 	%reldir%/base/err.h \
 	%reldir%/base/fd.c \
@@ -31,6 +33,7 @@ lib_gpc_sources = \
 	%reldir%/device/host.c \
 	%reldir%/device/host.h \
 	%reldir%/device/host_bytes.c \
+	%reldir%/device/host_sum.c \
 	%reldir%/device/host_bytes.h \
 	%reldir%/device/host_import.c \
 	%reldir%/device/host_kernel.c \
@@ -62,6 +65,7 @@ lib_gpc_sources = \
 	%reldir%/memory/maps.c \
 	%reldir%/memory/maps.h \
 	%reldir%/memory/pin.c \
+	%reldir%/memory/sums.c \
 	%reldir%/memory/thread.c \
 	%reldir%/payload/copy.c \
 	%reldir%/payload/host.c \
@@ -69,6 +73,8 @@ lib_gpc_sources = \
 	%reldir%/payload/plan.c \
 	%reldir%/payload/plan.h \
 	%reldir%/payload/plan_run.c \
+	%reldir%/payload/sum.c \
+	%reldir%/payload/sum.h \
 	%reldir%/payload/transfer.c \
 	%reldir%/payload/transfer.h \
 	%reldir%/payload/transfers.h \
@@ -204,6 +210,7 @@ cuda_sources = \
 	%reldir%/device/cuda_bytes.c \
 	%reldir%/device/cuda_copier.c \
 	%reldir%/device/cuda_copy.c \
+	%reldir%/device/cuda_sum.c \
 	%reldir%/device/cuda_flush.c \
 	%reldir%/device/cuda_memory.c \
 	%reldir%/device/cuda_mirror.c \

@@ -31,6 +31,7 @@ t_programs = \
 	%reldir%/025-check-live.t \
 	%reldir%/026-device-sections.t \
 	%reldir%/027-mirror-step.t \
+	%reldir%/028-crc.t \
 	%reldir%/100-seed.t \
 	%reldir%/110-publish.t \
 	%reldir%/111-ask.t \
@@ -136,7 +137,8 @@ t_programs = \
 	%reldir%/502-device-sections.t \
 	%reldir%/503-device-mirrors.t \
 	%reldir%/505-device-moves.t \
-	%reldir%/507-copy-device.t
+	%reldir%/507-copy-device.t \
+	%reldir%/508-sums-device.t
 
 t_scripts = \
 	%reldir%/301-all-dead.t \
@@ -434,6 +436,7 @@ t_gpu_programs = \
 	%reldir%/503-device-mirrors.t \
 	%reldir%/505-device-moves.t \
 	%reldir%/507-copy-device.t \
+	%reldir%/508-sums-device.t \
 	%reldir%/gpu/there \
 	$(t_cuda_programs)
 

@@ -32,6 +32,21 @@ struct copy_shape {
 
 struct copy_pair { uint32_t from, to; };  /* slots */
 
+/* Sums of images (struct shm_trailer): where the pieces of an image lie, and whose sums are wanted. */
+struct sum_piece {
+	const uint8_t *at;               /* of slot 0 */
+	uint64_t slot_stride, bytes;
+};
+
+struct sum_want {
+	struct shm_trailer *trailer;     /* pinned, where the device is a GPU; all of one call in one mapping */
+	uint64_t key[2];
+	uint32_t slot;                   /* whose image is summed */
+	uint32_t index;                  /* of the block in its command */
+	uint32_t life;                   /* of the trailer's block */
+	uint32_t pad;
+};
+
 /* What a device's copies can do, measured at first use. */
 struct copy_limits {
 	uint64_t max_pitch;              /* larger ones are not to be used; UINT64_MAX: none is too large */
@@ -73,6 +88,16 @@ struct device_bytes {
 			  const struct copy_pair *pairs, uint32_t npairs, void *stream);
 	/* Store value at *done, in a page that was pinned, when the stream gets here. */
 	int (*mark)(const uint8_t uuid[16], uint64_t *done, uint64_t value, void *stream);
+	/* Sums.  sum_open takes memory of the device, once for a layout that is mapped; sum_close when nothing
+	 * of it is queued any more. */
+	int (*sum_open)(const uint8_t uuid[16], const struct sum_piece *pieces, uint32_t n, void **ret);
+	void (*sum_close)(void *sums);
+	/* Enqueue: the images of these slots are summed.  bad NULL: their trailers are stored.  Else they are
+	 * compared with their trailers, where those are of that life and key, and *bad (pinned) gets the least
+	 * of what it has and of index + 1 of those that differ.  lane: below SHM_TRANSFERS; what
+	 * is of one lane is in one stream, or one after the other. */
+	int (*sum)(void *sums, const struct sum_want *want, uint32_t n, uint32_t lane, uint64_t *bad,
+		   void *stream);
 	/* 0: the device works; -EIO: its context is lost, and nothing runs there any more. */
 	int (*state)(const uint8_t uuid[16]);
 };

@@ -14,6 +14,7 @@
  *   device/cuda_copier.c  what copies need of each device
  *   device/cuda_probe.c   the largest pitch
  *   device/cuda_copy.c    copies, and what marks their end
+ *   device/cuda_sum.c     sums of images
  *
  * Every function works on the device it is told and leaves the caller's current device as it
  * was.  A forked child has no CUDA: there all of them only give host memory back. */
@@ -131,6 +132,12 @@ int cuda_copy(const uint8_t uuid[16], const struct copy_op *ops, uint32_t n, voi
 int cuda_copy_pairs(const uint8_t uuid[16], const struct copy_shape *shapes, uint32_t nshapes,
 		    const struct copy_pair *pairs, uint32_t npairs, void *stream);
 int cuda_mark(const uint8_t uuid[16], uint64_t *done, uint64_t value, void *stream);
+
+/* ---- device/cuda_sum.c ---- */
+int cuda_sum_open(const uint8_t uuid[16], const struct sum_piece *pieces, uint32_t n, void **ret);
+void cuda_sum_close(void *sums);
+int cuda_sum(void *sums, const struct sum_want *want, uint32_t n, uint32_t lane, uint64_t *bad,
+	     void *stream);
 
 /* ---- device/cuda_pin.c ---- */
 int cuda_pin_bytes(void *base, uint64_t bytes);

@@ -250,5 +250,8 @@ const struct device_bytes device_bytes_cuda = {
 	.copy = cuda_copy,
 	.copy_pairs = cuda_copy_pairs,
 	.mark = cuda_mark,
+	.sum_open = cuda_sum_open,
+	.sum_close = cuda_sum_close,
+	.sum = cuda_sum,
 	.state = cuda_copy_state,
 };

@@ -471,5 +471,8 @@ const struct device_bytes device_bytes_host = {
 	.copy = host_copy,
 	.copy_pairs = host_copy_pairs,
 	.mark = host_mark,
+	.sum_open = host_sum_open,
+	.sum_close = host_sum_close,
+	.sum = host_sum,
 	.state = host_state,
 };

@@ -8,6 +8,15 @@
 /* One operation, here and now. */
 void host_copy_op(const struct copy_op *op);
 
+/* ---- device/host_sum.c ---- */
+int host_sum_open(const uint8_t uuid[16], const struct sum_piece *pieces, uint32_t n, void **ret);
+void host_sum_close(void *sums);
+int host_sum(void *sums, const struct sum_want *want, uint32_t n, uint32_t lane, uint64_t *bad,
+	     void *stream);
+/* One trailer, here and now: stored; is it of that life and key? */
+void host_sum_store(struct shm_trailer *t, const struct sum_want *w, uint32_t crc);
+bool host_sum_is_known(const struct shm_trailer *t, const struct sum_want *w);
+
 /* For tests.  The n-th operation from now is refused with -EIO; 0: none is.  Lost: nothing that
  * was enqueued runs any more.  device_host_delay_us holds up copies and marks, too. */
 extern uint32_t device_host_copy_fail_at;

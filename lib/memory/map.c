@@ -57,6 +57,9 @@ static void map_free(gpc *c, struct map *m)
 	uint32_t i;
 
 	pin_drop(m);
+	if (m->sums)
+		m->device->sum_close(m->sums);
+	memory_unmap_trailers(&m->trailers);
 	for (i = 0; i < MAX(m->memory.nparts, 1u); i++)
 		if (m->part[i].memory)
 			m->device->unmap(m->part[i].memory);
@@ -99,6 +102,8 @@ static int map_images(gpc *c, struct map *m, uint64_t need)
 			       (unsigned long long)m->memory.images_bytes);
 	err = memory_map_images(&c->seg, &m->memory, &m->images);
 	m->part[0] = (struct map_part){ .base = m->images, .bytes = m->memory.images_bytes };
+	if (!err && m->memory.trailers)
+		err = memory_map_trailers(&c->seg, &m->memory, &m->trailers);
 	return err ? err : pin_prepare(m);
 }
 
@@ -319,7 +324,10 @@ int map_adopt(gpc *c, uint32_t pool, const struct memory *memory, uint32_t npart
 	if (!err && memory->images_bytes && m->part[0].base) {
 		m->images = m->part[0].base;
 		m->part[0].memory = NULL;
-		err = pin_prepare(m);
+		if (m->memory.trailers)
+			err = memory_map_trailers(&c->seg, &m->memory, &m->trailers);
+		if (!err)
+			err = pin_prepare(m);
 	} else if (!err && memory->images_bytes) {
 		err = map_images(c, m, 0);
 	}
@@ -328,6 +336,7 @@ int map_adopt(gpc *c, uint32_t pool, const struct memory *memory, uint32_t npart
 	if (err) {                       /* all of it is the caller's still */
 		if (m->images && !(nparts && part[0].base))
 			memory_unmap_images(&c->seg, &m->memory, m->images);
+		memory_unmap_trailers(&m->trailers);
 		free(m->pins);
 		free(m);
 		return err;

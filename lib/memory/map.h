@@ -47,6 +47,9 @@ struct map {
 	const struct device_bytes *pinner;       /* what they are registered with */
 	bool pin_wanted;                 /* by gpc_pool_pin: the thread has a hold of it; c->maps' lock */
 	int pin_error;                   /* what became of that */
+	struct memory_trailers trailers; /* of RAM with checksums; at NULL: it has none */
+	const struct device_bytes *trailers_by;  /* they are registered with; c->maps->pin_lock */
+	void *sums;                      /* of device: the way through an image; the same lock */
 	struct map_part part[];          /* memory.nparts; at least 1 */
 };
 
@@ -73,6 +76,10 @@ extern const struct device_bytes *map_pin_device;
 
 /* Register the chunks that hold these bytes of the images, with the GPUs that `device` drives; waits. */
 int map_pin(gpc *c, struct map *m, const struct device_bytes *device, uint64_t at, uint64_t bytes);
+/* The same for its trailers. */
+int map_pin_trailers(gpc *c, struct map *m, const struct device_bytes *device);
+/* VRAM: what its device needs to sum its images; made at first use. */
+int map_sums(gpc *c, struct map *m, void **ret);
 /* A pool of this device that has gone, and whose memory the caller still has by gpc_pool_map; -1. */
 int map_find_stale(gpc *c, const uint8_t uuid[16]);
 /* Unmap what is stale and unused.  Called where a call is slow anyway, and by the thread. */

@@ -89,6 +89,21 @@ int map_pin(gpc *c, struct map *m, const struct device_bytes *device, uint64_t a
 	return err;
 }
 
+int map_pin_trailers(gpc *c, struct map *m, const struct device_bytes *device)
+{
+	int err = 0;
+
+	if (load_acquire(&m->trailers_by) == device)
+		return 0;
+	pthread_mutex_lock(&c->maps->pin_lock);
+	if (!m->trailers_by)
+		err = device->pin(m->trailers.base, m->trailers.bytes);
+	if (!err)                        /* registered before others see it; pairs with the acquire */
+		store_release(&m->trailers_by, device);
+	pthread_mutex_unlock(&c->maps->pin_lock);
+	return err;
+}
+
 int pin_prepare(struct map *m)
 {
 	m->pins = calloc(chunk_count(m), 1);
@@ -102,6 +117,8 @@ void pin_drop(struct map *m)
 	for (i = 0; m->pins && i < chunk_count(m); i++)
 		if (m->pins[i])
 			m->pinner->unpin(m->images + i * map_pin_chunk);
+	if (m->trailers_by)
+		m->trailers_by->unpin(m->trailers.base);
 }
 
 /* ---- gpc_pool_pin ---- */

@@ -46,6 +46,12 @@ uint64_t memory_entry_place(uint32_t nruns, uint32_t i)
 	       (uint64_t)i * sizeof(struct shm_part);
 }
 
+uint64_t memory_tables(const struct memory *m)
+{
+	return m->trailers ? m->trailers + (uint64_t)m->slots * sizeof(struct shm_trailer) :
+			     memory_entry_place(m->nruns, m->nparts);
+}
+
 _Static_assert(SHM_PAGE + SHM_RUNS * sizeof(struct shm_run) + 64 +
 	       SHM_PARTS * sizeof(struct shm_part) <= SHM_IMAGES, "images begin behind all tables");
 
@@ -97,6 +103,12 @@ static int check_fields(const struct segment *s, const struct shm_memory *h, uin
 	if (h->images_bytes > MEMORY_BYTES || h->images > MEMORY_BYTES ||
 	    h->images_bytes % SHM_PAGE || h->images % SHM_IMAGES || (h->images && !h->images_bytes))
 		return forged(s, number, "impossible images");
+	if (h->trailers && (!ram || h->trailers % SHM_PAGE ||
+			    h->trailers < memory_entry_place(h->nruns, h->nparts) ||
+			    h->trailers > MEMORY_BYTES ||
+			    (h->images && h->images < h->trailers + (uint64_t)h->slots *
+							     sizeof(struct shm_trailer))))
+		return forged(s, number, "impossible checksums");
 	return 0;
 }
 
@@ -117,7 +129,7 @@ static int check_layout(const struct segment *s, const struct memory *m, uint64_
 /* Are the images there, and all else that the file has? */
 static int check_extent(const struct segment *s, const struct memory *m, int fd)
 {
-	uint64_t tables = m->images ? ROUND_UP(memory_entry_place(m->nruns, m->nparts), SHM_PAGE) : 0;
+	uint64_t tables = m->images ? ROUND_UP(memory_tables(m), SHM_PAGE) : 0;
 	struct stat st;
 
 	if (fstat(fd, &st))
@@ -151,6 +163,7 @@ static void take_over(const struct shm_memory *h, struct memory *m)
 	m->images = h->images;
 	m->images_bytes = h->images_bytes;
 	m->nodes = h->nodes;
+	m->trailers = h->trailers;
 	m->numa = h->numa;
 	m->lent = h->lent;
 	memcpy(m->fingerprint, h->fingerprint, sizeof(m->fingerprint));
@@ -378,6 +391,36 @@ int memory_map_images(const struct segment *s, const struct memory *m, uint8_t *
 	if (fd != m->fd)
 		fd_close(fd);
 	return err;
+}
+
+/* In the file itself, wherever the images are; no page of them may be missing. */
+int memory_map_trailers(const struct segment *s, const struct memory *m, struct memory_trailers *ret)
+{
+	uint64_t end = memory_tables(m);
+	struct stat st;
+	uint8_t *at;
+	off_t hole;
+	int err;
+
+	if (!m->trailers)
+		return err_set(ENOENT, "memory %016llx of %s keeps no checksums",
+			       (unsigned long long)m->number, s->name);
+	if (fstat(m->fd, &st) || (uint64_t)st.st_size < end)
+		return forged(s, m->number, "the file is too short for its checksums");
+	hole = lseek(m->fd, (off_t)m->trailers, SEEK_HOLE);
+	if (hole >= 0 && (uint64_t)hole < end)
+		return forged(s, m->number, "the file has holes");
+	err = memory_map_tables(s, m->fd, m->trailers, end - m->trailers, &ret->base, &ret->bytes, &at);
+	if (err == 0)
+		ret->at = (struct shm_trailer *)at;
+	return err;
+}
+
+void memory_unmap_trailers(struct memory_trailers *t)
+{
+	if (t->base)
+		munmap(t->base, t->bytes);
+	*t = (struct memory_trailers){ 0 };
 }
 
 void memory_unmap_images(const struct segment *s, const struct memory *m, uint8_t *base)

@@ -30,6 +30,7 @@ struct memory {
 	uint64_t number;
 	uint32_t kind, slots, nruns, nparts;
 	uint64_t block_bytes, images, images_bytes, nodes;
+	uint64_t trailers;               /* where in the file; to memory_make: not 0, they are wanted */
 	uint32_t numa;
 	bool lent;
 	uint8_t fingerprint[32], uuid[16];
@@ -80,6 +81,11 @@ void memory_close(struct memory *m);     /* fd -1 is fine */
  * with huge_dir, what is wrong with that file. */
 int memory_map_images(const struct segment *s, const struct memory *m, uint8_t **ret);
 void memory_unmap_images(const struct segment *s, const struct memory *m, uint8_t *base);
+
+/* Its trailers, likewise: one for each slot.  -ENOENT: it has none. */
+struct memory_trailers { struct shm_trailer *at; uint8_t *base; uint64_t bytes; };
+int memory_map_trailers(const struct segment *s, const struct memory *m, struct memory_trailers *ret);
+void memory_unmap_trailers(struct memory_trailers *t);   /* zeros are fine */
 
 /* Take a file's name away, if it is of this cache. */
 int memory_remove(const struct segment *s, uint64_t number);

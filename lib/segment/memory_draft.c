@@ -29,6 +29,8 @@ static int check_fields(const struct gpc_memory *w, uint32_t slots)
 			       w->nruns);
 	if (!w->nruns && (err = err_range("block_bytes", w->block_bytes, 1, MEMORY_BYTES / slots)) < 0)
 		return err;
+	if ((err = err_range("no_checksums", w->no_checksums, 0, 1)) < 0)
+		return err;
 	if (w->parts)
 		return err_set(EINVAL, "parts is %u: RAM is one file, so it must be 0", w->parts);
 	if (w->device)
@@ -85,6 +87,7 @@ int memory_draft(const struct gpc_memory *want, uint32_t slots, const uint8_t la
 			       (unsigned long long)w.block_bytes,
 			       (unsigned long long)ret->block_bytes);
 	ret->images_bytes = bytes[0];
+	ret->trailers = !w.no_checksums;
 	memcpy(ret->fingerprint, is_zero(w.fingerprint, 32) ? layout : w.fingerprint, 32);
 	*ret_pages = (struct memory_pages){
 		.numa = w.numa, .nodes = w.nodes, .threads = w.threads, .huge_dir = w.huge_dir,

@@ -17,6 +17,8 @@
 
 /* Where part i is described; of i = nparts, the bytes of all but the images. */
 uint64_t memory_entry_place(uint32_t nruns, uint32_t i);
+/* The bytes of all but the images: tables, and trailers if it has them. */
+uint64_t memory_tables(const struct memory *m);
 uint64_t memory_sum(const struct shm_memory *h, const struct shm_run *run);
 /* Map those pages of a file that have `bytes` bytes at `at`: ret is their address, ret_base and
  * ret_bytes are for munmap. */

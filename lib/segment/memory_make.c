@@ -145,7 +145,7 @@ static void describe(const struct making *k, struct shm_memory *h)
 		.number = m->number, .kind = m->kind, .slots = m->slots, .nruns = m->nruns,
 		.nparts = m->nparts, .block_bytes = m->block_bytes, .images = m->images,
 		.images_bytes = m->images_bytes, .nodes = m->nodes, .numa = m->numa,
-		.lent = m->lent, .maker_pid = m->maker_pid,
+		.lent = m->lent, .maker_pid = m->maker_pid, .trailers = m->trailers,
 	};
 	memcpy(h->cache, k->s->header.id, sizeof(h->cache));
 	memcpy(h->fingerprint, m->fingerprint, sizeof(h->fingerprint));
@@ -200,7 +200,7 @@ static int make_images(struct making *k)
 static int fill(struct making *k)
 {
 	struct memory *m = k->m;
-	uint64_t bytes = memory_entry_place(m->nruns, m->nparts), mapped;
+	uint64_t bytes = memory_tables(m), mapped;
 	struct shm_memory h, *there;
 	uint8_t *base, *at;
 	int err;
@@ -268,14 +268,15 @@ static int place(struct making *k)
 	int err = memory_check_pages(k->pages, k->folder, &m->numa, &m->nodes, &k->unit);
 
 	m->images = 0;
+	if (m->trailers)
+		m->trailers = ROUND_UP(memory_entry_place(m->nruns, m->nparts), SHM_PAGE);
 	if (err < 0 || !m->images_bytes)
 		return err;
 	m->images_bytes = ROUND_UP(m->images_bytes, (uint64_t)k->unit);
 	if (!strcmp(k->folder, k->s->dir))
-		m->images = ROUND_UP(SHM_IMAGES, (uint64_t)k->unit);
+		m->images = ROUND_UP(ROUND_UP(memory_tables(m), SHM_IMAGES), (uint64_t)k->unit);
 	return memory_check_room(k->s, k->folder, m->numa == GPC_NUMA_BIND ? m->nodes : 0,
-				 ROUND_UP(memory_entry_place(m->nruns, m->nparts),
-					  (uint64_t)k->unit) + m->images_bytes);
+				 ROUND_UP(memory_tables(m), (uint64_t)k->unit) + m->images_bytes);
 }
 
 int memory_make(const struct segment *s, struct memory *m, const struct memory_pages *pages)
