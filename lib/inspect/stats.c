@@ -172,6 +172,9 @@ static void add_seat(const struct inspect_peer *p, struct gpc_stats *st)
 	st->dropped += tally->dropped;
 	st->stale_refs += seat->stale_refs;
 	st->ring_full += seat->ring_full;
+	st->fetched += tally->fetched;
+	st->spilled += tally->spilled;
+	st->bad += tally->bad;
 	st->refs += seat->refs;
 	st->reserved += tally->reserved;
 	add_sections(p, st);
@@ -194,6 +197,9 @@ static void add_past(const struct shm_state *state, struct gpc_stats *st)
 	st->dropped += past->dropped;
 	st->stale_refs += past->stale_refs;
 	st->ring_full += past->ring_full;
+	st->fetched += past->fetched;
+	st->spilled += past->spilled;
+	st->bad += past->bad;
 	st->relocated = state->relocated;
 	st->no_bucket = state->no_bucket;
 }

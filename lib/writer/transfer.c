@@ -135,7 +135,16 @@ void transfer_bound(struct writer *w, uint32_t peer, uint64_t position, uint32_t
 	}
 	t->target[at] = record;
 	w->node[record].bound = true;
+	w->node[w_record(w, record)->source - 1].readers++;
 	pending_add(w, record);
+}
+
+void transfer_unbind(struct writer *w, uint32_t record)
+{
+	if (!w->node[record].bound || !w_record(w, record)->source)
+		return;
+	pending_end(w, record);
+	w->node[w_record(w, record)->source - 1].readers--;
 }
 
 void transfer_told(struct writer *w, uint32_t peer, uint64_t position)
