@@ -155,7 +155,21 @@ static void add_sections(const struct inspect_peer *p, struct gpc_stats *st)
 		st->oldest_section_ns = oldest;
 }
 
-static void add_seat(const struct inspect_peer *p, struct gpc_stats *st)
+static uint64_t transfers_of(const struct segment *s, uint32_t peer)
+{
+	struct shm_xfer x;
+	uint32_t i;
+	uint64_t n = 0;
+
+	for (i = 0; i < SHM_TRANSFERS; i++) {
+		inspect_xfer(s, peer, i, &x);
+		n += x.left != 0;
+	}
+	return n;
+}
+
+static void add_seat(const struct segment *s, uint32_t peer, const struct inspect_peer *p,
+		     struct gpc_stats *st)
 {
 	const struct shm_seat *seat = &p->seat;
 	const struct shm_tally *tally = &p->tally;
@@ -177,6 +191,7 @@ static void add_seat(const struct inspect_peer *p, struct gpc_stats *st)
 	st->bad += tally->bad;
 	st->refs += seat->refs;
 	st->reserved += tally->reserved;
+	st->transfers += transfers_of(s, peer);
 	add_sections(p, st);
 	st->alive |= p->alive;
 }
@@ -239,7 +254,7 @@ static int stats_of_peer(const gpc *c, uint32_t peer, struct gpc_stats *st)
 	identity_self(&me);
 	st->here = me.namespaces && (uint32_t)me.namespaces == (uint32_t)p.seat.namespaces;
 	seg_copy_text(st->label, sizeof(st->label), p.seat.label, sizeof(p.seat.label));
-	add_seat(&p, st);
+	add_seat(&c->seg, peer, &p, st);
 	st->left = !st->alive && p.seat.state == SEAT_LEFT;
 	return 0;
 }
@@ -253,7 +268,7 @@ static void stats_of_all(const gpc *c, struct gpc_stats *st)
 
 	for (i = 0; i < s->header.geometry.max_peers; i++)
 		if (inspect_peer(s, i, c->peer, &p))
-			add_seat(&p, st);
+			add_seat(s, i, &p, st);
 	seg_peek_state(s, &state);
 	add_past(&state, st);
 	add_blocks(s, &state, st);
