@@ -48,11 +48,13 @@ lib_gpc_sources = \
 	%reldir%/inspect/check_memory.c \
 	%reldir%/inspect/check_record.c \
 	%reldir%/inspect/check_table.c \
+	%reldir%/inspect/check_transfer.c \
 	%reldir%/inspect/events.c \
 	%reldir%/inspect/inspect.c \
 	%reldir%/inspect/inspect.h \
 	%reldir%/inspect/note.c \
 	%reldir%/inspect/stats.c \
+	%reldir%/inspect/transfers.c \
 	%reldir%/inspect/walk.c \
 	%reldir%/memory/huge.c \
 	%reldir%/memory/lend.c \
@@ -181,6 +183,8 @@ lib_gpc_sources = \
 	%reldir%/writer/mirror.h \
 	%reldir%/writer/move.c \
 	%reldir%/writer/move.h \
+	%reldir%/writer/pending.c \
+	%reldir%/writer/pending.h \
 	%reldir%/writer/pool_memory.c \
 	%reldir%/writer/pool_memory.h \
 	%reldir%/writer/pools.c \
@@ -201,6 +205,11 @@ lib_gpc_sources = \
 	%reldir%/writer/sweep.h \
 	%reldir%/writer/table.c \
 	%reldir%/writer/table.h \
+	%reldir%/writer/transfer.c \
+	%reldir%/writer/transfer.h \
+	%reldir%/writer/transfer_decide.c \
+	%reldir%/writer/transfer_end.c \
+	%reldir%/writer/transfers.h \
 	%reldir%/writer/tree.c \
 	%reldir%/writer/tree.h
 

@@ -27,6 +27,7 @@ static const uint8_t next[][HOLD_BAD + 1] = {
 	[HOLD_GIVE]    = { STAY, STAY, BACK, STAY, BACK, STAY, STAY },
 	[HOLD_LOSE]    = { BACK, STAY, STAY, STAY, STAY, STAY, STAY },
 	[HOLD_FREED]   = { STAY, STAY, STAY, NONE, STAY, STAY, STAY },
+	[HOLD_FETCHED] = { REFS, STAY, STAY, STAY, STAY, STAY, STAY },
 };
 
 static const uint16_t value[] = {

@@ -27,6 +27,10 @@
  *   0          RESERVED by this peer, which    the owner, by a publish.  The blocks of such a
  *              is the owner of the pool, and  pool are its own from the start and whenever they
  *              the pool has CALLER blocks      come back: the record alone says so
+ *   0          RESERVED by this peer, the      the writer, when the transfer's done word says so
+ *              target of a transfer            (writer/transfer.h); no command of the peer
+ *   n          the same, of a fetch            the same, and then the program by a release, whatever the
+ *                                              writer has decided: LIVE or DYING
  *   0          RESERVED, with REC_RECALL       the writer, which is taking it back; a successor
  *                                              goes on
  *   0          all else                        nobody: there is no hold
@@ -79,7 +83,9 @@ enum hold_event {                        /* from what to what: peer/hold.c */
 	                                  * writer has freed it, or it is the owner's */
 	HOLD_GIVE,                       /* the program gives it up */
 	HOLD_LOSE,                       /* nobody wants the answer that brings it */
-	HOLD_FREED                       /* FREE is sent */
+	HOLD_FREED,                      /* FREE is sent */
+	HOLD_FETCHED                     /* the answer has bound it to a transfer, and the program gets it:
+	                                  * before done is enqueued (rule B7) */
 };
 
 /* The usual step: cells, and what it adds to the seat's counters. */
@@ -97,6 +103,7 @@ static const struct hold_usual {
 	[HOLD_GIVE] = { CELL_RESERVED, CELL_BACK, -1, 0 },
 	[HOLD_LOSE] = { 0, CELL_BACK, 0, 0 },
 	[HOLD_FREED] = { CELL_BACK, 0, 0, 0 },
+	[HOLD_FETCHED] = { 0, 1, 1, 1 },
 };
 
 /* A cell that has not what it usually has. */
