@@ -49,6 +49,7 @@ lib_gpc_sources = \
 	%reldir%/inspect/check_record.c \
 	%reldir%/inspect/check_table.c \
 	%reldir%/inspect/check_transfer.c \
+	%reldir%/inspect/claims.c \
 	%reldir%/inspect/events.c \
 	%reldir%/inspect/inspect.c \
 	%reldir%/inspect/inspect.h \
@@ -95,6 +96,7 @@ lib_gpc_sources = \
 	%reldir%/peer/ring.h \
 	%reldir%/peer/seat.c \
 	%reldir%/peer/seat.h \
+	%reldir%/peer/wait_word.h \
 	%reldir%/peer/section.c \
 	%reldir%/reader/call.c \
 	%reldir%/reader/call.h \
@@ -113,6 +115,7 @@ lib_gpc_sources = \
 	%reldir%/reader/take.h \
 	%reldir%/reader/view.c \
 	%reldir%/reader/view.h \
+	%reldir%/request/claim.c \
 	%reldir%/request/move.c \
 	%reldir%/request/note.c \
 	%reldir%/request/note.h \

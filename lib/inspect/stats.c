@@ -192,6 +192,7 @@ static void add_seat(const struct segment *s, uint32_t peer, const struct inspec
 	st->refs += seat->refs;
 	st->reserved += tally->reserved;
 	st->transfers += transfers_of(s, peer);
+	st->claims += tally->claims_open;
 	add_sections(p, st);
 	st->alive |= p->alive;
 }

@@ -185,7 +185,8 @@ struct shm_tally {                       /* w, r: what the writer counts for a p
 	uint64_t fetched, spilled;       /* blocks that transfers have committed */
 	uint64_t bad;                    /* whose bytes had another checksum */
 	uint64_t claims;                 /* of this peer, ever; a claim's number */
-	uint64_t pad[4];
+	uint64_t claims_open;
+	uint64_t pad[3];
 };
 _Static_assert(sizeof(struct shm_tally) == 128, "tally layout");
 

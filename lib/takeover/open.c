@@ -16,6 +16,7 @@
 #include "writer/grant.h"
 #include "writer/memory.h"
 #include "writer/mirror.h"
+#include "writer/pending.h"
 #include "writer/queue.h"
 #include "writer/retire.h"
 #include "writer/table.h"
@@ -64,6 +65,7 @@ static void free_all(struct writer *w)
 	free(w->leftover);
 	free(w->ended);
 	free(w->order.at);
+	pending_free(w);
 	free(w->missing.at);
 	free(w->twice.at);
 	free(w->twins.at);

@@ -21,6 +21,7 @@
 #include "writer/memory.h"
 #include "writer/mirror.h"
 #include "writer/move.h"
+#include "writer/pending.h"
 #include "writer/pools.h"
 #include "writer/retire.h"
 #include "writer/sweep.h"
@@ -189,6 +190,7 @@ static int take_over(struct writer *w, struct scan *sc)
 	finish_moves(w, sc);
 	find_missing(w, sc);
 	takeover_link_rest(w, sc);
+	pending_load(w);
 	pools_finish_clears(w);
 	for (i = 0; i < sc->nshares; i++)
 		retire_all(w, &sc->share[i].bad, &d->bad, &d->bad_lost);
@@ -272,8 +274,10 @@ static void place_missing(struct writer *w)
 		full += how == TABLE_FULL;
 		if (how == TABLE_FULL)
 			retire_subtree(w, record);
-		else if (w_is(w, record, LIVE))
+		else if (w_is(w, record, LIVE)) {
 			table_fill(w, record, slot);
+			pending_live(w, record);
+		}
 		w->missing.at[i] = w->missing.at[--w->missing.n];
 	}
 	takeover_say_full(w, full);

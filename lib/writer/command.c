@@ -13,6 +13,7 @@
 #include "writer/lru.h"
 #include "writer/memory.h"
 #include "writer/move.h"
+#include "writer/pending.h"
 #include "writer/pools.h"
 #include "writer/record.h"
 #include "writer/retire.h"
@@ -124,8 +125,8 @@ static bool was_published(struct writer *w, uint32_t peer, uint64_t position, ui
 	       r->op == OP_OF(position) && r->key[0] == key->w[0] && r->key[1] == key->w[1];
 }
 
-static int32_t publish(struct writer *w, uint32_t peer, uint64_t position,
-		       const struct shm_command *cmd)
+static int32_t publish_block(struct writer *w, uint32_t peer, uint64_t position,
+			     const struct shm_command *cmd)
 {
 	uint32_t record = w_find_record(w, cmd->block), resident;
 	gpc_key key = { { cmd->key[0], cmd->key[1] } }, parent = { { cmd->parent[0],
@@ -156,6 +157,8 @@ static int32_t publish(struct writer *w, uint32_t peer, uint64_t position,
 		leave_stay(w, resident);
 		return w_block(w, resident);
 	}
+	if (r->key[0] != key.w[0] || r->key[1] != key.w[1])
+		pending_end(w, record);  /* it was claimed for another one */
 	lru_begin(w, record);
 	r->key[0] = key.w[0];
 	r->key[1] = key.w[1];
@@ -170,6 +173,22 @@ static int32_t publish(struct writer *w, uint32_t peer, uint64_t position,
 	lru_offer_fresh(w, record);
 	store_relaxed(&t->published, t->published + 1);
 	return cmd->block;
+}
+
+/* Whatever the answer is, the peer's claim of the block is over; a key that is live now ends those of others. */
+static int32_t publish(struct writer *w, uint32_t peer, uint64_t position,
+		       const struct shm_command *cmd)
+{
+	uint32_t record = w_find_record(w, cmd->block);
+	int32_t result = publish_block(w, peer, position, cmd);
+
+	if (result == STALL || record == NONE || transfer_has(w, record))
+		return result;
+	if (w_record(w, record)->owner == peer)
+		pending_end(w, record);
+	if (result == cmd->block && w_is(w, record, LIVE))
+		pending_live(w, record);
+	return result;
 }
 
 /* FREE and DROP carry the generation that they mean + 1: when a successor runs one again, its
@@ -260,6 +279,12 @@ bool command_run(struct writer *w, uint32_t peer, uint64_t position,
 		break;
 	case CMD_POOL:
 		result = pools_add(w, peer, position);
+		break;
+	case CMD_CLAIM:
+		result = pending_claim(w, peer, position, cmd);
+		break;
+	case CMD_UNCLAIM:
+		result = pending_unclaim(w, peer, cmd);
 		break;
 	case CMD_NOP:
 		result = 0;

@@ -12,6 +12,7 @@
 #include "writer/lru.h"
 #include "writer/memory.h"
 #include "writer/mirror.h"
+#include "writer/pending.h"
 #include "writer/pools.h"
 #include "writer/reap.h"
 #include "writer/retire.h"
@@ -234,6 +235,7 @@ static uint32_t pass(struct writer *w)
 		retire_advance(w);
 		unstall(w);
 	} while (w->progress);
+	pending_wake(w);
 	return n;
 }
 

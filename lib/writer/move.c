@@ -36,6 +36,7 @@
 #include "writer/lru.h"
 #include "writer/memory.h"
 #include "writer/move.h"
+#include "writer/pending.h"
 #include "writer/record.h"
 #include "writer/retire.h"
 #include "writer/table.h"
@@ -320,6 +321,7 @@ static int32_t commit_new(struct writer *w, uint32_t peer, uint32_t target)
 	tree_attach(w, target, parent);
 	record_publish(w, target, GPC_STORED, GPC_NONE);
 	table_fill(w, target, slot);
+	pending_live(w, target);
 	lru_offer(w, target);
 	count_move(w, peer, target);
 	return 0;

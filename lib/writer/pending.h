@@ -20,6 +20,7 @@
 #ifndef GPC_WRITER_PENDING_H
 #define GPC_WRITER_PENDING_H
 
+#include "peer/wait_word.h"
 #include "writer/state.h"
 
 /* The record that is to have the key, or NONE. */
@@ -33,8 +34,11 @@ void pending_live(struct writer *w, uint32_t record);
 int32_t pending_claim(struct writer *w, uint32_t peer, uint64_t position,
 		      const struct shm_command *cmd);
 int32_t pending_unclaim(struct writer *w, uint32_t peer, const struct shm_command *cmd);
-/* Takeover: the table, and who waits. */
+/* Takeover: the marks that the scan has found; transfers add theirs.  Then all are woken. */
 void pending_load(struct writer *w);
+/* At the end of a pass: who waits for what has ended in it. */
+void pending_wake(struct writer *w);
 void pending_wake_all(struct writer *w);
+void pending_free(struct writer *w);
 
 #endif

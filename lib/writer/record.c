@@ -17,6 +17,7 @@
 #include "config.h"
 
 #include "writer/events.h"
+#include "writer/pending.h"
 #include "writer/record.h"
 
 /* ---- whose reservation ---- */
@@ -80,6 +81,7 @@ static void leave_state(struct writer *w, uint32_t record)
 
 	switch (WORD_STATE(w_word(w, record))) {
 	case RESERVED:
+		pending_end(w, record);
 		record_disown(w, record);
 		p->reserved--;
 		break;

@@ -33,6 +33,8 @@ struct records { uint32_t *at, n, size; };       /* a list that grows */
  *                them has gone (rule B6).  One at most in each space
  *   moving       one of the pins is a move's, which has it alone; all of them are copies' else
  *   bound        it is RESERVED, and the target of a transfer that is told and has not decided it
+ *   pending      its key has an entry in the table of pending.c, and this block is it
+ *   claimed      ... because its peer claims it, and not because a transfer brings it
  *   leaving      the record has REC_LEAVING, is LIVE and in the tree
  *   waits        it is in the list `leaving` of one batch, and counted in its pool's `leaving`.
  *                With `leaving` taken back in between (leave_stay) nothing happens at the end
@@ -55,9 +57,12 @@ struct node {
 	bool waits : 1;
 	bool moving : 1;
 	bool bound : 1;
+	bool pending : 1, claimed : 1;
 };
 
 _Static_assert(sizeof(struct node) == 32, "no node on two cache lines");
+
+struct pending { gpc_key key; uint32_t space, record; };         /* record + 1; 0: empty */
 
 struct owned { uint32_t next, prev; };   /* RESERVED blocks of one peer */
 
@@ -107,6 +112,7 @@ struct wpeer {
 	bool answered;                   /* results stored since the last wake */
 	bool mourned;                    /* it died, which was said; its seat is not free yet */
 	bool rang;                       /* since the last look at transfers */
+	uint32_t claims;                 /* that are open */
 	struct transfer *transfer[SHM_TRANSFERS];        /* of this peer, by slot; NULL: none under way */
 	bool commit_known;               /* writer/move.c: the first slot's own result, kept for last */
 	int32_t commit_result;
@@ -146,6 +152,12 @@ struct writer {
 	uint32_t *parked, nparked, parked_size;        /* DYING, grace over, still referenced */
 	struct quarantine *quarantine;
 	uint32_t nquarantine, quarantine_size;
+
+	/* writer/pending.c */
+	struct pending *pending;
+	uint32_t pending_size, npending;
+	uint64_t ended_waits[SHM_WAITS / 64];    /* words whose waiters the pass will wake */
+	bool has_ended_waits;
 
 	/* writer/grant.c */
 	struct grant *grants, **grants_end;

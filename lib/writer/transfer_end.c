@@ -3,6 +3,7 @@
 #include "config.h"
 
 #include "writer/move.h"
+#include "writer/pending.h"
 #include "writer/transfers.h"
 
 /* ---- death ---- */
@@ -141,8 +142,10 @@ static void load_target(struct writer *w, uint32_t peer, uint32_t record)
 		t->target[op - t->op] = record;
 		t->left++;
 		w->node[record].bound = true;
-		if (w_record(w, record)->source)
+		if (w_record(w, record)->source) {
 			w->node[w_record(w, record)->source - 1].readers++;
+			pending_add(w, record);
+		}
 		return;
 	}
 }

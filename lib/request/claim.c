@@ -1,0 +1,341 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* claim.c - who computes a key that many want.
+ *
+ * A claim is a mark on a reservation, by the writer (writer/pending.h has its states and rules).  Who waits looks
+ * at the record that is to have the key, and sleeps on the word of the key's hash. */
+#include "config.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include "base/futex.h"
+#include "peer/hold.h"
+#include "peer/wait_word.h"
+#include "request/request.h"
+
+#define LOOK_NS (20 * NS_PER_MS)         /* a sleeper looks so often whether anything has changed */
+#define MANY_NS (NS_PER_MS)              /* ... that waits for keys of several words */
+
+/* ---- asking ---- */
+
+static bool may_claim(gpc *c, uint32_t record, gpc_block block)
+{
+	if (record == SHM_NO_RECORD)
+		return false;
+	if (hold_is_pool_owner(c, block))
+		return hold_is_owner(c, record);
+	return hold_of(load_relaxed(refs_cell(c, record))) == HOLD_RESERVED;
+}
+
+static int check_blocks(gpc *c, const gpc_block *blocks, uint32_t n)
+{
+	uint32_t i, record;
+
+	for (i = 0; i < n; i++) {
+		record = pool_record(&c->seg, blocks[i]);
+		if (record == SHM_NO_RECORD)
+			return refuse_block(c, "blocks", i, blocks[i]);
+		if (!may_claim(c, record, blocks[i]))
+			return err_set(EPERM, "blocks[%u] is block 0x%x, which this handle has not reserved: "
+				       "only a reservation can be claimed for a key", i, (unsigned)blocks[i]);
+	}
+	return 0;
+}
+
+static int check_keys(const gpc_key *keys, uint32_t n)
+{
+	uint32_t i;
+
+	for (i = 0; i < n; i++)
+		if (key_is_zero(&keys[i]) || key_is_root(&keys[i]))
+			return err_set(EINVAL, "keys[%u] is %s: it must be the key of a block", i,
+				       key_is_zero(&keys[i]) ? "zero" : "a root");
+	return 0;
+}
+
+/* What the answers say, slot by slot: `to` has the state, or the error. */
+static void take_claims(gpc *c, struct op *op)
+{
+	uint32_t i;
+
+	for (i = 0; i < op->n; i++) {
+		const struct shm_command *s = ring_slot(c, op, i);
+
+		op->out[i].block = s->block;
+		op->out[i].to = s->result < 0 ? s->result : s->op == CMD_CLAIM ? s->to : s->result;
+		op->out[i].victim = (int32_t)s->victim_to;
+	}
+}
+
+/* Commands one by one, answered together: 0 and *ret, to be freed; or a negative errno. */
+static int ask_part(gpc *c, uint32_t cmd, const gpc_key *keys, const gpc_block *blocks, uint32_t n,
+		    uint64_t deadline, struct op **ret)
+{
+	struct shm_command *cmds = calloc(n, sizeof(*cmds));
+	struct op *op = ring_op(n, n);
+	bool pending = false;
+	uint32_t i;
+	int err;
+
+	if (!cmds || !op) {
+		free(cmds);
+		free(op);
+		return err_set(ENOMEM, "no memory for %u commands", n);
+	}
+	for (i = 0; i < n; i++) {
+		cmds[i] = (struct shm_command){ .op = (uint8_t)cmd, .count = 1, .block = blocks[i],
+						.life = ring_life(c, blocks[i]) };
+		if (keys) {
+			cmds[i].key[0] = keys[i].w[0];
+			cmds[i].key[1] = keys[i].w[1];
+		}
+	}
+	op->take = take_claims;
+	err = ring_call(c, op, cmds, deadline, &pending);
+	free(cmds);
+	if (err == 0)
+		*ret = op;
+	else if (!pending)
+		free(op);
+	return err;
+}
+
+/* ---- what a claim is ---- */
+
+static uint64_t age_of(const struct shm_record *r)
+{
+	uint64_t now = clock_ns(), since = load_relaxed(&r->parent[0]);
+
+	return since < now ? now - since : 0;
+}
+
+/* The record may be another's by now: then its life is another one, and a wait ends at once. */
+static void describe(const gpc *c, const struct answer *a, const gpc_key *key, struct gpc_claim *ret)
+{
+	uint32_t record = pool_record(&c->seg, a->block);
+	const struct shm_record *r;
+
+	*ret = (struct gpc_claim){ .key = *key, .state = (uint32_t)a->to, .block = a->block, .peer = -1 };
+	if (record == SHM_NO_RECORD)
+		return;
+	r = seg_record(&c->seg, record);
+	ret->life = (uint64_t)WORD_GEN(load_acquire(&r->word)) + 1;
+	if (a->to != CLAIM_PENDING)
+		return;
+	ret->peer = load_relaxed(&r->owner);
+	ret->loading = load_relaxed(&r->source) != 0;
+	ret->ahead = (uint32_t)a->victim;
+	ret->age_ns = ret->loading ? 0 : age_of(r);
+	if (ret->peer < c->seg.header.geometry.max_peers)
+		ret->pid = load_relaxed(&seg_seat(&c->seg, (uint32_t)ret->peer)->pid);
+}
+
+static int refuse_claim(const gpc *c, uint32_t i, gpc_block block, int32_t err)
+{
+	if (err == -ESTALE)
+		return refuse_pool(c, "blocks", GPC_POOL(block));
+	return err_set(-err, "blocks[%u] is block 0x%x: it is no reservation of this handle any more", i,
+		       (unsigned)block);
+}
+
+/* How many are ours; the first that was refused is the call's error. */
+static int take_part(const gpc *c, const struct op *op, const gpc_key *keys, uint32_t from,
+		     struct gpc_claim *ret)
+{
+	int mine = 0, err = 0;
+	uint32_t i;
+
+	for (i = 0; i < op->n; i++) {
+		ret[i] = (struct gpc_claim){ .key = keys[i], .peer = -1, .block = GPC_NONE };
+		if (op->out[i].to >= 0)
+			describe(c, &op->out[i], &keys[i], &ret[i]);
+		else if (err == 0)
+			err = refuse_claim(c, from + i, op->out[i].block, op->out[i].to);
+		mine += op->out[i].to == CLAIM_MINE;
+	}
+	return err ? err : mine;
+}
+
+GPC_EXPORT int gpc_claim(gpc *c, const gpc_key *keys, const gpc_block *blocks, uint32_t n,
+			 struct gpc_claim *ret, uint32_t flags, int timeout_ms)
+{
+	uint64_t deadline = deadline_from(timeout_ms);
+	int err = request_check(c, flags, 0, true), mine = 0;
+	uint32_t done, part;
+	struct op *op;
+
+	if (err == 0)
+		err = err_timeout(timeout_ms);
+	if (err == 0 && n && (!keys || !blocks || !ret))
+		err = err_set(EINVAL, "%s is NULL", !keys ? "keys" : !blocks ? "blocks" : "ret");
+	if (err == 0)
+		err = check_keys(keys, n);
+	if (err == 0)
+		err = check_blocks(c, blocks, n);
+	for (done = 0; err >= 0 && done < n; done += part) {
+		part = MIN(n - done, RING_PART);
+		err = ask_part(c, CMD_CLAIM, keys + done, blocks + done, part, deadline, &op);
+		if (err < 0)
+			break;
+		err = take_part(c, op, keys + done, done, ret + done);
+		free(op);
+		mine += MAX(err, 0);
+	}
+	return err < 0 ? err : mine;
+}
+
+GPC_EXPORT int gpc_claim_drop(gpc *c, const gpc_block *blocks, uint32_t n, int timeout_ms)
+{
+	uint64_t deadline = deadline_from(timeout_ms);
+	int err = request_check(c, 0, 0, true), ended = 0;
+	uint32_t done, part, i;
+	struct op *op;
+
+	if (err == 0)
+		err = err_timeout(timeout_ms);
+	if (err == 0 && n && !blocks)
+		err = err_set(EINVAL, "blocks is NULL");
+	for (i = 0; err == 0 && i < n; i++)
+		if (pool_record(&c->seg, blocks[i]) == SHM_NO_RECORD)
+			err = refuse_block(c, "blocks", i, blocks[i]);
+	for (done = 0; err == 0 && done < n; done += part) {
+		part = MIN(n - done, RING_PART);
+		err = ask_part(c, CMD_UNCLAIM, NULL, blocks + done, part, deadline, &op);
+		if (err < 0)
+			break;
+		for (i = 0; i < part; i++)
+			ended += op->out[i].to == 1;
+		free(op);
+	}
+	return err < 0 ? err : ended;
+}
+
+/* ---- waiting ---- */
+
+/* Pairs with (f): a mark that is seen has the key that stands beside it. */
+static bool is_pending(const gpc *c, const struct gpc_claim *q)
+{
+	uint32_t record = pool_record(&c->seg, q->block);
+	const struct shm_record *r;
+	uint32_t word;
+
+	if (q->state != GPC_CLAIM_PENDING || record == SHM_NO_RECORD ||
+	    load_acquire(&seg_pool(&c->seg, (uint32_t)GPC_POOL(q->block))->state) != POOL_READY)
+		return false;
+	r = seg_record(&c->seg, record);
+	word = load_acquire(&r->word);
+	return WORD_STATE(word) == RESERVED && (uint64_t)WORD_GEN(word) + 1 == q->life &&
+	       ((load_acquire(&r->flags) & REC_CLAIM) || load_relaxed(&r->source)) &&
+	       load_relaxed(&r->key[0]) == q->key.w[0] && load_relaxed(&r->key[1]) == q->key.w[1];
+}
+
+static int find_ended(const gpc *c, const struct gpc_claim *claims, uint32_t n)
+{
+	uint32_t i;
+
+	for (i = 0; i < n; i++)
+		if (!is_pending(c, &claims[i]))
+			return (int)i;
+	return -1;
+}
+
+static bool one_word(const struct gpc_claim *claims, uint32_t n)
+{
+	uint32_t i;
+
+	for (i = 1; i < n; i++)
+		if (wait_word(&claims[i].key) != wait_word(&claims[0].key))
+			return false;
+	return true;
+}
+
+/* Rule B14: waiters, then seq, then the records, then sleep. */
+static int sleep_once(gpc *c, const struct gpc_claim *claims, uint32_t n, uint64_t ns)
+{
+	struct shm_wait *word = &seg_shared(&c->seg)->wait[wait_word(&claims[0].key)];
+	uint32_t seq;
+	int ended;
+
+	count_add(&word->waiters, 1);
+	order_fence();                   /* waiters before the records: pending_wake() does the reverse;
+					  * model/claim.pml */
+	seq = load_acquire(&word->seq);
+	ended = find_ended(c, claims, n);
+	if (ended < 0)
+		futex_wait(&word->seq, seq, ns);
+	count_sub(&word->waiters, 1);
+	return ended;
+}
+
+/* What this peer has reserved beside stocks, transfers and CALLER blocks, as the writer counts it. */
+static uint64_t count_reserved(const gpc *c)
+{
+	const struct shm_tally *t = seg_tally(&c->seg, c->peer);
+	uint64_t all = load_relaxed(&t->reserved), other = 0;
+	uint32_t i;
+
+	for (i = 0; i < c->seg.header.geometry.max_pools; i++) {
+		const struct shm_pool *p = seg_pool(&c->seg, i);
+
+		if (c->stock)
+			other += load_relaxed(&c->stock[i].n);
+		if (load_acquire(&p->state) == POOL_READY && (load_relaxed(&p->flags) & GPC_POOL_CALLER) &&
+		    load_relaxed(&p->owner) == (int32_t)c->peer)
+			other += load_relaxed(&p->reserved);
+	}
+	for (i = 0; i < SHM_TRANSFERS; i++)
+		other += load_relaxed(&seg_xfer(&c->seg, c->peer, i)->left);
+	return all > other ? all - other : 0;
+}
+
+/* Rule B15.  What is on its way back counts for nothing, so the writer is asked first. */
+static int check_holds(gpc *c, uint64_t deadline)
+{
+	const struct shm_tally *t = seg_tally(&c->seg, c->peer);
+	int err = 0;
+
+	if (load_relaxed(&t->claims_open) || count_reserved(c))
+		err = ring_wait(c, ring_last_ticket(c), deadline);
+	if (err < 0)
+		return err;
+	if (load_relaxed(&t->claims_open))
+		return err_set(EDEADLK, "this handle has %llu open claims: publish or drop them first, for two that "
+			       "wait for each other's claims wait for ever",
+			       (unsigned long long)load_relaxed(&t->claims_open));
+	if (count_reserved(c))
+		return err_set(EDEADLK, "this handle has %llu blocks reserved: give them back first, for the other may "
+			       "need them", (unsigned long long)count_reserved(c));
+	return 0;
+}
+
+GPC_EXPORT int gpc_claim_wait(gpc *c, const struct gpc_claim *claims, uint32_t n, int timeout_ms)
+{
+	uint64_t deadline = deadline_from(timeout_ms), now, ns;
+	int err = request_check(c, 0, 0, timeout_ms != 0), ended;
+
+	if (err == 0)
+		err = err_timeout(timeout_ms);
+	if (err == 0 && !n)
+		err = err_set(EINVAL, "n is 0: it must be at least one claim");
+	if (err == 0 && !claims)
+		err = err_set(EINVAL, "claims is NULL");
+	if (err < 0)
+		return err;
+	ended = find_ended(c, claims, n);
+	if (ended < 0 && timeout_ms && (err = check_holds(c, deadline)) < 0)
+		return err;
+	ns = one_word(claims, n) ? LOOK_NS : MANY_NS;
+	while (ended < 0 && (now = clock_ns()) < deadline) {
+		if (handle_help(c, NS_PER_MS) > 0) {     /* this very thread served */
+			ended = find_ended(c, claims, n);
+			continue;
+		}
+		handle_sweep_sections(c);        /* rule S4 */
+		ended = sleep_once(c, claims, n, MIN(ns, deadline - now));
+	}
+	if (ended < 0)
+		ended = find_ended(c, claims, n);
+	if (ended >= 0)
+		return ended;
+	return timeout_ms ? err_set(ETIMEDOUT, "time is up: none of these %u claims has ended", n) :
+			    err_set(EAGAIN, "none of these %u claims has ended", n);
+}
