@@ -76,6 +76,7 @@ t_programs = \
 	%reldir%/163-mirror-order.t \
 	%reldir%/169-claims.t \
 	%reldir%/164-transfers.t \
+	%reldir%/165-transfers-forged.t \
 	%reldir%/170-churn.t \
 	%reldir%/171-table.t \
 	%reldir%/172-wake.t \
@@ -127,6 +128,7 @@ t_programs = \
 	%reldir%/369-takeover-damage.t \
 	%reldir%/370-full.t \
 	%reldir%/372-notes-die.t \
+	%reldir%/373-transfers-die.t \
 	%reldir%/390-hostile-files.t \
 	%reldir%/391-hostile-peer.t \
 	%reldir%/392-stray-stores.t \
@@ -354,6 +356,7 @@ LDADD = lib/libgpc-internal.la
 %canon_reldir%_311_recall_t_LDFLAGS = -Wl,--wrap=segment_map_writer
 %canon_reldir%_363_each_store_t_LDFLAGS = -Wl,--wrap=segment_map_writer
 %canon_reldir%_366_moves_die_t_LDFLAGS = -Wl,--wrap=segment_map_writer
+%canon_reldir%_373_transfers_die_t_LDFLAGS = -Wl,--wrap=segment_map_writer
 # as many threads as the test wants, however many processors there are
 %canon_reldir%_364_takeover_large_t_LDFLAGS = -Wl,--wrap=parallel_size
 %canon_reldir%_369_takeover_damage_t_LDFLAGS = -Wl,--wrap=parallel_size

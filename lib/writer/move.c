@@ -60,8 +60,8 @@ void move_pin(struct writer *w, uint32_t source, uint32_t to_pool, bool keep)
 void move_unpin(struct writer *w, uint32_t source, uint32_t to_pool, bool keep)
 {
 	w->node[source].pins--;
-	if (!keep)
-		w->node[source].moving = false;
+	if (!keep)                       /* its target's pin follows that of the grant */
+		w->node[source].moving = w->node[source].pins != 0;
 	if (counts_outward(w, to_pool, keep)) {
 		w_pool_of(w, source)->outward--;
 		w->crowded = true;       /* its place may be taken by a victim: grant_trim() */

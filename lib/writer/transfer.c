@@ -98,14 +98,15 @@ int32_t transfer_start(struct writer *w, uint32_t peer, uint64_t position,
 		return err;
 	if (w->peer[peer].transfer[slot] || x->left || (value <= x->value && !again))
 		return -EALREADY;
-	/* rule B1: before any target is bound, since each bind is a release.  A
-	 * successor that finds left = 0 takes nothing of it for true */
-	store_relaxed(&x->value, value);
-	store_relaxed(&x->op, OP_OF(position));
+	/* The operation before the value: a successor that runs the command again finds a smaller value,
+	 * or this one with this operation.  With left = 0 it takes nothing else for true */
+	store_release(&x->op, OP_OF(position));
 	store_relaxed(&x->n, cmd->count);
 	memcpy(x->rank, cmd->rank, sizeof(x->rank));
 	store_relaxed(&x->refused, 0);
 	store_relaxed(&x->bad, 0);
+	/* rule B1: before any target is bound, each of which is a release */
+	store_release(&x->value, value);
 	transfer_add(w, peer, slot, x);
 	return 0;
 }

@@ -22,7 +22,9 @@ struct xfer {
 	int32_t result;
 };
 
+#ifndef GPC_T_DIES_H
 static gpc *c;                           /* the writer */
+#endif
 
 TAP_FN struct shm_seat *xfers_seat(gpc *p)
 {
