@@ -190,6 +190,8 @@ lib_gpc_sources = \
 	%reldir%/writer/mirror.h \
 	%reldir%/writer/move.c \
 	%reldir%/writer/move.h \
+	%reldir%/writer/pending.c \
+	%reldir%/writer/pending.h \
 	%reldir%/writer/pool_memory.c \
 	%reldir%/writer/pool_memory.h \
 	%reldir%/writer/pools.c \
@@ -210,6 +212,11 @@ lib_gpc_sources = \
 	%reldir%/writer/sweep.h \
 	%reldir%/writer/table.c \
 	%reldir%/writer/table.h \
+	%reldir%/writer/transfer.c \
+	%reldir%/writer/transfer.h \
+	%reldir%/writer/transfer_decide.c \
+	%reldir%/writer/transfer_end.c \
+	%reldir%/writer/transfers.h \
 	%reldir%/writer/tree.c \
 	%reldir%/writer/tree.h
 

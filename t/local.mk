@@ -73,6 +73,7 @@ t_programs = \
 	%reldir%/161-feed.t \
 	%reldir%/162-mirror.t \
 	%reldir%/163-mirror-order.t \
+	%reldir%/164-transfers.t \
 	%reldir%/170-churn.t \
 	%reldir%/171-table.t \
 	%reldir%/172-wake.t \

@@ -112,9 +112,10 @@ struct shm_past {                        /* w, r: what peers had counted that le
 	uint64_t demoted, promoted;
 	uint64_t dropped;                /* ... and here those of RAM pools */
 	uint64_t stale_refs, ring_full;
-	uint64_t pad[2];
+	uint64_t fetched, spilled, bad;
+	uint64_t pad;
 };
-_Static_assert(sizeof(struct shm_past) == 112, "past layout");
+_Static_assert(sizeof(struct shm_past) == 128, "past layout");
 
 struct shm_state {                       /* w, r */
 	uint32_t generation;             /* of the writer; grows with every takeover */
@@ -130,9 +131,9 @@ struct shm_state {                       /* w, r */
 	uint64_t events_floor;             /* cursors below are too late */
 	uint64_t clearing;               /* pool + 1 << 32 | tag: GPC_CLEARED is announced, and not
 	                                  * done yet; 0 = none */
-	uint8_t pad1[32];
-	uint64_t relocated, no_bucket;   /* line 2: counters */
-	struct shm_past past;
+	uint64_t relocated, no_bucket;   /* counters */
+	uint8_t pad1[16];
+	struct shm_past past;            /* lines 2 and 3 */
 };
 _Static_assert(sizeof(struct shm_state) == 256, "state layout");
 
@@ -205,7 +206,8 @@ struct shm_xfer {                        /* w, r */
 	                                  * the peer's own */
 	uint32_t refused;                /* targets that were not committed */
 	uint32_t bad;                    /* 1 + the first slot whose checksum was wrong; 0: none */
-	uint64_t pad;
+	uint8_t to, from;                /* pools: of its targets; of its first source */
+	uint8_t pad[6];
 };
 _Static_assert(sizeof(struct shm_xfer) == 64, "xfer layout");
 

@@ -19,6 +19,7 @@
 #include "writer/queue.h"
 #include "writer/retire.h"
 #include "writer/table.h"
+#include "writer/transfer.h"
 
 static size_t node_bytes(const struct writer *w)
 {
@@ -62,6 +63,7 @@ static void free_all(struct writer *w)
 	free(w->aside);
 	free(w->leftover);
 	free(w->ended);
+	free(w->order.at);
 	free(w->missing.at);
 	free(w->twice.at);
 	free(w->twins.at);
@@ -82,6 +84,7 @@ static void free_pending(struct writer *w)
 		free(g->slot);
 		free(g);
 	}
+	transfer_free_all(w);
 	grace_free(w->open);
 	grace_free(w->flushing);
 	grace_free(w->grace);

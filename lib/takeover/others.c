@@ -10,6 +10,7 @@
 #include "writer/recall.h"
 #include "writer/record.h"
 #include "writer/retire.h"
+#include "writer/transfer.h"
 
 /* ---- rings ---- */
 
@@ -103,7 +104,7 @@ static void scan_reserved(struct writer *w, struct scan *sc, uint32_t record)
 	bool told = kind == CMD_NONE || kind == CMD_EVICT;
 	bool taken = r->owner < w->max_peers && pool_took_it(w, record);
 
-	if (taken || !recall_resume(w, record, told)) {
+	if (taken || (!(told && transfer_names(w, record)) && !recall_resume(w, record, told))) {
 		/* the owner was never told: nobody writes there; the command runs again */
 		sc->damage.states += r->owner >= w->max_peers;
 		r->source = 0;

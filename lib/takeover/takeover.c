@@ -25,6 +25,7 @@
 #include "writer/retire.h"
 #include "writer/sweep.h"
 #include "writer/table.h"
+#include "writer/transfer.h"
 
 static void pin_sources(struct writer *w, const struct records *moving)
 {
@@ -181,6 +182,7 @@ static int take_over(struct writer *w, struct scan *sc)
 	takeover_scan(w, sc);
 	takeover_others(w, sc);
 	pin_sources(w, &sc->moving);
+	transfer_load(w);
 	for (i = 0; i < w->max_pools; i++)
 		w_tell(w, i);
 	takeover_sweep_table(w, sc);

@@ -17,6 +17,7 @@
 #include "writer/record.h"
 #include "writer/retire.h"
 #include "writer/table.h"
+#include "writer/transfer.h"
 #include "writer/tree.h"
 
 void command_answer(struct writer *w, uint32_t peer, uint64_t position, int32_t result)
@@ -138,7 +139,8 @@ static int32_t publish(struct writer *w, uint32_t peer, uint64_t position,
 	r = w_record(w, record);
 	if (was_published(w, peer, position, record, &key))
 		return cmd->block;
-	if (!w_is(w, record, RESERVED) || r->owner != peer || grant_holds(w, record))
+	if (!w_is(w, record, RESERVED) || r->owner != peer || grant_holds(w, record) ||
+	    transfer_has(w, record))
 		return -EPERM;
 	if (r->source) {
 		if (r->op != OP_OF(position))
@@ -185,7 +187,7 @@ static int32_t give_back(struct writer *w, uint32_t peer, const struct shm_comma
 	if (record == NONE)
 		return -EINVAL;
 	if (!w_is(w, record, RESERVED) || w_record(w, record)->owner != peer ||
-	    grant_holds(w, record) || !means_this(w, record, cmd))
+	    grant_holds(w, record) || transfer_has(w, record) || !means_this(w, record, cmd))
 		return -EPERM;
 	p = w_pool_of(w, record);
 	/* what the owner's own gpc_evict has brought, and it was not told: now it is */
@@ -261,6 +263,9 @@ bool command_run(struct writer *w, uint32_t peer, uint64_t position,
 		break;
 	case CMD_NOP:
 		result = 0;
+		break;
+	case CMD_CUT:
+		result = transfer_cut(w, peer, cmd);
 		break;
 	case CMD_RESERVE:
 	case CMD_EVICT:

@@ -13,12 +13,18 @@
  *   COMMIT     -ESTALE   by P, the target of the      0 if this move made    -ESTALE
  *                        move that it names (1)       it LIVE (4)
  *
- *   (1) A reservation of another peer, or one that a grant has not answered for: PUBLISH and
- *       FREE -EPERM, COMMIT -ESTALE.  Nor is the target of a move published.
+ *   (1) A reservation of another peer, one that a grant has not answered for, or the target of a
+ *       transfer, with or without its source: PUBLISH and FREE -EPERM, COMMIT -ESTALE.  Nor is
+ *       the target of a move published.
  *   (2) A publish that runs again finds what it has done, by owner and op, and answers as before.
- *   (3) Nor is another move reading it: -ENOSPC.  DEMOTE: no child stays in VRAM, PROMOTE: P has
- *       a reference on it: -EPERM.
+ *   (3) Nor is another move reading it: -ENOSPC.  With a transfer: a copy reads what no move
+ *       reads, a move what nobody reads, and the key is not on its way to the target's space
+ *       already: -EALREADY.  DEMOTE: no child stays in VRAM, PROMOTE: P has a reference on it:
+ *       -EPERM.
  *   (4) To cancel it is too late then: -EEXIST.
+ *
+ * CUT names a transfer of P that is told: -EBUSY, its command waits still; 0, it is over, or its
+ * slots from there on are refused now; -EINVAL, P has no such transfer, or its command no such slot.
  *
  * A command that names a record in no pool answers -EINVAL.  In a pool that is not READY the
  * record stays as it is: PUBLISH, DEMOTE, PROMOTE and COMMIT answer -ESTALE, and a COMMIT frees

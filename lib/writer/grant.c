@@ -35,6 +35,7 @@
 #include "writer/recall.h"
 #include "writer/record.h"
 #include "writer/retire.h"
+#include "writer/transfer.h"
 
 /* ---- answering ---- */
 
@@ -105,6 +106,8 @@ static void grant_refuse(struct writer *w, struct grant *g, int32_t error)
 
 	for (i = 0; i < g->n; i++)
 		slot_undo(w, g, &g->slot[i]);
+	if (g->transfer)
+		transfer_told(w, g->peer, g->position);
 	grant_answer(w, g, error);
 	grant_remove(w, g);
 }
@@ -131,18 +134,23 @@ static void slot_finish(struct writer *w, struct grant *g, uint32_t i, uint32_t 
 	out->victim_to = s->ram == NONE ? 0 : (uint32_t)w_block(w, s->ram) + 1;
 	if (s->skip)
 		return;
-	move_bind(w, s->block, s->source, s->source_word,
-		  (uint8_t)(g->flags & CF_COPY ? REC_COPY : 0));
+	move_bind(w, s->block, s->source, s->source_word, (uint8_t)(s->copy ? REC_COPY : 0));
 	grant_unpin(w, s, g);                  /* the binding pins it now */
+	if (g->transfer)
+		transfer_bound(w, g->peer, g->position, at, s->block);
 }
 
 /* The slot has its block, and its source is what it was.  A source may have been dropped, or
  * published over, while the grant waited: a pin keeps it from eviction only. */
-static bool slot_has_all(struct writer *w, const struct grant_slot *s)
+static bool slot_has_all(struct writer *w, const struct grant *g, const struct grant_slot *s)
 {
-	return s->skip || (s->block != NONE && (s->source == NONE ||
-						(w_word(w, s->source) == s->source_word &&
-						 !leave_is_moved(w, s->source))));
+	if (s->skip)
+		return true;
+	if (s->block == NONE)
+		return false;
+	return s->source == NONE ||
+	       (w_word(w, s->source) == s->source_word && !leave_is_moved(w, s->source) &&
+		!(g->transfer && grant_has_rival(w, g, s->source)));
 }
 
 static uint64_t *group_state(struct writer *w, const struct grant *g)
@@ -173,7 +181,7 @@ static void grant_finish(struct writer *w, struct grant *g)
 		return;
 	}
 	for (i = 0; i < g->n; i++) {
-		if (slot_has_all(w, &g->slot[i]))
+		if (slot_has_all(w, g, &g->slot[i]))
 			slot_finish(w, g, i, done++);
 		else if (in_order)
 			break;           /* the first ones, without a gap */
@@ -182,6 +190,8 @@ static void grant_finish(struct writer *w, struct grant *g)
 		slot_undo(w, g, &g->slot[i]);
 	if (g->kind == CMD_EVICT)
 		store_relaxed(&t->evicted, t->evicted + done);
+	if (g->transfer)
+		transfer_told(w, g->peer, g->position);
 	grant_answer(w, g, done || g->kind == CMD_EVICT ? (int32_t)done : -ENOSPC);
 	grant_remove(w, g);
 }
@@ -315,7 +325,7 @@ static int32_t grant_begin(struct writer *w, struct grant *g, const struct shm_c
 	if ((p->flags & GPC_POOL_CALLER) &&
 	    (g->kind != CMD_EVICT || ((g->flags & CF_TAKE) && p->owner != (int32_t)g->peer)))
 		return -EPERM;
-	if ((g->flags & CF_MOVES) && p->demote_to >= 0 &&
+	if ((g->flags & CF_MOVES) && !g->transfer && p->demote_to >= 0 &&
 	    (uint32_t)p->demote_to < w->max_pools &&
 	    w->pool[p->demote_to].state == POOL_READY &&
 	    !(w->pool[p->demote_to].flags & GPC_POOL_CALLER) &&
@@ -342,15 +352,14 @@ void grant_start(struct writer *w, uint32_t peer, uint64_t position,
 		 const struct shm_command *cmd)
 {
 	struct grant *g = writer_alloc(1, sizeof(*g));
+	bool moves = cmd->op == CMD_DEMOTE || cmd->op == CMD_PROMOTE, any;
 	uint32_t i;
-	int32_t err;
-	bool any;
+	int32_t err = 0;
 
 	*g = (struct grant){
 		.peer = peer, .kind = cmd->op, .n = cmd->count, .flags = cmd->flags,
-		.pool = cmd->op == CMD_DEMOTE || cmd->op == CMD_PROMOTE ? cmd->to_pool :
-			cmd->pool,
-		.ram_pool = NONE, .position = position,
+		.pool = moves ? cmd->to_pool : cmd->pool,
+		.ram_pool = NONE, .position = position, .transfer = moves ? cmd->transfer : 0,
 		.headroom = cmd->op == CMD_RESERVE ?
 			(uint32_t)MIN(cmd->headroom, (uint64_t)w->max_blocks) : 0,
 	};
@@ -368,7 +377,12 @@ void grant_start(struct writer *w, uint32_t peer, uint64_t position,
 	i = g->n;
 	if (w->nleftover && g->kind == CMD_EVICT)
 		grant_take_leftovers(w, g);      /* whatever becomes of the grant */
-	err = cmd->group_state == GROUP_WITHDRAWN ? -ETIMEDOUT : grant_begin(w, g, cmd);
+	if (cmd->group_state == GROUP_WITHDRAWN)
+		err = -ETIMEDOUT;
+	else if (g->transfer)
+		err = transfer_start(w, peer, position, cmd);
+	if (err == 0)
+		err = grant_begin(w, g, cmd);
 	if (err < 0) {
 		g->n = i;
 		grant_refuse(w, g, err);

@@ -12,6 +12,7 @@ struct grant_slot {
 	uint32_t block;                  /* what is given: was free, or was a victim */
 	uint32_t ram;                    /* where that victim's bytes go */
 	bool wait_block, wait_ram;       /* still DYING */
+	bool copy;                       /* the source stays where it is */
 	bool skip;                       /* the target space has the key already ... */
 	bool behind;                     /* ... in a block that is leaving: it waits */
 };
@@ -27,6 +28,7 @@ struct grant {                           /* a group command that may wait for gr
 	bool again;                      /* a dead writer had begun it: its quota was checked */
 	bool behind;                     /* some slot is */
 	uint64_t position;
+	uint64_t transfer;               /* as in the command; 0: the peer commits */
 	struct grant_slot *slot;
 };
 
@@ -60,6 +62,9 @@ void grant_cancel_pool(struct writer *w, uint32_t pool);
 /* Pin the sources of a move command: 0, or why not even the first can move. */
 int32_t grant_take_sources(struct writer *w, struct grant *g, uint32_t from);
 void grant_unpin(struct writer *w, struct grant_slot *s, struct grant *g);
+/* Is the key of this source on its way to the target's space already, by a transfer, or is it another
+ * peer's to compute? */
+bool grant_has_rival(struct writer *w, const struct grant *g, uint32_t source);
 /* Must the grant wait until a block of one of its keys has left the target's space? */
 bool grant_is_behind(struct writer *w, struct grant *g);
 

@@ -8,23 +8,52 @@
 #include "writer/lru.h"
 #include "writer/memory.h"
 #include "writer/move.h"
+#include "writer/pending.h"
 #include "writer/table.h"
 #include "writer/tree.h"
 
 void grant_unpin(struct writer *w, struct grant_slot *s, struct grant *g)
 {
 	if (s->source != NONE)
-		move_unpin(w, s->source, g->pool, g->flags & CF_COPY);
+		move_unpin(w, s->source, g->pool, s->copy);
 	s->source = NONE;
 }
 
-/* Is every child that holds the block back on its way out of VRAM as well? */
+bool grant_has_rival(struct writer *w, const struct grant *g, uint32_t source)
+{
+	gpc_key key = w_key(w, source);
+	uint32_t other = pending_find(w, w->pool[g->pool].space, &key);
+
+	return other != NONE && (w->node[other].bound || w_record(w, other)->owner != g->peer);
+}
+
+/* A transfer reads blocks of several pools: within a space it moves them, else it copies them. */
+static bool is_copied(struct writer *w, const struct grant *g, uint32_t source)
+{
+	if (g->transfer && g->kind == CMD_PROMOTE)
+		return w_space(w, source) != w->pool[g->pool].space;
+	return g->flags & CF_COPY;
+}
+
+/* May one more read it?  Copies for transfers share a source; all else has it alone. */
+static int32_t reader_check(struct writer *w, const struct grant *g, uint32_t source)
+{
+	const struct node *n = &w->node[source];
+
+	if (!g->transfer)
+		return n->pins ? -ENOSPC : 0;
+	if (is_copied(w, g, source) ? n->moving : n->pins != 0)
+		return -EALREADY;
+	return grant_has_rival(w, g, source) ? -EALREADY : 0;
+}
+
+/* Is every child that holds the block back on its way out of VRAM as well?  What is copied stays. */
 static bool children_are_leaving(struct writer *w, uint32_t record)
 {
 	uint32_t child;
 
 	for (child = w->node[record].first; child != NONE; child = w->node[child].next)
-		if (tree_blocks(w, record, child) && !w->node[child].pins)
+		if (tree_blocks(w, record, child) && !w->node[child].moving)
 			return false;
 	return true;
 }
@@ -33,6 +62,7 @@ static int32_t source_check(struct writer *w, struct grant *g, struct grant_slot
 			    uint32_t from)
 {
 	uint32_t record = w_find_record(w, s->want);
+	int32_t err;
 
 	if (record == NONE)
 		return -EINVAL;
@@ -41,8 +71,9 @@ static int32_t source_check(struct writer *w, struct grant *g, struct grant_slot
 		return -ESTALE;
 	if (w->pool_of[record] == g->pool)
 		return -EINVAL;
-	if (w->node[record].pins)
-		return -ENOSPC;          /* somebody moves it already */
+	err = reader_check(w, g, record);
+	if (err < 0)
+		return err;
 	if ((g->flags & CF_COPY) && w_space(w, record) == w->pool[g->pool].space)
 		return -EINVAL;
 	if (g->kind == CMD_PROMOTE && !load_relaxed(&seg_row(&w->seg, record)[g->peer]))
@@ -57,7 +88,8 @@ static int32_t source_check(struct writer *w, struct grant *g, struct grant_slot
 static void pin(struct writer *w, struct grant *g, struct grant_slot *s)
 {
 	s->source_word = w_word(w, s->source);
-	move_pin(w, s->source, g->pool, g->flags & CF_COPY);
+	s->copy = is_copied(w, g, s->source);
+	move_pin(w, s->source, g->pool, s->copy);
 }
 
 /* Where the target's space has the key already, nothing is copied, and the source of a demotion

@@ -16,6 +16,7 @@
 #include "writer/reap.h"
 #include "writer/retire.h"
 #include "writer/sweep.h"
+#include "writer/transfer.h"
 
 #define ROUND 64                         /* commands of one peer before the next one's turn */
 #define PREFETCH_COMMANDS 4                     /* commands whose memory is on its way */
@@ -205,8 +206,10 @@ static void answer_bell(struct writer *w)
 			continue;
 		for (bits = order_swap64(&shared->pending[i], 0); bits; bits &= bits - 1) {
 			peer = i * 64 + (uint32_t)__builtin_ctzll(bits);
-			if (peer < w->max_peers &&
-			    load_relaxed(&seg_seat(&w->seg, peer)->state) == SEAT_LEFT)
+			if (peer >= w->max_peers)
+				continue;
+			w->peer[peer].rang = true;       /* it may have seen its done word */
+			if (load_relaxed(&seg_seat(&w->seg, peer)->state) == SEAT_LEFT)
 				w->next_housekeep_ns = 0;
 		}
 	}
@@ -223,8 +226,10 @@ static uint32_t pass(struct writer *w)
 	housekeep(w);
 	do {
 		w->progress = false;
-		if (!w->missing.n)        /* rule T7: then commands */
+		if (!w->missing.n) {      /* rule T7: then commands */
+			transfer_poll(w);
 			n += drain_all(w);
+		}
 		refill(w);
 		retire_advance(w);
 		unstall(w);
@@ -265,7 +270,7 @@ static bool sleep_for_work(struct writer *w, uint64_t deadline_ns)
 	if (flush_ends_soon(w))
 		return true;
 	notice_company(w, now);
-	until = MIN(deadline_ns, w->next_housekeep_ns);
+	until = MIN(MIN(deadline_ns, w->next_housekeep_ns), transfer_next_look(w));
 	if (!grace_idle(w) || w->ndirty || w->status_dirty)
 		until = MIN(until, now + GRACE_POLL_NS);
 	if (until <= now)

@@ -36,9 +36,11 @@
 #include "writer/lru.h"
 #include "writer/memory.h"
 #include "writer/move.h"
+#include "writer/pending.h"
 #include "writer/record.h"
 #include "writer/retire.h"
 #include "writer/table.h"
+#include "writer/transfer.h"
 #include "writer/tree.h"
 
 static bool counts_outward(struct writer *w, uint32_t to_pool, bool keep)
@@ -49,6 +51,8 @@ static bool counts_outward(struct writer *w, uint32_t to_pool, bool keep)
 void move_pin(struct writer *w, uint32_t source, uint32_t to_pool, bool keep)
 {
 	w->node[source].pins++;
+	if (!keep)
+		w->node[source].moving = true;
 	if (counts_outward(w, to_pool, keep))
 		w_pool_of(w, source)->outward++;
 }
@@ -56,6 +60,8 @@ void move_pin(struct writer *w, uint32_t source, uint32_t to_pool, bool keep)
 void move_unpin(struct writer *w, uint32_t source, uint32_t to_pool, bool keep)
 {
 	w->node[source].pins--;
+	if (!keep)
+		w->node[source].moving = false;
 	if (counts_outward(w, to_pool, keep)) {
 		w_pool_of(w, source)->outward--;
 		w->crowded = true;       /* its place may be taken by a victim: grant_trim() */
@@ -144,6 +150,7 @@ void move_forget(struct writer *w, uint32_t target)
 
 	if (!w_is(w, target, RESERVED) || !t->source)
 		return;
+	pending_end(w, target);
 	store_release(&t->source, 0);    /* in the order of move_unbind() */
 	store_release(&t->flags, 0);
 	if (flags & REC_DETACHED)
@@ -243,8 +250,6 @@ void move_switch(struct writer *w, uint32_t from, uint32_t to)
 
 /* ---- commit ---- */
 
-enum { AGAIN = 1 };                      /* no bucket yet */
-
 static void count_move(struct writer *w, uint32_t peer, uint32_t target)
 {
 	struct shm_tally *t = w_tally(w, peer);
@@ -303,7 +308,7 @@ static int32_t commit_new(struct writer *w, uint32_t peer, uint32_t target)
 		return -ENOENT;          /* it has children, which would not be deeper */
 	switch (table_place(w, target, &slot)) {
 	case TABLE_WAIT:
-		return AGAIN;
+		return MOVE_AGAIN;
 	case TABLE_FULL:
 		return -EAGAIN;
 	}
@@ -367,6 +372,17 @@ static int32_t commit_bound(struct writer *w, uint32_t peer, uint32_t target)
 	return 0;
 }
 
+int32_t move_commit_target(struct writer *w, uint32_t peer, uint32_t target)
+{
+	const struct shm_record *t = w_record(w, target);
+
+	/* without a source: a writer died while it gave this one back, or the transfer is cut */
+	if (w_pool_of(w, target)->state != POOL_READY || !t->source)
+		return -ESTALE;
+	return t->flags & REC_DETACHED ? commit_detached(w, peer, target) :
+					 commit_bound(w, peer, target);
+}
+
 /* The target that one slot of the group names, or NONE. */
 static uint32_t slot_target(struct writer *w, const struct shm_command *cmd)
 {
@@ -387,26 +403,19 @@ static int32_t commit_one(struct writer *w, uint32_t peer, const struct shm_comm
 	/* committed before: by a writer that died, or a retry; too late to give it up */
 	if (w_is(w, target, LIVE))
 		return load_relaxed(&cmd->flags) & CF_CANCEL ? -EEXIST : 0;
-	if (!w_is(w, target, RESERVED) || grant_holds(w, target))
+	if (!w_is(w, target, RESERVED) || grant_holds(w, target) || transfer_has(w, target))
 		return -ESTALE;
 	if (load_relaxed(&cmd->flags) & CF_CANCEL) {
 		retire_reservation(w, target);
 		return 0;
 	}
-	if (w_pool_of(w, target)->state != POOL_READY)
-		err = -ESTALE;
-	else if (!t->source)
-		err = -ESTALE;           /* a writer died while it gave this one back */
-	else if (t->flags & REC_DETACHED)
-		err = commit_detached(w, peer, target);
-	else
-		err = commit_bound(w, peer, target);
+	err = move_commit_target(w, peer, target);
 	if (err < 0)
 		retire_reservation(w, target);
 	return err;
 }
 
-struct order { uint32_t slot, late, depth; };
+struct order { uint32_t slot, target, late, depth; };
 
 static int compare(const void *a, const void *b)
 {
@@ -420,26 +429,41 @@ static int compare(const void *a, const void *b)
 }
 
 /* Guarantee G: what leaves VRAM while it is live goes leaf first, all else root first. */
+static struct order order_of(struct writer *w, uint32_t slot, uint32_t target)
+{
+	const struct shm_record *t;
+	bool late;
+
+	if (target == NONE)
+		return (struct order){ .slot = slot, .target = NONE };
+	t = w_record(w, target);
+	late = w_pool_of(w, target)->kind == GPC_RAM && !(t->flags & REC_DETACHED);
+	return (struct order){ slot, target, late, late ? ~t->depth : t->depth };
+}
+
 static struct order *commit_order(struct writer *w, uint32_t peer, uint64_t position,
 				  uint32_t n)
 {
 	struct order *list = writer_alloc(n, sizeof(*list));
-	uint32_t i, target;
+	uint32_t i;
 
-	for (i = 0; i < n; i++) {
-		list[i].slot = i;
-		target = slot_target(w, seg_command(&w->seg, peer, position + i));
-		if (target == NONE)
-			continue;
-		list[i].depth = w_record(w, target)->depth;
-		if (w_pool_of(w, target)->kind == GPC_RAM &&
-		    !(w_record(w, target)->flags & REC_DETACHED)) {
-			list[i].late = 1;
-			list[i].depth = ~list[i].depth;
-		}
-	}
+	for (i = 0; i < n; i++)
+		list[i] = order_of(w, i, slot_target(w, seg_command(&w->seg, peer, position + i)));
 	qsort(list, n, sizeof(*list), compare);
 	return list;
+}
+
+void move_order(struct writer *w, uint32_t *targets, uint32_t n)
+{
+	struct order *list = writer_alloc(n, sizeof(*list));
+	uint32_t i;
+
+	for (i = 0; i < n; i++)
+		list[i] = order_of(w, i, targets[i]);
+	qsort(list, n, sizeof(*list), compare);
+	for (i = 0; i < n; i++)
+		targets[i] = list[i].target;
+	free(list);
 }
 
 bool move_commit(struct writer *w, uint32_t peer, uint64_t position, uint32_t n)
@@ -456,7 +480,7 @@ bool move_commit(struct writer *w, uint32_t peer, uint64_t position, uint32_t n)
 		if (at ? load_relaxed(&cmd->result) != CMD_PENDING : p->commit_known)
 			continue;
 		result = commit_one(w, peer, cmd);
-		if (result == AGAIN)
+		if (result == MOVE_AGAIN)
 			break;
 		if (at) {
 			command_answer(w, peer, position + at, result);

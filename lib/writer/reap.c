@@ -17,6 +17,7 @@
 #include "writer/reap.h"
 #include "writer/retire.h"
 #include "writer/sweep.h"
+#include "writer/transfer.h"
 
 static void close_sections(struct writer *w, uint32_t peer)
 {
@@ -95,6 +96,9 @@ static void fold_statistics(struct writer *w, uint32_t peer)
 	fold(&past->demoted, &t->demoted);
 	fold(&past->promoted, &t->promoted);
 	fold(&past->dropped, &t->dropped);
+	fold(&past->fetched, &t->fetched);
+	fold(&past->spilled, &t->spilled);
+	fold(&past->bad, &t->bad);
 	fold(&past->stale_refs, &s->stale_refs);
 	fold(&past->ring_full, &s->ring_full);
 	store_relaxed(&s->back_waits, 0);
@@ -144,11 +148,14 @@ void reap_seat(struct writer *w, uint32_t peer)
 	bool sweeps = died || load_relaxed(&s->request.memory);
 
 	reap_note(w, peer);
-	if (died)
+	if (died && !w->peer[peer].mourned)
 		log_say(&w->c->log, LOG_INFO,
 			"seat %u (pid %d, %.31s) died: taking back what it held", peer,
 			w->peer[peer].who.pid, s->label);
+	w->peer[peer].mourned = true;
 	grant_cancel_peer(w, peer);
+	if (!transfer_reap(w, peer))
+		return;                  /* comes again */
 	/* the sections after the cells, whose counter may be behind: see seat_is_clean() */
 	zero_column(w, peer);
 	close_sections(w, peer);
@@ -156,10 +163,12 @@ void reap_seat(struct writer *w, uint32_t peer)
 	free_reservations(w, peer, &w->peer[peer].who);
 	empty_ring(w, peer);
 	fold_statistics(w, peer);
+	if (!transfer_leave_seat(w, peer))
+		return;                  /* others still copy for one of its transfers */
 	/* (S) all of the above before the seat is free; pairs with seat.c;
 	 * model/seat.pml */
 	store_release(&s->state, SEAT_FREE);
-	w->peer[peer].seated = false;
+	w->peer[peer].seated = w->peer[peer].mourned = false;
 	w->nseated--;
 	w->progress = true;
 	if (sweeps)

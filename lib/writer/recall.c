@@ -80,7 +80,8 @@ bool recall_comes(struct writer *w, uint32_t pool)
 
 static bool may_recall(struct writer *w, uint32_t record)
 {
-	return is_in_stock(w, record) || is_given_back(w, record);
+	/* a transfer's target is in no stock, whatever its cell says */
+	return !w->node[record].bound && (is_in_stock(w, record) || is_given_back(w, record));
 }
 
 static bool recall(struct writer *w, uint32_t record)

@@ -7,6 +7,7 @@
  *   RESERVED -> LIVE    record_publish   command.c, writer/move.c
  *   LIVE -> DYING       record_dying     a successor empties the entries and starts over
  *   RESERVED -> DYING   record_quarantine        a successor starts the quarantine anew
+ *   RESERVED -> DYING   record_refuse    a successor waits for a grace period, too
  *   DYING -> RESERVED   record_reserve   for whom the victim was taken (rule C1)
  *   DYING -> FREE, RESERVED -> FREE      record_free
  *   DYING -> RESERVED, FREE -> RESERVED  record_return, in a pool of CALLER blocks
@@ -180,17 +181,29 @@ void record_dying(struct writer *w, uint32_t record, uint32_t owner, uint64_t op
 	order_swap32(&r->word, WORD(DYING, WORD_GEN(r->word)));
 }
 
-void record_quarantine(struct writer *w, uint32_t record)
+static void reserved_dying(struct writer *w, uint32_t record, uint8_t flags)
 {
 	struct shm_record *r = w_record(w, record);
 
 	leave_state(w, record);
 	r->source = 0;
-	r->flags = REC_QUARANTINE;
-	/* (M) commit: a successor starts the quarantine anew; before it, it sees a
-	 * reservation of the dead peer, hence the owner last */
+	r->flags = flags;
+	/* (M) commit: a successor starts the quarantine anew, or lets a refused target go; before
+	 * it, it sees a reservation of the peer, hence the owner last */
 	store_release(&r->word, WORD(DYING, WORD_GEN(r->word)));
 	store_release(&r->owner, SHM_NO_PEER);
 	w_pool_of(w, record)->dying++;
 	w_tell(w, w->pool_of[record]);
+}
+
+void record_quarantine(struct writer *w, uint32_t record)
+{
+	reserved_dying(w, record, REC_QUARANTINE);
+}
+
+/* Its owner may hold it by a cell, and goes on to (rule B7): there is no other reference, and no entry ever
+ * named it. */
+void record_refuse(struct writer *w, uint32_t record)
+{
+	reserved_dying(w, record, 0);
 }

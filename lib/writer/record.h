@@ -13,6 +13,7 @@ void record_publish(struct writer *w, uint32_t record, uint32_t what, gpc_block 
 void record_dying(struct writer *w, uint32_t record, uint32_t owner, uint64_t op);
 /* RESERVED -> DYING; no target of a move. */
 void record_quarantine(struct writer *w, uint32_t record);
+void record_refuse(struct writer *w, uint32_t record);
 /* DYING, or RESERVED and no target of a move, -> FREE; blocks of a CALLER pool go back to the
  * owner. */
 void record_free(struct writer *w, uint32_t record);

@@ -97,17 +97,24 @@ static void park(struct writer *w, uint32_t record)
 	w->parked[w->nparked++] = record;
 }
 
+/* Referenced, or read by a move that is not committed (rule B6). */
+static bool is_in_use(struct writer *w, uint32_t record)
+{
+	return w->node[record].pins || !w_row_is_zero(w, record);
+}
+
 /* Flush and grace period are over for this DYING block. */
 static void arrive(struct writer *w, uint32_t record)
 {
 	struct shm_record *r = w_record(w, record);
 	struct wpool *p = w_pool_of(w, record);
-	bool in_use = !w_row_is_zero(w, record);
+	bool in_use;
 
 	if (!w_is(w, record, DYING))
 		return;
-	if (in_use)
+	if (!w_row_is_zero(w, record))
 		record_set_lingers(w, record, true);
+	in_use = is_in_use(w, record);
 	if (w->missing.n && grant_expects(w, record)) {
 		retire_dying(w, record); /* commands do not run yet (rule T7) */
 		return;
@@ -169,7 +176,19 @@ static void forget_move(struct writer *w, uint32_t record)
 void retire_reservation(struct writer *w, uint32_t record)
 {
 	forget_move(w, record);
+	if (w->node[record].bound)
+		return;                  /* something may be copied there yet (rule B5) */
 	record_free(w, record);
+}
+
+void retire_target(struct writer *w, uint32_t record)
+{
+	forget_move(w, record);
+	record_refuse(w, record);
+	if (w_row_is_zero(w, record))
+		record_free(w, record);
+	else
+		park(w, record);
 }
 
 /* ---- those that wait for something else ---- */
@@ -181,7 +200,7 @@ void retire_poll_parked(struct writer *w)
 	while (i < w->nparked) {
 		uint32_t record = w->parked[i];
 
-		if (!w_row_is_zero(w, record)) {
+		if (is_in_use(w, record)) {
 			i++;
 			continue;
 		}
@@ -195,6 +214,8 @@ void retire_quarantine(struct writer *w, uint32_t record, const struct identity 
 {
 	if (w_is(w, record, RESERVED)) {
 		forget_move(w, record);
+		if (w->node[record].bound)
+			return;          /* other ranks copy there */
 		record_quarantine(w, record);
 	}
 	w->quarantine = writer_grow(w->quarantine, &w->quarantine_size, w->nquarantine + 1,

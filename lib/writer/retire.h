@@ -17,12 +17,15 @@ void retire_moved(struct writer *w, uint32_t record);
 /* retire_block, with all descendants, deepest first. */
 void retire_subtree(struct writer *w, uint32_t record);
 void retire_dying(struct writer *w, uint32_t record);    /* takeover: DYING already */
-/* RESERVED -> FREE; the target of a move forgets its source before. */
+/* RESERVED -> FREE; the target of a move forgets its source before.  That of a transfer stays RESERVED. */
 void retire_reservation(struct writer *w, uint32_t record);
+/* RESERVED -> DYING of a transfer's target, into which nothing is copied any more; FREE when nobody
+ * refers to it. */
+void retire_target(struct writer *w, uint32_t record);
 /* Push batches as far as they go without waiting, and finish those that are over; true if something
  * moved. */
 bool retire_advance(struct writer *w);
-/* Blocks whose grace period is over, but which were referenced then. */
+/* Blocks whose grace period is over, but which were referenced or read then. */
 void retire_poll_parked(struct writer *w);
 /* A dead peer's reservation: its kernels may still write there until its process is gone. */
 void retire_quarantine(struct writer *w, uint32_t record, const struct identity *who);

@@ -28,7 +28,10 @@ struct records { uint32_t *at, n, size; };       /* a list that grows */
  *   counted_out  selected, and its parent's blockers do not count it any more, so that the parent
  *                can be chosen behind it
  *   pins         uncommitted moves that read it.  It is no victim meanwhile; a drop, a clear or a
- *                publish over it happen all the same, and the commit answers -ESTALE
+ *                publish over it happen all the same, and the commit answers -ESTALE; but it is
+ *                not FREE before the last pin has gone (rule B6)
+ *   moving       one of the pins is a move's, which has it alone; all of them are copies' else
+ *   bound        it is RESERVED, and the target of a transfer that is told and has not decided it
  *   leaving      the record has REC_LEAVING, is LIVE and in the tree
  *   waits        it is in the list `leaving` of one batch, and counted in its pool's `leaving`.
  *                With `leaving` taken back in between (leave_stay) nothing happens at the end
@@ -48,6 +51,8 @@ struct node {
 	bool counted_out : 1;
 	bool leaving : 1;
 	bool waits : 1;
+	bool moving : 1;
+	bool bound : 1;
 };
 
 _Static_assert(sizeof(struct node) == 32, "no node on two cache lines");
@@ -98,6 +103,9 @@ struct wpeer {
 	bool stalled;                    /* a publish waits for a bucket: the ring waits with it */
 	bool stocked;                    /* blocks were put in its stock */
 	bool answered;                   /* results stored since the last wake */
+	bool mourned;                    /* it died, which was said; its seat is not free yet */
+	bool rang;                       /* since the last look at transfers */
+	struct transfer *transfer[SHM_TRANSFERS];        /* of this peer, by slot; NULL: none under way */
 	bool commit_known;               /* writer/move.c: the first slot's own result, kept for last */
 	int32_t commit_result;
 };
@@ -145,6 +153,10 @@ struct writer {
 	uint32_t *below, below_size;     /* scratch: subtrees */
 	struct leaf *aside;              /* scratch: leaves in use */
 	uint32_t aside_size;
+
+	/* writer/transfer.c */
+	struct transfer *transfers;      /* of all peers, that are under way */
+	struct records order;            /* scratch: targets in the order of their commit */
 
 	/* writer/lru.c */
 	uint32_t fresh[FRESH], nfresh;   /* published since the last pick: not queued yet, perhaps */

@@ -18,6 +18,9 @@
  *               targets LIVE or DYING already                          any commit; the rest: decides
  *   refused     the target DYING                     writer            frees it when row and pins are zero
  *   lost        the target DYING and quarantined     reaper            frees it when the process has exited
+ *   waits for   owner dead, ranks that live have     ranks: done, or   the same: the owner's seat stays taken
+ *   ranks       not all said done; targets           death             until they have
+ *               RESERVED without source
  *
  * Rules, each with the hole that it closes:
  *
@@ -49,9 +52,12 @@
 /* Does a transfer have this record, RESERVED, as its target, with or without a source? */
 bool transfer_has(struct writer *w, uint32_t record);
 /* The slot of a group's head may carry this transfer: 0; or -EALREADY, -EINVAL.  Stores value and op (B1). */
-int32_t transfer_begin(struct writer *w, uint32_t peer, uint64_t position,
+int32_t transfer_start(struct writer *w, uint32_t peer, uint64_t position,
 		       const struct shm_command *cmd);
-/* The group is answered: its targets are bound. */
+/* The target of slot `at` of the group is bound. */
+void transfer_bound(struct writer *w, uint32_t peer, uint64_t position, uint32_t at,
+		    uint32_t record);
+/* The group is about to be answered: its targets are bound.  None is: it is over. */
 void transfer_told(struct writer *w, uint32_t peer, uint64_t position);
 int32_t transfer_cut(struct writer *w, uint32_t peer, const struct shm_command *cmd);
 /* Decide those that are done.  Cheap when none is under way. */
@@ -59,9 +65,15 @@ void transfer_poll(struct writer *w);
 /* When to look again, if nobody rings: clock_ns, or UINT64_MAX. */
 uint64_t transfer_next_look(const struct writer *w);
 /* A peer is dead: false, a decision waits for a bucket, come again; true, nothing of it is left but what
- * is quarantined. */
-bool transfer_reap(struct writer *w, uint32_t peer, const struct identity *who);
-/* Takeover, when all records are scanned and sources are pinned. */
+ * is quarantined, and what other ranks still copy. */
+bool transfer_reap(struct writer *w, uint32_t peer);
+/* Before the seat of a process that has exited is free: false, ranks still copy for one of its
+ * transfers, come again; true, and where it was a rank itself it is SHM_RANK_GONE. */
+bool transfer_leave_seat(struct writer *w, uint32_t peer);
+/* Takeover: does struct shm_xfer name this record, RESERVED?  When all are scanned and sources are
+ * pinned: the rest. */
+bool transfer_names(struct writer *w, uint32_t record);
 void transfer_load(struct writer *w);
+void transfer_free_all(struct writer *w);
 
 #endif
