@@ -66,6 +66,7 @@ lib_gpc_sources = \
 	%reldir%/memory/thread.c \
 	%reldir%/payload/bring.c \
 	%reldir%/payload/bring.h \
+	%reldir%/payload/bring_copy.c \
 	%reldir%/payload/copy.c \
 	%reldir%/payload/enqueue.c \
 	%reldir%/payload/fetch.c \

@@ -74,6 +74,7 @@ t_programs = \
 	%reldir%/162-mirror.t \
 	%reldir%/163-mirror-order.t \
 	%reldir%/164-transfers.t \
+	%reldir%/165-fetch.t \
 	%reldir%/170-churn.t \
 	%reldir%/171-table.t \
 	%reldir%/172-wake.t \
@@ -192,6 +193,7 @@ t_scripts = \
 t_support = \
 	%reldir%/lib/brat.h \
 	%reldir%/lib/bytes.h \
+	%reldir%/lib/fetch.h \
 	%reldir%/lib/files.h \
 	%reldir%/lib/hand.h \
 	%reldir%/lib/layouts.h \

@@ -30,7 +30,7 @@ struct host_stream {
 	pthread_t thread;
 };
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;         /* of all of them */
+static pthread_mutex_t streams_lock = PTHREAD_MUTEX_INITIALIZER;         /* of all of them */
 static struct host_stream streams[STREAMS] = {
 	[0 ... STREAMS - 1] = {
 		.work = PTHREAD_COND_INITIALIZER,
@@ -69,12 +69,12 @@ static struct stream_job *next_job(struct host_stream *s)
 	uint64_t until;
 
 	while (!s->first && !s->stop)
-		pthread_cond_wait(&s->work, &lock);
+		pthread_cond_wait(&s->work, &streams_lock);
 	if (s->stop)
 		return NULL;
 	job = s->first;
 	until = clock_ns() + job->delay_us * 1000ull;
-	while (job->delay_us && !s->stop && stream_sleep(&s->work, &lock, until))
+	while (job->delay_us && !s->stop && stream_sleep(&s->work, &streams_lock, until))
 		;
 	if (s->stop)
 		return NULL;
@@ -87,16 +87,16 @@ static void *stream_run(void *arg)
 	struct host_stream *s = arg;
 	struct stream_job *job;
 
-	pthread_mutex_lock(&lock);
+	pthread_mutex_lock(&streams_lock);
 	while ((job = next_job(s)) != NULL) {
-		pthread_mutex_unlock(&lock);
+		pthread_mutex_unlock(&streams_lock);
 		job->run(job);
 		free(job);
-		pthread_mutex_lock(&lock);
+		pthread_mutex_lock(&streams_lock);
 		s->completed++;
 		pthread_cond_broadcast(&s->done);
 	}
-	pthread_mutex_unlock(&lock);
+	pthread_mutex_unlock(&streams_lock);
 	return NULL;
 }
 
@@ -114,12 +114,12 @@ static void drop_jobs(struct host_stream *s)
 
 static void before_fork(void)
 {
-	pthread_mutex_lock(&lock);
+	pthread_mutex_lock(&streams_lock);
 }
 
 static void in_parent(void)
 {
-	pthread_mutex_unlock(&lock);
+	pthread_mutex_unlock(&streams_lock);
 }
 
 static void in_child(void)
@@ -135,7 +135,7 @@ static void in_child(void)
 		pthread_cond_init(&s->work, NULL);
 		pthread_cond_init(&s->done, NULL);
 	}
-	pthread_mutex_init(&lock, NULL);
+	pthread_mutex_init(&streams_lock, NULL);
 }
 
 static void watch_fork(void)
@@ -164,7 +164,7 @@ int stream_submit_to(void *stream, struct stream_job *job)
 
 	pthread_once(&once, watch_fork);
 	job->next = NULL;
-	pthread_mutex_lock(&lock);
+	pthread_mutex_lock(&streams_lock);
 	s = find(stream);
 	if (!s->running) {
 		err = stream_thread(&s->thread, stream_run, s);
@@ -179,7 +179,7 @@ int stream_submit_to(void *stream, struct stream_job *job)
 		s->submitted++;
 		pthread_cond_signal(&s->work);
 	}
-	pthread_mutex_unlock(&lock);
+	pthread_mutex_unlock(&streams_lock);
 	if (err)
 		free(job);
 	return err;
@@ -195,7 +195,7 @@ static bool wait_for(struct host_stream *s, int timeout_ms, uint64_t until)
 {
 	uint64_t upto = s->submitted;
 
-	while (s->completed < upto && timeout_ms && stream_sleep(&s->done, &lock, until))
+	while (s->completed < upto && timeout_ms && stream_sleep(&s->done, &streams_lock, until))
 		;
 	return s->completed >= upto;
 }
@@ -205,9 +205,9 @@ int stream_wait(int timeout_ms)
 	uint64_t until = deadline_from(timeout_ms);
 	bool done;
 
-	pthread_mutex_lock(&lock);
+	pthread_mutex_lock(&streams_lock);
 	done = wait_for(&streams[0], timeout_ms, until);
-	pthread_mutex_unlock(&lock);
+	pthread_mutex_unlock(&streams_lock);
 	if (done)
 		return 0;
 	return err_set(timeout_ms ? ETIMEDOUT : EAGAIN, "the stream still works");
@@ -219,21 +219,21 @@ void *host_stream_open(void)
 {
 	uint32_t i;
 
-	pthread_mutex_lock(&lock);
+	pthread_mutex_lock(&streams_lock);
 	for (i = 1; i < STREAMS && streams[i].open; i++)
 		;
 	if (i < STREAMS)
 		streams[i].open = true;
-	pthread_mutex_unlock(&lock);
+	pthread_mutex_unlock(&streams_lock);
 	return i < STREAMS ? &streams[i] : NULL;
 }
 
 static void end(struct host_stream *s)
 {
-	pthread_mutex_lock(&lock);
+	pthread_mutex_lock(&streams_lock);
 	s->stop = true;
 	pthread_cond_signal(&s->work);
-	pthread_mutex_unlock(&lock);
+	pthread_mutex_unlock(&streams_lock);
 	if (s->running)
 		pthread_join(s->thread, NULL);
 	drop_jobs(s);
@@ -243,14 +243,14 @@ void host_stream_close(void *stream)
 {
 	struct host_stream *s = stream;
 
-	pthread_mutex_lock(&lock);
+	pthread_mutex_lock(&streams_lock);
 	wait_for(s, -1, NEVER);
-	pthread_mutex_unlock(&lock);
+	pthread_mutex_unlock(&streams_lock);
 	end(s);
-	pthread_mutex_lock(&lock);
+	pthread_mutex_lock(&streams_lock);
 	s->running = s->stop = s->open = false;
 	s->submitted = s->completed = 0;
-	pthread_mutex_unlock(&lock);
+	pthread_mutex_unlock(&streams_lock);
 }
 
 /* At exit, and when the library is unloaded: the threads' code goes away.  One that waits for an event of

@@ -14,12 +14,12 @@
 
 static bool was_committed(const gpc *c, const struct slot *s, uint32_t i)
 {
-	const struct shm_record *r = seg_record(&c->seg, s->target[i]);
+	const struct shm_record *r = seg_record(&c->seg, s->told[i].record);
 	/* pairs with (C): owner and op before LIVE */
 	uint32_t word = load_acquire(&r->word);
 
 	return WORD_STATE(word) == LIVE && load_relaxed(&r->owner) == c->peer &&
-	       load_relaxed(&r->op) == s->op + i;
+	       load_relaxed(&r->op) == s->op + s->told[i].index;
 }
 
 static void set_bit(uint64_t *bits, uint32_t i)
@@ -36,7 +36,10 @@ void outcome_note(gpc *c, uint32_t slot)
 	bool ours = load_relaxed(&x->value) == s->value;
 	uint32_t i, bad = ours ? load_relaxed(&x->bad) : 0;
 
-	*o = (struct outcome){ .name = transfer_name(t, slot), .n = s->n, .bad = bad };
+	*o = (struct outcome){ .name = transfer_name(t, slot), .n = s->n };
+	for (i = 0; bad && i < s->n && s->told[i].index != bad - 1; i++)
+		;
+	o->bad = bad ? i + 1 : 0;
 	if (bad) {
 		memset(o->refused, 0xff, sizeof(o->refused));
 		transfer_fail(t, o->name, -EBADMSG);

@@ -77,9 +77,9 @@ void transfer_set(struct transfers *t, uint32_t slot, enum slot_state state)
 {
 	t->slot[slot].state = state;
 	if (state == SLOT_IDLE)
-		t->busy &= ~(1ull << slot);
+		t->used &= ~(1ull << slot);
 	else
-		t->busy |= 1ull << slot;
+		t->used |= 1ull << slot;
 }
 
 /* ---- what a slot holds ---- */
@@ -172,8 +172,8 @@ static void step(gpc *c, uint32_t i)
 	pthread_mutex_lock(&t->lock);
 	switch (s->state) {
 	case SLOT_MARKED:
-		if (step_marked(c, i, &h) && s->state == SLOT_DONE)
-			bell = !step_done(c, i);
+		if (step_marked(c, i, &h))
+			bell = s->rings || (s->state == SLOT_DONE && !step_done(c, i));
 		break;
 	case SLOT_DONE:
 		step_done(c, i);
@@ -195,7 +195,7 @@ static void step(gpc *c, uint32_t i)
 
 void transfer_sweep(gpc *c)
 {
-	uint64_t left = load_relaxed(&c->transfers->busy);
+	uint64_t left = load_relaxed(&c->transfers->used);
 
 	for (; left; left &= left - 1)
 		step(c, (uint32_t)__builtin_ctzll(left));
@@ -204,10 +204,10 @@ void transfer_sweep(gpc *c)
 /* ---- begun, ended ---- */
 
 /* With the lock held. */
-static void fill(struct transfers *t, struct slot *s, const struct transfer_start *start)
+static void fill(struct transfers *t, struct slot *s, const struct transfer_take *start)
 {
 	s->commits = start->commits;
-	s->ranked = false;
+	s->ranked = s->rings = false;
 	s->err = 0;
 	s->value = ++t->last;
 	s->word = NULL;
@@ -223,7 +223,7 @@ static void fill(struct transfers *t, struct slot *s, const struct transfer_star
 	s->enqueued = false;
 }
 
-int transfer_start(gpc *c, const struct transfer_start *start, uint32_t *ret_slot)
+int transfer_take(gpc *c, const struct transfer_take *start, uint32_t *ret_slot)
 {
 	struct transfers *t = c->transfers;
 	uint64_t free;
@@ -231,7 +231,7 @@ int transfer_start(gpc *c, const struct transfer_start *start, uint32_t *ret_slo
 
 	transfer_sweep(c);
 	pthread_mutex_lock(&t->lock);
-	free = ~t->busy;
+	free = ~t->used;
 	if (free) {
 		i = (uint32_t)__builtin_ctzll(free);
 		fill(t, &t->slot[i], start);
@@ -250,7 +250,7 @@ int transfer_begin(gpc *c, struct map *to, struct map *from, uint32_t *ret_slot)
 	const struct map *by = transfer_device(to, from);
 	struct map *both[2] = { to, from };
 
-	return transfer_start(c, &(struct transfer_start){
+	return transfer_take(c, &(struct transfer_take){
 		.device = by ? by->device : NULL, .uuid = by ? by->memory.uuid : NULL,
 		.map = both, .nmaps = 2 }, ret_slot);
 }
@@ -293,7 +293,7 @@ static bool is_lost(gpc *c, uint32_t i)
 void transfer_find_lost(gpc *c)
 {
 	struct transfers *t = c->transfers;
-	uint64_t left = load_relaxed(&t->busy);
+	uint64_t left = load_relaxed(&t->used);
 	bool late;
 
 	for (; left; left &= left - 1) {
@@ -319,6 +319,7 @@ int transfer_open(gpc *c)
 {
 	const struct shm_transfer *shared = seg_transfer(&c->seg, c->peer);
 	struct transfers *t = calloc(1, sizeof(*t));
+	uint64_t begun;
 	uint32_t i;
 
 	if (!t)
@@ -330,6 +331,9 @@ int transfer_open(gpc *c)
 		t->slot[i].value = load_relaxed(&shared->done[i]);
 		if (t->slot[i].value < SANE_VALUE)
 			t->last = MAX(t->last, t->slot[i].value);
+		begun = load_relaxed(&seg_xfer(&c->seg, c->peer, i)->value);
+		if (begun < SANE_VALUE)  /* one that was never done, too */
+			t->last = MAX(t->last, begun);
 	}
 	/* What a dead peer gave out there may still be stored while its process exits.  It is at most
 	 * SHM_TRANSFERS above what was done, for one peer, and before now in microseconds, for all. */
@@ -414,7 +418,7 @@ static void free_slots(struct transfers *t, bool device_too)
 	for (i = 0; i < SHM_TRANSFERS; i++) {
 		free_events(&t->slot[i], device_too);
 		free(t->slot[i].release);
-		free(t->slot[i].target);
+		free(t->slot[i].told);
 	}
 }
 

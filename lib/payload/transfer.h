@@ -49,14 +49,14 @@ const struct map *transfer_device(const struct map *to, const struct map *from);
 /* A slot, with both maps, whose holds go over to it: -EAGAIN, all are under way. */
 int transfer_begin(gpc *c, struct map *to, struct map *from, uint32_t *ret_slot);
 /* The same for any number of maps, or none. */
-struct transfer_start {
+struct transfer_take {
 	const struct device_bytes *device;       /* that copies, with its uuid; NULL: our threads, ranks */
 	const uint8_t *uuid;
 	struct map *const *map;
 	uint32_t nmaps;
 	bool commits;                    /* the writer does */
 };
-int transfer_start(gpc *c, const struct transfer_start *start, uint32_t *ret_slot);
+int transfer_take(gpc *c, const struct transfer_take *start, uint32_t *ret_slot);
 /* Nothing of it was bound or enqueued: idle again.  The maps are put. */
 void transfer_drop(gpc *c, uint32_t slot);
 /* The word and the value that the device is to store behind the copies. */

@@ -6,7 +6,7 @@
  *   pair.c       two pools, planned once              enqueue.c   from pairs of slots to a stream
  *   host.c       RAM to RAM, by threads               order.c     other streams; late releases
  *   copy.c       gpc_copy                             mark.c      gpc_transfer_mark
- *   bring.c      a command that binds targets, and the copies into these
+ *   bring.c      a command that binds targets; bring_copy.c the copies into these
  *   fetch.c      gpc_fetch                            spill.c     gpc_spill, gpc_spill_ahead */
 #ifndef GPC_PAYLOAD_TRANSFERS_H
 #define GPC_PAYLOAD_TRANSFERS_H
@@ -40,10 +40,13 @@ struct events {                          /* of a slot on one device; as long as 
 	void *event[GPC_MAX_STAGES];     /* made when a transfer of so many stages begins */
 };
 
+struct told { uint32_t record, index; };  /* a target; its slot in the command */
+
 struct slot {
 	enum slot_state state;
 	bool commits;                    /* the writer does */
 	bool ranked;                     /* ... when ranks say done */
+	bool rings;                      /* at done the writer is told: it waits for a word of ours */
 	int err;
 	uint64_t value;                  /* of the transfer begun last; SHM words that equal it are done */
 	uint64_t *word, wanted;          /* a rank's: the word of its leader, and what it is to say; else NULL */
@@ -58,7 +61,7 @@ struct slot {
 
 	/* of one that the writer commits */
 	uint32_t n;                      /* blocks that the call has told of */
-	uint32_t *target;                /* their records; room for GPC_TRANSFER_BLOCKS, once made */
+	struct told *told;               /* these; room for GPC_TRANSFER_BLOCKS, once made */
 	uint64_t op;                     /* of the first */
 	uint32_t spills;                 /* pool + 1 that its blocks leave, or get a copy of */
 	uint32_t cut;                    /* torn: slots of the command that are whole */
@@ -86,7 +89,7 @@ struct job {
 
 struct transfers {
 	pthread_mutex_t lock;            /* of all but the last two groups; ring_lock is taken before it */
-	uint64_t busy;                   /* bit: that slot is not idle */
+	uint64_t used;                   /* bit: that slot is not idle */
 	struct slot slot[SHM_TRANSFERS];
 	uint64_t last;                   /* value given out last */
 	struct { gpc_transfer name; int err; } failed[TRANSFER_FAILURES];
@@ -153,6 +156,11 @@ int enqueue_pairs(const struct pair *p, uint32_t stage, const struct copy_pair *
 int check_stream(const struct map *by, void *stream);
 /* Events for so many stages, with the slot begun. */
 int events_make(gpc *c, uint32_t slot, uint32_t stages);
+
+/* ---- order.c ---- */
+
+/* The device that a caller's stream is of, when no block says it. */
+int stream_device(const gpc *c, void *stream, const struct device_bytes **ret, uint8_t uuid[16]);
 
 /* ---- pair.c ---- */
 

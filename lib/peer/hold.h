@@ -29,6 +29,8 @@
  *              the pool has CALLER blocks      come back: the record alone says so
  *   0          RESERVED, with REC_RECALL       the writer, which is taking it back; a successor
  *                                              goes on
+ *   0, n       RESERVED by this peer, for a    the writer, when the transfer is done, refused or lost;
+ *              transfer that is not over       n: what a fetch has brought, released as any reference
  *   0          all else                        nobody: there is no hold
  *
  * All else is an error that gpc_check reports while the peer lives.  Each store goes from one
@@ -79,7 +81,8 @@ enum hold_event {                        /* from what to what: peer/hold.c */
 	                                  * writer has freed it, or it is the owner's */
 	HOLD_GIVE,                       /* the program gives it up */
 	HOLD_LOSE,                       /* nobody wants the answer that brings it */
-	HOLD_FREED                       /* FREE is sent */
+	HOLD_FREED,                      /* FREE is sent */
+	HOLD_FETCHED                     /* an answer brings a target, which a transfer is to fill */
 };
 
 /* The usual step: cells, and what it adds to the seat's counters. */
@@ -97,6 +100,7 @@ static const struct hold_usual {
 	[HOLD_GIVE] = { CELL_RESERVED, CELL_BACK, -1, 0 },
 	[HOLD_LOSE] = { 0, CELL_BACK, 0, 0 },
 	[HOLD_FREED] = { CELL_BACK, 0, 0, 0 },
+	[HOLD_FETCHED] = { 0, 1, 1, 1 },
 };
 
 /* A cell that has not what it usually has. */
