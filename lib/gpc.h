@@ -321,7 +321,7 @@ struct gpc_transfer_info {           /* a transfer that is not over, for tools. 
 	gpc_transfer transfer;
 	uint32_t blocks, left;       /* of its command; not decided yet */
 	uint32_t ranks, passed;      /* that copy, 1 at least; that have said done */
-	int32_t from, to;            /* pools; from: of one of its blocks; -1 when none has a source now */
+	int32_t from, to;            /* pools; from: of its first block when it began */
 	uint64_t age_ns;
 };
 

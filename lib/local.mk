@@ -46,11 +46,13 @@ lib_gpc_sources = \
 	%reldir%/inspect/check_memory.c \
 	%reldir%/inspect/check_record.c \
 	%reldir%/inspect/check_table.c \
+	%reldir%/inspect/check_transfer.c \
 	%reldir%/inspect/events.c \
 	%reldir%/inspect/inspect.c \
 	%reldir%/inspect/inspect.h \
 	%reldir%/inspect/note.c \
 	%reldir%/inspect/stats.c \
+	%reldir%/inspect/transfers.c \
 	%reldir%/inspect/walk.c \
 	%reldir%/memory/huge.c \
 	%reldir%/memory/lend.c \

@@ -75,6 +75,8 @@ t_programs = \
 	%reldir%/163-mirror-order.t \
 	%reldir%/164-transfers.t \
 	%reldir%/165-fetch.t \
+	%reldir%/166-spill.t \
+	%reldir%/167-order.t \
 	%reldir%/170-churn.t \
 	%reldir%/171-table.t \
 	%reldir%/172-wake.t \

@@ -199,6 +199,7 @@ static void check_copy(struct check *k)
 	check_table(k); /* counts entries for check_records */
 	check_records(k);
 	check_holds(k);
+	check_transfers(k);
 	check_mirrors(k);
 }
 

@@ -60,5 +60,8 @@ void check_table(struct check *k); /* check_table.c */
 void check_mirrors(struct check *k);
 void check_control(struct check *k); /* check_control.c */
 void check_holds(struct check *k); /* check_hold.c */
+void check_transfers(struct check *k); /* check_transfer.c */
+/* Is the record, RESERVED, the target of a transfer of its owner? */
+bool check_is_target(const struct check *k, const struct shm_record *r);
 
 #endif

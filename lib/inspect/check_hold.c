@@ -87,6 +87,8 @@ static void check_reservation(struct check *k, uint32_t i, const struct shm_reco
 	if (peer >= k->s->header.geometry.max_peers || !k->alive[peer])
 		return;
 	hold = hold_of(seg_row(k->s, i)[peer]);
+	if ((hold == HOLD_REF || hold == HOLD_NONE) && check_is_target(k, r))
+		return;
 	if (hold == HOLD_REF)
 		bad_hold(k, i, peer, "reserved, but its cell counts references");
 	if (hold == HOLD_PENDING && !k->named[i])

@@ -155,7 +155,21 @@ static void add_sections(const struct inspect_peer *p, struct gpc_stats *st)
 		st->oldest_section_ns = oldest;
 }
 
-static void add_seat(const struct inspect_peer *p, struct gpc_stats *st)
+static uint64_t transfers_of(const struct segment *s, uint32_t peer)
+{
+	struct shm_xfer x;
+	uint32_t i;
+	uint64_t n = 0;
+
+	for (i = 0; i < SHM_TRANSFERS; i++) {
+		inspect_xfer(s, peer, i, &x);
+		n += x.left != 0;
+	}
+	return n;
+}
+
+static void add_seat(const struct segment *s, uint32_t peer, const struct inspect_peer *p,
+		     struct gpc_stats *st)
 {
 	const struct shm_seat *seat = &p->seat;
 	const struct shm_tally *tally = &p->tally;
@@ -172,8 +186,12 @@ static void add_seat(const struct inspect_peer *p, struct gpc_stats *st)
 	st->dropped += tally->dropped;
 	st->stale_refs += seat->stale_refs;
 	st->ring_full += seat->ring_full;
+	st->fetched += tally->fetched;
+	st->spilled += tally->spilled;
+	st->bad += tally->bad;
 	st->refs += seat->refs;
 	st->reserved += tally->reserved;
+	st->transfers += transfers_of(s, peer);
 	add_sections(p, st);
 	st->alive |= p->alive;
 }
@@ -194,6 +212,9 @@ static void add_past(const struct shm_state *state, struct gpc_stats *st)
 	st->dropped += past->dropped;
 	st->stale_refs += past->stale_refs;
 	st->ring_full += past->ring_full;
+	st->fetched += past->fetched;
+	st->spilled += past->spilled;
+	st->bad += past->bad;
 	st->relocated = state->relocated;
 	st->no_bucket = state->no_bucket;
 }
@@ -233,7 +254,7 @@ static int stats_of_peer(const gpc *c, uint32_t peer, struct gpc_stats *st)
 	identity_self(&me);
 	st->here = me.namespaces && (uint32_t)me.namespaces == (uint32_t)p.seat.namespaces;
 	seg_copy_text(st->label, sizeof(st->label), p.seat.label, sizeof(p.seat.label));
-	add_seat(&p, st);
+	add_seat(&c->seg, peer, &p, st);
 	st->left = !st->alive && p.seat.state == SEAT_LEFT;
 	return 0;
 }
@@ -247,7 +268,7 @@ static void stats_of_all(const gpc *c, struct gpc_stats *st)
 
 	for (i = 0; i < s->header.geometry.max_peers; i++)
 		if (inspect_peer(s, i, c->peer, &p))
-			add_seat(&p, st);
+			add_seat(s, i, &p, st);
 	seg_peek_state(s, &state);
 	add_past(&state, st);
 	add_blocks(s, &state, st);

@@ -27,10 +27,12 @@
  *   0          RESERVED by this peer, which    the owner, by a publish.  The blocks of such a
  *              is the owner of the pool, and  pool are its own from the start and whenever they
  *              the pool has CALLER blocks      come back: the record alone says so
+ *   0          RESERVED by this peer, the      the writer, when the transfer's done word says so
+ *              target of a transfer            (writer/transfer.h); no command of the peer
+ *   n          the same, of a fetch            the same, and then the program by a release, whatever the
+ *                                              writer has decided: LIVE or DYING
  *   0          RESERVED, with REC_RECALL       the writer, which is taking it back; a successor
  *                                              goes on
- *   0, n       RESERVED by this peer, for a    the writer, when the transfer is done, refused or lost;
- *              transfer that is not over       n: what a fetch has brought, released as any reference
  *   0          all else                        nobody: there is no hold
  *
  * All else is an error that gpc_check reports while the peer lives.  Each store goes from one
@@ -82,7 +84,8 @@ enum hold_event {                        /* from what to what: peer/hold.c */
 	HOLD_GIVE,                       /* the program gives it up */
 	HOLD_LOSE,                       /* nobody wants the answer that brings it */
 	HOLD_FREED,                      /* FREE is sent */
-	HOLD_FETCHED                     /* an answer brings a target, which a transfer is to fill */
+	HOLD_FETCHED                     /* the answer has bound it to a transfer, and the program gets it:
+	                                  * before done is enqueued (rule B7) */
 };
 
 /* The usual step: cells, and what it adds to the seat's counters. */

@@ -47,13 +47,16 @@ static int32_t reader_check(struct writer *w, const struct grant *g, uint32_t so
 	return grant_has_rival(w, g, source) ? -EALREADY : 0;
 }
 
-/* Is every child that holds the block back on its way out of VRAM as well?  What is copied stays. */
-static bool children_are_leaving(struct writer *w, uint32_t record)
+/* Is every child that holds the block back on its way out of VRAM as well? */
+static bool children_are_leaving(struct writer *w, const struct grant *g, uint32_t record)
 {
 	uint32_t child;
 
+	if (g->transfer && is_copied(w, g, record))
+		return true;             /* it stays itself */
 	for (child = w->node[record].first; child != NONE; child = w->node[child].next)
-		if (tree_blocks(w, record, child) && !w->node[child].moving)
+		if (tree_blocks(w, record, child) &&
+		    !(g->transfer ? w->node[child].moving : w->node[child].pins != 0))
 			return false;
 	return true;
 }
@@ -79,7 +82,7 @@ static int32_t source_check(struct writer *w, struct grant *g, struct grant_slot
 	if (g->kind == CMD_PROMOTE && !load_relaxed(&seg_row(&w->seg, record)[g->peer]))
 		return -EPERM;
 	if (g->kind == CMD_DEMOTE && (from != w->pool_of[record] ||
-				      !children_are_leaving(w, record)))
+				      !children_are_leaving(w, g, record)))
 		return from != w->pool_of[record] ? -EINVAL : -EPERM;
 	s->source = record;
 	return 0;

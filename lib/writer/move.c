@@ -36,7 +36,6 @@
 #include "writer/lru.h"
 #include "writer/memory.h"
 #include "writer/move.h"
-#include "writer/pending.h"
 #include "writer/record.h"
 #include "writer/retire.h"
 #include "writer/table.h"
@@ -60,8 +59,8 @@ void move_pin(struct writer *w, uint32_t source, uint32_t to_pool, bool keep)
 void move_unpin(struct writer *w, uint32_t source, uint32_t to_pool, bool keep)
 {
 	w->node[source].pins--;
-	if (!keep)
-		w->node[source].moving = false;
+	if (!keep)                       /* its target's pin follows that of the grant */
+		w->node[source].moving = w->node[source].pins != 0;
 	if (counts_outward(w, to_pool, keep)) {
 		w_pool_of(w, source)->outward--;
 		w->crowded = true;       /* its place may be taken by a victim: grant_trim() */
@@ -150,7 +149,7 @@ void move_forget(struct writer *w, uint32_t target)
 
 	if (!w_is(w, target, RESERVED) || !t->source)
 		return;
-	pending_end(w, target);
+	transfer_unbind(w, target);
 	store_release(&t->source, 0);    /* in the order of move_unbind() */
 	store_release(&t->flags, 0);
 	if (flags & REC_DETACHED)
@@ -214,6 +213,7 @@ void move_unbind(struct writer *w, uint32_t target)
 	uint32_t source = t->source - 1;
 	uint8_t flags = t->flags;
 
+	transfer_unbind(w, target);
 	/* in this order: a source without REC_DETACHED would look like one that is pinned */
 	store_release(&t->source, 0);
 	store_release(&t->flags, 0);
@@ -428,7 +428,7 @@ static int compare(const void *a, const void *b)
 	return x->slot < y->slot ? -1 : x->slot > y->slot;
 }
 
-/* Guarantee G: what leaves VRAM while it is live goes leaf first, all else root first. */
+/* Guarantee G: what leaves VRAM for RAM of its space, while it is live, goes leaf first; all else root first. */
 static struct order order_of(struct writer *w, uint32_t slot, uint32_t target)
 {
 	const struct shm_record *t;
@@ -437,7 +437,8 @@ static struct order order_of(struct writer *w, uint32_t slot, uint32_t target)
 	if (target == NONE)
 		return (struct order){ .slot = slot, .target = NONE };
 	t = w_record(w, target);
-	late = w_pool_of(w, target)->kind == GPC_RAM && !(t->flags & REC_DETACHED);
+	late = w_pool_of(w, target)->kind == GPC_RAM && !(t->flags & REC_DETACHED) &&
+	       t->source && w_space(w, t->source - 1) == w_space(w, target);
 	return (struct order){ slot, target, late, late ? ~t->depth : t->depth };
 }
 

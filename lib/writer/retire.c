@@ -97,10 +97,10 @@ static void park(struct writer *w, uint32_t record)
 	w->parked[w->nparked++] = record;
 }
 
-/* Referenced, or read by a move that is not committed (rule B6). */
+/* Referenced, or read by a transfer that is not over (rule B6). */
 static bool is_in_use(struct writer *w, uint32_t record)
 {
-	return w->node[record].pins || !w_row_is_zero(w, record);
+	return w->node[record].readers || !w_row_is_zero(w, record);
 }
 
 /* Flush and grace period are over for this DYING block. */

@@ -28,8 +28,9 @@ struct records { uint32_t *at, n, size; };       /* a list that grows */
  *   counted_out  selected, and its parent's blockers do not count it any more, so that the parent
  *                can be chosen behind it
  *   pins         uncommitted moves that read it.  It is no victim meanwhile; a drop, a clear or a
- *                publish over it happen all the same, and the commit answers -ESTALE; but it is
- *                not FREE before the last pin has gone (rule B6)
+ *                publish over it happen all the same, and the commit answers -ESTALE
+ *   readers      of its pins, those of bound targets of transfers: it is not FREE before the last of
+ *                them has gone (rule B6).  One at most in each space
  *   moving       one of the pins is a move's, which has it alone; all of them are copies' else
  *   bound        it is RESERVED, and the target of a transfer that is told and has not decided it
  *   leaving      the record has REC_LEAVING, is LIVE and in the tree
@@ -47,6 +48,7 @@ struct node {
 	uint32_t blockers;
 	uint32_t ticket;
 	uint32_t pins;
+	uint16_t readers;
 	bool in_tree : 1, selected : 1, listed : 1;
 	bool counted_out : 1;
 	bool leaving : 1;

@@ -98,7 +98,7 @@ int32_t transfer_start(struct writer *w, uint32_t peer, uint64_t position,
 		return err;
 	if (w->peer[peer].transfer[slot] || x->left || (value <= x->value && !again))
 		return -EALREADY;
-	/* rule B1: before any target is bound, since each bind is a release, (O) of move.c.  A
+	/* rule B1: before any target is bound, since each bind is a release.  A
 	 * successor that finds left = 0 takes nothing of it for true */
 	store_relaxed(&x->value, value);
 	store_relaxed(&x->op, OP_OF(position));
@@ -135,7 +135,16 @@ void transfer_bound(struct writer *w, uint32_t peer, uint64_t position, uint32_t
 	}
 	t->target[at] = record;
 	w->node[record].bound = true;
+	w->node[w_record(w, record)->source - 1].readers++;
 	pending_add(w, record);
+}
+
+void transfer_unbind(struct writer *w, uint32_t record)
+{
+	if (!w->node[record].bound || !w_record(w, record)->source)
+		return;
+	pending_end(w, record);
+	w->node[w_record(w, record)->source - 1].readers--;
 }
 
 void transfer_told(struct writer *w, uint32_t peer, uint64_t position)

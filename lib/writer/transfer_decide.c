@@ -37,7 +37,7 @@ static void refuse(struct writer *w, struct transfer *t, uint32_t record)
 {
 	struct shm_xfer *x = xfer_of(w, t);
 
-	pending_end(w, record);
+	move_forget(w, record);
 	store_relaxed(&x->refused, x->refused + 1);
 	forget_target(w, t, record);
 	retire_target(w, record);
@@ -47,7 +47,7 @@ static void quarantine(struct writer *w, struct transfer *t, uint32_t record)
 {
 	struct shm_xfer *x = xfer_of(w, t);
 
-	pending_end(w, record);
+	move_forget(w, record);
 	store_relaxed(&x->refused, x->refused + 1);
 	forget_target(w, t, record);
 	retire_quarantine(w, record, &w->peer[t->peer].who);
@@ -75,6 +75,7 @@ static void count_commit(struct writer *w, const struct transfer *t, uint32_t re
 /* False: it waits for a bucket. */
 static bool commit(struct writer *w, struct transfer *t, uint32_t record)
 {
+	uint32_t source = w_record(w, record)->source - 1;
 	int32_t err = leaves_children(w, record) ? -EPERM :
 						   move_commit_target(w, t->peer, record);
 
@@ -86,6 +87,7 @@ static bool commit(struct writer *w, struct transfer *t, uint32_t record)
 	}
 	forget_target(w, t, record);
 	pending_end(w, record);
+	w->node[source].readers--;
 	count_commit(w, t, record);
 	return true;
 }

@@ -141,6 +141,8 @@ static void load_target(struct writer *w, uint32_t peer, uint32_t record)
 		t->target[op - t->op] = record;
 		t->left++;
 		w->node[record].bound = true;
+		if (w_record(w, record)->source)
+			w->node[w_record(w, record)->source - 1].readers++;
 		return;
 	}
 }
