@@ -90,8 +90,6 @@ static void test_ram(void)
 	is_int(gpc_fetch(c, b, k + 1, 200, s, NULL, 0, NULL, 1000, &t), 200, "200 from RAM to RAM");
 	is_int(gpc_transfer_wait(c, t, 5000), 0, "by threads");
 	is_int(fetch_right(c, s, 200, 1), 200, "every byte");
-	refused(gpc_order(c, t, 1, NULL), EINVAL, "a stage that there is not") ||
-		diag("(%s)", gpc_last_error());
 	must(gpc_release(c, s, 200));
 	is_int(gpc_pool_clear(c, b, 0, 0, -1), 0, "the copies go");
 	refused(gpc_spill(c, a, b, NULL, 8, NULL, GPC_COPY, c, 1000, &t), EINVAL, "a stream is of no use");
