@@ -35,6 +35,7 @@ lib_gpc_sources = \
 	%reldir%/device/host_bytes.c \
 	%reldir%/device/host_sum.c \
 	%reldir%/device/host_bytes.h \
+	%reldir%/device/host_event.c \
 	%reldir%/device/host_import.c \
 	%reldir%/device/host_kernel.c \
 	%reldir%/device/host_kernel.h \
@@ -70,17 +71,30 @@ lib_gpc_sources = \
 	%reldir%/memory/pin.c \
 	%reldir%/memory/sums.c \
 	%reldir%/memory/thread.c \
+	%reldir%/payload/bring.c \
+	%reldir%/payload/bring.h \
+	%reldir%/payload/bring_copy.c \
 	%reldir%/payload/copy.c \
+	%reldir%/payload/enqueue.c \
+	%reldir%/payload/fetch.c \
 	%reldir%/payload/host.c \
+	%reldir%/payload/mark.c \
+	%reldir%/payload/order.c \
 	%reldir%/payload/pair.c \
 	%reldir%/payload/plan.c \
 	%reldir%/payload/plan.h \
 	%reldir%/payload/plan_run.c \
 	%reldir%/payload/sum.c \
 	%reldir%/payload/sum.h \
+	%reldir%/payload/results.c \
+	%reldir%/payload/spill.c \
+	%reldir%/payload/sum.c \
+	%reldir%/payload/sum.h \
+	%reldir%/payload/tear.c \
 	%reldir%/payload/transfer.c \
 	%reldir%/payload/transfer.h \
 	%reldir%/payload/transfers.h \
+	%reldir%/payload/wait.c \
 	%reldir%/peer/epoch.c \
 	%reldir%/peer/epoch.h \
 	%reldir%/peer/fork.c \
@@ -108,6 +122,8 @@ lib_gpc_sources = \
 	%reldir%/reader/lookup.c \
 	%reldir%/reader/match.c \
 	%reldir%/reader/offload.c \
+	%reldir%/reader/prefix.c \
+	%reldir%/reader/prefix.h \
 	%reldir%/reader/probe.c \
 	%reldir%/reader/probe_table.h \
 	%reldir%/reader/ref.c \
@@ -223,6 +239,7 @@ cuda_sources = \
 	%reldir%/device/cuda_copier.c \
 	%reldir%/device/cuda_copy.c \
 	%reldir%/device/cuda_sum.c \
+	%reldir%/device/cuda_event.c \
 	%reldir%/device/cuda_flush.c \
 	%reldir%/device/cuda_memory.c \
 	%reldir%/device/cuda_mirror.c \

@@ -77,6 +77,9 @@ t_programs = \
 	%reldir%/169-claims.t \
 	%reldir%/164-transfers.t \
 	%reldir%/165-transfers-forged.t \
+	%reldir%/165-fetch.t \
+	%reldir%/166-spill.t \
+	%reldir%/167-order.t \
 	%reldir%/170-churn.t \
 	%reldir%/171-table.t \
 	%reldir%/172-wake.t \
@@ -197,6 +200,7 @@ t_scripts = \
 t_support = \
 	%reldir%/lib/brat.h \
 	%reldir%/lib/bytes.h \
+	%reldir%/lib/fetch.h \
 	%reldir%/lib/files.h \
 	%reldir%/lib/hand.h \
 	%reldir%/lib/layouts.h \

@@ -3,7 +3,9 @@
  *
  *   device/host_bytes.c   VRAM of the host device, in the memory's own file; copies by a stream's thread
  *   device/cuda_bytes.c   allocations and IPC          device/cuda_pin.c  host memory, in chunks
+ *   device/host_event.c   events of its streams
  *   device/cuda_copy.c    copies on a stream           kernels/copy.cu    those within one GPU
+ *   device/cuda_event.c   events; whose a stream is
  *
  * All return 0 or a negative errno with err_set, work on the device they are told and leave the
  * caller's current device as it was.  None waits for another process's stream or event. */
@@ -98,8 +100,23 @@ struct device_bytes {
 	 * is of one lane is in one stream, or one after the other. */
 	int (*sum)(void *sums, const struct sum_want *want, uint32_t n, uint32_t lane, uint64_t *bad,
 		   void *stream);
+	/* The same on a stream of the device's own, which has nothing before it. */
+	int (*mark_now)(const uint8_t uuid[16], uint64_t *done, uint64_t value);
 	/* 0: the device works; -EIO: its context is lost, and nothing runs there any more. */
 	int (*state)(const uint8_t uuid[16]);
+
+	/* The device of a stream (NULL: the thread's own): -ENODEV, it is of none of this kind. */
+	int (*find_stream)(void *stream, uint8_t ret_uuid[16]);
+	/* Events of this process.  Made beforehand: record and wait allocate nothing. */
+	int (*event_make)(const uint8_t uuid[16], void **ret_event);
+	void (*event_free)(void *event); /* whatever still waits for it goes on as if it were there */
+	/* It passes when the stream, of the event's device, gets here. */
+	int (*event_record)(void *event, void *stream);
+	/* The stream, of any device of this kind, goes on when the last record has passed.  -EINVAL: it
+	 * captures. */
+	int (*event_wait)(void *event, void *stream);
+	/* 1: it has passed; 0: not yet; -EIO: it never will, and nothing runs there any more. */
+	int (*event_passed)(void *event);
 };
 
 extern const struct device_bytes device_bytes_host, device_bytes_cuda;

@@ -15,6 +15,7 @@
  *   device/cuda_probe.c   the largest pitch
  *   device/cuda_copy.c    copies, and what marks their end
  *   device/cuda_sum.c     sums of images
+ *   device/cuda_event.c   events between streams
  *
  * Every function works on the device it is told and leaves the caller's current device as it
  * was.  A forked child has no CUDA: there all of them only give host memory back. */
@@ -132,6 +133,15 @@ int cuda_copy(const uint8_t uuid[16], const struct copy_op *ops, uint32_t n, voi
 int cuda_copy_pairs(const uint8_t uuid[16], const struct copy_shape *shapes, uint32_t nshapes,
 		    const struct copy_pair *pairs, uint32_t npairs, void *stream);
 int cuda_mark(const uint8_t uuid[16], uint64_t *done, uint64_t value, void *stream);
+int cuda_mark_now(const uint8_t uuid[16], uint64_t *done, uint64_t value);
+
+/* ---- device/cuda_event.c ---- */
+int cuda_event_make(const uint8_t uuid[16], void **ret_event);
+void cuda_event_free(void *event);
+int cuda_event_record(void *event, void *stream);
+int cuda_event_wait(void *event, void *stream);
+int cuda_event_passed(void *event);
+int cuda_find_stream(void *stream, uint8_t ret_uuid[16]);
 
 /* ---- device/cuda_sum.c ---- */
 int cuda_sum_open(const uint8_t uuid[16], const struct sum_piece *pieces, uint32_t n, void **ret);

@@ -253,5 +253,12 @@ const struct device_bytes device_bytes_cuda = {
 	.sum_open = cuda_sum_open,
 	.sum_close = cuda_sum_close,
 	.sum = cuda_sum,
+	.mark_now = cuda_mark_now,
 	.state = cuda_copy_state,
+	.find_stream = cuda_find_stream,
+	.event_make = cuda_event_make,
+	.event_free = cuda_event_free,
+	.event_record = cuda_event_record,
+	.event_wait = cuda_event_wait,
+	.event_passed = cuda_event_passed,
 };

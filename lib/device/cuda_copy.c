@@ -220,7 +220,8 @@ static cudaError_t write_value(cudaStream_t stream, uint64_t *at, uint64_t value
 		       CUDA_SUCCESS ? cudaSuccess : cudaErrorUnknown;
 }
 
-int cuda_mark(const uint8_t uuid[16], uint64_t *done, uint64_t value, void *stream)
+/* own: on the stream that the copier has for itself. */
+static int mark(const uint8_t uuid[16], uint64_t *done, uint64_t value, bool own, void *stream)
 {
 	struct cuda_copier *c;
 	struct cuda_scope scope;
@@ -232,6 +233,7 @@ int cuda_mark(const uint8_t uuid[16], uint64_t *done, uint64_t value, void *stre
 		return err;
 	err = cuda_copier(ordinal, &c);
 	if (!err) {
+		stream = own ? c->stream : stream;
 		cudaGetLastError();
 		e = CUDA(cudaPointerGetAttributes(&a, done));
 		if (e == cudaSuccess && (a.type != cudaMemoryTypeHost || !a.devicePointer))
@@ -245,4 +247,14 @@ int cuda_mark(const uint8_t uuid[16], uint64_t *done, uint64_t value, void *stre
 	}
 	cuda_leave(&scope);
 	return err;
+}
+
+int cuda_mark(const uint8_t uuid[16], uint64_t *done, uint64_t value, void *stream)
+{
+	return mark(uuid, done, value, false, stream);
+}
+
+int cuda_mark_now(const uint8_t uuid[16], uint64_t *done, uint64_t value)
+{
+	return mark(uuid, done, value, true, NULL);
 }

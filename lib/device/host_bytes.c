@@ -33,6 +33,7 @@
 
 uint32_t device_host_copy_fail_at;
 bool device_host_copy_lost;
+void *device_host_captures;
 
 struct handle {                          /* in shm_part.handle */
 	uint64_t device, inode;
@@ -387,8 +388,17 @@ static void mark_run(struct stream_job *job)
 		store_release(m->done, m->value);
 }
 
-static int host_check_stream(const uint8_t uuid[16] UNUSED, void *stream UNUSED)
+static int host_check_stream(const uint8_t uuid[16] UNUSED, void *stream)
 {
+	if (stream && stream == load_relaxed(&device_host_captures))
+		return err_set(EINVAL, "the stream captures a graph: a copy in a graph would copy the "
+			       "same blocks with each launch");
+	return 0;
+}
+
+static int host_find_stream(void *stream UNUSED, uint8_t ret_uuid[16])
+{
+	memset(ret_uuid, 0, 16);
 	return 0;
 }
 
@@ -409,7 +419,7 @@ static bool shall_fail(void)
 	return at == 1;
 }
 
-static int submit_copy(const struct copy_op *op)
+static int submit_copy(const struct copy_op *op, void *stream)
 {
 	struct copy_job *j = malloc(sizeof(*j));
 
@@ -417,17 +427,17 @@ static int submit_copy(const struct copy_op *op)
 		return err_set(ENOMEM, "no memory for a job of the host device");
 	*j = (struct copy_job){ .job.run = copy_run,
 				.job.delay_us = load_relaxed(&device_host_delay_us), .op = *op };
-	return stream_submit(&j->job);
+	return stream_submit_to(stream, &j->job);
 }
 
 static int host_copy(const uint8_t uuid[16] UNUSED, const struct copy_op *ops, uint32_t n,
-		     void *stream UNUSED, uint32_t *ret_done)
+		     void *stream, uint32_t *ret_done)
 {
 	int err = 0;
 
 	for (*ret_done = 0; *ret_done < n; ++*ret_done) {
 		err = shall_fail() ? err_set(EIO, "the host device refused a copy, as a test wants it") :
-				     submit_copy(&ops[*ret_done]);
+				     submit_copy(&ops[*ret_done], stream);
 		if (err)
 			break;
 	}
@@ -441,8 +451,7 @@ static int host_copy_pairs(const uint8_t uuid[16] UNUSED, const struct copy_shap
 	return err_set(EINVAL, "the host device has no kernel that copies");
 }
 
-static int host_mark(const uint8_t uuid[16] UNUSED, uint64_t *done, uint64_t value,
-		     void *stream UNUSED)
+static int host_mark(const uint8_t uuid[16] UNUSED, uint64_t *done, uint64_t value, void *stream)
 {
 	struct mark_job *m = malloc(sizeof(*m));
 
@@ -451,7 +460,12 @@ static int host_mark(const uint8_t uuid[16] UNUSED, uint64_t *done, uint64_t val
 	*m = (struct mark_job){ .job.run = mark_run,
 				.job.delay_us = load_relaxed(&device_host_delay_us),
 				.done = done, .value = value };
-	return stream_submit(&m->job);
+	return stream_submit_to(stream, &m->job);
+}
+
+static int host_mark_now(const uint8_t uuid[16], uint64_t *done, uint64_t value)
+{
+	return host_mark(uuid, done, value, NULL);
 }
 
 static int host_state(const uint8_t uuid[16] UNUSED)
@@ -474,5 +488,12 @@ const struct device_bytes device_bytes_host = {
 	.sum_open = host_sum_open,
 	.sum_close = host_sum_close,
 	.sum = host_sum,
+	.mark_now = host_mark_now,
 	.state = host_state,
+	.find_stream = host_find_stream,
+	.event_make = host_event_make,
+	.event_free = host_event_free,
+	.event_record = host_event_record,
+	.event_wait = host_event_wait,
+	.event_passed = host_event_passed,
 };

@@ -21,5 +21,7 @@ bool host_sum_is_known(const struct shm_trailer *t, const struct sum_want *w);
  * was enqueued runs any more.  device_host_delay_us holds up copies and marks, too. */
 extern uint32_t device_host_copy_fail_at;
 extern bool device_host_copy_lost;
+/* The stream that captures a graph: copies are refused there. */
+extern void *device_host_captures;
 
 #endif

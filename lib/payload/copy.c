@@ -16,8 +16,6 @@
 #include "peer/refs.h"
 #include "peer/refuse.h"
 
-#define ROUND 256u                       /* pairs that are planned together */
-
 /* ---- may it be copied? ---- */
 
 static bool is_skipped(const struct gpc_move *m)
@@ -132,83 +130,7 @@ static int check_moves(gpc *c, const struct pair *p, const struct gpc_move *move
 	return err ? err : check_overlap(c->transfers, p, moves, n);
 }
 
-/* ---- memory that GPUs read and write ---- */
-
-static int pin_slot(gpc *c, struct map *m, const struct device_bytes *device, uint32_t slot)
-{
-	uint32_t i;
-	int err = 0;
-
-	for (i = 0; !err && i < m->memory.nruns; i++) {
-		const struct shm_run *r = &m->memory.run[i];
-
-		err = map_pin(c, m, device, r->offset + slot * r->slot_stride,
-			      (r->count - 1) * r->run_stride + r->bytes);
-	}
-	return err;
-}
-
-/* The first copy of a process registers the word that says it is done, too. */
-static int pin_words(gpc *c, const struct device_bytes *device)
-{
-	struct transfers *t = c->transfers;
-	int err = 0;
-
-	pthread_mutex_lock(&t->marks);
-	if (!t->words_by) {
-		err = device->pin(seg_transfer(&c->seg, c->peer), sizeof(struct shm_transfer));
-		t->words_by = err ? NULL : device;
-	}
-	pthread_mutex_unlock(&t->marks);
-	return err;
-}
-
-static int pin_moves(gpc *c, const struct pair *p, const struct gpc_move *moves, uint32_t n)
-{
-	const struct device_bytes *device;
-	uint32_t i;
-	int err;
-
-	if (!p->by || p->by->device == &device_bytes_host)
-		return 0;
-	device = p->by->device;
-	err = pin_words(c, device);
-	for (i = 0; !err && i < n; i++) {
-		if (is_skipped(&moves[i]))
-			continue;
-		err = pin_slot(c, p->to, device, (uint32_t)GPC_SLOT(moves[i].to));
-		if (!err)
-			err = pin_slot(c, p->from, device, (uint32_t)GPC_SLOT(moves[i].from));
-	}
-	return err;
-}
-
 /* ---- enqueued ---- */
-
-struct target { const struct map *by; void *stream; };
-
-static int emit(void *arg, const struct copy_op *ops, uint32_t nops)
-{
-	const struct target *t = arg;
-	uint32_t done;
-
-	return t->by->device->copy(t->by->memory.uuid, ops, nops, t->stream, &done);
-}
-
-static int enqueue_round(const struct pair *p, const struct copy_pair *pairs, uint32_t n, void *stream)
-{
-	struct target target = { p->by, stream };
-	struct plan_host host = { 0 };
-
-	if (p->limits.pairs)
-		return p->by->device->copy_pairs(p->by->memory.uuid, p->plan.shape,
-						 p->plan.nshapes, pairs, n, stream);
-	if (p->to->images && p->by != p->to)
-		host = (struct plan_host){ p->to->images, map_pin_chunk, true };
-	else if (p->from->images && p->by != p->from)
-		host = (struct plan_host){ p->from->images, map_pin_chunk, false };
-	return plan_run(&p->plan, &p->limits, &host, pairs, n, emit, &target);
-}
 
 static uint32_t next_pairs(const struct gpc_move *moves, uint32_t n, uint32_t *at,
 			   struct copy_pair *pairs, uint32_t room)
@@ -222,6 +144,17 @@ static uint32_t next_pairs(const struct gpc_move *moves, uint32_t n, uint32_t *a
 	return k;
 }
 
+static int pin_moves(gpc *c, const struct pair *p, const struct gpc_move *moves, uint32_t n)
+{
+	struct copy_pair pairs[ROUND];
+	uint32_t at = 0, k;
+	int err = 0;
+
+	while (!err && (k = next_pairs(moves, n, &at, pairs, ROUND)) != 0)
+		err = pin_pair(c, p, pairs, k);
+	return err;
+}
+
 /* On a device: the mark is enqueued whatever became of the copies, behind those that were. */
 static int by_device(gpc *c, uint32_t slot, const struct pair *p, const struct gpc_move *moves,
 		     uint32_t n, void *stream, gpc_transfer *ret)
@@ -232,7 +165,9 @@ static int by_device(gpc *c, uint32_t slot, const struct pair *p, const struct g
 	int err = 0, mark;
 
 	while (!err && (k = next_pairs(moves, n, &at, pairs, ROUND)) != 0)
-		err = enqueue_round(p, pairs, k, stream);
+		err = enqueue_pairs(p, 0, pairs, k, stream);
+	if (!err)
+		err = p->by->device->event_record(c->transfers->slot[slot].events->event[0], stream);
 	mark = p->by->device->mark(p->by->memory.uuid, word, value, stream);
 	*ret = transfer_end(c, slot, err ? err : mark, !mark);
 	return err || mark ? -EIO : 0;
@@ -261,28 +196,18 @@ static int by_threads(gpc *c, uint32_t slot, const struct pair *p, const struct 
 	return 0;
 }
 
-static int check_stream(const struct pair *p, void *stream)
-{
-	if (p->by)
-		return p->by->device->check_stream(p->by->memory.uuid, stream);
-	if (stream)
-		return err_set(EINVAL, "stream is %p: copies from RAM to RAM are of no stream, so it "
-			       "must be NULL", stream);
-	return 0;
-}
-
 /* With both maps held; the holds go over to the transfer, or stay. */
 static int copy(gpc *c, struct map *to, struct map *from, const struct gpc_move *moves, uint32_t n,
 		void *stream, gpc_transfer *ret, bool *ret_over)
 {
 	const struct pair *p;
 	uint32_t slot;
-	int err = pair_get(c, to, from, &p);
+	int err = pair_get(c, to, from, 1, &p);
 
 	if (!err)
 		err = check_moves(c, p, moves, n);
 	if (!err)
-		err = check_stream(p, stream);
+		err = check_stream(p->by, stream);
 	if (!err)
 		err = pin_moves(c, p, moves, n);
 	if (!err)
@@ -290,6 +215,11 @@ static int copy(gpc *c, struct map *to, struct map *from, const struct gpc_move 
 	if (err)
 		return err;
 	*ret_over = true;
+	err = events_make(c, slot, 1);
+	if (err) {
+		transfer_drop(c, slot);
+		return err;
+	}
 	return p->by ? by_device(c, slot, p, moves, n, stream, ret) :
 		       by_threads(c, slot, p, moves, n, ret);
 }

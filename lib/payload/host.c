@@ -75,7 +75,7 @@ static void *copy_run(void *arg)
 		j = take(t, &at, &n);
 		pthread_mutex_unlock(&t->work_lock);
 		/* cannot fail: it allocates nothing, and copy_ops does not */
-		plan_run(&j->pair->plan, &j->pair->limits, &none, j->pairs + at, n, copy_ops, NULL);
+		plan_run(j->pair->plan, &j->pair->limits, &none, j->pairs + at, n, copy_ops, NULL);
 		pthread_mutex_lock(&t->work_lock);
 		t->busy--;
 		finish(j, n);

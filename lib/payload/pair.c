@@ -41,6 +41,8 @@ static int pair_plan(struct pair *p)
 {
 	uint8_t *bases[2][SHM_PARTS];
 	struct plan_side to, from;
+	uint64_t bytes = p->to->memory.block_bytes / p->stages;
+	uint32_t i;
 	int err = 0;
 
 	p->limits = (struct copy_limits){ .max_pitch = UINT64_MAX, .slices = true };
@@ -49,29 +51,49 @@ static int pair_plan(struct pair *p)
 	if (p->by)
 		err = p->by->device->limits(on_device(p, p->to), on_device(p, p->from),
 					     &p->limits);
-	return err ? err : plan_make(&to, &from, &p->limits, &p->plan);
+	if (p->stages == 1)
+		return err ? err : plan_make(&to, &from, &p->limits, p->plan);
+	for (i = 0; !err && i < p->stages; i++)
+		err = plan_make_part(&to, &from, &p->limits, i * bytes, bytes, &p->plan[i]);
+	return err;
 }
 
 static void pair_free(struct pair *p)
 {
-	plan_free(&p->plan);
+	uint32_t i;
+
+	for (i = 0; i < p->stages; i++)
+		plan_free(&p->plan[i]);
 	free(p->slots);
 	free(p);
 }
 
-static int pair_make(struct map *to, struct map *from, struct pair **ret)
+/* Parts of equal size: a cut within what is one access of a device would be slow. */
+static int check_stages(const struct map *to, uint32_t stages)
+{
+	if (to->memory.block_bytes % stages)
+		return err_set(EINVAL, "stages is %u: the images of pool %u have %llu bytes, which is "
+			       "not so many parts of equal size", stages, to->pool,
+			       (unsigned long long)to->memory.block_bytes);
+	return 0;
+}
+
+static int pair_make(struct map *to, struct map *from, uint32_t stages, struct pair **ret)
 {
 	struct pair *p;
 	int err = check_images(to, from);
 
+	if (!err)
+		err = check_stages(to, stages);
 	if (err)
 		return err;
-	p = calloc(1, sizeof(*p));
+	p = calloc(1, sizeof(*p) + stages * sizeof(p->plan[0]));
 	if (!p)
 		return err_set(ENOMEM, "no memory for copies between pools %u and %u", from->pool,
 			       to->pool);
 	p->to = to;
 	p->from = from;
+	p->stages = stages;
 	p->by = transfer_device(to, from);
 	err = pair_plan(p);
 	if (!err && to == from && !(p->slots = calloc(to->memory.slots / 64 + 1, 8)))
@@ -83,31 +105,32 @@ static int pair_make(struct map *to, struct map *from, struct pair **ret)
 	return err;
 }
 
-static struct pair *find(const struct transfers *t, const struct map *to, const struct map *from)
+static struct pair *find(const struct transfers *t, const struct map *to, const struct map *from,
+			 uint32_t stages)
 {
 	struct pair *p = t->pairs;
 
-	while (p && (p->to != to || p->from != from))
+	while (p && (p->to != to || p->from != from || p->stages != stages))
 		p = p->next;
 	return p;
 }
 
 /* Planned without the lock; who comes second with the same drops his own. */
-int pair_get(gpc *c, struct map *to, struct map *from, const struct pair **ret)
+int pair_get(gpc *c, struct map *to, struct map *from, uint32_t stages, const struct pair **ret)
 {
 	struct transfers *t = c->transfers;
 	struct pair *p, *mine = NULL;
 	int err;
 
 	pthread_mutex_lock(&t->lock);
-	p = find(t, to, from);
+	p = find(t, to, from, stages);
 	pthread_mutex_unlock(&t->lock);
 	if (!p) {
-		err = pair_make(to, from, &mine);
+		err = pair_make(to, from, stages, &mine);
 		if (err)
 			return err;
 		pthread_mutex_lock(&t->lock);
-		p = find(t, to, from);
+		p = find(t, to, from, stages);
 		if (!p) {
 			mine->next = t->pairs;
 			t->pairs = mine;

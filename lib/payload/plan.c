@@ -72,7 +72,17 @@ static void walk_on(struct walk *w, uint64_t bytes)
 	}
 }
 
-static uint64_t image_bytes(const struct plan_side *s)
+static void walk_to(struct walk *w, uint64_t at)
+{
+	uint64_t step;
+
+	for (; at; at -= step) {
+		step = MIN(at, piece_bytes(w) - w->at);
+		walk_on(w, step);
+	}
+}
+
+uint64_t plan_image_bytes(const struct plan_side *s)
 {
 	uint64_t bytes = 0;
 	uint32_t i;
@@ -100,16 +110,19 @@ static int add_cut(struct cuts *c, const struct cut *cut)
 	return 0;
 }
 
-static int cut_image(const struct plan_side *to, const struct plan_side *from, struct cuts *ret)
+static int cut_image(const struct plan_side *to, const struct plan_side *from, uint64_t at,
+		     uint64_t left, struct cuts *ret)
 {
 	struct walk t = { .side = to }, f = { .side = from };
-	uint64_t left = image_bytes(to);
+	uint64_t image = plan_image_bytes(to);
 	int err = 0;
 
-	if (image_bytes(from) != left)
+	if (plan_image_bytes(from) != image)
 		return err_set(EPROTO, "images of %llu bytes cannot be copied to blocks whose "
-			       "images have %llu", (unsigned long long)image_bytes(from),
-			       (unsigned long long)left);
+			       "images have %llu", (unsigned long long)plan_image_bytes(from),
+			       (unsigned long long)image);
+	walk_to(&t, at);
+	walk_to(&f, at);
 	while (err == 0 && left) {
 		uint64_t width = MIN(piece_bytes(&t) - t.at, piece_bytes(&f) - f.at);
 
@@ -288,9 +301,15 @@ static int fold_cuts(struct cuts *c, uint64_t max_pitch, struct plan *p)
 int plan_make(const struct plan_side *to, const struct plan_side *from,
 	      const struct copy_limits *limits, struct plan *ret)
 {
+	return plan_make_part(to, from, limits, 0, plan_image_bytes(to), ret);
+}
+
+int plan_make_part(const struct plan_side *to, const struct plan_side *from,
+		   const struct copy_limits *limits, uint64_t at, uint64_t bytes, struct plan *ret)
+{
 	struct cuts c = { 0 };
 	struct plan p = { 0 };
-	int err = cut_image(to, from, &c);
+	int err = cut_image(to, from, at, bytes, &c);
 
 	if (err < 0)
 		goto out;

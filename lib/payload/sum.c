@@ -7,7 +7,7 @@
 #include "base/crc.h"
 #include "device/host_bytes.h"
 
-#define ROUND 64u                        /* items that are given to the device together */
+#define ITEMS 64u                        /* items that are given to the device together */
 
 static struct sum_want want_of(const struct map *ram, const struct sum_item *item)
 {
@@ -39,13 +39,13 @@ int sum_prepare(gpc *c, struct map *images, struct map *ram)
 static int enqueue(gpc *c, struct map *images, const struct map *ram, uint32_t slot,
 		   const struct sum_item *items, uint32_t n, uint64_t *bad, void *stream)
 {
-	struct sum_want want[ROUND];
+	struct sum_want want[ITEMS];
 	uint32_t at, i, k;
 	void *sums;
 	int err = map_sums(c, images, &sums);
 
 	for (at = 0; !err && at < n; at += k) {
-		k = MIN(n - at, ROUND);
+		k = MIN(n - at, ITEMS);
 		for (i = 0; i < k; i++)
 			want[i] = want_of(ram, &items[at + i]);
 		err = images->device->sum(sums, want, k, slot, bad, stream);
@@ -84,13 +84,14 @@ static uint32_t sum_of(const struct map *m, uint32_t slot)
 bool sum_carry(const struct map *to_map, const struct map *from_map, const struct sum_item *to,
 	       const struct sum_item *from)
 {
+	bool known = sum_is_known(from_map, from);
 	struct sum_want w;
 	uint32_t crc;
 
-	if (!sum_is_known(from_map, from))
+	if (!known && !sum_kept(to_map))
 		return true;
-	crc = from_map->trailers.at[from->ram].crc;
-	if (crc != sum_of(to_map, to->ram))
+	crc = sum_of(from_map, from->ram);
+	if (known && crc != from_map->trailers.at[from->ram].crc)
 		return false;
 	if (sum_kept(to_map)) {
 		w = want_of(to_map, to);

@@ -37,9 +37,8 @@ int sum_store(gpc *c, struct map *images, const struct map *ram, uint32_t slot, 
  * the smallest index + 1 whose image differs.  Behind the copies, before the mark. */
 int sum_compare(gpc *c, struct map *images, const struct map *ram, uint32_t slot,
 		const struct sum_item *items, uint32_t n, void *stream);
-/* From RAM to RAM, at once, when the image has been copied: false, the source's image is not what it was.  Else the
- * target's trailer is stored, if the source has one and the target keeps them.  from: of the source, to: of the
- * target. */
+/* From RAM to RAM, before the copy, by the calling thread: false, the source's image is not what it was.  Else the
+ * target's trailer is stored, if it keeps them.  from: of the source, to: of the target. */
 bool sum_carry(const struct map *to_map, const struct map *from_map, const struct sum_item *to,
 	       const struct sum_item *from);
 

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* transfer.c - copies under way: begun, seen to be done, waited for. */
+/* transfer.c - copies under way: begun, seen to be done, over; and what a handle has of them.
+ *
+ * ring_lock comes before the lock here: answers are taken with the former, and change slots. */
 #include "config.h"
 
 #include "payload/transfers.h"
@@ -7,20 +9,21 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/fd.h"
+#include "peer/ring.h"
 
 #define SLOT_BITS 6
 #define SANE_VALUE ((uint64_t)1 << 56)   /* a larger one was scribbled there */
-#define LOOK_NS   (20000)                /* between looks at done words, at first ... */
+#define LOOK_NS   (20000)                /* gpc_close, between looks: at first ... */
 #define LOOK_MOST (NS_PER_MS / 2)        /* ... and later */
 #define STATE_NS  (10 * NS_PER_MS)       /* between questions whether a device works */
 
 _Static_assert(SHM_TRANSFERS == 1u << SLOT_BITS && GPC_TRANSFERS == SHM_TRANSFERS,
 	       "a name has the slot below the value");
+_Static_assert(SHM_TRANSFERS <= 64, "a bit for each slot");
 
-static gpc_transfer name_of(const struct transfers *t, uint32_t slot)
+gpc_transfer transfer_name(const struct transfers *t, uint32_t slot)
 {
 	return t->slot[slot].value << SLOT_BITS | slot;
 }
@@ -44,82 +47,219 @@ uint64_t *transfer_word(gpc *c, uint32_t slot, uint64_t *ret_value)
 	return &seg_transfer(&c->seg, c->peer)->done[slot];
 }
 
-/* Pairs with (d), (h) and (e): who sees the value sees the bytes. */
-static bool is_done(gpc *c, uint32_t slot)
+/* Pairs with (d), (h) and (e): who sees the value sees the bytes.  The word of a rank is its leader's: a
+ * later transfer may have it by now, and begins only when this one is over. */
+bool transfer_is_done(gpc *c, uint32_t slot)
 {
-	return load_acquire(&seg_transfer(&c->seg, c->peer)->done[slot]) ==
-	       c->transfers->slot[slot].value;
+	const struct slot *s = &c->transfers->slot[slot];
+
+	if (s->word)
+		return load_acquire(s->word) >= s->wanted;
+	return load_acquire(&seg_transfer(&c->seg, c->peer)->done[slot]) == s->value;
 }
 
-static bool is_under_way(const struct slot *s)
+/* The writer has decided all targets. */
+bool transfer_is_over(gpc *c, uint32_t slot)
 {
-	return s->state == SLOT_BEGUN || s->state == SLOT_MARKED;
+	const struct shm_xfer *x = seg_xfer(&c->seg, c->peer, slot);
+
+	/* pairs with the release of `left` in writer/transfer.c: what became of each is seen */
+	return load_acquire(&x->left) == 0 || load_relaxed(&x->value) != c->transfers->slot[slot].value;
 }
 
-static void remember_failure(struct transfers *t, gpc_transfer name)
+void transfer_fail(struct transfers *t, gpc_transfer name, int err)
 {
-	t->failed[t->nfailed++ % TRANSFER_FAILURES] = name;
+	t->failed[t->nfailed % TRANSFER_FAILURES].name = name;
+	t->failed[t->nfailed++ % TRANSFER_FAILURES].err = err;
 }
 
-/* With the lock held, for slots that are marked: the maps of one that is done go to `put`. */
-static uint32_t sweep_locked(gpc *c, struct map **put)
+void transfer_set(struct transfers *t, uint32_t slot, enum slot_state state)
+{
+	t->slot[slot].state = state;
+	if (state == SLOT_IDLE)
+		t->used &= ~(1ull << slot);
+	else
+		t->used |= 1ull << slot;
+}
+
+/* ---- what a slot holds ---- */
+
+struct held {
+	struct map *map[GPC_MAX_POOLS + 1];
+	uint32_t nmaps;
+	gpc_block *release;
+	uint32_t nrelease;
+};
+
+/* With the lock held. */
+static void take_held(struct slot *s, struct held *h)
+{
+	memcpy(h->map, s->map, s->nmaps * sizeof(s->map[0]));
+	h->nmaps = s->nmaps;
+	h->release = s->release;
+	h->nrelease = s->nrelease;
+	s->nmaps = s->nrelease = 0;
+	s->release = NULL;
+}
+
+/* Without: the maps' lock is taken before ours, for what is unmapped is forgotten. */
+static void put_held(gpc *c, struct held *h)
+{
+	while (h->nmaps)
+		map_put(c, h->map[--h->nmaps]);
+	if (h->nrelease)
+		gpc_release(c, h->release, h->nrelease);
+	free(h->release);
+}
+
+void transfer_let_go(gpc *c, uint32_t slot)
 {
 	struct transfers *t = c->transfers;
-	uint32_t i, n = 0;
+	struct held h;
 
-	for (i = 0; i < SHM_TRANSFERS; i++) {
-		struct slot *s = &t->slot[i];
-
-		if (s->state != SLOT_MARKED || !is_done(c, i))
-			continue;
-		if (s->err)
-			remember_failure(t, name_of(t, i));
-		put[n++] = s->to;
-		put[n++] = s->from;
-		s->state = SLOT_IDLE;
-	}
-	return n;
+	pthread_mutex_lock(&t->lock);
+	take_held(&t->slot[slot], &h);
+	transfer_set(t, slot, SLOT_IDLE);
+	pthread_mutex_unlock(&t->lock);
+	put_held(c, &h);
 }
 
-/* The maps' lock is taken without ours: what is unmapped is forgotten under it. */
-static void put_all(gpc *c, struct map **put, uint32_t n)
+void transfer_drop(gpc *c, uint32_t slot)
 {
-	while (n)
-		map_put(c, put[--n]);
+	transfer_let_go(c, slot);
+}
+
+/* ---- it goes on ---- */
+
+/* With the lock held, one that is marked: false, nothing has happened. */
+static bool step_marked(gpc *c, uint32_t i, struct held *h)
+{
+	struct transfers *t = c->transfers;
+	struct slot *s = &t->slot[i];
+
+	if (s->ranked ? !transfer_is_over(c, i) : !transfer_is_done(c, i))
+		return false;
+	take_held(s, h);
+	if (s->err)
+		transfer_fail(t, transfer_name(t, i), s->err);
+	if (!s->commits) {
+		transfer_set(t, i, SLOT_IDLE);
+		return true;
+	}
+	transfer_set(t, i, SLOT_DONE);
+	return true;
+}
+
+static bool step_done(gpc *c, uint32_t i)
+{
+	struct transfers *t = c->transfers;
+
+	if (!transfer_is_over(c, i))
+		return false;
+	outcome_note(c, i);
+	transfer_set(t, i, SLOT_IDLE);
+	return true;
+}
+
+/* One step of a slot. */
+static void step(gpc *c, uint32_t i)
+{
+	struct transfers *t = c->transfers;
+	struct slot *s = &t->slot[i];
+	struct held h = { .nmaps = 0, .nrelease = 0, .release = NULL };
+	bool torn = false, bell = false;
+
+	pthread_mutex_lock(&t->lock);
+	switch (s->state) {
+	case SLOT_MARKED:
+		if (step_marked(c, i, &h))
+			bell = s->rings || (s->state == SLOT_DONE && !step_done(c, i));
+		break;
+	case SLOT_DONE:
+		step_done(c, i);
+		break;
+	case SLOT_TORN:
+	case SLOT_CUT:
+		torn = true;
+		break;
+	default:
+		break;
+	}
+	pthread_mutex_unlock(&t->lock);
+	put_held(c, &h);
+	if (bell)                        /* the writer looks by itself, but seldom */
+		ring_doorbell(c);
+	if (torn)
+		tear_step(c, i);
 }
 
 void transfer_sweep(gpc *c)
 {
-	struct map *put[2 * SHM_TRANSFERS];
-	uint32_t n;
+	uint64_t left = load_relaxed(&c->transfers->used);
 
-	pthread_mutex_lock(&c->transfers->lock);
-	n = sweep_locked(c, put);
-	pthread_mutex_unlock(&c->transfers->lock);
-	put_all(c, put, n);
+	for (; left; left &= left - 1)
+		step(c, (uint32_t)__builtin_ctzll(left));
 }
 
-int transfer_begin(gpc *c, struct map *to, struct map *from, uint32_t *ret_slot)
+/* ---- begun, ended ---- */
+
+/* With the lock held. */
+static void fill(struct transfers *t, struct slot *s, const struct transfer_take *start)
+{
+	s->commits = start->commits;
+	s->ranked = s->rings = false;
+	s->err = 0;
+	s->value = ++t->last;
+	s->word = NULL;
+	s->device = start->device;
+	if (start->device)
+		memcpy(s->uuid, start->uuid, sizeof(s->uuid));
+	s->events = NULL;
+	s->stages = 1;
+	s->nmaps = start->nmaps;
+	if (start->nmaps)
+		memcpy(s->map, start->map, start->nmaps * sizeof(s->map[0]));
+	s->n = s->cut = s->spills = 0;
+	s->enqueued = false;
+}
+
+int transfer_take(gpc *c, const struct transfer_take *start, uint32_t *ret_slot)
 {
 	struct transfers *t = c->transfers;
-	struct map *put[2 * SHM_TRANSFERS];
-	uint32_t n, i;
+	uint64_t free;
+	uint32_t i = SHM_TRANSFERS;
 
+	transfer_sweep(c);
 	pthread_mutex_lock(&t->lock);
-	n = sweep_locked(c, put);
-	for (i = 0; i < SHM_TRANSFERS && t->slot[i].state != SLOT_IDLE; i++)
-		;
-	if (i < SHM_TRANSFERS) {
-		t->slot[i] = (struct slot){ .state = SLOT_BEGUN, .value = ++t->last, .to = to,
-					    .from = from, .by = transfer_device(to, from) };
+	free = ~t->used;
+	if (free) {
+		i = (uint32_t)__builtin_ctzll(free);
+		fill(t, &t->slot[i], start);
+		transfer_set(t, i, SLOT_BEGUN);
 		*ret_slot = i;
 	}
 	pthread_mutex_unlock(&t->lock);
-	put_all(c, put, n);
 	if (i == SHM_TRANSFERS)
 		return err_set(EAGAIN, "%d transfers of this handle are under way: wait for one, by "
 			       "gpc_transfer_wait", GPC_TRANSFERS);
 	return 0;
+}
+
+int transfer_begin(gpc *c, struct map *to, struct map *from, uint32_t *ret_slot)
+{
+	const struct map *by = transfer_device(to, from);
+	struct map *both[2] = { to, from };
+
+	return transfer_take(c, &(struct transfer_take){
+		.device = by ? by->device : NULL, .uuid = by ? by->memory.uuid : NULL,
+		.map = both, .nmaps = 2 }, ret_slot);
+}
+
+void transfer_renew(gpc *c, uint32_t slot)
+{
+	pthread_mutex_lock(&c->transfers->lock);
+	c->transfers->slot[slot].value = ++c->transfers->last;
+	pthread_mutex_unlock(&c->transfers->lock);
 }
 
 /* Without a mark nobody stores the value: what is enqueued has no end that anybody sees. */
@@ -130,212 +270,47 @@ gpc_transfer transfer_end(gpc *c, uint32_t slot, int err, bool marked)
 	gpc_transfer name;
 
 	pthread_mutex_lock(&t->lock);
-	name = name_of(t, slot);
-	s->err = err;
-	s->state = marked ? SLOT_MARKED : SLOT_LOST;
+	name = transfer_name(t, slot);
+	s->err = err ? -EIO : 0;
+	transfer_set(t, slot, marked ? SLOT_MARKED : SLOT_LOST);
 	if (!marked)
-		remember_failure(t, name);
+		transfer_fail(t, name, -EIO);
 	pthread_mutex_unlock(&t->lock);
 	return name;
 }
 
-/* Rule B4: a lost device has not done it.  What the last look at the word said is the truth: after the
- * question nothing runs there any more. */
-static void find_lost(gpc *c)
+/* With the lock held.  What the last look at the word said is the truth: after the question nothing
+ * runs there any more. */
+static bool is_lost(gpc *c, uint32_t i)
+{
+	const struct slot *s = &c->transfers->slot[i];
+
+	return s->state == SLOT_MARKED && s->device && !s->ranked && !transfer_is_done(c, i) &&
+	       s->device->state(s->uuid) && !transfer_is_done(c, i);
+}
+
+/* Blocks that are to be released then are nobody's to read any more. */
+void transfer_find_lost(gpc *c)
 {
 	struct transfers *t = c->transfers;
-	uint32_t i;
+	uint64_t left = load_relaxed(&t->used);
+	bool late;
 
-	pthread_mutex_lock(&t->lock);
-	for (i = 0; i < SHM_TRANSFERS; i++) {
-		struct slot *s = &t->slot[i];
+	for (; left; left &= left - 1) {
+		uint32_t i = (uint32_t)__builtin_ctzll(left);
 
-		if (s->state != SLOT_MARKED || !s->by || is_done(c, i) ||
-		    !s->by->device->state(s->by->memory.uuid) || is_done(c, i))
-			continue;
-		s->state = SLOT_LOST;
-		remember_failure(t, name_of(t, i));
-	}
-	pthread_mutex_unlock(&t->lock);
-}
-
-/* ---- waiting ---- */
-
-/* With the lock held: -EAGAIN, 0, -EIO; -EINVAL: no such name. */
-static int look_locked(gpc *c, gpc_transfer name)
-{
-	struct transfers *t = c->transfers;
-	uint32_t slot = (uint32_t)name & (SHM_TRANSFERS - 1), i;
-	const struct slot *s = &t->slot[slot];
-	uint64_t value = name >> SLOT_BITS;
-
-	if (value > t->last || (value > s->value && value))
-		return -EINVAL;
-	if (value == s->value && is_under_way(s) && !(s->state == SLOT_MARKED && is_done(c, slot)))
-		return -EAGAIN;
-	if (value == s->value && s->state == SLOT_MARKED)
-		return s->err ? -EIO : 0;
-	for (i = 0; i < MIN(t->nfailed, TRANSFER_FAILURES); i++)
-		if (t->failed[i] == name)
-			return -EIO;
-	return 0;
-}
-
-/* The same for all with values up to this one. */
-static int look_all_locked(gpc *c, uint64_t upto)
-{
-	struct transfers *t = c->transfers;
-	uint32_t i;
-
-	for (i = 0; i < SHM_TRANSFERS; i++)
-		if (is_under_way(&t->slot[i]) && t->slot[i].value <= upto)
-			return -EAGAIN;
-	i = t->told;
-	t->told = t->nfailed;
-	return i == t->nfailed ? 0 : -EIO;
-}
-
-static int look(gpc *c, gpc_transfer name, uint64_t upto)
-{
-	int err;
-
-	if (name == GPC_TRANSFER_ALL)
-		transfer_sweep(c);
-	pthread_mutex_lock(&c->transfers->lock);
-	err = name == GPC_TRANSFER_ALL ? look_all_locked(c, upto) : look_locked(c, name);
-	pthread_mutex_unlock(&c->transfers->lock);
-	return err;
-}
-
-static int say(gpc_transfer name, int err, int timeout_ms)
-{
-	unsigned long long t = name;
-
-	switch (err) {
-	case 0:
-		return 0;
-	case -EINVAL:
-		return err_set(EINVAL, "transfer is %llu: this handle has given out no such name", t);
-	case -EIO:
-		if (name == GPC_TRANSFER_ALL)
-			return err_set(EIO, "a transfer of this handle has failed since the last wait "
-				       "for all");
-		return err_set(EIO, "transfer %llu has failed: not all of its blocks were copied", t);
-	default:
-		if (name == GPC_TRANSFER_ALL)
-			return err_set(timeout_ms ? ETIMEDOUT : EAGAIN, "transfers are under way");
-		return err_set(timeout_ms ? ETIMEDOUT : EAGAIN, "transfer %llu is under way", t);
-	}
-}
-
-GPC_EXPORT int gpc_transfer_wait(gpc *c, gpc_transfer t, int timeout_ms)
-{
-	struct backoff b = { LOOK_NS, LOOK_MOST };
-	uint64_t until = deadline_from(timeout_ms), state = 0, upto, now;
-	int err = handle_check(c, true);
-
-	if (err == 0)
-		err = err_timeout(timeout_ms);
-	if (err < 0 || t == 0)
-		return err;
-	pthread_mutex_lock(&c->transfers->lock);
-	upto = c->transfers->last;
-	pthread_mutex_unlock(&c->transfers->lock);
-	while ((err = look(c, t, upto)) == -EAGAIN) {
-		now = clock_ns();
-		if (now >= state) {      /* at first, too: a wait without a timeout asks once */
-			find_lost(c);
-			state = now + STATE_NS;
-			continue;
+		late = false;
+		pthread_mutex_lock(&t->lock);
+		if (is_lost(c, i)) {
+			late = t->slot[i].nrelease;
+			if (!late)
+				transfer_set(t, i, SLOT_LOST);
+			transfer_fail(t, transfer_name(t, i), -EIO);
 		}
-		if (now >= until)
-			break;
-		backoff_sleep(&b);
+		pthread_mutex_unlock(&t->lock);
+		if (late)
+			transfer_let_go(c, i);
 	}
-	transfer_sweep(c);
-	return say(t, err, timeout_ms);
-}
-
-/* ---- descriptors ---- */
-
-static void signal_waiter(struct waiter *w)
-{
-	uint64_t one = 1;
-
-	while (write(w->fd, &one, sizeof(one)) < 0 && errno == EINTR)
-		;
-	fd_close(w->fd);
-	free(w);
-}
-
-/* By the thread of the maps: true while somebody waits. */
-static bool feed(gpc *c)
-{
-	struct transfers *t = c->transfers;
-	struct waiter *ended = NULL, *w, **at;
-	uint64_t now = clock_ns();
-	static __thread uint64_t state;
-	bool more;
-
-	if (now >= state) {
-		find_lost(c);
-		state = now + STATE_NS;
-	}
-	pthread_mutex_lock(&t->lock);
-	for (at = &t->waiters; (w = *at) != NULL;) {
-		if (look_locked(c, w->t) == -EAGAIN) {
-			at = &w->next;
-			continue;
-		}
-		*at = w->next;
-		w->next = ended;
-		ended = w;
-	}
-	more = t->waiters != NULL;
-	pthread_mutex_unlock(&t->lock);
-	while ((w = ended) != NULL) {
-		ended = w->next;
-		signal_waiter(w);
-	}
-	transfer_sweep(c);
-	return more;
-}
-
-/* The library's descriptor and the program's are two: what the program closes is its own. */
-GPC_EXPORT int gpc_transfer_fd(gpc *c, gpc_transfer name)
-{
-	struct transfers *t;
-	struct waiter *w;
-	int err = handle_check(c, true), fd;
-
-	if (err < 0)
-		return err;
-	t = c->transfers;
-	if (name == GPC_TRANSFER_ALL)
-		return err_set(EINVAL, "transfer is GPC_TRANSFER_ALL: a descriptor is of one transfer");
-	if (look(c, name, 0) == -EINVAL)
-		return say(name, -EINVAL, 0);
-	err = map_poke(c);
-	if (err < 0)
-		return err;
-	w = malloc(sizeof(*w));
-	if (!w)
-		return err_set(ENOMEM, "no memory for a descriptor");
-	w->t = name;
-	if (fd_event(&w->fd, &fd)) {
-		free(w);
-		return err_sys(0, "a descriptor for transfer %llu", (unsigned long long)name);
-	}
-	if (look(c, name, 0) != -EAGAIN) {
-		signal_waiter(w);
-		return fd;
-	}
-	pthread_mutex_lock(&t->lock);
-	w->next = t->waiters;
-	t->waiters = w;
-	pthread_mutex_unlock(&t->lock);
-	map_poke(c);
-	return fd;
 }
 
 /* ---- with the handle ---- */
@@ -344,6 +319,7 @@ int transfer_open(gpc *c)
 {
 	const struct shm_transfer *shared = seg_transfer(&c->seg, c->peer);
 	struct transfers *t = calloc(1, sizeof(*t));
+	uint64_t begun;
 	uint32_t i;
 
 	if (!t)
@@ -355,50 +331,119 @@ int transfer_open(gpc *c)
 		t->slot[i].value = load_relaxed(&shared->done[i]);
 		if (t->slot[i].value < SANE_VALUE)
 			t->last = MAX(t->last, t->slot[i].value);
+		begun = load_relaxed(&seg_xfer(&c->seg, c->peer, i)->value);
+		if (begun < SANE_VALUE)  /* one that was never done, too */
+			t->last = MAX(t->last, begun);
 	}
 	/* What a dead peer gave out there may still be stored while its process exits.  It is at most
 	 * SHM_TRANSFERS above what was done, for one peer, and before now in microseconds, for all. */
 	t->last = MAX(t->last + SHM_TRANSFERS, clock_ns() / 1000);
 	c->transfers = t;
-	map_watch(c, pair_forget, feed);
+	map_watch(c, pair_forget, transfer_feed);
 	return 0;
 }
 
-/* Rule B12.  A slot without a mark is one whose end nobody can see, unless its device is lost: then
- * nothing runs there any more. */
-bool transfer_close_all(gpc *c)
+/* Does a device still work on something, as far as can be seen? */
+static bool is_at_work(gpc *c)
 {
 	struct transfers *t = c->transfers;
+	bool works = false;
+	uint32_t i;
+
+	pthread_mutex_lock(&t->lock);
+	for (i = 0; i < SHM_TRANSFERS; i++)
+		works |= (t->slot[i].state == SLOT_MARKED && !t->slot[i].ranked) ||
+			 t->slot[i].state == SLOT_TORN || t->slot[i].state == SLOT_CUT;
+	pthread_mutex_unlock(&t->lock);
+	return works;
+}
+
+/* One that was torn and not cut so far has nothing on a device any more.  What the device has done
+ * and the writer has not decided, it decides when it finds the seat empty. */
+static bool has_ended(const struct slot *s)
+{
+	switch (s->state) {
+	case SLOT_LOST:                  /* of a device that works: nobody sees its end */
+		return !s->device || s->device->state(s->uuid);
+	case SLOT_MARKED:                /* other processes copy */
+		return !s->ranked;
+	default:
+		return true;
+	}
+}
+
+/* Rule B12. */
+bool transfer_close_all(gpc *c)
+{
+	struct backoff b = { LOOK_NS, LOOK_MOST };
+	struct transfers *t = c->transfers;
+	uint64_t now, state = 0;
 	bool ended = true;
 	uint32_t i;
 
 	if (!t)
 		return true;
-	gpc_transfer_wait(c, GPC_TRANSFER_ALL, -1);
+	for (transfer_sweep(c); is_at_work(c); transfer_sweep(c)) {
+		now = clock_ns();
+		if (now >= state) {
+			transfer_find_lost(c);
+			state = now + STATE_NS;
+		}
+		backoff_sleep(&b);
+	}
 	map_stop(c);
 	for (i = 0; i < SHM_TRANSFERS; i++)
-		if (t->slot[i].state == SLOT_LOST &&
-		    !t->slot[i].by->device->state(t->slot[i].by->memory.uuid))
-			ended = false;
+		ended &= has_ended(&t->slot[i]);
 	return ended;
+}
+
+static void free_events(struct slot *s, bool device_too)
+{
+	struct events *e;
+	uint32_t i;
+
+	while ((e = s->all_events) != NULL) {
+		s->all_events = e->next;
+		for (i = 0; device_too && i < GPC_MAX_STAGES; i++)
+			if (e->event[i])
+				e->device->event_free(e->event[i]);
+		free(e);
+	}
+}
+
+static void free_slots(struct transfers *t, bool device_too)
+{
+	uint32_t i;
+
+	for (i = 0; i < SHM_TRANSFERS; i++) {
+		free_events(&t->slot[i], device_too);
+		free(t->slot[i].release);
+		free(t->slot[i].told);
+	}
+}
+
+static void unpin_words(gpc *c)
+{
+	struct transfers *t = c->transfers;
+	uint32_t i;
+
+	for (i = 0; t->words_by && i < ARRAY_SIZE(t->pinned); i++)
+		if (t->pinned[i])
+			t->words_by->unpin(seg_transfer(&c->seg, i));
 }
 
 /* Who still waits is told by a descriptor that is readable: the transfer has ended. */
 void transfer_free(gpc *c)
 {
 	struct transfers *t = c->transfers;
-	struct waiter *w;
 
 	if (!t)
 		return;
 	map_watch(c, NULL, NULL);        /* maps outlive what was planned for them */
 	host_stop(t);
-	if (t->words_by)
-		t->words_by->unpin(seg_transfer(&c->seg, c->peer));
-	while ((w = t->waiters) != NULL) {
-		t->waiters = w->next;
-		signal_waiter(w);
-	}
+	unpin_words(c);
+	waiters_end(t, true);
+	free_slots(t, true);
 	pair_free_all(t);
 	free(t);
 	c->transfers = NULL;
@@ -408,15 +453,12 @@ void transfer_free(gpc *c)
 void transfer_abandon(gpc *c)
 {
 	struct transfers *t = c->transfers;
-	struct waiter *w;
 	uint32_t i;
 
 	if (!t)
 		return;
-	while ((w = t->waiters) != NULL) {
-		t->waiters = w->next;
-		free(w);
-	}
+	waiters_end(t, false);
+	free_slots(t, false);
 	for (i = 0; i < SHM_TRANSFERS; i++)
 		free(t->job[i].pairs);
 	pair_free_all(t);

@@ -27,7 +27,7 @@ static const uint8_t next[][HOLD_BAD + 1] = {
 	[HOLD_GIVE]    = { STAY, STAY, BACK, STAY, BACK, STAY, STAY },
 	[HOLD_LOSE]    = { BACK, STAY, STAY, STAY, STAY, STAY, STAY },
 	[HOLD_FREED]   = { STAY, STAY, STAY, NONE, STAY, STAY, STAY },
-	[HOLD_FETCHED] = { REFS, STAY, STAY, STAY, STAY, STAY, STAY },
+	[HOLD_FETCHED] = { REFS, REFS, STAY, STAY, STAY, STAY, STAY },
 };
 
 static const uint16_t value[] = {
@@ -73,7 +73,8 @@ bool hold_step_from(gpc *c, uint32_t record, gpc_block block, enum hold_event ev
 			return false;
 		new = (uint16_t)(value[to] + (from == HOLD_NONE ? 0 : cell & CELL_ABOVE));
 	} while (!order_cas16(refs_cell(c, record), &cell, new));
-	sum->refs += (to == HOLD_PENDING) - (from == HOLD_PENDING && to != HOLD_REF);
+	sum->refs += (to == HOLD_PENDING) - (from == HOLD_PENDING && to != HOLD_REF) +
+		     (event == HOLD_FETCHED);
 	refs_sum_held(sum, (uint32_t)GPC_POOL(block), cell_is_held(new) - cell_is_held(cell));
 	return true;
 }

@@ -211,7 +211,7 @@ struct wait {
 	bool only_try;                   /* a timeout of 0 */
 };
 
-static bool has_writer(gpc *c)
+bool ring_has_writer(gpc *c)
 {
 	return (c->flags & GPC_SERVE) || lock_test(c->seg.lock_fd, LOCK_WRITER) != 0;
 }
@@ -227,7 +227,7 @@ static int wait_step(gpc *c, struct wait *w, uint32_t seen)
 		return 0;
 	}
 	now = clock_ns();
-	if ((now >= w->deadline_ns || w->only_try) && !has_writer(c))
+	if ((now >= w->deadline_ns || w->only_try) && !ring_has_writer(c))
 		return -ENOTCONN;
 	if (now >= w->deadline_ns)
 		return -ETIMEDOUT;
@@ -237,7 +237,7 @@ static int wait_step(gpc *c, struct wait *w, uint32_t seen)
 		w->look_ns = now + LOOK_NS;
 	handle_sweep_sections(c);                /* rule S4: our own device sections */
 	if (now >= w->look_ns) {
-		w->missed = has_writer(c) ? 0 : w->missed + 1;
+		w->missed = ring_has_writer(c) ? 0 : w->missed + 1;
 		if (w->missed >= 2)      /* a standby had its time */
 			return -ENOTCONN;
 		w->look_ns = now + LOOK_NS;

@@ -78,6 +78,8 @@ void ring_forget(gpc *c, uint64_t ticket);
 uint64_t ring_last_ticket(gpc *c);
 struct shm_command *ring_slot(gpc *c, const struct op *op, uint32_t i);
 void ring_free(gpc *c);
+/* Is there a writer, or a thread of this handle that would be one? */
+bool ring_has_writer(gpc *c);
 /* Make the writer look. */
 void ring_doorbell(gpc *c);
 

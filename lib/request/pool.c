@@ -69,12 +69,17 @@ int pool_request(const struct gpc_pool *p, struct shm_pool *rq)
 	if (err_range("space", p->space, 0, GPC_MAX_SPACES - 1) < 0 ||
 	    err_range("blocks", p->blocks, 1, MAX_SLOTS) < 0 ||
 	    err_range("gpus", p->gpus, 0, ARRAY_SIZE(p->uuid)) < 0 ||
-	    err_range("backing_size", p->backing_size, 0, sizeof(p->backing)) < 0)
+	    err_range("backing_size", p->backing_size, 0, sizeof(p->backing)) < 0 ||
+	    err_range("spill_ahead", p->spill_ahead, 0, p->blocks) < 0)
 		return -EINVAL;
+	if (p->spill_ahead && p->demote_to < 0)
+		return err_set(EINVAL, "spill_ahead is %u, and demote_to is -1: without a pool to spill "
+			       "to it must be 0", p->spill_ahead);
 	*rq = (struct shm_pool){
 		.range = p->blocks + transit, .blocks = p->blocks, .kind = p->kind,
 		.flags = p->flags, .space = p->space, .demote_to = p->demote_to,
 		.gpus = p->gpus, .backing_size = p->backing_size,
+		.spill_ahead = p->spill_ahead,
 	};
 	memcpy(rq->uuid, p->uuid, sizeof(rq->uuid));
 	memcpy(rq->backing, p->backing, p->backing_size);
@@ -290,6 +295,7 @@ GPC_EXPORT int gpc_pool_get(gpc *c, int pool, struct gpc_pool *ret)
 	memcpy(p.backing, copy.backing, p.backing_size);
 	p.memory = copy.memory;
 	p.block_bytes = copy.memory ? copy.block_bytes : 0;
+	p.spill_ahead = copy.spill_ahead;
 	if (copy.memory)
 		memcpy(p.fingerprint, copy.fingerprint, sizeof(p.fingerprint));
 	memcpy(ret, &p, MIN(ret->size, (uint32_t)sizeof(p)));

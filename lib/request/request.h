@@ -72,5 +72,15 @@ void request_move(gpc *c, gpc_block from, gpc_block to, struct gpc_move *ret);
  * `out` of each slot, to be freed; or a negative errno. */
 int request_group(gpc *c, struct shm_command *cmds, uint32_t n, uint64_t deadline,
 	       struct op **ret);
+/* The same with another meaning of the answer.  Pending, after an error: it is still to come, to `take`, with
+ * op->abandoned. */
+struct group_call {
+	void (*take)(gpc *c, struct op *op);     /* as of struct op: op->out and op->result */
+	void (*anew)(gpc *c, struct shm_command *cmds);  /* before a second try of the commands */
+	uint8_t tag;                     /* op->pool */
+	bool pending;                    /* out */
+};
+int request_group_by(gpc *c, struct shm_command *cmds, uint32_t n, uint64_t deadline,
+		     struct group_call *how, struct op **ret);
 
 #endif

@@ -258,34 +258,33 @@ static void take_group(gpc *c, struct op *op)
 }
 
 static int group_once(gpc *c, struct shm_command *cmds, uint32_t n, uint64_t deadline,
-		      struct op **ret)
+		      struct group_call *how, struct op **ret)
 {
 	struct op *op = ring_op(n, n);
-	bool pending = false;
 	int err;
 
+	how->pending = false;
 	if (!op)
 		return -ENOMEM;
 	op->group = true;
-	op->take = take_group;
+	op->take = how->take;
+	op->pool = how->tag;
 	cmds[0].count = n;
 	if (deadline == 0)
 		cmds[0].flags |= CF_TRY;
-	err = ring_call(c, op, cmds, deadline, &pending);
+	err = ring_call(c, op, cmds, deadline, &how->pending);
 	if (err == 0 && op->result < 0)
 		err = refuse_group(c, cmds, n, op->result);
-	if (err < 0) {
-		if (!pending)
-			free(op);
-		return err;
-	}
-	*ret = op;
-	return op->result;
+	if (err == 0)
+		*ret = op;
+	else if (!how->pending)
+		free(op);
+	return err < 0 ? err : op->result;
 }
 
 /* The quota is used up, perhaps by the stock: try once more when that has gone back. */
 static int group_again(gpc *c, struct shm_command *cmds, uint32_t n, uint64_t deadline,
-		       struct op **ret)
+		       struct group_call *how, struct op **ret)
 {
 	uint64_t until = deadline ? deadline : clock_ns() + TRY_NS;
 	int err;
@@ -296,21 +295,31 @@ static int group_again(gpc *c, struct shm_command *cmds, uint32_t n, uint64_t de
 		err = err_set(deadline ? ETIMEDOUT : EAGAIN, "%s: the stock of this handle, which "
 			      "uses up its quota, has not gone back yet",
 			      deadline ? "time is up" : "timeout_ms is 0");
-	else if (err > 0)
-		err = group_once(c, cmds, n, deadline, ret);
+	else if (err > 0 && how->anew)
+		how->anew(c, cmds);
+	if (err > 0)
+		err = group_once(c, cmds, n, deadline, how, ret);
 	stock_pause(c, -1);
 	return err;
 }
 
-int request_group(gpc *c, struct shm_command *cmds, uint32_t n, uint64_t deadline, struct op **ret)
+int request_group_by(gpc *c, struct shm_command *cmds, uint32_t n, uint64_t deadline,
+		     struct group_call *how, struct op **ret)
 {
 	bool counts = cmds->op != CMD_EVICT || (cmds->flags & CF_TAKE);
 	int err;
 
 	if (!c->stock || !c->quota || !counts)
-		return group_once(c, cmds, n, deadline, ret);
-	err = stock_make_room(c, n) ? group_once(c, cmds, n, deadline, ret) : -EDQUOT;
-	return err == -EDQUOT ? group_again(c, cmds, n, deadline, ret) : err;
+		return group_once(c, cmds, n, deadline, how, ret);
+	err = stock_make_room(c, n) ? group_once(c, cmds, n, deadline, how, ret) : -EDQUOT;
+	return err == -EDQUOT ? group_again(c, cmds, n, deadline, how, ret) : err;
+}
+
+int request_group(gpc *c, struct shm_command *cmds, uint32_t n, uint64_t deadline, struct op **ret)
+{
+	struct group_call how = { .take = take_group };
+
+	return request_group_by(c, cmds, n, deadline, &how, ret);
 }
 
 /* ---- reserve ---- */

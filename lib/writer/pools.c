@@ -166,6 +166,7 @@ static void describe(struct writer *w, uint32_t number, const struct shm_pool *r
 	d->gpus = rq->gpus ? rq->gpus : 1;
 	d->maker = maker;
 	d->backing_size = rq->backing_size;
+	d->spill_ahead = MIN(rq->spill_ahead, rq->blocks);
 	memcpy(d->uuid, rq->uuid, sizeof(d->uuid));
 	memcpy(d->backing, rq->backing, sizeof(d->backing));
 	store_relaxed(&d->memory, p->memory);
