@@ -23,6 +23,7 @@ dist_man_MANS += \
 	%reldir%/gpc_drop.3 \
 	%reldir%/gpc_event_read.3 \
 	%reldir%/gpc_evict.3 \
+	%reldir%/gpc_fetch.3 \
 	%reldir%/gpc_grace_done.3 \
 	%reldir%/gpc_grace_start.3 \
 	%reldir%/gpc_info_get.3 \
@@ -35,6 +36,7 @@ dist_man_MANS += \
 	%reldir%/gpc_mirror_get.3 \
 	%reldir%/gpc_mirror_lag.3 \
 	%reldir%/gpc_mirror_sync.3 \
+	%reldir%/gpc_order.3 \
 	%reldir%/gpc_pool_add.3 \
 	%reldir%/gpc_pool_available.3 \
 	%reldir%/gpc_pool_clear.3 \
@@ -52,16 +54,21 @@ dist_man_MANS += \
 	%reldir%/gpc_publish.3 \
 	%reldir%/gpc_ref.3 \
 	%reldir%/gpc_release.3 \
+	%reldir%/gpc_release_after.3 \
 	%reldir%/gpc_reserve.3 \
 	%reldir%/gpc_returned.3 \
 	%reldir%/gpc_section_enter.3 \
 	%reldir%/gpc_section_leave.3 \
+	%reldir%/gpc_spill.3 \
+	%reldir%/gpc_spill_ahead.3 \
 	%reldir%/gpc_stats_get.3 \
 	%reldir%/gpc_strerror.3 \
 	%reldir%/gpc_ticket_last.3 \
 	%reldir%/gpc_ticket_wait.3 \
 	%reldir%/gpc_tokens_get.3 \
 	%reldir%/gpc_transfer_fd.3 \
+	%reldir%/gpc_transfer_mark.3 \
+	%reldir%/gpc_transfer_results.3 \
 	%reldir%/gpc_transfer_wait.3 \
 	%reldir%/gpc_unlink.3 \
 	%reldir%/gpc_version.3 \

@@ -80,6 +80,7 @@ t_programs = \
 	%reldir%/165-fetch.t \
 	%reldir%/166-spill.t \
 	%reldir%/167-order.t \
+	%reldir%/168-ranks.t \
 	%reldir%/170-churn.t \
 	%reldir%/171-table.t \
 	%reldir%/172-wake.t \

@@ -24,6 +24,7 @@ static int find_rank(const gpc *c, uint32_t peer, gpc_transfer t, uint32_t *ret)
 	uint64_t value = t / SHM_TRANSFERS;
 	uint32_t i;
 
+	/* pairs with (t): over */
 	if (load_relaxed(&x->value) != value || !load_acquire(&x->left))
 		return no_transfer((int)peer, t);
 	for (i = 0; i < SHM_RANKS && load_relaxed(&x->rank[i]) != SHM_NO_PEER; i++)

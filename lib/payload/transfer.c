@@ -63,7 +63,7 @@ bool transfer_is_over(gpc *c, uint32_t slot)
 {
 	const struct shm_xfer *x = seg_xfer(&c->seg, c->peer, slot);
 
-	/* pairs with the release of `left` in writer/transfer.c: what became of each is seen */
+	/* pairs with (t): what became of each is seen */
 	return load_acquire(&x->left) == 0 || load_relaxed(&x->value) != c->transfers->slot[slot].value;
 }
 
