@@ -240,7 +240,8 @@ t_support = \
 	%reldir%/lib/tap.h \
 	%reldir%/lib/tiers.h \
 	%reldir%/lib/trees.h \
-	%reldir%/lib/waits.h
+	%reldir%/lib/waits.h \
+	%reldir%/lib/xfers.h
 
 # What only a GPU has is tested where there is nvcc, and on a GPU.  Some see what the library
 # asks of the runtime: the linker puts their functions in between.
