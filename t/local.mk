@@ -127,6 +127,7 @@ t_programs = \
 	%reldir%/370-full.t \
 	%reldir%/372-notes-die.t \
 	%reldir%/373-transfers-die.t \
+	%reldir%/374-transfer-peers.t \
 	%reldir%/390-hostile-files.t \
 	%reldir%/391-hostile-peer.t \
 	%reldir%/392-stray-stores.t \
@@ -195,6 +196,7 @@ t_support = \
 	%reldir%/lib/brat.h \
 	%reldir%/lib/bytes.h \
 	%reldir%/lib/files.h \
+	%reldir%/lib/ghosts.h \
 	%reldir%/lib/hand.h \
 	%reldir%/lib/layouts.h \
 	%reldir%/lib/plans.h \
