@@ -294,9 +294,11 @@ static void test_commands(bool cut)
 		gpc_block all[16];
 
 		is_int(gpc_reserve(c, VRAM, 16, all, NULL, GPC_PARTIAL, 1000), 15, "the other blocks");
+		is_int(*cell_of(p, x.to[0]), CELL_STOCK, "its cell is not the writer's");
 		*cell_of(p, x.to[0]) = CELL_BACK;
 		xfers_seat(p)->back_waits = 1;
 		is_int(gpc_reserve(c, VRAM, 1, all + 15, NULL, 0, 0), -ENOSPC, "not this one");
+		is_int(*cell_of(p, x.to[0]), CELL_BACK, "nor this one");
 		successor();
 		*cell_of(p, x.to[0]) = 0;
 		xfers_seat(p)->back_waits = 0;

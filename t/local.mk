@@ -133,6 +133,7 @@ t_programs = \
 	%reldir%/370-full.t \
 	%reldir%/372-notes-die.t \
 	%reldir%/373-transfers-die.t \
+	%reldir%/374-transfer-peers.t \
 	%reldir%/390-hostile-files.t \
 	%reldir%/391-hostile-peer.t \
 	%reldir%/392-stray-stores.t \
@@ -203,6 +204,7 @@ t_support = \
 	%reldir%/lib/bytes.h \
 	%reldir%/lib/fetch.h \
 	%reldir%/lib/files.h \
+	%reldir%/lib/ghosts.h \
 	%reldir%/lib/hand.h \
 	%reldir%/lib/layouts.h \
 	%reldir%/lib/plans.h \
@@ -248,7 +250,8 @@ t_support = \
 	%reldir%/lib/tap.h \
 	%reldir%/lib/tiers.h \
 	%reldir%/lib/trees.h \
-	%reldir%/lib/waits.h
+	%reldir%/lib/waits.h \
+	%reldir%/lib/xfers.h
 
 # What only a GPU has is tested where there is nvcc, and on a GPU.  Some see what the library
 # asks of the runtime: the linker puts their functions in between.

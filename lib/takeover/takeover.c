@@ -64,7 +64,17 @@ static void pin_sources(struct writer *w, const struct records *moving)
  *   LIVE                    REC_LEAVING             S waits
  *   any other, or gone      REC_LEAVING             S waits: the key has left, whatever became of T
  *
- * To wait is to begin anew: flush and grace period count from here. */
+ * To wait is to begin anew: flush and grace period count from here.
+ *
+ * Of transfers (writer/transfer.h; transfer_load, by struct shm_xfer):
+ *
+ *   xfer                    its targets             then
+ *   left = 0, or not        RESERVED, no answer     they are FREE, left = 0, and the command runs again
+ *   left                    RESERVED, answered      `left` is counted anew; done is looked at
+ *   left                    some LIVE, or DYING     the same: what is RESERVED still is decided
+ *   left                    none RESERVED           left = 0: its peer is woken
+ *   left, its peer dead     RESERVED                the reaper looks, and has what ranks copy wait
+ *   left, and no sense      any                     left = 0: they are reservations like others */
 
 /* Its writer died while it renamed the two entries of a relocation: one names each block. */
 static void note_twice(struct writer *w, uint32_t from)
