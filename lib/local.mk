@@ -88,8 +88,6 @@ lib_gpc_sources = \
 	%reldir%/payload/sum.h \
 	%reldir%/payload/results.c \
 	%reldir%/payload/spill.c \
-	%reldir%/payload/sum.c \
-	%reldir%/payload/sum.h \
 	%reldir%/payload/tear.c \
 	%reldir%/payload/transfer.c \
 	%reldir%/payload/transfer.h \
@@ -167,6 +165,7 @@ lib_gpc_sources = \
 	%reldir%/segment/segment.c \
 	%reldir%/segment/segment.h \
 	%reldir%/segment/shm.h \
+	%reldir%/segment/shm_memory.h \
 	%reldir%/segment/snapshot.c \
 	%reldir%/segment/space.c \
 	%reldir%/segment/validate.c \

@@ -126,6 +126,8 @@ static int layout_is_wrong(const struct shm_geometry *geo)
 				  2048,
 				  at.tally,
 				  p * 128,
+				  at.xfer,
+				  p * 64 * 64,
 				  at.table,
 				  geo->buckets * 64ull,
 				  at.record,
@@ -141,7 +143,7 @@ static int layout_is_wrong(const struct shm_geometry *geo)
 		at.seat,  p * 4096,	 at.section,	   p * 4096,
 		at.ring,  p * 4096 * 64, at.ref,	   b * geo->ref_stride,
 		at.stamp, b * 8,	 at.note,	   b * geo->note_lines * 64,
-		at.transfer, p * 4096,	 at.control_bytes, 0};
+		at.transfer, p * 12288, at.control_bytes, 0};
 	const uint64_t *all[] = {index, control};
 	size_t sizes[] = {ARRAY_SIZE(index), ARRAY_SIZE(control)}, i, j;
 

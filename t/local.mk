@@ -76,7 +76,7 @@ t_programs = \
 	%reldir%/163-mirror-order.t \
 	%reldir%/169-claims.t \
 	%reldir%/164-transfers.t \
-	%reldir%/165-transfers-forged.t \
+	%reldir%/375-transfers-forged.t \
 	%reldir%/165-fetch.t \
 	%reldir%/166-spill.t \
 	%reldir%/167-order.t \
@@ -265,7 +265,7 @@ t_cuda_programs = \
 	%reldir%/621-cuda-worker-dies.t \
 	%reldir%/630-cuda-busy.t \
 	%reldir%/640-cuda-bytes-dies.t \
-	%reldir%/641-cuda-done-word.t
+	%reldir%/642-cuda-done-word.t
 t_work = %reldir%/gpu/work.lo
 t_work_ldadd = lib/libgpc-internal.la $(t_work)
 t_held_ldflags = $(AM_LDFLAGS) -Wl,--wrap=cudaMalloc,--wrap=cudaFree \
@@ -285,7 +285,7 @@ t_held_ldflags = $(AM_LDFLAGS) -Wl,--wrap=cudaMalloc,--wrap=cudaFree \
 %canon_reldir%_620_cuda_standby_t_LDADD = $(t_work_ldadd)
 %canon_reldir%_621_cuda_worker_dies_t_LDADD = $(t_work_ldadd)
 %canon_reldir%_640_cuda_bytes_dies_t_LDADD = $(t_work_ldadd)
-%canon_reldir%_641_cuda_done_word_t_LDADD = $(t_work_ldadd)
+%canon_reldir%_642_cuda_done_word_t_LDADD = $(t_work_ldadd)
 %canon_reldir%_630_cuda_busy_t_LDFLAGS = $(t_held_ldflags)
 %canon_reldir%_630_cuda_busy_t_LDADD = $(t_work_ldadd)
 if HAVE_CUDA

@@ -97,7 +97,8 @@ FUZZ_FN struct region edit_region(uint32_t kind)
 		{ INDEX, a->pool + offsetof(struct shm_pool, memory), EDIT_POOLS,
 		  sizeof(struct shm_pool), 48 },
 		{ INDEX, a->mirror, SHM_MIRRORS, sizeof(struct shm_mirror), 136 },
-		{ INDEX, a->tally, EDIT_PEERS, sizeof(struct shm_tally), 64 },
+		{ INDEX, a->tally, EDIT_PEERS, sizeof(struct shm_tally), 128 },
+		{ INDEX, a->xfer, EDIT_PEERS * SHM_TRANSFERS, sizeof(struct shm_xfer), 64 },
 		{ INDEX, a->table, g->buckets * SHM_BUCKET, 16, 16 },
 		{ INDEX, a->record, g->max_blocks, sizeof(struct shm_record), 64 },
 		{ INDEX, a->record, g->max_blocks, sizeof(struct shm_record), 64 },
@@ -112,6 +113,8 @@ FUZZ_FN struct region edit_region(uint32_t kind)
 		{ CONTROL, a->ring + SHM_RING * 64, 16, sizeof(struct shm_command), 64 },
 		{ CONTROL, a->ref, g->max_blocks, g->ref_stride, g->ref_stride },
 		{ CONTROL, a->stamp, g->max_blocks, 8, 8 },
+		{ CONTROL, a->shared + offsetof(struct shm_shared, wait), SHM_WAITS, 8, 8 },
+		{ CONTROL, a->transfer, EDIT_PEERS, sizeof(struct shm_transfer), 1024 },
 	};
 
 	return all[kind % ARRAY_SIZE(all)];

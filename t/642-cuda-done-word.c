@@ -352,6 +352,6 @@ static int body(void)
 
 int main(void)
 {
-	scratch_make("t641");
+	scratch_make("t642");
 	return tap_guard(600, body, scratch_remove);
 }
