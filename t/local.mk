@@ -68,6 +68,7 @@ t_programs = \
 	%reldir%/155-capacity.t \
 	%reldir%/157-pool-make.t \
 	%reldir%/158-pool-lend.t \
+	%reldir%/159-adopted.t \
 	%reldir%/156-returned-lost.t \
 	%reldir%/160-sections.t \
 	%reldir%/161-feed.t \
@@ -335,6 +336,8 @@ LDADD = lib/libgpc-internal.la
 %canon_reldir%_172_wake_t_LDFLAGS = -Wl,--wrap=futex_wait,--wrap=clock_ns
 # another thread forks when a file was just opened, mapped or locked
 %canon_reldir%_332_fork_at_open_t_LDFLAGS = -Wl,--wrap=open,--wrap=mmap,--wrap=fcntl
+# what tells others of a part fails, and a pool goes as soon as its maker has it
+%canon_reldir%_159_adopted_t_LDFLAGS = -Wl,--wrap=memory_store_part,--wrap=map_adopt
 # the writer's mapping is replaced by one that the test sees stores to
 %canon_reldir%_321_returned_dies_t_LDFLAGS = -Wl,--wrap=segment_map_writer
 %canon_reldir%_333_feed_each_store_t_LDFLAGS = -Wl,--wrap=segment_map_writer
