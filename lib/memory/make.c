@@ -21,8 +21,8 @@
  *   its writer dies ...                the next one
  *   ---------------------------------  ----------------------------------------------------------
  *   before READY                       runs the command: nobody swept the file, which is locked
- *   between READY and the live bit     ends that pool, and runs the command: the new pool names the
- *                                      same memory, and a sweep removes no file that one names
+ *   between READY and the live bit     ends that pool, which is FREE before the command runs again: the
+ *                                      new pool names the same memory, and the file is locked still
  *   before the answer                  finds the pool by its maker's command
  *
  * The maker of VRAM has it in its maps from then on, with MEMORY_LOCK_USED, until the pool has gone. */
