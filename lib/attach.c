@@ -115,7 +115,9 @@ static int clear_seats(gpc *c, uint32_t *ret_dead)
  * that another process has to clear, at least for a while. */
 static int wait_for_seat(gpc *c, const struct gpc_attach_options *opt, uint64_t deadline)
 {
-	uint64_t now = clock_ns(), look = now, patience = MAX(deadline, now + PATIENCE_NS);
+	uint64_t quarantine = MIN(c->seg.header.quarantine_ms * NS_PER_MS, PATIENCE_NS);
+	uint64_t now = clock_ns(), look = now;
+	uint64_t patience = MAX(deadline, now + PATIENCE_NS + quarantine);
 	const char *label = opt ? opt->label : NULL;
 	uint32_t quota = opt ? opt->quota : 0, dead = 0;
 	int err;

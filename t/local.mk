@@ -109,6 +109,7 @@ t_programs = \
 	%reldir%/336-takeover-says.t \
 	%reldir%/337-memory-dies.t \
 	%reldir%/338-copy-dies.t \
+	%reldir%/339-lost-peers.t \
 	%reldir%/340-stopped.t \
 	%reldir%/341-signals.t \
 	%reldir%/342-clocks.t \
@@ -345,6 +346,8 @@ LDADD = lib/libgpc-internal.la
 %canon_reldir%_337_memory_dies_t_LDFLAGS = -Wl,--wrap=segment_map_writer,--wrap=fd_open,--wrap=fd_close \
 	-Wl,--wrap=lock_try,--wrap=lock_drop,--wrap=segment_map_range,--wrap=memory_store_part \
 	-Wl,--wrap=ring_call,--wrap=posix_fallocate,--wrap=memory_made,--wrap=map_adopt
+# looks at processes are counted
+%canon_reldir%_339_lost_peers_t_LDFLAGS = -Wl,--wrap=identity_look,--wrap=identity_gone
 %canon_reldir%_350_kill_points_t_LDFLAGS = -Wl,--wrap=segment_map_writer
 %canon_reldir%_311_recall_t_LDFLAGS = -Wl,--wrap=segment_map_writer
 %canon_reldir%_363_each_store_t_LDFLAGS = -Wl,--wrap=segment_map_writer
