@@ -360,7 +360,7 @@ GPC_EXPORT int gpc_create(const char *name, const struct gpc_config *cfg,
 		return -ENOMEM;
 	/* another process may be making the cache, for as long as its memory takes */
 	while ((err = segment_create(&c->seg, name, cfg)) == -EAGAIN && clock_ns() < deadline)
-		;
+		clock_sleep(LOOK_NS);
 	if (err == 0)
 		return complete(c, opt, deadline, true, ret);
 	handle_free(c);

@@ -273,7 +273,7 @@ static struct {
 	int calls, wrong, die_at, gate[2];
 } seen;
 
-static void progress(void *arg, uint64_t done, uint64_t bytes)
+static int progress(void *arg, uint64_t done, uint64_t bytes)
 {
 	seen.wrong += arg != &seen || !pthread_equal(pthread_self(), seen.thread) ||
 		      done < seen.last || done > bytes;
@@ -281,6 +281,7 @@ static void progress(void *arg, uint64_t done, uint64_t bytes)
 	seen.bytes = bytes;
 	if (++seen.calls == seen.die_at)
 		kill(getpid(), SIGKILL);
+	return 0;
 }
 
 static void test_progress(void)
@@ -378,14 +379,15 @@ static void test_kills(void)
 	is_int(files(""), 0, "nothing is left");
 }
 
-static void hold(void *arg, uint64_t done, uint64_t bytes)
+static int hold(void *arg, uint64_t done, uint64_t bytes)
 {
 	char c;
 
 	if (done)
-		return;
+		return 0;
 	if (write(seen.gate[1], "", 1) != 1 || read(*(int *)arg, &c, 1) != 1)
 		_exit(3);
+	return 0;
 }
 
 /* Others, while a creator touches its memory for more than two seconds. */
@@ -430,6 +432,76 @@ static void test_waiting(void)
 	waitpid(pid, &status, 0);
 	is_int(status, 0, "which the first one made");
 	must(gpc_unlink(NAME, cache_dir));
+}
+
+/* Its maker says so, at the beginning, in the middle, or at the end. */
+static int stops(void *arg, uint64_t done, uint64_t bytes)
+{
+	const int *when = arg;
+
+	return *when == 0 ? done == 0 : *when == 1 ? done != 0 : done == bytes;
+}
+
+static void test_stopped(void)
+{
+	struct gpc_config cfg = config();
+	gpc *c = NULL;
+	int when;
+
+	memory.threads = 1;
+	memory.progress = stops;
+	memory.progress_arg = &when;
+	for (when = 0; when < 3; when++) {
+		refused(gpc_create(NAME, &cfg, NULL, 0, &c), ECANCELED, "progress() ends it, %s",
+			when == 0 ? "at once" : when == 1 ? "soon" : "at the end");
+		ok(strstr(gpc_last_error(), "of which"), "says: %s", gpc_last_error());
+		is_int(files(""), 0, "nothing is left");
+	}
+	memory.progress = NULL;
+}
+
+/* Removed while its memory is made: at once; and the name may be another cache's when its maker
+ * comes to that. */
+static void test_removed(bool again)
+{
+	struct gpc_config cfg = config();
+	int go[2], fd, status;
+	char path[200], byte;
+	gpc *c = NULL;
+	pid_t pid;
+
+	if (pipe(seen.gate) || pipe(go))
+		bail("no pipe");
+	pid = fork();
+	if (!pid) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		memory.progress = hold;
+		memory.progress_arg = &go[0];
+		_exit(gpc_create(NAME, &cfg, NULL, 0, &c) != -ECANCELED);
+	}
+	if (read(seen.gate[0], &byte, 1) != 1)
+		bail("no creator");
+	snprintf(path, sizeof(path), "%s/gpc." NAME ".lock", cache_dir);
+	fd = open(path, O_RDWR | O_CLOEXEC);
+	is_int(lock_test(fd, LOCK_CREATE), 0, "nobody is kept from the name while memory is made");
+	is_int(lock_test(fd, LOCK_MAKE), 1, "but from making it once more");
+	close(fd);
+	is_int(gpc_unlink(NAME, cache_dir), -ENOENT, "it is removed, though it was no cache yet");
+	is_int(files(""), 0, "all of it");
+	memory.progress = NULL;
+	if (again)
+		is_int(gpc_create(NAME, &cfg, NULL, 0, &c), 0, "another one is made");
+	if (write(go[1], "", 1) != 1)
+		bail("no gate");
+	waitpid(pid, &status, 0);
+	is_int(status, 0, "the first creator is told that its cache was removed");
+	is_int(files(NAME ".p"), again, "its memory has gone, and no other");
+	if (again) {
+		ok(is_cache() && gpc_check(c, NULL, NULL) == 0, "the other cache is whole");
+		must(gpc_close(c));
+		must(gpc_unlink(NAME, cache_dir));
+	}
+	is_int(files(""), 0, "nothing is left");
 }
 
 /* A creator that waits goes on where the one before it died. */
@@ -479,6 +551,9 @@ static int body(void)
 	test_kills();
 	test_waiting();
 	test_waits_for_dead();
+	test_stopped();
+	test_removed(false);
+	test_removed(true);
 	return done_testing();
 }
 
