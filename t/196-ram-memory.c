@@ -3,6 +3,7 @@
  * be had is refused before anything is allocated, a creator that is killed leaves nothing that stays, and
  * others wait for one that is at work. */
 #include "t/lib/cache.h"
+#include "t/lib/steps.h"
 
 #include <fcntl.h>
 #include <numaif.h>
@@ -299,30 +300,8 @@ static void test_progress(void)
 	end(c);
 }
 
-/* Steps of a creator, counted by the calls that it makes. */
-static long steps = -1;
-
-static void step(void)
-{
-	if (steps > 0 && !--steps) {
-		kill(getpid(), SIGKILL);
-		pause();
-	}
-}
-
-#define STEP(type, name, args, pass)                    \
-	type __real_##name args;                        \
-	type __wrap_##name args;                        \
-	type __wrap_##name args                         \
-	{                                               \
-		step();                                 \
-		return __real_##name pass;              \
-	}
-STEP(int, fchmod, (int fd, mode_t mode), (fd, mode))
-STEP(int, ftruncate, (int fd, off_t n), (fd, n))
-STEP(int, posix_fallocate, (int fd, off_t at, off_t n), (fd, at, n))
+/* Steps of a creator, beside those of steps.h. */
 STEP(int, lock_try, (int fd, uint64_t byte), (fd, byte))
-STEP(int, lock_share, (int fd, uint64_t byte), (fd, byte))
 STEP(void, lock_drop, (int fd, uint64_t byte), (fd, byte))
 STEP(int, rename, (const char *from, const char *to), (from, to))
 STEP(int, segment_map_writer, (const struct segment *s, uint8_t **ret), (s, ret))
@@ -390,6 +369,26 @@ static int hold(void *arg, uint64_t done, uint64_t bytes)
 	return 0;
 }
 
+/* Until a byte comes by go; what it answers then. */
+static pid_t creator_that_waits(int go[2], int want)
+{
+	pid_t pid = fork();
+	char byte;
+
+	if (!pid) {
+		struct gpc_config cfg = config();
+		gpc *c;
+
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		memory.progress = hold;
+		memory.progress_arg = &go[0];
+		_exit(gpc_create(NAME, &cfg, NULL, 0, &c) != want);
+	}
+	if (read(seen.gate[0], &byte, 1) != 1)
+		bail("no creator");
+	return pid;
+}
+
 /* Others, while a creator touches its memory for more than two seconds. */
 static void test_waiting(void)
 {
@@ -402,15 +401,7 @@ static void test_waiting(void)
 
 	if (pipe(seen.gate) || pipe(go))
 		bail("no pipe");
-	pid = fork();
-	if (!pid) {
-		prctl(PR_SET_PDEATHSIG, SIGKILL);
-		memory.progress = hold;
-		memory.progress_arg = &go[0];
-		_exit(gpc_create(NAME, &cfg, NULL, 0, &c) != 0);
-	}
-	if (read(seen.gate[0], &byte, 1) != 1)
-		bail("no creator");
+	pid = creator_that_waits(go, 0);
 	waiter = fork();
 	if (!waiter) {                   /* its first try ends before ours */
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -466,21 +457,13 @@ static void test_removed(bool again)
 {
 	struct gpc_config cfg = config();
 	int go[2], fd, status;
-	char path[200], byte;
+	char path[200];
 	gpc *c = NULL;
 	pid_t pid;
 
 	if (pipe(seen.gate) || pipe(go))
 		bail("no pipe");
-	pid = fork();
-	if (!pid) {
-		prctl(PR_SET_PDEATHSIG, SIGKILL);
-		memory.progress = hold;
-		memory.progress_arg = &go[0];
-		_exit(gpc_create(NAME, &cfg, NULL, 0, &c) != -ECANCELED);
-	}
-	if (read(seen.gate[0], &byte, 1) != 1)
-		bail("no creator");
+	pid = creator_that_waits(go, -ECANCELED);
 	snprintf(path, sizeof(path), "%s/gpc." NAME ".lock", cache_dir);
 	fd = open(path, O_RDWR | O_CLOEXEC);
 	is_int(lock_test(fd, LOCK_CREATE), 0, "nobody is kept from the name while memory is made");
@@ -512,19 +495,10 @@ static void test_waits_for_dead(void)
 	int go[2], status;
 	gpc *c = NULL;
 	pid_t pid, waiter;
-	char byte;
 
 	if (pipe(go))
 		bail("no pipe");
-	pid = fork();
-	if (!pid) {
-		prctl(PR_SET_PDEATHSIG, SIGKILL);
-		memory.progress = hold;
-		memory.progress_arg = &go[0];
-		_exit(gpc_create(NAME, &cfg, NULL, 0, &c) != 0);
-	}
-	if (read(seen.gate[0], &byte, 1) != 1)
-		bail("no creator");
+	pid = creator_that_waits(go, 0);
 	waiter = fork();
 	if (!waiter) {
 		prctl(PR_SET_PDEATHSIG, SIGKILL);

@@ -96,6 +96,15 @@ static void ends(const char *what)
 
 static struct { gpc_block held, reserved; uint32_t ready; } *told;
 
+static void sits_without_lock(void)
+{
+	gpc *d = sits();
+
+	told->held = held;
+	told->reserved = reserved;
+	fd_close(d->seg.lock_fd);
+}
+
 /* Its lock goes, as the kernel drops it before a process has exited; and it is stopped. */
 static pid_t one_that_stops(void)
 {
@@ -105,13 +114,8 @@ static pid_t one_that_stops(void)
 	if (pid < 0)
 		bail("no process");
 	if (!pid) {
-		gpc *d;
-
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
-		d = sits();
-		told->held = held;
-		told->reserved = reserved;
-		fd_close(d->seg.lock_fd);
+		sits_without_lock();
 		raise(SIGSTOP);
 		_exit(0);
 	}
@@ -163,13 +167,8 @@ static void test_half_zombie(void)
 	store_release(&told->ready, 0);
 	pid = fork();
 	if (!pid) {
-		gpc *d;
-
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
-		d = sits();
-		told->held = held;
-		told->reserved = reserved;
-		fd_close(d->seg.lock_fd);
+		sits_without_lock();
 		if (pthread_create(&t, NULL, sleeps, NULL))
 			_exit(1);
 		pthread_exit(NULL);

@@ -234,6 +234,7 @@ t_support = \
 	%reldir%/lib/returned.h \
 	%reldir%/lib/scratch.h \
 	%reldir%/lib/sentences.h \
+	%reldir%/lib/steps.h \
 	%reldir%/lib/stops.h \
 	%reldir%/lib/takes.h \
 	%reldir%/lib/tap.h \
