@@ -87,6 +87,7 @@ t_programs = \
 	%reldir%/193-create-fails.t \
 	%reldir%/194-refused-items.t \
 	%reldir%/196-ram-memory.t \
+	%reldir%/197-creators.t \
 	%reldir%/200-workers.t \
 	%reldir%/210-spaces.t \
 	%reldir%/211-moves-race.t \
@@ -198,6 +199,7 @@ t_support = \
 	%reldir%/lib/layouts.h \
 	%reldir%/lib/plans.h \
 	%reldir%/lib/looks.h \
+	%reldir%/lib/ram_memory.h \
 	%reldir%/lib/recency.h \
 	%reldir%/lib/actor.h \
 	%reldir%/lib/cache.h \
@@ -321,7 +323,7 @@ LDADD = lib/libgpc-internal.la
 	-Wl,--wrap=posix_fallocate,--wrap=lock_try,--wrap=lock_share,--wrap=madvise \
 	-Wl,--wrap=memory_store_part
 # a creator dies at each of these
-%canon_reldir%_196_ram_memory_t_LDFLAGS = -Wl,--wrap=fchmod,--wrap=ftruncate \
+%canon_reldir%_197_creators_t_LDFLAGS = -Wl,--wrap=fchmod,--wrap=ftruncate \
 	-Wl,--wrap=posix_fallocate,--wrap=lock_try,--wrap=lock_share,--wrap=lock_drop \
 	-Wl,--wrap=rename,--wrap=segment_map_writer
 %canon_reldir%_196_ram_memory_t_LDADD = $(LDADD) $(NUMA_LIBS)
