@@ -47,6 +47,7 @@
 #define LOCK_WRITER     0
 #define LOCK_CREATE     1
 #define LOCK_PIN        2                /* the process that registers memory with GPUs now */
+#define LOCK_PIN_NEXT   3                /* the one that does next */
 #define LOCK_PEER(i)    (64 + (i))
 
 struct shm_geometry {                    /* all that offsets depend on */
