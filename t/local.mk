@@ -31,6 +31,7 @@ t_programs = \
 	%reldir%/025-check-live.t \
 	%reldir%/026-device-sections.t \
 	%reldir%/027-mirror-step.t \
+	%reldir%/029-plan-strides.t \
 	%reldir%/100-seed.t \
 	%reldir%/110-publish.t \
 	%reldir%/111-ask.t \
