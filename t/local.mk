@@ -112,6 +112,7 @@ t_programs = \
 	%reldir%/340-stopped.t \
 	%reldir%/341-signals.t \
 	%reldir%/342-clocks.t \
+	%reldir%/345-copies-end.t \
 	%reldir%/346-map-turns.t \
 	%reldir%/350-kill-points.t \
 	%reldir%/360-takeover.t \
@@ -344,6 +345,8 @@ LDADD = lib/libgpc-internal.la
 %canon_reldir%_337_memory_dies_t_LDFLAGS = -Wl,--wrap=segment_map_writer,--wrap=fd_open,--wrap=fd_close \
 	-Wl,--wrap=lock_try,--wrap=lock_drop,--wrap=segment_map_range,--wrap=memory_store_part \
 	-Wl,--wrap=ring_call,--wrap=posix_fallocate,--wrap=memory_made,--wrap=map_adopt
+# a thread is slow
+%canon_reldir%_345_copies_end_t_LDFLAGS = -Wl,--wrap=host_copy_op
 # a pool goes while it is mapped
 %canon_reldir%_346_map_turns_t_LDFLAGS = -Wl,--wrap=memory_map_images
 %canon_reldir%_350_kill_points_t_LDFLAGS = -Wl,--wrap=segment_map_writer
