@@ -109,6 +109,7 @@ t_programs = \
 	%reldir%/336-takeover-says.t \
 	%reldir%/337-memory-dies.t \
 	%reldir%/338-copy-dies.t \
+	%reldir%/339-copy-stores.t \
 	%reldir%/340-stopped.t \
 	%reldir%/341-signals.t \
 	%reldir%/342-clocks.t \
@@ -236,6 +237,7 @@ t_support = \
 	%reldir%/lib/scratch.h \
 	%reldir%/lib/sentences.h \
 	%reldir%/lib/stops.h \
+	%reldir%/lib/stores.h \
 	%reldir%/lib/takes.h \
 	%reldir%/lib/tap.h \
 	%reldir%/lib/tiers.h \
@@ -349,6 +351,10 @@ LDADD = lib/libgpc-internal.la
 %canon_reldir%_345_copies_end_t_LDFLAGS = -Wl,--wrap=host_copy_op
 # a pool goes while it is mapped
 %canon_reldir%_346_map_turns_t_LDFLAGS = -Wl,--wrap=memory_map_images
+# a peer's mappings are watched, and its threads take the signals
+%canon_reldir%_339_copy_stores_t_LDFLAGS = -Wl,--wrap=segment_map_range,--wrap=munmap \
+	-Wl,--wrap=madvise,--wrap=pthread_sigmask,--wrap=fd_open,--wrap=fd_close \
+	-Wl,--wrap=lock_try,--wrap=segment_remove_file
 %canon_reldir%_350_kill_points_t_LDFLAGS = -Wl,--wrap=segment_map_writer
 %canon_reldir%_311_recall_t_LDFLAGS = -Wl,--wrap=segment_map_writer
 %canon_reldir%_363_each_store_t_LDFLAGS = -Wl,--wrap=segment_map_writer
