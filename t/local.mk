@@ -31,6 +31,7 @@ t_programs = \
 	%reldir%/025-check-live.t \
 	%reldir%/026-device-sections.t \
 	%reldir%/027-mirror-step.t \
+	%reldir%/029-plan-strides.t \
 	%reldir%/100-seed.t \
 	%reldir%/110-publish.t \
 	%reldir%/111-ask.t \
@@ -111,9 +112,12 @@ t_programs = \
 	%reldir%/337-memory-dies.t \
 	%reldir%/338-copy-dies.t \
 	%reldir%/339-lost-peers.t \
+	%reldir%/339-copy-stores.t \
 	%reldir%/340-stopped.t \
 	%reldir%/341-signals.t \
 	%reldir%/342-clocks.t \
+	%reldir%/345-copies-end.t \
+	%reldir%/346-map-turns.t \
 	%reldir%/350-kill-points.t \
 	%reldir%/360-takeover.t \
 	%reldir%/361-second-run.t \
@@ -238,6 +242,7 @@ t_support = \
 	%reldir%/lib/sentences.h \
 	%reldir%/lib/steps.h \
 	%reldir%/lib/stops.h \
+	%reldir%/lib/stores.h \
 	%reldir%/lib/takes.h \
 	%reldir%/lib/tap.h \
 	%reldir%/lib/tiers.h \
@@ -351,6 +356,14 @@ LDADD = lib/libgpc-internal.la
 	-Wl,--wrap=ring_call,--wrap=posix_fallocate,--wrap=memory_made,--wrap=map_adopt
 # looks at processes are counted
 %canon_reldir%_339_lost_peers_t_LDFLAGS = -Wl,--wrap=identity_look,--wrap=identity_gone
+# a thread is slow
+%canon_reldir%_345_copies_end_t_LDFLAGS = -Wl,--wrap=host_copy_op
+# a pool goes while it is mapped
+%canon_reldir%_346_map_turns_t_LDFLAGS = -Wl,--wrap=memory_map_images
+# a peer's mappings are watched, and its threads take the signals
+%canon_reldir%_339_copy_stores_t_LDFLAGS = -Wl,--wrap=segment_map_range,--wrap=munmap \
+	-Wl,--wrap=madvise,--wrap=pthread_sigmask,--wrap=fd_open,--wrap=fd_close \
+	-Wl,--wrap=lock_try,--wrap=segment_remove_file
 %canon_reldir%_350_kill_points_t_LDFLAGS = -Wl,--wrap=segment_map_writer
 %canon_reldir%_311_recall_t_LDFLAGS = -Wl,--wrap=segment_map_writer
 %canon_reldir%_363_each_store_t_LDFLAGS = -Wl,--wrap=segment_map_writer
