@@ -452,7 +452,6 @@ gpu-tests: $(t_gpu_programs) bench-gpu-programs $(t_gpu_tools)
 	rm -rf $@ && $(MKDIR_P) $@/lib $@/tools $@/%reldir%/sh $@/%reldir%/data
 	cp $(t_gpu_programs) $@
 	cp $(srcdir)/%reldir%/gpu/check $(srcdir)/%reldir%/gpu/makefile $@
-	ldd $(t_gpu_programs) | awk '/liburcu|libnuma/ { print $$3 }' | sort -u | \
 	for t in $(t_gpu_scripts); do cp $(srcdir)/$$t $@ || exit; done
 	cp $(srcdir)/%reldir%/sh/tap.sh $@/%reldir%/sh
 	cp $(srcdir)/%reldir%/data/small.jsonl $@/%reldir%/data
@@ -461,8 +460,10 @@ gpu-tests: $(t_gpu_programs) bench-gpu-programs $(t_gpu_tools)
 		test -f $$hidden || hidden=$$p; \
 		cp $$hidden $@/$$p || exit; \
 	done
+	$(MKDIR_P) $@/bench && cp $(bench_gpu_programs) %reldir%/bench/bench-ram$(EXEEXT) $@/bench
 	cp lib/.libs/libgpc.so.[0-9] $@/lib
-	ldd $(t_gpu_programs) $@/tools/* $@/%reldir%/sh/json | \
+	$(STRIP) -g $@/*.t $@/there $@/bench/* $@/tools/* $@/lib/* 2>/dev/null || :
+	ldd $(t_gpu_programs) $@/tools/* $@/bench/* $@/%reldir%/sh/json | \
 		awk '/liburcu|libnuma|libjansson/ { print $$3 }' | sort -u | \
 		while read -r so; do cp "$$so" $@/lib || exit; done
 check-gpu: gpu-tests
