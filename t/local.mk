@@ -108,6 +108,7 @@ t_programs = \
 	%reldir%/336-takeover-says.t \
 	%reldir%/337-memory-dies.t \
 	%reldir%/338-copy-dies.t \
+	%reldir%/339-threads-die.t \
 	%reldir%/340-stopped.t \
 	%reldir%/341-signals.t \
 	%reldir%/342-clocks.t \
@@ -250,7 +251,8 @@ t_cuda_programs = \
 	%reldir%/620-cuda-standby.t \
 	%reldir%/621-cuda-worker-dies.t \
 	%reldir%/630-cuda-busy.t \
-	%reldir%/640-cuda-bytes-dies.t
+	%reldir%/640-cuda-bytes-dies.t \
+	%reldir%/641-cuda-killed.t
 t_work = %reldir%/gpu/work.lo
 t_work_ldadd = lib/libgpc-internal.la $(t_work)
 t_held_ldflags = $(AM_LDFLAGS) -Wl,--wrap=cudaMalloc,--wrap=cudaFree \
@@ -270,6 +272,7 @@ t_held_ldflags = $(AM_LDFLAGS) -Wl,--wrap=cudaMalloc,--wrap=cudaFree \
 %canon_reldir%_620_cuda_standby_t_LDADD = $(t_work_ldadd)
 %canon_reldir%_621_cuda_worker_dies_t_LDADD = $(t_work_ldadd)
 %canon_reldir%_640_cuda_bytes_dies_t_LDADD = $(t_work_ldadd)
+%canon_reldir%_641_cuda_killed_t_LDADD = $(t_work_ldadd)
 %canon_reldir%_630_cuda_busy_t_LDFLAGS = $(t_held_ldflags)
 %canon_reldir%_630_cuda_busy_t_LDADD = $(t_work_ldadd)
 if HAVE_CUDA
@@ -424,6 +427,7 @@ AM_TESTS_ENVIRONMENT = $(t_environment); \
 # there is neither compiler nor library, and "make check-gpu" in it runs them there.  Here
 # the same target runs them in place.
 t_gpu_programs = \
+	%reldir%/338-copy-dies.t \
 	%reldir%/500-device.t \
 	%reldir%/501-ask-device.t \
 	%reldir%/502-device-sections.t \
