@@ -128,17 +128,32 @@ static void fill_table(struct pools *p)
 	MUST(gpc_mirror_sync(p->c, GPC_TICKET_ALL, 20000));
 }
 
+/* A table that is smaller, where there is no room for one of that size. */
+static int create(struct pools *p, const char *device, const char *dir)
+{
+	int r = -ENOSPC;
+
+	for (; p->entries >= 1u << 12 && r == -ENOSPC; p->entries /= 4) {
+		struct gpc_config cfg = { .size = sizeof(cfg), .vram_blocks = p->entries,
+					  .max_blocks = p->entries + 2048, .free_target = -1,
+					  .dir = dir, .devices = device };
+
+		r = gpc_create(name, &cfg, NULL, GPC_SERVE, &p->c);
+		if (!r)
+			break;
+	}
+	return r;
+}
+
 bool pools_open(struct pools *p, int device, const char *dir, uint32_t entries)
 {
 	char text[16];
-	struct gpc_config cfg = { .size = sizeof(cfg), .vram_blocks = entries, .free_target = -1,
-				  .max_blocks = entries + 2048, .dir = dir, .devices = text };
 
 	*p = (struct pools){ .device = device, .entries = entries };
 	snprintf(text, sizeof(text), "cuda:%d", device);
 	snprintf(name, sizeof(name), "bench-copy-%d", (int)getpid());
 	where = dir;
-	if (gpc_create(name, &cfg, NULL, GPC_SERVE, &p->c) < 0) {
+	if (create(p, text, dir) < 0) {
 		note("no cache: %s", gpc_last_error());
 		return false;
 	}
@@ -147,6 +162,7 @@ bool pools_open(struct pools *p, int device, const char *dir, uint32_t entries)
 		gpc_close(p->c);
 		return false;
 	}
+	note("lookups: a table of %u entries", p->entries);
 	draw_moves(p);
 	MUST(gpc_pool_pin(p->c, p->ram, 60000));
 	fill_table(p);
