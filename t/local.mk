@@ -113,6 +113,7 @@ t_programs = \
 	%reldir%/338-copy-dies.t \
 	%reldir%/339-lost-peers.t \
 	%reldir%/339-copy-stores.t \
+	%reldir%/339-threads-die.t \
 	%reldir%/340-stopped.t \
 	%reldir%/341-signals.t \
 	%reldir%/342-clocks.t \
@@ -260,7 +261,8 @@ t_cuda_programs = \
 	%reldir%/620-cuda-standby.t \
 	%reldir%/621-cuda-worker-dies.t \
 	%reldir%/630-cuda-busy.t \
-	%reldir%/640-cuda-bytes-dies.t
+	%reldir%/640-cuda-bytes-dies.t \
+	%reldir%/641-cuda-killed.t
 t_work = %reldir%/gpu/work.lo
 t_work_ldadd = lib/libgpc-internal.la $(t_work)
 t_held_ldflags = $(AM_LDFLAGS) -Wl,--wrap=cudaMalloc,--wrap=cudaFree \
@@ -280,6 +282,7 @@ t_held_ldflags = $(AM_LDFLAGS) -Wl,--wrap=cudaMalloc,--wrap=cudaFree \
 %canon_reldir%_620_cuda_standby_t_LDADD = $(t_work_ldadd)
 %canon_reldir%_621_cuda_worker_dies_t_LDADD = $(t_work_ldadd)
 %canon_reldir%_640_cuda_bytes_dies_t_LDADD = $(t_work_ldadd)
+%canon_reldir%_641_cuda_killed_t_LDADD = $(t_work_ldadd)
 %canon_reldir%_630_cuda_busy_t_LDFLAGS = $(t_held_ldflags)
 %canon_reldir%_630_cuda_busy_t_LDADD = $(t_work_ldadd)
 if HAVE_CUDA
@@ -446,6 +449,7 @@ AM_TESTS_ENVIRONMENT = $(t_environment); \
 # there is neither compiler nor library, and "make check-gpu" in it runs them there.  Here
 # the same target runs them in place.
 t_gpu_programs = \
+	%reldir%/338-copy-dies.t \
 	%reldir%/500-device.t \
 	%reldir%/501-ask-device.t \
 	%reldir%/502-device-sections.t \
@@ -474,7 +478,6 @@ gpu-tests: $(t_gpu_programs) bench-gpu-programs $(t_gpu_tools)
 	rm -rf $@ && $(MKDIR_P) $@/lib $@/tools $@/%reldir%/sh $@/%reldir%/data
 	cp $(t_gpu_programs) $@
 	cp $(srcdir)/%reldir%/gpu/check $(srcdir)/%reldir%/gpu/makefile $@
-	ldd $(t_gpu_programs) | awk '/liburcu|libnuma/ { print $$3 }' | sort -u | \
 	for t in $(t_gpu_scripts); do cp $(srcdir)/$$t $@ || exit; done
 	cp $(srcdir)/%reldir%/sh/tap.sh $@/%reldir%/sh
 	cp $(srcdir)/%reldir%/data/small.jsonl $@/%reldir%/data
@@ -483,8 +486,10 @@ gpu-tests: $(t_gpu_programs) bench-gpu-programs $(t_gpu_tools)
 		test -f $$hidden || hidden=$$p; \
 		cp $$hidden $@/$$p || exit; \
 	done
+	$(MKDIR_P) $@/bench && cp $(bench_gpu_programs) %reldir%/bench/bench-ram$(EXEEXT) $@/bench
 	cp lib/.libs/libgpc.so.[0-9] $@/lib
-	ldd $(t_gpu_programs) $@/tools/* $@/%reldir%/sh/json | \
+	$(STRIP) -g $@/*.t $@/there $@/bench/* $@/tools/* $@/lib/* 2>/dev/null || :
+	ldd $(t_gpu_programs) $@/tools/* $@/bench/* $@/%reldir%/sh/json | \
 		awk '/liburcu|libnuma|libjansson/ { print $$3 }' | sort -u | \
 		while read -r so; do cp "$$so" $@/lib || exit; done
 check-gpu: gpu-tests
