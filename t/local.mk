@@ -112,8 +112,8 @@ t_programs = \
 	%reldir%/337-memory-dies.t \
 	%reldir%/338-copy-dies.t \
 	%reldir%/339-lost-peers.t \
-	%reldir%/339-copy-stores.t \
-	%reldir%/339-threads-die.t \
+	%reldir%/347-copy-stores.t \
+	%reldir%/348-threads-die.t \
 	%reldir%/340-stopped.t \
 	%reldir%/341-signals.t \
 	%reldir%/342-clocks.t \
