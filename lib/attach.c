@@ -115,7 +115,9 @@ static int clear_seats(gpc *c, uint32_t *ret_dead)
  * that another process has to clear, at least for a while. */
 static int wait_for_seat(gpc *c, const struct gpc_attach_options *opt, uint64_t deadline)
 {
-	uint64_t now = clock_ns(), look = now, patience = MAX(deadline, now + PATIENCE_NS);
+	uint64_t quarantine = MIN(c->seg.header.quarantine_ms * NS_PER_MS, PATIENCE_NS);
+	uint64_t now = clock_ns(), look = now;
+	uint64_t patience = MAX(deadline, now + PATIENCE_NS + quarantine);
 	const char *label = opt ? opt->label : NULL;
 	uint32_t quota = opt ? opt->quota : 0, dead = 0;
 	int err;
@@ -358,7 +360,7 @@ GPC_EXPORT int gpc_create(const char *name, const struct gpc_config *cfg,
 		return -ENOMEM;
 	/* another process may be making the cache, for as long as its memory takes */
 	while ((err = segment_create(&c->seg, name, cfg)) == -EAGAIN && clock_ns() < deadline)
-		;
+		clock_sleep(LOOK_NS);
 	if (err == 0)
 		return complete(c, opt, deadline, true, ret);
 	handle_free(c);

@@ -176,7 +176,8 @@ struct gpc_memory {                  /* what a pool's memory is to be; zero = de
 	const char *huge_dir;        /* RAM: a folder of a hugetlbfs for the file; NULL = beside the
 	                              * cache's files, with huge pages where the kernel gives them */
 	uint32_t threads;            /* RAM: that touch the pages; 0 = one a processor, at most 16 */
-	void (*progress)(void *arg, uint64_t done, uint64_t bytes);      /* RAM: pages so far */
+	/* RAM: pages so far, told by the caller's thread; another answer than 0 ends the call: -ECANCELED */
+	int (*progress)(void *arg, uint64_t done, uint64_t bytes);
 	void *progress_arg;
 };
 

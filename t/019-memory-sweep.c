@@ -2,34 +2,14 @@
 /* A file of memory goes when no pool names it and nobody makes or uses it, wherever its maker died, and
  * with it the file of huge pages that it leads to; and no other file does. */
 #include "t/lib/memfile.h"
+#include "t/lib/steps.h"
 
 #include <sys/mman.h>
 
 /* ---- a kill at each step ---- */
 
-static long steps = -1;                  /* until the kill; -1: none */
 static bool sweep_first;                 /* somebody sweeps between a name and its lock */
 
-static void step(void)
-{
-	if (steps > 0 && !--steps) {
-		kill(getpid(), SIGKILL);
-		pause();
-	}
-}
-
-#define STEP(type, name, args, pass)                    \
-	type __real_##name args;                        \
-	type __wrap_##name args;                        \
-	type __wrap_##name args                         \
-	{                                               \
-		step();                                 \
-		return __real_##name pass;              \
-	}
-STEP(int, fchmod, (int fd, mode_t mode), (fd, mode))
-STEP(int, ftruncate, (int fd, off_t n), (fd, n))
-STEP(int, posix_fallocate, (int fd, off_t at, off_t n), (fd, at, n))
-STEP(int, lock_share, (int fd, uint64_t byte), (fd, byte))
 STEP(int, madvise, (void *at, size_t n, int advice), (at, n, advice))
 STEP(int, memory_store_part, (const struct memory *k, uint32_t i, const struct shm_part *p), (k, i, p))
 

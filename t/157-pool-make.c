@@ -160,7 +160,7 @@ static void test_fields(void)
 	VRAM_SAYS(EINVAL, "nodes is 0x2", m.nodes = 2);
 	VRAM_SAYS(EINVAL, "threads is 2", m.threads = 2);
 	VRAM_SAYS(EINVAL, "huge_dir is \"/dev/shm\"", m.huge_dir = "/dev/shm");
-	VRAM_SAYS(EINVAL, "progress is set", m.progress = (void (*)(void *, uint64_t, uint64_t))1);
+	VRAM_SAYS(EINVAL, "progress is set", m.progress = (int (*)(void *, uint64_t, uint64_t))1);
 	VRAM_SAYS(EINVAL, "parts is 513", m.nruns = 2; m.runs = run; m.block_bytes = 0;
 		  m.parts = 513);
 	VRAM_SAYS(EINVAL, "parts is 2: without runs", m.parts = 2);

@@ -293,6 +293,70 @@ static void test_moving(gpc *c)
 	item(0, "", gpc_commit(c, &gone, 0, out.results, 0, -1));
 }
 
+/* ---- memory ---- */
+
+#define mem_bad(words, kind_, field, value)                                    \
+	do {                                                                   \
+		struct gpc_pool of = { .size = sizeof(of), .kind = kind_, .blocks = 4, .demote_to = -1 }; \
+		struct gpc_memory m = { .size = sizeof(m), .block_bytes = 4096 }; \
+		m.field = value;                                               \
+		diag("%s %s", #field, #value);                                 \
+		bad(EINVAL, words, gpc_pool_make(c, &of, &m, 0));              \
+	} while (0)
+
+static int no_progress(void *arg, uint64_t done, uint64_t bytes)
+{
+	return arg && done > bytes;
+}
+
+static void test_memory(gpc *c)
+{
+	struct gpc_pool p = { .size = sizeof(p), .kind = GPC_RAM, .blocks = 4, .demote_to = -1 };
+	struct gpc_pool_memory pm = { .size = sizeof(pm) };
+	struct gpc_run run = { .count = 1, .bytes = 8, .slot_stride = 8 };
+
+	mem_bad("size|4|gpc_memory", GPC_RAM, size, 4);
+	mem_bad("nruns|513|512", GPC_RAM, nruns, 513);
+	mem_bad("runs|NULL|nruns is 1", GPC_RAM, nruns, 1);
+	mem_bad("block_bytes is 0|at least 1", GPC_RAM, block_bytes, 0);
+	mem_bad("parts is 1|must be 0", GPC_RAM, parts, 1);
+	mem_bad("parts is 2|0 or 1", GPC_VRAM, parts, 2);
+	mem_bad("device|host|NULL", GPC_RAM, device, "host");
+	mem_bad("device|\"foo\"", GPC_VRAM, device, "foo");
+	mem_bad("numa|3|2", GPC_RAM, numa, 3);
+	mem_bad("threads|17|16", GPC_RAM, threads, 17);
+	mem_bad("nodes|0x1|must be 0", GPC_RAM, nodes, 1);
+	mem_bad("huge_dir|/|hugetlbfs", GPC_RAM, huge_dir, "/");
+	mem_bad("numa|0x1|must be 0", GPC_VRAM, numa, 1);
+	mem_bad("nodes|0x2|must be 0", GPC_VRAM, nodes, 2);
+	mem_bad("threads|2|must be 0", GPC_VRAM, threads, 2);
+	mem_bad("huge_dir|/|NULL", GPC_VRAM, huge_dir, "/");
+	mem_bad("progress|NULL", GPC_VRAM, progress, no_progress);
+	bad(EINVAL, "m|NULL|gpc_pool_add", gpc_pool_make(c, &p, NULL, 0));
+	bad(EINVAL, "base|NULL", gpc_pool_lend(c, 0, 0, NULL, 8));
+	bad(EINVAL, "pool|99", gpc_pool_lend(c, 99, 0, &run, 8));
+	bad(ENOENT, "pool|0|no memory", gpc_pool_lend(c, 0, 0, &run, 8));
+	bad(ENOENT, "pool|9|no pool of that number", gpc_pool_lend(c, 9, 0, &run, 8));
+	bad(EINVAL, "ret|NULL", gpc_pool_memory_get(c, 0, NULL));
+	bad(ENOENT, "pool|0|no memory", gpc_pool_memory_get(c, 0, &pm));
+	pm.size = 4;
+	bad(EINVAL, "size of struct gpc_pool_memory is 4", gpc_pool_memory_get(c, 0, &pm));
+	bad(EINVAL, "runs|NULL|n is 2", gpc_pool_runs(c, 0, NULL, 2));
+	bad(ENOENT, "pool|0|no memory", gpc_pool_runs(c, 0, &run, 1));
+	bad(EINVAL, "base|NULL", gpc_pool_map(c, 0, 0, NULL, &out.cursor));
+	bad(EINVAL, "bytes|NULL", gpc_pool_map(c, 0, 0, (void **)&out.handle, NULL));
+	bad(ENOENT, "pool|0|gpc_pool_make", gpc_pool_map(c, 0, 0, (void **)&out.handle, &out.cursor));
+	bad(EINVAL, "pool|99", gpc_pool_unmap(c, 99));
+	bad(ENOENT, "pool|0|nothing", gpc_pool_unmap(c, 0));
+	bad(EINVAL, "moves|NULL|n is 1", gpc_copy(c, NULL, 1, 0, NULL, NULL));
+	bad(EINVAL, "transfer|77|no such name", gpc_transfer_wait(c, 77, 0));
+	bad(EINVAL, "timeout_ms|-2|-1", gpc_transfer_wait(c, 0, -2));
+	bad(EINVAL, "transfer|77|no such name", gpc_transfer_fd(c, 77));
+	bad(EINVAL, "GPC_TRANSFER_ALL|one transfer", gpc_transfer_fd(c, GPC_TRANSFER_ALL));
+	bad(ENOENT, "pool|0|no memory", gpc_pool_pin(c, 0, 0));
+	bad(EINVAL, "timeout_ms|-2|-1", gpc_pool_pin(c, 1, -2));
+}
+
 /* ---- looking, serving ---- */
 
 static void test_looking(gpc *c)
@@ -385,6 +449,7 @@ static int body(void)
 	test_reserving(c);
 	test_filling(c);
 	test_moving(c);
+	test_memory(c);
 	test_looking(c);
 	test_devices(c);
 	is_int(gpc_pool_available(c, 0), 8, "nothing was done");

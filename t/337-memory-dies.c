@@ -210,8 +210,8 @@ static void test_dead_maker(void)
 
 static struct memory mine;
 
-/* As gpc_pool_make does before its command.  VRAM of CALLER blocks: a pool whose writer died before its
- * live bit takes a while to end, and the next one has the same memory meanwhile. */
+/* As gpc_pool_make does before its command.  VRAM of CALLER blocks: those of a pool whose writer
+ * died before its live bit are RESERVED, and it must be FREE all the same when the command runs again. */
 static void make_mine(uint32_t kind)
 {
 	struct shm_pool rq = { .range = BLOCKS, .blocks = BLOCKS, .kind = kind, .space = 1,

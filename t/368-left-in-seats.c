@@ -12,8 +12,10 @@ static void test_reserved_of_the_dead(void)
 {
 	gpc_block b, ref;
 	gpc_key k;
+	uint32_t peer;
 
 	begin();
+	peer = d->peer;
 	publish(k = key_in(5, 9));
 	is_int(gpc_acquire(d, 0, &k, 1, &ref, 0), 1, "a reference");
 	serve_begin(c);
@@ -22,13 +24,15 @@ static void test_reserved_of_the_dead(void)
 	lock_drop(d->seg.lock_fd, LOCK_PEER(d->peer));
 	must(gpc_writer_serve(c, 50));
 	must(gpc_writer_serve(c, 50));
-	is_int(seg_seat(&c->seg, d->peer)->state, SEAT_FREE, "a seat whose lock went is reaped");
-	is_int(*refs_cell(d, (uint32_t)ref), 0, "its reference has gone");
+	is_int(seg_seat(&c->seg, d->peer)->state, SEAT_TAKEN, "a seat whose lock went is nobody's");
+	is_int(*refs_cell(d, (uint32_t)ref), 1, "its reference is there");
 	is_int(WORD_STATE(seg_record(&c->seg, (uint32_t)b)->word), DYING,
 	       "what it had reserved is not free yet");
 	ok(seg_record(&c->seg, (uint32_t)b)->flags & REC_QUARANTINE, "but in quarantine");
 	must(gpc_close(d));
 	must(gpc_writer_serve(c, 50));
+	is_int(seg_seat(&c->seg, peer)->state, SEAT_FREE, "it leaves: the seat is free");
+	is_int(seg_row(&c->seg, (uint32_t)ref)[peer], 0, "and the reference has gone");
 	cache_end(c);
 }
 
@@ -76,7 +80,7 @@ static void test_renewed_seat(void)
 	e = cache_attach(0, 0);
 	is_int(e->peer, d->peer + 1, "it dies, and we have it");
 	is_int(gpc_acquire(e, 0, &k, 1, &b, 0), 1, "with a reference");
-	for (i = 0; i < 5; i++)
+	for (i = 0; i < 24; i++)         /* long enough for looks behind locks, too */
 		must(gpc_writer_serve(c, 25));
 	is_int(s->state, SEAT_TAKEN, "nobody takes it away");
 	is_int(*refs_cell(e, (uint32_t)b), 1, "nor the reference");

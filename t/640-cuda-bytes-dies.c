@@ -1,20 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Memory of pools on a GPU, in several processes: made, lent and mapped; and processes killed in
- * the middle of copies into shared memory and of stores into another process's VRAM.  When
- * their end has been seen, nothing of theirs lands any more. */
+/* Memory of pools on a GPU, in several processes: made, lent and mapped, also after its maker's death; copies
+ * between two GPUs. */
 #include "gpu/bytes.h"
 
-#define AREA   (128 * MIB)               /* that victims copy into */
-#define WORDS  (65536 / 4)               /* of a block that kernels of victims fill */
-#define BLOCKS 64u
-#define MINE   0x4d494e45u
-#define THEIRS 0xdeadu
-
-enum { GATE_MADE, GATE_MAPPED, GATE_DEAD, GATE_READY, GATE_LOOK, GATE_LOOKED, GATE_END };
-enum { N_WRITTEN, N_LATE };
+enum { GATE_MADE, GATE_MAPPED, GATE_DEAD, GATE_READY };
 
 static struct page { struct shm_part part; } *page;      /* shared by all */
-static uint32_t *area;                   /* host memory, shared by all */
 static uint64_t nowhere;                 /* that no GPU knows */
 
 /* ---- made, lent, mapped ---- */
@@ -163,197 +154,6 @@ static void processes(void)
 	crew_join(i, "who maps what is lent");
 }
 
-/* ---- killed in the middle ---- */
-
-/* Copies from the device into shared memory without rest: whole, or in rows of 32 KiB. */
-static int copier(int me)
-{
-	cudaStream_t stream = new_stream();
-	struct copy_op op = { (uint8_t *)area, NULL, AREA, 1, 0, 0, 1, 0, 0 };
-	uint32_t *vram, *slots = pinned(4), done;
-
-	uuid();
-	must_cuda(cudaMalloc((void **)&vram, AREA));
-	slots[0] = 0;
-	must_cuda(work_fill(vram, AREA / 4, slots, 1, THEIRS << 16 | (uint32_t)me, 0, stream));
-	must_be(B->pin(area, AREA), 0);
-	op.from = (uint8_t *)vram;
-	if (me % 2) {
-		op.width = 32768;
-		op.rows = AREA / 32768;
-		op.to_pitch = op.from_pitch = 32768;
-	}
-	must_be(B->copy(uuid(), &op, 1, stream, &done), 0);
-	must_cuda(cudaStreamSynchronize(stream));
-	for (done = 0; ; ) {
-		cudaError_t e;
-		uint32_t i;
-
-		for (i = 0; i < 64; i++)         /* far ahead of the device */
-			must_be(B->copy(uuid(), &op, 1, stream, &done), 0);
-		crew_open(GATE_READY);
-		e = cudaStreamSynchronize(stream);
-		need(e == cudaSuccess, "copies: %s", cudaGetErrorString(e));
-	}
-	return 0;
-}
-
-static uint64_t now_ns(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
-}
-
-static uint64_t foreign_words(void)
-{
-	uint64_t n = 0;
-	size_t i;
-
-	for (i = 0; i < AREA / 4; i++)
-		n += ((volatile uint32_t *)area)[i] != MINE;
-	return n;
-}
-
-static void fill_area(void)
-{
-	size_t i;
-
-	for (i = 0; i < AREA / 4; i++)
-		area[i] = MINE;
-}
-
-static void kill_at_random(pid_t pid, uint64_t *seed)
-{
-	volatile uint32_t spin;
-
-	for (spin = crew_random(seed, 5000000); spin; spin--)
-		;
-	crew_kill(pid);
-}
-
-static void kill_copiers(int rounds)
-{
-	uint64_t seed = 5061, late = 0, wrote = 0, until;
-	uint32_t ready = crew->gate[GATE_READY];
-	int r;
-
-	for (r = 0; r < rounds; r++) {
-		pid_t pid;
-
-		fill_area();
-		ready = load_acquire(&crew->gate[GATE_READY]);
-		pid = crew_fork(copier, r);
-		crew_wait(GATE_READY, ready + 1);
-		kill_at_random(pid, &seed);
-		wrote += area[0] == (THEIRS << 16 | (uint32_t)r);
-		fill_area();
-		for (until = now_ns() + 500000000; now_ns() < until; )
-			late += foreign_words();
-	}
-	is_int(wrote, rounds, "copiers to shared memory were killed in the middle");
-	is_int(late, 0, "and no word of theirs came later");
-}
-
-/* The keeper's memory, and its bytes alone when somebody has died. */
-static int keeper(int me)
-{
-	uint32_t *slots = pinned(BLOCKS * sizeof(*slots)), i, r;
-	unsigned long long *wrong = pinned(BLOCKS * sizeof(*wrong));
-	void *memory, *base;
-	cudaStream_t stream;
-
-	must_be(B->make(uuid(), (uint64_t)BLOCKS * WORDS * 4, &page->part, &memory, &base), 0);
-	stream = new_stream();
-	for (i = 0; i < BLOCKS; i++)
-		slots[i] = i;
-	must_cuda(work_fill(base, WORDS, slots, BLOCKS, MINE, 0, stream));
-	must_cuda(cudaStreamSynchronize(stream));
-	crew_open(GATE_MADE);
-	for (r = 1; crew_goes_on(GATE_END, 1); ) {
-		if (!crew_is_open(GATE_LOOK, r)) {
-			crew_breath();
-			continue;
-		}
-		must_cuda(work_verify(base, WORDS, slots, BLOCKS, MINE, 0, wrong, stream));
-		must_cuda(cudaStreamSynchronize(stream));
-		for (i = 0; i < BLOCKS; i++)
-			crew->count[N_WRITTEN] += wrong[i] != 0;
-		must_cuda(work_fill(base, WORDS, slots, BLOCKS, MINE, 0, stream));
-		must_cuda(work_verify(base, WORDS, slots, BLOCKS, MINE, 200000000, wrong, stream));
-		must_cuda(cudaStreamSynchronize(stream));
-		for (i = 0; i < BLOCKS; i++)
-			crew->count[N_LATE] += wrong[i];
-		crew_open(GATE_LOOKED);
-		r++;
-	}
-	B->unmap(memory);
-	return 0;
-}
-
-/* By turns: an engine's kernel that fills, our kernel that copies blocks, copies from the host. */
-static int storer(int me)
-{
-	uint32_t *slots = pinned(BLOCKS * sizeof(*slots)), *vram, i, done;
-	int way = me % 3;
-	cudaStream_t stream = new_stream();
-	struct copy_pair pair[BLOCKS];
-	struct copy_shape s = { NULL, NULL, WORDS * 4, WORDS * 4, WORDS * 4, 1, 0, 0 };
-	struct copy_op op = { NULL, NULL, WORDS * 4, BLOCKS, WORDS * 4, WORDS * 4, 1, 0, 0 };
-	void *memory, *base, *host = pinned((size_t)BLOCKS * WORDS * 4);
-
-	must_be(B->map(uuid(), &page->part, &memory, &base), 0);
-	must_cuda(cudaMalloc((void **)&vram, (size_t)BLOCKS * WORDS * 4));
-	for (i = 0; i < BLOCKS; i++) {
-		slots[i] = i;
-		pair[i] = (struct copy_pair){ i, BLOCKS - 1 - i };
-	}
-	must_cuda(work_fill(vram, WORDS, slots, BLOCKS, THEIRS, 0, stream));
-	must_cuda(cudaMemcpyAsync(host, vram, (size_t)BLOCKS * WORDS * 4, cudaMemcpyDefault, stream));
-	must_cuda(cudaStreamSynchronize(stream));
-	op.to = s.to = base;
-	s.from = (uint8_t *)vram;
-	op.from = host;
-	must_be(B->copy_pairs(uuid(), &s, 1, pair, BLOCKS, stream), 0);
-	must_cuda(cudaStreamSynchronize(stream));
-	for (;;) {
-		if (way == 0)
-			must_cuda(work_fill(base, WORDS, slots, BLOCKS, THEIRS, 2000000000, stream));
-		for (i = 0; way && i < 200; i++)
-			must_be(way == 1 ? B->copy_pairs(uuid(), &s, 1, pair, BLOCKS, stream)
-					    : B->copy(uuid(), &op, 1, stream, &done), 0);
-		crew_open(GATE_READY);
-		must_cuda(cudaStreamSynchronize(stream));
-	}
-	return 0;
-}
-
-static void kill_storers(int rounds)
-{
-	uint32_t made = crew->gate[GATE_MADE], ready;
-	pid_t k = crew_fork(keeper, 0);
-	uint64_t seed = 5062;
-	int r;
-
-	crew_wait(GATE_MADE, made + 1);
-	for (r = 0; r < rounds; r++) {
-		pid_t pid;
-
-		ready = load_acquire(&crew->gate[GATE_READY]);
-		pid = crew_fork(storer, r);
-		crew_wait(GATE_READY, ready + 1);
-		kill_at_random(pid, &seed);
-		crew_open(GATE_LOOK);
-		crew_wait(GATE_LOOKED, (uint32_t)r + 1);
-	}
-	crew_open(GATE_END);
-	crew_join(k, "the keeper of the memory that they stored into");
-	is_int(crew->count[N_WRITTEN], (long long)rounds * BLOCKS,
-	       "who stored into another process's VRAM was killed in the middle");
-	is_int(crew->count[N_LATE], 0, "and no word of theirs came later");
-}
-
 /* ---- two GPUs ---- */
 
 static int peers(int me)
@@ -416,15 +216,12 @@ static int body(void)
 	device_need_gpu();
 	crew_begin();
 	page = shared_memory(4096);
-	area = shared_memory(AREA);
 	status = crew_status(crew_fork(two_gpus, 0));
 	if (status == 77)
 		skip(1, "there is one GPU");
 	else
 		is_int(status, 0, "copies between two GPUs: %s", crew->why);
 	processes();
-	kill_copiers(gpu_rounds(20));
-	kill_storers(gpu_rounds(21));
 	return done_testing();
 }
 

@@ -106,6 +106,33 @@ for policy in default interleave bind interleave:0 bind:0; do
 	is "$(ls "$shm")" '' "--unlink removes it"
 done
 
+# ---- ended by a signal while it makes memory ----
+
+makes()
+{
+	test -n "$(memory ended)"
+}
+
+# its first line has nowhere to go, so there it stays
+mkfifo "$tmp/full"
+exec 3<>"$tmp/full"
+for end in TERM INT; do
+	dd if=/dev/zero bs=4096 count=16 2>/dev/null >&3
+	gpcd ended --dir "$shm" --max-peers 4 --block-size 16 --ram-blocks 8 --block-bytes 64k \
+		2>"$tmp/full" 3>&- &
+	pid=$!
+	until_ok makes
+	kill -$end "$pid"
+	dd bs=4096 count=16 <&3 >"$tmp/zeros" 2>/dev/null
+	finish "$pid"
+	is "$status" 0 "SIG$end ends a gpcd that makes memory"
+	is "$(ls "$shm")" '' "and nothing is left of that"
+	echo END >&3
+	sed -u /END/q <&3 >"$tmp/said"
+	like "$(cat "$tmp/said")" "ended by SIG$end before there was a cache" "which it says"
+done
+exec 3>&-
+
 # ---- killed ----
 
 serve_ram dead --ram-blocks 8 --block-bytes 4k

@@ -5,7 +5,7 @@
 
 . "${top_srcdir:-$(dirname "$0")/..}/t/sh/tap.sh"
 
-device=${GPC_TEST_DEVICE:-host}
+on_gpu && short_trace 100 && times=2
 in_pools="--payload 4k --device $device"
 
 child()	# PID REGEX: the child of that process with these words on its command line
@@ -81,7 +81,7 @@ is "$(ls "$shm")" '' "the cache goes with its memory"
 
 # ---- a replay with a cache of its own ----
 
-for signal in INT TERM; do
+for signal in INT $(on_gpu || echo TERM); do
 	catch_replay replay own 500 --workers 2 --vram-blocks 300 --ram-blocks 200 $in_pools
 	replay=$pid
 	kill -$signal $replay

@@ -32,6 +32,7 @@ t_programs = \
 	%reldir%/026-device-sections.t \
 	%reldir%/027-mirror-step.t \
 	%reldir%/028-crc.t \
+	%reldir%/029-plan-strides.t \
 	%reldir%/100-seed.t \
 	%reldir%/110-publish.t \
 	%reldir%/111-ask.t \
@@ -69,6 +70,7 @@ t_programs = \
 	%reldir%/155-capacity.t \
 	%reldir%/157-pool-make.t \
 	%reldir%/158-pool-lend.t \
+	%reldir%/159-adopted.t \
 	%reldir%/156-returned-lost.t \
 	%reldir%/160-sections.t \
 	%reldir%/161-feed.t \
@@ -94,6 +96,7 @@ t_programs = \
 	%reldir%/193-create-fails.t \
 	%reldir%/194-refused-items.t \
 	%reldir%/196-ram-memory.t \
+	%reldir%/197-creators.t \
 	%reldir%/200-workers.t \
 	%reldir%/210-spaces.t \
 	%reldir%/211-moves-race.t \
@@ -116,9 +119,14 @@ t_programs = \
 	%reldir%/336-takeover-says.t \
 	%reldir%/337-memory-dies.t \
 	%reldir%/338-copy-dies.t \
+	%reldir%/339-lost-peers.t \
+	%reldir%/347-copy-stores.t \
+	%reldir%/348-threads-die.t \
 	%reldir%/340-stopped.t \
 	%reldir%/341-signals.t \
 	%reldir%/342-clocks.t \
+	%reldir%/345-copies-end.t \
+	%reldir%/346-map-turns.t \
 	%reldir%/350-kill-points.t \
 	%reldir%/360-takeover.t \
 	%reldir%/361-second-run.t \
@@ -209,6 +217,7 @@ t_support = \
 	%reldir%/lib/layouts.h \
 	%reldir%/lib/plans.h \
 	%reldir%/lib/looks.h \
+	%reldir%/lib/ram_memory.h \
 	%reldir%/lib/recency.h \
 	%reldir%/lib/actor.h \
 	%reldir%/lib/cache.h \
@@ -245,7 +254,9 @@ t_support = \
 	%reldir%/lib/returned.h \
 	%reldir%/lib/scratch.h \
 	%reldir%/lib/sentences.h \
+	%reldir%/lib/steps.h \
 	%reldir%/lib/stops.h \
+	%reldir%/lib/stores.h \
 	%reldir%/lib/takes.h \
 	%reldir%/lib/tap.h \
 	%reldir%/lib/tiers.h \
@@ -266,6 +277,7 @@ t_cuda_programs = \
 	%reldir%/630-cuda-busy.t \
 	%reldir%/640-cuda-bytes-dies.t \
 	%reldir%/642-cuda-done-word.t
+	%reldir%/641-cuda-killed.t
 t_work = %reldir%/gpu/work.lo
 t_work_ldadd = lib/libgpc-internal.la $(t_work)
 t_held_ldflags = $(AM_LDFLAGS) -Wl,--wrap=cudaMalloc,--wrap=cudaFree \
@@ -286,6 +298,7 @@ t_held_ldflags = $(AM_LDFLAGS) -Wl,--wrap=cudaMalloc,--wrap=cudaFree \
 %canon_reldir%_621_cuda_worker_dies_t_LDADD = $(t_work_ldadd)
 %canon_reldir%_640_cuda_bytes_dies_t_LDADD = $(t_work_ldadd)
 %canon_reldir%_642_cuda_done_word_t_LDADD = $(t_work_ldadd)
+%canon_reldir%_641_cuda_killed_t_LDADD = $(t_work_ldadd)
 %canon_reldir%_630_cuda_busy_t_LDFLAGS = $(t_held_ldflags)
 %canon_reldir%_630_cuda_busy_t_LDADD = $(t_work_ldadd)
 if HAVE_CUDA
@@ -336,7 +349,7 @@ LDADD = lib/libgpc-internal.la
 	-Wl,--wrap=posix_fallocate,--wrap=lock_try,--wrap=lock_share,--wrap=madvise \
 	-Wl,--wrap=memory_store_part
 # a creator dies at each of these
-%canon_reldir%_196_ram_memory_t_LDFLAGS = -Wl,--wrap=fchmod,--wrap=ftruncate \
+%canon_reldir%_197_creators_t_LDFLAGS = -Wl,--wrap=fchmod,--wrap=ftruncate \
 	-Wl,--wrap=posix_fallocate,--wrap=lock_try,--wrap=lock_share,--wrap=lock_drop \
 	-Wl,--wrap=rename,--wrap=segment_map_writer
 %canon_reldir%_196_ram_memory_t_LDADD = $(LDADD) $(NUMA_LIBS)
@@ -353,6 +366,8 @@ LDADD = lib/libgpc-internal.la
 %canon_reldir%_172_wake_t_LDFLAGS = -Wl,--wrap=futex_wait,--wrap=clock_ns
 # another thread forks when a file was just opened, mapped or locked
 %canon_reldir%_332_fork_at_open_t_LDFLAGS = -Wl,--wrap=open,--wrap=mmap,--wrap=fcntl
+# what tells others of a part fails, and a pool goes as soon as its maker has it
+%canon_reldir%_159_adopted_t_LDFLAGS = -Wl,--wrap=memory_store_part,--wrap=map_adopt
 # the writer's mapping is replaced by one that the test sees stores to
 %canon_reldir%_321_returned_dies_t_LDFLAGS = -Wl,--wrap=segment_map_writer
 %canon_reldir%_333_feed_each_store_t_LDFLAGS = -Wl,--wrap=segment_map_writer
@@ -360,6 +375,16 @@ LDADD = lib/libgpc-internal.la
 %canon_reldir%_337_memory_dies_t_LDFLAGS = -Wl,--wrap=segment_map_writer,--wrap=fd_open,--wrap=fd_close \
 	-Wl,--wrap=lock_try,--wrap=lock_drop,--wrap=segment_map_range,--wrap=memory_store_part \
 	-Wl,--wrap=ring_call,--wrap=posix_fallocate,--wrap=memory_made,--wrap=map_adopt
+# looks at processes are counted
+%canon_reldir%_339_lost_peers_t_LDFLAGS = -Wl,--wrap=identity_look,--wrap=identity_gone
+# a thread is slow
+%canon_reldir%_345_copies_end_t_LDFLAGS = -Wl,--wrap=host_copy_op
+# a pool goes while it is mapped
+%canon_reldir%_346_map_turns_t_LDFLAGS = -Wl,--wrap=memory_map_images
+# a peer's mappings are watched, and its threads take the signals
+%canon_reldir%_339_copy_stores_t_LDFLAGS = -Wl,--wrap=segment_map_range,--wrap=munmap \
+	-Wl,--wrap=madvise,--wrap=pthread_sigmask,--wrap=fd_open,--wrap=fd_close \
+	-Wl,--wrap=lock_try,--wrap=segment_remove_file
 %canon_reldir%_350_kill_points_t_LDFLAGS = -Wl,--wrap=segment_map_writer
 %canon_reldir%_311_recall_t_LDFLAGS = -Wl,--wrap=segment_map_writer
 %canon_reldir%_363_each_store_t_LDFLAGS = -Wl,--wrap=segment_map_writer
@@ -443,6 +468,7 @@ AM_TESTS_ENVIRONMENT = $(t_environment); \
 # there is neither compiler nor library, and "make check-gpu" in it runs them there.  Here
 # the same target runs them in place.
 t_gpu_programs = \
+	%reldir%/338-copy-dies.t \
 	%reldir%/500-device.t \
 	%reldir%/501-ask-device.t \
 	%reldir%/502-device-sections.t \
@@ -472,7 +498,6 @@ gpu-tests: $(t_gpu_programs) bench-gpu-programs $(t_gpu_tools)
 	rm -rf $@ && $(MKDIR_P) $@/lib $@/tools $@/%reldir%/sh $@/%reldir%/data
 	cp $(t_gpu_programs) $@
 	cp $(srcdir)/%reldir%/gpu/check $(srcdir)/%reldir%/gpu/makefile $@
-	ldd $(t_gpu_programs) | awk '/liburcu|libnuma/ { print $$3 }' | sort -u | \
 	for t in $(t_gpu_scripts); do cp $(srcdir)/$$t $@ || exit; done
 	cp $(srcdir)/%reldir%/sh/tap.sh $@/%reldir%/sh
 	cp $(srcdir)/%reldir%/data/small.jsonl $@/%reldir%/data
@@ -481,8 +506,10 @@ gpu-tests: $(t_gpu_programs) bench-gpu-programs $(t_gpu_tools)
 		test -f $$hidden || hidden=$$p; \
 		cp $$hidden $@/$$p || exit; \
 	done
+	$(MKDIR_P) $@/bench && cp $(bench_gpu_programs) %reldir%/bench/bench-ram$(EXEEXT) $@/bench
 	cp lib/.libs/libgpc.so.[0-9] $@/lib
-	ldd $(t_gpu_programs) $@/tools/* $@/%reldir%/sh/json | \
+	$(STRIP) -g $@/*.t $@/there $@/bench/* $@/tools/* $@/lib/* 2>/dev/null || :
+	ldd $(t_gpu_programs) $@/tools/* $@/bench/* $@/%reldir%/sh/json | \
 		awk '/liburcu|libnuma|libjansson/ { print $$3 }' | sort -u | \
 		while read -r so; do cp "$$so" $@/lib || exit; done
 check-gpu: gpu-tests

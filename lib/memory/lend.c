@@ -68,24 +68,18 @@ static int is_lent(int pool, uint32_t part)
 	return err_set(EEXIST, "part is %u: that part of pool %d is lent already", part, pool);
 }
 
-/* Our own map first: it says -EEXIST to the second of two threads.  If we die between the two, the
- * pool goes with us. */
 static int lend(gpc *c, int pool, const struct memory *m, uint32_t part, void *base,
 		uint64_t bytes)
 {
 	struct map_part mine = { .base = base, .bytes = bytes };
 	const struct device_bytes *device;
-	struct shm_part p = { 0 };
+	struct shm_part told = { 0 };
 	int err = device_bytes_find(m->uuid, &device);
 
 	if (err == 0)
-		err = device->lend(m->uuid, base, bytes, &p);
+		err = device->lend(m->uuid, base, bytes, &told);
 	if (err == 0)
-		err = map_adopt_part(c, (uint32_t)pool, part, &mine);
-	if (err == -EEXIST)
-		return is_lent(pool, part);
-	if (err == 0)
-		err = memory_store_part(m, part, &p);
+		err = map_adopt_part(c, (uint32_t)pool, part, &mine, &told);
 	return err;
 }
 

@@ -21,8 +21,8 @@
  *   its writer dies ...                the next one
  *   ---------------------------------  ----------------------------------------------------------
  *   before READY                       runs the command: nobody swept the file, which is locked
- *   between READY and the live bit     ends that pool, and runs the command: the new pool names the
- *                                      same memory, and a sweep removes no file that one names
+ *   between READY and the live bit     ends that pool, which is FREE before the command runs again: the
+ *                                      new pool names the same memory, and the file is locked still
  *   before the answer                  finds the pool by its maker's command
  *
  * The maker of VRAM has it in its maps from then on, with MEMORY_LOCK_USED, until the pool has gone. */
@@ -142,11 +142,14 @@ static int adopt(gpc *c, uint32_t pool, struct making *mk)
 }
 
 /* RAM is its file; VRAM lives as long as its maker has it.  A pool whose VRAM cannot be kept is
- * removed again: its file was made by us, so we may be the ones who remove that, too. */
+ * removed again, and a sweep takes its file when we have let go of it. */
 static int finish(gpc *c, uint32_t pool, struct making *mk)
 {
-	int err = mk->memory.kind == GPC_VRAM ? adopt(c, pool, mk) : 0;
+	int err;
 
+	/* a pool names it; and once it is in the maps, another thread may close its descriptor */
+	memory_made(&mk->memory);
+	err = mk->memory.kind == GPC_VRAM ? adopt(c, pool, mk) : 0;
 	if (err < 0) {
 		gpc_pool_clear(c, (int)pool, 0, GPC_REMOVE, 0);
 		if (mk->allocation)
@@ -155,7 +158,6 @@ static int finish(gpc *c, uint32_t pool, struct making *mk)
 		free(mk);
 		return err;
 	}
-	memory_made(&mk->memory);
 	if (mk->memory.kind == GPC_RAM)
 		memory_close(&mk->memory);
 	free(mk);

@@ -347,22 +347,35 @@ int map_adopt(gpc *c, uint32_t pool, const struct memory *memory, uint32_t npart
 	return 0;
 }
 
-int map_adopt_part(gpc *c, uint32_t pool, uint32_t part, const struct map_part *what)
+/* Told to all and kept here in one step under the lock: what cannot be told is not kept, and a map
+ * that another thread finds has the part as soon as anybody has it.  If we die between the two,
+ * the pool goes with us. */
+static int keep_part(struct map *m, uint32_t part, const struct map_part *what,
+		     const struct shm_part *told)
+{
+	int err;
+
+	if (m->part[part].base)
+		return err_set(EEXIST, "part is %u: that part of pool %u is lent already", part,
+			       m->pool);
+	err = memory_store_part(&m->memory, part, told);
+	if (!err)
+		m->part[part] = *what;
+	return err;
+}
+
+int map_adopt_part(gpc *c, uint32_t pool, uint32_t part, const struct map_part *what,
+		   const struct shm_part *told)
 {
 	struct map *m;
-	bool had = false;
+	int err;
 
 	pthread_mutex_lock(&c->maps->lock);
 	for (m = c->maps->first; m; m = m->next)
 		if (m->pool == pool && m->made && is_current(c, m) && part < m->memory.nparts)
 			break;
-	if (m) {
-		had = m->part[part].base;
-		m->part[part] = had ? m->part[part] : *what;
-	}
+	err = m ? keep_part(m, part, what, told) :
+	      err_set(ENOENT, "pool is %u: this process has not made part %u of it", pool, part);
 	pthread_mutex_unlock(&c->maps->lock);
-	if (had)
-		return err_set(EEXIST, "part is %u: it is lent already", part);
-	return m ? 0 : err_set(ENOENT, "pool is %u: this process has not made part %u of it", pool,
-			       part);
+	return err;
 }

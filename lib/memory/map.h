@@ -60,13 +60,14 @@ struct map {
 int map_get(gpc *c, uint32_t pool, struct map **ret);
 void map_put(gpc *c, struct map *m);
 /* This process has made this memory, which that pool has now: *m with its descriptor is the map's
- * from here on, on success.  Parts that are not lent yet have base NULL; images that the caller has
+ * from here on, on success, and another thread may sweep it at once if the pool goes.  Parts that are not lent yet have base NULL; images that the caller has
  * mapped are part 0, else they are mapped here. */
 int map_adopt(gpc *c, uint32_t pool, const struct memory *m, uint32_t nparts,
 	      const struct map_part *part);
-/* The maker has lent a part, which stays where it is: -EEXIST, it has already; -ENOENT, this process
- * did not make it. */
-int map_adopt_part(gpc *c, uint32_t pool, uint32_t part, const struct map_part *what);
+/* The maker lends a part, which stays where it is, and tells others of it so: -EEXIST, it has
+ * already; -ENOENT, this process did not make it.  On failure nothing has changed. */
+int map_adopt_part(gpc *c, uint32_t pool, uint32_t part, const struct map_part *what,
+		   const struct shm_part *told);
 /* What this process has of a pool's memory: parts, registered bytes. */
 struct map_seen { uint32_t parts; uint64_t pinned; };
 struct map_seen map_look(gpc *c, uint32_t pool, uint64_t number);

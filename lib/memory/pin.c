@@ -2,9 +2,10 @@
 /* pin.c - host memory registered with GPUs, so that their copy engines read and write it.
  *
  * It takes 50 to 100 ms a GiB, and meanwhile the driver holds locks that every CUDA call of the
- * machine may want.  So it is done in chunks, by one process of the cache at a time (LOCK_PIN), which lets
- * the others have a turn after each.  The lock is a courtesy: nothing is wrong where two
- * register at once, and a process that is stopped while it has the lock holds nobody up for long. */
+ * machine may want.  So it is done in chunks, by one process of the cache at a time (LOCK_PIN),
+ * which lets the others have a turn after each: whoever waits for LOCK_PIN has LOCK_PIN_NEXT, so
+ * that who has just dropped it comes after him.  The locks are a courtesy: nothing is wrong where
+ * two register at once, and a process that is stopped while it has one holds nobody up for long. */
 #include "config.h"
 
 #include "memory/maps.h"
@@ -29,17 +30,26 @@ static uint64_t chunk_count(const struct map *m)
 	return ROUND_UP(m->memory.images_bytes, map_pin_chunk) / map_pin_chunk;
 }
 
-/* False: it is not ours, and we go on all the same. */
-static bool take_turn(gpc *c)
+static bool wait_lock(gpc *c, uint64_t byte, uint64_t until)
 {
 	struct backoff b = { NS_PER_MS / 4, 4 * NS_PER_MS };
-	uint64_t until = clock_ns() + PATIENCE_NS;
 	int err;
 
-	while ((err = lock_try(c->seg.lock_fd, LOCK_PIN)) == -EAGAIN && clock_ns() < until &&
+	while ((err = lock_try(c->seg.lock_fd, byte)) == -EAGAIN && clock_ns() < until &&
 	       !load_relaxed(&c->maps->pin_stop))
 		backoff_sleep(&b);
 	return !err;
+}
+
+/* False: it is not ours, and we go on all the same. */
+static bool take_turn(gpc *c)
+{
+	uint64_t until = clock_ns() + PATIENCE_NS;
+	bool next = wait_lock(c, LOCK_PIN_NEXT, until), ours = wait_lock(c, LOCK_PIN, until);
+
+	if (next)
+		lock_drop(c->seg.lock_fd, LOCK_PIN_NEXT);
+	return ours;
 }
 
 static int pin_chunk(gpc *c, struct map *m, uint64_t i)

@@ -26,6 +26,7 @@ static void make_clean(gpc *c, struct shm_seat *s)
 	store_relaxed(&s->head, load_relaxed(&s->tail));
 	store_relaxed(&s->taken, load_relaxed(&s->tail));
 	store_relaxed(&s->waiting, 0);   /* of threads that are gone: each answer would wake them */
+	store_relaxed(&s->lost_ns, 0);
 }
 
 static void sit_down(gpc *c, struct shm_seat *s, const char *label, uint32_t quota)
@@ -84,8 +85,33 @@ int seat_take(gpc *c, const char *label, uint32_t quota)
 	return err_set(EUSERS, "no seat of %s is free", c->seg.name);
 }
 
+/* A time that is still to come was stored in another time namespace, or is scribbled over. */
+static bool is_over_after(uint64_t lost_ns, uint64_t wait_ns)
+{
+	uint64_t now = clock_ns();
+
+	return lost_ns && lost_ns <= now && now - lost_ns >= wait_ns;
+}
+
+bool seat_is_over(const struct segment *s, uint32_t peer, const struct identity *who)
+{
+	const struct shm_seat *seat = seg_seat(s, peer);
+
+	if (load_relaxed(&seat->state) == SEAT_LEFT)
+		return true;
+	switch (identity_look(who)) {
+	case IDENTITY_GONE:
+		return true;
+	case IDENTITY_THERE:
+		return false;
+	default:
+		return is_over_after(load_relaxed(&seat->lost_ns),
+				     s->header.quarantine_ms * NS_PER_MS);
+	}
+}
+
 /* As reap_dead() would judge, but without its locks: the number is only a reason to try a
- * reaping. */
+ * reaping.  One that nobody has looked at since the lock is free is to be noted as lost. */
 uint32_t seat_count_dead(gpc *c)
 {
 	uint32_t i, n = 0;
@@ -97,7 +123,10 @@ uint32_t seat_count_dead(gpc *c)
 		if (load_acquire(&s->state) == SEAT_FREE && seat_is_clean(&c->seg, i))
 			continue;
 		who = (struct identity){ s->pid, s->start_time, s->namespaces };
-		n += lock_test(c->seg.lock_fd, LOCK_PEER(i)) == 0 || identity_gone(&who);
+		if (lock_test(c->seg.lock_fd, LOCK_PEER(i)) == 0)
+			n += !load_relaxed(&s->lost_ns) || seat_is_over(&c->seg, i, &who);
+		else
+			n += identity_gone(&who);
 	}
 	return n;
 }

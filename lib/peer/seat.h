@@ -4,14 +4,29 @@
 #define GPC_SEAT_H
 
 #include "peer/handle.h"
+#include "segment/lockfile.h"
 
 /* Has the seat's last owner left nothing behind?  Else the seat is not free, whatever it says:
  * its owner may have stored that by itself, and died.  As long as a cell has a reference a
  * section is open or `refs` is not 0; cells of reservations are known to the writer. */
 bool seat_is_clean(const struct segment *s, uint32_t peer);
+/* The lock of this seat is free.  May what its owner had be given to others?
+ *
+ *   the seat      its process (identity_look)    answer
+ *   ------------  -----------------------------  ----------------------------------------------
+ *   LEFT          any                            yes: it waited for its transfers before
+ *   else          GONE                           yes
+ *   else          THERE                          no, without limit: its devices may go on storing
+ *                                                done-words and bytes until it has exited
+ *   else          UNKNOWN (another namespace)    quarantine_ms after a writer saw that the lock is
+ *                                                free, which the seat says (lost_ns)
+ *
+ * A lock is free before its process is gone: the kernel closes the files of a dying process first,
+ * and what it had on GPUs ends after that. */
+bool seat_is_over(const struct segment *s, uint32_t peer, const struct identity *who);
 /* Take a free seat: c->peer is set and byte LOCK_PEER(peer) held.  -EUSERS: none is free. */
 int seat_take(gpc *c, const char *label, uint32_t quota);
-/* Seats that are not free, of peers that are gone: a writer would take them back. */
+/* Seats that are not free, and that a writer would take back now, or begin to. */
 uint32_t seat_count_dead(gpc *c);
 /* Were all seats taken at one moment, by peers that live?  False also while a peer is leaving. */
 bool seat_all_living(gpc *c);

@@ -1,23 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* create.c - making a cache that appears whole or not at all.
  *
- *   1  lock file: made or opened, LOCK_CREATE taken; no .idx there, else -EEXIST
+ *   1  lock file: made or opened, LOCK_CREATE taken; no .idx there, else -EEXIST; LOCK_MAKE taken,
+ *      which another creator has in step 5
  *   2  leftovers of a dead creator removed; a lock file that was in use before is
  *      replaced: processes attached to the removed cache still hold their bytes in it
  *   3  id into the lock file
  *   4  ctl.tmp and idx.tmp: every page allocated, filled in, `ready` last, mapped
- *   5  the memory of the RAM pool made, and named in idx.tmp
+ *   5  LOCK_CREATE released while the memory of the RAM pool is made; taken again; the
+ *      memory named in idx.tmp
  *   6  renamed, control segment first: a name ending in .idx means a whole cache
- *   7  the memory's lock and LOCK_CREATE released
+ *   7  all locks released
  *
  * A creator killed before the second rename of step 6 leaves files that step 2 of the
  * next one removes; killed after it, the cache is there and the kernel has dropped the
  * locks.
  *
- * Step 5 takes a second for a few GiB, and LOCK_CREATE is held all the time: were it not, others
- * would make the same memory once more, and one of them for nothing.  Who attaches finds no cache
- * yet, and waits for it as long as its timeout says; so does gpc_create(), which tries again when
- * this answers -EAGAIN.  A remover is told that the cache is being made. */
+ * Step 5 takes minutes for 100 GiB.  Who else creates meanwhile finds LOCK_MAKE, makes no memory of his
+ * own, and waits as long as his timeout says (gpc_create); who attaches finds no cache yet, and
+ * waits the same way.  Who removes gets LOCK_CREATE and takes all names away, that of the lock file last: the
+ * creator sees that with the next step of its memory, or when it has LOCK_CREATE again, and gives up
+ * without a look at any name, which may be another creator's by then. */
 #include "segment/files.h"
 
 #include <errno.h>
@@ -47,6 +50,8 @@ struct draft {                           /* what is to be made */
 	const struct gpc_config *cfg;
 	struct memory memory;            /* of the RAM pool, if it has any; number 0: not made */
 	struct memory_pages pages;
+	const struct segment *s;         /* while its memory is made */
+	bool nameless;                   /* it was removed meanwhile */
 };
 
 /* ---- the draft ---- */
@@ -274,16 +279,50 @@ static int rename_file(const struct segment *s, const char *from, const char *to
 	return rename(old, new) ? err_sys(0, "renaming %s", old) : 0;
 }
 
+static int removed_meanwhile(const struct segment *s)
+{
+	return err_set(ECANCELED, "%s was removed while it was made", s->name);
+}
+
+/* With each step of the memory: is it still wanted? */
+static int make_goes_on(void *arg, uint64_t done, uint64_t bytes)
+{
+	const struct draft *d = arg;
+
+	if (!segment_is_named(d->s, "lock", d->s->lock_fd))
+		return 1;
+	return d->pages.progress ? d->pages.progress(d->pages.progress_arg, done, bytes) : 0;
+}
+
+/* Others hold it for a moment only. */
+static int lock_again(const struct segment *s)
+{
+	int err;
+
+	while ((err = segment_lock_name(s)) == -EAGAIN)
+		;
+	return err == -ESTALE ? removed_meanwhile(s) : err;
+}
+
 /* Step 5. */
 static int make_memory(const struct segment *s, struct draft *d)
 {
+	struct memory_pages pages = d->pages;
 	uint8_t *index;
-	int err;
+	int err, lost;
 
 	if (!d->cfg->ram_memory)
 		return 0;
-	if ((err = memory_make(s, &d->memory, &d->pages)) ||
-	    (err = segment_map_writer(s, &index)))
+	d->s = s;
+	pages.progress = make_goes_on;
+	pages.progress_arg = d;
+	lock_drop(s->lock_fd, LOCK_CREATE);
+	err = memory_make(s, &d->memory, &pages);
+	if ((lost = lock_again(s)) < 0) {
+		d->nameless = true;
+		return lost;
+	}
+	if (err || (err = segment_map_writer(s, &index)))
 		return err;
 	segment_seed_memory(s, d->cfg, &d->memory, index);
 	segment_unmap_writer(s, index);
@@ -353,6 +392,12 @@ static int remove_leftovers(const struct segment *s)
 	return segment_remove_file(s, "ctl");
 }
 
+static int is_made(const struct segment *s)
+{
+	return err_set(EAGAIN, "%s is being made by another process, which makes the memory of its RAM "
+		       "pool", s->name);
+}
+
 /* Steps 1 and 2; -ESTALE: start over. */
 static int claim_once(struct segment *s, const struct draft *d)
 {
@@ -363,6 +408,9 @@ static int claim_once(struct segment *s, const struct draft *d)
 		return err;
 	if (segment_has_index(s))
 		return name_is_taken(s);
+	if ((err = lock_try(s->lock_fd, LOCK_MAKE)))
+		return err == -EAGAIN ? is_made(s) : err_set(-err, "gpc.%s.lock: no lock: %s",
+							      s->name, strerror(-err));
 	if ((err = remove_leftovers(s)))
 		return err;
 	if (fstat(s->lock_fd, &st))
@@ -373,12 +421,17 @@ static int claim_once(struct segment *s, const struct draft *d)
 	return err ? err : -ESTALE;
 }
 
+/* Most memory is made before others lose their patience. */
 static int claim(struct segment *s, const struct draft *d)
 {
+	uint64_t deadline = deadline_from(SEGMENT_PATIENCE_MS);
 	int err;
 
-	while ((err = claim_once(s, d)) == -ESTALE)
+	while ((err = claim_once(s, d)) == -ESTALE || (err == -EAGAIN && clock_ns() < deadline)) {
 		segment_close(s);
+		if (err == -EAGAIN)
+			clock_sleep(NS_PER_MS);
+	}
 	return err;
 }
 
@@ -388,7 +441,7 @@ static void give_up(const struct segment *s, struct draft *d)
 	if (d->memory.fd >= 0)
 		memory_remove(s, d->memory.number);
 	memory_close(&d->memory);
-	if (!remove_leftovers(s))
+	if (!d->nameless && !remove_leftovers(s))
 		segment_remove_file(s, "lock");
 }
 
@@ -412,6 +465,7 @@ int segment_create(struct segment *s, const char *name, const struct gpc_config 
 	if (d.memory.fd >= 0)
 		memory_made(&d.memory);
 	memory_close(&d.memory);
+	lock_drop(s->lock_fd, LOCK_MAKE);
 	lock_drop(s->lock_fd, LOCK_CREATE);
 	return 0;
 }

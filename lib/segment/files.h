@@ -74,6 +74,8 @@ void segment_seed_memory(const struct segment *s, const struct gpc_config *cfg,
 
 /* ---- segment/remove.c ---- */
 
+#define SEGMENT_PATIENCE_MS 2000         /* with who creates or removes */
+
 /* Take LOCK_CREATE of s->lock_fd's file, waiting up to two seconds for whoever has it:
  * 0, -EAGAIN, -errno; -ESTALE when the name stands for another file by then. */
 int segment_lock_name(const struct segment *s);

@@ -142,21 +142,27 @@ void identity_self(struct identity *ret)
 /* kill() decides whether the number is in use: a /proc mounted with hidepid lacks
  * processes that are alive.  A dead group leader stays a zombie while its other threads
  * run, and they share its files; hence the count of threads. */
-bool identity_gone(const struct identity *id)
+enum identity_answer identity_look(const struct identity *id)
 {
 	struct proc_stat st;
 	char path[32];
 
 	if (id->pid <= 0 || !id->namespaces || !id->start_time || !proc_is_ours())
-		return false;
+		return IDENTITY_UNKNOWN;
 	if (namespaces() != id->namespaces)
-		return false;
+		return IDENTITY_UNKNOWN;
 	if (kill(id->pid, 0) && errno == ESRCH)
-		return true;
+		return IDENTITY_GONE;
 	snprintf(path, sizeof(path), "/proc/%d/stat", (int)id->pid);
 	if (!proc_read(path, &st))
-		return false;
+		return IDENTITY_UNKNOWN;
 	if (st.start_time != id->start_time)
-		return true;
-	return (st.state == 'Z' || st.state == 'X') && st.threads <= 1;
+		return IDENTITY_GONE;
+	return (st.state == 'Z' || st.state == 'X') && st.threads <= 1 ? IDENTITY_GONE :
+	       IDENTITY_THERE;
+}
+
+bool identity_gone(const struct identity *id)
+{
+	return identity_look(id) == IDENTITY_GONE;
 }

@@ -28,8 +28,20 @@ bool segment_peer_alive(const struct segment *s, uint32_t peer);
 /* Who a process is, in the eyes of its own PID and time namespaces; namespaces: 0 = unknown. */
 struct identity { int32_t pid; uint64_t start_time, namespaces; };
 void identity_self(struct identity *ret);
-/* 1 = surely gone (same namespaces; exited so far that its files are closed), 0 = alive or
- * unknown. */
+/* What becomes of its files and its GPU work is over once it is GONE, and not before: the kernel drops
+ * its locks earlier on its way out, and then ends what the process had on devices.
+ *
+ *   its number, seen from here                    answer
+ *   --------------------------------------------  -------
+ *   other PID or time namespaces, or unknown      UNKNOWN   the number is another process's here
+ *   nobody's                                      GONE
+ *   in use, but /proc does not show it (hidepid)  UNKNOWN   it, or who has the number by now
+ *   in use since another time                     GONE      the number was given again
+ *   a zombie with no other thread, or dead        GONE
+ *   a zombie whose other threads run              THERE     they share its files
+ *   running, stopped, on its way out              THERE */
+enum identity_answer { IDENTITY_GONE, IDENTITY_THERE, IDENTITY_UNKNOWN };
+enum identity_answer identity_look(const struct identity *id);
 bool identity_gone(const struct identity *id);
 
 #endif

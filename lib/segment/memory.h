@@ -45,7 +45,7 @@ struct memory_pages {
 	uint32_t numa, threads;
 	uint64_t nodes;
 	const char *huge_dir;
-	void (*progress)(void *arg, uint64_t done, uint64_t bytes);
+	int (*progress)(void *arg, uint64_t done, uint64_t bytes);       /* not 0: no more of it */
 	void *progress_arg;
 };
 

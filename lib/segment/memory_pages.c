@@ -169,10 +169,10 @@ static int touch_by_policy(const struct step *s)
 	return err;
 }
 
-static void tell(const struct touch *t, uint64_t done)
+static void tell(struct touch *t, uint64_t done)
 {
-	if (t->pages->progress)
-		t->pages->progress(t->pages->progress_arg, done, t->bytes);
+	if (t->pages->progress && t->pages->progress(t->pages->progress_arg, done, t->bytes))
+		store_relaxed(&t->err, ECANCELED);
 }
 
 /* A job of parallel_run(). */
@@ -311,6 +311,10 @@ static int say(const struct segment *s, const char *folder, const struct touch *
 {
 	uint64_t there = free_in(folder), left = t->bytes - t->done;
 
+	if (err == ECANCELED)
+		return err_set(ECANCELED, "%s: progress() has ended it: the memory of a pool was to have "
+			       "%llu bytes, of which %llu were there", s->name,
+			       (unsigned long long)t->bytes, (unsigned long long)t->done);
 	if (err == ENOSPC || err == ENOMEM)
 		return no_room(s, left, MIN(there, left - 1), "now");
 	errno = err;
@@ -331,12 +335,11 @@ int memory_make_pages(const struct segment *s, const struct memory *m, int fd, u
 	if (err < 0)                     /* huge pages are promised when they are mapped */
 		return t.unit > SHM_PAGE ? say(s, folder, &t, ENOSPC) : err;
 	tell(&t, 0);
-	err = touch_all(&t);
+	err = t.err ? t.err : touch_all(&t);
 	if (!err)
 		err = set_file_policy(&t);
 	munmap(t.base, t.bytes);
-	if (err)
-		return say(s, folder, &t, err);
-	tell(&t, t.bytes);
-	return 0;
+	if (!err)
+		tell(&t, t.bytes);
+	return err || t.err ? say(s, folder, &t, err ? err : t.err) : 0;
 }

@@ -131,15 +131,25 @@ static bool is_ours(const struct segment *s, const struct shm_memory *h)
 	return s->index_fd < 0 || segment_is_named(s, "idx", s->index_fd);
 }
 
+static bool is_used_vram(int fd)
+{
+	struct shm_run run[SHM_RUNS];
+	struct shm_memory h;
+
+	return !memory_read_header(fd, &h, run) && h.kind == GPC_VRAM &&
+	       lock_test(fd, MEMORY_LOCK_USED) == 1;
+}
+
 /* With MEMORY_LOCK_MADE nobody can make a pool of it any more, and with MEMORY_LOCK_USED nobody can
- * begin to use it.  Of RAM nobody has to be asked: its bytes stay with who has them mapped. */
+ * begin to use it.  Of RAM nobody has to be asked: its bytes stay with who has them mapped.  VRAM that
+ * is used is not locked even for a moment: memory_find_used() would take it for one in the making. */
 static bool is_garbage(const struct segment *s, uint64_t number, int fd)
 {
 	struct shm_run run[SHM_RUNS];
 	struct shm_memory h;
 	bool known;
 
-	if (lock_try(fd, MEMORY_LOCK_MADE) < 0)
+	if (is_used_vram(fd) || lock_try(fd, MEMORY_LOCK_MADE) < 0)
 		return false;
 	known = memory_read_header(fd, &h, run) == 0;
 	if (lock_try(fd, MEMORY_LOCK_USED) < 0 && known && h.kind == GPC_VRAM)

@@ -19,11 +19,9 @@
 #include "segment/lockfile.h"
 #include "segment/memory_file.h"
 
-#define PATIENCE_MS     2000
-
 int segment_lock_name(const struct segment *s)
 {
-	uint64_t deadline = deadline_from(PATIENCE_MS);
+	uint64_t deadline = deadline_from(SEGMENT_PATIENCE_MS);
 	int err;
 
 	while ((err = lock_try(s->lock_fd, LOCK_CREATE)) == -EAGAIN &&
@@ -33,7 +31,7 @@ int segment_lock_name(const struct segment *s)
 		return err_set(EAGAIN,
 			       "another process has been creating or removing %s for "
 			       "%d ms",
-			       s->name, PATIENCE_MS);
+			       s->name, SEGMENT_PATIENCE_MS);
 	if (err)
 		return err_set(-err, "gpc.%s.lock: no lock: %s", s->name, strerror(-err));
 	return segment_is_named(s, "lock", s->lock_fd) ? 0 : -ESTALE;

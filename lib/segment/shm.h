@@ -48,6 +48,8 @@
 #define LOCK_WRITER     0
 #define LOCK_CREATE     1
 #define LOCK_PIN        2                /* the process that registers memory with GPUs now */
+#define LOCK_MAKE       3                /* the process that makes this cache and its memory */
+#define LOCK_PIN_NEXT   4                /* the one that does next */
 #define LOCK_PEER(i)    (64 + (i))
 
 struct shm_geometry {                    /* all that offsets depend on */
@@ -340,7 +342,9 @@ struct shm_seat {                        /* 4096 bytes */
 	uint64_t tail;                   /* w: line 3: everything before it is done */
 	uint32_t done;                   /* w: futex word, moves when results were stored */
 	uint32_t waiting;                /* p: threads that sleep on done */
-	uint8_t pad2[48];
+	uint64_t lost_ns;                /* w: CLOCK_MONOTONIC, when the peer's lock was seen free and
+	                                  * its process was not seen to be gone; 0 = not yet */
+	uint8_t pad2[40];
 	uint64_t lookups, hit_vram, hit_ram, miss;      /* p: line 4: counters */
 	uint64_t stale_refs, ring_full;
 	uint64_t refs;                   /* references held */

@@ -101,7 +101,8 @@ static uint32_t drain_all(struct writer *w)
 	do {
 		round = 0;
 		for (i = 0; i < w->max_peers; i++)
-			if (load_relaxed(&seg_seat(&w->seg, i)->state) == SEAT_TAKEN) {
+			if (load_relaxed(&seg_seat(&w->seg, i)->state) == SEAT_TAKEN &&
+			    !w->peer[i].lost) {
 				reap_note(w, i);
 				round += drain(w, i);
 			}
@@ -184,7 +185,8 @@ static void housekeep(struct writer *w)
 	pools_housekeep(w);
 	sweep_housekeep(w, now);
 	w->alone = no_other_peers(w) && pools_are_quiet(w);
-	w->next_housekeep_ns = now + (w->alone ? ALONE_NS : HOUSEKEEP_NS);
+	w->next_housekeep_ns = now + (w->alone ? ALONE_NS : w->lost_pause_ns ? w->lost_pause_ns :
+				      HOUSEKEEP_NS);
 }
 
 static void unstall(struct writer *w)

@@ -22,20 +22,19 @@ static bool images_fit(const struct wpool *to, const struct shm_pool *rq)
 		!memcmp(to->fingerprint, rq->fingerprint, sizeof(to->fingerprint)));
 }
 
-/* Each memory is one pool's.  One that this very command has added may be ending still: its writer died
- * between READY and the live bit. */
-static bool is_named(struct writer *w, uint64_t memory, uint64_t maker)
+/* Each memory is one pool's.  A command that runs again finds no pool of its first run that ends still:
+ * no block of that was given to anybody, and housekeeping, which comes before commands, makes it FREE. */
+static bool is_named(const struct writer *w, uint64_t memory)
 {
 	uint32_t i;
 
 	for (i = 0; i < w->max_pools; i++)
-		if (w->pool[i].state != POOL_FREE && w->pool[i].memory == memory &&
-		    !(w->pool[i].state == POOL_DRAINING && w_pool(w, i)->maker == maker))
+		if (w->pool[i].state != POOL_FREE && w->pool[i].memory == memory)
 			return true;
 	return false;
 }
 
-int32_t pool_memory_check(struct writer *w, const struct shm_pool *rq, uint64_t maker)
+int32_t pool_memory_check(struct writer *w, const struct shm_pool *rq)
 {
 	if (!rq->memory)
 		return rq->block_bytes ? -EINVAL : 0;
@@ -44,7 +43,7 @@ int32_t pool_memory_check(struct writer *w, const struct shm_pool *rq, uint64_t 
 		return -EINVAL;
 	if (rq->demote_to >= 0 && !images_fit(&w->pool[rq->demote_to], rq))
 		return -EPROTO;
-	return is_named(w, rq->memory, maker) ? -EEXIST : 0;
+	return is_named(w, rq->memory) ? -EEXIST : 0;
 }
 
 /* Until its command is answered the maker has the file locked, so nobody sweeps that.  If the maker

@@ -109,7 +109,7 @@ static bool tiers_fit(const struct wpool *to, const struct shm_pool *rq)
 	return to->space != rq->space || (rq->kind == GPC_VRAM && to->kind == GPC_RAM);
 }
 
-static int32_t request_check(struct writer *w, const struct shm_pool *rq, uint64_t maker)
+static int32_t request_check(struct writer *w, const struct shm_pool *rq)
 {
 	uint32_t slots = (uint32_t)rq->range;
 	int32_t to = rq->demote_to;
@@ -128,7 +128,7 @@ static int32_t request_check(struct writer *w, const struct shm_pool *rq, uint64
 		return -EINVAL;
 	if ((rq->flags & GPC_POOL_CALLER) && slots != rq->blocks)
 		return -EINVAL;
-	return pool_memory_check(w, rq, maker);
+	return pool_memory_check(w, rq);
 }
 
 /* Generations are odd while a pool is READY, and even from its end to its next life: so each of
@@ -203,7 +203,7 @@ int32_t pools_add(struct writer *w, uint32_t peer, uint64_t position)
 		return err;
 	if (rq.flags & GPC_POOL_CALLER)
 		rq.flags |= GPC_POOL_OWNED;
-	err = request_check(w, &rq, maker);
+	err = request_check(w, &rq);
 	if (err < 0)
 		return err;
 	for (number = 0; number < w->max_pools; number++)

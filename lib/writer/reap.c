@@ -1,10 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* reap.c - what the dead leave behind.
  *
- * A seat is dead when its byte of the lock file can be taken.  While the writer holds that
- * byte nobody can attach there, so the column of cells may be zeroed; it is never zeroed without
- * the byte, but in one case: a child that was forked without our fork handler keeps the lock
- * of its dead parent; then the process itself is looked at, in the same PID namespace.
+ * A peer is lost when its byte of the lock file can be taken, and its seat is over when its process is
+ * gone (seat_is_over).  Between the two it asks for nothing any more, but its devices may still
+ * store: done-words into its transfers, and bytes into blocks that it has.
+ *
+ *   what it had                         goes when it is     why
+ *   ----------------------------------  ------------------  --------------------------------------
+ *   sections, commands without answer   lost                others wait for them
+ *   its pools                           lost                the one step that all wait for
+ *   reservations                        lost: quarantine    nothing is published there any more
+ *   cells, those of reservations, too   over                copies may be on their way there: no
+ *                                                           block is FREE while its row has one,
+ *                                                           whatever a successor knows of it
+ *   its transfers, and the seat         over, last          a late done-word of the old owner must
+ *                                                           not be taken for one of the next
+ *
+ * While the writer holds the byte nobody can attach there, so the column of cells may be zeroed; it is
+ * never zeroed without the byte, but in one case: a child that was forked without our fork handler
+ * keeps the lock of its dead parent; then the process itself is looked at, in the same PID
+ * namespace, a few times a second.
  *
  * Every step may be run again: a writer that dies here leaves the seat TAKEN, and the next
  * one starts over.  FREE is stored last. */
@@ -18,6 +33,10 @@
 #include "writer/retire.h"
 #include "writer/sweep.h"
 #include "writer/transfer.h"
+
+#define LOOK_NS (1 * NS_PER_MS)          /* until a lost peer is looked at again, doubled ... */
+#define RARELY_NS (20 * NS_PER_MS)       /* ... with each look, up to this */
+#define BEHIND_NS (250 * NS_PER_MS)      /* between looks behind locks that are held */
 
 static void close_sections(struct writer *w, uint32_t peer)
 {
@@ -39,11 +58,8 @@ static void zero_column(struct writer *w, uint32_t peer)
 	}
 }
 
-static void free_reservations(struct writer *w, uint32_t peer, const struct identity *who)
+static void free_reservations(struct writer *w, uint32_t peer, bool quarantine)
 {
-	/* a peer that has left by itself writes no more */
-	bool gone = load_relaxed(&seg_seat(&w->seg, peer)->state) == SEAT_LEFT ||
-		    identity_gone(who);
 	uint32_t record, next;
 
 	for (record = w->peer[peer].reserved; record != NONE; record = next) {
@@ -52,10 +68,12 @@ static void free_reservations(struct writer *w, uint32_t peer, const struct iden
 		next = w->owned[record].next;
 		if ((p->flags & GPC_POOL_CALLER) && p->owner == (int32_t)peer)
 			continue;        /* the pool dies as a whole */
-		if (gone)
-			retire_reservation(w, record);
+		if (transfer_has(w, record))
+			continue;        /* its device may say done yet; transfer_reap() has the end */
+		if (quarantine)
+			retire_quarantine(w, record, &w->peer[peer].who);
 		else
-			retire_quarantine(w, record, who);
+			retire_reservation(w, record);
 	}
 }
 
@@ -121,6 +139,7 @@ static void empty_ring(struct writer *w, uint32_t peer)
 	store_relaxed(&s->head, head);
 	store_relaxed(&s->request.memory, 0);    /* no command is left that names it */
 	store_relaxed(&s->waiting, 0);   /* who was killed in its wait has not lowered it */
+	store_relaxed(&s->lost_ns, 0);
 	store_release(&s->tail, head);
 	store_relaxed(&s->taken, head);  /* last: never ahead of tail */
 }
@@ -139,8 +158,30 @@ void reap_note(struct writer *w, uint32_t peer)
 	p->who = (struct identity){ s->pid, s->start_time, s->namespaces };
 }
 
-/* The caller knows that the seat's owner is dead and that nobody can sit down there. */
-void reap_seat(struct writer *w, uint32_t peer)
+/* With its byte held.  Others go on without it; what its devices may still store to stays.  Run again
+ * with each look: a process that has only lost its lock may ask again, and is heard no more. */
+static void lose_peer(struct writer *w, uint32_t peer)
+{
+	struct shm_seat *s = seg_seat(&w->seg, peer);
+	struct wpeer *p = &w->peer[peer];
+	uint64_t now = clock_ns(), since = load_relaxed(&s->lost_ns);
+
+	if (!since || since > now)
+		store_relaxed(&s->lost_ns, now);
+	if (load_relaxed(&s->state) == SEAT_FREE)        /* by a hostile owner: nobody sits here now */
+		store_release(&s->state, SEAT_TAKEN);
+	if (!p->lost)
+		log_say(&w->c->log, LOG_INFO, "seat %u (pid %d, %.31s) is lost: what it holds is taken "
+			"back when its process has ended", peer, p->who.pid, s->label);
+	p->lost = true;
+	grant_cancel_peer(w, peer);
+	close_sections(w, peer);
+	kill_pools(w, peer);
+	free_reservations(w, peer, true);
+}
+
+/* The caller knows that the seat is over and that nobody can sit down there. */
+static void reap_seat(struct writer *w, uint32_t peer)
 {
 	struct shm_seat *s = seg_seat(&w->seg, peer);
 	/* it may have been making memory, or have asked for a pool and got no answer */
@@ -160,7 +201,7 @@ void reap_seat(struct writer *w, uint32_t peer)
 	zero_column(w, peer);
 	close_sections(w, peer);
 	kill_pools(w, peer);
-	free_reservations(w, peer, &w->peer[peer].who);
+	free_reservations(w, peer, false);
 	empty_ring(w, peer);
 	fold_statistics(w, peer);
 	if (!transfer_leave_seat(w, peer))
@@ -168,7 +209,7 @@ void reap_seat(struct writer *w, uint32_t peer)
 	/* (S) all of the above before the seat is free; pairs with seat.c;
 	 * model/seat.pml */
 	store_release(&s->state, SEAT_FREE);
-	w->peer[peer].seated = w->peer[peer].mourned = false;
+	w->peer[peer].seated = w->peer[peer].lost = w->peer[peer].mourned = false;
 	w->nseated--;
 	w->progress = true;
 	if (sweeps)
@@ -186,21 +227,41 @@ static bool noted_is_there(struct writer *w, uint32_t peer)
 	       s->start_time == who->start_time && s->namespaces == who->namespaces;
 }
 
+/* True: it is lost, and not over yet. */
+static bool look_at(struct writer *w, uint32_t peer, bool behind)
+{
+	bool over;
+
+	if (lock_try(w->lock_fd, LOCK_PEER(peer)) < 0) {
+		if (behind && identity_gone(&w->peer[peer].who) && noted_is_there(w, peer))
+			reap_seat(w, peer);
+		return false;
+	}
+	over = seat_is_over(&w->seg, peer, &w->peer[peer].who);
+	if (over)
+		reap_seat(w, peer);
+	else
+		lose_peer(w, peer);
+	lock_drop(w->lock_fd, LOCK_PEER(peer));
+	return !over;
+}
+
+/* Of peers that live, nothing but the lock is looked at, mostly. */
 void reap_dead(struct writer *w)
 {
+	uint64_t now = clock_ns();
+	bool behind = now >= w->look_behind_ns, lost = false;
 	uint32_t i;
 
+	if (behind)
+		w->look_behind_ns = now + BEHIND_NS;
 	for (i = 0; i < w->max_peers; i++) {
 		if (load_acquire(&seg_seat(&w->seg, i)->state) != SEAT_FREE ||
 		    !seat_is_clean(&w->seg, i))
 			reap_note(w, i);
-		if (!w->peer[i].seated)
-			continue;
-		if (lock_try(w->lock_fd, LOCK_PEER(i)) == 0) {
-			reap_seat(w, i);
-			lock_drop(w->lock_fd, LOCK_PEER(i));
-		} else if (identity_gone(&w->peer[i].who) && noted_is_there(w, i)) {
-			reap_seat(w, i);
-		}
+		if (w->peer[i].seated)
+			lost |= look_at(w, i, behind);
 	}
+	w->lost_pause_ns = !lost ? 0 : w->lost_pause_ns ? MIN(w->lost_pause_ns * 2, RARELY_NS) :
+			   LOOK_NS;
 }

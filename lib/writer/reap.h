@@ -5,8 +5,8 @@
 
 #include "writer/state.h"
 
+/* Look at all seats.  w->lost_pause_ns: come again then, or 0. */
 void reap_dead(struct writer *w);
-void reap_seat(struct writer *w, uint32_t peer);
 void reap_note(struct writer *w, uint32_t peer);         /* somebody sits there: remember who */
 
 #endif

@@ -227,15 +227,33 @@ void retire_quarantine(struct writer *w, uint32_t record, const struct identity 
 	};
 }
 
+/* Until its owner is gone, if that can be seen from here; else for a time. */
+static bool is_quarantined(const struct quarantine *q, enum identity_answer owner)
+{
+	return owner == IDENTITY_THERE || (owner == IDENTITY_UNKNOWN && clock_ns() < q->until_ns);
+}
+
+static enum identity_answer look_at(struct identity *who, const struct identity *next)
+{
+	*who = *next;
+	return identity_look(who);
+}
+
+/* Blocks of one owner stand side by side, mostly: it is looked at once. */
 void retire_poll_quarantine(struct writer *w)
 {
+	enum identity_answer owner = IDENTITY_UNKNOWN;
+	struct identity who = { 0 };
 	uint32_t i = 0;
 
 	while (i < w->nquarantine) {
 		struct quarantine *q = &w->quarantine[i];
 		uint32_t record = q->record;
 
-		if (!identity_gone(&q->who) && clock_ns() < q->until_ns) {
+		if (q->who.pid != who.pid || q->who.start_time != who.start_time ||
+		    q->who.namespaces != who.namespaces)
+			owner = look_at(&who, &q->who);
+		if (is_quarantined(q, owner)) {
 			i++;
 			continue;
 		}

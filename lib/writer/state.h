@@ -107,6 +107,7 @@ struct wpeer {
 	uint32_t nreserved;              /* those that count against the quota */
 	bool seated;                     /* its seat was seen taken, and is not reaped yet ... */
 	struct identity who;             /* ... by whom it was taken */
+	bool lost;                       /* its lock is free, and its process may be there still */
 	bool stalled;                    /* a publish waits for a bucket: the ring waits with it */
 	bool stocked;                    /* blocks were put in its stock */
 	bool answered;                   /* results stored since the last wake */
@@ -197,6 +198,8 @@ struct writer {
 
 	uint64_t next_housekeep_ns;           /* reaping and other slow checks */
 	uint32_t nseated;                /* peers */
+	uint64_t lost_pause_ns;          /* reap.c: between looks at peers that are lost; 0: none is */
+	uint64_t look_behind_ns;         /* and when to look behind locks that are held */
 	bool alone;                      /* at the last look: no other peer, nothing waits */
 	bool crowded;                    /* a pool may have more blocks than its capacity */
 	/* What a command, a grant or a refill waits for may be there now: the pass makes another

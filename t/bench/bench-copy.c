@@ -1,495 +1,125 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* bench-copy - copies of blocks on this machine's GPUs, by the device's table (device/bytes.h).
+/* bench-copy - copies of blocks on this machine's GPUs.
  *
- *   bench-copy [--json] [--quick] [--device N] [--pin]
+ *   bench-copy [--json] [--quick] [--device N] [--dir DIR] [--only PART] [--pin]
  *
  * 128 blocks of 64 pieces at random slots, between a pool in VRAM that has a layer's pieces
- * together and images in shared memory.  Three ways in turns: whole blocks that are contiguous on
- * both sides, which is the limit; gpc's copies, one pitched operation a block, as the planner emits
- * them; and cudaMemcpyBatchAsync with a piece each.  Then all again beside a kernel that fills the
- * GPU; copies within the GPU and between two; what a decode-like step feels.  What was copied
- * is compared before anything is timed.  Columns: median, 10th and 90th of a hundred, mark.
+ * together and images in shared memory.  Parts:
  *
- *   --pin   four processes register 3 GiB each, by turns and all at once, beside a neighbour that
- *           times small copies; nothing else */
+ *   pieces    by the device's table (device/bytes.h).  Three ways in turns: whole blocks that are
+ *             contiguous on both sides, which is the limit; gpc's copies, one pitched operation
+ *             a block, as the planner emits them; and cudaMemcpyBatchAsync with a piece each.
+ *             Then all again beside a kernel that fills the GPU
+ *   within    copies within the GPU, and between two
+ *   caller    CPU time of gpc_copy                           bench-copy-pools.c
+ *   lookups   lookups beside gpc_copy                        bench-copy-lookups.c
+ *   step      what a decode-like step feels                  bench-copy-step.c
+ *
+ * What was copied is compared before anything is timed.  Columns: median, 10th and 90th of a
+ * hundred; the limit, which is measured in the same rounds, and the ratio to it; the mark.
+ *
+ *   --pin   four processes register 3 GiB each, beside a neighbour that times small copies
+ *           (bench-copy-pin.c); nothing else */
 #include "config.h"
 
 #include "bench-copy.h"
 
-#define BLOCKS 128u
-#define PIECES 64u
-#define SLOTS  512u
-#define LARGEST 65536u
-#define POOL   ((size_t)SLOTS * PIECES * LARGEST)
+#include <getopt.h>
 
-enum { WHOLE, GPC, BATCH, WAYS };
-enum { H2D, D2H };
-
-static uint8_t *ram, *vram, *vram2;
-static uint8_t uuid[16];
-static uint32_t slot[2][BLOCKS];         /* in RAM, in VRAM */
-static cudaStream_t stream;
-static cudaEvent_t from, to;
-
-/* ---- the blocks ---- */
-
-static void draw_slots(uint32_t *ret, uint64_t seed)
+void check(int e, const char *call, const char *file, int line)
 {
-	uint32_t all[SLOTS], i, j, t;
+	if (e)
+		fail("%s:%d: %s: %s", file, line, call,
+		     e > 0 ? cudaGetErrorString((cudaError_t)e) : gpc_last_error());
+}
 
-	for (i = 0; i < SLOTS; i++)
-		all[i] = i;
-	for (i = 0; i < BLOCKS; i++) {
+void shuffle(uint32_t *at, uint32_t n, uint64_t seed)
+{
+	uint32_t i, j, t;
+
+	for (i = 0; i + 1 < n; i++) {
 		seed = seed * 6364136223846793005u + 1442695040888963407u;
-		j = i + (uint32_t)(seed >> 33) % (SLOTS - i);
-		t = all[i];
-		all[i] = all[j];
-		all[j] = t;
-		ret[i] = all[i];
+		j = i + (uint32_t)(seed >> 33) % (n - i);
+		t = at[i];
+		at[i] = at[j];
+		at[j] = t;
 	}
 }
 
-static uint8_t *image_at(uint32_t i, uint64_t piece)
+static struct { int device; bool json, pin; const char *dir, *only; } opt = { .only = "" };
+
+static bool wanted(const char *name)
 {
-	return ram + slot[0][i] * PIECES * piece;
+	return !strncmp(name, opt.only, strlen(opt.only));
 }
 
-static uint8_t *piece_at(uint8_t *pool, uint32_t i, uint32_t layer, uint64_t piece)
+static void bench_by_gpc(int device)
 {
-	return pool + layer * SLOTS * piece + slot[1][i] * piece;
-}
+	struct pools p;
 
-/* As the planner emits them: rows of an image to rows that are a layer apart. */
-static void make_ops(struct copy_op *op, int direction, uint64_t piece)
-{
-	uint32_t i;
-
-	for (i = 0; i < BLOCKS; i++) {
-		uint8_t *host = image_at(i, piece), *dev = piece_at(vram, i, 0, piece);
-		bool in = direction == H2D;
-
-		op[i] = (struct copy_op){ .to = in ? dev : host, .from = in ? host : dev,
-					  .width = piece, .rows = PIECES, .slices = 1,
-					  .to_pitch = in ? SLOTS * piece : piece,
-					  .from_pitch = in ? piece : SLOTS * piece };
+	if (!wanted("caller") && !wanted("lookups") && !wanted("step"))
+		return;
+	if (!pools_open(&p, device, opt.dir, quick ? 1u << 16 : 1u << 20)) {
+		row_skip("see above", "CPU time of the caller; lookups beside copies; a step");
+		return;
 	}
+	if (wanted("caller"))
+		bench_caller(&p);
+	if (wanted("lookups"))
+		bench_lookups(&p, device);
+	if (wanted("step"))
+		bench_step(&p);
+	pools_close(&p);
 }
 
-/* ---- three ways ---- */
-
-static void copy_whole(int direction, uint64_t piece)
+static void options(int argc, char **argv)
 {
-	uint32_t i;
+	static const struct option known[] = { { "json", 0, NULL, 'j' }, { "quick", 0, NULL, 'q' },
+					       { "device", 1, NULL, 'd' }, { "pin", 0, NULL, 'p' },
+					       { "dir", 1, NULL, 's' }, { "only", 1, NULL, 'o' },
+					       { "help", 0, NULL, 'h' }, { NULL, 0, NULL, 0 } };
+	int c;
 
-	for (i = 0; i < BLOCKS; i++) {
-		uint8_t *host = image_at(i, piece);
-		uint8_t *dev = vram + slot[1][i] * PIECES * piece;
-
-		CK(cudaMemcpyAsync(direction == H2D ? dev : host, direction == H2D ? host : dev,
-				   PIECES * piece, cudaMemcpyDefault, stream));
-	}
-}
-
-static void copy_gpc(int direction, uint64_t piece)
-{
-	struct copy_op op[BLOCKS];
-	uint32_t done;
-
-	make_ops(op, direction, piece);
-	CK(device_bytes_cuda.copy(uuid, op, BLOCKS, stream, &done));
-}
-
-#if CUDART_VERSION >= 12080
-static void *batch_to[BLOCKS * PIECES];
-static const void *batch_from[BLOCKS * PIECES];
-static size_t batch_bytes[BLOCKS * PIECES];
-
-static void copy_batch(int direction, uint64_t piece)
-{
-	struct cudaMemcpyAttributes a = { .srcAccessOrder = cudaMemcpySrcAccessOrderStream };
-	uint32_t i, l, n = 0;
-	size_t first = 0;
-
-	for (i = 0; i < BLOCKS; i++)
-		for (l = 0; l < PIECES; l++, n++) {
-			uint8_t *host = image_at(i, piece) + l * piece;
-			uint8_t *dev = piece_at(vram, i, l, piece);
-
-			batch_to[n] = direction == H2D ? dev : host;
-			batch_from[n] = direction == H2D ? host : dev;
-			batch_bytes[n] = piece;
+	while ((c = getopt_long(argc, argv, "", known, NULL)) != -1)
+		switch (c) {
+		case 'j':
+			opt.json = true;
+			break;
+		case 'q':
+			quick = true;
+			break;
+		case 'd':
+			opt.device = atoi(strncmp(optarg, "cuda:", 5) ? optarg : optarg + 5);
+			break;
+		case 'p':
+			opt.pin = true;
+			break;
+		case 's':
+			opt.dir = optarg;
+			break;
+		case 'o':
+			opt.only = optarg;
+			break;
+		default:
+			fprintf(c == 'h' ? stdout : stderr, "usage: bench-copy [--json] [--quick] "
+				"[--device N] [--dir DIR] [--only pieces|within|caller|lookups|step] "
+				"[--pin]\n");
+			exit(c == 'h' ? 0 : 2);
 		}
-#if CUDART_VERSION >= 13000
-	CK(cudaMemcpyBatchAsync(batch_to, batch_from, batch_bytes, n, &a, &first, 1, stream));
-#else
-	CK(cudaMemcpyBatchAsync(batch_to, (void **)batch_from, batch_bytes, n, &a, &first, 1,
-				&(size_t){ 0 }, stream));
-#endif
-}
-#else
-static void copy_batch(int direction, uint64_t piece)
-{
-	uint32_t i, l;
-
-	for (i = 0; i < BLOCKS; i++)
-		for (l = 0; l < PIECES; l++) {
-			uint8_t *host = image_at(i, piece) + l * piece;
-			uint8_t *dev = piece_at(vram, i, l, piece);
-
-			CK(cudaMemcpyAsync(direction == H2D ? dev : host,
-					   direction == H2D ? host : dev, piece,
-					   cudaMemcpyDefault, stream));
-		}
-}
-#endif
-
-static void (*const way[WAYS])(int, uint64_t) = { copy_whole, copy_gpc, copy_batch };
-
-/* Microseconds between events around it. */
-static double once(void (*copy)(int, uint64_t), int direction, uint64_t piece)
-{
-	float ms;
-
-	CK(cudaEventRecord(from, stream));
-	copy(direction, piece);
-	CK(cudaEventRecord(to, stream));
-	CK(cudaEventSynchronize(to));
-	CK(cudaEventElapsedTime(&ms, from, to));
-	return (double)ms * 1e3;
-}
-
-/* ---- are the bytes right? ---- */
-
-static void fill(uint8_t *p, size_t n, uint64_t seed)
-{
-	uint64_t *w = (uint64_t *)(void *)p;
-	size_t i;
-
-	for (i = 0; i < n / 8; i++)
-		w[i] = (i + seed) * 0x9e3779b97f4a7c15u ^ i >> 7;
-}
-
-static void compare_pieces(uint8_t *pool, uint64_t piece, const char *what)
-{
-	static uint8_t got[LARGEST];
-	uint32_t i, l;
-
-	for (i = 0; i < BLOCKS; i += 3)
-		for (l = 0; l < PIECES; l += 7) {
-			CK(cudaMemcpy(got, piece_at(pool, i, l, piece), piece, cudaMemcpyDefault));
-			if (memcmp(got, image_at(i, piece) + l * piece, piece))
-				wrong("%s, pieces of %llu: block %u, piece %u", what,
-				      (unsigned long long)piece, i, l);
-		}
-}
-
-static void verify(uint64_t piece)
-{
-	uint32_t i;
-
-	fill(ram, SLOTS * PIECES * piece, piece);
-	CK(cudaMemset(vram, 0xa5, SLOTS * PIECES * piece));
-	CK(cudaDeviceSynchronize());
-	once(copy_gpc, H2D, piece);
-	compare_pieces(vram, piece, "to the device");
-	memset(ram, 0, SLOTS * PIECES * piece);
-	once(copy_gpc, D2H, piece);
-	compare_pieces(vram, piece, "to the host");
-	for (i = 0; i < PIECES * piece; i++)     /* and they are what was put there */
-		if (image_at(0, piece)[i])
-			return;
-	wrong("to the host, pieces of %llu: nothing came", (unsigned long long)piece);
-}
-
-/* ---- host and device ---- */
-
-static const struct mark { uint64_t piece; double limit, batch[2]; } marks[] = {
-	{ 4096, 0.90, { 6, 3.8 } },
-	{ 16384, 0.80, { 1.9, 1.8 } },
-	{ 32768, 0.96, { 1.5, 1.8 } },
-	{ 65536, 0.97, { 1.25, 1.4 } },
-};
-
-static double rates(struct times t[WAYS], uint64_t piece, const char *name, const char *beside)
-{
-	static const char *const what[] = { "whole blocks, contiguous (limit)", "gpc",
-					    "cudaMemcpyBatchAsync, a piece each" };
-	double bytes = (double)BLOCKS * PIECES * (double)piece;
-	int w;
-
-	for (w = 0; w < WAYS; w++)
-		row_rate(&t[w], bytes, 0, "%s%s: %s", name, beside, what[w]);
-	return middle(&t[GPC]);
-}
-
-/* All ways in turns.  With busy_us a kernel fills the GPU that long, from before each copy begins;
- * returns how many copies it did not outlast. */
-static int rounds(struct times t[WAYS], int direction, uint64_t piece, uint32_t busy_us)
-{
-	int r, w, n = quick ? 5 : busy_us ? 11 : 25, ended = 0;
-
-	memset(t, 0, WAYS * sizeof(*t));
-	for (r = 0; r < n; r++)
-		for (w = 0; w < WAYS; w++) {
-			double us;
-
-			if (busy_us) {
-				CK(busy_spin(busy_us));
-				sleep_us(300);           /* it runs */
-			}
-			us = once(way[w], direction, piece);
-			if (busy_us && cudaStreamQuery(NULL) == cudaSuccess)
-				ended++;
-			cudaGetLastError();      /* not ready: no error of what comes */
-			CK(cudaDeviceSynchronize());
-			add_us(&t[w], us);
-		}
-	if (ended)
-		note("%d of %d copies ended after the kernel beside them", ended, n * WAYS);
-	return ended;
-}
-
-static void bench_pieces(const struct mark *m)
-{
-	static const char *const direction[] = { "H2D", "D2H" };
-	struct times idle[WAYS], beside[WAYS];
-	char name[80];
-	double us, alone;
-	int d, late;
-
-	verify(m->piece);
-	for (d = H2D; d <= D2H; d++) {
-		snprintf(name, sizeof(name), "%s, pieces of %llu KiB", direction[d],
-			 (unsigned long long)m->piece / 1024);
-		rounds(idle, d, m->piece, 0);
-		us = alone = rates(idle, m->piece, name, "");
-		row_ratio(middle(&idle[WHOLE]) / us, m->limit, true, "%s: of the limit", name);
-		row_ratio(middle(&idle[BATCH]) / us, m->batch[d], true,
-			  "%s: times cudaMemcpyBatchAsync", name);
-		late = rounds(beside, d, m->piece, 40000);
-		us = rates(beside, m->piece, name, ", beside a kernel that fills the GPU");
-		row_ratio(late ? 0 : alone / us, 0.95, true, "%s: beside the kernel, of idle",
-			  name);           /* 0: it was not beside it */
-	}
-}
-
-/* ---- the caller's time ---- */
-
-static void bench_enqueue(void)
-{
-	struct times cpu = { 0 }, wall = { 0 };
-	struct copy_op op[BLOCKS];
-	uint32_t done;
-	int r;
-
-	for (r = 0; r < (quick ? 20 : 100); r++) {
-		double c, w;
-
-		CK(cudaStreamSynchronize(stream));
-		make_ops(op, r & 1, 16384);
-		c = cpu_us();
-		w = now_us();
-		CK(device_bytes_cuda.copy(uuid, op, BLOCKS, stream, &done));
-		add_us(&wall, (now_us() - w) / BLOCKS);
-		add_us(&cpu, (cpu_us() - c) / BLOCKS);
-	}
-	CK(cudaStreamSynchronize(stream));
-	row_us(&cpu, 2.5, "CPU time of the caller, a block, without the planner");
-	row_us(&wall, 0, "the same by the clock");
-}
-
-/* ---- within one GPU, and between two ---- */
-
-static void copy_pairs(int unused, uint64_t piece)
-{
-	struct copy_shape s = { vram2, vram, piece, piece, piece, PIECES, SLOTS * piece,
-				SLOTS * piece };
-	struct copy_pair pair[BLOCKS];
-	uint32_t i;
-
-	(void)unused;
-	for (i = 0; i < BLOCKS; i++)
-		pair[i] = (struct copy_pair){ slot[1][i], slot[1][i] };
-	CK(device_bytes_cuda.copy_pairs(uuid, &s, 1, pair, BLOCKS, stream));
-}
-
-static void copy_device(int unused, uint64_t piece)
-{
-	(void)unused;
-	CK(cudaMemcpyAsync(vram2, vram, BLOCKS * PIECES * piece, cudaMemcpyDefault, stream));
-}
-
-static void bench_within(uint64_t piece, double mark)
-{
-	struct times t = { 0 }, limit = { 0 };
-	double bytes = (double)BLOCKS * PIECES * (double)piece;
-	int r;
-
-	verify(piece);
-	CK(cudaMemset(vram2, 0, POOL));
-	CK(cudaDeviceSynchronize());
-	once(copy_pairs, 0, piece);
-	compare_pieces(vram2, piece, "within the device");
-	for (r = 0; r < (quick ? 5 : 25); r++) {
-		add_us(&limit, once(copy_device, 0, piece));
-		add_us(&t, once(copy_pairs, 0, piece));
-	}
-	row_rate(&limit, bytes, 0, "within the GPU, %u KiB: cudaMemcpyAsync, contiguous",
-		 (unsigned)piece / 1024);
-	row_rate(&t, bytes, mark, "within the GPU, pieces of %u KiB: gpc's kernel",
-		 (unsigned)piece / 1024);
-}
-
-static uint8_t *peer;
-
-static void peer_whole(int unused, uint64_t piece)
-{
-	uint32_t i;
-
-	(void)unused;
-	for (i = 0; i < BLOCKS; i++)
-		CK(cudaMemcpyAsync(peer + slot[0][i] * PIECES * piece,
-				   vram + slot[1][i] * PIECES * piece, PIECES * piece,
-				   cudaMemcpyDefault, stream));
-}
-
-static void peer_gpc(int unused, uint64_t piece)
-{
-	struct copy_op op[BLOCKS];
-	uint32_t i, done;
-
-	(void)unused;
-	for (i = 0; i < BLOCKS; i++)
-		op[i] = (struct copy_op){ .to = piece_at(peer, i, 0, piece),
-					  .from = piece_at(vram, i, 0, piece), .width = piece,
-					  .rows = PIECES, .slices = 1, .to_pitch = SLOTS * piece,
-					  .from_pitch = SLOTS * piece };
-	CK(device_bytes_cuda.copy(uuid, op, BLOCKS, stream, &done));
-}
-
-static void bench_peer(int device, uint64_t piece)
-{
-	struct times t = { 0 }, limit = { 0 };
-	double bytes = (double)BLOCKS * PIECES * (double)piece;
-	struct cudaDeviceProp p;
-	struct copy_limits l;
-	int r;
-
-	CK(cudaSetDevice(!device));
-	CK(cudaMalloc((void **)&peer, POOL));
-	CK(cudaDeviceSynchronize());
-	CK(cudaGetDeviceProperties(&p, !device));
-	CK(cudaSetDevice(device));
-	CK(device_bytes_cuda.limits((uint8_t *)p.uuid.bytes, uuid, &l));
-	verify(piece);
-	once(peer_gpc, 0, piece);
-	compare_pieces(peer, piece, "to the other GPU");
-	for (r = 0; r < (quick ? 5 : 25); r++) {
-		add_us(&limit, once(peer_whole, 0, piece));
-		add_us(&t, once(peer_gpc, 0, piece));
-	}
-	row_rate(&limit, bytes, 0, "GPU to GPU, %u KiB: whole blocks, contiguous (limit)",
-		 (unsigned)piece / 1024);
-	row_rate(&t, bytes, 0, "GPU to GPU, pieces of %u KiB: gpc", (unsigned)piece / 1024);
-	row_ratio(middle(&limit) / middle(&t), piece == 65536 ? 0.95 : 0, true,
-		  "GPU to GPU, pieces of %u KiB: of the limit", (unsigned)piece / 1024);
-	CK(cudaFree(peer));
-}
-
-/* ---- a step beside it ---- */
-
-struct step { cudaStream_t stream; uint8_t *host, *dev; uint32_t *word; };
-
-static double one_step(struct step *s)
-{
-	double at = now_us();
-
-	CK(cudaMemcpyAsync(s->dev, s->host, 4096, cudaMemcpyHostToDevice, s->stream));
-	CK(busy_say(s->word, s->stream));
-	CK(cudaMemcpyAsync(s->host, s->dev, 64, cudaMemcpyDeviceToHost, s->stream));
-	CK(cudaStreamSynchronize(s->stream));
-	return now_us() - at;
-}
-
-static void bench_step(void)
-{
-	struct times alone = { 0 }, beside = { 0 };
-	int low, high, i, n = quick ? 500 : MAX_TIMES;
-	struct step s;
-
-	CK(cudaDeviceGetStreamPriorityRange(&low, &high));
-	CK(cudaStreamCreateWithPriority(&s.stream, cudaStreamNonBlocking, high));
-	CK(cudaHostAlloc((void **)&s.host, 8192, cudaHostAllocMapped));
-	CK(cudaMalloc((void **)&s.dev, 4096));
-	s.word = (uint32_t *)(void *)(s.host + 4096);
-	for (i = 0; i < 200; i++)
-		one_step(&s);
-	for (i = 0; i < n; i++)
-		add_us(&alone, one_step(&s));
-	while (beside.n < (uint32_t)n) {
-		for (i = 0; i < 4; i++)
-			copy_gpc(i & 1, 65536);
-		while (beside.n < (uint32_t)n && cudaStreamQuery(stream) == cudaErrorNotReady) {
-			cudaGetLastError();
-			add_us(&beside, one_step(&s));
-		}
-	}
-	cudaGetLastError();
-	CK(cudaStreamSynchronize(stream));
-	row_part(&alone, 0.5, 0, "a decode-like step alone, p50");
-	row_part(&alone, 0.99, 0, "a decode-like step alone, p99");
-	row_part(&beside, 0.5, 0, "a decode-like step beside a stream full of copies, p50");
-	row_part(&beside, 0.99, part(&alone, 0.99) + 15,
-		 "a decode-like step beside a stream full of copies, p99");
-}
-
-/* ---- all ---- */
-
-static void begin(int device)
-{
-	struct cudaDeviceProp p;
-	struct copy_limits l;
-	double until;
-
-	CK(cudaSetDevice(device));
-	CK(cudaGetDeviceProperties(&p, device));
-	memcpy(uuid, p.uuid.bytes, 16);
-	begin_rows(p.name);
-	CK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
-	CK(cudaEventCreate(&from));
-	CK(cudaEventCreate(&to));
-	ram = shared_ram(POOL);
-	CK(device_bytes_cuda.pin(ram, POOL / 2));
-	CK(device_bytes_cuda.pin(ram + POOL / 2, POOL / 2));
-	CK(cudaMalloc((void **)&vram, POOL));
-	CK(cudaMalloc((void **)&vram2, POOL));
-	CK(device_bytes_cuda.limits(uuid, NULL, &l));
-	note("pitches up to %llu MiB", (unsigned long long)l.max_pitch >> 20);
-	draw_slots(slot[0], 1);
-	draw_slots(slot[1], 2);
-	for (until = now_us() + 500000; now_us() < until; ) {    /* link and clocks wake up */
-		once(copy_whole, H2D, 65536);
-		once(copy_whole, D2H, 65536);
-	}
 }
 
 int main(int argc, char **argv)
 {
-	int device = 0, gpus = 0;
-	size_t i;
+	struct cudaDeviceProp p;
 
-	if (options(argc, argv, &device))
-		return bench_pins(device);
-	begin(device);
-	for (i = 0; i < sizeof(marks) / sizeof(marks[0]); i++)
-		bench_pieces(&marks[i]);
-	bench_enqueue();
-	bench_within(4096, 0);
-	bench_within(16384, 0);
-	bench_within(65536, 1600);
-	CK(cudaGetDeviceCount(&gpus));
-	for (i = 0; gpus > 1 && i < 3; i++)
-		bench_peer(device ? 1 : 0, (uint64_t[]){ 4096, 16384, 65536 }[i]);
-	bench_step();
+	options(argc, argv);
+	if (opt.pin)
+		return bench_pins(opt.device, opt.dir, opt.json);
+	CK(cudaSetDevice(opt.device));
+	CK(cudaGetDeviceProperties(&p, opt.device));
+	begin_rows("bench-copy", p.name, opt.json);
+	if (wanted("pieces") || wanted("within"))
+		bench_by_table(opt.device, wanted("pieces"), wanted("within"));
+	bench_by_gpc(opt.device);
 	return end_rows();
 }

@@ -8,7 +8,12 @@ EXTRA_PROGRAMS = %reldir%/bench-recovery
 EXTRA_PROGRAMS += %reldir%/bench-plan
 %canon_reldir%_bench_plan_SOURCES = %reldir%/bench-plan.c
 %canon_reldir%_bench_plan_LDADD = lib/libgpc-internal.la
-CLEANFILES += %reldir%/bench-recovery$(EXEEXT) %reldir%/bench-plan$(EXEEXT)
+# Copies from RAM to RAM, which no GPU takes part in.
+EXTRA_PROGRAMS += %reldir%/bench-ram
+%canon_reldir%_bench_ram_SOURCES = %reldir%/bench-ram.c %reldir%/bench-rows.c %reldir%/bench-rows.h
+%canon_reldir%_bench_ram_LDADD = lib/libgpc-internal.la
+CLEANFILES += %reldir%/bench-recovery$(EXEEXT) %reldir%/bench-plan$(EXEEXT) \
+	%reldir%/bench-ram$(EXEEXT)
 
 bench: %reldir%/bench-recovery$(EXEEXT) tools/gpc-bench$(EXEEXT)
 	@BENCHFLAGS='$(BENCHFLAGS)' RECOVERYFLAGS='$(RECOVERYFLAGS)' \
@@ -21,8 +26,11 @@ bench: %reldir%/bench-recovery$(EXEEXT) tools/gpc-bench$(EXEEXT)
 bench_gpu_sources = \
 	%reldir%/bench-copy.c \
 	%reldir%/bench-copy.h \
+	%reldir%/bench-copy-lookups.c \
 	%reldir%/bench-copy-pin.c \
-	%reldir%/bench-copy-rows.c \
+	%reldir%/bench-copy-pools.c \
+	%reldir%/bench-copy-step.c \
+	%reldir%/bench-copy-table.c \
 	%reldir%/bench-gpu.cu \
 	%reldir%/bench-sync.c \
 	%reldir%/busy.cu \
@@ -45,7 +53,9 @@ EXTRA_PROGRAMS += %reldir%/bench-sync
 
 EXTRA_PROGRAMS += %reldir%/bench-copy
 %canon_reldir%_bench_copy_SOURCES = %reldir%/bench-copy.c %reldir%/bench-copy.h \
-	%reldir%/bench-copy-pin.c %reldir%/bench-copy-rows.c %reldir%/busy.h
+	%reldir%/bench-copy-lookups.c %reldir%/bench-copy-pin.c %reldir%/bench-copy-pools.c \
+	%reldir%/bench-copy-step.c %reldir%/bench-copy-table.c %reldir%/bench-rows.c \
+	%reldir%/bench-rows.h %reldir%/busy.h
 %canon_reldir%_bench_copy_LDADD = %reldir%/busy.lo lib/libgpc-internal.la
 %canon_reldir%_bench_copy_DEPENDENCIES = %reldir%/busy.lo lib/libgpc-internal.la
 
@@ -63,13 +73,14 @@ $(bench_gpu_nvcc_programs): %reldir%/gpu.cuh $(kernel_objects)
 
 CLEANFILES += $(bench_gpu_programs) %reldir%/busy.d %reldir%/busy.lo %reldir%/busy.o
 
-bench-gpu-programs: $(bench_gpu_programs)
+bench-gpu-programs: $(bench_gpu_programs) %reldir%/bench-ram$(EXEEXT)
 bench-gpu: bench-gpu-programs
 	%reldir%/kernels-check
 	%reldir%/bench-gpu $(BENCHFLAGS)
 	%reldir%/bench-sync $(BENCHFLAGS)
 	%reldir%/bench-copy $(BENCHFLAGS)
 	%reldir%/bench-copy --pin $(BENCHFLAGS)
+	%reldir%/bench-ram $(BENCHFLAGS)
 else
 bench-gpu-programs bench-gpu:
 	@echo "this build has no CUDA: see ./configure --help" >&2; exit 1

@@ -4,6 +4,7 @@
 #ifndef GPC_FUZZ_RUBBISH_H
 #define GPC_FUZZ_RUBBISH_H
 
+#include "writer/state.h"    /* before globals of tests, which its names would shadow */
 #include "honest.h"
 
 #include "inspect/inspect.h"
@@ -196,9 +197,13 @@ FUZZ_FN void scribble_request(struct fuzz_input *in)
 	}
 }
 
-/* As SIGKILL would: the kernel closes its descriptors. */
+/* As SIGKILL would: the kernel closes its descriptors, and its number is no process's, or, as the
+ * writer has noted it and its successor will, another one's. */
 FUZZ_FN void kill_brat(void)
 {
+	if (writer && writer->writer)
+		writer->writer->peer[brat->peer].who.start_time--;
+	seat()->start_time--;
 	fork_forget(brat);
 	segment_close(&brat->seg);
 	ring_free(brat);

@@ -1,14 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* bytes.h - pools with memory, and what blocks contain: the image number n has bytes that no
- * other image has at that place. */
+ * other image has at that place.  VRAM is that of the host device, or of bytes_device. */
 #ifndef GPC_T_BYTES_H
 #define GPC_T_BYTES_H
 
 #include "cache.h"
+#include "devices.h"
 
 #define BYTES_LAYERS 4u
 #define BYTES_PIECE  768u                /* bytes of a piece, K or V of a layer */
 #define BYTES_IMAGE  (BYTES_LAYERS * 2 * BYTES_PIECE)
+
+static const char *bytes_device = "host";        /* or device_name(), in tests that run there */
 
 TAP_FN uint8_t bytes_at(uint64_t n, uint64_t i)
 {
@@ -17,7 +20,7 @@ TAP_FN uint8_t bytes_at(uint64_t n, uint64_t i)
 	return (uint8_t)((x ^ x >> 29) * 0xbf58476d1ce4e5b9u >> 56);
 }
 
-/* VRAM of the host device as engines have it: layer after layer, in each all K, then all V. */
+/* VRAM as engines have it: layer after layer, in each all K, then all V. */
 TAP_FN void bytes_layers(struct gpc_run run[2], uint32_t slots)
 {
 	uint64_t half = (uint64_t)slots * BYTES_PIECE;
@@ -31,7 +34,7 @@ TAP_FN void bytes_layers(struct gpc_run run[2], uint32_t slots)
 TAP_FN int bytes_vram(gpc *c, uint32_t blocks, uint32_t space, int demote_to, uint32_t flags)
 {
 	struct gpc_pool p = pool_of(GPC_VRAM, blocks, space);
-	struct gpc_memory m = { .size = sizeof(m), .device = "host" };
+	struct gpc_memory m = { .size = sizeof(m), .device = bytes_device };
 	struct gpc_run run[2];
 
 	bytes_layers(run, blocks);
@@ -70,27 +73,48 @@ TAP_FN uint8_t *bytes_place(gpc *c, gpc_block b, uint64_t i)
 	       j * run[r].run_stride + i % run[r].bytes;
 }
 
+/* Can this process follow pointers to it? */
+TAP_FN bool bytes_are_here(gpc *c, gpc_block b)
+{
+	struct gpc_pool p = { .size = sizeof(p) };
+
+	must(gpc_pool_get(c, GPC_POOL(b), &p));
+	return p.kind == GPC_RAM || !strcmp(bytes_device, "host");
+}
+
 TAP_FN void bytes_write(gpc *c, gpc_block b, uint64_t n, uint64_t image)
 {
+	bool here = bytes_are_here(c, b);
+	uint8_t piece[BYTES_PIECE];
 	uint64_t i, k;
 
 	for (i = 0; i < image; i += BYTES_PIECE) {
 		uint8_t *at = bytes_place(c, b, i);
 
 		for (k = 0; k < BYTES_PIECE; k++)
-			at[k] = bytes_at(n, i + k);
+			piece[k] = bytes_at(n, i + k);
+		if (here)
+			memcpy(at, piece, BYTES_PIECE);
+		else
+			device_put(at, piece, BYTES_PIECE);
 	}
 }
 
 TAP_FN bool bytes_are(gpc *c, gpc_block b, uint64_t n, uint64_t image)
 {
+	bool here = bytes_are_here(c, b);
+	uint8_t piece[BYTES_PIECE];
 	uint64_t i, k;
 
 	for (i = 0; i < image; i += BYTES_PIECE) {
 		const uint8_t *at = bytes_place(c, b, i);
 
+		if (here)
+			memcpy(piece, at, BYTES_PIECE);
+		else
+			device_get(piece, at, BYTES_PIECE);
 		for (k = 0; k < BYTES_PIECE; k++)
-			if (at[k] != bytes_at(n, i + k))
+			if (piece[k] != bytes_at(n, i + k))
 				return false;
 	}
 	return true;

@@ -40,7 +40,8 @@ unset NOTIFY_SOCKET GPCD GPC_LOG
 
 test_name=$(basename "$0" .t)
 cache=${test_name%%-*}-$$
-small_trace=$srcdir/t/data/small.jsonl
+whole_trace=$srcdir/t/data/small.jsonl
+small_trace=$whole_trace
 tests=0
 failures=0
 planned=
@@ -317,8 +318,16 @@ is_gone()	# PID: not there any more, or waiting for its parent to notice
 
 # ---- replays to look at, or to disturb ----
 
+# Where replays run that have a device.  On a GPU a process takes a second to begin, and each of its
+# kernels waits some milliseconds for those of other processes.
+device=${GPC_TEST_DEVICE:-host}
+on_gpu()
+{
+	test "$device" != host
+}
+
 times=20
-long_trace()	# the small one, $times over
+long_trace()	# the whole one, $times over
 {
 	awk -v times="$times" '
 	{ line[NR] = $0 }
@@ -326,7 +335,7 @@ long_trace()	# the small one, $times over
 		while (times--)
 			for (i = 1; i <= NR; i++)
 				print line[i]
-	}' "$small_trace" >"$tmp/long.jsonl"
+	}' "$whole_trace" >"$tmp/long.jsonl"
 	requests=$(grep -c . "$tmp/long.jsonl")
 	refs=$(sed 's/.*"hash_ids": \[//; s/\].*//' "$tmp/long.jsonl" | awk -F, '
 		{ n += NF } END { print n }')
@@ -354,9 +363,17 @@ stopped_at_work()	# CACHE BLOCKS
 	return 1
 }
 
+# The first requests of the small trace, for replays that nobody disturbs.
+short_trace()	# REQUESTS
+{
+	head -n "$1" "$whole_trace" >"$tmp/short.jsonl"
+	small_trace=$tmp/short.jsonl
+}
+
 # Start a replay and return while it is at work on CACHE ("own": its own), with its writer
 # stopped: the caller lets it go on.  If it was over before anybody could look, a longer one
-# begins; false: none was long enough.  $pid, $writer, and $requests that it has to replay.
+# begins; false: none was long enough, or one has failed.  $pid, $writer, and $requests that it has
+# to replay.
 catch_replay()	# LABEL CACHE BLOCKS OPTION...
 {
 	caught=$1
@@ -373,6 +390,7 @@ catch_replay()	# LABEL CACHE BLOCKS OPTION...
 		done
 		is_gone "$pid" || return 0
 		finish "$pid"
+		test "$status" -eq 0 || return 1
 		times=$((times * 3))
 		rm "$tmp/long.jsonl"
 	done

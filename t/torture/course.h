@@ -379,11 +379,16 @@ static void act_death(struct worker *w)
 	lingering = world.gone[person[w->peer]] ? -1 : (int)w->peer;
 	turns_begin();
 	ledger_reap(&ledger, w->peer);
+	for (i = 0; i < 3 && lingering >= 0; i++)
+		course_turn();
+	if (lingering >= 0)
+		must_be(seg_seat(&w->c->seg, w->peer)->state, SEAT_TAKEN);
+	lingering = -1;
+	world.gone[person[w->peer]] = true;
 	while (seg_seat(&w->c->seg, w->peer)->state != SEAT_FREE)
 		course_turn();
 	turns_end();
 	still_readable = false;
-	lingering = -1;
 }
 
 /* Time passes: what waits for a grace period, a quarantine or a look around. */

@@ -245,7 +245,9 @@ static void settle(struct verdict *v)
 	v->spare += ledger_excess(&v->m, v->s);
 	if (v->image && i < 6)
 		compare_quarantine(v);
-	/* sections end, and nobody has to wait for the dead any more */
+	/* sections end, processes exit, and nobody has to wait for the dead any more */
+	if (lingering >= 0)
+		world.gone[person[lingering]] = true;
 	while (i < 4)
 		serve(v, i++);
 	find_kept(v);
@@ -316,6 +318,8 @@ TAP_FN void judge(int level)
 	compare_readers(&v);
 	must_be(gpc_writer_drop(to->c), 0);
 	world.gone[person[level - 1]] = false;
+	if (lingering >= 0)
+		world.gone[person[lingering]] = false;
 	world.now = now;
 }
 

@@ -96,6 +96,7 @@ void __wrap_futex_wake_all(uint32_t *word);
 int __wrap_nanosleep(const struct timespec *ts, struct timespec *left);
 ssize_t __wrap_getrandom(void *to, size_t n, unsigned flags);
 void __wrap_identity_self(struct identity *ret);
+enum identity_answer __wrap_identity_look(const struct identity *id);
 bool __wrap_identity_gone(const struct identity *id);
 int __wrap_device_find(const char *device, const struct device_ops **ret);
 
@@ -148,9 +149,16 @@ void __wrap_identity_self(struct identity *ret)
 	need(world.people < PEOPLE, "too many people");
 }
 
+enum identity_answer __wrap_identity_look(const struct identity *id)
+{
+	if (id->pid != 1000 || id->start_time >= PEOPLE)
+		return IDENTITY_UNKNOWN;
+	return world.gone[id->start_time] ? IDENTITY_GONE : IDENTITY_THERE;
+}
+
 bool __wrap_identity_gone(const struct identity *id)
 {
-	return id->pid == 1000 && id->start_time < PEOPLE && world.gone[id->start_time];
+	return __wrap_identity_look(id) == IDENTITY_GONE;
 }
 
 /* ---- the device ---- */

@@ -22,6 +22,7 @@
 
 enum {
 	EXIT_SEAT_TAKEN = 3,
+	EXIT_STOPPED = -2,           /* by a signal, before there was anything to serve */
 	EXIT_PIDFILE_TAKEN = -1,     /* no status yet: which it is depends on the cache */
 };
 

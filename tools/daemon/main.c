@@ -31,8 +31,10 @@ static int run(struct daemon *d)
 	int status = start(d, &c);
 	bool ours, gone;
 
+	if (status == EXIT_STOPPED && !d->quiet)
+		say(LOG_INFO, "%s: ended by %s before there was a cache", d->name, process_end());
 	if (status)
-		return status;
+		return status == EXIT_STOPPED ? 0 : status;
 	status = serve_take_seat(d, &c);
 	if (!status && !process_stopping)
 		status = serve_run(d, c);
@@ -52,7 +54,7 @@ static int run(struct daemon *d)
 		say(LOG_INFO, "%s: ended by %s, the cache %s", d->name,
 		    process_end(), gone ? "is removed" : ours ? "stays" :
 		    "has lost its name and goes with its last user");
-	return status;
+	return status == EXIT_STOPPED ? 0 : status;
 }
 
 int main(int argc, char **argv)

@@ -66,18 +66,20 @@ static int cannot_open(const struct daemon *d, int err)
 	return err == -EINVAL ? EXIT_USAGE : EXIT_RUNTIME;
 }
 
-/* One line a second at most. */
-static void on_progress(void *arg, uint64_t done, uint64_t bytes)
+/* One line a second at most; a signal ends it. */
+static int on_progress(void *arg, uint64_t done, uint64_t bytes)
 {
 	struct daemon *d = arg;
 	uint64_t now = cli_now_ns();
 
+	if (process_stopping)
+		return 1;
 	if (d->quiet || now < d->next_told)
-		return;
+		return 0;
 	d->next_told = now + UINT64_C(1000000000);
-	say(LOG_INFO, "%s: %llu of %llu MiB of the RAM pool's memory are there%s", d->name,
-	    (unsigned long long)done >> 20, (unsigned long long)bytes >> 20,
-	    process_stopping ? "; the signal has to wait for the rest" : "");
+	say(LOG_INFO, "%s: %llu of %llu MiB of the RAM pool's memory are there", d->name,
+	    (unsigned long long)done >> 20, (unsigned long long)bytes >> 20);
+	return 0;
 }
 
 static void set_memory(struct daemon *d)
@@ -132,6 +134,8 @@ int serve_open(struct daemon *d, gpc **ret)
 		r = make_or_attach(d, &opt, ret);
 	else
 		r = gpc_attach(d->name, &opt, 0, ret);
+	if (r < 0 && process_stopping)
+		return EXIT_STOPPED;     /* what was made of it is removed */
 	return r < 0 ? cannot_open(d, r) : 0;
 }
 
