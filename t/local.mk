@@ -382,7 +382,7 @@ LDADD = lib/libgpc-internal.la
 # a pool goes while it is mapped
 %canon_reldir%_346_map_turns_t_LDFLAGS = -Wl,--wrap=memory_map_images
 # a peer's mappings are watched, and its threads take the signals
-%canon_reldir%_339_copy_stores_t_LDFLAGS = -Wl,--wrap=segment_map_range,--wrap=munmap \
+%canon_reldir%_347_copy_stores_t_LDFLAGS = -Wl,--wrap=segment_map_range,--wrap=munmap \
 	-Wl,--wrap=madvise,--wrap=pthread_sigmask,--wrap=fd_open,--wrap=fd_close \
 	-Wl,--wrap=lock_try,--wrap=segment_remove_file
 %canon_reldir%_350_kill_points_t_LDFLAGS = -Wl,--wrap=segment_map_writer
