@@ -213,6 +213,12 @@ static void test_random(void)
 	is_int(n, 3000, "each is answered");
 	clean(c, "nonsense");
 	must(gpc_release(p, b, 4));
+	for (i = 0; i < SHM_TRANSFERS; i++) {    /* what is bound is copied: else it waits for the end of the process */
+		xfers_words(p)->done[i] = seg_xfer(&c->seg, seat, i)->value;
+		for (n = 0; n < SHM_RANKS; n++)
+			xfers_words(p)->rank[i][n] = seg_xfer(&c->seg, seat, i)->value;
+	}
+	must(gpc_writer_serve(c, 30));
 	must(gpc_close(p));
 	for (i = 0; i < 200 && load_acquire(&seg_seat(&c->seg, seat)->state) != SEAT_FREE; i++)
 		must(gpc_writer_serve(c, 1));

@@ -276,8 +276,8 @@ t_cuda_programs = \
 	%reldir%/621-cuda-worker-dies.t \
 	%reldir%/630-cuda-busy.t \
 	%reldir%/640-cuda-bytes-dies.t \
+	%reldir%/641-cuda-killed.t \
 	%reldir%/642-cuda-done-word.t
-	%reldir%/641-cuda-killed.t
 t_work = %reldir%/gpu/work.lo
 t_work_ldadd = lib/libgpc-internal.la $(t_work)
 t_held_ldflags = $(AM_LDFLAGS) -Wl,--wrap=cudaMalloc,--wrap=cudaFree \
