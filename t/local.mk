@@ -70,6 +70,7 @@ t_programs = \
 	%reldir%/157-pool-make.t \
 	%reldir%/158-pool-lend.t \
 	%reldir%/159-adopted.t \
+	%reldir%/159-memory-waits.t \
 	%reldir%/156-returned-lost.t \
 	%reldir%/160-sections.t \
 	%reldir%/161-feed.t \
@@ -82,6 +83,7 @@ t_programs = \
 	%reldir%/181-counts.t \
 	%reldir%/182-low-descriptors.t \
 	%reldir%/183-read-only.t \
+	%reldir%/184-balance.t \
 	%reldir%/190-names.t \
 	%reldir%/191-errors.t \
 	%reldir%/192-sentences.t \

@@ -129,8 +129,9 @@ static int no_room(const gpc *c, const struct shm_pool *rq)
 		return err_set(ENOSPC, "%s has %u pools already, as many as its max_pools",
 			       c->seg.name, n);
 	return err_set(ENOSPC, "blocks is %u, and %u with transit: %s has max_blocks %u, of which "
-		       "%u are taken, and the rest must be in one piece", rq->blocks,
-		       (uint32_t)rq->range, c->seg.name, g->max_blocks, taken);
+		       "%u are taken: %u are left, and must be in one piece", rq->blocks,
+		       (uint32_t)rq->range, c->seg.name, g->max_blocks, taken,
+		       g->max_blocks - MIN(taken, g->max_blocks));
 }
 
 static int add_error(const gpc *c, const struct shm_pool *rq, int err)
