@@ -63,6 +63,7 @@ lib_gpc_sources = \
 	%reldir%/memory/maps.h \
 	%reldir%/memory/pin.c \
 	%reldir%/memory/thread.c \
+	%reldir%/memory/who.c \
 	%reldir%/payload/copy.c \
 	%reldir%/payload/host.c \
 	%reldir%/payload/pair.c \

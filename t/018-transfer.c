@@ -52,12 +52,18 @@ static void test_values(void)
 	is_int(gpc_transfer_wait(c, GPC_TRANSFER_ALL, 0), 0, "and so are all of none");
 	refused(gpc_transfer_wait(c, 77, 0), EINVAL, "a name that was never given");
 	refused(gpc_transfer_fd(c, 77), EINVAL, "nor has it a descriptor");
+	refused(gpc_transfer_wait(c, 5, 0), EINVAL, "a slot without a value");
+	refused(gpc_transfer_wait(c, 123456, 0), EINVAL, "a value of long ago");
+	refused(gpc_transfer_fd(c, 5), EINVAL, "these have no descriptor");
+	refused(gpc_transfer_fd(c, 123456), EINVAL, "either");
 	refused(gpc_transfer_fd(c, GPC_TRANSFER_ALL), EINVAL, "nor have all");
 	refused(gpc_transfer_wait(c, 0, -2), EINVAL, "a timeout of -2");
 	for (i = 0; i < GPC_TRANSFERS; i++) {
 		t[i] = begin_one(c, &slot[i], 0, true);
 		grows &= !i || t[i] > t[i - 1];
 	}
+	refused(gpc_transfer_wait(c, t[0] - GPC_TRANSFERS, 0), EINVAL, "what a peer before it may "
+		"have given out");
 	ok(grows, "names grow");
 	is_int(to->transfers, 1000, "a transfer takes over holds, and adds none");
 	refused(transfer_begin(c, to, from, &s), EAGAIN, "all slots are taken");

@@ -136,7 +136,14 @@ static void test_spaces(void)
 	refused(gpc_copy(c, (struct gpc_move[2]){ m[2], { .from = m[2].to, .to = m[0].to } }, 2, 0,
 			 NULL, NULL), EINVAL, "but not from what the call writes");
 	ok(strstr(gpc_last_error(), "moves[0].from"), "which is named: %s", gpc_last_error());
+	refused(gpc_copy(c, (struct gpc_move[2]){ m[2], m[2] }, 2, 0, NULL, NULL), EINVAL,
+		"nor twice to one block");
+	ok(strstr(gpc_last_error(), "moves[1].to"), "which is named: %s", gpc_last_error());
 	is_int(bytes_copy(c, &m[2], 1), 0, "and a refusal leaves nothing behind");
+	refused(gpc_copy(c, (struct gpc_move[2]){ { .from = b[0], .to = m[0].to },
+			 { .from = b[1], .to = m[0].to } }, 2, 0, NULL, NULL), EINVAL,
+		"between pools neither");
+	ok(strstr(gpc_last_error(), "moves[1].to"), "%s", gpc_last_error());
 	must(gpc_release(c, b, 2));
 	must(gpc_release(c, (gpc_block[2]){ m[0].to, m[2].to }, 2));
 	end(c, "spaces");
@@ -232,8 +239,8 @@ static void test_refused(void)
 	must(gpc_reserve(c, print, 1, &x, NULL, 0, 1000));
 	must(gpc_reserve(c, size, 1, &y, NULL, 0, 1000));
 	refused_one(c, v, GPC_BLOCK(9, 0), EINVAL, "0x9000000", "a block of no pool");
-	refused_one(c, GPC_BLOCK(VRAM, 8), r, EINVAL, "moves.from", "a slot beyond its pool");
-	refused_one(c, -1, r, EINVAL, "moves.from", "nothing, to something");
+	refused_one(c, GPC_BLOCK(VRAM, 8), r, EINVAL, "moves[0].from", "a slot beyond its pool");
+	refused_one(c, -1, r, EINVAL, "moves[0].from", "nothing, to something");
 	refused_one(c, v, b[0], ENOENT, "gpc_pool_make", "a pool without memory");
 	refused_one(c, v, x, EPROTO, "fingerprint", "images of another fingerprint");
 	refused_one(c, v, y, EPROTO, "6144 bytes", "images of another size");

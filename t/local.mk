@@ -69,6 +69,7 @@ t_programs = \
 	%reldir%/157-pool-make.t \
 	%reldir%/158-pool-lend.t \
 	%reldir%/159-adopted.t \
+	%reldir%/159-memory-waits.t \
 	%reldir%/156-returned-lost.t \
 	%reldir%/160-sections.t \
 	%reldir%/161-feed.t \

@@ -74,7 +74,8 @@ extern const struct device_bytes *map_pin_device;
 
 /* Register the chunks that hold these bytes of the images, with the GPUs that `device` drives; waits. */
 int map_pin(gpc *c, struct map *m, const struct device_bytes *device, uint64_t at, uint64_t bytes);
-/* A pool of this device that has gone, and whose memory the caller still has by gpc_pool_map; -1. */
+/* A pool of this device that has gone, and whose memory some handle of this process still has by
+ * gpc_pool_map, the maker's own included; -1. */
 int map_find_stale(gpc *c, const uint8_t uuid[16]);
 /* Unmap what is stale and unused.  Called where a call is slow anyway, and by the thread. */
 void map_sweep(gpc *c);

@@ -21,18 +21,33 @@ static struct map *callers_map(gpc *c, uint32_t pool)
 	return NULL;
 }
 
-int map_find_stale(gpc *c, const uint8_t uuid[16])
+static int find_stale(gpc *h, const uint8_t uuid[16])
 {
-	struct map *m;
+	const struct map *m;
 	int pool = -1;
 
-	pthread_mutex_lock(&c->maps->lock);
-	for (m = c->maps->first; m; m = m->next)
-		if (m->callers && m->memory.kind == GPC_VRAM && !m->made &&
+	for (m = h->maps->first; m; m = m->next)
+		if (m->callers && m->memory.kind == GPC_VRAM &&
 		    !memcmp(m->memory.uuid, uuid, sizeof(m->memory.uuid)) &&
-		    !map_pool_has(c, m->pool, m->memory.number, false))
+		    !map_pool_has(h, m->pool, m->memory.number, m->made))
 			pool = (int)m->pool;
-	pthread_mutex_unlock(&c->maps->lock);
+	return pool;
+}
+
+/* Another handle whose lock is taken is passed over: who waits looks again. */
+int map_find_stale(gpc *c, const uint8_t uuid[16])
+{
+	int pool = -1;
+	gpc *h;
+
+	for (h = fork_hold(); h && pool < 0; h = h->next) {
+		if (!h->maps || memcmp(h->seg.header.id, c->seg.header.id, sizeof(c->seg.header.id)) ||
+		    pthread_mutex_trylock(&h->maps->lock))
+			continue;
+		pool = find_stale(h, uuid);
+		pthread_mutex_unlock(&h->maps->lock);
+	}
+	fork_release();
 	return pool;
 }
 

@@ -169,7 +169,7 @@ static int look_locked(gpc *c, gpc_transfer name)
 	const struct slot *s = &t->slot[slot];
 	uint64_t value = name >> SLOT_BITS;
 
-	if (value > t->last || (value > s->value && value))
+	if ((name && value <= t->begun) || value > t->last || (value > s->value && value))
 		return -EINVAL;
 	if (value == s->value && is_under_way(s) && !(s->state == SLOT_MARKED && is_done(c, slot)))
 		return -EAGAIN;
@@ -358,7 +358,7 @@ int transfer_open(gpc *c)
 	}
 	/* What a dead peer gave out there may still be stored while its process exits.  It is at most
 	 * SHM_TRANSFERS above what was done, for one peer, and before now in microseconds, for all. */
-	t->last = MAX(t->last + SHM_TRANSFERS, clock_ns() / 1000);
+	t->begun = t->last = MAX(t->last + SHM_TRANSFERS, clock_ns() / 1000);
 	c->transfers = t;
 	map_watch(c, pair_forget, feed);
 	return 0;

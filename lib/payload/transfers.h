@@ -17,7 +17,7 @@ struct pair {
 	const struct map *by;            /* whose device copies; NULL: our threads */
 	struct copy_limits limits;
 	struct plan plan;
-	uint64_t *slots;                 /* pools that are one: a bit for each slot; under `marks` */
+	uint64_t *slots;                 /* a bit for each slot of `to`; under `marks` */
 };
 
 enum slot_state { SLOT_IDLE, SLOT_BEGUN, SLOT_MARKED, SLOT_LOST };
@@ -45,6 +45,7 @@ struct transfers {
 	pthread_mutex_t lock;            /* of all but the last two groups */
 	struct slot slot[SHM_TRANSFERS];
 	uint64_t last;                   /* value given out last */
+	uint64_t begun;                  /* before any was given out */
 	gpc_transfer failed[TRANSFER_FAILURES];
 	uint32_t nfailed;                /* ever; the place of the next one, modulo their number */
 	uint32_t told;                   /* of these, by a wait for all */

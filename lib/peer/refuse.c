@@ -90,6 +90,11 @@ int refuse_block(const gpc *c, const char *array, uint32_t i, gpc_block block)
 	return no_block(c, array, i, "", block);
 }
 
+int refuse_move_block(const gpc *c, uint32_t i, const char *field, gpc_block block)
+{
+	return no_block(c, "moves", i, field, block);
+}
+
 /* Why it is not a reservation of this peer's to use: one of these is true of each block. */
 static const char *why_not_reserved(const gpc *c, gpc_block block, char *room, size_t n)
 {
