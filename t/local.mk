@@ -60,6 +60,7 @@ t_programs = \
 	%reldir%/142-sources-wait.t \
 	%reldir%/143-copy.t \
 	%reldir%/144-maps.t \
+	%reldir%/145-lent-pages.t \
 	%reldir%/150-pools.t \
 	%reldir%/151-clear.t \
 	%reldir%/152-one-step.t \
