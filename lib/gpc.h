@@ -418,11 +418,13 @@ int gpc_pool_make(gpc *c, struct gpc_pool *p, const struct gpc_memory *m, int ti
 /* [writer] gpc_pool_add, with memory for blocks + transit slots.  RAM: a file of shared
  * memory, all of it allocated and touched before the pool is there; it belongs to nobody
  * unless GPC_POOL_OWNED, and goes with the pool.  VRAM: OWNED always; allocated on the
- * device, or lent.  Before VRAM is allocated, the call waits up to the timeout until no
- * process has memory of a dead pool of this device mapped; -ESTALE: this handle has, by
- * gpc_pool_map.  -ENOSPC: too little memory, and the sentence says how much is missing.
- * -EINVAL: a field, or a layout whose pieces overlap or do not fit.  -EPROTO: demote_to has
- * images of another size or fingerprint. */
+ * device, or lent.  Before VRAM is allocated, the call waits until no process has memory of
+ * a former pool of this device mapped; -ESTALE: this process has, by gpc_pool_map.
+ * timeout_ms is for that and for the writer's answer.  The making of memory itself, about a
+ * second a GiB of RAM, it does not bound, nor does a signal end it: progress can, -ECANCELED.
+ * -ENOSPC: too little memory, and the sentence says how much is missing.  -EINVAL: a field,
+ * or a layout whose pieces overlap or do not fit.  -EPROTO: demote_to has images of another
+ * size or fingerprint. */
 
 int gpc_pool_lend(gpc *c, int pool, uint32_t part, void *base, uint64_t bytes);
 /* [shared] Owner only, once for each part: the bytes at base, which stay where they are as

@@ -411,6 +411,36 @@ static void test_never(void)
 	cache_end(c);
 }
 
+/* Slow to be made; a writer that is there answers at once. */
+static int dawdle(void *arg, uint64_t done, uint64_t bytes)
+{
+	struct timespec pause = { .tv_nsec = 700000000 };
+
+	if (done == bytes) {
+		nanosleep(&pause, NULL);
+		++*(int *)arg;
+	}
+	return 0;
+}
+
+static void test_timeout(void)
+{
+	struct gpc_pool p = pool_with(GPC_RAM, 4, 0);
+	struct gpc_memory m = memory_of(64);
+	int slept = 0;
+	gpc *c;
+
+	cache_thread = true;
+	c = new_cache();
+	m.progress = dawdle;
+	m.progress_arg = &slept;
+	is_int(gpc_pool_make(c, &p, &m, 500), 0, "the time of making is not taken from the writer's");
+	is_int(slept, 1, "and was longer than the timeout");
+	clean(c, "a slow making");
+	cache_end(c);
+	cache_thread = false;
+}
+
 /* ---- left behind ---- */
 
 /* Who unmaps last removes it, with a writer or without. */
@@ -478,6 +508,7 @@ static int body(void)
 	test_late();
 	test_late_refused();
 	test_never();
+	test_timeout();
 	test_last_user();
 	test_check();
 	return done_testing();
