@@ -165,8 +165,9 @@ struct gpc_memory {                  /* what a pool's memory is to be; zero = de
 	                              * gpc_pool_lend tells; 0 = one, allocated here */
 	uint32_t numa;               /* RAM: GPC_NUMA_... */
 	uint64_t nodes;              /* RAM: set of NUMA nodes; 0 = all that the process may use */
-	const char *huge_dir;        /* RAM: a folder of a hugetlbfs for the file; NULL = beside the
-	                              * cache's files, with huge pages where the kernel gives them */
+	const char *huge_dir;        /* RAM: a folder of a hugetlbfs for the file; NULL or "" = beside
+	                              * the cache's files, with huge pages where the kernel gives
+	                              * them */
 	uint32_t threads;            /* RAM: that touch the pages; 0 = one a processor, at most 16 */
 	/* RAM: pages so far, told by the caller's thread; another answer than 0 ends the call: -ECANCELED */
 	int (*progress)(void *arg, uint64_t done, uint64_t bytes);

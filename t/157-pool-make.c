@@ -56,6 +56,10 @@ static void test_ram(void)
 	clean(c, "RAM");
 	is_int(gpc_pool_clear(c, 0, 0, GPC_REMOVE, 2000), 0, "the pool goes");
 	ok(memory_files_come_to(c, 0), "and its file");
+	p = pool_with(GPC_RAM, BLOCKS, 0);
+	m.huge_dir = "";
+	is_int(gpc_pool_make(c, &p, &m, -1), 0, "an empty huge_dir is none");
+	must(gpc_pool_clear(c, 0, 0, GPC_REMOVE, 2000));
 	refused(gpc_pool_memory_get(c, 0, &got), ENOENT, "there is no such pool");
 	cache_end(c);
 }
