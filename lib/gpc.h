@@ -430,7 +430,8 @@ int gpc_pool_make(gpc *c, struct gpc_pool *p, const struct gpc_memory *m, int ti
 int gpc_pool_lend(gpc *c, int pool, uint32_t part, void *base, uint64_t bytes);
 /* [shared] Owner only, once for each part: the bytes at base, which stay where they are as
  * long as the pool lives, and may be a piece of a larger allocation.  The pool can be
- * mapped when all parts are lent.  -EINVAL: too short for the layout, or an allocation that
+ * mapped when all parts are lent.  No two parts of a pool share a byte; that pools do not is
+ * the engine's affair.  -EINVAL: they do, too short for the layout, or an allocation that
  * other processes cannot map: the sentence says what to set.  -EEXIST: it is lent. */
 
 int gpc_pool_memory_get(gpc *c, int pool, struct gpc_pool_memory *ret);
