@@ -248,9 +248,9 @@ struct gpc_pool_memory {             /* the memory of a pool as it is.  set size
 	uint64_t bytes;              /* of all parts */
 	uint64_t huge_bytes;         /* RAM: of them in huge pages, as this process sees it mapped */
 	uint32_t numa;
-	uint32_t mapped;             /* parts that this process has mapped ... */
+	uint32_t mapped;             /* parts that this handle has mapped ... */
 	uint64_t nodes;
-	uint64_t pinned;             /* ... and bytes that it has registered with its devices */
+	uint64_t pinned;             /* ... and bytes that it has registered with devices */
 	uint8_t fingerprint[32];
 	char device[32];             /* VRAM: "host", "cuda:0" as its maker named it */
 	char file[320];              /* path of the file that describes it */
@@ -441,14 +441,15 @@ int gpc_pool_runs(gpc *c, int pool, struct gpc_run *runs, uint32_t n);
 /* [shared] Its layout, up to n runs; returns how many there are. */
 
 int gpc_pool_map(gpc *c, int pool, uint32_t part, void **base, uint64_t *bytes);
-/* [shared] The part in this process, mapped once: shared memory, another process's
- * allocation by IPC, the caller's own as it is.  It stays until gpc_pool_unmap or
- * gpc_close, whatever becomes of the pool.  -ESTALE: what this process has mapped is
- * of a pool that has gone: use it no more, unmap it, call again.  -EAGAIN: not all parts are
- * lent.  -ENODEV: no such GPU here, or none that reaches it.  Read-only handles: -EROFS. */
+/* [shared] The part in this process, mapped once by each handle: shared memory, another
+ * process's allocation by IPC, the caller's own as it is.  It stays until this handle's
+ * gpc_pool_unmap or gpc_close, whatever becomes of the pool.  -ESTALE: what this handle has
+ * mapped is of a pool that has gone: use it no more, unmap it, call again.  -EAGAIN: not all
+ * parts are lent.  -ENODEV: no such GPU here, or none that reaches it.  Read-only handles:
+ * -EROFS. */
 
 int gpc_pool_unmap(gpc *c, int pool);
-/* [shared] All parts that gpc_pool_map gave; copies under way keep what they need. */
+/* [shared] All parts that gpc_pool_map gave this handle; copies under way keep what they need. */
 
 int gpc_pool_pin(gpc *c, int pool, int timeout_ms);
 /* [shared] Have a thread register the pool's RAM with the GPUs of this process, in chunks,
@@ -475,7 +476,8 @@ int gpc_copy(gpc *c, const struct gpc_move *moves, uint32_t n, uint32_t flags, v
 int gpc_transfer_wait(gpc *c, gpc_transfer t, int timeout_ms);
 /* [shared] 0 = done, the bytes are there; transfer 0 is done.  -EIO: it failed, and never will
  * be.  -EAGAIN (timeout 0), -ETIMEDOUT: not yet.  Of the last 1024 transfers a failure is
- * remembered.  GPC_TRANSFER_ALL: all of this handle. */
+ * remembered.  GPC_TRANSFER_ALL: all that this handle began before the call; it tells of each
+ * failure once, by -EIO. */
 
 int gpc_transfer_fd(gpc *c, gpc_transfer t);
 /* [shared] A new descriptor, for poll(2), that is readable once the transfer has ended; the

@@ -57,7 +57,7 @@ static int caller_get(gpc *c, uint32_t pool, uint32_t part, struct map **ret)
 	int err = 0;
 
 	if (m && !map_pool_has(c, pool, m->memory.number, false))
-		return err_set(ESTALE, "pool is %u: what this process has mapped is of a pool that has "
+		return err_set(ESTALE, "pool is %u: what this handle has mapped is of a pool that has "
 			       "gone; use it no more, and call gpc_pool_unmap", pool);
 	if (!m)
 		err = map_get_locked(c, pool, true, &m);
