@@ -56,6 +56,10 @@ static void test_ram(void)
 	clean(c, "RAM");
 	is_int(gpc_pool_clear(c, 0, 0, GPC_REMOVE, 2000), 0, "the pool goes");
 	ok(memory_files_come_to(c, 0), "and its file");
+	p = pool_with(GPC_RAM, BLOCKS, 0);
+	m.huge_dir = "";
+	is_int(gpc_pool_make(c, &p, &m, -1), 0, "an empty huge_dir is none");
+	must(gpc_pool_clear(c, 0, 0, GPC_REMOVE, 2000));
 	refused(gpc_pool_memory_get(c, 0, &got), ENOENT, "there is no such pool");
 	cache_end(c);
 }
@@ -411,6 +415,36 @@ static void test_never(void)
 	cache_end(c);
 }
 
+/* Slow to be made; a writer that is there answers at once. */
+static int dawdle(void *arg, uint64_t done, uint64_t bytes)
+{
+	struct timespec pause = { .tv_nsec = 700000000 };
+
+	if (done == bytes) {
+		nanosleep(&pause, NULL);
+		++*(int *)arg;
+	}
+	return 0;
+}
+
+static void test_timeout(void)
+{
+	struct gpc_pool p = pool_with(GPC_RAM, 4, 0);
+	struct gpc_memory m = memory_of(64);
+	int slept = 0;
+	gpc *c;
+
+	cache_thread = true;
+	c = new_cache();
+	m.progress = dawdle;
+	m.progress_arg = &slept;
+	is_int(gpc_pool_make(c, &p, &m, 500), 0, "the time of making is not taken from the writer's");
+	is_int(slept, 1, "and was longer than the timeout");
+	clean(c, "a slow making");
+	cache_end(c);
+	cache_thread = false;
+}
+
 /* ---- left behind ---- */
 
 /* Who unmaps last removes it, with a writer or without. */
@@ -478,6 +512,7 @@ static int body(void)
 	test_late();
 	test_late_refused();
 	test_never();
+	test_timeout();
 	test_last_user();
 	test_check();
 	return done_testing();

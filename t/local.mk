@@ -61,6 +61,8 @@ t_programs = \
 	%reldir%/142-sources-wait.t \
 	%reldir%/143-copy.t \
 	%reldir%/144-maps.t \
+	%reldir%/145-lent-pages.t \
+	%reldir%/146-map-refused.t \
 	%reldir%/150-pools.t \
 	%reldir%/151-clear.t \
 	%reldir%/152-one-step.t \
@@ -351,6 +353,7 @@ LDADD = lib/libgpc-internal.la
 # another thread forks when a file was just opened, mapped or locked
 %canon_reldir%_332_fork_at_open_t_LDFLAGS = -Wl,--wrap=open,--wrap=mmap,--wrap=fcntl
 # what tells others of a part fails, and a pool goes as soon as its maker has it
+%canon_reldir%_146_map_refused_t_LDFLAGS = -Wl,--wrap=thread_start
 %canon_reldir%_159_adopted_t_LDFLAGS = -Wl,--wrap=memory_store_part,--wrap=map_adopt
 # the writer's mapping is replaced by one that the test sees stores to
 %canon_reldir%_321_returned_dies_t_LDFLAGS = -Wl,--wrap=segment_map_writer

@@ -12,5 +12,7 @@ void host_copy_op(const struct copy_op *op);
  * was enqueued runs any more.  device_host_delay_us holds up copies and marks, too. */
 extern uint32_t device_host_copy_fail_at;
 extern bool device_host_copy_lost;
+/* Lent parts are mapped as on a file system whose pages have so many bytes at least; 0: as they are. */
+extern uint32_t device_host_map_unit;
 
 #endif

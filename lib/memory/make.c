@@ -131,11 +131,13 @@ static void discard(gpc *c, struct making *mk)
 	free(mk);
 }
 
-static int make_bytes(gpc *c, struct making *mk, uint64_t deadline)
+/* The timeout is for what others do: the time that the making takes is not of it. */
+static int make_bytes(gpc *c, struct making *mk, uint64_t *deadline)
 {
 	struct memory *m = &mk->memory;
 	bool allocates = m->kind == GPC_VRAM && !m->lent;
-	int err = allocates ? wait_unused(c, m, deadline) : 0;
+	int err = allocates ? wait_unused(c, m, *deadline) : 0;
+	uint64_t begin = clock_ns();
 
 	if (err == 0) {
 		err = memory_make(&c->seg, m, &mk->pages);
@@ -145,6 +147,8 @@ static int make_bytes(gpc *c, struct making *mk, uint64_t deadline)
 	if (err == 0 && allocates && !m->images_bytes)
 		err = make_on_device(mk);
 	mk->request.memory = m->number;
+	if (*deadline && *deadline != NEVER)
+		*deadline += clock_ns() - begin;
 	return err;
 }
 
@@ -291,7 +295,7 @@ static int make(gpc *c, const struct gpc_pool *p, const struct gpc_memory *m,
 	if (err == 0)
 		err = pool_check_demote(c, &mk->request);
 	if (err == 0)
-		err = make_bytes(c, mk, deadline);
+		err = make_bytes(c, mk, &deadline);
 	if (err == 0)
 		return add(c, mk, deadline);
 	discard(c, mk);

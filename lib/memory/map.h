@@ -62,7 +62,8 @@ void map_put(gpc *c, struct map *m);
 int map_adopt(gpc *c, uint32_t pool, const struct memory *m, uint32_t nparts,
 	      const struct map_part *part);
 /* The maker lends a part, which stays where it is, and tells others of it so: -EEXIST, it has
- * already; -ENOENT, this process did not make it.  On failure nothing has changed. */
+ * already; -EINVAL, it is on another part; -ENOENT, this process did not make it.  On failure
+ * nothing has changed. */
 int map_adopt_part(gpc *c, uint32_t pool, uint32_t part, const struct map_part *what,
 		   const struct shm_part *told);
 /* What this process has of a pool's memory: parts, registered bytes. */

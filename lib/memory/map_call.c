@@ -57,16 +57,19 @@ static int caller_get(gpc *c, uint32_t pool, uint32_t part, struct map **ret)
 	int err = 0;
 
 	if (m && !map_pool_has(c, pool, m->memory.number, false))
-		return err_set(ESTALE, "pool is %u: what this process has mapped is of a pool that has "
+		return err_set(ESTALE, "pool is %u: what this handle has mapped is of a pool that has "
 			       "gone; use it no more, and call gpc_pool_unmap", pool);
-	if (!m) {
+	if (!m)
 		err = map_get_locked(c, pool, true, &m);
-	}
-	if (!err && part >= MAX(m->memory.nparts, 1u)) {
-		m->callers -= !had;
+	if (!m)
+		return err;
+	if (part >= MAX(m->memory.nparts, 1u))
 		err = err_set(EINVAL, "part is %u: the memory of pool %u has %u", part, pool,
 			      MAX(m->memory.nparts, 1u));
-	}
+	else
+		err = thread_start(c);   /* it sees the pool go */
+	if (err)
+		m->callers -= !had;
 	*ret = m;
 	return err;
 }
@@ -91,7 +94,7 @@ GPC_EXPORT int gpc_pool_map(gpc *c, int pool, uint32_t part, void **base, uint64
 	}
 	pthread_mutex_unlock(&c->maps->lock);
 	map_sweep(c);
-	return err < 0 ? err : thread_start(c);
+	return err;
 }
 
 /* What copies use stays as long as they do, and nothing new is copied there: the next use maps it

@@ -3,6 +3,7 @@
 #include "config.h"
 
 #include <errno.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include "request/request.h"
@@ -181,13 +182,25 @@ static void take_made(gpc *c, struct op *op)
 	c->making_answer = op->result;
 }
 
+/* A sweep may look at the number at any time, and at that alone: whether our ring has something
+ * left tells it what the number is worth.  The rest is published with the command. */
+static void store_request(gpc *c, const struct shm_pool *rq)
+{
+	struct shm_pool *to = &seg_seat(&c->seg, c->peer)->request;
+	const size_t at = offsetof(struct shm_pool, memory), behind = at + sizeof(to->memory);
+
+	memcpy(to, rq, at);
+	store_relaxed(&to->memory, rq->memory);
+	memcpy((uint8_t *)to + behind, (const uint8_t *)rq + behind, sizeof(*to) - behind);
+}
+
 /* The answer of the writer, or why there is none. */
 static int send(gpc *c, const struct shm_pool *rq, uint64_t deadline, bool *ret_pending)
 {
 	struct shm_command cmd = { .op = CMD_POOL, .count = 1 };
 	int n;
 
-	seg_seat(&c->seg, c->peer)->request = *rq;
+	store_request(c, rq);
 	if (rq->memory)
 		c->making_answer = CMD_PENDING;
 	n = call_with(c, &cmd, rq->memory ? take_made : take_first, deadline, ret_pending);
