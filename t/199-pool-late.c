@@ -3,7 +3,7 @@
  * the timeout counts. */
 #include "t/lib/memory_files.h"
 
-#include "handle/handle.h"
+#include "request/request.h"
 #include "segment/memory.h"
 
 enum { BLOCK = 8192, BLOCKS = 6 };
