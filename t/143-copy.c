@@ -6,6 +6,7 @@
 #include <poll.h>
 
 #include "base/base.h"
+#include "base/order.h"
 #include "device/device.h"
 #include "device/host_bytes.h"
 #include "memory/map.h"
@@ -453,6 +454,38 @@ static void test_pin(void)
 	map_pin_chunk = PIN_CHUNK;
 }
 
+/* Queued behind a pool that is being registered, while the last GPU of the cache goes. */
+static uint32_t holding, held;
+
+static int hold_pin(void *base UNUSED, uint64_t bytes UNUSED)
+{
+	store_release(&held, 1);
+	while (load_acquire(&holding))
+		usleep(100);
+	return 0;
+}
+
+static void test_pin_ends(void)
+{
+	static struct device_bytes holder;
+	gpc *c = tiers(8, 8);
+	int other = bytes_ram(c, 8, 1, 0);
+
+	holder = device_bytes_host;
+	holder.pin = hold_pin;
+	map_pin_device = &holder;
+	holding = 1;
+	is_int(gpc_pool_pin(c, RAM, 0), -EAGAIN, "one pool is being registered");
+	while (!load_acquire(&held))
+		usleep(100);
+	is_int(gpc_pool_pin(c, other, 0), -EAGAIN, "another one waits");
+	map_pin_device = NULL;
+	store_release(&holding, 0);
+	is_int(gpc_pool_pin(c, other, 5000), 0, "then there is nobody to register it with");
+	is_int(gpc_pool_pin(c, RAM, 5000), 0, "and the first one is");
+	end(c, "registered with nobody");
+}
+
 static int body(void)
 {
 	test_demote();
@@ -467,6 +500,7 @@ static int body(void)
 	test_late();
 	test_close();
 	test_pin();
+	test_pin_ends();
 	return done_testing();
 }
 

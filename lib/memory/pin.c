@@ -147,6 +147,7 @@ static struct map *find_wanted(const struct maps *s)
 
 static void *pin_run(void *arg)
 {
+	const struct device_bytes *device;
 	gpc *c = arg;
 	struct maps *s = c->maps;
 	struct map *m;
@@ -155,7 +156,8 @@ static void *pin_run(void *arg)
 	pthread_mutex_lock(&s->lock);
 	while ((m = find_wanted(s)) != NULL) {
 		pthread_mutex_unlock(&s->lock);
-		err = map_pin(c, m, find_pinner(c), 0, m->memory.images_bytes);
+		device = find_pinner(c); /* the last VRAM may have gone: nobody has to, then */
+		err = device ? map_pin(c, m, device, 0, m->memory.images_bytes) : 0;
 		pthread_mutex_lock(&s->lock);
 		if (err)
 			snprintf(s->pin_why, sizeof(s->pin_why), "%s", gpc_last_error());
