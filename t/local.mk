@@ -63,6 +63,7 @@ t_programs = \
 	%reldir%/144-maps.t \
 	%reldir%/145-lent-pages.t \
 	%reldir%/146-map-refused.t \
+	%reldir%/147-pin.t \
 	%reldir%/150-pools.t \
 	%reldir%/151-clear.t \
 	%reldir%/152-one-step.t \
