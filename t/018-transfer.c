@@ -7,6 +7,7 @@
 #include <poll.h>
 
 #include "device/host_bytes.h"
+#include "memory/maps.h"
 #include "payload/transfers.h"
 
 static struct map *fake(void)
@@ -20,6 +21,16 @@ static struct map *fake(void)
 }
 
 static struct map *to, *from;
+
+static uint32_t users(gpc *c)
+{
+	uint32_t n;
+
+	pthread_mutex_lock(&c->maps->lock);
+	n = to->transfers;
+	pthread_mutex_unlock(&c->maps->lock);
+	return n;
+}
 
 static gpc_transfer begin_one(gpc *c, uint32_t *ret_slot, int err, bool marked)
 {
@@ -210,9 +221,9 @@ static void test_descriptors(void)
 		usleep(1000);
 	ok(readable(a) && readable(again), "both of one transfer are readable when it is done");
 	ok(!readable(b), "that of another is not");
-	for (i = 0; i < 2000 && to->transfers != 999; i++)
+	for (i = 0; i < 2000 && users(c) != 999; i++)
 		usleep(1000);
-	is_int(to->transfers, 999, "the thread has put its maps");
+	is_int(users(c), 999, "the thread has put its maps");
 	/* the number is the program's: when it is another file's by then, nothing is written to that */
 	close(b);
 	other = open("/dev/null", O_RDWR);

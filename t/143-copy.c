@@ -8,7 +8,6 @@
 #include "base/base.h"
 #include "device/device.h"
 #include "device/host_bytes.h"
-#include "memory/map.h"
 
 enum { RAM = 0, VRAM = 1 };              /* made in this order: VRAM demotes to RAM */
 
@@ -395,65 +394,6 @@ static void test_close(void)
 	end(c, "closed");
 }
 
-/* ---- RAM that a GPU would copy is registered: a device that counts plays it ---- */
-
-static uint32_t pins, unpins, pin_fails;
-static uint64_t pinned;
-
-static int pin(void *base, uint64_t bytes)
-{
-	if (!base || (uintptr_t)base % 4096)
-		return -EINVAL;
-	if (pin_fails && !--pin_fails) {
-		errno = EIO;
-		return -EIO;
-	}
-	pins++;
-	pinned += bytes;
-	return 0;
-}
-
-static void unpin(void *base)
-{
-	unpins += base != NULL;
-}
-
-static void test_pin(void)
-{
-	static struct device_bytes counter;
-	gpc *c = tiers(8, 600);          /* RAM of more than 4 MiB */
-	struct gpc_pool_memory pm = { .size = sizeof(pm) };
-
-	is_int(gpc_pool_pin(c, RAM, 0), 0, "without GPUs there is nothing to register");
-	counter = device_bytes_host;
-	counter.pin = pin;
-	counter.unpin = unpin;
-	map_pin_device = &counter;
-	map_pin_chunk = (uint64_t)2 << 20;
-	must(gpc_pool_map(c, RAM, 0, &(void *){ NULL }, &(uint64_t){ 0 }));
-	must(gpc_pool_unmap(c, RAM));    /* mapped anew, with chunks of that size */
-	pin_fails = 2;
-	is_int(gpc_pool_pin(c, RAM, 5000), -EIO, "the second chunk is refused");
-	is_int(pins, 1, "after one");
-	is_int(gpc_pool_pin(c, RAM, 5000), 0, "the rest is registered by a second call");
-	must(gpc_pool_memory_get(c, RAM, &pm));
-	is_int(pins, (pm.bytes + map_pin_chunk - 1) / map_pin_chunk, "chunk by chunk, each once");
-	is_int(pinned, pm.pinned, "which gpc_pool_memory_get tells");
-	is_int(pm.pinned, pinned, "all of it");
-	is_int(gpc_pool_pin(c, RAM, 0), 0, "a third call has nothing to do");
-	is_int(unpins, 0, "and it stays");
-	refused(gpc_pool_pin(c, VRAM, 0), ENOENT, "VRAM");
-	refused(gpc_pool_pin(c, 7, 0), ENOENT, "no pool");
-	refused(gpc_pool_pin(c, -1, 0), EINVAL, "no number");
-	refused(gpc_pool_pin(c, RAM, -2), EINVAL, "no time");
-	must(gpc_pool_map(c, RAM, 0, &(void *){ NULL }, &(uint64_t){ 0 }));
-	must(gpc_pool_unmap(c, RAM));
-	is_int(unpins, pins, "until it is unmapped");
-	map_pin_device = NULL;
-	map_pin_chunk = PIN_CHUNK;
-	end(c, "registered");
-}
-
 static int body(void)
 {
 	test_demote();
@@ -467,7 +407,6 @@ static int body(void)
 	test_in_flight();
 	test_late();
 	test_close();
-	test_pin();
 	return done_testing();
 }
 

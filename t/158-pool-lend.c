@@ -242,11 +242,11 @@ static void test_dies(void)
 
 static int body(void)
 {
+	test_dies();                     /* which forks: before there are threads */
 	cache_both(test_parts);
 	cache_both(test_refused);
 	cache_both(test_apart);
 	test_twice();
-	test_dies();
 	return done_testing();
 }
 

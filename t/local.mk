@@ -63,6 +63,7 @@ t_programs = \
 	%reldir%/144-maps.t \
 	%reldir%/145-lent-pages.t \
 	%reldir%/146-map-refused.t \
+	%reldir%/147-pin.t \
 	%reldir%/150-pools.t \
 	%reldir%/151-clear.t \
 	%reldir%/152-one-step.t \
@@ -98,6 +99,7 @@ t_programs = \
 	%reldir%/210-spaces.t \
 	%reldir%/211-moves-race.t \
 	%reldir%/212-notes-race.t \
+	%reldir%/213-copies-race.t \
 	%reldir%/220-readers.t \
 	%reldir%/230-seats.t \
 	%reldir%/231-dead-seats.t \
@@ -346,6 +348,8 @@ LDADD = lib/libgpc-internal.la
 %canon_reldir%_152_one_step_t_LDFLAGS = -Wl,--wrap=retire_subtree
 # a driver in between sees what the writer asks of a device
 %canon_reldir%_163_mirror_order_t_LDFLAGS = -Wl,--wrap=device_find
+# no thread is joined twice
+%canon_reldir%_213_copies_race_t_LDFLAGS = -Wl,--wrap=pthread_join
 # who clears seats dies at any store, or waits in the middle
 %canon_reldir%_231_dead_seats_t_LDFLAGS = -Wl,--wrap=segment_map_writer,--wrap=parallel_size \
 	-Wl,--wrap=seat_count_dead

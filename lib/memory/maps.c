@@ -39,7 +39,9 @@ int map_open(gpc *c)
 	pthread_mutex_init(&s->thread_lock, NULL);
 	pthread_cond_init(&s->work, NULL);
 	pthread_cond_init(&s->pin_ended, NULL);
+	fork_hold();                     /* another handle may look: map_find_stale() */
 	c->maps = s;
+	fork_release();
 	return 0;
 }
 
