@@ -173,8 +173,9 @@ struct gpc_memory {                  /* what a pool's memory is to be; zero = de
 	uint64_t nodes;              /* RAM: set of NUMA nodes; 0 = all that the process may use */
 	uint32_t no_checksums;       /* RAM: 1 = none are kept; 0 = a CRC32C of each image that a
 	                              * spill has brought */
-	const char *huge_dir;        /* RAM: a folder of a hugetlbfs for the file; NULL = beside the
-	                              * cache's files, with huge pages where the kernel gives them */
+	const char *huge_dir;        /* RAM: a folder of a hugetlbfs for the file; NULL or "" = beside
+	                              * the cache's files, with huge pages where the kernel gives
+	                              * them */
 	uint32_t threads;            /* RAM: that touch the pages; 0 = one a processor, at most 16 */
 	/* RAM: pages so far, told by the caller's thread; another answer than 0 ends the call: -ECANCELED */
 	int (*progress)(void *arg, uint64_t done, uint64_t bytes);
@@ -258,9 +259,9 @@ struct gpc_pool_memory {             /* the memory of a pool as it is.  set size
 	uint64_t bytes;              /* of all parts */
 	uint64_t huge_bytes;         /* RAM: of them in huge pages, as this process sees it mapped */
 	uint32_t numa;
-	uint32_t mapped;             /* parts that this process has mapped ... */
+	uint32_t mapped;             /* parts that this handle has mapped ... */
 	uint64_t nodes;
-	uint64_t pinned;             /* ... and bytes that it has registered with its devices */
+	uint64_t pinned;             /* ... and bytes that it has registered with devices */
 	uint8_t fingerprint[32];
 	char device[32];             /* VRAM: "host", "cuda:0" as its maker named it */
 	char file[320];              /* path of the file that describes it */
@@ -456,16 +457,19 @@ int gpc_pool_make(gpc *c, struct gpc_pool *p, const struct gpc_memory *m, int ti
 /* [writer] gpc_pool_add, with memory for blocks + transit slots.  RAM: a file of shared
  * memory, all of it allocated and touched before the pool is there; it belongs to nobody
  * unless GPC_POOL_OWNED, and goes with the pool.  VRAM: OWNED always; allocated on the
- * device, or lent.  Before VRAM is allocated, the call waits up to the timeout until no
- * process has memory of a dead pool of this device mapped; -ESTALE: this handle has, by
- * gpc_pool_map.  -ENOSPC: too little memory, and the sentence says how much is missing.
- * -EINVAL: a field, or a layout whose pieces overlap or do not fit.  -EPROTO: demote_to has
- * images of another size or fingerprint. */
+ * device, or lent.  Before VRAM is allocated, the call waits until no process has memory of
+ * a former pool of this device mapped; -ESTALE: this process has, by gpc_pool_map.
+ * timeout_ms is for that and for the writer's answer.  The making of memory itself, about a
+ * second a GiB of RAM, it does not bound, nor does a signal end it: progress can, -ECANCELED.
+ * -ENOSPC: too little memory, and the sentence says how much is missing.  -EINVAL: a field,
+ * or a layout whose pieces overlap or do not fit.  -EPROTO: demote_to has images of another
+ * size or fingerprint. */
 
 int gpc_pool_lend(gpc *c, int pool, uint32_t part, void *base, uint64_t bytes);
 /* [shared] Owner only, once for each part: the bytes at base, which stay where they are as
  * long as the pool lives, and may be a piece of a larger allocation.  The pool can be
- * mapped when all parts are lent.  -EINVAL: too short for the layout, or an allocation that
+ * mapped when all parts are lent.  No two parts of a pool share a byte; that pools do not is
+ * the engine's affair.  -EINVAL: they do, too short for the layout, or an allocation that
  * other processes cannot map: the sentence says what to set.  -EEXIST: it is lent. */
 
 int gpc_pool_memory_get(gpc *c, int pool, struct gpc_pool_memory *ret);
@@ -475,14 +479,15 @@ int gpc_pool_runs(gpc *c, int pool, struct gpc_run *runs, uint32_t n);
 /* [shared] Its layout, up to n runs; returns how many there are. */
 
 int gpc_pool_map(gpc *c, int pool, uint32_t part, void **base, uint64_t *bytes);
-/* [shared] The part in this process, mapped once: shared memory, another process's
- * allocation by IPC, the caller's own as it is.  It stays until gpc_pool_unmap or
- * gpc_close, whatever becomes of the pool.  -ESTALE: what this process has mapped is
- * of a pool that has gone: use it no more, unmap it, call again.  -EAGAIN: not all parts are
- * lent.  -ENODEV: no such GPU here, or none that reaches it.  Read-only handles: -EROFS. */
+/* [shared] The part in this process, mapped once by each handle: shared memory, another
+ * process's allocation by IPC, the caller's own as it is.  It stays until this handle's
+ * gpc_pool_unmap or gpc_close, whatever becomes of the pool.  -ESTALE: what this handle has
+ * mapped is of a pool that has gone: use it no more, unmap it, call again.  -EAGAIN: not all
+ * parts are lent.  -ENODEV: no such GPU here, or none that reaches it.  Read-only handles:
+ * -EROFS. */
 
 int gpc_pool_unmap(gpc *c, int pool);
-/* [shared] All parts that gpc_pool_map gave; copies under way keep what they need. */
+/* [shared] All parts that gpc_pool_map gave this handle; copies under way keep what they need. */
 
 int gpc_pool_pin(gpc *c, int pool, int timeout_ms);
 /* [shared] Have a thread register the pool's RAM with the GPUs of this process, in chunks,
@@ -511,7 +516,7 @@ int gpc_transfer_wait(gpc *c, gpc_transfer t, int timeout_ms);
  * committed it; -EBADMSG: a checksum was wrong, and nothing was committed.  What was refused
  * otherwise, gpc_transfer_results tells.  -EIO: it failed, and never will be.  -EAGAIN (timeout
  * 0), -ETIMEDOUT: not yet.  Of the last 1024 transfers a failure is remembered.
- * GPC_TRANSFER_ALL: all of this handle. */
+ * GPC_TRANSFER_ALL: all that this handle began before the call; it tells of each failure once. */
 
 int gpc_transfer_fd(gpc *c, gpc_transfer t);
 /* [shared] A new descriptor, for poll(2), that is readable once the transfer has ended; the

@@ -74,6 +74,7 @@ lib_gpc_sources = \
 	%reldir%/payload/bring.c \
 	%reldir%/payload/bring.h \
 	%reldir%/payload/bring_copy.c \
+	%reldir%/memory/who.c \
 	%reldir%/payload/copy.c \
 	%reldir%/payload/enqueue.c \
 	%reldir%/payload/fetch.c \

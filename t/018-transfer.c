@@ -7,6 +7,7 @@
 #include <poll.h>
 
 #include "device/host_bytes.h"
+#include "memory/maps.h"
 #include "payload/transfers.h"
 
 static struct map *fake(void)
@@ -20,6 +21,16 @@ static struct map *fake(void)
 }
 
 static struct map *to, *from;
+
+static uint32_t users(gpc *c)
+{
+	uint32_t n;
+
+	pthread_mutex_lock(&c->maps->lock);
+	n = to->transfers;
+	pthread_mutex_unlock(&c->maps->lock);
+	return n;
+}
 
 static gpc_transfer begin_one(gpc *c, uint32_t *ret_slot, int err, bool marked)
 {
@@ -52,12 +63,18 @@ static void test_values(void)
 	is_int(gpc_transfer_wait(c, GPC_TRANSFER_ALL, 0), 0, "and so are all of none");
 	refused(gpc_transfer_wait(c, 77, 0), EINVAL, "a name that was never given");
 	refused(gpc_transfer_fd(c, 77), EINVAL, "nor has it a descriptor");
+	refused(gpc_transfer_wait(c, 5, 0), EINVAL, "a slot without a value");
+	refused(gpc_transfer_wait(c, 123456, 0), EINVAL, "a value of long ago");
+	refused(gpc_transfer_fd(c, 5), EINVAL, "these have no descriptor");
+	refused(gpc_transfer_fd(c, 123456), EINVAL, "either");
 	refused(gpc_transfer_fd(c, GPC_TRANSFER_ALL), EINVAL, "nor have all");
 	refused(gpc_transfer_wait(c, 0, -2), EINVAL, "a timeout of -2");
 	for (i = 0; i < GPC_TRANSFERS; i++) {
 		t[i] = begin_one(c, &slot[i], 0, true);
 		grows &= !i || t[i] > t[i - 1];
 	}
+	refused(gpc_transfer_wait(c, t[0] - GPC_TRANSFERS, 0), EINVAL, "what a peer before it may "
+		"have given out");
 	ok(grows, "names grow");
 	is_int(to->transfers, 1000, "a transfer takes over holds, and adds none");
 	refused(transfer_begin(c, to, from, &s), EAGAIN, "all slots are taken");
@@ -204,9 +221,9 @@ static void test_descriptors(void)
 		usleep(1000);
 	ok(readable(a) && readable(again), "both of one transfer are readable when it is done");
 	ok(!readable(b), "that of another is not");
-	for (i = 0; i < 2000 && to->transfers != 999; i++)
+	for (i = 0; i < 2000 && users(c) != 999; i++)
 		usleep(1000);
-	is_int(to->transfers, 999, "the thread has put its maps");
+	is_int(users(c), 999, "the thread has put its maps");
 	/* the number is the program's: when it is another file's by then, nothing is written to that */
 	close(b);
 	other = open("/dev/null", O_RDWR);

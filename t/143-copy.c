@@ -8,7 +8,6 @@
 #include "base/base.h"
 #include "device/device.h"
 #include "device/host_bytes.h"
-#include "memory/map.h"
 
 enum { RAM = 0, VRAM = 1 };              /* made in this order: VRAM demotes to RAM */
 
@@ -136,7 +135,14 @@ static void test_spaces(void)
 	refused(gpc_copy(c, (struct gpc_move[2]){ m[2], { .from = m[2].to, .to = m[0].to } }, 2, 0,
 			 NULL, NULL), EINVAL, "but not from what the call writes");
 	ok(strstr(gpc_last_error(), "moves[0].from"), "which is named: %s", gpc_last_error());
+	refused(gpc_copy(c, (struct gpc_move[2]){ m[2], m[2] }, 2, 0, NULL, NULL), EINVAL,
+		"nor twice to one block");
+	ok(strstr(gpc_last_error(), "moves[1].to"), "which is named: %s", gpc_last_error());
 	is_int(bytes_copy(c, &m[2], 1), 0, "and a refusal leaves nothing behind");
+	refused(gpc_copy(c, (struct gpc_move[2]){ { .from = b[0], .to = m[0].to },
+			 { .from = b[1], .to = m[0].to } }, 2, 0, NULL, NULL), EINVAL,
+		"between pools neither");
+	ok(strstr(gpc_last_error(), "moves[1].to"), "%s", gpc_last_error());
 	must(gpc_release(c, b, 2));
 	must(gpc_release(c, (gpc_block[2]){ m[0].to, m[2].to }, 2));
 	end(c, "spaces");
@@ -232,8 +238,8 @@ static void test_refused(void)
 	must(gpc_reserve(c, print, 1, &x, NULL, 0, 1000));
 	must(gpc_reserve(c, size, 1, &y, NULL, 0, 1000));
 	refused_one(c, v, GPC_BLOCK(9, 0), EINVAL, "0x9000000", "a block of no pool");
-	refused_one(c, GPC_BLOCK(VRAM, 8), r, EINVAL, "moves.from", "a slot beyond its pool");
-	refused_one(c, -1, r, EINVAL, "moves.from", "nothing, to something");
+	refused_one(c, GPC_BLOCK(VRAM, 8), r, EINVAL, "moves[0].from", "a slot beyond its pool");
+	refused_one(c, -1, r, EINVAL, "moves[0].from", "nothing, to something");
 	refused_one(c, v, b[0], ENOENT, "gpc_pool_make", "a pool without memory");
 	refused_one(c, v, x, EPROTO, "fingerprint", "images of another fingerprint");
 	refused_one(c, v, y, EPROTO, "6144 bytes", "images of another size");
@@ -388,65 +394,6 @@ static void test_close(void)
 	end(c, "closed");
 }
 
-/* ---- RAM that a GPU would copy is registered: a device that counts plays it ---- */
-
-static uint32_t pins, unpins, pin_fails;
-static uint64_t pinned;
-
-static int pin(void *base, uint64_t bytes)
-{
-	if (!base || (uintptr_t)base % 4096)
-		return -EINVAL;
-	if (pin_fails && !--pin_fails) {
-		errno = EIO;
-		return -EIO;
-	}
-	pins++;
-	pinned += bytes;
-	return 0;
-}
-
-static void unpin(void *base)
-{
-	unpins += base != NULL;
-}
-
-static void test_pin(void)
-{
-	static struct device_bytes counter;
-	gpc *c = tiers(8, 600);          /* RAM of more than 4 MiB */
-	struct gpc_pool_memory pm = { .size = sizeof(pm) };
-
-	is_int(gpc_pool_pin(c, RAM, 0), 0, "without GPUs there is nothing to register");
-	counter = device_bytes_host;
-	counter.pin = pin;
-	counter.unpin = unpin;
-	map_pin_device = &counter;
-	map_pin_chunk = (uint64_t)2 << 20;
-	must(gpc_pool_map(c, RAM, 0, &(void *){ NULL }, &(uint64_t){ 0 }));
-	must(gpc_pool_unmap(c, RAM));    /* mapped anew, with chunks of that size */
-	pin_fails = 2;
-	is_int(gpc_pool_pin(c, RAM, 5000), -EIO, "the second chunk is refused");
-	is_int(pins, 1, "after one");
-	is_int(gpc_pool_pin(c, RAM, 5000), 0, "the rest is registered by a second call");
-	must(gpc_pool_memory_get(c, RAM, &pm));
-	is_int(pins, (pm.bytes + map_pin_chunk - 1) / map_pin_chunk, "chunk by chunk, each once");
-	is_int(pinned, pm.pinned, "which gpc_pool_memory_get tells");
-	is_int(pm.pinned, pinned, "all of it");
-	is_int(gpc_pool_pin(c, RAM, 0), 0, "a third call has nothing to do");
-	is_int(unpins, 0, "and it stays");
-	refused(gpc_pool_pin(c, VRAM, 0), ENOENT, "VRAM");
-	refused(gpc_pool_pin(c, 7, 0), ENOENT, "no pool");
-	refused(gpc_pool_pin(c, -1, 0), EINVAL, "no number");
-	refused(gpc_pool_pin(c, RAM, -2), EINVAL, "no time");
-	must(gpc_pool_map(c, RAM, 0, &(void *){ NULL }, &(uint64_t){ 0 }));
-	must(gpc_pool_unmap(c, RAM));
-	is_int(unpins, pins, "until it is unmapped");
-	map_pin_device = NULL;
-	map_pin_chunk = PIN_CHUNK;
-	end(c, "registered");
-}
-
 static int body(void)
 {
 	test_demote();
@@ -460,7 +407,6 @@ static int body(void)
 	test_in_flight();
 	test_late();
 	test_close();
-	test_pin();
 	return done_testing();
 }
 

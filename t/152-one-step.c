@@ -8,8 +8,8 @@
 
 enum { BLOCKS = 64 };
 
-void __real_retire_subtree(struct writer *w, uint32_t record);
-void __wrap_retire_subtree(struct writer *w, uint32_t record);
+void __real_retire_subtree(struct writer *w, uint32_t record, uint64_t *sum);
+void __wrap_retire_subtree(struct writer *w, uint32_t record, uint64_t *sum);
 
 static gpc *reader;
 static gpc_key key[BLOCKS];
@@ -34,14 +34,14 @@ static uint32_t take(void)
 	return n;
 }
 
-void __wrap_retire_subtree(struct writer *w, uint32_t record)
+void __wrap_retire_subtree(struct writer *w, uint32_t record, uint64_t *sum)
 {
 	if (reader) {
 		cleaned++;
 		found += look();
 		taken += take();
 	}
-	__real_retire_subtree(w, record);
+	__real_retire_subtree(w, record, sum);
 }
 
 static void fill(gpc *c, int pool)

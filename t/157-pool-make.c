@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Pools that are made with memory: what is there then, what is refused, what becomes of the file when
- * the pool goes, when its owner dies, and when no writer answers. */
+ * the pool goes, and when its owner dies. */
 #include "t/lib/memory_files.h"
 
 #include <signal.h>
@@ -56,6 +56,10 @@ static void test_ram(void)
 	clean(c, "RAM");
 	is_int(gpc_pool_clear(c, 0, 0, GPC_REMOVE, 2000), 0, "the pool goes");
 	ok(memory_files_come_to(c, 0), "and its file");
+	p = pool_with(GPC_RAM, BLOCKS, 0);
+	m.huge_dir = "";
+	is_int(gpc_pool_make(c, &p, &m, -1), 0, "an empty huge_dir is none");
+	must(gpc_pool_clear(c, 0, 0, GPC_REMOVE, 2000));
 	refused(gpc_pool_memory_get(c, 0, &got), ENOENT, "there is no such pool");
 	cache_end(c);
 }
@@ -331,86 +335,6 @@ static void test_owner(void)
 	cache_end(c);
 }
 
-/* ---- no answer ---- */
-
-static void serve(gpc *c)
-{
-	int i;
-
-	for (i = 0; i < 50; i++)
-		must(gpc_writer_serve(c, 1));
-}
-
-static void test_late(void)
-{
-	gpc *c = new_cache(), *d;
-	struct gpc_pool p = pool_with(GPC_VRAM, BLOCKS, 0), q = { .size = sizeof(q) };
-	struct gpc_memory m = memory_of(BLOCK);
-	uint64_t bytes;
-	void *base;
-
-	must(gpc_writer_drop(c));
-	d = cache_attach(0, 0);
-	refused(gpc_pool_make(d, &p, &m, 300), ENOTCONN, "no writer");
-	is_int(memory_files(), 1, "the command may be carried out, so the file is there");
-	memory_sweep(&c->seg);
-	is_int(memory_files(), 1, "and nobody sweeps it");
-	must(gpc_writer_take(c, 0, 0));
-	serve(c);
-	must(gpc_pool_get(d, 0, &q));
-	ok(memory_file_exists(q.memory), "it was: the pool has it");
-	is_int(memory_get(d, 0).parts_lent, 1, "its maker sees that");
-	is_int(gpc_pool_map(d, 0, 0, &base, &bytes), 0, "and maps it");
-	is_int((int)memory_get(d, 0).mapped, 1, "which it is told of");
-	clean(c, "a late answer");
-	is_int(gpc_pool_clear(c, 0, 0, GPC_REMOVE, 2000), 0, "the pool goes");
-	must(gpc_close(d));
-	ok(memory_files_come_to(c, 0), "and its file, when its maker has let go");
-	cache_end(c);
-}
-
-/* Refused when the writer is there at last. */
-static void test_late_refused(void)
-{
-	gpc *c = new_cache(), *d;
-	struct gpc_pool p = pool_with(GPC_RAM, 600, 0);
-	struct gpc_memory m = memory_of(64);
-
-	must(gpc_writer_drop(c));
-	d = cache_attach(0, 0);
-	refused(gpc_pool_make(d, &p, &m, 300), ENOTCONN, "no writer");
-	is_int(memory_files(), 1, "the file waits");
-	must(gpc_writer_take(c, 0, 0));
-	serve(c);
-	is_int(info_of(c).pools, 0, "too many blocks");
-	p = pool_with(GPC_RAM, 4, 0);
-	serve_begin(c);
-	is_int(gpc_pool_make(d, &p, &m, 1000), 0, "another one");
-	serve_end();
-	is_int(memory_files(), 1, "the first one's file went with the answer");
-	must(gpc_close(d));
-	cache_end(c);
-}
-
-static void test_never(void)
-{
-	gpc *c = new_cache(), *d;
-	struct gpc_pool p = pool_with(GPC_RAM, 4, 0);
-	struct gpc_memory m = memory_of(64);
-
-	must(gpc_writer_drop(c));
-	d = cache_attach(0, 0);
-	refused(gpc_pool_make(d, &p, &m, 300), ENOTCONN, "no writer");
-	refused(gpc_pool_make(d, &p, &m, 0), ENOTCONN, "a second one waits for the first");
-	is_int(memory_files(), 1, "and leaves no file");
-	must(gpc_close(d));
-	must(gpc_writer_take(c, 0, 0));
-	ok(memory_files_come_to(c, 0), "whose maker has left is nobody's");
-	is_int(info_of(c).pools, 0, "and no pool");
-	clean(c, "never answered");
-	cache_end(c);
-}
-
 /* ---- left behind ---- */
 
 /* Who unmaps last removes it, with a writer or without. */
@@ -437,6 +361,14 @@ static void test_last_user(void)
 }
 
 /* ---- gpc_check ---- */
+
+static void serve(gpc *c)
+{
+	int i;
+
+	for (i = 0; i < 50; i++)
+		must(gpc_writer_serve(c, 1));
+}
 
 static void note(void *arg, const char *line)
 {
@@ -475,9 +407,6 @@ static int body(void)
 	test_demote();
 	test_writer_checks();
 	test_owner();
-	test_late();
-	test_late_refused();
-	test_never();
 	test_last_user();
 	test_check();
 	return done_testing();

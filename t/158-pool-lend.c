@@ -127,6 +127,29 @@ static void test_refused(void)
 	munmap(base, PARTS * PART);
 }
 
+/* Pieces of two parts must not lie on each other. */
+static void test_apart(void)
+{
+	static const int64_t clash[] = { 0, 1, -1, PART - 1, 1 - PART };
+	gpc *c = new_cache();
+	uint8_t *base = shared(4 * PART);
+	int pool = make_lent(c, 0), other = make_lent(c, 1);
+	uint32_t i;
+
+	must(gpc_pool_lend(c, pool, 1, base + PART, PART));
+	for (i = 0; i < sizeof(clash) / sizeof(clash[0]); i++)
+		lend_refused(c, pool, 2, base + PART + clash[i], PART, EINVAL,
+			     "on part 1 of pool 0");
+	lend_refused(c, pool, 2, base, 3 * PART, EINVAL, "on part 1 of pool 0");
+	is_int(memory_get(c, pool).parts_lent, 1, "none of them was lent");
+	is_int(gpc_pool_lend(c, pool, 0, base, PART), 0, "the bytes before it are free");
+	is_int(gpc_pool_lend(c, pool, 2, base + 2 * PART, PART), 0, "and those behind it");
+	is_int(gpc_pool_lend(c, other, 2, base, PART), 0, "other pools are not compared");
+	clean(c, "parts side by side");
+	cache_end(c);
+	munmap(base, 4 * PART);
+}
+
 /* ---- two threads ---- */
 
 static gpc *both;
@@ -219,10 +242,11 @@ static void test_dies(void)
 
 static int body(void)
 {
+	test_dies();                     /* which forks: before there are threads */
 	cache_both(test_parts);
 	cache_both(test_refused);
+	cache_both(test_apart);
 	test_twice();
-	test_dies();
 	return done_testing();
 }
 

@@ -208,7 +208,7 @@ static void test_reserving(gpc *c)
 	bad(EINVAL, "timeout_ms|-2|-1", gpc_reserve(c, 0, 1, out.blocks, NULL, 0, -2));
 	bad(ENOENT, "pool|9", gpc_reserve(c, 9, 1, out.blocks, NULL, 0, 1000));
 	bad(ENOSPC, "n|5000|max_blocks", gpc_reserve(c, 0, 5000, out.blocks, NULL, 0, 0));
-	bad(ENOSPC, "n is 2|leave is 7|8 blocks|pool 0",
+	bad(ENOSPC, "n is 2|headroom 7|8 blocks|pool 0",
 	    gpc_reserve(c, 0, 2, out.blocks,
 			GPC_OPTIONS(gpc_reserve_options, .headroom = 7), 0, 1000));
 	bad(EINVAL, "pool|16|15", gpc_evict(c, 16, 1, out.blocks, 0, 1000));
@@ -269,7 +269,7 @@ static void test_moving(gpc *c)
 	bad(ENOENT, "to|9", gpc_demote(c, 0, 9, NULL, 1, out.moves, 0, 1000));
 	bad(ENOENT, "to|-1|pool 1", gpc_demote(c, 1, -1, NULL, 1, out.moves, 0, 1000));
 	bad(ENOENT, "from|9", gpc_demote(c, 9, 1, NULL, 1, out.moves, 0, 1000));
-	bad(ESTALE, "blocks[0]|slot 0|live",
+	bad(ESTALE, "blocks[0]|slot 0|no key",
 	    gpc_demote(c, 0, 1, &b, 1, out.moves, 0, 1000));
 	bad(EINVAL, "blocks[0]|pool 9", gpc_demote(c, 0, 1, &far, 1, out.moves, 0, 1000));
 	bad(EINVAL, "GPC_COPY|0 and 1",
@@ -280,7 +280,7 @@ static void test_moving(gpc *c)
 	bad(EINVAL, "flags|0x40|GPC_COPY",
 	    gpc_promote(c, &b, 1, 0, out.moves, out.victims, GPC_PARTIAL, 1000));
 	bad(EINVAL, "timeout_ms|-4", gpc_promote(c, &b, 1, 0, out.moves, NULL, 0, -4));
-	bad(ESTALE, "blocks[0]|slot 0|live",
+	bad(ESTALE, "blocks[0]|slot 0|no key",
 	    gpc_promote(c, &ram, 1, 0, out.moves, out.victims, 0, 1000));
 	bad(ENOENT, "to|9", gpc_promote(c, &ram, 1, 9, out.moves, NULL, 0, 1000));
 	bad(EINVAL, "moves|NULL", gpc_commit(c, NULL, 1, out.results, 0, -1));

@@ -62,6 +62,9 @@ t_programs = \
 	%reldir%/142-sources-wait.t \
 	%reldir%/143-copy.t \
 	%reldir%/144-maps.t \
+	%reldir%/145-lent-pages.t \
+	%reldir%/146-map-refused.t \
+	%reldir%/147-pin.t \
 	%reldir%/150-pools.t \
 	%reldir%/151-clear.t \
 	%reldir%/152-one-step.t \
@@ -71,6 +74,7 @@ t_programs = \
 	%reldir%/157-pool-make.t \
 	%reldir%/158-pool-lend.t \
 	%reldir%/159-adopted.t \
+	%reldir%/159-memory-waits.t \
 	%reldir%/156-returned-lost.t \
 	%reldir%/160-sections.t \
 	%reldir%/161-feed.t \
@@ -90,6 +94,7 @@ t_programs = \
 	%reldir%/181-counts.t \
 	%reldir%/182-low-descriptors.t \
 	%reldir%/183-read-only.t \
+	%reldir%/184-balance.t \
 	%reldir%/190-names.t \
 	%reldir%/191-errors.t \
 	%reldir%/192-sentences.t \
@@ -97,10 +102,12 @@ t_programs = \
 	%reldir%/194-refused-items.t \
 	%reldir%/196-ram-memory.t \
 	%reldir%/197-creators.t \
+	%reldir%/199-pool-late.t \
 	%reldir%/200-workers.t \
 	%reldir%/210-spaces.t \
 	%reldir%/211-moves-race.t \
 	%reldir%/212-notes-race.t \
+	%reldir%/213-copies-race.t \
 	%reldir%/220-readers.t \
 	%reldir%/230-seats.t \
 	%reldir%/231-dead-seats.t \
@@ -359,6 +366,8 @@ LDADD = lib/libgpc-internal.la
 %canon_reldir%_152_one_step_t_LDFLAGS = -Wl,--wrap=retire_subtree
 # a driver in between sees what the writer asks of a device
 %canon_reldir%_163_mirror_order_t_LDFLAGS = -Wl,--wrap=device_find
+# no thread is joined twice
+%canon_reldir%_213_copies_race_t_LDFLAGS = -Wl,--wrap=pthread_join
 # who clears seats dies at any store, or waits in the middle
 %canon_reldir%_231_dead_seats_t_LDFLAGS = -Wl,--wrap=segment_map_writer,--wrap=parallel_size \
 	-Wl,--wrap=seat_count_dead
@@ -367,6 +376,7 @@ LDADD = lib/libgpc-internal.la
 # another thread forks when a file was just opened, mapped or locked
 %canon_reldir%_332_fork_at_open_t_LDFLAGS = -Wl,--wrap=open,--wrap=mmap,--wrap=fcntl
 # what tells others of a part fails, and a pool goes as soon as its maker has it
+%canon_reldir%_146_map_refused_t_LDFLAGS = -Wl,--wrap=thread_start
 %canon_reldir%_159_adopted_t_LDFLAGS = -Wl,--wrap=memory_store_part,--wrap=map_adopt
 # the writer's mapping is replaced by one that the test sees stores to
 %canon_reldir%_321_returned_dies_t_LDFLAGS = -Wl,--wrap=segment_map_writer

@@ -116,6 +116,7 @@ struct cuda_copier {
 	uint64_t max_pitch;
 	cudaStream_t stream;             /* for probes, and to ask whether the context is lost */
 	bool writes;                     /* the driver's streams write words of 64 bits */
+	uint64_t *word;                  /* of its memory, which nobody reads */
 };
 /* Made with the first question, as long as the process lives; with the device entered. */
 int cuda_copier(int ordinal, struct cuda_copier **ret);

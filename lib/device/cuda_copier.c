@@ -67,6 +67,8 @@ static cudaError_t make_copier(struct cuda_copier *c, int ordinal)
 		e = CUDA((cudaError_t)launch_load_copy());
 	if (e == cudaSuccess)
 		e = CUDA(cudaStreamCreateWithFlags(&c->stream, cudaStreamNonBlocking));
+	if (e == cudaSuccess)
+		e = CUDA(cudaMalloc((void **)&c->word, sizeof(*c->word)));
 	if (e != cudaSuccess)
 		return e;
 	c->ordinal = ordinal;

@@ -32,6 +32,7 @@
 #endif
 
 uint32_t device_host_copy_fail_at;
+uint32_t device_host_map_unit;
 bool device_host_copy_lost;
 void *device_host_captures;
 
@@ -183,8 +184,9 @@ struct mapped {
 	struct mapped *next;
 	uint32_t users;
 	uint64_t device, inode, at, bytes;
-	uint8_t *start;                  /* of the first page */
+	uint8_t *start;                  /* of the first page ... */
 	uint64_t length;
+	uint8_t *base;                   /* ... and of the part, in it */
 };
 
 static struct {
@@ -214,6 +216,7 @@ static void watch_fork(void)
 	pthread_atfork(before_fork, in_parent, in_child);
 }
 
+/* unit: bytes of a page of that file, which mmap wants offsets and lengths to be multiples of. */
 static int map_pages(int fd, struct mapped *m, uint64_t unit)
 {
 	uint64_t from = m->at / unit * unit;
@@ -229,6 +232,7 @@ static int map_pages(int fd, struct mapped *m, uint64_t unit)
 		return err_sys(ENOMEM, "mapping %llu bytes of lent memory",
 			       (unsigned long long)m->length);
 	m->start = p;
+	m->base = m->start + (m->at - from);
 	return 0;
 }
 
@@ -256,7 +260,8 @@ static int open_part(const struct shm_part *part, struct mapped *m)
 	*m = (struct mapped){ .users = 1, .device = h.device, .inode = h.inode,
 			      .at = part->offset, .bytes = part->bytes };
 	if (!err)
-		err = map_pages(fd, m, MAX((uint64_t)SHM_PAGE, (uint64_t)st.st_blksize));
+		err = map_pages(fd, m, MAX(MAX((uint64_t)SHM_PAGE, (uint64_t)st.st_blksize),
+					   load_relaxed(&device_host_map_unit)));
 	close(fd);
 	return err;
 }
@@ -304,7 +309,7 @@ static int host_map(const uint8_t uuid[16] UNUSED, const struct shm_part *part, 
 	}
 	m = m ? m : mine;
 	*ret_memory = m;
-	*ret_base = m->start + m->at % (uint64_t)SHM_PAGE;
+	*ret_base = m->base;
 	return 0;
 }
 

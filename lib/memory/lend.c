@@ -42,6 +42,9 @@ static int open_memory(gpc *c, int pool, struct shm_pool *ret, struct memory *m)
 static int check_owner(const gpc *c, int pool, const struct shm_pool *p, const struct memory *m,
 		       uint32_t part)
 {
+	if (p->owner < 0 && !m->lent)
+		return err_set(EPERM, "pool is %d: it has no owner, and the library has allocated its "
+			       "memory: nothing is lent to it", pool);
 	if (p->owner != (int32_t)c->peer)
 		return err_set(EPERM, "pool is %d: its owner is peer %d, and this is peer %u: only "
 			       "the owner lends", pool, p->owner, c->peer);

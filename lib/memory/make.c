@@ -40,6 +40,7 @@
 #include "segment/peek.h"
 
 #define LOOK_NS (5 * NS_PER_MS)          /* between looks for memory of the dead */
+#define SAY_NS  (1000 * NS_PER_MS)       /* of waiting for it, before the log is told */
 
 /* ---- the bytes ---- */
 
@@ -54,32 +55,55 @@ static bool is_dead_pool(const gpc *c, uint32_t pool, const uint8_t uuid[16])
 	       !segment_peer_alive(&c->seg, (uint32_t)p.owner);
 }
 
-/* As long as importers have memory of a dead process mapped, the GPU has it allocated. */
-static bool is_in_use(gpc *c, const uint8_t uuid[16])
+/* As long as importers have memory of a dead process mapped, the GPU has it allocated: the number of
+ * such memory, or 0. */
+static uint64_t find_in_use(gpc *c, const uint8_t uuid[16])
 {
 	uint32_t i;
 
 	map_sweep(c);                    /* it may be this process that has it */
 	for (i = 0; i < c->seg.header.geometry.max_pools; i++)
 		if (is_dead_pool(c, i, uuid))
-			return true;
-	return memory_find_used(&c->seg, uuid) > 0;
+			return load_relaxed(&seg_pool(&c->seg, i)->memory);
+	return memory_find_used(&c->seg, uuid);
+}
+
+static int still_used(gpc *c, const struct memory *m, uint64_t used, int error)
+{
+	char who[WHO_TEXT];
+
+	memory_who(c, used, who);
+	return err_set(error, "%s: %s memory of a former pool of %s mapped",
+		       error == EAGAIN ? "timeout_ms is 0" : "time is up", who, m->device);
+}
+
+static void say_waiting(gpc *c, const struct memory *m, uint64_t used)
+{
+	char who[WHO_TEXT];
+
+	memory_who(c, used, who);
+	log_say(&c->log, LOG_WARNING, "waiting to make a pool: %s memory of a former pool of %s mapped",
+		who, m->device);
 }
 
 static int wait_unused(gpc *c, const struct memory *m, uint64_t deadline)
 {
-	while (is_in_use(c, m->uuid)) {
-		int mine = map_find_stale(c, m->uuid);
+	uint64_t used, say = clock_ns() + SAY_NS;
+	int mine;
 
+	while ((used = find_in_use(c, m->uuid)) != 0) {
+		mine = map_find_stale(c, m->uuid);
 		if (mine >= 0)           /* it would wait for itself */
 			return err_set(ESTALE, "this process has memory of the former pool %d of %s "
 				       "mapped: call gpc_pool_unmap first", mine, m->device);
 		if (!deadline)
-			return err_set(EAGAIN, "timeout_ms is 0: memory of a dead pool of %s is still "
-				       "mapped by some process", m->device);
+			return still_used(c, m, used, EAGAIN);
 		if (clock_ns() >= deadline)
-			return err_set(ETIMEDOUT, "time is up: memory of a dead pool of %s is still "
-				       "mapped by some process", m->device);
+			return still_used(c, m, used, ETIMEDOUT);
+		if (clock_ns() >= say) {
+			say_waiting(c, m, used);
+			say = NEVER;
+		}
 		if (handle_help(c, LOOK_NS) <= 0)
 			clock_sleep(LOOK_NS);
 	}
@@ -107,11 +131,13 @@ static void discard(gpc *c, struct making *mk)
 	free(mk);
 }
 
-static int make_bytes(gpc *c, struct making *mk, uint64_t deadline)
+/* The timeout is for what others do: the time that the making takes is not of it. */
+static int make_bytes(gpc *c, struct making *mk, uint64_t *deadline)
 {
 	struct memory *m = &mk->memory;
 	bool allocates = m->kind == GPC_VRAM && !m->lent;
-	int err = allocates ? wait_unused(c, m, deadline) : 0;
+	int err = allocates ? wait_unused(c, m, *deadline) : 0;
+	uint64_t begin = clock_ns();
 
 	if (err == 0) {
 		err = memory_make(&c->seg, m, &mk->pages);
@@ -121,6 +147,8 @@ static int make_bytes(gpc *c, struct making *mk, uint64_t deadline)
 	if (err == 0 && allocates && !m->images_bytes)
 		err = make_on_device(mk);
 	mk->request.memory = m->number;
+	if (*deadline && *deadline != NEVER)
+		*deadline += clock_ns() - begin;
 	return err;
 }
 
@@ -267,7 +295,7 @@ static int make(gpc *c, const struct gpc_pool *p, const struct gpc_memory *m,
 	if (err == 0)
 		err = pool_check_demote(c, &mk->request);
 	if (err == 0)
-		err = make_bytes(c, mk, deadline);
+		err = make_bytes(c, mk, &deadline);
 	if (err == 0)
 		return add(c, mk, deadline);
 	discard(c, mk);

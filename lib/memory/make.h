@@ -4,6 +4,7 @@
  *   memory/make_want.c   what is wanted: the caller's fields become a file's description
  *   memory/make.c        made, and its pool added; answers that come late
  *   memory/lend.c        parts of the caller's own; what a pool's memory is
+ *   memory/who.c         who has what a former pool left
  *   memory/huge.c        how much of RAM lies in huge pages */
 #ifndef GPC_MEMORY_MAKE_H
 #define GPC_MEMORY_MAKE_H
@@ -35,5 +36,10 @@ void make_abandon(gpc *c);               /* in a forked child: forget, touch no 
 
 /* Bytes of the images of this file that huge pages hold; 0 where that cannot be told. */
 uint64_t huge_bytes(const struct segment *s, const struct memory *m);
+
+#define WHO_TEXT 128
+/* "process 12 has", "processes 12, 34 have": who has the memory of that number open; or "some
+ * process has". */
+void memory_who(const gpc *c, uint64_t number, char ret[WHO_TEXT]);
 
 #endif

@@ -347,6 +347,28 @@ int map_adopt(gpc *c, uint32_t pool, const struct memory *memory, uint32_t npart
 	return 0;
 }
 
+static bool is_on(const struct map_part *a, const struct map_part *b)
+{
+	uint64_t x = (uintptr_t)a->base, y = (uintptr_t)b->base;
+
+	return b->base && (x - y < b->bytes || y - x < a->bytes);
+}
+
+/* A piece of one part that lies on a piece of another is two blocks in one place. */
+static int check_apart(const struct map *m, const struct map_part *what)
+{
+	uint32_t i;
+
+	for (i = 0; i < m->memory.nparts; i++)
+		if (is_on(what, &m->part[i]))
+			return err_set(EINVAL, "base is %p and bytes %llu: that is on part %u of pool %u, "
+				       "which has %llu bytes at %p; what lies side by side in "
+				       "one allocation is one part with several runs",
+				       (void *)what->base, (unsigned long long)what->bytes, i, m->pool,
+				       (unsigned long long)m->part[i].bytes, (void *)m->part[i].base);
+	return 0;
+}
+
 /* Told to all and kept here in one step under the lock: what cannot be told is not kept, and a map
  * that another thread finds has the part as soon as anybody has it.  If we die between the two,
  * the pool goes with us. */
@@ -358,7 +380,9 @@ static int keep_part(struct map *m, uint32_t part, const struct map_part *what,
 	if (m->part[part].base)
 		return err_set(EEXIST, "part is %u: that part of pool %u is lent already", part,
 			       m->pool);
-	err = memory_store_part(&m->memory, part, told);
+	err = check_apart(m, what);
+	if (!err)
+		err = memory_store_part(&m->memory, part, told);
 	if (!err)
 		m->part[part] = *what;
 	return err;

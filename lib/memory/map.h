@@ -65,7 +65,8 @@ void map_put(gpc *c, struct map *m);
 int map_adopt(gpc *c, uint32_t pool, const struct memory *m, uint32_t nparts,
 	      const struct map_part *part);
 /* The maker lends a part, which stays where it is, and tells others of it so: -EEXIST, it has
- * already; -ENOENT, this process did not make it.  On failure nothing has changed. */
+ * already; -EINVAL, it is on another part; -ENOENT, this process did not make it.  On failure
+ * nothing has changed. */
 int map_adopt_part(gpc *c, uint32_t pool, uint32_t part, const struct map_part *what,
 		   const struct shm_part *told);
 /* What this process has of a pool's memory: parts, registered bytes. */
@@ -81,7 +82,8 @@ int map_pin(gpc *c, struct map *m, const struct device_bytes *device, uint64_t a
 int map_pin_trailers(gpc *c, struct map *m, const struct device_bytes *device);
 /* VRAM: what its device needs to sum its images; made at first use. */
 int map_sums(gpc *c, struct map *m, void **ret);
-/* A pool of this device that has gone, and whose memory the caller still has by gpc_pool_map; -1. */
+/* A pool of this device that has gone, and whose memory some handle of this process still has by
+ * gpc_pool_map, the maker's own included; -1. */
 int map_find_stale(gpc *c, const uint8_t uuid[16]);
 /* Unmap what is stale and unused.  Called where a call is slow anyway, and by the thread. */
 void map_sweep(gpc *c);

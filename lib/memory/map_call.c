@@ -21,18 +21,33 @@ static struct map *callers_map(gpc *c, uint32_t pool)
 	return NULL;
 }
 
-int map_find_stale(gpc *c, const uint8_t uuid[16])
+static int find_stale(gpc *h, const uint8_t uuid[16])
 {
-	struct map *m;
+	const struct map *m;
 	int pool = -1;
 
-	pthread_mutex_lock(&c->maps->lock);
-	for (m = c->maps->first; m; m = m->next)
-		if (m->callers && m->memory.kind == GPC_VRAM && !m->made &&
+	for (m = h->maps->first; m; m = m->next)
+		if (m->callers && m->memory.kind == GPC_VRAM &&
 		    !memcmp(m->memory.uuid, uuid, sizeof(m->memory.uuid)) &&
-		    !map_pool_has(c, m->pool, m->memory.number, false))
+		    !map_pool_has(h, m->pool, m->memory.number, m->made))
 			pool = (int)m->pool;
-	pthread_mutex_unlock(&c->maps->lock);
+	return pool;
+}
+
+/* Another handle whose lock is taken is passed over: who waits looks again. */
+int map_find_stale(gpc *c, const uint8_t uuid[16])
+{
+	int pool = -1;
+	gpc *h;
+
+	for (h = fork_hold(); h && pool < 0; h = h->next) {
+		if (!h->maps || memcmp(h->seg.header.id, c->seg.header.id, sizeof(c->seg.header.id)) ||
+		    pthread_mutex_trylock(&h->maps->lock))
+			continue;
+		pool = find_stale(h, uuid);
+		pthread_mutex_unlock(&h->maps->lock);
+	}
+	fork_release();
 	return pool;
 }
 
@@ -42,16 +57,19 @@ static int caller_get(gpc *c, uint32_t pool, uint32_t part, struct map **ret)
 	int err = 0;
 
 	if (m && !map_pool_has(c, pool, m->memory.number, false))
-		return err_set(ESTALE, "pool is %u: what this process has mapped is of a pool that has "
+		return err_set(ESTALE, "pool is %u: what this handle has mapped is of a pool that has "
 			       "gone; use it no more, and call gpc_pool_unmap", pool);
-	if (!m) {
+	if (!m)
 		err = map_get_locked(c, pool, true, &m);
-	}
-	if (!err && part >= MAX(m->memory.nparts, 1u)) {
-		m->callers -= !had;
+	if (!m)
+		return err;
+	if (part >= MAX(m->memory.nparts, 1u))
 		err = err_set(EINVAL, "part is %u: the memory of pool %u has %u", part, pool,
 			      MAX(m->memory.nparts, 1u));
-	}
+	else
+		err = thread_start(c);   /* it sees the pool go */
+	if (err)
+		m->callers -= !had;
 	*ret = m;
 	return err;
 }
@@ -76,7 +94,7 @@ GPC_EXPORT int gpc_pool_map(gpc *c, int pool, uint32_t part, void **base, uint64
 	}
 	pthread_mutex_unlock(&c->maps->lock);
 	map_sweep(c);
-	return err < 0 ? err : thread_start(c);
+	return err;
 }
 
 /* What copies use stays as long as they do, and nothing new is copied there: the next use maps it

@@ -39,7 +39,9 @@ int map_open(gpc *c)
 	pthread_mutex_init(&s->thread_lock, NULL);
 	pthread_cond_init(&s->work, NULL);
 	pthread_cond_init(&s->pin_ended, NULL);
+	fork_hold();                     /* another handle may look: map_find_stale() */
 	c->maps = s;
+	fork_release();
 	return 0;
 }
 
@@ -60,19 +62,26 @@ void map_stop(gpc *c)
 /* What a lost device may still read or write has a transfer, and stays for the process's life. */
 void map_close_all(gpc *c)
 {
+	struct maps *s = c->maps;
 	struct map *m, *next;
 
-	if (!c->maps)
+	if (!s)
 		return;
-	for (m = c->maps->first; m; m = next) {
+	pthread_mutex_lock(&s->lock);    /* another handle may look: map_find_stale() */
+	m = s->first;
+	s->first = NULL;
+	pthread_mutex_unlock(&s->lock);
+	for (; m; m = next) {
 		next = m->next;
 		if (!m->transfers) {
 			m->next = NULL;
 			map_free_list(c, m);
 		}
 	}
-	free(c->maps);
+	fork_hold();
 	c->maps = NULL;
+	fork_release();
+	free(s);
 }
 
 /* Mappings and descriptors are not inherited, and the devices are the parent's. */

@@ -164,6 +164,7 @@ static struct map *find_wanted(const struct maps *s)
 
 static void *pin_run(void *arg)
 {
+	const struct device_bytes *device;
 	gpc *c = arg;
 	struct maps *s = c->maps;
 	struct map *m;
@@ -172,7 +173,8 @@ static void *pin_run(void *arg)
 	pthread_mutex_lock(&s->lock);
 	while ((m = find_wanted(s)) != NULL) {
 		pthread_mutex_unlock(&s->lock);
-		err = map_pin(c, m, find_pinner(c), 0, m->memory.images_bytes);
+		device = find_pinner(c); /* the last VRAM may have gone: nobody has to, then */
+		err = device ? map_pin(c, m, device, 0, m->memory.images_bytes) : 0;
 		pthread_mutex_lock(&s->lock);
 		if (err)
 			snprintf(s->pin_why, sizeof(s->pin_why), "%s", gpc_last_error());
@@ -187,19 +189,24 @@ static void *pin_run(void *arg)
 	return NULL;
 }
 
-/* With the lock held.  A thread that says it has no more work needs the lock no more. */
+/* With the lock held.  A thread that says it has no more work needs the lock no more.  Who joins
+ * it takes it away first, so that it is joined once.  Another caller may have started the next one
+ * meanwhile. */
 static int start_pinner(gpc *c)
 {
 	struct maps *s = c->maps;
+	pthread_t ended;
 	int err;
 
-	if (s->pins)
-		return 0;
-	if (s->has_pinner) {
+	while (!s->pins && s->has_pinner) {
+		ended = s->pinner;
+		s->has_pinner = false;
 		pthread_mutex_unlock(&s->lock);
-		pthread_join(s->pinner, NULL);
+		pthread_join(ended, NULL);
 		pthread_mutex_lock(&s->lock);
 	}
+	if (s->pins)
+		return 0;
 	err = maps_thread(&s->pinner, pin_run, c);
 	s->has_pinner = s->pins = !err;
 	return err;
@@ -227,6 +234,16 @@ static int wait_pinned(gpc *c, struct map *m, int timeout_ms)
 	return m->pin_error ? err_set(-m->pin_error, "%s", s->pin_why) : 0;
 }
 
+/* With the lock held, without a thread: whoever waits for this map learns why. */
+static void give_up(struct maps *s, struct map *m, int err)
+{
+	snprintf(s->pin_why, sizeof(s->pin_why), "%s", gpc_last_error());
+	m->pin_error = err;
+	m->pin_wanted = false;
+	m->transfers--;
+	pthread_cond_broadcast(&s->pin_ended);
+}
+
 /* With a hold of the map, which the thread gets one more of. */
 static int pin_wait(gpc *c, struct map *m, int timeout_ms)
 {
@@ -240,12 +257,10 @@ static int pin_wait(gpc *c, struct map *m, int timeout_ms)
 			m->pin_wanted = true;
 		}
 		err = start_pinner(c);
-		if (err) {
-			m->pin_wanted = false;
-			m->transfers--;
-		} else {
+		if (!err)
 			err = wait_pinned(c, m, timeout_ms);
-		}
+		else if (m->pin_wanted)
+			give_up(s, m, err);
 	}
 	pthread_mutex_unlock(&s->lock);
 	return err;

@@ -34,9 +34,9 @@ static int check_pools(const gpc *c, const struct gpc_move *moves, uint32_t n, u
 		if (is_skipped(m))
 			continue;
 		if (pool_record(&c->seg, m->from) == SHM_NO_RECORD)
-			return refuse_block(c, "moves.from", i, m->from);
+			return refuse_move_block(c, i, ".from", m->from);
 		if (pool_record(&c->seg, m->to) == SHM_NO_RECORD)
-			return refuse_block(c, "moves.to", i, m->to);
+			return refuse_move_block(c, i, ".to", m->to);
 		first = MIN(first, i);
 		if (GPC_POOL(m->from) != GPC_POOL(moves[first].from))
 			return err_set(EINVAL, "moves[%u].from is a block of pool %d, and moves[%u].from "
@@ -72,15 +72,15 @@ static int check_move(const gpc *c, uint32_t i, const struct gpc_move *m, const 
 	uint32_t to = pool_record(&c->seg, m->to), from = pool_record(&c->seg, m->from);
 
 	if (to == SHM_NO_RECORD || (uint32_t)GPC_SLOT(m->to) >= p->to->memory.slots)
-		return refuse_block(c, "moves.to", i, m->to);
+		return refuse_move_block(c, i, ".to", m->to);
 	if (from == SHM_NO_RECORD || (uint32_t)GPC_SLOT(m->from) >= p->from->memory.slots)
-		return refuse_block(c, "moves.from", i, m->from);
+		return refuse_move_block(c, i, ".from", m->from);
 	if (!is_reserved(c, to, m->to))
 		return err_set(EPERM, "moves[%u].to is block 0x%x, which this handle has not "
 			       "reserved: only into a reservation may be copied", i, (unsigned)m->to);
 	if (!may_be_read(c, from, m->from, to))
 		return err_set(EPERM, "moves[%u].from is block 0x%x, which this handle does not hold, "
-			       "and which block 0x%x is no move of: take a reference first", i,
+			       "and which is not the source of the move whose target is 0x%x", i,
 			       (unsigned)m->from, (unsigned)m->to);
 	return 0;
 }
@@ -92,26 +92,35 @@ static void mark_slot(uint64_t *slots, gpc_block b, bool on)
 	slots[s / 64] = (slots[s / 64] & ~(1ull << (s & 63))) | (uint64_t)on << (s & 63);
 }
 
-/* Within one pool: no slot is written that another copy of the call reads. */
+static bool is_marked(const uint64_t *slots, gpc_block b)
+{
+	uint32_t s = (uint32_t)GPC_SLOT(b);
+
+	return slots[s / 64] >> (s & 63) & 1;
+}
+
+/* Copies of one call run in any order: no slot is written twice, nor, within one pool, read by one
+ * and written by another. */
 static int check_overlap(struct transfers *t, const struct pair *p, const struct gpc_move *moves,
 			 uint32_t n)
 {
-	uint32_t i, slot;
+	uint32_t i;
 	int err = 0;
 
-	if (!p->slots)
-		return 0;
 	pthread_mutex_lock(&t->marks);
-	for (i = 0; i < n; i++)
-		if (!is_skipped(&moves[i]))
-			mark_slot(p->slots, moves[i].to, true);
 	for (i = 0; !err && i < n; i++) {
-		slot = (uint32_t)GPC_SLOT(moves[i].from);
-		if (!is_skipped(&moves[i]) && p->slots[slot / 64] >> (slot & 63) & 1)
+		if (is_skipped(&moves[i]))
+			continue;
+		if (is_marked(p->slots, moves[i].to))
+			err = err_set(EINVAL, "moves[%u].to is block 0x%x, which is that of an earlier "
+				      "move of this call, too", i, (unsigned)moves[i].to);
+		mark_slot(p->slots, moves[i].to, true);
+	}
+	for (i = 0; !err && p->to == p->from && i < n; i++)
+		if (!is_skipped(&moves[i]) && is_marked(p->slots, moves[i].from))
 			err = err_set(EINVAL, "moves[%u].from is block 0x%x, which is a `to` of this "
 				      "call, too: copy it by an earlier call", i,
 				      (unsigned)moves[i].from);
-	}
 	for (i = 0; i < n; i++)
 		if (!is_skipped(&moves[i]))
 			mark_slot(p->slots, moves[i].to, false);

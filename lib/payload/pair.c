@@ -96,7 +96,7 @@ static int pair_make(struct map *to, struct map *from, uint32_t stages, struct p
 	p->stages = stages;
 	p->by = transfer_device(to, from);
 	err = pair_plan(p);
-	if (!err && to == from && !(p->slots = calloc(to->memory.slots / 64 + 1, 8)))
+	if (!err && !(p->slots = calloc(to->memory.slots / 64 + 1, 8)))
 		err = err_set(ENOMEM, "no memory for copies within pool %u", to->pool);
 	if (err)
 		pair_free(p);

@@ -337,7 +337,7 @@ int transfer_open(gpc *c)
 	}
 	/* What a dead peer gave out there may still be stored while its process exits.  It is at most
 	 * SHM_TRANSFERS above what was done, for one peer, and before now in microseconds, for all. */
-	t->last = MAX(t->last + SHM_TRANSFERS, clock_ns() / 1000);
+	t->begun = t->last = MAX(t->last + SHM_TRANSFERS, clock_ns() / 1000);
 	c->transfers = t;
 	map_watch(c, pair_forget, transfer_feed);
 	return 0;

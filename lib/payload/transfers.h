@@ -25,7 +25,7 @@ struct pair {
 	struct map *to, *from;
 	const struct map *by;            /* whose device copies; NULL: our threads */
 	struct copy_limits limits;
-	uint64_t *slots;                 /* pools that are one: a bit for each slot; under `marks` */
+	uint64_t *slots;                 /* a bit for each slot of `to`; under `marks` */
 	uint32_t stages;
 	struct plan plan[];              /* of each part of the image; one stage: of all of it */
 };
@@ -92,6 +92,7 @@ struct transfers {
 	uint64_t used;                   /* bit: that slot is not idle */
 	struct slot slot[SHM_TRANSFERS];
 	uint64_t last;                   /* value given out last */
+	uint64_t begun;                  /* before any was given out */
 	struct { gpc_transfer name; int err; } failed[TRANSFER_FAILURES];
 	uint32_t nfailed;                /* ever; the place of the next one, modulo their number */
 	uint32_t told;                   /* of these, by a wait for all */

@@ -27,7 +27,7 @@ static int look_locked(gpc *c, gpc_transfer name)
 	const struct slot *s = &t->slot[slot];
 	uint64_t value = name / SHM_TRANSFERS;
 
-	if (value > t->last || (value > s->value && value))
+	if ((name && value <= t->begun) || value > t->last || (value > s->value && value))
 		return -EINVAL;
 	if (value == s->value && s->state != SLOT_IDLE && s->state != SLOT_LOST)
 		return -EAGAIN;

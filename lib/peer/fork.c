@@ -53,6 +53,17 @@ int fork_register(gpc *c)
 	return 0;
 }
 
+gpc *fork_hold(void)
+{
+	pthread_mutex_lock(&lock);
+	return handles;
+}
+
+void fork_release(void)
+{
+	pthread_mutex_unlock(&lock);
+}
+
 void fork_forget(gpc *c)
 {
 	gpc **at;

@@ -164,5 +164,9 @@ int handle_need_copy(gpc *c);
  * forget. */
 int fork_register(gpc *c);
 void fork_forget(gpc *c);
+/* Between the two no handle begins or ends, and no thread forks; the first one is returned.  Short,
+ * and nobody waits for another lock in between: its holder may wait for one that a fork has taken. */
+gpc *fork_hold(void);
+void fork_release(void);
 
 #endif

@@ -90,6 +90,11 @@ int refuse_block(const gpc *c, const char *array, uint32_t i, gpc_block block)
 	return no_block(c, array, i, "", block);
 }
 
+int refuse_move_block(const gpc *c, uint32_t i, const char *field, gpc_block block)
+{
+	return no_block(c, "moves", i, field, block);
+}
+
 /* Why it is not a reservation of this peer's to use: one of these is true of each block. */
 static const char *why_not_reserved(const gpc *c, gpc_block block, char *room, size_t n)
 {
@@ -124,6 +129,10 @@ int refuse_unref(const gpc *c, uint32_t i, gpc_block block)
 {
 	char text[BLOCK_TEXT];
 
+	if (pool_record(&c->seg, block) == SHM_NO_RECORD) {
+		refuse_block(c, "blocks", i, block);     /* its sentence, not its errno */
+		return -EPERM;
+	}
 	return err_set(EPERM, "blocks[%u] is %s: this peer has no reference or reservation on it",
 		       i, block_text(text, block));
 }
@@ -242,6 +251,20 @@ static int refuse_quota(const gpc *c, uint32_t n)
 		       quota_of_peer(c));
 }
 
+static int refuse_room(const struct shm_command *head, const char *argument, uint32_t pool,
+		       const struct shm_pool *p, uint32_t n)
+{
+	unsigned long long headroom = head->headroom;
+	uint32_t blocks = load_relaxed(&p->blocks);
+
+	if (n + headroom > blocks)
+		return err_set(ENOSPC, "n is %u, headroom %llu: pool %u, %s, has %u blocks, so there are "
+			       "never so many", n, headroom, pool, argument, blocks);
+	return err_set(ENOSPC, "n is %u, headroom %llu: of the %u blocks of pool %u, %s, not so many are "
+		       "free or can be evicted now: the others are held, or hold blocks that are", n,
+		       headroom, blocks, pool, argument);
+}
+
 /* Of the pool that blocks are asked of. */
 static int refuse_place(const gpc *c, const struct shm_command *head, const char *argument,
 			uint32_t pool, uint32_t n, int32_t err)
@@ -250,9 +273,7 @@ static int refuse_place(const gpc *c, const struct shm_command *head, const char
 
 	switch (err) {
 	case -ENOSPC:
-		return err_set(ENOSPC, "n is %u, leave is %llu: of the %u blocks of pool %u, %s, not so "
-			       "many are free or can be evicted", n, (unsigned long long)head->headroom,
-			       load_relaxed(&p->blocks), pool, argument);
+		return refuse_room(head, argument, pool, p, n);
 	case -EPERM:
 		return err_set(EPERM, "%s is %u: pool %u is a GPC_POOL_CALLER pool: only its owner "
 			       "allocates there", argument, pool, pool);
@@ -316,7 +337,8 @@ static int refuse_move(const gpc *c, const struct shm_command *head, uint32_t to
 	case -ESTALE:
 		if (load_acquire(&p->state) != POOL_READY || head->any)
 			return refuse_pool(c, "to", (int)to);
-		return err_set(ESTALE, "blocks[0] is %s: it is not live any more", block);
+		return err_set(ESTALE, "blocks[0] is %s: no key is in it: publish it first, or "
+			       "it was evicted", block);
 	case -ENOSPC:
 		if (head->any)
 			return err_set(ENOSPC, "n is %u: pool %u, from, has no leaf that nobody holds, "

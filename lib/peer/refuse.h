@@ -16,6 +16,8 @@ int refuse_pool_number(const gpc *c, const char *argument, int pool);
 int refuse_pool(const gpc *c, const char *argument, int pool);
 /* blocks[i] is no block of this cache: -EINVAL. */
 int refuse_block(const gpc *c, const char *array, uint32_t i, gpc_block block);
+/* The same of moves[i].from or moves[i].to: field is ".from" or ".to". */
+int refuse_move_block(const gpc *c, uint32_t i, const char *field, gpc_block block);
 /* blocks[i] is not held by this peer: -EPERM. */
 int refuse_unref(const gpc *c, uint32_t i, gpc_block block);
 /* Of reserve, evict, demote, promote: cmds[0] has their arguments, n as it was asked for. */

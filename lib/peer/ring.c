@@ -255,7 +255,8 @@ static int wait_step(gpc *c, struct wait *w, uint32_t seen)
 static int wait_error(gpc *c, int err, uint64_t deadline_ns)
 {
 	if (err == -ENOTCONN)
-		return err_set(ENOTCONN, "no process is the writer of %s", c->seg.name);
+		return err_set(ENOTCONN, "no process is the writer of %s: start gpcd, or attach with "
+			       "GPC_SERVE", c->seg.name);
 	if (deadline_ns == 0)
 		return err_set(EAGAIN, "timeout_ms is 0: the writer of %s has not answered yet",
 			       c->seg.name);

@@ -3,6 +3,7 @@
 #include "config.h"
 
 #include <errno.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include "request/request.h"
@@ -134,8 +135,9 @@ static int no_room(const gpc *c, const struct shm_pool *rq)
 		return err_set(ENOSPC, "%s has %u pools already, as many as its max_pools",
 			       c->seg.name, n);
 	return err_set(ENOSPC, "blocks is %u, and %u with transit: %s has max_blocks %u, of which "
-		       "%u are taken, and the rest must be in one piece", rq->blocks,
-		       (uint32_t)rq->range, c->seg.name, g->max_blocks, taken);
+		       "%u are taken: %u are left, and must be in one piece", rq->blocks,
+		       (uint32_t)rq->range, c->seg.name, g->max_blocks, taken,
+		       g->max_blocks - MIN(taken, g->max_blocks));
 }
 
 static int add_error(const gpc *c, const struct shm_pool *rq, int err)
@@ -185,13 +187,25 @@ static void take_made(gpc *c, struct op *op)
 	c->making_answer = op->result;
 }
 
+/* A sweep may look at the number at any time, and at that alone: whether our ring has something
+ * left tells it what the number is worth.  The rest is published with the command. */
+static void store_request(gpc *c, const struct shm_pool *rq)
+{
+	struct shm_pool *to = &seg_seat(&c->seg, c->peer)->request;
+	const size_t at = offsetof(struct shm_pool, memory), behind = at + sizeof(to->memory);
+
+	memcpy(to, rq, at);
+	store_relaxed(&to->memory, rq->memory);
+	memcpy((uint8_t *)to + behind, (const uint8_t *)rq + behind, sizeof(*to) - behind);
+}
+
 /* The answer of the writer, or why there is none. */
 static int send(gpc *c, const struct shm_pool *rq, uint64_t deadline, bool *ret_pending)
 {
 	struct shm_command cmd = { .op = CMD_POOL, .count = 1 };
 	int n;
 
-	seg_seat(&c->seg, c->peer)->request = *rq;
+	store_request(c, rq);
 	if (rq->memory)
 		c->making_answer = CMD_PENDING;
 	n = call_with(c, &cmd, rq->memory ? take_made : take_first, deadline, ret_pending);

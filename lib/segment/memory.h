@@ -95,7 +95,7 @@ void memory_sweep(const struct segment *s);
 /* Is there a file that no pool names?  A sweep would look at it, whoever has it. */
 bool memory_find_unnamed(const struct segment *s);
 /* Is a file of VRAM of this device, which no pool names any more, still locked as used?  Then
- * somebody has that memory mapped: 1; else 0. */
-int memory_find_used(const struct segment *s, const uint8_t uuid[16]);
+ * somebody has that memory mapped: its number; else 0. */
+uint64_t memory_find_used(const struct segment *s, const uint8_t uuid[16]);
 
 #endif

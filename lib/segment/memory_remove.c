@@ -196,7 +196,7 @@ bool memory_find_unnamed(const struct segment *s)
 	return found;
 }
 
-struct used { const uint8_t *uuid; int found; };
+struct used { const uint8_t *uuid; uint64_t found; };
 
 static int find_used(const struct segment *s, const char *suffix, void *arg)
 {
@@ -211,12 +211,12 @@ static int find_used(const struct segment *s, const char *suffix, void *arg)
 	if (!memory_read_header(fd, &h, run) && h.kind == GPC_VRAM &&
 	    !memcmp(h.uuid, u->uuid, sizeof(h.uuid)) && lock_test(fd, MEMORY_LOCK_MADE) == 0 &&
 	    lock_test(fd, MEMORY_LOCK_USED) == 1 && is_ours(s, &h) && !is_named(s, number))
-		u->found = 1;
+		u->found = number;
 	fd_close(fd);
 	return 0;
 }
 
-int memory_find_used(const struct segment *s, const uint8_t uuid[16])
+uint64_t memory_find_used(const struct segment *s, const uint8_t uuid[16])
 {
 	struct used u = { .uuid = uuid };
 

@@ -64,6 +64,10 @@ int segment_check_owner(const struct segment *s, int fd, const char *suffix)
 		return 0;
 	if ((st.st_mode & 0777) == 0660 && group_is_ours(st.st_gid))
 		return 0;
+	if ((st.st_mode & 0777) == 0660)
+		return err_set(EACCES, "gpc.%s.%s belongs to user %u, group %u, with mode 660: who uses "
+			       "it must be in group %u; the owner of the cache, too", s->name, suffix,
+			       (unsigned)st.st_uid, (unsigned)st.st_gid, (unsigned)st.st_gid);
 	return err_set(EACCES, "gpc.%s.%s belongs to user %u, group %u, with mode %03o; "
 		       SEGMENT_LET_IN, s->name, suffix, (unsigned)st.st_uid,
 		       (unsigned)st.st_gid, st.st_mode & 07777);

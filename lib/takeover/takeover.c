@@ -149,7 +149,7 @@ static void retire_all(struct writer *w, const struct records *bad, uint32_t *n,
 
 	for (i = 0; i < bad->n; i++)
 		if (w_is(w, bad->at[i], LIVE) && !leave_is_moved(w, bad->at[i])) {
-			retire_subtree(w, bad->at[i]);
+			retire_subtree(w, bad->at[i], NULL);
 			++*n;
 		}
 	*lost += before - count_live(w);
@@ -283,7 +283,7 @@ static void place_missing(struct writer *w)
 		}
 		full += how == TABLE_FULL;
 		if (how == TABLE_FULL)
-			retire_subtree(w, record);
+			retire_subtree(w, record, NULL);
 		else if (w_is(w, record, LIVE)) {
 			table_fill(w, record, slot);
 			pending_live(w, record);

@@ -171,7 +171,8 @@ static int32_t publish_block(struct writer *w, uint32_t peer, uint64_t position,
 	if (err < 0)
 		return err;
 	lru_offer_fresh(w, record);
-	store_relaxed(&t->published, t->published + 1);
+	if (resident == NONE)            /* else its key was live before: publish_over() counts */
+		store_relaxed(&t->published, t->published + 1);
 	return cmd->block;
 }
 
@@ -225,8 +226,7 @@ static int32_t drop(struct writer *w, uint32_t peer, const struct shm_command *c
 		return -EINVAL;
 	if (!w_is(w, record, LIVE) || leave_is_moved(w, record) || !means_this(w, record, cmd))
 		return 0;
-	t->dropped += tree_collect(w, record, &w->below, &w->below_size, 0);
-	retire_subtree(w, record);
+	retire_subtree(w, record, &t->dropped);
 	return 1;
 }
 

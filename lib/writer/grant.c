@@ -81,7 +81,7 @@ static void slot_undo(struct writer *w, struct grant *g, struct grant_slot *s)
 
 	grant_unpin(w, s, g);
 	if (s->ram != NONE)
-		move_drop_detached(w, s->ram);
+		grant_lose_ram(w, g, s->ram);
 	for (i = 0; i < 2; i++) {
 		uint32_t record = *each[i];
 
@@ -172,7 +172,6 @@ static bool grant_claim(struct writer *w, const struct grant *g)
 
 static void grant_finish(struct writer *w, struct grant *g)
 {
-	struct shm_tally *t = w_tally(w, g->peer);
 	uint32_t i, done = 0;
 	bool in_order = g->kind == CMD_DEMOTE || g->kind == CMD_PROMOTE;
 
@@ -188,8 +187,6 @@ static void grant_finish(struct writer *w, struct grant *g)
 	}
 	for (; i < g->n; i++)
 		slot_undo(w, g, &g->slot[i]);
-	if (g->kind == CMD_EVICT)
-		store_relaxed(&t->evicted, t->evicted + done);
 	if (g->transfer)
 		transfer_told(w, g->peer, g->position);
 	grant_answer(w, g, done || g->kind == CMD_EVICT ? (int32_t)done : -ENOSPC);
@@ -262,7 +259,7 @@ bool grant_arrived(struct writer *w, uint32_t record, bool in_use)
 	if (s->ram == record) {
 		if (in_use) {
 			s->ram = NONE;
-			move_drop_detached(w, record);
+			grant_lose_ram(w, g, record);
 		}
 		s->wait_ram = false;
 	} else {

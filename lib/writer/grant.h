@@ -72,6 +72,8 @@ enum { GRANT_WAIT = 1 };
 /* Find blocks for all slots in need.  0: they are there or on their way; GRANT_WAIT: nothing
  * was done, come again; -ENOSPC: nothing was done, and waiting would not help. */
 int32_t grant_place(struct writer *w, struct grant *g);
+/* A victim's bytes do not come to this place in RAM: its key is lost, with what hangs below it. */
+void grant_lose_ram(struct writer *w, const struct grant *g, uint32_t ram);
 void grant_give_up_ram(struct writer *w, struct grant *g, struct grant_slot *s);
 /* Pools that got more than their capacity drop what is too much. */
 void grant_trim(struct writer *w);

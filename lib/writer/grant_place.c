@@ -51,12 +51,25 @@ static void put_back_from(struct writer *w, uint32_t *list, uint32_t n, uint32_t
 		lru_put_back(w, list[--n]);
 }
 
-static void count_lost(struct writer *w, struct grant *g, uint32_t pool)
+/* The peer's counter of keys that are lost from this pool. */
+static uint64_t *lost_from(struct writer *w, const struct grant *g, uint32_t pool)
 {
 	struct shm_tally *t = w_tally(w, g->peer);
-	uint64_t *n = w->pool[pool].kind == GPC_RAM ? &t->dropped : &t->evicted;
+
+	return w->pool[pool].kind == GPC_RAM ? &t->dropped : &t->evicted;
+}
+
+static void count_lost(struct writer *w, const struct grant *g, uint32_t record)
+{
+	retire_count(w, record, lost_from(w, g, w->pool_of[record]));
+}
+
+void grant_lose_ram(struct writer *w, const struct grant *g, uint32_t ram)
+{
+	uint64_t *n = lost_from(w, g, g->pool);
 
 	store_relaxed(n, *n + 1);
+	move_drop_detached(w, ram);
 }
 
 void grant_give_up_ram(struct writer *w, struct grant *g, struct grant_slot *s)
@@ -64,7 +77,7 @@ void grant_give_up_ram(struct writer *w, struct grant *g, struct grant_slot *s)
 	uint32_t ram = s->ram;
 
 	s->ram = NONE;
-	move_drop_detached(w, ram);
+	grant_lose_ram(w, g, ram);
 	if (!s->wait_ram) {
 		retire_reservation(w, ram);
 		return;
@@ -87,17 +100,18 @@ static void take_victim(struct writer *w, struct grant *g, uint32_t i, uint32_t 
 	s->wait_block = true;
 	g->waiting++;
 	if (s->ram != NONE) {
+		if (w->node[v].leaving)
+			w_count_stays(w);        /* in another tier */
 		tree_replace(w, v, s->ram);      /* its children wait for it there, detached */
 		store_relaxed(seg_stamp(&w->seg, s->ram), stamp);
 	} else {
 		n = w->node[v].first == NONE ? 0 :
 			tree_collect(w, v, &w->below, &w->below_size, 0);
 		for (j = 0; j + 1 < n; j++) {
-			count_lost(w, g, w->pool_of[w->below[j]]);
+			count_lost(w, g, w->below[j]);
 			retire_block(w, w->below[j], SHM_NO_PEER, 0);
 		}
-		if (g->kind != CMD_EVICT)
-			count_lost(w, g, w->pool_of[v]);
+		count_lost(w, g, v);
 	}
 	retire_block(w, v, g->peer, OP_OF(g->position + i));
 }
@@ -116,7 +130,7 @@ static uint32_t take_ram(struct writer *w, struct grant *g, uint32_t i, uint32_t
 	}
 	g->slot[i].wait_ram = true;
 	g->waiting++;
-	count_lost(w, g, g->ram_pool);
+	count_lost(w, g, evict);
 	retire_block(w, evict, g->peer, op);
 	return evict;
 }
@@ -274,10 +288,9 @@ static bool trim(struct writer *w, uint32_t pool)
 		return false;            /* wait for these: they may hold victims back */
 	want = charged(p) - limit;
 	n = lru_pick(w, pool, want, false, &w->picked, &w->picked_size, 0);
-	w_count_lost(w, pool, n);
 	for (i = 0; i < n; i++) {        /* leaf first */
 		retire_prefetch(w, w->picked, n, i);
-		retire_subtree(w, w->picked[i]);
+		retire_subtree(w, w->picked[i], NULL);
 	}
 	return n == want;
 }

@@ -9,6 +9,7 @@
 #include "writer/memory.h"
 #include "writer/move.h"
 #include "writer/pending.h"
+#include "writer/retire.h"
 #include "writer/table.h"
 #include "writer/tree.h"
 
@@ -114,8 +115,10 @@ static void skip_resident(struct writer *w, struct grant *g, struct grant_slot *
 		return;
 	leave_stay(w, resident);
 	s->skip = true;
-	if (g->kind == CMD_DEMOTE && !(g->flags & CF_COPY) && !leave_is_moved(w, source))
+	if (g->kind == CMD_DEMOTE && !(g->flags & CF_COPY) && !leave_is_moved(w, source)) {
+		retire_count(w, source, NULL);   /* it was live in both */
 		leave_space(w, source);
+	}
 	grant_unpin(w, s, g);
 }
 

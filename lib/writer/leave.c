@@ -138,6 +138,7 @@ void leave_stay(struct writer *w, uint32_t record)
 		return;
 	store_release(&r->flags, r->flags & ~REC_LEAVING);
 	w->node[record].leaving = false;
+	w_count_stays(w);
 	lru_offer(w, record);
 }
 

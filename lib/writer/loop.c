@@ -135,10 +135,9 @@ static void refill(struct writer *w)
 		if (room >= (ahead + 1) / 2)
 			continue;
 		n = lru_pick(w, i, ahead - room, false, &w->picked, &w->picked_size, 0);
-		w_count_lost(w, i, n);
 		for (j = 0; j < n; j++) {        /* leaf first */
 			retire_prefetch(w, w->picked, n, j);
-			retire_subtree(w, w->picked[j]);
+			retire_subtree(w, w->picked[j], NULL);
 		}
 	}
 }

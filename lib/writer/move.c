@@ -137,8 +137,17 @@ void move_drop_detached(struct writer *w, uint32_t target)
 	live = find_own_key(w, target);
 	if (live != NONE)
 		hand_children(w, target, live);
-	retire_subtree(w, target);       /* the target itself is not LIVE and stays */
+	retire_subtree(w, target, NULL);      /* the target itself is not LIVE and stays */
 	tree_unlink(w, target);
+}
+
+/* A detached key will not be committed: it is lost from where it was. */
+static void count_detached(struct writer *w, uint32_t source)
+{
+	uint32_t pool = source < w->max_blocks ? w->pool_of[source] : w->max_pools;
+
+	if (pool < w->max_pools)         /* else forged */
+		w_count_lost(w, pool);
 }
 
 /* The target stays RESERVED; the commit answers -ESTALE. */
@@ -153,10 +162,12 @@ void move_forget(struct writer *w, uint32_t target)
 	transfer_unbind(w, target);
 	store_release(&t->source, 0);    /* in the order of move_unbind() */
 	store_release(&t->flags, 0);
-	if (flags & REC_DETACHED)
+	if (flags & REC_DETACHED) {
+		count_detached(w, source);
 		tree_unlink(w, target);
-	else
-		move_unpin(w, source, w->pool_of[target], flags & REC_COPY);
+		return;
+	}
+	move_unpin(w, source, w->pool_of[target], flags & REC_COPY);
 }
 
 static void forget_sources_of(struct writer *w, const struct wpool *of, uint32_t pool)
@@ -222,6 +233,7 @@ void move_unbind(struct writer *w, uint32_t target)
 		move_unpin(w, source, w->pool_of[target], flags & REC_COPY);
 		return;
 	}
+	count_detached(w, source);
 	hand_to_twin(w, target);
 	move_drop_detached(w, target);
 }
@@ -242,6 +254,8 @@ void move_switch(struct writer *w, uint32_t from, uint32_t to)
 		return;
 	}
 	table_retier(w, from, to);
+	if (w->node[from].leaving)
+		w_count_stays(w);        /* in another tier */
 	take_recency(w, from, to);
 	tree_replace(w, from, to);
 	t->flags &= REC_UNCHAINED;
@@ -350,6 +364,7 @@ static bool is_copy(struct writer *w, uint32_t source, uint32_t target)
 static int32_t commit_bound(struct writer *w, uint32_t peer, uint32_t target)
 {
 	struct shm_record *t = w_record(w, target);
+	struct shm_tally *tally = w_tally(w, peer);
 	uint32_t source = t->source - 1;
 	bool keep = t->flags & REC_COPY;
 	int32_t err;
@@ -367,6 +382,8 @@ static int32_t commit_bound(struct writer *w, uint32_t peer, uint32_t target)
 	if (err != 0)
 		return err;              /* commit_one() gives it back, which unpins */
 	take_recency(w, source, target);
+	if (keep || w->node[source].leaving)     /* the key is live in one space more */
+		store_relaxed(&tally->published, tally->published + 1);
 	if (!keep)
 		leave_space(w, source);
 	end_move(t);

@@ -64,24 +64,40 @@ void retire_block(struct writer *w, uint32_t record, uint32_t owner, uint64_t op
 	retire_dying(w, record);
 }
 
+void retire_count(struct writer *w, uint32_t record, uint64_t *sum)
+{
+	if (w->node[record].leaving)
+		return;
+	if (sum)
+		store_relaxed(sum, *sum + 1);
+	else
+		w_count_lost(w, w->pool_of[record]);
+}
+
 void retire_moved(struct writer *w, uint32_t record)
 {
 	record_dying(w, record, SHM_NO_PEER, 0);
 	grace_record(w, record);
 }
 
-void retire_subtree(struct writer *w, uint32_t record)
+static void retire_lost(struct writer *w, uint32_t record, uint64_t *sum)
+{
+	retire_count(w, record, sum);
+	retire_block(w, record, SHM_NO_PEER, 0);
+}
+
+void retire_subtree(struct writer *w, uint32_t record, uint64_t *sum)
 {
 	uint32_t *list = NULL, size = 0, i, n;
 
 	if (w->node[record].first == NONE && w_is(w, record, LIVE)) {
-		retire_block(w, record, SHM_NO_PEER, 0);
+		retire_lost(w, record, sum);
 		return;
 	}
 	n = tree_collect(w, record, &list, &size, 0);
 	for (i = 0; i < n; i++)          /* deepest first (rule C5) */
 		if (w_is(w, list[i], LIVE))
-			retire_block(w, list[i], SHM_NO_PEER, 0);
+			retire_lost(w, list[i], sum);
 		else if (w_record(w, list[i])->source)
 			move_forget(w, list[i]); /* detached: it must not be committed */
 		else

@@ -14,8 +14,12 @@ void retire_block(struct writer *w, uint32_t record, uint32_t owner, uint64_t op
 void retire_prefetch(struct writer *w, const uint32_t *list, uint32_t n, uint32_t i);
 /* REC_MOVED -> DYING: the rest of its end, and no change for the feed. */
 void retire_moved(struct writer *w, uint32_t record);
-/* retire_block, with all descendants, deepest first. */
-void retire_subtree(struct writer *w, uint32_t record);
+/* retire_block, with all descendants, deepest first; they are counted. */
+void retire_subtree(struct writer *w, uint32_t record, uint64_t *sum);
+/* A LIVE block's key goes, and nothing has it instead: one more in *sum, or, if that is NULL, in what
+ * the writer counts for nobody in particular.  Whoever calls retire_block() says so before, unless
+ * the key has moved: with a place in RAM the victim of a grant has, and a block that is leaving. */
+void retire_count(struct writer *w, uint32_t record, uint64_t *sum);
 void retire_dying(struct writer *w, uint32_t record);    /* takeover: DYING already */
 /* RESERVED -> FREE; the target of a move forgets its source before.  That of a transfer stays RESERVED. */
 void retire_reservation(struct writer *w, uint32_t record);

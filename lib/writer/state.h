@@ -244,13 +244,21 @@ static inline void w_tell(struct writer *w, uint32_t pool)
 	store_relaxed(&d->lingering, p->lingering);
 }
 
-/* Evicted, or dropped from RAM, for nobody in particular: no peer's tally has them. */
-static inline void w_count_lost(struct writer *w, uint32_t pool, uint32_t n)
+/* A key was lost from VRAM, or from RAM, for nobody in particular: no peer's tally has it. */
+static inline void w_count_lost(struct writer *w, uint32_t pool)
 {
 	struct shm_past *past = &w_state(w)->past;
 	uint64_t *lost = w->pool[pool].kind == GPC_RAM ? &past->dropped : &past->evicted;
 
-	store_relaxed(lost, *lost + n);
+	store_relaxed(lost, *lost + 1);
+}
+
+/* A block that was to leave for another space, where its key is by now, has it for good. */
+static inline void w_count_stays(struct writer *w)
+{
+	struct shm_past *past = &w_state(w)->past;
+
+	store_relaxed(&past->published, past->published + 1);
 }
 
 static inline uint32_t w_word(struct writer *w, uint32_t record)

@@ -274,6 +274,15 @@ TAP_FN struct gpc_stats stats_of(gpc *c, int peer)
 	return st;
 }
 
+/* Keys that became live and are neither live nor lost: 0 where no move of a victim is open, no source
+ * of a move waits in its space, and no writer has died. */
+TAP_FN int64_t unaccounted(gpc *c)
+{
+	struct gpc_stats st = stats_of(c, -1);
+
+	return (int64_t)(st.published - st.live - st.evicted - st.dropped);
+}
+
 TAP_FN struct gpc_info info_of(gpc *c)
 {
 	struct gpc_info info = { .size = sizeof(info) };

@@ -385,10 +385,12 @@ static void churn_end(void)
 		   gpc_pool_available(churn.c, churn.other) == 24,
 	   "all can be had");
 	is_int(st.live, churn_walked(), "the writer has counted right");
+	is_int(unaccounted(churn.c), 0, "every key that was published is live or lost");
 	clean(churn.c, "after all");
 	must(gpc_pool_clear(churn.c, -1, 0, 0, 1000));
 	settle(churn.c);
 	is_int(stats_of(churn.c, -1).live, 0, "and all can be forgotten");
+	is_int(unaccounted(churn.c), 0, "which is counted, too");
 }
 
 #endif

@@ -32,6 +32,8 @@ TAP_FN int commit_one(gpc *c, const struct gpc_move *m)
 	return result;
 }
 
+static int64_t uncounted;                /* keys that a writer took out and died */
+
 /* Nothing is held, and both tiers can be had. */
 TAP_FN void nothing_left(gpc *c, int vram, int ram, const char *when)
 {
@@ -39,6 +41,7 @@ TAP_FN void nothing_left(gpc *c, int vram, int ram, const char *when)
 	done(c);
 	is_int(stats_of(c, -1).reserved, 0, "%s: no target is left over", when);
 	is_int(stats_of(c, -1).refs, 0, "%s: no reference", when);
+	is_int(unaccounted(c), uncounted, "%s: every key is live or lost", when);
 	is_int(gpc_pool_available(c, VRAM), vram, "%s: VRAM", when);
 	is_int(gpc_pool_available(c, RAM), ram, "%s: RAM", when);
 	clean(c, when);

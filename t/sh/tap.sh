@@ -56,10 +56,13 @@ shm=$(mktemp -d "/dev/shm/gpc-$cache.XXXXXX") || exit 99
 GPC_T_CREW=$tmp
 export GPC_T_CREW
 
-crew()	# pids
+crew()	# pids; those that look for them are none
 {
-	GPC_T_CREW= grep -ls "GPC_T_CREW=$tmp" /proc/[0-9]*/environ |
-		sed 's|^/proc/||; s|/environ$||'
+	(
+		unset GPC_T_CREW
+		grep -ls "GPC_T_CREW=$tmp" /proc/[0-9]*/environ |
+			sed 's|^/proc/||; s|/environ$||'
+	)
 }
 
 clean_up()

@@ -269,7 +269,7 @@ static int body(void)
 	torture_begin();
 	hands_begin();
 	owned = reused;
-	looker = reader_main;
+	cast.looker = reader_main;
 	chance = crew_mix(opt.seed) | 1;
 	while (clock_ns() < until && kills() < opt.kills)
 		round_of_sections(until);

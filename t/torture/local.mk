@@ -3,6 +3,7 @@
 # options they are tests, short ones.
 
 torture_programs = \
+	%reldir%/copy.t \
 	%reldir%/grace.t \
 	%reldir%/kill.t \
 	%reldir%/prefix.t \
@@ -15,7 +16,9 @@ torture_support = \
 	%reldir%/commands.h \
 	%reldir%/compare.h \
 	%reldir%/course.h \
+	%reldir%/engine.h \
 	%reldir%/hands.h \
+	%reldir%/images.h \
 	%reldir%/judge.h \
 	%reldir%/ledger.h \
 	%reldir%/players.h \
@@ -30,6 +33,7 @@ torture_support = \
 	%reldir%/team.h \
 	%reldir%/torture.h \
 	%reldir%/tracee.h \
+	%reldir%/vram.h \
 	%reldir%/worker.h \
 	%reldir%/works.h \
 	%reldir%/world.h

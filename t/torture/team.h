@@ -70,14 +70,18 @@ static inline int looker_main(int place)
 
 /* ---- forking and killing ---- */
 
-static int (*looker)(int) = looker_main;
+/* Who plays what; a program may have others. */
+static struct cast {
+	int (*survivor)(int), (*server)(int), (*worker)(int), (*looker)(int), (*judge)(int);
+	void (*stage)(void);
+} cast = { survivor_main, server_main, worker_main, looker_main, judge_main, stage_set };
 
 static inline void spawn(int place)
 {
-	int (*const role)(int) = place >= LOOKER   ? looker
-				 : place >= WORKER ? worker_main
-				 : place >= SERVER ? server_main
-						   : survivor_main;
+	int (*const role)(int) = place >= LOOKER   ? cast.looker
+				 : place >= WORKER ? cast.worker
+				 : place >= SERVER ? cast.server
+						   : cast.survivor;
 
 	team[place] = crew_fork(role, place);
 }
@@ -153,7 +157,7 @@ static inline void round_begin(const char *what)
 		 stage.exact ? "exact" : "4 ahead", stage.servers, stage.pace_us);
 	if (opt.is_long && getenv("GPC_T_VERBOSE"))
 		diag("%s %s", what, round_name);
-	stage_set();
+	cast.stage();
 	for (i = 0; i < stage.servers; i++)
 		spawn(SERVER + (int)i);
 	spawn(SURVIVOR);
@@ -165,7 +169,7 @@ static inline void round_begin(const char *what)
 
 static inline void judge(int phase)
 {
-	int status = crew_status(crew_fork(judge_main, phase));
+	int status = crew_status(crew_fork(cast.judge, phase));
 
 	if (status || load_acquire(&crew->failed)) {
 		diag("judge, phase %d: status %d", phase, status);
