@@ -157,7 +157,8 @@ t_programs = \
 	%reldir%/503-device-mirrors.t \
 	%reldir%/505-device-moves.t \
 	%reldir%/507-copy-device.t \
-	%reldir%/508-sums-device.t
+	%reldir%/508-sums-device.t \
+	%reldir%/511-fetch-device.t
 
 t_scripts = \
 	%reldir%/301-all-dead.t \
@@ -216,6 +217,7 @@ t_support = \
 	%reldir%/lib/files.h \
 	%reldir%/lib/ghosts.h \
 	%reldir%/lib/hand.h \
+	%reldir%/lib/images.h \
 	%reldir%/lib/layouts.h \
 	%reldir%/lib/plans.h \
 	%reldir%/lib/looks.h \
@@ -478,6 +480,7 @@ t_gpu_programs = \
 	%reldir%/505-device-moves.t \
 	%reldir%/507-copy-device.t \
 	%reldir%/508-sums-device.t \
+	%reldir%/511-fetch-device.t \
 	%reldir%/gpu/there \
 	$(t_cuda_programs)
 
