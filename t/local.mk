@@ -89,6 +89,7 @@ t_programs = \
 	%reldir%/172-wake.t \
 	%reldir%/173-wake-writer.t \
 	%reldir%/178-checksums.t \
+	%reldir%/179-sums-forged.t \
 	%reldir%/181-counts.t \
 	%reldir%/182-low-descriptors.t \
 	%reldir%/183-read-only.t \
@@ -261,6 +262,7 @@ t_support = \
 	%reldir%/lib/steps.h \
 	%reldir%/lib/stops.h \
 	%reldir%/lib/stores.h \
+	%reldir%/lib/sums.h \
 	%reldir%/lib/takes.h \
 	%reldir%/lib/tap.h \
 	%reldir%/lib/tiers.h \
