@@ -159,7 +159,8 @@ t_programs = \
 	%reldir%/505-device-moves.t \
 	%reldir%/507-copy-device.t \
 	%reldir%/508-sums-device.t \
-	%reldir%/511-fetch-device.t
+	%reldir%/511-fetch-device.t \
+	%reldir%/643-transfers-die-device.t
 
 t_scripts = \
 	%reldir%/301-all-dead.t \
@@ -483,6 +484,7 @@ t_gpu_programs = \
 	%reldir%/507-copy-device.t \
 	%reldir%/508-sums-device.t \
 	%reldir%/511-fetch-device.t \
+	%reldir%/643-transfers-die-device.t \
 	%reldir%/gpu/there \
 	$(t_cuda_programs)
 
