@@ -75,6 +75,9 @@ lib_gpc_sources = \
 	%reldir%/payload/bring.h \
 	%reldir%/payload/bring_copy.c \
 	%reldir%/memory/who.c \
+	%reldir%/payload/claim.c \
+	%reldir%/payload/claim_here.c \
+	%reldir%/payload/claim_here.h \
 	%reldir%/payload/copy.c \
 	%reldir%/payload/enqueue.c \
 	%reldir%/payload/fetch.c \
@@ -130,7 +133,6 @@ lib_gpc_sources = \
 	%reldir%/reader/take.h \
 	%reldir%/reader/view.c \
 	%reldir%/reader/view.h \
-	%reldir%/request/claim.c \
 	%reldir%/request/move.c \
 	%reldir%/request/note.c \
 	%reldir%/request/note.h \

@@ -5,6 +5,8 @@
 
 #include <limits.h>
 
+#include "peer/handle.h"
+
 static gpc *c, *a, *b;
 static gpc_block mine[4], other[4];
 
@@ -200,6 +202,61 @@ static void test_ahead(void)
 	end("ahead");
 }
 
+/* What is live or pending is told without the writer, from records alone: no note is believed. */
+static void test_unasked(void)
+{
+	gpc_block mixed[4];
+	struct gpc_claim q[4];
+	gpc_block live, far;
+	gpc_key k[4];
+	uint32_t *hint, i;
+	int pool;
+
+	begin();
+	memcpy(mixed, other, sizeof(other));
+	hint = seg_shared(&b->seg)->hint;
+	pool = pool_new(b, GPC_VRAM, 8, 1, 0);
+	must(gpc_reserve(b, pool, 1, &far, NULL, 0, 2000));
+	chain_make(a, 0, 7, 1, &live);
+	for (i = 0; i < 2; i++)
+		must(claim(a, 1 + i, mine[i]).state == GPC_CLAIM_MINE ? 0 : -1);
+	k[0] = key_of(a, 7);
+	k[1] = key_of(a, 1);
+	k[2] = key_of(a, 2);
+	k[3] = key_of(a, 3);
+	serve_end();
+	is_int(gpc_claim(b, k, mixed, 3, q, 0, 0), 0, "nobody serves, and three are answered");
+	ok(q[0].state == GPC_CLAIM_LIVE && q[0].block == live, "one is live");
+	ok(q[1].state == GPC_CLAIM_PENDING && q[1].block == mine[0] && q[1].ahead == 0 &&
+	   q[1].peer == info_of(a).peer && !has_ended(b, &q[1]), "one is pending");
+	ok(q[2].state == GPC_CLAIM_PENDING && q[2].block == mine[1] && q[2].ahead == 1, "behind it the next");
+	if (!cache_thread) {             /* else somebody serves all the same */
+		ok(gpc_claim(b, k + 3, mixed, 1, q, 0, 20) < 0, "what is neither is the writer's to say");
+		ok(gpc_claim(b, k, &far, 1, q, 0, 20) < 0 && gpc_claim(b, k + 1, &far, 1, q, 0, 20) < 0,
+		   "and what is so in another space alone");
+		ok(gpc_claim(a, k + 2, mine + 2, 1, q, 0, 20) < 0, "and what the same peer has claimed");
+	}
+	serve_begin(c);
+	must(gpc_claim_drop(b, mixed, 4, 2000));
+	must(gpc_claim_drop(b, &far, 1, 2000));
+	for (i = 0; i < SHM_WAITS; i++)
+		hint[i] = (uint32_t)live + 1;
+	is_int(claim(b, 1, other[0]).block, mine[0], "notes that name a live block");
+	for (i = 0; i < SHM_WAITS; i++)
+		hint[i] = (uint32_t)mine[1] + 1;
+	is_int(claim(b, 1, other[0]).block, mine[0], "notes that name another claim");
+	for (i = 0; i < SHM_WAITS; i++)
+		hint[i] = i * 0x9e3779b9u;
+	is_int(claim(b, 1, other[0]).block, mine[0], "notes that name anything");
+	is_int(claim(b, 2, other[0]).state, GPC_CLAIM_PENDING, "nobody is misled");
+	must(gpc_claim_drop(a, mine, 2, 2000));
+	for (i = 0; i < SHM_WAITS; i++)
+		hint[i] = (uint32_t)mine[0] + 1;
+	ok(claim(b, 1, other[0]).state == GPC_CLAIM_MINE, "notes of a claim that is over");
+	must(gpc_release(b, &far, 1));
+	end("unasked");
+}
+
 static void test_spaces(void)
 {
 	struct gpc_claim p;
@@ -337,6 +394,7 @@ static void all(void)
 	test_answers();
 	test_ends();
 	test_ahead();
+	test_unasked();
 	test_spaces();
 	test_refusals();
 	test_awake();

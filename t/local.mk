@@ -33,6 +33,7 @@ t_programs = \
 	%reldir%/027-mirror-step.t \
 	%reldir%/028-crc.t \
 	%reldir%/029-plan-strides.t \
+	%reldir%/033-trailers.t \
 	%reldir%/100-seed.t \
 	%reldir%/110-publish.t \
 	%reldir%/111-ask.t \
@@ -91,6 +92,8 @@ t_programs = \
 	%reldir%/171-table.t \
 	%reldir%/172-wake.t \
 	%reldir%/173-wake-writer.t \
+	%reldir%/178-checksums.t \
+	%reldir%/179-sums-forged.t \
 	%reldir%/181-counts.t \
 	%reldir%/182-low-descriptors.t \
 	%reldir%/183-read-only.t \
@@ -162,7 +165,9 @@ t_programs = \
 	%reldir%/503-device-mirrors.t \
 	%reldir%/505-device-moves.t \
 	%reldir%/507-copy-device.t \
-	%reldir%/508-sums-device.t
+	%reldir%/508-sums-device.t \
+	%reldir%/511-fetch-device.t \
+	%reldir%/643-transfers-die-device.t
 
 t_scripts = \
 	%reldir%/301-all-dead.t \
@@ -221,6 +226,7 @@ t_support = \
 	%reldir%/lib/files.h \
 	%reldir%/lib/ghosts.h \
 	%reldir%/lib/hand.h \
+	%reldir%/lib/images.h \
 	%reldir%/lib/layouts.h \
 	%reldir%/lib/plans.h \
 	%reldir%/lib/looks.h \
@@ -264,6 +270,7 @@ t_support = \
 	%reldir%/lib/steps.h \
 	%reldir%/lib/stops.h \
 	%reldir%/lib/stores.h \
+	%reldir%/lib/sums.h \
 	%reldir%/lib/takes.h \
 	%reldir%/lib/tap.h \
 	%reldir%/lib/tiers.h \
@@ -486,6 +493,8 @@ t_gpu_programs = \
 	%reldir%/505-device-moves.t \
 	%reldir%/507-copy-device.t \
 	%reldir%/508-sums-device.t \
+	%reldir%/511-fetch-device.t \
+	%reldir%/643-transfers-die-device.t \
 	%reldir%/gpu/there \
 	$(t_cuda_programs)
 

@@ -313,7 +313,10 @@ struct shm_shared {                      /* one cache line for each kind of acce
 	uint64_t pending[4];             /* p: bit = seat has commands; w clears */
 	uint32_t sleeping;               /* w: futex word, 1 while the writer sleeps */
 	uint32_t pad2[7];
-	uint8_t pad3[2048 - 192];
+	uint8_t pad3[1024 - 192];
+	/* w: by the hash of a key that a block is reserved for, the block that had such a key last, + 1.  Only a
+	 * hint that saves a question: any may be old or scribbled, and records are believed alone */
+	uint32_t hint[256];
 	/* Who waits for a key that another peer computes or loads sleeps on the word of the key's
 	 * hash (rule B14).  All may write here: a waiter believes nothing but records. */
 	struct shm_wait {

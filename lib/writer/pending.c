@@ -105,6 +105,8 @@ static struct pending *put(struct writer *w, uint32_t record)
 	w->npending += !p->record;
 	*p = (struct pending){ .key = key, .space = w_space(w, record), .record = record + 1 };
 	w->node[record].pending = true;
+	/* (g) the record before the hint; pairs with payload/claim_here.c.  A death before it costs a question */
+	store_release(&seg_shared(&w->seg)->hint[wait_word(&key)], (uint32_t)w_block(w, record) + 1);
 	return p;
 }
 
@@ -132,7 +134,7 @@ void pending_wake(struct writer *w)
 	if (!w->has_ended_waits)
 		return;
 	w->has_ended_waits = false;
-	order_fence();                   /* what has ended before `waiters`; request/claim.c does the
+	order_fence();                   /* what has ended before `waiters`; payload/claim.c does the
 					  * reverse; model/claim.pml */
 	for (i = 0; i < SHM_WAITS; i++) {
 		struct shm_wait *word = &shared->wait[i];
@@ -217,8 +219,8 @@ static void mark(struct writer *w, uint32_t peer, uint32_t record, const gpc_key
 	r->key[1] = key->w[1];
 	r->parent[0] = clock_ns();
 	r->parent[1] = t->claims;
-	/* (f) what is claimed before the mark; pairs with request/claim.c.  Before it a successor finds a plain
-	 * reservation, and runs the command again */
+	/* (f) what is claimed before the mark; pairs with payload/claim.c, payload/claim_here.c.
+	 * Before it a successor finds a plain reservation, and runs the command again */
 	store_release(&r->flags, (uint8_t)(r->flags | REC_CLAIM));
 	begin(w, peer, record);
 }

@@ -10,7 +10,7 @@
 #include "base/futex.h"
 #include "peer/hold.h"
 #include "peer/wait_word.h"
-#include "request/request.h"
+#include "payload/claim_here.h"
 
 #define LOOK_NS (20 * NS_PER_MS)         /* a sleeper looks so often whether anything has changed */
 #define MANY_NS (NS_PER_MS)              /* ... that waits for keys of several words */
@@ -137,20 +137,54 @@ static int refuse_claim(const gpc *c, uint32_t i, gpc_block block, int32_t err)
 		       (unsigned)block);
 }
 
-/* How many are ours; the first that was refused is the call's error. */
-static int take_part(const gpc *c, const struct op *op, const gpc_key *keys, uint32_t from,
-		     struct gpc_claim *ret)
+/* Those that this process cannot answer, by their numbers; in the order of the call, as the writer is asked. */
+static int ask_rest(gpc *c, const gpc_key *keys, const gpc_block *blocks, uint32_t n, uint64_t deadline,
+		    struct answer *a)
 {
-	int mine = 0, err = 0;
+	gpc_key k[CLAIM_GROUP];
+	gpc_block b[CLAIM_GROUP];
+	uint32_t at[CLAIM_GROUP], m = 0, i;
+	struct op *op;
+	int err;
+
+	for (i = 0; i < n; i++) {
+		if (a[i].to)
+			continue;
+		k[m] = keys[i];
+		b[m] = blocks[i];
+		at[m++] = i;
+	}
+	if (!m)
+		return 0;
+	err = ask_part(c, CMD_CLAIM, k, b, m, deadline, &op);
+	if (err < 0)
+		return err;
+	for (i = 0; i < m; i++)
+		a[at[i]] = op->out[i];
+	free(op);
+	return 0;
+}
+
+/* At most CLAIM_GROUP keys, the call's from `from` on.  How many are ours; the first that was refused is the
+ * call's error. */
+static int claim_part(gpc *c, const gpc_key *keys, const gpc_block *blocks, uint32_t n, uint32_t from,
+		      uint64_t deadline, struct gpc_claim *ret)
+{
+	struct answer a[CLAIM_GROUP];
+	int mine = 0, err;
 	uint32_t i;
 
-	for (i = 0; i < op->n; i++) {
+	claim_here(c, keys, blocks, n, a);
+	err = ask_rest(c, keys, blocks, n, deadline, a);
+	if (err < 0)
+		return err;
+	for (i = 0; i < n; i++) {
 		ret[i] = (struct gpc_claim){ .key = keys[i], .peer = -1, .block = GPC_NONE };
-		if (op->out[i].to >= 0)
-			describe(c, &op->out[i], &keys[i], &ret[i]);
+		if (a[i].to >= 0)
+			describe(c, &a[i], &keys[i], &ret[i]);
 		else if (err == 0)
-			err = refuse_claim(c, from + i, op->out[i].block, op->out[i].to);
-		mine += op->out[i].to == CLAIM_MINE;
+			err = refuse_claim(c, from + i, a[i].block, a[i].to);
+		mine += a[i].to == CLAIM_MINE;
 	}
 	return err ? err : mine;
 }
@@ -161,7 +195,6 @@ GPC_EXPORT int gpc_claim(gpc *c, const gpc_key *keys, const gpc_block *blocks, u
 	uint64_t deadline = deadline_from(timeout_ms);
 	int err = request_check(c, flags, 0, true), mine = 0;
 	uint32_t done, part;
-	struct op *op;
 
 	if (err == 0)
 		err = err_timeout(timeout_ms);
@@ -172,12 +205,8 @@ GPC_EXPORT int gpc_claim(gpc *c, const gpc_key *keys, const gpc_block *blocks, u
 	if (err == 0)
 		err = check_blocks(c, blocks, n);
 	for (done = 0; err >= 0 && done < n; done += part) {
-		part = MIN(n - done, RING_PART);
-		err = ask_part(c, CMD_CLAIM, keys + done, blocks + done, part, deadline, &op);
-		if (err < 0)
-			break;
-		err = take_part(c, op, keys + done, done, ret + done);
-		free(op);
+		part = MIN(n - done, CLAIM_GROUP);
+		err = claim_part(c, keys + done, blocks + done, part, done, deadline, ret + done);
 		mine += MAX(err, 0);
 	}
 	return err < 0 ? err : mine;

@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* claim_here.c - what this process can say of a claim by itself.
+ *
+ * Only MINE changes anything, so only MINE is the writer's to say.  LIVE is a lookup.  For PENDING the writer notes
+ * in shm_shared.hint, by the key's hash, which block a key has last become pending in; the note may be old, another
+ * key's, or scribbled: the record alone is believed, and what it does not confirm is asked.  A block of this very
+ * peer is asked as well: it may have been given back by a command that is still on its way. */
+#include "config.h"
+
+#include "payload/claim_here.h"
+
+#include "peer/wait_word.h"
+#include "segment/blocks.h"
+
+static uint32_t space_of(const gpc *c, gpc_block block)
+{
+	return load_relaxed(&seg_pool(&c->seg, (uint32_t)GPC_POOL(block))->space);
+}
+
+static bool is_ready(const gpc *c, gpc_block block)
+{
+	return load_acquire(&seg_pool(&c->seg, (uint32_t)GPC_POOL(block))->state) == POOL_READY;
+}
+
+/* How many from there on are of one pool, which has one space. */
+static uint32_t count_alike(const gpc_block *blocks, uint32_t n)
+{
+	uint32_t i = 1;
+
+	while (i < n && GPC_POOL(blocks[i]) == GPC_POOL(blocks[0]))
+		i++;
+	return i;
+}
+
+/* Older claims of that peer that are open, as writer/pending.c counts them. */
+static uint32_t count_ahead(const gpc *c, const struct shm_record *r, uint32_t owner)
+{
+	const struct shm_tally *t = seg_tally(&c->seg, owner);
+	uint64_t open = load_relaxed(&t->claims_open);
+	uint64_t later = load_relaxed(&t->claims) - load_relaxed(&r->parent[1]);
+
+	return later < open ? (uint32_t)(open - 1 - later) : 0;
+}
+
+static void find_pending(const gpc *c, uint32_t space, const gpc_key *key, struct answer *ret)
+{
+	/* pairs with (g): the record before the hint */
+	gpc_block b = (gpc_block)load_acquire(&seg_shared(&c->seg)->hint[wait_word(key)]) - 1;
+	uint32_t record = pool_record(&c->seg, b), word, owner;
+	const struct shm_record *r;
+	bool loading;
+
+	if (record == SHM_NO_RECORD || space_of(c, b) != space || !is_ready(c, b))
+		return;
+	r = seg_record(&c->seg, record);
+	word = load_acquire(&r->word);
+	loading = load_relaxed(&r->source) != 0;
+	owner = load_relaxed(&r->owner);
+	/* pairs with (f): a mark that is seen has its key */
+	if (WORD_STATE(word) != RESERVED || !(loading || (load_acquire(&r->flags) & REC_CLAIM)) ||
+	    load_relaxed(&r->key[0]) != key->w[0] || load_relaxed(&r->key[1]) != key->w[1] ||
+	    owner == c->peer || owner >= c->seg.header.geometry.max_peers)
+		return;
+	*ret = (struct answer){ .block = b, .to = CLAIM_PENDING,
+				.victim = loading ? 0 : (int32_t)count_ahead(c, r, owner) };
+}
+
+void claim_here(gpc *c, const gpc_key *keys, const gpc_block *blocks, uint32_t n, struct answer *ret)
+{
+	gpc_block live[CLAIM_GROUP];
+	uint32_t at, k, i, space;
+
+	for (at = 0; at < n; at += k) {
+		k = count_alike(blocks + at, n - at);
+		space = space_of(c, blocks[at]);
+		if (!is_ready(c, blocks[at]) ||
+		    gpc_lookup(c, GPC_SPACE(space), keys + at, k, live, GPC_QUIET) < 0)
+			for (i = 0; i < k; i++)
+				live[i] = GPC_NONE;
+		for (i = 0; i < k; i++) {
+			ret[at + i] = (struct answer){ .block = live[i], .to = live[i] >= 0 ? CLAIM_LIVE : 0 };
+			if (live[i] < 0 && is_ready(c, blocks[at]))
+				find_pending(c, space, &keys[at + i], &ret[at + i]);
+		}
+	}
+}

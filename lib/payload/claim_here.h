@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* claim_here.h - claims that need no writer: the key is LIVE, or PENDING with another peer. */
+#ifndef GPC_CLAIM_HERE_H
+#define GPC_CLAIM_HERE_H
+
+#include "request/request.h"
+
+#define CLAIM_GROUP 64u                  /* keys that are looked up together */
+
+/* Up to CLAIM_GROUP keys, each for its block.  ret[i].to is CLAIM_LIVE, CLAIM_PENDING, or 0: the writer has to be
+ * asked. */
+void claim_here(gpc *c, const gpc_key *keys, const gpc_block *blocks, uint32_t n, struct answer *ret);
+
+#endif
