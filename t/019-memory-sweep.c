@@ -223,13 +223,15 @@ static void test_huge(void)
 	const char *dir = find_hugetlbfs();
 	struct memory_pages pages = { .huge_dir = dir };
 	struct memory k = draft(GPC_RAM), o;
+	struct memory_trailers t = { 0 };
 	struct shm_part part, bad;
 	char path[300];
 	uint8_t *p = NULL;
 	long at;
 
+	k.trailers = 1;
 	if (!dir) {
-		skip(14, "no hugetlbfs with free pages that this user may have");
+		skip(15, "no hugetlbfs with free pages that this user may have");
 		return;
 	}
 	is_int(memory_make(s, &k, &pages), 0, "memory in huge pages: %s", dir);
@@ -238,6 +240,8 @@ static void test_huge(void)
 	ok(!access(path, F_OK), "a file of the same name is there");
 	is_int(memory_open(s, k.number, true, &o), 0, "the one beside the cache is opened");
 	is_int(memory_map_images(s, &o, &p), 0, "and leads to it");
+	is_int(memory_map_trailers(s, &o, &t), 0, "its checksums are in the file beside the cache");
+	memory_unmap_trailers(&t);
 	if (p)
 		memset(p, 1, o.images_bytes);
 	memory_unmap_images(s, &o, p);

@@ -153,12 +153,14 @@ static void test_fields(void)
 	RAM_SAYS(EINVAL, "numa is 3", m.numa = 3);
 	RAM_SAYS(EINVAL, "nodes is 0x1", m.nodes = 1);
 	RAM_SAYS(EINVAL, "threads is 4000", m.threads = 4000);
+	RAM_SAYS(EINVAL, "no_checksums is 2", m.no_checksums = 2);
 	RAM_SAYS(ENOENT, "/nowhere", m.huge_dir = "/nowhere");
 	RAM_SAYS(ENOSPC, "missing", m.block_bytes = 1ull << 50);
 	VRAM_SAYS(EINVAL, "gpus is 2", p.gpus = 2);
 	VRAM_SAYS(EINVAL, "numa is 0x1", m.numa = 1);
 	VRAM_SAYS(EINVAL, "nodes is 0x2", m.nodes = 2);
 	VRAM_SAYS(EINVAL, "threads is 2", m.threads = 2);
+	VRAM_SAYS(EINVAL, "no_checksums is 1", m.no_checksums = 1);
 	VRAM_SAYS(EINVAL, "huge_dir is \"/dev/shm\"", m.huge_dir = "/dev/shm");
 	VRAM_SAYS(EINVAL, "progress is set", m.progress = (int (*)(void *, uint64_t, uint64_t))1);
 	VRAM_SAYS(EINVAL, "parts is 513", m.nruns = 2; m.runs = run; m.block_bytes = 0;

@@ -33,6 +33,7 @@ t_programs = \
 	%reldir%/027-mirror-step.t \
 	%reldir%/028-crc.t \
 	%reldir%/029-plan-strides.t \
+	%reldir%/033-trailers.t \
 	%reldir%/100-seed.t \
 	%reldir%/110-publish.t \
 	%reldir%/111-ask.t \
@@ -88,6 +89,7 @@ t_programs = \
 	%reldir%/172-wake.t \
 	%reldir%/173-wake-writer.t \
 	%reldir%/174-transfer-turns.t \
+	%reldir%/178-checksums.t \
 	%reldir%/181-counts.t \
 	%reldir%/182-low-descriptors.t \
 	%reldir%/183-read-only.t \

@@ -158,6 +158,7 @@ GPC_EXPORT int gpc_pool_memory_get(gpc *c, int pool, struct gpc_pool_memory *ret
 	out.block_bytes = m.block_bytes;
 	out.numa = m.numa;
 	out.nodes = m.nodes;
+	out.checksums = m.trailers != 0;
 	memcpy(out.fingerprint, m.fingerprint, sizeof(out.fingerprint));
 	memcpy(out.device, m.device, sizeof(out.device));
 	tell_parts(&m, &out);

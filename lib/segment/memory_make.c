@@ -212,6 +212,8 @@ static int fill(struct making *k)
 	there = (struct shm_memory *)at;
 	memcpy(at + SHM_PAGE, m->run, m->nruns * sizeof(*m->run));
 	memcpy(there, &h, offsetof(struct shm_memory, ready));
+	if (m->trailers)                 /* pages that nobody has stored to count as holes */
+		memset(at + m->trailers, 0, m->slots * sizeof(struct shm_trailer));
 	err = make_images(k);
 	/* (A) all of it, pages included, before the file says so.  Pairs with read_file() in
 	 * segment/memory.c.  If we die before it, no pool names the file, and it has no lock. */

@@ -10,8 +10,8 @@
  *     shm_memory                 header    4096   its maker, immutable once ready
  *     shm_run[nruns]             at 4096          the same
  *     shm_part[nparts]           behind, at a multiple of 64; its maker, each immutable once lent
- *     images                     at `images`      RAM, and VRAM of the host device: who holds a block
  *     shm_trailer[slots]         at `trailers`    RAM with checksums: who has the block reserved, devices
+ *     images                     at `images`      RAM, and VRAM of the host device: who holds a block
  *
  * Locks of the file (OFD, lockfile.h): MEMORY_LOCK_MADE exclusive while it is made, until a pool names it;
  * MEMORY_LOCK_USED shared by each process that has a part mapped, the maker of VRAM included.  A
@@ -36,7 +36,7 @@ struct shm_memory {
 	                                  * parts say where else; images 0: from the beginning of
 	                                  * another file, whose path part 0's handle is */
 	uint64_t nodes;
-	uint64_t trailers;               /* where in this file, behind the images; 0: no checksums */
+	uint64_t trailers;               /* where in this file, before its images; 0: no checksums */
 	uint32_t numa, lent;             /* lent: 1 = the parts are the maker's own allocations */
 	uint8_t fingerprint[32];
 	uint8_t uuid[16];                /* VRAM: of the GPU; zeros: the host device */
