@@ -185,6 +185,9 @@ static int32_t publish(struct writer *w, uint32_t peer, uint64_t position,
 
 	if (result == STALL || record == NONE || transfer_has(w, record))
 		return result;
+	/* its parent has been fetched, and waits for a bucket */
+	if ((result == -ENOENT || result == -EXDEV) && w->peer[peer].told && transfer_settle(w, peer))
+		return STALL;
 	if (w_record(w, record)->owner == peer)
 		pending_end(w, record);
 	if (result == cmd->block && w_is(w, record, LIVE))

@@ -59,6 +59,10 @@ static uint32_t drain(struct writer *w, uint32_t peer)
 
 	if (p->stalled || head - p->tail > SHM_RING || head - p->next > SHM_RING)
 		return 0;                /* scribbled over: its own loss */
+	/* behind (X): done words that the peer saw before it sent these are seen, and a child is
+	 * published below what was fetched */
+	if (p->told && p->next != head)
+		transfer_settle(w, peer);
 	while (p->next != head && n < ROUND) {
 		prefetch_commands(w, peer, head, &asked);
 		cmd = *seg_command(&w->seg, peer, p->next);

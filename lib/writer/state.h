@@ -115,6 +115,7 @@ struct wpeer {
 	bool rang;                       /* since the last look at transfers */
 	uint32_t claims;                 /* that are open */
 	struct transfer *transfer[SHM_TRANSFERS];        /* of this peer, by slot; NULL: none under way */
+	uint64_t told;                   /* bit: that slot's is told, and not over */
 	bool commit_known;               /* writer/move.c: the first slot's own result, kept for last */
 	int32_t commit_result;
 };

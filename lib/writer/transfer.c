@@ -53,6 +53,7 @@ void transfer_remove(struct writer *w, struct transfer *t)
 		at = &(*at)->next;
 	*at = t->next;
 	w->peer[t->peer].transfer[t->slot] = NULL;
+	w->peer[t->peer].told &= ~(1ull << t->slot);
 	free(t->target);
 	free(t);
 }
@@ -61,6 +62,12 @@ void transfer_free_all(struct writer *w)
 {
 	while (w->transfers)
 		transfer_remove(w, w->transfers);
+}
+
+void transfer_set_told(struct writer *w, struct transfer *t)
+{
+	t->told = true;
+	w->peer[t->peer].told |= 1ull << t->slot;
 }
 
 /* ---- begin ---- */
@@ -160,7 +167,7 @@ void transfer_told(struct writer *w, uint32_t peer, uint64_t position)
 		return;
 	}
 	x = xfer_of(w, t);
-	t->told = true;
+	transfer_set_told(w, t);
 	t->begun_ns = t->look_ns = clock_ns();
 	store_relaxed(&x->begun_ns, t->begun_ns);
 	/* before the answer, since its peer takes 0 for over.  A successor that finds no answer sets it
@@ -267,6 +274,23 @@ void transfer_poll(struct writer *w)
 	}
 	for (i = 0; i < w->max_peers; i++)
 		w->peer[i].rang = false;
+}
+
+bool transfer_settle(struct writer *w, uint32_t peer)
+{
+	struct wpeer *p = &w->peer[peer];
+	uint64_t left;
+	bool any = false;
+
+	for (left = p->told; left; left &= left - 1) {
+		struct transfer *t = p->transfer[__builtin_ctzll(left)];
+
+		if (transfer_words(w, t) == WORDS_WAIT)
+			continue;
+		transfer_look(w, t);
+		any = true;
+	}
+	return any;
 }
 
 uint64_t transfer_next_look(const struct writer *w)

@@ -152,8 +152,7 @@ static void drop_source(struct writer *w, const struct transfer *t, uint32_t rec
 		(unsigned long long)w_record(w, source)->key[0],
 		(unsigned long long)w_record(w, source)->key[1], n - 1);
 	store_relaxed(&tally->bad, tally->bad + 1);
-	store_relaxed(&tally->dropped, tally->dropped + n);
-	retire_subtree(w, source);
+	retire_subtree(w, source, &tally->dropped);
 }
 
 /* A checksum was wrong: nothing is committed.  The source goes before its target is refused, which names it

@@ -123,7 +123,7 @@ static bool load_xfers(struct writer *w, uint32_t peer)
 		for (j = 0; j < SHM_RANKS; j++)  /* forged: no such seat will ever pass */
 			if (xfer_is_rank(x->rank[j]) && x->rank[j] >= w->max_peers)
 				x->rank[j] = SHM_RANK_GONE;
-		transfer_add(w, peer, i, x)->told = true;
+		transfer_set_told(w, transfer_add(w, peer, i, x));
 		any = true;
 	}
 	return any;
