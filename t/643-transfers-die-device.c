@@ -12,7 +12,8 @@
 
 enum { CHAIN = 16, CHAINS = 3, RAM_BLOCKS = 8 * CHAIN, KEPT_BLOCKS = 8 * CHAIN, PART = 4, LOOK_BACK = 12 };
 enum { FETCH, SPILL, CLAIM, KINDS };
-enum { GATE_CREATED, GATE_SERVED, GATE_MADE, GATE_BEGUN, GATE_GO, GATE_READY, GATE_WAITS, GATE_DEAD, GATE_JUDGED, GATE_END };
+enum { GATE_CREATED, GATE_SERVED, GATE_MADE, GATE_BEGUN, GATE_GO, GATE_READY, GATE_WAITS, GATE_DEAD,
+       GATE_JUDGED, GATE_END };
 /* counts; those of each victim follow */
 enum { N_RAM, N_KEPT, N_FOUND, N_MISSED = N_FOUND + KINDS, N_WOKEN, N_PEER = 16, N_CHAIN = N_PEER + VICTIMS };
 
@@ -389,7 +390,7 @@ static void kill_at_random(pid_t pid, uint64_t *seed)
 
 	for (spin = crew_random(seed, 3000000); spin; spin--)
 		;
-	crew_kill(pid);
+	kill(pid, SIGKILL);
 }
 
 static void kill_batch(int kind, uint32_t batch, uint32_t nth, uint64_t *seed)
@@ -408,6 +409,8 @@ static void kill_batch(int kind, uint32_t batch, uint32_t nth, uint64_t *seed)
 		crew_wait(GATE_WAITS, batch + 1);
 	for (i = 0; i < VICTIMS; i++)
 		kill_at_random(pid[i], seed);
+	for (i = 0; i < VICTIMS; i++)    /* a driver takes its time to let go of them */
+		must_be(crew_status(pid[i]), 256 + SIGKILL);
 	crew_open(GATE_DEAD);
 }
 

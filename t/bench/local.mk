@@ -31,6 +31,13 @@ bench_gpu_sources = \
 	%reldir%/bench-copy-pools.c \
 	%reldir%/bench-copy-step.c \
 	%reldir%/bench-copy-table.c \
+	%reldir%/bench-fetch.c \
+	%reldir%/bench-fetch.h \
+	%reldir%/bench-fetch-claims.c \
+	%reldir%/bench-fetch-eight.c \
+	%reldir%/bench-fetch-lookups.c \
+	%reldir%/bench-fetch-pools.c \
+	%reldir%/bench-fetch-rates.c \
 	%reldir%/bench-gpu.cu \
 	%reldir%/bench-sync.c \
 	%reldir%/busy.cu \
@@ -59,9 +66,16 @@ EXTRA_PROGRAMS += %reldir%/bench-copy
 %canon_reldir%_bench_copy_LDADD = %reldir%/busy.lo lib/libgpc-internal.la
 %canon_reldir%_bench_copy_DEPENDENCIES = %reldir%/busy.lo lib/libgpc-internal.la
 
+EXTRA_PROGRAMS += %reldir%/bench-fetch
+%canon_reldir%_bench_fetch_SOURCES = %reldir%/bench-fetch.c %reldir%/bench-fetch.h \
+	%reldir%/bench-fetch-claims.c %reldir%/bench-fetch-eight.c %reldir%/bench-fetch-lookups.c \
+	%reldir%/bench-fetch-pools.c %reldir%/bench-fetch-rates.c %reldir%/bench-rows.c \
+	%reldir%/bench-rows.h
+%canon_reldir%_bench_fetch_LDADD = lib/libgpc-internal.la
+
 bench_gpu_nvcc_programs = %reldir%/bench-gpu %reldir%/kernels-check
 bench_gpu_programs = $(bench_gpu_nvcc_programs) %reldir%/bench-sync$(EXEEXT) \
-	%reldir%/bench-copy$(EXEEXT)
+	%reldir%/bench-copy$(EXEEXT) %reldir%/bench-fetch$(EXEEXT)
 
 # C++ with kernels: nvcc links it, with the library's own kernel objects.
 $(bench_gpu_nvcc_programs): %reldir%/gpu.cuh $(kernel_objects)
@@ -80,6 +94,7 @@ bench-gpu: bench-gpu-programs
 	%reldir%/bench-sync $(BENCHFLAGS)
 	%reldir%/bench-copy $(BENCHFLAGS)
 	%reldir%/bench-copy --pin $(BENCHFLAGS)
+	%reldir%/bench-fetch $(BENCHFLAGS)
 	%reldir%/bench-ram $(BENCHFLAGS)
 else
 bench-gpu-programs bench-gpu:
