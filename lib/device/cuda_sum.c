@@ -181,27 +181,29 @@ void cuda_sum_close(void *sums)
 /* ---- launched ---- */
 
 /* Where the device sees this host memory. */
-static cudaError_t address_of(void *host, void **ret)
+static int address_of(void *host, const char *what, void **ret)
 {
 	struct cudaPointerAttributes a;
 	cudaError_t e = CUDA(cudaPointerGetAttributes(&a, host));
 
-	if (e == cudaSuccess && (a.type != cudaMemoryTypeHost || !a.devicePointer))
-		e = cudaErrorInvalidValue;       /* not pinned */
-	if (e == cudaSuccess)
-		*ret = a.devicePointer;
-	return e;
+	if (e != cudaSuccess)
+		return cuda_error(e, what);
+	if (a.type != cudaMemoryTypeHost || !a.devicePointer)
+		return err_set(EINVAL, "%s at %p is not registered with the GPU", what, host);
+	*ret = a.devicePointer;
+	return 0;
 }
 
-static cudaError_t launch_all(const struct sums *s, struct launch_sum *l, uint32_t blocks,
+static int launch_all(const struct sums *s, struct launch_sum *l, uint32_t blocks,
 			      const struct sum_want *want, uint32_t n, void *stream)
 {
 	cudaError_t e = cudaSuccess;
 	uint8_t *trailers = NULL;
 	uint32_t at, i;
+	int err = n ? address_of(want[0].trailer, "a trailer", (void **)&trailers) : 0;  /* of one mapping */
 
-	if (n)                           /* of one mapping */
-		e = address_of(want[0].trailer, (void **)&trailers);
+	if (err)
+		return err;
 	for (at = 0; e == cudaSuccess && at < n; at += l->nitems) {
 		l->nitems = MIN(n - at, LAUNCH_SUM_ITEMS);
 		for (i = 0; i < l->nitems; i++) {
@@ -215,7 +217,7 @@ static cudaError_t launch_all(const struct sums *s, struct launch_sum *l, uint32
 		}
 		e = CUDA((cudaError_t)launch_sum(l, blocks, stream));
 	}
-	return e;
+	return e == cudaSuccess ? 0 : cuda_error(e, "the kernel that sums images was refused");
 }
 
 int cuda_sum(void *sums, const struct sum_want *want, uint32_t n, uint32_t lane, uint64_t *bad, void *stream)
@@ -225,7 +227,7 @@ int cuda_sum(void *sums, const struct sum_want *want, uint32_t n, uint32_t lane,
 	struct launch_sum l;             /* 4 KiB; only what is used of it is stored */
 	struct cuda_copier *c;
 	struct cuda_scope scope;
-	cudaError_t e = cudaSuccess;
+	cudaError_t e;
 	int err = cuda_enter(&scope, s->ordinal);
 
 	if (err)
@@ -239,14 +241,13 @@ int cuda_sum(void *sums, const struct sum_want *want, uint32_t n, uint32_t lane,
 		l.nunits = s->nunits;
 		l.ends = s->ends;
 		l.bad = NULL;
-		if (bad)
-			e = address_of(bad, (void **)&l.bad);
-		if (e == cudaSuccess)
-			e = cuda_check_stream(stream);
-		if (e == cudaSuccess)
-			e = launch_all(s, &l, c->blocks, want, n, stream);
+		e = cuda_check_stream(stream);
 		if (e != cudaSuccess)
-			err = cuda_error(e, "the kernel that sums images was refused");
+			err = cuda_error(e, "that stream is of another device");
+		if (!err && bad)
+			err = address_of(bad, "the word of bad blocks", (void **)&l.bad);
+		if (!err)
+			err = launch_all(s, &l, c->blocks, want, n, stream);
 	}
 	cuda_leave(&scope);
 	return err;

@@ -115,6 +115,8 @@ int bring_lot(struct bring *b, uint32_t pool, uint32_t *ret_lot)
 			   pair_get(b->c, l->map, b->home, b->stages, &l->pair);
 	if (!err)
 		err = check_by(b, l->pair);
+	if (!err && b->by && sum_kept(l->map))
+		err = sum_prepare(b->c, b->home, l->map);
 	if (err) {
 		map_put(b->c, l->map);
 		return err;
