@@ -10,7 +10,7 @@
 
 struct looker {
 	struct tiers *t;
-	uint32_t entries, at;
+	uint32_t entries, at, turn;
 	gpc_key *keys, *d_keys;
 	gpc_block *d_blocks;
 	gpc_dev *d;
@@ -23,6 +23,7 @@ struct fetcher {
 	struct tiers *t;
 	bool bare;
 	double pace_us;                  /* not sooner one after the other */
+	uint32_t *turn;                  /* the chain whose turn it is: the other one has the room now */
 	uint32_t stop;
 	double us;                       /* out: of a chain */
 	pthread_t thread;
@@ -57,7 +58,7 @@ static void *fetcher_run(void *arg)
 			settle(t->stream);
 			continue;
 		}
-		if (MUST(gpc_fetch(t->c, t->vram, t->key[i & 1] + 1, t->n, b, &opt, 0, t->stream, WAIT,
+		if (MUST(gpc_fetch(t->c, t->vram, t->key[++*f->turn & 1] + 1, t->n, b, &opt, 0, t->stream, WAIT,
 				   &x)) != (int)t->n || !x)
 			fail("not all was fetched");
 		MUST(gpc_transfer_wait(t->c, x, WAIT));
@@ -107,7 +108,7 @@ static double on_device(struct looker *l)
 
 static double slice(struct looker *l, double (*look)(struct looker *), bool bare, double pace_us, double *ret_us)
 {
-	struct fetcher f = { .t = l->t, .bare = bare, .pace_us = pace_us };
+	struct fetcher f = { .t = l->t, .bare = bare, .pace_us = pace_us, .turn = &l->turn };
 	double rate;
 
 	if (pthread_create(&f.thread, NULL, fetcher_run, &f))
