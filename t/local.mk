@@ -81,6 +81,7 @@ t_programs = \
 	%reldir%/164-transfers.t \
 	%reldir%/375-transfers-forged.t \
 	%reldir%/376-transfer-stores.t \
+	%reldir%/377-transfer-lives.t \
 	%reldir%/165-fetch.t \
 	%reldir%/166-spill.t \
 	%reldir%/167-order.t \
