@@ -541,7 +541,8 @@ struct gpc_fetch_options {           /* zero = default; set size */
 	uint32_t *nmoves;            /* ... and how much; NULL */
 	int32_t *results;            /* room for n: of each block 0, or why the prefix ends there: -ENOENT
 	                              * not cached, -EALREADY another peer computes or loads it, -ENOSPC no
-	                              * block or `most`, -EPROTO other images, -EBADMSG no checksum; NULL */
+	                              * block or `most`, -EDQUOT, -EPROTO other images, -EBADMSG no checksum;
+	                              * NULL */
 };
 
 int gpc_fetch(gpc *c, int to, const gpc_key *keys, uint32_t n, gpc_block *blocks,

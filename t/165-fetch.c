@@ -151,6 +151,43 @@ static void test_ends(void)
 }
 
 /* The pool is full of blocks that are held. */
+/* Why the prefix ends, when the writer gives a part of it: a block that another peer loads, the quota. */
+static void test_given_in_part(void)
+{
+	gpc *c = tiers(16, 16), *d = cache_attach(0, 0), *e = cache_attach(0, 0);
+	struct gpc_fetch_options o = { .size = sizeof(o) };
+	gpc_block b[6], r[6], own[2];
+	gpc_transfer t = 0, other = 0;
+	int results[6];
+	gpc_key k[7];
+
+	bytes_chain(c, RAM, 1, 6, r, false);
+	chain_keys(c, 1, 6, k);
+	serve_begin(c);
+	o.results = results;
+	device_host_delay_us = 20000;
+	is_int(gpc_fetch(d, VRAM, k + 5, 2, own, NULL, 0, NULL, 1000, &other), 2, "a peer loads the last two");
+	device_host_delay_us = 0;
+	is_int(gpc_fetch(e, VRAM, k + 1, 6, b, &o, 0, NULL, 1000, &t), 4, "the others come");
+	is_int(results[3], 0, "the fourth, too");
+	is_int(results[4], -EALREADY, "the next is loaded by another peer");
+	is_int(gpc_transfer_wait(e, t, 5000) | gpc_transfer_wait(d, other, 5000), 0, "all are there");
+	must(gpc_release(e, b, 4));
+	must(gpc_release(d, own, 2));
+	must(gpc_close(e));
+	e = cache_attach(0, 3);
+	bytes_chain(c, RAM, 11, 6, r, false);
+	chain_keys(c, 11, 6, k);
+	is_int(gpc_fetch(e, VRAM, k + 1, 6, b, &o, 0, NULL, 1000, &t), 3, "a quota of three");
+	is_int(results[3], -EDQUOT, "ends the prefix");
+	is_int(gpc_transfer_wait(e, t, 5000), 0, "they come");
+	must(gpc_release(e, b, 3));
+	must(gpc_close(e));
+	must(gpc_close(d));
+	serve_end();
+	fetch_end(c, "given in part");
+}
+
 static void test_full(void)
 {
 	gpc *c = tiers(4, 8);
@@ -270,6 +307,7 @@ static int body(void)
 	test_mixed();
 	test_spaces();
 	test_ends();
+	test_given_in_part();
 	test_full();
 	test_early();
 	test_torn();

@@ -2,11 +2,11 @@
 /* A writer dies before each of its stores while it binds, commits,
  * refuses, cuts, drops what is bad, and reaps; its successor before each store of its takeover.
  *
- *   GPC_T_EACH=1   each store; else each 13th, others in each scene */
+ *   GPC_T_EACH=1   each store; else each 19th, others in each scene */
 #include "t/lib/dies.h"
 #include "t/lib/ghosts.h"
 
-enum { STORES = 800 };
+enum { STORES = 2000 };
 
 static bool lives;                       /* a process other than this one is the peer */
 
@@ -69,6 +69,21 @@ static bool slot_is_over(gpc *p)
 static bool seat_is_free(gpc *p)
 {
 	return load_acquire(&seg_seat(&p->seg, p->peer)->state) == SEAT_FREE;
+}
+
+/* The rank passes when somebody has seen that its owner is dead, which then holds nothing. */
+static bool rank_passes(gpc *p)
+{
+	if (!load_acquire(cell_of(p, bound.to[0])))
+		store_release(&seg_transfer(&p->seg, p->peer)->rank[3][0], 1);
+	return seat_is_free(p);
+}
+
+static bool rank_is_over(gpc *p)
+{
+	const struct shm_xfer *x = seg_xfer(&p->seg, bound.p->peer, 3);
+
+	return seat_is_free(p) && !load_acquire(&x->left);
 }
 
 /* Done says so before the command is there: whoever binds it decides. */
@@ -143,6 +158,36 @@ static void peer_was_done(void)
 	xfer_done(&bound);
 }
 
+/* Its owner is dead, and a rank that lives, this handle, copies on until the end. */
+static void owner_has_died(void)
+{
+	const gpc *rank[1] = { c };
+	gpc *p = ghost_make(&ghosts[0], true);
+
+	serve_some();
+	bound = xfer(p, 3, 1);
+	xfer_put(&bound, CMD_PROMOTE, 0, VRAM, sources, 2, rank, 1, 0);
+	if (xfer_answer(&bound) != 2)
+		bail("not bound");
+	*cell_of(p, bound.to[0]) = 1;
+	lives = true;
+}
+
+/* Its only rank is dead, and has not passed. */
+static void rank_has_died(void)
+{
+	const gpc *rank[1] = { ghost_make(&ghosts[0], false) };
+
+	serve_some();
+	hold(sources);
+	bound = xfer(c, 3, 1);
+	xfer_put(&bound, CMD_PROMOTE, 0, VRAM, sources, 2, rank, 1, 0);
+	if (xfer_answer(&bound) != 2)
+		bail("not bound");
+	must(gpc_release(c, sources, 2));
+	lives = true;
+}
+
 static void nothing(gpc *p)
 {
 	(void)p;
@@ -171,6 +216,8 @@ static const struct scene scenes[] = {
 	{ "cut", is_bound, puts_cut, cut_is_over, second_in_ram, false },
 	{ "reap", peer_has_died, nothing, seat_is_free, in_ram, true },
 	{ "reap what is done", peer_was_done, nothing, seat_is_free, in_vram, true },
+	{ "reap an owner whose rank copies", owner_has_died, nothing, rank_passes, in_ram, true },
+	{ "reap a rank", rank_has_died, nothing, rank_is_over, in_ram, true },
 };
 
 static bool at_rest(gpc *p, uint64_t n)
@@ -223,7 +270,7 @@ static bool dies_before(uint64_t n, uint64_t of_successor, bool *died)
 
 static void test_each(const struct scene *s, uint64_t first)
 {
-	uint64_t n, step = getenv("GPC_T_EACH") ? 1 : 13;
+	uint64_t n, step = getenv("GPC_T_EACH") ? 1 : 19;
 	bool died = true, good = true;
 
 	scene = s;

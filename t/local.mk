@@ -84,6 +84,8 @@ t_programs = \
 	%reldir%/169-claims.t \
 	%reldir%/164-transfers.t \
 	%reldir%/375-transfers-forged.t \
+	%reldir%/376-transfer-stores.t \
+	%reldir%/377-transfer-lives.t \
 	%reldir%/165-fetch.t \
 	%reldir%/166-spill.t \
 	%reldir%/167-order.t \
@@ -404,6 +406,8 @@ LDADD = lib/libgpc-internal.la
 %canon_reldir%_347_copy_stores_t_LDFLAGS = -Wl,--wrap=segment_map_range,--wrap=munmap \
 	-Wl,--wrap=madvise,--wrap=pthread_sigmask,--wrap=fd_open,--wrap=fd_close \
 	-Wl,--wrap=lock_try,--wrap=segment_remove_file
+%canon_reldir%_376_transfer_stores_t_LDFLAGS = -Wl,--wrap=segment_map_range,--wrap=munmap \
+	-Wl,--wrap=madvise,--wrap=pthread_sigmask
 %canon_reldir%_350_kill_points_t_LDFLAGS = -Wl,--wrap=segment_map_writer
 %canon_reldir%_311_recall_t_LDFLAGS = -Wl,--wrap=segment_map_writer
 %canon_reldir%_363_each_store_t_LDFLAGS = -Wl,--wrap=segment_map_writer

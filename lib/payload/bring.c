@@ -65,6 +65,7 @@ struct bring *bring_new(gpc *c, bool fetches, void *stream)
 	}
 	b->c = c;
 	b->n = b->nlots = b->nranks = 0;
+	b->why = 0;
 	b->fetches = fetches;
 	b->begun = b->copied = b->lost = false;
 	b->stages = 1;
@@ -229,6 +230,8 @@ static void take_answer(gpc *c, struct op *op)
 			take_target(c, s, fetches, &sum);
 		op->out[i] = (struct answer){ { { s->block, s->to, GPC_NONE } } };
 	}
+	if (op->result >= 0 && (uint32_t)op->result < op->n)
+		op->out[op->result].result = ring_slot(c, op, (uint32_t)op->result)->result;
 	refs_account(c, &sum);
 }
 
@@ -318,6 +321,7 @@ int bring_ask(struct bring *b, const struct shm_command *head, uint64_t deadline
 		ask_failed(b, how.pending);
 		return got;
 	}
+	b->why = (uint32_t)got < b->n ? op->out[got].result : 0;
 	b->n = (uint32_t)got;
 	fill_items(b, op, b->n);
 	free(op);

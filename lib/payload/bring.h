@@ -30,6 +30,7 @@ struct bring_lot { struct map *map; const struct pair *pair; };
 struct bring {
 	gpc *c;
 	uint32_t n;                      /* items */
+	int32_t why;                     /* the writer has given fewer than were asked for; else 0 */
 	bool fetches;                    /* blocks come to `home`; else they leave it */
 	bool begun;                      /* the slot is this call's */
 	bool copied;                     /* something was given to the stream */

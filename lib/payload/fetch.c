@@ -153,7 +153,7 @@ static int why_not(const struct fetch *f, uint32_t i)
 	if (record == SHM_NO_RECORD ||
 	    WORD_STATE(load_acquire(&seg_record(&f->c->seg, record)->word)) != LIVE)
 		return -ENOENT;
-	return -ENOSPC;
+	return f->b->why == -EALREADY || f->b->why == -EDQUOT ? f->b->why : -ENOSPC;
 }
 
 static int ask(struct fetch *f, uint64_t deadline)

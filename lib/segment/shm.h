@@ -442,8 +442,11 @@ enum { CLAIM_MINE = 1, CLAIM_LIVE = 2, CLAIM_PENDING = 3 };
  *             block* unless `any`
  *   PROMOTE   to_pool, group_state; block*          how many; block, to, and victim_to: where the
  *                                                   bytes go that `to` had, + 1
- *   DEMOTE,   the same, and transfer, rank          the same; -EALREADY: a transfer of another
- *   PROMOTE                                         life of this name, or of a name that is not over
+ *   DEMOTE,   the same, and transfer, rank          the same, and in the slot behind the last one the
+ *   PROMOTE                                         reason: -EALREADY, another peer computes or
+ *                                                   loads it; -ENOSPC, -EDQUOT, -ESTALE ...  Of the
+ *                                                   first slot -EALREADY, too: a transfer of another
+ *                                                   life of this name, or of a name that is not over
  *   CUT       transfer, from                        0: the targets of its slots from there on, into
  *                                                   which nothing was or will be copied, are refused
  *   CLAIM     block, key, life                      block; to: CLAIM_MINE ...: that block is to have

@@ -39,12 +39,13 @@
 
 /* ---- answering ---- */
 
-static void grant_answer(struct writer *w, struct grant *g, int32_t result)
+/* why: of a transfer, why the first slot that brings nothing does not; else 0. */
+static void grant_answer(struct writer *w, struct grant *g, int32_t result, int32_t why)
 {
 	uint32_t i;
 
 	for (i = g->n; i-- > 1;)
-		command_answer(w, g->peer, g->position + i, 0);
+		command_answer(w, g->peer, g->position + i, (int32_t)i == result ? why : 0);
 	command_answer(w, g->peer, g->position, result);
 }
 
@@ -108,7 +109,7 @@ static void grant_refuse(struct writer *w, struct grant *g, int32_t error)
 		slot_undo(w, g, &g->slot[i]);
 	if (g->transfer)
 		transfer_told(w, g->peer, g->position);
-	grant_answer(w, g, error);
+	grant_answer(w, g, error, 0);
 	grant_remove(w, g);
 }
 
@@ -174,6 +175,7 @@ static void grant_finish(struct writer *w, struct grant *g)
 {
 	uint32_t i, done = 0;
 	bool in_order = g->kind == CMD_DEMOTE || g->kind == CMD_PROMOTE;
+	int32_t why = 0;
 
 	if (!grant_claim(w, g)) {
 		grant_refuse(w, g, -ETIMEDOUT);
@@ -185,11 +187,14 @@ static void grant_finish(struct writer *w, struct grant *g)
 		else if (in_order)
 			break;           /* the first ones, without a gap */
 	}
+	if (i < g->n)
+		why = grant_why_not(w, g, &g->slot[i]);
 	for (; i < g->n; i++)
 		slot_undo(w, g, &g->slot[i]);
 	if (g->transfer)
 		transfer_told(w, g->peer, g->position);
-	grant_answer(w, g, done || g->kind == CMD_EVICT ? (int32_t)done : -ENOSPC);
+	grant_answer(w, g, done || g->kind == CMD_EVICT ? (int32_t)done : why == -EALREADY ? why : -ENOSPC,
+		     why);
 	grant_remove(w, g);
 }
 
@@ -337,6 +342,8 @@ static int32_t grant_begin(struct writer *w, struct grant *g, const struct shm_c
 		if (!room || (room < g->n && g->kind == CMD_RESERVE &&
 			      !(g->flags & CF_PARTIAL)))
 			return -EDQUOT;
+		if (room < g->n)
+			g->why = -EDQUOT;
 		g->n = MIN(g->n, room);
 	}
 	if (g->kind != CMD_DEMOTE && g->kind != CMD_PROMOTE)
@@ -386,8 +393,10 @@ void grant_start(struct writer *w, uint32_t peer, uint64_t position,
 		return;
 	}
 	/* slots beyond the quota, or from a source that cannot move on, are answered now */
-	while (i > g->n)
-		command_answer(w, peer, position + --i, 0);
+	while (i > g->n) {
+		i--;
+		command_answer(w, peer, position + i, g->transfer && i == g->n ? g->why : 0);
+	}
 	w->progress = true;
 }
 

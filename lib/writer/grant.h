@@ -29,6 +29,7 @@ struct grant {                           /* a group command that may wait for gr
 	bool behind;                     /* some slot is */
 	uint64_t position;
 	uint64_t transfer;               /* as in the command; 0: the peer commits */
+	int32_t why;                     /* the command has more slots than n; 0: it has not */
 	struct grant_slot *slot;
 };
 
@@ -65,6 +66,8 @@ void grant_unpin(struct writer *w, struct grant_slot *s, struct grant *g);
 /* Is the key of this source on its way to the target's space already, by a transfer, or is it another
  * peer's to compute? */
 bool grant_has_rival(struct writer *w, const struct grant *g, uint32_t source);
+/* Of a transfer: why a slot that has not all it needs has it not. */
+int32_t grant_why_not(struct writer *w, const struct grant *g, const struct grant_slot *s);
 /* Must the grant wait until a block of one of its keys has left the target's space? */
 bool grant_is_behind(struct writer *w, struct grant *g);
 

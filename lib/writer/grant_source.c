@@ -28,6 +28,15 @@ bool grant_has_rival(struct writer *w, const struct grant *g, uint32_t source)
 	return other != NONE && (w->node[other].bound || w_record(w, other)->owner != g->peer);
 }
 
+int32_t grant_why_not(struct writer *w, const struct grant *g, const struct grant_slot *s)
+{
+	if (!g->transfer)
+		return 0;
+	if (s->source != NONE && grant_has_rival(w, g, s->source))
+		return -EALREADY;
+	return s->block == NONE ? -ENOSPC : -ESTALE;
+}
+
 /* A transfer reads blocks of several pools: within a space it moves them, else it copies them. */
 static bool is_copied(struct writer *w, const struct grant *g, uint32_t source)
 {
@@ -177,6 +186,8 @@ int32_t grant_take_sources(struct writer *w, struct grant *g, uint32_t from)
 	}
 	if (g->slot[0].source == NONE)
 		return err ? err : -ENOSPC;
+	if (err)
+		g->why = err;
 	for (i = 0; i < g->n && g->slot[i].source != NONE; i++)
 		;
 	g->n = i;
