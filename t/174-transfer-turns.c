@@ -5,6 +5,8 @@
 
 #include "t/lib/xfers.h"
 
+#include "kernels/probe.h"
+
 enum { VRAM, RAM, OTHER };               /* pools: OTHER is VRAM of a space of its own */
 
 static gpc *p, *q;                       /* peers */
@@ -99,9 +101,136 @@ static void test_child_of_fetched(void)
 	end("children of fetched blocks");
 }
 
+/* An old one is looked at each 20 ms, and when its peer rings. */
+static void test_old(void)
+{
+	enum { N = 6 };
+	gpc_block b[N];
+	struct xfer x[N];
+	uint32_t i, late = 0, rung = 0;
+
+	begin();
+	chain(p, RAM, N, b);
+	for (i = 0; i < N; i++) {
+		x[i] = xfer(p, i, i + 1);
+		if (fetch(&x[i], VRAM, b + i, 1) != 1)
+			bail("not bound");
+	}
+	usleep(1100000);
+	for (i = 0; i < N - 1; i++) {
+		must(gpc_writer_serve(c, 0));
+		xfer_done(&x[i]);
+		must(gpc_writer_serve(c, 0));
+		late += !is_over(&x[i]);
+		order_or64(&seg_shared(&p->seg)->pending[p->peer >> 6], 1ull << (p->peer & 63));
+		must(gpc_writer_serve(c, 0));
+		rung += is_over(&x[i]);
+	}
+	ok(late > 0, "%u of %d that are done are not looked at again at once", late, N - 1);
+	is_int(rung, N - 1, "all are when their peer rings");
+	xfer_done(&x[i]);
+	ok(ends(&x[i]), "and without, a little later");
+	must(gpc_release(p, b, N));
+	end("old ones");
+}
+
+/* A key of the buckets 5 and 9, of which there are 32: eight of them have a place. */
+static gpc_key crowded(uint64_t *n)
+{
+	struct probe_key k;
+	gpc_key key;
+
+	do {
+		key = key_of(c, ++*n);
+		k = probe_prepare(key.w[0], key.w[1], 32);
+	} while ((k.first != 5 && k.first != 9) || (k.second != 5 && k.second != 9));
+	return key;
+}
+
+/* The target's key waits for a bucket, and with it a child that is published below it. */
+static void test_bucket(bool dies)
+{
+	struct gpc_config cfg = cache_config(48, 0);
+	gpc_key key[9], own = { { 4711, 4711 } };
+	struct shm_command cmd = { .op = CMD_PUBLISH };
+	gpc_block b[8], source;
+	uint64_t n = 0, at;
+	struct xfer x;
+	int i, far, section;
+
+	cfg.max_blocks = 64;
+	c = cache_make(&cfg, NULL);
+	p = cache_attach(0, 0);
+	q = cache_attach(0, 0);
+	if (info_of(c).buckets != 32)
+		bail("the table has %u buckets", (unsigned)info_of(c).buckets);
+	far = pool_new(c, GPC_VRAM, 4, 1, 0);
+	for (i = 0; i < 9; i++)
+		key[i] = crowded(&n);
+	must(gpc_reserve(c, 0, 8, b, NULL, 0, 1000));
+	is_int(must(gpc_publish(c, NULL, key, b, 8, NULL, 0, -1)), 8, "two buckets are full");
+	must(gpc_release(c, b, 8));
+	must(gpc_reserve(c, far, 1, &source, NULL, 0, 1000));
+	must(gpc_publish(c, NULL, key + 8, &source, 1, NULL, 0, -1));
+	must(gpc_release(c, &source, 1));
+	must(gpc_acquire(p, GPC_SPACE(1), key + 8, 1, &source, 0));
+	x = xfer(p, 0, 1);
+	is_int(fetch(&x, 0, &source, 1), 1, "a ninth key is fetched");
+	cmd.block = reserve(0);
+	section = must(gpc_section_enter(q));
+	must(gpc_drop(c, b, 1, NULL, 0, -1));
+	xfer_done(&x);
+	serve_some();
+	ok(!is_over(&x), "it is done, and waits for a place that somebody still looks at");
+	memcpy(cmd.parent, key[8].w, sizeof(cmd.parent));
+	memcpy(cmd.key, own.w, sizeof(cmd.key));
+	at = put(p, &cmd, 1);
+	serve_some();
+	ok(!is_answered(p, at), "and so does a child");
+	if (dies) {
+		must(gpc_writer_drop(c));
+		must(gpc_writer_take(c, 0, 0));
+		serve_some();
+		ok(!is_over(&x) || is_answered(p, at), "with a successor, too");
+	}
+	must(gpc_section_leave(q, section));
+	ok(ends(&x), "then it is committed");
+	is_int(xfers_of(p, 0)->refused, 0, "not refused");
+	is_int(answer(p, at), cmd.block, "and the child is published");
+	take_answers(p);
+	must(gpc_release(p, &source, 1));
+	end("a bucket");
+}
+
+/* CUT of all that the last free block was bound for. */
+static void test_cut_all(void)
+{
+	gpc_block b[1], all[16];
+	struct xfer x;
+
+	begin();
+	chain(p, RAM, 1, b);
+	must(gpc_reserve(c, VRAM, 16, all, NULL, 0, 1000));
+	must(gpc_release(c, all + 15, 1));
+	done(c);
+	x = xfer(p, 0, 1);
+	is_int(fetch(&x, VRAM, b, 1), 1, "the last block");
+	is_int(xfer_cut(&(struct xfer){ .p = p, .slot = 1, .value = 1 }, 0), -EINVAL, "no such transfer");
+	is_int(xfer_cut(&x, 0), 0, "cut");
+	ok(is_over(&x), "and over");
+	must(gpc_release(c, all, 15));
+	must(gpc_release(p, b, 1));
+	done(c);
+	end("cut");
+}
+
 static int body(void)
 {
 	test_child_of_fetched();
+	test_old();
+	test_bucket(false);
+	test_bucket(true);
+	test_cut_all();
 	return done_testing();
 }
 
