@@ -94,10 +94,9 @@ t_programs = \
 	%reldir%/171-table.t \
 	%reldir%/172-wake.t \
 	%reldir%/173-wake-writer.t \
-	%reldir%/178-checksums.t \
-	%reldir%/179-sums-forged.t \
 	%reldir%/174-transfer-turns.t \
 	%reldir%/178-checksums.t \
+	%reldir%/179-sums-forged.t \
 	%reldir%/181-counts.t \
 	%reldir%/182-low-descriptors.t \
 	%reldir%/183-read-only.t \
