@@ -28,8 +28,11 @@ ok $? "README.md has a worker"
 fenced c '^int match_there' >"$tmp/match.c"
 test -s "$tmp/match.c"
 ok $? "and a function for a GPU"
+fenced c '^int load_prefix' >"$tmp/load.c"
+test -s "$tmp/load.c"
+ok $? "and one that fetches"
 for compiler in gcc clang; do
-	for file in worker match; do
+	for file in worker match load; do
 		if ! command -v $compiler >/dev/null; then
 			skip 1 "there is no $compiler"
 			continue
