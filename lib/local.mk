@@ -35,7 +35,6 @@ lib_gpc_sources = \
 	%reldir%/device/host_bytes.c \
 	%reldir%/device/host_sum.c \
 	%reldir%/device/host_bytes.h \
-	%reldir%/device/host_copy.c \
 	%reldir%/device/host_event.c \
 	%reldir%/device/host_import.c \
 	%reldir%/device/host_kernel.c \
@@ -205,7 +204,6 @@ lib_gpc_sources = \
 	%reldir%/writer/mirror.h \
 	%reldir%/writer/move.c \
 	%reldir%/writer/move.h \
-	%reldir%/writer/move_group.c \
 	%reldir%/writer/pending.c \
 	%reldir%/writer/pending.h \
 	%reldir%/writer/pool_memory.c \

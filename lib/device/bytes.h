@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* bytes.h - what the memory of pools, and copies, need of a device.
  *
- *   device/host_bytes.c   VRAM of the host device, in the memory's own file
- *   device/host_copy.c    its copies, by a stream's thread
+ *   device/host_bytes.c   VRAM of the host device, in the memory's own file; copies by a stream's thread
  *   device/cuda_bytes.c   allocations and IPC          device/cuda_pin.c  host memory, in chunks
  *   device/host_event.c   events of its streams
  *   device/cuda_copy.c    copies on a stream           kernels/copy.cu    those within one GPU

@@ -5,17 +5,6 @@
 
 #include "device/bytes.h"
 
-/* ---- device/host_copy.c ---- */
-int host_check_stream(const uint8_t uuid[16], void *stream);
-int host_find_stream(void *stream, uint8_t ret_uuid[16]);
-int host_limits(const uint8_t *to, const uint8_t *from, struct copy_limits *ret);
-int host_copy(const uint8_t uuid[16], const struct copy_op *ops, uint32_t n, void *stream,
-	      uint32_t *ret_done);
-int host_copy_pairs(const uint8_t uuid[16], const struct copy_shape *shapes, uint32_t nshapes,
-	      const struct copy_pair *pairs, uint32_t npairs, void *stream);
-int host_mark(const uint8_t uuid[16], uint64_t *done, uint64_t value, void *stream);
-int host_mark_now(const uint8_t uuid[16], uint64_t *done, uint64_t value);
-int host_state(const uint8_t uuid[16]);
 /* One operation, here and now. */
 void host_copy_op(const struct copy_op *op);
 

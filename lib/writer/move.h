@@ -28,9 +28,6 @@ void move_switch(struct writer *w, uint32_t from, uint32_t to);
  * -ENOENT, -EAGAIN. */
 enum { MOVE_AGAIN = 1 };
 int32_t move_commit_target(struct writer *w, uint32_t peer, uint32_t target);
-
-/* ---- move_group.c ---- */
-
 /* Targets in the order of their commit (guarantee G). */
 void move_order(struct writer *w, uint32_t *targets, uint32_t n);
 /* One group of CMD_COMMIT; false: waits for a bucket, come again. */
