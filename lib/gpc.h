@@ -610,7 +610,8 @@ int gpc_claim(gpc *c, const gpc_key *keys, const gpc_block *blocks, uint32_t n,
  * whomever, is to have it.  Returns how many are MINE.  A claim ends when its block is published or
  * given back, its publish is refused, its key is live elsewhere, by gpc_claim_drop, and with its
  * peer.  It is advice: who does not want to wait computes and publishes all the same.  Pending
- * means in the space of blocks[i]. */
+ * means in the space of blocks[i].  On failure some may be claimed, or be claimed later, and ret be
+ * filled in part: gpc_claim_drop of all blocks ends that. */
 
 int gpc_claim_wait(gpc *c, const struct gpc_claim *claims, uint32_t n, int timeout_ms);
 /* [shared] Sleeps until one of these PENDING claims has ended, and returns which; then ask again.

@@ -40,6 +40,8 @@ lib_gpc_sources = \
 	%reldir%/device/host_kernel.c \
 	%reldir%/device/host_kernel.h \
 	%reldir%/device/host_mirror.c \
+	%reldir%/device/host_piece.c \
+	%reldir%/device/host_piece.h \
 	%reldir%/device/host_stream.c \
 	%reldir%/device/host_stream.h \
 	%reldir%/inspect/check.c \
@@ -183,6 +185,7 @@ lib_gpc_sources = \
 	%reldir%/takeover/tree.c \
 	%reldir%/writer/command.c \
 	%reldir%/writer/command.h \
+	%reldir%/writer/commit.c \
 	%reldir%/writer/events.c \
 	%reldir%/writer/events.h \
 	%reldir%/writer/grace.c \

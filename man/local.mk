@@ -8,6 +8,10 @@ dist_man_MANS += \
 	%reldir%/gpc_acquire.3 \
 	%reldir%/gpc_attach.3 \
 	%reldir%/gpc_check.3 \
+	%reldir%/gpc_claim.3 \
+	%reldir%/gpc_claim_drop.3 \
+	%reldir%/gpc_claim_wait.3 \
+	%reldir%/gpc_claim_walk.3 \
 	%reldir%/gpc_close.3 \
 	%reldir%/gpc_commit.3 \
 	%reldir%/gpc_copy.3 \
@@ -47,8 +51,6 @@ dist_man_MANS += \
 	%reldir%/gpc_pool_memory_get.3 \
 	%reldir%/gpc_pool_pin.3 \
 	%reldir%/gpc_pool_runs.3 \
-	%reldir%/gpc_pool_map.3 \
-	%reldir%/gpc_pool_pin.3 \
 	%reldir%/gpc_pool_unmap.3 \
 	%reldir%/gpc_promote.3 \
 	%reldir%/gpc_publish.3 \
@@ -67,6 +69,7 @@ dist_man_MANS += \
 	%reldir%/gpc_ticket_wait.3 \
 	%reldir%/gpc_tokens_get.3 \
 	%reldir%/gpc_transfer_fd.3 \
+	%reldir%/gpc_transfer_get.3 \
 	%reldir%/gpc_transfer_mark.3 \
 	%reldir%/gpc_transfer_results.3 \
 	%reldir%/gpc_transfer_wait.3 \

@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# gpc_segment(5) tells the bytes of shm.h: each row of its tables becomes a static assertion,
+# gpc_segment(5) tells the bytes of shm.h and shm_memory.h: each row of its tables becomes a static assertion,
 # the rows of a table leave no byte out, and version and operations agree.
 
 srcdir=${top_srcdir:-$(dirname "$0")/..}
@@ -45,7 +45,8 @@ assertions()	# STRUCT
 	END { must("sizeof(" s ") == " at + 0) }' "$page"
 }
 
-for struct in $(sed -n 's/^struct \(shm_[a-z]*\) {.*/\1/p' "$srcdir/lib/segment/shm.h"); do
+for struct in $(sed -n 's/^struct \(shm_[a-z]*\) {.*/\1/p' "$srcdir/lib/segment/shm.h" \
+		"$srcdir/lib/segment/shm_memory.h"); do
 	assertions "$struct" >"$tmp/$struct.c"
 	holds "$struct" "$struct is as the page has it"
 done

@@ -4,7 +4,8 @@
  *
  * Memory that it allocates is the images of the pool's own file, which memory/map.c maps as it maps
  * RAM.  So here are only the parts that a caller lends: pieces of a file of shared memory,
- * which the handle names by its path and tells from a later file of that name by its inode. */
+ * which the handle names by its path and tells from a later file of that name by its inode
+ * (host_piece.c finds them). */
 #include "config.h"
 
 #include "device/host_bytes.h"
@@ -13,6 +14,7 @@
 #include "base/fd.h"
 #include "base/order.h"
 #include "device/device.h"
+#include "device/host_piece.h"
 #include "device/host_stream.h"
 
 #include <errno.h>
@@ -38,96 +40,11 @@ void *device_host_captures;
 
 struct handle {                          /* in shm_part.handle */
 	uint64_t device, inode;
-	char path[216];
+	char path[sizeof(((struct host_piece *)0)->path)];
 };
 _Static_assert(sizeof(struct handle) == sizeof(((struct shm_part *)0)->handle), "a part's handle");
 
 /* ---- lent memory, at its lender's ---- */
-
-struct piece {                           /* of a file, mapped */
-	uint64_t at, inode;
-	char path[sizeof(((struct handle *)0)->path)];
-};
-
-/* A line of /proc/self/maps: from-to perms offset dev inode path */
-struct line { uint64_t from, to, offset, inode; char perms[8]; const char *path; };
-
-static bool line_read(char *text, struct line *ret)
-{
-	unsigned long long from, to, offset, inode;
-	int at = 0;
-
-	text[strcspn(text, "\n")] = 0;
-	if (sscanf(text, "%llx-%llx %7s %llx %*s %llu %n", &from, &to, ret->perms, &offset, &inode,
-		   &at) < 5 || !at)
-		return false;
-	ret->from = from;
-	ret->to = to;
-	ret->offset = offset;
-	ret->inode = inode;
-	ret->path = text + at;
-	return true;
-}
-
-static int not_lent(const void *base, uint64_t bytes, const char *why)
-{
-	return err_set(EINVAL, "base is %p and bytes %llu: %s; the host device takes a shared, "
-		       "writable mapping of a file in /dev/shm or a hugetlbfs: open one there with "
-		       "shm_open(3), and mmap it with MAP_SHARED", base, (unsigned long long)bytes, why);
-}
-
-/* Goes on where the piece so far ended: NULL, or why it does not. */
-static const char *line_join(const struct line *l, uint64_t from, uint64_t at, struct piece *p)
-{
-	if (l->from > at)
-		return "not all of it is mapped";
-	if (l->perms[0] != 'r' || l->perms[1] != 'w')
-		return "it is not readable and writable";
-	if (l->perms[3] != 's')
-		return "it is private memory, which no other process can map";
-	if (strlen(l->path) >= sizeof(p->path))
-		return "the path of its file is too long";
-	if (at == from) {
-		p->at = l->offset + (from - l->from);
-		p->inode = l->inode;
-		strcpy(p->path, l->path);
-		return NULL;
-	}
-	if (l->inode != p->inode || strcmp(l->path, p->path) ||
-	    l->offset + (at - l->from) != p->at + (at - from))
-		return "it is not one piece of one file";
-	return NULL;
-}
-
-/* A range may be in several mappings, neighbours in one file. */
-static int find_piece(void *base, uint64_t bytes, struct piece *ret)
-{
-	uint64_t from = (uintptr_t)base, at = from, end = from + bytes;
-	const char *why = "not all of it is mapped";
-	int fd = fd_peek("/proc/self/maps", O_RDONLY);
-	FILE *maps = fd < 0 ? NULL : fdopen(fd, "r");
-	char *text = NULL;
-	size_t size = 0;
-	struct line l;
-
-	if (!maps) {
-		if (fd >= 0)
-			close(fd);
-		return err_sys(0, "/proc/self/maps tells which file memory is of");
-	}
-	while (at < end && getline(&text, &size, maps) > 0) {
-		if (!line_read(text, &l) || l.to <= at)
-			continue;
-		why = line_join(&l, from, at, ret);
-		if (why)
-			break;
-		at = l.to;
-		why = "not all of it is mapped";
-	}
-	free(text);
-	fclose(maps);
-	return at >= end ? 0 : not_lent(base, bytes, why);
-}
 
 /* A regular file of shared memory, long enough: 0, or an errno.  Nobody gets another one written to by
  * its name in a forged handle. */
@@ -148,24 +65,24 @@ static int host_lend(const uint8_t uuid[16] UNUSED, void *base, uint64_t bytes,
 		     struct shm_part *part)
 {
 	struct handle *h = (struct handle *)part->handle;
-	struct piece piece;
+	struct host_piece piece;
 	struct stat st;
 	int fd, err;
 
 	if (!base || !bytes || (uintptr_t)base + bytes < (uintptr_t)base)
-		return not_lent(base, bytes, "there is no such memory");
-	err = find_piece(base, bytes, &piece);
+		return host_not_lent(base, bytes, "there is no such memory");
+	err = host_find_piece(base, bytes, &piece);
 	if (err)
 		return err;
 	fd = piece.path[0] == '/' ? fd_peek(piece.path, O_RDWR | O_NONBLOCK) : -1;
 	if (fd < 0)
-		return not_lent(base, bytes, "it is of no file that others can open by a name");
+		return host_not_lent(base, bytes, "it is of no file that others can open by a name");
 	err = check_file(fd, piece.at, bytes, &st);
 	close(fd);
 	if (!err && st.st_ino != piece.inode)
 		err = ESTALE;
 	if (err)
-		return not_lent(base, bytes, err == ENOTSUP ? "its file is not shared memory" :
+		return host_not_lent(base, bytes, err == ENOTSUP ? "its file is not shared memory" :
 				err == ERANGE ? "its file is shorter" :
 				"the name of its file is another file's by now");
 	memset(part->handle, 0, sizeof(part->handle));

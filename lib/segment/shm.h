@@ -450,7 +450,8 @@ enum { CLAIM_MINE = 1, CLAIM_LIVE = 2, CLAIM_PENDING = 3 };
  *   CUT       transfer, from                        0: the targets of its slots from there on, into
  *                                                   which nothing was or will be copied, are refused
  *   CLAIM     block, key, life                      block; to: CLAIM_MINE ...: that block is to have
- *                                                   the key, or has it
+ *                                                   the key, or has it; victim_to: older claims of its
+ *                                                   owner that are open
  *   UNCLAIM   block, life                           1: it was claimed
  *   COMMIT    block*, to*, move_op*                 of each slot: 0, or an error
  *   CLEAR     pool, tag, generation                 blocks that are still held

@@ -15,7 +15,7 @@
  * B13  a claim is a mark and a key on a reservation, set and taken away by the writer.
  * B14  who waits raises `waiters` (locked), reads `seq`, looks at the record, sleeps on `seq`.  The writer
  *      stores what ends the claim, a full barrier, and if there are waiters adds 1 to seq and wakes all of
- *      them.  Takeover and reaping wake all words.
+ *      them.  Takeover does so with all words.
  * B15  pending is advice: nobody is kept from computing or publishing a key that is claimed. */
 #ifndef GPC_WRITER_PENDING_H
 #define GPC_WRITER_PENDING_H
