@@ -45,11 +45,14 @@ bin_PROGRAMS += %reldir%/gpc-inspect
 
 bin_PROGRAMS += %reldir%/gpc-replay
 %canon_reldir%_gpc_replay_SOURCES = $(show_sources) \
+	%reldir%/replay/after.c \
 	%reldir%/replay/cache.c \
 	%reldir%/replay/child.c \
 	%reldir%/replay/crew.c \
+	%reldir%/replay/fetch.c \
 	%reldir%/replay/image.c \
 	%reldir%/replay/image.h \
+	%reldir%/replay/kill.c \
 	%reldir%/replay/main.c \
 	%reldir%/replay/moves.c \
 	%reldir%/replay/options.c \
