@@ -127,7 +127,7 @@ own_memory()
 }
 
 catch_replay stray own 500 --json --fetch --payload 4k --device "$device" --vram-blocks 60 \
-	--ram-blocks 16k
+	--ram-blocks 2k
 ok $? "a replay at work" "$tmp/stray.err"
 replay=$pid
 gpc-inspect --dir "$shm" ls "$watched" | awk '$1 == 0 { print $(NF - 1) }' >"$tmp/keys"
