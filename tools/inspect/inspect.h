@@ -89,8 +89,9 @@ json_t *inspect_pools(gpc *c);
  * have one. */
 json_t *inspect_mirrors(gpc *c);
 void inspect_show_mirrors(const json_t *rows);   /* nothing when there is none */
-/* Transfers and claims, as `stat` and `peers` show them: an object with the arrays under_way and claimed. */
-json_t *inspect_waits(gpc *c);
+/* Transfers and claims, as `stat` and `peers` show them: an object with the arrays under_way and claimed.
+ * So many as the peers together have: where there are none, nobody looks. */
+json_t *inspect_waits(gpc *c, uint64_t transfers, uint64_t claims);
 /* One of these arrays, as far as it is that peer's. */
 json_t *inspect_waits_of(const json_t *waits, const char *list, int peer);
 /* The age of the oldest one in an array; null: there is none. */

@@ -44,8 +44,9 @@ static const char *state_of(const struct gpc_stats *st, bool writer, int stopped
 	return st->here ? "alive" : "elsewhere";
 }
 
-static void describe_waits(json_t *o, int peer, const json_t *waits)
+static void describe_waits(json_t *o, const json_t *waits)
 {
+	int peer = (int)json_integer_value(json_object_get(o, "peer"));
 	json_t *transfers = inspect_waits_of(waits, "under_way", peer);
 	json_t *claims = inspect_waits_of(waits, "claimed", peer);
 
@@ -55,7 +56,7 @@ static void describe_waits(json_t *o, int peer, const json_t *waits)
 	json_object_set_new(o, "claimed", claims);
 }
 
-static json_t *describe(int peer, const struct gpc_stats *st, int writer_peer, const json_t *waits)
+static json_t *describe(int peer, const struct gpc_stats *st, int writer_peer)
 {
 	const struct { const char *field; uint64_t v; } counters[] = {
 		{ "refs", st->refs }, { "reserved", st->reserved },
@@ -88,8 +89,27 @@ static json_t *describe(int peer, const struct gpc_stats *st, int writer_peer, c
 			    st->oldest_section_ns ? out_need(json_integer(
 						   (json_int_t)st->oldest_section_ns))
 					 : json_null());
-	describe_waits(o, peer, waits);
 	return o;
+}
+
+static json_t *list_peers(gpc *c, const struct gpc_info *info, json_t **ret_waits)
+{
+	json_t *rows = out_need(json_array());
+	uint64_t transfers = 0, claims = 0;
+
+	for (uint32_t i = 0; i < info->max_peers; i++) {
+		struct gpc_stats st = { .size = sizeof(st) };
+
+		if (gpc_stats_get(c, (int)i, &st) < 0)
+			continue;
+		json_array_append_new(rows, describe((int)i, &st, info->writer_peer));
+		transfers += st.transfers;
+		claims += st.claims;
+	}
+	*ret_waits = inspect_waits(c, transfers, claims);
+	for (size_t i = 0; i < json_array_size(rows); i++)
+		describe_waits(json_array_get(rows, i), *ret_waits);
+	return rows;
 }
 
 /* Where a file is cut off or missing, what is missing looks like an empty seat: a message, since what was
@@ -118,15 +138,7 @@ int inspect_peers(struct inspect *in)
 		gpc_close(c);
 		return EXIT_RUNTIME;
 	}
-	waits = inspect_waits(c);
-	rows = out_need(json_array());
-	for (uint32_t i = 0; i < info.max_peers; i++) {
-		struct gpc_stats st = { .size = sizeof(st) };
-
-		if (gpc_stats_get(c, (int)i, &st) >= 0)
-			json_array_append_new(rows,
-					      describe((int)i, &st, info.writer_peer, waits));
-	}
+	rows = list_peers(c, &info, &waits);
 	mirrors = inspect_mirrors(c);
 	gpc_close(c);
 	if (in->json) {

@@ -366,7 +366,7 @@ int inspect_stat(struct inspect *in)
 	describe_info(o, &look.info);
 	json_object_set_new(o, "pools", inspect_pools(c));
 	json_object_set_new(o, "mirrors", inspect_mirrors(c));
-	waits = inspect_waits(c);
+	waits = inspect_waits(c, st.transfers, st.claims);
 	json_object_set_new(o, "stats", describe_stats(&st, waits));
 	json_object_update(o, waits);
 	json_decref(waits);
