@@ -1,11 +1,11 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# gpc-inspect peers: what each process holds, and in which state it is; gpc-inspect reap:
-# the dead let go.
+# gpc-inspect peers: what each process holds, and in which state it is, what is on its way, also in
+# stat; gpc-inspect reap: the dead let go.
 
 . "${top_srcdir:-$(dirname "$0")/..}/t/sh/tap.sh"
 
-hold()	# LABEL CACHE REFS RESERVED SECTIONS [FIRST]: $pid
+hold()	# LABEL CACHE REFS RESERVED SECTIONS [FIRST [POOL [CLAIMS [TRANSFERS]]]]: $pid
 {
 	held_by=$1
 	where=$2
@@ -188,5 +188,97 @@ says 'frozen: 1 .*dead.*its writer may be stopped' "and says so"
 kill -CONT "$writer"
 until_ok forgotten frozen third
 ok $? "the writer goes on, and reaps"
+
+# ---- what is on its way ----
+
+serve moving --block-size 16 --max-blocks 512 --ram-blocks 64 --block-bytes 4k
+writer=$pid
+start keeper gpcd moving --dir "$shm" --keep --device host --vram-blocks 64 --block-bytes 4k \
+	--demote-to 0
+keeper=$pid
+until_ok grep -q 'keeping pool 1' "$tmp/keeper.err" || bail "$(cat "$tmp/keeper.err")"
+
+inspect --json stat moving
+is "$(values stats/transfers stats/claims under_way claimed)" '0 0 [0] [0]' "nothing is"
+inspect stat moving
+grep -Eq '^(TRANSFER|CLAIMED KEY) ' "$tmp/out"
+test $? = 1
+ok $? "and has no table"
+
+hold idle moving 1 0 0 500 1
+idle=$pid
+hold mover moving 5 4 0 700 1 3 2
+mover=$pid
+sed -n '4,5p' "$tmp/mover.out" >"$tmp/spilled"
+inspect --json peers moving
+is "$(of mover transfers claims)" "2 3" "a process has transfers and claims"
+is "$(of idle transfers claims oldest_transfer_ns oldest_claim_ns under_way claimed)" \
+	"0 0 null null [0] [0]" "another one has none"
+like "$(of mover oldest_transfer_ns oldest_claim_ns)" '^[1-9][0-9]+ [1-9][0-9]+$' "they have ages"
+is "$(of mover under_way/0/label under_way/0/pid under_way/0/from under_way/0/to)" \
+	"mover $mover 1 0" "a transfer has an owner, and goes somewhere"
+is "$(of mover under_way/1/blocks under_way/1/left under_way/1/ranks under_way/1/passed)" \
+	"1 1 1 0" "it says how far it is"
+is "$(of mover claimed/2/label claimed/2/pid claimed/2/pool)" "mover $mover 1" "and so has a claim"
+first=$(of mover claimed/0/age_ns)
+last=$(of mover claimed/2/age_ns)
+test "$first" -ge "$last"
+ok $? "the oldest is first: $first, $last"
+
+inspect --json stat moving
+is "$(values stats/transfers stats/claims under_way claimed)" '2 3 [2] [3]' "stat says the same"
+is "$(values under_way/0/pid claimed/0/pid claimed/1/label)" "$mover $mover mover" "and whose they are"
+claimed=$(value claimed/0/key)
+like "$claimed" '^[0-9a-f]{32}$' "with the key"
+older=$(value stats/oldest_claim_ns)
+test "$older" -gt "$first" && test "$(value claimed/0/age_ns)" = "$older"
+ok $? "claims grow older: $first, $older"
+inspect stat moving
+exits 0 "stat"
+plain "is plain text"
+prints '^transfers: +2$' "it counts transfers"
+prints '^claims: +3$' "and claims"
+prints "^ *[0-9]+ +[0-9]+ +$mover +mover +1 +0 +1 +1 +1 +0 +[0-9.]+ (us|ms|s)\$" "names a transfer"
+prints "^$claimed +[0-9]+ +$mover +mover +1 +[0-9]+ +[0-9.]+ (us|ms|s)\$" "and a claim"
+inspect peers moving
+exits 0 "peers"
+prints "^ +[0-9]+ +$mover +mover +alive +5 +6 +0 +- +2 +[0-9.]+ (us|ms|s) +3 +[0-9.]+ (us|ms|s) " \
+	"peers counts both"
+prints "^ *[0-9]+ +[0-9]+ +$mover +mover +1 +0 +1 +1 +1 +0 +[0-9.]+ (us|ms|s)\$" "and names them"
+prints "^$claimed +[0-9]+ +$mover +mover " "the claim, too"
+
+# many: people see the oldest
+hold many moving 0 30 0 2000 1 30
+many=$pid
+inspect peers moving
+is "$(grep -Ec "^[0-9a-f]{32} " "$tmp/out")" 20 "the table of claims has 20 rows"
+prints '^and 13 claims more, which are younger$' "and says how many there are beside them"
+is "$(grep -E "^[0-9a-f]{32} " "$tmp/out" | grep -c " mover ")" 3 "the oldest are there"
+inspect --json peers moving
+is "$(of many claims claimed)" '30 [30]' "JSON has all"
+kill "$many"
+finish "$many"
+is "$status" 0 "their process leaves"
+inspect --json stat moving
+is "$(values stats/claims claimed)" '3 [3]' "and its claims go"
+
+# without a writer those of the dead stay
+kill -9 "$writer"
+until_ok is_gone "$writer"
+kill -9 "$mover"
+finish "$mover"
+inspect --json peers moving
+is "$(of mover state transfers claims under_way claimed)" "dead 2 3 [2] [3]" \
+	"those of a process that has died are named, as long as nobody has ended them"
+serve moving
+none_waits()
+{
+	inspect --json stat moving
+	test "$(values stats/transfers stats/claims under_way claimed)" = '0 0 [0] [0]'
+}
+until_ok none_waits
+ok $? "a writer ends them" "$tmp/out"
+inspect check moving
+exits 0 "the cache is sound"
 
 done_testing

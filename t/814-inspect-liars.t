@@ -59,7 +59,7 @@ prints "^ +[0-9]+ +$reserved +reserved +alive +0 +12 +0 +- " "a quota in the tab
 prints "^ +[0-9]+ +$refs +refs +alive +32768 +0 +0 +- " "references in the table"
 prints "^ +[0-9]+ +$sections +sections +alive +0 +0 +56 +[0-9.]+ (us|ms|s) " \
 	"sections in the table"
-prints "^ +[0-9]+ +$ring +ring +alive +0 +0 +0 +- +[1-9]" "a full ring in the table"
+prints "^ +[0-9]+ +$ring +ring +alive +0 +0 +0 +- +0 +- +0 +- +[1-9]" "a full ring in the table"
 
 # their neighbour has what is left
 start neighbour "$helpers/hold" "$shm" crew neighbour 6 4 1 500

@@ -204,6 +204,7 @@ t_scripts = \
 	%reldir%/832-interrupt.t \
 	%reldir%/833-replay-pools.t \
 	%reldir%/834-replay-pools-end.t \
+	%reldir%/835-replay-fetch.t \
 	%reldir%/840-bench.t \
 	%reldir%/841-bench-ends.t \
 	%reldir%/860-reference.t \
@@ -506,7 +507,8 @@ t_gpu_programs = \
 # Those that run the tools find them, and what else they need, in the same places as here.
 t_gpu_scripts = \
 	%reldir%/833-replay-pools.t \
-	%reldir%/834-replay-pools-end.t
+	%reldir%/834-replay-pools-end.t \
+	%reldir%/835-replay-fetch.t
 t_gpu_tools = \
 	tools/gpcd \
 	tools/gpc-inspect \

@@ -38,18 +38,22 @@ bin_PROGRAMS += %reldir%/gpc-inspect
 	%reldir%/inspect/mirrors.c \
 	%reldir%/inspect/peers.c \
 	%reldir%/inspect/stat.c \
-	%reldir%/inspect/state.c
+	%reldir%/inspect/state.c \
+	%reldir%/inspect/waits.c
 %canon_reldir%_gpc_inspect_LDADD = lib/libgpc.la $(JANSSON_LIBS)
 
 # ---- gpc-replay: a recorded trace, by many workers ----
 
 bin_PROGRAMS += %reldir%/gpc-replay
 %canon_reldir%_gpc_replay_SOURCES = $(show_sources) \
+	%reldir%/replay/after.c \
 	%reldir%/replay/cache.c \
 	%reldir%/replay/child.c \
 	%reldir%/replay/crew.c \
+	%reldir%/replay/fetch.c \
 	%reldir%/replay/image.c \
 	%reldir%/replay/image.h \
+	%reldir%/replay/kill.c \
 	%reldir%/replay/main.c \
 	%reldir%/replay/moves.c \
 	%reldir%/replay/options.c \

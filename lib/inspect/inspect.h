@@ -25,9 +25,6 @@ struct inspect_peer {
 bool inspect_peer(const struct segment *s, uint32_t peer, uint32_t own,
 		  struct inspect_peer *ret);
 
-/* Slot `slot` of a peer's transfers, as it is now. */
-void inspect_xfer(const struct segment *s, uint32_t peer, uint32_t slot, struct shm_xfer *ret);
-
 /* An output struct that begins with its own size: -EINVAL when the size that the caller
  * set has no room for any field; inspect_give copies what the caller has room for. */
 int inspect_room(const void *ret, const char *what);

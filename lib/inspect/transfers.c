@@ -8,7 +8,7 @@
 #define STABLE_TRIES 64                  /* of a copy that a writer may be changing */
 
 /* The value grows with each transfer of the slot, and is stored first. */
-void inspect_xfer(const struct segment *s, uint32_t peer, uint32_t slot, struct shm_xfer *ret)
+static void read_xfer(const struct segment *s, uint32_t peer, uint32_t slot, struct shm_xfer *ret)
 {
 	uint64_t at = s->at.xfer + ((uint64_t)peer * SHM_TRANSFERS + slot) * sizeof(*ret), after;
 	uint32_t tries;
@@ -81,7 +81,7 @@ static bool find_transfer(const struct segment *s, uint32_t i, struct gpc_transf
 
 	for (peer = 0; peer < s->header.geometry.max_peers; peer++)
 		for (slot = 0; slot < SHM_TRANSFERS; slot++) {
-			inspect_xfer(s, peer, slot, &x);
+			read_xfer(s, peer, slot, &x);
 			if (!x.left || i--)
 				continue;
 			fill(s, peer, slot, &x, ret);

@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* hold DIR NAME LABEL REFS RESERVED SECTIONS [FIRST [POOL]] - a worker at a gate.
+/* hold DIR NAME LABEL REFS RESERVED SECTIONS [FIRST [POOL [CLAIMS [TRANSFERS]]]]
+ * - a worker at a gate.
  *
  * Attaches, publishes a chain of REFS blocks in pool POOL (0; keys from the numbers FIRST,
  * FIRST + 1, ...) and keeps a reference on each, reserves RESERVED blocks more, opens
- * SECTIONS sections.  Prints the keys as gpc-inspect does, then "holding", and stays so.
+ * SECTIONS sections.  Of the reserved blocks it claims the first CLAIMS, for the keys from FIRST + 1000
+ * on, and from the end of the chain it spills TRANSFERS blocks to where the pool demotes, each by a transfer
+ * of its own whose copy it never makes.  Prints the keys as gpc-inspect does, then "holding", and stays so.
  * SIGTERM opens the gate: all of it is given back, exit status 0. */
 #include "gpc.h"
 
@@ -45,6 +48,34 @@ static void publish(gpc *c, uint64_t first, uint32_t n, const gpc_block *blocks)
 		printf("%016" PRIx64 "%016" PRIx64 "\n", keys[i].w[0], keys[i].w[1]);
 }
 
+static void claim(gpc *c, uint64_t first, uint32_t n, const gpc_block *blocks)
+{
+	struct gpc_claim claims[MOST];
+	gpc_key keys[MOST];
+	uint64_t numbers[MOST];
+
+	for (uint32_t i = 0; i < n; i++)
+		numbers[i] = first + i;
+	must(gpc_key_import(c, numbers, 8, 8, n, 0, keys));
+	if (must(gpc_claim(c, keys, blocks, n, claims, 0, 5000)) != (int)n) {
+		fprintf(stderr, "hold: the keys are claimed already\n");
+		exit(1);
+	}
+}
+
+/* This process is the rank that copies. */
+static void spill(gpc *c, int pool, gpc_block block)
+{
+	struct gpc_info info = { .size = sizeof(info) };
+	struct gpc_move move;
+	uint32_t moves;
+
+	must(gpc_info_get(c, &info));
+	must(gpc_spill(c, pool, -1, &block, 1,
+		       GPC_OPTIONS(gpc_spill_options, .nranks = 1, .ranks = &info.peer, .moves = &move,
+				   .nmoves = &moves), 0, NULL, 5000, NULL));
+}
+
 static void wait_for_gate(void)
 {
 	sigset_t gate;
@@ -62,7 +93,9 @@ static void wait_for_gate(void)
 int main(int argc, char **argv)
 {
 	struct gpc_attach_options opt = { .size = sizeof(opt) };
-	uint32_t refs, reserved, sections;
+	uint32_t refs, reserved, sections, claims, transfers;
+	uint64_t first;
+	int pool;
 	gpc_block blocks[2 * MOST];
 	gpc *c;
 
@@ -73,13 +106,21 @@ int main(int argc, char **argv)
 	refs = (uint32_t)atoi(argv[4]);
 	reserved = (uint32_t)atoi(argv[5]);
 	sections = (uint32_t)atoi(argv[6]);
-	if (refs > MOST || reserved > MOST)
+	first = argc > 7 ? strtoull(argv[7], NULL, 10) : 1;
+	pool = argc > 8 ? atoi(argv[8]) : 0;
+	claims = argc > 9 ? (uint32_t)atoi(argv[9]) : 0;
+	transfers = argc > 10 ? (uint32_t)atoi(argv[10]) : 0;
+	if (refs > MOST || reserved > MOST || claims > reserved || transfers > refs)
 		return 2;
 	must(gpc_attach(argv[2], &opt, 0, &c));
 	if (refs + reserved)
-		must(gpc_reserve(c, argc > 8 ? atoi(argv[8]) : 0, refs + reserved, blocks, NULL, 0, 5000));
+		must(gpc_reserve(c, pool, refs + reserved, blocks, NULL, 0, 5000));
 	if (refs)
-		publish(c, argc > 7 ? strtoull(argv[7], NULL, 10) : 1, refs, blocks);
+		publish(c, first, refs, blocks);
+	if (claims)
+		claim(c, first + 1000, claims, blocks + refs);
+	for (uint32_t i = 0; i < transfers; i++)
+		spill(c, pool, blocks[refs - 1 - i]);
 	while (sections--)
 		must(gpc_section_enter(c));
 	wait_for_gate();

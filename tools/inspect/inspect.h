@@ -89,6 +89,15 @@ json_t *inspect_pools(gpc *c);
  * have one. */
 json_t *inspect_mirrors(gpc *c);
 void inspect_show_mirrors(const json_t *rows);   /* nothing when there is none */
+/* Transfers and claims, as `stat` and `peers` show them: an object with the arrays under_way and claimed.
+ * So many as the peers together have: where there are none, nobody looks. */
+json_t *inspect_waits(gpc *c, uint64_t transfers, uint64_t claims);
+/* One of these arrays, as far as it is that peer's. */
+json_t *inspect_waits_of(const json_t *waits, const char *list, int peer);
+/* The age of the oldest one in an array; null: there is none. */
+json_t *inspect_oldest(const json_t *rows);
+/* The tables, each with an empty line before it, the first one if `apart`; false: there is none. */
+bool inspect_show_waits(const json_t *waits, bool apart);
 /* One summary line of every cache, as `list` shows them; NULL after a message. */
 json_t *inspect_caches(const struct inspect *in);
 void inspect_show_caches(const json_t *rows);

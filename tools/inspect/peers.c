@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* peers: every seat that is taken, and what its process holds: references, reserved
- * blocks, open sections and the age of the oldest. */
+ * blocks, open sections, transfers and claims, and the age of the oldest. */
 #include "config.h"
 
 #include "tools/inspect/inspect.h"
@@ -19,6 +19,10 @@ static const struct column columns[] = {
 	{ "RESERVED", "reserved", SHOW_TEXT },
 	{ "SECTIONS", "sections", SHOW_TEXT },
 	{ "OLDEST", "oldest_section_ns", SHOW_AGE },
+	{ "TRANSFERS", "transfers", SHOW_TEXT },
+	{ "OLDEST", "oldest_transfer_ns", SHOW_AGE },
+	{ "CLAIMS", "claims", SHOW_TEXT },
+	{ "OLDEST", "oldest_claim_ns", SHOW_AGE },
 	{ "RING FULL", "ring_full", SHOW_TEXT },
 	{ "LOOKUPS", "lookups", SHOW_TEXT },
 	{ "VRAM HITS", "hit_vram", SHOW_TEXT },
@@ -40,6 +44,18 @@ static const char *state_of(const struct gpc_stats *st, bool writer, int stopped
 	return st->here ? "alive" : "elsewhere";
 }
 
+static void describe_waits(json_t *o, const json_t *waits)
+{
+	int peer = (int)json_integer_value(json_object_get(o, "peer"));
+	json_t *transfers = inspect_waits_of(waits, "under_way", peer);
+	json_t *claims = inspect_waits_of(waits, "claimed", peer);
+
+	json_object_set_new(o, "oldest_transfer_ns", inspect_oldest(transfers));
+	json_object_set_new(o, "oldest_claim_ns", inspect_oldest(claims));
+	json_object_set_new(o, "under_way", transfers);
+	json_object_set_new(o, "claimed", claims);
+}
+
 static json_t *describe(int peer, const struct gpc_stats *st, int writer_peer)
 {
 	const struct { const char *field; uint64_t v; } counters[] = {
@@ -50,7 +66,9 @@ static json_t *describe(int peer, const struct gpc_stats *st, int writer_peer)
 		{ "duplicate", st->duplicate }, { "evicted", st->evicted },
 		{ "demoted", st->demoted }, { "promoted", st->promoted },
 		{ "dropped", st->dropped }, { "stale_refs", st->stale_refs },
-		{ "ring_full", st->ring_full },
+		{ "ring_full", st->ring_full }, { "fetched", st->fetched },
+		{ "spilled", st->spilled }, { "bad", st->bad },
+		{ "transfers", st->transfers }, { "claims", st->claims },
 	};
 	int stopped = inspect_stopped(st);
 	bool writer = st->alive && peer == writer_peer;
@@ -74,6 +92,26 @@ static json_t *describe(int peer, const struct gpc_stats *st, int writer_peer)
 	return o;
 }
 
+static json_t *list_peers(gpc *c, const struct gpc_info *info, json_t **ret_waits)
+{
+	json_t *rows = out_need(json_array());
+	uint64_t transfers = 0, claims = 0;
+
+	for (uint32_t i = 0; i < info->max_peers; i++) {
+		struct gpc_stats st = { .size = sizeof(st) };
+
+		if (gpc_stats_get(c, (int)i, &st) < 0)
+			continue;
+		json_array_append_new(rows, describe((int)i, &st, info->writer_peer));
+		transfers += st.transfers;
+		claims += st.claims;
+	}
+	*ret_waits = inspect_waits(c, transfers, claims);
+	for (size_t i = 0; i < json_array_size(rows); i++)
+		describe_waits(json_array_get(rows, i), *ret_waits);
+	return rows;
+}
+
 /* Where a file is cut off or missing, what is missing looks like an empty seat: a message, since what was
  * shown is not all. */
 static int say_damaged(const struct inspect *in, const struct gpc_info *info)
@@ -88,7 +126,7 @@ static int say_damaged(const struct inspect *in, const struct gpc_info *info)
 int inspect_peers(struct inspect *in)
 {
 	struct gpc_info info = { .size = sizeof(info) };
-	json_t *rows, *mirrors;
+	json_t *rows, *mirrors, *waits;
 	gpc *c;
 	int status = inspect_open(in, GPC_READONLY, &c), r;
 
@@ -100,27 +138,23 @@ int inspect_peers(struct inspect *in)
 		gpc_close(c);
 		return EXIT_RUNTIME;
 	}
-	rows = out_need(json_array());
-	for (uint32_t i = 0; i < info.max_peers; i++) {
-		struct gpc_stats st = { .size = sizeof(st) };
-
-		if (gpc_stats_get(c, (int)i, &st) >= 0)
-			json_array_append_new(rows,
-					      describe((int)i, &st, info.writer_peer));
-	}
+	rows = list_peers(c, &info, &waits);
 	mirrors = inspect_mirrors(c);
 	gpc_close(c);
 	if (in->json) {
 		json_decref(mirrors);
+		json_decref(waits);
 		out_json(rows);
 		return say_damaged(in, &info);
 	}
 	out_table(columns, ARRAY_SIZE(columns), rows);
+	inspect_show_waits(waits, true);
 	if (json_array_size(mirrors)) {
 		putchar('\n');
 		inspect_show_mirrors(mirrors);
 	}
 	json_decref(rows);
 	json_decref(mirrors);
+	json_decref(waits);
 	return say_damaged(in, &info);
 }

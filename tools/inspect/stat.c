@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* stat: one cache from above: geometry, pools, mirrors, content, history. */
+/* stat: one cache from above: geometry, pools, mirrors, what is on its way, content, history. */
 #include "config.h"
 
 #include "tools/inspect/inspect.h"
@@ -37,6 +37,10 @@ static const struct column stat_columns[] = {
 	{ "reserved blocks", "reserved", SHOW_TEXT },
 	{ "open sections", "sections", SHOW_TEXT },
 	{ "  oldest", "oldest_section_ns", SHOW_AGE },
+	{ "transfers", "transfers", SHOW_TEXT },
+	{ "  oldest", "oldest_transfer_ns", SHOW_AGE },
+	{ "claims", "claims", SHOW_TEXT },
+	{ "  oldest", "oldest_claim_ns", SHOW_AGE },
 	{ "lookups", "lookups", SHOW_TEXT },
 	{ "  hits in VRAM", "hit_vram", SHOW_TEXT },
 	{ "  hits in RAM", "hit_ram", SHOW_TEXT },
@@ -47,6 +51,9 @@ static const struct column stat_columns[] = {
 	{ "evicted", "evicted", SHOW_TEXT },
 	{ "demoted", "demoted", SHOW_TEXT },
 	{ "promoted", "promoted", SHOW_TEXT },
+	{ "fetched", "fetched", SHOW_TEXT },
+	{ "spilled", "spilled", SHOW_TEXT },
+	{ "wrong checksums", "bad", SHOW_TEXT },
 	{ "dropped", "dropped", SHOW_TEXT },
 	{ "stale references", "stale_refs", SHOW_TEXT },
 	{ "ring full", "ring_full", SHOW_TEXT },
@@ -243,7 +250,17 @@ static void describe_info(json_t *o, const struct gpc_info *info)
 				    out_bytes_hex(info->layout, sizeof(info->layout)));
 }
 
-static json_t *describe_stats(const struct gpc_stats *st)
+static void set_oldest(json_t *o, const char *field, const json_t *rows)
+{
+	json_t *age = inspect_oldest(rows);
+
+	if (json_is_null(age))
+		json_decref(age);
+	else
+		json_object_set_new(o, field, age);
+}
+
+static json_t *describe_stats(const struct gpc_stats *st, const json_t *waits)
 {
 	const struct { const char *field; uint64_t v; } counters[] = {
 		{ "live", st->live },
@@ -252,6 +269,8 @@ static json_t *describe_stats(const struct gpc_stats *st)
 		{ "refs", st->refs },
 		{ "reserved", st->reserved },
 		{ "sections", st->sections },
+		{ "transfers", st->transfers },
+		{ "claims", st->claims },
 		{ "lookups", st->lookups },
 		{ "hit_vram", st->hit_vram },
 		{ "hit_ram", st->hit_ram },
@@ -261,6 +280,9 @@ static json_t *describe_stats(const struct gpc_stats *st)
 		{ "evicted", st->evicted },
 		{ "demoted", st->demoted },
 		{ "promoted", st->promoted },
+		{ "fetched", st->fetched },
+		{ "spilled", st->spilled },
+		{ "bad", st->bad },
 		{ "dropped", st->dropped },
 		{ "stale_refs", st->stale_refs },
 		{ "ring_full", st->ring_full },
@@ -274,6 +296,8 @@ static json_t *describe_stats(const struct gpc_stats *st)
 		set(o, counters[i].field, counters[i].v);
 	if (st->sections)
 		set(o, "oldest_section_ns", st->oldest_section_ns);
+	set_oldest(o, "oldest_transfer_ns", json_object_get(waits, "under_way"));
+	set_oldest(o, "oldest_claim_ns", json_object_get(waits, "claimed"));
 	json_object_set_new(o, "hit_rate",
 			    asked ? out_need(json_real((double)hits / (double)asked))
 				  : json_null());
@@ -313,6 +337,8 @@ static void show(const json_t *o)
 		inspect_show_mirrors(list);
 		putchar('\n');
 	}
+	if (inspect_show_waits(o, false))
+		putchar('\n');
 	out_fields(stat_columns, ARRAY_SIZE(stat_columns), json_object_get(o, "stats"));
 }
 
@@ -320,7 +346,7 @@ int inspect_stat(struct inspect *in)
 {
 	struct gpc_stats st = { .size = sizeof(st) };
 	struct inspect_look look;
-	json_t *o;
+	json_t *o, *waits;
 	gpc *c;
 	int status = inspect_open(in, GPC_READONLY, &c), r;
 
@@ -340,7 +366,10 @@ int inspect_stat(struct inspect *in)
 	describe_info(o, &look.info);
 	json_object_set_new(o, "pools", inspect_pools(c));
 	json_object_set_new(o, "mirrors", inspect_mirrors(c));
-	json_object_set_new(o, "stats", describe_stats(&st));
+	waits = inspect_waits(c, st.transfers, st.claims);
+	json_object_set_new(o, "stats", describe_stats(&st, waits));
+	json_object_update(o, waits);
+	json_decref(waits);
 	gpc_close(c);
 	if (in->json) {
 		out_json(o);

@@ -57,6 +57,28 @@ static int start_worker(struct run *run, uint32_t number, int gate)
 	return 0;
 }
 
+/* It finds the gate open. */
+int crew_restart(struct run *run, uint32_t number)
+{
+	struct child *child = &run->child[number];
+	int gate = open("/dev/null", O_RDONLY | O_CLOEXEC), r;
+
+	replay_wait(child->pid);
+	close(child->fd);
+	free(child->text);
+	*child = (struct child){ .fd = -1 };
+	run->job->progress[number].starts++;
+	if (replay_caught)
+		r = 0;
+	else
+		r = gate < 0 ? -1 : start_worker(run, number, gate);
+	if (gate >= 0)
+		close(gate);
+	else
+		cli_error("cannot start worker %u: %s", number + 1, strerror(errno));
+	return r;
+}
+
 int crew_start(struct run *run)
 {
 	int gate[2], r = 0;
@@ -67,6 +89,7 @@ int crew_start(struct run *run)
 		return -1;
 	}
 	run->gate = gate[1];
+	kill_plan(run);
 	for (uint32_t i = 0; i < run->a.workers; i++)
 		run->child[i].fd = -1;
 	for (uint32_t i = 0; i < run->a.workers && !r; i++)
@@ -127,11 +150,12 @@ int crew_watch(struct run *run)
 	struct pollfd *fds = calloc(run->a.workers, sizeof(*fds));
 	bool bar = isatty(STDERR_FILENO);
 	uint32_t alive = 1;
+	int r = 0;
 
-	while (fds && alive && !replay_caught) {
+	while (fds && alive && !replay_caught && !r) {
 		for (uint32_t i = 0; i < run->a.workers; i++)
 			fds[i] = (struct pollfd){ run->child[i].fd, POLLIN, 0 };
-		replay_poll(fds, run->a.workers, bar ? BAR_MS : -1);
+		replay_poll(fds, run->a.workers, kill_is_due(run) ? 1 : bar ? BAR_MS : -1);
 		alive = 0;
 		for (uint32_t i = 0; i < run->a.workers; i++) {
 			if (fds[i].revents)
@@ -140,13 +164,14 @@ int crew_watch(struct run *run)
 		}
 		if (run->gate >= 0)
 			open_gate(run);
+		r = kill_step(run);
 		if (bar)
 			show_progress(run);
 	}
 	if (bar)
 		report_progress(0, 0);
 	free(fds);
-	return fds && !replay_caught ? 0 : -1;
+	return fds && !replay_caught ? r : -1;
 }
 
 /* How a worker ended, and what it counted. */

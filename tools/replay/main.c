@@ -83,6 +83,12 @@ static int make_job(struct run *run)
 	job->longest = t->longest;
 	job->payload = (uint32_t)run->a.payload;
 	job->in_pools = run->a.in_pools;
+	job->fetch = run->a.fetch;
+	job->vram_blocks = (uint32_t)run->a.vram;
+	job->pieces = (uint32_t)run->a.pieces;
+	/* as many as one request may need: so each victim has a copy */
+	job->spill_ahead = (uint32_t)(t->longest < run->a.vram ? t->longest : run->a.vram);
+	job->limit = UINT64_MAX;
 	job->tag = job->in_pools ? REPLAY_POOL_TAG : REPLAY_TAG;
 	job->group = job->in_pools ? REPLAY_POOL_GROUP : REPLAY_GROUP;
 	job->refs = t->refs;
@@ -94,7 +100,25 @@ static int make_job(struct run *run)
 
 /* ---- the whole ---- */
 
-static void show_result(struct run *run)
+static uint64_t all_held(const struct gpc_stats *st)
+{
+	return st->refs + st->reserved + st->transfers + st->claims;
+}
+
+/* When the workers are gone, the writer needs a moment to clear up behind them. */
+static int final_stats(const struct run *run, struct gpc_stats *ret)
+{
+	uint64_t end = cli_now_ns() + PATIENCE_MS * UINT64_C(1000000);
+	int r;
+
+	while ((r = cache_stats(run, ret)) == 0 && !run->a.name && all_held(ret) &&
+	       cli_now_ns() < end && !replay_caught)
+		cli_sleep_ms(2);
+	return r;
+}
+
+/* -1: there is something in it that must not be. */
+static int show_result(struct run *run)
 {
 	struct gpc_stats after;
 	struct report r = {
@@ -108,22 +132,29 @@ static void show_result(struct run *run)
 		.pieces = run->a.in_pools ? (uint32_t)run->a.pieces : 0,
 		.device = run->a.in_pools ? run->a.device : NULL,
 		.counts = &run->counts,
+		.fetch = run->a.fetch,
+		.kills = run->killer.done,
 	};
 
 	if (run->counts.end_ns > run->begin_ns)
 		r.seconds = (double)(run->counts.end_ns - run->begin_ns) / 1e9;
-	if (cache_stats(run, &after) == 0) {
+	if (final_stats(run, &after) == 0) {
 		r.evicted = after.evicted - run->before.evicted;
 		r.dropped = after.dropped - run->before.dropped;
+		r.fetched = after.fetched - run->before.fetched;
+		r.spilled = after.spilled - run->before.spilled;
+		r.bad = after.bad - run->before.bad;
+		r.left = run->a.name ? 0 : all_held(&after);
 	}
 	report_show(&r, run->a.json);
+	return !r.left && r.kills == run->a.kills ? 0 : -1;
 }
 
 /* With a device that cannot be opened, there is no use in asking it for memory. */
 static int make_cache(struct run *run)
 {
 	return own_start_writer(run) || make_job(run) || cache_try_device(run) ||
-	       own_start_keeper(run) || cache_look(run) ? -1 : 0;
+	       own_start_keeper(run) || own_make_ram(run) || cache_look(run) ? -1 : 0;
 }
 
 static int find_cache(struct run *run)
@@ -144,8 +175,8 @@ static int go(struct run *run)
 	crew_end(run);
 	if (r || replay_caught)
 		return EXIT_RUNTIME;
-	show_result(run);
-	return run->counts.wrong || run->failed ? EXIT_RUNTIME : 0;
+	r = show_result(run);
+	return r || run->counts.wrong || run->failed ? EXIT_RUNTIME : 0;
 }
 
 static void clean_up(struct run *run)

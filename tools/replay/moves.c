@@ -102,7 +102,7 @@ static int promote_batch(struct worker *w, gpc_block *held, uint32_t n)
 	int began, r;
 
 	do {
-		began = gpc_promote(w->c, held, n, w->job->vram, moves, victims, 0, -1);
+		began = gpc_promote(w->c, held, n, w->vram, moves, victims, 0, -1);
 	} while (worker_again(w, &p, began));
 	if (began == -ENOSPC || began == -ESTALE || began == 0)
 		return 0;

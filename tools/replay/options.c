@@ -9,7 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { POOL_MOST = 1 << 24, TOKENS_MOST = 1 << 16 };    /* of a cache: see gpcd */
+enum { POOL_MOST = 1 << 24, KILLS_MOST = 10000, TOKENS_MOST = 1 << 16 };    /* of a cache: see gpcd */
 
 static const struct option options[] = {
 	{ "workers", required_argument, NULL, 'w' },
@@ -21,6 +21,8 @@ static const struct option options[] = {
 	{ "name", required_argument, NULL, 'n' },
 	{ "dir", required_argument, NULL, 'd' },
 	{ "device", required_argument, NULL, 'D' },
+	{ "fetch", no_argument, NULL, 'f' },
+	{ "kill", required_argument, NULL, 'K' },
 	{ "json", no_argument, NULL, 'j' },
 	{ "worker", required_argument, NULL, 'W' },      /* of the parent alone */
 	{ "help", no_argument, NULL, 'h' },
@@ -44,6 +46,10 @@ static const struct cli_help help[] = {
 	{ "--dir DIR", "folder of the cache's files", "/dev/shm" },
 	{ "--device D", "match on host, cuda:N or GPU-UUID, where a cache of its own gets a "
 	  "mirror; none: match in shared memory", "none" },
+	{ "--fetch", "with --payload and --device: each worker has VRAM of its own, and --ram-blocks "
+	  "are shared by all; blocks come by gpc_fetch", NULL },
+	{ "--kill N", "with --fetch: kill so many workers, one after the other, start each again and "
+	  "verify what it left", "0" },
 	{ "--json", "print one JSON object", NULL },
 	{ "-h, --help", "show this text", NULL },
 	{ "-V, --version", "show the version", NULL },
@@ -73,6 +79,8 @@ static bool set_option(struct args *a, int opt, const char *arg)
 	case 'n': a->name = arg; return true;
 	case 'd': a->dir = arg; return true;
 	case 'D': a->device = arg; return true;
+	case 'f': a->fetch = true; return true;
+	case 'K': return cli_count("kill", arg, 0, KILLS_MOST, &a->kills);
 	default: a->json = true; return true;
 	}
 }
@@ -95,6 +103,23 @@ static int set_pieces(struct args *a)
 		k--;
 	if (!a->pieces)
 		a->pieces = k;
+	return -1;
+}
+
+/* The RAM has the last space, and each worker one before it. */
+static int check_fetch(const struct args *a)
+{
+	if (a->kills && !a->fetch)
+		return cli_usage("--kill: give --fetch, too");
+	if (!a->fetch)
+		return -1;
+	if (a->name)
+		return cli_usage("--fetch and --name exclude each other: it is for a cache of its own");
+	if (!a->in_pools)
+		return cli_usage("--fetch: give --payload and --device, too");
+	if (a->workers >= GPC_MAX_SPACES)
+		return cli_usage("--fetch: %llu workers are too many, since each has a space: at most %d",
+				 (unsigned long long)a->workers, GPC_MAX_SPACES - 1);
 	return -1;
 }
 
@@ -128,5 +153,6 @@ int options_parse(struct args *a, int argc, char **argv)
 		return EXIT_USAGE;
 	if (strlen(a->dir) >= PATH_MAX - 128)
 		return cli_usage("--dir: the path is too long");
-	return set_pieces(a);
+	status = set_pieces(a);
+	return status >= 0 ? status : check_fetch(a);
 }

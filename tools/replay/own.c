@@ -20,6 +20,8 @@ enum {
 	END_MS = 5000, END_CAUGHT_MS = 500,
 	SEATS_BESIDE = 10,           /* beside the workers': gpcd, keeper, standbys, tools */
 	TRANSIT = 64,                /* slots of a RAM pool beside its capacity */
+	POOLS_BESIDE = 4,            /* RAM, and those of workers that were killed */
+	MAKE_MS = 30000,
 };
 
 /* ---- gpcd ---- */
@@ -95,6 +97,12 @@ static void say_pools(struct command *c, struct words *w, const struct args *a)
 	if (!a->in_pools) {
 		say(c, "--vram-blocks", number(w, a->vram));
 		say(c, "--ram-blocks", number(w, a->ram));
+		return;
+	}
+	if (a->fetch) {
+		/* beside the workers' pools that of one who was killed */
+		say(c, "--max-blocks", number(w, (a->workers + 1) * a->vram + a->ram + TRANSIT));
+		say(c, "--max-pools", number(w, a->workers + POOLS_BESIDE));
 		return;
 	}
 	say(c, "--max-blocks", number(w, a->vram + a->ram + TRANSIT));
@@ -202,7 +210,32 @@ int own_start_writer(struct run *run)
 
 int own_start_keeper(struct run *run)
 {
-	return run->a.in_pools ? start(run, &run->keeper, "gpcd --keep", say_keeper) : 0;
+	return run->a.in_pools && !run->a.fetch ? start(run, &run->keeper, "gpcd --keep", say_keeper) : 0;
+}
+
+/* In a child: it may wait for long, and what it makes is nobody's.  Its blocks need no parents there: a
+ * worker's copy of a block may go before those of its children. */
+static int make_ram(const struct run *run)
+{
+	struct gpc_pool p = { .size = sizeof(p), .kind = GPC_RAM, .flags = GPC_POOL_UNCHAINED,
+			      .space = (uint32_t)run->a.workers, .blocks = (uint32_t)run->a.ram,
+			      .demote_to = -1 };
+	struct gpc_memory m = { .size = sizeof(m), .block_bytes = run->a.payload };
+	gpc *c;
+	int r;
+
+	if (cache_attach(run, 0, &c))
+		return EXIT_RUNTIME;
+	r = gpc_pool_make(c, &p, &m, MAKE_MS);
+	if (r < 0)
+		cli_gpc_error(r, "%s: cannot make a pool of RAM", run->name);
+	gpc_close(c);
+	return r < 0 ? EXIT_RUNTIME : 0;
+}
+
+int own_make_ram(struct run *run)
+{
+	return run->a.fetch && run->a.ram ? replay_in_child(run, make_ram) : 0;
 }
 
 /* It may be stopped; nobody waits long for it who was told to end. */

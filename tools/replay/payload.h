@@ -21,6 +21,7 @@ struct payload {
 	const struct payload_ops *ops;
 	const struct job *job;
 	gpc *c;
+	int32_t vram;                /* pool that this worker fills */
 	unsigned char *bytes;        /* payload_own */
 	struct payload_pools *pools; /* payload_pool */
 	struct payload_copied down, up;      /* VRAM to RAM, and back; what gpc_copy did */
@@ -42,6 +43,8 @@ struct payload_ops {
 	/* From one pool to one other; complete on return.  bad[i]: these were not the bytes of
 	 * moves[i].key. */
 	int (*copy)(struct payload *p, const struct gpc_move *moves, uint32_t n, bool *bad);
+	/* Which check() and write() use for blocks of VRAM; NULL: the payload is in no pool. */
+	void *(*stream)(struct payload *p);
 };
 
 extern const struct payload_ops payload_own, payload_pool;

@@ -379,10 +379,17 @@ static int pool_open(struct payload *p)
 	p->pools = calloc(1, sizeof(*p->pools));
 	if (!p->pools)
 		return fail(p, -ENOMEM, "out of memory");
-	r = view_get(p, p->job->vram, &v);
+	r = view_get(p, p->vram, &v);
 	if (!r && p->job->ram >= 0)
 		r = view_get(p, p->job->ram, &v);
 	return r ? r : pin(p);
+}
+
+static void *pool_stream(struct payload *p)
+{
+	struct view *v = &p->pools->view[p->vram];
+
+	return v->ops->stream(v->who);
 }
 
 static void pool_close(struct payload *p)
@@ -400,5 +407,5 @@ static void pool_close(struct payload *p)
 
 const struct payload_ops payload_pool = {
 	.open = pool_open, .close = pool_close, .write = pool_write, .check = pool_check,
-	.copy = pool_copy,
+	.copy = pool_copy, .stream = pool_stream,
 };

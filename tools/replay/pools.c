@@ -113,6 +113,21 @@ static bool find_vram(struct run *run, gpc *c, struct gpc_pool *ret, char why[25
 	return false;
 }
 
+/* The workers will make the others. */
+static void look_at_shared(struct job *job, gpc *c)
+{
+	job->vram = -1;
+	job->ram = -1;
+	for (int i = 0; i < GPC_MAX_POOLS; i++) {
+		struct gpc_pool p = { .size = sizeof(p) };
+
+		if (gpc_pool_get(c, i, &p) < 0)
+			continue;
+		job->ram = i;
+		job->spaces = GPC_SPACE(p.space);
+	}
+}
+
 int pools_look(struct run *run, gpc *c)
 {
 	struct gpc_pool vram, ram = { .size = sizeof(ram) };
@@ -120,6 +135,10 @@ int pools_look(struct run *run, gpc *c)
 	char why[256] = "";
 
 	list_pools(job, c);
+	if (run->a.fetch) {
+		look_at_shared(job, c);
+		return 0;
+	}
 	if (!find_vram(run, c, &vram, why)) {
 		if (why[0])
 			cli_error("%s", why);

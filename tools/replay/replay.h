@@ -11,6 +11,7 @@
  *   trace.c     JSONL to arrays, every line checked
  *   worker.c    one worker: see worker.h
  *   report.c    counters and latencies: over the pipe, summed, shown
+ *   kill.c      workers that are killed, and started again
  *   payload.h   the bytes behind the blocks, as an engine would have them
  *
  * Workers are executed anew and find what they need on fixed descriptors.  The parent
@@ -64,23 +65,46 @@ struct trace {
 int trace_load(const char *path, struct trace *ret);
 void trace_free(struct trace *t);
 
+/* ---- what a worker counts ---- */
+
+#define LATENCY_BUCKETS (59 * 64)    /* 64 steps for each doubling: within 1.6 % */
+
+struct counts {
+	uint64_t requests, block_refs, hits, vram_hits, ram_hits;
+	uint64_t inserted, duplicates, refused, unplaced;
+	uint64_t demoted, promoted, wrong, retries;
+	uint64_t on_device;          /* requests that a device matched */
+	uint64_t down_bytes, down_ns, up_bytes, up_ns;       /* that gpc_copy copied */
+	uint64_t uncommitted;        /* blocks that a fetch brought, and the writer refused */
+	uint64_t claimed, pending;   /* keys that were claimed, or were somebody else's claim */
+	uint64_t looked_after;       /* blocks of RAM that were verified after a kill */
+	uint64_t end_ns;             /* when the worker was done; the latest counts */
+	uint64_t latency[LATENCY_BUCKETS];
+};
+
 /* ---- the job ---- */
 
 struct job_pool { uint64_t first; uint32_t slots, kind; };   /* first: payload slot */
 
-struct job_line { uint64_t done; uint64_t pad[7]; };         /* one cache line a worker */
+struct job_line { uint64_t done, starts; uint64_t pad[6]; }; /* one cache line a worker */
 
 struct job {
 	char name[GPC_MAX_NAME + 1], dir[PATH_MAX];
 	char device[48];             /* where workers match; empty: on the host */
 	uint32_t workers, requests, longest, payload;
 	uint32_t in_pools;           /* 1: the payload is in pools with memory */
+	uint32_t fetch;              /* 1: each worker has a pool of VRAM of its own ... */
+	uint32_t vram_blocks, pieces, spill_ahead;   /* ... of so many blocks */
 	uint32_t tag, group;         /* of what is published */
 	uint32_t spaces;             /* to look in */
 	int32_t vram, ram;           /* pool to fill; its RAM pool, or -1 */
 	uint64_t refs, slots;        /* slots: of the payload */
+	uint64_t limit;              /* requests that each worker may do for now */
 	struct job_pool pool[GPC_MAX_POOLS + 1];
 	struct job_line progress[WORKERS_MAX];
+	/* with fetch: what a worker counted up to its last request, in saved[done & 1]; who is
+	 * started again goes on from there */
+	struct counts saved[WORKERS_MAX][2];
 	uint64_t words[];            /* requests + 1 starts, then refs ids */
 };
 
@@ -102,18 +126,6 @@ static inline uint32_t job_kind(const struct job *j, gpc_block block)
 
 /* ---- counters and latencies ---- */
 
-#define LATENCY_BUCKETS (59 * 64)    /* 64 steps for each doubling: within 1.6 % */
-
-struct counts {
-	uint64_t requests, block_refs, hits, vram_hits, ram_hits;
-	uint64_t inserted, duplicates, refused, unplaced;
-	uint64_t demoted, promoted, wrong, retries;
-	uint64_t on_device;          /* requests that a device matched */
-	uint64_t down_bytes, down_ns, up_bytes, up_ns;       /* that gpc_copy copied */
-	uint64_t end_ns;             /* when the worker was done; the latest counts */
-	uint64_t latency[LATENCY_BUCKETS];
-};
-
 void counts_latency(struct counts *c, uint64_t ns);
 uint64_t counts_percentile(const struct counts *c, unsigned percent);
 json_t *counts_to_json(const struct counts *c);
@@ -124,8 +136,11 @@ struct report {
 	const char *trace, *cache;   /* cache NULL: one of its own */
 	const char *device;          /* which has the payload; NULL: none */
 	uint32_t workers, failed, vram_blocks, ram_blocks, payload, pieces;
+	bool fetch;
 	double seconds;
 	uint64_t evicted, dropped;
+	uint64_t fetched, spilled, bad, kills;
+	uint64_t left;               /* holds, transfers and claims that nobody is there for */
 	const struct counts *counts;
 };
 
@@ -137,9 +152,10 @@ void report_progress(uint64_t done, uint64_t total);
 
 struct args {
 	const char *trace, *name, *dir, *device;
-	uint64_t workers, vram, ram, tokens, payload, pieces;
+	uint64_t workers, vram, ram, tokens, payload, pieces, kills;
 	bool vram_given, ram_given, tokens_given, payload_given, json;
 	bool in_pools;               /* the payload, on the device */
+	bool fetch;                  /* a pool of it for each worker */
 };
 
 struct child {
@@ -150,6 +166,14 @@ struct child {
 	size_t len, room;
 };
 
+struct killer {
+	uint32_t left, done;         /* kills */
+	uint64_t random, at_ns;      /* at_ns: of the next kill; 0: not decided yet */
+	uint32_t victim;
+	uint64_t target;             /* it is killed when it has done so many requests */
+	bool waits;                  /* until the victim is back, and has verified what it found */
+};
+
 struct run {
 	struct args a;
 	struct trace trace;
@@ -158,6 +182,7 @@ struct run {
 	struct job *job;
 	int job_fd, payload_fd, gate;
 	struct child *child;
+	struct killer killer;
 	struct counts counts;
 	struct gpc_stats before;
 	uint64_t begin_ns;
@@ -186,6 +211,8 @@ int replay_in_child(const struct run *run, int (*what)(const struct run *run));
 int own_start_writer(struct run *run);
 /* A process that owns the pool of VRAM, where that has memory. */
 int own_start_keeper(struct run *run);
+/* The pool of RAM that the workers' own pools share. */
+int own_make_ram(struct run *run);
 void own_stop(struct run *run);
 int cache_attach(const struct run *run, uint32_t flags, gpc **c);
 /* Geometry into run->a and run->job, statistics into run->before. */
@@ -204,9 +231,21 @@ int pools_look(struct run *run, gpc *c);
 
 /* The workers; 0, or -1 after a message.  Once started they are ended, too. */
 int crew_start(struct run *run);
+/* One that has ended, once more; 0, or -1 after a message. */
+int crew_restart(struct run *run, uint32_t number);
 /* Until all of them are done, or a signal comes in. */
 int crew_watch(struct run *run);
 void crew_end(struct run *run);
+
+/* Before the workers start: how far they may go until the first kill. */
+void kill_plan(struct run *run);
+/* Kill one whose time has come, and start it again; 0, or -1 after a message. */
+int kill_step(struct run *run);
+/* Is there any to come, or one that is not over? */
+static inline bool kill_is_due(const struct run *run)
+{
+	return run->gate < 0 && (run->killer.left || run->killer.waits);
+}
 
 /* ---- worker ---- */
 

@@ -33,6 +33,10 @@ static const struct { const char *name; size_t at; } fields[] = {
 	{ "demote_copy_ns", offsetof(struct counts, down_ns) },
 	{ "promoted_bytes", offsetof(struct counts, up_bytes) },
 	{ "promote_copy_ns", offsetof(struct counts, up_ns) },
+	{ "uncommitted", offsetof(struct counts, uncommitted) },
+	{ "claimed", offsetof(struct counts, claimed) },
+	{ "claims_pending", offsetof(struct counts, pending) },
+	{ "verified_after_kills", offsetof(struct counts, looked_after) },
 };
 
 static uint64_t *field_of(struct counts *c, size_t i)
@@ -160,6 +164,12 @@ static json_t *to_json(const struct report *r)
 		set(o, fields[i].name, *field_of((struct counts *)c, i));
 	set(o, "evicted", r->evicted);
 	set(o, "dropped", r->dropped);
+	json_object_set_new(o, "fetch", json_boolean(r->fetch));
+	set(o, "fetched", r->fetched);
+	set(o, "spilled", r->spilled);
+	set(o, "bad", r->bad);
+	set(o, "kills", r->kills);
+	set(o, "left", r->left);
 	json_object_set_new(o, "hit_rate", !c->block_refs ? json_null() :
 		out_need(json_real(rate((double)c->hits, (double)c->block_refs))));
 	json_object_set_new(o, "seconds", out_need(json_real(r->seconds)));
@@ -223,6 +233,24 @@ static void show_copies(const char *title, uint64_t bytes, uint64_t ns)
 	figure("  in seconds", (double)ns / 1e9, 3, "");
 }
 
+static void show_fetch(const struct report *r)
+{
+	const struct counts *c = r->counts;
+
+	row("fetched to VRAM", r->fetched);
+	row("spilled to RAM", r->spilled);
+	row("with a wrong checksum", r->bad);
+	row("not committed", c->uncommitted);
+	row("claimed", c->claimed);
+	if (c->pending)
+		row("claimed by others", c->pending);
+	if (r->kills) {
+		row("workers killed", r->kills);
+		row("  verified after that", c->looked_after);
+	}
+	row("left behind", r->left);
+}
+
 static void show(const struct report *r)
 {
 	const struct counts *c = r->counts;
@@ -235,8 +263,10 @@ static void show(const struct report *r)
 	share("  in RAM", c->ram_hits, c->block_refs);
 	row("inserted", c->inserted);
 	row("evicted from VRAM", r->evicted);
-	row("demoted to RAM", c->demoted);
-	row("promoted to VRAM", c->promoted);
+	if (!r->fetch) {
+		row("demoted to RAM", c->demoted);
+		row("promoted to VRAM", c->promoted);
+	}
 	row("dropped from RAM", r->dropped);
 	if (c->duplicates)
 		row("computed twice", c->duplicates);
@@ -246,7 +276,9 @@ static void show(const struct report *r)
 		row("matched on a device", c->on_device);
 	if (c->retries)
 		row("waits for a writer", c->retries);
-	if (r->device) {
+	if (r->fetch) {
+		show_fetch(r);
+	} else if (r->device) {
 		show_copies("copied to RAM", c->down_bytes, c->down_ns);
 		show_copies("copied to VRAM", c->up_bytes, c->up_ns);
 	}

@@ -13,8 +13,8 @@
 /* Up to n blocks, ready to be written; fewer or none when the rest is in use. */
 static int reserve(struct worker *w, uint32_t n)
 {
-	struct gpc_move *moves = w->job->ram < 0 ? NULL : w->moves;
-	int vram = w->job->vram;
+	struct gpc_move *moves = w->job->ram < 0 || w->job->fetch ? NULL : w->moves;
+	int vram = w->vram;
 	struct patience p = { 0 };
 	int got, r;
 
@@ -113,6 +113,9 @@ static int fill(struct worker *w, uint32_t hits, uint32_t n)
 	w->counts.unplaced += n - hits - (uint32_t)got;
 	if (!got)
 		return (int)hits;
+	r = w->job->fetch ? fetch_claim(w, &w->chain[1 + hits], (uint32_t)got) : 0;
+	if (r < 0)
+		return r;
 	r = w->payload.ops->write(&w->payload, w->fresh, &w->chain[1 + hits], (uint32_t)got);
 	if (r < 0)
 		return worker_fail_payload(w, r, "write");
@@ -171,9 +174,39 @@ static int acquire(struct worker *w, uint32_t n)
 			 : gpc_acquire(w->c, w->job->spaces, w->chain + 1, n, w->held, 0);
 }
 
-int request_replay(struct worker *w, const uint64_t *ids, uint32_t n)
+/* Where it is, and up from RAM. */
+static int hit(struct worker *w, uint32_t n)
+{
+	uint64_t begin = cli_now_ns();
+	int hits = acquire(w, n), r;
+
+	if (hits < 0)
+		return worker_fail(w, hits, "acquire");
+	counts_latency(&w->counts, cli_now_ns() - begin);
+	count_hits(w, (uint32_t)hits);
+	r = use_hits(w, (uint32_t)hits);
+	return r < 0 ? r : hits;
+}
+
+/* All of it in this worker's own pool: the time is that until the bytes are there. */
+static int hit_by_fetch(struct worker *w, uint32_t n)
 {
 	uint64_t begin;
+	int hits, r = fetch_spilled(w);
+
+	if (r < 0)
+		return r;
+	begin = cli_now_ns();
+	hits = fetch_hits(w, n);
+	if (hits < 0)
+		return hits;
+	counts_latency(&w->counts, cli_now_ns() - begin);
+	w->counts.hits += (uint64_t)hits;
+	return hits;
+}
+
+int request_replay(struct worker *w, const uint64_t *ids, uint32_t n)
+{
 	int hits, used, r;
 
 	w->counts.requests++;
@@ -184,18 +217,14 @@ int request_replay(struct worker *w, const uint64_t *ids, uint32_t n)
 		       w->chain + 1);
 	if (r < 0)
 		return worker_fail(w, r, "import");
-	begin = cli_now_ns();
-	hits = acquire(w, n);
+	hits = w->job->fetch ? hit_by_fetch(w, n) : hit(w, n);
 	if (hits < 0)
-		return worker_fail(w, hits, "acquire");
-	counts_latency(&w->counts, cli_now_ns() - begin);
-	count_hits(w, (uint32_t)hits);
-	r = use_hits(w, (uint32_t)hits);
-	if (r < 0)
-		return r;
+		return hits;
 	used = fill(w, (uint32_t)hits, n);
 	if (used < 0)
 		return used;
 	r = used ? gpc_release(w->c, w->held, (uint32_t)used) : 0;
-	return r < 0 ? worker_fail(w, r, "release") : 0;
+	if (r < 0)
+		return worker_fail(w, r, "release");
+	return w->job->fetch ? fetch_spill(w) : 0;
 }

@@ -92,8 +92,9 @@ static int make_arrays(struct worker *w)
 	w->moves = calloc(n, sizeof(*w->moves));
 	w->results = calloc(results, sizeof(*w->results));
 	w->bad = calloc(results, sizeof(*w->bad));
+	w->claims = calloc(n, sizeof(*w->claims));
 	return w->chain && w->held && w->fresh && w->resident && w->moves && w->results &&
-	       w->bad ? 0 : -ENOMEM;
+	       w->bad && w->claims ? 0 : -ENOMEM;
 }
 
 static int attach_cache(struct worker *w)
@@ -117,7 +118,7 @@ static int open_device(struct worker *w)
 	struct patience p = { 0 };
 	int r;
 
-	if (!w->job->device[0])
+	if (!w->job->device[0] || w->job->fetch)         /* which looks on the host */
 		return 0;
 	do {
 		r = gpc_dev_open(w->c, w->job->device, &w->device);
@@ -132,6 +133,7 @@ static int open_payload(struct worker *w)
 	w->payload.ops = w->job->in_pools ? &payload_pool : &payload_own;
 	w->payload.job = w->job;
 	w->payload.c = w->c;
+	w->payload.vram = w->vram;
 	r = w->payload.ops->open(&w->payload);
 	return r < 0 ? worker_fail_payload(w, r, "payload") : 0;
 }
@@ -157,17 +159,47 @@ static void wait_for_gate(void)
 		;
 }
 
+/* ---- its share ---- */
+
+static void wait_for_limit(const struct job *j, uint64_t done)
+{
+	while (done >= __atomic_load_n(&j->limit, __ATOMIC_RELAXED))
+		cli_sleep_ms(1);
+}
+
+/* The counts before the number that says whose they are: who is killed between the two does the request
+ * once more. */
+static void save(struct worker *w, uint64_t done)
+{
+	if (w->job->fetch)
+		w->job->saved[w->number][done & 1] = w->counts;
+	__atomic_store_n(&w->job->progress[w->number].done, done, __ATOMIC_RELEASE);
+}
+
+/* Where the last life of this worker ended. */
+static uint64_t resume(struct worker *w)
+{
+	uint64_t done = __atomic_load_n(&w->job->progress[w->number].done, __ATOMIC_ACQUIRE);
+
+	if (done)
+		w->counts = w->job->saved[w->number][done & 1];
+	return done;
+}
+
 static int replay_share(struct worker *w)
 {
 	const uint64_t *start = job_start(w->job), *ids = job_ids(w->job);
-	uint64_t *done = &w->job->progress[w->number].done;
-	uint32_t step = w->job->workers;
+	uint64_t done = w->job->progress[w->number].done;
+	uint64_t i = w->number + done * w->job->workers;
 	int r = 0;
 
-	for (uint32_t i = w->number; i < w->job->requests && r >= 0; i += step) {
+	for (; i < w->job->requests && r >= 0; i += w->job->workers) {
+		wait_for_limit(w->job, done);
 		r = request_replay(w, ids + start[i], (uint32_t)(start[i + 1] - start[i]));
-		__atomic_store_n(done, *done + 1, __ATOMIC_RELAXED);
+		save(w, ++done);
 	}
+	if (r >= 0 && w->job->fetch)
+		r = fetch_spilled(w);
 	w->counts.end_ns = cli_now_ns();
 	return r;
 }
@@ -187,6 +219,22 @@ static int report(struct worker *w)
 	return r;
 }
 
+static int begin(struct worker *w)
+{
+	int r = attach_cache(w);
+
+	w->vram = w->job->vram;
+	if (r >= 0 && w->job->fetch)
+		r = fetch_make_pool(w);
+	if (r >= 0)
+		r = open_device(w);
+	if (r >= 0)
+		r = open_payload(w);
+	if (r >= 0 && w->job->fetch && resume(w) + w->job->progress[w->number].starts > 0)
+		r = after_kill(w);
+	return r;
+}
+
 int worker_main(uint32_t number)
 {
 	static struct worker w;
@@ -200,11 +248,7 @@ int worker_main(uint32_t number)
 		cli_error("worker %u: %s", number + 1, strerror(-r));
 		return EXIT_RUNTIME;
 	}
-	r = attach_cache(&w);
-	if (r >= 0)
-		r = open_device(&w);
-	if (r >= 0)
-		r = open_payload(&w);
+	r = begin(&w);
 	wait_for_gate();
 	if (r >= 0)
 		r = replay_share(&w);

@@ -3,7 +3,9 @@
  *
  *   worker.c    its life: attach, replay its requests, report
  *   request.c   one request, as an engine would serve it
- *   moves.c     victims that go down, hits that come up */
+ *   moves.c     victims that go down, hits that come up
+ *   fetch.c     the same with a pool of VRAM of its own, by gpc_fetch and gpc_spill_ahead
+ *   after.c     what is left by a worker that was killed */
 #ifndef GPC_TOOLS_WORKER_H
 #define GPC_TOOLS_WORKER_H
 
@@ -18,6 +20,8 @@ struct worker {
 	struct job *job;
 	struct payload payload;
 	uint32_t number;
+	int32_t vram;                /* pool to fill: that of all, or its own */
+	gpc_transfer spill;          /* under way since the last request */
 	gpc *c;
 	gpc_dev *device;             /* NULL: match on the host */
 	struct counts counts;
@@ -28,6 +32,7 @@ struct worker {
 	struct gpc_move *moves;
 	int *results;
 	bool *bad;
+	struct gpc_claim *claims;
 	gpc_key *known;              /* keys of the trace, sorted; made when wanted */
 	char error[512];
 };
@@ -53,6 +58,19 @@ int moves_demote(struct worker *w, struct gpc_move *moves, uint32_t n);
 /* Root first, run by run of blocks in RAM; without room the rest is used from there, and
  * verified there. */
 int moves_promote(struct worker *w, uint32_t hits);
+
+/* A pool of VRAM of this worker's own. */
+int fetch_make_pool(struct worker *w);
+/* What is cached of a request, into held[]: referenced, verified, in VRAM; counted. */
+int fetch_hits(struct worker *w, uint32_t n);
+/* The keys of fresh[]. */
+int fetch_claim(struct worker *w, const gpc_key *keys, uint32_t n);
+/* Begin to copy down what goes next; wait for its end. */
+int fetch_spill(struct worker *w);
+int fetch_spilled(struct worker *w);
+
+/* Before a worker that was killed goes on; -EIO: something is wrong. */
+int after_kill(struct worker *w);
 
 /* The blocks of one request: their prefixes, as the trace names them. */
 int request_replay(struct worker *w, const uint64_t *ids, uint32_t n);
