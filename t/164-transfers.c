@@ -70,6 +70,7 @@ static void test_fetch(bool dies)
 	is_int(fetch(&x, VRAM, b, 4), 4, "four blocks are on their way to VRAM");
 	is_int(xfers_of(p, 5)->left, 4, "left");
 	is_int(state_of(x.to[3]), RESERVED, "targets are reserved");
+	is_int(find(c, 4), b[3], "the key is found where it was");
 	clean(c, "bound");
 	if (dies)
 		successor();

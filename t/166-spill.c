@@ -152,6 +152,22 @@ static void test_ahead(void)
 	fetch_end(c, "ahead");
 }
 
+/* Blocks that somebody reads stay, though they are the least recent ones. */
+static void test_ahead_used(void)
+{
+	gpc *c = bytes_cache();
+	int ram = bytes_ram(c, 32, 0, 0), vram = ahead_pool(c, 16, 0, ram, 5);
+	gpc_block held[7], b[7];
+
+	bytes_chain(c, vram, 1, 7, held, true);
+	bytes_chain(c, vram, 31, 7, b, false);
+	is_int(step(c, vram), 3, "two are free: three go");
+	is_int(fetch_live(c, 35, 3, ram), 3, "those that nobody uses");
+	is_int(fetch_live(c, 1, 7, vram), 7, "what is in use stays");
+	must(gpc_release(c, held, 7));
+	fetch_end(c, "ahead, in use");
+}
+
 static void test_ahead_elsewhere(void)
 {
 	gpc *c = bytes_cache();
@@ -207,6 +223,7 @@ static int body(void)
 	test_spaces();
 	test_ram();
 	test_ahead();
+	test_ahead_used();
 	test_ahead_elsewhere();
 	test_torn();
 	return done_testing();

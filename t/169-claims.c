@@ -4,8 +4,11 @@
 #include "t/lib/cache.h"
 
 #include <limits.h>
+#include <signal.h>
+#include <sys/wait.h>
 
 #include "peer/handle.h"
+#include "peer/wait_word.h"
 
 static gpc *c, *a, *b;
 static gpc_block mine[4], other[4];
@@ -389,6 +392,76 @@ static void test_awake(void)
 	end("awake");
 }
 
+/* ---- woken by whom ---- */
+
+static pid_t claimer;
+
+/* Another process claims key 1, and does no more. */
+static void claims_and_waits(void)
+{
+	gpc *d = cache_attach(0, 0);
+	gpc_block r;
+
+	must(gpc_reserve(d, 0, 1, &r, NULL, 0, 2000));
+	_exit(claim(d, 1, r).state == GPC_CLAIM_MINE && !raise(SIGSTOP) ? 0 : 1);
+}
+
+static void claimer_make(void)
+{
+	int status;
+
+	claimer = fork();
+	if (claimer < 0)
+		bail("no process");
+	if (!claimer)
+		claims_and_waits();
+	if (waitpid(claimer, &status, WUNTRACED) != claimer || !WIFSTOPPED(status))
+		bail("the other process has claimed nothing");
+}
+
+static void act_die(void)
+{
+	kill(claimer, SIGKILL);
+	if (waitpid(claimer, NULL, 0) != claimer)
+		bail("the other process does not die");
+}
+
+/* Looks of its own hide from a sleeper that nobody woke it, so the word itself is looked at. */
+static void woken(const char *how, void (*act)(void))
+{
+	struct shm_wait *word;
+	uint32_t seq, i;
+	gpc_key k;
+
+	begin();
+	k = key_of(b, 1);
+	if (act == act_die)
+		claimer_make();
+	else
+		must(claim(a, 1, mine[0]).state == GPC_CLAIM_MINE ? 0 : -1);
+	word = &seg_shared(&b->seg)->wait[wait_word(&k)];
+	count_add(&word->waiters, 1);
+	seq = load_acquire(&word->seq);
+	act();
+	for (i = 0; i < 2000 && load_acquire(&word->seq) == seq; i++)
+		usleep(1000);
+	ok(load_acquire(&word->seq) != seq, "%s: who waits is woken", how);
+	count_sub(&word->waiters, 1);
+	if (!a)
+		a = cache_attach(0, 0);
+	end(how);
+}
+
+static void test_woken(void)
+{
+	woken("published", act_publish);
+	woken("published by another peer", act_publish_by_other);
+	woken("released", act_release);
+	woken("dropped", act_drop);
+	woken("closed", act_close);
+	woken("its process dies", act_die);
+}
+
 static void all(void)
 {
 	test_answers();
@@ -398,6 +471,7 @@ static void all(void)
 	test_spaces();
 	test_refusals();
 	test_awake();
+	test_woken();
 }
 
 static int body(void)

@@ -344,12 +344,12 @@ static inline void act_unmap(struct engine *e)
 
 /* ---- a life ---- */
 
+/* What it draws from, one as likely as the other. */
+static void (*const *engine_acts)(struct engine *e);
+static uint32_t engine_nacts;
+
 static inline int engine_main(int place)
 {
-	static void (*const what[])(struct engine *) = {
-		act_compute, act_compute, act_compute, act_spill, act_spill, act_fetch,
-		act_fetch,   act_borrow,  act_borrow,  act_lose,  act_unmap, act_remake,
-	};
 	struct engine e = { .shape = place % 3 == 1 ? HALVES : LAYERED };
 
 	life_begin(place);
@@ -361,9 +361,10 @@ static inline int engine_main(int place)
 	engine_bring(&e);
 	while (!load_acquire(&page->stop)) {
 		views_tidy(e.w.c);
-		what[crew_random(&e.w.seed, ARRAY_SIZE(what))](&e);
+		engine_acts[crew_random(&e.w.seed, engine_nacts)](&e);
 		count(N_ACTS, 1);
 	}
+	must_be(gpc_transfer_wait(e.w.c, GPC_TRANSFER_ALL, 20000), 0);
 	come_to_rest(&e.w);
 	__atomic_fetch_add(&page->resting, 1, __ATOMIC_SEQ_CST);
 	while (!load_acquire(&page->leave)) {

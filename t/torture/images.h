@@ -19,6 +19,7 @@ enum {
 	N_KEPT,	    /* pools of keepers */
 	N_STOPPED,
 	N_WALKED,
+	N_IMAGES_MORE,
 };
 
 #define LAYERS 4u

@@ -8,7 +8,8 @@ torture_programs = \
 	%reldir%/kill.t \
 	%reldir%/prefix.t \
 	%reldir%/step.t \
-	%reldir%/successor.t
+	%reldir%/successor.t \
+	%reldir%/transfer.t
 
 torture_support = \
 	%reldir%/README.md \
@@ -17,6 +18,7 @@ torture_support = \
 	%reldir%/compare.h \
 	%reldir%/course.h \
 	%reldir%/engine.h \
+	%reldir%/fleet.h \
 	%reldir%/hands.h \
 	%reldir%/images.h \
 	%reldir%/judge.h \
@@ -33,6 +35,7 @@ torture_support = \
 	%reldir%/team.h \
 	%reldir%/torture.h \
 	%reldir%/tracee.h \
+	%reldir%/traffic.h \
 	%reldir%/vram.h \
 	%reldir%/worker.h \
 	%reldir%/works.h \

@@ -79,7 +79,8 @@ static inline int vram_make(struct worker *w, enum shape shape, uint32_t blocks,
 			    int demote_to)
 {
 	struct gpc_pool p = { .size = sizeof(p), .kind = GPC_VRAM, .flags = GPC_POOL_OWNED,
-			      .blocks = blocks, .space = space, .demote_to = demote_to };
+			      .blocks = blocks, .space = space, .demote_to = demote_to,
+			      .spill_ahead = demote_to < 0 ? 0 : 4 };
 	struct gpc_run run[2];
 	struct gpc_memory m = { .size = sizeof(m), .device = "host", .nruns = 2, .runs = run,
 				.parts = shape == HALVES ? 2 : 0 };
