@@ -37,7 +37,7 @@ is "$(ls "$shm")" '' "nothing is left of that"
 hits='prefix_hit_blocks inserted'
 none='wrong_blocks workers_failed bad uncommitted claims_pending refused unplaced duplicates left'
 zeros='0 0 0 0 0 0 0 0 0'
-on_gpu && sizes='60' || sizes='60 100 300'
+on_gpu && sizes='60' || sizes='60 300'
 replay
 all=$(values $hits)
 for vram in $sizes; do

@@ -196,6 +196,7 @@ t_scripts = \
 	%reldir%/816-stopped-writer.t \
 	%reldir%/817-descriptors.t \
 	%reldir%/818-verdicts.t \
+	%reldir%/819-gpcd-ahead.t \
 	%reldir%/820-replay-lru.t \
 	%reldir%/821-replay-result.t \
 	%reldir%/822-replay-trace.t \

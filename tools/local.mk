@@ -15,6 +15,7 @@ show_sources = $(tool_sources) \
 
 sbin_PROGRAMS += %reldir%/gpcd
 %canon_reldir%_gpcd_SOURCES = $(tool_sources) \
+	%reldir%/daemon/ahead.c \
 	%reldir%/daemon/daemon.h \
 	%reldir%/daemon/keep.c \
 	%reldir%/daemon/main.c \

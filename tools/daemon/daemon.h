@@ -5,6 +5,7 @@
  *   options.c   the command line
  *   serve.c     the cache and the writer's seat
  *   keep.c      a pool of VRAM, without that seat
+ *   ahead.c     what that pool spills ahead of need
  *   name.c      whether the cache still has its name
  *   process.c   signals, the background, the pid file, readiness
  *   say.c       messages, and what a service manager hears
@@ -40,7 +41,8 @@ struct daemon {
 	bool keep;                   /* own a pool of VRAM, and do not serve */
 	uint32_t pieces, space;      /* --keep: of its pool ... */
 	bool space_given;
-	int32_t demote_to;           /* ... and where its victims go, or -1 */
+	int32_t demote_to;           /* ... and where its victims go, or -1 ... */
+	uint32_t spill_ahead;        /* ... so many of them ahead of need */
 	int ready_fd;                /* --daemonize: the parent waits for one byte here */
 	bool ready, waits, served;   /* waits: for the seat, or did */
 	bool made;                   /* the cache was not there before us */
@@ -105,6 +107,18 @@ int serve_remove(struct daemon *d);
 
 /* Own a pool of VRAM until a signal comes; returns the exit status. */
 int keep(struct daemon *d);
+
+/* ---- gpcd-ahead.c ---- */
+
+struct ahead {
+	int pool, told;              /* told: the error that was said last */
+	int pause_ms;                /* the last one; 0: something has come of the last step */
+	bool vain;                   /* nothing has come of the last transfer */
+	gpc_transfer transfer;       /* of the last step; 0: it has ended */
+};
+
+/* A step of the pool's policy; returns how many milliseconds the next one has time. */
+int ahead_step(struct ahead *a, const struct daemon *d, gpc *c);
 
 /* ---- gpcd-options.c ---- */
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The keeper: a process that owns a pool of VRAM, and does nothing else.
+/* The keeper: a process that owns a pool of VRAM, may spill its blocks ahead, and does nothing else.
  *
  * Memory of a GPU goes with the process that allocated it.  Workers restart, writers are replaced,
  * and neither should take the blocks along; so a process that has no other work, and no
@@ -40,7 +40,7 @@ static int keep_make(const struct daemon *d, gpc *c, struct gpc_pool *p)
 	lay_out(d, &run);
 	*p = (struct gpc_pool){ .size = sizeof(*p), .kind = GPC_VRAM, .flags = GPC_POOL_OWNED,
 				.space = d->space, .blocks = d->cfg.vram_blocks,
-				.demote_to = d->demote_to };
+				.demote_to = d->demote_to, .spill_ahead = d->spill_ahead };
 	memcpy(m.fingerprint, d->cfg.layout, sizeof(m.fingerprint));
 	r = gpc_pool_make(c, p, &m, MAKE_MS);
 	if (r < 0)
@@ -62,10 +62,10 @@ static bool is_there(const struct daemon *d, gpc *c, const struct gpc_pool *p)
 	return false;
 }
 
-static void wait_for_signal(void)
+static void wait_for_signal(int ms)
 {
 	sigset_t ends, before;
-	struct timespec t = { .tv_sec = LOOK_MS / 1000 };
+	struct timespec t = { .tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000L };
 
 	sigemptyset(&ends);
 	sigaddset(&ends, SIGTERM);
@@ -77,8 +77,22 @@ static void wait_for_signal(void)
 	sigprocmask(SIG_SETMASK, &before, NULL);
 }
 
+/* Until the next look is due, or a signal comes. */
+static void spend_time(const struct daemon *d, gpc *c, struct ahead *ahead)
+{
+	uint64_t end = cli_now_ns() + LOOK_MS * UINT64_C(1000000);
+
+	if (!d->spill_ahead) {
+		wait_for_signal(LOOK_MS);
+		return;
+	}
+	while (!process_stopping && cli_now_ns() < end)
+		wait_for_signal(ahead_step(ahead, d, c));
+}
+
 static int keep_run(struct daemon *d, gpc *c, const struct gpc_pool *p)
 {
+	struct ahead ahead = { .pool = p->number };
 	char status[128];
 
 	snprintf(status, sizeof(status), "keeping pool %d, %u blocks of %llu bytes on %s",
@@ -86,7 +100,7 @@ static int keep_run(struct daemon *d, gpc *c, const struct gpc_pool *p)
 	if (process_ready(d, status))
 		return EXIT_RUNTIME;
 	while (!process_stopping) {
-		wait_for_signal();
+		spend_time(d, c, &ahead);
 		if (process_stopping)
 			break;
 		if (!is_there(d, c, p))

@@ -31,6 +31,7 @@ enum { NUMBERS = sizeof(numbers) / sizeof(numbers[0]) };
 
 #define MOST_BYTES  ((uint64_t)1 << 40)  /* of a block */
 #define MOST_PIECES 65536u               /* of a block */
+#define MOST_AHEAD  (1 << 24)            /* as of --vram-blocks */
 
 enum {
 	OPT_NUMBER = 256,            /* + index into numbers */
@@ -38,7 +39,7 @@ enum {
 	OPT_TICK, OPT_FREE_TARGET, OPT_MODE, OPT_GROUP, OPT_DIR, OPT_LAYOUT, OPT_PIDFILE,
 	OPT_KEEP_TOKENS, OPT_KEEP_DIGESTS, OPT_STANDBY, OPT_FOREGROUND, OPT_DAEMONIZE,
 	OPT_UNLINK, OPT_QUIET, OPT_BLOCK_BYTES, OPT_NUMA, OPT_HUGE_DIR, OPT_KEEP, OPT_PIECES,
-	OPT_SPACE, OPT_DEMOTE_TO,
+	OPT_SPACE, OPT_DEMOTE_TO, OPT_SPILL_AHEAD,
 };
 
 static const struct option options[] = {
@@ -72,6 +73,7 @@ static const struct option options[] = {
 	{ "pieces", required_argument, NULL, OPT_PIECES },
 	{ "space", required_argument, NULL, OPT_SPACE },
 	{ "demote-to", required_argument, NULL, OPT_DEMOTE_TO },
+	{ "spill-ahead", required_argument, NULL, OPT_SPILL_AHEAD },
 	{ "help", no_argument, NULL, 'h' },
 	{ "version", no_argument, NULL, 'V' },
 	{ NULL, 0, NULL, 0 }
@@ -113,6 +115,8 @@ static const struct cli_help help[] = {
 	{ "--pieces K", "pieces of a block, those of one number in a row; divides --block-bytes", "1" },
 	{ "--space S", "space of the pool, 0 to 31", "0" },
 	{ "--demote-to P", "pool that victims move to", "none" },
+	{ "--spill-ahead N", "move there ahead of need: N blocks are kept free, or, where that pool is of "
+	  "another space, have a copy there", "0" },
 	{ NULL, "\nThe process:", NULL },
 	{ "--standby", "if there is a writer, wait until it is gone, then take over", NULL },
 	{ "--foreground", "stay in the foreground, as without --daemonize", NULL },
@@ -304,6 +308,11 @@ static bool set_keep_number(struct daemon *d, int opt, const char *arg)
 		d->space = (uint32_t)n;
 		d->space_given = true;
 		return true;
+	case OPT_SPILL_AHEAD:
+		if (!cli_count("spill-ahead", arg, 0, MOST_AHEAD, &n))
+			return false;
+		d->spill_ahead = (uint32_t)n;
+		return true;
 	default:
 		if (!cli_count("demote-to", arg, 0, GPC_MAX_POOLS - 1, &n))
 			return false;
@@ -316,7 +325,8 @@ static bool set_option(struct daemon *d, int opt, const char *arg)
 {
 	switch (opt) {
 	case OPT_KEEP: d->keep = true; return true;
-	case OPT_PIECES: case OPT_SPACE: case OPT_DEMOTE_TO: return set_keep_number(d, opt, arg);
+	case OPT_PIECES: case OPT_SPACE: case OPT_DEMOTE_TO: case OPT_SPILL_AHEAD:
+		return set_keep_number(d, opt, arg);
 	case OPT_DEVICE: return add_device(d, arg);
 	case OPT_TICK: return set_tick(d, arg);
 	case OPT_FREE_TARGET: return set_free_target(d, arg);
@@ -361,9 +371,9 @@ static int check_cache(struct daemon *d)
 /* -1, or the exit status. */
 static int check_keep(struct daemon *d)
 {
-	if (!d->keep && (d->pieces || d->space_given || d->demote_to >= 0))
+	if (!d->keep && (d->pieces || d->space_given || d->demote_to >= 0 || d->spill_ahead))
 		return cli_usage("--%s: it is for the pool of --keep", d->pieces ? "pieces" :
-				 d->space_given ? "space" : "demote-to");
+				 d->space_given ? "space" : d->demote_to >= 0 ? "demote-to" : "spill-ahead");
 	if (!d->keep)
 		return -1;
 	if (d->cfg.block_tokens || d->cfg.max_blocks || d->cfg.ram_blocks || d->cfg.max_peers ||
@@ -378,6 +388,11 @@ static int check_keep(struct daemon *d)
 		return cli_usage("--vram-blocks is missing: how many is the pool to have?");
 	if (!d->memory.block_bytes)
 		return cli_usage("--block-bytes is missing: how large is a block?");
+	if (d->spill_ahead && d->demote_to < 0)
+		return cli_usage("--spill-ahead: --demote-to is missing: where are the blocks to go?");
+	if (d->spill_ahead > d->cfg.vram_blocks)
+		return cli_usage("--spill-ahead: %u is more than --vram-blocks %u", d->spill_ahead,
+				 d->cfg.vram_blocks);
 	if (!d->pieces)
 		d->pieces = 1;
 	if (d->memory.block_bytes % d->pieces)
