@@ -90,11 +90,12 @@ static bool pool_took_it(struct writer *w, uint32_t record)
 }
 
 /* Records between the pools have number 0, too. */
-static bool is_in_ready_pool(const struct writer *w, uint32_t record)
+static bool is_in_pool(const struct writer *w, uint32_t record, bool may_go)
 {
 	const struct wpool *p = &w->pool[w->pool_of[record]];
 
-	return p->state == POOL_READY && record - p->first < p->slots;
+	return (p->state == POOL_READY || (may_go && p->state == POOL_DRAINING)) &&
+	       record - p->first < p->slots;
 }
 
 static void scan_reserved(struct writer *w, struct scan *sc, uint32_t record)
@@ -118,7 +119,8 @@ static void scan_reserved(struct writer *w, struct scan *sc, uint32_t record)
 		keep_leftover(w, record);
 	sc->damage.states += r->source > w->max_blocks;
 	if (r->source > w->max_blocks ||
-	    (r->source && !(r->flags & REC_DETACHED) && !is_in_ready_pool(w, r->source - 1)))
+	    (r->source && !(r->flags & REC_DETACHED) &&
+	     !is_in_pool(w, r->source - 1, transfer_names(w, record))))
 		r->source = 0;           /* as pool_shut() does */
 	if (!r->source)
 		return;

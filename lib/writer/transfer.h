@@ -12,8 +12,10 @@
  *   bound       targets RESERVED with a source,      writer            the targets are FREE, and the
  *   untold      the command has no answer                              command runs again
  *   bound       the same, answered                   device: done      counts `left`, pins sources, looks
- *   cut         a target RESERVED without source     drop, clear, a    waits for done: refused
- *                                                    pool that goes
+ *   stale       the source DYING or of another life  drop, clear, a    waits for done: refused.  The source
+ *                                                    pool that goes    is not FREE, nor its pool, before
+ *   cut         a target RESERVED without source     CUT, the death    waits for done: refused
+ *                                                    of an owner
  *   deciding    done == value (every rank's); some   writer            LIVE with a source: goes on as after
  *               targets LIVE or DYING already                          any commit; the rest: decides
  *   refused     the target DYING                     writer            frees it when row and pins are zero
