@@ -155,15 +155,16 @@ static void add_sections(const struct inspect_peer *p, struct gpc_stats *st)
 		st->oldest_section_ns = oldest;
 }
 
-/* One word of each is enough. */
+/* One word of each is enough, of 64 bits as all that is peeked at. */
 static uint64_t transfers_of(const struct segment *s, uint32_t peer)
 {
 	uint64_t at = s->at.xfer + (uint64_t)peer * SHM_TRANSFERS * sizeof(struct shm_xfer), n = 0;
-	uint32_t i, left;
+	struct { uint32_t n, left; } word;
+	uint32_t i;
 
 	for (i = 0; i < SHM_TRANSFERS; i++, at += sizeof(struct shm_xfer)) {
-		seg_peek_index(s, at + offsetof(struct shm_xfer, left), &left, sizeof(left));
-		n += left != 0;
+		seg_peek_index(s, at + offsetof(struct shm_xfer, n), &word, sizeof(word));
+		n += word.left != 0;
 	}
 	return n;
 }
