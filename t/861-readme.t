@@ -28,11 +28,11 @@ ok $? "README.md has a worker"
 fenced c '^int match_there' >"$tmp/match.c"
 test -s "$tmp/match.c"
 ok $? "and a function for a GPU"
-fenced c '^int load_prefix' >"$tmp/load.c"
-test -s "$tmp/load.c"
-ok $? "and one that fetches"
+fenced c 'gpc_fetch[(]' >"$tmp/bytes.c"
+grep -q "\"$cache\"" "$tmp/bytes.c"
+ok $? "and a worker that fetches"
 for compiler in gcc clang; do
-	for file in worker match load; do
+	for file in worker match bytes; do
 		if ! command -v $compiler >/dev/null; then
 			skip 1 "there is no $compiler"
 			continue
@@ -72,6 +72,15 @@ test -x "$tmp/worker" || bail "there is no worker"
 
 run "$tmp/worker"
 is "$status $(grep -c "$cache" "$tmp/err")" '1 1' "without a cache it says so"
+
+fenced sh '^gpcd demo --keep' >"$tmp/commands"
+is "$(grep -c . "$tmp/commands")" 7 "README.md has commands for the one that fetches"
+run env PATH="$tmp/bin:$PATH" sh -e "$tmp/commands"
+exits 0 "all of them succeed"
+is "$(sed -n '1p' "$tmp/out")" '0 of 63 blocks were cached, 0 of them in RAM' "the first one finds none"
+# how many the keeper has spilled within a second is the machine's affair
+prints '^63 of 63 blocks were cached, [1-9][0-9]* of them in RAM$' "the second one all of them"
+is "$(ls /dev/shm | grep -F "gpc.$cache.")" '' "and nothing is left"
 
 # ---- the options of the service ----
 

@@ -20,6 +20,24 @@ ok $? "gpc_engine(7) has a program"
 run ${CC:-cc} -std=c11 -Wall -Wextra -Werror -I"$srcdir/lib" -o "$tmp/engine" "$tmp/engine.c" \
 	-L"$library" -lgpc
 exits 0 "which is built"
+
+# the loop of an engine that leaves blocks and bytes to gpc, from the page's text
+{
+	echo '#include <errno.h>'
+	echo '#include <stdbool.h>'
+	echo '#include <gpc.h>'
+	echo 'static gpc *c; static int vram; static void *stream, *copies;'
+	awk '
+	/^struct request {/ { on = 1 }
+	/^\.Ed/ { on = 0 }
+	on { gsub(/\\-/, "-"); gsub(/\\e/, "\\"); print }' "$srcdir/man/gpc_engine.7"
+	echo 'int all(struct request *q)'
+	echo '{ step(); computed(q); finished(q); return begin(q) + is_time(q); }'
+} >"$tmp/loop.c"
+grep -q 'gpc_fetch(' "$tmp/loop.c"
+ok $? "it has a loop that fetches"
+run ${CC:-cc} -std=c11 -Wall -Wextra -Wconversion -Werror -I"$srcdir/lib" -c -o "$tmp/loop.o" "$tmp/loop.c"
+exits 0 "which is compiled"
 LD_LIBRARY_PATH=$library${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 export LD_LIBRARY_PATH
 
