@@ -101,14 +101,15 @@ static void test_ram(void)
 
 /* ---- ahead ---- */
 
-static int ahead_pool(gpc *c, uint32_t blocks, uint32_t space, int to, uint32_t ahead)
+static int ahead_pool(gpc *c, uint32_t blocks, uint32_t space, int to, uint32_t ahead,
+		      uint32_t flags)
 {
 	struct gpc_pool p = pool_of(GPC_VRAM, blocks, space);
 	struct gpc_memory m = { .size = sizeof(m), .device = "host" };
 	struct gpc_run run[2];
 
 	bytes_layers(run, blocks);
-	p.flags = GPC_POOL_OWNED;
+	p.flags = flags;
 	p.demote_to = to;
 	p.spill_ahead = ahead;
 	m.nruns = 2;
@@ -130,7 +131,7 @@ static int step(gpc *c, int pool)
 static void test_ahead(void)
 {
 	gpc *c = bytes_cache();
-	int ram = bytes_ram(c, 32, 0, 0), vram = ahead_pool(c, 16, 0, ram, 5);
+	int ram = bytes_ram(c, 32, 0, 0), vram = ahead_pool(c, 16, 0, ram, 5, GPC_POOL_OWNED);
 	struct gpc_pool p = { .size = sizeof(p) };
 	gpc_transfer t[2] = { 0, 0 };
 	gpc_block b[16];
@@ -156,7 +157,7 @@ static void test_ahead(void)
 static void test_ahead_used(void)
 {
 	gpc *c = bytes_cache();
-	int ram = bytes_ram(c, 32, 0, 0), vram = ahead_pool(c, 16, 0, ram, 5);
+	int ram = bytes_ram(c, 32, 0, 0), vram = ahead_pool(c, 16, 0, ram, 5, GPC_POOL_OWNED);
 	gpc_block held[7], b[7];
 
 	bytes_chain(c, vram, 1, 7, held, true);
@@ -171,7 +172,8 @@ static void test_ahead_used(void)
 static void test_ahead_elsewhere(void)
 {
 	gpc *c = bytes_cache();
-	int ram = bytes_ram(c, 32, 1, GPC_POOL_UNCHAINED), vram = ahead_pool(c, 16, 0, ram, 2);
+	int ram = bytes_ram(c, 32, 1, GPC_POOL_UNCHAINED);
+	int vram = ahead_pool(c, 16, 0, ram, 2, GPC_POOL_OWNED);
 	gpc_block b[8];
 	int n, first;
 
@@ -192,6 +194,31 @@ static void test_ahead_elsewhere(void)
 }
 
 /* What the driver refuses stays where it is. */
+/* What the engine has counts as free: gpc cannot know what it does with it. */
+static void test_ahead_of_caller(void)
+{
+	gpc *c = bytes_cache();
+	int ram = bytes_ram(c, 32, 0, 0), i, n;
+	int vram = ahead_pool(c, 16, 0, ram, 5, GPC_POOL_CALLER);
+	gpc_block b[14], back[16];
+	gpc_key k[14];
+
+	for (i = 0; i < 14; i++) {
+		b[i] = GPC_BLOCK(vram, i);
+		k[i] = key_of(c, (uint64_t)i + 1);
+	}
+	is_int(step(c, vram), 0, "an engine's own blocks: all are its: nothing is due");
+	is_int(gpc_publish(c, NULL, k, b, 14, NULL, 0, 2000), 14, "it publishes fourteen");
+	must(gpc_release(c, b, 14));
+	settle(c);
+	is_int(step(c, vram), 3, "two are its: three go");
+	for (n = 0; n < 3;)
+		n += must(gpc_returned(c, vram, back, 16, 2000));
+	is_int(n, 3, "and are its again");
+	is_int(step(c, vram), 0, "then no more");
+	fetch_end(c, "ahead of an engine's own blocks");
+}
+
 static void test_torn(void)
 {
 	gpc *c = bytes_cache();
@@ -225,6 +252,7 @@ static int body(void)
 	test_ahead();
 	test_ahead_used();
 	test_ahead_elsewhere();
+	test_ahead_of_caller();
 	test_torn();
 	return done_testing();
 }
