@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# What README.md shows, taken from there: the worker, which no compiler warns about; the
-# commands below it, which find its blocks the second time; and the options of the service,
+# What README.md shows, taken from there: the workers, which no compiler warns about; the
+# commands below each, which find its blocks the second time, also in RAM; and the options of the service,
 # which gpcd accepts.  Without room or without a writer the worker says so and goes on.
 
 . "${top_srcdir:-$(dirname "$0")/..}/t/sh/tap.sh"
