@@ -87,7 +87,8 @@ static uint64_t changes_of(gpc *c)
 }
 
 /* Host and device are compared while nothing changes: what a key has moved from goes by itself,
- * a while after the call that moved it. */
+ * a while after the call that moved it.  So the count is read before the sync: a change behind
+ * the sync is on no mirror yet, and is a reason to look again. */
 struct compared { uint32_t blocks, matches, dirty; };
 
 static struct compared compare(gpc *c, gpc_dev *d)
@@ -96,8 +97,8 @@ static struct compared compare(gpc *c, gpc_dev *d)
 	uint64_t before;
 
 	do {
-		synced(c);
 		before = changes_of(c);
+		synced(c);
 		got.dirty = gpc_mirror_lag(c) != 0;
 		got.blocks = differences(c, d);
 		got.matches = match_differences(c, d);
