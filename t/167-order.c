@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Streams and transfers: gpc_order by stages, gpc_release_after, streams that capture; a lost device; close
  * and fork with transfers under way. */
+#include <errno.h>
+#include <pthread.h>
 #include <sys/wait.h>
 
 #include "t/lib/fetch.h"
@@ -154,6 +156,46 @@ static void test_release_after(void)
 	fetch_end(c, "release after");
 }
 
+/* The thread that would see the stream get there cannot be started: the caller still holds all. */
+static bool no_threads;
+
+int __real_pthread_create(pthread_t *t, const pthread_attr_t *attr, void *(*run)(void *), void *arg);
+int __wrap_pthread_create(pthread_t *t, const pthread_attr_t *attr, void *(*run)(void *), void *arg);
+
+int __wrap_pthread_create(pthread_t *t, const pthread_attr_t *attr, void *(*run)(void *), void *arg)
+{
+	return no_threads ? EAGAIN : __real_pthread_create(t, attr, run, arg);
+}
+
+static void test_no_thread(void)
+{
+	gpc *c = tiers(8, 8), *d = cache_attach(0, 0);
+	void *stream = host_stream_open();
+	gpc_block b[3];
+	gpc_key k[4];
+	int i;
+
+	bytes_chain(c, VRAM, 1, 3, b, false);
+	chain_keys(c, 1, 3, k);
+	if (must(gpc_acquire(d, 0, k + 1, 3, b, 0)) != 3)
+		bail("no chain");
+	device_host_delay_us = 30000;
+	no_threads = true;
+	ok(gpc_release_after(d, b, 3, stream) < 0, "without a thread nothing is released: %s",
+	   gpc_last_error());
+	no_threads = false;
+	device_host_delay_us = 0;
+	is_int((int)d->transfers->used, 0, "no slot has the list, which the call has freed");
+	is_int((int)stats_of(c, -1).refs, 3, "all three are held");
+	is_int(gpc_release_after(d, b, 3, stream), 0, "with one they are released");
+	for (i = 0; i < 5000 && stats_of(c, -1).refs; i++)
+		usleep(1000);
+	is_int((int)stats_of(c, -1).refs, 0, "once");
+	must(gpc_close(d));
+	host_stream_close(stream);
+	fetch_end(c, "no thread");
+}
+
 /* ---- the end of a handle ---- */
 
 static void test_close(void)
@@ -245,6 +287,7 @@ static int body(void)
 	test_stages();
 	test_stage_fails();
 	test_release_after();
+	test_no_thread();
 	test_close();
 	test_fork();
 	test_no_writer();

@@ -422,8 +422,10 @@ LDADD = lib/libgpc-internal.la
 	-Wl,--wrap=calloc,--wrap=realloc,--wrap=malloc,--wrap=free
 # signals undo what the kernel was asked for
 %canon_reldir%_341_signals_t_LDFLAGS = -Wl,--wrap=posix_fallocate
-# the time of day jumps
+# a thread cannot be started
+%canon_reldir%_167_order_t_LDFLAGS = -Wl,--wrap=pthread_create
 %canon_reldir%_193_create_fails_t_LDFLAGS = -Wl,--wrap=pthread_create
+# the time of day jumps
 %canon_reldir%_342_clocks_t_LDFLAGS = -Wl,--wrap=clock_gettime,--wrap=gettimeofday,--wrap=time
 # the file system lies about what is free
 %canon_reldir%_370_full_t_LDFLAGS = -Wl,--wrap=fstatfs

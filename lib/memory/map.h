@@ -59,9 +59,10 @@ struct map {
  * -ESTALE, -EAGAIN, -ENODEV, as gpc_pool_map. */
 int map_get(gpc *c, uint32_t pool, struct map **ret);
 void map_put(gpc *c, struct map *m);
-/* This process has made this memory, which that pool has now: *m with its descriptor is the map's
- * from here on, on success, and another thread may sweep it at once if the pool goes.  Parts that are not lent yet have base NULL; images that the caller has
- * mapped are part 0, else they are mapped here. */
+/* This process has made this memory, which that pool has now: on success *m with its descriptor is
+ * the map's from here on, and another thread may sweep it at once if the pool goes.  Parts that are
+ * not lent yet have base NULL; images that the caller has mapped are part 0, else they are mapped
+ * here. */
 int map_adopt(gpc *c, uint32_t pool, const struct memory *m, uint32_t nparts,
 	      const struct map_part *part);
 /* The maker lends a part, which stays where it is, and tells others of it so: -EEXIST, it has

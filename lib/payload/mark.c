@@ -53,6 +53,8 @@ static int mark(gpc *c, uint32_t peer, gpc_transfer t, uint32_t rank, void *stre
 	if (!err)
 		err = device->check_stream(uuid, stream);
 	if (!err)
+		err = map_poke(c);       /* behind the mark nothing may fail: it is said once */
+	if (!err)
 		err = pin_words(c, device, peer);
 	start.device = device;
 	if (!err)
@@ -70,7 +72,8 @@ static int mark(gpc *c, uint32_t peer, gpc_transfer t, uint32_t rank, void *stre
 	all->slot[slot].rings = true;
 	pthread_mutex_unlock(&all->lock);
 	transfer_end(c, slot, 0, true);
-	return map_poke(c);
+	map_poke(c);
+	return 0;
 }
 
 GPC_EXPORT int gpc_transfer_mark(gpc *c, int peer, gpc_transfer t, void *stream)

@@ -147,7 +147,8 @@ static int check_refs(const gpc *c, const gpc_block *blocks, uint32_t n)
 	return 0;
 }
 
-/* The mark goes to our own word.  Without one the blocks stay held: the stream may still read them. */
+/* The mark goes to our own word.  Without one the blocks stay held: the stream may still read them.  The
+ * thread is there before, since behind the mark the list is the slot's, and nothing may fail any more. */
 static int release_by(gpc *c, const struct device_bytes *device, const uint8_t uuid[16],
 		      gpc_block *blocks, uint32_t n, void *stream)
 {
@@ -155,8 +156,10 @@ static int release_by(gpc *c, const struct device_bytes *device, const uint8_t u
 	struct slot *s;
 	uint64_t value, *word;
 	uint32_t slot;
-	int err = pin_words(c, device, c->peer);
+	int err = map_poke(c);
 
+	if (!err)
+		err = pin_words(c, device, c->peer);
 	if (!err)
 		err = transfer_take(c, &start, &slot);
 	if (err)
@@ -173,7 +176,8 @@ static int release_by(gpc *c, const struct device_bytes *device, const uint8_t u
 	s->nrelease = n;
 	pthread_mutex_unlock(&c->transfers->lock);
 	transfer_end(c, slot, 0, true);
-	return map_poke(c);
+	map_poke(c);
+	return 0;
 }
 
 GPC_EXPORT int gpc_release_after(gpc *c, const gpc_block *blocks, uint32_t n, void *stream)
