@@ -10,7 +10,9 @@
 
 #define VICTIMS 4u                       /* at a time: what takes long is that each opens the GPU */
 
-enum { CHAIN = 16, CHAINS = 3, RAM_BLOCKS = 8 * CHAIN, KEPT_BLOCKS = 8 * CHAIN, PART = 4, LOOK_BACK = 12 };
+/* RAM holds all that victims spill before they wait for it, so that a slow writer refuses nobody. */
+enum { CHAIN = 16, CHAINS = 3, RAM_BLOCKS = (VICTIMS + 1) * CHAINS * CHAIN, KEPT_BLOCKS = 8 * CHAIN, PART = 4,
+       LOOK_BACK = 12 };
 enum { FETCH, SPILL, CLAIM, KINDS };
 enum { GATE_CREATED, GATE_SERVED, GATE_MADE, GATE_BEGUN, GATE_GO, GATE_READY, GATE_WAITS, GATE_DEAD,
        GATE_JUDGED, GATE_END };
