@@ -187,14 +187,15 @@ bool tiers_open(struct tiers *t, uint64_t piece, uint32_t n, uint32_t table)
 		if ((n /= 2) < 4)        /* as large as the shared memory here allows */
 			return false;
 	t->stream = new_stream();
-	MUST(gpc_pool_map(t->c, t->ram, 0, (void **)&t->base[0], &bytes));
-	MUST(gpc_pool_map(t->c, t->summed, 0, (void **)&t->base[1], &bytes));
-	MUST(gpc_pool_map(t->c, t->vram, 0, (void **)&t->base[2], &bytes));
 	for (i = 0; i < 2; i++) {
 		make_keys(i, n, t->key[i]);
 		make_chain(t->c, t->ram, i, n, PIECES * piece);
 		make_summed(t, i);
 	}
+	/* behind make_chain(), which unmaps */
+	MUST(gpc_pool_map(t->c, t->ram, 0, (void **)&t->base[0], &bytes));
+	MUST(gpc_pool_map(t->c, t->summed, 0, (void **)&t->base[1], &bytes));
+	MUST(gpc_pool_map(t->c, t->vram, 0, (void **)&t->base[2], &bytes));
 	if (on_gpu()) {
 		MUST(gpc_pool_pin(t->c, t->ram, WAIT));
 		MUST(gpc_pool_pin(t->c, t->summed, WAIT));
