@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include "base/parallel.h"
 #include "device/device.h"
 #include "memory/make.h"
 #include "memory/map.h"
@@ -20,6 +21,7 @@
 
 #define LOOK_NS (5 * NS_PER_MS)          /* between looks for a name or a seat */
 #define DEAD_NS (20 * NS_PER_MS)         /* between looks for the dead on seats */
+#define SPARE_CPUS 4                     /* for a peer, the writer and those who work */
 #define PATIENCE_NS (1000 * NS_PER_MS)   /* with a writer that has dead seats to clear */
 #define LAST_WORDS_NS (1000 * NS_PER_MS) /* for what was submitted without waiting */
 
@@ -34,6 +36,7 @@ static gpc *handle_new(const struct gpc_attach_options *opt, uint32_t flags)
 		return NULL;
 	}
 	c->flags = flags;
+	c->spare_cpus = parallel_size() >= SPARE_CPUS;
 	c->peer = SHM_NO_PEER;
 	c->ops_end = &c->ops;
 	c->seg.index_fd = c->seg.control_fd = c->seg.lock_fd = -1;

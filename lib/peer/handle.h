@@ -41,6 +41,7 @@ struct gpc {
 	uint32_t peer;                   /* SHM_NO_PEER = read-only */
 	uint32_t flags;
 	bool readonly;
+	bool spare_cpus;                 /* threads that wait awake keep them from nobody */
 	bool forked;                     /* set in a forked child: every call answers -ECHILD */
 	struct key_secret secret;
 	gpc_key mask[GPC_MAX_SPACES];

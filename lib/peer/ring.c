@@ -12,7 +12,8 @@
 #include "peer/hold.h"
 #include "peer/ring.h"
 
-#define SPINS           300              /* some microseconds before sleeping */
+#define AWAKE_NS        50000            /* before it sleeps: as long as it takes to be woken */
+#define SHORT_NS        10000            /* the same, where the writer may wait for this processor */
 #define LOOK_NS         (100 * NS_PER_MS)        /* rule C2: between looks for a writer */
 
 static struct shm_seat *my_seat(gpc *c)
@@ -207,7 +208,7 @@ void ring_free(gpc *c)
 struct wait {
 	uint64_t deadline_ns, look_ns;   /* look_ns: for a writer, next time */
 	uint32_t missed;                 /* looks that found none */
-	uint32_t spins;
+	uint64_t awake_until_ns;         /* it sleeps after that */
 	bool only_try;                   /* a timeout of 0 */
 };
 
@@ -216,17 +217,23 @@ bool ring_has_writer(gpc *c)
 	return (c->flags & GPC_SERVE) || lock_test(c->seg.lock_fd, LOCK_WRITER) != 0;
 }
 
+static void stay_awake(const gpc *c, struct wait *w)
+{
+	w->awake_until_ns = clock_ns() + (c->spare_cpus ? AWAKE_NS : SHORT_NS);
+}
+
 /* One step of a wait whose condition was false when `done` had the value `seen`. */
 static int wait_step(gpc *c, struct wait *w, uint32_t seen)
 {
 	struct shm_seat *s = my_seat(c);
 	uint64_t now, until;
 
-	if (w->spins++ < SPINS && !load_relaxed(&c->writer)) {
-		order_pause();
+	now = clock_ns();
+	if (now < w->awake_until_ns) {
+		if (handle_help(c, NS_PER_MS) <= 0)
+			order_pause();
 		return 0;
 	}
-	now = clock_ns();
 	if ((now >= w->deadline_ns || w->only_try) && !ring_has_writer(c))
 		return -ENOTCONN;
 	if (now >= w->deadline_ns)
@@ -248,7 +255,7 @@ static int wait_step(gpc *c, struct wait *w, uint32_t seen)
 	if (load_relaxed(&s->done) == seen)
 		futex_wait(&s->done, seen, until - now);
 	count_sub(&s->waiting, 1);
-	w->spins = 0;
+	stay_awake(c, w);
 	return 0;
 }
 
@@ -274,10 +281,11 @@ static bool up_to_ticket(gpc *c, uint64_t ticket)
 }
 
 /* A timeout of 0 still waits for one round trip. */
-static void wait_init(struct wait *w, uint64_t deadline_ns)
+static void wait_init(const gpc *c, struct wait *w, uint64_t deadline_ns)
 {
 	*w = (struct wait){ .deadline_ns = deadline_ns ? deadline_ns : clock_ns() + LOOK_NS,
 			    .only_try = !deadline_ns };
+	stay_awake(c, w);
 }
 
 int ring_wait(gpc *c, uint64_t ticket, uint64_t deadline_ns)
@@ -286,7 +294,7 @@ int ring_wait(gpc *c, uint64_t ticket, uint64_t deadline_ns)
 	int err = 0;
 	bool done;
 
-	wait_init(&w, deadline_ns);
+	wait_init(c, &w, deadline_ns);
 	do {
 		uint32_t seen = load_acquire(&my_seat(c)->done);
 
@@ -305,7 +313,7 @@ int ring_watch(gpc *c, int (*look)(gpc *c, void *arg), void *arg, uint64_t deadl
 	struct wait w;
 	int got, err;
 
-	wait_init(&w, deadline_ns);
+	wait_init(c, &w, deadline_ns);
 	for (;;) {
 		uint32_t seen = load_acquire(&my_seat(c)->done);
 
@@ -346,7 +354,7 @@ int ring_call(gpc *c, struct op *op, const struct shm_command *cmds, uint64_t de
 	bool submitted = false, taken;
 	int err = 0;
 
-	wait_init(&w, deadline_ns);
+	wait_init(c, &w, deadline_ns);
 	*ret_pending = false;
 	op->waited = true;
 	for (;;) {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* loop.c - the serving loop.  One pass takes what the rings hold, pushes retired things on, and
- * answers; between passes it sleeps on a futex that submitting peers wake. */
+ * answers; between passes it sleeps on a futex that submitting peers wake, once nobody has asked
+ * for something for a while. */
 #include "config.h"
 
 #include <errno.h>
@@ -24,6 +25,7 @@
 #define HOUSEKEEP_NS (20 * NS_PER_MS)         /* between looks for the dead */
 #define ALONE_NS (2000 * NS_PER_MS)      /* the same, when nobody else is there */
 #define FLUSH_SPIN_NS 40000              /* longer than a flush to a GPU mostly takes */
+#define AWAKE_NS 50000                   /* after commands; as long as it takes to be woken */
 #define GRACE_POLL_NS 50000              /* while a grace period or a flush is under way */
 
 /* ---- one pass ---- */
@@ -267,15 +269,28 @@ static bool flush_ends_soon(struct writer *w)
 	return false;
 }
 
+/* Who has asked for something often asks for more, and to wake the writer takes longer than most
+ * answers.  Not where processors are few: who would ask, or was woken just now, may wait for this one. */
+static bool is_asked_again(struct writer *w)
+{
+	while (clock_ns() < w->awake_until_ns) {
+		if (work_is_waiting(w) || !grace_idle(w))
+			return true;
+		order_pause();
+	}
+	return false;
+}
+
 /* False: a signal handler has run, whose program may want to do something about it. */
 static bool sleep_for_work(struct writer *w, uint64_t deadline_ns)
 {
 	struct shm_shared *shared = seg_shared(&w->seg);
-	uint64_t now = clock_ns(), until;
+	uint64_t now, until;
 	int err = 0;
 
-	if (flush_ends_soon(w))
+	if (flush_ends_soon(w) || is_asked_again(w))
 		return true;
+	now = clock_ns();
 	notice_company(w, now);
 	until = MIN(MIN(deadline_ns, w->next_housekeep_ns), transfer_next_look(w));
 	if (!grace_idle(w) || w->ndirty || w->status_dirty)
@@ -305,6 +320,8 @@ static int run_serve(struct writer *w, uint64_t deadline_ns)
 
 	for (;;) {
 		n = pass(w);
+		if (n && w->c->spare_cpus)
+			w->awake_until_ns = clock_ns() + AWAKE_NS;
 		if (n || clock_ns() >= deadline_ns || is_woken(w->c) ||
 		    !sleep_for_work(w, deadline_ns))
 			return (int)MIN(n, (uint32_t)INT32_MAX);

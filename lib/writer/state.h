@@ -197,6 +197,7 @@ struct writer {
 	uint32_t nended, ended_size;
 	uint64_t sweep_again_ns, sweep_pause_ns;
 
+	uint64_t awake_until_ns;         /* somebody has just asked for something */
 	uint64_t next_housekeep_ns;           /* reaping and other slow checks */
 	uint32_t nseated;                /* peers */
 	uint64_t lost_pause_ns;          /* reap.c: between looks at peers that are lost; 0: none is */
