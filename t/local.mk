@@ -101,6 +101,7 @@ t_programs = \
 	%reldir%/182-low-descriptors.t \
 	%reldir%/183-read-only.t \
 	%reldir%/184-balance.t \
+	%reldir%/185-check-claims.t \
 	%reldir%/190-names.t \
 	%reldir%/191-errors.t \
 	%reldir%/192-sentences.t \
