@@ -102,6 +102,7 @@ t_programs = \
 	%reldir%/183-read-only.t \
 	%reldir%/184-balance.t \
 	%reldir%/185-check-claims.t \
+	%reldir%/186-fetch-late.t \
 	%reldir%/190-names.t \
 	%reldir%/191-errors.t \
 	%reldir%/192-sentences.t \
@@ -382,6 +383,7 @@ LDADD = lib/libgpc-internal.la
 # no thread is joined twice
 %canon_reldir%_213_copies_race_t_LDFLAGS = -Wl,--wrap=pthread_join
 # who clears seats dies at any store, or waits in the middle
+%canon_reldir%_186_fetch_late_t_LDFLAGS = -Wl,--wrap=ring_submit
 %canon_reldir%_231_dead_seats_t_LDFLAGS = -Wl,--wrap=segment_map_writer,--wrap=parallel_size \
 	-Wl,--wrap=seat_count_dead
 # sleeps have no limit there
