@@ -103,6 +103,7 @@ t_programs = \
 	%reldir%/184-balance.t \
 	%reldir%/185-check-claims.t \
 	%reldir%/186-fetch-late.t \
+	%reldir%/187-notes-fetched.t \
 	%reldir%/190-names.t \
 	%reldir%/191-errors.t \
 	%reldir%/192-sentences.t \
