@@ -86,6 +86,7 @@ t_programs = \
 	%reldir%/375-transfers-forged.t \
 	%reldir%/376-transfer-stores.t \
 	%reldir%/377-transfer-lives.t \
+	%reldir%/379-transfers-reaped.t \
 	%reldir%/165-fetch.t \
 	%reldir%/166-spill.t \
 	%reldir%/167-order.t \
@@ -395,6 +396,7 @@ LDADD = lib/libgpc-internal.la
 %canon_reldir%_146_map_refused_t_LDFLAGS = -Wl,--wrap=thread_start
 %canon_reldir%_159_adopted_t_LDFLAGS = -Wl,--wrap=memory_store_part,--wrap=map_adopt
 # the writer's mapping is replaced by one that the test sees stores to
+%canon_reldir%_379_transfers_reaped_t_LDFLAGS = -Wl,--wrap=segment_map_writer
 %canon_reldir%_321_returned_dies_t_LDFLAGS = -Wl,--wrap=segment_map_writer
 %canon_reldir%_333_feed_each_store_t_LDFLAGS = -Wl,--wrap=segment_map_writer
 %canon_reldir%_336_takeover_says_t_LDFLAGS = -Wl,--wrap=segment_map_writer
