@@ -86,6 +86,7 @@ t_programs = \
 	%reldir%/375-transfers-forged.t \
 	%reldir%/376-transfer-stores.t \
 	%reldir%/377-transfer-lives.t \
+	%reldir%/378-transfers-closed.t \
 	%reldir%/379-transfers-reaped.t \
 	%reldir%/165-fetch.t \
 	%reldir%/166-spill.t \
