@@ -46,6 +46,7 @@ lib_gpc_sources = \
 	%reldir%/device/host_stream.h \
 	%reldir%/inspect/check.c \
 	%reldir%/inspect/check.h \
+	%reldir%/inspect/check_claim.c \
 	%reldir%/inspect/check_control.c \
 	%reldir%/inspect/check_hold.c \
 	%reldir%/inspect/check_memory.c \

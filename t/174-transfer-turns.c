@@ -134,6 +134,69 @@ static void test_old(void)
 	end("old ones");
 }
 
+/* One that is under way holds up no ring (rule B18): all positions are used again, and more than once. */
+static void test_ring(void)
+{
+	gpc_block b[1];
+	struct xfer x;
+	uint32_t i, n = 0;
+
+	begin();
+	chain(p, RAM, 1, b);
+	x = xfer(p, 0, 1);
+	is_int(fetch(&x, VRAM, b, 1), 1, "one is on its way");
+	is_int((long long)xfers_seat(p)->tail, (long long)xfers_seat(p)->head, "and has left the ring");
+	for (i = 0; i < 2 * SHM_RING + 7; i++)
+		n += run1(p, (struct shm_command){ .op = CMD_NOP }) == 0;
+	is_int(n, 2 * SHM_RING + 7, "its peer goes twice around the ring");
+	is_int(xfers_of(p, 0)->left, 1, "it is on its way still");
+	xfer_done(&x);
+	ok(ends(&x), "and comes to its end");
+	is_int(find(c, 1), x.to[0], "where it was to be");
+	must(gpc_release(p, b, 1));
+	end("the ring");
+}
+
+/* The source is dropped, and its key computed anew, in the same block if the writer gives that away: neither
+ * its pin nor its word lets the old copy pass for the new one (rule B10). */
+static void test_reborn(bool dies)
+{
+	gpc_block b[1], all[18], own;
+	gpc_key k = { { 0 } };
+	struct xfer x;
+	int i, n;
+
+	begin();
+	chain(p, RAM, 1, b);
+	k = key_of(c, 1);
+	x = xfer(p, 0, 1);
+	is_int(fetch(&x, VRAM, b, 1), 1, "one is on its way");
+	must(gpc_release(p, b, 1));
+	must(gpc_drop(c, b, 1, NULL, 0, -1));
+	serve_some();
+	n = must(gpc_reserve(c, RAM, 16, all, NULL, GPC_PARTIAL, 100));
+	own = all[0];
+	for (i = 0; i < n; i++)
+		if (all[i] == b[0])
+			own = all[i];
+	must(gpc_publish(c, NULL, &k, &own, 1, NULL, 0, -1));
+	for (i = 0; i < n; i++)
+		if (all[i] != own)
+			must(gpc_release(c, &all[i], 1));
+	must(gpc_release(c, &own, 1));
+	done(c);
+	if (dies) {
+		must(gpc_writer_drop(c));
+		must(gpc_writer_take(c, 0, 0));
+		serve_some();
+	}
+	xfer_done(&x);
+	ok(ends(&x), "done");
+	is_int(xfers_of(p, 0)->refused, 1, "it is refused");
+	is_int(find(c, 1), own, "the key is what was published last");
+	end("a source of another life");
+}
+
 /* A key of the buckets 5 and 9, of which there are 32: eight of them have a place. */
 static gpc_key crowded(uint64_t *n)
 {
@@ -228,6 +291,9 @@ static int body(void)
 {
 	test_child_of_fetched();
 	test_old();
+	test_ring();
+	test_reborn(false);
+	test_reborn(true);
 	test_bucket(false);
 	test_bucket(true);
 	test_cut_all();

@@ -71,7 +71,7 @@ breaks()
 rules_without()
 {
 	broken=$(each breaks)
-	for rule in A C D E F G H $(sed -n 's/^\* \*\*\([TSCR][0-9]\)\*\* .*/\1/p' ARCHITECTURE.md)
+	for rule in A C D E F G H $(sed -n 's/^\* \*\*\([TSCRB][0-9][0-9]*\)\*\* .*/\1/p' ARCHITECTURE.md)
 	do
 		echo "$broken" | grep -qx "$rule" || echo "$rule"
 	done

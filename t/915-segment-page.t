@@ -1,7 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # gpc_segment(5) tells the bytes of shm.h and shm_memory.h: each row of its tables becomes a static assertion,
-# the rows of a table leave no byte out, and version and operations agree.
+# the rows of a table leave no byte out, every field that is no padding (pad0, pad1 ...) is on the page by
+# its name, and version and operations agree.
 
 srcdir=${top_srcdir:-$(dirname "$0")/..}
 CC=${CC:-cc}
@@ -45,10 +46,52 @@ assertions()	# STRUCT
 	END { must("sizeof(" s ") == " at + 0) }' "$page"
 }
 
+# what is declared in a struct: 1 NAME, its own; 2 NAME, of a union or struct in it
+fields()	# STRUCT
+{
+	cat "$srcdir/lib/segment/shm.h" "$srcdir/lib/segment/shm_memory.h" | awk -v s="struct $1 {" '
+	{ text = text $0 "\n" }
+	END {
+		while (match(text, /\/\*([^*]|\*+[^*\/])*\*+\//))
+			text = substr(text, 1, RSTART - 1) substr(text, RSTART + RLENGTH)
+		text = substr(text, index(text, "\n" s) + length(s) + 1)
+		for (depth = 1; depth; text = substr(text, RSTART + 1)) {
+			match(text, /[{};]/)
+			mark = substr(text, RSTART, 1)
+			n = mark == ";" ? split(substr(text, 1, RSTART - 1), name, ",") : 0
+			for (i = 1; i <= n; i++) {
+				gsub(/\[[^]]*\]/, "", name[i])
+				gsub(/.*[^A-Za-z0-9_]/, "", name[i])
+				if (name[i] != "" && name[i] !~ /^pad[0-9]*$/)
+					print depth, name[i]
+			}
+			depth += (mark == "{") - (mark == "}")
+		}
+	}'
+}
+
+# of these, the ones that the page keeps to itself
+hidden()	# STRUCT
+{
+	awk -v s="struct $1" '/^\.Ss / { on = $0 ~ s "$"; next } on' "$page" >"$tmp/section"
+	fields "$1" >"$tmp/fields"
+	test -s "$tmp/fields" || echo "no field is found"
+	while read -r depth name; do
+		case $depth in
+		1) grep -q "^\.It [0-9]* Ta [0-9]* Ta Fa $name Ta" "$tmp/section" ;;
+		*) grep -qw "$name" "$tmp/section" ;;
+		esac || echo "$name"
+	done <"$tmp/fields"
+}
+
 for struct in $(sed -n 's/^struct \(shm_[a-z]*\) {.*/\1/p' "$srcdir/lib/segment/shm.h" \
 		"$srcdir/lib/segment/shm_memory.h"); do
 	assertions "$struct" >"$tmp/$struct.c"
 	holds "$struct" "$struct is as the page has it"
+	hides=$(hidden "$struct")
+	test -z "$hides" || echo "$hides" | sed 's/^/# /'
+	test -z "$hides"
+	tap "$struct: each field is on the page" $?
 done
 
 version=$(sed -n 's/^This page describes version \([0-9]*\)\.$/\1/p' "$page")

@@ -86,6 +86,9 @@ t_programs = \
 	%reldir%/375-transfers-forged.t \
 	%reldir%/376-transfer-stores.t \
 	%reldir%/377-transfer-lives.t \
+	%reldir%/378-transfers-closed.t \
+	%reldir%/379-transfers-reaped.t \
+	%reldir%/380-pools-made-again.t \
 	%reldir%/165-fetch.t \
 	%reldir%/166-spill.t \
 	%reldir%/167-order.t \
@@ -101,6 +104,9 @@ t_programs = \
 	%reldir%/182-low-descriptors.t \
 	%reldir%/183-read-only.t \
 	%reldir%/184-balance.t \
+	%reldir%/185-check-claims.t \
+	%reldir%/186-fetch-late.t \
+	%reldir%/187-notes-fetched.t \
 	%reldir%/190-names.t \
 	%reldir%/191-errors.t \
 	%reldir%/192-sentences.t \
@@ -381,6 +387,7 @@ LDADD = lib/libgpc-internal.la
 # no thread is joined twice
 %canon_reldir%_213_copies_race_t_LDFLAGS = -Wl,--wrap=pthread_join
 # who clears seats dies at any store, or waits in the middle
+%canon_reldir%_186_fetch_late_t_LDFLAGS = -Wl,--wrap=ring_submit
 %canon_reldir%_231_dead_seats_t_LDFLAGS = -Wl,--wrap=segment_map_writer,--wrap=parallel_size \
 	-Wl,--wrap=seat_count_dead
 # sleeps have no limit there
@@ -391,6 +398,7 @@ LDADD = lib/libgpc-internal.la
 %canon_reldir%_146_map_refused_t_LDFLAGS = -Wl,--wrap=thread_start
 %canon_reldir%_159_adopted_t_LDFLAGS = -Wl,--wrap=memory_store_part,--wrap=map_adopt
 # the writer's mapping is replaced by one that the test sees stores to
+%canon_reldir%_379_transfers_reaped_t_LDFLAGS = -Wl,--wrap=segment_map_writer
 %canon_reldir%_321_returned_dies_t_LDFLAGS = -Wl,--wrap=segment_map_writer
 %canon_reldir%_333_feed_each_store_t_LDFLAGS = -Wl,--wrap=segment_map_writer
 %canon_reldir%_336_takeover_says_t_LDFLAGS = -Wl,--wrap=segment_map_writer

@@ -200,6 +200,7 @@ static void check_copy(struct check *k)
 	check_records(k);
 	check_holds(k);
 	check_transfers(k);
+	check_claims(k);
 	check_mirrors(k);
 }
 

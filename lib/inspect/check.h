@@ -51,6 +51,8 @@ gpc_block check_block(const struct check *k, uint32_t record);
 /* READY, so that its blocks count? */
 bool check_pool_ready(const struct check *k, uint32_t pool);
 bool check_is_live(const struct check *k, uint32_t record);
+/* Is the key live in the space of that pool?  After check_records. */
+bool check_key_is_live(const struct check *k, const uint64_t key[2], uint32_t pool);
 
 void check_files(struct check *k); /* check.c: sizes, headers, counters of the state */
 void check_pools(struct check *k); /* check_record.c */
@@ -63,5 +65,6 @@ void check_holds(struct check *k); /* check_hold.c */
 void check_transfers(struct check *k); /* check_transfer.c */
 /* Is the record, RESERVED, the target of a transfer of its owner? */
 bool check_is_target(const struct check *k, const struct shm_record *r);
+void check_claims(struct check *k); /* check_claim.c; after check_records and check_holds */
 
 #endif

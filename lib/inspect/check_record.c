@@ -202,6 +202,13 @@ static void index_detached(struct check *k)
 	}
 }
 
+bool check_key_is_live(const struct check *k, const uint64_t key[2], uint32_t pool)
+{
+	uint32_t at = *find_key(k, key, k->space_of[pool]);
+
+	return at && check_is_live(k, at - 1) && !(seg_record(k->s, at - 1)->flags & REC_LEAVING);
+}
+
 /* ---- records ---- */
 
 static void check_chain(struct check *k, uint32_t i, const struct shm_record *r)

@@ -96,11 +96,11 @@ struct shm_header {                      /* at 0 of index and control; immutable
 	uint32_t block_tokens, tick_us;
 	int32_t free_target;
 	uint32_t quarantine_ms, peer_quota;
-	uint32_t reserved;
+	uint32_t pad0;
 	uint64_t created_ns;             /* CLOCK_REALTIME */
 	uint64_t checksum;               /* of all bytes above, see header_checksum() */
 	uint32_t ready;                  /* SHM_READY; (A) stored last */
-	uint32_t reserved2;
+	uint32_t pad1;
 };
 _Static_assert(sizeof(struct shm_header) == 264, "header layout");
 _Static_assert(sizeof(struct shm_header) <= SHM_PAGE, "header fits its page");

@@ -215,7 +215,7 @@ static int check_content(const struct segment *s, const struct shm_header *h)
 	if (h->endian == SHM_ENDIAN && is_other_layout(h))
 		return other_layout(s, h);
 	if (h->version != SHM_VERSION || h->endian != SHM_ENDIAN || h->page != SHM_PAGE ||
-	    h->header_bytes != sizeof(struct shm_header) || h->reserved2)
+	    h->header_bytes != sizeof(struct shm_header) || h->pad1)
 		return err_set(EBADMSG, "%s: the header is damaged", s->name);
 	if (h->checksum != segment_header_sum(h))
 		return err_set(EBADMSG, "%s: the header's checksum is wrong", s->name);

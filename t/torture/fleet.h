@@ -23,7 +23,7 @@ static uint32_t all_blocks(void)
 static int fleet_stage_make(int me)
 {
 	struct gpc_memory m = { .size = sizeof(m), .block_bytes = IMAGE, .threads = 1 };
-	struct gpc_config cfg = { .max_blocks = all_blocks(), .max_peers = 24, .max_pools = POOLS,
+	struct gpc_config cfg = { .max_blocks = all_blocks(), .max_peers = 32, .max_pools = POOLS,
 				  .quarantine_ms = 50, .free_target = stage.exact ? -1 : 4,
 				  .tick_us = 100, .ram_blocks = SHARED, .ram_memory = &m };
 	gpc *c = crew_create(cfg, 0);

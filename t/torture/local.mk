@@ -25,6 +25,7 @@ torture_support = \
 	%reldir%/ledger.h \
 	%reldir%/players.h \
 	%reldir%/points.h \
+	%reldir%/ranks.h \
 	%reldir%/recorder.h \
 	%reldir%/rest.h \
 	%reldir%/round.h \

@@ -14,7 +14,7 @@
 #define PLACES 32
 #define POOLS  16
 #define SLOTS  320
-#define COUNTS 40
+#define COUNTS 48
 
 /* ---- options ---- */
 

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The fleet of copy.c with transfers that the writer commits: engines fetch prompts from RAM and from each
- * other, spill, and claim what they compute; the keeper spills ahead of need.  Engines, writers and the keeper are
- * killed and stopped in the middle of all that.  What is found, fetched or held has all bytes of its
- * key, as a survivor sees it, too; and at rest nothing is held, claimed or on its way.
+ * other, alone or by two ranks, spill, and claim what they compute; the keeper spills ahead of need.  Engines,
+ * writers and the keeper are killed and stopped in the middle of all that.  What is found, fetched or held has
+ * all bytes of its key, as a survivor sees it, too; and at rest nothing is held, claimed or on its way.
  *
  *   --seconds N --kills N --seed S --workers N */
 #include "fleet.h"
-#include "traffic.h"
+#include "ranks.h"
 
 static void (*const acts[])(struct engine *) = {
 	act_compute, act_compute, act_bring, act_bring, act_bring, act_send,  act_send,
 	act_ahead,   act_claim,   act_claim, act_spill, act_fetch, act_borrow, act_lose,
-	act_lose,    act_unmap,   act_remake,
+	act_lose,    act_unmap,   act_remake, act_group, act_group,
 };
 
 static const struct tally tallies[] = {
@@ -26,6 +26,9 @@ static const struct tally tallies[] = {
 	{ N_REFUSED, "of these refused, for a pool or source that went", true },
 	{ N_UNAWAITED, "transfers that were left under way" },
 	{ N_AFTER, "references released by a stream" },
+	{ N_GROUPS, "transfers by ranks" },
+	{ N_HALVES, "halves of images that these copied" },
+	{ N_DESERTED, "of these that a rank has left" },
 	{ N_MINE, "claims" },
 	{ N_THEIRS, "claims of others" },
 	{ N_ENDED, "of these seen to end", true },
