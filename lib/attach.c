@@ -86,6 +86,7 @@ static void handle_free(gpc *c)
 	walk_free(c);
 	returns_free(c);
 	transfer_free(c);
+	free(c->lent);
 	map_close_all(c);
 	free(c);
 }

@@ -588,11 +588,13 @@ int gpc_order(gpc *c, gpc_transfer t, uint32_t stage, void *stream);
 
 int gpc_release_after(gpc *c, const gpc_block *blocks, uint32_t n, void *stream);
 /* [shared] gpc_release when the stream gets here: for kernels that still read.  References only.  -EAGAIN:
- * GPC_TRANSFERS are under way.  gpc_close waits for it. */
+ * GPC_TRANSFERS are under way.  gpc_close waits for it.  These references are the stream's: one
+ * that is named twice, or released by gpc_release as well, is -EPERM, and nothing happens. */
 
 int gpc_transfer_mark(gpc *c, int peer, gpc_transfer t, void *stream);
 /* [shared] One of the ranks of that peer's transfer has given its copies to the stream: it says done when
- * the stream gets here.  Once.  -ENOENT: no such transfer, or it is over; -EPERM: this peer is no rank of it. */
+ * the stream gets here.  -EALREADY: it has marked this one; -ENOENT: no such transfer, or it is over;
+ * -EPERM: this peer is no rank of it. */
 
 int gpc_transfer_results(gpc *c, gpc_transfer t, int *results, uint32_t n);
 /* [shared] Of a fetch or spill that is done, and of the last 64 of this handle: of each copied block, in
@@ -609,7 +611,8 @@ int gpc_claim(gpc *c, const gpc_key *keys, const gpc_block *blocks, uint32_t n,
  * it, publish it in that block; LIVE = there is a block with it; PENDING = another block, of
  * whomever, is to have it.  Returns how many are MINE.  A claim ends when its block is published or
  * given back, its publish is refused, its key is live elsewhere, by gpc_claim_drop, and with its
- * peer.  It is advice: who does not want to wait computes and publishes all the same.  Pending
+ * peer, and when its block is claimed for another key: one block for two keys in a call is -EINVAL.
+ * It is advice: who does not want to wait computes and publishes all the same.  Pending
  * means in the space of blocks[i].  On failure some may be claimed, or be claimed later, and ret be
  * filled in part: gpc_claim_drop of all blocks ends that. */
 

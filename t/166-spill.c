@@ -93,6 +93,9 @@ static void test_ram(void)
 	must(gpc_release(c, s, 200));
 	is_int(gpc_pool_clear(c, b, 0, 0, -1), 0, "the copies go");
 	refused(gpc_spill(c, a, b, NULL, 8, NULL, GPC_COPY, c, 1000, &t), EINVAL, "a stream is of no use");
+	refused(gpc_spill(c, a, b, (gpc_block[2]){ GPC_BLOCK(a, 0), -1 }, 2, NULL, GPC_COPY, NULL, 1000, &t), EINVAL,
+		"no block");
+	ok(strstr(gpc_last_error(), "blocks[1] is -1") != NULL, "which is named: %s", gpc_last_error());
 	is_int(gpc_spill(c, a, b, NULL, 1, NULL, GPC_COPY, NULL, 1000, &t), 1, "and a leaf back, the other way");
 	is_int(gpc_transfer_wait(c, t, 5000), 0, "its parent is not there");
 	is_int(gpc_transfer_results(c, t, (int[1]){ 0 }, 1), 1, "so the writer");

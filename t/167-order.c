@@ -156,6 +156,43 @@ static void test_release_after(void)
 	fetch_end(c, "release after");
 }
 
+/* One reference is released once, by the program or by a stream. */
+static void test_lent(void)
+{
+	gpc *c = tiers(8, 8);
+	void *stream = host_stream_open();
+	gpc_block b[2], twice[3];
+	gpc_key k[3];
+	int i;
+
+	bytes_chain(c, VRAM, 1, 2, b, true);
+	chain_keys(c, 1, 2, k);
+	twice[0] = twice[2] = b[0];
+	twice[1] = b[1];
+	refused(gpc_release_after(c, twice, 3, stream), EPERM, "one reference, twice in a list");
+	ok(strstr(gpc_last_error(), "blocks[2]") != NULL, "the second is named: %s", gpc_last_error());
+	is_int((int)stats_of(c, -1).refs, 2, "and nothing of the list is released");
+	device_host_delay_us = 50000;
+	is_int(gpc_release_after(c, b, 1, stream), 0, "once");
+	refused(gpc_release_after(c, b, 1, stream), EPERM, "not again");
+	refused(gpc_release(c, b, 1), EPERM, "nor by the program");
+	ok(strstr(gpc_last_error(), "streams are to release") != NULL, "which is told why: %s",
+	   gpc_last_error());
+	is_int(gpc_release(c, b + 1, 1), 0, "another block is");
+	is_int(gpc_ref(c, k + 1, b, 1), 1, "a second reference");
+	is_int(gpc_release(c, b, 1), 0, "is the program's");
+	refused(gpc_release(c, b, 1), EPERM, "the first one still the stream's");
+	is_int(gpc_ref(c, k + 1, b, 1), 1, "a third");
+	is_int(gpc_release_after(c, b, 1, stream), 0, "goes to the stream as well");
+	device_host_delay_us = 0;
+	for (i = 0; i < 5000 && stats_of(c, -1).refs; i++)
+		usleep(1000);
+	is_int((int)stats_of(c, -1).refs, 0, "all are released");
+	is_int((int)c->nlent, 0, "and none is lent");
+	host_stream_close(stream);
+	fetch_end(c, "lent");
+}
+
 /* The thread that would see the stream get there cannot be started: the caller still holds all. */
 static bool no_threads;
 
@@ -262,6 +299,7 @@ static void test_no_writer(void)
 	gpc_block b[4], r[4];
 	gpc_transfer t = 0;
 	gpc_key k[5];
+	int i;
 
 	bytes_chain(c, RAM, 1, 4, r, false);
 	chain_keys(c, 1, 4, k);
@@ -271,7 +309,10 @@ static void test_no_writer(void)
 	device_host_delay_us = 0;
 	serve_end();
 	must(gpc_writer_drop(c));
-	refused(gpc_transfer_wait(d, t, 5000), ENOTCONN, "no writer commits them");
+	for (i = 0; i < 1000 && gpc_transfer_wait(d, t, 0) == -EAGAIN; i++)
+		usleep(1000);
+	is_int(gpc_transfer_wait(d, t, 0), -ENOTCONN, "no writer commits them, as who asks again and again is told");
+	refused(gpc_transfer_wait(d, t, 5000), ENOTCONN, "and who waits");
 	is_int(fetch_right(d, b, 4, 1), 4, "though the bytes are there");
 	must(gpc_writer_take(c, 0, 1000));
 	serve_begin(c);
@@ -287,6 +328,7 @@ static int body(void)
 	test_stages();
 	test_stage_fails();
 	test_release_after();
+	test_lent();
 	test_no_thread();
 	test_close();
 	test_fork();

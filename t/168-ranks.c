@@ -47,6 +47,7 @@ static void test_ranks(void)
 	copy_here(c, m, 4, 1);
 	refused(gpc_order(c, t, 0, NULL), EINVAL, "their streams are theirs");
 	is_int(gpc_transfer_mark(c, ranks[0], t, NULL), 0, "one rank is done");
+	refused(gpc_transfer_mark(c, ranks[0], t, NULL), EALREADY, "which it says once");
 	is_int(gpc_transfer_wait(c, t, 20), -ETIMEDOUT, "which is not all");
 	is_int(gpc_transfer_mark(d, ranks[0], t, NULL), 0, "the other one");
 	is_int(gpc_transfer_wait(c, t, 5000), 0, "now it is committed");

@@ -83,6 +83,16 @@ static void test_answers(void)
 	chain_make(b, 0, 7, 1, &live);
 	q = claim(a, 7, mine[1]);
 	ok(q.state == GPC_CLAIM_LIVE && q.block == live, "a key that is live");
+	{
+		gpc_key two[2] = { key_of(c, 21), key_of(c, 22) };
+		gpc_block one[2] = { mine[1], mine[1] };
+		struct gpc_claim both[2];
+
+		refused(gpc_claim(a, two, one, 2, both, 0, 1000), EINVAL, "one block for two keys");
+		ok(strstr(gpc_last_error(), "blocks[1]") && strstr(gpc_last_error(), "blocks[0]"), "both are named: %s",
+		   gpc_last_error());
+		is_int(gpc_claim_drop(a, one, 1, 1000), 1, "one claim of them is left");
+	}
 	ok(claim(a, 2, mine[0]).state == GPC_CLAIM_MINE, "the block is claimed for another key");
 	ok(has_ended(b, &p), "and the first claim is over");
 	ok(claim(b, 1, other[0]).state == GPC_CLAIM_MINE, "so the other one has that key");

@@ -77,6 +77,57 @@ static void test_bad(uint32_t space, const int *bad, int nbad, uint64_t at, cons
 	fetch_end(c, what);
 }
 
+/* ---- streams ---- */
+
+/* What the stream still waits for comes before the sums: those of a spill are of bytes that are written first,
+ * those of a fetch of bytes that are copied first. */
+struct writes { struct stream_job job; gpc *c; gpc_block b[CHAIN]; };
+
+static void writes_run(struct stream_job *job)
+{
+	struct writes *w = (struct writes *)job;
+	int i;
+
+	usleep(30000);
+	for (i = 0; i < CHAIN; i++)
+		bytes_write(w->c, w->b[i], (uint64_t)i + 1, BYTES_IMAGE);
+}
+
+static void test_streams(void)
+{
+	struct writes *w = calloc(1, sizeof(*w));
+	void *stream = host_stream_open(), *other = host_stream_open();
+	gpc_block b[CHAIN], leaf_first[CHAIN];
+	gpc *c = tiers(0);
+	gpc_transfer t;
+	gpc_key k[CHAIN + 1];
+	int i;
+
+	chain_keys(c, 1, CHAIN, k);
+	must(gpc_reserve(c, VRAM, CHAIN, b, NULL, 0, 1000));
+	must(gpc_publish(c, NULL, k + 1, b, CHAIN, NULL, 0, 1000));
+	must(gpc_release(c, b, CHAIN));
+	w->job.run = writes_run;
+	w->c = c;
+	memcpy(w->b, b, sizeof(b));
+	for (i = 0; i < CHAIN; i++)
+		leaf_first[i] = b[CHAIN - 1 - i];
+	must(stream_submit_to(stream, &w->job));
+	is_int(gpc_spill(c, VRAM, RAM, leaf_first, CHAIN, NULL, 0, stream, 5000, &t), CHAIN,
+	       "spilled behind who writes");
+	is_int(gpc_transfer_wait(c, t, 5000), 0, "committed");
+	device_host_delay_us = 20000;
+	is_int(gpc_fetch(c, VRAM, k + 1, CHAIN, b, NULL, GPC_VERIFY_FIRST, other, 5000, &t), CHAIN,
+	       "fetched by another stream");
+	is_int(gpc_transfer_wait(c, t, 5000), 0, "the sums are of what was written and copied");
+	device_host_delay_us = 0;
+	is_int(fetch_right(c, b, CHAIN, 1), CHAIN, "every byte");
+	must(gpc_release(c, b, CHAIN));
+	host_stream_close(stream);
+	host_stream_close(other);
+	fetch_end(c, "streams");
+}
+
 /* ---- verified first ---- */
 
 static void test_verify_first(void)
@@ -294,6 +345,7 @@ static void tests(void)
 	test_bad(0, (int[]){ 4, 6, 7 }, 3, BYTES_IMAGE - 1, "moves, several");
 	test_bad(1, (int[]){ 1 }, 1, 700, "copies, the root");
 	test_bad(1, (int[]){ CHAIN }, 1, 1000, "copies, the leaf");
+	test_streams();
 	test_verify_first();
 	test_another_life();
 	test_none();

@@ -84,7 +84,7 @@ void host_sum_close(void *sums)
 }
 
 int host_sum(void *sums, const struct sum_want *want, uint32_t n, uint32_t lane UNUSED, uint64_t *bad,
-	     void *stream UNUSED)
+	     void *stream)
 {
 	struct sum_job *j = malloc(sizeof(*j) + n * sizeof(*want));
 
@@ -93,5 +93,5 @@ int host_sum(void *sums, const struct sum_want *want, uint32_t n, uint32_t lane 
 	*j = (struct sum_job){ .job.run = sum_run, .job.delay_us = load_relaxed(&device_host_delay_us),
 			       .sums = sums, .bad = bad, .n = n };
 	memcpy(j->want, want, n * sizeof(*want));
-	return stream_submit(&j->job);
+	return stream_submit_to(stream, &j->job);
 }

@@ -340,7 +340,6 @@ static uint32_t tell_slot(struct bring *b, uint32_t n)
 		if (b->item[i].to >= 0)
 			s->told[k++] = (struct told){ pool_record(&b->c->seg, b->item[i].to), i };
 	s->n = k;
-	s->spills = b->fetches ? 0 : (uint32_t)GPC_POOL(b->item[0].from) + 1;
 	return k;
 }
 

@@ -165,6 +165,18 @@ static int ask_rest(gpc *c, const gpc_key *keys, const gpc_block *blocks, uint32
 	return 0;
 }
 
+/* A claim of a block that has one ends that, so of two keys in one call only the last would have it. */
+static int check_mine(const struct answer *a, uint32_t i, uint32_t from)
+{
+	uint32_t j;
+
+	for (j = 0; j < i; j++)
+		if (a[j].to == CLAIM_MINE && a[j].block == a[i].block)
+			return err_set(EINVAL, "blocks[%u] is block 0x%x, as blocks[%u] is: a block is claimed for "
+				       "one key", from + i, (unsigned)a[i].block, from + j);
+	return 0;
+}
+
 /* At most CLAIM_GROUP keys, the call's from `from` on.  How many are ours; the first that was refused is the
  * call's error. */
 static int claim_part(gpc *c, const gpc_key *keys, const gpc_block *blocks, uint32_t n, uint32_t from,
@@ -184,6 +196,8 @@ static int claim_part(gpc *c, const gpc_key *keys, const gpc_block *blocks, uint
 			describe(c, &a[i], &keys[i], &ret[i]);
 		else if (err == 0)
 			err = refuse_claim(c, from + i, a[i].block, a[i].to);
+		if (a[i].to == CLAIM_MINE && err == 0)
+			err = check_mine(a, i, from);
 		mine += a[i].to == CLAIM_MINE;
 	}
 	return err ? err : mine;

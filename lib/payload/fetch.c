@@ -296,7 +296,8 @@ static void tell(const struct fetch *f, gpc_block *blocks)
 {
 	uint32_t i;
 
-	memcpy(blocks, f->block, f->len * sizeof(*blocks));
+	if (f->len)                      /* else blocks may be NULL */
+		memcpy(blocks, f->block, f->len * sizeof(*blocks));
 	for (i = 0; f->opt.results && i < f->n; i++)
 		f->opt.results[i] = i < f->len ? 0 : f->why;
 	if (f->opt.nranks)

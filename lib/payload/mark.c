@@ -40,6 +40,22 @@ static int find_rank(const gpc *c, uint32_t peer, gpc_transfer t, uint32_t *ret)
 	return 0;
 }
 
+/* Ours is on its way, or there.  A second one might come when the slot has another transfer, whose word it
+ * would take away. */
+static bool is_marked(gpc *c, const uint64_t *word, uint64_t value)
+{
+	struct transfers *t = c->transfers;
+	bool marked = load_relaxed(word) == value;
+	uint32_t i;
+
+	pthread_mutex_lock(&t->lock);
+	for (i = 0; i < SHM_TRANSFERS; i++)
+		marked |= t->slot[i].state != SLOT_IDLE && t->slot[i].word == word &&
+			  t->slot[i].wanted == value;
+	pthread_mutex_unlock(&t->lock);
+	return marked;
+}
+
 static int mark(gpc *c, uint32_t peer, gpc_transfer t, uint32_t rank, void *stream)
 {
 	struct transfers *all = c->transfers;
@@ -48,8 +64,12 @@ static int mark(gpc *c, uint32_t peer, gpc_transfer t, uint32_t rank, void *stre
 	uint64_t *word = &seg_transfer(&c->seg, peer)->rank[t % SHM_TRANSFERS][rank];
 	struct transfer_take start = { .uuid = uuid };
 	uint32_t slot;
-	int err = stream_device(c, stream, &device, uuid);
+	int err;
 
+	if (is_marked(c, word, t / SHM_TRANSFERS))
+		return err_set(EALREADY, "transfer is %llu: this peer has marked it already",
+			       (unsigned long long)t);
+	err = stream_device(c, stream, &device, uuid);
 	if (!err)
 		err = device->check_stream(uuid, stream);
 	if (!err)

@@ -125,26 +125,45 @@ static int find_device(const gpc *c, const gpc_block *blocks, uint32_t n, void *
 
 /* ---- gpc_release_after ---- */
 
-static int check_refs(const gpc *c, const gpc_block *blocks, uint32_t n)
+/* Why it was not lent. */
+static int refuse_lend(const gpc *c, const gpc_block *blocks, uint32_t i, uint32_t record)
+{
+	uint16_t cell = load_relaxed(refs_cell(c, record));
+
+	if (hold_of(cell) != HOLD_REF &&
+	    (cell || (hold_is_pool_owner(c, blocks[i]) && hold_is_owner(c, record))))
+		return err_set(EPERM, "blocks[%u] is block 0x%x, which this peer has reserved: "
+			       "only references are released by a stream", i, (unsigned)blocks[i]);
+	return refuse_unref(c, i, blocks[i]);
+}
+
+void release_unlend(gpc *c, const gpc_block *blocks, uint32_t n)
+{
+	uint32_t i;
+
+	for (i = 0; i < n; i++)
+		if (blocks[i] != GPC_NONE)
+			refs_lend_end(c, pool_record(&c->seg, blocks[i]));
+}
+
+/* All, or none. */
+static int lend(gpc *c, const gpc_block *blocks, uint32_t n)
 {
 	uint32_t i, record;
+	int err = refs_lend_begin(c);
 
-	for (i = 0; i < n; i++) {
+	for (i = 0; !err && i < n; i++) {
 		if (blocks[i] == GPC_NONE)
 			continue;
 		record = pool_record(&c->seg, blocks[i]);
 		if (record == SHM_NO_RECORD)
-			return refuse_block(c, "blocks", i, blocks[i]);
-		if (hold_of(load_relaxed(refs_cell(c, record))) == HOLD_REF)
-			continue;
-		if (load_relaxed(refs_cell(c, record)) || (hold_is_pool_owner(c, blocks[i]) &&
-							   hold_is_owner(c, record)))
-			return err_set(EPERM, "blocks[%u] is block 0x%x, which this peer has reserved: "
-				       "only references are released by a stream", i,
-				       (unsigned)blocks[i]);
-		return refuse_unref(c, i, blocks[i]);
+			err = refuse_block(c, "blocks", i, blocks[i]);
+		else if (!refs_lend(c, record))
+			err = refuse_lend(c, blocks, i, record);
 	}
-	return 0;
+	if (err && i)
+		release_unlend(c, blocks, i - 1);
+	return err;
 }
 
 /* The mark goes to our own word.  Without one the blocks stay held: the stream may still read them.  The
@@ -189,21 +208,23 @@ GPC_EXPORT int gpc_release_after(gpc *c, const gpc_block *blocks, uint32_t n, vo
 
 	if (err == 0 && n && !blocks)
 		err = err_set(EINVAL, "blocks is NULL");
-	if (err == 0)
-		err = check_refs(c, blocks, n);
+	if (err == 0 && n)
+		err = lend(c, blocks, n);
 	if (err < 0 || !n)
 		return err;
 	err = find_device(c, blocks, n, stream, &device, uuid);
 	if (!err)
 		err = device->check_stream(uuid, stream);
-	if (err)
-		return err;
-	copy = malloc(n * sizeof(*copy));
-	if (!copy)
-		return err_set(ENOMEM, "no memory for a list of %u blocks", n);
-	memcpy(copy, blocks, n * sizeof(*copy));
-	err = release_by(c, device, uuid, copy, n, stream);
-	if (err)
+	copy = err ? NULL : malloc(n * sizeof(*copy));
+	if (!err && !copy)
+		err = err_set(ENOMEM, "no memory for a list of %u blocks", n);
+	if (!err) {
+		memcpy(copy, blocks, n * sizeof(*copy));
+		err = release_by(c, device, uuid, copy, n, stream);
+	}
+	if (err) {
 		free(copy);
+		release_unlend(c, blocks, n);
+	}
 	return err;
 }

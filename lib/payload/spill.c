@@ -116,6 +116,16 @@ static int check_options(const gpc *c, const struct gpc_spill_options *opt)
 	return err ? err : bring_check_ranks(c, opt->nranks, opt->ranks, opt->moves, opt->nmoves);
 }
 
+static int check_blocks(const gpc_block *blocks, uint32_t n)
+{
+	uint32_t i;
+
+	for (i = 0; blocks && i < n; i++)
+		if (blocks[i] == GPC_NONE)
+			return err_set(EINVAL, "blocks[%u] is -1: it must be a live block", i);
+	return 0;
+}
+
 GPC_EXPORT int gpc_spill(gpc *c, int from, int to, const gpc_block *blocks, uint32_t n,
 			 const struct gpc_spill_options *opt, uint32_t flags, void *stream,
 			 int timeout_ms, gpc_transfer *ret)
@@ -135,6 +145,8 @@ GPC_EXPORT int gpc_spill(gpc *c, int from, int to, const gpc_block *blocks, uint
 		err = find_to(c, from, to, &s.to);
 	if (err == 0 && opt)
 		err = check_options(c, opt);
+	if (err == 0)
+		err = check_blocks(blocks, n);
 	if (err < 0)
 		return err;
 	if (opt)
@@ -151,19 +163,20 @@ GPC_EXPORT int gpc_spill(gpc *c, int from, int to, const gpc_block *blocks, uint
 
 /* ---- ahead of need ---- */
 
-/* Blocks of the pool that transfers of this handle are spilling now. */
+/* Blocks of the pool that are on their way out of it, by whichever peer. */
 static uint32_t under_way(gpc *c, uint32_t pool)
 {
-	struct transfers *t = c->transfers;
-	uint32_t i, n = 0;
+	uint32_t peer, i, n = 0;
 
 	transfer_sweep(c);
-	pthread_mutex_lock(&t->lock);
-	for (i = 0; i < SHM_TRANSFERS; i++)
-		if (t->slot[i].state != SLOT_IDLE && t->slot[i].state != SLOT_LOST &&
-		    t->slot[i].spills == pool + 1)
-			n += t->slot[i].n;
-	pthread_mutex_unlock(&t->lock);
+	for (peer = 0; peer < c->seg.header.geometry.max_peers; peer++)
+		for (i = 0; i < SHM_TRANSFERS; i++) {
+			const struct shm_xfer *x = seg_xfer(&c->seg, peer, i);
+			uint32_t left = load_acquire(&x->left);          /* pairs with (t) */
+
+			if (left && load_relaxed(&x->from) == pool)
+				n += MIN(left, (uint32_t)GPC_TRANSFER_BLOCKS);
+		}
 	return n;
 }
 

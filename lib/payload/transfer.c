@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "base/fd.h"
+#include "base/log.h"
 #include "peer/ring.h"
 
 #define SLOT_BITS 6
@@ -102,13 +103,23 @@ static void take_held(struct slot *s, struct held *h)
 	s->release = NULL;
 }
 
+/* Nobody else could: they were lent to the stream. */
+static void release_lent(gpc *c, const gpc_block *blocks, uint32_t n)
+{
+	if (!n)
+		return;
+	release_unlend(c, blocks, n);
+	if (gpc_release(c, blocks, n) < 0)
+		log_say(&c->log, LOG_WARNING, "a stream's release of %u blocks: %s", n,
+			gpc_last_error());
+}
+
 /* Without: the maps' lock is taken before ours, for what is unmapped is forgotten. */
 static void put_held(gpc *c, struct held *h)
 {
 	while (h->nmaps)
 		map_put(c, h->map[--h->nmaps]);
-	if (h->nrelease)
-		gpc_release(c, h->release, h->nrelease);
+	release_lent(c, h->release, h->nrelease);
 	free(h->release);
 }
 
@@ -219,7 +230,7 @@ static void fill(struct transfers *t, struct slot *s, const struct transfer_take
 	s->nmaps = start->nmaps;
 	if (start->nmaps)
 		memcpy(s->map, start->map, start->nmaps * sizeof(s->map[0]));
-	s->n = s->cut = s->spills = 0;
+	s->n = s->cut = 0;
 	s->enqueued = false;
 }
 

@@ -63,7 +63,6 @@ struct slot {
 	uint32_t n;                      /* blocks that the call has told of */
 	struct told *told;               /* these; room for GPC_TRANSFER_BLOCKS, once made */
 	uint64_t op;                     /* of the first */
-	uint32_t spills;                 /* pool + 1 that its blocks leave, or get a copy of */
 	uint32_t cut;                    /* torn: slots of the command that are whole */
 	bool enqueued;                   /* ... and something of it was given to the device: the last event */
 };
@@ -98,6 +97,8 @@ struct transfers {
 	uint32_t told;                   /* of these, by a wait for all */
 	struct outcome outcome[OUTCOMES];
 	uint32_t noutcomes;              /* ever */
+	uint64_t seat_look_ns;           /* for a writer, next time */
+	uint32_t seat_missed;            /* looks in a row that found none */
 	struct waiter *waiters;
 	struct pair *pairs;
 	pthread_mutex_t marks;           /* of pair->slots, and ... */
@@ -128,6 +129,11 @@ void transfer_let_go(gpc *c, uint32_t slot);
 void transfer_find_lost(gpc *c);
 /* Another value for one of which nothing is bound: a second try of its command. */
 void transfer_renew(gpc *c, uint32_t slot);
+
+/* ---- order.c ---- */
+
+/* What a stream was to release is the handle's own again. */
+void release_unlend(gpc *c, const gpc_block *blocks, uint32_t n);
 
 /* ---- wait.c ---- */
 

@@ -18,6 +18,7 @@
 #define LOOK_MOST (NS_PER_MS / 2)        /* ... and later */
 #define STATE_NS  (10 * NS_PER_MS)       /* between questions whether a device works */
 #define SEAT_NS   (100 * NS_PER_MS)      /* ... and whether there is a writer */
+#define SEAT_OLD_NS (5000 * NS_PER_MS)   /* a look before that tells nothing of now */
 
 /* With the lock held, after a sweep: -EAGAIN; 0, -EIO, -EBADMSG; -EINVAL: no such name. */
 static int look_locked(gpc *c, gpc_transfer name)
@@ -121,47 +122,43 @@ static bool needs_writer(gpc *c, gpc_transfer name, uint64_t upto)
 	return needs && !works;
 }
 
-struct turn { uint64_t look_ns; uint32_t missed; };
-
-/* 0, or -ENOTCONN: two looks in a row found no writer, so a standby has had its time. */
-static int writers_turn(gpc *c, struct turn *w, uint64_t now)
+/* 0, or -ENOTCONN: two looks in a row found no writer, so a standby has had its time.  The handle keeps what
+ * it saw, for waits that are shorter than that. */
+static int writers_turn(gpc *c, uint64_t now)
 {
-	if (!w->look_ns)
-		w->look_ns = now + SEAT_NS;
-	if (now < w->look_ns)
-		return 0;
-	w->look_ns = now + SEAT_NS;
-	w->missed = ring_has_writer(c) ? 0 : w->missed + 1;
-	ring_doorbell(c);
-	return w->missed >= 2 ? -ENOTCONN : 0;
+	struct transfers *t = c->transfers;
+	bool looks;
+	int err;
+
+	pthread_mutex_lock(&t->lock);
+	looks = now >= t->seat_look_ns || t->seat_missed >= 2;   /* one may have come */
+	if (looks) {
+		if (now > t->seat_look_ns + SEAT_OLD_NS)
+			t->seat_missed = 0;
+		t->seat_look_ns = now + SEAT_NS;
+		t->seat_missed = ring_has_writer(c) ? 0 : t->seat_missed + 1;
+	}
+	err = t->seat_missed >= 2 ? -ENOTCONN : 0;
+	pthread_mutex_unlock(&t->lock);
+	if (looks)
+		ring_doorbell(c);
+	return err;
 }
 
 /* Until the next look.  Who is the writer serves. */
-static int pause_for(gpc *c, struct backoff *b, struct turn *w, gpc_transfer t, uint64_t upto,
-		     uint64_t now)
+static void pause_for(gpc *c, struct backoff *b)
 {
-	int err = 0;
-
-	if (needs_writer(c, t, upto))
-		err = writers_turn(c, w, now);
-	else
-		*w = (struct turn){ 0 };
-	if (err)
-		return err;
 	ring_turn(c);                    /* answers to what is torn */
 	if (handle_help(c, b->ns) > 0)
 		b->ns = MIN(2 * b->ns, b->most);
 	else
 		backoff_sleep(b);
-	return 0;
 }
 
-/* A timeout of 0 asks once, and answers -ENOTCONN only to what it sees. */
 GPC_EXPORT int gpc_transfer_wait(gpc *c, gpc_transfer t, int timeout_ms)
 {
 	struct backoff b = { LOOK_NS, LOOK_MOST };
 	uint64_t until = deadline_from(timeout_ms), state = 0, upto, now;
-	struct turn w = { 0 };
 	int err = handle_check(c, true);
 
 	if (err == 0)
@@ -178,11 +175,13 @@ GPC_EXPORT int gpc_transfer_wait(gpc *c, gpc_transfer t, int timeout_ms)
 			state = now + STATE_NS;
 			continue;
 		}
+		if (needs_writer(c, t, upto) && writers_turn(c, now)) {
+			err = -ENOTCONN;
+			break;
+		}
 		if (now >= until)
 			break;
-		err = pause_for(c, &b, &w, t, upto, now);
-		if (err < 0)
-			break;
+		pause_for(c, &b);
 	}
 	return say(c, t, err, timeout_ms);
 }

@@ -49,6 +49,9 @@ struct gpc {
 	/* sections: who opened which (0 = nobody); a thread is named by the address of its
 	 * thread control block */
 	uint64_t section_thread[SHM_SECTIONS];
+	/* references that streams are to release: of each record, and of all (refs.h) */
+	uint16_t *lent;                  /* made by the first */
+	uint64_t nlent;
 	pthread_mutex_t device_sections; /* sweeping sections that devices have ended */
 
 	/* millisecond ticks: the tick this process saw last, and when it saw it first */

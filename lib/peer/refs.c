@@ -128,3 +128,48 @@ int refs_take(gpc *c, uint32_t record, gpc_block block, const gpc_key *key,
 	refs_drop(c, record, block, sum);
 	return -ESTALE;
 }
+
+/* ---- lent ---- */
+
+int refs_lend_begin(gpc *c)
+{
+	uint16_t *lent;
+
+	if (load_acquire(&c->lent))
+		return 0;
+	/* of the pages of zeros that this asks for, those of records that are lent become memory */
+	lent = calloc(c->seg.header.geometry.max_blocks, sizeof(*lent));
+	if (!lent)
+		return err_set(ENOMEM, "no memory to tell what streams are to release");
+	pthread_mutex_lock(&c->ring_lock);
+	if (c->lent)
+		free(lent);
+	else
+		store_release(&c->lent, lent);
+	pthread_mutex_unlock(&c->ring_lock);
+	return 0;
+}
+
+/* Counted first, then compared: of two threads that lend the last one at most one is told that it has. */
+bool refs_lend(gpc *c, uint32_t record)
+{
+	uint16_t cell;
+
+	count_add(&c->nlent, 1);
+	if (order_add16(&c->lent[record], 1) < (cell = load_relaxed(refs_cell(c, record))) &&
+	    cell <= CELL_REFS)
+		return true;
+	refs_lend_end(c, record);
+	return false;
+}
+
+void refs_lend_end(gpc *c, uint32_t record)
+{
+	order_add16(&c->lent[record], UINT16_MAX);
+	count_sub(&c->nlent, 1);
+}
+
+bool refs_all_lent(const gpc *c, uint32_t record)
+{
+	return load_relaxed(refs_cell(c, record)) <= load_relaxed(&c->lent[record]);
+}

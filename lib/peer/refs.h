@@ -31,6 +31,19 @@ int refs_take(gpc *c, uint32_t record, gpc_block block, const gpc_key *key,
 /* One reference less; false: there was none. */
 bool refs_drop(gpc *c, uint32_t record, gpc_block block, struct ref_sum *sum);
 
+/* A reference that a stream is to release (gpc_release_after) stays in the cell, and is not the program's
+ * to release again: a cell of n has n less those lent.  Threads that release one reference twice at
+ * the same moment are not told apart. */
+int refs_lend_begin(gpc *c);             /* -ENOMEM */
+bool refs_lend(gpc *c, uint32_t record); /* false: there was none that is not lent */
+void refs_lend_end(gpc *c, uint32_t record);
+bool refs_all_lent(const gpc *c, uint32_t record);
+
+static inline bool refs_any_lent(const gpc *c)
+{
+	return __builtin_expect(load_relaxed(&c->nlent) != 0, 0);
+}
+
 #define REFS_GROUP 256u                  /* blocks whose places are counted on from one */
 
 /* The stamp of the first block that a call uses; each one behind it has one less. */

@@ -133,6 +133,10 @@ int refuse_unref(const gpc *c, uint32_t i, gpc_block block)
 		refuse_block(c, "blocks", i, block);     /* its sentence, not its errno */
 		return -EPERM;
 	}
+	if (refs_any_lent(c) && refs_all_lent(c, pool_record(&c->seg, block)) &&
+	    load_relaxed(refs_cell(c, pool_record(&c->seg, block))))
+		return err_set(EPERM, "blocks[%u] is %s: all references of this handle on it are those "
+			       "that streams are to release", i, block_text(text, block));
 	return err_set(EPERM, "blocks[%u] is %s: this peer has no reference or reservation on it",
 		       i, block_text(text, block));
 }

@@ -176,7 +176,16 @@ static inline void image_write(gpc *c, gpc_block b, gpc_key key)
 
 enum image { IMAGE_GOOD, IMAGE_BAD, IMAGE_UNSEEN };
 
-static char image_why[200];
+static char image_why[240];
+
+static inline uint32_t zeros_of(const struct view *v, gpc_block b)
+{
+	uint32_t i, n = 0;
+
+	for (i = 0; i < WORDS; i++)
+		n += !load_relaxed(word_at(v, b, i));
+	return n;
+}
 
 static inline enum image image_look(gpc *c, gpc_block b, gpc_key key)
 {
@@ -196,11 +205,11 @@ static inline enum image image_look(gpc *c, gpc_block b, gpc_key key)
 			continue;
 		snprintf(image_why, sizeof(image_why),
 			 "block 0x%x of memory %llx, key %llx: word %u is %llx; stamp: key %llx, "
-			 "block 0x%llx, memory %llx, number %llx",
+			 "block 0x%llx, memory %llx, number %llx; %u of %u words are 0",
 			 (unsigned)b, (unsigned long long)v->memory, (unsigned long long)key.w[0],
 			 i, (unsigned long long)word, (unsigned long long)s.key.w[0],
 			 (unsigned long long)s.block, (unsigned long long)s.memory,
-			 (unsigned long long)s.number);
+			 (unsigned long long)s.number, zeros_of(v, b), (unsigned)WORDS);
 		return IMAGE_BAD;
 	}
 	return IMAGE_GOOD;
