@@ -29,14 +29,14 @@
  * Calls return >= 0, or a negative errno.  One meaning each:
  *   -EINVAL    an argument is out of range        -ENOENT    no such name, key, pool or peer
  *   -EEXIST    the name is taken                  -EPROTO    other version, geometry, layout
- *   -EBADMSG   damaged segment                    -EACCES    another user's segment
+ *   -EBADMSG   bad checksum, or damaged segment   -EACCES    another user's segment
  *   -ENOSPC    nothing free, nothing evictable, or too little shared memory
  *   -EDQUOT    your quota is used up              -EAGAIN    not yet: ring full, or timeout 0
  *   -ETIMEDOUT time is up                         -ENOTCONN  no writer
- *   -EDEADLK   this thread has an open section    -ESTALE    block, key, mirror, pool changed
+ *   -EDEADLK   the caller would wait for itself   -ESTALE    block, key, mirror, pool changed
  *   -EPERM     not your block                     -EUSERS    no free seat
  *   -EXDEV     the parent lives only in another space
- *   -EALREADY  another peer computes or loads it
+ *   -EALREADY  another peer computes or loads it, or it has been done
  *   -EOVERFLOW 32768 references of one peer on one block
  *   -ECHILD    handle of the parent process       -EROFS     handle is read-only
  *   -ENODEV    no such device, or built without   -ENOMEM, -EINTR and -EIO as usual

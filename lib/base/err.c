@@ -169,8 +169,9 @@ static const struct {
 		 "gpc_unlink"},
 	{EPROTO, "another version, geometry or layout: use the same release and the same "
 		 "model configuration in all processes"},
-	{EBADMSG, "the segment is damaged: remove it with gpc-inspect rm and create it "
-		  "again"},
+	{EBADMSG, "bytes are not what they were: of a transfer, its bad block has been dropped: "
+		  "compute it again; of any other call, the segment is damaged: remove it with "
+		  "gpc-inspect rm and create it again"},
 	{EACCES, "the segment belongs to another user: create it with mode 0660 and a "
 		 "common group, or use another name"},
 	{ENOSPC, "nothing is free or evictable, or there is too little shared memory: "
@@ -180,8 +181,12 @@ static const struct {
 	{EAGAIN, "not yet: the ring is full or the timeout was 0; try again"},
 	{ETIMEDOUT, "time is up: try again, or allow more time"},
 	{ENOTCONN, "there is no writer: start gpcd, or attach with GPC_SERVE"},
-	{EDEADLK, "this thread has an open section that the call would wait for: call "
-		  "gpc_section_leave first"},
+	{EDEADLK, "the call would wait for its own caller: leave the section first "
+		  "(gpc_section_leave); before gpc_claim_wait, give reservations and claims back"},
+	{EALREADY, "another peer computes, loads or moves it already, or it has been said already: "
+		   "look again later, or go on without it"},
+	{EMFILE, "this process may open no more descriptors: close some, or raise the limit "
+		 "(ulimit -n)"},
 	{ESTALE, "the block, key, mirror or pool has changed since: look it up again"},
 	{EPERM, "not your block or pool, or not yet yours again: only its holder may do that"},
 	{EUSERS, "no seat is free: close a handle, or create the cache with more "

@@ -172,7 +172,7 @@ static uint32_t under_way(gpc *c, uint32_t pool)
 	for (peer = 0; peer < c->seg.header.geometry.max_peers; peer++)
 		for (i = 0; i < SHM_TRANSFERS; i++) {
 			const struct shm_xfer *x = seg_xfer(&c->seg, peer, i);
-			uint32_t left = load_acquire(&x->left);          /* pairs with (t) */
+			uint32_t left = load_relaxed(&x->left);          /* of this moment */
 
 			if (left && load_relaxed(&x->from) == pool)
 				n += MIN(left, (uint32_t)GPC_TRANSFER_BLOCKS);
