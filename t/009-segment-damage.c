@@ -83,7 +83,7 @@ static void test_forgeries(void)
 
 	memset(endless.devices, 'x', sizeof(endless.devices));
 	is_int(open_forged(endless), -EBADMSG, "endless devices");
-	FORGE(reserved, good.reserved, 0, "the true header");
+	FORGE(pad0, good.pad0, 0, "the true header");
 	FORGE(version, SHM_VERSION + 1, -EPROTO, "the next version");
 	FORGE(version, SHM_VERSION - 1, -EPROTO, "the one before");
 	FORGE(version, 0, -EBADMSG, "no version");

@@ -129,7 +129,7 @@ static inline void publish_images(struct engine *e, const gpc_key *k, const gpc_
 			image_verify(e->w.c, resident[i], k[i], "published");
 		else
 			need(resident[i] == -EAGAIN || resident[i] == -ESTALE,
-			     "publish refuses with %d", resident[i]);
+			     "publish refuses with %d: %s", resident[i], record_text(e->w.c, b[i]));
 		count(resident[i] == b[i] ? N_PUBLISHED : N_RESIDENT, resident[i] >= 0);
 		if (resident[i] != b[i])
 			unref(&e->w, &b[i], 1);

@@ -215,12 +215,29 @@ static inline enum image image_look(gpc *c, gpc_block b, gpc_key key)
 	return IMAGE_GOOD;
 }
 
+/* What the index says of a block, for failures. */
+static inline const char *record_text(gpc *c, gpc_block b)
+{
+	static char text[240];
+	uint32_t i = pool_record(&c->seg, b);
+	const struct shm_record *r = i == SHM_NO_RECORD ? NULL : seg_record(&c->seg, i);
+
+	if (!r)
+		return "no record";
+	snprintf(text, sizeof(text), "block 0x%x: word %x, owner %u of seat %u, source %u, op %llx, flags %x, "
+		 "cell %x, key %llx, pool state %u", (unsigned)b, (unsigned)r->word, (unsigned)r->owner, c->peer,
+		 (unsigned)r->source, (unsigned long long)r->op, (unsigned)r->flags,
+		 (unsigned)*(seg_row(&c->seg, i) + c->peer), (unsigned long long)r->key[0],
+		 (unsigned)seg_pool(&c->seg, (uint32_t)GPC_POOL(b))->state);
+	return text;
+}
+
 /* Of a reference. */
 static inline void image_verify(gpc *c, gpc_block b, gpc_key key, const char *when)
 {
 	enum image is = image_look(c, b, key);
 
-	need(is != IMAGE_BAD, "%s: %s", when, image_why);
+	need(is != IMAGE_BAD, "%s: %s; %s", when, image_why, record_text(c, b));
 	count(is == IMAGE_GOOD ? N_IMAGES : N_UNSEEN, 1);
 }
 
