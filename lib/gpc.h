@@ -558,7 +558,8 @@ int gpc_fetch(gpc *c, int to, const gpc_key *keys, uint32_t n, gpc_block *blocks
  * Bytes whose checksum is wrong: nothing is committed, the transfer ends in -EBADMSG, the bad block is
  * dropped with its descendants.  What follows in the stream has read them, so whoever cannot take
  * that waits for the transfer first: GPC_VERIFY_FIRST says so, and takes no block without a checksum.
- * -ENOENT, -ENOSPC, -EDQUOT, as gpc_promote.  Timeout 0 and failures: as gpc_reserve. */
+ * -ENOENT, -ENOSPC, -EDQUOT, as gpc_promote.  -ESTALE: a pool has gone, and another one got its number,
+ * during the call: call again.  Timeout 0 and failures: as gpc_reserve. */
 
 struct gpc_spill_options {           /* zero = default; set size */
 	uint32_t size;

@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A pool goes and is made again while copies to it, or from it, are queued: its number and memory are another's
  * only when they have passed.  The new pool keeps its bytes, nothing is committed of the old one, and the
- * transfer ends with -ESTALE for each block. */
+ * transfer ends with -ESTALE for each block.  The same between the map of a pool and the command that binds its
+ * blocks. */
 #include <sys/mman.h>
 #include <sys/wait.h>
 
 #include "t/lib/fetch.h"
+
+#include "request/request.h"
 
 enum { RAM = 0, VRAM = 1, BLOCKS = 8, N = 4 };
 
@@ -254,6 +257,73 @@ static void test_source(bool dies)
 	end("the sources' pool");
 }
 
+/* ---- between the map and the command ---- */
+
+static void (*before_command)(void);
+
+int __real_request_group_by(gpc *h, struct shm_command *cmds, uint32_t n, uint64_t deadline,
+			    struct group_call *how, struct op **ret);
+int __wrap_request_group_by(gpc *h, struct shm_command *cmds, uint32_t n, uint64_t deadline,
+			    struct group_call *how, struct op **ret);
+
+int __wrap_request_group_by(gpc *h, struct shm_command *cmds, uint32_t n, uint64_t deadline,
+			    struct group_call *how, struct op **ret)
+{
+	void (*act)(void) = before_command;
+
+	before_command = NULL;
+	if (act)
+		act();
+	return __real_request_group_by(h, cmds, n, deadline, how, ret);
+}
+
+static int again;                        /* RAM of another space: nobody waits until it is unmapped */
+
+static void make_again(void)
+{
+	must(gpc_pool_clear(c, again, 0, GPC_REMOVE, 5000));
+	gpc_pool_unmap(c, again);        /* what the test has written by */
+	gpc_pool_unmap(d, again);
+	is_int(bytes_ram(c, BLOCKS, 1, 0), again, "a pool goes when it is mapped, and is made again");
+}
+
+static void make_again_with_blocks(void)
+{
+	make_again();
+	bytes_chain(c, again, 41, N, from, false);
+}
+
+/* The command binds blocks of the new pool, and the copies would be of the old one's memory. */
+static void test_between(void)
+{
+	gpc_block leaf_first[N];
+	int i;
+
+	begin();
+	again = bytes_ram(c, BLOCKS, 1, 0);
+	serve_begin(c);
+	before_command = make_again;
+	refused(gpc_fetch(d, again, keys + 1, N, b, NULL, 0, NULL, 2000, &transfer), ESTALE, "nothing is fetched");
+	ok(strstr(gpc_last_error(), "another one has its number") != NULL, "and why: %s", gpc_last_error());
+	is_int(gpc_transfer_wait(d, GPC_TRANSFER_ALL, 5000), 0, "what was bound is given back");
+	is_int(fetch_there(c, 1, N, 0, RAM), N, "the keys are in RAM");
+	is_int(gpc_fetch(d, again, keys + 1, N, b, NULL, 0, NULL, 2000, &transfer), N, "the next one comes");
+	is_int(gpc_transfer_wait(d, transfer, 5000), 0, "and is committed");
+	is_int(fetch_right(c, b, N, 1), N, "every byte");
+	must(gpc_release(d, b, N));
+	must(gpc_pool_clear(c, again, 0, 0, 5000));
+	bytes_chain(c, again, 21, N, from, false);
+	before_command = make_again_with_blocks;
+	refused(gpc_spill(d, again, RAM, NULL, N, NULL, GPC_COPY, NULL, 2000, &transfer), ESTALE, "nor is anything spilled");
+	is_int(gpc_transfer_wait(d, GPC_TRANSFER_ALL, 5000), 0, "what was bound is given back");
+	is_int(fetch_there(c, 41, N, 1, again), N, "the new blocks stay where they are");
+	for (i = 0; i < N; i++)
+		leaf_first[i] = from[N - 1 - i];
+	is_int(fetch_spill(d, again, RAM, leaf_first, N, GPC_COPY), N, "and are spilled next time");
+	is_int(fetch_there(c, 41, N, 0, RAM), N, "every byte");
+	end("between");
+}
+
 static int body(void)
 {
 	cache_thread = false;
@@ -265,6 +335,7 @@ static int body(void)
 	test_removed(true);
 	test_source(false);
 	test_source(true);
+	test_between();
 	return done_testing();
 }
 

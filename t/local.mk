@@ -430,6 +430,8 @@ LDADD = lib/libgpc-internal.la
 	-Wl,--wrap=calloc,--wrap=realloc,--wrap=malloc,--wrap=free
 # signals undo what the kernel was asked for
 %canon_reldir%_341_signals_t_LDFLAGS = -Wl,--wrap=posix_fallocate
+# something happens before a command is sent
+%canon_reldir%_380_pools_made_again_t_LDFLAGS = -Wl,--wrap=request_group_by
 # a thread cannot be started
 %canon_reldir%_167_order_t_LDFLAGS = -Wl,--wrap=pthread_create
 %canon_reldir%_193_create_fails_t_LDFLAGS = -Wl,--wrap=pthread_create

@@ -31,6 +31,11 @@ static bool is_current(const gpc *c, const struct map *m)
 	return map_pool_has(c, m->pool, m->memory.number, m->made);
 }
 
+bool map_is_of_pool(const gpc *c, const struct map *m)
+{
+	return map_pool_has(c, m->pool, m->memory.number, true);
+}
+
 static bool is_unused(const gpc *c, const struct map *m)
 {
 	return !m->callers && !m->transfers && (m->unwanted || !is_current(c, m));

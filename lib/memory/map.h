@@ -57,6 +57,8 @@ struct map {
 
 /* The pool's memory as it is now, with all parts mapped and one user (a transfer) more: 0, -ENOENT,
  * -ESTALE, -EAGAIN, -ENODEV, as gpc_pool_map. */
+/* Is it the memory that the pool of that number has now, also on its way out? */
+bool map_is_of_pool(const gpc *c, const struct map *m);
 int map_get(gpc *c, uint32_t pool, struct map **ret);
 void map_put(gpc *c, struct map *m);
 /* This process has made this memory, which that pool has now: on success *m with its descriptor is

@@ -328,6 +328,21 @@ int bring_ask(struct bring *b, const struct shm_command *head, uint64_t deadline
 	return got;
 }
 
+/* Between the map and the answer a pool may have gone, and another one have got its number.  From the answer
+ * on targets and pinned sources keep the pools what they are, so one look is enough (rule B11). */
+int bring_check(const struct bring *b)
+{
+	const struct map *m = b->home;
+	uint32_t i;
+
+	for (i = 0; m && map_is_of_pool(b->c, m) && i < b->nlots; i++)
+		m = b->lot[i].map;
+	if (!m || map_is_of_pool(b->c, m))
+		return 0;
+	return err_set(ESTALE, "pool %u has gone, and another one has its number: what is bound there is not "
+		       "copied", m->pool);
+}
+
 /* ---- the end ---- */
 
 /* What gpc_transfer_results is to tell of, before anybody can see the transfer done. */

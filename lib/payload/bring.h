@@ -65,6 +65,8 @@ uint32_t bring_copy(struct bring *b, uint32_t n, int *ret_err);
 void bring_sum_item(const struct bring *b, uint32_t i, struct sum_item *ret);
 /* The items before `whole` are; all: there are none behind these, else those are cut.  The name, or 0:
  * nothing is on its way. */
+/* Behind bring_ask: -ESTALE, the memory that is mapped is not that of the pools that are bound. */
+int bring_check(const struct bring *b);
 gpc_transfer bring_finish(struct bring *b, uint32_t whole, bool all);
 /* For ranks: the moves that are to be copied. */
 void bring_tell(const struct bring *b, uint32_t n, struct gpc_move *moves, uint32_t *nmoves);

@@ -200,9 +200,12 @@ static int too_short(const struct fetch *f)
 static int bring(struct fetch *f, gpc_transfer *ret)
 {
 	struct bring *b = f->b;
-	uint32_t n = count_items(f), whole;
-	int err = 0;
+	int stale = bring_check(b), err = 0;
+	uint32_t n, whole;
 
+	if (stale)
+		shorten(f, b->item[0].place, stale);
+	n = count_items(f);
 	if (n < b->n && !b->by) {
 		shorten(f, b->item[0].place, -EALREADY);
 		n = 0;
@@ -217,8 +220,8 @@ static int bring(struct fetch *f, gpc_transfer *ret)
 	if (f->len < f->opt.min || (err && !f->len))
 		whole = 0;
 	*ret = bring_finish(b, whole, whole == b->n);
-	if (err && !f->len)
-		return err;
+	if ((err || stale) && !f->len)
+		return err ? err : stale;
 	return f->len < f->opt.min ? too_short(f) : 0;
 }
 

@@ -51,6 +51,11 @@ static int spill_with(struct bring *b, const struct spill *s, uint32_t *ret_copi
 		err = bring_ask(b, &head, s->deadline);
 	if (err < 0)
 		return err;
+	err = bring_check(b);
+	if (err < 0) {
+		bring_finish(b, 0, false);
+		return err;
+	}
 	whole = bring_copy(b, b->n, &why);
 	for (i = 0; i < whole; i++)
 		*ret_copied += b->item[i].to >= 0;

@@ -97,6 +97,7 @@ struct transfers {
 	uint32_t told;                   /* of these, by a wait for all */
 	struct outcome outcome[OUTCOMES];
 	uint32_t noutcomes;              /* ever */
+	uint64_t seat_asked_ns;          /* when a call last waited for the writer alone */
 	uint64_t seat_look_ns;           /* for a writer, next time */
 	uint32_t seat_missed;            /* looks in a row that found none */
 	struct waiter *waiters;

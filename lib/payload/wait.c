@@ -18,7 +18,7 @@
 #define LOOK_MOST (NS_PER_MS / 2)        /* ... and later */
 #define STATE_NS  (10 * NS_PER_MS)       /* between questions whether a device works */
 #define SEAT_NS   (100 * NS_PER_MS)      /* ... and whether there is a writer */
-#define SEAT_OLD_NS (5000 * NS_PER_MS)   /* a look before that tells nothing of now */
+#define SEAT_OLD_NS (2 * SEAT_NS)        /* between waits that are one */
 
 /* With the lock held, after a sweep: -EAGAIN; 0, -EIO, -EBADMSG; -EINVAL: no such name. */
 static int look_locked(gpc *c, gpc_transfer name)
@@ -131,10 +131,13 @@ static int writers_turn(gpc *c, uint64_t now)
 	int err;
 
 	pthread_mutex_lock(&t->lock);
+	if (now - t->seat_asked_ns > SEAT_OLD_NS) {      /* what was missed then, is nothing now */
+		t->seat_missed = 0;
+		t->seat_look_ns = now + SEAT_NS;
+	}
+	t->seat_asked_ns = now;
 	looks = now >= t->seat_look_ns || t->seat_missed >= 2;   /* one may have come */
 	if (looks) {
-		if (now > t->seat_look_ns + SEAT_OLD_NS)
-			t->seat_missed = 0;
 		t->seat_look_ns = now + SEAT_NS;
 		t->seat_missed = ring_has_writer(c) ? 0 : t->seat_missed + 1;
 	}

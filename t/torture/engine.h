@@ -128,7 +128,9 @@ static inline void publish_images(struct engine *e, const gpc_key *k, const gpc_
 		if (resident[i] >= 0)
 			image_verify(e->w.c, resident[i], k[i], "published");
 		else
-			need(resident[i] == -EAGAIN || resident[i] == -ESTALE,
+			need(resident[i] == -EAGAIN || resident[i] == -ESTALE ||
+				     /* its pool has gone, and the keeper's next one has the number */
+				     (resident[i] == -EPERM && GPC_POOL(b[i]) != e->w.pool),
 			     "publish refuses with %d: %s", resident[i], record_text(e->w.c, b[i]));
 		count(resident[i] == b[i] ? N_PUBLISHED : N_RESIDENT, resident[i] >= 0);
 		if (resident[i] != b[i])
