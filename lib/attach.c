@@ -254,6 +254,20 @@ static int pool_fits(const gpc *c, uint32_t number, uint32_t kind, uint32_t bloc
 	return 0;
 }
 
+/* Where the pool of ram_blocks is, and what it asks of parents. */
+static int ram_fits(const gpc *c, const struct gpc_config *cfg)
+{
+	const struct shm_pool *p = seg_pool(&c->seg, cfg->vram_blocks ? 1 : 0);
+
+	if (cfg->ram_space && p->space != cfg->ram_space)
+		return err_set(EPROTO, "%s exists, but with ram_space %u, not %u", c->seg.name, p->space,
+			       cfg->ram_space);
+	if (cfg->ram_flags & ~p->flags)
+		return err_set(EPROTO, "%s exists, but its RAM pool is chained: ram_flags is 0x%x, and it has "
+			       "0x%x", c->seg.name, cfg->ram_flags, p->flags);
+	return 0;
+}
+
 /* The pool of ram_blocks, of a configuration that wants memory for it. */
 static int memory_fits(const gpc *c, const struct gpc_config *cfg)
 {
@@ -287,6 +301,8 @@ static int config_fits(const gpc *c, const struct gpc_config *cfg)
 	if (err == 0 && cfg->ram_blocks)
 		err = pool_fits(c, cfg->vram_blocks ? 1 : 0, GPC_RAM, cfg->ram_blocks,
 				"ram_blocks");
+	if (err == 0 && cfg->ram_blocks)
+		err = ram_fits(c, cfg);
 	if (err == 0 && cfg->ram_blocks && cfg->ram_memory)
 		err = memory_fits(c, cfg);
 	if (err == 0 && cfg->devices && strncmp(cfg->devices, c->seg.header.devices,

@@ -191,7 +191,7 @@ struct gpc_config {                  /* zero = default everywhere; set size */
 	uint32_t max_peers;          /* 32; at most GPC_MAX_PEERS */
 	uint32_t max_pools;          /* 16; at most GPC_MAX_POOLS */
 	uint32_t vram_blocks;        /* shorthand: pool 0 in space 0, no owner, demotes to pool 1 */
-	uint32_t ram_blocks;         /* shorthand: pool 1 (0 without VRAM) in space 0, no owner */
+	uint32_t ram_blocks;         /* shorthand: pool 1 (0 without VRAM), no owner */
 	uint32_t tick_us;            /* recency step; 0 = 1000; 1 = a new tick with every touching
 	                              * call (exact order of requests) */
 	int32_t free_target;         /* blocks the writer keeps free per pool ahead of demand;
@@ -210,6 +210,8 @@ struct gpc_config {                  /* zero = default everywhere; set size */
 	uint8_t layout[32];          /* fingerprint of model, dtype, parallel and block layout;
 	                              * attachers bring the same or all zero */
 	const struct gpc_memory *ram_memory;     /* of the pool of ram_blocks; NULL = it has none */
+	uint32_t ram_space;          /* space of that pool */
+	uint32_t ram_flags;          /* ... and 0 or GPC_POOL_UNCHAINED */
 };
 
 struct gpc_attach_options {          /* of one attachment; zero = default; set size */

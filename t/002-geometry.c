@@ -65,6 +65,11 @@ static void test_refusals(void)
 	REFUSED("vram_blocks", .vram_blocks = (1u << 24) + 1);
 	REFUSED("ram_blocks", .ram_blocks = 1u << 24);
 	REFUSED("ram_blocks", .ram_blocks = UINT32_MAX);
+	REFUSED("ram_space is 32", .ram_blocks = 1, .ram_space = 32);
+	REFUSED("ram_flags is 0x1", .ram_blocks = 1, .ram_flags = GPC_POOL_OWNED);
+	REFUSED("ram_flags is 0x6", .ram_blocks = 1, .ram_flags = GPC_POOL_UNCHAINED | 2);
+	REFUSED("ram_blocks is 0: with ram_space", .vram_blocks = 1, .ram_space = 1);
+	REFUSED("ram_blocks is 0: with ram_flags", .ram_flags = GPC_POOL_UNCHAINED);
 	REFUSED("max_blocks", .max_blocks = 99, .vram_blocks = 100);
 	REFUSED("max_blocks", .max_blocks = 163, .vram_blocks = 50, .ram_blocks = 50);
 	REFUSED("max_pools", .max_pools = 1, .vram_blocks = 50, .ram_blocks = 50);

@@ -26,6 +26,8 @@ static void test_config(void)
 	cfg_bad("max_blocks|15|80", max_blocks, 15);
 	cfg_bad("vram_blocks|16777217|16777216", vram_blocks, (1u << 24) + 1);
 	cfg_bad("ram_blocks|16777216|16777152", ram_blocks, 1u << 24);
+	cfg_bad("ram_space|32|31", ram_space, 32);
+	cfg_bad("ram_flags|0x2|GPC_POOL_UNCHAINED", ram_flags, GPC_POOL_CALLER);
 	cfg_bad("tick_us|4294967295|10000000", tick_us, UINT32_MAX);
 	cfg_bad("free_target|-2|-1", free_target, -2);
 	cfg_bad("quarantine_ms|4000000|3600000", quarantine_ms, 4000000);

@@ -163,6 +163,72 @@ static void test_fits(void)
 	end(c);
 }
 
+/* ---- the space of the pool, and parents ---- */
+
+static int fits_place(uint32_t vram, uint32_t space, uint32_t flags)
+{
+	struct gpc_config cfg = config();
+	gpc *c = NULL;
+	int err;
+
+	cfg.vram_blocks = vram;
+	cfg.ram_space = space;
+	cfg.ram_flags = flags;
+	err = gpc_create(NAME, &cfg, NULL, GPC_IF_ABSENT, &c);
+	if (!err)
+		must(gpc_close(c));
+	return err;
+}
+
+/* A key whose parent is nowhere, into a pool. */
+static int orphan(gpc *c, int pool)
+{
+	gpc_key key[8];
+	int answer = 0, r;
+	gpc_block b;
+
+	must(gpc_reserve(c, pool, 1, &b, NULL, 0, 1000));
+	chain_keys(c, 1, 7, key);
+	r = gpc_publish(c, key + 6, key + 7, &b, 1, GPC_OPTIONS(gpc_publish_options, .resident = &answer),
+			0, 1000);
+	gpc_release(c, &b, 1);
+	return r < 0 ? r : answer < 0 ? answer : 0;
+}
+
+static void test_place(uint32_t vram, uint32_t space, uint32_t flags)
+{
+	struct gpc_config cfg = config();
+	int number = vram ? 1 : 0;
+	struct gpc_pool p = { .size = sizeof(p) };
+	struct gpc_attach_options here = { .size = sizeof(here), .dir = cache_dir };
+	gpc *c;
+
+	memcpy(here.layout, cfg.layout, sizeof(here.layout));
+	cfg.vram_blocks = vram;
+	cfg.ram_space = space;
+	cfg.ram_flags = flags;
+	must(gpc_create(NAME, &cfg, &here, GPC_SERVE, &c));
+	must(gpc_pool_get(c, number, &p));
+	ok(p.kind == GPC_RAM && p.space == space && p.flags == flags && p.memory && p.demote_to == -1,
+	   "with %u blocks of VRAM: RAM is in space %u, with flags 0x%x", vram, p.space, p.flags);
+	is_int(seg_state(&c->seg)->spaces, (vram ? 1 : 0) | GPC_SPACE(space), "these spaces are in use");
+	if (vram) {
+		must(gpc_pool_get(c, 0, &p));
+		ok(p.kind == GPC_VRAM && !p.space && !p.flags && p.demote_to == 1,
+		   "VRAM is in space 0, and demotes to RAM");
+		is_int(orphan(c, 0), -ENOENT, "VRAM refuses a key whose parent is nowhere");
+	}
+	is_int(orphan(c, number), flags ? 0 : -ENOENT, "RAM %s it", flags ? "takes" : "refuses");
+	is_int(fits_place(vram, space, flags), 0, "who wants the same attaches");
+	is_int(fits_place(vram, 0, 0), 0, "and who does not care");
+	is_int(fits_place(vram, space ^ 1, flags), -EPROTO, "another space: %s", gpc_last_error());
+	ok(strstr(gpc_last_error(), "but with ram_space"), "names it");
+	is_int(fits_place(vram, space, GPC_POOL_UNCHAINED), flags ? 0 : -EPROTO, "without parents: %s",
+	       flags ? "as it is" : gpc_last_error());
+	ok(flags || strstr(gpc_last_error(), "chained: ram_flags is 0x4"), "which is told");
+	end(c);
+}
+
 /* ---- NUMA ---- */
 
 static void test_policy(uint32_t numa, int want, const char *what)
@@ -218,6 +284,10 @@ static int body(void)
 	test_refused();
 	test_missing();
 	test_fits();
+	test_place(0, 0, 0);
+	test_place(0, 31, GPC_POOL_UNCHAINED);
+	test_place(4, 3, 0);
+	test_place(4, 0, GPC_POOL_UNCHAINED);
 	test_numa();
 	return done_testing();
 }

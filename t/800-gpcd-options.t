@@ -52,6 +52,7 @@ done <<-END
 	--max-blocks 268435457
 	--vram-blocks 16777217
 	--ram-blocks 17179869184G
+	--ram-space 32
 	--max-peers 251
 	--max-pools 128
 	--quarantine 3600001
@@ -102,6 +103,17 @@ for option in --max-blocks --vram-blocks --ram-blocks --max-peers --max-pools; d
 	refuses 2 '--block-size is missing' gpcd "$cache" --dir "$shm" $option 3
 done
 refuses 2 '--block-size is missing' gpcd "$cache" --dir "$shm" --device host
+refuses 2 '--block-size is missing' gpcd "$cache" --dir "$shm" --ram-space 0
+refuses 2 '--block-size is missing' gpcd "$cache" --dir "$shm" --unchained
+for option in '--ram-space 0' --unchained; do
+	refuses 2 "${option% 0}: --ram-blocks is missing: it is for the pool of RAM" \
+		gpcd "$cache" --dir "$shm" --block-size 16 --vram-blocks 8 $option
+	refuses 2 '--keep and options of a cache' gpcd "$cache" --dir "$shm" --keep --device host \
+		--vram-blocks 8 --block-bytes 4k $option
+done
+refuses 2 "takes no value" gpcd "$cache" --unchained=1
+refuses 2 '--space: it is for the pool of --keep; that of --ram-blocks has --ram-space' \
+	gpcd "$cache" --dir "$shm" --block-size 16 --ram-blocks 8 --space 1
 for option in --keep-tokens --keep-digests; do
 	refuses 2 '--block-size is missing' gpcd "$cache" --dir "$shm" $option
 done
@@ -171,6 +183,23 @@ is "$(value max_blocks max_peers max_pools tick_us free_target pools)" "65536
 64
 [0]" "defaults"
 is "$(stat -c %a "$shm/gpc.plain.ctl")" 600 "by default the cache is its owner's"
+
+serve apart --block-size 16 --max-peers 4 --vram-blocks 8 --ram-blocks 8 --ram-space 31 --unchained
+inspect --json stat apart
+is "$(values pools/0/space pools/0/flags pools/0/demote_to)" '0 [0] 1' \
+	"--ram-space leaves pool 0 where it was"
+is "$(values pools/1/space pools/1/flags pools/1/flags/0)" '31 [1] unchained' "--ram-space, --unchained"
+kill "$pid"
+finish "$pid"
+refuses 1 'apart exists, but with --ram-space 31, not 30' gpcd apart --dir "$shm" --block-size 16 \
+	--max-peers 4 --vram-blocks 8 --ram-blocks 8 --ram-space 30
+serve apart --block-size 16 --max-peers 4 --vram-blocks 8 --ram-blocks 8 --ram-space 31 --unchained
+ok 0 "with all of its options it is served again"
+serve chained --block-size 16 --max-peers 4 --ram-blocks 8
+kill "$pid"
+finish "$pid"
+refuses 1 'chained exists, but its RAM pool is chained: it was not made with --unchained' \
+	gpcd chained --dir "$shm" --block-size 16 --max-peers 4 --ram-blocks 8 --unchained
 
 serve twice --block-size 16 --vram-blocks 8 --device host --device none
 inspect --json stat twice

@@ -49,6 +49,10 @@ refuses 2 '--block-bytes: --ram-blocks is missing' \
 	gpcd "$cache" --dir "$shm" --max-peers 4 --block-size 16 --block-bytes 4k
 refuses 2 '--block-bytes: --ram-blocks is missing' \
 	gpcd "$cache" --dir "$shm" --max-peers 4 --block-size 16 --vram-blocks 8 --block-bytes 4k
+refuses 2 'the VRAM of --vram-blocks gets memory from a keeper: gpcd NAME --keep' \
+	gpcd "$cache" --dir "$shm" --max-peers 4 --block-size 16 --vram-blocks 8 --block-bytes 4k
+refuses 2 '--block-bytes: 1099511627776 is too many for --vram-blocks 4194305: a pool has at most [0-9]+ bytes' \
+	gpcd "$cache" --dir "$shm" --keep --device host --vram-blocks 4194305 --block-bytes 1024G
 refuses 2 '--numa: --block-bytes is missing' \
 	gpcd "$cache" --dir "$shm" --max-peers 4 --block-size 16 --ram-blocks 8 --numa bind
 refuses 2 '--huge-dir: --block-bytes is missing' \

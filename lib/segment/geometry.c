@@ -77,6 +77,22 @@ static int check_policy(const struct gpc_config *cfg)
 	return 0;
 }
 
+/* Of the shorthand pool of ram_blocks. */
+static int check_ram(const struct gpc_config *cfg)
+{
+	int err = err_range("ram_space", cfg->ram_space, 0, GPC_MAX_SPACES - 1);
+
+	if (err)
+		return err;
+	if (cfg->ram_flags & ~(uint32_t)GPC_POOL_UNCHAINED)
+		return err_set(EINVAL, "ram_flags is 0x%x: it must be 0 or GPC_POOL_UNCHAINED",
+			       cfg->ram_flags);
+	if (!cfg->ram_blocks && (cfg->ram_space || cfg->ram_flags))
+		return err_set(EINVAL, "ram_blocks is 0: with %s it must be at least 1",
+			       cfg->ram_space ? "ram_space" : "ram_flags");
+	return 0;
+}
+
 /* Records that the shorthand pools of the config take. */
 static int shorthand_blocks(const struct gpc_config *cfg, uint64_t *ret)
 {
@@ -108,7 +124,7 @@ int geometry_from_config(const struct gpc_config *cfg, struct shm_geometry *ret)
 	uint64_t need = 0;
 	int err;
 
-	if ((err = check_policy(cfg)) || (err = shorthand_blocks(cfg, &need)))
+	if ((err = check_policy(cfg)) || (err = check_ram(cfg)) || (err = shorthand_blocks(cfg, &need)))
 		return err;
 	if (!g.max_blocks)
 		g.max_blocks = need ? (uint32_t)need : 65536;

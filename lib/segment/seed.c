@@ -32,12 +32,20 @@ void segment_seed_pools(const struct segment *s, const struct gpc_config *cfg, u
 	if (cfg->vram_blocks)
 		first = seed(s, index, n++, first, GPC_VRAM, cfg->vram_blocks, 0,
 			     cfg->ram_blocks ? 1 : -1);
-	if (cfg->ram_blocks)
+	if (cfg->ram_blocks) {
+		struct shm_pool *ram = SEG_AT(index, s->at.pool, struct shm_pool, n);
+
 		seed(s, index, n++, first, GPC_RAM, cfg->ram_blocks, GEOMETRY_TRANSIT, -1);
+		ram->space = cfg->ram_space;
+		ram->flags = cfg->ram_flags;
+	}
 	if (!n)
 		return;
 	st->live_pools[0] = (1u << n) - 1;
-	st->spaces = GPC_SPACE(0);
+	if (cfg->vram_blocks)
+		st->spaces |= GPC_SPACE(0);
+	if (cfg->ram_blocks)
+		st->spaces |= GPC_SPACE(cfg->ram_space);
 }
 
 /* Nobody else sees the index yet. */

@@ -43,6 +43,7 @@ struct daemon {
 	bool space_given;
 	int32_t demote_to;           /* ... and where its victims go, or -1 ... */
 	uint32_t spill_ahead;        /* ... so many of them ahead of need */
+	bool ram_given;              /* --ram-space or --unchained was */
 	int ready_fd;                /* --daemonize: the parent waits for one byte here */
 	bool ready, waits, served;   /* waits: for the seat, or did */
 	bool made;                   /* the cache was not there before us */

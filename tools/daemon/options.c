@@ -30,6 +30,7 @@ static const struct number {
 enum { NUMBERS = sizeof(numbers) / sizeof(numbers[0]) };
 
 #define MOST_BYTES  ((uint64_t)1 << 40)  /* of a block */
+#define MOST_MEMORY ((uint64_t)1 << 62)  /* of a pool */
 #define MOST_PIECES 65536u               /* of a block */
 #define MOST_AHEAD  (1 << 24)            /* as of --vram-blocks */
 
@@ -39,7 +40,7 @@ enum {
 	OPT_TICK, OPT_FREE_TARGET, OPT_MODE, OPT_GROUP, OPT_DIR, OPT_LAYOUT, OPT_PIDFILE,
 	OPT_KEEP_TOKENS, OPT_KEEP_DIGESTS, OPT_STANDBY, OPT_FOREGROUND, OPT_DAEMONIZE,
 	OPT_UNLINK, OPT_QUIET, OPT_BLOCK_BYTES, OPT_NUMA, OPT_HUGE_DIR, OPT_KEEP, OPT_PIECES,
-	OPT_SPACE, OPT_DEMOTE_TO, OPT_SPILL_AHEAD,
+	OPT_SPACE, OPT_DEMOTE_TO, OPT_SPILL_AHEAD, OPT_RAM_SPACE, OPT_UNCHAINED,
 };
 
 static const struct option options[] = {
@@ -47,6 +48,8 @@ static const struct option options[] = {
 	{ "max-blocks", required_argument, NULL, OPT_NUMBER + 1 },
 	{ "vram-blocks", required_argument, NULL, OPT_NUMBER + 2 },
 	{ "ram-blocks", required_argument, NULL, OPT_NUMBER + 3 },
+	{ "ram-space", required_argument, NULL, OPT_RAM_SPACE },
+	{ "unchained", no_argument, NULL, OPT_UNCHAINED },
 	{ "max-peers", required_argument, NULL, OPT_NUMBER + 4 },
 	{ "max-pools", required_argument, NULL, OPT_NUMBER + 5 },
 	{ "quarantine", required_argument, NULL, OPT_NUMBER + 6 },
@@ -92,6 +95,8 @@ static const struct cli_help help[] = {
 	{ "--vram-blocks N", "make pool 0, of N blocks of VRAM; at most 16M", "0" },
 	{ "--ram-blocks N", "make pool 1, of N blocks of RAM, which pool 0 demotes to; at most 16M",
 	  "0" },
+	{ "--ram-space S", "space of the RAM pool, 0 to 31", "0" },
+	{ "--unchained", "the RAM pool takes blocks whose parent is not in its space", NULL },
 	{ "--block-bytes B", "give the RAM pool memory of its own, B bytes a block; with --keep that of its pool", NULL },
 	{ "--numa POLICY", "of that memory: default, interleave or bind, the last two with :NODES, as in bind:0,2-3",
 	  "default" },
@@ -113,7 +118,7 @@ static const struct cli_help help[] = {
 	{ NULL, "\nThe keeper:", NULL },
 	{ "--keep", "own a pool of --vram-blocks of VRAM on --device, and serve nobody", NULL },
 	{ "--pieces K", "pieces of a block, those of one number in a row; divides --block-bytes", "1" },
-	{ "--space S", "space of the pool, 0 to 31", "0" },
+	{ "--space S", "space of the keeper's pool, 0 to 31", "0" },
 	{ "--demote-to P", "pool that victims move to", "none" },
 	{ "--spill-ahead N", "move there ahead of need: N blocks are kept free, or, where that pool is of "
 	  "another space, have a copy there", "0" },
@@ -292,6 +297,24 @@ static bool set_path(char ret[PATH_MAX], const char *option, const char *path)
 	return false;
 }
 
+static bool set_ram_space(struct daemon *d, const char *arg)
+{
+	uint64_t n;
+
+	if (!cli_count("ram-space", arg, 0, GPC_MAX_SPACES - 1, &n))
+		return false;
+	d->cfg.ram_space = (uint32_t)n;
+	d->ram_given = true;
+	return true;
+}
+
+static bool set_unchained(struct daemon *d)
+{
+	d->cfg.ram_flags = GPC_POOL_UNCHAINED;
+	d->ram_given = true;
+	return true;
+}
+
 static bool set_keep_number(struct daemon *d, int opt, const char *arg)
 {
 	uint64_t n;
@@ -327,6 +350,8 @@ static bool set_option(struct daemon *d, int opt, const char *arg)
 	case OPT_KEEP: d->keep = true; return true;
 	case OPT_PIECES: case OPT_SPACE: case OPT_DEMOTE_TO: case OPT_SPILL_AHEAD:
 		return set_keep_number(d, opt, arg);
+	case OPT_RAM_SPACE: return set_ram_space(d, arg);
+	case OPT_UNCHAINED: return set_unchained(d);
 	case OPT_DEVICE: return add_device(d, arg);
 	case OPT_TICK: return set_tick(d, arg);
 	case OPT_FREE_TARGET: return set_free_target(d, arg);
@@ -357,8 +382,15 @@ static int check_cache(struct daemon *d)
 	d->create = d->cfg.block_tokens != 0;
 	if (!d->create && (d->cfg.max_blocks || d->cfg.vram_blocks || d->cfg.ram_blocks ||
 			   d->cfg.max_peers || d->cfg.max_pools || d->cfg.keep_tokens ||
-			   d->cfg.keep_digests || d->devices[0]))
+			   d->cfg.keep_digests || d->devices[0] || d->ram_given))
 		return cli_usage("--block-size is missing");
+	if (d->ram_given && !d->cfg.ram_blocks)
+		return cli_usage("--%s: --ram-blocks is missing: it is for the pool of RAM",
+				 d->cfg.ram_flags ? "unchained" : "ram-space");
+	if (d->memory.block_bytes && d->cfg.vram_blocks && !d->cfg.ram_blocks)
+		return cli_usage("--block-bytes: --ram-blocks is missing: this option gives memory to the "
+				 "pool of RAM; the VRAM of --vram-blocks gets memory from a keeper: "
+				 "gpcd NAME --keep");
 	if (d->memory.block_bytes && !d->cfg.ram_blocks)
 		return cli_usage("--block-bytes: --ram-blocks is missing");
 	if (d->memory.numa && !d->memory.block_bytes)
@@ -372,13 +404,14 @@ static int check_cache(struct daemon *d)
 static int check_keep(struct daemon *d)
 {
 	if (!d->keep && (d->pieces || d->space_given || d->demote_to >= 0 || d->spill_ahead))
-		return cli_usage("--%s: it is for the pool of --keep", d->pieces ? "pieces" :
-				 d->space_given ? "space" : d->demote_to >= 0 ? "demote-to" : "spill-ahead");
+		return cli_usage("--%s: it is for the pool of --keep%s", d->pieces ? "pieces" :
+				 d->space_given ? "space" : d->demote_to >= 0 ? "demote-to" : "spill-ahead",
+				 d->space_given && !d->pieces ? "; that of --ram-blocks has --ram-space" : "");
 	if (!d->keep)
 		return -1;
 	if (d->cfg.block_tokens || d->cfg.max_blocks || d->cfg.ram_blocks || d->cfg.max_peers ||
 	    d->cfg.max_pools || d->cfg.keep_tokens || d->cfg.keep_digests || d->standby ||
-	    d->unlink_at_end || d->memory.numa || d->huge_dir[0])
+	    d->unlink_at_end || d->memory.numa || d->huge_dir[0] || d->ram_given)
 		return cli_usage("--keep and options of a cache, --standby and --unlink exclude each "
 				 "other: a keeper makes no cache and serves none");
 	if (!d->devices[0] || strchr(d->devices, ',') || !strcmp(d->devices, "none"))
@@ -393,6 +426,10 @@ static int check_keep(struct daemon *d)
 	if (d->spill_ahead > d->cfg.vram_blocks)
 		return cli_usage("--spill-ahead: %u is more than --vram-blocks %u", d->spill_ahead,
 				 d->cfg.vram_blocks);
+	if (d->memory.block_bytes > MOST_MEMORY / d->cfg.vram_blocks)
+		return cli_usage("--block-bytes: %llu is too many for --vram-blocks %u: a pool has at most "
+				 "%llu bytes", (unsigned long long)d->memory.block_bytes,
+				 d->cfg.vram_blocks, (unsigned long long)MOST_MEMORY);
 	if (!d->pieces)
 		d->pieces = 1;
 	if (d->memory.block_bytes % d->pieces)

@@ -21,6 +21,8 @@ static const char *option_words(const char *text, char *ret, size_t room)
 	static const struct { const char *field, *option; } words[] = {
 		{ "block_tokens", "--block-size" }, { "max_blocks", "--max-blocks" },
 		{ "vram_blocks", "--vram-blocks" }, { "ram_blocks", "--ram-blocks" },
+		{ "ram_space", "--ram-space" },
+		{ "ram_flags is 0x4, and it has 0x0", "it was not made with --unchained" },
 		{ "max_peers", "--max-peers" }, { "max_pools", "--max-pools" },
 		{ "devices", "--device" }, { "tick_us", "--tick (in microseconds)" },
 		{ "free_target", "--free-target" },
