@@ -205,6 +205,16 @@ static uint64_t run_end(const struct shm_run *r, uint32_t slots)
 	return r->offset + slots_span(r, slots) + pieces_span(r) + r->bytes;
 }
 
+/* Pieces in a row that cannot end at BYTES_MOST, at whatever distance they are: no stride helps. */
+static int check_room(uint32_t i, uint64_t bytes, uint64_t n, const char *what, uint64_t left)
+{
+	if (n <= 1 || bytes <= left / (n - 1))
+		return 0;
+	return err_set(EINVAL, "runs[%u].bytes is %llu: %llu %s of so many bytes must end within %llu "
+		       "bytes", i, (unsigned long long)bytes, (unsigned long long)n, what,
+		       (unsigned long long)BYTES_MOST);
+}
+
 /* Each field by itself, and all ends at BYTES_MOST at most. */
 static int check_run(const struct shm_run *r, uint32_t i, uint32_t nparts, uint32_t slots)
 {
@@ -219,11 +229,17 @@ static int check_run(const struct shm_run *r, uint32_t i, uint32_t nparts, uint3
 	if ((err = check_field(i, "offset", r->offset, 0, left)) < 0)
 		return err;
 	left -= r->offset;
+	err = check_room(i, r->bytes, slots, "slots", left);
+	if (err < 0)
+		return err;
 	err = check_field(i, "slot_stride", r->slot_stride, slots > 1 ? r->bytes : 1,
 			  slots > 1 ? left / (slots - 1) : BYTES_MOST);
 	if (err < 0 || r->count == 1)
 		return err;
 	left -= slots_span(r, slots);
+	err = check_room(i, r->bytes, r->count, "pieces of a slot", left);
+	if (err < 0)
+		return err;
 	return check_field(i, "run_stride", r->run_stride, r->bytes, left / (r->count - 1));
 }
 
