@@ -184,6 +184,8 @@ static void test_stopped(bool killed)
 	chain_keys(d, 1, 4, keys);
 	refused(gpc_fetch(d, VRAM, keys + 1, 4, b, NULL, 0, NULL, 2000, &t), EALREADY,
 		"what it moves is moved by nobody else");
+	ok(strstr(gpc_last_error(), "another transfer moves it") &&
+	   strstr(gpc_last_error(), "fetch again when that is over"), "%s", gpc_last_error());
 	is_int(fetch_right(d, r, 4, 1), 4, "and read by who holds it");
 	must(gpc_close(d));
 	serve_end();

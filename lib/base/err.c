@@ -185,6 +185,8 @@ static const struct {
 		  "(gpc_section_leave); before gpc_claim_wait, give reservations and claims back"},
 	{EALREADY, "another peer computes, loads or moves it already, or it has been said already: "
 		   "look again later, or go on without it"},
+	{ECANCELED, "it was ended before it was done, by progress() or by whoever removed the cache: "
+		    "nothing of it is left; call again if you still want it"},
 	{EMFILE, "this process may open no more descriptors: close some, or raise the limit "
 		 "(ulimit -n)"},
 	{ESTALE, "the block, key, mirror or pool has changed since: look it up again"},

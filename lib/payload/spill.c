@@ -233,5 +233,9 @@ GPC_EXPORT int gpc_spill_ahead(gpc *c, int pool, void *stream, int timeout_ms, g
 		return 0;
 	}
 	err = spill(c, &s, stream, &copied, ret);
+	if (err == -ENOSPC)
+		return err_set(ENOSPC, "pool is %d: %u of its blocks are due, and none can go to pool %u now: "
+			       "all are held, or have children that are, or pool %u has no room", pool, s.n,
+			       s.to, s.to);
 	return err < 0 ? err : (int)copied;
 }

@@ -325,6 +325,24 @@ static int refuse_to_move(const gpc *c, const struct shm_command *head, uint32_t
 		       "leaf first", block);
 }
 
+/* A transfer that cannot begin, since another one has its first block or that block's key. */
+static int refuse_taken(const struct shm_command *head, uint32_t to)
+{
+	char block[BLOCK_TEXT];
+
+	block_text(block, head->block);
+	if (head->op == CMD_PROMOTE)
+		return err_set(EALREADY, "the first block that has to come to pool %u, to, is %s: another "
+			       "transfer moves it, or another peer brings its key there: fetch again when "
+			       "that is over, or compute it", to, block);
+	if (head->any)
+		return err_set(EALREADY, "the least recent leaf of pool %u, from, is moved by another "
+			       "transfer, or its key is brought to pool %u, to: spill again when that "
+			       "is over", head->pool, to);
+	return err_set(EALREADY, "blocks[0] is %s: another transfer moves it, or brings its key to pool %u, "
+		       "to: spill it again when that is over", block, to);
+}
+
 /* One of demote and promote, whose target is pool `to`. */
 static int refuse_move(const gpc *c, const struct shm_command *head, uint32_t to, uint32_t n,
 		       int32_t err)
@@ -338,6 +356,8 @@ static int refuse_move(const gpc *c, const struct shm_command *head, uint32_t to
 		return refuse_source(c, head, to);
 	case -EPERM:
 		return refuse_to_move(c, head, to);
+	case -EALREADY:
+		return refuse_taken(head, to);
 	case -ESTALE:
 		if (load_acquire(&p->state) != POOL_READY || head->any)
 			return refuse_pool(c, "to", (int)to);
