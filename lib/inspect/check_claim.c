@@ -43,8 +43,7 @@ static void check_one(struct check *k, uint32_t i)
 	const struct shm_record *r = seg_record(k->s, i);
 	const gpc_key key = { { r->key[0], r->key[1] } };
 
-	/* a publish that waits for a bucket has its chain there already */
-	if (!k->named[i] && (!r->parent[1] || r->parent[1] > seg_tally(k->s, r->owner)->claims))
+	if (!r->parent[1] || r->parent[1] > seg_tally(k->s, r->owner)->claims)
 		bad_claim(k, i, "claimed by a number that its peer has not reached");
 	if (key_is_zero(&key) || key_is_root(&key))
 		bad_claim(k, i, "claimed without a block's key");

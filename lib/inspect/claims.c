@@ -29,6 +29,16 @@ static bool is_claim(const struct shm_record *r)
 	return WORD_STATE(r->word) == RESERVED && (r->flags & REC_CLAIM) && !r->source;
 }
 
+/* Pairs with (u): what was copied has been of one claim all the time. */
+static bool is_still(const struct segment *s, uint32_t record, const struct shm_record *r)
+{
+	struct shm_record now;
+
+	order_fence();                   /* the copy before the second look */
+	seg_peek_index(s, s->at.record + (uint64_t)record * sizeof(now), &now, sizeof(now));
+	return is_claim(&now) && now.word == r->word && now.parent[1] == r->parent[1];
+}
+
 /* From slot *at of the pool on: how many, and *at behind the last that was looked at. */
 static uint32_t walk_pool(const struct segment *s, uint32_t pool, uint32_t *at, uint32_t slots, uint32_t first,
 			  struct gpc_claim *out, uint32_t n)
@@ -40,7 +50,7 @@ static uint32_t walk_pool(const struct segment *s, uint32_t pool, uint32_t *at, 
 		k = MIN(MIN(slots - *at, BATCH), n - got);
 		seg_peek_index(s, s->at.record + (uint64_t)(first + *at) * sizeof(r[0]), r, k * sizeof(r[0]));
 		for (i = 0; i < k; i++)
-			if (is_claim(&r[i]))
+			if (is_claim(&r[i]) && is_still(s, first + *at + i, &r[i]))
 				fill(s, &r[i], GPC_BLOCK((gpc_block)pool, (gpc_block)(*at + i)), &out[got++]);
 		*at += k;
 	}

@@ -101,11 +101,16 @@ static int ask_part(gpc *c, uint32_t cmd, const gpc_key *keys, const gpc_block *
 
 /* ---- what a claim is ---- */
 
-static uint64_t age_of(const struct shm_record *r)
+/* Of the claim of that key; 0: it has ended meanwhile. */
+static uint64_t age_of(const struct shm_record *r, const gpc_key *key)
 {
-	uint64_t now = clock_ns(), since = load_relaxed(&r->parent[0]);
+	struct claim_mark mark;
+	uint64_t now;
 
-	return since < now ? now - since : 0;
+	if (!claim_mark(r, &mark) || !key_same(&mark.key, key))
+		return 0;
+	now = clock_ns();
+	return mark.since < now ? now - mark.since : 0;
 }
 
 /* The record may be another's by now: then its life is another one, and a wait ends at once. */
@@ -124,7 +129,7 @@ static void describe(const gpc *c, const struct answer *a, const gpc_key *key, s
 	ret->peer = load_relaxed(&r->owner);
 	ret->loading = load_relaxed(&r->source) != 0;
 	ret->ahead = (uint32_t)a->victim;
-	ret->age_ns = ret->loading ? 0 : age_of(r);
+	ret->age_ns = ret->loading ? 0 : age_of(r, key);
 	if (ret->peer < c->seg.header.geometry.max_peers)
 		ret->pid = load_relaxed(&seg_seat(&c->seg, (uint32_t)ret->peer)->pid);
 }

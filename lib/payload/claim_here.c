@@ -32,12 +32,27 @@ static uint32_t count_alike(const gpc_block *blocks, uint32_t n)
 	return i;
 }
 
+/* Pairs with (f): a mark that is seen has what stands beside it; and with (u), by the second look. */
+bool claim_mark(const struct shm_record *r, struct claim_mark *ret)
+{
+	uint32_t word = load_acquire(&r->word);
+
+	if (WORD_STATE(word) != RESERVED || !(load_acquire(&r->flags) & REC_CLAIM))
+		return false;
+	ret->number = load_acquire(&r->parent[1]);
+	ret->since = load_acquire(&r->parent[0]);
+	ret->key.w[0] = load_acquire(&r->key[0]);
+	ret->key.w[1] = load_acquire(&r->key[1]);
+	return (load_acquire(&r->flags) & REC_CLAIM) && load_relaxed(&r->parent[1]) == ret->number &&
+	       load_relaxed(&r->word) == word;
+}
+
 /* Older claims of that peer that are open, as writer/pending.c counts them. */
-static uint32_t count_ahead(const gpc *c, const struct shm_record *r, uint32_t owner)
+static uint32_t count_ahead(const gpc *c, uint64_t number, uint32_t owner)
 {
 	const struct shm_tally *t = seg_tally(&c->seg, owner);
 	uint64_t open = load_relaxed(&t->claims_open);
-	uint64_t later = load_relaxed(&t->claims) - load_relaxed(&r->parent[1]);
+	uint64_t later = load_relaxed(&t->claims) - number;
 
 	return later < open ? (uint32_t)(open - 1 - later) : 0;
 }
@@ -48,6 +63,7 @@ static void find_pending(const gpc *c, uint32_t space, const gpc_key *key, struc
 	gpc_block b = (gpc_block)load_acquire(&seg_shared(&c->seg)->hint[wait_word(key)]) - 1;
 	uint32_t record = pool_record(&c->seg, b), word, owner;
 	const struct shm_record *r;
+	struct claim_mark mark = { .number = 0 };
 	bool loading;
 
 	if (record == SHM_NO_RECORD || space_of(c, b) != space || !is_ready(c, b))
@@ -56,13 +72,12 @@ static void find_pending(const gpc *c, uint32_t space, const gpc_key *key, struc
 	word = load_acquire(&r->word);
 	loading = load_relaxed(&r->source) != 0;
 	owner = load_relaxed(&r->owner);
-	/* pairs with (f): a mark that is seen has its key */
-	if (WORD_STATE(word) != RESERVED || !(loading || (load_acquire(&r->flags) & REC_CLAIM)) ||
+	if (WORD_STATE(word) != RESERVED || !(loading || claim_mark(r, &mark)) ||
 	    load_relaxed(&r->key[0]) != key->w[0] || load_relaxed(&r->key[1]) != key->w[1] ||
 	    owner == c->peer || owner >= c->seg.header.geometry.max_peers)
 		return;
 	*ret = (struct answer){ .block = b, .to = CLAIM_PENDING,
-				.victim = loading ? 0 : (int32_t)count_ahead(c, r, owner) };
+				.victim = loading ? 0 : (int32_t)count_ahead(c, mark.number, owner) };
 }
 
 void claim_here(gpc *c, const gpc_key *keys, const gpc_block *blocks, uint32_t n, struct answer *ret)

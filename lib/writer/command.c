@@ -42,37 +42,47 @@ static int32_t parent_elsewhere(struct writer *w, const gpc_key *parent)
 	return -ENOENT;
 }
 
-/* Parent, depth and chain flag of a block to be published; *ret_up: the parent's record. */
+/* What a publish stores beside the key, when it goes through: while it waits for a bucket, since when and by which
+ * number the block was claimed stand in place of a parent. */
+struct chain { uint64_t parent[2]; uint32_t depth, up; uint8_t flags; };
+
 static int32_t find_chain(struct writer *w, uint32_t record, const struct shm_command *cmd,
-			  uint32_t *ret_up)
+			  struct chain *ret)
 {
-	struct shm_record *r = w_record(w, record);
 	struct wpool *p = w_pool_of(w, record);
 	gpc_key parent = { { cmd->parent[0], cmd->parent[1] } };
-	uint32_t up = NONE;
 
-	r->parent[0] = r->parent[1] = 0;
-	r->depth = 0;
-	r->flags = 0;
+	*ret = (struct chain){ .up = NONE };
 	if (cmd->flags & CF_UNCHAINED) {
-		r->flags = REC_UNCHAINED;
+		ret->flags = REC_UNCHAINED;
 	} else if (!key_is_zero(&parent)) {
-		r->parent[0] = parent.w[0];
-		r->parent[1] = parent.w[1];
+		ret->parent[0] = parent.w[0];
+		ret->parent[1] = parent.w[1];
 		if (!key_is_root(&parent)) {
-			up = table_find(w, p->space, &parent);
-			if (up == NONE && !(p->flags & GPC_POOL_UNCHAINED))
+			ret->up = table_find(w, p->space, &parent);
+			if (ret->up == NONE && !(p->flags & GPC_POOL_UNCHAINED))
 				return parent_elsewhere(w, &parent);
-			if (up == NONE)
-				r->flags = REC_UNCHAINED;
-			else if (w_record(w, up)->depth == UINT32_MAX)
+			if (ret->up == NONE)
+				ret->flags = REC_UNCHAINED;
+			else if (w_record(w, ret->up)->depth == UINT32_MAX)
 				return -ENOENT;  /* a child is deeper than its parent */
 			else
-				r->depth = w_record(w, up)->depth + 1;
+				ret->depth = w_record(w, ret->up)->depth + 1;
 		}
 	}
-	*ret_up = up;
 	return 0;
+}
+
+/* A claim of the block ends first. */
+static void fill_chain(struct writer *w, uint32_t record, const struct chain *chain)
+{
+	struct shm_record *r = w_record(w, record);
+
+	pending_end(w, record);
+	store_relaxed(&r->parent[0], chain->parent[0]);
+	store_relaxed(&r->parent[1], chain->parent[1]);
+	r->depth = chain->depth;
+	r->flags = chain->flags;
 }
 
 /* The key is live in RAM: the block just computed takes its place (rule C4). */
@@ -81,10 +91,8 @@ static void publish_over(struct writer *w, uint32_t peer, uint32_t record, uint3
 	struct shm_record *r = w_record(w, record), *old = w_record(w, ram);
 	struct shm_tally *t = w_tally(w, peer);
 
-	r->parent[0] = old->parent[0];
-	r->parent[1] = old->parent[1];
-	r->depth = old->depth;
-	r->flags = old->flags & REC_UNCHAINED;
+	fill_chain(w, record, &(struct chain){ .parent = { old->parent[0], old->parent[1] },
+					       .depth = old->depth, .flags = old->flags & REC_UNCHAINED });
 	r->source_word = old->word;
 	/* (O) rule C3: a successor goes on from here, or, before LIVE, runs it again */
 	store_release(&r->source, ram + 1);
@@ -95,8 +103,9 @@ static void publish_over(struct writer *w, uint32_t peer, uint32_t record, uint3
 
 static int32_t publish_new(struct writer *w, uint32_t record, const struct shm_command *cmd)
 {
-	uint32_t slot, up;
-	int32_t err = find_chain(w, record, cmd, &up);
+	struct chain chain;
+	uint32_t slot;
+	int32_t err = find_chain(w, record, cmd, &chain);
 
 	if (err < 0)
 		return err;
@@ -106,8 +115,9 @@ static int32_t publish_new(struct writer *w, uint32_t record, const struct shm_c
 	case TABLE_FULL:
 		return -EAGAIN;
 	}
+	fill_chain(w, record, &chain);
 	tree_enter(w, record);
-	tree_attach(w, record, up);
+	tree_attach(w, record, chain.up);
 	record_publish(w, record, GPC_STORED, GPC_NONE);
 	table_fill(w, record, slot);
 	return 0;
@@ -159,6 +169,7 @@ static int32_t publish_block(struct writer *w, uint32_t peer, uint64_t position,
 	}
 	if (r->key[0] != key.w[0] || r->key[1] != key.w[1])
 		pending_end(w, record);  /* it was claimed for another one */
+	r->flags &= REC_CLAIM;           /* its own */
 	lru_begin(w, record);
 	r->key[0] = key.w[0];
 	r->key[1] = key.w[1];

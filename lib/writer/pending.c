@@ -186,6 +186,10 @@ void pending_end(struct writer *w, uint32_t record)
 	/* the flag is of RESERVED alone: a state that comes next has stored its own, perhaps */
 	if (w_is(w, record, RESERVED))
 		store_release(&r->flags, (uint8_t)(r->flags & ~REC_CLAIM));
+	/* (u) the flag goes before key, since and number change: who copies some of what comes instead finds no
+	 * flag in his second look, or another number.  If we die among them, a successor finds a plain
+	 * reservation, and runs the command again */
+	order_stores();
 }
 
 void pending_live(struct writer *w, uint32_t record)
@@ -215,10 +219,10 @@ static void mark(struct writer *w, uint32_t peer, uint32_t record, const gpc_key
 	struct shm_tally *t = w_tally(w, peer);
 
 	store_relaxed(&t->claims, t->claims + 1);
-	r->key[0] = key->w[0];
-	r->key[1] = key->w[1];
-	r->parent[0] = clock_ns();
-	r->parent[1] = t->claims;
+	store_relaxed(&r->key[0], key->w[0]);
+	store_relaxed(&r->key[1], key->w[1]);
+	store_relaxed(&r->parent[0], clock_ns());
+	store_relaxed(&r->parent[1], t->claims);
 	/* (f) what is claimed before the mark; pairs with payload/claim.c, payload/claim_here.c.
 	 * Before it a successor finds a plain reservation, and runs the command again */
 	store_release(&r->flags, (uint8_t)(r->flags | REC_CLAIM));
