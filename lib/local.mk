@@ -80,6 +80,7 @@ lib_gpc_sources = \
 	%reldir%/memory/who.c \
 	%reldir%/payload/claim.c \
 	%reldir%/payload/claim_here.c \
+	%reldir%/payload/claim_wait.c \
 	%reldir%/payload/claim_here.h \
 	%reldir%/payload/copy.c \
 	%reldir%/payload/enqueue.c \
@@ -113,6 +114,8 @@ lib_gpc_sources = \
 	%reldir%/peer/refuse.h \
 	%reldir%/peer/ring.c \
 	%reldir%/peer/ring.h \
+	%reldir%/peer/rouse.c \
+	%reldir%/peer/rouse.h \
 	%reldir%/peer/seat.c \
 	%reldir%/peer/seat.h \
 	%reldir%/peer/wait_word.h \

@@ -107,6 +107,7 @@ t_programs = \
 	%reldir%/185-check-claims.t \
 	%reldir%/186-fetch-late.t \
 	%reldir%/187-notes-fetched.t \
+	%reldir%/188-rouse.t \
 	%reldir%/190-names.t \
 	%reldir%/191-errors.t \
 	%reldir%/192-sentences.t \

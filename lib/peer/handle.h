@@ -34,6 +34,9 @@ struct refused_item {                    /* of a call with arrays */
 	uint64_t ticket;                 /* of a publish without waiting */
 };
 
+/* Where CPUs are to spare, a thread looks so long before it sleeps: as long as it takes to be woken. */
+#define AWAKE_NS 50000u
+
 struct gpc {
 	struct gpc *next;                /* list of all handles of the process, for fork */
 	struct segment seg;

@@ -12,7 +12,6 @@
 #include "peer/hold.h"
 #include "peer/ring.h"
 
-#define AWAKE_NS        50000            /* before it sleeps: as long as it takes to be woken */
 #define SHORT_NS        10000            /* the same, where the writer may wait for this processor */
 #define LOOK_NS         (100 * NS_PER_MS)        /* rule C2: between looks for a writer */
 

@@ -13,6 +13,7 @@
 #include "request/note.h"
 #include "request/request.h"
 #include "peer/hold.h"
+#include "peer/rouse.h"
 
 
 struct publish {                         /* a call's arguments */
@@ -277,6 +278,8 @@ static int publish_nowait(gpc *c, const struct publish *p, uint32_t n, gpc_ticke
 		err = ring_submit_locked(c, op, cmds);
 		ticket = op->ticket;
 		pthread_mutex_unlock(&c->ring_lock);
+		if (err == 0)
+			rouse_waiters(c, cmds, n);
 	} else {
 		ticket = ring_last_ticket(c);
 	}
@@ -327,6 +330,7 @@ static int publish_part(gpc *c, const struct publish *p, uint32_t from, uint32_t
 		discard(op);
 		return err;
 	}
+	rouse_waiters(c, cmds, n);
 	return ring_wait(c, *ticket, deadline);
 }
 

@@ -320,7 +320,7 @@ struct shm_shared {                      /* one cache line for each kind of acce
 	/* Who waits for a key that another peer computes or loads sleeps on the word of the key's
 	 * hash (rule B14).  All may write here: a waiter believes nothing but records. */
 	struct shm_wait {
-		uint32_t seq;            /* w: futex word, moves when a claim has ended and somebody waits */
+		uint32_t seq;            /* all: futex word, moves when a claim has ended, or is about to, and somebody waits */
 		uint32_t waiters;        /* p: threads that wait */
 	} wait[256];
 };

@@ -25,7 +25,6 @@
 #define HOUSEKEEP_NS (20 * NS_PER_MS)         /* between looks for the dead */
 #define ALONE_NS (2000 * NS_PER_MS)      /* the same, when nobody else is there */
 #define FLUSH_SPIN_NS 40000              /* longer than a flush to a GPU mostly takes */
-#define AWAKE_NS 50000                   /* after commands; as long as it takes to be woken */
 #define GRACE_POLL_NS 50000              /* while a grace period or a flush is under way */
 
 /* ---- one pass ---- */

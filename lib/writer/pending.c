@@ -134,7 +134,7 @@ void pending_wake(struct writer *w)
 	if (!w->has_ended_waits)
 		return;
 	w->has_ended_waits = false;
-	order_fence();                   /* what has ended before `waiters`; payload/claim.c does the
+	order_fence();                   /* what has ended before `waiters`; payload/claim_wait.c does the
 					  * reverse; model/claim.pml */
 	for (i = 0; i < SHM_WAITS; i++) {
 		struct shm_wait *word = &shared->wait[i];
@@ -223,7 +223,7 @@ static void mark(struct writer *w, uint32_t peer, uint32_t record, const gpc_key
 	store_relaxed(&r->key[1], key->w[1]);
 	store_relaxed(&r->parent[0], clock_ns());
 	store_relaxed(&r->parent[1], t->claims);
-	/* (f) what is claimed before the mark; pairs with payload/claim.c, payload/claim_here.c.
+	/* (f) what is claimed before the mark; pairs with payload/claim_here.c, payload/claim_wait.c.
 	 * Before it a successor finds a plain reservation, and runs the command again */
 	store_release(&r->flags, (uint8_t)(r->flags | REC_CLAIM));
 	begin(w, peer, record);
