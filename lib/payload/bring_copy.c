@@ -108,13 +108,12 @@ static uint32_t sum_items(struct bring *b, uint32_t lot, uint32_t n)
 	return k;
 }
 
-/* Of a spill, before the copies. */
 static int store_sums(struct bring *b, uint32_t n)
 {
 	const struct map *ram = b->lot[0].map;
 	uint32_t k;
 
-	if (b->fetches || !sum_kept(ram))
+	if (!sum_kept(ram))
 		return 0;
 	k = sum_items(b, 0, n);
 	return k ? sum_store(b->c, b->home, ram, b->slot, b->sum, k, b->stream) : 0;
@@ -140,13 +139,12 @@ static void carry_sums(struct bring *b, uint32_t n)
 	}
 }
 
-/* Of a fetch, behind the copies. */
 static int compare_sums(struct bring *b, uint32_t n)
 {
 	uint32_t lot, k;
 	int err = 0;
 
-	for (lot = 0; b->fetches && !err && lot < b->nlots; lot++) {
+	for (lot = 0; !err && lot < b->nlots; lot++) {
 		if (!sum_kept(b->lot[lot].map))
 			continue;
 		k = sum_items(b, lot, n);
@@ -155,6 +153,12 @@ static int compare_sums(struct bring *b, uint32_t n)
 					  b->stream);
 	}
 	return err;
+}
+
+/* Behind the copies: what this call does for them is done while they run. */
+static int enqueue_sums(struct bring *b, uint32_t n)
+{
+	return b->fetches ? compare_sums(b, n) : store_sums(b, n);
 }
 
 /* ---- all of it ---- */
@@ -187,7 +191,7 @@ static int copy_stages(struct bring *b, uint32_t n, uint32_t *ret_whole)
 /* What is torn waits for the last event; without one nobody sees the end of what was enqueued. */
 static uint32_t copy_torn(struct bring *b, uint32_t whole)
 {
-	if (whole && compare_sums(b, whole))
+	if (whole && enqueue_sums(b, whole))
 		whole = 0;
 	if (!b->copied || !record_event(b, b->stages - 1))
 		return whole;
@@ -221,11 +225,9 @@ uint32_t bring_copy(struct bring *b, uint32_t n, int *ret_err)
 	}
 	err = pin_lots(b, n);
 	if (!err)
-		err = store_sums(b, n);
-	if (!err)
 		err = copy_stages(b, n, &whole);
 	if (!err) {
-		err = compare_sums(b, n);
+		err = enqueue_sums(b, n);
 		if (!err)
 			err = record_event(b, b->stages - 1);
 		whole = err ? 0 : n;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* sum.h - checksums of the images in RAM (struct shm_trailer).
  *
- * A spill sums the source's image where it lies, before the copy, and stores the trailer of the target's slot; a fetch
+ * A spill sums the source's image where it lies, and stores the trailer of the target's slot; a fetch
  * compares what has arrived with the trailer of the slot that it was read from (rule B16).  The VRAM's device does
  * both, in the order of the stream; from RAM to RAM the trailer goes along with the image, when that has been compared.
  * A block whose trailer is of another life, or has none, is unverified. */
@@ -29,8 +29,8 @@ static inline bool sum_kept(const struct map *ram)
 bool sum_is_known(const struct map *ram, const struct sum_item *item);
 /* What both enqueues need and may take long: memory of the device, registering.  Before the slot is begun. */
 int sum_prepare(gpc *c, struct map *images, struct map *ram);
-/* Enqueue: the images of `images` (VRAM) get trailers in `ram`.  Before the copies, in their stream; slot: the
- * transfer's. */
+/* Enqueue: the images of `images` (VRAM) get trailers in `ram`.  Behind the copies, before the mark, in their stream;
+ * slot: the transfer's. */
 int sum_store(gpc *c, struct map *images, const struct map *ram, uint32_t slot, const struct sum_item *items,
 	      uint32_t n, void *stream);
 /* Enqueue: the images of `images` are compared with the trailers in `ram`.  The word `bad` of the transfer gets
