@@ -27,16 +27,16 @@ compiles()
 	$CC -std=c11 -Wall -Werror -fsyntax-only -I"$srcdir/lib" "$1" >"$tmp/log" 2>&1
 }
 
-# the first literal block of EXAMPLES; roff's \e \& \- undone
-example()
+# each literal block of EXAMPLES in its own file; roff's \e \& \- undone
+blocks()	# PAGE PREFIX
 {
-	awk '
+	awk -v prefix="$2" '
 	/^\.Sh / { in_examples = /^\.Sh EXAMPLES$/ }
-	/^\.Bd / && in_examples { block = 1; next }
-	/^\.Ed/ { if (block) exit; next }
-	block {
+	/^\.Bd / && in_examples { n++; out = prefix n ".c"; next }
+	/^\.Ed/ { out = ""; next }
+	out {
 		gsub(/\\&/, ""); gsub(/\\-/, "-"); gsub(/\\e/, "\\")
-		print
+		print > out
 	}' "$1"
 }
 
@@ -74,7 +74,9 @@ for page in "$srcdir"/man/*.3; do
 
 	# one of the functions of NAME, as a regular expression
 	call=$(sed -n 's/^\.Nm \(gpc_[a-z_]*\).*/\1/p' "$page" | paste -sd'|' -)
-	example "$page" >"$tmp/$name.c"
+	blocks "$page" "$tmp/$name-"
+	: >"$tmp/$name.c"
+	test ! -f "$tmp/$name-1.c" || mv "$tmp/$name-1.c" "$tmp/$name.c"
 	grep -q '^#include <gpc\.h>$' "$tmp/$name.c" && grep -Eq "($call)\(" "$tmp/$name.c" &&
 		compiles "$tmp/$name.c"
 	tap "$name: the example compiles and calls it" $? "$tmp/log"
@@ -82,6 +84,14 @@ for page in "$srcdir"/man/*.3; do
 	synopsis "$page" >"$tmp/$name-synopsis.c"
 	grep -q " \**$name(" "$tmp/$name-synopsis.c" && compiles "$tmp/$name-synopsis.c"
 	tap "$name: the synopsis agrees with gpc.h" $? "$tmp/log"
+done
+
+blocks "$srcdir/man/gpc_engine.7" "$tmp/engine-"
+test -f "$tmp/engine-2.c"
+tap "gpc_engine(7) has two examples" $?
+for file in "$tmp"/engine-*.c; do
+	compiles "$file"
+	tap "$(basename "$file" .c) of gpc_engine(7) compiles" $? "$tmp/log"
 done
 
 fenced "$srcdir/README.md" "$tmp/readme-"

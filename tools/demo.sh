@@ -1,7 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # make demo: one gpcd, four worker processes that replay a trace against its cache, a look at
-# them from outside while they run, and the result.  Whatever ends it, nothing stays behind.
+# them from outside while they run, and the result.  Then the same with bytes: each worker has VRAM
+# of its own, played by the host, and all share RAM.  Whatever ends it, nothing stays behind.
 #
 #	tools/demo.sh [TRACE]           with gpcd, gpc-inspect and gpc-replay in the PATH
 set -u
@@ -123,4 +124,15 @@ test $status -eq 0 || exit $status
 gpc-inspect check "$name" >"$tmp/check"
 status=$?
 show "gpc-inspect check $name" "$tmp/check"
+test $status -eq 0 || exit $status
+
+# ---- bytes ----
+
+printf '\nThe same requests, with bytes: each worker has %s blocks of VRAM of its own, 4 KiB each.  All share %s blocks
+of RAM: what one has spilled another fetches, and every block of a hit is verified.\n' $((vram / workers)) $ram
+set -- "${trace##*/}" --workers $workers --vram-blocks $((vram / workers)) --ram-blocks $ram \
+	--device host --payload 4096 --fetch
+timeout -k 20 60 gpc-replay "$@" >"$tmp/result"
+status=$?
+show "gpc-replay $*" "$tmp/result"
 exit $status

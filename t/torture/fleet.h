@@ -218,6 +218,27 @@ static void reserve_ram(gpc *c)
 	must_be(gpc_release(c, b, SHARED), 0);
 }
 
+/* Whose references are left: of records that the survivor has none on. */
+static void tell_references(gpc *c)
+{
+	uint32_t i, peer, peers = c->seg.header.geometry.max_peers;
+
+	for (i = 0; i < c->seg.header.geometry.max_blocks; i++)
+		for (peer = 0; peer < peers; peer++) {
+			const struct shm_record *r = seg_record(&c->seg, i);
+			const struct shm_seat *s = seg_seat(&c->seg, peer);
+
+			if (!hold_refs(seg_row(&c->seg, i)[peer]))
+				continue;
+			fprintf(stderr, "# record %u, word %x, key %llx, op %llx, source %u, flags %x: cell %x of peer %u, "
+				"pid %d, head %llu, tail %llu, taken %llu, refs %llu\n", i, (unsigned)r->word,
+				(unsigned long long)r->key[0], (unsigned long long)r->op, (unsigned)r->source,
+				(unsigned)r->flags, (unsigned)seg_row(&c->seg, i)[peer], peer, (int)s->pid,
+				(unsigned long long)s->head, (unsigned long long)s->tail,
+				(unsigned long long)s->taken, (unsigned long long)s->refs);
+		}
+}
+
 /* 1: all are alive; 2: the engines and the keeper are gone; 3: the survivor is, too. */
 static int fleet_judge(int phase)
 {
@@ -228,6 +249,8 @@ static int fleet_judge(int phase)
 	life_begin(PLACES - 1);
 	c = crew_attach("judge");
 	while (!is_at_rest(c, phase, why)) {
+		if (clock_ns() >= until)
+			tell_references(c);
 		need(clock_ns() < until, "at rest, phase %d: %s", phase, why);
 		nap(1000);
 	}
