@@ -108,6 +108,7 @@ t_programs = \
 	%reldir%/186-fetch-late.t \
 	%reldir%/187-notes-fetched.t \
 	%reldir%/188-rouse.t \
+	%reldir%/189-claim-in-ram.t \
 	%reldir%/190-names.t \
 	%reldir%/191-errors.t \
 	%reldir%/192-sentences.t \
