@@ -146,12 +146,34 @@ static uint32_t random_pairs(struct copy_pair *ret)
 	return n;
 }
 
+/* The image in up to four parts, whose borders are anywhere, one after the other. */
+static int run_parts(const struct copy_limits *limits, const struct plan_host *host,
+		     const struct copy_pair *pairs, uint32_t n, struct check *c)
+{
+	const struct plan_side t = { to.l.nruns, to.l.run, to.base };
+	const struct plan_side f = { from.l.nruns, from.l.run, from.base };
+	uint64_t image = plan_image_bytes(&t), at = 0, bytes;
+	uint32_t part, parts = 1 + dice(4);
+	int err = 0;
+
+	for (part = 0; err == 0 && at < image; part++, at += bytes) {
+		bytes = part < parts ? 1 + dice((uint32_t)(image - at)) : image - at;
+		err = plan_make_part(&t, &f, limits, at, bytes, &p);
+		if (err)
+			break;
+		err = plan_run(&p, limits, host, pairs, n, carry_out, c);
+		plan_free(&p);
+	}
+	return err;
+}
+
 static uint64_t random_limit(void)
 {
 	return dice(2) ? FREE_PITCH : 1 + dice(1 + dice(2000));
 }
 
-static bool one_round(uint64_t *ret_ops, uint32_t *ret_slices)
+/* As one image, or in parts. */
+static bool one_round(bool by_parts, uint64_t *ret_ops, uint32_t *ret_slices)
 {
 	uint32_t layers = 1 + dice(6), n, i;
 	uint64_t piece = 4 + 4 * dice(5), b;
@@ -175,6 +197,13 @@ static bool one_round(uint64_t *ret_ops, uint32_t *ret_slices)
 		for (b = 0; b < 2 * layers * piece; b++)
 			wanted[byte_at(&to, pairs[i].to, b) - (uintptr_t)target] =
 				*(uint8_t *)(uintptr_t)byte_at(&from, pairs[i].from, b);
+	if (by_parts) {
+		plan_free(&p);
+		if (run_parts(&limits, &host, pairs, n, &c) < 0)
+			return false;
+		return !c.wrong && c.bytes == n * 2 * layers * piece &&
+		       !memcmp(target, wanted, ARENA);
+	}
 	if (plan_run(&p, &limits, &host, pairs, n, carry_out, &c) < 0)
 		return false;
 	*ret_ops += c.ops;
@@ -191,7 +220,7 @@ static void test_random(void)
 	uint32_t i, wrong = 0, folded = 0;
 
 	for (i = 0; i < ROUNDS; i++) {
-		if (!one_round(&ops, &folded) && !wrong++)
+		if (!one_round(false, &ops, &folded) && !wrong++)
 			diag("round %u is the first that is wrong", i);
 	}
 	is_int(wrong, 0, "%d copies between layouts at random, by %llu operations, byte by byte",
@@ -199,9 +228,21 @@ static void test_random(void)
 	ok(folded > ROUNDS / 50, "%u of them with fewer operations than blocks", folded);
 }
 
+static void test_parts(void)
+{
+	uint64_t ops = 0;
+	uint32_t i, wrong = 0, none = 0;
+
+	for (i = 0; i < ROUNDS / 4; i++)
+		if (!one_round(true, &ops, &none) && !wrong++)
+			diag("round %u is the first that is wrong: %s", i, gpc_last_error());
+	is_int(wrong, 0, "%d copies in parts whose borders are anywhere", ROUNDS / 4);
+}
+
 static int body(void)
 {
 	test_random();
+	test_parts();
 	return done_testing();
 }
 

@@ -156,6 +156,49 @@ static void test_ahead(void)
 	fetch_end(c, "ahead");
 }
 
+/* What has left and waits for a grace period is free soon. */
+static void test_ahead_dying(void)
+{
+	gpc *c = bytes_cache(), *reader = cache_attach(0, 0);
+	int ram = bytes_ram(c, 32, 0, 0), vram = ahead_pool(c, 16, 0, ram, 5, GPC_POOL_OWNED), section;
+	gpc_transfer t = 0;
+	gpc_block b[16];
+
+	bytes_chain(c, vram, 1, 16, b, false);
+	section = must(gpc_section_enter(reader));
+	is_int(gpc_spill_ahead(c, vram, NULL, 1000, &t), 5, "none is free: five go");
+	is_int(gpc_transfer_wait(c, t, 5000), 0, "they have gone, and somebody still reads");
+	is_int((int)stats_of(c, -1).dying, 5, "none of them is free so far");
+	is_int(gpc_spill_ahead(c, vram, NULL, 1000, &t), 0, "they are free soon: nothing is due");
+	must(gpc_section_leave(reader, section));
+	settle(c);
+	is_int(step(c, vram), 0, "they are free: nothing is due");
+	gpc_close(reader);
+	fetch_end(c, "ahead, dying");
+}
+
+/* What has left and is held is free nobody knows when. */
+static void test_ahead_lingering(void)
+{
+	gpc *c = bytes_cache();
+	int ram = bytes_ram(c, 32, 0, 0), vram = ahead_pool(c, 16, 0, ram, 5, GPC_POOL_OWNED), i;
+	const struct shm_pool *p = seg_pool(&c->seg, (uint32_t)vram);
+	gpc_block b[16];
+
+	bytes_chain(c, vram, 1, 16, b, true);
+	must(gpc_release(c, b, 14));
+	is_int(fetch_spill(c, vram, ram, (gpc_block[]){ b[15], b[14] }, 2, 0), 2, "two that are held have gone");
+	for (i = 0; i < 2000 && p->lingering < 2; i++)
+		must(gpc_writer_serve(c, 1));
+	is_int((int)p->lingering, 2, "and keep their blocks");
+	is_int(must(gpc_spill_ahead(c, vram, NULL, 1000, NULL)), 5, "which are not free: five go");
+	must(gpc_transfer_wait(c, GPC_TRANSFER_ALL, 5000));
+	must(gpc_release(c, b + 14, 2));
+	settle(c);
+	is_int((int)p->lingering, 0, "until they are released");
+	fetch_end(c, "ahead, lingering");
+}
+
 /* Blocks that somebody reads stay, though they are the least recent ones. */
 static void test_ahead_used(void)
 {
@@ -253,6 +296,8 @@ static int body(void)
 	test_spaces();
 	test_ram();
 	test_ahead();
+	test_ahead_dying();
+	test_ahead_lingering();
 	test_ahead_used();
 	test_ahead_elsewhere();
 	test_ahead_of_caller();

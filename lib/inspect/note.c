@@ -79,10 +79,12 @@ static int get_tokens(const struct segment *s, const gpc_key *key, gpc_block blo
 	if (!copy)
 		return err_set(ENOMEM, "no memory for %u tokens", s->header.block_tokens);
 	err = copy_note(s, record, block, key, copy);
-	note_copy(&note, &copy->note, key->w);
-	n = err == 0 && note.has_tokens ? MIN(n, s->header.block_tokens) : 0;
-	for (i = 0; i < n; i++)
-		tokens[i] = copy->tokens[i];
+	if (err == 0) {
+		note_copy(&note, &copy->note, key->w);
+		n = note.has_tokens ? MIN(n, s->header.block_tokens) : 0;
+		for (i = 0; i < n; i++)
+			tokens[i] = copy->tokens[i];
+	}
 	free(copy);
 	return err ? err : (int)n;
 }

@@ -124,7 +124,7 @@ static int cut_image(const struct plan_side *to, const struct plan_side *from, u
 	walk_to(&t, at);
 	walk_to(&f, at);
 	while (err == 0 && left) {
-		uint64_t width = MIN(piece_bytes(&t) - t.at, piece_bytes(&f) - f.at);
+		uint64_t width = MIN(MIN(piece_bytes(&t) - t.at, piece_bytes(&f) - f.at), left);
 
 		err = add_cut(ret, &(struct cut){ walk_address(&t), walk_address(&f), width,
 						  to->run[t.run].slot_stride,

@@ -185,12 +185,13 @@ static uint32_t under_way(gpc *c, uint32_t pool)
 	return n;
 }
 
-/* Blocks of the capacity that nobody has and no key is in; of a CALLER pool those that are its owner's, whatever
- * that does with them. */
+/* Blocks of the capacity that nobody has and no key is in, or that wait for no more than a grace period until
+ * that is so; of a CALLER pool those that are its owner's, whatever that does with them.  The numbers are of
+ * this moment, each for itself: a step too much or too little. */
 static uint32_t free_blocks(const gpc *c, uint32_t pool)
 {
 	const struct shm_pool *p = seg_pool(&c->seg, pool);
-	uint64_t used = (uint64_t)load_relaxed(&p->live) + load_relaxed(&p->dying);
+	uint64_t used = (uint64_t)load_relaxed(&p->live) + load_relaxed(&p->lingering);
 	uint32_t blocks = load_relaxed(&p->blocks);
 
 	if (!(load_relaxed(&p->flags) & GPC_POOL_CALLER))

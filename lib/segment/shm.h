@@ -161,7 +161,7 @@ struct shm_pool {                        /* w, r */
 	uint8_t pad0[1408 - 1396];
 	uint32_t live, reserved, dying;  /* line 22: blocks by state, for who looks from outside; the
 	                                  * records are the truth, a new writer counts anew */
-	uint32_t lingering;              /* CALLER: those of the dying with REC_LINGERS */
+	uint32_t lingering;              /* those of the dying with REC_LINGERS */
 	uint8_t pad1[2048 - 1408 - 16];
 };
 _Static_assert(sizeof(struct shm_pool) == 2048, "pool layout");
@@ -231,7 +231,8 @@ enum {                                   /* flags of a record */
 	                                  * names it, and it goes after a grace period (leave.c) */
 	REC_LEAVING    = 1 << 5,         /* LIVE: its key has gone to another space; it goes after
 	                                  * a grace period, when nothing hangs below it */
-	REC_LINGERS    = 1 << 6,         /* DYING, of a CALLER pool: was referenced when it left */
+	REC_LINGERS    = 1 << 6,         /* DYING: was held when its grace period ended; of a CALLER
+	                                  * pool also from the start, if it was held when it left LIVE */
 	REC_RECALL     = 1 << 7,         /* RESERVED: the writer takes it back from a stock */
 	REC_CLAIM      = REC_QUARANTINE  /* RESERVED: it is to have the key that stands in it */
 };

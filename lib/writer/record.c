@@ -67,7 +67,7 @@ void record_set_lingers(struct writer *w, uint32_t record, bool lingers)
 	struct shm_record *r = w_record(w, record);
 	struct wpool *p = w_pool_of(w, record);
 
-	if (!(p->flags & GPC_POOL_CALLER) || !(r->flags & REC_LINGERS) == !lingers)
+	if (!(r->flags & REC_LINGERS) == !lingers)
 		return;
 	r->flags ^= REC_LINGERS;
 	p->lingering += lingers ? 1u : ~0u;

@@ -94,7 +94,7 @@ struct wpool {
 	                                  * REC_MOVED, which counts as dying */
 	uint32_t leaving;                /* LIVE, and in a batch, to go when that is over */
 	uint32_t outward;                /* promotions out of this pool that are not committed */
-	uint32_t lingering;              /* CALLER: those of the DYING with REC_LINGERS */
+	uint32_t lingering;              /* those of the DYING with REC_LINGERS */
 	struct queue queue;
 	bool removing;
 	uint64_t memory, block_bytes;    /* 0: it has none */
