@@ -147,6 +147,26 @@ static void test_maker(uint32_t kind, const char *what)
 	cache_end(c);
 }
 
+/* ---- memory made by hand ---- */
+
+static struct memory mine;
+
+/* As gpc_pool_make does before its command.  VRAM of CALLER blocks: those of a pool whose writer
+ * died before its live bit are RESERVED, and it must be FREE all the same when the command runs again. */
+static void make_mine(uint32_t kind)
+{
+	struct shm_pool rq = { .range = BLOCKS, .blocks = BLOCKS, .kind = kind, .space = 1,
+			       .demote_to = -1, .block_bytes = BLOCK,
+			       .flags = kind == GPC_VRAM ? GPC_POOL_CALLER : 0 };
+
+	mine = (struct memory){ .kind = kind, .slots = BLOCKS, .nruns = 1, .nparts = 1,
+				.block_bytes = BLOCK, .images_bytes = BLOCK * BLOCKS,
+				.run = { { .count = 1, .bytes = BLOCK, .slot_stride = BLOCK } } };
+	must(memory_make(&c->seg, &mine, NULL));
+	rq.memory = mine.number;
+	dies_seat(c)->request = rq;
+}
+
 /* ---- left behind ---- */
 
 static void test_orphan(void)
@@ -162,6 +182,28 @@ static void test_orphan(void)
 	is_int(memory_files(), 1, "a file that nobody has any more");
 	must(gpc_writer_take(c, 0, 0));
 	ok(memory_files_come_to(c, 0), "goes with the next takeover");
+	cache_end(c);
+}
+
+/* The kernel gives the locks of who dies back one by one: the seat's before the file's. */
+static void test_late_lock(void)
+{
+	pid_t pid;
+	int i;
+
+	c = new_cache();
+	make_mine(GPC_RAM);
+	pid = fork();
+	if (!pid) {
+		cache_attach(0, 0);
+		stops_die();
+	}
+	served(pid);
+	for (i = 0; i < 200; i++)        /* the sweeper comes, and comes again */
+		must(gpc_writer_serve(c, 1));
+	is_int(memory_files(), 1, "its maker's seat is cleared, and the file is locked still");
+	memory_close(&mine);
+	ok(memory_files_come_to(c, 0), "it goes with its lock");
 	cache_end(c);
 }
 
@@ -207,24 +249,6 @@ static void test_dead_maker(void)
 }
 
 /* ---- stores of the writer ---- */
-
-static struct memory mine;
-
-/* As gpc_pool_make does before its command.  VRAM of CALLER blocks: those of a pool whose writer
- * died before its live bit are RESERVED, and it must be FREE all the same when the command runs again. */
-static void make_mine(uint32_t kind)
-{
-	struct shm_pool rq = { .range = BLOCKS, .blocks = BLOCKS, .kind = kind, .space = 1,
-			       .demote_to = -1, .block_bytes = BLOCK,
-			       .flags = kind == GPC_VRAM ? GPC_POOL_CALLER : 0 };
-
-	mine = (struct memory){ .kind = kind, .slots = BLOCKS, .nruns = 1, .nparts = 1,
-				.block_bytes = BLOCK, .images_bytes = BLOCK * BLOCKS,
-				.run = { { .count = 1, .bytes = BLOCK, .slot_stride = BLOCK } } };
-	must(memory_make(&c->seg, &mine, NULL));
-	rq.memory = mine.number;
-	dies_seat(c)->request = rq;
-}
 
 static bool is_answered(void)
 {
@@ -408,6 +432,7 @@ static int body(void)
 	test_maker(GPC_RAM, "RAM");
 	test_maker(GPC_VRAM, "VRAM");
 	test_orphan();
+	test_late_lock();
 	test_dead_maker();
 	test_writer(GPC_RAM, 1, "RAM");
 	test_writer(GPC_VRAM, 4, "VRAM");

@@ -44,6 +44,16 @@ static bool pool_names(const struct segment *s, uint32_t pool, uint64_t number)
 	return now.state != POOL_FREE && named == number;
 }
 
+static bool is_of_pool(const struct segment *s, uint64_t number)
+{
+	uint32_t i;
+
+	for (i = 0; i < s->header.geometry.max_pools; i++)
+		if (pool_names(s, i, number))
+			return true;
+	return false;
+}
+
 /* Seats first: a command that is done by then has its pool. */
 static bool is_named(const struct segment *s, uint64_t number)
 {
@@ -55,10 +65,7 @@ static bool is_named(const struct segment *s, uint64_t number)
 		if (seat_names(s, i, number))
 			return true;
 	order_fence();
-	for (i = 0; i < s->header.geometry.max_pools; i++)
-		if (pool_names(s, i, number))
-			return true;
-	return false;
+	return is_of_pool(s, number);
 }
 
 /* ---- removing ---- */
@@ -183,7 +190,7 @@ static int find_unnamed(const struct segment *s, const char *suffix, void *arg)
 	uint64_t number = memory_suffix_number(suffix);
 	bool *found = arg;
 
-	if (number && !is_named(s, number))
+	if (number && !is_of_pool(s, number))
 		*found = true;
 	return 0;
 }

@@ -63,7 +63,6 @@ static void free_all(struct writer *w)
 	free(w->below);
 	free(w->aside);
 	free(w->leftover);
-	free(w->ended);
 	free(w->order.at);
 	pending_free(w);
 	free(w->missing.at);

@@ -389,7 +389,7 @@ void pools_housekeep(struct writer *w)
 		store_release(&w_pool(w, i)->state, POOL_FREE);
 		/* if we die here, the file is garbage, which the next writer sweeps */
 		if (memory)
-			sweep_ended(w, memory);
+			sweep_begin(w);
 	}
 }
 

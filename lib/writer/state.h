@@ -193,8 +193,7 @@ struct writer {
 	struct records twins;            /* takeover: targets of detached moves of one key, behind
 	                                  * the first, to which all that hung below was given */
 	/* writer/sweep.c */
-	uint64_t *ended;                 /* memory of pools that have ended, whose file is there still */
-	uint32_t nended, ended_size;
+	bool sweep_is_due;               /* there were files that no pool names */
 	uint64_t sweep_again_ns, sweep_pause_ns;
 
 	uint64_t awake_until_ns;         /* somebody has just asked for something */

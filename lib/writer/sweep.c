@@ -11,8 +11,6 @@
 #include <string.h>
 
 #include "segment/memory.h"
-#include "writer/memory.h"
-#include "writer/pool_memory.h"
 
 #define AGAIN_NS (50 * NS_PER_MS)        /* between looks for what could not be removed, doubled ... */
 #define RARELY_NS (5000 * NS_PER_MS)     /* ... with each look, up to this */
@@ -131,15 +129,12 @@ static void start(void)
 	sweeper.made = sweeper.running = start_thread();
 }
 
-/* Without memory or thread nothing is swept now: the files wait for the next one who asks. */
-void sweep_begin(struct writer *w)
+/* Without memory or thread nothing is swept now: the files wait for the next look. */
+static void ask_sweeper(const struct writer *w)
 {
 	static pthread_once_t once = PTHREAD_ONCE_INIT;
-	struct job *job;
+	struct job *job = calloc(1, sizeof(*job));
 
-	if (!memory_find_unnamed(&w->seg))
-		return;                  /* as a rule: no thread is started for nothing */
-	job = calloc(1, sizeof(*job));
 	if (!job)
 		return;
 	pthread_once(&once, watch_fork);
@@ -173,40 +168,29 @@ __attribute__((destructor)) static void sweeper_end(void)
 
 /* ---- the writer's side ---- */
 
-void sweep_ended(struct writer *w, uint64_t memory)
+/* As a rule there is nothing, and no thread is started for it. */
+void sweep_begin(struct writer *w)
 {
-	w->ended = writer_grow(w->ended, &w->ended_size, w->nended + 1, sizeof(*w->ended));
-	w->ended[w->nended++] = memory;
+	w->sweep_is_due = memory_find_unnamed(&w->seg);
+	if (!w->sweep_is_due)
+		return;
 	w->sweep_pause_ns = AGAIN_NS;
 	w->sweep_again_ns = clock_ns() + AGAIN_NS;
-	sweep_begin(w);
-}
-
-/* A pool that its writer had not finished has ended, and the same command has added it again. */
-static bool is_named_again(const struct writer *w, uint64_t memory)
-{
-	uint32_t i;
-
-	for (i = 0; i < w->max_pools; i++)
-		if (w->pool[i].state != POOL_FREE && w->pool[i].memory == memory)
-			return true;
-	return false;
+	ask_sweeper(w);
 }
 
 void sweep_housekeep(struct writer *w, uint64_t now)
 {
-	uint32_t i = 0;
-
-	if (!w->nended || now < w->sweep_again_ns)
+	if (!w->sweep_is_due || now < w->sweep_again_ns)
 		return;
-	while (i < w->nended) {
-		if (is_named_again(w, w->ended[i]) || pool_memory_is_lost(w, w->ended[i]))
-			w->ended[i] = w->ended[--w->nended];
-		else
-			i++;
-	}
-	if (w->nended)
-		sweep_begin(w);
+	w->sweep_is_due = memory_find_unnamed(&w->seg);
 	w->sweep_pause_ns = MIN(w->sweep_pause_ns * 2, RARELY_NS);
 	w->sweep_again_ns = now + w->sweep_pause_ns;
+	if (w->sweep_is_due)
+		ask_sweeper(w);
+}
+
+bool sweep_is_quiet(const struct writer *w)
+{
+	return !w->sweep_is_due || w->sweep_pause_ns == RARELY_NS;
 }

@@ -10,16 +10,12 @@
 
 #include "writer/state.h"
 
-/* There may be garbage: at a takeover, and when somebody has died. */
+/* There may be files that no pool names: a pool has ended, somebody has died, or a writer took over.  Sweep, and
+ * again until there are none.  One look is too few: importers have VRAM mapped still, the locks of who died go one
+ * after the other, and a writer that died may have been the only one who knew of a file. */
 void sweep_begin(struct writer *w);
-/* The pool that named this memory is FREE: sweep, and again until the file is gone. */
-void sweep_ended(struct writer *w, uint64_t memory);
-/* What is still there: VRAM that importers have mapped, files whose maker has yet to look. */
 void sweep_housekeep(struct writer *w, uint64_t now);
-/* Has the sweep something to do still?  Then the writer comes back for it. */
-static inline bool sweep_is_quiet(const struct writer *w)
-{
-	return !w->nended;
-}
+/* False: the writer comes back soon.  What stays for long is looked at when it looks at other things. */
+bool sweep_is_quiet(const struct writer *w);
 
 #endif
