@@ -134,8 +134,15 @@ enum {
 	GPC_POOL_CALLER    = 1 << 1, /* for an engine with its own allocator: each block is at
 	                              * first a reservation of the owner, and becomes one again
 	                              * when its key has gone; implies OWNED */
-	GPC_POOL_UNCHAINED = 1 << 2  /* blocks may be published without a live parent (RAM shared
+	GPC_POOL_UNCHAINED = 1 << 2, /* blocks may be published without a live parent (RAM shared
 	                              * by several GPUs) */
+	GPC_POOL_ONCE      = 1 << 3  /* add, make: not a second one of the same kind, space, flags,
+	                              * block_bytes and fingerprint.  If there is one, the call returns
+	                              * its number, and fills *p with what it is.  -EEXIST: there is
+	                              * one, and its blocks, transit, demote_to, spill_ahead, gpus,
+	                              * uuid or backing are not those that are asked for.  Not of a pool,
+	                              * and never in gpc_pool.flags of one: -EINVAL with OWNED and
+	                              * CALLER, and for VRAM with memory */
 };
 
 enum {                               /* NUMA policies of RAM */
@@ -432,7 +439,8 @@ int gpc_info_get(gpc *c, struct gpc_info *ret);
 int gpc_pool_add(gpc *c, struct gpc_pool *p, int timeout_ms);
 /* [writer] Returns the number; an engine calls it once it knows how many blocks fit.
  * After -ENOTCONN, -ETIMEDOUT and -EAGAIN the pool may still be added, and a second call
- * adds a second one: look for it with gpc_pool_get, or close the handle. */
+ * adds a second one: look for it with gpc_pool_get, or close the handle.  With GPC_POOL_ONCE a
+ * second call, of whomever, returns the first one's pool: -EEXIST where it differs. */
 
 int gpc_pool_get(gpc *c, int pool, struct gpc_pool *ret);
 /* [shared] -ENOENT: there is none.  Compare generation before you use a mapping of the
@@ -465,7 +473,9 @@ int gpc_pool_make(gpc *c, struct gpc_pool *p, const struct gpc_memory *m, int ti
  * second a GiB of RAM, it does not bound, nor does a signal end it: progress can, -ECANCELED.
  * -ENOSPC: too little memory, and the sentence says how much is missing.  -EINVAL: a field,
  * or a layout whose pieces overlap or do not fit.  -EPROTO: demote_to has images of another
- * size or fingerprint. */
+ * size or fingerprint.  GPC_POOL_ONCE (RAM): no memory is made where the pool is there; while one
+ * process makes such a pool, others that ask for any wait up to the timeout: -ETIMEDOUT, -EAGAIN.
+ * runs, numa, nodes, huge_dir and no_checksums are those of the first one, whatever others ask for. */
 
 int gpc_pool_lend(gpc *c, int pool, uint32_t part, void *base, uint64_t bytes);
 /* [shared] Owner only, once for each part: the bytes at base, which stay where they are as

@@ -167,6 +167,8 @@ lib_gpc_sources = \
 	%reldir%/segment/note.c \
 	%reldir%/segment/note.h \
 	%reldir%/segment/pages.c \
+	%reldir%/segment/once.c \
+	%reldir%/segment/once.h \
 	%reldir%/segment/peek.c \
 	%reldir%/segment/peek.h \
 	%reldir%/segment/remove.c \

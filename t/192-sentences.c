@@ -105,7 +105,7 @@ static void test_pools(gpc *c)
 {
 	pool_bad(EINVAL, "size|5|gpc_pool", size, 5);
 	pool_bad(EINVAL, "kind|7|GPC_VRAM (1)|GPC_RAM (2)", kind, 7);
-	pool_bad(EINVAL, "flags|0x9|0x8|GPC_POOL_CALLER", flags, 9);
+	pool_bad(EINVAL, "flags|0x11|0x10|GPC_POOL_CALLER|GPC_POOL_ONCE", flags, 17);
 	pool_bad(EINVAL, "space|32|31", space, 32);
 	pool_bad(EINVAL, "blocks|0|1 to 16777216", blocks, 0);
 	pool_bad(EINVAL, "blocks|16777217|16777216", blocks, (1u << 24) + 1);

@@ -148,6 +148,57 @@ static void test_commit(void)
 
 /* ---- the same of a peer ---- */
 
+/* GPC_POOL_ONCE: the pool is added once, whoever dies, and found by who asks again. */
+static bool once_round(uint64_t n, bool *died)
+{
+	struct shm_command add = { .op = CMD_POOL };
+	bool good;
+	int i, number;
+
+	*died = writer_dies(add, n);
+	must(gpc_writer_take(c, 0, 0));
+	for (i = 0; i < 2000 && waits(c); i++)
+		must(gpc_writer_serve(c, 1));
+	number = command(c)->result;
+	submit(c, add);
+	while (waits(c))
+		must(gpc_writer_serve(c, 1));
+	good = number >= 1 && command(c)->result == number && info_of(c).pools == 2 &&
+	       counts_agree(c);
+	if (!good)
+		diag("store %d: pool %d, then %d; %u pools", (int)n, number, command(c)->result,
+		     info_of(c).pools);
+	return good;
+}
+
+static void test_once(bool there)
+{
+	struct gpc_config cfg = cache_config(BLOCKS, 0);
+	bool died = true, good = true;
+	uint64_t n;
+
+	cfg.max_blocks = 4 * BLOCKS;
+	c = cache_make(&cfg, NULL);
+	seg_seat(&c->seg, c->peer)->request = (struct shm_pool){
+		.range = 4, .blocks = 4, .kind = GPC_RAM, .flags = GPC_POOL_ONCE, .space = 1,
+		.demote_to = -1 };
+	for (n = 1; n < STORES && died && good; n++) {
+		if (there) {
+			submit(c, (struct shm_command){ .op = CMD_POOL });
+			while (waits(c))
+				must(gpc_writer_serve(c, 1));
+		}
+		must(gpc_writer_drop(c));
+		good = once_round(n, &died);
+		must(gpc_pool_clear(c, command(c)->result, 0, GPC_REMOVE, 2000));
+	}
+	ok(good, "a writer dies before store %d of a pool that is %s: one pool", (int)n - 1,
+	   there ? "there" : "added");
+	ok(!good || !died, "all of its stores: %d", (int)n - 2);
+	clean(c, "all those pools");
+	cache_end(c);
+}
+
 static bool peer_dies(uint32_t place, gpc_block b, uint64_t last)
 {
 	static uint64_t count;
@@ -207,6 +258,8 @@ static int body(void)
 {
 	test_evict();
 	test_commit();
+	test_once(false);
+	test_once(true);
 	test_submit();
 	return done_testing();
 }

@@ -7,9 +7,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include "request/request.h"
+#include "segment/once.h"
 #include "segment/peek.h"
 
-#define POOL_FLAGS ((uint32_t)(GPC_POOL_OWNED | GPC_POOL_CALLER | GPC_POOL_UNCHAINED))
+#define POOL_FLAGS ((uint32_t)(GPC_POOL_OWNED | GPC_POOL_CALLER | \
+			       GPC_POOL_UNCHAINED | GPC_POOL_ONCE))
 #define MAX_SLOTS  (1u << 24)            /* 24 bits of a block id */
 
 static void take_first(gpc *c, struct op *op)
@@ -56,8 +58,11 @@ int pool_request(const struct gpc_pool *p, struct shm_pool *rq)
 			       p->kind, GPC_VRAM, GPC_RAM);
 	if (p->flags & ~POOL_FLAGS)
 		return err_set(EINVAL, "flags is 0x%x: a pool takes GPC_POOL_OWNED, GPC_POOL_CALLER, "
-			       "GPC_POOL_UNCHAINED, and 0x%x is not among them", p->flags,
+			       "GPC_POOL_UNCHAINED, GPC_POOL_ONCE, and 0x%x is not among them", p->flags,
 			       p->flags & ~POOL_FLAGS);
+	if ((p->flags & GPC_POOL_ONCE) && (p->flags & (GPC_POOL_OWNED | GPC_POOL_CALLER)))
+		return err_set(EINVAL, "flags is 0x%x: a pool with an owner is one process's, so "
+			       "GPC_POOL_ONCE does not go with it", p->flags);
 	if (p->blocks && (uint64_t)p->blocks + transit > MAX_SLOTS)
 		return err_set(EINVAL, "blocks is %u and transit %u: a pool has at most %u slots "
 			       "in all", p->blocks, transit, MAX_SLOTS);
@@ -148,6 +153,8 @@ static int add_error(const gpc *c, const struct shm_pool *rq, int err)
 			       "block_bytes %llu, or of another fingerprint", rq->demote_to,
 			       (unsigned long long)rq->block_bytes);
 	case -EEXIST:
+		if ((rq->flags & GPC_POOL_ONCE) && once_find(&c->seg, rq) == -EEXIST)
+			return -EEXIST;
 		return err_set(EEXIST, "another pool of %s has the memory of that number already",
 			       c->seg.name);
 	case -ENOSPC:

@@ -50,6 +50,7 @@
 #define LOCK_PIN        2                /* the process that registers memory with GPUs now */
 #define LOCK_MAKE       3                /* the process that makes this cache and its memory */
 #define LOCK_PIN_NEXT   4                /* the one that does next */
+#define LOCK_ONCE       5                /* the process that makes a pool with GPC_POOL_ONCE */
 #define LOCK_PEER(i)    (64 + (i))
 
 struct shm_geometry {                    /* all that offsets depend on */

@@ -313,9 +313,10 @@ static inline void act_clear(struct actor *a)
 /* A pool of another space; of the worker's own blocks, or whose owner it is, or nobody's. */
 static inline void act_pool(struct actor *a)
 {
-	static const uint32_t flags[] = { 0, GPC_POOL_OWNED, GPC_POOL_CALLER };
+	static const uint32_t flags[] = { 0, GPC_POOL_OWNED, GPC_POOL_CALLER, GPC_POOL_ONCE };
 	struct gpc_pool p = { .size = sizeof(p), .kind = GPC_VRAM, .space = 1, .blocks = 4,
-			      .demote_to = -1, .flags = flags[crew_random(&a->seed, 3)] };
+			      .demote_to = -1, .flags = flags[crew_random(&a->seed, 4)] };
+	bool once = p.flags & GPC_POOL_ONCE;
 	gpc_block b;
 	int i;
 
@@ -329,6 +330,9 @@ static inline void act_pool(struct actor *a)
 	}
 	model->extra = gpc_pool_add(a->c, &p, -1);
 	need(model->extra > VRAM && model->extra < POOLS, "pool_add: %s", gpc_last_error());
+	p.flags |= once ? GPC_POOL_ONCE : 0;
+	if (once)
+		must_be(gpc_pool_add(a->c, &p, -1), model->extra);
 	for (i = 0; p.flags & GPC_POOL_CALLER && i < 4; i++)
 		take_hand(GPC_BLOCK(model->extra, i));
 	if (p.flags & GPC_POOL_CALLER)
