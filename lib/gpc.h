@@ -36,6 +36,7 @@
  *   -EDEADLK   the caller would wait for itself   -ESTALE    block, key, mirror, pool changed
  *   -EPERM     not your block                     -EUSERS    no free seat
  *   -EXDEV     the parent lives only in another space
+ *   -EBUSY     somebody holds it
  *   -EALREADY  another peer computes or loads it, or it has been done
  *   -EOVERFLOW 32768 references of one peer on one block
  *   -ECHILD    handle of the parent process       -EROFS     handle is read-only
@@ -124,8 +125,9 @@ enum {                               /* flags; each function lists those it take
 	GPC_STANDBY   = 1 << 11,     /* writer_take: wait until the present writer is gone */
 	GPC_REMOVE    = 1 << 12,     /* clear: remove the emptied pool as well */
 	GPC_DEVICE    = 1 << 13,     /* lookup, match: on an opened device, or fail */
-	GPC_VERIFY_FIRST = 1 << 14   /* fetch: only blocks with a checksum, and none of their bytes
+	GPC_VERIFY_FIRST = 1 << 14,  /* fetch: only blocks with a checksum, and none of their bytes
 	                              * counts before the transfer is done */
+	GPC_IF_IDLE   = 1 << 15      /* clear: only if nobody holds a block of it, else -EBUSY */
 };
 
 enum { GPC_VRAM = 1, GPC_RAM = 2 };  /* kinds of pools: the two tiers */
@@ -459,7 +461,14 @@ int gpc_pool_clear(gpc *c, int pool, uint32_t tag, uint32_t flags, int timeout_m
 /* [writer] Forget every entry (of that tag; 0 = all) of a pool (-1 = all pools), with all
  * descendants in the space.  Held blocks become unfindable and come back with their last
  * hold; returns how many those are.  GPC_REMOVE: the pool goes when its last hold has;
- * waits for that up to the timeout (0: do not wait, it goes later by itself). */
+ * waits for that up to the timeout (0: do not wait, it goes later by itself).
+ * GPC_IF_IDLE: -EBUSY, and nothing has changed, if somebody holds a block of what is to go: a
+ * reference on one of those entries, or an open move or transfer of one; of tag 0 also a
+ * reservation, or a reference on a block whose key has gone.  A stock does not count; a dead
+ * peer's holds do until a writer has cleared its seat.  The writer looks, and then clears, without
+ * another command in between.  A reference that a peer takes in that moment is not seen by
+ * the look: then the entries go, the call succeeds, and what it returns counts that block, unless it is
+ * a descendant in a pool that was not named. */
 
 /* ---- memory of pools ---- */
 

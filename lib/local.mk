@@ -201,6 +201,8 @@ lib_gpc_sources = \
 	%reldir%/writer/grant_again.c \
 	%reldir%/writer/grant_place.c \
 	%reldir%/writer/grant_source.c \
+	%reldir%/writer/idle.c \
+	%reldir%/writer/idle.h \
 	%reldir%/writer/leave.c \
 	%reldir%/writer/leave.h \
 	%reldir%/writer/loop.c \

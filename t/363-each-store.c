@@ -82,6 +82,15 @@ static gpc_block hold(gpc *d, uint64_t n)
 	return b;
 }
 
+/* The same, and it stays. */
+static gpc_block hold_first(gpc *d, uint64_t n)
+{
+	gpc_key k = key_of(d, n);
+	gpc_block b = GPC_NONE;
+
+	return gpc_acquire(d, 0, &k, 1, &b, 0) == 1 ? b : GPC_NONE;
+}
+
 static bool is_there(gpc *d, uint64_t n, const struct gpc_move *m, const char *when)
 {
 	gpc_block b = hold(d, n);
@@ -199,6 +208,54 @@ static void test_once(bool there)
 	cache_end(c);
 }
 
+/* GPC_IF_IDLE: a clear that has been begun is ended, though somebody holds a block of the pool by then. */
+static bool idle_round(gpc *d, uint64_t n, bool *died)
+{
+	struct shm_command clear = { .op = CMD_CLEAR, .flags = CF_IDLE };
+	gpc_block held;
+	int left, result, i;
+
+	for (i = 0; i < 3; i++)
+		chain_make(c, 0, (uint64_t)i * 10 + 1, 2, NULL);
+	done(c);
+	must(gpc_writer_drop(c));
+	*died = writer_dies(clear, n);
+	held = hold_first(d, 11);
+	must(gpc_writer_take(c, 0, 0));
+	for (i = 0; i < 2000 && waits(c); i++)
+		must(gpc_writer_serve(c, 1));
+	result = command(c)->result;
+	for (i = left = 0; i < 3; i++)
+		left += find(c, (uint64_t)i * 10 + 1) >= 0;
+	if (held >= 0)
+		must(gpc_release(d, &held, 1));
+	settle(c);
+	must(gpc_pool_clear(c, 0, 0, 0, -1));
+	settle(c);
+	if (result == -EBUSY ? left == 3 && held >= 0 : result >= 0 && !left)
+		return counts_agree(c);
+	diag("store %d: result %d, %d of 3 chains left, held: %d", (int)n, result, left, held);
+	return false;
+}
+
+static void test_idle(void)
+{
+	bool died = true, good = true;
+	uint64_t n;
+	gpc *d;
+
+	c = cache_new(BLOCKS, 0);
+	d = cache_attach(0, 0);
+	for (n = 1; n < STORES && died && good; n++)
+		good = idle_round(d, n, &died);
+	ok(good, "a writer dies before store %d of a clear of what is idle: all goes, or nothing",
+	   (int)n - 1);
+	ok(!good || !died, "all of its stores: %d", (int)n - 2);
+	must(gpc_close(d));
+	clean(c, "all those clears");
+	cache_end(c);
+}
+
 static bool peer_dies(uint32_t place, gpc_block b, uint64_t last)
 {
 	static uint64_t count;
@@ -260,6 +317,7 @@ static int body(void)
 	test_commit();
 	test_once(false);
 	test_once(true);
+	test_idle();
 	test_submit();
 	return done_testing();
 }

@@ -99,6 +99,7 @@ t_programs = \
 	%reldir%/173-wake-writer.t \
 	%reldir%/174-transfer-turns.t \
 	%reldir%/176-pool-once.t \
+	%reldir%/177-clear-idle.t \
 	%reldir%/178-checksums.t \
 	%reldir%/179-sums-forged.t \
 	%reldir%/181-counts.t \

@@ -193,6 +193,8 @@ static const struct {
 	{EPERM, "not your block or pool, or not yet yours again: only its holder may do that"},
 	{EUSERS, "no seat is free: close a handle, or create the cache with more "
 		 "max_peers"},
+	{EBUSY, "somebody holds a block of it, so nothing has changed: release it first, or do without "
+		"the condition"},
 	{EXDEV, "the parent lives only in another space: publish it in this one first"},
 	{EOVERFLOW, "32768 references of one peer on one block: release some"},
 	{ECHILD, "the handle belongs to the parent process: attach again in the child"},

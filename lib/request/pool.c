@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include "request/request.h"
@@ -36,13 +37,6 @@ static int call_with(gpc *c, const struct shm_command *cmd, void (*take)(gpc *c,
 	if (!*ret_pending)
 		free(op);
 	return err;
-}
-
-static int call(gpc *c, const struct shm_command *cmd, uint64_t deadline)
-{
-	bool pending;
-
-	return call_with(c, cmd, take_first, deadline, &pending);
 }
 
 /* ---- add ---- */
@@ -367,13 +361,53 @@ static int wait_removed(gpc *c, int pool, uint32_t generation, uint64_t deadline
 	return 0;
 }
 
+/* How many blocks are held, where that is why nothing was cleared. */
+static void take_clear(gpc *c, struct op *op)
+{
+	take_first(c, op);
+	op->out[0].block = ring_slot(c, op, 0)->block;
+}
+
+static int refuse_busy(const gpc *c, int pool, uint32_t tag, gpc_block held)
+{
+	char of[32] = "", where[32] = "all pools";
+
+	if (tag)
+		snprintf(of, sizeof(of), " with tag %u", tag);
+	if (pool >= 0)
+		snprintf(where, sizeof(where), "pool %d", pool);
+	return err_set(EBUSY, "GPC_IF_IDLE: %d blocks%s of %s of %s are held, so nothing was cleared",
+		       held, of, where, c->seg.name);
+}
+
+static int clear(gpc *c, const struct shm_command *cmd, uint64_t deadline)
+{
+	struct op *op = ring_op(1, 1);
+	bool pending = false;
+	int err;
+
+	if (!op)
+		return err_set(ENOMEM, "no memory for a command");
+	op->take = take_clear;
+	err = ring_call(c, op, cmd, deadline, &pending);
+	if (err == 0)
+		err = op->result;
+	if (err == -EBUSY && !pending)
+		err = refuse_busy(c, cmd->pool == SHM_NO_POOL ? -1 : cmd->pool, cmd->tag,
+				  op->out[0].block);
+	if (!pending)
+		free(op);
+	return err;
+}
+
 GPC_EXPORT int gpc_pool_clear(gpc *c, int pool, uint32_t tag, uint32_t flags, int timeout_ms)
 {
 	struct shm_command cmd = { .op = CMD_CLEAR, .count = 1, .tag = tag,
 				   .pool = pool < 0 ? SHM_NO_POOL : (uint8_t)pool,
-				   .flags = flags & GPC_REMOVE ? CF_REMOVE : 0 };
+				   .flags = (flags & GPC_REMOVE ? CF_REMOVE : 0) |
+					    (flags & GPC_IF_IDLE ? CF_IDLE : 0) };
 	uint64_t deadline = deadline_from(timeout_ms);
-	int held = request_check(c, flags, GPC_REMOVE, timeout_ms != 0), err;
+	int held = request_check(c, flags, GPC_REMOVE | GPC_IF_IDLE, timeout_ms != 0), err;
 	const struct shm_pool *d;
 
 	if (held == 0 && pool != -1)
@@ -390,7 +424,7 @@ GPC_EXPORT int gpc_pool_clear(gpc *c, int pool, uint32_t tag, uint32_t flags, in
 	d = pool < 0 ? NULL : seg_pool(&c->seg, (uint32_t)pool);
 	if (d && load_acquire(&d->state) != POOL_FREE)
 		cmd.generation = load_relaxed(&d->generation);
-	held = call(c, &cmd, deadline);
+	held = clear(c, &cmd, deadline);
 	if (held == -ENOENT)
 		return no_pool(c, pool);
 	if (held < 0 || !(flags & GPC_REMOVE) || timeout_ms == 0)

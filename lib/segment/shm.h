@@ -416,7 +416,8 @@ enum {
 enum {                                   /* flags of a command */
 	CF_PARTIAL = 1 << 0, CF_MOVES = 1 << 1, CF_TRY = 1 << 2, CF_TAKE = 1 << 3,
 	CF_COPY = 1 << 4, CF_CANCEL = 1 << 5, CF_UNCHAINED = 1 << 6,
-	CF_REMOVE = 1 << 7,              /* CMD_CLEAR */
+	CF_REMOVE = 1 << 7,              /* CMD_CLEAR ... */
+	CF_IDLE = 1 << 2,                /* ... not if anybody holds a block of it */
 	CF_STOCK = 1 << 7                /* CMD_RESERVE: the blocks go to the peer's stock */
 };
 
@@ -455,7 +456,9 @@ enum { CLAIM_MINE = 1, CLAIM_LIVE = 2, CLAIM_PENDING = 3 };
  *                                                   owner that are open
  *   UNCLAIM   block, life                           1: it was claimed
  *   COMMIT    block*, to*, move_op*                 of each slot: 0, or an error
- *   CLEAR     pool, tag, generation                 blocks that are still held
+ *   CLEAR     pool, tag, generation                 blocks that are still held; with CF_IDLE
+ *                                                   -EBUSY, and block: how many are, or, before
+ *                                                   the answer, to: 1, nobody held any
  *   POOL      the seat's `request`                  the pool's number
  *   NOP       nothing                               0: what came before is done
  *

@@ -9,6 +9,7 @@
 #include <errno.h>
 #include "writer/command.h"
 #include "writer/grant.h"
+#include "writer/idle.h"
 #include "writer/leave.h"
 #include "writer/lru.h"
 #include "writer/memory.h"
@@ -244,6 +245,28 @@ static int32_t drop(struct writer *w, uint32_t peer, const struct shm_command *c
 	return 1;
 }
 
+/* Only if nobody holds any of it, and then its slot says so first: if we die in the middle, others may hold
+ * or publish something before a successor comes to this command, which has been begun and is ended.  The
+ * peer that scribbles there clears what it may clear anyway. */
+static int32_t clear(struct writer *w, uint32_t peer, uint64_t position,
+		     const struct shm_command *cmd)
+{
+	struct shm_command *slot = seg_command(&w->seg, peer, position);
+	int32_t pool = cmd->pool == SHM_NO_POOL ? -1 : cmd->pool;
+	uint32_t held;
+
+	if ((cmd->flags & CF_IDLE) && cmd->to != 1 && pools_clear_means(w, pool, cmd->generation)) {
+		held = idle_count_held(w, pool, cmd->tag);
+		if (held) {
+			store_relaxed(&slot->block, (gpc_block)held);
+			return -EBUSY;
+		}
+		store_relaxed(&slot->to, 1);
+		order_stores();
+	}
+	return pools_clear(w, pool, cmd->tag, cmd->flags & CF_REMOVE, cmd->generation);
+}
+
 /* How many slots a group may claim: what the ring holds behind it. */
 static bool group_is_sound(struct writer *w, uint32_t peer, uint64_t position, uint32_t n)
 {
@@ -288,8 +311,7 @@ bool command_run(struct writer *w, uint32_t peer, uint64_t position,
 		result = drop(w, peer, cmd);
 		break;
 	case CMD_CLEAR:
-		result = pools_clear(w, cmd->pool == SHM_NO_POOL ? -1 : cmd->pool, cmd->tag,
-				     cmd->flags & CF_REMOVE, cmd->generation);
+		result = clear(w, peer, position, cmd);
 		break;
 	case CMD_POOL:
 		result = pools_add(w, peer, position);

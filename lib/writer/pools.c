@@ -372,6 +372,14 @@ static bool is_generation(const struct wpool *p, uint64_t generation)
 	       (p->state == POOL_DRAINING && p->generation == generation + 1));
 }
 
+bool pools_clear_means(const struct writer *w, int32_t pool, uint64_t generation)
+{
+	if (pool < 0)
+		return true;
+	return (uint32_t)pool < w->max_pools && w->pool[pool].state != POOL_FREE &&
+	       (!generation || is_generation(&w->pool[pool], generation));
+}
+
 int32_t pools_clear(struct writer *w, int32_t pool, uint32_t tag, bool remove,
 		    uint64_t generation)
 {
