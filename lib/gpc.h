@@ -127,7 +127,8 @@ enum {                               /* flags; each function lists those it take
 	GPC_DEVICE    = 1 << 13,     /* lookup, match: on an opened device, or fail */
 	GPC_VERIFY_FIRST = 1 << 14,  /* fetch: only blocks with a checksum, and none of their bytes
 	                              * counts before the transfer is done */
-	GPC_IF_IDLE   = 1 << 15      /* clear: only if nobody holds a block of it, else -EBUSY */
+	GPC_IF_IDLE   = 1 << 15,     /* clear: only if nobody holds a block of it, else -EBUSY */
+	GPC_NO_REF    = 1 << 16      /* publish: nothing is referenced for the caller */
 };
 
 enum { GPC_VRAM = 1, GPC_RAM = 2 };  /* kinds of pools: the two tiers */
@@ -744,6 +745,11 @@ int gpc_publish(gpc *c, const gpc_key *parents, const gpc_key *keys, const gpc_b
  *                   in another space, -EPERM not reserved by you, -ESTALE pool gone, -EAGAIN
  *                   no bucket free, or not submitted
  * Returns how many are live in blocks[i] now.
+ * GPC_NO_REF, to publish and forget: a block that goes live is released with the answer, as by
+ * gpc_release, and is as recent; another block that has the key is named and not referenced, a hint;
+ * what stays reserved stays so, and is the caller's to release.  With timeout 0, and after
+ * -ENOTCONN and -ETIMEDOUT, the call on this handle that takes the answer releases.  Beyond 1024 blocks a
+ * parent may be evicted before its child is published: -ENOENT.
  * Notes are those of the block's own publisher, for as long as the key stays, whatever block it
  * moves to: a duplicate's are forgotten.  -EINVAL: notes that this cache does not keep.
  * Timeout 0 submits, all n or none (-EAGAIN: the ring has no room; n is at most 4096), and

@@ -127,7 +127,7 @@ static void test_pools(gpc *c)
 	bad(EINVAL, "pool|-2|15", gpc_pool_clear(c, -2, 0, 0, 1000));
 	bad(EINVAL, "pool|-1|GPC_REMOVE", gpc_pool_clear(c, -1, 0, GPC_REMOVE, 1000));
 	bad(EINVAL, "tag|5|GPC_REMOVE", gpc_pool_clear(c, 0, 5, GPC_REMOVE, 1000));
-	bad(EINVAL, "flags|0x1|GPC_REMOVE", gpc_pool_clear(c, 0, 0, 1, 1000));
+	bad(EINVAL, "flags|0x1|GPC_REMOVE, GPC_IF_IDLE", gpc_pool_clear(c, 0, 0, 1, 1000));
 	bad(EINVAL, "timeout_ms|-7|-1", gpc_pool_clear(c, 0, 0, 0, -7));
 	bad(ENOENT, "pool|9", gpc_pool_clear(c, 9, 0, 0, 1000));
 }
@@ -235,7 +235,7 @@ static void test_filling(gpc *c)
 	    gpc_publish(c, NULL, &k, NULL, 1,
 			GPC_OPTIONS(gpc_publish_options, .resident = out.resident,
 				    .ticket = &out.t), 0, -1));
-	bad(EINVAL, "flags|0x10|none",
+	bad(EINVAL, "flags|0x10|GPC_NO_REF",
 	    gpc_publish(c, NULL, &k, &b, 1,
 			GPC_OPTIONS(gpc_publish_options, .resident = out.resident,
 				    .ticket = &out.t), GPC_REF, -1));

@@ -36,6 +36,7 @@ t_programs = \
 	%reldir%/033-trailers.t \
 	%reldir%/100-seed.t \
 	%reldir%/110-publish.t \
+	%reldir%/115-publish-no-ref.t \
 	%reldir%/111-ask.t \
 	%reldir%/112-keys.t \
 	%reldir%/113-notes.t \

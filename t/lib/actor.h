@@ -105,12 +105,12 @@ static inline int act_reserve(struct actor *a, uint32_t n, gpc_block *b, bool ke
 	return got > 0 ? got : 0;
 }
 
-static inline void publish_one(int key, gpc_block b, gpc_block at)
+static inline void publish_one(int key, gpc_block b, gpc_block at, bool no_ref)
 {
 	if (at == b) {
 		drop_hand(b);
 		model_live(key, b);
-		++*model_refs(b);
+		*model_refs(b) += !no_ref;
 		return;
 	}
 	need(at < 0, "key %d: found in 0x%x", key, (unsigned)at);
@@ -122,7 +122,7 @@ static inline void act_publish(struct actor *a, int first, const gpc_block *b, u
 	gpc_key k[DEEP + 1] = { model_parent(first) };
 	gpc_block at[DEEP];
 	gpc_ticket t;
-	bool waits = !crew_random(&a->seed, 2);
+	bool waits = !crew_random(&a->seed, 2), no_ref = !crew_random(&a->seed, 4);
 	uint32_t i;
 	bool full = false;
 
@@ -132,7 +132,8 @@ static inline void act_publish(struct actor *a, int first, const gpc_block *b, u
 	}
 	need(gpc_publish(a->c, k, k + 1, b, n,
 			 GPC_OPTIONS(gpc_publish_options, .tag = model_tag(first),
-				     .resident = at, .ticket = &t), 0, waits ? -1 : 0) >= 0,
+				     .resident = at, .ticket = &t), no_ref ? GPC_NO_REF : 0,
+			 waits ? -1 : 0) >= 0,
 	     "publish: %s", gpc_last_error());
 	if (!waits)
 		must_be(gpc_ticket_wait(a->c, t, -1), 0);
@@ -140,7 +141,7 @@ static inline void act_publish(struct actor *a, int first, const gpc_block *b, u
 		full |= at[i] == -EAGAIN;
 		need(at[i] != -ENOENT || full, "key %d: its parent is not live",
 		     first + (int)i);
-		publish_one(first + (int)i, b[i], at[i]);
+		publish_one(first + (int)i, b[i], at[i], no_ref);
 	}
 }
 
