@@ -128,7 +128,8 @@ enum {                               /* flags; each function lists those it take
 	GPC_VERIFY_FIRST = 1 << 14,  /* fetch: only blocks with a checksum, and none of their bytes
 	                              * counts before the transfer is done */
 	GPC_IF_IDLE   = 1 << 15,     /* clear: only if nobody holds a block of it, else -EBUSY */
-	GPC_NO_REF    = 1 << 16      /* publish: nothing is referenced for the caller */
+	GPC_NO_REF    = 1 << 16,     /* publish: nothing is referenced for the caller */
+	GPC_PEEK      = 1 << 17      /* evict: nothing goes, the call only names what would */
 };
 
 enum { GPC_VRAM = 1, GPC_RAM = 2 };  /* kinds of pools: the two tiers */
@@ -770,7 +771,9 @@ int gpc_evict(gpc *c, int pool, uint32_t n, gpc_block *blocks, uint32_t flags, i
 /* [writer] Least recent leaves without hold; returns after their grace period; returns
  * how many (0 = none evictable).  GPC_TAKE.  Blocks of a CALLER pool go back to the
  * owner: anybody may evict there, GPC_TAKE is the owner's alone (else -EPERM) and makes
- * no difference. */
+ * no difference.  GPC_PEEK: nothing goes; the blocks that an evict would name at this moment, in its
+ * order, at most 4096, without a wait for grace periods.  A hint: none is held, and any use, reserve or
+ * release changes what goes next. */
 
 int gpc_returned(gpc *c, int pool, gpc_block *blocks, uint32_t n, int timeout_ms);
 /* [shared] Owner only: up to n of its CALLER blocks of that pool (-1: of all such pools)

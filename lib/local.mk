@@ -139,6 +139,7 @@ lib_gpc_sources = \
 	%reldir%/reader/take.h \
 	%reldir%/reader/view.c \
 	%reldir%/reader/view.h \
+	%reldir%/request/evict.c \
 	%reldir%/request/move.c \
 	%reldir%/request/note.c \
 	%reldir%/request/note.h \

@@ -215,7 +215,10 @@ static void test_reserving(gpc *c)
 			GPC_OPTIONS(gpc_reserve_options, .headroom = 7), 0, 1000));
 	bad(EINVAL, "pool|16|15", gpc_evict(c, 16, 1, out.blocks, 0, 1000));
 	bad(EINVAL, "blocks|NULL", gpc_evict(c, 0, 1, NULL, 0, 1000));
-	bad(EINVAL, "flags|0x40|GPC_TAKE",
+	bad(EINVAL, "flags|GPC_TAKE|GPC_PEEK",
+	    gpc_evict(c, 0, 1, out.blocks, GPC_TAKE | GPC_PEEK, 1000));
+	bad(EINVAL, "n|4097|GPC_PEEK|4096", gpc_evict(c, 0, 4097, out.blocks, GPC_PEEK, 1000));
+	bad(EINVAL, "flags|0x40|GPC_TAKE, GPC_PEEK",
 	    gpc_evict(c, 0, 1, out.blocks, GPC_PARTIAL, 1000));
 	bad(EINVAL, "timeout_ms|-9", gpc_evict(c, 0, 1, out.blocks, 0, -9));
 	bad(ENOENT, "pool|9", gpc_evict(c, 9, 1, out.blocks, 0, 1000));

@@ -71,6 +71,37 @@ static void test_evict(void)
 	cache_end(c);
 }
 
+/* GPC_PEEK: whichever store it dies before, nothing has gone, and the next one names what an evict takes. */
+static void test_peek(void)
+{
+	struct shm_command peek = { .op = CMD_EVICT, .flags = CF_PEEK, .block = GPC_NONE,
+				    .to = GPC_NONE };
+	bool died = true, good = true;
+	gpc_block out, named;
+	uint64_t n;
+	int i;
+
+	c = cache_new(BLOCKS, 0);
+	chain_make(c, 0, 1, 4, NULL);
+	chain_make(c, 0, 11, 4, NULL);
+	for (n = 1; n < STORES && died && good; n++) {
+		must(gpc_writer_drop(c));
+		died = writer_dies(peek, n);
+		must(gpc_writer_take(c, 0, 0));
+		for (i = 0; i < 2000 && waits(c); i++)
+			must(gpc_writer_serve(c, 1));
+		named = command(c)->block;
+		good = command(c)->result == 1 && stats_of(c, -1).live == BLOCKS && counts_agree(c) &&
+		       find(c, 4) == named;
+	}
+	ok(good, "a writer dies before store %d of a peek: nothing goes", (int)n - 1);
+	ok(!good || !died, "all of its stores: %d", (int)n - 2);
+	is_int(gpc_evict(c, 0, 1, &out, 0, 1000), 1, "one goes");
+	is_int(out, named, "the one that was named");
+	clean(c, "all those peeks");
+	cache_end(c);
+}
+
 /* Where key n is: 0 = nowhere, or nobody gets a reference. */
 static gpc_block hold(gpc *d, uint64_t n)
 {
@@ -314,6 +345,7 @@ static void test_submit(void)
 static int body(void)
 {
 	test_evict();
+	test_peek();
 	test_commit();
 	test_once(false);
 	test_once(true);

@@ -60,6 +60,7 @@ t_programs = \
 	%reldir%/138-parents-leave.t \
 	%reldir%/139-move-ends.t \
 	%reldir%/140-lru.t \
+	%reldir%/148-peek.t \
 	%reldir%/141-order.t \
 	%reldir%/142-sources-wait.t \
 	%reldir%/143-copy.t \

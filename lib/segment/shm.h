@@ -416,8 +416,8 @@ enum {
 enum {                                   /* flags of a command */
 	CF_PARTIAL = 1 << 0, CF_MOVES = 1 << 1, CF_TRY = 1 << 2, CF_TAKE = 1 << 3,
 	CF_COPY = 1 << 4, CF_CANCEL = 1 << 5, CF_UNCHAINED = 1 << 6,
-	CF_REMOVE = 1 << 7,              /* CMD_CLEAR ... */
-	CF_IDLE = 1 << 2,                /* ... not if anybody holds a block of it */
+	CF_REMOVE = 1 << 7, CF_IDLE = 1 << 2,    /* CMD_CLEAR; IDLE: only if nobody holds any of it */
+	CF_PEEK = 1 << 4,                /* CMD_EVICT: only name what would go */
 	CF_STOCK = 1 << 7                /* CMD_RESERVE: the blocks go to the peer's stock */
 };
 
@@ -438,7 +438,7 @@ enum { CLAIM_MINE = 1, CLAIM_LIVE = 2, CLAIM_PENDING = 3 };
  *   FREE      block, life                           0
  *   RESERVE   pool, headroom, group_state           how many; block, and to: where the bytes of
  *                                                   that block go, -1: nowhere
- *   EVICT     pool, group_state                     how many; block
+ *   EVICT     pool, group_state; PEEK: headroom     how many; block
  *   DROP      block, life                           1: it was live
  *   DEMOTE    pool, to_pool, any, group_state;      how many; block: what moves, to: its target
  *             block* unless `any`
@@ -456,9 +456,8 @@ enum { CLAIM_MINE = 1, CLAIM_LIVE = 2, CLAIM_PENDING = 3 };
  *                                                   owner that are open
  *   UNCLAIM   block, life                           1: it was claimed
  *   COMMIT    block*, to*, move_op*                 of each slot: 0, or an error
- *   CLEAR     pool, tag, generation                 blocks that are still held; with CF_IDLE
- *                                                   -EBUSY, and block: how many are, or, before
- *                                                   the answer, to: 1, nobody held any
+ *   CLEAR     pool, tag, generation                 blocks that are still held; IDLE: -EBUSY, block: so
+ *                                                   many are; before it, to: 1, none is
  *   POOL      the seat's `request`                  the pool's number
  *   NOP       nothing                               0: what came before is done
  *

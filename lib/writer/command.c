@@ -267,6 +267,30 @@ static int32_t clear(struct writer *w, uint32_t peer, uint64_t position,
 	return pools_clear(w, pool, cmd->tag, cmd->flags & CF_REMOVE, cmd->generation);
 }
 
+/* GPC_PEEK: victims are chosen as for an evict, and put back. */
+static int32_t peek(struct writer *w, uint32_t peer, uint64_t position,
+		    const struct shm_command *cmd)
+{
+	struct wpool *p = &w->pool[MIN(cmd->pool, w->max_pools)];
+	struct shm_command *out;
+	uint32_t skip, found, i;
+
+	if (cmd->pool >= w->max_pools || p->state == POOL_FREE)
+		return -ENOENT;
+	if (p->state != POOL_READY)
+		return -ESTALE;
+	skip = (uint32_t)MIN(cmd->headroom, (uint64_t)p->slots);
+	found = lru_pick(w, cmd->pool, skip + cmd->count, false, &w->picked, &w->picked_size, 0);
+	for (i = skip; i < found; i++) {
+		out = seg_command(&w->seg, peer, position + i - skip);
+		out->block = w_block(w, w->picked[i]);
+		out->to = GPC_NONE;
+	}
+	for (i = found; i--;)            /* last one first */
+		lru_put_back(w, w->picked[i]);
+	return found > skip ? (int32_t)(found - skip) : 0;
+}
+
 /* How many slots a group may claim: what the ring holds behind it. */
 static bool group_is_sound(struct writer *w, uint32_t peer, uint64_t position, uint32_t n)
 {
@@ -299,6 +323,7 @@ bool command_run(struct writer *w, uint32_t peer, uint64_t position,
 		 const struct shm_command *cmd)
 {
 	int32_t result;
+	uint32_t i;
 
 	switch (cmd->op) {
 	case CMD_PUBLISH:
@@ -328,8 +353,15 @@ bool command_run(struct writer *w, uint32_t peer, uint64_t position,
 	case CMD_CUT:
 		result = transfer_cut(w, peer, cmd);
 		break;
-	case CMD_RESERVE:
 	case CMD_EVICT:
+		if ((cmd->flags & CF_PEEK) && group_is_sound(w, peer, position, cmd->count)) {
+			result = peek(w, peer, position, cmd);
+			for (i = cmd->count; i-- > 1;)
+				command_answer(w, peer, position + i, 0);
+			break;
+		}
+		/* fall through */
+	case CMD_RESERVE:
 	case CMD_DEMOTE:
 	case CMD_PROMOTE:
 		if (group_is_sound(w, peer, position, cmd->count)) {

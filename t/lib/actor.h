@@ -204,6 +204,13 @@ static inline void act_evict(struct actor *a)
 	int i, n, pool = crew_random(&a->seed, 3) ? VRAM : RAM;
 	gpc_block b[3];
 
+	if (!crew_random(&a->seed, 3)) {         /* it names what could go, and nothing goes */
+		n = gpc_evict(a->c, pool, 3, b, GPC_PEEK, -1);
+		need(n >= 0, "peek: %s", gpc_last_error());
+		for (i = 0; i < n; i++)
+			need(model_at(b[i]) >= 0 && !*model_refs(b[i]), "peek names 0x%x", (unsigned)b[i]);
+		return;
+	}
 	model->evicts = true;
 	n = gpc_evict(a->c, pool, 1 + crew_random(&a->seed, 3), b, flags, -1);
 	need(n >= 0, "evict: %s", gpc_last_error());
