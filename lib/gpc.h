@@ -315,7 +315,10 @@ struct gpc_stats {                   /* since attach; of one peer, or summed.  s
 	int32_t pid;                 /* 0 when summed */
 	char label[32];
 	uint64_t lookups, hit_vram, hit_ram, miss;        /* blocks; times block_tokens = tokens */
-	uint64_t published, duplicate, evicted, demoted, promoted, dropped;
+	uint64_t published, duplicate;       /* keys that became live; that were live already */
+	uint64_t evicted;            /* keys lost because others needed the room, of either tier */
+	uint64_t demoted, promoted;  /* moves committed, to RAM and to VRAM */
+	uint64_t dropped;            /* keys lost by drops, clears, bad bytes, and ends of pools */
 	uint64_t stale_refs, ring_full;
 	uint64_t relocated, no_bucket;                    /* summed only: table moves, publishes refused */
 	uint64_t refs, reserved, sections, oldest_section_ns;     /* held now */

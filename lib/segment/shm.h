@@ -111,9 +111,9 @@ _Static_assert(sizeof(struct shm_header) <= SHM_PAGE, "header fits its page");
 struct shm_past {                        /* w, r: what peers had counted that left since */
 	uint64_t lookups, hit_vram, hit_ram, miss;
 	uint64_t published, duplicate;
-	uint64_t evicted;                /* keys lost from VRAM for nobody in particular, too ... */
+	uint64_t evicted;                /* keys lost for nobody in particular, too ... */
 	uint64_t demoted, promoted;
-	uint64_t dropped;                /* ... and here those lost from RAM */
+	uint64_t dropped;                /* ... and here those of clears and of pools that went */
 	uint64_t stale_refs, ring_full;
 	uint64_t fetched, spilled, bad;
 	uint64_t pad;

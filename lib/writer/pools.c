@@ -289,7 +289,7 @@ static void retire_all(struct writer *w, uint32_t pool, uint32_t tag)
 		if (leave_is_moved(w, p->first + i))
 			continue;        /* its key is in another block, which counts */
 		if (w_is(w, p->first + i, LIVE))
-			retire_subtree(w, p->first + i, NULL);
+			retire_subtree(w, p->first + i, &w_state(w)->past.dropped);
 		else if (r->owner != SHM_NO_PEER && !r->source &&
 			 (w_is(w, p->first + i, DYING) || w_is(w, p->first + i, RESERVED)))
 			grant_forget(w, p->first + i);
