@@ -104,6 +104,7 @@ t_programs = \
 	%reldir%/177-clear-idle.t \
 	%reldir%/178-checksums.t \
 	%reldir%/179-sums-forged.t \
+	%reldir%/180-stats.t \
 	%reldir%/181-counts.t \
 	%reldir%/182-low-descriptors.t \
 	%reldir%/183-read-only.t \
