@@ -36,6 +36,7 @@
  *   -EDEADLK   the caller would wait for itself   -ESTALE    block, key, mirror, pool changed
  *   -EPERM     not your block                     -EUSERS    no free seat
  *   -EXDEV     the parent lives only in another space
+ *   -EBUSY     somebody holds it
  *   -EALREADY  another peer computes or loads it, or it has been done
  *   -EOVERFLOW 32768 references of one peer on one block
  *   -ECHILD    handle of the parent process       -EROFS     handle is read-only
@@ -124,8 +125,11 @@ enum {                               /* flags; each function lists those it take
 	GPC_STANDBY   = 1 << 11,     /* writer_take: wait until the present writer is gone */
 	GPC_REMOVE    = 1 << 12,     /* clear: remove the emptied pool as well */
 	GPC_DEVICE    = 1 << 13,     /* lookup, match: on an opened device, or fail */
-	GPC_VERIFY_FIRST = 1 << 14   /* fetch: only blocks with a checksum, and none of their bytes
+	GPC_VERIFY_FIRST = 1 << 14,  /* fetch: only blocks with a checksum, and none of their bytes
 	                              * counts before the transfer is done */
+	GPC_IF_IDLE   = 1 << 15,     /* clear: only if nobody holds a block of it, else -EBUSY */
+	GPC_NO_REF    = 1 << 16,     /* publish: nothing is referenced for the caller */
+	GPC_PEEK      = 1 << 17      /* evict: nothing goes, the call only names what would */
 };
 
 enum { GPC_VRAM = 1, GPC_RAM = 2 };  /* kinds of pools: the two tiers */
@@ -134,8 +138,15 @@ enum {
 	GPC_POOL_CALLER    = 1 << 1, /* for an engine with its own allocator: each block is at
 	                              * first a reservation of the owner, and becomes one again
 	                              * when its key has gone; implies OWNED */
-	GPC_POOL_UNCHAINED = 1 << 2  /* blocks may be published without a live parent (RAM shared
+	GPC_POOL_UNCHAINED = 1 << 2, /* blocks may be published without a live parent (RAM shared
 	                              * by several GPUs) */
+	GPC_POOL_ONCE      = 1 << 3  /* add, make: not a second one of the same kind, space, flags,
+	                              * block_bytes and fingerprint.  If there is one, the call returns
+	                              * its number, and fills *p with what it is.  -EEXIST: there is
+	                              * one, and its blocks, transit, demote_to, spill_ahead, gpus,
+	                              * uuid or backing are not those that are asked for.  Not of a pool,
+	                              * and never in gpc_pool.flags of one: -EINVAL with OWNED and
+	                              * CALLER, and for VRAM with memory */
 };
 
 enum {                               /* NUMA policies of RAM */
@@ -304,7 +315,10 @@ struct gpc_stats {                   /* since attach; of one peer, or summed.  s
 	int32_t pid;                 /* 0 when summed */
 	char label[32];
 	uint64_t lookups, hit_vram, hit_ram, miss;        /* blocks; times block_tokens = tokens */
-	uint64_t published, duplicate, evicted, demoted, promoted, dropped;
+	uint64_t published, duplicate;       /* keys that became live; that were live already */
+	uint64_t evicted;            /* keys lost because others needed the room, of either tier */
+	uint64_t demoted, promoted;  /* moves committed, to RAM and to VRAM */
+	uint64_t dropped;            /* keys lost by drops, clears, bad bytes, and ends of pools */
 	uint64_t stale_refs, ring_full;
 	uint64_t relocated, no_bucket;                    /* summed only: table moves, publishes refused */
 	uint64_t refs, reserved, sections, oldest_section_ns;     /* held now */
@@ -432,7 +446,8 @@ int gpc_info_get(gpc *c, struct gpc_info *ret);
 int gpc_pool_add(gpc *c, struct gpc_pool *p, int timeout_ms);
 /* [writer] Returns the number; an engine calls it once it knows how many blocks fit.
  * After -ENOTCONN, -ETIMEDOUT and -EAGAIN the pool may still be added, and a second call
- * adds a second one: look for it with gpc_pool_get, or close the handle. */
+ * adds a second one: look for it with gpc_pool_get, or close the handle.  With GPC_POOL_ONCE a
+ * second call, of whomever, returns the first one's pool: -EEXIST where it differs. */
 
 int gpc_pool_get(gpc *c, int pool, struct gpc_pool *ret);
 /* [shared] -ENOENT: there is none.  Compare generation before you use a mapping of the
@@ -451,7 +466,14 @@ int gpc_pool_clear(gpc *c, int pool, uint32_t tag, uint32_t flags, int timeout_m
 /* [writer] Forget every entry (of that tag; 0 = all) of a pool (-1 = all pools), with all
  * descendants in the space.  Held blocks become unfindable and come back with their last
  * hold; returns how many those are.  GPC_REMOVE: the pool goes when its last hold has;
- * waits for that up to the timeout (0: do not wait, it goes later by itself). */
+ * waits for that up to the timeout (0: do not wait, it goes later by itself).
+ * GPC_IF_IDLE: -EBUSY, and nothing has changed, if somebody holds a block of what is to go: a
+ * reference on one of those entries, or an open move or transfer of one; of tag 0 also a
+ * reservation, or a reference on a block whose key has gone.  A stock does not count; a dead
+ * peer's holds do until a writer has cleared its seat.  The writer looks, and then clears, without
+ * another command in between.  A reference that a peer takes in that moment is not seen by
+ * the look: then the entries go, the call succeeds, and what it returns counts that block, unless it is
+ * a descendant in a pool that was not named. */
 
 /* ---- memory of pools ---- */
 
@@ -465,7 +487,9 @@ int gpc_pool_make(gpc *c, struct gpc_pool *p, const struct gpc_memory *m, int ti
  * second a GiB of RAM, it does not bound, nor does a signal end it: progress can, -ECANCELED.
  * -ENOSPC: too little memory, and the sentence says how much is missing.  -EINVAL: a field,
  * or a layout whose pieces overlap or do not fit.  -EPROTO: demote_to has images of another
- * size or fingerprint. */
+ * size or fingerprint.  GPC_POOL_ONCE (RAM): no memory is made where the pool is there; while one
+ * process makes such a pool, others that ask for any wait up to the timeout: -ETIMEDOUT, -EAGAIN.
+ * runs, numa, nodes, huge_dir and no_checksums are those of the first one, whatever others ask for. */
 
 int gpc_pool_lend(gpc *c, int pool, uint32_t part, void *base, uint64_t bytes);
 /* [shared] Owner only, once for each part: the bytes at base, which stay where they are as
@@ -725,6 +749,11 @@ int gpc_publish(gpc *c, const gpc_key *parents, const gpc_key *keys, const gpc_b
  *                   in another space, -EPERM not reserved by you, -ESTALE pool gone, -EAGAIN
  *                   no bucket free, or not submitted
  * Returns how many are live in blocks[i] now.
+ * GPC_NO_REF, to publish and forget: a block that goes live is released with the answer, as by
+ * gpc_release, and is as recent; another block that has the key is named and not referenced, a hint;
+ * what stays reserved stays so, and is the caller's to release.  With timeout 0, and after
+ * -ENOTCONN and -ETIMEDOUT, the call on this handle that takes the answer releases.  Beyond 1024 blocks a
+ * parent may be evicted before its child is published: -ENOENT.
  * Notes are those of the block's own publisher, for as long as the key stays, whatever block it
  * moves to: a duplicate's are forgotten.  -EINVAL: notes that this cache does not keep.
  * Timeout 0 submits, all n or none (-EAGAIN: the ring has no room; n is at most 4096), and
@@ -745,7 +774,9 @@ int gpc_evict(gpc *c, int pool, uint32_t n, gpc_block *blocks, uint32_t flags, i
 /* [writer] Least recent leaves without hold; returns after their grace period; returns
  * how many (0 = none evictable).  GPC_TAKE.  Blocks of a CALLER pool go back to the
  * owner: anybody may evict there, GPC_TAKE is the owner's alone (else -EPERM) and makes
- * no difference. */
+ * no difference.  GPC_PEEK: nothing goes; the blocks that an evict would name at this moment, in its
+ * order, at most 4096, without a wait for grace periods.  A hint: none is held, and any use, reserve or
+ * release changes what goes next. */
 
 int gpc_returned(gpc *c, int pool, gpc_block *blocks, uint32_t n, int timeout_ms);
 /* [shared] Owner only: up to n of its CALLER blocks of that pool (-1: of all such pools)

@@ -139,6 +139,7 @@ lib_gpc_sources = \
 	%reldir%/reader/take.h \
 	%reldir%/reader/view.c \
 	%reldir%/reader/view.h \
+	%reldir%/request/evict.c \
 	%reldir%/request/move.c \
 	%reldir%/request/note.c \
 	%reldir%/request/note.h \
@@ -167,6 +168,8 @@ lib_gpc_sources = \
 	%reldir%/segment/note.c \
 	%reldir%/segment/note.h \
 	%reldir%/segment/pages.c \
+	%reldir%/segment/once.c \
+	%reldir%/segment/once.h \
 	%reldir%/segment/peek.c \
 	%reldir%/segment/peek.h \
 	%reldir%/segment/remove.c \
@@ -199,6 +202,8 @@ lib_gpc_sources = \
 	%reldir%/writer/grant_again.c \
 	%reldir%/writer/grant_place.c \
 	%reldir%/writer/grant_source.c \
+	%reldir%/writer/idle.c \
+	%reldir%/writer/idle.h \
 	%reldir%/writer/leave.c \
 	%reldir%/writer/leave.h \
 	%reldir%/writer/loop.c \

@@ -14,7 +14,7 @@ static void test_strerror(void)
 {
 	static const int all[] = {EINVAL, ENOENT, EEXIST, EPROTO,    EBADMSG,	EACCES,
 				  ENOSPC, EDQUOT, EAGAIN, ETIMEDOUT, ENOTCONN,	EDEADLK,
-				  ESTALE, EPERM,  EUSERS, EXDEV,     EOVERFLOW, ECHILD,
+				  ESTALE, EPERM,  EUSERS, EXDEV,     EOVERFLOW, ECHILD, EBUSY,
 				  EROFS,  ENODEV, ENOMEM, EINTR,     EIO};
 	const char *other = gpc_strerror(EDOM);
 	size_t i, j;

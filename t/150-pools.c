@@ -128,7 +128,7 @@ static void test_refused_pools(void)
 	} while (0)
 	BAD_POOL(EINVAL, "no kind", p.kind = 0);
 	BAD_POOL(EINVAL, "a third kind", p.kind = 3);
-	BAD_POOL(EINVAL, "unknown flags", p.flags = 8);
+	BAD_POOL(EINVAL, "unknown flags", p.flags = 16);
 	BAD_POOL(EINVAL, "a space too far", p.space = GPC_MAX_SPACES);
 	BAD_POOL(EINVAL, "no blocks", p.blocks = 0);
 	BAD_POOL(EINVAL, "more blocks than ids", p.blocks = (1u << 24) + 1);

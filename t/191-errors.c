@@ -11,7 +11,7 @@ static void test_texts(void)
 {
 	static const int errs[] = { EINVAL, ENOENT, EEXIST, EPROTO,    EBADMSG,	  EACCES,
 				    ENOSPC, EDQUOT, EAGAIN, ETIMEDOUT, ENOTCONN,  EDEADLK,
-				    ESTALE, EPERM,  EUSERS, EXDEV,     EOVERFLOW, ECHILD,
+				    ESTALE, EPERM,  EUSERS, EXDEV,     EOVERFLOW, ECHILD, EBUSY,
 				    EROFS,  ENODEV, ENOMEM, EINTR,     EIO };
 	enum { N = sizeof(errs) / sizeof(errs[0]) };
 	uint32_t i, j, same = 0, signs = 0, empty = 0;

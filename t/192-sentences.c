@@ -105,7 +105,7 @@ static void test_pools(gpc *c)
 {
 	pool_bad(EINVAL, "size|5|gpc_pool", size, 5);
 	pool_bad(EINVAL, "kind|7|GPC_VRAM (1)|GPC_RAM (2)", kind, 7);
-	pool_bad(EINVAL, "flags|0x9|0x8|GPC_POOL_CALLER", flags, 9);
+	pool_bad(EINVAL, "flags|0x11|0x10|GPC_POOL_CALLER|GPC_POOL_ONCE", flags, 17);
 	pool_bad(EINVAL, "space|32|31", space, 32);
 	pool_bad(EINVAL, "blocks|0|1 to 16777216", blocks, 0);
 	pool_bad(EINVAL, "blocks|16777217|16777216", blocks, (1u << 24) + 1);
@@ -127,7 +127,7 @@ static void test_pools(gpc *c)
 	bad(EINVAL, "pool|-2|15", gpc_pool_clear(c, -2, 0, 0, 1000));
 	bad(EINVAL, "pool|-1|GPC_REMOVE", gpc_pool_clear(c, -1, 0, GPC_REMOVE, 1000));
 	bad(EINVAL, "tag|5|GPC_REMOVE", gpc_pool_clear(c, 0, 5, GPC_REMOVE, 1000));
-	bad(EINVAL, "flags|0x1|GPC_REMOVE", gpc_pool_clear(c, 0, 0, 1, 1000));
+	bad(EINVAL, "flags|0x1|GPC_REMOVE, GPC_IF_IDLE", gpc_pool_clear(c, 0, 0, 1, 1000));
 	bad(EINVAL, "timeout_ms|-7|-1", gpc_pool_clear(c, 0, 0, 0, -7));
 	bad(ENOENT, "pool|9", gpc_pool_clear(c, 9, 0, 0, 1000));
 }
@@ -215,7 +215,10 @@ static void test_reserving(gpc *c)
 			GPC_OPTIONS(gpc_reserve_options, .headroom = 7), 0, 1000));
 	bad(EINVAL, "pool|16|15", gpc_evict(c, 16, 1, out.blocks, 0, 1000));
 	bad(EINVAL, "blocks|NULL", gpc_evict(c, 0, 1, NULL, 0, 1000));
-	bad(EINVAL, "flags|0x40|GPC_TAKE",
+	bad(EINVAL, "flags|GPC_TAKE|GPC_PEEK",
+	    gpc_evict(c, 0, 1, out.blocks, GPC_TAKE | GPC_PEEK, 1000));
+	bad(EINVAL, "n|4097|GPC_PEEK|4096", gpc_evict(c, 0, 4097, out.blocks, GPC_PEEK, 1000));
+	bad(EINVAL, "flags|0x40|GPC_TAKE, GPC_PEEK",
 	    gpc_evict(c, 0, 1, out.blocks, GPC_PARTIAL, 1000));
 	bad(EINVAL, "timeout_ms|-9", gpc_evict(c, 0, 1, out.blocks, 0, -9));
 	bad(ENOENT, "pool|9", gpc_evict(c, 9, 1, out.blocks, 0, 1000));
@@ -235,7 +238,7 @@ static void test_filling(gpc *c)
 	    gpc_publish(c, NULL, &k, NULL, 1,
 			GPC_OPTIONS(gpc_publish_options, .resident = out.resident,
 				    .ticket = &out.t), 0, -1));
-	bad(EINVAL, "flags|0x10|none",
+	bad(EINVAL, "flags|0x10|GPC_NO_REF",
 	    gpc_publish(c, NULL, &k, &b, 1,
 			GPC_OPTIONS(gpc_publish_options, .resident = out.resident,
 				    .ticket = &out.t), GPC_REF, -1));

@@ -71,6 +71,37 @@ static void test_evict(void)
 	cache_end(c);
 }
 
+/* GPC_PEEK: whichever store it dies before, nothing has gone, and the next one names what an evict takes. */
+static void test_peek(void)
+{
+	struct shm_command peek = { .op = CMD_EVICT, .flags = CF_PEEK, .block = GPC_NONE,
+				    .to = GPC_NONE };
+	bool died = true, good = true;
+	gpc_block out, named;
+	uint64_t n;
+	int i;
+
+	c = cache_new(BLOCKS, 0);
+	chain_make(c, 0, 1, 4, NULL);
+	chain_make(c, 0, 11, 4, NULL);
+	for (n = 1; n < STORES && died && good; n++) {
+		must(gpc_writer_drop(c));
+		died = writer_dies(peek, n);
+		must(gpc_writer_take(c, 0, 0));
+		for (i = 0; i < 2000 && waits(c); i++)
+			must(gpc_writer_serve(c, 1));
+		named = command(c)->block;
+		good = command(c)->result == 1 && stats_of(c, -1).live == BLOCKS && counts_agree(c) &&
+		       find(c, 4) == named;
+	}
+	ok(good, "a writer dies before store %d of a peek: nothing goes", (int)n - 1);
+	ok(!good || !died, "all of its stores: %d", (int)n - 2);
+	is_int(gpc_evict(c, 0, 1, &out, 0, 1000), 1, "one goes");
+	is_int(out, named, "the one that was named");
+	clean(c, "all those peeks");
+	cache_end(c);
+}
+
 /* Where key n is: 0 = nowhere, or nobody gets a reference. */
 static gpc_block hold(gpc *d, uint64_t n)
 {
@@ -80,6 +111,15 @@ static gpc_block hold(gpc *d, uint64_t n)
 	if (gpc_acquire(d, 0, &k, 1, &b, 0) == 1)
 		must(gpc_release(d, &b, 1));
 	return b;
+}
+
+/* The same, and it stays. */
+static gpc_block hold_first(gpc *d, uint64_t n)
+{
+	gpc_key k = key_of(d, n);
+	gpc_block b = GPC_NONE;
+
+	return gpc_acquire(d, 0, &k, 1, &b, 0) == 1 ? b : GPC_NONE;
 }
 
 static bool is_there(gpc *d, uint64_t n, const struct gpc_move *m, const char *when)
@@ -148,6 +188,105 @@ static void test_commit(void)
 
 /* ---- the same of a peer ---- */
 
+/* GPC_POOL_ONCE: the pool is added once, whoever dies, and found by who asks again. */
+static bool once_round(uint64_t n, bool *died)
+{
+	struct shm_command add = { .op = CMD_POOL };
+	bool good;
+	int i, number;
+
+	*died = writer_dies(add, n);
+	must(gpc_writer_take(c, 0, 0));
+	for (i = 0; i < 2000 && waits(c); i++)
+		must(gpc_writer_serve(c, 1));
+	number = command(c)->result;
+	submit(c, add);
+	while (waits(c))
+		must(gpc_writer_serve(c, 1));
+	good = number >= 1 && command(c)->result == number && info_of(c).pools == 2 &&
+	       counts_agree(c);
+	if (!good)
+		diag("store %d: pool %d, then %d; %u pools", (int)n, number, command(c)->result,
+		     info_of(c).pools);
+	return good;
+}
+
+static void test_once(bool there)
+{
+	struct gpc_config cfg = cache_config(BLOCKS, 0);
+	bool died = true, good = true;
+	uint64_t n;
+
+	cfg.max_blocks = 4 * BLOCKS;
+	c = cache_make(&cfg, NULL);
+	seg_seat(&c->seg, c->peer)->request = (struct shm_pool){
+		.range = 4, .blocks = 4, .kind = GPC_RAM, .flags = GPC_POOL_ONCE, .space = 1,
+		.demote_to = -1 };
+	for (n = 1; n < STORES && died && good; n++) {
+		if (there) {
+			submit(c, (struct shm_command){ .op = CMD_POOL });
+			while (waits(c))
+				must(gpc_writer_serve(c, 1));
+		}
+		must(gpc_writer_drop(c));
+		good = once_round(n, &died);
+		must(gpc_pool_clear(c, command(c)->result, 0, GPC_REMOVE, 2000));
+	}
+	ok(good, "a writer dies before store %d of a pool that is %s: one pool", (int)n - 1,
+	   there ? "there" : "added");
+	ok(!good || !died, "all of its stores: %d", (int)n - 2);
+	clean(c, "all those pools");
+	cache_end(c);
+}
+
+/* GPC_IF_IDLE: a clear that has been begun is ended, though somebody holds a block of the pool by then. */
+static bool idle_round(gpc *d, uint64_t n, bool *died)
+{
+	struct shm_command clear = { .op = CMD_CLEAR, .flags = CF_IDLE };
+	gpc_block held;
+	int left, result, i;
+
+	for (i = 0; i < 3; i++)
+		chain_make(c, 0, (uint64_t)i * 10 + 1, 2, NULL);
+	done(c);
+	must(gpc_writer_drop(c));
+	*died = writer_dies(clear, n);
+	held = hold_first(d, 11);
+	must(gpc_writer_take(c, 0, 0));
+	for (i = 0; i < 2000 && waits(c); i++)
+		must(gpc_writer_serve(c, 1));
+	result = command(c)->result;
+	for (i = left = 0; i < 3; i++)
+		left += find(c, (uint64_t)i * 10 + 1) >= 0;
+	if (held >= 0)
+		must(gpc_release(d, &held, 1));
+	settle(c);
+	must(gpc_pool_clear(c, 0, 0, 0, -1));
+	settle(c);
+	if (result == -EBUSY ? left == 3 && held >= 0 : result >= 0 && !left)
+		return counts_agree(c);
+	diag("store %d: result %d, %d of 3 chains left, held: %d", (int)n, result, left, held);
+	return false;
+}
+
+static void test_idle(void)
+{
+	bool died = true, good = true;
+	uint64_t n;
+	gpc *d;
+
+	c = cache_new(BLOCKS, 0);
+	d = cache_attach(0, 0);
+	for (n = 1; n < STORES && died && good; n++)
+		good = idle_round(d, n, &died);
+	ok(good, "a writer dies before store %d of a clear of what is idle: all goes, or nothing",
+	   (int)n - 1);
+	ok(!good || !died, "all of its stores: %d", (int)n - 2);
+	must(gpc_close(d));
+	clean(c, "all those clears");
+	cache_end(c);
+}
+
 static bool peer_dies(uint32_t place, gpc_block b, uint64_t last)
 {
 	static uint64_t count;
@@ -206,7 +345,11 @@ static void test_submit(void)
 static int body(void)
 {
 	test_evict();
+	test_peek();
 	test_commit();
+	test_once(false);
+	test_once(true);
+	test_idle();
 	test_submit();
 	return done_testing();
 }

@@ -36,6 +36,7 @@ t_programs = \
 	%reldir%/033-trailers.t \
 	%reldir%/100-seed.t \
 	%reldir%/110-publish.t \
+	%reldir%/115-publish-no-ref.t \
 	%reldir%/111-ask.t \
 	%reldir%/112-keys.t \
 	%reldir%/113-notes.t \
@@ -59,6 +60,7 @@ t_programs = \
 	%reldir%/138-parents-leave.t \
 	%reldir%/139-move-ends.t \
 	%reldir%/140-lru.t \
+	%reldir%/148-peek.t \
 	%reldir%/141-order.t \
 	%reldir%/142-sources-wait.t \
 	%reldir%/143-copy.t \
@@ -98,8 +100,11 @@ t_programs = \
 	%reldir%/172-wake.t \
 	%reldir%/173-wake-writer.t \
 	%reldir%/174-transfer-turns.t \
+	%reldir%/176-pool-once.t \
+	%reldir%/177-clear-idle.t \
 	%reldir%/178-checksums.t \
 	%reldir%/179-sums-forged.t \
+	%reldir%/180-stats.t \
 	%reldir%/181-counts.t \
 	%reldir%/182-low-descriptors.t \
 	%reldir%/183-read-only.t \

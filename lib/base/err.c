@@ -74,8 +74,9 @@ static const char *const flag_names[] = {        /* by bit */
 	"GPC_IF_ABSENT", "GPC_SERVE", "GPC_READONLY", "GPC_QUIET", "GPC_REF", "GPC_ANYWHERE",
 	"GPC_PARTIAL", "GPC_TAKE", "GPC_COPY", "GPC_CANCEL", "GPC_TAIL",
 	"GPC_STANDBY", "GPC_REMOVE", "GPC_DEVICE",
+	"GPC_VERIFY_FIRST", "GPC_IF_IDLE", "GPC_NO_REF", "GPC_PEEK",
 };
-_Static_assert(1u << (ARRAY_SIZE(flag_names) - 1) == GPC_DEVICE, "each flag has its name");
+_Static_assert(1u << (ARRAY_SIZE(flag_names) - 1) == GPC_PEEK, "each flag has its name");
 
 static void name_flags(char *ret, size_t room, uint32_t flags)
 {
@@ -90,7 +91,7 @@ static void name_flags(char *ret, size_t room, uint32_t flags)
 
 int err_bad_flags(uint32_t flags, uint32_t known)
 {
-	char names[ARRAY_SIZE(flag_names) * 16];
+	char names[ARRAY_SIZE(flag_names) * 20];
 
 	name_flags(names, sizeof(names), known);
 	if (known)
@@ -193,6 +194,8 @@ static const struct {
 	{EPERM, "not your block or pool, or not yet yours again: only its holder may do that"},
 	{EUSERS, "no seat is free: close a handle, or create the cache with more "
 		 "max_peers"},
+	{EBUSY, "somebody holds a block of it, so nothing has changed: release it first, or do without "
+		"the condition"},
 	{EXDEV, "the parent lives only in another space: publish it in this one first"},
 	{EOVERFLOW, "32768 references of one peer on one block: release some"},
 	{ECHILD, "the handle belongs to the parent process: attach again in the child"},

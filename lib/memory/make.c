@@ -7,6 +7,7 @@
  *   dies before the command            none             garbage, swept when its seat is reaped
  *   is told the number                 carried out      the pool's: MEMORY_LOCK_MADE is dropped
  *   is told an error                   refused          removed here
+ *   is told another pool's number      GPC_POOL_ONCE    removed here: nobody names it
  *   could not send it                  none             removed here
  *   gives up (-ETIMEDOUT, -ENOTCONN,   under way        locked still: nobody sweeps it, whoever runs
  *   -EAGAIN)                                            the command; c->making keeps it.  A later call
@@ -37,6 +38,7 @@
 #include "memory/map.h"
 #include "request/request.h"
 #include "segment/lockfile.h"
+#include "segment/once.h"
 #include "segment/peek.h"
 
 #define LOOK_NS (5 * NS_PER_MS)          /* between looks for memory of the dead */
@@ -274,12 +276,71 @@ static int add(gpc *c, struct making *mk, uint64_t deadline)
 	if (pending)
 		store_relaxed(&c->making, mk);
 	pthread_mutex_unlock(&c->pool_lock);
-	if (n >= 0) {
+	if (n >= 0 && (mk->request.flags & GPC_POOL_ONCE) && !is_there(c, n, mk)) {
+		discard(c, mk);          /* another process was first, or it has gone again */
+	} else if (n >= 0) {
 		err = finish(c, (uint32_t)n, mk);
 		n = err < 0 ? err : n;
 	} else if (!pending) {
 		discard(c, mk);
 	}
+	return n;
+}
+
+/* ---- GPC_POOL_ONCE ----
+ *
+ * Whoever makes such a pool has LOCK_ONCE, so that two do not need memory for two.  It is a courtesy: the
+ * writer has the last word, and who dies drops it. */
+
+/* What this handle has asked for before is answered first: it may be that pool. */
+static int once_turn(gpc *c, uint64_t deadline)
+{
+	int err;
+
+	pthread_mutex_lock(&c->pool_lock);
+	err = pool_turn(c, deadline);
+	if (err == 0)
+		settle(c);
+	pthread_mutex_unlock(&c->pool_lock);
+	return err;
+}
+
+/* The pool's number; -ENOENT: there is none, and LOCK_ONCE is ours; or another error, as once_find(). */
+static int once_enter(gpc *c, const struct shm_pool *rq, uint64_t deadline)
+{
+	int locked, n = once_turn(c, deadline);
+
+	while (n == 0) {
+		locked = lock_try(c->seg.lock_fd, LOCK_ONCE);
+		n = once_find(&c->seg, rq);
+		if (n != -ENOENT && locked == 0)
+			lock_drop(c->seg.lock_fd, LOCK_ONCE);
+		if (n != -ENOENT || locked != -EAGAIN)
+			return n;
+		if (clock_ns() >= deadline)
+			return err_set(deadline ? ETIMEDOUT : EAGAIN, "%s: another process makes a pool "
+				       "with GPC_POOL_ONCE", deadline ? "time is up" : "timeout_ms is 0");
+		if (handle_help(c, LOOK_NS) <= 0)
+			clock_sleep(LOOK_NS);
+		n = 0;
+	}
+	return n;
+}
+
+static int make_once(gpc *c, struct making *mk, uint64_t deadline)
+{
+	int n = once_enter(c, &mk->request, deadline);
+
+	if (n != -ENOENT) {
+		discard(c, mk);
+		return n;
+	}
+	n = make_bytes(c, mk, &deadline);
+	if (n < 0)
+		discard(c, mk);
+	else
+		n = add(c, mk, deadline);
+	lock_drop(c->seg.lock_fd, LOCK_ONCE);
 	return n;
 }
 
@@ -294,6 +355,8 @@ static int make(gpc *c, const struct gpc_pool *p, const struct gpc_memory *m,
 	err = make_want(c, p, m, mk);
 	if (err == 0)
 		err = pool_check_demote(c, &mk->request);
+	if (err == 0 && (mk->request.flags & GPC_POOL_ONCE))
+		return make_once(c, mk, deadline);
 	if (err == 0)
 		err = make_bytes(c, mk, &deadline);
 	if (err == 0)

@@ -37,6 +37,9 @@ static int check_vram(const struct gpc_pool *p, const struct gpc_memory *m)
 {
 	static const char only_ram[] = "is of RAM alone, so for VRAM it must be";
 
+	if (p->flags & GPC_POOL_ONCE)
+		return err_set(EINVAL, "flags is 0x%x: memory of VRAM is its maker's, so GPC_POOL_ONCE "
+			       "does not go with it", p->flags);
 	if (p->gpus > 1)
 		return err_set(EINVAL, "gpus is %u: memory of a pool lies on one GPU, so it must be "
 			       "0 or 1", p->gpus);

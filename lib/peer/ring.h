@@ -32,6 +32,7 @@ struct op {                              /* commands submitted together */
 	bool waited;                     /* somebody frees it after it was taken */
 	bool taken;
 	bool want_refs;                  /* publish: a resident block is referenced */
+	bool no_refs;                    /* publish: what is live is released with the answer */
 	bool unwatched;                  /* publish: gpc_ticket_wait tells what was refused */
 	uint8_t pool;                    /* of a refill: the pool */
 	bool abandoned;                  /* nobody wants the answer: give back what it brings */

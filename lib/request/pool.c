@@ -4,12 +4,15 @@
 
 #include <errno.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include "request/request.h"
+#include "segment/once.h"
 #include "segment/peek.h"
 
-#define POOL_FLAGS ((uint32_t)(GPC_POOL_OWNED | GPC_POOL_CALLER | GPC_POOL_UNCHAINED))
+#define POOL_FLAGS ((uint32_t)(GPC_POOL_OWNED | GPC_POOL_CALLER | \
+			       GPC_POOL_UNCHAINED | GPC_POOL_ONCE))
 #define MAX_SLOTS  (1u << 24)            /* 24 bits of a block id */
 
 static void take_first(gpc *c, struct op *op)
@@ -36,13 +39,6 @@ static int call_with(gpc *c, const struct shm_command *cmd, void (*take)(gpc *c,
 	return err;
 }
 
-static int call(gpc *c, const struct shm_command *cmd, uint64_t deadline)
-{
-	bool pending;
-
-	return call_with(c, cmd, take_first, deadline, &pending);
-}
-
 /* ---- add ---- */
 
 int pool_request(const struct gpc_pool *p, struct shm_pool *rq)
@@ -56,8 +52,11 @@ int pool_request(const struct gpc_pool *p, struct shm_pool *rq)
 			       p->kind, GPC_VRAM, GPC_RAM);
 	if (p->flags & ~POOL_FLAGS)
 		return err_set(EINVAL, "flags is 0x%x: a pool takes GPC_POOL_OWNED, GPC_POOL_CALLER, "
-			       "GPC_POOL_UNCHAINED, and 0x%x is not among them", p->flags,
+			       "GPC_POOL_UNCHAINED, GPC_POOL_ONCE, and 0x%x is not among them", p->flags,
 			       p->flags & ~POOL_FLAGS);
+	if ((p->flags & GPC_POOL_ONCE) && (p->flags & (GPC_POOL_OWNED | GPC_POOL_CALLER)))
+		return err_set(EINVAL, "flags is 0x%x: a pool with an owner is one process's, so "
+			       "GPC_POOL_ONCE does not go with it", p->flags);
 	if (p->blocks && (uint64_t)p->blocks + transit > MAX_SLOTS)
 		return err_set(EINVAL, "blocks is %u and transit %u: a pool has at most %u slots "
 			       "in all", p->blocks, transit, MAX_SLOTS);
@@ -148,6 +147,8 @@ static int add_error(const gpc *c, const struct shm_pool *rq, int err)
 			       "block_bytes %llu, or of another fingerprint", rq->demote_to,
 			       (unsigned long long)rq->block_bytes);
 	case -EEXIST:
+		if ((rq->flags & GPC_POOL_ONCE) && once_find(&c->seg, rq) == -EEXIST)
+			return -EEXIST;
 		return err_set(EEXIST, "another pool of %s has the memory of that number already",
 			       c->seg.name);
 	case -ENOSPC:
@@ -360,13 +361,53 @@ static int wait_removed(gpc *c, int pool, uint32_t generation, uint64_t deadline
 	return 0;
 }
 
+/* How many blocks are held, where that is why nothing was cleared. */
+static void take_clear(gpc *c, struct op *op)
+{
+	take_first(c, op);
+	op->out[0].block = ring_slot(c, op, 0)->block;
+}
+
+static int refuse_busy(const gpc *c, int pool, uint32_t tag, gpc_block held)
+{
+	char of[32] = "", where[32] = "all pools";
+
+	if (tag)
+		snprintf(of, sizeof(of), " with tag %u", tag);
+	if (pool >= 0)
+		snprintf(where, sizeof(where), "pool %d", pool);
+	return err_set(EBUSY, "GPC_IF_IDLE: %d blocks%s of %s of %s are held, so nothing was cleared",
+		       held, of, where, c->seg.name);
+}
+
+static int clear(gpc *c, const struct shm_command *cmd, uint64_t deadline)
+{
+	struct op *op = ring_op(1, 1);
+	bool pending = false;
+	int err;
+
+	if (!op)
+		return err_set(ENOMEM, "no memory for a command");
+	op->take = take_clear;
+	err = ring_call(c, op, cmd, deadline, &pending);
+	if (err == 0)
+		err = op->result;
+	if (err == -EBUSY && !pending)
+		err = refuse_busy(c, cmd->pool == SHM_NO_POOL ? -1 : cmd->pool, cmd->tag,
+				  op->out[0].block);
+	if (!pending)
+		free(op);
+	return err;
+}
+
 GPC_EXPORT int gpc_pool_clear(gpc *c, int pool, uint32_t tag, uint32_t flags, int timeout_ms)
 {
 	struct shm_command cmd = { .op = CMD_CLEAR, .count = 1, .tag = tag,
 				   .pool = pool < 0 ? SHM_NO_POOL : (uint8_t)pool,
-				   .flags = flags & GPC_REMOVE ? CF_REMOVE : 0 };
+				   .flags = (flags & GPC_REMOVE ? CF_REMOVE : 0) |
+					    (flags & GPC_IF_IDLE ? CF_IDLE : 0) };
 	uint64_t deadline = deadline_from(timeout_ms);
-	int held = request_check(c, flags, GPC_REMOVE, timeout_ms != 0), err;
+	int held = request_check(c, flags, GPC_REMOVE | GPC_IF_IDLE, timeout_ms != 0), err;
 	const struct shm_pool *d;
 
 	if (held == 0 && pool != -1)
@@ -383,7 +424,7 @@ GPC_EXPORT int gpc_pool_clear(gpc *c, int pool, uint32_t tag, uint32_t flags, in
 	d = pool < 0 ? NULL : seg_pool(&c->seg, (uint32_t)pool);
 	if (d && load_acquire(&d->state) != POOL_FREE)
 		cmd.generation = load_relaxed(&d->generation);
-	held = call(c, &cmd, deadline);
+	held = clear(c, &cmd, deadline);
 	if (held == -ENOENT)
 		return no_pool(c, pool);
 	if (held < 0 || !(flags & GPC_REMOVE) || timeout_ms == 0)

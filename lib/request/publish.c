@@ -21,7 +21,7 @@ struct publish {                         /* a call's arguments */
 	const gpc_block *blocks;
 	uint32_t tag;
 	gpc_block *resident;             /* answers, by place in blocks; NULL = nobody asks */
-	bool want_refs;
+	bool want_refs, no_refs;
 	struct notes notes;
 };
 
@@ -97,7 +97,23 @@ static void refused(gpc *c, uint32_t record, gpc_block block, struct ref_sum *su
 	hold_step(c, record, block, cell ? HOLD_REFUSED : HOLD_GONE, sum);
 }
 
-static void take_one(gpc *c, struct op *op, uint32_t i, struct ref_sum *sum)
+/* GPC_NO_REF: what HOLD_LIVE has made a reference goes at once, as by gpc_release.  A block that the program
+ * has given up meanwhile is on its way back already. */
+static void take_live(gpc *c, struct op *op, uint32_t i, uint32_t record, gpc_block block,
+		      uint64_t stamp, struct ref_sum *sum)
+{
+	bool ours = hold_of(load_relaxed(refs_cell(c, record))) != HOLD_BACK;
+
+	hold_step(c, record, block, HOLD_LIVE, sum);
+	if (op->no_refs && ours) {
+		refs_stamp(c, record, stamp - refs_place(i & ~(REFS_GROUP - 1)) -
+			   (i & (REFS_GROUP - 1)));
+		refs_drop(c, record, block, sum);
+	}
+	answer(c, op, i, block);
+}
+
+static void take_one(gpc *c, struct op *op, uint32_t i, uint64_t stamp, struct ref_sum *sum)
 {
 	const struct shm_command *s = ring_slot(c, op, i);
 	gpc_key key = { { s->key[0], s->key[1] } };
@@ -108,8 +124,7 @@ static void take_one(gpc *c, struct op *op, uint32_t i, struct ref_sum *sum)
 	if (record == SHM_NO_RECORD || s->op != CMD_PUBLISH)
 		return;
 	if (got == s->block) {           /* the reservation is a reference now */
-		hold_step(c, record, got, HOLD_LIVE, sum);
-		answer(c, op, i, got);
+		take_live(c, op, i, record, got, stamp, sum);
 		return;
 	}
 	if (got >= 0 && op->resident && op->want_refs) {
@@ -130,11 +145,12 @@ static void take_one(gpc *c, struct op *op, uint32_t i, struct ref_sum *sum)
 
 static void take_publish(gpc *c, struct op *op)
 {
+	uint64_t stamp = op->no_refs ? refs_first_stamp(c) : 0;
 	struct ref_sum sum = { 0 };
 	uint32_t i;
 
 	for (i = 0; i < op->n; i++)
-		take_one(c, op, i, &sum);
+		take_one(c, op, i, stamp, &sum);
 	refs_account(c, &sum);
 	free((void *)op->index);
 	op->index = NULL;
@@ -242,6 +258,7 @@ static struct op *prepare_part(gpc *c, const struct publish *p, uint32_t from, u
 	op->resident = p->resident;
 	op->notes = notes_kept(c) ? &p->notes : NULL;
 	op->want_refs = p->want_refs;
+	op->no_refs = p->no_refs;
 	op->send = send_publish;
 	op->take = take_publish;
 	return op;
@@ -407,7 +424,7 @@ GPC_EXPORT int gpc_publish(gpc *c, const gpc_key *parents, const gpc_key *keys,
 	uint64_t deadline = deadline_from(timeout_ms);
 	struct gpc_publish_options o = { 0 };
 	struct publish p = { .parents = parents, .keys = keys, .blocks = blocks };
-	int err = request_check(c, flags, 0, timeout_ms != 0);
+	int err = request_check(c, flags, GPC_NO_REF, timeout_ms != 0);
 
 	if (err == 0)
 		err = err_timeout(timeout_ms);
@@ -428,7 +445,8 @@ GPC_EXPORT int gpc_publish(gpc *c, const gpc_key *parents, const gpc_key *keys,
 		return 0;
 	p.tag = o.tag;
 	p.resident = o.resident;
-	p.want_refs = o.resident != NULL;
+	p.no_refs = flags & GPC_NO_REF;
+	p.want_refs = o.resident && !p.no_refs;
 	if (!deadline)
 		return publish_nowait(c, &p, n, o.ticket);
 	return publish_all(c, &p, n, deadline, o.ticket);

@@ -218,7 +218,7 @@ static void stock_follow(gpc *c, uint32_t pool)
 static bool brings_blocks(const gpc *c, const struct shm_command *head)
 {
 	return head->op == CMD_RESERVE ||
-	       (head->op == CMD_EVICT && ((head->flags & CF_TAKE) ||
+	       (head->op == CMD_EVICT && !(head->flags & CF_PEEK) && ((head->flags & CF_TAKE) ||
 					  returns_keeps(c, head->pool)));
 }
 
@@ -457,43 +457,4 @@ GPC_EXPORT int gpc_reserve(gpc *c, int pool, uint32_t n, gpc_block *blocks,
 	if (stock && err > 0)
 		stock_follow(c, (uint32_t)pool);
 	return err;
-}
-
-GPC_EXPORT int gpc_evict(gpc *c, int pool, uint32_t n, gpc_block *blocks, uint32_t flags,
-			 int timeout_ms)
-{
-	uint64_t deadline = deadline_from(timeout_ms);
-	uint32_t done = 0, part, i;
-	struct shm_command *cmds;
-	struct op *op;
-	int got = request_check(c, flags, GPC_TAKE, true);
-
-	if (got == 0)
-		got = refuse_pool_number(c, "pool", pool);
-	if (got == 0)
-		got = err_timeout(timeout_ms);
-	if (got < 0)
-		return got;
-	if (n && !blocks)
-		return err_set(EINVAL, "blocks is NULL");
-	cmds = calloc(MIN(MAX(n, 1u), RING_PART), sizeof(*cmds));
-	if (!cmds)
-		return err_set(ENOMEM, "no memory for %u commands", n);
-	for (; done < n; done += (uint32_t)got) {
-		part = MIN(n - done, RING_PART);
-		cmds[0] = (struct shm_command){
-			.op = CMD_EVICT, .pool = (uint8_t)pool,
-			.flags = flags & GPC_TAKE ? CF_TAKE : 0,
-		};
-		got = request_group(c, cmds, part, deadline, &op);
-		if (got < 0)
-			break;
-		for (i = 0; i < (uint32_t)got; i++)
-			blocks[done + i] = op->out[i].block;
-		free(op);
-		if (got == 0)
-			break;
-	}
-	free(cmds);
-	return got < 0 && !done ? got : (int)done;
 }

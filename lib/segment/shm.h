@@ -50,6 +50,7 @@
 #define LOCK_PIN        2                /* the process that registers memory with GPUs now */
 #define LOCK_MAKE       3                /* the process that makes this cache and its memory */
 #define LOCK_PIN_NEXT   4                /* the one that does next */
+#define LOCK_ONCE       5                /* the process that makes a pool with GPC_POOL_ONCE */
 #define LOCK_PEER(i)    (64 + (i))
 
 struct shm_geometry {                    /* all that offsets depend on */
@@ -110,9 +111,9 @@ _Static_assert(sizeof(struct shm_header) <= SHM_PAGE, "header fits its page");
 struct shm_past {                        /* w, r: what peers had counted that left since */
 	uint64_t lookups, hit_vram, hit_ram, miss;
 	uint64_t published, duplicate;
-	uint64_t evicted;                /* keys lost from VRAM for nobody in particular, too ... */
+	uint64_t evicted;                /* keys lost for nobody in particular, too ... */
 	uint64_t demoted, promoted;
-	uint64_t dropped;                /* ... and here those lost from RAM */
+	uint64_t dropped;                /* ... and here those of clears and of pools that went */
 	uint64_t stale_refs, ring_full;
 	uint64_t fetched, spilled, bad;
 	uint64_t pad;
@@ -416,7 +417,8 @@ enum {
 enum {                                   /* flags of a command */
 	CF_PARTIAL = 1 << 0, CF_MOVES = 1 << 1, CF_TRY = 1 << 2, CF_TAKE = 1 << 3,
 	CF_COPY = 1 << 4, CF_CANCEL = 1 << 5, CF_UNCHAINED = 1 << 6,
-	CF_REMOVE = 1 << 7,              /* CMD_CLEAR */
+	CF_REMOVE = 1 << 7, CF_IDLE = 1 << 2,    /* CMD_CLEAR; IDLE: only if nobody holds any of it */
+	CF_PEEK = 1 << 4,                /* CMD_EVICT: only name what would go */
 	CF_STOCK = 1 << 7                /* CMD_RESERVE: the blocks go to the peer's stock */
 };
 
@@ -437,7 +439,7 @@ enum { CLAIM_MINE = 1, CLAIM_LIVE = 2, CLAIM_PENDING = 3 };
  *   FREE      block, life                           0
  *   RESERVE   pool, headroom, group_state           how many; block, and to: where the bytes of
  *                                                   that block go, -1: nowhere
- *   EVICT     pool, group_state                     how many; block
+ *   EVICT     pool, group_state; PEEK: headroom     how many; block
  *   DROP      block, life                           1: it was live
  *   DEMOTE    pool, to_pool, any, group_state;      how many; block: what moves, to: its target
  *             block* unless `any`
@@ -455,7 +457,8 @@ enum { CLAIM_MINE = 1, CLAIM_LIVE = 2, CLAIM_PENDING = 3 };
  *                                                   owner that are open
  *   UNCLAIM   block, life                           1: it was claimed
  *   COMMIT    block*, to*, move_op*                 of each slot: 0, or an error
- *   CLEAR     pool, tag, generation                 blocks that are still held
+ *   CLEAR     pool, tag, generation                 blocks that are still held; IDLE: -EBUSY, block: so
+ *                                                   many are; before it, to: 1, none is
  *   POOL      the seat's `request`                  the pool's number
  *   NOP       nothing                               0: what came before is done
  *

@@ -9,6 +9,7 @@
 #include <errno.h>
 #include "writer/command.h"
 #include "writer/grant.h"
+#include "writer/idle.h"
 #include "writer/leave.h"
 #include "writer/lru.h"
 #include "writer/memory.h"
@@ -244,6 +245,52 @@ static int32_t drop(struct writer *w, uint32_t peer, const struct shm_command *c
 	return 1;
 }
 
+/* Only if nobody holds any of it, and then its slot says so first: if we die in the middle, others may hold
+ * or publish something before a successor comes to this command, which has been begun and is ended.  The
+ * peer that scribbles there clears what it may clear anyway. */
+static int32_t clear(struct writer *w, uint32_t peer, uint64_t position,
+		     const struct shm_command *cmd)
+{
+	struct shm_command *slot = seg_command(&w->seg, peer, position);
+	int32_t pool = cmd->pool == SHM_NO_POOL ? -1 : cmd->pool;
+	uint32_t held;
+
+	if ((cmd->flags & CF_IDLE) && cmd->to != 1 && pools_clear_means(w, pool, cmd->generation)) {
+		held = idle_count_held(w, pool, cmd->tag);
+		if (held) {
+			store_relaxed(&slot->block, (gpc_block)held);
+			return -EBUSY;
+		}
+		store_relaxed(&slot->to, 1);
+		order_stores();
+	}
+	return pools_clear(w, pool, cmd->tag, cmd->flags & CF_REMOVE, cmd->generation);
+}
+
+/* GPC_PEEK: victims are chosen as for an evict, and put back. */
+static int32_t peek(struct writer *w, uint32_t peer, uint64_t position,
+		    const struct shm_command *cmd)
+{
+	struct wpool *p = &w->pool[MIN(cmd->pool, w->max_pools)];
+	struct shm_command *out;
+	uint32_t skip, found, i;
+
+	if (cmd->pool >= w->max_pools || p->state == POOL_FREE)
+		return -ENOENT;
+	if (p->state != POOL_READY)
+		return -ESTALE;
+	skip = (uint32_t)MIN(cmd->headroom, (uint64_t)p->slots);
+	found = lru_pick(w, cmd->pool, skip + cmd->count, false, &w->picked, &w->picked_size, 0);
+	for (i = skip; i < found; i++) {
+		out = seg_command(&w->seg, peer, position + i - skip);
+		out->block = w_block(w, w->picked[i]);
+		out->to = GPC_NONE;
+	}
+	for (i = found; i--;)            /* last one first */
+		lru_put_back(w, w->picked[i]);
+	return found > skip ? (int32_t)(found - skip) : 0;
+}
+
 /* How many slots a group may claim: what the ring holds behind it. */
 static bool group_is_sound(struct writer *w, uint32_t peer, uint64_t position, uint32_t n)
 {
@@ -276,6 +323,7 @@ bool command_run(struct writer *w, uint32_t peer, uint64_t position,
 		 const struct shm_command *cmd)
 {
 	int32_t result;
+	uint32_t i;
 
 	switch (cmd->op) {
 	case CMD_PUBLISH:
@@ -288,8 +336,7 @@ bool command_run(struct writer *w, uint32_t peer, uint64_t position,
 		result = drop(w, peer, cmd);
 		break;
 	case CMD_CLEAR:
-		result = pools_clear(w, cmd->pool == SHM_NO_POOL ? -1 : cmd->pool, cmd->tag,
-				     cmd->flags & CF_REMOVE, cmd->generation);
+		result = clear(w, peer, position, cmd);
 		break;
 	case CMD_POOL:
 		result = pools_add(w, peer, position);
@@ -306,8 +353,15 @@ bool command_run(struct writer *w, uint32_t peer, uint64_t position,
 	case CMD_CUT:
 		result = transfer_cut(w, peer, cmd);
 		break;
-	case CMD_RESERVE:
 	case CMD_EVICT:
+		if ((cmd->flags & CF_PEEK) && group_is_sound(w, peer, position, cmd->count)) {
+			result = peek(w, peer, position, cmd);
+			for (i = cmd->count; i-- > 1;)
+				command_answer(w, peer, position + i, 0);
+			break;
+		}
+		/* fall through */
+	case CMD_RESERVE:
 	case CMD_DEMOTE:
 	case CMD_PROMOTE:
 		if (group_is_sound(w, peer, position, cmd->count)) {

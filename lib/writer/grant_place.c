@@ -51,22 +51,14 @@ static void put_back_from(struct writer *w, uint32_t *list, uint32_t n, uint32_t
 		lru_put_back(w, list[--n]);
 }
 
-/* The peer's counter of keys that are lost from this pool. */
-static uint64_t *lost_from(struct writer *w, const struct grant *g, uint32_t pool)
-{
-	struct shm_tally *t = w_tally(w, g->peer);
-
-	return w->pool[pool].kind == GPC_RAM ? &t->dropped : &t->evicted;
-}
-
 static void count_lost(struct writer *w, const struct grant *g, uint32_t record)
 {
-	retire_count(w, record, lost_from(w, g, w->pool_of[record]));
+	retire_count(w, record, &w_tally(w, g->peer)->evicted);
 }
 
 void grant_lose_ram(struct writer *w, const struct grant *g, uint32_t ram)
 {
-	uint64_t *n = lost_from(w, g, g->pool);
+	uint64_t *n = &w_tally(w, g->peer)->evicted;
 
 	store_relaxed(n, *n + 1);
 	move_drop_detached(w, ram);

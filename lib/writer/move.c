@@ -137,15 +137,6 @@ void move_drop_detached(struct writer *w, uint32_t target)
 	tree_unlink(w, target);
 }
 
-/* A detached key will not be committed: it is lost from where it was. */
-static void count_detached(struct writer *w, uint32_t source)
-{
-	uint32_t pool = source < w->max_blocks ? w->pool_of[source] : w->max_pools;
-
-	if (pool < w->max_pools)         /* else forged */
-		w_count_lost(w, pool);
-}
-
 /* The target stays RESERVED; the commit answers -ESTALE. */
 void move_forget(struct writer *w, uint32_t target)
 {
@@ -159,7 +150,7 @@ void move_forget(struct writer *w, uint32_t target)
 	store_release(&t->source, 0);    /* in the order of move_unbind() */
 	store_release(&t->flags, 0);
 	if (flags & REC_DETACHED) {
-		count_detached(w, source);
+		w_count_lost(w);         /* its key will not be committed */
 		tree_unlink(w, target);
 		return;
 	}
@@ -230,7 +221,7 @@ void move_unbind(struct writer *w, uint32_t target)
 		move_unpin(w, source, w->pool_of[target], flags & REC_COPY);
 		return;
 	}
-	count_detached(w, source);
+	w_count_lost(w);                 /* its key will not be committed */
 	hand_to_twin(w, target);
 	move_drop_detached(w, target);
 }

@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include "segment/once.h"
 #include "writer/events.h"
 #include "writer/grant.h"
 #include "writer/leave.h"
@@ -116,8 +117,12 @@ static int32_t request_check(struct writer *w, const struct shm_pool *rq)
 
 	if ((rq->kind != GPC_VRAM && rq->kind != GPC_RAM) || rq->space >= GPC_MAX_SPACES ||
 	    !rq->blocks || slots < rq->blocks || slots > 1u << 24 ||
-	    rq->flags & ~(uint32_t)(GPC_POOL_OWNED | GPC_POOL_CALLER | GPC_POOL_UNCHAINED) ||
+	    rq->flags & ~(uint32_t)(GPC_POOL_OWNED | GPC_POOL_CALLER | GPC_POOL_UNCHAINED |
+					GPC_POOL_ONCE) ||
 	    rq->gpus > 16 || rq->backing_size > sizeof(rq->backing))
+		return -EINVAL;
+	/* such a pool is one process's */
+	if ((rq->flags & GPC_POOL_ONCE) && (rq->flags & GPC_POOL_OWNED))
 		return -EINVAL;
 	if (to >= 0 && ((uint32_t)to >= w->max_pools || w->pool[to].state != POOL_READY))
 		return -ENOENT;
@@ -192,6 +197,28 @@ static int32_t added_before(struct writer *w, uint64_t maker)
 	return -ENOENT;
 }
 
+/* GPC_POOL_ONCE: the pool that is asked for, if there is one.  Nothing is stored for that: if we die before
+ * the answer, a successor looks again, and may find none, or add it; nobody was told of this one. */
+static int32_t find_once(struct writer *w, const struct shm_pool *rq)
+{
+	int32_t found = -ENOENT;
+	uint32_t i;
+
+	for (i = 0; i < w->max_pools; i++) {
+		if (w->pool[i].state != POOL_READY)
+			continue;
+		switch (once_compare(w_pool(w, i), rq)) {
+		case ONCE_OTHER:
+			break;
+		case ONCE_SAME:
+			return (int32_t)i;
+		default:
+			found = -EEXIST;
+		}
+	}
+	return found;
+}
+
 int32_t pools_add(struct writer *w, uint32_t peer, uint64_t position)
 {
 	struct shm_pool rq = seg_seat(&w->seg, peer)->request;   /* a copy: untrusted */
@@ -206,6 +233,9 @@ int32_t pools_add(struct writer *w, uint32_t peer, uint64_t position)
 	err = request_check(w, &rq);
 	if (err < 0)
 		return err;
+	if ((rq.flags & GPC_POOL_ONCE) && (err = find_once(w, &rq)) != -ENOENT)
+		return err;
+	rq.flags &= ~(uint32_t)GPC_POOL_ONCE;
 	for (number = 0; number < w->max_pools; number++)
 		if (w->pool[number].state == POOL_FREE)
 			break;
@@ -259,7 +289,7 @@ static void retire_all(struct writer *w, uint32_t pool, uint32_t tag)
 		if (leave_is_moved(w, p->first + i))
 			continue;        /* its key is in another block, which counts */
 		if (w_is(w, p->first + i, LIVE))
-			retire_subtree(w, p->first + i, NULL);
+			retire_subtree(w, p->first + i, &w_state(w)->past.dropped);
 		else if (r->owner != SHM_NO_PEER && !r->source &&
 			 (w_is(w, p->first + i, DYING) || w_is(w, p->first + i, RESERVED)))
 			grant_forget(w, p->first + i);
@@ -340,6 +370,14 @@ static bool is_generation(const struct wpool *p, uint64_t generation)
 {
 	return p->state != POOL_FREE && (p->generation == generation ||
 	       (p->state == POOL_DRAINING && p->generation == generation + 1));
+}
+
+bool pools_clear_means(const struct writer *w, int32_t pool, uint64_t generation)
+{
+	if (pool < 0)
+		return true;
+	return (uint32_t)pool < w->max_pools && w->pool[pool].state != POOL_FREE &&
+	       (!generation || is_generation(&w->pool[pool], generation));
 }
 
 int32_t pools_clear(struct writer *w, int32_t pool, uint32_t tag, bool remove,

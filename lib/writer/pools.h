@@ -10,6 +10,8 @@ int32_t pools_add(struct writer *w, uint32_t peer, uint64_t position);
  * whatever has the number. */
 int32_t pools_clear(struct writer *w, int32_t pool, uint32_t tag, bool remove,
 		    uint64_t generation);
+/* Is there a pool that such a clear is meant for? */
+bool pools_clear_means(const struct writer *w, int32_t pool, uint64_t generation);
 void pools_kill(struct writer *w, uint32_t pool);        /* one step, then the rest */
 void pools_housekeep(struct writer *w);                       /* emptied pools become FREE */
 int pools_load(struct writer *w);                        /* takeover; -EBADMSG */

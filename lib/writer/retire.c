@@ -71,7 +71,7 @@ void retire_count(struct writer *w, uint32_t record, uint64_t *sum)
 	if (sum)
 		store_relaxed(sum, *sum + 1);
 	else
-		w_count_lost(w, w->pool_of[record]);
+		w_count_lost(w);
 }
 
 void retire_moved(struct writer *w, uint32_t record)

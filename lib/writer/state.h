@@ -245,13 +245,12 @@ static inline void w_tell(struct writer *w, uint32_t pool)
 	store_relaxed(&d->lingering, p->lingering);
 }
 
-/* A key was lost from VRAM, or from RAM, for nobody in particular: no peer's tally has it. */
-static inline void w_count_lost(struct writer *w, uint32_t pool)
+/* A key was lost for nobody in particular: no peer's tally has it. */
+static inline void w_count_lost(struct writer *w)
 {
 	struct shm_past *past = &w_state(w)->past;
-	uint64_t *lost = w->pool[pool].kind == GPC_RAM ? &past->dropped : &past->evicted;
 
-	store_relaxed(lost, *lost + 1);
+	store_relaxed(&past->evicted, past->evicted + 1);
 }
 
 /* A block that was to leave for another space, where its key is by now, has it for good. */

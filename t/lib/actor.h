@@ -105,12 +105,12 @@ static inline int act_reserve(struct actor *a, uint32_t n, gpc_block *b, bool ke
 	return got > 0 ? got : 0;
 }
 
-static inline void publish_one(int key, gpc_block b, gpc_block at)
+static inline void publish_one(int key, gpc_block b, gpc_block at, bool no_ref)
 {
 	if (at == b) {
 		drop_hand(b);
 		model_live(key, b);
-		++*model_refs(b);
+		*model_refs(b) += !no_ref;
 		return;
 	}
 	need(at < 0, "key %d: found in 0x%x", key, (unsigned)at);
@@ -122,7 +122,7 @@ static inline void act_publish(struct actor *a, int first, const gpc_block *b, u
 	gpc_key k[DEEP + 1] = { model_parent(first) };
 	gpc_block at[DEEP];
 	gpc_ticket t;
-	bool waits = !crew_random(&a->seed, 2);
+	bool waits = !crew_random(&a->seed, 2), no_ref = !crew_random(&a->seed, 4);
 	uint32_t i;
 	bool full = false;
 
@@ -132,7 +132,8 @@ static inline void act_publish(struct actor *a, int first, const gpc_block *b, u
 	}
 	need(gpc_publish(a->c, k, k + 1, b, n,
 			 GPC_OPTIONS(gpc_publish_options, .tag = model_tag(first),
-				     .resident = at, .ticket = &t), 0, waits ? -1 : 0) >= 0,
+				     .resident = at, .ticket = &t), no_ref ? GPC_NO_REF : 0,
+			 waits ? -1 : 0) >= 0,
 	     "publish: %s", gpc_last_error());
 	if (!waits)
 		must_be(gpc_ticket_wait(a->c, t, -1), 0);
@@ -140,7 +141,7 @@ static inline void act_publish(struct actor *a, int first, const gpc_block *b, u
 		full |= at[i] == -EAGAIN;
 		need(at[i] != -ENOENT || full, "key %d: its parent is not live",
 		     first + (int)i);
-		publish_one(first + (int)i, b[i], at[i]);
+		publish_one(first + (int)i, b[i], at[i], no_ref);
 	}
 }
 
@@ -203,6 +204,13 @@ static inline void act_evict(struct actor *a)
 	int i, n, pool = crew_random(&a->seed, 3) ? VRAM : RAM;
 	gpc_block b[3];
 
+	if (!crew_random(&a->seed, 3)) {         /* it names what could go, and nothing goes */
+		n = gpc_evict(a->c, pool, 3, b, GPC_PEEK, -1);
+		need(n >= 0, "peek: %s", gpc_last_error());
+		for (i = 0; i < n; i++)
+			need(model_at(b[i]) >= 0 && !*model_refs(b[i]), "peek names 0x%x", (unsigned)b[i]);
+		return;
+	}
 	model->evicts = true;
 	n = gpc_evict(a->c, pool, 1 + crew_random(&a->seed, 3), b, flags, -1);
 	need(n >= 0, "evict: %s", gpc_last_error());
@@ -295,16 +303,35 @@ static inline void act_drop(struct actor *a)
 	model_remove(i);
 }
 
+static inline bool holds_any(void)
+{
+	int p, s;
+
+	for (p = 0; p < POOLS; p++)
+		for (s = 0; s < SLOTS; s++)
+			if (model->refs[p][s] || model->hand[p][s])
+				return true;
+	return model->npending;
+}
+
 static inline void act_clear(struct actor *a)
 {
 	uint32_t i, tag = crew_random(&a->seed, 4);
-	int k, pool = crew_random(&a->seed, 2) ? -1 : (int)crew_random(&a->seed, 2);
+	int k, pool = crew_random(&a->seed, 2) ? -1 : (int)crew_random(&a->seed, 2), r;
+	bool idle = crew_random(&a->seed, 2);
 
-	need(gpc_pool_clear(a->c, pool, tag, 0, -1) >= 0, "clear: %s", gpc_last_error());
+	r = gpc_pool_clear(a->c, pool, tag, idle ? GPC_IF_IDLE : 0, -1);
+	if (idle && r == -EBUSY) {       /* nothing has changed: the judge finds all keys */
+		need(holds_any(), "clear: nothing is held, and %s", gpc_last_error());
+		return;
+	}
+	need(r >= 0, "clear: %s", gpc_last_error());
 	for (k = 0; k < KEYS; k++)
 		if (model->key[k].live && (!tag || model_tag(k) == tag) &&
-		    (pool < 0 || GPC_POOL(model->key[k].block) == pool))
+		    (pool < 0 || GPC_POOL(model->key[k].block) == pool)) {
+			need(!idle || !*model_refs(model->key[k].block), "key %d is cleared, and referenced", k);
 			model_remove(k);
+		}
 	for (i = 0; pool < 0 && i < model->npending; i++)
 		if (model->pending[i].detached && (!tag || model_tag(model->pending[i].key) == tag))
 			move_is_stale(&model->pending[i]);
@@ -313,9 +340,10 @@ static inline void act_clear(struct actor *a)
 /* A pool of another space; of the worker's own blocks, or whose owner it is, or nobody's. */
 static inline void act_pool(struct actor *a)
 {
-	static const uint32_t flags[] = { 0, GPC_POOL_OWNED, GPC_POOL_CALLER };
+	static const uint32_t flags[] = { 0, GPC_POOL_OWNED, GPC_POOL_CALLER, GPC_POOL_ONCE };
 	struct gpc_pool p = { .size = sizeof(p), .kind = GPC_VRAM, .space = 1, .blocks = 4,
-			      .demote_to = -1, .flags = flags[crew_random(&a->seed, 3)] };
+			      .demote_to = -1, .flags = flags[crew_random(&a->seed, 4)] };
+	bool once = p.flags & GPC_POOL_ONCE;
 	gpc_block b;
 	int i;
 
@@ -329,6 +357,9 @@ static inline void act_pool(struct actor *a)
 	}
 	model->extra = gpc_pool_add(a->c, &p, -1);
 	need(model->extra > VRAM && model->extra < POOLS, "pool_add: %s", gpc_last_error());
+	p.flags |= once ? GPC_POOL_ONCE : 0;
+	if (once)
+		must_be(gpc_pool_add(a->c, &p, -1), model->extra);
 	for (i = 0; p.flags & GPC_POOL_CALLER && i < 4; i++)
 		take_hand(GPC_BLOCK(model->extra, i));
 	if (p.flags & GPC_POOL_CALLER)

@@ -262,12 +262,12 @@ static void show(const struct report *r)
 	share("  in VRAM", c->vram_hits, c->block_refs);
 	share("  in RAM", c->ram_hits, c->block_refs);
 	row("inserted", c->inserted);
-	row("evicted from VRAM", r->evicted);
+	row("evicted", r->evicted);
 	if (!r->fetch) {
 		row("demoted to RAM", c->demoted);
 		row("promoted to VRAM", c->promoted);
 	}
-	row("dropped from RAM", r->dropped);
+	row("dropped", r->dropped);
 	if (c->duplicates)
 		row("computed twice", c->duplicates);
 	if (c->unplaced + c->refused)
