@@ -75,11 +75,11 @@ raises(ValueError, "", lambda: c.publish(None, key, [1, 2]), "publish: keys too 
 raises(ValueError, "tokens has 3", lambda: c.publish(None, key, [1], tokens=[1, 2, 3]), "publish: tokens")
 raises(ValueError, "digests", lambda: c.publish(None, key, [1], digests=[]), "publish: digests")
 raises(gpc.Error, "", lambda: c.publish(None, key, [1], digests=[b"x" * 33]), "publish: a digest of 33 bytes")
-raises(ValueError, "resident", lambda: c.publish(None, key * 5, range(5).__reduce__() and [1] * 5,
+raises(ValueError, "resident", lambda: c.publish(None, key * 5, [1] * 5,
                                                  resident=numbers), "publish: resident too short")
 raises(ValueError, "resident", lambda: c.publish(None, key, [1], timeout=0, resident=True), "publish: True, timeout 0")
 raises(ValueError, "parent: 2 keys", lambda: c.key_hash(key * 2, [1]), "key_hash: two parents")
-raises(ValueError, "out", lambda: c.key_hash(None, range(32).__class__ and list(range(32)), out=bytearray(31)),
+raises(ValueError, "out", lambda: c.key_hash(None, list(range(32)), out=bytearray(31)),
        "key_hash: out too short")
 raises(TypeError, "size", lambda: c.key_import(b"abc"), "key_import: a buffer without size")
 raises(ValueError, "", lambda: c.key_import(b"abc", size=2), "key_import: size does not divide")
@@ -88,7 +88,7 @@ raises(ValueError, "digests[1]", lambda: c.key_import([b"ab", b"abc"]), "key_imp
 raises(ValueError, "tag", lambda: c.key_root([(65536, b"")]), "key_root: a tag of 65536")
 raises(TypeError, "", lambda: c.key_root([(1, b"x", 3)]), "key_root: a triple")
 raises(ValueError, "fields: 65", lambda: c.key_root([(1, b"x")] * 65), "key_root: 65 fields")
-raises(ValueError, "claims" if False else "keys", lambda: c.claim(key, [1, 2]), "claim: unequal")
+raises(ValueError, "keys", lambda: c.claim(key, [1, 2]), "claim: unequal")
 for t in (-1, float("nan"), 1e300):
     raises(ValueError, "timeout", lambda: c.reserve(0, 1, timeout=t), f"timeout {t}")
 raises(TypeError, "timeout", lambda: c.reserve(0, 1, timeout="1"), "timeout: a str")

@@ -92,12 +92,11 @@ except ImportError:
 runs = [gpc.Run(part=0, count=2, bytes=1024, offset=0, slot_stride=1024, run_stride=16384),
         {"part": 1, "count": 1, "bytes": 2048, "slot_stride": 2048}]
 v = c.pool_make(kind=gpc.VRAM, blocks=16, space=0, device="host", runs=runs, parts=2)
-is_(c.pool_runs(v), [runs[0], gpc.Run(1, 1, 2048, 0, 2048, 0)] if c.pool_runs(v)[1].run_stride == 0 else
-    c.pool_runs(v), "pool_runs is what pool_make was told")
+is_([run[:5] for run in c.pool_runs(v)], [runs[0][:5], (1, 1, 2048, 0, 2048)], "pool_runs is what pool_make was told")
 raises(gpc.Again, "", lambda: c.pool_map(v), "it cannot be mapped before it is lent")
 files = []
 for part in range(2):
-    fd = os.memfd_create("no") if False else os.open(f"/dev/shm/{name}-lent{part}", os.O_RDWR | os.O_CREAT, 0o600)
+    fd = os.open(f"/dev/shm/{name}-lent{part}", os.O_RDWR | os.O_CREAT, 0o600)
     os.ftruncate(fd, 32768)
     files.append(mmap.mmap(fd, 32768))
     os.close(fd)
