@@ -2,6 +2,8 @@
 """Walks, events, statistics, sections, devices: what the cache says of itself."""
 
 import array
+import ast
+import os
 
 import gpc
 from tap import create, done, is_, name, ok, raises
@@ -85,6 +87,47 @@ is_((c.check(reported.append), reported), (0, []), "check finds nothing")
 c.release(b)
 is_(c.pool_clear(0), 0, "pool_clear")
 is_([x.what for x in now if x.what == gpc.CLEARED], [gpc.CLEARED], "is an event")
+
+
+# ---- the stub ----
+
+def stub_names(nodes):
+    return {x.name if hasattr(x, "name") else x.target.id for x in nodes
+            if isinstance(x, (ast.FunctionDef, ast.ClassDef)) or isinstance(x, ast.AnnAssign)} - \
+        {"Buffer", "Keys", "Digests", "Ints", "Time", "Stream", "Moves", "Runs"}
+
+
+def real_names(o):
+    return {x for x in vars(o) if not x.startswith("_")}
+
+
+with open(os.path.join(os.path.dirname(gpc.__file__), "_gpc.pyi")) as f:
+    stub = ast.parse(f.read())
+is_(stub_names(stub.body) ^ real_names(gpc._gpc), set(), "the stub has the names of the module")
+for node in stub.body:
+    if isinstance(node, ast.ClassDef) and node.name in ("Cache", "Device", "Part", "Walk"):
+        want = real_names(getattr(gpc, node.name))
+        is_({x for x in stub_names(node.body) if not x.startswith("_")} ^ want, set(), f"and those of {node.name}")
+
+
+def arguments(node):
+    """Names of the arguments in a stub, and in a docstring."""
+    return [x.arg for x in node.args.args + node.args.kwonlyargs if x.arg != "self"]
+
+
+wrong = []
+for node in (x for x in stub.body if isinstance(x, ast.ClassDef) and x.name == "Cache" for x in x.body):
+    if isinstance(node, ast.FunctionDef) and not node.name.startswith("_"):
+        for each in arguments(node):
+            try:
+                getattr(c, node.name)(**{each: c, "no_such_argument": c})
+            except TypeError as e:
+                if str(e).endswith(f"no argument {each}"):
+                    wrong.append((node.name, each))
+            except (ValueError, OSError):
+                pass
+is_(wrong, [], "each argument of the stub is one of the call")
+
 c.close()
 raises(ValueError, "closed", lambda: d.enter(), "a device goes with its cache")
 raises(ValueError, "closed", lambda: list(w) and list(w) and list(c.walk()), "and a walk")
