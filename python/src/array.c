@@ -41,7 +41,9 @@ static int own(struct array *a, const char *name, size_t n, size_t size)
 static int view(PyObject *o, const char *name, const char *wanted, int flags, struct array *a)
 {
 	if (PyObject_GetBuffer(o, &a->view, flags) < 0) {
-		if (PyErr_ExceptionMatches(PyExc_TypeError)) {
+		/* no buffer, not contiguous, or read-only: exporters say it in different ways */
+		if (PyErr_ExceptionMatches(PyExc_TypeError) || PyErr_ExceptionMatches(PyExc_BufferError) ||
+		    PyErr_ExceptionMatches(PyExc_ValueError)) {
 			PyErr_Clear();
 			return refuse(name, wanted, o);
 		}
@@ -129,7 +131,7 @@ static int view_bytes(PyObject *o, const char *name, const char *wanted, Py_ssiz
 	return 0;
 }
 
-#define KEYS_WANTED "keys, 16 bytes each in one buffer, or a list of bytes, are"
+#define KEYS_WANTED "keys, 16 bytes each in one contiguous buffer, or a list of bytes, are"
 
 int array_keys(PyObject *o, const char *name, struct array *a)
 {
@@ -156,7 +158,7 @@ int array_digests(PyObject *o, const char *name, PyObject *size, struct array *a
 			PyErr_Format(PyExc_TypeError, "size: how many bytes of %s are a digest?", name);
 			return -1;
 		}
-		return view_bytes(o, name, "a list of bytes, or a buffer, is", *bytes, a);
+		return view_bytes(o, name, "a list of bytes, or a contiguous buffer, is", *bytes, a);
 	}
 	if (!size && PySequence_Size(o) > 0) {
 		first = item(o, 0);
@@ -256,12 +258,12 @@ static int numbers(PyObject *o, const char *name, const char *wanted, long long 
 
 int array_blocks(PyObject *o, const char *name, struct array *a)
 {
-	return numbers(o, name, "a list of ints or an int32 buffer is", INT32_MIN, INT32_MAX, a);
+	return numbers(o, name, "a list of ints or a contiguous int32 buffer is", INT32_MIN, INT32_MAX, a);
 }
 
 int array_words(PyObject *o, const char *name, struct array *a)
 {
-	return numbers(o, name, "a list of ints or a uint32 buffer is", 0, UINT32_MAX, a);
+	return numbers(o, name, "a list of ints or a contiguous uint32 buffer is", 0, UINT32_MAX, a);
 }
 
 /* ---- out ---- */
@@ -271,13 +273,8 @@ static int out_view(PyObject *o, const char *name, size_t n, uint32_t size, stru
 	const char *wanted = size == 4 ? "a writable, contiguous int32 buffer is"
 				       : "a writable, contiguous buffer is";
 
-	if (view(o, name, wanted, PyBUF_C_CONTIGUOUS | PyBUF_FORMAT | PyBUF_WRITABLE, a) < 0) {
-		if (PyErr_ExceptionMatches(PyExc_BufferError)) {
-			PyErr_Clear();
-			return refuse(name, wanted, o);
-		}
+	if (view(o, name, wanted, PyBUF_C_CONTIGUOUS | PyBUF_FORMAT | PyBUF_WRITABLE, a) < 0)
 		return -1;
-	}
 	if (size == 4 && !is_number32(&a->view)) {
 		PyErr_Format(PyExc_TypeError, "%s: %s wanted, the items of this one are '%s' of %zd bytes", name,
 			     wanted, a->view.format ? a->view.format : "B", a->view.itemsize);

@@ -38,7 +38,7 @@ raises(ValueError, "16 bytes", lambda: c.lookup(b"x" * 17), "keys: not a multipl
 raises(ValueError, "keys[1]: 15 bytes, 16", lambda: c.lookup([key, key[1:]]), "keys: an item of 15 bytes")
 raises(TypeError, "keys[0]: bytes", lambda: c.lookup([1]), "keys: a list of ints")
 raises(TypeError, "keys", lambda: c.lookup("x" * 16), "keys: a str")
-raises((TypeError, BufferError), "", lambda: c.lookup(odd), "keys: not contiguous")
+raises(TypeError, "contiguous", lambda: c.lookup(odd), "keys: not contiguous")
 raises(TypeError, "keys is missing", lambda: c.lookup(), "keys: missing")
 raises(TypeError, "there is no argument nix", lambda: c.lookup(key, nix=1), "an unknown name")
 raises(TypeError, "keys is given twice", lambda: c.lookup(key, keys=key), "an argument twice")
@@ -55,7 +55,7 @@ raises(TypeError, "out", lambda: c.lookup(key, out=b"abcd"), "out: read-only")
 raises(TypeError, "out", lambda: c.lookup(key, out=array.array("q", [1])), "out: int64")
 raises(TypeError, "out", lambda: c.lookup(key, out=array.array("f", [1])), "out: floats")
 raises(TypeError, "out", lambda: c.lookup(key, out=[0]), "out: a list")
-raises((TypeError, BufferError), "", lambda: c.lookup(key, out=memoryview(array.array("i", range(8)))[::2]),
+raises(TypeError, "contiguous", lambda: c.lookup(key, out=memoryview(array.array("i", range(8)))[::2]),
        "out: not contiguous")
 raises(ValueError, "", lambda: c.lookup(key, spaces=-1), "spaces: -1")
 raises(ValueError, "flags: 4294967296", lambda: c.lookup(key, flags=2**32), "flags: 2^32")
