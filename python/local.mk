@@ -75,6 +75,29 @@ EXTRA_DIST += $(python_sources)
 endif
 
 clean-python:
-	rm -rf %reldir%/gpc/__pycache__
+	rm -rf %reldir%/gpc/__pycache__ %reldir%/wheel
 	test $(srcdir) -ef . || rm -f $(python_package)
 .PHONY: clean-python
+
+# A wheel, by pip, of what "make install" installs, with libgpc in it, used where nothing else is.  It needs
+# setuptools and wheel, patchelf or auditwheel, and the network or pip's cache.
+check-python-wheel: all
+	rm -rf %reldir%/wheel && $(MKDIR_P) %reldir%/wheel/src
+	$(MAKE) $(AM_MAKEFLAGS) install prefix=$(abs_builddir)/%reldir%/wheel/prefix \
+		sysconfdir=$(abs_builddir)/%reldir%/wheel/etc \
+		systemdsystemunitdir=$(abs_builddir)/%reldir%/wheel/units >/dev/null
+	sed 's|^prefix=.*|prefix=$(abs_builddir)/%reldir%/wheel/prefix|; s|^libdir=.*|libdir=$${prefix}/lib|; s|^includedir=.*|includedir=$${prefix}/include|' \
+		lib/libgpc.pc >%reldir%/wheel/prefix/lib/pkgconfig/libgpc.pc
+	cp -R $(srcdir)/%reldir%/. %reldir%/wheel/src/ 2>/dev/null || :
+	chmod -R u+w %reldir%/wheel/src
+	$(PYTHON) -m venv %reldir%/wheel/venv
+	%reldir%/wheel/venv/bin/python -m pip install -q setuptools wheel patchelf
+	cd %reldir%/wheel/src && GPC_PREFIX=$(abs_builddir)/%reldir%/wheel/prefix \
+		../venv/bin/python -m pip wheel -q --no-deps --no-build-isolation -w ../dist .
+	PATH=$(abs_builddir)/%reldir%/wheel/venv/bin:$$PATH %reldir%/wheel/venv/bin/python \
+		$(srcdir)/%reldir%/bundle.py %reldir%/wheel/dist/gpc-*.whl \
+		$(abs_builddir)/%reldir%/wheel/prefix/lib
+	%reldir%/wheel/venv/bin/python -m pip install -q --no-deps %reldir%/wheel/dist/gpc-*.whl
+	rm -rf %reldir%/wheel/prefix
+	cd %reldir%/wheel && GPC_T_CACHE=wheel-$$$$ PYTHONPATH=src/tests ./venv/bin/python src/tests/basic.py
+.PHONY: check-python-wheel
