@@ -79,6 +79,9 @@ class Plain:
             got.append(b)
         return got
 
+    def settle(self):
+        pass
+
     def publish(self, digests, blocks):
         for d, b in zip(digests, blocks):
             b.digest = d
@@ -86,18 +89,18 @@ class Plain:
 
 
 class Gpc:
-    """The same steps by gpc."""
+    """The same steps by gpc.  A publish is submitted, and not waited for; the writer has a thread of its own."""
 
-    def __init__(self, c):
-        self.c = c
-        self.prefix, self.release = c.prefix, c.release
+    def __init__(self, c, timeout):
+        self.c, self.timeout = c, timeout
+        self.prefix, self.release, self.settle = c.prefix, c.release, c.ticket_wait
 
     def reserve(self, n):
         return self.c.reserve(0, n)
 
     def publish(self, digests, blocks):
         keys = self.c.key_import(digests)
-        self.c.publish(bytes(16) + keys[:-16], keys, blocks)
+        self.c.publish(bytes(16) + keys[:-16], keys, blocks, timeout=self.timeout)
 
 
 def chain(seed):
@@ -105,12 +108,13 @@ def chain(seed):
 
 
 def measure(pool):
-    fill = BLOCKS // STEP - 1
+    fill = BLOCKS // STEP - 4      # the stock and what is kept free have their share
     chains = [chain(i) for i in range(fill)]
     for digests in chains:
         blocks = pool.reserve(STEP)
         pool.publish(digests, blocks)
         pool.release(blocks)
+    pool.settle()
     lookups, stores = [], []
     for i in range(ROUNDS):
         digests = chains[i % fill]
@@ -131,18 +135,22 @@ def measure(pool):
     return [statistics.median(x) / 1000 for x in (*zip(*lookups), stores)]
 
 
-def main():
+def measure_gpc(timeout):
     name = f"bench-{os.getpid()}"
-    c = gpc.create(name, vram_blocks=BLOCKS, serve=True)
     try:
-        plain, ours = measure(Plain(BLOCKS)), measure(Gpc(c))
+        with gpc.create(name, vram_blocks=BLOCKS, serve=True, stock=2 * STEP) as c:
+            return measure(Gpc(c, timeout))
     finally:
-        c.close()
         gpc.unlink(name)
+
+
+def main():
+    plain, ours, waits = measure(Plain(BLOCKS)), measure_gpc(0), measure_gpc(None)[2]
     print(f"microseconds, {STEP} blocks of {BLOCKS}, median of {ROUNDS}")
     print(f"{'':<18}{'plain':>10}{'gpc':>10}{'ratio':>8}")
     for what, p, g in zip(("lookup and hold", "release", "store and evict"), plain, ours):
         print(f"{what:<18}{p:>10.1f}{g:>10.1f}{g / p:>8.2f}")
+    print(f"{'... and wait':<18}{'':>10}{waits:>10.1f}{waits / plain[2]:>8.2f}")
 
 
 main()
