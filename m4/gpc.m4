@@ -159,7 +159,8 @@ AS_CASE([$with_python],
 	[no], [gpc_pythons=],
 	[gpc_pythons=$with_python])
 PYTHON= PYTHON_CPPFLAGS= gpc_python_why="there is no python3"
-AS_IF([test "x$with_python" = xno], [gpc_python_why="--without-python"])
+AS_IF([test "x$with_python" = xno], [gpc_python_why="--without-python"],
+	[test "x$enable_shared" = xno], [gpc_python_why="--disable-shared" gpc_pythons=])
 AC_MSG_CHECKING([for Python 3.11 or later with its headers])
 for gpc_python in $gpc_pythons; do
 	test -z "$PYTHON" || continue

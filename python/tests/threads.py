@@ -5,6 +5,7 @@ what is open."""
 import array
 import gc
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -77,6 +78,31 @@ t.join()
 ok(True, "close wakes writer_serve")
 gpc.unlink(name + "-w")
 
+
+# a signal ends a wait that has no limit of time
+class Rang(Exception):
+    pass
+
+
+def ring(*args):
+    raise Rang
+
+
+signal.signal(signal.SIGUSR1, ring)
+block, theirs = c.reserve(0, 1), waiter.reserve(0, 1)
+key = c.key_import([b"a key that nobody publishes"])
+c.claim(key, block)
+pending = waiter.claim(key, theirs)
+waiter.release(theirs)
+try:
+    t = threading.Thread(target=lambda: os.kill(os.getpid(), signal.SIGUSR1))
+    t.start()
+    waiter.claim_wait(pending)
+    ok(False, "claim_wait ends by a signal's exception")
+except Rang:
+    ok(True, "claim_wait ends by a signal's exception")
+t.join()
+c.release(block)
 
 # from a callback the handle cannot be closed
 said = []
