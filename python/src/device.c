@@ -5,8 +5,9 @@
  * wait() or close(); memory of a GPU is its owner's to keep, as for any kernel. */
 #include "gpcpy.h"
 
-#include <sched.h>
 #include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
 
 typedef struct {
 	PyObject_HEAD
@@ -219,6 +220,31 @@ static METHOD(device_lookup)
 	return ret;
 }
 
+/* What the host device reads is looked at, and copied, so that it stays what it was. */
+static int check_start(struct array *start, uint32_t nseq, uint32_t n)
+{
+	uint32_t *s, i;
+
+	if (!start->viewed)
+		return 0;
+	s = PyMem_Malloc(((size_t)nseq + 1) * sizeof(*s));
+	if (!s) {
+		PyErr_NoMemory();
+		return -1;
+	}
+	memcpy(s, start->p, ((size_t)nseq + 1) * sizeof(*s));
+	start->p = s;
+	start->own = true;
+	for (i = 0; i <= nseq; i++) {
+		if (s[i] <= n && (i == 0 || s[i - 1] <= s[i]))
+			continue;
+		PyErr_Format(PyExc_ValueError, "start[%lu] is %lu: it must ascend to at most %lu, the number of keys",
+			     (unsigned long)i, (unsigned long)s[i], (unsigned long)n);
+		return -1;
+	}
+	return 0;
+}
+
 static METHOD(device_match)
 {
 	static const struct call call = { "match", 5, 5, { "keys", "start", "nseq", "lens", "out", "spaces", "stream" } };
@@ -233,6 +259,7 @@ static METHOD(device_match)
 	if (args_u32(a[2], "nseq", &nseq) == 0 &&
 	    device_array(a[0], "keys", 0, sizeof(gpc_key), false, &keys) == 0 &&
 	    device_array(a[1], "start", (size_t)nseq + 1, 4, false, &start) == 0 &&
+	    check_start(&start, nseq, keys.n) == 0 &&
 	    device_array(a[3], "lens", nseq, 4, true, &lens) == 0 &&
 	    device_array(a[4], "out", keys.n, 4, true, &out) == 0 && args_u32(a[5], "spaces", &spaces) == 0 &&
 	    args_stream(a[6], "stream", &stream) == 0 && enter((Device *)self) == 0) {
@@ -303,7 +330,7 @@ static METHOD(device_close)
 	if (__atomic_exchange_n(&d->closed, 1, __ATOMIC_SEQ_CST))
 		Py_RETURN_NONE;
 	while (__atomic_load_n(&d->users, __ATOMIC_SEQ_CST))
-		FREELY(sched_yield());
+		FREELY(usleep(1000));
 	finish(d);
 	Py_RETURN_NONE;
 }
@@ -373,7 +400,7 @@ static PyMethodDef methods[] = {
 	    "order of the stream.  Arrays of the\ndevice, with __cuda_array_interface__; on the host device, buffers."),
 	ROW("match", device_match,
 	    "match(keys, start, nseq, lens, out, *, spaces=0, stream=None)\n\nThe same for Cache.match.  What start "
-	    "holds is yours to get right."),
+	    "holds on a GPU is yours to get right."),
 	ROW("wait", device_wait, "wait(stream=None, timeout=None)\n\nUntil the stream has done what it has so far."),
 	ROW("close", device_close, "close()\n\nWaits until the device has done what it was given."),
 	{ NULL, NULL, 0, NULL }

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 
 static PyObject *base;
 static struct subclass {
@@ -69,9 +70,12 @@ static PyObject *class_of(int err)
 /* The exception is set with one more attribute, if it has a name. */
 static void *raise_with(int err, const char *sentence, const char *attribute, uint64_t value)
 {
+	/* a name in it may be of any bytes */
+	PyObject *text = PyUnicode_DecodeUTF8(sentence, (Py_ssize_t)strlen(sentence), "replace");
 	PyObject *class = class_of(err), *o, *v;
 
-	o = PyObject_CallFunction(class, "is", err, sentence);
+	o = text ? PyObject_CallFunction(class, "iO", err, text) : NULL;
+	Py_XDECREF(text);
 	if (!o)
 		return NULL;
 	if (attribute) {

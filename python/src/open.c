@@ -23,13 +23,15 @@ struct options {                         /* what the arguments by name say */
 static void log_line(void *arg, int level, const char *text)
 {
 	PyGILState_STATE gil;
-	PyObject *r;
+	PyObject *r = NULL, *line;
 
 	if (handle_ending)
 		return;
 	gil = PyGILState_Ensure();
 	handle_inside++;
-	r = PyObject_CallFunction(((Cache *)arg)->log, "is", level, text);
+	line = PyUnicode_DecodeUTF8(text, (Py_ssize_t)strlen(text), "replace");
+	if (line)
+		r = PyObject_CallFunction(((Cache *)arg)->log, "iN", level, line);
 	if (!r)
 		PyErr_WriteUnraisable(((Cache *)arg)->log);
 	Py_XDECREF(r);

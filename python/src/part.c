@@ -362,6 +362,7 @@ static METHOD(memory_lend)
 	PyObject *a[MAX_ARGS], *ret = NULL;
 	uint32_t part = 0;
 	int pool = 0, r;
+	gpc *c;
 
 	if (args_parse(&call, args, n, kwnames, a) < 0 || args_int(a[0], "pool", &pool) < 0 ||
 	    args_u32(a[1], "part", &part) < 0)
@@ -370,7 +371,8 @@ static METHOD(memory_lend)
 	if (r > 0)
 		r = host_range(a[2], &m, a[3]);
 	if (r == 0 && handle_enter((Cache *)self) == 0) {
-		r = gpc_pool_lend(((Cache *)self)->c, pool, part, m.base, m.bytes);
+		c = ((Cache *)self)->c;
+		FREELY(r = gpc_pool_lend(c, pool, part, m.base, m.bytes));
 		if (r < 0)
 			error_raise(r);
 		else if (keep_range((Cache *)self, &m) == 0)

@@ -13,6 +13,8 @@ is_((e.errno, isinstance(e, gpc.Error), isinstance(e, OSError), isinstance(e, Lo
 is_(e.strerror in str(e) and len(e.strerror) > 10, True, "strerror is the sentence")
 raises(gpc.Error, "", lambda: gpc.attach("a/b"), "attach: a bad name")
 
+raises(gpc.Error, "", lambda: gpc.attach("\udcff"), "attach: a name that is no UTF-8")
+
 # nobody is the writer here
 c = create(serve=False, vram_blocks=10, free_target=-1)
 raises(gpc.NotConnected, "", lambda: c.reserve(0, 1), "reserve: no writer")

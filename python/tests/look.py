@@ -72,6 +72,8 @@ out.append(1)
 ok(True, "... until wait")
 is_((list(lens), list(out[:100])), ([100, n - 101], b[:100]), "its answers")
 raises(ValueError, "", lambda: d.lookup(keys, lens), "room for the answers is checked")
+raises(ValueError, "start[1]", lambda: d.match(keys, array.array("I", [0, n + 1]), 1, lens, out),
+       "what a match on the host begins with is checked")
 raises(gpc.Error, "", lambda: c.dev_open("cuda:99"), "no such device")
 d.close()
 d = c.dev_open("host")
