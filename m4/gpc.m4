@@ -149,6 +149,51 @@ AC_LINK_IFELSE([AC_LANG_PROGRAM([[#include <cuda_runtime_api.h>
 CPPFLAGS=$gpc_saved LIBS=$gpc_saved_libs
 ])
 
+# GPC_PYTHON
+# ----------
+# A Python that the module can be built for: $PYTHON, $PYTHON_CPPFLAGS, HAVE_PYTHON for automake.  The
+# first one in PATH may be without headers while the system's has them, so both are asked.
+AC_DEFUN([GPC_PYTHON], [
+AS_CASE([$with_python],
+	[auto|yes], [gpc_pythons="python3 /usr/bin/python3"],
+	[no], [gpc_pythons=],
+	[gpc_pythons=$with_python])
+PYTHON= PYTHON_CPPFLAGS= gpc_python_why="there is no python3"
+AS_IF([test "x$with_python" = xno], [gpc_python_why="--without-python"],
+	[test "x$enable_shared" = xno], [gpc_python_why="--disable-shared" gpc_pythons=])
+AC_MSG_CHECKING([for Python 3.11 or later with its headers])
+for gpc_python in $gpc_pythons; do
+	test -z "$PYTHON" || continue
+	command -v "$gpc_python" >/dev/null 2>&1 || continue
+	gpc_python_say=`"$gpc_python" -c "
+import os, sys, sysconfig
+include = sysconfig.get_path('include')
+if sys.version_info < (3, 11) or sys.implementation.name != 'cpython':
+    print('no', sys.executable, 'is no CPython 3.11 or later')
+elif sysconfig.get_config_var('Py_GIL_DISABLED'):
+    print('no', sys.executable, 'has no GIL: build with pip')
+elif not os.path.exists(include + '/Python.h'):
+    print('no', sys.executable, 'has no Python.h (Debian and Ubuntu: python3-dev)')
+else:
+    print('yes', os.path.realpath(sys.executable), include)
+" 2>/dev/null`
+	AS_CASE([$gpc_python_say],
+		[yes*], [set dummy $gpc_python_say
+			 PYTHON=$[]3 PYTHON_CPPFLAGS="-isystem $[]4"],
+		[no*], [gpc_python_why=${gpc_python_say@%:@no }])
+done
+AS_IF([test -n "$PYTHON"],
+	[AC_MSG_RESULT([$PYTHON])
+	 gpc_python_note=$PYTHON],
+	[AC_MSG_RESULT([no])
+	 gpc_python_note="no ($gpc_python_why)"
+	 AS_CASE([$with_python], [auto|no], [],
+		[AC_MSG_ERROR([--with-python=$with_python was given, but $gpc_python_why])])])
+AM_CONDITIONAL([HAVE_PYTHON], [test -n "$PYTHON"])
+AC_SUBST([PYTHON])
+AC_SUBST([PYTHON_CPPFLAGS])
+])
+
 # GPC_PEER(NAME, VARIABLE, MODULES, LIBS, INCLUDES, BODY)
 # -------------------------------------------------------
 # A library that gpc-bench compares with: --with-NAME, HAVE_VARIABLE for automake and the sources,

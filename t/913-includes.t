@@ -175,8 +175,13 @@ empty "gpc.h, shm.h with its half, and probe.h stand alone" "$tmp/out"
 done >"$tmp/out"
 empty "tools use the public header, and each its own files" "$tmp/out"
 
+# the Python module has gpc.h and its own headers, and no atomics but those that count who is inside
+(cd "$srcdir" && grep -n '^#[ 	]*include "' python/src/*.[ch] | grep -v '"gpcpy\.h"\|"part\.h"'
+	grep -n '__sync_\|atomic_thread_fence\|_Atomic' python/src/*.[ch]) >"$tmp/out"
+empty "the Python module uses the public header" "$tmp/out"
+
 # beyond that a reader loses the thread
-(cd "$srcdir" && find lib kernels tools t bootstrap \( -name '*.[ch]' -o -name '*.cu' -o \
+(cd "$srcdir" && find lib kernels tools python t bootstrap \( -name '*.[ch]' -o -name '*.cu' -o \
 	-name '*.cuh' -o -name '*.cc' -o -name '*.sh' -o -name '*.py' -o -name '[0-9]*.t' -o \
 	-name bootstrap \) ! -path lib/gpc.h ! -type d -exec wc -l {} +) |
 	awk '$2 != "total" && $1 > 500 { print $2 " has " $1 " lines" }' >"$tmp/out"

@@ -225,6 +225,15 @@ t_scripts = \
 	%reldir%/861-readme.t \
 	%reldir%/862-engine-page.t \
 	%reldir%/870-demo.t \
+	%reldir%/880-python.t \
+	%reldir%/881-python-errors.t \
+	%reldir%/882-python-arguments.t \
+	%reldir%/883-python-memory.t \
+	%reldir%/884-python-transfers.t \
+	%reldir%/885-python-threads.t \
+	%reldir%/886-python-look.t \
+	%reldir%/887-python-leaks.t \
+	%reldir%/888-python-readme.t \
 	%reldir%/910-man-examples.t \
 	%reldir%/911-man-lint.t \
 	%reldir%/912-exports.t \
@@ -463,7 +472,7 @@ t_helpers = \
 	%reldir%/sh/spoil
 
 check_PROGRAMS += $(t_helpers)
-EXTRA_DIST += %reldir%/sh/driver %reldir%/sh/tap.sh
+EXTRA_DIST += %reldir%/sh/driver %reldir%/sh/python.sh %reldir%/sh/tap.sh
 %canon_reldir%_sh_clear_SOURCES = %reldir%/sh/clear.c
 %canon_reldir%_sh_clear_LDADD = lib/libgpc.la
 %canon_reldir%_sh_cost_SOURCES = %reldir%/sh/cost.c
@@ -501,9 +510,10 @@ t_environment = \
 	top_builddir='$(abs_top_builddir)' \
 	CC='$(CC)' \
 	MANDOC='$(MANDOC)' \
+	PYTHON='$(PYTHON)' \
 	PATH="$(abs_top_builddir)/tools:$$PATH"
 AM_TESTS_ENVIRONMENT = $(t_environment); \
-	export top_srcdir top_builddir CC MANDOC PATH;
+	export top_srcdir top_builddir CC MANDOC PYTHON PATH;
 
 # ---- on a GPU ----
 
@@ -565,7 +575,7 @@ gpu-tests check-gpu:
 	@echo 'this build has no CUDA: configure says why' >&2; exit 1
 endif
 .PHONY: gpu-tests check-gpu
-clean-local:
+clean-local: clean-python
 	rm -rf gpu-tests %reldir%/fuzz/libfuzzer.d %reldir%/gpu/.libs %reldir%/gpu/*.o %reldir%/gpu/*.lo %reldir%/gpu/*.d
 
 # The tests of "make check" under prove; PROVEFLAGS=--timer tells which tests are slow.

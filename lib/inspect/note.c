@@ -69,7 +69,7 @@ static int get_tokens(const struct segment *s, const gpc_key *key, gpc_block blo
 		      uint32_t *tokens, uint32_t n)
 {
 	uint32_t record = find_record(s, block), i;
-	struct shm_note note;
+	struct shm_note note = { 0 };
 	struct copy *copy;
 	int err;
 
@@ -79,12 +79,11 @@ static int get_tokens(const struct segment *s, const gpc_key *key, gpc_block blo
 	if (!copy)
 		return err_set(ENOMEM, "no memory for %u tokens", s->header.block_tokens);
 	err = copy_note(s, record, block, key, copy);
-	if (err == 0) {
+	if (err == 0)
 		note_copy(&note, &copy->note, key->w);
-		n = note.has_tokens ? MIN(n, s->header.block_tokens) : 0;
-		for (i = 0; i < n; i++)
-			tokens[i] = copy->tokens[i];
-	}
+	n = err == 0 && note.has_tokens ? MIN(n, s->header.block_tokens) : 0;
+	for (i = 0; i < n; i++)
+		tokens[i] = copy->tokens[i];
 	free(copy);
 	return err ? err : (int)n;
 }

@@ -1,0 +1,24 @@
+# SPDX-License-Identifier: Apache-2.0
+"""gpc: one prefix cache index per machine, shared by name.
+
+    import gpc
+    with gpc.attach("demo") as c:
+        ...
+
+Keys are bytes, 16 for each: one bytes object of all, a list of them, or any C-contiguous buffer.
+Blocks are ints: a list, or a buffer of int32.  A call that has an `out` returns a list without it, and a
+count with it.  Times are seconds; None is no limit, 0 does not wait.  A call that fails raises gpc.Error.
+gpc.h and the manual pages of the C calls say the rest, under the same names.
+"""
+
+import atexit as _atexit
+
+from . import _gpc
+from ._gpc import *  # noqa: F401,F403
+from ._types import Claim as Claim, Entry as Entry, Event as Event, Info as Info, Mirror as Mirror
+from ._types import Move as Move, Pool as Pool, PoolMemory as PoolMemory, Run as Run, Stats as Stats, Transfer as Transfer
+
+__version__ = ".".join(str(part) for part in _gpc.version())
+
+# Threads of the library may call a log that is Python's: they end before the interpreter does.
+_atexit.register(_gpc._close_all)

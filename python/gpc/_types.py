@@ -1,0 +1,189 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Structs of gpc.h as named tuples.  The module compares names and order with its own."""
+
+from typing import NamedTuple
+
+
+class Run(NamedTuple):
+    """Pieces of one size at equal distances, in bytes."""
+    part: int = 0
+    count: int = 1
+    bytes: int = 0
+    offset: int = 0
+    slot_stride: int = 0
+    run_stride: int = 0
+
+
+class Move(NamedTuple):
+    """A key that goes from one block to another; to == -1: nothing to copy or commit."""
+    from_: int
+    to: int
+    key: bytes = bytes(16)
+    op: int = 0
+
+
+class Claim(NamedTuple):
+    """What a key is waiting for: state is CLAIM_MINE, CLAIM_LIVE or CLAIM_PENDING."""
+    key: bytes
+    state: int
+    block: int
+    peer: int = -1
+    pid: int = 0
+    loading: int = 0
+    ahead: int = 0
+    age_ns: int = 0
+    life: int = 0
+
+
+class Pool(NamedTuple):
+    """A numbered set of blocks in one place."""
+    number: int
+    kind: int
+    flags: int
+    space: int
+    blocks: int
+    transit: int
+    generation: int
+    owner: int
+    demote_to: int
+    gpus: int
+    uuid: bytes
+    backing: bytes
+    memory: int
+    block_bytes: int
+    fingerprint: bytes
+    spill_ahead: int
+
+
+class PoolMemory(NamedTuple):
+    """The memory of a pool as it is."""
+    kind: int
+    slots: int
+    nruns: int
+    parts: int
+    parts_lent: int
+    memory: int
+    block_bytes: int
+    bytes: int
+    huge_bytes: int
+    numa: int
+    mapped: int
+    nodes: int
+    pinned: int
+    fingerprint: bytes
+    device: str
+    file: str
+    checksums: int
+
+
+class Info(NamedTuple):
+    """Geometry, options, writer and seat."""
+    version: int
+    block_tokens: int
+    max_blocks: int
+    max_peers: int
+    max_pools: int
+    pools: int
+    peers: int
+    mirrors: int
+    writer_pid: int
+    writer_generation: int
+    peer: int
+    tick_us: int
+    free_target: int
+    keep_tokens: int
+    keep_digests: int
+    tick: int
+    bytes: int
+    buckets: int
+    hash: str
+    devices: str
+    layout: bytes
+    writer_peer: int
+    refused: int
+    why: str
+
+
+class Stats(NamedTuple):
+    """Counts of one peer since it attached, or summed; in blocks."""
+    pid: int
+    label: str
+    lookups: int
+    hit_vram: int
+    hit_ram: int
+    miss: int
+    published: int
+    duplicate: int
+    evicted: int
+    demoted: int
+    promoted: int
+    dropped: int
+    stale_refs: int
+    ring_full: int
+    relocated: int
+    no_bucket: int
+    refs: int
+    reserved: int
+    sections: int
+    oldest_section_ns: int
+    live: int
+    free_blocks: int
+    dying: int
+    alive: int
+    here: int
+    left: int
+    fetched: int
+    spilled: int
+    bad: int
+    transfers: int
+    claims: int
+
+
+class Mirror(NamedTuple):
+    """One mirror, for tools."""
+    generation: int
+    device: str
+    uuid: bytes
+    bytes: int
+    flushed: int
+    changes: int
+    retired: int
+
+
+class Entry(NamedTuple):
+    """One live block."""
+    key: bytes
+    parent: bytes
+    block: int
+    depth: int
+    tag: int
+    refs: int
+    stamp: int
+    group: int
+    digest: bytes
+
+
+class Event(NamedTuple):
+    """One numbered change: what is STORED, REMOVED, MOVED, CLEARED or RETURNED."""
+    seq: int
+    what: int
+    tag: int
+    block: int
+    was: int
+    key: bytes
+    parent: bytes
+    group: int
+    digest: bytes
+
+
+class Transfer(NamedTuple):
+    """A transfer that is not over."""
+    peer: int
+    transfer: int
+    blocks: int
+    left: int
+    ranks: int
+    passed: int
+    from_: int
+    to: int
+    age_ns: int

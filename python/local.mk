@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: Apache-2.0
+# The Python module, for the Python that configure found.  The package is put together in python/gpc of
+# the build, where the tests import it.  pip installs it: pyproject.toml and setup.py.
+
+python_package = \
+	%reldir%/gpc/__init__.py \
+	%reldir%/gpc/_types.py \
+	%reldir%/gpc/_gpc.pyi \
+	%reldir%/gpc/py.typed
+python_sources = \
+	%reldir%/src/args.c \
+	%reldir%/src/array.c \
+	%reldir%/src/claim.c \
+	%reldir%/src/device.c \
+	%reldir%/src/dlpack.c \
+	%reldir%/src/error.c \
+	%reldir%/src/field.c \
+	%reldir%/src/fill.c \
+	%reldir%/src/find.c \
+	%reldir%/src/gpcpy.h \
+	%reldir%/src/handle.c \
+	%reldir%/src/keys.c \
+	%reldir%/src/look.c \
+	%reldir%/src/module.c \
+	%reldir%/src/move.c \
+	%reldir%/src/open.c \
+	%reldir%/src/part.c \
+	%reldir%/src/part.h \
+	%reldir%/src/pool.c \
+	%reldir%/src/publish.c \
+	%reldir%/src/transfer.c \
+	%reldir%/src/walk.c \
+	%reldir%/src/writer.c
+
+EXTRA_DIST += $(python_package) \
+	%reldir%/MANIFEST.in \
+	%reldir%/README.md \
+	%reldir%/bench/lookup.py \
+	%reldir%/bundle.py \
+	%reldir%/pyproject.toml \
+	%reldir%/setup.py \
+	%reldir%/tests/arguments.py \
+	%reldir%/tests/basic.py \
+	%reldir%/tests/errors.py \
+	%reldir%/tests/leaks.py \
+	%reldir%/tests/look.py \
+	%reldir%/tests/memory.py \
+	%reldir%/tests/tap.py \
+	%reldir%/tests/threads.py \
+	%reldir%/tests/transfers.py
+
+if HAVE_PYTHON
+# a module is linked as a shared library only if it has somewhere to go
+noinst_LTLIBRARIES += %reldir%/_gpc.la
+%canon_reldir%__gpc_la_SOURCES = $(python_sources)
+# these come before Python.h sets what it sets, so config.h is left out
+%canon_reldir%__gpc_la_CPPFLAGS = -I$(top_srcdir)/lib $(PYTHON_CPPFLAGS)
+%canon_reldir%__gpc_la_LDFLAGS = $(AM_LDFLAGS) -module -avoid-version -shrext .abi3.so \
+	-rpath $(pkglibdir)
+%canon_reldir%__gpc_la_LIBADD = lib/libgpc.la
+
+%reldir%/gpc/stamp: %reldir%/_gpc.la $(python_package)
+	$(AM_V_at)$(MKDIR_P) %reldir%/gpc
+	$(AM_V_at)for f in $(python_package); do \
+		test $(srcdir) -ef . || cp $(srcdir)/$$f %reldir%/gpc/ || exit 1; \
+	done
+	$(AM_V_at)cp %reldir%/.libs/_gpc.abi3.so %reldir%/gpc/
+	$(AM_V_at)touch $@
+
+all-local: %reldir%/gpc/stamp
+CLEANFILES += %reldir%/gpc/stamp %reldir%/gpc/_gpc.abi3.so
+
+else
+EXTRA_DIST += $(python_sources)
+endif
+
+clean-python:
+	rm -rf %reldir%/gpc/__pycache__ %reldir%/wheel
+	test $(srcdir) -ef . || rm -f $(python_package)
+.PHONY: clean-python
+
+# A wheel, by pip, of what "make install" installs, with libgpc in it, used where nothing else is.  It needs
+# setuptools and wheel, patchelf or auditwheel, and the network or pip's cache.
+check-python-wheel: all
+	rm -rf %reldir%/wheel && $(MKDIR_P) %reldir%/wheel/src
+	$(MAKE) $(AM_MAKEFLAGS) install prefix=$(abs_builddir)/%reldir%/wheel/prefix \
+		sysconfdir=$(abs_builddir)/%reldir%/wheel/etc \
+		systemdsystemunitdir=$(abs_builddir)/%reldir%/wheel/units >/dev/null
+	sed 's|^prefix=.*|prefix=$(abs_builddir)/%reldir%/wheel/prefix|; s|^libdir=.*|libdir=$${prefix}/lib|; s|^includedir=.*|includedir=$${prefix}/include|' \
+		lib/libgpc.pc >%reldir%/wheel/prefix/lib/pkgconfig/libgpc.pc
+	cp -R $(srcdir)/%reldir%/. %reldir%/wheel/src/ 2>/dev/null || :
+	chmod -R u+w %reldir%/wheel/src
+	$(PYTHON) -m venv %reldir%/wheel/venv
+	%reldir%/wheel/venv/bin/python -m pip install -q setuptools wheel patchelf
+	cd %reldir%/wheel/src && GPC_PREFIX=$(abs_builddir)/%reldir%/wheel/prefix \
+		../venv/bin/python -m pip wheel -q --no-deps --no-build-isolation -w ../dist .
+	PATH=$(abs_builddir)/%reldir%/wheel/venv/bin:$$PATH %reldir%/wheel/venv/bin/python \
+		$(srcdir)/%reldir%/bundle.py %reldir%/wheel/dist/gpc-*.whl \
+		$(abs_builddir)/%reldir%/wheel/prefix/lib
+	%reldir%/wheel/venv/bin/python -m pip install -q --no-deps %reldir%/wheel/dist/gpc-*.whl
+	rm -rf %reldir%/wheel/prefix
+	cd %reldir%/wheel && GPC_T_CACHE=wheel-$$$$ PYTHONPATH=src/tests ./venv/bin/python src/tests/basic.py
+.PHONY: check-python-wheel

@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* claim.c - claims: who computes a key that many want. */
+#include "gpcpy.h"
+
+static METHOD(claim_claim)
+{
+	static const struct call call = { "claim", 2, 2, { "keys", "blocks", "flags", "timeout" } };
+	struct array keys = { 0 }, blocks = { 0 }, out = { 0 };
+	PyObject *a[MAX_ARGS], *ret = NULL;
+	uint32_t flags = 0;
+	int timeout = -1, r;
+	gpc *c;
+
+	if (args_parse(&call, args, n, kwnames, a) < 0)
+		return NULL;
+	if (array_keys(a[0], "keys", &keys) == 0 && array_blocks(a[1], "blocks", &blocks) == 0 &&
+	    array_same("keys", &keys, "blocks", &blocks) && args_u32(a[2], "flags", &flags) == 0 &&
+	    args_time(a[3], "timeout", &timeout) == 0 &&
+	    array_out(NULL, "keys", keys.n, sizeof(struct gpc_claim), &out) == 0 &&
+	    handle_enter((Cache *)self) == 0) {
+		c = ((Cache *)self)->c;
+		FREELY(r = gpc_claim(c, keys.p, blocks.p, keys.n, out.p, flags, timeout));
+		ret = r < 0 ? error_raise(r) : record_list(&record_claim, out.p, keys.n);
+		handle_leave((Cache *)self);
+	}
+	array_free(&keys);
+	array_free(&blocks);
+	array_free(&out);
+	return ret;
+}
+
+static METHOD(claim_wait)
+{
+	static const struct call call = { "claim_wait", 2, 1, { "claims", "timeout" } };
+	struct array claims = { 0 };
+	PyObject *a[MAX_ARGS], *ret = NULL;
+	int timeout = -1, r;
+	gpc *c;
+
+	if (args_parse(&call, args, n, kwnames, a) < 0)
+		return NULL;
+	if (record_array(&record_claim, a[0], "claims", &claims) == 0 &&
+	    args_time(a[1], "timeout", &timeout) == 0 && handle_enter((Cache *)self) == 0) {
+		c = ((Cache *)self)->c;
+		WAIT_SLICES(r, timeout, r = gpc_claim_wait(c, claims.p, claims.n, slice));
+		ret = r < 0 ? error_raise(r) : PyLong_FromLong(r);
+		handle_leave((Cache *)self);
+	}
+	array_free(&claims);
+	return ret;
+}
+
+static METHOD(claim_drop)
+{
+	static const struct call call = { "claim_drop", 1, 1, { "blocks", "timeout" } };
+	struct array blocks = { 0 };
+	PyObject *a[MAX_ARGS], *ret = NULL;
+	int timeout = -1, r;
+	gpc *c;
+
+	if (args_parse(&call, args, n, kwnames, a) < 0)
+		return NULL;
+	if (array_blocks(a[0], "blocks", &blocks) == 0 && args_time(a[1], "timeout", &timeout) == 0 &&
+	    handle_enter((Cache *)self) == 0) {
+		c = ((Cache *)self)->c;
+		FREELY(r = gpc_claim_drop(c, blocks.p, blocks.n, timeout));
+		ret = r < 0 ? error_raise(r) : PyLong_FromLong(r);
+		handle_leave((Cache *)self);
+	}
+	array_free(&blocks);
+	return ret;
+}
+
+const PyMethodDef methods_claim[] = {
+	ROW("claim", claim_claim,
+	    "claim(keys, blocks, *, flags=0, timeout=None)\n\nblocks[i], reserved by you, is to have keys[i]: a list "
+	    "of Claim.  state: CLAIM_MINE: publish it\nin that block; CLAIM_LIVE: there is a block with it; "
+	    "CLAIM_PENDING: another block is to have it."),
+	ROW("claim_wait", claim_wait,
+	    "claim_wait(claims, timeout=None)\n\nSleeps until one of these pending claims has ended: which.  "
+	    "gpc.TimedOut, gpc.Again: none has."),
+	ROW("claim_drop", claim_drop,
+	    "claim_drop(blocks, *, timeout=None)\n\nEnd these claims; the blocks stay reserved.  How many were claimed."),
+	{ NULL, NULL, 0, NULL }
+};

@@ -1,0 +1,219 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* fill.c - reserve and evict, publish, tickets.  publish.c has the arguments of publish. */
+#include "gpcpy.h"
+
+#include <errno.h>
+
+/* ---- reserve ---- */
+
+struct reserve {
+	int pool, timeout;
+	uint32_t n, flags;
+	struct gpc_reserve_options opt;
+	struct array out, moves;
+};
+
+/* (blocks or how many, moves) or only the first */
+static PyObject *give_reserved(gpc *c, const struct reserve *p, int r)
+{
+	PyObject *blocks = array_give(&p->out, r), *moves, *ret = blocks;
+
+	if (blocks && p->moves.p) {
+		moves = record_list(&record_move, p->moves.p, (size_t)r);
+		ret = moves ? PyTuple_Pack(2, blocks, moves) : NULL;
+		Py_XDECREF(moves);
+		Py_DECREF(blocks);
+	}
+	if (!ret && r > 0)
+		gpc_release(c, p->out.p, (uint32_t)r);
+	return ret;
+}
+
+static PyObject *reserve(gpc *c, struct reserve *p)
+{
+	int r;
+
+	p->opt.moves = p->moves.p;
+	FREELY(r = gpc_reserve(c, p->pool, p->n, p->out.p, &p->opt, p->flags, p->timeout));
+	return r < 0 ? error_raise(r) : give_reserved(c, p, r);
+}
+
+static METHOD(fill_reserve)
+{
+	static const struct call call = {
+		"reserve", 2, 2, { "pool", "n", "headroom", "moves", "flags", "timeout", "out" }
+	};
+	struct reserve p = { .timeout = -1, .opt = { .size = sizeof(p.opt) } };
+	PyObject *a[MAX_ARGS], *ret = NULL;
+	int moves;
+
+	if (args_parse(&call, args, n, kwnames, a) < 0)
+		return NULL;
+	moves = a[3] ? PyObject_IsTrue(a[3]) : 0;
+	if (moves >= 0 && args_int(a[0], "pool", &p.pool) == 0 && args_u32(a[1], "n", &p.n) == 0 &&
+	    args_u32(a[2], "headroom", &p.opt.headroom) == 0 && args_u32(a[4], "flags", &p.flags) == 0 &&
+	    args_time(a[5], "timeout", &p.timeout) == 0 && array_out(a[6], "out", p.n, 4, &p.out) == 0 &&
+	    (!moves || array_out(NULL, "n", p.n, sizeof(struct gpc_move), &p.moves) == 0) &&
+	    handle_enter((Cache *)self) == 0) {
+		ret = reserve(((Cache *)self)->c, &p);
+		handle_leave((Cache *)self);
+	}
+	array_free(&p.out);
+	array_free(&p.moves);
+	return ret;
+}
+
+/* ---- evict and returned ---- */
+
+static METHOD(fill_evict)
+{
+	static const struct call call = { "evict", 2, 2, { "pool", "n", "flags", "timeout", "out" } };
+	struct array out = { 0 };
+	PyObject *a[MAX_ARGS], *ret = NULL;
+	uint32_t count = 0, flags = 0;
+	int pool = 0, timeout = -1, r;
+	gpc *c;
+
+	if (args_parse(&call, args, n, kwnames, a) < 0)
+		return NULL;
+	if (args_int(a[0], "pool", &pool) == 0 && args_u32(a[1], "n", &count) == 0 &&
+	    args_u32(a[2], "flags", &flags) == 0 && args_time(a[3], "timeout", &timeout) == 0 &&
+	    array_out(a[4], "out", count, 4, &out) == 0 && handle_enter((Cache *)self) == 0) {
+		c = ((Cache *)self)->c;
+		FREELY(r = gpc_evict(c, pool, count, out.p, flags, timeout));
+		ret = r < 0 ? error_raise(r) : array_give(&out, r);
+		handle_leave((Cache *)self);
+	}
+	array_free(&out);
+	return ret;
+}
+
+static METHOD(fill_returned)
+{
+	static const struct call call = { "returned", 2, 2, { "pool", "n", "timeout", "out" } };
+	struct array out = { 0 };
+	PyObject *a[MAX_ARGS], *ret = NULL;
+	uint32_t count = 0;
+	int pool = 0, timeout = -1, r;
+	gpc *c;
+
+	if (args_parse(&call, args, n, kwnames, a) < 0)
+		return NULL;
+	if (args_int(a[0], "pool", &pool) == 0 && args_u32(a[1], "n", &count) == 0 &&
+	    args_time(a[2], "timeout", &timeout) == 0 && array_out(a[3], "out", count, 4, &out) == 0 &&
+	    handle_enter((Cache *)self) == 0) {
+		c = ((Cache *)self)->c;
+		if (timeout)
+			FREELY(r = gpc_returned(c, pool, out.p, count, timeout));
+		else
+			r = gpc_returned(c, pool, out.p, count, 0);
+		ret = r < 0 ? error_raise(r) : array_give(&out, r);
+		handle_leave((Cache *)self);
+	}
+	array_free(&out);
+	return ret;
+}
+
+/* ---- drop ---- */
+
+static METHOD(fill_drop)
+{
+	static const struct call call = { "drop", 1, 1, { "blocks", "flags", "timeout" } };
+	struct array blocks = { 0 };
+	PyObject *a[MAX_ARGS], *ret = NULL;
+	uint32_t flags = 0;
+	gpc_ticket ticket = 0;
+	int timeout = -1, r;
+	gpc *c;
+
+	if (args_parse(&call, args, n, kwnames, a) < 0)
+		return NULL;
+	if (array_blocks(a[0], "blocks", &blocks) == 0 && args_u32(a[1], "flags", &flags) == 0 &&
+	    args_time(a[2], "timeout", &timeout) == 0 && handle_enter((Cache *)self) == 0) {
+		c = ((Cache *)self)->c;
+		FREELY(r = gpc_drop(c, blocks.p, blocks.n, &ticket, flags, timeout));
+		if (r < 0)
+			ret = error_raise_ticket(r, ticket);
+		else
+			ret = timeout ? PyLong_FromLong(r) : PyLong_FromUnsignedLongLong(ticket);
+		handle_leave((Cache *)self);
+	}
+	array_free(&blocks);
+	return ret;
+}
+
+/* ---- tickets ---- */
+
+/* What is kept for these tickets may go once the wait has ended well; but those that were kept while it ran
+ * have newer tickets than the last one before it. */
+static int wait_ticket(Cache *self, gpc_ticket t, int timeout)
+{
+	gpc_ticket last = t == GPC_TICKET_ALL ? gpc_ticket_last(self->c) : t;
+	gpc *c = self->c;
+	int r;
+
+	WAIT_SLICES(r, timeout, r = gpc_ticket_wait(c, t, slice));
+	if (r >= 0)
+		handle_unkeep(self, last);
+	return r;
+}
+
+static METHOD(fill_ticket_wait)
+{
+	static const struct call call = { "ticket_wait", 2, 0, { "ticket", "timeout" } };
+	PyObject *a[MAX_ARGS], *ret = NULL;
+	gpc_ticket t = GPC_TICKET_ALL;
+	int timeout = -1, r;
+
+	if (args_parse(&call, args, n, kwnames, a) < 0)
+		return NULL;
+	if (args_u64(a[0], "ticket", &t) == 0 && args_time(a[1], "timeout", &timeout) == 0 &&
+	    handle_enter((Cache *)self) == 0) {
+		r = wait_ticket((Cache *)self, t, timeout);
+		ret = r < 0 ? error_raise(r) : Py_NewRef(Py_None);
+		handle_leave((Cache *)self);
+	}
+	return ret;
+}
+
+static METHOD(fill_ticket_last)
+{
+	static const struct call call = { "ticket_last", 0, 0, { NULL } };
+	PyObject *a[MAX_ARGS], *ret;
+
+	if (args_parse(&call, args, n, kwnames, a) < 0 || handle_enter((Cache *)self) < 0)
+		return NULL;
+	ret = PyLong_FromUnsignedLongLong(gpc_ticket_last(((Cache *)self)->c));
+	handle_leave((Cache *)self);
+	return ret;
+}
+
+const PyMethodDef methods_fill[] = {
+	ROW("reserve", fill_reserve,
+	    "reserve(pool, n, *, headroom=0, moves=False, flags=0, timeout=None, out=None)\n\nn blocks to write to, "
+	    "all or none: their list.  With out, an int32 buffer, how many.\nmoves=True: (that, a list of Move), "
+	    "where victims move to; else victims are dropped.\nflags: PARTIAL."),
+	ROW("publish", publish_call,
+	    "publish(parents, keys, blocks, *, tag=0, group=0, tokens=None, digests=None,\n"
+	    "        digest_size=None, flags=0, timeout=None, resident=None)\n\nReservations become references.  "
+	    "parents: a key each, all zero = none; or None: no chain.\nHow many are live in the blocks named.  "
+	    "resident=True: instead a list of what became of each:\nthe block itself, the block that has the key "
+	    "already (then referenced for you, and yours\nstays reserved), or a negative errno.  resident=buffer, "
+	    "of int32: it gets this.\ntimeout=0 submits and returns the ticket; the buffer is filled when "
+	    "ticket_wait(ticket) has\nreturned.  The same after TimedOut and NotConnected, which have the ticket as "
+	    "an attribute."),
+	ROW("drop", fill_drop,
+	    "drop(blocks, *, flags=0, timeout=None)\n\nBytes are bad: unfindable now, with all descendants.  How many "
+	    "were live; with timeout=0 the ticket."),
+	ROW("evict", fill_evict,
+	    "evict(pool, n, *, flags=0, timeout=None, out=None)\n\nLeast recent leaves without hold: their list; "
+	    "with out, how many.  flags: TAKE."),
+	ROW("returned", fill_returned,
+	    "returned(pool, n, *, timeout=None, out=None)\n\nOwner only: up to n CALLER blocks of the pool (-1: of "
+	    "all such) that came back.\nWaits for the first one; an empty list = none in that time."),
+	ROW("ticket_wait", fill_ticket_wait,
+	    "ticket_wait(ticket=TICKET_ALL, timeout=None)\n\nReturns when the command and all before it are "
+	    "acknowledged."),
+	ROW("ticket_last", fill_ticket_last, "ticket_last()\n\nThe ticket of the last command of this handle; 0 = none."),
+	{ NULL, NULL, 0, NULL }
+};

@@ -1,0 +1,191 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* gpcpy.h - what the files of the Python module share.
+ *
+ * Functions that return int and take a PyObject answer 0, or -1 with an exception set. */
+#ifndef GPCPY_H
+#define GPCPY_H
+
+/* One binary for all of CPython since 3.11.  A build without the GIL has no stable interface yet, so
+ * setup.py leaves this out there. */
+#ifndef GPC_PY_FULL_API
+#define Py_LIMITED_API 0x030b0000
+#endif
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+
+#include <errno.h>
+#include <gpc.h>
+#include <pthread.h>
+#include <stdbool.h>
+
+/* ---- error.c ---- */
+
+int error_init(PyObject *module);
+/* Raise what the last call of this thread said.  Returns NULL. */
+void *error_raise(int err);
+/* ... with attributes of the exception: a ticket (0 = none), a cursor. */
+void *error_raise_ticket(int err, gpc_ticket ticket);
+void *error_raise_cursor(int err, uint64_t cursor);
+/* Raise an error that the module finds itself. */
+void *error_say(int err, const char *format, ...);
+
+/* ---- args.c: arguments in ---- */
+
+#define MAX_ARGS 16
+
+struct call {                            /* the arguments of a method */
+	const char *name;
+	int positional, required;        /* so many may be positional; so many must be there */
+	const char *names[MAX_ARGS + 1];
+};
+
+/* The arguments in the order of names, borrowed; NULL = not given. */
+int args_parse(const struct call *call, PyObject *const *args, Py_ssize_t n, PyObject *kwnames,
+	       PyObject **ret);
+
+/* Scalars.  What is not given leaves *ret as it is. */
+int args_u32(PyObject *o, const char *name, uint32_t *ret);
+int args_u64(PyObject *o, const char *name, uint64_t *ret);
+int args_int(PyObject *o, const char *name, int *ret);
+int args_text(PyObject *o, const char *name, const char **ret, PyObject **keep);
+/* Seconds to milliseconds, rounded up; None = -1. */
+int args_time(PyObject *o, const char *name, int *ret);
+/* An int, or what has cuda_stream (PyTorch) or __cuda_stream__; None = NULL. */
+int args_stream(PyObject *o, const char *name, void **ret);
+
+/* ---- array.c: arrays in and out ---- */
+
+struct array {                           /* zero = nothing */
+	void *p;
+	uint32_t n;                      /* items */
+	bool own;                        /* p is ours; else it is the view's */
+	bool viewed;
+	Py_buffer view;
+};
+
+void array_free(struct array *a);
+/* Keys: 16 bytes each, of a buffer or a list.  None (where it may be): p = NULL. */
+int array_keys(PyObject *o, const char *name, struct array *a);
+/* int32 and uint32, copied: what a caller changes while the call runs does no harm. */
+int array_blocks(PyObject *o, const char *name, struct array *a);
+int array_words(PyObject *o, const char *name, struct array *a);
+/* Digests of one size: a list of bytes, or a buffer and its size. */
+int array_digests(PyObject *o, const char *name, PyObject *size, struct array *a, uint32_t *bytes);
+/* Where n items of so many bytes go: the caller's buffer, or when it gave none, our own memory. */
+int array_out(PyObject *o, const char *name, size_t n, uint32_t size, struct array *a);
+/* Read-only bytes of any buffer. */
+int array_bytes(PyObject *o, const char *name, struct array *a);
+bool array_same(const char *name, const struct array *a, const char *other, const struct array *b);
+PyObject *array_list(const int32_t *p, size_t n);
+/* What a call that filled `r` items of out returns: their list, or how many, if out is the caller's. */
+PyObject *array_give(const struct array *out, int r);
+
+/* ---- field.c: structs as named tuples ---- */
+
+enum field_kind { F_U32, F_I32, F_U64, F_KEY, F_TEXT, F_BYTES, F_STRING };
+struct field {
+	const char *name;
+	uint32_t offset, size;
+	enum field_kind kind;
+	uint32_t cut, unit;              /* F_BYTES: offset of a u32, so many units of the bytes count */
+};
+struct record {                          /* a struct, and the class in gpc._types that shows it */
+	const char *name;
+	const struct field *fields;      /* in the order of the class; ended by a NULL name */
+	uint32_t bytes;
+	PyObject *class;
+};
+extern struct record record_run, record_move, record_claim, record_pool, record_memory, record_info,
+	record_stats, record_mirror, record_entry, record_event, record_transfer;
+extern const struct field fields_config[], fields_pool[], fields_backing[];
+
+int record_init(void);
+PyObject *record_make(const struct record *r, const void *from);
+PyObject *record_list(const struct record *r, const void *from, size_t n);
+/* From a tuple of all fields, or a dict of some. */
+int record_read(const struct record *r, PyObject *o, const char *name, void *to);
+/* A list of them, as own memory of the array. */
+int record_array(const struct record *r, PyObject *o, const char *name, struct array *a);
+/* One field by its name: 1 = there is none.  F_STRING: the text lives as long as *o. */
+int field_set(const struct field *fields, const char *name, PyObject *o, void *to);
+
+/* ---- handle.c ---- */
+
+struct kept {                            /* memory that the library may still use */
+	struct kept *next;
+	gpc_ticket ticket;               /* until this is waited for; 0 = until close */
+	struct array array;
+};
+
+struct part;
+typedef struct {
+	PyObject_HEAD
+	gpc *c;
+	uint32_t block_tokens;
+	int users;                       /* calls inside; atomic, as is closed */
+	int closed;
+	pthread_mutex_t lock;            /* of what follows; nothing of Python is called under it */
+	pthread_cond_t left;
+	struct kept *kept;
+	struct part *parts;              /* that are mapped */
+	uint32_t exports;                /* views of them */
+	uint32_t unmapping, unmapped;    /* calls of pool_unmap under way, so far */
+	PyObject *log;
+	PyObject *strings[4];            /* that options point into */
+} Cache;
+
+extern PyTypeObject *cache_type;
+int handle_init(PyObject *module);
+/* Into the list of those that the end of the interpreter closes. */
+int handle_open(Cache *self);
+/* Each use is between these two; enter fails after close. */
+int handle_enter(Cache *self);
+void handle_leave(Cache *self);
+/* Takes what array has, until ticket_wait(ticket), or close for ticket 0. */
+int handle_keep(Cache *self, struct array *a, gpc_ticket ticket);
+void handle_unkeep(Cache *self, gpc_ticket ticket);
+/* In a callback into Python: this thread may not close. */
+extern __thread int handle_inside;
+extern bool handle_ending;               /* the interpreter is about to end */
+PyObject *handle_close_all(PyObject *module, PyObject *unused);
+
+/* Without the GIL; r is assigned. */
+#define FREELY(statement) do { Py_BEGIN_ALLOW_THREADS statement; Py_END_ALLOW_THREADS } while (0)
+
+/* Waits of which a part is as good as the whole, so that a signal is seen meanwhile.  `statement` uses
+ * slice as its timeout and assigns r. */
+#define WAIT_SLICES(r, timeout_ms, statement) do { \
+	int left_ = (timeout_ms), slice; \
+	for (;;) { \
+		slice = left_ < 0 || left_ > 200 ? 200 : left_; \
+		FREELY(statement); \
+		if (left_ >= 0) \
+			left_ -= slice; \
+		if (((r) != -ETIMEDOUT && (r) != -EINTR) || !left_) \
+			break; \
+		if (PyErr_CheckSignals() < 0) { \
+			(r) = WAIT_RAISED; \
+			break; \
+		} \
+	} \
+} while (0)
+#define WAIT_RAISED (-100000)            /* an exception is set */
+
+/* ---- the methods, in files by subject ---- */
+
+#define METHOD(f) PyObject *f(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *kwnames)
+#define ROW(name, f, doc) { name, (PyCFunction)(void (*)(void))(f), METH_FASTCALL | METH_KEYWORDS, doc }
+
+extern const PyMethodDef methods_keys[], methods_find[], methods_fill[], methods_move[],
+	methods_transfer[], methods_claim[], methods_pool[], methods_memory[], methods_look[],
+	methods_walk[], methods_writer[], methods_device[];
+METHOD(open_attach);
+METHOD(open_create);
+METHOD(publish_call);
+int part_init(PyObject *module);
+int walk_init(PyObject *module);
+int device_init(PyObject *module);
+/* Frees a handle's parts that nobody views; at close. */
+void part_forget_all(Cache *self);
+
+#endif

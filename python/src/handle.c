@@ -1,0 +1,372 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* handle.c - the type Cache: a handle that threads share, and its end.
+ *
+ * Each call counts itself in and out.  close() first says that it closes, then waits until the others
+ * are out; a call that counts itself in afterwards sees that and goes.  Both orders are sequentially
+ * consistent, so one of the two sees the other.  In a forked child nobody waits: the threads that are
+ * inside exist in the parent only. */
+#include "gpcpy.h"
+
+#include <errno.h>
+#include <time.h>
+#include <unistd.h>
+
+PyTypeObject *cache_type;
+__thread int handle_inside;
+bool handle_ending;
+
+static struct open_cache {               /* all that are open, for the end of the interpreter */
+	struct open_cache *next;
+	Cache *cache;                    /* borrowed: dealloc takes it out */
+} *open_caches;
+static pthread_mutex_t open_lock = PTHREAD_MUTEX_INITIALIZER;
+
+/* ---- in and out ---- */
+
+int handle_enter(Cache *self)
+{
+	__atomic_fetch_add(&self->users, 1, __ATOMIC_SEQ_CST);
+	if (!__atomic_load_n(&self->closed, __ATOMIC_SEQ_CST)) {
+		handle_inside++;
+		return 0;
+	}
+	handle_inside++;
+	handle_leave(self);
+	PyErr_SetString(PyExc_ValueError, "the cache is closed");
+	return -1;
+}
+
+void handle_leave(Cache *self)
+{
+	handle_inside--;
+	if (__atomic_sub_fetch(&self->users, 1, __ATOMIC_SEQ_CST) ||
+	    !__atomic_load_n(&self->closed, __ATOMIC_SEQ_CST))
+		return;
+	pthread_mutex_lock(&self->lock);
+	pthread_cond_broadcast(&self->left);
+	pthread_mutex_unlock(&self->lock);
+}
+
+/* ---- what the library may still write ---- */
+
+int handle_keep(Cache *self, struct array *a, gpc_ticket ticket)
+{
+	struct kept *k = PyMem_Malloc(sizeof(*k));
+
+	if (!k) {
+		/* it leaks rather than being written after it is freed */
+		a->own = a->viewed = false;
+		PyErr_NoMemory();
+		return -1;
+	}
+	*k = (struct kept){ .ticket = ticket, .array = *a };
+	*a = (struct array){ 0 };
+	pthread_mutex_lock(&self->lock);
+	k->next = self->kept;
+	self->kept = k;
+	pthread_mutex_unlock(&self->lock);
+	return 0;
+}
+
+/* Those with ticket t or an older one.  They are freed without the lock: that may run Python. */
+void handle_unkeep(Cache *self, gpc_ticket t)
+{
+	struct kept **at, *k, *free_them = NULL;
+
+	pthread_mutex_lock(&self->lock);
+	for (at = &self->kept; (k = *at);) {
+		if (!k->ticket || k->ticket > t) {
+			at = &k->next;
+			continue;
+		}
+		*at = k->next;
+		k->next = free_them;
+		free_them = k;
+	}
+	pthread_mutex_unlock(&self->lock);
+	while ((k = free_them)) {
+		free_them = k->next;
+		array_free(&k->array);
+		PyMem_Free(k);
+	}
+}
+
+static void unkeep_all(Cache *self)
+{
+	struct kept *k;
+
+	while ((k = self->kept)) {
+		self->kept = k->next;
+		array_free(&k->array);
+		PyMem_Free(k);
+	}
+}
+
+/* ---- the list of all ---- */
+
+int handle_open(Cache *self)
+{
+	struct open_cache *o = PyMem_Malloc(sizeof(*o));
+
+	if (!o) {
+		PyErr_NoMemory();
+		return -1;
+	}
+	o->cache = self;
+	pthread_mutex_lock(&open_lock);
+	o->next = open_caches;
+	open_caches = o;
+	pthread_mutex_unlock(&open_lock);
+	return 0;
+}
+
+static void forget(Cache *self)
+{
+	struct open_cache **at, *o;
+
+	pthread_mutex_lock(&open_lock);
+	for (at = &open_caches; (o = *at) && o->cache != self; at = &o->next)
+		;
+	if (o)
+		*at = o->next;
+	pthread_mutex_unlock(&open_lock);
+	PyMem_Free(o);
+}
+
+/* A fork copies locks as they are, held ones too; the child has one thread, so new ones will do. */
+static void renew_locks(void)
+{
+	struct open_cache *o;
+
+	pthread_mutex_init(&open_lock, NULL);
+	handle_inside = 0;
+	for (o = open_caches; o; o = o->next) {
+		pthread_mutex_init(&o->cache->lock, NULL);
+		pthread_cond_init(&o->cache->left, NULL);
+		o->cache->users = 0;
+	}
+}
+
+/* ---- the end ---- */
+
+static void finish(Cache *self)
+{
+	gpc *c = self->c;
+
+	part_forget_all(self);
+	self->c = NULL;
+	FREELY(gpc_close(c));
+	forget(self);
+	unkeep_all(self);
+}
+
+/* 0: this thread closes; 1: somebody has; -1: not now. */
+static int begin_close(Cache *self)
+{
+	uint32_t views;
+	int ret = 0;
+
+	if (handle_inside) {
+		error_say(EDEADLK, "close was called in a callback of gpc: close when the call has returned");
+		return -1;
+	}
+	pthread_mutex_lock(&self->lock);
+	views = self->exports;
+	if (self->closed)
+		ret = 1;
+	else if (!views)
+		__atomic_store_n(&self->closed, 1, __ATOMIC_SEQ_CST);
+	pthread_mutex_unlock(&self->lock);
+	if (ret == 0 && views) {
+		PyErr_Format(PyExc_BufferError, "%lu views of this cache's memory exist: release them first",
+			     (unsigned long)views);
+		return -1;
+	}
+	return ret;
+}
+
+static void wait_a_while(Cache *self)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_REALTIME, &t);
+	t.tv_nsec += 50000000;
+	t.tv_sec += t.tv_nsec / 1000000000;
+	t.tv_nsec %= 1000000000;
+	pthread_mutex_lock(&self->lock);
+	if (__atomic_load_n(&self->users, __ATOMIC_SEQ_CST))
+		pthread_cond_timedwait(&self->left, &self->lock, &t);
+	pthread_mutex_unlock(&self->lock);
+}
+
+/* Until the other calls are out.  A signal handler that raises ends the wait, and the handle is open as
+ * before. */
+static int wait_for_others(Cache *self)
+{
+	gpc_writer_wake(self->c);
+	while (__atomic_load_n(&self->users, __ATOMIC_SEQ_CST)) {
+		FREELY(wait_a_while(self));
+		if (PyErr_CheckSignals() < 0) {
+			__atomic_store_n(&self->closed, 0, __ATOMIC_SEQ_CST);
+			return -1;
+		}
+	}
+	return 0;
+}
+
+static PyObject *handle_close(PyObject *o, PyObject *unused)
+{
+	Cache *self = (Cache *)o;
+	int r = begin_close(self);
+
+	if (r < 0 || (r == 0 && wait_for_others(self) < 0))
+		return NULL;
+	if (r == 0)
+		finish(self);
+	Py_RETURN_NONE;
+}
+
+/* At the end of the interpreter, while threads of the library may still call the log.  A cache in use by a
+ * daemon thread is left to the end of the process. */
+PyObject *handle_close_all(PyObject *module, PyObject *unused)
+{
+	struct open_cache *o;
+	Cache *self;
+
+	handle_ending = true;
+	for (;;) {
+		pthread_mutex_lock(&open_lock);
+		for (o = open_caches; o; o = o->next) {
+			self = o->cache;
+			if (!__atomic_load_n(&self->users, __ATOMIC_SEQ_CST) && !self->exports &&
+			    !__atomic_exchange_n(&self->closed, 1, __ATOMIC_SEQ_CST))
+				break;
+		}
+		pthread_mutex_unlock(&open_lock);
+		if (!o)
+			Py_RETURN_NONE;
+		Py_INCREF((PyObject *)self);
+		finish(self);
+		Py_DECREF((PyObject *)self);
+	}
+}
+
+static void handle_dealloc(PyObject *o)
+{
+	PyTypeObject *type = Py_TYPE(o);
+	Cache *self = (Cache *)o;
+	size_t i;
+
+	PyObject_GC_UnTrack(o);
+	if (self->c)
+		finish(self);
+	Py_CLEAR(self->log);
+	for (i = 0; i < sizeof(self->strings) / sizeof(self->strings[0]); i++)
+		Py_CLEAR(self->strings[i]);
+	pthread_mutex_destroy(&self->lock);
+	pthread_cond_destroy(&self->left);
+	PyObject_GC_Del(o);
+	Py_DECREF((PyObject *)type);
+}
+
+static int handle_traverse(PyObject *o, visitproc visit, void *arg)
+{
+	Py_VISIT(((Cache *)o)->log);
+	Py_VISIT((PyObject *)Py_TYPE(o));
+	return 0;
+}
+
+/* Threads of the library call the log, so a cycle through it ends with the handle. */
+static int handle_clear(PyObject *o)
+{
+	Cache *self = (Cache *)o;
+
+	__atomic_store_n(&self->closed, 1, __ATOMIC_SEQ_CST);
+	if (self->c && !self->exports)
+		finish(self);
+	if (!self->c)
+		Py_CLEAR(self->log);
+	return 0;
+}
+
+static PyObject *handle_self(PyObject *o, PyObject *unused)
+{
+	Cache *self = (Cache *)o;
+
+	if (handle_enter(self) < 0)
+		return NULL;
+	handle_leave(self);
+	Py_INCREF(o);
+	return o;
+}
+
+static PyObject *handle_exit(PyObject *o, PyObject *args)
+{
+	return handle_close(o, NULL);
+}
+
+static PyObject *handle_is_closed(PyObject *o, void *unused)
+{
+	return PyBool_FromLong(__atomic_load_n(&((Cache *)o)->closed, __ATOMIC_SEQ_CST));
+}
+
+/* ---- the type ---- */
+
+static const PyMethodDef methods_handle[] = {
+	{ "close", handle_close, METH_NOARGS,
+	  "close()\n\nGive every hold, section and the seat back; the cache stays.  Waits for calls of other\n"
+	  "threads.  BufferError: views of its memory exist.  A second close does nothing." },
+	{ "__enter__", handle_self, METH_NOARGS, NULL },
+	{ "__exit__", handle_exit, METH_VARARGS, NULL },
+	{ NULL, NULL, 0, NULL }
+};
+
+static const PyMethodDef *const tables[] = {
+	methods_handle, methods_keys, methods_find, methods_fill, methods_move, methods_transfer, methods_claim,
+	methods_pool, methods_memory, methods_look, methods_walk, methods_writer, methods_device
+};
+
+#define MAX_METHODS 160
+static PyMethodDef methods[MAX_METHODS];
+
+static void collect_methods(void)
+{
+	size_t t, n = 0;
+	const PyMethodDef *m;
+
+	for (t = 0; t < sizeof(tables) / sizeof(tables[0]); t++)
+		for (m = tables[t]; m->ml_name && n < MAX_METHODS - 1; m++)
+			methods[n++] = *m;
+}
+
+static PyGetSetDef getset[] = {
+	{ "closed", handle_is_closed, NULL, "True once close has begun.", NULL },
+	{ NULL, NULL, NULL, NULL, NULL }
+};
+
+static PyType_Slot slots[] = {
+	{ Py_tp_doc, (void *)"One attachment to a cache: gpc.attach and gpc.create make it.  Any thread may use it." },
+	{ Py_tp_dealloc, handle_dealloc },
+	{ Py_tp_traverse, handle_traverse },
+	{ Py_tp_clear, handle_clear },
+	{ Py_tp_methods, methods },
+	{ Py_tp_getset, getset },
+	{ 0, NULL }
+};
+static PyType_Spec spec = {
+	.name = "gpc.Cache", .basicsize = sizeof(Cache),
+	.flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_DISALLOW_INSTANTIATION, .slots = slots,
+};
+
+int handle_init(PyObject *module)
+{
+	collect_methods();
+	cache_type = (PyTypeObject *)PyType_FromSpec(&spec);
+	if (!cache_type || PyModule_AddObjectRef(module, "Cache", (PyObject *)cache_type) < 0)
+		return -1;
+	if (pthread_atfork(NULL, NULL, renew_locks)) {
+		PyErr_NoMemory();
+		return -1;
+	}
+	return 0;
+}

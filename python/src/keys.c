@@ -1,0 +1,217 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* keys.c - keys from fields, tokens and digests: no other process takes part. */
+#include "gpcpy.h"
+
+#include <string.h>
+
+static PyObject *give_keys(const struct array *out, int r)
+{
+	if (!out->own)
+		return PyLong_FromLong(r);
+	return PyBytes_FromStringAndSize(out->p, (Py_ssize_t)r * (Py_ssize_t)sizeof(gpc_key));
+}
+
+/* ---- root ---- */
+
+#define MAX_FIELDS 64
+
+static int read_field(PyObject *o, struct gpc_field *f, struct array *data)
+{
+	PyObject *tag = PySequence_GetItem(o, 0), *value = tag ? PySequence_GetItem(o, 1) : NULL;
+	uint32_t number = 0;
+	int r = -1;
+
+	if (value && args_u32(tag, "tag", &number) == 0 && array_bytes(value, "data", data) == 0) {
+		if (number > UINT16_MAX)
+			PyErr_Format(PyExc_ValueError, "tag: %lu is out of range, it may be 0 to 65535",
+				     (unsigned long)number);
+		else
+			r = 0;
+	}
+	*f = (struct gpc_field){ .tag = (uint16_t)number, .len = data->n, .data = data->p };
+	Py_XDECREF(tag);
+	Py_XDECREF(value);
+	return r;
+}
+
+static METHOD(key_root)
+{
+	static const struct call call = { "key_root", 1, 1, { "fields" } };
+	struct array data[MAX_FIELDS] = { 0 };
+	struct gpc_field f[MAX_FIELDS];
+	PyObject *a[MAX_ARGS], *items, *ret = NULL, *pair;
+	Py_ssize_t count, i = 0, k;
+	gpc_key key;
+	int r = -1;
+
+	if (args_parse(&call, args, n, kwnames, a) < 0)
+		return NULL;
+	items = PySequence_Tuple(a[0]);
+	if (!items)
+		return NULL;
+	count = PyTuple_Size(items);
+	if (count > MAX_FIELDS) {
+		PyErr_Format(PyExc_ValueError, "fields: %zd of them, at most %d are", count, MAX_FIELDS);
+		count = 0;
+		i = 1;
+	}
+	for (; i < count; i++) {
+		pair = PySequence_Tuple(PyTuple_GetItem(items, i));
+		if (pair && PyTuple_Size(pair) != 2)
+			PyErr_Format(PyExc_TypeError, "fields[%zd]: a tag and its bytes are wanted", i);
+		r = pair && PyTuple_Size(pair) == 2 ? read_field(pair, &f[i], &data[i]) : -1;
+		Py_XDECREF(pair);
+		if (r < 0)
+			break;
+	}
+	if (i == count && handle_enter((Cache *)self) == 0) {
+		r = gpc_key_root(((Cache *)self)->c, f, (uint32_t)count, &key);
+		ret = r < 0 ? error_raise(r) : PyBytes_FromStringAndSize((char *)&key, sizeof(key));
+		handle_leave((Cache *)self);
+	}
+	for (k = 0; k < MAX_FIELDS; k++)
+		array_free(&data[k]);
+	Py_DECREF(items);
+	return ret;
+}
+
+/* ---- tokens ---- */
+
+struct extras {
+	struct gpc_extra *x;
+	struct array *data;
+	uint32_t n;
+};
+
+static void extras_free(struct extras *e)
+{
+	uint32_t i;
+
+	for (i = 0; e->data && i < e->n; i++)
+		array_free(&e->data[i]);
+	PyMem_Free(e->data);
+	PyMem_Free(e->x);
+}
+
+static int extra_read(PyObject *o, struct gpc_extra *x, struct array *data)
+{
+	PyObject *pair = PySequence_Tuple(o);
+	int r = -1;
+
+	if (pair && PyTuple_Size(pair) != 2)
+		PyErr_SetString(PyExc_TypeError, "extras: pairs of a token's number and bytes are wanted");
+	else if (pair && args_u32(PyTuple_GetItem(pair, 0), "token", &x->token) == 0)
+		r = array_bytes(PyTuple_GetItem(pair, 1), "data", data);
+	x->len = data->n;
+	x->data = data->p;
+	Py_XDECREF(pair);
+	return r;
+}
+
+static int extras_read(PyObject *o, struct extras *e)
+{
+	PyObject *items;
+	Py_ssize_t i;
+	int r = 0;
+
+	if (!o || o == Py_None)
+		return 0;
+	items = PySequence_Tuple(o);
+	if (!items)
+		return -1;
+	e->n = (uint32_t)PyTuple_Size(items);
+	e->x = PyMem_Calloc(e->n + 1, sizeof(*e->x));
+	e->data = PyMem_Calloc(e->n + 1, sizeof(*e->data));
+	if (!e->x || !e->data) {
+		PyErr_NoMemory();
+		r = -1;
+	}
+	for (i = 0; r == 0 && i < (Py_ssize_t)e->n; i++)
+		r = extra_read(PyTuple_GetItem(items, i), &e->x[i], &e->data[i]);
+	Py_DECREF(items);
+	return r;
+}
+
+static PyObject *hash(Cache *self, const struct array *parent, const struct array *tokens,
+		      const struct extras *e, uint32_t flags, PyObject *to)
+{
+	uint32_t block = self->block_tokens ? self->block_tokens : 1;
+	size_t room = tokens->n / block + (flags & GPC_TAIL && tokens->n % block);
+	struct array out = { 0 };
+	PyObject *ret = NULL;
+	int r;
+
+	if (array_out(to, "out", room, sizeof(gpc_key), &out) == 0) {
+		r = gpc_key_hash(self->c, parent->p, tokens->p, tokens->n, e->x, e->n, flags, out.p);
+		ret = r < 0 ? error_raise(r) : give_keys(&out, r);
+	}
+	array_free(&out);
+	return ret;
+}
+
+static METHOD(key_hash)
+{
+	static const struct call call = { "key_hash", 2, 2, { "parent", "tokens", "extras", "flags", "out" } };
+	struct array parent = { 0 }, tokens = { 0 };
+	struct extras e = { 0 };
+	PyObject *a[MAX_ARGS], *ret = NULL;
+	uint32_t flags = 0;
+
+	if (args_parse(&call, args, n, kwnames, a) < 0)
+		return NULL;
+	if ((a[0] != Py_None && array_keys(a[0], "parent", &parent) < 0) ||
+	    array_words(a[1], "tokens", &tokens) < 0 || extras_read(a[2], &e) < 0 ||
+	    args_u32(a[3], "flags", &flags) < 0)
+		goto out;
+	if (parent.p && parent.n != 1) {
+		PyErr_Format(PyExc_ValueError, "parent: %lu keys, one is wanted, or None", (unsigned long)parent.n);
+	} else if (handle_enter((Cache *)self) == 0) {
+		ret = hash((Cache *)self, &parent, &tokens, &e, flags, a[4]);
+		handle_leave((Cache *)self);
+	}
+out:
+	array_free(&parent);
+	array_free(&tokens);
+	extras_free(&e);
+	return ret;
+}
+
+/* ---- digests ---- */
+
+static METHOD(key_import)
+{
+	static const struct call call = { "key_import", 1, 1, { "digests", "size", "group", "out" } };
+	struct array digests = { 0 }, out = { 0 };
+	PyObject *a[MAX_ARGS], *ret = NULL;
+	uint32_t bytes, group = 0;
+	int r;
+
+	if (args_parse(&call, args, n, kwnames, a) < 0)
+		return NULL;
+	if (array_digests(a[0], "digests", a[1], &digests, &bytes) < 0 || args_u32(a[2], "group", &group) < 0 ||
+	    array_out(a[3], "out", digests.n, sizeof(gpc_key), &out) < 0)
+		goto out;
+	if (handle_enter((Cache *)self) == 0) {
+		r = gpc_key_import(((Cache *)self)->c, digests.p, bytes, bytes, digests.n, group, out.p);
+		ret = r < 0 ? error_raise(r) : give_keys(&out, (int)digests.n);
+		handle_leave((Cache *)self);
+	}
+out:
+	array_free(&digests);
+	array_free(&out);
+	return ret;
+}
+
+const PyMethodDef methods_keys[] = {
+	ROW("key_root", key_root,
+	    "key_root(fields)\n\nThe root key of a namespace: fields is a list of (tag, bytes), tags 1 model,\n"
+	    "2 adapter, 3 salt, 4 weights version, others your own.  Their order matters."),
+	ROW("key_hash", key_hash,
+	    "key_hash(parent, tokens, *, extras=None, flags=0, out=None)\n\nKeys of the full blocks of tokens "
+	    "(uint32), chained on from parent (one key, or None).\nextras: a sorted list of (token, bytes).  "
+	    "flags: TAIL.  Bytes of 16 a key; with out, a\nwritable buffer, their number."),
+	ROW("key_import", key_import,
+	    "key_import(digests, *, size=None, group=0, out=None)\n\nKeys of an engine's own digests: a list of "
+	    "bytes of one length, or a buffer and the size\nof each.  Bytes of 16 a key; with out their number."),
+	{ NULL, NULL, 0, NULL }
+};

@@ -1,0 +1,200 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* module.c - the module gpc._gpc: functions without a handle, constants, and its start. */
+#include "gpcpy.h"
+
+/* ---- functions ---- */
+
+static METHOD(module_unlink)
+{
+	static const struct call call = { "unlink", 1, 1, { "name", "dir" } };
+	PyObject *a[MAX_ARGS], *keep[2] = { NULL, NULL }, *ret = NULL;
+	const char *name = NULL, *dir = NULL;
+	int r;
+
+	if (args_parse(&call, args, n, kwnames, a) < 0)
+		return NULL;
+	if (args_text(a[0], "name", &name, &keep[0]) == 0 && args_text(a[1], "dir", &dir, &keep[1]) == 0) {
+		FREELY(r = gpc_unlink(name, dir));
+		ret = r < 0 ? error_raise(r) : Py_NewRef(Py_None);
+	}
+	Py_XDECREF(keep[0]);
+	Py_XDECREF(keep[1]);
+	return ret;
+}
+
+static METHOD(module_version)
+{
+	uint32_t v = gpc_version();
+
+	return Py_BuildValue("(ii)", (int)(v >> 16), (int)(v & 0xffff));
+}
+
+static METHOD(module_strerror)
+{
+	static const struct call call = { "strerror", 1, 1, { "err" } };
+	PyObject *a[MAX_ARGS];
+	int err = 0;
+
+	if (args_parse(&call, args, n, kwnames, a) < 0 || args_int(a[0], "err", &err) < 0)
+		return NULL;
+	return PyUnicode_FromString(gpc_strerror(err));
+}
+
+/* Two numbers below the limits to a block; one number to its pool or slot, or to a set of spaces. */
+static int two_numbers(const struct call *call, PyObject *const *args, Py_ssize_t n, PyObject *kwnames,
+		       uint32_t high0, uint32_t high1, uint32_t v[2])
+{
+	PyObject *a[MAX_ARGS];
+	uint32_t high[2] = { high0, high1 };
+	int i;
+
+	if (args_parse(call, args, n, kwnames, a) < 0)
+		return -1;
+	for (i = 0; i < call->required; i++) {
+		if (args_u32(a[i], call->names[i], &v[i]) < 0)
+			return -1;
+		if (v[i] > high[i]) {
+			PyErr_Format(PyExc_ValueError, "%s: %lu is out of range, it may be 0 to %lu",
+				     call->names[i], (unsigned long)v[i], (unsigned long)high[i]);
+			return -1;
+		}
+	}
+	return 0;
+}
+
+static METHOD(module_block)
+{
+	static const struct call call = { "BLOCK", 2, 2, { "pool", "slot" } };
+	uint32_t v[2] = { 0, 0 };
+
+	if (two_numbers(&call, args, n, kwnames, GPC_MAX_POOLS, 0xffffff, v) < 0)
+		return NULL;
+	return PyLong_FromLong(GPC_BLOCK(v[0], v[1]));
+}
+
+static METHOD(module_pool)
+{
+	static const struct call call = { "POOL", 1, 1, { "block" } };
+	uint32_t v[2] = { 0, 0 };
+
+	if (two_numbers(&call, args, n, kwnames, INT32_MAX, 0, v) < 0)
+		return NULL;
+	return PyLong_FromLong(GPC_POOL((long)v[0]));
+}
+
+static METHOD(module_slot)
+{
+	static const struct call call = { "SLOT", 1, 1, { "block" } };
+	uint32_t v[2] = { 0, 0 };
+
+	if (two_numbers(&call, args, n, kwnames, INT32_MAX, 0, v) < 0)
+		return NULL;
+	return PyLong_FromLong(GPC_SLOT((long)v[0]));
+}
+
+static METHOD(module_space)
+{
+	static const struct call call = { "SPACE", 1, 1, { "space" } };
+	uint32_t v[2] = { 0, 0 };
+
+	if (two_numbers(&call, args, n, kwnames, GPC_MAX_SPACES - 1, 0, v) < 0)
+		return NULL;
+	return PyLong_FromUnsignedLong(GPC_SPACE(v[0]));
+}
+
+static PyMethodDef functions[] = {
+	ROW("attach", open_attach,
+	    "attach(name, *, timeout=0.0, stock=0, quota=0, dir=None, label=None, layout=None,\n"
+	    "       serve=False, readonly=False, log=None)\n\nTake a seat: a Cache.  Waits up to timeout for the "
+	    "name and a seat.  layout: up to 32 bytes.\nlog: a function of level (as in syslog) and text, which any "
+	    "thread may call."),
+	ROW("create", open_create,
+	    "create(name, *, if_absent=False, serve=False, ...)\n\nMake a cache and attach: a Cache.  The other "
+	    "arguments are those of attach, and the fields of\nstruct gpc_config; block_bytes, fingerprint, numa, "
+	    "nodes, no_checksums, huge_dir, threads and\nram_runs give the pool of ram_blocks memory."),
+	ROW("unlink", module_unlink, "unlink(name, dir=None)\n\nRemove the names; attached processes go on."),
+	ROW("version", module_version, "version()\n\n(major, minor) of the loaded library."),
+	ROW("strerror", module_strerror, "strerror(err)\n\nOne sentence for an errno of gpc, of either sign."),
+	ROW("BLOCK", module_block, "BLOCK(pool, slot)\n\nThe number of a block."),
+	ROW("POOL", module_pool, "POOL(block)\n\nThe pool of a block."),
+	ROW("SLOT", module_slot, "SLOT(block)\n\nThe slot of a block."),
+	ROW("SPACE", module_space, "SPACE(space)\n\nThe set of this one space; sets are joined by |."),
+	{ "_close_all", handle_close_all, METH_NOARGS, NULL },
+	{ NULL, NULL, 0, NULL }
+};
+
+/* ---- constants ---- */
+
+#define C(name) { #name, GPC_##name }
+static const struct {
+	const char *name;
+	long value;
+} constants[] = {
+	C(NONE), C(IF_ABSENT), C(SERVE), C(READONLY), C(QUIET), C(REF), C(ANYWHERE), C(PARTIAL), C(TAKE),
+	C(COPY), C(CANCEL), C(TAIL), C(STANDBY), C(REMOVE), C(DEVICE), C(VERIFY_FIRST), C(VRAM), C(RAM),
+	C(POOL_OWNED), C(POOL_CALLER), C(POOL_UNCHAINED), C(NUMA_DEFAULT), C(NUMA_INTERLEAVE), C(NUMA_BIND),
+	C(CLAIM_MINE), C(CLAIM_LIVE), C(CLAIM_PENDING), C(STORED), C(REMOVED), C(MOVED), C(CLEARED),
+	C(RETURNED), C(MAX_NAME), C(MAX_POOLS), C(MAX_PEERS), C(MAX_SPACES), C(MAX_MIRRORS), C(SECTIONS),
+	C(MAX_RUNS), C(MAX_PARTS), C(TRANSFERS), C(TRANSFER_BLOCKS), C(MAX_RANKS), C(MAX_STAGES),
+};
+
+static int add_u64(PyObject *module, const char *name, uint64_t value)
+{
+	PyObject *v = PyLong_FromUnsignedLongLong(value);
+	int r = v ? PyModule_AddObjectRef(module, name, v) : -1;
+
+	Py_XDECREF(v);
+	return r;
+}
+
+static int constants_add(PyObject *module)
+{
+	size_t i;
+
+	for (i = 0; i < sizeof(constants) / sizeof(constants[0]); i++)
+		if (PyModule_AddIntConstant(module, constants[i].name, constants[i].value) < 0)
+			return -1;
+	if (add_u64(module, "TICKET_ALL", GPC_TICKET_ALL) < 0 ||
+	    add_u64(module, "TRANSFER_ALL", GPC_TRANSFER_ALL) < 0 || add_u64(module, "FROM_NOW", UINT64_MAX) < 0)
+		return -1;
+	return 0;
+}
+
+/* ---- start ---- */
+
+/* Types and exceptions are kept in static variables: one interpreter of a process may have the module. */
+static int module_exec(PyObject *module)
+{
+	if (cache_type) {
+		PyErr_SetString(PyExc_ImportError, "gpc is loaded already, by another interpreter of this process");
+		return -1;
+	}
+	if (gpc_version() >> 16 != GPC_VERSION_MAJOR || (gpc_version() & 0xffff) != GPC_VERSION_MINOR) {
+		PyErr_Format(PyExc_ImportError, "gpc was built for libgpc %d.%d, and this is %d.%d",
+			     GPC_VERSION_MAJOR, GPC_VERSION_MINOR, (int)(gpc_version() >> 16),
+			     (int)(gpc_version() & 0xffff));
+		return -1;
+	}
+	if (record_init() < 0 || error_init(module) < 0 || constants_add(module) < 0 || handle_init(module) < 0 ||
+	    part_init(module) < 0 || walk_init(module) < 0 || device_init(module) < 0)
+		return -1;
+	return 0;
+}
+
+static PyModuleDef_Slot slots[] = {
+	{ Py_mod_exec, module_exec },
+#ifdef Py_mod_gil
+	{ Py_mod_gil, Py_MOD_GIL_NOT_USED },
+#endif
+	{ 0, NULL }
+};
+static struct PyModuleDef definition = {
+	.m_base = PyModuleDef_HEAD_INIT, .m_name = "gpc._gpc", .m_methods = functions, .m_slots = slots,
+	.m_doc = "The calls of gpc.h; see the package gpc.",
+};
+
+PyMODINIT_FUNC PyInit__gpc(void);
+PyMODINIT_FUNC PyInit__gpc(void)
+{
+	return PyModuleDef_Init(&definition);
+}

@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* move.c - moves between tiers, both halves: demote, promote, commit. */
+#include "gpcpy.h"
+
+static METHOD(move_demote)
+{
+	static const struct call call = { "demote", 4, 3, { "source", "to", "blocks", "n", "flags", "timeout" } };
+	struct array blocks = { 0 }, moves = { 0 };
+	PyObject *a[MAX_ARGS], *ret = NULL;
+	uint32_t count = 0, flags = 0;
+	int from = 0, to = -1, timeout = -1, r;
+	gpc *c;
+
+	if (args_parse(&call, args, n, kwnames, a) < 0)
+		return NULL;
+	if (args_int(a[0], "source", &from) < 0 || args_int(a[1], "to", &to) < 0 ||
+	    (a[2] != Py_None && array_blocks(a[2], "blocks", &blocks) < 0) || args_u32(a[3], "n", &count) < 0 ||
+	    args_u32(a[4], "flags", &flags) < 0 || args_time(a[5], "timeout", &timeout) < 0)
+		goto out;
+	if (a[2] != Py_None)
+		count = blocks.n;
+	if (array_out(NULL, "n", count, sizeof(struct gpc_move), &moves) < 0 || handle_enter((Cache *)self) < 0)
+		goto out;
+	c = ((Cache *)self)->c;
+	FREELY(r = gpc_demote(c, from, to, blocks.p, count, moves.p, flags, timeout));
+	ret = r < 0 ? error_raise(r) : record_list(&record_move, moves.p, (size_t)r);
+	handle_leave((Cache *)self);
+out:
+	array_free(&blocks);
+	array_free(&moves);
+	return ret;
+}
+
+struct promote {
+	struct array blocks, moves, victims;
+	uint32_t flags;
+	int to, timeout;
+};
+
+static PyObject *promote(gpc *c, struct promote *p)
+{
+	PyObject *moves, *victims, *ret = NULL;
+	int r;
+
+	FREELY(r = gpc_promote(c, p->blocks.p, p->blocks.n, p->to, p->moves.p, p->victims.p, p->flags,
+			       p->timeout));
+	if (r < 0)
+		return error_raise(r);
+	moves = record_list(&record_move, p->moves.p, (size_t)r);
+	if (!moves || !p->victims.p)
+		return moves;
+	victims = record_list(&record_move, p->victims.p, (size_t)r);
+	if (victims)
+		ret = PyTuple_Pack(2, moves, victims);
+	Py_XDECREF(victims);
+	Py_DECREF(moves);
+	return ret;
+}
+
+static METHOD(move_promote)
+{
+	static const struct call call = { "promote", 2, 2, { "blocks", "to", "victims", "flags", "timeout" } };
+	struct promote p = { .timeout = -1 };
+	PyObject *a[MAX_ARGS], *ret = NULL;
+	int victims;
+
+	if (args_parse(&call, args, n, kwnames, a) < 0)
+		return NULL;
+	victims = a[2] ? PyObject_IsTrue(a[2]) : 0;
+	if (victims >= 0 && array_blocks(a[0], "blocks", &p.blocks) == 0 && args_int(a[1], "to", &p.to) == 0 &&
+	    args_u32(a[3], "flags", &p.flags) == 0 && args_time(a[4], "timeout", &p.timeout) == 0 &&
+	    array_out(NULL, "blocks", p.blocks.n, sizeof(struct gpc_move), &p.moves) == 0 &&
+	    (!victims || array_out(NULL, "blocks", p.blocks.n, sizeof(struct gpc_move), &p.victims) == 0) &&
+	    handle_enter((Cache *)self) == 0) {
+		ret = promote(((Cache *)self)->c, &p);
+		handle_leave((Cache *)self);
+	}
+	array_free(&p.blocks);
+	array_free(&p.moves);
+	array_free(&p.victims);
+	return ret;
+}
+
+static METHOD(move_commit)
+{
+	static const struct call call = { "commit", 1, 1, { "moves", "flags", "timeout", "out" } };
+	struct array moves = { 0 }, out = { 0 };
+	PyObject *a[MAX_ARGS], *ret = NULL;
+	uint32_t flags = 0;
+	int timeout = -1, r;
+	gpc *c;
+
+	if (args_parse(&call, args, n, kwnames, a) < 0)
+		return NULL;
+	if (record_array(&record_move, a[0], "moves", &moves) == 0 && args_u32(a[1], "flags", &flags) == 0 &&
+	    args_time(a[2], "timeout", &timeout) == 0 && array_out(a[3], "out", moves.n, 4, &out) == 0 &&
+	    handle_enter((Cache *)self) == 0) {
+		c = ((Cache *)self)->c;
+		FREELY(r = gpc_commit(c, moves.p, moves.n, out.p, flags, timeout));
+		ret = r < 0 ? error_raise(r) : array_give(&out, out.own ? (int)moves.n : r);
+		handle_leave((Cache *)self);
+	}
+	array_free(&moves);
+	array_free(&out);
+	return ret;
+}
+
+const PyMethodDef methods_move[] = {
+	ROW("demote", move_demote,
+	    "demote(source, to, blocks, n=0, *, flags=0, timeout=None)\n\nBegin moves of live blocks of the pool "
+	    "source, leaf first; blocks=None: of its n least recent\nleaves.  to=-1: the pool's demote_to.  A list of "
+	    "Move; to == -1 in one: nothing to copy.  COPY."),
+	ROW("promote", move_promote,
+	    "promote(blocks, to, *, victims=False, flags=0, timeout=None)\n\nBegin moves of blocks that the caller "
+	    "references, root first: a list of Move.  victims=True:\n(that, a list of Move of the victims); else "
+	    "victims are dropped.  COPY."),
+	ROW("commit", move_commit,
+	    "commit(moves, *, flags=0, timeout=None, out=None)\n\nCopies are complete: a list with 0 or a negative "
+	    "errno for each.  With out, an int32 buffer\nthat gets this: how many were committed.  CANCEL."),
+	{ NULL, NULL, 0, NULL }
+};

@@ -1,0 +1,233 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* pool.c - pools: add, make, look at, clear.  part.c has their memory. */
+#include "gpcpy.h"
+
+#include <string.h>
+
+struct pool_options {
+	struct gpc_pool pool;
+	struct gpc_memory memory;
+	struct array runs;
+	PyObject *progress;
+	bool make, failed;
+	int timeout;
+};
+
+static int set_option(struct pool_options *p, PyObject *key, PyObject *o)
+{
+	const char *name = PyUnicode_AsUTF8AndSize(key, NULL);
+	int r = name ? field_set(fields_pool, name, o, &p->pool) : -1;
+
+	if (r <= 0)
+		return r;
+	if (!strcmp(name, "timeout"))
+		return args_time(o, name, &p->timeout);
+	r = p->make ? field_set(fields_backing, name, o, &p->memory) : 1;
+	if (r <= 0)
+		return r;
+	if (p->make && !strcmp(name, "runs"))
+		return o == Py_None ? 0 : record_array(&record_run, o, name, &p->runs);
+	if (!p->make || strcmp(name, "progress") != 0) {
+		PyErr_Format(PyExc_TypeError, "%s: there is no argument %U", p->make ? "pool_make" : "pool_add", key);
+		return -1;
+	}
+	if (o != Py_None && !PyCallable_Check(o)) {
+		PyErr_Format(PyExc_TypeError, "progress: a function of two ints is wanted, this is %.200R", o);
+		return -1;
+	}
+	p->progress = o == Py_None ? NULL : o;
+	return 0;
+}
+
+static int read_options(struct pool_options *p, PyObject *const *args, Py_ssize_t n, PyObject *kwnames)
+{
+	Py_ssize_t i, names = kwnames ? PyTuple_Size(kwnames) : 0;
+
+	p->pool.size = sizeof(p->pool);
+	p->pool.demote_to = -1;
+	p->memory.size = sizeof(p->memory);
+	p->timeout = -1;
+	if (n) {
+		PyErr_Format(PyExc_TypeError, "%s: all arguments go by name", p->make ? "pool_make" : "pool_add");
+		return -1;
+	}
+	for (i = 0; i < names; i++)
+		if (set_option(p, PyTuple_GetItem(kwnames, i), args[i]) < 0)
+			return -1;
+	p->memory.runs = p->runs.p;
+	p->memory.nruns = p->runs.n;
+	return 0;
+}
+
+/* By the calling thread, without the GIL. */
+static int progress(void *arg, uint64_t done, uint64_t bytes)
+{
+	struct pool_options *p = arg;
+	PyGILState_STATE gil = PyGILState_Ensure();
+	PyObject *r = PyObject_CallFunction(p->progress, "KK", (unsigned long long)done, (unsigned long long)bytes);
+	int stop = r ? PyObject_IsTrue(r) : -1;
+
+	p->failed = stop < 0;
+	Py_XDECREF(r);
+	PyGILState_Release(gil);
+	return stop;
+}
+
+static PyObject *pool_new(PyObject *self, bool make, PyObject *const *args, Py_ssize_t n, PyObject *kwnames)
+{
+	struct pool_options p = { .make = make };
+	PyObject *ret = NULL;
+	gpc *c;
+	int r;
+
+	if (read_options(&p, args, n, kwnames) == 0 && handle_enter((Cache *)self) == 0) {
+		c = ((Cache *)self)->c;
+		if (p.progress) {
+			p.memory.progress = progress;
+			p.memory.progress_arg = &p;
+		}
+		if (make)
+			FREELY(r = gpc_pool_make(c, &p.pool, &p.memory, p.timeout));
+		else
+			FREELY(r = gpc_pool_add(c, &p.pool, p.timeout));
+		if (!p.failed)
+			ret = r < 0 ? error_raise(r) : PyLong_FromLong(r);
+		handle_leave((Cache *)self);
+	}
+	array_free(&p.runs);
+	return ret;
+}
+
+static METHOD(pool_add)
+{
+	return pool_new(self, false, args, n, kwnames);
+}
+
+static METHOD(pool_make)
+{
+	return pool_new(self, true, args, n, kwnames);
+}
+
+static METHOD(pool_get)
+{
+	static const struct call call = { "pool_get", 1, 1, { "pool" } };
+	struct gpc_pool pool = { .size = sizeof(pool) };
+	PyObject *a[MAX_ARGS], *ret;
+	int number = 0, r;
+
+	if (args_parse(&call, args, n, kwnames, a) < 0 || args_int(a[0], "pool", &number) < 0 ||
+	    handle_enter((Cache *)self) < 0)
+		return NULL;
+	r = gpc_pool_get(((Cache *)self)->c, number, &pool);
+	ret = r < 0 ? error_raise(r) : record_make(&record_pool, &pool);
+	handle_leave((Cache *)self);
+	return ret;
+}
+
+static METHOD(pool_available)
+{
+	static const struct call call = { "pool_available", 1, 1, { "pool" } };
+	PyObject *a[MAX_ARGS], *ret;
+	int number = 0, r;
+
+	if (args_parse(&call, args, n, kwnames, a) < 0 || args_int(a[0], "pool", &number) < 0 ||
+	    handle_enter((Cache *)self) < 0)
+		return NULL;
+	r = gpc_pool_available(((Cache *)self)->c, number);
+	ret = r < 0 ? error_raise(r) : PyLong_FromLong(r);
+	handle_leave((Cache *)self);
+	return ret;
+}
+
+static METHOD(pool_clear)
+{
+	static const struct call call = { "pool_clear", 1, 1, { "pool", "tag", "flags", "timeout" } };
+	PyObject *a[MAX_ARGS], *ret;
+	int number = 0, timeout = -1, r;
+	uint32_t tag = 0, flags = 0;
+	gpc *c;
+
+	if (args_parse(&call, args, n, kwnames, a) < 0 || args_int(a[0], "pool", &number) < 0 ||
+	    args_u32(a[1], "tag", &tag) < 0 || args_u32(a[2], "flags", &flags) < 0 ||
+	    args_time(a[3], "timeout", &timeout) < 0 || handle_enter((Cache *)self) < 0)
+		return NULL;
+	c = ((Cache *)self)->c;
+	FREELY(r = gpc_pool_clear(c, number, tag, flags, timeout));
+	ret = r < 0 ? error_raise(r) : PyLong_FromLong(r);
+	handle_leave((Cache *)self);
+	return ret;
+}
+
+static METHOD(pool_memory)
+{
+	static const struct call call = { "pool_memory", 1, 1, { "pool" } };
+	struct gpc_pool_memory memory = { .size = sizeof(memory) };
+	PyObject *a[MAX_ARGS], *ret;
+	int number = 0, r;
+
+	if (args_parse(&call, args, n, kwnames, a) < 0 || args_int(a[0], "pool", &number) < 0 ||
+	    handle_enter((Cache *)self) < 0)
+		return NULL;
+	r = gpc_pool_memory_get(((Cache *)self)->c, number, &memory);
+	ret = r < 0 ? error_raise(r) : record_make(&record_memory, &memory);
+	handle_leave((Cache *)self);
+	return ret;
+}
+
+static METHOD(pool_runs)
+{
+	static const struct call call = { "pool_runs", 1, 1, { "pool" } };
+	struct array runs = { 0 };
+	PyObject *a[MAX_ARGS], *ret = NULL;
+	int number = 0, r;
+
+	if (args_parse(&call, args, n, kwnames, a) < 0 || args_int(a[0], "pool", &number) < 0 ||
+	    array_out(NULL, "pool", GPC_MAX_RUNS, sizeof(struct gpc_run), &runs) < 0)
+		return NULL;
+	if (handle_enter((Cache *)self) == 0) {
+		r = gpc_pool_runs(((Cache *)self)->c, number, runs.p, GPC_MAX_RUNS);
+		ret = r < 0 ? error_raise(r) : record_list(&record_run, runs.p, r < GPC_MAX_RUNS ? (size_t)r :
+							   GPC_MAX_RUNS);
+		handle_leave((Cache *)self);
+	}
+	array_free(&runs);
+	return ret;
+}
+
+static METHOD(pool_pin)
+{
+	static const struct call call = { "pool_pin", 1, 1, { "pool", "timeout" } };
+	PyObject *a[MAX_ARGS], *ret;
+	int number = 0, timeout = -1, r;
+	gpc *c;
+
+	if (args_parse(&call, args, n, kwnames, a) < 0 || args_int(a[0], "pool", &number) < 0 ||
+	    args_time(a[1], "timeout", &timeout) < 0 || handle_enter((Cache *)self) < 0)
+		return NULL;
+	c = ((Cache *)self)->c;
+	WAIT_SLICES(r, timeout, r = gpc_pool_pin(c, number, slice));
+	ret = r < 0 ? error_raise(r) : Py_NewRef(Py_None);
+	handle_leave((Cache *)self);
+	return ret;
+}
+
+const PyMethodDef methods_pool[] = {
+	ROW("pool_add", pool_add,
+	    "pool_add(*, kind, blocks, flags=0, space=0, transit=0, demote_to=-1, gpus=0, uuid=b'',\n"
+	    "         backing=b'', spill_ahead=0, timeout=None)\n\nA pool without memory: its number.  After "
+	    "NotConnected, TimedOut and Again it may still be added."),
+	ROW("pool_make", pool_make,
+	    "pool_make(*, ..., runs=None, block_bytes=0, fingerprint=b'', device=None, parts=0, numa=0,\n"
+	    "          nodes=0, no_checksums=0, huge_dir=None, threads=0, progress=None, timeout=None)\n\n"
+	    "A pool with memory: its number.  runs: a list of Run.  progress: a function of bytes done and\n"
+	    "all; what it returns that is true ends the call."),
+	ROW("pool_get", pool_get, "pool_get(pool)\n\nPool.  gpc.NotFound: there is none."),
+	ROW("pool_available", pool_available, "pool_available(pool)\n\nBlocks that a reserve could have now."),
+	ROW("pool_clear", pool_clear,
+	    "pool_clear(pool, *, tag=0, flags=0, timeout=None)\n\nForget every entry (of that tag; 0 = all) of a pool "
+	    "(-1 = all): how many are held\nstill.  REMOVE."),
+	ROW("pool_memory", pool_memory, "pool_memory(pool)\n\nPoolMemory: the memory of a pool as it is."),
+	ROW("pool_runs", pool_runs, "pool_runs(pool)\n\nIts layout: a list of Run."),
+	ROW("pool_pin", pool_pin, "pool_pin(pool, *, timeout=None)\n\nRegister the pool's RAM with the GPUs of this process."),
+	{ NULL, NULL, 0, NULL }
+};

@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* writer.c - being the writer. */
+#include "gpcpy.h"
+
+static METHOD(writer_take)
+{
+	static const struct call call = { "writer_take", 0, 0, { "flags", "timeout" } };
+	PyObject *a[MAX_ARGS], *ret;
+	uint32_t flags = 0;
+	int timeout = -1, r;
+	gpc *c;
+
+	if (args_parse(&call, args, n, kwnames, a) < 0 || args_u32(a[0], "flags", &flags) < 0 ||
+	    args_time(a[1], "timeout", &timeout) < 0 || handle_enter((Cache *)self) < 0)
+		return NULL;
+	c = ((Cache *)self)->c;
+	if (flags & GPC_STANDBY)
+		WAIT_SLICES(r, timeout, r = gpc_writer_take(c, flags, slice));
+	else
+		FREELY(r = gpc_writer_take(c, flags, timeout));
+	ret = r < 0 ? error_raise(r) : Py_NewRef(Py_None);
+	handle_leave((Cache *)self);
+	return ret;
+}
+
+static METHOD(writer_serve)
+{
+	static const struct call call = { "writer_serve", 1, 0, { "timeout" } };
+	PyObject *a[MAX_ARGS], *ret;
+	int timeout = -1, r;
+	gpc *c;
+
+	if (args_parse(&call, args, n, kwnames, a) < 0 || args_time(a[0], "timeout", &timeout) < 0 ||
+	    handle_enter((Cache *)self) < 0)
+		return NULL;
+	c = ((Cache *)self)->c;
+	FREELY(r = gpc_writer_serve(c, timeout));
+	ret = r < 0 ? error_raise(r) : PyLong_FromLong(r);
+	handle_leave((Cache *)self);
+	if (ret && PyErr_CheckSignals() < 0)
+		Py_CLEAR(ret);
+	return ret;
+}
+
+static METHOD(writer_wake)
+{
+	static const struct call call = { "writer_wake", 0, 0, { NULL } };
+	PyObject *a[MAX_ARGS];
+
+	if (args_parse(&call, args, n, kwnames, a) < 0 || handle_enter((Cache *)self) < 0)
+		return NULL;
+	gpc_writer_wake(((Cache *)self)->c);
+	handle_leave((Cache *)self);
+	Py_RETURN_NONE;
+}
+
+static METHOD(writer_drop)
+{
+	static const struct call call = { "writer_drop", 0, 0, { NULL } };
+	PyObject *a[MAX_ARGS], *ret;
+	gpc *c;
+	int r;
+
+	if (args_parse(&call, args, n, kwnames, a) < 0 || handle_enter((Cache *)self) < 0)
+		return NULL;
+	c = ((Cache *)self)->c;
+	FREELY(r = gpc_writer_drop(c));
+	ret = r < 0 ? error_raise(r) : Py_NewRef(Py_None);
+	handle_leave((Cache *)self);
+	return ret;
+}
+
+const PyMethodDef methods_writer[] = {
+	ROW("writer_take", writer_take,
+	    "writer_take(*, flags=0, timeout=None)\n\nTake the seat and recover.  gpc.Again: it is taken.  STANDBY: "
+	    "wait for it."),
+	ROW("writer_serve", writer_serve,
+	    "writer_serve(timeout=None)\n\nDo what is due, waiting for work: the number of commands done."),
+	ROW("writer_wake", writer_wake, "writer_wake()\n\nEnds the wait of the writer_serve of this handle."),
+	ROW("writer_drop", writer_drop, "writer_drop()\n\nGive the seat up."),
+	{ NULL, NULL, 0, NULL }
+};

@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Keys, lookups, publishes: what comes out is what went in, by lists and by buffers."""
+
+import array
+
+import gpc
+from tap import create, done, is_, ok
+
+c = create(vram_blocks=100, ram_blocks=20, keep_tokens=1, keep_digests=1)
+root = c.key_root([(1, b"llama"), (2, b"adapter")])
+is_(len(root), 16, "a root key has 16 bytes")
+is_(c.key_root([(1, b"llama"), (2, b"adapter")]), root, "the same fields make the same root")
+ok(c.key_root([(2, b"adapter"), (1, b"llama")]) != root, "another order makes another one")
+
+tokens = list(range(100))
+keys = c.key_hash(root, tokens)
+is_(len(keys), 6 * 16, "100 tokens have 6 full blocks")
+is_(len(c.key_hash(root, tokens, flags=gpc.TAIL)), 7 * 16, "and a partial one with TAIL")
+is_(c.key_hash(root, array.array("I", tokens)), keys, "tokens by a buffer")
+is_(c.key_hash(keys[:16], tokens[16:]), keys[16:], "chained on from a key")
+ok(c.key_hash(root, tokens, extras=[(20, b"image")])[16:] != keys[16:], "an extra changes what follows ...")
+is_(c.key_hash(root, tokens, extras=[(20, b"image")])[:16], keys[:16], "... and not what is before it")
+out = bytearray(200)
+is_((c.key_hash(root, tokens, out=out), bytes(out[:96])), (6, keys), "keys into a buffer")
+
+each = [keys[i:i + 16] for i in range(0, 96, 16)]
+parents = root + keys[:-16]
+is_(c.lookup(keys), [-1] * 6, "nothing is cached")
+blocks = c.reserve(0, 6)
+is_(len(set(blocks)), 6, "six blocks are reserved")
+is_({gpc.POOL(b) for b in blocks}, {0}, "of pool 0")
+is_([gpc.BLOCK(0, gpc.SLOT(b)) for b in blocks], blocks, "POOL, SLOT and BLOCK agree")
+digests = [bytes([i] * 32) for i in range(6)]
+is_(c.publish(parents, keys, blocks, tokens=tokens[:96], digests=digests, tag=7), 6, "six are live")
+
+is_(c.lookup(keys), blocks, "they are found: keys in one bytes object")
+is_(c.lookup(each), blocks, "a list of keys")
+is_(c.lookup(tuple(each)), blocks, "a tuple")
+is_(c.lookup(bytearray(keys)), blocks, "a bytearray")
+is_(c.lookup(memoryview(b"x" + keys)[1:]), blocks, "a view that is not aligned")
+is_(c.lookup(array.array("Q", keys)), blocks, "an array of uint64")
+is_(c.lookup(b""), [], "no keys")
+found = array.array("i", [9] * 8)
+is_((c.lookup(keys + bytes(range(1, 17)), out=found), list(found)), (6, blocks + [-1, 9]),
+    "by out: hits are counted, the rest of the buffer is as it was")
+
+is_(c.match(keys + keys[:32], [0, 6, 8]), [blocks, blocks[:2]], "match: two sequences")
+lens, hits = array.array("I", [0] * 2), array.array("i", [9] * 8)
+is_((c.match(keys + keys[:32], array.array("I", [0, 6, 8]), lens=lens, out=hits), list(lens), list(hits)),
+    (8, [6, 2], blocks + blocks[:2]), "match by buffers")
+
+is_(c.acquire(keys + bytes(range(1, 17))), blocks, "acquire: the longest prefix")
+is_(c.acquire(keys, out=found), 6, "by out")
+is_(c.stats().refs, 3 * 6, "three holds on each, with that of the publisher")
+c.release(blocks)
+c.release(array.array("i", blocks + [-1]))
+is_(c.ref(keys, blocks), 6, "hints become references")
+c.release(blocks)
+
+dup = c.reserve(0, 6)
+is_(c.publish(parents, keys, dup, resident=True), blocks, "published again: the first blocks stay")
+is_(c.stats().refs, 2 * 6, "and are referenced for the caller")
+c.release(blocks)
+c.release(dup)
+dup = c.reserve(0, 6)
+is_(c.publish(parents, keys, dup), 0, "without resident nothing is live in the new blocks")
+is_(c.stats().refs, 6, "and nothing is referenced")
+c.release(dup)
+
+got = array.array("i", [0] * 6)
+more = c.key_hash(keys[-16:], list(range(96)))
+b = c.reserve(0, 6, out=got)
+ticket = c.publish(keys[-16:] + more[:-16], more, got, timeout=0, resident=found)
+ok(ticket > 0, "a publish without a wait returns its ticket")
+c.ticket_wait(ticket)
+is_(list(found[:6]), list(got), "its answers are there after ticket_wait")
+ok(c.ticket_last() >= ticket, "ticket_last")
+c.release(got)
+
+ids = c.key_import(digests)
+is_(c.key_import(b"".join(digests), size=32), ids, "digests as a list and as a buffer make the same keys")
+ok(c.key_import(digests, group=1) != ids, "a group makes others")
+b = c.reserve(0, 6)
+c.publish(bytes(16) + ids[:-16], ids, b)
+c.release(b)
+is_(c.prefix(digests + [bytes([99]) * 32]), b, "prefix: import and acquire")
+is_(c.prefix(digests, out=found), 6, "by out")
+c.release(b)
+c.release(b)
+is_(c.prefix([]), [], "of nothing")
+
+is_(c.tokens(keys[:16], blocks[0]), tokens[:16], "the tokens of a block")
+is_(c.tokens(keys[16:32], blocks[1], out=array.array("i", [0] * 16)), 16, "by out, how many they are")
+is_(c.drop(blocks[5:]) >= 1, True, "dropped blocks ...")
+is_(c.lookup(keys)[5], -1, "... are not found")
+c.release(blocks)
+is_(len(c.evict(0, 2)), 2, "two are evicted")
+taken = c.evict(0, 1, flags=gpc.TAKE)
+c.release(taken)
+is_(c.reserve(0, 200, flags=gpc.PARTIAL, out=array.array("i", [0] * 200)), 100, "PARTIAL: as many as there are")
+is_(c.check(), 0, "all invariants hold")
+c.close()
+c.close()
+ok(c.closed, "closed, twice")
+done()

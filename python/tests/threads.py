@@ -1,0 +1,178 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Eight threads use a handle while one closes it; a forked child gets errors; the end of the interpreter closes
+what is open."""
+
+import array
+import gc
+import os
+import signal
+import subprocess
+import sys
+import threading
+
+import gpc
+from tap import create, done, is_, name, ok
+
+c = create(vram_blocks=400)
+keys = c.key_import([bytes([i, 1]) for i in range(20)])
+b = c.reserve(0, 20)
+c.publish(bytes(16) + keys[:-16], keys, b)
+c.release(b)
+
+
+def hammer(handle, seed, started, bad):
+    mine = handle.key_import([bytes([i, seed]) for i in range(20)])
+    out = array.array("i", [0] * 20)
+    rounds = 0
+    while True:
+        try:
+            if handle.lookup(keys) != b or handle.acquire(keys, out=out) != 20:
+                bad.append(list(out))
+            handle.release(out)
+            got = handle.reserve(0, 10)
+            handle.publish(bytes(16) + mine[:144], mine[:160], got, resident=rounds % 2 == 0)
+            handle.release(got)
+            handle.stats()
+        except ValueError as e:
+            if "closed" not in str(e):
+                bad.append(e)
+            return
+        except BaseException as e:
+            bad.append(e)
+            started.set()
+            return
+        rounds += 1
+        if rounds == 20:
+            started.set()
+
+
+bad, threads = [], []
+shared = gpc.attach(name)
+waiter = gpc.attach(name)
+for i in range(8):
+    started = threading.Event()
+    t = threading.Thread(target=hammer, args=(shared, 2 + i, started, bad))
+    t.start()
+    threads.append((t, started))
+for t, started in threads:
+    started.wait()
+closers = [threading.Thread(target=shared.close) for _ in range(2)]
+for t in closers:
+    t.start()
+for t, _ in threads:
+    t.join()
+for t in closers:
+    t.join()
+is_(bad, [], "eight threads hammer one handle until it is closed")
+is_(c.info().peers, 2, "it has left")
+is_(c.check(), 0, "all invariants hold")
+
+# a close ends a wait of another thread that is its own to end
+w = gpc.create(name + "-w", vram_blocks=4)
+w.writer_take()
+served = []
+t = threading.Thread(target=lambda: served.append(w.writer_serve()))
+t.start()
+w.close()
+t.join()
+ok(True, "close wakes writer_serve")
+gpc.unlink(name + "-w")
+
+
+# a signal ends a wait that has no limit of time
+class Rang(Exception):
+    pass
+
+
+def ring(*args):
+    raise Rang
+
+
+signal.signal(signal.SIGUSR1, ring)
+block, theirs = c.reserve(0, 1), waiter.reserve(0, 1)
+key = c.key_import([b"a key that nobody publishes"])
+c.claim(key, block)
+pending = waiter.claim(key, theirs)
+waiter.release(theirs)
+try:
+    t = threading.Thread(target=lambda: os.kill(os.getpid(), signal.SIGUSR1))
+    t.start()
+    waiter.claim_wait(pending)
+    ok(False, "claim_wait ends by a signal's exception")
+except Rang:
+    ok(True, "claim_wait ends by a signal's exception")
+t.join()
+c.release(block)
+
+# from a callback the handle cannot be closed
+said = []
+
+
+def close_inside(done_bytes, all_bytes):
+    try:
+        m.close()
+    except gpc.Error as e:
+        said.append(str(e))
+
+
+m = create("-m", max_blocks=100)
+m.pool_make(kind=gpc.RAM, blocks=4, transit=1, block_bytes=4096, progress=close_inside)
+ok(said and "callback" in said[0], "close in a callback is refused")
+m.close()
+
+# ---- fork ----
+
+d = create("-d", max_blocks=100, ram_blocks=4, block_bytes=4096)
+(part,) = d.pool_map(0)
+child = os.fork()
+if child == 0:
+    # it prints nothing; 0 = all is as it should be
+    status = 1
+    try:
+        for call in (lambda: waiter.lookup(keys), lambda: waiter.info(), lambda: waiter.reserve(0, 1)):
+            try:
+                call()
+                os._exit(2)
+            except gpc.Error as e:
+                if "parent" not in str(e):
+                    os._exit(3)
+        try:
+            memoryview(part)
+            os._exit(4)
+        except ValueError:
+            pass
+        waiter.close()
+        d.close()
+        anew = gpc.attach(name)
+        status = 0 if anew.lookup(keys) == b else 5
+        anew.close()
+    finally:
+        os._exit(status)
+is_(os.waitpid(child, 0)[1], 0, "a forked child gets errors from the handle, closes it, and attaches anew")
+is_(waiter.lookup(keys), b, "the parent's handle is as before")
+d.close()
+
+# ---- the end of the interpreter ----
+
+script = f"""
+import gpc, threading
+c = gpc.attach({name!r}, serve=True, log=lambda level, text: None)
+c.reserve(0, 3)
+"""
+r = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+is_((r.returncode, r.stderr), (0, ""), "an interpreter ends with an open handle that serves and logs")
+is_(c.info().peers, 2, "which has left its seat")
+
+
+def make_cycle():
+    held = []
+    held.append(gpc.attach(name, log=lambda level, text, cycle=held: None))
+
+
+make_cycle()
+gc.collect()
+is_(c.info().peers, 2, "a handle whose log refers to it is collected")
+waiter.close()
+is_(c.stats().reserved, 0, "nothing is reserved")
+c.close()
+done()

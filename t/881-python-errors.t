@@ -1,0 +1,6 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# The Python module: exceptions, timeouts, writers that are not there.
+
+. "${top_srcdir:-$(dirname "$0")/..}/t/sh/python.sh"
+python_test errors

@@ -1,0 +1,6 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# The Python module: threads that share a handle while one closes it, and forks.
+
+. "${top_srcdir:-$(dirname "$0")/..}/t/sh/python.sh"
+python_test threads

@@ -1,0 +1,6 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# The Python module: it keeps nothing of what it is given, and gives back what it takes.
+
+. "${top_srcdir:-$(dirname "$0")/..}/t/sh/python.sh"
+python_test leaks
