@@ -31,6 +31,7 @@ class Stale(Error): ...
 class NotFound(Error, LookupError): ...
 class Exists(Error, FileExistsError): ...
 class Denied(Error, PermissionError): ...
+class Busy(Error): ...
 class Invalid(Error, ValueError): ...
 
 class Walk(Iterator[T], Generic[T]):
@@ -255,11 +256,15 @@ STANDBY: int
 REMOVE: int
 DEVICE: int
 VERIFY_FIRST: int
+IF_IDLE: int
+NO_REF: int
+PEEK: int
 VRAM: int
 RAM: int
 POOL_OWNED: int
 POOL_CALLER: int
 POOL_UNCHAINED: int
+POOL_ONCE: int
 NUMA_DEFAULT: int
 NUMA_INTERLEAVE: int
 NUMA_BIND: int

@@ -24,6 +24,7 @@ static struct subclass {
 	{ "gpc.Exists", { EEXIST }, &PyExc_FileExistsError, "The name is taken." },
 	{ "gpc.Denied", { EPERM, EACCES, EROFS }, &PyExc_PermissionError,
 	  "Not your block, another user's segment, or a read-only handle." },
+	{ "gpc.Busy", { EBUSY }, NULL, "Somebody holds it." },
 	{ "gpc.Invalid", { EINVAL }, &PyExc_ValueError, "An argument is out of range." },
 };
 #define SUBCLASSES (sizeof(subclasses) / sizeof(subclasses[0]))

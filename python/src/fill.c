@@ -201,13 +201,13 @@ const PyMethodDef methods_fill[] = {
 	    "already (then referenced for you, and yours\nstays reserved), or a negative errno.  resident=buffer, "
 	    "of int32: it gets this.\ntimeout=0 submits and returns the ticket; the buffer is filled when "
 	    "ticket_wait(ticket) has\nreturned.  The same after TimedOut and NotConnected, which have the ticket as "
-	    "an attribute."),
+	    "an attribute.\nflags: NO_REF, to publish and forget: nothing is referenced for you."),
 	ROW("drop", fill_drop,
 	    "drop(blocks, *, flags=0, timeout=None)\n\nBytes are bad: unfindable now, with all descendants.  How many "
 	    "were live; with timeout=0 the ticket."),
 	ROW("evict", fill_evict,
 	    "evict(pool, n, *, flags=0, timeout=None, out=None)\n\nLeast recent leaves without hold: their list; "
-	    "with out, how many.  flags: TAKE."),
+	    "with out, how many.  flags: TAKE, PEEK."),
 	ROW("returned", fill_returned,
 	    "returned(pool, n, *, timeout=None, out=None)\n\nOwner only: up to n CALLER blocks of the pool (-1: of "
 	    "all such) that came back.\nWaits for the first one; an empty list = none in that time."),

@@ -215,7 +215,7 @@ const PyMethodDef methods_pool[] = {
 	ROW("pool_add", pool_add,
 	    "pool_add(*, kind, blocks, flags=0, space=0, transit=0, demote_to=-1, gpus=0, uuid=b'',\n"
 	    "         backing=b'', spill_ahead=0, timeout=None)\n\nA pool without memory: its number.  After "
-	    "NotConnected, TimedOut and Again it may still be added."),
+	    "NotConnected, TimedOut and Again it may still be added.\nflags: POOL_...; POOL_ONCE: that of the pool which is there already."),
 	ROW("pool_make", pool_make,
 	    "pool_make(*, ..., runs=None, block_bytes=0, fingerprint=b'', device=None, parts=0, numa=0,\n"
 	    "          nodes=0, no_checksums=0, huge_dir=None, threads=0, progress=None, timeout=None)\n\n"
@@ -225,7 +225,7 @@ const PyMethodDef methods_pool[] = {
 	ROW("pool_available", pool_available, "pool_available(pool)\n\nBlocks that a reserve could have now."),
 	ROW("pool_clear", pool_clear,
 	    "pool_clear(pool, *, tag=0, flags=0, timeout=None)\n\nForget every entry (of that tag; 0 = all) of a pool "
-	    "(-1 = all): how many are held\nstill.  REMOVE."),
+	    "(-1 = all): how many are held\nstill.\nflags: REMOVE; IF_IDLE: gpc.Busy if somebody holds one."),
 	ROW("pool_memory", pool_memory, "pool_memory(pool)\n\nPoolMemory: the memory of a pool as it is."),
 	ROW("pool_runs", pool_runs, "pool_runs(pool)\n\nIts layout: a list of Run."),
 	ROW("pool_pin", pool_pin, "pool_pin(pool, *, timeout=None)\n\nRegister the pool's RAM with the GPUs of this process."),

@@ -93,5 +93,20 @@ ok(lines and all(isinstance(level, int) and isinstance(text, str) for level, tex
 is_(gpc.strerror(-errno.ENOENT), gpc.strerror(errno.ENOENT), "strerror takes either sign")
 is_(gpc.version(), (0, 2), "version")
 is_((gpc.VERIFY_FIRST, gpc.QUIET, gpc.NONE, gpc.TICKET_ALL), (1 << 14, 1 << 3, -1, 2**64 - 1), "constants")
+
+# calls with flags that change what is held
+with gpc.create(name + "-idle", serve=True, vram_blocks=4, free_target=-1) as d:
+    ids = d.key_import([b"a" * 8, b"b" * 8])
+    b = d.reserve(0, 2)
+    is_(d.publish(None, ids, b, flags=gpc.NO_REF), 2, "NO_REF: they are live")
+    is_(d.stats(d.info().peer).refs, 0, "and nothing is referenced")
+    is_(sorted(d.evict(0, 2, flags=gpc.PEEK)), sorted(b), "PEEK names what would go")
+    is_(d.acquire(ids), b, "and all of it is there")
+    raises(gpc.Busy, "", lambda: d.pool_clear(0, flags=gpc.IF_IDLE), "IF_IDLE: they are held")
+    d.release(b)
+    is_(d.pool_clear(0, flags=gpc.IF_IDLE), 0, "and now they are not")
+    first = d.pool_add(kind=gpc.RAM, blocks=3, flags=gpc.POOL_ONCE | gpc.POOL_UNCHAINED, space=1)
+    is_(d.pool_add(kind=gpc.RAM, blocks=3, flags=gpc.POOL_ONCE | gpc.POOL_UNCHAINED, space=1), first, "POOL_ONCE")
+gpc.unlink(name + "-idle")
 c.close()
 done()
