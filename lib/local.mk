@@ -117,6 +117,8 @@ lib_gpc_sources = \
 	%reldir%/peer/rouse.c \
 	%reldir%/peer/rouse.h \
 	%reldir%/peer/seat.c \
+	%reldir%/peer/companion.c \
+	%reldir%/peer/companion.h \
 	%reldir%/peer/seat.h \
 	%reldir%/peer/wait_word.h \
 	%reldir%/peer/section.c \
