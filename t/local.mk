@@ -351,6 +351,7 @@ t_models = \
 	%reldir%/model/refs.pml \
 	%reldir%/model/relocate.pml \
 	%reldir%/model/run \
+	%reldir%/model/companion.pml \
 	%reldir%/model/seat.pml \
 	%reldir%/model/section.pml \
 	%reldir%/model/stock.pml \
