@@ -89,6 +89,7 @@ t_programs = \
 	%reldir%/378-transfers-closed.t \
 	%reldir%/379-transfers-reaped.t \
 	%reldir%/380-pools-made-again.t \
+	%reldir%/381-companions.t \
 	%reldir%/165-fetch.t \
 	%reldir%/166-spill.t \
 	%reldir%/167-order.t \

@@ -1,0 +1,435 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Companions of a seat: what a leader held stays as it was until its last companion has gone, also
+ * when the leader has died, has left, or the writer is another one by then. */
+#include "t/lib/cache.h"
+
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+
+#include "peer/companion.h"
+#include "peer/handle.h"
+#include "segment/lockfile.h"
+#include "writer/state.h"
+
+enum { BLOCKS = 8, SLOTS = 4, LONG_MS = 3600 * 1000 };
+
+static gpc *c;                           /* the writer, and the rival who wants all blocks */
+
+/* What processes tell each other. */
+static struct told {
+	uint64_t ready, life;
+	int32_t leader, child;
+	gpc_block held, slot[SLOTS];
+	uint64_t bytes[BLOCKS];          /* of the blocks: who has written there */
+} *told;
+
+static void serves(int times)
+{
+	while (times--) {
+		c->writer->next_housekeep_ns = 0;
+		must(gpc_writer_serve(c, 1));
+	}
+}
+
+static void begin(uint32_t seats)
+{
+	struct gpc_config cfg = cache_config(BLOCKS, 0);
+
+	memset(told, 0, sizeof(*told));
+	cfg.max_peers = seats;
+	cfg.quarantine_ms = 1;
+	c = cache_make(&cfg, NULL);
+	chain_make(c, 0, 1, 1, NULL);
+}
+
+static void ends(const char *what)
+{
+	serves(4);
+	clean(c, what);
+	cache_end(c);
+}
+
+/* ---- who takes part ---- */
+
+static int attach_to(int32_t leader, uint64_t life, gpc **ret)
+{
+	struct gpc_attach_options opt = { .size = sizeof(opt), .dir = cache_dir, .label = "companion",
+					  .leader = leader, .life = life };
+
+	return gpc_attach(cache_name, &opt, 0, ret);
+}
+
+/* Reads one block, and has some to be written. */
+static gpc *leads(void)
+{
+	gpc *d = cache_attach(0, 0);
+	gpc_key k = key_of(d, 1);
+
+	if (gpc_acquire(d, 0, &k, 1, &told->held, 0) != 1 ||
+	    gpc_reserve(d, 0, SLOTS, told->slot, NULL, 0, 5000) != SLOTS ||
+	    gpc_section_enter(d) < 0)
+		bail("the leader: %s", gpc_last_error());
+	told->leader = (int32_t)d->peer + 1;
+	told->life = info_of(d).life;
+	return d;
+}
+
+static void leader(void)
+{
+	leads();
+}
+
+static void companion(void)
+{
+	gpc *d;
+
+	must(attach_to(told->leader, told->life, &d));
+}
+
+/* Runs `what`, and then lives until it is killed. */
+static pid_t run(void (*what)(void))
+{
+	uint64_t ready = load_acquire(&told->ready);
+	pid_t pid = fork();
+
+	if (pid < 0)
+		bail("no process");
+	if (!pid) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		what();
+		order_add64(&told->ready, 1);
+		for (;;)
+			pause();
+	}
+	while (load_acquire(&told->ready) == ready)
+		serves(1);
+	return pid;
+}
+
+static void kills(pid_t pid)
+{
+	kill(pid, SIGKILL);
+	waitpid(pid, NULL, 0);
+}
+
+/* ---- what is so ---- */
+
+static const struct shm_seat *seat(void)
+{
+	return seg_seat(&c->seg, (uint32_t)told->leader - 1);
+}
+
+/* Is this one of the blocks that the leader had? */
+static bool is_leaders(gpc_block b)
+{
+	int i;
+
+	for (i = 0; i < SLOTS; i++)
+		if (told->slot[i] == b)
+			return true;
+	return told->held == b;
+}
+
+/* The rival takes what it can get, writes there, and gives it back. */
+static bool rival_gets_leaders(void)
+{
+	gpc_block b[BLOCKS];
+	int i, n = gpc_reserve(c, 0, BLOCKS, b, NULL, GPC_PARTIAL, 0);
+	bool any = false;
+
+	for (i = 0; i < n; i++) {
+		any |= is_leaders(b[i]);
+		told->bytes[b[i]] = 1;
+	}
+	if (n > 0)
+		must(gpc_release(c, b, (uint32_t)n));
+	return any;
+}
+
+/* However often it is looked at. */
+static bool is_kept(void)
+{
+	int i;
+
+	for (i = 0; i < 30; i++) {
+		serves(1);
+		if (seat()->state == SEAT_FREE || rival_gets_leaders() ||
+		    seg_row(&c->seg, (uint32_t)told->held)[told->leader - 1] != 1)
+			return false;
+	}
+	return true;
+}
+
+static bool comes_back(void)
+{
+	int i;
+
+	for (i = 0; i < 2000 && (seat()->state != SEAT_FREE || stats_of(c, -1).dying); i++)
+		serves(1);
+	return i < 2000 && gpc_pool_available(c, 0) == BLOCKS && rival_gets_leaders();
+}
+
+/* ---- the leader dies ---- */
+
+static bool bytes_are(uint64_t want)
+{
+	int i;
+
+	for (i = 0; i < SLOTS && told->bytes[told->slot[i]] == want; i++)
+		;
+	return i == SLOTS;
+}
+
+static void test_dies(void)
+{
+	struct gpc_attach_options opt = { .size = sizeof(opt), .dir = cache_dir };
+	pid_t a, b;
+	gpc *e;
+	int i;
+
+	begin(3);
+	a = run(leader);
+	b = run(companion);
+	for (i = 0; i < SLOTS; i++)      /* as the companion does, now and later */
+		told->bytes[told->slot[i]] = 2;
+	kills(a);
+	ok(is_kept(), "a leader is dead: what it held is nobody's while its companion lives");
+	ok(bytes_are(2), "and nobody has written there");
+	is_int((int)stats_of(c, told->leader - 1).sections, 0, "its sections have ended");
+	is_int((int)stats_of(c, told->leader - 1).reserved, 0, "and its reservations, as such");
+	is_int(stats_of(c, told->leader - 1).alive, 0, "it is dead");
+	is_int(gpc_attach(cache_name, &opt, 0, &e), -EUSERS, "nobody gets its seat");
+	is_int(attach_to(told->leader, told->life, &e), -ESTALE, "nobody is its companion any more");
+	clean(c, "a seat that is kept");
+	kills(b);
+	ok(comes_back(), "when the companion is gone all comes back");
+	ends("a leader that dies");
+}
+
+static void test_companion_first(void)
+{
+	pid_t a, b;
+
+	begin(4);
+	a = run(leader);
+	b = run(companion);
+	is_int(stats_of(c, told->leader).leader, told->leader - 1, "a companion's leader is told");
+	is_int(stats_of(c, told->leader - 1).leader, -1, "a leader has none");
+	kills(b);
+	serves(10);
+	ok(seat()->state == SEAT_TAKEN && !rival_gets_leaders(), "a companion dies: its leader has what "
+	   "it had");
+	kills(a);
+	ok(comes_back(), "then the leader: nobody is waited for");
+	ends("a companion that dies");
+}
+
+static void test_two(void)
+{
+	pid_t a, b;
+	gpc *d;
+
+	begin(4);
+	a = run(leader);
+	b = run(companion);
+	must(attach_to(told->leader, told->life, &d));
+	kills(a);
+	kills(b);
+	ok(is_kept(), "one of two companions lives");
+	must(gpc_close(d));
+	ok(comes_back(), "the second one leaves: all comes back");
+	ends("two companions");
+}
+
+static void test_stopped(void)
+{
+	pid_t a, b;
+
+	begin(4);
+	a = run(leader);
+	b = run(companion);
+	kill(b, SIGSTOP);
+	waitpid(b, NULL, WUNTRACED);
+	kills(a);
+	ok(is_kept(), "a companion that is stopped keeps all of it");
+	kills(b);
+	ok(comes_back(), "until it is killed");
+	ends("a stopped companion");
+}
+
+/* ---- the leader leaves ---- */
+
+static void test_leaves(void)
+{
+	gpc *d, *e;
+	pid_t b;
+
+	begin(4);
+	serve_begin(c);
+	d = leads();
+	serve_end();
+	b = run(companion);
+	must(gpc_close(d));
+	ok(is_kept(), "a leader has left: its companion keeps what was not released");
+	is_int(stats_of(c, told->leader - 1).left, 1, "it has left");
+	is_int(attach_to(told->leader, told->life, &e), -ESTALE, "nobody is its companion any more");
+	kills(b);
+	ok(comes_back(), "and all comes back, though the process of the leader lives");
+	ends("a leader that leaves");
+}
+
+/* ---- other writers ---- */
+
+static void next_writer(void)
+{
+	must(gpc_writer_drop(c));
+	must(gpc_writer_take(c, 0, 0));
+}
+
+static void test_successor(void)
+{
+	pid_t a, b;
+
+	begin(4);
+	a = run(leader);
+	b = run(companion);
+	must(gpc_writer_drop(c));
+	kills(a);
+	must(gpc_writer_take(c, 0, 0));
+	ok(is_kept(), "a leader dies while there is no writer");
+	next_writer();
+	ok(is_kept(), "a successor finds the seat kept");
+	next_writer();
+	kills(b);
+	ok(comes_back(), "the next one gives it back");
+	ends("successors");
+}
+
+/* A whole takeover by who wants a seat. */
+static void test_no_writer(void)
+{
+	struct gpc_attach_options opt = { .size = sizeof(opt), .dir = cache_dir };
+	pid_t a, b;
+	gpc *e;
+
+	begin(3);
+	a = run(leader);
+	b = run(companion);
+	must(gpc_writer_drop(c));
+	kills(a);
+	is_int(gpc_attach(cache_name, &opt, 0, &e), -EUSERS, "no writer, and the only seat is kept");
+	ok(strstr(gpc_last_error(), "all 3 seats"), "the sentence says that all are taken");
+	kills(b);
+	is_int(gpc_attach(cache_name, &opt, 0, &e), 0, "when the companion is dead, who comes takes a seat");
+	must(gpc_writer_take(c, 0, 0));
+	must(gpc_close(e));
+	ok(comes_back(), "and all is back");
+	ends("without a writer");
+}
+
+/* ---- who may be a companion ---- */
+
+static void test_stale(void)
+{
+	uint64_t life;
+	gpc *d, *e, *f;
+
+	begin(4);
+	serve_begin(c);
+	d = leads();
+	serve_end();
+	life = told->life;
+	refused(attach_to(told->leader, life + 1, &e), ESTALE, "another number of the life");
+	refused(attach_to(told->leader + 1, life, &e), ESTALE, "the life of another seat");
+	refused(attach_to(5, life, &e), EINVAL, "a seat that there is not");
+	must(attach_to(told->leader, life, &e));
+	refused(attach_to((int32_t)e->peer + 1, info_of(e).life, &f), EINVAL, "the companion of a companion");
+	must(gpc_close(e));
+	lock_drop(d->seg.lock_fd, LOCK_PEER(d->peer));
+	refused(attach_to(told->leader, life, &e), ESTALE, "a leader without its lock, as the dead have none");
+	must(gpc_close(d));
+	serves(4);
+	refused(attach_to(told->leader, life, &e), ESTALE, "a seat that is free");
+	d = cache_attach(0, 0);
+	is_int((int)d->peer, told->leader - 1, "another peer takes it");
+	refused(attach_to(told->leader, life, &e), ESTALE, "who has another life");
+	must(attach_to(told->leader, info_of(d).life, &e));
+	must(gpc_close(e));
+	must(gpc_close(d));
+	ends("stale lives");
+}
+
+/* ---- forks ---- */
+
+static void forks(void)
+{
+	companion();
+	if (!fork())
+		for (;;)
+			pause();         /* tap_guard() ends it */
+}
+
+/* No handler runs in such a child: it has the lock of its parent. */
+static void forks_raw(void)
+{
+	long pid;
+
+	companion();
+	pid = syscall(SYS_fork);
+	if (!pid)
+		for (;;)
+			pause();
+	store_release(&told->child, (int32_t)pid);
+}
+
+static void test_fork(void)
+{
+	pid_t a, b;
+
+	begin(4);
+	a = run(leader);
+	b = run(forks);
+	kills(a);
+	ok(is_kept(), "a companion that has a child");
+	kills(b);
+	ok(comes_back(), "its child is none");
+	ends("a forked companion");
+#ifdef SYS_fork
+	begin(4);
+	a = run(leader);
+	b = run(forks_raw);
+	kills(a);
+	kills(b);
+	is_int(lock_test(c->seg.lock_fd, LOCK_PEER((uint32_t)told->leader)), 1, "a child has the dead one's lock");
+	ok(comes_back(), "its process is looked at, too");
+	kill(told->child, SIGKILL);
+	ends("a child with the lock");
+#endif
+}
+
+static int body(void)
+{
+	cache_thread = false;
+	told = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	if (told == MAP_FAILED)
+		bail("no shared page");
+	test_dies();
+	test_companion_first();
+	test_two();
+	test_stopped();
+	test_leaves();
+	test_successor();
+	test_no_writer();
+	test_stale();
+	test_fork();
+	return done_testing();
+}
+
+int main(void)
+{
+	cache_dir_make();
+	return tap_guard(60, body, cache_dir_remove);
+}
