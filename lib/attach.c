@@ -191,8 +191,11 @@ static int sit(gpc *c, const struct gpc_attach_options *opt, uint64_t deadline)
 
 static int leader_check(const struct gpc_attach_options *opt, uint32_t flags)
 {
-	int err = err_range("leader", (uint32_t)opt->leader, 0, GPC_MAX_PEERS);
+	int err = 0;
 
+	if (opt->leader < 0 || opt->leader > GPC_MAX_PEERS)
+		err = err_set(EINVAL, "leader is %d: it must be 0 (none), or 1 + a seat, to %d",
+			      (int)opt->leader, GPC_MAX_PEERS);
 	if (err == 0 && opt->leader && !opt->life)
 		err = err_set(EINVAL, "life is 0: it must be gpc_info.life of the leader");
 	if (err == 0 && !opt->leader && opt->life)
