@@ -33,6 +33,7 @@ static void test_dies(void)
 	ok(bytes_are(2), "and nobody has written there");
 	is_int((int)stats_of(c, told->leader - 1).sections, 0, "its sections have ended");
 	is_int((int)stats_of(c, told->leader - 1).reserved, 0, "and its reservations, as such");
+	is_int((int)stats_of(c, -1).claims, 0, "and its claims, which others wait for");
 	is_int(stats_of(c, told->leader - 1).alive, 0, "it is dead");
 	is_int(gpc_attach(cache_name, &opt, 0, &e), -EUSERS, "nobody gets its seat");
 	is_int(attach_to(told->leader, told->life, &e), -ESTALE, "nobody is its companion any more");

@@ -75,11 +75,12 @@ TAP_FN int attach_to(int32_t leader, uint64_t life, gpc **ret)
 TAP_FN gpc *leads(void)
 {
 	gpc *d = cache_attach(0, 0);
-	gpc_key k = key_of(d, 1);
+	gpc_key k = key_of(d, 1), other = key_of(d, 2);
+	struct gpc_claim claim;
 
 	if (gpc_acquire(d, 0, &k, 1, &told->held, 0) != 1 ||
 	    gpc_reserve(d, 0, SLOTS, told->slot, NULL, 0, 5000) != SLOTS ||
-	    gpc_section_enter(d) < 0)
+	    gpc_claim(d, &other, told->slot, 1, &claim, 0, 5000) != 1 || gpc_section_enter(d) < 0)
 		bail("the leader: %s", gpc_last_error());
 	told->leader = (int32_t)d->peer + 1;
 	told->life = info_of(d).life;
@@ -113,8 +114,11 @@ TAP_FN pid_t run(void (*what)(void))
 		for (;;)
 			pause();
 	}
-	while (load_acquire(&told->ready) == ready)
+	while (load_acquire(&told->ready) == ready) {
+		if (waitpid(pid, NULL, WNOHANG) == pid)
+			bail("one that was to live has ended");
 		serves(1);
+	}
 	return pid;
 }
 
