@@ -33,7 +33,7 @@
  *   -ENOSPC    nothing free, nothing evictable, or too little shared memory
  *   -EDQUOT    your quota is used up              -EAGAIN    not yet: ring full, or timeout 0
  *   -ETIMEDOUT time is up                         -ENOTCONN  no writer
- *   -EDEADLK   the caller would wait for itself   -ESTALE    block, key, mirror, pool changed
+ *   -EDEADLK   the caller would wait for itself   -ESTALE    block, key, mirror, pool, leader changed
  *   -EPERM     not your block                     -EUSERS    no free seat
  *   -EXDEV     the parent lives only in another space
  *   -EALREADY  another peer computes or loads it, or it has been done

@@ -94,6 +94,33 @@ static void test_stopped(void)
 	ends("a stopped companion");
 }
 
+/* Others wait for the one step in which it goes. */
+static void leader_with_pool(void)
+{
+	gpc *d = leads();
+	int section = 0;
+
+	gpc_section_leave(d, section);
+	pool_new(d, GPC_VRAM, 2, 1, GPC_POOL_OWNED);
+}
+
+static void test_pool(void)
+{
+	struct gpc_pool p = { .size = sizeof(p) };
+	pid_t a, b;
+
+	begin(4);
+	a = run(leader_with_pool);
+	b = run(companion);
+	is_int(gpc_pool_get(c, 1, &p), 0, "a leader has a pool");
+	kills(a);
+	ok(is_kept(), "it dies: its blocks are kept");
+	is_int(gpc_pool_get(c, 1, &p), -ENOENT, "its pool is not");
+	kills(b);
+	ok(comes_back(), "all comes back");
+	ends("the pool of a leader");
+}
+
 /* ---- the leader leaves ---- */
 
 static void test_leaves(void)
@@ -252,6 +279,7 @@ static int body(void)
 	test_companion_first();
 	test_two();
 	test_stopped();
+	test_pool();
 	test_leaves();
 	test_successor();
 	test_no_writer();

@@ -91,6 +91,7 @@ t_programs = \
 	%reldir%/380-pools-made-again.t \
 	%reldir%/381-companions.t \
 	%reldir%/382-companion-stores.t \
+	%reldir%/383-companion-ranks.t \
 	%reldir%/165-fetch.t \
 	%reldir%/166-spill.t \
 	%reldir%/167-order.t \

@@ -43,6 +43,7 @@ TAP_FN void begin(uint32_t seats)
 	memset(told, 0, sizeof(*told));
 	cfg.max_peers = seats;
 	cfg.quarantine_ms = 1;
+	cfg.max_blocks = 2 * BLOCKS;
 	c = cache_make(&cfg, NULL);
 	chain_make(c, 0, 1, 1, NULL);
 }
