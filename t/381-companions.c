@@ -7,6 +7,12 @@
 
 /* ---- the leader dies ---- */
 
+static void next_writer(void)
+{
+	must(gpc_writer_drop(c));
+	must(gpc_writer_take(c, 0, 0));
+}
+
 static bool bytes_are(uint64_t want)
 {
 	int i;
@@ -121,6 +127,32 @@ static void test_pool(void)
 	ends("the pool of a leader");
 }
 
+/* In another namespace: nobody sees whether its process has ended. */
+static void test_elsewhere(void)
+{
+	struct shm_seat *s;
+	pid_t a;
+	gpc *d;
+
+	quarantine_ms = 10 * 1000;       /* the machine runs longer */
+	begin(4);
+	quarantine_ms = 1;
+	a = run(leader);
+	must(attach_to(told->leader, told->life, &d));
+	s = seg_seat(&d->seg, d->peer);
+	lock_drop(d->seg.lock_fd, LOCK_PEER(d->peer));
+	s->namespaces ^= 1;
+	next_writer();                   /* who it is is noted once */
+	kills(a);
+	ok(is_kept() && s->lost_ns, "a companion that is lost counts for the quarantine");
+	next_writer();
+	ok(is_kept(), "also for the next writer");
+	store_release(&s->lost_ns, 1);
+	ok(comes_back(), "and no longer");
+	must(gpc_close(d));
+	ends("a companion elsewhere");
+}
+
 /* ---- the leader leaves ---- */
 
 static void test_leaves(void)
@@ -143,12 +175,6 @@ static void test_leaves(void)
 }
 
 /* ---- other writers ---- */
-
-static void next_writer(void)
-{
-	must(gpc_writer_drop(c));
-	must(gpc_writer_take(c, 0, 0));
-}
 
 static void test_successor(void)
 {
@@ -280,6 +306,7 @@ static int body(void)
 	test_two();
 	test_stopped();
 	test_pool();
+	test_elsewhere();
 	test_leaves();
 	test_successor();
 	test_no_writer();

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A companion comes at the very moment at which its leader ends: before, between and after the looks of
- * both sides.  And each side is killed before each of its stores: who attaches as a companion, and the
- * writer that ends a life whose companion lives.
+ * both sides.  And each side is killed before each of its stores: who attaches as a companion, a leader
+ * that leaves, and the writer that ends a life whose companion lives.
  *
  *   GPC_T_EACH=1   each store of that writer; else each 7th */
 #include <pthread.h>
@@ -288,6 +288,51 @@ static void test_writer_dies(void)
 	ends("all those writers");
 }
 
+/* A leader that is killed as it leaves. */
+static uint64_t leave_last;
+
+static void leaves(void)
+{
+	gpc *d = leads();
+
+	order_add64(&told->ready, 1);
+	waits_for(&told->go, 1);
+	stops.at[0] = stops.at[1] = d->seg.control;
+	stops.bytes[0] = stops.bytes[1] = ROUND_UP(d->seg.at.control_bytes, d->seg.unit);
+	stops.count = count;
+	stops.last = leave_last;
+	stops_begin();
+	gpc_close(d);
+	_exit(0);
+}
+
+static void test_leaver_dies(void)
+{
+	bool died = true, good = true;
+	int status = 0;
+	pid_t a, b;
+
+	begin(4);
+	for (leave_last = 1; leave_last < STORES && died && good; leave_last++) {
+		*count = 0;
+		store_release(&told->go, 0);
+		renew();
+		a = run(leaves);
+		b = run(companion);
+		store_release(&told->go, 1);
+		while (waitpid(a, &status, 0) < 0)
+			;
+		died = WIFSIGNALED(status);
+		good = is_kept();
+		kills(b);
+		good &= comes_back() && gpc_check(c, cache_line, NULL) == 0;
+	}
+	ok(good, "a leader dies before store %d of its leaving: its companion keeps what it had",
+	   (int)leave_last - 1);
+	ok(!good || !died, "all of its stores: %d", (int)leave_last - 2);
+	ends("all those leaders");
+}
+
 static int body(void)
 {
 	cache_thread = false;
@@ -299,6 +344,7 @@ static int body(void)
 	test_in_reaper(false);
 	test_in_reaper(true);
 	test_companion_dies();
+	test_leaver_dies();
 	test_writer_dies();
 	return done_testing();
 }

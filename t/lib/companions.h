@@ -20,6 +20,8 @@ enum { BLOCKS = 8, SLOTS = 4 };
 
 static gpc *c;                           /* the writer, and the rival who wants all blocks */
 
+static uint32_t quarantine_ms = 1;       /* of the next cache */
+
 /* What processes tell each other. */
 static struct told {
 	uint64_t ready, go, stores, life;
@@ -42,7 +44,7 @@ TAP_FN void begin(uint32_t seats)
 
 	memset(told, 0, sizeof(*told));
 	cfg.max_peers = seats;
-	cfg.quarantine_ms = 1;
+	cfg.quarantine_ms = quarantine_ms;
 	cfg.max_blocks = 2 * BLOCKS;
 	c = cache_make(&cfg, NULL);
 	chain_make(c, 0, 1, 1, NULL);
