@@ -416,7 +416,7 @@ int gpc_create(const char *name, const struct gpc_config *cfg,
 	       const struct gpc_attach_options *opt, uint32_t flags, gpc **ret);
 /* [shared] Make the segments and attach.  cfg and opt may be NULL.  GPC_IF_ABSENT,
  * GPC_SERVE.  -EEXIST, -EPROTO (GPC_IF_ABSENT: it exists and differs), -ENOSPC (says how
- * much is missing). */
+ * much is missing).  -EINVAL: opt->leader is set, and companions attach. */
 
 int gpc_attach(const char *name, const struct gpc_attach_options *opt, uint32_t flags,
 	       gpc **ret);

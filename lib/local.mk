@@ -101,6 +101,8 @@ lib_gpc_sources = \
 	%reldir%/payload/transfer.h \
 	%reldir%/payload/transfers.h \
 	%reldir%/payload/wait.c \
+	%reldir%/peer/companion.c \
+	%reldir%/peer/companion.h \
 	%reldir%/peer/epoch.c \
 	%reldir%/peer/epoch.h \
 	%reldir%/peer/fork.c \
@@ -117,8 +119,6 @@ lib_gpc_sources = \
 	%reldir%/peer/rouse.c \
 	%reldir%/peer/rouse.h \
 	%reldir%/peer/seat.c \
-	%reldir%/peer/companion.c \
-	%reldir%/peer/companion.h \
 	%reldir%/peer/seat.h \
 	%reldir%/peer/wait_word.h \
 	%reldir%/peer/section.c \

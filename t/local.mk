@@ -342,6 +342,7 @@ endif
 t_models = \
 	%reldir%/model/README.md \
 	%reldir%/model/claim.pml \
+	%reldir%/model/companion.pml \
 	%reldir%/model/grace.pml \
 	%reldir%/model/litmus/section+aarch64.litmus \
 	%reldir%/model/litmus/section+x86.litmus \
@@ -355,7 +356,6 @@ t_models = \
 	%reldir%/model/refs.pml \
 	%reldir%/model/relocate.pml \
 	%reldir%/model/run \
-	%reldir%/model/companion.pml \
 	%reldir%/model/seat.pml \
 	%reldir%/model/section.pml \
 	%reldir%/model/stock.pml \
