@@ -172,6 +172,98 @@ static void test_not_copied(void)
 	ends("a transfer that was not done");
 }
 
+/* A leader that is a rank itself: who waits for it does not wait for its companions. */
+static void test_rank(void)
+{
+	int32_t ranks[2];
+	struct gpc_move m[BLOCKS];
+	uint32_t n;
+	struct gpc_fetch_options o = { .size = sizeof(o), .nranks = 2, .ranks = ranks, .moves = m,
+				       .nmoves = &n };
+	gpc_block b[BLOCKS];
+	gpc_key k[BLOCKS + 1];
+	gpc_transfer t;
+	int results[BLOCKS];
+	pid_t pid = begin();
+
+	copies();
+	bytes_chain(c, RAM, 11, 2, b, false);
+	chain_keys(c, 11, 2, k);
+	ranks[0] = info_of(c).peer;
+	ranks[1] = told->peer;
+	is_int(gpc_fetch(c, VRAM, k + 1, 2, b, &o, 0, NULL, 1000, &t), 2, "a fetch, with a leader among its ranks");
+	must(gpc_transfer_mark(c, ranks[0], t, NULL));
+	kill(pid, SIGKILL);
+	waitpid(pid, NULL, 0);
+	is_int(gpc_transfer_wait(c, t, 5000), 0, "which dies: the transfer ends, while its companion lives");
+	is_int(gpc_transfer_results(c, t, results, BLOCKS), 2, "two results");
+	is_int(results[1], -ESTALE, "refused");
+	must(gpc_release(c, b, 2));
+	ok(are_kept(), "the leader's own blocks are kept");
+	ends("a leader that was a rank");
+}
+
+/* ---- without companions ---- */
+
+/* Two that copy for each other, and die both. */
+static void fetches(uint32_t me)
+{
+	struct gpc_attach_options opt = { .size = sizeof(opt), .dir = cache_dir };
+	gpc_key k[3];
+	uint32_t n;
+	struct gpc_fetch_options o = { .size = sizeof(o), .nranks = 1, .moves = told->move, .nmoves = &n };
+	int32_t rank;
+	gpc_block b[2];
+	gpc *e;
+
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	if (gpc_attach(cache_name, &opt, 0, &e) < 0)
+		_exit(1);
+	order_add64(&told->ready, 1);
+	waits(&told->ready, 2);          /* seats 1 and 2 are theirs */
+	rank = 3 - info_of(e).peer;
+	o.ranks = &rank;
+	waits(&told->go, me + 1);        /* one fetches after the other */
+	chain_keys(e, 1 + 2 * me, 2, k);
+	if (gpc_fetch(e, VRAM, k + 1, 2, b, &o, 0, NULL, 5000, &told->t) != 2)
+		_exit(2);
+	order_add64(&told->ready, 1);
+	for (;;)
+		pause();
+}
+
+static void test_each_other(void)
+{
+	pid_t pid[2];
+	uint32_t i;
+
+	memset(told, 0, sizeof(*told));
+	c = bytes_cache();
+	is_int(bytes_ram(c, SLOTS, 0, 0), RAM, "RAM");
+	is_int(bytes_vram(c, SLOTS, 0, RAM, 0), VRAM, "VRAM above it");
+	for (i = 0; i < 2; i++)
+		bytes_chain(c, RAM, 1 + 2 * i, 2, told->b, false);
+	for (i = 0; i < 2; i++) {
+		pid[i] = fork();
+		if (!pid[i])
+			fetches(i);
+	}
+	for (i = 0; i < 2; i++) {
+		serves_until(2 + i, pid[i]);
+		store_release(&told->go, i + 1);
+	}
+	serves_until(4, pid[1]);
+	for (i = 0; i < 2; i++) {
+		kill(pid[i], SIGKILL);
+		waitpid(pid[i], NULL, 0);
+	}
+	for (i = 0; i < 500 && !(is_free(1) && is_free(2)); i++)
+		serves();
+	ok(i < 500, "two are ranks of each other, and die: both seats are free");
+	is_int(fetch_live(c, 1, 4, RAM), 4, "and the keys are where they were");
+	fetch_end(c, "ranks of each other");
+}
+
 static int body(void)
 {
 	cache_thread = false;
@@ -180,6 +272,8 @@ static int body(void)
 		bail("no shared page");
 	test_copied();
 	test_not_copied();
+	test_rank();
+	test_each_other();
 	return done_testing();
 }
 

@@ -176,6 +176,19 @@ void reap_note(struct writer *w, uint32_t peer)
 	p->who = (struct identity){ s->pid, s->start_time, s->namespaces };
 }
 
+/* What others wait for ends.  Nobody sits down there meanwhile, whatever a hostile owner has stored. */
+static void silence(struct writer *w, uint32_t peer)
+{
+	struct shm_seat *s = seg_seat(&w->seg, peer);
+
+	if (load_relaxed(&s->state) == SEAT_FREE)
+		store_release(&s->state, SEAT_TAKEN);
+	w->peer[peer].lost = true;
+	grant_cancel_peer(w, peer);
+	close_sections(w, peer);
+	kill_pools(w, peer);
+}
+
 /* With its byte held.  Others go on without it; what its devices may still store to stays.  Run again
  * with each look: a process that has only lost its lock may ask again, and is heard no more. */
 static void lose_peer(struct writer *w, uint32_t peer)
@@ -186,15 +199,10 @@ static void lose_peer(struct writer *w, uint32_t peer)
 
 	if (!since || since > now)
 		store_relaxed(&s->lost_ns, now);
-	if (load_relaxed(&s->state) == SEAT_FREE)        /* by a hostile owner: nobody sits here now */
-		store_release(&s->state, SEAT_TAKEN);
 	if (!p->lost)
 		log_say(&w->c->log, LOG_INFO, "seat %u (pid %d, %.31s) is lost: what it holds is taken "
 			"back when its process has ended", peer, p->who.pid, s->label);
-	p->lost = true;
-	grant_cancel_peer(w, peer);
-	close_sections(w, peer);
-	kill_pools(w, peer);
+	silence(w, peer);
 	end_reservations(w, peer, END_QUARANTINED);
 }
 
@@ -217,13 +225,10 @@ static void keep_seat(struct writer *w, uint32_t peer)
 	if (!w->peer[peer].mourned)
 		sweep_begin(w);          /* it may have been making memory */
 	mourn(w, peer, true);
-	w->peer[peer].lost = true;
-	grant_cancel_peer(w, peer);
-	if (!transfer_reap(w, peer))
-		return;                  /* comes again */
-	close_sections(w, peer);
-	kill_pools(w, peer);
-	end_reservations(w, peer, END_KEPT);
+	silence(w, peer);
+	transfer_rank_gone(w, peer);     /* itself has exited, or waited for what it copied */
+	if (transfer_reap(w, peer))      /* else it comes again */
+		end_reservations(w, peer, END_KEPT);
 }
 
 /* The caller knows that the seat is over and that nobody can sit down there. */
