@@ -152,6 +152,8 @@ static void test_copied(void)
 	pid_t pid = begin();
 
 	copies();
+	while (stats_of(c, told->peer).transfers)
+		serves();
 	dies(pid);
 	ok(are_kept(), "copied, and the leader dies: nobody gets the blocks");
 	is_int(fetch_live(c, 1, BLOCKS, VRAM), BLOCKS, "which have been committed");
