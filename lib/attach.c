@@ -153,6 +153,15 @@ static uint32_t quota_of(const gpc *c, const struct gpc_attach_options *opt)
 	return all && (!own || own > all) ? all : own;
 }
 
+static int leader_of(gpc *c, const struct gpc_attach_options *opt)
+{
+	if (!opt || !opt->leader)
+		return 0;
+	c->leader = (uint32_t)opt->leader;
+	c->leader_life = opt->life;
+	return err_range("leader", c->leader, 1, c->seg.header.geometry.max_peers);
+}
+
 static int sit(gpc *c, const struct gpc_attach_options *opt, uint64_t deadline)
 {
 	int err;
@@ -162,6 +171,9 @@ static int sit(gpc *c, const struct gpc_attach_options *opt, uint64_t deadline)
 	if (c->readonly)
 		return 0;
 	c->quota = quota_of(c, opt);
+	err = leader_of(c, opt);
+	if (err < 0)
+		return err;
 	err = stock_new(c, opt ? opt->stock : 0);
 	if (err == 0)
 		err = map_open(c);
@@ -177,6 +189,22 @@ static int sit(gpc *c, const struct gpc_attach_options *opt, uint64_t deadline)
 	return err;
 }
 
+static int leader_check(const struct gpc_attach_options *opt, uint32_t flags)
+{
+	int err = 0;
+
+	if (opt->leader < 0 || opt->leader > GPC_MAX_PEERS)
+		err = err_set(EINVAL, "leader is %d: it must be 0 (none), or 1 + a seat, to %d",
+			      (int)opt->leader, GPC_MAX_PEERS);
+	if (err == 0 && opt->leader && !opt->life)
+		err = err_set(EINVAL, "life is 0: it must be gpc_info.life of the leader");
+	if (err == 0 && !opt->leader && opt->life)
+		err = err_set(EINVAL, "leader is 0 and life is not: name both, or neither");
+	if (err == 0 && opt->leader && (flags & GPC_READONLY))
+		err = err_set(EINVAL, "flags has GPC_READONLY: a companion has a seat");
+	return err;
+}
+
 static int options_check(const struct gpc_attach_options *opt, uint32_t flags, uint32_t known)
 {
 	int err = err_flags(flags, known);
@@ -189,6 +217,8 @@ static int options_check(const struct gpc_attach_options *opt, uint32_t flags, u
 		err = err_range("stock", opt->stock, 0, RING_PART);
 	if (err == 0 && opt && opt->label)
 		err = err_text("label", opt->label, strlen(opt->label));
+	if (err == 0 && opt)
+		err = leader_check(opt, flags);
 	if (err == 0 && (flags & GPC_READONLY) && (flags & GPC_SERVE))
 		err = err_set(EINVAL, "flags has GPC_READONLY and GPC_SERVE: a read-only handle "
 			      "cannot serve");
@@ -363,6 +393,8 @@ GPC_EXPORT int gpc_create(const char *name, const struct gpc_config *cfg,
 		err = err_set(EINVAL, "ret is NULL");
 	if (err == 0 && cfg)
 		err = err_size("gpc_config", cfg->size, sizeof(*cfg));
+	if (err == 0 && opt && opt->leader)
+		err = err_set(EINVAL, "leader is %d: a companion calls gpc_attach", (int)opt->leader);
 	if (err == 0)
 		err = segment_name_check(name);
 	if (err == 0)

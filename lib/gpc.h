@@ -33,7 +33,7 @@
  *   -ENOSPC    nothing free, nothing evictable, or too little shared memory
  *   -EDQUOT    your quota is used up              -EAGAIN    not yet: ring full, or timeout 0
  *   -ETIMEDOUT time is up                         -ENOTCONN  no writer
- *   -EDEADLK   the caller would wait for itself   -ESTALE    block, key, mirror, pool changed
+ *   -EDEADLK   the caller would wait for itself   -ESTALE    block, key, mirror, pool, leader changed
  *   -EPERM     not your block                     -EUSERS    no free seat
  *   -EXDEV     the parent lives only in another space
  *   -EBUSY     somebody holds it
@@ -236,6 +236,10 @@ struct gpc_attach_options {          /* of one attachment; zero = default; set s
 	uint8_t layout[32];
 	void (*log)(void *arg, int level, const char *text);   /* level as in syslog(3) */
 	void *log_arg;
+	int32_t leader;              /* 1 + the peer that this one is a companion of: what that peer
+	                              * holds this process reads and writes, too, so when it ends
+	                              * it is kept until its companions have; 0 = none */
+	uint64_t life;               /* gpc_info.life of the leader, by a channel of the engine's */
 };
 
 struct gpc_pool {                    /* set size */
@@ -308,6 +312,8 @@ struct gpc_info {                    /* set size */
 	int32_t refused;             /* read-only handles: what gpc_attach as a peer would answer
 	                              * now: 0, or a negative errno ... */
 	char why[256];               /* ... and its sentence */
+	uint64_t life;               /* of this handle's seat: no other, here or in another cache, has
+	                              * had it; companions name it.  0 = read-only */
 };
 
 struct gpc_stats {                   /* since attach; of one peer, or summed.  set size */
@@ -331,6 +337,7 @@ struct gpc_stats {                   /* since attach; of one peer, or summed.  s
 	uint64_t fetched, spilled;   /* blocks that transfers have brought */
 	uint64_t bad;                /* blocks whose bytes had another checksum than when they were spilled */
 	uint64_t transfers, claims;  /* under way, open now */
+	int32_t leader;              /* the peer that it is a companion of, or -1 */
 };
 
 struct gpc_transfer_info {           /* a transfer that is not over, for tools.  set size */
@@ -423,17 +430,23 @@ int gpc_create(const char *name, const struct gpc_config *cfg,
 	       const struct gpc_attach_options *opt, uint32_t flags, gpc **ret);
 /* [shared] Make the segments and attach.  cfg and opt may be NULL.  GPC_IF_ABSENT,
  * GPC_SERVE.  -EEXIST, -EPROTO (GPC_IF_ABSENT: it exists and differs), -ENOSPC (says how
- * much is missing). */
+ * much is missing).  -EINVAL: opt->leader is set, and companions attach. */
 
 int gpc_attach(const char *name, const struct gpc_attach_options *opt, uint32_t flags,
 	       gpc **ret);
 /* [shared] Take a seat; waits for the name and a seat up to the time in opt.  Seats of
  * the dead are free: without a writer the call clears them itself.  GPC_SERVE,
- * GPC_READONLY. */
+ * GPC_READONLY.
+ * opt->leader: as a companion, a peer like any other.  When its leader dies or closes its handle, what
+ * the leader had reserved or referenced is given to nobody, and its seat neither, before the last
+ * companion has closed its handle or its process has exited; what the leader asked for, its claims,
+ * sections and pools, end at once.  A companion that is stopped holds all of it for as long.  -ESTALE:
+ * that life of the leader is over.  -EINVAL: the leader is a companion, or its life is not given. */
 
 int gpc_close(gpc *c);
 /* [shared] Give every hold, section and the seat back; the cache stays.  No other thread
- * may use the handle any more.  Always succeeds; NULL is fine. */
+ * may use the handle any more.  Always succeeds; NULL is fine.  Of a leader: holds that it has not
+ * released, and its seat, when its companions have gone. */
 
 int gpc_unlink(const char *name, const char *dir);
 /* [shared] Remove the names; attached processes go on. */

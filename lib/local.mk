@@ -101,6 +101,8 @@ lib_gpc_sources = \
 	%reldir%/payload/transfer.h \
 	%reldir%/payload/transfers.h \
 	%reldir%/payload/wait.c \
+	%reldir%/peer/companion.c \
+	%reldir%/peer/companion.h \
 	%reldir%/peer/epoch.c \
 	%reldir%/peer/epoch.h \
 	%reldir%/peer/fork.c \

@@ -67,6 +67,10 @@ static void test_options(gpc *c)
 	opt_bad("size|8|gpc_attach_options", size, 8);
 	opt_bad("timeout_ms|-2|-1", timeout_ms, -2);
 	opt_bad("stock|1025|1024", stock, 1025);
+	opt_bad("leader|-1|250", leader, -1);
+	opt_bad("leader|251|250", leader, 251);
+	opt_bad("life|leader|gpc_info", leader, 1);
+	opt_bad("life|leader|both", life, 7);
 	opt_bad("label|byte 4", label, "red\033[31m");
 	opt_bad("label|byte 1|UTF-8", label, "\xff\xfe");
 	opt_bad("label|byte 3", label, "c1\xc2\x9b" "2J");
@@ -74,6 +78,15 @@ static void test_options(gpc *c)
 	    gpc_attach(cache_name, &opt, GPC_REF, &out.handle));
 	bad(EINVAL, "GPC_READONLY|GPC_SERVE",
 	    gpc_attach(cache_name, &opt, GPC_READONLY | GPC_SERVE, &out.handle));
+	opt.leader = 1;
+	opt.life = 1;
+	bad(EINVAL, "GPC_READONLY|companion", gpc_attach(cache_name, &opt, GPC_READONLY, &out.handle));
+	bad(EINVAL, "leader|gpc_attach", gpc_create(cache_name, NULL, &opt, 0, &out.handle));
+	bad(ESTALE, "leader is 1|0x1", gpc_attach(cache_name, &opt, 0, &out.handle));
+	opt.leader = GPC_MAX_PEERS;
+	bad(EINVAL, "leader|250", gpc_attach(cache_name, &opt, 0, &out.handle));
+	opt.leader = 0;
+	opt.life = 0;
 	bad(EINVAL, "ret|NULL", gpc_attach(cache_name, &opt, 0, NULL));
 	bad(EINVAL, "name|NULL|64", gpc_attach(NULL, &opt, 0, &out.handle));
 	bad(EINVAL, "name|empty", gpc_attach("", &opt, 0, &out.handle));

@@ -337,6 +337,14 @@ static void test_scene(int which)
 
 /* ---- at any moment ---- */
 
+static gpc *comes_anew(gpc *c)
+{
+	gpc_close(c);
+	c = crew_attach("busy");
+	crew->count[N_VICTIM] = (uint64_t)crew_seat(c);
+	return c;
+}
+
 /* All of it, in an order of chance, until it is killed. */
 static int busy(int me)
 {
@@ -353,6 +361,10 @@ static int busy(int me)
 				GPC_OPTIONS(gpc_reserve_options,
 					    .moves = crew_random(&seed, 2) ? m : NULL),
 				GPC_PARTIAL, -1);
+		if (n == -ENOSPC) {      /* where it lives for long, it holds all of them */
+			c = comes_anew(c);
+			continue;
+		}
 		need(n > 0, "reserve: %s", gpc_last_error());
 		for (i = 0; i <= n; i++)
 			k[i] = crew_key(1000 + crew_random(&seed, 60));
@@ -373,9 +385,7 @@ static int busy(int me)
 		crew_open(GATE_READY);
 		if (!crew_random(&seed, 2))
 			continue;
-		gpc_close(c);
-		c = crew_attach("busy");
-		crew->count[N_VICTIM] = (uint64_t)crew_seat(c);
+		c = comes_anew(c);
 	}
 	return 0;
 }

@@ -53,7 +53,7 @@ done
 # each value is there, however narrow it is
 on 40 gpc-inspect --dir "$shm" peers $long
 for title in PEER PID LABEL STATE REFS RESERVED SECTIONS OLDEST 'RING FULL' LOOKUPS \
-	'VRAM HITS' 'RAM HITS' MISSES PUBLISHED; do
+	'VRAM HITS' 'RAM HITS' MISSES PUBLISHED LEADER; do
 	prints "(^|  )$title( |$(printf '\r')|\$)" "peers at 40 columns: $title"
 done
 prints '^ +1 ' "and the seats, in each part"
@@ -71,7 +71,7 @@ fits 50 "COLUMNS"
 inspect list
 prints "^$long .* served$" "elsewhere nothing is cut: list"
 inspect peers $long
-prints "$words .* 5 *$" "nor in parts: peers"
+prints "$words .* 5 +- *$" "nor in parts: peers"
 aligned "but aligned"
 run gpc-replay "$trace" --dir "$shm"
 prints "^$trace: 1 worker on a cache of its own, 10000 VRAM blocks$" "gpc-replay"

@@ -286,4 +286,42 @@ ok $? "a writer ends them" "$tmp/out"
 inspect check moving
 exits 0 "the cache is sound"
 
+# ---- companions ----
+
+serve pair --block-size 16 --vram-blocks 64
+writer=$pid
+GPC_T_LIFE=yes
+export GPC_T_LIFE
+hold leader pair 2 3 0
+leader=$pid
+GPC_T_LEADER=$(sed -n 's/^life //p' "$tmp/leader.out")
+export GPC_T_LEADER
+hold worker pair 0 0 0
+worker=$pid
+unset GPC_T_LIFE GPC_T_LEADER
+inspect --json peers pair
+seat=$(of leader peer)
+is "$(of worker leader) $(of leader leader)" "$seat null" "a companion is shown with its leader"
+inspect peers pair
+prints "^ +[0-9]+ +$worker +worker +alive .* $seat\$" "in the table, too"
+kill -9 "$leader"
+finish "$leader"
+reserved_is()	# CACHE LABEL RESERVED
+{
+	inspect --json peers "$1"
+	test "$(of "$2" reserved)" = "$3"
+}
+until_ok reserved_is pair leader 0
+ok $? "a leader is dead, and the writer has seen it"
+is "$(of leader state refs)" "dead 2" "what it refers to stays"
+inspect reap pair
+exits 0 "reap clears what is to be cleared"
+prints 'dead: 0, that had closed the cache: 0; not cleared yet: 0; kept for their companions: 1$' "and says what is kept"
+kill "$worker"
+finish "$worker"
+until_ok forgotten pair leader
+ok $? "it goes with its companion"
+inspect check pair
+exits 0 "the cache is sound"
+
 done_testing

@@ -91,6 +91,9 @@ t_programs = \
 	%reldir%/378-transfers-closed.t \
 	%reldir%/379-transfers-reaped.t \
 	%reldir%/380-pools-made-again.t \
+	%reldir%/381-companions.t \
+	%reldir%/382-companion-stores.t \
+	%reldir%/383-companion-ranks.t \
 	%reldir%/165-fetch.t \
 	%reldir%/166-spill.t \
 	%reldir%/167-order.t \
@@ -264,6 +267,7 @@ t_support = \
 	%reldir%/lib/checked.h \
 	%reldir%/lib/copied.h \
 	%reldir%/lib/churn.h \
+	%reldir%/lib/companions.h \
 	%reldir%/lib/counts.h \
 	%reldir%/lib/crew.h \
 	%reldir%/data/make-trace.sh \
@@ -352,6 +356,7 @@ endif
 t_models = \
 	%reldir%/model/README.md \
 	%reldir%/model/claim.pml \
+	%reldir%/model/companion.pml \
 	%reldir%/model/grace.pml \
 	%reldir%/model/litmus/section+aarch64.litmus \
 	%reldir%/model/litmus/section+x86.litmus \
@@ -414,6 +419,8 @@ LDADD = lib/libgpc-internal.la
 %canon_reldir%_146_map_refused_t_LDFLAGS = -Wl,--wrap=thread_start
 %canon_reldir%_159_adopted_t_LDFLAGS = -Wl,--wrap=memory_store_part,--wrap=map_adopt
 # the writer's mapping is replaced by one that the test sees stores to
+%canon_reldir%_382_companion_stores_t_LDFLAGS = -Wl,--wrap=segment_map_writer \
+	-Wl,--wrap=companion_may,--wrap=companion_end_life
 %canon_reldir%_379_transfers_reaped_t_LDFLAGS = -Wl,--wrap=segment_map_writer
 %canon_reldir%_321_returned_dies_t_LDFLAGS = -Wl,--wrap=segment_map_writer
 %canon_reldir%_333_feed_each_store_t_LDFLAGS = -Wl,--wrap=segment_map_writer

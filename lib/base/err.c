@@ -190,7 +190,7 @@ static const struct {
 		    "nothing of it is left; call again if you still want it"},
 	{EMFILE, "this process may open no more descriptors: close some, or raise the limit "
 		 "(ulimit -n)"},
-	{ESTALE, "the block, key, mirror or pool has changed since: look it up again"},
+	{ESTALE, "the block, key, mirror, pool or leader has changed since: look it up again"},
 	{EPERM, "not your block or pool, or not yet yours again: only its holder may do that"},
 	{EUSERS, "no seat is free: close a handle, or create the cache with more "
 		 "max_peers"},

@@ -10,6 +10,7 @@
 #include "reader/dev.h"
 #include "segment/lockfile.h"
 #include "inspect/inspect.h"
+#include "peer/companion.h"
 #include "segment/files.h"
 
 #include <errno.h>
@@ -110,6 +111,7 @@ static void fill_info(const gpc *c, struct gpc_info *info)
 	seg_copy_text(info->devices, sizeof(info->devices), h->devices,
 		     sizeof(h->devices));
 	memcpy(info->layout, h->layout, sizeof(info->layout));
+	info->life = c->readonly ? 0 : companion_life(seg_seat(s, c->peer));
 	fill_refused(s, info);
 }
 
@@ -258,6 +260,7 @@ static int stats_of_peer(const gpc *c, uint32_t peer, struct gpc_stats *st)
 	seg_copy_text(st->label, sizeof(st->label), p.seat.label, sizeof(p.seat.label));
 	add_seat(&c->seg, peer, &p, st);
 	st->left = !st->alive && p.seat.state == SEAT_LEFT;
+	st->leader = p.seat.leader <= c->seg.header.geometry.max_peers ? (int32_t)p.seat.leader - 1 : -1;
 	return 0;
 }
 
@@ -278,7 +281,7 @@ static void stats_of_all(const gpc *c, struct gpc_stats *st)
 
 GPC_EXPORT int gpc_stats_get(gpc *c, int peer, struct gpc_stats *ret)
 {
-	struct gpc_stats st = { .size = sizeof(st) };
+	struct gpc_stats st = { .size = sizeof(st), .leader = -1 };
 	int err = handle_check(c, false);
 
 	if (!err)

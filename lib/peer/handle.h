@@ -71,6 +71,8 @@ struct gpc {
 					  * gpc_ticket_wait has told of; ring_lock */
 	struct stock *stock;             /* reservations in hand, per pool; NULL = none wanted */
 	uint32_t quota;                  /* most blocks reserved, stocks included; 0 = no limit */
+	uint32_t leader;                 /* 1 + its seat; 0: we are no companion */
+	uint64_t leader_life;
 	uint32_t stock_pauses;           /* calls that wait for the quota: no refill; ring_lock */
 	pthread_mutex_t pool_lock;       /* the seat's request, one at a time */
 	uint64_t pool_ticket;            /* of one without an answer so far */

@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <string.h>
 #include "segment/lockfile.h"
+#include "peer/companion.h"
 #include "peer/refs.h"
 #include "peer/ring.h"
 #include "peer/seat.h"
@@ -35,12 +36,14 @@ static void sit_down(gpc *c, struct shm_seat *s, const char *label, uint32_t quo
 
 	make_clean(c, s);
 	identity_self(&me);
-	s->incarnation++;
+	store_relaxed(&s->incarnation, s->incarnation + 1);
 	s->pid = me.pid;
 	s->start_time = me.start_time;
 	s->namespaces = me.namespaces;
 	s->quota = quota;
-	s->attached_ns = clock_ns();
+	store_relaxed(&s->attached_ns, clock_ns());
+	store_relaxed(&s->leader, c->leader);
+	store_relaxed(&s->leader_life, c->leader_life);
 	memset(s->label, 0, sizeof(s->label));
 	if (label)
 		memcpy(s->label, label, text_bad_byte(label, strnlen(label, sizeof(s->label) - 1)));
@@ -62,10 +65,30 @@ bool seat_is_clean(const struct segment *s, uint32_t peer)
 	return !load_acquire(&seat->refs);
 }
 
+static int may_lead(gpc *c)
+{
+	return c->leader ? companion_may(&c->seg, c->leader - 1, c->leader_life) : 0;
+}
+
+/* Its leader may have ended while it sat down, and whoever looked for companions not have seen it. */
+static int stay(gpc *c)
+{
+	int err = may_lead(c);
+
+	if (err < 0)
+		seat_leave(c);
+	else
+		ring_doorbell(c);        /* a writer that is alone hardly looks */
+	return err;
+}
+
 int seat_take(gpc *c, const char *label, uint32_t quota)
 {
+	int err = may_lead(c);
 	uint32_t i;
 
+	if (err < 0)
+		return err;
 	for (i = 0; i < c->seg.header.geometry.max_peers; i++) {
 		struct shm_seat *s = seg_seat(&c->seg, i);
 
@@ -77,8 +100,7 @@ int seat_take(gpc *c, const char *label, uint32_t quota)
 		if (load_acquire(&s->state) == SEAT_FREE && seat_is_clean(&c->seg, i)) {
 			c->peer = i;
 			sit_down(c, s, label, quota);
-			ring_doorbell(c);        /* a writer that is alone hardly looks */
-			return 0;
+			return stay(c);
 		}
 		lock_drop(c->seg.lock_fd, LOCK_PEER(i));
 	}
@@ -110,6 +132,12 @@ bool seat_is_over(const struct segment *s, uint32_t peer, const struct identity 
 	}
 }
 
+/* The lock of this seat is free, or its process gone.  Is its life over, and do companions go on? */
+static bool is_kept(const gpc *c, uint32_t peer, const struct identity *who)
+{
+	return seat_is_over(&c->seg, peer, who) && companion_lives(&c->seg, c->seg.lock_fd, peer);
+}
+
 /* As reap_dead() would judge, but without its locks: the number is only a reason to try a
  * reaping.  One that nobody has looked at since the lock is free is to be noted as lost. */
 uint32_t seat_count_dead(gpc *c)
@@ -124,9 +152,10 @@ uint32_t seat_count_dead(gpc *c)
 			continue;
 		who = (struct identity){ s->pid, s->start_time, s->namespaces };
 		if (lock_test(c->seg.lock_fd, LOCK_PEER(i)) == 0)
-			n += !load_relaxed(&s->lost_ns) || seat_is_over(&c->seg, i, &who);
+			n += (!load_relaxed(&s->lost_ns) || seat_is_over(&c->seg, i, &who)) &&
+			     !is_kept(c, i, &who);
 		else
-			n += identity_gone(&who);
+			n += identity_gone(&who) && !is_kept(c, i, &who);
 	}
 	return n;
 }
@@ -153,10 +182,11 @@ bool seat_all_living(gpc *c)
 		const struct shm_seat *s = seg_seat(&c->seg, i);
 		struct identity who;
 
-		if (load_acquire(&s->state) != SEAT_TAKEN)       /* pairs with (a) */
+		if (load_acquire(&s->state) == SEAT_FREE)        /* pairs with (a) */
 			return false;
 		who = (struct identity){ s->pid, s->start_time, s->namespaces };
-		if (lock_test(c->seg.lock_fd, LOCK_PEER(i)) == 0 || identity_gone(&who))
+		if ((load_relaxed(&s->state) == SEAT_LEFT || identity_gone(&who) ||
+		     lock_test(c->seg.lock_fd, LOCK_PEER(i)) == 0) && !is_kept(c, i, &who))
 			return false;
 	}
 	return incarnations(c) == before;
@@ -172,9 +202,12 @@ static void end_sections(gpc *c)
 
 static void end_references(gpc *c)
 {
+	struct shm_seat *s = seg_seat(&c->seg, c->peer);
 	uint32_t i;
 
-	if (!load_relaxed(&seg_seat(&c->seg, c->peer)->refs))
+	for (i = 0; i < ARRAY_SIZE(s->in_use); i++)
+		store_relaxed(&s->in_use[i], 0);
+	if (!load_relaxed(&s->refs))
 		return;                  /* reservations end when the writer reaps the seat */
 	for (i = 0; i < c->seg.header.geometry.max_blocks; i++)
 		if (load_relaxed(refs_cell(c, i)))
@@ -184,12 +217,10 @@ static void end_references(gpc *c)
 void seat_leave(gpc *c)
 {
 	struct shm_seat *s = seg_seat(&c->seg, c->peer);
-	uint32_t i;
 
 	end_sections(c);
-	end_references(c);
-	for (i = 0; i < ARRAY_SIZE(s->in_use); i++)
-		store_relaxed(&s->in_use[i], 0);
+	if (!companion_end_life(&c->seg, c->seg.lock_fd, c->peer))
+		end_references(c);       /* else they are the companions', too */
 	store_release(&s->state, SEAT_LEFT);     /* our stores above before it: see (S) */
 	lock_drop(c->seg.lock_fd, LOCK_PEER(c->peer));
 	ring_doorbell(c);

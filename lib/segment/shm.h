@@ -340,7 +340,9 @@ struct shm_seat {                        /* 4096 bytes */
 	uint64_t namespaces;             /* inodes: time << 32 | PID */
 	char label[32];
 	uint64_t attached_ns;            /* CLOCK_MONOTONIC */
-	uint8_t pad0[128 - 72];
+	uint64_t leader_life;            /* p: of a companion: that of its leader (peer/companion.h) */
+	uint32_t leader;                 /* p: ... and 1 + the leader's seat; 0: it is none */
+	uint8_t pad0[128 - 84];
 	uint64_t head;                   /* p: line 2: next position to write */
 	uint64_t taken;                  /* p: it has taken the answers before it */
 	uint8_t pad1[48];
@@ -349,7 +351,9 @@ struct shm_seat {                        /* 4096 bytes */
 	uint32_t waiting;                /* p: threads that sleep on done */
 	uint64_t lost_ns;                /* w: CLOCK_MONOTONIC, when the peer's lock was seen free and
 	                                  * its process was not seen to be gone; 0 = not yet */
-	uint8_t pad2[40];
+	uint64_t ended;                  /* w, p when it leaves: the life that has ended, or begun to:
+	                                  * nobody becomes its companion; 0 = none yet */
+	uint8_t pad2[32];
 	uint64_t lookups, hit_vram, hit_ram, miss;      /* p: line 4: counters */
 	uint64_t stale_refs, ring_full;
 	uint64_t refs;                   /* references held */

@@ -16,6 +16,9 @@
  *   its transfers, and the seat         over, last          a late done-word of the old owner must
  *                                                           not be taken for one of the next
  *
+ * The seat of a leader whose companions go on (peer/companion.h) is kept, though it is over: sections,
+ * commands, pools and transfers end, but its cells stay, and no block is FREE while its row has one.
+ *
  * While the writer holds the byte nobody can attach there, so the column of cells may be zeroed; it is
  * never zeroed without the byte, but in one case: a child that was forked without our fork handler
  * keeps the lock of its dead parent; then the process itself is looked at, in the same PID
@@ -25,6 +28,7 @@
  * one starts over.  FREE is stored last. */
 #include "config.h"
 
+#include "peer/companion.h"
 #include "peer/seat.h"
 #include "writer/grant.h"
 #include "writer/memory.h"
@@ -58,7 +62,24 @@ static void zero_column(struct writer *w, uint32_t peer)
 	}
 }
 
-static void free_reservations(struct writer *w, uint32_t peer, bool quarantine)
+enum end { END_NOW, END_QUARANTINED, END_KEPT };
+
+static void end_reservation(struct writer *w, uint32_t record, uint32_t peer, enum end how)
+{
+	switch (how) {
+	case END_NOW:
+		retire_reservation(w, record);
+		break;
+	case END_QUARANTINED:
+		retire_quarantine(w, record, &w->peer[peer].who);
+		break;
+	case END_KEPT:
+		retire_kept(w, record);
+		break;
+	}
+}
+
+static void end_reservations(struct writer *w, uint32_t peer, enum end how)
 {
 	uint32_t record, next;
 
@@ -70,10 +91,7 @@ static void free_reservations(struct writer *w, uint32_t peer, bool quarantine)
 			continue;        /* the pool dies as a whole */
 		if (transfer_has(w, record))
 			continue;        /* its device may say done yet; transfer_reap() has the end */
-		if (quarantine)
-			retire_quarantine(w, record, &w->peer[peer].who);
-		else
-			retire_reservation(w, record);
+		end_reservation(w, record, peer, how);
 	}
 }
 
@@ -158,6 +176,19 @@ void reap_note(struct writer *w, uint32_t peer)
 	p->who = (struct identity){ s->pid, s->start_time, s->namespaces };
 }
 
+/* What others wait for ends.  Nobody sits down there meanwhile, whatever a hostile owner has stored. */
+static void silence(struct writer *w, uint32_t peer)
+{
+	struct shm_seat *s = seg_seat(&w->seg, peer);
+
+	if (load_relaxed(&s->state) == SEAT_FREE)
+		store_release(&s->state, SEAT_TAKEN);
+	w->peer[peer].lost = true;
+	grant_cancel_peer(w, peer);
+	close_sections(w, peer);
+	kill_pools(w, peer);
+}
+
 /* With its byte held.  Others go on without it; what its devices may still store to stays.  Run again
  * with each look: a process that has only lost its lock may ask again, and is heard no more. */
 static void lose_peer(struct writer *w, uint32_t peer)
@@ -168,16 +199,36 @@ static void lose_peer(struct writer *w, uint32_t peer)
 
 	if (!since || since > now)
 		store_relaxed(&s->lost_ns, now);
-	if (load_relaxed(&s->state) == SEAT_FREE)        /* by a hostile owner: nobody sits here now */
-		store_release(&s->state, SEAT_TAKEN);
 	if (!p->lost)
 		log_say(&w->c->log, LOG_INFO, "seat %u (pid %d, %.31s) is lost: what it holds is taken "
 			"back when its process has ended", peer, p->who.pid, s->label);
-	p->lost = true;
-	grant_cancel_peer(w, peer);
-	close_sections(w, peer);
-	kill_pools(w, peer);
-	free_reservations(w, peer, true);
+	silence(w, peer);
+	end_reservations(w, peer, END_QUARANTINED);
+}
+
+static void mourn(struct writer *w, uint32_t peer, bool kept)
+{
+	const struct shm_seat *s = seg_seat(&w->seg, peer);
+	bool left = load_relaxed(&s->state) == SEAT_LEFT;
+
+	if (!w->peer[peer].mourned && (kept || !left))
+		log_say(&w->c->log, LOG_INFO, "seat %u (pid %d, %.31s) %s: %s", peer,
+			w->peer[peer].who.pid, s->label, left ? "has left" : "died",
+			kept ? "what it held is its companions', until they end" :
+			"taking back what it held");
+	w->peer[peer].mourned = true;
+}
+
+/* It is over, and companions go on.  Run again with each look, and by each successor. */
+static void keep_seat(struct writer *w, uint32_t peer)
+{
+	if (!w->peer[peer].mourned)
+		sweep_begin(w);          /* it may have been making memory */
+	mourn(w, peer, true);
+	silence(w, peer);
+	transfer_rank_gone(w, peer);     /* itself has exited, or waited for what it copied */
+	if (transfer_reap(w, peer))      /* else it comes again */
+		end_reservations(w, peer, END_KEPT);
 }
 
 /* The caller knows that the seat is over and that nobody can sit down there. */
@@ -189,11 +240,7 @@ static void reap_seat(struct writer *w, uint32_t peer)
 	bool sweeps = died || load_relaxed(&s->request.memory);
 
 	reap_note(w, peer);
-	if (died && !w->peer[peer].mourned)
-		log_say(&w->c->log, LOG_INFO,
-			"seat %u (pid %d, %.31s) died: taking back what it held", peer,
-			w->peer[peer].who.pid, s->label);
-	w->peer[peer].mourned = true;
+	mourn(w, peer, false);
 	grant_cancel_peer(w, peer);
 	if (!transfer_reap(w, peer))
 		return;                  /* comes again */
@@ -201,7 +248,7 @@ static void reap_seat(struct writer *w, uint32_t peer)
 	zero_column(w, peer);
 	close_sections(w, peer);
 	kill_pools(w, peer);
-	free_reservations(w, peer, false);
+	end_reservations(w, peer, END_NOW);
 	empty_ring(w, peer);
 	fold_statistics(w, peer);
 	if (!transfer_leave_seat(w, peer))
@@ -227,23 +274,33 @@ static bool noted_is_there(struct writer *w, uint32_t peer)
 	       s->start_time == who->start_time && s->namespaces == who->namespaces;
 }
 
-/* True: it is lost, and not over yet. */
+/* Its life has ended.  True: come again. */
+static bool end_life(struct writer *w, uint32_t peer, bool over)
+{
+	bool kept = companion_end_life(&w->seg, w->lock_fd, peer);
+
+	if (!over)
+		lose_peer(w, peer);
+	else if (kept)
+		keep_seat(w, peer);
+	else
+		reap_seat(w, peer);
+	return !over || kept;
+}
+
+/* True: it is lost, or kept, and not over yet. */
 static bool look_at(struct writer *w, uint32_t peer, bool behind)
 {
-	bool over;
+	bool again;
 
 	if (lock_try(w->lock_fd, LOCK_PEER(peer)) < 0) {
 		if (behind && identity_gone(&w->peer[peer].who) && noted_is_there(w, peer))
-			reap_seat(w, peer);
+			end_life(w, peer, true);         /* the looks behind locks come again anyway */
 		return false;
 	}
-	over = seat_is_over(&w->seg, peer, &w->peer[peer].who);
-	if (over)
-		reap_seat(w, peer);
-	else
-		lose_peer(w, peer);
+	again = end_life(w, peer, seat_is_over(&w->seg, peer, &w->peer[peer].who));
 	lock_drop(w->lock_fd, LOCK_PEER(peer));
-	return !over;
+	return again;
 }
 
 /* Of peers that live, nothing but the lock is looked at, mostly. */

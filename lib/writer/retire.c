@@ -207,6 +207,13 @@ void retire_target(struct writer *w, uint32_t record)
 		park(w, record);
 }
 
+void retire_kept(struct writer *w, uint32_t record)
+{
+	forget_move(w, record);
+	if (!w->node[record].bound)      /* else other ranks copy there */
+		retire_target(w, record);
+}
+
 /* ---- those that wait for something else ---- */
 
 void retire_poll_parked(struct writer *w)

@@ -26,6 +26,8 @@ void retire_reservation(struct writer *w, uint32_t record);
 /* RESERVED -> DYING of a transfer's target, into which nothing is copied any more; FREE when nobody
  * refers to it. */
 void retire_target(struct writer *w, uint32_t record);
+/* The same of a reservation whose peer has ended: by that peer's cell its companions hold it. */
+void retire_kept(struct writer *w, uint32_t record);
 /* Push batches as far as they go without waiting, and finish those that are over; true if something
  * moved. */
 bool retire_advance(struct writer *w);

@@ -107,7 +107,7 @@ struct wpeer {
 	uint32_t nreserved;              /* those that count against the quota */
 	bool seated;                     /* its seat was seen taken, and is not reaped yet ... */
 	struct identity who;             /* ... by whom it was taken */
-	bool lost;                       /* its lock is free, and its process may be there still */
+	bool lost;                       /* its lock is free, and its process or a companion may be there still */
 	bool stalled;                    /* a publish waits for a bucket: the ring waits with it */
 	bool stocked;                    /* blocks were put in its stock */
 	bool answered;                   /* results stored since the last wake */

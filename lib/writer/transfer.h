@@ -75,8 +75,9 @@ uint64_t transfer_next_look(const struct writer *w);
 /* A peer is dead: false, a decision waits for a bucket, come again; true, nothing of it is left but what
  * is quarantined, and what other ranks still copy. */
 bool transfer_reap(struct writer *w, uint32_t peer);
-/* Before the seat of a process that has exited is free: false, ranks still copy for one of its
- * transfers, come again; true, and where it was a rank itself it is SHM_RANK_GONE. */
+/* A process has exited: where it was a rank of others and did not pass, it is SHM_RANK_GONE. */
+void transfer_rank_gone(struct writer *w, uint32_t peer);
+/* The same, before its seat is free: false, ranks still copy for one of its transfers, come again. */
 bool transfer_leave_seat(struct writer *w, uint32_t peer);
 /* Takeover: does struct shm_xfer name this record, RESERVED?  When all are scanned and sources are
  * pinned: the rest. */

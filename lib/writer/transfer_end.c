@@ -67,16 +67,23 @@ static void mark_gone(struct writer *w, const struct transfer *t, uint32_t peer)
 			store_relaxed(&x->rank[i], SHM_RANK_GONE);
 }
 
-bool transfer_leave_seat(struct writer *w, uint32_t peer)
+void transfer_rank_gone(struct writer *w, uint32_t peer)
 {
 	const struct transfer *t;
+
+	for (t = w->transfers; t; t = t->next)
+		if (t->peer != peer)     /* of its own it knows: `dead` */
+			mark_gone(w, t, peer);
+}
+
+bool transfer_leave_seat(struct writer *w, uint32_t peer)
+{
 	uint32_t i;
 
+	transfer_rank_gone(w, peer);     /* first: two may be ranks of each other */
 	for (i = 0; i < SHM_TRANSFERS; i++)
 		if (w->peer[peer].transfer[i])
 			return false;
-	for (t = w->transfers; t; t = t->next)
-		mark_gone(w, t, peer);
 	return true;
 }
 

@@ -7,6 +7,8 @@
  * SECTIONS sections.  Of the reserved blocks it claims the first CLAIMS, for the keys from FIRST + 1000
  * on, and from the end of the chain it spills TRANSFERS blocks to where the pool demotes, each by a transfer
  * of its own whose copy it never makes.  Prints the keys as gpc-inspect does, then "holding", and stays so.
+ * With GPC_T_LEADER="PEER LIFE" it is that one's companion, and with GPC_T_LIFE=yes it prints
+ * "life PEER LIFE" before "holding".
  * SIGTERM opens the gate: all of it is given back, exit status 0. */
 #include "gpc.h"
 
@@ -76,6 +78,23 @@ static void spill(gpc *c, int pool, gpc_block block)
 				   .nmoves = &moves), 0, NULL, 5000, NULL));
 }
 
+static void find_leader(struct gpc_attach_options *opt)
+{
+	const char *text = getenv("GPC_T_LEADER");
+
+	if (text && sscanf(text, "%" SCNd32 " %" SCNu64, &opt->leader, &opt->life) == 2)
+		opt->leader++;
+}
+
+static void print_life(gpc *c)
+{
+	struct gpc_info info = { .size = sizeof(info) };
+
+	must(gpc_info_get(c, &info));
+	if (getenv("GPC_T_LIFE"))
+		printf("life %" PRId32 " %" PRIu64 "\n", info.peer, info.life);
+}
+
 static void wait_for_gate(void)
 {
 	sigset_t gate;
@@ -112,7 +131,9 @@ int main(int argc, char **argv)
 	transfers = argc > 10 ? (uint32_t)atoi(argv[10]) : 0;
 	if (refs > MOST || reserved > MOST || claims > reserved || transfers > refs)
 		return 2;
+	find_leader(&opt);
 	must(gpc_attach(argv[2], &opt, 0, &c));
+	print_life(c);
 	if (refs + reserved)
 		must(gpc_reserve(c, pool, refs + reserved, blocks, NULL, 0, 5000));
 	if (refs)

@@ -25,9 +25,21 @@ enum {
 
 /* ---- reap ---- */
 
-struct gone { int dead, left; };
+struct gone { int dead, left, kept; };
 
-/* Seats that a writer has to clear: their number, or -errno. */
+/* Does a companion of this peer live? */
+static bool is_led(gpc *c, uint32_t seats, int peer)
+{
+	for (uint32_t i = 0; i < seats; i++) {
+		struct gpc_stats st = { .size = sizeof(st) };
+
+		if (gpc_stats_get(c, (int)i, &st) == 0 && st.alive && st.leader == peer)
+			return true;
+	}
+	return false;
+}
+
+/* Seats that a writer has to clear: their number, or -errno.  Those that it keeps are none. */
 static int count_gone(gpc *c, struct gone *ret)
 {
 	struct gpc_info info = { .size = sizeof(info) };
@@ -41,6 +53,10 @@ static int count_gone(gpc *c, struct gone *ret)
 
 		if (gpc_stats_get(c, (int)i, &st) < 0 || st.alive)
 			continue;
+		if (is_led(c, info.max_peers, (int)i)) {
+			ret->kept++;
+			continue;
+		}
 		ret->left += st.left;
 		ret->dead += !st.left;
 	}
@@ -84,8 +100,12 @@ static void show_reaped(const struct inspect *in, const struct gone *gone, int r
 	json_t *o;
 
 	if (!in->json) {
+		char kept[64] = "";
+
+		if (gone->kept)
+			snprintf(kept, sizeof(kept), "; kept for their companions: %d", gone->kept);
 		out_line("%s: seats of processes that are dead: %d, that had closed the cache: %d; "
-			 "not cleared yet: %d%s", in->name, gone->dead, gone->left, remain,
+			 "not cleared yet: %d%s%s", in->name, gone->dead, gone->left, remain, kept,
 			 served ? "; there was no writer, gpc-inspect served meanwhile" : "");
 		return;
 	}
@@ -93,6 +113,7 @@ static void show_reaped(const struct inspect *in, const struct gone *gone, int r
 	json_object_set_new(o, "name", out_string(in->name, GPC_MAX_NAME));
 	json_object_set_new(o, "dead", out_need(json_integer(gone->dead)));
 	json_object_set_new(o, "left", out_need(json_integer(gone->left)));
+	json_object_set_new(o, "kept", out_need(json_integer(gone->kept)));
 	json_object_set_new(o, "remain", out_need(json_integer(remain)));
 	json_object_set_new(o, "served", json_boolean(served));
 	out_json(o);

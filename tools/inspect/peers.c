@@ -29,6 +29,7 @@ static const struct column columns[] = {
 	{ "RAM HITS", "hit_ram", SHOW_TEXT },
 	{ "MISSES", "miss", SHOW_TEXT },
 	{ "PUBLISHED", "published", SHOW_TEXT },
+	{ "LEADER", "leader", SHOW_TEXT },
 };
 
 /* A stopped process is alive and holds what it holds: worth a word of its own.  The pid of another
@@ -89,6 +90,8 @@ static json_t *describe(int peer, const struct gpc_stats *st, int writer_peer)
 			    st->oldest_section_ns ? out_need(json_integer(
 						   (json_int_t)st->oldest_section_ns))
 					 : json_null());
+	json_object_set_new(o, "leader", st->leader < 0 ? json_null() :
+			    out_need(json_integer(st->leader)));
 	return o;
 }
 
