@@ -232,8 +232,7 @@ enum {                                   /* flags of a record */
 	                                  * names it, and it goes after a grace period (leave.c) */
 	REC_LEAVING    = 1 << 5,         /* LIVE: its key has gone to another space; it goes after
 	                                  * a grace period, when nothing hangs below it */
-	REC_LINGERS    = 1 << 6,         /* DYING: was held when its grace period ended; of a CALLER
-	                                  * pool also from the start, if it was held when it left LIVE */
+	REC_LINGERS    = 1 << 6,         /* DYING: held when it could be FREE, or, CALLER, when it left */
 	REC_RECALL     = 1 << 7,         /* RESERVED: the writer takes it back from a stock */
 	REC_CLAIM      = REC_QUARANTINE  /* RESERVED: it is to have the key that stands in it */
 };
@@ -349,10 +348,8 @@ struct shm_seat {                        /* 4096 bytes */
 	uint64_t tail;                   /* w: line 3: everything before it is done */
 	uint32_t done;                   /* w: futex word, moves when results were stored */
 	uint32_t waiting;                /* p: threads that sleep on done */
-	uint64_t lost_ns;                /* w: CLOCK_MONOTONIC, when the peer's lock was seen free and
-	                                  * its process was not seen to be gone; 0 = not yet */
-	uint64_t ended;                  /* w, p when it leaves: the life that has ended, or begun to:
-	                                  * nobody becomes its companion; 0 = none yet */
+	uint64_t lost_ns;                /* w: when its lock was seen free, and its process not gone; 0 */
+	uint64_t ended;                  /* w, p when it leaves: the life that nobody joins any more; 0 */
 	uint8_t pad2[32];
 	uint64_t lookups, hit_vram, hit_ram, miss;      /* p: line 4: counters */
 	uint64_t stale_refs, ring_full;
@@ -422,8 +419,7 @@ enum {                                   /* flags of a command */
 	CF_PARTIAL = 1 << 0, CF_MOVES = 1 << 1, CF_TRY = 1 << 2, CF_TAKE = 1 << 3,
 	CF_COPY = 1 << 4, CF_CANCEL = 1 << 5, CF_UNCHAINED = 1 << 6,
 	CF_REMOVE = 1 << 7, CF_IDLE = 1 << 2,    /* CMD_CLEAR; IDLE: only if nobody holds any of it */
-	CF_PEEK = 1 << 4,                /* CMD_EVICT: only name what would go */
-	CF_STOCK = 1 << 7                /* CMD_RESERVE: the blocks go to the peer's stock */
+	CF_PEEK = 1 << 4, CF_STOCK = 1 << 7      /* CMD_EVICT: only name; CMD_RESERVE: to the stock */
 };
 
 #define CMD_PENDING     INT32_MIN        /* result of a command that is not done */
