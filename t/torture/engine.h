@@ -155,11 +155,13 @@ static inline void compute_images(struct engine *e, int pool, const gpc_key *k, 
 	gpc_block b[MOST];
 	int i;
 
+	bool written = true;
+
 	n = room(e, pool, n, b);
 	for (i = 0; i < n; i++)
-		image_write(e->w.c, b[i], k[i]);
+		written &= image_write(e->w.c, b[i], k[i]);
 	linger(&e->w);
-	if (!one_in(&e->w, 10)) {
+	if (written && !one_in(&e->w, 10)) {
 		publish_images(e, k, b, n);
 		return;
 	}
