@@ -34,7 +34,7 @@ class Request:
 class Finder:
     def __init__(self, cache, conf, groups, counts, clock=time.monotonic):
         self.c, self.conf, self.counts, self.clock = cache, conf, counts, clock
-        self.chained = {g: chained for g, chained in groups.items()}
+        self.chained = groups    # the manager's, which may learn more
         self.peer = cache.info().peer
         self.ahead = {}          # key -> [request, block]: claimed, not yet stored
         self.most_ahead = cache.pool_get(POOL).blocks // 4

@@ -30,7 +30,7 @@ def group_of(key):
 
 class Manager:
     def __init__(self, cache, name, conf, layout, groups, step_tokens, api, events=False):
-        """groups: number -> True where each chunk follows the one before (full attention).
+        """groups: number -> True where each chunk follows the one before (full attention), else False.
         step_tokens: number -> tokens of one chunk."""
         self.c, self.conf, self.api = cache, conf, api
         self.groups, self.step_tokens = groups, step_tokens
@@ -40,9 +40,16 @@ class Manager:
         self.finder = Finder(cache, conf, groups, self.counts)
         self.publisher = Publisher(cache, conf, groups, self.counts, self.finder.keys)
         self.storing = {}        # key -> block: reserved, a worker writes it
-        self.limbo = []          # holds of transfers that a reset has made nobody's: see reset_cache
+        self.loads = set()       # requests that have loads under way
+        self.limbo = []          # blocks of transfers that a reset has made nobody's: see reset_cache
         self.generation = 0
+        self.short = False       # the last prepare_store found fewer slots than it wanted
         self.events = Events(cache) if events else None
+
+    def set_chained(self, groups):
+        """Which groups are of full attention, before the first request.  Chains are matched and evicted as such;
+        a group that is not known to be one is kept key by key, which is right for any kind."""
+        self.groups.update(groups)
 
     # ---- requests ----
 
@@ -88,11 +95,13 @@ class Manager:
             else:
                 req.loading[k] = [req.pins.pop(k), 1]    # KeyError: no lookup of this step said HIT
             blocks.append(req.loading[k][0])
+        self.loads.add(req)
         return self._slots(keys, blocks)
 
     def complete_load(self, keys, req_context):
         req, done = self._request(req_context), []
-        for k in keys:
+        position = req_context._offload_key_positions
+        for k in sorted(keys, key=lambda k: position.get(k, 0)):         # released root first
             hold = req.loading.get(k)
             if not hold:
                 continue
@@ -100,6 +109,8 @@ class Manager:
             if not hold[1]:
                 done.append(req.loading.pop(k)[0])
         self.c.release(done)
+        if not req.loading:
+            self.loads.discard(req)
         self._leave_limbo()
 
     def touch(self, keys, req_context):
@@ -197,8 +208,10 @@ class Manager:
 
         vLLM forgets its transfers with a reset and never tells of their ends.  Their holds stay until a later
         transfer is complete: workers do them in order, so all before it have ended then."""
-        self.limbo += [(b,) for b in self.storing.values()]
+        self.limbo += self.storing.values()
+        self.limbo += [block for req in self.loads for block, _ in req.loading.values()]
         self.storing.clear()
+        self.loads.clear()
         self.finder.end_step()
         self.finder.drop_ahead()
         self.generation += 1
@@ -210,8 +223,7 @@ class Manager:
                         self.where.name)
 
     def _leave_limbo(self):
-        for blocks in self.limbo:
-            self.c.release(list(blocks))
+        self.c.release(self.limbo)
         self.limbo.clear()
 
     def get_stats(self):
