@@ -13,7 +13,7 @@ import gpc
 from .cache import POOL
 
 HIT, MISS, PENDING = "HIT", "MISS", "HIT_PENDING"
-_ASK = 0.05                      # seconds that the scheduler may wait for the writer
+ASK = 0.05                       # seconds that the scheduler may wait for the writer
 
 
 class Request:
@@ -120,7 +120,7 @@ class Finder:
         blocks = []
         try:
             blocks = self.c.reserve(POOL, len(mine), flags=gpc.PARTIAL, timeout=0)
-            claims = self.c.claim(keys[:16 * len(blocks)], blocks, timeout=_ASK) if blocks else []
+            claims = self.c.claim(keys[:16 * len(blocks)], blocks, timeout=ASK) if blocks else []
         except gpc.Error:                # no room, no writer, a busy one: compute, claim nothing
             claims = []
         first = claims[0] if claims else None

@@ -165,7 +165,7 @@ class Manager:
             return {}
         keys = keys[:len(blocks)]
         try:
-            states = [x.state for x in self.c.claim(self.finder.keys(keys), blocks, timeout=finder._ASK)]
+            states = [x.state for x in self.c.claim(self.finder.keys(keys), blocks, timeout=finder.ASK)]
         except gpc.Error:                # claims are advice: store all the same
             states = [gpc.CLAIM_MINE] * len(blocks)
         # whoever has waited long enough does not leave the key to a peer that may be stopped
