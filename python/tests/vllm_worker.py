@@ -15,7 +15,8 @@ from tap import _made, done, is_, name, ok, raises  # noqa: E402
 gpc.vllm.finder.ASK = 60
 PAGES = (64, 192)                # of two layers
 PER_CHUNK, WORLD = 4, 2
-EXTRA = {"gpc_name": name, "gpc_weights": "w", "cpu_bytes_to_use": (64 + 20) * 4096, "gpc_threads": 3}
+EXTRA = {"gpc_name": name, "gpc_weights": "w", "cpu_bytes_to_use": (64 + 20) * 4096, "gpc_threads": 3,
+         "gpc_stock": 0, "gpc_free_target": -1, "gpc_attach_ms": 60000}
 _made.add(name)
 
 
@@ -67,7 +68,8 @@ source = list(range(20, 8, -1))
 for rank in ranks:
     ok(rank.do(True, fake.blocks(source), out.store_spec), "stored")
 m.complete_store(set(keys), ctx)
-m.publisher.collect(10)
+m.publisher.collect(60)
+m.c.ticket_wait()
 is_(m.c.stats().refs + m.c.stats().reserved, 0, "published")
 
 wants = [rank.get(source) for rank in ranks]
@@ -184,7 +186,10 @@ ctx, keys = fake.prompt("late", 1, tokens=16 * PER_CHUNK)
 out = m.prepare_store(keys, ctx)
 other = gpc.attach(name, serve=True)
 m.shutdown()
-is_(other.stats().reserved, 1, "the manager has gone: its slot waits for the workers")
+slot = gpc.BLOCK(0, out.store_spec.block_ids[0])
+taken = other.reserve(0, 20, flags=gpc.PARTIAL)
+ok(taken and slot not in taken, "the manager has gone: its slot is given to nobody while its workers live")
+other.release(taken)
 ok(ranks[0].do(True, fake.blocks([1, 2, 3, 4]), out.store_spec), "who may still write")
 fresh = Rank(config(0))
 before = bytes(memoryview(other.pool_map(0)[0]))
@@ -194,9 +199,10 @@ is_(fresh.worker.beside, {}, "... does not get beside it")
 is_(bytes(memoryview(other.pool_map(0)[0])) == before, True, "and writes nothing")
 for rank in (*ranks, fresh):
     rank.worker.shutdown()
-while other.stats().reserved:
-    other.writer_wake()
-ok(True, "when the workers have gone, the slot is free")
+while slot not in taken:
+    taken = other.reserve(0, 20, flags=gpc.PARTIAL)
+    other.release(taken)
+ok(True, "when they have gone, it is free")
 is_(other.check(), 0, "all invariants hold")
 other.close()
 done()

@@ -144,8 +144,7 @@ class Worker:
             since = time.perf_counter()
             try:
                 n, errors = self._job(*job[1:])
-            except Exception:
-                # A store leaves no sealed header then, so whoever loads it drops it.
+            except Exception:            # not attached: no byte was moved
                 log.exception("gpc: job %d", job[0])
                 n, errors = 0, set() if job[1] else {int(b) for b in job[2].block_ids}
             # a failed load is told by its blocks, or, where nobody asks for them, by the job
@@ -183,8 +182,8 @@ class Worker:
         if not pairs:
             return 0, set()
         beside = self._attach(slots)
-        one = self._store_one if store else self._load_one
-        ends = list(self.pool.map(lambda p: one(beside, p, fence), pairs))
+        # all of them have ended when this returns, also where one has failed
+        ends = list(self.pool.map(lambda p: self._one(store, beside, p, fence), pairs))
         failed = [p for p, n in zip(pairs, ends) if n < 0]
         if failed:
             self._drop(beside, slots, failed)
@@ -209,6 +208,15 @@ class Worker:
             t = self.tensors[i]
             for place, block in pair[3]:
                 yield area + t.offset + place * t.page, t.address + block * t.stride, t.page
+
+    def _one(self, store, beside, pair, fence):
+        """Bytes moved; -1: a load that failed.  A store that fails leaves no sealed header, so whoever loads it
+        drops it, and the engine goes on."""
+        try:
+            return (self._store_one if store else self._load_one)(beside, pair, fence)
+        except Exception:
+            log.exception("gpc: slot %d", pair[1])
+            return 0 if store else -1
 
     def _store_one(self, beside, pair, fence):
         slot, total = beside.at(pair[1]), 0
