@@ -76,7 +76,8 @@ noinst_LTLIBRARIES += %reldir%/_gpc.la
 	-rpath $(pkglibdir)
 %canon_reldir%__gpc_la_LIBADD = lib/libgpc.la
 
-%reldir%/gpc/stamp: %reldir%/_gpc.la $(python_package) $(python_vllm)
+# by the names in the source: without them make takes the copies in the build, which are never new
+%reldir%/gpc/stamp: %reldir%/_gpc.la $(python_package:%=$(srcdir)/%) $(python_vllm:%=$(srcdir)/%)
 	$(AM_V_at)$(MKDIR_P) %reldir%/gpc/vllm
 	$(AM_V_at)for f in $(python_package); do \
 		test $(srcdir) -ef . || cp $(srcdir)/$$f %reldir%/gpc/ || exit 1; \
