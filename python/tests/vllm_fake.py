@@ -201,11 +201,18 @@ class Tensor:
 
     def __init__(self, blocks, page, gap=0):
         self.blocks, self.page, self.step = blocks, page, page + gap
+        self.at = 0
         self.bytes = bytearray(blocks * self.step)
         self.keep = (ctypes.c_char * len(self.bytes)).from_buffer(self.bytes)
 
+    def piece(self, first, blocks):
+        """Some of its blocks, as a tensor."""
+        t = Tensor(0, self.page, self.step - self.page)
+        t.blocks, t.bytes, t.keep, t.at = blocks, self.bytes, self.keep, first * self.step
+        return t
+
     def data_ptr(self):
-        return ctypes.addressof(self.keep)
+        return ctypes.addressof(self.keep) + self.at
 
     def stride(self, dim):
         return self.step
@@ -214,10 +221,12 @@ class Tensor:
         return 1
 
     def get(self, block):
-        return bytes(self.bytes[block * self.step:block * self.step + self.page])
+        at = self.at + block * self.step
+        return bytes(self.bytes[at:at + self.page])
 
     def put(self, block, what):
-        self.bytes[block * self.step:block * self.step + self.page] = (what * self.page)[:self.page]
+        at = self.at + block * self.step
+        self.bytes[at:at + self.page] = (what * self.page)[:self.page]
 
 
 def caches(tensors, groups=1):

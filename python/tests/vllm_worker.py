@@ -10,6 +10,7 @@ fake.install()
 import gpc  # noqa: E402
 import gpc.vllm.finder  # noqa: E402
 from gpc.vllm import GPCConnector, GPCOffloadingSpec  # noqa: E402
+from gpc.vllm.worker import runs_of  # noqa: E402
 from tap import _made, done, is_, name, ok, raises  # noqa: E402
 
 gpc.vllm.finder.ASK = 60
@@ -100,7 +101,9 @@ m.set_chained({1: False})
 some = both[0] + both[1][1:]
 ranks[0].fill("groups")
 two = ranks[0].worker
-two.refs = [[0], [1]]            # each group has one of the tensors
+whole = two.runs[0]
+is_(len(whole), 2, "tensors of different pages are copied one by one")
+two.runs = [[run] for run in whole]      # each group has one of the tensors
 out = m.prepare_store(some, ctx)
 spans = dict(sizes=[8, 4], indices=(0, 4))
 ok(ranks[0].do(True, fake.blocks(list(range(12)), **spans), out.store_spec), "two groups: stored")
@@ -109,7 +112,7 @@ ranks[0].fill("empty")
 ok(ranks[0].do(False, fake.blocks(list(range(12)), **spans), out.store_spec), "loaded")
 is_([ranks[0].kv[0].get(b) for b in range(8)] + [ranks[0].kv[1].get(b) for b in range(8, 12)], want, "the same")
 ok(ranks[0].kv[1].get(0).startswith(b"empty") and ranks[0].kv[0].get(8).startswith(b"empty"), "no other tensor's")
-two.refs = [[0, 1]]
+two.runs = [whole]
 m.complete_store(set(some), ctx, success=False)
 raises(ValueError, "2 chunks of the engine, 3 slots", lambda: two._pairs(fake.blocks(list(range(8))), out.store_spec),
        "blocks and slots that do not fit")
@@ -156,9 +159,9 @@ mover = ranks[0].worker.mover
 
 
 class Fails:
-    fence, finish, close = mover.fence, mover.finish, mover.close
+    fence, begin, finish, close = mover.fence, mover.begin, mover.finish, mover.close
 
-    def copy(self, to, source, n):
+    def copy(self, *args):
         raise OSError("a copy that fails")
 
 
@@ -168,6 +171,35 @@ ranks[0].worker.mover = mover
 ranks[0].worker.reported = True
 ok(ranks[0].do(False, fake.blocks([1, 2, 3, 4]), out.store_spec), "its load ...")
 is_(ranks[0].worker.take_load_errors(), {1, 2, 3, 4}, "... fails")
+m.complete_store(set(keys), ctx, success=False)
+
+# ---- tensors at equal distances ----
+
+many = fake.Tensor(40, 64, 0)    # four layers of ten blocks in one allocation
+layers = [many.piece(i * 10, 10) for i in range(4)] + [fake.Tensor(10, 64, 8)]
+even = GPCOffloadingSpec(config(0, block_bytes=5 * 64)).get_worker(fake.caches(layers))
+is_([(r.count, r.pitch, r.host_pitch) for r in even.runs[0]], [(4, 640, 256), (1, 64, 256)],
+    "layers at equal distances: one pitched copy takes all pages of a block")
+even.shutdown()
+is_([r.count for r in runs_of([fake.ns(address=a, page=64, stride=64, offset=256 * i)
+                               for i, a in enumerate((0, 640, 1280, 1000, 3 << 30))], 4)], [3, 1, 1],
+    "other distances, falling ones and those that are too long for CUDA are not one")
+
+even = Rank(config(0))
+even.worker.shutdown()
+whole = fake.Tensor(32, 128)
+even.kv = [whole.piece(0, 16), whole.piece(16, 16)]
+even.worker = GPCOffloadingSpec(config(0)).get_worker(fake.caches(even.kv))
+is_([r.count for r in even.worker.runs[0]], [2], "two layers in one copy")
+ctx, keys = fake.prompt("even", 2, tokens=16 * PER_CHUNK)
+out = m.prepare_store(keys, ctx)
+even.fill("even")
+want = even.get(range(3, 11))
+ok(even.do(True, fake.blocks(list(range(3, 11))), out.store_spec), "stored")
+even.fill("empty")
+ok(even.do(False, fake.blocks(list(range(15, 7, -1))), out.store_spec), "loaded")
+is_(even.get(range(15, 7, -1)), want, "the same bytes")
+even.worker.shutdown()
 m.complete_store(set(keys), ctx, success=False)
 
 # ---- one part for all ranks ----

@@ -22,6 +22,8 @@ from .cache import attach_beside
 
 log = logging.getLogger("vllm.gpc")
 
+MAX_PITCH = 0x7fffffff           # of a pitched copy of CUDA
+
 
 class Tensor:
     """One KV cache: block b is `page` bytes at address + b * stride, and `offset` in a block's image."""
@@ -33,6 +35,36 @@ class Tensor:
         self.tensor = t
 
 
+class Run:
+    """Tensors of one group at equal distances: what one pitched copy of a block takes."""
+
+    def __init__(self, tensors, per_chunk):
+        t = tensors[0]
+        self.address, self.offset, self.page, self.stride = t.address, t.offset, t.page, t.stride
+        self.count = len(tensors)
+        self.pitch = tensors[1].address - t.address if self.count > 1 else t.page
+        self.host_pitch = t.page * per_chunk
+
+
+def runs_of(tensors, per_chunk):
+    """Those that follow each other in the image, with pages of one size, as long as their distances are equal."""
+    out, at = [], 0
+    while at < len(tensors):
+        n = at + 1
+        while n < len(tensors) and _fits(tensors[at:n], tensors[n], per_chunk):
+            n += 1
+        out.append(Run(tensors[at:n], per_chunk))
+        at = n
+    return out
+
+
+def _fits(have, t, per_chunk):
+    last, first = have[-1], have[0]
+    pitch = t.address - last.address
+    return (t.page == first.page and t.stride == first.stride and t.offset - last.offset == t.page * per_chunk and
+            t.page <= pitch <= MAX_PITCH and (len(have) < 2 or pitch == last.address - have[-2].address))
+
+
 class HostMover:
     """KV caches in memory of this process."""
 
@@ -42,8 +74,13 @@ class HostMover:
     def open(self, address, nbytes):
         pass
 
-    def copy(self, to, source, n):
-        ctypes.memmove(to, source, n)    # other threads run meanwhile
+    def begin(self, fence):
+        """This thread copies for the job of that fence."""
+
+    def copy(self, to, to_pitch, source, pitch, width, height):
+        """height pieces of width bytes, the next one at a pitch from the one before."""
+        for i in range(height):          # other threads run meanwhile
+            ctypes.memmove(to + i * to_pitch, source + i * pitch, width)
 
     def finish(self):
         """All copies of this thread are done."""
@@ -82,7 +119,8 @@ class Worker:
             offset += t.page_size_bytes * blocks_per_chunk
         if offset > image.rank_bytes:
             raise ValueError(f"the KV caches have {offset} bytes a chunk, and {image.rank_bytes} were reckoned with")
-        self.refs = [[r.tensor_idx for r in refs] for refs in kv_caches.group_data_refs]
+        self.runs = [runs_of([self.tensors[i] for i in sorted({r.tensor_idx for r in refs})], blocks_per_chunk)
+                     for refs in kv_caches.group_data_refs]
         self.jobs, self.lock = queue.SimpleQueue(), threading.Lock()
         self.done, self.ended, self.errors = [], {}, set()
         self.beside, self.bad, self.reported = {}, 0, False
@@ -202,38 +240,39 @@ class Worker:
             log.error("gpc: drop: %s", e)
 
     def _pages(self, pair, slot):
-        """(in the slot, in the KV cache, bytes)"""
+        """(in the slot, pitch there, in the KV cache, pitch there, bytes of a page, pages)"""
         area = slot + self.image.offset(self.part)
-        for i in self.refs[pair[0]]:
-            t = self.tensors[i]
+        for r in self.runs[pair[0]]:
             for place, block in pair[3]:
-                yield area + t.offset + place * t.page, t.address + block * t.stride, t.page
+                yield (area + r.offset + place * r.page, r.host_pitch, r.address + block * r.stride, r.pitch,
+                       r.page, r.count)
 
     def _one(self, store, beside, pair, fence):
         """Bytes moved; -1: a load that failed.  A store that fails leaves no sealed header, so whoever loads it
         drops it, and the engine goes on."""
         try:
-            return (self._store_one if store else self._load_one)(beside, pair, fence)
+            self.mover.begin(fence)
+            return (self._store_one if store else self._load_one)(beside, pair)
         except Exception:
             log.exception("gpc: slot %d", pair[1])
             return 0 if store else -1
 
-    def _store_one(self, beside, pair, fence):
+    def _store_one(self, beside, pair):
         slot, total = beside.at(pair[1]), 0
         self.image.clear(slot, self.part)
-        for host, device, n in self._pages(pair, slot):
-            self.mover.copy(host, device, n)
-            total += n
+        for host, host_pitch, kv, pitch, width, height in self._pages(pair, slot):
+            self.mover.copy(host, host_pitch, kv, pitch, width, height)
+            total += width * height
         self.mover.finish()
         self.image.seal(slot, self.part, pair[2])        # the last bytes: until then it never verifies
         return total
 
-    def _load_one(self, beside, pair, fence):
+    def _load_one(self, beside, pair):
         slot, total = beside.at(pair[1]), 0
         if not self.image.good(slot, self.part, pair[2]):
             return -1
-        for host, device, n in self._pages(pair, slot):
-            self.mover.copy(device, host, n)
-            total += n
+        for host, host_pitch, kv, pitch, width, height in self._pages(pair, slot):
+            self.mover.copy(kv, pitch, host, host_pitch, width, height)
+            total += width * height
         self.mover.finish()
         return total
