@@ -8,6 +8,7 @@ python_package = \
 	%reldir%/gpc/_gpc.pyi \
 	%reldir%/gpc/py.typed
 python_vllm = \
+	%reldir%/gpc/vllm/README.md \
 	%reldir%/gpc/vllm/__init__.py \
 	%reldir%/gpc/vllm/cache.py \
 	%reldir%/gpc/vllm/config.py \

@@ -73,6 +73,11 @@ for ours, theirs in ((GPCOffloadingManager, fake.OffloadingManager), (GPCOffload
 
 # ---- configuration and name ----
 
+with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "../gpc/vllm/README.md")) as f:
+    page = f.read()
+for n, k in KEYS.items():
+    value = {True: "true", False: "false"}.get(k.default, k.default) if k.kind is bool else k.default
+    ok(f"| `{n}` | {'needed' if k.needed else value if value != '' else ''}".rstrip() in page, f"{n} is on the page")
 raises(ConfigError, "cpu_bytes_to_use: it is missing, 1 to", lambda: Config({}), "a key that is needed")
 raises(ConfigError, "gpc_threads: 65, 1 to 64", lambda: Config({**EXTRA, "gpc_threads": 65}), "a range")
 raises(ConfigError, "gpc_threads: '2', a int", lambda: Config({**EXTRA, "gpc_threads": "2"}), "a kind")
@@ -181,6 +186,16 @@ a.on_request_finished(ctx)
 is_(answers(b, ctxb, keys), [MISS], "whose claim ends without a store: the other one computes")
 b.on_schedule_end(None)
 b.on_request_finished(ctxb)
+
+ctx, keys = fake.prompt("both", 3)
+out = a.prepare_store(keys, ctx)
+ctxb, _ = fake.prompt("both", 3)
+b._request(ctxb).gave_up = True
+is_(store(b, ctxb, keys).keys_to_store, keys, "whoever has waited enough stores what another one is storing")
+a.complete_store(set(keys), ctx)
+settle(a)
+is_((a.counts["duplicate"], held(a.c), held(b.c)), (3, (0, 0), (0, 0)), "the second one to publish gives its slots back")
+is_(a.c.lookup(a.finder.keys(keys)).count(-1), 0, "and finds the first one's")
 
 # ---- a store that fails, and one without room ----
 

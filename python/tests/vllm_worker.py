@@ -155,6 +155,7 @@ m.complete_load(set(keys[:1]), ctx)
 
 ctx, keys = fake.prompt("cut", 1, tokens=16 * PER_CHUNK)
 out = m.prepare_store(keys, ctx)
+ok(ranks[0].do(True, fake.blocks([1, 2, 3, 4]), out.store_spec), "a store ...")
 mover = ranks[0].worker.mover
 
 
@@ -166,7 +167,7 @@ class Fails:
 
 
 ranks[0].worker.mover = Fails()
-ok(ranks[0].do(True, fake.blocks([1, 2, 3, 4]), out.store_spec), "a store that fails does not end the engine")
+ok(ranks[0].do(True, fake.blocks([1, 2, 3, 4]), out.store_spec), "... and another one into its slot, which fails: the engine goes on")
 ranks[0].worker.mover = mover
 ranks[0].worker.reported = True
 ok(ranks[0].do(False, fake.blocks([1, 2, 3, 4]), out.store_spec), "its load ...")
