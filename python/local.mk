@@ -13,6 +13,7 @@ python_vllm = \
 	%reldir%/gpc/vllm/cache.py \
 	%reldir%/gpc/vllm/config.py \
 	%reldir%/gpc/vllm/connector.py \
+	%reldir%/gpc/vllm/cuda.py \
 	%reldir%/gpc/vllm/events.py \
 	%reldir%/gpc/vllm/finder.py \
 	%reldir%/gpc/vllm/image.py \

@@ -3,6 +3,8 @@
 inside, by two ranks; bad bytes are told and dropped; who comes after its manager's death writes nothing."""
 
 
+import ctypes
+
 import vllm_fake as fake
 
 fake.install()
@@ -10,6 +12,7 @@ fake.install()
 import gpc  # noqa: E402
 import gpc.vllm.finder  # noqa: E402
 from gpc.vllm import GPCConnector, GPCOffloadingSpec  # noqa: E402
+from gpc.vllm.cuda import CudaMover  # noqa: E402
 from gpc.vllm.worker import runs_of  # noqa: E402
 from tap import _made, done, is_, name, ok, raises  # noqa: E402
 
@@ -160,7 +163,7 @@ mover = ranks[0].worker.mover
 
 
 class Fails:
-    fence, begin, finish, close = mover.fence, mover.begin, mover.finish, mover.close
+    fence, begin, finish, abandon = mover.fence, mover.begin, mover.finish, mover.abandon
 
     def copy(self, *args):
         raise OSError("a copy that fails")
@@ -201,6 +204,64 @@ even.fill("empty")
 ok(even.do(False, fake.blocks(list(range(15, 7, -1))), out.store_spec), "loaded")
 is_(even.get(range(15, 7, -1)), want, "the same bytes")
 even.worker.shutdown()
+m.complete_store(set(keys), ctx, success=False)
+
+# ---- the calls of the CUDA runtime, by one that copies here ----
+
+
+class Runtime:
+    def __init__(self, fails=""):
+        self.calls, self.fails = [], fails
+
+    def __getattr__(self, called):
+        def call(*args):
+            plain = [a.value if hasattr(a, "value") else a for a in args]
+            if called not in ("cudaStreamCreateWithFlags", "cudaGetErrorString"):
+                self.calls.append((called, *plain))
+            if called == "cudaStreamCreateWithFlags":
+                args[0]._obj.value = 77
+            if called == "cudaMemcpy2DAsync":
+                to, to_pitch, source, pitch, width, height, kind, stream = plain
+                for i in range(height):
+                    ctypes.memmove(to + i * to_pitch, source + i * pitch, width)
+            return 2 if called == self.fails else 0
+        if called == "cudaGetErrorString":
+            return Text()
+        return call
+
+    def names(self):
+        return [c[0][4:] for c in self.calls]
+
+
+class Text:
+    def __call__(self, err):
+        return b"a failure"
+
+
+rt = Runtime()
+gpu = Rank(config(0))
+gpu.worker.mover = CudaMover(3, lambda: fake.ns(cuda_event=55), rt)
+ctx, keys = fake.prompt("gpu", 1, tokens=16 * PER_CHUNK)
+out = m.prepare_store(keys, ctx)
+gpu.fill("gpu")
+want = gpu.get(range(4))
+ok(gpu.do(True, fake.blocks([0, 1, 2, 3]), out.store_spec), "a store by the runtime")
+is_(rt.names(), ["SetDevice", "HostRegister", "SetDevice", "StreamWaitEvent"] + ["Memcpy2DAsync"] * 8 +
+    ["StreamSynchronize"], "it registers, waits for the engine's stream, copies, and waits for its own")
+is_(rt.calls[3], ("cudaStreamWaitEvent", 77, 55, 0), "the fence of the job")
+gpu.fill("empty")
+ok(gpu.do(False, fake.blocks([0, 1, 2, 3]), out.store_spec), "a load by the runtime")
+is_(gpu.get(range(4)), want, "the same bytes")
+rt.fails = "cudaMemcpy2DAsync"
+del rt.calls[:]
+gpu.worker.reported = True
+ok(gpu.do(False, fake.blocks([0, 1, 2, 3]), out.store_spec), "a copy that is refused ...")
+is_((gpu.worker.take_load_errors(), rt.names()[-1]), ({0, 1, 2, 3}, "StreamSynchronize"),
+    "... is told, when those before it have ended")
+is_(gpu.worker.bad, 0, "and nothing is dropped: the slot is good")
+rt.fails = ""
+gpu.worker.shutdown()
+is_(rt.names()[-2:], ["HostUnregister", "StreamDestroy"], "and gives back what it had")
 m.complete_store(set(keys), ctx, success=False)
 
 # ---- one part for all ranks ----

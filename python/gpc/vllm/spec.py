@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """GPCOffloadingSpec: what vLLM makes in each of its processes.  vLLM is imported here."""
 
+import logging
 from types import SimpleNamespace
 
 from vllm.distributed.kv_transfer.kv_connector.v1.offloading.metrics import OffloadingConnectorStats
@@ -13,6 +14,8 @@ from .config import Config, ConfigError
 from .image import Image
 from .manager import Manager
 from .worker import Worker
+
+log = logging.getLogger("vllm.gpc")
 
 API = SimpleNamespace(OffloadingConnectorStats=OffloadingConnectorStats, CacheHitSource=CacheHitSource,
                       **{n: getattr(base, n) for n in (
@@ -51,6 +54,7 @@ class GPCOffloadingSpec(base.OffloadingSpec):
                                       self.image.parts)
             called = name.cache_name(conf, layout)
             tokens = {g.group_id: g.tokens_per_block * self.blocks_per_chunk for g in config.groups}
+            log.info("gpc: the cache is %s, of chunks of %d bytes", called, self.image.bytes)
             cache = open_cache(called, conf, layout, self.image, max(tokens.values()),
                                f"vllm {config.engine_id}"[:31])
             self._manager = GPCOffloadingManager(cache, called, conf, layout, dict.fromkeys(tokens, False), tokens,
@@ -62,12 +66,12 @@ class GPCOffloadingSpec(base.OffloadingSpec):
             rank = self.config.parallel.rank
             self._worker = GPCOffloadingWorker(kv_caches, self.blocks_per_chunk, self.image,
                                                0 if self.image.parts == 1 else rank, self.conf, API.TransferResult,
-                                               mover=_mover(kv_caches, self.conf), label=f"vllm worker {rank}")
+                                               mover=_mover(kv_caches), label=f"vllm worker {rank}")
         return self._worker
 
 
-def _mover(kv_caches, conf):
+def _mover(kv_caches):
     if all(t.tensor.device.type == "cpu" for t in kv_caches.tensors):
         return None
-    from .cuda import CudaMover
-    return CudaMover(kv_caches)
+    from .cuda import of_tensors
+    return of_tensors(kv_caches)

@@ -22,6 +22,7 @@ from .cache import attach_beside
 
 log = logging.getLogger("vllm.gpc")
 
+BAD, FAILED = -1, -2             # a slot that does not verify; a copy that the device refused
 MAX_PITCH = 0x7fffffff           # of a pitched copy of CUDA
 
 
@@ -84,6 +85,12 @@ class HostMover:
 
     def finish(self):
         """All copies of this thread are done."""
+
+    def abandon(self):
+        """After a copy that failed: none of this thread may still be under way."""
+
+    def release(self, address):
+        """The end of open."""
 
     def close(self):
         pass
@@ -168,6 +175,7 @@ class Worker:
             self.thread.join()
         self.pool.shutdown()
         for b in self.beside.values():
+            self.mover.release(b.part.address)
             b.close()
         self.beside.clear()
         self.mover.close()
@@ -223,8 +231,9 @@ class Worker:
         # all of them have ended when this returns, also where one has failed
         ends = list(self.pool.map(lambda p: self._one(store, beside, p, fence), pairs))
         failed = [p for p, n in zip(pairs, ends) if n < 0]
-        if failed:
-            self._drop(beside, slots, failed)
+        bad = [p for p, n in zip(pairs, ends) if n == BAD]
+        if bad:
+            self._drop(beside, slots, bad)
         return sum(n for n in ends if n > 0), {b for _, _, _, places in failed for _, b in places}
 
     def _drop(self, beside, slots, failed):
@@ -248,14 +257,15 @@ class Worker:
                        r.page, r.count)
 
     def _one(self, store, beside, pair, fence):
-        """Bytes moved; -1: a load that failed.  A store that fails leaves no sealed header, so whoever loads it
+        """Bytes moved, or what kind of failure.  A store that fails leaves no sealed header, so whoever loads it
         drops it, and the engine goes on."""
         try:
             self.mover.begin(fence)
             return (self._store_one if store else self._load_one)(beside, pair)
         except Exception:
             log.exception("gpc: slot %d", pair[1])
-            return 0 if store else -1
+            self.mover.abandon()
+            return 0 if store else FAILED
 
     def _store_one(self, beside, pair):
         slot, total = beside.at(pair[1]), 0
@@ -270,7 +280,7 @@ class Worker:
     def _load_one(self, beside, pair):
         slot, total = beside.at(pair[1]), 0
         if not self.image.good(slot, self.part, pair[2]):
-            return -1
+            return BAD
         for host, host_pitch, kv, pitch, width, height in self._pages(pair, slot):
             self.mover.copy(kv, pitch, host, host_pitch, width, height)
             total += width * height
