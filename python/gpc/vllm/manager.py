@@ -222,6 +222,10 @@ class Manager:
             log.warning("gpc: reset_cache is refused, other engines use the cache %s: gpc_reset is \"refuse\"",
                         self.where.name)
 
+    def on_reset_flushed(self):
+        """vLLM 0.33: the workers have ended all that a reset has made nobody's."""
+        self._leave_limbo()
+
     def _leave_limbo(self):
         self.c.release(self.limbo)
         self.limbo.clear()
