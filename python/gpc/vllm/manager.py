@@ -86,17 +86,16 @@ class Manager:
         return self.api.CacheHitSource.HOST
 
     def prepare_load(self, keys, req_context):
-        """The references of the lookups become the load's.  A key twice, or one that another load of the request
-        holds, has one more."""
-        req, blocks = self._request(req_context), []
-        for k in keys:
+        """The references of the lookups become the load's.  A key that another load of the request holds has one
+        more."""
+        req, keys = self._request(req_context), list(keys)
+        for k in dict.fromkeys(keys):    # complete_load names each once
             if k in req.loading:
                 req.loading[k][1] += 1
             else:
                 req.loading[k] = [req.pins.pop(k), 1]    # KeyError: no lookup of this step said HIT
-            blocks.append(req.loading[k][0])
         self.loads.add(req)
-        return self._slots(keys, blocks)
+        return self._slots(keys, [req.loading[k][0] for k in keys])
 
     def complete_load(self, keys, req_context):
         req, done = self._request(req_context), []

@@ -47,6 +47,10 @@ class GPCOffloadingSpec(base.OffloadingSpec):
         self.image = Image(parts, rank_bytes, self.conf.checksum)
         self._manager = self._worker = None
 
+    def _chained(self):
+        """Which groups are of full attention: vLLM 0.33 says it, for 0.32 GPCConnector does."""
+        return {g.group_id: getattr(g, "sliding_window_size_in_chunks", 1) is None for g in self.config.groups}
+
     def get_manager(self):
         if not self._manager:
             conf, config = self.conf, self.config
@@ -57,7 +61,7 @@ class GPCOffloadingSpec(base.OffloadingSpec):
             log.info("gpc: the cache is %s, of chunks of %d bytes", called, self.image.bytes)
             cache = open_cache(called, conf, layout, self.image, max(tokens.values()),
                                f"vllm {config.engine_id}"[:31])
-            self._manager = GPCOffloadingManager(cache, called, conf, layout, dict.fromkeys(tokens, False), tokens,
+            self._manager = GPCOffloadingManager(cache, called, conf, layout, self._chained(), tokens,
                                                  API, self.kv_events_config.enable_kv_cache_events)
         return self._manager
 
