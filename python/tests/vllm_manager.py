@@ -35,8 +35,10 @@ def manager(chained=True, config=None, **more):
 
 
 def settle(m):
+    """The writer has done all that m has asked for."""
     m.publisher.collect(60)
     m.on_schedule_end(None)
+    m.c.ticket_wait()
 
 
 def store(m, ctx, keys):
@@ -183,9 +185,11 @@ ctxb, _ = fake.prompt("three", 3)
 is_(answers(b, ctxb, keys), [PENDING] * 3, "pending again")
 b.on_schedule_end(None)
 a.on_request_finished(ctx)
+settle(a)
 is_(answers(b, ctxb, keys), [MISS], "whose claim ends without a store: the other one computes")
 b.on_schedule_end(None)
 b.on_request_finished(ctxb)
+settle(b)
 
 ctx, keys = fake.prompt("both", 3)
 out = a.prepare_store(keys, ctx)
@@ -203,6 +207,8 @@ ctx, keys = fake.prompt("four", 3)
 out = a.prepare_store(keys, ctx)
 a.complete_store(set(keys), ctx, success=False)
 is_((held(a.c), a.c.lookup(a.finder.keys(keys))), ((0, 0), [-1] * 3), "failed: given back, not findable")
+settle(a)
+settle(b)
 ctx, keys = fake.prompt("five", 50)
 out = a.prepare_store(keys, ctx)
 is_(out.keys_to_store, keys[:40], "little room: the first chunks of the prompt")
@@ -211,6 +217,8 @@ is_(b.prepare_store(other, ctxb), None, "no room: None")
 is_(answers(b, ctxb, other), [MISS], "and a lookup is a miss")
 a.complete_store(set(out.keys_to_store), ctx, success=False)
 b.on_request_finished(ctxb)
+settle(a)
+settle(b)
 
 # ---- groups ----
 
@@ -272,6 +280,7 @@ a.c.drop(a.c.lookup(a.finder.keys(more[1:])))
 is_([(x.keys, x.removed) for x in e.take_events()], [(more[1:], True)], "and what goes")
 stats = a.get_stats()
 is_((stats.counters["vllm:kv_offload_gpc_stored"], stats.gauges["vllm:kv_offload_gpc_storing"]), (14, 0), "counts")
+is_(stats.gauges["vllm:kv_offload_gpc_available"], 40, "all slots could be had")
 is_(a.get_stats().counters, {}, "since the last call")
 is_(set(stats.counters) | set(stats.gauges) <= set(GPCOffloadingSpec.build_metric_definitions({})), True,
     "each is defined")

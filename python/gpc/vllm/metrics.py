@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Metrics for vLLM's Prometheus page."""
 
+from .cache import POOL
+
 COUNTERS = {
     "lookups": "Chunks looked up in the gpc cache.",
     "hits": "Chunks found there.",
@@ -16,7 +18,7 @@ GAUGES = {
     "storing": "Chunks that workers of this engine are writing.",
     "ahead": "Chunks that requests of this engine have claimed and not stored yet.",
     "live": "Chunks in the cache, of all engines.",
-    "free": "Free slots.",
+    "available": "Slots that a store could have now, free or by eviction.",
 }
 _PREFIX = "vllm:kv_offload_gpc_"
 
@@ -35,7 +37,7 @@ def stats_of(api, counts, cache, storing, ahead):
         if counts[name]:
             stats.increase_counter(_PREFIX + name, counts[name])
             counts[name] = 0
-    s = cache.stats()
-    for name, value in (("storing", storing), ("ahead", ahead), ("live", s.live), ("free", s.free_blocks)):
+    for name, value in (("storing", storing), ("ahead", ahead), ("live", cache.stats().live),
+                        ("available", cache.pool_available(POOL))):
         stats.set_gauge(_PREFIX + name, value)
     return stats
