@@ -7,6 +7,22 @@ python_package = \
 	%reldir%/gpc/_types.py \
 	%reldir%/gpc/_gpc.pyi \
 	%reldir%/gpc/py.typed
+python_vllm = \
+	%reldir%/gpc/vllm/README.md \
+	%reldir%/gpc/vllm/__init__.py \
+	%reldir%/gpc/vllm/cache.py \
+	%reldir%/gpc/vllm/config.py \
+	%reldir%/gpc/vllm/connector.py \
+	%reldir%/gpc/vllm/cuda.py \
+	%reldir%/gpc/vllm/events.py \
+	%reldir%/gpc/vllm/finder.py \
+	%reldir%/gpc/vllm/image.py \
+	%reldir%/gpc/vllm/manager.py \
+	%reldir%/gpc/vllm/metrics.py \
+	%reldir%/gpc/vllm/name.py \
+	%reldir%/gpc/vllm/publisher.py \
+	%reldir%/gpc/vllm/spec.py \
+	%reldir%/gpc/vllm/worker.py
 python_sources = \
 	%reldir%/src/args.c \
 	%reldir%/src/array.c \
@@ -32,7 +48,7 @@ python_sources = \
 	%reldir%/src/walk.c \
 	%reldir%/src/writer.c
 
-EXTRA_DIST += $(python_package) \
+EXTRA_DIST += $(python_package) $(python_vllm) \
 	%reldir%/MANIFEST.in \
 	%reldir%/README.md \
 	%reldir%/bench/lookup.py \
@@ -47,7 +63,10 @@ EXTRA_DIST += $(python_package) \
 	%reldir%/tests/memory.py \
 	%reldir%/tests/tap.py \
 	%reldir%/tests/threads.py \
-	%reldir%/tests/transfers.py
+	%reldir%/tests/transfers.py \
+	%reldir%/tests/vllm_fake.py \
+	%reldir%/tests/vllm_manager.py \
+	%reldir%/tests/vllm_worker.py
 
 if HAVE_PYTHON
 # a module is linked as a shared library only if it has somewhere to go
@@ -59,10 +78,14 @@ noinst_LTLIBRARIES += %reldir%/_gpc.la
 	-rpath $(pkglibdir)
 %canon_reldir%__gpc_la_LIBADD = lib/libgpc.la
 
-%reldir%/gpc/stamp: %reldir%/_gpc.la $(python_package)
-	$(AM_V_at)$(MKDIR_P) %reldir%/gpc
+# by the names in the source: without them make takes the copies in the build, which are never new
+%reldir%/gpc/stamp: %reldir%/_gpc.la $(python_package:%=$(srcdir)/%) $(python_vllm:%=$(srcdir)/%)
+	$(AM_V_at)$(MKDIR_P) %reldir%/gpc/vllm
 	$(AM_V_at)for f in $(python_package); do \
 		test $(srcdir) -ef . || cp $(srcdir)/$$f %reldir%/gpc/ || exit 1; \
+	done
+	$(AM_V_at)for f in $(python_vllm); do \
+		test $(srcdir) -ef . || cp $(srcdir)/$$f %reldir%/gpc/vllm/ || exit 1; \
 	done
 	$(AM_V_at)cp %reldir%/.libs/_gpc.abi3.so %reldir%/gpc/
 	$(AM_V_at)touch $@
@@ -75,8 +98,8 @@ EXTRA_DIST += $(python_sources)
 endif
 
 clean-python:
-	rm -rf %reldir%/gpc/__pycache__ %reldir%/wheel
-	test $(srcdir) -ef . || rm -f $(python_package)
+	rm -rf %reldir%/gpc/__pycache__ %reldir%/gpc/vllm/__pycache__ %reldir%/wheel
+	test $(srcdir) -ef . || rm -f $(python_package) $(python_vllm)
 .PHONY: clean-python
 
 # A wheel, by pip, of what "make install" installs, with libgpc in it, used where nothing else is.  It needs

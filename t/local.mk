@@ -237,6 +237,8 @@ t_scripts = \
 	%reldir%/886-python-look.t \
 	%reldir%/887-python-leaks.t \
 	%reldir%/888-python-readme.t \
+	%reldir%/889-vllm-manager.t \
+	%reldir%/890-vllm-worker.t \
 	%reldir%/910-man-examples.t \
 	%reldir%/911-man-lint.t \
 	%reldir%/912-exports.t \

@@ -222,7 +222,7 @@ class Cache:
 
 def attach(name: str, *, timeout: Time = 0.0, stock: int = 0, quota: int = 0, dir: str | None = None,
            label: str | None = None, layout: bytes | None = None, serve: bool = False, readonly: bool = False,
-           log: Callable[[int, str], Any] | None = None) -> Cache: ...
+           leader: int | None = None, life: int = 0, log: Callable[[int, str], Any] | None = None) -> Cache: ...
 def create(name: str, *, if_absent: bool = False, timeout: Time = 0.0, stock: int = 0, quota: int = 0,
            dir: str | None = None, label: str | None = None, layout: bytes | None = None, serve: bool = False,
            log: Callable[[int, str], Any] | None = None, block_tokens: int = 0, max_blocks: int = 0,

@@ -102,6 +102,7 @@ class Info(NamedTuple):
     writer_peer: int
     refused: int
     why: str
+    life: int
 
 
 class Stats(NamedTuple):
@@ -137,6 +138,7 @@ class Stats(NamedTuple):
     bad: int
     transfers: int
     claims: int
+    leader: int
 
 
 class Mirror(NamedTuple):

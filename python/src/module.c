@@ -105,8 +105,9 @@ static METHOD(module_space)
 static PyMethodDef functions[] = {
 	ROW("attach", open_attach,
 	    "attach(name, *, timeout=0.0, stock=0, quota=0, dir=None, label=None, layout=None,\n"
-	    "       serve=False, readonly=False, log=None)\n\nTake a seat: a Cache.  Waits up to timeout for the "
-	    "name and a seat.  layout: up to 32 bytes.\nlog: a function of level (as in syslog) and text, which any "
+	    "       serve=False, readonly=False, leader=None, life=0, log=None)\n\nTake a seat: a Cache.  Waits up to timeout for the "
+	    "name and a seat.  layout: up to 32 bytes.\nleader, life: info().peer and info().life of the peer that this one is a "
+	    "companion of.\nlog: a function of level (as in syslog) and text, which any "
 	    "thread may call."),
 	ROW("create", open_create,
 	    "create(name, *, if_absent=False, serve=False, ...)\n\nMake a cache and attach: a Cache.  The other "

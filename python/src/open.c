@@ -65,6 +65,23 @@ static int set_layout(struct options *p, PyObject *o)
 	return 0;
 }
 
+/* A peer, as info().peer says it; the C option has one more, so that 0 is none. */
+static int set_leader(struct options *p, PyObject *o)
+{
+	int peer = 0;
+
+	if (o == Py_None)
+		return 0;
+	if (args_int(o, "leader", &peer) < 0)
+		return -1;
+	if (peer < 0 || peer >= GPC_MAX_PEERS) {
+		PyErr_Format(PyExc_ValueError, "leader: %d, a peer is wanted, 0 to %d", peer, GPC_MAX_PEERS - 1);
+		return -1;
+	}
+	p->attach.leader = 1 + peer;
+	return 0;
+}
+
 /* Those of both calls; 1 = none of them. */
 static int set_attach(struct options *p, const char *name, PyObject *o)
 {
@@ -118,6 +135,10 @@ static int set_option(struct options *p, bool create, PyObject *key, PyObject *o
 
 	if (r <= 0)
 		return r;
+	if (!create && !strcmp(name, "leader"))
+		return set_leader(p, o);
+	if (!create && !strcmp(name, "life"))
+		return args_u64(o, name, &p->attach.life);
 	if (!create && !strcmp(name, "readonly"))
 		return set_flag(p, o, GPC_READONLY);
 	r = create ? set_create(p, name, o) : 1;

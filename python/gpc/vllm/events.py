@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What was stored and removed, by whomever: an engine can load all of it.  Told as OffloadKeys."""
+
+import gpc
+
+_MOST = 4096                     # events for one step
+
+
+class Events:
+    def __init__(self, cache):
+        self.c, self.cursor = cache, 0
+        self.known = {}          # gpc key -> OffloadKey
+        _, self.cursor = cache.event_read(gpc.FROM_NOW, 1)
+        self.first = self._walk()
+
+    def _walk(self):
+        now = {e.key: _name(e) for e in self.c.walk() if e.digest}
+        gone = [k for g, k in self.known.items() if g not in now]
+        new = [k for g, k in now.items() if g not in self.known]
+        self.known = now
+        return [x for x in ((True, gone), (False, new)) if x[1]]
+
+    def take(self):
+        """Pairs of removed and keys, in order."""
+        out, self.first = self.first, []
+        try:
+            events, self.cursor = self.c.event_read(self.cursor, _MOST)
+        except gpc.Stale as e:           # too late: look at what there is
+            self.cursor = e.cursor
+            return out + self._walk()
+        for e in events:
+            self._one(e, out)
+        return out
+
+    def _one(self, e, out):
+        if e.what == gpc.STORED and e.digest and e.key not in self.known:
+            self.known[e.key] = _name(e)
+            _add(out, False, [self.known[e.key]])
+        elif e.what == gpc.REMOVED and e.key in self.known:
+            _add(out, True, [self.known.pop(e.key)])
+        elif e.what == gpc.CLEARED and not e.tag:
+            _add(out, True, list(self.known.values()))
+            self.known.clear()
+
+
+def _name(e):
+    return e.digest + e.group.to_bytes(4, "big")
+
+
+def _add(out, removed, keys):
+    if out and out[-1][0] == removed:
+        out[-1][1].extend(keys)
+    elif keys:
+        out.append((removed, keys))

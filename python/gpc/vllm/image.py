@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What lies in a slot: for each part a header, then for each part its bytes.
+
+    | header 0 | header 1 | ... | pad to 64 | bytes of part 0 | bytes of part 1 | ... | pad to 4096
+
+A part is what one rank stores; where all ranks hold the same bytes (MLA) there is one, of rank 0.  A store clears
+its header first and writes it last, behind the bytes, so a slot whose store was cut off never verifies.
+"""
+
+import ctypes
+import struct
+import zlib
+
+HEADER = struct.Struct("<4sI16sQ")       # magic, CRC32 of the bytes or 0, gpc key, bytes
+MAGIC = b"gpcV"
+
+
+def round_up(n, to):
+    return -(-n // to) * to
+
+
+class Image:
+    def __init__(self, parts, rank_bytes, checksum):
+        self.parts, self.rank_bytes, self.checksum = parts, rank_bytes, checksum
+        self.first = round_up(parts * HEADER.size, 64)
+        self.bytes = round_up(self.first + parts * rank_bytes, 4096)
+
+    def offset(self, part):
+        return self.first + part * self.rank_bytes
+
+    def _sum(self, slot, part):
+        at = slot + self.offset(part)
+        # a view, not a copy; crc32 lets other threads run meanwhile
+        return zlib.crc32((ctypes.c_char * self.rank_bytes).from_address(at)) if self.checksum else 0
+
+    def clear(self, slot, part):
+        ctypes.memset(slot + part * HEADER.size, 0, HEADER.size)
+
+    def seal(self, slot, part, key):
+        head = HEADER.pack(MAGIC, self._sum(slot, part), key, self.rank_bytes)
+        ctypes.memmove(slot + part * HEADER.size, head, HEADER.size)
+
+    def good(self, slot, part, key):
+        magic, crc, of, n = HEADER.unpack(ctypes.string_at(slot + part * HEADER.size, HEADER.size))
+        if magic != MAGIC or of != key or n != self.rank_bytes:
+            return False
+        return not self.checksum or crc == self._sum(slot, part)
+
+
+class Slots:
+    """What the worker is told: where each chunk is to go or to come from, and whose companion it has to be."""
+
+    def __init__(self, where, pool, slots, keys):
+        self.where, self.pool, self.block_ids, self.keys = where, pool, slots, keys
+
+    def __repr__(self):
+        return f"Slots(pool={self.pool}, {self.block_ids})"

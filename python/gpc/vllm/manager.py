@@ -1,0 +1,242 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The scheduler's side: vLLM's OffloadingManager over a gpc cache.
+
+No vLLM here: `api` has LookupResult, PrepareStoreOutput, RequestOffloadingContext, OffloadingEvent, Medium and
+CacheHitSource, and spec.py makes this a subclass of the abstract class.
+
+What holds a block when: a lookup that answers HIT references it until on_schedule_end, or until complete_load if a
+load was prepared; a claim or a store under way reserves it.  If this process dies, gpc takes these holds back when
+its workers, which attach as companions, have gone.
+"""
+
+import logging
+
+import gpc
+
+from . import finder
+from .cache import POOL, where
+from .events import Events
+from .finder import Finder, Request
+from .image import Slots
+from .metrics import stats_of
+from .publisher import Publisher
+
+log = logging.getLogger("vllm.gpc")
+
+
+def group_of(key):
+    return int.from_bytes(key[-4:], "big")
+
+
+class Manager:
+    def __init__(self, cache, name, conf, layout, groups, step_tokens, api, events=False):
+        """groups: number -> True where each chunk follows the one before (full attention), else False.
+        step_tokens: number -> tokens of one chunk."""
+        self.c, self.conf, self.api = cache, conf, api
+        self.groups, self.step_tokens = groups, step_tokens
+        self.counts = dict.fromkeys(("lookups", "hits", "waited", "gave_up", "stored", "duplicate", "refused",
+                                     "no_room", "skipped"), 0)
+        self.where = where(cache, name, conf, layout)
+        self.finder = Finder(cache, conf, groups, self.counts)
+        self.publisher = Publisher(cache, conf, groups, self.counts, self.finder.keys)
+        self.storing = {}        # key -> block: reserved, a worker writes it
+        self.loads = set()       # requests that have loads under way
+        self.limbo = []          # blocks of transfers that a reset has made nobody's: see reset_cache
+        self.generation = 0
+        self.short = False       # the last prepare_store found fewer slots than it wanted
+        self.events = Events(cache) if events else None
+
+    def set_chained(self, groups):
+        """Which groups are of full attention, before the first request.  Chains are matched and evicted as such;
+        a group that is not known to be one is kept key by key, which is right for any kind."""
+        self.groups.update(groups)
+
+    # ---- requests ----
+
+    def _request(self, ctx):
+        req = ctx.get_state(Request)
+        if req is None or req.generation != self.generation:
+            req = Request(self.generation)
+            ctx.set_state(req)
+        return req
+
+    def on_new_request(self, req_context):
+        self._request(req_context)
+        return self.api.RequestOffloadingContext()
+
+    def on_request_finished(self, req_context):
+        req = self._request(req_context)
+        self.finder.unpin(req)
+        self.finder.step.discard(req)
+        self.finder.drop_ahead(req)
+
+    def on_schedule_end(self, context):
+        self.finder.end_step()
+        self.publisher.collect()
+
+    # ---- finding and loading ----
+
+    def lookup(self, key, req_context):
+        if key in self.storing:          # our own worker writes it at this moment
+            return self.api.LookupResult.HIT_PENDING
+        answer = self.finder.lookup(key, self._request(req_context), req_context._offload_key_positions)
+        return self.api.LookupResult[answer]
+
+    def get_load_source(self, key, req_context):
+        return self.api.CacheHitSource.HOST
+
+    def prepare_load(self, keys, req_context):
+        """The references of the lookups become the load's.  A key that another load of the request holds has one
+        more."""
+        req, keys = self._request(req_context), list(keys)
+        for k in dict.fromkeys(keys):    # complete_load names each once
+            if k in req.loading:
+                req.loading[k][1] += 1
+            else:
+                req.loading[k] = [req.pins.pop(k), 1]    # KeyError: no lookup of this step said HIT
+        self.loads.add(req)
+        return self._slots(keys, [req.loading[k][0] for k in keys])
+
+    def complete_load(self, keys, req_context):
+        req, done = self._request(req_context), []
+        position = req_context._offload_key_positions
+        for k in sorted(keys, key=lambda k: position.get(k, 0)):         # released root first
+            hold = req.loading.get(k)
+            if not hold:
+                continue
+            hold[1] -= 1
+            if not hold[1]:
+                done.append(req.loading.pop(k)[0])
+        self.c.release(done)
+        if not req.loading:
+            self.loads.discard(req)
+        self._leave_limbo()
+
+    def touch(self, keys, req_context):
+        keys = list(keys)
+        if keys:
+            self.c.lookup(self.finder.keys(keys))
+
+    def _slots(self, keys, blocks):
+        keys = list(keys)
+        raw = self.finder.keys(keys) if keys else b""
+        return Slots(self.where, POOL, [gpc.SLOT(b) for b in blocks], [raw[i:i + 16] for i in range(0, len(raw), 16)])
+
+    # ---- storing ----
+
+    def prepare_store(self, keys, req_context):
+        keys = [k for k in keys if k not in self.storing]
+        if not keys:
+            return self._store_output([])
+        live = self.c.lookup(self.finder.keys(keys))     # touches what is there
+        mine, rest = {}, []
+        for k, b in zip(keys, live):
+            ahead = self.finder.take_ahead(k)
+            if b >= 0:
+                self.c.release([ahead] if ahead is not None else [])
+            elif ahead is not None:
+                mine[k] = ahead
+            else:
+                rest.append(k)
+        wanted = len(mine) + len(rest)
+        mine.update(self._reserve(rest, self._request(req_context)))
+        got = [k for k in keys if k in mine]
+        if wanted and not got and self.short:
+            return None
+        self.storing.update((k, mine[k]) for k in got)
+        return self._store_output(got)
+
+    def _store_output(self, keys):
+        return self.api.PrepareStoreOutput(keys, self._slots(keys, [self.storing[k] for k in keys]), [])
+
+    def _reserve(self, keys, req):
+        """Blocks for the first keys that nobody else computes."""
+        self.short = False
+        if not keys:
+            return {}
+        try:
+            blocks = self.c.reserve(POOL, len(keys), flags=gpc.PARTIAL, timeout=0)
+        except gpc.Error:                # NoSpace, Again, no writer
+            blocks = []
+        self.short = len(blocks) < len(keys)
+        self.counts["no_room"] += len(keys) - len(blocks)
+        if not blocks:
+            return {}
+        keys = keys[:len(blocks)]
+        try:
+            states = [x.state for x in self.c.claim(self.finder.keys(keys), blocks, timeout=finder.ASK)]
+        except gpc.Error:                # claims are advice: store all the same
+            states = [gpc.CLAIM_MINE] * len(blocks)
+        # whoever has waited long enough does not leave the key to a peer that may be stopped
+        take = (gpc.CLAIM_MINE, gpc.CLAIM_PENDING) if req.gave_up else (gpc.CLAIM_MINE,)
+        mine = {k: b for k, b, s in zip(keys, blocks, states) if s in take}
+        back = [b for b, s in zip(blocks, states) if s not in take]
+        self.counts["skipped"] += len(back)
+        self.c.release(back)
+        return mine
+
+    def complete_store(self, keys, req_context, success=True):
+        """keys come as a set: in the order of the prompt again, so that parents are first."""
+        position = req_context._offload_key_positions
+        keys = sorted((k for k in keys if k in self.storing), key=lambda k: position.get(k, 0))
+        blocks = {k: self.storing.pop(k) for k in keys}
+        self._leave_limbo()
+        if not success:
+            self.c.release(list(blocks.values()))
+            return
+        by_place = {(group_of(k), p): k for k, p in position.items()}
+        for group in dict.fromkeys(map(group_of, keys)):
+            some = [k for k in keys if group_of(k) == group]
+            parents = [by_place.get((group, position.get(k, 0) - self.step_tokens.get(group, 0))) for k in some]
+            self.publisher.publish(group, some, [blocks[k] for k in some], parents)
+
+    # ---- the rest ----
+
+    def take_events(self):
+        if self.events is None:
+            return
+        for removed, keys in self.events.take():
+            yield self.api.OffloadingEvent(keys=keys, medium=self.api.Medium.CPU, removed=removed)
+
+    def has_pending_work(self):
+        self.publisher.collect()
+        return self.publisher.busy()
+
+    def reset_cache(self):
+        """Others use the cache, so it is not emptied.  gpc_reset=tag: what has our tag is forgotten.
+
+        vLLM forgets its transfers with a reset and never tells of their ends.  Their holds stay until a later
+        transfer is complete: workers do them in order, so all before it have ended then."""
+        self.limbo += self.storing.values()
+        self.limbo += [block for req in self.loads for block, _ in req.loading.values()]
+        self.storing.clear()
+        self.loads.clear()
+        self.finder.end_step()
+        self.finder.drop_ahead()
+        self.generation += 1
+        if self.conf.reset == "tag":
+            self.publisher.collect(1.0)
+            self.c.pool_clear(POOL, tag=self.conf.tag, timeout=1.0)
+        else:
+            log.warning("gpc: reset_cache is refused, other engines use the cache %s: gpc_reset is \"refuse\"",
+                        self.where.name)
+
+    def on_reset_flushed(self):
+        """vLLM 0.33: the workers have ended all that a reset has made nobody's."""
+        self._leave_limbo()
+
+    def _leave_limbo(self):
+        self.c.release(self.limbo)
+        self.limbo.clear()
+
+    def get_stats(self):
+        return stats_of(self.api, self.counts, self.c, len(self.storing), len(self.finder.ahead))
+
+    def shutdown(self):
+        """Closed by the first call.  Stores that workers still write stay reserved until these have gone."""
+        if self.c.closed:
+            return
+        self.finder.end_step()
+        self.finder.drop_ahead()
+        self.publisher.collect(1.0)
+        self.c.close()

@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Metrics for vLLM's Prometheus page."""
+
+from .cache import POOL
+
+COUNTERS = {
+    "lookups": "Chunks looked up in the gpc cache.",
+    "hits": "Chunks found there.",
+    "waited": "Requests that waited for a chunk that another engine computes.",
+    "gave_up": "Requests whose wait passed gpc_pending_ms.",
+    "stored": "Chunks published.",
+    "duplicate": "Chunks that another engine had published before.",
+    "refused": "Publishes that were refused.",
+    "no_room": "Chunks not stored, for want of a slot.",
+    "skipped": "Chunks not stored, since another engine has them or computes them.",
+}
+GAUGES = {
+    "storing": "Chunks that workers of this engine are writing.",
+    "ahead": "Chunks that requests of this engine have claimed and not stored yet.",
+    "live": "Chunks in the cache, of all engines.",
+    "available": "Slots that a store could have now, free or by eviction.",
+}
+_PREFIX = "vllm:kv_offload_gpc_"
+
+
+def definitions(api):
+    """For build_metric_definitions."""
+    out = {_PREFIX + n: api.OffloadingCounterMetadata(documentation=d) for n, d in COUNTERS.items()}
+    out.update((_PREFIX + n, api.OffloadingGaugeMetadata(documentation=d)) for n, d in GAUGES.items())
+    return out
+
+
+def stats_of(api, counts, cache, storing, ahead):
+    """Counts since the last call.  They begin anew."""
+    stats = api.OffloadingConnectorStats()
+    for name in COUNTERS:
+        if counts[name]:
+            stats.increase_counter(_PREFIX + name, counts[name])
+            counts[name] = 0
+    for name, value in (("storing", storing), ("ahead", ahead), ("live", cache.stats().live),
+                        ("available", cache.pool_available(POOL))):
+        stats.set_gauge(_PREFIX + name, value)
+    return stats

@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From a finished store to a live key, without a wait: publishes are submitted, and their answers are looked at in
+later steps."""
+
+import array
+import time
+
+import gpc
+
+_STALE = 1.0                     # seconds after which nobody is kept stepping for an answer
+
+
+class _Sent:
+    __slots__ = ("keys", "blocks", "resident", "ticket", "since")
+
+    def __init__(self, keys, blocks, resident, ticket):
+        self.keys, self.blocks, self.resident, self.ticket = keys, blocks, resident, ticket
+        self.since = time.monotonic()
+
+
+class Publisher:
+    def __init__(self, cache, conf, groups, counts, import_keys):
+        self.c, self.conf, self.groups, self.counts, self.import_keys = cache, conf, groups, counts, import_keys
+        self.sent = []
+
+    def publish(self, group, keys, blocks, parents):
+        """keys in the order of the prompt, with the key before each, or None.  Zero is no parent."""
+        chain = None
+        if self.groups.get(group, False):
+            chain = b"".join(self.import_keys([p]) if p else bytes(16) for p in parents)
+        resident = array.array("i", [-1] * len(blocks))
+        digests = [k[:-4] for k in keys]
+        notes = {"digests": digests} if len(digests[0]) <= 32 else {}
+        try:
+            ticket = self.c.publish(chain, self.import_keys(keys), blocks, tag=self.conf.tag, group=group,
+                                    flags=gpc.NO_REF, timeout=0, resident=resident, **notes)
+        except gpc.Error as e:           # the ring is full, or there is no writer: not cached
+            ticket = getattr(e, "ticket", 0)
+            if not ticket:
+                self.c.release(blocks)
+                self.counts["refused"] += len(blocks)
+                return
+        self.sent.append(_Sent(keys, blocks, resident, ticket))
+
+    def collect(self, timeout=0):
+        """Look at answers, in order.  What is refused, or live already elsewhere, is still reserved."""
+        while self.sent:
+            s = self.sent[0]
+            try:
+                self.c.ticket_wait(s.ticket, timeout)
+            except (gpc.Again, gpc.TimedOut, gpc.NotConnected):
+                return
+            self.sent.pop(0)
+            back = [b for b, r in zip(s.blocks, s.resident) if r != b]
+            self.counts["stored"] += len(s.blocks) - len(back)
+            self.counts["duplicate"] += sum(r >= 0 for b, r in zip(s.blocks, s.resident) if r != b)
+            self.counts["refused"] += sum(r < 0 for r in s.resident)
+            self.c.release(back)
+
+    def busy(self):
+        return bool(self.sent) and time.monotonic() - self.sent[0].since < _STALE

@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0
+"""GPCOffloadingSpec: what vLLM makes in each of its processes.  vLLM is imported here."""
+
+import logging
+from types import SimpleNamespace
+
+from vllm.distributed.kv_transfer.kv_connector.v1.offloading.metrics import OffloadingConnectorStats
+from vllm.v1.kv_offload import base
+from vllm.v1.metrics.cache_hit_source import CacheHitSource
+
+from . import metrics, name
+from .cache import open_cache
+from .config import Config, ConfigError
+from .image import Image
+from .manager import Manager
+from .worker import Worker
+
+log = logging.getLogger("vllm.gpc")
+
+API = SimpleNamespace(OffloadingConnectorStats=OffloadingConnectorStats, CacheHitSource=CacheHitSource,
+                      **{n: getattr(base, n) for n in (
+                          "LookupResult", "PrepareStoreOutput", "RequestOffloadingContext", "OffloadingEvent",
+                          "Medium", "TransferResult", "OffloadingCounterMetadata", "OffloadingGaugeMetadata")})
+
+
+class GPCOffloadingManager(Manager, base.OffloadingManager):
+    """gpc.vllm.Manager has all the calls."""
+
+
+class GPCOffloadingWorker(Worker, base.OffloadingWorker):
+    """gpc.vllm.Worker has all the calls."""
+
+
+class GPCOffloadingSpec(base.OffloadingSpec):
+    @classmethod
+    def build_metric_definitions(cls, extra_config):
+        return metrics.definitions(API)
+
+    def __init__(self, config):
+        super().__init__(config)
+        self.conf = Config(self.extra_config)
+        if not config.worker_kv_bytes_per_block:
+            raise ConfigError("gpc.vllm: vLLM says 0 bytes a block; such a KV cache cannot be offloaded")
+        self.replicated_layout = config.replicated_layout        # rank 0 stores for all, all load its part
+        parts = 1 if config.replicated_layout else config.parallel.world_size
+        rank_bytes = config.worker_kv_bytes_per_block * self.blocks_per_chunk
+        self.image = Image(parts, rank_bytes, self.conf.checksum)
+        self._manager = self._worker = None
+
+    def _chained(self):
+        """Which groups are of full attention: vLLM 0.33 says it, for 0.32 GPCConnector does."""
+        return {g.group_id: getattr(g, "sliding_window_size_in_chunks", 1) is None for g in self.config.groups}
+
+    def get_manager(self):
+        if not self._manager:
+            conf, config = self.conf, self.config
+            layout = name.fingerprint(config, name.weights_of(config.model.name, conf.weights), self.image.rank_bytes,
+                                      self.image.parts)
+            called = name.cache_name(conf, layout)
+            tokens = {g.group_id: g.tokens_per_block * self.blocks_per_chunk for g in config.groups}
+            log.info("gpc: the cache is %s, of chunks of %d bytes", called, self.image.bytes)
+            cache = open_cache(called, conf, layout, self.image, max(tokens.values()),
+                               f"vllm {config.engine_id}"[:31])
+            self._manager = GPCOffloadingManager(cache, called, conf, layout, self._chained(), tokens,
+                                                 API, self.kv_events_config.enable_kv_cache_events)
+        return self._manager
+
+    def get_worker(self, kv_caches):
+        if not self._worker:
+            rank = self.config.parallel.rank
+            self._worker = GPCOffloadingWorker(kv_caches, self.blocks_per_chunk, self.image,
+                                               0 if self.image.parts == 1 else rank, self.conf, API.TransferResult,
+                                               mover=_mover(kv_caches), label=f"vllm worker {rank}")
+        return self._worker
+
+
+def _mover(kv_caches):
+    if all(t.tensor.device.type == "cpu" for t in kv_caches.tensors):
+        return None
+    from .cuda import of_tensors
+    return of_tensors(kv_caches)

@@ -1,0 +1,240 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The part of vLLM's interface that gpc.vllm is made for, with the same names and signatures: what is abstract
+there is abstract here.  And an engine's side of it: requests, and KV caches without torch."""
+
+import abc
+import ctypes
+import enum
+import hashlib
+import sys
+import types
+from typing import Any, NamedTuple
+
+
+class LookupResult(enum.Enum):
+    MISS, HIT, HIT_PENDING, RETRY = range(1, 5)
+
+
+class Medium(enum.Enum):
+    CPU = "CPU"
+
+
+class CacheHitSource(str, enum.Enum):
+    HOST = "host"
+
+
+class RequestOffloadingContext:
+    policy = "chunk_level"
+
+
+class PrepareStoreOutput(NamedTuple):
+    keys_to_store: list
+    store_spec: Any
+    evicted_keys: list
+
+
+class OffloadingEvent(NamedTuple):
+    keys: list
+    medium: Medium
+    removed: bool
+
+
+class TransferResult(NamedTuple):
+    job_id: int
+    success: bool
+    transfer_size: int = 0
+    transfer_time: float = 0
+
+
+class Metadata:
+    def __init__(self, documentation, labelnames=()):
+        self.documentation = documentation
+
+
+class OffloadingConnectorStats:
+    def __init__(self):
+        self.counters, self.gauges = {}, {}
+
+    def increase_counter(self, name, value=1, labelvalues=()):
+        self.counters[name] = self.counters.get(name, 0) + value
+
+    def set_gauge(self, name, value, labelvalues=()):
+        self.gauges[name] = value
+
+
+class OffloadingManager(abc.ABC):
+    @abc.abstractmethod
+    def lookup(self, key, req_context): ...
+    def get_load_source(self, key, req_context): ...
+    @abc.abstractmethod
+    def prepare_load(self, keys, req_context): ...
+    def touch(self, keys, req_context): ...
+    def complete_load(self, keys, req_context): ...
+    @abc.abstractmethod
+    def prepare_store(self, keys, req_context): ...
+    def complete_store(self, keys, req_context, success=True): ...
+    @abc.abstractmethod
+    def on_new_request(self, req_context): ...
+    def on_request_finished(self, req_context): ...
+    def take_events(self): ...
+    def on_schedule_end(self, context): ...
+    def has_pending_work(self): ...
+    def reset_cache(self): ...
+    def get_stats(self): ...
+    def shutdown(self): ...
+
+
+class OffloadingWorker(abc.ABC):
+    @abc.abstractmethod
+    def submit_store(self, job_id, src_spec, dst_spec): ...
+    @abc.abstractmethod
+    def submit_load(self, job_id, src_spec, dst_spec): ...
+    @abc.abstractmethod
+    def get_finished(self): ...
+    @abc.abstractmethod
+    def wait(self, job_ids): ...
+    def shutdown(self): ...
+
+
+class OffloadingSpec(abc.ABC):
+    @classmethod
+    def build_metric_definitions(cls, extra_config): ...
+
+    def __init__(self, config):
+        self.config, self.extra_config = config, config.extra_config
+        self.replicated_layout = False
+        self.kv_events_config = types.SimpleNamespace(enable_kv_cache_events=config.enable_kv_cache_events)
+        self.tokens_per_block = tuple(g.tokens_per_block for g in config.groups)
+        self.blocks_per_chunk = config.cache.blocks_per_chunk
+
+    @abc.abstractmethod
+    def get_manager(self): ...
+    @abc.abstractmethod
+    def get_worker(self, kv_caches): ...
+
+
+class OffloadingConnector:
+    """Where GPCConnector hooks in."""
+    connector_scheduler = connector_worker = None
+
+    def __init__(self, vllm_config, role, kv_cache_config):
+        if role == "scheduler":
+            self.connector_scheduler = kv_cache_config
+        else:
+            self.connector_worker = kv_cache_config
+
+    def register_kv_caches(self, kv_caches): ...
+
+
+def install():
+    """Put it where gpc.vllm imports it from."""
+    names = globals()
+    for path, has in {
+        "vllm.v1.kv_offload.base": ["LookupResult", "Medium", "RequestOffloadingContext", "PrepareStoreOutput",
+                                    "OffloadingEvent", "TransferResult", "OffloadingManager", "OffloadingWorker",
+                                    "OffloadingSpec"],
+        "vllm.v1.metrics.cache_hit_source": ["CacheHitSource"],
+        "vllm.distributed.kv_transfer.kv_connector.v1.offloading.metrics": ["OffloadingConnectorStats"],
+        "vllm.distributed.kv_transfer.kv_connector.v1.offloading_connector": ["OffloadingConnector"],
+    }.items():
+        whole = ""
+        for part in path.split("."):
+            parent, whole = whole, (whole + "." + part).lstrip(".")
+            if whole not in sys.modules:
+                sys.modules[whole] = types.ModuleType(whole)
+                if parent:
+                    setattr(sys.modules[parent], part, sys.modules[whole])
+        for n in has:
+            setattr(sys.modules[path], n, names[n])
+    base = sys.modules["vllm.v1.kv_offload.base"]
+    base.OffloadingCounterMetadata = base.OffloadingGaugeMetadata = Metadata
+
+
+# ---- an engine's side ----
+
+class Context:
+    """A request's, as vLLM's ReqContext."""
+
+    def __init__(self, req_id="r"):
+        self.req_id, self._state, self._offload_key_positions = req_id, {}, {}
+
+    def set_state(self, val):
+        self._state[type(val)] = val
+
+    def get_state(self, cls):
+        return self._state.get(cls)
+
+
+def prompt(text, chunks, tokens=16, groups=(0,)):
+    """A context, and the keys of its prompt for each group: a hash of all up to the end of the chunk."""
+    ctx, keys = Context(text), {}
+    for g in groups:
+        h, keys[g] = b"", []
+        for i in range(chunks):
+            h = hashlib.sha256(h + f"{text} {i}".encode()).digest()
+            k = h + g.to_bytes(4, "big")
+            keys[g].append(k)
+            ctx._offload_key_positions[k] = (i + 1) * tokens
+    return ctx, keys if len(groups) > 1 else keys[0]
+
+
+def ns(**more):
+    return types.SimpleNamespace(**more)
+
+
+def config(extra, rank=0, world=1, blocks_per_chunk=1, block_bytes=1024, groups=1, **more):
+    """As vLLM's OffloadingConfig."""
+    base = dict(
+        groups=tuple(ns(tokens_per_block=16, layer_names=(f"layer{i}",), group_id=i) for i in range(groups)),
+        worker_kv_bytes_per_block=block_bytes, enable_kv_cache_events=False, extra_config=extra, engine_id="engine",
+        model=ns(name="model", dtype="bfloat16"),
+        cache=ns(tokens_per_hash=16, blocks_per_chunk=blocks_per_chunk),
+        parallel=ns(rank=rank, world_size=world, tp_size=world, pp_size=1, pcp_size=1, dcp_size=1),
+        replicated_layout=False, canonical_layout=False, kv_cache_layout="NHD")
+    base.update(more)
+    return ns(**base)
+
+
+class Tensor:
+    """A KV cache of `blocks` pages."""
+    device = ns(type="cpu")
+
+    def __init__(self, blocks, page, gap=0):
+        self.blocks, self.page, self.step = blocks, page, page + gap
+        self.at = 0
+        self.bytes = bytearray(blocks * self.step)
+        self.keep = (ctypes.c_char * len(self.bytes)).from_buffer(self.bytes)
+
+    def piece(self, first, blocks):
+        """Some of its blocks, as a tensor."""
+        t = Tensor(0, self.page, self.step - self.page)
+        t.blocks, t.bytes, t.keep, t.at = blocks, self.bytes, self.keep, first * self.step
+        return t
+
+    def data_ptr(self):
+        return ctypes.addressof(self.keep) + self.at
+
+    def stride(self, dim):
+        return self.step
+
+    def element_size(self):
+        return 1
+
+    def get(self, block):
+        at = self.at + block * self.step
+        return bytes(self.bytes[at:at + self.page])
+
+    def put(self, block, what):
+        at = self.at + block * self.step
+        self.bytes[at:at + self.page] = (what * self.page)[:self.page]
+
+
+def caches(tensors, groups=1):
+    return ns(tensors=[ns(tensor=t, page_size_bytes=t.page) for t in tensors],
+              group_data_refs=[[ns(tensor_idx=i, page_size_bytes=t.page) for i, t in enumerate(tensors)]
+                               for _ in range(groups)])
+
+
+def blocks(ids, sizes=None, indices=(0,)):
+    """As vLLM's GPULoadStoreSpec."""
+    return ns(block_ids=ids, group_sizes=sizes or [len(ids)], block_indices=list(indices))

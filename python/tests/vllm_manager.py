@@ -1,0 +1,335 @@
+# SPDX-License-Identifier: Apache-2.0
+"""gpc.vllm's manager against the contract of vLLM's interface: two of them share a cache, wait for each other and
+die; pins, chains, windows, resets, events, metrics and configuration."""
+
+import inspect
+import os
+import signal
+import sys
+import tempfile
+import time
+
+import vllm_fake as fake
+
+fake.install()
+
+import gpc  # noqa: E402
+import gpc.vllm.finder  # noqa: E402
+from gpc.vllm import GPCConnector, GPCOffloadingManager, GPCOffloadingSpec, GPCOffloadingWorker  # noqa: E402
+from gpc.vllm.config import KEYS, Config, ConfigError  # noqa: E402
+from gpc.vllm.name import fingerprint, weights_of  # noqa: E402
+from tap import _made, done, is_, name, ok, raises  # noqa: E402
+
+gpc.vllm.finder.ASK = 60         # a scheduler does not wait so long for a busy writer, a test does
+
+HIT, MISS, PENDING = fake.LookupResult.HIT, fake.LookupResult.MISS, fake.LookupResult.HIT_PENDING
+EXTRA = {"gpc_name": name, "gpc_weights": "w1", "cpu_bytes_to_use": (64 + 40) * 4096, "gpc_free_target": -1,
+         "gpc_stock": 0, "gpc_pending_ms": 60000, "gpc_attach_ms": 60000}
+_made.add(name)
+
+
+def manager(chained=True, config=None, **more):
+    m = GPCOffloadingSpec(config or fake.config({**EXTRA, **more})).get_manager()
+    m.set_chained({0: chained})
+    return m
+
+
+def settle(m):
+    """The writer has done all that m has asked for."""
+    m.publisher.collect(60)
+    m.on_schedule_end(None)
+    m.c.ticket_wait()
+
+
+def store(m, ctx, keys):
+    out = m.prepare_store(keys, ctx)
+    m.complete_store(set(out.keys_to_store), ctx)
+    settle(m)
+    return out
+
+
+def answers(m, ctx, keys):
+    """As vLLM's prefix lookup asks: it stops at a miss."""
+    got = []
+    for k in keys:
+        got.append(m.lookup(k, ctx))
+        if got[-1] is MISS:
+            break
+    return got
+
+
+def held(c):
+    c.ticket_wait()
+    s = c.stats(c.info().peer)
+    return s.refs, s.reserved
+
+
+# ---- the interface ----
+
+for ours, theirs in ((GPCOffloadingManager, fake.OffloadingManager), (GPCOffloadingWorker, fake.OffloadingWorker)):
+    for n, f in vars(theirs).items():
+        if inspect.isfunction(f):
+            want = list(inspect.signature(f).parameters)
+            is_(list(inspect.signature(getattr(ours, n)).parameters)[:len(want)], want, f"{ours.__name__}.{n}")
+            ok(getattr(ours, n) is not f, "is ours")
+
+# ---- configuration and name ----
+
+with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "../gpc/vllm/README.md")) as f:
+    page = f.read()
+for n, k in KEYS.items():
+    value = {True: "true", False: "false"}.get(k.default, k.default) if k.kind is bool else k.default
+    ok(f"| `{n}` | {'needed' if k.needed else value if value != '' else ''}".rstrip() in page, f"{n} is on the page")
+raises(ConfigError, "cpu_bytes_to_use: it is missing, 1 to", lambda: Config({}), "a key that is needed")
+raises(ConfigError, "gpc_threads: 65, 1 to 64", lambda: Config({**EXTRA, "gpc_threads": 65}), "a range")
+raises(ConfigError, "gpc_threads: '2', a int", lambda: Config({**EXTRA, "gpc_threads": "2"}), "a kind")
+raises(ConfigError, "gpc_threads: True", lambda: Config({**EXTRA, "gpc_threads": True}), "a bool is no number")
+raises(ConfigError, "refuse, tag", lambda: Config({**EXTRA, "gpc_reset": "all"}), "one of some values")
+raises(ConfigError, "gpc_thread: there is no such key", lambda: Config({**EXTRA, "gpc_thread": 2}), "a typing error")
+raises(ConfigError, "canonical_layout", lambda: Config({**EXTRA, "canonical_layout": True}), "a layout of vLLM's own")
+raises(ConfigError, "at least 266240 are wanted", lambda: manager(gpc_name=name + "-d", cpu_bytes_to_use=4096),
+       "too little memory")
+is_(Config({"cpu_bytes_to_use": 1e9}).cpu_bytes_to_use, 10 ** 9, "a number in exponent form")
+is_({k for k in KEYS if k.startswith("gpc_")} - set(dir(gpc)), {k for k in KEYS if k.startswith("gpc_")}, "prefix")
+prints = set()
+for change in ({}, {"world": 2}, {"blocks_per_chunk": 2}, {"kv_cache_layout": "HND"}, {"groups": 2},
+               {"model": fake.ns(name="model", dtype="float8")}):
+    prints.add(fingerprint(fake.config({}, **change), "w", 1024, 1))
+prints.add(fingerprint(fake.config({}), "other", 1024, 1))
+prints.add(fingerprint(fake.config({}), "w", 2048, 1))
+is_(len(prints), 8, "each change of meaning is another fingerprint")
+is_(fingerprint(fake.config({}, model=fake.ns(name="moved", dtype="bfloat16")), "w", 1024, 1) in prints, True,
+    "the model's name is none")
+with tempfile.TemporaryDirectory() as d:
+    raises(ConfigError, "gpc_weights", lambda: weights_of(d), "a folder without weights")
+    with open(d + "/a.safetensors", "wb") as f:
+        f.write(bytes(3 << 20))
+    one = weights_of(d)
+    is_(weights_of(d), one, "weights have a name")
+    with open(d + "/a.safetensors", "r+b") as f:
+        f.seek((3 << 20) - 5)
+        f.write(b"x")
+    ok(weights_of(d) != one, "other bytes, another one")
+    is_(weights_of(d, "v2"), "given v2", "or what is given")
+
+# ---- store, hit, pins ----
+
+a = manager()
+is_(a.c.pool_get(0).blocks, 40, "the first manager makes the cache")
+ctx, keys = fake.prompt("one", 6)
+a.on_new_request(ctx)
+is_(answers(a, ctx, keys), [MISS], "nothing is there")
+is_(a.c.stats().claims, 6, "what is to be computed is claimed")
+out = a.prepare_store(keys, ctx)
+is_((out.keys_to_store, len(set(out.store_spec.block_ids)), out.evicted_keys), (keys, 6, []), "all are to be stored")
+is_(a.lookup(keys[0], ctx), PENDING, "a store under way")
+is_(a.prepare_store(keys, ctx).keys_to_store, [], "is not begun twice")
+a.complete_store(set(keys), ctx)
+settle(a)
+a.on_request_finished(ctx)
+is_(held(a.c), (0, 0), "published, and nothing is held")
+entries = {e.digest: e for e in a.c.walk()}
+is_([entries[k[:32]].depth for k in keys], [1, 2, 3, 4, 5, 6] if entries[keys[0][:32]].depth else list(range(6)),
+    "chained in the order of the prompt")
+
+b = manager()
+ctx2, _ = fake.prompt("one", 6)
+more = keys + fake.prompt("more", 1)[1]
+ctx2._offload_key_positions[more[-1]] = 7 * 16
+is_(answers(b, ctx2, more), [HIT] * 6 + [MISS], "another manager finds it")
+is_(held(b.c), (6, 1), "hits are pinned, the next one is claimed")
+slots = b.prepare_load(keys[:4], ctx2)
+is_([gpc.BLOCK(0, s) for s in slots.block_ids], a.c.lookup(a.finder.keys(keys[:4])), "the slots of these blocks")
+b.on_schedule_end(None)
+is_(held(b.c), (4, 1), "at the end of the step only what is to be loaded is")
+is_(a.c.evict(0, 6, timeout=1) and a.c.lookup(a.finder.keys(keys[:4])).count(-1), 0, "and cannot be evicted")
+raises(KeyError, "", lambda: b.prepare_load(keys[4:5], ctx2), "a load without a hit in this step")
+b.complete_load(set(keys[:4]), ctx2)
+is_(held(b.c), (0, 1), "loaded: released")
+b.on_request_finished(ctx2)
+is_(held(b.c), (0, 0), "the claim ends with its request")
+
+# ---- pending elsewhere ----
+
+ctx, keys = fake.prompt("two", 4)
+is_(answers(a, ctx, keys), [MISS], "a computes")
+ctxb, _ = fake.prompt("two", 4)
+is_(answers(b, ctxb, keys), [PENDING] * 4, "b is told to wait")
+is_(held(b.c), (0, 0), "and holds nothing")
+b.on_schedule_end(None)
+is_(answers(b, ctxb, keys), [PENDING] * 4, "in the next step too")
+b.on_schedule_end(None)
+is_(b.prepare_store(keys, fake.prompt("two", 4)[0]).keys_to_store, [], "b does not store what a computes")
+store(a, ctx, keys[:2])
+is_(answers(b, ctxb, keys), [HIT, HIT, PENDING, PENDING], "what is there is a hit")
+b.on_schedule_end(None)
+b.finder.clock = lambda: time.monotonic() + 3600
+is_(answers(b, ctxb, keys), [HIT, HIT, MISS], "at its deadline b computes")
+is_(b.counts["gave_up"], 1, "which is counted")
+b.on_schedule_end(None)
+is_(b.prepare_store(keys[2:], ctxb).keys_to_store, keys[2:], "and stores")
+b.complete_store(set(keys[2:]), ctxb)
+settle(b)
+del b.finder.clock
+b.finder.clock = time.monotonic
+out = a.prepare_store(keys[2:], ctx)
+is_(out.keys_to_store, [], "a finds that it is there")
+a.on_request_finished(ctx)
+b.on_request_finished(ctxb)
+settle(a)
+is_((held(a.c), held(b.c)), ((0, 0), (0, 0)), "nothing is held")
+
+ctx, keys = fake.prompt("three", 3)
+answers(a, ctx, keys)
+ctxb, _ = fake.prompt("three", 3)
+is_(answers(b, ctxb, keys), [PENDING] * 3, "pending again")
+b.on_schedule_end(None)
+a.on_request_finished(ctx)
+settle(a)
+is_(answers(b, ctxb, keys), [MISS], "whose claim ends without a store: the other one computes")
+b.on_schedule_end(None)
+b.on_request_finished(ctxb)
+settle(b)
+
+ctx, keys = fake.prompt("both", 3)
+out = a.prepare_store(keys, ctx)
+ctxb, _ = fake.prompt("both", 3)
+b._request(ctxb).gave_up = True
+is_(store(b, ctxb, keys).keys_to_store, keys, "whoever has waited enough stores what another one is storing")
+a.complete_store(set(keys), ctx)
+settle(a)
+is_((a.counts["duplicate"], held(a.c), held(b.c)), (3, (0, 0), (0, 0)), "the second one to publish gives its slots back")
+is_(a.c.lookup(a.finder.keys(keys)).count(-1), 0, "and finds the first one's")
+
+# ---- a store that fails, and one without room ----
+
+ctx, keys = fake.prompt("four", 3)
+out = a.prepare_store(keys, ctx)
+a.complete_store(set(keys), ctx, success=False)
+is_((held(a.c), a.c.lookup(a.finder.keys(keys))), ((0, 0), [-1] * 3), "failed: given back, not findable")
+settle(a)
+settle(b)
+ctx, keys = fake.prompt("five", 50)
+out = a.prepare_store(keys, ctx)
+is_(out.keys_to_store, keys[:40], "little room: the first chunks of the prompt")
+ctxb, other = fake.prompt("six", 2)
+is_(b.prepare_store(other, ctxb), None, "no room: None")
+is_(answers(b, ctxb, other), [MISS], "and a lookup is a miss")
+a.complete_store(set(out.keys_to_store), ctx, success=False)
+b.on_request_finished(ctxb)
+settle(a)
+settle(b)
+
+# ---- groups ----
+
+two = fake.config({**EXTRA, "gpc_name": name + "-m"}, groups=2)
+_made.add(name + "-m")
+m = GPCOffloadingSpec(two).get_manager()
+groups = [fake.ns(group_idx=0, sliding_window_size_in_chunks=None), fake.ns(group_idx=1, sliding_window_size_in_chunks=2)]
+GPCConnector(None, "scheduler", fake.ns(manager=m, config=fake.ns(kv_group_configs=groups)))
+is_(m.groups, {0: True, 1: False}, "the connector tells which groups are chained")
+ctx, keys = fake.prompt("hybrid", 5, groups=(0, 1))
+store(m, ctx, keys[0] + keys[1][2:4])
+entries = {(e.group, e.digest): e for e in m.c.walk()}
+ok(all(entries[1, k[:32]].parent == bytes(16) for k in keys[1][2:4]), "a window group is flat")
+ok(all(entries[0, k[:32]].parent != bytes(16) for k in keys[0][1:]), "full attention is chained")
+is_([m.lookup(k, ctx) for k in reversed(keys[1])], [MISS, HIT, HIT, MISS, MISS], "its keys are looked up one by one")
+is_(m.c.stats().claims, 0, "nobody waits for them")
+m.on_schedule_end(None)
+is_(held(m.c), (0, 0), "their pins end with the step")
+m.shutdown()
+
+# ---- reset ----
+
+ctx, keys = fake.prompt("seven", 3)
+store(a, ctx, keys)
+answers(a, ctx, keys)
+slots = a.prepare_load(keys[:1], ctx)
+ctx8, keys8 = fake.prompt("eight", 2)
+a.prepare_store(keys8, ctx8)
+answers(a, *fake.prompt("eight b", 2))
+a.reset_cache()
+is_(a.c.lookup(a.finder.keys(keys)).count(-1), 0, "refused: the others' cache is as it was")
+is_(held(a.c), (1, 2), "transfers that vLLM has forgotten keep their blocks ...")
+a.complete_store(set(store(a, *fake.prompt("nine", 1)).keys_to_store), ctx)
+is_(held(a.c), (0, 0), "... until a later one is complete")
+a.prepare_store(fake.prompt("ten", 2)[1], fake.prompt("ten", 2)[0])
+a.reset_cache()
+is_(held(a.c), (0, 2), "again")
+a.on_reset_flushed()
+is_(held(a.c), (0, 0), "vLLM 0.33 says when the workers have ended them")
+t = manager(gpc_tag=5, gpc_reset="tag")
+ctx, mine = fake.prompt("tagged", 2)
+store(t, ctx, mine)
+t.reset_cache()
+is_((t.c.lookup(t.finder.keys(mine)), t.c.lookup(t.finder.keys(keys)).count(-1)), ([-1, -1], 0),
+    "by tag: only what has it is forgotten")
+t.shutdown()
+
+# ---- events and metrics ----
+
+conf = fake.config(EXTRA, enable_kv_cache_events=True)
+e = manager(config=conf)
+first = list(e.take_events())
+ok(set(keys) <= {k for x in first for k in x.keys} and not any(x.removed for x in first), "what is there at first")
+ctx, more = fake.prompt("events", 2)
+store(a, ctx, more)
+is_([(set(x.keys), x.removed, x.medium) for x in e.take_events()], [(set(more), False, fake.Medium.CPU)],
+    "what another one stores")
+a.c.drop(a.c.lookup(a.finder.keys(more[1:])))
+is_([(x.keys, x.removed) for x in e.take_events()], [(more[1:], True)], "and what goes")
+stats = a.get_stats()
+is_((stats.counters["vllm:kv_offload_gpc_stored"], stats.gauges["vllm:kv_offload_gpc_storing"]), (14, 0), "counts")
+is_(stats.gauges["vllm:kv_offload_gpc_available"], 40, "all slots could be had")
+is_(a.get_stats().counters, {}, "since the last call")
+is_(set(stats.counters) | set(stats.gauges) <= set(GPCOffloadingSpec.build_metric_definitions({})), True,
+    "each is defined")
+e.shutdown()
+
+# ---- identity ----
+
+raises(gpc.Error, "layout", lambda: manager(gpc_weights="w2"), "a cache of that name with other weights")
+
+# ---- death in the middle of a store ----
+
+ctx, keys = fake.prompt("dies", 4)
+r, w = os.pipe()
+a.shutdown()
+is_(a.c.closed, True, "shut down ...")
+a.shutdown()
+ok(True, "... twice")
+pid = os.fork()
+if pid == 0:
+    os.close(r)
+    os.dup2(w, 1)
+    os.execv(sys.executable, [sys.executable, "-c", f"""
+import signal
+import vllm_fake as fake
+fake.install()
+from gpc.vllm import GPCOffloadingSpec
+m = GPCOffloadingSpec(fake.config({EXTRA!r})).get_manager()
+m.set_chained({{0: True}})
+ctx, keys = fake.prompt("dies", 4)
+m.lookup(keys[0], ctx)
+m.prepare_store(keys[:2], ctx)
+print("ready", flush=True)
+signal.pause()
+"""])
+os.close(w)
+is_(os.fdopen(r).readline(), "ready\n", "another process is in the middle of a store")
+ctx, _ = fake.prompt("dies", 4)
+is_(answers(b, ctx, keys), [PENDING] * 4, "its keys are pending")
+b.on_schedule_end(None)
+os.kill(pid, signal.SIGKILL)
+os.waitpid(pid, 0)
+end = time.monotonic() + 60
+while (got := answers(b, ctx, keys)) == [PENDING] * 4 and time.monotonic() < end:
+    b.on_schedule_end(None)
+is_(got, [MISS], "it is killed: who waited computes")
+b.on_schedule_end(None)
+is_(store(b, ctx, keys).keys_to_store, keys, "and stores")
+b.on_request_finished(ctx)
+is_(b.c.check(), 0, "all invariants hold")
+is_(held(b.c), (0, 0), "nothing is held")
+b.shutdown()
+done()

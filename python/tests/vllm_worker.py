@@ -1,0 +1,302 @@
+# SPDX-License-Identifier: Apache-2.0
+"""gpc.vllm's worker, without torch: bytes go both ways and are the same, with chunks of several blocks that begin
+inside, by two ranks; bad bytes are told and dropped; who comes after its manager's death writes nothing."""
+
+
+import ctypes
+
+import vllm_fake as fake
+
+fake.install()
+
+import gpc  # noqa: E402
+import gpc.vllm.finder  # noqa: E402
+from gpc.vllm import GPCConnector, GPCOffloadingSpec  # noqa: E402
+from gpc.vllm.cuda import CudaMover  # noqa: E402
+from gpc.vllm.worker import runs_of  # noqa: E402
+from tap import _made, done, is_, name, ok, raises  # noqa: E402
+
+gpc.vllm.finder.ASK = 60
+PAGES = (64, 192)                # of two layers
+PER_CHUNK, WORLD = 4, 2
+EXTRA = {"gpc_name": name, "gpc_weights": "w", "cpu_bytes_to_use": (64 + 20) * 4096, "gpc_threads": 3,
+         "gpc_stock": 0, "gpc_free_target": -1, "gpc_attach_ms": 60000}
+_made.add(name)
+
+
+def config(rank=0, **more):
+    return fake.config(EXTRA, rank=rank, **{"world": WORLD, "blocks_per_chunk": PER_CHUNK, "block_bytes": sum(PAGES),
+                                            **more})
+
+
+class Rank:
+    """A worker process of an engine, as far as bytes go."""
+
+    def __init__(self, conf, blocks=32):
+        self.kv = [fake.Tensor(blocks, page, gap) for page, gap in zip(PAGES, (0, 8))]
+        self.worker = GPCOffloadingSpec(conf).get_worker(fake.caches(self.kv))
+        self.job = 0
+
+    def fill(self, text):
+        for i, t in enumerate(self.kv):
+            for b in range(t.blocks):
+                t.put(b, f"{text} {i} {b} ".encode())
+
+    def get(self, blocks):
+        return [t.get(b) for b in blocks for t in self.kv]
+
+    def do(self, store, blocks, slots):
+        self.job += 1
+        if store:
+            self.worker.submit_store(self.job, blocks, slots)
+        else:
+            self.worker.submit_load(self.job, slots, blocks)
+        self.worker.wait({self.job})
+        (r,) = self.worker.get_finished()
+        is_(r.job_id, self.job, "one job is finished")
+        return r.success
+
+
+spec = GPCOffloadingSpec(config())
+m = spec.get_manager()
+m.set_chained({0: True})
+ranks = [Rank(config(r)) for r in range(WORLD)]
+for r, rank in enumerate(ranks):
+    rank.fill(f"rank {r}")
+
+# ---- there and back ----
+
+ctx, keys = fake.prompt("one", 3, tokens=16 * PER_CHUNK)
+out = m.prepare_store(keys, ctx)
+source = list(range(20, 8, -1))
+for rank in ranks:
+    ok(rank.do(True, fake.blocks(source), out.store_spec), "stored")
+m.complete_store(set(keys), ctx)
+m.publisher.collect(60)
+m.c.ticket_wait()
+is_(m.c.stats().refs + m.c.stats().reserved, 0, "published")
+
+wants = [rank.get(source) for rank in ranks]
+ctx, _ = fake.prompt("one", 3, tokens=16 * PER_CHUNK)
+is_({m.lookup(k, ctx) for k in keys}, {fake.LookupResult.HIT}, "found")
+slots = m.prepare_load(keys, ctx)
+ok(not wants[0] == wants[1], "the ranks have different bytes")
+for rank, want in zip(ranks, wants):
+    rank.fill("empty")
+    ok(rank.do(False, fake.blocks(list(range(12))), slots), "loaded")
+    is_(rank.get(range(12)), want, "each has its own")
+    ok(rank.get([12])[0].startswith(b"empty"), "and no block more")
+m.complete_load(set(keys), ctx)
+
+# from the second block of the first chunk to the second of the last one
+m.on_schedule_end(None)
+for k in keys:
+    m.lookup(k, ctx)
+slots = m.prepare_load(keys, ctx)
+ranks[0].fill("empty")
+ok(ranks[0].do(False, fake.blocks(list(range(9)), indices=(1,)), slots), "a load that begins and ends inside")
+is_(ranks[0].get(range(9)), wants[0][2:20], "has these blocks")
+m.complete_load(set(keys), ctx)
+
+# two groups, of which the second has one chunk
+ctx, both = fake.prompt("two", 2, tokens=16 * PER_CHUNK, groups=(0, 1))
+m.set_chained({1: False})
+some = both[0] + both[1][1:]
+ranks[0].fill("groups")
+two = ranks[0].worker
+whole = two.runs[0]
+is_(len(whole), 2, "tensors of different pages are copied one by one")
+two.runs = [[run] for run in whole]      # each group has one of the tensors
+out = m.prepare_store(some, ctx)
+spans = dict(sizes=[8, 4], indices=(0, 4))
+ok(ranks[0].do(True, fake.blocks(list(range(12)), **spans), out.store_spec), "two groups: stored")
+want = [ranks[0].kv[0].get(b) for b in range(8)] + [ranks[0].kv[1].get(b) for b in range(8, 12)]
+ranks[0].fill("empty")
+ok(ranks[0].do(False, fake.blocks(list(range(12)), **spans), out.store_spec), "loaded")
+is_([ranks[0].kv[0].get(b) for b in range(8)] + [ranks[0].kv[1].get(b) for b in range(8, 12)], want, "the same")
+ok(ranks[0].kv[1].get(0).startswith(b"empty") and ranks[0].kv[0].get(8).startswith(b"empty"), "no other tensor's")
+two.runs = [whole]
+m.complete_store(set(some), ctx, success=False)
+raises(ValueError, "2 chunks of the engine, 3 slots", lambda: two._pairs(fake.blocks(list(range(8))), out.store_spec),
+       "blocks and slots that do not fit")
+
+# ---- bad bytes ----
+
+ctx, _ = fake.prompt("one", 3, tokens=16 * PER_CHUNK)
+for k in keys:
+    m.lookup(k, ctx)
+slots = m.prepare_load(keys, ctx)
+view = memoryview(m.c.pool_map(0)[0])
+at = slots.block_ids[1] * m.c.pool_runs(0)[0].slot_stride + m.c.pool_runs(0)[0].offset + spec.image.offset(1) + 700
+view[at] ^= 1
+view.release()
+ok(ranks[0].do(False, fake.blocks(list(range(12))), slots), "a bit of rank 1 is wrong: rank 0 sees no harm")
+ranks[1].fill("empty")
+is_(ranks[1].do(False, fake.blocks(list(range(12))), slots), False, "rank 1 does: the job fails where nobody asks")
+is_(ranks[1].worker.take_load_errors(), {4, 5, 6, 7}, "the blocks of the bad chunk")
+is_(ranks[1].worker.take_load_errors(), set(), "are told once")
+ok(ranks[1].get([4])[0].startswith(b"empty"), "none of its bytes has come")
+is_(ranks[1].get(range(4)), wants[1][:8], "those before have")
+m.c.ticket_wait()
+ranks[1].worker.beside[slots.where].c.ticket_wait()
+m.complete_load(set(keys), ctx)
+m.on_schedule_end(None)
+is_(m.c.lookup(m.finder.keys(keys)).count(-1), 2, "it is dropped, with what follows it")
+
+link = GPCConnector(None, "worker", fake.ns(worker=ranks[1].worker))
+ranks[1].worker.reported = False
+link.register_kv_caches({})
+ctx, _ = fake.prompt("one", 3, tokens=16 * PER_CHUNK)
+is_([m.lookup(k, ctx) for k in keys[:2]], [fake.LookupResult.HIT, fake.LookupResult.MISS], "so the next one misses")
+slots = m.prepare_load(keys[:1], ctx)
+slots.keys = [bytes(16)]         # the slot has another key's bytes
+ok(ranks[1].do(False, fake.blocks(list(range(4))), slots), "with the connector the job does not fail")
+is_(link.get_block_ids_with_load_errors(), {0, 1, 2, 3}, "which tells the blocks")
+m.complete_load(set(keys[:1]), ctx)
+
+# ---- a store that was cut off never verifies ----
+
+ctx, keys = fake.prompt("cut", 1, tokens=16 * PER_CHUNK)
+out = m.prepare_store(keys, ctx)
+ok(ranks[0].do(True, fake.blocks([1, 2, 3, 4]), out.store_spec), "a store ...")
+mover = ranks[0].worker.mover
+
+
+class Fails:
+    fence, begin, finish, abandon = mover.fence, mover.begin, mover.finish, mover.abandon
+
+    def copy(self, *args):
+        raise OSError("a copy that fails")
+
+
+ranks[0].worker.mover = Fails()
+ok(ranks[0].do(True, fake.blocks([1, 2, 3, 4]), out.store_spec), "... and another one into its slot, which fails: the engine goes on")
+ranks[0].worker.mover = mover
+ranks[0].worker.reported = True
+ok(ranks[0].do(False, fake.blocks([1, 2, 3, 4]), out.store_spec), "its load ...")
+is_(ranks[0].worker.take_load_errors(), {1, 2, 3, 4}, "... fails")
+m.complete_store(set(keys), ctx, success=False)
+
+# ---- tensors at equal distances ----
+
+many = fake.Tensor(40, 64, 0)    # four layers of ten blocks in one allocation
+layers = [many.piece(i * 10, 10) for i in range(4)] + [fake.Tensor(10, 64, 8)]
+even = GPCOffloadingSpec(config(0, block_bytes=5 * 64)).get_worker(fake.caches(layers))
+is_([(r.count, r.pitch, r.host_pitch) for r in even.runs[0]], [(4, 640, 256), (1, 64, 256)],
+    "layers at equal distances: one pitched copy takes all pages of a block")
+even.shutdown()
+is_([r.count for r in runs_of([fake.ns(address=a, page=64, stride=64, offset=256 * i)
+                               for i, a in enumerate((0, 640, 1280, 1000, 3 << 30))], 4)], [3, 1, 1],
+    "other distances, falling ones and those that are too long for CUDA are not one")
+
+even = Rank(config(0))
+even.worker.shutdown()
+whole = fake.Tensor(32, 128)
+even.kv = [whole.piece(0, 16), whole.piece(16, 16)]
+even.worker = GPCOffloadingSpec(config(0)).get_worker(fake.caches(even.kv))
+is_([r.count for r in even.worker.runs[0]], [2], "two layers in one copy")
+ctx, keys = fake.prompt("even", 2, tokens=16 * PER_CHUNK)
+out = m.prepare_store(keys, ctx)
+even.fill("even")
+want = even.get(range(3, 11))
+ok(even.do(True, fake.blocks(list(range(3, 11))), out.store_spec), "stored")
+even.fill("empty")
+ok(even.do(False, fake.blocks(list(range(15, 7, -1))), out.store_spec), "loaded")
+is_(even.get(range(15, 7, -1)), want, "the same bytes")
+even.worker.shutdown()
+m.complete_store(set(keys), ctx, success=False)
+
+# ---- the calls of the CUDA runtime, by one that copies here ----
+
+
+class Runtime:
+    def __init__(self, fails=""):
+        self.calls, self.fails = [], fails
+
+    def __getattr__(self, called):
+        def call(*args):
+            plain = [a.value if hasattr(a, "value") else a for a in args]
+            if called not in ("cudaStreamCreateWithFlags", "cudaGetErrorString"):
+                self.calls.append((called, *plain))
+            if called == "cudaStreamCreateWithFlags":
+                args[0]._obj.value = 77
+            if called == "cudaMemcpy2DAsync":
+                to, to_pitch, source, pitch, width, height, kind, stream = plain
+                for i in range(height):
+                    ctypes.memmove(to + i * to_pitch, source + i * pitch, width)
+            return 2 if called == self.fails else 0
+        if called == "cudaGetErrorString":
+            return Text()
+        return call
+
+    def names(self):
+        return [c[0][4:] for c in self.calls]
+
+
+class Text:
+    def __call__(self, err):
+        return b"a failure"
+
+
+rt = Runtime()
+gpu = Rank(config(0))
+gpu.worker.mover = CudaMover(3, lambda: fake.ns(cuda_event=55), rt)
+ctx, keys = fake.prompt("gpu", 1, tokens=16 * PER_CHUNK)
+out = m.prepare_store(keys, ctx)
+gpu.fill("gpu")
+want = gpu.get(range(4))
+ok(gpu.do(True, fake.blocks([0, 1, 2, 3]), out.store_spec), "a store by the runtime")
+is_(rt.names(), ["SetDevice", "HostRegister", "SetDevice", "StreamWaitEvent"] + ["Memcpy2DAsync"] * 8 +
+    ["StreamSynchronize"], "it registers, waits for the engine's stream, copies, and waits for its own")
+is_(rt.calls[3], ("cudaStreamWaitEvent", 77, 55, 0), "the fence of the job")
+gpu.fill("empty")
+ok(gpu.do(False, fake.blocks([0, 1, 2, 3]), out.store_spec), "a load by the runtime")
+is_(gpu.get(range(4)), want, "the same bytes")
+rt.fails = "cudaMemcpy2DAsync"
+del rt.calls[:]
+gpu.worker.reported = True
+ok(gpu.do(False, fake.blocks([0, 1, 2, 3]), out.store_spec), "a copy that is refused ...")
+is_((gpu.worker.take_load_errors(), rt.names()[-1]), ({0, 1, 2, 3}, "StreamSynchronize"),
+    "... is told, when those before it have ended")
+is_(gpu.worker.bad, 0, "and nothing is dropped: the slot is good")
+rt.fails = ""
+gpu.worker.shutdown()
+is_(rt.names()[-2:], ["HostUnregister", "StreamDestroy"], "and gives back what it had")
+m.complete_store(set(keys), ctx, success=False)
+
+# ---- one part for all ranks ----
+
+single = GPCOffloadingSpec(config(rank=1, replicated_layout=True))
+is_((single.image.parts, single.replicated_layout), (1, True), "the same bytes in all ranks: stored once")
+last = Rank(config(rank=1, replicated_layout=True))
+is_(last.worker.part, 0, "and rank 1 loads them, too")
+last.worker.shutdown()
+
+# ---- the life of the manager ----
+
+peers = {m.c.stats(i).leader for i in range(3)}
+is_(peers, {-1, m.c.info().peer}, "workers are companions of the manager")
+ctx, keys = fake.prompt("late", 1, tokens=16 * PER_CHUNK)
+out = m.prepare_store(keys, ctx)
+other = gpc.attach(name, serve=True)
+m.shutdown()
+slot = gpc.BLOCK(0, out.store_spec.block_ids[0])
+taken = other.reserve(0, 20, flags=gpc.PARTIAL)
+ok(taken and slot not in taken, "the manager has gone: its slot is given to nobody while its workers live")
+other.release(taken)
+ok(ranks[0].do(True, fake.blocks([1, 2, 3, 4]), out.store_spec), "who may still write")
+fresh = Rank(config(0))
+before = bytes(memoryview(other.pool_map(0)[0]))
+fresh.fill("never")
+ok(fresh.do(True, fake.blocks([1, 2, 3, 4]), out.store_spec), "a worker that comes later ...")
+is_(fresh.worker.beside, {}, "... does not get beside it")
+is_(bytes(memoryview(other.pool_map(0)[0])) == before, True, "and writes nothing")
+for rank in (*ranks, fresh):
+    rank.worker.shutdown()
+while slot not in taken:
+    taken = other.reserve(0, 20, flags=gpc.PARTIAL)
+    other.release(taken)
+ok(True, "when they have gone, it is free")
+is_(other.check(), 0, "all invariants hold")
+other.close()
+done()
