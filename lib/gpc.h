@@ -99,6 +99,7 @@ typedef uint64_t gpc_transfer;       /* names copies of one handle; 0 = none */
 #define GPC_TRANSFER_BLOCKS 1024     /* that one fetch or spill copies */
 #define GPC_MAX_RANKS   16           /* processes that copy for one transfer */
 #define GPC_MAX_STAGES  16           /* of a fetch by layers */
+#define GPC_MAX_GROUPS  64           /* KV groups of one gpc_match_groups */
 
 /* Options of a call, in place: a pointer to a struct of that type, its size set. */
 #define GPC_OPTIONS(type, ...) (&(struct type){ .size = sizeof(struct type), __VA_ARGS__ })
@@ -112,8 +113,10 @@ enum {                               /* flags; each function lists those it take
 	                              * info, stats, pools, mirrors and changes are read as
 	                              * they are now; lookups, walks and checks work on a
 	                              * private copy */
-	GPC_QUIET     = 1 << 3,      /* lookup, match, acquire: leave recency and statistics alone */
-	GPC_REF       = 1 << 4,      /* lookup: take a reference on every hit */
+	GPC_QUIET     = 1 << 3,      /* lookup, match, match_groups, acquire: leave recency and
+	                              * statistics alone */
+	GPC_REF       = 1 << 4,      /* lookup: take a reference on every hit.  match_groups: on each
+	                              * block that the prefix needs */
 	GPC_ANYWHERE  = 1 << 5,      /* lookup, match: may run on an opened device, when that is
 	                              * faster and its mirror shows all changes so far */
 	GPC_PARTIAL   = 1 << 6,      /* reserve: fewer than n is fine */
@@ -700,6 +703,34 @@ int gpc_match(gpc *c, uint32_t spaces, const gpc_key *keys, const uint32_t *star
  * only; hints.  len[i] = matched blocks; blocks (may be NULL) is indexed like keys, only
  * the matched part is written.  Returns the sum of len.  GPC_QUIET, GPC_ANYWHERE,
  * GPC_DEVICE. */
+
+struct gpc_group {                   /* a KV group of one prompt.  set size, the same one in all groups */
+	uint32_t size;
+	uint32_t block_tokens;       /* of a block of this group; 0 = the cache's */
+	uint32_t last;               /* of a prefix of L tokens only those blocks are needed that hold some of
+	                              * its last so many tokens; 0 = all blocks (full attention).  A
+	                              * sliding window of w tokens needs w - 1, as the next token is in
+	                              * the window itself; a state needs 1, the block at whose end it is */
+	uint32_t n;                  /* keys */
+	const gpc_key *keys;         /* keys[i] is of the block of tokens i * block_tokens and on */
+	gpc_block *blocks;           /* room for n */
+};
+
+struct gpc_match_options {           /* zero = default; set size */
+	uint32_t size;
+	uint32_t multiple;           /* the length is a multiple of so many tokens, too (a chunk); 0 = of any */
+};
+
+int gpc_match_groups(gpc *c, uint32_t spaces, const struct gpc_group *groups, uint32_t n,
+		     const struct gpc_match_options *opt, uint32_t flags);
+/* [shared] The longest prefix of one prompt that every one of n groups can go on from; returns its length
+ * in tokens, a multiple of block_tokens of each group, or 0.  The keys of each group go as far, so the group
+ * whose keys end first bounds it.  Keys need not be chained.  groups[g].blocks gets the blocks that are
+ * needed, each at the index of its key, and -1 everywhere else: gpc_release takes the array as it is.  Hints,
+ * unless GPC_REF: then each of them is referenced before return; one that goes meanwhile makes the
+ * prefix shorter, and nothing beside the answer is held.  GPC_QUIET, GPC_REF.  In statistics the blocks
+ * that the longest possible prefix needs count as looked up, and those of the answer as hits.  On failure
+ * nothing is held; -EOVERFLOW alone has written to blocks, -1 everywhere. */
 
 int gpc_acquire(gpc *c, uint32_t spaces, const gpc_key *keys, uint32_t n, gpc_block *blocks,
 		uint32_t flags);

@@ -126,6 +126,7 @@ lib_gpc_sources = \
 	%reldir%/reader/call.h \
 	%reldir%/reader/dev.c \
 	%reldir%/reader/dev.h \
+	%reldir%/reader/groups.c \
 	%reldir%/reader/hits.c \
 	%reldir%/reader/hits.h \
 	%reldir%/reader/keys.c \

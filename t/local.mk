@@ -40,6 +40,7 @@ t_programs = \
 	%reldir%/111-ask.t \
 	%reldir%/112-keys.t \
 	%reldir%/113-notes.t \
+	%reldir%/116-groups.t \
 	%reldir%/114-notes-move.t \
 	%reldir%/120-reserve.t \
 	%reldir%/121-wait.t \

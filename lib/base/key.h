@@ -8,6 +8,7 @@
 
 #define KEY_HASH_NAME   "siphash-1-3-128"
 #define KEY_ROOT_BIT    (1ull << 63)     /* of w[1]: set in root keys, clear in block keys */
+#define KEY_MAX_TOKENS  65536u           /* of a block */
 
 struct key_secret { uint64_t k[2]; };
 

@@ -9,14 +9,14 @@
 
 #include "base/base.h"
 #include "base/err.h"
+#include "base/key.h"
 
 #define MAX_BLOCKS      (1u << 28)
 #define MAX_SLOTS       (1u << 24)       /* of a pool: 24 bits of a block id */
-#define MAX_TOKENS      65536u
 
 /* The largest geometry stays far below 2^63 bytes, so sums of regions cannot wrap. */
 _Static_assert((uint64_t)MAX_BLOCKS *(64 + 64 + 2 * (GPC_MAX_PEERS + 4) + 8 + 64 +
-				      4 * MAX_TOKENS) < 1ull << 48, "offsets fit");
+				      4 * KEY_MAX_TOKENS) < 1ull << 48, "offsets fit");
 
 /* Half of the entries are in use when every block is live; an odd one out gets its
  * bucket. */
@@ -61,7 +61,7 @@ static int check_policy(const struct gpc_config *cfg)
 	int err;
 
 	if (cfg->block_tokens && (err = err_range("block_tokens", cfg->block_tokens, 1,
-						    MAX_TOKENS)))
+						    KEY_MAX_TOKENS)))
 		return err;
 	if (cfg->tick_us && (err = err_range("tick_us", cfg->tick_us, 1, 10000000)))
 		return err;
