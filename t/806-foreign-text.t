@@ -118,6 +118,8 @@ says 'nocaf\\xe9' "has its bytes shown, too"
 # ---- a log ----
 
 kill -9 "$pid" "$server"
+until_ok is_gone "$server"
+until_ok is_gone "$pid"
 start logged gpcd crew --dir "$shm"
 logger=$pid
 until_ok grep -q serving "$tmp/logged.err" || bail "gpcd: $(cat "$tmp/logged.err")"
