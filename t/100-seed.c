@@ -142,7 +142,7 @@ static void test_warm_capacity(void)
 	demote(c, 3);
 	is_int(find(c, 3), -1, "so another is the oldest");
 	ok(GPC_POOL(find(c, 2)) == WARM && GPC_POOL(find(c, 4)) == WARM, "these stay");
-	is_int(stats_of(c, -1).dropped, 2, "two were dropped");
+	is_int(stats_of(c, -1).evicted, 2, "two were evicted");
 	clean(c, "a full warm tier");
 	cache_end(c);
 }

@@ -305,6 +305,39 @@ struct memory_range {
 	struct array view;
 };
 
+static bool item_is_none(PyObject *cai, const char *name)
+{
+	PyObject *v = PyMapping_GetItemString(cai, name);
+	bool none = !v || v == Py_None;
+
+	PyErr_Clear();
+	Py_XDECREF(v);
+	return none;
+}
+
+/* Of a contiguous array: items, times the digits of a typestr such as "<f2". */
+static int cuda_bytes(PyObject *cai, uint64_t *ret)
+{
+	PyObject *shape = PyMapping_GetItemString(cai, "shape"), *type = PyMapping_GetItemString(cai, "typestr");
+	const char *text = type ? PyUnicode_AsUTF8AndSize(type, NULL) : NULL;
+	unsigned long long n = text && strlen(text) > 2 ? strtoull(text + 2, NULL, 10) : 0, some = 0;
+	Py_ssize_t i;
+	bool good = n && shape && PyTuple_Check(shape) && item_is_none(cai, "strides");
+
+	for (i = 0; good && i < PyTuple_Size(shape); i++) {
+		some = PyLong_AsUnsignedLongLong(PyTuple_GetItem(shape, i));
+		good = !PyErr_Occurred() && !__builtin_mul_overflow(n, some, &n);
+	}
+	Py_XDECREF(shape);
+	Py_XDECREF(type);
+	*ret = n;
+	if (good)
+		return 0;
+	PyErr_SetString(PyExc_TypeError, "bytes: how many bytes of the GPU's memory are lent?  base is no contiguous "
+			"array whose shape and typestr tell");
+	return -1;
+}
+
 /* Of an object with __cuda_array_interface__; 1 = it has none. */
 static int cuda_range(PyObject *o, struct memory_range *m, PyObject *bytes)
 {
@@ -319,14 +352,10 @@ static int cuda_range(PyObject *o, struct memory_range *m, PyObject *bytes)
 	data = PyMapping_GetItemString(cai, "data");
 	if (data && PyTuple_Check(data) && PyTuple_Size(data) == 2)
 		r = args_u64(PyTuple_GetItem(data, 0), "data", &address);
-	if (r == 0 && (!bytes || bytes == Py_None)) {
-		PyErr_SetString(PyExc_TypeError, "bytes: how many bytes of the GPU's memory are lent?");
-		r = -1;
-	}
 	if (r < 0 && !PyErr_Occurred())
 		PyErr_SetString(PyExc_TypeError, "base: its __cuda_array_interface__ has no data");
 	if (r == 0)
-		r = args_u64(bytes, "bytes", &m->bytes);
+		r = bytes && bytes != Py_None ? args_u64(bytes, "bytes", &m->bytes) : cuda_bytes(cai, &m->bytes);
 	m->base = (void *)(uintptr_t)address;
 	Py_XDECREF(data);
 	Py_DECREF(cai);
@@ -392,6 +421,6 @@ const PyMethodDef methods_memory[] = {
 	    "cannot know."),
 	ROW("pool_lend", memory_lend,
 	    "pool_lend(pool, part, base, bytes=None)\n\nOwner only: this memory is that part.  base: a writable buffer, "
-	    "kept until close, or an object\nwith __cuda_array_interface__, which has to stay as long as the pool."),
+	    "kept until close, or an object\nwith __cuda_array_interface__, which has to stay as long as the pool.  bytes: where\nbase does not tell."),
 	{ NULL, NULL, 0, NULL }
 };

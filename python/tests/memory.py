@@ -95,12 +95,30 @@ v = c.pool_make(kind=gpc.VRAM, blocks=16, space=0, device="host", runs=runs, par
 is_([run[:5] for run in c.pool_runs(v)], [runs[0][:5], (1, 1, 2048, 0, 2048)], "pool_runs is what pool_make was told")
 raises(gpc.Again, "", lambda: c.pool_map(v), "it cannot be mapped before it is lent")
 files = []
+
+
+class Cuda:
+    """What an array of a GPU looks like."""
+
+    def __init__(self, base, **items):
+        address = ctypes.addressof(ctypes.c_char.from_buffer(base))
+        self.__cuda_array_interface__ = {"data": (address, False), "shape": (16, 512), "typestr": "<i4", "version": 3,
+                                         "strides": None, **items}
+
+
+def lent(base):
+    raises(TypeError, "bytes", lambda: c.pool_lend(v, 1, Cuda(base, strides=(4096, 4))), "an array with strides")
+    raises(TypeError, "bytes", lambda: c.pool_lend(v, 1, Cuda(base, shape=(-1, 4))), "a shape that is none")
+    raises(TypeError, "bytes", lambda: c.pool_lend(v, 1, Cuda(base, shape=(1 << 40, 1 << 40))), "a huge one")
+    return Cuda(base)
+
+
 for part in range(2):
     fd = os.open(f"/dev/shm/{name}-lent{part}", os.O_RDWR | os.O_CREAT, 0o600)
     os.ftruncate(fd, 32768)
     files.append(mmap.mmap(fd, 32768))
     os.close(fd)
-    c.pool_lend(v, part, files[part])
+    c.pool_lend(v, part, lent(files[part]) if part else files[part])
     os.unlink(f"/dev/shm/{name}-lent{part}")
 raises(gpc.Exists, "", lambda: c.pool_lend(v, 0, files[0]), "a part is lent once")
 raises(ValueError, "bytes", lambda: c.pool_lend(v, 0, files[0], 40000), "no more bytes than there are")

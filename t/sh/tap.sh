@@ -350,7 +350,7 @@ at_work()	# CACHE BLOCKS
 {
 	writer=$(gpc-inspect --dir "$shm" peers "$1" | awk -v from="$2" -v to=$((refs / 2)) '
 	/ writer | stopped / { writer = $2 }
-	/ gpc-replay [0-9]+ of / { all = $6; busy += $NF > 0; asked += $(NF - 4) }
+	/ gpc-replay [0-9]+ of / { all = $6; busy += $(NF - 1) > 0; asked += $(NF - 5) }
 	END { if (busy && busy == all && asked > from && asked < to) print writer }')
 	test -n "$writer"
 }

@@ -30,6 +30,17 @@ static inline int pool_answer(int r, const char *call, int also)
 
 /* ---- copies ---- */
 
+/* Between two writers nobody commits. */
+static inline void copy_ends(struct engine *e, gpc_transfer t)
+{
+	int r;
+
+	do
+		r = gpc_transfer_wait(e->w.c, t, 20000);
+	while (r == -ENOTCONN);
+	must_be(r, 0);
+}
+
 static inline void copy_await(struct engine *e, gpc_transfer t)
 {
 	struct pollfd p = { .events = POLLIN };
@@ -41,8 +52,7 @@ static inline void copy_await(struct engine *e, gpc_transfer t)
 		close(p.fd);
 		must_be(gpc_transfer_wait(e->w.c, t, 0), 0);
 	} else {
-		must_be(gpc_transfer_wait(e->w.c, one_in(&e->w, 4) ? GPC_TRANSFER_ALL : t, 20000),
-			0);
+		copy_ends(e, one_in(&e->w, 4) ? GPC_TRANSFER_ALL : t);
 	}
 }
 
@@ -145,11 +155,13 @@ static inline void compute_images(struct engine *e, int pool, const gpc_key *k, 
 	gpc_block b[MOST];
 	int i;
 
+	bool written = true;
+
 	n = room(e, pool, n, b);
 	for (i = 0; i < n; i++)
-		image_write(e->w.c, b[i], k[i]);
+		written &= image_write(e->w.c, b[i], k[i]);
 	linger(&e->w);
-	if (!one_in(&e->w, 10)) {
+	if (written && !one_in(&e->w, 10)) {
 		publish_images(e, k, b, n);
 		return;
 	}
@@ -366,7 +378,7 @@ static inline int engine_main(int place)
 		engine_acts[crew_random(&e.w.seed, engine_nacts)](&e);
 		count(N_ACTS, 1);
 	}
-	must_be(gpc_transfer_wait(e.w.c, GPC_TRANSFER_ALL, 20000), 0);
+	copy_ends(&e, GPC_TRANSFER_ALL);
 	come_to_rest(&e.w);
 	__atomic_fetch_add(&page->resting, 1, __ATOMIC_SEQ_CST);
 	while (!load_acquire(&page->leave)) {

@@ -68,7 +68,7 @@ static void survivor_fills(struct worker *w, gpc_key *k, gpc_block *b)
 			     "the survivor's reserve: %d, %s", r, gpc_last_error());
 		} while (r != 1);
 		own(b[i], "the survivor's reserve");
-		image_write(w->c, b[i], k[i]);
+		need(image_write(w->c, b[i], k[i]), "RAM cannot be mapped");
 		disown(b[i]);
 		do
 			publish_and_wait(w, NULL, &k[i], &b[i], 1, 5, &at);

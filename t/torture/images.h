@@ -157,8 +157,9 @@ static inline uint64_t word_of(const struct stamp *s, uint64_t seed, uint32_t i)
 	return i < STAMP_WORDS ? ((const uint64_t *)s)[i] : crew_mix(seed + i);
 }
 
-/* Into a reservation; what has gone needs no bytes. */
-static inline void image_write(gpc *c, gpc_block b, gpc_key key)
+/* Into a reservation.  False: its memory cannot be had: the pool has gone, or it is another engine's, which got
+ * the number of the keeper's, and has not lent its memory so far. */
+static inline bool image_write(gpc *c, gpc_block b, gpc_key key)
 {
 	static uint64_t written;
 	const struct view *v = view_of(c, GPC_POOL(b));
@@ -167,11 +168,12 @@ static inline void image_write(gpc *c, gpc_block b, gpc_key key)
 	uint32_t i;
 
 	if (!v)
-		return;
+		return false;
 	s.memory = v->memory;
 	seed = seed_of(&s);
 	for (i = 0; i < WORDS; i++)
 		store_relaxed(word_at(v, b, i), word_of(&s, seed, i));
+	return true;
 }
 
 enum image { IMAGE_GOOD, IMAGE_BAD, IMAGE_UNSEEN };

@@ -204,11 +204,10 @@ static inline void compute_mine(struct engine *e, gpc_key k, gpc_block b)
 		traffic_answer(gpc_claim_drop(e->w.c, &b, 1, some_time(&e->w)), "claim_drop");
 		linger(&e->w);
 	}
-	if (one_in(&e->w, 6)) {
+	if (one_in(&e->w, 6) || !image_write(e->w.c, b, k)) {
 		give_up(e, b);
 		return;
 	}
-	image_write(e->w.c, b, k);
 	publish_images(e, &k, &b, 1);
 }
 

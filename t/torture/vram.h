@@ -54,10 +54,11 @@ static inline uint8_t *lent_part(const char *path, uint64_t bytes)
 	return p;
 }
 
-/* What a call that gave up may still bring would be a second pool. */
+/* What a call that gave up may still bring would be a second pool.  It waits for an instant at which no memory of the
+ * dead is in use, and others die all the time. */
 static inline int make_pool(struct worker *w, struct gpc_pool p, const struct gpc_memory *m)
 {
-	uint64_t until = clock_ns() + 20000 * NS_PER_MS;
+	uint64_t until = clock_ns() + 60000 * NS_PER_MS;
 	int r;
 
 	do {

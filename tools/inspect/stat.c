@@ -69,6 +69,7 @@ static const struct column pool_columns[] = {
 	{ "AVAILABLE", "available", SHOW_TEXT },
 	{ "TRANSIT", "transit", SHOW_TEXT },
 	{ "DEMOTES TO", "demote_to", SHOW_TEXT },
+	{ "AHEAD", "spill_ahead", SHOW_TEXT },
 	{ "OWNER", "owner", SHOW_TEXT },
 	{ "GENERATION", "generation", SHOW_TEXT },
 	{ "FLAGS", "flags", SHOW_LIST },
@@ -85,6 +86,7 @@ static const struct column memory_columns[] = {
 	{ "HUGE PAGES", "huge_bytes", SHOW_BYTES },
 	{ "NUMA", "numa", SHOW_TEXT },
 	{ "NODES", "nodes", SHOW_LIST },
+	{ "SUMS", "checksums", SHOW_TEXT },
 	{ "DEVICE", "device", SHOW_TEXT },
 	{ "FINGERPRINT", "fingerprint", SHOW_TEXT },
 };
@@ -139,6 +141,7 @@ static void describe_ram(json_t *o, const struct gpc_pool_memory *m)
 	static const char *const policy[] = { "default", "interleave", "bind" };
 
 	set(o, "huge_bytes", m->huge_bytes);
+	set(o, "checksums", m->checksums);
 	if (m->numa < ARRAY_SIZE(policy))
 		set_text(o, "numa", policy[m->numa]);
 	json_object_set_new(o, "nodes", numa_nodes(m->nodes));
@@ -183,6 +186,7 @@ static json_t *describe_pool(gpc *c, int number, const struct gpc_pool *p)
 	set_signed(o, "available", gpc_pool_available(c, number));
 	set(o, "transit", p->transit);
 	set_signed(o, "demote_to", p->demote_to);
+	set(o, "spill_ahead", p->spill_ahead);
 	set_signed(o, "owner", p->owner);
 	set(o, "generation", p->generation);
 	set(o, "gpus", p->gpus);
