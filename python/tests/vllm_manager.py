@@ -24,7 +24,7 @@ gpc.vllm.finder.ASK = 60         # a scheduler does not wait so long for a busy 
 
 HIT, MISS, PENDING = fake.LookupResult.HIT, fake.LookupResult.MISS, fake.LookupResult.HIT_PENDING
 EXTRA = {"gpc_name": name, "gpc_weights": "w1", "cpu_bytes_to_use": (64 + 40) * 4096, "gpc_free_target": -1,
-         "gpc_stock": 0, "gpc_pending_ms": 60000, "gpc_attach_ms": 60000}
+         "gpc_stock": 0, "gpc_pending_ms": 60000}
 _made.add(name)
 
 
@@ -111,6 +111,19 @@ with tempfile.TemporaryDirectory() as d:
         f.write(b"x")
     ok(weights_of(d) != one, "other bytes, another one")
     is_(weights_of(d, "v2"), "given v2", "or what is given")
+
+# ---- engines that start at once ----
+
+_made.add(name + "-w")
+crew = []
+for i in range(4):
+    pid = os.fork()
+    if not pid:
+        # of different sizes: the first one's counts
+        m = manager(gpc_name=name + "-w", cpu_bytes_to_use=(64 + 100 + i) * 4096)
+        os._exit(0 if m.c.pool_get(0).blocks >= 100 and m.c.info().pools == 1 else 1)
+    crew.append(pid)
+is_([os.waitpid(pid, 0)[1] for pid in crew], [0] * 4, "four engines that start at once have one cache")
 
 # ---- store, hit, pins ----
 
