@@ -214,7 +214,8 @@ b._request(ctxb).gave_up = True
 is_(store(b, ctxb, keys).keys_to_store, keys, "whoever has waited enough stores what another one is storing")
 a.complete_store(set(keys), ctx)
 settle(a)
-is_((a.counts["duplicate"], held(a.c), held(b.c)), (3, (0, 0), (0, 0)), "the second one to publish gives its slots back")
+is_((a.counts["duplicate"], held(a.c), held(b.c)), (3, (0, 0), (0, 0)),
+    "the second one to publish gives its slots back")
 is_(a.c.lookup(a.finder.keys(keys)).count(-1), 0, "and finds the first one's")
 
 # ---- a store that fails, and one without room ----
@@ -241,7 +242,8 @@ settle(b)
 two = fake.config({**EXTRA, "gpc_name": name + "-m"}, groups=2)
 _made.add(name + "-m")
 m = GPCOffloadingSpec(two).get_manager()
-groups = [fake.ns(group_idx=0, sliding_window_size_in_chunks=None), fake.ns(group_idx=1, sliding_window_size_in_chunks=2)]
+groups = [fake.ns(group_idx=0, sliding_window_size_in_chunks=None),
+          fake.ns(group_idx=1, sliding_window_size_in_chunks=2)]
 GPCConnector(None, "scheduler", fake.ns(manager=m, config=fake.ns(kv_group_configs=groups)))
 is_(m.groups, {0: True, 1: False}, "the connector tells which groups are chained")
 ctx, keys = fake.prompt("hybrid", 5, groups=(0, 1))

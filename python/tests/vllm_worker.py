@@ -171,7 +171,8 @@ class Fails:
 
 
 ranks[0].worker.mover = Fails()
-ok(ranks[0].do(True, fake.blocks([1, 2, 3, 4]), out.store_spec), "... and another one into its slot, which fails: the engine goes on")
+ok(ranks[0].do(True, fake.blocks([1, 2, 3, 4]), out.store_spec),
+    "... and another one into its slot, which fails: the engine goes on")
 ranks[0].worker.mover = mover
 ranks[0].worker.reported = True
 ok(ranks[0].do(False, fake.blocks([1, 2, 3, 4]), out.store_spec), "its load ...")
