@@ -24,7 +24,7 @@ gpc.vllm.finder.ASK = 60         # a scheduler does not wait so long for a busy 
 
 HIT, MISS, PENDING = fake.LookupResult.HIT, fake.LookupResult.MISS, fake.LookupResult.HIT_PENDING
 EXTRA = {"gpc_name": name, "gpc_weights": "w1", "cpu_bytes_to_use": (64 + 40) * 4096, "gpc_free_target": -1,
-         "gpc_stock": 0, "gpc_pending_ms": 60000, "gpc_attach_ms": 60000}
+         "gpc_stock": 0, "gpc_pending_ms": 60000}
 _made.add(name)
 
 
@@ -112,6 +112,19 @@ with tempfile.TemporaryDirectory() as d:
     ok(weights_of(d) != one, "other bytes, another one")
     is_(weights_of(d, "v2"), "given v2", "or what is given")
 
+# ---- engines that start at once ----
+
+_made.add(name + "-w")
+crew = []
+for i in range(4):
+    pid = os.fork()
+    if not pid:
+        # of different sizes: the first one's counts
+        m = manager(gpc_name=name + "-w", cpu_bytes_to_use=(64 + 100 + i) * 4096)
+        os._exit(0 if m.c.pool_get(0).blocks >= 100 and m.c.info().pools == 1 else 1)
+    crew.append(pid)
+is_([os.waitpid(pid, 0)[1] for pid in crew], [0] * 4, "four engines that start at once have one cache")
+
 # ---- store, hit, pins ----
 
 a = manager()
@@ -142,8 +155,11 @@ slots = b.prepare_load(keys[:4], ctx2)
 is_([gpc.BLOCK(0, s) for s in slots.block_ids], a.c.lookup(a.finder.keys(keys[:4])), "the slots of these blocks")
 b.on_schedule_end(None)
 is_(held(b.c), (4, 1), "at the end of the step only what is to be loaded is")
+b.prepare_load(keys[4:5], ctx2)
+is_(held(b.c), (5, 1), "a load of what is there, without a lookup in this step: pinned now")
+b.complete_load({keys[4]}, ctx2)
 is_(a.c.evict(0, 6, timeout=1) and a.c.lookup(a.finder.keys(keys[:4])).count(-1), 0, "and cannot be evicted")
-raises(KeyError, "", lambda: b.prepare_load(keys[4:5], ctx2), "a load without a hit in this step")
+raises(KeyError, "no lookup", lambda: b.prepare_load(more[-1:], ctx2), "a load of what is not there")
 b.complete_load(set(keys[:4]), ctx2)
 is_(held(b.c), (0, 1), "loaded: released")
 b.on_request_finished(ctx2)
@@ -198,7 +214,8 @@ b._request(ctxb).gave_up = True
 is_(store(b, ctxb, keys).keys_to_store, keys, "whoever has waited enough stores what another one is storing")
 a.complete_store(set(keys), ctx)
 settle(a)
-is_((a.counts["duplicate"], held(a.c), held(b.c)), (3, (0, 0), (0, 0)), "the second one to publish gives its slots back")
+is_((a.counts["duplicate"], held(a.c), held(b.c)), (3, (0, 0), (0, 0)),
+    "the second one to publish gives its slots back")
 is_(a.c.lookup(a.finder.keys(keys)).count(-1), 0, "and finds the first one's")
 
 # ---- a store that fails, and one without room ----
@@ -225,7 +242,8 @@ settle(b)
 two = fake.config({**EXTRA, "gpc_name": name + "-m"}, groups=2)
 _made.add(name + "-m")
 m = GPCOffloadingSpec(two).get_manager()
-groups = [fake.ns(group_idx=0, sliding_window_size_in_chunks=None), fake.ns(group_idx=1, sliding_window_size_in_chunks=2)]
+groups = [fake.ns(group_idx=0, sliding_window_size_in_chunks=None),
+          fake.ns(group_idx=1, sliding_window_size_in_chunks=2)]
 GPCConnector(None, "scheduler", fake.ns(manager=m, config=fake.ns(kv_group_configs=groups)))
 is_(m.groups, {0: True, 1: False}, "the connector tells which groups are chained")
 ctx, keys = fake.prompt("hybrid", 5, groups=(0, 1))

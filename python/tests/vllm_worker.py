@@ -11,16 +11,17 @@ fake.install()
 
 import gpc  # noqa: E402
 import gpc.vllm.finder  # noqa: E402
+import gpc.vllm.worker  # noqa: E402
 from gpc.vllm import GPCConnector, GPCOffloadingSpec  # noqa: E402
 from gpc.vllm.cuda import CudaMover  # noqa: E402
 from gpc.vllm.worker import runs_of  # noqa: E402
 from tap import _made, done, is_, name, ok, raises  # noqa: E402
 
-gpc.vllm.finder.ASK = 60
+gpc.vllm.finder.ASK = gpc.vllm.worker.SEAT = 60
 PAGES = (64, 192)                # of two layers
 PER_CHUNK, WORLD = 4, 2
 EXTRA = {"gpc_name": name, "gpc_weights": "w", "cpu_bytes_to_use": (64 + 20) * 4096, "gpc_threads": 3,
-         "gpc_stock": 0, "gpc_free_target": -1, "gpc_attach_ms": 60000}
+         "gpc_stock": 0, "gpc_free_target": -1}
 _made.add(name)
 
 
@@ -170,7 +171,8 @@ class Fails:
 
 
 ranks[0].worker.mover = Fails()
-ok(ranks[0].do(True, fake.blocks([1, 2, 3, 4]), out.store_spec), "... and another one into its slot, which fails: the engine goes on")
+ok(ranks[0].do(True, fake.blocks([1, 2, 3, 4]), out.store_spec),
+    "... and another one into its slot, which fails: the engine goes on")
 ranks[0].worker.mover = mover
 ranks[0].worker.reported = True
 ok(ranks[0].do(False, fake.blocks([1, 2, 3, 4]), out.store_spec), "its load ...")

@@ -40,7 +40,7 @@ def open_cache(name, conf, layout, image, block_tokens, label):
     """Attach, or make it.  Engines that start at once get one cache; its size is that of the first one."""
     try:
         c = _attach(name, conf, layout, label, 0)
-    except gpc.NotFound:
+    except (gpc.NotFound, gpc.Again, gpc.TimedOut):     # there is none, or somebody makes it: create waits for that
         try:
             c = _create(name, conf, layout, image, block_tokens, label)
         except gpc.Exists:

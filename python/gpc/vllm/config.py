@@ -35,7 +35,7 @@ KEYS = {
     "gpc_reset": Key(str, "refuse", one_of=("refuse", "tag")),
     "gpc_serve": Key(bool, True),
     "gpc_max_peers": Key(int, 64, 2, gpc.MAX_PEERS),
-    "gpc_attach_ms": Key(int, 10000, 0, 600000),
+    "gpc_attach_ms": Key(int, 120000, 0, 3600000),
     "gpc_free_target": Key(int, 0, -1, 1 << 20),
 }
 

@@ -93,9 +93,16 @@ class Manager:
             if k in req.loading:
                 req.loading[k][1] += 1
             else:
-                req.loading[k] = [req.pins.pop(k), 1]    # KeyError: no lookup of this step said HIT
+                req.loading[k] = [req.pins.pop(k) if k in req.pins else self._find(k), 1]
         self.loads.add(req)
         return self._slots(keys, [req.loading[k][0] for k in keys])
+
+    def _find(self, key):
+        """A key that no lookup of this step has pinned.  vLLM asks for none, and has no answer for one that is gone."""
+        (block,) = self.c.lookup(self.finder.keys([key]), flags=gpc.REF)
+        if block < 0:
+            raise KeyError(f"{key.hex()} is to be loaded, and not in the cache: no lookup of this step said HIT")
+        return block
 
     def complete_load(self, keys, req_context):
         req, done = self._request(req_context), []

@@ -22,6 +22,7 @@ from .cache import attach_beside
 
 log = logging.getLogger("vllm.gpc")
 
+SEAT = 10                        # seconds that a worker waits for a seat; then the job fails
 BAD, FAILED = -1, -2             # a slot that does not verify; a copy that the device refused
 MAX_PITCH = 0x7fffffff           # of a pitched copy of CUDA
 
@@ -202,7 +203,7 @@ class Worker:
     def _attach(self, slots):
         b = self.beside.get(slots.where)
         if b is None:
-            b = Beside(slots, self.image, self.mover, self.label, self.conf.attach_ms / 1000)
+            b = Beside(slots, self.image, self.mover, self.label, SEAT)
             self.beside[slots.where] = b
         return b
 
