@@ -124,7 +124,7 @@ enum {                               /* flags; each function lists those it take
 	GPC_COPY      = 1 << 8,      /* demote, promote: the source stays live too (only between
 	                              * different spaces) */
 	GPC_CANCEL    = 1 << 9,      /* commit: give the moves up */
-	GPC_TAIL      = 1 << 10,     /* hash: a last, partial block gets a key too */
+	GPC_TAIL      = 1 << 10,     /* hash, hash_group: a last, partial block gets a key too */
 	GPC_STANDBY   = 1 << 11,     /* writer_take: wait until the present writer is gone */
 	GPC_REMOVE    = 1 << 12,     /* clear: remove the emptied pool as well */
 	GPC_DEVICE    = 1 << 13,     /* lookup, match: on an opened device, or fail */
@@ -683,6 +683,14 @@ int gpc_key_hash(gpc *c, const gpc_key *parent, const uint32_t *tokens, size_t n
  * block (with GPC_TAIL also one for a partial last block) and returns their number.
  * Extras, sorted by token, enter every block they begin in, with their offset. */
 
+int gpc_key_hash_group(gpc *c, uint32_t group, uint32_t block_tokens, const gpc_key *parent,
+		       const uint32_t *tokens, size_t n, const struct gpc_extra *x, uint32_t nx,
+		       uint32_t flags, gpc_key *ret_keys);
+/* [local] gpc_key_hash for the blocks of a KV group, of block_tokens tokens each (0 = the cache's; at most
+ * 65536).  group and block_tokens enter every key: none is a key of another group, of blocks of another
+ * size, of gpc_key_hash or of gpc_key_import, whatever the parent is.  parent: root, zero, or a key
+ * that this call made for the same group and size. */
+
 int gpc_key_import(gpc *c, const void *digests, uint32_t bytes, uint32_t stride, uint32_t n,
 		   uint32_t group, gpc_key *ret_keys);
 /* [local] Foreign digests, u64 hashes or gpc keys to keys of KV group `group`: item i is
@@ -774,7 +782,8 @@ struct gpc_publish_options {         /* zero = default; set size */
 	gpc_ticket *ticket;          /* gets the ticket; NULL */
 	uint32_t group;              /* notes, which the cache keeps beside each block and never looks
 	                              * at: the KV group of all blocks of the call (keep_digests) */
-	const uint32_t *tokens;      /* n * block_tokens, in the order of blocks (keep_tokens) */
+	const uint32_t *tokens;      /* n * block_tokens, those of the cache, in the order of blocks
+	                              * (keep_tokens); NULL for a KV group whose blocks have more or fewer */
 	const void *digests;         /* the engine's own names: that of block i is the digest_bytes,
 	                              * 1 to 32, at digests + i * digest_stride (keep_digests) */
 	uint32_t digest_bytes, digest_stride;

@@ -32,11 +32,13 @@ dist_man_MANS += \
 	%reldir%/gpc_grace_start.3 \
 	%reldir%/gpc_info_get.3 \
 	%reldir%/gpc_key_hash.3 \
+	%reldir%/gpc_key_hash_group.3 \
 	%reldir%/gpc_key_import.3 \
 	%reldir%/gpc_key_root.3 \
 	%reldir%/gpc_last_error.3 \
 	%reldir%/gpc_lookup.3 \
 	%reldir%/gpc_match.3 \
+	%reldir%/gpc_match_groups.3 \
 	%reldir%/gpc_mirror_get.3 \
 	%reldir%/gpc_mirror_lag.3 \
 	%reldir%/gpc_mirror_sync.3 \

@@ -86,6 +86,41 @@ static void test_hashes(gpc *c)
 	ok(key_is(a[0], k[0]), "and the same key");
 }
 
+/* Keys of groups: in domains of their own, however the blocks are cut. */
+static void test_groups(gpc *c, gpc *d)
+{
+	struct gpc_extra at3 = { 3, 2, "xy" };
+	gpc_key root = root_of(c, NULL, 0), k[12], whole[6], again[6];
+	uint32_t tok[48], i;
+
+	for (i = 0; i < 48; i++)
+		tok[i] = i;
+	k[0] = root;
+	must(gpc_key_hash(c, &root, tok, 16, NULL, 0, 0, &k[1]));
+	must(gpc_key_import(c, &k[1], 16, 16, 1, 0, &k[2]));
+	is_int(gpc_key_hash_group(c, 0, 0, &root, tok, 16, NULL, 0, 0, &k[3]), 1, "of the cache's size");
+	must(gpc_key_hash_group(c, 1, 0, &root, tok, 16, NULL, 0, 0, &k[4]));
+	is_int(gpc_key_hash_group(c, 1, 8, &root, tok, 15, NULL, 0, 0, &k[5]), 1, "of 8 tokens, one is full");
+	must(gpc_key_hash_group(c, 1, 16, &root, tok, 8, NULL, 0, GPC_TAIL, &k[6]));
+	must(gpc_key_hash(c, &root, tok, 8, NULL, 0, GPC_TAIL, &k[7]));
+	must(gpc_key_hash_group(c, 8, 1, &root, tok, 1, NULL, 0, 0, &k[8]));
+	must(gpc_key_hash_group(c, 1, 8, &root, tok, 8, &at3, 1, 0, &k[9]));
+	must(gpc_key_hash_group(c, 1, 8, NULL, tok, 8, NULL, 0, 0, &k[10]));
+	must(gpc_key_hash_group(c, 2, 8, &root, tok, 8, NULL, 0, 0, &k[11]));
+	all_differ(k, 12, "groups, sizes, tails, extras, no group");
+	must(gpc_key_hash_group(c, 1, 16, &root, tok, 16, NULL, 0, 0, again));
+	ok(key_is(again[0], k[4]), "0 is the cache's size");
+	is_int(gpc_key_hash_group(c, 3, 8, &root, tok, 47, NULL, 0, GPC_TAIL, whole), 6, "a chain with a tail");
+	must(gpc_key_hash_group(d, 3, 8, &root, tok, 24, NULL, 0, 0, again));
+	must(gpc_key_hash_group(d, 3, 8, &again[2], tok + 24, 23, NULL, 0, GPC_TAIL, again + 3));
+	ok(!memcmp(whole, again, sizeof(whole)), "in two steps, by another peer");
+	all_differ(whole, 6, "a chain");
+	refused(gpc_key_hash_group(c, 1, 65537, &root, tok, 16, NULL, 0, 0, k), EINVAL, "blocks too large");
+	refused(gpc_key_hash_group(c, 1, 8, &root, tok, 16, NULL, 0, GPC_REF, k), EINVAL, "a flag");
+	refused(gpc_key_hash_group(c, 1, 8, &root, NULL, 16, NULL, 0, 0, k), EINVAL, "no tokens");
+	is_int(gpc_key_hash_group(c, 1, 65536, &root, tok, 48, NULL, 0, 0, k), 0, "no full block");
+}
+
 static void test_imports(gpc *c, gpc *d)
 {
 	struct {
@@ -147,6 +182,7 @@ static int body(void)
 
 	test_roots(c, d);
 	test_hashes(c);
+	test_groups(c, d);
 	test_imports(c, d);
 	test_use(c);
 	must(gpc_close(d));

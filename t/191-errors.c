@@ -53,9 +53,12 @@ static void test_no_handle(void)
 	refused(gpc_pool_clear(NULL, 0, 0, 0, 1000), EINVAL, "gpc_pool_clear");
 	refused(gpc_key_root(NULL, NULL, 0, &k), EINVAL, "gpc_key_root");
 	refused(gpc_key_hash(NULL, NULL, &tok, 1, NULL, 0, 0, &k), EINVAL, "gpc_key_hash");
+	refused(gpc_key_hash_group(NULL, 1, 16, NULL, &tok, 1, NULL, 0, 0, &k), EINVAL,
+		"gpc_key_hash_group");
 	refused(gpc_key_import(NULL, &tok, 4, 4, 1, 0, &k), EINVAL, "gpc_key_import");
 	refused(gpc_lookup(NULL, 0, &k, 1, &b, 0), EINVAL, "gpc_lookup");
 	refused(gpc_match(NULL, 0, &k, start, 1, &len, &b, 0), EINVAL, "gpc_match");
+	refused(gpc_match_groups(NULL, 0, NULL, 0, NULL, 0), EINVAL, "gpc_match_groups");
 	refused(gpc_acquire(NULL, 0, &k, 1, &b, 0), EINVAL, "gpc_acquire");
 	refused(gpc_ref(NULL, &k, &b, 1), EINVAL, "gpc_ref");
 	refused(gpc_release(NULL, &b, 1), EINVAL, "gpc_release");

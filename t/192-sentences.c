@@ -164,6 +164,10 @@ static void test_keys(gpc *c)
 	bad(EINVAL, "x[0].data|NULL|7",
 	    gpc_key_hash(c, NULL, tok, 16, &none, 1, 0, out.keys));
 	bad(EINVAL, "n|2147483647",
+	    gpc_key_hash_group(c, 0, 16, NULL, tok, SIZE_MAX, NULL, 0, 0, out.keys));
+	bad(EINVAL, "block_tokens|65537|65536",
+	    gpc_key_hash_group(c, 0, 65537, NULL, tok, 16, NULL, 0, 0, out.keys));
+	bad(EINVAL, "n|18446744073709551615|2147483647",
 	    gpc_key_hash(c, NULL, tok, SIZE_MAX, NULL, 0, 0, out.keys));
 	bad(EINVAL, "f[0].data|NULL|3", gpc_key_root(c, &f, 1, &out.root));
 	bad(EINVAL, "f[0].reserved|4", gpc_key_root(c, &r, 1, &out.root));
@@ -183,6 +187,7 @@ static void test_asking(gpc *c)
 {
 	gpc_key k = key_of(c, 1);
 	uint32_t start[3] = { 0, 2, 1 }, far[2] = { 0, UINT32_MAX };
+	struct gpc_group g[2] = { { .size = sizeof(g[0]), .n = 1, .keys = &k, .blocks = out.blocks } };
 
 	bad(EINVAL, "keys|NULL", gpc_lookup(c, 0, NULL, 1, out.blocks, 0));
 	bad(EINVAL, "blocks|NULL", gpc_lookup(c, 0, &k, 1, NULL, 0));
@@ -202,6 +207,21 @@ static void test_asking(gpc *c)
 	    gpc_match(c, 0, &k, far, 1, out.len, out.blocks, 0));
 	bad(EINVAL, "flags|0x10|GPC_QUIET, GPC_ANYWHERE, GPC_DEVICE",
 	    gpc_match(c, 0, &k, start, 1, out.len, out.blocks, GPC_REF));
+	bad(EINVAL, "flags|0x20|GPC_QUIET, GPC_REF", gpc_match_groups(c, 0, g, 2, NULL, GPC_ANYWHERE));
+	bad(EINVAL, "groups|NULL", gpc_match_groups(c, 0, NULL, 1, NULL, 0));
+	bad(EINVAL, "n|65|64", gpc_match_groups(c, 0, g, 65, NULL, 0));
+	bad(EINVAL, "groups[1].size|0|groups[0].size", gpc_match_groups(c, 0, g, 2, NULL, 0));
+	g[1] = g[0];
+	g[1].block_tokens = 65537;
+	bad(EINVAL, "groups[1].block_tokens|65537|65536", gpc_match_groups(c, 0, g, 2, NULL, 0));
+	g[0].blocks = NULL;
+	bad(EINVAL, "groups[0].blocks|NULL", gpc_match_groups(c, 0, g, 2, NULL, 0));
+	g[0].keys = NULL;
+	bad(EINVAL, "groups[0].keys|NULL", gpc_match_groups(c, 0, g, 2, NULL, 0));
+	g[0].n = UINT32_MAX;
+	bad(EINVAL, "groups[0].n|4294967295|2147483647", gpc_match_groups(c, 0, g, 2, NULL, 0));
+	bad(EINVAL, "size|2|gpc_match_options",
+	    gpc_match_groups(c, 0, g, 1, &(struct gpc_match_options){ .size = 2 }, 0));
 	bad(EINVAL, "keys|NULL", gpc_acquire(c, 0, NULL, 1, out.blocks, 0));
 	bad(EINVAL, "blocks|NULL", gpc_acquire(c, 0, &k, 1, NULL, 0));
 	bad(EINVAL, "flags|0x10|GPC_QUIET",

@@ -131,6 +131,7 @@ t_programs = \
 	%reldir%/211-moves-race.t \
 	%reldir%/212-notes-race.t \
 	%reldir%/213-copies-race.t \
+	%reldir%/214-groups-race.t \
 	%reldir%/220-readers.t \
 	%reldir%/230-seats.t \
 	%reldir%/231-dead-seats.t \

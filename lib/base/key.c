@@ -8,6 +8,7 @@
  *
  *   block    {domain 8, tokens 24, extras 32}  parent 16 bytes  tokens u32 each, padded
  *            for each extra: {offset in the block 32, len 32}  data padded
+ *   of group {domain 8, tokens 24, extras 32}  {group 32, block_tokens 32}  parent and on as in a block
  *   root     {domain 8, fields 32 << 32}
  *            for each field: {tag 16, len 32 << 32}  data padded
  *   import   {domain 8, group 32 << 32}  {bytes}  data padded
@@ -23,7 +24,7 @@
 
 #include "base/err.h"
 
-enum { DOMAIN_BLOCK = 1, DOMAIN_ROOT = 2, DOMAIN_IMPORT = 3, DOMAIN_MASK = 4 };
+enum { DOMAIN_BLOCK = 1, DOMAIN_ROOT = 2, DOMAIN_IMPORT = 3, DOMAIN_MASK = 4, DOMAIN_GROUP = 5 };
 
 #define ROUNDS_C 1
 #define ROUNDS_D 3
@@ -255,9 +256,20 @@ int key_import(const struct key_secret *s, const void *digests, uint32_t bytes,
 
 /* ---- chains ---- */
 
-static inline uint64_t block_word(uint64_t tokens, uint64_t extras)
+/* Blocks of one kind: the cache's own, or those of a KV group. */
+struct kind {
+	const struct key_secret *s;
+	uint32_t block_tokens;
+	bool is_group;
+	uint64_t group;                  /* second word, of a group */
+};
+
+/* The words in front of the parent. */
+static inline void kind_words(const struct kind *kind, struct message *m, uint64_t tokens, uint64_t extras)
 {
-	return DOMAIN_BLOCK | tokens << 8 | extras << 32;
+	message_word(m, (kind->is_group ? DOMAIN_GROUP : DOMAIN_BLOCK) | tokens << 8 | extras << 32);
+	if (kind->is_group)
+		message_word(m, kind->group);
 }
 
 static inline uint64_t two_tokens(const uint32_t *t)
@@ -265,11 +277,12 @@ static inline uint64_t two_tokens(const uint32_t *t)
 	return t[0] | (uint64_t)t[1] << 32;
 }
 
-/* The usual case: an even number of tokens, no extras.  begun: after the first word,
- * which is the same in all such blocks. */
-static inline gpc_key plain_block(struct sip s, gpc_key parent, const uint32_t *t,
+/* The usual case: an even number of tokens, no extras.  m: after the words in front of the
+ * parent, which are the same in all such blocks. */
+static inline gpc_key plain_block(struct message m, gpc_key parent, const uint32_t *t,
 				  uint32_t tokens)
 {
+	struct sip s = m.sip;
 	uint32_t i;
 
 	sip_word(&s, parent.w[0], ROUNDS_C);
@@ -277,18 +290,18 @@ static inline gpc_key plain_block(struct sip s, gpc_key parent, const uint32_t *
 #pragma GCC unroll 4
 	for (i = 0; i < tokens; i += 2)
 		sip_word(&s, two_tokens(t + i), ROUNDS_C);
-	return block_key(sip_end(&s, (24 + 4ull * tokens) << 56, ROUNDS_C, ROUNDS_D));
+	return block_key(sip_end(&s, (m.bytes + 16 + 4ull * tokens) << 56, ROUNDS_C, ROUNDS_D));
 }
 
 /* first: the number of the block's first token in the call */
-static gpc_key any_block(const struct key_secret *s, gpc_key parent, const uint32_t *t,
+static gpc_key any_block(const struct kind *kind, gpc_key parent, const uint32_t *t,
 			 uint32_t tokens, const struct gpc_extra *x, uint32_t nx,
 			 uint64_t first)
 {
-	struct message m = message_start(s);
+	struct message m = message_start(kind->s);
 	uint32_t i;
 
-	message_word(&m, block_word(tokens, nx));
+	kind_words(kind, &m, tokens, nx);
 	message_word(&m, parent.w[0]);
 	message_word(&m, parent.w[1]);
 	for (i = 0; i + 1 < tokens; i += 2)
@@ -333,23 +346,21 @@ static uint32_t extras_before(const struct gpc_extra *x, uint32_t nx, uint64_t e
 	return i;
 }
 
-static void hash_chain(const struct key_secret *s, uint32_t block_tokens, gpc_key parent,
-		       const uint32_t *tokens, size_t n, const struct gpc_extra *x,
-		       uint32_t nx, size_t keys, gpc_key *ret)
+static void hash_chain(const struct kind *kind, gpc_key parent, const uint32_t *tokens, size_t n,
+		       const struct gpc_extra *x, uint32_t nx, size_t keys, gpc_key *ret)
 {
-	struct sip begun = sip_start(s);
+	struct message begun = message_start(kind->s);
 	size_t first = 0, i;
 
-	sip_word(&begun, block_word(block_tokens, 0), ROUNDS_C);
-	for (i = 0; i < keys; i++, first += block_tokens) {
-		uint32_t here = (uint32_t)MIN(n - first, (size_t)block_tokens);
+	kind_words(kind, &begun, kind->block_tokens, 0);
+	for (i = 0; i < keys; i++, first += kind->block_tokens) {
+		uint32_t here = (uint32_t)MIN(n - first, (size_t)kind->block_tokens);
 		uint32_t own = nx ? extras_before(x, nx, first + here) : 0;
 
-		if (here == block_tokens && !own && !(here & 1))
+		if (here == kind->block_tokens && !own && !(here & 1))
 			parent = plain_block(begun, parent, tokens + first, here);
 		else
-			parent =
-				any_block(s, parent, tokens + first, here, x, own, first);
+			parent = any_block(kind, parent, tokens + first, here, x, own, first);
 		ret[i] = parent;
 		if (own) {
 			x += own;
@@ -358,12 +369,11 @@ static void hash_chain(const struct key_secret *s, uint32_t block_tokens, gpc_ke
 	}
 }
 
-int key_hash(const struct key_secret *s, uint32_t block_tokens, const gpc_key *parent,
-	     const uint32_t *tokens, size_t n, const struct gpc_extra *x, uint32_t nx,
-	     bool tail, gpc_key *ret)
+static int hash(const struct kind *kind, const gpc_key *parent, const uint32_t *tokens, size_t n,
+		const struct gpc_extra *x, uint32_t nx, bool tail, gpc_key *ret)
 {
 	gpc_key none = { { 0, 0 } };
-	size_t keys = n / block_tokens + (tail && n % block_tokens);
+	size_t keys = n / kind->block_tokens + (tail && n % kind->block_tokens);
 	int err;
 
 	if (keys > INT32_MAX)
@@ -374,6 +384,25 @@ int key_hash(const struct key_secret *s, uint32_t block_tokens, const gpc_key *p
 			       n && !tokens ? "tokens" : "keys");
 	if ((err = check_extras(x, nx, n)))
 		return err;
-	hash_chain(s, block_tokens, parent ? *parent : none, tokens, n, x, nx, keys, ret);
+	hash_chain(kind, parent ? *parent : none, tokens, n, x, nx, keys, ret);
 	return (int)keys;
+}
+
+int key_hash(const struct key_secret *s, uint32_t block_tokens, const gpc_key *parent,
+	     const uint32_t *tokens, size_t n, const struct gpc_extra *x, uint32_t nx,
+	     bool tail, gpc_key *ret)
+{
+	struct kind kind = { .s = s, .block_tokens = block_tokens };
+
+	return hash(&kind, parent, tokens, n, x, nx, tail, ret);
+}
+
+int key_hash_group(const struct key_secret *s, uint32_t group, uint32_t block_tokens,
+		   const gpc_key *parent, const uint32_t *tokens, size_t n,
+		   const struct gpc_extra *x, uint32_t nx, bool tail, gpc_key *ret)
+{
+	struct kind kind = { .s = s, .block_tokens = block_tokens, .is_group = true,
+			     .group = group | (uint64_t)block_tokens << 32 };
+
+	return hash(&kind, parent, tokens, n, x, nx, tail, ret);
 }

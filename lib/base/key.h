@@ -37,6 +37,10 @@ int key_root(const struct key_secret *s, const struct gpc_field *f, uint32_t n, 
 int key_hash(const struct key_secret *s, uint32_t block_tokens, const gpc_key *parent,
 	     const uint32_t *tokens, size_t n, const struct gpc_extra *x, uint32_t nx,
 	     bool tail, gpc_key *ret);
+/* Keys of a KV group: never those of another group, another block_tokens, or key_hash. */
+int key_hash_group(const struct key_secret *s, uint32_t group, uint32_t block_tokens,
+		   const gpc_key *parent, const uint32_t *tokens, size_t n,
+		   const struct gpc_extra *x, uint32_t nx, bool tail, gpc_key *ret);
 int key_import(const struct key_secret *s, const void *digests, uint32_t bytes,
 	       uint32_t stride, uint32_t n, uint32_t group, gpc_key *ret);
 

@@ -199,8 +199,9 @@ static int read_group(const gpc *c, const struct gpc_group *from, uint32_t i, st
 
 	if (err)
 		return err;
-	if (g.block_tokens && (err = err_range("block_tokens", g.block_tokens, 1, KEY_MAX_TOKENS)))
-		return err;
+	if (g.block_tokens > KEY_MAX_TOKENS)
+		return err_set(EINVAL, "groups[%u].block_tokens is %u: at most %u", i, g.block_tokens,
+			       KEY_MAX_TOKENS);
 	if (g.n > INT32_MAX)
 		return err_set(EINVAL, "groups[%u].n is %u: at most %d keys", i, g.n, INT32_MAX);
 	if (g.n && (!g.keys || !g.blocks))

@@ -77,6 +77,14 @@ class Cache:
     def key_hash(self, parent: Keys | None, tokens: Ints, *, extras: Sequence[tuple[int, Buffer]] | None = None,
                  flags: int = 0, out: Buffer) -> int: ...
     @overload
+    def key_hash_group(self, group: int, block_tokens: int, parent: Keys | None, tokens: Ints, *,
+                       extras: Sequence[tuple[int, Buffer]] | None = None, flags: int = 0,
+                       out: None = None) -> bytes: ...
+    @overload
+    def key_hash_group(self, group: int, block_tokens: int, parent: Keys | None, tokens: Ints, *,
+                       extras: Sequence[tuple[int, Buffer]] | None = None, flags: int = 0,
+                       out: Buffer) -> int: ...
+    @overload
     def key_import(self, digests: Digests, *, size: int = ..., group: int = 0, out: None = None) -> bytes: ...
     @overload
     def key_import(self, digests: Digests, *, size: int = ..., group: int = 0, out: Buffer) -> int: ...
@@ -92,6 +100,8 @@ class Cache:
     @overload
     def match(self, keys: Keys, start: Ints, *, spaces: int = 0, flags: int = 0, lens: Buffer,
               out: Buffer | None = None) -> int: ...
+    def match_groups(self, groups: Sequence[tuple[Keys, int, int]], *, spaces: int = 0, multiple: int = 0,
+                     flags: int = 0) -> tuple[int, list[list[int]]]: ...
     @overload
     def acquire(self, keys: Keys, *, spaces: int = 0, flags: int = 0, out: None = None) -> list[int]: ...
     @overload
@@ -287,6 +297,7 @@ MAX_PARTS: int
 TRANSFERS: int
 TRANSFER_BLOCKS: int
 MAX_RANKS: int
+MAX_GROUPS: int
 MAX_STAGES: int
 TICKET_ALL: int
 TRANSFER_ALL: int

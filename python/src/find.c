@@ -109,6 +109,116 @@ out:
 	return ret;
 }
 
+/* ---- groups ---- */
+
+struct groups {
+	uint32_t n;
+	struct gpc_group g[GPC_MAX_GROUPS];
+	struct array keys[GPC_MAX_GROUPS], out[GPC_MAX_GROUPS];
+};
+
+/* A tuple of keys, block_tokens and last. */
+static int group_read(PyObject *o, struct groups *to)
+{
+	struct gpc_group *g = &to->g[to->n];
+	struct array *keys = &to->keys[to->n], *out = &to->out[to->n];
+	PyObject *items = PySequence_Tuple(o);
+	int r = -1;
+
+	*g = (struct gpc_group){ .size = sizeof(*g) };
+	to->n++;
+	if (items && PyTuple_Size(items) != 3)
+		PyErr_SetString(PyExc_TypeError, "groups: tuples of keys, block_tokens and last are wanted");
+	else if (items && array_keys(PyTuple_GetItem(items, 0), "keys", keys) == 0 &&
+		 args_u32(PyTuple_GetItem(items, 1), "block_tokens", &g->block_tokens) == 0 &&
+		 args_u32(PyTuple_GetItem(items, 2), "last", &g->last) == 0 &&
+		 array_out(NULL, "blocks", keys->n, 4, out) == 0)
+		r = 0;
+	g->n = keys->n;
+	g->keys = keys->p;
+	g->blocks = out->p;
+	Py_XDECREF(items);
+	return r;
+}
+
+static int groups_read(PyObject *o, struct groups *to)
+{
+	PyObject *items = PySequence_Tuple(o);
+	Py_ssize_t i, n = items ? PyTuple_Size(items) : 0;
+	int r = items ? 0 : -1;
+
+	if (n > GPC_MAX_GROUPS) {
+		PyErr_Format(PyExc_ValueError, "groups: %zd of them, at most %d are", n, GPC_MAX_GROUPS);
+		r = -1;
+	}
+	for (i = 0; r == 0 && i < n; i++)
+		r = group_read(PyTuple_GetItem(items, i), to);
+	Py_XDECREF(items);
+	return r;
+}
+
+static void groups_free(struct groups *to)
+{
+	uint32_t i;
+
+	for (i = 0; i < to->n; i++) {
+		array_free(&to->keys[i]);
+		array_free(&to->out[i]);
+	}
+	PyMem_Free(to);
+}
+
+static PyObject *groups_list(const struct groups *from)
+{
+	PyObject *list = PyList_New((Py_ssize_t)from->n), *v;
+	uint32_t i;
+
+	for (i = 0; list && i < from->n; i++) {
+		v = array_list(from->g[i].blocks, from->g[i].n);
+		if (!v || PyList_SetItem(list, (Py_ssize_t)i, v) < 0)
+			Py_CLEAR(list);
+	}
+	return list;
+}
+
+/* Out of memory for what is held by now: give it back. */
+static PyObject *groups_give(gpc *c, const struct groups *from, int len, bool held)
+{
+	PyObject *list = groups_list(from), *ret = list ? Py_BuildValue("(iN)", len, list) : NULL;
+	uint32_t i;
+
+	for (i = 0; !ret && held && i < from->n; i++)
+		gpc_release(c, from->g[i].blocks, from->g[i].n);
+	return ret;
+}
+
+static METHOD(find_match_groups)
+{
+	static const struct call call = { "match_groups", 1, 1, { "groups", "spaces", "multiple", "flags" } };
+	struct gpc_match_options opt = { .size = sizeof(opt) };
+	PyObject *a[MAX_ARGS], *ret = NULL;
+	uint32_t spaces = 0, flags = 0;
+	struct groups *groups;
+	gpc *c;
+	int r;
+
+	if (args_parse(&call, args, n, kwnames, a) < 0)
+		return NULL;
+	groups = PyMem_Calloc(1, sizeof(*groups));
+	if (!groups)
+		return PyErr_NoMemory();
+	if (groups_read(a[0], groups) == 0 && args_u32(a[1], "spaces", &spaces) == 0 &&
+	    args_u32(a[2], "multiple", &opt.multiple) == 0 && args_u32(a[3], "flags", &flags) == 0 &&
+	    handle_enter((Cache *)self) == 0) {
+		c = ((Cache *)self)->c;
+		r = gpc_match_groups(c, spaces, groups->g, groups->n, &opt, flags);
+		ret = r < 0 ? error_raise(r) : groups_give(c, groups, r, flags & GPC_REF);
+		handle_leave((Cache *)self);
+	}
+	groups_free(groups);
+	return ret;
+}
+
 /* ---- acquire ---- */
 
 /* Out of memory for the list of what is held by now: give it back. */
@@ -229,6 +339,11 @@ const PyMethodDef methods_find[] = {
 	    "match(keys, start, *, spaces=0, flags=0, lens=None, out=None)\n\nThe longest prefix of each sequence "
 	    "keys[start[i]:start[i + 1]]: a list of blocks for each.\nWith lens, a uint32 buffer of their lengths, "
 	    "and out, an int32 buffer as long as keys: the sum of lens.\nHints.  QUIET, ANYWHERE, DEVICE."),
+	ROW("match_groups", find_match_groups,
+	    "match_groups(groups, *, spaces=0, multiple=0, flags=0)\n\nThe longest prefix that all KV groups of a "
+	    "prompt can go on from: its length in tokens, and for\neach group a list of blocks as long as its keys, -1 "
+	    "where none is needed.  groups: tuples of keys,\nblock_tokens (0 = the cache's) and last (of a prefix, "
+	    "so many tokens at its end are needed; 0 = all).\nHints, unless flags has REF.  QUIET, REF."),
 	ROW("acquire", find_acquire,
 	    "acquire(keys, *, spaces=0, flags=0, out=None)\n\nThe longest prefix of one prompt, referenced: a list of "
 	    "its blocks.  With out, an int32\nbuffer, its length.  QUIET."),

@@ -132,48 +132,77 @@ static int extras_read(PyObject *o, struct extras *e)
 	return r;
 }
 
-static PyObject *hash(Cache *self, const struct array *parent, const struct array *tokens,
-		      const struct extras *e, uint32_t flags, PyObject *to)
+/* What both calls take; of a group, which one and how its blocks are cut. */
+struct hashing {
+	bool is_group;
+	uint32_t group, block_tokens, flags;
+	struct array parent, tokens;
+	struct extras extras;
+};
+
+static PyObject *hash(Cache *self, const struct hashing *h, PyObject *to)
 {
-	uint32_t block = self->block_tokens ? self->block_tokens : 1;
-	size_t room = tokens->n / block + (flags & GPC_TAIL && tokens->n % block);
+	uint32_t block = h->block_tokens ? h->block_tokens : self->block_tokens ? self->block_tokens : 1;
+	size_t room = h->tokens.n / block + (h->flags & GPC_TAIL && h->tokens.n % block);
+	const gpc_key *parent = h->parent.p;
 	struct array out = { 0 };
 	PyObject *ret = NULL;
 	int r;
 
 	if (array_out(to, "out", room, sizeof(gpc_key), &out) == 0) {
-		r = gpc_key_hash(self->c, parent->p, tokens->p, tokens->n, e->x, e->n, flags, out.p);
+		r = h->is_group ? gpc_key_hash_group(self->c, h->group, h->block_tokens, parent, h->tokens.p,
+						     h->tokens.n, h->extras.x, h->extras.n, h->flags, out.p)
+				: gpc_key_hash(self->c, parent, h->tokens.p, h->tokens.n, h->extras.x,
+					       h->extras.n, h->flags, out.p);
 		ret = r < 0 ? error_raise(r) : give_keys(&out, r);
 	}
 	array_free(&out);
 	return ret;
 }
 
+/* a: parent, tokens, extras, flags, out */
+static PyObject *hash_arguments(Cache *self, struct hashing *h, PyObject **a)
+{
+	PyObject *ret = NULL;
+
+	if ((a[0] != Py_None && array_keys(a[0], "parent", &h->parent) < 0) ||
+	    array_words(a[1], "tokens", &h->tokens) < 0 || extras_read(a[2], &h->extras) < 0 ||
+	    args_u32(a[3], "flags", &h->flags) < 0)
+		goto out;
+	if (h->parent.p && h->parent.n != 1) {
+		PyErr_Format(PyExc_ValueError, "parent: %lu keys, one is wanted, or None",
+			     (unsigned long)h->parent.n);
+	} else if (handle_enter(self) == 0) {
+		ret = hash(self, h, a[4]);
+		handle_leave(self);
+	}
+out:
+	array_free(&h->parent);
+	array_free(&h->tokens);
+	extras_free(&h->extras);
+	return ret;
+}
+
 static METHOD(key_hash)
 {
 	static const struct call call = { "key_hash", 2, 2, { "parent", "tokens", "extras", "flags", "out" } };
-	struct array parent = { 0 }, tokens = { 0 };
-	struct extras e = { 0 };
-	PyObject *a[MAX_ARGS], *ret = NULL;
-	uint32_t flags = 0;
+	struct hashing h = { 0 };
+	PyObject *a[MAX_ARGS];
 
-	if (args_parse(&call, args, n, kwnames, a) < 0)
+	return args_parse(&call, args, n, kwnames, a) < 0 ? NULL : hash_arguments((Cache *)self, &h, a);
+}
+
+static METHOD(key_hash_group)
+{
+	static const struct call call = { "key_hash_group", 4, 4, { "group", "block_tokens", "parent", "tokens",
+								     "extras", "flags", "out" } };
+	struct hashing h = { .is_group = true };
+	PyObject *a[MAX_ARGS];
+
+	if (args_parse(&call, args, n, kwnames, a) < 0 || args_u32(a[0], "group", &h.group) < 0 ||
+	    args_u32(a[1], "block_tokens", &h.block_tokens) < 0)
 		return NULL;
-	if ((a[0] != Py_None && array_keys(a[0], "parent", &parent) < 0) ||
-	    array_words(a[1], "tokens", &tokens) < 0 || extras_read(a[2], &e) < 0 ||
-	    args_u32(a[3], "flags", &flags) < 0)
-		goto out;
-	if (parent.p && parent.n != 1) {
-		PyErr_Format(PyExc_ValueError, "parent: %lu keys, one is wanted, or None", (unsigned long)parent.n);
-	} else if (handle_enter((Cache *)self) == 0) {
-		ret = hash((Cache *)self, &parent, &tokens, &e, flags, a[4]);
-		handle_leave((Cache *)self);
-	}
-out:
-	array_free(&parent);
-	array_free(&tokens);
-	extras_free(&e);
-	return ret;
+	return hash_arguments((Cache *)self, &h, a + 2);
 }
 
 /* ---- digests ---- */
@@ -210,6 +239,9 @@ const PyMethodDef methods_keys[] = {
 	    "key_hash(parent, tokens, *, extras=None, flags=0, out=None)\n\nKeys of the full blocks of tokens "
 	    "(uint32), chained on from parent (one key, or None).\nextras: a sorted list of (token, bytes).  "
 	    "flags: TAIL.  Bytes of 16 a key; with out, a\nwritable buffer, their number."),
+	ROW("key_hash_group", key_hash_group,
+	    "key_hash_group(group, block_tokens, parent, tokens, *, extras=None, flags=0, out=None)\n\nkey_hash for "
+	    "the blocks of a KV group, of block_tokens tokens each (0 = the cache's): keys of no\nother group or size."),
 	ROW("key_import", key_import,
 	    "key_import(digests, *, size=None, group=0, out=None)\n\nKeys of an engine's own digests: a list of "
 	    "bytes of one length, or a buffer and the size\nof each.  Bytes of 16 a key; with out their number."),

@@ -89,6 +89,27 @@ c.release(b)
 c.release(b)
 is_(c.prefix([]), [], "of nothing")
 
+full, state = c.key_hash_group(1, 8, root, tokens), c.key_hash_group(2, 0, root, array.array("I", tokens))
+is_((len(full), len(state)), (12 * 16, 6 * 16), "keys of two groups: blocks of 8 tokens, and of the cache's 16")
+is_(c.key_hash_group(1, 8, full[:16], tokens[8:]), full[16:], "chained on")
+out = bytearray(200)
+is_((c.key_hash_group(2, 16, root, tokens, flags=gpc.TAIL, out=out), bytes(out[:96])), (7, state), "by out")
+b = c.reserve(0, 12)
+c.publish(None, full[:9 * 16] + state[:32] + state[48:64], b)
+c.release(b)
+is_(c.match_groups([(full, 8, 0), (state, 0, 1)]), (64, [b[:8] + [-1] * 4, [-1] * 3 + [b[11]] + [-1] * 2]),
+    "match_groups: all of one, the last state of the other")
+is_(c.match_groups([(full, 8, 0), (state, 0, 1)], multiple=32, flags=gpc.QUIET)[0], 64, "in chunks of 32")
+is_(c.match_groups([(full, 8, 0), (state, 0, 1)], multiple=3)[0], 0, "in none of 48")
+refs = c.stats().refs
+n, held = c.match_groups(((full, 8, 40), (list(state[i:i + 16] for i in range(0, 96, 16)), 16, 17)), flags=gpc.REF)
+is_((n, c.stats().refs - refs), (32, 6), "with references")
+is_(held, [b[:4] + [-1] * 8, b[9:11] + [-1] * 4], "on what is needed")
+for g in held:
+    c.release(g)
+is_(c.stats().refs, refs, "given back")
+is_(c.match_groups([]), (0, []), "of no groups")
+
 is_(c.tokens(keys[:16], blocks[0]), tokens[:16], "the tokens of a block")
 is_(c.tokens(keys[16:32], blocks[1], out=array.array("i", [0] * 16)), 16, "by out, how many they are")
 is_(c.drop(blocks[5:]) >= 1, True, "dropped blocks ...")

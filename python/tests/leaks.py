@@ -43,6 +43,8 @@ def publish():
 calls = {
     "lookup": lambda: (c.lookup(keys), c.lookup(each), c.lookup(keys, out=out)),
     "match": lambda: (c.match(keys, [0, 20]), c.match(keys, [0, 20], lens=resident, out=out)),
+    "groups": lambda: (c.match_groups([(keys, 0, 0), (each, 8, 1)]), fails(c.match_groups, [(keys, 0, 0), 1]),
+                       fails(c.match_groups, [(keys, 70000, 0)]), c.key_hash_group(1, 8, root, tokens)),
     "acquire, ref, release": lambda: (c.acquire(keys), c.ref(keys, blocks), c.release(blocks), c.release(blocks)),
     "prefix": lambda: (c.prefix(digests), c.prefix(digests, out=out), c.release(out), c.release(out)),
     "keys": lambda: (c.key_hash(root, tokens, extras=extra), c.key_import(digests), c.key_root([(1, b"x")])),
