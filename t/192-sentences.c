@@ -201,10 +201,8 @@ static void test_asking(gpc *c)
 	bad(EINVAL, "start|NULL", gpc_match(c, 0, &k, NULL, 1, out.len, out.blocks, 0));
 	bad(EINVAL, "len|NULL", gpc_match(c, 0, &k, start, 1, NULL, out.blocks, 0));
 	bad(EINVAL, "keys|NULL", gpc_match(c, 0, NULL, start, 1, out.len, out.blocks, 0));
-	bad(EINVAL, "nseq|4294967295",
-	    gpc_match(c, 0, &k, start, UINT32_MAX, out.len, out.blocks, 0));
-	bad(EINVAL, "start[1]|4294967295|2147483647",
-	    gpc_match(c, 0, &k, far, 1, out.len, out.blocks, 0));
+	bad(EINVAL, "nseq|4294967295", gpc_match(c, 0, &k, start, UINT32_MAX, out.len, out.blocks, 0));
+	bad(EINVAL, "start[1]|4294967295|2147483647", gpc_match(c, 0, &k, far, 1, out.len, out.blocks, 0));
 	bad(EINVAL, "flags|0x10|GPC_QUIET, GPC_ANYWHERE, GPC_DEVICE",
 	    gpc_match(c, 0, &k, start, 1, out.len, out.blocks, GPC_REF));
 	bad(EINVAL, "flags|0x20|GPC_QUIET, GPC_REF", gpc_match_groups(c, 0, g, 2, NULL, GPC_ANYWHERE));
@@ -224,8 +222,7 @@ static void test_asking(gpc *c)
 	    gpc_match_groups(c, 0, g, 1, &(struct gpc_match_options){ .size = 2 }, 0));
 	bad(EINVAL, "keys|NULL", gpc_acquire(c, 0, NULL, 1, out.blocks, 0));
 	bad(EINVAL, "blocks|NULL", gpc_acquire(c, 0, &k, 1, NULL, 0));
-	bad(EINVAL, "flags|0x10|GPC_QUIET",
-	    gpc_acquire(c, 0, &k, 1, out.blocks, GPC_REF));
+	bad(EINVAL, "flags|0x10|GPC_QUIET", gpc_acquire(c, 0, &k, 1, out.blocks, GPC_REF));
 	bad(EINVAL, "keys|NULL", gpc_ref(c, NULL, out.blocks, 1));
 	bad(EINVAL, "blocks|NULL", gpc_ref(c, &k, NULL, 1));
 	bad(EINVAL, "blocks|NULL", gpc_release(c, NULL, 1));
