@@ -98,6 +98,10 @@ static void test_layouts(void)
 	is_str(hex(k), "b336b0bb8eca6c21da8c06c90400c5b6", "its key");
 	is_int(key_import(&secret, group, 8, 8, 1, 5, &k), 0, "import");
 	is_str(hex(k), "85609b4f0c9cef723790b0b050cff53e", "its key");
+	is_int(key_hash_group(&secret, 7, 16, NULL, t, 16, NULL, 0, false, &k), 1, "one of a group");
+	is_str(hex(k), "08d5d659490131a874873c239f2f3565", "its key");
+	is_int(key_hash_group(&secret, 7, 16, &parent, odd, 3, x, 2, true, &k), 1, "a tail, extras");
+	is_str(hex(k), "9f50662d263e2386e8f6c392dab95f24", "its key");
 	key_masks(&secret, mask);
 	is_str(hex(mask[1]), "0211dbbadafcc919645cced478fc3928", "mask of space 1");
 }

@@ -5,7 +5,7 @@
 
 #include "peer/refs.h"
 
-enum { MOST = 48, GROUPS = 4 };
+enum { MOST = 150, GROUPS = 4 };           /* more than are looked up in one go, twice */
 
 struct test_group {
 	uint32_t tokens, last, n;
@@ -96,17 +96,17 @@ static uint32_t needs(uint32_t len)
 	return n;
 }
 
-/* Some of the blocks are there, more of them in front.  Released: all may go. */
+/* Some of the blocks are there, more of them in front, or few that are far apart. */
 static void fill(gpc *c, struct test_group *g, uint32_t number)
 {
-	uint32_t i, live = chance(g->n + 1), holes = chance(4);
+	uint32_t i, live = chance(g->n + 1), holes = chance(6);
 	gpc_key none = { { 0, 0 } };
 
 	for (i = 0; i < g->n; i++) {
 		must(gpc_key_import(c, &i, sizeof(i), sizeof(i), 1, number, &g->key[i]));
 		g->at[i] = GPC_NONE;
 		g->blocks[i] = -7;
-		if (i >= live + chance(3) * chance(4) || (holes && !chance(2 + 8 * holes)))
+		if (i >= live + chance(3) * chance(4) || (holes == 5 ? chance(30) : holes && !chance(20 * holes)))
 			continue;
 		must(gpc_reserve(c, 0, 1, &g->at[i], NULL, 0, 1000));
 		must(gpc_publish(c, &none, &g->key[i], &g->at[i], 1, NULL, 0, -1));
@@ -189,7 +189,7 @@ static void test_random(void)
 	is_int(got[0], round, "the length is that of a search that tries all");
 	is_int(got[1], round, "the blocks are those that are needed, and no others");
 	is_int(got[2], round, "so are the references, and the counts");
-	ok(got[3] > round / 3, "%u of %u have a prefix", got[3], round);
+	ok(got[3] > round / 5, "%u of %u have a prefix", got[3], round);
 	is_int((long long)stats_of(c, -1).refs, 0, "all references are given back");
 	clean(c, "random groups");
 	cache_end(c);

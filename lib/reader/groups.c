@@ -22,7 +22,8 @@ struct group {
 	gpc_block *blocks;
 	uint32_t n, tokens, last;        /* as in struct gpc_group */
 	uint32_t seen;                   /* last 0: so many are found, from the root on.  Else all are found
-					  * from here to the end */
+					  * from here to the end ... */
+	uint32_t looked, ahead;          /* ... and looked up from here on; so many at a time */
 	uint32_t held, held_end;         /* references: on these and what is between */
 };
 
@@ -46,16 +47,24 @@ static uint32_t need_from(const struct group *g, uint32_t end)
 
 /* ---- finding ---- */
 
-/* Look up some keys; returns how many there are before the first miss. */
-static uint32_t look(struct search *s, struct group *g, uint32_t from, uint32_t n)
+/* At most PROBE_GROUP keys.  A block without a record is none. */
+static void look(struct search *s, struct group *g, uint32_t from, uint32_t n)
 {
 	gpc_block *blocks = g->blocks + from;
 	uint32_t i;
 
 	probe_group(&s->a.probe, g->keys + from, n, blocks);
-	for (i = 0; i < n && blocks[i] >= 0; i++)
-		if (pool_record(&s->a.c->seg, blocks[i]) == SHM_NO_RECORD)
-			break;
+	for (i = 0; i < n; i++)
+		if (blocks[i] >= 0 && pool_record(&s->a.c->seg, blocks[i]) == SHM_NO_RECORD)
+			blocks[i] = GPC_NONE;
+}
+
+static uint32_t leading_hits(const struct group *g, uint32_t from, uint32_t n)
+{
+	uint32_t i;
+
+	for (i = 0; i < n && g->blocks[from + i] >= 0; i++)
+		;
 	return i;
 }
 
@@ -65,11 +74,27 @@ static void find_all(struct search *s, struct group *g)
 
 	while (to = s->end / g->tokens, g->seen < to) {
 		m = MIN(to - g->seen, PROBE_GROUP);
-		got = look(s, g, g->seen, m);
+		look(s, g, g->seen, m);
+		got = leading_hits(g, g->seen, m);
 		g->seen += got;
 		if (got < m)
 			shorten(s, (uint64_t)g->seen * g->tokens);
 	}
+}
+
+/* The keys from `from` to g->seen, at most PROBE_GROUP, and more in front of them the longer it takes to
+ * find something: states are far apart, and one lookup after the other would wait for memory each time. */
+static void look_back(struct search *s, struct group *g, uint32_t from)
+{
+	uint32_t n;
+
+	g->looked = MIN(g->looked, g->seen);
+	if (from >= g->looked)
+		return;
+	n = MIN(MAX(g->looked - from, g->ahead), g->looked);
+	g->ahead = MIN(2 * g->ahead, PROBE_GROUP);
+	g->looked -= n;
+	look(s, g, g->looked, n);
 }
 
 static void find_last(struct search *s, struct group *g)
@@ -79,8 +104,9 @@ static void find_last(struct search *s, struct group *g)
 	while (g->seen = MIN(g->seen, s->end / g->tokens), from = need_from(g, s->end),
 	       g->seen > from) {
 		m = MIN(g->seen - from, PROBE_GROUP);
+		look_back(s, g, g->seen - m);
 		g->seen -= m;
-		got = look(s, g, g->seen, m);
+		got = leading_hits(g, g->seen, m);
 		if (got < m)
 			shorten(s, (uint64_t)(g->seen + got) * g->tokens);
 	}
@@ -208,7 +234,7 @@ static int read_group(const gpc *c, const struct gpc_group *from, uint32_t i, st
 		return err_set(EINVAL, "groups[%u].%s is NULL", i, g.keys ? "blocks" : "keys");
 	*to = (struct group){ .keys = g.keys, .blocks = g.blocks, .n = g.n, .last = g.last,
 			      .tokens = g.block_tokens ? g.block_tokens : c->seg.header.block_tokens,
-			      .seen = g.last ? g.n : 0, .held = g.n, .held_end = g.n };
+			      .seen = g.last ? g.n : 0, .looked = g.n, .ahead = 1, .held = g.n, .held_end = g.n };
 	return 0;
 }
 
