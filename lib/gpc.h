@@ -419,7 +419,7 @@ const char *gpc_strerror(int err);
 
 const char *gpc_last_error(void);
 /* [local] Of this thread's last call that failed: which argument, its value, what it may
- * be; with the system's or the driver's own text.  gpc_publish, gpc_commit, gpc_reclaim and
+ * be; with the system's or the driver's own text.  gpc_publish, gpc_commit, gpc_reclaim, gpc_rekey and
  * gpc_ticket_wait that return >= 0 leave the sentence of the first item that was refused,
  * and "" if none was; gpc_ref that stopped early says why.  Other calls that succeed
  * leave the text as it is. */
@@ -807,6 +807,18 @@ int gpc_reclaim(gpc *c, const gpc_key *keys, const gpc_block *blocks, uint32_t n
  * for each pool in the list, there is a part of its own: what goes wrong in a later one stands in results.
  * -ENOTCONN: the next writer may reclaim them all the same; what the caller held is held, as a reference or a
  * reservation, and one gpc_release ends it; what it did not hold is given back. */
+
+int gpc_rekey(gpc *c, const gpc_key *from, const gpc_key *parents, const gpc_key *to,
+	      const gpc_block *blocks, uint32_t n, const struct gpc_publish_options *opt,
+	      uint32_t flags, int timeout_ms);
+/* [writer] Live blocks get other keys and keep their bytes, which the caller may have completed since: a
+ * partial block that became full.  gpc_reclaim with the keys `from` (NULL: any), then gpc_publish under the
+ * keys `to`, parents before children; a block that the caller has reserved already is only published, so a
+ * second call goes on where the first one stopped.  A lookup finds the old key, then, for a grace period,
+ * neither, then the new one.  opt->resident as of gpc_publish, or what gpc_reclaim says of a block that has
+ * kept its key (-EBUSY, -ESTALE, -EDQUOT).  Returns how many have the new key.  What was refused by the
+ * publish (-EINVAL, -ENOENT, -EXDEV, -EAGAIN), and all that was reclaimed when this call fails, is reserved.
+ * GPC_NO_REF.  Timeout 0: a round trip for each half. */
 
 int gpc_returned(gpc *c, int pool, gpc_block *blocks, uint32_t n, int timeout_ms);
 /* [shared] Owner only: up to n of its CALLER blocks of that pool (-1: of all such pools)

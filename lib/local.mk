@@ -148,6 +148,7 @@ lib_gpc_sources = \
 	%reldir%/request/pool.c \
 	%reldir%/request/publish.c \
 	%reldir%/request/reclaim.c \
+	%reldir%/request/rekey.c \
 	%reldir%/request/release.c \
 	%reldir%/request/request.h \
 	%reldir%/request/reserve.c \

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* gpc_reclaim: chosen blocks become reservations, with a reference of the caller or without one. */
+/* gpc_reclaim: chosen blocks become reservations, with a reference of the caller or without one; and
+ * gpc_rekey, which publishes them anew. */
 #include "t/lib/cache.h"
 
 #include <pthread.h>
@@ -189,6 +190,41 @@ static void test_gives_up(void)
 	cache_end(c);
 }
 
+/* A partial block becomes full: its new key hangs where the old one did. */
+static void test_rekey(void)
+{
+	gpc *c = cache_new(BLOCKS, 0);
+	gpc_key k[4] = { key_of(c, 1), key_of(c, 2), key_of(c, 50), key_of(c, 51) };
+	gpc_key up[2] = { k[0], k[2] }, none = key_of(c, 99);
+	gpc_block b[3], got[3], res[3];
+
+	chain_make(c, 0, 1, 3, b);
+	is_int(gpc_acquire(c, 0, k, 2, got, 0), 2, "two of three are held");
+	is_int(gpc_rekey(c, k + 1, up, k + 2, b + 1, 1,
+			 GPC_OPTIONS(gpc_publish_options, .resident = res), 0, 1000), 0, "with a child");
+	is_int(res[0], -EBUSY, "it keeps its key: %s", gpc_last_error());
+	ok(find(c, 2) == b[1] && cell_of(c, b[1]) == HOLD_REF, "and its reference");
+	is_int(gpc_rekey(c, NULL, up, k + 2, b + 1, 2,
+			 GPC_OPTIONS(gpc_publish_options, .resident = res), 0, 1000), 2, "two of a chain");
+	ok(res[0] == b[1] && res[1] == b[2], "both live");
+	ok(find(c, 2) == -1 && find(c, 3) == -1 && find(c, 50) == b[1] && find(c, 51) == b[2],
+	   "under their new keys");
+	ok(cell_of(c, b[1]) == HOLD_REF && cell_of(c, b[2]) == HOLD_REF, "and referenced");
+	clean(c, "rekeyed");
+	is_int(gpc_rekey(c, NULL, &none, k + 1, b + 2, 1,
+			 GPC_OPTIONS(gpc_publish_options, .resident = res), 0, 1000), 0, "no such parent");
+	ok(res[0] == -ENOENT && cell_of(c, b[2]) == HOLD_RESERVED, "it is reserved");
+	is_int(gpc_rekey(c, NULL, up, k + 1, b + 2, 1,
+			 GPC_OPTIONS(gpc_publish_options, .resident = res), GPC_NO_REF, 1000), 1,
+	       "a second call goes on");
+	ok(find(c, 2) == b[2] && cell_of(c, b[2]) == HOLD_NONE, "and references nothing");
+	is_int(gpc_rekey(c, k + 1, NULL, k, b + 2, 1,
+			 GPC_OPTIONS(gpc_publish_options, .resident = res), 0, 1000), 0, "a key that is live");
+	ok(res[0] == b[0] && cell_of(c, b[2]) == HOLD_RESERVED, "is another block's");
+	clean(c, "all of it");
+	cache_end(c);
+}
+
 static int body(void)
 {
 	test_idle();
@@ -196,6 +232,7 @@ static int body(void)
 	test_held();
 	test_caller();
 	test_gives_up();
+	test_rekey();
 	return done_testing();
 }
 

@@ -238,6 +238,9 @@ static void test_reserving(gpc *c)
 	bad(EINVAL, "blocks|NULL", gpc_reclaim(c, NULL, NULL, 1, NULL, 0, 1000));
 	bad(EINVAL, "flags|0x80", gpc_reclaim(c, NULL, out.blocks, 1, NULL, GPC_TAKE, 1000));
 	bad(EINVAL, "timeout_ms|-9", gpc_reclaim(c, NULL, out.blocks, 1, NULL, 0, -9));
+	bad(EINVAL, "to|NULL", gpc_rekey(c, NULL, NULL, NULL, out.blocks, 1, NULL, 0, 1000));
+	bad(EINVAL, "flags|0x80|GPC_NO_REF",
+	    gpc_rekey(c, NULL, NULL, out.keys, out.blocks, 1, NULL, GPC_TAKE, 1000));
 	bad(EINVAL, "n|4294967295", gpc_reclaim(c, NULL, out.blocks, UINT32_MAX, NULL, 0, 1000));
 }
 
