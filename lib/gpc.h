@@ -422,7 +422,7 @@ const char *gpc_strerror(int err);
 
 const char *gpc_last_error(void);
 /* [local] Of this thread's last call that failed: which argument, its value, what it may
- * be; with the system's or the driver's own text.  gpc_publish, gpc_commit and
+ * be; with the system's or the driver's own text.  gpc_publish, gpc_commit, gpc_reclaim, gpc_rekey and
  * gpc_ticket_wait that return >= 0 leave the sentence of the first item that was refused,
  * and "" if none was; gpc_ref that stopped early says why.  Other calls that succeed
  * leave the text as it is. */
@@ -830,6 +830,35 @@ int gpc_evict(gpc *c, int pool, uint32_t n, gpc_block *blocks, uint32_t flags, i
  * no difference.  GPC_PEEK: nothing goes; the blocks that an evict would name at this moment, in its
  * order, at most 4096, without a wait for grace periods.  A hint: none is held, and any use, reserve or
  * release changes what goes next. */
+
+int gpc_reclaim(gpc *c, const gpc_key *keys, const gpc_block *blocks, uint32_t n, int *results,
+		uint32_t flags, int timeout_ms);
+/* [writer] Chosen live blocks become reservations of the caller (of a CALLER pool: its owner's again):
+ * unfindable at once, the caller's after their grace period.  Of each block nobody else holds anything; a
+ * single reference of the caller, which no stream is to release, becomes the reservation.  Leaf first: what
+ * hangs below a block, in any pool, does not go by itself.  keys (NULL: any key) are those that the blocks
+ * are meant to have; a zero key is any.  Returns how many are reserved; results (may be NULL) tells for each
+ * 0 or a negative errno.  The block and the caller's reference are as they were after -EINVAL no such
+ * block, -EBUSY held, by another reference, a move, a transfer or a live child, -EPERM a CALLER pool of
+ * another peer, -EDQUOT.  -ESTALE: it is not live, or not with that key; or somebody took a reference in
+ * the moment that it went, then it is as after gpc_drop.  In both cases a reference of the caller stays.
+ * A block is not released before the call has returned.  -ETIMEDOUT, -EAGAIN (timeout 0): none of the blocks of
+ * this part is reserved; some may be unfindable, a reference of the caller stays.  Beyond 1024 blocks, and
+ * for each pool in the list, there is a part of its own: what goes wrong in a later one stands in results.
+ * -ENOTCONN: the next writer may reclaim them all the same; what the caller held is held, as a reference or a
+ * reservation, and one gpc_release ends it; what it did not hold is given back. */
+
+int gpc_rekey(gpc *c, const gpc_key *from, const gpc_key *parents, const gpc_key *to,
+	      const gpc_block *blocks, uint32_t n, const struct gpc_publish_options *opt,
+	      uint32_t flags, int timeout_ms);
+/* [writer] Live blocks get other keys and keep their bytes, which the caller may have completed since: a
+ * partial block that became full.  gpc_reclaim with the keys `from` (NULL: any), then gpc_publish under the
+ * keys `to`, parents before children; a block that the caller has reserved already is only published, so a
+ * second call goes on where the first one stopped.  A lookup finds the old key, then, for a grace period,
+ * neither, then the new one.  opt->resident as of gpc_publish, or what gpc_reclaim says of a block that has
+ * kept its key (-EBUSY, -ESTALE, -EDQUOT).  Returns how many have the new key.  What was refused by the
+ * publish (-EINVAL, -ENOENT, -EXDEV, -EAGAIN), and all that was reclaimed when this call fails, is reserved.
+ * GPC_NO_REF.  Timeout 0: a round trip for each half. */
 
 int gpc_returned(gpc *c, int pool, gpc_block *blocks, uint32_t n, int timeout_ms);
 /* [shared] Owner only: up to n of its CALLER blocks of that pool (-1: of all such pools)

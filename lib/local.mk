@@ -148,6 +148,8 @@ lib_gpc_sources = \
 	%reldir%/request/note.h \
 	%reldir%/request/pool.c \
 	%reldir%/request/publish.c \
+	%reldir%/request/reclaim.c \
+	%reldir%/request/rekey.c \
 	%reldir%/request/release.c \
 	%reldir%/request/request.h \
 	%reldir%/request/reserve.c \
@@ -203,7 +205,9 @@ lib_gpc_sources = \
 	%reldir%/writer/grant.c \
 	%reldir%/writer/grant.h \
 	%reldir%/writer/grant_again.c \
+	%reldir%/writer/grant_named.c \
 	%reldir%/writer/grant_place.c \
+	%reldir%/writer/grant_quota.c \
 	%reldir%/writer/grant_source.c \
 	%reldir%/writer/idle.c \
 	%reldir%/writer/idle.h \

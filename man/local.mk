@@ -56,7 +56,9 @@ dist_man_MANS += \
 	%reldir%/gpc_pool_unmap.3 \
 	%reldir%/gpc_promote.3 \
 	%reldir%/gpc_publish.3 \
+	%reldir%/gpc_reclaim.3 \
 	%reldir%/gpc_ref.3 \
+	%reldir%/gpc_rekey.3 \
 	%reldir%/gpc_release.3 \
 	%reldir%/gpc_release_after.3 \
 	%reldir%/gpc_reserve.3 \

@@ -252,6 +252,13 @@ static void test_reserving(gpc *c)
 	    gpc_evict(c, 0, 1, out.blocks, GPC_PARTIAL, 1000));
 	bad(EINVAL, "timeout_ms|-9", gpc_evict(c, 0, 1, out.blocks, 0, -9));
 	bad(ENOENT, "pool|9", gpc_evict(c, 9, 1, out.blocks, 0, 1000));
+	bad(EINVAL, "blocks|NULL", gpc_reclaim(c, NULL, NULL, 1, NULL, 0, 1000));
+	bad(EINVAL, "flags|0x80", gpc_reclaim(c, NULL, out.blocks, 1, NULL, GPC_TAKE, 1000));
+	bad(EINVAL, "timeout_ms|-9", gpc_reclaim(c, NULL, out.blocks, 1, NULL, 0, -9));
+	bad(EINVAL, "to|NULL", gpc_rekey(c, NULL, NULL, NULL, out.blocks, 1, NULL, 0, 1000));
+	bad(EINVAL, "flags|0x80|GPC_NO_REF",
+	    gpc_rekey(c, NULL, NULL, out.keys, out.blocks, 1, NULL, GPC_TAKE, 1000));
+	bad(EINVAL, "n|4294967295", gpc_reclaim(c, NULL, out.blocks, UINT32_MAX, NULL, 0, 1000));
 }
 
 static void test_filling(gpc *c)

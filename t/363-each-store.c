@@ -2,7 +2,7 @@
 /* The writer dies before each store of one command in turn.
  *
  * An eviction: the next writer finds it without an answer, and it has one victim, whichever of
- * the two has chosen that (rule C1).  The commit of a move: its key is found, and can be
+ * the two has chosen that (rule C1).  One of named blocks has those.  The commit of a move: its key is found, and can be
  * referenced, all the time, while there is no writer as well (rule C3).
  *
  * And a peer dies before each store of a call: what its ring holds by then is a whole command. */
@@ -99,6 +99,85 @@ static void test_peek(void)
 	is_int(gpc_evict(c, 0, 1, &out, 0, 1000), 1, "one goes");
 	is_int(out, named, "the one that was named");
 	clean(c, "all those peeks");
+	cache_end(c);
+}
+
+enum named { IDLE, HELD, GIVEN_UP };
+
+/* As the library does when it has the answer: the block, or the reference, goes back. */
+static bool named_end(gpc_block b, enum named how)
+{
+	const struct shm_command *cmd = command(c);
+	uint32_t record = pool_record(&c->seg, b);
+	struct ref_sum sum = { 0 };
+	bool given = cmd->result == 1 && cmd->to == 0, ours = hold_is_owner(c, record);
+
+	if (!given && WORD_STATE(seg_record(&c->seg, record)->word) == FREE)
+		return false;            /* with a reference on it */
+	if (how != IDLE && !hold_step(c, record, b, given ? HOLD_GONE : HOLD_LIVE, &sum))
+		return false;
+	refs_account(c, &sum);
+	if (given && ours)
+		give_back(b);
+	else if (!given)
+		must(gpc_release(c, &b, 1));
+	return given ? ours : how == GIVEN_UP && cmd->result == -ETIMEDOUT && !ours;
+}
+
+static bool named_round(uint64_t n, enum named how, bool *died)
+{
+	struct shm_command reclaim = { .op = CMD_EVICT, .flags = CF_TAKE | CF_NAMED };
+	gpc_key k = key_of(c, n);
+	uint16_t *cell;
+	gpc_block b;
+	int i;
+
+	chain_make(c, 0, n, 1, &b);
+	if (how != IDLE)
+		must(gpc_acquire(c, 0, &k, 1, &b, 0));
+	settle(c);
+	cell = refs_cell(c, pool_record(&c->seg, b));
+	if (how != IDLE && !hold_offer(cell))
+		bail("the cell is 0x%x", *cell);
+	reclaim.block = b;
+	reclaim.parent[0] = k.w[0];
+	reclaim.parent[1] = k.w[1];
+	must(gpc_writer_drop(c));
+	*died = writer_dies(reclaim, n);
+	if (how == GIVEN_UP)
+		order_cas64(&seg_command(&c->seg, c->peer, dies_seat(c)->head - 1)->group_state,
+			    GROUP_OPEN, GROUP_WITHDRAWN);
+	must(gpc_writer_take(c, 0, 0));
+	if (!counts_agree(c))
+		return false;
+	for (i = 0; i < 2000 && waits(c); i++)
+		must(gpc_writer_serve(c, 1));
+	if (find(c, n) >= 0 && command(c)->result == 1)
+		return false;
+	if (!named_end(b, how))
+		return false;
+	if (find(c, n) >= 0)
+		must(gpc_drop(c, &b, 1, NULL, 0, -1));
+	settle(c);
+	return counts_agree(c) && stats_of(c, -1).free_blocks == BLOCKS;
+}
+
+/* A block that is named is its peer's in the end, whoever dies; or the call was given up, and the peer's
+ * reference keeps the bytes. */
+static void test_named(enum named how, const char *what)
+{
+	bool died = true, good = true;
+	uint64_t n;
+
+	c = cache_new(BLOCKS, 0);
+	for (n = 1; n < STORES && died && good; n++)
+		good = named_round(n, how, &died);
+	ok(good, "a writer dies before store %d of a reclaim, %s", (int)n - 1, what);
+	if (!good)
+		diag("answer %d, %d; %d of %d are free", command(c)->result, command(c)->to,
+		     (int)stats_of(c, -1).free_blocks, BLOCKS);
+	ok(!good || !died, "all of its stores: %d", (int)n - 2);
+	clean(c, what);
 	cache_end(c);
 }
 
@@ -346,6 +425,9 @@ static int body(void)
 {
 	test_evict();
 	test_peek();
+	test_named(IDLE, "held by nobody");
+	test_named(HELD, "referenced by its peer");
+	test_named(GIVEN_UP, "which the peer has given up");
 	test_commit();
 	test_once(false);
 	test_once(true);

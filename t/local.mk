@@ -62,6 +62,7 @@ t_programs = \
 	%reldir%/139-move-ends.t \
 	%reldir%/140-lru.t \
 	%reldir%/148-peek.t \
+	%reldir%/149-reclaim.t \
 	%reldir%/141-order.t \
 	%reldir%/142-sources-wait.t \
 	%reldir%/143-copy.t \

@@ -91,7 +91,7 @@ static void check_reservation(struct check *k, uint32_t i, const struct shm_reco
 		return;
 	if (hold == HOLD_REF)
 		bad_hold(k, i, peer, "reserved, but its cell counts references");
-	if (hold == HOLD_PENDING && !k->named[i])
+	if (hold == HOLD_PENDING && !k->named[i] && !is_untaken(k, peer, r->op - 1))
 		bad_hold(k, i, peer, "reserved, and no command publishes or commits it");
 	if (hold == HOLD_NONE && !k->named[i] && !(r->flags & REC_RECALL) &&
 	    !is_untaken(k, peer, r->op - 1) && !is_the_owners(k, i, peer))

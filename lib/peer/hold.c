@@ -115,6 +115,18 @@ void release_locked(gpc *c, uint32_t record, gpc_block block, enum hold_event ev
 		remember_back(c, record, block, life);
 }
 
+/* Has a command that is not taken yet made the block a reservation? */
+static bool is_reclaimed(gpc *c, uint32_t record)
+{
+	uint64_t at = load_relaxed(&seg_record(&c->seg, record)->op) - 1;
+	const struct op *op;
+
+	for (op = c->ops; op; op = op->next)
+		if (op->group && at - op->position < op->n)
+			return true;
+	return false;
+}
+
 /* A command that makes it a reference is under way.  It may have done so, and the block may
  * have gone since, but not become anything new: this cell keeps it. */
 static bool release_pending(gpc *c, uint32_t record, gpc_block block, struct ref_sum *sum)
@@ -123,6 +135,8 @@ static bool release_pending(gpc *c, uint32_t record, gpc_block block, struct ref
 		hold_step(c, record, block, HOLD_LIVE, sum);
 		return refs_drop(c, record, block, sum);
 	}
+	if (is_reclaimed(c, record))     /* the answer gives it back */
+		return hold_step(c, record, block, HOLD_GONE, sum);
 	if (hold_is_pool_owner(c, block))    /* whatever the answer is, the block is the owner's */
 		return hold_step(c, record, block, HOLD_GIVE, sum);
 	release_locked(c, record, block, HOLD_GIVE, sum);

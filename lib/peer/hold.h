@@ -13,6 +13,8 @@
  *                                              Both compare and swap
  *   PENDING    RESERVED by this peer, or       the answer to the publish or commit that names
  *              LIVE, DYING by that command     the block; counts as one reference
+ *   PENDING    LIVE, DYING, or RESERVED by     the answer to the reclaim that names the block: a
+ *              this peer by that command       reservation, or still a reference
  *   BACK       as PENDING                      given up: the command FREE, which waits for room
  *                                              in the ring; or the writer, when somebody needs
  *                                              the block and the ring has run (recall.c).
@@ -140,6 +142,15 @@ static inline bool hold_put(uint16_t *cell)
 	uint16_t reserved = CELL_RESERVED;
 
 	return order_cas16(cell, &reserved, CELL_STOCK);
+}
+
+/* The one reference is to become a reservation, by a command that is sent now.  False: there is no reference,
+ * or there are more. */
+static inline bool hold_offer(uint16_t *cell)
+{
+	uint16_t one = 1;
+
+	return order_cas16(cell, &one, CELL_PENDING);
 }
 
 /* Is this the handle's own pool of CALLER blocks? */

@@ -152,6 +152,43 @@ int refuse_ref(const gpc *c, uint32_t i, gpc_block block, int32_t err)
 	return err_set(ESTALE, "blocks[%u] is %s: it does not hold keys[%u] any more", i, text, i);
 }
 
+/* ---- reclaim ---- */
+
+static uint32_t quota_of_peer(const gpc *c)
+{
+	uint32_t own = load_relaxed(&seg_seat(&c->seg, c->peer)->quota);
+	uint32_t all = c->seg.header.peer_quota;
+
+	return all && (!own || own > all) ? all : own;
+}
+
+int refuse_reclaim(const gpc *c, uint32_t i, gpc_block block, bool keys, int32_t err)
+{
+	char text[BLOCK_TEXT];
+
+	block_text(text, block);
+	switch (err) {
+	case -EINVAL:
+		return refuse_block(c, "blocks", i, block);
+	case -EBUSY:
+		return err_set(EBUSY, "blocks[%u] is %s: another reference is held on it, a move or transfer "
+			       "has it, or it has children, which go first: name the leaf first", i, text);
+	case -ESTALE:
+		return err_set(ESTALE, "blocks[%u] is %s: it is not live%s, its pool is being removed, or "
+			       "somebody took a reference as it went", i, text,
+			       keys ? " with the key that is named" : "");
+	case -EPERM:
+		return err_set(EPERM, "blocks[%u] is %s: pool %d is a GPC_POOL_CALLER pool: only its owner "
+			       "reclaims there", i, text, GPC_POOL(block));
+	case -EDQUOT:
+		return err_set(EDQUOT, "blocks[%u] is %s: this peer has %llu blocks reserved, and its quota "
+			       "is %u", i, text, (unsigned long long)
+			       load_relaxed(&seg_tally(&c->seg, c->peer)->reserved), quota_of_peer(c));
+	default:
+		return err_set(-err, "blocks[%u] is %s: %s", i, text, gpc_strerror(err));
+	}
+}
+
 /* ---- publish ---- */
 
 static int refuse_key(const struct refused_item *it)
@@ -239,14 +276,6 @@ int refuse_commit(const gpc *c, uint32_t i, const struct gpc_move *m, bool cance
 }
 
 /* ---- reserve, evict, demote, promote ---- */
-
-static uint32_t quota_of_peer(const gpc *c)
-{
-	uint32_t own = load_relaxed(&seg_seat(&c->seg, c->peer)->quota);
-	uint32_t all = c->seg.header.peer_quota;
-
-	return all && (!own || own > all) ? all : own;
-}
 
 static int refuse_quota(const gpc *c, uint32_t n)
 {

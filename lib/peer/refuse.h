@@ -24,6 +24,8 @@ int refuse_unref(const gpc *c, uint32_t i, gpc_block block);
 int refuse_group(const gpc *c, const struct shm_command *cmds, uint32_t n, int32_t err);
 int refuse_publish(const gpc *c, const struct refused_item *it);
 int refuse_commit(const gpc *c, uint32_t i, const struct gpc_move *m, bool cancel, int32_t err);
+/* blocks[i] of gpc_reclaim; keys: the call had some. */
+int refuse_reclaim(const gpc *c, uint32_t i, gpc_block block, bool keys, int32_t err);
 /* keys[i], blocks[i] of gpc_ref: no reference was taken. */
 int refuse_ref(const gpc *c, uint32_t i, gpc_block block, int32_t err);
 

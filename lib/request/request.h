@@ -76,6 +76,7 @@ int request_group(gpc *c, struct shm_command *cmds, uint32_t n, uint64_t deadlin
  * op->abandoned. */
 struct group_call {
 	void (*take)(gpc *c, struct op *op);     /* as of struct op: op->out and op->result */
+	void (*send)(gpc *c, struct op *op);     /* as of struct op; NULL */
 	void (*anew)(gpc *c, struct shm_command *cmds);  /* before a second try of the commands */
 	uint8_t tag;                     /* op->pool */
 	bool pending;                    /* out */

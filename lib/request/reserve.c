@@ -268,6 +268,7 @@ static int group_once(gpc *c, struct shm_command *cmds, uint32_t n, uint64_t dea
 		return -ENOMEM;
 	op->group = true;
 	op->take = how->take;
+	op->send = how->send;
 	op->pool = how->tag;
 	cmds[0].count = n;
 	if (deadline == 0)

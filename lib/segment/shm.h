@@ -419,7 +419,7 @@ enum {                                   /* flags of a command */
 	CF_PARTIAL = 1 << 0, CF_MOVES = 1 << 1, CF_TRY = 1 << 2, CF_TAKE = 1 << 3,
 	CF_COPY = 1 << 4, CF_CANCEL = 1 << 5, CF_UNCHAINED = 1 << 6,
 	CF_REMOVE = 1 << 7, CF_IDLE = 1 << 2,    /* CMD_CLEAR; IDLE: only if nobody holds any of it */
-	CF_PEEK = 1 << 4, CF_STOCK = 1 << 7      /* CMD_EVICT: only name; CMD_RESERVE: to the stock */
+	CF_PEEK = 1 << 4, CF_NAMED = 1 << 6, CF_STOCK = 1 << 7   /* EVICT: only name; with TAKE, these */
 };
 
 #define CMD_PENDING     INT32_MIN        /* result of a command that is not done */
@@ -428,8 +428,7 @@ enum {                                   /* flags of a command */
  * so a call whose time is up knows that nothing will be given to it. */
 enum { GROUP_OPEN = 0, GROUP_WITHDRAWN = 1 /* p */, GROUP_GRANTED = 2 /* w */ };
 
-/* The answer to a claim, in `to`. */
-enum { CLAIM_MINE = 1, CLAIM_LIVE = 2, CLAIM_PENDING = 3 };
+enum { CLAIM_MINE = 1, CLAIM_LIVE = 2, CLAIM_PENDING = 3 };      /* answers to claims, in `to` */
 
 /* A group is `count` slots with one head: the first carries the arguments, each slot one block
  * of the answer.  All slots of a group are marked before the first one is.
@@ -439,7 +438,8 @@ enum { CLAIM_MINE = 1, CLAIM_LIVE = 2, CLAIM_PENDING = 3 };
  *   FREE      block, life                           0
  *   RESERVE   pool, headroom, group_state           how many; block, and to: where the bytes of
  *                                                   that block go, -1: nowhere
- *   EVICT     pool, group_state; PEEK: headroom     how many; block
+ *   EVICT     pool, group_state; PEEK: headroom;    how many; block.  NAMED: to, 0 or an error
+ *             NAMED: block*, parent*: its key or 0
  *   DROP      block, life                           1: it was live
  *   DEMOTE    pool, to_pool, any, group_state;      how many; block: what moves, to: its target
  *             block* unless `any`

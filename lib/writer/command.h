@@ -10,6 +10,9 @@
  *                                                     MOVED; else 0
  *   DEMOTE,    -ESTALE   -ESTALE                      not MOVED (3); else    -ESTALE
  *   PROMOTE                                           -ESTALE
+ *   EVICT,     -ESTALE   -ESTALE                      a leaf with that key   -ESTALE
+ *   NAMED                                            that nobody else holds
+ *                                                    (5); else -EBUSY, -ESTALE
  *   COMMIT     -ESTALE   by P, the target of the      0 if this move made    -ESTALE
  *                        move that it names (1)       it LIVE (4)
  *
@@ -22,6 +25,8 @@
  *       already: -EALREADY.  DEMOTE: no child stays in VRAM, PROMOTE: P has a reference on it:
  *       -EPERM.
  *   (4) To cancel it is too late then: -EEXIST.
+ *   (5) The row is zero, or P's cell alone is PENDING.  One that runs again finds what it has taken,
+ *       by owner and op.
  *
  * CUT names a transfer of P that is told: -EBUSY, its command waits still; 0, it is over, or its
  * slots from there on are refused now; -EINVAL, P has no such transfer, or its command no such slot.

@@ -73,6 +73,15 @@ static bool is_of(struct writer *w, const struct grant *g, const struct grant_sl
 	       r->op == OP_OF(g->position + (uint64_t)(s - g->slot));
 }
 
+/* A block that was named may be referenced by the peer still, and its bytes read. */
+static void give_up(struct writer *w, const struct grant *g, uint32_t record)
+{
+	if (grant_is_named(g))
+		retire_target(w, record);
+	else
+		retire_reservation(w, record);
+}
+
 /* What a slot has got so far goes back. */
 static void slot_undo(struct writer *w, struct grant *g, struct grant_slot *s)
 {
@@ -95,7 +104,7 @@ static void slot_undo(struct writer *w, struct grant *g, struct grant_slot *s)
 			g->waiting--;
 			*wait[i] = false;
 		} else if (w_is(w, record, RESERVED) && is_of(w, g, s, record)) {
-			retire_reservation(w, record);
+			give_up(w, g, record);
 		}
 		*each[i] = NONE;
 	}
@@ -109,6 +118,8 @@ static void grant_refuse(struct writer *w, struct grant *g, int32_t error)
 		slot_undo(w, g, &g->slot[i]);
 	if (g->transfer)
 		transfer_told(w, g->peer, g->position);
+	if (grant_is_named(g))
+		grant_tell_named(w, g, 0, g->n, error);
 	grant_answer(w, g, error, 0);
 	grant_remove(w, g);
 }
@@ -181,7 +192,12 @@ static void grant_finish(struct writer *w, struct grant *g)
 		grant_refuse(w, g, -ETIMEDOUT);
 		return;
 	}
-	for (i = 0; i < g->n; i++) {
+	if (grant_is_named(g)) {
+		grant_tell_named(w, g, 0, g->n, 0);
+		for (i = 0; i < g->n; i++)
+			done += g->slot[i].block != NONE;
+	}
+	for (i = grant_is_named(g) ? g->n : 0; i < g->n; i++) {
 		if (slot_has_all(w, g, &g->slot[i]))
 			slot_finish(w, g, i, done++);
 		else if (in_order)
@@ -224,6 +240,14 @@ bool grant_holds(struct writer *w, uint32_t record)
 	struct grant *g;
 
 	return w->grants && slot_of(w, record, &g);
+}
+
+bool grant_has_alone(struct writer *w, uint32_t record)
+{
+	struct grant *g;
+
+	return w->grants && slot_of(w, record, &g) && grant_is_named(g) &&
+	       grant_is_alone(w, g->peer, record);
 }
 
 /* record: the victim, or the place in RAM for what it has. */
@@ -270,6 +294,7 @@ bool grant_arrived(struct writer *w, uint32_t record, bool in_use)
 	} else {
 		if (in_use) {
 			s->block = NONE;
+			s->why = -ESTALE;        /* NAMED */
 			if (s->ram != NONE)
 				grant_give_up_ram(w, g, s);
 			w->progress = true;      /* grant_sweep looks for another */
@@ -285,34 +310,11 @@ bool grant_arrived(struct writer *w, uint32_t record, bool in_use)
 
 /* ---- start, go on, end ---- */
 
-static bool counts(const struct writer *w, const struct grant *g)
-{
-	return (g->kind != CMD_EVICT || (g->flags & CF_TAKE)) &&
-	       !(w->pool[g->pool].flags & GPC_POOL_CALLER);
-}
-
-/* Blocks that other grants of this peer are still to get.  They count against the quota already,
- * since many grants may begin before the first of them has its blocks. */
-static uint32_t promised(const struct writer *w, const struct grant *g)
-{
-	const struct grant *h;
-	uint32_t i, n = 0;
-
-	for (h = w->grants; h; h = h->next) {
-		if (h == g || h->peer != g->peer || !counts(w, h))
-			continue;
-		for (i = 0; i < h->n; i++)
-			n += !h->slot[i].skip &&
-			     (h->slot[i].block == NONE || h->slot[i].wait_block);
-	}
-	return n;
-}
-
 /* 0 = go on; else the answer. */
 static int32_t grant_begin(struct writer *w, struct grant *g, const struct shm_command *cmd)
 {
 	struct wpool *p;
-	uint32_t quota, from = cmd->pool, room, has;
+	uint32_t from = cmd->pool;
 	int32_t err;
 
 	if (g->kind == CMD_DEMOTE && from < w->max_pools && cmd->to_pool == SHM_NO_POOL)
@@ -333,23 +335,10 @@ static int32_t grant_begin(struct writer *w, struct grant *g, const struct shm_c
 	    !(w->pool[p->demote_to].flags & GPC_POOL_CALLER) &&
 	    w->pool[p->demote_to].space == p->space)
 		g->ram_pool = (uint32_t)p->demote_to;
-	quota = seg_seat(&w->seg, g->peer)->quota;
-	if (w->seg.header.peer_quota && (!quota || quota > w->seg.header.peer_quota))
-		quota = w->seg.header.peer_quota;
-	if (quota && !g->again && counts(w, g)) {
-		has = w->peer[g->peer].nreserved + promised(w, g);
-		room = quota > has ? quota - has : 0;
-		if (!room || (room < g->n && g->kind == CMD_RESERVE &&
-			      !(g->flags & CF_PARTIAL)))
-			return -EDQUOT;
-		if (room < g->n)
-			g->why = -EDQUOT;
-		g->n = MIN(g->n, room);
-	}
-	if (g->kind != CMD_DEMOTE && g->kind != CMD_PROMOTE)
-		return 0;
-	err = grant_take_sources(w, g, from);
-	return err;
+	err = g->again ? 0 : grant_quota(w, g);
+	if (err < 0 || (g->kind != CMD_DEMOTE && g->kind != CMD_PROMOTE))
+		return err;
+	return grant_take_sources(w, g, from);
 }
 
 void grant_start(struct writer *w, uint32_t peer, uint64_t position,
@@ -393,6 +382,8 @@ void grant_start(struct writer *w, uint32_t peer, uint64_t position,
 		return;
 	}
 	/* slots beyond the quota, or from a source that cannot move on, are answered now */
+	if (grant_is_named(g))
+		grant_tell_named(w, g, g->n, i, -EDQUOT);
 	while (i > g->n) {
 		i--;
 		command_answer(w, peer, position + i, g->transfer && i == g->n ? g->why : 0);

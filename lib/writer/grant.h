@@ -6,14 +6,15 @@
 #include "writer/state.h"
 
 struct grant_slot {
-	gpc_block want;                  /* demote, promote: as the command names it */
+	gpc_block want;                  /* demote, promote, NAMED: as the command names it */
+	int32_t why;                     /* NAMED: why it has no block */
 	uint32_t source;                 /* demote, promote: pinned, stays LIVE until commit */
 	uint32_t source_word;            /* its word when it was pinned */
 	uint32_t block;                  /* what is given: was free, or was a victim */
 	uint32_t ram;                    /* where that victim's bytes go */
 	bool wait_block, wait_ram;       /* still DYING */
 	bool copy;                       /* the source stays where it is */
-	bool skip;                       /* the target space has the key already ... */
+	bool skip;                       /* NAMED: it gets none.  Else the target space has the key already ... */
 	bool behind;                     /* ... in a block that is leaving: it waits */
 };
 
@@ -36,6 +37,11 @@ struct grant {                           /* a group command that may wait for gr
 /* A block that a dead writer had evicted for a command that is not answered (rule C1). */
 struct leftover { uint32_t peer, record; uint64_t op; };
 
+static inline bool grant_is_named(const struct grant *g)
+{
+	return g->kind == CMD_EVICT && (g->flags & CF_NAMED);
+}
+
 static inline bool grant_is_refill(const struct grant *g)
 {
 	return g->kind == CMD_RESERVE && (g->flags & CF_STOCK);
@@ -53,6 +59,8 @@ bool grant_expects(struct writer *w, uint32_t record);
 /* Does an unanswered grant have this block?  Its owner was not told of it, so no command may name
  * it yet. */
 bool grant_holds(struct writer *w, uint32_t record);
+/* Is the victim one that its command names, and held by nobody but the peer that takes it back? */
+bool grant_has_alone(struct writer *w, uint32_t record);
 /* The key of this victim is cleared, or dropped with its chain: its bytes are not to be kept. */
 void grant_forget(struct writer *w, uint32_t record);
 /* Start those that wait for room, finish those that have all, refuse those that only try. */
@@ -60,6 +68,8 @@ void grant_sweep(struct writer *w);
 void grant_cancel_peer(struct writer *w, uint32_t peer);
 void grant_cancel_pool(struct writer *w, uint32_t pool);
 
+/* 0, and g->n is what the quota of its peer allows for; or -EDQUOT. */
+int32_t grant_quota(struct writer *w, struct grant *g);
 /* Pin the sources of a move command: 0, or why not even the first can move. */
 int32_t grant_take_sources(struct writer *w, struct grant *g, uint32_t from);
 void grant_unpin(struct writer *w, struct grant_slot *s, struct grant *g);
@@ -78,6 +88,14 @@ int32_t grant_place(struct writer *w, struct grant *g);
 /* A victim's bytes do not come to this place in RAM: its key is lost, with what hangs below it. */
 void grant_lose_ram(struct writer *w, const struct grant *g, uint32_t ram);
 void grant_give_up_ram(struct writer *w, struct grant *g, struct grant_slot *s);
+/* ---- blocks that the command names: grant_named.c ---- */
+
+void grant_take_named(struct writer *w, struct grant *g);
+/* Does nobody hold the block, or only this peer, which turns its one reference into a reservation? */
+bool grant_is_alone(struct writer *w, uint32_t peer, uint32_t record);
+/* What became of the slots from .. to, which stands in each before the first is answered. */
+void grant_tell_named(struct writer *w, const struct grant *g, uint32_t from, uint32_t to, int32_t why);
+
 /* Pools that got more than their capacity drop what is too much. */
 void grant_trim(struct writer *w);
 

@@ -259,8 +259,16 @@ static int32_t place_slots(struct writer *w, struct grant *g, const uint32_t *sl
 
 int32_t grant_place(struct writer *w, struct grant *g)
 {
-	uint32_t n, *slots = slots_in_need(g, &n);
-	int32_t err = n ? place_slots(w, g, slots, n) : 0;
+	uint32_t n, *slots;
+	int32_t err;
+
+	if (grant_is_named(g)) {
+		if (!g->started)
+			grant_take_named(w, g);
+		return 0;
+	}
+	slots = slots_in_need(g, &n);
+	err = n ? place_slots(w, g, slots, n) : 0;
 
 	free(slots);
 	return err;

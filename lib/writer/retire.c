@@ -130,7 +130,8 @@ static void arrive(struct writer *w, uint32_t record)
 		return;
 	if (!w_row_is_zero(w, record))
 		record_set_lingers(w, record, true);
-	in_use = is_in_use(w, record);
+	in_use = is_in_use(w, record) &&
+		 (r->owner == SHM_NO_PEER || !grant_has_alone(w, record));
 	if (w->missing.n && grant_expects(w, record)) {
 		retire_dying(w, record); /* commands do not run yet (rule T7) */
 		return;

@@ -88,6 +88,71 @@ static METHOD(fill_evict)
 	return ret;
 }
 
+static METHOD(fill_reclaim)
+{
+	static const struct call call = { "reclaim", 1, 1, { "blocks", "keys", "flags", "timeout" } };
+	struct array blocks = { 0 }, keys = { 0 }, out = { 0 };
+	PyObject *a[MAX_ARGS], *ret = NULL;
+	uint32_t flags = 0;
+	int timeout = -1, r;
+	bool any;
+
+	if (args_parse(&call, args, n, kwnames, a) < 0)
+		return NULL;
+	any = !a[1] || a[1] == Py_None;
+	if (array_blocks(a[0], "blocks", &blocks) == 0 &&
+	    (any || (array_keys(a[1], "keys", &keys) == 0 &&
+		     array_same("keys", &keys, "blocks", &blocks))) &&
+	    args_u32(a[2], "flags", &flags) == 0 && args_time(a[3], "timeout", &timeout) == 0 &&
+	    array_out(NULL, "n", blocks.n, 4, &out) == 0 && handle_enter((Cache *)self) == 0) {
+		gpc *c = ((Cache *)self)->c;
+
+		FREELY(r = gpc_reclaim(c, any ? NULL : keys.p, blocks.p, blocks.n, out.p, flags, timeout));
+		ret = r < 0 ? error_raise(r) : array_give(&out, (int)blocks.n);
+		handle_leave((Cache *)self);
+	}
+	array_free(&blocks);
+	array_free(&keys);
+	array_free(&out);
+	return ret;
+}
+
+static METHOD(fill_rekey)
+{
+	static const struct call call = {
+		"rekey", 3, 3, { "parents", "keys", "blocks", "was", "flags", "timeout" }
+	};
+	struct array parents = { 0 }, keys = { 0 }, blocks = { 0 }, was = { 0 };
+	PyObject *a[MAX_ARGS], *ret = NULL;
+	bool flat, any;
+	uint32_t flags = 0;
+	int timeout = -1, r;
+
+	if (args_parse(&call, args, n, kwnames, a) < 0)
+		return NULL;
+	flat = a[0] == Py_None;
+	any = !a[3] || a[3] == Py_None;
+	if (array_keys(a[1], "keys", &keys) == 0 && array_blocks(a[2], "blocks", &blocks) == 0 &&
+	    array_same("keys", &keys, "blocks", &blocks) &&
+	    (flat || (array_keys(a[0], "parents", &parents) == 0 &&
+		      array_same("parents", &parents, "keys", &keys))) &&
+	    (any || (array_keys(a[3], "was", &was) == 0 && array_same("was", &was, "keys", &keys))) &&
+	    args_u32(a[4], "flags", &flags) == 0 && args_time(a[5], "timeout", &timeout) == 0 &&
+	    handle_enter((Cache *)self) == 0) {
+		gpc *c = ((Cache *)self)->c;
+
+		FREELY(r = gpc_rekey(c, any ? NULL : was.p, flat ? NULL : parents.p, keys.p, blocks.p,
+				     blocks.n, NULL, flags, timeout));
+		ret = r < 0 ? error_raise(r) : PyLong_FromLong(r);
+		handle_leave((Cache *)self);
+	}
+	array_free(&parents);
+	array_free(&keys);
+	array_free(&blocks);
+	array_free(&was);
+	return ret;
+}
+
 static METHOD(fill_returned)
 {
 	static const struct call call = { "returned", 2, 2, { "pool", "n", "timeout", "out" } };
@@ -208,6 +273,13 @@ const PyMethodDef methods_fill[] = {
 	ROW("evict", fill_evict,
 	    "evict(pool, n, *, flags=0, timeout=None, out=None)\n\nLeast recent leaves without hold: their list; "
 	    "with out, how many.  flags: TAKE, PEEK."),
+	ROW("reclaim", fill_reclaim,
+	    "reclaim(blocks, *, keys=None, flags=0, timeout=None)\n\nChosen live blocks become reservations of yours, "
+	    "leaf first: of each 0 or a negative errno.\nkeys: those that they are meant to have."),
+	ROW("rekey", fill_rekey,
+	    "rekey(parents, keys, blocks, *, was=None, flags=0, timeout=None)\n\nLive blocks, each held by you alone "
+	    "or by nobody, get other keys, parents before children: how\nmany did.  "
+	    "was: the keys that they are meant to have."),
 	ROW("returned", fill_returned,
 	    "returned(pool, n, *, timeout=None, out=None)\n\nOwner only: up to n CALLER blocks of the pool (-1: of "
 	    "all such) that came back.\nWaits for the first one; an empty list = none in that time."),

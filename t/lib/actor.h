@@ -223,6 +223,48 @@ static inline void act_evict(struct actor *a)
 		must_be(gpc_release(a->c, b, (uint32_t)n), 0);
 }
 
+/* Is it the source of a move, or the place for a victim's bytes, or does a key hang below it? */
+static inline bool is_needed(int key)
+{
+	uint32_t i;
+	int k;
+
+	for (i = 0; i < model->npending; i++)
+		if (model->pending[i].key / DEEP == key / DEEP)
+			return true;
+	for (k = key + 1; k % DEEP; k++)
+		if (model->key[k].live)
+			return true;
+	return false;
+}
+
+/* A block that we choose, with our one reference on it or without: its key goes, and it is ours; or nothing
+ * has changed. */
+static inline void act_reclaim(struct actor *a)
+{
+	int i = (int)crew_random(&a->seed, KEYS), result, got;
+	gpc_key k = model_key(i);
+	gpc_block b;
+
+	if (!model->key[i].live)
+		return;
+	b = model->key[i].block;
+	got = gpc_reclaim(a->c, crew_random(&a->seed, 2) ? &k : NULL, &b, 1, &result, 0, -1);
+	need(got == (result == 0), "reclaim: %s", gpc_last_error());
+	if (!got) {
+		need(result == -EBUSY && (*model_refs(b) > 1 || is_needed(i)), "reclaim answers %d: %s",
+		     result, gpc_last_error());
+		return;
+	}
+	need(*model_refs(b) <= 1, "block 0x%x is reclaimed with %u references", (unsigned)b, *model_refs(b));
+	*model_refs(b) = 0;
+	model_remove(i);
+	if (GPC_POOL(b) == VRAM)
+		take_hand(b);
+	else
+		must_be(gpc_release(a->c, &b, 1), 0);
+}
+
 static inline void act_demote(struct actor *a)
 {
 	struct gpc_move m[3];
@@ -377,7 +419,7 @@ static inline void model_act(struct actor *a)
 		{ "evict", act_evict }, { "demote", act_demote }, { "demote", act_demote },
 		{ "promote", act_promote }, { "promote", act_promote },
 		{ "commit", act_commit }, { "commit", act_commit }, { "drop", act_drop },
-		{ "clear", act_clear }, { "pool", act_pool },
+		{ "clear", act_clear }, { "pool", act_pool }, { "reclaim", act_reclaim },
 	};
 	uint32_t i = crew_random(&a->seed, ARRAY_SIZE(what));
 	int k;

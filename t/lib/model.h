@@ -42,7 +42,7 @@ struct model {
 	bool evicts;                     /* this round may have evicted */
 	uint32_t act;                    /* 1, 2, 3, ... */
 	char op[64];
-	uint64_t done[16];               /* by kind */
+	uint64_t done[20];               /* by kind */
 };
 
 static struct model *model;

@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* grant_quota.c - how many blocks a peer may have reserved, and those that it is to get. */
+#include "config.h"
+
+#include <errno.h>
+#include "writer/grant.h"
+
+static bool counts(const struct writer *w, const struct grant *g)
+{
+	return (g->kind != CMD_EVICT || (g->flags & CF_TAKE)) &&
+	       !(w->pool[g->pool].flags & GPC_POOL_CALLER);
+}
+
+/* Blocks that other grants of this peer are still to get.  They count against the quota already,
+ * since many grants may begin before the first of them has its blocks. */
+static uint32_t promised(const struct writer *w, const struct grant *g)
+{
+	const struct grant *h;
+	uint32_t i, n = 0;
+
+	for (h = w->grants; h; h = h->next) {
+		if (h == g || h->peer != g->peer || !counts(w, h))
+			continue;
+		for (i = 0; i < h->n; i++)
+			n += !h->slot[i].skip &&
+			     (h->slot[i].block == NONE || h->slot[i].wait_block);
+	}
+	return n;
+}
+
+static uint32_t quota_of(struct writer *w, uint32_t peer)
+{
+	uint32_t own = seg_seat(&w->seg, peer)->quota, all = w->seg.header.peer_quota;
+
+	return all && (!own || own > all) ? all : own;
+}
+
+int32_t grant_quota(struct writer *w, struct grant *g)
+{
+	uint32_t quota = quota_of(w, g->peer), has, room;
+
+	if (!quota || !counts(w, g))
+		return 0;
+	has = w->peer[g->peer].nreserved + promised(w, g);
+	room = quota > has ? quota - has : 0;
+	if (!room || (room < g->n && g->kind == CMD_RESERVE && !(g->flags & CF_PARTIAL)))
+		return -EDQUOT;
+	if (room < g->n)
+		g->why = -EDQUOT;
+	g->n = MIN(g->n, room);
+	return 0;
+}
