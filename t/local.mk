@@ -126,6 +126,7 @@ t_programs = \
 	%reldir%/194-refused-items.t \
 	%reldir%/196-ram-memory.t \
 	%reldir%/197-creators.t \
+	%reldir%/198-sentences-bytes.t \
 	%reldir%/199-pool-late.t \
 	%reldir%/200-workers.t \
 	%reldir%/210-spaces.t \
