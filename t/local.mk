@@ -105,6 +105,7 @@ t_programs = \
 	%reldir%/172-wake.t \
 	%reldir%/173-wake-writer.t \
 	%reldir%/174-transfer-turns.t \
+	%reldir%/175-refused-late.t \
 	%reldir%/176-pool-once.t \
 	%reldir%/177-clear-idle.t \
 	%reldir%/178-checksums.t \

@@ -16,7 +16,12 @@
 struct answer {                          /* what the answer says of one slot of a group */
 	union {
 		struct { gpc_block block, to, victim; };         /* reserve, evict, moves begun */
-		struct { int32_t result; bool is_sent, takes_along; };   /* commit */
+		struct {                                         /* commit, reclaim */
+			int32_t result;
+			uint32_t target;                         /* its record: of a refused one the pool
+			                                          * may have gone before the answer is taken */
+			bool is_sent, takes_along;
+		};
 	};
 };
 

@@ -118,12 +118,13 @@ static void take_commit(gpc *c, struct op *op)
 
 	for (i = 0; i < op->n; i++) {
 		const struct shm_command *s = ring_slot(c, op, i);
-		uint32_t from = pool_record(&c->seg, s->block), to = pool_record(&c->seg, s->to);
+		uint32_t from = pool_record(&c->seg, s->block), to = op->out[i].target;
 
 		op->result += s->result == 0;
-		if (op->out[i].takes_along && from != SHM_NO_RECORD && to != SHM_NO_RECORD) {
+		if (op->out[i].takes_along) {
 			hold_step(c, to, s->to, s->result < 0 ? HOLD_GONE : HOLD_LIVE, &sum);
-			if (s->result == 0 && !refs_drop(c, from, s->block, &sum))
+			if (s->result == 0 && (from == SHM_NO_RECORD ||
+					       !refs_drop(c, from, s->block, &sum)))
 				refs_drop(c, to, s->to, &sum);
 		}
 		op->out[i].result = s->result;
@@ -183,6 +184,7 @@ static void send_commit(gpc *c, struct op *op)
 		to = pool_record(&c->seg, s->to);
 		if (to == SHM_NO_RECORD || !is_target(c, to, s))
 			continue;
+		op->out[i].target = to;
 		if (from != SHM_NO_RECORD && moves_along && is_held(c, from))
 			op->out[i].takes_along = op->out[i].is_sent =
 				hold_step(c, to, s->to, HOLD_SEND, &sum);

@@ -96,7 +96,7 @@ is_((gpc.VERIFY_FIRST, gpc.QUIET, gpc.NONE, gpc.TICKET_ALL), (1 << 14, 1 << 3, -
 
 # calls with flags that change what is held
 with gpc.create(name + "-idle", serve=True, max_blocks=200, vram_blocks=4, free_target=-1) as d:
-    ids = d.key_import([b"a" * 8, b"b" * 8])
+    ids = [d.key_import([x * 8]) for x in (b"a", b"b")]
     b = d.reserve(0, 2)
     is_(d.publish(None, ids, b, flags=gpc.NO_REF), 2, "NO_REF: they are live")
     is_(d.stats(d.info().peer).refs, 0, "and nothing is referenced")
