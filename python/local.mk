@@ -9,10 +9,18 @@ python_package = \
 	%reldir%/gpc/py.typed
 python_engines = \
 	%reldir%/gpc/engines/__init__.py \
+	%reldir%/gpc/engines/bytes.py \
 	%reldir%/gpc/engines/cache.py \
 	%reldir%/gpc/engines/config.py \
 	%reldir%/gpc/engines/publisher.py \
+	%reldir%/gpc/engines/store.py \
 	%reldir%/gpc/engines/weights.py \
+	%reldir%/gpc/sglang/README.md \
+	%reldir%/gpc/sglang/__init__.py \
+	%reldir%/gpc/sglang/config.py \
+	%reldir%/gpc/sglang/name.py \
+	%reldir%/gpc/sglang/pages.py \
+	%reldir%/gpc/sglang/storage.py \
 	%reldir%/gpc/vllm/README.md \
 	%reldir%/gpc/vllm/__init__.py \
 	%reldir%/gpc/vllm/cache.py \
@@ -65,6 +73,8 @@ EXTRA_DIST += $(python_package) $(python_engines) \
 	%reldir%/tests/leaks.py \
 	%reldir%/tests/look.py \
 	%reldir%/tests/memory.py \
+	%reldir%/tests/sglang_fake.py \
+	%reldir%/tests/sglang_storage.py \
 	%reldir%/tests/tap.py \
 	%reldir%/tests/threads.py \
 	%reldir%/tests/transfers.py \
