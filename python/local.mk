@@ -15,6 +15,12 @@ python_engines = \
 	%reldir%/gpc/engines/publisher.py \
 	%reldir%/gpc/engines/store.py \
 	%reldir%/gpc/engines/weights.py \
+	%reldir%/gpc/lmcache/README.md \
+	%reldir%/gpc/lmcache/__init__.py \
+	%reldir%/gpc/lmcache/adapter.py \
+	%reldir%/gpc/lmcache/config.py \
+	%reldir%/gpc/lmcache/name.py \
+	%reldir%/gpc/lmcache/tasks.py \
 	%reldir%/gpc/sglang/README.md \
 	%reldir%/gpc/sglang/__init__.py \
 	%reldir%/gpc/sglang/config.py \
@@ -71,6 +77,8 @@ EXTRA_DIST += $(python_package) $(python_engines) \
 	%reldir%/tests/basic.py \
 	%reldir%/tests/errors.py \
 	%reldir%/tests/leaks.py \
+	%reldir%/tests/lmcache_adapter.py \
+	%reldir%/tests/lmcache_fake.py \
 	%reldir%/tests/look.py \
 	%reldir%/tests/memory.py \
 	%reldir%/tests/sglang_fake.py \

@@ -92,7 +92,8 @@ is_([entries[d[i]].parent for i in (1, 2)], [entries[d[i]].key for i in (0, 1)],
 is_(a.batch_set_v1(keys[3:], pa.indices(3), fake.ns(prefix_keys=keys[:3])), [True], "and a batch the one before")
 is_({e.digest: e for e in a.store.c.walk()}[d[3]].parent, entries[d[2]].key, "where SGLang tells its keys")
 counts = a.store.counts["stored"]
-is_((a.batch_set_v1(keys, pa.indices(0, 1, 2, 3)), a.store.counts["stored"]), ([True] * 4, counts),
+is_((a.batch_set_v1(keys, pa.indices(0, 1, 2, 3)), a.store.counts["stored"], a.store.counts["duplicate"]),
+    ([True] * 4, counts, 0),
     "what is there is not stored again")
 is_((held(a), held(b)), ((0, 0), (0, 0)), "nothing is held")
 is_(a.batch_set_v1(["x", "y"], pa.indices(0, 1)[:-1]), [False, False], "a wrong number of indices")

@@ -19,9 +19,9 @@ HEADER = 64
 
 def address_of(buffer):
     """(what keeps it, [(address, bytes)]) of a writable buffer, and of a copy of another one."""
-    view = memoryview(buffer).cast("B")
+    view = memoryview(buffer)            # of any format: no cast, which refuses those of ctypes
     if view.readonly:
-        view = memoryview(bytearray(view))
+        view = memoryview(bytearray(view.tobytes()))
     keep = (ctypes.c_char * view.nbytes).from_buffer(view) if view.nbytes else view
     return keep, [(ctypes.addressof(keep), view.nbytes)] if view.nbytes else []
 

@@ -110,10 +110,10 @@ class Store:
 
     # ---- storing ----
 
-    def put(self, digests, objects, chained=False, before=None):
+    def put(self, digests, objects, chained=False, before=None, fresh=None):
         """True for each object that is there afterwards.  Where there is too little room, the first ones are.
         chained: each one continues the one before it, the first one `before`, a digest of one piece, if that is
-        given: they are evicted from the end."""
+        given: they are evicted from the end.  fresh: a set that gets the digests that were not there."""
         pinned = self.pin(digests)       # held, so that room for the rest is not made of these
         try:
             done = [p is not None for p in pinned]
@@ -121,6 +121,8 @@ class Store:
                 chained = False
             todo = list({d: i for i, d in reversed(list(enumerate(digests))) if not done[i]}.values())[::-1]
             self._put(digests, objects, done, todo, chained, before)
+            if fresh is not None:
+                fresh.update(digests[i] for i, p in enumerate(pinned) if done[i] and p is None)
             there = {digests[i] for i, good in enumerate(done) if good}
             return [d in there for d in digests]
         finally:
