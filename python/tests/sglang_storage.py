@@ -63,6 +63,7 @@ for n, k in KEYS.items():
     value = str(k.default).lower() if k.kind is bool else k.default
     ok(f"| `{n}` | {'needed' if k.needed else value if value != '' else ''}".rstrip() in page, f"{n} is on the page")
 raises(ConfigError, "gpc_bytes: it is missing", lambda: Config({}), "a key that is needed")
+raises(ConfigError, "gpc_wait_ms: 0, 1 to", lambda: Config({**EXTRA, "gpc_wait_ms": 0}), "a range")
 raises(ConfigError, "gpc_waitms: there is no such key", lambda: Config({**EXTRA, "gpc_waitms": 1}), "a typing error")
 raises(ConfigError, "gpc_weights", lambda: storage(gpc_weights=""), "a model without weights that can be told")
 raises(ConfigError, "gpc_bytes: 4096, at least", lambda: storage(gpc_name=name + "-d", gpc_bytes=4096),
@@ -133,6 +134,15 @@ is_((b.store.counts["bad"], a.batch_exists(keys)), (1, 1), "it is dropped")
 is_(a.batch_get_v1(keys[2:], pa.indices(8, 9)), [False, False], "with what followed it")
 is_(a.batch_set_v1(keys, pa.indices(0, 1, 2, 3)), [True] * 4, "and can be stored again")
 is_(b.batch_get_v1(keys, pb.indices(0, 1, 2, 3)), [True] * 4, "and loaded")
+is_((held(a), held(b)), ((0, 0), (0, 0)), "nothing is held")
+
+ctypes.memset(a.store.slots.piece(gpc.SLOT(a.store.c.lookup(a.store._keys([d[3] + bytes(4)]))[0]), 1024, 0)[0] - 64,
+              0, 4)
+is_((b.batch_exists(keys), b.store.counts["bad"]), (3, 2), "a slot without its header is dropped by a lookup")
+b.store.pin = lambda digests: [None] * len(digests)
+is_((b.batch_set_v1(keys[:2], pb.indices(0, 1)), b.store.counts["duplicate"]), ([True] * 2, 2),
+    "a page that another engine stores meanwhile is there")
+del b.store.pin
 is_((held(a), held(b)), ((0, 0), (0, 0)), "nothing is held")
 
 # ---- room ----

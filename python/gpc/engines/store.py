@@ -25,7 +25,8 @@ class Store:
         """conf: its tag, checksum, and wait_ms, how long a store may wait for room and for the writer."""
         self.c, self.conf = cache, conf
         self.slots = Slots(cache, POOL, conf.checksum)
-        self.counts = dict.fromkeys(("lookups", "hits", "loaded", "bad", "stored", "duplicate", "refused", "no_room"), 0)
+        self.counts = dict.fromkeys(("lookups", "hits", "loaded", "bad", "stored", "duplicate", "refused",
+                                     "no_room"), 0)
         self.publisher = Publisher(cache, conf, {FLAT: False, CHAINED: True}, self.counts, self._keys)
         self.publishing = threading.Lock()       # the publisher's list
 

@@ -11,7 +11,7 @@ KEYS = {
     "gpc_name": Key(str, "", 0, gpc.MAX_NAME - 1),
     "gpc_dir": Key(str, "", 0, 255),
     "gpc_weights": Key(str, "", 0, 255),
-    "gpc_wait_ms": Key(int, 1000, 0, 600000),
+    "gpc_wait_ms": Key(int, 1000, 1, 600000),
     "gpc_stock": Key(int, 0, 0, 4096),
     "gpc_checksum": Key(bool, True),
     "gpc_threads": Key(int, 2, 1, 64),
