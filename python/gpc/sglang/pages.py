@@ -18,7 +18,7 @@ def page_bytes(host_pool):
 
 class Pages:
     def __init__(self, host_pool):
-        self.pool = host_pool
+        self.pool, self.bytes = host_pool, page_bytes(host_pool)     # asked once: it allocates a page
         self.direct = hasattr(host_pool, "get_page_buffer_meta")
 
     def _addresses(self, n, host_indices):

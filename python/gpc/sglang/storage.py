@@ -16,7 +16,7 @@ from ..engines.store import Store
 from ..engines.weights import weights_of
 from .config import Config
 from .name import Names, cache_name, fingerprint
-from .pages import Pages, page_bytes, tensor_parts
+from .pages import Pages, tensor_parts
 
 log = logging.getLogger("sglang.gpc")
 
@@ -34,8 +34,7 @@ class GPCStorage(api.HiCacheStorage):
     def register_mem_pool_host(self, mem_pool_host):
         self.mem_pool_host = mem_pool_host
         self.pages[api.PoolName.KV] = Pages(mem_pool_host)
-        if page_bytes(mem_pool_host):
-            self._open(mem_pool_host, page_bytes(mem_pool_host))
+        self._open(self.pages[api.PoolName.KV])
 
     def register_mem_host_pool_v2(self, host_pool, host_pool_name):
         self.registered_pools[host_pool_name] = host_pool
@@ -43,12 +42,11 @@ class GPCStorage(api.HiCacheStorage):
 
     def on_host_pools_registered(self):
         """Where the first pool has no bytes of its own, the largest of the others gives the slots their size."""
-        most = max(self.registered_pools.values(), key=page_bytes, default=None)
-        if not self.store and most is not None and page_bytes(most):
-            self._open(most, page_bytes(most))
+        self._open(max(self.pages.values(), key=lambda p: p.bytes))
 
-    def _open(self, host_pool, n):
-        if self.store:
+    def _open(self, pages):
+        host_pool, n = pages.pool, pages.bytes
+        if self.store or not n:
             return
         layout = fingerprint(self.config, self.weights, host_pool, n)
         name = cache_name(self.conf, layout)
@@ -111,7 +109,7 @@ class GPCStorage(api.HiCacheStorage):
     # ---- version 2 ----
 
     def batch_exists_v2(self, keys, pool_transfers=None, extra_info=None):
-        if api.PoolName.KV in self.pages and not page_bytes(self.pages[api.PoolName.KV].pool):
+        if api.PoolName.KV in self.pages and not self.pages[api.PoolName.KV].bytes:
             kv = len(keys)               # a logical anchor: its other pools decide
         else:
             kv = self.batch_exists(keys, extra_info)
