@@ -265,6 +265,8 @@ s.register_mem_host_pool_v2(p, SWA)
 s.on_host_pools_registered()
 is_(s.batch_set_v2([fake.PoolTransfer(SWA, p.indices(0, 1), keys[:2])]), {SWA: [True, True]}, "an anchor without pages")
 is_(s.batch_exists_v2(keys, [swa_all]).kv_hit_pages, 2, "its other pools decide")
+is_((s.batch_set_v1(keys[:2], p.indices(0, 1)), s.batch_get_v1(keys[:2], p.indices(0, 1))), ([True] * 2, [True] * 2),
+    "and its own pages need no bytes")
 s.close()
 
 # ---- another process ----

@@ -26,7 +26,7 @@ class Pages:
         if not self.direct or not n:
             return None
         try:
-            at, sizes = self.pool.get_page_buffer_meta(host_indices)
+            at, sizes = self.pool.get_page_buffer_meta(host_indices) or ((), ())
         except (NotImplementedError, ValueError):
             self.direct = False
             return None

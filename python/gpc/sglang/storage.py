@@ -63,7 +63,13 @@ class GPCStorage(api.HiCacheStorage):
 
     # ---- one pool, by the indices of its pages ----
 
+    def _empty(self, pool):
+        """A logical anchor, whose pages have no bytes: there is nothing to bring."""
+        return pool in self.pages and not self.pages[pool].bytes
+
     def _get(self, pool, keys, host_indices):
+        if self._empty(pool):
+            return [True] * len(keys)
         got = self.pages[pool].targets(len(keys), host_indices) if pool in self.pages else None
         if got is None:
             return self._wrong("get", pool, keys, host_indices)
@@ -75,6 +81,8 @@ class GPCStorage(api.HiCacheStorage):
         return done
 
     def _set(self, pool, keys, host_indices, chained=False, extra_info=None):
+        if self._empty(pool):
+            return [True] * len(keys)
         got = self.pages[pool].sources(len(keys), host_indices) if pool in self.pages else None
         if got is None:
             return self._wrong("set", pool, keys, host_indices)
@@ -109,7 +117,7 @@ class GPCStorage(api.HiCacheStorage):
     # ---- version 2 ----
 
     def batch_exists_v2(self, keys, pool_transfers=None, extra_info=None):
-        if api.PoolName.KV in self.pages and not self.pages[api.PoolName.KV].bytes:
+        if self._empty(api.PoolName.KV):
             kv = len(keys)               # a logical anchor: its other pools decide
         else:
             kv = self.batch_exists(keys, extra_info)
