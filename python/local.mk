@@ -7,7 +7,26 @@ python_package = \
 	%reldir%/gpc/_types.py \
 	%reldir%/gpc/_gpc.pyi \
 	%reldir%/gpc/py.typed
-python_vllm = \
+python_engines = \
+	%reldir%/gpc/engines/__init__.py \
+	%reldir%/gpc/engines/bytes.py \
+	%reldir%/gpc/engines/cache.py \
+	%reldir%/gpc/engines/config.py \
+	%reldir%/gpc/engines/publisher.py \
+	%reldir%/gpc/engines/store.py \
+	%reldir%/gpc/engines/weights.py \
+	%reldir%/gpc/lmcache/README.md \
+	%reldir%/gpc/lmcache/__init__.py \
+	%reldir%/gpc/lmcache/adapter.py \
+	%reldir%/gpc/lmcache/config.py \
+	%reldir%/gpc/lmcache/name.py \
+	%reldir%/gpc/lmcache/tasks.py \
+	%reldir%/gpc/sglang/README.md \
+	%reldir%/gpc/sglang/__init__.py \
+	%reldir%/gpc/sglang/config.py \
+	%reldir%/gpc/sglang/name.py \
+	%reldir%/gpc/sglang/pages.py \
+	%reldir%/gpc/sglang/storage.py \
 	%reldir%/gpc/vllm/README.md \
 	%reldir%/gpc/vllm/__init__.py \
 	%reldir%/gpc/vllm/cache.py \
@@ -20,7 +39,6 @@ python_vllm = \
 	%reldir%/gpc/vllm/manager.py \
 	%reldir%/gpc/vllm/metrics.py \
 	%reldir%/gpc/vllm/name.py \
-	%reldir%/gpc/vllm/publisher.py \
 	%reldir%/gpc/vllm/spec.py \
 	%reldir%/gpc/vllm/worker.py
 python_sources = \
@@ -48,7 +66,7 @@ python_sources = \
 	%reldir%/src/walk.c \
 	%reldir%/src/writer.c
 
-EXTRA_DIST += $(python_package) $(python_vllm) \
+EXTRA_DIST += $(python_package) $(python_engines) \
 	%reldir%/MANIFEST.in \
 	%reldir%/README.md \
 	%reldir%/bench/lookup.py \
@@ -59,8 +77,12 @@ EXTRA_DIST += $(python_package) $(python_vllm) \
 	%reldir%/tests/basic.py \
 	%reldir%/tests/errors.py \
 	%reldir%/tests/leaks.py \
+	%reldir%/tests/lmcache_adapter.py \
+	%reldir%/tests/lmcache_fake.py \
 	%reldir%/tests/look.py \
 	%reldir%/tests/memory.py \
+	%reldir%/tests/sglang_fake.py \
+	%reldir%/tests/sglang_storage.py \
 	%reldir%/tests/tap.py \
 	%reldir%/tests/threads.py \
 	%reldir%/tests/transfers.py \
@@ -79,13 +101,13 @@ noinst_LTLIBRARIES += %reldir%/_gpc.la
 %canon_reldir%__gpc_la_LIBADD = lib/libgpc.la
 
 # by the names in the source: without them make takes the copies in the build, which are never new
-%reldir%/gpc/stamp: %reldir%/_gpc.la $(python_package:%=$(srcdir)/%) $(python_vllm:%=$(srcdir)/%)
-	$(AM_V_at)$(MKDIR_P) %reldir%/gpc/vllm
+%reldir%/gpc/stamp: %reldir%/_gpc.la $(python_package:%=$(srcdir)/%) $(python_engines:%=$(srcdir)/%)
+	$(AM_V_at)$(MKDIR_P) %reldir%/gpc
 	$(AM_V_at)for f in $(python_package); do \
 		test $(srcdir) -ef . || cp $(srcdir)/$$f %reldir%/gpc/ || exit 1; \
 	done
-	$(AM_V_at)for f in $(python_vllm); do \
-		test $(srcdir) -ef . || cp $(srcdir)/$$f %reldir%/gpc/vllm/ || exit 1; \
+	$(AM_V_at)for f in $(python_engines); do \
+		$(MKDIR_P) $$(dirname $$f) && { test $(srcdir) -ef . || cp $(srcdir)/$$f $$f; } || exit 1; \
 	done
 	$(AM_V_at)cp %reldir%/.libs/_gpc.abi3.so %reldir%/gpc/
 	$(AM_V_at)touch $@
@@ -98,8 +120,8 @@ EXTRA_DIST += $(python_sources)
 endif
 
 clean-python:
-	rm -rf %reldir%/gpc/__pycache__ %reldir%/gpc/vllm/__pycache__ %reldir%/wheel
-	test $(srcdir) -ef . || rm -f $(python_package) $(python_vllm)
+	rm -rf %reldir%/gpc/__pycache__ %reldir%/gpc/*/__pycache__ %reldir%/wheel
+	test $(srcdir) -ef . || rm -f $(python_package) $(python_engines)
 .PHONY: clean-python
 
 # A wheel, by pip, of what "make install" installs, with libgpc in it, used where nothing else is.  It needs

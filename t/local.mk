@@ -244,6 +244,8 @@ t_scripts = \
 	%reldir%/888-python-readme.t \
 	%reldir%/889-vllm-manager.t \
 	%reldir%/890-vllm-worker.t \
+	%reldir%/892-sglang-storage.t \
+	%reldir%/893-lmcache-adapter.t \
 	%reldir%/910-man-examples.t \
 	%reldir%/911-man-lint.t \
 	%reldir%/912-exports.t \

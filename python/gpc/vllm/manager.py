@@ -13,13 +13,13 @@ import logging
 
 import gpc
 
+from ..engines.publisher import Publisher
 from . import finder
 from .cache import POOL, where
 from .events import Events
 from .finder import Finder, Request
 from .image import Slots
 from .metrics import stats_of
-from .publisher import Publisher
 
 log = logging.getLogger("vllm.gpc")
 

@@ -8,8 +8,8 @@ from vllm.distributed.kv_transfer.kv_connector.v1.offloading.metrics import Offl
 from vllm.v1.kv_offload import base
 from vllm.v1.metrics.cache_hit_source import CacheHitSource
 
+from ..engines.cache import open_cache
 from . import metrics, name
-from .cache import open_cache
 from .config import Config, ConfigError
 from .image import Image
 from .manager import Manager
@@ -59,7 +59,7 @@ class GPCOffloadingSpec(base.OffloadingSpec):
             called = name.cache_name(conf, layout)
             tokens = {g.group_id: g.tokens_per_block * self.blocks_per_chunk for g in config.groups}
             log.info("gpc: the cache is %s, of chunks of %d bytes", called, self.image.bytes)
-            cache = open_cache(called, conf, layout, self.image, max(tokens.values()),
+            cache = open_cache(called, conf, layout, self.image.bytes, max(tokens.values()),
                                f"vllm {config.engine_id}"[:31])
             self._manager = GPCOffloadingManager(cache, called, conf, layout, self._chained(), tokens,
                                                  API, self.kv_events_config.enable_kv_cache_events)

@@ -11,11 +11,11 @@ _STALE = 1.0                     # seconds after which nobody is kept stepping f
 
 
 class _Sent:
-    __slots__ = ("keys", "blocks", "resident", "ticket", "since")
+    __slots__ = ("keys", "blocks", "resident", "ticket", "since", "done")
 
     def __init__(self, keys, blocks, resident, ticket):
         self.keys, self.blocks, self.resident, self.ticket = keys, blocks, resident, ticket
-        self.since = time.monotonic()
+        self.since, self.done = time.monotonic(), False
 
 
 class Publisher:
@@ -24,7 +24,8 @@ class Publisher:
         self.sent = []
 
     def publish(self, group, keys, blocks, parents):
-        """keys in the order of the prompt, with the key before each, or None.  Zero is no parent."""
+        """keys in the order of the prompt, with the key before each, or None for no parent.  What it returns has the
+        answers, in resident, when it is done; None: not submitted, and the blocks are released."""
         chain = None
         if self.groups.get(group, False):
             chain = b"".join(self.import_keys([p]) if p else bytes(16) for p in parents)
@@ -39,8 +40,9 @@ class Publisher:
             if not ticket:
                 self.c.release(blocks)
                 self.counts["refused"] += len(blocks)
-                return
+                return None
         self.sent.append(_Sent(keys, blocks, resident, ticket))
+        return self.sent[-1]
 
     def collect(self, timeout=0):
         """Look at answers, in order.  What is refused, or live already elsewhere, is still reserved."""
@@ -50,7 +52,7 @@ class Publisher:
                 self.c.ticket_wait(s.ticket, timeout)
             except (gpc.Again, gpc.TimedOut, gpc.NotConnected):
                 return
-            self.sent.pop(0)
+            self.sent.pop(0).done = True
             back = [b for b, r in zip(s.blocks, s.resident) if r != b]
             self.counts["stored"] += len(s.blocks) - len(back)
             self.counts["duplicate"] += sum(r >= 0 for b, r in zip(s.blocks, s.resident) if r != b)

@@ -1,0 +1,234 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Objects under digests, in a cache: what an engine's storage backend does.  Any thread may call it.
+
+A digest has 32 bytes.  An object has one piece or more (bytes.py), each under a key of its own, of the digest and the
+number of the piece.  It is there when all of them are.
+"""
+
+import logging
+import threading
+
+import gpc
+
+from .bytes import Slots, copy, size_of
+from .cache import POOL
+from .publisher import Publisher
+
+log = logging.getLogger("gpc")
+
+_MOST = 4096                     # blocks of one publish
+FLAT, CHAINED = 0, 1             # the publisher's groups
+
+
+class Store:
+    def __init__(self, cache, conf):
+        """conf: its tag, checksum, and wait_ms, how long a store may wait for room and for the writer."""
+        self.c, self.conf = cache, conf
+        self.slots = Slots(cache, POOL, conf.checksum)
+        self.counts = dict.fromkeys(("lookups", "hits", "loaded", "bad", "stored", "duplicate", "refused",
+                                     "no_room"), 0)
+        self.publisher = Publisher(cache, conf, {FLAT: False, CHAINED: True}, self.counts, self._keys)
+        self.publishing = threading.Lock()       # the publisher's list
+
+    def _keys(self, names):
+        return self.c.key_import(b"".join(names), size=36)
+
+    # ---- finding ----
+
+    def pin(self, digests):
+        """For each one its blocks, all referenced, or None."""
+        keys = self._keys([_name(d, 0) for d in digests]) if digests else b""
+        first = self.c.lookup(keys, flags=gpc.REF) if digests else []
+        pinned = [self._rest(d, keys[16 * i:16 * i + 16], b) if b >= 0 else None
+                  for i, (d, b) in enumerate(zip(digests, first))]
+        self.counts["lookups"] += len(digests)
+        self.counts["hits"] += sum(p is not None for p in pinned)
+        return pinned
+
+    def _rest(self, digest, key, block):
+        total = self.slots.total(gpc.SLOT(block), key)
+        if total < 0:
+            self._bad(digest, [block])
+            self.c.release([block])
+            return None
+        n = self.slots.pieces(total)
+        if n == 1:
+            return [block]
+        more = self.c.lookup(self._keys([_name(digest, i) for i in range(1, n)]), flags=gpc.REF)
+        if min(more) >= 0:
+            return [block] + more
+        self.c.release([block] + [b for b in more if b >= 0])
+        return None
+
+    def release(self, pinned):
+        blocks = [b for p in pinned if p for b in p]
+        if blocks:
+            self.c.release(blocks)
+
+    def exists(self, digests):
+        pinned = self.pin(digests)
+        self.release(pinned)
+        return [p is not None for p in pinned]
+
+    # ---- loading ----
+
+    def get(self, digests, targets):
+        """Copy each object to the parts of its target; True where that was done.  A target is untouched otherwise."""
+        pinned = self.pin(digests)
+        try:
+            return [p is not None and self._load(d, p, t) for d, p, t in zip(digests, pinned, targets)]
+        finally:
+            self.release(pinned)
+
+    def size(self, digest, blocks):
+        """Bytes of an object that is pinned."""
+        return self.slots.total(gpc.SLOT(blocks[0]), self._keys([_name(digest, 0)]))
+
+    def _load(self, digest, blocks, target):
+        keys = self._keys([_name(digest, i) for i in range(len(blocks))])
+        total = self.slots.total(gpc.SLOT(blocks[0]), keys[:16])
+        bad = [b for i, b in enumerate(blocks)
+               if not self.slots.good(gpc.SLOT(b), keys[16 * i:16 * i + 16], total, i)]
+        if bad:
+            self._bad(digest, bad)
+            return False
+        if total != size_of(target):
+            log.error("gpc: %s has %d bytes, %d are wanted", digest.hex(), total, size_of(target))
+            return False
+        copy(target, [self.slots.piece(gpc.SLOT(b), total, i) for i, b in enumerate(blocks)])
+        self.counts["loaded"] += 1
+        return True
+
+    def _bad(self, digest, blocks):
+        """Nobody is to find these, nor what follows them in a chain.  We reference them, so they have the key that we
+        asked for."""
+        self.counts["bad"] += len(blocks)
+        log.error("gpc: %s: blocks %s do not have its bytes; they are dropped", digest.hex(), blocks)
+        try:
+            self.c.drop(blocks, timeout=0)
+        except gpc.Error as e:
+            log.error("gpc: drop: %s", e)
+
+    # ---- storing ----
+
+    def put(self, digests, objects, chained=False, before=None, fresh=None):
+        """True for each object that is there afterwards.  Where there is too little room, the first ones are.
+        chained: each one continues the one before it, the first one `before`, a digest of one piece, if that is
+        given: they are evicted from the end.  fresh: a set that gets the digests that were not there."""
+        pinned = self.pin(digests)       # held, so that room for the rest is not made of these
+        try:
+            done = [p is not None for p in pinned]
+            if chained and any(self.slots.pieces(size_of(o)) > 1 for o in objects):
+                chained = False
+            todo = list({d: i for i, d in reversed(list(enumerate(digests))) if not done[i]}.values())[::-1]
+            self._put(digests, objects, done, todo, chained, before)
+            if fresh is not None:
+                fresh.update(digests[i] for i, p in enumerate(pinned) if done[i] and p is None)
+            there = {digests[i] for i, good in enumerate(done) if good}
+            return [d in there for d in digests]
+        finally:
+            self.release(pinned)
+
+    def _put(self, digests, objects, done, todo, chained, before):
+        while todo:
+            now, blocks, more = self._reserve(todo, objects)
+            if now:
+                parents = [digests[i - 1] if i else before for i in now] if chained else None
+                good = self._store([digests[i] for i in now], [objects[i] for i in now], blocks, parents)
+                for i, g in zip(now, good):
+                    done[i] = g
+            todo = todo[len(now):]
+            if not more:
+                break
+        self.counts["no_room"] += len(todo)
+
+    def _reserve(self, todo, objects):
+        """As many of the first ones as there is room for in a call, their blocks, and whether to go on.  After too
+        little room we do not: more of it would be made of what we have just stored."""
+        counts, now = [self.slots.pieces(size_of(objects[i])) for i in todo], 0
+        while now < len(todo) and sum(counts[:now + 1]) <= _MOST:
+            now += 1
+        if not now:                      # larger than what one publish takes
+            return [], [], False
+        try:
+            blocks = self.c.reserve(POOL, sum(counts[:now]), flags=gpc.PARTIAL, timeout=self.conf.wait_ms / 1000)
+        except gpc.Error as e:
+            log.debug("gpc: reserve: %s", e)
+            return [], [], False
+        asked = now
+        while now and sum(counts[:now]) > len(blocks):
+            now -= 1
+        used, out = 0, []
+        for n in counts[:now]:
+            out.append(blocks[used:used + n])
+            used += n
+        self.c.release(blocks[used:])
+        return todo[:now], out, now == asked
+
+    def _store(self, digests, objects, blocks, parents):
+        names = [_name(d, i) for d, b in zip(digests, blocks) for i in range(len(b))]
+        keys = self._keys(names)
+        at = 0
+        try:
+            for obj, mine in zip(objects, blocks):
+                self._write(obj, mine, keys[16 * at:16 * (at + len(mine))])
+                at += len(mine)
+        except BaseException:
+            self.c.release([b for mine in blocks for b in mine])
+            raise
+        return self._publish(names, blocks, parents)
+
+    def _write(self, obj, blocks, keys):
+        total = size_of(obj)
+        for b in blocks:
+            self.slots.clear(gpc.SLOT(b))
+        copy([self.slots.piece(gpc.SLOT(b), total, i) for i, b in enumerate(blocks)], obj)
+        for i, b in enumerate(blocks):
+            self.slots.seal(gpc.SLOT(b), keys[16 * i:16 * i + 16], total, i)
+
+    def _publish(self, names, blocks, parents):
+        """An answer that comes later than wait_ms counts as a failure here; a later call takes it."""
+        flat = [b for mine in blocks for b in mine]
+        with self.publishing:
+            sent = self.publisher.publish(CHAINED if parents else FLAT, names, flat,
+                                          [p and _name(p, 0) for p in parents] if parents else None)
+            self.publisher.collect(self.conf.wait_ms / 1000)
+        if not sent or not sent.done:
+            return [False] * len(blocks)
+        at, good = 0, []
+        for mine in blocks:
+            good.append(min(sent.resident[at:at + len(mine)]) >= 0)
+            at += len(mine)
+        return good
+
+    # ---- the rest ----
+
+    def drop(self, digests):
+        """Forget them, whoever stored them.  Bytes of each one that was there, otherwise None."""
+        pinned = self.pin(digests)
+        try:
+            sizes = [p and self.size(d, p) for d, p in zip(digests, pinned)]
+            blocks = [b for p in pinned if p for b in p]
+            if blocks:
+                self.c.drop(blocks, timeout=self.conf.wait_ms / 1000)
+            return sizes
+        finally:
+            self.release(pinned)
+
+    def clear(self):
+        """What has our tag, whoever stored it, where the configuration allows it."""
+        if self.conf.reset != "tag":
+            log.warning("gpc: not cleared, since others use the cache: gpc_reset is %r", self.conf.reset)
+            return False
+        self.c.pool_clear(POOL, tag=self.conf.tag, timeout=self.conf.wait_ms / 1000)
+        return True
+
+    def close(self):
+        if not self.c.closed:
+            with self.publishing:
+                self.publisher.collect(self.conf.wait_ms / 1000)
+            self.c.close()
+
+
+def _name(digest, piece):
+    return digest + piece.to_bytes(4, "big")

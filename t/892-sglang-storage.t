@@ -1,0 +1,6 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# gpc.sglang: every method of HiCacheStorage, without SGLang: host pools of several layouts, bad bytes, no room.
+
+. "${top_srcdir:-$(dirname "$0")/..}/t/sh/python.sh"
+python_test sglang_storage

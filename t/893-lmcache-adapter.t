@@ -1,0 +1,6 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# gpc.lmcache: every method of L2AdapterInterface, without LMCache: locks, events, bad bytes, no room.
+
+. "${top_srcdir:-$(dirname "$0")/..}/t/sh/python.sh"
+python_test lmcache_adapter
