@@ -20,7 +20,8 @@ void record_free(struct writer *w, uint32_t record);
 /* DYING or FREE, of a CALLER pool -> RESERVED for the owner, who is told.  op: of its own
  * gpc_evict, whose answer names the block; else 0. */
 void record_return(struct writer *w, uint32_t record, uint64_t op);
-/* DYING, and referenced all the same: its holder counts it, so that gpc_pool_available() must not. */
+/* DYING, and held all the same: not soon free (gpc_spill_ahead); in a CALLER pool its holder counts it, so that
+ * gpc_pool_available() must not. */
 void record_set_lingers(struct writer *w, uint32_t record, bool lingers);
 void record_own(struct writer *w, uint32_t record, uint32_t owner);      /* lists only */
 void record_disown(struct writer *w, uint32_t record);
