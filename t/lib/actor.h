@@ -72,10 +72,14 @@ static inline uint32_t act_acquire(struct actor *a, int first, uint32_t n)
 	gpc_key k[DEEP];
 	gpc_block b[DEEP];
 	uint32_t i, want = leading(first, n);
+	int got;
 
 	for (i = 0; i < n; i++)
 		k[i] = model_key(first + (int)i);
-	must_be(gpc_acquire(a->c, 1, k, n, b, 0), want);
+	got = gpc_acquire(a->c, 1, k, n, b, 0);
+	for (; got >= 0 && (uint32_t)got < want; want--)
+		model_trims(first + (int)want - 1);
+	must_be(got, want);
 	for (i = 0; i < want; i++) {
 		must_be(b[i], model->key[first + (int)i].block);
 		need(crew_holds(b[i], k[i]), "block 0x%x has other bytes", (unsigned)b[i]);
@@ -223,14 +227,16 @@ static inline void act_evict(struct actor *a)
 		must_be(gpc_release(a->c, b, (uint32_t)n), 0);
 }
 
-/* Is it the source of a move, or the place for a victim's bytes, or does a key hang below it? */
+/* Is it the source of a move, or was its block, by another key, or the place for a victim's bytes, or does a
+ * key hang below it? */
 static inline bool is_needed(int key)
 {
 	uint32_t i;
 	int k;
 
 	for (i = 0; i < model->npending; i++)
-		if (model->pending[i].key / DEEP == key / DEEP)
+		if (model->pending[i].key / DEEP == key / DEEP ||
+		    model->pending[i].move.from == model->key[key].block)
 			return true;
 	for (k = key + 1; k % DEEP; k++)
 		if (model->key[k].live)
@@ -251,6 +257,10 @@ static inline void act_reclaim(struct actor *a)
 	b = model->key[i].block;
 	got = gpc_reclaim(a->c, crew_random(&a->seed, 2) ? &k : NULL, &b, 1, &result, 0, -1);
 	need(got == (result == 0), "reclaim: %s", gpc_last_error());
+	if (result == -ESTALE) {
+		model_trims(i);
+		return;
+	}
 	if (!got) {
 		need(result == -EBUSY && (*model_refs(b) > 1 || is_needed(i)), "reclaim answers %d: %s",
 		     result, gpc_last_error());

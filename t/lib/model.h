@@ -43,6 +43,7 @@ struct model {
 	uint32_t act;                    /* 1, 2, 3, ... */
 	char op[64];
 	uint64_t done[20];               /* by kind */
+	uint64_t trimmed;                /* keys */
 };
 
 static struct model *model;
@@ -157,6 +158,31 @@ static inline void model_is_back(int i)
 			model->pending[p].stale = 0;
 	model->key[i].live = true;
 	model->key[i].kept = false;
+}
+
+#define RAM_BLOCKS 8              /* and transit slots */
+
+/* A promotion that is given up leaves the RAM pool with more than it is to have, and the writer lets the
+ * least recent go as soon as nobody holds them: in whatever act comes then. */
+static inline bool model_is_crowded(void)
+{
+	uint32_t n = 0;
+	int i;
+
+	for (i = 0; i < KEYS; i++)
+		n += model->key[i].live && GPC_POOL(model->key[i].block) == RAM;
+	for (i = 0; i < SLOTS; i++)
+		n += model->hand[RAM][i];
+	return n > RAM_BLOCKS;
+}
+
+/* It has let this one go so, and told nobody. */
+static inline void model_trims(int i)
+{
+	need(model_is_crowded() && GPC_POOL(model->key[i].block) == RAM && !*model_refs(model->key[i].block),
+	     "key %d is lost by %s", i, model->op);
+	model_leaves(i);
+	model->trimmed++;
 }
 
 static inline void model_live(int i, gpc_block b)
