@@ -196,7 +196,8 @@ static int replay_share(struct worker *w)
 	for (; i < w->job->requests && r >= 0; i += w->job->workers) {
 		wait_for_limit(w->job, done);
 		r = request_replay(w, ids + start[i], (uint32_t)(start[i + 1] - start[i]));
-		save(w, ++done);
+		if (r >= 0)              /* else it may be killed before it has said why */
+			save(w, ++done);
 	}
 	if (r >= 0 && w->job->fetch)
 		r = fetch_spilled(w);
