@@ -420,6 +420,10 @@ const char *gpc_strerror(int err);
 /* [local] One sentence with the remedy for an errno of this library; accepts either
  * sign. */
 
+uint32_t gpc_crc32c(uint32_t crc, const void *data, uint64_t n);
+/* [local] The CRC32C that a pool of RAM keeps of an image, for those who copy themselves: of what crc
+ * is of, 0 at first, and n bytes more. */
+
 const char *gpc_last_error(void);
 /* [local] Of this thread's last call that failed: which argument, its value, what it may
  * be; with the system's or the driver's own text.  gpc_publish, gpc_commit, gpc_reclaim, gpc_rekey and

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/crc.h"
+#include "gpc.h"
 #include "t/lib/tap.h"
 
 #define MOST 70000u
@@ -26,6 +27,8 @@ static void examples(void)
 	is_int(crc32c(0, b, 32), 0x113fdb5cll, "31 to 0");
 	is_int(crc32c(0, "123456789", 9), 0xe3069283ll, "nine digits");
 	is_int(crc32c(0, NULL, 0), 0, "nothing");
+	is_int(gpc_crc32c(gpc_crc32c(0, "1234", 4), "56789", 5), 0xe3069283ll, "the public call");
+	is_int(gpc_crc32c(7, NULL, 0), 7, "which goes on from what it is given");
 }
 
 static uint32_t bitwise(const uint8_t *p, size_t n)

@@ -73,7 +73,7 @@ for page in "$srcdir"/man/*.3; do
 	grep -q '^\.so ' "$page" && continue
 
 	# one of the functions of NAME, as a regular expression
-	call=$(sed -n 's/^\.Nm \(gpc_[a-z_]*\).*/\1/p' "$page" | paste -sd'|' -)
+	call=$(sed -n 's/^\.Nm \(gpc_[a-z0-9_]*\).*/\1/p' "$page" | paste -sd'|' -)
 	blocks "$page" "$tmp/$name-"
 	: >"$tmp/$name.c"
 	test ! -f "$tmp/$name-1.c" || mv "$tmp/$name-1.c" "$tmp/$name.c"

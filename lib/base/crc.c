@@ -4,6 +4,9 @@
 
 #include "base/crc.h"
 
+#include "base/base.h"
+#include "gpc.h"
+
 #include <pthread.h>
 #include <string.h>
 
@@ -135,4 +138,9 @@ uint32_t crc32c(uint32_t crc, const void *at, size_t n)
 		return ~by_instruction(~crc, at, n);
 #endif
 	return ~by_tables(~crc, at, n);
+}
+
+GPC_EXPORT uint32_t gpc_crc32c(uint32_t crc, const void *data, uint64_t n)
+{
+	return crc32c(crc, data, n);
 }

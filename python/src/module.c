@@ -40,6 +40,23 @@ static METHOD(module_strerror)
 	return PyUnicode_FromString(gpc_strerror(err));
 }
 
+/* Of memory that other threads may write meanwhile: then the sum is of what was read. */
+static METHOD(module_crc32c)
+{
+	static const struct call call = { "crc32c", 2, 1, { "data", "crc" } };
+	PyObject *a[MAX_ARGS];
+	Py_buffer data;
+	uint32_t crc = 0;
+
+	if (args_parse(&call, args, n, kwnames, a) < 0 || args_u32(a[1], "crc", &crc) < 0)
+		return NULL;
+	if (PyObject_GetBuffer(a[0], &data, PyBUF_SIMPLE) < 0)
+		return NULL;
+	FREELY(crc = gpc_crc32c(crc, data.buf, (uint64_t)data.len));
+	PyBuffer_Release(&data);
+	return PyLong_FromUnsignedLong(crc);
+}
+
 /* Two numbers below the limits to a block; one number to its pool or slot, or to a set of spaces. */
 static int two_numbers(const struct call *call, PyObject *const *args, Py_ssize_t n, PyObject *kwnames,
 		       uint32_t high0, uint32_t high1, uint32_t v[2])
@@ -116,6 +133,9 @@ static PyMethodDef functions[] = {
 	ROW("unlink", module_unlink, "unlink(name, dir=None)\n\nRemove the names; attached processes go on."),
 	ROW("version", module_version, "version()\n\n(major, minor) of the loaded library."),
 	ROW("strerror", module_strerror, "strerror(err)\n\nOne sentence for an errno of gpc, of either sign."),
+	ROW("crc32c", module_crc32c,
+	    "crc32c(data, crc=0)\n\nThe CRC32C of a contiguous buffer, behind what crc is of.  Other threads run "
+	    "meanwhile."),
 	ROW("BLOCK", module_block, "BLOCK(pool, slot)\n\nThe number of a block."),
 	ROW("POOL", module_pool, "POOL(block)\n\nThe pool of a block."),
 	ROW("SLOT", module_slot, "SLOT(block)\n\nThe slot of a block."),

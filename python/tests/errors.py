@@ -92,6 +92,11 @@ d.close()
 ok(lines and all(isinstance(level, int) and isinstance(text, str) for level, text in lines), "a log")
 is_(gpc.strerror(-errno.ENOENT), gpc.strerror(errno.ENOENT), "strerror takes either sign")
 is_(gpc.version(), (0, 2), "version")
+is_(gpc.crc32c(b"56789", gpc.crc32c(memoryview(b"1234"))), 0xe3069283, "CRC32C of what comes in pieces")
+is_(gpc.crc32c(b"", crc=7), 7, "of nothing more")
+raises(TypeError, "", lambda: gpc.crc32c("text"), "of text")
+raises(ValueError, "crc", lambda: gpc.crc32c(b"", 1 << 32), "a crc of 33 bits")
+raises(BufferError, "", lambda: gpc.crc32c(memoryview(b"abcd")[::2]), "of bytes with gaps")
 is_((gpc.VERIFY_FIRST, gpc.QUIET, gpc.NONE, gpc.TICKET_ALL), (1 << 14, 1 << 3, -1, 2**64 - 1), "constants")
 
 # calls with flags that change what is held

@@ -10,9 +10,10 @@ The header is written last, behind the bytes, so a slot whose store was cut off 
 
 import ctypes
 import struct
-import zlib
 
-_HEADER = struct.Struct("<4sI16sQQ")     # magic, CRC32 of the piece or 0, gpc key, bytes of the object, of the piece
+import gpc
+
+_HEADER = struct.Struct("<4sI16sQQ")     # magic, CRC32C of the piece or 0, gpc key, bytes of the object, of the piece
 _MAGIC = b"gpcE"
 HEADER = 64
 
@@ -60,7 +61,7 @@ class Slots:
         return self.base + slot * self.stride + HEADER, max(0, min(self.room, total - i * self.room))
 
     def _sum(self, at, n):
-        return zlib.crc32((ctypes.c_char * n).from_address(at)) if self.checksum and n else 0
+        return gpc.crc32c((ctypes.c_char * n).from_address(at)) if self.checksum and n else 0
 
     def clear(self, slot):
         ctypes.memset(self.base + slot * self.stride, 0, HEADER)

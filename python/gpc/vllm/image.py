@@ -9,9 +9,10 @@ its header first and writes it last, behind the bytes, so a slot whose store was
 
 import ctypes
 import struct
-import zlib
 
-HEADER = struct.Struct("<4sI16sQ")       # magic, CRC32 of the bytes or 0, gpc key, bytes
+import gpc
+
+HEADER = struct.Struct("<4sI16sQ")       # magic, CRC32C of the bytes or 0, gpc key, bytes
 MAGIC = b"gpcV"
 
 
@@ -30,8 +31,8 @@ class Image:
 
     def _sum(self, slot, part):
         at = slot + self.offset(part)
-        # a view, not a copy; crc32 lets other threads run meanwhile
-        return zlib.crc32((ctypes.c_char * self.rank_bytes).from_address(at)) if self.checksum else 0
+        # a view, not a copy; crc32c lets other threads run meanwhile
+        return gpc.crc32c((ctypes.c_char * self.rank_bytes).from_address(at)) if self.checksum else 0
 
     def clear(self, slot, part):
         ctypes.memset(slot + part * HEADER.size, 0, HEADER.size)
