@@ -191,8 +191,7 @@ def same(a, b):
 
 def end_all(cache=None):
     for e in Engine.all:
-        if e.process.poll() is None or e.pids():
-            e.kill()
+        e.kill()
     if cache:
         try:
             gpc.unlink(cache)

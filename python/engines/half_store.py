@@ -2,7 +2,8 @@
 """gpc.vllm with a worker that can be caught in the middle of a store.
 
 While the file GPC_T_HALF.armed is there, the store of a chunk stops when some of its pages are copied, says so by the
-file GPC_T_HALF.stopped, and goes on when GPC_T_HALF.go is there.  A test that has seen .stopped kills whom it likes.
+file GPC_T_HALF.stopped, and goes on when GPC_T_HALF.go is there, of which GPC_T_HALF.went tells.  A test that has seen
+.stopped kills whom it likes.
 """
 
 import os
@@ -32,6 +33,7 @@ class HalfMover(HostMover):
         open(FILE + ".stopped", "w").close()
         while not os.path.exists(FILE + ".go"):
             time.sleep(0.01)
+        open(FILE + ".went", "w").close()
 
 
 class HalfStoreSpec(GPCOffloadingSpec):

@@ -37,7 +37,6 @@ def cached(n, chunk=1):
 class Test:
     def __init__(self, folder):
         self.folder, self.model = folder, os.path.join(folder, "model")
-        self.half = os.path.join(folder, name)
         self.reference = {}
 
     # ---- engines ----
@@ -49,7 +48,7 @@ class Test:
         if half:                 # with a worker of its own
             extra |= {"spec_name": "HalfStoreSpec", "spec_module_path": "half_store"}
             options["distributed_executor_backend"] = "mp"
-            env["GPC_T_HALF"] = self.half
+            env["GPC_T_HALF"] = self.path(called)
         return Engine(called, self.folder, self.model, cores, extra, env, **options)
 
     def without_cache(self):
@@ -72,17 +71,9 @@ class Test:
         """Its own prefix cache, when nothing uses that any more."""
         wait(lambda: e.ask("reset")["reset"], "an engine empties its own cache")
 
-    def file(self, suffix, there=None):
-        path = self.half + suffix
-        if there:
-            open(path, "w").close()
-        elif there is not None and os.path.exists(path):
-            os.unlink(path)
-        return os.path.exists(path)
-
-    def unarm(self):
-        for f in (".armed", ".stopped", ".go"):
-            self.file(f, False)
+    def path(self, called):
+        """Where half_store.py of that engine looks for its files."""
+        return os.path.join(self.folder, f"{name}-{called}")
 
     def sound(self, cache, what):
         """Nothing is held any more, and all that is there is good."""
@@ -93,8 +84,8 @@ class Test:
     # ---- parts ----
 
     def pair(self):
-        self.a, self.b = self.engine("a", (0,), half=True), self.engine("b", (1,))
-        a, b = self.a.ready(), self.b.ready()
+        a, b = self.engine("a", (0,), half=True), self.engine("b", (1,), half=True)
+        a.ready(), b.ready()
         self.cache = Cache(name)
         self.right(a, LONG, "the first engine", 0)
         self.right(b, LONG, "the second engine", cached(2005))
@@ -112,6 +103,8 @@ class Test:
             self.judge(g, BOTH, "both ask at once")
         is_(sorted(g["cached"] for g in got), [0, cached(3000)], "one of them computes")
         self.sound(self.cache, "after that")
+        # from here on a is the one that made the cache, and is its writer
+        self.a, self.b = (a, b) if self.cache.c.info().writer_pid in a.pids() else (b, a)
 
     def corrupt(self, e):
         (bad,) = [x for x in self.cache.live() if x.depth == 50]        # only the first prompt is that long
@@ -123,10 +116,9 @@ class Test:
         wait(lambda: not self.cache.bad(), "a bad slot goes")
 
     def stop_half(self, e, prompt):
-        self.unarm()
-        self.file(".armed", True)
+        open(self.path(e.name) + ".armed", "w").close()
         e.send("generate", prompt=prompt, n=8)
-        wait(lambda: self.file(".stopped"), "a store stops in its middle")
+        wait(lambda: os.path.exists(self.path(e.name) + ".stopped"), "a store stops in its middle")
 
     def core(self):
         a, b, cache = self.a, self.b, self.cache
@@ -140,15 +132,18 @@ class Test:
         is_(cache.c.info().writer_pid in b.pids(), True, "which is the writer now")
         ok(a.pids_of("Worker"), "the worker lives, in the middle of its store")
         is_(cache.reserved(), held, "and the slots that it may write are given to nobody")
-        self.file(".go", True)
+        open(self.path(a.name) + ".go", "w").close()
+        wait(lambda: os.path.exists(self.path(a.name) + ".went") or not a.pids_of("Worker"), "the worker goes on")
         a.kill()
         self.sound(cache, "when the worker has gone")
         self.forget(b)
         self.right(b, HALF, "what the other engine stored", cached(2000))
 
     def restart(self):
-        self.unarm()
-        a, b, cache = self.engine("a-again", (0,), half=True).ready(), self.b, self.cache
+        core, b, cache = 1 if self.b.name == "a" else 0, self.b, self.cache
+        if self.a.process.poll() is None:
+            self.a.quit()
+        a = self.engine("again", (core,), half=True).ready()
         self.right(a, LONG, "an engine that starts on a cache of others", cached(2005))
         self.stop_half(a, AGAIN)
         ok(cache.reserved() > 0, "it has slots reserved")
@@ -157,10 +152,10 @@ class Test:
         self.sound(cache, "then")
         self.forget(b)
         self.right(b, AGAIN, "what the other engine stored", cached(2000))
-        self.unarm()
 
     def end_pair(self):
         self.cache.close()
+        self.a.quit()
         self.b.quit()
 
     def chunks(self):
@@ -214,7 +209,6 @@ def main():
         print("# " + traceback.format_exc().replace("\n", "\n# "))
         ok(False, "it got to its end")
     finally:
-        test.unarm()
         for suffix in ("", "-c", "-t"):
             end_all(name + suffix)
     tap.done()
