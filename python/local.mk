@@ -81,6 +81,7 @@ EXTRA_DIST += $(python_package) $(python_engines) \
 	%reldir%/engines/requirements.txt \
 	%reldir%/engines/ttft.py \
 	%reldir%/engines/two_engines.py \
+	%reldir%/engines/vllm_map.py \
 	%reldir%/pyproject.toml \
 	%reldir%/setup.py \
 	%reldir%/tests/arguments.py \
