@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # check.sh BUILD [PART...] - what ./bootstrap check-engines runs: real engines on CPUs, with the Python module of that
-# build.  PARTs are those of two_engines.py, and ttft.  The virtual environment is BUILD/engines-venv, or
+# build.  PARTs are those of two_engines.py, vllm (vLLM's own tests) and ttft.  The virtual environment is BUILD/engines-venv, or
 # GPC_ENGINES_VENV; BUILD/engines gets the model and the logs.
 
 set -u
@@ -17,7 +17,7 @@ die()
 	exit 1
 }
 
-parts="${*:-pair core restart chunks tp ttft}"
+parts="${*:-vllm pair core restart chunks tp ttft}"
 
 test -e "$build/python/gpc/_gpc.abi3.so" || die "this build has no Python module: configure says why"
 ! grep -q '__[at]san_' "$build/lib/.libs/libgpc.so" || die "a sanitizer wants its own programs"
@@ -34,14 +34,17 @@ PYTHONDONTWRITEBYTECODE=1
 export LD_LIBRARY_PATH PYTHONPATH PYTHONDONTWRITEBYTECODE
 
 cat <<-'END'
-	# skipped: vLLM's own tests of prefix caches, managers and KV events: wheels do not have them
+	# skipped: vLLM's own tests that need a model of the Hugging Face hub, as test_kv_cache_utils.py
 	# skipped: SGLang and LMCache: gpc has no plugin for them
 	# skipped: engines on a GPU
 END
 
 since=$(date +%s)
 status=0
-engines=$(printf '%s\n' $parts | grep -vx ttft | tr '\n' ' ')
+case " $parts " in
+*" vllm "*) GPC_T_CACHE=vllm-$$ "$venv/bin/python" "$here/vllm_tests.py" "$work" || status=1 ;;
+esac
+engines=$(printf '%s\n' $parts | grep -vx -e ttft -e vllm | tr '\n' ' ')
 if test -n "$engines"; then
 	GPC_T_CACHE=engines-$$ "$venv/bin/python" "$here/two_engines.py" "$work" $engines || status=1
 fi

@@ -37,6 +37,10 @@ class Poked(dict):
             self.owner.pop(key, block.block_id)
         return super().pop(key, *default)
 
+    def clear(self):
+        for key in list(self):
+            self.pop(key)
+
     def __setitem__(self, key, value):
         for block in value.values() if isinstance(value, dict) else [value]:
             self.owner.insert(key, block)
