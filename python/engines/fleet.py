@@ -164,6 +164,10 @@ class Cache:
     def reserved(self):
         return self.c.stats().reserved
 
+    def available(self):
+        """Slots that a store could have.  What a dead engine's worker may still write is not among them."""
+        return self.c.pool_available(POOL)
+
     def bad(self):
         """Live slots whose bytes are not those of their key."""
         out = []

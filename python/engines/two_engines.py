@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """two_engines.py FOLDER [PART...] - real vLLM engines on CPUs that share one RAM tier.  TAP on the standard output.
 
-Each answer is compared with that of an engine without any cache: the same tokens, and the same logprobs bit by bit.
+Each answer is compared with those of an engine without gpc: the tokens are those that it computes without any cache,
+and the logprobs are, bit by bit, those that it has when as much of the prompt is in its own prefix cache.  (How many
+tokens are computed at once changes the last bits of a sum.)
 FOLDER gets the model and the engines' logs.  Parts, all by default:
     pair        one computes, the other loads; both at once; a slot whose bytes have changed
     core        kill -9 of EngineCore, which is the writer, in the middle of a store, while its worker lives
@@ -17,7 +19,7 @@ import traceback
 
 import gpc
 import make_model
-from fleet import Cache, Engine, end_all, same, wait
+from fleet import Cache, Engine, EngineError, end_all, same, wait
 
 import tap
 from tap import is_, name, ok
@@ -26,7 +28,7 @@ PARTS = ("pair", "core", "restart", "chunks", "tp")
 BLOCK = 32                       # tokens
 LONG, BRANCH, BOTH = [[1, 2005]], [[1, 1000], [2, 333]], [[3, 3000]]
 HALF, AGAIN = [[4, 2000]], [[5, 2000]]
-PROMPTS = (LONG, BRANCH, BOTH, HALF, AGAIN)
+BAD = 50                         # the chunk of LONG whose bytes are changed
 
 
 def cached(n, chunk=1):
@@ -51,21 +53,36 @@ class Test:
             env["GPC_T_HALF"] = self.path(called)
         return Engine(called, self.folder, self.model, cores, extra, env, **options)
 
-    def without_cache(self):
-        e = Engine("reference", self.folder, self.model, enable_prefix_caching=False).ready()
-        for p in PROMPTS:
-            self.reference[str(p)] = e.generate(*p)
+    def without_gpc(self):
+        e = Engine("reference", self.folder, self.model).ready()
+        for prompt, hits in ((LONG, (cached(2005), BAD * BLOCK, cached(2005, 8))), (BOTH, (cached(3000),)),
+                             (BRANCH, (cached(1000), cached(1000, 8))), (HALF, (cached(2000),)),
+                             (AGAIN, (cached(2000),))):
+            for hit in (0, *hits):
+                self.reference[str(prompt), hit] = self.computed(e, prompt, hit)
         e.quit()
+
+    def computed(self, e, prompt, hit):
+        """What it says when the first `hit` tokens are in its prefix cache."""
+        self.forget(e)
+        if hit:                  # all these prompts begin with a part that is longer
+            e.generate([prompt[0][0], hit], n=1)
+        got = e.generate(*prompt)
+        if got["cached"] != hit:
+            raise EngineError(f"{got['cached']} tokens of {prompt} are in a prefix cache that has {hit}")
+        return got
 
     def right(self, e, prompt, what, hit=None):
         got = e.generate(*prompt)
-        self.judge(got, prompt, what)
+        self.judge(got, prompt, what, hit)
         if hit is not None:
             is_(got["cached"], hit, f"{what}: {hit} tokens of it are from the cache")
-        return got
 
-    def judge(self, got, prompt, what):
-        ok(same(got, self.reference[str(prompt)]), f"{what}: ids and logprobs as without a cache")
+    def judge(self, got, prompt, what, hit=None):
+        hit = got["cached"] if hit is None else hit
+        is_(got["ids"], self.reference[str(prompt), 0]["ids"], f"{what}: the tokens of no cache")
+        wanted = self.reference.get((str(prompt), hit))
+        ok(wanted and same(got, wanted), f"{what}: the logprobs of an own prefix hit of {hit} tokens")
 
     def forget(self, e):
         """Its own prefix cache, when nothing uses that any more."""
@@ -107,13 +124,15 @@ class Test:
         self.a, self.b = (a, b) if self.cache.c.info().writer_pid in a.pids() else (b, a)
 
     def corrupt(self, e):
-        (bad,) = [x for x in self.cache.live() if x.depth == 50]        # only the first prompt is that long
+        (bad,) = [x for x in self.cache.live() if x.depth == BAD]       # only the first prompt is that long
         self.cache.corrupt(bad)
         is_([x.block for x in self.cache.bad()], [bad.block], "the test's own eyes: one slot is bad")
         self.forget(e)
-        self.right(e, LONG, "a slot whose bytes have changed")
+        self.judge(e.generate(*LONG), LONG, "a slot whose bytes have changed", BAD * BLOCK)
         ok(e.said("its bytes are not those of key"), "the engine says so")
         wait(lambda: not self.cache.bad(), "a bad slot goes")
+        self.forget(e)           # vLLM does not store again what a failed load has made it compute
+        self.right(e, LONG, "once more, without what followed it", BAD * BLOCK)
 
     def stop_half(self, e, prompt):
         open(self.path(e.name) + ".armed", "w").close()
@@ -122,6 +141,7 @@ class Test:
 
     def core(self):
         a, b, cache = self.a, self.b, self.cache
+        all_slots = cache.available()
         self.stop_half(a, HALF)
         held, core = cache.reserved(), a.pids_of("EngineCore")
         ok(held > 0, f"a store has {held} slots reserved")
@@ -131,11 +151,12 @@ class Test:
         self.right(b, HALF, "EngineCore was killed, and another engine computes")
         is_(cache.c.info().writer_pid in b.pids(), True, "which is the writer now")
         ok(a.pids_of("Worker"), "the worker lives, in the middle of its store")
-        is_(cache.reserved(), held, "and the slots that it may write are given to nobody")
+        is_(cache.available(), all_slots - held, "and nobody can have the slots that it may write")
         open(self.path(a.name) + ".go", "w").close()
         wait(lambda: os.path.exists(self.path(a.name) + ".went") or not a.pids_of("Worker"), "the worker goes on")
         a.kill()
         self.sound(cache, "when the worker has gone")
+        wait(lambda: cache.available() == all_slots, "its slots come back")
         self.forget(b)
         self.right(b, HALF, "what the other engine stored", cached(2000))
 
@@ -168,10 +189,11 @@ class Test:
         self.finish(e, "-c")
 
     def tp(self):
-        """Two ranks add in another order than one, so their own first answer is the reference."""
+        """Two ranks add in another order than one, so their own answers are the reference."""
         e = self.engine("tp", (0, 1), "-t", tensor_parallel_size=2).ready()
         for prompt, hit in ((LONG, cached(2005)), (HALF, cached(2000))):
-            self.reference[str(prompt)] = e.generate(*prompt)
+            self.reference[str(prompt), 0] = e.generate(*prompt)
+            self.reference[str(prompt), hit] = e.generate(*prompt)      # its own prefix hit
             self.forget(e)
             self.right(e, prompt, "two ranks", hit)
         self.finish(e, "-t", parts=2)
@@ -186,7 +208,7 @@ class Test:
 
 def run(test, wanted):
     if set(wanted) - {"tp"}:
-        test.without_cache()
+        test.without_gpc()
     for part in wanted:
         print(f"# {part}", flush=True)
         getattr(test, part)()
