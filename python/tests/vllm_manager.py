@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 import tempfile
+import threading
 import time
 
 import vllm_fake as fake
@@ -256,6 +257,56 @@ is_(m.c.stats().claims, 0, "nobody waits for them")
 m.on_schedule_end(None)
 is_(held(m.c), (0, 0), "their pins end with the step")
 m.shutdown()
+
+# ---- a stock, and a writer that answers late ----
+
+small = {"gpc_name": name + "-k", "gpc_stock": 64}
+_made.add(name + "-k")
+k = [manager(**small), manager(**small)]
+for i, x in enumerate(k):
+    ctx, keys = fake.prompt(f"stock {i}", 10)
+    store(x, ctx, keys)
+    x.on_request_finished(ctx)
+is_(k[0].c.stats().live, 20, "stocks of 64 leave a small cache its slots")
+is_([answers(k[1 - i], *fake.prompt(f"stock {i}", 10)) for i in range(2)], [[HIT] * 10] * 2, "for all")
+for x in k:
+    x.shutdown()
+
+r, w = os.pipe()
+late = {**EXTRA, "gpc_name": name + "-l"}
+_made.add(name + "-l")
+pid = os.fork()
+if pid == 0:
+    os.dup2(w, 1)
+    os.execv(sys.executable, [sys.executable, "-c", f"""
+import signal
+import vllm_fake as fake
+fake.install()
+from gpc.vllm import GPCOffloadingSpec
+m = GPCOffloadingSpec(fake.config({late!r})).get_manager()
+print("ready", flush=True)
+signal.pause()
+"""])
+os.close(w)
+os.fdopen(r).readline()
+m = manager(gpc_name=name + "-l", gpc_serve=False)
+ctx, keys = fake.prompt("late", 4)
+os.kill(pid, signal.SIGSTOP)
+gpc.vllm.finder.ASK = 0.01
+is_([m.prepare_store(keys, ctx), m.finder.in_vain], [None, True], "the writer does not answer")
+is_(m.prepare_store(keys, ctx), None, "the step does not ask again")
+m.on_schedule_end(None)
+is_(m.finder.in_vain, False, "the next one does")
+gpc.vllm.finder.ASK = 60
+go = threading.Timer(0.3, os.kill, (pid, signal.SIGCONT))    # longer than a timeout of 0 would wait
+go.start()
+is_(m.prepare_store(keys, ctx).keys_to_store, keys, "a writer that answers late is waited for")
+go.join()
+m.complete_store(set(keys), ctx)
+settle(m)
+m.shutdown()
+os.kill(pid, signal.SIGKILL)
+os.waitpid(pid, 0)
 
 # ---- reset ----
 
