@@ -245,7 +245,8 @@ _made.add(name + "-m")
 m = GPCOffloadingSpec(two).get_manager()
 groups = [fake.ns(group_idx=0, sliding_window_size_in_chunks=None),
           fake.ns(group_idx=1, sliding_window_size_in_chunks=2)]
-GPCConnector(None, "scheduler", fake.ns(manager=m, config=fake.ns(kv_group_configs=groups)))
+half = fake.ns(manager=m, config=fake.ns(kv_group_configs=groups, blocks_per_chunk=4), _req_status={})
+link = GPCConnector(None, "scheduler", fake.ns(half=half, kv_cache_groups=groups))
 is_(m.groups, {0: True, 1: False}, "the connector tells which groups are chained")
 ctx, keys = fake.prompt("hybrid", 5, groups=(0, 1))
 store(m, ctx, keys[0] + keys[1][2:4])
@@ -257,6 +258,29 @@ is_(m.c.stats().claims, 0, "nobody waits for them")
 m.on_schedule_end(None)
 is_(held(m.c), (0, 0), "their pins end with the step")
 m.shutdown()
+
+# ---- after a failed load ----
+
+
+def stored_from(requests=(), blocks=(), under_way=True):
+    """From which chunk of each group on vLLM stores, of a request that found 5 chunks."""
+    state = fake.ns(group_states=[fake.ns(next_stored_chunk_idx=5) for _ in groups], transfer_jobs={1})
+    half._req_status["r"] = state
+    found = fake.ns(get_block_ids=lambda: ([10 + i for i in range(20)], [0] * 12 + [40 + i for i in range(8)]))
+    link.update_state_after_alloc(fake.ns(request_id="r"), found, 320)
+    link.update_connector_output(fake.ns(failed_recving=set(), invalid_block_ids=set()))
+    if not under_way:
+        state.transfer_jobs.clear()
+        link.update_connector_output(fake.ns(failed_recving=set(), invalid_block_ids=set()))
+    link.update_connector_output(fake.ns(failed_recving=set(requests), invalid_block_ids=set(blocks)))
+    return [g.next_stored_chunk_idx for g in state.group_states]
+
+
+is_(stored_from(), [5, 5], "what was found is not stored again")
+is_(stored_from(blocks=(19, 99)), [2, 5], "what is computed for a bad block, and what follows it, is")
+is_(stored_from(blocks=(40,)), [5, 3], "in its group")
+is_(stored_from(requests=("r",)), [0, 0], "and all of a request that looks again")
+is_(stored_from(blocks=(19,), under_way=False), [5, 5], "a later load has other blocks")
 
 # ---- a stock, and a writer that answers late ----
 
