@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # check.sh BUILD [PART...] - what ./bootstrap check-engines runs: real engines on CPUs, with the Python module of that
-# build.  PARTs are those of two_engines.py, vllm (vLLM's own tests) and ttft.  The virtual environment is BUILD/engines-venv, or
-# GPC_ENGINES_VENV; BUILD/engines gets the model and the logs.
+# build.  PARTs are those of two_engines.py, vllm (vLLM's own tests) and ttft.  The virtual environment is
+# BUILD/engines-venv, or GPC_ENGINES_VENV; BUILD/engines gets the model and the logs.
 
 set -u
 here=$(cd "$(dirname "$0")" && pwd)
@@ -35,7 +35,10 @@ export LD_LIBRARY_PATH PYTHONPATH PYTHONDONTWRITEBYTECODE
 
 cat <<-'END'
 	# skipped: vLLM's own tests that need a model of the Hugging Face hub, as test_kv_cache_utils.py
-	# skipped: SGLang and LMCache: gpc has no plugin for them
+	# skipped: SGLang's own tests: 0.5.23 wants packages of CUDA and a PyTorch that is not vLLM's.  t/892 drives every
+	# method of its abstract class
+	# skipped: LMCache's own tests: no wheel has them, and 0.5.6 wants packages of CUDA.  t/893 drives every method of
+	# its abstract class
 	# skipped: engines on a GPU
 END
 

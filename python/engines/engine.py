@@ -24,7 +24,10 @@ def prompt(parts):
 def start(options):
     from vllm import LLM
     extra = options.pop("kv_connector_extra_config", None)
-    if extra is not None:
+    if extra is not None and "secondary_tiers" in extra:        # vLLM's own
+        options["kv_transfer_config"] = {
+            "kv_connector": "OffloadingConnector", "kv_role": "kv_both", "kv_connector_extra_config": extra}
+    elif extra is not None:
         options["kv_transfer_config"] = {
             "kv_connector": "GPCConnector", "kv_connector_module_path": "gpc.vllm", "kv_role": "kv_both",
             "kv_load_failure_policy": "recompute",

@@ -127,12 +127,12 @@ def _kill(pid):
 
 
 def _mapped(pids):
-    """Files of multiprocessing's shared memory."""
+    """Files of multiprocessing's shared memory, and of vLLM's own RAM tier."""
     out = set()
     for p in pids:
         try:
             with open(f"/proc/{p}/maps") as f:
-                out |= {line.split()[5] for line in f if "/dev/shm/psm_" in line}
+                out |= {line.split()[5] for line in f if "/dev/shm/psm_" in line or "/dev/shm/vllm_offload_" in line}
         except OSError:
             pass
     return out

@@ -1,64 +1,98 @@
 # SPDX-License-Identifier: Apache-2.0
 """ttft.py FOLDER [ROUNDS] - time to the first token with and without what another engine has computed.
 
-Two engines share a cache, a third one is without gpc.  Each has one core, and one at a time is asked, so the rows of a
-round compare.  Prompts have 4000 tokens; the model has 8 layers of 1024.
+Two engines share a cache of gpc, two others vLLM's fs tier on a tmpfs (fs_spec.py), and one has no tier.  Each has one
+core, and one at a time is asked, in every round all of them, so the rows compare.  Before the second engine of a pair
+is asked, all that the first one has computed is stored.  Prompts have 4000 tokens; the model has 8 layers of 1024.
 """
 
 import os
 import statistics
 import sys
+import tempfile
 
 import make_model
-from fleet import Engine, end_all, same, wait
+from fleet import Cache, Engine, end_all, same, wait
 
-TOKENS = 4000
-ROWS = ("without gpc: computed", "gpc, nobody has it: computed and stored", "another engine, its first use: from RAM",
-        "that engine again: its own prefix hit", "that engine after a reset: from RAM")
-
-
-def once(e, prompt, times, wanted):
-    got = e.generate(prompt, n=1)
-    if (got["cached"] > 0) != wanted:
-        raise SystemExit(f"{e.name}: {got['cached']} tokens were cached")
-    times.append(got["seconds"])
-    return got
+TOKENS, BLOCK = 4000, 32
+CHUNKS = TOKENS // BLOCK
+PLAIN, STORES, FIRST, OWN, RESET, FS_STORES, FS_FIRST = ROWS = (
+    "no tier: computed", "gpc, nobody has it: computed and stored", "gpc, what another engine computed: first use",
+    "gpc, that engine again: its own prefix hit", "gpc, after a reset of its own cache",
+    "fs tier, nobody has it: computed and stored", "fs tier, what another engine computed: first use")
+MARKS = ((FIRST, OWN, 1.3), (FIRST, FS_FIRST, 0.6), (STORES, PLAIN, 1.03))
 
 
-def a_round(i, plain, a, b, times):
-    prompt = [100 + i, TOKENS]
-    first = once(plain, prompt, times[0], False)
-    answers = [once(a, prompt, times[1], False), once(b, prompt, times[2], True), once(b, prompt, times[3], True)]
-    wait(lambda: b.ask("reset")["reset"], "an engine empties its own cache")
-    answers.append(once(b, prompt, times[4], True))
-    if not all(same(first, x) for x in answers):
-        raise SystemExit(f"the answers of round {i} differ")
+class Table:
+    def __init__(self, engines, cache, folder):
+        self.plain, self.a, self.b, self.c, self.d = engines
+        self.cache, self.folder = cache, folder
+        self.times = {row: [] for row in ROWS}
+
+    def once(self, row, e, prompt):
+        got = e.generate(prompt, n=1)
+        if (got["cached"] > 0) != (row in (FIRST, OWN, RESET, FS_FIRST)):
+            raise SystemExit(f"{row}: {got['cached']} tokens were cached")
+        self.times[row].append(got["seconds"])
+        return got
+
+    def files(self):
+        return sum(not f.endswith(".tmp") for _, _, files in os.walk(self.folder) for f in files)
+
+    def computed(self, i, prompt):
+        """Those that compute take turns to be the first, as caches of the machine are warmer for the later ones."""
+        asked = [(PLAIN, self.plain), (STORES, self.a), (FS_STORES, self.c)]
+        return [self.once(row, e, prompt) for row, e in asked[i % 3:] + asked[:i % 3]]
+
+    def a_round(self, i):
+        prompt, stored = [100 + i, TOKENS], (self.cache.c.stats().live, self.files())
+        answers = self.computed(i, prompt)
+        wait(lambda: self.cache.c.stats().live >= stored[0] + CHUNKS, "all of it is in gpc's cache")
+        wait(lambda: self.files() >= stored[1] + CHUNKS, "all of it is in the fs tier")
+        hits = [self.once(FIRST, self.b, prompt), self.once(OWN, self.b, prompt)]
+        wait(lambda: self.b.ask("reset")["reset"], "an engine empties its own cache")
+        hits += [self.once(RESET, self.b, prompt), self.once(FS_FIRST, self.d, prompt)]
+        if not all(same(hits[0], x) for x in hits) or {x["ids"][0] for x in answers} != {hits[0]["ids"][0]}:
+            raise SystemExit(f"the answers of round {i} differ")
+
+    def show(self):
+        median = {row: statistics.median(t) for row, t in self.times.items()}
+        print(f"# median and range of {len(self.times[PLAIN])} rounds, ms")
+        for row, t in self.times.items():
+            print(f"# {row:45} {1e3 * median[row]:8.1f}  {1e3 * min(t):8.1f} to {1e3 * max(t):8.1f}")
+        for row, other, most in MARKS:
+            # of each round, since a machine has faster and slower minutes
+            ratio = statistics.median(x / y for x, y in zip(self.times[row], self.times[other]))
+            print(f"# {row} / {other}: {ratio:.3f} (at most {most} wanted)")
+
+
+def engines_of(name, folder, model, files):
+    gpc = {"cpu_bytes_to_use": 1 << 30, "gpc_name": name, "gpc_pending_ms": 60000}
+    fs = {"cpu_bytes_to_use": 1 << 30, "spec_name": "FsSpec", "spec_module_path": "fs_spec",
+          "secondary_tiers": [{"type": "fs", "root_dir": files, "n_read_threads": 2, "n_write_threads": 2}]}
+    out = [Engine("ttft-" + called, folder, model, (core,), more) for called, core, more in (
+        ("plain", 0, None), ("gpc-a", 0, gpc), ("gpc-b", 1, gpc), ("fs-a", 0, fs), ("fs-b", 1, fs))]
+    for e in out:
+        e.ready()
+    for i, e in enumerate(out):          # the first request of an engine is slower
+        e.generate([10 + i, 64], n=1)
+    return out
 
 
 def main():
-    folder, rounds = sys.argv[1], int(sys.argv[2]) if len(sys.argv) > 2 else 5
+    folder, rounds = sys.argv[1], int(sys.argv[2]) if len(sys.argv) > 2 else 6
     name = os.environ.get("GPC_T_CACHE", f"ttft-{os.getpid()}") + "-s"
     model = os.path.join(folder, "model-1024")
     if not os.path.exists(os.path.join(model, "config.json")):
         make_model.make(model, 1024, 8, 3072)
-    extra = {"cpu_bytes_to_use": 1 << 30, "gpc_name": name, "gpc_pending_ms": 60000}
-    times = [[] for _ in ROWS]
-    try:
-        engines = [Engine(called, folder, model, (core,), more) for called, core, more in (
-            ("ttft-plain", 0, None), ("ttft-a", 0, extra), ("ttft-b", 1, extra))]
-        for e in engines:
-            e.ready()
-        for e in engines:                # the first request of an engine is slower
-            e.generate([10 + len(e.name), 64], n=1)
-        for i in range(rounds):
-            a_round(i, *engines, times)
-    finally:
-        end_all(name)
-    own = statistics.median(times[3])
-    print(f"# median and range of {rounds} rounds, ms; x: times that of the own prefix hit")
-    for row, t in zip(ROWS, times):
-        print(f"# {row:42} {1e3 * statistics.median(t):8.1f}  {1e3 * min(t):8.1f} to {1e3 * max(t):8.1f}"
-              f"  {statistics.median(t) / own:7.1f} x")
+    with tempfile.TemporaryDirectory(prefix=name, dir="/dev/shm") as files:
+        try:
+            table = Table(engines_of(name, folder, model, files), Cache(name), files)
+            for i in range(rounds):
+                table.a_round(i)
+        finally:
+            end_all(name)
+    table.show()
 
 
 main()
