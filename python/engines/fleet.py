@@ -97,6 +97,17 @@ class Engine:
     def pids_of(self, title):
         return [p for p, shown in self.pids().items() if title in shown]
 
+    def cpu_seconds(self):
+        """Of all its processes, so far."""
+        ticks = 0
+        for p in self.pids():
+            try:
+                with open(f"/proc/{p}/stat") as f:
+                    ticks += sum(map(int, f.read().rsplit(")", 1)[1].split()[11:13]))
+            except OSError:
+                pass
+        return ticks / os.sysconf("SC_CLK_TCK")
+
     def kill(self):
         """kill -9 of all its processes.  vLLM's shared memory would stay: we remove what only they had."""
         pids = self.pids()

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""make_model.py DIR [HIDDEN LAYERS INNER] - a Llama of random weights, as safetensors.
+"""make_model.py DIR [HIDDEN LAYERS INNER [QUERIES]] - a Llama of random weights, as safetensors.  QUERIES: heads of
+queries for each head of keys, 2.
 
 Engines that read it have the same weights.  Weights that a real model could have make other tokens likely when one
 block of the KV cache is wrong; vLLM's own dummy weights are so small that nobody would notice.
@@ -15,11 +16,11 @@ from safetensors.torch import save_file
 VOCAB, HEAD = 4096, 64
 
 
-def config(hidden, layers, inner):
+def config(hidden, layers, inner, queries):
     heads = hidden // HEAD
     return {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "torch_dtype": "bfloat16",
             "hidden_size": hidden, "intermediate_size": inner, "num_hidden_layers": layers, "head_dim": HEAD,
-            "num_attention_heads": heads, "num_key_value_heads": max(1, heads // 2), "vocab_size": VOCAB,
+            "num_attention_heads": heads, "num_key_value_heads": max(1, heads // queries), "vocab_size": VOCAB,
             "max_position_embeddings": 16384, "rope_theta": 10000.0, "rms_norm_eps": 1e-5, "hidden_act": "silu",
             "tie_word_embeddings": False, "bos_token_id": 1, "eos_token_id": 2}
 
@@ -44,8 +45,8 @@ def shapes(c):
     yield "lm_head.weight", (VOCAB, h), 2 * unit
 
 
-def make(folder, hidden=256, layers=4, inner=None):
-    c = config(hidden, layers, inner or 3 * hidden)
+def make(folder, hidden=256, layers=4, inner=None, queries=2):
+    c = config(hidden, layers, inner or 3 * hidden, queries)
     random = torch.Generator().manual_seed(20)
     weights = {}
     for name, shape, deviation in shapes(c):
