@@ -75,8 +75,10 @@ EXTRA_DIST += $(python_package) $(python_engines) \
 	%reldir%/engines/check.sh \
 	%reldir%/engines/engine.py \
 	%reldir%/engines/fleet.py \
+	%reldir%/engines/fs_spec.py \
 	%reldir%/engines/half_store.py \
 	%reldir%/engines/install.sh \
+	%reldir%/engines/interfaces.py \
 	%reldir%/engines/make_model.py \
 	%reldir%/engines/requirements.txt \
 	%reldir%/engines/ttft.py \

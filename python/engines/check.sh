@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # check.sh BUILD [PART...] - what ./bootstrap check-engines runs: real engines on CPUs, with the Python module of that
-# build.  PARTs are those of two_engines.py, vllm (vLLM's own tests) and ttft.  The virtual environment is
-# BUILD/engines-venv, or GPC_ENGINES_VENV; BUILD/engines gets the model and the logs.
+# build.  PARTs are those of two_engines.py, vllm (vLLM's own tests), sglang and lmcache (their interfaces), and ttft.
+# The virtual environment is BUILD/engines-venv, or GPC_ENGINES_VENV; BUILD/engines gets the model and the logs.
 
 set -u
 here=$(cd "$(dirname "$0")" && pwd)
@@ -17,7 +17,7 @@ die()
 	exit 1
 }
 
-parts="${*:-vllm pair core restart chunks tp ttft}"
+parts="${*:-vllm sglang lmcache pair core restart chunks tp ttft}"
 
 test -e "$build/python/gpc/_gpc.abi3.so" || die "this build has no Python module: configure says why"
 ! grep -q '__[at]san_' "$build/lib/.libs/libgpc.so" || die "a sanitizer wants its own programs"
@@ -35,10 +35,8 @@ export LD_LIBRARY_PATH PYTHONPATH PYTHONDONTWRITEBYTECODE
 
 cat <<-'END'
 	# skipped: vLLM's own tests that need a model of the Hugging Face hub, as test_kv_cache_utils.py
-	# skipped: SGLang's own tests: 0.5.23 wants packages of CUDA and a PyTorch that is not vLLM's.  t/892 drives every
-	# method of its abstract class
-	# skipped: LMCache's own tests: no wheel has them, and 0.5.6 wants packages of CUDA.  t/893 drives every method of
-	# its abstract class
+	# skipped: SGLang and LMCache as programs, and their own tests: 0.5.23 and 0.5.6 want packages of CUDA, SGLang
+	# another PyTorch than vLLM, and no wheel of LMCache has its tests
 	# skipped: engines on a GPU
 END
 
@@ -47,7 +45,15 @@ status=0
 case " $parts " in
 *" vllm "*) GPC_T_CACHE=vllm-$$ "$venv/bin/python" "$here/vllm_tests.py" "$work" || status=1 ;;
 esac
-engines=$(printf '%s\n' $parts | grep -vx -e ttft -e vllm | tr '\n' ' ')
+for part in $parts; do
+	case $part in
+	sglang | lmcache)
+		echo "# $part"
+		GPC_T_CACHE=$part-$$ "$venv/bin/python" "$here/interfaces.py" "$work" $part 2>"$work/$part.log" || status=1
+		;;
+	esac
+done
+engines=$(printf '%s\n' $parts | grep -vx -e ttft -e vllm -e sglang -e lmcache | tr '\n' ' ')
 if test -n "$engines"; then
 	GPC_T_CACHE=engines-$$ "$venv/bin/python" "$here/two_engines.py" "$work" $engines || status=1
 fi
