@@ -89,7 +89,7 @@ def engines_of(name, folder, model, files):
     for e in out:
         e.ready()
     for i, e in enumerate(out):          # the first request of an engine is slower
-        e.generate([10 + i, 64], n=1)
+        e.generate([10 + i, TOKENS], n=1)
     return out
 
 
