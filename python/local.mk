@@ -71,6 +71,20 @@ EXTRA_DIST += $(python_package) $(python_engines) \
 	%reldir%/README.md \
 	%reldir%/bench/lookup.py \
 	%reldir%/bundle.py \
+	%reldir%/engines/README.md \
+	%reldir%/engines/check.sh \
+	%reldir%/engines/engine.py \
+	%reldir%/engines/fleet.py \
+	%reldir%/engines/fs_spec.py \
+	%reldir%/engines/half_store.py \
+	%reldir%/engines/install.sh \
+	%reldir%/engines/interfaces.py \
+	%reldir%/engines/make_model.py \
+	%reldir%/engines/requirements.txt \
+	%reldir%/engines/ttft.py \
+	%reldir%/engines/two_engines.py \
+	%reldir%/engines/vllm_map.py \
+	%reldir%/engines/vllm_tests.py \
 	%reldir%/pyproject.toml \
 	%reldir%/setup.py \
 	%reldir%/tests/arguments.py \
@@ -146,3 +160,8 @@ check-python-wheel: all
 	rm -rf %reldir%/wheel/prefix
 	cd %reldir%/wheel && GPC_T_CACHE=wheel-$$$$ PYTHONPATH=src/tests ./venv/bin/python src/tests/basic.py
 .PHONY: check-python-wheel
+
+# Real vLLM engines, installed from PyPI into engines-venv: engines/README.md.  PARTS="pair chunks" runs these alone.
+check-engines: all
+	@sh $(srcdir)/%reldir%/engines/check.sh . $(PARTS)
+.PHONY: check-engines

@@ -53,7 +53,7 @@ registered "every other file of t/fuzz/" t/fuzz/local.mk $(names t/fuzz '*.h' 'v
 registered "every source of lib/" lib/local.mk $(sources lib)
 registered "every source of tools/" tools/local.mk $(sources tools)
 registered "every source of python/" python/local.mk $(sources python) $(names python '*.py' '*.md' \
-	'gpc/*.py' 'gpc/*.pyi' 'gpc/vllm/*.py' 'gpc/vllm/*.md' 'tests/*.py' 'bench/*.py')
+	'gpc/*.py' 'gpc/*.pyi' 'gpc/vllm/*.py' 'gpc/vllm/*.md' 'tests/*.py' 'bench/*.py' 'engines/*.*')
 registered "every file of kernels/" kernels/local.mk $(names kernels '*.h')
 
 # t/gpu/check asks whether there is a GPU before anything is run.

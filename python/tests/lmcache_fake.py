@@ -4,13 +4,15 @@ there is abstract here.  And objects without torch."""
 
 import abc
 import ctypes
+import dataclasses
 import os
 import sys
 import types
 from typing import NamedTuple
 
 
-class ObjectKey(NamedTuple):
+@dataclasses.dataclass(frozen=True)
+class ObjectKey:
     chunk_hash: bytes
     model_name: str = "model"
     kv_rank: int = 0
@@ -62,7 +64,7 @@ class Notifier:
 
 class L2AdapterInterface(abc.ABC):
     def __init__(self, max_capacity_bytes=0):
-        self.capacity, self.told = max_capacity_bytes, []
+        self._max_capacity_bytes, self.told = max_capacity_bytes, []
 
     @abc.abstractmethod
     def get_store_event_fd(self): ...

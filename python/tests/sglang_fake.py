@@ -26,6 +26,7 @@ class PoolHitPolicy(str, enum.Enum):
 class PoolTransfer:
     name: PoolName
     host_indices: Any = None
+    device_indices: Any = None
     keys: Any = None
     hit_policy: PoolHitPolicy = PoolHitPolicy.ALL_PAGES
 

@@ -188,7 +188,7 @@ is_((r0.batch_set_v1(["k"], pa.indices(0)), r1.exists("k")), ([True], True), "wi
 m0, m1 = fake.HostPool(8, page=600, page_size=1), fake.HostPool(8, page=600, page_size=1)
 for s, p in ((r0, m0), (r1, m1)):
     s.register_mem_host_pool_v2(p, MAMBA)
-is_(r0.batch_set_v2([fake.PoolTransfer(MAMBA, m0.indices(0), ["k"])]), {MAMBA: [True]}, "but for Mamba states")
+is_(r0.batch_set_v2([fake.PoolTransfer(MAMBA, m0.indices(0), keys=["k"])]), {MAMBA: [True]}, "but for Mamba states")
 is_([s.batch_exists_v2(["k"], [fake.PoolTransfer(MAMBA, keys=["k"])]).kv_hit_pages for s in (r0, r1)], [1, 0],
     "which are each rank's own")
 r0.close()
@@ -206,8 +206,8 @@ fill(mamba, "mamba", 6)
 keys = page_keys("two", 6)
 is_(a.batch_exists_v2(keys), fake.PoolTransferResult(0, {}, []), "nothing is there")
 is_(a.batch_set_v1(keys[:5], pa.indices(0, 1, 2, 3, 4)), [True] * 5, "five pages of KV")
-out = a.batch_set_v2([fake.PoolTransfer(SWA, swa.indices(0, 1, 3, 4), [keys[i] for i in (0, 1, 3, 4)]),
-                      fake.PoolTransfer(MAMBA, mamba.indices(2), [keys[2]])])
+out = a.batch_set_v2([fake.PoolTransfer(SWA, swa.indices(0, 1, 3, 4), keys=[keys[i] for i in (0, 1, 3, 4)]),
+                      fake.PoolTransfer(MAMBA, mamba.indices(2), keys=[keys[2]])])
 is_(out, {SWA: [True] * 4, MAMBA: [True]}, "windows and a state, of another size")
 is_(a.batch_exists_v2(keys), fake.PoolTransferResult(5, {KV: 5}, [1, 2, 3, 4, 5]), "KV alone")
 swa_all = fake.PoolTransfer(SWA)
@@ -220,10 +220,10 @@ is_(a.batch_exists_v2(keys, [swa_two, state]), fake.PoolTransferResult(0, {KV: 5
     "both: nowhere")
 raises(ValueError, "block_groups", lambda: a.batch_exists_v2(
     keys, [fake.PoolTransfer(SWA, hit_policy=fake.PoolHitPolicy.BLOCK_GROUPS)]), "a policy that is not known")
-out = a.batch_get_v2([fake.PoolTransfer(SWA, swa.indices(10, 11), [keys[3], keys[2]]),
-                      fake.PoolTransfer(MAMBA, mamba.indices(9), [keys[2]]),
-                      fake.PoolTransfer(KV, pa.indices(20), [keys[0]]),
-                      fake.PoolTransfer(fake.PoolName.INDEXER, [0], [keys[0]])])
+out = a.batch_get_v2([fake.PoolTransfer(SWA, swa.indices(10, 11), keys=[keys[3], keys[2]]),
+                      fake.PoolTransfer(MAMBA, mamba.indices(9), keys=[keys[2]]),
+                      fake.PoolTransfer(KV, pa.indices(20), keys=[keys[0]]),
+                      fake.PoolTransfer(fake.PoolName.INDEXER, [0], keys=[keys[0]])])
 is_(out, {SWA: [True, False], MAMBA: [True], KV: [True], fake.PoolName.INDEXER: [False]}, "loaded, by pool")
 is_((swa.read(10), mamba.read(9), pa.read(20)), (swa.read(3), mamba.read(2), pa.read(0)), "with their bytes")
 is_(sum(e.digest == a.names.digests([keys[2]], MAMBA)[0] for e in a.store.c.walk()), 3, "a large one takes three slots")
@@ -263,7 +263,8 @@ s.register_mem_pool_host(fake.Anchor())
 p = fake.HostPool(8, page=2048)
 s.register_mem_host_pool_v2(p, SWA)
 s.on_host_pools_registered()
-is_(s.batch_set_v2([fake.PoolTransfer(SWA, p.indices(0, 1), keys[:2])]), {SWA: [True, True]}, "an anchor without pages")
+is_(s.batch_set_v2([fake.PoolTransfer(SWA, p.indices(0, 1), keys=keys[:2])]), {SWA: [True, True]},
+    "an anchor without pages")
 is_(s.batch_exists_v2(keys, [swa_all]).kv_hit_pages, 2, "its other pools decide")
 is_((s.batch_set_v1(keys[:2], p.indices(0, 1)), s.batch_get_v1(keys[:2], p.indices(0, 1))), ([True] * 2, [True] * 2),
     "and its own pages need no bytes")

@@ -119,11 +119,20 @@ class OffloadingConnector:
 
     def __init__(self, vllm_config, role, kv_cache_config):
         if role == "scheduler":
-            self.connector_scheduler = kv_cache_config
+            self.connector_scheduler = kv_cache_config.half
         else:
-            self.connector_worker = kv_cache_config
+            self.connector_worker = kv_cache_config.half
 
     def register_kv_caches(self, kv_caches): ...
+
+    def get_transfer_results(self, finished_req_ids):
+        """vLLM's worker forgets a load when it has told its end."""
+        for result in self.connector_worker.worker.get_finished():
+            self.connector_worker._load_jobs.pop(result.job_id, None)
+        return ns(failed_recving=set())
+
+    def update_state_after_alloc(self, request, blocks, num_external_tokens): ...
+    def update_connector_output(self, connector_output): ...
 
 
 def install():

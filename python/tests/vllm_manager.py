@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 import tempfile
+import threading
 import time
 
 import vllm_fake as fake
@@ -244,7 +245,8 @@ _made.add(name + "-m")
 m = GPCOffloadingSpec(two).get_manager()
 groups = [fake.ns(group_idx=0, sliding_window_size_in_chunks=None),
           fake.ns(group_idx=1, sliding_window_size_in_chunks=2)]
-GPCConnector(None, "scheduler", fake.ns(manager=m, config=fake.ns(kv_group_configs=groups)))
+half = fake.ns(manager=m, config=fake.ns(kv_group_configs=groups, blocks_per_chunk=4), _req_status={})
+link = GPCConnector(None, "scheduler", fake.ns(half=half, kv_cache_groups=groups))
 is_(m.groups, {0: True, 1: False}, "the connector tells which groups are chained")
 ctx, keys = fake.prompt("hybrid", 5, groups=(0, 1))
 store(m, ctx, keys[0] + keys[1][2:4])
@@ -256,6 +258,79 @@ is_(m.c.stats().claims, 0, "nobody waits for them")
 m.on_schedule_end(None)
 is_(held(m.c), (0, 0), "their pins end with the step")
 m.shutdown()
+
+# ---- after a failed load ----
+
+
+def stored_from(requests=(), blocks=(), under_way=True):
+    """From which chunk of each group on vLLM stores, of a request that found 5 chunks."""
+    state = fake.ns(group_states=[fake.ns(next_stored_chunk_idx=5) for _ in groups], transfer_jobs={1})
+    half._req_status["r"] = state
+    found = fake.ns(get_block_ids=lambda: ([10 + i for i in range(20)], [0] * 12 + [40 + i for i in range(8)]))
+    link.update_state_after_alloc(fake.ns(request_id="r"), found, 320)
+    link.update_connector_output(fake.ns(failed_recving=set(), invalid_block_ids=set()))
+    if not under_way:
+        state.transfer_jobs.clear()
+        link.update_connector_output(fake.ns(failed_recving=set(), invalid_block_ids=set()))
+    link.update_connector_output(fake.ns(failed_recving=set(requests), invalid_block_ids=set(blocks)))
+    return [g.next_stored_chunk_idx for g in state.group_states]
+
+
+is_(stored_from(), [5, 5], "what was found is not stored again")
+is_(stored_from(blocks=(19, 99)), [2, 5], "what is computed for a bad block, and what follows it, is")
+is_(stored_from(blocks=(40,)), [5, 3], "in its group")
+is_(stored_from(requests=("r",)), [0, 0], "and all of a request that looks again")
+is_(stored_from(blocks=(19,), under_way=False), [5, 5], "a later load has other blocks")
+
+# ---- a stock, and a writer that answers late ----
+
+small = {"gpc_name": name + "-k", "gpc_stock": 64}
+_made.add(name + "-k")
+k = [manager(**small), manager(**small)]
+for i, x in enumerate(k):
+    ctx, keys = fake.prompt(f"stock {i}", 10)
+    store(x, ctx, keys)
+    x.on_request_finished(ctx)
+is_(k[0].c.stats().live, 20, "stocks of 64 leave a small cache its slots")
+is_([answers(k[1 - i], *fake.prompt(f"stock {i}", 10)) for i in range(2)], [[HIT] * 10] * 2, "for all")
+for x in k:
+    x.shutdown()
+
+r, w = os.pipe()
+late = {**EXTRA, "gpc_name": name + "-l"}
+_made.add(name + "-l")
+pid = os.fork()
+if pid == 0:
+    os.dup2(w, 1)
+    os.execv(sys.executable, [sys.executable, "-c", f"""
+import signal
+import vllm_fake as fake
+fake.install()
+from gpc.vllm import GPCOffloadingSpec
+m = GPCOffloadingSpec(fake.config({late!r})).get_manager()
+print("ready", flush=True)
+signal.pause()
+"""])
+os.close(w)
+os.fdopen(r).readline()
+m = manager(gpc_name=name + "-l", gpc_serve=False)
+ctx, keys = fake.prompt("late", 4)
+os.kill(pid, signal.SIGSTOP)
+gpc.vllm.finder.ASK = 0.01
+is_([m.prepare_store(keys, ctx), m.finder.in_vain], [None, True], "the writer does not answer")
+is_(m.prepare_store(keys, ctx), None, "the step does not ask again")
+m.on_schedule_end(None)
+is_(m.finder.in_vain, False, "the next one does")
+gpc.vllm.finder.ASK = 60
+go = threading.Timer(0.3, os.kill, (pid, signal.SIGCONT))    # longer than a timeout of 0 would wait
+go.start()
+is_(m.prepare_store(keys, ctx).keys_to_store, keys, "a writer that answers late is waited for")
+go.join()
+m.complete_store(set(keys), ctx)
+settle(m)
+m.shutdown()
+os.kill(pid, signal.SIGKILL)
+os.waitpid(pid, 0)
 
 # ---- reset ----
 

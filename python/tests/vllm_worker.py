@@ -144,7 +144,24 @@ m.complete_load(set(keys), ctx)
 m.on_schedule_end(None)
 is_(m.c.lookup(m.finder.keys(keys)).count(-1), 2, "it is dropped, with what follows it")
 
-link = GPCConnector(None, "worker", fake.ns(worker=ranks[1].worker))
+def connector(groups):
+    half = fake.ns(worker=ranks[1].worker, _load_jobs={})
+    return GPCConnector(None, "worker", fake.ns(half=half, kv_cache_groups=[None] * groups))
+
+
+def bad_load(link, request):
+    """The requests and the blocks that vLLM is told of: a slot that nobody has sealed is loaded."""
+    ctx, keys = fake.prompt(f"bad {link.several} {request}", 1, tokens=16 * PER_CHUNK)
+    out = m.prepare_store(keys, ctx)
+    link.connector_worker._load_jobs[77] = request
+    ranks[1].worker.submit_load(77, out.store_spec, fake.blocks([3, 4, 5, 6]))
+    ranks[1].worker.wait({77})
+    got = link.get_transfer_results(set()).failed_recving, link.get_block_ids_with_load_errors()
+    m.complete_store(set(keys), ctx, success=False)
+    return got
+
+
+link = connector(1)
 ranks[1].worker.reported = False
 link.register_kv_caches({})
 ctx, _ = fake.prompt("one", 3, tokens=16 * PER_CHUNK)
@@ -154,6 +171,11 @@ slots.keys = [bytes(16)]         # the slot has another key's bytes
 ok(ranks[1].do(False, fake.blocks(list(range(4))), slots), "with the connector the job does not fail")
 is_(link.get_block_ids_with_load_errors(), {0, 1, 2, 3}, "which tells the blocks")
 m.complete_load(set(keys[:1]), ctx)
+link.get_transfer_results(set())
+is_(bad_load(link, "r"), (set(), {3, 4, 5, 6}), "one KV group: blocks are told")
+link = connector(2)
+is_(bad_load(link, "r"), ({"r"}, set()), "two KV groups, whose blocks may have one number: requests are")
+is_(bad_load(link, None), (set(), {3, 4, 5, 6}), "a load whose request does not wait: its blocks, so vLLM ends")
 
 # ---- a store that was cut off never verifies ----
 

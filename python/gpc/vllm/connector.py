@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""vLLM's OffloadingConnector, whose worker asserts that no load fails.  This one tells vLLM the blocks of a failed
-load, so that with kv_load_failure_policy=recompute it computes them again."""
+"""vLLM's OffloadingConnector, whose worker asserts that no load fails.  This one tells vLLM what was not loaded, so that
+with kv_load_failure_policy=recompute it computes that again, and lets it store again what it has computed."""
 
 from vllm.distributed.kv_transfer.kv_connector.v1.offloading_connector import OffloadingConnector
 
@@ -8,16 +8,57 @@ from vllm.distributed.kv_transfer.kv_connector.v1.offloading_connector import Of
 class GPCConnector(OffloadingConnector):
     def __init__(self, vllm_config, role, kv_cache_config):
         super().__init__(vllm_config, role, kv_cache_config)
+        self.several = len(kv_cache_config.kv_cache_groups) > 1
+        self.loading = {}        # request -> the engine's blocks of each group, while its load is under way
         if self.connector_scheduler is not None:
             # the spec is not told the kinds of its groups
             self.connector_scheduler.manager.set_chained(
                 {g.group_idx: g.sliding_window_size_in_chunks is None
                  for g in self.connector_scheduler.config.kv_group_configs})
 
+    # ---- the worker's side: what was not loaded ----
+
     def register_kv_caches(self, kv_caches):
         super().register_kv_caches(kv_caches)
         self.connector_worker.worker.reported = True     # before the first load
 
+    def get_transfer_results(self, finished_req_ids):
+        jobs = dict(self.connector_worker._load_jobs)
+        results = super().get_transfer_results(finished_req_ids)
+        requests = set(map(jobs.get, self.connector_worker.worker.take_failed_loads()))
+        # A block's number is that of one group, so with several groups vLLM takes requests, and ends at the sight of
+        # numbers.  A load of 0.33 that its request does not wait for has none to tell, and must not go unnoticed.
+        if requests and self.several and None not in requests:
+            results.failed_recving.update(requests)
+            self.connector_worker.worker.take_load_errors()
+        return results
+
     def get_block_ids_with_load_errors(self):
         worker = self.connector_worker and self.connector_worker.worker
         return worker.take_load_errors() if worker else set()
+
+    # ---- the scheduler's side: vLLM takes all that was found for stored, and asks for no store of it ----
+
+    def update_state_after_alloc(self, request, blocks, num_external_tokens):
+        super().update_state_after_alloc(request, blocks, num_external_tokens)
+        if num_external_tokens:
+            self.loading[request.request_id] = blocks.get_block_ids()
+
+    def update_connector_output(self, connector_output):
+        for request, groups in self.loading.items():
+            if request in connector_output.failed_recving:       # vLLM looks for all of it again
+                self._store_again(request, groups, None)
+            elif connector_output.invalid_block_ids:
+                self._store_again(request, groups, connector_output.invalid_block_ids)
+        super().update_connector_output(connector_output)
+        states = self.connector_scheduler._req_status
+        for request in [r for r in self.loading if r not in states or not states[r].transfer_jobs]:
+            del self.loading[request]
+
+    def _store_again(self, request, groups, bad):
+        """From its first bad block on, all is computed.  bad: None for all of its blocks."""
+        config, state = self.connector_scheduler.config, self.connector_scheduler._req_status.get(request)
+        for group, stored in zip(config.kv_group_configs, state.group_states if state else ()):
+            at = next((i for i, b in enumerate(groups[group.group_idx]) if bad is None or b in bad), None)
+            if at is not None:
+                stored.next_stored_chunk_idx = min(stored.next_stored_chunk_idx, at // config.blocks_per_chunk)

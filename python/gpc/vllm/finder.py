@@ -39,10 +39,22 @@ class Finder:
         self.ahead = {}          # key -> [request, block]: claimed, not yet stored
         self.most_ahead = cache.pool_get(POOL).blocks // 4
         self.step = set()        # requests with pins or memos of this step
+        self.in_vain = False     # this step has waited ASK for the writer, without an answer
 
     def keys(self, offload_keys):
         """An OffloadKey is a block hash and a group; both go into the gpc key."""
         return self.c.key_import(b"".join(offload_keys), size=len(offload_keys[0]))
+
+    def ask(self, call, *args, **more):
+        """A call that the writer has to answer.  It may be busy, or a new one about to take over; a step that has
+        waited in vain asks no more, so that one with many requests waits no longer than one with one."""
+        if self.in_vain:
+            raise gpc.TimedOut("the writer has not answered in this step")
+        try:
+            return call(*args, timeout=ASK, **more)
+        except (gpc.TimedOut, gpc.NotConnected):
+            self.in_vain = True
+            raise
 
     def lookup(self, key, req, positions):
         if key in req.pins or key in req.loading:
@@ -119,8 +131,8 @@ class Finder:
     def _claim(self, mine, keys, missed, req):
         blocks = []
         try:
-            blocks = self.c.reserve(POOL, len(mine), flags=gpc.PARTIAL, timeout=0)
-            claims = self.c.claim(keys[:16 * len(blocks)], blocks, timeout=ASK) if blocks else []
+            blocks = self.ask(self.c.reserve, POOL, len(mine), flags=gpc.PARTIAL)
+            claims = self.ask(self.c.claim, keys[:16 * len(blocks)], blocks) if blocks else []
         except gpc.Error:                # no room, no writer, a busy one: compute, claim nothing
             claims = []
         first = claims[0] if claims else None
@@ -167,6 +179,7 @@ class Finder:
         for req in self.step:
             self.unpin(req)
         self.step.clear()
+        self.in_vain = False
 
 
 def _group(key):

@@ -14,7 +14,6 @@ import logging
 import gpc
 
 from ..engines.publisher import Publisher
-from . import finder
 from .cache import POOL, where
 from .events import Events
 from .finder import Finder, Request
@@ -162,8 +161,8 @@ class Manager:
         if not keys:
             return {}
         try:
-            blocks = self.c.reserve(POOL, len(keys), flags=gpc.PARTIAL, timeout=0)
-        except gpc.Error:                # NoSpace, Again, no writer
+            blocks = self.finder.ask(self.c.reserve, POOL, len(keys), flags=gpc.PARTIAL)
+        except gpc.Error:                # NoSpace, TimedOut, no writer
             blocks = []
         self.short = len(blocks) < len(keys)
         self.counts["no_room"] += len(keys) - len(blocks)
@@ -171,7 +170,7 @@ class Manager:
             return {}
         keys = keys[:len(blocks)]
         try:
-            states = [x.state for x in self.c.claim(self.finder.keys(keys), blocks, timeout=finder.ASK)]
+            states = [x.state for x in self.finder.ask(self.c.claim, self.finder.keys(keys), blocks)]
         except gpc.Error:                # claims are advice: store all the same
             states = [gpc.CLAIM_MINE] * len(blocks)
         # whoever has waited long enough does not leave the key to a peer that may be stopped

@@ -130,7 +130,7 @@ class Worker:
         self.runs = [runs_of([self.tensors[i] for i in sorted({r.tensor_idx for r in refs})], blocks_per_chunk)
                      for refs in kv_caches.group_data_refs]
         self.jobs, self.lock = queue.SimpleQueue(), threading.Lock()
-        self.done, self.ended, self.errors = [], {}, set()
+        self.done, self.ended, self.errors, self.failed = [], {}, set(), set()
         self.beside, self.bad, self.reported = {}, 0, False
         self.pool = ThreadPoolExecutor(conf.threads, "gpc-copy")
         self.thread = threading.Thread(target=self._run, name="gpc-jobs", daemon=True)
@@ -155,6 +155,7 @@ class Worker:
             for r, errors in done:
                 self.ended.pop(r.job_id, None)
                 self.errors |= errors    # told together with the end of their load
+                self.failed |= {r.job_id} if errors else set()
         return [r for r, _ in done]
 
     def wait(self, job_ids):
@@ -169,6 +170,12 @@ class Worker:
         with self.lock:
             errors, self.errors = self.errors, set()
         return errors
+
+    def take_failed_loads(self):
+        """Their jobs."""
+        with self.lock:
+            failed, self.failed = self.failed, set()
+        return failed
 
     def shutdown(self):
         if self.thread.is_alive():

@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One vLLM engine as a process: engine.py OPTIONS FD
+
+OPTIONS are JSON: those of vllm.LLM, where kv_connector_extra_config stands for the whole kv_transfer_config.
+Commands come as lines of JSON on the standard input, answers go as lines of JSON to FD.  fleet.py is the other end.
+"""
+
+import json
+import os
+import random
+import sys
+import time
+
+
+def prompt(parts):
+    """[[seed, n], ...] -> tokens: parts that two prompts share are the same tokens."""
+    out = []
+    for seed, n in parts:
+        r = random.Random(seed)
+        out += [r.randrange(3, 4096) for _ in range(n)]
+    return out
+
+
+def start(options):
+    from vllm import LLM
+    extra = options.pop("kv_connector_extra_config", None)
+    if extra is not None and "secondary_tiers" in extra:        # vLLM's own
+        options["kv_transfer_config"] = {
+            "kv_connector": "OffloadingConnector", "kv_role": "kv_both", "kv_connector_extra_config": extra}
+    elif extra is not None:
+        options["kv_transfer_config"] = {
+            "kv_connector": "GPCConnector", "kv_connector_module_path": "gpc.vllm", "kv_role": "kv_both",
+            "kv_load_failure_policy": "recompute",
+            "kv_connector_extra_config": {"spec_name": "GPCOffloadingSpec", "spec_module_path": "gpc.vllm", **extra}}
+    defaults = {"skip_tokenizer_init": True, "dtype": "bfloat16", "enforce_eager": True, "max_model_len": 8192,
+                "max_num_seqs": 4, "max_num_batched_tokens": 8192, "block_size": 32, "seed": 0,
+                "disable_log_stats": False}
+    return LLM(**{**defaults, **options})
+
+
+def generate(llm, parts, n):
+    from vllm import SamplingParams
+    how = SamplingParams(temperature=0, max_tokens=n, logprobs=3, ignore_eos=True, detokenize=False)
+    since = time.perf_counter()
+    (out,) = llm.generate([{"prompt_token_ids": prompt(parts)}], how, use_tqdm=False)
+    seconds = time.perf_counter() - since
+    got = out.outputs[0]
+    return {"seconds": seconds, "cached": out.num_cached_tokens, "ids": list(got.token_ids),
+            "logprobs": [sorted((t, p.logprob) for t, p in d.items()) for d in got.logprobs]}
+
+
+def metrics(llm):
+    """Counters and gauges by name, summed over their labels."""
+    out = {}
+    for m in llm.get_metrics():
+        if hasattr(m, "value"):
+            out[m.name] = out.get(m.name, 0) + m.value
+    return out
+
+
+def main():
+    options, fd = json.loads(sys.argv[1]), int(sys.argv[2])
+    answers = os.fdopen(fd, "w", buffering=1)
+    os.set_inheritable(fd, False)        # the engine's end is the end of the answers
+
+    def say(what):
+        answers.write(json.dumps(what) + "\n")
+
+    llm = start(options)
+    say({"ready": True})
+    for line in sys.stdin:
+        c = json.loads(line)
+        if c["do"] == "generate":
+            say(generate(llm, c["prompt"], c["n"]))
+        elif c["do"] == "reset":         # the engine's own cache alone
+            say({"reset": llm.reset_prefix_cache()})
+        elif c["do"] == "metrics":
+            say(metrics(llm))
+
+
+if __name__ == "__main__":
+    main()

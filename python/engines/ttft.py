@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: Apache-2.0
+"""ttft.py FOLDER [ROUNDS] - time to the first token with and without what another engine has computed.
+
+Two engines share a cache of gpc, two others vLLM's fs tier on a tmpfs (fs_spec.py), and one has no tier.  Each has one
+core, and one at a time is asked, in every round all of them, so the rows compare.  Before the second engine of a pair
+is asked, all that the first one has computed is stored.  Prompts have 4000 tokens; the model has 8 layers of 1024 and,
+as Llama 3 8B, 4 heads of queries for each head of keys: 33 MB for a prompt.
+"""
+
+import itertools
+import os
+import statistics
+import sys
+import tempfile
+
+import make_model
+from fleet import Cache, Engine, end_all, same, wait
+
+TOKENS, BLOCK = 4000, 32
+CHUNKS = TOKENS // BLOCK
+PLAIN, STORES, FIRST, OWN, RESET, FS_STORES, FS_FIRST = ROWS = (
+    "no tier: computed", "gpc, nobody has it: computed and stored", "gpc, what another engine computed: first use",
+    "gpc, that engine again: its own prefix hit", "gpc, after a reset of its own cache",
+    "fs tier, nobody has it: computed and stored", "fs tier, what another engine computed: first use")
+MARKS = ((FIRST, OWN, 1.3), (FIRST, FS_FIRST, 0.6), (STORES, PLAIN, 1.03))
+
+
+class Table:
+    def __init__(self, engines, cache, folder):
+        self.plain, self.a, self.b, self.c, self.d = engines
+        self.cache, self.folder = cache, folder
+        self.times, self.cpu = {row: [] for row in ROWS}, {row: [] for row in ROWS}
+
+    def once(self, row, e, prompt):
+        since = e.cpu_seconds()
+        got = e.generate(prompt, n=1)
+        self.cpu[row].append(e.cpu_seconds() - since)
+        if (got["cached"] > 0) != (row in (FIRST, OWN, RESET, FS_FIRST)):
+            raise SystemExit(f"{row}: {got['cached']} tokens were cached")
+        self.times[row].append(got["seconds"])
+        return got
+
+    def files(self):
+        return sum(not f.endswith(".tmp") for _, _, files in os.walk(self.folder) for f in files)
+
+    def computed(self, i, prompt):
+        """Those that compute do it in every order, and nobody stores while another one computes."""
+        asked = ((PLAIN, self.plain), (STORES, self.a), (FS_STORES, self.c))
+        answers, live, files = [], self.cache.c.stats().live, self.files()
+        for row, e in list(itertools.permutations(asked))[i % 6]:
+            answers.append(self.once(row, e, prompt))
+            if row == STORES:
+                wait(lambda: self.cache.c.stats().live >= live + CHUNKS, "all of it is in gpc's cache")
+            elif row == FS_STORES:
+                wait(lambda: self.files() >= files + CHUNKS, "all of it is in the fs tier")
+        return answers
+
+    def a_round(self, i):
+        prompt = [100 + i, TOKENS]
+        answers = self.computed(i, prompt)
+        hits = [self.once(FIRST, self.b, prompt), self.once(OWN, self.b, prompt)]
+        wait(lambda: self.b.ask("reset")["reset"], "an engine empties its own cache")
+        hits += [self.once(RESET, self.b, prompt), self.once(FS_FIRST, self.d, prompt)]
+        if not all(same(hits[0], x) for x in hits) or {x["ids"][0] for x in answers} != {hits[0]["ids"][0]}:
+            raise SystemExit(f"the answers of round {i} differ")
+
+    def show(self):
+        median = {row: statistics.median(t) for row, t in self.times.items()}
+        print(f"# median and range of {len(self.times[PLAIN])} rounds, ms")
+        for row, t in self.times.items():
+            print(f"# {row:45} {1e3 * median[row]:8.1f}  {1e3 * min(t):8.1f} to {1e3 * max(t):8.1f}")
+        for row, other, most in MARKS:
+            print(f"# {row} / {other}: {ratio(self.times, row, other)} (at most {most} wanted)")
+        print(f"# the same of CPU time: {ratio(self.cpu, STORES, PLAIN)}")
+
+
+def ratio(of, row, other):
+    """Of each round, since a machine has faster and slower minutes."""
+    r = [x / y for x, y in zip(of[row], of[other])]
+    return f"{statistics.median(r):.3f}, {min(r):.3f} to {max(r):.3f}"
+
+
+def engines_of(name, folder, model, files):
+    gpc = {"cpu_bytes_to_use": 1 << 30, "gpc_name": name, "gpc_pending_ms": 60000}
+    fs = {"cpu_bytes_to_use": 1 << 30, "spec_name": "FsSpec", "spec_module_path": "fs_spec",
+          "secondary_tiers": [{"type": "fs", "root_dir": files, "n_read_threads": 2, "n_write_threads": 2}]}
+    out = [Engine("ttft-" + called, folder, model, (core,), more) for called, core, more in (
+        ("plain", 0, None), ("gpc-a", 0, gpc), ("gpc-b", 1, gpc), ("fs-a", 0, fs), ("fs-b", 1, fs))]
+    for e in out:
+        e.ready()
+    for i, e in enumerate(out):          # the first request of an engine is slower
+        e.generate([10 + i, TOKENS], n=1)
+    return out
+
+
+def main():
+    folder, rounds = sys.argv[1], int(sys.argv[2]) if len(sys.argv) > 2 else 6
+    name = os.environ.get("GPC_T_CACHE", f"ttft-{os.getpid()}") + "-s"
+    model = os.path.join(folder, "model-1024-4")
+    if not os.path.exists(os.path.join(model, "config.json")):
+        make_model.make(model, 1024, 8, 3072, 4)
+    with tempfile.TemporaryDirectory(prefix=name, dir="/dev/shm") as files:
+        try:
+            table = Table(engines_of(name, folder, model, files), Cache(name), files)
+            for i in range(rounds):
+                table.a_round(i)
+        finally:
+            end_all(name)
+    table.show()
+
+
+main()
