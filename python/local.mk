@@ -101,6 +101,7 @@ EXTRA_DIST += $(python_package) $(python_engines) \
 	%reldir%/tests/threads.py \
 	%reldir%/tests/transfers.py \
 	%reldir%/tests/vllm_fake.py \
+	%reldir%/tests/vllm_gpu.py \
 	%reldir%/tests/vllm_manager.py \
 	%reldir%/tests/vllm_worker.py
 

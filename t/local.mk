@@ -244,6 +244,7 @@ t_scripts = \
 	%reldir%/888-python-readme.t \
 	%reldir%/889-vllm-manager.t \
 	%reldir%/890-vllm-worker.t \
+	%reldir%/891-vllm-gpu.t \
 	%reldir%/892-sglang-storage.t \
 	%reldir%/893-lmcache-adapter.t \
 	%reldir%/910-man-examples.t \
@@ -554,7 +555,8 @@ t_gpu_programs = \
 t_gpu_scripts = \
 	%reldir%/833-replay-pools.t \
 	%reldir%/834-replay-pools-end.t \
-	%reldir%/835-replay-fetch.t
+	%reldir%/835-replay-fetch.t \
+	%reldir%/891-vllm-gpu.t
 t_gpu_tools = \
 	tools/gpcd \
 	tools/gpc-inspect \
@@ -571,7 +573,9 @@ gpu-tests: $(t_gpu_programs) bench-gpu-programs $(t_gpu_tools)
 	cp $(t_gpu_programs) $@
 	cp $(srcdir)/%reldir%/gpu/check $(srcdir)/%reldir%/gpu/makefile $@
 	for t in $(t_gpu_scripts); do cp $(srcdir)/$$t $@ || exit; done
-	cp $(srcdir)/%reldir%/sh/tap.sh $@/%reldir%/sh
+	cp $(srcdir)/%reldir%/sh/tap.sh $(srcdir)/%reldir%/sh/python.sh $@/%reldir%/sh
+	$(MKDIR_P) $@/python && cp -r $(srcdir)/python/tests $@/python
+	test ! -f python/gpc/_gpc.abi3.so || cp -rL python/gpc $@/python
 	cp $(srcdir)/%reldir%/data/small.jsonl $@/%reldir%/data
 	for p in $(t_gpu_tools); do \
 		hidden=$$(dirname $$p)/.libs/$$(basename $$p); \
