@@ -237,7 +237,9 @@ class Worker:
             return 0, set()
         beside = self._attach(slots)
         # all of them have ended when this returns, also where one has failed
-        ends = list(self.pool.map(lambda p: self._one(store, beside, p, fence), pairs))
+        share = -(-len(pairs) // self.conf.threads)
+        ends = [n for part in self.pool.map(lambda i: [self._one(store, beside, p, fence) for p in pairs[i:i + share]],
+                                            range(0, len(pairs), share)) for n in part]
         failed = [p for p, n in zip(pairs, ends) if n < 0]
         bad = [p for p, n in zip(pairs, ends) if n == BAD]
         if bad:
