@@ -8,7 +8,8 @@ list of the free ones, least recent first, linked both ways.  Its work is that o
     lookup   the longest prefix of 100 digests, referenced; and its release
     store    100 new blocks are taken, the least recent ones evicted, and published
 
-Prints the median of microseconds a step.  PYTHONPATH=build/python python3 python/bench/lookup.py
+Prints the median of microseconds a step.  PYTHONPATH=build/python python3 python/bench/lookup.py [ROUNDS [vllm]]
+With vllm, the other pool is vLLM's own, which has to be installed.
 """
 
 import os
@@ -88,6 +89,36 @@ class Plain:
             self.cached[d] = b
 
 
+class Request:
+    def __init__(self, digests):
+        self.block_hashes = digests
+
+
+class Vllm:
+    """vLLM's block pool, with the calls that its manager makes for a request."""
+
+    def __init__(self, n):
+        from vllm.v1.core.block_pool import BlockPool
+        self.pool = BlockPool(n, True, 16)
+        self.reserve, self.settle = self.pool.get_new_blocks, lambda: None
+
+    def prefix(self, digests):
+        hit = []
+        for d in digests:
+            b = self.pool.get_cached_block(d, [0])
+            if b is None:
+                break
+            hit.append(b[0])
+        self.pool.touch(hit)
+        return hit
+
+    def release(self, blocks):
+        self.pool.free_blocks(reversed(blocks))
+
+    def publish(self, digests, blocks):
+        self.pool.cache_full_blocks(Request(digests), blocks, 0, len(blocks), 16, 0)
+
+
 class Gpc:
     """The same steps by gpc.  A publish is submitted, and not waited for; the writer has a thread of its own."""
 
@@ -145,9 +176,10 @@ def measure_gpc(timeout):
 
 
 def main():
-    plain, ours, waits = measure(Plain(BLOCKS)), measure_gpc(0), measure_gpc(None)[2]
+    other = Vllm if "vllm" in sys.argv[2:] else Plain
+    plain, ours, waits = measure(other(BLOCKS)), measure_gpc(0), measure_gpc(None)[2]
     print(f"microseconds, {STEP} blocks of {BLOCKS}, median of {ROUNDS}")
-    print(f"{'':<18}{'plain':>10}{'gpc':>10}{'ratio':>8}")
+    print(f"{'':<18}{other.__name__.lower():>10}{'gpc':>10}{'ratio':>8}")
     for what, p, g in zip(("lookup and hold", "release", "store and evict"), plain, ours):
         print(f"{what:<18}{p:>10.1f}{g:>10.1f}{g / p:>8.2f}")
     print(f"{'... and wait':<18}{'':>10}{waits:>10.1f}{waits / plain[2]:>8.2f}")
