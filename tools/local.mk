@@ -31,6 +31,7 @@ sbin_PROGRAMS += %reldir%/gpcd
 bin_PROGRAMS += %reldir%/gpc-inspect
 %canon_reldir%_gpc_inspect_SOURCES = $(show_sources) \
 	%reldir%/inspect/admin.c \
+	%reldir%/inspect/change.c \
 	%reldir%/inspect/check.c \
 	%reldir%/inspect/inspect.h \
 	%reldir%/inspect/list.c \

@@ -3,7 +3,7 @@
  *
  * A command is a function and a row in the table of main.c.  Those that look
  * attach read-only: no seat, no effect on recency, and a dead or damaged cache is as
- * good as a live one.  Only reap and rm act. */
+ * good as a live one.  Only reap, clear, drop and rm act. */
 #ifndef GPC_TOOLS_INSPECT_H
 #define GPC_TOOLS_INSPECT_H
 
@@ -14,6 +14,7 @@
 
 enum {                               /* options, as bits */
 	OPT_POOL = 1 << 0, OPT_LIMIT = 1 << 1, OPT_FORCE = 1 << 2, OPT_STALE = 1 << 3,
+	OPT_CSV = 1 << 4, OPT_TAG = 1 << 5, OPT_IDLE = 1 << 6,
 };
 
 enum {                               /* exit status of `check`; elsewhere 1 */
@@ -25,8 +26,9 @@ struct inspect {
 	const char *command;
 	const char *dir;             /* --dir, or NULL: the library's default */
 	const char *name;            /* of the cache; see inspect_name */
-	const char *key;             /* lookup */
-	bool json, force, stale;
+	const char *key;             /* lookup, drop */
+	bool json, csv, force, stale, if_idle;
+	uint32_t tag;                /* --tag, or 0 */
 	int pool;                    /* --pool, or -1 */
 	uint64_t limit;              /* --limit, or UINT64_MAX */
 	int cannot_open;             /* exit status when the cache cannot be opened */
@@ -41,7 +43,14 @@ int inspect_lookup(struct inspect *in);
 int inspect_check(struct inspect *in);
 int inspect_env(struct inspect *in);
 int inspect_reap(struct inspect *in);
+int inspect_clear(struct inspect *in);
+int inspect_drop(struct inspect *in);
 int inspect_rm(struct inspect *in);
+
+/* The pool of --pool: 0, or the exit status after a message. */
+int inspect_check_pool(const struct inspect *in, gpc *c);
+/* A key as it is shown. */
+bool inspect_key(const char *text, gpc_key *ret);
 
 /* The directory of the segments. */
 const char *inspect_dir(const struct inspect *in);

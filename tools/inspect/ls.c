@@ -40,7 +40,14 @@ static void key_text(char text[33], const gpc_key *k)
 		snprintf(text, 33, "-");
 }
 
-static void print_row(const struct gpc_entry *e)
+static void print_csv(const char *const *text, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		printf("%s%s", i ? "," : "", text[i]);
+	putchar('\n');
+}
+
+static void print_row(const struct gpc_entry *e, bool csv)
 {
 	char pool[12], slot[12], depth[12], tag[12], refs[12], stamp[20], key[33], parent[33];
 	const char *const text[] = { pool, slot, depth, tag, refs, stamp, key, parent };
@@ -53,7 +60,10 @@ static void print_row(const struct gpc_entry *e)
 	snprintf(stamp, sizeof(stamp), "0x%016" PRIx64, e->stamp);
 	key_text(key, &e->key);
 	key_text(parent, &e->parent);
-	out_cells(text, widths, ARRAY_SIZE(widths));
+	if (csv)
+		print_csv(text, ARRAY_SIZE(text));
+	else
+		out_cells(text, widths, ARRAY_SIZE(widths));
 }
 
 static void print_json(const struct gpc_entry *e, bool first)
@@ -80,7 +90,7 @@ static int walk(const struct inspect *in, gpc *c, uint64_t *ret_shown)
 			if (in->json)
 				print_json(&batch[i], shown == 0);
 			else
-				print_row(&batch[i]);
+				print_row(&batch[i], in->csv);
 			shown++;
 		}
 	}
@@ -88,8 +98,7 @@ static int walk(const struct inspect *in, gpc *c, uint64_t *ret_shown)
 	return n < 0 ? n : 0;
 }
 
-/* That of --pool: 0, or the exit status after a message. */
-static int check_pool(const struct inspect *in, gpc *c)
+int inspect_check_pool(const struct inspect *in, gpc *c)
 {
 	struct gpc_pool p = { .size = sizeof(p) };
 	int r = in->pool < 0 ? 0 : gpc_pool_get(c, in->pool, &p);
@@ -107,11 +116,15 @@ static int list_blocks(const struct inspect *in, gpc *c)
 {
 	static const char *const titles[] = { "POOL", "SLOT", "DEPTH", "TAG", "REFS", "STAMP",
 					      "KEY", "PARENT" };
+	static const char *const fields[] = { "pool", "slot", "depth", "tag", "refs", "stamp",
+					      "key", "parent" };
 	uint64_t shown;
 	int r;
 
 	if (in->json)
 		putchar('[');
+	else if (in->csv)
+		print_csv(fields, ARRAY_SIZE(fields));
 	else
 		out_cells(titles, widths, ARRAY_SIZE(widths));
 	r = walk(in, c, &shown);
@@ -125,11 +138,14 @@ static int list_blocks(const struct inspect *in, gpc *c)
 int inspect_ls(struct inspect *in)
 {
 	gpc *c;
-	int status = inspect_open(in, GPC_READONLY, &c);
+	int status;
 
+	if (in->csv && in->json)
+		return cli_usage("ls: either --csv or --json");
+	status = inspect_open(in, GPC_READONLY, &c);
 	if (status)
 		return status;
-	status = check_pool(in, c);
+	status = inspect_check_pool(in, c);
 	if (!status)
 		status = list_blocks(in, c);
 	gpc_close(c);
@@ -146,8 +162,7 @@ static const struct column columns[] = {
 	{ "BLOCK", "block", SHOW_TEXT },
 };
 
-/* As out_key writes it. */
-static bool parse_key(const char *text, gpc_key *ret)
+bool inspect_key(const char *text, gpc_key *ret)
 {
 	uint8_t bytes[16];
 	uint64_t w[2];
@@ -182,7 +197,7 @@ int inspect_lookup(struct inspect *in)
 	gpc *c;
 	int status, r = 0;
 
-	if (!parse_key(in->key, &key))
+	if (!inspect_key(in->key, &key))
 		return cli_usage("lookup: '%s' is not a key of 32 hex digits", in->key);
 	status = inspect_open(in, GPC_READONLY, &c);
 	if (status)

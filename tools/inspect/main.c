@@ -23,7 +23,7 @@ static const struct command {
 	  "geometry, pools, mirrors and counters" },
 	{ "peers", inspect_peers, 0, true, false, "[NAME]",
 	  "the attached processes and what each one holds" },
-	{ "ls", inspect_ls, OPT_POOL | OPT_LIMIT, true, false, "[NAME]",
+	{ "ls", inspect_ls, OPT_POOL | OPT_LIMIT | OPT_CSV, true, false, "[NAME]",
 	  "the live blocks, parents before children" },
 	{ "lookup", inspect_lookup, 0, true, true, "[NAME] KEY",
 	  "the blocks that have a key (32 hex digits)" },
@@ -33,6 +33,10 @@ static const struct command {
 	  "build, machine, shared memory, limits, caches" },
 	{ "reap", inspect_reap, 0, true, false, "[NAME]",
 	  "clear the seats of processes that have died or left" },
+	{ "clear", inspect_clear, OPT_POOL | OPT_TAG | OPT_IDLE, true, false, "NAME",
+	  "forget all blocks, or those of a pool or a tag" },
+	{ "drop", inspect_drop, OPT_POOL, true, true, "NAME KEY",
+	  "forget the blocks that have a key, and what follows them" },
 	{ "rm", inspect_rm, OPT_FORCE | OPT_STALE, true, false, "NAME | --stale",
 	  "remove a cache, or all of yours that no process uses" },
 };
@@ -42,6 +46,9 @@ static const struct option options[] = {
 	{ "dir", required_argument, NULL, 'd' },
 	{ "pool", required_argument, NULL, 'p' },
 	{ "limit", required_argument, NULL, 'n' },
+	{ "csv", no_argument, NULL, 'c' },
+	{ "tag", required_argument, NULL, 't' },
+	{ "if-idle", no_argument, NULL, 'i' },
 	{ "force", no_argument, NULL, 'f' },
 	{ "stale", no_argument, NULL, 's' },
 	{ "help", no_argument, NULL, 'h' },
@@ -53,8 +60,11 @@ static const struct cli_help help[] = {
 	{ NULL, "\nNAME may be left out if there is only one cache.\n", NULL },
 	{ "--json", "print one JSON value; keys and stamps are hex strings", NULL },
 	{ "--dir DIR", "folder of the caches' files", "/dev/shm" },
-	{ "--pool N", "ls: blocks of this pool only", "all pools" },
+	{ "--pool N", "ls, clear, drop: blocks of this pool only", "all pools" },
 	{ "--limit N", "ls: at most so many blocks", "no limit" },
+	{ "--csv", "ls: print comma-separated values", NULL },
+	{ "--tag T", "clear: blocks of this tag only", "all tags" },
+	{ "--if-idle", "clear: nothing, if somebody holds a block of what is to go", NULL },
 	{ "--force", "rm: remove the name even if processes use the cache", NULL },
 	{ "--stale", "rm: remove every cache of yours that no process uses", NULL },
 	{ "-h, --help", "show this text", NULL },
@@ -244,6 +254,14 @@ static int set_option(struct inspect *in, int opt, unsigned *given)
 	case 'd': in->dir = optarg; break;
 	case 'f': in->force = true; *given |= OPT_FORCE; break;
 	case 's': in->stale = true; *given |= OPT_STALE; break;
+	case 'c': in->csv = true; *given |= OPT_CSV; break;
+	case 'i': in->if_idle = true; *given |= OPT_IDLE; break;
+	case 't':
+		if (!cli_count("tag", optarg, 1, UINT32_MAX, &v))
+			return EXIT_USAGE;
+		in->tag = (uint32_t)v;
+		*given |= OPT_TAG;
+		break;
 	case 'p':
 		if (!cli_count("pool", optarg, 0, GPC_MAX_POOLS - 1, &v))
 			return EXIT_USAGE;
@@ -263,7 +281,7 @@ static int refuse_option(const struct command *cmd, unsigned bits)
 {
 	static const struct { unsigned bit; const char *name; } names[] = {
 		{ OPT_POOL, "pool" }, { OPT_LIMIT, "limit" }, { OPT_FORCE, "force" },
-		{ OPT_STALE, "stale" },
+		{ OPT_STALE, "stale" }, { OPT_CSV, "csv" }, { OPT_TAG, "tag" }, { OPT_IDLE, "if-idle" },
 	};
 	size_t i = 0, owner = 0;
 
@@ -283,7 +301,7 @@ static const struct command *find_command(const char *name)
 	return NULL;
 }
 
-/* What follows the command: [NAME] and, of lookup, KEY. */
+/* What follows the command: [NAME] and, of lookup and drop, KEY. */
 static int take_arguments(struct inspect *in, const struct command *cmd, int argc,
 			  char **argv)
 {
