@@ -182,6 +182,9 @@ start()	# LABEL CMD...: in the background: $pid, $tmp/LABEL.out, $tmp/LABEL.err
 {
 	label=$1
 	shift
+	# here, and not in the background: who waits for a line must not find it in what an earlier one has said
+	: >"$tmp/$label.out"
+	: >"$tmp/$label.err"
 	"$@" >"$tmp/$label.out" 2>"$tmp/$label.err" &
 	pid=$!
 }
