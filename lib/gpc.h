@@ -226,6 +226,8 @@ struct gpc_config {                  /* zero = default everywhere; set size */
 	const struct gpc_memory *ram_memory;     /* of the pool of ram_blocks; NULL = it has none */
 	uint32_t ram_space;          /* space of that pool */
 	uint32_t ram_flags;          /* ... and 0 or GPC_POOL_UNCHAINED */
+	int32_t max_aliases;         /* pairs of gpc_alias that there is room for, 43 bytes each; 0 = an eighth
+	                              * of max_blocks; -1 = none */
 };
 
 struct gpc_attach_options {          /* of one attachment; zero = default; set size */
@@ -317,6 +319,7 @@ struct gpc_info {                    /* set size */
 	char why[256];               /* ... and its sentence */
 	uint64_t life;               /* of this handle's seat: no other, here or in another cache, has
 	                              * had it; companions name it.  0 = read-only */
+	uint32_t max_aliases;        /* that there is room for; 0 = none are kept */
 };
 
 struct gpc_stats {                   /* since attach; of one peer, or summed.  set size */
@@ -341,6 +344,8 @@ struct gpc_stats {                   /* since attach; of one peer, or summed.  s
 	uint64_t bad;                /* blocks whose bytes had another checksum than when they were spilled */
 	uint64_t transfers, claims;  /* under way, open now */
 	int32_t leader;              /* the peer that it is a companion of, or -1 */
+	uint64_t aliases;            /* summed only: pairs of gpc_alias; one too many for each writer that
+	                              * died while it stored one */
 };
 
 struct gpc_transfer_info {           /* a transfer that is not over, for tools.  set size */
@@ -699,6 +704,27 @@ int gpc_key_import(gpc *c, const void *digests, uint32_t bytes, uint32_t stride,
 		   uint32_t group, gpc_key *ret_keys);
 /* [local] Foreign digests, u64 hashes or gpc keys to keys of KV group `group`: item i is
  * the `bytes` bytes at digests + i * stride.  Same input, same key, in every peer. */
+
+/* ---- aliases: other keys for one content.  A pair of keys says: what has the key `to` is what is looked
+ * for under `alias`.  Keys name contents, so a pair is true for ever, in every pool and space, whether or
+ * not a block with that key is live.  It holds nothing, and nothing that befalls blocks ends it ---- */
+
+int gpc_alias(gpc *c, const gpc_key *alias, const gpc_key *to, uint32_t n, uint32_t flags,
+	      int timeout_ms);
+/* [writer] Store n pairs, in order.  A `to` that is an alias itself is stored as the key that it stands for
+ * at that moment; the last pair of an alias counts.  A pair may be forgotten at any time, and is then a
+ * miss: buckets are of three, and a full one forgets its oldest.  So of max_aliases pairs one in five has
+ * gone, of half as many one in seventeen; store what is missed again.  Returns 0.  -EINVAL: a zero
+ * or root key, or alias[i] is to[i]; nothing is stored.  -ENOENT: this cache keeps none
+ * (max_aliases).  -ENOTCONN, -ETIMEDOUT, -EAGAIN (timeout 0): what was submitted is carried out; a second call
+ * for the same pairs does no harm. */
+
+int gpc_alias_resolve(gpc *c, gpc_key *keys, uint32_t n);
+/* [shared] Each key that is an alias becomes the key that it stands for; returns how many were.  The
+ * others stay as they are, zero and root keys among them.  For keys that may be aliases: before gpc_lookup
+ * and the other calls that find, before gpc_fetch and gpc_claim, and for the parents of gpc_publish, which
+ * all know no aliases.  An alias is replaced even where a block with that key itself is live: who wants
+ * that one looks it up first.  Wait-free; needs no seat, no section, no writer. */
 
 /* ---- finding: wait-free ---- */
 

@@ -46,6 +46,7 @@ lib_gpc_sources = \
 	%reldir%/device/host_stream.h \
 	%reldir%/inspect/check.c \
 	%reldir%/inspect/check.h \
+	%reldir%/inspect/check_alias.c \
 	%reldir%/inspect/check_claim.c \
 	%reldir%/inspect/check_control.c \
 	%reldir%/inspect/check_hold.c \
@@ -122,6 +123,7 @@ lib_gpc_sources = \
 	%reldir%/peer/seat.h \
 	%reldir%/peer/wait_word.h \
 	%reldir%/peer/section.c \
+	%reldir%/reader/alias.c \
 	%reldir%/reader/call.c \
 	%reldir%/reader/call.h \
 	%reldir%/reader/dev.c \
@@ -142,6 +144,7 @@ lib_gpc_sources = \
 	%reldir%/reader/take.h \
 	%reldir%/reader/view.c \
 	%reldir%/reader/view.h \
+	%reldir%/request/alias.c \
 	%reldir%/request/evict.c \
 	%reldir%/request/move.c \
 	%reldir%/request/note.c \
@@ -155,6 +158,8 @@ lib_gpc_sources = \
 	%reldir%/request/reserve.c \
 	%reldir%/request/returned.c \
 	%reldir%/request/sync.c \
+	%reldir%/segment/alias.c \
+	%reldir%/segment/alias.h \
 	%reldir%/segment/blocks.h \
 	%reldir%/segment/create.c \
 	%reldir%/segment/files.h \
@@ -182,6 +187,7 @@ lib_gpc_sources = \
 	%reldir%/segment/segment.c \
 	%reldir%/segment/segment.h \
 	%reldir%/segment/shm.h \
+	%reldir%/segment/shm_alias.h \
 	%reldir%/segment/shm_memory.h \
 	%reldir%/segment/snapshot.c \
 	%reldir%/segment/space.c \
@@ -195,6 +201,8 @@ lib_gpc_sources = \
 	%reldir%/takeover/takeover.c \
 	%reldir%/takeover/takeover.h \
 	%reldir%/takeover/tree.c \
+	%reldir%/writer/alias.c \
+	%reldir%/writer/alias.h \
 	%reldir%/writer/command.c \
 	%reldir%/writer/command.h \
 	%reldir%/writer/commit.c \

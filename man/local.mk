@@ -8,6 +8,8 @@ dist_man_MANS += \
 	%reldir%/gpc_acquire.3 \
 	%reldir%/gpc_attach.3 \
 	%reldir%/gpc_check.3 \
+	%reldir%/gpc_alias.3 \
+	%reldir%/gpc_alias_resolve.3 \
 	%reldir%/gpc_claim.3 \
 	%reldir%/gpc_claim_drop.3 \
 	%reldir%/gpc_claim_wait.3 \

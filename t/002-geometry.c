@@ -76,6 +76,8 @@ static void test_refusals(void)
 	REFUSED("free_target", .free_target = -2);
 	REFUSED("free_target", .free_target = INT32_MAX);
 	REFUSED("tick_us", .tick_us = UINT32_MAX);
+	REFUSED("max_aliases is -2", .max_aliases = -2);
+	REFUSED("max_aliases is 268435457", .max_aliases = (1 << 28) + 1);
 	REFUSED("keep_tokens", .keep_tokens = 2);
 	REFUSED("keep_digests", .keep_digests = 2);
 	REFUSED("quarantine_ms", .quarantine_ms = UINT32_MAX);
@@ -88,7 +90,7 @@ static void test_check(void)
 	struct shm_geometry bad;
 	uint32_t *word = (uint32_t *)&bad;
 	size_t i, n = sizeof(bad) / 4;
-	int taken = 0, wrong = 0;
+	int pools = 0, aliases = 0, wrong = 0;
 
 	FROM();
 	is_int(geometry_check(&g, 16), 0, "what we make passes");
@@ -96,9 +98,10 @@ static void test_check(void)
 		bad = g;
 		word[i / 32] ^= 1u << (i % 32);
 		switch (geometry_check(&bad, 16)) {
-		case 0:                          /* max_pools stands alone */
-			taken++;
-			wrong += i / 32 != 2;
+		case 0:                          /* these two stand alone */
+			pools += bad.max_pools != g.max_pools;
+			aliases += bad.alias_buckets != g.alias_buckets;
+			wrong += bad.max_pools == g.max_pools && bad.alias_buckets == g.alias_buckets;
 			break;
 		case -EBADMSG:
 			break;
@@ -106,8 +109,9 @@ static void test_check(void)
 			wrong++;
 		}
 	}
-	is_int(wrong, 0, "one flipped bit is noticed in all but max_pools");
-	ok(taken >= 3 && taken <= 6, "%d other numbers of pools are possible", taken);
+	is_int(wrong, 0, "one flipped bit is noticed in all but max_pools and alias_buckets");
+	ok(pools >= 3 && pools <= 6, "%d other numbers of pools are possible", pools);
+	ok(aliases >= 20 && aliases <= 27, "%d other numbers of aliases are possible", aliases);
 	memset(&bad, 0, sizeof(bad));
 	is_int(geometry_check(&bad, 16), -EBADMSG, "all zero");
 	memset(&bad, 0xff, sizeof(bad));
@@ -141,6 +145,8 @@ static int layout_is_wrong(const struct shm_geometry *geo)
 				  geo->changes * 64ull,
 				  at.change_note,
 				  geo->keep & KEEP_DIGESTS ? geo->changes * 64ull : 0,
+				  at.alias,
+				  geo->alias_buckets * 128ull,
 				  at.index_bytes,
 				  0};
 	const uint64_t control[] = {
@@ -209,6 +215,28 @@ static void test_notes(void)
 	is_int(bad, 0, "tokens take 16 a line behind it");
 }
 
+static void test_aliases(void)
+{
+	is_int(FROM(), 0, "all defaults");
+	is_int(g.alias_buckets, 2731, "an alias for 8 blocks, three a bucket");
+	is_int(FROM(.max_blocks = 1), 0, "one block");
+	is_int(g.alias_buckets, 1, "has a bucket");
+	is_int(FROM(.max_aliases = -1), 0, "none");
+	is_int(g.alias_buckets, 0, "have none");
+	is_int(FROM(.max_aliases = 3), 0, "three");
+	is_int(g.alias_buckets, 1, "are a bucket");
+	is_int(FROM(.max_aliases = 4), 0, "four");
+	is_int(g.alias_buckets, 2, "are two");
+	is_int(FROM(.max_aliases = 1 << 28, .max_blocks = 1u << 28), 0, "2^28");
+	is_int(g.alias_buckets, ((1 << 28) + 2) / 3, "and no more");
+	is_int(geometry_check(&g, 16), 0, "passes");
+	is_int(layout_is_wrong(&g), 0, "fits");
+	g.alias_buckets++;
+	is_int(geometry_check(&g, 16), -EBADMSG, "one more does not");
+	is_int(FROM(.max_pools = GPC_MAX_POOLS, .max_peers = GPC_MAX_PEERS), 0, "the most pools and peers");
+	ok(g.max_pools == GPC_MAX_POOLS && g.ref_stride == 504, "fit their fields");
+}
+
 static int body(void)
 {
 	test_defaults();
@@ -216,6 +244,7 @@ static int body(void)
 	test_check();
 	test_layout();
 	test_notes();
+	test_aliases();
 	return done_testing();
 }
 

@@ -30,6 +30,8 @@ static void test_config(void)
 	cfg_bad("ram_flags|0x2|GPC_POOL_UNCHAINED", ram_flags, GPC_POOL_CALLER);
 	cfg_bad("tick_us|4294967295|10000000", tick_us, UINT32_MAX);
 	cfg_bad("free_target|-2|-1", free_target, -2);
+	cfg_bad("max_aliases|-2|-1|268435456", max_aliases, -2);
+	cfg_bad("max_aliases|268435457|268435456", max_aliases, (1 << 28) + 1);
 	cfg_bad("quarantine_ms|4000000|3600000", quarantine_ms, 4000000);
 	cfg_bad("mode|666", mode, 0666);
 	cfg_bad("mode|60", mode, 0060);
@@ -179,6 +181,13 @@ static void test_keys(gpc *c)
 	bad(EINVAL, "ret_keys|NULL", gpc_key_import(c, tok, 4, 4, 1, 0, NULL));
 	bad(EINVAL, "n|4294967295|2147483647",
 	    gpc_key_import(c, tok, 4, 4, UINT32_MAX, 0, out.keys));
+	bad(EINVAL, "alias|NULL", gpc_alias(c, NULL, out.keys, 1, 0, 1000));
+	bad(EINVAL, "to|NULL", gpc_alias(c, out.keys, NULL, 1, 0, 1000));
+	bad(EINVAL, "flags|0x80", gpc_alias(c, out.keys, out.keys, 1, GPC_TAKE, 1000));
+	bad(EINVAL, "timeout_ms|-9", gpc_alias(c, out.keys, out.keys, 1, 0, -9));
+	bad(EINVAL, "n|4294967295", gpc_alias(c, out.keys, out.keys, UINT32_MAX, 0, 1000));
+	bad(EINVAL, "keys|NULL", gpc_alias_resolve(c, NULL, 1));
+	bad(EINVAL, "n|4294967295", gpc_alias_resolve(c, out.keys, UINT32_MAX));
 }
 
 /* ---- asking ---- */

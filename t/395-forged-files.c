@@ -4,6 +4,8 @@
  * use, records of no pool, a header with control characters, one of a cache that is too large. */
 #include "t/lib/looks.h"
 
+#include "segment/alias.h"
+
 /* ---- blocks that are each other's parents ---- */
 
 static struct shm_record *record_at(uint8_t *index, uint32_t i)
@@ -211,9 +213,71 @@ static void test_large(void)
 	free(control);
 }
 
+/* ---- aliases of anything, with true checks ---- */
+
+static int aliased(int me)
+{
+	struct gpc_attach_options opt = { .size = sizeof(opt), .dir = scratch };
+	gpc_key k = crew_key(77), to = crew_key(78);
+	uint32_t i;
+	gpc *c;
+
+	alarm(LIMIT);
+	must_be(gpc_attach(CREW_NAME, &opt, GPC_READONLY, &c), 0);
+	for (i = 0; i < 200; i++)
+		look_up(c);
+	look_around(c, true);
+	gpc_close(c);
+	must_be(gpc_attach(CREW_NAME, &opt, 0, &c), 0);
+	must_be(gpc_writer_take(c, 0, 0), 0);
+	look_up(c);
+	for (i = 0; i < 100; i++) {
+		k.w[0] += i;
+		must_be(gpc_alias(c, &k, &to, 1, 0, -1), 0);
+		must_be(gpc_alias(c, &to, &k, 1, 0, -1), 0);
+	}
+	must_be(gpc_alias_resolve(c, &k, 1), 1);
+	gpc_close(c);
+	return me;
+}
+
+/* Whose check is true: keys that are none, that are their own aliases, and each other's; and other words. */
+static void test_aliases(void)
+{
+	uint8_t *index = malloc(file[0].size);
+	struct shm_aliases *b;
+	struct shm_header *h = (struct shm_header *)index;
+	uint32_t i, j;
+
+	memset(crew, 0, sizeof(*crew));
+	memcpy(index, file[0].bytes, file[0].size);
+	need(h->geometry.alias_buckets, "no aliases are kept");
+	for (i = 0; i < h->geometry.alias_buckets; i++) {
+		b = (struct shm_aliases *)(index + at.alias) + i;
+		b->turn = UINT32_MAX - i;
+		for (j = 0; j < SHM_ALIASES; j++) {
+			struct shm_alias *a = &b->pair[j];
+			gpc_key from = crew_key(random_below(24) + 1), to = crew_key(random_below(24) + 1);
+
+			if (j == 2)
+				to = (gpc_key){ { 0, (uint64_t)random_below(2) << 63 } };
+			memcpy(a->alias, &from, sizeof(from));
+			memcpy(a->to, &to, sizeof(to));
+			a->check = random_below(4) ? alias_check(&from, &to) : 0;
+		}
+	}
+	((struct shm_state *)(index + at.state))->aliases = UINT64_MAX;
+	put_back(index, file[1].bytes);
+	is_int(crew_status(crew_fork(aliased, 0)), 0, "aliases of anything are misses, or other keys");
+	if (crew->why[0])
+		diag("%s", crew->why);
+	free(index);
+}
+
 static int body(void)
 {
 	files_begin();
+	test_aliases();
 	test_circle();
 	test_free_seat();
 	test_between();

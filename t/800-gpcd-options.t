@@ -114,7 +114,7 @@ done
 refuses 2 "takes no value" gpcd "$cache" --unchained=1
 refuses 2 '--space: it is for the pool of --keep; that of --ram-blocks has --ram-space' \
 	gpcd "$cache" --dir "$shm" --block-size 16 --ram-blocks 8 --space 1
-for option in --keep-tokens --keep-digests; do
+for option in --keep-tokens --keep-digests '--max-aliases 5'; do
 	refuses 2 '--block-size is missing' gpcd "$cache" --dir "$shm" $option
 done
 
@@ -133,13 +133,15 @@ is "$(ls "$shm" | grep -v '\.lock$')" '' "what was refused has left no segment"
 
 serve all --block-size 32 --max-blocks 1k --vram-blocks 100 --ram-blocks 50 \
 	--max-peers 5 --max-pools 3 --device host --tick exact --free-target 7 \
-	--quarantine 300 --quota 9 --mode 0640 --layout 00ff7F --keep-tokens --keep-digests
+	--quarantine 300 --quota 9 --mode 0640 --layout 00ff7F --keep-tokens --keep-digests \
+	--max-aliases 100
 inspect --json stat all
 is "$(value block_tokens)" 32 "--block-size"
 is "$(value max_blocks)" 1024 "--max-blocks, with a suffix"
 is "$(value max_peers)" 5 "--max-peers"
 is "$(value max_pools)" 3 "--max-pools"
 is "$(values keeps/0 keeps/1)" 'digests tokens' "--keep-digests, --keep-tokens"
+is "$(values max_aliases stats/aliases)" '102 0' "--max-aliases, in buckets of three"
 is "$(value tick tick_us)" "exact
 1" "--tick exact"
 is "$(value free_target)" 7 "--free-target"

@@ -61,6 +61,7 @@ is "$(value devices)" "$(default gpcd --device)" "--device"
 is "$(value tick_us)" "$(default gpcd --tick)000" "--tick"
 is "$(value free_target)" "$(default gpcd --free-target)" "--free-target"
 is "$(value keeps)" '[0]' "--keep-tokens, --keep-digests"
+is "$(value max_aliases)" 8193 "--max-aliases, an eighth of --max-blocks, in buckets of three"
 is "$(stat -c 0%a "$shm/gpc.plain.idx")" "$(default gpcd --mode | sed 's/,.*//')" "--mode"
 serve pools --block-size 16 --vram-blocks 8 --ram-blocks 4
 inspect --json stat pools

@@ -150,18 +150,17 @@ files | sed "s|^|$srcdir/|" | grep -v '/lib/base/order\.h$' |
 	xargs grep -n '__atomic_\|__sync_\|atomic_thread_fence\|_Atomic' >"$tmp/out"
 empty "base/order.h alone has atomics" "$tmp/out"
 
-files | sed "s|^|$srcdir/|" | grep -v '/lib/segment/shm\(_memory\)*\.h$' |
+files | sed "s|^|$srcdir/|" | grep -v '/lib/segment/shm\(_alias\|_memory\)*\.h$' |
 	xargs grep -n '^struct shm_[a-z]* {' >"$tmp/out"
-empty "segment/shm.h and its half shm_memory.h alone declare shared structs" "$tmp/out"
+empty "segment/shm.h and its parts alone declare shared structs" "$tmp/out"
 
 # not even system headers of a kind: any language, any device can read these
 {
 	grep -n '^#include' "$srcdir/lib/gpc.h" | grep -v '<stddef\.h>\|<stdint\.h>'
-	grep -n '^#include' "$srcdir/lib/segment/shm.h" "$srcdir/lib/segment/shm_memory.h" \
-		"$srcdir/kernels/probe.h" |
-		grep -v '<stdint\.h>\|/shm\.h:[0-9]*:#include "segment/shm_memory\.h"$'
+	grep -n '^#include' "$srcdir"/lib/segment/shm*.h "$srcdir/kernels/probe.h" |
+		grep -v '<stdint\.h>\|/shm\.h:[0-9]*:#include "segment/shm_[a-z]*\.h"$'
 } >"$tmp/out"
-empty "gpc.h, shm.h with its half, and probe.h stand alone" "$tmp/out"
+empty "gpc.h, shm.h with its parts, and probe.h stand alone" "$tmp/out"
 
 # a tool has gpc.h, what tools share, and its own folder
 (cd "$srcdir" && find tools -name '*.[ch]') | while read -r path; do

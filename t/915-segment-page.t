@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# gpc_segment(5) tells the bytes of shm.h and shm_memory.h: each row of its tables becomes a static assertion,
+# gpc_segment(5) tells the bytes of shm.h and its parts: each row of its tables becomes a static assertion,
 # the rows of a table leave no byte out, every field that is no padding (pad0, pad1 ...) is on the page by
 # its name, and version and operations agree.
 
@@ -49,7 +49,7 @@ assertions()	# STRUCT
 # what is declared in a struct: 1 NAME, its own; 2 NAME, of a union or struct in it
 fields()	# STRUCT
 {
-	cat "$srcdir/lib/segment/shm.h" "$srcdir/lib/segment/shm_memory.h" | awk -v s="struct $1 {" '
+	cat "$srcdir"/lib/segment/shm*.h | awk -v s="struct $1 {" '
 	{ text = text $0 "\n" }
 	END {
 		while (match(text, /\/\*([^*]|\*+[^*\/])*\*+\//))
@@ -84,8 +84,7 @@ hidden()	# STRUCT
 	done <"$tmp/fields"
 }
 
-for struct in $(sed -n 's/^struct \(shm_[a-z]*\) {.*/\1/p' "$srcdir/lib/segment/shm.h" \
-		"$srcdir/lib/segment/shm_memory.h"); do
+for struct in $(sed -n 's/^struct \(shm_[a-z]*\) {.*/\1/p' "$srcdir"/lib/segment/shm*.h); do
 	assertions "$struct" >"$tmp/$struct.c"
 	holds "$struct" "$struct is as the page has it"
 	hides=$(hidden "$struct")

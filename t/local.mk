@@ -41,6 +41,7 @@ t_programs = \
 	%reldir%/112-keys.t \
 	%reldir%/113-notes.t \
 	%reldir%/116-groups.t \
+	%reldir%/117-aliases.t \
 	%reldir%/114-notes-move.t \
 	%reldir%/120-reserve.t \
 	%reldir%/121-wait.t \
@@ -135,6 +136,7 @@ t_programs = \
 	%reldir%/212-notes-race.t \
 	%reldir%/213-copies-race.t \
 	%reldir%/214-groups-race.t \
+	%reldir%/215-aliases-race.t \
 	%reldir%/220-readers.t \
 	%reldir%/230-seats.t \
 	%reldir%/231-dead-seats.t \
@@ -150,6 +152,7 @@ t_programs = \
 	%reldir%/332-fork-at-open.t \
 	%reldir%/333-feed-each-store.t \
 	%reldir%/334-many-spilled.t \
+	%reldir%/335-alias-stores.t \
 	%reldir%/336-takeover-says.t \
 	%reldir%/337-memory-dies.t \
 	%reldir%/338-copy-dies.t \
@@ -453,6 +456,7 @@ LDADD = lib/libgpc-internal.la
 	-Wl,--wrap=madvise,--wrap=pthread_sigmask
 %canon_reldir%_350_kill_points_t_LDFLAGS = -Wl,--wrap=segment_map_writer
 %canon_reldir%_311_recall_t_LDFLAGS = -Wl,--wrap=segment_map_writer
+%canon_reldir%_335_alias_stores_t_LDFLAGS = -Wl,--wrap=segment_map_writer
 %canon_reldir%_363_each_store_t_LDFLAGS = -Wl,--wrap=segment_map_writer
 %canon_reldir%_366_moves_die_t_LDFLAGS = -Wl,--wrap=segment_map_writer
 %canon_reldir%_373_transfers_die_t_LDFLAGS = -Wl,--wrap=segment_map_writer

@@ -201,6 +201,7 @@ static void check_copy(struct check *k)
 	check_holds(k);
 	check_transfers(k);
 	check_claims(k);
+	check_aliases(k);
 	check_mirrors(k);
 }
 

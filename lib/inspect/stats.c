@@ -111,6 +111,7 @@ static void fill_info(const gpc *c, struct gpc_info *info)
 	seg_copy_text(info->devices, sizeof(info->devices), h->devices,
 		     sizeof(h->devices));
 	memcpy(info->layout, h->layout, sizeof(info->layout));
+	info->max_aliases = h->geometry.alias_buckets * SHM_ALIASES;
 	info->life = c->readonly ? 0 : companion_life(seg_seat(s, c->peer));
 	fill_refused(s, info);
 }
@@ -221,6 +222,7 @@ static void add_past(const struct shm_state *state, struct gpc_stats *st)
 	st->bad += past->bad;
 	st->relocated = state->relocated;
 	st->no_bucket = state->no_bucket;
+	st->aliases = state->aliases;
 }
 
 /* As the writer counts them, see struct shm_pool.  What it does not count as anything else is free:

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* geometry.c - sizes and offsets of the segments, from the geometry alone.
  *
- * What a user chooses is max_blocks, max_peers and max_pools; the rest follows, so that a
+ * What a user chooses is max_blocks, max_peers, max_pools and max_aliases; the rest follows, so that a
  * geometry found in a segment is either one that this file would make, or is refused. */
 #include "segment/geometry.h"
 
@@ -13,10 +13,13 @@
 
 #define MAX_BLOCKS      (1u << 28)
 #define MAX_SLOTS       (1u << 24)       /* of a pool: 24 bits of a block id */
+#define MAX_ALIASES     (1u << 28)
+#define BLOCKS_AN_ALIAS 8u               /* by default */
 
 /* The largest geometry stays far below 2^63 bytes, so sums of regions cannot wrap. */
 _Static_assert((uint64_t)MAX_BLOCKS *(64 + 64 + 2 * (GPC_MAX_PEERS + 4) + 8 + 64 +
-				      4 * KEY_MAX_TOKENS) < 1ull << 48, "offsets fit");
+				      4 * KEY_MAX_TOKENS) + 64ull * MAX_ALIASES < 1ull << 48,
+	       "offsets fit");
 
 /* Half of the entries are in use when every block is live; an odd one out gets its
  * bucket. */
@@ -25,9 +28,20 @@ static uint32_t buckets_for(uint32_t max_blocks)
 	return MAX(2u, (max_blocks + 1) / 2);
 }
 
-static uint32_t stride_for(uint32_t max_peers)
+static uint16_t stride_for(uint32_t max_peers)
 {
-	return ROUND_UP(max_peers * 2, 8u);
+	return (uint16_t)ROUND_UP(max_peers * 2, 8u);
+}
+
+static uint32_t alias_buckets_for(int32_t max_aliases, uint32_t max_blocks)
+{
+	uint32_t n = (uint32_t)max_aliases;
+
+	if (max_aliases < 0)
+		return 0;
+	if (!n)
+		n = MAX(1u, max_blocks / BLOCKS_AN_ALIAS);
+	return (n + SHM_ALIASES - 1) / SHM_ALIASES;
 }
 
 static uint32_t changes_for(uint32_t max_blocks)
@@ -74,6 +88,9 @@ static int check_policy(const struct gpc_config *cfg)
 	if (cfg->free_target < -1 || cfg->free_target > (int32_t)MAX_SLOTS)
 		return err_set(EINVAL, "free_target is %d: it must be -1 (none) to %u",
 			       cfg->free_target, MAX_SLOTS);
+	if (cfg->max_aliases < -1 || cfg->max_aliases > (int32_t)MAX_ALIASES)
+		return err_set(EINVAL, "max_aliases is %d: it must be -1 (none) to %u",
+			       cfg->max_aliases, MAX_ALIASES);
 	return 0;
 }
 
@@ -118,9 +135,9 @@ int geometry_from_config(const struct gpc_config *cfg, struct shm_geometry *ret)
 		.max_blocks = cfg->max_blocks,
 		.keep = (uint8_t)((cfg->keep_digests ? KEEP_DIGESTS : 0) |
 				  (cfg->keep_tokens ? KEEP_TOKENS : 0)),
-		.max_pools = cfg->max_pools ? cfg->max_pools : 16,
 	};
 	uint32_t peers = cfg->max_peers ? cfg->max_peers : 32;
+	uint32_t max_pools = cfg->max_pools ? cfg->max_pools : 16;
 	uint64_t need = 0;
 	int err;
 
@@ -130,7 +147,7 @@ int geometry_from_config(const struct gpc_config *cfg, struct shm_geometry *ret)
 		g.max_blocks = need ? (uint32_t)need : 65536;
 	if ((err = err_range("max_blocks", g.max_blocks, 1, MAX_BLOCKS)) ||
 	    (err = err_range("max_peers", peers, 1, GPC_MAX_PEERS)) ||
-	    (err = err_range("max_pools", g.max_pools, 1, GPC_MAX_POOLS)))
+	    (err = err_range("max_pools", max_pools, 1, GPC_MAX_POOLS)))
 		return err;
 	if (need > g.max_blocks)
 		return err_set(EINVAL,
@@ -138,12 +155,14 @@ int geometry_from_config(const struct gpc_config *cfg, struct shm_geometry *ret)
 			       "with their transit blocks need %llu",
 			       g.max_blocks, cfg->vram_blocks, cfg->ram_blocks,
 			       (unsigned long long)need);
-	if (pools > g.max_pools)
+	if (pools > max_pools)
 		return err_set(EINVAL,
 			       "max_pools is %u: vram_blocks and ram_blocks make %u "
 			       "pools",
-			       g.max_pools, pools);
+			       max_pools, pools);
 	g.max_peers = (uint8_t)peers;
+	g.max_pools = (uint16_t)max_pools;
+	g.alias_buckets = alias_buckets_for(cfg->max_aliases, g.max_blocks);
 	derive(&g, cfg->block_tokens ? cfg->block_tokens : 16);
 	*ret = g;
 	return 0;
@@ -159,6 +178,9 @@ int geometry_check(const struct shm_geometry *g, uint32_t block_tokens)
 		return err_set(EBADMSG,
 			       "impossible geometry: %u blocks, %u peers, %u pools",
 			       g->max_blocks, g->max_peers, g->max_pools);
+	if (g->alias_buckets > (MAX_ALIASES + SHM_ALIASES - 1) / SHM_ALIASES)
+		return err_set(EBADMSG, "impossible geometry: %u buckets of aliases",
+			       g->alias_buckets);
 	derive(&ours, block_tokens);
 	if (g->buckets != ours.buckets || g->ref_stride != ours.ref_stride ||
 	    g->changes != ours.changes || g->note_lines != ours.note_lines ||
@@ -194,6 +216,7 @@ void geometry_layout(const struct shm_geometry *g, struct layout *ret)
 	ret->change = place_array(&end, g->changes, sizeof(struct shm_change));
 	ret->change_note = place_array(&end, g->keep & KEEP_DIGESTS ? g->changes : 0,
 				       sizeof(struct shm_note));
+	ret->alias = place_array(&end, g->alias_buckets, sizeof(struct shm_aliases));
 	ret->index_bytes = end;
 
 	end = SHM_PAGE;

@@ -16,6 +16,7 @@
  *     record[max_blocks] 64 w                    note[max_blocks]    p, where notes are kept
  *     change[]      64   w                       transfer[P]   12288  p, devices
  *     change_note[] 64   w, with digests
+ *     alias[]      128   w (shm_alias.h)
  *
  * Beside them are one file a mirror of the host device (device/host.h) and one file a pool that
  * has memory (struct shm_memory below).
@@ -58,12 +59,12 @@ struct shm_geometry {                    /* all that offsets depend on */
 	uint8_t max_peers;
 	uint8_t keep;                    /* set of KEEP_* */
 	uint16_t note_lines;             /* 64 bytes each, of a block's note; 0 = none are kept */
-	uint32_t max_pools;
+	uint16_t max_pools;
+	uint16_t ref_stride;             /* bytes of a row of cells, multiple of 8 */
 	uint32_t buckets;
-	uint32_t ref_stride;             /* bytes of a row of cells, multiple of 8 */
 	uint32_t changes;                /* entries of the changes feed, power of two */
+	uint32_t alias_buckets;          /* 0 = no aliases are kept */
 };
-
 _Static_assert(sizeof(struct shm_geometry) == 24, "geometry layout");
 
 enum { KEEP_DIGESTS = 1 << 0, KEEP_TOKENS = 1 << 1 };
@@ -125,17 +126,16 @@ struct shm_state {                       /* w, r */
 	int32_t writer_pid;
 	uint32_t recovering;             /* 1 until the successor's first grace period is over */
 	uint32_t spaces;                 /* set of spaces that READY pools belong to */
-	uint64_t live_pools[2];          /* bit p: pool p is READY; clearing a bit is the one step
-	                                  * in which all blocks of a pool die */
+	uint64_t live_pools[2];          /* bit p: pool p is READY; all its blocks die when it is cleared */
 	uint32_t writer_peer;            /* its seat + 1; 0 = none */
 	uint8_t pad0[28];
 	uint64_t changes;                /* line 1: stores to table entries so far: what mirrors lag by */
 	uint64_t events_head;              /* next number of the changes feed */
 	uint64_t events_floor;             /* cursors below are too late */
-	uint64_t clearing;               /* pool + 1 << 32 | tag: GPC_CLEARED is announced, and not
-	                                  * done yet; 0 = none */
+	uint64_t clearing;               /* pool + 1 << 32 | tag: GPC_CLEARED is told, and not done; 0 = none */
 	uint64_t relocated, no_bucket;   /* counters */
-	uint8_t pad1[16];
+	uint64_t aliases;                /* no fewer than there are in alias[]; it only grows */
+	uint8_t pad1[8];
 	struct shm_past past;            /* lines 2 and 3 */
 };
 _Static_assert(sizeof(struct shm_state) == 256, "state layout");
@@ -153,15 +153,13 @@ struct shm_pool {                        /* w, r */
 	uint8_t uuid[16][16];
 	uint8_t backing[1024];
 	uint64_t maker;                  /* command that added it: seat + 1 << 56 | position */
-	uint64_t returned;               /* CALLER: number of its last GPC_RETURNED, + 1; it may stand
-	                                  * at events_head still */
+	uint64_t returned;               /* CALLER: number of its last GPC_RETURNED, + 1; at most events_head + 1 */
 	uint64_t memory;                 /* names the file of its memory; 0 = none */
 	uint64_t block_bytes;            /* of an image; 0 = no memory */
 	uint8_t fingerprint[32];         /* of the images */
 	uint32_t spill_ahead;            /* blocks that are to be free, or clean, ahead of need */
 	uint8_t pad0[1408 - 1396];
-	uint32_t live, reserved, dying;  /* line 22: blocks by state, for who looks from outside; the
-	                                  * records are the truth, a new writer counts anew */
+	uint32_t live, reserved, dying;  /* line 22: blocks by state, for who looks; each writer counts anew */
 	uint32_t lingering;              /* those of the dying with REC_LINGERS */
 	uint8_t pad1[2048 - 1408 - 16];
 };
@@ -206,8 +204,7 @@ struct shm_xfer {                        /* w, r */
 	uint32_t n;                      /* slots of that command */
 	uint32_t left;                   /* targets that are not decided */
 	uint64_t begun_ns;               /* CLOCK_MONOTONIC */
-	uint8_t rank[SHM_RANKS];         /* seats whose devices copy, SHM_NO_PEER behind the last; none:
-	                                  * the peer's own */
+	uint8_t rank[SHM_RANKS];         /* seats whose devices copy, then SHM_NO_PEER; none: the peer's own */
 	uint32_t refused;                /* targets that were not committed */
 	uint32_t bad;                    /* 1 + the first slot whose checksum was wrong; 0: none */
 	uint8_t to, from;                /* pools: of its targets; of its first source */
@@ -363,10 +360,10 @@ struct shm_seat {                        /* 4096 bytes */
 	uint8_t pad5[4096 - 1024 - 2048];
 };
 _Static_assert(sizeof(struct shm_seat) == 4096, "seat layout");
-_Static_assert(__builtin_offsetof(struct shm_seat, head) == 128, "seat lines");
-_Static_assert(__builtin_offsetof(struct shm_seat, tail) == 192, "seat lines");
-_Static_assert(__builtin_offsetof(struct shm_seat, lookups) == 256, "seat lines");
-_Static_assert(__builtin_offsetof(struct shm_seat, in_use) == 320, "seat lines");
+_Static_assert(__builtin_offsetof(struct shm_seat, head) == 128 &&
+	       __builtin_offsetof(struct shm_seat, tail) == 192, "seat lines");
+_Static_assert(__builtin_offsetof(struct shm_seat, lookups) == 256 &&
+	       __builtin_offsetof(struct shm_seat, in_use) == 320, "seat lines");
 
 /* Open: epoch != 0 and done < ticket.  Idle slots keep done < ticket too, so that a slot is
  * open from the very store of its epoch.  A device only ever raises done (rule S1). */
@@ -412,7 +409,8 @@ enum {
 	CMD_CUT,
 	CMD_CLAIM,
 	CMD_UNCLAIM,
-	CMD_LAST = CMD_UNCLAIM
+	CMD_ALIAS,
+	CMD_LAST = CMD_ALIAS
 };
 
 enum {                                   /* flags of a command */
@@ -456,6 +454,7 @@ enum { CLAIM_MINE = 1, CLAIM_LIVE = 2, CLAIM_PENDING = 3 };      /* answers to c
  *                                                   the key, or has it; victim_to: older claims of its
  *                                                   owner that are open
  *   UNCLAIM   block, life                           1: it was claimed
+ *   ALIAS     key, parent: what it stands for       0
  *   COMMIT    block*, to*, move_op*                 of each slot: 0, or an error
  *   CLEAR     pool, tag, generation                 blocks that are still held; IDLE: -EBUSY, block: so
  *                                                   many are; before it, to: 1, none is
@@ -495,6 +494,7 @@ struct shm_command {
 };
 _Static_assert(sizeof(struct shm_command) == 64, "command layout");
 
+#include "segment/shm_alias.h"
 #include "segment/shm_memory.h"
 
 #endif

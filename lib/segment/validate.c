@@ -318,12 +318,12 @@ static int check_config(const struct segment *s, const struct gpc_config *cfg)
 	const struct shm_header *h = &s->header;
 	const struct shm_geometry *g = &h->geometry;
 	struct gpc_config fits = *cfg;
-	struct shm_geometry unused;
+	struct shm_geometry made;
 	int err;
 
 	fits.max_blocks = g->max_blocks;
 	fits.max_pools = g->max_pools;
-	if ((err = geometry_from_config(&fits, &unused)))
+	if ((err = geometry_from_config(&fits, &made)))
 		return err_set(EPROTO,
 			       "%s exists and is too small: it has %u blocks and %u "
 			       "pools",
@@ -345,6 +345,10 @@ static int check_config(const struct segment *s, const struct gpc_config *cfg)
 	if (cfg->free_target && h->free_target != MAX(cfg->free_target, 0))
 		return err_set(EPROTO, "%s exists with free_target %d instead of %d", s->name,
 			       h->free_target, MAX(cfg->free_target, 0));
+	if (cfg->max_aliases && g->alias_buckets != made.alias_buckets)
+		return err_set(EPROTO, "%s exists with max_aliases %d instead of %d", s->name,
+			       g->alias_buckets ? (int)(g->alias_buckets * SHM_ALIASES) : -1,
+			       cfg->max_aliases);
 	return check_layout(s, cfg->layout);
 }
 

@@ -7,6 +7,7 @@
 #include "config.h"
 
 #include <errno.h>
+#include "writer/alias.h"
 #include "writer/command.h"
 #include "writer/grant.h"
 #include "writer/idle.h"
@@ -267,6 +268,13 @@ static int32_t clear(struct writer *w, uint32_t peer, uint64_t position,
 	return pools_clear(w, pool, cmd->tag, cmd->flags & CF_REMOVE, cmd->generation);
 }
 
+static int32_t alias(struct writer *w, const struct shm_command *cmd)
+{
+	gpc_key alias = { { cmd->key[0], cmd->key[1] } }, to = { { cmd->parent[0], cmd->parent[1] } };
+
+	return alias_store(w, &alias, &to);
+}
+
 /* GPC_PEEK: victims are chosen as for an evict, and put back. */
 static int32_t peek(struct writer *w, uint32_t peer, uint64_t position,
 		    const struct shm_command *cmd)
@@ -346,6 +354,9 @@ bool command_run(struct writer *w, uint32_t peer, uint64_t position,
 		break;
 	case CMD_UNCLAIM:
 		result = pending_unclaim(w, peer, cmd);
+		break;
+	case CMD_ALIAS:
+		result = alias(w, cmd);
 		break;
 	case CMD_NOP:
 		result = 0;

@@ -103,6 +103,7 @@ class Info(NamedTuple):
     refused: int
     why: str
     life: int
+    max_aliases: int
 
 
 class Stats(NamedTuple):
@@ -139,6 +140,7 @@ class Stats(NamedTuple):
     transfers: int
     claims: int
     leader: int
+    aliases: int
 
 
 class Mirror(NamedTuple):

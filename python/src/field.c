@@ -63,7 +63,7 @@ const struct field fields_config[] = {
 	F(T, vram_blocks, F_U32), F(T, ram_blocks, F_U32), F(T, tick_us, F_U32), F(T, free_target, F_I32),
 	F(T, quarantine_ms, F_U32), F(T, keep_tokens, F_U32), F(T, keep_digests, F_U32), F(T, peer_quota, F_U32),
 	F(T, mode, F_U32), F(T, gid, F_U32), F(T, devices, F_STRING), F(T, ram_space, F_U32),
-	F(T, ram_flags, F_U32), END
+	F(T, ram_flags, F_U32), F(T, max_aliases, F_I32), END
 };
 #undef T
 #define T struct gpc_info
@@ -73,7 +73,8 @@ static const struct field fields_info[] = {
 	F(T, writer_pid, F_I32), F(T, writer_generation, F_U32), F(T, peer, F_I32), F(T, tick_us, F_U32),
 	F(T, free_target, F_I32), F(T, keep_tokens, F_U32), F(T, keep_digests, F_U32), F(T, tick, F_U64),
 	F(T, bytes, F_U64), F(T, buckets, F_U64), F(T, hash, F_TEXT), F(T, devices, F_TEXT),
-	F(T, layout, F_BYTES), F(T, writer_peer, F_I32), F(T, refused, F_I32), F(T, why, F_TEXT), F(T, life, F_U64), END
+	F(T, layout, F_BYTES), F(T, writer_peer, F_I32), F(T, refused, F_I32), F(T, why, F_TEXT), F(T, life, F_U64),
+	F(T, max_aliases, F_U32), END
 };
 #undef T
 #define T struct gpc_stats
@@ -85,7 +86,7 @@ static const struct field fields_stats[] = {
 	F(T, refs, F_U64), F(T, reserved, F_U64), F(T, sections, F_U64), F(T, oldest_section_ns, F_U64),
 	F(T, live, F_U64), F(T, free_blocks, F_U64), F(T, dying, F_U64), F(T, alive, F_I32), F(T, here, F_I32),
 	F(T, left, F_I32), F(T, fetched, F_U64), F(T, spilled, F_U64), F(T, bad, F_U64), F(T, transfers, F_U64),
-	F(T, claims, F_U64), F(T, leader, F_I32), END
+	F(T, claims, F_U64), F(T, leader, F_I32), F(T, aliases, F_U64), END
 };
 #undef T
 #define T struct gpc_mirror

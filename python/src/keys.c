@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* keys.c - keys from fields, tokens and digests: no other process takes part. */
+/* keys.c - keys from fields, tokens and digests, and aliases of keys. */
 #include "gpcpy.h"
 
 #include <string.h>
@@ -231,6 +231,55 @@ out:
 	return ret;
 }
 
+/* ---- aliases ---- */
+
+static METHOD(key_alias)
+{
+	static const struct call call = { "alias", 2, 2, { "alias", "to", "flags", "timeout" } };
+	struct array alias = { 0 }, to = { 0 };
+	PyObject *a[MAX_ARGS], *ret = NULL;
+	uint32_t flags = 0;
+	int timeout = -1, r;
+	gpc *c;
+
+	if (args_parse(&call, args, n, kwnames, a) < 0)
+		return NULL;
+	if (array_keys(a[0], "alias", &alias) == 0 && array_keys(a[1], "to", &to) == 0 &&
+	    array_same("alias", &alias, "to", &to) && args_u32(a[2], "flags", &flags) == 0 &&
+	    args_time(a[3], "timeout", &timeout) == 0 && handle_enter((Cache *)self) == 0) {
+		c = ((Cache *)self)->c;
+		FREELY(r = gpc_alias(c, alias.p, to.p, alias.n, flags, timeout));
+		ret = r < 0 ? error_raise(r) : Py_NewRef(Py_None);
+		handle_leave((Cache *)self);
+	}
+	array_free(&alias);
+	array_free(&to);
+	return ret;
+}
+
+/* out may be the very buffer of the keys. */
+static METHOD(key_alias_resolve)
+{
+	static const struct call call = { "alias_resolve", 1, 1, { "keys", "out" } };
+	struct array keys = { 0 }, out = { 0 };
+	PyObject *a[MAX_ARGS], *ret = NULL;
+	int r;
+
+	if (args_parse(&call, args, n, kwnames, a) < 0)
+		return NULL;
+	if (array_keys(a[0], "keys", &keys) == 0 &&
+	    array_out(a[1], "out", keys.n, sizeof(gpc_key), &out) == 0 && handle_enter((Cache *)self) == 0) {
+		if (keys.n)
+			memmove(out.p, keys.p, keys.n * sizeof(gpc_key));
+		r = gpc_alias_resolve(((Cache *)self)->c, out.p, keys.n);
+		ret = r < 0 ? error_raise(r) : give_keys(&out, out.own ? (int)keys.n : r);
+		handle_leave((Cache *)self);
+	}
+	array_free(&keys);
+	array_free(&out);
+	return ret;
+}
+
 const PyMethodDef methods_keys[] = {
 	ROW("key_root", key_root,
 	    "key_root(fields)\n\nThe root key of a namespace: fields is a list of (tag, bytes), tags 1 model,\n"
@@ -245,5 +294,12 @@ const PyMethodDef methods_keys[] = {
 	ROW("key_import", key_import,
 	    "key_import(digests, *, size=None, group=0, out=None)\n\nKeys of an engine's own digests: a list of "
 	    "bytes of one length, or a buffer and the size\nof each.  Bytes of 16 a key; with out their number."),
+	ROW("alias", key_alias,
+	    "alias(alias, to, *, flags=0, timeout=None)\n\nWhat has the key to[i] is what is looked for under alias[i]: "
+	    "true for ever, whether or not a\nblock with that key is live.  A pair may be forgotten at any time."),
+	ROW("alias_resolve", key_alias_resolve,
+	    "alias_resolve(keys, *, out=None)\n\nThe keys, those that are aliases replaced by the keys that they stand "
+	    "for: call it before\nlookup, acquire, fetch, claim, and for the parents of publish.  Bytes of 16 a key; "
+	    "with out,\na writable buffer, which may be keys itself, how many were replaced."),
 	{ NULL, NULL, 0, NULL }
 };

@@ -89,6 +89,17 @@ c.release(b)
 c.release(b)
 is_(c.prefix([]), [], "of nothing")
 
+second = c.key_import(digests, group=7)
+is_(c.alias_resolve(second), second, "keys that are no aliases stay")
+is_(c.alias(second[:32], ids[:32]), None, "two aliases")
+mixed = second[:32] + ids[32:]
+is_(c.alias_resolve(mixed), ids, "alias_resolve: aliases are replaced, the others stay")
+is_((c.alias_resolve(mixed, out=(room := bytearray(96))), bytes(room)), (2, ids), "by out, how many")
+room = bytearray(mixed)
+is_((c.alias_resolve(room, out=room), bytes(room)), (2, ids), "in place")
+is_((c.alias_resolve([]), c.alias([], [])), (b"", None), "of nothing")
+is_((c.stats().aliases, c.info().max_aliases > 2), (2, True), "they are counted")
+
 full, state = c.key_hash_group(1, 8, root, tokens), c.key_hash_group(2, 0, root, array.array("I", tokens))
 is_((len(full), len(state)), (12 * 16, 6 * 16), "keys of two groups: blocks of 8 tokens, and of the cache's 16")
 is_(c.key_hash_group(1, 8, full[:16], tokens[8:]), full[16:], "chained on")

@@ -48,6 +48,8 @@ calls = {
     "acquire, ref, release": lambda: (c.acquire(keys), c.ref(keys, blocks), c.release(blocks), c.release(blocks)),
     "prefix": lambda: (c.prefix(digests), c.prefix(digests, out=out), c.release(out), c.release(out)),
     "keys": lambda: (c.key_hash(root, tokens, extras=extra), c.key_import(digests), c.key_root([(1, b"x")])),
+    "aliases": lambda: (c.alias(each[:2], each[2:4]), c.alias_resolve(keys), c.alias_resolve(each, out=bytearray(320)),
+                        fails(c.alias, each[:1], each[:1])),
     "reserve": lambda: c.release(c.reserve(0, 3, moves=True)[0]),
     "publish": publish,
     "records": lambda: (c.info(), c.stats(), c.pool_get(0), c.pool_memory(1), c.pool_runs(1)),

@@ -40,7 +40,7 @@ enum {
 	OPT_TICK, OPT_FREE_TARGET, OPT_MODE, OPT_GROUP, OPT_DIR, OPT_LAYOUT, OPT_PIDFILE,
 	OPT_KEEP_TOKENS, OPT_KEEP_DIGESTS, OPT_STANDBY, OPT_FOREGROUND, OPT_DAEMONIZE,
 	OPT_UNLINK, OPT_QUIET, OPT_BLOCK_BYTES, OPT_NUMA, OPT_HUGE_DIR, OPT_KEEP, OPT_PIECES,
-	OPT_SPACE, OPT_DEMOTE_TO, OPT_SPILL_AHEAD, OPT_RAM_SPACE, OPT_UNCHAINED,
+	OPT_SPACE, OPT_DEMOTE_TO, OPT_SPILL_AHEAD, OPT_RAM_SPACE, OPT_UNCHAINED, OPT_MAX_ALIASES,
 };
 
 static const struct option options[] = {
@@ -62,6 +62,7 @@ static const struct option options[] = {
 	{ "huge-dir", required_argument, NULL, OPT_HUGE_DIR },
 	{ "keep-tokens", no_argument, NULL, OPT_KEEP_TOKENS },
 	{ "keep-digests", no_argument, NULL, OPT_KEEP_DIGESTS },
+	{ "max-aliases", required_argument, NULL, OPT_MAX_ALIASES },
 	{ "mode", required_argument, NULL, OPT_MODE },
 	{ "group", required_argument, NULL, OPT_GROUP },
 	{ "dir", required_argument, NULL, OPT_DIR },
@@ -110,6 +111,8 @@ static const struct cli_help help[] = {
 	{ "--quota N", "most blocks that one process may hold reserved; 0: no limit", "0" },
 	{ "--keep-tokens", "keep the tokens of each block, 4 bytes each", NULL },
 	{ "--keep-digests", "keep the engine's digest and group of each block", NULL },
+	{ "--max-aliases N", "room for N aliases of keys, 43 bytes each, at most 256M; 0: none",
+	  "an eighth of --max-blocks" },
 	{ "--mode OCTAL", "permissions of the cache's files", "0600, with --group 0660" },
 	{ "--group NAME", "group whose members may attach", NULL },
 	{ "--layout HEX", "fingerprint of model and block layout; who attaches with another one "
@@ -187,6 +190,16 @@ static bool set_free_target(struct daemon *d, const char *text)
 	if (strcmp(text, "-1") && !cli_count("free-target", text, 0, INT32_MAX, &n))
 		return false;
 	d->cfg.free_target = n ? (int32_t)n : -1;
+	return true;
+}
+
+static bool set_max_aliases(struct daemon *d, const char *text)
+{
+	uint64_t n;
+
+	if (!cli_count("max-aliases", text, 0, 1 << 28, &n))
+		return false;
+	d->cfg.max_aliases = n ? (int32_t)n : -1;
 	return true;
 }
 
@@ -366,6 +379,7 @@ static bool set_option(struct daemon *d, int opt, const char *arg)
 	case OPT_HUGE_DIR: return set_path(d->huge_dir, "huge-dir", arg);
 	case OPT_KEEP_TOKENS: d->cfg.keep_tokens = 1; return true;
 	case OPT_KEEP_DIGESTS: d->cfg.keep_digests = 1; return true;
+	case OPT_MAX_ALIASES: return set_max_aliases(d, arg);
 	case OPT_STANDBY: d->standby = true; return true;
 	case OPT_FOREGROUND: d->foreground = true; return true;
 	case OPT_DAEMONIZE: d->background = true; return true;
@@ -382,7 +396,7 @@ static int check_cache(struct daemon *d)
 	d->create = d->cfg.block_tokens != 0;
 	if (!d->create && (d->cfg.max_blocks || d->cfg.vram_blocks || d->cfg.ram_blocks ||
 			   d->cfg.max_peers || d->cfg.max_pools || d->cfg.keep_tokens ||
-			   d->cfg.keep_digests || d->devices[0] || d->ram_given))
+			   d->cfg.keep_digests || d->cfg.max_aliases || d->devices[0] || d->ram_given))
 		return cli_usage("--block-size is missing");
 	if (d->ram_given && !d->cfg.ram_blocks)
 		return cli_usage("--%s: --ram-blocks is missing: it is for the pool of RAM",
@@ -410,8 +424,8 @@ static int check_keep(struct daemon *d)
 	if (!d->keep)
 		return -1;
 	if (d->cfg.block_tokens || d->cfg.max_blocks || d->cfg.ram_blocks || d->cfg.max_peers ||
-	    d->cfg.max_pools || d->cfg.keep_tokens || d->cfg.keep_digests || d->standby ||
-	    d->unlink_at_end || d->memory.numa || d->huge_dir[0] || d->ram_given)
+	    d->cfg.max_pools || d->cfg.keep_tokens || d->cfg.keep_digests || d->cfg.max_aliases ||
+	    d->standby || d->unlink_at_end || d->memory.numa || d->huge_dir[0] || d->ram_given)
 		return cli_usage("--keep and options of a cache, --standby and --unlink exclude each "
 				 "other: a keeper makes no cache and serves none");
 	if (!d->devices[0] || strchr(d->devices, ',') || !strcmp(d->devices, "none"))

@@ -29,6 +29,7 @@ static const char *option_words(const char *text, char *ret, size_t room)
 		{ "block_bytes", "--block-bytes" }, { "huge_dir", "--huge-dir" },
 		{ "numa is", "--numa is" }, { "nodes is", "--numa: the set of nodes is" },
 		{ "keep_tokens", "--keep-tokens" }, { "keep_digests", "--keep-digests" },
+		{ "max_aliases", "--max-aliases" },
 	};
 	size_t used = 0, i, len;
 

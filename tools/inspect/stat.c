@@ -24,6 +24,7 @@ static const struct column info_columns[] = {
 	{ "  microseconds", "tick_us", SHOW_TEXT },
 	{ "free target", "free_target", SHOW_TEXT },
 	{ "keeps", "keeps", SHOW_LIST },
+	{ "aliases at most", "max_aliases", SHOW_TEXT },
 	{ "hash", "hash", SHOW_TEXT },
 	{ "devices", "devices", SHOW_TEXT },
 	{ "layout", "layout", SHOW_TEXT },
@@ -41,6 +42,7 @@ static const struct column stat_columns[] = {
 	{ "  oldest", "oldest_transfer_ns", SHOW_AGE },
 	{ "claims", "claims", SHOW_TEXT },
 	{ "  oldest", "oldest_claim_ns", SHOW_AGE },
+	{ "aliases", "aliases", SHOW_TEXT },
 	{ "lookups", "lookups", SHOW_TEXT },
 	{ "  hits in VRAM", "hit_vram", SHOW_TEXT },
 	{ "  hits in RAM", "hit_ram", SHOW_TEXT },
@@ -244,6 +246,7 @@ static void describe_info(json_t *o, const struct gpc_info *info)
 		set_text(o, "tick", "timed");
 	set(o, "free_target", info->free_target > 0 ? (uint64_t)info->free_target : 0);
 	json_object_set_new(o, "keeps", describe_keeps(info));
+	set(o, "max_aliases", info->max_aliases);
 	set(o, "bytes", info->bytes);
 	set(o, "buckets", info->buckets);
 	json_object_set_new(o, "hash", out_string(info->hash, sizeof(info->hash)));
@@ -275,6 +278,7 @@ static json_t *describe_stats(const struct gpc_stats *st, const json_t *waits)
 		{ "sections", st->sections },
 		{ "transfers", st->transfers },
 		{ "claims", st->claims },
+		{ "aliases", st->aliases },
 		{ "lookups", st->lookups },
 		{ "hit_vram", st->hit_vram },
 		{ "hit_ram", st->hit_ram },
