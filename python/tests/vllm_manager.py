@@ -3,6 +3,7 @@
 die; pins, chains, windows, resets, events, metrics and configuration."""
 
 import inspect
+import json
 import os
 import signal
 import sys
@@ -15,6 +16,7 @@ import vllm_fake as fake
 fake.install()
 
 import gpc  # noqa: E402
+import gpc.engines.weights  # noqa: E402
 import gpc.vllm.finder  # noqa: E402
 from gpc.vllm import GPCConnector, GPCOffloadingManager, GPCOffloadingSpec, GPCOffloadingWorker  # noqa: E402
 from gpc.vllm.config import KEYS, Config, ConfigError  # noqa: E402
@@ -83,7 +85,7 @@ for n, k in KEYS.items():
     ok(f"| `{n}` | {'needed' if k.needed else value if value != '' else ''}".rstrip() in page, f"{n} is on the page")
 raises(ConfigError, "cpu_bytes_to_use: it is missing, 1 to", lambda: Config({}), "a key that is needed")
 raises(ConfigError, "gpc_threads: 65, 1 to 64", lambda: Config({**EXTRA, "gpc_threads": 65}), "a range")
-raises(ConfigError, "gpc_threads: '2', a int", lambda: Config({**EXTRA, "gpc_threads": "2"}), "a kind")
+raises(ConfigError, "gpc_threads: '2', a number", lambda: Config({**EXTRA, "gpc_threads": "2"}), "a kind")
 raises(ConfigError, "gpc_threads: True", lambda: Config({**EXTRA, "gpc_threads": True}), "a bool is no number")
 raises(ConfigError, "refuse, tag", lambda: Config({**EXTRA, "gpc_reset": "all"}), "one of some values")
 raises(ConfigError, "gpc_thread: there is no such key", lambda: Config({**EXTRA, "gpc_thread": 2}), "a typing error")
@@ -112,6 +114,26 @@ with tempfile.TemporaryDirectory() as d:
         f.write(b"x")
     ok(weights_of(d) != one, "other bytes, another one")
     is_(weights_of(d, "v2"), "given v2", "or what is given")
+with tempfile.TemporaryDirectory() as d:
+    # as a file beyond what is read whole: a tensor of 1 KB among large ones
+    gpc.engines.weights.WHOLE = 1 << 20
+    head = json.dumps({"big": {"data_offsets": [0, 8 << 20]}, "small": {"data_offsets": [8 << 20, (8 << 20) + 1024]},
+                       "none": {"data_offsets": [0, 0]}, "__metadata__": {"format": "pt"}}).encode()
+    with open(d + "/a.safetensors", "wb") as f:
+        f.write(len(head).to_bytes(8, "little") + head + bytes((8 << 20) + 1024))
+    prints = {weights_of(d)}
+    for at in (len(head) + 8 + (8 << 20), len(head) + 8 + (8 << 20) + 512, len(head) + 8 + (8 << 20) + 1023,
+               len(head) + 8, len(head) + 8 + (4 << 20), 12):
+        with open(d + "/a.safetensors", "r+b") as f:
+            f.seek(at)
+            was = f.read(1)
+            f.seek(at)
+            f.write(bytes([was[0] ^ 1]))
+        prints.add(weights_of(d))
+    is_(len(prints), 7, "a large file: the ends and the middle of each tensor count, and the header")
+    with open(d + "/a.safetensors", "r+b") as f:
+        f.write((1 << 60).to_bytes(8, "little"))
+    ok(weights_of(d) not in prints, "a header that cannot be is no obstacle")
 
 # ---- engines that start at once ----
 
@@ -316,6 +338,7 @@ os.fdopen(r).readline()
 m = manager(gpc_name=name + "-l", gpc_serve=False)
 ctx, keys = fake.prompt("late", 4)
 os.kill(pid, signal.SIGSTOP)
+os.waitpid(pid, os.WUNTRACED)    # until it has stopped
 gpc.vllm.finder.ASK = 0.01
 is_([m.prepare_store(keys, ctx), m.finder.in_vain], [None, True], "the writer does not answer")
 is_(m.prepare_store(keys, ctx), None, "the step does not ask again")

@@ -36,7 +36,7 @@ static const struct command {
 	{ "clear", inspect_clear, OPT_POOL | OPT_TAG | OPT_IDLE, true, false, "NAME",
 	  "forget all blocks, or those of a pool or a tag" },
 	{ "drop", inspect_drop, OPT_POOL, true, true, "NAME KEY",
-	  "forget the blocks that have a key, and what follows them" },
+	  "forget the blocks of a key, and what follows them" },
 	{ "rm", inspect_rm, OPT_FORCE | OPT_STALE, true, false, "NAME | --stale",
 	  "remove a cache, or all of yours that no process uses" },
 };

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The cache of some engines, made by the first one."""
 
+import errno
+
 import gpc
 
 from .config import ConfigError
@@ -34,18 +36,49 @@ def _attach(name, conf, layout, label, timeout):
         stock = most
 
 
-def open_cache(name, conf, layout, slot_bytes, block_tokens, label):
+def _attach_or_create(name, conf, layout, slot_bytes, block_tokens, label):
+    try:
+        return _attach(name, conf, layout, label, 0)
+    except (gpc.NotFound, gpc.Again, gpc.TimedOut):     # there is none, or somebody makes it: create waits for that
+        pass
+    try:
+        return _create(name, conf, layout, slot_bytes, block_tokens, label)
+    except gpc.Exists:
+        return _attach(name, conf, layout, label, conf.attach_ms / 1000)
+
+
+def _explain(e, name, conf, layout):
+    """The same error in the words of the configuration."""
+    if e.errno == errno.ENOSPC:
+        return gpc.NoSpace(e.errno, f"{conf.bytes_key}: {conf.bytes}: {e.strerror}. Ask for less, or make room: a tmpfs "
+                           "is resized with mount -o remount,size=..., a container gets --shm-size")
+    if e.errno == errno.EPROTO:
+        return gpc.Error(e.errno, f"gpc_name: {name} was made by an engine with other weights, dtype or layout of the KV "
+                         "cache, sizes of blocks and chunks, or parallel sizes: its fingerprint is not ours, "
+                         f"{layout[:8].hex()}. Give this engine another gpc_name, or none; if that cache is not needed, "
+                         f"gpc-inspect rm {name}")
+    return e
+
+
+def _compare_size(c, name, conf, slot_bytes, log):
+    have = (c.pool_get(POOL).blocks + _TRANSIT) * slot_bytes
+    log.info("gpc: the cache %s has %d MiB", name, have >> 20)
+    if abs(have - conf.bytes) >= slot_bytes:
+        log.warning("gpc: %s: %d MiB are asked for, and the cache %s was made with %d MiB. To change that, end all of its "
+                    "engines, run 'gpc-inspect rm %s' and start again", conf.bytes_key, conf.bytes >> 20, name,
+                    have >> 20, name)
+
+
+def open_cache(name, conf, layout, slot_bytes, block_tokens, label, log):
     """Attach, or make it.  Engines that start at once get one cache; its size is that of the first one."""
     try:
-        c = _attach(name, conf, layout, label, 0)
-    except (gpc.NotFound, gpc.Again, gpc.TimedOut):     # there is none, or somebody makes it: create waits for that
-        try:
-            c = _create(name, conf, layout, slot_bytes, block_tokens, label)
-        except gpc.Exists:
-            c = _attach(name, conf, layout, label, conf.attach_ms / 1000)
+        c = _attach_or_create(name, conf, layout, slot_bytes, block_tokens, label)
+    except gpc.Error as e:
+        raise _explain(e, name, conf, layout) from None
     have = c.pool_memory(POOL)
     if have.block_bytes != slot_bytes:
         c.close()
         raise ConfigError(f"gpc_name: {name!r}, its slots have {have.block_bytes} bytes, and {slot_bytes} are wanted: "
                           "another cache has that name")
+    _compare_size(c, name, conf, slot_bytes, log)
     return c

@@ -19,11 +19,14 @@ class Key:
     needed: bool = False
 
 
+_KINDS = {int: "a number, as in 536870912", str: "a text", bool: "true or false"}
+
+
 def _check(name, key, value):
     if key.kind is int and isinstance(value, float) and value.is_integer():
         value = int(value)           # JSON of 1e11
     if not isinstance(value, key.kind) or (key.kind is int and isinstance(value, bool)):
-        raise ConfigError(f"{name}: {value!r}, a {key.kind.__name__} is wanted")
+        raise ConfigError(f"{name}: {value!r}, {_KINDS[key.kind]} is wanted")
     if key.one_of and value not in key.one_of:
         raise ConfigError(f"{name}: {value!r}, one of {', '.join(key.one_of)} is wanted")
     if key.kind is int and not key.least <= value <= key.most:

@@ -2,22 +2,66 @@
 """What tells the weights of a model from others of the same name."""
 
 import hashlib
+import json
 import os
+
+import gpc
 
 from .config import ConfigError
 
+WHOLE = 1 << 30                  # a model of so many bytes is read whole; more would take long
 _SAMPLES, _SAMPLE = 16, 1 << 16
+_OF_TENSOR = 256                 # bytes at the ends and in the middle of each tensor
+_HEADER = 100 << 20              # bytes that a header of safetensors has at most
 _WEIGHTS = (".safetensors", ".bin", ".pt", ".pth", ".gguf")
 
 
-def _sample(h, path):
-    """Length, and pieces at equal distances: all bytes would take minutes."""
+def _whole(h, f):
+    crc = 0
+    while piece := f.read(1 << 20):
+        crc = gpc.crc32c(piece, crc)
+    h.update(crc.to_bytes(4, "little"))
+
+
+def _at(h, f, at, n):
+    f.seek(at)
+    h.update(f.read(n))
+
+
+def _tensors(f, size):
+    """(from, to) in the file, of each tensor of a safetensors file, and the bytes of its header; where it is none,
+    nothing."""
+    n = int.from_bytes(f.read(8), "little")
+    if n > min(size, _HEADER):
+        return [], 0
+    try:
+        header = json.loads(f.read(n))
+        spans = [t["data_offsets"] for name, t in header.items() if name != "__metadata__"]
+        return [(8 + n + a, 8 + n + b) for a, b in sorted(spans) if 0 <= a < b <= size - 8 - n], n
+    except (ValueError, TypeError, KeyError, AttributeError):
+        return [], 0
+
+
+def _parts(h, f, size):
+    """Pieces at equal distances, and of a file of safetensors its header, and some of each tensor."""
+    for i in range(_SAMPLES):
+        _at(h, f, max(i * (size - _SAMPLE) // (_SAMPLES - 1), 0), _SAMPLE)
+    f.seek(0)
+    spans, header = _tensors(f, size)
+    _at(h, f, 0, 8 + header)
+    for a, b in spans:
+        for at in (a, (a + b) // 2, max(a, b - _OF_TENSOR)):
+            _at(h, f, at, min(_OF_TENSOR, b - at))
+
+
+def _sample(h, path, whole):
     size = os.path.getsize(path)
     h.update(f"{os.path.basename(path)} {size}\n".encode())
     with open(path, "rb") as f:
-        for i in range(_SAMPLES if size > _SAMPLES * _SAMPLE else 1):
-            f.seek(i * (size - _SAMPLE) // (_SAMPLES - 1) if size > _SAMPLES * _SAMPLE else 0)
-            h.update(f.read(_SAMPLE if size > _SAMPLES * _SAMPLE else size))
+        if whole:
+            _whole(h, f)
+        else:
+            _parts(h, f, size)
 
 
 def _folder(path):
@@ -25,8 +69,10 @@ def _folder(path):
     files = [f for f in sorted(os.listdir(path)) if f.endswith(_WEIGHTS) or f == "config.json"]
     if not any(f.endswith(_WEIGHTS) for f in files):
         return None
-    for f in files:
-        _sample(h, os.path.join(path, f))
+    paths = [os.path.join(path, f) for f in files]
+    whole = sum(os.path.getsize(p) for p in paths) <= WHOLE
+    for p in paths:
+        _sample(h, p, whole)
     return "files " + h.hexdigest()
 
 
@@ -49,7 +95,7 @@ def weights_of(model, given=""):
         found = _folder(model)
     elif not found and os.path.isfile(model):
         h = hashlib.sha256()
-        _sample(h, model)
+        _sample(h, model, os.path.getsize(model) <= WHOLE)
         found = "files " + h.hexdigest()
     found = found or _hub(model)
     if not found:

@@ -32,7 +32,8 @@ class GPCL2Adapter(base.L2AdapterInterface):
         layout = fingerprint(self.conf)
         self.name = cache_name(self.conf, layout)
         self.names = Names(self.conf)
-        self.store = Store(open_cache(self.name, self.conf, layout, self.conf.slot_bytes, 1, "lmcache"), self.conf)
+        self.store = Store(open_cache(self.name, self.conf, layout, self.conf.slot_bytes, 1, "lmcache", log),
+                           self.conf)
         log.info("gpc: the cache is %s", self.name)
         self.lock = threading.Lock()     # of what follows
         self.locked = {}                 # digest -> the pins of each lookup that locked it

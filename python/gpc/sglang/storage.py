@@ -54,7 +54,7 @@ class GPCStorage(api.HiCacheStorage):
         log.info("gpc: the cache is %s, of pages of %d bytes", name, n)
         tokens = getattr(host_pool, "page_size", 1) or 1
         self.store = Store(open_cache(name, self.conf, layout, slot, tokens,
-                                      f"sglang {self.config.pp_rank}.{self.config.tp_rank}"), self.conf)
+                                      f"sglang {self.config.pp_rank}.{self.config.tp_rank}", log), self.conf)
 
     def _ready(self):
         if not self.store:

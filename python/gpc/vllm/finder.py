@@ -87,8 +87,10 @@ class Finder:
             (k for k, p in positions.items() if p >= at and _group(k) == group and k not in req.pins and
              k not in req.memo and k not in req.loading), key=positions.__getitem__)
         keys = self.keys(rest)
-        blocks = self.c.acquire(keys)
-        self._count(len(rest), len(blocks))
+        # one that waits asks again in each step: that is one lookup
+        blocks = self.c.acquire(keys, flags=gpc.QUIET if req.waiting else 0)
+        if not req.waiting:
+            self._count(len(rest), len(blocks))
         req.pins.update(zip(rest, blocks))
         missed = rest[len(blocks):]
         if missed and not self._wait_or_claim(missed, keys[16 * len(blocks):], req):

@@ -53,17 +53,25 @@ class GPCOffloadingSpec(base.OffloadingSpec):
 
     def get_manager(self):
         if not self._manager:
-            conf, config = self.conf, self.config
-            layout = name.fingerprint(config, name.weights_of(config.model.name, conf.weights), self.image.rank_bytes,
-                                      self.image.parts)
-            called = name.cache_name(conf, layout)
-            tokens = {g.group_id: g.tokens_per_block * self.blocks_per_chunk for g in config.groups}
-            log.info("gpc: the cache is %s, of chunks of %d bytes", called, self.image.bytes)
-            cache = open_cache(called, conf, layout, self.image.bytes, max(tokens.values()),
-                               f"vllm {config.engine_id}"[:31])
-            self._manager = GPCOffloadingManager(cache, called, conf, layout, self._chained(), tokens,
-                                                 API, self.kv_events_config.enable_kv_cache_events)
+            try:
+                self._manager = self._make_manager()
+            except Exception as e:       # vLLM shows it above other tracebacks
+                log.error("gpc: the engine cannot use a cache: %s", e)
+                raise
         return self._manager
+
+    def _make_manager(self):
+        conf, config = self.conf, self.config
+        layout = name.fingerprint(config, name.weights_of(config.model.name, conf.weights), self.image.rank_bytes,
+                                  self.image.parts)
+        called = name.cache_name(conf, layout)
+        tokens = {g.group_id: g.tokens_per_block * self.blocks_per_chunk for g in config.groups}
+        log.info("gpc: the cache is %s, of chunks of %d bytes and %s tokens", called, self.image.bytes,
+                 " or ".join(map(str, sorted(set(tokens.values())))))
+        cache = open_cache(called, conf, layout, self.image.bytes, max(tokens.values()),
+                           f"vllm {config.engine_id}"[:31], log)
+        return GPCOffloadingManager(cache, called, conf, layout, self._chained(), tokens, API,
+                                    self.kv_events_config.enable_kv_cache_events)
 
     def get_worker(self, kv_caches):
         if not self._worker:
