@@ -33,6 +33,7 @@ t_programs = \
 	%reldir%/027-mirror-step.t \
 	%reldir%/028-crc.t \
 	%reldir%/029-plan-strides.t \
+	%reldir%/030-kv-wire.t \
 	%reldir%/033-trailers.t \
 	%reldir%/100-seed.t \
 	%reldir%/110-publish.t \
@@ -191,7 +192,8 @@ t_programs = \
 	%reldir%/507-copy-device.t \
 	%reldir%/508-sums-device.t \
 	%reldir%/511-fetch-device.t \
-	%reldir%/643-transfers-die-device.t
+	%reldir%/643-transfers-die-device.t \
+	%reldir%/850-kv-events.t
 
 t_scripts = \
 	%reldir%/301-all-dead.t \
@@ -267,6 +269,7 @@ t_support = \
 	%reldir%/lib/ghosts.h \
 	%reldir%/lib/hand.h \
 	%reldir%/lib/images.h \
+	%reldir%/lib/kv.h \
 	%reldir%/lib/layouts.h \
 	%reldir%/lib/plans.h \
 	%reldir%/lib/looks.h \
@@ -280,6 +283,7 @@ t_support = \
 	%reldir%/lib/companions.h \
 	%reldir%/lib/counts.h \
 	%reldir%/lib/crew.h \
+	%reldir%/data/kv_events_golden.txt \
 	%reldir%/data/make-trace.sh \
 	%reldir%/data/small.jsonl \
 	%reldir%/lib/devices.h \
@@ -394,6 +398,15 @@ models:
 check_PROGRAMS += $(t_programs)
 dist_check_SCRIPTS += $(t_scripts)
 LDADD = lib/libgpc-internal.la
+# gpcd's KV events: its own bytes, and subscribers
+%canon_reldir%_030_kv_wire_t_CPPFLAGS = $(AM_CPPFLAGS) $(EVENTS_CFLAGS) -DTOP_SRCDIR='"$(abs_top_srcdir)"'
+%canon_reldir%_030_kv_wire_t_LDADD = $(EVENTS_LIBS)
+%canon_reldir%_030_kv_wire_t_SOURCES = %reldir%/030-kv-wire.c
+if HAVE_EVENTS
+%canon_reldir%_030_kv_wire_t_SOURCES += tools/daemon/events/wire.c
+endif
+%canon_reldir%_850_kv_events_t_CPPFLAGS = $(AM_CPPFLAGS) $(EVENTS_CFLAGS)
+%canon_reldir%_850_kv_events_t_LDADD = $(LDADD) $(EVENTS_LIBS)
 # the tables of others; nothing of ours
 %canon_reldir%_023_bench_peers_t_LDADD = tools/libbench-peers.la
 # one in between looks at the files
