@@ -193,7 +193,10 @@ t_programs = \
 	%reldir%/508-sums-device.t \
 	%reldir%/511-fetch-device.t \
 	%reldir%/643-transfers-die-device.t \
-	%reldir%/850-kv-events.t
+	%reldir%/850-kv-events.t \
+	%reldir%/851-kv-replay.t \
+	%reldir%/852-kv-lives.t \
+	%reldir%/853-kv-slow.t
 
 t_scripts = \
 	%reldir%/301-all-dead.t \
@@ -407,6 +410,12 @@ if HAVE_EVENTS
 endif
 %canon_reldir%_850_kv_events_t_CPPFLAGS = $(AM_CPPFLAGS) $(EVENTS_CFLAGS)
 %canon_reldir%_850_kv_events_t_LDADD = $(LDADD) $(EVENTS_LIBS)
+%canon_reldir%_851_kv_replay_t_CPPFLAGS = $(AM_CPPFLAGS) $(EVENTS_CFLAGS)
+%canon_reldir%_851_kv_replay_t_LDADD = $(LDADD) $(EVENTS_LIBS)
+%canon_reldir%_852_kv_lives_t_CPPFLAGS = $(AM_CPPFLAGS) $(EVENTS_CFLAGS)
+%canon_reldir%_852_kv_lives_t_LDADD = $(LDADD) $(EVENTS_LIBS)
+%canon_reldir%_853_kv_slow_t_CPPFLAGS = $(AM_CPPFLAGS) $(EVENTS_CFLAGS)
+%canon_reldir%_853_kv_slow_t_LDADD = $(LDADD) $(EVENTS_LIBS)
 # the tables of others; nothing of ours
 %canon_reldir%_023_bench_peers_t_LDADD = tools/libbench-peers.la
 # one in between looks at the files
