@@ -234,6 +234,7 @@ t_scripts = \
 	%reldir%/835-replay-fetch.t \
 	%reldir%/840-bench.t \
 	%reldir%/841-bench-ends.t \
+	%reldir%/854-inspect-watch.t \
 	%reldir%/860-reference.t \
 	%reldir%/861-readme.t \
 	%reldir%/862-engine-page.t \
@@ -608,7 +609,8 @@ gpu-tests: $(t_gpu_programs) bench-gpu-programs $(t_gpu_tools)
 	cp lib/.libs/libgpc.so.[0-9] $@/lib
 	$(STRIP) -g $@/*.t $@/there $@/bench/* $@/tools/* $@/lib/* 2>/dev/null || :
 	ldd $(t_gpu_programs) $@/tools/* $@/bench/* $@/%reldir%/sh/json | \
-		awk '/liburcu|libnuma|libjansson/ { print $$3 }' | sort -u | \
+		awk '$$3 ~ /^\// && $$1 !~ /^lib(c|m|dl|rt|pthread|cuda)\.so/ && $$1 !~ /^libgpc/ { print $$3 }' | \
+		sort -u | \
 		while read -r so; do cp "$$so" $@/lib || exit; done
 check-gpu: gpu-tests
 	@sh gpu-tests/check

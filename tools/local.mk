@@ -60,7 +60,8 @@ bin_PROGRAMS += %reldir%/gpc-inspect
 	%reldir%/inspect/peers.c \
 	%reldir%/inspect/stat.c \
 	%reldir%/inspect/state.c \
-	%reldir%/inspect/waits.c
+	%reldir%/inspect/waits.c \
+	%reldir%/inspect/watch.c
 %canon_reldir%_gpc_inspect_LDADD = lib/libgpc.la $(JANSSON_LIBS)
 
 # ---- gpc-replay: a recorded trace, by many workers ----

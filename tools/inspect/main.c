@@ -29,6 +29,8 @@ static const struct command {
 	  "the blocks that have a key (32 hex digits)" },
 	{ "check", inspect_check, 0, true, false, "[NAME]",
 	  "verify the whole cache" },
+	{ "watch", inspect_watch, OPT_LIMIT | OPT_SINCE, true, false, "[NAME]",
+	  "what is stored, removed and moved, as it happens" },
 	{ "env", inspect_env, 0, false, false, "",
 	  "build, machine, shared memory, limits, caches" },
 	{ "reap", inspect_reap, 0, true, false, "[NAME]",
@@ -42,6 +44,7 @@ static const struct option options[] = {
 	{ "dir", required_argument, NULL, 'd' },
 	{ "pool", required_argument, NULL, 'p' },
 	{ "limit", required_argument, NULL, 'n' },
+	{ "since", required_argument, NULL, 'i' },
 	{ "force", no_argument, NULL, 'f' },
 	{ "stale", no_argument, NULL, 's' },
 	{ "help", no_argument, NULL, 'h' },
@@ -51,10 +54,11 @@ static const struct option options[] = {
 
 static const struct cli_help help[] = {
 	{ NULL, "\nNAME may be left out if there is only one cache.\n", NULL },
-	{ "--json", "print one JSON value; keys and stamps are hex strings", NULL },
+	{ "--json", "print one JSON value, watch one a line; keys and stamps are hex strings", NULL },
 	{ "--dir DIR", "folder of the caches' files", "/dev/shm" },
 	{ "--pool N", "ls: blocks of this pool only", "all pools" },
-	{ "--limit N", "ls: at most so many blocks", "no limit" },
+	{ "--limit N", "ls, watch: at most so many blocks or changes", "no limit" },
+	{ "--since SEQ", "watch: begin with this change, 0: the oldest that is kept", "what comes next" },
 	{ "--force", "rm: remove the name even if processes use the cache", NULL },
 	{ "--stale", "rm: remove every cache of yours that no process uses", NULL },
 	{ "-h, --help", "show this text", NULL },
@@ -250,6 +254,11 @@ static int set_option(struct inspect *in, int opt, unsigned *given)
 		in->pool = (int)v;
 		*given |= OPT_POOL;
 		break;
+	case 'i':
+		if (!cli_count("since", optarg, 0, UINT64_MAX - 1, &in->since))
+			return EXIT_USAGE;
+		*given |= OPT_SINCE;
+		break;
 	default:
 		if (!cli_count("limit", optarg, 0, UINT64_MAX, &in->limit))
 			return EXIT_USAGE;
@@ -263,7 +272,7 @@ static int refuse_option(const struct command *cmd, unsigned bits)
 {
 	static const struct { unsigned bit; const char *name; } names[] = {
 		{ OPT_POOL, "pool" }, { OPT_LIMIT, "limit" }, { OPT_FORCE, "force" },
-		{ OPT_STALE, "stale" },
+		{ OPT_STALE, "stale" }, { OPT_SINCE, "since" },
 	};
 	size_t i = 0, owner = 0;
 
@@ -334,7 +343,7 @@ static int parse(struct inspect *in, const struct command **ret, int argc, char 
 int main(int argc, char **argv)
 {
 	struct inspect in = {
-		.pool = -1, .limit = UINT64_MAX, .cannot_open = EXIT_RUNTIME,
+		.pool = -1, .limit = UINT64_MAX, .since = UINT64_MAX, .cannot_open = EXIT_RUNTIME,
 	};
 	const struct command *cmd = NULL;
 	int status;
