@@ -35,6 +35,8 @@ TAP_FN const char *kv_gpcd(void)
 	dir = dirname(exe);
 	if (!strcmp(dir + strlen(dir) - strlen("/.libs"), "/.libs"))
 		dir = dirname(dir);
+	if (!strcmp(dir + strlen(dir) - strlen("/bench"), "/bench"))
+		dir = dirname(dir);
 	snprintf(path, sizeof(path), "%s/../tools/gpcd", dir);
 	return path;
 }
