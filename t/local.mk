@@ -555,6 +555,14 @@ t_environment = \
 AM_TESTS_ENVIRONMENT = $(t_environment); \
 	export top_srcdir top_builddir CC MANDOC PYTHON PATH;
 
+# ---- KV events, read by those whom they are for: t/events/README.md ----
+
+EXTRA_DIST += %reldir%/events/README.md %reldir%/events/consumers.py %reldir%/events/requirements.txt \
+	%reldir%/events/run
+check-events: all
+	@$(SHELL) $(srcdir)/%reldir%/events/run '$(abs_top_srcdir)' '$(abs_top_builddir)' '$(PYTHON)'
+.PHONY: check-events
+
 # ---- on a GPU ----
 
 # A folder that holds all that the tests on a GPU need, ready to run: it may be copied to where
@@ -620,7 +628,7 @@ gpu-tests check-gpu:
 endif
 .PHONY: gpu-tests check-gpu
 clean-local: clean-python
-	rm -rf gpu-tests %reldir%/fuzz/libfuzzer.d %reldir%/gpu/.libs %reldir%/gpu/*.o %reldir%/gpu/*.lo %reldir%/gpu/*.d
+	rm -rf gpu-tests events-venv %reldir%/fuzz/libfuzzer.d %reldir%/gpu/.libs %reldir%/gpu/*.o %reldir%/gpu/*.lo %reldir%/gpu/*.d
 
 # The tests of "make check" under prove; PROVEFLAGS=--timer tells which tests are slow.
 prove: all $(check_PROGRAMS)
