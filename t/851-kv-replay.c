@@ -169,7 +169,7 @@ static uint32_t ask(uint64_t first)
 	uint32_t n = 0;
 
 	kv_ask(dealer, first);
-	while (kv_next(dealer, &batch, 20000) && batch.size)
+	while (kv_answer(dealer, &batch, 20000) && batch.size)
 		n++;
 	return batch.sequence == UINT64_MAX ? n : 999;
 }

@@ -85,6 +85,7 @@ struct replay {
 	uint64_t next, end;          /* changes to go; next 0: a snapshot */
 	uint64_t since;              /* when it last went on, for a client that takes nothing */
 	uint32_t put;                /* batches of a snapshot */
+	const char *topic;
 	uint64_t replays, snapshots, given_up;
 };
 

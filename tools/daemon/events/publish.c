@@ -56,7 +56,7 @@ struct events {
 
 static bool send_frames(struct events *e, uint64_t sequence, const void *bytes, size_t n)
 {
-	const char *topic = e->d->topic ? e->d->topic : "";
+	const char *topic = e->replay.topic;
 	uint64_t wire = htobe64(sequence);
 
 	return endpoint_frame(&e->out, topic, strlen(topic), true) &&
@@ -375,6 +375,7 @@ int events_start(struct daemon *d, gpc *c, struct events **ret)
 	e->out.text = d->events;
 	e->replay.at.text = d->events_replay;
 	e->replay.from = &e->batches;
+	e->replay.topic = d->topic ? d->topic : "";
 	e->batches.c = c;
 	wire_init(&e->batches.wire);
 	status = open_both(e) ? bind_at_start(e) : EXIT_RUNTIME;

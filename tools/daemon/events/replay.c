@@ -19,12 +19,13 @@ enum { STEP = 256 };
 
 /* ---- frames ---- */
 
-static bool send_batch(struct replay *r, uint64_t sequence, const void *bytes, size_t n)
+static bool send_batch(struct replay *r, const char *topic, uint64_t sequence, const void *bytes, size_t n)
 {
 	uint64_t wire = htobe64(sequence);
 
 	return endpoint_frame(&r->at, r->client, r->client_bytes, true) &&
 	       endpoint_frame(&r->at, "", 0, true) &&
+	       endpoint_frame(&r->at, topic, strlen(topic), true) &&
 	       endpoint_frame(&r->at, &wire, sizeof(wire), true) &&
 	       endpoint_frame(&r->at, bytes, n, false);
 }
@@ -123,7 +124,7 @@ static int put_snapshot(void *arg, uint64_t sequence, const struct wire *w)
 {
 	struct replay *r = arg;
 
-	if (!has_sent(r, send_batch(r, sequence, w->bytes.data, w->bytes.size)))
+	if (!has_sent(r, send_batch(r, r->topic, sequence, w->bytes.data, w->bytes.size)))
 		return 1;
 	r->put++;
 	return 0;
@@ -155,7 +156,7 @@ static bool from_feed(struct replay *r)
 		r->next = 0;             /* overwritten meanwhile */
 	for (int i = 0; i < n && r->next <= r->end; i++) {
 		batches_again(r->from, &e[i]);
-		if (!has_sent(r, send_batch(r, e[i].seq, r->from->wire.bytes.data,
+		if (!has_sent(r, send_batch(r, r->topic, e[i].seq, r->from->wire.bytes.data,
 					    r->from->wire.bytes.size)))
 			return false;
 		r->next = e[i].seq + 1;
@@ -173,7 +174,7 @@ bool replay_step(struct replay *r)
 		return false;
 	if (!r->next || r->next <= r->end)
 		return true;
-	if (has_sent(r, send_batch(r, UINT64_MAX, "", 0)))
+	if (has_sent(r, send_batch(r, "", UINT64_MAX, "", 0)))
 		r->busy = false;
 	return !r->busy;
 }
