@@ -89,9 +89,12 @@ static void test_slow_subscriber(void)
 /* A feed of 1024 changes, and bursts of 2048: the publisher comes too late for some. */
 static void test_slow_publisher(void)
 {
+	struct kv_model plain = { .n = 0 };
+	void *only;
 	int i;
 
 	begin("2048");
+	only = kv_subscribe();               /* and never asks */
 	for (i = 0; i < 300 && !kv_has_said("came too fast"); i++)
 		burst((uint64_t)i * MANY + 1);
 	if (kv_has_said("came too fast"))
@@ -102,6 +105,10 @@ static void test_slow_publisher(void)
 		kv_store(c, 0, n > 1 ? 2000000 + n - 1 : 0, 2000000 + n);
 	ok(kv_follow(&model, sub, dealer, kv_last_change(c)) && kv_is_what_there_is(c, &model),
 	   "who follows knows what there is");
+	ok(kv_follow(&plain, only, NULL, kv_last_change(c)) && kv_is_what_there_is(c, &plain),
+	   "who cannot ask, too");
+	ok(!kv_has_said("came too fast") || plain.snapshots > 0, "by a snapshot");
+	zmq_close(only);
 	end();
 }
 

@@ -34,6 +34,7 @@ t_programs = \
 	%reldir%/028-crc.t \
 	%reldir%/029-plan-strides.t \
 	%reldir%/030-kv-wire.t \
+	%reldir%/031-kv-told.t \
 	%reldir%/033-trailers.t \
 	%reldir%/100-seed.t \
 	%reldir%/110-publish.t \
@@ -408,6 +409,11 @@ LDADD = lib/libgpc-internal.la
 %canon_reldir%_030_kv_wire_t_SOURCES = %reldir%/030-kv-wire.c
 if HAVE_EVENTS
 %canon_reldir%_030_kv_wire_t_SOURCES += tools/daemon/events/wire.c
+endif
+%canon_reldir%_031_kv_told_t_SOURCES = %reldir%/031-kv-told.c
+%canon_reldir%_031_kv_told_t_LDADD =
+if HAVE_EVENTS
+%canon_reldir%_031_kv_told_t_SOURCES += tools/daemon/events/told.c
 endif
 %canon_reldir%_850_kv_events_t_CPPFLAGS = $(AM_CPPFLAGS) $(EVENTS_CFLAGS)
 %canon_reldir%_850_kv_events_t_LDADD = $(LDADD) $(EVENTS_LIBS)

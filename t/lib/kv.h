@@ -381,10 +381,10 @@ TAP_FN void kv_recover(struct kv_model *m, void *dealer, uint64_t first)
 	free(b);
 }
 
-/* A batch of the stream as a consumer takes it that can ask for others. */
+/* A batch of the stream as a consumer takes it that can ask for others; without a dealer it cannot. */
 TAP_FN void kv_take(struct kv_model *m, const struct kv_batch *b, void *dealer)
 {
-	if (!m->begun ? b->sequence > 0 : b->sequence > m->last + 1)
+	if (dealer && (!m->begun ? b->sequence > 0 : b->sequence > m->last + 1))
 		kv_recover(m, dealer, m->begun ? m->last + 1 : 0);
 	if (m->begun && b->sequence <= m->last)
 		m->skipped++;
