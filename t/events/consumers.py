@@ -143,7 +143,7 @@ class Indexer:
         tap.ok(until(same), f"Dynamo: {what}") or print(f"# got {got[0]}, want {want}", flush=True)
 
 
-# ---- what engines declare ----
+# ---- what engines declare: vLLM's, and SGLang's, which has fewer fields and numbers alone ----
 
 class Event(msgspec.Struct, omit_defaults=True, tag=True, tag_field="type"):
     pass
@@ -177,9 +177,30 @@ class Batch(msgspec.Struct, array_like=True, omit_defaults=True):
     data_parallel_rank: int | None = None
 
 
+class SglangStored(Event, tag="BlockStored"):
+    block_hashes: list[int]
+    parent_block_hash: int | None
+    token_ids: list[int]
+    block_size: int
+    lora_id: int | None
+    medium: str | None = None
+
+
+class SglangRemoved(Event, tag="BlockRemoved"):
+    block_hashes: list[int]
+    medium: str | None = None
+
+
+class SglangBatch(msgspec.Struct, array_like=True, omit_defaults=True):
+    ts: float
+    events: list[SglangStored | SglangRemoved | AllBlocksCleared]
+    attn_dp_rank: int | None = None
+
+
 def decode(sub, want):
     """All batches up to that change; how many events of each kind."""
     decoder, kinds, last = msgspec.msgpack.Decoder(Batch), {}, -1
+    sglang = msgspec.msgpack.Decoder(SglangBatch)
     encoder = msgspec.msgpack.Encoder()
     same = True
     while last < want:
@@ -189,6 +210,7 @@ def decode(sub, want):
         last = int.from_bytes(sequence, "big")
         batch = decoder.decode(payload)
         same = same and encoder.encode(batch) == payload
+        same = same and len(sglang.decode(payload).events) == len(batch.events)
         for e in batch.events:
             kinds[type(e).__name__] = kinds.get(type(e).__name__, 0) + 1
     return kinds, same
