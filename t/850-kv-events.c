@@ -165,6 +165,25 @@ static void test_clear(void)
 	end(c);
 }
 
+/* A batch has one rank, and what goes to another space is two changes. */
+static void test_two_ranks(void)
+{
+	gpc *c = begin((const char *const[]){ "--block-size", "4", "--vram-blocks", "16", "--ram-blocks",
+		"16", "--ram-space", "1", "--keep-tokens", "--keep-digests", "--events", kv_out, NULL });
+	gpc_block b = kv_store(c, 0, 0, 1);
+	struct gpc_move m;
+
+	ok(next(1, 1), "in VRAM");
+	is_int(must(gpc_demote(c, 0, 1, &b, 1, &m, 0, 1000)), 1, "to RAM of another space");
+	must(gpc_commit(c, &m, 1, NULL, 0, 1000));
+	ok(next(2, 1) && !strcmp(batch.event[0].type, "BlockStored") && batch.rank == 1 &&
+	   batch.event[0].tokens == 4 && !strcmp(batch.event[0].medium, "CPU"), "there, in one rank");
+	ok(next(3, 1) && !strcmp(batch.event[0].type, "BlockRemoved") && batch.rank == 0 &&
+	   batch.event[0].hash == KV_NAME + 1 && !strcmp(batch.event[0].medium, "GPU"),
+	   "and not here any more, in the other one");
+	end(c);
+}
+
 static void test_keys(void)
 {
 	gpc *c = begin((const char *const[]){ "--block-size", "4", "--vram-blocks", "16", "--events", kv_out,
@@ -225,6 +244,7 @@ static int body(void)
 	test_golden_child();
 	test_golden_others();
 	test_clear();
+	test_two_ranks();
 	test_keys();
 	test_subscribers();
 	return done_testing();

@@ -117,8 +117,7 @@ void batches_empty(struct batches *b)
 	wire_end(&b->wire, 0);
 }
 
-/* Stored in one place, removed from another, either of which may be absent.  A batch has one rank: of a
- * move between spaces the end is told, and not the new place. */
+/* Stored in one place, removed from another of the same space, either of which may be absent: one rank. */
 static void put_change(struct batches *b, const struct told_block *in, int ntokens,
 		       const struct told_block *out)
 {
@@ -170,7 +169,7 @@ static bool change(struct batches *b, const struct gpc_event *e, bool again)
 	if (ntokens >= 0)
 		in = block_of(b, e, f);
 	if (ntokens >= 0 && ends && in.space != out.space)
-		ntokens = -1;
+		ntokens = -1;            /* a pool was made anew since */
 	put_change(b, ntokens >= 0 ? &in : NULL, ntokens, ends ? &out : NULL);
 	if (again)
 		return true;
