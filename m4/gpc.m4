@@ -310,3 +310,30 @@ AS_CASE([$with_systemdsystemunitdir],
 AC_SUBST([systemdsystemunitdir])
 AM_CONDITIONAL([HAVE_UNITDIR], [test -n "$systemdsystemunitdir"])
 ])
+
+# GPC_EVENTS
+# ----------
+# $EVENTS_CFLAGS and $EVENTS_LIBS: what gpcd publishes KV events with.  msgpack-c has been msgpack to
+# pkg-config before its release 5, and some systems have only one of the names.
+AC_DEFUN([GPC_EVENTS], [
+gpc_events=no
+gpc_events_note='no (--without-events)'
+AS_IF([test "x$with_events" != xno], [
+	gpc_events_note=
+	PKG_CHECK_MODULES([ZMQ], [libzmq >= 4.2], [],
+		[gpc_events_note='no (libzmq 4.2 or later is missing: libzmq3-dev)'])
+	PKG_CHECK_MODULES([MSGPACK], [msgpack-c >= 2], [],
+		[PKG_CHECK_MODULES([MSGPACK], [msgpack >= 2], [],
+			[gpc_events_note='no (msgpack-c is missing: libmsgpack-c-dev or libmsgpack-dev)'])])
+	AS_IF([test "x$with_events" = xyes && test -n "$gpc_events_note"],
+		[AC_MSG_ERROR([KV events: $gpc_events_note])])
+	AS_IF([test -z "$gpc_events_note"], [
+		gpc_events_note="libzmq $($PKG_CONFIG --modversion libzmq), msgpack-c"
+		EVENTS_CFLAGS="$ZMQ_CFLAGS $MSGPACK_CFLAGS"
+		EVENTS_LIBS="$ZMQ_LIBS $MSGPACK_LIBS"
+		AC_DEFINE([HAVE_EVENTS], [1], [gpcd publishes KV events])
+		gpc_events=yes])])
+AC_SUBST([EVENTS_CFLAGS])
+AC_SUBST([EVENTS_LIBS])
+AM_CONDITIONAL([HAVE_EVENTS], [test "x$gpc_events" = xyes])
+])

@@ -222,4 +222,33 @@ inspect stat absent
 prints '^cuda:63 .*  no mirror$' "stat: for people"
 aligned "stat: with such a row"
 
+# ---- KV events ----
+
+for option in '--events-replay ipc:///tmp/x' '--topic t' '--events-public'; do
+	refuses 2 "${option%% *}: --events is missing" gpcd "$cache" $option
+done
+run gpcd "$cache" --events nonsense
+if grep -q 'was built without libzmq and msgpack-c' "$tmp/err"; then
+	exits 2 "without its libraries gpcd refuses --events"
+else
+	exits 2 "an endpoint is checked"
+	for endpoint in nonsense udp://127.0.0.1:1 tcp://5557 tcp://127.0.0.1 tcp://127.0.0.1:0 \
+			tcp://127.0.0.1:65536 'tcp://127.0.0.1:*' tcp://:1; do
+		refuses 2 "--events: '$(echo "$endpoint" | tr '*' .)' is not" \
+			gpcd "$cache" --events "$endpoint"
+	done
+	refuses 2 "path of a socket begins with /" gpcd "$cache" --events ipc://here
+	refuses 2 "too long for a socket: 107" gpcd "$cache" --events "ipc:///$(printf '%0107d' 0)"
+	for host in '*' 0.0.0.0 '[::]'; do
+		refuses 2 "open to every network.* or add --events-public" \
+			gpcd "$cache" --events "tcp://$host:5557"
+	done
+	refuses 2 "--events-replay: tcp://.* is open to every" \
+		gpcd "$cache" --events tcp://127.0.0.1:5557 --events-replay 'tcp://*:5558'
+	refuses 2 "want two endpoints" gpcd "$cache" --events ipc:///tmp/x --events-replay ipc:///tmp/x
+	refuses 2 "more than 255 bytes" gpcd "$cache" --events ipc:///tmp/x --topic "$(printf '%0256d' 0)"
+	refuses 2 "--keep and --events exclude" gpcd "$cache" --keep --events ipc:///tmp/x
+	refuses 1 "no cache $cache" gpcd "$cache" --dir "$shm" --events-public --events 'tcp://*:5557'
+fi
+
 done_testing

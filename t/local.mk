@@ -33,6 +33,8 @@ t_programs = \
 	%reldir%/027-mirror-step.t \
 	%reldir%/028-crc.t \
 	%reldir%/029-plan-strides.t \
+	%reldir%/030-kv-wire.t \
+	%reldir%/031-kv-told.t \
 	%reldir%/033-trailers.t \
 	%reldir%/100-seed.t \
 	%reldir%/110-publish.t \
@@ -194,7 +196,11 @@ t_programs = \
 	%reldir%/507-copy-device.t \
 	%reldir%/508-sums-device.t \
 	%reldir%/511-fetch-device.t \
-	%reldir%/643-transfers-die-device.t
+	%reldir%/643-transfers-die-device.t \
+	%reldir%/850-kv-events.t \
+	%reldir%/851-kv-replay.t \
+	%reldir%/852-kv-lives.t \
+	%reldir%/853-kv-slow.t
 
 t_scripts = \
 	%reldir%/301-all-dead.t \
@@ -233,6 +239,7 @@ t_scripts = \
 	%reldir%/835-replay-fetch.t \
 	%reldir%/840-bench.t \
 	%reldir%/841-bench-ends.t \
+	%reldir%/854-inspect-watch.t \
 	%reldir%/860-reference.t \
 	%reldir%/861-readme.t \
 	%reldir%/862-engine-page.t \
@@ -271,6 +278,7 @@ t_support = \
 	%reldir%/lib/ghosts.h \
 	%reldir%/lib/hand.h \
 	%reldir%/lib/images.h \
+	%reldir%/lib/kv.h \
 	%reldir%/lib/layouts.h \
 	%reldir%/lib/plans.h \
 	%reldir%/lib/looks.h \
@@ -284,6 +292,7 @@ t_support = \
 	%reldir%/lib/companions.h \
 	%reldir%/lib/counts.h \
 	%reldir%/lib/crew.h \
+	%reldir%/data/kv_events_golden.txt \
 	%reldir%/data/make-trace.sh \
 	%reldir%/data/small.jsonl \
 	%reldir%/lib/devices.h \
@@ -398,6 +407,26 @@ models:
 check_PROGRAMS += $(t_programs)
 dist_check_SCRIPTS += $(t_scripts)
 LDADD = lib/libgpc-internal.la
+# gpcd's KV events: its own bytes, and subscribers
+%canon_reldir%_030_kv_wire_t_CPPFLAGS = $(AM_CPPFLAGS) $(EVENTS_CFLAGS) -DTOP_SRCDIR='"$(abs_top_srcdir)"'
+%canon_reldir%_030_kv_wire_t_LDADD = $(EVENTS_LIBS)
+%canon_reldir%_030_kv_wire_t_SOURCES = %reldir%/030-kv-wire.c
+if HAVE_EVENTS
+%canon_reldir%_030_kv_wire_t_SOURCES += tools/daemon/events/wire.c
+endif
+%canon_reldir%_031_kv_told_t_SOURCES = %reldir%/031-kv-told.c
+%canon_reldir%_031_kv_told_t_LDADD =
+if HAVE_EVENTS
+%canon_reldir%_031_kv_told_t_SOURCES += tools/daemon/events/told.c
+endif
+%canon_reldir%_850_kv_events_t_CPPFLAGS = $(AM_CPPFLAGS) $(EVENTS_CFLAGS)
+%canon_reldir%_850_kv_events_t_LDADD = $(LDADD) $(EVENTS_LIBS)
+%canon_reldir%_851_kv_replay_t_CPPFLAGS = $(AM_CPPFLAGS) $(EVENTS_CFLAGS)
+%canon_reldir%_851_kv_replay_t_LDADD = $(LDADD) $(EVENTS_LIBS)
+%canon_reldir%_852_kv_lives_t_CPPFLAGS = $(AM_CPPFLAGS) $(EVENTS_CFLAGS)
+%canon_reldir%_852_kv_lives_t_LDADD = $(LDADD) $(EVENTS_LIBS)
+%canon_reldir%_853_kv_slow_t_CPPFLAGS = $(AM_CPPFLAGS) $(EVENTS_CFLAGS)
+%canon_reldir%_853_kv_slow_t_LDADD = $(LDADD) $(EVENTS_LIBS)
 # the tables of others; nothing of ours
 %canon_reldir%_023_bench_peers_t_LDADD = tools/libbench-peers.la
 # one in between looks at the files
@@ -537,6 +566,14 @@ t_environment = \
 AM_TESTS_ENVIRONMENT = $(t_environment); \
 	export top_srcdir top_builddir CC MANDOC PYTHON PATH;
 
+# ---- KV events, read by those whom they are for: t/events/README.md ----
+
+EXTRA_DIST += %reldir%/events/README.md %reldir%/events/consumers.py %reldir%/events/requirements.txt \
+	%reldir%/events/run
+check-events: all
+	@$(SHELL) $(srcdir)/%reldir%/events/run '$(abs_top_srcdir)' '$(abs_top_builddir)' '$(PYTHON)'
+.PHONY: check-events
+
 # ---- on a GPU ----
 
 # A folder that holds all that the tests on a GPU need, ready to run: it may be copied to where
@@ -591,7 +628,8 @@ gpu-tests: $(t_gpu_programs) bench-gpu-programs $(t_gpu_tools)
 	cp lib/.libs/libgpc.so.[0-9] $@/lib
 	$(STRIP) -g $@/*.t $@/there $@/bench/* $@/tools/* $@/lib/* 2>/dev/null || :
 	ldd $(t_gpu_programs) $@/tools/* $@/bench/* $@/%reldir%/sh/json | \
-		awk '/liburcu|libnuma|libjansson/ { print $$3 }' | sort -u | \
+		awk '$$3 ~ /^\// && $$1 !~ /^lib(c|m|dl|rt|pthread|cuda)\.so/ && $$1 !~ /^libgpc/ { print $$3 }' | \
+		sort -u | \
 		while read -r so; do cp "$$so" $@/lib || exit; done
 check-gpu: gpu-tests
 	@sh gpu-tests/check
@@ -601,7 +639,7 @@ gpu-tests check-gpu:
 endif
 .PHONY: gpu-tests check-gpu
 clean-local: clean-python
-	rm -rf gpu-tests %reldir%/fuzz/libfuzzer.d %reldir%/gpu/.libs %reldir%/gpu/*.o %reldir%/gpu/*.lo %reldir%/gpu/*.d
+	rm -rf gpu-tests events-venv %reldir%/fuzz/libfuzzer.d %reldir%/gpu/.libs %reldir%/gpu/*.o %reldir%/gpu/*.lo %reldir%/gpu/*.d
 
 # The tests of "make check" under prove; PROVEFLAGS=--timer tells which tests are slow.
 prove: all $(check_PROGRAMS)

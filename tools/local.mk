@@ -17,6 +17,7 @@ sbin_PROGRAMS += %reldir%/gpcd
 %canon_reldir%_gpcd_SOURCES = $(tool_sources) \
 	%reldir%/daemon/ahead.c \
 	%reldir%/daemon/daemon.h \
+	%reldir%/daemon/endpoint.c \
 	%reldir%/daemon/keep.c \
 	%reldir%/daemon/main.c \
 	%reldir%/daemon/name.c \
@@ -24,7 +25,26 @@ sbin_PROGRAMS += %reldir%/gpcd
 	%reldir%/daemon/process.c \
 	%reldir%/daemon/say.c \
 	%reldir%/daemon/serve.c
-%canon_reldir%_gpcd_LDADD = lib/libgpc.la
+%canon_reldir%_gpcd_LDADD = lib/libgpc.la $(EVENTS_LIBS)
+%canon_reldir%_gpcd_CPPFLAGS = $(AM_CPPFLAGS) $(EVENTS_CFLAGS)
+
+# KV events want libzmq and msgpack-c.
+events_sources = \
+	%reldir%/daemon/events/batch.c \
+	%reldir%/daemon/events/events.h \
+	%reldir%/daemon/events/publish.c \
+	%reldir%/daemon/events/replay.c \
+	%reldir%/daemon/events/socket.c \
+	%reldir%/daemon/events/told.c \
+	%reldir%/daemon/events/told.h \
+	%reldir%/daemon/events/wire.c \
+	%reldir%/daemon/events/wire.h
+if HAVE_EVENTS
+%canon_reldir%_gpcd_SOURCES += $(events_sources)
+else
+%canon_reldir%_gpcd_SOURCES += %reldir%/daemon/no_events.c
+endif
+EXTRA_DIST += $(events_sources) %reldir%/daemon/no_events.c
 
 # ---- gpc-inspect: looks at caches from outside ----
 
@@ -41,7 +61,8 @@ bin_PROGRAMS += %reldir%/gpc-inspect
 	%reldir%/inspect/peers.c \
 	%reldir%/inspect/stat.c \
 	%reldir%/inspect/state.c \
-	%reldir%/inspect/waits.c
+	%reldir%/inspect/waits.c \
+	%reldir%/inspect/watch.c
 %canon_reldir%_gpc_inspect_LDADD = lib/libgpc.la $(JANSSON_LIBS)
 
 # ---- gpc-replay: a recorded trace, by many workers ----

@@ -12,6 +12,12 @@ EXTRA_PROGRAMS += %reldir%/bench-plan
 EXTRA_PROGRAMS += %reldir%/bench-ram
 %canon_reldir%_bench_ram_SOURCES = %reldir%/bench-ram.c %reldir%/bench-rows.c %reldir%/bench-rows.h
 %canon_reldir%_bench_ram_LDADD = lib/libgpc-internal.la
+# What KV events cost gpcd; run by hand.
+EXTRA_PROGRAMS += %reldir%/bench-events
+%canon_reldir%_bench_events_SOURCES = %reldir%/bench-events.c
+%canon_reldir%_bench_events_CPPFLAGS = $(AM_CPPFLAGS) $(EVENTS_CFLAGS)
+%canon_reldir%_bench_events_LDADD = lib/libgpc-internal.la $(EVENTS_LIBS)
+CLEANFILES += %reldir%/bench-events$(EXEEXT)
 CLEANFILES += %reldir%/bench-recovery$(EXEEXT) %reldir%/bench-plan$(EXEEXT) \
 	%reldir%/bench-ram$(EXEEXT)
 

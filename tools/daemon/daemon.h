@@ -6,6 +6,8 @@
  *   serve.c     the cache and the writer's seat
  *   keep.c      a pool of VRAM, without that seat
  *   ahead.c     what that pool spills ahead of need
+ *   events/     KV events for routers, by a thread of their own
+ *   endpoint.c  where those are to be had
  *   name.c      whether the cache still has its name
  *   process.c   signals, the background, the pid file, readiness
  *   say.c       messages, and what a service manager hears
@@ -44,6 +46,9 @@ struct daemon {
 	int32_t demote_to;           /* ... and where its victims go, or -1 ... */
 	uint32_t spill_ahead;        /* ... so many of them ahead of need */
 	bool ram_given;              /* --ram-space or --unchained was */
+	const char *events, *events_replay;      /* endpoints; NULL: none */
+	const char *topic;           /* of the events; NULL: empty */
+	bool events_public;          /* an endpoint may be one of all networks */
 	int ready_fd;                /* --daemonize: the parent waits for one byte here */
 	bool ready, waits, served;   /* waits: for the seat, or did */
 	bool made;                   /* the cache was not there before us */
@@ -120,6 +125,20 @@ struct ahead {
 
 /* A step of the pool's policy; returns how many milliseconds the next one has time. */
 int ahead_step(struct ahead *a, const struct daemon *d, gpc *c);
+
+/* ---- gpcd-events ---- */
+
+struct events;
+
+/* A thread that publishes what happens in the cache; 0, or the exit status after a message.  `c` is open until
+ * events_stop, which tells what has happened until then; NULL is fine. */
+int events_start(struct daemon *d, gpc *c, struct events **ret);
+void events_stop(struct events *e);
+
+/* ---- gpcd-endpoint.c ---- */
+
+/* -1: go on, there may be no endpoints at all; or EXIT_USAGE after a message. */
+int endpoint_check(const struct daemon *d);
 
 /* ---- gpcd-options.c ---- */
 

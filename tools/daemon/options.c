@@ -41,6 +41,7 @@ enum {
 	OPT_KEEP_TOKENS, OPT_KEEP_DIGESTS, OPT_STANDBY, OPT_FOREGROUND, OPT_DAEMONIZE,
 	OPT_UNLINK, OPT_QUIET, OPT_BLOCK_BYTES, OPT_NUMA, OPT_HUGE_DIR, OPT_KEEP, OPT_PIECES,
 	OPT_SPACE, OPT_DEMOTE_TO, OPT_SPILL_AHEAD, OPT_RAM_SPACE, OPT_UNCHAINED, OPT_MAX_ALIASES,
+	OPT_EVENTS, OPT_EVENTS_REPLAY, OPT_EVENTS_PUBLIC, OPT_TOPIC,
 };
 
 static const struct option options[] = {
@@ -78,6 +79,10 @@ static const struct option options[] = {
 	{ "space", required_argument, NULL, OPT_SPACE },
 	{ "demote-to", required_argument, NULL, OPT_DEMOTE_TO },
 	{ "spill-ahead", required_argument, NULL, OPT_SPILL_AHEAD },
+	{ "events", required_argument, NULL, OPT_EVENTS },
+	{ "events-replay", required_argument, NULL, OPT_EVENTS_REPLAY },
+	{ "events-public", no_argument, NULL, OPT_EVENTS_PUBLIC },
+	{ "topic", required_argument, NULL, OPT_TOPIC },
 	{ "help", no_argument, NULL, 'h' },
 	{ "version", no_argument, NULL, 'V' },
 	{ NULL, 0, NULL, 0 }
@@ -125,6 +130,11 @@ static const struct cli_help help[] = {
 	{ "--demote-to P", "pool that victims move to", "none" },
 	{ "--spill-ahead N", "move there ahead of need: N blocks are kept free, or, where that pool is of "
 	  "another space, have a copy there", "0" },
+	{ NULL, "\nKV events, while this process is the writer:", NULL },
+	{ "--events ENDPOINT", "publish them there: ipc:///PATH or tcp://HOST:PORT", "none" },
+	{ "--events-replay ENDPOINT", "tell there what a subscriber has missed", "none" },
+	{ "--topic T", "in front of every batch, at most 255 bytes", "empty" },
+	{ "--events-public", "HOST may be * or another address of all networks", NULL },
 	{ NULL, "\nThe process:", NULL },
 	{ "--standby", "if there is a writer, wait until it is gone, then take over", NULL },
 	{ "--foreground", "stay in the foreground, as without --daemonize", NULL },
@@ -373,6 +383,10 @@ static bool set_option(struct daemon *d, int opt, const char *arg)
 	case OPT_LAYOUT: return set_layout(d, arg);
 	case OPT_DIR: return set_path(d->dir, "dir", arg);
 	case OPT_PIDFILE: return set_path(d->pidfile, "pidfile", arg);
+	case OPT_EVENTS: d->events = arg; return true;
+	case OPT_EVENTS_REPLAY: d->events_replay = arg; return true;
+	case OPT_EVENTS_PUBLIC: d->events_public = true; return true;
+	case OPT_TOPIC: d->topic = arg; return true;
 	case OPT_BLOCK_BYTES:
 		return cli_count("block-bytes", arg, 1, MOST_BYTES, &d->memory.block_bytes);
 	case OPT_NUMA: return set_numa(d, arg);
@@ -474,7 +488,9 @@ int options_parse(struct daemon *d, int argc, char **argv)
 	d->name = argv[optind];
 	if (!cli_name(d->name))
 		return cli_bad_name(d->name);
-	status = check_keep(d);
+	status = endpoint_check(d);
+	if (status < 0)
+		status = check_keep(d);
 	if (status >= 0)
 		return status;
 	status = d->keep ? 0 : check_cache(d);

@@ -228,7 +228,7 @@ static bool is_deserted(struct daemon *d, gpc *c)
 	return false;
 }
 
-int serve_run(struct daemon *d, gpc *c)
+static int serve_until_end(struct daemon *d, gpc *c)
 {
 	char status[64];
 	int r;
@@ -249,6 +249,18 @@ int serve_run(struct daemon *d, gpc *c)
 	}
 	process_served = NULL;
 	return process_stopping ? 0 : EXIT_RUNTIME;
+}
+
+/* Who has the seat publishes what happens, so two never do. */
+int serve_run(struct daemon *d, gpc *c)
+{
+	struct events *events = NULL;
+	int status = d->events ? events_start(d, c, &events) : 0;
+
+	if (!status)
+		status = serve_until_end(d, c);
+	events_stop(events);
+	return status;
 }
 
 int serve_remove(struct daemon *d)

@@ -15,6 +15,7 @@
 enum {                               /* options, as bits */
 	OPT_POOL = 1 << 0, OPT_LIMIT = 1 << 1, OPT_FORCE = 1 << 2, OPT_STALE = 1 << 3,
 	OPT_CSV = 1 << 4, OPT_TAG = 1 << 5, OPT_IDLE = 1 << 6,
+	OPT_SINCE = 1 << 7,
 };
 
 enum {                               /* exit status of `check`; elsewhere 1 */
@@ -31,6 +32,7 @@ struct inspect {
 	uint32_t tag;                /* --tag, or 0 */
 	int pool;                    /* --pool, or -1 */
 	uint64_t limit;              /* --limit, or UINT64_MAX */
+	uint64_t since;              /* --since, or UINT64_MAX */
 	int cannot_open;             /* exit status when the cache cannot be opened */
 };
 
@@ -41,6 +43,7 @@ int inspect_peers(struct inspect *in);
 int inspect_ls(struct inspect *in);
 int inspect_lookup(struct inspect *in);
 int inspect_check(struct inspect *in);
+int inspect_watch(struct inspect *in);
 int inspect_env(struct inspect *in);
 int inspect_reap(struct inspect *in);
 int inspect_clear(struct inspect *in);

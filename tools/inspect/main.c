@@ -29,6 +29,8 @@ static const struct command {
 	  "the blocks that have a key (32 hex digits)" },
 	{ "check", inspect_check, 0, true, false, "[NAME]",
 	  "verify the whole cache" },
+	{ "watch", inspect_watch, OPT_LIMIT | OPT_SINCE, true, false, "[NAME]",
+	  "what is stored, removed and moved, as it happens" },
 	{ "env", inspect_env, 0, false, false, "",
 	  "build, machine, shared memory, limits, caches" },
 	{ "reap", inspect_reap, 0, true, false, "[NAME]",
@@ -48,7 +50,8 @@ static const struct option options[] = {
 	{ "limit", required_argument, NULL, 'n' },
 	{ "csv", no_argument, NULL, 'c' },
 	{ "tag", required_argument, NULL, 't' },
-	{ "if-idle", no_argument, NULL, 'i' },
+	{ "if-idle", no_argument, NULL, 'I' },
+	{ "since", required_argument, NULL, 'i' },
 	{ "force", no_argument, NULL, 'f' },
 	{ "stale", no_argument, NULL, 's' },
 	{ "help", no_argument, NULL, 'h' },
@@ -58,13 +61,14 @@ static const struct option options[] = {
 
 static const struct cli_help help[] = {
 	{ NULL, "\nNAME may be left out if there is only one cache.\n", NULL },
-	{ "--json", "print one JSON value; keys and stamps are hex strings", NULL },
+	{ "--json", "print one JSON value, watch one a line; keys and stamps are hex strings", NULL },
 	{ "--dir DIR", "folder of the caches' files", "/dev/shm" },
 	{ "--pool N", "ls, clear, drop: blocks of this pool only", "all pools" },
-	{ "--limit N", "ls: at most so many blocks", "no limit" },
+	{ "--limit N", "ls, watch: at most so many blocks or changes", "no limit" },
 	{ "--csv", "ls: print comma-separated values", NULL },
 	{ "--tag T", "clear: blocks of this tag only", "all tags" },
 	{ "--if-idle", "clear: nothing, if somebody holds a block of what is to go", NULL },
+	{ "--since SEQ", "watch: begin with this change, 0: the oldest that is kept", "what comes next" },
 	{ "--force", "rm: remove the name even if processes use the cache", NULL },
 	{ "--stale", "rm: remove every cache of yours that no process uses", NULL },
 	{ "-h, --help", "show this text", NULL },
@@ -255,7 +259,7 @@ static int set_option(struct inspect *in, int opt, unsigned *given)
 	case 'f': in->force = true; *given |= OPT_FORCE; break;
 	case 's': in->stale = true; *given |= OPT_STALE; break;
 	case 'c': in->csv = true; *given |= OPT_CSV; break;
-	case 'i': in->if_idle = true; *given |= OPT_IDLE; break;
+	case 'I': in->if_idle = true; *given |= OPT_IDLE; break;
 	case 't':
 		if (!cli_count("tag", optarg, 1, UINT32_MAX, &v))
 			return EXIT_USAGE;
@@ -267,6 +271,11 @@ static int set_option(struct inspect *in, int opt, unsigned *given)
 			return EXIT_USAGE;
 		in->pool = (int)v;
 		*given |= OPT_POOL;
+		break;
+	case 'i':
+		if (!cli_count("since", optarg, 0, UINT64_MAX - 1, &in->since))
+			return EXIT_USAGE;
+		*given |= OPT_SINCE;
 		break;
 	default:
 		if (!cli_count("limit", optarg, 0, UINT64_MAX, &in->limit))
@@ -282,6 +291,7 @@ static int refuse_option(const struct command *cmd, unsigned bits)
 	static const struct { unsigned bit; const char *name; } names[] = {
 		{ OPT_POOL, "pool" }, { OPT_LIMIT, "limit" }, { OPT_FORCE, "force" },
 		{ OPT_STALE, "stale" }, { OPT_CSV, "csv" }, { OPT_TAG, "tag" }, { OPT_IDLE, "if-idle" },
+		{ OPT_SINCE, "since" },
 	};
 	size_t i = 0, owner = 0;
 
@@ -352,7 +362,7 @@ static int parse(struct inspect *in, const struct command **ret, int argc, char 
 int main(int argc, char **argv)
 {
 	struct inspect in = {
-		.pool = -1, .limit = UINT64_MAX, .cannot_open = EXIT_RUNTIME,
+		.pool = -1, .limit = UINT64_MAX, .since = UINT64_MAX, .cannot_open = EXIT_RUNTIME,
 	};
 	const struct command *cmd = NULL;
 	int status;

@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Which endpoints --events takes.  Tokens are what people wrote, so an endpoint that every network
+ * reaches must be asked for by a word of its own. */
+#include "config.h"
+
+#include "tools/daemon/daemon.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/un.h>
+
+enum { MOST_TOPIC = 255 };
+
+static int check_path(const char *option, const char *path)
+{
+	if (path[0] != '/')
+		return cli_usage("--%s: ipc://%s: the path of a socket begins with /", option, path);
+	if (strlen(path) >= sizeof(((struct sockaddr_un *)0)->sun_path))
+		return cli_usage("--%s: ipc://%s: the path is too long for a socket: %zu bytes at most",
+				 option, path, sizeof(((struct sockaddr_un *)0)->sun_path) - 1);
+	return -1;
+}
+
+static bool is_port(const char *text)
+{
+	char *end;
+	unsigned long port = strtoul(text, &end, 10);
+
+	return *text >= '0' && *text <= '9' && !*end && port && port <= 65535;
+}
+
+/* Addresses that mean every one of the machine. */
+static bool is_everywhere(const char *host, size_t n)
+{
+	static const char *const words[] = { "*", "0.0.0.0", "0", "[::]", "::", "[::0]", "[0::0]" };
+
+	for (size_t i = 0; i < ARRAY_SIZE(words); i++)
+		if (strlen(words[i]) == n && !strncmp(words[i], host, n))
+			return true;
+	return false;
+}
+
+static int check_host(const struct daemon *d, const char *option, const char *host)
+{
+	const char *port = strrchr(host, ':');
+
+	if (!port || port == host || !is_port(port + 1))
+		return cli_usage("--%s: 'tcp://%s' is not tcp://HOST:PORT, with a port of 1 to 65535",
+				 option, host);
+	if (is_everywhere(host, (size_t)(port - host)) && !d->events_public)
+		return cli_usage("--%s: tcp://%s is open to every network, and events have the tokens of "
+				 "prompts: name one address, as in tcp://127.0.0.1:5557, or add "
+				 "--events-public", option, host);
+	return -1;
+}
+
+static int check_one(const struct daemon *d, const char *option, const char *text)
+{
+	if (strncmp(text, "ipc://", 6) == 0)
+		return check_path(option, text + 6);
+	if (strncmp(text, "tcp://", 6) == 0)
+		return check_host(d, option, text + 6);
+	return cli_usage("--%s: '%s' is not ipc:///PATH, nor tcp://HOST:PORT", option, text);
+}
+
+int endpoint_check(const struct daemon *d)
+{
+	int status;
+
+	if (!d->events && (d->events_replay || d->topic || d->events_public))
+		return cli_usage("--%s: --events is missing", d->events_replay ? "events-replay" :
+				 d->topic ? "topic" : "events-public");
+	if (!d->events)
+		return -1;
+#ifndef HAVE_EVENTS
+	return cli_usage("--events: this gpcd was built without libzmq and msgpack-c, which publish events");
+#endif
+	if (d->keep)
+		return cli_usage("--keep and --events exclude each other: the writer publishes events");
+	if (d->topic && strlen(d->topic) > MOST_TOPIC)
+		return cli_usage("--topic: more than %d bytes", MOST_TOPIC);
+	status = check_one(d, "events", d->events);
+	if (status < 0 && d->events_replay)
+		status = check_one(d, "events-replay", d->events_replay);
+	if (status < 0 && d->events_replay && !strcmp(d->events, d->events_replay))
+		return cli_usage("--events and --events-replay want two endpoints: both are %s", d->events);
+	return status;
+}

@@ -1,0 +1,384 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One change of the feed, or all that is there, as batches.
+ *
+ * The publisher is a little behind the writer, so a block that the feed names may have left its place when
+ * its change is read.  It is looked for once more by its key; a key that is gone by then is told to nobody, and
+ * neither is its end.  A consumer that knows no tokens of a block could not use it, and one that does not
+ * know a block in the moment between its store and its end has lost nothing. */
+#include "config.h"
+
+#include "tools/daemon/events/events.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum { WALK = 256, CHUNK = 4096, TRIES = 64 };
+
+static double now(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_REALTIME, &t);
+	return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
+}
+
+static const char *medium_of(uint8_t kind)
+{
+	return kind == GPC_VRAM ? "GPU" : "CPU";
+}
+
+/* ---- facts ---- */
+
+void batches_ask_again(struct batches *b)
+{
+	for (int i = 0; i < GPC_MAX_POOLS; i++)
+		b->pool[i].asked = false;
+}
+
+/* NULL: that pool is gone, and what its blocks were is no longer of use. */
+static const struct pool_facts *facts_of(struct batches *b, gpc_block block)
+{
+	struct pool_facts *f = &b->pool[GPC_POOL(block)];
+	struct gpc_pool p = { .size = sizeof(p) };
+
+	if (!f->asked) {
+		f->asked = true;
+		f->there = gpc_pool_get(b->c, GPC_POOL(block), &p) >= 0;
+		f->kind = (uint8_t)p.kind;
+		f->space = (uint8_t)p.space;
+	}
+	return f->there ? f : NULL;
+}
+
+static uint64_t name_of(const gpc_key *key, const uint8_t *digest, uint32_t bytes)
+{
+	return bytes ? wire_hash(digest, bytes) : key->w[0];
+}
+
+/* A root names a namespace, and is nobody's block; the highest bit of its key says so. */
+static bool is_first(const gpc_key *parent)
+{
+	return (!parent->w[0] && !parent->w[1]) || parent->w[1] >> 63;
+}
+
+/* Its tokens, from where the key is now; -1: the key is gone. */
+static int tokens_of(struct batches *b, const gpc_key *key, gpc_block block, uint32_t space)
+{
+	gpc_block at = block;
+	int n;
+
+	if (!b->keep_tokens)
+		return 0;
+	for (int tries = 0; tries < TRIES; tries++) {
+		n = gpc_tokens_get(b->c, key, at, b->tokens, b->block_tokens);
+		if (n != -ESTALE)
+			return n > 0 ? n : 0;
+		if (gpc_lookup(b->c, GPC_SPACE(space), key, 1, &at, GPC_QUIET) < 1)
+			return -1;
+	}
+	return -1;
+}
+
+static struct told_block block_of(struct batches *b, const struct gpc_event *e,
+				  const struct pool_facts *f)
+{
+	const struct told_block *parent = is_first(&e->parent) ? NULL :
+		told_find_any(&b->told, &e->parent, f->space);
+
+	return (struct told_block){
+		.key = e->key, .parent = e->parent, .block = e->block, .group = e->group,
+		.hash = name_of(&e->key, e->digest, e->digest_bytes),
+		.depth = parent ? parent->depth + 1 : 0, .space = f->space, .kind = f->kind,
+	};
+}
+
+/* ---- events ---- */
+
+static void put_stored(struct batches *b, const struct told_block *it, int ntokens)
+{
+	const struct told_block *parent = NULL;
+	struct wire_stored s = {
+		.hashes = &it->hash, .n = 1, .tokens = b->tokens, .ntokens = (uint32_t)ntokens,
+		.block_tokens = b->block_tokens, .medium = medium_of(it->kind), .group = it->group,
+		.has_parent = !is_first(&it->parent),
+	};
+
+	if (s.has_parent)
+		parent = told_find_any(&b->told, &it->parent, it->space);
+	s.parent = parent ? parent->hash : it->parent.w[0];
+	wire_stored(&b->wire, &s);
+}
+
+void batches_empty(struct batches *b)
+{
+	wire_begin(&b->wire, now(), 0);
+	wire_end(&b->wire, 0);
+}
+
+/* Stored in one place, removed from another of the same space, either of which may be absent: one rank. */
+static void put_change(struct batches *b, const struct told_block *in, int ntokens,
+		       const struct told_block *out)
+{
+	uint32_t rank = in ? in->space : out ? out->space : 0;
+
+	wire_begin(&b->wire, now(), (in != NULL) + (out != NULL));
+	if (in)
+		put_stored(b, in, ntokens);
+	if (out)
+		wire_removed(&b->wire, &out->hash, 1, medium_of(out->kind), out->group);
+	wire_end(&b->wire, rank);
+}
+
+/* What a removal or move ends.  Before `settled` consumers may know more than `told`. */
+static bool ended(struct batches *b, const struct gpc_event *e, gpc_block block, bool again,
+		  struct told_block *ret)
+{
+	const struct pool_facts *f = facts_of(b, block);
+	const struct told_block *old = f ? told_find(&b->told, &e->key, f->space) : NULL;
+
+	if (again || e->seq <= b->settled) {
+		if (!f)
+			return false;
+		*ret = block_of(b, e, f);
+		ret->block = block;
+		return true;
+	}
+	for (uint32_t s = 0; !f && s < GPC_MAX_SPACES; s++) {     /* of a pool that is gone */
+		old = told_find(&b->told, &e->key, s);
+		if (old && old->block == block)
+			break;
+		old = NULL;
+	}
+	if (!old)
+		return false;
+	*ret = *old;
+	return true;
+}
+
+static bool change(struct batches *b, const struct gpc_event *e, bool again)
+{
+	bool stores = e->what == GPC_STORED || e->what == GPC_MOVED;
+	const struct pool_facts *f = stores ? facts_of(b, e->block) : NULL;
+	struct told_block in, out;
+	bool ends = e->what == GPC_REMOVED ? ended(b, e, e->block, again, &out) :
+		    e->what == GPC_MOVED ? ended(b, e, e->was, again, &out) : false;
+	int ntokens = f ? tokens_of(b, &e->key, e->block, f->space) : -1;
+
+	if (ntokens >= 0)
+		in = block_of(b, e, f);
+	if (ntokens >= 0 && ends && in.space != out.space)
+		ntokens = -1;            /* a pool was made anew since */
+	put_change(b, ntokens >= 0 ? &in : NULL, ntokens, ends ? &out : NULL);
+	if (again)
+		return true;
+	if (ends)
+		told_remove(&b->told, &out.key, out.space);
+	return ntokens < 0 || told_put(&b->told, &in);
+}
+
+bool batches_is_clear(const struct gpc_event *e)
+{
+	return e->what == GPC_CLEARED && !e->tag;
+}
+
+/* Nothing else is there: one word says it.  Otherwise each block by its name. */
+static bool clear(struct batches *b, const struct gpc_event *e)
+{
+	struct told_block *all;
+	int64_t n = told_list(&b->told, GPC_POOL(e->block), &all);
+	bool everything = n > 0 && n == b->told.n;
+
+	if (n < 0)
+		return false;
+	wire_begin(&b->wire, now(), everything ? 1 : (uint32_t)n);
+	if (everything)
+		wire_cleared(&b->wire);
+	for (int64_t i = 0; i < n; i++) {
+		if (!everything)
+			wire_removed(&b->wire, &all[i].hash, 1, medium_of(all[i].kind), all[i].group);
+		told_remove(&b->told, &all[i].key, all[i].space);
+	}
+	wire_end(&b->wire, n ? all[0].space : 0);
+	free(all);
+	return true;
+}
+
+bool batches_next(struct batches *b, const struct gpc_event *e)
+{
+	bool done = true;
+
+	if (batches_is_clear(e))
+		done = clear(b, e);
+	else if (e->what == GPC_STORED || e->what == GPC_REMOVED || e->what == GPC_MOVED)
+		done = change(b, e, false);
+	else
+		batches_empty(b);
+	b->last = e->seq;
+	return done;
+}
+
+void batches_again(struct batches *b, const struct gpc_event *e)
+{
+	if (e->what == GPC_STORED || e->what == GPC_REMOVED || e->what == GPC_MOVED)
+		change(b, e, true);
+	else
+		batches_empty(b);
+}
+
+/* ---- all of it ---- */
+
+struct snapshot {
+	struct told_block *all;
+	int64_t n;
+	uint64_t first, last, batches, done;
+	int (*put)(void *arg, uint64_t sequence, const struct wire *w);
+	void *arg;
+};
+
+static int hand_out(struct batches *b, struct snapshot *s, uint32_t rank)
+{
+	uint64_t left = s->batches - ++s->done;
+	uint64_t sequence = s->last > left ? s->last - left : 0;
+
+	wire_end(&b->wire, rank);
+	return s->put(s->arg, sequence > s->first ? sequence : s->first, &b->wire);
+}
+
+/* Up to CHUNK of one space, from *at on.  Those that are gone by now have no tokens; their end follows. */
+static uint32_t put_chunk(struct batches *b, const struct snapshot *s, uint32_t space, int64_t *at,
+			  bool write)
+{
+	uint32_t n = 0;
+	int ntokens;
+
+	for (; *at < s->n && n < CHUNK; ++*at) {
+		if (s->all[*at].space != space)
+			continue;
+		if (write) {
+			ntokens = tokens_of(b, &s->all[*at].key, s->all[*at].block, space);
+			put_stored(b, &s->all[*at], ntokens < 0 ? 0 : ntokens);
+		}
+		n++;
+	}
+	return n;
+}
+
+/* The number of events stands before them, so each chunk is counted first. */
+static int put_space(struct batches *b, struct snapshot *s, uint32_t space, bool cleared)
+{
+	int64_t at = 0, from;
+	uint32_t n;
+	int r;
+
+	for (;;) {
+		from = at;
+		n = put_chunk(b, s, space, &at, false);
+		if (!n && !cleared)
+			return 0;
+		wire_begin(&b->wire, now(), n + cleared);
+		if (cleared)
+			wire_cleared(&b->wire);
+		cleared = false;
+		put_chunk(b, s, space, &from, true);
+		r = hand_out(b, s, space);
+		if (r)
+			return r;
+	}
+}
+
+int batches_snapshot(struct batches *b, uint64_t first,
+		     int (*put)(void *arg, uint64_t sequence, const struct wire *w), void *arg)
+{
+	struct snapshot s = { .first = first, .last = b->last, .put = put, .arg = arg };
+	uint32_t of[GPC_MAX_SPACES] = { 0 }, root = 0;
+	bool cleared = true;
+	int r = 0;
+
+	s.n = told_list(&b->told, -1, &s.all);
+	if (s.n < 0)
+		return -ENOMEM;
+	for (int64_t i = 0; i < s.n; i++)
+		of[s.all[i].space]++;
+	while (root < GPC_MAX_SPACES - 1 && !of[root])
+		root++;
+	s.batches = s.n ? 0 : 1;
+	for (uint32_t i = 0; i < GPC_MAX_SPACES; i++)
+		s.batches += (of[i] + CHUNK - 1) / CHUNK;
+	for (uint32_t i = s.n ? root : 0; i < GPC_MAX_SPACES && !r; i++) {
+		if (of[i] || cleared)
+			r = put_space(b, &s, i, cleared);
+		cleared = false;
+	}
+	free(s.all);
+	return r;
+}
+
+/* ---- the beginning ---- */
+
+static int add_all(struct batches *b)
+{
+	struct gpc_entry entry[WALK];
+	uint64_t at = 0;
+	int n;
+
+	while ((n = gpc_walk(b->c, &at, entry, WALK)) > 0)
+		for (int i = 0; i < n; i++) {
+			const struct pool_facts *f = facts_of(b, entry[i].block);
+			struct told_block it = {
+				.key = entry[i].key, .parent = entry[i].parent, .block = entry[i].block,
+				.depth = entry[i].depth, .group = entry[i].group,
+				.hash = name_of(&entry[i].key, entry[i].digest, entry[i].digest_bytes),
+			};
+
+			if (!f)
+				continue;
+			it.space = f->space;
+			it.kind = f->kind;
+			if (!told_put(&b->told, &it))
+				return -ENOMEM;
+		}
+	return n;
+}
+
+/* Was a pool cleared since?  Then the walk may have missed what consumers know.  *ret: the last change. */
+static int look_for_clears(struct batches *b, uint64_t cursor, bool *found, uint64_t *ret)
+{
+	struct gpc_event e[WALK];
+	int n;
+
+	*found = false;
+	while ((n = gpc_event_read(b->c, &cursor, e, WALK)) > 0)
+		for (int i = 0; i < n; i++)
+			*found = *found || batches_is_clear(&e[i]);
+	*ret = cursor - 1;
+	return n;
+}
+
+int batches_begin(struct batches *b, uint64_t *cursor)
+{
+	bool found;
+	int r;
+
+	do {
+		told_reset(&b->told);
+		batches_ask_again(b);
+		*cursor = UINT64_MAX;
+		r = gpc_event_read(b->c, cursor, NULL, 0);
+		if (r >= 0)
+			r = add_all(b);
+		if (r < 0)
+			return r;
+		r = look_for_clears(b, *cursor, &found, &b->settled);
+	} while (r == -ESTALE || found);
+	b->last = *cursor - 1;
+	return r;
+}
+
+void batches_end(struct batches *b)
+{
+	told_reset(&b->told);
+	wire_free(&b->wire);
+	free(b->tokens);
+}

@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* events.h - what the files of the publisher share.
+ *
+ *   publish.c   the thread: from the feed to the subscribers
+ *   replay.c    answers who has missed batches
+ *   socket.c    endpoints
+ *   batch.c     one change of the feed, or all that is there, as batches
+ *   told.c      which blocks consumers know
+ *   wire.c      MessagePack
+ *
+ * Each calls those below it and none above.  The daemon calls events_start and events_stop (daemon.h).
+ *
+ * The rule that all of it keeps: a sequence is the number of a change of the feed, and a consumer that has
+ * applied the batches up to it knows what the cache had after that change. */
+#ifndef GPC_TOOLS_EVENTS_EVENTS_H
+#define GPC_TOOLS_EVENTS_EVENTS_H
+
+#include "tools/daemon/daemon.h"
+#include "tools/daemon/events/told.h"
+#include "tools/daemon/events/wire.h"
+
+#include <pthread.h>
+
+/* ---- batch.c ---- */
+
+struct pool_facts {
+	bool asked, there;
+	uint8_t kind, space;
+};
+
+struct batches {
+	gpc *c;
+	uint32_t block_tokens;
+	bool keep_tokens;
+	struct told told;
+	uint64_t last;               /* the sequence that `told` is of */
+	uint64_t settled;            /* up to here a change may be in `told` before its batch is made */
+	struct wire wire;            /* of the batch made last */
+	uint32_t *tokens;            /* of one block */
+	struct pool_facts pool[GPC_MAX_POOLS];
+};
+
+/* Begin: what is there now was told.  *cursor: where the feed goes on.  0, or a negative errno. */
+int batches_begin(struct batches *b, uint64_t *cursor);
+void batches_end(struct batches *b);
+/* Facts of pools are asked for again, once each. */
+void batches_ask_again(struct batches *b);
+/* The next change: wire has its batch, `told` what consumers know after it.  False: no memory. */
+bool batches_next(struct batches *b, const struct gpc_event *e);
+/* A change up to `last` once more, and nothing becomes of `told`.  Not for those of batches_is_clear. */
+void batches_again(struct batches *b, const struct gpc_event *e);
+/* A pool lost all it had in this change: which blocks those were, only batches_next can tell. */
+bool batches_is_clear(const struct gpc_event *e);
+void batches_empty(struct batches *b);
+/* All that was told, as a consumer that knows nothing needs it: `put` gets batch after batch, in wire, with
+ * sequences from `first` or later to `last`.  It returns 0 to go on.  Returns its answer, or -ENOMEM. */
+int batches_snapshot(struct batches *b, uint64_t first,
+		     int (*put)(void *arg, uint64_t sequence, const struct wire *w), void *arg);
+
+/* ---- socket.c ---- */
+
+struct endpoint {
+	void *socket;                /* of libzmq */
+	const char *text;            /* as it was given; NULL: there is none */
+	char path[108];              /* ipc: the file that is ours; "" until then */
+	bool bound;
+};
+
+/* 0; -EADDRINUSE: later perhaps; or a negative errno. */
+int endpoint_bind(struct endpoint *e, const struct daemon *d);
+void endpoint_close(struct endpoint *e);
+/* Frames of one message, the last one without `more`; false: errno says why, and nothing was sent if
+ * it was the first one. */
+bool endpoint_frame(struct endpoint *e, const void *bytes, size_t n, bool more);
+
+/* ---- replay.c ---- */
+
+struct replay {
+	struct endpoint at;
+	struct batches *from;
+	bool busy;                   /* with this one: */
+	uint8_t client[256];
+	size_t client_bytes;
+	uint64_t first;              /* asked for */
+	uint64_t next, end;          /* changes to go; next 0: a snapshot */
+	uint64_t since;              /* when it last went on, for a client that takes nothing */
+	uint32_t put;                /* batches of a snapshot */
+	const char *topic;
+	uint64_t replays, snapshots, given_up;
+};
+
+/* Some of what is asked for; true: there is more to do at once. */
+bool replay_step(struct replay *r);
+
+#endif

@@ -1,0 +1,405 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The publisher: a thread of gpcd that reads the feed and tells it to subscribers.
+ *
+ * Nobody waits for it.  The writer writes the feed in any case; when this thread is too late for it, it looks at what
+ * there is and tells that.  When a subscriber is too late, its batches are left out, and it sees a gap in
+ * the sequence.
+ *
+ * Who subscribes gets the last batch once more: so it learns the sequence, and asks for what it has missed,
+ * although nothing may happen for hours.  It is the batch itself and not an empty one, since its sequence may be
+ * just the one that the subscriber waits for.  After a start the last batch is made anew, for the same
+ * reason. */
+#include "config.h"
+
+#include "tools/daemon/events/events.h"
+
+#include <endian.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <zmq.h>
+
+enum {
+	BATCH = 256,                 /* changes between two looks at subscribers and requests */
+	PAUSE_MS = 1, PAUSE_MOST_MS = 16,
+	HIGH_WATER = 100000,         /* batches that wait for one subscriber */
+	REPLAY_HIGH_WATER = 4096,
+	LINGER_MS = 500,
+	BIND_MS = 50,                /* between two tries */
+	AGAIN_NS = 100000000,        /* between two repetitions of the last batch */
+	BUSY_NS = 2000000000,        /* a predecessor that dies needs so long at most */
+	TELL_NS = 2000000000,
+};
+
+struct events {
+	struct daemon *d;
+	void *context;
+	struct endpoint out;
+	struct replay replay;
+	struct batches batches;
+	uint64_t cursor;
+	pthread_t thread;
+	int stopping;                /* set once, from outside */
+	bool in_touch;               /* `told` holds, and the feed is read from `cursor` on */
+	int told_error;
+	void *copy;                  /* the last batch ... */
+	size_t copied, room;
+	uint64_t copy_sequence;      /* ... and its sequence */
+	bool wanted;                 /* by a new subscriber */
+	uint64_t repeated;           /* when it was sent again */
+	uint64_t began, warned;
+	uint64_t sent, left_out, warned_at;
+	bool busy_told;
+};
+
+/* ---- sending ---- */
+
+static bool send_frames(struct events *e, uint64_t sequence, const void *bytes, size_t n)
+{
+	const char *topic = e->replay.topic;
+	uint64_t wire = htobe64(sequence);
+
+	return endpoint_frame(&e->out, topic, strlen(topic), true) &&
+	       endpoint_frame(&e->out, &wire, sizeof(wire), true) &&
+	       endpoint_frame(&e->out, bytes, n, false);
+}
+
+static void set_strict(struct events *e, int strict)
+{
+	zmq_setsockopt(e->out.socket, ZMQ_XPUB_NODROP, &strict, sizeof(strict));
+}
+
+/* To all, or, where one has too many already, to all others. */
+static void send_batch(struct events *e, uint64_t sequence, const void *bytes, size_t n)
+{
+	if (send_frames(e, sequence, bytes, n) || errno != EAGAIN)
+		return;
+	set_strict(e, 0);
+	send_frames(e, sequence, bytes, n);
+	set_strict(e, 1);
+	e->left_out++;
+}
+
+static void keep_copy(struct events *e, uint64_t sequence)
+{
+	const msgpack_sbuffer *b = &e->batches.wire.bytes;
+
+	if (b->size > e->room) {
+		free(e->copy);
+		e->copy = malloc(b->size);
+		e->room = e->copy ? b->size : 0;
+	}
+	e->copied = e->copy ? b->size : 0;
+	if (e->copy)
+		memcpy(e->copy, b->data, b->size);
+	e->copy_sequence = sequence;
+}
+
+static int put_batch(void *arg, uint64_t sequence, const struct wire *w)
+{
+	struct events *e = arg;
+
+	send_batch(e, sequence, w->bytes.data, w->bytes.size);
+	e->sent++;
+	return 0;
+}
+
+/* ---- the feed ---- */
+
+/* Once for each reason. */
+static void tell(struct events *e, int err)
+{
+	if (err && err != e->told_error)
+		say(LOG_WARNING, "%s: --events: cannot read what happens: %s", e->d->name,
+		    cli_gpc_text(err));
+	e->told_error = err;
+}
+
+/* The first batch is enough: with more than it holds, the others are asked for, or are not known of. */
+static int keep_first(void *arg, uint64_t sequence, const struct wire *w)
+{
+	keep_copy(arg, sequence);
+	return 1;
+}
+
+/* The last change, for who comes; one that cannot be told by itself is all that is there. */
+static void make_last(struct events *e)
+{
+	struct batches *b = &e->batches;
+	struct gpc_event change;
+	uint64_t at = b->last;
+	int n = at ? gpc_event_read(b->c, &at, &change, 1) : 0;
+
+	if (at && (n != 1 || batches_is_clear(&change))) {
+		batches_snapshot(b, b->last, keep_first, e);
+		return;
+	}
+	if (n == 1)
+		batches_again(b, &change);
+	else
+		batches_empty(b);
+	keep_copy(e, b->last);
+}
+
+/* At the start, and when the feed was overwritten before we had read it. */
+static void get_in_touch(struct events *e, bool lost)
+{
+	uint64_t before = e->batches.last;
+	int r = batches_begin(&e->batches, &e->cursor);
+
+	tell(e, r);
+	if (r < 0)
+		return;
+	e->in_touch = true;
+	if (lost) {
+		say(LOG_WARNING, "%s: --events: changes %llu to %llu came too fast and are told as a "
+		    "snapshot", e->d->name, (unsigned long long)before + 1,
+		    (unsigned long long)e->batches.last);
+		batches_snapshot(&e->batches, before + 1, put_batch, e);
+	}
+	make_last(e);
+	if (!lost)
+		e->wanted = true;
+}
+
+/* Some changes; returns how many. */
+static int pump(struct events *e)
+{
+	struct gpc_event change[BATCH];
+	struct batches *b = &e->batches;
+	int n = gpc_event_read(b->c, &e->cursor, change, BATCH);
+
+	tell(e, n < 0 && n != -ESTALE ? n : 0);
+	if (n == -ESTALE) {
+		get_in_touch(e, true);
+		return 1;
+	}
+	if (n > 0)
+		batches_ask_again(b);
+	for (int i = 0; i < n; i++) {
+		if (!batches_next(b, &change[i])) {
+			say(LOG_ERR, "%s: --events: out of memory", e->d->name);
+			e->in_touch = false;
+			return 0;
+		}
+		put_batch(e, change[i].seq, &b->wire);
+		if (i == n - 1)
+			keep_copy(e, change[i].seq);
+	}
+	return n;
+}
+
+/* ---- subscribers ---- */
+
+static void hear_subscribers(struct events *e)
+{
+	uint8_t frame[256];
+	int n;
+
+	while ((n = zmq_recv(e->out.socket, frame, sizeof(frame), ZMQ_DONTWAIT)) >= 0)
+		e->wanted = e->wanted || (n > 0 && frame[0] == 1);
+	if (!e->wanted || cli_now_ns() - e->repeated < AGAIN_NS)
+		return;
+	e->wanted = false;
+	e->repeated = cli_now_ns();
+	if (e->copied)
+		send_batch(e, e->copy_sequence, e->copy, e->copied);
+}
+
+static void tell_left_out(struct events *e)
+{
+	uint64_t now = cli_now_ns();
+
+	if (e->left_out == e->warned_at || now - e->warned < TELL_NS)
+		return;
+	say(LOG_WARNING, "%s: --events: a subscriber is too slow: %llu batches were left out for it so far",
+	    e->d->name, (unsigned long long)e->left_out);
+	e->warned = now;
+	e->warned_at = e->left_out;
+}
+
+/* ---- the thread ---- */
+
+static bool is_stopping(const struct events *e)
+{
+	return __atomic_load_n(&e->stopping, __ATOMIC_ACQUIRE);
+}
+
+/* Until the pause is over, somebody asks, or somebody comes. */
+static void rest(struct events *e, int ms)
+{
+	zmq_pollitem_t at[2] = {
+		{ .socket = e->out.socket, .events = ZMQ_POLLIN },
+		{ .socket = e->replay.at.socket, .events = ZMQ_POLLIN },
+	};
+
+	zmq_poll(at, e->replay.at.socket && !e->replay.busy ? 2 : 1, ms);
+}
+
+/* A file or port that is in use may be our predecessor's, who has lost the seat and is about to be gone. */
+static int bind_both(struct events *e)
+{
+	int r = endpoint_bind(&e->out, e->d);
+
+	return r ? r : endpoint_bind(&e->replay.at, e->d);
+}
+
+static void say_unbound(struct events *e, int err, int level)
+{
+	say(level, "%s: --%s %s: %s", e->d->name, e->out.bound ? "events-replay" : "events",
+	    e->out.bound ? e->replay.at.text : e->out.text, zmq_strerror(-err));
+}
+
+static bool is_bound(struct events *e)
+{
+	int r = bind_both(e);
+
+	if (!r)
+		return true;
+	if (!e->busy_told && cli_now_ns() - e->began > BUSY_NS) {
+		say_unbound(e, r, LOG_WARNING);
+		e->busy_told = true;
+	}
+	return false;
+}
+
+static void *publish(void *arg)
+{
+	struct events *e = arg;
+	int pause = PAUSE_MS, n;
+	bool more;
+
+	while (!is_stopping(e) && !is_bound(e))
+		cli_sleep_ms(BIND_MS);
+	while (!is_stopping(e)) {
+		if (!e->in_touch)
+			get_in_touch(e, false);
+		n = e->in_touch ? pump(e) : 0;
+		hear_subscribers(e);
+		more = e->in_touch && replay_step(&e->replay);
+		tell_left_out(e);
+		if (n == BATCH || more)
+			continue;
+		pause = n ? PAUSE_MS : pause * 2 < PAUSE_MOST_MS ? pause * 2 : PAUSE_MOST_MS;
+		rest(e, e->wanted || e->replay.busy ? PAUSE_MS : pause);
+	}
+	while (e->in_touch && e->out.bound && pump(e) == BATCH)
+		;
+	return NULL;
+}
+
+/* ---- from outside ---- */
+
+static void *open_socket(struct events *e, int type, int high_water)
+{
+	void *s = zmq_socket(e->context, type);
+	int linger = LINGER_MS, one = 1;
+
+	if (!s || zmq_setsockopt(s, ZMQ_SNDHWM, &high_water, sizeof(high_water)) ||
+	    zmq_setsockopt(s, ZMQ_LINGER, &linger, sizeof(linger)) ||
+	    zmq_setsockopt(s, ZMQ_IPV6, &one, sizeof(one)))
+		return NULL;
+	if (type == ZMQ_XPUB && (zmq_setsockopt(s, ZMQ_XPUB_NODROP, &one, sizeof(one)) ||
+				 zmq_setsockopt(s, ZMQ_XPUB_VERBOSE, &one, sizeof(one))))
+		return NULL;
+	if (type == ZMQ_ROUTER && zmq_setsockopt(s, ZMQ_ROUTER_MANDATORY, &one, sizeof(one)))
+		return NULL;
+	return s;
+}
+
+static bool open_both(struct events *e)
+{
+	struct gpc_info info = { .size = sizeof(info) };
+
+	if (gpc_info_get(e->batches.c, &info) < 0)
+		return false;
+	e->batches.block_tokens = info.block_tokens;
+	e->batches.keep_tokens = info.keep_tokens;
+	e->batches.tokens = malloc(info.block_tokens * sizeof(*e->batches.tokens));
+	e->context = zmq_ctx_new();
+	e->out.socket = e->context ? open_socket(e, ZMQ_XPUB, HIGH_WATER) : NULL;
+	if (e->out.socket && e->replay.at.text)
+		e->replay.at.socket = open_socket(e, ZMQ_ROUTER, REPLAY_HIGH_WATER);
+	return e->batches.tokens && e->out.socket && (e->replay.at.socket || !e->replay.at.text);
+}
+
+static void close_all(struct events *e)
+{
+	endpoint_close(&e->out);
+	endpoint_close(&e->replay.at);
+	if (e->context)
+		zmq_ctx_term(e->context);
+	batches_end(&e->batches);
+	free(e->copy);
+	free(e);
+}
+
+/* Signals are the main thread's. */
+static int start_thread(struct events *e)
+{
+	sigset_t all, before;
+	int r;
+
+	sigfillset(&all);
+	pthread_sigmask(SIG_BLOCK, &all, &before);
+	r = pthread_create(&e->thread, NULL, publish, e);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	return r;
+}
+
+/* Who starts gpcd hears that an endpoint cannot be had.  A standby that has taken over serves all the same,
+ * and goes on trying. */
+static int bind_at_start(struct events *e)
+{
+	int r;
+
+	e->began = cli_now_ns();
+	while ((r = bind_both(e)) == -EADDRINUSE && !e->d->waits && !process_stopping &&
+	       cli_now_ns() - e->began < BUSY_NS)
+		cli_sleep_ms(BIND_MS);
+	if (!r || e->d->waits || process_stopping)
+		return 0;
+	say_unbound(e, r, LOG_ERR);
+	return EXIT_RUNTIME;
+}
+
+int events_start(struct daemon *d, gpc *c, struct events **ret)
+{
+	struct events *e = calloc(1, sizeof(*e));
+	int status;
+
+	*ret = NULL;
+	if (!e)
+		return EXIT_RUNTIME;
+	e->d = d;
+	e->out.text = d->events;
+	e->replay.at.text = d->events_replay;
+	e->replay.from = &e->batches;
+	e->replay.topic = d->topic ? d->topic : "";
+	e->batches.c = c;
+	wire_init(&e->batches.wire);
+	status = open_both(e) ? bind_at_start(e) : EXIT_RUNTIME;
+	if (!status && start_thread(e)) {
+		say(LOG_ERR, "%s: --events: no thread for it", d->name);
+		status = EXIT_RUNTIME;
+	}
+	if (status)
+		close_all(e);
+	else
+		*ret = e;
+	return status;
+}
+
+void events_stop(struct events *e)
+{
+	if (!e)
+		return;
+	__atomic_store_n(&e->stopping, 1, __ATOMIC_RELEASE);
+	pthread_join(e->thread, NULL);
+	if (!e->d->quiet)
+		say(LOG_INFO, "%s: %llu batches published, %llu left out for slow subscribers, %llu "
+		    "replays, %llu of them snapshots", e->d->name, (unsigned long long)e->sent,
+		    (unsigned long long)e->left_out, (unsigned long long)e->replay.replays,
+		    (unsigned long long)e->replay.snapshots);
+	close_all(e);
+}

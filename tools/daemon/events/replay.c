@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Who has missed batches asks for them: an empty frame, and the sequence to begin with.  It gets them from the
+ * feed, one after the other, and at the end a batch without payload.  Where the feed does not go back so
+ * far, or a pool was cleared since, it gets a snapshot instead: all that is there, at the last sequence.
+ *
+ * One client at a time, some batches a step, so that the feed is read meanwhile.  A client that takes nothing
+ * for a while is given up. */
+#include "config.h"
+
+#include "tools/daemon/events/events.h"
+
+#include <endian.h>
+#include <errno.h>
+#include <string.h>
+#include <zmq.h>
+
+enum { STEP = 256 };
+#define PATIENCE_NS UINT64_C(5000000000)
+
+/* ---- frames ---- */
+
+static bool send_batch(struct replay *r, const char *topic, uint64_t sequence, const void *bytes, size_t n)
+{
+	uint64_t wire = htobe64(sequence);
+
+	return endpoint_frame(&r->at, r->client, r->client_bytes, true) &&
+	       endpoint_frame(&r->at, "", 0, true) &&
+	       endpoint_frame(&r->at, topic, strlen(topic), true) &&
+	       endpoint_frame(&r->at, &wire, sizeof(wire), true) &&
+	       endpoint_frame(&r->at, bytes, n, false);
+}
+
+static void give_up(struct replay *r)
+{
+	r->given_up++;
+	r->busy = false;
+}
+
+/* Sent, or not yet: then the client has time.  One that has gone has none. */
+static bool has_sent(struct replay *r, bool sent)
+{
+	uint64_t now = cli_now_ns();
+
+	if (sent)
+		r->since = now;
+	else if (errno != EAGAIN || now - r->since > PATIENCE_NS)
+		give_up(r);
+	return sent;
+}
+
+/* ---- requests ---- */
+
+/* The whole message; -1: none, or none that we understand. */
+static int receive(struct replay *r, uint64_t *ret)
+{
+	uint8_t frame[256];
+	int part = 0, n, more = 0, good = 1;
+	size_t size = sizeof(more);
+
+	do {
+		n = zmq_recv(r->at.socket, frame, sizeof(frame), ZMQ_DONTWAIT);
+		if (n < 0)
+			return -1;
+		if (part == 0 && n > 0 && n <= (int)sizeof(r->client)) {
+			memcpy(r->client, frame, (size_t)n);
+			r->client_bytes = (size_t)n;
+		} else if (part == 2 && n == 8) {
+			memcpy(ret, frame, 8);
+			*ret = be64toh(*ret);
+		} else if (part != 1 || n) {
+			good = 0;
+		}
+		part++;
+		if (zmq_getsockopt(r->at.socket, ZMQ_RCVMORE, &more, &size))
+			return -1;
+	} while (more);
+	return good && part == 3 ? 0 : 1;
+}
+
+/* Can the feed alone say what has happened since? */
+static bool is_in_feed(struct replay *r)
+{
+	struct gpc_event e[STEP];
+	uint64_t cursor = r->first;
+	int n;
+
+	if (!r->first)
+		return false;
+	while (cursor <= r->end && (n = gpc_event_read(r->from->c, &cursor, e, STEP)) != 0) {
+		if (n < 0)
+			return false;
+		for (int i = 0; i < n && e[i].seq <= r->end; i++)
+			if (batches_is_clear(&e[i]))
+				return false;
+	}
+	return true;
+}
+
+static bool begin(struct replay *r)
+{
+	int status;
+
+	if (r->from->last < r->from->settled)
+		return false;            /* told is ahead of the last batch for a moment */
+	do {
+		status = receive(r, &r->first);
+		if (status < 0)
+			return false;
+	} while (status);
+	r->busy = true;
+	r->since = cli_now_ns();
+	r->end = r->from->last;
+	/* what is still to come needs nothing but the end; without any change yet there is nothing */
+	r->next = r->first > r->end || is_in_feed(r) ? r->first : 0;
+	if (!r->end)
+		r->next = 1;
+	r->replays++;
+	return true;
+}
+
+/* ---- answers ---- */
+
+static int put_snapshot(void *arg, uint64_t sequence, const struct wire *w)
+{
+	struct replay *r = arg;
+
+	if (!has_sent(r, send_batch(r, r->topic, sequence, w->bytes.data, w->bytes.size)))
+		return 1;
+	r->put++;
+	return 0;
+}
+
+/* It begins with "all is cleared", so who had a part of it may get it again; who cannot take it in one go has
+ * had its time. */
+static bool snapshot(struct replay *r)
+{
+	r->end = r->from->last;
+	r->put = 0;
+	if (batches_snapshot(r->from, r->first, put_snapshot, r)) {
+		if (r->put && r->busy)
+			give_up(r);
+		return false;
+	}
+	r->snapshots++;
+	r->next = r->end + 1;
+	return true;
+}
+
+static bool from_feed(struct replay *r)
+{
+	struct gpc_event e[STEP];
+	uint64_t cursor = r->next;
+	int n = gpc_event_read(r->from->c, &cursor, e, STEP);
+
+	if (n < 0)
+		r->next = 0;             /* overwritten meanwhile */
+	for (int i = 0; i < n && r->next <= r->end; i++) {
+		batches_again(r->from, &e[i]);
+		if (!has_sent(r, send_batch(r, r->topic, e[i].seq, r->from->wire.bytes.data,
+					    r->from->wire.bytes.size)))
+			return false;
+		r->next = e[i].seq + 1;
+	}
+	return n != 0;
+}
+
+bool replay_step(struct replay *r)
+{
+	if (!r->at.bound || (!r->busy && !begin(r)))
+		return false;
+	if (!r->next && !snapshot(r))
+		return false;
+	if (r->next <= r->end && !from_feed(r))
+		return false;
+	if (!r->next || r->next <= r->end)
+		return true;
+	if (has_sent(r, send_batch(r, "", UINT64_MAX, "", 0)))
+		r->busy = false;
+	return !r->busy;
+}
