@@ -887,8 +887,10 @@ int gpc_rekey(gpc *c, const gpc_key *from, const gpc_key *parents, const gpc_key
  * second call goes on where the first one stopped.  A lookup finds the old key, then, for a grace period,
  * neither, then the new one.  opt->resident as of gpc_publish, or what gpc_reclaim says of a block that has
  * kept its key (-EBUSY, -ESTALE, -EDQUOT).  Returns how many have the new key.  What was refused by the
- * publish (-EINVAL, -ENOENT, -EXDEV, -EAGAIN), and all that was reclaimed when this call fails, is reserved.
- * GPC_NO_REF.  Timeout 0: a round trip for each half. */
+ * publish (-ENOENT, -EXDEV, -EAGAIN), and all that was reclaimed when this call fails, is reserved.  But what
+ * gpc_reclaim had no time for (-ETIMEDOUT; -EAGAIN with timeout 0; -ENOTCONN) may have lost its key, as that call
+ * says, and its bytes with it: an open section is enough, so give it time.  -EINVAL: a zero or root key in
+ * `to`; nothing has changed.  GPC_NO_REF.  Timeout 0: a round trip for each half. */
 
 int gpc_returned(gpc *c, int pool, gpc_block *blocks, uint32_t n, int timeout_ms);
 /* [shared] Owner only: up to n of its CALLER blocks of that pool (-1: of all such pools)

@@ -127,6 +127,96 @@ static void test_pool(void)
 	ends("the pool of a leader");
 }
 
+static void leader_with_targets(void)
+{
+	gpc *d = leads();
+	int pool;
+
+	gpc_section_leave(d, 0);
+	pool = pool_new(d, GPC_VRAM, 4, 1, GPC_POOL_OWNED);
+	if (gpc_reserve(d, pool, 2, (gpc_block[2]){ 0 }, NULL, 0, 5000) != 2)
+		bail("the leader: %s", gpc_last_error());
+}
+
+/* Does a cell of the leader stand in a row of this pool? */
+static bool has_cells(int pool)
+{
+	uint32_t i, first = pool_record(&c->seg, GPC_BLOCK(pool, 0));
+
+	for (i = 0; i < 4; i++)
+		if (seg_row(&c->seg, first + i)[told->leader - 1])
+			return true;
+	return false;
+}
+
+/* Nobody sees the pool any more; its number and its records are nobody's until its slots are. */
+static void test_pool_with_targets(void)
+{
+	struct gpc_pool p = { .size = sizeof(p) };
+	gpc_block b[4];
+	pid_t a, k;
+	int pool;
+
+	begin(4);
+	a = run(leader_with_targets);
+	k = run(companion);
+	kills(a);
+	ok(is_kept(), "a leader dies that has reserved in a pool of its own");
+	is_int(gpc_pool_get(c, 1, &p), -ENOENT, "its pool is not there");
+	pool = pool_new(c, GPC_VRAM, 4, 2, 0);
+	ok(pool != 1 && !has_cells(pool), "another pool gets another number, and other records");
+	is_int(gpc_pool_available(c, pool), 4, "all of which can be had");
+	is_int(gpc_reserve(c, pool, 4, b, NULL, 0, 5000), 4, "and are");
+	must(gpc_release(c, b, 4));
+	clean(c, "a pool that is kept");
+	kills(k);
+	ok(comes_back(), "all comes back");
+	is_int(pool_new(c, GPC_VRAM, 4, 3, 0), 1, "the number, too");
+	ends("the pool of a leader that had reserved there");
+}
+
+static void leader_with_stock(void)
+{
+	struct gpc_attach_options opt = { .size = sizeof(opt), .dir = cache_dir, .stock = 4 };
+	gpc_block b;
+	gpc *d;
+
+	must(gpc_attach(cache_name, &opt, 0, &d));
+	if (gpc_reserve(d, 0, 1, &b, NULL, 0, 5000) != 1)
+		bail("the leader: %s", gpc_last_error());
+	told->leader = (int32_t)d->peer + 1;
+	told->life = info_of(d).life;
+	told->held = b;
+}
+
+/* Its program never had these. */
+static void test_stock(void)
+{
+	gpc_block b[BLOCKS];
+	pid_t a, k;
+	int i, n, mine = 0;
+
+	begin(4);
+	must(gpc_pool_clear(c, 0, 0, 0, -1));
+	a = run(leader_with_stock);
+	k = run(companion);
+	kills(a);
+	serves(10);
+	n = gpc_pool_available(c, 0);
+	is_int(n, BLOCKS - 1, "a leader with a stock is dead: all can be had but what it had reserved");
+	is_int(gpc_reserve(c, 0, (uint32_t)n, b, NULL, 0, 5000), n, "and is");
+	for (i = 0; i < n; i++)
+		mine += b[i] == told->held;
+	is_int(mine, 0, "what it had reserved is given to nobody");
+	must(gpc_release(c, b, (uint32_t)n));
+	clean(c, "a leader with a stock");
+	kills(k);
+	for (i = 0; i < 2000 && gpc_pool_available(c, 0) < BLOCKS; i++)
+		serves(1);
+	is_int(gpc_pool_available(c, 0), BLOCKS, "all comes back");
+	ends("the stock of a leader");
+}
+
 /* In another namespace: nobody sees whether its process has ended. */
 static void test_elsewhere(void)
 {
@@ -306,6 +396,8 @@ static int body(void)
 	test_two();
 	test_stopped();
 	test_pool();
+	test_pool_with_targets();
+	test_stock();
 	test_elsewhere();
 	test_leaves();
 	test_successor();

@@ -16,6 +16,18 @@
 
 #define ROUND_TRIP_MS 100                /* with a timeout of 0: until the answer to the publish */
 
+/* Before anything has changed: gpc_publish would say so when the old key is gone. */
+static int check_to(const gpc_key *to, uint32_t n)
+{
+	uint32_t i;
+
+	for (i = 0; i < n; i++)
+		if (key_is_zero(&to[i]) || key_is_root(&to[i]))
+			return err_set(EINVAL, "to[%u] is %s", i, key_is_zero(&to[i]) ?
+				       "zero, which means no key" : "a root key, which names no block");
+	return 0;
+}
+
 /* What is left for the publish. */
 static int time_left(int timeout_ms, uint64_t deadline)
 {
@@ -93,6 +105,9 @@ GPC_EXPORT int gpc_rekey(gpc *c, const gpc_key *from, const gpc_key *parents, co
 		return err_set(EINVAL, "%s is NULL", to ? "blocks" : "to");
 	if (n > INT32_MAX)
 		return err_set(EINVAL, "n is %u: at most %d blocks a call", n, INT32_MAX);
+	err = check_to(to, n);
+	if (err < 0)
+		return err;
 	results = calloc(MAX(n, 1u), sizeof(*results));
 	if (!results)
 		return err_set(ENOMEM, "no memory to rekey %u blocks", n);

@@ -49,10 +49,10 @@ static int32_t check(struct writer *w, const struct grant *g, uint32_t record,
 	if (record == NONE || w->pool_of[record] != g->pool)
 		return -EINVAL;
 	n = &w->node[record];
-	if (!w_is(w, record, LIVE) || leave_is_moved(w, record) || n->leaving ||
-	    !has_key(w, record, cmd))
+	if (!w_is(w, record, LIVE) || leave_is_moved(w, record) || !has_key(w, record, cmd))
 		return -ESTALE;
-	if (n->pins || n->selected || n->first != NONE || !grant_is_alone(w, g->peer, record))
+	/* leaving: its key is in another space, and it is found here until its children have gone */
+	if (n->leaving || n->pins || n->selected || n->first != NONE || !grant_is_alone(w, g->peer, record))
 		return -EBUSY;
 	return 0;
 }

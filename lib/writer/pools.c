@@ -355,13 +355,13 @@ static void free_reservations_of(struct writer *w, uint32_t pool, int32_t owner)
 			retire_reservation(w, p->first + i);
 }
 
-void pools_kill(struct writer *w, uint32_t pool)
+void pools_kill(struct writer *w, uint32_t pool, bool at_once)
 {
 	int32_t owner = w->pool[pool].owner;
 
 	if (w->pool[pool].state == POOL_READY)
 		pool_shut(w, pool);
-	if (owner >= 0)
+	if (owner >= 0 && (at_once || (w->pool[pool].flags & GPC_POOL_CALLER)))
 		free_reservations_of(w, pool, owner);
 }
 

@@ -34,6 +34,7 @@
 #include "writer/memory.h"
 #include "writer/pools.h"
 #include "writer/reap.h"
+#include "writer/recall.h"
 #include "writer/retire.h"
 #include "writer/sweep.h"
 #include "writer/transfer.h"
@@ -74,7 +75,8 @@ static void end_reservation(struct writer *w, uint32_t record, uint32_t peer, en
 		retire_quarantine(w, record, &w->peer[peer].who);
 		break;
 	case END_KEPT:
-		retire_kept(w, record);
+		if (!recall_one(w, record))      /* a stock: nobody ever writes there */
+			retire_kept(w, record);
 		break;
 	}
 }
@@ -95,13 +97,13 @@ static void end_reservations(struct writer *w, uint32_t peer, enum end how)
 	}
 }
 
-static void kill_pools(struct writer *w, uint32_t peer)
+static void kill_pools(struct writer *w, uint32_t peer, bool at_once)
 {
 	uint32_t p;
 
 	for (p = 0; p < w->max_pools; p++)
 		if (w->pool[p].state != POOL_FREE && w->pool[p].owner == (int32_t)peer) {
-			pools_kill(w, p);
+			pools_kill(w, p, at_once);
 			w->pool[p].owner = -1;
 			store_relaxed(&w_pool(w, p)->owner, -1);
 		}
@@ -186,7 +188,7 @@ static void silence(struct writer *w, uint32_t peer)
 	w->peer[peer].lost = true;
 	grant_cancel_peer(w, peer);
 	close_sections(w, peer);
-	kill_pools(w, peer);
+	kill_pools(w, peer, false);      /* its devices and companions may still write there */
 }
 
 /* With its byte held.  Others go on without it; what its devices may still store to stays.  Run again
@@ -247,7 +249,7 @@ static void reap_seat(struct writer *w, uint32_t peer)
 	/* the sections after the cells, whose counter may be behind: see seat_is_clean() */
 	zero_column(w, peer);
 	close_sections(w, peer);
-	kill_pools(w, peer);
+	kill_pools(w, peer, true);
 	end_reservations(w, peer, END_NOW);
 	empty_ring(w, peer);
 	fold_statistics(w, peer);

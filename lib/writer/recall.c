@@ -99,6 +99,11 @@ static bool recall(struct writer *w, uint32_t record)
 	return true;
 }
 
+bool recall_one(struct writer *w, uint32_t record)
+{
+	return may_recall(w, record) && recall(w, record);
+}
+
 /* Take back up to n blocks of the pool; or count them, up to n.  Blocks of grants that are not
  * answered are on the lists as well, but in no stock. */
 static uint32_t visit(struct writer *w, uint32_t pool, uint32_t n, bool take)
