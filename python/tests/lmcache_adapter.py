@@ -36,11 +36,12 @@ def wait(fd):
 
 
 def store(a, keys, objects):
-    task = a.submit_store_task(keys, objects)
-    wait(a.get_store_event_fd())
-    (pair,) = a.pop_completed_store_tasks().items()
-    assert pair[0] == task
-    return pair[1]
+    task, done = a.submit_store_task(keys, objects), {}
+    while not done:              # the event of a task that was taken before it may come first
+        wait(a.get_store_event_fd())
+        done = a.pop_completed_store_tasks()
+    assert list(done) == [task]
+    return done[task]
 
 
 def bits(bitmap, n):
