@@ -7,22 +7,14 @@
 #include "request/request.h"
 #include "segment/alias.h"
 
-static int check_key(const char *array, uint32_t i, const gpc_key *key)
-{
-	if (key_is_zero(key))
-		return err_set(EINVAL, "%s[%u] is zero, which means no key", array, i);
-	if (key_is_root(key))
-		return err_set(EINVAL, "%s[%u] is a root key, which names no block", array, i);
-	return 0;
-}
-
 static int check_pairs(const gpc_key *alias, const gpc_key *to, uint32_t n)
 {
 	uint32_t i;
 	int err;
 
 	for (i = 0; i < n; i++) {
-		if ((err = check_key("alias", i, &alias[i])) || (err = check_key("to", i, &to[i])))
+		if ((err = request_check_key("alias", i, &alias[i])) ||
+		    (err = request_check_key("to", i, &to[i])))
 			return err;
 		if (key_same(&alias[i], &to[i]))
 			return err_set(EINVAL, "alias[%u] and to[%u] are the same key", i, i);

@@ -20,12 +20,11 @@
 static int check_to(const gpc_key *to, uint32_t n)
 {
 	uint32_t i;
+	int err = 0;
 
-	for (i = 0; i < n; i++)
-		if (key_is_zero(&to[i]) || key_is_root(&to[i]))
-			return err_set(EINVAL, "to[%u] is %s", i, key_is_zero(&to[i]) ?
-				       "zero, which means no key" : "a root key, which names no block");
-	return 0;
+	for (i = 0; i < n && !err; i++)
+		err = request_check_key("to", i, &to[i]);
+	return err;
 }
 
 /* What is left for the publish. */

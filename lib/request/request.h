@@ -17,6 +17,8 @@ struct stock {
 
 /* Handle, flags; waits: -EDEADLK inside an own section. */
 int request_check(gpc *c, uint32_t flags, uint32_t known, bool waits);
+/* array[i] may be the key of a block: 0, -EINVAL. */
+int request_check_key(const char *array, uint32_t i, const gpc_key *key);
 /* This block is reserved by us now. */
 void request_own(gpc *c, gpc_block block, struct ref_sum *sum);
 

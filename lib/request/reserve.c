@@ -25,6 +25,15 @@ int request_check(gpc *c, uint32_t flags, uint32_t known, bool waits)
 	return 0;
 }
 
+int request_check_key(const char *array, uint32_t i, const gpc_key *key)
+{
+	if (key_is_zero(key))
+		return err_set(EINVAL, "%s[%u] is zero, which means no key", array, i);
+	if (key_is_root(key))
+		return err_set(EINVAL, "%s[%u] is a root key, which names no block", array, i);
+	return 0;
+}
+
 void request_own(gpc *c, gpc_block block, struct ref_sum *sum)
 {
 	uint32_t record = pool_record(&c->seg, block);
