@@ -490,8 +490,8 @@ int gpc_pool_available(gpc *c, int pool);
 int gpc_pool_clear(gpc *c, int pool, uint32_t tag, uint32_t flags, int timeout_ms);
 /* [writer] Forget every entry (of that tag; 0 = all) of a pool (-1 = all pools), with all
  * descendants in the space.  Held blocks become unfindable and come back with their last
- * hold; returns how many such blocks there are, earlier ones included.  GPC_REMOVE: the pool goes when its last hold has;
- * waits for that up to the timeout (0: do not wait, it goes later by itself).
+ * hold; returns how many such blocks there are, earlier ones included.  GPC_REMOVE: the pool goes when
+ * its last hold has; waits for that up to the timeout (0: do not wait, it goes later by itself).
  * GPC_IF_IDLE: -EBUSY, and nothing has changed, if somebody holds a block of what is to go: a
  * reference on one of those entries, or an open move or transfer of one; of tag 0 also a
  * reservation, or a reference on a block whose key has gone.  A stock does not count; a dead
