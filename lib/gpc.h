@@ -70,6 +70,7 @@ extern "C" {
 
 typedef struct gpc gpc;              /* one attachment of this process */
 typedef struct gpc_dev gpc_dev;      /* this process's use of one mirror */
+typedef struct gpc_sums gpc_sums;    /* checksums of memory of the caller's own */
 typedef struct { uint64_t w[2]; } gpc_key;
 typedef int32_t gpc_block;
 typedef uint64_t gpc_ticket;         /* names a command of this peer; grows; 0 = none */
@@ -99,6 +100,8 @@ typedef uint64_t gpc_transfer;       /* names copies of one handle; 0 = none */
 #define GPC_TRANSFER_BLOCKS 1024     /* that one fetch or spill copies */
 #define GPC_MAX_RANKS   16           /* processes that copy for one transfer */
 #define GPC_MAX_STAGES  16           /* of a fetch by layers */
+#define GPC_SUMS        4096         /* answers of one gpc_sums */
+#define GPC_MAX_PIECES  65536        /* of an image, for gpc_sums_open */
 #define GPC_MAX_GROUPS  64           /* KV groups of one gpc_match_groups */
 
 /* Options of a call, in place: a pointer to a struct of that type, its size set. */
@@ -654,6 +657,32 @@ int gpc_transfer_results(gpc *c, gpc_transfer t, int *results, uint32_t n);
 
 int gpc_transfer_get(gpc *c, uint32_t i, struct gpc_transfer_info *ret);
 /* [shared] The i-th of those that are not over, of all peers; -ENOENT past the last. */
+
+/* ---- checksums of memory of the caller's own ---- */
+
+struct gpc_piece {                   /* of block b: so many bytes at (char *)at + b * stride */
+	const void *at;
+	uint64_t stride, bytes;      /* bytes: at least 1 */
+};
+
+int gpc_sums_open(const char *device, const struct gpc_piece *pieces, uint32_t n, gpc_sums **ret);
+/* [local] To sum images that lie in memory of the caller's own, without a cache: an image is its
+ * pieces, 1 to GPC_MAX_PIECES, in this order.  device: "host" for memory of this process, or that
+ * whose memory it is ("cuda:0", "GPU-uuid"): it sums where the bytes lie.  Takes 128 KiB, which are
+ * registered with the device, and about a megabyte there.  The memory stays as long as the gpc_sums.
+ * -EINVAL: device is no such name, or a piece is NULL or empty.  -ENODEV: no such GPU here. */
+
+int gpc_sums_ask(gpc_sums *s, uint32_t first, const uint32_t *blocks, uint32_t n, void *stream);
+/* [local] Enqueue: answers first to first + n - 1, of GPC_SUMS, become the CRC32C of these blocks' images, as
+ * the bytes are when the stream gets there.  stream: of that device, NULL = its default one; all calls of one
+ * gpc_sums are in one stream, or one after the other.  "host": no stream, NULL; they are there when the call
+ * returns.  Blocks are not checked: no wrong number may be among them.  -EINVAL: beyond GPC_SUMS. */
+
+int gpc_sums_get(const gpc_sums *s, uint32_t first, uint32_t *crc, uint32_t n);
+/* [local] Answers first to first + n - 1; the caller has waited for the stream.  Waits for nothing. */
+
+int gpc_sums_close(gpc_sums *s);
+/* [local] Nothing of it may be queued any more.  NULL is fine. */
 
 /* ---- claims: who computes a key that many want ---- */
 

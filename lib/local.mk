@@ -89,6 +89,7 @@ lib_gpc_sources = \
 	%reldir%/payload/host.c \
 	%reldir%/payload/mark.c \
 	%reldir%/payload/order.c \
+	%reldir%/payload/own_sums.c \
 	%reldir%/payload/pair.c \
 	%reldir%/payload/plan.c \
 	%reldir%/payload/plan.h \

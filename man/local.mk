@@ -18,6 +18,10 @@ dist_man_MANS += \
 	%reldir%/gpc_commit.3 \
 	%reldir%/gpc_copy.3 \
 	%reldir%/gpc_crc32c.3 \
+	%reldir%/gpc_sums_ask.3 \
+	%reldir%/gpc_sums_close.3 \
+	%reldir%/gpc_sums_get.3 \
+	%reldir%/gpc_sums_open.3 \
 	%reldir%/gpc_create.3 \
 	%reldir%/gpc_demote.3 \
 	%reldir%/gpc_dev_close.3 \

@@ -30,6 +30,7 @@ python_engines = \
 	%reldir%/gpc/vllm/README.md \
 	%reldir%/gpc/vllm/__init__.py \
 	%reldir%/gpc/vllm/cache.py \
+	%reldir%/gpc/vllm/chunks.py \
 	%reldir%/gpc/vllm/config.py \
 	%reldir%/gpc/vllm/connector.py \
 	%reldir%/gpc/vllm/cuda.py \
@@ -58,6 +59,7 @@ python_sources = \
 	%reldir%/src/module.c \
 	%reldir%/src/move.c \
 	%reldir%/src/open.c \
+	%reldir%/src/pages.c \
 	%reldir%/src/part.c \
 	%reldir%/src/part.h \
 	%reldir%/src/pool.c \

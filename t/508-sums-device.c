@@ -3,6 +3,8 @@
  * GPU of GPC_TEST_DEVICE.  What the processor sums of the same bytes is the truth. */
 #include "t/lib/devices.h"
 
+#include <errno.h>
+
 #include "base/crc.h"
 #include "device/bytes.h"
 #include "device/device.h"
@@ -130,6 +132,47 @@ static void each_byte(void)
 	by->sum_close(sums);
 }
 
+static void fails(int err, const char *why)
+{
+	ok(err == -EINVAL && strstr(gpc_last_error(), why), "%d, %s", err, gpc_last_error());
+}
+
+/* gpc_sums_open and what belongs to it, of the same bytes. */
+static void own(void)
+{
+	struct gpc_piece piece[5];
+	struct sum_piece same[5];
+	uint32_t block[SLOTS], crc[SLOTS], i, wrong = 0;
+	const char *name = device_name();
+	void *in = device_is_gpu() ? stream : NULL;
+	gpc_sums *s, *none = NULL;
+
+	for (i = 0; i < 5; i++) {
+		piece[i] = (struct gpc_piece){ vram + 7 + i * 300000, 3000, 2900 - i };
+		same[i] = (struct sum_piece){ piece[i].at, piece[i].stride, piece[i].bytes };
+	}
+	for (i = 0; i < SLOTS; i++)
+		block[i] = (i * 13) % SLOTS;
+	is_int(gpc_sums_open(name, piece, 5, &s), 0, "sums of memory of our own");
+	is_int(gpc_sums_ask(s, GPC_SUMS - SLOTS, block, SLOTS, in), 0, "asked for");
+	if (device_is_gpu())
+		settle();
+	is_int(gpc_sums_get(s, GPC_SUMS - SLOTS, crc, SLOTS), 0, "got");
+	for (i = 0; i < SLOTS; i++)
+		wrong += crc[i] != truth(same, 5, block[i]);
+	is_int(wrong, 0, "what gpc_crc32c says of each");
+	fails(gpc_sums_ask(s, GPC_SUMS - SLOTS + 1, block, SLOTS, in), "first is 4007 and n is 90: there are");
+	fails(gpc_sums_ask(s, 0, NULL, 1, in), "blocks is NULL, and n is 1");
+	fails(gpc_sums_get(s, GPC_SUMS, crc, 1), "first is 4096 and n is 1: there are 4096");
+	is_int(gpc_sums_close(s), 0, "closed");
+	fails(gpc_sums_open("gpu", piece, 5, &none), "gpu");
+	fails(gpc_sums_open(NULL, piece, 5, &none), "device is NULL");
+	fails(gpc_sums_open(name, piece, 0, &none), "n is 0: an image has 1 to 65536 pieces");
+	piece[3].bytes = 0;
+	fails(gpc_sums_open(name, piece, 5, &none), "pieces[3] has 0 bytes");
+	ok(!none && !gpc_sums_close(NULL), "nothing comes of that");
+}
+
 static int body(void)
 {
 	const struct device_ops *ops;
@@ -154,6 +197,7 @@ static int body(void)
 	one("one byte", 1, 1, 0, 1);
 	one("2 pieces of 512", 2, 512, 0, 0);
 	each_byte();
+	own();
 	return done_testing();
 }
 

@@ -182,6 +182,8 @@ extern const PyMethodDef methods_keys[], methods_find[], methods_fill[], methods
 METHOD(open_attach);
 METHOD(open_create);
 METHOD(publish_call);
+METHOD(pages_move);
+METHOD(pages_sums);
 int part_init(PyObject *module);
 int walk_init(PyObject *module);
 int device_init(PyObject *module);

@@ -140,6 +140,8 @@ static PyMethodDef functions[] = {
 	ROW("POOL", module_pool, "POOL(block)\n\nThe pool of a block."),
 	ROW("SLOT", module_slot, "SLOT(block)\n\nThe slot of a block."),
 	ROW("SPACE", module_space, "SPACE(space)\n\nThe set of this one space; sets are joined by |."),
+	ROW("_move_pages", pages_move, NULL),
+	ROW("_sums_open", pages_sums, NULL),
 	{ "_close_all", handle_close_all, METH_NOARGS, NULL },
 	{ NULL, NULL, 0, NULL }
 };

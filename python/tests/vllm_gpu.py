@@ -34,7 +34,9 @@ from tap import _made, done, is_, name, ok  # noqa: E402
 gpc.vllm.finder.ASK = gpc.vllm.worker.SEAT = 60
 GPU = WHERE == "cuda"
 LAYERS, PAGE, CHUNKS = (64, 32 << 10, 128) if GPU else (4, 4 << 10, 16)
-BLOCKS, ROUNDS, KILLS = 2 * CHUNKS, 9 if GPU else 2, 8 if GPU else 3
+BLOCKS, ROUNDS, KILLS = 4096 if GPU else 2 * CHUNKS, 9 if GPU else 2, 8 if GPU else 3
+UNEVEN = [1 + (5 * i + i * i) % 7 for i in range(LAYERS)]        # pages before each layer, where they lie unevenly
+THREADS = int(os.environ.get("GPC_T_THREADS", 8 if GPU else 2))
 SLOTS = 64 + 6 * CHUNKS
 
 
@@ -50,18 +52,25 @@ def caches(tensors):
 
 def config(**more):
     image = -(-(64 + LAYERS * PAGE) // 4096) * 4096
-    extra = {"gpc_name": name, "gpc_weights": "w", "cpu_bytes_to_use": SLOTS * image, "gpc_threads": 8 if GPU else 2,
+    extra = {"gpc_name": name, "gpc_weights": "w", "cpu_bytes_to_use": SLOTS * image, "gpc_threads": THREADS,
              "gpc_stock": 0, "gpc_free_target": -1, "gpc_max_peers": 16, "gpc_claim_chunks": 0, **more}
     return fake.config(extra, block_bytes=LAYERS * PAGE)
+
+
+def layers(uneven):
+    """At equal distances, as an engine's allocations of one size mostly are, or not."""
+    n = [BLOCKS + (UNEVEN[i] if uneven else 0) for i in range(LAYERS)]
+    whole = torch.zeros(sum(n), PAGE, dtype=torch.uint8, device=WHERE)
+    return [t[-BLOCKS:] for t in torch.split(whole, n)]
 
 
 class Engine:
     """A scheduler and a worker in one process, with KV caches of their own."""
 
-    def __init__(self, **more):
+    def __init__(self, uneven=False, **more):
         spec = GPCOffloadingSpec(config(**more))
         self.image = spec.image
-        self.kv = [torch.zeros(BLOCKS, PAGE, dtype=torch.uint8, device=WHERE) for _ in range(LAYERS)]
+        self.kv = layers(uneven)
         self.worker = spec.get_worker(caches(self.kv))
         self.m = spec.get_manager()
         self.m.set_chained({0: True})
@@ -252,21 +261,37 @@ else:
         return 1.0
 
 
-def ours(engine, store):
+def ours(engine, blocks, slots, store):
     synchronize()
     since = time.perf_counter()
-    engine.finish(engine.submit(store, beside_blocks, beside_slots.store_spec))
+    engine.finish(engine.submit(store, blocks, slots))
     return time.perf_counter() - since
 
 
-for checksum in (True, False):
-    e.worker.image.checksum = checksum
-    for store in (True, False):
-        ours(e, store), plain(store)
-        both = [(ours(e, store), plain(store)) for _ in range(ROUNDS)]
-        mine, limit = median([b[0] for b in both]), median([b[1] for b in both])
-        print(f"# {'store' if store else 'load'}, checksums {'on' if checksum else 'off'}: {total / mine / 1e9:.1f} GB/s, "
-              f"{limit / mine:.3f} of one copy of all of it")
+def rates(what, engine, blocks, slots):
+    for checksum in (True, False):
+        engine.worker.image.checksum = checksum
+        for store in (True, False):
+            ours(engine, blocks, slots, store), plain(store)
+            both = [(ours(engine, blocks, slots, store), plain(store)) for _ in range(ROUNDS)]
+            mine, limit = median([b[0] for b in both]), median([b[1] for b in both])
+            print(f"# {what}: {'store' if store else 'load'}, checksums {'on' if checksum else 'off'}: "
+                  f"{total / mine / 1e9:.1f} GB/s, {limit / mine:.3f} of one copy of all of it")
+    engine.worker.image.checksum = True
+
+
+rates("even layers", e, beside_blocks, beside_slots.store_spec)
+uneven = Engine(uneven=True)
+keys, blocks, out = uneven.store("uneven", CHUNKS)
+rates("uneven layers", uneven, blocks, out.store_spec)
+blocks.sort(key=lambda b: b * 7919 % 1009)
+rates("uneven layers, scattered blocks", uneven, blocks, out.store_spec)
+uneven.fill(blocks, keys)
+ok(uneven.finish(uneven.submit(True, blocks, out.store_spec)), "uneven layers: stored")
+uneven.wipe()
+ok(uneven.finish(uneven.submit(False, blocks, out.store_spec)), "loaded")
+is_(uneven.wrong(blocks, keys), 0, "every page is right")
+uneven.close()
 e.worker.image.checksum = True
 ok(e.finish(e.submit(True, beside_blocks, beside_slots.store_spec)), "stored with a checksum again")
 e.stored(beside_keys)

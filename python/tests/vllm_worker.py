@@ -4,6 +4,7 @@ inside, by two ranks; bad bytes are told and dropped; who comes after its manage
 
 
 import ctypes
+from array import array
 
 import vllm_fake as fake
 
@@ -12,7 +13,9 @@ fake.install()
 import gpc  # noqa: E402
 import gpc.vllm.finder  # noqa: E402
 import gpc.vllm.worker  # noqa: E402
+from gpc import _gpc  # noqa: E402
 from gpc.vllm import GPCConnector, GPCOffloadingSpec  # noqa: E402
+from gpc.vllm.chunks import chunks_of  # noqa: E402
 from gpc.vllm.cuda import CudaMover  # noqa: E402
 from gpc.vllm.worker import runs_of  # noqa: E402
 from tap import _made, done, is_, name, ok, raises  # noqa: E402
@@ -107,7 +110,7 @@ ranks[0].fill("groups")
 two = ranks[0].worker
 whole = two.runs[0]
 is_(len(whole), 2, "tensors of different pages are copied one by one")
-two.runs = [[run] for run in whole]      # each group has one of the tensors
+two.set_runs([[run] for run in whole])      # each group has one of the tensors
 out = m.prepare_store(some, ctx)
 spans = dict(sizes=[8, 4], indices=(0, 4))
 ok(ranks[0].do(True, fake.blocks(list(range(12)), **spans), out.store_spec), "two groups: stored")
@@ -116,9 +119,9 @@ ranks[0].fill("empty")
 ok(ranks[0].do(False, fake.blocks(list(range(12)), **spans), out.store_spec), "loaded")
 is_([ranks[0].kv[0].get(b) for b in range(8)] + [ranks[0].kv[1].get(b) for b in range(8, 12)], want, "the same")
 ok(ranks[0].kv[1].get(0).startswith(b"empty") and ranks[0].kv[0].get(8).startswith(b"empty"), "no other tensor's")
-two.runs = [whole]
+two.set_runs([whole])
 m.complete_store(set(some), ctx, success=False)
-raises(ValueError, "2 chunks of the engine, 3 slots", lambda: two._pairs(fake.blocks(list(range(8))), out.store_spec),
+raises(ValueError, "2 chunks of the engine, 3 slots", lambda: chunks_of(fake.blocks(list(range(8))), out.store_spec, PER_CHUNK),
        "blocks and slots that do not fit")
 
 # ---- bad bytes ----
@@ -186,10 +189,13 @@ mover = ranks[0].worker.mover
 
 
 class Fails:
-    fence, begin, finish, abandon = mover.fence, mover.begin, mover.finish, mover.abandon
+    fence, text, abandon, on_device = mover.fence, mover.text, mover.abandon, False
+    sums = None
 
-    def copy(self, *args):
-        raise OSError("a copy that fails")
+    refuse = ctypes.CFUNCTYPE(ctypes.c_int)(lambda *args: 5)
+
+    def begin(self, fence):
+        return array("Q", [ctypes.cast(self.refuse, ctypes.c_void_p).value] * 4 + [0] * 11)
 
 
 ranks[0].worker.mover = Fails()
@@ -233,25 +239,40 @@ m.complete_store(set(keys), ctx, success=False)
 # ---- the calls of the CUDA runtime, by one that copies here ----
 
 
+P, N = ctypes.c_void_p, ctypes.c_size_t
+
+
 class Runtime:
+    """Its calls from pages.c are of C, those from cuda.py of Python."""
+
     def __init__(self, fails=""):
-        self.calls, self.fails = [], fails
+        self.calls, self.fails, self.events = [], fails, 100
+        self.cudaMemcpy2DAsync = ctypes.CFUNCTYPE(ctypes.c_int, P, N, P, N, N, N, ctypes.c_int, P)(self._copy)
+        self.cudaStreamWaitEvent = ctypes.CFUNCTYPE(ctypes.c_int, P, P, ctypes.c_uint)(
+            lambda *a: self._say("cudaStreamWaitEvent", *a))
+        self.cudaEventRecord = ctypes.CFUNCTYPE(ctypes.c_int, P, P)(lambda *a: self._say("cudaEventRecord", *a))
+        self.cudaEventSynchronize = ctypes.CFUNCTYPE(ctypes.c_int, P)(lambda *a: self._say("cudaEventSynchronize", *a))
+
+    def _say(self, called, *args):
+        self.calls.append((called, *args))
+        return 2 if called == self.fails else 0
+
+    def _copy(self, to, to_pitch, source, pitch, width, height, kind, stream):
+        for i in range(height):
+            ctypes.memmove(to + i * to_pitch, source + i * pitch, width)
+        return self._say("cudaMemcpy2DAsync", to, to_pitch, source, pitch, width, height, kind, stream)
 
     def __getattr__(self, called):
         def call(*args):
-            plain = [a.value if hasattr(a, "value") else a for a in args]
-            if called not in ("cudaStreamCreateWithFlags", "cudaGetErrorString"):
-                self.calls.append((called, *plain))
             if called == "cudaStreamCreateWithFlags":
                 args[0]._obj.value = 77
-            if called == "cudaMemcpy2DAsync":
-                to, to_pitch, source, pitch, width, height, kind, stream = plain
-                for i in range(height):
-                    ctypes.memmove(to + i * to_pitch, source + i * pitch, width)
-            return 2 if called == self.fails else 0
-        if called == "cudaGetErrorString":
-            return Text()
-        return call
+            elif called == "cudaEventCreateWithFlags":
+                self.events += 1
+                args[0]._obj.value = self.events
+            else:
+                return self._say(called, *(a.value if hasattr(a, "value") else a for a in args))
+            return 0
+        return Text() if called == "cudaGetErrorString" else call
 
     def names(self):
         return [c[0][4:] for c in self.calls]
@@ -271,7 +292,7 @@ gpu.fill("gpu")
 want = gpu.get(range(4))
 ok(gpu.do(True, fake.blocks([0, 1, 2, 3]), out.store_spec), "a store by the runtime")
 is_(rt.names(), ["SetDevice", "HostRegister", "SetDevice", "StreamWaitEvent"] + ["Memcpy2DAsync"] * 8 +
-    ["StreamSynchronize"], "it registers, waits for the engine's stream, copies, and waits for its own")
+    ["EventRecord", "EventSynchronize"], "it registers, waits for the engine's stream, copies, and waits for its own")
 is_(rt.calls[3], ("cudaStreamWaitEvent", 77, 55, 0), "the fence of the job")
 gpu.fill("empty")
 ok(gpu.do(False, fake.blocks([0, 1, 2, 3]), out.store_spec), "a load by the runtime")
@@ -282,11 +303,77 @@ gpu.worker.reported = True
 ok(gpu.do(False, fake.blocks([0, 1, 2, 3]), out.store_spec), "a copy that is refused ...")
 is_((gpu.worker.take_load_errors(), rt.names()[-1]), ({0, 1, 2, 3}, "StreamSynchronize"),
     "... is told, when those before it have ended")
+is_(rt.names().count("Memcpy2DAsync"), 1, "no other one is tried")
 is_(gpu.worker.bad, 0, "and nothing is dropped: the slot is good")
 rt.fails = ""
 gpu.worker.shutdown()
-is_(rt.names()[-2:], ["HostUnregister", "StreamDestroy"], "and gives back what it had")
+is_(rt.names()[-11:], ["HostUnregister"] + ["EventDestroy"] * 9 + ["StreamDestroy"], "and gives back what it had")
 m.complete_store(set(keys), ctx, success=False)
+
+# ---- chunks of one block, beside each other and apart, by this thread and by the runtime ----
+
+ones = Rank(config(0, blocks_per_chunk=1, world=1), blocks=64)
+ones.worker.image.bytes = spec.image.bytes       # any slot is large enough
+for called, mover in (("this thread", ones.worker.mover), ("the runtime", CudaMover(3, lambda: fake.ns(cuda_event=5), rt))):
+    ones.worker.mover = mover
+    ctx, keys = fake.prompt(called, 16, tokens=16)
+    out = m.prepare_store(keys, ctx)
+    blocks = [*range(3, 12), 40, 30, 31, 32, 50, 51, 52]
+    ones.fill(called)
+    want = ones.get(blocks)
+    rt.calls.clear()
+    ok(ones.do(True, fake.blocks(blocks), out.store_spec), f"16 chunks are stored by {called}")
+    copies = rt.names().count("Memcpy2DAsync")
+    ones.fill("empty")
+    ok(ones.do(False, fake.blocks(blocks), out.store_spec), "and loaded")
+    is_(ones.get(blocks), want, "the same bytes")
+    ones.fill("empty")
+    rest = [ones.get([b]) for b in range(64)]
+    ones.do(False, fake.blocks(blocks), out.store_spec)
+    is_([b for b in range(64) if b not in blocks and ones.get([b]) != rest[b]], [], "and no other block has changed")
+    m.complete_store(set(keys), ctx, success=False)
+    mover.close()
+ok(copies < 2 * 16, f"{copies} copies for them: a row is a block where slots and blocks follow each other")
+
+# ---- images that the device of the KV caches sums: here the calling thread, which wants no stream for it ----
+
+
+class SumsHere(CudaMover):
+    def _make_stream(self):
+        return super()._make_stream() if not self.streams else 0
+
+
+by_device = SumsHere(3, lambda: fake.ns(cuda_event=5), rt)
+by_device.sums = _gpc._sums_open("host", array("Q", [n for t in ones.worker.tensors for n in (t.address, t.stride, t.page)]))
+by_thread = gpc.vllm.worker.HostMover()
+ones.worker.reported = True
+blocks = [*range(30, 35), 3, 60, *range(40, 49)]
+ctx, keys = fake.prompt("summed", 16, tokens=16)
+out = m.prepare_store(keys, ctx)
+ones.fill("summed")
+want = ones.get(blocks)
+for stores, loads in ((by_device, by_thread), (by_thread, by_device), (by_device, by_device)):
+    ones.worker.mover = stores
+    ok(ones.do(True, fake.blocks(blocks), out.store_spec), f"stored, sums by {type(stores).__name__}")
+    ones.worker.mover = loads
+    ones.fill("empty")
+    ok(ones.do(False, fake.blocks(blocks), out.store_spec), f"and loaded by {type(loads).__name__}")
+    is_((ones.get(blocks), ones.worker.take_load_errors()), (want, set()), "the same bytes")
+view = memoryview(m.c.pool_map(0)[0])
+base, stride = m.c.pool_runs(0)[0].offset, m.c.pool_runs(0)[0].slot_stride
+for chunk in (5, 15):
+    view[base + out.store_spec.block_ids[chunk] * stride + ones.worker.image.offset(0) + 100] ^= 1
+view[base + out.store_spec.block_ids[9] * stride + 8] ^= 1       # of the key
+view.release()
+ones.fill("empty")
+empty = ones.get([blocks[9]])
+ok(ones.do(False, fake.blocks(blocks), out.store_spec), "three of them are bad")
+is_(ones.worker.take_load_errors(), {blocks[5], blocks[9], blocks[15]}, "which is told")
+is_((ones.get(blocks[:5]), ones.get([blocks[9]])), (want[:10], empty), "what has another key is not copied, good ones are")
+m.complete_store(set(keys), ctx, success=False)
+by_device.close()
+ones.worker.mover = by_thread
+ones.worker.shutdown()
 
 # ---- one part for all ranks ----
 

@@ -30,6 +30,22 @@ static inline int pool_answer(int r, const char *call, int also)
 
 /* ---- copies ---- */
 
+/* What does not end, for whoever reads the failure. */
+static inline void transfers_tell(gpc *c)
+{
+	struct gpc_transfer_info t = { .size = sizeof(t) };
+	struct gpc_info i = { .size = sizeof(i) };
+	uint32_t k;
+
+	gpc_info_get(c, &i);
+	diag("peer %d, writer %d at seat %d, generation %u", i.peer, i.writer_pid, i.writer_peer,
+	     i.writer_generation);
+	for (k = 0; !gpc_transfer_get(c, k, &t); k++)
+		diag("transfer 0x%llx of peer %d, %llu ms old: from pool %d to %d, %u of %u blocks are left, %u of %u "
+		     "ranks have passed", (unsigned long long)t.transfer, t.peer,
+		     (unsigned long long)(t.age_ns / 1000000), t.from, t.to, t.left, t.blocks, t.passed, t.ranks);
+}
+
 /* Between two writers nobody commits. */
 static inline void copy_ends(struct engine *e, gpc_transfer t)
 {
@@ -38,6 +54,8 @@ static inline void copy_ends(struct engine *e, gpc_transfer t)
 	do
 		r = gpc_transfer_wait(e->w.c, t, 20000);
 	while (r == -ENOTCONN);
+	if (r == -ETIMEDOUT)
+		transfers_tell(e->w.c);
 	must_be(r, 0);
 }
 

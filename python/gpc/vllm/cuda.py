@@ -6,13 +6,18 @@ stream when it gave us the job: a store waits for the kernels that fill the bloc
 what was in them.
 """
 
+import array
 import ctypes
 import logging
 import threading
 
+from gpc import _gpc
+
 log = logging.getLogger("vllm.gpc")
 
-_NON_BLOCKING, _PORTABLE, _DEFAULT_KIND = 1, 1, 4
+_NON_BLOCKING, _PORTABLE = 1, 1
+_BLOCKING_WAIT, _NO_TIMING = 1, 2
+_EVENTS = 8                      # pages.c has that many units under way
 _RUNTIMES = ("libcudart.so.13", "libcudart.so.12", "libcudart.so")
 _pointer, _size = ctypes.c_void_p, ctypes.c_size_t
 
@@ -31,18 +36,23 @@ def runtime():
 
 
 class CudaMover:
+    on_device = True
+
     def __init__(self, device, record, rt=None):
         """device: its ordinal.  record(): an event of the engine's stream, with cuda_event (torch.cuda.Event)."""
-        self.device, self.record, self.rt = device, record, rt or runtime()
+        self.device, self.record, self.rt, self.sums = device, record, rt or runtime(), None
         self.mine = threading.local()
-        self.lock, self.streams, self.registered = threading.Lock(), [], []
+        self.lock, self.streams, self.events, self.registered = threading.Lock(), [], [], []
 
     def _call(self, name, *args):
         err = getattr(self.rt, name)(*args)
         if err:
-            text = self.rt.cudaGetErrorString
-            text.restype = ctypes.c_char_p
-            raise CudaError(f"{name}: {(text(err) or b'').decode()} ({err})")
+            raise CudaError(f"{name}: {self.text(err)} ({err})")
+
+    def text(self, err):
+        text = self.rt.cudaGetErrorString
+        text.restype = ctypes.c_char_p
+        return (text(err) or b"").decode()
 
     def fence(self):
         return self.record()
@@ -56,31 +66,53 @@ class CudaMover:
         except CudaError as e:
             log.warning("gpc: the slots are not registered with the GPU: %s", e)
 
-    def _stream(self):
-        s = getattr(self.mine, "stream", None)
-        if s is None:
-            s = _pointer()
+    def _address(self, name):
+        return ctypes.cast(getattr(self.rt, name), _pointer).value
+
+    def _make_event(self):
+        """Who waits for it sleeps."""
+        e = _pointer()
+        self._call("cudaEventCreateWithFlags", ctypes.byref(e), _BLOCKING_WAIT | _NO_TIMING)
+        with self.lock:
+            self.events.append(e)
+        return e.value
+
+    def _make_stream(self):
+        s = _pointer()
+        self._call("cudaStreamCreateWithFlags", ctypes.byref(s), _NON_BLOCKING)
+        with self.lock:
+            self.streams.append(s)
+        return s.value
+
+    def _mine(self):
+        """This thread's struct calls of pages.c: functions, streams, events."""
+        calls = getattr(self.mine, "calls", None)
+        if calls is None:
             self._call("cudaSetDevice", self.device)
-            self._call("cudaStreamCreateWithFlags", ctypes.byref(s), _NON_BLOCKING)
-            self.mine.stream = s
-            with self.lock:
-                self.streams.append(s)
-        return s
+            self.mine.streams = [self._make_stream() for _ in range(2 if self.sums else 1)]
+            calls = self.mine.calls = array.array("Q", [
+                *(self._address(f) for f in ("cudaMemcpy2DAsync", "cudaEventRecord", "cudaEventSynchronize",
+                                             "cudaStreamWaitEvent")),
+                *(self.mine.streams + [0])[:2], *(self._make_event() for _ in range(_EVENTS + 1))])
+        return calls
+
+    def sum_images(self, pieces):
+        """From now on images of one block are summed where they are: of (address, stride, bytes) each."""
+        flat = array.array("Q", [n for p in pieces for n in p])
+        self.sums = _gpc._sums_open(f"cuda:{self.device}", flat)
 
     def begin(self, fence):
-        self._call("cudaStreamWaitEvent", self._stream(), _pointer(fence.cuda_event), 0)
-
-    def copy(self, to, to_pitch, source, pitch, width, height):
-        self._call("cudaMemcpy2DAsync", _pointer(to), _size(to_pitch), _pointer(source), _size(pitch), _size(width),
-                   _size(height), _DEFAULT_KIND, self._stream())
-
-    def finish(self):
-        self._call("cudaStreamSynchronize", self._stream())
+        """What this thread copies next waits for that; how it copies (struct calls of pages.c)."""
+        calls = self._mine()
+        for s in self.mine.streams:
+            self._call("cudaStreamWaitEvent", _pointer(s), _pointer(fence.cuda_event), 0)
+        return calls
 
     def abandon(self):
-        """After a copy that failed: none of this thread may still be under way."""
+        """After a copy that failed: when this returns, none of this thread is under way."""
         try:
-            self.finish()
+            for s in self.mine.streams:
+                self._call("cudaStreamSynchronize", _pointer(s))
         except CudaError as e:
             log.error("gpc: %s", e)
 
@@ -90,8 +122,12 @@ class CudaMover:
             self._call("cudaHostUnregister", _pointer(address))
 
     def close(self):
+        self.sums = None
+        for e in self.events:
+            self._call("cudaEventDestroy", e)
         for s in self.streams:
             self._call("cudaStreamDestroy", s)
+        self.events.clear()
         self.streams.clear()
 
 

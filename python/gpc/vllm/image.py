@@ -4,7 +4,8 @@
     | header 0 | header 1 | ... | pad to 64 | bytes of part 0 | bytes of part 1 | ... | pad to 4096
 
 A part is what one rank stores; where all ranks hold the same bytes (MLA) there is one, of rank 0.  A store clears
-its header first and writes it last, behind the bytes, so a slot whose store was cut off never verifies.
+its header first and writes it last, behind the bytes, so a slot whose store was cut off never verifies.  Stores and
+loads are in C: src/pages.c.
 """
 
 import ctypes
@@ -34,14 +35,8 @@ class Image:
         # a view, not a copy; crc32c lets other threads run meanwhile
         return gpc.crc32c((ctypes.c_char * self.rank_bytes).from_address(at)) if self.checksum else 0
 
-    def clear(self, slot, part):
-        ctypes.memset(slot + part * HEADER.size, 0, HEADER.size)
-
-    def seal(self, slot, part, key):
-        head = HEADER.pack(MAGIC, self._sum(slot, part), key, self.rank_bytes)
-        ctypes.memmove(slot + part * HEADER.size, head, HEADER.size)
-
     def good(self, slot, part, key):
+        """Has the slot at that address what a store of that key has sealed?"""
         magic, crc, of, n = HEADER.unpack(ctypes.string_at(slot + part * HEADER.size, HEADER.size))
         if magic != MAGIC or of != key or n != self.rank_bytes:
             return False

@@ -168,7 +168,7 @@ class Manager:
         self.counts["no_room"] += len(keys) - len(blocks)
         if not blocks:
             return {}
-        keys = keys[:len(blocks)]
+        keys, blocks = keys[:len(blocks)], sorted(blocks)        # neighbours are copied together
         try:
             states = [x.state for x in self.finder.ask(self.c.claim, self.finder.keys(keys), blocks)]
         except gpc.Error:                # claims are advice: store all the same

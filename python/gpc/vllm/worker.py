@@ -9,21 +9,25 @@ Each job says whose companion the worker has to be.  It attaches before the firs
 manager holds is given to nobody else while this process lives.  If the manager is gone already, nothing is copied.
 """
 
-import ctypes
 import logging
 import queue
 import threading
 import time
+from array import array
 from concurrent.futures import ThreadPoolExecutor
 
 import gpc
+from gpc import _gpc
 
 from .cache import attach_beside
+from .chunks import chunks_of
+from .image import HEADER
 
 log = logging.getLogger("vllm.gpc")
 
 SEAT = 10                        # seconds that a worker waits for a seat; then the job fails
 BAD, FAILED = -1, -2             # a slot that does not verify; a copy that the device refused
+MOST = 4096                      # chunks of one call: answers of a gpc_sums
 MAX_PITCH = 0x7fffffff           # of a pitched copy of CUDA
 
 
@@ -46,6 +50,10 @@ class Run:
         self.count = len(tensors)
         self.pitch = tensors[1].address - t.address if self.count > 1 else t.page
         self.host_pitch = t.page * per_chunk
+
+    def numbers(self):
+        """As pages.c has them."""
+        return [self.address, self.offset, self.page, self.stride, self.count, self.pitch, self.host_pitch]
 
 
 def runs_of(tensors, per_chunk):
@@ -70,6 +78,9 @@ def _fits(have, t, per_chunk):
 class HostMover:
     """KV caches in memory of this process."""
 
+    sums = None                      # who else sums images: a capsule of _gpc._sums_open
+    on_device = False                # one thread keeps the copies going
+
     def fence(self):
         """Called by the engine's thread when it gives us a job: what it has computed is in memory already."""
 
@@ -77,18 +88,14 @@ class HostMover:
         pass
 
     def begin(self, fence):
-        """This thread copies for the job of that fence."""
+        """This thread copies for the job of that fence, with these calls (struct calls of pages.c); None: by itself."""
 
-    def copy(self, to, to_pitch, source, pitch, width, height):
-        """height pieces of width bytes, the next one at a pitch from the one before."""
-        for i in range(height):          # other threads run meanwhile
-            ctypes.memmove(to + i * to_pitch, source + i * pitch, width)
-
-    def finish(self):
-        """All copies of this thread are done."""
+    def text(self, err):
+        """Of what one of those calls has answered."""
+        return f"error {err}"
 
     def abandon(self):
-        """After a copy that failed: none of this thread may still be under way."""
+        """After a copy that failed: when this returns, none of this thread is under way."""
 
     def release(self, address):
         """The end of open."""
@@ -127,14 +134,26 @@ class Worker:
             offset += t.page_size_bytes * blocks_per_chunk
         if offset > image.rank_bytes:
             raise ValueError(f"the KV caches have {offset} bytes a chunk, and {image.rank_bytes} were reckoned with")
-        self.runs = [runs_of([self.tensors[i] for i in sorted({r.tensor_idx for r in refs})], blocks_per_chunk)
-                     for refs in kv_caches.group_data_refs]
+        self.set_runs([runs_of([self.tensors[i] for i in sorted({r.tensor_idx for r in refs})], blocks_per_chunk)
+                       for refs in kv_caches.group_data_refs])
+        if self.mover.on_device and self._is_one_image():
+            self.mover.sum_images([(t.address, t.stride, t.page) for t in self.tensors])
         self.jobs, self.lock = queue.SimpleQueue(), threading.Lock()
         self.done, self.ended, self.errors, self.failed = [], {}, set(), set()
         self.beside, self.bad, self.reported = {}, 0, False
         self.pool = ThreadPoolExecutor(conf.threads, "gpc-copy")
         self.thread = threading.Thread(target=self._run, name="gpc-jobs", daemon=True)
         self.thread.start()
+
+    def _is_one_image(self):
+        """Is a chunk one block of all tensors, and all of its part?  Then its sum is that of the block."""
+        return (self.image.checksum and self.blocks_per_chunk == 1 and len(self.runs) == 1 and
+                sum(r.count * r.page for r in self.runs[0]) == self.image.rank_bytes)
+
+    def set_runs(self, runs):
+        """Of each group."""
+        self.runs = runs
+        self.tables = [array("q", [n for r in of for n in r.numbers()]) for of in runs]
 
     # ---- what the engine calls ----
 
@@ -214,85 +233,57 @@ class Worker:
             self.beside[slots.where] = b
         return b
 
-    def _pairs(self, blocks, slots):
-        """(group, slot, key, [(place in the chunk, the engine's block)]) for each chunk: the first chunk of a group
-        may begin, and the last one end, inside."""
-        out, first, at = [], 0, 0
-        for g, (n, index) in enumerate(zip(blocks.group_sizes, blocks.block_indices)):
-            skip = index % self.blocks_per_chunk
-            for i in range(n):
-                chunk, place = divmod(skip + i, self.blocks_per_chunk)
-                if i == 0 or place == 0:
-                    out.append((g, slots.block_ids[at + chunk], slots.keys[at + chunk], []))
-                out[-1][3].append((place, int(blocks.block_ids[first + i])))
-            first += n
-            at += -(-(skip + n) // self.blocks_per_chunk) if n else 0
-        if at != len(slots.block_ids):
-            raise ValueError(f"{at} chunks of the engine, {len(slots.block_ids)} slots")
-        return out
-
     def _job(self, store, blocks, slots, fence):
-        pairs = self._pairs(blocks, slots)
-        if not pairs:
+        groups = chunks_of(blocks, slots, self.blocks_per_chunk)
+        if not groups:
             return 0, set()
         beside = self._attach(slots)
+        by = self.mover.sums if self.image.checksum else None
+        if self.mover.on_device and (by or not self.image.checksum):
+            shares, each = [s for g in groups for s in g.shares_of(MOST)], map
+        else:                            # threads that sum, and copy, side by side
+            shares, each = [s for g in groups for s in g.shares(self.conf.threads)], self.pool.map
         # all of them have ended when this returns, also where one has failed
-        share = -(-len(pairs) // self.conf.threads)
-        ends = [n for part in self.pool.map(lambda i: [self._one(store, beside, p, fence) for p in pairs[i:i + share]],
-                                            range(0, len(pairs), share)) for n in part]
-        failed = [p for p, n in zip(pairs, ends) if n < 0]
-        bad = [p for p, n in zip(pairs, ends) if n == BAD]
+        moved, bad, errors = 0, [], set()
+        for share, ends in zip(shares, each(lambda s: self._share(store, beside, s, fence, by), shares)):
+            for i, n in enumerate(ends):
+                if n >= 0:
+                    moved += n
+                    continue
+                errors.update(share.blocks(i))
+                if n == BAD:
+                    bad.append((share.slots[i], share.keys[i]))
         if bad:
             self._drop(beside, slots, bad)
-        return sum(n for n in ends if n > 0), {b for _, _, _, places in failed for _, b in places}
+        return moved, errors
 
     def _drop(self, beside, slots, failed):
         """Nobody is to find these, nor what follows them in a chain.  The manager still references them, so they
         have the keys that we were told."""
         self.bad += len(failed)
-        for _, slot, key, _ in failed:
+        for slot, key in failed:
             log.error("gpc: slot %d of %s: its bytes are not those of key %s; it is dropped", slot,
                       slots.where.name, key.hex())
         try:
-            beside.c.drop([gpc.BLOCK(slots.pool, slot) for _, slot, _, _ in failed], timeout=0)
+            beside.c.drop([gpc.BLOCK(slots.pool, slot) for slot, _ in failed], timeout=0)
         except gpc.Error as e:
             log.error("gpc: drop: %s", e)
 
-    def _pages(self, pair, slot):
-        """(in the slot, pitch there, in the KV cache, pitch there, bytes of a page, pages)"""
-        area = slot + self.image.offset(self.part)
-        for r in self.runs[pair[0]]:
-            for place, block in pair[3]:
-                yield (area + r.offset + place * r.page, r.host_pitch, r.address + block * r.stride, r.pitch,
-                       r.page, r.count)
-
-    def _one(self, store, beside, pair, fence):
-        """Bytes moved, or what kind of failure.  A store that fails leaves no sealed header, so whoever loads it
-        drops it, and the engine goes on."""
+    def _share(self, store, beside, chunks, fence, by):
+        """Of each chunk: bytes moved, or what kind of failure.  A store that fails leaves no sealed header, so whoever
+        loads it drops it, and the engine goes on."""
         try:
-            self.mover.begin(fence)
-            return (self._store_one if store else self._load_one)(beside, pair)
+            calls = self.mover.begin(fence)
+            ends, err = _gpc._move_pages(
+                store=store, runs=self.tables[chunks.group], slots=chunks.slots, keys=b"".join(chunks.keys),
+                starts=chunks.starts, pages=chunks.pages, calls=calls, base=beside.base,
+                where=(beside.stride, self.image.offset(self.part), HEADER.size * self.part),
+                bytes=self.image.rank_bytes, sums=self.image.checksum, by=by)
         except Exception:
-            log.exception("gpc: slot %d", pair[1])
+            log.exception("gpc: slots from %d", chunks.slots[0])
             self.mover.abandon()
-            return 0 if store else FAILED
-
-    def _store_one(self, beside, pair):
-        slot, total = beside.at(pair[1]), 0
-        self.image.clear(slot, self.part)
-        for host, host_pitch, kv, pitch, width, height in self._pages(pair, slot):
-            self.mover.copy(host, host_pitch, kv, pitch, width, height)
-            total += width * height
-        self.mover.finish()
-        self.image.seal(slot, self.part, pair[2])        # the last bytes: until then it never verifies
-        return total
-
-    def _load_one(self, beside, pair):
-        slot, total = beside.at(pair[1]), 0
-        if not self.image.good(slot, self.part, pair[2]):
-            return BAD
-        for host, host_pitch, kv, pitch, width, height in self._pages(pair, slot):
-            self.mover.copy(kv, pitch, host, host_pitch, width, height)
-            total += width * height
-        self.mover.finish()
-        return total
+            return [0 if store else FAILED] * len(chunks)
+        if err:
+            log.error("gpc: a copy: %s", self.mover.text(err))
+            self.mover.abandon()
+        return ends

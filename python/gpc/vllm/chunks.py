@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which bytes a job moves: chunks, each of which is pages of the engine and a slot, as the arrays of pages.c."""
+
+from array import array
+
+
+def _list(numbers):
+    return numbers.tolist() if hasattr(numbers, "tolist") else [int(n) for n in numbers]
+
+
+class Chunks:
+    """Of one KV group.  pages: (place in the chunk, block of the engine); those of chunk i are from starts[i] to
+    starts[i + 1]."""
+
+    def __init__(self, group, slots, keys, starts, pages):
+        self.group, self.slots, self.keys, self.starts, self.pages = group, slots, keys, starts, pages
+
+    def __len__(self):
+        return len(self.slots)
+
+    def part(self, i, j):
+        return Chunks(self.group, self.slots[i:j], self.keys[i:j], self.starts[i:j + 1], self.pages)
+
+    def blocks(self, i):
+        """Of the engine, in chunk i."""
+        return self.pages[2 * self.starts[i] + 1:2 * self.starts[i + 1]:2]
+
+    def shares(self, most):
+        """At most so many, of nearly one size."""
+        return self.shares_of(-(-len(self) // most))
+
+    def shares_of(self, n):
+        """Of so many chunks each."""
+        return [self.part(i, i + n) for i in range(0, len(self), n)]
+
+
+def chunks_of(blocks, slots, per_chunk):
+    """Of each group: its first chunk may begin, and its last one end, inside."""
+    out, first, at = [], 0, 0
+    ids, of = _list(blocks.block_ids), _list(slots.block_ids)
+    for g, (n, index) in enumerate(zip(blocks.group_sizes, blocks.block_indices)):
+        n, skip = int(n), int(index) % per_chunk
+        if not n:
+            continue
+        chunks = -(-(skip + n) // per_chunk)
+        pages = array("q", bytes(16 * n))
+        if per_chunk > 1:
+            pages[::2] = array("q", [(skip + i) % per_chunk for i in range(n)])
+        pages[1::2] = array("q", ids[first:first + n])
+        starts = array("q", range(-skip, chunks * per_chunk - skip + 1, per_chunk))
+        starts[0], starts[-1] = 0, n
+        out.append(Chunks(g, array("q", of[at:at + chunks]), slots.keys[at:at + chunks], starts, pages))
+        first += n
+        at += chunks
+    if at != len(of):
+        raise ValueError(f"{at} chunks of the engine, {len(of)} slots")
+    return out
