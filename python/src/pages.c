@@ -247,15 +247,18 @@ static int64_t bytes_of(const struct work *w, int64_t i)
 	return bytes * (w->start[i + 1] - w->start[i]);
 }
 
-static int begin_store(const struct work *w, int64_t i, int64_t n, uint32_t lane)
+static int begin_store(const struct work *w, int64_t i, int64_t n)
 {
 	int64_t k;
-	int err;
 
 	for (k = 0; k < n; k++)
 		clear(w, i + k);
-	err = copy_unit(w, i, n);
-	return err || !w->calls ? err : w->calls->record(w->calls->event[lane], w->calls->stream);
+	return copy_unit(w, i, n);
+}
+
+static int mark_stored(const struct work *w, uint32_t lane)
+{
+	return w->calls ? w->calls->record(w->calls->event[lane], w->calls->stream) : 0;
 }
 
 static int end_store(const struct work *w, int64_t i, int64_t n, uint32_t lane)
@@ -271,22 +274,20 @@ static int end_store(const struct work *w, int64_t i, int64_t n, uint32_t lane)
 }
 
 /* Sums of a unit are made while the next ones are copied. */
-static int store(const struct work *w)
+static int store_and_sum(const struct work *w)
 {
 	uint32_t begun = 0, ended = 0, ahead = w->calls ? WINDOW : 1;
 	int64_t at = 0, done = 0, n[WINDOW];
-	int err = w->by ? ask_sums(w, 0, w->n) : 0;
-	bool summed = !w->by;
+	int err = 0;
 
 	while (!err && done < w->n) {
 		for (; !err && at < w->n && begun - ended < ahead; begun++) {
 			n[begun % WINDOW] = unit(w, at);
-			err = begin_store(w, at, n[begun % WINDOW], begun % WINDOW);
+			err = begin_store(w, at, n[begun % WINDOW]);
+			if (!err)
+				err = mark_stored(w, begun % WINDOW);
 			at += n[begun % WINDOW];
 		}
-		if (!err && !summed)
-			err = await_sums(w);
-		summed = true;
 		if (!err)
 			err = end_store(w, done, n[ended % WINDOW], ended % WINDOW);
 		done += n[ended++ % WINDOW];
@@ -307,17 +308,39 @@ static int64_t good_ones(const struct work *w, int64_t i, int64_t n)
 	return k;
 }
 
+static int await_all(const struct work *w)
+{
+	int err = w->calls->record(w->calls->event[0], w->calls->stream);
+
+	if (!err)
+		err = w->calls->wait(w->calls->event[0]);
+	return err || !w->by ? err : await_sums(w);
+}
+
+/* Nothing of it is for this thread to sum: all copies, and one wait. */
+static int store_at_once(const struct work *w)
+{
+	int64_t i, n;
+	int err = w->by ? ask_sums(w, 0, w->n) : 0;
+
+	for (i = 0; !err && i < w->n; i += n) {
+		n = unit(w, i);
+		err = begin_store(w, i, n);
+	}
+	if (!err)
+		err = await_all(w);
+	for (i = 0; !err && i < w->n; i++) {
+		seal(w, i);
+		w->result[i] = bytes_of(w, i);
+	}
+	return err;
+}
+
 static int end_load(const struct work *w)
 {
+	int err = w->calls ? await_all(w) : 0;
 	int64_t i;
-	int err = 0;
 
-	if (w->calls)
-		err = w->calls->record(w->calls->event[0], w->calls->stream);
-	if (!err && w->calls)
-		err = w->calls->wait(w->calls->event[0]);
-	if (!err && w->by)
-		err = await_sums(w);
 	for (i = 0; !err && i < w->n; i++)
 		if (w->result[i] != BAD)
 			w->result[i] = has_arrived(w, i) ? bytes_of(w, i) : BAD;
@@ -351,7 +374,9 @@ static int move(struct work *w)
 			w->apart &= w->run[i].count >= NEIGHBOUR;
 	for (i = 0; i < w->n; i++)
 		w->result[i] = w->store ? 0 : FAILED;
-	return w->store ? store(w) : load(w);
+	if (!w->store)
+		return load(w);
+	return w->calls && (w->by || !w->sums) ? store_at_once(w) : store_and_sum(w);
 }
 
 /* ---- the calls ---- */
