@@ -60,10 +60,12 @@ python_sources = \
 	%reldir%/src/move.c \
 	%reldir%/src/open.c \
 	%reldir%/src/pages.c \
+	%reldir%/src/pages.h \
 	%reldir%/src/part.c \
 	%reldir%/src/part.h \
 	%reldir%/src/pool.c \
 	%reldir%/src/publish.c \
+	%reldir%/src/share.c \
 	%reldir%/src/transfer.c \
 	%reldir%/src/walk.c \
 	%reldir%/src/writer.c

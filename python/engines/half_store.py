@@ -25,7 +25,7 @@ def _copy_rows(to, to_pitch, source, pitch, width, height):
 
 
 class HalfMover(HostMover):
-    """Its copies are calls of Python, by the table that a GPU's are called by (struct calls of pages.c)."""
+    """Its copies are calls of Python, by the table that a GPU's are called by (struct pages_calls of pages.h)."""
 
     def __init__(self, slots):
         self.slots = slots       # says whether an address is in a slot: then the copy is a store
@@ -35,7 +35,7 @@ class HalfMover(HostMover):
             ctypes.CFUNCTYPE(ctypes.c_int, POINTER, POINTER)(lambda event, stream: 0),
             ctypes.CFUNCTYPE(ctypes.c_int, POINTER)(lambda event: 0),
             ctypes.CFUNCTYPE(ctypes.c_int, POINTER, POINTER, ctypes.c_uint)(lambda stream, event, flags: 0))
-        self.calls = array("Q", [ctypes.cast(f, POINTER).value for f in self.functions] + [0] * 11)
+        self.calls = array("Q", [ctypes.cast(f, POINTER).value for f in self.functions] + [0] * 14)
 
     def begin(self, fence):
         return self.calls

@@ -182,8 +182,9 @@ extern const PyMethodDef methods_keys[], methods_find[], methods_fill[], methods
 METHOD(open_attach);
 METHOD(open_create);
 METHOD(publish_call);
-METHOD(pages_move);
-METHOD(pages_sums);
+METHOD(share_begin);
+METHOD(share_end);
+METHOD(share_sums);
 int part_init(PyObject *module);
 int walk_init(PyObject *module);
 int device_init(PyObject *module);

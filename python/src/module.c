@@ -140,8 +140,9 @@ static PyMethodDef functions[] = {
 	ROW("POOL", module_pool, "POOL(block)\n\nThe pool of a block."),
 	ROW("SLOT", module_slot, "SLOT(block)\n\nThe slot of a block."),
 	ROW("SPACE", module_space, "SPACE(space)\n\nThe set of this one space; sets are joined by |."),
-	ROW("_move_pages", pages_move, NULL),
-	ROW("_sums_open", pages_sums, NULL),
+	ROW("_share_begin", share_begin, NULL),
+	ROW("_share_end", share_end, NULL),
+	ROW("_sums_open", share_sums, NULL),
 	{ "_close_all", handle_close_all, METH_NOARGS, NULL },
 	{ NULL, NULL, 0, NULL }
 };

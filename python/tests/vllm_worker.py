@@ -195,7 +195,7 @@ class Fails:
     refuse = ctypes.CFUNCTYPE(ctypes.c_int)(lambda *args: 5)
 
     def begin(self, fence):
-        return array("Q", [ctypes.cast(self.refuse, ctypes.c_void_p).value] * 4 + [0] * 11)
+        return array("Q", [ctypes.cast(self.refuse, ctypes.c_void_p).value] * 4 + [0] * 14)
 
 
 ranks[0].worker.mover = Fails()
@@ -307,7 +307,7 @@ is_(rt.names().count("Memcpy2DAsync"), 1, "no other one is tried")
 is_(gpu.worker.bad, 0, "and nothing is dropped: the slot is good")
 rt.fails = ""
 gpu.worker.shutdown()
-is_(rt.names()[-11:], ["HostUnregister"] + ["EventDestroy"] * 9 + ["StreamDestroy"], "and gives back what it had")
+is_(rt.names()[-14:], ["HostUnregister"] + ["EventDestroy"] * 12 + ["StreamDestroy"], "and gives back what it had")
 m.complete_store(set(keys), ctx, success=False)
 
 # ---- chunks of one block, beside each other and apart, by this thread and by the runtime ----
@@ -370,6 +370,22 @@ empty = ones.get([blocks[9]])
 ok(ones.do(False, fake.blocks(blocks), out.store_spec), "three of them are bad")
 is_(ones.worker.take_load_errors(), {blocks[5], blocks[9], blocks[15]}, "which is told")
 is_((ones.get(blocks[:5]), ones.get([blocks[9]])), (want[:10], empty), "what has another key is not copied, good ones are")
+m.complete_store(set(keys), ctx, success=False)
+
+# jobs that are under way together, and those of the same slots, which are not
+ones.worker.mover = by_device
+ctx, keys = fake.prompt("together", 16, tokens=16)
+halves = [m.prepare_store(keys[:8], ctx).store_spec, m.prepare_store(keys[8:], ctx).store_spec]
+ones.fill("together")
+want = ones.get(blocks)
+for job, half in enumerate((0, 1, 1, 0, 0, 1, 0), 100):
+    ones.worker.submit_store(job, fake.blocks(blocks[8 * half:8 * half + 8]), halves[half])
+ones.worker.wait({*range(100, 107)})
+is_([r.job_id for r in ones.worker.get_finished()], [*range(100, 107)], "seven jobs end in their order")
+ones.worker.mover = by_thread
+ones.fill("empty")
+ok(ones.do(False, fake.blocks(blocks[:8]), halves[0]) and ones.do(False, fake.blocks(blocks[8:]), halves[1]), "loaded")
+is_((ones.get(blocks), ones.worker.take_load_errors()), (want, set()), "the same bytes")
 m.complete_store(set(keys), ctx, success=False)
 by_device.close()
 ones.worker.mover = by_thread

@@ -17,7 +17,7 @@ log = logging.getLogger("vllm.gpc")
 
 _NON_BLOCKING, _PORTABLE = 1, 1
 _BLOCKING_WAIT, _NO_TIMING = 1, 2
-_EVENTS = 8                      # pages.c has that many units under way
+_EVENTS = 8 + 2 + 2              # of units; of the copies and the sums of both lanes (struct pages_calls)
 _RUNTIMES = ("libcudart.so.13", "libcudart.so.12", "libcudart.so")
 _pointer, _size = ctypes.c_void_p, ctypes.c_size_t
 
@@ -85,7 +85,7 @@ class CudaMover:
         return s.value
 
     def _mine(self):
-        """This thread's struct calls of pages.c: functions, streams, events."""
+        """This thread's struct pages_calls of pages.h: functions, streams, events."""
         calls = getattr(self.mine, "calls", None)
         if calls is None:
             self._call("cudaSetDevice", self.device)
@@ -93,7 +93,7 @@ class CudaMover:
             calls = self.mine.calls = array.array("Q", [
                 *(self._address(f) for f in ("cudaMemcpy2DAsync", "cudaEventRecord", "cudaEventSynchronize",
                                              "cudaStreamWaitEvent")),
-                *(self.mine.streams + [0])[:2], *(self._make_event() for _ in range(_EVENTS + 1))])
+                *(self.mine.streams + [0])[:2], *(self._make_event() for _ in range(_EVENTS))])
         return calls
 
     def sum_images(self, pieces):
@@ -102,7 +102,7 @@ class CudaMover:
         self.sums = _gpc._sums_open(f"cuda:{self.device}", flat)
 
     def begin(self, fence):
-        """What this thread copies next waits for that; how it copies (struct calls of pages.c)."""
+        """What this thread copies next waits for that; how it copies (struct pages_calls of pages.h)."""
         calls = self._mine()
         for s in self.mine.streams:
             self._call("cudaStreamWaitEvent", _pointer(s), _pointer(fence.cuda_event), 0)

@@ -2,8 +2,8 @@
 """The worker's side: bytes between the engine's KV caches and slots of the cache, one process for each rank.
 
 No vLLM here, and torch only where the KV caches are tensors of a GPU (cuda.py): a KV cache is anything with
-data_ptr() and stride(0).  One thread does the jobs in the order in which they came, each job by several threads.
-The manager relies on that order (Manager.reset_cache).
+data_ptr() and stride(0).  One thread begins and ends the jobs in the order in which they came: each by
+several threads, or two at a time by a device.  The manager relies on that order (Manager.reset_cache).
 
 Each job says whose companion the worker has to be.  It attaches before the first byte, so from then on what the
 manager holds is given to nobody else while this process lives.  If the manager is gone already, nothing is copied.
@@ -14,6 +14,7 @@ import queue
 import threading
 import time
 from array import array
+from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 
 import gpc
@@ -27,7 +28,8 @@ log = logging.getLogger("vllm.gpc")
 
 SEAT = 10                        # seconds that a worker waits for a seat; then the job fails
 BAD, FAILED = -1, -2             # a slot that does not verify; a copy that the device refused
-MOST = 4096                      # chunks of one call: answers of a gpc_sums
+LANES = 2                        # jobs that are under way on a device: the next one while one is copied
+MOST = 4096 // LANES             # chunks of one: answers of a gpc_sums
 MAX_PITCH = 0x7fffffff           # of a pitched copy of CUDA
 
 
@@ -88,7 +90,7 @@ class HostMover:
         pass
 
     def begin(self, fence):
-        """This thread copies for the job of that fence, with these calls (struct calls of pages.c); None: by itself."""
+        """This thread copies for the job of that fence, with these calls (struct pages_calls of pages.h); None: by itself."""
 
     def text(self, err):
         """Of what one of those calls has answered."""
@@ -123,6 +125,22 @@ class Beside:
         self.c.close()
 
 
+class Job:
+    """What a thread of the engine has asked for, and how far it is."""
+
+    def __init__(self, number, store, blocks, slots, fence, since):
+        self.number, self.store, self.blocks, self.slots = number, store, blocks, slots
+        self.fence, self.since = fence, since
+        self.touched = {int(s) for s in slots.block_ids}
+        self.groups, self.beside, self.by, self.shares = (), None, None, ()
+        self.moved, self.errors, self.bad = 0, set(), []
+
+    def on_device(self, mover, image):
+        """Is nothing of it for a thread to copy or to sum?"""
+        self.by = mover.sums if image.checksum else None
+        return mover.on_device and bool(self.by or not image.checksum)
+
+
 class Worker:
     def __init__(self, kv_caches, blocks_per_chunk, image, part, conf, result, mover=None, label="vllm worker"):
         """result: what makes a TransferResult.  part: ours in the image; ranks that hold the same have one."""
@@ -140,7 +158,7 @@ class Worker:
             self.mover.sum_images([(t.address, t.stride, t.page) for t in self.tensors])
         self.jobs, self.lock = queue.SimpleQueue(), threading.Lock()
         self.done, self.ended, self.errors, self.failed = [], {}, set(), set()
-        self.beside, self.bad, self.reported = {}, 0, False
+        self.beside, self.bad, self.reported, self.lane = {}, 0, False, 0
         self.pool = ThreadPoolExecutor(conf.threads, "gpc-copy")
         self.thread = threading.Thread(target=self._run, name="gpc-jobs", daemon=True)
         self.thread.start()
@@ -165,7 +183,7 @@ class Worker:
 
     def _submit(self, job_id, store, blocks, slots):
         self.ended[job_id] = threading.Event()
-        self.jobs.put((job_id, store, blocks, slots, self.mover.fence()))
+        self.jobs.put((job_id, store, blocks, slots, self.mover.fence(), time.perf_counter()))
         return True
 
     def get_finished(self):
@@ -210,21 +228,76 @@ class Worker:
     # ---- the thread of the jobs ----
 
     def _run(self):
+        under = deque()                  # begun on the device, in order
         while True:
-            job = self.jobs.get()
+            while under and (len(under) == LANES or self.jobs.empty()):
+                self._end(under.popleft())
+            asked = self.jobs.get()
+            job = Job(*asked) if asked else None
+            # who stores into a slot, or loads from it, does so after the job before
+            while under and not (job and self._goes_beside(job, under[-1])):
+                self._end(under.popleft())
             if job is None:
                 return
-            since = time.perf_counter()
-            try:
-                n, errors = self._job(*job[1:])
-            except Exception:            # not attached: no byte was moved
-                log.exception("gpc: job %d", job[0])
-                n, errors = 0, set() if job[1] else {int(b) for b in job[2].block_ids}
-            # a failed load is told by its blocks, or, where nobody asks for them, by the job
-            r = self.result(job[0], not errors or self.reported, n, time.perf_counter() - since)
-            with self.lock:
-                self.done.append((r, errors))
-            self.ended[job[0]].set()
+            if self._begin(job):
+                under.append(job)
+            else:
+                self._end(job)
+
+    def _goes_beside(self, job, other):
+        return job.on_device(self.mover, self.image) and not job.touched & other.touched
+
+    def _begin(self, job):
+        """Is it only begun, and to be ended later?"""
+        try:
+            job.groups = chunks_of(job.blocks, job.slots, self.blocks_per_chunk)
+            if not job.groups:
+                return False
+            job.beside = self._attach(job.slots)
+            if job.on_device(self.mover, self.image) and len(job.groups) == 1 and len(job.groups[0]) <= MOST:
+                self.lane = (self.lane + 1) % LANES
+                job.shares = [self._begin_share(job, job.groups[0], self.lane)]
+                return True
+            self._do(job)
+        except Exception:                # not attached: no byte was moved
+            self._give_up(job)
+        return False
+
+    def _give_up(self, job):
+        log.exception("gpc: job %d", job.number)
+        job.errors = set() if job.store else {int(b) for b in job.blocks.block_ids}
+
+    def _do(self, job):
+        if job.on_device(self.mover, self.image):
+            shares, each = [s for g in job.groups for s in g.shares_of(MOST)], map
+        else:                            # threads that sum, and copy, side by side
+            shares, each = [s for g in job.groups for s in g.shares(self.conf.threads)], self.pool.map
+        # all of them have ended when this returns, also where one has failed
+        for chunks, ends in each(lambda s: self._end_share(job, self._begin_share(job, s, 0)), shares):
+            self._count(job, chunks, ends)
+
+    def _end(self, job):
+        try:
+            for share in job.shares:
+                self._count(job, *self._end_share(job, share))
+            if job.bad:
+                self._drop(job.beside, job.slots, job.bad)
+        except Exception:
+            self._give_up(job)
+        # a failed load is told by its blocks, or, where nobody asks for them, by the job
+        r = self.result(job.number, not job.errors or self.reported, job.moved, time.perf_counter() - job.since)
+        with self.lock:
+            self.done.append((r, job.errors))
+        self.ended[job.number].set()
+
+    def _count(self, job, chunks, ends):
+        for i, n in enumerate(ends):
+            if n >= 0:
+                job.moved += n
+                continue
+            job.errors.update(chunks.blocks(i))
+            if n == BAD:
+                job.bad.append((chunks.slots[i], chunks.keys[i]))
 
     def _attach(self, slots):
         b = self.beside.get(slots.where)
@@ -233,29 +306,29 @@ class Worker:
             self.beside[slots.where] = b
         return b
 
-    def _job(self, store, blocks, slots, fence):
-        groups = chunks_of(blocks, slots, self.blocks_per_chunk)
-        if not groups:
-            return 0, set()
-        beside = self._attach(slots)
-        by = self.mover.sums if self.image.checksum else None
-        if self.mover.on_device and (by or not self.image.checksum):
-            shares, each = [s for g in groups for s in g.shares_of(MOST)], map
-        else:                            # threads that sum, and copy, side by side
-            shares, each = [s for g in groups for s in g.shares(self.conf.threads)], self.pool.map
-        # all of them have ended when this returns, also where one has failed
-        moved, bad, errors = 0, [], set()
-        for share, ends in zip(shares, each(lambda s: self._share(store, beside, s, fence, by), shares)):
-            for i, n in enumerate(ends):
-                if n >= 0:
-                    moved += n
-                    continue
-                errors.update(share.blocks(i))
-                if n == BAD:
-                    bad.append((share.slots[i], share.keys[i]))
-        if bad:
-            self._drop(beside, slots, bad)
-        return moved, errors
+    def _begin_share(self, job, chunks, lane):
+        """(chunks, what _end_share takes).  A store that fails leaves no sealed header, so whoever loads it drops it,
+        and the engine goes on."""
+        try:
+            return chunks, _gpc._share_begin(
+                store=job.store, runs=self.tables[chunks.group], slots=chunks.slots, keys=b"".join(chunks.keys),
+                starts=chunks.starts, pages=chunks.pages, calls=self.mover.begin(job.fence), base=job.beside.base,
+                where=(job.beside.stride, self.image.offset(self.part), HEADER.size * self.part),
+                bytes=self.image.rank_bytes, sums=self.image.checksum, by=job.by, lane=lane)
+        except Exception:
+            log.exception("gpc: slots from %d", chunks.slots[0])
+            return chunks, None
+
+    def _end_share(self, job, begun):
+        """(chunks, of each: bytes moved, or what kind of failure)."""
+        chunks, share = begun
+        if not share:
+            return chunks, [0 if job.store else FAILED] * len(chunks)
+        ends, err = _gpc._share_end(share)
+        if err:
+            log.error("gpc: a copy: %s", self.mover.text(err))
+            self.mover.abandon()
+        return chunks, ends
 
     def _drop(self, beside, slots, failed):
         """Nobody is to find these, nor what follows them in a chain.  The manager still references them, so they
@@ -268,22 +341,3 @@ class Worker:
             beside.c.drop([gpc.BLOCK(slots.pool, slot) for slot, _ in failed], timeout=0)
         except gpc.Error as e:
             log.error("gpc: drop: %s", e)
-
-    def _share(self, store, beside, chunks, fence, by):
-        """Of each chunk: bytes moved, or what kind of failure.  A store that fails leaves no sealed header, so whoever
-        loads it drops it, and the engine goes on."""
-        try:
-            calls = self.mover.begin(fence)
-            ends, err = _gpc._move_pages(
-                store=store, runs=self.tables[chunks.group], slots=chunks.slots, keys=b"".join(chunks.keys),
-                starts=chunks.starts, pages=chunks.pages, calls=calls, base=beside.base,
-                where=(beside.stride, self.image.offset(self.part), HEADER.size * self.part),
-                bytes=self.image.rank_bytes, sums=self.image.checksum, by=by)
-        except Exception:
-            log.exception("gpc: slots from %d", chunks.slots[0])
-            self.mover.abandon()
-            return [0 if store else FAILED] * len(chunks)
-        if err:
-            log.error("gpc: a copy: %s", self.mover.text(err))
-            self.mover.abandon()
-        return ends
