@@ -29,6 +29,7 @@ import gpc  # noqa: E402
 import gpc.vllm.finder  # noqa: E402
 import gpc.vllm.worker  # noqa: E402
 from gpc.vllm import GPCOffloadingSpec  # noqa: E402
+from gpc.vllm.image import Image  # noqa: E402
 from tap import _made, done, is_, name, ok  # noqa: E402
 
 gpc.vllm.finder.ASK = gpc.vllm.worker.SEAT = 60
@@ -51,7 +52,7 @@ def caches(tensors):
 
 
 def config(**more):
-    image = -(-(64 + LAYERS * PAGE) // 4096) * 4096
+    image = Image(1, LAYERS * PAGE, True).bytes
     extra = {"gpc_name": name, "gpc_weights": "w", "cpu_bytes_to_use": SLOTS * image, "gpc_threads": THREADS,
              "gpc_stock": 0, "gpc_free_target": -1, "gpc_max_peers": 16, "gpc_claim_chunks": 0, **more}
     return fake.config(extra, block_bytes=LAYERS * PAGE)
@@ -266,7 +267,7 @@ else:
         return 1.0
 
 
-JOBS = 4                         # one after the other, and no two of the same slots beside each other
+JOBS = 12                        # one after the other, and no two of the same slots beside each other
 
 
 def ours(engine, blocks, slots, store, other=None):

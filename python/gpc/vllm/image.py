@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """What lies in a slot: for each part a header, then for each part its bytes.
 
-    | header 0 | header 1 | ... | pad to 64 | bytes of part 0 | bytes of part 1 | ... | pad to 4096
+    | header 0 | header 1 | ... | pad | bytes of part 0 | bytes of part 1 | ... | pad to 4096
 
+The bytes begin at a page, which a GPU reads faster, where that is little beside them; else at a line of 64 bytes.
 A part is what one rank stores; where all ranks hold the same bytes (MLA) there is one, of rank 0.  A store clears
 its header first and writes it last, behind the bytes, so a slot whose store was cut off never verifies.  Stores and
-loads are in C: src/pages.c.
+loads are in C: src/pages.h.
 """
 
 import ctypes
@@ -24,7 +25,7 @@ def round_up(n, to):
 class Image:
     def __init__(self, parts, rank_bytes, checksum):
         self.parts, self.rank_bytes, self.checksum = parts, rank_bytes, checksum
-        self.first = round_up(parts * HEADER.size, 64)
+        self.first = round_up(parts * HEADER.size, 4096 if parts * rank_bytes >= 128 << 10 else 64)
         self.bytes = round_up(self.first + parts * rank_bytes, 4096)
 
     def offset(self, part):

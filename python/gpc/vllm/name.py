@@ -10,7 +10,7 @@ import json
 
 from ..engines.weights import weights_of as weights_of
 
-IMAGE_VERSION = 1                # grows when what lies in a slot changes
+IMAGE_VERSION = 2                # grows when what lies in a slot changes
 
 
 def fingerprint(config, weights, rank_bytes, parts):
