@@ -568,8 +568,8 @@ AM_TESTS_ENVIRONMENT = $(t_environment); \
 
 # ---- KV events, read by those whom they are for: t/events/README.md ----
 
-EXTRA_DIST += %reldir%/events/README.md %reldir%/events/consumers.py %reldir%/events/requirements.txt \
-	%reldir%/events/run
+EXTRA_DIST += %reldir%/events/README.md %reldir%/events/consumers.py %reldir%/events/declared.py \
+	%reldir%/events/modules.py %reldir%/events/node.py %reldir%/events/requirements.txt %reldir%/events/run
 check-events: all
 	@$(SHELL) $(srcdir)/%reldir%/events/run '$(abs_top_srcdir)' '$(abs_top_builddir)' '$(PYTHON)'
 .PHONY: check-events
