@@ -44,6 +44,7 @@ t_programs = \
 	%reldir%/113-notes.t \
 	%reldir%/116-groups.t \
 	%reldir%/117-aliases.t \
+	%reldir%/118-roots.t \
 	%reldir%/114-notes-move.t \
 	%reldir%/120-reserve.t \
 	%reldir%/121-wait.t \
@@ -167,6 +168,7 @@ t_programs = \
 	%reldir%/345-copies-end.t \
 	%reldir%/346-map-turns.t \
 	%reldir%/350-kill-points.t \
+	%reldir%/357-root-stores.t \
 	%reldir%/360-takeover.t \
 	%reldir%/361-second-run.t \
 	%reldir%/362-left-in-table.t \
@@ -486,6 +488,7 @@ endif
 %canon_reldir%_350_kill_points_t_LDFLAGS = -Wl,--wrap=segment_map_writer
 %canon_reldir%_311_recall_t_LDFLAGS = -Wl,--wrap=segment_map_writer
 %canon_reldir%_335_alias_stores_t_LDFLAGS = -Wl,--wrap=segment_map_writer
+%canon_reldir%_357_root_stores_t_LDFLAGS = -Wl,--wrap=segment_map_writer
 %canon_reldir%_363_each_store_t_LDFLAGS = -Wl,--wrap=segment_map_writer
 %canon_reldir%_366_moves_die_t_LDFLAGS = -Wl,--wrap=segment_map_writer
 %canon_reldir%_373_transfers_die_t_LDFLAGS = -Wl,--wrap=segment_map_writer
