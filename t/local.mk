@@ -202,7 +202,8 @@ t_programs = \
 	%reldir%/850-kv-events.t \
 	%reldir%/851-kv-replay.t \
 	%reldir%/852-kv-lives.t \
-	%reldir%/853-kv-slow.t
+	%reldir%/853-kv-slow.t \
+	%reldir%/855-kv-namespaces.t
 
 t_scripts = \
 	%reldir%/301-all-dead.t \
@@ -411,10 +412,10 @@ dist_check_SCRIPTS += $(t_scripts)
 LDADD = lib/libgpc-internal.la
 # gpcd's KV events: its own bytes, and subscribers
 %canon_reldir%_030_kv_wire_t_CPPFLAGS = $(AM_CPPFLAGS) $(EVENTS_CFLAGS) -DTOP_SRCDIR='"$(abs_top_srcdir)"'
-%canon_reldir%_030_kv_wire_t_LDADD = $(EVENTS_LIBS)
+%canon_reldir%_030_kv_wire_t_LDADD = $(LDADD) $(EVENTS_LIBS)
 %canon_reldir%_030_kv_wire_t_SOURCES = %reldir%/030-kv-wire.c
 if HAVE_EVENTS
-%canon_reldir%_030_kv_wire_t_SOURCES += tools/daemon/events/wire.c
+%canon_reldir%_030_kv_wire_t_SOURCES += tools/daemon/events/wire.c tools/daemon/events/words.c
 endif
 %canon_reldir%_031_kv_told_t_SOURCES = %reldir%/031-kv-told.c
 %canon_reldir%_031_kv_told_t_LDADD =
@@ -429,6 +430,8 @@ endif
 %canon_reldir%_852_kv_lives_t_LDADD = $(LDADD) $(EVENTS_LIBS)
 %canon_reldir%_853_kv_slow_t_CPPFLAGS = $(AM_CPPFLAGS) $(EVENTS_CFLAGS)
 %canon_reldir%_853_kv_slow_t_LDADD = $(LDADD) $(EVENTS_LIBS)
+%canon_reldir%_855_kv_namespaces_t_CPPFLAGS = $(AM_CPPFLAGS) $(EVENTS_CFLAGS)
+%canon_reldir%_855_kv_namespaces_t_LDADD = $(LDADD) $(EVENTS_LIBS)
 # the tables of others; nothing of ours
 %canon_reldir%_023_bench_peers_t_LDADD = tools/libbench-peers.la
 # one in between looks at the files

@@ -64,8 +64,9 @@ def tokens(n):
 
 
 def store(c, parent, n, pool=0):
+    """parent: a number, 0 for none, or a root key."""
     b = c.reserve(pool, 1)
-    c.publish([key(c, parent)], [key(c, n)], b, tokens=tokens(n), digests=[struct.pack(">Q", NAME + n)])
+    c.publish([parent if isinstance(parent, bytes) else key(c, parent)], [key(c, n)], b, tokens=tokens(n), digests=[struct.pack(">Q", NAME + n)])
     c.release(b)
     return b
 
