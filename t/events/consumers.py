@@ -64,17 +64,17 @@ class Indexer:
             text = f.read()
         return text if raw else json.loads(text)
 
-    def answer(self, *blocks):
+    def answer(self, *blocks, **more):
         """Blocks of that prompt that it knows in VRAM, and in RAM or VRAM."""
-        a = self.call("/query", {"token_ids": [t for n in blocks for t in tokens(n)], "model_name": "m"})
+        a = self.call("/query", {"token_ids": [t for n in blocks for t in tokens(n)], "model_name": "m", **more})
         one = a.get("instances", {}).get("1", {})
         return one.get("gpu", 0) // BLOCK, one.get("cpu", 0) // BLOCK
 
-    def knows(self, want, blocks, what):
+    def knows(self, want, blocks, what, **more):
         got = [None]
 
         def same():
-            got[0] = self.answer(*blocks)
+            got[0] = self.answer(*blocks, **more)
             return got[0] == want
 
         tap.ok(until(same), f"Dynamo: {what}") or print(f"# got {got[0]}, want {want}", flush=True)
@@ -111,6 +111,14 @@ def run():
     store(c, 0, 7)
     i.knows((3, 3), (4, 5, 6), "and are asked for")
     i.knows((1, 1), (7,), "the one that came is applied")
+    store(c, c.root_keep([(2, b"german")]), 20)
+    store(c, 20, 21)
+    i.knows((2, 2), (20, 21), "two blocks of an adapter", lora_name="german")
+    i.knows((0, 0), (20, 21), "are not those of the model without it")
+    store(c, c.root_keep([(3, b"tenant-a")]), 22)
+    store(c, 22, 23)
+    i.knows((2, 2), (22, 23), "two blocks of a salt", cache_salt="tenant-a")
+    i.knows((0, 0), (22, 23), "are nobody else's")
     second = gpcd("--standby")
     time.sleep(0.5)
     first.kill()
