@@ -243,6 +243,7 @@ t_scripts = \
 	%reldir%/840-bench.t \
 	%reldir%/841-bench-ends.t \
 	%reldir%/854-inspect-watch.t \
+	%reldir%/856-vllm-events.t \
 	%reldir%/860-reference.t \
 	%reldir%/861-readme.t \
 	%reldir%/862-engine-page.t \
