@@ -103,6 +103,7 @@ typedef uint64_t gpc_transfer;       /* names copies of one handle; 0 = none */
 #define GPC_SUMS        4096         /* answers of one gpc_sums */
 #define GPC_MAX_PIECES  65536        /* of an image, for gpc_sums_open */
 #define GPC_MAX_GROUPS  64           /* KV groups of one gpc_match_groups */
+#define GPC_ROOT_BYTES  488          /* of the fields of gpc_root_keep: 8 a field, and its data, rounded up to 8 */
 
 /* Options of a call, in place: a pointer to a struct of that type, its size set. */
 #define GPC_OPTIONS(type, ...) (&(struct type){ .size = sizeof(struct type), __VA_ARGS__ })
@@ -714,6 +715,24 @@ int gpc_claim_walk(gpc *c, uint64_t *cursor, struct gpc_claim *out, uint32_t n);
 int gpc_key_root(gpc *c, const struct gpc_field *f, uint32_t n, gpc_key *ret_root);
 /* [local] Model, adapter, salt; length-prefixed, domain-separated; the order of fields
  * matters. */
+
+int gpc_root_keep(gpc *c, const struct gpc_field *f, uint32_t n, gpc_key *ret_root, uint32_t flags,
+		  int timeout_ms);
+/* [writer] gpc_key_root, and the cache keeps the fields, for those who know the root alone: gpcd --events names
+ * adapter (tag 2) and salt (tag 3) of each block below it.  A call whose root is kept already is local, so
+ * that it may stand before each publish of a first block.  ret_root (may be NULL) is filled where the call fails
+ * for want of room, writer or time, too.  Fields outlive their publisher and every writer, and may be
+ * forgotten: there is room for one root in 16 of max_blocks, 64 to 4096, in buckets of four, and a full one
+ * forgets its oldest.  Every process of the cache can read them, salts included.  Returns 0.  -EINVAL: as
+ * gpc_key_root, or more than GPC_ROOT_BYTES.  -ENOENT: this cache keeps none, as neither tokens nor digests.
+ * -ENOTCONN, -ETIMEDOUT, -EAGAIN (timeout 0): what was submitted is carried out; a second call does no
+ * harm. */
+
+int gpc_root_get(gpc *c, const gpc_key *root, struct gpc_field *f, uint32_t n, void *data, uint32_t bytes);
+/* [shared] The fields of a root that gpc_root_keep was given: up to n of them in f, which point to their bytes in
+ * data (GPC_ROOT_BYTES is enough for all).  Returns how many there are.  -ENOENT: no fields of that
+ * root are kept.  -ENOSPC: data is too short for n; f and data have a part.  Needs no seat, no section, no
+ * writer. */
 
 int gpc_key_hash(gpc *c, const gpc_key *parent, const uint32_t *tokens, size_t n,
 		 const struct gpc_extra *x, uint32_t nx, uint32_t flags, gpc_key *ret_keys);

@@ -52,6 +52,7 @@ lib_gpc_sources = \
 	%reldir%/inspect/check_hold.c \
 	%reldir%/inspect/check_memory.c \
 	%reldir%/inspect/check_record.c \
+	%reldir%/inspect/check_root.c \
 	%reldir%/inspect/check_table.c \
 	%reldir%/inspect/check_transfer.c \
 	%reldir%/inspect/claims.c \
@@ -59,6 +60,7 @@ lib_gpc_sources = \
 	%reldir%/inspect/inspect.c \
 	%reldir%/inspect/inspect.h \
 	%reldir%/inspect/note.c \
+	%reldir%/inspect/root.c \
 	%reldir%/inspect/stats.c \
 	%reldir%/inspect/transfers.c \
 	%reldir%/inspect/walk.c \
@@ -158,6 +160,7 @@ lib_gpc_sources = \
 	%reldir%/request/request.h \
 	%reldir%/request/reserve.c \
 	%reldir%/request/returned.c \
+	%reldir%/request/root.c \
 	%reldir%/request/sync.c \
 	%reldir%/segment/alias.c \
 	%reldir%/segment/alias.h \
@@ -184,12 +187,15 @@ lib_gpc_sources = \
 	%reldir%/segment/peek.c \
 	%reldir%/segment/peek.h \
 	%reldir%/segment/remove.c \
+	%reldir%/segment/root.c \
+	%reldir%/segment/root.h \
 	%reldir%/segment/seed.c \
 	%reldir%/segment/segment.c \
 	%reldir%/segment/segment.h \
 	%reldir%/segment/shm.h \
 	%reldir%/segment/shm_alias.h \
 	%reldir%/segment/shm_memory.h \
+	%reldir%/segment/shm_root.h \
 	%reldir%/segment/snapshot.c \
 	%reldir%/segment/space.c \
 	%reldir%/segment/validate.c \
@@ -248,6 +254,8 @@ lib_gpc_sources = \
 	%reldir%/writer/record.h \
 	%reldir%/writer/retire.c \
 	%reldir%/writer/retire.h \
+	%reldir%/writer/root.c \
+	%reldir%/writer/root.h \
 	%reldir%/writer/state.c \
 	%reldir%/writer/state.h \
 	%reldir%/writer/sweep.c \

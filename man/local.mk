@@ -70,6 +70,8 @@ dist_man_MANS += \
 	%reldir%/gpc_release_after.3 \
 	%reldir%/gpc_reserve.3 \
 	%reldir%/gpc_returned.3 \
+	%reldir%/gpc_root_get.3 \
+	%reldir%/gpc_root_keep.3 \
 	%reldir%/gpc_section_enter.3 \
 	%reldir%/gpc_section_leave.3 \
 	%reldir%/gpc_spill.3 \

@@ -40,6 +40,7 @@ python_engines = \
 	%reldir%/gpc/vllm/manager.py \
 	%reldir%/gpc/vllm/metrics.py \
 	%reldir%/gpc/vllm/name.py \
+	%reldir%/gpc/vllm/prompts.py \
 	%reldir%/gpc/vllm/spec.py \
 	%reldir%/gpc/vllm/worker.py
 python_sources = \
@@ -105,6 +106,7 @@ EXTRA_DIST += $(python_package) $(python_engines) \
 	%reldir%/tests/threads.py \
 	%reldir%/tests/transfers.py \
 	%reldir%/tests/vllm_fake.py \
+	%reldir%/tests/vllm_events.py \
 	%reldir%/tests/vllm_gpu.py \
 	%reldir%/tests/vllm_manager.py \
 	%reldir%/tests/vllm_worker.py

@@ -119,6 +119,15 @@ static void test_check(void)
 }
 
 /* Regions in the order of shm.h, each on a page and large enough for what is in it. */
+/* As gpc_segment(5) has it. */
+static uint64_t root_places(const struct shm_geometry *geo)
+{
+	uint32_t n = geo->max_blocks / 16;
+
+	n = n < 64 ? 64 : n > 4096 ? 4096 : n;
+	return geo->keep ? n / 4 * 4 : 0;
+}
+
 static int layout_is_wrong(const struct shm_geometry *geo)
 {
 	struct layout at;
@@ -147,6 +156,8 @@ static int layout_is_wrong(const struct shm_geometry *geo)
 				  geo->keep & KEEP_DIGESTS ? geo->changes * 64ull : 0,
 				  at.alias,
 				  geo->alias_buckets * 128ull,
+				  at.root,
+				  root_places(geo) * 512ull,
 				  at.index_bytes,
 				  0};
 	const uint64_t control[] = {

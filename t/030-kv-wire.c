@@ -60,6 +60,61 @@ static void test_stored(void)
 	is_golden("M2");
 }
 
+static struct text text(const char *s)
+{
+	return (struct text){ s, (uint32_t)strlen(s) };
+}
+
+/* Engines of one kind have the salt beside a first block's other keys, engines of another kind have a field. */
+static void test_namespaces(void)
+{
+	static const char field[] = "\xaa" "cache_salt" "\xa8" "tenant-a";
+	const uint32_t tokens[] = { 1, 2, 3, 4, 5, 6, 7, 8 };
+	const uint64_t both[] = { h0, h1 };
+	size_t n = sizeof(field) - 1, all;
+
+	wire_begin(&w, 1.5, 1);
+	wire_stored(&w, &(struct wire_stored){ .hashes = &h2, .n = 1, .tokens = tokens, .ntokens = 4,
+					       .block_tokens = 4, .medium = "GPU", .salt = text("tenant-a") });
+	wire_end(&w, 0);
+	all = w.bytes.size;
+	ok(all > n && !memcmp(w.bytes.data + all - 1 - n, field, n) && w.bytes.data[11] == (char)0x8a,
+	   "a salt is a field, the tenth and last");
+	w.bytes.data[11] = (char)0x89;
+	w.bytes.data[all - 1 - n] = w.bytes.data[all - 1];
+	w.bytes.size = all - n;
+	is_golden("M4");
+	wire_begin(&w, 1.5, 1);
+	wire_stored(&w, &(struct wire_stored){ .hashes = both, .n = 2, .tokens = tokens, .ntokens = 8,
+					       .block_tokens = 4, .medium = "GPU", .group = 7,
+					       .adapter = text("fr"), .salt = text("s") });
+	wire_end(&w, 0);
+	ok(memmem(w.bytes.data, w.bytes.size, "lora_name\xa2" "fr\xaa" "extra_keys\x92\x92\xa2" "fr\xa1s\x91\xa2" "fr"
+		  "\xa9group_idx\x07\xaa" "cache_salt\xa1s", 56), "an adapter is in every block, a salt in the first one");
+	wire_begin(&w, 1.5, 1);
+	wire_stored(&w, &(struct wire_stored){ .hashes = both, .n = 2, .has_parent = true, .parent = h2,
+					       .block_tokens = 4, .medium = "GPU", .salt = text("s") });
+	wire_end(&w, 0);
+	ok(!memmem(w.bytes.data, w.bytes.size, "extra_keys", 10) && memmem(w.bytes.data, w.bytes.size, "cache_salt", 10),
+	   "behind the first block a salt is no key");
+}
+
+static void test_texts(void)
+{
+	static const char *const good[] = { "", "a", "\xc3\xa9", "\xe2\x82\xac", "\xf0\x9f\x98\x80", "\xf4\x8f\xbf\xbf",
+					    "\xed\x9f\xbf" };
+	static const char *const bad[] = { "\x80", "\xc0\x80", "\xc1\xbf", "\xe0\x80\x80", "\xf0\x80\x80\x80", "\xc3",
+					   "a\xe2\x82", "\xed\xa0\x80", "\xf4\x90\x80\x80", "\xf8\x88\x80\x80\x80",
+					   "\xff", "\xc3(" };
+	int wrong = 0;
+
+	for (size_t i = 0; i < sizeof(good) / sizeof(*good); i++)
+		wrong += !words_is_text(good[i], (uint32_t)strlen(good[i]));
+	for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++)
+		wrong += words_is_text(bad[i], (uint32_t)strlen(bad[i]));
+	is_int(wrong, 0, "what is text and what is not");
+}
+
 static void test_others(void)
 {
 	wire_begin(&w, 1.5, 1);
@@ -93,6 +148,8 @@ static int body(void)
 {
 	wire_init(&w);
 	test_stored();
+	test_namespaces();
+	test_texts();
 	test_others();
 	test_names();
 	wire_free(&w);

@@ -58,6 +58,8 @@ static void test_no_handle(void)
 	refused(gpc_key_import(NULL, &tok, 4, 4, 1, 0, &k), EINVAL, "gpc_key_import");
 	refused(gpc_alias(NULL, &k, &k, 1, 0, 0), EINVAL, "gpc_alias");
 	refused(gpc_alias_resolve(NULL, &k, 1), EINVAL, "gpc_alias_resolve");
+	refused(gpc_root_keep(NULL, NULL, 0, &k, 0, 0), EINVAL, "gpc_root_keep");
+	refused(gpc_root_get(NULL, &k, NULL, 0, NULL, 0), EINVAL, "gpc_root_get");
 	refused(gpc_lookup(NULL, 0, &k, 1, &b, 0), EINVAL, "gpc_lookup");
 	refused(gpc_match(NULL, 0, &k, start, 1, &len, &b, 0), EINVAL, "gpc_match");
 	refused(gpc_match_groups(NULL, 0, NULL, 0, NULL, 0), EINVAL, "gpc_match_groups");

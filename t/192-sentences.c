@@ -186,6 +186,12 @@ static void test_keys(gpc *c)
 	bad(EINVAL, "flags|0x80", gpc_alias(c, out.keys, out.keys, 1, GPC_TAKE, 1000));
 	bad(EINVAL, "timeout_ms|-9", gpc_alias(c, out.keys, out.keys, 1, 0, -9));
 	bad(EINVAL, "n|4294967295", gpc_alias(c, out.keys, out.keys, UINT32_MAX, 0, 1000));
+	bad(EINVAL, "f|NULL", gpc_root_keep(c, NULL, 1, out.keys, 0, 1000));
+	bad(EINVAL, "flags|0x80", gpc_root_keep(c, NULL, 0, out.keys, GPC_TAKE, 1000));
+	bad(EINVAL, "timeout_ms|-9", gpc_root_keep(c, NULL, 0, out.keys, 0, -9));
+	bad(EINVAL, "root|NULL", gpc_root_get(c, NULL, NULL, 0, NULL, 0));
+	bad(EINVAL, "data|NULL", gpc_root_get(c, out.keys, NULL, 0, NULL, 1));
+	bad(EINVAL, "f|NULL", gpc_root_get(c, out.keys, NULL, 1, NULL, 0));
 	bad(EINVAL, "keys|NULL", gpc_alias_resolve(c, NULL, 1));
 	bad(EINVAL, "n|4294967295", gpc_alias_resolve(c, out.keys, UINT32_MAX));
 }

@@ -163,6 +163,74 @@ static void test_cleared(void)
 	end();
 }
 
+static void come_anew(void)
+{
+	zmq_close(sub);
+	sub = kv_subscribe();
+	memset(&model, 0, sizeof(model));
+}
+
+/* gpcd ends, or is killed, and another one comes; the subscriber has what it had. */
+static void restart(int sig)
+{
+	kv_end(daemon_pid, sig);
+	daemon_pid = kv_start((const char *const[]){ "--events", kv_out, "--events-replay", kv_replay, NULL });
+	kv_until_writer(c, daemon_pid);
+}
+
+/* Who comes just after a clear hears of it first, and then of what was stored since. */
+static void test_just_cleared(void)
+{
+	begin("0");
+	chains(1, 5);
+	knows_all("at first");
+	must(gpc_pool_clear(c, -1, 0, 0, 1000));
+	come_anew();
+	knows_all("comes when all was cleared");
+	is_int(model.n, 0, "and hears of nothing else");
+	chains(100, 2);
+	knows_all("then of what is stored");
+	is_int(model.n, 6, "and of no more");
+	must(gpc_pool_clear(c, -1, 0, 0, 1000));
+	chains(200, 3);
+	come_anew();
+	knows_all("comes when some was stored since");
+	ok(model.n == 9 && model.snapshots == 1, "and hears of a clear and of that");
+	kv_store(c, 0, 202, 300);
+	knows_all("and follows");
+	end();
+}
+
+/* It has missed the clear, or the clear and what came then, over the life of a gpcd or without. */
+static void test_missed_clear(void)
+{
+	begin("0");
+	chains(1, 5);
+	knows_all("at first");
+	must(gpc_pool_clear(c, 0, 0, 0, 1000));
+	lose(1);
+	come_anew();
+	model.begun = true;
+	model.last = kv_last_change(c) - 1;
+	chains(50, 1);
+	knows_all("missed the clear alone");
+	must(gpc_pool_clear(c, 0, 0, 0, 1000));
+	lose(1);
+	restart(SIGKILL);
+	knows_all("missed the clear, and gpcd was killed");
+	is_int(model.n, 0, "nothing is left");
+	chains(100, 2);
+	knows_all("then of what is stored");
+	must(gpc_pool_clear(c, 0, 0, 0, 1000));
+	chains(200, 2);
+	lose(7);
+	restart(SIGTERM);
+	kv_store(c, 0, 0, 300);
+	knows_all("missed it, and what came behind it, and gpcd has ended");
+	is_int(model.n, 7, "which is all there is");
+	end();
+}
+
 /* Answers to what is asked, up to the end: how many batches. */
 static uint32_t ask(uint64_t first)
 {
@@ -207,6 +275,8 @@ static int body(void)
 	test_late();
 	test_too_short();
 	test_cleared();
+	test_just_cleared();
+	test_missed_clear();
 	test_requests();
 	return done_testing();
 }

@@ -44,6 +44,7 @@ t_programs = \
 	%reldir%/113-notes.t \
 	%reldir%/116-groups.t \
 	%reldir%/117-aliases.t \
+	%reldir%/118-roots.t \
 	%reldir%/114-notes-move.t \
 	%reldir%/120-reserve.t \
 	%reldir%/121-wait.t \
@@ -167,6 +168,7 @@ t_programs = \
 	%reldir%/345-copies-end.t \
 	%reldir%/346-map-turns.t \
 	%reldir%/350-kill-points.t \
+	%reldir%/357-root-stores.t \
 	%reldir%/360-takeover.t \
 	%reldir%/361-second-run.t \
 	%reldir%/362-left-in-table.t \
@@ -200,7 +202,8 @@ t_programs = \
 	%reldir%/850-kv-events.t \
 	%reldir%/851-kv-replay.t \
 	%reldir%/852-kv-lives.t \
-	%reldir%/853-kv-slow.t
+	%reldir%/853-kv-slow.t \
+	%reldir%/855-kv-namespaces.t
 
 t_scripts = \
 	%reldir%/301-all-dead.t \
@@ -240,6 +243,7 @@ t_scripts = \
 	%reldir%/840-bench.t \
 	%reldir%/841-bench-ends.t \
 	%reldir%/854-inspect-watch.t \
+	%reldir%/856-vllm-events.t \
 	%reldir%/860-reference.t \
 	%reldir%/861-readme.t \
 	%reldir%/862-engine-page.t \
@@ -409,10 +413,10 @@ dist_check_SCRIPTS += $(t_scripts)
 LDADD = lib/libgpc-internal.la
 # gpcd's KV events: its own bytes, and subscribers
 %canon_reldir%_030_kv_wire_t_CPPFLAGS = $(AM_CPPFLAGS) $(EVENTS_CFLAGS) -DTOP_SRCDIR='"$(abs_top_srcdir)"'
-%canon_reldir%_030_kv_wire_t_LDADD = $(EVENTS_LIBS)
+%canon_reldir%_030_kv_wire_t_LDADD = $(LDADD) $(EVENTS_LIBS)
 %canon_reldir%_030_kv_wire_t_SOURCES = %reldir%/030-kv-wire.c
 if HAVE_EVENTS
-%canon_reldir%_030_kv_wire_t_SOURCES += tools/daemon/events/wire.c
+%canon_reldir%_030_kv_wire_t_SOURCES += tools/daemon/events/wire.c tools/daemon/events/words.c
 endif
 %canon_reldir%_031_kv_told_t_SOURCES = %reldir%/031-kv-told.c
 %canon_reldir%_031_kv_told_t_LDADD =
@@ -427,6 +431,8 @@ endif
 %canon_reldir%_852_kv_lives_t_LDADD = $(LDADD) $(EVENTS_LIBS)
 %canon_reldir%_853_kv_slow_t_CPPFLAGS = $(AM_CPPFLAGS) $(EVENTS_CFLAGS)
 %canon_reldir%_853_kv_slow_t_LDADD = $(LDADD) $(EVENTS_LIBS)
+%canon_reldir%_855_kv_namespaces_t_CPPFLAGS = $(AM_CPPFLAGS) $(EVENTS_CFLAGS)
+%canon_reldir%_855_kv_namespaces_t_LDADD = $(LDADD) $(EVENTS_LIBS)
 # the tables of others; nothing of ours
 %canon_reldir%_023_bench_peers_t_LDADD = tools/libbench-peers.la
 # one in between looks at the files
@@ -486,6 +492,7 @@ endif
 %canon_reldir%_350_kill_points_t_LDFLAGS = -Wl,--wrap=segment_map_writer
 %canon_reldir%_311_recall_t_LDFLAGS = -Wl,--wrap=segment_map_writer
 %canon_reldir%_335_alias_stores_t_LDFLAGS = -Wl,--wrap=segment_map_writer
+%canon_reldir%_357_root_stores_t_LDFLAGS = -Wl,--wrap=segment_map_writer
 %canon_reldir%_363_each_store_t_LDFLAGS = -Wl,--wrap=segment_map_writer
 %canon_reldir%_366_moves_die_t_LDFLAGS = -Wl,--wrap=segment_map_writer
 %canon_reldir%_373_transfers_die_t_LDFLAGS = -Wl,--wrap=segment_map_writer
@@ -568,8 +575,8 @@ AM_TESTS_ENVIRONMENT = $(t_environment); \
 
 # ---- KV events, read by those whom they are for: t/events/README.md ----
 
-EXTRA_DIST += %reldir%/events/README.md %reldir%/events/consumers.py %reldir%/events/requirements.txt \
-	%reldir%/events/run
+EXTRA_DIST += %reldir%/events/README.md %reldir%/events/consumers.py %reldir%/events/declared.py \
+	%reldir%/events/modules.py %reldir%/events/node.py %reldir%/events/requirements.txt %reldir%/events/run
 check-events: all
 	@$(SHELL) $(srcdir)/%reldir%/events/run '$(abs_top_srcdir)' '$(abs_top_builddir)' '$(PYTHON)'
 .PHONY: check-events

@@ -38,7 +38,9 @@ events_sources = \
 	%reldir%/daemon/events/told.c \
 	%reldir%/daemon/events/told.h \
 	%reldir%/daemon/events/wire.c \
-	%reldir%/daemon/events/wire.h
+	%reldir%/daemon/events/wire.h \
+	%reldir%/daemon/events/words.c \
+	%reldir%/daemon/events/words.h
 if HAVE_EVENTS
 %canon_reldir%_gpcd_SOURCES += $(events_sources)
 else

@@ -202,6 +202,7 @@ static void check_copy(struct check *k)
 	check_transfers(k);
 	check_claims(k);
 	check_aliases(k);
+	check_roots(k);
 	check_mirrors(k);
 }
 

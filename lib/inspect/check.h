@@ -67,5 +67,6 @@ void check_transfers(struct check *k); /* check_transfer.c */
 bool check_is_target(const struct check *k, const struct shm_record *r);
 void check_claims(struct check *k); /* check_claim.c; after check_records and check_holds */
 void check_aliases(struct check *k); /* check_alias.c */
+void check_roots(struct check *k); /* check_root.c */
 
 #endif

@@ -216,6 +216,17 @@ static int send(gpc *c, const struct shm_pool *rq, uint64_t deadline, bool *ret_
 	return n < 0 && !*ret_pending ? add_error(c, rq, n) : n;
 }
 
+int pool_command(gpc *c, const struct shm_pool *rq, const struct shm_command *cmd, uint64_t deadline)
+{
+	bool pending;
+	int n;
+
+	store_request(c, rq);
+	n = call_with(c, cmd, take_first, deadline, &pending);
+	c->pool_ticket = pending ? ring_last_ticket(c) : 0;
+	return n;
+}
+
 int pool_send(gpc *c, const struct shm_pool *rq, uint64_t deadline, bool *ret_pending)
 {
 	struct returns *returns = NULL;

@@ -10,6 +10,7 @@
 #include "base/base.h"
 #include "base/err.h"
 #include "base/key.h"
+#include "segment/root.h"
 
 #define MAX_BLOCKS      (1u << 28)
 #define MAX_SLOTS       (1u << 24)       /* of a pool: 24 bits of a block id */
@@ -217,6 +218,7 @@ void geometry_layout(const struct shm_geometry *g, struct layout *ret)
 	ret->change_note = place_array(&end, g->keep & KEEP_DIGESTS ? g->changes : 0,
 				       sizeof(struct shm_note));
 	ret->alias = place_array(&end, g->alias_buckets, sizeof(struct shm_aliases));
+	ret->root = place_array(&end, (uint64_t)root_buckets(g) * SHM_ROOTS, sizeof(struct shm_root));
 	ret->index_bytes = end;
 
 	end = SHM_PAGE;

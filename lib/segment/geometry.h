@@ -9,7 +9,7 @@
 #define GEOMETRY_TRANSIT 64u              /* transit slots of a RAM pool, by default */
 
 struct layout {                          /* byte offsets */
-	uint64_t state, pool, mirror, tally, xfer, table, record, change, change_note, alias, index_bytes;
+	uint64_t state, pool, mirror, tally, xfer, table, record, change, change_note, alias, root, index_bytes;
 	uint64_t shared, seat, section, ring, ref, stamp, note, transfer, control_bytes;
 };
 

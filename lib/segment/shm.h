@@ -17,10 +17,10 @@
  *     change[]      64   w                       transfer[P]   12288  p, devices
  *     change_note[] 64   w, with digests
  *     alias[]      128   w (shm_alias.h)
+ *     root[]       512   w, where notes are kept (shm_root.h)
  *
  * Beside them are one file a mirror of the host device (device/host.h) and one file a pool that
  * has memory (struct shm_memory below).
- *
  * Offsets follow from the geometry alone (geometry.h) and are never read from a segment.
  * Fixed-width integers only.  A change here bumps SHM_VERSION and edits gpc_segment(5). */
 #ifndef GPC_SHM_H
@@ -105,7 +105,6 @@ struct shm_header {                      /* at 0 of index and control; immutable
 	uint32_t pad1;
 };
 _Static_assert(sizeof(struct shm_header) == 264, "header layout");
-_Static_assert(sizeof(struct shm_header) <= SHM_PAGE, "header fits its page");
 
 /* ---- index segment ---- */
 
@@ -356,13 +355,12 @@ struct shm_seat {                        /* 4096 bytes */
 	                                  * room in the ring: the writer looks for such */
 	uint32_t in_use[128];            /* p: distinct blocks of each pool referenced or reserved */
 	uint8_t pad4[1024 - 320 - 512];
-	struct shm_pool request;         /* p: argument of CMD_POOL */
+	struct shm_pool request;         /* p: argument of CMD_POOL and CMD_ROOT */
 	uint8_t pad5[4096 - 1024 - 2048];
 };
 _Static_assert(sizeof(struct shm_seat) == 4096, "seat layout");
-_Static_assert(__builtin_offsetof(struct shm_seat, head) == 128 &&
-	       __builtin_offsetof(struct shm_seat, tail) == 192, "seat lines");
-_Static_assert(__builtin_offsetof(struct shm_seat, lookups) == 256 &&
+_Static_assert(__builtin_offsetof(struct shm_seat, head) == 128 && __builtin_offsetof(struct shm_seat, tail) == 192 &&
+	       __builtin_offsetof(struct shm_seat, lookups) == 256 &&
 	       __builtin_offsetof(struct shm_seat, in_use) == 320, "seat lines");
 
 /* Open: epoch != 0 and done < ticket.  Idle slots keep done < ticket too, so that a slot is
@@ -410,7 +408,8 @@ enum {
 	CMD_CLAIM,
 	CMD_UNCLAIM,
 	CMD_ALIAS,
-	CMD_LAST = CMD_ALIAS
+	CMD_ROOT,
+	CMD_LAST = CMD_ROOT
 };
 
 enum {                                   /* flags of a command */
@@ -455,12 +454,12 @@ enum { CLAIM_MINE = 1, CLAIM_LIVE = 2, CLAIM_PENDING = 3 };      /* answers to c
  *                                                   owner that are open
  *   UNCLAIM   block, life                           1: it was claimed
  *   ALIAS     key, parent: what it stands for       0
+ *   ROOT      key; its words: the seat's `request`  0
  *   COMMIT    block*, to*, move_op*                 of each slot: 0, or an error
  *   CLEAR     pool, tag, generation                 blocks that are still held; IDLE: -EBUSY, block: so
  *                                                   many are; before it, to: 1, none is
  *   POOL      the seat's `request`                  the pool's number
  *   NOP       nothing                               0: what came before is done
- *
  * Every result may be a negative errno; of a group it is the first slot's. */
 struct shm_command {
 	uint8_t op, flags, pool, to_pool;
@@ -496,5 +495,6 @@ _Static_assert(sizeof(struct shm_command) == 64, "command layout");
 
 #include "segment/shm_alias.h"
 #include "segment/shm_memory.h"
+#include "segment/shm_root.h"
 
 #endif

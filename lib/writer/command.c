@@ -19,6 +19,7 @@
 #include "writer/pools.h"
 #include "writer/record.h"
 #include "writer/retire.h"
+#include "writer/root.h"
 #include "writer/table.h"
 #include "writer/transfer.h"
 #include "writer/tree.h"
@@ -357,6 +358,9 @@ bool command_run(struct writer *w, uint32_t peer, uint64_t position,
 		break;
 	case CMD_ALIAS:
 		result = alias(w, cmd);
+		break;
+	case CMD_ROOT:
+		result = root_store(w, peer, &(gpc_key){ { cmd->key[0], cmd->key[1] } });
 		break;
 	case CMD_NOP:
 		result = 0;

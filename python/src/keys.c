@@ -34,44 +34,116 @@ static int read_field(PyObject *o, struct gpc_field *f, struct array *data)
 	return r;
 }
 
-static METHOD(key_root)
-{
-	static const struct call call = { "key_root", 1, 1, { "fields" } };
-	struct array data[MAX_FIELDS] = { 0 };
+struct fields {
+	struct array data[MAX_FIELDS];
 	struct gpc_field f[MAX_FIELDS];
-	PyObject *a[MAX_ARGS], *items, *ret = NULL, *pair;
-	Py_ssize_t count, i = 0, k;
-	gpc_key key;
-	int r = -1;
+	uint32_t n;
+};
 
-	if (args_parse(&call, args, n, kwnames, a) < 0)
-		return NULL;
-	items = PySequence_Tuple(a[0]);
-	if (!items)
-		return NULL;
-	count = PyTuple_Size(items);
+static int read_fields(PyObject *o, struct fields *ret)
+{
+	PyObject *items = PySequence_Tuple(o), *pair;
+	Py_ssize_t count = items ? PyTuple_Size(items) : 0, i;
+	int r = items ? 0 : -1;
+
 	if (count > MAX_FIELDS) {
 		PyErr_Format(PyExc_ValueError, "fields: %zd of them, at most %d are", count, MAX_FIELDS);
-		count = 0;
-		i = 1;
+		r = -1;
 	}
-	for (; i < count; i++) {
+	for (i = 0; r == 0 && i < count; i++) {
 		pair = PySequence_Tuple(PyTuple_GetItem(items, i));
 		if (pair && PyTuple_Size(pair) != 2)
 			PyErr_Format(PyExc_TypeError, "fields[%zd]: a tag and its bytes are wanted", i);
-		r = pair && PyTuple_Size(pair) == 2 ? read_field(pair, &f[i], &data[i]) : -1;
+		r = pair && PyTuple_Size(pair) == 2 ? read_field(pair, &ret->f[i], &ret->data[i]) : -1;
 		Py_XDECREF(pair);
-		if (r < 0)
-			break;
 	}
-	if (i == count && handle_enter((Cache *)self) == 0) {
-		r = gpc_key_root(((Cache *)self)->c, f, (uint32_t)count, &key);
+	ret->n = (uint32_t)count;
+	Py_XDECREF(items);
+	return r;
+}
+
+static void free_fields(struct fields *f)
+{
+	for (int i = 0; i < MAX_FIELDS; i++)
+		array_free(&f->data[i]);
+}
+
+static METHOD(key_root)
+{
+	static const struct call call = { "key_root", 1, 1, { "fields" } };
+	struct fields fields = { .n = 0 };
+	PyObject *a[MAX_ARGS], *ret = NULL;
+	gpc_key key;
+	int r;
+
+	if (args_parse(&call, args, n, kwnames, a) < 0)
+		return NULL;
+	if (read_fields(a[0], &fields) == 0 && handle_enter((Cache *)self) == 0) {
+		r = gpc_key_root(((Cache *)self)->c, fields.f, fields.n, &key);
 		ret = r < 0 ? error_raise(r) : PyBytes_FromStringAndSize((char *)&key, sizeof(key));
 		handle_leave((Cache *)self);
 	}
-	for (k = 0; k < MAX_FIELDS; k++)
-		array_free(&data[k]);
-	Py_DECREF(items);
+	free_fields(&fields);
+	return ret;
+}
+
+static METHOD(root_keep)
+{
+	static const struct call call = { "root_keep", 1, 1, { "fields", "flags", "timeout" } };
+	struct fields fields = { .n = 0 };
+	PyObject *a[MAX_ARGS], *ret = NULL;
+	uint32_t flags = 0;
+	int timeout = -1, r;
+	gpc_key key;
+
+	if (args_parse(&call, args, n, kwnames, a) < 0)
+		return NULL;
+	if (read_fields(a[0], &fields) == 0 && args_u32(a[1], "flags", &flags) == 0 &&
+	    args_time(a[2], "timeout", &timeout) == 0 && handle_enter((Cache *)self) == 0) {
+		gpc *c = ((Cache *)self)->c;
+
+		FREELY(r = gpc_root_keep(c, fields.f, fields.n, &key, flags, timeout));
+		ret = r < 0 ? error_raise(r) : PyBytes_FromStringAndSize((char *)&key, sizeof(key));
+		handle_leave((Cache *)self);
+	}
+	free_fields(&fields);
+	return ret;
+}
+
+static PyObject *give_fields(const struct gpc_field *f, int n)
+{
+	PyObject *ret = PyList_New(n), *one;
+
+	for (int i = 0; ret && i < n; i++) {
+		one = Py_BuildValue("(iy#)", (int)f[i].tag, f[i].len ? (const char *)f[i].data : "",
+				    (Py_ssize_t)f[i].len);
+		if (!one || PyList_SetItem(ret, i, one) < 0)
+			Py_CLEAR(ret);
+	}
+	return ret;
+}
+
+static METHOD(root_get)
+{
+	static const struct call call = { "root_get", 1, 1, { "root" } };
+	struct gpc_field f[MAX_FIELDS];
+	char data[GPC_ROOT_BYTES];
+	PyObject *a[MAX_ARGS], *ret = NULL;
+	struct array key = { 0 };
+	int r;
+
+	if (args_parse(&call, args, n, kwnames, a) < 0)
+		return NULL;
+	if (array_keys(a[0], "root", &key) == 0) {
+		if (key.n != 1)
+			PyErr_Format(PyExc_ValueError, "root: %lu keys, one is wanted", (unsigned long)key.n);
+		else if (handle_enter((Cache *)self) == 0) {
+			r = gpc_root_get(((Cache *)self)->c, key.p, f, MAX_FIELDS, data, sizeof(data));
+			ret = r < 0 ? error_raise(r) : give_fields(f, r);
+			handle_leave((Cache *)self);
+		}
+	}
+	array_free(&key);
 	return ret;
 }
 
@@ -284,6 +356,12 @@ const PyMethodDef methods_keys[] = {
 	ROW("key_root", key_root,
 	    "key_root(fields)\n\nThe root key of a namespace: fields is a list of (tag, bytes), tags 1 model,\n"
 	    "2 adapter, 3 salt, 4 weights version, others your own.  Their order matters."),
+	ROW("root_keep", root_keep,
+	    "root_keep(fields, *, flags=0, timeout=None)\n\nkey_root, and the cache keeps the fields for those who know "
+	    "the root alone: KV events name\nadapter and salt.  Asks the writer only where they are not kept yet."),
+	ROW("root_get", root_get,
+	    "root_get(root)\n\nThe fields of a root that root_keep was given: a list of (tag, bytes).  "
+	    "NotFound: none are kept."),
 	ROW("key_hash", key_hash,
 	    "key_hash(parent, tokens, *, extras=None, flags=0, out=None)\n\nKeys of the full blocks of tokens "
 	    "(uint32), chained on from parent (one key, or None).\nextras: a sorted list of (token, bytes).  "

@@ -98,6 +98,10 @@ raises(gpc.Invalid, "to[0] is zero", lambda: c.alias(key, bytes(16)), "alias: of
 raises(ValueError, "out", lambda: c.alias_resolve(key, out=bytearray(15)), "alias_resolve: out too short")
 raises(ValueError, "tag", lambda: c.key_root([(65536, b"")]), "key_root: a tag of 65536")
 raises(TypeError, "", lambda: c.key_root([(1, b"x", 3)]), "key_root: a triple")
+raises(gpc.NotFound, "no words", lambda: c.root_get(c.key_root([(77, b"x")])), "root_get: a root that is not kept")
+raises(ValueError, "root: 2 keys", lambda: c.root_get(key * 2), "root_get: two roots")
+raises(gpc.Invalid, "488", lambda: c.root_keep([(1, bytes(481))]), "root_keep: too many bytes")
+raises(TypeError, "", lambda: c.root_keep([(1, b"x", 3)]), "root_keep: a triple")
 raises(ValueError, "fields: 65", lambda: c.key_root([(1, b"x")] * 65), "key_root: 65 fields")
 raises(ValueError, "keys", lambda: c.claim(key, [1, 2]), "claim: unequal")
 for t in (-1, float("nan"), 1e300):

@@ -9,7 +9,7 @@ import tracemalloc
 import gpc
 from tap import create, done, is_, ok
 
-c = create(vram_blocks=64, ram_blocks=64, block_bytes=4096)
+c = create(vram_blocks=64, ram_blocks=64, block_bytes=4096, keep_digests=1)
 digests = [bytes([i] * 32) for i in range(20)]
 keys = c.key_import(digests)
 each = [keys[i:i + 16] for i in range(0, 320, 16)]
@@ -48,6 +48,8 @@ calls = {
     "acquire, ref, release": lambda: (c.acquire(keys), c.ref(keys, blocks), c.release(blocks), c.release(blocks)),
     "prefix": lambda: (c.prefix(digests), c.prefix(digests, out=out), c.release(out), c.release(out)),
     "keys": lambda: (c.key_hash(root, tokens, extras=extra), c.key_import(digests), c.key_root([(1, b"x")])),
+    "roots": lambda: (c.root_get(c.root_keep([(1, b"x"), (2, b"y")])), fails(c.root_keep, [(1, bytes(481))]),
+                      fails(c.root_keep, [(1, b"x", 1)]), fails(c.root_get, bytes(16))),
     "aliases": lambda: (c.alias(each[:2], each[2:4]), c.alias_resolve(keys), c.alias_resolve(each, out=bytearray(320)),
                         fails(c.alias, each[:1], each[:1])),
     "reserve": lambda: c.release(c.reserve(0, 3, moves=True)[0]),

@@ -184,6 +184,7 @@ struct kv_event {
 	uint64_t hash, parent;
 	bool has_parent;
 	uint32_t tokens, first, block_tokens, group;
+	char adapter[24], salt[24], extra[56];   /* extra: "a|b" */
 };
 
 struct kv_batch {
@@ -206,6 +207,19 @@ TAP_FN void kv_text(const msgpack_object *o, char *ret, size_t room)
 	snprintf(ret, room, "%.*s", (int)o->via.str.size, o->via.str.ptr);
 }
 
+/* The words of one block, or "nil". */
+TAP_FN void kv_decode_extra(const msgpack_object *v, char *ret, size_t room)
+{
+	const msgpack_object *one = v->via.array.ptr;
+	char text[24];
+
+	snprintf(ret, room, "%s", v->via.array.size != 1 ? "?" : one->type == MSGPACK_OBJECT_NIL ? "nil" : "");
+	for (uint32_t i = 0; one->type == MSGPACK_OBJECT_ARRAY && i < one->via.array.size; i++) {
+		kv_text(&one->via.array.ptr[i], text, sizeof(text));
+		snprintf(ret + strlen(ret), room - strlen(ret), "%s%s", i ? "|" : "", text);
+	}
+}
+
 TAP_FN void kv_decode_event(const msgpack_object_map *map, struct kv_event *e)
 {
 	*e = (struct kv_event){ .type = "" };
@@ -216,6 +230,12 @@ TAP_FN void kv_decode_event(const msgpack_object_map *map, struct kv_event *e)
 			kv_text(v, e->type, sizeof(e->type));
 		else if (kv_is(k, "medium"))
 			kv_text(v, e->medium, sizeof(e->medium));
+		else if (kv_is(k, "lora_name") && v->type != MSGPACK_OBJECT_NIL)
+			kv_text(v, e->adapter, sizeof(e->adapter));
+		else if (kv_is(k, "cache_salt"))
+			kv_text(v, e->salt, sizeof(e->salt));
+		else if (kv_is(k, "extra_keys"))
+			kv_decode_extra(v, e->extra, sizeof(e->extra));
 		else if (kv_is(k, "block_hashes"))
 			e->hash = v->via.array.size == 1 ? v->via.array.ptr[0].via.u64 : 0;
 		else if (kv_is(k, "block_size"))

@@ -37,6 +37,7 @@ TAP_FN void look_up(gpc *c)
 	gpc_lookup(c, 0xffffffff, k, 24, b, 0);
 	gpc_match(c, 0, k + 1, start, 1, &len, b, 0);
 	gpc_alias_resolve(c, k, 24);
+	gpc_root_get(c, k, NULL, 0, NULL, 0);
 }
 
 TAP_FN void look_around(gpc *c, bool check)

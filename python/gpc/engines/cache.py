@@ -21,7 +21,8 @@ def _create(name, conf, layout, slot_bytes, block_tokens, label):
                       stock=min(conf.stock, (slots + _TRANSIT) // _STOCK_SHARE),
                       timeout=conf.attach_ms / 1000, block_tokens=block_tokens, max_peers=conf.max_peers,
                       ram_blocks=slots, ram_flags=gpc.POOL_UNCHAINED, block_bytes=slot_bytes, no_checksums=1,
-                      max_blocks=slots + _TRANSIT, free_target=conf.free_target, keep_digests=1)
+                      max_blocks=slots + _TRANSIT, free_target=conf.free_target, keep_digests=1,
+                      keep_tokens=int(getattr(conf, "keep_tokens", False)))
 
 
 def _attach(name, conf, layout, label, timeout):

@@ -17,6 +17,7 @@ KEYS = {
     "gpc_threads": Key(int, 2, 1, 64),
     "gpc_tag": Key(int, 1, 1, 0xffffffff),
     "gpc_reset": Key(str, "refuse", one_of=("refuse", "tag")),
+    "gpc_keep_tokens": Key(bool, False),
     "gpc_serve": Key(bool, True),
     "gpc_max_peers": Key(int, 64, 2, gpc.MAX_PEERS),
     "gpc_attach_ms": Key(int, 120000, 0, 3600000),

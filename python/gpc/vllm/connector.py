@@ -15,6 +15,11 @@ class GPCConnector(OffloadingConnector):
             self.connector_scheduler.manager.set_chained(
                 {g.group_idx: g.sliding_window_size_in_chunks is None
                  for g in self.connector_scheduler.config.kv_group_configs})
+            self.connector_scheduler.manager.prompts.request_of = self._request
+
+    def _request(self, number):
+        state = self.connector_scheduler._req_status.get(number)
+        return state and state.req
 
     # ---- the worker's side: what was not loaded ----
 

@@ -19,6 +19,7 @@ from .events import Events
 from .finder import Finder, Request
 from .image import Slots
 from .metrics import stats_of
+from .prompts import Prompts
 
 log = logging.getLogger("vllm.gpc")
 
@@ -44,6 +45,7 @@ class Manager:
         self.generation = 0
         self.short = False       # the last prepare_store found fewer slots than it wanted
         self.events = Events(cache) if events else None
+        self.prompts = Prompts(cache, name, conf, self.finder.ask)
 
     def set_chained(self, groups):
         """Which groups are of full attention, before the first request.  Chains are matched and evicted as such;
@@ -190,11 +192,13 @@ class Manager:
         if not success:
             self.c.release(list(blocks.values()))
             return
-        by_place = {(group_of(k), p): k for k, p in position.items()}
+        root, by_place = self.prompts.root(req_context), {(group_of(k), p): k for k, p in position.items()}
         for group in dict.fromkeys(map(group_of, keys)):
             some = [k for k in keys if group_of(k) == group]
-            parents = [by_place.get((group, position.get(k, 0) - self.step_tokens.get(group, 0))) for k in some]
-            self.publisher.publish(group, some, [blocks[k] for k in some], parents)
+            step = self.step_tokens.get(group, 0)
+            parents = [by_place.get((group, position.get(k, 0) - step)) for k in some]
+            tokens = self.prompts.tokens(req_context, step, [position.get(k, 0) for k in some])
+            self.publisher.publish(group, some, [blocks[k] for k in some], parents, root, tokens)
 
     # ---- the rest ----
 

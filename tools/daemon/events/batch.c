@@ -58,9 +58,20 @@ static uint64_t name_of(const gpc_key *key, const uint8_t *digest, uint32_t byte
 }
 
 /* A root names a namespace, and is nobody's block; the highest bit of its key says so. */
+static bool is_root(const gpc_key *parent)
+{
+	return parent->w[1] >> 63;
+}
+
 static bool is_first(const gpc_key *parent)
 {
-	return (!parent->w[0] && !parent->w[1]) || parent->w[1] >> 63;
+	return (!parent->w[0] && !parent->w[1]) || is_root(parent);
+}
+
+/* Its parent may be in any space; what is at the end of no chain that we know has none. */
+static gpc_key root_of(const gpc_key *parent, const struct told_block *told)
+{
+	return is_root(parent) ? *parent : told ? told->root : (gpc_key){ { 0, 0 } };
 }
 
 /* Its tokens, from where the key is now; -1: the key is gone. */
@@ -90,6 +101,7 @@ static struct told_block block_of(struct batches *b, const struct gpc_event *e,
 	return (struct told_block){
 		.key = e->key, .parent = e->parent, .block = e->block, .group = e->group,
 		.hash = name_of(&e->key, e->digest, e->digest_bytes),
+		.root = root_of(&e->parent, parent),
 		.depth = parent ? parent->depth + 1 : 0, .space = f->space, .kind = f->kind,
 	};
 }
@@ -108,6 +120,9 @@ static void put_stored(struct batches *b, const struct told_block *it, int ntoke
 	if (s.has_parent)
 		parent = told_find_any(&b->told, &it->parent, it->space);
 	s.parent = parent ? parent->hash : it->parent.w[0];
+	words_of(&b->words, b->c, &it->root);
+	s.adapter = b->words.adapter;
+	s.salt = b->words.salt;
 	wire_stored(&b->wire, &s);
 }
 
@@ -168,6 +183,8 @@ static bool change(struct batches *b, const struct gpc_event *e, bool again)
 
 	if (ntokens >= 0)
 		in = block_of(b, e, f);
+	if (ntokens >= 0 && ends && !is_root(&in.root))
+		in.root = out.root;
 	if (ntokens >= 0 && ends && in.space != out.space)
 		ntokens = -1;            /* a pool was made anew since */
 	put_change(b, ntokens >= 0 ? &in : NULL, ntokens, ends ? &out : NULL);
@@ -334,6 +351,7 @@ static int add_all(struct batches *b)
 
 			if (!f)
 				continue;
+			it.root = root_of(&it.parent, told_find_any(&b->told, &it.parent, f->space));
 			it.space = f->space;
 			it.kind = f->kind;
 			if (!told_put(&b->told, &it))

@@ -6,6 +6,7 @@
  *   socket.c    endpoints
  *   batch.c     one change of the feed, or all that is there, as batches
  *   told.c      which blocks consumers know
+ *   words.c     adapter and salt of a root key
  *   wire.c      MessagePack
  *
  * Each calls those below it and none above.  The daemon calls events_start and events_stop (daemon.h).
@@ -18,6 +19,7 @@
 #include "tools/daemon/daemon.h"
 #include "tools/daemon/events/told.h"
 #include "tools/daemon/events/wire.h"
+#include "tools/daemon/events/words.h"
 
 #include <pthread.h>
 
@@ -37,6 +39,7 @@ struct batches {
 	uint64_t settled;            /* up to here a change may be in `told` before its batch is made */
 	struct wire wire;            /* of the batch made last */
 	uint32_t *tokens;            /* of one block */
+	struct words words;          /* of its namespace */
 	struct pool_facts pool[GPC_MAX_POOLS];
 };
 

@@ -17,6 +17,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <zmq.h>
 
 enum {
@@ -24,7 +25,9 @@ enum {
 	PAUSE_MS = 1, PAUSE_MOST_MS = 16,
 	HIGH_WATER = 100000,         /* batches that wait for one subscriber */
 	REPLAY_HIGH_WATER = 4096,
+	DESCRIPTORS = 65536,
 	LINGER_MS = 500,
+	LONGEST = 1024,              /* bytes of what a client says; who says more is hung up on */
 	BIND_MS = 50,                /* between two tries */
 	AGAIN_NS = 100000000,        /* between two repetitions of the last batch */
 	BUSY_NS = 2000000000,        /* a predecessor that dies needs so long at most */
@@ -294,9 +297,11 @@ static void *open_socket(struct events *e, int type, int high_water)
 {
 	void *s = zmq_socket(e->context, type);
 	int linger = LINGER_MS, one = 1;
+	int64_t longest = LONGEST;
 
 	if (!s || zmq_setsockopt(s, ZMQ_SNDHWM, &high_water, sizeof(high_water)) ||
 	    zmq_setsockopt(s, ZMQ_LINGER, &linger, sizeof(linger)) ||
+	    zmq_setsockopt(s, ZMQ_MAXMSGSIZE, &longest, sizeof(longest)) ||
 	    zmq_setsockopt(s, ZMQ_IPV6, &one, sizeof(one)))
 		return NULL;
 	if (type == ZMQ_XPUB && (zmq_setsockopt(s, ZMQ_XPUB_NODROP, &one, sizeof(one)) ||
@@ -305,6 +310,17 @@ static void *open_socket(struct events *e, int type, int high_water)
 	if (type == ZMQ_ROUTER && zmq_setsockopt(s, ZMQ_ROUTER_MANDATORY, &one, sizeof(one)))
 		return NULL;
 	return s;
+}
+
+/* Each subscriber takes a descriptor, and without one libzmq asks for the next one in vain all the time. */
+static void allow_descriptors(void)
+{
+	struct rlimit most;
+
+	if (getrlimit(RLIMIT_NOFILE, &most) || most.rlim_cur >= DESCRIPTORS)
+		return;
+	most.rlim_cur = most.rlim_max < DESCRIPTORS ? most.rlim_max : DESCRIPTORS;
+	setrlimit(RLIMIT_NOFILE, &most);
 }
 
 static bool open_both(struct events *e)
@@ -316,6 +332,7 @@ static bool open_both(struct events *e)
 	e->batches.block_tokens = info.block_tokens;
 	e->batches.keep_tokens = info.keep_tokens;
 	e->batches.tokens = malloc(info.block_tokens * sizeof(*e->batches.tokens));
+	allow_descriptors();
 	e->context = zmq_ctx_new();
 	e->out.socket = e->context ? open_socket(e, ZMQ_XPUB, HIGH_WATER) : NULL;
 	if (e->out.socket && e->replay.at.text)

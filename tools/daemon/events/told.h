@@ -13,6 +13,7 @@
 
 struct told_block {
 	gpc_key key, parent;
+	gpc_key root;                /* of its prompt; zero: not known */
 	uint64_t hash;
 	gpc_block block;
 	uint32_t depth;              /* below a first block, as far as we know */

@@ -54,6 +54,40 @@ static void put_group(struct wire *w, uint32_t group)
 	msgpack_pack_uint32(&w->pack, group);
 }
 
+static void put_bytes(struct wire *w, const struct text *t)
+{
+	msgpack_pack_str(&w->pack, t->n);
+	msgpack_pack_str_body(&w->pack, t->bytes, t->n);
+}
+
+static bool has_extra(const struct wire_stored *s)
+{
+	return s->adapter.bytes || (s->salt.bytes && !s->has_parent);
+}
+
+/* What else went into the engine's hash of each block: the adapter, and in a first block the salt. */
+static void put_extra(struct wire *w, const struct wire_stored *s)
+{
+	bool salt;
+
+	if (!has_extra(s))
+		return;
+	put_text(w, "extra_keys");
+	msgpack_pack_array(&w->pack, s->n);
+	for (uint32_t i = 0; i < s->n; i++) {
+		salt = s->salt.bytes && !s->has_parent && !i;
+		if (!s->adapter.bytes && !salt) {
+			msgpack_pack_nil(&w->pack);
+			continue;
+		}
+		msgpack_pack_array(&w->pack, (s->adapter.bytes != NULL) + salt);
+		if (s->adapter.bytes)
+			put_bytes(w, &s->adapter);
+		if (salt)
+			put_bytes(w, &s->salt);
+	}
+}
+
 void wire_begin(struct wire *w, double time, uint32_t events)
 {
 	msgpack_sbuffer_clear(&w->bytes);
@@ -64,7 +98,7 @@ void wire_begin(struct wire *w, double time, uint32_t events)
 
 void wire_stored(struct wire *w, const struct wire_stored *s)
 {
-	put_type(w, 8 + (s->group != 0), "BlockStored");
+	put_type(w, 8 + has_extra(s) + (s->group != 0) + (s->salt.bytes != NULL), "BlockStored");
 	put_hashes(w, s->hashes, s->n);
 	put_text(w, "parent_block_hash");
 	if (s->has_parent)
@@ -80,8 +114,18 @@ void wire_stored(struct wire *w, const struct wire_stored *s)
 	put_nil(w, "lora_id");
 	put_text(w, "medium");
 	put_text(w, s->medium);
-	put_nil(w, "lora_name");
+	if (s->adapter.bytes) {
+		put_text(w, "lora_name");
+		put_bytes(w, &s->adapter);
+	} else {
+		put_nil(w, "lora_name");
+	}
+	put_extra(w, s);
 	put_group(w, s->group);
+	if (s->salt.bytes) {
+		put_text(w, "cache_salt");
+		put_bytes(w, &s->salt);
+	}
 }
 
 void wire_removed(struct wire *w, const uint64_t *hashes, uint32_t n, const char *medium,

@@ -11,6 +11,8 @@
 
 #include <msgpack.h>
 
+#include "tools/daemon/events/words.h"
+
 struct wire {
 	msgpack_sbuffer bytes;
 	msgpack_packer pack;
@@ -26,6 +28,7 @@ struct wire_stored {
 	uint32_t block_tokens;
 	const char *medium;
 	uint32_t group;              /* 0: not told */
+	struct text adapter, salt;   /* of the namespace of all n blocks */
 };
 
 void wire_init(struct wire *w);

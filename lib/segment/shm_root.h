@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* shm_root.h - a part of shm.h: the table of the words of root keys in the index segment. */
+#ifndef GPC_SHM_ROOT_H
+#define GPC_SHM_ROOT_H
+
+#include <stdint.h>
+
+/* What a root key was made of: the message that gpc_key_root hashes, without its first word.
+ *
+ * A root is the hash of its words, so they prove themselves: whoever reads hashes what it has read, and takes
+ * it only if the root comes out.  The writer stores the words in any order, over others or none, and nothing orders
+ * them for a reader: what is torn, or was left by a writer that died between two stores, is another message,
+ * and a miss.  Words of a root are true for ever, so no death, clear or takeover has to touch them. */
+#define SHM_ROOTS       4u               /* a bucket */
+#define SHM_ROOT_WORDS  61u
+
+struct shm_root {                        /* w, r */
+	uint64_t root[2];                /* a hint: where to look closer */
+	uint32_t words;                  /* of field[] */
+	uint32_t turn;                   /* of a bucket's first one: behind the place that was filled last */
+	uint64_t field[SHM_ROOT_WORDS];  /* of each: {tag 16, len 32 << 32}, its bytes, zeros up to 8 */
+};
+_Static_assert(sizeof(struct shm_root) == 512, "root layout");
+
+#endif

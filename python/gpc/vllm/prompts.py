@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What routers want to know of a chunk beside its hash (gpc-events(7)): its tokens, adapter and salt.  GPCConnector, which
+has vLLM's requests, tells them; only with gpc_keep_tokens."""
+
+import array
+import logging
+
+import gpc
+
+log = logging.getLogger("vllm.gpc")
+_ADAPTER, _SALT = 2, 3           # tags of fields of a root
+
+
+class Prompts:
+    def __init__(self, cache, name, conf, ask):
+        self.c, self.ask = cache, ask
+        self.request_of = None   # a request's number -> vLLM's Request, or None
+        info = cache.info()
+        self.block_tokens = info.block_tokens if conf.keep_tokens and info.keep_tokens else 0
+        if conf.keep_tokens and not info.keep_tokens:
+            log.warning("gpc: gpc_keep_tokens: true, and the cache %s was made without: no tokens are kept. To change "
+                        "that, end all of its engines, run 'gpc-inspect rm %s' and start again", name, name)
+
+    def _request(self, ctx):
+        return self.request_of(ctx.req_id) if self.block_tokens and self.request_of else None
+
+    def tokens(self, ctx, step, ends):
+        """Those of the chunks of `step` tokens that end there; None where they are no whole blocks of the cache, or not
+        all known: a prompt of embeddings has none."""
+        request = self._request(ctx)
+        if request is None or step != self.block_tokens or getattr(request, "prompt_embeds", None) is not None:
+            return None
+        all_, out = request.all_token_ids, array.array("I")
+        for end in ends:
+            if end <= 0 or end % step or end > len(all_):
+                return None
+            try:
+                out.extend(all_[end - step:end])
+            except (OverflowError, TypeError):       # no numbers of tokens
+                return None
+        return out
+
+    def root(self, ctx):
+        """The root key of adapter and salt; None: it has neither."""
+        request = self._request(ctx)
+        if request is None:
+            return None
+        lora, salt, fields = getattr(request, "lora_request", None), getattr(request, "cache_salt", None), []
+        if lora is not None:
+            fields.append((_ADAPTER, lora.lora_name.encode()))
+        if salt:
+            fields.append((_SALT, salt.encode()))
+        if not fields:
+            return None
+        try:
+            return self.ask(self.c.root_keep, fields)
+        except gpc.Error:        # too long, or the writer is busy: a root whose words nobody knows
+            return self.c.key_root(fields)
