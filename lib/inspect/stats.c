@@ -67,6 +67,7 @@ static void fill_writer(const struct segment *s, const struct shm_state *st,
 	info->writer_peer = alive && st->writer_peer <= s->header.geometry.max_peers ?
 		(int32_t)st->writer_peer - 1 : -1;
 	info->writer_generation = st->generation;
+	info->writer_since_ns = alive ? st->served_ns : 0;
 }
 
 /* What a process that attaches would hear.  A handle that is attached has heard it. */
@@ -112,6 +113,7 @@ static void fill_info(const gpc *c, struct gpc_info *info)
 		     sizeof(h->devices));
 	memcpy(info->layout, h->layout, sizeof(info->layout));
 	info->max_aliases = h->geometry.alias_buckets * SHM_ALIASES;
+	info->created_ns = h->created_ns;
 	info->life = c->readonly ? 0 : companion_life(seg_seat(s, c->peer));
 	fill_refused(s, info);
 }
@@ -193,6 +195,10 @@ static void add_seat(const struct segment *s, uint32_t peer, const struct inspec
 	st->fetched += tally->fetched;
 	st->spilled += tally->spilled;
 	st->bad += tally->bad;
+	st->commands += tally->commands;
+	st->fetched_bytes += tally->fetched_bytes;
+	st->spilled_bytes += tally->spilled_bytes;
+	st->pending += MIN(seat->head - seat->tail, SHM_RING);
 	st->refs += seat->refs;
 	st->reserved += tally->reserved;
 	st->transfers += transfers_of(s, peer);
@@ -220,6 +226,9 @@ static void add_past(const struct shm_state *state, struct gpc_stats *st)
 	st->fetched += past->fetched;
 	st->spilled += past->spilled;
 	st->bad += past->bad;
+	st->commands += past->commands;
+	st->fetched_bytes += past->fetched_bytes;
+	st->spilled_bytes += past->spilled_bytes;
 	st->relocated = state->relocated;
 	st->no_bucket = state->no_bucket;
 	st->aliases = state->aliases;
