@@ -48,6 +48,7 @@ static void test_commands(void)
 	uint64_t all = stats_of(c, -1).commands;
 	gpc_block none = GPC_BLOCK(0, 3);
 
+	is_int((long)info_of(c).peers_alive, 2, "two peers are alive");
 	is_int((long)stats_of(c, seat).commands, 0, "who has asked for nothing");
 	must(gpc_drop(d, &none, 1, NULL, 0, 0));
 	must(gpc_drop(d, &none, 1, NULL, 0, 0));
@@ -57,7 +58,9 @@ static void test_commands(void)
 	is_int((long)stats_of(c, seat).pending, 0, "none, when the writer has served");
 	is_int((long)stats_of(c, seat).commands, 2, "which has carried out two");
 	must(gpc_close(d));
+	is_int((long)(info_of(c).peers_alive * 10 + info_of(c).peers_dead), 11, "one has left, and is there still");
 	must(gpc_writer_serve(c, 0));
+	is_int((long)(info_of(c).peers_alive * 10 + info_of(c).peers_dead), 10, "until the writer has seen that");
 	ok(stats_of(c, -1).commands >= all + 2, "they count when the peer has left");
 	cache_end(c);
 }

@@ -30,13 +30,22 @@ static uint32_t count_pools(const struct segment *s, const struct shm_state *st)
 	return n;
 }
 
-static uint32_t count_peers(const struct segment *s)
+/* Whose lock is free has left or died; its seat may be cleared meanwhile, and then it is nobody's. */
+static void count_peers(const gpc *c, struct gpc_info *info)
 {
-	uint32_t p, n = 0;
+	const struct segment *s = &c->seg;
+	uint32_t p, state;
 
-	for (p = 0; p < s->header.geometry.max_peers; p++)
-		n += seg_peek_seat_state(s, p) == SEAT_TAKEN;
-	return n;
+	for (p = 0; p < s->header.geometry.max_peers; p++) {
+		state = seg_peek_seat_state(s, p);
+		info->peers += state == SEAT_TAKEN;
+		if (state == SEAT_FREE)
+			continue;
+		if (p == c->peer || segment_peer_alive(s, p))
+			info->peers_alive++;
+		else
+			info->peers_dead += seg_peek_seat_state(s, p) != SEAT_FREE;
+	}
 }
 
 static uint32_t count_mirrors(const struct segment *s)
@@ -97,7 +106,7 @@ static void fill_info(const gpc *c, struct gpc_info *info)
 	info->max_peers = h->geometry.max_peers;
 	info->max_pools = h->geometry.max_pools;
 	info->pools = count_pools(s, &st);
-	info->peers = count_peers(s);
+	count_peers(c, info);
 	info->mirrors = count_mirrors(s);
 	fill_writer(s, &st, info);
 	info->peer = c->readonly ? -1 : (int32_t)c->peer;
@@ -160,17 +169,16 @@ static void add_sections(const struct inspect_peer *p, struct gpc_stats *st)
 		st->oldest_section_ns = oldest;
 }
 
-/* One word of each is enough, of 64 bits as all that is peeked at. */
+/* All at once: of a snapshot each look is a call of the system. */
 static uint64_t transfers_of(const struct segment *s, uint32_t peer)
 {
-	uint64_t at = s->at.xfer + (uint64_t)peer * SHM_TRANSFERS * sizeof(struct shm_xfer), n = 0;
-	struct { uint32_t n, left; } word;
+	struct shm_xfer x[SHM_TRANSFERS];
+	uint64_t n = 0;
 	uint32_t i;
 
-	for (i = 0; i < SHM_TRANSFERS; i++, at += sizeof(struct shm_xfer)) {
-		seg_peek_index(s, at + offsetof(struct shm_xfer, n), &word, sizeof(word));
-		n += word.left != 0;
-	}
+	seg_peek_index(s, s->at.xfer + (uint64_t)peer * sizeof(x), x, sizeof(x));
+	for (i = 0; i < SHM_TRANSFERS; i++)
+		n += x[i].left != 0;
 	return n;
 }
 

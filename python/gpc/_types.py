@@ -109,6 +109,8 @@ class Info(NamedTuple):
     max_aliases: int
     created_ns: int
     writer_since_ns: int
+    peers_alive: int
+    peers_dead: int
 
 
 class Stats(NamedTuple):

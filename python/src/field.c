@@ -75,7 +75,8 @@ static const struct field fields_info[] = {
 	F(T, free_target, F_I32), F(T, keep_tokens, F_U32), F(T, keep_digests, F_U32), F(T, tick, F_U64),
 	F(T, bytes, F_U64), F(T, buckets, F_U64), F(T, hash, F_TEXT), F(T, devices, F_TEXT),
 	F(T, layout, F_BYTES), F(T, writer_peer, F_I32), F(T, refused, F_I32), F(T, why, F_TEXT), F(T, life, F_U64),
-	F(T, max_aliases, F_U32), F(T, created_ns, F_U64), F(T, writer_since_ns, F_U64), END
+	F(T, max_aliases, F_U32), F(T, created_ns, F_U64), F(T, writer_since_ns, F_U64),
+	F(T, peers_alive, F_U32), F(T, peers_dead, F_U32), END
 };
 #undef T
 #define T struct gpc_stats
