@@ -144,15 +144,26 @@ GPC_EXPORT int gpc_info_get(gpc *c, struct gpc_info *ret)
 /* ---- statistics ---- */
 
 /* In another time namespace the clock that a section began by is not ours: no age then. */
-static bool same_clock(uint64_t its)
+static bool same_clock(uint64_t its, uint64_t mine)
 {
-	struct identity me;
-
-	identity_self(&me);
-	return !its || !me.namespaces || its >> 32 == me.namespaces >> 32;
+	return !its || !mine || its >> 32 == mine >> 32;
 }
 
-static void add_sections(const struct inspect_peer *p, struct gpc_stats *st)
+/* A process keeps its own: those that it chooses are its children's. */
+static uint64_t my_namespaces(gpc *c)
+{
+	uint64_t mine = load_relaxed(&c->namespaces);
+	struct identity me;
+
+	if (!mine) {
+		identity_self(&me);
+		mine = me.namespaces;
+		store_relaxed(&c->namespaces, mine);
+	}
+	return mine;
+}
+
+static void add_sections(const struct inspect_peer *p, uint64_t mine, struct gpc_stats *st)
 {
 	uint64_t since, now = clock_ns(), oldest = 0;
 	uint32_t i;
@@ -165,7 +176,7 @@ static void add_sections(const struct inspect_peer *p, struct gpc_stats *st)
 		if (since && since < now)
 			oldest = MAX(oldest, now - since);
 	}
-	if (oldest > st->oldest_section_ns && same_clock(p->seat.namespaces))
+	if (oldest > st->oldest_section_ns && same_clock(p->seat.namespaces, mine))
 		st->oldest_section_ns = oldest;
 }
 
@@ -183,7 +194,7 @@ static uint64_t transfers_of(const struct segment *s, uint32_t peer)
 }
 
 static void add_seat(const struct segment *s, uint32_t peer, const struct inspect_peer *p,
-		     struct gpc_stats *st)
+		     uint64_t mine, struct gpc_stats *st)
 {
 	const struct shm_seat *seat = &p->seat;
 	const struct shm_tally *tally = &p->tally;
@@ -211,7 +222,7 @@ static void add_seat(const struct segment *s, uint32_t peer, const struct inspec
 	st->reserved += tally->reserved;
 	st->transfers += transfers_of(s, peer);
 	st->claims += tally->claims_open;
-	add_sections(p, st);
+	add_sections(p, mine, st);
 	st->alive |= p->alive;
 }
 
@@ -263,10 +274,10 @@ static void add_blocks(const struct segment *s, const struct shm_state *state,
 	}
 }
 
-static int stats_of_peer(const gpc *c, uint32_t peer, struct gpc_stats *st)
+static int stats_of_peer(gpc *c, uint32_t peer, struct gpc_stats *st)
 {
+	uint64_t mine = my_namespaces(c);
 	struct inspect_peer p;
-	struct identity me;
 
 	if (peer >= c->seg.header.geometry.max_peers)
 		return err_set(EINVAL, "peer is %d: it must be -1 (all) or a seat, 0 to %u",
@@ -274,17 +285,17 @@ static int stats_of_peer(const gpc *c, uint32_t peer, struct gpc_stats *st)
 	if (!inspect_peer(&c->seg, peer, c->peer, &p))
 		return err_set(ENOENT, "peer is %u: nobody has that seat", peer);
 	st->pid = p.seat.pid;
-	identity_self(&me);
-	st->here = me.namespaces && (uint32_t)me.namespaces == (uint32_t)p.seat.namespaces;
+	st->here = mine && (uint32_t)mine == (uint32_t)p.seat.namespaces;
 	seg_copy_text(st->label, sizeof(st->label), p.seat.label, sizeof(p.seat.label));
-	add_seat(&c->seg, peer, &p, st);
+	add_seat(&c->seg, peer, &p, mine, st);
 	st->left = !st->alive && p.seat.state == SEAT_LEFT;
 	st->leader = p.seat.leader <= c->seg.header.geometry.max_peers ? (int32_t)p.seat.leader - 1 : -1;
 	return 0;
 }
 
-static void stats_of_all(const gpc *c, struct gpc_stats *st)
+static void stats_of_all(gpc *c, struct gpc_stats *st)
 {
+	uint64_t mine = my_namespaces(c);
 	const struct segment *s = &c->seg;
 	struct shm_state state;
 	struct inspect_peer p;
@@ -292,7 +303,7 @@ static void stats_of_all(const gpc *c, struct gpc_stats *st)
 
 	for (i = 0; i < s->header.geometry.max_peers; i++)
 		if (inspect_peer(s, i, c->peer, &p))
-			add_seat(s, i, &p, st);
+			add_seat(s, i, &p, mine, st);
 	seg_peek_state(s, &state);
 	add_past(&state, st);
 	add_blocks(s, &state, st);
