@@ -35,6 +35,7 @@ t_programs = \
 	%reldir%/029-plan-strides.t \
 	%reldir%/030-kv-wire.t \
 	%reldir%/031-kv-told.t \
+	%reldir%/032-top-layout.t \
 	%reldir%/033-trailers.t \
 	%reldir%/100-seed.t \
 	%reldir%/110-publish.t \
@@ -241,6 +242,7 @@ t_scripts = \
 	%reldir%/840-bench.t \
 	%reldir%/841-bench-ends.t \
 	%reldir%/854-inspect-watch.t \
+	%reldir%/855-inspect-top.t \
 	%reldir%/860-reference.t \
 	%reldir%/861-readme.t \
 	%reldir%/862-engine-page.t \
@@ -415,6 +417,10 @@ LDADD = lib/libgpc-internal.la
 if HAVE_EVENTS
 %canon_reldir%_030_kv_wire_t_SOURCES += tools/daemon/events/wire.c
 endif
+%canon_reldir%_032_top_layout_t_SOURCES = %reldir%/032-top-layout.c \
+	tools/common/shown.c tools/inspect/sample.c tools/inspect/top/alerts.c \
+	tools/inspect/top/layout.c tools/inspect/top/lines.c tools/inspect/top/parts.c
+%canon_reldir%_032_top_layout_t_LDADD =
 %canon_reldir%_031_kv_told_t_SOURCES = %reldir%/031-kv-told.c
 %canon_reldir%_031_kv_told_t_LDADD =
 if HAVE_EVENTS

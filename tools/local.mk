@@ -59,11 +59,28 @@ bin_PROGRAMS += %reldir%/gpc-inspect
 	%reldir%/inspect/main.c \
 	%reldir%/inspect/mirrors.c \
 	%reldir%/inspect/peers.c \
+	%reldir%/inspect/rates.c \
+	%reldir%/inspect/sample.c \
+	%reldir%/inspect/sample.h \
+	%reldir%/inspect/sample_take.c \
 	%reldir%/inspect/stat.c \
 	%reldir%/inspect/state.c \
 	%reldir%/inspect/waits.c \
-	%reldir%/inspect/watch.c
-%canon_reldir%_gpc_inspect_LDADD = lib/libgpc.la $(JANSSON_LIBS)
+	%reldir%/inspect/watch.c \
+	%reldir%/inspect/top/alerts.c \
+	%reldir%/inspect/top/layout.c \
+	%reldir%/inspect/top/lines.c \
+	%reldir%/inspect/top/parts.c \
+	%reldir%/inspect/top/top.c \
+	%reldir%/inspect/top/top.h
+%canon_reldir%_gpc_inspect_LDADD = lib/libgpc.la $(JANSSON_LIBS) $(CURSES_LIBS)
+%canon_reldir%_gpc_inspect_CPPFLAGS = $(AM_CPPFLAGS) $(CURSES_CFLAGS)
+if HAVE_CURSES
+%canon_reldir%_gpc_inspect_SOURCES += %reldir%/inspect/top/screen.c
+else
+%canon_reldir%_gpc_inspect_SOURCES += %reldir%/inspect/top/no_screen.c
+endif
+EXTRA_DIST += %reldir%/inspect/top/screen.c %reldir%/inspect/top/no_screen.c
 
 # ---- gpc-replay: a recorded trace, by many workers ----
 
