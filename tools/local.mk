@@ -22,9 +22,11 @@ sbin_PROGRAMS += %reldir%/gpcd
 	%reldir%/daemon/main.c \
 	%reldir%/daemon/name.c \
 	%reldir%/daemon/options.c \
+	%reldir%/daemon/options_check.c \
 	%reldir%/daemon/process.c \
 	%reldir%/daemon/say.c \
-	%reldir%/daemon/serve.c
+	%reldir%/daemon/serve.c \
+	%reldir%/daemon/state.c
 %canon_reldir%_gpcd_LDADD = lib/libgpc.la $(EVENTS_LIBS)
 %canon_reldir%_gpcd_CPPFLAGS = $(AM_CPPFLAGS) $(EVENTS_CFLAGS)
 
