@@ -244,6 +244,7 @@ t_scripts = \
 	%reldir%/854-inspect-watch.t \
 	%reldir%/855-inspect-top.t \
 	%reldir%/856-gpcd-says.t \
+	%reldir%/857-completions.t \
 	%reldir%/860-reference.t \
 	%reldir%/861-readme.t \
 	%reldir%/862-engine-page.t \

@@ -225,6 +225,33 @@ make_unit = $(AM_V_GEN)$(MKDIR_P) %reldir% && \
 %reldir%/gpcd-keep@.service: %reldir%/daemon/gpcd-keep@.service.in
 	$(make_unit)
 
+# ---- completions of shells, from what --help says ----
+
+EXTRA_DIST += %reldir%/completions/generate
+if CAN_RUN
+bashdir = $(datadir)/bash-completion/completions
+nodist_bash_DATA = %reldir%/completions/bash/gpcd %reldir%/completions/bash/gpc-inspect \
+	%reldir%/completions/bash/gpc-replay %reldir%/completions/bash/gpc-bench
+zshdir = $(datadir)/zsh/site-functions
+nodist_zsh_DATA = %reldir%/completions/zsh/_gpcd %reldir%/completions/zsh/_gpc-inspect \
+	%reldir%/completions/zsh/_gpc-replay %reldir%/completions/zsh/_gpc-bench
+fishdir = $(datadir)/fish/vendor_completions.d
+nodist_fish_DATA = %reldir%/completions/fish/gpcd.fish %reldir%/completions/fish/gpc-inspect.fish \
+	%reldir%/completions/fish/gpc-replay.fish %reldir%/completions/fish/gpc-bench.fish
+$(nodist_bash_DATA) $(nodist_zsh_DATA) $(nodist_fish_DATA): %reldir%/completions/stamp
+%reldir%/completions/stamp: %reldir%/completions/generate %reldir%/gpcd$(EXEEXT) \
+		%reldir%/gpc-inspect$(EXEEXT) %reldir%/gpc-replay$(EXEEXT) %reldir%/gpc-bench$(EXEEXT)
+	$(AM_V_GEN)cd %reldir% && $(MKDIR_P) completions/bash completions/zsh completions/fish && \
+	for tool in gpcd gpc-inspect gpc-replay gpc-bench; do \
+		./$$tool --help >completions/help && \
+		for shell in bash:bash/$$tool zsh:zsh/_$$tool fish:fish/$$tool.fish; do \
+			$(SHELL) $(abs_top_srcdir)/%reldir%/completions/generate $${shell%%:*} $$tool \
+				<completions/help >completions/$${shell#*:} || exit 1; \
+		done || exit 1; \
+	done && rm -f completions/help && touch completions/stamp
+CLEANFILES += $(nodist_bash_DATA) $(nodist_zsh_DATA) $(nodist_fish_DATA) %reldir%/completions/stamp
+endif
+
 # ---- make demo [TRACE=file] ----
 
 EXTRA_DIST += %reldir%/demo.sh
