@@ -273,6 +273,7 @@ struct gpc_pool {                    /* set size */
 	uint32_t spill_ahead;        /* what gpc_spill_ahead keeps ready: blocks that are free, or,
 	                              * where demote_to is of another space, that have a copy there;
 	                              * 0 = none */
+	uint32_t live, reserved, dying;      /* out: blocks by state, as gpc_stats sums them up */
 };
 
 struct gpc_pool_memory {             /* the memory of a pool as it is.  set size */
@@ -324,6 +325,10 @@ struct gpc_info {                    /* set size */
 	uint64_t life;               /* of this handle's seat: no other, here or in another cache, has
 	                              * had it; companions name it.  0 = read-only */
 	uint32_t max_aliases;        /* that there is room for; 0 = none are kept */
+	uint64_t created_ns;         /* CLOCK_REALTIME: when the cache was made ... */
+	uint64_t writer_since_ns;    /* ... and its writer took the seat; 0 = none */
+	uint32_t peers_alive, peers_dead;    /* seats whose process holds them, and those of processes that have
+	                              * died or left, not yet reaped */
 };
 
 struct gpc_stats {                   /* since attach; of one peer, or summed.  set size */
@@ -350,6 +355,9 @@ struct gpc_stats {                   /* since attach; of one peer, or summed.  s
 	int32_t leader;              /* the peer that it is a companion of, or -1 */
 	uint64_t aliases;            /* summed only: pairs of gpc_alias; one too many for each writer that
 	                              * died while it stored one */
+	uint64_t commands;           /* that the writer has carried out */
+	uint64_t pending;            /* submitted now, and not acknowledged */
+	uint64_t fetched_bytes, spilled_bytes;   /* of the images of those blocks */
 };
 
 struct gpc_transfer_info {           /* a transfer that is not over, for tools.  set size */

@@ -311,6 +311,22 @@ AC_SUBST([systemdsystemunitdir])
 AM_CONDITIONAL([HAVE_UNITDIR], [test -n "$systemdsystemunitdir"])
 ])
 
+# GPC_CURSES
+# ----------
+# $CURSES_CFLAGS and $CURSES_LIBS: what gpc-inspect top shows its screen with.
+AC_DEFUN([GPC_CURSES], [
+gpc_curses=no
+gpc_curses_note='no (--without-ncurses)'
+AS_IF([test "x$with_ncurses" != xno], [
+	PKG_CHECK_MODULES([CURSES], [ncursesw >= 6],
+		[gpc_curses=yes
+		 gpc_curses_note="ncursesw $($PKG_CONFIG --modversion ncursesw)"],
+		[gpc_curses_note='no (ncursesw 6 or later is missing: libncurses-dev)'])
+	AS_IF([test "x$with_ncurses" = xyes && test "$gpc_curses" = no],
+		[AC_MSG_ERROR([gpc-inspect top: $gpc_curses_note])])])
+AM_CONDITIONAL([HAVE_CURSES], [test "x$gpc_curses" = xyes])
+])
+
 # GPC_EVENTS
 # ----------
 # $EVENTS_CFLAGS and $EVENTS_LIBS: what gpcd publishes KV events with.  msgpack-c has been msgpack to

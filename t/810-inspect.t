@@ -27,7 +27,8 @@ refuses 1 'nowhere: No such file' gpc-inspect --dir "$shm/nowhere" list
 # ---- mistakes ----
 
 refuses 2 'COMMAND is missing' gpc-inspect
-refuses 2 "no command 'top'" gpc-inspect top
+refuses 2 "no command 'frob'" gpc-inspect frob
+refuses 2 'top: it prints no JSON' gpc-inspect --json top one
 refuses 2 "option '--nonsense' is unknown" gpc-inspect --nonsense list
 refuses 2 "option '--frob=3' is unknown" gpc-inspect --frob=3 list
 refuses 2 "option '--json' takes no value" gpc-inspect list --json=yes
@@ -45,7 +46,7 @@ refuses 2 "'beef' is not a key of 32 hex digits" gpc-inspect lookup one beef
 refuses 2 'is not a key' gpc-inspect lookup one "$(printf '%031dg' 0)"
 refuses 2 'is not a key' gpc-inspect lookup one "$(printf '%034d' 0)"
 refuses 2 'stat: --force is an option of rm$' gpc-inspect stat one --force
-refuses 2 'check: --limit is an option of ls$' gpc-inspect check one --limit 3
+refuses 2 'check: --limit is an option of stat$' gpc-inspect check one --limit 3
 refuses 2 'list: --pool is an option of ls$' gpc-inspect list --stale --pool 3
 refuses 2 'ls: --stale is an option of rm$' gpc-inspect ls --stale --pool 3
 refuses 2 '--limit: .x. is not a number' gpc-inspect ls one --limit x
@@ -201,7 +202,7 @@ alone=$pid
 start left "$helpers/hold" "$shm" alone left 1 0 0
 until_ok grep -q holding "$tmp/left.out"
 kill "$pid" "$alone"
-refuses 2 'there are 2 caches; name one of them: alone, live$' gpc-inspect --dir "$shm" stat
+refuses 2 'there are 2 caches; name one of them: alone, live$' gpc-inspect --dir "$shm" peers
 serve abandoned --block-size 16 --vram-blocks 64
 kill "$pid"
 until_ok is_gone "$pid"

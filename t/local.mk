@@ -35,6 +35,7 @@ t_programs = \
 	%reldir%/029-plan-strides.t \
 	%reldir%/030-kv-wire.t \
 	%reldir%/031-kv-told.t \
+	%reldir%/032-top-layout.t \
 	%reldir%/033-trailers.t \
 	%reldir%/100-seed.t \
 	%reldir%/110-publish.t \
@@ -129,6 +130,7 @@ t_programs = \
 	%reldir%/192-sentences.t \
 	%reldir%/193-create-fails.t \
 	%reldir%/194-refused-items.t \
+	%reldir%/195-rates.t \
 	%reldir%/196-ram-memory.t \
 	%reldir%/197-creators.t \
 	%reldir%/198-sentences-bytes.t \
@@ -203,7 +205,7 @@ t_programs = \
 	%reldir%/851-kv-replay.t \
 	%reldir%/852-kv-lives.t \
 	%reldir%/853-kv-slow.t \
-	%reldir%/855-kv-namespaces.t
+	%reldir%/858-kv-namespaces.t
 
 t_scripts = \
 	%reldir%/301-all-dead.t \
@@ -243,7 +245,10 @@ t_scripts = \
 	%reldir%/840-bench.t \
 	%reldir%/841-bench-ends.t \
 	%reldir%/854-inspect-watch.t \
-	%reldir%/856-vllm-events.t \
+	%reldir%/855-inspect-top.t \
+	%reldir%/856-gpcd-says.t \
+	%reldir%/857-completions.t \
+	%reldir%/859-vllm-events.t \
 	%reldir%/860-reference.t \
 	%reldir%/861-readme.t \
 	%reldir%/862-engine-page.t \
@@ -418,6 +423,10 @@ LDADD = lib/libgpc-internal.la
 if HAVE_EVENTS
 %canon_reldir%_030_kv_wire_t_SOURCES += tools/daemon/events/wire.c tools/daemon/events/words.c
 endif
+%canon_reldir%_032_top_layout_t_SOURCES = %reldir%/032-top-layout.c \
+	tools/common/shown.c tools/inspect/sample.c tools/inspect/top/alerts.c \
+	tools/inspect/top/layout.c tools/inspect/top/lines.c tools/inspect/top/parts.c
+%canon_reldir%_032_top_layout_t_LDADD =
 %canon_reldir%_031_kv_told_t_SOURCES = %reldir%/031-kv-told.c
 %canon_reldir%_031_kv_told_t_LDADD =
 if HAVE_EVENTS
@@ -431,8 +440,8 @@ endif
 %canon_reldir%_852_kv_lives_t_LDADD = $(LDADD) $(EVENTS_LIBS)
 %canon_reldir%_853_kv_slow_t_CPPFLAGS = $(AM_CPPFLAGS) $(EVENTS_CFLAGS)
 %canon_reldir%_853_kv_slow_t_LDADD = $(LDADD) $(EVENTS_LIBS)
-%canon_reldir%_855_kv_namespaces_t_CPPFLAGS = $(AM_CPPFLAGS) $(EVENTS_CFLAGS)
-%canon_reldir%_855_kv_namespaces_t_LDADD = $(LDADD) $(EVENTS_LIBS)
+%canon_reldir%_858_kv_namespaces_t_CPPFLAGS = $(AM_CPPFLAGS) $(EVENTS_CFLAGS)
+%canon_reldir%_858_kv_namespaces_t_LDADD = $(LDADD) $(EVENTS_LIBS)
 # the tables of others; nothing of ours
 %canon_reldir%_023_bench_peers_t_LDADD = tools/libbench-peers.la
 # one in between looks at the files

@@ -22,9 +22,11 @@ sbin_PROGRAMS += %reldir%/gpcd
 	%reldir%/daemon/main.c \
 	%reldir%/daemon/name.c \
 	%reldir%/daemon/options.c \
+	%reldir%/daemon/options_check.c \
 	%reldir%/daemon/process.c \
 	%reldir%/daemon/say.c \
-	%reldir%/daemon/serve.c
+	%reldir%/daemon/serve.c \
+	%reldir%/daemon/state.c
 %canon_reldir%_gpcd_LDADD = lib/libgpc.la $(EVENTS_LIBS)
 %canon_reldir%_gpcd_CPPFLAGS = $(AM_CPPFLAGS) $(EVENTS_CFLAGS)
 
@@ -61,11 +63,28 @@ bin_PROGRAMS += %reldir%/gpc-inspect
 	%reldir%/inspect/main.c \
 	%reldir%/inspect/mirrors.c \
 	%reldir%/inspect/peers.c \
+	%reldir%/inspect/rates.c \
+	%reldir%/inspect/sample.c \
+	%reldir%/inspect/sample.h \
+	%reldir%/inspect/sample_take.c \
 	%reldir%/inspect/stat.c \
 	%reldir%/inspect/state.c \
 	%reldir%/inspect/waits.c \
-	%reldir%/inspect/watch.c
-%canon_reldir%_gpc_inspect_LDADD = lib/libgpc.la $(JANSSON_LIBS)
+	%reldir%/inspect/watch.c \
+	%reldir%/inspect/top/alerts.c \
+	%reldir%/inspect/top/layout.c \
+	%reldir%/inspect/top/lines.c \
+	%reldir%/inspect/top/parts.c \
+	%reldir%/inspect/top/top.c \
+	%reldir%/inspect/top/top.h
+%canon_reldir%_gpc_inspect_LDADD = lib/libgpc.la $(JANSSON_LIBS) $(CURSES_LIBS)
+%canon_reldir%_gpc_inspect_CPPFLAGS = $(AM_CPPFLAGS) $(CURSES_CFLAGS)
+if HAVE_CURSES
+%canon_reldir%_gpc_inspect_SOURCES += %reldir%/inspect/top/screen.c
+else
+%canon_reldir%_gpc_inspect_SOURCES += %reldir%/inspect/top/no_screen.c
+endif
+EXTRA_DIST += %reldir%/inspect/top/screen.c %reldir%/inspect/top/no_screen.c
 
 # ---- gpc-replay: a recorded trace, by many workers ----
 
@@ -207,6 +226,33 @@ make_unit = $(AM_V_GEN)$(MKDIR_P) %reldir% && \
 	$(make_unit)
 %reldir%/gpcd-keep@.service: %reldir%/daemon/gpcd-keep@.service.in
 	$(make_unit)
+
+# ---- completions of shells, from what --help says ----
+
+EXTRA_DIST += %reldir%/completions/generate
+if CAN_RUN
+bashdir = $(datadir)/bash-completion/completions
+nodist_bash_DATA = %reldir%/completions/bash/gpcd %reldir%/completions/bash/gpc-inspect \
+	%reldir%/completions/bash/gpc-replay %reldir%/completions/bash/gpc-bench
+zshdir = $(datadir)/zsh/site-functions
+nodist_zsh_DATA = %reldir%/completions/zsh/_gpcd %reldir%/completions/zsh/_gpc-inspect \
+	%reldir%/completions/zsh/_gpc-replay %reldir%/completions/zsh/_gpc-bench
+fishdir = $(datadir)/fish/vendor_completions.d
+nodist_fish_DATA = %reldir%/completions/fish/gpcd.fish %reldir%/completions/fish/gpc-inspect.fish \
+	%reldir%/completions/fish/gpc-replay.fish %reldir%/completions/fish/gpc-bench.fish
+$(nodist_bash_DATA) $(nodist_zsh_DATA) $(nodist_fish_DATA): %reldir%/completions/stamp
+%reldir%/completions/stamp: %reldir%/completions/generate %reldir%/gpcd$(EXEEXT) \
+		%reldir%/gpc-inspect$(EXEEXT) %reldir%/gpc-replay$(EXEEXT) %reldir%/gpc-bench$(EXEEXT)
+	$(AM_V_GEN)cd %reldir% && $(MKDIR_P) completions/bash completions/zsh completions/fish && \
+	for tool in gpcd gpc-inspect gpc-replay gpc-bench; do \
+		./$$tool --help >completions/help && \
+		for shell in bash:bash/$$tool zsh:zsh/_$$tool fish:fish/$$tool.fish; do \
+			$(SHELL) $(abs_top_srcdir)/%reldir%/completions/generate $${shell%%:*} $$tool \
+				<completions/help >completions/$${shell#*:} || exit 1; \
+		done || exit 1; \
+	done && rm -f completions/help && touch completions/stamp
+CLEANFILES += $(nodist_bash_DATA) $(nodist_zsh_DATA) $(nodist_fish_DATA) %reldir%/completions/stamp
+endif
 
 # ---- make demo [TRACE=file] ----
 

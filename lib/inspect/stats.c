@@ -30,13 +30,22 @@ static uint32_t count_pools(const struct segment *s, const struct shm_state *st)
 	return n;
 }
 
-static uint32_t count_peers(const struct segment *s)
+/* Whose lock is free has left or died; its seat may be cleared meanwhile, and then it is nobody's. */
+static void count_peers(const gpc *c, struct gpc_info *info)
 {
-	uint32_t p, n = 0;
+	const struct segment *s = &c->seg;
+	uint32_t p, state;
 
-	for (p = 0; p < s->header.geometry.max_peers; p++)
-		n += seg_peek_seat_state(s, p) == SEAT_TAKEN;
-	return n;
+	for (p = 0; p < s->header.geometry.max_peers; p++) {
+		state = seg_peek_seat_state(s, p);
+		info->peers += state == SEAT_TAKEN;
+		if (state == SEAT_FREE)
+			continue;
+		if (p == c->peer || segment_peer_alive(s, p))
+			info->peers_alive++;
+		else
+			info->peers_dead += seg_peek_seat_state(s, p) != SEAT_FREE;
+	}
 }
 
 static uint32_t count_mirrors(const struct segment *s)
@@ -67,6 +76,7 @@ static void fill_writer(const struct segment *s, const struct shm_state *st,
 	info->writer_peer = alive && st->writer_peer <= s->header.geometry.max_peers ?
 		(int32_t)st->writer_peer - 1 : -1;
 	info->writer_generation = st->generation;
+	info->writer_since_ns = alive ? st->served_ns : 0;
 }
 
 /* What a process that attaches would hear.  A handle that is attached has heard it. */
@@ -96,7 +106,7 @@ static void fill_info(const gpc *c, struct gpc_info *info)
 	info->max_peers = h->geometry.max_peers;
 	info->max_pools = h->geometry.max_pools;
 	info->pools = count_pools(s, &st);
-	info->peers = count_peers(s);
+	count_peers(c, info);
 	info->mirrors = count_mirrors(s);
 	fill_writer(s, &st, info);
 	info->peer = c->readonly ? -1 : (int32_t)c->peer;
@@ -112,6 +122,7 @@ static void fill_info(const gpc *c, struct gpc_info *info)
 		     sizeof(h->devices));
 	memcpy(info->layout, h->layout, sizeof(info->layout));
 	info->max_aliases = h->geometry.alias_buckets * SHM_ALIASES;
+	info->created_ns = h->created_ns;
 	info->life = c->readonly ? 0 : companion_life(seg_seat(s, c->peer));
 	fill_refused(s, info);
 }
@@ -133,15 +144,26 @@ GPC_EXPORT int gpc_info_get(gpc *c, struct gpc_info *ret)
 /* ---- statistics ---- */
 
 /* In another time namespace the clock that a section began by is not ours: no age then. */
-static bool same_clock(uint64_t its)
+static bool same_clock(uint64_t its, uint64_t mine)
 {
-	struct identity me;
-
-	identity_self(&me);
-	return !its || !me.namespaces || its >> 32 == me.namespaces >> 32;
+	return !its || !mine || its >> 32 == mine >> 32;
 }
 
-static void add_sections(const struct inspect_peer *p, struct gpc_stats *st)
+/* A process keeps its own: those that it chooses are its children's. */
+static uint64_t my_namespaces(gpc *c)
+{
+	uint64_t mine = load_relaxed(&c->namespaces);
+	struct identity me;
+
+	if (!mine) {
+		identity_self(&me);
+		mine = me.namespaces;
+		store_relaxed(&c->namespaces, mine);
+	}
+	return mine;
+}
+
+static void add_sections(const struct inspect_peer *p, uint64_t mine, struct gpc_stats *st)
 {
 	uint64_t since, now = clock_ns(), oldest = 0;
 	uint32_t i;
@@ -154,26 +176,25 @@ static void add_sections(const struct inspect_peer *p, struct gpc_stats *st)
 		if (since && since < now)
 			oldest = MAX(oldest, now - since);
 	}
-	if (oldest > st->oldest_section_ns && same_clock(p->seat.namespaces))
+	if (oldest > st->oldest_section_ns && same_clock(p->seat.namespaces, mine))
 		st->oldest_section_ns = oldest;
 }
 
-/* One word of each is enough, of 64 bits as all that is peeked at. */
+/* All at once: of a snapshot each look is a call of the system. */
 static uint64_t transfers_of(const struct segment *s, uint32_t peer)
 {
-	uint64_t at = s->at.xfer + (uint64_t)peer * SHM_TRANSFERS * sizeof(struct shm_xfer), n = 0;
-	struct { uint32_t n, left; } word;
+	struct shm_xfer x[SHM_TRANSFERS];
+	uint64_t n = 0;
 	uint32_t i;
 
-	for (i = 0; i < SHM_TRANSFERS; i++, at += sizeof(struct shm_xfer)) {
-		seg_peek_index(s, at + offsetof(struct shm_xfer, n), &word, sizeof(word));
-		n += word.left != 0;
-	}
+	seg_peek_index(s, s->at.xfer + (uint64_t)peer * sizeof(x), x, sizeof(x));
+	for (i = 0; i < SHM_TRANSFERS; i++)
+		n += x[i].left != 0;
 	return n;
 }
 
 static void add_seat(const struct segment *s, uint32_t peer, const struct inspect_peer *p,
-		     struct gpc_stats *st)
+		     uint64_t mine, struct gpc_stats *st)
 {
 	const struct shm_seat *seat = &p->seat;
 	const struct shm_tally *tally = &p->tally;
@@ -193,11 +214,15 @@ static void add_seat(const struct segment *s, uint32_t peer, const struct inspec
 	st->fetched += tally->fetched;
 	st->spilled += tally->spilled;
 	st->bad += tally->bad;
+	st->commands += tally->commands;
+	st->fetched_bytes += tally->fetched_bytes;
+	st->spilled_bytes += tally->spilled_bytes;
+	st->pending += MIN(seat->head - seat->tail, SHM_RING);
 	st->refs += seat->refs;
 	st->reserved += tally->reserved;
 	st->transfers += transfers_of(s, peer);
 	st->claims += tally->claims_open;
-	add_sections(p, st);
+	add_sections(p, mine, st);
 	st->alive |= p->alive;
 }
 
@@ -220,6 +245,9 @@ static void add_past(const struct shm_state *state, struct gpc_stats *st)
 	st->fetched += past->fetched;
 	st->spilled += past->spilled;
 	st->bad += past->bad;
+	st->commands += past->commands;
+	st->fetched_bytes += past->fetched_bytes;
+	st->spilled_bytes += past->spilled_bytes;
 	st->relocated = state->relocated;
 	st->no_bucket = state->no_bucket;
 	st->aliases = state->aliases;
@@ -246,10 +274,10 @@ static void add_blocks(const struct segment *s, const struct shm_state *state,
 	}
 }
 
-static int stats_of_peer(const gpc *c, uint32_t peer, struct gpc_stats *st)
+static int stats_of_peer(gpc *c, uint32_t peer, struct gpc_stats *st)
 {
+	uint64_t mine = my_namespaces(c);
 	struct inspect_peer p;
-	struct identity me;
 
 	if (peer >= c->seg.header.geometry.max_peers)
 		return err_set(EINVAL, "peer is %d: it must be -1 (all) or a seat, 0 to %u",
@@ -257,17 +285,17 @@ static int stats_of_peer(const gpc *c, uint32_t peer, struct gpc_stats *st)
 	if (!inspect_peer(&c->seg, peer, c->peer, &p))
 		return err_set(ENOENT, "peer is %u: nobody has that seat", peer);
 	st->pid = p.seat.pid;
-	identity_self(&me);
-	st->here = me.namespaces && (uint32_t)me.namespaces == (uint32_t)p.seat.namespaces;
+	st->here = mine && (uint32_t)mine == (uint32_t)p.seat.namespaces;
 	seg_copy_text(st->label, sizeof(st->label), p.seat.label, sizeof(p.seat.label));
-	add_seat(&c->seg, peer, &p, st);
+	add_seat(&c->seg, peer, &p, mine, st);
 	st->left = !st->alive && p.seat.state == SEAT_LEFT;
 	st->leader = p.seat.leader <= c->seg.header.geometry.max_peers ? (int32_t)p.seat.leader - 1 : -1;
 	return 0;
 }
 
-static void stats_of_all(const gpc *c, struct gpc_stats *st)
+static void stats_of_all(gpc *c, struct gpc_stats *st)
 {
+	uint64_t mine = my_namespaces(c);
 	const struct segment *s = &c->seg;
 	struct shm_state state;
 	struct inspect_peer p;
@@ -275,7 +303,7 @@ static void stats_of_all(const gpc *c, struct gpc_stats *st)
 
 	for (i = 0; i < s->header.geometry.max_peers; i++)
 		if (inspect_peer(s, i, c->peer, &p))
-			add_seat(s, i, &p, st);
+			add_seat(s, i, &p, mine, st);
 	seg_peek_state(s, &state);
 	add_past(&state, st);
 	add_blocks(s, &state, st);

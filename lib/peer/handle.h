@@ -44,6 +44,7 @@ struct gpc {
 	uint32_t peer;                   /* SHM_NO_PEER = read-only */
 	uint32_t flags;
 	bool readonly;
+	uint64_t namespaces;             /* of this process, once they were looked up (inspect/stats.c); 0 */
 	bool spare_cpus;                 /* threads that wait awake keep them from nobody */
 	bool forked;                     /* set in a forked child: every call answers -ECHILD */
 	struct key_secret secret;

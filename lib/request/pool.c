@@ -322,6 +322,9 @@ GPC_EXPORT int gpc_pool_get(gpc *c, int pool, struct gpc_pool *ret)
 	p.memory = copy.memory;
 	p.block_bytes = copy.memory ? copy.block_bytes : 0;
 	p.spill_ahead = copy.spill_ahead;
+	p.live = MIN(copy.live, p.blocks + p.transit);
+	p.reserved = MIN(copy.reserved, p.blocks + p.transit);
+	p.dying = MIN(copy.dying, p.blocks + p.transit);
 	if (copy.memory)
 		memcpy(p.fingerprint, copy.fingerprint, sizeof(p.fingerprint));
 	memcpy(ret, &p, MIN(ret->size, (uint32_t)sizeof(p)));

@@ -115,10 +115,10 @@ struct shm_past {                        /* w, r: what peers had counted that le
 	uint64_t demoted, promoted;
 	uint64_t dropped;                /* ... and here those of clears and of pools that went */
 	uint64_t stale_refs, ring_full;
-	uint64_t fetched, spilled, bad;
-	uint64_t pad;
+	uint64_t fetched, spilled, bad, commands;
+	uint64_t fetched_bytes, spilled_bytes, pad[6];
 };
-_Static_assert(sizeof(struct shm_past) == 128, "past layout");
+_Static_assert(sizeof(struct shm_past) == 192, "past layout");
 
 struct shm_state {                       /* w, r */
 	uint32_t generation;             /* of the writer; grows with every takeover */
@@ -134,10 +134,10 @@ struct shm_state {                       /* w, r */
 	uint64_t clearing;               /* pool + 1 << 32 | tag: GPC_CLEARED is told, and not done; 0 = none */
 	uint64_t relocated, no_bucket;   /* counters */
 	uint64_t aliases;                /* no fewer than there are in alias[]; it only grows */
-	uint8_t pad1[8];
-	struct shm_past past;            /* lines 2 and 3 */
+	uint64_t served_ns;              /* CLOCK_REALTIME: since when the writer has had the seat */
+	struct shm_past past;            /* lines 2 to 4 */
 };
-_Static_assert(sizeof(struct shm_state) == 256, "state layout");
+_Static_assert(sizeof(struct shm_state) == 320, "state layout");
 
 enum { POOL_FREE = 0, POOL_READY = 1, POOL_DRAINING = 2 };
 
@@ -186,7 +186,7 @@ struct shm_tally {                       /* w, r: what the writer counts for a p
 	uint64_t bad;                    /* whose bytes had another checksum */
 	uint64_t claims;                 /* of this peer, ever; a claim's number */
 	uint64_t claims_open;
-	uint64_t pad[3];
+	uint64_t fetched_bytes, spilled_bytes, pad;      /* of those blocks */
 };
 _Static_assert(sizeof(struct shm_tally) == 128, "tally layout");
 

@@ -137,10 +137,12 @@ static void fold_statistics(struct writer *w, uint32_t peer)
 	fold(&past->fetched, &t->fetched);
 	fold(&past->spilled, &t->spilled);
 	fold(&past->bad, &t->bad);
+	fold(&past->commands, &t->commands);
+	fold(&past->fetched_bytes, &t->fetched_bytes);
+	fold(&past->spilled_bytes, &t->spilled_bytes);
 	fold(&past->stale_refs, &s->stale_refs);
 	fold(&past->ring_full, &s->ring_full);
 	store_relaxed(&s->back_waits, 0);
-	store_relaxed(&t->commands, 0);
 	store_relaxed(&s->refs, 0);
 	for (i = 0; i < ARRAY_SIZE(s->in_use); i++)
 		store_relaxed(&s->in_use[i], 0);

@@ -67,9 +67,12 @@ static bool leaves_children(struct writer *w, uint32_t record)
 static void count_commit(struct writer *w, const struct transfer *t, uint32_t record)
 {
 	struct shm_tally *tally = w_tally(w, t->peer);
-	uint64_t *n = w_pool_of(w, record)->kind == GPC_RAM ? &tally->spilled : &tally->fetched;
+	bool down = w_pool_of(w, record)->kind == GPC_RAM;
+	uint64_t *n = down ? &tally->spilled : &tally->fetched;
+	uint64_t *bytes = down ? &tally->spilled_bytes : &tally->fetched_bytes;
 
 	store_relaxed(n, *n + 1);
+	store_relaxed(bytes, *bytes + w_pool(w, w->pool_of[record])->block_bytes);
 }
 
 /* False: it waits for a bucket. */

@@ -53,6 +53,9 @@ class Pool(NamedTuple):
     block_bytes: int
     fingerprint: bytes
     spill_ahead: int
+    live: int
+    reserved: int
+    dying: int
 
 
 class PoolMemory(NamedTuple):
@@ -104,6 +107,10 @@ class Info(NamedTuple):
     why: str
     life: int
     max_aliases: int
+    created_ns: int
+    writer_since_ns: int
+    peers_alive: int
+    peers_dead: int
 
 
 class Stats(NamedTuple):
@@ -141,6 +148,10 @@ class Stats(NamedTuple):
     claims: int
     leader: int
     aliases: int
+    commands: int
+    pending: int
+    fetched_bytes: int
+    spilled_bytes: int
 
 
 class Mirror(NamedTuple):

@@ -33,7 +33,8 @@ static const struct field fields_pool_all[] = {
 	F(T, number, F_I32), F(T, kind, F_U32), F(T, flags, F_U32), F(T, space, F_U32), F(T, blocks, F_U32),
 	F(T, transit, F_U32), F(T, generation, F_U32), F(T, owner, F_I32), F(T, demote_to, F_I32),
 	F(T, gpus, F_U32), F_CUT(T, uuid, gpus, 16), F_CUT(T, backing, backing_size, 1), F(T, memory, F_U64),
-	F(T, block_bytes, F_U64), F(T, fingerprint, F_BYTES), F(T, spill_ahead, F_U32), END
+	F(T, block_bytes, F_U64), F(T, fingerprint, F_BYTES), F(T, spill_ahead, F_U32),
+	F(T, live, F_U32), F(T, reserved, F_U32), F(T, dying, F_U32), END
 };
 /* what a caller of pool_add and pool_make says */
 const struct field fields_pool[] = {
@@ -74,7 +75,8 @@ static const struct field fields_info[] = {
 	F(T, free_target, F_I32), F(T, keep_tokens, F_U32), F(T, keep_digests, F_U32), F(T, tick, F_U64),
 	F(T, bytes, F_U64), F(T, buckets, F_U64), F(T, hash, F_TEXT), F(T, devices, F_TEXT),
 	F(T, layout, F_BYTES), F(T, writer_peer, F_I32), F(T, refused, F_I32), F(T, why, F_TEXT), F(T, life, F_U64),
-	F(T, max_aliases, F_U32), END
+	F(T, max_aliases, F_U32), F(T, created_ns, F_U64), F(T, writer_since_ns, F_U64),
+	F(T, peers_alive, F_U32), F(T, peers_dead, F_U32), END
 };
 #undef T
 #define T struct gpc_stats
@@ -86,7 +88,8 @@ static const struct field fields_stats[] = {
 	F(T, refs, F_U64), F(T, reserved, F_U64), F(T, sections, F_U64), F(T, oldest_section_ns, F_U64),
 	F(T, live, F_U64), F(T, free_blocks, F_U64), F(T, dying, F_U64), F(T, alive, F_I32), F(T, here, F_I32),
 	F(T, left, F_I32), F(T, fetched, F_U64), F(T, spilled, F_U64), F(T, bad, F_U64), F(T, transfers, F_U64),
-	F(T, claims, F_U64), F(T, leader, F_I32), F(T, aliases, F_U64), END
+	F(T, claims, F_U64), F(T, leader, F_I32), F(T, aliases, F_U64), F(T, commands, F_U64),
+	F(T, pending, F_U64), F(T, fetched_bytes, F_U64), F(T, spilled_bytes, F_U64), END
 };
 #undef T
 #define T struct gpc_mirror

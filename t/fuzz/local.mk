@@ -52,10 +52,10 @@ check_LTLIBRARIES = %reldir%/libgpc-fuzz.la
 %canon_reldir%_segment_t_LDADD = %reldir%/libgpc-fuzz.la
 
 %canon_reldir%_tools_t_SOURCES = %reldir%/tools.c $(tools_gpc_inspect_SOURCES)
-%canon_reldir%_tools_t_CPPFLAGS = $(fuzz_cppflags) -Dmain=inspect_main
+%canon_reldir%_tools_t_CPPFLAGS = $(fuzz_cppflags) $(CURSES_CFLAGS) -Dmain=inspect_main
 %canon_reldir%_tools_t_CFLAGS = $(fuzz_cflags) -Wno-missing-prototypes
 %canon_reldir%_tools_t_LDFLAGS = $(fuzz_ldflags)
-%canon_reldir%_tools_t_LDADD = %reldir%/libgpc-fuzz.la $(JANSSON_LIBS)
+%canon_reldir%_tools_t_LDADD = %reldir%/libgpc-fuzz.la $(JANSSON_LIBS) $(CURSES_LIBS)
 
 %canon_reldir%_trace_t_SOURCES = %reldir%/trace.c tools/replay/trace.c
 %canon_reldir%_trace_t_CPPFLAGS = $(fuzz_cppflags)
@@ -68,8 +68,8 @@ check_LTLIBRARIES = %reldir%/libgpc-fuzz.la
 HARNESSES = ring segment tools trace
 fuzz: all $(fuzz_programs)
 	@CLANG='$(CLANG)' SECONDS_EACH='$(SECONDS)' RUNS='$(RUNS)' \
-	FLAGS='-I. $(fuzz_cppflags) -std=gnu11 -pthread' NAMES='$(fuzz_names)' \
-	LIBRARIES='$(kernel_objects:.lo=.o) $(URCU_LIBS) $(NUMA_LIBS) $(JANSSON_LIBS) $(CUDA_LIBS)' \
+	FLAGS='-I. $(fuzz_cppflags) $(CURSES_CFLAGS) -std=gnu11 -pthread' NAMES='$(fuzz_names)' \
+	LIBRARIES='$(kernel_objects:.lo=.o) $(URCU_LIBS) $(NUMA_LIBS) $(JANSSON_LIBS) $(CURSES_LIBS) $(CUDA_LIBS)' \
 	SOURCES='$(filter-out %.h,$(lib_gpc_sources))' \
 	TOOL_SOURCES='$(filter-out %.h,$(tools_gpc_inspect_SOURCES))' \
 	$(SHELL) $(srcdir)/%reldir%/libfuzzer $(srcdir) $(HARNESSES)

@@ -2,9 +2,11 @@
 /* pty COLUMNS COMMAND [ARGUMENT]... - the command on a terminal so wide.
  *
  * What it writes there, on both of its outputs, is copied to the standard output; its exit
- * status is that of the command, 128 and more for a signal. */
+ * status is that of the command, 128 and more for a signal.  With GPC_T_KEYS=FILE it reads what
+ * comes from that file, a pipe, too. */
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -32,16 +34,37 @@ static _Noreturn void run(int terminal, char **argv)
 	_exit(fail(argv[0]));
 }
 
+/* Keys are read for as long as somebody can send some. */
+static void pass_keys(int keys, int to)
+{
+	struct pollfd fds[] = { { .fd = to, .events = POLLIN }, { .fd = keys, .events = POLLIN } };
+	char text[256];
+	ssize_t n;
+
+	while (poll(fds, keys < 0 ? 1 : 2, -1) > 0 && !fds[0].revents) {
+		n = read(keys, text, sizeof(text));
+		if (n > 0 && write(to, text, (size_t)n) != n)
+			return;
+		if (n <= 0)
+			fds[1].fd = -1;
+	}
+}
+
 /* The other end is closed, EIO, when the last process has left the terminal. */
 static void copy(int from)
 {
+	const char *path = getenv("GPC_T_KEYS");
+	int keys = path ? open(path, O_RDWR | O_CLOEXEC) : -1;
 	char text[4096];
 	ssize_t n;
 
-	while ((n = read(from, text, sizeof(text))) > 0 || (n < 0 && errno == EINTR))
-		if (n > 0 && fwrite(text, 1, (size_t)n, stdout) != (size_t)n)
+	do {
+		if (keys >= 0)
+			pass_keys(keys, from);
+		n = read(from, text, sizeof(text));
+		if (n > 0 && (fwrite(text, 1, (size_t)n, stdout) != (size_t)n || fflush(stdout)))
 			return;
-	fflush(stdout);
+	} while (n > 0 || (n < 0 && errno == EINTR));
 }
 
 int main(int argc, char **argv)

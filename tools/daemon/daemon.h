@@ -8,6 +8,7 @@
  *   ahead.c     what that pool spills ahead of need
  *   events/     KV events for routers, by a thread of their own
  *   endpoint.c  where those are to be had
+ *   state.c     the line that SIGUSR1 asks for
  *   name.c      whether the cache still has its name
  *   process.c   signals, the background, the pid file, readiness
  *   say.c       messages, and what a service manager hears
@@ -38,6 +39,7 @@ struct daemon {
 	char devices[64];
 	char pidfile[PATH_MAX], dir[PATH_MAX];
 	int level;                   /* what the library says up to it is passed on */
+	int log_level;               /* --log-level, or -1 */
 	bool create;                 /* a geometry was given: make it if it is absent */
 	bool standby, background, foreground, quiet, unlink_at_end;
 	bool keep;                   /* own a pool of VRAM, and do not serve */
@@ -64,7 +66,11 @@ struct daemon {
 /* To stderr, or to syslog once say_to_syslog was called; level as in syslog(3). */
 void say(int level, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void say_to_syslog(void);
-/* Which of the library's messages are wanted; takes GPC_LOG over from it. */
+/* Whatever the level is: somebody has asked for it. */
+void say_asked(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+/* A level by its name, or 0 to 7; -1: there is no such level. */
+int say_level_named(const char *word);
+/* Which messages are wanted, of ours and of the library; takes GPC_LOG over from it. */
 void say_level(struct daemon *d);
 /* The library's log; arg is a struct daemon. */
 void say_library(void *arg, int level, const char *text);
@@ -74,6 +80,7 @@ void say_notify(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 /* ---- gpcd-process.c ---- */
 
 extern volatile sig_atomic_t process_stopping;       /* the signal that ends it */
+extern volatile sig_atomic_t process_asked;  /* SIGUSR1 has come, and state_tell has not answered */
 extern gpc *volatile process_served;     /* its wait ends with a signal; NULL: none */
 
 void process_catch_signals(void);
@@ -89,6 +96,11 @@ int process_pidfile_taken(const struct daemon *d);
 void process_remove_pidfile(const struct daemon *d);
 /* Serving, or waiting for the seat: 0, or the exit status. */
 int process_ready(struct daemon *d, const char *status);
+
+/* ---- gpcd-state.c ---- */
+
+/* If SIGUSR1 has come. */
+void state_tell(const struct daemon *d, gpc *c, const char *role);
 
 /* ---- gpcd-name.c ---- */
 
@@ -144,5 +156,8 @@ int endpoint_check(const struct daemon *d);
 
 /* -1: go on; otherwise the exit status. */
 int options_parse(struct daemon *d, int argc, char **argv);
+/* Of a cache, and of memory in it: 0, or the exit status.  Of a keeper: -1, or the exit status. */
+int options_check_cache(struct daemon *d);
+int options_check_keep(struct daemon *d);
 
 #endif

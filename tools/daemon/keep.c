@@ -71,8 +71,9 @@ static void wait_for_signal(int ms)
 	sigaddset(&ends, SIGTERM);
 	sigaddset(&ends, SIGINT);
 	sigaddset(&ends, SIGHUP);
+	sigaddset(&ends, SIGUSR1);
 	sigprocmask(SIG_BLOCK, &ends, &before);
-	if (!process_stopping)
+	if (!process_stopping && !process_asked)
 		ppoll(NULL, 0, &t, &before);
 	sigprocmask(SIG_SETMASK, &before, NULL);
 }
@@ -101,6 +102,7 @@ static int keep_run(struct daemon *d, gpc *c, const struct gpc_pool *p)
 		return EXIT_RUNTIME;
 	while (!process_stopping) {
 		spend_time(d, c, &ahead);
+		state_tell(d, c, "keeping a pool");
 		if (process_stopping)
 			break;
 		if (!is_there(d, c, p))

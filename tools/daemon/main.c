@@ -60,7 +60,7 @@ static int run(struct daemon *d)
 int main(int argc, char **argv)
 {
 	struct daemon d = { .cfg = { .size = sizeof(d.cfg) }, .ready_fd = -1, .pidfile_fd = -1,
-			    .demote_to = -1 };
+			    .demote_to = -1, .log_level = -1 };
 	int status;
 
 	cli_init("gpcd");

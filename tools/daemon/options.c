@@ -30,7 +30,6 @@ static const struct number {
 enum { NUMBERS = sizeof(numbers) / sizeof(numbers[0]) };
 
 #define MOST_BYTES  ((uint64_t)1 << 40)  /* of a block */
-#define MOST_MEMORY ((uint64_t)1 << 62)  /* of a pool */
 #define MOST_PIECES 65536u               /* of a block */
 #define MOST_AHEAD  (1 << 24)            /* as of --vram-blocks */
 
@@ -41,7 +40,7 @@ enum {
 	OPT_KEEP_TOKENS, OPT_KEEP_DIGESTS, OPT_STANDBY, OPT_FOREGROUND, OPT_DAEMONIZE,
 	OPT_UNLINK, OPT_QUIET, OPT_BLOCK_BYTES, OPT_NUMA, OPT_HUGE_DIR, OPT_KEEP, OPT_PIECES,
 	OPT_SPACE, OPT_DEMOTE_TO, OPT_SPILL_AHEAD, OPT_RAM_SPACE, OPT_UNCHAINED, OPT_MAX_ALIASES,
-	OPT_EVENTS, OPT_EVENTS_REPLAY, OPT_EVENTS_PUBLIC, OPT_TOPIC,
+	OPT_EVENTS, OPT_EVENTS_REPLAY, OPT_EVENTS_PUBLIC, OPT_TOPIC, OPT_LOG_LEVEL,
 };
 
 static const struct option options[] = {
@@ -74,6 +73,7 @@ static const struct option options[] = {
 	{ "daemonize", no_argument, NULL, OPT_DAEMONIZE },
 	{ "unlink", no_argument, NULL, OPT_UNLINK },
 	{ "quiet", no_argument, NULL, OPT_QUIET },
+	{ "log-level", required_argument, NULL, OPT_LOG_LEVEL },
 	{ "keep", no_argument, NULL, OPT_KEEP },
 	{ "pieces", required_argument, NULL, OPT_PIECES },
 	{ "space", required_argument, NULL, OPT_SPACE },
@@ -142,6 +142,7 @@ static const struct cli_help help[] = {
 	{ "--pidfile FILE", "keep the process id in FILE while it runs", NULL },
 	{ "--unlink", "remove the cache at the end, if this process has served it", NULL },
 	{ "--quiet", "print warnings and errors only", NULL },
+	{ "--log-level LEVEL", "print messages up to this level: err, warning, notice, info, debug, or 0 to 7", "info" },
 	{ "-h, --help", "show this text", NULL },
 	{ "-V, --version", "show the version", NULL },
 	{ NULL, "\nNumbers take the suffixes k, M and G (powers of 1024).", NULL },
@@ -367,6 +368,16 @@ static bool set_keep_number(struct daemon *d, int opt, const char *arg)
 	}
 }
 
+static bool set_log_level(struct daemon *d, const char *text)
+{
+	d->log_level = say_level_named(text);
+	if (d->log_level >= 0)
+		return true;
+	cli_usage("--log-level: '%s' is no level: emerg, alert, crit, err, warning, notice, info, debug, or 0 to 7",
+		  text);
+	return false;
+}
+
 static bool set_option(struct daemon *d, int opt, const char *arg)
 {
 	switch (opt) {
@@ -399,71 +410,10 @@ static bool set_option(struct daemon *d, int opt, const char *arg)
 	case OPT_DAEMONIZE: d->background = true; return true;
 	case OPT_UNLINK: d->unlink_at_end = true; return true;
 	case OPT_QUIET: d->quiet = true; return true;
+	case OPT_LOG_LEVEL: return set_log_level(d, arg);
 	default:
 		return set_number(d, (unsigned)(opt - OPT_NUMBER), arg);
 	}
-}
-
-/* What asks for a cache, and for memory in it; 0, or the exit status. */
-static int check_cache(struct daemon *d)
-{
-	d->create = d->cfg.block_tokens != 0;
-	if (!d->create && (d->cfg.max_blocks || d->cfg.vram_blocks || d->cfg.ram_blocks ||
-			   d->cfg.max_peers || d->cfg.max_pools || d->cfg.keep_tokens ||
-			   d->cfg.keep_digests || d->cfg.max_aliases || d->devices[0] || d->ram_given))
-		return cli_usage("--block-size is missing");
-	if (d->ram_given && !d->cfg.ram_blocks)
-		return cli_usage("--%s: --ram-blocks is missing: it is for the pool of RAM",
-				 d->cfg.ram_flags ? "unchained" : "ram-space");
-	if (d->memory.block_bytes && d->cfg.vram_blocks && !d->cfg.ram_blocks)
-		return cli_usage("--block-bytes: --ram-blocks is missing: this option gives memory to the "
-				 "pool of RAM; the VRAM of --vram-blocks gets memory from a keeper: "
-				 "gpcd NAME --keep");
-	if (d->memory.block_bytes && !d->cfg.ram_blocks)
-		return cli_usage("--block-bytes: --ram-blocks is missing");
-	if (d->memory.numa && !d->memory.block_bytes)
-		return cli_usage("--numa: --block-bytes is missing");
-	if (d->huge_dir[0] && !d->memory.block_bytes)
-		return cli_usage("--huge-dir: --block-bytes is missing");
-	return 0;
-}
-
-/* -1, or the exit status. */
-static int check_keep(struct daemon *d)
-{
-	if (!d->keep && (d->pieces || d->space_given || d->demote_to >= 0 || d->spill_ahead))
-		return cli_usage("--%s: it is for the pool of --keep%s", d->pieces ? "pieces" :
-				 d->space_given ? "space" : d->demote_to >= 0 ? "demote-to" : "spill-ahead",
-				 d->space_given && !d->pieces ? "; that of --ram-blocks has --ram-space" : "");
-	if (!d->keep)
-		return -1;
-	if (d->cfg.block_tokens || d->cfg.max_blocks || d->cfg.ram_blocks || d->cfg.max_peers ||
-	    d->cfg.max_pools || d->cfg.keep_tokens || d->cfg.keep_digests || d->cfg.max_aliases ||
-	    d->standby || d->unlink_at_end || d->memory.numa || d->huge_dir[0] || d->ram_given)
-		return cli_usage("--keep and options of a cache, --standby and --unlink exclude each "
-				 "other: a keeper makes no cache and serves none");
-	if (!d->devices[0] || strchr(d->devices, ',') || !strcmp(d->devices, "none"))
-		return cli_usage(d->devices[0] ? "--keep wants one --device, not '%s'"
-					       : "--device is missing: which has the VRAM?%s", d->devices);
-	if (!d->cfg.vram_blocks)
-		return cli_usage("--vram-blocks is missing: how many is the pool to have?");
-	if (!d->memory.block_bytes)
-		return cli_usage("--block-bytes is missing: how large is a block?");
-	if (d->spill_ahead && d->demote_to < 0)
-		return cli_usage("--spill-ahead: --demote-to is missing: where are the blocks to go?");
-	if (d->spill_ahead > d->cfg.vram_blocks)
-		return cli_usage("--spill-ahead: %u is more than --vram-blocks %u", d->spill_ahead,
-				 d->cfg.vram_blocks);
-	if (d->memory.block_bytes > MOST_MEMORY / d->cfg.vram_blocks)
-		return cli_usage("--block-bytes: %llu is too many for --vram-blocks %u: a pool has at most "
-				 "%llu bytes", (unsigned long long)d->memory.block_bytes,
-				 d->cfg.vram_blocks, (unsigned long long)MOST_MEMORY);
-	if (!d->pieces)
-		d->pieces = 1;
-	if (d->memory.block_bytes % d->pieces)
-		return cli_usage("--pieces: %u does not divide --block-bytes %llu", d->pieces,
-				 (unsigned long long)d->memory.block_bytes);
-	return -1;
 }
 
 int options_parse(struct daemon *d, int argc, char **argv)
@@ -485,14 +435,16 @@ int options_parse(struct daemon *d, int argc, char **argv)
 				 argv[optind + 1]);
 	if (d->foreground && d->background)
 		return cli_usage("--foreground and --daemonize exclude each other: give one");
+	if (d->quiet && d->log_level >= 0)
+		return cli_usage("--quiet and --log-level exclude each other: --quiet is --log-level warning");
 	d->name = argv[optind];
 	if (!cli_name(d->name))
 		return cli_bad_name(d->name);
 	status = endpoint_check(d);
 	if (status < 0)
-		status = check_keep(d);
+		status = options_check_keep(d);
 	if (status >= 0)
 		return status;
-	status = d->keep ? 0 : check_cache(d);
+	status = d->keep ? 0 : options_check_cache(d);
 	return status ? status : -1;
 }

@@ -17,6 +17,7 @@
 enum { MOST_FILES = 1024 };          /* that a process has, as a rule */
 
 volatile sig_atomic_t process_stopping;
+volatile sig_atomic_t process_asked;
 gpc *volatile process_served;
 
 static void on_signal(int sig)
@@ -25,14 +26,23 @@ static void on_signal(int sig)
 	gpc_writer_wake(process_served);
 }
 
+static void on_question(int sig)
+{
+	(void)sig;
+	process_asked = 1;
+	gpc_writer_wake(process_served);
+}
+
 void process_catch_signals(void)
 {
+	struct sigaction ask = { .sa_handler = on_question, .sa_flags = SA_RESTART };
 	struct sigaction stop = { .sa_handler = on_signal };
 	struct sigaction ignore = { .sa_handler = SIG_IGN };
 
 	sigaction(SIGTERM, &stop, NULL);
 	sigaction(SIGINT, &stop, NULL);
 	sigaction(SIGHUP, &stop, NULL);
+	sigaction(SIGUSR1, &ask, NULL);
 	sigaction(SIGPIPE, &ignore, NULL);
 	sigaction(SIGXFSZ, &ignore, NULL);       /* a limit is an error like others */
 }

@@ -3,6 +3,7 @@
 #include "config.h"
 
 #include "tools/daemon/daemon.h"
+#include "tools/common/shown.h"
 
 #include <errno.h>
 #include <stdarg.h>
@@ -10,12 +11,42 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
-static bool to_syslog;
+static bool to_syslog, to_journal;
+static int most = LOG_DEBUG;
+
+/* The journal reads the level from <N> in front of a line, and knows who we are. */
+static void put(int level, const char *line)
+{
+	char clean[2048];
+
+	if (to_syslog) {
+		syslog(level, "%s", line);
+	} else if (to_journal) {
+		shown_text(clean, sizeof(clean), line);
+		fprintf(stderr, "<%d>%s\n", level, clean);
+	} else {
+		cli_error("%s", line);
+	}
+}
 
 void say(int level, const char *fmt, ...)
+{
+	char line[2048];
+	va_list ap;
+
+	if (level > most)
+		return;
+	va_start(ap, fmt);
+	vsnprintf(line, sizeof(line), fmt, ap);
+	va_end(ap);
+	put(level, line);
+}
+
+void say_asked(const char *fmt, ...)
 {
 	char line[2048];
 	va_list ap;
@@ -23,10 +54,18 @@ void say(int level, const char *fmt, ...)
 	va_start(ap, fmt);
 	vsnprintf(line, sizeof(line), fmt, ap);
 	va_end(ap);
-	if (to_syslog)
-		syslog(level, "%s", line);
-	else
-		cli_error("%s", line);
+	put(LOG_NOTICE, line);
+}
+
+/* Is standard error the stream that the journal has given us, and not another file by now? */
+static bool is_journal(void)
+{
+	const char *text = getenv("JOURNAL_STREAM");
+	unsigned long long dev, ino;
+	struct stat st;
+
+	return text && sscanf(text, "%llu:%llu", &dev, &ino) == 2 && !fstat(STDERR_FILENO, &st) &&
+	       st.st_dev == dev && st.st_ino == ino;
 }
 
 void say_to_syslog(void)
@@ -35,8 +74,7 @@ void say_to_syslog(void)
 	to_syslog = true;
 }
 
-/* As gpc(7) has it: an unknown word means all. */
-static int level_from(const char *word)
+int say_level_named(const char *word)
 {
 	static const char *const names[] = { "emerg", "alert", "crit", "err", "warning", "notice",
 					     "info", "debug" };
@@ -46,14 +84,24 @@ static int level_from(const char *word)
 	for (int i = 0; i <= LOG_DEBUG; i++)
 		if (strcmp(word, names[i]) == 0)
 			return i;
-	return LOG_DEBUG;
+	return -1;
+}
+
+/* As gpc(7) has it: an unknown word means all. */
+static int level_from(const char *word)
+{
+	int level = say_level_named(word);
+
+	return level < 0 ? LOG_DEBUG : level;
 }
 
 void say_level(struct daemon *d)
 {
 	const char *word = getenv("GPC_LOG");
 
-	d->level = d->quiet ? LOG_WARNING : LOG_INFO;
+	d->level = d->log_level >= 0 ? d->log_level : d->quiet ? LOG_WARNING : LOG_INFO;
+	most = d->level;
+	to_journal = is_journal();
 	if (word && *word && level_from(word) > d->level)
 		d->level = level_from(word);
 	unsetenv("GPC_LOG");
@@ -63,8 +111,12 @@ void say_library(void *arg, int level, const char *text)
 {
 	const struct daemon *d = arg;
 
-	if (level <= d->level)
-		say(level, "%s: %s", d->name, text);
+	char line[2048];
+
+	if (level > d->level)
+		return;
+	snprintf(line, sizeof(line), "%s: %s", d->name, text);
+	put(level, line);
 }
 
 void say_notify(const char *fmt, ...)

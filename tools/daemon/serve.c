@@ -178,9 +178,10 @@ static int stand_by(struct daemon *d, gpc **c, int *ret_taken)
 		status = process_ready(d, "standing by for the writer's seat");
 	if (status)
 		return status;
-	do
+	do {
+		state_tell(d, *c, "standing by");
 		r = gpc_writer_take(*c, GPC_STANDBY, TURN_MS);
-	while (!process_stopping && !name_is_lost(d) &&
+	} while (!process_stopping && !name_is_lost(d) &&
 	       (r == -ETIMEDOUT || r == -EAGAIN || r == -EINTR));
 	*ret_taken = r;
 	if (process_stopping || name_is_ours(d))
@@ -238,6 +239,7 @@ static int serve_until_end(struct daemon *d, gpc *c)
 		return EXIT_RUNTIME;
 	process_served = c;
 	while (!process_stopping) {
+		state_tell(d, c, "serving");
 		r = gpc_writer_serve(c, SERVE_MS);
 		if (r < 0 && r != -EINTR && r != -ETIMEDOUT && r != -EAGAIN) {
 			say(LOG_ERR, "%s: cannot go on serving: %s", d->name,

@@ -15,7 +15,7 @@
 enum {                               /* options, as bits */
 	OPT_POOL = 1 << 0, OPT_LIMIT = 1 << 1, OPT_FORCE = 1 << 2, OPT_STALE = 1 << 3,
 	OPT_CSV = 1 << 4, OPT_TAG = 1 << 5, OPT_IDLE = 1 << 6,
-	OPT_SINCE = 1 << 7,
+	OPT_SINCE = 1 << 7, OPT_WATCH = 1 << 8,
 };
 
 enum {                               /* exit status of `check`; elsewhere 1 */
@@ -33,12 +33,15 @@ struct inspect {
 	int pool;                    /* --pool, or -1 */
 	uint64_t limit;              /* --limit, or UINT64_MAX */
 	uint64_t since;              /* --since, or UINT64_MAX */
+	uint64_t watch;              /* --watch, in seconds, or 0 */
 	int cannot_open;             /* exit status when the cache cannot be opened */
 };
 
 /* Each prints its result and returns the exit status. */
 int inspect_list(struct inspect *in);
 int inspect_stat(struct inspect *in);
+int inspect_stat_watch(struct inspect *in);  /* rates.c: stat with --watch */
+int inspect_top(struct inspect *in);
 int inspect_peers(struct inspect *in);
 int inspect_ls(struct inspect *in);
 int inspect_lookup(struct inspect *in);

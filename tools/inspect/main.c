@@ -19,8 +19,10 @@ static const struct command {
 	const char *usage, *help;
 } commands[] = {
 	{ "list", inspect_list, 0, false, false, "", "every cache in one line" },
-	{ "stat", inspect_stat, 0, true, false, "[NAME]",
-	  "geometry, pools, mirrors and counters" },
+	{ "stat", inspect_stat, OPT_WATCH | OPT_LIMIT, true, false, "[NAME]",
+	  "geometry, pools, mirrors, counters; of all caches" },
+	{ "top", inspect_top, OPT_WATCH, true, false, "[NAME]",
+	  "rates, pools and processes, again and again" },
 	{ "peers", inspect_peers, 0, true, false, "[NAME]",
 	  "the attached processes and what each one holds" },
 	{ "ls", inspect_ls, OPT_POOL | OPT_LIMIT | OPT_CSV, true, false, "[NAME]",
@@ -52,6 +54,7 @@ static const struct option options[] = {
 	{ "tag", required_argument, NULL, 't' },
 	{ "if-idle", no_argument, NULL, 'I' },
 	{ "since", required_argument, NULL, 'i' },
+	{ "watch", required_argument, NULL, 'w' },
 	{ "force", no_argument, NULL, 'f' },
 	{ "stale", no_argument, NULL, 's' },
 	{ "help", no_argument, NULL, 'h' },
@@ -61,14 +64,16 @@ static const struct option options[] = {
 
 static const struct cli_help help[] = {
 	{ NULL, "\nNAME may be left out if there is only one cache.\n", NULL },
-	{ "--json", "print one JSON value, watch one a line; keys and stamps are hex strings", NULL },
+	{ "--json", "print one JSON value, watch and stat --watch one a line; keys and stamps are hex strings", NULL },
 	{ "--dir DIR", "folder of the caches' files", "/dev/shm" },
 	{ "--pool N", "ls, clear, drop: blocks of this pool only", "all pools" },
-	{ "--limit N", "ls, watch: at most so many blocks or changes", "no limit" },
+	{ "--limit N", "ls, watch, stat --watch: at most so many blocks, changes or lines", "no limit" },
 	{ "--csv", "ls: print comma-separated values", NULL },
 	{ "--tag T", "clear: blocks of this tag only", "all tags" },
 	{ "--if-idle", "clear: nothing, if somebody holds a block of what is to go", NULL },
 	{ "--since SEQ", "watch: begin with this change, 0: the oldest that is kept", "what comes next" },
+	{ "--watch SECONDS", "stat: look again every so many seconds, a line with rates each time; top: look so "
+	  "often, 1 to 86400", "stat: look once; top: 2" },
 	{ "--force", "rm: remove the name even if processes use the cache", NULL },
 	{ "--stale", "rm: remove every cache of yours that no process uses", NULL },
 	{ "-h, --help", "show this text", NULL },
@@ -272,6 +277,11 @@ static int set_option(struct inspect *in, int opt, unsigned *given)
 		in->pool = (int)v;
 		*given |= OPT_POOL;
 		break;
+	case 'w':
+		if (!cli_count("watch", optarg, 1, 86400, &in->watch))
+			return EXIT_USAGE;
+		*given |= OPT_WATCH;
+		break;
 	case 'i':
 		if (!cli_count("since", optarg, 0, UINT64_MAX - 1, &in->since))
 			return EXIT_USAGE;
@@ -291,7 +301,7 @@ static int refuse_option(const struct command *cmd, unsigned bits)
 	static const struct { unsigned bit; const char *name; } names[] = {
 		{ OPT_POOL, "pool" }, { OPT_LIMIT, "limit" }, { OPT_FORCE, "force" },
 		{ OPT_STALE, "stale" }, { OPT_CSV, "csv" }, { OPT_TAG, "tag" }, { OPT_IDLE, "if-idle" },
-		{ OPT_SINCE, "since" },
+		{ OPT_SINCE, "since" }, { OPT_WATCH, "watch" },
 	};
 	size_t i = 0, owner = 0;
 
@@ -354,6 +364,8 @@ static int parse(struct inspect *in, const struct command **ret, int argc, char 
 		return cli_usage("there is no command '%s'", argv[optind]);
 	if (given & ~cmd->options)
 		return refuse_option(cmd, given & ~cmd->options);
+	if (cmd->run == inspect_stat && (given & OPT_LIMIT) && !(given & OPT_WATCH))
+		return cli_usage("stat: --limit goes with --watch");
 	*ret = cmd;
 	in->command = cmd->name;
 	return take_arguments(in, cmd, argc - optind - 1, argv + optind + 1);

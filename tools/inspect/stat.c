@@ -7,12 +7,15 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 static const struct column info_columns[] = {
 	{ "cache", "name", SHOW_TEXT },
 	{ "state", "state", SHOW_TEXT },
 	{ "writer", "writer_pid", SHOW_TEXT },
 	{ "  generation", "writer_generation", SHOW_TEXT },
+	{ "  since", "writer_since", SHOW_TEXT },
+	{ "made", "created", SHOW_TEXT },
 	{ "peers", "peers", SHOW_TEXT },
 	{ "  dead", "dead", SHOW_TEXT },
 	{ "  at most", "max_peers", SHOW_TEXT },
@@ -54,10 +57,14 @@ static const struct column stat_columns[] = {
 	{ "demoted", "demoted", SHOW_TEXT },
 	{ "promoted", "promoted", SHOW_TEXT },
 	{ "fetched", "fetched", SHOW_TEXT },
+	{ "  bytes", "fetched_bytes", SHOW_BYTES },
 	{ "spilled", "spilled", SHOW_TEXT },
+	{ "  bytes", "spilled_bytes", SHOW_BYTES },
 	{ "wrong checksums", "bad", SHOW_TEXT },
 	{ "dropped", "dropped", SHOW_TEXT },
 	{ "stale references", "stale_refs", SHOW_TEXT },
+	{ "commands", "commands", SHOW_TEXT },
+	{ "  pending", "pending", SHOW_TEXT },
 	{ "ring full", "ring_full", SHOW_TEXT },
 	{ "table moves", "relocated", SHOW_TEXT },
 	{ "no bucket", "no_bucket", SHOW_TEXT },
@@ -230,6 +237,18 @@ static json_t *describe_keeps(const struct gpc_info *info)
 	return list;
 }
 
+/* Of CLOCK_REALTIME; null: never. */
+static json_t *date(uint64_t ns)
+{
+	time_t t = (time_t)(ns / 1000000000);
+	struct tm tm;
+	char text[32];
+
+	if (!ns || !gmtime_r(&t, &tm) || !strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%SZ", &tm))
+		return json_null();
+	return out_need(json_string(text));
+}
+
 static void describe_info(json_t *o, const struct gpc_info *info)
 {
 	static const uint8_t none[sizeof(info->layout)];
@@ -239,6 +258,8 @@ static void describe_info(json_t *o, const struct gpc_info *info)
 	set(o, "max_peers", info->max_peers);
 	set(o, "max_pools", info->max_pools);
 	set(o, "writer_generation", info->writer_generation);
+	json_object_set_new(o, "created", date(info->created_ns));
+	json_object_set_new(o, "writer_since", date(info->writer_since_ns));
 	set(o, "tick_us", info->tick_us);
 	if (info->tick_us == 1)
 		set_text(o, "tick", "exact");
@@ -294,6 +315,10 @@ static json_t *describe_stats(const struct gpc_stats *st, const json_t *waits)
 		{ "dropped", st->dropped },
 		{ "stale_refs", st->stale_refs },
 		{ "ring_full", st->ring_full },
+		{ "commands", st->commands },
+		{ "pending", st->pending },
+		{ "fetched_bytes", st->fetched_bytes },
+		{ "spilled_bytes", st->spilled_bytes },
 		{ "relocated", st->relocated },
 		{ "no_bucket", st->no_bucket },
 	};
@@ -350,26 +375,22 @@ static void show(const json_t *o)
 	out_fields(stat_columns, ARRAY_SIZE(stat_columns), json_object_get(o, "stats"));
 }
 
-int inspect_stat(struct inspect *in)
+/* NULL after a message. */
+static json_t *describe(const struct inspect *in, const char *name, gpc *c)
 {
 	struct gpc_stats st = { .size = sizeof(st) };
 	struct inspect_look look;
 	json_t *o, *waits;
-	gpc *c;
-	int status = inspect_open(in, GPC_READONLY, &c), r;
+	int r = inspect_look(in, name, c, &look);
 
-	if (status)
-		return status;
-	r = inspect_look(in, in->name, c, &look);
 	if (r >= 0)
 		r = gpc_stats_get(c, -1, &st);
 	if (r < 0) {
-		cli_gpc_error(r, "%s", in->name);
-		gpc_close(c);
-		return EXIT_RUNTIME;
+		cli_gpc_error(r, "%s", name);
+		return NULL;
 	}
 	o = out_need(json_object());
-	json_object_set_new(o, "name", out_string(in->name, GPC_MAX_NAME));
+	json_object_set_new(o, "name", out_string(name, GPC_MAX_NAME));
 	inspect_put_state(o, &look);
 	describe_info(o, &look.info);
 	json_object_set_new(o, "pools", inspect_pools(c));
@@ -378,7 +399,21 @@ int inspect_stat(struct inspect *in)
 	json_object_set_new(o, "stats", describe_stats(&st, waits));
 	json_object_update(o, waits);
 	json_decref(waits);
+	return o;
+}
+
+static int stat_one(struct inspect *in)
+{
+	gpc *c;
+	int status = inspect_open(in, GPC_READONLY, &c);
+	json_t *o;
+
+	if (status)
+		return status;
+	o = describe(in, in->name, c);
 	gpc_close(c);
+	if (!o)
+		return EXIT_RUNTIME;
 	if (in->json) {
 		out_json(o);
 		return 0;
@@ -386,4 +421,55 @@ int inspect_stat(struct inspect *in)
 	show(o);
 	json_decref(o);
 	return 0;
+}
+
+/* Several, by name: an array, or one below the other.  One that cannot be had hides no other. */
+static int stat_all(const struct inspect *in, char **names, int n)
+{
+	json_t *rows = out_need(json_array());
+	int status = 0;
+
+	for (int i = 0; i < n; i++) {
+		gpc *c;
+		int r = inspect_attach(in, names[i], GPC_READONLY, &c);
+		json_t *o = NULL;
+
+		if (r < 0)
+			cli_cache_error(r, names[i]);
+		else
+			o = describe(in, names[i], c);
+		if (r >= 0)
+			gpc_close(c);
+		if (!o) {
+			status = EXIT_RUNTIME;
+			continue;
+		}
+		if (!in->json && json_array_size(rows))
+			putchar('\n');
+		if (!in->json)
+			show(o);
+		json_array_append_new(rows, o);
+	}
+	if (in->json)
+		out_json(rows);
+	else
+		json_decref(rows);
+	return status;
+}
+
+int inspect_stat(struct inspect *in)
+{
+	char **names;
+	int n, status;
+
+	if (in->watch)
+		return inspect_stat_watch(in);
+	if (in->name)
+		return stat_one(in);
+	n = inspect_scan(in, "idx", &names);
+	if (n < 0)
+		return EXIT_RUNTIME;
+	status = n > 1 ? stat_all(in, names, n) : stat_one(in);
+	inspect_free_names(names, n);
+	return status;
 }

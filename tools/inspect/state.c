@@ -67,24 +67,15 @@ static void say_state(const struct inspect *in, const char *name, struct inspect
 int inspect_look(const struct inspect *in, const char *name, gpc *c, struct inspect_look *ret)
 {
 	struct inspect_look l = { .info = { .size = sizeof(l.info) }, .writer_stopped = -1 };
+	struct gpc_stats st = { .size = sizeof(st) };
 	int r = gpc_info_get(c, &l.info);
 
 	if (r < 0)
 		return r;
-	l.alive = l.info.writer_pid && l.info.writer_peer < 0;
-	for (uint32_t i = 0; i < l.info.max_peers; i++) {
-		struct gpc_stats st = { .size = sizeof(st) };
-
-		if (gpc_stats_get(c, (int)i, &st) < 0)
-			continue;
-		if (!st.alive) {
-			l.dead++;
-			continue;
-		}
-		l.alive++;
-		if ((int)i == l.info.writer_peer)
-			l.writer_stopped = inspect_stopped(&st);
-	}
+	l.alive = (int)l.info.peers_alive + (l.info.writer_pid && l.info.writer_peer < 0);
+	l.dead = (int)l.info.peers_dead;
+	if (l.info.writer_peer >= 0 && gpc_stats_get(c, l.info.writer_peer, &st) >= 0)
+		l.writer_stopped = inspect_stopped(&st);
 	say_state(in, name, &l);
 	*ret = l;
 	return 0;
