@@ -14,13 +14,19 @@ open_of()	# PID
 }
 
 # All there is are the cache's own files, the pid file and /dev/null at 0, 1 and 2.
-keeps_its_own()	# PID NAME
+has_its_own()	# PID NAME
 {
 	open_of "$1" >"$tmp/open"
 	test "$(grep -c '^[012] /dev/null$' "$tmp/open")" -eq 3 &&
 		! grep -Ev -e '^[012] /dev/null$' -e " $shm/gpc\.$2\." -e " $tmp/$2.pid\$" \
 			"$tmp/open" >"$tmp/other" &&
 		grep -Eq "^[0-9]+ $shm/gpc\.$2\.lock" "$tmp/open"
+}
+
+# A file that it looks into is open for a moment.
+keeps_its_own()	# PID NAME
+{
+	until_ok has_its_own "$1" "$2"
 	ok $? "$2: 0 to 2 are /dev/null, the rest is its own" "$tmp/open"
 }
 
