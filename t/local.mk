@@ -203,7 +203,8 @@ t_programs = \
 	%reldir%/851-kv-replay.t \
 	%reldir%/852-kv-lives.t \
 	%reldir%/853-kv-slow.t \
-	%reldir%/855-kv-namespaces.t
+	%reldir%/855-kv-namespaces.t \
+	%reldir%/857-kv-attacks.t
 
 t_scripts = \
 	%reldir%/301-all-dead.t \
@@ -433,6 +434,8 @@ endif
 %canon_reldir%_853_kv_slow_t_LDADD = $(LDADD) $(EVENTS_LIBS)
 %canon_reldir%_855_kv_namespaces_t_CPPFLAGS = $(AM_CPPFLAGS) $(EVENTS_CFLAGS)
 %canon_reldir%_855_kv_namespaces_t_LDADD = $(LDADD) $(EVENTS_LIBS)
+%canon_reldir%_857_kv_attacks_t_CPPFLAGS = $(AM_CPPFLAGS) $(EVENTS_CFLAGS)
+%canon_reldir%_857_kv_attacks_t_LDADD = $(LDADD) $(EVENTS_LIBS)
 # the tables of others; nothing of ours
 %canon_reldir%_023_bench_peers_t_LDADD = tools/libbench-peers.la
 # one in between looks at the files

@@ -246,90 +246,77 @@ void batches_again(struct batches *b, const struct gpc_event *e)
 
 /* ---- all of it ---- */
 
-struct snapshot {
-	struct told_block *all;
-	int64_t n;
-	uint64_t first, last, batches, done;
-	int (*put)(void *arg, uint64_t sequence, const struct wire *w);
-	void *arg;
-};
-
-static int hand_out(struct batches *b, struct snapshot *s, uint32_t rank)
+int snapshot_begin(struct batches *b, struct snapshot *s, uint64_t first)
 {
-	uint64_t left = s->batches - ++s->done;
-	uint64_t sequence = s->last > left ? s->last - left : 0;
+	uint32_t of[GPC_MAX_SPACES] = { 0 };
 
-	wire_end(&b->wire, rank);
-	return s->put(s->arg, sequence > s->first ? sequence : s->first, &b->wire);
+	*s = (struct snapshot){ .first = first, .last = b->last };
+	s->n = told_list(&b->told, -1, &s->all);
+	if (s->n < 0)
+		return -ENOMEM;
+	for (int64_t i = 0; i < s->n; i++)
+		of[s->all[i].space]++;
+	while (s->space < GPC_MAX_SPACES - 1 && !of[s->space])
+		s->space++;
+	s->space = s->n ? s->space : 0;
+	for (uint32_t i = 0; i < GPC_MAX_SPACES; i++)
+		s->batches += (of[i] + CHUNK - 1) / CHUNK;
+	s->batches += !s->n;
+	return 0;
 }
 
-/* Up to CHUNK of one space, from *at on.  Those that are gone by now have no tokens; their end follows. */
-static uint32_t put_chunk(struct batches *b, const struct snapshot *s, uint32_t space, int64_t *at,
-			  bool write)
+void snapshot_end(struct snapshot *s)
+{
+	free(s->all);
+	*s = (struct snapshot){ .n = 0 };
+}
+
+/* Up to CHUNK of its space, from *at on; *told: how many of them are still there.  Others have gone since the
+ * snapshot was begun: their end comes behind it, and says nothing to who does not know them. */
+static uint32_t put_chunk(struct batches *b, const struct snapshot *s, int64_t *at, uint32_t *told, bool write)
 {
 	uint32_t n = 0;
 	int ntokens;
 
-	for (; *at < s->n && n < CHUNK; ++*at) {
-		if (s->all[*at].space != space)
+	for (*told = 0; *at < s->n && n < CHUNK; ++*at) {
+		const struct told_block *it = &s->all[*at];
+
+		if (it->space != s->space)
 			continue;
-		if (write) {
-			ntokens = tokens_of(b, &s->all[*at].key, s->all[*at].block, space);
-			put_stored(b, &s->all[*at], ntokens < 0 ? 0 : ntokens);
-		}
 		n++;
+		if (!told_find(&b->told, &it->key, it->space))
+			continue;
+		++*told;
+		if (!write)
+			continue;
+		ntokens = tokens_of(b, &it->key, it->block, s->space);
+		put_stored(b, it, ntokens < 0 ? 0 : ntokens);
 	}
 	return n;
 }
 
 /* The number of events stands before them, so each chunk is counted first. */
-static int put_space(struct batches *b, struct snapshot *s, uint32_t space, bool cleared)
+bool snapshot_next(struct batches *b, struct snapshot *s, uint64_t *sequence)
 {
-	int64_t at = 0, from;
+	int64_t from = s->at;
+	uint64_t left;
 	uint32_t n;
-	int r;
 
-	for (;;) {
-		from = at;
-		n = put_chunk(b, s, space, &at, false);
-		if (!n && !cleared)
-			return 0;
-		wire_begin(&b->wire, now(), n + cleared);
-		if (cleared)
-			wire_cleared(&b->wire);
-		cleared = false;
-		put_chunk(b, s, space, &from, true);
-		r = hand_out(b, s, space);
-		if (r)
-			return r;
+	if (s->done == s->batches)
+		return false;
+	while (!put_chunk(b, s, &s->at, &n, false) && s->n) {
+		s->space++;
+		from = s->at = 0;
 	}
-}
-
-int batches_snapshot(struct batches *b, uint64_t first,
-		     int (*put)(void *arg, uint64_t sequence, const struct wire *w), void *arg)
-{
-	struct snapshot s = { .first = first, .last = b->last, .put = put, .arg = arg };
-	uint32_t of[GPC_MAX_SPACES] = { 0 }, root = 0;
-	bool cleared = true;
-	int r = 0;
-
-	s.n = told_list(&b->told, -1, &s.all);
-	if (s.n < 0)
-		return -ENOMEM;
-	for (int64_t i = 0; i < s.n; i++)
-		of[s.all[i].space]++;
-	while (root < GPC_MAX_SPACES - 1 && !of[root])
-		root++;
-	s.batches = s.n ? 0 : 1;
-	for (uint32_t i = 0; i < GPC_MAX_SPACES; i++)
-		s.batches += (of[i] + CHUNK - 1) / CHUNK;
-	for (uint32_t i = s.n ? root : 0; i < GPC_MAX_SPACES && !r; i++) {
-		if (of[i] || cleared)
-			r = put_space(b, &s, i, cleared);
-		cleared = false;
-	}
-	free(s.all);
-	return r;
+	wire_begin(&b->wire, now(), n + !s->done);
+	if (!s->done)
+		wire_cleared(&b->wire);
+	put_chunk(b, s, &from, &n, true);
+	wire_end(&b->wire, s->space);
+	left = s->batches - ++s->done;
+	*sequence = s->last > left ? s->last - left : 0;
+	*sequence = *sequence > s->first ? *sequence : s->first;
+	return true;
 }
 
 /* ---- the beginning ---- */
