@@ -2,6 +2,7 @@
 """A node for the checks of KV events: gpcd in a folder of its own, and what a worker does."""
 
 import os
+import signal
 import socket
 import struct
 import subprocess
@@ -73,6 +74,7 @@ def store(c, parent, n, pool=0):
 
 def main(run):
     """run(), and whatever comes of it, nothing is left."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     try:
         run()
     finally:
