@@ -52,7 +52,7 @@ EVENTS, REPLAY = f"tcp://127.0.0.1:{port()}", f"tcp://127.0.0.1:{port()}"
 
 def gpcd(*more):
     return start(f"{build}/tools/gpcd", "kv", "--dir", dir_, "--block-size", str(BLOCK), "--vram-blocks", "256",
-                 "--ram-blocks", "256", "--free-target", "0", "--keep-tokens", "--keep-digests", "--events", EVENTS,
+                 "--ram-blocks", "256", "--max-blocks", "800", "--free-target", "0", "--keep-tokens", "--keep-digests", "--events", EVENTS,
                  "--events-replay", REPLAY, *more)
 
 

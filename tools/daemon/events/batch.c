@@ -48,8 +48,17 @@ static const struct pool_facts *facts_of(struct batches *b, gpc_block block)
 		f->there = gpc_pool_get(b->c, GPC_POOL(block), &p) >= 0;
 		f->kind = (uint8_t)p.kind;
 		f->space = (uint8_t)p.space;
+		if (f->there)
+			b->spaces |= GPC_SPACE(f->space);
 	}
 	return f->there ? f : NULL;
+}
+
+uint32_t batches_space(struct batches *b, gpc_block block)
+{
+	const struct pool_facts *f = facts_of(b, block);
+
+	return f ? f->space : 0;
 }
 
 static uint64_t name_of(const gpc_key *key, const uint8_t *digest, uint32_t bytes)
@@ -246,7 +255,18 @@ void batches_again(struct batches *b, const struct gpc_event *e)
 
 /* ---- all of it ---- */
 
-int snapshot_begin(struct batches *b, struct snapshot *s, uint64_t first)
+static void keep_space(struct snapshot *s, uint32_t space)
+{
+	int64_t n = 0;
+
+	for (int64_t i = 0; i < s->n; i++)
+		if (s->all[i].space == space)
+			s->all[n++] = s->all[i];
+	s->n = n;
+}
+
+/* Some consumers clear a rank, and some all that the publisher has: so all ranks are cleared before the first block. */
+int snapshot_begin(struct batches *b, struct snapshot *s, uint64_t first, int only)
 {
 	uint32_t of[GPC_MAX_SPACES] = { 0 };
 
@@ -254,11 +274,15 @@ int snapshot_begin(struct batches *b, struct snapshot *s, uint64_t first)
 	s->n = told_list(&b->told, -1, &s->all);
 	if (s->n < 0)
 		return -ENOMEM;
+	if (only >= 0)
+		keep_space(s, (uint32_t)only);
 	for (int64_t i = 0; i < s->n; i++)
 		of[s->all[i].space]++;
 	while (s->space < GPC_MAX_SPACES - 1 && !of[s->space])
 		s->space++;
-	s->space = s->n ? s->space : 0;
+	s->space = s->n ? s->space : only >= 0 ? (uint32_t)only : 0;
+	s->clears = only >= 0 ? 0 : b->spaces & ~GPC_SPACE(s->space);
+	s->batches = (uint64_t)__builtin_popcount(s->clears);
 	for (uint32_t i = 0; i < GPC_MAX_SPACES; i++)
 		s->batches += (of[i] + CHUNK - 1) / CHUNK;
 	s->batches += !s->n;
@@ -295,24 +319,42 @@ static uint32_t put_chunk(struct batches *b, const struct snapshot *s, int64_t *
 	return n;
 }
 
+static void put_clear(struct batches *b, struct snapshot *s)
+{
+	wire_begin(&b->wire, now(), 1);
+	wire_cleared(&b->wire);
+	wire_end(&b->wire, (uint32_t)__builtin_ctz(s->clears));
+	s->clears &= s->clears - 1;
+}
+
 /* The number of events stands before them, so each chunk is counted first. */
-bool snapshot_next(struct batches *b, struct snapshot *s, uint64_t *sequence)
+static void put_stores(struct batches *b, struct snapshot *s)
 {
 	int64_t from = s->at;
-	uint64_t left;
 	uint32_t n;
 
-	if (s->done == s->batches)
-		return false;
 	while (!put_chunk(b, s, &s->at, &n, false) && s->n) {
 		s->space++;
 		from = s->at = 0;
 	}
-	wire_begin(&b->wire, now(), n + !s->done);
-	if (!s->done)
+	wire_begin(&b->wire, now(), n + !s->cleared);
+	if (!s->cleared)
 		wire_cleared(&b->wire);
+	s->cleared = true;
 	put_chunk(b, s, &from, &n, true);
 	wire_end(&b->wire, s->space);
+}
+
+bool snapshot_next(struct batches *b, struct snapshot *s, uint64_t *sequence)
+{
+	uint64_t left;
+
+	if (s->done == s->batches)
+		return false;
+	if (s->clears)
+		put_clear(b, s);
+	else
+		put_stores(b, s);
 	left = s->batches - ++s->done;
 	*sequence = s->last > left ? s->last - left : 0;
 	*sequence = *sequence > s->first ? *sequence : s->first;
@@ -369,6 +411,8 @@ int batches_begin(struct batches *b, uint64_t *cursor)
 	do {
 		told_reset(&b->told);
 		batches_ask_again(b);
+		for (int i = 0; i < GPC_MAX_POOLS; i++)
+			facts_of(b, GPC_BLOCK(i, 0));
 		*cursor = UINT64_MAX;
 		r = gpc_event_read(b->c, cursor, NULL, 0);
 		if (r >= 0)

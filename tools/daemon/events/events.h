@@ -40,6 +40,7 @@ struct batches {
 	uint64_t settled;            /* up to here a change may be in `told` before its batch is made */
 	struct wire wire;            /* of the batch made last */
 	uint32_t *tokens;            /* of one block */
+	uint32_t spaces;             /* set of those that pools had, as far as we know */
 	struct words words;          /* of its namespace */
 	struct pool_facts pool[GPC_MAX_POOLS];
 };
@@ -53,6 +54,8 @@ void batches_ask_again(struct batches *b);
 bool batches_next(struct batches *b, const struct gpc_event *e);
 /* A change up to `last` once more, and nothing becomes of `told`.  Not for those of batches_is_clear. */
 void batches_again(struct batches *b, const struct gpc_event *e);
+/* The space of that block's pool; 0: it is gone. */
+uint32_t batches_space(struct batches *b, gpc_block block);
 /* A pool lost all it had in this change: which blocks those were, only batches_next can tell. */
 bool batches_is_clear(const struct gpc_event *e);
 void batches_empty(struct batches *b);
@@ -64,10 +67,12 @@ struct snapshot {
 	int64_t n, at;
 	uint64_t first, last, batches, done;
 	uint32_t space;
+	uint32_t clears;             /* ranks beside the first one that are to be cleared */
+	bool cleared;
 };
 
-/* Sequences are from `first` or later to `last`.  0, or -ENOMEM. */
-int snapshot_begin(struct batches *b, struct snapshot *s, uint64_t first);
+/* Sequences are from `first` or later to `last`; only: a space, or -1.  0, or -ENOMEM. */
+int snapshot_begin(struct batches *b, struct snapshot *s, uint64_t first, int only);
 /* The next batch is in wire; false: there is none. */
 bool snapshot_next(struct batches *b, struct snapshot *s, uint64_t *sequence);
 void snapshot_end(struct snapshot *s);

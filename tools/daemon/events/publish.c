@@ -116,13 +116,14 @@ static void tell(struct events *e, int err)
 	e->told_error = err;
 }
 
-/* The first batch is enough: with more than it holds, the others are asked for, or are not known of. */
-static void keep_first(struct events *e)
+/* The first batch is enough: with more than it holds, the others are asked for, or are not known of.  Other ranks are
+ * as they were. */
+static void keep_first(struct events *e, uint32_t space)
 {
 	struct snapshot s;
 	uint64_t sequence;
 
-	if (snapshot_begin(&e->batches, &s, e->batches.last))
+	if (snapshot_begin(&e->batches, &s, e->batches.last, (int)space))
 		return;
 	if (snapshot_next(&e->batches, &s, &sequence))
 		keep_copy(e, sequence);
@@ -134,7 +135,7 @@ static void tell_all(struct events *e, uint64_t first)
 	struct snapshot s;
 	uint64_t sequence;
 
-	if (snapshot_begin(&e->batches, &s, first))
+	if (snapshot_begin(&e->batches, &s, first, -1))
 		return;
 	while (snapshot_next(&e->batches, &s, &sequence))
 		put_batch(e, sequence);
@@ -150,7 +151,7 @@ static void make_last(struct events *e)
 	int n = at ? gpc_event_read(b->c, &at, &change, 1) : 0;
 
 	if (at && (n != 1 || batches_is_clear(&change))) {
-		keep_first(e);
+		keep_first(e, n == 1 ? batches_space(b, change.block) : 0);
 		return;
 	}
 	if (n == 1)

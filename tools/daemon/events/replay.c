@@ -187,7 +187,7 @@ static bool snapshot(struct replay *r)
 {
 	bool end = false;
 
-	if (!r->begun && snapshot_begin(r->from, &r->snapshot, r->first)) {
+	if (!r->begun && snapshot_begin(r->from, &r->snapshot, r->first, -1)) {
 		give_up(r);
 		return false;
 	}
