@@ -71,6 +71,21 @@ static void lose(uint32_t n)
 		kv_next(sub, &batch, 20000);
 }
 
+static void come_anew(void)
+{
+	zmq_close(sub);
+	sub = kv_subscribe();
+	memset(&model, 0, sizeof(model));
+}
+
+/* gpcd ends, or is killed, and another one comes; the subscriber has what it had. */
+static void restart(int sig)
+{
+	kv_end(daemon_pid, sig);
+	daemon_pid = kv_start((const char *const[]){ "--events", kv_out, "--events-replay", kv_replay, NULL });
+	kv_until_writer(c, daemon_pid);
+}
+
 static void test_gap(void)
 {
 	begin("0");
@@ -105,7 +120,7 @@ static void test_moves(void)
 	end();
 }
 
-static void test_late(void)
+static void test_late(bool clears_all)
 {
 	begin("1");
 	chains(1, 20);
@@ -114,13 +129,42 @@ static void test_late(void)
 	zmq_close(sub);
 	sub = kv_subscribe();
 	memset(&model, 0, sizeof(model));
+	model.clears_all = clears_all;
 	knows_all("one that comes late");
 	ok(model.replays == 1 && model.snapshots == 1, "has asked once, and got a snapshot");
-	is_int(model.batches, 2, "a batch for each space");
+	is_int(model.batches, 3, "a batch for each space, and one that clears the second");
 	ok(model.last == kv_last_change(c), "whose last one has the last sequence");
 	chains(300, 2);
 	knows_all("and follows from there");
 	is_int(model.replays, 1, "without another question");
+	end();
+}
+
+/* What it has missed is of another rank than that of the blocks that are there. */
+static void test_other_rank(void)
+{
+	for (int all = 0; all < 2; all++) {
+		begin("1");
+		model.clears_all = all;
+		chains(1, 2);
+		kv_store(c, 1, 0, 900);
+		knows_all("two ranks");
+		must(gpc_pool_clear(c, 1, 0, 0, 1000));
+		lose(1);
+		kv_store(c, 0, 0, 300);
+		knows_all(all ? "one was cleared, who takes that for all" : "one was cleared, who takes it for a rank");
+		is_int(model.snapshots, 1, "by a snapshot");
+		end();
+	}
+	begin("1");
+	chains(1, 2);
+	kv_store(c, 1, 0, 900);
+	knows_all("two ranks");
+	must(gpc_pool_clear(c, 1, 0, 0, 1000));
+	lose(1);
+	restart(SIGKILL);
+	knows_all("one was cleared, and gpcd was killed");
+	is_int(model.n, 6, "the other one is there");
 	end();
 }
 
@@ -161,21 +205,6 @@ static void test_cleared(void)
 	knows_all("all are cleared");
 	is_int(model.n, 0, "and nothing is left");
 	end();
-}
-
-static void come_anew(void)
-{
-	zmq_close(sub);
-	sub = kv_subscribe();
-	memset(&model, 0, sizeof(model));
-}
-
-/* gpcd ends, or is killed, and another one comes; the subscriber has what it had. */
-static void restart(int sig)
-{
-	kv_end(daemon_pid, sig);
-	daemon_pid = kv_start((const char *const[]){ "--events", kv_out, "--events-replay", kv_replay, NULL });
-	kv_until_writer(c, daemon_pid);
 }
 
 /* Who comes just after a clear hears of it first, and then of what was stored since. */
@@ -272,7 +301,9 @@ static int body(void)
 	kv_begin();
 	test_gap();
 	test_moves();
-	test_late();
+	test_late(false);
+	test_late(true);
+	test_other_rank();
 	test_too_short();
 	test_cleared();
 	test_just_cleared();

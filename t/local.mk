@@ -205,7 +205,8 @@ t_programs = \
 	%reldir%/851-kv-replay.t \
 	%reldir%/852-kv-lives.t \
 	%reldir%/853-kv-slow.t \
-	%reldir%/858-kv-namespaces.t
+	%reldir%/858-kv-namespaces.t \
+	%reldir%/849-kv-attacks.t
 
 t_scripts = \
 	%reldir%/301-all-dead.t \
@@ -442,6 +443,8 @@ endif
 %canon_reldir%_853_kv_slow_t_LDADD = $(LDADD) $(EVENTS_LIBS)
 %canon_reldir%_858_kv_namespaces_t_CPPFLAGS = $(AM_CPPFLAGS) $(EVENTS_CFLAGS)
 %canon_reldir%_858_kv_namespaces_t_LDADD = $(LDADD) $(EVENTS_LIBS)
+%canon_reldir%_849_kv_attacks_t_CPPFLAGS = $(AM_CPPFLAGS) $(EVENTS_CFLAGS)
+%canon_reldir%_849_kv_attacks_t_LDADD = $(LDADD) $(EVENTS_LIBS)
 # the tables of others; nothing of ours
 %canon_reldir%_023_bench_peers_t_LDADD = tools/libbench-peers.la
 # one in between looks at the files

@@ -32,6 +32,7 @@ sbin_PROGRAMS += %reldir%/gpcd
 
 # KV events want libzmq and msgpack-c.
 events_sources = \
+	%reldir%/daemon/events/accept.c \
 	%reldir%/daemon/events/batch.c \
 	%reldir%/daemon/events/events.h \
 	%reldir%/daemon/events/publish.c \

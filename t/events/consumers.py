@@ -111,6 +111,16 @@ def run():
     store(c, 0, 7)
     i.knows((3, 3), (4, 5, 6), "and are asked for")
     i.knows((1, 1), (7,), "the one that came is applied")
+    far = c.pool_add(kind=gpc.RAM, blocks=4, space=5, flags=gpc.POOL_UNCHAINED)
+    store(c, 0, 30, far)
+    i.knows((0, 1), (30,), "a block of another rank")
+    relay.losing, lost = True, relay.lost
+    c.pool_clear(far)
+    tap.ok(until(lambda: relay.lost > lost), "whose clear is lost")
+    relay.losing = False
+    store(c, 0, 31)
+    i.knows((0, 0), (30,), "is gone when the clear was asked for")
+    i.knows((3, 3), (4, 5, 6), "and those of the first rank are there")
     store(c, c.root_keep([(2, b"german")]), 20)
     store(c, 20, 21)
     i.knows((2, 2), (20, 21), "two blocks of an adapter", lora_name="german")

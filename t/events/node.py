@@ -2,6 +2,7 @@
 """A node for the checks of KV events: gpcd in a folder of its own, and what a worker does."""
 
 import os
+import signal
 import socket
 import struct
 import subprocess
@@ -51,7 +52,7 @@ EVENTS, REPLAY = f"tcp://127.0.0.1:{port()}", f"tcp://127.0.0.1:{port()}"
 
 def gpcd(*more):
     return start(f"{build}/tools/gpcd", "kv", "--dir", dir_, "--block-size", str(BLOCK), "--vram-blocks", "256",
-                 "--ram-blocks", "256", "--free-target", "0", "--keep-tokens", "--keep-digests", "--events", EVENTS,
+                 "--ram-blocks", "256", "--max-blocks", "800", "--free-target", "0", "--keep-tokens", "--keep-digests", "--events", EVENTS,
                  "--events-replay", REPLAY, *more)
 
 
@@ -73,6 +74,7 @@ def store(c, parent, n, pool=0):
 
 def main(run):
     """run(), and whatever comes of it, nothing is left."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     try:
         run()
     finally:

@@ -339,7 +339,7 @@ struct kv_model {
 	struct { uint64_t hash; uint32_t rank; char medium[8]; } at[KV_BLOCKS];
 	uint32_t n;
 	uint64_t last;
-	bool begun;
+	bool begun, clears_all;
 	uint32_t batches, skipped, orphans, twice, unknown, replays, snapshots;
 };
 
@@ -365,8 +365,10 @@ TAP_FN void kv_apply_event(struct kv_model *m, const struct kv_event *e, uint32_
 {
 	uint32_t i = kv_find(m, e->hash, e->medium, rank);
 
-	if (!strcmp(e->type, "AllBlocksCleared")) {
-		m->n = 0;
+	if (!strcmp(e->type, "AllBlocksCleared")) {  /* of its rank: some consumers take it for all ranks */
+		for (i = 0; i < m->n; i++)
+			if (m->at[i].rank == rank || m->clears_all)
+				m->at[i--] = m->at[--m->n];
 	} else if (!strcmp(e->type, "BlockRemoved")) {
 		m->unknown += i == m->n;
 		if (i < m->n)
@@ -402,10 +404,12 @@ TAP_FN void kv_ask(void *dealer, uint64_t first)
 TAP_FN void kv_recover(struct kv_model *m, void *dealer, uint64_t first)
 {
 	struct kv_batch *b = malloc(sizeof(*b));
+	uint32_t before = m->snapshots;
 
 	kv_ask(dealer, first);
 	while (kv_answer(dealer, b, 20000) && b->size)
 		kv_apply(m, b);
+	m->snapshots = before + (m->snapshots > before);
 	m->replays++;
 	if (b->sequence != UINT64_MAX)
 		bail("a replay without an end");

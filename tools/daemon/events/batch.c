@@ -48,8 +48,17 @@ static const struct pool_facts *facts_of(struct batches *b, gpc_block block)
 		f->there = gpc_pool_get(b->c, GPC_POOL(block), &p) >= 0;
 		f->kind = (uint8_t)p.kind;
 		f->space = (uint8_t)p.space;
+		if (f->there)
+			b->spaces |= GPC_SPACE(f->space);
 	}
 	return f->there ? f : NULL;
+}
+
+uint32_t batches_space(struct batches *b, gpc_block block)
+{
+	const struct pool_facts *f = facts_of(b, block);
+
+	return f ? f->space : 0;
 }
 
 static uint64_t name_of(const gpc_key *key, const uint8_t *digest, uint32_t bytes)
@@ -246,90 +255,110 @@ void batches_again(struct batches *b, const struct gpc_event *e)
 
 /* ---- all of it ---- */
 
-struct snapshot {
-	struct told_block *all;
-	int64_t n;
-	uint64_t first, last, batches, done;
-	int (*put)(void *arg, uint64_t sequence, const struct wire *w);
-	void *arg;
-};
-
-static int hand_out(struct batches *b, struct snapshot *s, uint32_t rank)
+static void keep_space(struct snapshot *s, uint32_t space)
 {
-	uint64_t left = s->batches - ++s->done;
-	uint64_t sequence = s->last > left ? s->last - left : 0;
+	int64_t n = 0;
 
-	wire_end(&b->wire, rank);
-	return s->put(s->arg, sequence > s->first ? sequence : s->first, &b->wire);
+	for (int64_t i = 0; i < s->n; i++)
+		if (s->all[i].space == space)
+			s->all[n++] = s->all[i];
+	s->n = n;
 }
 
-/* Up to CHUNK of one space, from *at on.  Those that are gone by now have no tokens; their end follows. */
-static uint32_t put_chunk(struct batches *b, const struct snapshot *s, uint32_t space, int64_t *at,
-			  bool write)
+/* Some consumers clear a rank, and some all that the publisher has: so all ranks are cleared before the first block. */
+int snapshot_begin(struct batches *b, struct snapshot *s, uint64_t first, int only)
+{
+	uint32_t of[GPC_MAX_SPACES] = { 0 };
+
+	*s = (struct snapshot){ .first = first, .last = b->last };
+	s->n = told_list(&b->told, -1, &s->all);
+	if (s->n < 0)
+		return -ENOMEM;
+	if (only >= 0)
+		keep_space(s, (uint32_t)only);
+	for (int64_t i = 0; i < s->n; i++)
+		of[s->all[i].space]++;
+	while (s->space < GPC_MAX_SPACES - 1 && !of[s->space])
+		s->space++;
+	s->space = s->n ? s->space : only >= 0 ? (uint32_t)only : 0;
+	s->clears = only >= 0 ? 0 : b->spaces & ~GPC_SPACE(s->space);
+	s->batches = (uint64_t)__builtin_popcount(s->clears);
+	for (uint32_t i = 0; i < GPC_MAX_SPACES; i++)
+		s->batches += (of[i] + CHUNK - 1) / CHUNK;
+	s->batches += !s->n;
+	return 0;
+}
+
+void snapshot_end(struct snapshot *s)
+{
+	free(s->all);
+	*s = (struct snapshot){ .n = 0 };
+}
+
+/* Up to CHUNK of its space, from *at on; *told: how many of them are still there.  Others have gone since the
+ * snapshot was begun: their end comes behind it, and says nothing to who does not know them. */
+static uint32_t put_chunk(struct batches *b, const struct snapshot *s, int64_t *at, uint32_t *told, bool write)
 {
 	uint32_t n = 0;
 	int ntokens;
 
-	for (; *at < s->n && n < CHUNK; ++*at) {
-		if (s->all[*at].space != space)
+	for (*told = 0; *at < s->n && n < CHUNK; ++*at) {
+		const struct told_block *it = &s->all[*at];
+
+		if (it->space != s->space)
 			continue;
-		if (write) {
-			ntokens = tokens_of(b, &s->all[*at].key, s->all[*at].block, space);
-			put_stored(b, &s->all[*at], ntokens < 0 ? 0 : ntokens);
-		}
 		n++;
+		if (!told_find(&b->told, &it->key, it->space))
+			continue;
+		++*told;
+		if (!write)
+			continue;
+		ntokens = tokens_of(b, &it->key, it->block, s->space);
+		put_stored(b, it, ntokens < 0 ? 0 : ntokens);
 	}
 	return n;
 }
 
-/* The number of events stands before them, so each chunk is counted first. */
-static int put_space(struct batches *b, struct snapshot *s, uint32_t space, bool cleared)
+static void put_clear(struct batches *b, struct snapshot *s)
 {
-	int64_t at = 0, from;
-	uint32_t n;
-	int r;
-
-	for (;;) {
-		from = at;
-		n = put_chunk(b, s, space, &at, false);
-		if (!n && !cleared)
-			return 0;
-		wire_begin(&b->wire, now(), n + cleared);
-		if (cleared)
-			wire_cleared(&b->wire);
-		cleared = false;
-		put_chunk(b, s, space, &from, true);
-		r = hand_out(b, s, space);
-		if (r)
-			return r;
-	}
+	wire_begin(&b->wire, now(), 1);
+	wire_cleared(&b->wire);
+	wire_end(&b->wire, (uint32_t)__builtin_ctz(s->clears));
+	s->clears &= s->clears - 1;
 }
 
-int batches_snapshot(struct batches *b, uint64_t first,
-		     int (*put)(void *arg, uint64_t sequence, const struct wire *w), void *arg)
+/* The number of events stands before them, so each chunk is counted first. */
+static void put_stores(struct batches *b, struct snapshot *s)
 {
-	struct snapshot s = { .first = first, .last = b->last, .put = put, .arg = arg };
-	uint32_t of[GPC_MAX_SPACES] = { 0 }, root = 0;
-	bool cleared = true;
-	int r = 0;
+	int64_t from = s->at;
+	uint32_t n;
 
-	s.n = told_list(&b->told, -1, &s.all);
-	if (s.n < 0)
-		return -ENOMEM;
-	for (int64_t i = 0; i < s.n; i++)
-		of[s.all[i].space]++;
-	while (root < GPC_MAX_SPACES - 1 && !of[root])
-		root++;
-	s.batches = s.n ? 0 : 1;
-	for (uint32_t i = 0; i < GPC_MAX_SPACES; i++)
-		s.batches += (of[i] + CHUNK - 1) / CHUNK;
-	for (uint32_t i = s.n ? root : 0; i < GPC_MAX_SPACES && !r; i++) {
-		if (of[i] || cleared)
-			r = put_space(b, &s, i, cleared);
-		cleared = false;
+	while (!put_chunk(b, s, &s->at, &n, false) && s->n) {
+		s->space++;
+		from = s->at = 0;
 	}
-	free(s.all);
-	return r;
+	wire_begin(&b->wire, now(), n + !s->cleared);
+	if (!s->cleared)
+		wire_cleared(&b->wire);
+	s->cleared = true;
+	put_chunk(b, s, &from, &n, true);
+	wire_end(&b->wire, s->space);
+}
+
+bool snapshot_next(struct batches *b, struct snapshot *s, uint64_t *sequence)
+{
+	uint64_t left;
+
+	if (s->done == s->batches)
+		return false;
+	if (s->clears)
+		put_clear(b, s);
+	else
+		put_stores(b, s);
+	left = s->batches - ++s->done;
+	*sequence = s->last > left ? s->last - left : 0;
+	*sequence = *sequence > s->first ? *sequence : s->first;
+	return true;
 }
 
 /* ---- the beginning ---- */
@@ -382,6 +411,8 @@ int batches_begin(struct batches *b, uint64_t *cursor)
 	do {
 		told_reset(&b->told);
 		batches_ask_again(b);
+		for (int i = 0; i < GPC_MAX_POOLS; i++)
+			facts_of(b, GPC_BLOCK(i, 0));
 		*cursor = UINT64_MAX;
 		r = gpc_event_read(b->c, cursor, NULL, 0);
 		if (r >= 0)

@@ -4,6 +4,7 @@
  *   publish.c   the thread: from the feed to the subscribers
  *   replay.c    answers who has missed batches
  *   socket.c    endpoints
+ *   accept.c    which clients are let in
  *   batch.c     one change of the feed, or all that is there, as batches
  *   told.c      which blocks consumers know
  *   words.c     adapter and salt of a root key
@@ -39,6 +40,7 @@ struct batches {
 	uint64_t settled;            /* up to here a change may be in `told` before its batch is made */
 	struct wire wire;            /* of the batch made last */
 	uint32_t *tokens;            /* of one block */
+	uint32_t spaces;             /* set of those that pools had, as far as we know */
 	struct words words;          /* of its namespace */
 	struct pool_facts pool[GPC_MAX_POOLS];
 };
@@ -52,13 +54,28 @@ void batches_ask_again(struct batches *b);
 bool batches_next(struct batches *b, const struct gpc_event *e);
 /* A change up to `last` once more, and nothing becomes of `told`.  Not for those of batches_is_clear. */
 void batches_again(struct batches *b, const struct gpc_event *e);
+/* The space of that block's pool; 0: it is gone. */
+uint32_t batches_space(struct batches *b, gpc_block block);
 /* A pool lost all it had in this change: which blocks those were, only batches_next can tell. */
 bool batches_is_clear(const struct gpc_event *e);
 void batches_empty(struct batches *b);
-/* All that was told, as a consumer that knows nothing needs it: `put` gets batch after batch, in wire, with
- * sequences from `first` or later to `last`.  It returns 0 to go on.  Returns its answer, or -ENOMEM. */
-int batches_snapshot(struct batches *b, uint64_t first,
-		     int (*put)(void *arg, uint64_t sequence, const struct wire *w), void *arg);
+
+/* All that was told up to `last`, as a consumer that knows nothing needs it, batch after batch.  It is a copy: what
+ * happens meanwhile comes behind it. */
+struct snapshot {
+	struct told_block *all;
+	int64_t n, at;
+	uint64_t first, last, batches, done;
+	uint32_t space;
+	uint32_t clears;             /* ranks beside the first one that are to be cleared */
+	bool cleared;
+};
+
+/* Sequences are from `first` or later to `last`; only: a space, or -1.  0, or -ENOMEM. */
+int snapshot_begin(struct batches *b, struct snapshot *s, uint64_t first, int only);
+/* The next batch is in wire; false: there is none. */
+bool snapshot_next(struct batches *b, struct snapshot *s, uint64_t *sequence);
+void snapshot_end(struct snapshot *s);
 
 /* ---- socket.c ---- */
 
@@ -76,7 +93,15 @@ void endpoint_close(struct endpoint *e);
  * it was the first one. */
 bool endpoint_frame(struct endpoint *e, const void *bytes, size_t n, bool more);
 
+/* ---- accept.c ---- */
+
+/* As many descriptors as there may be, and some of them for gpcd itself. */
+void accept_limit(void);
+uint64_t accept_turned_away(void);
+
 /* ---- replay.c ---- */
+
+enum { REPLAY_SLOW = 64 };
 
 struct replay {
 	struct endpoint at;
@@ -87,12 +112,18 @@ struct replay {
 	uint64_t first;              /* asked for */
 	uint64_t next, end;          /* changes to go; next 0: a snapshot */
 	uint64_t since;              /* when it last went on, for a client that takes nothing */
-	uint32_t put;                /* batches of a snapshot */
+	struct snapshot snapshot;    /* while next is 0 */
+	bool begun;                  /* ... and the snapshot is begun */
+	void *held;                  /* a batch of it that the client had no room for */
+	size_t held_bytes;
+	uint64_t held_sequence;
 	const char *topic;
 	uint64_t replays, snapshots, given_up;
+	uint64_t slow[REPLAY_SLOW];  /* clients that were given up last */
 };
 
 /* Some of what is asked for; true: there is more to do at once. */
 bool replay_step(struct replay *r);
+void replay_end(struct replay *r);
 
 #endif

@@ -17,15 +17,13 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <zmq.h>
 
 enum {
 	BATCH = 256,                 /* changes between two looks at subscribers and requests */
 	PAUSE_MS = 1, PAUSE_MOST_MS = 16,
 	HIGH_WATER = 100000,         /* batches that wait for one subscriber */
-	REPLAY_HIGH_WATER = 4096,
-	DESCRIPTORS = 65536,
+	REPLAY_HIGH_WATER = 64,      /* batches of a snapshot have up to a megabyte or so */
 	LINGER_MS = 500,
 	LONGEST = 1024,              /* bytes of what a client says; who says more is hung up on */
 	BIND_MS = 50,                /* between two tries */
@@ -52,6 +50,7 @@ struct events {
 	uint64_t repeated;           /* when it was sent again */
 	uint64_t began, warned;
 	uint64_t sent, left_out, warned_at;
+	uint64_t away_at, away_told;
 	bool busy_told;
 };
 
@@ -98,13 +97,12 @@ static void keep_copy(struct events *e, uint64_t sequence)
 	e->copy_sequence = sequence;
 }
 
-static int put_batch(void *arg, uint64_t sequence, const struct wire *w)
+static void put_batch(struct events *e, uint64_t sequence)
 {
-	struct events *e = arg;
+	const msgpack_sbuffer *b = &e->batches.wire.bytes;
 
-	send_batch(e, sequence, w->bytes.data, w->bytes.size);
+	send_batch(e, sequence, b->data, b->size);
 	e->sent++;
-	return 0;
 }
 
 /* ---- the feed ---- */
@@ -118,11 +116,30 @@ static void tell(struct events *e, int err)
 	e->told_error = err;
 }
 
-/* The first batch is enough: with more than it holds, the others are asked for, or are not known of. */
-static int keep_first(void *arg, uint64_t sequence, const struct wire *w)
+/* The first batch is enough: with more than it holds, the others are asked for, or are not known of.  Other ranks are
+ * as they were. */
+static void keep_first(struct events *e, uint32_t space)
 {
-	keep_copy(arg, sequence);
-	return 1;
+	struct snapshot s;
+	uint64_t sequence;
+
+	if (snapshot_begin(&e->batches, &s, e->batches.last, (int)space))
+		return;
+	if (snapshot_next(&e->batches, &s, &sequence))
+		keep_copy(e, sequence);
+	snapshot_end(&s);
+}
+
+static void tell_all(struct events *e, uint64_t first)
+{
+	struct snapshot s;
+	uint64_t sequence;
+
+	if (snapshot_begin(&e->batches, &s, first, -1))
+		return;
+	while (snapshot_next(&e->batches, &s, &sequence))
+		put_batch(e, sequence);
+	snapshot_end(&s);
 }
 
 /* The last change, for who comes; one that cannot be told by itself is all that is there. */
@@ -134,7 +151,7 @@ static void make_last(struct events *e)
 	int n = at ? gpc_event_read(b->c, &at, &change, 1) : 0;
 
 	if (at && (n != 1 || batches_is_clear(&change))) {
-		batches_snapshot(b, b->last, keep_first, e);
+		keep_first(e, n == 1 ? batches_space(b, change.block) : 0);
 		return;
 	}
 	if (n == 1)
@@ -158,7 +175,7 @@ static void get_in_touch(struct events *e, bool lost)
 		say(LOG_WARNING, "%s: --events: changes %llu to %llu came too fast and are told as a "
 		    "snapshot", e->d->name, (unsigned long long)before + 1,
 		    (unsigned long long)e->batches.last);
-		batches_snapshot(&e->batches, before + 1, put_batch, e);
+		tell_all(e, before + 1);
 	}
 	make_last(e);
 	if (!lost)
@@ -185,7 +202,7 @@ static int pump(struct events *e)
 			e->in_touch = false;
 			return 0;
 		}
-		put_batch(e, change[i].seq, &b->wire);
+		put_batch(e, change[i].seq);
 		if (i == n - 1)
 			keep_copy(e, change[i].seq);
 	}
@@ -209,10 +226,23 @@ static void hear_subscribers(struct events *e)
 		send_batch(e, e->copy_sequence, e->copy, e->copied);
 }
 
+static void tell_turned_away(struct events *e, uint64_t now)
+{
+	uint64_t away = accept_turned_away();
+
+	if (away == e->away_at || now - e->away_told < TELL_NS)
+		return;
+	say(LOG_WARNING, "%s: --events: too many clients for the limit of descriptors: %llu were turned away so far",
+	    e->d->name, (unsigned long long)away);
+	e->away_told = now;
+	e->away_at = away;
+}
+
 static void tell_left_out(struct events *e)
 {
 	uint64_t now = cli_now_ns();
 
+	tell_turned_away(e, now);
 	if (e->left_out == e->warned_at || now - e->warned < TELL_NS)
 		return;
 	say(LOG_WARNING, "%s: --events: a subscriber is too slow: %llu batches were left out for it so far",
@@ -312,17 +342,6 @@ static void *open_socket(struct events *e, int type, int high_water)
 	return s;
 }
 
-/* Each subscriber takes a descriptor, and without one libzmq asks for the next one in vain all the time. */
-static void allow_descriptors(void)
-{
-	struct rlimit most;
-
-	if (getrlimit(RLIMIT_NOFILE, &most) || most.rlim_cur >= DESCRIPTORS)
-		return;
-	most.rlim_cur = most.rlim_max < DESCRIPTORS ? most.rlim_max : DESCRIPTORS;
-	setrlimit(RLIMIT_NOFILE, &most);
-}
-
 static bool open_both(struct events *e)
 {
 	struct gpc_info info = { .size = sizeof(info) };
@@ -332,7 +351,7 @@ static bool open_both(struct events *e)
 	e->batches.block_tokens = info.block_tokens;
 	e->batches.keep_tokens = info.keep_tokens;
 	e->batches.tokens = malloc(info.block_tokens * sizeof(*e->batches.tokens));
-	allow_descriptors();
+	accept_limit();
 	e->context = zmq_ctx_new();
 	e->out.socket = e->context ? open_socket(e, ZMQ_XPUB, HIGH_WATER) : NULL;
 	if (e->out.socket && e->replay.at.text)
@@ -346,6 +365,7 @@ static void close_all(struct events *e)
 	endpoint_close(&e->replay.at);
 	if (e->context)
 		zmq_ctx_term(e->context);
+	replay_end(&e->replay);
 	batches_end(&e->batches);
 	free(e->copy);
 	free(e);

@@ -11,11 +11,13 @@
 
 #include <endian.h>
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 #include <zmq.h>
 
 enum { STEP = 256 };
-#define PATIENCE_NS UINT64_C(5000000000)
+#define PATIENCE_NS UINT64_C(1000000000)
+#define LITTLE_NS   UINT64_C(20000000)   /* for who was given up before: others wait */
 
 /* ---- frames ---- */
 
@@ -30,10 +32,30 @@ static bool send_batch(struct replay *r, const char *topic, uint64_t sequence, c
 	       endpoint_frame(&r->at, bytes, n, false);
 }
 
+/* Clients by a hash of their names; who shares one with a slow client has less time. */
+static uint64_t client_hash(const struct replay *r)
+{
+	uint64_t h = 0;
+
+	for (size_t i = 0; i < r->client_bytes; i++)
+		h = (h ^ r->client[i]) * UINT64_C(0x100000001b3);
+	return h | 1;
+}
+
 static void give_up(struct replay *r)
 {
-	r->given_up++;
+	r->slow[r->given_up++ % REPLAY_SLOW] = client_hash(r);
 	r->busy = false;
+}
+
+static uint64_t patience_of(const struct replay *r)
+{
+	uint64_t hash = client_hash(r);
+
+	for (int i = 0; i < REPLAY_SLOW; i++)
+		if (r->slow[i] == hash)
+			return LITTLE_NS;
+	return PATIENCE_NS;
 }
 
 /* Sent, or not yet: then the client has time.  One that has gone has none. */
@@ -43,7 +65,7 @@ static bool has_sent(struct replay *r, bool sent)
 
 	if (sent)
 		r->since = now;
-	else if (errno != EAGAIN || now - r->since > PATIENCE_NS)
+	else if (errno != EAGAIN || now - r->since > patience_of(r))
 		give_up(r);
 	return sent;
 }
@@ -120,29 +142,67 @@ static bool begin(struct replay *r)
 
 /* ---- answers ---- */
 
-static int put_snapshot(void *arg, uint64_t sequence, const struct wire *w)
+static void forget_snapshot(struct replay *r)
 {
-	struct replay *r = arg;
-
-	if (!has_sent(r, send_batch(r, r->topic, sequence, w->bytes.data, w->bytes.size)))
-		return 1;
-	r->put++;
-	return 0;
+	snapshot_end(&r->snapshot);
+	free(r->held);
+	r->held = NULL;
+	r->begun = false;
 }
 
-/* It begins with "all is cleared", so who had a part of it may get it again; who cannot take it in one go has
- * had its time. */
+static bool hold(struct replay *r, uint64_t sequence, const msgpack_sbuffer *b)
+{
+	r->held = malloc(b->size);
+	if (!r->held)
+		return false;
+	memcpy(r->held, b->data, b->size);
+	r->held_bytes = b->size;
+	r->held_sequence = sequence;
+	return true;
+}
+
+/* The next batch, or the one that had no room; true: it is on its way. */
+static bool put_snapshot(struct replay *r, bool *end)
+{
+	const msgpack_sbuffer *b = &r->from->wire.bytes;
+	uint64_t sequence;
+
+	if (r->held) {
+		if (!has_sent(r, send_batch(r, r->topic, r->held_sequence, r->held, r->held_bytes)))
+			return false;
+		free(r->held);
+		r->held = NULL;
+		return true;
+	}
+	*end = !snapshot_next(r->from, &r->snapshot, &sequence);
+	if (*end || has_sent(r, send_batch(r, r->topic, sequence, b->data, b->size)))
+		return true;
+	if (r->busy && !hold(r, sequence, b))
+		give_up(r);
+	return false;
+}
+
+/* One batch a step, as the client takes them: they are large, and the feed goes on meanwhile. */
 static bool snapshot(struct replay *r)
 {
-	r->end = r->from->last;
-	r->put = 0;
-	if (batches_snapshot(r->from, r->first, put_snapshot, r)) {
-		if (r->put && r->busy)
-			give_up(r);
+	bool end = false;
+
+	if (!r->begun && snapshot_begin(r->from, &r->snapshot, r->first, -1)) {
+		give_up(r);
 		return false;
 	}
+	r->begun = true;
+	if (!put_snapshot(r, &end)) {
+		if (!r->busy)
+			forget_snapshot(r);
+		return false;
+	}
+	if (!end)
+		return true;
 	r->snapshots++;
+	r->end = r->snapshot.last;
 	r->next = r->end + 1;
+	forget_snapshot(r);
 	return true;
 }
 
@@ -170,11 +230,16 @@ bool replay_step(struct replay *r)
 		return false;
 	if (!r->next && !snapshot(r))
 		return false;
-	if (r->next <= r->end && !from_feed(r))
+	if (r->next && r->next <= r->end && !from_feed(r))
 		return false;
 	if (!r->next || r->next <= r->end)
 		return true;
 	if (has_sent(r, send_batch(r, "", UINT64_MAX, "", 0)))
 		r->busy = false;
 	return !r->busy;
+}
+
+void replay_end(struct replay *r)
+{
+	forget_snapshot(r);
 }
