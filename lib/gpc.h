@@ -835,7 +835,8 @@ int gpc_publish(gpc *c, const gpc_key *parents, const gpc_key *keys, const gpc_b
  * GPC_NO_REF, to publish and forget: a block that goes live is released with the answer, as by
  * gpc_release, and is as recent; another block that has the key is named and not referenced, a hint;
  * what stays reserved stays so, and is the caller's to release.  With timeout 0, and after
- * -ENOTCONN and -ETIMEDOUT, the call on this handle that takes the answer releases.  Beyond 1024 blocks a
+ * -ENOTCONN and -ETIMEDOUT, the call on this handle that takes the answer releases; gpc_release of a block
+ * before that ends the hold as ever, and behind it is -EPERM of one that went live.  Beyond 1024 blocks a
  * parent may be evicted before its child is published: -ENOENT.
  * Notes are those of the block's own publisher, for as long as the key stays, whatever block it
  * moves to: a duplicate's are forgotten.  -EINVAL: notes that this cache does not keep.
