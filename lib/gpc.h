@@ -809,7 +809,7 @@ struct gpc_publish_options {         /* zero = default; set size */
 	uint32_t size;
 	uint32_t tag;                /* of all blocks of the call: gpc_pool_clear, events, walks */
 	gpc_block *resident;         /* room for n: what became of each, see below; NULL */
-	gpc_ticket *ticket;          /* gets the ticket; NULL */
+	gpc_ticket *ticket;          /* gets the ticket; 0: nothing was submitted in time; NULL */
 	uint32_t group;              /* notes, which the cache keeps beside each block and never looks
 	                              * at: the KV group of all blocks of the call (keep_digests) */
 	const uint32_t *tokens;      /* n * block_tokens, those of the cache, in the order of blocks

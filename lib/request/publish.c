@@ -409,7 +409,7 @@ static int publish_all(gpc *c, struct publish *p, uint32_t n, uint64_t deadline,
 		return err_set(ENOMEM, "no memory to publish %u blocks", n);
 	got = publish_wait(c, p, n, deadline, &last);
 	if (ticket && (got >= 0 || is_pending(got)))
-		*ticket = last;
+		*ticket = got < 0 && last == before ? 0 : last;
 	if (own) {
 		if (got < 0 && last != before)
 			ring_forget(c, last);
