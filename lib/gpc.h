@@ -865,7 +865,7 @@ struct gpc_publish_options {         /* zero = default; set size */
 	uint32_t size;
 	uint32_t tag;                /* of all blocks of the call: gpc_pool_clear, events, walks */
 	gpc_block *resident;         /* room for n: what became of each, see below; NULL */
-	gpc_ticket *ticket;          /* gets the ticket; NULL */
+	gpc_ticket *ticket;          /* gets the ticket; 0: nothing was submitted in time; NULL */
 	uint32_t group;              /* notes, which the cache keeps beside each block and never looks
 	                              * at: the KV group of all blocks of the call (keep_digests) */
 	const uint32_t *tokens;      /* n * block_tokens, those of the cache, in the order of blocks
@@ -891,7 +891,8 @@ int gpc_publish(gpc *c, const gpc_key *parents, const gpc_key *keys, const gpc_b
  * GPC_NO_REF, to publish and forget: a block that goes live is released with the answer, as by
  * gpc_release, and is as recent; another block that has the key is named and not referenced, a hint;
  * what stays reserved stays so, and is the caller's to release.  With timeout 0, and after
- * -ENOTCONN and -ETIMEDOUT, the call on this handle that takes the answer releases.  Beyond 1024 blocks a
+ * -ENOTCONN and -ETIMEDOUT, the call on this handle that takes the answer releases; gpc_release of a block
+ * before that ends the hold as ever, and behind it is -EPERM of one that went live.  Beyond 1024 blocks a
  * parent may be evicted before its child is published: -ENOENT.
  * Notes are those of the block's own publisher, for as long as the key stays, whatever block it
  * moves to: a duplicate's are forgotten.  -EINVAL: notes that this cache does not keep.

@@ -93,11 +93,16 @@ static void *flicker_run(void *arg)
 	struct flicker *f = arg;
 	struct shm_record *r = made_record(f->m, 7);
 	struct timespec pause = { .tv_nsec = 700000 };
+	struct shm_pool *pool = made_pool(f->m, 0);
 
 	while (!load_relaxed(&f->stop)) {
 		store_release(&r->word, WORD(DYING, WORD_GEN(r->word)));
+		store_relaxed(&pool->live, pool->live - 1);
+		store_relaxed(&pool->dying, pool->dying + 1);
 		nanosleep(&pause, NULL);
 		store_release(&r->word, WORD(LIVE, WORD_GEN(r->word) + 1));
+		store_relaxed(&pool->live, pool->live + 1);
+		store_relaxed(&pool->dying, pool->dying - 1);
 		nanosleep(&pause, NULL);
 	}
 	return NULL;
@@ -112,6 +117,7 @@ static void test_live(void)
 
 	made_new(m, "check-live", MADE_BLOCKS);
 	fill(m);
+	made_pools_told(m);
 	fd = segment_open_lock(&m->c.seg);
 	lock_try(fd, LOCK_WRITER);
 	BREAK(m, made_record(m, 3)->check, 0, 1, "its check word is wrong");
@@ -124,6 +130,8 @@ static void test_live(void)
 	made_record(m, 3)->check ^= 1;
 	store_relaxed(&f.stop, true);
 	pthread_join(thread, NULL);
+	BREAK(m, made_pool(m, 0)->live, 3, 1, "pool 0: ");
+	BREAK(m, made_pool(m, 0)->lingering, 1, 1, "0 held, and it is said to have");
 	close(fd);
 	made_free(m);
 }

@@ -91,6 +91,7 @@ static void test_check(void)
 	host->sweep(&m.c.seg, &d);
 	is_int(gpc_check(&m.c, hear, NULL), 0, "a mirror may go with its writer");
 	fd = segment_open_lock(&m.c.seg);
+	made_pools_told(&m);
 	lock_try(fd, LOCK_WRITER);
 	is_int(gpc_check(&m.c, hear, NULL), 1, "but not before it");
 	close(fd);

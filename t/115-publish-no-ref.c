@@ -141,6 +141,43 @@ static void test_late(void)
 	cache_end(c);
 }
 
+/* Part of the answers is there, and the program gives a block up: the answer takes nothing from who has
+ * referenced it since. */
+static void test_given_up(void)
+{
+	gpc *c = cache_new(BLOCKS, 0), *d = cache_attach(0, 0);
+	struct shm_command *second;
+	gpc_block b[2], res[2], got;
+	gpc_ticket t = 0;
+	gpc_key k[3];
+	int32_t result;
+
+	chain_keys(d, 1, 2, k);
+	serve_begin(c);
+	must(gpc_reserve(d, 0, 2, b, NULL, 0, 1000));
+	serve_end();
+	is_int(publish(d, k, b, 2, res, 0, &t), 0, "submitted");
+	second = seg_command(&d->seg, d->peer, seg_seat(&d->seg, d->peer)->head - 1);
+	while (find(c, 2) < 0 || load_acquire(&second->result) == CMD_PENDING)
+		cache_thread ? sched_yield() : must(gpc_writer_serve(c, 1));
+	result = second->result;
+	store_release(&second->result, CMD_PENDING);     /* as if the writer was between the two */
+	is_int(gpc_release(d, b, 1), 0, "given up before the answer");
+	refused(gpc_release(d, b, 1), EPERM, "once");
+	is_int(gpc_acquire(d, 0, k + 1, 1, &got, 0), 1, "it is live, and referenced anew");
+	store_release(&second->result, result);
+	serve_begin(c);
+	is_int(gpc_ticket_wait(d, t, 2000), 0, "then the answer");
+	serve_end();
+	holds(d, 1, 0, "which leaves the new reference");
+	is_int(gpc_release(d, &got, 1), 0, "until it is released");
+	holds(d, 0, 0, "now");
+	refused(gpc_release(d, b + 1, 1), EPERM, "behind the answer there is nothing to release");
+	must(gpc_close(d));
+	clean(c, "given up");
+	cache_end(c);
+}
+
 /* Blocks of its own allocator: live ones are nobody's, and come back when they go. */
 static void test_caller(void)
 {
@@ -191,6 +228,7 @@ static void tests(void)
 	test_live();
 	test_resident();
 	test_late();
+	test_given_up();
 	test_caller();
 	test_many();
 }

@@ -3,6 +3,7 @@
 #include "config.h"
 
 #include "inspect/check.h"
+#include "segment/lockfile.h"
 
 #include <string.h>
 
@@ -291,6 +292,41 @@ static void check_record(struct check *k, uint32_t i)
 		check_live(k, i, r);
 }
 
+/* What the writer says of its pools, from which gpc_pool_available() and others reckon.  One that was
+ * killed leaves them wrong by a block, for its successor. */
+static void check_counts(struct check *k)
+{
+	struct { uint32_t live, reserved, dying, lingering; } n[GPC_MAX_POOLS + 1] = { 0 };
+	uint32_t i, p;
+
+	if (!segment_writer_alive(k->s))
+		return;
+	for (i = 0; i < k->s->header.geometry.max_blocks; i++) {
+		const struct shm_record *r = seg_record(k->s, i);
+		uint32_t state = WORD_STATE(r->word);
+		bool moved = state == LIVE && (r->flags & REC_MOVED);
+
+		if (k->pool_of[i] == SHM_NO_POOL)
+			continue;
+		p = k->pool_of[i];
+		n[p].live += state == LIVE && !moved;
+		n[p].reserved += state == RESERVED;
+		n[p].dying += state == DYING || moved;
+		n[p].lingering += state == DYING && (r->flags & REC_LINGERS);
+	}
+	for (p = 0; p < k->s->header.geometry.max_pools; p++) {
+		const struct shm_pool *pool = seg_pool(k->s, p);
+
+		if (check_pool_ready(k, p) &&
+		    (pool->live != n[p].live || pool->reserved != n[p].reserved ||
+		     pool->dying != n[p].dying || pool->lingering != n[p].lingering))
+			check_bad(k, check_mix(check_mix(n[p].live, n[p].reserved), n[p].dying),
+				  "pool %u: %u live, %u reserved and %u dying blocks, %u held, and it is said to "
+				  "have %u, %u, %u, %u", p, n[p].live, n[p].reserved, n[p].dying,
+				  n[p].lingering, pool->live, pool->reserved, pool->dying, pool->lingering);
+	}
+}
+
 void check_records(struct check *k)
 {
 	uint32_t i, max = k->s->header.geometry.max_blocks;
@@ -299,4 +335,5 @@ void check_records(struct check *k)
 	index_detached(k);
 	for (i = 0; i < max; i++)
 		check_record(k, i);
+	check_counts(k);
 }

@@ -127,12 +127,25 @@ static bool is_reclaimed(gpc *c, uint32_t record)
 	return false;
 }
 
+/* The answer of its publish brings this handle nothing any more (GPC_NO_REF). */
+static void forget_publish(gpc *c, gpc_block block)
+{
+	struct op *op;
+	uint32_t i;
+
+	for (op = c->ops; op; op = op->next)
+		for (i = 0; op->no_refs && i < op->n; i++)
+			if (ring_slot(c, op, i)->block == block)
+				op->index[i] |= RING_GIVEN_UP;
+}
+
 /* A command that makes it a reference is under way.  It may have done so, and the block may
  * have gone since, but not become anything new: this cell keeps it. */
 static bool release_pending(gpc *c, uint32_t record, gpc_block block, struct ref_sum *sum)
 {
 	if (!hold_is_owner(c, record)) {
 		hold_step(c, record, block, HOLD_LIVE, sum);
+		forget_publish(c, block);
 		return refs_drop(c, record, block, sum);
 	}
 	if (is_reclaimed(c, record))     /* the answer gives it back */

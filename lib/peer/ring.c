@@ -195,7 +195,7 @@ void ring_free(gpc *c)
 
 	while ((op = c->ops) != NULL) {
 		c->ops = op->next;
-		free((void *)op->index);
+		free(op->index);
 		if (!op->waited)
 			free(op);
 	}

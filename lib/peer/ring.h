@@ -27,6 +27,9 @@ struct answer {                          /* what the answer says of one slot of 
 
 struct notes;
 
+#define RING_GIVEN_UP 0x80000000u        /* publish: the block was released before the answer, and was live */
+static inline uint32_t ring_place(uint32_t index) { return index & ~RING_GIVEN_UP; }
+
 struct op {                              /* commands submitted together */
 	struct op *next;
 	uint64_t position;
@@ -49,7 +52,7 @@ struct op {                              /* commands submitted together */
 	void (*take)(gpc *c, struct op *op);
 	gpc_block *resident;             /* publish */
 	const struct notes *notes;       /* publish: stored when it is sent; NULL = not, or not again */
-	const uint32_t *index;           /* publish: slot -> place in resident; NULL = same */
+	uint32_t *index;                 /* publish: slot -> place in resident, and RING_GIVEN_UP */
 	struct answer out[];             /* groups */
 };
 

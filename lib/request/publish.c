@@ -33,7 +33,7 @@ static void note_refused(gpc *c, const struct op *op, uint32_t i, int32_t err)
 	if (c->refused.err)
 		return;
 	c->refused = (struct refused_item){
-		.i = op->index[i], .err = err, .block = s->block, .ticket = op->ticket,
+		.i = ring_place(op->index[i]), .err = err, .block = s->block, .ticket = op->ticket,
 		.key = { { s->key[0], s->key[1] } },
 		.parent = { { s->parent[0], s->parent[1] } },
 	};
@@ -42,7 +42,7 @@ static void note_refused(gpc *c, const struct op *op, uint32_t i, int32_t err)
 static void answer(gpc *c, struct op *op, uint32_t i, gpc_block what)
 {
 	if (op->resident)
-		op->resident[op->index[i]] = what;
+		op->resident[ring_place(op->index[i])] = what;
 	if (what < 0 && op->unwatched)
 		note_refused(c, op, i, what);
 }
@@ -73,7 +73,7 @@ static bool publish_again(gpc *c, struct op *op, uint32_t i)
 
 	if (!again || !place)
 		goto fail;
-	*place = op->index[i];
+	*place = ring_place(op->index[i]);
 	again->index = place;
 	again->resident = op->resident;
 	again->want_refs = true;
@@ -98,11 +98,12 @@ static void refused(gpc *c, uint32_t record, gpc_block block, struct ref_sum *su
 }
 
 /* GPC_NO_REF: what HOLD_LIVE has made a reference goes at once, as by gpc_release.  A block that the program
- * has given up meanwhile is on its way back already. */
+ * has given up meanwhile is on its way back already, or has gone: what its cell counts then is others'. */
 static void take_live(gpc *c, struct op *op, uint32_t i, uint32_t record, gpc_block block,
 		      uint64_t stamp, struct ref_sum *sum)
 {
-	bool ours = hold_of(load_relaxed(refs_cell(c, record))) != HOLD_BACK;
+	bool ours = hold_of(load_relaxed(refs_cell(c, record))) != HOLD_BACK &&
+		    !(op->index[i] & RING_GIVEN_UP);
 
 	hold_step(c, record, block, HOLD_LIVE, sum);
 	if (op->no_refs && ours) {
@@ -152,7 +153,7 @@ static void take_publish(gpc *c, struct op *op)
 	for (i = 0; i < op->n; i++)
 		take_one(c, op, i, stamp, &sum);
 	refs_account(c, &sum);
-	free((void *)op->index);
+	free(op->index);
 	op->index = NULL;
 }
 
@@ -266,7 +267,7 @@ static struct op *prepare_part(gpc *c, const struct publish *p, uint32_t from, u
 
 static void discard(struct op *op)
 {
-	free((void *)op->index);
+	free(op->index);
 	free(op);
 }
 
@@ -408,7 +409,7 @@ static int publish_all(gpc *c, struct publish *p, uint32_t n, uint64_t deadline,
 		return err_set(ENOMEM, "no memory to publish %u blocks", n);
 	got = publish_wait(c, p, n, deadline, &last);
 	if (ticket && (got >= 0 || is_pending(got)))
-		*ticket = last;
+		*ticket = got < 0 && last == before ? 0 : last;
 	if (own) {
 		if (got < 0 && last != before)
 			ring_forget(c, last);

@@ -13,6 +13,19 @@ struct reserve {
 	struct array out, moves;
 };
 
+/* The moves first: their victims are still in the blocks. */
+static void give_back(gpc *c, const struct reserve *p, int r)
+{
+	const struct gpc_move *moves = p->moves.p;
+	int i;
+
+	for (i = 0; moves && i < r; i++)
+		if (moves[i].to >= 0)
+			gpc_release(c, &moves[i].to, 1);
+	if (r > 0)
+		gpc_release(c, p->out.p, (uint32_t)r);
+}
+
 /* (blocks or how many, moves) or only the first */
 static PyObject *give_reserved(gpc *c, const struct reserve *p, int r)
 {
@@ -24,18 +37,26 @@ static PyObject *give_reserved(gpc *c, const struct reserve *p, int r)
 		Py_XDECREF(moves);
 		Py_DECREF(blocks);
 	}
-	if (!ret && r > 0)
-		gpc_release(c, p->out.p, (uint32_t)r);
+	if (!ret)
+		give_back(c, p, r);
 	return ret;
 }
 
+/* A part that is up gives nothing later, so the next one asks anew; behind those that asked meanwhile. */
 static PyObject *reserve(gpc *c, struct reserve *p)
 {
 	int r;
 
 	p->opt.moves = p->moves.p;
-	FREELY(r = gpc_reserve(c, p->pool, p->n, p->out.p, &p->opt, p->flags, p->timeout));
-	return r < 0 ? error_raise(r) : give_reserved(c, p, r);
+	WAIT_SLICES(r, p->timeout,
+		    r = gpc_reserve(c, p->pool, p->n, p->out.p, &p->opt, p->flags, slice));
+	if (r < 0)
+		return error_raise(r);
+	if (wait_raised(r)) {
+		give_back(c, p, r);
+		return NULL;
+	}
+	return give_reserved(c, p, r);
 }
 
 static METHOD(fill_reserve)

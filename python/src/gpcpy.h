@@ -170,6 +170,12 @@ PyObject *handle_close_all(PyObject *module, PyObject *unused);
 	} \
 } while (0)
 #define WAIT_RAISED (-100000)            /* an exception is set */
+/* The same of what gives something: an exception of a signal that came meanwhile is raised by the call
+ * itself, which then gives back what it got; behind it the result would be lost. */
+static inline bool wait_raised(int r)
+{
+	return r >= 0 && PyErr_CheckSignals() < 0;
+}
 
 /* ---- the methods, in files by subject ---- */
 

@@ -81,9 +81,14 @@ static PyObject *fetch(gpc *c, struct bring *p, struct gpc_fetch_options *opt)
 	opt->moves = p->moves.p;
 	opt->nmoves = p->moves.p ? &p->nmoves : NULL;
 	opt->results = p->results.p;
-	FREELY(r = gpc_fetch(c, p->to, p->in.p, p->n, p->out.p, opt, p->flags, p->stream, p->timeout, &p->t));
+	WAIT_SLICES(r, p->timeout,
+		    r = gpc_fetch(c, p->to, p->in.p, p->n, p->out.p, opt, p->flags, p->stream, slice, &p->t));
 	if (r < 0)
 		return error_raise(r);
+	if (wait_raised(r)) {
+		gpc_release(c, p->out.p, (uint32_t)r);
+		return NULL;
+	}
 	ret = give_bring(p, array_give(&p->out, r));
 	if (!ret && r > 0)
 		gpc_release(c, p->out.p, (uint32_t)r);

@@ -104,6 +104,97 @@ except Rang:
 t.join()
 c.release(block)
 
+# reserve, publish and fetch see a signal while they wait, and what they got in that moment is not lost
+z = gpc.create(name + "-z", max_blocks=64, vram_blocks=4, free_target=-1)
+z.writer_take()
+near, far = (z.pool_make(kind=gpc.RAM, blocks=8, transit=1, block_bytes=4096, space=i) for i in (1, 2))
+inside = gpc.attach(name + "-z")
+caller = gpc.attach(name + "-z")
+stop = threading.Event()
+
+
+def serve():
+    while not stop.is_set():
+        z.writer_serve(0.01)
+
+
+def begin():
+    stop.clear()
+    begin.thread = threading.Thread(target=serve)
+    begin.thread.start()
+
+
+def end():
+    stop.set()
+    begin.thread.join()
+
+
+def interrupted(call, what, after=lambda: None):
+    def rouse():
+        os.kill(os.getpid(), signal.SIGUSR1)
+        after()
+
+    # the call has begun when the ring or a section holds it; before that, the signal is seen all the same
+    t = threading.Timer(0.05, rouse)
+    t.start()
+    try:
+        got = call()
+    except Rang:
+        got = Rang
+    t.join()
+    is_(got, Rang, what)
+
+
+# no writer works: a wait without a limit ends
+interrupted(lambda: caller.reserve(0, 1), "reserve ends by a signal's exception")
+begin()
+pub, pub_key = caller.reserve(0, 2), caller.key_import([b"first", b"later"])
+end()
+for resident in (None, True):
+    at = 1 if resident else 0
+    interrupted(lambda: caller.publish(None, pub_key[16 * at:16 * at + 16], pub[at:at + 1], resident=resident),
+                f"publish ends by a signal's exception, resident={resident}")
+begin()
+caller.ticket_wait()
+is_(caller.lookup(pub_key), pub, "and is carried out")
+caller.release(pub)
+end()
+interrupted(lambda: caller.reserve(0, 1), "reserve again", begin)
+caller.ticket_wait()
+is_(caller.stats(caller.info().peer).reserved, 0, "what was granted with the signal was given back")
+end()
+t = threading.Timer(0.5, begin)
+ids = z.key_import([b"slow 1", b"slow 2"])
+begin()
+two = caller.reserve(0, 2)
+end()
+t.start()
+is_(caller.publish(None, ids, two), 2, "a publish that takes longer than a slice says how many")
+t.join()
+is_(caller.lookup(ids), two, "and they are live")
+caller.release(two)
+
+# a section of another keeps the victims of a fetch
+low = z.reserve(far, 2)
+low_keys = z.key_import([b"far 1", b"far 2"])
+z.publish(None, low_keys, low)
+z.release(low)
+ram = z.reserve(near, 8)
+ram_keys = z.key_import([os.urandom(8) for _ in ram])
+z.publish(None, ram_keys, ram)
+z.release(ram)
+section = inside.section_enter()
+interrupted(lambda: caller.fetch(near, low_keys), "fetch ends by a signal's exception")
+interrupted(lambda: caller.fetch(near, low_keys), "fetch again", lambda: inside.section_leave(section))
+caller.transfer_wait()
+caller.ticket_wait()
+s = caller.stats(caller.info().peer)
+is_((s.refs, s.reserved), (0, 0), "nothing of it is held")
+end()
+for each in (inside, caller, z):
+    each.close()
+gpc.unlink(name + "-z")
+
 # from a callback the handle cannot be closed
 said = []
 

@@ -117,6 +117,14 @@ class OffloadingConnector:
     """Where GPCConnector hooks in."""
     connector_scheduler = connector_worker = None
 
+    @classmethod
+    def requires_piecewise_for_cudagraph(cls, extra_config):
+        return False
+
+    @classmethod
+    def get_required_kvcache_layout(cls, vllm_config):
+        return "LBHNC"
+
     def __init__(self, vllm_config, role, kv_cache_config):
         if role == "scheduler":
             self.connector_scheduler = kv_cache_config.half

@@ -20,7 +20,7 @@ import gpc.engines.weights  # noqa: E402
 import gpc.vllm.finder  # noqa: E402
 from gpc.vllm import GPCConnector, GPCOffloadingManager, GPCOffloadingSpec, GPCOffloadingWorker  # noqa: E402
 from gpc.vllm.config import KEYS, Config, ConfigError  # noqa: E402
-from gpc.vllm.name import fingerprint, weights_of  # noqa: E402
+from gpc.vllm.name import fingerprint, label, weights_of  # noqa: E402
 from tap import _made, done, is_, name, ok, raises  # noqa: E402
 
 gpc.vllm.finder.ASK = 60         # a scheduler does not wait so long for a busy writer, a test does
@@ -92,6 +92,15 @@ raises(ConfigError, "gpc_thread: there is no such key", lambda: Config({**EXTRA,
 raises(ConfigError, "canonical_layout", lambda: Config({**EXTRA, "canonical_layout": True}), "a layout of vLLM's own")
 raises(ConfigError, "at least 266240 are wanted", lambda: manager(gpc_name=name + "-d", cpu_bytes_to_use=4096),
        "too little memory")
+# vLLM asks the class before it loads a model
+is_((GPCConnector.requires_piecewise_for_cudagraph(EXTRA), GPCConnector.get_required_kvcache_layout(
+    fake.ns(kv_transfer_config=fake.ns(kv_connector_extra_config=EXTRA)))), (False, "LBHNC"), "what vLLM asks for early")
+raises(ConfigError, "gpc_thread: there is no such key",
+       lambda: GPCConnector.requires_piecewise_for_cudagraph({**EXTRA, "gpc_thread": 2}), "an error then, 0.32 on a GPU")
+raises(ConfigError, "cpu_bytes_to_use: it is missing", lambda: GPCConnector.get_required_kvcache_layout(
+    fake.ns(kv_transfer_config=fake.ns(kv_connector_extra_config={}))), "or with the layout")
+is_(label("/models/Llama-3.1-8B/", 1234567), "vllm Llama-3.1-8B 1234567", "an engine's label: model and process")
+is_(label("org/" + "\u00e9" * 40, 77), "vllm " + "\u00e9" * 11 + " 77", "31 bytes of it")
 is_(Config({"cpu_bytes_to_use": 1e9}).cpu_bytes_to_use, 10 ** 9, "a number in exponent form")
 is_({k for k in KEYS if k.startswith("gpc_")} - set(dir(gpc)), {k for k in KEYS if k.startswith("gpc_")}, "prefix")
 prints = set()

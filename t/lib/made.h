@@ -355,4 +355,21 @@ UNUSED static void made_look_end(struct made *m)
 	pthread_mutex_destroy(&m->c.walk_lock);
 }
 
+/* What a writer would say of its pools. */
+UNUSED static void made_pools_told(const struct made *m)
+{
+	uint32_t p, i;
+
+	for (p = 0; p < m->c.seg.header.geometry.max_pools; p++) {
+		struct shm_pool *pool = made_pool(m, p);
+		uint32_t first = (uint32_t)(pool->range >> 32), n[4] = { 0 };
+
+		for (i = 0; i < (uint32_t)pool->range; i++)
+			n[WORD_STATE(made_record(m, first + i)->word) & 3]++;
+		pool->live = n[LIVE];
+		pool->reserved = n[RESERVED];
+		pool->dying = n[DYING];
+	}
+}
+
 #endif

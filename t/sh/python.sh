@@ -16,7 +16,7 @@ LD_LIBRARY_PATH=$libs${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 PYTHONPATH=$builddir/python:$srcdir/python/tests
 PYTHONDONTWRITEBYTECODE=1
 GPC_T_CACHE=$cache
-other_caches="$cache-d $cache-m $cache-w"
+other_caches="$cache-d $cache-m $cache-w $cache-z"
 export LD_LIBRARY_PATH PYTHONPATH PYTHONDONTWRITEBYTECODE GPC_T_CACHE
 
 python_test()	# NAME

@@ -4,8 +4,23 @@ with kv_load_failure_policy=recompute it computes that again, and lets it store 
 
 from vllm.distributed.kv_transfer.kv_connector.v1.offloading_connector import OffloadingConnector
 
+from .config import Config
+
 
 class GPCConnector(OffloadingConnector):
+    # vLLM asks the class while it puts its configuration together, or when it chooses the layout of the KV cache: before
+    # the weights are loaded, so whatever is wrong with a key need not wait for them.
+
+    @classmethod
+    def requires_piecewise_for_cudagraph(cls, extra_config):
+        Config(extra_config)
+        return super().requires_piecewise_for_cudagraph(extra_config)
+
+    @classmethod
+    def get_required_kvcache_layout(cls, vllm_config):
+        Config(vllm_config.kv_transfer_config.kv_connector_extra_config)
+        return super().get_required_kvcache_layout(vllm_config)
+
     def __init__(self, vllm_config, role, kv_cache_config):
         super().__init__(vllm_config, role, kv_cache_config)
         self.several = len(kv_cache_config.kv_cache_groups) > 1

@@ -7,6 +7,7 @@ different caches; with it, the second one fails at start.
 
 import hashlib
 import json
+import os
 
 from ..engines.weights import weights_of as weights_of
 
@@ -24,6 +25,13 @@ def fingerprint(config, weights, rank_bytes, parts):
         "groups": [[g.group_id, g.tokens_per_block, list(g.layer_names)] for g in config.groups],
     }
     return hashlib.sha256(json.dumps(meaning, sort_keys=True).encode()).digest()
+
+
+def label(model, pid):
+    """31 bytes that a person knows an engine by, among others of the machine: its model, and who it is."""
+    end = f" {pid}"
+    short = os.path.basename(model.rstrip("/")).encode()[:31 - len("vllm ") - len(end)].decode(errors="ignore")
+    return f"vllm {short}{end}"
 
 
 def cache_name(config, layout):

@@ -2,6 +2,7 @@
 """GPCOffloadingSpec: what vLLM makes in each of its processes.  vLLM is imported here."""
 
 import logging
+import os
 from types import SimpleNamespace
 
 from vllm.distributed.kv_transfer.kv_connector.v1.offloading.metrics import OffloadingConnectorStats
@@ -69,7 +70,7 @@ class GPCOffloadingSpec(base.OffloadingSpec):
         log.info("gpc: the cache is %s, of chunks of %d bytes and %s tokens", called, self.image.bytes,
                  " or ".join(map(str, sorted(set(tokens.values())))))
         cache = open_cache(called, conf, layout, self.image.bytes, max(tokens.values()),
-                           f"vllm {config.engine_id}"[:31], log)
+                           name.label(config.model.name, os.getpid()), log)
         return GPCOffloadingManager(cache, called, conf, layout, self._chained(), tokens, API,
                                     self.kv_events_config.enable_kv_cache_events)
 
