@@ -325,8 +325,8 @@ struct gpc_info {                    /* set size */
 	uint64_t life;               /* of this handle's seat: no other, here or in another cache, has
 	                              * had it; companions name it.  0 = read-only */
 	uint32_t max_aliases;        /* that there is room for; 0 = none are kept */
-	uint64_t created_ns;         /* CLOCK_REALTIME: when the cache was made ... */
-	uint64_t writer_since_ns;    /* ... and its writer took the seat; 0 = none */
+	uint64_t created_ns;         /* CLOCK_REALTIME: when the cache was made */
+	uint64_t writer_since_ns;    /* CLOCK_MONOTONIC: when its writer took the seat; 0 = none */
 	uint32_t peers_alive, peers_dead;    /* seats whose process holds them, and those of processes that have
 	                              * died or left, not yet reaped */
 };

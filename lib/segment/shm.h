@@ -134,7 +134,7 @@ struct shm_state {                       /* w, r */
 	uint64_t clearing;               /* pool + 1 << 32 | tag: GPC_CLEARED is told, and not done; 0 = none */
 	uint64_t relocated, no_bucket;   /* counters */
 	uint64_t aliases;                /* no fewer than there are in alias[]; it only grows */
-	uint64_t served_ns;              /* CLOCK_REALTIME: since when the writer has had the seat */
+	uint64_t served_ns;              /* CLOCK_MONOTONIC: since when the writer has had the seat */
 	struct shm_past past;            /* lines 2 to 4 */
 };
 _Static_assert(sizeof(struct shm_state) == 320, "state layout");

@@ -145,11 +145,8 @@ static void tell_nobody(struct writer *w)
 static void tell_who(struct writer *w)
 {
 	uint32_t peer = w->c->peer;
-	struct timespec now;
 
-	clock_gettime(CLOCK_REALTIME, &now);
-	store_relaxed(&w_state(w)->served_ns,
-		      (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec);
+	store_relaxed(&w_state(w)->served_ns, clock_ns());
 	store_relaxed(&w_state(w)->writer_pid, w->reaps ? 0 : getpid());
 	store_relaxed(&w_state(w)->writer_peer, w->reaps || peer == SHM_NO_PEER ? 0 : peer + 1);
 }

@@ -13,7 +13,7 @@ static uint64_t age_s(uint64_t then_ns)
 	struct timespec now;
 	uint64_t ns;
 
-	clock_gettime(CLOCK_REALTIME, &now);
+	clock_gettime(CLOCK_MONOTONIC, &now);
 	ns = (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
 	return then_ns && ns > then_ns ? (ns - then_ns) / 1000000000 : 0;
 }

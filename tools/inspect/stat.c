@@ -249,6 +249,16 @@ static json_t *date(uint64_t ns)
 	return out_need(json_string(text));
 }
 
+/* Of CLOCK_MONOTONIC. */
+static json_t *date_of(uint64_t ns)
+{
+	struct timespec now;
+	uint64_t age = cli_now_ns() - ns;
+
+	clock_gettime(CLOCK_REALTIME, &now);
+	return date(ns ? (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec - age : 0);
+}
+
 static void describe_info(json_t *o, const struct gpc_info *info)
 {
 	static const uint8_t none[sizeof(info->layout)];
@@ -259,7 +269,7 @@ static void describe_info(json_t *o, const struct gpc_info *info)
 	set(o, "max_pools", info->max_pools);
 	set(o, "writer_generation", info->writer_generation);
 	json_object_set_new(o, "created", date(info->created_ns));
-	json_object_set_new(o, "writer_since", date(info->writer_since_ns));
+	json_object_set_new(o, "writer_since", date_of(info->writer_since_ns));
 	set(o, "tick_us", info->tick_us);
 	if (info->tick_us == 1)
 		set_text(o, "tick", "exact");
