@@ -14,6 +14,7 @@
 #include "request/request.h"
 #include "segment/lockfile.h"
 #include "inspect/inspect.h"
+#include "peer/companion.h"
 #include "peer/seat.h"
 #include "segment/files.h"
 #include "segment/memory.h"
@@ -95,8 +96,13 @@ static void handle_free(gpc *c)
 
 static int no_seat(const gpc *c, uint32_t dead)
 {
-	uint32_t all = c->seg.header.geometry.max_peers;
+	uint32_t all = c->seg.header.geometry.max_peers, kept = 0, i;
 
+	for (i = 0; i < all; i++)
+		kept += !segment_peer_alive(&c->seg, i) && companion_lives(&c->seg, c->seg.lock_fd, i);
+	if (kept)
+		return err_set(EUSERS, "all %u seats of %s are taken, %u of them by leaders that have ended and "
+			       "whose companions go on", all, c->seg.name, kept);
 	if (!dead)
 		return err_set(EUSERS, "all %u seats of %s are taken", all, c->seg.name);
 	return err_set(EUSERS,

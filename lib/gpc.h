@@ -343,7 +343,8 @@ struct gpc_stats {                   /* since attach; of one peer, or summed.  s
 	uint64_t stale_refs, ring_full;
 	uint64_t relocated, no_bucket;                    /* summed only: table moves, publishes refused */
 	uint64_t refs, reserved, sections, oldest_section_ns;     /* held now */
-	uint64_t live, free_blocks, dying;                /* summed only; as the writer counts */
+	uint64_t live, free_blocks, dying;                /* summed only; as the writer counts.  What a leader had
+	                              * reserved and its companions keep is dying, and reserved by nobody */
 	int32_t alive;               /* 1 = the process holds its seat, 0 = dead or left, not yet reaped */
 	int32_t here;                /* 1 = pid is a number of the caller's PID namespace, 0 = of
 	                              * another, or it cannot be told */
@@ -487,7 +488,8 @@ int gpc_pool_add(gpc *c, struct gpc_pool *p, int timeout_ms);
  * second call, of whomever, returns the first one's pool: -EEXIST where it differs. */
 
 int gpc_pool_get(gpc *c, int pool, struct gpc_pool *ret);
-/* [shared] -ENOENT: there is none.  Compare generation before you use a mapping of the
+/* [shared] -ENOENT: there is none, or it is being removed (calls that want blocks of such a pool say -ESTALE:
+ * its number may soon be another's).  Compare generation before you use a mapping of the
  * bytes. */
 
 int gpc_pool_available(gpc *c, int pool);
@@ -504,6 +506,8 @@ int gpc_pool_clear(gpc *c, int pool, uint32_t tag, uint32_t flags, int timeout_m
  * descendants in the space.  Held blocks become unfindable and come back with their last
  * hold; returns how many such blocks there are, earlier ones included.  GPC_REMOVE: the pool goes when
  * its last hold has; waits for that up to the timeout (0: do not wait, it goes later by itself).
+ * -ENOTCONN, -ETIMEDOUT and -EAGAIN (timeout 0) of a call that was submitted: a writer clears later,
+ * with GPC_IF_IDLE too if nobody holds a block at that later moment; gpc_ticket_wait tells when it has looked.
  * GPC_IF_IDLE: -EBUSY, and nothing has changed, if somebody holds a block of what is to go: a
  * reference on one of those entries, or an open move or transfer of one; of tag 0 also a
  * reservation, or a reference on a block whose key has gone.  A stock does not count; a dead
@@ -886,7 +890,8 @@ int gpc_publish(gpc *c, const gpc_key *parents, const gpc_key *keys, const gpc_b
  *                   blocks[i] stays reserved
  *   negative        refused, blocks[i] stays reserved: -ENOENT parent not live, -EXDEV parent
  *                   in another space, -EPERM not reserved by you, -ESTALE pool gone, -EAGAIN
- *                   no bucket free, or not submitted
+ *                   no bucket free, or not submitted, -EINVAL no such block, or a key that is zero,
+ *                   a root key or its own parent, -EOVERFLOW
  * Returns how many are live in blocks[i] now.
  * GPC_NO_REF, to publish and forget: a block that goes live is released with the answer, as by
  * gpc_release, and is as recent; another block that has the key is named and not referenced, a hint;
@@ -926,7 +931,7 @@ int gpc_reclaim(gpc *c, const gpc_key *keys, const gpc_block *blocks, uint32_t n
  * hangs below a block, in any pool, does not go by itself.  keys (NULL: any key) are those that the blocks
  * are meant to have; a zero key is any.  Returns how many are reserved; results (may be NULL) tells for each
  * 0 or a negative errno.  The block and the caller's reference are as they were after -EINVAL no such
- * block, -EBUSY held, by another reference, a move, a transfer or a live child, -EPERM a CALLER pool of
+ * block, -1 among them, -EBUSY held, by another reference, a move, a transfer or a live child, -EPERM a CALLER pool of
  * another peer, -EDQUOT.  -ESTALE: it is not live, or not with that key; or somebody took a reference in
  * the moment that it went, then it is as after gpc_drop.  In both cases a reference of the caller stays.
  * A block is not released before the call has returned.  -ETIMEDOUT, -EAGAIN (timeout 0): none of the blocks of

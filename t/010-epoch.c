@@ -108,15 +108,15 @@ static void test_untrusted(void)
 static void test_device_section(void)
 {
 	const struct segment *s = &f.c.seg;
-	struct shm_section *sec = section(0, 7);
+	struct shm_section *sec = section(0, 17);
 	uint64_t cookie, ticket;
 
-	epoch_enter(s, 0, 7);
+	epoch_enter(s, 0, 17);
 	sec->kind = 1;
 	ticket = sec->ticket;
 	cookie = epoch_start(s);
 	ok(!epoch_done(s, cookie), "a device section is a section");
-	ok(!epoch_sweep(s, 0, 7), "it cannot be swept while the device is at it");
+	ok(!epoch_sweep(s, 0, 17), "it cannot be swept while the device is at it");
 	store_release(&sec->done, ticket);
 	ok(!epoch_is_open(sec), "the device's signal ends it");
 	ok(epoch_done(s, cookie), "no sweep is needed for that");
@@ -126,24 +126,24 @@ static void test_device_section(void)
 	ok(sec->ticket > ticket && sec->done < sec->ticket,
 	   "with a ticket not yet signalled");
 
-	epoch_enter(s, 0, 7);
+	epoch_enter(s, 0, 17);
 	store_release(&sec->done, ticket);
 	ok(epoch_is_open(sec),
 	   "a late signal of the old ticket does not end the next section");
 	sec->done = sec->ticket;
-	ok(!epoch_sweep(s, 0, 7), "only device sections are swept");
+	ok(!epoch_sweep(s, 0, 17), "only device sections are swept");
 	sec->ticket++;
-	epoch_leave(s, 0, 7);
+	epoch_leave(s, 0, 17);
 
-	epoch_enter(s, 0, 7);
+	epoch_enter(s, 0, 17);
 	sec->kind = 1;
 	ticket = sec->ticket;
 	epoch_end(sec);
 	sec->kind = 0;
-	epoch_enter(s, 0, 7);
+	epoch_enter(s, 0, 17);
 	store_release(&sec->done, ticket);
 	ok(epoch_is_open(sec), "nor does one that the slot's last owner was killed with");
-	epoch_leave(s, 0, 7);
+	epoch_leave(s, 0, 17);
 }
 
 static void test_library_sections(void)
@@ -154,7 +154,7 @@ static void test_library_sections(void)
 	for (i = 0; i < (int)SHM_SECTIONS; i++) {
 		slot[i] = handle_enter(&f.c);
 		if (i < 8)
-			library += slot[i] >= GPC_SECTIONS;
+			library += slot[i] < (int)SHM_OWN_SECTIONS;
 		if (slot[i] >= 0)
 			seen |= 1ull << slot[i];
 	}
@@ -164,12 +164,12 @@ static void test_library_sections(void)
 	is_int(gpc_section_enter(&f.c), -EAGAIN, "for gpc_section_enter neither");
 	ok(!handle_in_section(&f.c), "they are nobody's sections");
 	gpc_section_leave(&f.c, 11);
-	ok(epoch_is_open(section(0, 11)),
+	ok(epoch_is_open(section(0, SHM_SECTION(11))),
 	   "gpc_section_leave does not end what gpc_section_enter did not begin");
 	for (i = 0; i < (int)SHM_SECTIONS; i++)
 		handle_leave(&f.c, slot[i]);
 	i = handle_enter(&f.c);
-	ok(i >= GPC_SECTIONS, "afterwards the library's are used again");
+	ok(i < (int)SHM_OWN_SECTIONS, "afterwards the library's are used again");
 	handle_leave(&f.c, i);
 }
 
@@ -195,14 +195,14 @@ static void test_user_sections(void)
 	pthread_join(thread, NULL);
 	ok(!other, "another thread has not");
 	ok(!handle_in_section(&f.c), "but may leave it");
-	is_int(section(0, 0)->epoch, 0, "and it is closed");
+	is_int(section(0, SHM_SECTION(0))->epoch, 0, "and it is closed");
 
 	for (n = 0; n <= GPC_SECTIONS && gpc_section_enter(&f.c) >= 0; n++)
 		;
 	is_int(n, GPC_SECTIONS, "a peer has %d sections", GPC_SECTIONS);
 	is_int(gpc_section_enter(&f.c), -EAGAIN, "and no more");
-	section(0, 20)->kind = 1;
-	section(0, 20)->done = section(0, 20)->ticket;
+	section(0, SHM_SECTION(20))->kind = 1;
+	section(0, SHM_SECTION(20))->done = section(0, SHM_SECTION(20))->ticket;
 	f.c.section_thread[20] = 0;
 	is_int(gpc_section_enter(&f.c), 20, "unless a device has ended one meanwhile");
 	for (i = -2; i < 70; i++)
@@ -229,13 +229,13 @@ static void test_public_grace(void)
 	       "a cookie that was never given");
 
 	inside = gpc_section_enter(&f.c);
-	section(0, (uint32_t)inside)->kind = 1;
+	section(0, SHM_SECTION((uint32_t)inside))->kind = 1;
 	f.c.section_thread[inside] = 0;
 	cookie = gpc_grace_start(&f.c);
 	is_int(gpc_grace_done(&f.c, cookie), 0, "a device section of the caller counts");
-	section(0, (uint32_t)inside)->done = section(0, (uint32_t)inside)->ticket;
+	section(0, SHM_SECTION((uint32_t)inside))->done = section(0, SHM_SECTION((uint32_t)inside))->ticket;
 	is_int(gpc_grace_done(&f.c, cookie), 1, "until the device is done");
-	is_int(section(0, (uint32_t)inside)->epoch, 0, "polling sweeps it (rule S4)");
+	is_int(section(0, SHM_SECTION((uint32_t)inside))->epoch, 0, "polling sweeps it (rule S4)");
 }
 
 static void test_unusable(void)

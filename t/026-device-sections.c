@@ -7,7 +7,7 @@
 
 static uint64_t epoch_of(const struct made *m, int section)
 {
-	return seg_section(&m->c.seg, MADE_PEER, (uint32_t)section)->epoch;
+	return seg_section(&m->c.seg, MADE_PEER, SHM_SECTION((uint32_t)section))->epoch;
 }
 
 static void test_dev_lookup(struct made *m, gpc_dev *dev)
@@ -23,7 +23,7 @@ static void test_dev_lookup(struct made *m, gpc_dev *dev)
 	s = gpc_dev_enter(dev);
 	ok(s >= 0, "a section");
 	ok(epoch_of(m, s) != 0, "is open for the writer to see");
-	is_int(seg_section(&m->c.seg, MADE_PEER, (uint32_t)s)->kind, 1, "as a device's");
+	is_int(seg_section(&m->c.seg, MADE_PEER, SHM_SECTION((uint32_t)s))->kind, 1, "as a device's");
 	is_int(gpc_dev_lookup(dev, 0, keys, 3, b, NULL), 0, "a lookup");
 	is_int(gpc_dev_leave(dev, s, NULL), 0, "the section ends with the stream");
 	is_int(gpc_dev_leave(dev, s, NULL), -EINVAL, "once");

@@ -174,6 +174,7 @@ static void test_gives_up(void)
 	settle(c);
 	section = must(gpc_section_enter(d));
 	is_int(gpc_reclaim(c, NULL, b, 2, &result, 0, 20), -ETIMEDOUT, "a section is open");
+	ok(strstr(gpc_last_error(), "section open"), "and the sentence says so: %s", gpc_last_error());
 	is_int(result, 77, "no results");
 	must(gpc_section_leave(d, section));
 	while (stats_of(c, -1).free_blocks < BLOCKS - 1)

@@ -3,6 +3,8 @@
  * does not. */
 #include "t/lib/cache.h"
 
+#include "peer/handle.h"
+
 static struct gpc_stats mine(gpc *c)
 {
 	return stats_of(c, info_of(c).peer);
@@ -13,6 +15,9 @@ static void test_slots(void)
 	gpc *c = cache_new(4, 0), *d = cache_attach(0, 0);
 	int s[GPC_SECTIONS], i, j, n = 0;
 
+	is_int(find(d, 1), -1, "a peer that only looks up");
+	ok(seg_seat(&d->seg, d->peer)->sections <= SHM_OWN_SECTIONS,
+	   "makes a grace period read its first slots, and no others");
 	for (i = 0; i < GPC_SECTIONS; i++)
 		s[i] = must(gpc_section_enter(c));
 	for (i = 0; i < GPC_SECTIONS; i++)

@@ -42,6 +42,7 @@ static void test_dies(void)
 	is_int((int)stats_of(c, -1).claims, 0, "and its claims, which others wait for");
 	is_int(stats_of(c, told->leader - 1).alive, 0, "it is dead");
 	is_int(gpc_attach(cache_name, &opt, 0, &e), -EUSERS, "nobody gets its seat");
+	ok(strstr(gpc_last_error(), "companions"), "which is kept: %s", gpc_last_error());
 	is_int(attach_to(told->leader, told->life, &e), -ESTALE, "nobody is its companion any more");
 	clean(c, "a seat that is kept");
 	kills(b);
@@ -80,6 +81,7 @@ static void test_transit(void)
 
 static void test_companion_first(void)
 {
+	const struct shm_seat *mine;
 	pid_t a, b;
 
 	begin(4);
@@ -87,6 +89,13 @@ static void test_companion_first(void)
 	b = run(companion);
 	is_int(stats_of(c, told->leader).leader, told->leader - 1, "a companion's leader is told");
 	is_int(stats_of(c, told->leader - 1).leader, -1, "a leader has none");
+	mine = seg_seat(&c->seg, (uint32_t)told->leader);
+	((struct shm_seat *)(uintptr_t)mine)->leader = (uint32_t)told->leader + 1;
+	is_int(gpc_check(c, NULL, NULL), 1, "one that leads itself");
+	((struct shm_seat *)(uintptr_t)mine)->leader = 4;
+	is_int(gpc_check(c, NULL, NULL), 1, "one whose leader's seat is empty");
+	((struct shm_seat *)(uintptr_t)mine)->leader = (uint32_t)told->leader;
+	is_int(gpc_check(c, NULL, NULL), 0, "as it was");
 	kills(b);
 	serves(10);
 	ok(seat()->state == SEAT_TAKEN && !rival_gets_leaders(), "a companion dies: its leader has what "

@@ -3,6 +3,7 @@
 #include "config.h"
 
 #include "inspect/check.h"
+#include "segment/lockfile.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -33,6 +34,22 @@ static void check_sections(struct check *k, uint32_t peer, bool seat_free)
 	}
 }
 
+/* A leader is a peer that is nobody's companion.  Its seat is kept until its companions have gone, so an empty
+ * seat, or another life in it, is that of no leader: but a companion that has ended stands there, too. */
+static void check_leader(struct check *k, uint32_t peer, const struct shm_seat *seat)
+{
+	uint32_t leader = seat->leader - 1;
+
+	if (leader >= k->s->header.geometry.max_peers || leader == peer)
+		check_bad(k, seat->leader, "seat %u: companion of seat %u, which cannot be", peer, leader);
+	else if (!segment_peer_alive(k->s, peer))
+		return;
+	else if (seg_seat(k->s, leader)->state == SEAT_FREE)
+		check_bad(k, seat->leader_life, "seat %u: companion of seat %u, which is empty", peer, leader);
+	else if (seg_seat(k->s, leader)->leader)
+		check_bad(k, seat->leader_life, "seat %u: companion of seat %u, which is a companion", peer, leader);
+}
+
 static void check_seat(struct check *k, uint32_t peer)
 {
 	const struct shm_seat *seat = seg_seat(k->s, peer);
@@ -48,6 +65,8 @@ static void check_seat(struct check *k, uint32_t peer)
 			  (unsigned long long)seat->taken, (unsigned long long)seat->tail,
 			  (unsigned long long)seat->head);
 	check_sections(k, peer, seat->state == SEAT_FREE);
+	if (seat->state == SEAT_TAKEN && seat->leader)
+		check_leader(k, peer, seat);
 }
 
 /* ---- reference cells ---- */

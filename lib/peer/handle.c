@@ -6,7 +6,6 @@
 #include <errno.h>
 #include "peer/handle.h"
 
-#define LIBRARY_SECTIONS (SHM_SECTIONS - GPC_SECTIONS)
 
 int handle_refuse(gpc *c)
 {
@@ -46,15 +45,15 @@ int handle_enter(gpc *c)
 	uint32_t i, slot;
 
 	if (__builtin_expect(!hint, 0))
-		hint = 1 + count_next(&threads);
-	for (i = 0; i < LIBRARY_SECTIONS; i++) {
-		slot = GPC_SECTIONS + (hint + i) % LIBRARY_SECTIONS;
+		hint = SHM_OWN_SECTIONS + count_next(&threads);
+	for (i = 0; i < SHM_OWN_SECTIONS; i++) {
+		slot = (hint + i) % SHM_OWN_SECTIONS;
 		if (epoch_enter(&c->seg, c->peer, slot)) {
 			hint += i;
 			return (int)slot;
 		}
 	}
-	for (slot = GPC_SECTIONS; slot--;)
+	for (slot = SHM_SECTIONS; slot-- > SHM_OWN_SECTIONS;)
 		if (epoch_enter(&c->seg, c->peer, slot))
 			return (int)slot;
 	return err_set(EAGAIN, "all %u sections of this peer are open: leave one "
@@ -73,9 +72,11 @@ void handle_sweep_sections(gpc *c)
 	if (c->readonly)
 		return;
 	mark = load_relaxed(&seg_seat(&c->seg, c->peer)->sections);
-	mark = MIN(mark, (uint32_t)GPC_SECTIONS);
+	mark = MIN(mark, SHM_SECTIONS);
+	if (mark <= SHM_OWN_SECTIONS)
+		return;
 	pthread_mutex_lock(&c->device_sections);
-	for (i = 0; i < mark; i++)
+	for (i = SHM_OWN_SECTIONS; i < mark; i++)
 		epoch_sweep(&c->seg, c->peer, i);
 	pthread_mutex_unlock(&c->device_sections);
 }

@@ -10,7 +10,7 @@ static int enter_lowest(gpc *c)
 	uint32_t i;
 
 	for (i = 0; i < GPC_SECTIONS; i++) {
-		if (epoch_enter(&c->seg, c->peer, i)) {
+		if (epoch_enter(&c->seg, c->peer, SHM_SECTION(i))) {
 			store_relaxed(&c->section_thread[i], handle_thread());
 			return (int)i;
 		}
@@ -58,7 +58,7 @@ GPC_EXPORT int gpc_section_leave(gpc *c, int section)
 	if (section < 0 || section >= GPC_SECTIONS || !take_mark(c, section))
 		return err_set(EINVAL, "section is %d: it is no open section of this handle",
 			       section);
-	epoch_leave(&c->seg, c->peer, (uint32_t)section);
+	epoch_leave(&c->seg, c->peer, SHM_SECTION((uint32_t)section));
 	return 0;
 }
 

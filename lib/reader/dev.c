@@ -21,7 +21,7 @@
 
 static struct shm_section *section_of(const gpc_dev *d, uint32_t i)
 {
-	return seg_section(&d->c->seg, d->c->peer, i);
+	return seg_section(&d->c->seg, d->c->peer, SHM_SECTION(i));
 }
 
 static int dev_check(gpc_dev *d)
@@ -291,7 +291,7 @@ static int open_section(gpc_dev *d)
 	uint32_t i;
 
 	for (i = 0; i < GPC_SECTIONS; i++)
-		if (epoch_enter(&c->seg, c->peer, i)) {
+		if (epoch_enter(&c->seg, c->peer, SHM_SECTION(i))) {
 			/* the ticket of an idle slot is above its done word, so it is
 			 * open until this ticket is signalled, whatever kind it shows */
 			store_relaxed(&section_of(d, i)->kind, 1);
@@ -316,7 +316,7 @@ GPC_EXPORT int gpc_dev_enter(gpc_dev *d)
 		return i;
 	err = import_adopt(d, &im);
 	if (err) {
-		epoch_leave(&d->c->seg, d->c->peer, (uint32_t)i);
+		epoch_leave(&d->c->seg, d->c->peer, SHM_SECTION((uint32_t)i));
 		return err;
 	}
 	d->use[i].ticket = load_relaxed(&section_of(d, (uint32_t)i)->ticket);

@@ -119,9 +119,9 @@ void import_tidy(gpc_dev *d)
 	if (!load_relaxed(&d->retired) || pthread_mutex_trylock(&d->lock))
 		return;
 	for (i = 0; i < GPC_SECTIONS; i++)
-		if (load_relaxed(&d->use[i].import) && epoch_enter(&c->seg, c->peer, i)) {
+		if (load_relaxed(&d->use[i].import) && epoch_enter(&c->seg, c->peer, SHM_SECTION(i))) {
 			import_forget(d, i);
-			epoch_leave(&c->seg, c->peer, i);
+			epoch_leave(&c->seg, c->peer, SHM_SECTION(i));
 		}
 	release_retired(d);
 	pthread_mutex_unlock(&d->lock);

@@ -16,6 +16,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include "peer/epoch.h"
 #include "peer/hold.h"
 #include "request/request.h"
 
@@ -108,6 +109,20 @@ static bool ends_call(int err)
 	return err == -EAGAIN || err == -ETIMEDOUT || err == -ENOTCONN || err == -ENOMEM || err == -EINTR;
 }
 
+/* The blocks pass a grace period: what keeps the answer away is an open section, more often than the writer. */
+static int tell_late(gpc *c, int err)
+{
+	uint32_t i, peer;
+
+	for (peer = 0; peer < c->seg.header.geometry.max_peers; peer++)
+		for (i = 0; i < SHM_SECTIONS; i++)
+			if (epoch_is_open(seg_section(&c->seg, peer, i)))
+				return err_set(-err, "%s: peer %u of %s has a section open, and the blocks are the "
+					       "caller's when it has ended", err == -EAGAIN ? "timeout_ms is 0" :
+					       "time is up", peer, c->seg.name);
+	return err;
+}
+
 static int reclaim_part(gpc *c, const struct reclaim *r, uint32_t from, uint32_t n,
 			struct shm_command *cmds, uint64_t deadline)
 {
@@ -127,6 +142,8 @@ static int reclaim_part(gpc *c, const struct reclaim *r, uint32_t from, uint32_t
 	cmds[0].flags = CF_TAKE | CF_NAMED;
 	cmds[0].pool = (uint8_t)GPC_POOL(r->blocks[from]);
 	got = request_group_by(c, cmds, n, deadline, &how, &op);
+	if (got == -ETIMEDOUT || got == -EAGAIN)
+		return tell_late(c, got);
 	if (ends_call(got))
 		return got;
 	for (i = 0; i < n; i++)
