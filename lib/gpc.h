@@ -752,6 +752,20 @@ int gpc_key_hash(gpc *c, const gpc_key *parent, const uint32_t *tokens, size_t n
  * block (with GPC_TAIL also one for a partial last block) and returns their number.
  * Extras, sorted by token, enter every block they begin in, with their offset. */
 
+struct gpc_prompt {                  /* of gpc_key_hash_many: what gpc_key_hash takes */
+	const gpc_key *parent;       /* NULL or zero = no parent */
+	const uint32_t *tokens;
+	size_t n;                    /* tokens */
+	const struct gpc_extra *x;   /* sorted by token */
+	uint32_t nx, reserved;       /* reserved: 0 */
+	gpc_key *ret_keys;           /* room for n / block_tokens keys, rounded up with GPC_TAIL */
+};
+
+int gpc_key_hash_many(gpc *c, const struct gpc_prompt *p, uint32_t n, uint32_t flags);
+/* [local] gpc_key_hash of each prompt, the same keys: returns how many there are together (at most INT32_MAX,
+ * else -EINVAL).  Chains without extras are hashed side by side where the processor has AVX2 or AVX-512 and
+ * block_tokens is even.  No prompt's keys overlap another one's tokens, parent or keys. */
+
 int gpc_key_hash_group(gpc *c, uint32_t group, uint32_t block_tokens, const gpc_key *parent,
 		       const uint32_t *tokens, size_t n, const struct gpc_extra *x, uint32_t nx,
 		       uint32_t flags, gpc_key *ret_keys);

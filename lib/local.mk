@@ -17,11 +17,16 @@ lib_gpc_sources = \
 	%reldir%/base/futex.h \
 	%reldir%/base/key.c \
 	%reldir%/base/key.h \
+	%reldir%/base/lanes.c \
+	%reldir%/base/lanes.h \
+	%reldir%/base/lanes_run.h \
 	%reldir%/base/log.c \
 	%reldir%/base/log.h \
+	%reldir%/base/many.c \
 	%reldir%/base/order.h \
 	%reldir%/base/parallel.c \
 	%reldir%/base/parallel.h \
+	%reldir%/base/sip.h \
 	%reldir%/base/text.c \
 	%reldir%/base/text.h \
 	%reldir%/device/bytes.c \

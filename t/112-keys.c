@@ -121,6 +121,40 @@ static void test_groups(gpc *c, gpc *d)
 	is_int(gpc_key_hash_group(c, 1, 65536, &root, tok, 48, NULL, 0, 0, k), 0, "no full block");
 }
 
+/* Prompts together have the keys that each has alone; t/034-many-keys.c has each way of hashing them. */
+static void test_many(gpc *c, gpc *d)
+{
+	enum { MANY = 20, ROOM = 12 };
+	struct gpc_extra at20 = { 20, 2, "xy" };
+	gpc_key root = root_of(c, NULL, 0), keys[MANY][ROOM], want[ROOM], none[MANY][ROOM];
+	struct gpc_prompt p[MANY] = { 0 };
+	uint32_t tok[200], i, all = 0, bad = 0;
+
+	memset(keys, 7, sizeof(keys));
+	memcpy(none, keys, sizeof(none));
+	for (i = 0; i < 200; i++)
+		tok[i] = i * i;
+	for (i = 0; i < MANY; i++) {
+		p[i] = (struct gpc_prompt){ .parent = i & 1 ? &root : NULL, .tokens = tok + i, .n = 9 * i,
+					    .ret_keys = keys[i] };
+		all += (9 * i + 15) / 16;
+	}
+	p[7].x = &at20;
+	p[7].nx = 1;
+	p[MANY - 1].reserved = 1;
+	refused(gpc_key_hash_many(c, p, MANY, GPC_TAIL), EINVAL, "one of them is refused");
+	ok(!memcmp(keys, none, sizeof(keys)), "none is hashed");
+	p[MANY - 1].reserved = 0;
+	is_int(gpc_key_hash_many(d, p, MANY, GPC_TAIL), all, "so many keys in all");
+	for (i = 0; i < MANY; i++) {
+		memset(want, 7, sizeof(want));
+		must(gpc_key_hash(c, p[i].parent, p[i].tokens, p[i].n, p[i].x, p[i].nx, GPC_TAIL, want));
+		bad += !!memcmp(want, keys[i], sizeof(want));
+	}
+	is_int(bad, 0, "of each prompt those that it has alone, and no more");
+	is_int(gpc_key_hash_many(c, NULL, 0, 0), 0, "no prompt");
+}
+
 static void test_imports(gpc *c, gpc *d)
 {
 	struct {
@@ -183,6 +217,7 @@ static int body(void)
 	test_roots(c, d);
 	test_hashes(c);
 	test_groups(c, d);
+	test_many(c, d);
 	test_imports(c, d);
 	test_use(c);
 	must(gpc_close(d));

@@ -41,6 +41,7 @@ static void test_no_handle(void)
 	struct gpc_entry e;
 	struct gpc_event ch;
 	gpc_key k = { { 1, 1 } };
+	struct gpc_prompt prompt = { .ret_keys = &k };
 	gpc_block b = 0;
 	uint32_t start[2] = { 0, 1 }, len, tok = 1;
 	uint64_t cursor = 0;
@@ -55,6 +56,7 @@ static void test_no_handle(void)
 	refused(gpc_key_hash(NULL, NULL, &tok, 1, NULL, 0, 0, &k), EINVAL, "gpc_key_hash");
 	refused(gpc_key_hash_group(NULL, 1, 16, NULL, &tok, 1, NULL, 0, 0, &k), EINVAL,
 		"gpc_key_hash_group");
+	refused(gpc_key_hash_many(NULL, &prompt, 1, 0), EINVAL, "gpc_key_hash_many");
 	refused(gpc_key_import(NULL, &tok, 4, 4, 1, 0, &k), EINVAL, "gpc_key_import");
 	refused(gpc_alias(NULL, &k, &k, 1, 0, 0), EINVAL, "gpc_alias");
 	refused(gpc_alias_resolve(NULL, &k, 1), EINVAL, "gpc_alias_resolve");

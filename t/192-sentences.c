@@ -153,8 +153,21 @@ static void test_keys(gpc *c)
 {
 	struct gpc_extra x[2] = { { 20, 1, "a" }, { 4, 1, "b" } }, none = { 3, 7, NULL };
 	struct gpc_field f = { .tag = 1, .len = 3 }, r = { .tag = 1, .reserved = 4 };
+	struct gpc_prompt p[2] = { { .n = 0 }, { .n = 16, .ret_keys = out.keys } };
 	uint32_t tok[64] = { 0 };
 
+	bad(EINVAL, "p|NULL", gpc_key_hash_many(c, NULL, 1, 0));
+	bad(EINVAL, "flags|0x8|GPC_TAIL", gpc_key_hash_many(c, NULL, 0, GPC_QUIET));
+	bad(EINVAL, "p[1]|tokens", gpc_key_hash_many(c, p, 2, 0));
+	p[1].tokens = tok;
+	p[1].reserved = 3;
+	bad(EINVAL, "p[1].reserved|3|0", gpc_key_hash_many(c, p, 2, 0));
+	p[0] = (struct gpc_prompt){ .tokens = tok, .n = 64, .x = x, .nx = 2, .ret_keys = out.keys };
+	p[1].reserved = 0;
+	bad(EINVAL, "p[0]|x[1].token|4|20", gpc_key_hash_many(c, p, 2, 0));
+	p[0].nx = 0;
+	p[1].n = SIZE_MAX;
+	bad(EINVAL, "p[1]|keys", gpc_key_hash_many(c, p, 2, 0));
 	bad(EINVAL, "tokens|NULL", gpc_key_hash(c, NULL, NULL, 16, NULL, 0, 0, out.keys));
 	bad(EINVAL, "ret_keys|NULL", gpc_key_hash(c, NULL, tok, 16, NULL, 0, 0, NULL));
 	bad(EINVAL, "flags|0x8|GPC_TAIL",

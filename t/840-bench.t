@@ -72,6 +72,7 @@ done <<-END
 	match:hash, match, references, release
 	match:Python
 	hash:4096 tokens
+	hash:eight prompts
 	hash:start
 	evict:1 at once
 	evict:grace period, nobody reads

@@ -37,6 +37,7 @@ t_programs = \
 	%reldir%/031-kv-told.t \
 	%reldir%/032-top-layout.t \
 	%reldir%/033-trailers.t \
+	%reldir%/034-many-keys.t \
 	%reldir%/100-seed.t \
 	%reldir%/110-publish.t \
 	%reldir%/115-publish-no-ref.t \

@@ -15,84 +15,16 @@
  *   mask     {domain 8, space 32 << 32}
  *
  * All words are little endian.  These layouts are for ever: a change is another hash
- * name. */
+ * name.  many.c makes the messages of blocks without extras, too. */
 #include "base/key.h"
 
-#include <endian.h>
 #include <errno.h>
 #include <string.h>
 
 #include "base/err.h"
-
-enum { DOMAIN_BLOCK = 1, DOMAIN_ROOT = 2, DOMAIN_IMPORT = 3, DOMAIN_MASK = 4, DOMAIN_GROUP = 5 };
-
-#define ROUNDS_C 1
-#define ROUNDS_D 3
+#include "base/sip.h"
 
 /* ---- SipHash ---- */
-
-struct sip { uint64_t v0, v1, v2, v3; };
-
-static inline uint64_t rotate(uint64_t x, int by)
-{
-	return x << by | x >> (64 - by);
-}
-
-/* Without loops: a chain of blocks is as fast as its rounds come one after the other. */
-static inline __attribute__((always_inline)) void sip_rounds(struct sip *s, int n)
-{
-#pragma GCC unroll 4
-	while (n--) {
-		s->v0 += s->v1;
-		s->v1 = rotate(s->v1, 13) ^ s->v0;
-		s->v0 = rotate(s->v0, 32);
-		s->v2 += s->v3;
-		s->v3 = rotate(s->v3, 16) ^ s->v2;
-		s->v0 += s->v3;
-		s->v3 = rotate(s->v3, 21) ^ s->v0;
-		s->v2 += s->v1;
-		s->v1 = rotate(s->v1, 17) ^ s->v2;
-		s->v2 = rotate(s->v2, 32);
-	}
-}
-
-static inline struct sip sip_start(const struct key_secret *s)
-{
-	return (struct sip){ s->k[0] ^ 0x736f6d6570736575ull,
-			     s->k[1] ^ 0x646f72616e646f6dull ^ 0xee,
-			     s->k[0] ^ 0x6c7967656e657261ull,
-			     s->k[1] ^ 0x7465646279746573ull };
-}
-
-static inline void sip_word(struct sip *s, uint64_t m, int c)
-{
-	s->v3 ^= m;
-	sip_rounds(s, c);
-	s->v0 ^= m;
-}
-
-/* last: the bytes of the final, partial word, and the length's low byte on top */
-static inline gpc_key sip_end(struct sip *s, uint64_t last, int c, int d)
-{
-	gpc_key key;
-
-	sip_word(s, last, c);
-	s->v2 ^= 0xee;
-	sip_rounds(s, d);
-	key.w[0] = s->v0 ^ s->v1 ^ s->v2 ^ s->v3;
-	s->v1 ^= 0xdd;
-	sip_rounds(s, d);
-	key.w[1] = s->v0 ^ s->v1 ^ s->v2 ^ s->v3;
-	return key;
-}
-
-static inline uint64_t load_word(const void *p)
-{
-	uint64_t v;
-
-	memcpy(&v, p, sizeof(v));
-	return le64toh(v);
-}
 
 /* n < 8 bytes, zeros above */
 static inline uint64_t load_part(const void *p, size_t n)
@@ -369,11 +301,10 @@ static void hash_chain(const struct kind *kind, gpc_key parent, const uint32_t *
 	}
 }
 
-static int hash(const struct kind *kind, const gpc_key *parent, const uint32_t *tokens, size_t n,
-		const struct gpc_extra *x, uint32_t nx, bool tail, gpc_key *ret)
+int key_hash_check(uint32_t block_tokens, const uint32_t *tokens, size_t n, const struct gpc_extra *x,
+		   uint32_t nx, bool tail, const gpc_key *ret)
 {
-	gpc_key none = { { 0, 0 } };
-	size_t keys = n / kind->block_tokens + (tail && n % kind->block_tokens);
+	size_t keys = n / block_tokens + (tail && n % block_tokens);
 	int err;
 
 	if (keys > INT32_MAX)
@@ -382,10 +313,19 @@ static int hash(const struct kind *kind, const gpc_key *parent, const uint32_t *
 	if ((n && !tokens) || (keys && !ret))
 		return err_set(EINVAL, "hash: the list of %s is NULL",
 			       n && !tokens ? "tokens" : "keys");
-	if ((err = check_extras(x, nx, n)))
-		return err;
-	hash_chain(kind, parent ? *parent : none, tokens, n, x, nx, keys, ret);
-	return (int)keys;
+	err = check_extras(x, nx, n);
+	return err ? err : (int)keys;
+}
+
+static int hash(const struct kind *kind, const gpc_key *parent, const uint32_t *tokens, size_t n,
+		const struct gpc_extra *x, uint32_t nx, bool tail, gpc_key *ret)
+{
+	int keys = key_hash_check(kind->block_tokens, tokens, n, x, nx, tail, ret);
+	gpc_key none = { { 0, 0 } };
+
+	if (keys > 0)
+		hash_chain(kind, parent ? *parent : none, tokens, n, x, nx, (size_t)keys, ret);
+	return keys;
 }
 
 int key_hash(const struct key_secret *s, uint32_t block_tokens, const gpc_key *parent,

@@ -41,6 +41,14 @@ int key_hash(const struct key_secret *s, uint32_t block_tokens, const gpc_key *p
 int key_hash_group(const struct key_secret *s, uint32_t group, uint32_t block_tokens,
 		   const gpc_key *parent, const uint32_t *tokens, size_t n,
 		   const struct gpc_extra *x, uint32_t nx, bool tail, gpc_key *ret);
+/* The number of keys, or an error. */
+int key_hash_check(uint32_t block_tokens, const uint32_t *tokens, size_t n, const struct gpc_extra *x,
+		   uint32_t nx, bool tail, const gpc_key *ret);
+/* key_hash of each prompt: the number of keys of all.  run: how to hash several side by side, NULL:
+ * one after the other. */
+struct lanes;
+int key_hash_many(const struct key_secret *s, uint32_t block_tokens, const struct gpc_prompt *p, uint32_t n,
+		  bool tail, void (*run)(struct lanes *l, uint32_t blocks));
 int key_import(const struct key_secret *s, const void *digests, uint32_t bytes,
 	       uint32_t stride, uint32_t n, uint32_t group, gpc_key *ret);
 

@@ -3,6 +3,7 @@
 #include "config.h"
 
 #include <errno.h>
+#include "base/lanes.h"
 #include "peer/handle.h"
 
 GPC_EXPORT int gpc_key_root(gpc *c, const struct gpc_field *f, uint32_t n, gpc_key *ret_root)
@@ -44,6 +45,20 @@ GPC_EXPORT int gpc_key_hash(gpc *c, const gpc_key *parent, const uint32_t *token
 
 	return err ? err : key_hash(&c->secret, c->seg.header.block_tokens, parent, tokens, n, x, nx,
 				    flags & GPC_TAIL, ret_keys);
+}
+
+GPC_EXPORT int gpc_key_hash_many(gpc *c, const struct gpc_prompt *p, uint32_t n, uint32_t flags)
+{
+	int err = handle_check(c, false);
+
+	if (err)
+		return err;
+	err = err_flags(flags, GPC_TAIL);
+	if (err)
+		return err;
+	if (n && !p)
+		return err_set(EINVAL, "p is NULL");
+	return key_hash_many(&c->secret, c->seg.header.block_tokens, p, n, flags & GPC_TAIL, lanes_best());
 }
 
 GPC_EXPORT int gpc_key_hash_group(gpc *c, uint32_t group, uint32_t block_tokens, const gpc_key *parent,

@@ -78,6 +78,7 @@ class Cache:
     @overload
     def key_hash(self, parent: Keys | None, tokens: Ints, *, extras: Sequence[tuple[int, Buffer]] | None = None,
                  flags: int = 0, out: Buffer) -> int: ...
+    def key_hash_many(self, parent: Keys | None, prompts: Sequence[Ints], *, flags: int = 0) -> list[bytes]: ...
     @overload
     def key_hash_group(self, group: int, block_tokens: int, parent: Keys | None, tokens: Ints, *,
                        extras: Sequence[tuple[int, Buffer]] | None = None, flags: int = 0,

@@ -277,6 +277,105 @@ static METHOD(key_hash_group)
 	return hash_arguments((Cache *)self, &h, a + 2);
 }
 
+/* ---- many prompts ---- */
+
+struct prompts {
+	struct gpc_prompt *p;
+	struct array *tokens, *keys;
+	uint32_t n;
+};
+
+static void prompts_free(struct prompts *m)
+{
+	uint32_t i;
+
+	for (i = 0; m->tokens && m->keys && i < m->n; i++) {
+		array_free(&m->tokens[i]);
+		array_free(&m->keys[i]);
+	}
+	PyMem_Free(m->p);
+	PyMem_Free(m->tokens);
+	PyMem_Free(m->keys);
+}
+
+static int prompt_read(Cache *self, PyObject *o, const struct array *parent, uint32_t flags, struct prompts *m,
+		       uint32_t i)
+{
+	size_t block = self->block_tokens ? self->block_tokens : 1;
+
+	if (array_words(o, "tokens", &m->tokens[i]) < 0 ||
+	    array_out(NULL, "out", (m->tokens[i].n + (flags & GPC_TAIL ? block - 1 : 0)) / block,
+		      sizeof(gpc_key), &m->keys[i]) < 0)
+		return -1;
+	m->p[i] = (struct gpc_prompt){ .tokens = m->tokens[i].p, .n = m->tokens[i].n, .ret_keys = m->keys[i].p };
+	if (parent->p)
+		m->p[i].parent = (gpc_key *)parent->p + (parent->n > 1 ? i : 0);
+	return 0;
+}
+
+static int prompts_read(Cache *self, PyObject *items, const struct array *parent, uint32_t flags, struct prompts *m)
+{
+	Py_ssize_t n = PyTuple_Size(items);
+	uint32_t i;
+
+	if (parent->p && parent->n != 1 && (Py_ssize_t)parent->n != n) {
+		PyErr_Format(PyExc_ValueError, "parent: %lu keys, one is wanted, or one for each of %zd prompts, or None",
+			     (unsigned long)parent->n, n);
+		return -1;
+	}
+	m->n = (uint32_t)n;
+	m->p = PyMem_Calloc(m->n + 1, sizeof(*m->p));
+	m->tokens = PyMem_Calloc(m->n + 1, sizeof(*m->tokens));
+	m->keys = PyMem_Calloc(m->n + 1, sizeof(*m->keys));
+	if (!m->p || !m->tokens || !m->keys) {
+		PyErr_NoMemory();
+		return -1;
+	}
+	for (i = 0; i < m->n; i++)
+		if (prompt_read(self, PyTuple_GetItem(items, i), parent, flags, m, i) < 0)
+			return -1;
+	return 0;
+}
+
+static PyObject *prompts_give(const struct prompts *m)
+{
+	PyObject *ret = PyList_New(m->n), *one;
+	uint32_t i;
+
+	for (i = 0; ret && i < m->n; i++) {
+		one = give_keys(&m->keys[i], (int)m->keys[i].n);
+		if (!one || PyList_SetItem(ret, i, one) < 0)
+			Py_CLEAR(ret);
+	}
+	return ret;
+}
+
+static METHOD(key_hash_many)
+{
+	static const struct call call = { "key_hash_many", 2, 2, { "parent", "prompts", "flags" } };
+	PyObject *a[MAX_ARGS], *items, *ret = NULL;
+	struct array parent = { 0 };
+	struct prompts m = { 0 };
+	uint32_t flags = 0;
+	int r;
+
+	if (args_parse(&call, args, n, kwnames, a) < 0)
+		return NULL;
+	items = PySequence_Tuple(a[1]);
+	if (!items)
+		return NULL;
+	if ((a[0] == Py_None || array_keys(a[0], "parent", &parent) == 0) && args_u32(a[2], "flags", &flags) == 0 &&
+	    prompts_read((Cache *)self, items, &parent, flags, &m) == 0 && handle_enter((Cache *)self) == 0) {
+		FREELY(r = gpc_key_hash_many(((Cache *)self)->c, m.p, m.n, flags));
+		ret = r < 0 ? error_raise(r) : prompts_give(&m);
+		handle_leave((Cache *)self);
+	}
+	prompts_free(&m);
+	array_free(&parent);
+	Py_DECREF(items);
+	return ret;
+}
+
 /* ---- digests ---- */
 
 static METHOD(key_import)
@@ -366,6 +465,9 @@ const PyMethodDef methods_keys[] = {
 	    "key_hash(parent, tokens, *, extras=None, flags=0, out=None)\n\nKeys of the full blocks of tokens "
 	    "(uint32), chained on from parent (one key, or None).\nextras: a sorted list of (token, bytes).  "
 	    "flags: TAIL.  Bytes of 16 a key; with out, a\nwritable buffer, their number."),
+	ROW("key_hash_many", key_hash_many,
+	    "key_hash_many(parent, prompts, *, flags=0)\n\nkey_hash of each of a list of prompts, several at a time: "
+	    "a list of bytes.  parent: one key\nfor all, one for each, or None.  flags: TAIL."),
 	ROW("key_hash_group", key_hash_group,
 	    "key_hash_group(group, block_tokens, parent, tokens, *, extras=None, flags=0, out=None)\n\nkey_hash for "
 	    "the blocks of a KV group, of block_tokens tokens each (0 = the cache's): keys of no\nother group or size."),

@@ -86,6 +86,10 @@ raises(ValueError, "resident", lambda: c.publish(None, key * 5, [1] * 5,
                                                  resident=numbers), "publish: resident too short")
 raises(ValueError, "resident", lambda: c.publish(None, key, [1], timeout=0, resident=True), "publish: True, timeout 0")
 raises(ValueError, "parent: 2 keys", lambda: c.key_hash(key * 2, [1]), "key_hash: two parents")
+raises(ValueError, "parent: 2 keys", lambda: c.key_hash_many(key * 2, [[1]]), "key_hash_many: two parents of one")
+raises(TypeError, "tokens", lambda: c.key_hash_many(None, [[1], "x"]), "key_hash_many: a str")
+raises(TypeError, "", lambda: c.key_hash_many(None, 7), "key_hash_many: no list")
+raises(gpc.Invalid, "flags", lambda: c.key_hash_many(None, [[1]], flags=gpc.REF), "key_hash_many: a flag")
 raises(ValueError, "out", lambda: c.key_hash(None, list(range(32)), out=bytearray(31)),
        "key_hash: out too short")
 raises(TypeError, "size", lambda: c.key_import(b"abc"), "key_import: a buffer without size")

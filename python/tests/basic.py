@@ -26,6 +26,13 @@ ok(c.key_hash(root, tokens, extras=[(20, b"image")])[16:] != keys[16:], "an extr
 is_(c.key_hash(root, tokens, extras=[(20, b"image")])[:16], keys[:16], "... and not what is before it")
 out = bytearray(200)
 is_((c.key_hash(root, tokens, out=out), bytes(out[:96])), (6, keys), "keys into a buffer")
+prompts = [tokens[:n] for n in (96, 20, 0, 47, 96, 64, 17, 80, 33)]
+is_(c.key_hash_many(root, prompts), [c.key_hash(root, p) for p in prompts], "many prompts, by one root")
+is_(c.key_hash_many(None, prompts, flags=gpc.TAIL), [c.key_hash(None, p, flags=gpc.TAIL) for p in prompts],
+    "with tails, without a parent")
+parents = [keys[16 * (i % 6):16 * (i % 6) + 16] for i in range(len(prompts))]
+is_(c.key_hash_many(parents, prompts), [c.key_hash(k, p) for k, p in zip(parents, prompts)], "each with its own")
+is_(c.key_hash_many(root, []), [], "no prompt")
 
 each = [keys[i:i + 16] for i in range(0, 96, 16)]
 parents = root + keys[:-16]

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Keys of blocks of 16 tokens, in texts of several lengths. */
+/* Keys of blocks of 16 tokens, in texts of several lengths, one at a time and eight. */
 #include "config.h"
 
 #include "tools/bench/bench.h"
@@ -8,7 +8,7 @@
 #include <string.h>
 
 enum {
-	BLOCK = 16,
+	BLOCK = 16, SIDE = 8,        /* texts side by side */
 	SHORT = 4096, LONG = 131072, LONG_QUICK = 8192,        /* tokens of a text */
 	TOTAL = 1 << 20, TOTAL_QUICK = 1 << 16,        /* of a round */
 };
@@ -40,6 +40,23 @@ static int run(void *arg)
 		if (gpc_key_hash(h->c, NULL, h->text + i, h->tokens, NULL, 0, 0,
 			     h->keys + i / BLOCK) != (int)(h->tokens / BLOCK))
 			return -1;
+	return 0;
+}
+
+static int run_many(void *arg)
+{
+	struct hash *h = arg;
+	struct gpc_prompt p[SIDE] = { 0 };
+
+	for (uint32_t i = 0; i < h->total; i += SIDE * h->tokens) {
+		for (uint32_t j = 0; j < SIDE; j++) {
+			p[j].tokens = h->text + i + j * h->tokens;
+			p[j].n = h->tokens;
+			p[j].ret_keys = h->keys + (i + j * h->tokens) / BLOCK;
+		}
+		if (gpc_key_hash_many(h->c, p, SIDE, 0) != (int)(SIDE * h->tokens / BLOCK))
+			return -1;
+	}
 	return 0;
 }
 
@@ -89,19 +106,30 @@ static bool verify_pass(void *arg)
 	return h->sums[at] == sum;
 }
 
-static void add_row(const struct contender *c, const struct contender *limit, bool marked)
+/* mark: nanoseconds a block, 0 = none */
+static void add_row(const struct contender *c, const struct contender *limit, double mark)
 {
 	const struct hash *h = c->arg;
 	struct bench_row row = row_new("hash", "ns/block", "%s, %u tokens", c->name, h->tokens);
 
 	row_against(&row, c, limit);
-	row_mark(&row, marked ? MARK_VALUE_MOST : MARK_NONE, 24);
+	row_mark(&row, mark > 0 ? MARK_VALUE_MOST : MARK_NONE, mark);
 	report_add(&row);
+}
+
+/* The mark of eight is one of AVX-512. */
+static double mark_many(void)
+{
+#ifdef __x86_64__
+	if (__builtin_cpu_supports("avx512f"))
+		return 9;
+#endif
+	return 0;
 }
 
 void bench_hash(void)
 {
-	static struct contender c[3];
+	static struct contender c[4];
 	struct gpc_config cfg = { .vram_blocks = 4096 };
 	struct bench_row row = row_new("hash", "ns/block", "gpc");
 	uint32_t lengths[] = { SHORT, bench.quick ? LONG_QUICK : LONG };
@@ -122,12 +150,16 @@ void bench_hash(void)
 		c[i] = (struct contender){ .name = "gpc", .arg = &h[i], .per = h[i].total / BLOCK,
 					   .prepare = prepare, .run = run, .verify = verify };
 	}
+	c[3] = c[0];
+	c[3].name = "gpc, eight prompts";
+	c[3].run = run_many;
 	c[2] = (struct contender){ .name = "limit: a sum of the tokens", .arg = &h[0],
 				   .per = h[0].total / BLOCK, .prepare = prepare, .run = pass,
 				   .verify = verify_pass };
-	rounds_run("hash", c, 3, (unsigned)bench.rounds);
-	add_row(&c[0], &c[2], true);
-	add_row(&c[1], &c[2], true);
+	rounds_run("hash", c, 4, (unsigned)bench.rounds);
+	add_row(&c[0], &c[2], 24);
+	add_row(&c[1], &c[2], 24);
+	add_row(&c[3], &c[2], mark_many());
 	beside_hash(&c[0], h[0].text, lengths[0], 0);
 	beside_hash(&c[1], h[0].text, lengths[1], bench.quick ? 0 : 10000);
 	free(h[0].text);
