@@ -247,7 +247,6 @@ lib_gpc_sources = \
 	%reldir%/writer/record.h \
 	%reldir%/writer/retire.c \
 	%reldir%/writer/retire.h \
-	%reldir%/writer/state.c \
 	%reldir%/writer/state.h \
 	%reldir%/writer/sweep.c \
 	%reldir%/writer/sweep.h \

@@ -103,7 +103,8 @@ static void publish_over(struct writer *w, uint32_t peer, uint32_t record, uint3
 	store_relaxed(&t->promoted, t->promoted + 1);
 }
 
-static int32_t publish_new(struct writer *w, uint32_t record, const struct shm_command *cmd)
+static int32_t publish_new(struct writer *w, uint32_t record, const struct shm_command *cmd,
+			   const struct probe_key *k)
 {
 	struct chain chain;
 	uint32_t slot;
@@ -111,7 +112,7 @@ static int32_t publish_new(struct writer *w, uint32_t record, const struct shm_c
 
 	if (err < 0)
 		return err;
-	switch (table_place(w, record, &slot)) {
+	switch (table_place(w, k, &slot)) {
 	case TABLE_WAIT:
 		return STALL;
 	case TABLE_FULL:
@@ -121,7 +122,7 @@ static int32_t publish_new(struct writer *w, uint32_t record, const struct shm_c
 	tree_enter(w, record);
 	tree_attach(w, record, chain.up);
 	record_publish(w, record, GPC_STORED, GPC_NONE);
-	table_fill(w, record, slot);
+	table_fill(w, record, k, slot);
 	return 0;
 }
 
@@ -144,6 +145,7 @@ static int32_t publish_block(struct writer *w, uint32_t peer, uint64_t position,
 	gpc_key key = { { cmd->key[0], cmd->key[1] } }, parent = { { cmd->parent[0],
 								     cmd->parent[1] } };
 	struct shm_tally *t = w_tally(w, peer);
+	struct probe_key k;
 	struct shm_record *r;
 	int32_t err = 0;
 
@@ -162,7 +164,8 @@ static int32_t publish_block(struct writer *w, uint32_t peer, uint64_t position,
 	}
 	if (w_pool_of(w, record)->state != POOL_READY)
 		return -ESTALE;
-	resident = table_find(w, w_space(w, record), &key);
+	k = table_ready(w, w_space(w, record), key.w);
+	resident = table_find_ready(w, w_space(w, record), &key, &k);
 	if (resident != NONE && (w_pool_of(w, resident)->kind == GPC_VRAM ||
 				 w_pool_of(w, record)->kind == GPC_RAM)) {
 		store_relaxed(&t->duplicate, t->duplicate + 1);
@@ -180,7 +183,7 @@ static int32_t publish_block(struct writer *w, uint32_t peer, uint64_t position,
 	if (resident != NONE)
 		publish_over(w, peer, record, resident);
 	else
-		err = publish_new(w, record, cmd);
+		err = publish_new(w, record, cmd, &k);
 	if (err < 0)
 		return err;
 	lru_offer_fresh(w, record);

@@ -124,13 +124,14 @@ static void arrive(struct writer *w, uint32_t record)
 {
 	struct shm_record *r = w_record(w, record);
 	struct wpool *p = w_pool_of(w, record);
-	bool in_use;
+	bool held, in_use;
 
 	if (!w_is(w, record, DYING))
 		return;
-	if (!w_row_is_zero(w, record))
+	held = !w_row_is_zero(w, record);
+	if (held)
 		record_set_lingers(w, record, true);
-	in_use = is_in_use(w, record) &&
+	in_use = (held || w->node[record].readers) &&
 		 (r->owner == SHM_NO_PEER || !grant_has_alone(w, record));
 	if (w->missing.n && grant_expects(w, record)) {
 		retire_dying(w, record); /* commands do not run yet (rule T7) */

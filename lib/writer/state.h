@@ -293,12 +293,26 @@ static inline uint32_t w_space(struct writer *w, uint32_t record)
 	return w_pool_of(w, record)->space;
 }
 
-/* ---- writer/state.c ---- */
-
 /* Record of a block id as a command names it; NONE when out of range. */
-uint32_t w_find_record(struct writer *w, gpc_block block);
-/* No cell of the row is raised. */
-bool w_row_is_zero(struct writer *w, uint32_t record);
-uint64_t w_tick(struct writer *w);
+static inline uint32_t w_find_record(struct writer *w, gpc_block block)
+{
+	uint32_t pool = (uint32_t)block >> 24, slot = (uint32_t)block & 0xffffff;
+
+	if (block < 0 || pool >= w->max_pools || slot >= w->pool[pool].slots)
+		return NONE;
+	return w->pool[pool].first + slot;
+}
+
+/* No cell of the row is raised.  Cells beyond the last seat are nobody's, and nobody would ever lower them. */
+static inline bool w_row_is_zero(struct writer *w, uint32_t record)
+{
+	/* pairs with (c) of peer/refs.c */
+	return !load_acquire_any16(seg_row(&w->seg, record), w->max_peers);
+}
+
+static inline uint64_t w_tick(struct writer *w)
+{
+	return load_relaxed(&seg_shared(&w->seg)->tick);
+}
 
 #endif
