@@ -43,7 +43,8 @@ static __attribute__((noinline)) void prepare_note(struct writer *w, uint32_t re
 		store_relaxed(&to[i], words[i]);
 }
 
-static void prepare(struct writer *w, const struct shm_change *from, uint32_t record)
+static inline __attribute__((always_inline)) void
+prepare(struct writer *w, const struct shm_change *from, uint32_t record)
 {
 	struct shm_change *ch = place(w);
 

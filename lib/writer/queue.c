@@ -34,6 +34,7 @@
 
 #define BAG 512                          /* items of a bag, and so of the front */
 #define LARGE (4 * BAG)                  /* worth splitting */
+#define SORTED (16 * BAG)                /* what does not split is sorted all the same, up to here */
 #define AHEAD (LINES_AHEAD / 2)          /* items of a bag, of a node and a record each */
 #define SAMPLE 15                        /* stamps of which the middle one splits a bag */
 
@@ -90,11 +91,11 @@ static uint32_t run_end(struct leaf *list, uint32_t from, uint32_t n)
 	return to;
 }
 
-/* What came together is in order, or in the opposite one: few runs, which are merged two by two. */
-static void sort_runs(struct leaf *list, uint32_t n)
+/* What came together is in order, or in the opposite one: few runs, which are merged two by two.  spare has
+ * room for all. */
+static void sort_runs(struct leaf *list, uint32_t n, struct leaf *spare)
 {
-	struct leaf spare[LARGE];
-	uint32_t ends[LARGE / 2 + 1], m = 0, at, i, k;
+	uint32_t ends[SORTED / 2 + 1], m = 0, at, i, k;
 
 	for (at = 0; at < n; at = ends[m++])
 		ends[m] = run_end(list, at, n);
@@ -321,8 +322,8 @@ static uint32_t unpack(struct writer *w, struct queue *q, const struct bag *b, s
 	return n;
 }
 
-/* The first bag becomes the front, which is empty.  A bag that is large and cannot be split has
- * equal stamps.  It becomes the heap: to sort it would take long. */
+/* The first bag becomes the front, which is empty, and so is the heap.  A bag that is very large and cannot
+ * be split has equal stamps.  It becomes the heap: to sort it would take long. */
 static void take_bag(struct writer *w, struct queue *q)
 {
 	struct bag *b;
@@ -331,14 +332,14 @@ static void take_bag(struct writer *w, struct queue *q)
 		;
 	b = bag_at(q, 0);
 	q->front_at = q->nfront = 0;
-	if (b->n > LARGE) {
-		q->heap = writer_grow(q->heap, &q->heap_size, b->n, sizeof(*q->heap));
+	q->heap = writer_grow(q->heap, &q->heap_size, b->n, sizeof(*q->heap));
+	if (b->n > SORTED) {
 		q->nheap = unpack(w, q, b, q->heap);
 		heap_order(q);
 	} else {
 		q->front = writer_grow(q->front, &q->front_size, b->n, sizeof(*q->front));
 		q->nfront = unpack(w, q, b, q->front);
-		sort_runs(q->front, q->nfront);
+		sort_runs(q->front, q->nfront, q->heap);
 	}
 	bag_remove(q, 0);
 }

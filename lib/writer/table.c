@@ -147,9 +147,17 @@ static inline uint32_t slots_with(struct writer *w, uint32_t bucket, uint32_t wo
 	return match(w, bucket, 3, word);
 }
 
+/* Bit i: slot i can be filled. */
+static inline uint32_t usable_slots(struct writer *w, uint32_t bucket)
+{
+	uint32_t q = w->retired_slots[bucket];
+
+	return slots_with(w, bucket, 0) & ~(q | q >> 4);
+}
+
 static uint32_t free_slot(struct writer *w, uint32_t bucket)
 {
-	uint32_t q = w->retired_slots[bucket], usable = slots_with(w, bucket, 0) & ~(q | q >> 4);
+	uint32_t usable = usable_slots(w, bucket);
 
 	return usable ? bucket * SHM_BUCKET + (uint32_t)__builtin_ctz(usable) : NONE;
 }
@@ -234,11 +242,21 @@ static bool room_is_coming(struct writer *w, uint32_t bucket)
 	return false;
 }
 
-/* Both buckets of a key are full now: begin to make room before the next key needs it. */
+/* Are both buckets of a key full when this slot is?  Asked before it is filled: a load of four words stalls
+ * behind four stores to them. */
+static bool fills_up(struct writer *w, const struct probe_key *k, uint32_t slot)
+{
+	uint32_t bit = 1u << slot % SHM_BUCKET;
+
+	if (slot / SHM_BUCKET == k->first)
+		return usable_slots(w, k->first) == bit && !usable_slots(w, k->second);
+	return usable_slots(w, k->second) == bit && !usable_slots(w, k->first);
+}
+
+/* Begin to make room before the next key needs it. */
 static void relocate_ahead(struct writer *w, const struct probe_key *k)
 {
-	if (free_slot(w, k->first) == NONE && free_slot(w, k->second) == NONE &&
-	    !room_is_coming(w, k->first) && !room_is_coming(w, k->second))
+	if (!room_is_coming(w, k->first) && !room_is_coming(w, k->second))
 		relocate_from(w, k->first, 1);
 }
 
@@ -258,12 +276,15 @@ int table_place(struct writer *w, const struct probe_key *k, uint32_t *ret_slot)
 
 void table_fill(struct writer *w, uint32_t record, const struct probe_key *k, uint32_t slot)
 {
+	bool full = fills_up(w, k, slot);
+
 	if (slot / SHM_BUCKET == k->second) {
 		table_set_flag(w, k->first);
 		w->spilled[k->first]++;
 	}
 	entry_fill(w, slot, k, (uint32_t)w_block(w, record) + 1);
-	relocate_ahead(w, k);
+	if (full)
+		relocate_ahead(w, k);
 }
 
 /* The copies of this batch have been seen by everybody: wipe the old places. */
