@@ -28,7 +28,7 @@ void command_answer(struct writer *w, uint32_t peer, uint64_t position, int32_t 
 	/* (R) the answer and everything it stands for; pairs with the load in ring.c.  Before
 	 * it a successor runs the command again. */
 	store_release(&seg_command(&w->seg, peer, position)->result, result);
-	w->peer[peer].answered = true;
+	w_answered(w, peer);
 }
 
 enum { STALL = INT32_MIN + 1 };

@@ -86,9 +86,6 @@ static void acknowledge(struct writer *w, uint32_t peer)
 	struct shm_seat *s = seg_seat(&w->seg, peer);
 	struct wpeer *p = &w->peer[peer];
 
-	if (!p->answered)
-		return;
-	p->answered = false;
 	while (p->tail != p->next &&
 	       load_relaxed(&seg_command(&w->seg, peer, p->tail)->result) != CMD_PENDING)
 		p->tail++;
@@ -99,23 +96,75 @@ static void acknowledge(struct writer *w, uint32_t peer)
 		futex_wake_all(&s->done);
 }
 
+static void acknowledge_all(struct writer *w)
+{
+	uint32_t i;
+	uint64_t bits;
+
+	for (i = 0; i < ARRAY_SIZE(w->answered); i++)
+		for (bits = w->answered[i], w->answered[i] = 0; bits; bits &= bits - 1)
+			acknowledge(w, i * 64 + (uint32_t)__builtin_ctzll(bits));
+}
+
+/* Who rang?  One who has left wants its seat taken back now. */
+static void answer_bell(struct writer *w)
+{
+	struct shm_shared *shared = seg_shared(&w->seg);
+	uint32_t i, peer;
+	uint64_t bits;
+
+	for (i = 0; i < ARRAY_SIZE(shared->pending); i++) {
+		if (!load_relaxed(&shared->pending[i]))
+			continue;
+		bits = order_swap64(&shared->pending[i], 0);
+		w->active[i] |= bits;
+		for (; bits; bits &= bits - 1) {
+			peer = i * 64 + (uint32_t)__builtin_ctzll(bits);
+			if (peer >= w->max_peers)
+				continue;
+			w->peer[peer].rang = true;       /* it may have seen its done word */
+			if (load_relaxed(&seg_seat(&w->seg, peer)->state) == SEAT_LEFT)
+				w->next_housekeep_ns = 0;
+		}
+	}
+}
+
+/* False: it has nothing more, and will ring.  Its ring is looked at behind the swap that has taken its bell,
+ * and it rings behind its commands. */
+static bool serve_peer(struct writer *w, uint32_t peer, uint32_t *done)
+{
+	const struct shm_seat *s = seg_seat(&w->seg, peer);
+
+	if (peer >= w->max_peers || load_relaxed(&s->state) != SEAT_TAKEN || w->peer[peer].lost)
+		return false;
+	reap_note(w, peer);
+	*done += drain(w, peer);
+	return w->peer[peer].next != load_relaxed(&s->head);
+}
+
+static uint32_t drain_active(struct writer *w)
+{
+	uint32_t i, done = 0;
+	uint64_t bits;
+
+	for (i = 0; i < ARRAY_SIZE(w->active); i++)
+		for (bits = w->active[i]; bits; bits &= bits - 1)
+			if (!serve_peer(w, i * 64 + (uint32_t)__builtin_ctzll(bits), &done))
+				w->active[i] &= ~(bits & -bits);
+	return done;
+}
+
 static uint32_t drain_all(struct writer *w)
 {
-	uint32_t i, done = 0, round;
+	uint32_t done = 0, round;
 
 	do {
-		round = 0;
-		for (i = 0; i < w->max_peers; i++)
-			if (load_relaxed(&seg_seat(&w->seg, i)->state) == SEAT_TAKEN &&
-			    !w->peer[i].lost) {
-				reap_note(w, i);
-				round += drain(w, i);
-			}
+		answer_bell(w);
+		round = drain_active(w);
 		done += round;
 		retire_advance(w);
 		grant_sweep(w);
-		for (i = 0; i < w->max_peers; i++)
-			acknowledge(w, i);
+		acknowledge_all(w);
 	} while (round);
 	return done;
 }
@@ -179,10 +228,13 @@ static void notice_company(struct writer *w, uint64_t now)
 static void housekeep(struct writer *w)
 {
 	uint64_t now = clock_ns();
+	uint32_t i;
 
 	notice_company(w, now);
 	if (now < w->next_housekeep_ns)
 		return;
+	for (i = 0; i < ARRAY_SIZE(w->active); i++)
+		w->active[i] = UINT64_MAX;       /* a bell may have been scribbled over */
 	reap_dead(w);
 	retire_poll_parked(w);
 	retire_poll_quarantine(w);
@@ -199,27 +251,6 @@ static void unstall(struct writer *w)
 
 	for (i = 0; i < w->max_peers; i++)
 		w->peer[i].stalled = false;
-}
-
-/* Who rang?  One who has left wants its seat taken back now. */
-static void answer_bell(struct writer *w)
-{
-	struct shm_shared *shared = seg_shared(&w->seg);
-	uint32_t i, peer;
-	uint64_t bits;
-
-	for (i = 0; i < ARRAY_SIZE(shared->pending); i++) {
-		if (!load_relaxed(&shared->pending[i]))
-			continue;
-		for (bits = order_swap64(&shared->pending[i], 0); bits; bits &= bits - 1) {
-			peer = i * 64 + (uint32_t)__builtin_ctzll(bits);
-			if (peer >= w->max_peers)
-				continue;
-			w->peer[peer].rang = true;       /* it may have seen its done word */
-			if (load_relaxed(&seg_seat(&w->seg, peer)->state) == SEAT_LEFT)
-				w->next_housekeep_ns = 0;
-		}
-	}
 }
 
 static uint32_t pass(struct writer *w)

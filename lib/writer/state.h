@@ -110,7 +110,6 @@ struct wpeer {
 	bool lost;                       /* its lock is free, and its process or a companion may be there still */
 	bool stalled;                    /* a publish waits for a bucket: the ring waits with it */
 	bool stocked;                    /* blocks were put in its stock */
-	bool answered;                   /* results stored since the last wake */
 	bool mourned;                    /* it died, which was said; its seat is not free yet */
 	bool rang;                       /* since the last look at transfers */
 	uint32_t claims;                 /* that are open */
@@ -196,6 +195,9 @@ struct writer {
 	bool sweep_is_due;               /* there were files that no pool names */
 	uint64_t sweep_again_ns, sweep_pause_ns;
 
+	/* writer/loop.c: bits of peers, as in shm_shared.pending */
+	uint64_t active[4];              /* who may have commands: that rang, or were not drained */
+	uint64_t answered[4];            /* results stored since the last wake */
 	uint64_t awake_until_ns;         /* somebody has just asked for something */
 	uint64_t next_housekeep_ns;           /* reaping and other slow checks */
 	uint32_t nseated;                /* peers */
@@ -291,6 +293,12 @@ static inline gpc_key w_key(struct writer *w, uint32_t record)
 static inline uint32_t w_space(struct writer *w, uint32_t record)
 {
 	return w_pool_of(w, record)->space;
+}
+
+/* Results, or something else that the peer may wait for: it is woken. */
+static inline void w_answered(struct writer *w, uint32_t peer)
+{
+	w->answered[peer / 64] |= 1ull << peer % 64;
 }
 
 /* Record of a block id as a command names it; NONE when out of range. */
