@@ -21,7 +21,7 @@
 #include "writer/transfer.h"
 
 #define ROUND 64                         /* commands of one peer before the next one's turn */
-#define PREFETCH_COMMANDS 4                     /* commands whose memory is on its way */
+#define STAGED 4                         /* commands whose memory is on its way; a power of two */
 #define HOUSEKEEP_NS (20 * NS_PER_MS)         /* between looks for the dead */
 #define ALONE_NS (2000 * NS_PER_MS)      /* the same, when nobody else is there */
 #define FLUSH_SPIN_NS 40000              /* longer than a flush to a GPU mostly takes */
@@ -37,15 +37,18 @@ static uint32_t group_size(const struct shm_command *cmd)
 	return group && cmd->count && cmd->count <= SHM_RING ? cmd->count : 1;
 }
 
-/* What a command touches lies anywhere: one miss after another would be most of its time. */
-static void prefetch_commands(struct writer *w, uint32_t peer, uint64_t head, uint64_t *asked)
+/* What a command touches lies anywhere: one miss after another would be most of its time.  *to: behind those
+ * that are staged. */
+static const struct staged *stage_next(struct writer *w, uint32_t peer, uint64_t head, struct staged *list,
+				       uint64_t *to)
 {
 	uint64_t next = w->peer[peer].next;
 
-	if (*asked - next > PREFETCH_COMMANDS)  /* a group has skipped it */
-		*asked = next;
-	for (; *asked != head && *asked - next < PREFETCH_COMMANDS; ++*asked)
-		command_prefetch(w, seg_command(&w->seg, peer, *asked));
+	if (*to - next > STAGED)         /* a group has skipped it */
+		*to = next;
+	for (; *to != head && *to - next < STAGED; ++*to)
+		command_stage(w, peer, *to, &list[*to % STAGED]);
+	return &list[next % STAGED];
 }
 
 /* Run commands of one peer in order; returns how many. */
@@ -54,8 +57,9 @@ static uint32_t drain(struct writer *w, uint32_t peer)
 	struct shm_seat *s = seg_seat(&w->seg, peer);
 	struct wpeer *p = &w->peer[peer];
 	uint64_t head = load_acquire(&s->head);          /* (X) pairs with ring_submit */
-	struct shm_command cmd;
-	uint64_t asked = p->next;        /* up to here memory has been asked for */
+	struct staged list[STAGED];
+	const struct staged *staged;
+	uint64_t to = p->next;
 	uint32_t n = 0;
 
 	if (p->stalled || head - p->tail > SHM_RING || head - p->next > SHM_RING)
@@ -65,15 +69,14 @@ static uint32_t drain(struct writer *w, uint32_t peer)
 	if (p->told && p->next != head)
 		transfer_settle(w, peer);
 	while (p->next != head && n < ROUND) {
-		prefetch_commands(w, peer, head, &asked);
-		cmd = *seg_command(&w->seg, peer, p->next);
-		if (cmd.result == CMD_PENDING) {
-			p->stalled = !command_run(w, peer, p->next, &cmd);
+		staged = stage_next(w, peer, head, list, &to);
+		if (staged->cmd.result == CMD_PENDING) {
+			p->stalled = !command_run(w, peer, p->next, staged);
 			if (p->stalled)
 				break;
 			n++;
 		}
-		p->next += MIN(group_size(&cmd), head - p->next);
+		p->next += MIN(group_size(&staged->cmd), head - p->next);
 	}
 	if (n)
 		count_add(&w_tally(w, peer)->commands, n);
@@ -228,13 +231,10 @@ static void notice_company(struct writer *w, uint64_t now)
 static void housekeep(struct writer *w)
 {
 	uint64_t now = clock_ns();
-	uint32_t i;
 
 	notice_company(w, now);
 	if (now < w->next_housekeep_ns)
 		return;
-	for (i = 0; i < ARRAY_SIZE(w->active); i++)
-		w->active[i] = UINT64_MAX;       /* a bell may have been scribbled over */
 	reap_dead(w);
 	retire_poll_parked(w);
 	retire_poll_quarantine(w);
@@ -255,9 +255,11 @@ static void unstall(struct writer *w)
 
 static uint32_t pass(struct writer *w)
 {
-	uint32_t n = 0;
+	uint32_t n = 0, i;
 
 	answer_bell(w);
+	for (i = 0; i < ARRAY_SIZE(w->active); i++)
+		w->active[i] = UINT64_MAX;       /* a bell may be late, or scribbled over */
 	if (w->missing.n)                 /* else commands come first: a dead writer's find the
 					  * victims that it took for them (rule C1) */
 		retire_advance(w);

@@ -36,9 +36,9 @@ void retire_prefetch(struct writer *w, const uint32_t *list, uint32_t n, uint32_
 	uint32_t at = i ? i + AHEAD - 1 : 0;
 
 	for (; at < MIN(n, i + AHEAD); at++) {
-		const gpc_key key = w_key(w, list[at]);
+		const struct probe_key k = table_key(w, list[at]);
 
-		table_prefetch(w, w_space(w, list[at]), &key, false);
+		table_prefetch(w, &k, false);
 		__builtin_prefetch(&w->owned[list[at]], 1);
 	}
 }

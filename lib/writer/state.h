@@ -113,6 +113,7 @@ struct wpeer {
 	bool mourned;                    /* it died, which was said; its seat is not free yet */
 	bool rang;                       /* since the last look at transfers */
 	uint32_t claims;                 /* that are open */
+	uint32_t published;              /* a record, mostly the last one that it published */
 	struct transfer *transfer[SHM_TRANSFERS];        /* of this peer, by slot; NULL: none under way */
 	uint64_t told;                   /* bit: that slot's is told, and not over */
 	bool commit_known;               /* writer/move.c: the first slot's own result, kept for last */

@@ -24,14 +24,12 @@
 
 #define MAX_MOVES 3                      /* length of a chain of relocations */
 
-void table_prefetch(struct writer *w, uint32_t space, const gpc_key *key, bool place)
+void table_prefetch(struct writer *w, const struct probe_key *k, bool place)
 {
-	struct probe_key k = table_ready(w, space, key->w);
-
-	__builtin_prefetch(&w->table[k.first * SHM_BUCKET], 1);
-	__builtin_prefetch(&w->retired_slots[k.first], 1);
+	__builtin_prefetch(&w->table[k->first * SHM_BUCKET], 1);
+	__builtin_prefetch(&w->retired_slots[k->first], 1);
 	if (place)                       /* every fourth one fills its first bucket up */
-		__builtin_prefetch(&w->table[k.second * SHM_BUCKET], 1);
+		__builtin_prefetch(&w->table[k->second * SHM_BUCKET], 1);
 }
 
 /* May a key be in its second bucket as well as in its first?  The flag is never missing (rule T3): a takeover
@@ -197,12 +195,31 @@ static void relocation_start(struct writer *w, uint32_t record, uint32_t from, u
 	w_state(w)->relocated++;
 }
 
+/* The records of a bucket, and then the buckets that these could go to, all together. */
+static void prefetch_ways(struct writer *w, uint32_t bucket)
+{
+	uint32_t record[SHM_BUCKET], i;
+	struct probe_key k;
+
+	for (i = 0; i < SHM_BUCKET; i++) {
+		record[i] = slot_record(w, bucket * SHM_BUCKET + i);
+		if (record[i] != NONE)
+			__builtin_prefetch(w_record(w, record[i]));
+	}
+	for (i = 0; i < SHM_BUCKET; i++)
+		if (record[i] != NONE) {
+			k = table_key(w, record[i]);
+			__builtin_prefetch(&w->table[(k.first == bucket ? k.second : k.first) * SHM_BUCKET], 1);
+		}
+}
+
 /* Start the last move of a chain that ends up making room in this bucket. */
 static bool relocate_from(struct writer *w, uint32_t bucket, int moves)
 {
 	uint32_t i, slot, record, other, to;
 	struct probe_key k;
 
+	prefetch_ways(w, bucket);
 	for (i = 0; i < SHM_BUCKET; i++) {
 		slot = bucket * SHM_BUCKET + i;
 		record = slot_record(w, slot);
@@ -308,12 +325,14 @@ void table_copies_done(struct writer *w, struct batch *b)
 	}
 }
 
-/* Bit i: slot i of the first bucket names this block word; from bit SHM_BUCKET on, of the second
- * (rule T2). */
+/* Bit i: slot i of the first bucket names this block word; from bit SHM_BUCKET on, of the second (rule T2).
+ * Two entries of one block are those of a relocation that is under way, a dead writer's included. */
 static uint32_t entries_of(struct writer *w, const struct probe_key *k, uint32_t word)
 {
 	uint32_t found = slots_with(w, k->first, word);
 
+	if (found && !w->relocations && !w_state(w)->recovering)
+		return found;
 	if (spills(w, k))
 		found |= slots_with(w, k->second, word) << SHM_BUCKET;
 	return found;

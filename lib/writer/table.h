@@ -30,7 +30,7 @@ enum { TABLE_OK = 0, TABLE_WAIT, TABLE_FULL };
 int table_place(struct writer *w, const struct probe_key *k, uint32_t *ret_slot);
 void table_fill(struct writer *w, uint32_t record, const struct probe_key *k, uint32_t slot);
 /* The key will be looked for or removed soon; place: or placed. */
-void table_prefetch(struct writer *w, uint32_t space, const gpc_key *key, bool place);
+void table_prefetch(struct writer *w, const struct probe_key *k, bool place);
 /* Record that is LIVE under this key in this space, or NONE. */
 uint32_t table_find(struct writer *w, uint32_t space, const gpc_key *key);
 uint32_t table_find_ready(struct writer *w, uint32_t space, const gpc_key *key, const struct probe_key *k);
