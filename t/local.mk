@@ -128,6 +128,7 @@ t_programs = \
 	%reldir%/192-sentences.t \
 	%reldir%/193-create-fails.t \
 	%reldir%/194-refused-items.t \
+	%reldir%/195-staged.t \
 	%reldir%/196-ram-memory.t \
 	%reldir%/197-creators.t \
 	%reldir%/198-sentences-bytes.t \
