@@ -12,7 +12,7 @@
 #include "peer/handle.h"
 #include "segment/blocks.h"
 
-enum { BLOCKS = 256, BURST = 300, ROUNDS = 1500, KEYS = 600 };
+enum { BLOCKS = 256, BURST = 700, ROUNDS = 1500, KEYS = 600 };
 
 static struct side { gpc *c; char name[sizeof(cache_name)]; } side[2];
 static struct shm_command burst[BURST];
@@ -59,7 +59,7 @@ static void add_publish(gpc_block b)
 		cmd->key[0] = cmd->key[1] = 0;
 }
 
-static void add_group(uint8_t op, uint32_t n)
+static void add_group(uint8_t op, uint32_t n, bool peek)
 {
 	uint32_t i;
 
@@ -67,7 +67,7 @@ static void add_group(uint8_t op, uint32_t n)
 		struct shm_command *cmd = add(op, GPC_NONE);
 
 		cmd->count = i ? 0 : n;
-		cmd->flags = op == CMD_EVICT && chance(2) ? CF_TAKE : op == CMD_RESERVE ? CF_PARTIAL : 0;
+		cmd->flags = peek ? CF_PEEK : op == CMD_EVICT && chance(2) ? CF_TAKE : op == CMD_RESERVE ? CF_PARTIAL : 0;
 		if (i)
 			cmd->flags = burst[nburst - 2].flags;
 	}
@@ -92,12 +92,12 @@ static void burst_make(bool last)
 			add(drops ? CMD_DROP : CMD_FREE,
 			    drops || !nhad ? (gpc_block)chance(BLOCKS) : had[chance(nhad)]);
 		else if (which < 19)
-			add(CMD_NOP, GPC_NONE);
+			add_group(CMD_EVICT, 1 + chance(9), true);
 		else
 			key_make(add(CMD_ALIAS, GPC_NONE)->key, 1 + chance(KEYS));
 	}
 	if (chance(3))
-		add_group(chance(3) ? CMD_RESERVE : CMD_EVICT, 1 + chance(BURST - nburst > 24 ? 24 : BURST - nburst));
+		add_group(chance(3) ? CMD_RESERVE : CMD_EVICT, 1 + chance(24), false);
 }
 
 /* ---- running them ---- */
