@@ -70,7 +70,7 @@ prepare(struct writer *w, const struct shm_change *from, uint32_t record)
 	if (seg_keeps(&w->seg, KEEP_DIGESTS))
 		prepare_note(w, record);
 	store_release(&ch->seq, w_state(w)->events_head + 1);
-	/* else the barrier of (D) would wait for these stores */
+	/* else the barrier behind DYING would wait for these stores */
 	__builtin_prefetch(place_ahead(w, AHEAD), 1);
 }
 
