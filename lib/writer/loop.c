@@ -109,6 +109,14 @@ static void acknowledge_all(struct writer *w)
 			acknowledge(w, i * 64 + (uint32_t)__builtin_ctzll(bits));
 }
 
+/* The seats that there are, of 64. */
+static uint64_t seats_of_word(const struct writer *w, uint32_t i)
+{
+	uint32_t n = w->max_peers - MIN(w->max_peers, i * 64);
+
+	return n < 64 ? (1ull << n) - 1 : UINT64_MAX;
+}
+
 /* Who rang?  One who has left wants its seat taken back now. */
 static void answer_bell(struct writer *w)
 {
@@ -119,12 +127,10 @@ static void answer_bell(struct writer *w)
 	for (i = 0; i < ARRAY_SIZE(shared->pending); i++) {
 		if (!load_relaxed(&shared->pending[i]))
 			continue;
-		bits = order_swap64(&shared->pending[i], 0);
+		bits = order_swap64(&shared->pending[i], 0) & seats_of_word(w, i);
 		w->active[i] |= bits;
 		for (; bits; bits &= bits - 1) {
 			peer = i * 64 + (uint32_t)__builtin_ctzll(bits);
-			if (peer >= w->max_peers)
-				continue;
 			w->peer[peer].rang = true;       /* it may have seen its done word */
 			if (load_relaxed(&seg_seat(&w->seg, peer)->state) == SEAT_LEFT)
 				w->next_housekeep_ns = 0;
@@ -138,7 +144,7 @@ static bool serve_peer(struct writer *w, uint32_t peer, uint32_t *done)
 {
 	const struct shm_seat *s = seg_seat(&w->seg, peer);
 
-	if (peer >= w->max_peers || load_relaxed(&s->state) != SEAT_TAKEN || w->peer[peer].lost)
+	if (load_relaxed(&s->state) != SEAT_TAKEN || w->peer[peer].lost)
 		return false;
 	reap_note(w, peer);
 	*done += drain(w, peer);
@@ -259,7 +265,7 @@ static uint32_t pass(struct writer *w)
 
 	answer_bell(w);
 	for (i = 0; i < ARRAY_SIZE(w->active); i++)
-		w->active[i] = UINT64_MAX;       /* a bell may be late, or scribbled over */
+		w->active[i] = seats_of_word(w, i);      /* a bell may be late, or scribbled over */
 	if (w->missing.n)                 /* else commands come first: a dead writer's find the
 					  * victims that it took for them (rule C1) */
 		retire_advance(w);
