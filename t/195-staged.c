@@ -271,6 +271,16 @@ static bool round_is_same(uint32_t round)
 	return true;
 }
 
+/* More than a peer has in one turn: the rest has the next turn, and no other bell. */
+static void test_long_burst(void)
+{
+	for (nburst = 0; nburst < 150;)
+		add(CMD_NOP, GPC_NONE);
+	submit_some(&side[0], 0, nburst);
+	is_int(gpc_writer_serve(side[0].c, 0), (int)nburst, "a long burst is done in one pass");
+	serve(&side[0]);
+}
+
 static int body(void)
 {
 	struct gpc_config cfg = cache_config(BLOCKS, 0);
@@ -289,6 +299,7 @@ static int body(void)
 	ok(answers[0] > 100 && answers[1] > 1000 && answers[2] > 20 && answers[3] > 100,
 	   "enough of everything: %d refused, %d published, %d live already, %d went", (int)answers[0],
 	   (int)answers[1], (int)answers[2], (int)answers[3]);
+	test_long_burst();
 	for (s = 0; s < 2; s++) {
 		clean(side[s].c, s ? "bursts" : "one by one");
 		memcpy(cache_name, side[s].name, sizeof(cache_name));
