@@ -261,7 +261,6 @@ lib_gpc_sources = \
 	%reldir%/writer/retire.h \
 	%reldir%/writer/root.c \
 	%reldir%/writer/root.h \
-	%reldir%/writer/state.c \
 	%reldir%/writer/state.h \
 	%reldir%/writer/sweep.c \
 	%reldir%/writer/sweep.h \

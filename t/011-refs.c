@@ -370,8 +370,27 @@ static void test_moving_key(void)
 	made_free(&f);
 }
 
+/* Rows of any number of peers: each cell counts, and none behind the last. */
+static void test_rows(void)
+{
+	uint16_t row[48] __attribute__((aligned(8))) = { 0 };
+	uint32_t n, i, bad = 0;
+
+	for (n = 1; n <= 40; n++) {
+		bad += load_acquire_any16(row, n);
+		for (i = 0; i < ARRAY_SIZE(row); i++) {
+			row[i] = i % 2 ? 1 : 0x8000;
+			bad += load_acquire_any16(row, n) != (i < n);
+			bad += load_acquire_any16(row + 4, n) != (i >= 4 && i < n + 4);
+			row[i] = 0;
+		}
+	}
+	is_int(bad, 0, "each cell of a row is seen, and none behind its end");
+}
+
 static int body(void)
 {
+	test_rows();
 	test_take();
 	test_stale();
 	test_cap();

@@ -210,6 +210,31 @@ static void test_outside(void)
 	end("outside, two spaces");
 }
 
+/* What is published below a block that has moved just now hangs below the block that has the key, and not
+ * below the one that is about to go. */
+static void test_parent_moved(void)
+{
+	gpc_key parent, key;
+	struct gpc_move m;
+	gpc_block b, child;
+
+	begin(0, 0);
+	b = in_pool(vram, 1);
+	reader_begins();
+	m = down(b, 0);
+	parent = key_of(c, 1);
+	key = key_of(c, 2);
+	must(gpc_reserve(c, vram, 1, &child, NULL, 0, 1000));
+	is_int(gpc_publish(c, &parent, &key, &child, 1, NULL, 0, -1), 1, "a child of what has moved");
+	reader_ends();
+	must(gpc_release(c, &m.to, 1));
+	must(gpc_release(c, &child, 1));
+	is_int(at(0, 1), m.to, "its parent is where it went");
+	must(gpc_drop(c, &m.to, 1, NULL, 0, -1));
+	is_int(at(0, 2), -1, "and when that is dropped the child goes, too");
+	end("a parent that has moved");
+}
+
 static int body(void)
 {
 	cache_thread = false;
@@ -223,6 +248,7 @@ static int body(void)
 	test_published_over();
 	test_two_targets();
 	test_outside();
+	test_parent_moved();
 	return done_testing();
 }
 

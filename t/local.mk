@@ -47,6 +47,7 @@ t_programs = \
 	%reldir%/116-groups.t \
 	%reldir%/117-aliases.t \
 	%reldir%/118-roots.t \
+	%reldir%/119-staged.t \
 	%reldir%/114-notes-move.t \
 	%reldir%/120-reserve.t \
 	%reldir%/121-wait.t \

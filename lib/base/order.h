@@ -174,6 +174,34 @@ static inline void order_raise64(uint64_t *p, uint64_t v, int tries)
 			return;
 }
 
+#if defined(__x86_64__) && !defined(__SANITIZE_THREAD__)
+#define ORDER_VECTORS 1
+#endif
+
+/* Is one of n 16-bit cells, 8-byte aligned, not zero?  Acquire.  What stands behind the cells up to the
+ * next multiple of 8 bytes is read, and does not count. */
+static inline bool load_acquire_any16(const uint16_t *cells, uint32_t n)
+{
+	const uint64_t *word = (const uint64_t *)(const void *)cells;
+	uint64_t any = 0;
+
+#ifdef ORDER_VECTORS
+	__m128i all = _mm_setzero_si128();
+
+	for (; n >= 8; n -= 8, word += 2)
+		all = _mm_or_si128(all, _mm_loadu_si128((const __m128i *)(const void *)word));
+	any = (uint64_t)_mm_cvtsi128_si64(_mm_or_si128(all, _mm_unpackhi_epi64(all, all)));
+#endif
+	for (; n >= 4; n -= 4, word++)
+		any |= load_acquire(word);
+	if (n)
+		any |= load_acquire(word) & ((1ull << 16 * n) - 1);
+#ifdef ORDER_VECTORS
+	__asm__ volatile("" : "+r"(any) : : "memory");  /* loads stay in order on x86 */
+#endif
+	return any != 0;
+}
+
 /* Four 32-bit words, 16-byte aligned, each read once and untorn; the four need not be of
  * one moment.
  *
@@ -183,8 +211,7 @@ static inline void order_raise64(uint64_t *p, uint64_t v, int tries)
  * cannot see through the intrinsic. */
 struct words4 { uint32_t w[4]; };
 
-#if defined(__x86_64__) && !defined(__SANITIZE_THREAD__)
-#define ORDER_VECTORS 1
+#ifdef ORDER_VECTORS
 static inline __attribute__((always_inline)) __m128i load_vector4(const uint32_t *p)
 {
 	__m128i x = _mm_load_si128((const __m128i *)(const void *)p);

@@ -21,7 +21,7 @@ static void scan_ring(struct writer *w, struct scan *sc, uint32_t peer)
 	uint64_t head = load_acquire(&s->head), at;
 
 	p->tail = p->next = load_relaxed(&s->tail);
-	p->answered = true;              /* perhaps, and the tail not stored */
+	w_answered(w, peer);             /* perhaps, and the tail not stored */
 	if (head - p->tail > SHM_RING)
 		return;                  /* scribbled over: served no more, until it is reaped */
 	for (at = p->tail; at != head; at++) {

@@ -275,7 +275,8 @@ static void place_missing(struct writer *w)
 
 	while (i < w->missing.n) {
 		uint32_t record = w->missing.at[i];
-		int how = w_is(w, record, LIVE) ? table_place(w, record, &slot) : TABLE_OK;
+		struct probe_key k = table_key(w, record);
+		int how = w_is(w, record, LIVE) ? table_place(w, &k, &slot) : TABLE_OK;
 
 		if (how == TABLE_WAIT) {
 			i++;
@@ -285,7 +286,7 @@ static void place_missing(struct writer *w)
 		if (how == TABLE_FULL)
 			retire_subtree(w, record, NULL);
 		else if (w_is(w, record, LIVE)) {
-			table_fill(w, record, slot);
+			table_fill(w, record, &k, slot);
 			pending_live(w, record);
 		}
 		w->missing.at[i] = w->missing.at[--w->missing.n];

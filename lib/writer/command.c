@@ -29,7 +29,7 @@ void command_answer(struct writer *w, uint32_t peer, uint64_t position, int32_t 
 	/* (R) the answer and everything it stands for; pairs with the load in ring.c.  Before
 	 * it a successor runs the command again. */
 	store_release(&seg_command(&w->seg, peer, position)->result, result);
-	w->peer[peer].answered = true;
+	w_answered(w, peer);
 }
 
 enum { STALL = INT32_MIN + 1 };
@@ -49,7 +49,19 @@ static int32_t parent_elsewhere(struct writer *w, const gpc_key *parent)
  * number the block was claimed stand in place of a parent. */
 struct chain { uint64_t parent[2]; uint32_t depth, up; uint8_t flags; };
 
-static int32_t find_chain(struct writer *w, uint32_t record, const struct shm_command *cmd,
+/* The block that has this key, or NONE.  One that is LIVE and in the tree is what the table names. */
+static uint32_t find_parent(struct writer *w, uint32_t peer, uint32_t space, const gpc_key *key)
+{
+	uint32_t last = w->peer[peer].published;
+	const struct shm_record *r = w_record(w, last);
+
+	if (w->node[last].in_tree && w_is(w, last, LIVE) && w_space(w, last) == space &&
+	    r->key[0] == key->w[0] && r->key[1] == key->w[1])
+		return last;
+	return table_find(w, space, key);
+}
+
+static int32_t find_chain(struct writer *w, uint32_t peer, uint32_t record, const struct shm_command *cmd,
 			  struct chain *ret)
 {
 	struct wpool *p = w_pool_of(w, record);
@@ -62,7 +74,7 @@ static int32_t find_chain(struct writer *w, uint32_t record, const struct shm_co
 		ret->parent[0] = parent.w[0];
 		ret->parent[1] = parent.w[1];
 		if (!key_is_root(&parent)) {
-			ret->up = table_find(w, p->space, &parent);
+			ret->up = find_parent(w, peer, p->space, &parent);
 			if (ret->up == NONE && !(p->flags & GPC_POOL_UNCHAINED))
 				return parent_elsewhere(w, &parent);
 			if (ret->up == NONE)
@@ -104,15 +116,16 @@ static void publish_over(struct writer *w, uint32_t peer, uint32_t record, uint3
 	store_relaxed(&t->promoted, t->promoted + 1);
 }
 
-static int32_t publish_new(struct writer *w, uint32_t record, const struct shm_command *cmd)
+static int32_t publish_new(struct writer *w, uint32_t peer, uint32_t record, const struct shm_command *cmd,
+			   const struct probe_key *k)
 {
 	struct chain chain;
 	uint32_t slot;
-	int32_t err = find_chain(w, record, cmd, &chain);
+	int32_t err = find_chain(w, peer, record, cmd, &chain);
 
 	if (err < 0)
 		return err;
-	switch (table_place(w, record, &slot)) {
+	switch (table_place(w, k, &slot)) {
 	case TABLE_WAIT:
 		return STALL;
 	case TABLE_FULL:
@@ -122,7 +135,7 @@ static int32_t publish_new(struct writer *w, uint32_t record, const struct shm_c
 	tree_enter(w, record);
 	tree_attach(w, record, chain.up);
 	record_publish(w, record, GPC_STORED, GPC_NONE);
-	table_fill(w, record, slot);
+	table_fill(w, record, k, slot);
 	return 0;
 }
 
@@ -138,13 +151,15 @@ static bool was_published(struct writer *w, uint32_t peer, uint64_t position, ui
 	       r->op == OP_OF(position) && r->key[0] == key->w[0] && r->key[1] == key->w[1];
 }
 
-static int32_t publish_block(struct writer *w, uint32_t peer, uint64_t position,
-			     const struct shm_command *cmd)
+static int32_t publish_block(struct writer *w, uint32_t peer, uint64_t position, uint32_t record,
+			     const struct staged *s)
 {
-	uint32_t record = w_find_record(w, cmd->block), resident;
+	const struct shm_command *cmd = &s->cmd;
+	uint32_t resident;
 	gpc_key key = { { cmd->key[0], cmd->key[1] } }, parent = { { cmd->parent[0],
 								     cmd->parent[1] } };
 	struct shm_tally *t = w_tally(w, peer);
+	struct probe_key k;
 	struct shm_record *r;
 	int32_t err = 0;
 
@@ -163,7 +178,8 @@ static int32_t publish_block(struct writer *w, uint32_t peer, uint64_t position,
 	}
 	if (w_pool_of(w, record)->state != POOL_READY)
 		return -ESTALE;
-	resident = table_find(w, w_space(w, record), &key);
+	k = s->space == w_space(w, record) ? s->ready : table_ready(w, w_space(w, record), key.w);
+	resident = table_find_ready(w, w_space(w, record), &key, &k);
 	if (resident != NONE && (w_pool_of(w, resident)->kind == GPC_VRAM ||
 				 w_pool_of(w, record)->kind == GPC_RAM)) {
 		store_relaxed(&t->duplicate, t->duplicate + 1);
@@ -181,9 +197,10 @@ static int32_t publish_block(struct writer *w, uint32_t peer, uint64_t position,
 	if (resident != NONE)
 		publish_over(w, peer, record, resident);
 	else
-		err = publish_new(w, record, cmd);
+		err = publish_new(w, peer, record, cmd, &k);
 	if (err < 0)
 		return err;
+	w->peer[peer].published = record;
 	lru_offer_fresh(w, record);
 	if (resident == NONE)            /* else its key was live before: publish_over() counts */
 		store_relaxed(&t->published, t->published + 1);
@@ -191,11 +208,10 @@ static int32_t publish_block(struct writer *w, uint32_t peer, uint64_t position,
 }
 
 /* Whatever the answer is, the peer's claim of the block is over; a key that is live now ends those of others. */
-static int32_t publish(struct writer *w, uint32_t peer, uint64_t position,
-		       const struct shm_command *cmd)
+static int32_t publish(struct writer *w, uint32_t peer, uint64_t position, const struct staged *s)
 {
-	uint32_t record = w_find_record(w, cmd->block);
-	int32_t result = publish_block(w, peer, position, cmd);
+	uint32_t record = w_find_record(w, s->cmd.block);
+	int32_t result = publish_block(w, peer, position, record, s);
 
 	if (result == STALL || record == NONE || transfer_has(w, record))
 		return result;
@@ -204,7 +220,7 @@ static int32_t publish(struct writer *w, uint32_t peer, uint64_t position,
 		return STALL;
 	if (w_record(w, record)->owner == peer)
 		pending_end(w, record);
-	if (result == cmd->block && w_is(w, record, LIVE))
+	if (result == s->cmd.block && w_is(w, record, LIVE))
 		pending_live(w, record);
 	return result;
 }
@@ -308,15 +324,17 @@ static bool group_is_sound(struct writer *w, uint32_t peer, uint64_t position, u
 	return n >= 1 && n <= SHM_RING && head - position >= n && head - position <= SHM_RING;
 }
 
-/* Whatever stands there: a peer may still scribble on it. */
-void command_prefetch(struct writer *w, const struct shm_command *cmd)
+/* From here on a peer may scribble on its ring, and this command stays what it is. */
+void command_stage(struct writer *w, uint32_t peer, uint64_t position, struct staged *ret)
 {
-	gpc_key key = { { load_relaxed(&cmd->key[0]), load_relaxed(&cmd->key[1]) } };
-	uint32_t op = load_relaxed(&cmd->op), record;
+	uint32_t record, op;
 
+	ret->cmd = *seg_command(&w->seg, peer, position);
+	ret->space = NONE;
+	op = ret->cmd.op;
 	if (op != CMD_PUBLISH && op != CMD_FREE)
 		return;
-	record = w_find_record(w, load_relaxed(&cmd->block));
+	record = w_find_record(w, ret->cmd.block);
 	if (record == NONE)
 		return;
 	__builtin_prefetch(w_record(w, record), 1);
@@ -325,18 +343,20 @@ void command_prefetch(struct writer *w, const struct shm_command *cmd)
 	if (op == CMD_FREE)
 		return;
 	__builtin_prefetch(seg_stamp(&w->seg, record), 1);
-	table_prefetch(w, w_space(w, record), &key, true);
+	ret->space = w_space(w, record);
+	ret->ready = table_ready(w, ret->space, ret->cmd.key);
+	table_prefetch(w, &ret->ready, true);
 }
 
-bool command_run(struct writer *w, uint32_t peer, uint64_t position,
-		 const struct shm_command *cmd)
+bool command_run(struct writer *w, uint32_t peer, uint64_t position, const struct staged *s)
 {
+	const struct shm_command *cmd = &s->cmd;
 	int32_t result;
 	uint32_t i;
 
 	switch (cmd->op) {
 	case CMD_PUBLISH:
-		result = publish(w, peer, position, cmd);
+		result = publish(w, peer, position, s);
 		break;
 	case CMD_FREE:
 		result = give_back(w, peer, cmd);

@@ -37,13 +37,19 @@
 #ifndef GPC_WRITER_COMMAND_H
 #define GPC_WRITER_COMMAND_H
 
+#include "kernels/probe.h"
 #include "writer/state.h"
 
-/* What this command will touch is asked for. */
-void command_prefetch(struct writer *w, const struct shm_command *cmd);
-/* false: waits for a bucket, come again */
-bool command_run(struct writer *w, uint32_t peer, uint64_t position,
-		 const struct shm_command *cmd);
+/* A command soon to be run: it is copied, and the memory that it takes is on its way. */
+struct staged {
+	struct shm_command cmd;
+	struct probe_key ready;          /* PUBLISH: its key, for this space */
+	uint32_t space;
+};
+
+void command_stage(struct writer *w, uint32_t peer, uint64_t position, struct staged *ret);
+/* False: it waits for a bucket, come again.  Commands that were staged before it have run meanwhile. */
+bool command_run(struct writer *w, uint32_t peer, uint64_t position, const struct staged *s);
 void command_answer(struct writer *w, uint32_t peer, uint64_t position, int32_t result);
 
 #endif

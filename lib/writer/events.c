@@ -20,10 +20,17 @@
 #include "writer/events.h"
 #include "writer/memory.h"
 
-static struct shm_change *place(struct writer *w)
+#define AHEAD 8                          /* changes whose lines are asked for */
+
+static struct shm_change *place_ahead(struct writer *w, uint64_t n)
 {
 	return SEG_AT(w->seg.index, w->seg.at.change, struct shm_change,
-		      w_state(w)->events_head & (w->seg.header.geometry.changes - 1));
+		      (w_state(w)->events_head + n) & (w->seg.header.geometry.changes - 1));
+}
+
+static struct shm_change *place(struct writer *w)
+{
+	return place_ahead(w, 0);
 }
 
 /* A peer can write the note of the record: here is a copy that none can, since who reads that a block
@@ -43,7 +50,8 @@ static __attribute__((noinline)) void prepare_note(struct writer *w, uint32_t re
 		store_relaxed(&to[i], words[i]);
 }
 
-static void prepare(struct writer *w, const struct shm_change *from, uint32_t record)
+static inline __attribute__((always_inline)) void
+prepare(struct writer *w, const struct shm_change *from, uint32_t record)
 {
 	struct shm_change *ch = place(w);
 
@@ -62,6 +70,8 @@ static void prepare(struct writer *w, const struct shm_change *from, uint32_t re
 	if (seg_keeps(&w->seg, KEEP_DIGESTS))
 		prepare_note(w, record);
 	store_release(&ch->seq, w_state(w)->events_head + 1);
+	/* else the barrier behind DYING would wait for these stores */
+	__builtin_prefetch(place_ahead(w, AHEAD), 1);
 }
 
 void events_prepare(struct writer *w, uint32_t what, uint32_t record, gpc_block was)

@@ -21,7 +21,7 @@
 #include "writer/transfer.h"
 
 #define ROUND 64                         /* commands of one peer before the next one's turn */
-#define PREFETCH_COMMANDS 4                     /* commands whose memory is on its way */
+#define STAGED 4                         /* commands whose memory is on its way; a power of two */
 #define HOUSEKEEP_NS (20 * NS_PER_MS)         /* between looks for the dead */
 #define ALONE_NS (2000 * NS_PER_MS)      /* the same, when nobody else is there */
 #define FLUSH_SPIN_NS 40000              /* longer than a flush to a GPU mostly takes */
@@ -37,15 +37,18 @@ static uint32_t group_size(const struct shm_command *cmd)
 	return group && cmd->count && cmd->count <= SHM_RING ? cmd->count : 1;
 }
 
-/* What a command touches lies anywhere: one miss after another would be most of its time. */
-static void prefetch_commands(struct writer *w, uint32_t peer, uint64_t head, uint64_t *asked)
+/* What a command touches lies anywhere: one miss after another would be most of its time.  *to: behind those
+ * that are staged. */
+static const struct staged *stage_next(struct writer *w, uint32_t peer, uint64_t head, struct staged *list,
+				       uint64_t *to)
 {
 	uint64_t next = w->peer[peer].next;
 
-	if (*asked - next > PREFETCH_COMMANDS)  /* a group has skipped it */
-		*asked = next;
-	for (; *asked != head && *asked - next < PREFETCH_COMMANDS; ++*asked)
-		command_prefetch(w, seg_command(&w->seg, peer, *asked));
+	if (*to - next > STAGED)         /* a group has skipped it */
+		*to = next;
+	for (; *to != head && *to - next < STAGED; ++*to)
+		command_stage(w, peer, *to, &list[*to % STAGED]);
+	return &list[next % STAGED];
 }
 
 /* Run commands of one peer in order; returns how many. */
@@ -54,8 +57,9 @@ static uint32_t drain(struct writer *w, uint32_t peer)
 	struct shm_seat *s = seg_seat(&w->seg, peer);
 	struct wpeer *p = &w->peer[peer];
 	uint64_t head = load_acquire(&s->head);          /* (X) pairs with ring_submit */
-	struct shm_command cmd;
-	uint64_t asked = p->next;        /* up to here memory has been asked for */
+	struct staged list[STAGED];
+	const struct staged *staged;
+	uint64_t to = p->next;
 	uint32_t n = 0;
 
 	if (p->stalled || head - p->tail > SHM_RING || head - p->next > SHM_RING)
@@ -65,15 +69,14 @@ static uint32_t drain(struct writer *w, uint32_t peer)
 	if (p->told && p->next != head)
 		transfer_settle(w, peer);
 	while (p->next != head && n < ROUND) {
-		prefetch_commands(w, peer, head, &asked);
-		cmd = *seg_command(&w->seg, peer, p->next);
-		if (cmd.result == CMD_PENDING) {
-			p->stalled = !command_run(w, peer, p->next, &cmd);
+		staged = stage_next(w, peer, head, list, &to);
+		if (staged->cmd.result == CMD_PENDING) {
+			p->stalled = !command_run(w, peer, p->next, staged);
 			if (p->stalled)
 				break;
 			n++;
 		}
-		p->next += MIN(group_size(&cmd), head - p->next);
+		p->next += MIN(group_size(&staged->cmd), head - p->next);
 	}
 	if (n)
 		count_add(&w_tally(w, peer)->commands, n);
@@ -86,9 +89,6 @@ static void acknowledge(struct writer *w, uint32_t peer)
 	struct shm_seat *s = seg_seat(&w->seg, peer);
 	struct wpeer *p = &w->peer[peer];
 
-	if (!p->answered)
-		return;
-	p->answered = false;
 	while (p->tail != p->next &&
 	       load_relaxed(&seg_command(&w->seg, peer, p->tail)->result) != CMD_PENDING)
 		p->tail++;
@@ -99,23 +99,81 @@ static void acknowledge(struct writer *w, uint32_t peer)
 		futex_wake_all(&s->done);
 }
 
+static void acknowledge_all(struct writer *w)
+{
+	uint32_t i;
+	uint64_t bits;
+
+	for (i = 0; i < ARRAY_SIZE(w->answered); i++)
+		for (bits = w->answered[i], w->answered[i] = 0; bits; bits &= bits - 1)
+			acknowledge(w, i * 64 + (uint32_t)__builtin_ctzll(bits));
+}
+
+/* The seats that there are, of 64. */
+static uint64_t seats_of_word(const struct writer *w, uint32_t i)
+{
+	uint32_t n = w->max_peers - MIN(w->max_peers, i * 64);
+
+	return n < 64 ? (1ull << n) - 1 : UINT64_MAX;
+}
+
+/* Who rang?  One who has left wants its seat taken back now. */
+static void answer_bell(struct writer *w)
+{
+	struct shm_shared *shared = seg_shared(&w->seg);
+	uint32_t i, peer;
+	uint64_t bits;
+
+	for (i = 0; i < ARRAY_SIZE(shared->pending); i++) {
+		if (!load_relaxed(&shared->pending[i]))
+			continue;
+		bits = order_swap64(&shared->pending[i], 0) & seats_of_word(w, i);
+		w->active[i] |= bits;
+		for (; bits; bits &= bits - 1) {
+			peer = i * 64 + (uint32_t)__builtin_ctzll(bits);
+			w->peer[peer].rang = true;       /* it may have seen its done word */
+			if (load_relaxed(&seg_seat(&w->seg, peer)->state) == SEAT_LEFT)
+				w->next_housekeep_ns = 0;
+		}
+	}
+}
+
+/* False: it has nothing more, and will ring.  Its ring is looked at behind the swap that has taken its bell,
+ * and it rings behind its commands. */
+static bool serve_peer(struct writer *w, uint32_t peer, uint32_t *done)
+{
+	const struct shm_seat *s = seg_seat(&w->seg, peer);
+
+	if (load_relaxed(&s->state) != SEAT_TAKEN || w->peer[peer].lost)
+		return false;
+	reap_note(w, peer);
+	*done += drain(w, peer);
+	return w->peer[peer].next != load_relaxed(&s->head);
+}
+
+static uint32_t drain_active(struct writer *w)
+{
+	uint32_t i, done = 0;
+	uint64_t bits;
+
+	for (i = 0; i < ARRAY_SIZE(w->active); i++)
+		for (bits = w->active[i]; bits; bits &= bits - 1)
+			if (!serve_peer(w, i * 64 + (uint32_t)__builtin_ctzll(bits), &done))
+				w->active[i] &= ~(bits & -bits);
+	return done;
+}
+
 static uint32_t drain_all(struct writer *w)
 {
-	uint32_t i, done = 0, round;
+	uint32_t done = 0, round;
 
 	do {
-		round = 0;
-		for (i = 0; i < w->max_peers; i++)
-			if (load_relaxed(&seg_seat(&w->seg, i)->state) == SEAT_TAKEN &&
-			    !w->peer[i].lost) {
-				reap_note(w, i);
-				round += drain(w, i);
-			}
+		answer_bell(w);
+		round = drain_active(w);
 		done += round;
 		retire_advance(w);
 		grant_sweep(w);
-		for (i = 0; i < w->max_peers; i++)
-			acknowledge(w, i);
+		acknowledge_all(w);
 	} while (round);
 	return done;
 }
@@ -201,32 +259,13 @@ static void unstall(struct writer *w)
 		w->peer[i].stalled = false;
 }
 
-/* Who rang?  One who has left wants its seat taken back now. */
-static void answer_bell(struct writer *w)
-{
-	struct shm_shared *shared = seg_shared(&w->seg);
-	uint32_t i, peer;
-	uint64_t bits;
-
-	for (i = 0; i < ARRAY_SIZE(shared->pending); i++) {
-		if (!load_relaxed(&shared->pending[i]))
-			continue;
-		for (bits = order_swap64(&shared->pending[i], 0); bits; bits &= bits - 1) {
-			peer = i * 64 + (uint32_t)__builtin_ctzll(bits);
-			if (peer >= w->max_peers)
-				continue;
-			w->peer[peer].rang = true;       /* it may have seen its done word */
-			if (load_relaxed(&seg_seat(&w->seg, peer)->state) == SEAT_LEFT)
-				w->next_housekeep_ns = 0;
-		}
-	}
-}
-
 static uint32_t pass(struct writer *w)
 {
-	uint32_t n = 0;
+	uint32_t n = 0, i;
 
 	answer_bell(w);
+	for (i = 0; i < ARRAY_SIZE(w->active); i++)
+		w->active[i] = seats_of_word(w, i);      /* a bell may be late, or scribbled over */
 	if (w->missing.n)                 /* else commands come first: a dead writer's find the
 					  * victims that it took for them (rule C1) */
 		retire_advance(w);

@@ -295,7 +295,8 @@ static int32_t commit_new(struct writer *w, uint32_t peer, uint32_t target)
 {
 	struct shm_record *t = w_record(w, target);
 	gpc_key key = w_key(w, target);
-	uint32_t parent, slot, resident = table_find(w, w_space(w, target), &key);
+	struct probe_key k = table_key(w, target);
+	uint32_t parent, slot, resident = table_find_ready(w, w_space(w, target), &key, &k);
 	int32_t err;
 
 	if (resident != NONE) {
@@ -309,7 +310,7 @@ static int32_t commit_new(struct writer *w, uint32_t peer, uint32_t target)
 	if (w->node[target].in_tree && parent != NONE &&
 	    w_record(w, parent)->depth >= t->depth)
 		return -ENOENT;          /* it has children, which would not be deeper */
-	switch (table_place(w, target, &slot)) {
+	switch (table_place(w, &k, &slot)) {
 	case TABLE_WAIT:
 		return MOVE_AGAIN;
 	case TABLE_FULL:
@@ -322,7 +323,7 @@ static int32_t commit_new(struct writer *w, uint32_t peer, uint32_t target)
 	}
 	tree_attach(w, target, parent);
 	record_publish(w, target, GPC_STORED, GPC_NONE);
-	table_fill(w, target, slot);
+	table_fill(w, target, &k, slot);
 	pending_live(w, target);
 	lru_offer(w, target);
 	count_move(w, peer, target);

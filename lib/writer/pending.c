@@ -170,12 +170,10 @@ static void remove_entry(struct writer *w, uint32_t record)
 	note_end(w, &key);
 }
 
-void pending_end(struct writer *w, uint32_t record)
+void pending_end_now(struct writer *w, uint32_t record)
 {
 	struct shm_record *r = w_record(w, record);
 
-	if (!w->node[record].pending)
-		return;
 	remove_entry(w, record);
 	w->node[record].pending = false;
 	if (!w->node[record].claimed)
@@ -195,7 +193,7 @@ void pending_end(struct writer *w, uint32_t record)
 void pending_live(struct writer *w, uint32_t record)
 {
 	gpc_key key = w_key(w, record);
-	uint32_t other = pending_find(w, w_space(w, record), &key);
+	uint32_t other = w->npending ? pending_find(w, w_space(w, record), &key) : NONE;
 
 	if (other != NONE && other != record && w->node[other].claimed)
 		pending_end(w, other);

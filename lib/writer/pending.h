@@ -28,7 +28,12 @@ uint32_t pending_find(struct writer *w, uint32_t space, const gpc_key *key);
 /* A transfer's target is bound; it is in no table if another record is there already. */
 void pending_add(struct writer *w, uint32_t record);
 /* The record is about to leave RESERVED, or its source: ends a claim, wakes.  Anything may be asked. */
-void pending_end(struct writer *w, uint32_t record);
+void pending_end_now(struct writer *w, uint32_t record);
+static inline void pending_end(struct writer *w, uint32_t record)
+{
+	if (__builtin_expect(w->node[record].pending, 0))
+		pending_end_now(w, record);
+}
 /* The key is live in `record`: ends the claim of another block. */
 void pending_live(struct writer *w, uint32_t record);
 int32_t pending_claim(struct writer *w, uint32_t peer, uint64_t position,

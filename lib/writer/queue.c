@@ -34,23 +34,79 @@
 
 #define BAG 512                          /* items of a bag, and so of the front */
 #define LARGE (4 * BAG)                  /* worth splitting */
+#define SORTED (16 * BAG)                /* what does not split is sorted all the same, up to here */
 #define AHEAD (LINES_AHEAD / 2)          /* items of a bag, of a node and a record each */
 #define SAMPLE 15                        /* stamps of which the middle one splits a bag */
 
 /* ---- the front ---- */
 
-static bool goes_before(const struct leaf *a, const struct leaf *b)
+/* The deeper one goes first. */
+static inline uint64_t among_equals(const struct leaf *a)
 {
-	if (a->stamp != b->stamp)
-		return a->stamp < b->stamp;
-	if (a->depth != b->depth)
-		return a->depth > b->depth;
-	return a->record < b->record;
+	return (uint64_t)~a->depth << 32 | a->record;
 }
 
-static int compare(const void *a, const void *b)
+/* Without branches, which would be mispredicted: many that came within a tick have equal stamps. */
+static inline bool goes_before(const struct leaf *a, const struct leaf *b)
 {
-	return goes_before(a, b) ? -1 : 1;
+	return (a->stamp < b->stamp) | ((a->stamp == b->stamp) & (among_equals(a) < among_equals(b)));
+}
+
+/* The runs list[0 .. n) and list[n .. m) become one; spare has room for the first. */
+static void merge(struct leaf *list, uint32_t n, uint32_t m, struct leaf *spare)
+{
+	uint32_t i = 0, j = n, k = 0;
+
+	if (!goes_before(&list[n], &list[n - 1]))
+		return;
+	memcpy(spare, list, n * sizeof(*list));
+	while (i < n && j < m) {
+		bool second = goes_before(&list[j], &spare[i]);
+		const struct leaf *from = second ? &list[j] : &spare[i];
+
+		list[k++] = *from;
+		j += second;
+		i += !second;
+	}
+	memcpy(&list[k], &spare[i], (n - i) * sizeof(*list));
+}
+
+/* Where the run that begins at `from` ends; one that falls is turned round. */
+static uint32_t run_end(struct leaf *list, uint32_t from, uint32_t n)
+{
+	uint32_t to = from + 1, i, j;
+
+	while (to < n && goes_before(&list[to - 1], &list[to]))
+		to++;
+	if (to > from + 1)
+		return to;
+	while (to < n && goes_before(&list[to], &list[to - 1]))
+		to++;
+	for (i = from, j = to - 1; i < j; i++, j--) {
+		struct leaf item = list[i];
+
+		list[i] = list[j];
+		list[j] = item;
+	}
+	return to;
+}
+
+/* What came together is in order, or in the opposite one: few runs, which are merged two by two.  spare has
+ * room for all. */
+static void sort_runs(struct leaf *list, uint32_t n, struct leaf *spare)
+{
+	uint32_t ends[SORTED / 2 + 1], m = 0, at, i, k;
+
+	for (at = 0; at < n; at = ends[m++])
+		ends[m] = run_end(list, at, n);
+	for (; m > 1; m = k)
+		for (at = i = k = 0; i < m; i += 2, at = ends[k++]) {
+			uint32_t end = ends[MIN(i + 1, m - 1)];
+
+			if (end > ends[i])
+				merge(list + at, ends[i] - at, end - at, spare);
+			ends[k] = end;
+		}
 }
 
 static void heap_down(struct queue *q, uint32_t i, struct leaf item)
@@ -87,17 +143,6 @@ static void heap_order(struct queue *q)
 
 	for (i = q->nheap / 2; i--;)
 		heap_down(q, i, q->heap[i]);
-}
-
-/* Most bags are in order already. */
-static void sort_front(struct queue *q)
-{
-	uint32_t i;
-
-	for (i = 1; i < q->nfront && goes_before(&q->front[i - 1], &q->front[i]); i++)
-		;
-	if (i < q->nfront)
-		qsort(q->front, q->nfront, sizeof(*q->front), compare);
 }
 
 /* The next one of all; the front is not empty. */
@@ -277,8 +322,8 @@ static uint32_t unpack(struct writer *w, struct queue *q, const struct bag *b, s
 	return n;
 }
 
-/* The first bag becomes the front, which is empty.  A bag that is large and cannot be split has
- * equal stamps.  It becomes the heap: to sort it would take long. */
+/* The first bag becomes the front, which is empty, and so is the heap.  A bag that is very large and cannot
+ * be split has equal stamps.  It becomes the heap: to sort it would take long. */
 static void take_bag(struct writer *w, struct queue *q)
 {
 	struct bag *b;
@@ -287,14 +332,14 @@ static void take_bag(struct writer *w, struct queue *q)
 		;
 	b = bag_at(q, 0);
 	q->front_at = q->nfront = 0;
-	if (b->n > LARGE) {
-		q->heap = writer_grow(q->heap, &q->heap_size, b->n, sizeof(*q->heap));
+	q->heap = writer_grow(q->heap, &q->heap_size, b->n, sizeof(*q->heap));
+	if (b->n > SORTED) {
 		q->nheap = unpack(w, q, b, q->heap);
 		heap_order(q);
 	} else {
 		q->front = writer_grow(q->front, &q->front_size, b->n, sizeof(*q->front));
 		q->nfront = unpack(w, q, b, q->front);
-		sort_front(q);
+		sort_runs(q->front, q->nfront, q->heap);
 	}
 	bag_remove(q, 0);
 }

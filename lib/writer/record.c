@@ -157,7 +157,7 @@ void record_return(struct writer *w, uint32_t record, uint64_t op)
 	record_reserve(w, record, owner, op);
 	events_commit_returned(w, w->pool_of[record]);
 	if (owner < w->max_peers)
-		w->peer[owner].answered = true;         /* it may wait for this */
+		w_answered(w, owner);         /* it may wait for this */
 	w->progress = true;
 }
 

@@ -36,9 +36,9 @@ void retire_prefetch(struct writer *w, const uint32_t *list, uint32_t n, uint32_
 	uint32_t at = i ? i + AHEAD - 1 : 0;
 
 	for (; at < MIN(n, i + AHEAD); at++) {
-		const gpc_key key = w_key(w, list[at]);
+		const struct probe_key k = table_key(w, list[at]);
 
-		table_prefetch(w, w_space(w, list[at]), &key, false);
+		table_prefetch(w, &k, false);
 		__builtin_prefetch(&w->owned[list[at]], 1);
 	}
 }
@@ -124,13 +124,14 @@ static bool is_in_use(struct writer *w, uint32_t record)
 static void arrive(struct writer *w, uint32_t record)
 {
 	struct shm_record *r = w_record(w, record);
-	bool in_use;
+	bool held, in_use;
 
 	if (!w_is(w, record, DYING))
 		return;
-	if (!w_row_is_zero(w, record))
+	held = !w_row_is_zero(w, record);
+	if (held)
 		record_set_lingers(w, record, true);
-	in_use = is_in_use(w, record) &&
+	in_use = (held || w->node[record].readers) &&
 		 (r->owner == SHM_NO_PEER || !grant_has_alone(w, record));
 	if (w->missing.n && grant_expects(w, record)) {
 		grace_record(w, record); /* commands do not run yet (rule T7) */

@@ -125,10 +125,10 @@ struct wpeer {
 	bool lost;                       /* its lock is free, and its process or a companion may be there still */
 	bool stalled;                    /* a publish waits for a bucket: the ring waits with it */
 	bool stocked;                    /* blocks were put in its stock */
-	bool answered;                   /* results stored since the last wake */
 	bool mourned;                    /* it died, which was said; its seat is not free yet */
 	bool rang;                       /* since the last look at transfers */
 	uint32_t claims;                 /* that are open */
+	uint32_t published;              /* a record, mostly the last one that it published */
 	struct transfer *transfer[SHM_TRANSFERS];        /* of this peer, by slot; NULL: none under way */
 	uint64_t told;                   /* bit: that slot's is told, and not over */
 	bool commit_known;               /* writer/move.c: the first slot's own result, kept for last */
@@ -211,6 +211,9 @@ struct writer {
 	bool sweep_is_due;               /* there were files that no pool names */
 	uint64_t sweep_again_ns, sweep_pause_ns;
 
+	/* writer/loop.c: bits of peers, as in shm_shared.pending */
+	uint64_t active[4];              /* who may have commands: that rang, or were not drained */
+	uint64_t answered[4];            /* results stored since the last wake */
 	uint64_t awake_until_ns;         /* somebody has just asked for something */
 	uint64_t next_housekeep_ns;           /* reaping and other slow checks */
 	uint32_t nseated;                /* peers */
@@ -313,12 +316,32 @@ static inline uint32_t w_space(struct writer *w, uint32_t record)
 	return w_pool_of(w, record)->space;
 }
 
-/* ---- writer/state.c ---- */
+/* Results, or something else that the peer may wait for: it is woken. */
+static inline void w_answered(struct writer *w, uint32_t peer)
+{
+	w->answered[peer / 64] |= 1ull << peer % 64;
+}
 
 /* Record of a block id as a command names it; NONE when out of range. */
-uint32_t w_find_record(struct writer *w, gpc_block block);
-/* No cell of the row is raised. */
-bool w_row_is_zero(struct writer *w, uint32_t record);
-uint64_t w_tick(struct writer *w);
+static inline uint32_t w_find_record(struct writer *w, gpc_block block)
+{
+	uint32_t pool = (uint32_t)block >> 24, slot = (uint32_t)block & 0xffffff;
+
+	if (block < 0 || pool >= w->max_pools || slot >= w->pool[pool].slots)
+		return NONE;
+	return w->pool[pool].first + slot;
+}
+
+/* No cell of the row is raised.  Cells beyond the last seat are nobody's, and nobody would ever lower them. */
+static inline bool w_row_is_zero(struct writer *w, uint32_t record)
+{
+	/* pairs with (c) of peer/refs.c */
+	return !load_acquire_any16(seg_row(&w->seg, record), w->max_peers);
+}
+
+static inline uint64_t w_tick(struct writer *w)
+{
+	return load_relaxed(&seg_shared(&w->seg)->tick);
+}
 
 #endif

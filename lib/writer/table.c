@@ -24,28 +24,19 @@
 
 #define MAX_MOVES 3                      /* length of a chain of relocations */
 
-struct probe_key table_key(struct writer *w, uint32_t record)
+void table_prefetch(struct writer *w, const struct probe_key *k, bool place)
 {
-	const struct shm_record *r = w_record(w, record);
-
-	return probe_masked(r->key, w->c->mask[w_space(w, record)].w, w->buckets);
-}
-
-void table_prefetch(struct writer *w, uint32_t space, const gpc_key *key, bool place)
-{
-	struct probe_key k = probe_masked(key->w, w->c->mask[space].w, w->buckets);
-
-	__builtin_prefetch(&w->table[k.first * SHM_BUCKET], 1);
-	__builtin_prefetch(&w->retired_slots[k.first], 1);
+	__builtin_prefetch(&w->table[k->first * SHM_BUCKET], 1);
+	__builtin_prefetch(&w->retired_slots[k->first], 1);
 	if (place)                       /* every fourth one fills its first bucket up */
-		__builtin_prefetch(&w->table[k.second * SHM_BUCKET], 1);
+		__builtin_prefetch(&w->table[k->second * SHM_BUCKET], 1);
 }
 
-/* Slots that a key may be in: those of the first bucket, and, when its flag says so, those of the
- * second.  The flag is never missing (rule T3): a takeover sets it before it looks for anything. */
-static uint32_t slots_of(struct writer *w, const struct probe_key *k)
+/* May a key be in its second bucket as well as in its first?  The flag is never missing (rule T3): a takeover
+ * sets it before it looks for anything. */
+static bool spills(struct writer *w, const struct probe_key *k)
 {
-	return w->table[k->first * SHM_BUCKET].w[2] & PROBE_OVERFLOW ? 2 * SHM_BUCKET : SHM_BUCKET;
+	return w->table[k->first * SHM_BUCKET].w[2] & PROBE_OVERFLOW;
 }
 
 static uint32_t slot_block_word(struct writer *w, uint32_t slot)
@@ -125,22 +116,46 @@ void table_slot_usable(struct writer *w, uint32_t slot)
 	w->progress = true;
 }
 
-/* Bit i: slot i of the bucket has this block word.  Without branches, which would be
- * mispredicted. */
-static uint32_t slots_with(struct writer *w, uint32_t bucket, uint32_t word)
+/* Bit i: slot i of the bucket has this value as its word number `at`, 0 or 3.  Without branches, which would
+ * be mispredicted. */
+static inline uint32_t match(struct writer *w, uint32_t bucket, int at, uint32_t value)
 {
 	const struct probe_entry *e = &w->table[bucket * SHM_BUCKET];
 
 	_Static_assert(SHM_BUCKET == 4, "four are looked at");
-	return (uint32_t)(load_relaxed(&e[0].w[3]) == word) |
-	       (uint32_t)(load_relaxed(&e[1].w[3]) == word) << 1 |
-	       (uint32_t)(load_relaxed(&e[2].w[3]) == word) << 2 |
-	       (uint32_t)(load_relaxed(&e[3].w[3]) == word) << 3;
+#ifdef ORDER_VECTORS
+	const __m128i *v = (const __m128i *)(const void *)e;
+	__m128i a = at ? _mm_unpackhi_epi32(v[0], v[1]) : _mm_unpacklo_epi32(v[0], v[1]);
+	__m128i b = at ? _mm_unpackhi_epi32(v[2], v[3]) : _mm_unpacklo_epi32(v[2], v[3]);
+
+	a = at ? _mm_unpackhi_epi64(a, b) : _mm_unpacklo_epi64(a, b);
+	a = _mm_cmpeq_epi32(a, _mm_set1_epi32((int)value));
+	return (uint32_t)_mm_movemask_ps(_mm_castsi128_ps(a));
+#else
+	return (uint32_t)(load_relaxed(&e[0].w[at]) == value) |
+	       (uint32_t)(load_relaxed(&e[1].w[at]) == value) << 1 |
+	       (uint32_t)(load_relaxed(&e[2].w[at]) == value) << 2 |
+	       (uint32_t)(load_relaxed(&e[3].w[at]) == value) << 3;
+#endif
+}
+
+/* Those that name this block word, or none. */
+static inline uint32_t slots_with(struct writer *w, uint32_t bucket, uint32_t word)
+{
+	return match(w, bucket, 3, word);
+}
+
+/* Bit i: slot i can be filled. */
+static inline uint32_t usable_slots(struct writer *w, uint32_t bucket)
+{
+	uint32_t q = w->retired_slots[bucket];
+
+	return slots_with(w, bucket, 0) & ~(q | q >> 4);
 }
 
 static uint32_t free_slot(struct writer *w, uint32_t bucket)
 {
-	uint32_t q = w->retired_slots[bucket], usable = slots_with(w, bucket, 0) & ~(q | q >> 4);
+	uint32_t usable = usable_slots(w, bucket);
 
 	return usable ? bucket * SHM_BUCKET + (uint32_t)__builtin_ctz(usable) : NONE;
 }
@@ -180,12 +195,31 @@ static void relocation_start(struct writer *w, uint32_t record, uint32_t from, u
 	w_state(w)->relocated++;
 }
 
+/* The records of a bucket, and then the buckets that these could go to, all together. */
+static void prefetch_ways(struct writer *w, uint32_t bucket)
+{
+	uint32_t record[SHM_BUCKET], i;
+	struct probe_key k;
+
+	for (i = 0; i < SHM_BUCKET; i++) {
+		record[i] = slot_record(w, bucket * SHM_BUCKET + i);
+		if (record[i] != NONE)
+			__builtin_prefetch(w_record(w, record[i]));
+	}
+	for (i = 0; i < SHM_BUCKET; i++)
+		if (record[i] != NONE) {
+			k = table_key(w, record[i]);
+			__builtin_prefetch(&w->table[(k.first == bucket ? k.second : k.first) * SHM_BUCKET], 1);
+		}
+}
+
 /* Start the last move of a chain that ends up making room in this bucket. */
 static bool relocate_from(struct writer *w, uint32_t bucket, int moves)
 {
 	uint32_t i, slot, record, other, to;
 	struct probe_key k;
 
+	prefetch_ways(w, bucket);
 	for (i = 0; i < SHM_BUCKET; i++) {
 		slot = bucket * SHM_BUCKET + i;
 		record = slot_record(w, slot);
@@ -225,40 +259,49 @@ static bool room_is_coming(struct writer *w, uint32_t bucket)
 	return false;
 }
 
-/* Both buckets of a key are full now: begin to make room before the next key needs it. */
+/* Are both buckets of a key full when this slot is?  Asked before it is filled: a load of four words stalls
+ * behind four stores to them. */
+static bool fills_up(struct writer *w, const struct probe_key *k, uint32_t slot)
+{
+	uint32_t bit = 1u << slot % SHM_BUCKET;
+
+	if (slot / SHM_BUCKET == k->first)
+		return usable_slots(w, k->first) == bit && !usable_slots(w, k->second);
+	return usable_slots(w, k->second) == bit && !usable_slots(w, k->first);
+}
+
+/* Begin to make room before the next key needs it. */
 static void relocate_ahead(struct writer *w, const struct probe_key *k)
 {
-	if (free_slot(w, k->first) == NONE && free_slot(w, k->second) == NONE &&
-	    !room_is_coming(w, k->first) && !room_is_coming(w, k->second))
+	if (!room_is_coming(w, k->first) && !room_is_coming(w, k->second))
 		relocate_from(w, k->first, 1);
 }
 
-int table_place(struct writer *w, uint32_t record, uint32_t *ret_slot)
+int table_place(struct writer *w, const struct probe_key *k, uint32_t *ret_slot)
 {
-	struct probe_key k = table_key(w, record);
-
-	*ret_slot = free_slot(w, k.first);
+	*ret_slot = free_slot(w, k->first);
 	if (*ret_slot == NONE)
-		*ret_slot = free_slot(w, k.second);
+		*ret_slot = free_slot(w, k->second);
 	if (*ret_slot != NONE)
 		return TABLE_OK;
-	if (room_is_coming(w, k.first) || room_is_coming(w, k.second) ||
-	    relocate_from(w, k.first, MAX_MOVES) || relocate_from(w, k.second, MAX_MOVES))
+	if (room_is_coming(w, k->first) || room_is_coming(w, k->second) ||
+	    relocate_from(w, k->first, MAX_MOVES) || relocate_from(w, k->second, MAX_MOVES))
 		return TABLE_WAIT;
 	w_state(w)->no_bucket++;
 	return TABLE_FULL;
 }
 
-void table_fill(struct writer *w, uint32_t record, uint32_t slot)
+void table_fill(struct writer *w, uint32_t record, const struct probe_key *k, uint32_t slot)
 {
-	struct probe_key k = table_key(w, record);
+	bool full = fills_up(w, k, slot);
 
-	if (slot / SHM_BUCKET == k.second) {
-		table_set_flag(w, k.first);
-		w->spilled[k.first]++;
+	if (slot / SHM_BUCKET == k->second) {
+		table_set_flag(w, k->first);
+		w->spilled[k->first]++;
 	}
-	entry_fill(w, slot, &k, (uint32_t)w_block(w, record) + 1);
-	relocate_ahead(w, &k);
+	entry_fill(w, slot, k, (uint32_t)w_block(w, record) + 1);
+	if (full)
+		relocate_ahead(w, k);
 }
 
 /* The copies of this batch have been seen by everybody: wipe the old places. */
@@ -282,13 +325,15 @@ void table_copies_done(struct writer *w, struct batch *b)
 	}
 }
 
-/* Bit i: slot i of the first bucket names this block word; from bit SHM_BUCKET on, of the second
- * (rule T2). */
+/* Bit i: slot i of the first bucket names this block word; from bit SHM_BUCKET on, of the second (rule T2).
+ * Two entries of one block are those of a relocation that is under way, a dead writer's included. */
 static uint32_t entries_of(struct writer *w, const struct probe_key *k, uint32_t word)
 {
 	uint32_t found = slots_with(w, k->first, word);
 
-	if (slots_of(w, k) > SHM_BUCKET)
+	if (found && !w->relocations && !w_state(w)->recovering)
+		return found;
+	if (spills(w, k))
 		found |= slots_with(w, k->second, word) << SHM_BUCKET;
 	return found;
 }
@@ -351,17 +396,22 @@ bool table_has(struct writer *w, uint32_t record)
 
 uint32_t table_find(struct writer *w, uint32_t space, const gpc_key *key)
 {
-	struct probe_key k = probe_masked(key->w, w->c->mask[space].w, w->buckets);
-	uint32_t i, record, n = slots_of(w, &k);
+	struct probe_key k = table_ready(w, space, key->w);
+
+	return table_find_ready(w, space, key, &k);
+}
+
+uint32_t table_find_ready(struct writer *w, uint32_t space, const gpc_key *key, const struct probe_key *k)
+{
+	uint32_t found = match(w, k->first, 0, k->w[0]), record;
 	const struct shm_record *r;
 
-	for (i = 0; i < n; i++) {
-		const struct probe_entry *e = &w->table[entry_slot(&k, i)];
-		gpc_block b;
+	if (spills(w, k))
+		found |= match(w, k->second, 0, k->w[0]) << SHM_BUCKET;
+	for (; found; found &= found - 1) {
+		uint32_t slot = entry_slot(k, (uint32_t)__builtin_ctz(found));
+		gpc_block b = probe_entry_block(w->table[slot], *k);
 
-		if (e->w[0] != k.w[0])
-			continue;
-		b = probe_entry_block(*e, k);
 		record = b < 0 ? NONE : w_find_record(w, b);
 		if (record == NONE || !w_is(w, record, LIVE) || w_space(w, record) != space)
 			continue;

@@ -103,7 +103,7 @@ bool transfer_tell(struct writer *w, struct transfer *t)
 	store_release(&xfer_of(w, t)->left, t->left);
 	if (t->left)
 		return false;
-	w->peer[t->peer].answered = true;
+	w_answered(w, t->peer);
 	transfer_remove(w, t);
 	return true;
 }
