@@ -38,10 +38,6 @@
 
 #define SHM_PAGE        4096u
 #define SHM_SECTIONS    64u      /* per peer; the first 8 are the library's own lookups */
-#define SHM_OWN_SECTIONS (SHM_SECTIONS - GPC_SECTIONS)
-/* Where section i of gpc_section_enter and gpc_dev_enter stands.  Scanners read a seat's slots up to the highest
- * one that it has used, so those of every lookup come first. */
-#define SHM_SECTION(i)  (SHM_OWN_SECTIONS + (i))
 #define SHM_RING        4096u    /* commands per peer, power of two */
 #define SHM_MIRRORS     8u
 #define SHM_BUCKET      4u       /* entries a bucket */
