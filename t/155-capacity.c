@@ -10,9 +10,8 @@ enum { POOL = 6, QUOTA = 8 };
 static gpc *c;
 static int pool;
 
-/* So many of the pool's blocks are held, so many cached, the others free.  What is held and dropped
- * belongs to the capacity as long as it is held. */
-static void fill(uint32_t held, bool drop, uint32_t cached, gpc_block *b)
+/* So many of the pool's blocks are held, so many cached, the others free. */
+static void fill(uint32_t held, uint32_t cached, gpc_block *b)
 {
 	static uint64_t last;
 	uint32_t i, n = held + cached;
@@ -24,8 +23,6 @@ static void fill(uint32_t held, bool drop, uint32_t cached, gpc_block *b)
 	if (n && must(gpc_publish(c, NULL, k, b, n, NULL, 0, -1)) != (int)n)
 		bail("not published");
 	must(gpc_release(c, b + held, cached));
-	if (drop && must(gpc_drop(c, b, held, NULL, 0, -1)) != (int)held)
-		bail("not dropped");
 }
 
 static void empty(const gpc_block *b, uint32_t held, const gpc_block *got, int n)
@@ -37,12 +34,12 @@ static void empty(const gpc_block *b, uint32_t held, const gpc_block *got, int n
 	settle(c);
 }
 
-static bool one(uint32_t held, bool drop, uint32_t cached, uint32_t n, uint32_t leave, uint32_t flags)
+static bool one(uint32_t held, uint32_t cached, uint32_t n, uint32_t leave, uint32_t flags)
 {
 	int avail = POOL - (int)held, left = avail - (int)leave, want, r;
 	gpc_block b[POOL], got[2 * POOL];
 
-	fill(held, drop, cached, b);
+	fill(held, cached, b);
 	if (must(gpc_pool_available(c, pool)) != avail)
 		bail("avail %d, not %d", gpc_pool_available(c, pool), avail);
 	r = gpc_reserve(c, pool, n, got,
@@ -51,8 +48,8 @@ static bool one(uint32_t held, bool drop, uint32_t cached, uint32_t n, uint32_t 
 	empty(b, held, got, r);
 	if (r == want)
 		return true;
-	diag("%u held%s, %u cached of %d: reserve %u%s, leave %u: %d, not %d", held,
-	     drop ? " and dropped" : "", cached, POOL, n, flags ? " or fewer" : "", leave, r, want);
+	diag("%u held, %u cached of %d: reserve %u%s, leave %u: %d, not %d", held, cached, POOL,
+	     n, flags ? " or fewer" : "", leave, r, want);
 	return false;
 }
 
@@ -71,88 +68,13 @@ static void leaves(uint32_t kind, uint32_t transit, int32_t ahead)
 		for (cached = 0; held + cached <= POOL; cached += 3)
 			for (n = 1; n <= POOL; n += 2)
 				for (leave = 0; leave <= POOL + 1; leave++) {
-					all += 4;
-					good += one(held, false, cached, n, leave, 0);
-					good += one(held, false, cached, n, leave, GPC_PARTIAL);
-					good += one(held, true, cached, n, leave, 0);
-					good += one(held, true, cached, n, leave, GPC_PARTIAL);
+					all += 2;
+					good += one(held, cached, n, leave, 0);
+					good += one(held, cached, n, leave, GPC_PARTIAL);
 				}
 	is_int(good, all, "%s, %u transit slots, %d ahead: leave counts blocks of the capacity",
 	       kind == GPC_RAM ? "RAM" : "VRAM", transit, ahead);
 	clean(c, "leave");
-	cache_end(c);
-}
-
-/* A promotion's victim goes to a transit slot, so nothing is lost in a swap: no reserve and no
- * block that was dropped and is still held has taken the slot before. */
-static void test_swap(void)
-{
-	struct gpc_move up[1], victim[1];
-	gpc_block low[4], high[4], out[4];
-	struct gpc_pool p = pool_of(GPC_RAM, 4, 0), q = pool_of(GPC_VRAM, 4, 0);
-	struct gpc_config cfg = cache_config(0, 0);
-	gpc_key k[12];
-	uint32_t i;
-
-	cfg.max_blocks = 64;
-	c = cache_make(&cfg, NULL);
-	p.transit = 1;
-	pool = q.demote_to = must(gpc_pool_add(c, &p, -1));
-	q.number = must(gpc_pool_add(c, &q, -1));
-	for (i = 0; i < 12; i++)
-		k[i] = key_of(c, 1000 + i);
-	must(gpc_reserve(c, pool, 4, low, NULL, 0, 1000));
-	must(gpc_publish(c, NULL, k, low, 4, NULL, 0, -1));
-	must(gpc_release(c, low + 1, 1));
-	must(gpc_drop(c, low + 3, 1, NULL, 0, -1));
-	is_int(must(gpc_pool_available(c, pool)), 1, "one block is cached, of three that are held one is dropped");
-	is_int(gpc_reserve(c, pool, 1, out, NULL, 0, 1000), 1, "a reserve has it");
-	refused(gpc_reserve(c, pool, 1, out + 1, NULL, 0, 1000), ENOSPC, "and no transit slot");
-	must(gpc_publish(c, NULL, k + 4, out, 1, NULL, 0, -1));
-	must(gpc_reserve(c, q.number, 4, high, NULL, 0, 1000));
-	must(gpc_publish(c, NULL, k + 8, high, 4, NULL, 0, -1));
-	must(gpc_release(c, high, 4));
-	is_int(gpc_promote(c, low, 1, q.number, up, victim, 0, 1000), 1, "a block goes up");
-	ok(victim[0].to >= 0 && GPC_POOL(victim[0].to) == pool, "its victim has the slot");
-	is_int(gpc_commit(c, victim, 1, NULL, 0, -1), 1, "and keeps its key");
-	is_int(gpc_commit(c, up, 1, NULL, 0, -1), 1, "as the other one does");
-	is_int(gpc_lookup(c, 0, k + 8, 4, high, GPC_QUIET), 4, "all are there");
-	must(gpc_release(c, &up[0].to, 1));
-	must(gpc_release(c, low + 2, 2));
-	must(gpc_release(c, out, 1));
-	done(c);
-	clean(c, "a swap");
-	cache_end(c);
-}
-
-/* A block that was dropped and is held does not come when its grace period ends, so no reserve
- * takes a transit slot in advance of it, or waits for it. */
-static void test_early(void)
-{
-	struct gpc_pool p = pool_of(GPC_RAM, 2, 0);
-	struct gpc_config cfg = cache_config(0, 0);
-	gpc_block b[2], out[2];
-	gpc_key k[2];
-	gpc *other;
-	int section;
-
-	cfg.max_blocks = 64;
-	c = cache_make(&cfg, NULL);
-	p.transit = 2;
-	pool = must(gpc_pool_add(c, &p, -1));
-	other = cache_attach(0, 0);
-	k[0] = key_of(c, 1);
-	k[1] = key_of(c, 2);
-	must(gpc_reserve(c, pool, 2, b, NULL, 0, 1000));
-	must(gpc_publish(c, NULL, k, b, 2, NULL, 0, -1));
-	section = must(gpc_section_enter(other));
-	must(gpc_drop(c, b, 1, NULL, 0, -1));
-	refused(gpc_reserve(c, pool, 1, out, NULL, 0, 0), ENOSPC, "both blocks are held, one of them is dropped");
-	must(gpc_section_leave(other, section));
-	must(gpc_release(c, b, 2));
-	done(c);
-	must(gpc_close(other));
-	clean(c, "a drop and a section");
 	cache_end(c);
 }
 
@@ -249,8 +171,6 @@ static int body(void)
 	leaves(GPC_RAM, 0, -1);
 	leaves(GPC_RAM, 2, -1);
 	leaves(GPC_RAM, 100, -1);
-	test_swap();
-	test_early();
 	test_moves();
 	test_bound();
 	return done_testing();

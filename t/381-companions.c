@@ -50,35 +50,6 @@ static void test_dies(void)
 	ends("a leader that dies");
 }
 
-/* What is kept belongs to the capacity of a RAM pool: a rival gets what is said to be available, and
- * no transit slot in place of the rest. */
-static void test_transit(void)
-{
-	struct gpc_config cfg = cache_config(0, BLOCKS);
-	gpc_block b[2 * BLOCKS];
-	pid_t a, o;
-	int i;
-
-	memset(told, 0, sizeof(*told));
-	cfg.quarantine_ms = quarantine_ms;
-	c = cache_make(&cfg, NULL);
-	chain_make(c, 0, 1, 1, NULL);
-	a = run(leader);
-	o = run(companion);
-	kills(a);
-	for (i = 0; i < 30; i++)
-		serves(1);
-	is_int(gpc_pool_available(c, 0), BLOCKS - SLOTS - 1, "in RAM, what is kept is not available");
-	is_int(gpc_reserve(c, 0, 2 * BLOCKS, b, NULL, GPC_PARTIAL, 1000), BLOCKS - SLOTS - 1,
-	       "and a reserve gets what is");
-	must(gpc_release(c, b, BLOCKS - SLOTS - 1));
-	kills(o);
-	for (i = 0; i < 2000 && seat()->state != SEAT_FREE; i++)
-		serves(1);
-	is_int(gpc_pool_available(c, 0), BLOCKS, "all of it later");
-	ends("kept in RAM");
-}
-
 static void test_companion_first(void)
 {
 	const struct shm_seat *mine;
@@ -430,7 +401,6 @@ static int body(void)
 	cache_thread = false;
 	told_make();
 	test_dies();
-	test_transit();
 	test_companion_first();
 	test_two();
 	test_stopped();

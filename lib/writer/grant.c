@@ -100,7 +100,7 @@ static void slot_undo(struct writer *w, struct grant *g, struct grant_slot *s)
 		if (*wait[i]) {          /* DYING: free after its grace period, for anybody */
 			w_record(w, record)->owner = SHM_NO_PEER;
 			w_record(w, record)->op = 0;
-			record_comes(w, record);
+			w_pool_of(w, record)->coming++;
 			g->waiting--;
 			*wait[i] = false;
 		} else if (w_is(w, record, RESERVED) && is_of(w, g, s, record)) {

@@ -14,6 +14,11 @@
 #include "writer/retire.h"
 #include "writer/tree.h"
 
+static uint32_t charged(const struct wpool *p)
+{
+	return p->live + p->reserved;
+}
+
 /* How many victims of this grant a pool may take in.  The transit slots of a RAM pool are for
  * victims of promotions alone, one for each promotion out of it that is under way (rule C6). */
 static uint32_t room_for_victims(const struct wpool *p, const struct grant *g)
@@ -22,12 +27,12 @@ static uint32_t room_for_victims(const struct wpool *p, const struct grant *g)
 
 	if (g->kind == CMD_PROMOTE)
 		limit += MIN(p->slots - p->blocks, p->outward);
-	return limit > wpool_charged(p) ? limit - wpool_charged(p) : 0;
+	return limit > charged(p) ? limit - charged(p) : 0;
 }
 
 static uint32_t room_for_blocks(const struct wpool *p)
 {
-	return p->blocks > wpool_charged(p) ? p->blocks - wpool_charged(p) : 0;
+	return p->blocks > charged(p) ? p->blocks - charged(p) : 0;
 }
 
 static uint32_t victim_places(const struct wpool *p, const struct grant *g)
@@ -73,7 +78,7 @@ void grant_give_up_ram(struct writer *w, struct grant *g, struct grant_slot *s)
 	g->waiting--;
 	w_record(w, ram)->owner = SHM_NO_PEER;
 	w_record(w, ram)->op = 0;
-	record_comes(w, ram);
+	w_pool_of(w, ram)->coming++;
 }
 
 /* Give victim v to slot i.  Its old content goes to the slot's `ram`, or is dropped. */
@@ -269,19 +274,6 @@ int32_t grant_place(struct writer *w, struct grant *g)
 	return err;
 }
 
-/* The reference of who commits a move leaves the source when it takes the answer (rule C7), and until then
- * the source may be held for no other reason.  A hint: a stale answer costs a block that would have gone next. */
-static bool answers_are_taken(struct writer *w)
-{
-	uint32_t i;
-
-	for (i = 0; i < w->max_peers; i++)
-		if (w->peer[i].seated && !w->peer[i].lost &&
-		    load_relaxed(&seg_seat(&w->seg, i)->taken) != w->peer[i].next)
-			return false;
-	return true;
-}
-
 /* A promotion lets a RAM pool take one victim beyond its capacity (rule C6), because the
  * promotion's source is about to leave the pool.  If the promotion is given up, the source
  * stays and the least recent blocks go instead: no command would evict them. */
@@ -290,18 +282,11 @@ static bool trim(struct writer *w, uint32_t pool)
 	struct wpool *p = &w->pool[pool];
 	uint32_t limit = p->blocks + MIN(p->slots - p->blocks, p->outward), i, n, want;
 
-	if (wpool_charged(p) - p->leaving <= limit)
+	if (charged(p) - p->leaving <= limit)
 		return true;
 	if (p->leaving)
 		return false;            /* wait for these: they may hold victims back */
-	if (p->live + p->reserved <= limit) {
-		if (!answers_are_taken(w))
-			return false;
-		retire_poll_parked(w);
-		if (wpool_charged(p) <= limit)
-			return true;
-	}
-	want = wpool_charged(p) - limit;
+	want = charged(p) - limit;
 	n = lru_pick(w, pool, want, false, &w->picked, &w->picked_size, 0);
 	for (i = 0; i < n; i++) {        /* leaf first */
 		retire_prefetch(w, w->picked, n, i);

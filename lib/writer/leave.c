@@ -25,7 +25,6 @@
 #include "writer/leave.h"
 #include "writer/lru.h"
 #include "writer/memory.h"
-#include "writer/record.h"
 #include "writer/retire.h"
 
 bool leave_is_moved(struct writer *w, uint32_t record)
@@ -47,7 +46,7 @@ static void wait_moved(struct writer *w, uint32_t from, uint32_t to)
 	b->moved = writer_grow(b->moved, &b->moved_size, b->nmoved + 1, sizeof(*b->moved));
 	b->moved[b->nmoved++] = (struct moved){ from, to };
 	p->dying++;
-	record_comes(w, from);
+	p->coming++;
 	w_tell(w, w->pool_of[from]);
 }
 

@@ -194,7 +194,7 @@ static void refill(struct writer *w)
 		    (p->flags & GPC_POOL_CALLER))
 			continue;
 		ahead = MIN((uint32_t)w->seg.header.free_target, p->blocks / 16);
-		room = p->blocks - MIN(p->blocks, wpool_charged(p));
+		room = p->blocks - MIN(p->blocks, p->live + p->reserved);
 		if (room >= (ahead + 1) / 2)
 			continue;
 		n = lru_pick(w, i, ahead - room, false, &w->picked, &w->picked_size, 0);

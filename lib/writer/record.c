@@ -74,22 +74,6 @@ void record_set_lingers(struct writer *w, uint32_t record, bool lingers)
 	w_tell(w, w->pool_of[record]);
 }
 
-void record_comes(struct writer *w, uint32_t record)
-{
-	struct node *n = &w->node[record];
-
-	if (n->comes || (w_record(w, record)->flags & REC_LINGERS))
-		return;
-	n->comes = true;
-	w_pool_of(w, record)->coming++;
-}
-
-void record_comes_no_more(struct writer *w, uint32_t record)
-{
-	w_pool_of(w, record)->coming -= w->node[record].comes;
-	w->node[record].comes = false;
-}
-
 /* The record's word is about to change: the books of its present state. */
 static void leave_state(struct writer *w, uint32_t record)
 {
@@ -102,7 +86,6 @@ static void leave_state(struct writer *w, uint32_t record)
 		p->reserved--;
 		break;
 	case DYING:
-		record_comes_no_more(w, record);
 		p->dying--;
 		p->lingering -= (w_record(w, record)->flags & REC_LINGERS) != 0;
 		break;

@@ -23,9 +23,6 @@ void record_return(struct writer *w, uint32_t record, uint64_t op);
 /* DYING, and held all the same: not soon free (gpc_spill_ahead); in a CALLER pool its holder counts it, so that
  * gpc_pool_available() must not. */
 void record_set_lingers(struct writer *w, uint32_t record, bool lingers);
-/* DYING, and promised to nobody, when its grace period begins; and at its end.  One that lingers does not come. */
-void record_comes(struct writer *w, uint32_t record);
-void record_comes_no_more(struct writer *w, uint32_t record);
 void record_own(struct writer *w, uint32_t record, uint32_t owner);      /* lists only */
 void record_disown(struct writer *w, uint32_t record);
 

@@ -28,7 +28,7 @@ void retire_dying(struct writer *w, uint32_t record)
 {
 	grace_record(w, record);
 	if (w_record(w, record)->owner == SHM_NO_PEER)
-		record_comes(w, record);
+		w_pool_of(w, record)->coming++;
 }
 
 void retire_prefetch(struct writer *w, const uint32_t *list, uint32_t n, uint32_t i)
@@ -57,7 +57,7 @@ void retire_block(struct writer *w, uint32_t record, uint32_t owner, uint64_t op
 	lru_forget(w, record);
 	p->live--;
 	p->dying++;
-	if ((p->flags & GPC_POOL_CALLER) || p->slots > p->blocks)
+	if (p->flags & GPC_POOL_CALLER)
 		record_set_lingers(w, record, !w_row_is_zero(w, record));
 	w_tell(w, w->pool_of[record]);
 	tree_unlink(w, record);
@@ -109,7 +109,6 @@ void retire_subtree(struct writer *w, uint32_t record, uint64_t *sum)
 
 static void park(struct writer *w, uint32_t record)
 {
-	w->crowded = true;               /* its place may have been given away when it came */
 	w->parked = writer_grow(w->parked, &w->parked_size, w->nparked + 1, sizeof(*w->parked));
 	w->parked[w->nparked++] = record;
 }
@@ -124,6 +123,7 @@ static bool is_in_use(struct writer *w, uint32_t record)
 static void arrive(struct writer *w, uint32_t record)
 {
 	struct shm_record *r = w_record(w, record);
+	struct wpool *p = w_pool_of(w, record);
 	bool held, in_use;
 
 	if (!w_is(w, record, DYING))
@@ -134,15 +134,16 @@ static void arrive(struct writer *w, uint32_t record)
 	in_use = (held || w->node[record].readers) &&
 		 (r->owner == SHM_NO_PEER || !grant_has_alone(w, record));
 	if (w->missing.n && grant_expects(w, record)) {
-		grace_record(w, record); /* commands do not run yet (rule T7) */
+		retire_dying(w, record); /* commands do not run yet (rule T7) */
 		return;
 	}
-	record_comes_no_more(w, record);
 	if (r->owner != SHM_NO_PEER) {
 		if (grant_arrived(w, record, in_use))
 			return;
 		r->owner = SHM_NO_PEER;  /* rule S4: not waited for, another victim is taken */
 		r->op = 0;
+	} else {
+		p->coming--;
 	}
 	if (!in_use) {
 		record_free(w, record);
@@ -202,12 +203,10 @@ void retire_target(struct writer *w, uint32_t record)
 {
 	forget_move(w, record);
 	record_refuse(w, record);
-	if (w_row_is_zero(w, record)) {
+	if (w_row_is_zero(w, record))
 		record_free(w, record);
-		return;
-	}
-	record_set_lingers(w, record, true);
-	park(w, record);
+	else
+		park(w, record);
 }
 
 void retire_kept(struct writer *w, uint32_t record)
@@ -284,11 +283,9 @@ void retire_poll_quarantine(struct writer *w)
 			continue;
 		}
 		*q = w->quarantine[--w->nquarantine];
-		if (w_row_is_zero(w, record)) {
+		if (w_row_is_zero(w, record))
 			record_free(w, record);
-			continue;
-		}
-		record_set_lingers(w, record, true);
-		retire_dying(w, record);
+		else
+			retire_dying(w, record);
 	}
 }

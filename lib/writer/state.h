@@ -39,7 +39,6 @@ struct records { uint32_t *at, n, size; };       /* a list that grows */
  *   waits        it is in the list `leaving` of one batch, and counted in its pool's `leaving`.
  *                With `leaving` taken back in between (leave_stay) nothing happens at the end
  *   listed       it is RESERVED, and on its owner's list (struct owned)
- *   comes        DYING, or REC_MOVED, and counted in its pool's `coming`
  *   ticket       odd: it has an item in its pool's queue
  *
  * A leaf is LIVE and in the tree, not selected, without pins and blockers, and does not wait
@@ -55,7 +54,7 @@ struct node {
 	bool in_tree : 1, selected : 1, listed : 1;
 	bool counted_out : 1;
 	bool leaving : 1;
-	bool waits : 1, comes : 1;
+	bool waits : 1;
 	bool moving : 1;
 	bool bound : 1;
 	bool pending : 1, claimed : 1;
@@ -86,27 +85,13 @@ struct queue {
 	uint64_t newest;                 /* no stamp is above it */
 };
 
-/* A pool has `blocks`, its capacity, and transit slots beyond it: slots - blocks.  Of a READY one each
- * record is counted once:
- *
- *	live + reserved + dying + nfree == slots
- *
- * Charged to the capacity is what is not free and does not become so by itself (wpool_charged):
- * beside LIVE and RESERVED the DYING that somebody holds, quarantined ones, those kept for
- * companions, and victims that a grant waits for.  Not charged are those that come.  No command takes
- * free blocks beyond
- *
- *	charged <= blocks + min(slots - blocks, outward)
- *
- * and what is above it all the same (a promotion was given up, or a block that came was found
- * in use) grant_trim() brings down again, if there is a block that nobody holds. */
 struct wpool {
 	uint32_t state, generation, first, slots, blocks, kind, flags, space;
 	int32_t owner, demote_to;
 	uint32_t *free, nfree;           /* stack: last returned first; then ascending */
 	uint32_t live, reserved, dying;
-	uint32_t coming;                 /* of the dying: in their grace period, promised to nobody, and
-	                                  * held by nobody when that began.  REC_MOVED counts as dying */
+	uint32_t coming;                 /* in their grace period, promised to nobody: DYING, or
+	                                  * REC_MOVED, which counts as dying */
 	uint32_t leaving;                /* LIVE, and in a batch, to go when that is over */
 	uint32_t outward;                /* promotions out of this pool that are not committed */
 	uint32_t lingering;              /* those of the DYING with REC_LINGERS */
@@ -277,11 +262,6 @@ static inline void w_count_stays(struct writer *w)
 	struct shm_past *past = &w_state(w)->past;
 
 	store_relaxed(&past->published, past->published + 1);
-}
-
-static inline uint32_t wpool_charged(const struct wpool *p)
-{
-	return p->live + p->reserved + p->dying - p->coming;
 }
 
 static inline uint32_t w_word(struct writer *w, uint32_t record)
