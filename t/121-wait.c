@@ -386,7 +386,7 @@ static void test_full_ring(void)
 	refused(gpc_publish(c, NULL, k + 1, b + 1, 1,
 			    GPC_OPTIONS(gpc_publish_options, .ticket = &last), 0, -1), ENOTCONN,
 		"a publish that waits for room");
-	ok(last >= first, "its ticket stands for what was sent before");
+	is_int((long)last, 0, "whose ticket is 0: nothing of it was sent");
 	must(gpc_writer_take(c, 0, 0));
 	is_int(gpc_ticket_wait(c, first, 2000), 0, "a new writer serves what was sent");
 	is_int(there, b[0], "and the first publish is told where its block is");
