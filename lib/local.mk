@@ -58,6 +58,7 @@ lib_gpc_sources = \
 	%reldir%/inspect/events.c \
 	%reldir%/inspect/inspect.c \
 	%reldir%/inspect/inspect.h \
+	%reldir%/inspect/meter.c \
 	%reldir%/inspect/note.c \
 	%reldir%/inspect/stats.c \
 	%reldir%/inspect/transfers.c \
@@ -176,6 +177,7 @@ lib_gpc_sources = \
 	%reldir%/segment/memory_pages.c \
 	%reldir%/segment/memory_remove.c \
 	%reldir%/segment/note.c \
+	%reldir%/segment/meter.h \
 	%reldir%/segment/note.h \
 	%reldir%/segment/pages.c \
 	%reldir%/segment/once.c \
@@ -189,6 +191,7 @@ lib_gpc_sources = \
 	%reldir%/segment/shm.h \
 	%reldir%/segment/shm_alias.h \
 	%reldir%/segment/shm_memory.h \
+	%reldir%/segment/shm_meter.h \
 	%reldir%/segment/snapshot.c \
 	%reldir%/segment/space.c \
 	%reldir%/segment/validate.c \
@@ -227,6 +230,8 @@ lib_gpc_sources = \
 	%reldir%/writer/lru.h \
 	%reldir%/writer/memory.c \
 	%reldir%/writer/memory.h \
+	%reldir%/writer/meter.c \
+	%reldir%/writer/meter.h \
 	%reldir%/writer/mirror.c \
 	%reldir%/writer/mirror.h \
 	%reldir%/writer/move.c \

@@ -45,6 +45,7 @@ t_programs = \
 	%reldir%/113-notes.t \
 	%reldir%/116-groups.t \
 	%reldir%/117-aliases.t \
+	%reldir%/118-histograms.t \
 	%reldir%/114-notes-move.t \
 	%reldir%/120-reserve.t \
 	%reldir%/121-wait.t \
@@ -100,6 +101,7 @@ t_programs = \
 	%reldir%/381-companions.t \
 	%reldir%/382-companion-stores.t \
 	%reldir%/383-companion-ranks.t \
+	%reldir%/384-fold-stores.t \
 	%reldir%/165-fetch.t \
 	%reldir%/166-spill.t \
 	%reldir%/167-order.t \
@@ -495,6 +497,7 @@ endif
 %canon_reldir%_350_kill_points_t_LDFLAGS = -Wl,--wrap=segment_map_writer
 %canon_reldir%_311_recall_t_LDFLAGS = -Wl,--wrap=segment_map_writer
 %canon_reldir%_335_alias_stores_t_LDFLAGS = -Wl,--wrap=segment_map_writer
+%canon_reldir%_384_fold_stores_t_LDFLAGS = -Wl,--wrap=segment_map_writer
 %canon_reldir%_363_each_store_t_LDFLAGS = -Wl,--wrap=segment_map_writer
 %canon_reldir%_366_moves_die_t_LDFLAGS = -Wl,--wrap=segment_map_writer
 %canon_reldir%_373_transfers_die_t_LDFLAGS = -Wl,--wrap=segment_map_writer

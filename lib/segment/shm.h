@@ -107,19 +107,9 @@ struct shm_header {                      /* at 0 of index and control; immutable
 _Static_assert(sizeof(struct shm_header) == 264, "header layout");
 _Static_assert(sizeof(struct shm_header) <= SHM_PAGE, "header fits its page");
 
-/* ---- index segment ---- */
+#include "segment/shm_meter.h"
 
-struct shm_past {                        /* w, r: what peers had counted that left since */
-	uint64_t lookups, hit_vram, hit_ram, miss;
-	uint64_t published, duplicate;
-	uint64_t evicted;                /* keys lost for nobody in particular, too ... */
-	uint64_t demoted, promoted;
-	uint64_t dropped;                /* ... and here those of clears and of pools that went */
-	uint64_t stale_refs, ring_full;
-	uint64_t fetched, spilled, bad, commands;
-	uint64_t fetched_bytes, spilled_bytes, pad[6];
-};
-_Static_assert(sizeof(struct shm_past) == 192, "past layout");
+/* ---- index segment ---- */
 
 struct shm_state {                       /* w, r */
 	uint32_t generation;             /* of the writer; grows with every takeover */
@@ -357,7 +347,8 @@ struct shm_seat {                        /* 4096 bytes */
 	uint32_t in_use[128];            /* p: distinct blocks of each pool referenced or reserved */
 	uint8_t pad4[1024 - 320 - 512];
 	struct shm_pool request;         /* p: argument of CMD_POOL */
-	uint8_t pad5[4096 - 1024 - 2048];
+	struct shm_histogram round_trip; /* p: short: commands that were waited for, from submission to answer */
+	uint8_t pad5[4096 - 1024 - 2048 - 256];
 };
 _Static_assert(sizeof(struct shm_seat) == 4096, "seat layout");
 _Static_assert(__builtin_offsetof(struct shm_seat, head) == 128 &&

@@ -13,6 +13,7 @@ struct transfer {
 	uint64_t value, op;
 	uint64_t begun_ns, look_ns;
 	uint32_t left;                   /* targets that are not decided */
+	uint32_t brought;                /* that this writer has committed */
 	bool told;
 	bool dead;                       /* its peer is, and ranks still copy */
 	uint32_t *target;                /* by slot of the command; NONE: none, or decided */
