@@ -177,7 +177,8 @@ struct shm_tally {                       /* w, r: what the writer counts for a p
 	uint64_t bad;                    /* whose bytes had another checksum */
 	uint64_t claims;                 /* of this peer, ever; a claim's number */
 	uint64_t claims_open;
-	uint64_t fetched_bytes, spilled_bytes, pad;      /* of those blocks */
+	uint64_t fetched_bytes, spilled_bytes;   /* of those blocks */
+	uint64_t transfers;              /* under way; 0: there are none in xfer[] */
 };
 _Static_assert(sizeof(struct shm_tally) == 128, "tally layout");
 

@@ -100,6 +100,8 @@ static bool commit(struct writer *w, struct transfer *t, uint32_t record)
 /* What is decided is told; at the end, who waits is woken. */
 bool transfer_tell(struct writer *w, struct transfer *t)
 {
+	uint32_t peer;
+
 	/* (t) all decisions before the number that says so; pairs with inspect/transfers.c.  Before
 	 * it a successor counts those that are RESERVED still */
 	store_release(&xfer_of(w, t)->left, t->left);
@@ -107,7 +109,9 @@ bool transfer_tell(struct writer *w, struct transfer *t)
 		return false;
 	meter_transfer(w, t);
 	w->peer[t->peer].answered = true;
+	peer = t->peer;
 	transfer_remove(w, t);
+	transfer_tell_count(w, peer);
 	return true;
 }
 
