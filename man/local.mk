@@ -90,6 +90,7 @@ dist_man_MANS += \
 	%reldir%/gpc_writer_wake.3 \
 	%reldir%/gpc_segment.5 \
 	%reldir%/gpc-events.7 \
+	%reldir%/gpc-metrics.7 \
 	%reldir%/gpc.7 \
 	%reldir%/gpc_engine.7 \
 	%reldir%/gpcd.8

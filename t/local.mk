@@ -250,6 +250,9 @@ t_scripts = \
 	%reldir%/860-reference.t \
 	%reldir%/861-readme.t \
 	%reldir%/862-engine-page.t \
+	%reldir%/863-metrics.t \
+	%reldir%/864-metrics-http.t \
+	%reldir%/865-dashboard.t \
 	%reldir%/870-demo.t \
 	%reldir%/880-python.t \
 	%reldir%/881-python-errors.t \
@@ -535,6 +538,8 @@ t_helpers = \
 	%reldir%/sh/spoil
 
 check_PROGRAMS += $(t_helpers)
+	%reldir%/sh/metrics.sh \
+	%reldir%/sh/prom.py \
 EXTRA_DIST += %reldir%/sh/driver %reldir%/sh/python.sh %reldir%/sh/tap.sh
 %canon_reldir%_sh_clear_SOURCES = %reldir%/sh/clear.c
 %canon_reldir%_sh_clear_LDADD = lib/libgpc.la
@@ -585,6 +590,14 @@ EXTRA_DIST += %reldir%/events/README.md %reldir%/events/consumers.py %reldir%/ev
 check-events: all
 	@$(SHELL) $(srcdir)/%reldir%/events/run '$(abs_top_srcdir)' '$(abs_top_builddir)' '$(PYTHON)'
 .PHONY: check-events
+
+# ---- metrics, read by Prometheus: Debian's package, unpacked, since an init would start its services ----
+
+check-metrics: all
+	@test -x prometheus/usr/bin/promtool || { rm -rf prometheus && mkdir prometheus && cd prometheus && \
+		apt-get download prometheus && dpkg -x prometheus_*.deb . && rm prometheus_*.deb; }
+	$(MAKE) check TESTS='%reldir%/863-metrics.t %reldir%/864-metrics-http.t %reldir%/865-dashboard.t'
+.PHONY: check-metrics
 
 # ---- on a GPU ----
 
