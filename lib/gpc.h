@@ -361,6 +361,28 @@ struct gpc_stats {                   /* since attach; of one peer, or summed.  s
 	uint64_t fetched_bytes, spilled_bytes;   /* of the images of those blocks */
 };
 
+struct gpc_histogram {               /* how long things took, or had been, since the cache was made.  set size */
+	uint32_t size;
+	uint32_t cells;              /* of cell[] that are filled: 31 */
+	uint64_t first_ns;           /* cell[k] counts what was at most first_ns << k, and not in a cell ... */
+	uint64_t cell[32];           /* ... before; the last of them, what was more than all others take */
+	uint64_t count;              /* sum of the cells */
+	double sum;                  /* of the values, in seconds */
+	uint64_t blocks, bytes;      /* GPC_COPY_...: that those transfers brought, and those that go on */
+};
+enum {                               /* for gpc_histogram_get.  From milliseconds to days: */
+	GPC_AGE_EVICTED = 1,         /* keys that were evicted: since they were live in that block */
+	GPC_IDLE_EVICTED = 2,        /* ... since their last use */
+	GPC_REUSE_GAP = 3,           /* between two uses of a block, of those whose turn to go it would have been */
+	/* from microseconds to minutes: */
+	GPC_ROUND_TRIP = 4,          /* commands that a call has waited for */
+	GPC_TAKEOVER = 5,            /* new writers, from having the seat to serving */
+	GPC_COPY_VRAM_VRAM = 6,      /* transfers that brought blocks: from their answer to their commit */
+	GPC_COPY_VRAM_RAM = 7,
+	GPC_COPY_RAM_VRAM = 8,
+	GPC_COPY_RAM_RAM = 9
+};
+
 struct gpc_transfer_info {           /* a transfer that is not over, for tools.  set size */
 	uint32_t size;
 	int32_t peer;
@@ -1079,6 +1101,11 @@ int gpc_dev_wait(gpc_dev *d, void *stream, int timeout_ms);
 int gpc_stats_get(gpc *c, int peer, struct gpc_stats *ret);
 /* [shared] peer -1 = all, summed by the reader, the departed included; -ENOENT = empty
  * seat. */
+
+int gpc_histogram_get(gpc *c, int what, int peer, struct gpc_histogram *ret);
+/* [shared] what is GPC_AGE_EVICTED ... peer -1 = of all, the departed included; a seat: only
+ * GPC_ROUND_TRIP (else -EINVAL); -ENOENT = empty seat.  Cells never fall, across writers.  After the death of a
+ * writer, or of a peer, a value may be missing in sum, or altogether. */
 
 int gpc_mirror_get(gpc *c, int i, struct gpc_mirror *ret);
 /* [shared] Mirror i of info.mirrors (retired ones follow); -ENOENT past the last. */

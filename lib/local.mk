@@ -64,6 +64,7 @@ lib_gpc_sources = \
 	%reldir%/inspect/events.c \
 	%reldir%/inspect/inspect.c \
 	%reldir%/inspect/inspect.h \
+	%reldir%/inspect/meter.c \
 	%reldir%/inspect/note.c \
 	%reldir%/inspect/root.c \
 	%reldir%/inspect/stats.c \
@@ -185,6 +186,7 @@ lib_gpc_sources = \
 	%reldir%/segment/memory_pages.c \
 	%reldir%/segment/memory_remove.c \
 	%reldir%/segment/note.c \
+	%reldir%/segment/meter.h \
 	%reldir%/segment/note.h \
 	%reldir%/segment/pages.c \
 	%reldir%/segment/once.c \
@@ -200,6 +202,7 @@ lib_gpc_sources = \
 	%reldir%/segment/shm.h \
 	%reldir%/segment/shm_alias.h \
 	%reldir%/segment/shm_memory.h \
+	%reldir%/segment/shm_meter.h \
 	%reldir%/segment/shm_root.h \
 	%reldir%/segment/snapshot.c \
 	%reldir%/segment/space.c \
@@ -239,6 +242,8 @@ lib_gpc_sources = \
 	%reldir%/writer/lru.h \
 	%reldir%/writer/memory.c \
 	%reldir%/writer/memory.h \
+	%reldir%/writer/meter.c \
+	%reldir%/writer/meter.h \
 	%reldir%/writer/mirror.c \
 	%reldir%/writer/mirror.h \
 	%reldir%/writer/move.c \

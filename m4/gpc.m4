@@ -311,6 +311,23 @@ AC_SUBST([systemdsystemunitdir])
 AM_CONDITIONAL([HAVE_UNITDIR], [test -n "$systemdsystemunitdir"])
 ])
 
+# GPC_METRICS
+# -----------
+# gpcd --metrics.  Sets METRICS_CFLAGS, METRICS_LIBS, gpc_metrics_note and the conditional HAVE_METRICS.
+AC_DEFUN([GPC_METRICS], [
+gpc_metrics=no
+AS_IF([test "x$with_metrics" != xno],
+	[PKG_CHECK_MODULES([METRICS], [libmicrohttpd >= 0.9.71], [gpc_metrics=yes], [gpc_metrics=no])])
+AS_IF([test "x$gpc_metrics" = xyes],
+	[gpc_metrics_note="yes, libmicrohttpd"
+	 AC_DEFINE([HAVE_METRICS], [1], [gpcd answers scrapes, by libmicrohttpd])],
+	[gpc_metrics_note="no"
+	 METRICS_CFLAGS= METRICS_LIBS=
+	 AS_IF([test "x$with_metrics" = xyes],
+		[AC_MSG_ERROR([--with-metrics: libmicrohttpd is missing (Debian and Ubuntu: libmicrohttpd-dev)])])])
+AM_CONDITIONAL([HAVE_METRICS], [test "x$gpc_metrics" = xyes])
+])
+
 # GPC_CURSES
 # ----------
 # $CURSES_CFLAGS and $CURSES_LIBS: what gpc-inspect top shows its screen with.

@@ -37,6 +37,7 @@ dist_man_MANS += \
 	%reldir%/gpc_fetch.3 \
 	%reldir%/gpc_grace_done.3 \
 	%reldir%/gpc_grace_start.3 \
+	%reldir%/gpc_histogram_get.3 \
 	%reldir%/gpc_info_get.3 \
 	%reldir%/gpc_key_hash.3 \
 	%reldir%/gpc_key_hash_group.3 \
@@ -96,6 +97,7 @@ dist_man_MANS += \
 	%reldir%/gpc_writer_wake.3 \
 	%reldir%/gpc_segment.5 \
 	%reldir%/gpc-events.7 \
+	%reldir%/gpc-metrics.7 \
 	%reldir%/gpc.7 \
 	%reldir%/gpc_engine.7 \
 	%reldir%/gpcd.8

@@ -48,6 +48,7 @@ t_programs = \
 	%reldir%/117-aliases.t \
 	%reldir%/118-roots.t \
 	%reldir%/119-staged.t \
+	%reldir%/123-histograms.t \
 	%reldir%/114-notes-move.t \
 	%reldir%/120-reserve.t \
 	%reldir%/121-wait.t \
@@ -103,6 +104,7 @@ t_programs = \
 	%reldir%/381-companions.t \
 	%reldir%/382-companion-stores.t \
 	%reldir%/383-companion-ranks.t \
+	%reldir%/384-fold-stores.t \
 	%reldir%/165-fetch.t \
 	%reldir%/166-spill.t \
 	%reldir%/167-order.t \
@@ -255,6 +257,9 @@ t_scripts = \
 	%reldir%/860-reference.t \
 	%reldir%/861-readme.t \
 	%reldir%/862-engine-page.t \
+	%reldir%/863-metrics.t \
+	%reldir%/864-metrics-http.t \
+	%reldir%/865-dashboard.t \
 	%reldir%/870-demo.t \
 	%reldir%/880-python.t \
 	%reldir%/881-python-errors.t \
@@ -507,6 +512,7 @@ endif
 %canon_reldir%_311_recall_t_LDFLAGS = -Wl,--wrap=segment_map_writer
 %canon_reldir%_335_alias_stores_t_LDFLAGS = -Wl,--wrap=segment_map_writer
 %canon_reldir%_357_root_stores_t_LDFLAGS = -Wl,--wrap=segment_map_writer
+%canon_reldir%_384_fold_stores_t_LDFLAGS = -Wl,--wrap=segment_map_writer
 %canon_reldir%_363_each_store_t_LDFLAGS = -Wl,--wrap=segment_map_writer
 %canon_reldir%_366_moves_die_t_LDFLAGS = -Wl,--wrap=segment_map_writer
 %canon_reldir%_373_transfers_die_t_LDFLAGS = -Wl,--wrap=segment_map_writer
@@ -544,6 +550,8 @@ t_helpers = \
 	%reldir%/sh/spoil
 
 check_PROGRAMS += $(t_helpers)
+	%reldir%/sh/metrics.sh \
+	%reldir%/sh/prom.py \
 EXTRA_DIST += %reldir%/sh/driver %reldir%/sh/python.sh %reldir%/sh/tap.sh
 %canon_reldir%_sh_clear_SOURCES = %reldir%/sh/clear.c
 %canon_reldir%_sh_clear_LDADD = lib/libgpc.la
@@ -594,6 +602,14 @@ EXTRA_DIST += %reldir%/events/README.md %reldir%/events/consumers.py %reldir%/ev
 check-events: all
 	@$(SHELL) $(srcdir)/%reldir%/events/run '$(abs_top_srcdir)' '$(abs_top_builddir)' '$(PYTHON)'
 .PHONY: check-events
+
+# ---- metrics, read by Prometheus: Debian's package, unpacked, since an init would start its services ----
+
+check-metrics: all
+	@test -x prometheus/usr/bin/promtool || { rm -rf prometheus && mkdir prometheus && cd prometheus && \
+		apt-get download prometheus && dpkg -x prometheus_*.deb . && rm prometheus_*.deb; }
+	$(MAKE) check TESTS='%reldir%/863-metrics.t %reldir%/864-metrics-http.t %reldir%/865-dashboard.t'
+.PHONY: check-metrics
 
 # ---- on a GPU ----
 

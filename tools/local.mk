@@ -19,6 +19,9 @@ sbin_PROGRAMS += %reldir%/gpcd
 	%reldir%/daemon/daemon.h \
 	%reldir%/daemon/endpoint.c \
 	%reldir%/daemon/keep.c \
+	%reldir%/common/metrics.c \
+	%reldir%/common/metrics.h \
+	%reldir%/common/metrics_text.c \
 	%reldir%/daemon/main.c \
 	%reldir%/daemon/name.c \
 	%reldir%/daemon/options.c \
@@ -27,8 +30,8 @@ sbin_PROGRAMS += %reldir%/gpcd
 	%reldir%/daemon/say.c \
 	%reldir%/daemon/serve.c \
 	%reldir%/daemon/state.c
-%canon_reldir%_gpcd_LDADD = lib/libgpc.la $(EVENTS_LIBS)
-%canon_reldir%_gpcd_CPPFLAGS = $(AM_CPPFLAGS) $(EVENTS_CFLAGS)
+%canon_reldir%_gpcd_LDADD = lib/libgpc.la $(EVENTS_LIBS) $(METRICS_LIBS)
+%canon_reldir%_gpcd_CPPFLAGS = $(AM_CPPFLAGS) $(EVENTS_CFLAGS) $(METRICS_CFLAGS)
 
 # KV events want libzmq and msgpack-c.
 events_sources = \
@@ -51,6 +54,18 @@ else
 endif
 EXTRA_DIST += $(events_sources) %reldir%/daemon/no_events.c
 
+# Scrapes want libmicrohttpd.
+if HAVE_METRICS
+%canon_reldir%_gpcd_SOURCES += %reldir%/daemon/http.c
+else
+%canon_reldir%_gpcd_SOURCES += %reldir%/daemon/no_http.c
+endif
+EXTRA_DIST += %reldir%/daemon/http.c %reldir%/daemon/no_http.c
+
+# ---- what Prometheus and Grafana read ----
+
+dist_pkgdata_DATA = %reldir%/dashboard/gpc.json %reldir%/dashboard/gpc.rules.yml
+
 # ---- gpc-inspect: looks at caches from outside ----
 
 bin_PROGRAMS += %reldir%/gpc-inspect
@@ -61,7 +76,11 @@ bin_PROGRAMS += %reldir%/gpc-inspect
 	%reldir%/inspect/inspect.h \
 	%reldir%/inspect/list.c \
 	%reldir%/inspect/ls.c \
+	%reldir%/common/metrics.c \
+	%reldir%/common/metrics.h \
+	%reldir%/common/metrics_text.c \
 	%reldir%/inspect/main.c \
+	%reldir%/inspect/metrics.c \
 	%reldir%/inspect/mirrors.c \
 	%reldir%/inspect/peers.c \
 	%reldir%/inspect/rates.c \

@@ -220,7 +220,7 @@ static void add_seat(const struct segment *s, uint32_t peer, const struct inspec
 	st->pending += MIN(seat->head - seat->tail, SHM_RING);
 	st->refs += seat->refs;
 	st->reserved += tally->reserved;
-	st->transfers += transfers_of(s, peer);
+	st->transfers += tally->transfers ? transfers_of(s, peer) : 0;
 	st->claims += tally->claims_open;
 	add_sections(p, mine, st);
 	st->alive |= p->alive;

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include "base/futex.h"
 #include "segment/lockfile.h"
+#include "segment/meter.h"
 #include "peer/hold.h"
 #include "peer/ring.h"
 
@@ -205,6 +206,7 @@ void ring_free(gpc *c)
 /* ---- waiting ---- */
 
 struct wait {
+	uint64_t began_ns;
 	uint64_t deadline_ns, look_ns;   /* look_ns: for a writer, next time */
 	uint32_t missed;                 /* looks that found none */
 	uint64_t awake_until_ns;         /* it sleeps after that */
@@ -216,9 +218,14 @@ bool ring_has_writer(gpc *c)
 	return (c->flags & GPC_SERVE) || lock_test(c->seg.lock_fd, LOCK_WRITER) != 0;
 }
 
+static uint64_t awake_ns(const gpc *c)
+{
+	return c->spare_cpus ? AWAKE_NS : SHORT_NS;
+}
+
 static void stay_awake(const gpc *c, struct wait *w)
 {
-	w->awake_until_ns = clock_ns() + (c->spare_cpus ? AWAKE_NS : SHORT_NS);
+	w->awake_until_ns = clock_ns() + awake_ns(c);
 }
 
 /* One step of a wait whose condition was false when `done` had the value `seen`. */
@@ -285,13 +292,24 @@ static void wait_init(const gpc *c, struct wait *w, uint64_t deadline_ns)
 	*w = (struct wait){ .deadline_ns = deadline_ns ? deadline_ns : clock_ns() + LOOK_NS,
 			    .only_try = !deadline_ns };
 	stay_awake(c, w);
+	w->began_ns = w->awake_until_ns - awake_ns(c);
+}
+
+/* Threads of this peer count into one histogram. */
+static void note_round_trip(gpc *c, const struct wait *w)
+{
+	struct shm_histogram *h = &my_seat(c)->round_trip;
+	uint64_t ns = clock_ns() - w->began_ns;
+
+	count_add(&h->cell[meter_cell_short(ns)], 1);
+	count_add(&h->sum, ns);
 }
 
 int ring_wait(gpc *c, uint64_t ticket, uint64_t deadline_ns)
 {
 	struct wait w;
 	int err = 0;
-	bool done;
+	bool done, waited = false;
 
 	wait_init(c, &w, deadline_ns);
 	do {
@@ -301,9 +319,13 @@ int ring_wait(gpc *c, uint64_t ticket, uint64_t deadline_ns)
 		ring_turn_locked(c);
 		done = up_to_ticket(c, ticket);
 		pthread_mutex_unlock(&c->ring_lock);
-		if (!done)
+		if (!done) {
 			err = wait_step(c, &w, seen);
+			waited = true;
+		}
 	} while (!done && err == 0);
+	if (done && waited)
+		note_round_trip(c, &w);
 	return done ? 0 : wait_error(c, err, deadline_ns);
 }
 
@@ -375,8 +397,10 @@ int ring_call(gpc *c, struct op *op, const struct shm_command *cmds, uint64_t de
 			}
 		}
 		pthread_mutex_unlock(&c->ring_lock);
-		if (taken)
+		if (taken) {
+			note_round_trip(c, &w);
 			return 0;
+		}
 		if (err < 0)
 			break;
 		err = wait_step(c, &w, seen);

@@ -106,19 +106,9 @@ struct shm_header {                      /* at 0 of index and control; immutable
 };
 _Static_assert(sizeof(struct shm_header) == 264, "header layout");
 
-/* ---- index segment ---- */
+#include "segment/shm_meter.h"
 
-struct shm_past {                        /* w, r: what peers had counted that left since */
-	uint64_t lookups, hit_vram, hit_ram, miss;
-	uint64_t published, duplicate;
-	uint64_t evicted;                /* keys lost for nobody in particular, too ... */
-	uint64_t demoted, promoted;
-	uint64_t dropped;                /* ... and here those of clears and of pools that went */
-	uint64_t stale_refs, ring_full;
-	uint64_t fetched, spilled, bad, commands;
-	uint64_t fetched_bytes, spilled_bytes, pad[6];
-};
-_Static_assert(sizeof(struct shm_past) == 192, "past layout");
+/* ---- index segment ---- */
 
 struct shm_state {                       /* w, r */
 	uint32_t generation;             /* of the writer; grows with every takeover */
@@ -186,7 +176,8 @@ struct shm_tally {                       /* w, r: what the writer counts for a p
 	uint64_t bad;                    /* whose bytes had another checksum */
 	uint64_t claims;                 /* of this peer, ever; a claim's number */
 	uint64_t claims_open;
-	uint64_t fetched_bytes, spilled_bytes, pad;      /* of those blocks */
+	uint64_t fetched_bytes, spilled_bytes;   /* of those blocks */
+	uint64_t transfers;              /* under way; 0: there are none in xfer[] */
 };
 _Static_assert(sizeof(struct shm_tally) == 128, "tally layout");
 
@@ -356,7 +347,8 @@ struct shm_seat {                        /* 4096 bytes */
 	uint32_t in_use[128];            /* p: distinct blocks of each pool referenced or reserved */
 	uint8_t pad4[1024 - 320 - 512];
 	struct shm_pool request;         /* p: argument of CMD_POOL and CMD_ROOT */
-	uint8_t pad5[4096 - 1024 - 2048];
+	struct shm_histogram round_trip; /* p: short: commands that were waited for, from submission to answer */
+	uint8_t pad5[4096 - 1024 - 2048 - 256];
 };
 _Static_assert(sizeof(struct shm_seat) == 4096, "seat layout");
 _Static_assert(__builtin_offsetof(struct shm_seat, head) == 128 && __builtin_offsetof(struct shm_seat, tail) == 192 &&

@@ -15,6 +15,7 @@
 #include "writer/grace.h"
 #include "writer/grant.h"
 #include "writer/memory.h"
+#include "writer/meter.h"
 #include "writer/mirror.h"
 #include "writer/pending.h"
 #include "writer/queue.h"
@@ -170,14 +171,17 @@ int writer_open(gpc *c, bool reaps, struct writer **ret)
 		tell_who(w);
 		err = allocate(w);
 	}
-	if (err == 0)
+	if (err == 0) {
+		meter_begin(w);
 		err = writer_run(w, run_takeover, 0);
+	}
 	if (err < 0) {
 		if (w->seg.index)
 			tell_nobody(w);
 		let_go(w);
 		return err;
 	}
+	meter_taken_over(w);
 	if (!reaps)
 		log_say(&c->log, LOG_INFO, "writer of %s, generation %u", c->seg.name,
 			w_state(w)->generation);

@@ -8,6 +8,7 @@
 #include "writer/grant.h"
 #include "writer/lru.h"
 #include "writer/memory.h"
+#include "writer/meter.h"
 #include "writer/move.h"
 #include "writer/recall.h"
 #include "writer/record.h"
@@ -53,6 +54,8 @@ static void put_back_from(struct writer *w, uint32_t *list, uint32_t n, uint32_t
 
 static void count_lost(struct writer *w, const struct grant *g, uint32_t record)
 {
+	if (!w->node[record].leaving)
+		meter_evicted(w, record);
 	retire_count(w, record, &w_tally(w, g->peer)->evicted);
 }
 

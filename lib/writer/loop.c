@@ -12,6 +12,7 @@
 #include "writer/loop.h"
 #include "writer/lru.h"
 #include "writer/memory.h"
+#include "writer/meter.h"
 #include "writer/mirror.h"
 #include "writer/pending.h"
 #include "writer/pools.h"
@@ -238,6 +239,7 @@ static void housekeep(struct writer *w)
 {
 	uint64_t now = clock_ns();
 
+	meter_pass(w, now);
 	notice_company(w, now);
 	if (now < w->next_housekeep_ns)
 		return;

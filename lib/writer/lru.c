@@ -18,6 +18,7 @@
 #include "writer/leave.h"
 #include "writer/lru.h"
 #include "writer/memory.h"
+#include "writer/meter.h"
 #include "writer/queue.h"
 #include "writer/tree.h"
 
@@ -186,6 +187,7 @@ static uint32_t pick_some(struct writer *w, struct wpool *p, uint32_t n, bool de
 			continue;
 		stamp = lru_stamp(w, record);
 		if (stamp > top.stamp || w_record(w, record)->depth != top.depth) {
+			meter_used(w, top.stamp, stamp);
 			queue_push(w, &p->queue, MAX(stamp, top.stamp), record);
 			continue;
 		}

@@ -32,6 +32,7 @@
 #include "peer/seat.h"
 #include "writer/grant.h"
 #include "writer/memory.h"
+#include "writer/meter.h"
 #include "writer/pools.h"
 #include "writer/reap.h"
 #include "writer/recall.h"
@@ -124,6 +125,7 @@ static void fold_statistics(struct writer *w, uint32_t peer)
 	struct shm_past *past = &w_state(w)->past;
 	uint32_t i;
 
+	meter_fold(w, peer);
 	fold(&past->lookups, &s->lookups);
 	fold(&past->hit_vram, &s->hit_vram);
 	fold(&past->hit_ram, &s->hit_ram);

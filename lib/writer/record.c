@@ -30,7 +30,7 @@ void record_own(struct writer *w, uint32_t record, uint32_t owner)
 	if (owner >= w->max_peers)
 		return;
 	p = &w->peer[owner];
-	w->owned[record] = (struct owned){ p->reserved, NONE };
+	w->owned[record] = (union owned){ { p->reserved, NONE } };
 	if (p->reserved != NONE)
 		w->owned[p->reserved].prev = record;
 	p->reserved = record;
@@ -43,7 +43,7 @@ void record_own(struct writer *w, uint32_t record, uint32_t owner)
 void record_disown(struct writer *w, uint32_t record)
 {
 	struct node *n = &w->node[record];
-	struct owned *o = &w->owned[record];
+	union owned *o = &w->owned[record];
 	uint32_t owner = w_record(w, record)->owner;
 
 	if (!n->listed || owner >= w->max_peers)
@@ -99,6 +99,7 @@ void record_publish(struct writer *w, uint32_t record, uint32_t what, gpc_block 
 	struct wpool *p = w_pool_of(w, record);
 
 	record_disown(w, record);
+	w->owned[record].born_ns = w->now_ns;
 	p->reserved--;
 	r->check = key_check(r->key, r->parent, r->depth, r->tag);
 	events_prepare(w, what, record, was);

@@ -14,6 +14,7 @@
 #include "writer/leave.h"
 #include "writer/lru.h"
 #include "writer/memory.h"
+#include "writer/meter.h"
 #include "writer/move.h"
 #include "writer/record.h"
 #include "writer/retire.h"
@@ -68,10 +69,12 @@ void retire_count(struct writer *w, uint32_t record, uint64_t *sum)
 {
 	if (w->node[record].leaving)
 		return;
-	if (sum)
+	if (sum) {
 		store_relaxed(sum, *sum + 1);
-	else
-		w_count_lost(w);
+		return;
+	}
+	meter_evicted(w, record);
+	w_count_lost(w);
 }
 
 void retire_moved(struct writer *w, uint32_t record)

@@ -38,7 +38,7 @@ struct records { uint32_t *at, n, size; };       /* a list that grows */
  *   leaving      the record has REC_LEAVING, is LIVE and in the tree
  *   waits        it is in the list `leaving` of one batch, and counted in its pool's `leaving`.
  *                With `leaving` taken back in between (leave_stay) nothing happens at the end
- *   listed       it is RESERVED, and on its owner's list (struct owned)
+ *   listed       it is RESERVED, and on its owner's list (union owned)
  *   ticket       odd: it has an item in its pool's queue
  *
  * A leaf is LIVE and in the tree, not selected, without pins and blockers, and does not wait
@@ -64,7 +64,10 @@ _Static_assert(sizeof(struct node) == 32, "no node on two cache lines");
 
 struct pending { gpc_key key; uint32_t space, record; };         /* record + 1; 0: empty */
 
-struct owned { uint32_t next, prev; };   /* RESERVED blocks of one peer */
+union owned {
+	struct { uint32_t next, prev; };         /* RESERVED: list of the peer's */
+	uint64_t born_ns;                /* LIVE: since when; 0: since before this writer */
+};
 
 /* The leaves of a pool, oldest first (writer/queue.c). */
 struct leaf { uint64_t stamp; uint32_t depth, record, ticket; };
@@ -120,6 +123,14 @@ struct wpeer {
 	int32_t commit_result;
 };
 
+/* When which tick was the present one (writer/meter.c): levels of which each one looks four times as far back
+ * as the one before, and is four times as coarse. */
+#define MOMENT_LEVELS 12
+#define MOMENTS 64
+struct moment { uint64_t tick, ns; };
+struct moments { struct moment at[MOMENTS]; uint32_t n; };      /* the last one is at (n - 1) % MOMENTS */
+struct moment_span { uint64_t after, upto, ns; };       /* ticks that have one answer */
+
 struct wmirror {
 	const struct device_ops *ops;
 	void *mirror;
@@ -134,7 +145,7 @@ struct writer {
 	uint32_t max_blocks, max_peers, max_pools, buckets;
 
 	struct node *node;               /* of each record ... */
-	struct owned *owned;
+	union owned *owned;
 	uint8_t *pool_of;
 	struct wpool pool[GPC_MAX_POOLS + 1];
 	struct wpeer *peer;
@@ -199,6 +210,12 @@ struct writer {
 	/* writer/loop.c: bits of peers, as in shm_shared.pending */
 	uint64_t active[4];              /* who may have commands: that rang, or were not drained */
 	uint64_t answered[4];            /* results stored since the last wake */
+	/* writer/meter.c */
+	uint64_t began_ns;               /* this writer */
+	uint64_t now_ns;                 /* this pass: near enough, and costs nothing */
+	struct moments moments[MOMENT_LEVELS];
+	struct moment_span asked[2];     /* the last answers */
+
 	uint64_t awake_until_ns;         /* somebody has just asked for something */
 	uint64_t next_housekeep_ns;           /* reaping and other slow checks */
 	uint32_t nseated;                /* peers */

@@ -64,10 +64,17 @@ void transfer_free_all(struct writer *w)
 		transfer_remove(w, w->transfers);
 }
 
+/* Before the first number that is left, and behind the last one. */
+void transfer_tell_count(struct writer *w, uint32_t peer)
+{
+	store_relaxed(&w_tally(w, peer)->transfers, (uint64_t)__builtin_popcountll(w->peer[peer].told));
+}
+
 void transfer_set_told(struct writer *w, struct transfer *t)
 {
 	t->told = true;
 	w->peer[t->peer].told |= 1ull << t->slot;
+	transfer_tell_count(w, t->peer);
 }
 
 /* ---- begin ---- */

@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include "writer/memory.h"
+#include "writer/meter.h"
 #include "writer/move.h"
 #include "writer/pending.h"
 #include "writer/retire.h"
@@ -64,13 +65,14 @@ static bool leaves_children(struct writer *w, uint32_t record)
 	       w->node[source].blockers;
 }
 
-static void count_commit(struct writer *w, const struct transfer *t, uint32_t record)
+static void count_commit(struct writer *w, struct transfer *t, uint32_t record)
 {
 	struct shm_tally *tally = w_tally(w, t->peer);
 	bool down = w_pool_of(w, record)->kind == GPC_RAM;
 	uint64_t *n = down ? &tally->spilled : &tally->fetched;
 	uint64_t *bytes = down ? &tally->spilled_bytes : &tally->fetched_bytes;
 
+	meter_copied(w, t, record);
 	store_relaxed(n, *n + 1);
 	store_relaxed(bytes, *bytes + w_pool(w, w->pool_of[record])->block_bytes);
 }
@@ -98,13 +100,18 @@ static bool commit(struct writer *w, struct transfer *t, uint32_t record)
 /* What is decided is told; at the end, who waits is woken. */
 bool transfer_tell(struct writer *w, struct transfer *t)
 {
+	uint32_t peer;
+
 	/* (t) all decisions before the number that says so; pairs with inspect/transfers.c.  Before
 	 * it a successor counts those that are RESERVED still */
 	store_release(&xfer_of(w, t)->left, t->left);
 	if (t->left)
 		return false;
+	meter_transfer(w, t);
 	w_answered(w, t->peer);
+	peer = t->peer;
 	transfer_remove(w, t);
+	transfer_tell_count(w, peer);
 	return true;
 }
 

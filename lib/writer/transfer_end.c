@@ -133,6 +133,8 @@ static bool load_xfers(struct writer *w, uint32_t peer)
 		transfer_set_told(w, transfer_add(w, peer, i, x));
 		any = true;
 	}
+	if (!any)
+		transfer_tell_count(w, peer);
 	return any;
 }
 

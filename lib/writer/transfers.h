@@ -13,6 +13,7 @@ struct transfer {
 	uint64_t value, op;
 	uint64_t begun_ns, look_ns;
 	uint32_t left;                   /* targets that are not decided */
+	uint32_t brought;                /* that this writer has committed */
 	bool told;
 	bool dead;                       /* its peer is, and ranks still copy */
 	uint32_t *target;                /* by slot of the command; NONE: none, or decided */
@@ -46,6 +47,8 @@ static inline bool xfer_has_ranks(const struct shm_xfer *x)
 struct transfer *transfer_add(struct writer *w, uint32_t peer, uint32_t slot,
 			      const struct shm_xfer *x);
 void transfer_remove(struct writer *w, struct transfer *t);
+/* For who looks: how many of this peer are under way. */
+void transfer_tell_count(struct writer *w, uint32_t peer);
 void transfer_set_told(struct writer *w, struct transfer *t);
 bool transfer_rank_passed(struct writer *w, const struct transfer *t, uint32_t i);
 enum words transfer_words(struct writer *w, const struct transfer *t);

@@ -7,7 +7,8 @@
  *   keep.c      a pool of VRAM, without that seat
  *   ahead.c     what that pool spills ahead of need
  *   events/     KV events for routers, by a thread of their own
- *   endpoint.c  where those are to be had
+ *   http.c      scrapes of metrics, by a thread of their own
+ *   endpoint.c  where both are to be had
  *   state.c     the line that SIGUSR1 asks for
  *   name.c      whether the cache still has its name
  *   process.c   signals, the background, the pid file, readiness
@@ -50,6 +51,7 @@ struct daemon {
 	bool ram_given;              /* --ram-space or --unchained was */
 	const char *events, *events_replay;      /* endpoints; NULL: none */
 	const char *topic;           /* of the events; NULL: empty */
+	const char *metrics;         /* [ADDR:]PORT; NULL: none */
 	bool events_public;          /* an endpoint may be one of all networks */
 	int ready_fd;                /* --daemonize: the parent waits for one byte here */
 	bool ready, waits, served;   /* waits: for the seat, or did */
@@ -147,7 +149,18 @@ struct events;
 int events_start(struct daemon *d, gpc *c, struct events **ret);
 void events_stop(struct events *e);
 
+/* ---- gpcd-http.c ---- */
+
+struct http;
+
+/* A thread that answers scrapes until http_stop, also of a standby; 0, or the exit status after a message. */
+int http_start(const struct daemon *d, struct http **ret);
+void http_stop(struct http *h);
+
 /* ---- gpcd-endpoint.c ---- */
+
+/* What endpoint_check has let through, in its parts. */
+void metrics_endpoint(const char *text, char *host, size_t host_room, char *port, size_t port_room);
 
 /* -1: go on, there may be no endpoints at all; or EXIT_USAGE after a message. */
 int endpoint_check(const struct daemon *d);

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which endpoints --events takes.  Tokens are what people wrote, so an endpoint that every network
+/* Which endpoints --events and --metrics take.  Tokens are what people wrote, so an endpoint that every network
  * reaches must be asked for by a word of its own. */
 #include "config.h"
 
 #include "tools/daemon/daemon.h"
 
+#include <arpa/inet.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -64,7 +65,64 @@ static int check_one(const struct daemon *d, const char *option, const char *tex
 	return cli_usage("--%s: '%s' is not ipc:///PATH, nor tcp://HOST:PORT", option, text);
 }
 
+/* ---- metrics ---- */
+
+void metrics_endpoint(const char *text, char *host, size_t host_room, char *port, size_t port_room)
+{
+	const char *colon = strrchr(text, ':');
+	size_t n = colon ? (size_t)(colon - text) : 0;
+
+	snprintf(port, port_room, "%s", colon ? colon + 1 : text);
+	if (n >= 2 && text[0] == '[' && text[n - 1] == ']') {
+		text++;
+		n -= 2;
+	}
+	if (!colon)
+		snprintf(host, host_room, "127.0.0.1");
+	else
+		snprintf(host, host_room, "%.*s", (int)n, text);
+}
+
+/* An address, not a name, so that nothing has to be asked; with colons in it, in brackets. */
+static bool is_address(const char *text, size_t n)
+{
+	bool brackets = n > 2 && text[0] == '[' && text[n - 1] == ']';
+	struct in6_addr any;
+	char host[64];
+
+	if (n >= sizeof(host))
+		return false;
+	snprintf(host, sizeof(host), "%.*s", (int)(brackets ? n - 2 : n), brackets ? text + 1 : text);
+	return inet_pton(brackets ? AF_INET6 : AF_INET, host, &any) == 1;
+}
+
+static int check_metrics(const struct daemon *d)
+{
+	const char *colon = strrchr(d->metrics, ':'), *port = colon ? colon + 1 : d->metrics;
+
+	if ((strcmp(port, "0") && !is_port(port)) ||
+	    (colon && !is_address(d->metrics, (size_t)(colon - d->metrics))))
+		return cli_usage("--metrics: '%s' is not [ADDR:]PORT: a port of 0 to 65535, and in front of it an "
+				 "address as in 127.0.0.1:9400 or [::1]:9400", d->metrics);
+#ifndef HAVE_METRICS
+	return cli_usage("--metrics: this gpcd was built without libmicrohttpd, which answers scrapes");
+#endif
+	if (d->keep)
+		return cli_usage("--keep and --metrics exclude each other: the writer and its standbys answer "
+				 "scrapes");
+	return -1;
+}
+
+static int check_events(const struct daemon *d);
+
 int endpoint_check(const struct daemon *d)
+{
+	int status = d->metrics ? check_metrics(d) : -1;
+
+	return status < 0 ? check_events(d) : status;
+}
+
+static int check_events(const struct daemon *d)
 {
 	int status;
 

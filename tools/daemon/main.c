@@ -27,6 +27,7 @@ static int start(struct daemon *d, gpc **c)
 
 static int run(struct daemon *d)
 {
+	struct http *http = NULL;
 	gpc *c = NULL;
 	int status = start(d, &c);
 	bool ours, gone;
@@ -35,9 +36,12 @@ static int run(struct daemon *d)
 		say(LOG_INFO, "%s: ended by %s before there was a cache", d->name, process_end());
 	if (status)
 		return status == EXIT_STOPPED ? 0 : status;
-	status = serve_take_seat(d, &c);
+	status = http_start(d, &http);
+	if (!status)
+		status = serve_take_seat(d, &c);
 	if (!status && !process_stopping)
 		status = serve_run(d, c);
+	http_stop(http);
 	say_notify("STOPPING=1\nSTATUS=leaving");
 	ours = c && name_is_ours(d);
 	gpc_close(c);                /* drops the writer's seat, too */

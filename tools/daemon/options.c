@@ -40,7 +40,7 @@ enum {
 	OPT_KEEP_TOKENS, OPT_KEEP_DIGESTS, OPT_STANDBY, OPT_FOREGROUND, OPT_DAEMONIZE,
 	OPT_UNLINK, OPT_QUIET, OPT_BLOCK_BYTES, OPT_NUMA, OPT_HUGE_DIR, OPT_KEEP, OPT_PIECES,
 	OPT_SPACE, OPT_DEMOTE_TO, OPT_SPILL_AHEAD, OPT_RAM_SPACE, OPT_UNCHAINED, OPT_MAX_ALIASES,
-	OPT_EVENTS, OPT_EVENTS_REPLAY, OPT_EVENTS_PUBLIC, OPT_TOPIC, OPT_LOG_LEVEL,
+	OPT_EVENTS, OPT_EVENTS_REPLAY, OPT_EVENTS_PUBLIC, OPT_TOPIC, OPT_METRICS, OPT_LOG_LEVEL,
 };
 
 static const struct option options[] = {
@@ -83,6 +83,7 @@ static const struct option options[] = {
 	{ "events-replay", required_argument, NULL, OPT_EVENTS_REPLAY },
 	{ "events-public", no_argument, NULL, OPT_EVENTS_PUBLIC },
 	{ "topic", required_argument, NULL, OPT_TOPIC },
+	{ "metrics", required_argument, NULL, OPT_METRICS },
 	{ "help", no_argument, NULL, 'h' },
 	{ "version", no_argument, NULL, 'V' },
 	{ NULL, 0, NULL, 0 }
@@ -135,6 +136,8 @@ static const struct cli_help help[] = {
 	{ "--events-replay ENDPOINT", "tell there what a subscriber has missed", "none" },
 	{ "--topic T", "in front of every batch, at most 255 bytes", "empty" },
 	{ "--events-public", "HOST may be * or another address of all networks", NULL },
+	{ NULL, "\nMetrics, as the writer and as a standby:", NULL },
+	{ "--metrics [ADDR:]PORT", "answer Prometheus' scrapes of /metrics; without ADDR on 127.0.0.1", "none" },
 	{ NULL, "\nThe process:", NULL },
 	{ "--standby", "if there is a writer, wait until it is gone, then take over", NULL },
 	{ "--foreground", "stay in the foreground, as without --daemonize", NULL },
@@ -398,6 +401,7 @@ static bool set_option(struct daemon *d, int opt, const char *arg)
 	case OPT_EVENTS_REPLAY: d->events_replay = arg; return true;
 	case OPT_EVENTS_PUBLIC: d->events_public = true; return true;
 	case OPT_TOPIC: d->topic = arg; return true;
+	case OPT_METRICS: d->metrics = arg; return true;
 	case OPT_BLOCK_BYTES:
 		return cli_count("block-bytes", arg, 1, MOST_BYTES, &d->memory.block_bytes);
 	case OPT_NUMA: return set_numa(d, arg);

@@ -206,7 +206,7 @@ int serve_take_seat(struct daemon *d, gpc **c)
 	if (r < 0)
 		say(LOG_ERR, "%s: cannot take the writer's seat: %s", d->name,
 		    cli_gpc_text(r));
-	d->served = r >= 0;
+	__atomic_store_n(&d->served, r >= 0, __ATOMIC_RELAXED);  /* http.c looks */
 	return r < 0 ? EXIT_RUNTIME : 0;
 }
 

@@ -15,7 +15,7 @@
 enum {                               /* options, as bits */
 	OPT_POOL = 1 << 0, OPT_LIMIT = 1 << 1, OPT_FORCE = 1 << 2, OPT_STALE = 1 << 3,
 	OPT_CSV = 1 << 4, OPT_TAG = 1 << 5, OPT_IDLE = 1 << 6,
-	OPT_SINCE = 1 << 7, OPT_WATCH = 1 << 8,
+	OPT_SINCE = 1 << 7, OPT_WATCH = 1 << 8, OPT_LIST = 1 << 9,
 };
 
 enum {                               /* exit status of `check`; elsewhere 1 */
@@ -28,7 +28,7 @@ struct inspect {
 	const char *dir;             /* --dir, or NULL: the library's default */
 	const char *name;            /* of the cache; see inspect_name */
 	const char *key;             /* lookup, drop */
-	bool json, csv, force, stale, if_idle;
+	bool json, csv, force, stale, if_idle, list;
 	uint32_t tag;                /* --tag, or 0 */
 	int pool;                    /* --pool, or -1 */
 	uint64_t limit;              /* --limit, or UINT64_MAX */
@@ -47,6 +47,7 @@ int inspect_ls(struct inspect *in);
 int inspect_lookup(struct inspect *in);
 int inspect_check(struct inspect *in);
 int inspect_watch(struct inspect *in);
+int inspect_metrics(struct inspect *in);
 int inspect_env(struct inspect *in);
 int inspect_reap(struct inspect *in);
 int inspect_clear(struct inspect *in);

@@ -33,6 +33,8 @@ static const struct command {
 	  "verify the whole cache" },
 	{ "watch", inspect_watch, OPT_LIMIT | OPT_SINCE, true, false, "[NAME]",
 	  "what is stored, removed and moved, as it happens" },
+	{ "metrics", inspect_metrics, OPT_LIST, true, false, "[NAME]",
+	  "one cache, or all, for Prometheus" },
 	{ "env", inspect_env, 0, false, false, "",
 	  "build, machine, shared memory, limits, caches" },
 	{ "reap", inspect_reap, 0, true, false, "[NAME]",
@@ -57,6 +59,7 @@ static const struct option options[] = {
 	{ "watch", required_argument, NULL, 'w' },
 	{ "force", no_argument, NULL, 'f' },
 	{ "stale", no_argument, NULL, 's' },
+	{ "list", no_argument, NULL, 'l' },
 	{ "help", no_argument, NULL, 'h' },
 	{ "version", no_argument, NULL, 'V' },
 	{ NULL, 0, NULL, 0 }
@@ -76,6 +79,7 @@ static const struct cli_help help[] = {
 	  "often, 1 to 86400", "stat: look once; top: 2" },
 	{ "--force", "rm: remove the name even if processes use the cache", NULL },
 	{ "--stale", "rm: remove every cache of yours that no process uses", NULL },
+	{ "--list", "metrics: which there are, with type, labels and help", NULL },
 	{ "-h, --help", "show this text", NULL },
 	{ "-V, --version", "show the version", NULL },
 	{ NULL, "\nExit status: 0 done, 1 failure, 2 wrong usage.  lookup: 1 when no block has the\n"
@@ -264,6 +268,7 @@ static int set_option(struct inspect *in, int opt, unsigned *given)
 	case 'f': in->force = true; *given |= OPT_FORCE; break;
 	case 's': in->stale = true; *given |= OPT_STALE; break;
 	case 'c': in->csv = true; *given |= OPT_CSV; break;
+	case 'l': in->list = true; *given |= OPT_LIST; break;
 	case 'I': in->if_idle = true; *given |= OPT_IDLE; break;
 	case 't':
 		if (!cli_count("tag", optarg, 1, UINT32_MAX, &v))
@@ -301,7 +306,7 @@ static int refuse_option(const struct command *cmd, unsigned bits)
 	static const struct { unsigned bit; const char *name; } names[] = {
 		{ OPT_POOL, "pool" }, { OPT_LIMIT, "limit" }, { OPT_FORCE, "force" },
 		{ OPT_STALE, "stale" }, { OPT_CSV, "csv" }, { OPT_TAG, "tag" }, { OPT_IDLE, "if-idle" },
-		{ OPT_SINCE, "since" }, { OPT_WATCH, "watch" },
+		{ OPT_SINCE, "since" }, { OPT_WATCH, "watch" }, { OPT_LIST, "list" },
 	};
 	size_t i = 0, owner = 0;
 
