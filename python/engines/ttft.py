@@ -6,6 +6,8 @@ installed (lmcache_server.py), and one has no tier.  Each has one core, the serv
 asked, in every round all of them, so the rows compare.  Before the second engine of a pair
 is asked, all that the first one has computed is stored.  Prompts have 4000 tokens; the model has 8 layers of 1024 and,
 as Llama 3 8B, 4 heads of queries for each head of keys: 33 MB for a prompt.
+
+GPC_ENGINES_TTFT names what gpc is compared with, where memory is short: "plain fs lmcache" unless it says less.
 """
 
 import itertools
@@ -25,13 +27,17 @@ PLAIN, STORES, FIRST, OWN, RESET, FS_STORES, FS_FIRST, LM_STORES, LM_FIRST = ROW
     "gpc, that engine again: its own prefix hit", "gpc, after a reset of its own cache",
     "fs tier, nobody has it: computed and stored", "fs tier, what another engine computed: first use",
     "LMCache's server, nobody has it: computed and stored", "LMCache's server, what another engine computed: first use")
+COMPUTE = {PLAIN: "plain", STORES: "gpc-a", FS_STORES: "fs-a", LM_STORES: "lmcache-a"}
 HITS = (FIRST, OWN, RESET, FS_FIRST, LM_FIRST)
+TIERS = os.environ.get("GPC_ENGINES_TTFT", "plain fs lmcache").split()
+BYTES = 1 << 29          # of each KV cache and each tier: 15 prompts
+EACH = 3                 # GB of memory that an engine takes
 MARKS = ((FIRST, OWN, 1.3), (FIRST, FS_FIRST, 0.6), (FIRST, LM_FIRST, 0.15), (STORES, PLAIN, 1.03))
 
 
 class Table:
     def __init__(self, engines, cache, folder, server):
-        self.plain, self.a, self.b, self.c, self.d, *self.lm = engines
+        self.engines = engines
         self.cache, self.folder, self.server = cache, folder, server
         self.times, self.cpu, self.load = {row: [] for row in ROWS}, {row: [] for row in ROWS}, []
 
@@ -50,7 +56,7 @@ class Table:
 
     def computed(self, i, prompt):
         """Those that compute take turns in every place, and nobody stores while another one computes."""
-        asked = [(PLAIN, self.plain), (STORES, self.a), (FS_STORES, self.c)] + [(LM_STORES, e) for e in self.lm[:1]]
+        asked = [(row, self.engines[e]) for row, e in COMPUTE.items() if e in self.engines]
         orders = list(itertools.permutations(asked))
         return [self.stored(row, e, prompt) for row, e in orders[i * len(orders) // 6 % len(orders)]]
 
@@ -69,27 +75,32 @@ class Table:
         prompt = [100 + i, TOKENS]
         self.load.append(os.getloadavg()[0])
         answers = self.computed(i, prompt)
-        hits = [self.once(FIRST, self.b, prompt), self.once(OWN, self.b, prompt)]
-        wait(lambda: self.b.ask("reset")["reset"], "an engine empties its own cache")
-        hits += [self.once(RESET, self.b, prompt), self.once(FS_FIRST, self.d, prompt)]
+        e = self.engines["gpc-b"]
+        hits = [self.once(FIRST, e, prompt), self.once(OWN, e, prompt)]
+        wait(lambda: e.ask("reset")["reset"], "an engine empties its own cache")
+        hits.append(self.once(RESET, e, prompt))
+        if "fs-b" in self.engines:
+            hits.append(self.once(FS_FIRST, self.engines["fs-b"], prompt))
         # LMCache has whole chunks only: more is computed, so the last bits of its logprobs are others.
-        answers += [self.once(LM_FIRST, e, prompt) for e in self.lm[1:]]
+        if "lmcache-b" in self.engines:
+            answers.append(self.once(LM_FIRST, self.engines["lmcache-b"], prompt))
         if not all(same(hits[0], x) for x in hits) or {x["ids"][0] for x in answers} != {hits[0]["ids"][0]}:
             raise SystemExit(f"the answers of round {i} differ")
 
     def show(self):
         times = {row: t for row, t in self.times.items() if t}
-        print(f"# median and range of {len(times[PLAIN])} rounds, ms")
+        print(f"# median and range of {len(times[FIRST])} rounds, ms")
         for row, t in times.items():
             print(f"# {row:53} {1e3 * statistics.median(t):8.1f}  {1e3 * min(t):8.1f} to {1e3 * max(t):8.1f}")
-        if self.lm:
+        if self.server:
             print(f"# LMCache's server: chunks of {lmcache.CHUNK} tokens, {lmcache.MODE}")
         else:
-            print("# LMCache's server: not installed, not compared")
+            print("# LMCache's server: " + ("not installed" if "lmcache" in TIERS else "not asked for") + ", not compared")
         for row, other, most in MARKS:
-            if other in times:
+            if row in times and other in times:
                 print(f"# {row} / {other}: {ratio(times, row, other)} (at most {most} wanted)")
-        print(f"# the same of CPU time: {ratio(self.cpu, STORES, PLAIN)}")
+        if PLAIN in times:
+            print(f"# the same of CPU time: {ratio(self.cpu, STORES, PLAIN)}")
         print("# load, as a round began (1 is ours): " + " ".join(f"{x:.1f}" for x in self.load))
 
 
@@ -100,19 +111,33 @@ def ratio(of, row, other):
 
 
 def engines_of(name, folder, model, files, server):
-    gpc = {"cpu_bytes_to_use": 1 << 30, "gpc_name": name, "gpc_pending_ms": 60000}
-    fs = {"cpu_bytes_to_use": 1 << 30, "spec_name": "FsSpec", "spec_module_path": "fs_spec",
+    gpc = {"cpu_bytes_to_use": BYTES, "gpc_name": name, "gpc_pending_ms": 60000}
+    fs = {"cpu_bytes_to_use": BYTES, "spec_name": "FsSpec", "spec_module_path": "fs_spec",
           "secondary_tiers": [{"type": "fs", "root_dir": files, "n_read_threads": 2, "n_write_threads": 2}]}
-    out = [Engine("ttft-" + called, folder, model, (core,), more) for called, core, more in (
-        ("plain", 0, None), ("gpc-a", 0, gpc), ("gpc-b", 1, gpc), ("fs-a", 0, fs), ("fs-b", 1, fs))]
+    wanted = [("gpc-a", 0, gpc, {}), ("gpc-b", 1, gpc, {})]
+    if "plain" in TIERS:
+        wanted += [("plain", 0, None, {})]
+    if "fs" in TIERS:
+        wanted += [("fs-a", 0, fs, {}), ("fs-b", 1, fs, {})]
     if server:
-        out += [Engine("ttft-" + called, folder, model, (core,), server.extra(), lmcache.environment())
-                for called, core in (("lmcache-a", 0), ("lmcache-b", 1))]
-    for e in out:
+        wanted += [(e, core, server.extra(), lmcache.environment()) for e, core in (("lmcache-a", 0), ("lmcache-b", 1))]
+    enough(EACH * len(wanted) + 2)
+    own = {"VLLM_CPU_KVCACHE_SPACE": "0"}       # or it would count instead of kv_cache_memory_bytes
+    out = {e: Engine("ttft-" + e, folder, model, (core,), extra, {**own, **env}, kv_cache_memory_bytes=BYTES)
+           for e, core, extra, env in wanted}
+    for e in out.values():
         e.ready()
-    for i, e in enumerate(out):          # the first request of an engine is slower
+    for i, e in enumerate(out.values()):        # the first request of an engine is slower
         e.generate([10 + i, TOKENS], n=1)
     return out
+
+
+def enough(gigabytes):
+    """The kernel would end engines, or others."""
+    with open("/proc/meminfo") as f:
+        there = int(dict(line.split(":") for line in f)["MemAvailable"].split()[0]) / 1e6
+    if there < gigabytes:
+        raise SystemExit(f"{gigabytes} GB of memory are needed, {there:.1f} are available: see GPC_ENGINES_TTFT")
 
 
 def main():
@@ -124,8 +149,8 @@ def main():
     server = None
     with tempfile.TemporaryDirectory(prefix=name, dir="/dev/shm") as files:
         try:
-            if lmcache.installed():
-                server = lmcache.Server(folder, name, 1)
+            if "lmcache" in TIERS and lmcache.installed():
+                server = lmcache.Server(folder, name, BYTES / (1 << 30))
             table = Table(engines_of(name, folder, model, files, server), Cache(name), files, server)
             for i in range(rounds):
                 table.a_round(i)
