@@ -122,9 +122,8 @@ def engines_of(name, folder, model, files, server):
     if server:
         wanted += [(e, core, server.extra(), lmcache.environment()) for e, core in (("lmcache-a", 0), ("lmcache-b", 1))]
     enough(EACH * len(wanted) + 2)
-    own = {"VLLM_CPU_KVCACHE_SPACE": "0"}       # or it would count instead of kv_cache_memory_bytes
-    out = {e: Engine("ttft-" + e, folder, model, (core,), extra, {**own, **env}, kv_cache_memory_bytes=BYTES)
-           for e, core, extra, env in wanted}
+    out = {e: Engine("ttft-" + e, folder, model, (core,), *more, kv_cache_memory_bytes=BYTES)
+           for e, core, *more in wanted}
     for e in out.values():
         e.ready()
     for i, e in enumerate(out.values()):        # the first request of an engine is slower
