@@ -245,6 +245,7 @@ t_scripts = \
 	%reldir%/833-replay-pools.t \
 	%reldir%/834-replay-pools-end.t \
 	%reldir%/835-replay-fetch.t \
+	%reldir%/836-replay-plot.t \
 	%reldir%/840-bench.t \
 	%reldir%/841-bench-ends.t \
 	%reldir%/854-inspect-watch.t \
@@ -307,6 +308,7 @@ t_support = \
 	%reldir%/data/kv_events_golden.txt \
 	%reldir%/data/make-trace.sh \
 	%reldir%/data/small.jsonl \
+	%reldir%/data/small.svg \
 	%reldir%/lib/devices.h \
 	%reldir%/lib/dies.h \
 	%reldir%/gpu/bytes.h \
