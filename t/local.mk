@@ -257,6 +257,7 @@ t_scripts = \
 	%reldir%/861-readme.t \
 	%reldir%/862-engine-page.t \
 	%reldir%/870-demo.t \
+	%reldir%/871-containers.t \
 	%reldir%/880-python.t \
 	%reldir%/881-python-errors.t \
 	%reldir%/882-python-arguments.t \
