@@ -247,6 +247,7 @@ t_scripts = \
 	%reldir%/833-replay-pools.t \
 	%reldir%/834-replay-pools-end.t \
 	%reldir%/835-replay-fetch.t \
+	%reldir%/836-replay-plot.t \
 	%reldir%/840-bench.t \
 	%reldir%/841-bench-ends.t \
 	%reldir%/854-inspect-watch.t \
@@ -261,6 +262,7 @@ t_scripts = \
 	%reldir%/864-metrics-http.t \
 	%reldir%/865-dashboard.t \
 	%reldir%/870-demo.t \
+	%reldir%/871-containers.t \
 	%reldir%/880-python.t \
 	%reldir%/881-python-errors.t \
 	%reldir%/882-python-arguments.t \
@@ -312,6 +314,7 @@ t_support = \
 	%reldir%/data/kv_events_golden.txt \
 	%reldir%/data/make-trace.sh \
 	%reldir%/data/small.jsonl \
+	%reldir%/data/small.svg \
 	%reldir%/lib/devices.h \
 	%reldir%/lib/dies.h \
 	%reldir%/gpu/bytes.h \

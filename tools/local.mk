@@ -114,6 +114,8 @@ bin_PROGRAMS += %reldir%/gpc-replay
 	%reldir%/replay/cache.c \
 	%reldir%/replay/child.c \
 	%reldir%/replay/crew.c \
+	%reldir%/replay/curve.c \
+	%reldir%/replay/curve.h \
 	%reldir%/replay/fetch.c \
 	%reldir%/replay/image.c \
 	%reldir%/replay/image.h \
@@ -125,14 +127,16 @@ bin_PROGRAMS += %reldir%/gpc-replay
 	%reldir%/replay/payload.h \
 	%reldir%/replay/payload_own.c \
 	%reldir%/replay/payload_pool.c \
+	%reldir%/replay/plot.c \
 	%reldir%/replay/pools.c \
 	%reldir%/replay/replay.h \
 	%reldir%/replay/report.c \
 	%reldir%/replay/request.c \
+	%reldir%/replay/svg.c \
 	%reldir%/replay/trace.c \
 	%reldir%/replay/worker.c \
 	%reldir%/replay/worker.h
-%canon_reldir%_gpc_replay_LDADD = $(replay_kernels) lib/libgpc.la $(JANSSON_LIBS)
+%canon_reldir%_gpc_replay_LDADD = $(replay_kernels) lib/libgpc.la $(JANSSON_LIBS) -lm
 
 # Its own use of a GPU: kernels that write and verify blocks, and the runtime for them.
 replay_cuda_sources = %reldir%/replay/image_cuda.c

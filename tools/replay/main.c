@@ -9,6 +9,7 @@
  * removes it. */
 #include "config.h"
 
+#include "tools/replay/curve.h"
 #include "tools/replay/replay.h"
 
 #include <errno.h>
@@ -202,6 +203,11 @@ int main(int argc, char **argv)
 		return status;
 	if (trace_load(run.a.trace, &run.trace))
 		return EXIT_RUNTIME;
+	if (run.a.plot) {
+		status = plot_trace(&run.a, &run.trace);
+		trace_free(&run.trace);
+		return cli_finish(status);
+	}
 	if (run.a.name)
 		snprintf(run.name, sizeof(run.name), "%s", run.a.name);
 	replay_hold_signals();

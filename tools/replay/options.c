@@ -23,6 +23,7 @@ static const struct option options[] = {
 	{ "device", required_argument, NULL, 'D' },
 	{ "fetch", no_argument, NULL, 'f' },
 	{ "kill", required_argument, NULL, 'K' },
+	{ "plot", required_argument, NULL, 'P' },
 	{ "json", no_argument, NULL, 'j' },
 	{ "worker", required_argument, NULL, 'W' },      /* of the parent alone */
 	{ "help", no_argument, NULL, 'h' },
@@ -50,6 +51,8 @@ static const struct cli_help help[] = {
 	  "are shared by all; blocks come by gpc_fetch", NULL },
 	{ "--kill N", "with --fetch: kill so many workers, one after the other, start each again and "
 	  "verify what it left", "0" },
+	{ "--plot FILE", "replay nothing: compute the hit rates of all capacities, of one cache for "
+	  "all workers and of one for each, and draw them as SVG", NULL },
 	{ "--json", "print one JSON object", NULL },
 	{ "-h, --help", "show this text", NULL },
 	{ "-V, --version", "show the version", NULL },
@@ -80,6 +83,7 @@ static bool set_option(struct args *a, int opt, const char *arg)
 	case 'd': a->dir = arg; return true;
 	case 'D': a->device = arg; return true;
 	case 'f': a->fetch = true; return true;
+	case 'P': a->plot = arg; return true;
 	case 'K': return cli_count("kill", arg, 0, KILLS_MOST, &a->kills);
 	default: a->json = true; return true;
 	}
@@ -123,6 +127,19 @@ static int check_fetch(const struct args *a)
 	return -1;
 }
 
+/* Nothing is replayed, so there is nothing to be told about it.  -1, or the exit status. */
+static int check_plot(const struct args *a)
+{
+	const char *other = a->name ? "name" : a->device ? "device" : a->fetch ? "fetch" :
+			    a->vram_given ? "vram-blocks" : a->ram_given ? "ram-blocks" :
+			    a->payload_given ? "payload" : NULL;
+
+	if (a->plot && other)
+		return cli_usage("--plot and --%s exclude each other: --plot computes the hits of all "
+				 "capacities, and replays nothing", other);
+	return -1;
+}
+
 int options_parse(struct args *a, int argc, char **argv)
 {
 	uint64_t number;
@@ -153,6 +170,8 @@ int options_parse(struct args *a, int argc, char **argv)
 		return EXIT_USAGE;
 	if (strlen(a->dir) >= PATH_MAX - 128)
 		return cli_usage("--dir: the path is too long");
-	status = set_pieces(a);
+	status = check_plot(a);
+	if (status < 0)
+		status = set_pieces(a);
 	return status >= 0 ? status : check_fetch(a);
 }

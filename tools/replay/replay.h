@@ -12,6 +12,7 @@
  *   worker.c    one worker: see worker.h
  *   report.c    counters and latencies: over the pipe, summed, shown
  *   kill.c      workers that are killed, and started again
+ *   curve.h     hit rates of all capacities, by --plot: curve.c, plot.c, svg.c
  *   payload.h   the bytes behind the blocks, as an engine would have them
  *
  * Workers are executed anew and find what they need on fixed descriptors.  The parent
@@ -151,7 +152,7 @@ void report_progress(uint64_t done, uint64_t total);
 /* ---- parent ---- */
 
 struct args {
-	const char *trace, *name, *dir, *device;
+	const char *trace, *name, *dir, *device, *plot;
 	uint64_t workers, vram, ram, tokens, payload, pieces, kills;
 	bool vram_given, ram_given, tokens_given, payload_given, json;
 	bool in_pools;               /* the payload, on the device */
