@@ -12,6 +12,7 @@ fake.install()
 
 import gpc  # noqa: E402
 import gpc.vllm.finder  # noqa: E402
+import gpc.vllm.image  # noqa: E402
 import gpc.vllm.worker  # noqa: E402
 from gpc import _gpc  # noqa: E402
 from gpc.vllm import GPCConnector, GPCOffloadingSpec  # noqa: E402
@@ -386,7 +387,28 @@ ones.worker.mover = by_thread
 ones.fill("empty")
 ok(ones.do(False, fake.blocks(blocks[:8]), halves[0]) and ones.do(False, fake.blocks(blocks[8:]), halves[1]), "loaded")
 is_((ones.get(blocks), ones.worker.take_load_errors()), (want, set()), "the same bytes")
-m.complete_store(set(keys), ctx, success=False)
+
+# one of several shares takes the lanes for itself, and one that fails at once ends after those before it
+ones.fill("shares")
+want = ones.get(blocks)
+most, gpc.vllm.worker.MOST = gpc.vllm.worker.MOST, 8
+whole = gpc.vllm.image.Slots(halves[0].where, halves[0].pool, halves[0].block_ids + halves[1].block_ids,
+                             halves[0].keys + halves[1].keys)
+ones.worker.mover = by_device
+ctx, more = fake.prompt("apart", 2, tokens=16)
+apart = m.prepare_store(more, ctx).store_spec
+for job, (slots, ids) in enumerate(((apart, [0, 20]), (whole, blocks), (apart, [0, 20]), (apart, [0])), 200):
+    ones.worker.submit_store(job, fake.blocks(ids), slots)
+ones.worker.wait({*range(200, 204)})
+done_jobs = ones.worker.get_finished()
+is_([(r.job_id, r.success) for r in done_jobs], [(j, True) for j in range(200, 204)], "four jobs end in their order")
+gpc.vllm.worker.MOST = most
+ones.worker.mover = by_thread
+ones.fill("empty")
+ok(ones.do(False, fake.blocks(blocks), whole) and not ones.worker.take_load_errors(), "each share verifies")
+is_(ones.get(blocks), want, "the same bytes")
+ok(ones.do(False, fake.blocks([0, 20]), apart) and not ones.worker.take_load_errors(), "and what was beside it")
+m.complete_store({*keys, *more}, ctx, success=False)
 by_device.close()
 ones.worker.mover = by_thread
 ones.worker.shutdown()

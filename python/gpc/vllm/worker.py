@@ -132,13 +132,16 @@ class Job:
         self.number, self.store, self.blocks, self.slots = number, store, blocks, slots
         self.fence, self.since = fence, since
         self.touched = {int(s) for s in slots.block_ids}
-        self.groups, self.beside, self.by, self.shares = (), None, None, ()
+        self.beside, self.by, self.shares = None, None, ()
         self.moved, self.errors, self.bad = 0, set(), []
 
     def on_device(self, mover, image):
         """Is nothing of it for a thread to copy or to sum?"""
         self.by = mover.sums if image.checksum else None
         return mover.on_device and bool(self.by or not image.checksum)
+
+    def is_one_share(self):
+        return 0 < len(self.touched) <= MOST and sum(n > 0 for n in self.blocks.group_sizes) == 1
 
 
 class Worker:
@@ -234,31 +237,38 @@ class Worker:
                 self._end(under.popleft())
             asked = self.jobs.get()
             job = Job(*asked) if asked else None
-            # who stores into a slot, or loads from it, does so after the job before
             while under and not (job and self._goes_beside(job, under[-1])):
                 self._end(under.popleft())
             if job is None:
                 return
             if self._begin(job):
                 under.append(job)
-            else:
-                self._end(job)
+                continue
+            while under:                 # it has failed, and jobs end in their order
+                self._end(under.popleft())
+            self._end(job)
+
+    def _is_lane(self, job):
+        """Is it one that is begun, and ended later?"""
+        return job.on_device(self.mover, self.image) and job.is_one_share()
 
     def _goes_beside(self, job, other):
-        return job.on_device(self.mover, self.image) and not job.touched & other.touched
+        """Who stores into a slot, or loads from it, does so after the job before; so does one of several shares, which
+        takes the lanes for itself."""
+        return self._is_lane(job) and not job.touched & other.touched
 
     def _begin(self, job):
         """Is it only begun, and to be ended later?"""
         try:
-            job.groups = chunks_of(job.blocks, job.slots, self.blocks_per_chunk)
-            if not job.groups:
+            groups = chunks_of(job.blocks, job.slots, self.blocks_per_chunk)
+            if not groups:
                 return False
             job.beside = self._attach(job.slots)
-            if job.on_device(self.mover, self.image) and len(job.groups) == 1 and len(job.groups[0]) <= MOST:
+            if self._is_lane(job):
                 self.lane = (self.lane + 1) % LANES
-                job.shares = [self._begin_share(job, job.groups[0], self.lane)]
+                job.shares = [self._begin_share(job, groups[0], self.lane)]
                 return True
-            self._do(job)
+            self._do(job, groups)
         except Exception:                # not attached: no byte was moved
             self._give_up(job)
         return False
@@ -267,11 +277,11 @@ class Worker:
         log.exception("gpc: job %d", job.number)
         job.errors = set() if job.store else {int(b) for b in job.blocks.block_ids}
 
-    def _do(self, job):
+    def _do(self, job, groups):
         if job.on_device(self.mover, self.image):
-            shares, each = [s for g in job.groups for s in g.shares_of(MOST)], map
+            shares, each = [s for g in groups for s in g.shares_of(MOST)], map
         else:                            # threads that sum, and copy, side by side
-            shares, each = [s for g in job.groups for s in g.shares(self.conf.threads)], self.pool.map
+            shares, each = [s for g in groups for s in g.shares(self.conf.threads)], self.pool.map
         # all of them have ended when this returns, also where one has failed
         for chunks, ends in each(lambda s: self._end_share(job, self._begin_share(job, s, 0)), shares):
             self._count(job, chunks, ends)
