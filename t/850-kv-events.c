@@ -249,17 +249,6 @@ static int body(void)
 	test_subscribers();
 	return done_testing();
 }
-
-int main(void)
-{
-	cache_dir_make();
-	return tap_guard(100, body, cache_dir_remove);
-}
-#else
-#include "t/lib/tap.h"
-
-int main(void)
-{
-	plan_skip_all("gpcd is built without libzmq and msgpack-c");
-}
 #endif
+
+#include "t/lib/kv_main.h"

@@ -177,17 +177,6 @@ static int body(void)
 	cache_end(c);
 	return done_testing();
 }
-
-int main(void)
-{
-	cache_dir_make();
-	return tap_guard(60, body, cache_dir_remove);
-}
-#else
-#include "t/lib/tap.h"
-
-int main(void)
-{
-	plan_skip_all("gpcd is built without libzmq and msgpack-c");
-}
 #endif
+
+#include "t/lib/kv_main.h"

@@ -298,6 +298,7 @@ t_support = \
 	%reldir%/lib/hand.h \
 	%reldir%/lib/images.h \
 	%reldir%/lib/kv.h \
+	%reldir%/lib/kv_main.h \
 	%reldir%/lib/layouts.h \
 	%reldir%/lib/plans.h \
 	%reldir%/lib/looks.h \
