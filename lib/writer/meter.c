@@ -179,6 +179,7 @@ void meter_fold(struct writer *w, uint32_t peer)
 	uint64_t *to = &m->folded.sum;
 	uint32_t i;
 
+	order_stores();                  /* the number that ended the fold before, before its sum goes */
 	for (i = 0; i <= SHM_CELLS; i++)
 		store_relaxed(&to[i], past[i] + load_relaxed(&seat[i]));
 	store_relaxed(&m->folding, peer);
