@@ -216,6 +216,7 @@ lib_gpc_sources = \
 	%reldir%/takeover/takeover.c \
 	%reldir%/takeover/takeover.h \
 	%reldir%/takeover/tree.c \
+	%reldir%/writer/bucket.h \
 	%reldir%/writer/alias.c \
 	%reldir%/writer/alias.h \
 	%reldir%/writer/command.c \
@@ -250,6 +251,8 @@ lib_gpc_sources = \
 	%reldir%/writer/move.h \
 	%reldir%/writer/pending.c \
 	%reldir%/writer/pending.h \
+	%reldir%/writer/plain.c \
+	%reldir%/writer/plain.h \
 	%reldir%/writer/pool_memory.c \
 	%reldir%/writer/pool_memory.h \
 	%reldir%/writer/pools.c \

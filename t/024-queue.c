@@ -166,6 +166,7 @@ int main(void)
 	w.node = calloc(RECORDS, sizeof(*w.node));
 	made_in_memory(&m, RECORDS, 4096);
 	w.seg = m.c.seg;
+	w_places(&w);
 	record = m.record;
 	churns("newest only", 4000, 50, 0, 0);
 	churns("a tick for each", 4000, 1, 0, 0);

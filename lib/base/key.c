@@ -116,19 +116,6 @@ uint64_t key_checksum(const void *data, size_t n)
 }
 
 /* Against accidents, not people: whoever can write a record can write its check. */
-uint16_t key_check(const uint64_t key[2], const uint64_t parent[2], uint32_t depth,
-		   uint32_t tag)
-{
-	uint64_t h = key[0];
-
-	h = (rotate(h, 29) ^ key[1]) * 0x9e3779b97f4a7c15ull;
-	h = (rotate(h, 29) ^ parent[0]) * 0x9e3779b97f4a7c15ull;
-	h = (rotate(h, 29) ^ parent[1]) * 0x9e3779b97f4a7c15ull;
-	h = (rotate(h, 29) ^ ((uint64_t)depth << 32 | tag)) * 0xd6e8feb86659fd93ull;
-	h ^= h >> 32;
-	return (uint16_t)(h ^ h >> 16);
-}
-
 /* ---- roots and imports ---- */
 
 int key_root(const struct key_secret *s, const struct gpc_field *f, uint32_t n,

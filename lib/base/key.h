@@ -53,8 +53,19 @@ int key_import(const struct key_secret *s, const void *digests, uint32_t bytes,
 	       uint32_t stride, uint32_t n, uint32_t group, gpc_key *ret);
 
 /* checksum of a record's immutable fields */
-uint16_t key_check(const uint64_t key[2], const uint64_t parent[2], uint32_t depth,
-		   uint32_t tag);
+static inline uint16_t key_check(const uint64_t key[2], const uint64_t parent[2], uint32_t depth,
+				 uint32_t tag)
+{
+	uint64_t h = key[0];
+
+	h = ((h << 29 | h >> 35) ^ key[1]) * 0x9e3779b97f4a7c15ull;
+	h = ((h << 29 | h >> 35) ^ parent[0]) * 0x9e3779b97f4a7c15ull;
+	h = ((h << 29 | h >> 35) ^ parent[1]) * 0x9e3779b97f4a7c15ull;
+	h = ((h << 29 | h >> 35) ^ ((uint64_t)depth << 32 | tag)) * 0xd6e8feb86659fd93ull;
+	h ^= h >> 32;
+	return (uint16_t)(h ^ h >> 16);
+}
+
 /* 64-bit unkeyed hash for headers (SipHash with a fixed key) */
 uint64_t key_checksum(const void *data, size_t n);
 

@@ -53,8 +53,7 @@ static void free_all(struct writer *w)
 	free(w->owned);
 	free(w->pool_of);
 	free(w->peer);
-	free(w->retired_slots);
-	free(w->spilled);
+	free(w->books);
 	free(w->dirty_bit);
 	free(w->dirty);
 	free(w->changes);
@@ -87,6 +86,7 @@ static void free_pending(struct writer *w)
 		free(g);
 	}
 	transfer_free_all(w);
+	grace_free(w->spare);
 	grace_free(w->open);
 	grace_free(w->flushing);
 	grace_free(w->grace);
@@ -106,11 +106,10 @@ static int allocate(struct writer *w)
 	w->owned = writer_zeroed(g->max_blocks, sizeof(*w->owned));
 	w->pool_of = writer_zeroed(g->max_blocks, sizeof(*w->pool_of));
 	w->peer = calloc(g->max_peers, sizeof(*w->peer));
-	w->retired_slots = writer_zeroed(g->buckets, 1);
-	w->spilled = writer_zeroed(g->buckets, sizeof(*w->spilled));
+	w->books = writer_zeroed(g->buckets, sizeof(*w->books));
 	w->dirty_bit = calloc((size_t)g->buckets * SHM_BUCKET / 64 + 1, 8);
-	if (!w->node || !w->owned || !w->pool_of || !w->peer || !w->retired_slots ||
-	    !w->spilled || !w->dirty_bit)
+	if (!w->node || !w->owned || !w->pool_of || !w->peer || !w->books ||
+	    !w->dirty_bit)
 		return err_set(ENOMEM, "no memory for a writer of %u blocks", g->max_blocks);
 	for (i = 0; i < g->max_peers; i++)
 		w->peer[i].reserved = NONE;
@@ -168,6 +167,7 @@ int writer_open(gpc *c, bool reaps, struct writer **ret)
 	if (err == 0)
 		err = segment_map_writer(&c->seg, &w->seg.index);
 	if (err == 0) {
+		w_places(w);
 		tell_who(w);
 		err = allocate(w);
 	}

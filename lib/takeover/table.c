@@ -11,6 +11,7 @@
 
 #include <stdlib.h>
 #include "takeover/takeover.h"
+#include "writer/bucket.h"
 #include "writer/leave.h"
 #include "writer/memory.h"
 #include "writer/table.h"
@@ -28,7 +29,7 @@ static bool is_entry(const struct writer *w, uint32_t slot, const struct probe_k
 {
 	const struct probe_entry *e = &w->table[slot];
 
-	return probe_entry_block(*e, *k) == block && (e->w[2] & ~TABLE_FLAGS(slot)) == k->w[2];
+	return probe_entry_block(*e, *k) == block && (e->w[2] & ~BUCKET_FLAGS(slot)) == k->w[2];
 }
 
 /* The record's entry in this bucket, the first if there are two; or NONE. */
@@ -58,7 +59,7 @@ static bool note_in(struct share *s, uint32_t record, const struct probe_key *k,
 	s->counted[bucket / TAKEOVER_REGION]++;
 	s->entry[record] = ENTRY_SEEN;
 	if (bucket == k->second)
-		count_add(&w->spilled[k->first], 1);
+		count_add(&w->books[k->first].spilled, 1);
 	return true;
 }
 
@@ -103,7 +104,7 @@ static bool is_blank(const struct writer *w, uint32_t slot)
 {
 	const struct probe_entry *e = &w->table[slot];
 
-	return !(e->w[0] | e->w[1] | (e->w[2] & ~TABLE_FLAGS(slot)) | e->w[3]);
+	return !(e->w[0] | e->w[1] | (e->w[2] & ~BUCKET_FLAGS(slot)) | e->w[3]);
 }
 
 static void count_region(void *arg)
@@ -115,9 +116,9 @@ static void count_region(void *arg)
 	for (bucket = r->first; bucket < r->end; bucket++) {
 		for (i = 0; i < SHM_BUCKET; i++)
 			r->entries += !is_blank(w, bucket * SHM_BUCKET + i);
-		if (w->spilled[bucket] && !(w->table[bucket * SHM_BUCKET].w[2] & PROBE_OVERFLOW))
+		if (w->books[bucket].spilled && !(w->table[bucket * SHM_BUCKET].w[2] & PROBE_OVERFLOW))
 			records_add(&r->no_flag, bucket);
-		w->retired_slots[bucket] |= 0xf0;
+		w->books[bucket].retired |= 0xf0;
 	}
 }
 
@@ -140,7 +141,7 @@ static void sweep_slot(struct writer *w, struct damage *d, uint32_t slot)
 		    (bucket == k.first || bucket == k.second)) {
 			records_add(&w->twice, slot);
 			if (bucket == k.second) {
-				w->spilled[k.first]++;
+				w->books[k.first].spilled++;
 				table_set_flag(w, k.first);
 			}
 			return;

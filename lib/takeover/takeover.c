@@ -262,8 +262,8 @@ static void drop_twice(struct writer *w)
 		if (copies < 2)
 			continue;
 		table_wipe(w, slot);
-		if (slot / SHM_BUCKET == k.second && w->spilled[k.first])
-			w->spilled[k.first]--;
+		if (slot / SHM_BUCKET == k.second && w->books[k.first].spilled)
+			w->books[k.first].spilled--;
 	}
 	w->twice.n = 0;
 }
@@ -302,7 +302,7 @@ void takeover_finish(struct writer *w)
 
 	if (load_relaxed(&w_state(w)->recovering)) {
 		for (bucket = 0; bucket < w->buckets; bucket++)
-			w->retired_slots[bucket] &= 0x0f;
+			w->books[bucket].retired &= 0x0f;
 		drop_twice(w);
 		for (bucket = 0; bucket < w->buckets; bucket++)
 			table_clear_spare_flag(w, bucket);

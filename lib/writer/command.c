@@ -16,6 +16,7 @@
 #include "writer/memory.h"
 #include "writer/move.h"
 #include "writer/pending.h"
+#include "writer/plain.h"
 #include "writer/pools.h"
 #include "writer/record.h"
 #include "writer/retire.h"
@@ -23,14 +24,6 @@
 #include "writer/table.h"
 #include "writer/transfer.h"
 #include "writer/tree.h"
-
-void command_answer(struct writer *w, uint32_t peer, uint64_t position, int32_t result)
-{
-	/* (R) the answer and everything it stands for; pairs with the load in ring.c.  Before
-	 * it a successor runs the command again. */
-	store_release(&seg_command(&w->seg, peer, position)->result, result);
-	w_answered(w, peer);
-}
 
 enum { STALL = INT32_MIN + 1 };
 
@@ -330,11 +323,11 @@ void command_stage(struct writer *w, uint32_t peer, uint64_t position, struct st
 	uint32_t record, op;
 
 	ret->cmd = *seg_command(&w->seg, peer, position);
-	ret->space = NONE;
+	ret->record = ret->space = NONE;
 	op = ret->cmd.op;
 	if (op != CMD_PUBLISH && op != CMD_FREE)
 		return;
-	record = w_find_record(w, ret->cmd.block);
+	ret->record = record = w_find_record(w, ret->cmd.block);
 	if (record == NONE)
 		return;
 	__builtin_prefetch(w_record(w, record), 1);
@@ -343,9 +336,15 @@ void command_stage(struct writer *w, uint32_t peer, uint64_t position, struct st
 	if (op == CMD_FREE)
 		return;
 	__builtin_prefetch(seg_stamp(&w->seg, record), 1);
-	ret->space = w_space(w, record);
+	ret->space = w->pool[(uint32_t)ret->cmd.block >> 24].space;
 	ret->ready = table_ready(w, ret->space, ret->cmd.key);
-	table_prefetch(w, &ret->ready, true);
+	table_prefetch(w, &ret->ready);
+}
+
+void command_stage_again(struct writer *w, const struct staged *s)
+{
+	if (s->space != NONE)
+		table_prefetch_second(w, &s->ready, true);
 }
 
 bool command_run(struct writer *w, uint32_t peer, uint64_t position, const struct staged *s)
@@ -400,6 +399,8 @@ bool command_run(struct writer *w, uint32_t peer, uint64_t position, const struc
 	case CMD_DEMOTE:
 	case CMD_PROMOTE:
 		if (group_is_sound(w, peer, position, cmd->count)) {
+			if (cmd->op == CMD_RESERVE && plain_reserve(w, peer, position, cmd))
+				return true;
 			grant_start(w, peer, position, cmd);
 			return true;
 		}

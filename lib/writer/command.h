@@ -44,12 +44,22 @@
 struct staged {
 	struct shm_command cmd;
 	struct probe_key ready;          /* PUBLISH: its key, for this space */
+	uint32_t record;                 /* that it names, or NONE */
 	uint32_t space;
 };
 
 void command_stage(struct writer *w, uint32_t peer, uint64_t position, struct staged *ret);
+/* When what was asked for is here, mostly. */
+void command_stage_again(struct writer *w, const struct staged *s);
 /* False: it waits for a bucket, come again.  Commands that were staged before it have run meanwhile. */
 bool command_run(struct writer *w, uint32_t peer, uint64_t position, const struct staged *s);
-void command_answer(struct writer *w, uint32_t peer, uint64_t position, int32_t result);
+
+static inline void command_answer(struct writer *w, uint32_t peer, uint64_t position, int32_t result)
+{
+	/* (R) the answer and everything it stands for; pairs with the load in ring.c.  Before
+	 * it a successor runs the command again. */
+	store_release(&seg_command(&w->seg, peer, position)->result, result);
+	w_answered(w, peer);
+}
 
 #endif

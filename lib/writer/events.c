@@ -20,22 +20,9 @@
 #include "writer/events.h"
 #include "writer/memory.h"
 
-#define AHEAD 8                          /* changes whose lines are asked for */
-
-static struct shm_change *place_ahead(struct writer *w, uint64_t n)
-{
-	return SEG_AT(w->seg.index, w->seg.at.change, struct shm_change,
-		      (w_state(w)->events_head + n) & (w->seg.header.geometry.changes - 1));
-}
-
-static struct shm_change *place(struct writer *w)
-{
-	return place_ahead(w, 0);
-}
-
 /* A peer can write the note of the record: here is a copy that none can, since who reads that a block
  * is gone finds the engine's name of it nowhere else. */
-static __attribute__((noinline)) void prepare_note(struct writer *w, uint32_t record)
+void events_prepare_note(struct writer *w, uint32_t record)
 {
 	uint64_t number = w_state(w)->events_head & (w->seg.header.geometry.changes - 1), i;
 	uint64_t *to = (uint64_t *)SEG_AT(w->seg.index, w->seg.at.change_note, struct shm_note, number);
@@ -50,48 +37,21 @@ static __attribute__((noinline)) void prepare_note(struct writer *w, uint32_t re
 		store_relaxed(&to[i], words[i]);
 }
 
-static inline __attribute__((always_inline)) void
-prepare(struct writer *w, const struct shm_change *from, uint32_t record)
+static void prepare(struct writer *w, const struct shm_change *from)
 {
-	struct shm_change *ch = place(w);
-
-	/* (N) a reader that copies some of the new content sees the number change, since the
-	 * stores of both are in this order, and its loads in the other one */
-	store_relaxed(&ch->seq, 0);
-	order_stores();
-	store_relaxed(&ch->what, from->what);
-	store_relaxed(&ch->tag, from->tag);
-	store_relaxed(&ch->block, from->block);
-	store_relaxed(&ch->was, from->was);
-	store_relaxed(&ch->key[0], from->key[0]);
-	store_relaxed(&ch->key[1], from->key[1]);
-	store_relaxed(&ch->parent[0], from->parent[0]);
-	store_relaxed(&ch->parent[1], from->parent[1]);
-	if (seg_keeps(&w->seg, KEEP_DIGESTS))
-		prepare_note(w, record);
-	store_release(&ch->seq, w_state(w)->events_head + 1);
-	/* else the barrier behind DYING would wait for these stores */
-	__builtin_prefetch(place_ahead(w, AHEAD), 1);
+	events_write(w, from->what, from->tag, from->block, from->was, from->key, from->parent, NONE);
 }
 
 void events_prepare(struct writer *w, uint32_t what, uint32_t record, gpc_block was)
 {
-	const struct shm_record *r = w_record(w, record);
-	struct shm_change ch = {
-		.what = what, .tag = r->tag, .block = w_block(w, record), .was = was,
-		.key = { r->key[0], r->key[1] }, .parent = { r->parent[0], r->parent[1] },
-	};
-
-	prepare(w, &ch, record);
+	events_prepare_record(w, what, record, w_block(w, record), was);
 }
 
 void events_commit(struct writer *w)
 {
-	struct shm_state *st = w_state(w);
-
 	/* a moved block has no change of its own: nothing is prepared then */
-	if (place(w)->seq == st->events_head + 1)
-		store_release(&st->events_head, st->events_head + 1);
+	if (events_place(w, 0)->seq == w_state(w)->events_head + 1)
+		events_commit_prepared(w);
 }
 
 static uint64_t clearing(uint32_t pool, uint32_t tag)
@@ -106,7 +66,7 @@ void events_cleared(struct writer *w, uint32_t pool, uint32_t tag)
 	struct shm_change ch = { .what = GPC_CLEARED, .tag = tag,
 				 .block = GPC_BLOCK((gpc_block)pool, 0), .was = GPC_NONE };
 
-	prepare(w, &ch, NONE);
+	prepare(w, &ch);
 	order_stores();
 	store_relaxed(&w_state(w)->clearing, clearing(pool, tag));
 	events_commit(w);
@@ -132,7 +92,7 @@ void events_returned(struct writer *w, uint32_t record)
 	struct shm_change ch = { .what = GPC_RETURNED, .block = w_block(w, record),
 				 .was = GPC_NONE };
 
-	prepare(w, &ch, NONE);
+	prepare(w, &ch);
 }
 
 /* The pool's note before the head: whoever sees a change sees that it has to look for it. */
@@ -160,7 +120,7 @@ static bool has_happened(struct writer *w, const struct shm_change *ch)
 
 void events_recover(struct writer *w)
 {
-	struct shm_change *ch = place(w);
+	struct shm_change *ch = events_place(w, 0);
 
 	if (ch->seq != w_state(w)->events_head + 1)
 		return;

@@ -13,28 +13,30 @@
 #include "writer/memory.h"
 #include "writer/mirror.h"
 
-struct batch *grace_open(struct writer *w)
+#define BATCH_KEPT 4096                  /* entries */
+
+struct batch *grace_begin(struct writer *w)
 {
-	if (!w->open)
+	if (w->spare) {
+		w->open = w->spare;
+		w->spare = NULL;
+	} else {
 		w->open = writer_alloc(1, sizeof(*w->open));
+	}
 	return w->open;
 }
 
-void grace_slot(struct writer *w, uint32_t slot)
+/* One that is over is kept with its memory: the next one is much like it. */
+void grace_recycle(struct writer *w, struct batch *b)
 {
-	struct batch *b = grace_open(w);
-
-	b->slots = writer_grow(b->slots, &b->slots_size, b->nslots + 1, sizeof(*b->slots));
-	b->slots[b->nslots++] = slot;
-}
-
-void grace_record(struct writer *w, uint32_t record)
-{
-	struct batch *b = grace_open(w);
-
-	b->records = writer_grow(b->records, &b->records_size, b->nrecords + 1,
-				 sizeof(*b->records));
-	b->records[b->nrecords++] = record;
+	if (w->spare || b->slots_size > BATCH_KEPT || b->records_size > BATCH_KEPT || b->moved_size ||
+	    b->leaving.size) {
+		grace_free(b);
+		return;
+	}
+	*b = (struct batch){ .slots = b->slots, .slots_size = b->slots_size, .records = b->records,
+			     .records_size = b->records_size };
+	w->spare = b;
 }
 
 void grace_free(struct batch *b)

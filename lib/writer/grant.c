@@ -165,21 +165,21 @@ static bool slot_has_all(struct writer *w, const struct grant *g, const struct g
 		!(g->transfer && grant_has_rival(w, g, s->source)));
 }
 
-static uint64_t *group_state(struct writer *w, const struct grant *g)
+static uint64_t *group_state(struct writer *w, uint32_t peer, uint64_t position)
 {
-	return &seg_command(&w->seg, g->peer, g->position)->group_state;
+	return &seg_command(&w->seg, peer, position)->group_state;
 }
 
 static bool is_withdrawn(struct writer *w, const struct grant *g)
 {
-	return load_relaxed(group_state(w, g)) == GROUP_WITHDRAWN;
+	return load_relaxed(group_state(w, g->peer, g->position)) == GROUP_WITHDRAWN;
 }
 
-/* From here on its owner waits for the answer, however long that takes.  A writer that dies before
- * the answer leaves it granted: its successor runs the command again. */
-static bool grant_claim(struct writer *w, const struct grant *g)
+bool grant_claim(struct writer *w, uint32_t peer, uint64_t position)
 {
-	return order_cas64(group_state(w, g), GROUP_OPEN, GROUP_GRANTED) || !is_withdrawn(w, g);
+	uint64_t *state = group_state(w, peer, position);
+
+	return order_cas64(state, GROUP_OPEN, GROUP_GRANTED) || load_relaxed(state) != GROUP_WITHDRAWN;
 }
 
 static void grant_finish(struct writer *w, struct grant *g)
@@ -188,7 +188,7 @@ static void grant_finish(struct writer *w, struct grant *g)
 	bool in_order = g->kind == CMD_DEMOTE || g->kind == CMD_PROMOTE;
 	int32_t why = 0;
 
-	if (!grant_claim(w, g)) {
+	if (!grant_claim(w, g->peer, g->position)) {
 		grant_refuse(w, g, -ETIMEDOUT);
 		return;
 	}

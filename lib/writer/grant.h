@@ -65,11 +65,16 @@ bool grant_has_alone(struct writer *w, uint32_t record);
 void grant_forget(struct writer *w, uint32_t record);
 /* Start those that wait for room, finish those that have all, refuse those that only try. */
 void grant_sweep(struct writer *w);
+/* From here on its owner waits for the answer, however long that takes.  A writer that dies before
+ * the answer leaves it granted: its successor runs the command again.  False: it was withdrawn. */
+bool grant_claim(struct writer *w, uint32_t peer, uint64_t position);
 void grant_cancel_peer(struct writer *w, uint32_t peer);
 void grant_cancel_pool(struct writer *w, uint32_t pool);
 
 /* 0, and g->n is what the quota of its peer allows for; or -EDQUOT. */
 int32_t grant_quota(struct writer *w, struct grant *g);
+/* Of a pool without CALLER blocks, while no grant waits: does the quota allow for n more? */
+bool grant_has_quota(struct writer *w, uint32_t peer, uint32_t n);
 /* Pin the sources of a move command: 0, or why not even the first can move. */
 int32_t grant_take_sources(struct writer *w, struct grant *g, uint32_t from);
 void grant_unpin(struct writer *w, struct grant_slot *s, struct grant *g);

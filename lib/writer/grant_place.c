@@ -10,15 +10,11 @@
 #include "writer/memory.h"
 #include "writer/meter.h"
 #include "writer/move.h"
+#include "writer/plain.h"
 #include "writer/recall.h"
 #include "writer/record.h"
 #include "writer/retire.h"
 #include "writer/tree.h"
-
-static uint32_t charged(const struct wpool *p)
-{
-	return p->live + p->reserved;
-}
 
 /* How many victims of this grant a pool may take in.  The transit slots of a RAM pool are for
  * victims of promotions alone, one for each promotion out of it that is under way (rule C6). */
@@ -28,12 +24,7 @@ static uint32_t room_for_victims(const struct wpool *p, const struct grant *g)
 
 	if (g->kind == CMD_PROMOTE)
 		limit += MIN(p->slots - p->blocks, p->outward);
-	return limit > charged(p) ? limit - charged(p) : 0;
-}
-
-static uint32_t room_for_blocks(const struct wpool *p)
-{
-	return p->blocks > charged(p) ? p->blocks - charged(p) : 0;
+	return limit > w_charged(p) ? limit - w_charged(p) : 0;
 }
 
 static uint32_t victim_places(const struct wpool *p, const struct grant *g)
@@ -85,15 +76,18 @@ void grant_give_up_ram(struct writer *w, struct grant *g, struct grant_slot *s)
 }
 
 /* Give victim v to slot i.  Its old content goes to the slot's `ram`, or is dropped. */
-static void take_victim(struct writer *w, struct grant *g, uint32_t i, uint32_t v)
+static void take_victim(struct writer *w, struct grant *g, uint32_t i, uint32_t v, const struct probe_key *k)
 {
 	struct grant_slot *s = &g->slot[i];
-	uint64_t stamp = lru_stamp(w, v);
+	uint64_t stamp;
 	uint32_t j, n;
 
 	s->block = v;
 	s->wait_block = true;
 	g->waiting++;
+	if (s->ram == NONE && plain_retire(w, v, k, g->peer, OP_OF(g->position + i), &w_tally(w, g->peer)->evicted))
+		return;
+	stamp = lru_stamp(w, v);
 	if (s->ram != NONE) {
 		if (w->node[v].leaving)
 			w_count_stays(w);        /* in another tier */
@@ -153,6 +147,8 @@ static bool take_victims(struct writer *w, struct grant *g, const uint32_t *slot
 {
 	struct wpool *ram = g->ram_pool == NONE ? NULL : &w->pool[g->ram_pool];
 	uint32_t *evict = NULL, size = 0, nevict = 0, places = 0, nfree = 0, i;
+	struct retire_ahead ahead;
+	const struct probe_key *k;
 
 	if (ram) {
 		nfree = MIN(n, victim_places(ram, g));
@@ -169,8 +165,8 @@ static bool take_victims(struct writer *w, struct grant *g, const uint32_t *slot
 		g->slot[slots[n - 1 - i]].ram =
 			take_ram(w, g, slots[n - 1 - i], i < nevict ? evict[i] : NONE);
 	for (i = 0; i < n; i++) {        /* leaf first, as they were picked */
-		retire_prefetch(w, w->picked, n, i);
-		take_victim(w, g, slots[i], w->picked[i]);
+		k = retire_prefetch(w, &ahead, w->picked, n, i);
+		take_victim(w, g, slots[i], w->picked[i], k);
 	}
 	free(evict);
 	return true;
@@ -223,15 +219,15 @@ static int32_t place_slots(struct writer *w, struct grant *g, const uint32_t *sl
 	uint32_t nfree, want, extra, found, i;
 	int32_t err;
 
-	nfree = evict_only ? 0 : MIN(MIN(n, p->nfree), room_for_blocks(p));
+	nfree = evict_only ? 0 : MIN(MIN(n, p->nfree), w_room(p));
 	want = n - nfree;
-	if (want && !evict_only && p->coming && room_for_blocks(p) > nfree)
+	if (want && !evict_only && p->coming && w_room(p) > nfree)
 		return GRANT_WAIT;
 	if (ram && want > ram->nfree && ram->coming && room_for_victims(ram, g) > ram->nfree)
 		return GRANT_WAIT;
 	/* headroom: what a later reserve could have of free blocks, transit slots excepted, and
 	 * for the rest leaves that could be evicted */
-	extra = MIN(p->nfree + p->coming, room_for_blocks(p));
+	extra = MIN(p->nfree + p->coming, w_room(p));
 	extra -= MIN(extra, nfree);
 	extra = g->headroom > extra ? g->headroom - extra : 0;
 	/* wait for what is leaving: it makes room by itself, and may hold a victim back */
@@ -283,18 +279,15 @@ int32_t grant_place(struct writer *w, struct grant *g)
 static bool trim(struct writer *w, uint32_t pool)
 {
 	struct wpool *p = &w->pool[pool];
-	uint32_t limit = p->blocks + MIN(p->slots - p->blocks, p->outward), i, n, want;
+	uint32_t limit = p->blocks + MIN(p->slots - p->blocks, p->outward), n, want;
 
-	if (charged(p) - p->leaving <= limit)
+	if (w_charged(p) - p->leaving <= limit)
 		return true;
 	if (p->leaving)
 		return false;            /* wait for these: they may hold victims back */
-	want = charged(p) - limit;
+	want = w_charged(p) - limit;
 	n = lru_pick(w, pool, want, false, &w->picked, &w->picked_size, 0);
-	for (i = 0; i < n; i++) {        /* leaf first */
-		retire_prefetch(w, w->picked, n, i);
-		retire_subtree(w, w->picked[i], NULL);
-	}
+	retire_some(w, w->picked, n);
 	return n == want;
 }
 

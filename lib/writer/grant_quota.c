@@ -50,3 +50,10 @@ int32_t grant_quota(struct writer *w, struct grant *g)
 	g->n = MIN(g->n, room);
 	return 0;
 }
+
+bool grant_has_quota(struct writer *w, uint32_t peer, uint32_t n)
+{
+	uint32_t quota = quota_of(w, peer), has = w->peer[peer].nreserved;
+
+	return !quota || (has <= quota && n <= quota - has);
+}

@@ -15,14 +15,18 @@
 #include "writer/meter.h"
 #include "writer/mirror.h"
 #include "writer/pending.h"
+#include "writer/plain.h"
 #include "writer/pools.h"
 #include "writer/reap.h"
 #include "writer/retire.h"
 #include "writer/sweep.h"
+#include "writer/table.h"
 #include "writer/transfer.h"
 
 #define ROUND 64                         /* commands of one peer before the next one's turn */
-#define STAGED 4                         /* commands whose memory is on its way; a power of two */
+#define STAGED 16                        /* a power of two, above ... */
+#define STAGE_AHEAD 12                    /* commands whose memory is on its way */
+#define STAGE_AGAIN 6                    /* how many later each is looked at again */
 #define HOUSEKEEP_NS (20 * NS_PER_MS)         /* between looks for the dead */
 #define ALONE_NS (2000 * NS_PER_MS)      /* the same, when nobody else is there */
 #define FLUSH_SPIN_NS 40000              /* longer than a flush to a GPU mostly takes */
@@ -47,8 +51,11 @@ static const struct staged *stage_next(struct writer *w, uint32_t peer, uint64_t
 
 	if (*to - next > STAGED)         /* a group has skipped it */
 		*to = next;
-	for (; *to != head && *to - next < STAGED; ++*to)
+	for (; *to != head && *to - next < STAGE_AHEAD; ++*to) {
 		command_stage(w, peer, *to, &list[*to % STAGED]);
+		if (*to - next >= STAGE_AGAIN)
+			command_stage_again(w, &list[(*to - STAGE_AGAIN) % STAGED]);
+	}
 	return &list[next % STAGED];
 }
 
@@ -72,7 +79,8 @@ static uint32_t drain(struct writer *w, uint32_t peer)
 	while (p->next != head && n < ROUND) {
 		staged = stage_next(w, peer, head, list, &to);
 		if (staged->cmd.result == CMD_PENDING) {
-			p->stalled = !command_run(w, peer, p->next, staged);
+			p->stalled = !plain_publish(w, peer, p->next, staged) &&
+				     !command_run(w, peer, p->next, staged);
 			if (p->stalled)
 				break;
 			n++;
@@ -172,6 +180,7 @@ static uint32_t drain_all(struct writer *w)
 		answer_bell(w);
 		round = drain_active(w);
 		done += round;
+		table_relocate_due(w);
 		retire_advance(w);
 		grant_sweep(w);
 		acknowledge_all(w);
@@ -183,7 +192,7 @@ static uint32_t drain_all(struct writer *w)
  * victims are demoted: that takes a peer to copy them. */
 static void refill(struct writer *w)
 {
-	uint32_t i, j, ahead, room, n;
+	uint32_t i, ahead, room, n;
 
 	grant_trim(w);
 	if (w->seg.header.free_target <= 0)
@@ -199,10 +208,7 @@ static void refill(struct writer *w)
 		if (room >= (ahead + 1) / 2)
 			continue;
 		n = lru_pick(w, i, ahead - room, false, &w->picked, &w->picked_size, 0);
-		for (j = 0; j < n; j++) {        /* leaf first */
-			retire_prefetch(w, w->picked, n, j);
-			retire_subtree(w, w->picked[j], NULL);
-		}
+		retire_some(w, w->picked, n);
 	}
 }
 

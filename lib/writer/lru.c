@@ -23,6 +23,7 @@
 #include "writer/tree.h"
 
 #define AHEAD (LINES_AHEAD / 4)          /* victims */
+#define FRESH_AHEAD LINES_AHEAD
 
 uint64_t lru_stamp(struct writer *w, uint32_t record)
 {
@@ -43,14 +44,6 @@ void lru_inherit(struct writer *w, uint32_t record, uint64_t stamp)
 	order_raise64(seg_stamp(&w->seg, record), stamp, 2);
 }
 
-bool lru_is_leaf(struct writer *w, uint32_t record)
-{
-	const struct node *n = &w->node[record];
-
-	return n->in_tree && !n->selected && !(n->leaving && n->waits) && !n->pins && !n->blockers &&
-	       w_is(w, record, LIVE);
-}
-
 void lru_offer(struct writer *w, uint32_t record)
 {
 	if (__builtin_expect(w->node[record].leaving, 0))
@@ -59,23 +52,17 @@ void lru_offer(struct writer *w, uint32_t record)
 		queue_push(w, &w_pool_of(w, record)->queue, lru_stamp(w, record), record);
 }
 
-static void offer_all_fresh(struct writer *w)
+void lru_offer_all_fresh(struct writer *w)
 {
 	uint32_t i;
 
-	for (i = 0; i < w->nfresh; i++)
+	for (i = 0; i < w->nfresh; i++) {
+		/* whoever published it has stamped it since, on a processor of its own */
+		if (i + FRESH_AHEAD < w->nfresh)
+			__builtin_prefetch(seg_stamp(&w->seg, w->fresh[i + FRESH_AHEAD]));
 		lru_offer(w, w->fresh[i]);
+	}
 	w->nfresh = 0;
-}
-
-/* Its publisher holds it, so it cannot go before a release, which stamps it anew: its place in
- * the queue would soon be wrong.  It enters the queue at the next lru_pick(), or when many
- * wait. */
-void lru_offer_fresh(struct writer *w, uint32_t record)
-{
-	w->fresh[w->nfresh++] = record;
-	if (w->nfresh == FRESH)
-		offer_all_fresh(w);
 }
 
 /* The block leaves LIVE.  Its item must go: its next life may begin with an older stamp. */
@@ -149,21 +136,29 @@ void lru_put_back(struct writer *w, uint32_t record)
 	lru_offer(w, record);
 }
 
-/* Prefetch what the items number `from` to n of the front will need.  They go next, more or
- * less. */
-static void prefetch_first(struct writer *w, struct wpool *p, uint32_t from, uint32_t n)
+/* Prefetch what the item number i of the front will need.  It goes soon, more or less. */
+static inline __attribute__((always_inline)) void
+prefetch_item(struct writer *w, const struct queue *q, uint32_t i)
 {
-	uint32_t i, has;
-	const struct leaf *front = queue_front(w, &p->queue, &has);
+	uint32_t record;
 
-	for (i = from; i < MIN(n, has); i++) {
-		uint32_t record = front[i].record;
+	if (q->front_at + i >= q->nfront)
+		return;
+	record = q->front[q->front_at + i].record;
+	__builtin_prefetch(w_record(w, record), 1);
+	__builtin_prefetch(w_row(w, record));
+	__builtin_prefetch(seg_stamp(&w->seg, record));
+	__builtin_prefetch(&w->node[record], 1);
+}
 
-		__builtin_prefetch(w_record(w, record), 1);
-		__builtin_prefetch(seg_row(&w->seg, record));
-		__builtin_prefetch(seg_stamp(&w->seg, record));
-		__builtin_prefetch(&w->node[record], 1);
-	}
+static inline __attribute__((always_inline)) void
+prefetch_first(struct writer *w, struct queue *q, uint32_t n)
+{
+	uint32_t i;
+
+	queue_fill_front(w, q);
+	for (i = 0; i < n; i++)
+		prefetch_item(w, q, i);
 }
 
 /* One walk from the least recent leaf on.  Leaves that cannot go are put aside, and back at the
@@ -171,17 +166,15 @@ static void prefetch_first(struct writer *w, struct wpool *p, uint32_t from, uin
 static uint32_t pick_some(struct writer *w, struct wpool *p, uint32_t n, bool demote,
 			  uint32_t **list, uint32_t *size, uint32_t *found)
 {
-	uint32_t aside = 0, later = 0, asked = 0, ahead, record, i;
+	uint32_t aside = 0, later = 0, record, i;
 	struct leaf top;
 	uint64_t stamp;
 	int how;
 
-	while (*found < n) {
-		ahead = MIN(n - *found, AHEAD);
-		prefetch_first(w, p, asked, ahead);
-		asked = MAX(asked, ahead) - 1;   /* one of them is the next */
-		if (!queue_pop(w, &p->queue, &top))
-			break;
+	prefetch_first(w, &p->queue, MIN(n - *found, AHEAD));
+	while (*found < n && queue_pop(w, &p->queue, &top)) {
+		if (n - *found > AHEAD)
+			prefetch_item(w, &p->queue, AHEAD - 1);
 		record = top.record;
 		if (!lru_is_leaf(w, record))
 			continue;
@@ -215,7 +208,7 @@ uint32_t lru_pick(struct writer *w, uint32_t pool, uint32_t n, bool demote,
 {
 	uint32_t before, later;
 
-	offer_all_fresh(w);
+	lru_offer_all_fresh(w);
 	do {
 		before = found;
 		later = pick_some(w, &w->pool[pool], n, demote, list, size, &found);

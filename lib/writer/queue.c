@@ -32,7 +32,7 @@
 #include "writer/memory.h"
 #include "writer/queue.h"
 
-#define BAG 512                          /* items of a bag, and so of the front */
+#define BAG QUEUE_BAG
 #define LARGE (4 * BAG)                  /* worth splitting */
 #define SORTED (16 * BAG)                /* what does not split is sorted all the same, up to here */
 #define AHEAD (LINES_AHEAD / 2)          /* items of a bag, of a node and a record each */
@@ -266,11 +266,6 @@ static bool bag_split(struct queue *q, uint32_t i)
 
 /* ---- coming and going ---- */
 
-static bool is_stale(struct writer *w, uint32_t record, uint32_t ticket)
-{
-	return w->node[record].ticket != ticket;
-}
-
 /* Is the stamp of a newer tick than all others, and the last bag full?  A bag begins with the
  * least stamp of a tick, so that all stamps of that tick are in it. */
 static bool begins_bag(const struct queue *q, uint64_t stamp)
@@ -278,7 +273,7 @@ static bool begins_bag(const struct queue *q, uint64_t stamp)
 	return stamp > (q->newest | STAMP_PLACES) && (q->nbags ? bag_at(q, q->nbags - 1)->n : front_left(q)) >= BAG;
 }
 
-void queue_push(struct writer *w, struct queue *q, uint64_t stamp, uint32_t record)
+void queue_push_slow(struct writer *w, struct queue *q, uint64_t stamp, uint32_t record)
 {
 	uint32_t ticket = ++w->node[record].ticket, i;
 
@@ -314,7 +309,7 @@ static uint32_t unpack(struct writer *w, struct queue *q, const struct bag *b, s
 		const struct queued *item = &b->at[i];
 
 		prefetch_items(w, b, i ? i + AHEAD - 1 : 0, i + AHEAD);
-		if (!is_stale(w, item->record, item->ticket))
+		if (!queue_is_stale(w, item->record, item->ticket))
 			list[n++] = (struct leaf){ item->stamp, w_record(w, item->record)->depth,
 						   item->record, item->ticket };
 	}
@@ -344,28 +339,20 @@ static void take_bag(struct writer *w, struct queue *q)
 	bag_remove(q, 0);
 }
 
-const struct leaf *queue_front(struct writer *w, struct queue *q, uint32_t *ret_n)
+void queue_fill_front(struct writer *w, struct queue *q)
 {
 	while (!front_left(q) && q->nbags)
 		take_bag(w, q);
-	if (q->front_at < q->nfront) {
-		*ret_n = q->nfront - q->front_at;
-		return q->front + q->front_at;
-	}
-	*ret_n = q->nheap;
-	return q->heap;
 }
 
-bool queue_pop(struct writer *w, struct queue *q, struct leaf *ret)
+bool queue_pop_slow(struct writer *w, struct queue *q, struct leaf *ret)
 {
 	for (;;) {
-		while (!front_left(q))
-			if (q->nbags)
-				take_bag(w, q);
-			else
-				return false;
+		queue_fill_front(w, q);
+		if (!front_left(q))
+			return false;
 		*ret = front_pop(q);
-		if (!is_stale(w, ret->record, ret->ticket))
+		if (!queue_is_stale(w, ret->record, ret->ticket))
 			break;
 		q->stale--;
 	}
@@ -382,7 +369,7 @@ static uint32_t drop_stale(struct writer *w, struct queue *q, struct leaf *list,
 	uint32_t i, n = from;
 
 	for (i = from; i < to; i++)
-		if (!is_stale(w, list[i].record, list[i].ticket))
+		if (!queue_is_stale(w, list[i].record, list[i].ticket))
 			list[n++] = list[i];
 	q->stale -= to - n;
 	return n;
@@ -401,7 +388,7 @@ static void clean_bag(struct writer *w, struct queue *q, uint32_t i)
 	uint32_t j, n = 0;
 
 	for (j = 0; j < b->n; j++)
-		if (!is_stale(w, b->at[j].record, b->at[j].ticket))
+		if (!queue_is_stale(w, b->at[j].record, b->at[j].ticket))
 			b->at[n++] = b->at[j];
 	q->stale -= b->n - n;
 	b->n = n;
@@ -441,7 +428,7 @@ void queue_free(struct queue *q)
 
 static void let_go(struct writer *w, uint32_t record, uint32_t ticket)
 {
-	w->node[record].ticket += !is_stale(w, record, ticket);
+	w->node[record].ticket += !queue_is_stale(w, record, ticket);
 }
 
 void queue_empty(struct writer *w, struct queue *q)

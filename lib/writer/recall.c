@@ -29,9 +29,9 @@ static uint16_t *cell_of(struct writer *w, uint32_t record)
 
 void recall_put(struct writer *w, uint32_t record)
 {
-	uint16_t none = 0;
-
-	order_cas16(cell_of(w, record), &none, CELL_STOCK);
+	/* A thread of the peer that takes the block for a live one may have raised the cell, and is about to lower
+	 * it: it lowers numbers of references only, so either order leaves what is stored here. */
+	store_release(cell_of(w, record), CELL_STOCK);
 	w->peer[w_record(w, record)->owner].stocked = true;
 }
 

@@ -20,46 +20,6 @@
 #include "writer/pending.h"
 #include "writer/record.h"
 
-/* ---- whose reservation ---- */
-
-void record_own(struct writer *w, uint32_t record, uint32_t owner)
-{
-	struct node *n = &w->node[record];
-	struct wpeer *p;
-
-	if (owner >= w->max_peers)
-		return;
-	p = &w->peer[owner];
-	w->owned[record] = (union owned){ { p->reserved, NONE } };
-	if (p->reserved != NONE)
-		w->owned[p->reserved].prev = record;
-	p->reserved = record;
-	n->listed = true;
-	if (!(w_pool_of(w, record)->flags & GPC_POOL_CALLER))
-		p->nreserved++;
-	w_tally(w, owner)->reserved++;
-}
-
-void record_disown(struct writer *w, uint32_t record)
-{
-	struct node *n = &w->node[record];
-	union owned *o = &w->owned[record];
-	uint32_t owner = w_record(w, record)->owner;
-
-	if (!n->listed || owner >= w->max_peers)
-		return;
-	if (o->prev != NONE)
-		w->owned[o->prev].next = o->next;
-	else
-		w->peer[owner].reserved = o->next;
-	if (o->next != NONE)
-		w->owned[o->next].prev = o->prev;
-	n->listed = false;
-	if (!(w_pool_of(w, record)->flags & GPC_POOL_CALLER))
-		w->peer[owner].nreserved--;
-	w_tally(w, owner)->reserved--;
-}
-
 /* ---- states ---- */
 
 void record_set_lingers(struct writer *w, uint32_t record, bool lingers)
@@ -95,39 +55,15 @@ static void leave_state(struct writer *w, uint32_t record)
 /* RESERVED -> LIVE; all fields are filled. */
 void record_publish(struct writer *w, uint32_t record, uint32_t what, gpc_block was)
 {
-	struct shm_record *r = w_record(w, record);
-	struct wpool *p = w_pool_of(w, record);
-
-	record_disown(w, record);
-	w->owned[record].born_ns = w->now_ns;
-	p->reserved--;
-	r->check = key_check(r->key, r->parent, r->depth, r->tag);
-	events_prepare(w, what, record, was);
-	/* (C) publish: key, parent, depth, tag and check before LIVE.  Pairs with the word
-	 * load of peer/refs.c.  Before it a successor sees a reservation; after it a LIVE block,
-	 * and makes its table entry if we did not. */
-	store_release(&r->word, WORD(LIVE, WORD_GEN(r->word)));
-	events_commit(w);
-	p->live++;
-	w_tell(w, w->pool_of[record]);
+	record_publish_in(w, w->pool_of[record], record, what, was);
 }
 
 /* FREE or DYING -> RESERVED. */
 void record_reserve(struct writer *w, uint32_t record, uint32_t owner, uint64_t op)
 {
-	struct shm_record *r = w_record(w, record);
-	uint32_t gen = WORD_GEN(r->word) + 1;
-
 	leave_state(w, record);
-	r->source = 0;
-	r->flags = 0;
-	r->owner = (uint8_t)owner;
-	r->op = op;
-	/* (K) commit: before it a successor sees FREE, or DYING with this owner and op */
-	store_release(&r->word, WORD(RESERVED, gen));
-	w_pool_of(w, record)->reserved++;
+	record_reserve_free(w, w_pool_of(w, record), record, owner, op);
 	w_tell(w, w->pool_of[record]);
-	record_own(w, record, owner);
 }
 
 /* The change is prepared, the record commits, the change's number is noted in the pool, and the
@@ -152,12 +88,7 @@ void record_free(struct writer *w, uint32_t record)
 	struct wpool *p = w_pool_of(w, record);
 
 	leave_state(w, record);
-	/* (L) commit: a successor sees it free, and nobody's */
-	store_release(&r->word, WORD(FREE, WORD_GEN(r->word) + 1));
-	r->owner = SHM_NO_PEER;
-	r->flags = 0;
-	r->source = 0;
-	r->op = 0;
+	record_free_word(r);
 	w_tell(w, w->pool_of[record]);
 	w->progress = true;
 	if (p->state != POOL_READY)
@@ -171,17 +102,8 @@ void record_free(struct writer *w, uint32_t record)
 
 void record_dying(struct writer *w, uint32_t record, uint32_t owner, uint64_t op)
 {
-	struct shm_record *r = w_record(w, record);
-
-	r->owner = (uint8_t)owner;       /* rule C1: who gets it, before the commit */
-	if (owner != SHM_NO_PEER)
-		r->op = op;              /* else a publication that runs again may look for it */
-	r->source = 0;
-	/* (D) commit, and a full barrier: references taken after it fail, references taken
-	 * before it are seen when the row is read again.  Pairs with (T) of peer/refs.c;
-	 * model/refs.pml.  A successor that finds DYING empties the entries and waits as
-	 * we do. */
-	order_swap32(&r->word, WORD(DYING, WORD_GEN(r->word)));
+	record_dying_early(w_record(w, record), owner, op);
+	order_fence();
 }
 
 static void reserved_dying(struct writer *w, uint32_t record, uint8_t flags)

@@ -3,7 +3,7 @@
 #ifndef GPC_WRITER_RECORD_H
 #define GPC_WRITER_RECORD_H
 
-#include "writer/state.h"
+#include "writer/events.h"
 
 /* FREE or DYING -> RESERVED. */
 void record_reserve(struct writer *w, uint32_t record, uint32_t owner, uint64_t op);
@@ -23,7 +23,109 @@ void record_return(struct writer *w, uint32_t record, uint64_t op);
 /* DYING, and held all the same: not soon free (gpc_spill_ahead); in a CALLER pool its holder counts it, so that
  * gpc_pool_available() must not. */
 void record_set_lingers(struct writer *w, uint32_t record, bool lingers);
-void record_own(struct writer *w, uint32_t record, uint32_t owner);      /* lists only */
-void record_disown(struct writer *w, uint32_t record);
+
+/* ---- whose reservation: the list of a peer, and its numbers ---- */
+
+static inline void record_own(struct writer *w, uint32_t record, uint32_t owner)
+{
+	struct wpeer *p;
+
+	if (owner >= w->max_peers)
+		return;
+	p = &w->peer[owner];
+	w->owned[record] = (union owned){ { p->reserved, NONE } };
+	if (p->reserved != NONE)
+		w->owned[p->reserved].prev = record;
+	p->reserved = record;
+	w->node[record].listed = true;
+	if (!(w_pool_of(w, record)->flags & GPC_POOL_CALLER))
+		p->nreserved++;
+	w_tally(w, owner)->reserved++;
+}
+
+static inline void record_disown(struct writer *w, uint32_t record)
+{
+	struct node *n = &w->node[record];
+	union owned *o = &w->owned[record];
+	uint32_t owner = w_record(w, record)->owner;
+
+	if (!n->listed || owner >= w->max_peers)
+		return;
+	if (o->prev != NONE)
+		w->owned[o->prev].next = o->next;
+	else
+		w->peer[owner].reserved = o->next;
+	if (o->next != NONE)
+		w->owned[o->next].prev = o->prev;
+	n->listed = false;
+	if (!(w_pool_of(w, record)->flags & GPC_POOL_CALLER))
+		w->peer[owner].nreserved--;
+	w_tally(w, owner)->reserved--;
+}
+
+/* record_publish(), of a record of this pool. */
+static inline __attribute__((always_inline)) void
+record_publish_in(struct writer *w, uint32_t pool, uint32_t record, uint32_t what, gpc_block was)
+{
+	struct shm_record *r = w_record(w, record);
+	struct wpool *p = &w->pool[pool];
+
+	record_disown(w, record);
+	w->owned[record].born_ns = w->now_ns;
+	p->reserved--;
+	r->check = key_check(r->key, r->parent, r->depth, r->tag);
+	events_prepare_record(w, what, record, GPC_BLOCK(pool, (gpc_block)(record - p->first)), was);
+	/* (C) publish: key, parent, depth, tag and check before LIVE.  Pairs with the word
+	 * load of peer/refs.c.  Before it a successor sees a reservation; after it a LIVE block,
+	 * and makes its table entry if we did not. */
+	store_release(&r->word, WORD(LIVE, WORD_GEN(r->word)));
+	events_commit_prepared(w);
+	p->live++;
+	w_tell(w, pool);
+}
+
+/* record_reserve() of a FREE record; the caller tells the pool's numbers. */
+static inline __attribute__((always_inline)) void
+record_reserve_free(struct writer *w, struct wpool *p, uint32_t record, uint32_t owner, uint64_t op)
+{
+	struct shm_record *r = w_record(w, record);
+	uint32_t gen = WORD_GEN(r->word) + 1;
+
+	r->source = 0;
+	r->flags = 0;
+	r->owner = (uint8_t)owner;
+	r->op = op;
+	/* (K) commit: before it a successor sees FREE, or DYING with this owner and op */
+	store_release(&r->word, WORD(RESERVED, gen));
+	p->reserved++;
+	record_own(w, record, owner);
+}
+
+/* The word FREE, and what stands beside it. */
+static inline __attribute__((always_inline)) void record_free_word(struct shm_record *r)
+{
+	/* (L) commit: a successor sees it free, and nobody's */
+	store_release(&r->word, WORD(FREE, WORD_GEN(r->word) + 1));
+	r->owner = SHM_NO_PEER;
+	r->flags = 0;
+	r->source = 0;
+	r->op = 0;
+}
+
+/* record_dying() of a block whose row is read next behind the grace period of its batch, which begins by a full
+ * barrier (F). */
+static inline __attribute__((always_inline)) void
+record_dying_early(struct shm_record *r, uint32_t owner, uint64_t op)
+{
+	r->owner = (uint8_t)owner;       /* rule C1: who gets it, before the commit */
+	if (owner != SHM_NO_PEER)
+		r->op = op;              /* else a publication that runs again may look for it */
+	r->source = 0;
+	/* (D) commit; a full barrier, this call's or (F), stands before the row is read again:
+	 * references taken after it fail, references taken before it are seen then.  Pairs with
+	 * (T) of peer/refs.c; model/refs.pml.  A successor that finds DYING empties the entries
+	 * and waits as we do. */
+	store_release(&r->word, WORD(DYING, WORD_GEN(r->word)));
+}
 
 #endif

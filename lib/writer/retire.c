@@ -8,6 +8,7 @@
 #include "config.h"
 
 #include <stdlib.h>
+#include "writer/bucket.h"
 #include "writer/events.h"
 #include "writer/grace.h"
 #include "writer/grant.h"
@@ -16,12 +17,15 @@
 #include "writer/memory.h"
 #include "writer/meter.h"
 #include "writer/move.h"
+#include "writer/plain.h"
 #include "writer/record.h"
 #include "writer/retire.h"
 #include "writer/table.h"
 #include "writer/tree.h"
 
-#define AHEAD (LINES_AHEAD / 3)          /* blocks */
+#define AHEAD (LINES_AHEAD / 2)          /* blocks */
+#define AHEAD_AGAIN 4
+_Static_assert(AHEAD <= RETIRE_AHEAD, "they fit");
 
 /* ---- into the batch ---- */
 
@@ -32,16 +36,19 @@ void retire_dying(struct writer *w, uint32_t record)
 		w_pool_of(w, record)->coming++;
 }
 
-void retire_prefetch(struct writer *w, const uint32_t *list, uint32_t n, uint32_t i)
+const struct probe_key *retire_prefetch(struct writer *w, struct retire_ahead *a, const uint32_t *list, uint32_t n,
+					uint32_t i)
 {
 	uint32_t at = i ? i + AHEAD - 1 : 0;
 
 	for (; at < MIN(n, i + AHEAD); at++) {
-		const struct probe_key k = table_key(w, list[at]);
-
-		table_prefetch(w, &k, false);
+		a->ready[at % RETIRE_AHEAD] = table_key(w, list[at]);
+		table_prefetch(w, &a->ready[at % RETIRE_AHEAD]);
 		__builtin_prefetch(&w->owned[list[at]], 1);
 	}
+	if (i + AHEAD_AGAIN < n)
+		table_prefetch_second(w, &a->ready[(i + AHEAD_AGAIN) % RETIRE_AHEAD], false);
+	return &a->ready[i % RETIRE_AHEAD];
 }
 
 void retire_block(struct writer *w, uint32_t record, uint32_t owner, uint64_t op)
@@ -87,6 +94,19 @@ static void retire_lost(struct writer *w, uint32_t record, uint64_t *sum)
 {
 	retire_count(w, record, sum);
 	retire_block(w, record, SHM_NO_PEER, 0);
+}
+
+void retire_some(struct writer *w, const uint32_t *list, uint32_t n)
+{
+	struct retire_ahead ahead;
+	const struct probe_key *k;
+	uint32_t i;
+
+	for (i = 0; i < n; i++) {
+		k = retire_prefetch(w, &ahead, list, n, i);
+		if (!plain_retire(w, list[i], k, SHM_NO_PEER, 0, &w_state(w)->past.evicted))
+			retire_subtree(w, list[i], NULL);
+	}
 }
 
 void retire_subtree(struct writer *w, uint32_t record, uint64_t *sum)
@@ -162,13 +182,16 @@ static void finish(struct writer *w, struct batch *b)
 	if (b->moves)
 		table_copies_done(w, b);
 	for (i = 0; i < b->nslots; i++)
-		table_slot_usable(w, b->slots[i]);
+		bucket_slot_usable(w, b->slots[i]);
+	if (b->nslots)
+		w->progress = true;
 	leave_batch(w, b);
 	for (i = 0; i < b->nrecords; i++)
-		arrive(w, b->records[i]);
+		if (!plain_arrive(w, b->records[i]))
+			arrive(w, b->records[i]);
 	if (b->then)
 		b->then(w);
-	grace_free(b);
+	grace_recycle(w, b);
 }
 
 bool retire_advance(struct writer *w)

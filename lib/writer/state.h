@@ -62,6 +62,13 @@ struct node {
 
 _Static_assert(sizeof(struct node) == 32, "no node on two cache lines");
 
+/* What the writer knows of a bucket beside its entries. */
+struct books {
+	uint32_t spilled;                /* entries of its keys that live in their second one; all there
+	                                  * are, if peers choose their keys so */
+	uint8_t retired;                 /* bit: that slot is; high half: since takeover */
+};
+
 struct pending { gpc_key key; uint32_t space, record; };         /* record + 1; 0: empty */
 
 union owned {
@@ -143,6 +150,17 @@ struct writer {
 	int lock_fd;                     /* own description of the lock file */
 	bool reaps;                      /* it clears seats and serves nobody */
 	uint32_t max_blocks, max_peers, max_pools, buckets;
+	struct {                         /* places of seg, as they are asked for all the time: w_places() */
+		struct shm_record *record;
+		struct shm_state *state;
+		struct shm_pool *pool;
+		struct shm_tally *tally;
+		struct shm_change *change;
+		uint64_t change_mask;
+		uint8_t *row;
+		uint64_t row_bytes;
+		uint64_t *tick;
+	} at;
 
 	struct node *node;               /* of each record ... */
 	union owned *owned;
@@ -152,13 +170,14 @@ struct writer {
 
 	/* writer/table.c */
 	struct probe_entry *table;
-	uint8_t *retired_slots;            /* per bucket, bit = slot; high half: since takeover */
-	uint32_t *spilled;               /* per bucket: entries that live in their second one;
-	                                  * all there are, if peers choose their keys so */
+	struct books *books;             /* per bucket */
 	struct relocation *relocations;
+	struct probe_key due[2];         /* both buckets of these were full */
+	uint32_t ndue;
 
 	/* writer/grace.c */
 	struct batch *open, *flushing, *grace, **grace_end;
+	struct batch *spare;             /* empty, for the next one */
 	uint64_t last_cookie;
 
 	/* writer/retire.c */
@@ -223,6 +242,7 @@ struct writer {
 	uint64_t look_behind_ns;         /* and when to look behind locks that are held */
 	bool alone;                      /* at the last look: no other peer, nothing waits */
 	bool crowded;                    /* a pool may have more blocks than its capacity */
+	bool no_plain;                   /* tests: everything goes the general way (plain.h) */
 	/* What a command, a grant or a refill waits for may be there now: the pass makes another
 	 * round.  Set by who makes blocks, entries or seats usable: record_free, record_return,
 	 * table_slot_usable, table_copies_done, leave_batch, reap_seat and the end of a takeover;
@@ -231,24 +251,45 @@ struct writer {
 	bool progress;
 };
 
+/* Behind each change of seg. */
+static inline void w_places(struct writer *w)
+{
+	uint8_t *index = w->seg.index;
+
+	w->at.record = SEG_AT(index, w->seg.at.record, struct shm_record, 0);
+	w->at.state = SEG_AT(index, w->seg.at.state, struct shm_state, 0);
+	w->at.pool = SEG_AT(index, w->seg.at.pool, struct shm_pool, 0);
+	w->at.tally = SEG_AT(index, w->seg.at.tally, struct shm_tally, 0);
+	w->at.change = SEG_AT(index, w->seg.at.change, struct shm_change, 0);
+	w->at.change_mask = w->seg.header.geometry.changes - 1;
+	w->at.row = (uint8_t *)seg_row(&w->seg, 0);
+	w->at.row_bytes = w->seg.header.geometry.ref_stride;
+	w->at.tick = &seg_shared(&w->seg)->tick;
+}
+
+static inline const uint16_t *w_row(const struct writer *w, uint32_t record)
+{
+	return (const uint16_t *)(const void *)(w->at.row + record * w->at.row_bytes);
+}
+
 static inline struct shm_state *w_state(struct writer *w)
 {
-	return SEG_AT(w->seg.index, w->seg.at.state, struct shm_state, 0);
+	return w->at.state;
 }
 
 static inline struct shm_record *w_record(struct writer *w, uint32_t record)
 {
-	return SEG_AT(w->seg.index, w->seg.at.record, struct shm_record, record);
+	return w->at.record + record;
 }
 
 static inline struct shm_tally *w_tally(struct writer *w, uint32_t peer)
 {
-	return SEG_AT(w->seg.index, w->seg.at.tally, struct shm_tally, peer);
+	return w->at.tally + peer;
 }
 
 static inline struct shm_pool *w_pool(struct writer *w, uint32_t pool)
 {
-	return SEG_AT(w->seg.index, w->seg.at.pool, struct shm_pool, pool);
+	return w->at.pool + pool;
 }
 
 /* The numbers of a pool's blocks by state, for who looks from outside: behind each change of a
@@ -263,6 +304,17 @@ static inline void w_tell(struct writer *w, uint32_t pool)
 	store_relaxed(&d->reserved, p->reserved);
 	store_relaxed(&d->dying, p->dying);
 	store_relaxed(&d->lingering, p->lingering);
+}
+
+/* Blocks that count against the capacity; how many more the pool may have. */
+static inline uint32_t w_charged(const struct wpool *p)
+{
+	return p->live + p->reserved;
+}
+
+static inline uint32_t w_room(const struct wpool *p)
+{
+	return p->blocks > w_charged(p) ? p->blocks - w_charged(p) : 0;
 }
 
 /* A key was lost for nobody in particular: no peer's tally has it. */
@@ -333,12 +385,12 @@ static inline uint32_t w_find_record(struct writer *w, gpc_block block)
 static inline bool w_row_is_zero(struct writer *w, uint32_t record)
 {
 	/* pairs with (c) of peer/refs.c */
-	return !load_acquire_any16(seg_row(&w->seg, record), w->max_peers);
+	return !load_acquire_any16(w_row(w, record), w->max_peers);
 }
 
 static inline uint64_t w_tick(struct writer *w)
 {
-	return load_relaxed(&seg_shared(&w->seg)->tick);
+	return load_relaxed(w->at.tick);
 }
 
 #endif

@@ -14,38 +14,6 @@
 #include "writer/memory.h"
 #include "writer/tree.h"
 
-bool tree_blocks(struct writer *w, uint32_t parent, uint32_t child)
-{
-	return w_pool_of(w, parent)->kind == GPC_RAM || w_pool_of(w, child)->kind == GPC_VRAM;
-}
-
-void tree_enter(struct writer *w, uint32_t record)
-{
-	struct node *n = &w->node[record];
-
-	n->parent = n->first = n->next = n->prev = NONE;
-	n->blockers = 0;
-	n->in_tree = true;
-	n->selected = n->counted_out = false;
-}
-
-static void join_parent(struct writer *w, uint32_t record, uint32_t parent)
-{
-	struct node *n = &w->node[record], *p;
-
-	n->parent = parent;
-	n->next = n->prev = NONE;
-	if (parent == NONE)
-		return;
-	p = &w->node[parent];
-	n->next = p->first;
-	if (n->next != NONE)
-		w->node[n->next].prev = record;
-	p->first = record;
-	if (!n->counted_out && tree_blocks(w, parent, record))
-		p->blockers++;
-}
-
 /* Take the record out of its parent's list; the parent may have become a leaf and inherits
  * the record's stamp (rule R2). */
 static void leave_parent(struct writer *w, uint32_t record)
@@ -73,7 +41,7 @@ void tree_attach(struct writer *w, uint32_t record, uint32_t parent)
 	if (old == parent)
 		return;
 	leave_parent(w, record);
-	join_parent(w, record, parent);
+	tree_join(w, record, parent);
 	if (old != NONE)
 		lru_offer(w, old);
 }
@@ -106,7 +74,7 @@ void tree_replace(struct writer *w, uint32_t from, uint32_t to)
 		return;
 	leave_parent(w, from);
 	tree_enter(w, to);
-	join_parent(w, to, parent);
+	tree_join(w, to, parent);
 	t->first = f->first;
 	for (child = t->first; child != NONE; child = w->node[child].next) {
 		w->node[child].parent = to;
