@@ -317,36 +317,6 @@ static bool group_is_sound(struct writer *w, uint32_t peer, uint64_t position, u
 	return n >= 1 && n <= SHM_RING && head - position >= n && head - position <= SHM_RING;
 }
 
-/* From here on a peer may scribble on its ring, and this command stays what it is. */
-void command_stage(struct writer *w, uint32_t peer, uint64_t position, struct staged *ret)
-{
-	uint32_t record, op;
-
-	ret->cmd = *seg_command(&w->seg, peer, position);
-	ret->record = ret->space = NONE;
-	op = ret->cmd.op;
-	if (op != CMD_PUBLISH && op != CMD_FREE)
-		return;
-	ret->record = record = w_find_record(w, ret->cmd.block);
-	if (record == NONE)
-		return;
-	__builtin_prefetch(w_record(w, record), 1);
-	__builtin_prefetch(&w->node[record], 1);
-	__builtin_prefetch(&w->owned[record], 1);
-	if (op == CMD_FREE)
-		return;
-	__builtin_prefetch(seg_stamp(&w->seg, record), 1);
-	ret->space = w->pool[(uint32_t)ret->cmd.block >> 24].space;
-	ret->ready = table_ready(w, ret->space, ret->cmd.key);
-	table_prefetch(w, &ret->ready);
-}
-
-void command_stage_again(struct writer *w, const struct staged *s)
-{
-	if (s->space != NONE)
-		table_prefetch_second(w, &s->ready, true);
-}
-
 bool command_run(struct writer *w, uint32_t peer, uint64_t position, const struct staged *s)
 {
 	const struct shm_command *cmd = &s->cmd;

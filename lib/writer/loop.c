@@ -42,21 +42,25 @@ static uint32_t group_size(const struct shm_command *cmd)
 	return group && cmd->count && cmd->count <= SHM_RING ? cmd->count : 1;
 }
 
-/* What a command touches lies anywhere: one miss after another would be most of its time.  *to: behind those
- * that are staged. */
-static const struct staged *stage_next(struct writer *w, uint32_t peer, uint64_t head, struct staged *list,
-				       uint64_t *to)
-{
-	uint64_t next = w->peer[peer].next;
+/* Commands of one peer that are on their way: from `next` on, what stands before `to` is staged. */
+struct stage {
+	uint64_t to;
+	struct staged list[STAGED];
+};
 
-	if (*to - next > STAGED)         /* a group has skipped it */
-		*to = next;
-	for (; *to != head && *to - next < STAGE_AHEAD; ++*to) {
-		command_stage(w, peer, *to, &list[*to % STAGED]);
-		if (*to - next >= STAGE_AGAIN)
-			command_stage_again(w, &list[(*to - STAGE_AGAIN) % STAGED]);
+/* What a command touches lies anywhere: one miss after another would be most of its time. */
+static inline __attribute__((always_inline)) const struct staged *
+stage_next(struct writer *w, uint32_t peer, uint64_t next, uint64_t head, struct stage *s)
+{
+	uint64_t to = s->to - next > STAGED ? next : s->to;      /* a group has skipped it */
+
+	for (; to != head && to - next < STAGE_AHEAD; to++) {
+		command_stage(w, peer, to, &s->list[to % STAGED]);
+		if (to - next >= STAGE_AGAIN)
+			command_stage_again(w, &s->list[(to - STAGE_AGAIN) % STAGED]);
 	}
-	return &list[next % STAGED];
+	s->to = to;
+	return &s->list[next % STAGED];
 }
 
 /* Run commands of one peer in order; returns how many. */
@@ -65,9 +69,8 @@ static uint32_t drain(struct writer *w, uint32_t peer)
 	struct shm_seat *s = seg_seat(&w->seg, peer);
 	struct wpeer *p = &w->peer[peer];
 	uint64_t head = load_acquire(&s->head);          /* (X) pairs with ring_submit */
-	struct staged list[STAGED];
 	const struct staged *staged;
-	uint64_t to = p->next;
+	struct stage stage;
 	uint32_t n = 0;
 
 	if (p->stalled || head - p->tail > SHM_RING || head - p->next > SHM_RING)
@@ -76,14 +79,20 @@ static uint32_t drain(struct writer *w, uint32_t peer)
 	 * published below what was fetched */
 	if (p->told && p->next != head)
 		transfer_settle(w, peer);
+	stage.to = p->next;
 	while (p->next != head && n < ROUND) {
-		staged = stage_next(w, peer, head, list, &to);
+		staged = stage_next(w, peer, p->next, head, &stage);
 		if (staged->cmd.result == CMD_PENDING) {
-			p->stalled = !plain_publish(w, peer, p->next, staged) &&
-				     !command_run(w, peer, p->next, staged);
-			if (p->stalled)
-				break;
 			n++;
+			if (plain_run(w, peer, p->next, staged)) {
+				p->next++;
+				continue;
+			}
+			p->stalled = !command_run(w, peer, p->next, staged);
+			if (p->stalled) {
+				n--;
+				break;
+			}
 		}
 		p->next += MIN(group_size(&staged->cmd), head - p->next);
 	}

@@ -104,6 +104,20 @@ static uint64_t moment_of(struct writer *w, uint64_t tick, struct moment_span *l
 
 /* ---- what is noted down ---- */
 
+/* Victims of one pass were used, and born, at much the same times. */
+static void observe_like_last(struct shm_histogram *h, uint64_t ns, struct observed *last)
+{
+	if (ns >= last->upto || ns < last->from) {
+		uint64_t ms = (ns + NS_PER_MS - 1) / NS_PER_MS;
+
+		last->cell = meter_cell(ms);
+		last->ms = ns / NS_PER_MS;
+		last->from = last->ms * NS_PER_MS + 1;
+		last->upto = (last->ms + 1) * NS_PER_MS;
+	}
+	observe(h, last->cell, last->ms);
+}
+
 void meter_evicted(struct writer *w, uint32_t record)
 {
 	struct shm_meter *m = seg_meter(&w->seg);
@@ -112,8 +126,8 @@ void meter_evicted(struct writer *w, uint32_t record)
 	if (!w_is(w, record, LIVE))
 		return;                  /* there `owned` is something else */
 	used = moment_of(w, STAMP_TICK(lru_stamp(w, record)), &w->asked[0]);
-	observe_long(&m->idle, since(used, w->now_ns));
-	observe_long(&m->age, since(MIN(born ? born : w->began_ns, used), w->now_ns));
+	observe_like_last(&m->idle, since(used, w->now_ns), &w->observed[0]);
+	observe_like_last(&m->age, since(MIN(born ? born : w->began_ns, used), w->now_ns), &w->observed[1]);
 }
 
 void meter_used(struct writer *w, uint64_t then, uint64_t stamp)

@@ -102,7 +102,7 @@ static void fill_record(struct writer *w, uint32_t record, uint64_t position, co
 	r->flags = link->flags;
 }
 
-bool plain_publish(struct writer *w, uint32_t peer, uint64_t position, const struct staged *s)
+static bool publish(struct writer *w, uint32_t peer, uint64_t position, const struct staged *s)
 {
 	const struct shm_command *cmd = &s->cmd;
 	uint32_t record = s->record, pool = (uint32_t)cmd->block >> 24;
@@ -110,7 +110,7 @@ bool plain_publish(struct writer *w, uint32_t peer, uint64_t position, const str
 	struct place place;
 	struct link link;
 
-	if (cmd->op != CMD_PUBLISH || record == NONE || w->no_plain || !is_new_key(cmd->key, cmd->parent) ||
+	if ( !is_new_key(cmd->key, cmd->parent) ||
 	    !is_plain_reservation(w, peer, record) || w->pool[pool].state != POOL_READY ||
 	    may_be_live(w, &s->ready) || !find_link(w, peer, s->space, cmd, &link) ||
 	    !find_place(w, &s->ready, &place))
@@ -131,6 +131,24 @@ bool plain_publish(struct writer *w, uint32_t peer, uint64_t position, const str
 		pending_live(w, record);
 	command_answer(w, peer, position, cmd->block);
 	return true;
+}
+
+/* What was released before its publish was answered: it is live by now (rule C7). */
+static bool give_back(struct writer *w, uint32_t peer, uint64_t position, const struct staged *s)
+{
+	const struct shm_record *r = w_record(w, s->record);
+
+	if (WORD_STATE(load_relaxed(&r->word)) == RESERVED && r->owner == peer)
+		return false;
+	command_answer(w, peer, position, -EPERM);
+	return true;
+}
+
+bool plain_run(struct writer *w, uint32_t peer, uint64_t position, const struct staged *s)
+{
+	if (w->no_plain || s->record == NONE)
+		return false;
+	return s->cmd.op == CMD_PUBLISH ? publish(w, peer, position, s) : give_back(w, peer, position, s);
 }
 
 /* ---- reserve ---- */

@@ -15,6 +15,8 @@
  *                relocation is under way
  *   arrive       DYING for nobody, or for a grant without    retire.c arrive
  *                moves that is to have it; nobody holds it
+ *   free         of a block that is no reservation of that   command.c
+ *                peer (any more)
  *   reserve      no grant waits; the pool has free blocks    grant.c, grant_place.c
  *                for all of it
  *
@@ -24,8 +26,9 @@
 
 #include "writer/command.h"
 
-/* True: it is answered. */
-bool plain_publish(struct writer *w, uint32_t peer, uint64_t position, const struct staged *s);
+/* PUBLISH or FREE.  True: it is answered. */
+bool plain_run(struct writer *w, uint32_t peer, uint64_t position, const struct staged *s);
+/* The same of RESERVE, a sound group. */
 bool plain_reserve(struct writer *w, uint32_t peer, uint64_t position, const struct shm_command *cmd);
 
 /* True: it is DYING, and in the open batch.  k: its key, in its space; for whom as of retire_block(); counted in

@@ -137,6 +137,7 @@ struct wpeer {
 struct moment { uint64_t tick, ns; };
 struct moments { struct moment at[MOMENTS]; uint32_t n; };      /* the last one is at (n - 1) % MOMENTS */
 struct moment_span { uint64_t after, upto, ns; };       /* ticks that have one answer */
+struct observed { uint64_t from, upto, ms; uint32_t cell; };    /* nanoseconds that count as these milliseconds, there */
 
 struct wmirror {
 	const struct device_ops *ops;
@@ -234,6 +235,7 @@ struct writer {
 	uint64_t now_ns;                 /* this pass: near enough, and costs nothing */
 	struct moments moments[MOMENT_LEVELS];
 	struct moment_span asked[2];     /* the last answers */
+	struct observed observed[2];
 
 	uint64_t awake_until_ns;         /* somebody has just asked for something */
 	uint64_t next_housekeep_ns;           /* reaping and other slow checks */
