@@ -472,6 +472,7 @@ endif
 	-Wl,--wrap=rename,--wrap=segment_map_writer
 %canon_reldir%_196_ram_memory_t_LDADD = $(LDADD) $(NUMA_LIBS)
 # a gate between finding a block and taking the reference
+%canon_reldir%_119_staged_t_LDFLAGS = -Wl,--wrap=command_run,--wrap=grant_start,--wrap=retire_block,--wrap=record_free
 %canon_reldir%_136_moves_refs_t_LDFLAGS = -Wl,--wrap=refs_take
 # one in between looks at what readers find
 %canon_reldir%_152_one_step_t_LDFLAGS = -Wl,--wrap=retire_subtree

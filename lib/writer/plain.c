@@ -14,6 +14,7 @@
 #include "writer/plain.h"
 #include "writer/recall.h"
 #include "writer/record.h"
+#include "writer/retire.h"
 #include "writer/table.h"
 #include "writer/tree.h"
 
@@ -176,7 +177,7 @@ static bool is_plain_reserve(struct writer *w, uint32_t peer, const struct shm_c
 	return !w->no_plain && !w->grants && !w->nleftover && !w->missing.n && cmd->pool < w->max_pools &&
 	       !(cmd->flags & ~(CF_PARTIAL | CF_TRY | CF_STOCK)) && !cmd->headroom &&
 	       cmd->group_state == GROUP_OPEN && p->state == POOL_READY && !(p->flags & GPC_POOL_CALLER) &&
-	       p->nfree >= cmd->count && w_room(p) >= cmd->count &&
+	       p->dying == p->lingering && p->nfree >= cmd->count && w_room(p) >= cmd->count &&
 	       grant_has_quota(w, peer, cmd->count);
 }
 
@@ -196,6 +197,8 @@ bool plain_reserve(struct writer *w, uint32_t peer, uint64_t position, const str
 	struct shm_command *out;
 	uint32_t i, record;
 
+	if (w->nparked)
+		retire_poll_parked(w);   /* what is let go late */
 	if (!is_plain_reserve(w, peer, cmd))
 		return false;
 	if (!grant_claim(w, peer, position)) {

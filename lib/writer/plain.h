@@ -18,7 +18,7 @@
  *   free         of a block that is no reservation of that   command.c
  *                peer (any more)
  *   reserve      no grant waits; the pool has free blocks    grant.c, grant_place.c
- *                for all of it
+ *                for all of it, and none on their way back
  *
  * t/196 runs the same random commands with and without the short way and compares all of it. */
 #ifndef GPC_WRITER_PLAIN_H
