@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* refs.pml - references against eviction: peer/refs.c, writer/record.c.
+/* refs.pml - references against eviction: peer/refs.c, writer/record.h.
  *
  * One block, as many lives as LIVES: published with a key by peer 0, who adds to its own
  * cell before it sends the command (rule S3), then evicted and published again with
@@ -22,6 +22,7 @@
  * RUN fails -DNO_GRACE -DWRITER_NO_FENCE       DYING is a plain store
  * RUN fails -DNO_GRACE -DNO_RECHECK    the cell is raised, and nothing looked at again
  * RUN fails -DNO_GRACE -DCHECK_FIRST   all is looked at twice, then the cell raised
+ * RUN passes -DWRITER_NO_FENCE         plain victims: the barrier that begins the grace period is the one
  * RUN passes -DNO_RECHECK -DNO_CELL_FENCE */
 #define PEERS   2
 #define WRITER  PEERS
