@@ -58,6 +58,7 @@ t_programs = \
 	%reldir%/126-stock.t \
 	%reldir%/127-check-holds.t \
 	%reldir%/128-time-is-up.t \
+	%reldir%/129-stock-evict.t \
 	%reldir%/130-tier.t \
 	%reldir%/131-moves.t \
 	%reldir%/132-two-tier.t \
@@ -154,6 +155,7 @@ t_programs = \
 	%reldir%/300-standby.t \
 	%reldir%/310-worker-dies.t \
 	%reldir%/311-recall.t \
+	%reldir%/312-stock-evict-dies.t \
 	%reldir%/320-owner-dies.t \
 	%reldir%/321-returned-dies.t \
 	%reldir%/330-forked.t \
@@ -514,6 +516,7 @@ endif
 	-Wl,--wrap=madvise,--wrap=pthread_sigmask
 %canon_reldir%_350_kill_points_t_LDFLAGS = -Wl,--wrap=segment_map_writer
 %canon_reldir%_311_recall_t_LDFLAGS = -Wl,--wrap=segment_map_writer
+%canon_reldir%_312_stock_evict_dies_t_LDFLAGS = -Wl,--wrap=segment_map_writer
 %canon_reldir%_335_alias_stores_t_LDFLAGS = -Wl,--wrap=segment_map_writer
 %canon_reldir%_357_root_stores_t_LDFLAGS = -Wl,--wrap=segment_map_writer
 %canon_reldir%_384_fold_stores_t_LDFLAGS = -Wl,--wrap=segment_map_writer
