@@ -683,7 +683,7 @@ gpu-tests check-gpu:
 endif
 .PHONY: gpu-tests check-gpu
 clean-local: clean-python
-	rm -rf gpu-tests events-venv %reldir%/fuzz/libfuzzer.d %reldir%/gpu/.libs %reldir%/gpu/*.o %reldir%/gpu/*.lo %reldir%/gpu/*.d
+	rm -rf gpu-tests bench-folder events-venv %reldir%/fuzz/libfuzzer.d %reldir%/gpu/.libs %reldir%/gpu/*.o %reldir%/gpu/*.lo %reldir%/gpu/*.d
 
 # The tests of "make check" under prove; PROVEFLAGS=--timer tells which tests are slow.
 prove: all $(check_PROGRAMS)
