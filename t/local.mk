@@ -419,6 +419,7 @@ t_models = \
 	%reldir%/model/seat.pml \
 	%reldir%/model/section.pml \
 	%reldir%/model/stock.pml \
+	%reldir%/model/stock-owned.pml \
 	%reldir%/model/transfer.pml \
 	%reldir%/model/tso.h \
 	%reldir%/model/wake.pml
