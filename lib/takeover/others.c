@@ -105,10 +105,10 @@ static void scan_reserved(struct writer *w, struct scan *sc, uint32_t record)
 	bool told = kind == CMD_NONE || kind == CMD_EVICT;
 	bool taken = r->owner < w->max_peers && pool_took_it(w, record);
 
-	if (taken)
-		recall_resume(w, record, false);         /* it leaves a stock, too */
 	if (taken || (!(told && transfer_names(w, record)) && !recall_resume(w, record, told))) {
 		/* the owner was never told: nobody writes there; the command runs again */
+		if (taken)
+			recall_resume(w, record, false);         /* it leaves a stock, too */
 		sc->damage.states += r->owner >= w->max_peers;
 		r->source = 0;
 		store_release(&r->word, WORD(FREE, WORD_GEN(r->word) + 1));
