@@ -11,7 +11,7 @@
 #include "memory/map.h"
 #include "payload/transfer.h"
 #include "reader/dev.h"
-#include "request/request.h"
+#include "request/stock.h"
 #include "segment/lockfile.h"
 #include "inspect/inspect.h"
 #include "peer/companion.h"

@@ -238,7 +238,8 @@ struct gpc_attach_options {          /* of one attachment; zero = default; set s
 	uint32_t size;
 	int32_t timeout_ms;          /* how long to wait for the name and a free seat to appear */
 	uint32_t stock;              /* reservations this peer keeps in hand per pool so that
-	                              * reserve needs no round trip; 0 */
+	                              * reserve needs no round trip; of its own CALLER pools blocks
+	                              * evicted ahead of demand, for gpc_evict; 0 */
 	uint32_t quota;              /* most blocks this peer may hold reserved; 0 = no limit */
 	const char *dir;             /* /dev/shm */
 	const char *label;           /* shown beside the pid; up to 31 bytes */
@@ -519,7 +520,7 @@ int gpc_pool_available(gpc *c, int pool);
  * peer holds there, at least 0.  A block held by k peers is subtracted k times.  A stock
  * is available, whosever it is.  In a pool of CALLER blocks, which nobody reserves from:
  * the blocks that gpc_evict could bring back to the owner now, those that are live and
- * that nobody holds.  The number is too low while two peers hold one block, and too high
+ * that nobody holds, and its stock.  The number is too low while two peers hold one block, and too high
  * while somebody holds a block but not its ancestors.  Cheap: a scheduler may ask at each
  * step. */
 
@@ -952,10 +953,12 @@ gpc_ticket gpc_ticket_last(gpc *c);
 /* [local] The ticket of the last command of this handle; 0 = none yet, or no seat. */
 
 int gpc_evict(gpc *c, int pool, uint32_t n, gpc_block *blocks, uint32_t flags, int timeout_ms);
-/* [writer] Least recent leaves without hold; returns after their grace period; returns
+/* [writer] (A CALLER pool of its own, with a stock in hand: [shared].)  Least recent leaves
+ * without hold; returns after their grace period; returns
  * how many (0 = none evictable).  GPC_TAKE.  Blocks of a CALLER pool go back to the
  * owner: anybody may evict there, GPC_TAKE is the owner's alone (else -EPERM) and makes
- * no difference.  GPC_PEEK: nothing goes; the blocks that an evict would name at this moment, in its
+ * no difference.  Blocks of the owner's stock come first; they have been evicted already, at most
+ * gpc_attach_options.stock of the least recent ones, and GPC_PEEK does not name them.  GPC_PEEK: nothing goes; the blocks that an evict would name at this moment, in its
  * order, at most 4096, without a wait for grace periods.  A hint: none is held, and any use, reserve or
  * release changes what goes next. */
 

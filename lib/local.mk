@@ -167,6 +167,8 @@ lib_gpc_sources = \
 	%reldir%/request/reserve.c \
 	%reldir%/request/returned.c \
 	%reldir%/request/root.c \
+	%reldir%/request/stock.c \
+	%reldir%/request/stock.h \
 	%reldir%/request/sync.c \
 	%reldir%/segment/alias.c \
 	%reldir%/segment/alias.h \

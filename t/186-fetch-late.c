@@ -6,7 +6,7 @@
 
 #include "peer/handle.h"
 #include "peer/ring.h"
-#include "request/request.h"
+#include "request/stock.h"
 
 enum { RAM = 0, VRAM = 1, BLOCKS = 16, N = 6 };
 

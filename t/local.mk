@@ -58,6 +58,7 @@ t_programs = \
 	%reldir%/126-stock.t \
 	%reldir%/127-check-holds.t \
 	%reldir%/128-time-is-up.t \
+	%reldir%/129-stock-evict.t \
 	%reldir%/130-tier.t \
 	%reldir%/131-moves.t \
 	%reldir%/132-two-tier.t \
@@ -154,6 +155,7 @@ t_programs = \
 	%reldir%/300-standby.t \
 	%reldir%/310-worker-dies.t \
 	%reldir%/311-recall.t \
+	%reldir%/312-stock-evict-dies.t \
 	%reldir%/320-owner-dies.t \
 	%reldir%/321-returned-dies.t \
 	%reldir%/330-forked.t \
@@ -417,6 +419,7 @@ t_models = \
 	%reldir%/model/seat.pml \
 	%reldir%/model/section.pml \
 	%reldir%/model/stock.pml \
+	%reldir%/model/stock-owned.pml \
 	%reldir%/model/transfer.pml \
 	%reldir%/model/tso.h \
 	%reldir%/model/wake.pml
@@ -515,6 +518,7 @@ endif
 	-Wl,--wrap=madvise,--wrap=pthread_sigmask
 %canon_reldir%_350_kill_points_t_LDFLAGS = -Wl,--wrap=segment_map_writer
 %canon_reldir%_311_recall_t_LDFLAGS = -Wl,--wrap=segment_map_writer
+%canon_reldir%_312_stock_evict_dies_t_LDFLAGS = -Wl,--wrap=segment_map_writer
 %canon_reldir%_335_alias_stores_t_LDFLAGS = -Wl,--wrap=segment_map_writer
 %canon_reldir%_357_root_stores_t_LDFLAGS = -Wl,--wrap=segment_map_writer
 %canon_reldir%_384_fold_stores_t_LDFLAGS = -Wl,--wrap=segment_map_writer
@@ -681,7 +685,7 @@ gpu-tests check-gpu:
 endif
 .PHONY: gpu-tests check-gpu
 clean-local: clean-python
-	rm -rf gpu-tests events-venv %reldir%/fuzz/libfuzzer.d %reldir%/gpu/.libs %reldir%/gpu/*.o %reldir%/gpu/*.lo %reldir%/gpu/*.d
+	rm -rf gpu-tests bench-folder events-venv %reldir%/fuzz/libfuzzer.d %reldir%/gpu/.libs %reldir%/gpu/*.o %reldir%/gpu/*.lo %reldir%/gpu/*.d
 
 # The tests of "make check" under prove; PROVEFLAGS=--timer tells which tests are slow.
 prove: all $(check_PROGRAMS)

@@ -164,9 +164,11 @@ bin_PROGRAMS += %reldir%/gpc-bench
 	%reldir%/bench/beside_python.c \
 	%reldir%/bench/beside_start.c \
 	%reldir%/bench/cache.c \
+	%reldir%/bench/caller.c \
 	%reldir%/bench/crew.c \
 	%reldir%/bench/device.c \
 	%reldir%/bench/evict.c \
+	%reldir%/bench/floor.c \
 	%reldir%/bench/hash.c \
 	%reldir%/bench/idle.c \
 	%reldir%/bench/insert.c \
@@ -180,7 +182,8 @@ bin_PROGRAMS += %reldir%/gpc-bench
 	%reldir%/bench/ring.c \
 	%reldir%/bench/rounds.c \
 	%reldir%/bench/scale.c \
-	%reldir%/bench/show.c
+	%reldir%/bench/show.c \
+	%reldir%/bench/writer.c
 %canon_reldir%_gpc_bench_LDADD = %reldir%/libbench-peers.la lib/libgpc.la $(JANSSON_LIBS)
 
 # ---- what gpc-bench compares with ----

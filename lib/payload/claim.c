@@ -17,7 +17,7 @@ static bool may_claim(gpc *c, uint32_t record, gpc_block block)
 	if (record == SHM_NO_RECORD)
 		return false;
 	if (hold_is_pool_owner(c, block))
-		return hold_is_owner(c, record);
+		return hold_has_owned(c, record, block);
 	return hold_of(load_relaxed(refs_cell(c, record))) == HOLD_RESERVED;
 }
 

@@ -8,7 +8,7 @@
 #include <errno.h>
 #include "base/futex.h"
 #include "peer/wait_word.h"
-#include "request/request.h"
+#include "request/stock.h"
 
 #define LOOK_NS (20 * NS_PER_MS)         /* a sleeper looks so often whether anything has changed */
 #define MANY_NS (NS_PER_MS)              /* ... that waits for keys of several words */
@@ -92,7 +92,7 @@ static uint64_t count_reserved(const gpc *c)
 	for (i = 0; i < c->seg.header.geometry.max_pools; i++) {
 		const struct shm_pool *p = seg_pool(&c->seg, i);
 
-		if (c->stock)
+		if (c->stock && !load_relaxed(&c->stock[i].caller))
 			other += load_relaxed(&c->stock[i].n);
 		if (load_acquire(&p->state) == POOL_READY && (load_relaxed(&p->flags) & GPC_POOL_CALLER) &&
 		    load_relaxed(&p->owner) == (int32_t)c->peer)

@@ -54,7 +54,7 @@ static int check_pools(const gpc *c, const struct gpc_move *moves, uint32_t n, u
 static bool is_reserved(const gpc *c, uint32_t record, gpc_block block)
 {
 	if (hold_is_pool_owner(c, block))
-		return hold_is_owner(c, record);
+		return hold_has_owned(c, record, block);
 	return hold_of(load_relaxed(refs_cell(c, record))) == HOLD_RESERVED;
 }
 

@@ -59,6 +59,12 @@ bool hold_is_owner(const gpc *c, uint32_t record)
 	return WORD_STATE(load_acquire(&r->word)) == RESERVED && load_relaxed(&r->owner) == c->peer;
 }
 
+bool hold_has_owned(const gpc *c, uint32_t record, gpc_block block)
+{
+	return hold_is_pool_owner(c, block) && hold_is_owner(c, record) &&
+	       load_relaxed(refs_cell(c, record)) != CELL_STOCK;
+}
+
 /* Threads that take references at the same moment add to the cell; they count those themselves. */
 bool hold_step_from(gpc *c, uint32_t record, gpc_block block, enum hold_event event,
 		    uint16_t cell, struct ref_sum *sum)
@@ -177,7 +183,7 @@ bool release_hold(gpc *c, uint32_t record, gpc_block block, uint64_t stamp, stru
 		release_locked(c, record, block, HOLD_GIVE, sum);
 		break;
 	default:                         /* CALLER blocks stay their owner's */
-		held = hold_is_pool_owner(c, block) && hold_is_owner(c, record);
+		held = hold_has_owned(c, record, block);
 	}
 	pthread_mutex_unlock(&c->ring_lock);
 	return held;

@@ -11,6 +11,9 @@
  *   STOCK      RESERVED by this peer           the peer takes it: RESERVED.  The writer takes
  *                                              it back (recall.c): 0, and the record is FREE.
  *                                              Both compare and swap
+ *   STOCK      the same, in a pool of CALLER   the peer takes it: 0, and the record alone says that
+ *              blocks of this peer             the program has it.  The writer takes it back only
+ *                                              when the pool goes
  *   PENDING    RESERVED by this peer, or       the answer to the publish or commit that names
  *              LIVE, DYING by that command     the block; counts as one reference
  *   PENDING    LIVE, DYING, or RESERVED by     the answer to the reclaim that names the block: a
@@ -137,6 +140,14 @@ static inline bool hold_take(uint16_t *cell)
 	return order_cas16(cell, &stock, CELL_RESERVED);
 }
 
+/* The same of a CALLER block, whose hold has no cell. */
+static inline bool hold_take_owned(uint16_t *cell)
+{
+	uint16_t stock = CELL_STOCK;
+
+	return order_cas16(cell, &stock, 0);
+}
+
 static inline bool hold_put(uint16_t *cell)
 {
 	uint16_t reserved = CELL_RESERVED;
@@ -157,6 +168,8 @@ static inline bool hold_offer(uint16_t *cell)
 bool hold_is_pool_owner(const gpc *c, gpc_block block);
 /* Is the record RESERVED by this peer? */
 bool hold_is_owner(const gpc *c, uint32_t record);
+/* Is it a block of such a pool that the program has, and that lies in no stock? */
+bool hold_has_owned(const gpc *c, uint32_t record, gpc_block block);
 
 /* The program gives up a block on which it has no plain reference: false, it holds none. */
 bool release_hold(gpc *c, uint32_t record, gpc_block block, uint64_t stamp, struct ref_sum *sum);

@@ -1,45 +1,104 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* evict.c - the least recent leaves of a pool: evicted, or only named. */
+/* evict.c - the least recent leaves of a pool: evicted, or only named.  Of a CALLER pool its owner may have
+ * some in stock: stock.c. */
 #include "config.h"
 
 #include <errno.h>
 #include <stdlib.h>
-#include "request/request.h"
+#include "request/stock.h"
 
-/* In parts.  What is only named stays, so each part goes on behind those before it. */
-static int evict_all(gpc *c, int pool, uint32_t n, gpc_block *blocks, uint8_t how, uint64_t deadline)
+#define TRY_NS (100 * NS_PER_MS)         /* for a refill to be answered, with a timeout of 0 */
+
+struct evict {                           /* a call's arguments */
+	uint32_t pool;
+	uint8_t how;
+	uint64_t deadline;
+	struct shm_command *cmds;        /* for one part */
+};
+
+/* One submission.  What is only named stays, so each part goes on behind those before it. */
+static int evict_part(gpc *c, const struct evict *e, uint32_t n, uint32_t before, gpc_block *blocks)
 {
-	struct shm_command *cmds = calloc(MIN(MAX(n, 1u), RING_PART), sizeof(*cmds));
-	uint32_t done = 0, part, i;
 	struct op *op;
-	int got = 0;
+	int got, i;
 
-	if (!cmds)
-		return err_set(ENOMEM, "no memory for %u commands", n);
-	for (; done < n; done += (uint32_t)got) {
-		part = MIN(n - done, RING_PART);
-		cmds[0] = (struct shm_command){
-			.op = CMD_EVICT, .pool = (uint8_t)pool, .flags = how,
-			.headroom = how & CF_PEEK ? done : 0,
-		};
-		got = request_group(c, cmds, part, deadline, &op);
-		if (got < 0)
+	e->cmds[0] = (struct shm_command){
+		.op = CMD_EVICT, .pool = (uint8_t)e->pool, .flags = e->how,
+		.headroom = e->how & CF_PEEK ? before : 0,
+	};
+	got = request_group(c, e->cmds, n, e->deadline, &op);
+	if (got < 0)
+		return got;
+	for (i = 0; i < got; i++)
+		blocks[i] = op->out[i].block;
+	free(op);
+	return got;
+}
+
+/* 1: it has been answered. */
+static int wait_for_refill(gpc *c, struct evict *e)
+{
+	uint64_t until = e->deadline ? e->deadline : clock_ns() + TRY_NS;
+	int err = ring_watch(c, stock_has_come, &e->pool, until);
+
+	if (err)
+		return err;
+	return err_set(e->deadline ? ETIMEDOUT : EAGAIN, "%s: blocks of pool %u are on their way to the stock "
+		       "of this handle, and not there yet", e->deadline ? "time is up" : "timeout_ms is 0",
+		       e->pool);
+}
+
+/* What is in stock was evicted first, and what is on its way into it next: a command comes behind both.  When
+ * that finds none, the refill of another thread may have had the last ones. */
+static int evict_all(gpc *c, struct evict *e, uint32_t n, gpc_block *blocks, bool stock)
+{
+	uint32_t done = 0, before;
+	bool comes = false;
+	int got = 1;
+
+	while (done < n && got >= 0) {
+		before = done;
+		if (stock)
+			done += stock_evict(c, e->pool, n - done, blocks + done, &comes);
+		if (done == n || (!got && done == before && !comes))
 			break;
-		for (i = 0; i < (uint32_t)got; i++)
-			blocks[done + i] = op->out[i].block;
-		free(op);
-		if (got == 0)
-			break;
+		if (comes) {
+			got = wait_for_refill(c, e);
+			continue;
+		}
+		got = evict_part(c, e, MIN(n - done, RING_PART), done, blocks + done);
+		done += got > 0 ? (uint32_t)got : 0;
 	}
-	free(cmds);
+	if (stock && done == n)
+		stock_evict(c, e->pool, 0, blocks, &comes);      /* refilled, behind the command */
 	return got < 0 && !done ? got : (int)done;
+}
+
+static int evict(gpc *c, struct evict *e, uint32_t n, gpc_block *blocks)
+{
+	/* GPC_TAKE makes no difference to the owner of such a pool */
+	bool stock = c->stock && !(e->how & CF_PEEK) && returns_keeps(c, e->pool), comes;
+	uint32_t got = 0;
+	int more;
+
+	if (stock && (got = stock_evict(c, e->pool, n, blocks, &comes)) == n)
+		return (int)n;
+	e->cmds = calloc(MIN(n - got, RING_PART), sizeof(*e->cmds));
+	if (!e->cmds)
+		return got ? (int)got : err_set(ENOMEM, "no memory for %u commands", n);
+	more = evict_all(c, e, n - got, blocks + got, stock);
+	free(e->cmds);
+	if (more < 0)
+		return got ? (int)got : more;
+	return (int)got + more;
 }
 
 GPC_EXPORT int gpc_evict(gpc *c, int pool, uint32_t n, gpc_block *blocks, uint32_t flags,
 			 int timeout_ms)
 {
-	uint64_t deadline = deadline_from(timeout_ms);
 	bool take = flags & GPC_TAKE, peek = flags & GPC_PEEK;
+	struct evict e = { .pool = (uint32_t)pool, .how = take ? CF_TAKE : peek ? CF_PEEK : 0,
+			   .deadline = deadline_from(timeout_ms) };
 	int err = request_check(c, flags, GPC_TAKE | GPC_PEEK, true);
 
 	if (err == 0)
@@ -54,5 +113,5 @@ GPC_EXPORT int gpc_evict(gpc *c, int pool, uint32_t n, gpc_block *blocks, uint32
 		return err_set(EINVAL, "flags has GPC_TAKE and GPC_PEEK: what is only named is not taken");
 	if (peek && n > SHM_RING)
 		return err_set(EINVAL, "n is %u: GPC_PEEK names at most %u blocks", n, SHM_RING);
-	return evict_all(c, pool, n, blocks, take ? CF_TAKE : peek ? CF_PEEK : 0, deadline);
+	return n ? evict(c, &e, n, blocks) : 0;
 }

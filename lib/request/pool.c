@@ -331,9 +331,16 @@ GPC_EXPORT int gpc_pool_get(gpc *c, int pool, struct gpc_pool *ret)
 	return 0;
 }
 
+static uint64_t in_stock(const gpc *c, int32_t owner, uint32_t pool, uint32_t generation)
+{
+	return owner < 0 || (uint32_t)owner >= c->seg.header.geometry.max_peers ? 0 :
+	       seg_peek_in_stock(&c->seg, (uint32_t)owner, pool, generation);
+}
+
 GPC_EXPORT int gpc_pool_available(gpc *c, int pool)
 {
-	struct { uint32_t state, generation; uint64_t range; uint32_t blocks, kind, flags; } d;
+	struct { uint32_t state, generation; uint64_t range; uint32_t blocks, kind, flags, space;
+		 int32_t owner; } d;
 	struct { uint32_t live, reserved, dying, lingering; } n;
 	uint64_t held = 0, at;
 	uint32_t i, blocks;
@@ -352,6 +359,7 @@ GPC_EXPORT int gpc_pool_available(gpc *c, int pool)
 	if (d.flags & GPC_POOL_CALLER) { /* in_use counts its references, not its reservations */
 		seg_peek_index(&c->seg, at + offsetof(struct shm_pool, live), &n, sizeof(n));
 		held += n.reserved + n.dying - n.lingering;
+		held -= MIN(in_stock(c, d.owner, (uint32_t)pool, d.generation), (uint64_t)n.reserved);
 	}
 	blocks = MIN(d.blocks, c->seg.header.geometry.max_blocks);
 	return held < blocks ? (int)(blocks - held) : 0;

@@ -7,14 +7,6 @@
 #include "peer/refuse.h"
 #include "peer/ring.h"
 
-/* Reservations in hand of one pool; ring_lock.  Only the cells say what lies there: the writer
- * takes blocks back without a word, and the list names them still. */
-struct stock {
-	gpc_block *blocks;
-	uint32_t n, want;
-	bool filling;
-};
-
 /* Handle, flags; waits: -EDEADLK inside an own section. */
 int request_check(gpc *c, uint32_t flags, uint32_t known, bool waits);
 /* array[i] may be the key of a block: 0, -EINVAL. */
@@ -66,6 +58,8 @@ static inline bool returns_has(const gpc *c, uint32_t record, gpc_block block)
 	       load_relaxed(&r->owner) == c->peer;
 }
 
+/* Blocks of all such pools that are reserved, as the writer counts them. */
+uint64_t returns_reserved(const gpc *c);
 /* The program knows that this block is its own: gpc_returned() need not tell. */
 void returns_know(const gpc *c, uint32_t record, gpc_block block);
 /* A move with MOVE_NOT_HELD in its op: the writer chose `from`, which nobody held.  A reference

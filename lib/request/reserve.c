@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* reserve.c - reservations: out of the stock of the handle, or by a command; and what all
- * groups of commands that bring blocks have in common. */
+ * groups of commands that bring blocks have in common.  stock.c has the stock. */
 #include "config.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include "request/request.h"
 #include "peer/hold.h"
+#include "request/stock.h"
 
 #define TRY_NS (100 * NS_PER_MS)         /* for the stock to go back, with a timeout of 0 */
 
@@ -57,168 +58,6 @@ void request_move(gpc *c, gpc_block from, gpc_block to, struct gpc_move *ret)
 		ret->key = (gpc_key){ { r->key[0], r->key[1] } };
 		ret->op = r->op | MOVE_NOT_HELD;
 	}
-}
-
-/* ---- the stock ---- */
-
-static uint16_t *cell_of(const gpc *c, gpc_block block)
-{
-	uint32_t record = pool_record(&c->seg, block);
-
-	return record == SHM_NO_RECORD ? NULL : refs_cell(c, record);
-}
-
-/* n blocks of the list, or none.  The cell of the block that comes next is prefetched: its miss
- * would be most of what this costs. */
-static uint32_t stock_pop(const gpc *c, struct stock *s, uint32_t n, gpc_block *blocks)
-{
-	uint32_t got = 0;
-	uint16_t *cell;
-
-	if (s->n < n)
-		return 0;
-	while (s->n && got < n) {
-		blocks[got] = s->blocks[--s->n];
-		cell = cell_of(c, blocks[got]);
-		got += cell && hold_take(cell);
-	}
-	if (got == n) {
-		cell = s->n ? cell_of(c, s->blocks[s->n - 1]) : NULL;
-		if (cell)
-			__builtin_prefetch(cell, 1);
-		return n;
-	}
-	while (got--)                    /* the writer has taken some of them back */
-		if (hold_put(cell_of(c, blocks[got])))
-			s->blocks[s->n++] = blocks[got];
-	return 0;
-}
-
-/* The writer has put them in stock. */
-static void take_stock(gpc *c, struct op *op)
-{
-	const struct shm_command *head = ring_slot(c, op, 0);
-	struct stock *s = &c->stock[op->pool];
-	int32_t i, n = MIN(head->result, (int32_t)op->n);
-
-	for (i = 0; i < n && s->n < s->want; i++)
-		s->blocks[s->n++] = ring_slot(c, op, (uint32_t)i)->block;
-	s->filling = false;
-}
-
-/* Would the quota allow for n more?  The count has what lies in stocks; what is under way to
- * them is added.  What other threads ask for at this moment only the writer knows. */
-static bool quota_allows(gpc *c, uint32_t n)
-{
-	uint64_t has = load_relaxed(&seg_tally(&c->seg, c->peer)->reserved);
-	uint32_t i;
-
-	for (i = 0; c->quota && i < c->seg.header.geometry.max_pools; i++)
-		has += c->stock[i].filling ? c->stock[i].want : 0;
-	return !c->quota || has + n <= c->quota;
-}
-
-/* Ask for what is missing, without waiting, unless a call of the program waits for the quota. */
-static void stock_refill(gpc *c, uint32_t pool)
-{
-	struct stock *s = &c->stock[pool];
-	struct shm_command *cmds;
-	struct op *op = NULL;
-	uint32_t n;
-
-	n = s->filling || s->n * 2 > s->want ? 0 : s->want - s->n;
-	if (n && (c->stock_pauses || !quota_allows(c, n)))
-		return;
-	cmds = n ? calloc(n, sizeof(*cmds)) : NULL;
-	if (cmds && (op = ring_op(n, 0)) != NULL) {
-		cmds[0] = (struct shm_command){ .op = CMD_RESERVE, .flags = CF_PARTIAL | CF_STOCK,
-						.pool = (uint8_t)pool, .count = n };
-		op->group = true;
-		op->pool = (uint8_t)pool;
-		op->take = take_stock;
-		if (ring_submit_locked(c, op, cmds) == 0)
-			s->filling = true;
-		else
-			free(op);
-	}
-	free(cmds);
-}
-
-/* All that is in stock goes back; with ring_lock held. */
-static void stock_give_locked(gpc *c)
-{
-	struct ref_sum sum = { 0 };
-	uint32_t i;
-
-	for (i = 0; i < c->seg.header.geometry.max_pools; i++) {
-		struct stock *s = &c->stock[i];
-
-		while (s->n) {
-			gpc_block block = s->blocks[--s->n];
-			uint16_t *cell = cell_of(c, block);
-
-			if (!cell || !hold_take(cell))
-				continue;        /* the writer has taken it back */
-			refs_sum_held(&sum, i, 1);
-			release_locked(c, pool_record(&c->seg, block), block, HOLD_GIVE, &sum);
-		}
-	}
-	refs_account(c, &sum);
-	release_send_locked(c);
-}
-
-/* Empty all stocks, so that the program can have their share of the quota.  True: all of it
- * stands in the ring as FREE, before the program's command. */
-static bool stock_give_all(gpc *c)
-{
-	bool left;
-	uint32_t i;
-
-	stock_give_locked(c);
-	left = c->back_n || c->back_forgotten;
-	for (i = 0; i < c->seg.header.geometry.max_pools; i++)
-		left = left || c->stock[i].filling;
-	return !left;
-}
-
-/* Does the quota allow for n more, if need be by giving the stocks back?  False: some of a
- * stock is under way, and has to be waited for. */
-static bool stock_make_room(gpc *c, uint32_t n)
-{
-	bool there;
-
-	pthread_mutex_lock(&c->ring_lock);
-	ring_take_locked(c);
-	there = quota_allows(c, n) || stock_give_all(c);
-	pthread_mutex_unlock(&c->ring_lock);
-	return there;
-}
-
-/* For ring_watch: is nothing in stock, or on its way into it? */
-static int stock_is_gone(gpc *c, void *arg)
-{
-	bool gone;
-
-	(void)arg;
-	pthread_mutex_lock(&c->ring_lock);
-	gone = stock_give_all(c);
-	pthread_mutex_unlock(&c->ring_lock);
-	return gone;
-}
-
-static void stock_pause(gpc *c, int by)
-{
-	pthread_mutex_lock(&c->ring_lock);
-	c->stock_pauses += (uint32_t)by;
-	pthread_mutex_unlock(&c->ring_lock);
-}
-
-/* Refill a stock, behind the program's own command. */
-static void stock_follow(gpc *c, uint32_t pool)
-{
-	pthread_mutex_lock(&c->ring_lock);
-	stock_refill(c, pool);
-	pthread_mutex_unlock(&c->ring_lock);
 }
 
 /* ---- groups: reserve, evict, and the beginnings of moves ---- */
@@ -316,7 +155,8 @@ static int group_again(gpc *c, struct shm_command *cmds, uint32_t n, uint64_t de
 int request_group_by(gpc *c, struct shm_command *cmds, uint32_t n, uint64_t deadline,
 		     struct group_call *how, struct op **ret)
 {
-	bool counts = cmds->op != CMD_EVICT || (cmds->flags & CF_TAKE);
+	bool counts = cmds->op != CMD_EVICT ||
+		      ((cmds->flags & CF_TAKE) && !returns_keeps(c, cmds->pool));
 	int err;
 
 	if (!c->stock || !c->quota || !counts)
@@ -333,24 +173,6 @@ int request_group(gpc *c, struct shm_command *cmds, uint32_t n, uint64_t deadlin
 }
 
 /* ---- reserve ---- */
-
-static uint32_t reserve_from_stock(gpc *c, uint32_t pool, uint32_t n, gpc_block *blocks,
-				   struct gpc_move *moves)
-{
-	uint32_t i, got;
-
-	pthread_mutex_lock(&c->ring_lock);
-	ring_turn_locked(c);
-	got = stock_pop(c, &c->stock[pool], n, blocks);
-	if (got)                         /* else stock_follow(), behind the program's command */
-		stock_refill(c, pool);
-	pthread_mutex_unlock(&c->ring_lock);
-	if (got)
-		count_add(&seg_seat(&c->seg, c->peer)->in_use[pool], got);
-	for (i = 0; moves && i < got; i++)
-		moves[i] = (struct gpc_move){ .from = blocks[i], .to = GPC_NONE };
-	return got;
-}
 
 static void reserve_undo(gpc *c, gpc_block *blocks, struct gpc_move *moves, uint32_t n)
 {
@@ -461,7 +283,7 @@ GPC_EXPORT int gpc_reserve(gpc *c, int pool, uint32_t n, gpc_block *blocks,
 	n = MIN(n, c->seg.header.geometry.max_blocks);
 	stock = c->stock && !o.headroom && load_acquire(&p->state) == POOL_READY &&
 		(!o.moves || load_relaxed(&p->demote_to) < 0);
-	if (stock && reserve_from_stock(c, (uint32_t)pool, n, blocks, o.moves))
+	if (stock && stock_reserve(c, (uint32_t)pool, n, blocks, o.moves))
 		return (int)n;
 	err = reserve_new(c, (uint32_t)pool, n, blocks, &o, flags, deadline);
 	if (stock && err > 0)

@@ -111,6 +111,17 @@ bool returns_is_kept(const gpc *c, uint32_t pool)
 	return load_relaxed(&seg_pool(&c->seg, pool)->generation) == r->generation;
 }
 
+uint64_t returns_reserved(const gpc *c)
+{
+	uint64_t n = 0;
+	uint32_t i;
+
+	for (i = 0; i < c->seg.header.geometry.max_pools; i++)
+		if (returns_keeps(c, i))
+			n += load_relaxed(&seg_pool(&c->seg, i)->reserved);
+	return n;
+}
+
 void returns_know(const gpc *c, uint32_t record, gpc_block block)
 {
 	struct returns *r = returns_of(c, block);

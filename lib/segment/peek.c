@@ -85,15 +85,29 @@ uint32_t seg_peek_seat_state(const struct segment *s, uint32_t peer)
 	return seat.state;
 }
 
-uint32_t seg_peek_held(const struct segment *s, uint32_t peer, uint32_t pool)
+/* One of the seat's counters, which stands at `at` there. */
+static uint32_t peek_counter(const struct segment *s, uint32_t peer, const uint32_t *mapped, size_t at)
 {
-	uint64_t at = seat_offset(s, peer) + offsetof(struct shm_seat, in_use);
-	uint32_t held;
+	uint32_t n;
 
 	if (seg_peek_seat_state(s, peer) == SEAT_FREE)
 		return 0;
 	if (!s->snapshot)
-		return load_relaxed(&seg_seat(s, peer)->in_use[pool]);
-	segment_read(s->control_fd, at + pool * sizeof(held), &held, sizeof(held));
-	return held;
+		return load_relaxed(mapped);
+	segment_read(s->control_fd, seat_offset(s, peer) + at, &n, sizeof(n));
+	return n;
+}
+
+uint32_t seg_peek_held(const struct segment *s, uint32_t peer, uint32_t pool)
+{
+	return peek_counter(s, peer, &seg_seat(s, peer)->in_use[pool],
+			    offsetof(struct shm_seat, in_use) + pool * sizeof(uint32_t));
+}
+
+uint32_t seg_peek_in_stock(const struct segment *s, uint32_t peer, uint32_t pool, uint32_t generation)
+{
+	uint32_t n = peek_counter(s, peer, &seg_seat(s, peer)->in_stock[pool],
+				  offsetof(struct shm_seat, in_stock) + pool * sizeof(uint32_t));
+
+	return n >> 16 == (generation & 0xffff) ? n & 0xffff : 0;
 }

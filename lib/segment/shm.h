@@ -28,7 +28,7 @@
 
 #include <stdint.h>
 
-#define SHM_VERSION     4u
+#define SHM_VERSION     5u
 #define SHM_MAGIC_INDEX   0x3158444943504721ull   /* "!GPCIDX1", little endian */
 #define SHM_MAGIC_CONTROL 0x314c544343504721ull   /* "!GPCCTL1" */
 #define SHM_MAGIC_MIRROR  0x31524d4943504721ull   /* "!GPCIMR1" */
@@ -348,7 +348,9 @@ struct shm_seat {                        /* 4096 bytes */
 	uint8_t pad4[1024 - 320 - 512];
 	struct shm_pool request;         /* p: argument of CMD_POOL and CMD_ROOT */
 	struct shm_histogram round_trip; /* p: short: commands that were waited for, from submission to answer */
-	uint8_t pad5[4096 - 1024 - 2048 - 256];
+	uint32_t in_stock[128];          /* p: of its own CALLER pools: blocks that it has evicted ahead of
+	                                  * demand, and above them 16 bits of the pool's generation */
+	uint8_t pad5[4096 - 1024 - 2048 - 256 - 512];
 };
 _Static_assert(sizeof(struct shm_seat) == 4096, "seat layout");
 _Static_assert(__builtin_offsetof(struct shm_seat, head) == 128 && __builtin_offsetof(struct shm_seat, tail) == 192 &&
@@ -408,7 +410,8 @@ enum {                                   /* flags of a command */
 	CF_PARTIAL = 1 << 0, CF_MOVES = 1 << 1, CF_TRY = 1 << 2, CF_TAKE = 1 << 3,
 	CF_COPY = 1 << 4, CF_CANCEL = 1 << 5, CF_UNCHAINED = 1 << 6,
 	CF_REMOVE = 1 << 7, CF_IDLE = 1 << 2,    /* CMD_CLEAR; IDLE: only if nobody holds any of it */
-	CF_PEEK = 1 << 4, CF_NAMED = 1 << 6, CF_STOCK = 1 << 7   /* EVICT: only name; with TAKE, these */
+	CF_PEEK = 1 << 4, CF_NAMED = 1 << 6, CF_STOCK = 1 << 7   /* EVICT: only name; with TAKE, these;
+	                                                             * RESERVE, EVICT with TAKE: for a stock */
 };
 
 #define CMD_PENDING     INT32_MIN        /* result of a command that is not done */

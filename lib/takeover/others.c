@@ -107,6 +107,8 @@ static void scan_reserved(struct writer *w, struct scan *sc, uint32_t record)
 
 	if (taken || (!(told && transfer_names(w, record)) && !recall_resume(w, record, told))) {
 		/* the owner was never told: nobody writes there; the command runs again */
+		if (taken)
+			recall_resume(w, record, false);         /* it leaves a stock, too */
 		sc->damage.states += r->owner >= w->max_peers;
 		r->source = 0;
 		store_release(&r->word, WORD(FREE, WORD_GEN(r->word) + 1));

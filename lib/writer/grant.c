@@ -104,7 +104,9 @@ static void slot_undo(struct writer *w, struct grant *g, struct grant_slot *s)
 			g->waiting--;
 			*wait[i] = false;
 		} else if (w_is(w, record, RESERVED) && is_of(w, g, s, record)) {
-			give_up(w, g, record);
+			/* a writer that died may have put it in stock already */
+			if (!grant_is_refill(g) || !recall_one(w, record))
+				give_up(w, g, record);
 		}
 		*each[i] = NONE;
 	}
@@ -328,6 +330,10 @@ static int32_t grant_begin(struct writer *w, struct grant *g, const struct shm_c
 	 * may take them */
 	if ((p->flags & GPC_POOL_CALLER) &&
 	    (g->kind != CMD_EVICT || ((g->flags & CF_TAKE) && p->owner != (int32_t)g->peer)))
+		return -EPERM;
+	/* what is evicted for a stock is its owner's by the record, whatever becomes of the stock */
+	if (g->kind == CMD_EVICT && (g->flags & CF_STOCK) &&
+	    !((p->flags & GPC_POOL_CALLER) && p->owner == (int32_t)g->peer))
 		return -EPERM;
 	if ((g->flags & CF_MOVES) && !g->transfer && p->demote_to >= 0 &&
 	    (uint32_t)p->demote_to < w->max_pools &&

@@ -44,7 +44,7 @@ static inline bool grant_is_named(const struct grant *g)
 
 static inline bool grant_is_refill(const struct grant *g)
 {
-	return g->kind == CMD_RESERVE && (g->flags & CF_STOCK);
+	return (g->kind == CMD_RESERVE || g->kind == CMD_EVICT) && (g->flags & CF_STOCK);
 }
 #define OP_OF(position) ((position) + 1)         /* 0 = no operation */
 void grant_start(struct writer *w, uint32_t peer, uint64_t position,

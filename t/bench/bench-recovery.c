@@ -424,7 +424,7 @@ int main(int argc, char **argv)
 	run_rounds(c);
 	verify(c);
 	printf("%u blocks, %u rounds\n", blocks, rounds);
-	print_times("takeover of an empty seat", &takeover, 50);
+	print_times("takeover of an empty seat", &takeover, 58);
 	print_times("standby: from the writer's kill to an answer", &standby, 0);
 	print_times("references of a killed worker, until released", &worker, 250);
 	print_lookups();

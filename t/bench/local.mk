@@ -26,6 +26,27 @@ bench: %reldir%/bench-recovery$(EXEEXT) tools/gpc-bench$(EXEEXT)
 		$(SHELL) $(srcdir)/%reldir%/results.sh '$(abs_top_srcdir)' '$(abs_top_builddir)'
 .PHONY: bench
 
+# The same for another machine, which needs a shell there and nothing else.
+bench-folder: %reldir%/bench-recovery$(EXEEXT) tools/gpc-bench$(EXEEXT)
+	rm -rf $@ && $(MKDIR_P) $@/lib $@/tools $@/%reldir%
+	for p in tools/gpc-bench %reldir%/bench-recovery; do \
+		hidden=$$(dirname $$p)/.libs/$$(basename $$p); \
+		test -f $$hidden || hidden=$$p; \
+		cp $$hidden $@/$$p || exit; \
+	done
+	cp lib/.libs/libgpc.so.[0-9] $@/lib
+	$(STRIP) -g $@/tools/* $@/%reldir%/* $@/lib/* 2>/dev/null || :
+	ldd $@/tools/* $@/%reldir%/bench-recovery | \
+		awk '$$3 ~ /^\// && $$1 !~ /^lib(c|m|dl|rt|pthread|cuda)\.so/ && $$1 !~ /^libgpc/ { print $$3 }' | \
+		sort -u | \
+		while read -r so; do cp "$$so" $@/lib || exit; done
+	cp $(srcdir)/%reldir%/results.sh $@
+	hash=$$(git -C $(srcdir) rev-parse --short HEAD 2>/dev/null) && echo "commit $$hash" >$@/commit || :
+	printf '%s\n' '#!/bin/sh' 'cd "$$(dirname "$$0")" || exit' \
+		'LD_LIBRARY_PATH=$$PWD/lib$${LD_LIBRARY_PATH:+:$$LD_LIBRARY_PATH}' \
+		'export LD_LIBRARY_PATH' 'exec sh ./results.sh "$$PWD" "$$PWD"' >$@/run
+.PHONY: bench-folder
+
 # What runs on a GPU and is timed: "make bench-gpu-programs" compiles it, on a machine that has
 # nvcc and needs no GPU; "make bench-gpu" runs it too.  Nothing of it is part of all or check.
 

@@ -7,6 +7,9 @@
 # RESULTS.md goes beside this script, or into the build where that is not writable, and only when
 # everything was measured and verified.  BENCHFLAGS are those of gpc-bench, "all" when there are
 # none; RECOVERYFLAGS those of bench-recovery.
+#
+# "make bench-folder" makes a folder with all that this needs, for a machine without compiler and libraries: there
+# it is "sh run", and RESULTS.md is written into that folder.
 
 set -eu
 srcdir=$1
@@ -17,7 +20,9 @@ trap 'exit 1' HUP INT TERM
 
 commit()
 {
-	if hash=$(git -C "$srcdir" rev-parse --short HEAD 2>/dev/null); then
+	if test -r "$srcdir/commit"; then
+		cat "$srcdir/commit"
+	elif hash=$(git -C "$srcdir" rev-parse --short HEAD 2>/dev/null); then
 		git -C "$srcdir" diff --quiet HEAD -- lib kernels tools 2>/dev/null ||
 			hash="$hash and changes that are not committed"
 		echo "commit $hash"

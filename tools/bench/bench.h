@@ -7,7 +7,8 @@
  *   show.c     rows as JSON, CSV, a table; plot.c as a picture
  *   crew.c     processes beside this one, and the way out
  *   cache.c    caches to measure, full of keys that can be told
- *   limit.c    what the machine can do at best
+ *   limit.c    what the machine can do at best; floor.c the lines of a pair of insert and evict
+ *   writer.c   the writer's time alone; caller.c an engine with blocks of its own
  *   beside.c   a table of another make, filled: beside.h; beside_*.c what it is asked
  *
  * and one file for each work.  Whatever is timed is verified outside of the timed part, and
@@ -64,6 +65,11 @@ void bench_scale(void);
 void bench_changes(void);            /* part of scale */
 void bench_memory(void);             /* part of scale */
 void bench_idle(void);               /* part of ring */
+void bench_caller(void);             /* part of evict */
+void bench_idle_peers(void);         /* part of insert */
+/* Part of insert, and the end of this cache's writer: this process is the writer from now on.  next: the
+ * number of the first key that it never had. */
+void bench_writer_alone(struct bench_cache *b, uint64_t next);
 /* Last of all. */
 void bench_devices(bool sync, bool lookups);
 
@@ -189,6 +195,7 @@ bool cache_open(struct bench_cache *b, struct gpc_config *cfg, uint64_t entries,
 		enum cache_writer writer, struct bench_row *row);
 void cache_close(struct bench_cache *b);
 gpc *cache_attach(const char *name);           /* in a child */
+gpc *cache_attach_stock(const char *name, uint32_t stock);
 uint64_t cache_writer_ns(const struct bench_cache *b);
 /* Keys of numbers: those below `entries` are in the cache. */
 void cache_keys(gpc *c, uint64_t salt, const uint64_t *numbers, uint32_t n, gpc_key *keys);
@@ -219,6 +226,23 @@ void limit_add(const struct limit *l, const gpc_key *keys, uint32_t n, uint32_t 
 /* `each` lines a key are written, `batch` keys at a time. */
 void limit_write(const struct limit *l, const gpc_key *keys, uint32_t n, uint32_t batch,
 		 uint32_t each);
+
+/* ---- floor.c ---- */
+
+enum { FLOOR_LINES = 24, FLOOR_WRITTEN = 15 };
+
+struct bench_floor {                     /* what a pair of insert and evict touches */
+	struct limit limit;
+	uint32_t n, sum;             /* pairs; of what was read */
+	uint32_t *at;                /* lines of each pair, those that are written first */
+};
+
+bool floor_open(struct bench_floor *f, uint64_t entries, uint32_t pairs, struct bench_row *row);
+void floor_close(struct bench_floor *f);
+/* As contenders have them. */
+void floor_prepare(void *arg);
+int floor_run(void *arg);
+bool floor_verify(void *arg);
 
 /* ---- lookup.c ---- */
 

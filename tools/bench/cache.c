@@ -164,14 +164,19 @@ static void fill(struct bench_cache *b)
 
 /* ---- making and removing ---- */
 
-gpc *cache_attach(const char *name)
+gpc *cache_attach_stock(const char *name, uint32_t stock)
 {
 	struct gpc_attach_options opt = { .size = sizeof(opt), .dir = cache_dir(),
-				   .label = "gpc-bench", .timeout_ms = 5000 };
+				   .label = "gpc-bench", .timeout_ms = 5000, .stock = stock };
 	gpc *c;
 
 	must(gpc_attach(name, &opt, 0, &c), "attach");
 	return c;
+}
+
+gpc *cache_attach(const char *name)
+{
+	return cache_attach_stock(name, 0);
 }
 
 /* A write that does not get through its answer is a failure of the parent's call. */
@@ -241,7 +246,7 @@ bool cache_open(struct bench_cache *b, struct gpc_config *cfg, uint64_t entries,
 	*b = (struct bench_cache){ .entries = entries, .salt = bench_random() >> 2 };
 	cfg->size = sizeof(*cfg);
 	cfg->dir = cache_dir();
-	if (!has_room(cfg->vram_blocks, row) || create(b, cfg, row) < 0)
+	if (!has_room(cfg->vram_blocks ? cfg->vram_blocks : cfg->max_blocks, row) || create(b, cfg, row) < 0)
 		return false;
 	if (writer == CACHE_SELF) {
 		must(gpc_writer_take(b->c, 0, 0), "writer_take");

@@ -213,7 +213,7 @@ void bench_evict(void)
 	for (uint64_t i = 0; i < b.entries; i++)
 		t.number_of[GPC_SLOT(b.block_of[i])] = i;
 	measure(&t, 1, 2);
-	measure(&t, b.entries / 4 < MOST ? (uint32_t)b.entries / 4 : MOST, 200);
+	measure(&t, b.entries / 4 < MOST ? (uint32_t)b.entries / 4 : MOST, 150);
 	measure_grace(&t, false);
 	measure_grace(&t, true);
 	free(t.number_of);

@@ -14,19 +14,23 @@ enum {
 	STEP = 64,                   /* blocks of a command */
 	PAIRS = 1 << 15,             /* of a round, at most a quarter of the cache */
 	TICK_MS = 10,                /* a coarse clock's step, and more */
+	STOCK = 2 * STEP,
 	LINES = 4,                   /* that a pair must write: two buckets, two records */
 };
 
 struct insert {
 	struct bench_cache *cache;
+	gpc *c;                      /* the worker's */
+	bool chain, pinned;
 	struct limit limit;
 	uint32_t n;                  /* pairs of a round */
-	uint64_t next;
-	gpc_key *keys;
+	gpc_key *keys, *parents;
 	gpc_block *blocks, *got;
 	unsigned rounds;             /* the first one does not count */
-	struct contender worker, wall;
+	struct contender worker, wall, both;
 };
+
+static uint64_t next;                    /* key that the cache never had */
 
 /* A tick passes first: what came before is older than what comes now. */
 static void prepare(void *arg)
@@ -34,8 +38,14 @@ static void prepare(void *arg)
 	struct insert *t = arg;
 
 	cli_sleep_ms(TICK_MS);
-	cache_key_run(t->cache, t->next, t->n, t->keys);
-	t->next += t->n;
+	cache_key_run(t->cache, next, t->n, t->keys);
+	next += t->n;
+	for (uint32_t i = 0; i < t->n; i++)
+		t->parents[i] = t->chain && i % STEP ? t->keys[i - 1] : (gpc_key){ { 0, 0 } };
+	if (t->pinned) {
+		bench_pin(t->cache->writer.pid, 1);
+		bench_pin(0, 0);
+	}
 }
 
 static void note(struct contender *c, double ns, const struct insert *t)
@@ -47,14 +57,14 @@ static void note(struct contender *c, double ns, const struct insert *t)
 /* Nobody waits for the publications one by one; all are acknowledged at the end. */
 static int run(struct insert *t)
 {
-	gpc *c = t->cache->c;
+	gpc *c = t->c;
 	gpc_ticket ticket = 0;
 
 	for (uint32_t i = 0; i < t->n; i += STEP) {
 		gpc_block *blocks = t->blocks + i;
 
 		if (gpc_reserve(c, 0, STEP, blocks, NULL, 0, -1) != STEP ||
-		    gpc_publish(c, NULL, t->keys + i, blocks, STEP,
+		    gpc_publish(c, t->chain ? t->parents + i : NULL, t->keys + i, blocks, STEP,
 				GPC_OPTIONS(gpc_publish_options, .ticket = &ticket), 0,
 				0) < 0 ||
 		    gpc_release(c, blocks, STEP) < 0)
@@ -69,10 +79,18 @@ static double value(void *arg)
 	uint64_t writer = cache_writer_ns(t->cache), cpu = bench_cpu_ns(), wall = cli_now_ns();
 	int err = run(t);
 
-	note(&t->wall, (double)(cli_now_ns() - wall), t);
-	note(&t->worker, (double)(bench_cpu_ns() - cpu), t);
+	wall = cli_now_ns() - wall;
+	cpu = bench_cpu_ns() - cpu;
+	writer = cache_writer_ns(t->cache) - writer;
+	if (t->pinned) {
+		bench_unpin(t->cache->writer.pid);
+		bench_unpin(0);
+	}
+	note(&t->wall, (double)wall, t);
+	note(&t->worker, (double)cpu, t);
+	note(&t->both, (double)(cpu + writer), t);
 	t->rounds++;
-	return err ? -1 : (double)(cache_writer_ns(t->cache) - writer) / t->n;
+	return err ? -1 : (double)writer / t->n;
 }
 
 /* What came in this round is there, in the blocks that were given. */
@@ -123,28 +141,65 @@ static void add_row(const struct insert *t, const char *what, const struct conte
 	report_add(&row);
 }
 
+/* More work, less waiting: the time until it is done is nearer to that of writer or worker, whichever is more. */
+static void add_stocked(struct insert *t, const struct contender *c)
+{
+	struct bench_row row = row_new("insert", "ns/pair", "stocked, until it is done");
+
+	row.entries = t->cache->entries;
+	row.batch = STEP;
+	if (bench_cores() < 2) {
+		row_skip(&row, "there is one core only");
+		report_add(&row);
+		return;
+	}
+	add_row(t, "stocked, the writer's time", c, NULL, 0);
+	add_row(t, "stocked, the worker's time", &t->worker, NULL, 0);
+	row_against(&row, &t->wall, &t->both);
+	report_add(&row);
+}
+
 static void measure(struct insert *t)
 {
-	static struct contender c[2];
-	uint64_t before = evicted(t->cache), came = t->next;
+	static struct contender c[4];
+	static struct insert chains, stocked;
+	uint64_t before = evicted(t->cache), came = next;
 
+	memset(c, 0, sizeof(c));
+	chains = stocked = *t;
+	chains.chain = true;
+	stocked.c = cache_attach_stock(t->cache->name, STOCK);
+	stocked.pinned = bench_cores() > 1;
 	c[0] = (struct contender){ .name = "gpc", .arg = t, .per = 1, .prepare = prepare,
 				   .value = value, .verify = verify };
 	c[1] = (struct contender){ .name = "limit: 4 lines written", .arg = t, .per = t->n,
 				   .prepare = prepare_limit, .run = run_limit };
-	rounds_run("insert", c, 2, (unsigned)bench.rounds);
-	came = t->next - came;
+	c[2] = c[0];
+	c[0].name = "gpc, the writer's time";
+	c[2].arg = &chains;
+	c[3] = c[0];
+	c[3].arg = &stocked;
+	rounds_run("insert", c, 4, (unsigned)bench.rounds);
+	came = next - came;
 	before = evicted(t->cache) - before;
-	/* the writer keeps some free, now these and now those */
-	if (before + SPARE < came || before > came + SPARE)
+	/* the writer keeps some free, now these and now those; the stock has some */
+	if (before + SPARE + STOCK < came || before > came + SPARE + STOCK)
 		bench_fail("insert: %llu blocks came and %llu went: no figures",
 			   (unsigned long long)came, (unsigned long long)before);
-	add_row(t, "gpc, the writer's time", &c[0], &c[1], 150);
+	gpc_close(stocked.c);
+	t->worker.name = "gpc, the worker's time";
+	t->both.name = stocked.both.name = "the time of writer and worker together";
+	add_row(t, "gpc, the writer's time", &c[0], &c[1], 0);
 	add_row(t, "gpc, the worker's time", &t->worker, NULL, 0);
-	add_row(t, "gpc, until it is done", &t->wall, NULL, 0);
+	add_row(t, "gpc, until it is done", &t->wall, &t->both, 0);
+	add_stocked(&stocked, &c[3]);
+	add_row(t, "chains of 64, the writer's time", &c[2], &c[0], 0);
+	add_row(t, "chains of 64, the worker's time", &chains.worker, &t->worker, 0);
 	add_row(t, c[1].name, &c[1], NULL, 0);
+	c[0].name = "gpc";
 	if (bench.entries.n == 1 || t->cache->entries == bench.size)
 		beside_insert(t->cache, &c[0]);
+	bench_writer_alone(t->cache, next);
 }
 
 void bench_no_insert(uint64_t entries, const struct bench_row *why)
@@ -168,15 +223,18 @@ void bench_insert(struct bench_cache *b)
 		return;
 	}
 	t.cache = b;
+	t.c = b->c;
 	t.n = b->entries / 4 < PAIRS ? (uint32_t)b->entries / 4 / STEP * STEP : PAIRS;
 	t.keys = bench_alloc(t.n, sizeof(*t.keys));
 	t.blocks = bench_alloc(t.n, sizeof(*t.blocks));
 	t.got = bench_alloc(t.n, sizeof(*t.got));
-	t.rounds = t.worker.n = t.wall.n = 0;
+	t.parents = bench_alloc(t.n, sizeof(*t.parents));
+	t.rounds = t.worker.n = t.wall.n = t.both.n = 0;
 	cache_insert(b, b->entries, SPARE, blocks);
-	t.next = b->entries + SPARE;
+	next = b->entries + SPARE;
 	measure(&t);
 	free(t.keys);
+	free(t.parents);
 	free(t.blocks);
 	free(t.got);
 	limit_close(&t.limit);

@@ -32,10 +32,10 @@ static const struct work {
 	void (*run[3])(void);
 } works[] = {
 	[LOOKUP] = { "lookup", { NULL } },
-	[INSERT] = { "insert", { NULL } },
+	[INSERT] = { "insert", { bench_idle_peers } },
 	{ "match", { bench_match } },
 	{ "hash", { bench_hash } },
-	{ "evict", { bench_evict } },
+	{ "evict", { bench_evict, bench_caller } },
 	{ "ref", { bench_ref } },
 	{ "ring", { bench_ring, bench_idle } },
 	[SCALE] = { "scale", { bench_scale, bench_changes, bench_memory } },
