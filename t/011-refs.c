@@ -71,7 +71,7 @@ static void test_take(void)
 	is_int(take(RAM + 5, made_key(2)), 0, "and one in RAM");
 	is_counted(3, 1, 1, "three");
 	is_int(cell_of(VRAM + 5), 2, "the cell counts");
-	is_int(seg_row(&f.c.seg, 5)[1], 0, "the neighbour's cell does not");
+	is_int(*seg_cell(&f.c.seg, 5, 1), 0, "the neighbour's cell does not");
 	ok(drop(VRAM + 5), "dropped");
 	is_counted(2, 1, 1, "two");
 	ok(drop(VRAM + 5) && drop(RAM + 5), "all dropped");
@@ -307,11 +307,10 @@ static void *acquirer(void *arg)
 
 static bool row_is_zero(uint32_t record)
 {
-	uint16_t *row = seg_row(&f.c.seg, record);
 	uint32_t i, any = 0;
 
 	for (i = 0; i < MADE_PEERS; i++)
-		any |= load_acquire(&row[i]);
+		any |= load_acquire(seg_cell(&f.c.seg, record, i));
 	return !any;
 }
 

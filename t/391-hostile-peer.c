@@ -183,7 +183,7 @@ static void raise_column(struct brat *g)
 	uint32_t i;
 
 	for (i = 0; i < records(g); i++)
-		store_relaxed(seg_row(&g->c->seg, i) + g->c->peer, (uint16_t)nasty(g));
+		store_relaxed(seg_cell(&g->c->seg, i, g->c->peer), (uint16_t)nasty(g));
 }
 
 static void scribble_sections(struct brat *g)

@@ -79,13 +79,13 @@ static void all_sections(gpc *d)
 
 static void cell_of_nobody(gpc *d)
 {
-	store_relaxed(&seg_row(&d->seg, 0)[d->seg.header.geometry.max_peers + 1], 1);
+	store_relaxed(seg_cell(&d->seg, 0, d->seg.header.geometry.max_peers + 1), 1);
 }
 
 static void free_seat(gpc *d)
 {
 	must(gpc_section_enter(d));
-	store_relaxed(&seg_row(&d->seg, 1)[d->peer], 1);
+	store_relaxed(seg_cell(&d->seg, 1, d->peer), 1);
 	serve_for(100);
 	store_release(&seg_seat(&d->seg, d->peer)->state, SEAT_FREE);
 }

@@ -76,7 +76,7 @@ static void any_section(struct brat *g)
 
 static void anything(struct brat *g)
 {
-	uint16_t *cell = seg_row(&g->c->seg, below(g, records(g))) + g->c->peer;
+	uint16_t *cell = seg_cell(&g->c->seg, below(g, records(g)), g->c->peer);
 
 	switch (below(g, 16)) {
 	case 0:

@@ -83,7 +83,7 @@ static void forbidden_cells(const struct check *k, uint16_t *row, uint32_t cells
 static void check_row(struct check *k, uint32_t record, const uint16_t *forbidden,
 		      uint32_t cells)
 {
-	const uint16_t *row = seg_row(k->s, record);
+	const uint16_t *row = seg_cell(k->s, record, 0);
 	uint32_t i;
 
 	for (i = 0; i < cells; i++)
@@ -104,7 +104,7 @@ static void check_cells(struct check *k)
 		return; /* geometry_check lets no such stride through */
 	forbidden_cells(k, (uint16_t *)forbidden, stride / sizeof(uint16_t));
 	for (i = 0; i < max; i++) {
-		const uint64_t *row = (const uint64_t *)seg_row(k->s, i);
+		const uint64_t *row = (const uint64_t *)seg_cell(k->s, i, 0);
 
 		for (j = 0, bad = 0; j < stride / sizeof(*row); j++)
 			bad |= row[j] & forbidden[j];

@@ -64,7 +64,7 @@ static void name_blocks(struct check *k, uint32_t peer)
 
 static void bad_hold(struct check *k, uint32_t record, uint32_t peer, const char *what)
 {
-	uint32_t cell = seg_row(k->s, record)[peer];
+	uint32_t cell = *seg_cell(k->s, record, peer);
 
 	check_bad(k, check_mix(seg_record(k->s, record)->word, cell),
 		  "record %u (block 0x%08x): %s (cell 0x%04x of seat %u, which is alive)",
@@ -86,7 +86,7 @@ static void check_reservation(struct check *k, uint32_t i, const struct shm_reco
 
 	if (peer >= k->s->header.geometry.max_peers || !k->alive[peer])
 		return;
-	hold = hold_of(seg_row(k->s, i)[peer]);
+	hold = hold_of(*seg_cell(k->s, i, peer));
 	if ((hold == HOLD_REF || hold == HOLD_NONE) && check_is_target(k, r))
 		return;
 	if (hold == HOLD_REF)
@@ -102,7 +102,7 @@ static void check_reservation(struct check *k, uint32_t i, const struct shm_reco
 /* The value of a reservation, where there is none of this peer. */
 static void check_cell(struct check *k, uint32_t i, const struct shm_record *r, uint32_t peer)
 {
-	enum hold hold = hold_of(seg_row(k->s, i)[peer]);
+	enum hold hold = hold_of(*seg_cell(k->s, i, peer));
 	uint32_t state = WORD_STATE(r->word);
 
 	if (hold <= HOLD_REF || (state == RESERVED && r->owner == peer && hold != HOLD_BAD))
@@ -141,7 +141,7 @@ void check_holds(struct check *k)
 
 		if (k->pool_of[i] != SHM_NO_POOL && WORD_STATE(r->word) == RESERVED)
 			check_reservation(k, i, r);
-		if (!has_reservation(seg_row(k->s, i), words))
+		if (!has_reservation(seg_cell(k->s, i, 0), words))
 			continue;
 		for (p = 0; p < peers; p++)
 			if (k->alive[p])

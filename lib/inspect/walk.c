@@ -49,11 +49,10 @@ static uint32_t next_id(void)
 
 static uint32_t count_refs(const struct segment *s, uint32_t record)
 {
-	const uint16_t *row = seg_row(s, record);
 	uint32_t p, n = 0;
 
 	for (p = 0; p < s->header.geometry.max_peers; p++)
-		n += hold_refs(load_relaxed(&row[p]));
+		n += hold_refs(load_relaxed(seg_cell(s, record, p)));
 	return n;
 }
 

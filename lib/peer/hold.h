@@ -120,7 +120,7 @@ static inline bool hold_step(gpc *c, uint32_t record, gpc_block block, enum hold
 	const struct hold_usual *u = &hold_usual[event];
 	uint16_t cell = u->from;
 
-	if (!order_cas16(seg_row(&c->seg, record) + c->peer, &cell, u->to))
+	if (!order_cas16(seg_cell(&c->seg, record, c->peer), &cell, u->to))
 		return hold_step_from(c, record, block, event, cell, sum);
 	sum->refs += u->refs;
 	if (u->held)

@@ -21,7 +21,7 @@ void refs_account(gpc *c, const struct ref_sum *sum);
 
 static inline uint16_t *refs_cell(const gpc *c, uint32_t record)
 {
-	return seg_row(&c->seg, record) + c->peer;
+	return seg_cell(&c->seg, record, c->peer);
 }
 
 /* Reference on a LIVE block that holds `key`: 0, -ESTALE (not that key any more), -EOVERFLOW.

@@ -97,10 +97,10 @@ static inline struct shm_command *seg_command(const struct segment *s, uint32_t 
 		      (uint64_t)peer * SHM_RING + (position & (SHM_RING - 1)));
 }
 
-static inline uint16_t *seg_row(const struct segment *s, uint32_t record)
+static inline uint16_t *seg_cell(const struct segment *s, uint32_t record, uint32_t peer)
 {
 	return (uint16_t *)(s->control + s->at.ref +
-			    (uint64_t)record * s->header.geometry.ref_stride);
+			    (uint64_t)record * s->header.geometry.ref_stride) + peer;
 }
 
 static inline uint64_t *seg_stamp(const struct segment *s, uint32_t record)

@@ -342,7 +342,7 @@ void command_stage(struct writer *w, uint32_t peer, uint64_t position, struct st
 	__builtin_prefetch(&w->owned[record], 1);
 	if (op == CMD_FREE)
 		return;
-	__builtin_prefetch(seg_stamp(&w->seg, record), 1);
+	lru_prefetch(w, record);
 	ret->space = w_space(w, record);
 	ret->ready = table_ready(w, ret->space, ret->cmd.key);
 	table_prefetch(w, &ret->ready, true);

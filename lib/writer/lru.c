@@ -38,6 +38,11 @@ void lru_begin(struct writer *w, uint32_t record)
 	store_relaxed(seg_stamp(&w->seg, record), w_tick(w) << STAMP_BITS);
 }
 
+void lru_set(struct writer *w, uint32_t record, uint64_t stamp)
+{
+	store_relaxed(seg_stamp(&w->seg, record), stamp);
+}
+
 void lru_inherit(struct writer *w, uint32_t record, uint64_t stamp)
 {
 	order_raise64(seg_stamp(&w->seg, record), stamp, 2);
@@ -134,7 +139,7 @@ static void select_victim(struct writer *w, uint32_t record, bool demote)
 	lru_offer(w, n->parent);
 	/* its turn is soon, behind the leaves of its age */
 	__builtin_prefetch(w_record(w, n->parent), 1);
-	__builtin_prefetch(seg_row(&w->seg, n->parent));
+	w_row_prefetch(w, n->parent);
 	if (p->parent != NONE)
 		__builtin_prefetch(&w->node[p->parent], 1);
 }
@@ -160,8 +165,8 @@ static void prefetch_first(struct writer *w, struct wpool *p, uint32_t from, uin
 		uint32_t record = front[i].record;
 
 		__builtin_prefetch(w_record(w, record), 1);
-		__builtin_prefetch(seg_row(&w->seg, record));
-		__builtin_prefetch(seg_stamp(&w->seg, record));
+		w_row_prefetch(w, record);
+		lru_prefetch(w, record);
 		__builtin_prefetch(&w->node[record], 1);
 	}
 }

@@ -15,8 +15,14 @@ uint32_t lru_pick(struct writer *w, uint32_t pool, uint32_t n, bool demote,
 void lru_put_back(struct writer *w, uint32_t record);
 void lru_forget(struct writer *w, uint32_t record);
 void lru_begin(struct writer *w, uint32_t record);       /* stamp = now, behind all places */
+void lru_set(struct writer *w, uint32_t record, uint64_t stamp);         /* it is not LIVE yet */
 void lru_inherit(struct writer *w, uint32_t record, uint64_t stamp);     /* rule R2 */
 uint64_t lru_stamp(struct writer *w, uint32_t record);
+/* Its stamp will be asked for soon. */
+static inline __attribute__((always_inline)) void lru_prefetch(struct writer *w, uint32_t record)
+{
+	__builtin_prefetch(seg_stamp(&w->seg, record), 1);
+}
 bool lru_is_leaf(struct writer *w, uint32_t record);
 /* Takeover: an empty queue; then leaves, in any order. */
 void lru_empty(struct writer *w, uint32_t pool);

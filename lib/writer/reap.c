@@ -57,7 +57,7 @@ static void zero_column(struct writer *w, uint32_t peer)
 	uint32_t i;
 
 	for (i = 0; i < w->max_blocks; i++) {
-		uint16_t *cell = seg_row(&w->seg, i) + peer;
+		uint16_t *cell = seg_cell(&w->seg, i, peer);
 
 		if (load_relaxed(cell))
 			store_release(cell, 0);

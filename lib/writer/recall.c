@@ -24,7 +24,7 @@
 
 static uint16_t *cell_of(struct writer *w, uint32_t record)
 {
-	return seg_row(&w->seg, record) + w_record(w, record)->owner;
+	return seg_cell(&w->seg, record, w_record(w, record)->owner);
 }
 
 void recall_put(struct writer *w, uint32_t record)

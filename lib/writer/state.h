@@ -333,7 +333,13 @@ static inline uint32_t w_find_record(struct writer *w, gpc_block block)
 static inline bool w_row_is_zero(struct writer *w, uint32_t record)
 {
 	/* pairs with (c) of peer/refs.c */
-	return !load_acquire_any16(seg_row(&w->seg, record), w->max_peers);
+	return !load_acquire_any16(seg_cell(&w->seg, record, 0), w->max_peers);
+}
+
+/* Its cells will be asked for soon. */
+static inline __attribute__((always_inline)) void w_row_prefetch(struct writer *w, uint32_t record)
+{
+	__builtin_prefetch(seg_cell(&w->seg, record, 0));
 }
 
 static inline uint64_t w_tick(struct writer *w)
