@@ -9,7 +9,7 @@
 
 #include <string.h>
 #include "t/lib/cache.h"
-#include "peer/handle.h"
+#include "peer/refs.h"
 #include "segment/blocks.h"
 
 enum { BLOCKS = 256, BURST = 700, ROUNDS = 1500, KEYS = 600 };
@@ -227,7 +227,7 @@ static void use_some(void)
 	for (i = 0; i < n; i++) {
 		which = chance(BLOCKS);
 		for (s = 0; s < 2; s++)
-			order_raise64(seg_stamp(&side[s].c->seg, which), tick << STAMP_BITS | (n - i), 2);
+			use_raise(seg_use(&side[s].c->seg, which), (uint32_t)(tick << STAMP_BITS | (n - i)));
 	}
 }
 

@@ -4,7 +4,7 @@
  * two, and a parent counts as used when its last child was. */
 #include "t/lib/cache.h"
 
-#include "peer/handle.h"
+#include "peer/refs.h"
 
 static void use_until_next_tick(gpc *c, uint64_t key)
 {
@@ -85,11 +85,11 @@ static void test_future(void)
 
 	chain_make(c, 0, 1, 2, b);
 	chain_make(c, 0, 11, 1, NULL);
-	store_relaxed(seg_stamp(&c->seg, (uint32_t)b[1]), 1ull << 60);
+	store_relaxed(seg_use(&c->seg, (uint32_t)b[1]), 1u << 30);
 	is_int(gpc_drop(c, &b[1], 1, NULL, 0, -1), 1, "a child that was used in the future goes");
 	use_until_next_tick(c, 11);
 	goes(c, ORDER(1, 11), "a parent that was used in the present");
-	store_relaxed(seg_stamp(&c->seg, (uint32_t)b[1]), 0);
+	store_relaxed(seg_use(&c->seg, (uint32_t)b[1]), 0);
 	clean(c, "a stamp from the future");
 	cache_end(c);
 }
@@ -151,6 +151,125 @@ static void test_turns(void)
 	goes(c, ORDER(3, 2, 1), "each by another process, once");
 	for (i = 0; i < 3; i++)
 		must(gpc_close(d[i]));
+	cache_end(c);
+}
+
+/* ---- the window of use[] ---- */
+
+static void leap(gpc *c, uint64_t ticks)
+{
+	order_add64(&seg_shared(&c->seg)->tick, ticks);
+}
+
+static void pass(gpc *c)
+{
+	struct timespec pause = { .tv_nsec = 1000000 };
+
+	if (!cache_thread)
+		must(gpc_writer_serve(c, 1));
+	else
+		nanosleep(&pause, NULL);
+}
+
+/* No use has been for so long, or there was no writer. */
+static void window_moves(gpc *c)
+{
+	uint64_t now;
+	int i;
+
+	for (i = 0; i < 2000; i++) {
+		now = seg_shared(&c->seg)->tick << STAMP_BITS;
+		if (now - load_relaxed(&seg_state(&c->seg)->uses_from) < 1ull << 30)
+			break;
+		pass(c);
+	}
+	ok(i < 2000, "the writer moves the window");
+}
+
+/* Keys 1 to 4, used one in each window, are as old as they are; `moves`: the writer has time for it. */
+static void test_windows(bool moves)
+{
+	static const uint64_t span = USE_SPAN >> STAMP_BITS, leaps[] = { 7, span - 3, span + 1, 3 * span, 1 << 22 };
+	uint32_t i, *use;
+	uint64_t *stamp;
+	gpc_block b;
+	gpc *c;
+
+	for (i = 0; i < ARRAY_SIZE(leaps); i++) {
+		c = cache_new(4, 0);
+		chain_make(c, 0, 1, 1, NULL);
+		chain_make(c, 0, 2, 1, &b);
+		chain_make(c, 0, 3, 1, NULL);
+		chain_make(c, 0, 4, 1, NULL);
+		use = seg_use(&c->seg, pool_record(&c->seg, b));
+		stamp = seg_stamp(&c->seg, pool_record(&c->seg, b));
+		touch(c, 3);
+		leap(c, leaps[i]);
+		if (moves)
+			window_moves(c);
+		touch(c, 1);
+		leap(c, leaps[i]);
+		if (moves)
+			window_moves(c);
+		touch(c, 4);
+		touch(c, 2);
+		is_int(seg_last_use(&c->seg, pool_record(&c->seg, b)) >> STAMP_BITS,
+		       (long long)info_of(c).tick, "leaps of %llu ticks: a use is told",
+		       (unsigned long long)leaps[i]);
+		if (moves)
+			ok(*use && *stamp <= load_relaxed(&seg_state(&c->seg)->uses_from), "by 4 bytes");
+		goes(c, ORDER(3, 1, 4, 2), moves ? "each in a window of its own" : "by windows that are past");
+		window_moves(c);
+		clean(c, "windows");
+		cache_end(c);
+	}
+}
+
+/* A peer uses a block in a window that has passed, while the writer moves it. */
+static void test_late_use(void)
+{
+	gpc *c = cache_new(4, 0);
+	gpc_block b;
+	uint64_t to;
+
+	chain_make(c, 0, 1, 1, &b);
+	chain_make(c, 0, 2, 1, NULL);
+	leap(c, USE_SPAN >> STAMP_BITS);
+	touch(c, 2);
+	to = handle_ticks(c, 1) << STAMP_BITS;   /* the call has its tick ... */
+	leap(c, 10);
+	window_moves(c);
+	leap(c, USE_SPAN >> STAMP_BITS);
+	window_moves(c);
+	refs_stamp(c, pool_record(&c->seg, b), to | STAMP_PLACES);
+	is_int(seg_last_use(&c->seg, pool_record(&c->seg, b)) >> STAMP_BITS, (long long)(to >> STAMP_BITS),
+	       "a use of a call that was held up is told as what it is");
+	goes(c, ORDER(2, 1), "held up");
+	cache_end(c);
+}
+
+/* More places than a tick has. */
+static void test_many_places(void)
+{
+	enum { N = 2500 };
+	static gpc_key none[N], k[N];
+	static gpc_block b[N], out[N];
+	gpc *c = cache_new(N, 0);
+	uint32_t i, wrong = 0;
+	uint64_t tick;
+
+	for (i = 0; i < N; i++)
+		k[i] = key_of(c, 1 + i);
+	must(gpc_reserve(c, 0, N, b, NULL, 0, 1000));
+	must(gpc_publish(c, none, k, b, N, NULL, 0, -1));
+	must(gpc_release(c, b, N));
+	tick = info_of(c).tick;
+	is_int(gpc_lookup(c, 0, k, N, out, 0), N, "an array of %d keys", N);
+	is_int((long long)(info_of(c).tick - tick), N / 1024 + 1, "has more than one tick");
+	is_int(gpc_evict(c, 0, N, out, 0, 1000), N, "all of them go");
+	for (i = 0; i < N; i++)
+		wrong += out[i] != b[N - 1 - i];
+	is_int(wrong, 0, "the last one of the array first");
 	cache_end(c);
 }
 
@@ -363,13 +482,15 @@ static bool drop_one(gpc *c)
 	return must(gpc_drop(c, &node[k].block, 1, NULL, 0, -1)) == 1;
 }
 
-static void test_model(uint32_t steps)
+static void test_model(uint32_t steps, bool leaps)
 {
 	gpc *c = cache_new(BLOCKS, 0), *d = cache_attach(0, 0);
 	uint32_t i, at, right = 0, evictions = 0, same = 0;
 
 	forest(c);
 	for (i = 0; i < steps; i++) {
+		if (leaps && !chance(50))
+			leap(c, chance(3) ? chance(1 << 19) : chance(1 << 23));
 		at = chance(HOLDS);
 		switch (chance(10)) {
 		case 0:
@@ -407,6 +528,8 @@ static void test_model(uint32_t steps)
 		same += find(c, i) == (node[i].live ? node[i].block : -1);
 	is_int(same, KEYS - 1, "the same keys in the same blocks");
 	is_int(stats_of(c, -1).live, nlive, "as many as the model has");
+	if (leaps)
+		ok(seg_state(&c->seg)->uses_from >> 32, "many windows have passed");
 	clean(c, "random use");
 	must(gpc_close(d));
 	cache_end(c);
@@ -418,7 +541,12 @@ static void tests(void)
 	test_future();
 	test_ticks();
 	test_turns();
-	test_model(20000);
+	test_windows(true);
+	test_windows(false);
+	test_late_use();
+	test_many_places();
+	test_model(20000, false);
+	test_model(20000, true);
 }
 
 static int body(void)

@@ -115,21 +115,20 @@ static void check_cell(struct check *k, uint32_t i, const struct shm_record *r, 
 		bad_hold(k, i, peer, "neither reserved nor published, but its cell says so");
 }
 
-/* ... or more references than one peer can have: four cells at a time. */
-static bool has_reservation(const uint16_t *row, uint32_t words)
+/* ... or more references than one peer can have. */
+static void check_column(struct check *k, uint32_t peer)
 {
-	const uint64_t *at = (const uint64_t *)row;
-	uint64_t any = 0;
+	const uint16_t *cell = seg_cell(k->s, 0, peer);
+	uint32_t i, max = k->s->header.geometry.max_blocks;
 
-	while (words--)
-		any |= *at++;
-	return any & 0x8000800080008000u;
+	for (i = 0; i < max; i++)
+		if (cell[i] & 0x8000)
+			check_cell(k, i, seg_record(k->s, i), peer);
 }
 
 void check_holds(struct check *k)
 {
 	uint32_t i, p, peers = k->s->header.geometry.max_peers;
-	uint32_t words = k->s->header.geometry.ref_stride / sizeof(uint64_t);
 
 	look_for_peers(k);
 	memset(k->named, 0, k->s->header.geometry.max_blocks);
@@ -141,10 +140,8 @@ void check_holds(struct check *k)
 
 		if (k->pool_of[i] != SHM_NO_POOL && WORD_STATE(r->word) == RESERVED)
 			check_reservation(k, i, r);
-		if (!has_reservation(seg_cell(k->s, i, 0), words))
-			continue;
-		for (p = 0; p < peers; p++)
-			if (k->alive[p])
-				check_cell(k, i, r, p);
 	}
+	for (p = 0; p < peers; p++)
+		if (k->alive[p])
+			check_column(k, p);
 }

@@ -11,6 +11,7 @@
 #include "inspect/inspect.h"
 #include "peer/hold.h"
 #include "segment/note.h"
+#include "segment/stamps.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -91,7 +92,7 @@ static bool copy_record(struct gather *g, uint32_t record, struct gpc_entry *e)
 			return false;
 		copy_note(s, record, e);
 		e->refs = count_refs(s, record);
-		e->stamp = STAMP_TICK(load_relaxed(seg_stamp(s, record)));
+		e->stamp = STAMP_TICK(seg_last_use(s, record));
 		order_fence();
 		if (load_relaxed(&r->word) == word)
 			return true;

@@ -51,7 +51,7 @@
 #ifndef GPC_HOLD_H
 #define GPC_HOLD_H
 
-#include "peer/handle.h"
+#include "peer/refs.h"
 
 enum hold { HOLD_NONE, HOLD_REF, HOLD_PENDING, HOLD_BACK, HOLD_RESERVED, HOLD_STOCK, HOLD_BAD };
 
@@ -122,6 +122,8 @@ static inline bool hold_step(gpc *c, uint32_t record, gpc_block block, enum hold
 
 	if (!order_cas16(seg_cell(&c->seg, record, c->peer), &cell, u->to))
 		return hold_step_from(c, record, block, event, cell, sum);
+	if (u->to)
+		refs_show(c);
 	sum->refs += u->refs;
 	if (u->held)
 		refs_sum_held(sum, (uint32_t)GPC_POOL(block), u->held);

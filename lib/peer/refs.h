@@ -14,6 +14,7 @@
 #define GPC_REFS_H
 
 #include "peer/handle.h"
+#include "segment/stamps.h"
 
 #define REF_CAP 0x8000u          /* leaves room for racing undos below CELL_REFS */
 
@@ -44,28 +45,32 @@ static inline bool refs_any_lent(const gpc *c)
 	return __builtin_expect(load_relaxed(&c->nlent) != 0, 0);
 }
 
-#define REFS_GROUP 256u                  /* blocks whose places are counted on from one */
-
-/* The stamp of the first block that a call uses; each one behind it has one less. */
-static inline uint64_t refs_first_stamp(gpc *c)
+/* A cell of ours is not zero any more: the writer looks at our column.  Behind the cell, which is a full barrier,
+ * and before state and key are read again. */
+static inline void refs_show(const gpc *c)
 {
-	return handle_tick(c) << STAMP_BITS | STAMP_PLACES;
+	uint64_t *word = &seg_shared(&c->seg)->holders[c->peer >> 6], bit = 1ull << (c->peer & 63);
+
+	if (__builtin_expect(!(load_relaxed(word) & bit), 0))
+		order_or64(word, bit);
 }
 
-/* What to take off for the block at `from` of the array, so that REFS_GROUP more can be told
- * apart: beyond that many places groups have their places in common. */
-static inline uint32_t refs_place(uint32_t from)
+/* The stamp of the first block of an array of n that a call uses; each one behind it has one less. */
+static inline uint64_t refs_first_stamp(gpc *c, uint32_t n)
 {
-	return MIN(from, STAMP_PLACES + 1 - REFS_GROUP);
+	return handle_ticks(c, n / (STAMP_PLACES + 1) + 1) << STAMP_BITS | STAMP_PLACES;
 }
+
+/* The window has passed, and the writer has not moved it. */
+void refs_stamp_late(const gpc *c, uint32_t record, uint64_t to);
 
 /* Use: raise the block's stamp (rule R1). */
 static inline void refs_stamp(const gpc *c, uint32_t record, uint64_t to)
 {
-	uint64_t *stamp = seg_stamp(&c->seg, record);
-
-	if (load_relaxed(stamp) < to)
-		order_raise64(stamp, to, 2);
+	if (__builtin_expect(use_fits(to, load_relaxed(&seg_state(&c->seg)->uses_from)), 1))
+		use_raise(seg_use(&c->seg, record), (uint32_t)to);
+	else
+		refs_stamp_late(c, record, to);
 }
 
 #endif

@@ -21,7 +21,7 @@ bool grant_is_alone(struct writer *w, uint32_t peer, uint32_t record)
 
 	if (w->node[record].readers)
 		return false;
-	for (i = 0; i < w->max_peers; i++) {
+	for (i = w_next_holder(w, 0); i < w->max_peers; i = w_next_holder(w, i + 1)) {
 		/* pairs with (c) of peer/refs.c */
 		uint16_t cell = load_acquire(seg_cell(&w->seg, record, i));
 

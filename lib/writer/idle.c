@@ -29,7 +29,7 @@ static bool cells_hold(struct writer *w, uint32_t record)
 
 	if (w_row_is_zero(w, record))
 		return false;
-	for (i = 0; i < w->max_peers; i++)
+	for (i = w_next_holder(w, 0); i < w->max_peers; i = w_next_holder(w, i + 1))
 		switch (hold_of(load_relaxed(seg_cell(&w->seg, record, i)))) {
 		case HOLD_NONE:
 		case HOLD_STOCK:

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* lru.c - exact least recent first, without a list in shared memory.
  *
- * Readers raise stamp[block] when they use a block, and nothing else.  The writer keeps one
+ * Readers raise the stamp of a block when they use it (segment/stamps.h), and nothing else.  The writer keeps one
  * queue of leaves for each pool (queue.c), by the stamp that was read when the item went in.
  * The recorded stamp is never above the true one, so when the first item still has its
  * recorded stamp, no other leaf can be older: it is the least recent.  If the stamp has
@@ -21,13 +21,18 @@
 #include "writer/meter.h"
 #include "writer/queue.h"
 #include "writer/tree.h"
+#include "writer/uses.h"
 
 #define AHEAD (LINES_AHEAD / 4)          /* victims */
 
 uint64_t lru_stamp(struct writer *w, uint32_t record)
 {
-	uint64_t stamp = load_relaxed(seg_stamp(&w->seg, record));
-	uint64_t now = w_tick(w) << STAMP_BITS | STAMP_PLACES;
+	uint64_t now = w_tick(w) << STAMP_BITS | STAMP_PLACES, stamp;
+	uint32_t use = load_relaxed(seg_use(&w->seg, record));
+
+	stamp = use_stamp(use, w_state(w)->uses_from);
+	if (!use || uses_are_late(w))
+		stamp = MAX(stamp, load_relaxed(seg_stamp(&w->seg, record)));
 
 	return MIN(stamp, now);          /* rule R1: a peer cannot buy itself a future */
 }
@@ -35,17 +40,24 @@ uint64_t lru_stamp(struct writer *w, uint32_t record)
 /* Before it is LIVE, so no use of this life is lost; one of its last life is. */
 void lru_begin(struct writer *w, uint32_t record)
 {
-	store_relaxed(seg_stamp(&w->seg, record), w_tick(w) << STAMP_BITS);
+	lru_set(w, record, w_tick(w) << STAMP_BITS);
 }
 
 void lru_set(struct writer *w, uint32_t record, uint64_t stamp)
 {
-	store_relaxed(seg_stamp(&w->seg, record), stamp);
+	bool fits = use_fits(stamp, w_state(w)->uses_from);
+
+	store_relaxed(seg_use(&w->seg, record), fits ? (uint32_t)stamp : 0);
+	if (!fits || uses_are_late(w))   /* else what stamp[] has is of an older window */
+		store_relaxed(seg_stamp(&w->seg, record), stamp);
 }
 
 void lru_inherit(struct writer *w, uint32_t record, uint64_t stamp)
 {
-	order_raise64(seg_stamp(&w->seg, record), stamp, 2);
+	if (use_fits(stamp, w_state(w)->uses_from))
+		use_raise(seg_use(&w->seg, record), (uint32_t)stamp);
+	else
+		order_raise64(seg_stamp(&w->seg, record), stamp, 2);
 }
 
 bool lru_is_leaf(struct writer *w, uint32_t record)

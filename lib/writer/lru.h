@@ -21,7 +21,7 @@ uint64_t lru_stamp(struct writer *w, uint32_t record);
 /* Its stamp will be asked for soon. */
 static inline __attribute__((always_inline)) void lru_prefetch(struct writer *w, uint32_t record)
 {
-	__builtin_prefetch(seg_stamp(&w->seg, record), 1);
+	__builtin_prefetch(seg_use(&w->seg, record), 1);
 }
 bool lru_is_leaf(struct writer *w, uint32_t record);
 /* Takeover: an empty queue; then leaves, in any order. */

@@ -18,6 +18,7 @@
 #include "config.h"
 
 #include "writer/grant.h"
+#include "writer/holders.h"
 #include "writer/memory.h"
 #include "writer/recall.h"
 #include "writer/retire.h"
@@ -32,6 +33,7 @@ void recall_put(struct writer *w, uint32_t record)
 	uint16_t none = 0;
 
 	order_cas16(cell_of(w, record), &none, CELL_STOCK);
+	holders_show(w, w_record(w, record)->owner);
 	w->peer[w_record(w, record)->owner].stocked = true;
 }
 

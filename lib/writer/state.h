@@ -114,6 +114,7 @@ struct wpeer {
 	bool stalled;                    /* a publish waits for a bucket: the ring waits with it */
 	bool stocked;                    /* blocks were put in its stock */
 	bool mourned;                    /* it died, which was said; its seat is not free yet */
+	uint64_t look_ns, look_pause_ns; /* holders.c: when to look at its column, and until the next look */
 	bool rang;                       /* since the last look at transfers */
 	uint32_t claims;                 /* that are open */
 	uint32_t published;              /* a record, mostly the last one that it published */
@@ -184,6 +185,11 @@ struct writer {
 	/* writer/transfer.c */
 	struct transfer *transfers;      /* of all peers, that are under way */
 	struct records order;            /* scratch: targets in the order of their commit */
+
+	/* writer/uses.c */
+	uint64_t uses_upto;              /* the window is being moved to there; 0: it is not */
+	uint64_t uses_again_ns;
+	uint32_t uses_at;
 
 	/* writer/lru.c */
 	uint32_t fresh[FRESH], nfresh;   /* published since the last pick: not queued yet, perhaps */
@@ -329,17 +335,50 @@ static inline uint32_t w_find_record(struct writer *w, gpc_block block)
 	return w->pool[pool].first + slot;
 }
 
-/* No cell of the row is raised.  Cells beyond the last seat are nobody's, and nobody would ever lower them. */
+/* Seats whose columns may have cells, of 64. */
+static inline uint64_t w_holders(struct writer *w, uint32_t i)
+{
+	uint32_t n = w->max_peers - MIN(w->max_peers, i * 64);
+
+	return load_acquire(&seg_shared(&w->seg)->holders[i]) & (n < 64 ? (1ull << n) - 1 : UINT64_MAX);
+}
+
+/* The first of them from this seat on; max_peers: there is none. */
+static inline uint32_t w_next_holder(struct writer *w, uint32_t peer)
+{
+	uint64_t bits;
+
+	for (; peer < w->max_peers; peer = (peer | 63) + 1) {
+		bits = w_holders(w, peer / 64) >> peer % 64;
+		if (bits)
+			return peer + (uint32_t)__builtin_ctzll(bits);
+	}
+	return w->max_peers;
+}
+
+/* No cell of the block is raised.  Who raises one and shows itself then sees what this look came behind. */
 static inline bool w_row_is_zero(struct writer *w, uint32_t record)
 {
-	/* pairs with (c) of peer/refs.c */
-	return !load_acquire_any16(seg_cell(&w->seg, record, 0), w->max_peers);
+	uint32_t i;
+	uint64_t bits;
+
+	for (i = 0; i * 64 < w->max_peers; i++)
+		for (bits = w_holders(w, i); bits; bits &= bits - 1)
+			/* pairs with (c) of peer/refs.c */
+			if (load_acquire(seg_cell(&w->seg, record, i * 64 + (uint32_t)__builtin_ctzll(bits))))
+				return false;
+	return true;
 }
 
 /* Its cells will be asked for soon. */
 static inline __attribute__((always_inline)) void w_row_prefetch(struct writer *w, uint32_t record)
 {
-	__builtin_prefetch(seg_cell(&w->seg, record, 0));
+	uint64_t bits;
+	uint32_t i;
+
+	for (i = 0; i * 64 < w->max_peers; i++)
+		for (bits = w_holders(w, i); bits; bits &= bits - 1)
+			__builtin_prefetch(seg_cell(&w->seg, record, i * 64 + (uint32_t)__builtin_ctzll(bits)));
 }
 
 static inline uint64_t w_tick(struct writer *w)
