@@ -259,18 +259,13 @@ static void test_exact_tick(void)
 {
 	uint64_t first = handle_ticks(&f.c, 1);
 
-	is_int((long long)(handle_ticks(&f.c, 1) - first), 1,
-	       "exact ticks: one for each call");
+	is_int((long long)(handle_ticks(&f.c, 1) - first), 1, "exact ticks: one for each call");
 	is_int((long long)(f.shared->tick - first), 1, "kept in the segment");
 	is_int((long long)(handle_ticks(&f.c, 5) - first), 6, "a long call has several");
 
 	/* of those 2^22 ticks apart one has a stamp that ends in 32 zeros */
-	f.shared->tick = (1 << 22) - 1;
-	is_int((long long)handle_ticks(&f.c, 1), (1 << 22) + 1, "no tick has a stamp of no use");
 	f.shared->tick = (3 << 22) - 4;
-	is_int((long long)handle_ticks(&f.c, 3), (3 << 22) - 1, "before it");
-	f.shared->tick = (3 << 22) - 4;
-	is_int((long long)handle_ticks(&f.c, 4), (3 << 22) + 4, "or else behind it");
+	is_int((long long)handle_ticks(&f.c, 4), (3 << 22) + 4, "which is left out");
 	f.shared->tick = first + 6;
 }
 
@@ -286,8 +281,7 @@ static void test_timed_tick(void)
 	f.c.tick_raised_ns = 0;
 	is_int((long long)handle_ticks(&f.c, 1), 100, "a timed tick stays for its time");
 	f.shared->tick_ns -= step;
-	is_int((long long)handle_ticks(&f.c, 1), 101,
-	       "then whoever comes moves it on, whenever he was here last");
+	is_int((long long)handle_ticks(&f.c, 1), 101, "then whoever comes moves it on");
 	is_int((long long)handle_ticks(&f.c, 1), 101, "and the time begins anew");
 	is_int((long long)f.shared->tick, 101, "kept in the segment");
 	f.shared->tick_ns += 2 * step;

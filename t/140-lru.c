@@ -4,7 +4,7 @@
  * two, and a parent counts as used when its last child was. */
 #include "t/lib/cache.h"
 
-#include "peer/refs.h"
+#include "t/lib/goes.h"
 
 static void use_until_next_tick(gpc *c, uint64_t key)
 {
@@ -14,20 +14,6 @@ static void use_until_next_tick(gpc *c, uint64_t key)
 		touch(c, key);
 }
 
-/* Evict one by one; keys[] is the order in which they must go, 0 ends it. */
-static void goes(gpc *c, const uint64_t *keys, const char *why)
-{
-	gpc_block out, b;
-	uint32_t i;
-
-	for (i = 0; keys[i]; i++) {
-		b = find(c, keys[i]);
-		is_int(gpc_evict(c, 0, 1, &out, 0, 1000), 1, "%s: one goes", why);
-		is_int(out, b, "%s: key %d", why, (int)keys[i]);
-	}
-}
-
-#define ORDER(...) ((const uint64_t[]){ __VA_ARGS__, 0 })
 
 static void test_rules(void)
 {
@@ -151,125 +137,6 @@ static void test_turns(void)
 	goes(c, ORDER(3, 2, 1), "each by another process, once");
 	for (i = 0; i < 3; i++)
 		must(gpc_close(d[i]));
-	cache_end(c);
-}
-
-/* ---- the window of use[] ---- */
-
-static void leap(gpc *c, uint64_t ticks)
-{
-	order_add64(&seg_shared(&c->seg)->tick, ticks);
-}
-
-static void pass(gpc *c)
-{
-	struct timespec pause = { .tv_nsec = 1000000 };
-
-	if (!cache_thread)
-		must(gpc_writer_serve(c, 1));
-	else
-		nanosleep(&pause, NULL);
-}
-
-/* No use has been for so long, or there was no writer. */
-static void window_moves(gpc *c)
-{
-	uint64_t now;
-	int i;
-
-	for (i = 0; i < 2000; i++) {
-		now = seg_shared(&c->seg)->tick << STAMP_BITS;
-		if (now - load_relaxed(&seg_state(&c->seg)->uses_from) < 1ull << 30)
-			break;
-		pass(c);
-	}
-	ok(i < 2000, "the writer moves the window");
-}
-
-/* Keys 1 to 4, used one in each window, are as old as they are; `moves`: the writer has time for it. */
-static void test_windows(bool moves)
-{
-	static const uint64_t span = USE_SPAN >> STAMP_BITS, leaps[] = { 7, span - 3, span + 1, 3 * span, 1 << 22 };
-	uint32_t i, *use;
-	uint64_t *stamp;
-	gpc_block b;
-	gpc *c;
-
-	for (i = 0; i < ARRAY_SIZE(leaps); i++) {
-		c = cache_new(4, 0);
-		chain_make(c, 0, 1, 1, NULL);
-		chain_make(c, 0, 2, 1, &b);
-		chain_make(c, 0, 3, 1, NULL);
-		chain_make(c, 0, 4, 1, NULL);
-		use = seg_use(&c->seg, pool_record(&c->seg, b));
-		stamp = seg_stamp(&c->seg, pool_record(&c->seg, b));
-		touch(c, 3);
-		leap(c, leaps[i]);
-		if (moves)
-			window_moves(c);
-		touch(c, 1);
-		leap(c, leaps[i]);
-		if (moves)
-			window_moves(c);
-		touch(c, 4);
-		touch(c, 2);
-		is_int(seg_last_use(&c->seg, pool_record(&c->seg, b)) >> STAMP_BITS,
-		       (long long)info_of(c).tick, "leaps of %llu ticks: a use is told",
-		       (unsigned long long)leaps[i]);
-		if (moves)
-			ok(*use && *stamp <= load_relaxed(&seg_state(&c->seg)->uses_from), "by 4 bytes");
-		goes(c, ORDER(3, 1, 4, 2), moves ? "each in a window of its own" : "by windows that are past");
-		window_moves(c);
-		clean(c, "windows");
-		cache_end(c);
-	}
-}
-
-/* A peer uses a block in a window that has passed, while the writer moves it. */
-static void test_late_use(void)
-{
-	gpc *c = cache_new(4, 0);
-	gpc_block b;
-	uint64_t to;
-
-	chain_make(c, 0, 1, 1, &b);
-	chain_make(c, 0, 2, 1, NULL);
-	leap(c, USE_SPAN >> STAMP_BITS);
-	touch(c, 2);
-	to = handle_ticks(c, 1) << STAMP_BITS;   /* the call has its tick ... */
-	leap(c, 10);
-	window_moves(c);
-	leap(c, USE_SPAN >> STAMP_BITS);
-	window_moves(c);
-	refs_stamp(c, pool_record(&c->seg, b), to | STAMP_PLACES);
-	is_int(seg_last_use(&c->seg, pool_record(&c->seg, b)) >> STAMP_BITS, (long long)(to >> STAMP_BITS),
-	       "a use of a call that was held up is told as what it is");
-	goes(c, ORDER(2, 1), "held up");
-	cache_end(c);
-}
-
-/* More places than a tick has. */
-static void test_many_places(void)
-{
-	enum { N = 2500 };
-	static gpc_key none[N], k[N];
-	static gpc_block b[N], out[N];
-	gpc *c = cache_new(N, 0);
-	uint32_t i, wrong = 0;
-	uint64_t tick;
-
-	for (i = 0; i < N; i++)
-		k[i] = key_of(c, 1 + i);
-	must(gpc_reserve(c, 0, N, b, NULL, 0, 1000));
-	must(gpc_publish(c, none, k, b, N, NULL, 0, -1));
-	must(gpc_release(c, b, N));
-	tick = info_of(c).tick;
-	is_int(gpc_lookup(c, 0, k, N, out, 0), N, "an array of %d keys", N);
-	is_int((long long)(info_of(c).tick - tick), N / 1024 + 1, "has more than one tick");
-	is_int(gpc_evict(c, 0, N, out, 0, 1000), N, "all of them go");
-	for (i = 0; i < N; i++)
-		wrong += out[i] != b[N - 1 - i];
-	is_int(wrong, 0, "the last one of the array first");
 	cache_end(c);
 }
 
@@ -541,10 +408,6 @@ static void tests(void)
 	test_future();
 	test_ticks();
 	test_turns();
-	test_windows(true);
-	test_windows(false);
-	test_late_use();
-	test_many_places();
 	test_model(20000, false);
 	test_model(20000, true);
 }

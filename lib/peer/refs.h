@@ -73,4 +73,18 @@ static inline void refs_stamp(const gpc *c, uint32_t record, uint64_t to)
 		refs_stamp_late(c, record, to);
 }
 
+/* The same for many, whose stamps descend. */
+static inline void refs_stamp_many(const gpc *c, const uint32_t *records, uint32_t n, uint64_t to)
+{
+	uint64_t from = load_relaxed(&seg_state(&c->seg)->uses_from);
+	uint32_t i;
+
+	if (__builtin_expect(use_fits(to, from) && use_fits(to - n, from), 1))
+		for (i = 0; i < n; i++)
+			use_raise(seg_use(&c->seg, records[i]), (uint32_t)to - i);
+	else
+		for (i = 0; i < n; i++)
+			refs_stamp(c, records[i], to - i);
+}
+
 #endif

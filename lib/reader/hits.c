@@ -84,7 +84,6 @@ void hits_use_one(struct call *a, gpc_block block, uint32_t record, uint32_t pla
 void hits_use(struct call *a, const gpc_block *blocks, const struct hits *h, uint32_t place)
 {
 	uint32_t i, ram = 0;
-	uint64_t stamp;
 
 	if (!h->n)
 		return;
@@ -97,6 +96,5 @@ void hits_use(struct call *a, const gpc_block *blocks, const struct hits *h, uin
 	a->vram += h->n - ram;
 	if (!a->first)
 		a->first = refs_first_stamp(a->c, a->n);
-	for (i = 0, stamp = a->first - place; i < h->n; i++)
-		refs_stamp(a->c, h->record[i], stamp--);
+	refs_stamp_many(a->c, h->record, h->n, a->first - place);
 }

@@ -5,7 +5,7 @@
  * reads one line of each column, so it should not read those of peers that hold nothing.
  *
  *   peer                               writer
- *     cell += 1, a full barrier (T)      state = DYING, a full barrier (D)
+ *     cell += 1, a full barrier          state = DYING, a full barrier
  *     its bit, unless it is set          of each seat whose bit is set: the cell
  *     re-read state and key
  *
@@ -13,7 +13,7 @@
  * To take it away the writer clears it, has a full barrier, reads the whole column, and sets it again if
  * there is a cell; meanwhile it looks at no row.  A peer that has found its bit before it was cleared had
  * raised its cell before, so the writer finds the cell; one that finds it gone sets it anew
- * (model/refs.pml).  A writer that dies before it has set it again leaves a cell without a bit: the next one
+ * (model/holders.pml).  A writer that dies before it has set it again leaves a cell without a bit: the next one
  * begins with the bits of all seats that are taken. */
 #include "config.h"
 
