@@ -208,6 +208,7 @@ lib_gpc_sources = \
 	%reldir%/segment/shm_root.h \
 	%reldir%/segment/snapshot.c \
 	%reldir%/segment/space.c \
+	%reldir%/segment/stamps.h \
 	%reldir%/segment/validate.c \
 	%reldir%/takeover/live.c \
 	%reldir%/takeover/open.c \
@@ -235,6 +236,8 @@ lib_gpc_sources = \
 	%reldir%/writer/grant_place.c \
 	%reldir%/writer/grant_quota.c \
 	%reldir%/writer/grant_source.c \
+	%reldir%/writer/holders.c \
+	%reldir%/writer/holders.h \
 	%reldir%/writer/idle.c \
 	%reldir%/writer/idle.h \
 	%reldir%/writer/leave.c \
@@ -281,6 +284,8 @@ lib_gpc_sources = \
 	%reldir%/writer/transfer_decide.c \
 	%reldir%/writer/transfer_end.c \
 	%reldir%/writer/transfers.h \
+	%reldir%/writer/uses.c \
+	%reldir%/writer/uses.h \
 	%reldir%/writer/tree.c \
 	%reldir%/writer/tree.h
 

@@ -23,7 +23,6 @@ static void test_defaults(void)
 	is_int(g.max_peers, 32, "32 peers");
 	is_int(g.max_pools, 16, "16 pools");
 	is_int(g.buckets, 32768, "two places a block");
-	is_int(g.ref_stride, 64, "a cell a peer");
 	is_int(g.changes, 16384, "the feed keeps a quarter");
 
 	is_int(FROM(.vram_blocks = 1000), 0, "VRAM alone");
@@ -39,8 +38,7 @@ static void test_defaults(void)
 	is_int(FROM(.max_blocks = 7), 0, "seven blocks");
 	is_int(g.buckets, 4, "have four");
 	is_int(FROM(.max_peers = 250), 0, "250 peers");
-	is_int(g.ref_stride, 504, "rows are multiples of 8 bytes");
-	is_int(g.ref_stride % 8, 0, "indeed");
+	is_int(g.max_peers, 250, "fit");
 	is_int(FROM(.max_blocks = 1u << 28), 0, "2^28 blocks");
 	is_int(g.changes, 65536, "feed has its limit");
 	is_int(FROM(.max_blocks = 5000), 0, "5000 blocks");
@@ -90,7 +88,7 @@ static void test_check(void)
 	struct shm_geometry bad;
 	uint32_t *word = (uint32_t *)&bad;
 	size_t i, n = sizeof(bad) / 4;
-	int pools = 0, aliases = 0, wrong = 0;
+	int pools = 0, aliases = 0, peers = 0, wrong = 0;
 
 	FROM();
 	is_int(geometry_check(&g, 16), 0, "what we make passes");
@@ -98,10 +96,12 @@ static void test_check(void)
 		bad = g;
 		word[i / 32] ^= 1u << (i % 32);
 		switch (geometry_check(&bad, 16)) {
-		case 0:                          /* these two stand alone */
+		case 0:                          /* these stand alone */
 			pools += bad.max_pools != g.max_pools;
 			aliases += bad.alias_buckets != g.alias_buckets;
-			wrong += bad.max_pools == g.max_pools && bad.alias_buckets == g.alias_buckets;
+			peers += bad.max_peers != g.max_peers;
+			wrong += bad.max_pools == g.max_pools && bad.alias_buckets == g.alias_buckets &&
+				 bad.max_peers == g.max_peers;
 			break;
 		case -EBADMSG:
 			break;
@@ -109,7 +109,8 @@ static void test_check(void)
 			wrong++;
 		}
 	}
-	is_int(wrong, 0, "one flipped bit is noticed in all but max_pools and alias_buckets");
+	is_int(wrong, 0, "one flipped bit is noticed in all but max_peers, max_pools and alias_buckets");
+	ok(peers >= 5 && peers <= 8, "%d other numbers of peers are possible", peers);
 	ok(pools >= 3 && pools <= 6, "%d other numbers of pools are possible", pools);
 	ok(aliases >= 20 && aliases <= 27, "%d other numbers of aliases are possible", aliases);
 	memset(&bad, 0, sizeof(bad));
@@ -163,8 +164,9 @@ static int layout_is_wrong(const struct shm_geometry *geo)
 	const uint64_t control[] = {
 		0,	  4096,		 at.shared,	   4096,
 		at.seat,  p * 4096,	 at.section,	   p * 4096,
-		at.ring,  p * 4096 * 64, at.ref,	   b * geo->ref_stride,
-		at.stamp, b * 8,	 at.note,	   b * geo->note_lines * 64,
+		at.ring,  p * 4096 * 64, at.ref,	   p * at.column,
+		at.stamp, b * 8,	 at.use,	   b * 4,
+		at.note,	   b * geo->note_lines * 64,
 		at.transfer, p * 12288, at.control_bytes, 0};
 	const uint64_t *all[] = {index, control};
 	size_t sizes[] = {ARRAY_SIZE(index), ARRAY_SIZE(control)}, i, j;
@@ -175,6 +177,8 @@ static int layout_is_wrong(const struct shm_geometry *geo)
 			    all[j][i + 2] < all[j][i] + all[j][i + 1] ||
 			    all[j][i + 2] >= all[j][i] + all[j][i + 1] + 4096)
 				return 1;
+	if (at.column < b * 2 || at.column > b * 2 + 128 || at.column % 64)
+		return 1;
 	return at.index_bytes >> 40 || at.control_bytes >> 48;
 }
 
@@ -245,7 +249,7 @@ static void test_aliases(void)
 	g.alias_buckets++;
 	is_int(geometry_check(&g, 16), -EBADMSG, "one more does not");
 	is_int(FROM(.max_pools = GPC_MAX_POOLS, .max_peers = GPC_MAX_PEERS), 0, "the most pools and peers");
-	ok(g.max_pools == GPC_MAX_POOLS && g.ref_stride == 504, "fit their fields");
+	ok(g.max_pools == GPC_MAX_POOLS && g.max_peers == GPC_MAX_PEERS, "fit their fields");
 }
 
 static int body(void)

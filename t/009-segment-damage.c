@@ -98,7 +98,7 @@ static void test_forgeries(void)
 	FORGE(geometry.max_pools, 17, -EBADMSG, "a pool more than fits");
 	FORGE(geometry.buckets, 0, -EBADMSG, "no buckets");
 	FORGE(geometry.changes, 3, -EBADMSG, "an odd feed");
-	FORGE(geometry.ref_stride, 1, -EBADMSG, "narrow rows");
+	FORGE(geometry.pad0, 1, -EBADMSG, "something where nothing is");
 	FORGE(bytes, good.bytes + 4096, -EBADMSG, "more bytes");
 	FORGE(block_tokens, 0, -EBADMSG, "no tokens");
 	FORGE(tick_us, 0, -EBADMSG, "no tick");

@@ -257,11 +257,16 @@ static void test_unusable(void)
 
 static void test_exact_tick(void)
 {
-	uint64_t first = handle_tick(&f.c);
+	uint64_t first = handle_ticks(&f.c, 1);
 
-	is_int((long long)(handle_tick(&f.c) - first), 1,
-	       "exact ticks: one for each call");
+	is_int((long long)(handle_ticks(&f.c, 1) - first), 1, "exact ticks: one for each call");
 	is_int((long long)(f.shared->tick - first), 1, "kept in the segment");
+	is_int((long long)(handle_ticks(&f.c, 5) - first), 6, "a long call has several");
+
+	/* of those 2^22 ticks apart one has a stamp that ends in 32 zeros */
+	f.shared->tick = (3 << 22) - 4;
+	is_int((long long)handle_ticks(&f.c, 4), (3 << 22) + 4, "which is left out");
+	f.shared->tick = first + 6;
 }
 
 static void test_timed_tick(void)
@@ -274,24 +279,23 @@ static void test_timed_tick(void)
 	f.shared->tick = 100;
 	f.shared->tick_ns = clock_coarse_ns();
 	f.c.tick_raised_ns = 0;
-	is_int((long long)handle_tick(&f.c), 100, "a timed tick stays for its time");
+	is_int((long long)handle_ticks(&f.c, 1), 100, "a timed tick stays for its time");
 	f.shared->tick_ns -= step;
-	is_int((long long)handle_tick(&f.c), 101,
-	       "then whoever comes moves it on, whenever he was here last");
-	is_int((long long)handle_tick(&f.c), 101, "and the time begins anew");
+	is_int((long long)handle_ticks(&f.c, 1), 101, "then whoever comes moves it on");
+	is_int((long long)handle_ticks(&f.c, 1), 101, "and the time begins anew");
 	is_int((long long)f.shared->tick, 101, "kept in the segment");
 	f.shared->tick_ns += 2 * step;
-	is_int((long long)handle_tick(&f.c), 101,
+	is_int((long long)handle_ticks(&f.c, 1), 101,
 	       "a clock that is behind makes one step at a time");
 	f.c.tick_raised_ns -= step;
-	is_int((long long)handle_tick(&f.c), 102, "but does make it");
+	is_int((long long)handle_ticks(&f.c, 1), 102, "but does make it");
 
 	f.c.seg.header.tick_us = 2;
-	tick = handle_tick(&f.c);
+	tick = handle_ticks(&f.c, 1);
 	now = clock_coarse_ns();
 	while (clock_coarse_ns() == now)
 		sched_yield();
-	ok(handle_tick(&f.c) > tick, "the clock does move");
+	ok(handle_ticks(&f.c, 1) > tick, "the clock does move");
 	f.c.seg.header.tick_us = 1;
 }
 

@@ -37,7 +37,7 @@ static uint32_t stamped(uint64_t tick)
 	uint32_t i, n = 0;
 
 	for (i = 0; i < 2048; i++)
-		n += STAMP_TICK(*seg_stamp(&f.c.seg, i)) == tick;
+		n += STAMP_TICK(seg_last_use(&f.c.seg, i)) == tick;
 	return n;
 }
 

@@ -144,10 +144,9 @@ static void test_walk(struct made *m)
 {
 	struct gpc_entry e[16];
 	uint64_t cursor = 0, other = 0;
-	uint16_t *row = seg_row(&m->c.seg, 3);
 
-	row[0] = 2;
-	row[MADE_PEER] = 3;
+	*seg_cell(&m->c.seg, 3, 0) = 2;
+	*seg_cell(&m->c.seg, 3, MADE_PEER) = 3;
 	*seg_stamp(&m->c.seg, 3) = 55 << STAMP_BITS | 7;
 	is_int(gpc_walk(&m->c, &cursor, e, 16), 4, "four blocks are live");
 	ok(e[0].depth == 1 && e[1].depth == 1 && e[2].depth == 2 && e[3].depth == 3,
@@ -169,7 +168,7 @@ static void test_walk(struct made *m)
 	is_int(gpc_walk(&m->c, &cursor, e, 16), -ESTALE, "a cursor from nowhere");
 	is_int(gpc_walk(&m->c, NULL, e, 16), -EINVAL, "no cursor");
 	is_int(gpc_walk(&m->c, &other, e, 0), -EINVAL, "no room");
-	row[0] = row[MADE_PEER] = 0;
+	*seg_cell(&m->c.seg, 3, 0) = *seg_cell(&m->c.seg, 3, MADE_PEER) = 0;
 }
 
 static void test_walk_pools(struct made *m)

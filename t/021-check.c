@@ -218,10 +218,14 @@ static void test_control(struct made *m)
 	BREAK(m, seat->head, SHM_RING + 1, 1, "seat 1: its ring goes from 0 to 4097");
 	BREAK(m, seat->head, SHM_RING, 0, "");
 	BREAK(m, seg_seat(&m->c.seg, 2)->state, 8, 1, "seat 2: state 8 is none");
-	BREAK(m, seg_row(&m->c.seg, 7)[2], 3, 1,
+	BREAK(m, *seg_cell(&m->c.seg, 7, 2), 3, 1,
 	      "record 7 (block 0x00000007): 3 references of "
 	      "seat 2, which is empty");
-	BREAK(m, seg_row(&m->c.seg, 7)[MADE_PEER], 3, 0, "");
+	BREAK(m, *seg_cell(&m->c.seg, 7, MADE_PEER), 3, 1,
+	      "record 7 (block 0x00000007): 3 references of seat 1, which is not among the holders");
+	m->shared->holders[0] = 1 << MADE_PEER;
+	BREAK(m, *seg_cell(&m->c.seg, 7, MADE_PEER), 3, 0, "");
+	m->shared->holders[0] = 0;
 	BREAK(m, *seg_stamp(&m->c.seg, 7), 102ull << STAMP_BITS, 1,
 	      "record 7 (block 0x00000007): its stamp 102 "
 	      "is in the future");

@@ -10,7 +10,7 @@
 
 #include <string.h>
 #include "t/lib/cache.h"
-#include "peer/handle.h"
+#include "peer/refs.h"
 #include "segment/blocks.h"
 #include "writer/command.h"
 #include "writer/grant.h"
@@ -231,8 +231,8 @@ static bool same_stock(void)
 	gpc_block i;
 
 	for (i = 0; i < BLOCKS; i++) {
-		uint16_t *a = seg_row(&side[0].c->seg, (uint32_t)i) + side[0].c->peer;
-		uint16_t *b = seg_row(&side[1].c->seg, (uint32_t)i) + side[1].c->peer;
+		uint16_t *a = seg_cell(&side[0].c->seg, (uint32_t)i, side[0].c->peer);
+		uint16_t *b = seg_cell(&side[1].c->seg, (uint32_t)i, side[1].c->peer);
 
 		if (*a != *b)
 			return false;
@@ -293,7 +293,7 @@ static void use_some(void)
 	for (i = 0; i < n; i++) {
 		which = chance(BLOCKS);
 		for (s = 0; s < 2; s++)
-			order_raise64(seg_stamp(&side[s].c->seg, which), tick << STAMP_BITS | (n - i), 2);
+			use_raise(seg_use(&side[s].c->seg, which), (uint32_t)(tick << STAMP_BITS | (n - i)));
 	}
 }
 

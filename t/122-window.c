@@ -35,6 +35,7 @@ static void test_won_victim(void)
 		must(gpc_writer_serve(c, 5));
 	is_int(find(c, 1), -1, "the oldest is the victim");
 	order_add16(refs_cell(d, (uint32_t)b[0]), 1);
+	refs_show(d);
 	gpc_section_leave(d, section);
 	serve_begin(c);
 	pthread_join(thread, NULL);

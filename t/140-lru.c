@@ -4,7 +4,7 @@
  * two, and a parent counts as used when its last child was. */
 #include "t/lib/cache.h"
 
-#include "peer/handle.h"
+#include "t/lib/goes.h"
 
 static void use_until_next_tick(gpc *c, uint64_t key)
 {
@@ -14,20 +14,6 @@ static void use_until_next_tick(gpc *c, uint64_t key)
 		touch(c, key);
 }
 
-/* Evict one by one; keys[] is the order in which they must go, 0 ends it. */
-static void goes(gpc *c, const uint64_t *keys, const char *why)
-{
-	gpc_block out, b;
-	uint32_t i;
-
-	for (i = 0; keys[i]; i++) {
-		b = find(c, keys[i]);
-		is_int(gpc_evict(c, 0, 1, &out, 0, 1000), 1, "%s: one goes", why);
-		is_int(out, b, "%s: key %d", why, (int)keys[i]);
-	}
-}
-
-#define ORDER(...) ((const uint64_t[]){ __VA_ARGS__, 0 })
 
 static void test_rules(void)
 {
@@ -85,11 +71,11 @@ static void test_future(void)
 
 	chain_make(c, 0, 1, 2, b);
 	chain_make(c, 0, 11, 1, NULL);
-	store_relaxed(seg_stamp(&c->seg, (uint32_t)b[1]), 1ull << 60);
+	store_relaxed(seg_use(&c->seg, (uint32_t)b[1]), 1u << 30);
 	is_int(gpc_drop(c, &b[1], 1, NULL, 0, -1), 1, "a child that was used in the future goes");
 	use_until_next_tick(c, 11);
 	goes(c, ORDER(1, 11), "a parent that was used in the present");
-	store_relaxed(seg_stamp(&c->seg, (uint32_t)b[1]), 0);
+	store_relaxed(seg_use(&c->seg, (uint32_t)b[1]), 0);
 	clean(c, "a stamp from the future");
 	cache_end(c);
 }
@@ -363,13 +349,15 @@ static bool drop_one(gpc *c)
 	return must(gpc_drop(c, &node[k].block, 1, NULL, 0, -1)) == 1;
 }
 
-static void test_model(uint32_t steps)
+static void test_model(uint32_t steps, bool leaps)
 {
 	gpc *c = cache_new(BLOCKS, 0), *d = cache_attach(0, 0);
 	uint32_t i, at, right = 0, evictions = 0, same = 0;
 
 	forest(c);
 	for (i = 0; i < steps; i++) {
+		if (leaps && !chance(50))
+			leap(c, chance(3) ? chance(1 << 19) : chance(1 << 23));
 		at = chance(HOLDS);
 		switch (chance(10)) {
 		case 0:
@@ -407,6 +395,8 @@ static void test_model(uint32_t steps)
 		same += find(c, i) == (node[i].live ? node[i].block : -1);
 	is_int(same, KEYS - 1, "the same keys in the same blocks");
 	is_int(stats_of(c, -1).live, nlive, "as many as the model has");
+	if (leaps)
+		ok(seg_state(&c->seg)->uses_from >> 32, "many windows have passed");
 	clean(c, "random use");
 	must(gpc_close(d));
 	cache_end(c);
@@ -418,7 +408,8 @@ static void tests(void)
 	test_future();
 	test_ticks();
 	test_turns();
-	test_model(20000);
+	test_model(20000, false);
+	test_model(20000, true);
 }
 
 static int body(void)

@@ -13,7 +13,7 @@ enum { BLOCKS = 16 };
 
 static enum hold cell_of(gpc *c, gpc_block b)
 {
-	return hold_of(seg_row(&c->seg, pool_record(&c->seg, b))[c->peer]);
+	return hold_of(*seg_cell(&c->seg, pool_record(&c->seg, b), c->peer));
 }
 
 /* One block, and what the answer to it is. */

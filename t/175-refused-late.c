@@ -90,7 +90,7 @@ static int body(void)
 	is_int(gpc_commit(c, &m, 1, &result, 0, 0), -EAGAIN, "its commit is not answered yet");
 	ok(comes_to(pool, POOL_FREE), "it is refused, and the pool has gone");
 	is_int(gpc_ticket_wait(c, GPC_TICKET_ALL, 0), 0, "then the answer is taken");
-	is_int(seg_row(&c->seg, record)[c->peer], 0, "nothing is held there");
+	is_int(*seg_cell(&c->seg, record, c->peer), 0, "nothing is held there");
 	is_int((int)stats_of(c, (int)c->peer).refs, 1, "one reference is left, in RAM");
 	store_release(&serving, 1);
 	is_int(add_pool(next), pool, "another pool gets its number");

@@ -254,7 +254,7 @@ static void no_trace(gpc *c)
 	for (i = 0; i < s->header.geometry.max_blocks; i++) {
 		const struct shm_record *r = seg_record(s, i);
 
-		must_be(seg_row(s, i)[seat], 0);
+		must_be(*seg_cell(s, i, seat), 0);
 		need(WORD_STATE(r->word) != RESERVED, "record %u is still reserved", i);
 		need(WORD_STATE(r->word) != DYING, "record %u is still dying", i);
 	}

@@ -106,7 +106,7 @@ static int cells(uint32_t peer)
 	int n = 0;
 
 	for (i = 0; i < c->seg.header.geometry.max_blocks; i++)
-		n += load_relaxed(seg_row(&c->seg, i) + peer) != 0;
+		n += load_relaxed(seg_cell(&c->seg, i, peer)) != 0;
 	return n;
 }
 

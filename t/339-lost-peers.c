@@ -59,13 +59,13 @@ static void serves(int times)
 
 static bool is_kept(void)
 {
-	return seat()->state == SEAT_TAKEN && seg_row(&c->seg, (uint32_t)held)[peer] == 1 &&
+	return seat()->state == SEAT_TAKEN && *seg_cell(&c->seg, (uint32_t)held, peer) == 1 &&
 	       WORD_STATE(seg_record(&c->seg, (uint32_t)reserved)->word) != FREE;
 }
 
 static bool is_given_back(void)
 {
-	return seat()->state == SEAT_FREE && !seg_row(&c->seg, (uint32_t)held)[peer];
+	return seat()->state == SEAT_FREE && !*seg_cell(&c->seg, (uint32_t)held, peer);
 }
 
 static bool comes_back(void)

@@ -241,9 +241,9 @@ static bool blocks_are_settled(struct judge *j, char *why)
 			       *model_refs(b) ? DYING : FREE;
 			snprintf(why, 200, "block 0x%x: state %u instead of %u, owner %u, %u "
 				 "references instead of %u", (unsigned)b, state, want, r->owner,
-				 hold_refs(seg_row(s, record)[seat]), *model_refs(b));
+				 hold_refs(*seg_cell(s, record, seat)), *model_refs(b));
 			if (state != want || (state == RESERVED && r->owner != seat) ||
-			    hold_refs(seg_row(s, record)[seat]) != *model_refs(b))
+			    hold_refs(*seg_cell(s, record, seat)) != *model_refs(b))
 				return false;
 		}
 	snprintf(why, 200, "still recovering, or reserved by the dead");

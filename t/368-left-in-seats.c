@@ -32,7 +32,7 @@ static void test_reserved_of_the_dead(void)
 	must(gpc_close(d));
 	must(gpc_writer_serve(c, 50));
 	is_int(seg_seat(&c->seg, peer)->state, SEAT_FREE, "it leaves: the seat is free");
-	is_int(seg_row(&c->seg, (uint32_t)ref)[peer], 0, "and the reference has gone");
+	is_int(*seg_cell(&c->seg, (uint32_t)ref, peer), 0, "and the reference has gone");
 	cache_end(c);
 }
 

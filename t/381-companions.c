@@ -153,7 +153,7 @@ static bool has_cells(int pool)
 	uint32_t i, first = pool_record(&c->seg, GPC_BLOCK(pool, 0));
 
 	for (i = 0; i < 4; i++)
-		if (seg_row(&c->seg, first + i)[told->leader - 1])
+		if (*seg_cell(&c->seg, first + i, told->leader - 1))
 			return true;
 	return false;
 }

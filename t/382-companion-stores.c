@@ -195,7 +195,7 @@ static bool companion_dies(uint64_t last)
 static bool has_all(pid_t leader_pid)
 {
 	return !kill(leader_pid, 0) && seat()->state == SEAT_TAKEN &&
-	       seg_row(&c->seg, (uint32_t)told->held)[told->leader - 1] == 1 && !rival_gets_leaders();
+	       *seg_cell(&c->seg, (uint32_t)told->held, told->leader - 1) == 1 && !rival_gets_leaders();
 }
 
 static void test_companion_dies(void)

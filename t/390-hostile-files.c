@@ -36,6 +36,7 @@ static struct region choose_region(void)
 		{ 1, at.ring, 40 * sizeof(struct shm_command) },
 		{ 1, at.ref, at.stamp - at.ref },
 		{ 1, at.stamp, 400 },
+		{ 1, at.use, 200 },
 	};
 
 	return all[random_below(ARRAY_SIZE(all))];

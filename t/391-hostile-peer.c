@@ -183,7 +183,7 @@ static void raise_column(struct brat *g)
 	uint32_t i;
 
 	for (i = 0; i < records(g); i++)
-		store_relaxed(seg_row(&g->c->seg, i) + g->c->peer, (uint16_t)nasty(g));
+		store_relaxed(seg_cell(&g->c->seg, i, g->c->peer), (uint16_t)nasty(g));
 }
 
 static void scribble_sections(struct brat *g)
@@ -210,8 +210,10 @@ static void scribble_stamps(struct brat *g)
 {
 	uint32_t i;
 
-	for (i = 0; i < records(g); i++)
+	for (i = 0; i < records(g); i++) {
 		store_relaxed(seg_stamp(&g->c->seg, i), nasty(g));
+		store_relaxed(seg_use(&g->c->seg, i), (uint32_t)nasty(g));
+	}
 }
 
 static void scribble_line(struct brat *g)

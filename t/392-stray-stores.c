@@ -6,7 +6,7 @@
 #include <signal.h>
 #include <sys/wait.h>
 
-#include "peer/handle.h"
+#include "peer/refs.h"
 
 static bool is_dying(gpc *c, gpc_block b)
 {
@@ -77,15 +77,19 @@ static void all_sections(gpc *d)
 	memset(seg_section(&d->seg, d->peer, 0), 0xff, SHM_SECTIONS * sizeof(struct shm_section));
 }
 
+/* Behind the cells of its column, and the bits of seats that there are not. */
 static void cell_of_nobody(gpc *d)
 {
-	store_relaxed(&seg_row(&d->seg, 0)[d->seg.header.geometry.max_peers + 1], 1);
+	store_relaxed(seg_cell(&d->seg, d->seg.header.geometry.max_blocks, d->peer), 1);
+	order_or64(&seg_shared(&d->seg)->holders[0], ~0ull << d->seg.header.geometry.max_peers);
+	order_or64(&seg_shared(&d->seg)->holders[3], ~0ull);
 }
 
 static void free_seat(gpc *d)
 {
 	must(gpc_section_enter(d));
-	store_relaxed(&seg_row(&d->seg, 1)[d->peer], 1);
+	store_relaxed(seg_cell(&d->seg, 1, d->peer), 1);
+	refs_show(d);
 	serve_for(100);
 	store_release(&seg_seat(&d->seg, d->peer)->state, SEAT_FREE);
 }

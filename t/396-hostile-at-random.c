@@ -76,7 +76,7 @@ static void any_section(struct brat *g)
 
 static void anything(struct brat *g)
 {
-	uint16_t *cell = seg_row(&g->c->seg, below(g, records(g))) + g->c->peer;
+	uint16_t *cell = seg_cell(&g->c->seg, below(g, records(g)), g->c->peer);
 
 	switch (below(g, 16)) {
 	case 0:
@@ -88,6 +88,7 @@ static void anything(struct brat *g)
 		break;
 	case 2:
 		store_relaxed(seg_stamp(&g->c->seg, below(g, records(g))), nasty(g));
+		store_relaxed(seg_use(&g->c->seg, below(g, records(g))), (uint32_t)nasty(g));
 		break;
 	case 3:
 		order_or64(&g->shared->pending[below(g, 4)], nasty(g));

@@ -59,6 +59,7 @@ t_programs = \
 	%reldir%/127-check-holds.t \
 	%reldir%/128-time-is-up.t \
 	%reldir%/129-stock-evict.t \
+	%reldir%/129-windows.t \
 	%reldir%/130-tier.t \
 	%reldir%/131-moves.t \
 	%reldir%/132-two-tier.t \
@@ -306,6 +307,7 @@ t_support = \
 	%reldir%/lib/looks.h \
 	%reldir%/lib/ram_memory.h \
 	%reldir%/lib/recency.h \
+	%reldir%/lib/goes.h \
 	%reldir%/lib/actor.h \
 	%reldir%/lib/cache.h \
 	%reldir%/lib/checked.h \
@@ -404,6 +406,7 @@ t_models = \
 	%reldir%/model/claim.pml \
 	%reldir%/model/companion.pml \
 	%reldir%/model/grace.pml \
+	%reldir%/model/holders.pml \
 	%reldir%/model/litmus/section+aarch64.litmus \
 	%reldir%/model/litmus/section+x86.litmus \
 	%reldir%/model/litmus/refs+aarch64.litmus \

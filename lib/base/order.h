@@ -174,33 +174,15 @@ static inline void order_raise64(uint64_t *p, uint64_t v, int tries)
 			return;
 }
 
+/* One attempt to make *p, which was *old, `to`; else *old is what it is. */
+static inline bool order_raise_from32(uint32_t *p, uint32_t *old, uint32_t to)
+{
+	return __atomic_compare_exchange_n(p, old, to, true, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
+}
+
 #if defined(__x86_64__) && !defined(__SANITIZE_THREAD__)
 #define ORDER_VECTORS 1
 #endif
-
-/* Is one of n 16-bit cells, 8-byte aligned, not zero?  Acquire.  What stands behind the cells up to the
- * next multiple of 8 bytes is read, and does not count. */
-static inline bool load_acquire_any16(const uint16_t *cells, uint32_t n)
-{
-	const uint64_t *word = (const uint64_t *)(const void *)cells;
-	uint64_t any = 0;
-
-#ifdef ORDER_VECTORS
-	__m128i all = _mm_setzero_si128();
-
-	for (; n >= 8; n -= 8, word += 2)
-		all = _mm_or_si128(all, _mm_loadu_si128((const __m128i *)(const void *)word));
-	any = (uint64_t)_mm_cvtsi128_si64(_mm_or_si128(all, _mm_unpackhi_epi64(all, all)));
-#endif
-	for (; n >= 4; n -= 4, word++)
-		any |= load_acquire(word);
-	if (n)
-		any |= load_acquire(word) & ((1ull << 16 * n) - 1);
-#ifdef ORDER_VECTORS
-	__asm__ volatile("" : "+r"(any) : : "memory");  /* loads stay in order on x86 */
-#endif
-	return any != 0;
-}
 
 /* Four 32-bit words, 16-byte aligned, each read once and untorn; the four need not be of
  * one moment.

@@ -4,6 +4,7 @@
 
 #include "inspect/check.h"
 #include "segment/lockfile.h"
+#include "segment/stamps.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -71,47 +72,30 @@ static void check_seat(struct check *k, uint32_t peer)
 
 /* ---- reference cells ---- */
 
-/* A row with all bits set where a cell must be zero: empty seats, and the padding. */
-static void forbidden_cells(const struct check *k, uint16_t *row, uint32_t cells)
+/* Cells of an empty seat, and of a seat that does not show that it may have any. */
+static void check_column(struct check *k, uint32_t peer)
 {
-	uint32_t i, peers = k->s->header.geometry.max_peers;
+	bool empty = seg_seat(k->s, peer)->state == SEAT_FREE;
+	bool shown = seg_shared(k->s)->holders[peer / 64] >> peer % 64 & 1;
+	const uint16_t *cell = seg_cell(k->s, 0, peer);
+	uint32_t i, max = k->s->header.geometry.max_blocks;
 
-	for (i = 0; i < cells; i++)
-		row[i] = i >= peers || seg_seat(k->s, i)->state == SEAT_FREE ? 0xffff : 0;
-}
-
-static void check_row(struct check *k, uint32_t record, const uint16_t *forbidden,
-		      uint32_t cells)
-{
-	const uint16_t *row = seg_row(k->s, record);
-	uint32_t i;
-
-	for (i = 0; i < cells; i++)
-		if (row[i] & forbidden[i])
-			check_bad(k, 0,
-				  "record %u (block 0x%08x): %u references of seat %u, "
-				  "which is empty",
-				  record, (uint32_t)check_block(k, record), row[i], i);
+	if (!empty && shown)
+		return;
+	for (i = 0; i < max; i++)
+		if (cell[i])
+			check_bad(k, cell[i],
+				  "record %u (block 0x%08x): %u references of seat %u, which %s",
+				  i, (uint32_t)check_block(k, i), cell[i], peer,
+				  empty ? "is empty" : "is not among the holders");
 }
 
 static void check_cells(struct check *k)
 {
-	uint32_t stride = k->s->header.geometry.ref_stride;
-	uint32_t i, j, max = k->s->header.geometry.max_blocks;
-	uint64_t forbidden[512 / sizeof(uint64_t)], bad;
+	uint32_t i;
 
-	if (stride > sizeof(forbidden))
-		return; /* geometry_check lets no such stride through */
-	forbidden_cells(k, (uint16_t *)forbidden, stride / sizeof(uint16_t));
-	for (i = 0; i < max; i++) {
-		const uint64_t *row = (const uint64_t *)seg_row(k->s, i);
-
-		for (j = 0, bad = 0; j < stride / sizeof(*row); j++)
-			bad |= row[j] & forbidden[j];
-		if (bad)
-			check_row(k, i, (const uint16_t *)forbidden,
-				  stride / sizeof(uint16_t));
-	}
+	for (i = 0; i < k->s->header.geometry.max_peers; i++)
+		check_column(k, i);
 }
 
 /* The tick was copied before the stamps: a newer stamp is older than the next copy's
@@ -122,12 +106,12 @@ static void check_stamps(struct check *k)
 	uint32_t i, max = k->s->header.geometry.max_blocks;
 
 	for (i = 0; i < max; i++)
-		if (STAMP_TICK(*seg_stamp(k->s, i)) > tick + 1)
+		if (STAMP_TICK(seg_last_use(k->s, i)) > tick + 1)
 			check_bad(k, 0,
 				  "record %u (block 0x%08x): its stamp %llu is in the "
 				  "future",
 				  i, (uint32_t)check_block(k, i),
-				  (unsigned long long)STAMP_TICK(*seg_stamp(k->s, i)));
+				  (unsigned long long)STAMP_TICK(seg_last_use(k->s, i)));
 }
 
 void check_control(struct check *k)

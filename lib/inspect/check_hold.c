@@ -64,7 +64,7 @@ static void name_blocks(struct check *k, uint32_t peer)
 
 static void bad_hold(struct check *k, uint32_t record, uint32_t peer, const char *what)
 {
-	uint32_t cell = seg_row(k->s, record)[peer];
+	uint32_t cell = *seg_cell(k->s, record, peer);
 
 	check_bad(k, check_mix(seg_record(k->s, record)->word, cell),
 		  "record %u (block 0x%08x): %s (cell 0x%04x of seat %u, which is alive)",
@@ -86,7 +86,7 @@ static void check_reservation(struct check *k, uint32_t i, const struct shm_reco
 
 	if (peer >= k->s->header.geometry.max_peers || !k->alive[peer])
 		return;
-	hold = hold_of(seg_row(k->s, i)[peer]);
+	hold = hold_of(*seg_cell(k->s, i, peer));
 	if ((hold == HOLD_REF || hold == HOLD_NONE) && check_is_target(k, r))
 		return;
 	if (hold == HOLD_REF)
@@ -102,7 +102,7 @@ static void check_reservation(struct check *k, uint32_t i, const struct shm_reco
 /* The value of a reservation, where there is none of this peer. */
 static void check_cell(struct check *k, uint32_t i, const struct shm_record *r, uint32_t peer)
 {
-	enum hold hold = hold_of(seg_row(k->s, i)[peer]);
+	enum hold hold = hold_of(*seg_cell(k->s, i, peer));
 	uint32_t state = WORD_STATE(r->word);
 
 	if (hold <= HOLD_REF || (state == RESERVED && r->owner == peer && hold != HOLD_BAD))
@@ -115,21 +115,20 @@ static void check_cell(struct check *k, uint32_t i, const struct shm_record *r, 
 		bad_hold(k, i, peer, "neither reserved nor published, but its cell says so");
 }
 
-/* ... or more references than one peer can have: four cells at a time. */
-static bool has_reservation(const uint16_t *row, uint32_t words)
+/* ... or more references than one peer can have. */
+static void check_column(struct check *k, uint32_t peer)
 {
-	const uint64_t *at = (const uint64_t *)row;
-	uint64_t any = 0;
+	const uint16_t *cell = seg_cell(k->s, 0, peer);
+	uint32_t i, max = k->s->header.geometry.max_blocks;
 
-	while (words--)
-		any |= *at++;
-	return any & 0x8000800080008000u;
+	for (i = 0; i < max; i++)
+		if (cell[i] & 0x8000)
+			check_cell(k, i, seg_record(k->s, i), peer);
 }
 
 void check_holds(struct check *k)
 {
 	uint32_t i, p, peers = k->s->header.geometry.max_peers;
-	uint32_t words = k->s->header.geometry.ref_stride / sizeof(uint64_t);
 
 	look_for_peers(k);
 	memset(k->named, 0, k->s->header.geometry.max_blocks);
@@ -141,10 +140,8 @@ void check_holds(struct check *k)
 
 		if (k->pool_of[i] != SHM_NO_POOL && WORD_STATE(r->word) == RESERVED)
 			check_reservation(k, i, r);
-		if (!has_reservation(seg_row(k->s, i), words))
-			continue;
-		for (p = 0; p < peers; p++)
-			if (k->alive[p])
-				check_cell(k, i, r, p);
 	}
+	for (p = 0; p < peers; p++)
+		if (k->alive[p])
+			check_column(k, p);
 }

@@ -11,6 +11,7 @@
 #include "inspect/inspect.h"
 #include "peer/hold.h"
 #include "segment/note.h"
+#include "segment/stamps.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -49,11 +50,10 @@ static uint32_t next_id(void)
 
 static uint32_t count_refs(const struct segment *s, uint32_t record)
 {
-	const uint16_t *row = seg_row(s, record);
 	uint32_t p, n = 0;
 
 	for (p = 0; p < s->header.geometry.max_peers; p++)
-		n += hold_refs(load_relaxed(&row[p]));
+		n += hold_refs(load_relaxed(seg_cell(s, record, p)));
 	return n;
 }
 
@@ -92,7 +92,7 @@ static bool copy_record(struct gather *g, uint32_t record, struct gpc_entry *e)
 			return false;
 		copy_note(s, record, e);
 		e->refs = count_refs(s, record);
-		e->stamp = STAMP_TICK(load_relaxed(seg_stamp(s, record)));
+		e->stamp = STAMP_TICK(seg_last_use(s, record));
 		order_fence();
 		if (load_relaxed(&r->word) == word)
 			return true;

@@ -17,23 +17,36 @@ int handle_refuse(gpc *c)
 	return err_set(EROFS, "the handle was attached with GPC_READONLY");
 }
 
+#define ENDS_IN_ZEROS ((1ull << (32 - STAMP_BITS)) - 1)
+
+/* None of the n ticks has stamps whose lower half could be 0, which is the half of no use. */
+static uint64_t more_ticks(struct shm_shared *shared, uint32_t n)
+{
+	uint64_t tick;
+
+	do {
+		tick = order_add64(&shared->tick, n) + n;
+	} while ((tick & ENDS_IN_ZEROS) < n);
+	return tick;
+}
+
 /* Whoever moves the time of the last step moves the tick.  If it dies in between, the step is
  * left out.  In time namespaces with clocks of their own the last step may seem long ago, or yet
  * to come: a process makes one step at a time all the same. */
-uint64_t handle_tick(gpc *c)
+uint64_t handle_ticks(gpc *c, uint32_t n)
 {
 	struct shm_shared *shared = seg_shared(&c->seg);
 	uint64_t step = c->seg.header.tick_us * 1000ull, now, last;
 
-	if (c->seg.header.tick_us == 1)
-		return order_add64(&shared->tick, 1) + 1;
+	if (c->seg.header.tick_us == 1 || n > 1)
+		return more_ticks(shared, n);
 	now = clock_coarse_ns();
 	last = load_relaxed(&shared->tick_ns);
 	if (now - last < step || now - load_relaxed(&c->tick_raised_ns) < step ||
 	    !order_cas64(&shared->tick_ns, last, now))
 		return load_relaxed(&shared->tick);
 	store_relaxed(&c->tick_raised_ns, now);
-	return order_add64(&shared->tick, 1) + 1;
+	return more_ticks(shared, 1);
 }
 
 /* Each thread begins at the slot that served it last, so threads settle on slots, and

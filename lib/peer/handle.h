@@ -138,8 +138,9 @@ static inline int handle_help(gpc *c, uint64_t ns)
 	return help ? help(c, ns) : 0;
 }
 
-/* Tick for a touching call: exact mode advances it by one, else once a tick_us. */
-uint64_t handle_tick(gpc *c);
+/* Tick for a touching call: exact mode advances it by one, else once a tick_us.  A call that wants n > 1 has
+ * those from n - 1 before it on for itself. */
+uint64_t handle_ticks(gpc *c, uint32_t n);
 
 /* The library's own sections: slot or -EAGAIN.  Lookups use them (6 ns a pair). */
 int handle_enter(gpc *c);

@@ -79,6 +79,7 @@ bool hold_step_from(gpc *c, uint32_t record, gpc_block block, enum hold_event ev
 			return false;
 		new = (uint16_t)(value[to] + (from == HOLD_NONE ? 0 : cell & CELL_ABOVE));
 	} while (!order_cas16(refs_cell(c, record), &cell, new));
+	refs_show(c);
 	sum->refs += (to == HOLD_PENDING) - (from == HOLD_PENDING && to != HOLD_REF) +
 		     (event == HOLD_FETCHED);
 	refs_sum_held(sum, (uint32_t)GPC_POOL(block), cell_is_held(new) - cell_is_held(cell));

@@ -54,7 +54,7 @@
 #ifndef GPC_HOLD_H
 #define GPC_HOLD_H
 
-#include "peer/handle.h"
+#include "peer/refs.h"
 
 enum hold { HOLD_NONE, HOLD_REF, HOLD_PENDING, HOLD_BACK, HOLD_RESERVED, HOLD_STOCK, HOLD_BAD };
 
@@ -123,8 +123,10 @@ static inline bool hold_step(gpc *c, uint32_t record, gpc_block block, enum hold
 	const struct hold_usual *u = &hold_usual[event];
 	uint16_t cell = u->from;
 
-	if (!order_cas16(seg_row(&c->seg, record) + c->peer, &cell, u->to))
+	if (!order_cas16(seg_cell(&c->seg, record, c->peer), &cell, u->to))
 		return hold_step_from(c, record, block, event, cell, sum);
+	if (u->to)
+		refs_show(c);
 	sum->refs += u->refs;
 	if (u->held)
 		refs_sum_held(sum, (uint32_t)GPC_POOL(block), u->held);

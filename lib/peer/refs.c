@@ -58,6 +58,7 @@ static int refs_add(gpc *c, uint32_t record, gpc_block block, struct ref_sum *su
 {
 	uint16_t old = order_add16(refs_cell(c, record), 1);     /* (T) */
 
+	refs_show(c);
 	if (__builtin_expect(old >= REF_CAP, 0))
 		return add_to_special(c, record, block, old, sum);
 	if (!old)
@@ -127,6 +128,16 @@ int refs_take(gpc *c, uint32_t record, gpc_block block, const gpc_key *key,
 		return 0;
 	refs_drop(c, record, block, sum);
 	return -ESTALE;
+}
+
+/* The window may be moved at this moment: then the use is in stamp[], which is not looked at, and goes to use[]
+ * as well.  Either we see the new window, or the writer sees a tick that the old one did not have. */
+void refs_stamp_late(const gpc *c, uint32_t record, uint64_t to)
+{
+	order_raise64(seg_stamp(&c->seg, record), to, 2);
+	order_fence();
+	if (use_fits(to, load_relaxed(&seg_state(&c->seg)->uses_from)))
+		use_raise(seg_use(&c->seg, record), (uint32_t)to);
 }
 
 /* ---- lent ---- */

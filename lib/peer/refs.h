@@ -14,6 +14,7 @@
 #define GPC_REFS_H
 
 #include "peer/handle.h"
+#include "segment/stamps.h"
 
 #define REF_CAP 0x8000u          /* leaves room for racing undos below CELL_REFS */
 
@@ -21,7 +22,7 @@ void refs_account(gpc *c, const struct ref_sum *sum);
 
 static inline uint16_t *refs_cell(const gpc *c, uint32_t record)
 {
-	return seg_row(&c->seg, record) + c->peer;
+	return seg_cell(&c->seg, record, c->peer);
 }
 
 /* Reference on a LIVE block that holds `key`: 0, -ESTALE (not that key any more), -EOVERFLOW.
@@ -44,28 +45,46 @@ static inline bool refs_any_lent(const gpc *c)
 	return __builtin_expect(load_relaxed(&c->nlent) != 0, 0);
 }
 
-#define REFS_GROUP 256u                  /* blocks whose places are counted on from one */
-
-/* The stamp of the first block that a call uses; each one behind it has one less. */
-static inline uint64_t refs_first_stamp(gpc *c)
+/* A cell of ours is not zero any more: the writer looks at our column.  Behind the cell, which is a full barrier,
+ * and before state and key are read again. */
+static inline void refs_show(const gpc *c)
 {
-	return handle_tick(c) << STAMP_BITS | STAMP_PLACES;
+	uint64_t *word = &seg_shared(&c->seg)->holders[c->peer >> 6], bit = 1ull << (c->peer & 63);
+
+	if (__builtin_expect(!(load_relaxed(word) & bit), 0))
+		order_or64(word, bit);
 }
 
-/* What to take off for the block at `from` of the array, so that REFS_GROUP more can be told
- * apart: beyond that many places groups have their places in common. */
-static inline uint32_t refs_place(uint32_t from)
+/* The stamp of the first block of an array of n that a call uses; each one behind it has one less. */
+static inline uint64_t refs_first_stamp(gpc *c, uint32_t n)
 {
-	return MIN(from, STAMP_PLACES + 1 - REFS_GROUP);
+	return handle_ticks(c, n / (STAMP_PLACES + 1) + 1) << STAMP_BITS | STAMP_PLACES;
 }
+
+/* The window has passed, and the writer has not moved it. */
+void refs_stamp_late(const gpc *c, uint32_t record, uint64_t to);
 
 /* Use: raise the block's stamp (rule R1). */
 static inline void refs_stamp(const gpc *c, uint32_t record, uint64_t to)
 {
-	uint64_t *stamp = seg_stamp(&c->seg, record);
+	if (__builtin_expect(use_fits(to, load_relaxed(&seg_state(&c->seg)->uses_from)), 1))
+		use_raise(seg_use(&c->seg, record), (uint32_t)to);
+	else
+		refs_stamp_late(c, record, to);
+}
 
-	if (load_relaxed(stamp) < to)
-		order_raise64(stamp, to, 2);
+/* The same for many, whose stamps descend. */
+static inline void refs_stamp_many(const gpc *c, const uint32_t *records, uint32_t n, uint64_t to)
+{
+	uint64_t from = load_relaxed(&seg_state(&c->seg)->uses_from);
+	uint32_t i;
+
+	if (__builtin_expect(use_fits(to, from) && use_fits(to - n, from), 1))
+		for (i = 0; i < n; i++)
+			use_raise(seg_use(&c->seg, records[i]), (uint32_t)to - i);
+	else
+		for (i = 0; i < n; i++)
+			refs_stamp(c, records[i], to - i);
 }
 
 #endif

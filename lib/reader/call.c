@@ -27,6 +27,7 @@ int call_begin(struct call *a, gpc *c, uint32_t spaces, uint32_t flags, bool ref
 	a->quiet = (flags & GPC_QUIET) || c->readonly;
 	a->refs = refs;
 	a->overflow = false;
+	a->n = 0;
 	a->first = a->vram = a->ram = a->stale = 0;
 	a->section = -1;
 	a->there = (struct device_result){ 0 };

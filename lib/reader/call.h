@@ -19,6 +19,7 @@ struct call {
 	bool refs;                       /* takes references */
 	bool overflow;                   /* one failed for REF_CAP */
 	int section;
+	uint32_t n;                      /* places of its array that uses may have */
 	uint64_t first;                  /* stamp of the first use; 0 = none yet */
 	uint64_t vram, ram, stale;
 	struct device_result there;      /* to all keys, when blocks is not NULL */

@@ -201,7 +201,7 @@ static void answer(struct search *s, struct group *g)
 		record = pool_record(&s->a.c->seg, g->blocks[i]);
 		if (record != SHM_NO_RECORD)
 			hits_use_one(&s->a, g->blocks[i], record,
-				     refs_place(i / PROBE_GROUP * PROBE_GROUP) + i % PROBE_GROUP);
+				     i);
 	}
 	for (i = to; i < g->n; i++)
 		g->blocks[i] = GPC_NONE;

@@ -39,7 +39,7 @@ void hits_locate(const struct call *a, gpc_block *blocks, uint32_t n, struct hit
 		}
 		h->n++;
 		if (!a->refs && !a->quiet)
-			__builtin_prefetch(seg_stamp(&a->c->seg, record), 1);
+			__builtin_prefetch(seg_use(&a->c->seg, record), 1);
 	}
 }
 
@@ -60,7 +60,7 @@ void hits_locate_part(const struct call *a, const struct probe_part *part, gpc_b
 	for (i = 0; i < h->n; i++)
 		h->record[i] = a->probe.usual_record + ((uint32_t)blocks[h->at[i]] - a->probe.usual);
 	for (i = 0; i < h->n; i++)
-		__builtin_prefetch(seg_stamp(&a->c->seg, h->record[i]), 1);
+		__builtin_prefetch(seg_use(&a->c->seg, h->record[i]), 1);
 }
 
 static bool is_ram(const struct call *a, gpc_block block)
@@ -77,14 +77,13 @@ void hits_use_one(struct call *a, gpc_block block, uint32_t record, uint32_t pla
 	if (a->quiet)
 		return;
 	if (!a->first)
-		a->first = refs_first_stamp(a->c);
+		a->first = refs_first_stamp(a->c, a->n);
 	refs_stamp(a->c, record, a->first - place);
 }
 
 void hits_use(struct call *a, const gpc_block *blocks, const struct hits *h, uint32_t place)
 {
 	uint32_t i, ram = 0;
-	uint64_t stamp;
 
 	if (!h->n)
 		return;
@@ -96,7 +95,6 @@ void hits_use(struct call *a, const gpc_block *blocks, const struct hits *h, uin
 	a->ram += ram;
 	a->vram += h->n - ram;
 	if (!a->first)
-		a->first = refs_first_stamp(a->c);
-	for (i = 0, stamp = a->first - place; i < h->n; i++)
-		refs_stamp(a->c, h->record[i], stamp--);
+		a->first = refs_first_stamp(a->c, a->n);
+	refs_stamp_many(a->c, h->record, h->n, a->first - place);
 }

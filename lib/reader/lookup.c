@@ -62,7 +62,7 @@ static uint32_t look_up_part(struct call *a, const gpc_key *all, uint32_t from, 
 	else
 		blocks[0] = probe_one(&a->probe, all);
 	hits_locate(a, blocks, n, &h);
-	return h.n - use_hits(a, all + from, blocks, &h, refs_place(from));
+	return h.n - use_hits(a, all + from, blocks, &h, from);
 }
 
 /* The next group of a run: its parts are compared, each one while the second buckets of the one
@@ -88,7 +88,7 @@ static uint32_t look_up_group(struct call *a, struct probe_run *run, uint32_t fr
 	}
 	for (i = 0; i < k - 1; i++)
 		hits -= use_hits(a, run->keys + from + i * run->part, blocks + i * run->part,
-				 &h[i], refs_place(from) + i * run->part);
+				 &h[i], from + i * run->part);
 	return hits;
 }
 
@@ -122,6 +122,7 @@ GPC_EXPORT int gpc_lookup(gpc *c, uint32_t spaces, const gpc_key *keys, uint32_t
 	err = call_begin(&a, c, spaces, flags, flags & GPC_REF);
 	if (err)
 		return err;
+	a.n = n;
 	err = call_offload(&a, &q, flags);
 	if (!err && a.there.blocks && a.quiet && !a.refs)
 		hits = copy_hints(&a, n, blocks);

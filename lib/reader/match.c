@@ -66,7 +66,7 @@ static uint32_t match_run(struct call *a, const gpc_key *keys, uint32_t n, gpc_b
 		if (from >= n)
 			continue;
 		got = use_prefix(a, keys + from, found[(k - 2) & 3], &h[k & 1],
-				 blocks ? blocks + from : NULL, refs_place(from));
+				 blocks ? blocks + from : NULL, from);
 		len += got;
 		if (got < h[k & 1].n)
 			break;
@@ -85,7 +85,7 @@ static uint32_t match_there(struct call *a, uint32_t from, uint32_t n, gpc_block
 		m = MIN(n - i, PROBE_GROUP);
 		call_answers(a, from + i, m, found);
 		locate_prefix(a, found, m, &h);
-		len += use_prefix(a, NULL, found, &h, blocks ? blocks + i : NULL, refs_place(i));
+		len += use_prefix(a, NULL, found, &h, blocks ? blocks + i : NULL, i);
 		if (h.n < m)
 			break;
 	}
@@ -147,6 +147,8 @@ GPC_EXPORT int gpc_match(gpc *c, uint32_t spaces, const gpc_key *keys,
 	if (err)
 		return err;
 	q.n = start[nseq] - start[0];
+	for (i = 0; i < nseq; i++)
+		a.n = MAX(a.n, start[i + 1] - start[i]);
 	err = q.n ? call_offload(&a, &q, flags) : 0;
 	for (i = 0; !err && i < nseq; i++) {
 		at = start[i];
@@ -185,6 +187,7 @@ GPC_EXPORT int gpc_acquire(gpc *c, uint32_t spaces, const gpc_key *keys, uint32_
 	err = call_begin(&a, c, spaces, flags, true);
 	if (err)
 		return err;
+	a.n = n;
 	len = match_run(&a, keys, n, blocks);
 	call_end(&a, n);
 	return !len && a.overflow ? overflow_error() : (int)len;

@@ -75,8 +75,7 @@ static int take_one(struct both *b, struct prefix *p, const gpc_key *key, uint32
 	if (err)
 		refs_drop(a->c, record, *block, &a->sum);
 	else
-		hits_use_one(a, *block, record, refs_place(i / PROBE_GROUP * PROBE_GROUP) +
-					i % PROBE_GROUP);
+		hits_use_one(a, *block, record, i);
 	return err;
 }
 
@@ -128,7 +127,7 @@ int prefix_take(gpc *c, struct prefix *p, const gpc_key *keys, uint32_t n, gpc_b
 		return err;
 	}
 	/* one order over both: the first block of the prompt is the youngest */
-	b.near.first = b.far.first = refs_first_stamp(c);
+	b.near.first = b.far.first = refs_first_stamp(c, n);
 	len = take_all(&b, p, keys, n, blocks);
 	end(&b, n);
 	return (int)len;

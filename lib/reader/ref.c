@@ -40,10 +40,10 @@ GPC_EXPORT int gpc_ref(gpc *c, const gpc_key *keys, const gpc_block *blocks, uin
 	err = call_begin(&a, c, 0, 0, true);
 	if (err)
 		return err;
-	a.first = refs_first_stamp(c);
+	a.first = refs_first_stamp(c, n);
 	do {
 		m = MIN(n - len, PROBE_GROUP);
-		got = ref(&a, keys + len, blocks + len, m, refs_place(len), &why);
+		got = ref(&a, keys + len, blocks + len, m, len, &why);
 		len += got;
 	} while (got == m && len < n);
 	call_end(&a, 0);

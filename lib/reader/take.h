@@ -27,7 +27,7 @@ take_prefetch(const struct call *a, const uint32_t *records, uint32_t n, uint32_
 		return;
 	record = records[i + TAKE_AHEAD];
 	if (!a->quiet)
-		__builtin_prefetch(seg_stamp(s, record), 1);
+		__builtin_prefetch(seg_use(s, record), 1);
 	__builtin_prefetch(seg_record(s, record));
 	__builtin_prefetch(refs_cell(a->c, record), 1);
 }

@@ -107,8 +107,7 @@ static void take_live(gpc *c, struct op *op, uint32_t i, uint32_t record, gpc_bl
 
 	hold_step(c, record, block, HOLD_LIVE, sum);
 	if (op->no_refs && ours) {
-		refs_stamp(c, record, stamp - refs_place(i & ~(REFS_GROUP - 1)) -
-			   (i & (REFS_GROUP - 1)));
+		refs_stamp(c, record, stamp - i);
 		refs_drop(c, record, block, sum);
 	}
 	answer(c, op, i, block);
@@ -146,7 +145,7 @@ static void take_one(gpc *c, struct op *op, uint32_t i, uint64_t stamp, struct r
 
 static void take_publish(gpc *c, struct op *op)
 {
-	uint64_t stamp = op->no_refs ? refs_first_stamp(c) : 0;
+	uint64_t stamp = op->no_refs ? refs_first_stamp(c, op->n) : 0;
 	struct ref_sum sum = { 0 };
 	uint32_t i;
 

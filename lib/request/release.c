@@ -36,7 +36,7 @@ static inline __attribute__((always_inline)) void prefetch_lines(const gpc *c, u
 	if (record == SHM_NO_RECORD)
 		return;
 	__builtin_prefetch(refs_cell(c, record), 1);
-	__builtin_prefetch(seg_stamp(&c->seg, record), 1);
+	__builtin_prefetch(seg_use(&c->seg, record), 1);
 }
 
 /* The locked instructions of a release wait for its lines, so those of the next few are asked for
@@ -75,10 +75,9 @@ GPC_EXPORT int gpc_release(gpc *c, const gpc_block *blocks, uint32_t n)
 		return err;
 	if (n && !blocks)
 		return err_set(EINVAL, "blocks is NULL");
-	first = n ? refs_first_stamp(c) : 0;
-	_Static_assert(GROUP <= REFS_GROUP, "places of a group");
+	first = n ? refs_first_stamp(c, n) : 0;
 	for (i = 0; i < n; i += MIN(n - i, GROUP))
-		if (release_group(c, blocks + i, MIN(n - i, GROUP), first - refs_place(i), &sum,
+		if (release_group(c, blocks + i, MIN(n - i, GROUP), first - i, &sum,
 				  &returned, &bad) && err == 0)
 			err = refuse_unref(c, i + bad, blocks[i + bad]);
 	refs_account(c, &sum);

@@ -18,7 +18,7 @@
 #define BLOCKS_AN_ALIAS 8u               /* by default */
 
 /* The largest geometry stays far below 2^63 bytes, so sums of regions cannot wrap. */
-_Static_assert((uint64_t)MAX_BLOCKS *(64 + 64 + 2 * (GPC_MAX_PEERS + 4) + 8 + 64 +
+_Static_assert((uint64_t)MAX_BLOCKS *(64 + 64 + 2 * (GPC_MAX_PEERS + 4) + 8 + 4 + 64 +
 				      4 * KEY_MAX_TOKENS) + 64ull * MAX_ALIASES < 1ull << 48,
 	       "offsets fit");
 
@@ -27,11 +27,6 @@ _Static_assert((uint64_t)MAX_BLOCKS *(64 + 64 + 2 * (GPC_MAX_PEERS + 4) + 8 + 64
 static uint32_t buckets_for(uint32_t max_blocks)
 {
 	return MAX(2u, (max_blocks + 1) / 2);
-}
-
-static uint16_t stride_for(uint32_t max_peers)
-{
-	return (uint16_t)ROUND_UP(max_peers * 2, 8u);
 }
 
 static uint32_t alias_buckets_for(int32_t max_aliases, uint32_t max_blocks)
@@ -66,7 +61,6 @@ static void derive(struct shm_geometry *g, uint32_t block_tokens)
 {
 	g->note_lines = (uint16_t)note_lines_for(g->keep, block_tokens);
 	g->buckets = buckets_for(g->max_blocks);
-	g->ref_stride = stride_for(g->max_peers);
 	g->changes = changes_for(g->max_blocks);
 }
 
@@ -183,13 +177,13 @@ int geometry_check(const struct shm_geometry *g, uint32_t block_tokens)
 		return err_set(EBADMSG, "impossible geometry: %u buckets of aliases",
 			       g->alias_buckets);
 	derive(&ours, block_tokens);
-	if (g->buckets != ours.buckets || g->ref_stride != ours.ref_stride ||
+	if (g->buckets != ours.buckets || g->pad0 ||
 	    g->changes != ours.changes || g->note_lines != ours.note_lines ||
 	    g->keep & ~(KEEP_DIGESTS | KEEP_TOKENS))
 		return err_set(EBADMSG,
-			       "geometry contradicts itself: %u buckets, stride %u, "
+			       "geometry contradicts itself: %u buckets, %u, "
 			       "%u changes, notes of %u lines for %u blocks of %u tokens and %u peers",
-			       g->buckets, g->ref_stride, g->changes, g->note_lines,
+			       g->buckets, g->pad0, g->changes, g->note_lines,
 			       g->max_blocks, block_tokens, g->max_peers);
 	return 0;
 }
@@ -201,6 +195,12 @@ static uint64_t place_array(uint64_t *end, uint64_t count, uint64_t bytes)
 
 	*end = ROUND_UP(at + count * bytes, SHM_PAGE);
 	return at;
+}
+
+/* A line more than the cells take: the cells of one block are in different sets of a processor's cache. */
+static uint64_t column_bytes(uint32_t max_blocks)
+{
+	return ROUND_UP(max_blocks * 2ull, 64u) + 64;
 }
 
 void geometry_layout(const struct shm_geometry *g, struct layout *ret)
@@ -228,8 +228,10 @@ void geometry_layout(const struct shm_geometry *g, struct layout *ret)
 			     sizeof(struct shm_section));
 	ret->ring = place_array(&end, (uint64_t)g->max_peers * SHM_RING,
 			  sizeof(struct shm_command));
-	ret->ref = place_array(&end, g->max_blocks, g->ref_stride);
+	ret->column = column_bytes(g->max_blocks);
+	ret->ref = place_array(&end, g->max_peers, ret->column);
 	ret->stamp = place_array(&end, g->max_blocks, sizeof(uint64_t));
+	ret->use = place_array(&end, g->max_blocks, sizeof(uint32_t));
 	ret->note = place_array(&end, g->max_blocks, g->note_lines * 64ull);
 	ret->transfer = place_array(&end, g->max_peers, sizeof(struct shm_transfer));
 	ret->control_bytes = end;

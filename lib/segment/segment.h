@@ -97,15 +97,19 @@ static inline struct shm_command *seg_command(const struct segment *s, uint32_t 
 		      (uint64_t)peer * SHM_RING + (position & (SHM_RING - 1)));
 }
 
-static inline uint16_t *seg_row(const struct segment *s, uint32_t record)
+static inline uint16_t *seg_cell(const struct segment *s, uint32_t record, uint32_t peer)
 {
-	return (uint16_t *)(s->control + s->at.ref +
-			    (uint64_t)record * s->header.geometry.ref_stride);
+	return SEG_AT(s->control, s->at.ref + peer * s->at.column, uint16_t, record);
 }
 
 static inline uint64_t *seg_stamp(const struct segment *s, uint32_t record)
 {
 	return SEG_AT(s->control, s->at.stamp, uint64_t, record);
+}
+
+static inline uint32_t *seg_use(const struct segment *s, uint32_t record)
+{
+	return SEG_AT(s->control, s->at.use, uint32_t, record);
 }
 
 /* Only where notes are kept: geometry.note_lines. */

@@ -11,11 +11,11 @@
  *     pool[]      2048   w                       seat[P]     4096   p
  *     mirror[8]    256   w                       section[P][64] 64  p
  *     tally[P]     128   w                       ring[P][4096]  64  p, results w
- *     xfer[P][64]   64   w                       ref[max_blocks][stride]  u16 cells, p
+ *     xfer[P][64]   64   w                       ref[P][max_blocks]  u16 cells, a column a peer, p
  *     table[buckets] 64  w                       stamp[max_blocks]   u64, p and w
- *     record[max_blocks] 64 w                    note[max_blocks]    p, where notes are kept
- *     change[]      64   w                       transfer[P]   12288  p, devices
- *     change_note[] 64   w, with digests
+ *     record[max_blocks] 64 w                    use[max_blocks]     u32, p and w
+ *     change[]      64   w                       note[max_blocks]    p, where notes are kept
+ *     change_note[] 64   w, with digests         transfer[P]   12288  p, devices
  *     alias[]      128   w (shm_alias.h)
  *     root[]       512   w, where notes are kept (shm_root.h)
  *
@@ -60,7 +60,7 @@ struct shm_geometry {                    /* all that offsets depend on */
 	uint8_t keep;                    /* set of KEEP_* */
 	uint16_t note_lines;             /* 64 bytes each, of a block's note; 0 = none are kept */
 	uint16_t max_pools;
-	uint16_t ref_stride;             /* bytes of a row of cells, multiple of 8 */
+	uint16_t pad0;                   /* 0 */
 	uint32_t buckets;
 	uint32_t changes;                /* entries of the changes feed, power of two */
 	uint32_t alias_buckets;          /* 0 = no aliases are kept */
@@ -117,7 +117,9 @@ struct shm_state {                       /* w, r */
 	uint32_t spaces;                 /* set of spaces that READY pools belong to */
 	uint64_t live_pools[2];          /* bit p: pool p is READY; all its blocks die when it is cleared */
 	uint32_t writer_peer;            /* its seat + 1; 0 = none */
-	uint8_t pad0[28];
+	uint32_t uses_late;              /* so many windows are to end until stamp[] is older than use[] again */
+	uint64_t uses_from;              /* stamp that the window of use[] begins with: stamps.h */
+	uint8_t pad0[16];
 	uint64_t changes;                /* line 1: stores to table entries so far: what mirrors lag by */
 	uint64_t events_head;              /* next number of the changes feed */
 	uint64_t events_floor;             /* cursors below are too late */
@@ -275,8 +277,10 @@ _Static_assert(sizeof(struct shm_change) == 64, "change layout");
 /* ---- control segment ---- */
 
 /* A stamp is the tick of the last use, and below it the place of the block in the array of the
- * call that used it: STAMP_PLACES at the front, and less further back. */
-#define STAMP_BITS      16
+ * call that used it: STAMP_PLACES at the front, and less further back.  Of an array with more places each
+ * further STAMP_PLACES + 1 have a tick of their own, the one before.  use[] has the lower half of a stamp,
+ * which is never 0: 0 is none (stamps.h). */
+#define STAMP_BITS      10
 #define STAMP_PLACES    ((1u << STAMP_BITS) - 1)
 #define STAMP_TICK(s)   ((s) >> STAMP_BITS)
 
@@ -301,7 +305,10 @@ struct shm_shared {                      /* one cache line for each kind of acce
 	uint64_t pending[4];             /* p: bit = seat has commands; w clears */
 	uint32_t sleeping;               /* w: futex word, 1 while the writer sleeps */
 	uint32_t pad2[7];
-	uint8_t pad3[1024 - 192];
+	/* p, w: bit = the seat's column may have a cell that is not zero.  A peer sets it behind the
+	 * cell, and before it looks at the record again; only the writer clears it (holders.c) */
+	uint64_t holders[4];
+	uint8_t pad3[1024 - 224];
 	/* w: by the hash of a key that a block is reserved for, the block that had such a key last, + 1.  Only a
 	 * hint that saves a question: any may be old or scribbled, and records are believed alone */
 	uint32_t hint[256];

@@ -17,6 +17,7 @@
 #include "takeover/takeover.h"
 #include "writer/grace.h"
 #include "writer/events.h"
+#include "writer/holders.h"
 #include "writer/leave.h"
 #include "writer/memory.h"
 #include "writer/mirror.h"
@@ -185,6 +186,7 @@ static int take_over(struct writer *w, struct scan *sc)
 
 	store_relaxed(&st->recovering, 1);
 	store_release(&st->generation, st->generation + 1);
+	holders_all(w);
 	err = pools_load(w);
 	if (err < 0)
 		return err;

@@ -37,6 +37,7 @@
 #ifndef GPC_WRITER_COMMAND_H
 #define GPC_WRITER_COMMAND_H
 
+#include "writer/lru.h"
 #include "writer/table.h"
 
 /* A command soon to be run: it is copied, and the memory that it takes is on its way. */
@@ -66,7 +67,7 @@ command_stage(struct writer *w, uint32_t peer, uint64_t position, struct staged 
 		return;
 	__builtin_prefetch(&w->node[record], 1);
 	__builtin_prefetch(&w->owned[record], 1);
-	__builtin_prefetch(seg_stamp(&w->seg, record), 1);
+	lru_prefetch(w, record);
 	ret->space = w->pool[(uint32_t)ret->cmd.block >> 24].space;
 	ret->ready = table_ready(w, ret->space, ret->cmd.key);
 	table_prefetch(w, &ret->ready);

@@ -17,14 +17,13 @@
  * DYING, or is seen when the grace period is over. */
 bool grant_is_alone(struct writer *w, uint32_t peer, uint32_t record)
 {
-	const uint16_t *row = seg_row(&w->seg, record);
 	uint32_t i;
 
 	if (w->node[record].readers)
 		return false;
-	for (i = 0; i < w->max_peers; i++) {
+	for (i = w_next_holder(w, 0); i < w->max_peers; i = w_next_holder(w, i + 1)) {
 		/* pairs with (c) of peer/refs.c */
-		uint16_t cell = load_acquire(&row[i]);
+		uint16_t cell = load_acquire(seg_cell(&w->seg, record, i));
 
 		if (cell && (i != peer || cell != CELL_PENDING))
 			return false;

@@ -92,7 +92,7 @@ static void take_victim(struct writer *w, struct grant *g, uint32_t i, uint32_t 
 		if (w->node[v].leaving)
 			w_count_stays(w);        /* in another tier */
 		tree_replace(w, v, s->ram);      /* its children wait for it there, detached */
-		store_relaxed(seg_stamp(&w->seg, s->ram), stamp);
+		lru_set(w, s->ram, stamp);
 	} else {
 		n = w->node[v].first == NONE ? 0 :
 			tree_collect(w, v, &w->below, &w->below_size, 0);

@@ -89,7 +89,7 @@ static int32_t source_check(struct writer *w, struct grant *g, struct grant_slot
 		return err;
 	if ((g->flags & CF_COPY) && w_space(w, record) == w->pool[g->pool].space)
 		return -EINVAL;
-	if (g->kind == CMD_PROMOTE && !load_relaxed(&seg_row(&w->seg, record)[g->peer]))
+	if (g->kind == CMD_PROMOTE && !load_relaxed(seg_cell(&w->seg, record, g->peer)))
 		return -EPERM;
 	if (g->kind == CMD_DEMOTE && (from != w->pool_of[record] ||
 				      !children_are_leaving(w, g, record)))

@@ -25,13 +25,12 @@ struct idle {
 
 static bool cells_hold(struct writer *w, uint32_t record)
 {
-	const uint16_t *row = seg_row(&w->seg, record);
 	uint32_t i;
 
 	if (w_row_is_zero(w, record))
 		return false;
-	for (i = 0; i < w->max_peers; i++)
-		switch (hold_of(load_relaxed(&row[i]))) {
+	for (i = w_next_holder(w, 0); i < w->max_peers; i = w_next_holder(w, i + 1))
+		switch (hold_of(load_relaxed(seg_cell(&w->seg, record, i)))) {
 		case HOLD_NONE:
 		case HOLD_STOCK:
 		case HOLD_BACK:

@@ -71,7 +71,7 @@ static void let_target_go(struct writer *w, uint32_t from, uint32_t to)
 
 	if (!t || t->source != from + 1 || t->source_word != w_word(w, from))
 		return;
-	order_raise64(seg_stamp(&w->seg, to), lru_stamp(w, from), 2);
+	lru_inherit(w, to, lru_stamp(w, from));
 	store_release(&t->source, 0);
 }
 

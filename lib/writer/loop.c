@@ -9,6 +9,7 @@
 #include "writer/command.h"
 #include "writer/grace.h"
 #include "writer/grant.h"
+#include "writer/holders.h"
 #include "writer/loop.h"
 #include "writer/lru.h"
 #include "writer/memory.h"
@@ -22,6 +23,7 @@
 #include "writer/sweep.h"
 #include "writer/table.h"
 #include "writer/transfer.h"
+#include "writer/uses.h"
 
 #define ROUND 64                         /* commands of one peer before the next one's turn */
 #define STAGED 16                        /* a power of two, above ... */
@@ -255,10 +257,12 @@ static void housekeep(struct writer *w)
 	uint64_t now = clock_ns();
 
 	meter_pass(w, now);
+	uses_pass(w, now);
 	notice_company(w, now);
 	if (now < w->next_housekeep_ns)
 		return;
 	reap_dead(w);
+	holders_housekeep(w, now);
 	retire_poll_parked(w);
 	retire_poll_quarantine(w);
 	pools_housekeep(w);

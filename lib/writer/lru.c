@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* lru.c - exact least recent first, without a list in shared memory.
  *
- * Readers raise stamp[block] when they use a block, and nothing else.  The writer keeps one
+ * Readers raise the stamp of a block when they use it (segment/stamps.h), and nothing else.  The writer keeps one
  * queue of leaves for each pool (queue.c), by the stamp that was read when the item went in.
  * The recorded stamp is never above the true one, so when the first item still has its
  * recorded stamp, no other leaf can be older: it is the least recent.  If the stamp has
@@ -21,14 +21,19 @@
 #include "writer/meter.h"
 #include "writer/queue.h"
 #include "writer/tree.h"
+#include "writer/uses.h"
 
 #define AHEAD (LINES_AHEAD / 4)          /* victims */
 #define FRESH_AHEAD LINES_AHEAD
 
 uint64_t lru_stamp(struct writer *w, uint32_t record)
 {
-	uint64_t stamp = load_relaxed(seg_stamp(&w->seg, record));
-	uint64_t now = w_tick(w) << STAMP_BITS | STAMP_PLACES;
+	uint64_t now = w_tick(w) << STAMP_BITS | STAMP_PLACES, stamp;
+	uint32_t use = load_relaxed(seg_use(&w->seg, record));
+
+	stamp = use_stamp(use, w_state(w)->uses_from);
+	if (!use || uses_are_late(w))
+		stamp = MAX(stamp, load_relaxed(seg_stamp(&w->seg, record)));
 
 	return MIN(stamp, now);          /* rule R1: a peer cannot buy itself a future */
 }
@@ -36,12 +41,24 @@ uint64_t lru_stamp(struct writer *w, uint32_t record)
 /* Before it is LIVE, so no use of this life is lost; one of its last life is. */
 void lru_begin(struct writer *w, uint32_t record)
 {
-	store_relaxed(seg_stamp(&w->seg, record), w_tick(w) << STAMP_BITS);
+	lru_set(w, record, w_tick(w) << STAMP_BITS);
+}
+
+void lru_set(struct writer *w, uint32_t record, uint64_t stamp)
+{
+	bool fits = use_fits(stamp, w_state(w)->uses_from);
+
+	store_relaxed(seg_use(&w->seg, record), fits ? (uint32_t)stamp : 0);
+	if (!fits || uses_are_late(w))   /* else what stamp[] has is of an older window */
+		store_relaxed(seg_stamp(&w->seg, record), stamp);
 }
 
 void lru_inherit(struct writer *w, uint32_t record, uint64_t stamp)
 {
-	order_raise64(seg_stamp(&w->seg, record), stamp, 2);
+	if (use_fits(stamp, w_state(w)->uses_from))
+		use_raise(seg_use(&w->seg, record), (uint32_t)stamp);
+	else
+		order_raise64(seg_stamp(&w->seg, record), stamp, 2);
 }
 
 void lru_offer(struct writer *w, uint32_t record)
@@ -59,7 +76,7 @@ void lru_offer_all_fresh(struct writer *w)
 	for (i = 0; i < w->nfresh; i++) {
 		/* whoever published it has stamped it since, on a processor of its own */
 		if (i + FRESH_AHEAD < w->nfresh)
-			__builtin_prefetch(seg_stamp(&w->seg, w->fresh[i + FRESH_AHEAD]));
+			lru_prefetch(w, w->fresh[i + FRESH_AHEAD]);
 		lru_offer(w, w->fresh[i]);
 	}
 	w->nfresh = 0;
@@ -121,7 +138,7 @@ static void select_victim(struct writer *w, uint32_t record, bool demote)
 	lru_offer(w, n->parent);
 	/* its turn is soon, behind the leaves of its age */
 	__builtin_prefetch(w_record(w, n->parent), 1);
-	__builtin_prefetch(seg_row(&w->seg, n->parent));
+	w_row_prefetch(w, n->parent);
 	if (p->parent != NONE)
 		__builtin_prefetch(&w->node[p->parent], 1);
 }
@@ -146,8 +163,8 @@ prefetch_item(struct writer *w, const struct queue *q, uint32_t i)
 		return;
 	record = q->front[q->front_at + i].record;
 	__builtin_prefetch(w_record(w, record), 1);
-	__builtin_prefetch(w_row(w, record));
-	__builtin_prefetch(seg_stamp(&w->seg, record));
+	w_row_prefetch(w, record);
+	lru_prefetch(w, record);
 	__builtin_prefetch(&w->node[record], 1);
 }
 

@@ -22,6 +22,7 @@ uint32_t lru_pick(struct writer *w, uint32_t pool, uint32_t n, bool demote,
 void lru_put_back(struct writer *w, uint32_t record);
 void lru_forget(struct writer *w, uint32_t record);
 void lru_begin(struct writer *w, uint32_t record);       /* stamp = now, behind all places */
+void lru_set(struct writer *w, uint32_t record, uint64_t stamp);         /* it is not LIVE yet */
 void lru_inherit(struct writer *w, uint32_t record, uint64_t stamp);     /* rule R2 */
 uint64_t lru_stamp(struct writer *w, uint32_t record);
 void lru_offer_all_fresh(struct writer *w);
@@ -33,6 +34,11 @@ static inline void lru_offer_fresh(struct writer *w, uint32_t record)
 	w->fresh[w->nfresh++] = record;
 	if (w->nfresh == FRESH)
 		lru_offer_all_fresh(w);
+}
+/* Its stamp will be asked for soon. */
+static inline __attribute__((always_inline)) void lru_prefetch(struct writer *w, uint32_t record)
+{
+	__builtin_prefetch(seg_use(&w->seg, record), 1);
 }
 /* Takeover: an empty queue; then leaves, in any order. */
 void lru_empty(struct writer *w, uint32_t pool);

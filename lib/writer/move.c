@@ -85,7 +85,7 @@ void move_bind(struct writer *w, uint32_t target, uint32_t source, uint32_t sour
 	if (flags & REC_DETACHED)
 		return;
 	move_pin(w, source, w->pool_of[target], flags & REC_COPY);
-	store_relaxed(seg_stamp(&w->seg, target), lru_stamp(w, source));
+	lru_set(w, target, lru_stamp(w, source));
 }
 
 /* The key of a detached move is live in another block: the target's children become that
@@ -229,7 +229,7 @@ void move_unbind(struct writer *w, uint32_t target)
 /* The source may have been used since the move began. */
 static void take_recency(struct writer *w, uint32_t from, uint32_t to)
 {
-	order_raise64(seg_stamp(&w->seg, to), lru_stamp(w, from), 2);
+	lru_inherit(w, to, lru_stamp(w, from));
 }
 
 void move_switch(struct writer *w, uint32_t from, uint32_t to)

@@ -156,7 +156,7 @@ bool plain_run(struct writer *w, uint32_t peer, uint64_t position, const struct 
 
 #define AHEAD 6                          /* blocks whose lines are asked for */
 
-static inline __attribute__((always_inline)) void prefetch_free(struct writer *w, const struct wpool *p, uint32_t n, uint32_t i)
+static inline __attribute__((always_inline)) void prefetch_free(struct writer *w, const struct wpool *p, uint32_t n, uint32_t i, uint32_t peer, bool stock)
 {
 	uint32_t at = i ? i + AHEAD - 1 : 0;
 
@@ -166,7 +166,8 @@ static inline __attribute__((always_inline)) void prefetch_free(struct writer *w
 		__builtin_prefetch(w_record(w, record), 1);
 		__builtin_prefetch(&w->owned[record], 1);
 		__builtin_prefetch(&w->node[record], 1);
-		__builtin_prefetch(seg_row(&w->seg, record), 1);
+		if (stock)
+			__builtin_prefetch(seg_cell(&w->seg, record, peer), 1);
 	}
 }
 
@@ -206,7 +207,7 @@ bool plain_reserve(struct writer *w, uint32_t peer, uint64_t position, const str
 		return true;
 	}
 	for (i = 0; i < cmd->count; i++) {
-		prefetch_free(w, p, cmd->count, i);
+		prefetch_free(w, p, cmd->count, i, peer, stock);
 		record = p->free[--p->nfree];
 		record_reserve_free(w, p, record, peer, OP_OF(position + i));
 		out = seg_command(&w->seg, peer, position + i);

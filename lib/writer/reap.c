@@ -31,6 +31,7 @@
 #include "peer/companion.h"
 #include "peer/seat.h"
 #include "writer/grant.h"
+#include "writer/holders.h"
 #include "writer/memory.h"
 #include "writer/meter.h"
 #include "writer/pools.h"
@@ -50,18 +51,6 @@ static void close_sections(struct writer *w, uint32_t peer)
 
 	for (i = 0; i < SHM_SECTIONS; i++)
 		epoch_end(seg_section(&w->seg, peer, i));
-}
-
-static void zero_column(struct writer *w, uint32_t peer)
-{
-	uint32_t i;
-
-	for (i = 0; i < w->max_blocks; i++) {
-		uint16_t *cell = seg_row(&w->seg, i) + peer;
-
-		if (load_relaxed(cell))
-			store_release(cell, 0);
-	}
 }
 
 enum end { END_NOW, END_QUARANTINED, END_KEPT };
@@ -251,7 +240,7 @@ static void reap_seat(struct writer *w, uint32_t peer)
 	if (!transfer_reap(w, peer))
 		return;                  /* comes again */
 	/* the sections after the cells, whose counter may be behind: see seat_is_clean() */
-	zero_column(w, peer);
+	holders_end(w, peer);
 	close_sections(w, peer);
 	kill_pools(w, peer, true);
 	end_reservations(w, peer, END_NOW);

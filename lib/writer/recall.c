@@ -18,13 +18,14 @@
 #include "config.h"
 
 #include "writer/grant.h"
+#include "writer/holders.h"
 #include "writer/memory.h"
 #include "writer/recall.h"
 #include "writer/retire.h"
 
 static uint16_t *cell_of(struct writer *w, uint32_t record)
 {
-	return seg_row(&w->seg, record) + w_record(w, record)->owner;
+	return seg_cell(&w->seg, record, w_record(w, record)->owner);
 }
 
 void recall_put(struct writer *w, uint32_t record)
@@ -32,6 +33,7 @@ void recall_put(struct writer *w, uint32_t record)
 	/* A thread of the peer that takes the block for a live one may have raised the cell, and is about to lower
 	 * it: it lowers numbers of references only, so either order leaves what is stored here. */
 	store_release(cell_of(w, record), CELL_STOCK);
+	holders_show(w, w_record(w, record)->owner);
 	w->peer[w_record(w, record)->owner].stocked = true;
 }
 

@@ -121,6 +121,7 @@ struct wpeer {
 	bool stalled;                    /* a publish waits for a bucket: the ring waits with it */
 	bool stocked;                    /* blocks were put in its stock */
 	bool mourned;                    /* it died, which was said; its seat is not free yet */
+	uint64_t look_ns, look_pause_ns; /* holders.c: when to look at its column, and until the next look */
 	bool rang;                       /* since the last look at transfers */
 	uint32_t claims;                 /* that are open */
 	uint32_t published;              /* a record, mostly the last one that it published */
@@ -158,8 +159,7 @@ struct writer {
 		struct shm_tally *tally;
 		struct shm_change *change;
 		uint64_t change_mask;
-		uint8_t *row;
-		uint64_t row_bytes;
+		uint64_t *holders;
 		uint64_t *tick;
 	} at;
 
@@ -204,6 +204,11 @@ struct writer {
 	/* writer/transfer.c */
 	struct transfer *transfers;      /* of all peers, that are under way */
 	struct records order;            /* scratch: targets in the order of their commit */
+
+	/* writer/uses.c */
+	uint64_t uses_upto;              /* the window is being moved to there; 0: it is not */
+	uint64_t uses_again_ns;
+	uint32_t uses_at;
 
 	/* writer/lru.c */
 	uint32_t fresh[FRESH], nfresh;   /* published since the last pick: not queued yet, perhaps */
@@ -264,14 +269,8 @@ static inline void w_places(struct writer *w)
 	w->at.tally = SEG_AT(index, w->seg.at.tally, struct shm_tally, 0);
 	w->at.change = SEG_AT(index, w->seg.at.change, struct shm_change, 0);
 	w->at.change_mask = w->seg.header.geometry.changes - 1;
-	w->at.row = (uint8_t *)seg_row(&w->seg, 0);
-	w->at.row_bytes = w->seg.header.geometry.ref_stride;
+	w->at.holders = seg_shared(&w->seg)->holders;
 	w->at.tick = &seg_shared(&w->seg)->tick;
-}
-
-static inline const uint16_t *w_row(const struct writer *w, uint32_t record)
-{
-	return (const uint16_t *)(const void *)(w->at.row + record * w->at.row_bytes);
 }
 
 static inline struct shm_state *w_state(struct writer *w)
@@ -383,11 +382,50 @@ static inline uint32_t w_find_record(struct writer *w, gpc_block block)
 	return w->pool[pool].first + slot;
 }
 
-/* No cell of the row is raised.  Cells beyond the last seat are nobody's, and nobody would ever lower them. */
+/* Seats whose columns may have cells, of 64. */
+static inline uint64_t w_holders(struct writer *w, uint32_t i)
+{
+	uint32_t n = w->max_peers - MIN(w->max_peers, i * 64);
+
+	return load_acquire(&w->at.holders[i]) & (n < 64 ? (1ull << n) - 1 : UINT64_MAX);
+}
+
+/* The first of them from this seat on; max_peers: there is none. */
+static inline uint32_t w_next_holder(struct writer *w, uint32_t peer)
+{
+	uint64_t bits;
+
+	for (; peer < w->max_peers; peer = (peer | 63) + 1) {
+		bits = w_holders(w, peer / 64) >> peer % 64;
+		if (bits)
+			return peer + (uint32_t)__builtin_ctzll(bits);
+	}
+	return w->max_peers;
+}
+
+/* No cell of the block is raised.  Who raises one and shows itself then sees what this look came behind. */
 static inline bool w_row_is_zero(struct writer *w, uint32_t record)
 {
-	/* pairs with (c) of peer/refs.c */
-	return !load_acquire_any16(w_row(w, record), w->max_peers);
+	uint32_t i;
+	uint64_t bits;
+
+	for (i = 0; i * 64 < w->max_peers; i++)
+		for (bits = w_holders(w, i); bits; bits &= bits - 1)
+			/* pairs with (c) of peer/refs.c */
+			if (load_acquire(seg_cell(&w->seg, record, i * 64 + (uint32_t)__builtin_ctzll(bits))))
+				return false;
+	return true;
+}
+
+/* Its cells will be asked for soon. */
+static inline __attribute__((always_inline)) void w_row_prefetch(struct writer *w, uint32_t record)
+{
+	uint64_t bits;
+	uint32_t i;
+
+	for (i = 0; i * 64 < w->max_peers; i++)
+		for (bits = w_holders(w, i); bits; bits &= bits - 1)
+			__builtin_prefetch(seg_cell(&w->seg, record, i * 64 + (uint32_t)__builtin_ctzll(bits)));
 }
 
 static inline uint64_t w_tick(struct writer *w)

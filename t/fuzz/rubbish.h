@@ -178,7 +178,7 @@ FUZZ_FN void scribble_cell(struct fuzz_input *in)
 	uint16_t value = (uint16_t)fuzz_take_value(in);
 
 	for (record %= records; n--; record = (record + 1) % records)
-		store_relaxed(seg_row(&brat->seg, record) + brat->peer, value);
+		store_relaxed(seg_cell(&brat->seg, record, brat->peer), value);
 }
 
 FUZZ_FN void scribble_request(struct fuzz_input *in)

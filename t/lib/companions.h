@@ -173,7 +173,7 @@ TAP_FN bool is_kept(void)
 	for (i = 0; i < 30; i++) {
 		serves(1);
 		if (seat()->state == SEAT_FREE || rival_gets_leaders() ||
-		    seg_row(&c->seg, (uint32_t)told->held)[told->leader - 1] != 1)
+		    *seg_cell(&c->seg, (uint32_t)told->held, told->leader - 1) != 1)
 			return false;
 	}
 	return true;

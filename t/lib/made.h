@@ -141,7 +141,6 @@ UNUSED static void made_in_memory(struct made *m, uint32_t blocks, uint32_t buck
 		.max_pools = 8,
 		.buckets = buckets,
 		.changes = 64,
-		.ref_stride = MADE_PEERS * sizeof(uint16_t),
 	};
 	s->header.block_tokens = 16;
 	s->header.tick_us = 1;

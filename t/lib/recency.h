@@ -4,6 +4,7 @@
 #ifndef GPC_T_RECENCY_H
 #define GPC_T_RECENCY_H
 
+#include "segment/stamps.h"
 #include "trees.h"
 
 static bool ram_is_gone;
@@ -106,7 +107,7 @@ static struct {
 /* A walk tells the tick alone. */
 TAP_FN uint64_t stamp_of(gpc_block b)
 {
-	return load_relaxed(seg_stamp(&c->seg, pool_record(&c->seg, b)));
+	return seg_last_use(&c->seg, pool_record(&c->seg, b));
 }
 
 TAP_FN void link_model(void)

@@ -53,7 +53,7 @@ TAP_FN uint32_t state_of(gpc_block b)
 
 TAP_FN uint16_t *cell_of(gpc *p, gpc_block b)
 {
-	return seg_row(&p->seg, pool_record(&p->seg, b)) + p->peer;
+	return seg_cell(&p->seg, pool_record(&p->seg, b), p->peer);
 }
 
 /* ---- the ring ---- */

@@ -235,7 +235,7 @@ static bool compare_pool(struct verdict *v, int p, char *why)
  * pool has reserved when the pool goes (recall.c). */
 static bool may_follow(const struct verdict *v, uint32_t record, uint32_t peer)
 {
-	uint16_t cell = seg_row(v->s, record)[peer], was = seg_row(v->image, record)[peer];
+	uint16_t cell = *seg_cell(v->s, record, peer), was = *seg_cell(v->image, record, peer);
 	const struct shm_record *r = seg_record(v->s, record);
 
 	return cell == was || (!cell && (was == CELL_STOCK || was == CELL_RESERVED) &&
@@ -258,7 +258,7 @@ static bool compare_peers(struct verdict *v, char *why)
 		if (seg_seat(v->s, peer)->state != (worker[i].dead ? SEAT_FREE : SEAT_TAKEN))
 			UNSETTLED("peer %u: its seat is %u", peer, seg_seat(v->s, peer)->state);
 		for (record = 0; record < v->s->header.geometry.max_blocks; record++) {
-			uint16_t cell = seg_row(v->s, record)[peer];
+			uint16_t cell = *seg_cell(v->s, record, peer);
 
 			if (worker[i].dead ? cell : v->image &&
 			    !may_follow(v, record, peer))

@@ -92,7 +92,7 @@ static uint16_t refs_of(const struct worker *w, gpc_block b)
 	uint32_t record = pool_record(&w->c->seg, b);
 
 	return record == SHM_NO_RECORD ? 0 :
-		(uint16_t)hold_refs(seg_row(&w->c->seg, record)[w->peer]);
+		(uint16_t)hold_refs(*seg_cell(&w->c->seg, record, w->peer));
 }
 
 static int acquire(struct worker *w, int first, int n, gpc_block *b)

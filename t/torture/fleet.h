@@ -158,7 +158,7 @@ static uint32_t references(gpc *c)
 
 	for (i = 0; i < c->seg.header.geometry.max_blocks; i++)
 		for (peer = 0; peer < c->seg.header.geometry.max_peers; peer++)
-			n += hold_refs(seg_row(&c->seg, i)[peer]);
+			n += hold_refs(*seg_cell(&c->seg, i, peer));
 	return n;
 }
 
@@ -233,12 +233,12 @@ static void tell_references(gpc *c)
 			const struct shm_record *r = seg_record(&c->seg, i);
 			const struct shm_seat *s = seg_seat(&c->seg, peer);
 
-			if (!hold_refs(seg_row(&c->seg, i)[peer]))
+			if (!hold_refs(*seg_cell(&c->seg, i, peer)))
 				continue;
 			fprintf(stderr, "# record %u, word %x, key %llx, op %llx, source %u, flags %x: cell %x of peer %u, "
 				"pid %d, head %llu, tail %llu, taken %llu, refs %llu\n", i, (unsigned)r->word,
 				(unsigned long long)r->key[0], (unsigned long long)r->op, (unsigned)r->source,
-				(unsigned)r->flags, (unsigned)seg_row(&c->seg, i)[peer], peer, (int)s->pid,
+				(unsigned)r->flags, (unsigned)*seg_cell(&c->seg, i, peer), peer, (int)s->pid,
 				(unsigned long long)s->head, (unsigned long long)s->tail,
 				(unsigned long long)s->taken, (unsigned long long)s->refs);
 		}

@@ -229,7 +229,7 @@ static inline const char *record_text(gpc *c, gpc_block b)
 	snprintf(text, sizeof(text), "block 0x%x: word %x, owner %u of seat %u, source %u, op %llx, flags %x, "
 		 "cell %x, key %llx, pool state %u", (unsigned)b, (unsigned)r->word, (unsigned)r->owner, c->peer,
 		 (unsigned)r->source, (unsigned long long)r->op, (unsigned)r->flags,
-		 (unsigned)*(seg_row(&c->seg, i) + c->peer), (unsigned long long)r->key[0],
+		 (unsigned)*seg_cell(&c->seg, i, c->peer), (unsigned long long)r->key[0],
 		 (unsigned)seg_pool(&c->seg, (uint32_t)GPC_POOL(b))->state);
 	return text;
 }

@@ -48,7 +48,7 @@ static bool is_held(const struct segment *s, gpc_block b)
 	uint32_t record = pool_record(s, b), i;
 
 	for (i = 0; record != SHM_NO_RECORD && i < WORKERS; i++)
-		if (!worker[i].dead && hold_refs(seg_row(s, record)[worker[i].peer]))
+		if (!worker[i].dead && hold_refs(*seg_cell(s, record, worker[i].peer)))
 			return true;
 	return false;
 }

@@ -65,7 +65,7 @@ static inline bool references_rest(const struct rest *j, char *why)
 
 	for (i = 0; i < s->header.geometry.max_blocks; i++)
 		for (peer = 0; peer < s->header.geometry.max_peers; peer++)
-			n += hold_refs(seg_row(s, i)[peer]);
+			n += hold_refs(*seg_cell(s, i, peer));
 	if (n != want || crew_stats(j->c, -1).refs != want) {
 		snprintf(why, 300, "%u references, %llu in the statistics, want %u", n,
 			 (unsigned long long)crew_stats(j->c, -1).refs, want);

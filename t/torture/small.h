@@ -216,7 +216,7 @@ static inline uint32_t cells_of(uint32_t record)
 	uint32_t i, n = 0;
 
 	for (i = 0; i < PEERS; i++)
-		n += seg_row(&boss->seg, record)[i] != 0;
+		n += *seg_cell(&boss->seg, record, i) != 0;
 	return n;
 }
 
@@ -229,7 +229,7 @@ static inline bool record_rests(uint32_t i)
 	case RESERVED:
 		return r->owner == boss->peer;
 	case DYING:
-		return seg_row(&boss->seg, i)[boss->peer] != 0;
+		return *seg_cell(&boss->seg, i, boss->peer) != 0;
 	default:
 		return true;
 	}
@@ -284,9 +284,9 @@ static inline bool small_rests(char *why)
 			return false;
 		}
 		for (peer = 0; peer < PEERS; peer++)
-			if (peer != boss->peer && seg_row(&boss->seg, i)[peer]) {
+			if (peer != boss->peer && *seg_cell(&boss->seg, i, peer)) {
 				snprintf(why, 200, "record %u: %u references of peer %u",
-					 i, seg_row(&boss->seg, i)[peer], peer);
+					 i, *seg_cell(&boss->seg, i, peer), peer);
 				return false;
 			}
 	}
@@ -345,7 +345,7 @@ static inline uint32_t record_of(int pool, int slot)
 static inline void book_record(struct outcome *o, int pool, int slot, char *text)
 {
 	const struct shm_record *r = seg_record(&boss->seg, record_of(pool, slot));
-	uint32_t refs = hold_refs(seg_row(&boss->seg, record_of(pool, slot))[boss->peer]);
+	uint32_t refs = hold_refs(*seg_cell(&boss->seg, record_of(pool, slot), boss->peer));
 	char held[16] = "";
 
 	if (refs)

@@ -128,9 +128,9 @@ static inline void tell_held(const struct segment *s, int pool, char *to, size_t
 		n += (size_t)snprintf(to + n, size - n, " [slot %u: state %u, owner %u, source %u",
 				      i - first, WORD_STATE(r->word), r->owner, r->source);
 		for (peer = 0; peer < s->header.geometry.max_peers; peer++)
-			if (seg_row(s, i)[peer])
+			if (*seg_cell(s, i, peer))
 				n += (size_t)snprintf(to + n, size - n, ", cell of %u: %x", peer,
-						      seg_row(s, i)[peer]);
+						      *seg_cell(s, i, peer));
 		n += (size_t)snprintf(to + n, size - n, "]");
 	}
 }

@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Uses are told by 4 bytes for a window of ticks (segment/stamps.h): their order is exact across windows,
+ * whether the writer has moved them in time or not, and so are places of long arrays. */
+#include "t/lib/cache.h"
+
+#include "t/lib/goes.h"
+
+static void pass(gpc *c)
+{
+	struct timespec pause = { .tv_nsec = 1000000 };
+
+	if (!cache_thread)
+		must(gpc_writer_serve(c, 1));
+	else
+		nanosleep(&pause, NULL);
+}
+
+/* No use has been for so long, or there was no writer. */
+static void window_moves(gpc *c)
+{
+	uint64_t now;
+	int i;
+
+	for (i = 0; i < 2000; i++) {
+		now = seg_shared(&c->seg)->tick << STAMP_BITS;
+		if (now - load_relaxed(&seg_state(&c->seg)->uses_from) < 1ull << 30)
+			break;
+		pass(c);
+	}
+	ok(i < 2000, "the writer moves the window");
+}
+
+/* Keys 1 to 4, used one in each window, are as old as they are; `moves`: the writer has time for it. */
+static void test_windows(bool moves)
+{
+	static const uint64_t span = USE_SPAN >> STAMP_BITS, leaps[] = { 7, span - 3, span + 1, 3 * span, 1 << 22 };
+	uint32_t i, *use;
+	uint64_t *stamp;
+	gpc_block b;
+	gpc *c;
+
+	for (i = 0; i < ARRAY_SIZE(leaps); i++) {
+		c = cache_new(4, 0);
+		chain_make(c, 0, 1, 1, NULL);
+		chain_make(c, 0, 2, 1, &b);
+		chain_make(c, 0, 3, 1, NULL);
+		chain_make(c, 0, 4, 1, NULL);
+		use = seg_use(&c->seg, pool_record(&c->seg, b));
+		stamp = seg_stamp(&c->seg, pool_record(&c->seg, b));
+		touch(c, 3);
+		leap(c, leaps[i]);
+		if (moves)
+			window_moves(c);
+		touch(c, 1);
+		leap(c, leaps[i]);
+		if (moves)
+			window_moves(c);
+		touch(c, 4);
+		touch(c, 2);
+		is_int(seg_last_use(&c->seg, pool_record(&c->seg, b)) >> STAMP_BITS,
+		       (long long)info_of(c).tick, "leaps of %llu ticks: a use is told",
+		       (unsigned long long)leaps[i]);
+		if (moves)
+			ok(*use && *stamp <= load_relaxed(&seg_state(&c->seg)->uses_from), "by 4 bytes");
+		goes(c, ORDER(3, 1, 4, 2), moves ? "each in a window of its own" : "by windows that are past");
+		window_moves(c);
+		clean(c, "windows");
+		cache_end(c);
+	}
+}
+
+/* A peer uses a block in a window that has passed, while the writer moves it. */
+static void test_late_use(void)
+{
+	gpc *c = cache_new(4, 0);
+	gpc_block b;
+	uint64_t to;
+
+	chain_make(c, 0, 1, 1, &b);
+	chain_make(c, 0, 2, 1, NULL);
+	leap(c, USE_SPAN >> STAMP_BITS);
+	touch(c, 2);
+	to = handle_ticks(c, 1) << STAMP_BITS;   /* the call has its tick ... */
+	leap(c, 10);
+	window_moves(c);
+	leap(c, USE_SPAN >> STAMP_BITS);
+	window_moves(c);
+	refs_stamp(c, pool_record(&c->seg, b), to | STAMP_PLACES);
+	is_int(seg_last_use(&c->seg, pool_record(&c->seg, b)) >> STAMP_BITS, (long long)(to >> STAMP_BITS),
+	       "a use of a call that was held up is told as what it is");
+	goes(c, ORDER(2, 1), "held up");
+	cache_end(c);
+}
+
+/* More places than a tick has. */
+static void test_many_places(void)
+{
+	enum { N = 2500 };
+	static gpc_key none[N], k[N];
+	static gpc_block b[N], out[N];
+	gpc *c = cache_new(N, 0);
+	uint32_t i, wrong = 0;
+	uint64_t tick;
+
+	for (i = 0; i < N; i++)
+		k[i] = key_of(c, 1 + i);
+	must(gpc_reserve(c, 0, N, b, NULL, 0, 1000));
+	must(gpc_publish(c, none, k, b, N, NULL, 0, -1));
+	must(gpc_release(c, b, N));
+	tick = info_of(c).tick;
+	is_int(gpc_lookup(c, 0, k, N, out, 0), N, "an array of %d keys", N);
+	is_int((long long)(info_of(c).tick - tick), N / 1024 + 1, "has more than one tick");
+	is_int(gpc_evict(c, 0, N, out, 0, 1000), N, "all of them go");
+	for (i = 0; i < N; i++)
+		wrong += out[i] != b[N - 1 - i];
+	is_int(wrong, 0, "the last one of the array first");
+	cache_end(c);
+}
+
+/* Of seats beyond the first 64, too; and those that have nothing any more are not looked at. */
+static void test_seats(void)
+{
+	struct gpc_config cfg = cache_config(2, 0);
+	gpc *c, *d[66];
+	gpc_block b, out[2];
+	gpc_key k;
+	uint32_t i;
+
+	cfg.max_peers = 70;
+	c = cache_make(&cfg, NULL);
+	chain_make(c, 0, 1, 1, NULL);
+	chain_make(c, 0, 2, 1, NULL);
+	for (i = 0; i < ARRAY_SIZE(d); i++)
+		d[i] = cache_attach(0, 0);
+	k = key_of(c, 1);
+	is_int(gpc_acquire(d[65], 0, &k, 1, &b, 0), 1, "a peer in seat %u has a reference", d[65]->peer);
+	is_int(gpc_evict(c, 0, 2, out, 0, 1000), 1, "and keeps its block");
+	must(gpc_release(d[65], &b, 1));
+	for (i = 0; i < 2000 && seg_shared(&c->seg)->holders[1]; i++)
+		pass(c);
+	is_int((long long)seg_shared(&c->seg)->holders[1], 0, "its column is forgotten in the end");
+	is_int(gpc_acquire(d[65], 0, &k, 1, &b, 0), 1, "it takes another one");
+	is_int(gpc_evict(c, 0, 2, out, 0, 1000), 0, "and is seen again");
+	clean(c, "a seat beyond 64");
+	for (i = 0; i < ARRAY_SIZE(d); i++)
+		must(gpc_close(d[i]));
+	cache_end(c);
+}
+
+static void tests(void)
+{
+	test_seats();
+	test_windows(true);
+	test_windows(false);
+	test_late_use();
+	test_many_places();
+}
+
+static int body(void)
+{
+	cache_both(tests);
+	return done_testing();
+}
+
+int main(void)
+{
+	cache_dir_make();
+	return tap_guard(50, body, cache_dir_remove);
+}
