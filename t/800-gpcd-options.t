@@ -71,7 +71,11 @@ refuses 2 "--mode: '0666' is not an octal mode" gpcd "$cache" --mode 0666
 refuses 2 "--mode: '0' is not an octal mode" gpcd "$cache" --mode 0
 refuses 2 "--mode: '8' is not an octal mode" gpcd "$cache" --mode 8
 refuses 2 "--mode: '60x' is not an octal mode" gpcd "$cache" --mode 60x
-refuses 2 "no group 'no such group'" gpcd "$cache" --group 'no such group'
+refuses 2 "no group 'no such group', and it is no number of one, 0 to 4294967294" \
+	gpcd "$cache" --group 'no such group'
+for bad in 4294967295 18446744073709551616 1x -1 ''; do
+	refuses 2 "no group '$bad'" gpcd "$cache" --group "$bad"
+done
 # group 0 is "the own one" to gpc_create
 if test "$(id -u)" = 0 && command -v setpriv >/dev/null; then
 	run setpriv --regid 65534 --clear-groups gpcd "$cache" --block-size 16 --group root
@@ -175,6 +179,12 @@ is "$(value pools/0/kind pools/0/blocks)" "RAM
 is "$(value pools)" '[1]' "and no other"
 is "$(value mirrors)" '[0]' "--device none"
 is "$(stat -c '%a %g' "$shm/gpc.others.idx")" "660 $(id -g)" "--group implies mode 0660"
+if test "$(id -u)" = 0; then
+	serve number --block-size 16 --vram-blocks 8 --group 43210
+	is "$(stat -c '%a %g' "$shm/gpc.number.idx")" "660 43210" "a group that has a number and no name"
+else
+	skip 1 "a user is in groups that have names"
+fi
 
 serve plain --block-size 16
 inspect --json stat plain
@@ -248,6 +258,8 @@ else
 	refuses 2 "want two endpoints" gpcd "$cache" --events ipc:///tmp/x --events-replay ipc:///tmp/x
 	refuses 2 "more than 255 bytes" gpcd "$cache" --events ipc:///tmp/x --topic "$(printf '%0256d' 0)"
 	refuses 2 "--keep and --events exclude" gpcd "$cache" --keep --events ipc:///tmp/x
+	refuses 1 "events tcp://no.such.host.invalid:5557: this machine has no such address or host name" \
+		gpcd nowhere --dir "$shm" --block-size 16 --vram-blocks 8 --events tcp://no.such.host.invalid:5557
 	refuses 1 "no cache $cache" gpcd "$cache" --dir "$shm" --events-public --events 'tcp://*:5557'
 fi
 

@@ -157,6 +157,8 @@ for other in '--block-size 8' '--block-size 16 --max-blocks 400' \
 	exits 1 "a cache that differs: $other"
 	says '^gpcd: fixed: ' "is refused by name: $other"
 done
+refuses 1 'too small: it has 300 blocks and 16 pools, and --vram-blocks 301 and --ram-blocks 0 are asked for' \
+	gpcd fixed --dir "$shm" --block-size 16 --vram-blocks 301
 run gpcd fixed --dir "$shm" --block-size 16 --max-blocks 300 --vram-blocks 100 \
 	--ram-blocks 50 --max-peers 6 --layout 0123
 exits 3 "the same geometry is let in, to find a writer"

@@ -73,6 +73,8 @@ is "$(ls "$shm")" '' "nothing is left of all these"
 # ---- made ----
 
 serve_ram one --vram-blocks 4 --ram-blocks 8 --block-bytes 64k
+inspect --json list
+is "$(value '*/pool_bytes')" "0/pool_bytes 4718592" "list: 8 blocks and 64 in transit"
 ok $? "gpcd serves a cache whose RAM pool has memory"
 is "$(memory one | wc -l)" 1 "in one file"
 bytes=$(stat -c %s "$shm/$(memory one)")

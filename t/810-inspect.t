@@ -80,7 +80,7 @@ show()	# COMMAND...: as people and as programs see it
 
 show list
 aligned "list is aligned"
-prints "^live +16 +160 +5 +2 +2 +0 +$writer .* MiB +served$" "list has its line"
+prints "^live +16 +160 +5 +2 +2 +0 +$writer .* MiB +0 B +served$" "list has its line"
 show stat live
 aligned "stat is aligned"
 show peers live

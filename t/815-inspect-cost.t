@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# What list, stat and peers cost does not follow the capacity: with 64 seats taken they read less
+# What list, stat, peers and metrics cost does not follow the capacity: with 64 seats taken they read less
 # than 1 MB, of a cache of any size, and have no more memory.
 
 . "${top_srcdir:-$(dirname "$0")/..}/t/sh/tap.sh"
@@ -28,7 +28,7 @@ large=$(du -sb "$shm/large" | cut -f 1)
 test "$large" -gt $((MOST * 40))
 ok $? "of a cache of $large bytes"
 
-for command in list stat peers; do
+for command in list stat peers metrics; do
 	for size in small large; do
 		set -- --dir "$shm/$size" $command
 		test $command = list || set -- "$@" $size

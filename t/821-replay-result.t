@@ -18,7 +18,7 @@ asked=$(sed 's/.*"hash_ids": \[//; s/\].*//; s/,/\n/g' "$small_trace" | grep -c 
 refuses 2 'which TRACE' gpc-replay
 refuses 2 'one TRACE only' gpc-replay one two
 refuses 2 "option '--nonsense' is unknown" gpc-replay "$small_trace" --nonsense
-refuses 2 "option '--v' is ambiguous" gpc-replay "$small_trace" --v
+refuses 2 "option '--v' is ambiguous: it may be --vram-blocks, --version$" gpc-replay "$small_trace" --v
 refuses 2 "option '--json' takes no value" gpc-replay "$small_trace" --json=1
 refuses 2 "no option '-x'" gpc-replay "$small_trace" -x
 refuses 2 "option '--workers' needs a value" gpc-replay "$small_trace" --workers

@@ -40,6 +40,22 @@ exits 0 "a cache without a writer tells what has happened"
 run gpc-inspect --dir "$shm" watch one --since 77 --limit 0
 exits 0 "nothing is asked for"
 
+start ahead gpc-inspect --dir "$shm" watch one --since 77
+until_ok grep -q ahead "$tmp/ahead.out"
+prints_of()	# LABEL REGEX
+{
+	grep -Eq "$2" "$tmp/$1.out"
+}
+prints_of ahead '^77 +ahead +of the last change, 4: those behind that one follow$'
+ok $? "a change that has not happened yet was not lost" "$tmp/ahead.out"
+kill "$pid"
+finish "$pid"
+start ahead_json gpc-inspect --dir "$shm" --json watch one --since 77
+until_ok grep -q ahead "$tmp/ahead_json.out"
+is "$(cat "$tmp/ahead_json.out")" '{"seq":77,"what":"ahead","last":4}' "as JSON"
+kill "$pid"
+finish "$pid"
+
 refuses 2 'stat: --since is an option of watch$' gpc-inspect stat one --since 3
 refuses 2 '--since: .x. is not a number' gpc-inspect watch one --since x
 refuses 1 'no cache absent' gpc-inspect --dir "$shm" watch absent

@@ -39,6 +39,14 @@ for bad in '' port 65536 -1 127.0.0.1: localhost:1 ::1:9400 '[127.0.0.1]:1' 1.2.
 done
 refuses 2 'exclude each other' gpcd demo --dir "$shm" --metrics 1 --keep --device host --vram-blocks 1 --block-bytes 1
 
+for everywhere in 0.0.0.0 '[::]' '[0::0]' '[::ffff:0.0.0.0]'; do
+	refuses 2 "--metrics: .*:9400 is open to every network: name one address, .*, or add --metrics-public" \
+		gpcd demo --dir "$shm" --metrics "$everywhere:9400"
+done
+refuses 2 '--metrics-public: --metrics is missing' gpcd demo --dir "$shm" --metrics-public
+refuses 1 'no cache demo' gpcd demo --dir "$shm" --metrics-public --metrics 0.0.0.0:9400
+refuses 1 'no cache demo' gpcd demo --dir "$shm" --metrics 127.0.0.2:9400
+
 # ---- a writer ----
 
 serve one --block-size 16 --vram-blocks 64 --metrics 0
@@ -48,17 +56,23 @@ ok $? "a scrape" "$tmp/get"
 parse "$tmp/scrape"
 ok $? "is well-formed" "$tmp/parse"
 like "$(grep gpc_daemon_serving "$tmp/scrape.samples")" '^gpc_daemon_serving{cache="demo"} 1$' "it serves"
+promtool_takes "promtool has nothing to say" check metrics <"$tmp/scrape"
+gpc-inspect metrics --list | cut -f1 | sort >"$tmp/names"
+sed -n 's/^# TYPE \(gpc_[a-z_]*\) .*/\1/p' "$tmp/scrape" | sort | diff - "$tmp/names" >"$tmp/diff"
+ok $? "it has every metric of the list" "$tmp/diff"
 get "$one_port" '[::1]'
 is $? 1 "only on the loopback address of IPv4"
-promtool_takes "promtool has nothing to say" check metrics <"$tmp/scrape"
 refuses 1 "cannot listen on 127.0.0.1:$one_port: Address already in use" \
 	gpcd two --dir "$shm" --block-size 16 --vram-blocks 8 --metrics "127.0.0.1:$one_port"
+refuses 1 "cannot listen on 127.0.0.1:$one_port: Address already in use" \
+	gpcd two --dir "$shm" --block-size 16 --vram-blocks 8 --metrics "$one_port"
 run gpc-inspect --dir "$shm" stat two
 is "$status" 1 "and leaves no cache behind"
 
 # ---- what is no scrape ----
 
 "$PYTHON" - "$one_port" >"$tmp/out" 2>&1 <<'END'
+import errno
 import socket
 import sys
 
@@ -68,14 +82,15 @@ port = int(sys.argv[1])
 def ask(data, half=False):
     s = socket.create_connection(('127.0.0.1', port), timeout=30)
     s.sendall(data)
-    if half:
-        s.shutdown(socket.SHUT_WR)
     got = b''
     try:
+        if half:
+            s.shutdown(socket.SHUT_WR)
         while chunk := s.recv(65536):
             got += chunk
-    except ConnectionResetError:
-        pass
+    except OSError as e:            # it has been closed already
+        if e.errno not in (errno.ECONNRESET, errno.ENOTCONN):
+            raise
     s.close()
     return got
 

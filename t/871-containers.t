@@ -128,6 +128,75 @@ run sh -c 'ulimit -l 0 && exec gpc-replay "$0" --dir "$1" --vram-blocks 100 --ra
 	"$small_trace" "$shm"
 is "$status $(values wrong_blocks)" '0 0' "caches, and pools with memory, work"
 
+# ---- control groups of version 1: what is charged to whom ----
+
+groups=/sys/fs/cgroup/memory/gpc-$cache
+grouped()	# GROUP CMD...
+{
+	group=$1
+	shift
+	sh -c 'echo $$ >"$0/cgroup.procs" && exec "$@"' "$groups.$group" "$@"
+}
+charged()	# GROUP MIB: so much shared memory at least
+{
+	test $(($(sed -n 's/^shmem //p' "$groups.$1/memory.stat") >> 20)) -ge $2
+}
+drop_groups()	# however the test ends; a group goes when its last process is gone
+{
+	before=$?
+	for at in "$groups".*; do
+		test -d "$at" || continue
+		kill -9 $(cat "$at/cgroup.procs") 2>/dev/null
+		n=0
+		until rmdir "$at" 2>/dev/null || test $((n += 1)) = 100; do
+			sleep 0.05
+		done
+	done
+	return $before
+}
+trap 'drop_groups; clean_up' EXIT
+control_groups()
+{
+	mkdir "$groups.standby" "$groups.worker" "$groups.small"
+	start charged grouped daemon gpcd g --dir "$shm" --block-size 16 --vram-blocks 64 --ram-blocks 128 --block-bytes 64k
+	until_ok grep -q serving "$tmp/charged.err" || bail "$(cat "$tmp/charged.err")"
+	charged daemon 12
+	ok $? "the memory of the RAM pool is gpcd's" "$groups.daemon/memory.stat"
+	run grouped worker gpc-replay "$small_trace" --dir "$shm" --name g --json
+	is "$status $(values wrong_blocks)" '0 0' "a worker in another group"
+	! charged worker 1
+	ok $? "is charged nothing" "$groups.worker/memory.stat"
+	start heir grouped standby gpcd g --dir "$shm" --standby
+	until_ok grep -q 'standing by' "$tmp/heir.err"
+	kill -9 $(cat "$groups.daemon/cgroup.procs")
+	until_ok grep -q 'serving' "$tmp/heir.err" || bail "$(cat "$tmp/heir.err")"
+	! charged standby 1
+	ok $? "nor is a standby that takes over" "$groups.standby/memory.stat"
+	until_ok rmdir "$groups.daemon"
+	ok $? "the group can be removed"
+	run grouped worker gpc-replay "$small_trace" --dir "$shm" --name g --json
+	is "$status $(values wrong_blocks)" '0 0' "and the cache goes on"
+	echo 4M >"$groups.small/memory.limit_in_bytes"
+	run grouped small gpcd h --dir "$shm" --block-size 16 --ram-blocks 128 --block-bytes 64k
+	is "$status" 137 "gpcd is killed where there is no room for its files"
+	start again gpcd h --dir "$shm" --block-size 16 --ram-blocks 128 --block-bytes 64k
+	until_ok grep -q serving "$tmp/again.err"
+	ok $? "and the next one makes the cache" "$tmp/again.err"
+	is "$(ls "$shm" | grep -c '^gpc[.]h[.]')" 4 "of what was left, nothing is left"
+	start greedy grouped small "$helpers/hold" "$shm" g greedy 4 3 0
+	until_ok grep -q holding "$tmp/greedy.out" || bail "$(cat "$tmp/greedy.err")"
+	sh -c 'echo $$ >"$0/cgroup.procs"; head -c 8000000 /dev/zero | tail -c 8000000 >/dev/null' "$groups.small" 2>"$tmp/err"
+	kill -9 $(cat "$groups.small/cgroup.procs") 2>/dev/null
+	until_ok sh -c '! gpc-inspect --dir "$0" peers g | grep -q greedy' "$shm"
+	run gpc-inspect --dir "$shm" check g
+	exits 0 "whoever is killed at a limit: the cache is sound"
+}
+if mkdir "$groups.daemon" 2>/dev/null; then
+	control_groups
+else
+	skip 10 "this user makes no control groups of memory, version 1"
+fi
+
 # ---- users ----
 
 as()	# UID GID CMD...: beside other groups none; what it runs can be read by all

@@ -290,7 +290,8 @@ t_scripts = \
 	%reldir%/917-registered.t \
 	%reldir%/918-command-lines.t \
 	%reldir%/919-dist.t \
-	%reldir%/920-pkg-config.t
+	%reldir%/920-pkg-config.t \
+	%reldir%/921-packaging.t
 
 t_support = \
 	%reldir%/lib/brat.h \

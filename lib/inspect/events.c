@@ -148,6 +148,9 @@ static int changes_next(const struct segment *s, uint64_t *cursor, struct gpc_ev
 		head = head_of(s);
 	}
 	*cursor = head + 1;
+	if (from > head)
+		return err_set(ESTALE, "change %llu has not happened yet: the last one is %llu",
+			       (unsigned long long)from + 1, (unsigned long long)head);
 	return err_set(ESTALE,
 		       "change %llu is not kept any more; walk, and go on from the new "
 		       "cursor",

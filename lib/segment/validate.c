@@ -325,9 +325,9 @@ static int check_config(const struct segment *s, const struct gpc_config *cfg)
 	fits.max_pools = g->max_pools;
 	if ((err = geometry_from_config(&fits, &made)))
 		return err_set(EPROTO,
-			       "%s exists and is too small: it has %u blocks and %u "
-			       "pools",
-			       s->name, g->max_blocks, g->max_pools);
+			       "%s exists and is too small: it has %u blocks and %u pools, and "
+			       "vram_blocks %u and ram_blocks %u are asked for",
+			       s->name, g->max_blocks, g->max_pools, cfg->vram_blocks, cfg->ram_blocks);
 	if ((err = check_field(s, "block_tokens", h->block_tokens,
 			       cfg->block_tokens ? cfg->block_tokens : 16)) ||
 	    (err = check_field(s, "max_blocks", g->max_blocks, cfg->max_blocks)) ||

@@ -6,7 +6,7 @@ limit, 0 = do not wait.  Every call may raise gpc.Error; wrong arguments are Typ
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Generic, Literal, TypeAlias, TypeVar, overload
 
-from ._types import (Claim, Entry, Event, Info, Mirror, Move, Pool, PoolMemory, Run, Stats, Transfer)
+from ._types import (Claim, Entry, Event, Histogram, Info, Mirror, Move, Pool, PoolMemory, Run, Stats, Transfer)
 
 # what has the buffer protocol; typing has a name for it since 3.12
 Buffer: TypeAlias = Any
@@ -219,6 +219,7 @@ class Cache:
     # looking
     def info(self) -> Info: ...
     def stats(self, peer: int = -1) -> Stats: ...
+    def histogram(self, what: int, peer: int = -1) -> Histogram: ...
     def mirror(self, i: int) -> Mirror: ...
     @overload
     def tokens(self, key: Keys, block: int, *, out: None = None) -> list[int]: ...
@@ -294,6 +295,15 @@ NUMA_BIND: int
 CLAIM_MINE: int
 CLAIM_LIVE: int
 CLAIM_PENDING: int
+AGE_EVICTED: int
+IDLE_EVICTED: int
+REUSE_GAP: int
+ROUND_TRIP: int
+TAKEOVER: int
+COPY_VRAM_VRAM: int
+COPY_VRAM_RAM: int
+COPY_RAM_VRAM: int
+COPY_RAM_RAM: int
 STORED: int
 REMOVED: int
 MOVED: int

@@ -154,6 +154,17 @@ class Stats(NamedTuple):
     spilled_bytes: int
 
 
+class Histogram(NamedTuple):
+    """How long things took, or had been.  cell[k] counts what was at most first_ns << k and in no cell before; the
+    last one, what was more.  sum is in seconds; blocks and bytes are those of copies."""
+    first_ns: int
+    cell: tuple[int, ...]
+    count: int
+    sum: float
+    blocks: int
+    bytes: int
+
+
 class Mirror(NamedTuple):
     """One mirror, for tools."""
     generation: int

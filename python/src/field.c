@@ -92,6 +92,12 @@ static const struct field fields_stats[] = {
 	F(T, pending, F_U64), F(T, fetched_bytes, F_U64), F(T, spilled_bytes, F_U64), END
 };
 #undef T
+#define T struct gpc_histogram
+static const struct field fields_histogram[] = {
+	F(T, first_ns, F_U64), { "cell", offsetof(T, cell), sizeof(((T *)0)->cell), F_COUNTS, offsetof(T, cells), 8 },
+	F(T, count, F_U64), F(T, sum, F_DOUBLE), F(T, blocks, F_U64), F(T, bytes, F_U64), END
+};
+#undef T
 #define T struct gpc_mirror
 static const struct field fields_mirror[] = {
 	F(T, generation, F_U32), F(T, device, F_TEXT), F(T, uuid, F_BYTES), F(T, bytes, F_U64),
@@ -124,6 +130,7 @@ struct record record_pool = { "Pool", fields_pool_all, sizeof(struct gpc_pool), 
 struct record record_memory = { "PoolMemory", fields_memory, sizeof(struct gpc_pool_memory), NULL };
 struct record record_info = { "Info", fields_info, sizeof(struct gpc_info), NULL };
 struct record record_stats = { "Stats", fields_stats, sizeof(struct gpc_stats), NULL };
+struct record record_histogram = { "Histogram", fields_histogram, sizeof(struct gpc_histogram), NULL };
 struct record record_mirror = { "Mirror", fields_mirror, sizeof(struct gpc_mirror), NULL };
 struct record record_entry = { "Entry", fields_entry, sizeof(struct gpc_entry), NULL };
 struct record record_event = { "Event", fields_event, sizeof(struct gpc_event), NULL };
@@ -131,7 +138,7 @@ struct record record_transfer = { "Transfer", fields_transfer, sizeof(struct gpc
 
 static struct record *const records[] = {
 	&record_run, &record_move, &record_claim, &record_pool, &record_memory, &record_info, &record_stats,
-	&record_mirror, &record_entry, &record_event, &record_transfer
+	&record_histogram, &record_mirror, &record_entry, &record_event, &record_transfer
 };
 
 static newfunc tuple_new;
@@ -173,7 +180,8 @@ int record_init(void)
 
 /* ---- out ---- */
 
-static PyObject *bytes_of(const struct field *f, const char *base)
+/* How many of its bytes count. */
+static size_t bytes_that_count(const struct field *f, const char *base)
 {
 	size_t n = f->size;
 	uint32_t cut;
@@ -183,7 +191,22 @@ static PyObject *bytes_of(const struct field *f, const char *base)
 		if ((size_t)cut * f->unit < n)
 			n = (size_t)cut * f->unit;
 	}
-	return PyBytes_FromStringAndSize(base + f->offset, (Py_ssize_t)n);
+	return n;
+}
+
+static PyObject *counts_of(const struct field *f, const char *base)
+{
+	size_t n = bytes_that_count(f, base) / sizeof(uint64_t), i;
+	PyObject *ret = PyTuple_New((Py_ssize_t)n), *v;
+	uint64_t u64;
+
+	for (i = 0; ret && i < n; i++) {
+		memcpy(&u64, base + f->offset + i * sizeof(u64), sizeof(u64));
+		v = PyLong_FromUnsignedLongLong(u64);
+		if (!v || PyTuple_SetItem(ret, (Py_ssize_t)i, v) < 0)
+			Py_CLEAR(ret);
+	}
+	return ret;
 }
 
 static PyObject *field_get(const struct field *f, const char *base)
@@ -192,6 +215,7 @@ static PyObject *field_get(const struct field *f, const char *base)
 	uint32_t u32;
 	int32_t i32;
 	uint64_t u64;
+	double d;
 
 	switch (f->kind) {
 	case F_U32:
@@ -203,12 +227,17 @@ static PyObject *field_get(const struct field *f, const char *base)
 	case F_U64:
 		memcpy(&u64, at, sizeof(u64));
 		return PyLong_FromUnsignedLongLong(u64);
+	case F_DOUBLE:
+		memcpy(&d, at, sizeof(d));
+		return PyFloat_FromDouble(d);
+	case F_COUNTS:
+		return counts_of(f, base);
 	case F_KEY:
 		return PyBytes_FromStringAndSize(at, f->size);
 	case F_TEXT:
 		return PyUnicode_DecodeUTF8(at, (Py_ssize_t)strnlen(at, f->size), "replace");
 	default:
-		return bytes_of(f, base);
+		return PyBytes_FromStringAndSize(at, (Py_ssize_t)bytes_that_count(f, base));
 	}
 }
 

@@ -82,12 +82,12 @@ PyObject *array_give(const struct array *out, int r);
 
 /* ---- field.c: structs as named tuples ---- */
 
-enum field_kind { F_U32, F_I32, F_U64, F_KEY, F_TEXT, F_BYTES, F_STRING };
+enum field_kind { F_U32, F_I32, F_U64, F_DOUBLE, F_KEY, F_TEXT, F_BYTES, F_STRING, F_COUNTS };
 struct field {
 	const char *name;
 	uint32_t offset, size;
 	enum field_kind kind;
-	uint32_t cut, unit;              /* F_BYTES: offset of a u32, so many units of the bytes count */
+	uint32_t cut, unit;              /* F_BYTES, F_COUNTS: offset of a u32, so many units of the bytes count */
 };
 struct record {                          /* a struct, and the class in gpc._types that shows it */
 	const char *name;
@@ -96,7 +96,7 @@ struct record {                          /* a struct, and the class in gpc._type
 	PyObject *class;
 };
 extern struct record record_run, record_move, record_claim, record_pool, record_memory, record_info,
-	record_stats, record_mirror, record_entry, record_event, record_transfer;
+	record_stats, record_histogram, record_mirror, record_entry, record_event, record_transfer;
 extern const struct field fields_config[], fields_pool[], fields_backing[];
 
 int record_init(void);

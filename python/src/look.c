@@ -33,6 +33,22 @@ static METHOD(look_stats)
 	return ret;
 }
 
+static METHOD(look_histogram)
+{
+	static const struct call call = { "histogram", 2, 1, { "what", "peer" } };
+	struct gpc_histogram histogram = { .size = sizeof(histogram) };
+	PyObject *a[MAX_ARGS], *ret;
+	int what = 0, peer = -1, r;
+
+	if (args_parse(&call, args, n, kwnames, a) < 0 || args_int(a[0], "what", &what) < 0 ||
+	    args_int(a[1], "peer", &peer) < 0 || handle_enter((Cache *)self) < 0)
+		return NULL;
+	r = gpc_histogram_get(((Cache *)self)->c, what, peer, &histogram);
+	ret = r < 0 ? error_raise(r) : record_make(&record_histogram, &histogram);
+	handle_leave((Cache *)self);
+	return ret;
+}
+
 static METHOD(look_mirror)
 {
 	static const struct call call = { "mirror", 1, 1, { "i" } };
@@ -225,6 +241,9 @@ static METHOD(look_mirror_lag)
 const PyMethodDef methods_look[] = {
 	ROW("info", look_info, "info()\n\nGeometry, options, writer and seat: Info."),
 	ROW("stats", look_stats, "stats(peer=-1)\n\nStats of one peer; -1 = all, summed.  gpc.NotFound: an empty seat."),
+	ROW("histogram", look_histogram,
+	    "histogram(what, peer=-1)\n\nHistogram of AGE_EVICTED, ROUND_TRIP ... since the cache was made; with peer only "
+	    "ROUND_TRIP.\ngpc.NotFound: an empty seat."),
 	ROW("mirror", look_mirror, "mirror(i)\n\nMirror number i.  gpc.NotFound: past the last."),
 	ROW("tokens", look_tokens,
 	    "tokens(key, block, *, out=None)\n\nThe tokens that a live block was published with: a list.  With out, a "

@@ -46,6 +46,14 @@ raises(gpc.NotFound, "", lambda: c.mirror(1), "there is one")
 c.mirror_sync()
 is_(c.mirror_lag(), 0, "it shows all")
 
+h = c.histogram(gpc.ROUND_TRIP)
+is_((h.first_ns, len(h.cell), h.count, h.sum > 0), (1000, 31, sum(h.cell), True), "round trips, from a microsecond on")
+is_((h.count > 0, c.histogram(gpc.ROUND_TRIP, i.peer).count), (True, h.count), "all of them are this peer's")
+h = c.histogram(what=gpc.COPY_VRAM_RAM)
+is_((type(h.cell), h.count, h.sum, h.blocks, h.bytes), (tuple, 0, 0.0, 0, 0), "and no copies")
+raises(gpc.Invalid, "", lambda: c.histogram(0), "what there is no histogram of")
+raises(gpc.Invalid, "", lambda: c.histogram(gpc.TAKEOVER, i.peer), "a peer has no takeovers")
+
 # ---- sections ----
 
 section = c.section_enter()

@@ -127,6 +127,18 @@ static unsigned like_option(const struct option *options, const char *arg, bool 
 	return n;
 }
 
+/* The long options that begin as this one does, as many as there is room for. */
+static void name_options(char *ret, size_t room, const struct option *options, const char *arg)
+{
+	size_t len = strcspn(arg + 2, "="), used = 0;
+
+	ret[0] = 0;
+	for (; options->name && used < room; options++)
+		if (!strncmp(options->name, arg + 2, len))
+			used += (size_t)snprintf(ret + used, room - used, "%s--%s", used ? ", " : "",
+						 options->name);
+}
+
 /* For what getopt_long could not take: opt is '?' or ':'.  optopt is the letter of a short option
  * or of a known long one, and 0 otherwise. */
 static int bad_option(int opt, char **argv, const struct option *options)
@@ -134,6 +146,7 @@ static int bad_option(int opt, char **argv, const struct option *options)
 	const char *arg = argv[optind - 1];
 	bool is_long = strncmp(arg, "--", 2) == 0, alone = false;
 	unsigned n = is_long ? like_option(options, arg, &alone) : 0;
+	char names[512];
 
 	if (opt == ':')
 		return cli_usage("option '%s' needs a value", arg);
@@ -141,8 +154,11 @@ static int bad_option(int opt, char **argv, const struct option *options)
 		return cli_usage("option '%.*s' takes no value", (int)strcspn(arg, "="), arg);
 	if (optopt)
 		return cli_usage("there is no option '-%c'", optopt);
-	return cli_usage("option '%s' is %s", arg,
-			 n > 1 ? "ambiguous: several options begin so" : "unknown");
+	if (n > 1) {
+		name_options(names, sizeof(names), options, arg);
+		return cli_usage("option '%.*s' is ambiguous: it may be %s", (int)strcspn(arg, "="), arg, names);
+	}
+	return cli_usage("option '%s' is unknown", arg);
 }
 
 int cli_version(void)

@@ -159,10 +159,23 @@ static void put_row(FILE *f, const char *family, const struct metrics_row *row, 
 	}
 }
 
+/* What only a daemon can say of itself is left out where none tells. */
+static bool is_told(const struct metrics_row *row, const struct metrics *const *list, unsigned n)
+{
+	if (row->of != OF_DAEMON)
+		return true;
+	for (unsigned i = 0; i < n; i++)
+		if (list[i]->role != METRICS_NO_DAEMON)
+			return true;
+	return false;
+}
+
 static void put_family(FILE *f, unsigned first, const struct metrics *const *list, unsigned n)
 {
 	const struct metrics_row *row = &metrics_rows[first];
 
+	if (!is_told(row, list, n))
+		return;
 	fprintf(f, "# HELP gpc_%s %s\n# TYPE gpc_%s %s\n", row->name, row->help, row->name, row->type);
 	if (row->of == OF_TOOL) {
 		fprintf(f, "gpc_%s{version=\"%s\"} 1\n", row->name, PACKAGE_VERSION);

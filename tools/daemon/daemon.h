@@ -52,7 +52,7 @@ struct daemon {
 	const char *events, *events_replay;      /* endpoints; NULL: none */
 	const char *topic;           /* of the events; NULL: empty */
 	const char *metrics;         /* [ADDR:]PORT; NULL: none */
-	bool events_public;          /* an endpoint may be one of all networks */
+	bool events_public, metrics_public;      /* an endpoint may be one of all networks */
 	int ready_fd;                /* --daemonize: the parent waits for one byte here */
 	bool ready, waits, served;   /* waits: for the seat, or did */
 	bool made;                   /* the cache was not there before us */
@@ -158,6 +158,8 @@ int http_start(const struct daemon *d, struct http **ret);
 void http_stop(struct http *h);
 
 /* ---- gpcd-endpoint.c ---- */
+
+#define METRICS_HOST "127.0.0.1"         /* of a port without an address */
 
 /* What endpoint_check has let through, in its parts. */
 void metrics_endpoint(const char *text, char *host, size_t host_room, char *port, size_t port_room);

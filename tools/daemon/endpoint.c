@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which endpoints --events and --metrics take.  Tokens are what people wrote, so an endpoint that every network
- * reaches must be asked for by a word of its own. */
+/* Which endpoints --events and --metrics take.  Events have the tokens that people wrote, metrics the names of caches
+ * and processes, so an endpoint that every network reaches must be asked for by a word of its own. */
 #include "config.h"
 
 #include "tools/daemon/daemon.h"
@@ -78,32 +78,43 @@ void metrics_endpoint(const char *text, char *host, size_t host_room, char *port
 		n -= 2;
 	}
 	if (!colon)
-		snprintf(host, host_room, "127.0.0.1");
+		snprintf(host, host_room, METRICS_HOST);
 	else
 		snprintf(host, host_room, "%.*s", (int)n, text);
 }
 
-/* An address, not a name, so that nothing has to be asked; with colons in it, in brackets. */
-static bool is_address(const char *text, size_t n)
+/* An address, not a name, so that nothing has to be asked; with colons in it, in brackets.  All zeros, also as
+ * IPv4 in IPv6, are every address of the machine. */
+static bool is_address(const char *text, size_t n, bool *ret_everywhere)
 {
+	static const uint8_t none[4];
 	bool brackets = n > 2 && text[0] == '[' && text[n - 1] == ']';
-	struct in6_addr any;
+	struct in6_addr at;
 	char host[64];
 
 	if (n >= sizeof(host))
 		return false;
 	snprintf(host, sizeof(host), "%.*s", (int)(brackets ? n - 2 : n), brackets ? text + 1 : text);
-	return inet_pton(brackets ? AF_INET6 : AF_INET, host, &any) == 1;
+	if (inet_pton(brackets ? AF_INET6 : AF_INET, host, &at) != 1)
+		return false;
+	*ret_everywhere = brackets ? IN6_IS_ADDR_UNSPECIFIED(&at) ||
+				     (IN6_IS_ADDR_V4MAPPED(&at) && !memcmp(&at.s6_addr[12], none, sizeof(none)))
+				   : !memcmp(&at, none, sizeof(none));
+	return true;
 }
 
 static int check_metrics(const struct daemon *d)
 {
 	const char *colon = strrchr(d->metrics, ':'), *port = colon ? colon + 1 : d->metrics;
+	bool everywhere = false;
 
 	if ((strcmp(port, "0") && !is_port(port)) ||
-	    (colon && !is_address(d->metrics, (size_t)(colon - d->metrics))))
+	    (colon && !is_address(d->metrics, (size_t)(colon - d->metrics), &everywhere)))
 		return cli_usage("--metrics: '%s' is not [ADDR:]PORT: a port of 0 to 65535, and in front of it an "
 				 "address as in 127.0.0.1:9400 or [::1]:9400", d->metrics);
+	if (everywhere && !d->metrics_public)
+		return cli_usage("--metrics: %s is open to every network: name one address, as in 127.0.0.1:9400, "
+				 "or add --metrics-public", d->metrics);
 #ifndef HAVE_METRICS
 	return cli_usage("--metrics: this gpcd was built without libmicrohttpd, which answers scrapes");
 #endif
@@ -119,6 +130,8 @@ int endpoint_check(const struct daemon *d)
 {
 	int status = d->metrics ? check_metrics(d) : -1;
 
+	if (!d->metrics && d->metrics_public)
+		return cli_usage("--metrics-public: --metrics is missing");
 	return status < 0 ? check_events(d) : status;
 }
 

@@ -128,9 +128,11 @@ static enum MHD_Result on_request(void *arg, struct MHD_Connection *con, const c
 
 /* ---- the socket ---- */
 
+/* With the address that was not said, too. */
 static int cannot_listen(const struct daemon *d, const char *why)
 {
-	say(LOG_ERR, "--metrics: cannot listen on %s: %s", d->metrics, why);
+	say(LOG_ERR, "--metrics: cannot listen on %s%s: %s", strchr(d->metrics, ':') ? "" : METRICS_HOST ":",
+	    d->metrics, why);
 	return EXIT_RUNTIME;
 }
 

@@ -40,7 +40,8 @@ enum {
 	OPT_KEEP_TOKENS, OPT_KEEP_DIGESTS, OPT_STANDBY, OPT_FOREGROUND, OPT_DAEMONIZE,
 	OPT_UNLINK, OPT_QUIET, OPT_BLOCK_BYTES, OPT_NUMA, OPT_HUGE_DIR, OPT_KEEP, OPT_PIECES,
 	OPT_SPACE, OPT_DEMOTE_TO, OPT_SPILL_AHEAD, OPT_RAM_SPACE, OPT_UNCHAINED, OPT_MAX_ALIASES,
-	OPT_EVENTS, OPT_EVENTS_REPLAY, OPT_EVENTS_PUBLIC, OPT_TOPIC, OPT_METRICS, OPT_LOG_LEVEL,
+	OPT_EVENTS, OPT_EVENTS_REPLAY, OPT_EVENTS_PUBLIC, OPT_TOPIC, OPT_METRICS, OPT_METRICS_PUBLIC,
+	OPT_LOG_LEVEL,
 };
 
 static const struct option options[] = {
@@ -84,6 +85,7 @@ static const struct option options[] = {
 	{ "events-public", no_argument, NULL, OPT_EVENTS_PUBLIC },
 	{ "topic", required_argument, NULL, OPT_TOPIC },
 	{ "metrics", required_argument, NULL, OPT_METRICS },
+	{ "metrics-public", no_argument, NULL, OPT_METRICS_PUBLIC },
 	{ "help", no_argument, NULL, 'h' },
 	{ "version", no_argument, NULL, 'V' },
 	{ NULL, 0, NULL, 0 }
@@ -120,7 +122,7 @@ static const struct cli_help help[] = {
 	{ "--max-aliases N", "room for N aliases of keys, 43 bytes each, at most 256M; 0: none",
 	  "an eighth of --max-blocks" },
 	{ "--mode OCTAL", "permissions of the cache's files", "0600, with --group 0660" },
-	{ "--group NAME", "group whose members may attach", NULL },
+	{ "--group GROUP", "group whose members may attach, by name or number", NULL },
 	{ "--layout HEX", "fingerprint of model and block layout; who attaches with another one "
 	  "is refused", NULL },
 	{ "--dir DIR", "folder of the cache's files, best on a tmpfs", "/dev/shm" },
@@ -138,6 +140,7 @@ static const struct cli_help help[] = {
 	{ "--events-public", "HOST may be * or another address of all networks", NULL },
 	{ NULL, "\nMetrics, as the writer and as a standby:", NULL },
 	{ "--metrics [ADDR:]PORT", "answer Prometheus' scrapes of /metrics; without ADDR on 127.0.0.1", "none" },
+	{ "--metrics-public", "ADDR may be 0.0.0.0 or another one of all networks", NULL },
 	{ NULL, "\nThe process:", NULL },
 	{ "--standby", "if there is a writer, wait until it is gone, then take over", NULL },
 	{ "--foreground", "stay in the foreground, as without --daemonize", NULL },
@@ -230,21 +233,40 @@ static bool set_mode(struct daemon *d, const char *text)
 	return true;
 }
 
-static bool set_group(struct daemon *d, const char *name)
+/* A name, or, since a container need not know names, a number. */
+static bool find_group(const char *text, gid_t *ret)
 {
-	const struct group *g = getgrnam(name);
+	const struct group *g = getgrnam(text);
+	unsigned long long gid;
+	char *end;
 
-	if (!g) {
-		cli_usage("--group: there is no group '%s'", name);
+	errno = 0;
+	gid = strtoull(text, &end, 10);
+	if (g)
+		*ret = g->gr_gid;
+	else if (*text >= '0' && *text <= '9' && !*end && !errno && gid < UINT32_MAX)
+		*ret = (gid_t)gid;
+	else
+		return false;
+	return true;
+}
+
+static bool set_group(struct daemon *d, const char *text)
+{
+	gid_t gid;
+
+	if (!find_group(text, &gid)) {
+		cli_usage("--group: there is no group '%s', and it is no number of one, 0 to %u", text,
+			  UINT32_MAX - 1);
 		return false;
 	}
 	/* gpc_config.gid 0 is the group that this process has */
-	if (!g->gr_gid && getegid()) {
+	if (!gid && getegid()) {
 		cli_usage("--group: '%s' is group 0, which only a process of group 0 may name; "
-			  "this one has group %u", name, (unsigned)getegid());
+			  "this one has group %u", text, (unsigned)getegid());
 		return false;
 	}
-	d->cfg.gid = g->gr_gid;
+	d->cfg.gid = gid;
 	if (!d->cfg.mode)
 		d->cfg.mode = 0660;
 	return true;
@@ -402,6 +424,7 @@ static bool set_option(struct daemon *d, int opt, const char *arg)
 	case OPT_EVENTS_PUBLIC: d->events_public = true; return true;
 	case OPT_TOPIC: d->topic = arg; return true;
 	case OPT_METRICS: d->metrics = arg; return true;
+	case OPT_METRICS_PUBLIC: d->metrics_public = true; return true;
 	case OPT_BLOCK_BYTES:
 		return cli_count("block-bytes", arg, 1, MOST_BYTES, &d->memory.block_bytes);
 	case OPT_NUMA: return set_numa(d, arg);

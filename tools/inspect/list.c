@@ -24,12 +24,27 @@ static const struct column columns[] = {
 	{ "DEAD", "dead", SHOW_TEXT },
 	{ "WRITER", "writer_pid", SHOW_TEXT },
 	{ "SIZE", "bytes", SHOW_BYTES },
+	{ "MEMORY", "pool_bytes", SHOW_BYTES },
 	{ "STATE", "state", SHOW_TEXT },
 };
 
 static void set_count(json_t *row, const char *field, uint64_t v)
 {
 	json_object_set_new(row, field, out_need(json_integer((json_int_t)v)));
+}
+
+/* Of all pools that gpc knows the memory of. */
+static uint64_t pool_bytes(gpc *c, const struct gpc_info *info)
+{
+	uint64_t sum = 0;
+
+	for (int i = 0; i < (int)info->max_pools; i++) {
+		struct gpc_pool p = { .size = sizeof(p) };
+
+		if (gpc_pool_get(c, i, &p) >= 0)
+			sum += (uint64_t)(p.blocks + p.transit) * p.block_bytes;
+	}
+	return sum;
 }
 
 static void describe(const struct inspect *in, const char *name, json_t *row, gpc *c)
@@ -48,6 +63,7 @@ static void describe(const struct inspect *in, const char *name, json_t *row, gp
 		set_count(row, "live", st.live);
 	set_count(row, "pools", look.info.pools);
 	set_count(row, "bytes", look.info.bytes);
+	set_count(row, "pool_bytes", pool_bytes(c, &look.info));
 	inspect_put_state(row, &look);
 }
 

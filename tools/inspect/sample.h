@@ -35,7 +35,7 @@ struct sample {
 	struct gpc_info info;
 	struct gpc_stats all;
 	int alive, dead, writer_stopped;
-	uint64_t writer_cpu_ns;      /* of its process so far; 0: it cannot be told */
+	uint64_t writer_cpu_ns;      /* of its process so far, and 1; 0: it cannot be told */
 	uint32_t npools, npeers, nmirrors;
 	struct sample_pool pool[GPC_MAX_POOLS];
 	struct sample_peer peer[GPC_MAX_PEERS];

@@ -33,7 +33,8 @@ static uint64_t cpu_of(const struct gpc_stats *st)
 	if (!after || sscanf(after + 1, " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %llu %llu", &user,
 			     &system) != 2)
 		return 0;
-	return (user + system) * (1000000000ull / (unsigned long long)sysconf(_SC_CLK_TCK));
+	/* ... and 1, since a writer that has just begun has used none that is counted yet */
+	return 1 + (user + system) * (1000000000ull / (unsigned long long)sysconf(_SC_CLK_TCK));
 }
 
 static void take_pools(gpc *c, struct sample *s)

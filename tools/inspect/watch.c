@@ -81,6 +81,23 @@ static void show(json_t *o)
 	json_decref(o);
 }
 
+/* A number that no change has had yet, as after the cache was made anew: what comes next is shown. */
+static void show_ahead(const struct inspect *in, uint64_t from, uint64_t last)
+{
+	json_t *o;
+
+	if (!in->json) {
+		printf("%-8llu ahead    of the last change, %llu: those behind that one follow\n",
+		       (unsigned long long)from, (unsigned long long)last);
+		return;
+	}
+	o = out_need(json_object());
+	set(o, "seq", (json_int_t)from);
+	json_object_set_new(o, "what", out_need(json_string("ahead")));
+	set(o, "last", (json_int_t)last);
+	show(o);
+}
+
 /* What nobody can see any more: a line of its own, since the numbers go on behind it. */
 static void show_lost(const struct inspect *in, uint64_t from, uint64_t to)
 {
@@ -106,7 +123,10 @@ static int show_some(const struct inspect *in, gpc *c, uint64_t *cursor, uint32_
 	int n = gpc_event_read(c, cursor, e, most < BATCH ? most : BATCH);
 
 	if (n == -ESTALE) {
-		show_lost(in, before, *cursor - 1);
+		if (before > *cursor)
+			show_ahead(in, before, *cursor - 1);
+		else
+			show_lost(in, before, *cursor - 1);
 		return 0;
 	}
 	for (int i = 0; i < n; i++) {

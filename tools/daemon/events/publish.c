@@ -277,10 +277,12 @@ static int bind_both(struct events *e)
 	return r ? r : endpoint_bind(&e->replay.at, e->d);
 }
 
+/* libzmq says "No such device" of a host that it cannot find, and of an interface. */
 static void say_unbound(struct events *e, int err, int level)
 {
 	say(level, "%s: --%s %s: %s", e->d->name, e->out.bound ? "events-replay" : "events",
-	    e->out.bound ? e->replay.at.text : e->out.text, zmq_strerror(-err));
+	    e->out.bound ? e->replay.at.text : e->out.text,
+	    err == -ENODEV ? "this machine has no such address or host name" : zmq_strerror(-err));
 }
 
 static bool is_bound(struct events *e)

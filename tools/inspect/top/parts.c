@@ -80,7 +80,7 @@ void part_writer(const struct top *t, struct page *p)
 		 load < 0 ? "-" : short_percent(load));
 	line_put(l, s->all.pending > 1000 ? LOOK_WARN : LOOK_PLAIN, "  waiting %s",
 		 short_count((double)s->all.pending));
-	line_try(l, LOOK_PLAIN, "  for %s", short_age((double)(t->now->at_ns - s->info.writer_since_ns) / 1e9));
+	line_try(l, LOOK_PLAIN, "  up %s", short_age((double)(t->now->at_ns - s->info.writer_since_ns) / 1e9));
 	line_try(l, LOOK_PLAIN, "  generation %u", s->info.writer_generation);
 	if (l->columns >= l->width + 24) {
 		line_put(l, LOOK_PLAIN, "  ");
