@@ -156,7 +156,8 @@ bool plain_run(struct writer *w, uint32_t peer, uint64_t position, const struct 
 
 #define AHEAD 6                          /* blocks whose lines are asked for */
 
-static inline __attribute__((always_inline)) void prefetch_free(struct writer *w, const struct wpool *p, uint32_t n, uint32_t i, uint32_t peer, bool stock)
+static inline __attribute__((always_inline)) void
+prefetch_free(struct writer *w, const struct wpool *p, uint32_t n, uint32_t i, uint32_t peer, bool stock)
 {
 	uint32_t at = i ? i + AHEAD - 1 : 0;
 
