@@ -84,7 +84,7 @@ typedef uint64_t gpc_transfer;       /* names copies of one handle; 0 = none */
 #define GPC_POOL(b)     ((b) >> 24)
 #define GPC_SLOT(b)     ((b) & 0xffffff)
 #define GPC_BLOCK(p, s) ((gpc_block)((p) << 24 | (s)))
-#define GPC_SPACE(s)    (1u << (s))  /* sets of spaces are masks; 0 = every space */
+#define GPC_SPACE(s)    (1u << (s))  /* sets of spaces are masks; 0 = every space of VRAM and RAM */
 
 #define GPC_MAX_NAME    64           /* bytes of a cache's name, without the final 0 */
 #define GPC_MAX_POOLS   127
@@ -139,7 +139,11 @@ enum {                               /* flags; each function lists those it take
 	GPC_PEEK      = 1 << 17      /* evict: nothing goes, the call only names what would */
 };
 
-enum { GPC_VRAM = 1, GPC_RAM = 2 };  /* kinds of pools: the two tiers */
+enum {                               /* kinds of pools: the tiers */
+	GPC_VRAM = 1, GPC_RAM = 2,
+	GPC_DISK = 3, GPC_REMOTE = 4 /* below RAM: each in a space of its own, of CALLER blocks whose owner
+	                              * keeps the bytes (gpc_tiers_open) */
+};
 enum {
 	GPC_POOL_OWNED     = 1 << 0, /* the adding process is the owner */
 	GPC_POOL_CALLER    = 1 << 1, /* for an engine with its own allocator: each block is at

@@ -73,7 +73,8 @@ static int may_go_on(void *arg, uint32_t i, gpc_block block)
 
 static int find(struct fetch *f)
 {
-	uint32_t others = f->opt.spaces ? f->opt.spaces : UINT32_MAX;
+	uint32_t warm = load_acquire(&seg_state(&f->c->seg)->spaces);
+	uint32_t others = f->opt.spaces ? f->opt.spaces & warm : warm;
 	struct prefix p = { .near = GPC_SPACE(f->space), .far = others & ~GPC_SPACE(f->space),
 			    .may = may_go_on, .arg = f };
 	int len = prefix_take(f->c, &p, f->keys, f->n, f->block);
