@@ -154,6 +154,8 @@ lib_gpc_sources = \
 	%reldir%/reader/view.c \
 	%reldir%/reader/view.h \
 	%reldir%/request/alias.c \
+	%reldir%/request/ask.c \
+	%reldir%/request/durable.c \
 	%reldir%/request/evict.c \
 	%reldir%/request/move.c \
 	%reldir%/request/note.c \
@@ -204,6 +206,7 @@ lib_gpc_sources = \
 	%reldir%/segment/shm_memory.h \
 	%reldir%/segment/shm_meter.h \
 	%reldir%/segment/shm_root.h \
+	%reldir%/segment/shm_tiers.h \
 	%reldir%/segment/snapshot.c \
 	%reldir%/segment/space.c \
 	%reldir%/segment/validate.c \

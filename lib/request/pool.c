@@ -430,7 +430,8 @@ GPC_EXPORT int gpc_pool_clear(gpc *c, int pool, uint32_t tag, uint32_t flags, in
 				   .flags = (flags & GPC_REMOVE ? CF_REMOVE : 0) |
 					    (flags & GPC_IF_IDLE ? CF_IDLE : 0) };
 	uint64_t deadline = deadline_from(timeout_ms);
-	int held = request_check(c, flags, GPC_REMOVE | GPC_IF_IDLE, timeout_ms != 0), err;
+	int held = request_check(c, flags, GPC_REMOVE | GPC_IF_IDLE, timeout_ms != 0), err = 0;
+	bool below;
 	const struct shm_pool *d;
 
 	if (held == 0 && pool != -1)
@@ -447,9 +448,14 @@ GPC_EXPORT int gpc_pool_clear(gpc *c, int pool, uint32_t tag, uint32_t flags, in
 	d = pool < 0 ? NULL : seg_pool(&c->seg, (uint32_t)pool);
 	if (d && load_acquire(&d->state) != POOL_FREE)
 		cmd.generation = load_relaxed(&d->generation);
+	below = deadline && durable_concerns(c, pool, NULL, 0);
 	held = clear(c, &cmd, deadline);
 	if (held == -ENOENT)
 		return no_pool(c, pool);
+	if (held >= 0 && below)
+		err = durable_wait(c, deadline);
+	if (err < 0)
+		return err;
 	if (held < 0 || !(flags & GPC_REMOVE) || timeout_ms == 0)
 		return held;
 	err = wait_removed(c, pool, load_relaxed(&seg_pool(&c->seg, (uint32_t)pool)->generation),

@@ -298,8 +298,12 @@ static uint32_t count_in_use(struct writer *w, uint32_t pool)
 static void retire_all(struct writer *w, uint32_t pool, uint32_t tag)
 {
 	const struct wpool *p = &w->pool[pool];
+	struct shm_pool *d = w_pool(w, pool);
 	uint32_t i;
 
+	/* Behind the change in the feed, so whoever sees the number finds that; a successor that ends the clear
+	 * counts once more. */
+	store_release(&d->clears, d->clears + 1);
 	w->cleared_pool = tag ? NONE : pool;
 	for (i = 0; i < p->slots; i++) {
 		const struct shm_record *r = w_record(w, p->first + i);
@@ -323,10 +327,6 @@ static void retire_all(struct writer *w, uint32_t pool, uint32_t tag)
 
 static void clear_pool(struct writer *w, uint32_t pool, uint32_t tag)
 {
-	struct shm_pool *d = w_pool(w, pool);
-
-	/* before the feed tells: who has read the feed up to here publishes with the new number */
-	store_relaxed(&d->clears, d->clears + 1);
 	events_cleared(w, pool, tag);
 	retire_all(w, pool, tag);
 }
