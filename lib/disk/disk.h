@@ -2,7 +2,8 @@
 /* disk.h - a file of blocks that outlives the cache: format, locks, reads, writes, threads.
  *
  *   disk/format.h   the bytes
- *   disk/file.c     made, found sound, locked, grown; closed
+ *   disk/open.c     opened, locked, found sound; closed
+ *   disk/make.c     made, grown, cut
  *   disk/super.c    the two superblocks: epoch, clock
  *   disk/io.c       whole transfers; direct ones, and what alignment asks for
  *   disk/slot.c     one block: written, read, forgotten
@@ -28,8 +29,7 @@
  * Legal states of a slot, and what is seen of it
  *
  *   on disk                    disk_read   scan     after
- *   zeros                      -ENOENT     -        a new file
- *   FREE                       -ENOENT     -        forget, free, the first step of a write
+ *   FREE: zeros                -ENOENT     -        a new file; forget, free, the first step of a write
  *   WHOLE, older epoch         -ENOENT     -        clear
  *   WHOLE, this epoch          0           found    write
  *     another key              -ESTALE     found
@@ -112,16 +112,17 @@ struct disk_slot {
 	gpc_key key, parent;             /* parent: zero where there is none */
 	uint32_t depth, tag;
 	uint32_t crc;                    /* CRC32C of the image */
-	uint32_t note_bytes;
-	uint64_t born_ns;                /* when it was written, by disk_now; its age is disk_now() - born_ns */
+	uint32_t note_bytes, note_crc;
+	uint64_t born_ns;                /* when it was written, by disk_now */
 	uint64_t written_ns;             /* CLOCK_REALTIME, for people: it may jump */
 	uint64_t serial;
 };
 
-/* The file's clock, in ns: it never goes back and counts no jump of the clock of the day.  While the machine
+/* How old a block is, in ns; and the clock that this is told by, the file's own, in ns: it never goes back and counts no jump of the clock of the day.  While the machine
  * is up it goes on, whether the file is open or not; over a restart of the machine it takes the
  * difference of the days, where that is not negative. */
-uint64_t disk_now(struct disk *d);
+uint64_t disk_now(const struct disk *d);
+uint64_t disk_age(const struct disk *d, const struct disk_slot *s);
 
 enum disk_kind { DISK_READ, DISK_WRITE, DISK_FORGET, DISK_CLEAR, DISK_SYNC };
 
