@@ -39,6 +39,7 @@ t_programs = \
 	%reldir%/033-trailers.t \
 	%reldir%/034-many-keys.t \
 	%reldir%/040-disk-slots.t \
+	%reldir%/041-disk-files.t \
 	%reldir%/100-seed.t \
 	%reldir%/110-publish.t \
 	%reldir%/115-publish-no-ref.t \

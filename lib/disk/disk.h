@@ -70,7 +70,7 @@ struct disk_options {                    /* zero = default */
 	                                  * another one is refused later; NULL: the file keeps one,
 	                                  * which disk_info tells */
 	uint32_t threads;                /* 8; at most 64 */
-	uint32_t queue;                  /* reads, and as many writes, that may wait; 256 */
+	uint32_t queue;                  /* reads that may wait, and as many writes, and removals; 256 */
 	uint64_t write_rate;             /* bytes a second; 0: no limit */
 	uint64_t write_burst;            /* bytes at once, after a pause; 0: one second's */
 	const struct log *log;           /* what is said once; NULL: nothing.  Outlives the disk */
@@ -205,7 +205,7 @@ struct disk_counts {
 	uint64_t bounced;                        /* transfers through a buffer, for their alignment */
 	uint64_t held_ns;                        /* writes waited so long for the rate */
 	uint64_t scan_found, scan_old, scan_twice;
-	uint32_t reads_waiting, writes_waiting;  /* now */
+	uint32_t reads_waiting, writes_waiting, removals_waiting, pad;   /* now */
 	uint32_t reads_running, writes_running;
 };
 void disk_counts(struct disk *d, struct disk_counts *ret);

@@ -13,6 +13,7 @@
 #include <fcntl.h>
 #include <string.h>
 #include <sys/random.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "base/err.h"
@@ -52,10 +53,13 @@ int make_check(const struct disk_options *opt)
 /* Bytes that are given now are there when they are written. */
 static int find_room(struct disk *d, uint64_t from, uint64_t to)
 {
+	struct rlimit most;
 	int err;
 
-	if (to > INT64_MAX)
-		return err_set(EFBIG, "%s cannot have %llu bytes", d->path, (unsigned long long)to);
+	if (!getrlimit(RLIMIT_FSIZE, &most) && most.rlim_cur != RLIM_INFINITY && to > most.rlim_cur)
+		return err_set(EFBIG, "%s needs %llu bytes, and files of this process may have %llu: raise "
+			       "the limit (ulimit -f), or ask for fewer slots", d->path,
+			       (unsigned long long)to, (unsigned long long)most.rlim_cur);
 	do
 		err = posix_fallocate(d->fd, (off_t)from, (off_t)(to - from));
 	while (err == EINTR);
@@ -74,6 +78,14 @@ static int set_end(struct disk *d, uint64_t end)
 		err = ftruncate(d->fd, (off_t)end) ? -errno : 0;
 	while (err == -EINTR);
 	return err ? err_sys(0, "%s cannot be cut to %llu bytes", d->path, (unsigned long long)end) : 0;
+}
+
+/* After an error, whose sentence stays: what cannot be cut off is never looked at. */
+static void set_end_again(struct disk *d, uint64_t end)
+{
+	if (ftruncate(d->fd, (off_t)end) && d->log)
+		log_say(d->log, LOG_WARNING, "%s cannot be cut to %llu bytes: %s", d->path,
+			(unsigned long long)end, strerror(errno));
 }
 
 static int say(struct disk *d, int err)
@@ -130,8 +142,8 @@ int make_file(struct disk *d, const struct disk_options *opt)
 		d->super.stage = DISK_MADE;
 		err = say(d, super_commit(d));
 	}
-	if (err && ftruncate(d->fd, 0))
-		return err;
+	if (err)
+		set_end_again(d, 0);
 	d->made = !err;
 	return err;
 }
@@ -148,14 +160,13 @@ int make_resized(struct disk *d, uint64_t slots)
 		if (!err)
 			err = find_room(d, old, now);
 		if (err) {
-			if (ftruncate(d->fd, (off_t)old))
-				return err;
+			set_end_again(d, old);
 			return err;
 		}
 	}
 	d->super.slots = slots;
 	err = say(d, super_commit(d));
 	if (!err && slots < before)
-		set_end(d, now);                 /* else it is only longer than it need be */
+		set_end_again(d, now);
 	return err;
 }

@@ -3,7 +3,10 @@
  *
  * Reads go before writes, for somebody waits for a read.  Still one write goes after READS_IN_ROW
  * reads, so that a write ends at all; and one thread never writes, where there are several, so
- * that a read never waits for all of them.  What removes blocks is short, and goes with the reads.
+ * that a read never waits for all of them.
+ *
+ * What removes blocks waits for a sync, so it has one thread at a time: that one takes all that wait,
+ * and syncs once for them.  It goes first, for its callers have gone nowhere until it is answered.
  *
  * The rate is one number: when the next write may begin.  Each write moves it on by what its
  * bytes take at that rate; a pause leaves it behind by the burst at most. */
@@ -73,16 +76,23 @@ static bool may_write(const struct disk *d, uint64_t now)
 	return d->writes.n && d->writes.running < d->most_writing && (!d->rate || d->turn_ns <= now);
 }
 
+static struct queue *queue_of(struct disk *d, const struct disk_op *op)
+{
+	return op->kind == DISK_READ ? &d->reads : op->kind == DISK_WRITE ? &d->writes : &d->removals;
+}
+
 static struct disk_op *next_op(struct disk *d)
 {
 	uint64_t now = clock_ns();
-	bool write = may_write(d, now);
+	bool write = may_write(d, now), remove = d->removals.n && !d->removals.running;
 	struct queue *q;
 	struct disk_op *op;
 
-	if (!write && !d->reads.n)
+	if (!write && !remove && !d->reads.n)
 		return NULL;
-	if (d->reads.n && !(write && d->reads_in_row >= READS_IN_ROW)) {
+	if (remove) {
+		q = &d->removals;
+	} else if (d->reads.n && !(write && d->reads_in_row >= READS_IN_ROW)) {
 		q = &d->reads;
 		d->reads_in_row++;
 	} else {
@@ -111,20 +121,83 @@ static void wait_turn(struct disk *d)
 
 /* ---- threads ---- */
 
-static void finish(struct disk *d, struct disk_op *op, bool write)
+static void finish(struct disk *d, struct disk_op *op)
 {
 	uint64_t ns = clock_ns() - op->queued_ns;
 
 	if (!op->result && op->kind == DISK_READ)
 		count_add(&d->counts.read_ns, ns);
-	if (!op->result && write)
+	if (!op->result && op->kind == DISK_WRITE)
 		count_add(&d->counts.write_ns, ns);
-	pthread_mutex_lock(&d->queue_lock);
-	(write ? &d->writes : &d->reads)->running--;
-	if (write && d->writes.n)
-		pthread_cond_signal(&d->queue_cond);     /* there may have been too many */
-	pthread_mutex_unlock(&d->queue_lock);
 	op->done(op);
+}
+
+/* Somebody may have waited for there being fewer. */
+static void leave(struct disk *d, struct queue *q)
+{
+	pthread_mutex_lock(&d->queue_lock);
+	q->running--;
+	if (q != &d->reads && q->n)
+		pthread_cond_signal(&d->queue_cond);
+	pthread_mutex_unlock(&d->queue_lock);
+}
+
+static bool is_late(struct disk *d, struct disk_op *op)
+{
+	if (!op->deadline_ns || clock_ns() <= op->deadline_ns)
+		return false;
+	count_add(&d->counts.late, 1);
+	return true;
+}
+
+/* All that wait behind the first one, as far as they need no more than a sync. */
+static struct disk_op *take_removals(struct disk *d, struct disk_op *first)
+{
+	struct disk_op **last = &first->next;
+
+	*last = NULL;
+	pthread_mutex_lock(&d->queue_lock);
+	while (first->kind != DISK_CLEAR && d->removals.n && d->removals.first->kind != DISK_CLEAR) {
+		*last = get(&d->removals);
+		last = &(*last)->next;
+		*last = NULL;
+	}
+	pthread_mutex_unlock(&d->queue_lock);
+	return first;
+}
+
+static void run_removals(struct disk *d, struct disk_op *first)
+{
+	struct disk_op *list = take_removals(d, first), *op, *next;
+	int err;
+
+	for (op = list; op; op = op->next)
+		op->result = is_late(d, op) ? -ETIME : op->kind == DISK_FORGET ? slot_forget(d, op) : 0;
+	err = first->kind == DISK_CLEAR ? 0 : disk_sync(d);
+	if (first->kind == DISK_CLEAR && !first->result)
+		err = disk_clear(d);
+	leave(d, &d->removals);
+	for (op = list; op; op = next) {
+		next = op->next;
+		op->result = op->result ? op->result : err;
+		finish(d, op);
+	}
+}
+
+static void run_op(struct disk *d, struct disk_op *op)
+{
+	struct queue *q = queue_of(d, op);
+
+	if (q == &d->removals) {
+		run_removals(d, op);
+		return;
+	}
+	if (is_late(d, op))
+		op->result = -ETIME;
+	else
+		disk_run(d, op);
+	leave(d, q);
+	finish(d, op);
 }
 
 static void *run(void *arg)
@@ -140,13 +213,7 @@ static void *run(void *arg)
 			continue;
 		}
 		pthread_mutex_unlock(&d->queue_lock);
-		if (op->deadline_ns && clock_ns() > op->deadline_ns) {
-			op->result = -ETIME;
-			count_add(&d->counts.late, 1);
-		} else {
-			disk_run(d, op);
-		}
-		finish(d, op, op->kind == DISK_WRITE);
+		run_op(d, op);
 		pthread_mutex_lock(&d->queue_lock);
 	}
 	pthread_mutex_unlock(&d->queue_lock);
@@ -155,7 +222,7 @@ static void *run(void *arg)
 
 int disk_submit(struct disk *d, struct disk_op *op)
 {
-	struct queue *q = op->kind == DISK_WRITE ? &d->writes : &d->reads;
+	struct queue *q = queue_of(d, op);
 	int err = slot_check_op(d, op);
 
 	if (err)
@@ -186,6 +253,7 @@ int queue_start(struct disk *d, const struct disk_options *opt)
 
 	d->reads.last = &d->reads.first;
 	d->writes.last = &d->writes.first;
+	d->removals.last = &d->removals.first;
 	d->most_waiting = opt->queue ? opt->queue : 256;
 	d->rate = opt->write_rate;
 	d->burst_ns = burst_ns(d->rate, opt->write_burst);
@@ -212,7 +280,7 @@ int queue_start(struct disk *d, const struct disk_options *opt)
 
 void queue_stop(struct disk *d)
 {
-	struct queue *q[2] = { &d->reads, &d->writes };
+	struct queue *q[3] = { &d->reads, &d->writes, &d->removals };
 	struct disk_op *op;
 	uint32_t i;
 
@@ -222,7 +290,7 @@ void queue_stop(struct disk *d)
 	pthread_mutex_unlock(&d->queue_lock);
 	while (d->nthreads)
 		pthread_join(d->thread[--d->nthreads], NULL);
-	for (i = 0; i < 2; i++)
+	for (i = 0; i < 3; i++)
 		while (q[i]->last && q[i]->first) {
 			op = get(q[i]);
 			op->result = -ECANCELED;
@@ -243,6 +311,7 @@ void disk_counts(struct disk *d, struct disk_counts *ret)
 	pthread_mutex_lock(&d->queue_lock);
 	ret->reads_waiting = d->reads.n;
 	ret->writes_waiting = d->writes.n;
+	ret->removals_waiting = d->removals.n;
 	ret->reads_running = d->reads.running;
 	ret->writes_running = d->writes.running;
 	pthread_mutex_unlock(&d->queue_lock);

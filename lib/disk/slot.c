@@ -211,7 +211,7 @@ int disk_sync(struct disk *d)
 }
 
 /* All of them, whatever becomes of one: each that is left is one that may come back. */
-static int run_forget(struct disk *d, struct disk_op *op)
+int slot_forget(struct disk *d, const struct disk_op *op)
 {
 	struct disk_slot found;
 	int err = 0, one;
@@ -225,8 +225,14 @@ static int run_forget(struct disk *d, struct disk_op *op)
 		count_add(&d->counts.forgotten, !one);
 		err = err ? err : one;
 	}
-	one = disk_sync(d);
-	return err ? err : one;
+	return err;
+}
+
+static int run_forget(struct disk *d, const struct disk_op *op)
+{
+	int err = slot_forget(d, op), sync = disk_sync(d);
+
+	return err ? err : sync;
 }
 
 int disk_clear(struct disk *d)

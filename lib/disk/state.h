@@ -41,7 +41,7 @@ struct disk {
 
 	pthread_mutex_t queue_lock;
 	pthread_cond_t queue_cond;
-	struct queue reads, writes;      /* reads: and all that is short */
+	struct queue reads, writes, removals;
 	uint32_t most_waiting, most_writing, reads_in_row, nthreads;
 	bool closing;
 	uint64_t rate, burst_ns, turn_ns;        /* turn_ns: when the next write may begin */
@@ -120,6 +120,7 @@ void io_free_buffers(struct disk *d);
 int slot_check(const struct disk *d, const struct disk_header *h, uint64_t slot, struct disk_slot *ret);
 int slot_check_op(const struct disk *d, const struct disk_op *op);
 int slot_clear(struct disk *d, uint64_t slot);   /* its header: zeros */
+int slot_forget(struct disk *d, const struct disk_op *op);       /* without the sync */
 
 /* ---- queue.c ---- */
 
