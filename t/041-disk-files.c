@@ -192,10 +192,20 @@ static void layouts(void)
 	ok(!info.has_secret && disk_put(d, 2, 22, 0, 1) == 0, "a file whose secret is kept elsewhere");
 	disk_close(d);
 	ok(is_whole(&opt), "is opened with it");
+	is_int(disk_peek(disk_path, &info), 0, "it is peeked at");
+	ok(!info.has_secret && info.slots == 4 && info.image_bytes == DISK_TEST_IMAGE, "and has none");
 	opt.secret = NULL;
 	must_refuse(&opt, EXDEV, "kept elsewhere", "without it");
 	opt.secret = secret;
 	must_refuse(&opt, EXDEV, "another secret", "with another one");
+	unlink(disk_path);
+	is_int(disk_peek(disk_path, &info), -ENOENT, "no file is peeked at");
+	opt.flags |= DISK_KEEP_SECRET;
+	disk_close(disk_must(&opt));
+	is_int(disk_peek(disk_path, &info), 0, "a file that keeps the secret that it was given");
+	ok(info.has_secret && !memcmp(info.secret, secret, 16), "tells it");
+	chmod(disk_path, 0644);
+	is_int(disk_peek(disk_path, &info), -EPERM, "but not when others may read it");
 }
 
 /* ---- damage ---- */
@@ -225,7 +235,7 @@ static void supers(void)
 	is_int(bad[0], 0, "a bit of one superblock is seen");
 	is_int(bad[1], 0, "blocks are there");
 	is_int(bad[2], 0, "and it was written again");
-	disk_peek(0, &whole, sizeof(whole));
+	disk_see(0, &whole, sizeof(whole));
 	memset(junk, 0x55, sizeof(junk));
 	disk_poke(65536 + 100, junk, 2000);
 	disk_poke(0 + 2000, junk, 2096);
@@ -341,11 +351,10 @@ static void sizes(void)
 static void limits(void)
 {
 	struct disk_options opt = disk_opt(1000);
-	struct rlimit before, low = { 1 << 20, 1 << 20 };
+	const struct rlimit low = { 1 << 20, 1 << 20 };
 	int status = -1;
 	pid_t pid = fork();
 
-	(void)before;
 	unlink(disk_path);
 	if (!pid) {
 		struct disk *d = NULL;

@@ -58,6 +58,7 @@ enum {
 	DISK_RESIZE = 2,                 /* give it `slots`, where it has more or fewer; those beyond
 	                                  * the new end are lost */
 	DISK_BUFFERED = 4,               /* no O_DIRECT */
+	DISK_KEEP_SECRET = 8,            /* a file that is made keeps the secret that is given */
 };
 
 struct disk_options {                    /* zero = default */
@@ -66,9 +67,9 @@ struct disk_options {                    /* zero = default */
 	uint64_t image_bytes;            /* of a block; 0: as the file has.  1 to 4 GiB */
 	uint32_t note_bytes;             /* most of a note beside a block; at most 65536 */
 	uint8_t fingerprint[32];         /* layout of the images */
-	const uint8_t *secret;           /* 16 bytes, with which keys were hashed: it is not stored, and
-	                                  * another one is refused later; NULL: the file keeps one,
-	                                  * which disk_info tells */
+	const uint8_t *secret;           /* 16 bytes, with which keys were hashed: another one is refused
+	                                  * later, and it is only stored with DISK_KEEP_SECRET; NULL:
+	                                  * the file keeps one, drawn when it is made */
 	uint32_t threads;                /* 8; at most 64 */
 	uint32_t queue;                  /* reads that may wait, and as many writes, and removals; 256 */
 	uint64_t write_rate;             /* bytes a second; 0: no limit */
@@ -104,6 +105,9 @@ struct disk_info {
 	bool broken;                     /* point 5 */
 };
 void disk_info(struct disk *d, struct disk_info *ret);
+/* What the superblocks of a file say (not `direct`, `removed`, `broken`), without a lock: for who needs the
+ * secret before there is a cache.  Errors as of disk_open; an empty or unfinished file: -ENOENT. */
+int disk_peek(const char *path, struct disk_info *ret);
 
 /* ---- a block ---- */
 

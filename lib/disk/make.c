@@ -63,6 +63,9 @@ static int find_room(struct disk *d, uint64_t from, uint64_t to)
 	do
 		err = posix_fallocate(d->fd, (off_t)from, (off_t)(to - from));
 	while (err == EINTR);
+	if (err == EFBIG)
+		return err_set(EFBIG, "%s cannot have %llu bytes on its file system: ask for fewer slots", d->path,
+			       (unsigned long long)to);
 	errno = err;
 	if (err == ENOSPC || err == EDQUOT)
 		return err_sys(ENOSPC, "no room for %s, which needs %llu bytes more: free some, or ask for "
@@ -109,8 +112,8 @@ static int draft(struct disk *d, const struct disk_options *opt)
 	int err;
 
 	if (!opt->slots || !opt->image_bytes)
-		return err_set(EINVAL, "%s is %llu: %s is to be made, and needs to know",
-			       opt->slots ? "image_bytes" : "slots", 0ull, d->path);
+		return err_set(EINVAL, "%s is 0: to make %s it must be known", opt->slots ? "image_bytes" :
+			       "slots", d->path);
 	*s = (struct disk_super){
 		.magic = DISK_MAGIC, .version = DISK_VERSION, .endian = DISK_ENDIAN,
 		.slots = opt->slots, .image_bytes = opt->image_bytes,
@@ -121,6 +124,8 @@ static int draft(struct disk *d, const struct disk_options *opt)
 	err = draw_random(s->file, sizeof(s->file));
 	if (!err && !opt->secret)
 		err = draw_random(s->secret, sizeof(s->secret));
+	if (opt->secret && opt->flags & DISK_KEEP_SECRET)
+		memcpy(s->secret, opt->secret, sizeof(s->secret));
 	if (!err)
 		s->secret_check = make_secret_check(opt->secret ? opt->secret : s->secret);
 	return err;

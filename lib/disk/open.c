@@ -50,7 +50,7 @@ static int open_path(struct disk *d, const struct disk_options *opt)
 	return d->fd >= 0 ? 0 : refuse_open(d->path);
 }
 
-static int check_kind(struct disk *d, struct stat *st)
+static int check_kind(const struct disk *d, struct stat *st)
 {
 	if (fstat(d->fd, st))
 		return err_sys(0, "%s cannot be looked at", d->path);
@@ -138,6 +138,11 @@ static int check_size(const struct disk *d, const struct disk_options *opt, uint
 	return 0;
 }
 
+static int refuse_empty(const char *path)
+{
+	return err_set(ENOENT, "%s is empty, or whoever made it did not end: ask for it to be made", path);
+}
+
 /* Both superblocks are stored, so that one that was damaged is whole. */
 static int open_made(struct disk *d, const struct disk_options *opt, uint64_t bytes)
 {
@@ -171,8 +176,7 @@ static int open_super(struct disk *d, const struct disk_options *opt, const stru
 		return open_made(d, opt, (uint64_t)st->st_size);
 	d->mended = false;
 	if (!(opt->flags & DISK_CREATE))
-		return err_set(ENOENT, "%s is empty, or whoever made it did not end: ask for it to be made",
-			       d->path);
+		return refuse_empty(d->path);
 	super_clock_start(d);
 	return make_file(d, opt);
 }
@@ -342,18 +346,52 @@ int disk_open(const char *path, const struct disk_options *opt, struct disk **re
 	return err;
 }
 
-void disk_info(struct disk *d, struct disk_info *ret)
+static void tell_super(const struct disk *d, uint64_t epoch, struct disk_info *ret)
 {
 	const struct disk_super *s = &d->super;
-	struct stat st;
 
 	*ret = (struct disk_info){
 		.slots = s->slots, .image_bytes = s->image_bytes, .slot_bytes = s->slot_bytes,
 		.file_bytes = disk_bytes(d, s->slots), .note_bytes = s->note_bytes,
-		.epoch = load_relaxed(&d->epoch), .has_secret = memcmp(s->secret, no_secret, 16),
-		.made = d->made, .mended = d->mended, .direct = d->direct,
-		.removed = !fstat(d->fd, &st) && !st.st_nlink, .broken = load_relaxed(&d->broken),
+		.epoch = epoch, .has_secret = memcmp(s->secret, no_secret, 16) != 0,
+		.made = d->made, .mended = d->mended,
 	};
 	memcpy(ret->file, s->file, 16);
 	memcpy(ret->secret, s->secret, 16);
+}
+
+void disk_info(struct disk *d, struct disk_info *ret)
+{
+	struct stat st;
+
+	tell_super(d, load_relaxed(&d->epoch), ret);
+	ret->direct = d->direct;
+	ret->removed = !fstat(d->fd, &st) && !st.st_nlink;
+	ret->broken = load_relaxed(&d->broken);
+}
+
+int disk_peek(const char *path, struct disk_info *ret)
+{
+	struct disk d = { .path = (char *)(uintptr_t)path };
+	enum super_look is;
+	uint32_t version = 0;
+	struct stat st;
+	int err;
+
+	d.fd = fd_peek(path, O_RDONLY | O_NOFOLLOW | O_NOCTTY | O_NONBLOCK);
+	if (d.fd < 0)
+		return refuse_open(path);
+	err = check_kind(&d, &st);
+	if (!err) {
+		is = st.st_size ? super_read(d.fd, &d.super, &d.mended, &version) : SUPER_GOOD;
+		err = is == SUPER_GOOD ? 0 : refuse_super(path, is, version);
+	}
+	if (!err && (!st.st_size || d.super.stage != DISK_MADE))
+		err = refuse_empty(path);
+	close(d.fd);
+	if (err)
+		return err;
+	make_geometry(&d);
+	tell_super(&d, d.super.epoch, ret);
+	return 0;
 }

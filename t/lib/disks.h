@@ -113,7 +113,7 @@ TAP_FN void disk_poke(uint64_t at, const void *from, size_t n)
 	close(fd);
 }
 
-TAP_FN void disk_peek(uint64_t at, void *to, size_t n)
+TAP_FN void disk_see(uint64_t at, void *to, size_t n)
 {
 	int fd = open(disk_path, O_RDONLY | O_CLOEXEC);
 
@@ -126,7 +126,7 @@ TAP_FN void disk_flip(uint64_t at, uint32_t bit)
 {
 	uint8_t byte;
 
-	disk_peek(at, &byte, 1);
+	disk_see(at, &byte, 1);
 	byte ^= (uint8_t)(1u << bit);
 	disk_poke(at, &byte, 1);
 }
