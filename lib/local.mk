@@ -49,6 +49,16 @@ lib_gpc_sources = \
 	%reldir%/device/host_piece.h \
 	%reldir%/device/host_stream.c \
 	%reldir%/device/host_stream.h \
+	%reldir%/disk/disk.h \
+	%reldir%/disk/format.h \
+	%reldir%/disk/io.c \
+	%reldir%/disk/make.c \
+	%reldir%/disk/open.c \
+	%reldir%/disk/queue.c \
+	%reldir%/disk/scan.c \
+	%reldir%/disk/slot.c \
+	%reldir%/disk/state.h \
+	%reldir%/disk/super.c \
 	%reldir%/inspect/check.c \
 	%reldir%/inspect/check.h \
 	%reldir%/inspect/check_alias.c \

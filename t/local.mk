@@ -38,6 +38,8 @@ t_programs = \
 	%reldir%/032-top-layout.t \
 	%reldir%/033-trailers.t \
 	%reldir%/034-many-keys.t \
+	%reldir%/040-disk-slots.t \
+	%reldir%/041-disk-files.t \
 	%reldir%/100-seed.t \
 	%reldir%/110-publish.t \
 	%reldir%/115-publish-no-ref.t \
@@ -317,6 +319,7 @@ t_support = \
 	%reldir%/data/small.jsonl \
 	%reldir%/data/small.svg \
 	%reldir%/lib/devices.h \
+	%reldir%/lib/disks.h \
 	%reldir%/lib/dies.h \
 	%reldir%/gpu/bytes.h \
 	%reldir%/gpu/check \

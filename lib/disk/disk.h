@@ -2,7 +2,8 @@
 /* disk.h - a file of blocks that outlives the cache: format, locks, reads, writes, threads.
  *
  *   disk/format.h   the bytes
- *   disk/file.c     made, found sound, locked, grown; closed
+ *   disk/open.c     opened, locked, found sound; closed
+ *   disk/make.c     made, grown, cut
  *   disk/super.c    the two superblocks: epoch, clock
  *   disk/io.c       whole transfers; direct ones, and what alignment asks for
  *   disk/slot.c     one block: written, read, forgotten
@@ -28,8 +29,7 @@
  * Legal states of a slot, and what is seen of it
  *
  *   on disk                    disk_read   scan     after
- *   zeros                      -ENOENT     -        a new file
- *   FREE                       -ENOENT     -        forget, free, the first step of a write
+ *   FREE: zeros                -ENOENT     -        a new file; forget, free, the first step of a write
  *   WHOLE, older epoch         -ENOENT     -        clear
  *   WHOLE, this epoch          0           found    write
  *     another key              -ESTALE     found
@@ -58,6 +58,7 @@ enum {
 	DISK_RESIZE = 2,                 /* give it `slots`, where it has more or fewer; those beyond
 	                                  * the new end are lost */
 	DISK_BUFFERED = 4,               /* no O_DIRECT */
+	DISK_KEEP_SECRET = 8,            /* a file that is made keeps the secret that is given */
 };
 
 struct disk_options {                    /* zero = default */
@@ -66,11 +67,11 @@ struct disk_options {                    /* zero = default */
 	uint64_t image_bytes;            /* of a block; 0: as the file has.  1 to 4 GiB */
 	uint32_t note_bytes;             /* most of a note beside a block; at most 65536 */
 	uint8_t fingerprint[32];         /* layout of the images */
-	const uint8_t *secret;           /* 16 bytes, with which keys were hashed: it is not stored, and
-	                                  * another one is refused later; NULL: the file keeps one,
-	                                  * which disk_info tells */
+	const uint8_t *secret;           /* 16 bytes, with which keys were hashed: another one is refused
+	                                  * later, and it is only stored with DISK_KEEP_SECRET; NULL:
+	                                  * the file keeps one, drawn when it is made */
 	uint32_t threads;                /* 8; at most 64 */
-	uint32_t queue;                  /* reads, and as many writes, that may wait; 256 */
+	uint32_t queue;                  /* reads that may wait, and as many writes, and removals; 256 */
 	uint64_t write_rate;             /* bytes a second; 0: no limit */
 	uint64_t write_burst;            /* bytes at once, after a pause; 0: one second's */
 	const struct log *log;           /* what is said once; NULL: nothing.  Outlives the disk */
@@ -104,6 +105,9 @@ struct disk_info {
 	bool broken;                     /* point 5 */
 };
 void disk_info(struct disk *d, struct disk_info *ret);
+/* What the superblocks of a file say (not `direct`, `removed`, `broken`), without a lock: for who needs the
+ * secret before there is a cache.  Errors as of disk_open; an empty or unfinished file: -ENOENT. */
+int disk_peek(const char *path, struct disk_info *ret);
 
 /* ---- a block ---- */
 
@@ -112,16 +116,17 @@ struct disk_slot {
 	gpc_key key, parent;             /* parent: zero where there is none */
 	uint32_t depth, tag;
 	uint32_t crc;                    /* CRC32C of the image */
-	uint32_t note_bytes;
-	uint64_t born_ns;                /* when it was written, by disk_now; its age is disk_now() - born_ns */
+	uint32_t note_bytes, note_crc;
+	uint64_t born_ns;                /* when it was written, by disk_now */
 	uint64_t written_ns;             /* CLOCK_REALTIME, for people: it may jump */
 	uint64_t serial;
 };
 
-/* The file's clock, in ns: it never goes back and counts no jump of the clock of the day.  While the machine
+/* How old a block is, in ns; and the clock that this is told by, the file's own, in ns: it never goes back and counts no jump of the clock of the day.  While the machine
  * is up it goes on, whether the file is open or not; over a restart of the machine it takes the
  * difference of the days, where that is not negative. */
-uint64_t disk_now(struct disk *d);
+uint64_t disk_now(const struct disk *d);
+uint64_t disk_age(const struct disk *d, const struct disk_slot *s);
 
 enum disk_kind { DISK_READ, DISK_WRITE, DISK_FORGET, DISK_CLEAR, DISK_SYNC };
 
@@ -204,7 +209,7 @@ struct disk_counts {
 	uint64_t bounced;                        /* transfers through a buffer, for their alignment */
 	uint64_t held_ns;                        /* writes waited so long for the rate */
 	uint64_t scan_found, scan_old, scan_twice;
-	uint32_t reads_waiting, writes_waiting;  /* now */
+	uint32_t reads_waiting, writes_waiting, removals_waiting, pad;   /* now */
 	uint32_t reads_running, writes_running;
 };
 void disk_counts(struct disk *d, struct disk_counts *ret);

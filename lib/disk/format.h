@@ -17,10 +17,10 @@
  *
  * The headers are the truth.  A block is there when the header of its slot has a good checksum,
  * names this file and this slot, is of the epoch of the superblock, and is WHOLE; its bytes count
- * when they have the header's checksum.  All else is a miss.
+ * when they have the header's checksum.  All else is a miss.  A header of zeros is of a free slot.
  *
- * Order of a write: the header becomes FREE, if it was WHOLE; the image; the header.  A process
- * that dies in between leaves a slot that is free.  A machine that dies may lose any of the three,
+ * Order of a write: the header becomes zeros; the image; the note; the header.  A process
+ * that dies in between leaves a slot that is free.  A machine that dies may lose any of them,
  * for none is synced; then the header and the image do not agree, and checksums tell.
  *
  * Two superblocks.  B is written first; A only when B is on the disk.  So one of them is whole at
@@ -47,7 +47,7 @@
 #define DISK_MOST_NOTE    (1u << 16)
 
 enum disk_stage { DISK_UNMADE = 0, DISK_MADE = 1 };
-enum disk_state { DISK_FREE = 0, DISK_WHOLE = 1 };
+enum disk_state { DISK_WHOLE = 1 };
 
 struct disk_super {
 	uint64_t magic;                  /* from here to `has_secret`: its maker, immutable but `slots` */
