@@ -78,6 +78,7 @@ lib_gpc_sources = \
 	%reldir%/inspect/note.c \
 	%reldir%/inspect/root.c \
 	%reldir%/inspect/stats.c \
+	%reldir%/inspect/tiers.c \
 	%reldir%/inspect/transfers.c \
 	%reldir%/inspect/walk.c \
 	%reldir%/memory/huge.c \
@@ -220,6 +221,17 @@ lib_gpc_sources = \
 	%reldir%/segment/snapshot.c \
 	%reldir%/segment/space.c \
 	%reldir%/segment/validate.c \
+	%reldir%/stage/desk.c \
+	%reldir%/stage/disk.c \
+	%reldir%/stage/down.c \
+	%reldir%/stage/feed.c \
+	%reldir%/stage/images.c \
+	%reldir%/stage/open.c \
+	%reldir%/stage/restore.c \
+	%reldir%/stage/slots.c \
+	%reldir%/stage/stage.h \
+	%reldir%/stage/tier.h \
+	%reldir%/stage/up.c \
 	%reldir%/takeover/live.c \
 	%reldir%/takeover/open.c \
 	%reldir%/takeover/open.h \

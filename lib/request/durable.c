@@ -73,3 +73,33 @@ int durable_wait(gpc *c, uint64_t deadline)
 		order_add32(&d->waiters, (uint32_t)-1);
 	}
 }
+
+GPC_EXPORT int gpc_tiers_sync(gpc *c, int timeout_ms)
+{
+	uint64_t deadline = deadline_from(timeout_ms), now = clock_ns(), look = now, want;
+	int err = request_check(c, 0, 0, timeout_ms != 0);
+	struct shm_desk *d;
+	uint32_t told;
+
+	if (err == 0)
+		err = err_timeout(timeout_ms);
+	if (err < 0)
+		return err;
+	d = seg_desk(&c->seg);
+	want = order_add64(&d->idle_asked, 1) + 1;
+	ask_ring(c);
+	for (;;) {
+		told = load_acquire(&d->told);
+		if (load_acquire(&d->idle) >= want)
+			return 0;
+		now = clock_ns();
+		if (now >= look && !ask_has_keeper(c))
+			return err_set(ENOTCONN, "no process keeps the tiers below RAM of %s", c->seg.name);
+		if (now >= deadline)
+			return err_set(deadline ? ETIMEDOUT : EAGAIN, "%s: the tiers below RAM of %s have work left",
+				       deadline ? "time is up" : "timeout_ms is 0", c->seg.name);
+		look = now >= look ? now + LOOK_NS : look;
+		if (handle_help(c, NS_PER_MS) <= 0)
+			futex_wait(&d->told, told, MIN(deadline, look) - now);
+	}
+}

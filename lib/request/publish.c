@@ -468,12 +468,13 @@ GPC_EXPORT int gpc_publish(gpc *c, const gpc_key *parents, const gpc_key *keys,
 }
 
 int publish_copies(gpc *c, const struct publish_copy *copies, uint32_t n, gpc_block *resident,
-		   uint64_t deadline)
+		   const uint32_t *stop)
 {
 	gpc_key *keys = malloc(2 * (size_t)n * sizeof(*keys));
 	gpc_block *blocks = malloc((size_t)n * sizeof(*blocks));
 	struct publish p = { .parents = keys + n, .keys = keys, .blocks = blocks, .resident = resident,
 			     .no_refs = true, .copies = copies };
+	gpc_ticket ticket = 0;
 	uint32_t i;
 	int got = -ENOMEM;
 
@@ -483,9 +484,13 @@ int publish_copies(gpc *c, const struct publish_copy *copies, uint32_t n, gpc_bl
 		blocks[i] = copies[i].block;
 	}
 	if (keys && blocks)
-		got = publish_all(c, &p, n, deadline, NULL);
+		got = publish_all(c, &p, n, NEVER, &ticket);
 	else
 		err_set(ENOMEM, "no memory to publish %u blocks", n);
+	while (is_pending(got) && ticket && !load_relaxed(stop))
+		got = ring_wait(c, ticket, clock_ns() + 100 * NS_PER_MS);
+	if (is_pending(got) && ticket)   /* the answer is still to come, and `resident` may be gone then */
+		ring_forget(c, ticket);
 	free(keys);
 	free(blocks);
 	return got;

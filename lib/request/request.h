@@ -34,9 +34,10 @@ struct publish_copy {
 	gpc_block source;                /* -1: none */
 	uint64_t life;                   /* of the source, as ring_life; without one: clears */
 };
-/* gpc_publish with GPC_NO_REF, parents first, the first one is the most recent; resident as there. */
+/* gpc_publish with GPC_NO_REF, parents first, the first one is the most recent; resident as there.  At most
+ * RING_PART.  Without a writer it waits for one until *stop is not 0: so that no answer is left open. */
 int publish_copies(gpc *c, const struct publish_copy *copies, uint32_t n, gpc_block *resident,
-		   uint64_t deadline);
+		   const uint32_t *stop);
 
 /* ---- ask.c: what is below RAM ---- */
 

@@ -82,11 +82,12 @@ struct shm_desk {                        /* one page; k: the keeper */
 	uint64_t asked;                  /* p: ... and up to where somebody waits for that */
 	uint32_t keeper;                 /* k: 1 + its seat; 0: none has been */
 	uint32_t pad0;
-	uint64_t life;                   /* k: gpc_info.life of its handle */
+	uint64_t idle_asked;             /* p: calls of gpc_tiers_sync so far ... */
+	uint64_t idle;                   /* k: ... and up to which nothing is left to do */
 	uint8_t file[16];                /* k: the disk file of the last keeper ... */
 	uint64_t cleared;                /* k: ... and state.cleared when that was durable */
 	uint64_t asks, hits, misses;     /* k: questions; their keys that were brought, and were not */
-	uint8_t pad1[256 - 96];
+	uint8_t pad1[256 - 104];
 	struct shm_tier tier[SHM_TIERS];
 	uint8_t pad2[4096 - 256 - 256 * SHM_TIERS];
 };
