@@ -41,6 +41,7 @@ t_programs = \
 	%reldir%/040-disk-slots.t \
 	%reldir%/041-disk-files.t \
 	%reldir%/100-seed.t \
+	%reldir%/101-tiers.t \
 	%reldir%/110-publish.t \
 	%reldir%/115-publish-no-ref.t \
 	%reldir%/111-ask.t \
@@ -299,6 +300,7 @@ t_support = \
 	%reldir%/lib/ghosts.h \
 	%reldir%/lib/hand.h \
 	%reldir%/lib/images.h \
+	%reldir%/lib/tiers.h \
 	%reldir%/lib/kv.h \
 	%reldir%/lib/kv_main.h \
 	%reldir%/lib/layouts.h \

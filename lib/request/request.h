@@ -30,7 +30,7 @@ struct publish_copy {
 	gpc_key key, parent;
 	gpc_block block;
 	uint32_t tag;
-	bool unchained;                  /* no parent is looked for */
+	bool unchained;                  /* no parent is looked for; its key is kept */
 	gpc_block source;                /* -1: none */
 	uint64_t life;                   /* of the source, as ring_life; without one: clears */
 };

@@ -9,7 +9,8 @@
  *   exclusive   `ahead` blocks are kept free: what was written leaves RAM
  *
  * The order of the pool is that in which blocks left RAM: victims come leaf first, and are published the other way
- * round, so the first one to go from RAM is the first to go from the tier. */
+ * round, so the first one to go from RAM is the first to go from the tier.  Exclusive pools are not chained: what comes
+ * up leaves root first. */
 #include "config.h"
 
 #include <errno.h>
@@ -173,7 +174,8 @@ static void publish_all(struct down *b, gpc_block *resident)
 		got[k] = -ENOTCONN;
 		copy[k++] = (struct publish_copy){
 			.key = a->key, .parent = a->parent, .block = b->slot[i], .tag = a->tag,
-			.unchained = a->unchained, .source = b->block[i],
+			.unchained = a->unchained || b->t->opt.flags & GPC_TIERS_EXCLUSIVE,
+			.source = b->block[i],
 			.life = (uint64_t)WORD_GEN(a->word) + 1,
 		};
 	}

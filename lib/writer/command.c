@@ -70,6 +70,8 @@ static int32_t find_chain(struct writer *w, uint32_t peer, uint32_t record, cons
 	*ret = (struct chain){ .up = NONE };
 	if (cmd->flags & CF_UNCHAINED) {
 		ret->flags = REC_UNCHAINED;
+		ret->parent[0] = parent.w[0];    /* known, and not looked for: of a publish from below RAM */
+		ret->parent[1] = parent.w[1];
 	} else if (!key_is_zero(&parent)) {
 		ret->parent[0] = parent.w[0];
 		ret->parent[1] = parent.w[1];
