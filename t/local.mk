@@ -43,6 +43,8 @@ t_programs = \
 	%reldir%/042-disk-faults.t \
 	%reldir%/043-disk-power.t \
 	%reldir%/044-disk-kills.t \
+	%reldir%/045-disk-queue.t \
+	%reldir%/046-disk-clock.t \
 	%reldir%/100-seed.t \
 	%reldir%/110-publish.t \
 	%reldir%/115-publish-no-ref.t \
@@ -471,6 +473,10 @@ t_disk_ldflags = $(AM_LDFLAGS) -Wl,--wrap=preadv,--wrap=pwritev,--wrap=fdatasync
 %canon_reldir%_042_disk_faults_t_LDFLAGS = $(t_disk_ldflags)
 %canon_reldir%_043_disk_power_t_LDFLAGS = $(t_disk_ldflags)
 %canon_reldir%_044_disk_kills_t_LDFLAGS = $(t_disk_ldflags)
+# transfers and syncs that stop at a gate
+%canon_reldir%_045_disk_queue_t_LDFLAGS = -Wl,--wrap=io_read_image,--wrap=io_write_image,--wrap=disk_sync
+# clocks that jump, other boots
+%canon_reldir%_046_disk_clock_t_LDFLAGS = -Wl,--wrap=clock_gettime,--wrap=fd_peek
 # one in between looks at the files
 %canon_reldir%_006_segment_names_t_LDFLAGS = -Wl,--wrap=rename
 # the system gives fewer threads than are asked for

@@ -138,6 +138,7 @@ int make_file(struct disk *d, const struct disk_options *opt)
 	if (err)
 		return err;
 	make_geometry(d);
+	super_clock_start(d);
 	err = set_end(d, 0);
 	if (!err)
 		err = say(d, super_store(d, DISK_SUPER_A));

@@ -179,7 +179,6 @@ static int open_super(struct disk *d, const struct disk_options *opt, const stru
 	d->mended = false;
 	if (!(opt->flags & DISK_CREATE))
 		return refuse_empty(d->path);
-	super_clock_start(d);
 	return make_file(d, opt);
 }
 
