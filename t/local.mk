@@ -40,6 +40,11 @@ t_programs = \
 	%reldir%/034-many-keys.t \
 	%reldir%/040-disk-slots.t \
 	%reldir%/041-disk-files.t \
+	%reldir%/042-disk-faults.t \
+	%reldir%/043-disk-power.t \
+	%reldir%/044-disk-kills.t \
+	%reldir%/045-disk-queue.t \
+	%reldir%/046-disk-clock.t \
 	%reldir%/100-seed.t \
 	%reldir%/101-tiers.t \
 	%reldir%/110-publish.t \
@@ -321,6 +326,7 @@ t_support = \
 	%reldir%/data/small.jsonl \
 	%reldir%/data/small.svg \
 	%reldir%/lib/devices.h \
+	%reldir%/lib/disk_shim.h \
 	%reldir%/lib/disks.h \
 	%reldir%/lib/dies.h \
 	%reldir%/gpu/bytes.h \
@@ -463,6 +469,16 @@ endif
 %canon_reldir%_849_kv_attacks_t_LDADD = $(LDADD) $(EVENTS_LIBS)
 # the tables of others; nothing of ours
 %canon_reldir%_023_bench_peers_t_LDADD = tools/libbench-peers.la
+# the disk fails, is short, is interrupted, or kills who uses it
+t_disk_ldflags = $(AM_LDFLAGS) -Wl,--wrap=preadv,--wrap=pwritev,--wrap=fdatasync \
+	-Wl,--wrap=posix_fallocate,--wrap=ftruncate
+%canon_reldir%_042_disk_faults_t_LDFLAGS = $(t_disk_ldflags)
+%canon_reldir%_043_disk_power_t_LDFLAGS = $(t_disk_ldflags)
+%canon_reldir%_044_disk_kills_t_LDFLAGS = $(t_disk_ldflags)
+# transfers and syncs that stop at a gate
+%canon_reldir%_045_disk_queue_t_LDFLAGS = -Wl,--wrap=io_read_image,--wrap=io_write_image,--wrap=disk_sync
+# clocks that jump, other boots
+%canon_reldir%_046_disk_clock_t_LDFLAGS = -Wl,--wrap=clock_gettime,--wrap=fd_peek
 # one in between looks at the files
 %canon_reldir%_006_segment_names_t_LDFLAGS = -Wl,--wrap=rename
 # the system gives fewer threads than are asked for

@@ -68,7 +68,7 @@ static int find_room(struct disk *d, uint64_t from, uint64_t to)
 			       (unsigned long long)to);
 	errno = err;
 	if (err == ENOSPC || err == EDQUOT)
-		return err_sys(ENOSPC, "no room for %s, which needs %llu bytes more: free some, or ask for "
+		return err_set(ENOSPC, "no room for %s, which needs %llu bytes more: free some, or ask for "
 			       "fewer slots", d->path, (unsigned long long)(to - from));
 	return err ? err_sys(0, "%s cannot have %llu bytes", d->path, (unsigned long long)to) : 0;
 }
@@ -138,6 +138,7 @@ int make_file(struct disk *d, const struct disk_options *opt)
 	if (err)
 		return err;
 	make_geometry(d);
+	super_clock_start(d);
 	err = set_end(d, 0);
 	if (!err)
 		err = say(d, super_store(d, DISK_SUPER_A));

@@ -87,6 +87,8 @@ static int lock_file(struct disk *d, const struct stat *st)
 
 static int refuse_super(const char *path, enum super_look is, uint32_t version)
 {
+	if (is == SUPER_UNREAD)
+		return err_sys(0, "the superblocks of %s cannot be read", path);
 	if (is == SUPER_VERSION)
 		return err_set(EPROTO, "%s has version %u of the format, this is version %u: use the program "
 			       "that made it, or remove the file", path, version, DISK_VERSION);
@@ -177,7 +179,6 @@ static int open_super(struct disk *d, const struct disk_options *opt, const stru
 	d->mended = false;
 	if (!(opt->flags & DISK_CREATE))
 		return refuse_empty(d->path);
-	super_clock_start(d);
 	return make_file(d, opt);
 }
 

@@ -78,8 +78,8 @@ static inline uint64_t disk_bytes(const struct disk *d, uint64_t slots)
 
 /* ---- super.c: with super_lock held, or while nobody else has the disk ---- */
 
-enum super_look { SUPER_GOOD, SUPER_BAD, SUPER_NONE, SUPER_VERSION, SUPER_ENDIAN };
-/* The better one of the two in *ret; *ret_mend: the other one is damaged. */
+enum super_look { SUPER_GOOD, SUPER_BAD, SUPER_NONE, SUPER_VERSION, SUPER_ENDIAN, SUPER_UNREAD };
+/* The better one of the two in *ret; *ret_mend: the other one is damaged.  SUPER_UNREAD: errno. */
 enum super_look super_read(int fd, struct disk_super *ret, bool *ret_mend, uint32_t *ret_version);
 /* What must be true of one with a good checksum. */
 bool super_is_sane(const struct disk_super *s);

@@ -60,7 +60,7 @@ static enum super_look look(const struct disk_super *s)
 /* Another version is only believed where neither is good: it may be a bit that flipped. */
 static enum super_look worse(const enum super_look is[2])
 {
-	static const enum super_look order[] = { SUPER_VERSION, SUPER_ENDIAN, SUPER_BAD };
+	static const enum super_look order[] = { SUPER_UNREAD, SUPER_VERSION, SUPER_ENDIAN, SUPER_BAD };
 	uint32_t i;
 
 	for (i = 0; i < ARRAY_SIZE(order); i++)
@@ -75,11 +75,16 @@ enum super_look super_read(int fd, struct disk_super *ret, bool *ret_mend, uint3
 	struct disk_super s[2];
 	enum super_look is[2];
 	uint32_t i, best;
+	int err, unread = 0;
 
 	memset(s, 0, sizeof(s));
-	for (i = 0; i < 2; i++)
-		is[i] = io_read(fd, &s[i], sizeof(s[i]), at[i]) ? SUPER_NONE : look(&s[i]);
+	for (i = 0; i < 2; i++) {
+		err = io_read(fd, &s[i], sizeof(s[i]), at[i]);
+		unread = err && err != -ENODATA ? -err : unread;
+		is[i] = err == -ENODATA ? SUPER_NONE : err ? SUPER_UNREAD : look(&s[i]);
+	}
 	if (is[0] != SUPER_GOOD && is[1] != SUPER_GOOD) {
+		errno = unread;
 		*ret_version = is[0] == SUPER_VERSION ? s[0].version : s[1].version;
 		return worse(is);
 	}
