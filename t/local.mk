@@ -47,6 +47,7 @@ t_programs = \
 	%reldir%/046-disk-clock.t \
 	%reldir%/100-seed.t \
 	%reldir%/101-tiers.t \
+	%reldir%/102-tiers-durable.t \
 	%reldir%/110-publish.t \
 	%reldir%/115-publish-no-ref.t \
 	%reldir%/111-ask.t \
@@ -481,6 +482,8 @@ t_disk_ldflags = $(AM_LDFLAGS) -Wl,--wrap=preadv,--wrap=pwritev,--wrap=fdatasync
 %canon_reldir%_046_disk_clock_t_LDFLAGS = -Wl,--wrap=clock_gettime,--wrap=fd_peek
 # one in between looks at the files
 %canon_reldir%_006_segment_names_t_LDFLAGS = -Wl,--wrap=rename
+# a write or a read of the disk waits until the test lets it go on; no sync
+%canon_reldir%_102_tiers_durable_t_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=preadv,--wrap=pwritev,--wrap=fdatasync
 # the system gives fewer threads than are asked for
 %canon_reldir%_008_team_t_LDFLAGS = -Wl,--wrap=pthread_create
 # its maker dies at each of these, and a sweeper comes before the lock
