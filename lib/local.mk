@@ -49,6 +49,16 @@ lib_gpc_sources = \
 	%reldir%/device/host_piece.h \
 	%reldir%/device/host_stream.c \
 	%reldir%/device/host_stream.h \
+	%reldir%/disk/disk.h \
+	%reldir%/disk/format.h \
+	%reldir%/disk/io.c \
+	%reldir%/disk/make.c \
+	%reldir%/disk/open.c \
+	%reldir%/disk/queue.c \
+	%reldir%/disk/scan.c \
+	%reldir%/disk/slot.c \
+	%reldir%/disk/state.h \
+	%reldir%/disk/super.c \
 	%reldir%/inspect/check.c \
 	%reldir%/inspect/check.h \
 	%reldir%/inspect/check_alias.c \
@@ -68,6 +78,7 @@ lib_gpc_sources = \
 	%reldir%/inspect/note.c \
 	%reldir%/inspect/root.c \
 	%reldir%/inspect/stats.c \
+	%reldir%/inspect/tiers.c \
 	%reldir%/inspect/transfers.c \
 	%reldir%/inspect/walk.c \
 	%reldir%/memory/huge.c \
@@ -164,6 +175,8 @@ lib_gpc_sources = \
 	%reldir%/remote/remote.h \
 	%reldir%/remote/store.h \
 	%reldir%/request/alias.c \
+	%reldir%/request/ask.c \
+	%reldir%/request/durable.c \
 	%reldir%/request/evict.c \
 	%reldir%/request/move.c \
 	%reldir%/request/note.c \
@@ -214,9 +227,21 @@ lib_gpc_sources = \
 	%reldir%/segment/shm_memory.h \
 	%reldir%/segment/shm_meter.h \
 	%reldir%/segment/shm_root.h \
+	%reldir%/segment/shm_tiers.h \
 	%reldir%/segment/snapshot.c \
 	%reldir%/segment/space.c \
 	%reldir%/segment/validate.c \
+	%reldir%/stage/desk.c \
+	%reldir%/stage/disk.c \
+	%reldir%/stage/down.c \
+	%reldir%/stage/feed.c \
+	%reldir%/stage/images.c \
+	%reldir%/stage/open.c \
+	%reldir%/stage/restore.c \
+	%reldir%/stage/slots.c \
+	%reldir%/stage/stage.h \
+	%reldir%/stage/tier.h \
+	%reldir%/stage/up.c \
 	%reldir%/takeover/live.c \
 	%reldir%/takeover/open.c \
 	%reldir%/takeover/open.h \

@@ -38,7 +38,16 @@ t_programs = \
 	%reldir%/032-top-layout.t \
 	%reldir%/033-trailers.t \
 	%reldir%/034-many-keys.t \
+	%reldir%/040-disk-slots.t \
+	%reldir%/041-disk-files.t \
+	%reldir%/042-disk-faults.t \
+	%reldir%/043-disk-power.t \
+	%reldir%/044-disk-kills.t \
+	%reldir%/045-disk-queue.t \
+	%reldir%/046-disk-clock.t \
 	%reldir%/100-seed.t \
+	%reldir%/101-tiers.t \
+	%reldir%/102-tiers-durable.t \
 	%reldir%/110-publish.t \
 	%reldir%/115-publish-no-ref.t \
 	%reldir%/111-ask.t \
@@ -297,6 +306,7 @@ t_support = \
 	%reldir%/lib/ghosts.h \
 	%reldir%/lib/hand.h \
 	%reldir%/lib/images.h \
+	%reldir%/lib/tiers.h \
 	%reldir%/lib/kv.h \
 	%reldir%/lib/kv_main.h \
 	%reldir%/lib/layouts.h \
@@ -317,6 +327,8 @@ t_support = \
 	%reldir%/data/small.jsonl \
 	%reldir%/data/small.svg \
 	%reldir%/lib/devices.h \
+	%reldir%/lib/disk_shim.h \
+	%reldir%/lib/disks.h \
 	%reldir%/lib/dies.h \
 	%reldir%/gpu/bytes.h \
 	%reldir%/gpu/check \
@@ -458,8 +470,20 @@ endif
 %canon_reldir%_849_kv_attacks_t_LDADD = $(LDADD) $(EVENTS_LIBS)
 # the tables of others; nothing of ours
 %canon_reldir%_023_bench_peers_t_LDADD = tools/libbench-peers.la
+# the disk fails, is short, is interrupted, or kills who uses it
+t_disk_ldflags = $(AM_LDFLAGS) -Wl,--wrap=preadv,--wrap=pwritev,--wrap=fdatasync \
+	-Wl,--wrap=posix_fallocate,--wrap=ftruncate
+%canon_reldir%_042_disk_faults_t_LDFLAGS = $(t_disk_ldflags)
+%canon_reldir%_043_disk_power_t_LDFLAGS = $(t_disk_ldflags)
+%canon_reldir%_044_disk_kills_t_LDFLAGS = $(t_disk_ldflags)
+# transfers and syncs that stop at a gate
+%canon_reldir%_045_disk_queue_t_LDFLAGS = -Wl,--wrap=io_read_image,--wrap=io_write_image,--wrap=disk_sync
+# clocks that jump, other boots
+%canon_reldir%_046_disk_clock_t_LDFLAGS = -Wl,--wrap=clock_gettime,--wrap=fd_peek
 # one in between looks at the files
 %canon_reldir%_006_segment_names_t_LDFLAGS = -Wl,--wrap=rename
+# a write or a read of the disk waits until the test lets it go on; no sync
+%canon_reldir%_102_tiers_durable_t_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=preadv,--wrap=pwritev,--wrap=fdatasync
 # the system gives fewer threads than are asked for
 %canon_reldir%_008_team_t_LDFLAGS = -Wl,--wrap=pthread_create
 # its maker dies at each of these, and a sweeper comes before the lock

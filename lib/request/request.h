@@ -22,6 +22,46 @@ int request_check_key(const char *array, uint32_t i, const gpc_key *key);
 /* This block is reserved by us now. */
 void request_own(gpc *c, gpc_block block, struct ref_sum *sum);
 
+/* ---- publish.c: bytes that were read from somewhere ---- */
+
+/* Published only if the block that they were read from has that life still (source), or, without one, if the
+ * pool has had no more than so many clears.  The notes are the source's. */
+struct publish_copy {
+	gpc_key key, parent;
+	gpc_block block;
+	uint32_t tag;
+	bool unchained;                  /* no parent is looked for; its key is kept */
+	gpc_block source;                /* -1: none */
+	uint64_t life;                   /* of the source, as ring_life; without one: clears */
+};
+/* gpc_publish with GPC_NO_REF, parents first, the first one is the most recent; resident as there.  At most
+ * RING_PART.  Without a writer it waits for one until *stop is not 0: so that no answer is left open. */
+int publish_copies(gpc *c, const struct publish_copy *copies, uint32_t n, gpc_block *resident,
+		   const uint32_t *stop);
+
+/* ---- ask.c: what is below RAM ---- */
+
+struct asked { uint32_t i, word; };      /* a question of this handle */
+/* Is there a process that keeps tiers? */
+bool ask_has_keeper(const gpc *c);
+/* May any of these tiers have the key, as far as can be seen from here? */
+bool ask_may_help(gpc *c, const gpc_key *key);
+/* At most SHM_ASK_KEYS keys.  -ENOTCONN: no keeper; -EAGAIN: SHM_ASKS are under way.  watched: ask_wait is due,
+ * else nobody waits for the answer. */
+int ask_post(gpc *c, uint32_t to, const gpc_key *keys, uint32_t n, uint64_t deadline, bool watched,
+	     struct asked *ret);
+/* How many of the first keys are in VRAM or RAM now; *ret_why, no more of them.  -ETIMEDOUT: it goes on without
+ * the caller; -ENOTCONN: the keeper has ended. */
+int ask_wait(gpc *c, const struct asked *a, uint64_t deadline, int *ret_why);
+void ask_ring(gpc *c);                   /* the keeper looks */
+
+/* ---- durable.c ---- */
+
+/* Have pools below RAM blocks that this clear or drop may remove?  Asked before its command. */
+bool durable_concerns(const gpc *c, int pool, const gpc_block *blocks, uint32_t n);
+/* Behind the answer: all removals so far are on disk.  -ENOTCONN: their keeper has ended before it said so. */
+int durable_wait(gpc *c, uint64_t deadline);
+
 /* ---- pool.c: what gpc_pool_add and gpc_pool_make have in common ---- */
 
 /* Handle, p, its size, timeout; waits: as request_check. */

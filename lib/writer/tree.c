@@ -16,7 +16,7 @@
 
 bool tree_blocks(struct writer *w, uint32_t parent, uint32_t child)
 {
-	return w_pool_of(w, parent)->kind == GPC_RAM || w_pool_of(w, child)->kind == GPC_VRAM;
+	return w_pool_of(w, parent)->kind != GPC_VRAM || w_pool_of(w, child)->kind == GPC_VRAM;
 }
 
 void tree_enter(struct writer *w, uint32_t record)

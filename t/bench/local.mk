@@ -12,6 +12,11 @@ EXTRA_PROGRAMS += %reldir%/bench-plan
 EXTRA_PROGRAMS += %reldir%/bench-ram
 %canon_reldir%_bench_ram_SOURCES = %reldir%/bench-ram.c %reldir%/bench-rows.c %reldir%/bench-rows.h
 %canon_reldir%_bench_ram_LDADD = lib/libgpc-internal.la
+# A disk file beside fio, and a scan of many headers; run by hand.
+EXTRA_PROGRAMS += %reldir%/bench-disk
+%canon_reldir%_bench_disk_SOURCES = %reldir%/bench-disk.c
+%canon_reldir%_bench_disk_LDADD = lib/libgpc-internal.la
+CLEANFILES += %reldir%/bench-disk$(EXEEXT)
 # What KV events cost gpcd; run by hand.
 EXTRA_PROGRAMS += %reldir%/bench-events
 %canon_reldir%_bench_events_SOURCES = %reldir%/bench-events.c
