@@ -236,7 +236,9 @@ lib_gpc_sources = \
 	%reldir%/stage/down.c \
 	%reldir%/stage/feed.c \
 	%reldir%/stage/images.c \
+	%reldir%/stage/learn.c \
 	%reldir%/stage/open.c \
+	%reldir%/stage/remote.c \
 	%reldir%/stage/restore.c \
 	%reldir%/stage/slots.c \
 	%reldir%/stage/stage.h \

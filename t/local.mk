@@ -45,6 +45,9 @@ t_programs = \
 	%reldir%/044-disk-kills.t \
 	%reldir%/045-disk-queue.t \
 	%reldir%/046-disk-clock.t \
+	%reldir%/050-remote-image.t \
+	%reldir%/051-remote-plugins.t \
+	%reldir%/052-remote-folder.t \
 	%reldir%/100-seed.t \
 	%reldir%/101-tiers.t \
 	%reldir%/102-tiers-durable.t \
@@ -351,6 +354,7 @@ t_support = \
 	%reldir%/lib/neighbour.h \
 	%reldir%/lib/notes.h \
 	%reldir%/lib/options.h \
+	%reldir%/lib/remote.h \
 	%reldir%/lib/returned.h \
 	%reldir%/lib/scratch.h \
 	%reldir%/lib/sentences.h \
