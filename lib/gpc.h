@@ -771,9 +771,16 @@ int gpc_tiers_open(const char *name, const struct gpc_tiers_options *opt, gpc_ti
 int gpc_tiers_close(gpc_tiers *t);
 /* [writer] Questions that are open end with what has come so far; threads end; the pools go.  NULL is fine. */
 
-int gpc_tiers_secret(const char *disk, void *secret);
-/* [local] The 16 bytes that the keys in that file were hashed with: for gpc_config.secret of a cache that is made
- * anew.  -ENOENT: no such file; -ENODATA: it keeps none.  -EPROTO, -EBADMSG, -EACCES as above. */
+struct gpc_tiers_file {              /* a file that is there.  set size */
+	uint32_t size;
+	uint32_t has_secret;         /* 1: it keeps the secret of its cache */
+	uint64_t blocks, block_bytes, bytes;
+	uint8_t secret[16];          /* 16 bytes that its keys were hashed with: for gpc_config.secret */
+};
+
+int gpc_tiers_file_get(const char *disk, struct gpc_tiers_file *ret);
+/* [local] What such a file says of itself: for who makes the cache anew that it belongs to.  Nobody has to keep it, and
+ * it is not locked.  -ENOENT: no such file.  -EPROTO, -EBADMSG, -EACCES as above. */
 
 int gpc_tiers_sync(gpc *c, int timeout_ms);
 /* [shared] Returns when the keeper of the tiers has nothing left to do: what was in the file is published, what is next

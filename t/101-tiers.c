@@ -124,7 +124,7 @@ static void test_other_cache(void)
 	gpc *c = three(64, 16, 1024);
 	struct gpc_tiers_options o = tiers_options(64);
 	struct gpc_config cfg = cache_config(0, 0);
-	uint8_t secret[16];
+	struct gpc_tiers_file file = { .size = sizeof(file) };
 	gpc_tiers *t;
 	gpc_block b[40];
 	gpc_key k[41];
@@ -133,7 +133,9 @@ static void test_other_cache(void)
 	t = tiers_open(&o);
 	tiers_fill(c, ram, 1, 40, 8);
 	must(gpc_tiers_close(t));
-	is_int(gpc_tiers_secret(tiers_path, secret), 0, "the file says under which secret its keys were hashed");
+	is_int(gpc_tiers_file_get(tiers_path, &file), 0, "the file says of itself");
+	ok(file.blocks == 64 && file.block_bytes == BYTES_IMAGE && file.has_secret, "how large it is, and that it keeps a "
+	   "secret");
 	fetch_end(c, "the first cache");
 
 	c = tiers_cache(1024);
@@ -144,7 +146,7 @@ static void test_other_cache(void)
 
 	cfg.max_blocks = 1024;
 	cfg.max_peers = 8;
-	cfg.secret = secret;
+	cfg.secret = file.secret;
 	c = cache_make(&cfg, NULL);
 	ram = bytes_ram(c, 16, 0, 0);
 	vram = bytes_vram(c, 64, 0, ram, 0);

@@ -352,7 +352,7 @@ static void test_ram_goes(void)
 	set(&hold_read, 1);
 	pthread_create(&thread, NULL, prefetch_run, &q);
 	wait_held();
-	is_int(gpc_pool_clear(c, ram, 0, GPC_REMOVE, 0), 8, "the pool of RAM is removed, and eight blocks are held");
+	ok(gpc_pool_clear(c, ram, 0, GPC_REMOVE, 0) >= 8, "the pool of RAM is removed, and eight blocks or more are held");
 	set(&hold_read, 0);
 	pthread_join(thread, NULL);
 	is_int(q.got, 0, "nothing came");

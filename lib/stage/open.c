@@ -381,19 +381,25 @@ GPC_EXPORT int gpc_tiers_close(gpc_tiers *t)
 	return 0;
 }
 
-GPC_EXPORT int gpc_tiers_secret(const char *disk, void *secret)
+GPC_EXPORT int gpc_tiers_file_get(const char *disk, struct gpc_tiers_file *ret)
 {
+	struct gpc_tiers_file out = { 0 };
 	struct disk_info info;
 	int err;
 
-	if (!disk || !secret)
-		return err_set(EINVAL, "%s is NULL", disk ? "secret" : "disk");
-	err = disk_error(disk_peek(disk, &info));
+	if (!disk || !ret)
+		return err_set(EINVAL, "%s is NULL", disk ? "ret" : "disk");
+	err = err_size("gpc_tiers_file", ret->size, 2 * sizeof(uint32_t));
+	if (err == 0)
+		err = disk_error(disk_peek(disk, &info));
 	if (err < 0)
 		return err;
-	if (!info.has_secret)
-		return err_set(ENODATA, "%s keeps no secret: it was made for a cache whose secret is in a file of its own "
-			       "(gpcd --key-file)", disk);
-	memcpy(secret, info.secret, sizeof(info.secret));
+	out.size = ret->size;
+	out.has_secret = info.has_secret;
+	out.blocks = info.slots;
+	out.block_bytes = info.image_bytes;
+	out.bytes = info.file_bytes;
+	memcpy(out.secret, info.secret, sizeof(out.secret));
+	memcpy(ret, &out, MIN(ret->size, (uint32_t)sizeof(out)));
 	return 0;
 }

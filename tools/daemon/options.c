@@ -41,6 +41,8 @@ enum {
 	OPT_UNLINK, OPT_QUIET, OPT_BLOCK_BYTES, OPT_NUMA, OPT_HUGE_DIR, OPT_KEEP, OPT_PIECES,
 	OPT_SPACE, OPT_DEMOTE_TO, OPT_SPILL_AHEAD, OPT_RAM_SPACE, OPT_UNCHAINED, OPT_MAX_ALIASES,
 	OPT_EVENTS, OPT_EVENTS_REPLAY, OPT_EVENTS_PUBLIC, OPT_TOPIC, OPT_METRICS, OPT_LOG_LEVEL,
+	OPT_TIERS,                   /* + number in tiers.c: ten of them, and room */
+	OPT_BEHIND_TIERS = OPT_TIERS + 32,
 };
 
 static const struct option options[] = {
@@ -84,6 +86,16 @@ static const struct option options[] = {
 	{ "events-public", no_argument, NULL, OPT_EVENTS_PUBLIC },
 	{ "topic", required_argument, NULL, OPT_TOPIC },
 	{ "metrics", required_argument, NULL, OPT_METRICS },
+	{ "disk", required_argument, NULL, OPT_TIERS + 0 },
+	{ "disk-bytes", required_argument, NULL, OPT_TIERS + 1 },
+	{ "disk-exclusive", no_argument, NULL, OPT_TIERS + 2 },
+	{ "disk-resize", no_argument, NULL, OPT_TIERS + 3 },
+	{ "disk-buffered", no_argument, NULL, OPT_TIERS + 4 },
+	{ "disk-ahead", required_argument, NULL, OPT_TIERS + 5 },
+	{ "disk-min-uses", required_argument, NULL, OPT_TIERS + 6 },
+	{ "disk-max-age", required_argument, NULL, OPT_TIERS + 7 },
+	{ "disk-write-rate", required_argument, NULL, OPT_TIERS + 8 },
+	{ "key-file", required_argument, NULL, OPT_TIERS + 9 },
 	{ "help", no_argument, NULL, 'h' },
 	{ "version", no_argument, NULL, 'V' },
 	{ NULL, 0, NULL, 0 }
@@ -131,6 +143,19 @@ static const struct cli_help help[] = {
 	{ "--demote-to P", "pool that victims move to", "none" },
 	{ "--spill-ahead N", "move there ahead of need: N blocks are kept free, or, where that pool is of "
 	  "another space, have a copy there", "0" },
+	{ NULL, "\nA tier below RAM, while this process is the writer:", NULL },
+	{ "--disk FILE", "keep blocks of RAM there as well, over restarts; it is made where there is none", "none" },
+	{ "--disk-bytes SIZE", "bytes of that file", "as it is" },
+	{ "--disk-exclusive", "a block is in RAM or there, and not in both", NULL },
+	{ "--disk-ahead N", "so many blocks, next to go from RAM, have a copy there before they go; at most 4k",
+	  "a sixteenth of RAM" },
+	{ "--disk-min-uses N", "write a block when it is next to go for the N-th time", "1" },
+	{ "--disk-max-age SECONDS", "blocks that were written longer ago go; 0: none do", "0" },
+	{ "--disk-write-rate BYTES", "write at most so many bytes a second; 0: no limit", "0" },
+	{ "--disk-resize", "grow or cut a file of another size; what was beyond its end is lost", NULL },
+	{ "--disk-buffered", "through the page cache, even where O_DIRECT works", NULL },
+	{ "--key-file FILE", "make the cache with the secret in FILE, 0600, made where there is none",
+	  "that of --disk, else random" },
 	{ NULL, "\nKV events, while this process is the writer:", NULL },
 	{ "--events ENDPOINT", "publish them there: ipc:///PATH or tcp://HOST:PORT", "none" },
 	{ "--events-replay ENDPOINT", "tell there what a subscriber has missed", "none" },
@@ -308,7 +333,7 @@ static bool set_layout(struct daemon *d, const char *text)
 }
 
 /* Absolute, since the daemon leaves its folder. */
-static bool set_path(char ret[PATH_MAX], const char *option, const char *path)
+bool options_path(char ret[PATH_MAX], const char *option, const char *path)
 {
 	char cwd[PATH_MAX] = "";
 	int n;
@@ -395,8 +420,8 @@ static bool set_option(struct daemon *d, int opt, const char *arg)
 	case OPT_MODE: return set_mode(d, arg);
 	case OPT_GROUP: return set_group(d, arg);
 	case OPT_LAYOUT: return set_layout(d, arg);
-	case OPT_DIR: return set_path(d->dir, "dir", arg);
-	case OPT_PIDFILE: return set_path(d->pidfile, "pidfile", arg);
+	case OPT_DIR: return options_path(d->dir, "dir", arg);
+	case OPT_PIDFILE: return options_path(d->pidfile, "pidfile", arg);
 	case OPT_EVENTS: d->events = arg; return true;
 	case OPT_EVENTS_REPLAY: d->events_replay = arg; return true;
 	case OPT_EVENTS_PUBLIC: d->events_public = true; return true;
@@ -405,7 +430,7 @@ static bool set_option(struct daemon *d, int opt, const char *arg)
 	case OPT_BLOCK_BYTES:
 		return cli_count("block-bytes", arg, 1, MOST_BYTES, &d->memory.block_bytes);
 	case OPT_NUMA: return set_numa(d, arg);
-	case OPT_HUGE_DIR: return set_path(d->huge_dir, "huge-dir", arg);
+	case OPT_HUGE_DIR: return options_path(d->huge_dir, "huge-dir", arg);
 	case OPT_KEEP_TOKENS: d->cfg.keep_tokens = 1; return true;
 	case OPT_KEEP_DIGESTS: d->cfg.keep_digests = 1; return true;
 	case OPT_MAX_ALIASES: return set_max_aliases(d, arg);
@@ -416,6 +441,8 @@ static bool set_option(struct daemon *d, int opt, const char *arg)
 	case OPT_QUIET: d->quiet = true; return true;
 	case OPT_LOG_LEVEL: return set_log_level(d, arg);
 	default:
+		if (opt >= OPT_TIERS && opt < OPT_BEHIND_TIERS)
+			return tiers_option(d, opt - OPT_TIERS, arg);
 		return set_number(d, (unsigned)(opt - OPT_NUMBER), arg);
 	}
 }
@@ -445,6 +472,8 @@ int options_parse(struct daemon *d, int argc, char **argv)
 	if (!cli_name(d->name))
 		return cli_bad_name(d->name);
 	status = endpoint_check(d);
+	if (status < 0)
+		status = tiers_check(d);
 	if (status < 0)
 		status = options_check_keep(d);
 	if (status >= 0)
