@@ -54,7 +54,7 @@ static int wait_turn(const struct folder *f, const struct gpc_remote_call *call)
 {
 	struct pollfd p = { .fd = call->cancel_fd, .events = POLLIN };
 	uint64_t now = now_ns();
-	uint64_t left_ms = now < call->deadline_ns ? (call->deadline_ns - now) / 1000000 : 0;
+	uint64_t left_ms = now < call->deadline_ns ? (call->deadline_ns - now) / 1000000 + 1 : 0;
 	int wait_ms = (uint64_t)f->slow_ms < left_ms ? f->slow_ms : (int)left_ms;
 
 	if (poll(&p, 1, wait_ms) > 0)
