@@ -223,7 +223,8 @@ t_programs = \
 	%reldir%/852-kv-lives.t \
 	%reldir%/853-kv-slow.t \
 	%reldir%/858-kv-namespaces.t \
-	%reldir%/849-kv-attacks.t
+	%reldir%/849-kv-attacks.t \
+	%reldir%/873-redis.t
 
 t_scripts = \
 	%reldir%/301-all-dead.t \
@@ -449,6 +450,11 @@ LDADD = lib/libgpc-internal.la
 %canon_reldir%_030_kv_wire_t_CPPFLAGS = $(AM_CPPFLAGS) $(EVENTS_CFLAGS) -DTOP_SRCDIR='"$(abs_top_srcdir)"'
 %canon_reldir%_030_kv_wire_t_LDADD = $(LDADD) $(EVENTS_LIBS)
 %canon_reldir%_030_kv_wire_t_SOURCES = %reldir%/030-kv-wire.c
+# a client of Redis, where there is one; without it they say that they are skipped
+if HAVE_HIREDIS
+%canon_reldir%_873_redis_t_CPPFLAGS = $(AM_CPPFLAGS) $(HIREDIS_CFLAGS) -DHAVE_HIREDIS
+%canon_reldir%_873_redis_t_LDADD = $(LDADD) $(HIREDIS_LIBS)
+endif
 if HAVE_EVENTS
 %canon_reldir%_030_kv_wire_t_SOURCES += tools/daemon/events/wire.c tools/daemon/events/words.c
 endif
