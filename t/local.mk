@@ -589,7 +589,8 @@ t_helpers = \
 	%reldir%/sh/notify \
 	%reldir%/sh/pty \
 	%reldir%/sh/relayout \
-	%reldir%/sh/spoil
+	%reldir%/sh/spoil \
+	%reldir%/sh/store
 
 check_PROGRAMS += $(t_helpers)
 	%reldir%/sh/metrics.sh \
@@ -606,6 +607,7 @@ EXTRA_DIST += %reldir%/sh/driver %reldir%/sh/python.sh %reldir%/sh/tap.sh
 %canon_reldir%_sh_lie_SOURCES = %reldir%/sh/lie.c
 %canon_reldir%_sh_lie_LDADD = lib/libgpc.la
 %canon_reldir%_sh_spoil_SOURCES = %reldir%/sh/spoil.c
+%canon_reldir%_sh_store_SOURCES = %reldir%/sh/store.c
 %canon_reldir%_sh_spoil_LDADD =
 %canon_reldir%_sh_relayout_SOURCES = %reldir%/sh/relayout.c
 %canon_reldir%_sh_json_SOURCES = %reldir%/sh/json.c
