@@ -96,6 +96,7 @@ static const struct option options[] = {
 	{ "disk-max-age", required_argument, NULL, OPT_TIERS + 7 },
 	{ "disk-write-rate", required_argument, NULL, OPT_TIERS + 8 },
 	{ "key-file", required_argument, NULL, OPT_TIERS + 9 },
+	{ "disk-blocks", required_argument, NULL, OPT_TIERS + 10 },
 	{ "help", no_argument, NULL, 'h' },
 	{ "version", no_argument, NULL, 'V' },
 	{ NULL, 0, NULL, 0 }
@@ -146,6 +147,7 @@ static const struct cli_help help[] = {
 	{ NULL, "\nA tier below RAM, while this process is the writer:", NULL },
 	{ "--disk FILE", "keep blocks of RAM there as well, over restarts; it is made where there is none", "none" },
 	{ "--disk-bytes SIZE", "bytes of that file", "as it is" },
+	{ "--disk-blocks N", "or so many blocks, at most 16M", NULL },
 	{ "--disk-exclusive", "a block is in RAM or there, and not in both", NULL },
 	{ "--disk-ahead N", "so many blocks, next to go from RAM, have a copy there before they go; at most 4k",
 	  "a sixteenth of RAM" },
