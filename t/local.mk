@@ -258,6 +258,7 @@ t_scripts = \
 	%reldir%/834-replay-pools-end.t \
 	%reldir%/835-replay-fetch.t \
 	%reldir%/836-replay-plot.t \
+	%reldir%/837-replay-disk.t \
 	%reldir%/840-bench.t \
 	%reldir%/841-bench-ends.t \
 	%reldir%/854-inspect-watch.t \
@@ -307,7 +308,7 @@ t_support = \
 	%reldir%/lib/ghosts.h \
 	%reldir%/lib/hand.h \
 	%reldir%/lib/images.h \
-	%reldir%/lib/tiers.h \
+	%reldir%/lib/below.h \
 	%reldir%/lib/kv.h \
 	%reldir%/lib/kv_main.h \
 	%reldir%/lib/layouts.h \
@@ -450,7 +451,8 @@ if HAVE_EVENTS
 endif
 %canon_reldir%_032_top_layout_t_SOURCES = %reldir%/032-top-layout.c \
 	tools/common/shown.c tools/inspect/sample.c tools/inspect/top/alerts.c \
-	tools/inspect/top/layout.c tools/inspect/top/lines.c tools/inspect/top/parts.c
+	tools/inspect/top/layout.c tools/inspect/top/lines.c tools/inspect/top/tiers.c \
+	tools/inspect/top/parts.c
 %canon_reldir%_032_top_layout_t_LDADD =
 %canon_reldir%_031_kv_told_t_SOURCES = %reldir%/031-kv-told.c
 %canon_reldir%_031_kv_told_t_LDADD =
@@ -583,7 +585,7 @@ t_helpers = \
 check_PROGRAMS += $(t_helpers)
 	%reldir%/sh/metrics.sh \
 	%reldir%/sh/prom.py \
-EXTRA_DIST += %reldir%/sh/driver %reldir%/sh/python.sh %reldir%/sh/tap.sh
+EXTRA_DIST += %reldir%/sh/driver %reldir%/sh/lru.sh %reldir%/sh/python.sh %reldir%/sh/tap.sh
 %canon_reldir%_sh_clear_SOURCES = %reldir%/sh/clear.c
 %canon_reldir%_sh_clear_LDADD = lib/libgpc.la
 %canon_reldir%_sh_cost_SOURCES = %reldir%/sh/cost.c
@@ -683,7 +685,7 @@ gpu-tests: $(t_gpu_programs) bench-gpu-programs $(t_gpu_tools)
 	cp $(t_gpu_programs) $@
 	cp $(srcdir)/%reldir%/gpu/check $(srcdir)/%reldir%/gpu/makefile $@
 	for t in $(t_gpu_scripts); do cp $(srcdir)/$$t $@ || exit; done
-	cp $(srcdir)/%reldir%/sh/tap.sh $(srcdir)/%reldir%/sh/python.sh $@/%reldir%/sh
+	cp $(srcdir)/%reldir%/sh/tap.sh $(srcdir)/%reldir%/sh/lru.sh $(srcdir)/%reldir%/sh/python.sh $@/%reldir%/sh
 	$(MKDIR_P) $@/python && cp -r $(srcdir)/python/tests $@/python
 	test ! -f python/gpc/_gpc.abi3.so || cp -rL python/gpc $@/python
 	cp $(srcdir)/%reldir%/data/small.jsonl $@/%reldir%/data
