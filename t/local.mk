@@ -45,6 +45,7 @@ t_programs = \
 	%reldir%/044-disk-kills.t \
 	%reldir%/045-disk-queue.t \
 	%reldir%/046-disk-clock.t \
+	%reldir%/047-disk-scan.t \
 	%reldir%/100-seed.t \
 	%reldir%/110-publish.t \
 	%reldir%/115-publish-no-ref.t \
@@ -294,7 +295,8 @@ t_scripts = \
 	%reldir%/917-registered.t \
 	%reldir%/918-command-lines.t \
 	%reldir%/919-dist.t \
-	%reldir%/920-pkg-config.t
+	%reldir%/920-pkg-config.t \
+	%reldir%/921-disk-page.t
 
 t_support = \
 	%reldir%/lib/brat.h \

@@ -187,10 +187,10 @@ int disk_look(struct disk *d, struct disk_slot *what, void *note);
 
 /* ---- all blocks ---- */
 
-/* Every WHOLE block of the epoch, a parent before its children (by depth), each key once (of two
+/* Every WHOLE block of the epoch, a parent before its children (by depth), each key of a depth once (of two
  * the one that was written last; the others are made FREE, and are counted): *ret, which the
  * caller frees, and how many.  The slots that are not among them are free.  2^20 headers take
- * about a second.  Before any write, else it may miss those. */
+ * less than a second.  Before any write, else it may miss those. */
 int disk_scan(struct disk *d, struct disk_slot **ret, uint64_t *ret_n);
 
 /* ---- limits and counters ---- */
