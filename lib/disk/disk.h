@@ -22,9 +22,9 @@
  *   3  A write that was answered is there after the death of the process; after a loss of power it
  *      may be missing, and is then a miss.
  *   4  A file that is refused is left as it was.
- *   5  Where a sync fails, the kernel may have dropped what it could not write.  From then on
- *      disk_forget and disk_sync answer -EIO, until a disk_clear succeeds: it has the epoch of all
- *      of it behind it.
+ *   5  Where a sync fails, the kernel may have dropped what it could not write, and where disk_free
+ *      fails, a header stays.  From then on disk_forget and disk_sync answer -EIO, until a
+ *      disk_clear succeeds: its epoch has all of it behind it.
  *
  * Legal states of a slot, and what is seen of it
  *
@@ -151,7 +151,8 @@ struct disk_op {
 	const gpc_key *keys;
 	uint32_t n;
 	uint64_t deadline_ns;            /* CLOCK_MONOTONIC: not begun after that; 0: none */
-	void (*done)(struct disk_op *op);        /* in a thread of the disk; it may submit, not close */
+	void (*done)(struct disk_op *op);        /* in a thread of the disk; it may submit, but neither wait
+	                                          * for an operation nor close */
 	void *arg;
 	int result;
 	/* private */

@@ -195,9 +195,18 @@ static int run_read(struct disk *d, struct disk_op *op)
 
 /* ---- what goes away ---- */
 
+/* A header that could not be freed would outlive the next sync: nothing is acknowledged then.  Of a file that was cut
+ * it is gone. */
 int disk_free(struct disk *d, uint64_t slot)
 {
-	return slot < d->super.slots ? clear_if_used(d, slot) : -EINVAL;
+	int err = slot < d->super.slots ? clear_if_used(d, slot) : -EINVAL;
+
+	if (err && err != -EINVAL && err != -ENODATA) {
+		pthread_mutex_lock(&d->super_lock);
+		store_relaxed(&d->broken, 1);
+		pthread_mutex_unlock(&d->super_lock);
+	}
+	return err;
 }
 
 int disk_sync(struct disk *d)
