@@ -45,6 +45,7 @@ t_programs = \
 	%reldir%/044-disk-kills.t \
 	%reldir%/045-disk-queue.t \
 	%reldir%/046-disk-clock.t \
+	%reldir%/047-disk-scan.t \
 	%reldir%/100-seed.t \
 	%reldir%/101-tiers.t \
 	%reldir%/102-tiers-durable.t \
@@ -298,7 +299,8 @@ t_scripts = \
 	%reldir%/917-registered.t \
 	%reldir%/918-command-lines.t \
 	%reldir%/919-dist.t \
-	%reldir%/920-pkg-config.t
+	%reldir%/920-pkg-config.t \
+	%reldir%/921-disk-page.t
 
 t_support = \
 	%reldir%/lib/brat.h \
@@ -475,7 +477,7 @@ endif
 %canon_reldir%_023_bench_peers_t_LDADD = tools/libbench-peers.la
 # the disk fails, is short, is interrupted, or kills who uses it
 t_disk_ldflags = $(AM_LDFLAGS) -Wl,--wrap=preadv,--wrap=pwritev,--wrap=fdatasync \
-	-Wl,--wrap=posix_fallocate,--wrap=ftruncate
+	-Wl,--wrap=posix_fallocate,--wrap=ftruncate,--wrap=io_store
 %canon_reldir%_042_disk_faults_t_LDFLAGS = $(t_disk_ldflags)
 %canon_reldir%_043_disk_power_t_LDFLAGS = $(t_disk_ldflags)
 %canon_reldir%_044_disk_kills_t_LDFLAGS = $(t_disk_ldflags)
