@@ -134,7 +134,7 @@ enum disk_kind { DISK_READ, DISK_WRITE, DISK_FORGET, DISK_CLEAR, DISK_SYNC };
  *
  * READ    what.slot and what.key: wanted.  The image is stored in iov; `what` and `note` are what the header
  *         has, once the result is 0.  Otherwise iov may hold anything.
- * WRITE   what.slot, key, parent, depth, tag; what.crc with has_crc, else it is computed; note.
+ * WRITE   what.slot, key, parent, depth, tag; what.crc with has_crc, else it is computed; what.born_ns, 0: now; note.
  *         `what` gets crc, born_ns, written_ns and serial.
  * FORGET  slots, n: their headers become FREE, durably.  Those of another key stay, where `keys` has
  *         one for each.

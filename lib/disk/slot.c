@@ -124,7 +124,8 @@ static int run_write(struct disk *d, struct disk_op *op)
 	if (err)
 		return count_error(d, err, &d->counts.write_errors);
 	s->note_crc = crc32c(0, op->note, s->note_bytes);
-	s->born_ns = disk_now(d);
+	if (!s->born_ns)
+		s->born_ns = disk_now(d);
 	s->written_ns = super_real_ns();
 	s->serial = count_next(&d->serial) + 1;
 	err = store_header(d, s, epoch);
