@@ -730,7 +730,7 @@ struct gpc_tiers_options {           /* zero = default; set size */
 	uint32_t disk_space;         /* space of its pool; 0 = the highest one without pools */
 	uint32_t disk_threads;       /* that read and write; 8; at most 64 */
 	uint32_t ahead;              /* so many blocks, next to go from each RAM pool, have a copy below before they go; with
-	                              * GPC_TIERS_EXCLUSIVE, so many blocks of RAM are kept free.  0 = a sixteenth of
+	                              * GPC_TIERS_EXCLUSIVE, so many blocks of RAM are kept free, half of them at least.  0 = a sixteenth of
 	                              * the pool, 64 to 4096 */
 	uint32_t min_uses;           /* a block is written when it is next to go for the so-manieth time in its
 	                              * life with this keeper; 0 and 1 = the first time */

@@ -95,6 +95,7 @@ dist_man_MANS += \
 	%reldir%/gpc_writer_serve.3 \
 	%reldir%/gpc_writer_take.3 \
 	%reldir%/gpc_writer_wake.3 \
+	%reldir%/gpc_disk.5 \
 	%reldir%/gpc_segment.5 \
 	%reldir%/gpc-containers.7 \
 	%reldir%/gpc-events.7 \

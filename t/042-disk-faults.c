@@ -222,6 +222,11 @@ static void syncs_fail(void)
 	ok(!info.broken && !disk_sync(d), "mends the disk");
 	is_int(disk_put(d, 1, 11, 0, 1), 0, "a block");
 	is_int(disk_forget(d, &slot, 1), 0, "is forgotten");
+	is_int(disk_put(d, 1, 11, 0, 1), 0, "a block");
+	fault(SHIM_WRITE, disk_test_header(1), disk_test_header(2), EIO, 1);
+	is_int(disk_free(d, 1), -EIO, "that cannot be freed");
+	is_int(disk_sync(d), -EIO, "is not acknowledged by the next sync");
+	ok(!disk_clear(d) && !disk_sync(d), "but by a clear");
 }
 
 /* What a caller is told must not depend on who else syncs: the system tells of an error once. */
@@ -335,6 +340,7 @@ static void cut_under_way(uint32_t flags)
 	is_int(disk_has(d, 0, 0), -ENODATA, "an empty file has no blocks");
 	ok(!disk_scan(d, &s, &n) && n == 0, "nor has a scan");
 	free(s);
+	is_int(disk_forget(d, &slot, 1), 0, "what had a place in it may be forgotten, and is no signal");
 	is_int(disk_clear(d), 0, "cleared");
 	disk_close(d);
 	d = NULL;

@@ -270,6 +270,10 @@ static void rates(void)
 	ok(!bad && (order[2] == 1 || order[3] == 1 || ms_since(start) > 90), "a read goes by");
 	wait_ended(7);
 	ok(ms_since(start) >= 250, "six writes at ten a second, after a pause: %d ms", (int)ms_since(start));
+	submit(57, DISK_WRITE);
+	submit(58, DISK_WRITE);
+	wait_ended(9);
+	ok(!op[57].result && !op[58].result, "two more, when all threads sleep and it is nobody's turn yet");
 	disk_counts(d, &c);
 	ok(c.held_ns > 200 * NS_PER_MS, "the time is counted");
 	disk_rate(d, 1, 1);
@@ -279,14 +283,14 @@ static void rates(void)
 	disk_counts(d, &c);
 	ok(c.writes_waiting >= 2, "at one byte a second they wait");
 	disk_rate(d, 0, 0);
-	wait_ended(11);
+	wait_ended(13);
 	ok(!bad, "until there is no limit");
 	disk_rate(d, UINT64_MAX, UINT64_MAX);
 	submit(65, DISK_WRITE);
-	wait_ended(12);
+	wait_ended(14);
 	disk_rate(d, 1, UINT64_MAX);
 	submit(66, DISK_WRITE);
-	wait_ended(13);
+	wait_ended(15);
 	ok(1, "nor do large numbers stop them");
 }
 

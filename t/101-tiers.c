@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A tier on disk: what RAM gives up goes there, and comes back through RAM; restarts. */
-#include "t/lib/tiers.h"
+#include "t/lib/below.h"
 
 static int ram, vram;
 

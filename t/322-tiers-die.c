@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Whoever takes part in a tier is killed at each step: its keeper while it writes, reads, publishes and starts; a
  * worker that has asked; the writer.  What is found afterwards has its bytes, and the index is sound. */
-#include "t/lib/tiers.h"
+#include "t/lib/below.h"
 
 #include <signal.h>
 #include <sys/mman.h>

@@ -45,6 +45,7 @@ t_programs = \
 	%reldir%/044-disk-kills.t \
 	%reldir%/045-disk-queue.t \
 	%reldir%/046-disk-clock.t \
+	%reldir%/047-disk-scan.t \
 	%reldir%/050-remote-image.t \
 	%reldir%/051-remote-plugins.t \
 	%reldir%/052-remote-folder.t \
@@ -263,6 +264,7 @@ t_scripts = \
 	%reldir%/834-replay-pools-end.t \
 	%reldir%/835-replay-fetch.t \
 	%reldir%/836-replay-plot.t \
+	%reldir%/837-replay-disk.t \
 	%reldir%/840-bench.t \
 	%reldir%/841-bench-ends.t \
 	%reldir%/854-inspect-watch.t \
@@ -302,7 +304,8 @@ t_scripts = \
 	%reldir%/917-registered.t \
 	%reldir%/918-command-lines.t \
 	%reldir%/919-dist.t \
-	%reldir%/920-pkg-config.t
+	%reldir%/920-pkg-config.t \
+	%reldir%/921-disk-page.t
 
 t_support = \
 	%reldir%/lib/brat.h \
@@ -312,7 +315,7 @@ t_support = \
 	%reldir%/lib/ghosts.h \
 	%reldir%/lib/hand.h \
 	%reldir%/lib/images.h \
-	%reldir%/lib/tiers.h \
+	%reldir%/lib/below.h \
 	%reldir%/lib/kv.h \
 	%reldir%/lib/kv_main.h \
 	%reldir%/lib/layouts.h \
@@ -461,7 +464,8 @@ if HAVE_EVENTS
 endif
 %canon_reldir%_032_top_layout_t_SOURCES = %reldir%/032-top-layout.c \
 	tools/common/shown.c tools/inspect/sample.c tools/inspect/top/alerts.c \
-	tools/inspect/top/layout.c tools/inspect/top/lines.c tools/inspect/top/parts.c
+	tools/inspect/top/layout.c tools/inspect/top/lines.c tools/inspect/top/tiers.c \
+	tools/inspect/top/parts.c
 %canon_reldir%_032_top_layout_t_LDADD =
 %canon_reldir%_031_kv_told_t_SOURCES = %reldir%/031-kv-told.c
 %canon_reldir%_031_kv_told_t_LDADD =
@@ -484,7 +488,7 @@ endif
 %canon_reldir%_023_bench_peers_t_LDADD = tools/libbench-peers.la
 # the disk fails, is short, is interrupted, or kills who uses it
 t_disk_ldflags = $(AM_LDFLAGS) -Wl,--wrap=preadv,--wrap=pwritev,--wrap=fdatasync \
-	-Wl,--wrap=posix_fallocate,--wrap=ftruncate
+	-Wl,--wrap=posix_fallocate,--wrap=ftruncate,--wrap=io_store
 %canon_reldir%_042_disk_faults_t_LDFLAGS = $(t_disk_ldflags)
 %canon_reldir%_043_disk_power_t_LDFLAGS = $(t_disk_ldflags)
 %canon_reldir%_044_disk_kills_t_LDFLAGS = $(t_disk_ldflags)
@@ -595,7 +599,7 @@ t_helpers = \
 check_PROGRAMS += $(t_helpers)
 	%reldir%/sh/metrics.sh \
 	%reldir%/sh/prom.py \
-EXTRA_DIST += %reldir%/sh/driver %reldir%/sh/python.sh %reldir%/sh/tap.sh
+EXTRA_DIST += %reldir%/sh/driver %reldir%/sh/lru.sh %reldir%/sh/python.sh %reldir%/sh/tap.sh
 %canon_reldir%_sh_clear_SOURCES = %reldir%/sh/clear.c
 %canon_reldir%_sh_clear_LDADD = lib/libgpc.la
 %canon_reldir%_sh_cost_SOURCES = %reldir%/sh/cost.c
@@ -696,7 +700,7 @@ gpu-tests: $(t_gpu_programs) bench-gpu-programs $(t_gpu_tools)
 	cp $(t_gpu_programs) $@
 	cp $(srcdir)/%reldir%/gpu/check $(srcdir)/%reldir%/gpu/makefile $@
 	for t in $(t_gpu_scripts); do cp $(srcdir)/$$t $@ || exit; done
-	cp $(srcdir)/%reldir%/sh/tap.sh $(srcdir)/%reldir%/sh/python.sh $@/%reldir%/sh
+	cp $(srcdir)/%reldir%/sh/tap.sh $(srcdir)/%reldir%/sh/lru.sh $(srcdir)/%reldir%/sh/python.sh $@/%reldir%/sh
 	$(MKDIR_P) $@/python && cp -r $(srcdir)/python/tests $@/python
 	test ! -f python/gpc/_gpc.abi3.so || cp -rL python/gpc $@/python
 	cp $(srcdir)/%reldir%/data/small.jsonl $@/%reldir%/data

@@ -126,6 +126,7 @@ bin_PROGRAMS += %reldir%/gpc-replay
 	%reldir%/replay/main.c \
 	%reldir%/replay/moves.c \
 	%reldir%/replay/options.c \
+	%reldir%/replay/disk.c \
 	%reldir%/replay/own.c \
 	%reldir%/replay/payload.h \
 	%reldir%/replay/payload_own.c \

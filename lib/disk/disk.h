@@ -22,9 +22,9 @@
  *   3  A write that was answered is there after the death of the process; after a loss of power it
  *      may be missing, and is then a miss.
  *   4  A file that is refused is left as it was.
- *   5  Where a sync fails, the kernel may have dropped what it could not write.  From then on
- *      disk_forget and disk_sync answer -EIO, until a disk_clear succeeds: it has the epoch of all
- *      of it behind it.
+ *   5  Where a sync fails, the kernel may have dropped what it could not write, and where disk_free
+ *      fails, a header stays.  From then on disk_forget and disk_sync answer -EIO, until a
+ *      disk_clear succeeds: its epoch has all of it behind it.
  *
  * Legal states of a slot, and what is seen of it
  *
@@ -134,7 +134,7 @@ enum disk_kind { DISK_READ, DISK_WRITE, DISK_FORGET, DISK_CLEAR, DISK_SYNC };
  *
  * READ    what.slot and what.key: wanted.  The image is stored in iov; `what` and `note` are what the header
  *         has, once the result is 0.  Otherwise iov may hold anything.
- * WRITE   what.slot, key, parent, depth, tag; what.crc with has_crc, else it is computed; note.
+ * WRITE   what.slot, key, parent, depth, tag; what.crc with has_crc, else it is computed; what.born_ns, 0: now; note.
  *         `what` gets crc, born_ns, written_ns and serial.
  * FORGET  slots, n: their headers become FREE, durably.  Those of another key stay, where `keys` has
  *         one for each.
@@ -151,7 +151,8 @@ struct disk_op {
 	const gpc_key *keys;
 	uint32_t n;
 	uint64_t deadline_ns;            /* CLOCK_MONOTONIC: not begun after that; 0: none */
-	void (*done)(struct disk_op *op);        /* in a thread of the disk; it may submit, not close */
+	void (*done)(struct disk_op *op);        /* in a thread of the disk; it may submit, but neither wait
+	                                          * for an operation nor close */
 	void *arg;
 	int result;
 	/* private */
@@ -187,10 +188,10 @@ int disk_look(struct disk *d, struct disk_slot *what, void *note);
 
 /* ---- all blocks ---- */
 
-/* Every WHOLE block of the epoch, a parent before its children (by depth), each key once (of two
+/* Every WHOLE block of the epoch, a parent before its children (by depth), each key of a depth once (of two
  * the one that was written last; the others are made FREE, and are counted): *ret, which the
  * caller frees, and how many.  The slots that are not among them are free.  2^20 headers take
- * about a second.  Before any write, else it may miss those. */
+ * less than a second.  Before any write, else it may miss those. */
 int disk_scan(struct disk *d, struct disk_slot **ret, uint64_t *ret_n);
 
 /* ---- limits and counters ---- */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* format.h - the bytes of a disk file.  gpc_disk(5) describes them, and t/045 compares.
+/* format.h - the bytes of a disk file.  gpc_disk(5) describes them, and t/921 compares.
  *
  *     disk_super                 at 0           A
  *     disk_super                 at 65536       B

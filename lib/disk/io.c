@@ -4,17 +4,26 @@
  *
  * With O_DIRECT, memory and lengths must be aligned.  Pieces that are go as they are; an
  * image that ends within a page has that end go through a buffer; any other image goes through one as a
- * whole.  It waits for its reads in this thread, so none arrives after the process has ended. */
+ * whole.  It waits for its reads in this thread, so none arrives after the process has ended.
+ *
+ * Headers and notes are stored through a mapping of the file.  A write(2) of them would take the inode's lock
+ * alone, hence wait for every direct write under way, and these for it.  The kernel does the
+ * store, reading from a pipe: where the file was cut, or its page cannot be had, that is an error and no
+ * signal. */
 #include "config.h"
 
 #include "disk/state.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/crc.h"
+#include "base/fd.h"
 
 #define TRIES 8u                         /* without progress */
 
@@ -71,6 +80,105 @@ int io_write(int fd, const void *from, size_t n, uint64_t at)
 	struct iovec v = { (void *)(uintptr_t)from, n };
 
 	return io_move(fd, true, &v, 1, at, 1);
+}
+
+/* ---- stores through the mapping ---- */
+
+void io_map(struct disk *d)
+{
+	uint64_t bytes = disk_bytes(d, d->super.slots);
+	void *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, d->fd, 0);
+
+	/* Nothing is read ahead: pages of images have no place in the cache. */
+	posix_fadvise(d->fd, 0, 0, POSIX_FADV_RANDOM);
+	if (at == MAP_FAILED)
+		return;                  /* by write(2), then */
+	madvise(at, bytes, MADV_RANDOM);
+	madvise(at, bytes, MADV_DONTFORK);
+	d->map = at;
+	d->map_bytes = bytes;
+}
+
+void io_unmap(struct disk *d)
+{
+	struct pipe *p;
+
+	while ((p = d->pipes)) {
+		d->pipes = p->next;
+		fd_close(p->fd[0]);
+		fd_close(p->fd[1]);
+		free(p);
+	}
+	if (d->map)
+		munmap(d->map, d->map_bytes);
+}
+
+static struct pipe *take_pipe(struct disk *d)
+{
+	struct pipe *p;
+
+	pthread_mutex_lock(&d->buffer_lock);
+	p = d->pipes;
+	if (p)
+		d->pipes = p->next;
+	pthread_mutex_unlock(&d->buffer_lock);
+	if (p)
+		return p;
+	p = malloc(sizeof(*p));
+	if (p && fd_pipe(p->fd)) {
+		free(p);
+		p = NULL;
+	}
+	return p;
+}
+
+/* One that a store failed with has its bytes still. */
+static void give_pipe(struct disk *d, struct pipe *p, bool good)
+{
+	if (!good) {
+		fd_close(p->fd[0]);
+		fd_close(p->fd[1]);
+		free(p);
+		return;
+	}
+	pthread_mutex_lock(&d->buffer_lock);
+	p->next = d->pipes;
+	d->pipes = p;
+	pthread_mutex_unlock(&d->buffer_lock);
+}
+
+static int store_part(const struct pipe *p, const uint8_t *from, uint8_t *to, size_t n)
+{
+	ssize_t got;
+
+	do
+		got = write(p->fd[1], from, n);
+	while (got < 0 && errno == EINTR);
+	if (got != (ssize_t)n)           /* less than PIPE_BUF is never cut */
+		return -EIO;
+	do
+		got = read(p->fd[0], to, n);
+	while (got < 0 && errno == EINTR);
+	return got == (ssize_t)n ? 0 : -EIO;
+}
+
+int io_store(struct disk *d, const void *from, size_t n, uint64_t at)
+{
+	struct pipe *p = d->map && at + n <= d->map_bytes ? take_pipe(d) : NULL;
+	struct stat st;
+	size_t done, part;
+	int err = 0;
+
+	if (!p)
+		return io_write(d->fd, from, n, at);
+	for (done = 0; done < n && !err; done += part) {
+		part = MIN(n - done, (size_t)PIPE_BUF);
+		err = store_part(p, (const uint8_t *)from + done, d->map + at + done, part);
+	}
+	give_pipe(d, p, !err);
+	if (err && !fstat(d->fd, &st) && (uint64_t)st.st_size < at + n)
+		err = -ENODATA;
+	return err;
 }
 
 /* ---- buffers: of slot_bytes, used again ---- */

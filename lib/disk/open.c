@@ -278,6 +278,7 @@ static int open_file(struct disk *d, const struct disk_options *opt)
 		open_direct(d, &st);
 	if (d->made)
 		sync_folder(d->path);
+	io_map(d);
 	d->epoch = d->super.epoch;
 	d->serial = d->super.opens << 40;
 	tell(d, opt);
@@ -306,6 +307,7 @@ void disk_close(struct disk *d)
 			queue_stop(d);
 			disk_sync(d);
 		}
+		io_unmap(d);
 		if (d->image_fd != d->fd)
 			fd_close(d->image_fd);
 		fd_close(d->fd);

@@ -8,6 +8,9 @@
  * What removes blocks waits for a sync, so it has one thread at a time: that one takes all that wait,
  * and syncs once for them.  It goes first, for its callers have gone nowhere until it is answered.
  *
+ * Who takes an operation wakes one more if something is left, and whoever submits in done() looks at the queues
+ * itself: so a thread that is busy is not followed by one that wakes for nothing.
+ *
  * The rate is one number: when the next write may begin.  Each write moves it on by what its
  * bytes take at that rate; a pause leaves it behind by the burst at most. */
 #include "config.h"
@@ -81,6 +84,19 @@ static struct queue *queue_of(struct disk *d, const struct disk_op *op)
 	return op->kind == DISK_READ ? &d->reads : op->kind == DISK_WRITE ? &d->writes : &d->removals;
 }
 
+/* The disk whose thread this is: it looks for the next one itself, after done(). */
+static __thread struct disk *mine;
+
+/* Somebody who sleeps can take what is left, or wait for the turn of a write: nobody does. */
+static void wake_one(struct disk *d, uint64_t now)
+{
+	bool write = d->writes.n && d->writes.running < d->most_writing;
+
+	if (d->idle && (d->reads.n || (d->removals.n && !d->removals.running) ||
+			(write && (!d->timed || may_write(d, now)))))
+		pthread_cond_signal(&d->queue_cond);
+}
+
 static struct disk_op *next_op(struct disk *d)
 {
 	uint64_t now = clock_ns();
@@ -104,19 +120,23 @@ static struct disk_op *next_op(struct disk *d)
 	}
 	op = get(q);
 	q->running++;
+	wake_one(d, now);
 	return op;
 }
 
 static void wait_turn(struct disk *d)
 {
-	struct timespec t;
+	struct timespec t = { (time_t)(d->turn_ns / NS), (long)(d->turn_ns % NS) };
 
-	if (!d->rate || !d->writes.n || d->writes.running >= d->most_writing) {
+	d->idle++;
+	if (d->timed || !d->rate || !d->writes.n || d->writes.running >= d->most_writing) {
 		pthread_cond_wait(&d->queue_cond, &d->queue_lock);
-		return;
+	} else {
+		d->timed = true;
+		pthread_cond_timedwait(&d->queue_cond, &d->queue_lock, &t);
+		d->timed = false;
 	}
-	t = (struct timespec){ (time_t)(d->turn_ns / NS), (long)(d->turn_ns % NS) };
-	pthread_cond_timedwait(&d->queue_cond, &d->queue_lock, &t);
+	d->idle--;
 }
 
 /* ---- threads ---- */
@@ -132,13 +152,10 @@ static void finish(struct disk *d, struct disk_op *op)
 	op->done(op);
 }
 
-/* Somebody may have waited for there being fewer. */
 static void leave(struct disk *d, struct queue *q)
 {
 	pthread_mutex_lock(&d->queue_lock);
 	q->running--;
-	if (q != &d->reads && q->n)
-		pthread_cond_signal(&d->queue_cond);
 	pthread_mutex_unlock(&d->queue_lock);
 }
 
@@ -205,6 +222,7 @@ static void *run(void *arg)
 	struct disk *d = arg;
 	struct disk_op *op;
 
+	mine = d;
 	pthread_mutex_lock(&d->queue_lock);
 	while (!d->closing) {
 		op = next_op(d);
@@ -236,7 +254,8 @@ int disk_submit(struct disk *d, struct disk_op *op)
 		count_add(&d->counts.refused, 1);
 	} else {
 		put(q, op);
-		pthread_cond_signal(&d->queue_cond);
+		if (mine != d)
+			wake_one(d, op->queued_ns);
 	}
 	pthread_mutex_unlock(&d->queue_lock);
 	return err;

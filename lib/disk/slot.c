@@ -67,7 +67,7 @@ static int read_header(struct disk *d, uint64_t slot, struct disk_slot *ret)
 
 int slot_clear(struct disk *d, uint64_t slot)
 {
-	int err = io_write(d->fd, &zeros, sizeof(zeros), disk_header_at(d, slot));
+	int err = io_store(d, &zeros, sizeof(zeros), disk_header_at(d, slot));
 
 	return err ? count_error(d, err, &d->counts.write_errors) : 0;
 }
@@ -101,7 +101,7 @@ static int store_header(struct disk *d, struct disk_slot *s, uint64_t epoch)
 	h.checksum = checksum(&h);
 	pthread_rwlock_rdlock(&d->epoch_lock);
 	if (load_relaxed(&d->epoch) == epoch)
-		err = io_write(d->fd, &h, sizeof(h), disk_header_at(d, s->slot));
+		err = io_store(d, &h, sizeof(h), disk_header_at(d, s->slot));
 	pthread_rwlock_unlock(&d->epoch_lock);
 	if (err == -ESTALE)
 		count_add(&d->counts.overtaken, 1);
@@ -120,11 +120,12 @@ static int run_write(struct disk *d, struct disk_op *op)
 		return err;
 	err = io_write_image(d, s->slot, op->iov, op->niov, op->has_crc, &s->crc);
 	if (!err && s->note_bytes)
-		err = io_write(d->fd, op->note, s->note_bytes, disk_note_at(d, s->slot));
+		err = io_store(d, op->note, s->note_bytes, disk_note_at(d, s->slot));
 	if (err)
 		return count_error(d, err, &d->counts.write_errors);
 	s->note_crc = crc32c(0, op->note, s->note_bytes);
-	s->born_ns = disk_now(d);
+	if (!s->born_ns)
+		s->born_ns = disk_now(d);
 	s->written_ns = super_real_ns();
 	s->serial = count_next(&d->serial) + 1;
 	err = store_header(d, s, epoch);
@@ -195,9 +196,18 @@ static int run_read(struct disk *d, struct disk_op *op)
 
 /* ---- what goes away ---- */
 
+/* A header that could not be freed would outlive the next sync: nothing is acknowledged then.  Of a file that was cut
+ * it is gone. */
 int disk_free(struct disk *d, uint64_t slot)
 {
-	return slot < d->super.slots ? clear_if_used(d, slot) : -EINVAL;
+	int err = slot < d->super.slots ? clear_if_used(d, slot) : -EINVAL;
+
+	if (err && err != -EINVAL && err != -ENODATA) {
+		pthread_mutex_lock(&d->super_lock);
+		store_relaxed(&d->broken, 1);
+		pthread_mutex_unlock(&d->super_lock);
+	}
+	return err;
 }
 
 int disk_sync(struct disk *d)
@@ -223,7 +233,7 @@ int slot_forget(struct disk *d, const struct disk_op *op)
 			continue;
 		one = slot_clear(d, op->slots[i]);
 		count_add(&d->counts.forgotten, !one);
-		err = err ? err : one;
+		err = err || one == -ENODATA ? err : one;        /* the file is cut: it is gone */
 	}
 	return err;
 }

@@ -11,11 +11,12 @@
 #include "disk/format.h"
 
 struct buffer { struct buffer *next; };
+struct pipe { struct pipe *next; int fd[2]; };
 
 struct queue { struct disk_op *first, **last; uint32_t n, running; };
 
 struct disk {
-	int fd;                          /* holds the lock; headers, notes and superblocks, by the page cache */
+	int fd;                          /* holds the lock; superblocks, and reads of headers and notes */
 	int image_fd;                    /* the same file, O_DIRECT; else fd */
 	bool direct, made, mended, created;
 	uint32_t align;                  /* of memory, with O_DIRECT */
@@ -36,14 +37,18 @@ struct disk {
 	uint64_t clock_saved;            /* disk_now() of the last superblock; atomic */
 
 	struct disk_counts counts;       /* atomic, each by itself */
+	uint8_t *map;                    /* the file, for stores of headers and notes; NULL: by write(2) */
+	uint64_t map_bytes;
+
 	pthread_mutex_t buffer_lock;
 	struct buffer *buffers;
+	struct pipe *pipes;
 
 	pthread_mutex_t queue_lock;
 	pthread_cond_t queue_cond;
 	struct queue reads, writes, removals;
-	uint32_t most_waiting, most_writing, reads_in_row, nthreads;
-	bool closing;
+	uint32_t most_waiting, most_writing, reads_in_row, nthreads, idle;
+	bool closing, timed;             /* timed: one thread waits for the turn of a write */
 	uint64_t rate, burst_ns, turn_ns;        /* turn_ns: when the next write may begin */
 	pthread_t thread[64];
 };
@@ -113,6 +118,10 @@ int io_write_image(struct disk *d, uint64_t slot, const struct iovec *iov, uint3
 		   bool has_crc, uint32_t *crc);
 int io_read_image(struct disk *d, uint64_t slot, const struct iovec *iov, uint32_t n, uint32_t crc);
 void io_free_buffers(struct disk *d);
+/* A header or a note, to the page cache.  -ENODATA: the file ends before it. */
+int io_store(struct disk *d, const void *from, size_t n, uint64_t at);
+void io_map(struct disk *d);
+void io_unmap(struct disk *d);
 
 /* ---- slot.c ---- */
 

@@ -47,7 +47,7 @@ static void fill_op(struct disk_op *op, enum disk_kind kind, const struct tier_i
 }
 
 /* Where as many wait as may, this thread does it itself. */
-static void submit(struct disk *d, struct disk_op *op, struct batch *b)
+static void submit(struct disk *d, struct disk_op *op)
 {
 	int err = disk_submit(d, op);
 
@@ -60,13 +60,13 @@ static void submit(struct disk *d, struct disk_op *op, struct batch *b)
 	if (err)
 		op->result = err;
 	one_ended(op);
-	(void)b;
 }
 
 static void run(struct tier *t, enum disk_kind kind, struct tier_item *items, uint32_t n, uint64_t deadline_ns)
 {
 	struct batch b = { .lock = PTHREAD_MUTEX_INITIALIZER, .ended = PTHREAD_COND_INITIALIZER, .left = n };
 	struct disk_op *ops = calloc(n, sizeof(*ops));
+	uint64_t now = disk_now(file_of(t));
 	uint32_t i;
 
 	for (i = 0; i < n; i++)
@@ -75,7 +75,8 @@ static void run(struct tier *t, enum disk_kind kind, struct tier_item *items, ui
 		return;
 	for (i = 0; i < n; i++) {
 		fill_op(&ops[i], kind, &items[i], &b, deadline_ns);
-		submit(file_of(t), &ops[i], &b);
+		ops[i].what.born_ns = now + i;   /* in the order of the call, whichever thread comes first */
+		submit(file_of(t), &ops[i]);
 	}
 	pthread_mutex_lock(&b.lock);
 	while (b.left)

@@ -6,7 +6,8 @@
  * eviction loses nothing, and no peer waits for a write.
  *
  *   copies      (default) the next `ahead` blocks to go have a copy below; looked at when less than that is free
- *   exclusive   `ahead` blocks are kept free: what was written leaves RAM
+ *   exclusive   `ahead` blocks are kept free: what was written leaves RAM.  Half of them are used before any goes, but
+ *               where gpc_tiers_sync asks: swaps between VRAM and RAM take blocks for a moment
  *
  * The order of the pool is that in which blocks left RAM: victims come leaf first, and are published the other way
  * round, so the first one to go from RAM is the first to go from the tier.  Exclusive pools are not chained: what comes
@@ -56,13 +57,15 @@ static uint32_t free_blocks(const struct shm_pool *p)
 	return used < blocks ? blocks - (uint32_t)used : 0;
 }
 
-static uint32_t due(const struct cold *d, const struct shm_pool *p)
+static uint32_t due(const struct cold *d, const struct shm_pool *p, bool drain)
 {
 	uint32_t ahead = ahead_of(d->t, p), has = free_blocks(p);
 
 	if (has >= ahead)
 		return 0;
-	return cold_is_exclusive(d) ? ahead - has : ahead;
+	if (!cold_is_exclusive(d))
+		return ahead;
+	return drain || has < ahead / 2 ? ahead - has : 0;
 }
 
 /* ---- who is wanted below ---- */
@@ -259,9 +262,9 @@ static uint32_t batch_of(const struct gpc_tiers *t, const struct cold *d)
 	return (uint32_t)MAX(n, 1u);
 }
 
-static uint32_t spill(struct gpc_tiers *t, struct cold *d, uint32_t pool, struct down *b)
+static uint32_t spill(struct gpc_tiers *t, struct cold *d, uint32_t pool, struct down *b, bool drain)
 {
-	uint32_t want = due(d, seg_pool(&t->c->seg, pool)), most = batch_of(t, d), moved = 0;
+	uint32_t want = due(d, seg_pool(&t->c->seg, pool), drain), most = batch_of(t, d), moved = 0;
 	gpc_block *victim;
 	int n, i;
 
@@ -282,16 +285,18 @@ static uint32_t spill(struct gpc_tiers *t, struct cold *d, uint32_t pool, struct
 }
 
 /* Of all tiers of this thread, and all pools: how many blocks have a copy now, or have left RAM. */
-static uint32_t round_of(struct gpc_tiers *t, struct down *b, bool afar)
+static uint32_t round_of(struct gpc_tiers *t, struct down *b, bool afar, bool drain)
 {
 	const struct segment *s = &t->c->seg;
 	uint32_t i, p, moved = 0;
 
+	/* what we have given back counts as free from then on */
+	ring_wait(t->c, ring_last_ticket(t->c), clock_ns() + CALL_MS * NS_PER_MS);
 	for (i = 0; i < t->ncold; i++)
 		for (p = 0; p < s->header.geometry.max_pools && !stage_stops(t); p++)
 			if (cold_is_afar(&t->cold[i]) == afar && cold_is_ready(&t->cold[i]) &&
 			    images_fit_pool(&t->cold[i], seg_pool(s, p)))
-				moved += spill(t, &t->cold[i], p, b);
+				moved += spill(t, &t->cold[i], p, b, drain);
 	return moved;
 }
 
@@ -319,7 +324,7 @@ void *down_thread(void *arg)
 			pause = MIN(2 * pause, PAUSE_MOST);
 			continue;
 		}
-		moved = round_of(t, b, false);
+		moved = round_of(t, b, false, asked != t->idle);
 		if (moved) {
 			pause = PAUSE_NS;
 			continue;
@@ -347,7 +352,7 @@ void *afar_thread(void *arg)
 	while (b && !stage_stops(t)) {
 		seen = desk_bell(t);
 		asked = load_acquire(&desk->idle_asked);
-		if (round_of(t, b, true))
+		if (round_of(t, b, true, false))
 			continue;
 		if (asked != t->idle_afar) {
 			store_release(&t->idle_afar, asked);

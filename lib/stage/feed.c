@@ -52,10 +52,11 @@ static void cleared(struct cold *d, uint32_t tag)
 	int err;
 
 	if (!tag) {
+		/* in this order: what is written behind the clear keeps its key, and is made free when it goes */
+		slots_forget_keys(d);
 		err = d->ops->clear(d->tier);
 		if (err < 0)
 			give_up(d, "a clear", err);
-		slots_forget_keys(d);
 	}
 	restore_drop(d, tag);
 }
@@ -143,8 +144,10 @@ static void acknowledge(struct gpc_tiers *t)
 		struct cold *d = &t->cold[i];
 
 		err = d->ops->sync ? d->ops->sync(d->tier) : 0;
-		if (err < 0 && (err = d->ops->clear(d->tier)) == 0)
-			slots_forget_keys(d);    /* all of it goes, and with it what had to go */
+		if (err < 0) {           /* all of it goes, and with it what had to go */
+			slots_forget_keys(d);
+			err = d->ops->clear(d->tier);
+		}
 		if (err < 0) {
 			give_up(d, "a sync", err);
 			return;

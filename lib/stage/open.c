@@ -162,12 +162,36 @@ static uint32_t free_space(const gpc *c)
 	return s;
 }
 
+/* That of the last keeper goes when a writer has seen that it is dead; until then it takes the room. */
+static bool has_predecessor(const gpc *c, uint32_t kind)
+{
+	uint32_t i;
+
+	for (i = 0; i < c->seg.header.geometry.max_pools; i++) {
+		const struct shm_pool *p = seg_pool(&c->seg, i);
+
+		if (load_acquire(&p->state) != POOL_FREE && load_relaxed(&p->kind) == kind)
+			return true;
+	}
+	return false;
+}
+
+static int add_when_free(gpc *c, struct gpc_pool *p)
+{
+	uint64_t deadline = clock_ns() + POOL_MS * NS_PER_MS;
+	int n;
+
+	while ((n = gpc_pool_add(c, p, POOL_MS)) == -ENOSPC && has_predecessor(c, p->kind) && clock_ns() < deadline)
+		clock_sleep(NS_PER_MS);
+	return n;
+}
+
 static int add_pool(struct gpc_tiers *t, struct cold *d, uint32_t ram, uint32_t blocks, uint32_t space)
 {
 	const struct shm_pool *r = seg_pool(&t->c->seg, ram);
 	struct gpc_pool p = { .size = sizeof(p), .kind = d->ops->kind, .space = space ? space : free_space(t->c),
 			      .flags = GPC_POOL_CALLER | GPC_POOL_UNCHAINED, .blocks = blocks, .demote_to = -1 };
-	int n = gpc_pool_add(t->c, &p, POOL_MS);
+	int n = add_when_free(t->c, &p);
 
 	if (n < 0)
 		return n;

@@ -12,6 +12,7 @@
 #include "stage/stage.h"
 
 #define EVICT_MS 2000
+#define BEFORE   (1u << 30)              /* seconds before this machine came up that a block may have been written */
 
 int slots_new(struct cold *d)
 {
@@ -32,7 +33,7 @@ uint32_t slots_now(void)
 	struct timespec ts;
 
 	clock_gettime(CLOCK_BOOTTIME, &ts);
-	return (uint32_t)ts.tv_sec;
+	return BEFORE + (uint32_t)ts.tv_sec;
 }
 
 static uint32_t slot_of(gpc_block block)

@@ -50,7 +50,7 @@ enum slot_state { SLOT_FREE, SLOT_BUSY, SLOT_LIVE };
 
 struct slot {
 	gpc_key key;
-	uint32_t born;                   /* seconds of CLOCK_BOOTTIME */
+	uint32_t born;                   /* slots_now() */
 	uint8_t state;
 };
 

@@ -48,7 +48,8 @@ struct tier;                             /* the tier's own; `ops` comes first */
 struct tier_ops {
 	const char *name;                /* "disk" */
 	uint32_t kind;                   /* GPC_DISK, GPC_REMOTE */
-	/* Return when each item has its result, by deadline_ns (CLOCK_MONOTONIC) or soon after it: -ETIME.
+	/* Items of a write come in the order in which they are to go: the first one is the oldest.
+	 * Return when each item has its result, by deadline_ns (CLOCK_MONOTONIC) or soon after it: -ETIME.
 	 * Nothing is stored in iov after that. */
 	void (*read)(struct tier *t, struct tier_item *items, uint32_t n, uint64_t deadline_ns);
 	void (*write)(struct tier *t, struct tier_item *items, uint32_t n, uint64_t deadline_ns);

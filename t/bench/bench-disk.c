@@ -19,6 +19,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -100,9 +101,20 @@ static void wait_for(uint32_t most)
 	pthread_mutex_unlock(&lock);
 }
 
+/* Microseconds. */
+static double used(int who)
+{
+	struct rusage u;
+
+	getrusage(who, &u);
+	return (double)(u.ru_utime.tv_sec + u.ru_stime.tv_sec) * 1e6 +
+	       (double)(u.ru_utime.tv_usec + u.ru_stime.tv_usec);
+}
+
 static double run_gpc(enum disk_kind kind)
 {
 	uint64_t start = clock_ns(), done = 0;
+	double cpu = used(RUSAGE_SELF);
 	uint32_t i;
 
 	stop_ns = start + seconds * 1000000000ull;
@@ -115,6 +127,7 @@ static double run_gpc(enum disk_kind kind)
 	wait_for(0);
 	for (i = 0; i <= threads; i++)
 		done += lane[i].done;
+	printf("  %.1f us of processors each, ", (used(RUSAGE_SELF) - cpu) / (double)done);
 	return (double)(done * image_bytes) * 1000 / (double)(clock_ns() - start);
 }
 
@@ -136,7 +149,7 @@ static void fill(void)
 static double run_fio(bool write)
 {
 	char command[1000], line[4096], *at;
-	double bytes = 0;
+	double bytes = 0, cpu = used(RUSAGE_CHILDREN);
 	FILE *f;
 
 	snprintf(command, sizeof(command),
@@ -156,6 +169,7 @@ static double run_fio(bool write)
 		unlink(path);
 		exit(1);
 	}
+	printf("fio %.1f us, ", (used(RUSAGE_CHILDREN) - cpu) * (double)image_bytes / (bytes * seconds));
 	return bytes / 1e6;
 }
 
@@ -184,7 +198,7 @@ static void beside_fio(bool write, double mark)
 				fill();
 		}
 		ratio[i] = ours / fio;
-		printf("  %-5s %6llu KiB: %7.0f MB/s, fio %7.0f MB/s: %.2f\n", write ? "write" : "read",
+		printf("%-5s %6llu KiB: %7.0f MB/s, fio %7.0f MB/s: %.2f\n", write ? "write" : "read",
 		       (unsigned long long)image_bytes >> 10, ours, fio, ratio[i]);
 		fflush(stdout);
 	}

@@ -3,7 +3,7 @@
  * kill the process.
  *
  * The program is linked with --wrap=preadv,--wrap=pwritev,--wrap=fdatasync,--wrap=posix_fallocate,
- * --wrap=ftruncate. */
+ * --wrap=ftruncate,--wrap=io_store. */
 #ifndef GPC_T_DISK_SHIM_H
 #define GPC_T_DISK_SHIM_H
 
@@ -13,6 +13,7 @@
 #include <sys/types.h>
 #include <sys/uio.h>
 
+#include "disk/state.h"
 #include "t/lib/tap.h"
 
 enum shim_call { SHIM_READ = 1, SHIM_WRITE = 2, SHIM_SYNC = 4, SHIM_ROOM = 8, SHIM_CUT = 16 };
@@ -37,11 +38,13 @@ ssize_t __real_pwritev(int fd, const struct iovec *v, int n, off_t at);
 int __real_fdatasync(int fd);
 int __real_posix_fallocate(int fd, off_t at, off_t n);
 int __real_ftruncate(int fd, off_t n);
+int __real_io_store(struct disk *d, const void *from, size_t n, uint64_t at);
 ssize_t __wrap_preadv(int fd, const struct iovec *v, int n, off_t at);
 ssize_t __wrap_pwritev(int fd, const struct iovec *v, int n, off_t at);
 int __wrap_fdatasync(int fd);
 int __wrap_posix_fallocate(int fd, off_t at, off_t n);
 int __wrap_ftruncate(int fd, off_t n);
+int __wrap_io_store(struct disk *d, const void *from, size_t n, uint64_t at);
 
 static inline bool shim_die(void)
 {
@@ -129,6 +132,23 @@ ssize_t __wrap_pwritev(int fd, const struct iovec *v, int n, off_t at)
 	if (shim_seen)
 		shim_seen(SHIM_WRITE, fd, (uint64_t)at, bytes, false);
 	return got;
+}
+
+/* Which is no call, where there is a mapping. */
+int __wrap_io_store(struct disk *d, const void *from, size_t n, uint64_t at)
+{
+	int err;
+
+	if (shim_die())
+		shim_end();
+	if (shim_meets(SHIM_WRITE, at))
+		return shim.err && shim.err != EINTR ? -shim.err : __real_io_store(d, from, n, at);
+	if (shim_seen)
+		shim_seen(SHIM_WRITE, d->fd, at, n, true);
+	err = __real_io_store(d, from, n, at);
+	if (shim_seen)
+		shim_seen(SHIM_WRITE, d->fd, at, n, false);
+	return err;
 }
 
 int __wrap_fdatasync(int fd)

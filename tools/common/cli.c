@@ -333,11 +333,3 @@ void cli_sleep_ms(unsigned ms)
 
 	nanosleep(&ts, NULL);
 }
-
-const char *cli_kind(uint32_t kind)
-{
-	static const char *const names[] = { [GPC_VRAM] = "VRAM", [GPC_RAM] = "RAM", [GPC_DISK] = "DISK",
-					     [GPC_REMOTE] = "REMOTE" };
-
-	return kind >= GPC_VRAM && kind <= GPC_REMOTE ? names[kind] : "-";
-}

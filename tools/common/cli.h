@@ -51,9 +51,6 @@ bool cli_count(const char *option, const char *text, uint64_t min, uint64_t max,
 /* At most `room` bytes from pairs of hex digits; returns their number or -1. */
 int cli_hex(const char *text, uint8_t *ret, size_t room);
 
-/* A kind of pool, as tools show it: VRAM, RAM, DISK, REMOTE. */
-const char *cli_kind(uint32_t kind);
-
 /* none, host, cuda:N or GPU- and a UUID, whole or its beginning.  Says what is wrong with
  * --device and returns false otherwise. */
 bool cli_device(const char *text);

@@ -35,7 +35,7 @@ struct tiers_thread {
 
 /* ---- options ---- */
 
-enum { DISK, BYTES, EXCLUSIVE, RESIZE, BUFFERED, AHEAD, MIN_USES, MAX_AGE, WRITE_RATE, KEY_FILE,
+enum { DISK, BYTES, EXCLUSIVE, RESIZE, BUFFERED, AHEAD, MIN_USES, MAX_AGE, WRITE_RATE, KEY_FILE, BLOCKS,
 	REMOTE, TAG, REMOTE_BLOCKS, REMOTE_USES, DEADLINE };
 
 static bool set_u32(const char *option, const char *arg, uint64_t most, uint32_t *ret)
@@ -62,6 +62,7 @@ bool tiers_option(struct daemon *d, int number, const char *arg)
 	case MIN_USES: return set_u32("disk-min-uses", arg, 255, &o->min_uses);
 	case MAX_AGE: return set_u32("disk-max-age", arg, UINT32_MAX, &o->max_age_s);
 	case WRITE_RATE: return cli_count("disk-write-rate", arg, 0, UINT64_C(1) << 50, &o->write_rate);
+	case BLOCKS: return set_u32("disk-blocks", arg, 1 << 24, &o->disk_blocks);
 	case KEY_FILE: return options_path(d->key_file, "key-file", arg);
 	case REMOTE: o->remote = arg; return true;
 	case TAG: o->remote_tag = arg; return true;
@@ -74,7 +75,7 @@ bool tiers_option(struct daemon *d, int number, const char *arg)
 int tiers_check(struct daemon *d)
 {
 	struct gpc_tiers_options *o = &d->tiers;
-	const char *other = d->disk_bytes ? "bytes" : o->flags & GPC_TIERS_EXCLUSIVE ? "exclusive" :
+	const char *other = d->disk_bytes ? "bytes" : o->disk_blocks ? "blocks" : o->flags & GPC_TIERS_EXCLUSIVE ? "exclusive" :
 			    o->flags & GPC_TIERS_RESIZE ? "resize" : o->flags ? "buffered" :
 			    o->ahead ? "ahead" : o->min_uses ? "min-uses" : o->max_age_s ? "max-age" :
 			    o->write_rate ? "write-rate" : NULL;
@@ -84,6 +85,8 @@ int tiers_check(struct daemon *d)
 	if (d->keep && (d->disk[0] || other || d->key_file[0] || o->remote || afar))
 		return cli_usage("--keep and --%s exclude each other: the writer keeps the tiers below RAM",
 				 d->key_file[0] ? "key-file" : o->remote || afar ? "remote" : "disk");
+	if (d->disk_bytes && o->disk_blocks)
+		return cli_usage("--disk-bytes and --disk-blocks exclude each other: give one");
 	if (afar && !o->remote)
 		return cli_usage("--remote-%s: --remote is missing: which store?", afar);
 	if (o->ahead && !d->disk[0] && o->remote)
@@ -221,7 +224,7 @@ int tiers_prepare(struct daemon *d)
 	d->tiers.log_arg = d;
 	if (blocks)
 		d->tiers.disk_blocks = (uint32_t)(blocks < 1u << 24 ? blocks : 1u << 24);
-	else
+	else if (d->disk_bytes)
 		d->tiers.disk_bytes = d->disk_bytes;
 	blocks = d->tiers.disk_blocks ? d->tiers.disk_blocks : there;
 	blocks += remote_blocks(d);

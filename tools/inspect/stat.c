@@ -3,6 +3,7 @@
 #include "config.h"
 
 #include "tools/inspect/inspect.h"
+#include "tools/common/shown.h"
 #include "tools/common/output.h"
 
 #include <stdio.h>
@@ -189,7 +190,7 @@ static json_t *describe_pool(gpc *c, int number, const struct gpc_pool *p)
 	json_t *o = out_need(json_object());
 
 	set(o, "pool", (uint64_t)number);
-	set_text(o, "kind", cli_kind(p->kind));
+	set_text(o, "kind", shown_kind(p->kind));
 	set(o, "space", p->space);
 	set(o, "blocks", p->blocks);
 	set_signed(o, "available", gpc_pool_available(c, number));

@@ -3,6 +3,7 @@
 #include "config.h"
 
 #include "tools/inspect/inspect.h"
+#include "tools/common/shown.h"
 #include "tools/common/output.h"
 
 #include <stdio.h>
@@ -38,7 +39,7 @@ static json_t *describe(const struct gpc_tier *t)
 	};
 	json_t *o = out_need(json_object());
 
-	json_object_set_new(o, "kind", out_need(json_string(cli_kind(t->kind))));
+	json_object_set_new(o, "kind", out_need(json_string(shown_kind(t->kind))));
 	json_object_set_new(o, "pool", t->pool < 0 ? json_null() : out_need(json_integer(t->pool)));
 	json_object_set_new(o, "keeper", t->keeper < 0 ? json_null() : out_need(json_integer(t->keeper)));
 	for (size_t i = 0; i < ARRAY_SIZE(numbers); i++)

@@ -3,6 +3,7 @@
 #include "config.h"
 
 #include "tools/inspect/top/top.h"
+#include "tools/common/shown.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -262,7 +263,7 @@ static void put_pool(struct line *l, const struct sample_pool *q, uint32_t set, 
 	double used = q->slots ? ((double)q->live + q->reserved + q->dying) / q->slots : 0;
 	char number[16], space[16], to[16];
 	const char *text[] = {
-		number, cli_kind(q->kind), space, short_count(q->blocks),
+		number, shown_kind(q->kind), space, short_count(q->blocks),
 		short_count(q->available), short_count(q->reserved), short_count(q->dying), to,
 		short_percent(used),
 	};

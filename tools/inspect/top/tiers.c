@@ -3,6 +3,7 @@
 #include "config.h"
 
 #include "tools/inspect/top/top.h"
+#include "tools/common/shown.h"
 
 /* Now, in blocks a second; -1: it cannot be told. */
 static double rate(const struct top *t, uint32_t i, uint64_t now, uint64_t then)
@@ -29,7 +30,7 @@ static void put_tier(struct line *l, const struct top *t, uint32_t i)
 	const struct gpc_tier *then = t->then && i < t->then->ntiers ? &t->then->tier[i] : now;
 	uint64_t bad = now->bad + now->errors + now->late + now->failed;
 
-	line_put(l, LOOK_HEAD, "%s", cli_kind(now->kind));
+	line_put(l, LOOK_HEAD, "%s", shown_kind(now->kind));
 	if (now->keeper < 0) {
 		line_put(l, LOOK_WARN, "  nobody keeps it");
 		return;
