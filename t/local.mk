@@ -280,6 +280,7 @@ t_scripts = \
 	%reldir%/865-dashboard.t \
 	%reldir%/870-demo.t \
 	%reldir%/871-containers.t \
+	%reldir%/872-remote-page.t \
 	%reldir%/880-python.t \
 	%reldir%/881-python-errors.t \
 	%reldir%/882-python-arguments.t \
@@ -590,6 +591,7 @@ t_helpers = \
 	%reldir%/sh/hold \
 	%reldir%/sh/json \
 	%reldir%/sh/lie \
+	%reldir%/sh/node \
 	%reldir%/sh/notify \
 	%reldir%/sh/pty \
 	%reldir%/sh/relayout \
@@ -612,6 +614,8 @@ EXTRA_DIST += %reldir%/sh/driver %reldir%/sh/lru.sh %reldir%/sh/python.sh %reldi
 %canon_reldir%_sh_lie_LDADD = lib/libgpc.la
 %canon_reldir%_sh_spoil_SOURCES = %reldir%/sh/spoil.c
 %canon_reldir%_sh_store_SOURCES = %reldir%/sh/store.c
+%canon_reldir%_sh_node_SOURCES = %reldir%/sh/node.c
+%canon_reldir%_sh_node_LDADD = lib/libgpc.la
 %canon_reldir%_sh_spoil_LDADD =
 %canon_reldir%_sh_relayout_SOURCES = %reldir%/sh/relayout.c
 %canon_reldir%_sh_json_SOURCES = %reldir%/sh/json.c
@@ -733,3 +737,4 @@ prove: all $(check_PROGRAMS)
 .PHONY: prove
 
 include t/bench/local.mk
+include t/cluster/local.mk

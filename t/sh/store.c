@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* store - a remote store from a shell: store STORE put|get|exists|remove FIRST N [BYTES [MS]]
+/* store - a remote store from a shell: store STORE put|get|both|exists|remove FIRST N [BYTES [MS]]
  *
  * Prints how many of the blocks FIRST to FIRST + N - 1 have the result 0; "wrong" if bytes of one are not those that
  * follow from its key. */
@@ -34,10 +34,11 @@ int main(int argc, char **argv)
 	keys = calloc(n, sizeof(*keys));
 	for (i = 0; i < n; i++)
 		keys[i] = remote_key(first + i);
-	if (!strcmp(argv[2], "put")) {
+	if (!strcmp(argv[2], "put") || !strcmp(argv[2], "both")) {
 		images_put(&m, first);
 		done = remote_put(r, 0, m.b, n, 0);
-	} else if (!strcmp(argv[2], "get")) {
+	}
+	if (!strcmp(argv[2], "get") || !strcmp(argv[2], "both")) {
 		images_want(&m, first);
 		done = remote_get(r, 0, m.b, n, 0);
 	} else if (!strcmp(argv[2], "exists")) {
@@ -45,7 +46,7 @@ int main(int argc, char **argv)
 	} else if (!strcmp(argv[2], "remove")) {
 		done = remote_remove(r, 0, keys, n, NULL, 0);
 	}
-	printf("%u%s\n", done, !strcmp(argv[2], "get") && images_wrong(&m) ? " wrong" : "");
+	printf("%u%s\n", done, (!strcmp(argv[2], "get") || !strcmp(argv[2], "both")) && images_wrong(&m) ? " wrong" : "");
 	fflush(stdout);
 	if (argc > 7)                        /* a store that goes with us is there until somebody has read this */
 		(void)!getchar();
