@@ -94,6 +94,8 @@ lib_gpc_sources = \
 	%reldir%/memory/pin.c \
 	%reldir%/memory/sums.c \
 	%reldir%/memory/thread.c \
+	%reldir%/payload/ask.c \
+	%reldir%/payload/ask.h \
 	%reldir%/payload/bring.c \
 	%reldir%/payload/bring.h \
 	%reldir%/payload/bring_copy.c \
@@ -165,7 +167,6 @@ lib_gpc_sources = \
 	%reldir%/reader/view.c \
 	%reldir%/reader/view.h \
 	%reldir%/request/alias.c \
-	%reldir%/request/ask.c \
 	%reldir%/request/durable.c \
 	%reldir%/request/evict.c \
 	%reldir%/request/move.c \
