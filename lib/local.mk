@@ -94,6 +94,8 @@ lib_gpc_sources = \
 	%reldir%/memory/pin.c \
 	%reldir%/memory/sums.c \
 	%reldir%/memory/thread.c \
+	%reldir%/payload/ask.c \
+	%reldir%/payload/ask.h \
 	%reldir%/payload/bring.c \
 	%reldir%/payload/bring.h \
 	%reldir%/payload/bring_copy.c \
@@ -175,7 +177,6 @@ lib_gpc_sources = \
 	%reldir%/remote/remote.h \
 	%reldir%/remote/store.h \
 	%reldir%/request/alias.c \
-	%reldir%/request/ask.c \
 	%reldir%/request/durable.c \
 	%reldir%/request/evict.c \
 	%reldir%/request/move.c \

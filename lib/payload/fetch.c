@@ -12,6 +12,7 @@
  * wrong the prefix ends there and the references behind it are dropped. */
 #include "config.h"
 
+#include "payload/ask.h"
 #include "payload/bring.h"
 
 #include <errno.h>

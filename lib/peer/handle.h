@@ -101,7 +101,7 @@ struct gpc {
 	pthread_mutex_t dev_lock;
 	gpc_dev *devs;
 
-	/* questions to who keeps tiers below RAM: request/ask.c */
+	/* questions to who keeps tiers below RAM: payload/ask.c */
 	pthread_mutex_t ask_lock;
 	uint32_t asks_watched;           /* set of those that a thread waits for */
 	bool asks_settled;

@@ -13,6 +13,22 @@
 
 #define LOOK_NS (20 * NS_PER_MS)         /* between looks whether the keeper lives */
 
+bool keeper_lives(const gpc *c)
+{
+	return load_acquire(&seg_desk(&c->seg)->keeper) != 0 && lock_test(c->seg.lock_fd, LOCK_TIERS) != 0;
+}
+
+void keeper_ring(gpc *c)
+{
+	struct shm_desk *d = seg_desk(&c->seg);
+
+	order_add32(&d->bell, 1);        /* a full barrier: what is asked for comes before the look at sleepers */
+	if (load_relaxed(&d->sleepers))
+		futex_wake_all(&d->bell);
+}
+
+/* ---- removals ---- */
+
 static bool is_cold(const gpc *c, uint32_t pool)
 {
 	const struct shm_pool *p = seg_pool(&c->seg, pool);
@@ -51,14 +67,14 @@ int durable_wait(gpc *c, uint64_t deadline)
 	uint32_t told;
 
 	order_raise64(&d->asked, want, 8);
-	ask_ring(c);
+	keeper_ring(c);
 	for (;;) {
 		told = load_acquire(&d->told);
-		/* pairs with (o) of stage/feed.c */
+		/* pairs with (o) of stage/desk.c */
 		if (load_acquire(&d->durable) >= want)
 			return 0;
 		now = clock_ns();
-		if (now >= look && !ask_has_keeper(c))
+		if (now >= look && !keeper_lives(c))
 			return wait_error(c, -ENOTCONN);
 		if (now >= deadline)
 			return wait_error(c, -ETIMEDOUT);
@@ -87,13 +103,13 @@ GPC_EXPORT int gpc_tiers_sync(gpc *c, int timeout_ms)
 		return err;
 	d = seg_desk(&c->seg);
 	want = order_add64(&d->idle_asked, 1) + 1;
-	ask_ring(c);
+	keeper_ring(c);
 	for (;;) {
 		told = load_acquire(&d->told);
 		if (load_acquire(&d->idle) >= want)
 			return 0;
 		now = clock_ns();
-		if (now >= look && !ask_has_keeper(c))
+		if (now >= look && !keeper_lives(c))
 			return err_set(ENOTCONN, "no process keeps the tiers below RAM of %s", c->seg.name);
 		if (now >= deadline)
 			return err_set(deadline ? ETIMEDOUT : EAGAIN, "%s: the tiers below RAM of %s have work left",

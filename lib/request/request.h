@@ -39,23 +39,10 @@ struct publish_copy {
 int publish_copies(gpc *c, const struct publish_copy *copies, uint32_t n, gpc_block *resident,
 		   const uint32_t *stop);
 
-/* ---- ask.c: what is below RAM ---- */
+/* ---- durable.c: who keeps the tiers below RAM ---- */
 
-struct asked { uint32_t i, word; };      /* a question of this handle */
-/* Is there a process that keeps tiers? */
-bool ask_has_keeper(const gpc *c);
-/* May any of these tiers have the key, as far as can be seen from here? */
-bool ask_may_help(gpc *c, const gpc_key *key);
-/* At most SHM_ASK_KEYS keys.  -ENOTCONN: no keeper; -EAGAIN: SHM_ASKS are under way.  watched: ask_wait is due,
- * else nobody waits for the answer. */
-int ask_post(gpc *c, uint32_t to, const gpc_key *keys, uint32_t n, uint64_t deadline, bool watched,
-	     struct asked *ret);
-/* How many of the first keys are in VRAM or RAM now; *ret_why, no more of them.  -ETIMEDOUT: it goes on without
- * the caller; -ENOTCONN: the keeper has ended. */
-int ask_wait(gpc *c, const struct asked *a, uint64_t deadline, int *ret_why);
-void ask_ring(gpc *c);                   /* the keeper looks */
-
-/* ---- durable.c ---- */
+bool keeper_lives(const gpc *c);
+void keeper_ring(gpc *c);                /* it looks */
 
 /* Have pools below RAM blocks that this clear or drop may remove?  Asked before its command. */
 bool durable_concerns(const gpc *c, int pool, const gpc_block *blocks, uint32_t n);

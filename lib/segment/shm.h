@@ -16,10 +16,8 @@
  *     record[max_blocks] 64 w                    note[max_blocks]    p, where notes are kept
  *     change[]      64   w                       transfer[P]   12288  p, devices
  *     change_note[] 64   w, with digests
- *     alias[]      128   w (shm_alias.h)
- *     root[]       512   w, where notes are kept (shm_root.h)
- *                                                desk        4096   the keeper of tiers (shm_tiers.h)
- *                                                ask[P][4]  16448   p, the keeper
+ *     alias[]      128   w (shm_alias.h)         desk        4096   the keeper of tiers (shm_tiers.h)
+ *     root[]       512   w (shm_root.h), with notes   ask[P][4] 16448 p, the keeper of tiers
  *
  * Beside them are one file a mirror of the host device (device/host.h) and one file a pool that
  * has memory (struct shm_memory below).
@@ -133,12 +131,6 @@ struct shm_state {                       /* w, r */
 	struct shm_past past;            /* lines 2 to 4 */
 };
 _Static_assert(sizeof(struct shm_state) == 320, "state layout");
-
-/* Below RAM: bytes that no peer looks at where they are. */
-static inline int shm_is_cold(uint32_t kind)
-{
-	return kind > 2;                 /* GPC_RAM */
-}
 
 enum { POOL_FREE = 0, POOL_READY = 1, POOL_DRAINING = 2 };
 
@@ -490,8 +482,7 @@ struct shm_command {
 		uint64_t any;            /* 1: the writer chooses what moves */
 		uint64_t move_op;        /* `op` of the target's record */
 		uint64_t generation;     /* of the pool that is meant; 0: any */
-		uint64_t from;           /* slot of a transfer's command */
-		uint64_t clears;         /* of the block's pool, when its publisher looked */
+		uint64_t from, clears;   /* slot of a transfer's command; of the block's pool, as its publisher knows */
 	};
 	union {
 		uint32_t tag;

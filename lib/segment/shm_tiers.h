@@ -9,6 +9,12 @@
 
 #include <stdint.h>
 
+/* Below RAM: bytes that no peer looks at where they are. */
+static inline int shm_is_cold(uint32_t kind)
+{
+	return kind > 2;                 /* GPC_RAM */
+}
+
 #define SHM_ASKS        4u               /* questions that one peer has open at a time */
 #define SHM_ASK_KEYS    1024u
 #define SHM_TIERS       2u               /* below RAM ... */

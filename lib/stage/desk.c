@@ -77,7 +77,7 @@ void desk_sleep(struct gpc_tiers *t, uint32_t seen, uint64_t ns)
 {
 	struct shm_desk *d = seg_desk(&t->c->seg);
 
-	order_add32(&d->sleepers, 1);    /* before the bell is looked at: ask_ring does the reverse */
+	order_add32(&d->sleepers, 1);    /* before the bell is looked at: keeper_ring does the reverse */
 	if (load_relaxed(&d->bell) == seen && !stage_stops(t))
 		futex_wait(&d->bell, seen, ns);
 	order_add32(&d->sleepers, (uint32_t)-1);

@@ -452,7 +452,7 @@ static bool take_one(struct gpc_tiers *t, uint32_t *turn)
 		for (i = 0; i < SHM_ASKS; i++) {
 			struct shm_ask *a = seg_ask(s, peer, i);
 
-			/* pairs with (k) of request/ask.c: the question before POSTED */
+			/* pairs with (k) of payload/ask.c: the question before POSTED */
 			word = load_acquire(&a->word);
 			if (ASK_STATE(word) != ASK_POSTED || !segment_peer_alive(s, peer))
 				continue;

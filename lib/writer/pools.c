@@ -111,27 +111,10 @@ static bool tiers_fit(const struct wpool *to, const struct shm_pool *rq)
 	return to->space != rq->space || (rq->kind == GPC_VRAM && to->kind == GPC_RAM);
 }
 
-/* What is below RAM is copies, so it has a space of its own (rule B19); and it is one process's. */
-static int32_t cold_check(const struct writer *w, const struct shm_pool *rq)
-{
-	bool cold = shm_is_cold(rq->kind);
-	uint32_t i;
-
-	if (cold && (!(rq->flags & GPC_POOL_CALLER) || rq->memory || rq->demote_to >= 0))
-		return -EINVAL;
-	for (i = 0; i < w->max_pools; i++)
-		if (w->pool[i].state == POOL_READY && w->pool[i].space == rq->space &&
-		    (cold || shm_is_cold(w->pool[i].kind)))
-			return -EXDEV;
-	return 0;
-}
-
 static int32_t request_check(struct writer *w, const struct shm_pool *rq)
 {
 	uint32_t slots = (uint32_t)rq->range;
 	int32_t to = rq->demote_to;
-
-	int32_t err;
 
 	if (rq->kind < GPC_VRAM || rq->kind > GPC_REMOTE || rq->space >= GPC_MAX_SPACES ||
 	    !rq->blocks || slots < rq->blocks || slots > 1u << 24 ||
@@ -151,8 +134,7 @@ static int32_t request_check(struct writer *w, const struct shm_pool *rq)
 		return -EINVAL;
 	if ((rq->flags & GPC_POOL_CALLER) && slots != rq->blocks)
 		return -EINVAL;
-	err = cold_check(w, rq);
-	return err < 0 ? err : pool_memory_check(w, rq);
+	return pool_memory_check(w, rq);
 }
 
 /* Generations are odd while a pool is READY, and even from its end to its next life: so each of

@@ -8,25 +8,9 @@
 #include <errno.h>
 #include <string.h>
 #include "base/futex.h"
-#include "reader/prefix.h"
-#include "request/request.h"
-#include "segment/lockfile.h"
+#include "payload/ask.h"
 
 #define LOOK_NS (20 * NS_PER_MS)         /* between looks whether the keeper lives */
-
-bool ask_has_keeper(const gpc *c)
-{
-	return load_acquire(&seg_desk(&c->seg)->keeper) != 0 && lock_test(c->seg.lock_fd, LOCK_TIERS) != 0;
-}
-
-void ask_ring(gpc *c)
-{
-	struct shm_desk *d = seg_desk(&c->seg);
-
-	order_add32(&d->bell, 1);        /* a full barrier: what is asked for comes before the look at sleepers */
-	if (load_relaxed(&d->sleepers))
-		futex_wake_all(&d->bell);
-}
 
 /* A tier that says of each key whether it has it stands in the index; of another one only its keeper knows. */
 bool ask_may_help(gpc *c, const gpc_key *key)
@@ -67,7 +51,7 @@ static bool is_idle(gpc *c, uint32_t i)
 
 	if (c->asks_watched & 1u << i)
 		return false;
-	if (ASK_STATE(word) == ASK_TAKEN && !ask_has_keeper(c))
+	if (ASK_STATE(word) == ASK_TAKEN && !keeper_lives(c))
 		return order_cas32(&a->word, word, ASK_WORD(ASK_FREE, ASK_SEQ(word)));
 	return ASK_STATE(word) == ASK_FREE || ASK_STATE(word) == ASK_DONE;
 }
@@ -78,7 +62,7 @@ int ask_post(gpc *c, uint32_t to, const gpc_key *keys, uint32_t n, uint64_t dead
 	struct shm_ask *a;
 	uint32_t i;
 
-	if (!ask_has_keeper(c))
+	if (!keeper_lives(c))
 		return err_set(ENOTCONN, "no process keeps the tiers below RAM of %s: start gpcd with --disk, or "
 			       "call gpc_tiers_open", c->seg.name);
 	pthread_mutex_lock(&c->ask_lock);
@@ -105,7 +89,7 @@ int ask_post(gpc *c, uint32_t to, const gpc_key *keys, uint32_t n, uint64_t dead
 	 * was asked */
 	store_release(&a->word, ret->word);
 	pthread_mutex_unlock(&c->ask_lock);
-	ask_ring(c);
+	keeper_ring(c);
 	return 0;
 }
 
@@ -154,7 +138,7 @@ int ask_wait(gpc *c, const struct asked *q, uint64_t deadline, int *ret_why)
 		if (ASK_STATE(word) == ASK_DONE)
 			break;
 		now = clock_ns();
-		if (now >= look && !ask_has_keeper(c))
+		if (now >= look && !keeper_lives(c))
 			return give_up(c, q, -ENOTCONN);
 		if (now >= deadline)
 			return give_up(c, q, -ETIMEDOUT);
