@@ -361,6 +361,7 @@ t_support = \
 	%reldir%/lib/neighbour.h \
 	%reldir%/lib/notes.h \
 	%reldir%/lib/options.h \
+	%reldir%/lib/redis.h \
 	%reldir%/lib/remote.h \
 	%reldir%/lib/returned.h \
 	%reldir%/lib/scratch.h \
