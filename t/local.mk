@@ -49,6 +49,7 @@ t_programs = \
 	%reldir%/050-remote-image.t \
 	%reldir%/051-remote-plugins.t \
 	%reldir%/052-remote-folder.t \
+	%reldir%/053-remote-replies.t \
 	%reldir%/100-seed.t \
 	%reldir%/101-tiers.t \
 	%reldir%/102-tiers-durable.t \

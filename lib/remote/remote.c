@@ -12,10 +12,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/eventfd.h>
 #include <unistd.h>
 
 #include "base/err.h"
+#include "base/fd.h"
 #include "base/key.h"
 #include "base/log.h"
 #include "base/order.h"
@@ -183,6 +183,16 @@ static int check_options(const struct remote_options *o)
 	return r;
 }
 
+static int open_cancel(struct remote *r)
+{
+	int other;
+
+	if (fd_event(&r->cancel_fd, &other) < 0)
+		return err_sys(0, "eventfd");
+	close(other);
+	return 0;
+}
+
 int remote_open(const struct remote_options *o, struct remote **ret)
 {
 	struct remote *r;
@@ -196,8 +206,10 @@ int remote_open(const struct remote_options *o, struct remote **ret)
 	r->o = *o;
 	r->o.deadline_ms = o->deadline_ms ? o->deadline_ms : REMOTE_DEADLINE_MS;
 	pthread_mutex_init(&r->lock, NULL);
-	r->cancel_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	err = r->cancel_fd < 0 ? err_sys(0, "eventfd") : open_all(r);
+	r->cancel_fd = -1;
+	err = open_cancel(r);
+	if (!err)
+		err = open_all(r);
 	if (err < 0) {
 		remote_close(r);
 		return err;
@@ -224,7 +236,7 @@ void remote_close(struct remote *r)
 	batch_close(r);
 	plugin_unload(&r->plugin);
 	if (r->cancel_fd >= 0)
-		close(r->cancel_fd);
+		fd_close(r->cancel_fd);
 	pthread_mutex_destroy(&r->lock);
 	free(r);
 }

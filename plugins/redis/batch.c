@@ -208,10 +208,15 @@ static int read_chain(struct round *b, struct conn *c, uint16_t node)
 		if (r < 0)
 			return r;
 		for (;;) {
-			bool wanted = b->kind == GET && !c->hello && !c->skip && c->waiting != NONE;
+			static const int types[] = {
+				[EXISTS] = REDIS_REPLY_INTEGER, [GET] = REDIS_REPLY_STRING,
+				[PUT] = REDIS_REPLY_STATUS, [REMOVE] = REDIS_REPLY_INTEGER,
+			};
+			bool ours = !c->hello && !c->skip && c->waiting != NONE;
 			int got;
 
-			c->into = wanted ? &b->items[c->waiting] : NULL;
+			c->expected = ours ? types[b->kind] : 0;
+			c->into = ours && b->kind == GET ? &b->items[c->waiting] : NULL;
 			got = conn_answer(c);
 			if (got < 0)
 				return got;
@@ -262,11 +267,11 @@ static uint32_t wait_for(const struct round *b, struct pollfd *p, int *ms)
 
 		if (!c->c || c->waiting == NONE)
 			continue;
-		if (c->tls && c->unsent && *ms > TLS_LOOK_MS)
+		if (c->tls && c->unsent && !c->spoke && *ms > TLS_LOOK_MS)
 			*ms = TLS_LOOK_MS;
 		p[n++] = (struct pollfd){
 			.fd = c->c->fd,
-			.events = (short)(c->connecting ? POLLOUT : out && !c->tls ? POLLIN | POLLOUT : POLLIN),
+			.events = (short)(c->connecting ? POLLOUT : out && (!c->tls || c->spoke) ? POLLIN | POLLOUT : POLLIN),
 		};
 	}
 	return n;

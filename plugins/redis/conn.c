@@ -6,6 +6,7 @@
 #include "plugins/redis/redis.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,12 +22,19 @@ static int broken(struct conn *c, const char *text)
 	return -1;
 }
 
+/* What hiredis says; of a handshake that fails it says nothing of use. */
+static int broken_io(struct conn *c)
+{
+	return broken(c, c->tls && !c->spoke ? "the handshake of TLS has failed: is the server's certificate signed by "
+		      "tls-ca, and does it want one of ours (tls-cert)?" : c->c->errstr);
+}
+
 void conn_close(struct conn *c)
 {
 	if (c->c)
 		redisFree(c->c);
 	c->c = NULL;
-	c->broken = c->connecting = c->fresh = c->heard = c->skip = c->tls = c->unsent = false;
+	c->broken = c->connecting = c->fresh = c->heard = c->skip = c->tls = c->unsent = c->spoke = false;
 	c->hello = 0;
 	c->nout = 0;
 	c->value = c->into = NULL;
@@ -66,6 +74,7 @@ int conn_open(struct redis *r, struct conn *c, const struct node *node)
 		c->c = NULL;
 		return -1;
 	}
+	fcntl(c->c->fd, F_SETFD, FD_CLOEXEC);
 	c->life = node->life;
 	c->connecting = c->fresh = true;
 	c->objects = c->c->reader->fn;
@@ -81,7 +90,7 @@ static int begin_tls(struct redis *r, struct conn *c)
 	if (!r->ssl)
 		return 0;
 	c->tls = true;
-	return redisInitiateSSLWithContext(c->c, r->ssl) == REDIS_OK ? 0 : broken(c, c->c->errstr);
+	return redisInitiateSSLWithContext(c->c, r->ssl) == REDIS_OK ? 0 : broken_io(c);
 }
 #else
 static int begin_tls(struct redis *r, struct conn *c)
@@ -192,7 +201,7 @@ int conn_write(struct conn *c)
 
 	c->unsent = true;
 	if (redisBufferWrite(c->c, &done) != REDIS_OK)
-		return broken(c, c->c->errstr);
+		return broken_io(c);
 	if (!done)
 		return 0;
 	while (c->nout) {
@@ -234,11 +243,11 @@ int conn_read(struct conn *c, char *in, uint64_t longest)
 		if (r <= 0)
 			return r;
 	} else if (redisBufferRead(c->c) != REDIS_OK) {
-		return broken(c, c->c->errstr);
+		return broken_io(c);
 	} else if (c->c->reader->len == before) {
 		return 0;
 	}
-	c->heard = true;
+	c->heard = c->spoke = true;
 	if (c->c->reader->len > longest + REPLY_MOST)
 		return broken(c, "the server sends more than any value has");
 	return 1;
@@ -267,7 +276,7 @@ int conn_wait(const struct conn *c, short events, const struct gpc_remote_call *
 	if (now >= call->deadline_ns)
 		return -ETIMEDOUT;
 	ms = (int)((call->deadline_ns - now) / 1000000 + 1);
-	if (c->tls && c->unsent) {
+	if (c->tls && c->unsent && !c->spoke) {
 		p[0].events = POLLIN;
 		ms = TLS_LOOK_MS;
 	}

@@ -150,6 +150,8 @@ uint16_t node_of_key(struct redis *r, const char *key, uint32_t bytes)
 		n = any_up(r);
 	else
 		n = r->slot[key_slot(key, bytes)];
+	if (n == NO_NODE)                    /* a slot that nobody has named: whoever is asked knows where it is */
+		n = any_up(r);
 	if (n != NO_NODE && !r->node[n].up)
 		n = NO_NODE;
 	pthread_mutex_unlock(&r->lock);

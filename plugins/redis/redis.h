@@ -72,7 +72,8 @@ struct conn {
 	redisReplyObjectFunctions *objects;  /* hiredis's own, for control commands */
 	uint32_t life;                       /* of the node that it goes to */
 	uint32_t hello;                      /* answers to AUTH and SELECT that are still to come */
-	bool connecting, fresh, tls, unsent;
+	bool connecting, fresh, unsent;
+	bool tls, spoke;                     /* spoke: it has answered, so the handshake is over */
 	/* Of one round of a batch: items are a chain by lane.next; NONE ends it. */
 	uint32_t first, last, sending, waiting;
 	bool skip;                           /* the answer to ASKING comes first */
@@ -82,7 +83,8 @@ struct conn {
 	uint32_t piece;                      /* ... of which so many pieces are in out, or behind it */
 	struct iovec out[OUT];
 	int nout;
-	const struct gpc_remote_item *into;  /* whose pieces the next string fills; NULL: it is not kept */
+	int expected;                        /* type of the next answer; 0: any */
+	const struct gpc_remote_item *into;  /* whose image the next string fills; NULL: it is not kept */
 	struct answer answer;
 };
 
@@ -97,7 +99,7 @@ struct lane {
 };
 
 enum { CONNECTED, RECONNECTED, REDIRECTED, ASKED, NODE_DOWN, MAPS, COUNTERS };
-#define TLS_LOOK_MS 5                        /* it may have to read before it can write */
+#define TLS_LOOK_MS 5                        /* in its handshake it may have to read before it can write */
 
 struct redis {
 	struct options o;
@@ -113,6 +115,7 @@ struct redis {
 	struct node node[NODES];
 	uint32_t nnodes;
 	uint16_t slot[SLOTS];
+	bool told;                           /* that we may not ask for the map */
 	bool cluster, kind_known, stale;     /* stale: the map of slots has been found wrong */
 	uint64_t map_ns, ping_ns;            /* when it was read; when nodes that are UP were asked */
 };

@@ -84,13 +84,14 @@ static int fill(const struct gpc_remote_item *item, const char *bytes, size_t n)
 	return 0;
 }
 
+/* An answer of a type that the command does not have is none. */
 static struct answer *plain(const redisReadTask *task, int result)
 {
 	struct conn *c = task->privdata;
 
 	c->answer.where = STAYS;
 	c->answer.text[0] = 0;
-	c->answer.result = result;
+	c->answer.result = !c->expected || c->expected == task->type || task->type == REDIS_REPLY_NIL ? result : -EIO;
 	return &c->answer;
 }
 

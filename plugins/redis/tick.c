@@ -182,7 +182,28 @@ static bool map_is_due(struct redis *r)
 	return due;
 }
 
-/* A single server refuses the question, which is an answer. */
+/* A single server refuses the question, which is an answer.  If it has sent us elsewhere all the same, it was wrong. */
+static void take_refusal(struct redis *r, const redisReply *o)
+{
+	bool forbidden = o->type == REDIS_REPLY_ERROR && strncmp(o->str, "NOPERM", 6) == 0;
+	uint32_t i;
+
+	pthread_mutex_lock(&r->lock);
+	r->kind_known = true;
+	if (!forbidden) {
+		r->cluster = false;
+		for (i = 0; i < r->nnodes; i++) {
+			r->node[i].in_map = false;
+			r->node[i].up &= r->node[i].seed;
+		}
+	}
+	pthread_mutex_unlock(&r->lock);
+	if (forbidden && !r->told && r->setup.log)
+		r->setup.log(r->setup.log_arg, LOG_WARNING,
+			     "this user may not ask for CLUSTER SLOTS: if the server is one of a cluster, allow it");
+	r->told |= forbidden;
+}
+
 static void read_map(struct redis *r, const struct gpc_remote_call *call, uint16_t node)
 {
 	const char *argv[2] = { "CLUSTER", "SLOTS" };
@@ -201,11 +222,7 @@ static void read_map(struct redis *r, const struct gpc_remote_call *call, uint16
 	if (o->type == REDIS_REPLY_ARRAY) {
 		take_map(r, o, node);
 	} else {
-		pthread_mutex_lock(&r->lock);
-		r->kind_known = true;
-		pthread_mutex_unlock(&r->lock);
-		if (o->type == REDIS_REPLY_ERROR && strncmp(o->str, "NOPERM", 6) == 0 && r->setup.log)
-			r->setup.log(r->setup.log_arg, LOG_WARNING, "this user may not ask for CLUSTER SLOTS: if the server is one of a cluster, allow it");
+		take_refusal(r, o);
 	}
 	freeReplyObject(o);
 }
