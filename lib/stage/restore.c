@@ -196,15 +196,12 @@ static int by_age(const void *a, const void *b)
 static void use_in_order(struct cold *d)
 {
 	gpc *c = d->t->c;
-	uint64_t i, j, k, first;
+	uint64_t i, first;
 
 	qsort(d->found, d->next, sizeof(*d->found), by_age);
-	for (i = 0; i < d->next; i += k) {
-		k = MIN(d->next - i, (uint64_t)REFS_GROUP);
-		first = refs_first_stamp(c) - k;
-		for (j = 0; j < k; j++)
-			refs_stamp(c, d->record + (uint32_t)d->found[i + j].slot, first + j);
-	}
+	first = d->next ? refs_first_stamp(c, (uint32_t)d->next) : 0;
+	for (i = 0; i < d->next; i++)    /* the youngest one is first */
+		refs_stamp(c, d->record + (uint32_t)d->found[i].slot, first - (d->next - 1 - i));
 }
 
 bool restore_step(struct gpc_tiers *t)
