@@ -35,8 +35,8 @@ others()	# VERSION SENTENCE
 	is "$(ls "$shm")" "" "altogether"
 }
 
-others 1 "cache other was made by gpc 0\.1 \(layout 1\); this library is newer \(layout 4\): end its "
-others 5 "cache other was made by a newer gpc \(layout 5\); this library is older \(layout 4\): use "
+others 1 "cache other was made by gpc 0\.1 \(layout 1\); this library is newer \(layout 5\): end its "
+others 6 "cache other was made by a newer gpc \(layout 6\); this library is older \(layout 5\): use "
 
 # ---- in use by others ----
 
