@@ -248,6 +248,7 @@ enum {                                   /* flags of a record */
  *                       that runs again finds that it was done
  *              source   0, or the REC_MOVED block that the key came from and that is LIVE too
  *              flags    UNCHAINED; MOVED or LEAVING: the key has gone, and the block goes
+ *              source_word  without source: where the parent was, + 1; a hint that may be any number
  *   DYING      owner    the peer whose command evicted it and gets it next, with op the slot of
  *                       that command.  SHM_NO_PEER: it becomes FREE, and op is that of the
  *                       publish still, or 0
@@ -265,7 +266,7 @@ struct shm_record {                      /* w, r: the only truth about a block *
 	uint32_t depth, tag;
 	uint32_t source;                 /* target of a move: source record + 1, else 0; LIVE: as
 	                                  * long as the source is not DYING (rule C3) */
-	uint32_t source_word;            /* the source's word when the move began */
+	uint32_t source_word;            /* the source's word when the move began; see LIVE above */
 };
 _Static_assert(sizeof(struct shm_record) == 64, "record layout");
 

@@ -129,6 +129,7 @@ static int32_t publish_new(struct writer *w, uint32_t peer, uint32_t record, con
 	fill_chain(w, record, &chain);
 	tree_enter(w, record);
 	tree_attach(w, record, chain.up);
+	store_relaxed(&w_record(w, record)->source_word, chain.up + 1);
 	record_publish(w, record, GPC_STORED, GPC_NONE);
 	table_fill(w, record, k, slot);
 	return 0;
