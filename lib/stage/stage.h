@@ -80,7 +80,7 @@ struct ghost { uint64_t key; uint32_t word, count; };
 
 struct gpc_tiers {
 	gpc *c;
-	struct gpc_tiers_options opt;
+	struct gpc_tiers_options opt;    /* dir, disk: our own copies; secret: not after it was compared */
 	struct cold cold[SHM_TIERS];
 	uint32_t ncold;
 	struct ghost *ghost;
