@@ -252,6 +252,7 @@ t_scripts = \
 	%reldir%/821-replay-result.t \
 	%reldir%/822-replay-trace.t \
 	%reldir%/823-inspect-change.t \
+	%reldir%/824-gpcd-disk.t \
 	%reldir%/830-replay-workers.t \
 	%reldir%/831-replay-ends.t \
 	%reldir%/832-interrupt.t \

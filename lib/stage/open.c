@@ -105,20 +105,43 @@ static int disk_error(int err)
 	}
 }
 
-static int check_size(const struct gpc_tiers_options *opt, uint64_t slots)
+/* Before the file is made or resized for nothing: records that are no pool's, those of a dead keeper's included. */
+static int check_room(const struct segment *s, uint64_t slots)
+{
+	const struct shm_geometry *g = &s->header.geometry;
+	uint64_t taken = 0;
+	uint32_t i;
+
+	for (i = 0; i < g->max_pools; i++) {
+		const struct shm_pool *p = seg_pool(s, i);
+
+		if (load_acquire(&p->state) != POOL_FREE && load_relaxed(&p->kind) != GPC_DISK)
+			taken += (uint32_t)load_relaxed(&p->range);
+	}
+	taken = MIN(taken, (uint64_t)g->max_blocks);
+	if (slots <= g->max_blocks - taken)
+		return 0;
+	return err_set(ENOSPC, "disk: %llu blocks are too many: %s has max_blocks %u, of which %llu are left; make it with "
+		       "more", (unsigned long long)slots, s->name, g->max_blocks,
+		       (unsigned long long)(g->max_blocks - taken));
+}
+
+static int check_size(const struct gpc_tiers_options *opt, const struct segment *s, uint64_t slots)
 {
 	struct disk_info there;
+	int err;
 
 	if (opt->disk_bytes && !slots)
 		return err_set(EINVAL, "disk_bytes is %llu: it is too little for one block",
 			       (unsigned long long)opt->disk_bytes);
-	if (!slots && disk_peek(opt->disk, &there) == -ENOENT)
+	err = slots ? 0 : disk_peek(opt->disk, &there);
+	if (err == -ENOENT)
 		return err_set(EINVAL, "disk_bytes and disk_blocks are 0, and there is no file %s: one of them must say how "
 			       "large it is to be", opt->disk);
 	if (slots > 1u << 24)
 		return err_set(EINVAL, "%s would have %llu blocks: a pool has at most %u", opt->disk,
 			       (unsigned long long)slots, 1u << 24);
-	return 0;
+	return check_room(s, slots ? slots : err < 0 ? 0 : there.slots);
 }
 
 static int open_disk(struct gpc_tiers *t, uint32_t ram, struct disk **ret)
@@ -133,7 +156,7 @@ static int open_disk(struct gpc_tiers *t, uint32_t ram, struct disk **ret)
 		.secret = t->c->seg.header.secret, .threads = opt->disk_threads,
 		.write_rate = opt->write_rate, .log = &t->c->log,
 	};
-	int err = check_size(opt, o.slots);
+	int err = check_size(opt, &t->c->seg, o.slots);
 
 	memcpy(o.fingerprint, p->fingerprint, sizeof(o.fingerprint));
 	if (err == 0 && opt->secret && memcmp(opt->secret, o.secret, sizeof(t->c->seg.header.secret)))
