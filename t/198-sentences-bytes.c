@@ -131,10 +131,10 @@ static void test_devices(gpc *c)
 #define tiers_bad(words, field, value)                                         \
 	do {                                                                   \
 		struct gpc_tiers_options o = { .size = sizeof(o), .dir = cache_dir, .disk = "no", .disk_blocks = 8 }; \
-		gpc_tiers *t = NULL;                                           \
+		gpc_tiers *none = NULL;                                        \
 		o.field = value;                                               \
 		diag("%s %s", #field, #value);                                 \
-		bad(EINVAL, words, gpc_tiers_open(cache_name, &o, &t));        \
+		bad(EINVAL, words, gpc_tiers_open(cache_name, &o, &none));     \
 	} while (0)
 
 static void test_tiers(gpc *c)
