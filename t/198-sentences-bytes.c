@@ -145,7 +145,7 @@ static void test_tiers(gpc *c)
 	gpc_key k = key_of(c, 1);
 	gpc_tiers *t = NULL;
 
-	bad(EINVAL, "c|NULL", gpc_prefetch(NULL, 0, &k, 1, 0, 0));
+	bad(EINVAL, "handle|NULL", gpc_prefetch(NULL, 0, &k, 1, 0, 0));
 	bad(EINVAL, "to|-1", gpc_prefetch(c, -1, &k, 1, 0, 0));
 	bad(ENOENT, "to|9", gpc_prefetch(c, 9, &k, 1, 0, 0));
 	bad(EINVAL, "keys|NULL", gpc_prefetch(c, 0, NULL, 1, 0, 0));
