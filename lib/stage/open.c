@@ -365,6 +365,7 @@ static void end(struct gpc_tiers *t)
 		t->cold[i].ops->close(t->cold[i].tier);
 	}
 	gpc_close(t->c);
+	free((char *)t->opt.disk);
 	free(t);
 }
 
@@ -379,10 +380,16 @@ GPC_EXPORT int gpc_tiers_open(const char *name, const struct gpc_tiers_options *
 	if (!t)
 		return err_set(ENOMEM, "no memory for tiers");
 	t->opt = *opt;
+	t->opt.disk = opt->disk ? strdup(opt->disk) : NULL;
+	if (opt->disk && !t->opt.disk) {
+		free(t);
+		return err_set(ENOMEM, "no memory for tiers");
+	}
 	pthread_mutex_init(&t->writing, NULL);
 	err = gpc_attach(name, GPC_OPTIONS(gpc_attach_options, .timeout_ms = opt->timeout_ms, .dir = opt->dir,
 					   .label = "tiers", .log = opt->log, .log_arg = opt->log_arg), 0, &t->c);
 	if (err < 0) {
+		free((char *)t->opt.disk);
 		free(t);
 		return err;
 	}

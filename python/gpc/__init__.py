@@ -16,7 +16,8 @@ import atexit as _atexit
 from . import _gpc
 from ._gpc import *  # noqa: F401,F403
 from ._types import Claim as Claim, Entry as Entry, Event as Event, Info as Info, Mirror as Mirror
-from ._types import Move as Move, Pool as Pool, PoolMemory as PoolMemory, Run as Run, Stats as Stats, Transfer as Transfer
+from ._types import Move as Move, Pool as Pool, PoolMemory as PoolMemory, Run as Run, Stats as Stats, Tier as Tier
+from ._types import TiersFile as TiersFile, Transfer as Transfer
 
 __version__ = ".".join(str(part) for part in _gpc.version())
 
