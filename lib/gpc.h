@@ -724,7 +724,7 @@ struct gpc_tiers_options {           /* zero = default; set size */
 	int32_t timeout_ms;          /* for the cache, a seat and a writer to appear */
 	int32_t ram;                 /* the RAM pool whose images the tiers have, + 1; 0 = the first one with memory.  Others
 	                              * with images of the same size and fingerprint are served as well */
-	const char *disk;            /* path of a file; it is made, 0600, where there is none */
+	const char *disk;            /* path of a file; it is made, 0600, where there is none; NULL = no disk */
 	uint64_t disk_bytes;         /* of that file, about; 0 = as it is, and where there is none disk_blocks is given */
 	uint32_t disk_blocks;        /* or so many blocks; 0 = what disk_bytes is enough for */
 	uint32_t disk_space;         /* space of its pool; 0 = the highest one without pools */
@@ -738,6 +738,13 @@ struct gpc_tiers_options {           /* zero = default; set size */
 	uint64_t write_rate;         /* bytes a second that are written at most; 0 = no limit */
 	uint32_t stages;             /* questions that are answered at a time; 4; at most 16 */
 	uint32_t reserved;
+	const char *remote;          /* a store on other machines: NAME:word=value,... of a plugin; NULL = none */
+	const char *remote_tag;      /* version of what is cached, 1 to 32 bytes of [A-Za-z0-9._-]: whoever has another one
+	                              * sees nothing of it; NULL = "0" */
+	uint32_t remote_blocks;      /* so many keys in the store are known here; 0 = 4 times the RAM pool, at least 65536 */
+	uint32_t remote_space;       /* space of their pool; 0 = the highest one without pools */
+	uint32_t remote_uses;        /* as min_uses */
+	uint32_t remote_ms;          /* a call to the store has so long; 0 = 2000 */
 	const void *secret;          /* 16 bytes, if the cache was made with them: the file keeps no copy, and one that was
 	                              * written under others is refused.  NULL = the file keeps those of the cache */
 	void (*log)(void *arg, int level, const char *text);   /* level as in syslog(3) */

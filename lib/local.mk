@@ -166,6 +166,16 @@ lib_gpc_sources = \
 	%reldir%/reader/take.h \
 	%reldir%/reader/view.c \
 	%reldir%/reader/view.h \
+	%reldir%/remote/batch.c \
+	%reldir%/remote/batch.h \
+	%reldir%/remote/image.c \
+	%reldir%/remote/image.h \
+	%reldir%/remote/options.c \
+	%reldir%/remote/plugin.c \
+	%reldir%/remote/reach.c \
+	%reldir%/remote/remote.c \
+	%reldir%/remote/remote.h \
+	%reldir%/remote/store.h \
 	%reldir%/request/alias.c \
 	%reldir%/request/durable.c \
 	%reldir%/request/evict.c \
@@ -227,7 +237,9 @@ lib_gpc_sources = \
 	%reldir%/stage/down.c \
 	%reldir%/stage/feed.c \
 	%reldir%/stage/images.c \
+	%reldir%/stage/learn.c \
 	%reldir%/stage/open.c \
+	%reldir%/stage/remote.c \
 	%reldir%/stage/restore.c \
 	%reldir%/stage/slots.c \
 	%reldir%/stage/stage.h \
@@ -331,7 +343,10 @@ else
 EXTRA_DIST += $(cuda_sources)
 endif
 
-include_HEADERS = %reldir%/gpc.h
+include_HEADERS = %reldir%/gpc.h %reldir%/gpc_remote.h
+
+# where plugins of the remote tier are
+AM_CPPFLAGS += -DPLUGIN_DIR='"$(pkglibdir)"'
 
 noinst_LTLIBRARIES += %reldir%/libgpc-internal.la
 %canon_reldir%_libgpc_internal_la_SOURCES = $(lib_gpc_sources)

@@ -104,7 +104,9 @@ dist_man_MANS += \
 	%reldir%/gpc_disk.5 \
 	%reldir%/gpc_segment.5 \
 	%reldir%/gpc-containers.7 \
+	%reldir%/gpc-cluster.7 \
 	%reldir%/gpc-events.7 \
+	%reldir%/gpc_remote.7 \
 	%reldir%/gpc-metrics.7 \
 	%reldir%/gpc.7 \
 	%reldir%/gpc_engine.7 \

@@ -46,9 +46,14 @@ t_programs = \
 	%reldir%/045-disk-queue.t \
 	%reldir%/046-disk-clock.t \
 	%reldir%/047-disk-scan.t \
+	%reldir%/050-remote-image.t \
+	%reldir%/051-remote-plugins.t \
+	%reldir%/052-remote-folder.t \
+	%reldir%/053-remote-replies.t \
 	%reldir%/100-seed.t \
 	%reldir%/101-tiers.t \
 	%reldir%/102-tiers-durable.t \
+	%reldir%/103-remote-tier.t \
 	%reldir%/110-publish.t \
 	%reldir%/115-publish-no-ref.t \
 	%reldir%/111-ask.t \
@@ -221,7 +226,8 @@ t_programs = \
 	%reldir%/852-kv-lives.t \
 	%reldir%/853-kv-slow.t \
 	%reldir%/858-kv-namespaces.t \
-	%reldir%/849-kv-attacks.t
+	%reldir%/849-kv-attacks.t \
+	%reldir%/873-redis.t
 
 t_scripts = \
 	%reldir%/301-all-dead.t \
@@ -276,6 +282,7 @@ t_scripts = \
 	%reldir%/865-dashboard.t \
 	%reldir%/870-demo.t \
 	%reldir%/871-containers.t \
+	%reldir%/872-remote-page.t \
 	%reldir%/880-python.t \
 	%reldir%/881-python-errors.t \
 	%reldir%/882-python-arguments.t \
@@ -356,6 +363,8 @@ t_support = \
 	%reldir%/lib/neighbour.h \
 	%reldir%/lib/notes.h \
 	%reldir%/lib/options.h \
+	%reldir%/lib/redis.h \
+	%reldir%/lib/remote.h \
 	%reldir%/lib/returned.h \
 	%reldir%/lib/scratch.h \
 	%reldir%/lib/sentences.h \
@@ -449,6 +458,11 @@ LDADD = lib/libgpc-internal.la
 %canon_reldir%_030_kv_wire_t_CPPFLAGS = $(AM_CPPFLAGS) $(EVENTS_CFLAGS) -DTOP_SRCDIR='"$(abs_top_srcdir)"'
 %canon_reldir%_030_kv_wire_t_LDADD = $(LDADD) $(EVENTS_LIBS)
 %canon_reldir%_030_kv_wire_t_SOURCES = %reldir%/030-kv-wire.c
+# a client of Redis, where there is one; without it they say that they are skipped
+if HAVE_HIREDIS
+%canon_reldir%_873_redis_t_CPPFLAGS = $(AM_CPPFLAGS) $(HIREDIS_CFLAGS) -DHAVE_HIREDIS
+%canon_reldir%_873_redis_t_LDADD = $(LDADD) $(HIREDIS_LIBS)
+endif
 if HAVE_EVENTS
 %canon_reldir%_030_kv_wire_t_SOURCES += tools/daemon/events/wire.c tools/daemon/events/words.c
 endif
@@ -580,10 +594,12 @@ t_helpers = \
 	%reldir%/sh/hold \
 	%reldir%/sh/json \
 	%reldir%/sh/lie \
+	%reldir%/sh/node \
 	%reldir%/sh/notify \
 	%reldir%/sh/pty \
 	%reldir%/sh/relayout \
-	%reldir%/sh/spoil
+	%reldir%/sh/spoil \
+	%reldir%/sh/store
 
 check_PROGRAMS += $(t_helpers)
 	%reldir%/sh/metrics.sh \
@@ -600,6 +616,9 @@ EXTRA_DIST += %reldir%/sh/driver %reldir%/sh/lru.sh %reldir%/sh/python.sh %reldi
 %canon_reldir%_sh_lie_SOURCES = %reldir%/sh/lie.c
 %canon_reldir%_sh_lie_LDADD = lib/libgpc.la
 %canon_reldir%_sh_spoil_SOURCES = %reldir%/sh/spoil.c
+%canon_reldir%_sh_store_SOURCES = %reldir%/sh/store.c
+%canon_reldir%_sh_node_SOURCES = %reldir%/sh/node.c
+%canon_reldir%_sh_node_LDADD = lib/libgpc.la
 %canon_reldir%_sh_spoil_LDADD =
 %canon_reldir%_sh_relayout_SOURCES = %reldir%/sh/relayout.c
 %canon_reldir%_sh_json_SOURCES = %reldir%/sh/json.c
@@ -721,3 +740,4 @@ prove: all $(check_PROGRAMS)
 .PHONY: prove
 
 include t/bench/local.mk
+include t/cluster/local.mk

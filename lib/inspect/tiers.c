@@ -44,6 +44,7 @@ GPC_EXPORT int gpc_tier_get(gpc *c, uint32_t i, struct gpc_tier *ret)
 {
 	struct gpc_tier out = { 0 };
 	struct shm_desk d;
+	uint32_t at, nth;
 	int err = handle_check(c, false);
 
 	if (err == 0 && !ret)
@@ -53,9 +54,11 @@ GPC_EXPORT int gpc_tier_get(gpc *c, uint32_t i, struct gpc_tier *ret)
 	if (err < 0)
 		return err;
 	seg_peek_control(&c->seg, c->seg.at.desk, &d, sizeof(d));
-	if (i >= SHM_TIERS || !d.tier[i].kind)
+	for (at = 0, nth = i; at < SHM_TIERS && (!d.tier[at].kind || nth--); at++)
+		;
+	if (at == SHM_TIERS)
 		return err_set(ENOENT, "i is %u: %s has fewer tiers below RAM", i, c->seg.name);
-	fill(&out, &d, &d.tier[i]);
+	fill(&out, &d, &d.tier[at]);
 	if (lock_test(c->seg.lock_fd, LOCK_TIERS) == 0)
 		out.pool = out.keeper = -1;
 	out.size = ret->size;

@@ -17,7 +17,8 @@ static inline int shm_is_cold(uint32_t kind)
 
 #define SHM_ASKS        4u               /* questions that one peer has open at a time */
 #define SHM_ASK_KEYS    1024u
-#define SHM_TIERS       2u               /* below RAM: disk, remote */
+#define SHM_TIERS       2u               /* below RAM ... */
+enum { DESK_DISK = 0, DESK_REMOTE = 1 };  /* ... by place in the desk */
 
 enum { ASK_FREE = 0, ASK_POSTED = 1, ASK_TAKEN = 2, ASK_DONE = 3 };
 #define ASK_WORD(state, seq)    ((uint32_t)(seq) << 2 | (state))
@@ -72,7 +73,7 @@ struct shm_tier {                        /* k */
 	uint32_t kind;                   /* GPC_DISK, GPC_REMOTE; 0: there is none */
 	int32_t pool;
 	uint32_t ready;                  /* 1: what was there at the start is published */
-	uint32_t pad0;
+	uint32_t up;                     /* GPC_REMOTE: 1, the store answers */
 	uint64_t block_bytes;
 	uint64_t pad1[5];
 	uint64_t count[TIER_COUNTS + 5];

@@ -40,7 +40,14 @@ static void take_over(struct gpc_tiers *t)
 void desk_show(struct gpc_tiers *t)
 {
 	struct shm_desk *d = seg_desk(&t->c->seg);
+	uint32_t i, k;
 
+	for (i = 0; i < SHM_TIERS; i++) {        /* of another keeper, who had other tiers */
+		for (k = 0; k < t->ncold && t->cold[k].index != i; k++)
+			;
+		if (k == t->ncold)
+			store_relaxed(&d->tier[i].kind, 0);
+	}
 	take_over(t);
 	d->sleepers = 0;
 	store_release(&d->keeper, t->c->peer + 1);

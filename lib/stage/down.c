@@ -25,6 +25,7 @@
 #define PAUSE_MOST (16 * NS_PER_MS)
 #define AHEAD_MOST 4096u
 #define WRITE_NS  (60000 * NS_PER_MS)
+#define AFAR_NS   (10 * NS_PER_MS)       /* between looks of the thread for stores */
 
 struct down {                            /* one batch */
 	struct gpc_tiers *t;
@@ -56,13 +57,13 @@ static uint32_t free_blocks(const struct shm_pool *p)
 	return used < blocks ? blocks - (uint32_t)used : 0;
 }
 
-static uint32_t due(const struct gpc_tiers *t, const struct shm_pool *p, bool drain)
+static uint32_t due(const struct cold *d, const struct shm_pool *p, bool drain)
 {
-	uint32_t ahead = ahead_of(t, p), has = free_blocks(p);
+	uint32_t ahead = ahead_of(d->t, p), has = free_blocks(p);
 
 	if (has >= ahead)
 		return 0;
-	if (!(t->opt.flags & GPC_TIERS_EXCLUSIVE))
+	if (!cold_is_exclusive(d))
 		return ahead;
 	return drain || has < ahead / 2 ? ahead - has : 0;
 }
@@ -70,22 +71,22 @@ static uint32_t due(const struct gpc_tiers *t, const struct shm_pool *p, bool dr
 /* ---- who is wanted below ---- */
 
 /* How often it was next to go, once for each life in RAM. */
-static bool is_wanted(struct gpc_tiers *t, struct cold *d, gpc_block block, const struct about *a)
+static bool is_wanted(struct cold *d, gpc_block block, const struct about *a)
 {
 	struct ghost *g;
 	uint32_t life = a->word * 2654435761u ^ (uint32_t)block;
 
-	if (t->opt.min_uses <= 1)
+	if (!d->ghost)
 		return true;
-	g = &t->ghost[(a->key.w[0] ^ a->key.w[1] >> 32) % GHOSTS];
+	g = &d->ghost[(a->key.w[0] ^ a->key.w[1] >> 32) % GHOSTS];
 	if (g->key != a->key.w[0])
 		*g = (struct ghost){ .key = a->key.w[0] };
 	if (g->word != life || !g->count) {
 		g->word = life;
 		g->count++;
-		tier_count(d, TIER_UNWANTED, g->count < t->opt.min_uses);
+		tier_count(d, TIER_UNWANTED, g->count < d->min_uses);
 	}
-	return g->count >= t->opt.min_uses;
+	return g->count >= d->min_uses;
 }
 
 /* Its place in RAM is wanted, and nothing has to be written for that.  It is held by us alone. */
@@ -102,7 +103,7 @@ enum { PASSED, CHOSEN, GONE };
 static int look_at(struct down *b, gpc_block block)
 {
 	struct gpc_tiers *t = b->t;
-	bool exclusive = t->opt.flags & GPC_TIERS_EXCLUSIVE;
+	bool exclusive = cold_is_exclusive(b->d);
 	struct about a;
 	gpc_block copy;
 	bool there;
@@ -112,7 +113,7 @@ static int look_at(struct down *b, gpc_block block)
 	there = gpc_lookup(t->c, GPC_SPACE(b->d->space), &a.key, 1, &copy, GPC_QUIET) == 1;
 	if (there && !exclusive)
 		return PASSED;
-	if (!there && !is_wanted(t, b->d, block, &a) && !exclusive)
+	if (!there && !is_wanted(b->d, block, &a) && !exclusive)
 		return PASSED;
 	if (!hold_quietly(t->c, block, &a.key))
 		return PASSED;
@@ -120,7 +121,7 @@ static int look_at(struct down *b, gpc_block block)
 		unhold_quietly(t->c, &block, 1);
 		return PASSED;
 	}
-	if (exclusive && (there || !is_wanted(t, b->d, block, &a))) {
+	if (exclusive && (there || !is_wanted(b->d, block, &a))) {
 		leave_ram(t, block, &a.key);
 		return GONE;
 	}
@@ -177,7 +178,7 @@ static void publish_all(struct down *b, gpc_block *resident)
 		got[k] = -ENOTCONN;
 		copy[k++] = (struct publish_copy){
 			.key = a->key, .parent = a->parent, .block = b->slot[i], .tag = a->tag,
-			.unchained = a->unchained || b->t->opt.flags & GPC_TIERS_EXCLUSIVE,
+			.unchained = a->unchained || cold_is_exclusive(b->d),
 			.source = b->block[i],
 			.life = (uint64_t)WORD_GEN(a->word) + 1,
 		};
@@ -201,12 +202,13 @@ static uint32_t settle(struct down *b, const gpc_block *resident)
 		if (live)
 			slots_live(b->d, b->slot[i], key, born);
 		else
-			slots_back(b->d, b->slot[i], key, whole);
+			/* where another slot has the key a store has it, too: there are no places in it */
+			slots_back(b->d, b->slot[i], key, whole && !(cold_is_afar(b->d) && resident[i] >= 0));
 		if (!whole)
 			tier_count(b->d, TIER_FAILED, 1);
 		else if (resident[i] < 0)
 			tier_count(b->d, resident[i] == -ESTALE ? TIER_OVERTAKEN : TIER_REFUSED, 1);
-		if (live && (t->opt.flags & GPC_TIERS_EXCLUSIVE))
+		if (live && cold_is_exclusive(b->d))
 			leave_ram(t, b->block[i], key);
 		else
 			unhold_quietly(t->c, &b->block[i], 1);
@@ -227,7 +229,8 @@ static uint32_t write_batch(struct down *b, uint32_t pool)
 		return 0;
 	}
 	/* until the last publish is answered, and what was refused is free on the disk: see stage.h */
-	pthread_mutex_lock(&b->t->writing);
+	if (!cold_is_afar(b->d))
+		pthread_mutex_lock(&b->t->writing);
 	got = b->d->broken ? 0 : slots_take(b->d, b->slot, b->n);
 	cut(b, got);
 	if (b->n && write_all(b) == 0) {
@@ -238,7 +241,8 @@ static uint32_t write_batch(struct down *b, uint32_t pool)
 			slots_back(b->d, b->slot[i], &b->about[i].key, false);
 		cut(b, 0);
 	}
-	pthread_mutex_unlock(&b->t->writing);
+	if (!cold_is_afar(b->d))
+		pthread_mutex_unlock(&b->t->writing);
 	map_put(b->t->c, b->map);
 	free(b->iov);
 	b->iov = NULL;
@@ -251,7 +255,7 @@ static uint32_t write_batch(struct down *b, uint32_t pool)
 /* With a limit on what is written, an acknowledgement waits for a tenth of a second at most. */
 static uint32_t batch_of(const struct gpc_tiers *t, const struct cold *d)
 {
-	uint64_t n = t->opt.write_rate ? t->opt.write_rate / 10 / MAX(d->block_bytes, 1u) : BATCH;
+	uint64_t n = t->opt.write_rate && !cold_is_afar(d) ? t->opt.write_rate / 10 / MAX(d->block_bytes, 1u) : BATCH;
 
 	n = MIN(n, (uint64_t)BATCH);
 	n = MIN(n, MAX((64ull << 20) / MAX(d->block_bytes, 1u), 1u));
@@ -260,7 +264,7 @@ static uint32_t batch_of(const struct gpc_tiers *t, const struct cold *d)
 
 static uint32_t spill(struct gpc_tiers *t, struct cold *d, uint32_t pool, struct down *b, bool drain)
 {
-	uint32_t want = due(t, seg_pool(&t->c->seg, pool), drain), most = batch_of(t, d), moved = 0;
+	uint32_t want = due(d, seg_pool(&t->c->seg, pool), drain), most = batch_of(t, d), moved = 0;
 	gpc_block *victim;
 	int n, i;
 
@@ -280,8 +284,8 @@ static uint32_t spill(struct gpc_tiers *t, struct cold *d, uint32_t pool, struct
 	return moved;
 }
 
-/* Of all tiers and pools: how many blocks have a copy now, or have left RAM. */
-static uint32_t round_of(struct gpc_tiers *t, struct down *b, bool drain)
+/* Of all tiers of this thread, and all pools: how many blocks have a copy now, or have left RAM. */
+static uint32_t round_of(struct gpc_tiers *t, struct down *b, bool afar, bool drain)
 {
 	const struct segment *s = &t->c->seg;
 	uint32_t i, p, moved = 0;
@@ -290,7 +294,8 @@ static uint32_t round_of(struct gpc_tiers *t, struct down *b, bool drain)
 	ring_wait(t->c, ring_last_ticket(t->c), clock_ns() + CALL_MS * NS_PER_MS);
 	for (i = 0; i < t->ncold; i++)
 		for (p = 0; p < s->header.geometry.max_pools && !stage_stops(t); p++)
-			if (!t->cold[i].broken && images_fit_pool(&t->cold[i], seg_pool(s, p)))
+			if (cold_is_afar(&t->cold[i]) == afar && cold_is_ready(&t->cold[i]) &&
+			    images_fit_pool(&t->cold[i], seg_pool(s, p)))
 				moved += spill(t, &t->cold[i], p, b, drain);
 	return moved;
 }
@@ -319,7 +324,7 @@ void *down_thread(void *arg)
 			pause = MIN(2 * pause, PAUSE_MOST);
 			continue;
 		}
-		moved = round_of(t, b, asked != t->idle);
+		moved = round_of(t, b, false, asked != t->idle);
 		if (moved) {
 			pause = PAUSE_NS;
 			continue;
@@ -329,6 +334,31 @@ void *down_thread(void *arg)
 		if (asked != t->idle) {
 			store_release(&t->idle, asked);
 			desk_wake(t);
+		}
+	}
+	free(b);
+	return NULL;
+}
+
+/* Without has_changed: what happens to a store happens elsewhere.  Its failures are no work that is left. */
+void *afar_thread(void *arg)
+{
+	struct gpc_tiers *t = arg;
+	struct down *b = malloc(sizeof(*b));
+	const struct shm_desk *desk = seg_desk(&t->c->seg);
+	uint64_t asked;
+	uint32_t seen;
+
+	while (b && !stage_stops(t)) {
+		seen = desk_bell(t);
+		asked = load_acquire(&desk->idle_asked);
+		if (round_of(t, b, true, false))
+			continue;
+		if (asked != t->idle_afar) {
+			store_release(&t->idle_afar, asked);
+			desk_wake(t);
+		} else {
+			desk_sleep(t, seen, AFAR_NS);
 		}
 	}
 	free(b);

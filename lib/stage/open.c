@@ -40,8 +40,10 @@ static int check_options(const char *name, const struct gpc_tiers_options *opt, 
 		err = err_flags(opt->flags, FLAGS);
 	if (err == 0)
 		err = err_timeout(opt->timeout_ms);
-	if (err == 0 && !opt->disk)
-		err = err_set(EINVAL, "disk is NULL: there is no tier to keep");
+	if (err == 0 && !opt->disk && !opt->remote)
+		err = err_set(EINVAL, "disk and remote are NULL: there is no tier to keep");
+	if (err == 0 && !opt->disk && opt->flags & GPC_TIERS_EXCLUSIVE)
+		err = err_set(EINVAL, "GPC_TIERS_EXCLUSIVE is about the disk, and disk is NULL");
 	if (err == 0 && opt->disk_bytes && opt->disk_blocks)
 		err = err_set(EINVAL, "disk_bytes is %llu and disk_blocks %u: give one of them",
 			      (unsigned long long)opt->disk_bytes, opt->disk_blocks);
@@ -51,6 +53,12 @@ static int check_options(const char *name, const struct gpc_tiers_options *opt, 
 		err = err_range("disk_blocks", opt->disk_blocks, 0, 1u << 24);
 	if (err == 0)
 		err = err_range("disk_space", opt->disk_space, 0, GPC_MAX_SPACES - 1);
+	if (err == 0)
+		err = err_range("remote_blocks", opt->remote_blocks, 0, 1u << 24);
+	if (err == 0)
+		err = err_range("remote_space", opt->remote_space, 0, GPC_MAX_SPACES - 1);
+	if (err == 0)
+		err = err_range("remote_ms", opt->remote_ms, 0, 600000);
 	if (err == 0)
 		err = err_range("disk_threads", opt->disk_threads, 0, 64);
 	if (err == 0)
@@ -256,6 +264,10 @@ static int start_threads(struct gpc_tiers *t)
 	if (err == 0)
 		err = maps_thread(&t->down, down_thread, t);
 	t->has_down = err == 0;
+	if (err == 0 && t->opt.remote) {
+		err = maps_thread(&t->afar, afar_thread, t);
+		t->has_afar = err == 0;
+	}
 	for (i = 0; err == 0 && i < n; i++) {
 		err = maps_thread(&t->stage[i], up_thread, t);
 		t->nstages += err == 0;
@@ -269,10 +281,15 @@ static void stop_threads(struct gpc_tiers *t)
 
 	store_release(&t->stop, 1);
 	desk_wake(t);
+	for (i = 0; i < t->ncold; i++)
+		if (t->cold[i].ops->stop)
+			t->cold[i].ops->stop(t->cold[i].tier);
 	for (i = 0; i < t->nstages; i++)
 		pthread_join(t->stage[i], NULL);
 	if (t->has_down)
 		pthread_join(t->down, NULL);
+	if (t->has_afar)
+		pthread_join(t->afar, NULL);
 	if (t->has_feed)
 		pthread_join(t->feed, NULL);
 }
@@ -295,6 +312,8 @@ static int open_tier_disk(struct gpc_tiers *t, uint32_t ram)
 	}
 	d->t = t;
 	d->ops = d->tier->ops;
+	d->index = DESK_DISK;
+	d->min_uses = t->opt.min_uses;
 	t->ncold = 1;
 	disk_info(disk, &info);
 	err = info.slots > 1u << 24 ? err_set(ENOSPC, "%s has %llu blocks: a pool has at most %u", t->opt.disk,
@@ -304,14 +323,47 @@ static int open_tier_disk(struct gpc_tiers *t, uint32_t ram)
 	return err == 0 ? clear_missed(t, disk) : err;
 }
 
+static int open_tier_remote(struct gpc_tiers *t, uint32_t ram)
+{
+	struct cold *d = &t->cold[t->ncold];
+	int err = tier_remote(t, ram, &d->tier);
+
+	if (err < 0)
+		return err;
+	d->t = t;
+	d->ops = d->tier->ops;
+	d->index = DESK_REMOTE;
+	d->min_uses = t->opt.remote_uses;
+	t->ncold++;
+	err = add_pool(t, d, ram, tier_remote_blocks(t, ram), t->opt.remote_space);
+	return err == 0 ? tier_remote_start(d->tier) : err;
+}
+
+static int count_uses(struct gpc_tiers *t)
+{
+	uint32_t i;
+
+	for (i = 0; i < t->ncold; i++) {
+		struct cold *d = &t->cold[i];
+
+		if (d->min_uses > 1 && !(d->ghost = calloc(GHOSTS, sizeof(*d->ghost))))
+			return err_set(ENOMEM, "no memory to count uses");
+	}
+	return 0;
+}
+
 static int open_all(struct gpc_tiers *t)
 {
 	int err = desk_take(t), ram;
 
 	ram = err == 0 ? find_ram(t) : err;
-	err = ram < 0 ? ram : open_tier_disk(t, (uint32_t)ram);
-	if (err == 0 && t->opt.min_uses > 1 && !(t->ghost = calloc(GHOSTS, sizeof(*t->ghost))))
-		err = err_set(ENOMEM, "no memory to count uses");
+	err = MIN(ram, 0);
+	if (err == 0 && t->opt.disk)
+		err = open_tier_disk(t, (uint32_t)ram);
+	if (err == 0 && t->opt.remote)
+		err = open_tier_remote(t, (uint32_t)ram);
+	if (err == 0)
+		err = count_uses(t);
 	if (err == 0)
 		err = feed_begin(t);
 	if (err == 0)
@@ -332,10 +384,10 @@ static void end(struct gpc_tiers *t)
 	desk_leave(t);
 	for (i = 0; i < t->ncold; i++) {
 		slots_end(&t->cold[i]);
+		free(t->cold[i].ghost);
 		t->cold[i].ops->close(t->cold[i].tier);
 	}
 	gpc_close(t->c);
-	free(t->ghost);
 	free((char *)t->opt.disk);
 	free(t);
 }
@@ -351,8 +403,8 @@ GPC_EXPORT int gpc_tiers_open(const char *name, const struct gpc_tiers_options *
 	if (!t)
 		return err_set(ENOMEM, "no memory for tiers");
 	t->opt = *opt;
-	t->opt.disk = strdup(opt->disk);
-	if (!t->opt.disk) {
+	t->opt.disk = opt->disk ? strdup(opt->disk) : NULL;
+	if (opt->disk && !t->opt.disk) {
 		free(t);
 		return err_set(ENOMEM, "no memory for tiers");
 	}

@@ -176,7 +176,7 @@ static bool publish_some(struct cold *d)
 		copy[i] = (struct publish_copy){
 			.key = f->key, .parent = f->parent, .tag = f->tag, .source = GPC_NONE,
 			.block = block_of(d, f), .life = d->clears,
-			.unchained = d->t->opt.flags & GPC_TIERS_EXCLUSIVE,
+			.unchained = cold_is_exclusive(d),
 		};
 	}
 	publish_copies(d->t->c, copy, n, resident, &d->t->stop);

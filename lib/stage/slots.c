@@ -66,14 +66,23 @@ static bool has_key(const struct cold *d, uint32_t i)
 	       key_same(&a.key, &d->slot[i].key);
 }
 
-/* What its owner's own evict names is told nowhere else. */
+/* What its owner's own evict names is told nowhere else.  A store keeps what is evicted here: so the feed, which tells
+ * of it, too, must not find its key any more. */
 static uint32_t evict(struct cold *d, gpc_block *blocks, uint32_t n)
 {
-	int got = gpc_evict(d->t->c, (int)d->pool, n, blocks, 0, EVICT_MS), i;
+	bool afar = cold_is_afar(d);
+	int got, i;
 
-	pthread_mutex_lock(&d->lock);
-	for (i = 0; i < got; i++)
+	if (afar)
+		pthread_mutex_lock(&d->lock);
+	got = gpc_evict(d->t->c, (int)d->pool, n, blocks, 0, EVICT_MS);
+	if (!afar)
+		pthread_mutex_lock(&d->lock);
+	for (i = 0; i < got; i++) {
 		d->slot[slot_of(blocks[i])].state = SLOT_BUSY;
+		if (afar)
+			d->slot[slot_of(blocks[i])].key = (gpc_key){ { 0, 0 } };
+	}
 	pthread_mutex_unlock(&d->lock);
 	got = MAX(got, 0);
 	tier_count(d, TIER_EVICTED, (uint64_t)got);

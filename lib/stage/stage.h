@@ -9,9 +9,11 @@
  *   down.c     from RAM to a tier, ahead of need
  *   feed.c     what the feed says of our pools: removals become durable, slots come back
  *   restore.c  what was there at the start is published again
+ *   learn.c    what a store has that the index knows nothing of
  *   disk.c     the file of lib/disk as a tier
+ *   remote.c   a store of lib/remote as a tier
  *
- * Threads: `stages` that answer, one that writes, one that reads the feed.  None of them is waited for by a peer's
+ * Threads: `stages` that answer, one that writes to disk, one that writes to a store, one that reads the feed.  None of them is waited for by a peer's
  * lookup, or by the writer.
  *
  * What stands against what (rule B19, and the table in ARCHITECTURE.md).  A batch is written under `writing`: from the
@@ -52,6 +54,10 @@ struct slot {
 	uint8_t state;
 };
 
+/* ---- down.c: how often a block has been next to go ---- */
+#define GHOSTS 65536u
+struct ghost { uint64_t key; uint32_t word, count; };
+
 struct cold {                            /* a tier, with its pool */
 	struct gpc_tiers *t;
 	struct tier *tier;
@@ -65,6 +71,8 @@ struct cold {                            /* a tier, with its pool */
 	pthread_mutex_t lock;            /* of slots */
 	struct slot *slot;
 	uint32_t *free, nfree;
+	struct ghost *ghost;             /* down.c; NULL: nothing is counted */
+	uint32_t min_uses;
 	bool broken;                     /* its pool has gone, or syncs fail: nothing is written any more */
 
 	/* restore.c: what was there at the start; from `next` on it is not published yet */
@@ -74,24 +82,19 @@ struct cold {                            /* a tier, with its pool */
 	uint32_t aged;                   /* the next slot whose age is looked at */
 };
 
-/* ---- down.c: how often a block has been next to go ---- */
-#define GHOSTS 65536u
-struct ghost { uint64_t key; uint32_t word, count; };
-
 struct gpc_tiers {
 	gpc *c;
 	struct gpc_tiers_options opt;    /* dir, disk: our own copies; secret: not after it was compared */
 	struct cold cold[SHM_TIERS];
 	uint32_t ncold;
-	struct ghost *ghost;
 
 	pthread_mutex_t writing;         /* a batch on its way down; an acknowledgement */
-	pthread_t stage[STAGES_MOST], down, feed;
+	pthread_t stage[STAGES_MOST], down, afar, feed;
 	uint32_t nstages;
-	bool has_down, has_feed, has_lock, begun;
+	bool has_down, has_afar, has_feed, has_lock, begun;
 	uint32_t stop;
 
-	uint64_t idle;                   /* gpc_tiers_sync: down.c has found nothing since this one */
+	uint64_t idle, idle_afar;        /* gpc_tiers_sync: down.c has found nothing since this one */
 	uint64_t events;                 /* down.c: as they were when it found nothing ... */
 	uint64_t looked_ns;              /* ... and when */
 	uint32_t published;              /* all that was there at the start */
@@ -101,6 +104,24 @@ struct gpc_tiers {
 static inline bool stage_stops(const struct gpc_tiers *t)
 {
 	return load_relaxed(&t->stop) != 0;
+}
+
+/* A store on other machines: of keys that the index knows nothing of it may have the bytes, what it keeps is shared
+ * with other nodes, and its writes take their time. */
+static inline bool cold_is_afar(const struct cold *d)
+{
+	return d->ops->kind == GPC_REMOTE;
+}
+
+/* Blocks leave RAM when they are there, and it when they are in RAM. */
+static inline bool cold_is_exclusive(const struct cold *d)
+{
+	return (d->t->opt.flags & GPC_TIERS_EXCLUSIVE) && !cold_is_afar(d);
+}
+
+static inline bool cold_is_ready(const struct cold *d)
+{
+	return !d->broken && (!d->ops->ready || d->ops->ready(d->tier));
 }
 
 static inline void tier_count(struct cold *d, uint32_t what, uint64_t n)
@@ -163,10 +184,17 @@ void images_store_sum(const gpc *c, const struct map *m, gpc_block block, const 
 
 void *up_thread(void *arg);
 void *down_thread(void *arg);
+void *afar_thread(void *arg);            /* the same, of stores on other machines */
 void *feed_thread(void *arg);
 int feed_begin(struct gpc_tiers *t);     /* once the pools are there */
 bool feed_follow(struct gpc_tiers *t);   /* all that it tells by now; false: nothing */
 void feed_end(struct gpc_tiers *t);      /* what is known is made durable */
+
+/* ---- learn.c ---- */
+
+/* Of these keys of one prompt, which stand in no pool, the first ones may be in a store: as many hints are
+ * published.  Returns how many. */
+uint32_t learn(struct gpc_tiers *t, const gpc_key *keys, uint32_t n, uint64_t deadline);
 
 /* ---- restore.c, in the thread of feed.c ---- */
 

@@ -67,8 +67,12 @@ struct tier_ops {
 	/* Which of these keys, of which the index knows nothing, are there all the same: has[i] = 1.  Returns
 	 * how many.  NULL: the index knows all. */
 	int (*exists)(struct tier *t, const gpc_key *keys, uint32_t n, uint8_t *has, uint64_t deadline_ns);
+	/* false: reads and writes would come to nothing now.  NULL: it always is. */
+	bool (*ready)(struct tier *t);
 	/* What went wrong so far, by cause. */
 	void (*counts)(struct tier *t, struct tier_counts *ret);
+	/* Calls under way end soon, later ones at once.  NULL: they do not take long. */
+	void (*stop)(struct tier *t);
 	void (*close)(struct tier *t);
 };
 
@@ -77,5 +81,12 @@ struct tier { const struct tier_ops *ops; };
 /* The file of lib/disk as a tier. */
 struct disk;
 int tier_disk(struct disk *d, struct tier **ret);
+
+/* The store that the options name, for images like those of that pool of RAM. */
+struct gpc_tiers;
+int tier_remote(struct gpc_tiers *t, uint32_t ram, struct tier **ret);
+/* Once its place in the desk is made. */
+int tier_remote_start(struct tier *t);
+uint32_t tier_remote_blocks(const struct gpc_tiers *t, uint32_t ram);
 
 #endif

@@ -41,6 +41,7 @@ struct part {                            /* keys of a question that are looked a
 	struct tier_item item[CHUNK];
 	struct map *map;
 	struct iovec *iov;
+	gpc_key before;                  /* the key before the first one, or zero */
 	gpc_block parent;                /* held: a leaf would be the next to go */
 	int why;
 };
@@ -122,7 +123,9 @@ static void cut_items(struct part *p, uint32_t m, int why)
 
 static void hold_parent(struct part *p)
 {
-	const gpc_key *key = &p->about[0].parent;
+	/* a hint need not know its parent; the question does */
+	const gpc_key *key = !cold_is_afar(p->cold) ? &p->about[0].parent :
+			     p->at[0] ? &p->key[p->at[0] - 1] : &p->before;
 
 	if (key_is_zero(key) || key_is_root(key) ||
 	    gpc_lookup(p->t->c, 0, key, 1, &p->parent, GPC_QUIET) != 1 ||
@@ -248,7 +251,7 @@ static void leave_below(struct part *p, uint32_t i, bool brought)
 {
 	gpc *c = p->t->c;
 
-	if (brought && (p->t->opt.flags & GPC_TIERS_EXCLUSIVE) &&
+	if (brought && cold_is_exclusive(p->cold) &&
 	    gpc_reclaim(c, &p->key[p->at[i]], &p->below[i], 1, NULL, 0, CALL_MS) == 1)
 		slots_returned(p->cold, p->below[i]);
 	else if (brought)
@@ -299,6 +302,11 @@ static void publish(struct part *p)
 			.unchained = a->unchained, .source = p->below[i],
 			.life = (uint64_t)WORD_GEN(a->word) + 1,
 		};
+		if (!cold_is_afar(p->cold))
+			continue;
+		copy[i].parent = p->item[i].parent;      /* what the header says, which is verified */
+		copy[i].tag = p->item[i].tag;
+		copy[i].unchained = false;
 	}
 	for (i = 0; i < p->m; i++)
 		resident[i] = -ENOTCONN;
@@ -358,21 +366,44 @@ static bool wait_own(struct part *p, uint32_t from)
 	return true;
 }
 
+/* The question's keys, as they stand now: a peer may scribble on them meanwhile. */
+static uint32_t take_keys(const struct shm_ask *a, uint32_t first, uint32_t n, gpc_key *keys)
+{
+	uint32_t i;
+
+	for (i = 0; i < n; i++) {
+		keys[i].w[0] = load_relaxed(&a->key[first + i][0]);
+		keys[i].w[1] = load_relaxed(&a->key[first + i][1]);
+		if (key_is_zero(&keys[i]) || key_is_root(&keys[i]))
+			break;
+	}
+	return i;
+}
+
+/* Nobody here knows the key at `from`; a store may have it, and some of those that follow.  Asked once for each
+ * question. */
+static bool learn_more(struct gpc_tiers *t, const struct shm_ask *a, uint32_t from, uint32_t n, uint64_t deadline)
+{
+	gpc_key *keys = malloc((size_t)(n - from) * sizeof(*keys));
+	bool more = keys && learn(t, keys, take_keys(a, from, n - from, keys), deadline) > 0;
+
+	free(keys);
+	return more;
+}
+
 static uint32_t answer(struct gpc_tiers *t, const struct shm_ask *a, uint32_t n, int *why)
 {
 	uint64_t asked = load_relaxed(&a->deadline_ns), most = clock_ns() + READ_NS;
 	struct part p = { .t = t, .to = (uint32_t)a->to, .deadline = asked ? MIN(asked, most) : most };
-	uint32_t got = 0, i, had;
+	uint32_t got = 0, had;
+	bool asked_afar = false;
 
 	*why = 0;
 	while (got < n && !*why) {
-		p.n = MIN(n - got, CHUNK);
-		for (i = 0; i < p.n; i++) {      /* a peer may scribble on them meanwhile */
-			p.key[i].w[0] = load_relaxed(&a->key[got + i][0]);
-			p.key[i].w[1] = load_relaxed(&a->key[got + i][1]);
-			if (key_is_zero(&p.key[i]) || key_is_root(&p.key[i]))
-				p.n = i;
-		}
+		p.n = take_keys(a, got, MIN(n - got, CHUNK), p.key);
+		p.before = (gpc_key){ { 0, 0 } };
+		if (got)
+			take_keys(a, got - 1, 1, &p.before);
 		if (!p.n)
 			break;
 		if (clock_ns() >= p.deadline || stage_stops(t)) {
@@ -384,6 +415,10 @@ static uint32_t answer(struct gpc_tiers *t, const struct shm_ask *a, uint32_t n,
 		*why = p.why;
 		if (*why == -EALREADY && wait_own(&p, had))
 			*why = 0;
+		if (*why == -ENOENT && !asked_afar) {
+			asked_afar = true;
+			*why = learn_more(t, a, got, n, p.deadline) ? 0 : -ENOENT;
+		}
 	}
 	return got;
 }

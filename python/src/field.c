@@ -138,7 +138,9 @@ static const struct field fields_tiers_file[] = {
 const struct field fields_tiers[] = {
 	F(T, flags, F_U32), F(T, dir, F_STRING), F(T, ram, F_I32), F(T, disk, F_STRING), F(T, disk_bytes, F_U64),
 	F(T, disk_blocks, F_U32), F(T, disk_space, F_U32), F(T, disk_threads, F_U32), F(T, ahead, F_U32),
-	F(T, min_uses, F_U32), F(T, max_age_s, F_U32), F(T, write_rate, F_U64), F(T, stages, F_U32), END
+	F(T, min_uses, F_U32), F(T, max_age_s, F_U32), F(T, write_rate, F_U64), F(T, stages, F_U32),
+	F(T, remote, F_STRING), F(T, remote_tag, F_STRING), F(T, remote_blocks, F_U32), F(T, remote_space, F_U32),
+	F(T, remote_uses, F_U32), F(T, remote_ms, F_U32), END
 };
 #undef T
 

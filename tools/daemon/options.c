@@ -41,7 +41,7 @@ enum {
 	OPT_UNLINK, OPT_QUIET, OPT_BLOCK_BYTES, OPT_NUMA, OPT_HUGE_DIR, OPT_KEEP, OPT_PIECES,
 	OPT_SPACE, OPT_DEMOTE_TO, OPT_SPILL_AHEAD, OPT_RAM_SPACE, OPT_UNCHAINED, OPT_MAX_ALIASES,
 	OPT_EVENTS, OPT_EVENTS_REPLAY, OPT_EVENTS_PUBLIC, OPT_TOPIC, OPT_METRICS, OPT_LOG_LEVEL,
-	OPT_TIERS,                   /* + number in tiers.c: ten of them, and room */
+	OPT_TIERS,                   /* + number in tiers.c: fifteen of them, and room */
 	OPT_BEHIND_TIERS = OPT_TIERS + 32,
 };
 
@@ -97,6 +97,11 @@ static const struct option options[] = {
 	{ "disk-write-rate", required_argument, NULL, OPT_TIERS + 8 },
 	{ "key-file", required_argument, NULL, OPT_TIERS + 9 },
 	{ "disk-blocks", required_argument, NULL, OPT_TIERS + 10 },
+	{ "remote", required_argument, NULL, OPT_TIERS + 11 },
+	{ "remote-tag", required_argument, NULL, OPT_TIERS + 12 },
+	{ "remote-blocks", required_argument, NULL, OPT_TIERS + 13 },
+	{ "remote-min-uses", required_argument, NULL, OPT_TIERS + 14 },
+	{ "remote-deadline", required_argument, NULL, OPT_TIERS + 15 },
 	{ "help", no_argument, NULL, 'h' },
 	{ "version", no_argument, NULL, 'V' },
 	{ NULL, 0, NULL, 0 }
@@ -144,7 +149,7 @@ static const struct cli_help help[] = {
 	{ "--demote-to P", "pool that victims move to", "none" },
 	{ "--spill-ahead N", "move there ahead of need: N blocks are kept free, or, where that pool is of "
 	  "another space, have a copy there", "0" },
-	{ NULL, "\nA tier below RAM, while this process is the writer:", NULL },
+	{ NULL, "\nTiers below RAM, while this process is the writer:", NULL },
 	{ "--disk FILE", "keep blocks of RAM there as well, over restarts; it is made where there is none", "none" },
 	{ "--disk-bytes SIZE", "bytes of that file", "as it is" },
 	{ "--disk-blocks N", "or so many blocks, at most 16M", NULL },
@@ -158,6 +163,11 @@ static const struct cli_help help[] = {
 	{ "--disk-buffered", "through the page cache, even where O_DIRECT works", NULL },
 	{ "--key-file FILE", "make the cache with the secret in FILE, 0600, made where there is none",
 	  "that of --disk, else random" },
+	{ "--remote STORE", "keep blocks of RAM in a store that other machines share: PLUGIN:OPTION=VALUE,...", "none" },
+	{ "--remote-tag T", "version of what is cached: whoever has another one sees nothing of it", "0" },
+	{ "--remote-blocks N", "so many keys in the store are known here; at most 16M", "4 times RAM, at least 64k" },
+	{ "--remote-min-uses N", "as --disk-min-uses", "1" },
+	{ "--remote-deadline MS", "a call to the store has so long, 1 to 600000", "2000" },
 	{ NULL, "\nKV events, while this process is the writer:", NULL },
 	{ "--events ENDPOINT", "publish them there: ipc:///PATH or tcp://HOST:PORT", "none" },
 	{ "--events-replay ENDPOINT", "tell there what a subscriber has missed", "none" },

@@ -35,7 +35,8 @@ struct tiers_thread {
 
 /* ---- options ---- */
 
-enum { DISK, BYTES, EXCLUSIVE, RESIZE, BUFFERED, AHEAD, MIN_USES, MAX_AGE, WRITE_RATE, KEY_FILE, BLOCKS };
+enum { DISK, BYTES, EXCLUSIVE, RESIZE, BUFFERED, AHEAD, MIN_USES, MAX_AGE, WRITE_RATE, KEY_FILE, BLOCKS,
+	REMOTE, TAG, REMOTE_BLOCKS, REMOTE_USES, DEADLINE };
 
 static bool set_u32(const char *option, const char *arg, uint64_t most, uint32_t *ret)
 {
@@ -62,7 +63,12 @@ bool tiers_option(struct daemon *d, int number, const char *arg)
 	case MAX_AGE: return set_u32("disk-max-age", arg, UINT32_MAX, &o->max_age_s);
 	case WRITE_RATE: return cli_count("disk-write-rate", arg, 0, UINT64_C(1) << 50, &o->write_rate);
 	case BLOCKS: return set_u32("disk-blocks", arg, 1 << 24, &o->disk_blocks);
-	default: return options_path(d->key_file, "key-file", arg);
+	case KEY_FILE: return options_path(d->key_file, "key-file", arg);
+	case REMOTE: o->remote = arg; return true;
+	case TAG: o->remote_tag = arg; return true;
+	case REMOTE_BLOCKS: return set_u32("remote-blocks", arg, 1u << 24, &o->remote_blocks);
+	case REMOTE_USES: return set_u32("remote-min-uses", arg, 255, &o->remote_uses);
+	default: return set_u32("remote-deadline", arg, 600000, &o->remote_ms);
 	}
 }
 
@@ -73,12 +79,18 @@ int tiers_check(struct daemon *d)
 			    o->flags & GPC_TIERS_RESIZE ? "resize" : o->flags ? "buffered" :
 			    o->ahead ? "ahead" : o->min_uses ? "min-uses" : o->max_age_s ? "max-age" :
 			    o->write_rate ? "write-rate" : NULL;
+	const char *afar = o->remote_tag ? "tag" : o->remote_blocks ? "blocks" : o->remote_uses ? "min-uses" :
+			   o->remote_ms ? "deadline" : NULL;
 
-	if (d->keep && (d->disk[0] || other || d->key_file[0]))
+	if (d->keep && (d->disk[0] || other || d->key_file[0] || o->remote || afar))
 		return cli_usage("--keep and --%s exclude each other: the writer keeps the tiers below RAM",
-				 d->key_file[0] ? "key-file" : "disk");
+				 d->key_file[0] ? "key-file" : o->remote || afar ? "remote" : "disk");
 	if (d->disk_bytes && o->disk_blocks)
 		return cli_usage("--disk-bytes and --disk-blocks exclude each other: give one");
+	if (afar && !o->remote)
+		return cli_usage("--remote-%s: --remote is missing: which store?", afar);
+	if (o->ahead && !d->disk[0] && o->remote)
+		other = NULL;
 	if (other && !d->disk[0])
 		return cli_usage("--disk-%s: --disk is missing: which file?", other);
 	return -1;
@@ -158,6 +170,21 @@ static uint64_t blocks_of(const struct daemon *d)
 	return d->memory.block_bytes && d->disk_bytes > FRONT ? (d->disk_bytes - FRONT) / each : 0;
 }
 
+static bool has_tiers(const struct daemon *d)
+{
+	return d->disk[0] || d->tiers.remote;
+}
+
+/* As the library has it where nothing is said. */
+static uint64_t remote_blocks(const struct daemon *d)
+{
+	uint64_t blocks = 4 * (uint64_t)d->cfg.ram_blocks;
+
+	if (!d->tiers.remote || d->tiers.remote_blocks)
+		return d->tiers.remote_blocks;
+	return blocks < 65536 ? 65536 : blocks < 1u << 24 ? blocks : 1u << 24;
+}
+
 static int look_at_file(struct daemon *d, uint64_t *ret_blocks)
 {
 	struct gpc_tiers_file file = { .size = sizeof(file) };
@@ -182,13 +209,15 @@ int tiers_prepare(struct daemon *d)
 	uint64_t there = 0, blocks = blocks_of(d);
 	int status = d->key_file[0] ? take_key(d) : 0;
 
-	if (status || !d->disk[0])
+	if (status || !has_tiers(d))
 		return status;
-	status = look_at_file(d, &there);
+	if (d->tiers.remote && !d->key_file[0] && d->create && !d->quiet)
+		say(LOG_WARNING, "%s: --remote without --key-file: keys of this cache mean nothing to other nodes", d->name);
+	status = d->disk[0] ? look_at_file(d, &there) : 0;
 	if (status)
 		return status;
 	d->tiers.size = sizeof(d->tiers);
-	d->tiers.disk = d->disk;
+	d->tiers.disk = d->disk[0] ? d->disk : NULL;
 	d->tiers.dir = d->dir[0] ? d->dir : NULL;
 	d->tiers.timeout_ms = WRITER_MS;
 	d->tiers.log = say_library;
@@ -198,6 +227,7 @@ int tiers_prepare(struct daemon *d)
 	else if (d->disk_bytes)
 		d->tiers.disk_bytes = d->disk_bytes;
 	blocks = d->tiers.disk_blocks ? d->tiers.disk_blocks : there;
+	blocks += remote_blocks(d);
 	if (d->create && !d->cfg.max_blocks && blocks)
 		d->cfg.max_blocks = (uint32_t)(d->cfg.vram_blocks + d->cfg.ram_blocks + TRANSIT + blocks);
 	return 0;
@@ -242,7 +272,7 @@ int tiers_start(struct daemon *d, gpc *c)
 {
 	struct tiers_thread *t;
 
-	if (!d->disk[0])
+	if (!has_tiers(d))
 		return 0;
 	t = calloc(1, sizeof(*t));
 	if (!t) {
@@ -252,7 +282,8 @@ int tiers_start(struct daemon *d, gpc *c)
 	t->d = d;
 	run_beside(t, c, open_run);
 	if (t->result < 0) {
-		say(LOG_ERR, "%s: --disk: %s%s", d->name, t->text, strstr(t->text, "resized") ? " (--disk-resize)" : "");
+		say(LOG_ERR, "%s: --%s: %s%s", d->name, d->disk[0] && !strstr(t->text, "remote") &&
+		    !strstr(t->text, "plugin") ? "disk" : "remote", t->text, strstr(t->text, "resized") ? " (--disk-resize)" : "");
 		free(t);
 		return EXIT_RUNTIME;
 	}
