@@ -321,6 +321,28 @@ static void one_sync(void)
 	is_int(bad, 0, "all went well");
 }
 
+/* It says that the block is not there, and so does every later scan. */
+static void write_under_clear(void)
+{
+	struct disk_options opt = disk_opt(OPS);
+	struct disk_counts c;
+
+	renew(2, 0, 0, 0);
+	set_gate(true);
+	submit(50, DISK_WRITE);
+	wait_at_gate(1);
+	is_int(disk_clear(d), 0, "a clear does not wait for a write");
+	set_gate(false);
+	wait_ended(1);
+	is_int(op[50].result, -ESTALE, "which has come too late");
+	disk_counts(d, &c);
+	is_int(c.overtaken, 1, "it is counted");
+	is_int(disk_has(d, 50, 50), -ENOENT, "its block is not there");
+	disk_close(d);
+	d = disk_must(&opt);
+	is_int(disk_has(d, 50, 50), -ENOENT, "nor when the file is opened again");
+}
+
 /* ---- everything at once, each on slots of its own ---- */
 
 static uint32_t wrong, trouble;
@@ -387,6 +409,7 @@ static int body(void)
 	ends();
 	rates();
 	one_sync();
+	write_under_clear();
 	at_once();
 	disk_close(d);
 	return done_testing();

@@ -7,6 +7,7 @@
 #include <sys/uio.h>
 
 static int ram, vram;
+static uint32_t ahead = 8;
 
 /* ---- the system below ---- */
 
@@ -85,7 +86,7 @@ static gpc_tiers *begin(gpc **ret, struct gpc_tiers_options *o)
 	vram = bytes_vram(c, 64, 0, ram, 0);
 	tiers_file();
 	*o = tiers_options(64);
-	o->ahead = 8;
+	o->ahead = ahead;
 	o->disk_threads = 16;            /* those that stand still keep nobody else */
 	t = tiers_open(o);
 	*ret = c;
@@ -284,19 +285,21 @@ static void test_drop_under_write(void)
 	gpc_tiers *t;
 	gpc *c;
 
+	ahead = 16;                      /* all of RAM, so that nothing else is written behind it */
 	t = begin(&c, &o);
+	ahead = 8;
+	tiers_fill(c, ram, 1, 16, 8);
 	set(&hold_write, 1);
-	bytes_chain(c, ram, 1, 8, b, false);
-	bytes_chain(c, ram, 9, 8, b, false);
+	bytes_chain(c, ram, 17, 8, b, false);
 	wait_held();
-	b[0] = find(c, 1);
+	b[0] = find(c, 17);
 	is_int(gpc_drop(c, b, 1, NULL, 0, 5000), 1, "the source is dropped, with its descendants");
 	set(&hold_write, 0);
 	must(gpc_tiers_sync(c, TIERS_MS));
-	is_int(tiers_below(c, 1, 8), 0, "what was read from it is not published");
+	is_int(tiers_below(c, 17, 8), 0, "what was read from it is not published");
 	copy_file("tiers-crash.tmp");
 	t = crash(c, t, &o);
-	is_int(tiers_below(c, 1, 8), 0, "nor does it come back");
+	is_int(tiers_below(c, 17, 8), 0, "nor does it come back");
 	finish(c, t, "drop under a write");
 }
 
@@ -375,6 +378,8 @@ static void test_refused(void)
 	t = begin(&c, &o);
 	tiers_fill(c, ram, 1, 40, 8);
 	second = o;
+	second.disk = "tiers-second.disk";
+	second.disk_blocks = 8;
 	refused(gpc_tiers_open(cache_name, &second, &u), EBUSY, "a second keeper of a cache is refused");
 	chain_keys(c, 1, 8, k);
 	set(&hold_read, 1);

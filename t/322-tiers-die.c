@@ -41,10 +41,17 @@ ssize_t __wrap_preadv(int fd, const struct iovec *v, int n, off_t at)
 	return __real_preadv(fd, v, n, at);
 }
 
+/* 1: the next one waits until it is 0; 2: it does. */
+static uint32_t hold;
+
 int __wrap_publish_copies(gpc *c, const struct publish_copy *p, uint32_t n, gpc_block *resident, const uint32_t *stop)
 {
 	int r;
 
+	if (__atomic_load_n(&hold, __ATOMIC_SEQ_CST) == 1)
+		__atomic_store_n(&hold, 2, __ATOMIC_SEQ_CST);
+	while (__atomic_load_n(&hold, __ATOMIC_SEQ_CST))
+		usleep(500);
 	step();
 	r = __real_publish_copies(c, p, n, resident, stop);
 	step();
@@ -228,6 +235,47 @@ static void test_start(void)
 	fetch_end(c, "start");
 }
 
+struct clearing { gpc *c; int got; };
+
+static void *clear_run(void *arg)
+{
+	struct clearing *q = arg;
+
+	q->got = gpc_pool_clear(q->c, -1, 0, 0, 20000);
+	return NULL;
+}
+
+/* A clear comes when the first blocks are about to be published again. */
+static void test_clear_at_start(void)
+{
+	struct gpc_tiers_options o;
+	struct clearing q = { .c = begin(8, &o, 0) };
+	gpc_tiers *t = tiers_open(&o);
+	pthread_t thread;
+
+	tiers_fill(q.c, ram, 1, 40, 8);
+	must(gpc_tiers_close(t));
+	o.disk_blocks = 0;
+	__atomic_store_n(&hold, 1, __ATOMIC_SEQ_CST);
+	t = tiers_open(&o);
+	while (__atomic_load_n(&hold, __ATOMIC_SEQ_CST) != 2)
+		usleep(500);
+	pthread_create(&thread, NULL, clear_run, &q);
+	usleep(50000);
+	__atomic_store_n(&hold, 0, __ATOMIC_SEQ_CST);
+	pthread_join(thread, NULL);
+	ok(q.got >= 0, "all is cleared while a keeper starts");
+	must(gpc_tiers_sync(q.c, TIERS_MS));
+	is_int(tiers_below(q.c, 1, 40), 0, "nothing of the file is published after that");
+	must(gpc_tiers_close(t));
+	t = tiers_open(&o);
+	must(gpc_tiers_sync(q.c, TIERS_MS));
+	is_int(tiers_below(q.c, 1, 40), 0, "nor by the next one");
+	must(gpc_tiers_close(t));
+	unlink(tiers_path);
+	fetch_end(q.c, "clear at start");
+}
+
 /* It dies between the writer's answer and its own. */
 static void test_durable(void)
 {
@@ -380,6 +428,7 @@ static int body(void)
 	test_keeper(0, "copies");
 	test_keeper(GPC_TIERS_EXCLUSIVE, "exclusive");
 	test_start();
+	test_clear_at_start();
 	test_durable();
 	test_worker();
 	test_writer();

@@ -261,6 +261,7 @@ t_scripts = \
 	%reldir%/821-replay-result.t \
 	%reldir%/822-replay-trace.t \
 	%reldir%/823-inspect-change.t \
+	%reldir%/824-gpcd-disk.t \
 	%reldir%/830-replay-workers.t \
 	%reldir%/831-replay-ends.t \
 	%reldir%/832-interrupt.t \
@@ -509,9 +510,9 @@ t_disk_ldflags = $(AM_LDFLAGS) -Wl,--wrap=preadv,--wrap=pwritev,--wrap=fdatasync
 # one in between looks at the files
 %canon_reldir%_006_segment_names_t_LDFLAGS = -Wl,--wrap=rename
 # a write or a read of the disk waits until the test lets it go on; no sync
-%canon_reldir%_102_tiers_durable_t_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=preadv,--wrap=pwritev,--wrap=fdatasync
+%canon_reldir%_102_tiers_durable_t_LDFLAGS = -Wl,--wrap=preadv,--wrap=pwritev,--wrap=fdatasync
 # the keeper of a tier dies at each of these
-%canon_reldir%_322_tiers_die_t_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=preadv,--wrap=pwritev,--wrap=publish_copies
+%canon_reldir%_322_tiers_die_t_LDFLAGS = -Wl,--wrap=preadv,--wrap=pwritev,--wrap=publish_copies
 # the system gives fewer threads than are asked for
 %canon_reldir%_008_team_t_LDFLAGS = -Wl,--wrap=pthread_create
 # its maker dies at each of these, and a sweeper comes before the lock

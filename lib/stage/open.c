@@ -113,20 +113,43 @@ static int disk_error(int err)
 	}
 }
 
-static int check_size(const struct gpc_tiers_options *opt, uint64_t slots)
+/* Before the file is made or resized for nothing: records that are no pool's, those of a dead keeper's included. */
+static int check_room(const struct segment *s, uint64_t slots)
+{
+	const struct shm_geometry *g = &s->header.geometry;
+	uint64_t taken = 0;
+	uint32_t i;
+
+	for (i = 0; i < g->max_pools; i++) {
+		const struct shm_pool *p = seg_pool(s, i);
+
+		if (load_acquire(&p->state) != POOL_FREE && load_relaxed(&p->kind) != GPC_DISK)
+			taken += (uint32_t)load_relaxed(&p->range);
+	}
+	taken = MIN(taken, (uint64_t)g->max_blocks);
+	if (slots <= g->max_blocks - taken)
+		return 0;
+	return err_set(ENOSPC, "disk: %llu blocks are too many: %s has max_blocks %u, of which %llu are left; make it with "
+		       "more", (unsigned long long)slots, s->name, g->max_blocks,
+		       (unsigned long long)(g->max_blocks - taken));
+}
+
+static int check_size(const struct gpc_tiers_options *opt, const struct segment *s, uint64_t slots)
 {
 	struct disk_info there;
+	int err;
 
 	if (opt->disk_bytes && !slots)
 		return err_set(EINVAL, "disk_bytes is %llu: it is too little for one block",
 			       (unsigned long long)opt->disk_bytes);
-	if (!slots && disk_peek(opt->disk, &there) == -ENOENT)
+	err = slots ? 0 : disk_peek(opt->disk, &there);
+	if (err == -ENOENT)
 		return err_set(EINVAL, "disk_bytes and disk_blocks are 0, and there is no file %s: one of them must say how "
 			       "large it is to be", opt->disk);
 	if (slots > 1u << 24)
 		return err_set(EINVAL, "%s would have %llu blocks: a pool has at most %u", opt->disk,
 			       (unsigned long long)slots, 1u << 24);
-	return 0;
+	return check_room(s, slots ? slots : err < 0 ? 0 : there.slots);
 }
 
 static int open_disk(struct gpc_tiers *t, uint32_t ram, struct disk **ret)
@@ -141,7 +164,7 @@ static int open_disk(struct gpc_tiers *t, uint32_t ram, struct disk **ret)
 		.secret = t->c->seg.header.secret, .threads = opt->disk_threads,
 		.write_rate = opt->write_rate, .log = &t->c->log,
 	};
-	int err = check_size(opt, o.slots);
+	int err = check_size(opt, &t->c->seg, o.slots);
 
 	memcpy(o.fingerprint, p->fingerprint, sizeof(o.fingerprint));
 	if (err == 0 && opt->secret && memcmp(opt->secret, o.secret, sizeof(t->c->seg.header.secret)))
@@ -365,6 +388,7 @@ static void end(struct gpc_tiers *t)
 		t->cold[i].ops->close(t->cold[i].tier);
 	}
 	gpc_close(t->c);
+	free((char *)t->opt.disk);
 	free(t);
 }
 
@@ -379,10 +403,16 @@ GPC_EXPORT int gpc_tiers_open(const char *name, const struct gpc_tiers_options *
 	if (!t)
 		return err_set(ENOMEM, "no memory for tiers");
 	t->opt = *opt;
+	t->opt.disk = opt->disk ? strdup(opt->disk) : NULL;
+	if (opt->disk && !t->opt.disk) {
+		free(t);
+		return err_set(ENOMEM, "no memory for tiers");
+	}
 	pthread_mutex_init(&t->writing, NULL);
 	err = gpc_attach(name, GPC_OPTIONS(gpc_attach_options, .timeout_ms = opt->timeout_ms, .dir = opt->dir,
 					   .label = "tiers", .log = opt->log, .log_arg = opt->log_arg), 0, &t->c);
 	if (err < 0) {
+		free((char *)t->opt.disk);
 		free(t);
 		return err;
 	}

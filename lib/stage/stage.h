@@ -84,7 +84,7 @@ struct cold {                            /* a tier, with its pool */
 
 struct gpc_tiers {
 	gpc *c;
-	struct gpc_tiers_options opt;
+	struct gpc_tiers_options opt;    /* dir, disk: our own copies; secret: not after it was compared */
 	struct cold cold[SHM_TIERS];
 	uint32_t ncold;
 

@@ -3,7 +3,7 @@
 
 cluster_programs = %reldir%/redis.t
 EXTRA_PROGRAMS += $(cluster_programs)
-EXTRA_DIST += %reldir%/nodes.t
+EXTRA_DIST += %reldir%/mooncake.t %reldir%/nodes.t
 %canon_reldir%_redis_t_SOURCES = %reldir%/redis.c
 if HAVE_HIREDIS
 %canon_reldir%_redis_t_CPPFLAGS = $(AM_CPPFLAGS) $(HIREDIS_CFLAGS) -DHAVE_HIREDIS
@@ -11,5 +11,5 @@ if HAVE_HIREDIS
 endif
 
 check-cluster: all $(cluster_programs) t/sh/node
-	$(MAKE) check TESTS='%reldir%/redis.t %reldir%/nodes.t'
+	$(MAKE) check TESTS='%reldir%/redis.t %reldir%/nodes.t %reldir%/mooncake.t'
 .PHONY: check-cluster
