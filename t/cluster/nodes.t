@@ -49,7 +49,7 @@ in_net a ip addr add 10.97.0.2/24 dev va && in_net a ip link set va up
 in_net b ip addr add 10.97.0.3/24 dev vb && in_net b ip link set vb up
 
 ln -s "$redis" "$tmp/redis-server"
-in_net s "$tmp/redis-server" --port 6379 --bind 10.97.0.1 --protected-mode no --save '' --dir "$tmp" \
+ip netns exec "${name}s" "$tmp/redis-server" --port 6379 --bind 10.97.0.1 --protected-mode no --save '' --dir "$tmp" \
 	>"$tmp/redis.log" 2>&1 &
 redis_pid=$!
 up()
