@@ -17,8 +17,11 @@ test -n "$redis" || skip_all "there is no redis-server"
 
 name=gpct$$
 ip netns add "${name}s" 2>/dev/null || skip_all "no network namespaces here"
+redis_pid=
 end_nets()
 {
+	# it writes its title over its environment, by which our processes are found
+	test -z "$redis_pid" || kill -9 "$redis_pid" 2>/dev/null
 	for n in s a b; do
 		ip netns del "$name$n" 2>/dev/null
 	done
@@ -46,8 +49,9 @@ in_net a ip addr add 10.97.0.2/24 dev va && in_net a ip link set va up
 in_net b ip addr add 10.97.0.3/24 dev vb && in_net b ip link set vb up
 
 ln -s "$redis" "$tmp/redis-server"
-in_net s "$tmp/redis-server" --port 6379 --bind 10.97.0.1 --protected-mode no --save '' --dir "$tmp" \
+ip netns exec "${name}s" "$tmp/redis-server" --port 6379 --bind 10.97.0.1 --protected-mode no --save '' --dir "$tmp" \
 	>"$tmp/redis.log" 2>&1 &
+redis_pid=$!
 up()
 {
 	in_net a timeout 1 redis-cli -h 10.97.0.1 ping >/dev/null 2>&1
