@@ -309,6 +309,7 @@ static void cut(void)
 static void sizes(void)
 {
 	struct disk_options opt = disk_opt(1500);
+	struct disk_header h;
 	struct disk_slot *s;
 	struct disk_info info;
 	struct disk *d;
@@ -340,6 +341,14 @@ static void sizes(void)
 	is_int(disk_put(d, 1, 11, 0, 1), 0, "written");
 	disk_close(d);
 	truncate(disk_path, (off_t)disk_test_image(5000));       /* as who died before its end was cut */
+	disk_see(disk_test_header(1), &h, sizeof(h));
+	h.slot = 10;
+	h.key[0]++;
+	disk_seal_header(&h);
+	disk_poke(disk_test_header(10), &h, sizeof(h));
+	h.slot = 2000;
+	disk_seal_header(&h);
+	disk_poke(disk_test_header(2000), &h, sizeof(h));
 	opt.slots = 3000;
 	d = disk_must(&opt);
 	is_int(disk_scan(d, &s, &n), 0, "grown again");

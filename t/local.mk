@@ -498,11 +498,12 @@ endif
 # the tables of others; nothing of ours
 %canon_reldir%_023_bench_peers_t_LDADD = tools/libbench-peers.la
 # the disk fails, is short, is interrupted, or kills who uses it
-t_disk_ldflags = $(AM_LDFLAGS) -Wl,--wrap=preadv,--wrap=pwritev,--wrap=fdatasync \
+%canon_reldir%_042_disk_faults_t_LDFLAGS = -Wl,--wrap=preadv,--wrap=pwritev,--wrap=fdatasync \
 	-Wl,--wrap=posix_fallocate,--wrap=ftruncate,--wrap=io_store
-%canon_reldir%_042_disk_faults_t_LDFLAGS = $(t_disk_ldflags)
-%canon_reldir%_043_disk_power_t_LDFLAGS = $(t_disk_ldflags)
-%canon_reldir%_044_disk_kills_t_LDFLAGS = $(t_disk_ldflags)
+%canon_reldir%_043_disk_power_t_LDFLAGS = -Wl,--wrap=preadv,--wrap=pwritev,--wrap=fdatasync \
+	-Wl,--wrap=posix_fallocate,--wrap=ftruncate,--wrap=io_store
+%canon_reldir%_044_disk_kills_t_LDFLAGS = -Wl,--wrap=preadv,--wrap=pwritev,--wrap=fdatasync \
+	-Wl,--wrap=posix_fallocate,--wrap=ftruncate,--wrap=io_store
 # transfers and syncs that stop at a gate
 %canon_reldir%_045_disk_queue_t_LDFLAGS = -Wl,--wrap=io_read_image,--wrap=io_write_image,--wrap=disk_sync
 # clocks that jump, other boots

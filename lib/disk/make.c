@@ -3,7 +3,8 @@
  *
  *   made     a superblock that says UNMADE, the room, both superblocks.  Who dies before these leaves an
  *            empty file or one that says UNMADE: it holds nothing, and the next one makes it anew
- *   grown    the file ends where the superblocks say, what lies beyond is cut off first; room; superblocks
+ *   grown    the file ends where the superblocks say, what lies beyond is cut off first; so are headers of the last
+ *            group that lie beyond; room; superblocks
  *   cut      superblocks; the end.  Who dies in between leaves a longer file, which nobody reads */
 #include "config.h"
 
@@ -156,6 +157,18 @@ int make_file(struct disk *d, const struct disk_options *opt)
 
 /* ---- other sizes ---- */
 
+/* Headers of the last group that no slot has: of before it was cut. */
+static int clear_rest(struct disk *d)
+{
+	static const struct disk_header none[DISK_GROUP];
+	uint32_t used = (uint32_t)(d->super.slots % DISK_GROUP);
+	int err = used ? io_write(d->fd, none, (DISK_GROUP - used) * sizeof(*none),
+				  disk_header_at(d, d->super.slots)) : 0;
+
+	errno = -err;
+	return err ? err_sys(-err, "headers of %s cannot be written", d->path) : 0;
+}
+
 int make_resized(struct disk *d, uint64_t slots)
 {
 	uint64_t before = d->super.slots, old = disk_bytes(d, before), now = disk_bytes(d, slots);
@@ -163,6 +176,8 @@ int make_resized(struct disk *d, uint64_t slots)
 
 	if (slots > before) {
 		err = set_end(d, old);           /* headers of before it was cut would come back */
+		if (!err)
+			err = clear_rest(d);
 		if (!err)
 			err = find_room(d, old, now);
 		if (err) {

@@ -286,6 +286,15 @@ static int open_file(struct disk *d, const struct disk_options *opt)
 	return err ? err_set(-err, "threads for %s cannot be started", d->path) : 0;
 }
 
+/* A child that was just forked may have its copies still, and they share the lock. */
+static void unlock_file(const struct disk *d)
+{
+	struct flock lock = { .l_type = F_UNLCK, .l_whence = SEEK_SET };
+
+	if (d->fd >= 0)
+		fcntl(d->fd, F_OFD_SETLK, &lock);
+}
+
 static void free_disk(struct disk *d)
 {
 	io_free_buffers(d);
@@ -310,6 +319,7 @@ void disk_close(struct disk *d)
 		io_unmap(d);
 		if (d->image_fd != d->fd)
 			fd_close(d->image_fd);
+		unlock_file(d);
 		fd_close(d->fd);
 	}
 	free_disk(d);
