@@ -94,6 +94,37 @@ static void test_try(void)
 	scene_end(&s);
 }
 
+/* What the writer has evicted ahead of demand is waited for, and nothing goes besides. */
+static void test_tries_ahead(void)
+{
+	enum { MANY = 64, AHEAD = 4 };
+	struct gpc_config cfg = cache_config(MANY, 0);
+	struct scene s;
+	gpc_block b;
+	int i, going;
+
+	cfg.free_target = AHEAD;
+	cfg.max_blocks = 1024;
+	s.c = cache_make(&cfg, NULL);
+	chain_make(s.c, 0, 12345, 1, NULL);
+	must(gpc_evict(s.c, 0, 1, &b, 0, 1000));
+	s.other = cache_attach(0, 0);
+	scene_close(&s);
+	for (i = 0; i < MANY; i++)
+		chain_make(s.c, 0, 1 + (uint64_t)i, 1, NULL);
+	must(gpc_writer_serve(s.c, 1));
+	going = (int)stats_of(s.c, -1).dying;
+	ok(going > 0, "%d go ahead of demand", going);
+	for (i = 0; i < 3; i++)
+		refused(gpc_reserve(s.c, 0, 1, &b, NULL, 0, 0), EAGAIN, "ahead: try number %d", i);
+	is_int((int)stats_of(s.c, -1).dying, going, "and no others");
+	scene_open(&s);
+	settle(s.c);
+	is_int((int)stats_of(s.c, -1).free_blocks, going, "ahead: they are free");
+	clean(s.c, "ahead of demand");
+	scene_end(&s);
+}
+
 static void test_short(void)
 {
 	struct scene s = scene_new(V, 0);
@@ -436,6 +467,7 @@ static int body(void)
 {
 	cache_both(tests);
 	cache_thread = false;            /* where a writer can be missing */
+	test_tries_ahead();
 	test_full_ring();
 	test_drop_unanswered();
 	return done_testing();

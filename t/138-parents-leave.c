@@ -93,6 +93,7 @@ static void test_evict(void)
 	is_int(gpc_evict(c, near, BLOCKS, b, 0, 1000), BLOCKS, "evict: all of them");
 	is_int(b[0], block[BLOCKS - 1], "evict: the last one first");
 	is_int(b[BLOCKS - 1], block[0], "evict: the first one last");
+	is_int((int)stats_of(c, -1).evicted, BLOCKS - 3, "evict: keys that are elsewhere are not lost");
 	end("evict");
 }
 

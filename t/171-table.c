@@ -116,6 +116,18 @@ static void fill_two(gpc *c, gpc_key *k, gpc_block *b)
 		bail("eight keys");
 }
 
+/* Buckets whose keys are looked for in their second bucket as well. */
+static int flags(gpc *c)
+{
+	const struct probe_entry *e = SEG_AT(c->seg.index, c->seg.at.table,
+					     const struct probe_entry, 0);
+	int i, n = 0;
+
+	for (i = 0; i < BUCKETS; i++)
+		n += (load_acquire(&e[i * FULL].w[2]) & PROBE_OVERFLOW) != 0;
+	return n;
+}
+
 static void test_relocation(void)
 {
 	gpc *c = new_cache();
@@ -130,9 +142,11 @@ static void test_relocation(void)
 	is_int(misses(c, k, b, 2 * FULL + 1), 0, "all are found");
 	clean(c, "relocated");
 	settle(c);
+	ok(flags(c) > 0, "with a flag");
 	must(gpc_release(c, b, 9));
 	is_int(gpc_evict(c, 0, 9, b, 0, 1000), 9, "and all can go again");
 	is_int(gpc_lookup(c, 0, k, 9, b, 0), 0, "wherever they stand");
+	is_int(flags(c), 0, "and the flag goes with the last of them");
 	clean(c, "empty again");
 	cache_end(c);
 }
@@ -212,8 +226,9 @@ static void test_relocation_waits(void)
 }
 
 /* What is being relocated goes, by another peer's command. */
-static void test_relocation_undone(void)
+static void test_relocation_undone(bool evicted)
 {
+	gpc_block x[2 * FULL];
 	struct held_up h;
 	uint32_t i;
 	gpc *e;
@@ -221,7 +236,10 @@ static void test_relocation_undone(void)
 	hold_up(&h);
 	e = cache_attach(0, 0);
 	serve_begin(h.c);
-	is_int(gpc_drop(e, h.b, 2 * FULL, NULL, 0, -1), 2 * FULL, "all eight go");
+	if (evicted)
+		refused(gpc_evict(e, 0, 2 * FULL, x, 0, 0), EAGAIN, "all eight are evicted");
+	else
+		is_int(gpc_drop(e, h.b, 2 * FULL, NULL, 0, -1), 2 * FULL, "all eight go");
 	serve_end();
 	for (i = 0; i < 2 * FULL; i++)
 		h.b[i] = -1;
@@ -230,6 +248,36 @@ static void test_relocation_undone(void)
 	clean(h.c, "a relocation whose key went");
 	must(gpc_close(e));
 	let_go(&h, "a relocation undone");
+}
+
+/* The place of a victim, the only one for another key. */
+static void test_evicted(void)
+{
+	gpc *c = new_cache(), *d = cache_attach(0, 0);
+	gpc_key k[2 * FULL + 1];
+	gpc_block b[2 * FULL + 1], res, x;
+	uint64_t n = 0;
+	gpc_ticket t;
+	int section;
+
+	keys_in(c, &n, 1u << 5 | 1u << 9, 1u << 5 | 1u << 9, k, 2 * FULL + 1);
+	is_int(publish(c, k, b, 2 * FULL, NULL), 2 * FULL, "two buckets full of keys");
+	settle(c);
+	must(gpc_release(c, b, 2 * FULL));
+	section = must(gpc_section_enter(d));
+	refused(gpc_evict(c, 0, 1, &x, 0, 0), EAGAIN, "one is evicted, and a section is open");
+	must(gpc_reserve(c, 0, 1, b + 8, NULL, 0, 1000));
+	must(gpc_publish(c, NULL, k + 8, b + 8, 1,
+			 GPC_OPTIONS(gpc_publish_options, .resident = &res, .ticket = &t), 0, 0));
+	refused(gpc_ticket_wait(c, t, 20), ETIMEDOUT, "its place is not free yet");
+	gpc_section_leave(d, section);
+	is_int(gpc_ticket_wait(c, t, 2000), 0, "but when the section has ended");
+	is_int(res, b[8], "another key is there");
+	clean(c, "the place of a victim");
+	must(gpc_release(c, b + 8, 1));
+	must(gpc_close(d));
+	must(gpc_writer_serve(c, 50));
+	cache_end(c);
 }
 
 /* Or it changes its tier. */
@@ -426,7 +474,9 @@ static void tests(void)
 	test_full();
 	test_relocation();
 	test_relocation_waits();
-	test_relocation_undone();
+	test_relocation_undone(false);
+	test_relocation_undone(true);
+	test_evicted();
 	test_relocation_moved();
 	test_relocation_home(false);
 	test_relocation_home(true);

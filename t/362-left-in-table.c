@@ -76,7 +76,7 @@ static void test_empty_entries(void)
 
 /* ---- after it ---- */
 
-static void test_twice(void)
+static void test_twice(bool evicted)
 {
 	gpc_block b;
 	gpc_key k;
@@ -92,10 +92,14 @@ static void test_twice(void)
 	writer_comes(true);
 	is_int(entries_of(k, b), 2, "a relocation half done: both entries stay at first");
 	is_int(look(k), b, "the key is found");
+	if (evicted) {
+		refused(gpc_evict(c, 0, 1, &b, 0, 0), EAGAIN, "the block is evicted, and waited for");
+		is_int(entries_of(k, b), 0, "both entries go at once");
+	}
 	recovers();
-	is_int(entries_of(k, b), 1, "then one goes");
-	is_int(look(k), b, "the key is found");
-	end("two entries");
+	is_int(entries_of(k, b), !evicted, "then one goes");
+	is_int(look(k), evicted ? -1 : b, "the key is found if it is live");
+	end(evicted ? "two entries of a victim" : "two entries");
 }
 
 /* A move's writer died while it renamed the two entries of a relocation. */
@@ -158,7 +162,8 @@ static int body(void)
 	test_missing_flag();
 	test_wrong_entry();
 	test_empty_entries();
-	test_twice();
+	test_twice(false);
+	test_twice(true);
 	test_renamed_half();
 	test_spare_flag();
 	test_no_entry();

@@ -54,6 +54,9 @@ t_programs = \
 	%reldir%/101-tiers.t \
 	%reldir%/102-tiers-durable.t \
 	%reldir%/103-remote-tier.t \
+	%reldir%/107-two-ways.t \
+	%reldir%/108-back-late.t \
+	%reldir%/109-held-late.t \
 	%reldir%/110-publish.t \
 	%reldir%/115-publish-no-ref.t \
 	%reldir%/111-ask.t \
@@ -525,8 +528,16 @@ endif
 	-Wl,--wrap=posix_fallocate,--wrap=lock_try,--wrap=lock_share,--wrap=lock_drop \
 	-Wl,--wrap=rename,--wrap=segment_map_writer
 %canon_reldir%_196_ram_memory_t_LDADD = $(LDADD) $(NUMA_LIBS)
+# a call is withdrawn while its command runs
+%canon_reldir%_107_two_ways_t_LDFLAGS = -Wl,--wrap=grant_has_quota
+# a section ends in the middle of a pass
+%canon_reldir%_108_back_late_t_LDFLAGS = -Wl,--wrap=grant_trim
+# a reference is taken in the middle of an eviction
+%canon_reldir%_109_held_late_t_LDFLAGS = -Wl,--wrap=meter_evicted
+# which way is gone, the short one or the general one
+%canon_reldir%_119_staged_t_LDFLAGS = -Wl,--wrap=command_run,--wrap=grant_start \
+	-Wl,--wrap=retire_block,--wrap=record_free
 # a gate between finding a block and taking the reference
-%canon_reldir%_119_staged_t_LDFLAGS = -Wl,--wrap=command_run,--wrap=grant_start,--wrap=retire_block,--wrap=record_free
 %canon_reldir%_136_moves_refs_t_LDFLAGS = -Wl,--wrap=refs_take
 # one in between looks at what readers find
 %canon_reldir%_152_one_step_t_LDFLAGS = -Wl,--wrap=retire_subtree

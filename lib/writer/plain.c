@@ -305,6 +305,7 @@ bool plain_arrive(struct writer *w, uint32_t record)
 	p->dying--;
 	record_free_word(r);
 	w_tell(w, pool);
+	w->progress = true;
 	p->free[p->nfree++] = record;
 	return true;
 }

@@ -2,8 +2,10 @@
 /* plain.h - the short way for what nearly all commands and victims are.
  *
  * Each of these does what the general way does, by the same stores in the same order, so a successor
- * finds nothing that it would not find there.  It asks first whether the case is plain, and has stored
- * nothing when it says no: then the general way goes on as if nobody had asked.
+ * finds nothing that it would not find there.  But a reserve is claimed before its blocks, not behind
+ * them: a successor runs what is claimed again, whatever it has by then.  Each asks first whether the
+ * case is plain, and has stored nothing when it says no: then the general way goes on as if nobody had
+ * asked.
  *
  *                plain                                       the general way
  *   publish      without conditions (CF_SOURCE and such),    command.c
@@ -14,14 +16,14 @@
  *   retire       a leaf without children, moved from         retire.c retire_block
  *                nowhere, in a pool of no CALLER blocks; no
  *                relocation is under way
- *   arrive       DYING for nobody, or for a grant without    retire.c arrive
- *                moves that is to have it; nobody holds it
+ *   arrive       DYING for nobody in particular; nobody      retire.c arrive
+ *                holds it, and no transfer reads it
  *   free         of a block that is no reservation of that   command.c
  *                peer (any more)
  *   reserve      no grant waits; the pool has free blocks    grant.c, grant_place.c
  *                for all of it, and none on their way back
  *
- * t/196 runs the same random commands with and without the short way and compares all of it. */
+ * t/119 runs the same random commands with and without the short way and compares all of it. */
 #ifndef GPC_WRITER_PLAIN_H
 #define GPC_WRITER_PLAIN_H
 

@@ -251,7 +251,7 @@ struct writer {
 	bool crowded;                    /* a pool may have more blocks than its capacity */
 	bool no_plain;                   /* tests: everything goes the general way (plain.h) */
 	/* What a command, a grant or a refill waits for may be there now: the pass makes another
-	 * round.  Set by who makes blocks, entries or seats usable: record_free, record_return,
+	 * round.  Set by who makes blocks, entries or seats usable: record_free, plain_arrive, record_return,
 	 * table_slot_usable, table_copies_done, leave_batch, reap_seat and the end of a takeover;
 	 * and by a grant that begins, or that has to look for another victim.  Only the pass
 	 * lowers it, before each round. */
@@ -294,8 +294,8 @@ static inline struct shm_pool *w_pool(struct writer *w, uint32_t pool)
 }
 
 /* The numbers of a pool's blocks by state, for who looks from outside: behind each change of a
- * record's word, so a writer that dies between the two leaves them wrong by that block until its
- * successor has counted. */
+ * record's word, or of those of one command, so a writer that dies between the two leaves them wrong by
+ * these until its successor has counted. */
 static inline void w_tell(struct writer *w, uint32_t pool)
 {
 	const struct wpool *p = &w->pool[pool];
