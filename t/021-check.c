@@ -183,7 +183,7 @@ static void test_pools(struct made *m)
 	BREAK(m, a->owner, 77, 1, "pool 0: its owner 77 is no peer");
 	BREAK(m, a->owner, 3, 1, "pool 0: the seat of its owner 3 is empty");
 	BREAK(m, a->owner, MADE_PEER, 0, "");
-	BREAK(m, st->spaces, 1, 1, "state: the set of spaces is 0x1, the pools have 0x3");
+	BREAK(m, st->spaces, 1, 1, "state: the sets of spaces are 0x1 and 0x0, the pools have 0x3 and 0x0");
 	BREAK(m, st->live_pools[1], 1, 1, "pool 64: counts as live, but is not");
 	BREAK(m, st->live_pools[0], 1, 1, "pool 1: is ready, but does not count as live");
 

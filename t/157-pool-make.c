@@ -139,7 +139,7 @@ static void test_fields(void)
 	refused(gpc_pool_make(NULL, &p, NULL, 0), EINVAL, "no handle");
 	RAM_SAYS(EINVAL, "size of struct gpc_memory is 8", m.size = 8);
 	RAM_SAYS(EINVAL, "size of struct gpc_pool is 12", p.size = 12);
-	RAM_SAYS(EINVAL, "kind is 3", p.kind = 3);
+	RAM_SAYS(EINVAL, "kind is 5", p.kind = 5);
 	RAM_SAYS(EINVAL, "blocks is 0", p.blocks = 0);
 	RAM_SAYS(EINVAL, "backing_size is 4", p.backing_size = 4);
 	RAM_SAYS(EINVAL, "nruns is 513", m.nruns = 513; m.runs = run);

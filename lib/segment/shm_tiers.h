@@ -12,7 +12,7 @@
 /* Below RAM: bytes that no peer looks at where they are. */
 static inline int shm_is_cold(uint32_t kind)
 {
-	return kind > 2;                 /* GPC_RAM */
+	return kind == 3 || kind == 4;    /* GPC_DISK, GPC_REMOTE */
 }
 
 #define SHM_ASKS        4u               /* questions that one peer has open at a time */
