@@ -136,7 +136,7 @@ sees 'nothing is wrong' "160 columns"
 child=$(pgrep -P $top 2>/dev/null || ps -o pid= --ppid $top)
 child=$(echo $child)
 stty cols 40 rows 24 <"/proc/$child/fd/0"
-sees '+reserved' "40 columns, after a resize"
+sees '~dying' "40 columns, after a resize"
 kill -TERM $child
 finish $top
 exits 0 "a signal ends it"
