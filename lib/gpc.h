@@ -84,7 +84,7 @@ typedef uint64_t gpc_transfer;       /* names copies of one handle; 0 = none */
 #define GPC_POOL(b)     ((b) >> 24)
 #define GPC_SLOT(b)     ((b) & 0xffffff)
 #define GPC_BLOCK(p, s) ((gpc_block)((p) << 24 | (s)))
-#define GPC_SPACE(s)    (1u << (s))  /* sets of spaces are masks; 0 = every space */
+#define GPC_SPACE(s)    (1u << (s))  /* sets of spaces are masks; 0 = every space of VRAM and RAM */
 
 #define GPC_MAX_NAME    64           /* bytes of a cache's name, without the final 0 */
 #define GPC_MAX_POOLS   127
@@ -139,7 +139,11 @@ enum {                               /* flags; each function lists those it take
 	GPC_PEEK      = 1 << 17      /* evict: nothing goes, the call only names what would */
 };
 
-enum { GPC_VRAM = 1, GPC_RAM = 2 };  /* kinds of pools: the two tiers */
+enum {                               /* kinds of pools: the tiers */
+	GPC_VRAM = 1, GPC_RAM = 2,
+	GPC_DISK = 3, GPC_REMOTE = 4 /* below RAM: each in a space of its own, of CALLER blocks whose owner
+	                              * keeps the bytes (gpc_tiers_open) */
+};
 enum {
 	GPC_POOL_OWNED     = 1 << 0, /* the adding process is the owner */
 	GPC_POOL_CALLER    = 1 << 1, /* for an engine with its own allocator: each block is at
@@ -232,6 +236,9 @@ struct gpc_config {                  /* zero = default everywhere; set size */
 	uint32_t ram_flags;          /* ... and 0 or GPC_POOL_UNCHAINED */
 	int32_t max_aliases;         /* pairs of gpc_alias that there is room for, 43 bytes each; 0 = an eighth
 	                              * of max_blocks; -1 = none */
+	const void *secret;          /* 16 bytes that keys are hashed with, so that they are the same in a cache that
+	                              * is made again; NULL = random.  Who knows them can construct keys that
+	                              * collide.  They are not compared with those of a cache that is there */
 };
 
 struct gpc_attach_options {          /* of one attachment; zero = default; set size */
@@ -693,6 +700,121 @@ int gpc_transfer_results(gpc *c, gpc_transfer t, int *results, uint32_t n);
 
 int gpc_transfer_get(gpc *c, uint32_t i, struct gpc_transfer_info *ret);
 /* [shared] The i-th of those that are not over, of all peers; -ENOENT past the last. */
+
+/* ---- tiers below RAM: bytes on disk, or with a remote store.  One process of the cache keeps them (gpc_tiers_open;
+ * gpcd does with --disk); the bytes of a block come to RAM before anybody else has them ---- */
+
+int gpc_prefetch(gpc *c, int to, const gpc_key *keys, uint32_t n, uint32_t flags, int timeout_ms);
+/* [shared] The keys of one prompt, as far as they are below RAM, are brought to RAM by the process that keeps the
+ * tiers: to the RAM of the space of pool `to`, if there is some with images like theirs, else to any RAM.  Waits up
+ * to the timeout and returns how many of the first keys are in VRAM or RAM then; timeout 0 asks, and
+ * returns how many are now.  What was asked for goes on without the caller.  Nothing is held: gpc_fetch,
+ * which asks by itself where it has time, or gpc_acquire comes next.  While a block is on its way its key is
+ * PENDING (gpc_claim).  What cannot be brought is a miss: bytes that are damaged, late, or cleared meanwhile, no
+ * block of RAM free.  flags: 0.  -ENOTCONN: nobody keeps tiers, or its keeper has ended meanwhile; only where some key
+ * is below RAM.  -EAGAIN: 4 calls of this handle with timeout 0 are under way.  Of a call with timeout 0
+ * the first 1024 keys that are missing are asked for. */
+
+struct gpc_tiers;
+typedef struct gpc_tiers gpc_tiers;  /* the tiers that this process keeps */
+
+struct gpc_tiers_options {           /* zero = default; set size */
+	uint32_t size;
+	uint32_t flags;              /* GPC_TIERS_... */
+	const char *dir;             /* of the cache; /dev/shm */
+	int32_t timeout_ms;          /* for the cache, a seat and a writer to appear */
+	int32_t ram;                 /* the RAM pool whose images the tiers have, + 1; 0 = the first one with memory.  Others
+	                              * with images of the same size and fingerprint are served as well */
+	const char *disk;            /* path of a file; it is made, 0600, where there is none; NULL = no disk */
+	uint64_t disk_bytes;         /* of that file, about; 0 = as it is, and where there is none disk_blocks is given */
+	uint32_t disk_blocks;        /* or so many blocks; 0 = what disk_bytes is enough for */
+	uint32_t disk_space;         /* space of its pool; 0 = the highest one without pools */
+	uint32_t disk_threads;       /* that read and write; 8; at most 64 */
+	uint32_t ahead;              /* so many blocks, next to go from each RAM pool, have a copy below before they go; with
+	                              * GPC_TIERS_EXCLUSIVE, so many blocks of RAM are kept free, half of them at least.  0 = a sixteenth of
+	                              * the pool, 64 to 4096 */
+	uint32_t min_uses;           /* a block is written when it is next to go for the so-manieth time in its
+	                              * life with this keeper; 0 and 1 = the first time */
+	uint32_t max_age_s;          /* blocks that were written longer ago go; 0 = none do */
+	uint64_t write_rate;         /* bytes a second that are written at most; 0 = no limit */
+	uint32_t stages;             /* questions that are answered at a time; 4; at most 16 */
+	uint32_t reserved;
+	const char *remote;          /* a store on other machines: NAME:word=value,... of a plugin; NULL = none */
+	const char *remote_tag;      /* version of what is cached, 1 to 32 bytes of [A-Za-z0-9._-]: whoever has another one
+	                              * sees nothing of it; NULL = "0" */
+	uint32_t remote_blocks;      /* so many keys in the store are known here; 0 = 4 times the RAM pool, at least 65536 */
+	uint32_t remote_space;       /* space of their pool; 0 = the highest one without pools */
+	uint32_t remote_uses;        /* as min_uses */
+	uint32_t remote_ms;          /* a call to the store has so long; 0 = 2000 */
+	const void *secret;          /* 16 bytes, if the cache was made with them: the file keeps no copy, and one that was
+	                              * written under others is refused.  NULL = the file keeps those of the cache */
+	void (*log)(void *arg, int level, const char *text);   /* level as in syslog(3) */
+	void *log_arg;
+};
+enum {
+	GPC_TIERS_EXCLUSIVE = 1 << 0,        /* a block is in RAM or below it: what was brought up leaves the disk, and
+	                                      * what was written leaves RAM.  Default: both keep it */
+	GPC_TIERS_RESIZE = 1 << 1,           /* a file of another size is grown, or cut: what was beyond the end is lost */
+	GPC_TIERS_BUFFERED = 1 << 2          /* the file goes through the page cache; default: O_DIRECT where it can */
+};
+
+int gpc_tiers_open(const char *name, const struct gpc_tiers_options *opt, gpc_tiers **ret);
+/* [writer] Attach to the cache as a peer of its own, and keep its tiers below RAM with threads of this process, until
+ * gpc_tiers_close.  Each tier is a pool of the index (GPC_DISK) in a space of its own, whose blocks can be looked
+ * up, counted, walked, dropped and cleared like others; they go when this process ends, and the file stays: what is in
+ * it is published again by the next call, in the background.  gpc_tiers_sync waits for that.
+ * -EBUSY: another process keeps the tiers of this cache, or has the file.  -EPROTO: the file is none, of another
+ * version, or of images of another size or fingerprint, or its keys were hashed with another secret.  -EACCES:
+ * another user's, or others may read it.  -EBADMSG: damaged.  -ENOSPC: no room for the file, or for so many blocks
+ * in the cache (max_blocks) or another pool (max_pools).  -ENOENT: no such RAM pool.  In each case the file is as it
+ * was, and the sentence has the remedy.  -ENOTCONN: no writer. */
+
+int gpc_tiers_close(gpc_tiers *t);
+/* [writer] Questions that are open end with what has come so far; threads end; the pools go.  NULL is fine. */
+
+struct gpc_tiers_file {              /* a file that is there.  set size */
+	uint32_t size;
+	uint32_t has_secret;         /* 1: it keeps the secret of its cache */
+	uint64_t blocks, block_bytes, bytes;
+	uint8_t secret[16];          /* 16 bytes that its keys were hashed with: for gpc_config.secret */
+};
+
+int gpc_tiers_file_get(const char *disk, struct gpc_tiers_file *ret);
+/* [local] What such a file says of itself: for who makes the cache anew that it belongs to.  Nobody has to keep it, and
+ * it is not locked.  -ENOENT: no such file.  -EPROTO, -EBADMSG, -EACCES as above. */
+
+int gpc_tiers_sync(gpc *c, int timeout_ms);
+/* [shared] Returns when the keeper of the tiers has nothing left to do: what was in the file is published, what is next
+ * to go from RAM is written as far as the policy wants it, what was removed is gone from the disk for ever.  Calls
+ * that remove (gpc_drop, gpc_pool_clear) wait for the last part by themselves.  -ENOTCONN: nobody keeps tiers. */
+
+struct gpc_tier {                    /* a tier below RAM, for tools: since its keeper opened it.  set size */
+	uint32_t size;
+	uint32_t kind;               /* GPC_DISK, GPC_REMOTE */
+	int32_t pool;                /* its pool, and the peer that keeps it; -1: nobody does now */
+	int32_t keeper;
+	uint32_t ready;              /* 1: what was there when it was opened is published */
+	uint32_t reserved;
+	uint64_t block_bytes;        /* of an image */
+	uint64_t asks;               /* questions of peers, to all tiers together; keys of theirs that were brought ... */
+	uint64_t hits, misses;       /* ... and that were not */
+	uint64_t brought, brought_bytes;     /* blocks that came to RAM */
+	uint64_t written, written_bytes;     /* ... and went down */
+	uint64_t absent;             /* looked for, and not found there */
+	uint64_t bad;                /* a checksum was wrong: never served */
+	uint64_t errors, late;       /* reads that failed; that did not come in time */
+	uint64_t overtaken;          /* cleared, dropped or evicted while they were on their way */
+	uint64_t no_ram;             /* no block of RAM was to be had */
+	uint64_t refused;            /* by the writer: no parent there, no bucket */
+	uint64_t failed;             /* writes that failed */
+	uint64_t unwanted;           /* not written, for min_uses */
+	uint64_t evicted, aged;      /* for want of room; for their age */
+	uint64_t forgotten;          /* made free for ever, after drops and clears */
+	uint64_t found, restored, orphans;   /* in the file when it was opened; published; those that could not be */
+};
+
+int gpc_tier_get(gpc *c, uint32_t i, struct gpc_tier *ret);
+/* [shared] The i-th tier below RAM; -ENOENT past the last. */
 
 /* ---- checksums of memory of the caller's own ---- */
 

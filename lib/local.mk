@@ -49,6 +49,16 @@ lib_gpc_sources = \
 	%reldir%/device/host_piece.h \
 	%reldir%/device/host_stream.c \
 	%reldir%/device/host_stream.h \
+	%reldir%/disk/disk.h \
+	%reldir%/disk/format.h \
+	%reldir%/disk/io.c \
+	%reldir%/disk/make.c \
+	%reldir%/disk/open.c \
+	%reldir%/disk/queue.c \
+	%reldir%/disk/scan.c \
+	%reldir%/disk/slot.c \
+	%reldir%/disk/state.h \
+	%reldir%/disk/super.c \
 	%reldir%/inspect/check.c \
 	%reldir%/inspect/check.h \
 	%reldir%/inspect/check_alias.c \
@@ -68,6 +78,7 @@ lib_gpc_sources = \
 	%reldir%/inspect/note.c \
 	%reldir%/inspect/root.c \
 	%reldir%/inspect/stats.c \
+	%reldir%/inspect/tiers.c \
 	%reldir%/inspect/transfers.c \
 	%reldir%/inspect/walk.c \
 	%reldir%/memory/huge.c \
@@ -83,6 +94,8 @@ lib_gpc_sources = \
 	%reldir%/memory/pin.c \
 	%reldir%/memory/sums.c \
 	%reldir%/memory/thread.c \
+	%reldir%/payload/ask.c \
+	%reldir%/payload/ask.h \
 	%reldir%/payload/bring.c \
 	%reldir%/payload/bring.h \
 	%reldir%/payload/bring_copy.c \
@@ -153,7 +166,18 @@ lib_gpc_sources = \
 	%reldir%/reader/take.h \
 	%reldir%/reader/view.c \
 	%reldir%/reader/view.h \
+	%reldir%/remote/batch.c \
+	%reldir%/remote/batch.h \
+	%reldir%/remote/image.c \
+	%reldir%/remote/image.h \
+	%reldir%/remote/options.c \
+	%reldir%/remote/plugin.c \
+	%reldir%/remote/reach.c \
+	%reldir%/remote/remote.c \
+	%reldir%/remote/remote.h \
+	%reldir%/remote/store.h \
 	%reldir%/request/alias.c \
+	%reldir%/request/durable.c \
 	%reldir%/request/evict.c \
 	%reldir%/request/move.c \
 	%reldir%/request/note.c \
@@ -206,10 +230,24 @@ lib_gpc_sources = \
 	%reldir%/segment/shm_memory.h \
 	%reldir%/segment/shm_meter.h \
 	%reldir%/segment/shm_root.h \
+	%reldir%/segment/shm_tiers.h \
 	%reldir%/segment/snapshot.c \
 	%reldir%/segment/space.c \
 	%reldir%/segment/stamps.h \
 	%reldir%/segment/validate.c \
+	%reldir%/stage/desk.c \
+	%reldir%/stage/disk.c \
+	%reldir%/stage/down.c \
+	%reldir%/stage/feed.c \
+	%reldir%/stage/images.c \
+	%reldir%/stage/learn.c \
+	%reldir%/stage/open.c \
+	%reldir%/stage/remote.c \
+	%reldir%/stage/restore.c \
+	%reldir%/stage/slots.c \
+	%reldir%/stage/stage.h \
+	%reldir%/stage/tier.h \
+	%reldir%/stage/up.c \
 	%reldir%/takeover/live.c \
 	%reldir%/takeover/open.c \
 	%reldir%/takeover/open.h \
@@ -315,7 +353,10 @@ else
 EXTRA_DIST += $(cuda_sources)
 endif
 
-include_HEADERS = %reldir%/gpc.h
+include_HEADERS = %reldir%/gpc.h %reldir%/gpc_remote.h
+
+# where plugins of the remote tier are
+AM_CPPFLAGS += -DPLUGIN_DIR='"$(pkglibdir)"'
 
 noinst_LTLIBRARIES += %reldir%/libgpc-internal.la
 %canon_reldir%_libgpc_internal_la_SOURCES = $(lib_gpc_sources)

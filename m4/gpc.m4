@@ -328,6 +328,61 @@ AS_IF([test "x$gpc_metrics" = xyes],
 AM_CONDITIONAL([HAVE_METRICS], [test "x$gpc_metrics" = xyes])
 ])
 
+# GPC_HIREDIS
+# -----------
+# $HIREDIS_CFLAGS and $HIREDIS_LIBS: what the plugin for Redis and Valkey is built with.  TLS came with 1.0, as
+# a library of its own.
+AC_DEFUN([GPC_HIREDIS], [
+gpc_hiredis=no
+gpc_hiredis_ssl=no
+gpc_hiredis_note='no (--without-hiredis)'
+AS_IF([test "x$with_hiredis" != xno], [
+	PKG_CHECK_MODULES([HIREDIS], [hiredis >= 0.14],
+		[gpc_hiredis=yes],
+		[gpc_hiredis_note='no (hiredis 0.14 or later is missing: libhiredis-dev)'])
+	AS_IF([test "x$with_hiredis" = xyes && test "$gpc_hiredis" = no],
+		[AC_MSG_ERROR([the plugin for Redis: $gpc_hiredis_note])])])
+AS_IF([test "$gpc_hiredis" = yes], [
+	PKG_CHECK_MODULES([HIREDIS_SSL], [hiredis_ssl >= 1.0], [gpc_hiredis_ssl=yes], [gpc_hiredis_ssl=no])
+	AS_IF([test "$gpc_hiredis_ssl" = yes],
+		[HIREDIS_CFLAGS="$HIREDIS_CFLAGS $HIREDIS_SSL_CFLAGS"
+		 HIREDIS_LIBS="$HIREDIS_SSL_LIBS $HIREDIS_LIBS"
+		 AC_DEFINE([HAVE_HIREDIS_SSL], [1], [The plugin for Redis has TLS, by hiredis_ssl])])
+	# some releases say -I.../hiredis only; our headers name the folder
+	HIREDIS_CFLAGS="$HIREDIS_CFLAGS -I$($PKG_CONFIG --variable=includedir hiredis)"
+	gpc_hiredis_note="hiredis $($PKG_CONFIG --modversion hiredis), TLS: $gpc_hiredis_ssl"])
+AM_CONDITIONAL([HAVE_HIREDIS], [test "$gpc_hiredis" = yes])
+AM_CONDITIONAL([HAVE_HIREDIS_SSL], [test "$gpc_hiredis_ssl" = yes])
+])
+
+# GPC_MOONCAKE
+# ------------
+# $MOONCAKE_CFLAGS and $MOONCAKE_LIBS: what the plugin for Mooncake Store is built with: its C interface, in
+# --with-mooncake=DIR, or where the compiler looks.
+AC_DEFUN([GPC_MOONCAKE], [
+gpc_mooncake=no
+gpc_mooncake_note='no (--without-mooncake)'
+MOONCAKE_CFLAGS= MOONCAKE_LIBS=-lmooncake_store
+AS_CASE([$with_mooncake], [no|yes|auto], [],
+	[MOONCAKE_CFLAGS="-I$with_mooncake/include"
+	 MOONCAKE_LIBS="-L$with_mooncake/lib -Wl,-rpath,$with_mooncake/lib -lmooncake_store"])
+AS_IF([test "x$with_mooncake" != xno], [
+	gpc_saved=$CPPFLAGS gpc_saved_libs=$LIBS
+	CPPFLAGS="$CPPFLAGS $MOONCAKE_CFLAGS" LIBS="$MOONCAKE_LIBS $LIBS"
+	AC_MSG_CHECKING([for the C interface of Mooncake Store])
+	AC_LINK_IFELSE([AC_LANG_PROGRAM([[#include <store_c.h>]], [[
+		return mooncake_store_batch_get_into(0, 0, 0, 0, 0, 0);]])],
+		[gpc_mooncake=yes gpc_mooncake_note=yes],
+		[gpc_mooncake_note='no (store_c.h or libmooncake_store.so is missing)'])
+	AC_MSG_RESULT([$gpc_mooncake])
+	CPPFLAGS=$gpc_saved LIBS=$gpc_saved_libs
+	AS_IF([test "x$with_mooncake" != xauto && test "$gpc_mooncake" = no],
+		[AC_MSG_ERROR([the plugin for Mooncake Store: $gpc_mooncake_note])])])
+AM_CONDITIONAL([HAVE_MOONCAKE], [test "$gpc_mooncake" = yes])
+AC_SUBST([MOONCAKE_CFLAGS])
+AC_SUBST([MOONCAKE_LIBS])
+])
+
 # GPC_CURSES
 # ----------
 # $CURSES_CFLAGS and $CURSES_LIBS: what gpc-inspect top shows its screen with.

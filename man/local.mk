@@ -12,6 +12,12 @@ dist_man_MANS += \
 	%reldir%/gpc_alias_resolve.3 \
 	%reldir%/gpc_claim.3 \
 	%reldir%/gpc_claim_drop.3 \
+	%reldir%/gpc_prefetch.3 \
+	%reldir%/gpc_tier_get.3 \
+	%reldir%/gpc_tiers_close.3 \
+	%reldir%/gpc_tiers_file_get.3 \
+	%reldir%/gpc_tiers_open.3 \
+	%reldir%/gpc_tiers_sync.3 \
 	%reldir%/gpc_claim_wait.3 \
 	%reldir%/gpc_claim_walk.3 \
 	%reldir%/gpc_close.3 \
@@ -95,9 +101,12 @@ dist_man_MANS += \
 	%reldir%/gpc_writer_serve.3 \
 	%reldir%/gpc_writer_take.3 \
 	%reldir%/gpc_writer_wake.3 \
+	%reldir%/gpc_disk.5 \
 	%reldir%/gpc_segment.5 \
 	%reldir%/gpc-containers.7 \
+	%reldir%/gpc-cluster.7 \
 	%reldir%/gpc-events.7 \
+	%reldir%/gpc_remote.7 \
 	%reldir%/gpc-metrics.7 \
 	%reldir%/gpc.7 \
 	%reldir%/gpc_engine.7 \

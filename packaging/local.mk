@@ -5,6 +5,7 @@ EXTRA_DIST += \
 	debian/changelog \
 	debian/control \
 	debian/copyright \
+	debian/gpc-plugin-redis.install \
 	debian/gpc-tools.install \
 	debian/gpcd.install \
 	debian/libgpc-dev.install \

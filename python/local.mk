@@ -47,6 +47,7 @@ python_sources = \
 	%reldir%/src/args.c \
 	%reldir%/src/array.c \
 	%reldir%/src/claim.c \
+	%reldir%/src/tiers.c \
 	%reldir%/src/device.c \
 	%reldir%/src/dlpack.c \
 	%reldir%/src/error.c \

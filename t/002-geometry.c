@@ -166,8 +166,9 @@ static int layout_is_wrong(const struct shm_geometry *geo)
 		at.seat,  p * 4096,	 at.section,	   p * 4096,
 		at.ring,  p * 4096 * 64, at.ref,	   p * at.column,
 		at.stamp, b * 8,	 at.use,	   b * 4,
-		at.note,	   b * geo->note_lines * 64,
-		at.transfer, p * 12288, at.control_bytes, 0};
+		at.note,  b * geo->note_lines * 64,
+		at.transfer, p * 12288,	 at.desk,	   4096,
+		at.ask,	  p * 4 * 16448, at.control_bytes, 0};
 	const uint64_t *all[] = {index, control};
 	size_t sizes[] = {ARRAY_SIZE(index), ARRAY_SIZE(control)}, i, j;
 

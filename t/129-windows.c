@@ -135,6 +135,11 @@ static void test_seats(void)
 	k = key_of(c, 1);
 	is_int(gpc_acquire(d[65], 0, &k, 1, &b, 0), 1, "a peer in seat %u has a reference", d[65]->peer);
 	is_int(gpc_evict(c, 0, 2, out, 0, 1000), 1, "and keeps its block");
+	store_relaxed(&seg_seat(&c->seg, d[65]->peer)->refs, 0);
+	for (i = 0; i < 100; i++)        /* its column is looked at */
+		pass(c);
+	is_int(gpc_evict(c, 0, 2, out, 0, 1000), 0, "whatever its seat counts");
+	store_relaxed(&seg_seat(&c->seg, d[65]->peer)->refs, 1);
 	must(gpc_release(d[65], &b, 1));
 	for (i = 0; i < 2000 && seg_shared(&c->seg)->holders[1]; i++)
 		pass(c);

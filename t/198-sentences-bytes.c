@@ -128,6 +128,58 @@ static void test_devices(gpc *c)
 	bad(EINVAL, "d|NULL", gpc_dev_enter(NULL));
 }
 
+#define tiers_bad(words, field, value)                                         \
+	do {                                                                   \
+		struct gpc_tiers_options o = { .size = sizeof(o), .dir = cache_dir, .disk = "no", .disk_blocks = 8 }; \
+		gpc_tiers *none = NULL;                                        \
+		o.field = value;                                               \
+		diag("%s %s", #field, #value);                                 \
+		bad(EINVAL, words, gpc_tiers_open(cache_name, &o, &none));     \
+	} while (0)
+
+static void test_tiers(gpc *c)
+{
+	struct gpc_tiers_options good = { .size = sizeof(good), .dir = cache_dir, .disk = "no", .disk_blocks = 8 };
+	struct gpc_tiers_file file = { .size = sizeof(file) };
+	struct gpc_tier tier = { .size = sizeof(tier) };
+	gpc_key k = key_of(c, 1);
+	gpc_tiers *t = NULL;
+
+	bad(EINVAL, "handle|NULL", gpc_prefetch(NULL, 0, &k, 1, 0, 0));
+	bad(EINVAL, "to|-1", gpc_prefetch(c, -1, &k, 1, 0, 0));
+	bad(ENOENT, "to|9", gpc_prefetch(c, 9, &k, 1, 0, 0));
+	bad(EINVAL, "keys|NULL", gpc_prefetch(c, 0, NULL, 1, 0, 0));
+	bad(EINVAL, "n|4294967295", gpc_prefetch(c, 0, &k, UINT32_MAX, 0, 0));
+	bad(EINVAL, "flags|0x8", gpc_prefetch(c, 0, &k, 1, GPC_QUIET, 0));
+	bad(EINVAL, "timeout_ms|-2", gpc_prefetch(c, 0, &k, 1, 0, -2));
+	bad(EINVAL, "timeout_ms|-2", gpc_tiers_sync(c, -2));
+	bad(ENOTCONN, "no process keeps the tiers", gpc_tiers_sync(c, 0));
+	bad(EINVAL, "ret|NULL", gpc_tier_get(c, 0, NULL));
+	bad(ENOENT, "i|0", gpc_tier_get(c, 0, &tier));
+	tier.size = 4;
+	bad(EINVAL, "size|4|gpc_tier", gpc_tier_get(c, 0, &tier));
+	bad(EINVAL, "disk|NULL", gpc_tiers_file_get(NULL, &file));
+	bad(EINVAL, "ret|NULL", gpc_tiers_file_get("no", NULL));
+	bad(ENOENT, "no", gpc_tiers_file_get("no", &file));
+	bad(EINVAL, "ret|NULL", gpc_tiers_open(cache_name, &good, NULL));
+	bad(EINVAL, "name|NULL", gpc_tiers_open(NULL, &good, &t));
+	bad(EINVAL, "opt|NULL", gpc_tiers_open(cache_name, NULL, &t));
+	tiers_bad("size|4|gpc_tiers_options", size, 4);
+	tiers_bad("flags|0x100", flags, 256);
+	tiers_bad("timeout_ms|-2", timeout_ms, -2);
+	tiers_bad("ram|-1", ram, -1);
+	tiers_bad("disk|NULL", disk, NULL);
+	tiers_bad("disk_bytes|5|disk_blocks|8", disk_bytes, 5);
+	tiers_bad("disk_blocks|16777217|16777216", disk_blocks, (1u << 24) + 1);
+	tiers_bad("disk_space|32|31", disk_space, 32);
+	tiers_bad("disk_threads|65|64", disk_threads, 65);
+	tiers_bad("stages|17|16", stages, 17);
+	tiers_bad("ahead|4097|4096", ahead, 4097);
+	tiers_bad("reserved|1", reserved, 1);
+	bad(ENOENT, "no pool of RAM|memory", gpc_tiers_open(cache_name, &good, &t));
+	is_int(gpc_tiers_close(NULL), 0, "nothing is closed");
+}
+
 static int body(void)
 {
 	gpc *c;
@@ -137,6 +189,7 @@ static int body(void)
 	test_memory(c);
 	test_looking(c);
 	test_devices(c);
+	test_tiers(c);
 	is_int(gpc_pool_available(c, 0), 8, "nothing was done");
 	clean(c, "bad arguments");
 	cache_end(c);

@@ -66,6 +66,22 @@ static void let_go(void)
 	settle(c);
 }
 
+/* Where parents were is a hint: any number may stand there. */
+static void forge_hints(void)
+{
+	uint32_t i, n = 0, max = c->seg.header.geometry.max_blocks;
+	struct shm_record *r;
+
+	for (i = 0; i < max; i++) {
+		r = w_record(c->writer, i);
+		if (WORD_STATE(r->word) != LIVE || r->source || !chance(3))
+			continue;
+		r->source_word = chance(4) ? chance(max + 2) : UINT32_MAX - chance(3);
+		n++;
+	}
+	ok(n > 1000, "%u hints are forged", n);
+}
+
 static void test_drop(void)
 {
 	static const uint32_t n[] = { 4, 1, 8 };
@@ -76,6 +92,8 @@ static void test_drop(void)
 	walk(before);
 	for (i = 0; i < ARRAY_SIZE(n); i++) {
 		a = stats_of(c, -1);
+		if (i)
+			forge_hints();
 		take_over(n[i]);
 		is_as_before(true, "dropped and taken");
 		is_found(0, "at once");

@@ -1,38 +1,11 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# gpc-replay with one worker hits what an exact LRU hits.  The LRU is the few lines of awk
-# below: each request looks up its longest prefix, then uses all of its blocks, leaf
-# first.
+# gpc-replay with one worker hits what an exact LRU hits.  The LRU is the few lines of awk in
+# t/sh/lru.sh.
 
 . "${top_srcdir:-$(dirname "$0")/..}/t/sh/tap.sh"
 
-lru()	# CAPACITY TRACE: requests, blocks asked for, hits
-{
-	awk -v capacity="$1" '
-	function evict() {           # used[] is in order of use; entries go stale
-		while (last[used[++tail]] != tail)
-			;
-		present[used[tail]] = 0
-	}
-	function use(id) {
-		if (!present[id] && ++count > capacity)
-			evict()
-		present[id] = 1
-		last[id] = ++now
-		used[now] = id
-	}
-	{
-		sub(/.*"hash_ids": *\[/, "")
-		sub(/\].*/, "")
-		n = split($0, ids, /, */)
-		for (i = 1; i <= n && present[ids[i]]; i++)
-			hits++
-		for (i = n; i; i--)
-			use(ids[i])
-		asked += n
-	}
-	END { print NR, asked + 0, hits + 0 }' "$2"
-}
+. "$srcdir/t/sh/lru.sh"
 
 is "$("$srcdir/t/data/make-trace.sh" | cksum)" "$(cksum <"$small_trace")" \
 	"the trace is what its script makes"

@@ -69,7 +69,7 @@ includes >"$tmp/includes"
 
 # folders, and files beside them, as rows name them: attach.c, serve.c with serve.h
 sed 's/\.[ch]$//' "$tmp/rows" | cut -d' ' -f2 | sort >"$tmp/named"
-files | sed 's|^lib/||; s|/[^/]*$||; s/\.[ch]$//' | sort -u | grep -v '^gpc$' >"$tmp/present"
+files | sed 's|^lib/||; s|/[^/]*$||; s/\.[ch]$//' | sort -u | grep -v '^gpc$\|^gpc_remote$' >"$tmp/present"
 diff "$tmp/present" "$tmp/named" | grep '^[<>]' |
 	sed 's/^</has no row:/; s/^>/has a row twice, or is not there:/' >"$tmp/out"
 empty "every folder of lib/ has a row" "$tmp/out"
@@ -83,7 +83,7 @@ empty "rows name what stands below them" "$tmp/out"
 cat >"$tmp/allowed.awk" <<'AWK'
 function plain(name) { sub(/\.[ch]$/, "", name); return name }
 NR == FNR { may[plain($2) " " plain($3)] = 1; next }
-plain($2) != plain($4) && $4 != "gpc.h" && !((plain($2) " " plain($4)) in may) {
+plain($2) != plain($4) && $4 != "gpc.h" && $4 != "gpc_remote.h" && !((plain($2) " " plain($4)) in may) {
 	print $1 " has " $3 ": no arrow goes from " $2 " to " $4
 }
 AWK
@@ -150,7 +150,7 @@ files | sed "s|^|$srcdir/|" | grep -v '/lib/base/order\.h$' |
 	xargs grep -n '__atomic_\|__sync_\|atomic_thread_fence\|_Atomic' >"$tmp/out"
 empty "base/order.h alone has atomics" "$tmp/out"
 
-files | sed "s|^|$srcdir/|" | grep -v '/lib/segment/shm\(_alias\|_memory\|_meter\|_root\)*\.h$' |
+files | sed "s|^|$srcdir/|" | grep -v '/lib/segment/shm\(_alias\|_memory\|_meter\|_root\|_tiers\)*\.h$' |
 	xargs grep -n '^struct shm_[a-z]* {' >"$tmp/out"
 empty "segment/shm.h and its parts alone declare shared structs" "$tmp/out"
 
@@ -174,13 +174,25 @@ empty "gpc.h, shm.h with its parts, and probe.h stand alone" "$tmp/out"
 done >"$tmp/out"
 empty "tools use the public header, and each its own files" "$tmp/out"
 
+# a plugin has gpc_remote.h, its own folder and the library of its store, as those of others do
+(cd "$srcdir" && find plugins -name '*.[ch]') | while read -r path; do
+	folder=$(echo "$path" | cut -d/ -f2)
+	sed -n 's/^#[ 	]*include "\(.*\)"/\1/p' "$srcdir/$path" | while read -r header; do
+		case $header in
+		gpc_remote.h | plugins/"$folder"/*) ;;
+		*) echo "$path includes $header" ;;
+		esac
+	done
+done >"$tmp/out"
+empty "plugins use gpc_remote.h, and each its own files" "$tmp/out"
+
 # the Python module has gpc.h and its own headers, and no atomics but those that count who is inside
 (cd "$srcdir" && grep -n '^#[ 	]*include "' python/src/*.[ch] | grep -v '"gpcpy\.h"\|"part\.h"\|"pages\.h"'
 	grep -n '__sync_\|atomic_thread_fence\|_Atomic' python/src/*.[ch]) >"$tmp/out"
 empty "the Python module uses the public header" "$tmp/out"
 
 # beyond that a reader loses the thread
-(cd "$srcdir" && find lib kernels tools python t bootstrap \( -name '*.[ch]' -o -name '*.cu' -o \
+(cd "$srcdir" && find lib plugins kernels tools python t bootstrap \( -name '*.[ch]' -o -name '*.cu' -o \
 	-name '*.cuh' -o -name '*.cc' -o -name '*.sh' -o -name '*.py' -o -name '[0-9]*.t' -o \
 	-name bootstrap \) ! -path lib/gpc.h ! -type d -exec wc -l {} +) |
 	awk '$2 != "total" && $1 > 500 { print $2 " has " $1 " lines" }' >"$tmp/out"

@@ -43,6 +43,9 @@ registered "every script of t/" t/local.mk $(names t '[0-9]*.t' | while read -r 
 	test -e "t/${t%.t}.c" || echo "$t"
 done)
 registered "every header of t/" t/local.mk $(names t 'lib/*.h')
+registered "every source of plugins/" plugins/local.mk $(sources plugins)
+registered "every program of t/cluster/" t/cluster/local.mk $(names t/cluster '*.c' | sed 's/c$/t/')
+registered "every script of t/cluster/" t/cluster/local.mk $(names t/cluster '*.t')
 registered "every program of t/torture/" t/torture/local.mk \
 	$(names t/torture '*.c' | sed 's/c$/t/')
 registered "every other file of t/torture/" t/torture/local.mk $(names t/torture '*.h' '*.md')

@@ -61,7 +61,7 @@ for program in ring segment tools trace; do
 done
 
 SECONDS_EACH=1 sh "$srcdir/t/fuzz/libfuzzer" "$srcdir" nosuch >out 2>err
-test $? = 2 && grep -q 'no harness nosuch: HARNESSES are some of ring segment tools trace' err
+test $? = 2 && grep -q 'no harness nosuch: HARNESSES are some of disk ring segment tools trace' err
 result $? "make fuzz names its harnesses"
 
 # Who is told to stop has found nothing.

@@ -38,7 +38,22 @@ t_programs = \
 	%reldir%/032-top-layout.t \
 	%reldir%/033-trailers.t \
 	%reldir%/034-many-keys.t \
+	%reldir%/040-disk-slots.t \
+	%reldir%/041-disk-files.t \
+	%reldir%/042-disk-faults.t \
+	%reldir%/043-disk-power.t \
+	%reldir%/044-disk-kills.t \
+	%reldir%/045-disk-queue.t \
+	%reldir%/046-disk-clock.t \
+	%reldir%/047-disk-scan.t \
+	%reldir%/050-remote-image.t \
+	%reldir%/051-remote-plugins.t \
+	%reldir%/052-remote-folder.t \
+	%reldir%/053-remote-replies.t \
 	%reldir%/100-seed.t \
+	%reldir%/101-tiers.t \
+	%reldir%/102-tiers-durable.t \
+	%reldir%/103-remote-tier.t \
 	%reldir%/107-two-ways.t \
 	%reldir%/108-back-late.t \
 	%reldir%/109-held-late.t \
@@ -162,6 +177,7 @@ t_programs = \
 	%reldir%/312-stock-evict-dies.t \
 	%reldir%/320-owner-dies.t \
 	%reldir%/321-returned-dies.t \
+	%reldir%/322-tiers-die.t \
 	%reldir%/330-forked.t \
 	%reldir%/331-namespaces.t \
 	%reldir%/332-fork-at-open.t \
@@ -216,7 +232,8 @@ t_programs = \
 	%reldir%/852-kv-lives.t \
 	%reldir%/853-kv-slow.t \
 	%reldir%/858-kv-namespaces.t \
-	%reldir%/849-kv-attacks.t
+	%reldir%/849-kv-attacks.t \
+	%reldir%/873-redis.t
 
 t_scripts = \
 	%reldir%/301-all-dead.t \
@@ -247,6 +264,7 @@ t_scripts = \
 	%reldir%/821-replay-result.t \
 	%reldir%/822-replay-trace.t \
 	%reldir%/823-inspect-change.t \
+	%reldir%/824-gpcd-disk.t \
 	%reldir%/830-replay-workers.t \
 	%reldir%/831-replay-ends.t \
 	%reldir%/832-interrupt.t \
@@ -254,6 +272,7 @@ t_scripts = \
 	%reldir%/834-replay-pools-end.t \
 	%reldir%/835-replay-fetch.t \
 	%reldir%/836-replay-plot.t \
+	%reldir%/837-replay-disk.t \
 	%reldir%/840-bench.t \
 	%reldir%/841-bench-ends.t \
 	%reldir%/854-inspect-watch.t \
@@ -269,6 +288,7 @@ t_scripts = \
 	%reldir%/865-dashboard.t \
 	%reldir%/870-demo.t \
 	%reldir%/871-containers.t \
+	%reldir%/872-remote-page.t \
 	%reldir%/880-python.t \
 	%reldir%/881-python-errors.t \
 	%reldir%/882-python-arguments.t \
@@ -294,7 +314,8 @@ t_scripts = \
 	%reldir%/918-command-lines.t \
 	%reldir%/919-dist.t \
 	%reldir%/920-pkg-config.t \
-	%reldir%/921-packaging.t
+	%reldir%/921-packaging.t \
+	%reldir%/921-disk-page.t
 
 t_support = \
 	%reldir%/lib/brat.h \
@@ -304,6 +325,7 @@ t_support = \
 	%reldir%/lib/ghosts.h \
 	%reldir%/lib/hand.h \
 	%reldir%/lib/images.h \
+	%reldir%/lib/below.h \
 	%reldir%/lib/kv.h \
 	%reldir%/lib/kv_main.h \
 	%reldir%/lib/layouts.h \
@@ -325,6 +347,8 @@ t_support = \
 	%reldir%/data/small.jsonl \
 	%reldir%/data/small.svg \
 	%reldir%/lib/devices.h \
+	%reldir%/lib/disk_shim.h \
+	%reldir%/lib/disks.h \
 	%reldir%/lib/dies.h \
 	%reldir%/gpu/bytes.h \
 	%reldir%/gpu/check \
@@ -347,6 +371,8 @@ t_support = \
 	%reldir%/lib/neighbour.h \
 	%reldir%/lib/notes.h \
 	%reldir%/lib/options.h \
+	%reldir%/lib/redis.h \
+	%reldir%/lib/remote.h \
 	%reldir%/lib/returned.h \
 	%reldir%/lib/scratch.h \
 	%reldir%/lib/sentences.h \
@@ -442,12 +468,18 @@ LDADD = lib/libgpc-internal.la
 %canon_reldir%_030_kv_wire_t_CPPFLAGS = $(AM_CPPFLAGS) $(EVENTS_CFLAGS) -DTOP_SRCDIR='"$(abs_top_srcdir)"'
 %canon_reldir%_030_kv_wire_t_LDADD = $(LDADD) $(EVENTS_LIBS)
 %canon_reldir%_030_kv_wire_t_SOURCES = %reldir%/030-kv-wire.c
+# a client of Redis, where there is one; without it they say that they are skipped
+if HAVE_HIREDIS
+%canon_reldir%_873_redis_t_CPPFLAGS = $(AM_CPPFLAGS) $(HIREDIS_CFLAGS) -DHAVE_HIREDIS
+%canon_reldir%_873_redis_t_LDADD = $(LDADD) $(HIREDIS_LIBS)
+endif
 if HAVE_EVENTS
 %canon_reldir%_030_kv_wire_t_SOURCES += tools/daemon/events/wire.c tools/daemon/events/words.c
 endif
 %canon_reldir%_032_top_layout_t_SOURCES = %reldir%/032-top-layout.c \
 	tools/common/shown.c tools/inspect/sample.c tools/inspect/top/alerts.c \
-	tools/inspect/top/layout.c tools/inspect/top/lines.c tools/inspect/top/parts.c
+	tools/inspect/top/layout.c tools/inspect/top/lines.c tools/inspect/top/tiers.c \
+	tools/inspect/top/parts.c
 %canon_reldir%_032_top_layout_t_LDADD =
 %canon_reldir%_031_kv_told_t_SOURCES = %reldir%/031-kv-told.c
 %canon_reldir%_031_kv_told_t_LDADD =
@@ -468,8 +500,23 @@ endif
 %canon_reldir%_849_kv_attacks_t_LDADD = $(LDADD) $(EVENTS_LIBS)
 # the tables of others; nothing of ours
 %canon_reldir%_023_bench_peers_t_LDADD = tools/libbench-peers.la
+# the disk fails, is short, is interrupted, or kills who uses it
+%canon_reldir%_042_disk_faults_t_LDFLAGS = -Wl,--wrap=preadv,--wrap=pwritev,--wrap=fdatasync \
+	-Wl,--wrap=posix_fallocate,--wrap=ftruncate,--wrap=io_store
+%canon_reldir%_043_disk_power_t_LDFLAGS = -Wl,--wrap=preadv,--wrap=pwritev,--wrap=fdatasync \
+	-Wl,--wrap=posix_fallocate,--wrap=ftruncate,--wrap=io_store
+%canon_reldir%_044_disk_kills_t_LDFLAGS = -Wl,--wrap=preadv,--wrap=pwritev,--wrap=fdatasync \
+	-Wl,--wrap=posix_fallocate,--wrap=ftruncate,--wrap=io_store
+# transfers and syncs that stop at a gate
+%canon_reldir%_045_disk_queue_t_LDFLAGS = -Wl,--wrap=io_read_image,--wrap=io_write_image,--wrap=disk_sync
+# clocks that jump, other boots
+%canon_reldir%_046_disk_clock_t_LDFLAGS = -Wl,--wrap=clock_gettime,--wrap=fd_peek
 # one in between looks at the files
 %canon_reldir%_006_segment_names_t_LDFLAGS = -Wl,--wrap=rename
+# a write or a read of the disk waits until the test lets it go on; no sync
+%canon_reldir%_102_tiers_durable_t_LDFLAGS = -Wl,--wrap=preadv,--wrap=pwritev,--wrap=fdatasync
+# the keeper of a tier dies at each of these
+%canon_reldir%_322_tiers_die_t_LDFLAGS = -Wl,--wrap=preadv,--wrap=pwritev,--wrap=publish_copies
 # the system gives fewer threads than are asked for
 %canon_reldir%_008_team_t_LDFLAGS = -Wl,--wrap=pthread_create
 # its maker dies at each of these, and a sweeper comes before the lock
@@ -568,15 +615,17 @@ t_helpers = \
 	%reldir%/sh/hold \
 	%reldir%/sh/json \
 	%reldir%/sh/lie \
+	%reldir%/sh/node \
 	%reldir%/sh/notify \
 	%reldir%/sh/pty \
 	%reldir%/sh/relayout \
-	%reldir%/sh/spoil
+	%reldir%/sh/spoil \
+	%reldir%/sh/store
 
 check_PROGRAMS += $(t_helpers)
 	%reldir%/sh/metrics.sh \
 	%reldir%/sh/prom.py \
-EXTRA_DIST += %reldir%/sh/driver %reldir%/sh/python.sh %reldir%/sh/tap.sh
+EXTRA_DIST += %reldir%/sh/driver %reldir%/sh/lru.sh %reldir%/sh/python.sh %reldir%/sh/tap.sh
 %canon_reldir%_sh_clear_SOURCES = %reldir%/sh/clear.c
 %canon_reldir%_sh_clear_LDADD = lib/libgpc.la
 %canon_reldir%_sh_cost_SOURCES = %reldir%/sh/cost.c
@@ -588,6 +637,9 @@ EXTRA_DIST += %reldir%/sh/driver %reldir%/sh/python.sh %reldir%/sh/tap.sh
 %canon_reldir%_sh_lie_SOURCES = %reldir%/sh/lie.c
 %canon_reldir%_sh_lie_LDADD = lib/libgpc.la
 %canon_reldir%_sh_spoil_SOURCES = %reldir%/sh/spoil.c
+%canon_reldir%_sh_store_SOURCES = %reldir%/sh/store.c
+%canon_reldir%_sh_node_SOURCES = %reldir%/sh/node.c
+%canon_reldir%_sh_node_LDADD = lib/libgpc.la
 %canon_reldir%_sh_spoil_LDADD =
 %canon_reldir%_sh_relayout_SOURCES = %reldir%/sh/relayout.c
 %canon_reldir%_sh_json_SOURCES = %reldir%/sh/json.c
@@ -676,7 +728,7 @@ gpu-tests: $(t_gpu_programs) bench-gpu-programs $(t_gpu_tools)
 	cp $(t_gpu_programs) $@
 	cp $(srcdir)/%reldir%/gpu/check $(srcdir)/%reldir%/gpu/makefile $@
 	for t in $(t_gpu_scripts); do cp $(srcdir)/$$t $@ || exit; done
-	cp $(srcdir)/%reldir%/sh/tap.sh $(srcdir)/%reldir%/sh/python.sh $@/%reldir%/sh
+	cp $(srcdir)/%reldir%/sh/tap.sh $(srcdir)/%reldir%/sh/lru.sh $(srcdir)/%reldir%/sh/python.sh $@/%reldir%/sh
 	$(MKDIR_P) $@/python && cp -r $(srcdir)/python/tests $@/python
 	test ! -f python/gpc/_gpc.abi3.so || cp -rL python/gpc $@/python
 	cp $(srcdir)/%reldir%/data/small.jsonl $@/%reldir%/data
@@ -709,3 +761,4 @@ prove: all $(check_PROGRAMS)
 .PHONY: prove
 
 include t/bench/local.mk
+include t/cluster/local.mk

@@ -29,6 +29,7 @@ sbin_PROGRAMS += %reldir%/gpcd
 	%reldir%/daemon/process.c \
 	%reldir%/daemon/say.c \
 	%reldir%/daemon/serve.c \
+	%reldir%/daemon/tiers.c \
 	%reldir%/daemon/state.c
 %canon_reldir%_gpcd_LDADD = lib/libgpc.la $(EVENTS_LIBS) $(METRICS_LIBS)
 %canon_reldir%_gpcd_CPPFLAGS = $(AM_CPPFLAGS) $(EVENTS_CFLAGS) $(METRICS_CFLAGS)
@@ -89,11 +90,13 @@ bin_PROGRAMS += %reldir%/gpc-inspect
 	%reldir%/inspect/sample_take.c \
 	%reldir%/inspect/stat.c \
 	%reldir%/inspect/state.c \
+	%reldir%/inspect/tiers.c \
 	%reldir%/inspect/waits.c \
 	%reldir%/inspect/watch.c \
 	%reldir%/inspect/top/alerts.c \
 	%reldir%/inspect/top/layout.c \
 	%reldir%/inspect/top/lines.c \
+	%reldir%/inspect/top/tiers.c \
 	%reldir%/inspect/top/parts.c \
 	%reldir%/inspect/top/top.c \
 	%reldir%/inspect/top/top.h
@@ -123,6 +126,7 @@ bin_PROGRAMS += %reldir%/gpc-replay
 	%reldir%/replay/main.c \
 	%reldir%/replay/moves.c \
 	%reldir%/replay/options.c \
+	%reldir%/replay/disk.c \
 	%reldir%/replay/own.c \
 	%reldir%/replay/payload.h \
 	%reldir%/replay/payload_own.c \

@@ -68,6 +68,12 @@ static bool note(int fd, uint64_t **spare)
 	return true;
 }
 
+static void forget(int fd)
+{
+	if ((uint32_t)fd / PART < PARTS && part[(uint32_t)fd / PART])
+		part[(uint32_t)fd / PART][(uint32_t)fd % PART / 64] &= ~(1ull << (fd & 63));
+}
+
 static bool is_closed(int fd)
 {
 	return fcntl(fd, F_GETFD) < 0 && errno == EBADF;
@@ -139,6 +145,57 @@ int fd_event(int *ret_fd, int *ret_other)
 	return 0;
 }
 
+/* Above the standard streams, as all. */
+static int raise_pipe(int fd[2])
+{
+	int i, high, saved;
+
+	if (pipe2(fd, O_CLOEXEC | O_NONBLOCK))
+		return -1;
+	for (i = 0; i < 2; i++) {
+		if (fd[i] >= 3)
+			continue;
+		high = fcntl(fd[i], F_DUPFD_CLOEXEC, 3);
+		saved = errno;
+		if (high < 0)
+			close(fd[!i]);
+		close(fd[i]);
+		errno = saved;
+		if (high < 0)
+			return -1;
+		fd[i] = high;
+	}
+	return 0;
+}
+
+int fd_pipe(int ret_fd[2])
+{
+	uint64_t *spare[2] = { calloc(PART / 64, sizeof(**spare)), calloc(PART / 64, sizeof(**spare)) };
+	int fd[2] = { -1, -1 }, err, saved;
+
+	pthread_once(&once, hook);
+	fd_hold();
+	errno = hook_error;
+	err = hook_error ? -1 : raise_pipe(fd);
+	if (!err && (!note(fd[0], &spare[0]) || !note(fd[1], &spare[1]))) {
+		forget(fd[0]);
+		close(fd[0]);
+		close(fd[1]);
+		errno = ENOMEM;
+		err = -1;
+	}
+	saved = errno;
+	fd_release();
+	free(spare[0]);
+	free(spare[1]);
+	errno = saved;
+	if (err)
+		return -1;
+	ret_fd[0] = fd[0];
+	ret_fd[1] = fd[1];
+	return 0;
+}
+
 int fd_open(const char *path, int flags, mode_t mode)
 {
 	uint64_t *spare = calloc(PART / 64, sizeof(*spare));
@@ -168,7 +225,7 @@ void fd_close(int fd)
 	if (fd < 0)
 		return;
 	fd_hold();
-	part[(uint32_t)fd / PART][(uint32_t)fd % PART / 64] &= ~(1ull << (fd & 63));
+	forget(fd);
 	close(fd);
 	fd_release();
 	errno = saved;

@@ -65,6 +65,16 @@ static inline uint64_t order_add64(uint64_t *p, uint64_t v)
 	return old;
 }
 
+static inline uint32_t order_add32(uint32_t *p, uint32_t v)
+{
+	uint32_t old;
+
+	ORDER_SIDE();
+	old = __atomic_fetch_add(p, v, __ATOMIC_SEQ_CST);
+	ORDER_SIDE();
+	return old;
+}
+
 static inline uint64_t order_or64(uint64_t *p, uint64_t v)
 {
 	uint64_t old;

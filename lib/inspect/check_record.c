@@ -48,7 +48,7 @@ static void check_pool_fields(struct check *k, uint32_t p, const struct shm_pool
 {
 	const struct shm_geometry *g = &k->s->header.geometry;
 
-	if (pool->kind != GPC_VRAM && pool->kind != GPC_RAM)
+	if (pool->kind < GPC_VRAM || pool->kind > GPC_REMOTE)
 		check_bad(k, 0, "pool %u: kind %u is none", p, pool->kind);
 	if (pool->space >= GPC_MAX_SPACES)
 		check_bad(k, 0, "pool %u: space %u is out of range", p, pool->space);
@@ -95,7 +95,7 @@ static void claim_range(struct check *k, uint32_t p, const struct shm_pool *pool
 void check_pools(struct check *k)
 {
 	const struct shm_state *st = seg_state(k->s);
-	uint32_t p, spaces = 0, max = k->s->header.geometry.max_pools;
+	uint32_t p, spaces[2] = { 0 }, max = k->s->header.geometry.max_pools;
 
 	for (p = 0; p < 128; p++) {
 		const struct shm_pool *pool = p < max ? seg_pool(k->s, p) : NULL;
@@ -113,13 +113,13 @@ void check_pools(struct check *k)
 		}
 		k->space_of[p] = pool->space % GPC_MAX_SPACES;
 		if (pool->state == POOL_READY)
-			spaces |= GPC_SPACE(k->space_of[p]);
+			spaces[shm_is_cold(pool->kind)] |= GPC_SPACE(k->space_of[p]);
 		check_pool_fields(k, p, pool);
 		claim_range(k, p, pool);
 	}
-	if (st->spaces != spaces)
-		check_bad(k, 0, "state: the set of spaces is 0x%x, the pools have 0x%x",
-			  st->spaces, spaces);
+	if (st->spaces != spaces[0] || st->cold_spaces != spaces[1])
+		check_bad(k, 0, "state: the sets of spaces are 0x%x and 0x%x, the pools have 0x%x and 0x%x",
+			  st->spaces, st->cold_spaces, spaces[0], spaces[1]);
 }
 
 /* ---- records by key ---- */

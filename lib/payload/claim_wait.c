@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include "base/futex.h"
+#include "payload/claim_here.h"
 #include "peer/wait_word.h"
 #include "request/stock.h"
 
@@ -14,7 +15,7 @@
 #define MANY_NS (NS_PER_MS)              /* ... that waits for keys of several words */
 
 /* Pairs with (f): a mark that is seen has the key that stands beside it. */
-static bool is_pending(const gpc *c, const struct gpc_claim *q)
+bool claim_is_pending(const gpc *c, const struct gpc_claim *q)
 {
 	uint32_t record = pool_record(&c->seg, q->block);
 	const struct shm_record *r;
@@ -35,7 +36,7 @@ static int find_ended(const gpc *c, const struct gpc_claim *claims, uint32_t n)
 	uint32_t i;
 
 	for (i = 0; i < n; i++)
-		if (!is_pending(c, &claims[i]))
+		if (!claim_is_pending(c, &claims[i]))
 			return (int)i;
 	return -1;
 }

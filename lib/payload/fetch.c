@@ -12,6 +12,7 @@
  * wrong the prefix ends there and the references behind it are dropped. */
 #include "config.h"
 
+#include "payload/ask.h"
 #include "payload/bring.h"
 
 #include <errno.h>
@@ -73,7 +74,8 @@ static int may_go_on(void *arg, uint32_t i, gpc_block block)
 
 static int find(struct fetch *f)
 {
-	uint32_t others = f->opt.spaces ? f->opt.spaces : UINT32_MAX;
+	uint32_t warm = load_acquire(&seg_state(&f->c->seg)->spaces);
+	uint32_t others = f->opt.spaces ? f->opt.spaces & warm : warm;
 	struct prefix p = { .near = GPC_SPACE(f->space), .far = others & ~GPC_SPACE(f->space),
 			    .may = may_go_on, .arg = f };
 	int len = prefix_take(f->c, &p, f->keys, f->n, f->block);
@@ -225,10 +227,34 @@ static int bring(struct fetch *f, gpc_transfer *ret)
 	return f->len < f->opt.min ? too_short(f) : 0;
 }
 
+/* The prefix ends, and goes on below RAM: it is asked for.  Who has time waits, without a hold on anything, and looks
+ * once more; whatever goes wrong there is a miss. */
+static int find_below(struct fetch *f, uint64_t deadline)
+{
+	uint64_t now = clock_ns(), until = deadline;
+	struct asked q;
+	int why;
+
+	if (deadline && deadline != NEVER)       /* the copies take some of it, too */
+		until = deadline > now ? now + (deadline - now) / 4 * 3 : now;
+	if (f->why != -ENOENT || f->len >= f->most || !ask_may_help(f->c, &f->keys[f->len]) ||
+	    ask_post(f->c, f->to, f->keys + f->len, f->n - f->len, until, deadline != 0, &q) < 0)
+		return 0;
+	if (!deadline)
+		return 0;
+	shorten(f, 0, 0);
+	f->b->n = 0;
+	ask_wait(f->c, &q, until, &why);
+	return find(f);
+}
+
 static int fetch(struct fetch *f, uint32_t flags, uint64_t deadline, gpc_transfer *ret)
 {
 	struct bring *b = f->b;
 	int err = find(f);
+
+	if (!err)
+		err = find_below(f, deadline);
 
 	if (!err && b->n && !b->nranks)
 		err = find_lots(f, flags);

@@ -101,6 +101,11 @@ struct gpc {
 	pthread_mutex_t dev_lock;
 	gpc_dev *devs;
 
+	/* questions to who keeps tiers below RAM: payload/ask.c */
+	pthread_mutex_t ask_lock;
+	uint32_t asks_watched;           /* set of those that a thread waits for */
+	bool asks_settled;
+
 	struct maps *maps;               /* memory of pools: memory/map.c; NULL = none yet */
 	struct transfers *transfers;     /* copies under way: payload/transfer.c; NULL = none yet */
 };

@@ -65,7 +65,7 @@ void hits_locate_part(const struct call *a, const struct probe_part *part, gpc_b
 
 static bool is_ram(const struct call *a, gpc_block block)
 {
-	return load_relaxed(&seg_pool(&a->c->seg, (uint32_t)GPC_POOL(block))->kind) == GPC_RAM;
+	return load_relaxed(&seg_pool(&a->c->seg, (uint32_t)GPC_POOL(block))->kind) != GPC_VRAM;
 }
 
 void hits_use_one(struct call *a, gpc_block block, uint32_t record, uint32_t place)

@@ -69,26 +69,36 @@ void notes_publish(gpc *c, const struct notes *notes, uint32_t i, uint32_t recor
  * victim's note stands until something is published there; its key says whether that is so still.
  * source_word is its word: as long as that is the same it is that life of the block.  One that is
  * over ends the move with it, and then nobody reads the note of the target. */
-void notes_move(gpc *c, uint32_t target)
+/* What `from` has says nothing if its word is not that any more. */
+static void copy_note(const struct segment *s, uint32_t from, uint32_t word, uint32_t to, const uint64_t key[2])
 {
-	const struct segment *s = &c->seg;
-	const struct shm_record *t = seg_record(s, target), *source;
-	uint64_t key[2] = { load_relaxed(&t->key[0]), load_relaxed(&t->key[1]) };
-	uint32_t from = load_relaxed(&t->source) - 1, n = s->header.block_tokens;
+	uint32_t n = s->header.block_tokens;
 	uint32_t *tokens = seg_keeps(s, KEEP_TOKENS) ? malloc(n * sizeof(*tokens)) : NULL;
 	struct shm_note note = { { 0 } };
 
 	if (from < s->header.geometry.max_blocks) {
-		source = seg_record(s, from);
 		note_copy(&note, seg_note(s, from), key);
 		note.has_tokens = note.has_tokens && tokens;
 		if (note.has_tokens)
 			note_copy_tokens(tokens, seg_note(s, from), n);
 		order_fence();
 		/* pairs with (n) of segment/note.c */
-		if (load_relaxed(&source->word) != load_relaxed(&t->source_word))
+		if (load_relaxed(&seg_record(s, from)->word) != word)
 			memset(&note, 0, sizeof(note));
 	}
-	note_store(s, target, &note, tokens);
+	note_store(s, to, &note, tokens);
 	free(tokens);
+}
+
+void notes_move(gpc *c, uint32_t target)
+{
+	const struct shm_record *t = seg_record(&c->seg, target);
+	uint64_t key[2] = { load_relaxed(&t->key[0]), load_relaxed(&t->key[1]) };
+
+	copy_note(&c->seg, load_relaxed(&t->source) - 1, load_relaxed(&t->source_word), target, key);
+}
+
+void notes_copy(gpc *c, gpc_block from, uint64_t life, uint32_t record, const uint64_t key[2])
+{
+	copy_note(&c->seg, pool_record(&c->seg, from), WORD(LIVE, life - 1), record, key);
 }

@@ -47,9 +47,15 @@ int pool_request(const struct gpc_pool *p, struct shm_pool *rq)
 	uint32_t transit = p->transit ? p->transit :
 			   p->kind == GPC_RAM && !caller ? GEOMETRY_TRANSIT : 0;
 
-	if (p->kind != GPC_VRAM && p->kind != GPC_RAM)
-		return err_set(EINVAL, "kind is %u: it must be GPC_VRAM (%d) or GPC_RAM (%d)",
-			       p->kind, GPC_VRAM, GPC_RAM);
+	if (p->kind < GPC_VRAM || p->kind > GPC_REMOTE)
+		return err_set(EINVAL, "kind is %u: it must be GPC_VRAM (%d), GPC_RAM (%d), GPC_DISK (%d) or "
+			       "GPC_REMOTE (%d)", p->kind, GPC_VRAM, GPC_RAM, GPC_DISK, GPC_REMOTE);
+	if (shm_is_cold(p->kind) && !caller)
+		return err_set(EINVAL, "flags is 0x%x: a pool below RAM is its keeper's, so it must have "
+			       "GPC_POOL_CALLER", p->flags);
+	if (shm_is_cold(p->kind) && p->demote_to != -1)
+		return err_set(EINVAL, "demote_to is %d: a pool below RAM demotes to no other, so it must be -1",
+			       p->demote_to);
 	if (p->flags & ~POOL_FLAGS)
 		return err_set(EINVAL, "flags is 0x%x: a pool takes GPC_POOL_OWNED, GPC_POOL_CALLER, "
 			       "GPC_POOL_UNCHAINED, GPC_POOL_ONCE, and 0x%x is not among them", p->flags,
@@ -153,6 +159,9 @@ static int add_error(const gpc *c, const struct shm_pool *rq, int err)
 			       c->seg.name);
 	case -ENOSPC:
 		return no_room(c, rq);
+	case -EXDEV:
+		return err_set(EXDEV, "space is %u: a pool below RAM has a space of its own, and %s has another pool "
+			       "there", rq->space, c->seg.name);
 	case -ENOENT:
 		return err_set(ENOENT, "demote_to is %d: %s has no pool of that number",
 			       rq->demote_to, c->seg.name);
@@ -429,7 +438,8 @@ GPC_EXPORT int gpc_pool_clear(gpc *c, int pool, uint32_t tag, uint32_t flags, in
 				   .flags = (flags & GPC_REMOVE ? CF_REMOVE : 0) |
 					    (flags & GPC_IF_IDLE ? CF_IDLE : 0) };
 	uint64_t deadline = deadline_from(timeout_ms);
-	int held = request_check(c, flags, GPC_REMOVE | GPC_IF_IDLE, timeout_ms != 0), err;
+	int held = request_check(c, flags, GPC_REMOVE | GPC_IF_IDLE, timeout_ms != 0), err = 0;
+	bool below;
 	const struct shm_pool *d;
 
 	if (held == 0 && pool != -1)
@@ -446,9 +456,14 @@ GPC_EXPORT int gpc_pool_clear(gpc *c, int pool, uint32_t tag, uint32_t flags, in
 	d = pool < 0 ? NULL : seg_pool(&c->seg, (uint32_t)pool);
 	if (d && load_acquire(&d->state) != POOL_FREE)
 		cmd.generation = load_relaxed(&d->generation);
+	below = deadline && durable_concerns(c, pool, NULL, 0);
 	held = clear(c, &cmd, deadline);
 	if (held == -ENOENT)
 		return no_pool(c, pool);
+	if (held >= 0 && below)
+		err = durable_wait(c, deadline);
+	if (err < 0)
+		return err;
 	if (held < 0 || !(flags & GPC_REMOVE) || timeout_ms == 0)
 		return held;
 	err = wait_removed(c, pool, load_relaxed(&seg_pool(&c->seg, (uint32_t)pool)->generation),

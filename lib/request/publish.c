@@ -23,6 +23,7 @@ struct publish {                         /* a call's arguments */
 	gpc_block *resident;             /* answers, by place in blocks; NULL = nobody asks */
 	bool want_refs, no_refs;
 	struct notes notes;
+	const struct publish_copy *copies;       /* by place in blocks; NULL: bytes of the caller's own */
 };
 
 /* Of what nobody waits for, the first refusal is kept until gpc_ticket_wait asks. */
@@ -174,6 +175,15 @@ static bool is_reserved_by_us(gpc *c, uint32_t record, gpc_block block)
 }
 
 /* The command for block i; or why not. */
+static void add_source(const struct publish_copy *from, struct shm_command *cmd)
+{
+	cmd->tag = from->tag;
+	cmd->to = from->source;
+	cmd->arg = from->life;
+	cmd->flags = (uint8_t)((from->source < 0 ? CF_UNCLEARED : CF_SOURCE) |
+			       (from->unchained ? CF_UNCHAINED : 0));
+}
+
 static int prepare(gpc *c, const struct publish *p, uint32_t i, struct shm_command *cmd)
 {
 	gpc_block block = p->blocks[i];
@@ -192,6 +202,8 @@ static int prepare(gpc *c, const struct publish *p, uint32_t i, struct shm_comma
 		cmd->parent[0] = p->parents[i].w[0];
 		cmd->parent[1] = p->parents[i].w[1];
 	}
+	if (p->copies)
+		add_source(&p->copies[i], cmd);
 	return 0;
 }
 
@@ -218,7 +230,9 @@ static void send_publish(gpc *c, struct op *op)
 
 		if (hold_step(c, record, s->block,
 			      hold_is_pool_owner(c, s->block) ? HOLD_SEND_OWNED : HOLD_SEND, &sum)) {
-			if (op->notes)
+			if (op->notes && s->flags & CF_SOURCE)
+				notes_copy(c, s->to, s->life, record, s->key);
+			else if (op->notes)
 				notes_publish(c, op->notes, op->index[i], record, s->key);
 			continue;
 		}
@@ -450,4 +464,33 @@ GPC_EXPORT int gpc_publish(gpc *c, const gpc_key *parents, const gpc_key *keys,
 	if (!deadline)
 		return publish_nowait(c, &p, n, o.ticket);
 	return publish_all(c, &p, n, deadline, o.ticket);
+}
+
+int publish_copies(gpc *c, const struct publish_copy *copies, uint32_t n, gpc_block *resident,
+		   const uint32_t *stop)
+{
+	gpc_key *keys = malloc(2 * (size_t)n * sizeof(*keys));
+	gpc_block *blocks = malloc((size_t)n * sizeof(*blocks));
+	struct publish p = { .parents = keys + n, .keys = keys, .blocks = blocks, .resident = resident,
+			     .no_refs = true, .copies = copies };
+	gpc_ticket ticket = 0;
+	uint32_t i;
+	int got = -ENOMEM;
+
+	for (i = 0; keys && blocks && i < n; i++) {
+		keys[i] = copies[i].key;
+		keys[n + i] = copies[i].parent;
+		blocks[i] = copies[i].block;
+	}
+	if (keys && blocks)
+		got = publish_all(c, &p, n, NEVER, &ticket);
+	else
+		err_set(ENOMEM, "no memory to publish %u blocks", n);
+	while (is_pending(got) && ticket && !load_relaxed(stop))
+		got = ring_wait(c, ticket, clock_ns() + 100 * NS_PER_MS);
+	if (is_pending(got) && ticket)   /* the answer is still to come, and `resident` may be gone then */
+		ring_forget(c, ticket);
+	free(keys);
+	free(blocks);
+	return got;
 }

@@ -187,6 +187,7 @@ GPC_EXPORT int gpc_drop(gpc *c, const gpc_block *blocks, uint32_t n, gpc_ticket 
 	int err = request_check(c, flags, 0, false), live = 0, got = 0;
 	uint32_t done, part = RING_PART;
 	gpc_ticket last;
+	bool below;
 
 	if (err == 0)
 		err = err_timeout(timeout_ms);
@@ -200,6 +201,7 @@ GPC_EXPORT int gpc_drop(gpc *c, const gpc_block *blocks, uint32_t n, gpc_ticket 
 	if (!deadline && n > SHM_RING)
 		return err_set(EINVAL, "n is %u: with timeout_ms 0 a call takes at most %u blocks",
 			       n, SHM_RING);
+	below = deadline && durable_concerns(c, 0, blocks, n);
 	last = ring_last_ticket(c);
 	for (done = 0; got >= 0 && done < n; done += part) {
 		part = deadline ? MIN(n - done, RING_PART) : n;
@@ -208,5 +210,7 @@ GPC_EXPORT int gpc_drop(gpc *c, const gpc_block *blocks, uint32_t n, gpc_ticket 
 	}
 	if (ticket && (got >= 0 || got == -ENOTCONN || got == -ETIMEDOUT))
 		*ticket = last;
-	return got < 0 ? got : live;
+	if (got >= 0 && below)
+		err = durable_wait(c, deadline);
+	return got < 0 ? got : err < 0 ? err : live;
 }

@@ -14,6 +14,33 @@ int request_check_key(const char *array, uint32_t i, const gpc_key *key);
 /* This block is reserved by us now. */
 void request_own(gpc *c, gpc_block block, struct ref_sum *sum);
 
+/* ---- publish.c: bytes that were read from somewhere ---- */
+
+/* Published only if the block that they were read from has that life still (source), or, without one, if the
+ * pool has had no more than so many clears.  The notes are the source's. */
+struct publish_copy {
+	gpc_key key, parent;
+	gpc_block block;
+	uint32_t tag;
+	bool unchained;                  /* no parent is looked for; its key is kept */
+	gpc_block source;                /* -1: none */
+	uint64_t life;                   /* of the source, as ring_life; without one: clears */
+};
+/* gpc_publish with GPC_NO_REF, parents first, the first one is the most recent; resident as there.  At most
+ * RING_PART.  Without a writer it waits for one until *stop is not 0: so that no answer is left open. */
+int publish_copies(gpc *c, const struct publish_copy *copies, uint32_t n, gpc_block *resident,
+		   const uint32_t *stop);
+
+/* ---- durable.c: who keeps the tiers below RAM ---- */
+
+bool keeper_lives(const gpc *c);
+void keeper_ring(gpc *c);                /* it looks */
+
+/* Have pools below RAM blocks that this clear or drop may remove?  Asked before its command. */
+bool durable_concerns(const gpc *c, int pool, const gpc_block *blocks, uint32_t n);
+/* Behind the answer: all removals so far are on disk.  -ENOTCONN: their keeper has ended before it said so. */
+int durable_wait(gpc *c, uint64_t deadline);
+
 /* ---- pool.c: what gpc_pool_add and gpc_pool_make have in common ---- */
 
 /* Handle, p, its size, timeout; waits: as request_check. */

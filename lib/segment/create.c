@@ -83,9 +83,11 @@ static int draft_devices(const struct gpc_config *cfg, struct shm_header *h)
 	return err;
 }
 
-static int draw_random(struct shm_header *h)
+static int draw_random(const struct gpc_config *cfg, struct shm_header *h)
 {
-	if (getrandom(h->secret, sizeof(h->secret), 0) != sizeof(h->secret) ||
+	if (cfg->secret)
+		memcpy(h->secret, cfg->secret, sizeof(h->secret));
+	if ((!cfg->secret && getrandom(h->secret, sizeof(h->secret), 0) != sizeof(h->secret)) ||
 	    getrandom(h->id, sizeof(h->id), 0) != sizeof(h->id))
 		return err_sys(EIO, "no random numbers");
 	return 0;
@@ -99,7 +101,7 @@ static int draft_header(const struct gpc_config *cfg, struct shm_header *h)
 
 	if ((err = geometry_from_config(cfg, &h->geometry)) ||
 	    (err = draft_devices(cfg, h)) || (err = segment_boot_id(h->boot)) ||
-	    (err = draw_random(h)))
+	    (err = draw_random(cfg, h)))
 		return err;
 	clock_gettime(CLOCK_REALTIME, &now);
 	geometry_layout(&h->geometry, &at);

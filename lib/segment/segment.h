@@ -124,6 +124,16 @@ static inline struct shm_transfer *seg_transfer(const struct segment *s, uint32_
 	return SEG_AT(s->control, s->at.transfer, struct shm_transfer, peer);
 }
 
+static inline struct shm_desk *seg_desk(const struct segment *s)
+{
+	return SEG_AT(s->control, s->at.desk, struct shm_desk, 0);
+}
+
+static inline struct shm_ask *seg_ask(const struct segment *s, uint32_t peer, uint32_t i)
+{
+	return SEG_AT(s->control, s->at.ask, struct shm_ask, (uint64_t)peer * SHM_ASKS + i);
+}
+
 static inline const struct shm_state *seg_state(const struct segment *s)
 {
 	return SEG_AT(s->index, s->at.state, const struct shm_state, 0);

@@ -16,8 +16,8 @@
  *     record[max_blocks] 64 w                    use[max_blocks]     u32, p and w
  *     change[]      64   w                       note[max_blocks]    p, where notes are kept
  *     change_note[] 64   w, with digests         transfer[P]   12288  p, devices
- *     alias[]      128   w (shm_alias.h)
- *     root[]       512   w, where notes are kept (shm_root.h)
+ *     alias[]      128   w (shm_alias.h)         desk        4096   the keeper of tiers (shm_tiers.h)
+ *     root[]       512   w (shm_root.h), with notes   ask[P][4] 16448 p, the keeper of tiers
  *
  * Beside them are one file a mirror of the host device (device/host.h) and one file a pool that
  * has memory (struct shm_memory below).
@@ -52,6 +52,7 @@
 #define LOCK_MAKE       3                /* the process that makes this cache and its memory */
 #define LOCK_PIN_NEXT   4                /* the one that does next */
 #define LOCK_ONCE       5                /* the process that makes a pool with GPC_POOL_ONCE */
+#define LOCK_TIERS      6                /* the process that keeps the tiers below RAM */
 #define LOCK_PEER(i)    (64 + (i))
 
 struct shm_geometry {                    /* all that offsets depend on */
@@ -114,12 +115,14 @@ struct shm_state {                       /* w, r */
 	uint32_t generation;             /* of the writer; grows with every takeover */
 	int32_t writer_pid;
 	uint32_t recovering;             /* 1 until the successor's first grace period is over */
-	uint32_t spaces;                 /* set of spaces that READY pools belong to */
+	uint32_t spaces;                 /* set of spaces that READY pools of VRAM and RAM belong to */
 	uint64_t live_pools[2];          /* bit p: pool p is READY; all its blocks die when it is cleared */
 	uint32_t writer_peer;            /* its seat + 1; 0 = none */
 	uint32_t uses_late;              /* so many windows are to end until stamp[] is older than use[] again */
 	uint64_t uses_from;              /* stamp that the window of use[] begins with: stamps.h */
-	uint8_t pad0[16];
+	uint64_t cleared;                /* clears of all pools so far */
+	uint32_t cold_spaces;            /* set of spaces that READY pools below RAM belong to; none is in `spaces` */
+	uint32_t pad0;
 	uint64_t changes;                /* line 1: stores to table entries so far: what mirrors lag by */
 	uint64_t events_head;              /* next number of the changes feed */
 	uint64_t events_floor;             /* cursors below are too late */
@@ -149,7 +152,8 @@ struct shm_pool {                        /* w, r */
 	uint64_t block_bytes;            /* of an image; 0 = no memory */
 	uint8_t fingerprint[32];         /* of the images */
 	uint32_t spill_ahead;            /* blocks that are to be free, or clean, ahead of need */
-	uint8_t pad0[1408 - 1396];
+	uint8_t pad0[4];
+	uint64_t clears;                 /* of this pool, by tag or whole: what was not published before is not after */
 	uint32_t live, reserved, dying;  /* line 22: blocks by state, for who looks; each writer counts anew */
 	uint32_t lingering;              /* those of the dying with REC_LINGERS */
 	uint8_t pad1[2048 - 1408 - 16];
@@ -244,6 +248,7 @@ enum {                                   /* flags of a record */
  *                       that runs again finds that it was done
  *              source   0, or the REC_MOVED block that the key came from and that is LIVE too
  *              flags    UNCHAINED; MOVED or LEAVING: the key has gone, and the block goes
+ *              source_word  without source: where the parent was, + 1; a hint that may be any number
  *   DYING      owner    the peer whose command evicted it and gets it next, with op the slot of
  *                       that command.  SHM_NO_PEER: it becomes FREE, and op is that of the
  *                       publish still, or 0
@@ -261,7 +266,7 @@ struct shm_record {                      /* w, r: the only truth about a block *
 	uint32_t depth, tag;
 	uint32_t source;                 /* target of a move: source record + 1, else 0; LIVE: as
 	                                  * long as the source is not DYING (rule C3) */
-	uint32_t source_word;            /* the source's word when the move began */
+	uint32_t source_word;            /* the source's word when the move began; see LIVE above */
 };
 _Static_assert(sizeof(struct shm_record) == 64, "record layout");
 
@@ -416,6 +421,8 @@ enum {
 enum {                                   /* flags of a command */
 	CF_PARTIAL = 1 << 0, CF_MOVES = 1 << 1, CF_TRY = 1 << 2, CF_TAKE = 1 << 3,
 	CF_COPY = 1 << 4, CF_CANCEL = 1 << 5, CF_UNCHAINED = 1 << 6,
+	CF_SOURCE = 1 << 0, CF_UNCLEARED = 1 << 1,       /* CMD_PUBLISH: only if `to` still has that life; only if
+	                                                  * the pool has had so many clears */
 	CF_REMOVE = 1 << 7, CF_IDLE = 1 << 2,    /* CMD_CLEAR; IDLE: only if nobody holds any of it */
 	CF_PEEK = 1 << 4, CF_NAMED = 1 << 6, CF_STOCK = 1 << 7   /* EVICT: only name; with TAKE, these;
 	                                                             * RESERVE, EVICT with TAKE: for a stock */
@@ -433,7 +440,8 @@ enum { CLAIM_MINE = 1, CLAIM_LIVE = 2, CLAIM_PENDING = 3 };      /* answers to c
  * of the answer.  All slots of a group are marked before the first one is.
  *
  *   command   its head (*: and each slot) has       the answer: result, and in each slot
- *   PUBLISH   block, key, parent, tag               the block that has the key, or an error
+ *   PUBLISH   block, key, parent, tag;              the block that has the key, or an error.  -ESTALE,
+ *             SOURCE: to, life; UNCLEARED: clears   too: the source is not LIVE in that life; a clear came
  *   FREE      block, life                           0
  *   RESERVE   pool, headroom, group_state           how many; block, and to: where the bytes of
  *                                                   that block go, -1: nowhere
@@ -485,7 +493,7 @@ struct shm_command {
 		uint64_t any;            /* 1: the writer chooses what moves */
 		uint64_t move_op;        /* `op` of the target's record */
 		uint64_t generation;     /* of the pool that is meant; 0: any */
-		uint64_t from;           /* slot of a transfer's command */
+		uint64_t from, clears;   /* slot of a transfer's command; of the block's pool, as its publisher knows */
 	};
 	union {
 		uint32_t tag;
@@ -498,5 +506,6 @@ _Static_assert(sizeof(struct shm_command) == 64, "command layout");
 #include "segment/shm_alias.h"
 #include "segment/shm_memory.h"
 #include "segment/shm_root.h"
+#include "segment/shm_tiers.h"
 
 #endif

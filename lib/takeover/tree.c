@@ -24,6 +24,7 @@ struct link {
 	uint32_t record, up;             /* up: the parent, perhaps; or NONE */
 	struct probe_key parent;
 	uint32_t bucket;                 /* asked for */
+	uint32_t hint;                   /* what the record says where the parent is; NONE: it was looked at */
 };
 
 /* ---- those that the table does not have ---- */
@@ -164,6 +165,12 @@ static void link_ask(const struct writer *w, struct link *k, uint32_t bucket)
 	k->bucket = bucket;
 }
 
+/* Where the parent was when the block was published; it may have moved, or be another block by now. */
+static uint32_t hint_of(const struct writer *w, const struct shm_record *r)
+{
+	return !r->source && r->source_word - 1 < w->max_blocks ? r->source_word - 1 : NONE;
+}
+
 static void link_start(struct writer *w, struct link *k, uint32_t record)
 {
 	const struct shm_record *r = w_record(w, record);
@@ -171,7 +178,26 @@ static void link_start(struct writer *w, struct link *k, uint32_t record)
 	k->record = record;
 	k->up = NONE;
 	k->parent = probe_masked(r->parent, w->c->mask[w_space(w, record)].w, w->buckets);
-	link_ask(w, k, k->parent.first);
+	k->hint = hint_of(w, r);
+	if (k->hint == NONE) {
+		link_ask(w, k, k->parent.first);
+		return;
+	}
+	__builtin_prefetch(w_record(w, k->hint));
+	__builtin_prefetch(&w->node[k->hint]);
+}
+
+/* The hint is the parent, or the table is asked. */
+static void link_hint(struct writer *w, struct link *k)
+{
+	uint32_t hint = k->hint;
+
+	k->hint = NONE;
+	if (w->node[hint].in_tree && w_space(w, hint) == w_space(w, k->record) &&
+	    is_parent(w_record(w, k->record), w_record(w, hint)))
+		k->up = hint;
+	else
+		link_ask(w, k, k->parent.first);
 }
 
 /* The table's word for it: NONE is not the last word. */
@@ -179,6 +205,10 @@ static void link_look(struct writer *w, struct link *k)
 {
 	uint32_t i;
 
+	if (k->hint != NONE) {
+		link_hint(w, k);
+		return;
+	}
 	for (i = 0; i < SHM_BUCKET && k->up == NONE; i++) {
 		gpc_block b = probe_entry_block(w->table[k->bucket * SHM_BUCKET + i], k->parent);
 
@@ -198,6 +228,8 @@ static void link_end(struct share *s, struct link *k)
 	struct writer *w = s->w;
 	bool is;
 
+	if (k->up == NONE && k->bucket == k->parent.first)
+		link_look(w, k);         /* the hint was none of the parent */
 	if (k->up == NONE)
 		link_look(w, k);
 	is = k->up != NONE && w->node[k->up].in_tree && w_space(w, k->up) == w_space(w, k->record) &&

@@ -63,6 +63,8 @@ static int32_t find_chain(struct writer *w, uint32_t peer, uint32_t record, cons
 	*ret = (struct chain){ .up = NONE };
 	if (cmd->flags & CF_UNCHAINED) {
 		ret->flags = REC_UNCHAINED;
+		ret->parent[0] = parent.w[0];    /* known, and not looked for: of a publish from below RAM */
+		ret->parent[1] = parent.w[1];
 	} else if (!key_is_zero(&parent)) {
 		ret->parent[0] = parent.w[0];
 		ret->parent[1] = parent.w[1];
@@ -127,6 +129,7 @@ static int32_t publish_new(struct writer *w, uint32_t peer, uint32_t record, con
 	fill_chain(w, record, &chain);
 	tree_enter(w, record);
 	tree_attach(w, record, chain.up);
+	store_relaxed(&w_record(w, record)->source_word, chain.up + 1);
 	record_publish(w, record, GPC_STORED, GPC_NONE);
 	table_fill(w, record, k, slot);
 	return 0;
@@ -142,6 +145,21 @@ static bool was_published(struct writer *w, uint32_t peer, uint64_t position, ui
 	return ((w_is(w, record, LIVE) && (r->owner == peer || r->owner == SHM_NO_PEER)) ||
 		(w_is(w, record, DYING) && r->owner == SHM_NO_PEER)) &&
 	       r->op == OP_OF(position) && r->key[0] == key->w[0] && r->key[1] == key->w[1];
+}
+
+/* What a publish may depend on: the block that the bytes were read from is what it was, or no clear has come
+ * since its publisher looked.  A second run that finds it done already does not ask. */
+static bool may_publish(struct writer *w, uint32_t record, const struct shm_command *cmd)
+{
+	uint32_t source;
+
+	if (cmd->flags & CF_SOURCE) {
+		source = w_find_record(w, cmd->to);
+		return source != NONE && w_is(w, source, LIVE) && !leave_is_moved(w, source) &&
+		       cmd->life == (uint64_t)WORD_GEN(w_word(w, source)) + 1;
+	}
+	return !(cmd->flags & CF_UNCLEARED) ||
+	       cmd->clears == w_pool(w, (uint32_t)(w_pool_of(w, record) - w->pool))->clears;
 }
 
 static int32_t publish_block(struct writer *w, uint32_t peer, uint64_t position, uint32_t record,
@@ -169,12 +187,12 @@ static int32_t publish_block(struct writer *w, uint32_t peer, uint64_t position,
 			return -EPERM;   /* the target of a move */
 		move_unbind(w, record);  /* a writer died in publish_over() */
 	}
-	if (w_pool_of(w, record)->state != POOL_READY)
+	if (w_pool_of(w, record)->state != POOL_READY || !may_publish(w, record, cmd))
 		return -ESTALE;
 	k = s->space == w_space(w, record) ? s->ready : table_ready(w, w_space(w, record), key.w);
 	resident = table_find_ready(w, w_space(w, record), &key, &k);
 	if (resident != NONE && (w_pool_of(w, resident)->kind == GPC_VRAM ||
-				 w_pool_of(w, record)->kind == GPC_RAM)) {
+				 w_pool_of(w, record)->kind != GPC_VRAM)) {
 		store_relaxed(&t->duplicate, t->duplicate + 1);
 		leave_stay(w, resident);
 		return w_block(w, resident);

@@ -73,6 +73,7 @@ static void let_target_go(struct writer *w, uint32_t from, uint32_t to)
 		return;
 	lru_inherit(w, to, lru_stamp(w, from));
 	store_release(&t->source, 0);
+	store_relaxed(&t->source_word, w->node[to].parent + 1);  /* a hint for a takeover */
 }
 
 void leave_sources(struct writer *w, uint32_t record)

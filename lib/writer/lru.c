@@ -131,7 +131,7 @@ static void select_victim(struct writer *w, uint32_t record, bool demote)
 		return;
 	p = &w->node[n->parent];
 	n->counted_out = tree_blocks(w, n->parent, record) &&
-			 !(demote && w_pool_of(w, n->parent)->kind == GPC_RAM);
+			 !(demote && w_pool_of(w, n->parent)->kind != GPC_VRAM);
 	if (n->counted_out)
 		p->blockers--;
 	lru_inherit(w, n->parent, lru_stamp(w, record));

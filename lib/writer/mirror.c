@@ -41,7 +41,7 @@ static struct mirror_status status_now(struct writer *w)
 	uint32_t p;
 
 	for (p = 0; p < w->max_pools; p++)
-		if (w->pool[p].state != POOL_FREE && w->pool[p].kind == GPC_RAM)
+		if (w->pool[p].state != POOL_FREE && w->pool[p].kind != GPC_VRAM)
 			status.ram_pools[p >> 6] |= 1ull << (p & 63);
 	return status;
 }

@@ -284,10 +284,13 @@ static int32_t find_parent(struct writer *w, uint32_t target, uint32_t *ret)
 }
 
 /* A target that is LIVE is none any more.  The source first, as in move_unbind(). */
-static void end_move(struct shm_record *t)
+static void end_move(struct writer *w, uint32_t target)
 {
+	struct shm_record *t = w_record(w, target);
+
 	store_release(&t->source, 0);
 	t->flags &= REC_UNCHAINED;
+	store_relaxed(&t->source_word, w->node[target].parent + 1);      /* a hint for a takeover */
 }
 
 /* The key becomes live where it was not: in a space of its own, or after it was detached. */
@@ -335,7 +338,7 @@ static int32_t commit_detached(struct writer *w, uint32_t peer, uint32_t target)
 	int32_t err = commit_new(w, peer, target);
 
 	if (err == 0)
-		end_move(w_record(w, target));
+		end_move(w, target);
 	return err;
 }
 
@@ -375,7 +378,7 @@ static int32_t commit_bound(struct writer *w, uint32_t peer, uint32_t target)
 		store_relaxed(&tally->published, tally->published + 1);
 	if (!keep)
 		leave_space(w, source);
-	end_move(t);
+	end_move(w, target);
 	move_unpin(w, source, w->pool_of[target], keep);
 	return 0;
 }

@@ -111,7 +111,7 @@ static bool publish(struct writer *w, uint32_t peer, uint64_t position, const st
 	struct place place;
 	struct link link;
 
-	if ( !is_new_key(cmd->key, cmd->parent) ||
+	if ((cmd->flags & ~CF_UNCHAINED) || !is_new_key(cmd->key, cmd->parent) ||
 	    !is_plain_reservation(w, peer, record) || w->pool[pool].state != POOL_READY ||
 	    may_be_live(w, &s->ready) || !find_link(w, peer, s->space, cmd, &link) ||
 	    !find_place(w, &s->ready, &place))

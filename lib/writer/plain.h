@@ -8,7 +8,8 @@
  * asked.
  *
  *                plain                                       the general way
- *   publish      a reservation of that peer, of no move,     command.c
+ *   publish      without conditions (CF_SOURCE and such),    command.c
+ *                a reservation of that peer, of no move,
  *                claim, grant or transfer; the key is new;
  *                an entry is free for it; below a root, the
  *                peer's last block, or nothing

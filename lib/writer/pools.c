@@ -36,12 +36,13 @@ static void set_live_bit(struct writer *w, uint32_t pool, bool on)
 
 static void update_spaces(struct writer *w)
 {
-	uint32_t p, spaces = 0;
+	uint32_t p, spaces[2] = { 0 };   /* of VRAM and RAM; cold */
 
 	for (p = 0; p < w->max_pools; p++)
 		if (w->pool[p].state == POOL_READY)
-			spaces |= 1u << w->pool[p].space;
-	store_release(&w_state(w)->spaces, spaces);
+			spaces[shm_is_cold(w->pool[p].kind)] |= 1u << w->pool[p].space;
+	store_release(&w_state(w)->spaces, spaces[0]);
+	store_release(&w_state(w)->cold_spaces, spaces[1]);
 	mirror_pools_changed(w);
 }
 
@@ -115,7 +116,7 @@ static int32_t request_check(struct writer *w, const struct shm_pool *rq)
 	uint32_t slots = (uint32_t)rq->range;
 	int32_t to = rq->demote_to;
 
-	if ((rq->kind != GPC_VRAM && rq->kind != GPC_RAM) || rq->space >= GPC_MAX_SPACES ||
+	if (rq->kind < GPC_VRAM || rq->kind > GPC_REMOTE || rq->space >= GPC_MAX_SPACES ||
 	    !rq->blocks || slots < rq->blocks || slots > 1u << 24 ||
 	    rq->flags & ~(uint32_t)(GPC_POOL_OWNED | GPC_POOL_CALLER | GPC_POOL_UNCHAINED |
 					GPC_POOL_ONCE) ||
@@ -172,6 +173,7 @@ static void describe(struct writer *w, uint32_t number, const struct shm_pool *r
 	d->maker = maker;
 	d->backing_size = rq->backing_size;
 	d->spill_ahead = MIN(rq->spill_ahead, rq->blocks);
+	d->clears = 0;
 	memcpy(d->uuid, rq->uuid, sizeof(d->uuid));
 	memcpy(d->backing, rq->backing, sizeof(d->backing));
 	store_relaxed(&d->memory, p->memory);
@@ -278,8 +280,12 @@ static uint32_t count_in_use(struct writer *w, uint32_t pool)
 static void retire_all(struct writer *w, uint32_t pool, uint32_t tag)
 {
 	const struct wpool *p = &w->pool[pool];
+	struct shm_pool *d = w_pool(w, pool);
 	uint32_t i;
 
+	/* Behind the change in the feed, so whoever sees the number finds that; a successor that ends the clear
+	 * counts once more. */
+	store_release(&d->clears, d->clears + 1);
 	w->cleared_pool = tag ? NONE : pool;
 	for (i = 0; i < p->slots; i++) {
 		const struct shm_record *r = w_record(w, p->first + i);
@@ -383,8 +389,11 @@ bool pools_clear_means(const struct writer *w, int32_t pool, uint64_t generation
 int32_t pools_clear(struct writer *w, int32_t pool, uint32_t tag, bool remove,
 		    uint64_t generation)
 {
+	struct shm_state *st = w_state(w);
 	uint32_t p, held = 0, found = 0;
 
+	if (pool < 0)                    /* a second run counts once more, which does no harm */
+		store_relaxed(&st->cleared, st->cleared + 1);
 	/* done by a writer that died before the answer: the number may be another pool's by now */
 	if (pool >= 0 && generation && (uint32_t)pool < w->max_pools &&
 	    !is_generation(&w->pool[pool], generation))

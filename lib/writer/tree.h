@@ -14,7 +14,7 @@ uint32_t tree_collect(struct writer *w, uint32_t record, uint32_t **list, uint32
 /* Does this child keep its parent where it is? */
 static inline bool tree_blocks(const struct writer *w, uint32_t parent, uint32_t child)
 {
-	return w->pool[w->pool_of[parent]].kind == GPC_RAM || w->pool[w->pool_of[child]].kind == GPC_VRAM;
+	return w->pool[w->pool_of[parent]].kind != GPC_VRAM || w->pool[w->pool_of[child]].kind == GPC_VRAM;
 }
 
 /* Alone, without parent. */

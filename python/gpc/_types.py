@@ -213,3 +213,43 @@ class Transfer(NamedTuple):
     from_: int
     to: int
     age_ns: int
+
+
+class Tier(NamedTuple):
+    """A tier below RAM, for tools."""
+    kind: int
+    pool: int
+    keeper: int
+    ready: int
+    block_bytes: int
+    asks: int
+    hits: int
+    misses: int
+    brought: int
+    brought_bytes: int
+    written: int
+    written_bytes: int
+    absent: int
+    bad: int
+    errors: int
+    late: int
+    overtaken: int
+    no_ram: int
+    refused: int
+    failed: int
+    unwanted: int
+    evicted: int
+    aged: int
+    forgotten: int
+    found: int
+    restored: int
+    orphans: int
+
+
+class TiersFile(NamedTuple):
+    """What a file of a tier says of itself."""
+    has_secret: int
+    blocks: int
+    block_bytes: int
+    bytes: int
+    secret: bytes

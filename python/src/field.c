@@ -122,6 +122,33 @@ static const struct field fields_transfer[] = {
 	F(T, passed, F_U32), F_AS(T, "from_", from, F_I32), F(T, to, F_I32), F(T, age_ns, F_U64), END
 };
 #undef T
+#define T struct gpc_tier
+static const struct field fields_tier[] = {
+	F(T, kind, F_U32), F(T, pool, F_I32), F(T, keeper, F_I32), F(T, ready, F_U32), F(T, block_bytes,
+	F_U64), F(T, asks, F_U64), F(T, hits, F_U64), F(T, misses, F_U64), F(T, brought, F_U64), F(T,
+	brought_bytes, F_U64), F(T, written, F_U64), F(T, written_bytes, F_U64), F(T, absent, F_U64),
+	F(T, bad, F_U64), F(T, errors, F_U64), F(T, late, F_U64), F(T, overtaken, F_U64), F(T, no_ram,
+	F_U64), F(T, refused, F_U64), F(T, failed, F_U64), F(T, unwanted, F_U64), F(T, evicted, F_U64),
+	F(T, aged, F_U64), F(T, forgotten, F_U64), F(T, found, F_U64), F(T, restored, F_U64), F(T,
+	orphans, F_U64), END
+};
+#undef T
+#define T struct gpc_tiers_file
+static const struct field fields_tiers_file[] = {
+	F(T, has_secret, F_U32), F(T, blocks, F_U64), F(T, block_bytes, F_U64), F(T, bytes, F_U64),
+	F(T, secret, F_BYTES), END
+};
+#undef T
+#define T struct gpc_tiers_options
+/* what a caller of tiers_open says */
+const struct field fields_tiers[] = {
+	F(T, flags, F_U32), F(T, dir, F_STRING), F(T, ram, F_I32), F(T, disk, F_STRING), F(T, disk_bytes, F_U64),
+	F(T, disk_blocks, F_U32), F(T, disk_space, F_U32), F(T, disk_threads, F_U32), F(T, ahead, F_U32),
+	F(T, min_uses, F_U32), F(T, max_age_s, F_U32), F(T, write_rate, F_U64), F(T, stages, F_U32),
+	F(T, remote, F_STRING), F(T, remote_tag, F_STRING), F(T, remote_blocks, F_U32), F(T, remote_space, F_U32),
+	F(T, remote_uses, F_U32), F(T, remote_ms, F_U32), END
+};
+#undef T
 
 struct record record_run = { "Run", fields_run, sizeof(struct gpc_run), NULL };
 struct record record_move = { "Move", fields_move, sizeof(struct gpc_move), NULL };
@@ -136,9 +163,13 @@ struct record record_entry = { "Entry", fields_entry, sizeof(struct gpc_entry), 
 struct record record_event = { "Event", fields_event, sizeof(struct gpc_event), NULL };
 struct record record_transfer = { "Transfer", fields_transfer, sizeof(struct gpc_transfer_info), NULL };
 
+struct record record_tier = { "Tier", fields_tier, sizeof(struct gpc_tier), NULL };
+struct record record_tiers_file = { "TiersFile", fields_tiers_file, sizeof(struct gpc_tiers_file), NULL };
+
 static struct record *const records[] = {
 	&record_run, &record_move, &record_claim, &record_pool, &record_memory, &record_info, &record_stats,
-	&record_histogram, &record_mirror, &record_entry, &record_event, &record_transfer
+	&record_histogram, &record_mirror, &record_entry, &record_event, &record_transfer, &record_tier,
+	&record_tiers_file
 };
 
 static newfunc tuple_new;

@@ -96,8 +96,9 @@ struct record {                          /* a struct, and the class in gpc._type
 	PyObject *class;
 };
 extern struct record record_run, record_move, record_claim, record_pool, record_memory, record_info,
-	record_stats, record_histogram, record_mirror, record_entry, record_event, record_transfer;
-extern const struct field fields_config[], fields_pool[], fields_backing[];
+	record_stats, record_histogram, record_mirror, record_entry, record_event, record_transfer, record_tier,
+	record_tiers_file;
+extern const struct field fields_config[], fields_pool[], fields_backing[], fields_tiers[];
 
 int record_init(void);
 PyObject *record_make(const struct record *r, const void *from);
@@ -108,6 +109,11 @@ int record_read(const struct record *r, PyObject *o, const char *name, void *to)
 int record_array(const struct record *r, PyObject *o, const char *name, struct array *a);
 /* One field by its name: 1 = there is none.  F_STRING: the text lives as long as *o. */
 int field_set(const struct field *fields, const char *name, PyObject *o, void *to);
+
+/* ---- tiers.c ---- */
+
+/* 16 bytes, or None: 0, -1. */
+int tiers_secret(PyObject *o, uint8_t secret[16], const void **ret);
 
 /* ---- handle.c ---- */
 
@@ -183,8 +189,11 @@ static inline bool wait_raised(int r)
 #define ROW(name, f, doc) { name, (PyCFunction)(void (*)(void))(f), METH_FASTCALL | METH_KEYWORDS, doc }
 
 extern const PyMethodDef methods_keys[], methods_find[], methods_fill[], methods_move[],
-	methods_transfer[], methods_claim[], methods_pool[], methods_memory[], methods_look[],
+	methods_transfer[], methods_tiers[], methods_claim[], methods_pool[], methods_memory[], methods_look[],
 	methods_walk[], methods_writer[], methods_device[];
+METHOD(tiers_open);
+METHOD(tiers_close);
+METHOD(tiers_file);
 METHOD(open_attach);
 METHOD(open_create);
 METHOD(publish_call);

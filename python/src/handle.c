@@ -322,7 +322,7 @@ static const PyMethodDef methods_handle[] = {
 };
 
 static const PyMethodDef *const tables[] = {
-	methods_handle, methods_keys, methods_find, methods_fill, methods_move, methods_transfer, methods_claim,
+	methods_handle, methods_keys, methods_find, methods_fill, methods_move, methods_transfer, methods_tiers, methods_claim,
 	methods_pool, methods_memory, methods_look, methods_walk, methods_writer, methods_device
 };
 

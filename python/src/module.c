@@ -140,6 +140,12 @@ static PyMethodDef functions[] = {
 	ROW("POOL", module_pool, "POOL(block)\n\nThe pool of a block."),
 	ROW("SLOT", module_slot, "SLOT(block)\n\nThe slot of a block."),
 	ROW("SPACE", module_space, "SPACE(space)\n\nThe set of this one space; sets are joined by |."),
+	ROW("tiers_open", tiers_open,
+	    "tiers_open(name, *, disk, disk_bytes=0, disk_blocks=0, flags=0, ...)\n\nKeep the tiers below RAM of that cache, by "
+	    "threads of this process, until tiers_close: the fields of\nstruct gpc_tiers_options.  The writer is another thread or "
+	    "process."),
+	ROW("tiers_close", tiers_close, "tiers_close(tiers)\n\nKeep them no more; so does the end of what tiers_open returned."),
+	ROW("tiers_file", tiers_file, "tiers_file(disk)\n\nWhat a file of a tier says of itself: TiersFile."),
 	ROW("_share_begin", share_begin, NULL),
 	ROW("_share_end", share_end, NULL),
 	ROW("_sums_open", share_sums, NULL),
@@ -156,7 +162,8 @@ static const struct {
 } constants[] = {
 	C(NONE), C(IF_ABSENT), C(SERVE), C(READONLY), C(QUIET), C(REF), C(ANYWHERE), C(PARTIAL), C(TAKE),
 	C(COPY), C(CANCEL), C(TAIL), C(STANDBY), C(REMOVE), C(DEVICE), C(VERIFY_FIRST), C(IF_IDLE), C(NO_REF),
-	C(PEEK), C(VRAM), C(RAM), C(POOL_OWNED), C(POOL_CALLER), C(POOL_UNCHAINED), C(POOL_ONCE), C(NUMA_DEFAULT), C(NUMA_INTERLEAVE), C(NUMA_BIND),
+	C(PEEK), C(VRAM), C(RAM), C(DISK), C(REMOTE), C(TIERS_EXCLUSIVE), C(TIERS_RESIZE), C(TIERS_BUFFERED),
+	C(POOL_OWNED), C(POOL_CALLER), C(POOL_UNCHAINED), C(POOL_ONCE), C(NUMA_DEFAULT), C(NUMA_INTERLEAVE), C(NUMA_BIND),
 	C(AGE_EVICTED), C(IDLE_EVICTED), C(REUSE_GAP), C(ROUND_TRIP), C(TAKEOVER),
 	C(COPY_VRAM_VRAM), C(COPY_VRAM_RAM), C(COPY_RAM_VRAM), C(COPY_RAM_RAM),
 	C(CLAIM_MINE), C(CLAIM_LIVE), C(CLAIM_PENDING), C(STORED), C(REMOVED), C(MOVED), C(CLEARED),

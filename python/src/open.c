@@ -14,6 +14,7 @@ struct options {                         /* what the arguments by name say */
 	struct array run_array;
 	struct gpc_attach_options attach;
 	struct gpc_config config;
+	uint8_t secret[16];
 	struct gpc_memory memory;
 };
 
@@ -115,6 +116,8 @@ static int set_create(struct options *p, const char *name, PyObject *o)
 
 	if (!strcmp(name, "if_absent"))
 		return set_flag(p, o, GPC_IF_ABSENT);
+	if (!strcmp(name, "secret"))
+		return tiers_secret(o, p->secret, &p->config.secret);
 	r = field_set(fields_config, name, o, &p->config);
 	if (r <= 0)
 		return r;

@@ -5,6 +5,7 @@ its mapping."""
 import ctypes
 import mmap
 import os
+import tempfile
 
 import gpc
 from tap import create, done, is_, name, ok, raises, skip
@@ -157,4 +158,36 @@ c.close()
 raises(ValueError, "not mapped", lambda: memoryview(vram), "... and nothing is mapped after it")
 files[0].close()
 ok(True, "what was lent is free again")
+# ---- a tier on disk ----
+
+secret = bytes(range(16))
+c = create("-disk", ram_blocks=8, block_bytes=4096, max_blocks=256, secret=secret)
+disk = os.path.join(tempfile.mkdtemp(), "disk")
+raises(ValueError, "16 are wanted", lambda: create("-no", secret=b"short"), "a secret has 16 bytes")
+raises(gpc.NotFound, "", lambda: gpc.tiers_file(disk), "there is no file yet")
+raises(TypeError, "no argument", lambda: gpc.tiers_open(name + "-disk", disk=disk, no=1), "no such argument")
+t = gpc.tiers_open(name + "-disk", disk=disk, disk_blocks=32, ahead=8, timeout=5.0)
+f = gpc.tiers_file(disk)
+is_((f.blocks, f.block_bytes, f.has_secret, f.secret), (32, 4096, 1, secret), "a file says of itself")
+for first in range(0, 16, 4):
+    k = c.key_import([i.to_bytes(8, "little") for i in range(first, first + 4)])
+    b = c.reserve(0, 4)
+    c.publish(bytes(16) + k[:-16], k, b)
+    c.release(b)
+    c.tiers_sync(10.0)
+k = c.key_import([i.to_bytes(8, "little") for i in range(4)])
+is_(c.acquire(k), [], "the first four are in RAM no more")
+is_(c.prefetch(0, k, timeout=10.0), 4, "they come back")
+b = c.acquire(k)
+is_(len(b), 4, "and are found")
+c.release(b)
+tier = c.tier(0)
+is_((tier.kind, tier.brought, tier.bad), (gpc.DISK, 4, 0), "which the tier has counted")
+raises(gpc.NotFound, "", lambda: c.tier(1), "there is one tier")
+gpc.tiers_close(t)
+raises(TypeError, "once", lambda: gpc.tiers_close(t), "it is closed once")
+raises(gpc.Error, "", lambda: c.tiers_sync(1.0), "and nobody keeps it")
+os.unlink(disk)
+os.rmdir(os.path.dirname(disk))
+
 done()

@@ -12,6 +12,20 @@ EXTRA_PROGRAMS += %reldir%/bench-plan
 EXTRA_PROGRAMS += %reldir%/bench-ram
 %canon_reldir%_bench_ram_SOURCES = %reldir%/bench-ram.c %reldir%/bench-rows.c %reldir%/bench-rows.h
 %canon_reldir%_bench_ram_LDADD = lib/libgpc-internal.la
+# A disk file beside fio, and a scan of many headers; run by hand.
+EXTRA_PROGRAMS += %reldir%/bench-disk
+%canon_reldir%_bench_disk_SOURCES = %reldir%/bench-disk.c
+%canon_reldir%_bench_disk_LDADD = lib/libgpc-internal.la
+CLEANFILES += %reldir%/bench-disk$(EXEEXT)
+# A store in a Redis beside a plain loop; run by hand, with the path of the plugin.
+if HAVE_HIREDIS
+EXTRA_PROGRAMS += %reldir%/bench-remote
+%canon_reldir%_bench_remote_SOURCES = %reldir%/bench-remote.c
+%canon_reldir%_bench_remote_CPPFLAGS = $(AM_CPPFLAGS) $(HIREDIS_CFLAGS)
+%canon_reldir%_bench_remote_LDADD = lib/libgpc-internal.la $(HIREDIS_LIBS)
+CLEANFILES += %reldir%/bench-remote$(EXEEXT)
+endif
+EXTRA_DIST += %reldir%/bench-remote.c
 # What KV events cost gpcd; run by hand.
 EXTRA_PROGRAMS += %reldir%/bench-events
 %canon_reldir%_bench_events_SOURCES = %reldir%/bench-events.c

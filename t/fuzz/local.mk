@@ -3,6 +3,7 @@
 # by chance, and are tests; "make fuzz" builds them for libFuzzer.
 
 fuzz_programs = \
+	%reldir%/disk.t \
 	%reldir%/ring.t \
 	%reldir%/segment.t \
 	%reldir%/tools.t \
@@ -41,6 +42,11 @@ check_LTLIBRARIES = %reldir%/libgpc-fuzz.la
 %canon_reldir%_libgpc_fuzz_la_LIBADD = $(kernel_objects) $(URCU_LIBS) $(NUMA_LIBS) $(CUDA_LIBS)
 %canon_reldir%_libgpc_fuzz_la_DEPENDENCIES = $(kernel_objects)
 
+%canon_reldir%_disk_t_CPPFLAGS = $(fuzz_cppflags)
+%canon_reldir%_disk_t_CFLAGS = $(fuzz_cflags)
+%canon_reldir%_disk_t_LDFLAGS = $(fuzz_ldflags)
+%canon_reldir%_disk_t_LDADD = %reldir%/libgpc-fuzz.la
+
 %canon_reldir%_ring_t_CPPFLAGS = $(fuzz_cppflags)
 %canon_reldir%_ring_t_CFLAGS = $(fuzz_cflags)
 %canon_reldir%_ring_t_LDFLAGS = $(fuzz_ldflags)
@@ -65,7 +71,7 @@ check_LTLIBRARIES = %reldir%/libgpc-fuzz.la
 
 # make fuzz [SECONDS=N] [RUNS=N] [HARNESSES=...]: each harness by libFuzzer, where clang has it,
 # else by its own driver.
-HARNESSES = ring segment tools trace
+HARNESSES = disk ring segment tools trace
 fuzz: all $(fuzz_programs)
 	@CLANG='$(CLANG)' SECONDS_EACH='$(SECONDS)' RUNS='$(RUNS)' \
 	FLAGS='-I. $(fuzz_cppflags) $(CURSES_CFLAGS) -std=gnu11 -pthread' NAMES='$(fuzz_names)' \

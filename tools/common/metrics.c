@@ -109,6 +109,38 @@ const struct metrics_row metrics_rows[] = {
 #define S(field) AT(struct metrics_space, field)
 	{ "space_blocks", "gauge", "Capacity of the pools of a space, by tier.", OF_SPACE, NULL, S(blocks), 1 },
 	{ "space_live_blocks", "gauge", "Blocks of a space that have a key, by tier.", OF_SPACE, NULL, S(live), 1 },
+#define T(field) AT(struct metrics_tier, field)
+	{ "tier_kept", "gauge", "1 if a process keeps the tier.", OF_TIER,
+	  NULL, T(kept), 1 },
+	{ "tier_ready", "gauge", "1 if what was in the tier when it was opened is published.", OF_TIER,
+	  NULL, T(t.ready), 1 },
+	{ "tier_asks_total", "counter", "Questions of peers for what is below RAM.", OF_TIER,
+	  NULL, T(t.asks), 1 },
+	{ "tier_brought_blocks_total", "counter", "Blocks that came from a tier to RAM.", OF_TIER,
+	  NULL, T(t.brought), 1 },
+	{ "tier_brought_bytes_total", "counter", "Bytes of these.", OF_TIER,
+	  NULL, T(t.brought_bytes), 1 },
+	{ "tier_written_blocks_total", "counter", "Blocks that were written to a tier.", OF_TIER,
+	  NULL, T(t.written), 1 },
+	{ "tier_written_bytes_total", "counter", "Bytes of these.", OF_TIER,
+	  NULL, T(t.written_bytes), 1 },
+	{ "tier_missed_blocks_total", "counter", "Blocks that were not brought, by reason.", OF_TIER,
+	  "reason=\"absent\"", T(t.absent), 1 },
+	{ NULL, NULL, NULL, OF_TIER, "reason=\"bad\"", T(t.bad), 1 },
+	{ NULL, NULL, NULL, OF_TIER, "reason=\"error\"", T(t.errors), 1 },
+	{ NULL, NULL, NULL, OF_TIER, "reason=\"late\"", T(t.late), 1 },
+	{ NULL, NULL, NULL, OF_TIER, "reason=\"overtaken\"", T(t.overtaken), 1 },
+	{ NULL, NULL, NULL, OF_TIER, "reason=\"no_ram\"", T(t.no_ram), 1 },
+	{ NULL, NULL, NULL, OF_TIER, "reason=\"refused\"", T(t.refused), 1 },
+	{ "tier_unwritten_blocks_total", "counter", "Blocks that were not written, by reason.", OF_TIER,
+	  "reason=\"failed\"", T(t.failed), 1 },
+	{ NULL, NULL, NULL, OF_TIER, "reason=\"unwanted\"", T(t.unwanted), 1 },
+	{ "tier_removed_blocks_total", "counter", "Blocks that a tier has given up, by reason.", OF_TIER,
+	  "reason=\"evicted\"", T(t.evicted), 1 },
+	{ NULL, NULL, NULL, OF_TIER, "reason=\"aged\"", T(t.aged), 1 },
+	{ NULL, NULL, NULL, OF_TIER, "reason=\"forgotten\"", T(t.forgotten), 1 },
+	{ "tier_restored_blocks_total", "counter", "Blocks of an earlier keeper that were published again.", OF_TIER,
+	  NULL, T(t.restored), 1 },
 #define R(field) AT(struct gpc_mirror, field)
 	{ "mirror_bytes", "gauge", "Memory of a mirror.", OF_MIRROR, NULL, R(bytes), 1 },
 	{ "mirror_changes", "gauge", "Changes of the table so far.", OF_MIRROR, NULL, R(changes), 1 },
@@ -140,7 +172,10 @@ const unsigned metrics_nrows = sizeof(metrics_rows) / sizeof(metrics_rows[0]);
 
 static void add_space(struct metrics *m, const struct gpc_pool *p)
 {
-	uint32_t tier = p->kind == GPC_RAM, i;
+	uint32_t tier = p->kind - GPC_VRAM, i;
+
+	if (tier >= METRICS_TIERS)
+		return;
 
 	for (i = 0; i < m->nspaces; i++)
 		if (m->space[i].space == p->space && m->space[i].tier == tier)
@@ -166,6 +201,18 @@ static void look_pools(struct metrics *m, gpc *c)
 		out->bytes = (uint64_t)(out->p.blocks + out->p.transit) * out->p.block_bytes;
 		m->npools++;
 		add_space(m, &out->p);
+	}
+}
+
+static void look_tiers(struct metrics *m, gpc *c)
+{
+	for (; m->ntiers < METRICS_COLD; m->ntiers++) {
+		struct metrics_tier *t = &m->tier[m->ntiers];
+
+		t->t = (struct gpc_tier){ .size = sizeof(t->t) };
+		if (gpc_tier_get(c, m->ntiers, &t->t) < 0)
+			return;
+		t->kept = t->t.keeper >= 0;
 	}
 }
 
@@ -199,6 +246,7 @@ void metrics_look(struct metrics *m, const char *name, gpc *c, enum metrics_role
 		gpc_histogram_get(c, i, -1, &m->histogram[i]);
 	}
 	look_pools(m, c);
+	look_tiers(m, c);
 	look_peers(m, c);
 	for (m->nmirrors = 0; m->nmirrors < METRICS_MIRRORS; m->nmirrors++) {
 		m->mirror[m->nmirrors].size = sizeof(m->mirror[0]);

@@ -6,7 +6,13 @@
 
 #include <string.h>
 
-static const char *const tiers[METRICS_TIERS] = { "vram", "ram" };
+static const char *const tiers[METRICS_TIERS] = { "vram", "ram", "disk", "remote" };
+
+/* Of a kind of pool, which another version may have. */
+static const char *tier_of(uint32_t kind)
+{
+	return tiers[kind >= GPC_VRAM && kind <= GPC_REMOTE ? kind - GPC_VRAM : 1];
+}
 
 /* Bytes of the UTF-8 character at s; 0: it is none. */
 static unsigned character(const unsigned char *s)
@@ -102,6 +108,7 @@ static unsigned how_many(const struct metrics *m, const struct metrics_row *row)
 	case OF_SPACE: return m->nspaces;
 	case OF_MIRROR: return m->nmirrors;
 	case OF_PEER: return m->npeers;
+	case OF_TIER: return m->ntiers;
 	case OF_COPY: return METRICS_COPIES;
 	case OF_DAEMON: return m->role != METRICS_NO_DAEMON;
 	default: return 1;
@@ -114,11 +121,14 @@ static const void *put_labels(FILE *f, const struct metrics *m, const struct met
 	switch (row->of) {
 	case OF_POOL:
 		fprintf(f, ",pool=\"%d\",space=\"%u\",tier=\"%s\"", (int)m->pool[i].p.number,
-			m->pool[i].p.space, tiers[m->pool[i].p.kind == GPC_RAM]);
+			m->pool[i].p.space, tier_of(m->pool[i].p.kind));
 		return &m->pool[i];
 	case OF_SPACE:
 		fprintf(f, ",space=\"%u\",tier=\"%s\"", m->space[i].space, tiers[m->space[i].tier]);
 		return &m->space[i];
+	case OF_TIER:
+		fprintf(f, ",tier=\"%s\"", tier_of(m->tier[i].t.kind));
+		return &m->tier[i];
 	case OF_MIRROR:
 		fprintf(f, ",mirror=\"%u\",", i);
 		put_label(f, "device", m->mirror[i].device);
@@ -200,7 +210,7 @@ static const char *labels_of(unsigned row)
 		[OF_TOOL] = "version", [OF_CACHE] = "cache", [OF_DAEMON] = "cache",
 		[OF_POOL] = "cache pool space tier", [OF_SPACE] = "cache space tier",
 		[OF_MIRROR] = "cache mirror device", [OF_PEER] = "cache seat label",
-		[OF_HISTOGRAM] = "cache", [OF_COPY] = "cache from to",
+		[OF_TIER] = "cache tier", [OF_HISTOGRAM] = "cache", [OF_COPY] = "cache from to",
 	};
 	const struct metrics_row *r = &metrics_rows[row];
 

@@ -3,6 +3,8 @@
 
 #include "tools/common/shown.h"
 
+#include "gpc.h"
+
 #include <langinfo.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -143,4 +145,12 @@ unsigned shown_columns(int fd)
 	if (n <= 0 || n > COLUMNS_MOST)
 		n = COLUMNS_USUAL;
 	return n < COLUMNS_LEAST ? COLUMNS_LEAST : (unsigned)n;
+}
+
+const char *shown_kind(uint32_t kind)
+{
+	static const char *const names[] = { [GPC_VRAM] = "VRAM", [GPC_RAM] = "RAM", [GPC_DISK] = "DISK",
+					     [GPC_REMOTE] = "REMOTE" };
+
+	return kind >= GPC_VRAM && kind <= GPC_REMOTE ? names[kind] : "-";
 }

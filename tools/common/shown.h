@@ -25,4 +25,7 @@ size_t shown_line(const char *text, unsigned columns);
  * and what is written there is neither cut nor wrapped. */
 unsigned shown_columns(int fd);
 
+/* A kind of pool: VRAM, RAM, DISK, REMOTE. */
+const char *shown_kind(uint32_t kind);
+
 #endif

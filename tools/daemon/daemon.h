@@ -6,6 +6,7 @@
  *   serve.c     the cache and the writer's seat
  *   keep.c      a pool of VRAM, without that seat
  *   ahead.c     what that pool spills ahead of need
+ *   tiers.c     the tiers below RAM, by a thread of their own
  *   events/     KV events for routers, by a thread of their own
  *   http.c      scrapes of metrics, by a thread of their own
  *   endpoint.c  where both are to be had
@@ -49,6 +50,11 @@ struct daemon {
 	int32_t demote_to;           /* ... and where its victims go, or -1 ... */
 	uint32_t spill_ahead;        /* ... so many of them ahead of need */
 	bool ram_given;              /* --ram-space or --unchained was */
+	struct gpc_tiers_options tiers;  /* disk NULL: none */
+	char disk[PATH_MAX], key_file[PATH_MAX];
+	uint64_t disk_bytes;
+	uint8_t secret[16];
+	struct tiers_thread *tiers_thread;
 	const char *events, *events_replay;      /* endpoints; NULL: none */
 	const char *topic;           /* of the events; NULL: empty */
 	const char *metrics;         /* [ADDR:]PORT; NULL: none */
@@ -139,6 +145,21 @@ struct ahead {
 
 /* A step of the pool's policy; returns how many milliseconds the next one has time. */
 int ahead_step(struct ahead *a, const struct daemon *d, gpc *c);
+
+/* ---- gpcd-tiers.c ---- */
+
+/* One of these options: false, after a message. */
+bool tiers_option(struct daemon *d, int number, const char *arg);
+/* -1: go on; or EXIT_USAGE after a message. */
+int tiers_check(struct daemon *d);
+/* Before there is a cache: the secret that it is made with, and room for the blocks; 0, or the exit status. */
+int tiers_prepare(struct daemon *d);
+/* The writer's own thread serves meanwhile.  0, or the exit status after a message. */
+int tiers_start(struct daemon *d, gpc *c);
+void tiers_stop(struct daemon *d, gpc *c);
+
+/* Absolute; false after a message. */
+bool options_path(char ret[PATH_MAX], const char *option, const char *path);
 
 /* ---- gpcd-events ---- */
 

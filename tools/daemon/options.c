@@ -42,6 +42,8 @@ enum {
 	OPT_SPACE, OPT_DEMOTE_TO, OPT_SPILL_AHEAD, OPT_RAM_SPACE, OPT_UNCHAINED, OPT_MAX_ALIASES,
 	OPT_EVENTS, OPT_EVENTS_REPLAY, OPT_EVENTS_PUBLIC, OPT_TOPIC, OPT_METRICS, OPT_METRICS_PUBLIC,
 	OPT_LOG_LEVEL,
+	OPT_TIERS,                   /* + number in tiers.c: fifteen of them, and room */
+	OPT_BEHIND_TIERS = OPT_TIERS + 32,
 };
 
 static const struct option options[] = {
@@ -86,6 +88,22 @@ static const struct option options[] = {
 	{ "topic", required_argument, NULL, OPT_TOPIC },
 	{ "metrics", required_argument, NULL, OPT_METRICS },
 	{ "metrics-public", no_argument, NULL, OPT_METRICS_PUBLIC },
+	{ "disk", required_argument, NULL, OPT_TIERS + 0 },
+	{ "disk-bytes", required_argument, NULL, OPT_TIERS + 1 },
+	{ "disk-exclusive", no_argument, NULL, OPT_TIERS + 2 },
+	{ "disk-resize", no_argument, NULL, OPT_TIERS + 3 },
+	{ "disk-buffered", no_argument, NULL, OPT_TIERS + 4 },
+	{ "disk-ahead", required_argument, NULL, OPT_TIERS + 5 },
+	{ "disk-min-uses", required_argument, NULL, OPT_TIERS + 6 },
+	{ "disk-max-age", required_argument, NULL, OPT_TIERS + 7 },
+	{ "disk-write-rate", required_argument, NULL, OPT_TIERS + 8 },
+	{ "key-file", required_argument, NULL, OPT_TIERS + 9 },
+	{ "disk-blocks", required_argument, NULL, OPT_TIERS + 10 },
+	{ "remote", required_argument, NULL, OPT_TIERS + 11 },
+	{ "remote-tag", required_argument, NULL, OPT_TIERS + 12 },
+	{ "remote-blocks", required_argument, NULL, OPT_TIERS + 13 },
+	{ "remote-min-uses", required_argument, NULL, OPT_TIERS + 14 },
+	{ "remote-deadline", required_argument, NULL, OPT_TIERS + 15 },
 	{ "help", no_argument, NULL, 'h' },
 	{ "version", no_argument, NULL, 'V' },
 	{ NULL, 0, NULL, 0 }
@@ -133,6 +151,25 @@ static const struct cli_help help[] = {
 	{ "--demote-to P", "pool that victims move to", "none" },
 	{ "--spill-ahead N", "move there ahead of need: N blocks are kept free, or, where that pool is of "
 	  "another space, have a copy there", "0" },
+	{ NULL, "\nTiers below RAM, while this process is the writer:", NULL },
+	{ "--disk FILE", "keep blocks of RAM there as well, over restarts; it is made where there is none", "none" },
+	{ "--disk-bytes SIZE", "bytes of that file", "as it is" },
+	{ "--disk-blocks N", "or so many blocks, at most 16M", NULL },
+	{ "--disk-exclusive", "a block is in RAM or there, and not in both", NULL },
+	{ "--disk-ahead N", "so many blocks, next to go from RAM, have a copy there before they go; at most 4k",
+	  "a sixteenth of RAM" },
+	{ "--disk-min-uses N", "write a block when it is next to go for the N-th time", "1" },
+	{ "--disk-max-age SECONDS", "blocks that were written longer ago go; 0: none do", "0" },
+	{ "--disk-write-rate BYTES", "write at most so many bytes a second; 0: no limit", "0" },
+	{ "--disk-resize", "grow or cut a file of another size; what was beyond its end is lost", NULL },
+	{ "--disk-buffered", "through the page cache, even where O_DIRECT works", NULL },
+	{ "--key-file FILE", "make the cache with the secret in FILE, 0600, made where there is none",
+	  "that of --disk, else random" },
+	{ "--remote STORE", "keep blocks of RAM in a store that other machines share: PLUGIN:OPTION=VALUE,...", "none" },
+	{ "--remote-tag T", "version of what is cached: whoever has another one sees nothing of it", "0" },
+	{ "--remote-blocks N", "so many keys in the store are known here; at most 16M", "4 times RAM, at least 64k" },
+	{ "--remote-min-uses N", "as --disk-min-uses", "1" },
+	{ "--remote-deadline MS", "a call to the store has so long, 1 to 600000", "2000" },
 	{ NULL, "\nKV events, while this process is the writer:", NULL },
 	{ "--events ENDPOINT", "publish them there: ipc:///PATH or tcp://HOST:PORT", "none" },
 	{ "--events-replay ENDPOINT", "tell there what a subscriber has missed", "none" },
@@ -330,7 +367,7 @@ static bool set_layout(struct daemon *d, const char *text)
 }
 
 /* Absolute, since the daemon leaves its folder. */
-static bool set_path(char ret[PATH_MAX], const char *option, const char *path)
+bool options_path(char ret[PATH_MAX], const char *option, const char *path)
 {
 	char cwd[PATH_MAX] = "";
 	int n;
@@ -417,8 +454,8 @@ static bool set_option(struct daemon *d, int opt, const char *arg)
 	case OPT_MODE: return set_mode(d, arg);
 	case OPT_GROUP: return set_group(d, arg);
 	case OPT_LAYOUT: return set_layout(d, arg);
-	case OPT_DIR: return set_path(d->dir, "dir", arg);
-	case OPT_PIDFILE: return set_path(d->pidfile, "pidfile", arg);
+	case OPT_DIR: return options_path(d->dir, "dir", arg);
+	case OPT_PIDFILE: return options_path(d->pidfile, "pidfile", arg);
 	case OPT_EVENTS: d->events = arg; return true;
 	case OPT_EVENTS_REPLAY: d->events_replay = arg; return true;
 	case OPT_EVENTS_PUBLIC: d->events_public = true; return true;
@@ -428,7 +465,7 @@ static bool set_option(struct daemon *d, int opt, const char *arg)
 	case OPT_BLOCK_BYTES:
 		return cli_count("block-bytes", arg, 1, MOST_BYTES, &d->memory.block_bytes);
 	case OPT_NUMA: return set_numa(d, arg);
-	case OPT_HUGE_DIR: return set_path(d->huge_dir, "huge-dir", arg);
+	case OPT_HUGE_DIR: return options_path(d->huge_dir, "huge-dir", arg);
 	case OPT_KEEP_TOKENS: d->cfg.keep_tokens = 1; return true;
 	case OPT_KEEP_DIGESTS: d->cfg.keep_digests = 1; return true;
 	case OPT_MAX_ALIASES: return set_max_aliases(d, arg);
@@ -439,6 +476,8 @@ static bool set_option(struct daemon *d, int opt, const char *arg)
 	case OPT_QUIET: d->quiet = true; return true;
 	case OPT_LOG_LEVEL: return set_log_level(d, arg);
 	default:
+		if (opt >= OPT_TIERS && opt < OPT_BEHIND_TIERS)
+			return tiers_option(d, opt - OPT_TIERS, arg);
 		return set_number(d, (unsigned)(opt - OPT_NUMBER), arg);
 	}
 }
@@ -468,6 +507,8 @@ int options_parse(struct daemon *d, int argc, char **argv)
 	if (!cli_name(d->name))
 		return cli_bad_name(d->name);
 	status = endpoint_check(d);
+	if (status < 0)
+		status = tiers_check(d);
 	if (status < 0)
 		status = options_check_keep(d);
 	if (status >= 0)

@@ -133,6 +133,9 @@ int serve_open(struct daemon *d, gpc **ret)
 	d->cfg.dir = opt.dir;
 	d->cfg.devices = d->devices[0] ? d->devices : NULL;
 	set_memory(d);
+	r = tiers_prepare(d);
+	if (r)
+		return r;
 	if (d->create)
 		r = make_or_attach(d, &opt, ret);
 	else
@@ -234,9 +237,14 @@ static int serve_until_end(struct daemon *d, gpc *c)
 	char status[64];
 	int r;
 
+	r = tiers_start(d, c);
+	if (r)
+		return r;
 	snprintf(status, sizeof(status), "serving as process %d", (int)getpid());
-	if (process_ready(d, status))
+	if (process_ready(d, status)) {
+		tiers_stop(d, c);
 		return EXIT_RUNTIME;
+	}
 	process_served = c;
 	while (!process_stopping) {
 		state_tell(d, c, "serving");
@@ -250,6 +258,7 @@ static int serve_until_end(struct daemon *d, gpc *c)
 			break;
 	}
 	process_served = NULL;
+	tiers_stop(d, c);
 	return process_stopping ? 0 : EXIT_RUNTIME;
 }
 

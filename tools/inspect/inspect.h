@@ -104,6 +104,8 @@ json_t *inspect_pools(gpc *c);
 /* Copies of the table on devices, as `stat` and `peers` show them, and the devices that should
  * have one. */
 json_t *inspect_mirrors(gpc *c);
+json_t *inspect_tiers(gpc *c);
+void inspect_show_tiers(const json_t *rows);
 void inspect_show_mirrors(const json_t *rows);   /* nothing when there is none */
 /* Transfers and claims, as `stat` and `peers` show them: an object with the arrays under_way and claimed.
  * So many as the peers together have: where there are none, nobody looks. */

@@ -3,6 +3,7 @@
 #include "config.h"
 
 #include "tools/inspect/inspect.h"
+#include "tools/common/shown.h"
 #include "tools/common/output.h"
 
 #include <endian.h>
@@ -185,8 +186,7 @@ static json_t *describe_hit(gpc *c, int space, gpc_block block)
 	json_object_set_new(o, "slot", out_need(json_integer(GPC_SLOT(block))));
 	json_object_set_new(o, "block", out_need(json_integer(block)));
 	if (gpc_pool_get(c, GPC_POOL(block), &p) >= 0)
-		json_object_set_new(o, "kind", out_need(json_string(
-			p.kind == GPC_VRAM ? "VRAM" : "RAM")));
+		json_object_set_new(o, "kind", out_need(json_string(shown_kind(p.kind))));
 	return o;
 }
 

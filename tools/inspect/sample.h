@@ -36,7 +36,8 @@ struct sample {
 	struct gpc_stats all;
 	int alive, dead, writer_stopped;
 	uint64_t writer_cpu_ns;      /* of its process so far, and 1; 0: it cannot be told */
-	uint32_t npools, npeers, nmirrors;
+	uint32_t npools, npeers, nmirrors, ntiers;
+	struct gpc_tier tier[2];
 	struct sample_pool pool[GPC_MAX_POOLS];
 	struct sample_peer peer[GPC_MAX_PEERS];
 	struct gpc_mirror mirror[2 * GPC_MAX_MIRRORS];

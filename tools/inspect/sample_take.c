@@ -48,7 +48,8 @@ static void take_pools(gpc *c, struct sample *s)
 		s->pool[s->npools++] = (struct sample_pool){
 			.number = (int)i, .owner = p.owner, .demote_to = p.demote_to, .kind = p.kind,
 			.space = p.space, .blocks = p.blocks, .slots = p.blocks + p.transit, .live = p.live,
-			.reserved = p.reserved, .dying = p.dying, .available = (uint32_t)available,
+			/* below RAM a free slot is its keeper's */
+			.reserved = p.kind > GPC_RAM ? 0 : p.reserved, .dying = p.dying, .available = (uint32_t)available,
 		};
 	}
 }
@@ -67,6 +68,15 @@ static void take_peers(gpc *c, struct sample *s)
 		if (p->writer)
 			s->writer_cpu_ns = cpu_of(&p->st);
 		s->npeers++;
+	}
+}
+
+static void take_tiers(gpc *c, struct sample *s)
+{
+	for (; s->ntiers < ARRAY_SIZE(s->tier); s->ntiers++) {
+		s->tier[s->ntiers] = (struct gpc_tier){ .size = sizeof(s->tier[0]) };
+		if (gpc_tier_get(c, s->ntiers, &s->tier[s->ntiers]) < 0)
+			return;
 	}
 }
 
@@ -101,6 +111,7 @@ static int take(const struct inspect *in, const char *name, gpc *c, struct sampl
 	take_pools(c, s);
 	take_peers(c, s);
 	take_mirrors(c, s);
+	take_tiers(c, s);
 	return 0;
 }
 

@@ -3,6 +3,7 @@
 #include "config.h"
 
 #include "tools/inspect/inspect.h"
+#include "tools/common/shown.h"
 #include "tools/common/output.h"
 
 #include <stdio.h>
@@ -189,7 +190,7 @@ static json_t *describe_pool(gpc *c, int number, const struct gpc_pool *p)
 	json_t *o = out_need(json_object());
 
 	set(o, "pool", (uint64_t)number);
-	set_text(o, "kind", p->kind == GPC_VRAM ? "VRAM" : "RAM");
+	set_text(o, "kind", shown_kind(p->kind));
 	set(o, "space", p->space);
 	set(o, "blocks", p->blocks);
 	set_signed(o, "available", gpc_pool_available(c, number));
@@ -376,6 +377,7 @@ static void show(const json_t *o)
 		putchar('\n');
 		show_memory(pools);
 	}
+	inspect_show_tiers(json_object_get(o, "tiers"));
 	if (json_array_size(list)) {
 		inspect_show_mirrors(list);
 		putchar('\n');
@@ -404,6 +406,7 @@ static json_t *describe(const struct inspect *in, const char *name, gpc *c)
 	inspect_put_state(o, &look);
 	describe_info(o, &look.info);
 	json_object_set_new(o, "pools", inspect_pools(c));
+	json_object_set_new(o, "tiers", inspect_tiers(c));
 	json_object_set_new(o, "mirrors", inspect_mirrors(c));
 	waits = inspect_waits(c, st.transfers, st.claims);
 	json_object_set_new(o, "stats", describe_stats(&st, waits));

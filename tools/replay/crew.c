@@ -90,6 +90,7 @@ int crew_start(struct run *run)
 	}
 	run->gate = gate[1];
 	kill_plan(run);
+	restart_plan(run);
 	for (uint32_t i = 0; i < run->a.workers; i++)
 		run->child[i].fd = -1;
 	for (uint32_t i = 0; i < run->a.workers && !r; i++)
@@ -155,7 +156,7 @@ int crew_watch(struct run *run)
 	while (fds && alive && !replay_caught && !r) {
 		for (uint32_t i = 0; i < run->a.workers; i++)
 			fds[i] = (struct pollfd){ run->child[i].fd, POLLIN, 0 };
-		replay_poll(fds, run->a.workers, kill_is_due(run) ? 1 : bar ? BAR_MS : -1);
+		replay_poll(fds, run->a.workers, kill_is_due(run) || restart_is_due(run) ? 1 : bar ? BAR_MS : -1);
 		alive = 0;
 		for (uint32_t i = 0; i < run->a.workers; i++) {
 			if (fds[i].revents)
@@ -165,6 +166,8 @@ int crew_watch(struct run *run)
 		if (run->gate >= 0)
 			open_gate(run);
 		r = kill_step(run);
+		if (!r)
+			r = restart_step(run);
 		if (bar)
 			show_progress(run);
 	}

@@ -85,6 +85,7 @@ static int make_job(struct run *run)
 	job->payload = (uint32_t)run->a.payload;
 	job->in_pools = run->a.in_pools;
 	job->fetch = run->a.fetch;
+	job->disk = run->a.disk != 0;
 	job->vram_blocks = (uint32_t)run->a.vram;
 	job->pieces = (uint32_t)run->a.pieces;
 	/* as many as one request may need: so each victim has a copy */
@@ -135,8 +136,11 @@ static int show_result(struct run *run)
 		.counts = &run->counts,
 		.fetch = run->a.fetch,
 		.kills = run->killer.done,
+		.disk_blocks = (uint32_t)run->a.disk,
+		.restarts = run->restarted,
 	};
 
+	disk_look(run, &r.tier);
 	if (run->counts.end_ns > run->begin_ns)
 		r.seconds = (double)(run->counts.end_ns - run->begin_ns) / 1e9;
 	if (final_stats(run, &after) == 0) {
@@ -154,7 +158,7 @@ static int show_result(struct run *run)
 /* With a device that cannot be opened, there is no use in asking it for memory. */
 static int make_cache(struct run *run)
 {
-	return own_start_writer(run) || make_job(run) || cache_try_device(run) ||
+	return disk_plan(run) || own_start_writer(run) || make_job(run) || cache_try_device(run) ||
 	       own_start_keeper(run) || own_make_ram(run) || cache_look(run) ? -1 : 0;
 }
 
@@ -183,6 +187,7 @@ static int go(struct run *run)
 static void clean_up(struct run *run)
 {
 	own_stop(run);
+	disk_remove(run);
 	if (run->payload_fd >= 0 && run->a.name)
 		payload_release(run->a.dir, run->name, run->payload_fd);
 	trace_free(&run->trace);

@@ -23,6 +23,9 @@ static const struct option options[] = {
 	{ "device", required_argument, NULL, 'D' },
 	{ "fetch", no_argument, NULL, 'f' },
 	{ "kill", required_argument, NULL, 'K' },
+	{ "disk-blocks", required_argument, NULL, 'B' },
+	{ "disk", required_argument, NULL, 'F' },
+	{ "restart", required_argument, NULL, 'R' },
 	{ "plot", required_argument, NULL, 'P' },
 	{ "json", no_argument, NULL, 'j' },
 	{ "worker", required_argument, NULL, 'W' },      /* of the parent alone */
@@ -51,6 +54,10 @@ static const struct cli_help help[] = {
 	  "are shared by all; blocks come by gpc_fetch", NULL },
 	{ "--kill N", "with --fetch: kill so many workers, one after the other, start each again and "
 	  "verify what it left", "0" },
+	{ "--disk-blocks C", "with --payload, --device and --ram-blocks: blocks of a tier on disk, where those go that "
+	  "RAM gives up, up to 16M; 0: none", "0" },
+	{ "--disk FILE", "its file, which must not exist, and is removed at the end", "one in /var/tmp" },
+	{ "--restart N", "with --disk-blocks: kill gpcd so many times and start it again", "0" },
 	{ "--plot FILE", "replay nothing: compute the hit rates of all capacities, of one cache for "
 	  "all workers and of one for each, and draw them as SVG", NULL },
 	{ "--json", "print one JSON object", NULL },
@@ -84,6 +91,9 @@ static bool set_option(struct args *a, int opt, const char *arg)
 	case 'D': a->device = arg; return true;
 	case 'f': a->fetch = true; return true;
 	case 'P': a->plot = arg; return true;
+	case 'B': return cli_count("disk-blocks", arg, 0, POOL_MOST, &a->disk);
+	case 'F': a->disk_path = arg; return true;
+	case 'R': return cli_count("restart", arg, 0, KILLS_MOST, &a->restarts);
 	case 'K': return cli_count("kill", arg, 0, KILLS_MOST, &a->kills);
 	default: a->json = true; return true;
 	}
@@ -124,6 +134,23 @@ static int check_fetch(const struct args *a)
 	if (a->workers >= GPC_MAX_SPACES)
 		return cli_usage("--fetch: %llu workers are too many, since each has a space: at most %d",
 				 (unsigned long long)a->workers, GPC_MAX_SPACES - 1);
+	return -1;
+}
+
+static int check_disk(const struct args *a)
+{
+	const char *option = a->disk ? "disk-blocks" : a->restarts ? "restart" : a->disk_path ? "disk" : NULL;
+
+	if (!option)
+		return -1;
+	if (!a->disk)
+		return cli_usage("--%s: give --disk-blocks, too", option);
+	if (a->name || a->fetch)
+		return cli_usage("--disk-blocks and --%s exclude each other", a->name ? "name" : "fetch");
+	if (!a->in_pools || !a->ram)
+		return cli_usage("--disk-blocks: give --payload, --device and --ram-blocks, too");
+	if (a->disk_path && strlen(a->disk_path) >= PATH_MAX)
+		return cli_usage("--disk: the path is too long");
 	return -1;
 }
 
@@ -173,5 +200,7 @@ int options_parse(struct args *a, int argc, char **argv)
 	status = check_plot(a);
 	if (status < 0)
 		status = set_pieces(a);
-	return status >= 0 ? status : check_fetch(a);
+	if (status < 0)
+		status = check_fetch(a);
+	return status >= 0 ? status : check_disk(a);
 }

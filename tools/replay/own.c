@@ -72,7 +72,7 @@ static int open_notify(char name[sizeof(((struct sockaddr_un *)0)->sun_path) + 1
 }
 
 /* Numbers of a command line, as text. */
-struct words { char text[8][24]; unsigned used; };
+struct words { char text[16][24]; unsigned used; };
 
 static const char *number(struct words *w, uint64_t v)
 {
@@ -105,15 +105,27 @@ static void say_pools(struct command *c, struct words *w, const struct args *a)
 		say(c, "--max-pools", number(w, a->workers + POOLS_BESIDE));
 		return;
 	}
-	say(c, "--max-blocks", number(w, a->vram + a->ram + TRANSIT));
+	say(c, "--max-blocks", number(w, a->vram + a->ram + a->spare + TRANSIT + a->disk));
 	if (!a->ram)
 		return;
-	say(c, "--ram-blocks", number(w, a->ram));
+	say(c, "--ram-blocks", number(w, a->ram + a->spare));
 	say(c, "--block-bytes", number(w, a->payload));
 }
 
-static void say_writer(struct command *c, struct words *w, const struct args *a)
+static void say_disk(struct command *c, struct words *w, const struct run *run)
 {
+	if (!run->a.disk)
+		return;
+	say(c, "--disk", run->disk_path);
+	say(c, "--disk-blocks", number(w, run->a.disk));
+	say(c, "--disk-exclusive", NULL);
+	say(c, "--disk-ahead", number(w, run->a.spare));
+}
+
+static void say_writer(struct command *c, struct words *w, const struct run *run)
+{
+	const struct args *a = &run->a;
+
 	say(c, "--unlink", NULL);
 	say(c, "--tick", "exact");
 	say(c, "--free-target", "0");
@@ -122,10 +134,13 @@ static void say_writer(struct command *c, struct words *w, const struct args *a)
 	say(c, "--max-peers", number(w, a->workers + SEATS_BESIDE));
 	if (a->device)
 		say(c, "--device", a->device);
+	say_disk(c, w, run);
 }
 
-static void say_keeper(struct command *c, struct words *w, const struct args *a)
+static void say_keeper(struct command *c, struct words *w, const struct run *run)
 {
+	const struct args *a = &run->a;
+
 	say(c, "--keep", NULL);
 	say(c, "--device", a->device);
 	say(c, "--vram-blocks", number(w, a->vram));
@@ -135,7 +150,7 @@ static void say_keeper(struct command *c, struct words *w, const struct args *a)
 		say(c, "--demote-to", "0");
 }
 
-typedef void (*say_options)(struct command *c, struct words *w, const struct args *a);
+typedef void (*say_options)(struct command *c, struct words *w, const struct run *run);
 
 static _Noreturn void exec_gpcd(const struct run *run, say_options options, const char *notify)
 {
@@ -144,7 +159,7 @@ static _Noreturn void exec_gpcd(const struct run *run, say_options options, cons
 	char path[PATH_MAX];
 
 	say(&c, "--dir", run->a.dir);
-	options(&c, &w, &run->a);
+	options(&c, &w, run);
 	find_gpcd(path);
 	setenv("NOTIFY_SOCKET", notify, 1);
 	execvp(path, (char *const *)c.argv);
@@ -205,6 +220,12 @@ static int start(const struct run *run, pid_t *pid, const char *what, say_option
 int own_start_writer(struct run *run)
 {
 	snprintf(run->name, sizeof(run->name), "replay-%d", (int)getpid());
+	return start(run, &run->writer, "gpcd", say_writer);
+}
+
+/* The cache is there. */
+int own_restart_writer(struct run *run)
+{
 	return start(run, &run->writer, "gpcd", say_writer);
 }
 

@@ -151,6 +151,7 @@ int pools_look(struct run *run, gpc *c)
 	job->ram = vram.demote_to;
 	if (job->ram >= 0 && gpc_pool_get(c, job->ram, &ram) < 0)
 		ram = (struct gpc_pool){ .number = job->ram };
+	ram.blocks -= (uint32_t)(run->a.spare < ram.blocks ? run->a.spare : ram.blocks);
 	if (cache_same(run, "VRAM blocks", run->a.vram_given, &run->a.vram, vram.blocks) ||
 	    cache_same(run, "RAM blocks", run->a.ram_given, &run->a.ram, ram.blocks))
 		return -1;

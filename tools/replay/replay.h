@@ -11,6 +11,7 @@
  *   trace.c     JSONL to arrays, every line checked
  *   worker.c    one worker: see worker.h
  *   report.c    counters and latencies: over the pipe, summed, shown
+ *   disk.c      a tier below RAM, and restarts of who keeps it
  *   kill.c      workers that are killed, and started again
  *   curve.h     hit rates of all capacities, by --plot: curve.c, plot.c, svg.c
  *   payload.h   the bytes behind the blocks, as an engine would have them
@@ -71,7 +72,7 @@ void trace_free(struct trace *t);
 #define LATENCY_BUCKETS (59 * 64)    /* 64 steps for each doubling: within 1.6 % */
 
 struct counts {
-	uint64_t requests, block_refs, hits, vram_hits, ram_hits;
+	uint64_t requests, block_refs, hits, vram_hits, ram_hits, disk_hits;
 	uint64_t inserted, duplicates, refused, unplaced;
 	uint64_t demoted, promoted, wrong, retries;
 	uint64_t on_device;          /* requests that a device matched */
@@ -94,6 +95,7 @@ struct job {
 	char device[48];             /* where workers match; empty: on the host */
 	uint32_t workers, requests, longest, payload;
 	uint32_t in_pools;           /* 1: the payload is in pools with memory */
+	uint32_t disk;               /* 1: there is a tier below RAM */
 	uint32_t fetch;              /* 1: each worker has a pool of VRAM of its own ... */
 	uint32_t vram_blocks, pieces, spill_ahead;   /* ... of so many blocks */
 	uint32_t tag, group;         /* of what is published */
@@ -141,6 +143,9 @@ struct report {
 	double seconds;
 	uint64_t evicted, dropped;
 	uint64_t fetched, spilled, bad, kills;
+	uint32_t disk_blocks;
+	uint64_t restarts;
+	struct gpc_tier tier;
 	uint64_t left;               /* holds, transfers and claims that nobody is there for */
 	const struct counts *counts;
 };
@@ -152,8 +157,9 @@ void report_progress(uint64_t done, uint64_t total);
 /* ---- parent ---- */
 
 struct args {
-	const char *trace, *name, *dir, *device, *plot;
+	const char *trace, *name, *dir, *device, *plot, *disk_path;
 	uint64_t workers, vram, ram, tokens, payload, pieces, kills;
+	uint64_t disk, restarts, spare;      /* spare: blocks of RAM beside `ram` */
 	bool vram_given, ram_given, tokens_given, payload_given, json;
 	bool in_pools;               /* the payload, on the device */
 	bool fetch;                  /* a pool of it for each worker */
@@ -180,6 +186,9 @@ struct run {
 	struct trace trace;
 	char name[GPC_MAX_NAME + 1];
 	pid_t writer, keeper;        /* gpcd of our own, or 0 */
+	char disk_path[PATH_MAX];
+	bool disk_made;
+	uint32_t restarted;
 	struct job *job;
 	int job_fd, payload_fd, gate;
 	struct child *child;
@@ -247,6 +256,16 @@ static inline bool kill_is_due(const struct run *run)
 {
 	return run->gate < 0 && (run->killer.left || run->killer.waits);
 }
+
+/* 0, or -1 after a message. */
+int disk_plan(struct run *run);
+void disk_look(const struct run *run, struct gpc_tier *ret);
+void disk_remove(const struct run *run);
+int own_restart_writer(struct run *run);
+/* As of kills. */
+void restart_plan(struct run *run);
+int restart_step(struct run *run);
+bool restart_is_due(const struct run *run);
 
 /* ---- worker ---- */
 

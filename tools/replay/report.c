@@ -20,6 +20,7 @@ static const struct { const char *name; size_t at; } fields[] = {
 	{ "prefix_hit_blocks", offsetof(struct counts, hits) },
 	{ "vram_hit_blocks", offsetof(struct counts, vram_hits) },
 	{ "ram_hit_blocks", offsetof(struct counts, ram_hits) },
+	{ "disk_hit_blocks", offsetof(struct counts, disk_hits) },
 	{ "inserted", offsetof(struct counts, inserted) },
 	{ "duplicates", offsetof(struct counts, duplicates) },
 	{ "refused", offsetof(struct counts, refused) },
@@ -156,6 +157,7 @@ static json_t *to_json(const struct report *r)
 	set(o, "workers_failed", r->failed);
 	set(o, "vram_blocks", r->vram_blocks);
 	set(o, "ram_blocks", r->ram_blocks);
+	set(o, "disk_blocks", r->disk_blocks);
 	set(o, "payload_bytes", r->payload);
 	set(o, "payload_pieces", r->pieces);
 	json_object_set_new(o, "payload_device", r->device ? out_string(r->device, 64)
@@ -169,6 +171,11 @@ static json_t *to_json(const struct report *r)
 	set(o, "spilled", r->spilled);
 	set(o, "bad", r->bad);
 	set(o, "kills", r->kills);
+	set(o, "restarts", r->restarts);
+	set(o, "disk_written", r->tier.written);
+	set(o, "disk_brought", r->tier.brought);
+	set(o, "disk_restored", r->tier.restored);
+	set(o, "disk_failed", r->tier.bad + r->tier.errors + r->tier.late + r->tier.failed);
 	set(o, "left", r->left);
 	json_object_set_new(o, "hit_rate", !c->block_refs ? json_null() :
 		out_need(json_real(rate((double)c->hits, (double)c->block_refs))));
@@ -216,9 +223,11 @@ static void figure(const char *title, double v, int digits, const char *unit)
 
 static void show_head(const struct report *r)
 {
-	char ram[32] = "";
+	char ram[48] = "";
 
-	if (r->ram_blocks)
+	if (r->disk_blocks)
+		snprintf(ram, sizeof(ram), " + %u RAM + %u disk", r->ram_blocks, r->disk_blocks);
+	else if (r->ram_blocks)
 		snprintf(ram, sizeof(ram), " + %u RAM", r->ram_blocks);
 	out_line("%s: %u worker%s on %s, %u VRAM%s blocks", r->trace, r->workers,
 		 r->workers == 1 ? "" : "s", r->cache ? r->cache : "a cache of its own",
@@ -261,6 +270,8 @@ static void show(const struct report *r)
 	share("prefix hits", c->hits, c->block_refs);
 	share("  in VRAM", c->vram_hits, c->block_refs);
 	share("  in RAM", c->ram_hits, c->block_refs);
+	if (r->disk_blocks)
+		share("  on disk", c->disk_hits, c->block_refs);
 	row("inserted", c->inserted);
 	row("evicted", r->evicted);
 	if (!r->fetch) {
@@ -268,6 +279,8 @@ static void show(const struct report *r)
 		row("promoted to VRAM", c->promoted);
 	}
 	row("dropped", r->dropped);
+	if (r->restarts)
+		row("restarts of gpcd", r->restarts);
 	if (c->duplicates)
 		row("computed twice", c->duplicates);
 	if (c->unplaced + c->refused)

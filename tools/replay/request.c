@@ -182,8 +182,13 @@ static int hit(struct worker *w, uint32_t n)
 
 	if (hits < 0)
 		return worker_fail(w, hits, "acquire");
-	counts_latency(&w->counts, cli_now_ns() - begin);
 	count_hits(w, (uint32_t)hits);
+	r = disk_hits(w, (uint32_t)hits, n);
+	if (r < 0)
+		return r;
+	w->counts.hits += (uint64_t)(r - hits);
+	hits = r;
+	counts_latency(&w->counts, cli_now_ns() - begin);
 	r = use_hits(w, (uint32_t)hits);
 	return r < 0 ? r : hits;
 }
@@ -226,5 +231,5 @@ int request_replay(struct worker *w, const uint64_t *ids, uint32_t n)
 	r = used ? gpc_release(w->c, w->held, (uint32_t)used) : 0;
 	if (r < 0)
 		return worker_fail(w, r, "release");
-	return w->job->fetch ? fetch_spill(w) : 0;
+	return w->job->fetch ? fetch_spill(w) : disk_settle(w);
 }

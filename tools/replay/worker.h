@@ -50,6 +50,11 @@ int worker_fail_payload(struct worker *w, int err, const char *what);
 /* n blocks had other bytes than those of their keys; the first time, says where. */
 void worker_wrong(struct worker *w, uint64_t n);
 
+/* ---- disk.c ---- */
+
+int disk_hits(struct worker *w, uint32_t hits, uint32_t n);
+int disk_settle(struct worker *w);
+
 bool worker_in_ram(const struct worker *w, gpc_block block);
 
 /* Copy each victim down, then commit: moves[i].from has its bytes still, and they go where

@@ -26,7 +26,12 @@ static double now(void)
 
 static const char *medium_of(uint8_t kind)
 {
-	return kind == GPC_VRAM ? "GPU" : "CPU";
+	switch (kind) {
+	case GPC_VRAM: return "GPU";
+	case GPC_RAM: return "CPU";
+	case GPC_DISK: return "DISK";
+	default: return "EXTERNAL";
+	}
 }
 
 /* ---- facts ---- */

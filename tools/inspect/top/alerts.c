@@ -4,6 +4,7 @@
 #include "config.h"
 
 #include "tools/inspect/top/top.h"
+#include "tools/common/shown.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -51,9 +52,9 @@ static void of_writer(const struct top *t, struct list *l)
 static void of_pools(const struct sample *s, struct list *l)
 {
 	for (uint32_t i = 0; i < s->npools; i++)
-		if (!s->pool[i].available && s->pool[i].blocks)
+		if (!s->pool[i].available && s->pool[i].blocks && s->pool[i].kind <= GPC_RAM)
 			say(l, LOOK_BAD, "pool %d (%s): none of %s blocks can be had, all are held or reserved: look "
-			    "below for who holds them", s->pool[i].number, s->pool[i].kind == GPC_VRAM ? "VRAM" : "RAM",
+			    "below for who holds them", s->pool[i].number, shown_kind(s->pool[i].kind),
 			    short_count(s->pool[i].blocks));
 }
 

@@ -219,6 +219,7 @@ unsigned top_layout(const struct top *t, struct line *lines)
 	gap(t, &p);
 	half = (p.most - p.n) / 2;
 	part_pools(t, &p, half);
+	part_tiers(t, &p);
 	gap(t, &p);
 	if (t->now->nmirrors) {
 		part_mirrors(t, &p, (p.most - p.n) / 2);

@@ -3,6 +3,7 @@
 #include "config.h"
 
 #include "tools/inspect/top/top.h"
+#include "tools/common/shown.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -228,7 +229,7 @@ void part_rates(const struct top *t, struct page *p)
 enum { POOL_NUMBER, POOL_KIND, POOL_SPACE, POOL_BLOCKS, POOL_CAN, POOL_RESERVED, POOL_DYING, POOL_DEMOTE, POOL_USED };
 
 static const struct col pool_cols[] = {
-	{ "POOL", 4, 0 }, { "KIND", -4, 0 }, { "SPACE", 5, 4 }, { "BLOCKS", 7, 1 }, { "AVAILABLE", 9, 2 },
+	{ "POOL", 4, 0 }, { "KIND", -6, 0 }, { "SPACE", 5, 4 }, { "BLOCKS", 7, 1 }, { "AVAILABLE", 9, 2 },
 	{ "RESERVED", 8, 3 }, { "DYING", 7, 5 }, { "DEMOTES TO", 10, 6 }, { "USED", 6, 0 },
 };
 
@@ -262,7 +263,7 @@ static void put_pool(struct line *l, const struct sample_pool *q, uint32_t set, 
 	double used = q->slots ? ((double)q->live + q->reserved + q->dying) / q->slots : 0;
 	char number[16], space[16], to[16];
 	const char *text[] = {
-		number, q->kind == GPC_VRAM ? "VRAM" : "RAM", space, short_count(q->blocks),
+		number, shown_kind(q->kind), space, short_count(q->blocks),
 		short_count(q->available), short_count(q->reserved), short_count(q->dying), to,
 		short_percent(used),
 	};
@@ -272,7 +273,7 @@ static void put_pool(struct line *l, const struct sample_pool *q, uint32_t set, 
 	snprintf(to, sizeof(to), q->demote_to < 0 ? "-" : "%d", q->demote_to);
 	for (unsigned i = 0; i < ARRAY_SIZE(pool_cols); i++)
 		if (set >> i & 1)
-			table_cell(l, &pool_cols[i], i == POOL_CAN && !q->available ? LOOK_BAD : LOOK_PLAIN,
+			table_cell(l, &pool_cols[i], i == POOL_CAN && !q->available && q->kind <= GPC_RAM ? LOOK_BAD : LOOK_PLAIN,
 				   text[i]);
 	put_blocks(l, q, bar);
 }

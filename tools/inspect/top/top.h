@@ -5,7 +5,7 @@
  *   alerts.c     what of them is wrong
  *   lines.c      lines of so many columns, and tables whose columns go when there is no room
  *   layout.c     numbers and a size -> lines; knows no terminal
- *   parts.c      its parts
+ *   parts.c      its parts; tiers.c those below RAM
  *   screen.c     the terminal, by ncurses; no_screen.c where that was not found
  *
  * Each calls those above it and none below. */
@@ -89,6 +89,7 @@ void part_alerts(const struct top *t, struct page *p);
 void part_hits(const struct top *t, struct page *p);
 void part_rates(const struct top *t, struct page *p);
 void part_pools(const struct top *t, struct page *p, unsigned rows);
+void part_tiers(const struct top *t, struct page *p);
 void part_mirrors(const struct top *t, struct page *p, unsigned rows);
 void part_peers(const struct top *t, struct page *p, unsigned rows);
 void part_keys(const struct top *t, struct page *p);

@@ -1,0 +1,218 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* disk.h - a file of blocks that outlives the cache: format, locks, reads, writes, threads.
+ *
+ *   disk/format.h   the bytes
+ *   disk/open.c     opened, locked, found sound; closed
+ *   disk/make.c     made, grown, cut
+ *   disk/super.c    the two superblocks: epoch, clock
+ *   disk/io.c       whole transfers; direct ones, and what alignment asks for
+ *   disk/slot.c     one block: written, read, forgotten
+ *   disk/scan.c     all that are there, parents first
+ *   disk/queue.c    threads: reads before writes, a bound, a rate
+ *
+ * It knows no cache and no handle.  A slot has a number and holds one block or none; which block
+ * goes where is the caller's to say.
+ *
+ * What holds
+ *   1  A read gives the bytes that were written under that key, or an error.  (Checksums of 32
+ *      bits: of damaged bytes one in 2^32 passes.)
+ *   2  What disk_forget, disk_clear or disk_sync have answered with 0 is on the disk, and all that
+ *      had been answered before that call by disk_free: no scan finds it again, not
+ *      after a loss of power either.
+ *   3  A write that was answered is there after the death of the process; after a loss of power it
+ *      may be missing, and is then a miss.
+ *   4  A file that is refused is left as it was.
+ *   5  Where a sync fails, the kernel may have dropped what it could not write, and where disk_free
+ *      fails, a header stays.  From then on disk_forget and disk_sync answer -EIO, until a
+ *      disk_clear succeeds: its epoch has all of it behind it.
+ *
+ * Legal states of a slot, and what is seen of it
+ *
+ *   on disk                    disk_read   scan     after
+ *   FREE: zeros                -ENOENT     -        a new file; forget, free, the first step of a write
+ *   WHOLE, older epoch         -ENOENT     -        clear
+ *   WHOLE, this epoch          0           found    write
+ *     another key              -ESTALE     found
+ *     image damaged            -EBADMSG    found    lost power, bits, stray stores
+ *   anything else              -EBADMSG    bad      bits, another file's header, a torn page
+ *
+ * Who may call at the same time: all calls, from any threads, but for one slot the caller keeps
+ * apart: a write, and every other operation on that slot.  A clear may run beside anything: a write
+ * that began before it ends with -ESTALE and leaves nothing. */
+#ifndef GPC_DISK_H
+#define GPC_DISK_H
+
+#include <sys/types.h>
+#include <sys/uio.h>
+
+#include "base/base.h"
+#include "base/log.h"
+#include "gpc.h"
+
+struct disk;
+
+/* ---- a file ---- */
+
+enum {
+	DISK_CREATE = 1,                 /* make it where there is none, or an empty one */
+	DISK_RESIZE = 2,                 /* give it `slots`, where it has more or fewer; those beyond
+	                                  * the new end are lost */
+	DISK_BUFFERED = 4,               /* no O_DIRECT */
+	DISK_KEEP_SECRET = 8,            /* a file that is made keeps the secret that is given */
+};
+
+struct disk_options {                    /* zero = default */
+	uint32_t flags;
+	uint64_t slots;                  /* 0: as many as the file has */
+	uint64_t image_bytes;            /* of a block; 0: as the file has.  1 to 4 GiB */
+	uint32_t note_bytes;             /* most of a note beside a block; at most 65536 */
+	uint8_t fingerprint[32];         /* layout of the images */
+	const uint8_t *secret;           /* 16 bytes, with which keys were hashed: another one is refused
+	                                  * later, and it is only stored with DISK_KEEP_SECRET; NULL:
+	                                  * the file keeps one, drawn when it is made */
+	uint32_t threads;                /* 8; at most 64 */
+	uint32_t queue;                  /* reads that may wait, and as many writes, and removals; 256 */
+	uint64_t write_rate;             /* bytes a second; 0: no limit */
+	uint64_t write_burst;            /* bytes at once, after a pause; 0: one second's */
+	const struct log *log;           /* what is said once; NULL: nothing.  Outlives the disk */
+};
+
+/* Open it for this process alone, make it if asked to, start the threads.
+ *   -ENOENT      there is none, and no DISK_CREATE
+ *   -EBUSY       another process has it locked
+ *   -EPERM       another user's, or others may read or write it
+ *   -ENOTSUP     no regular file (a link, a device, a pipe)
+ *   -EBADMSG     both superblocks are damaged, or the file is shorter than they say
+ *   -EPROTO      another version, byte order or no disk file at all
+ *   -EXDEV       another layout, another secret, images of other lengths
+ *   -ERANGE      another number of slots, and no DISK_RESIZE
+ *   -ENOSPC      no room for that many slots
+ *   -EINVAL, -ENOMEM, others of open(2): with a sentence, as all of these */
+int disk_open(const char *path, const struct disk_options *opt, struct disk **ret);
+/* What waits in the queues is answered with -ECANCELED; what is under way ends.  NULL is fine. */
+void disk_close(struct disk *d);
+
+struct disk_info {
+	uint64_t slots, image_bytes, slot_bytes, file_bytes;
+	uint32_t note_bytes;
+	uint64_t epoch;
+	uint8_t file[16], secret[16];
+	bool has_secret;                 /* the file keeps it */
+	bool made;                       /* it was made by this disk_open */
+	bool mended;                     /* one superblock was damaged: it was written again */
+	bool direct;                     /* O_DIRECT works here */
+	bool removed;                    /* nobody will find the file any more: its name is gone */
+	bool broken;                     /* point 5 */
+};
+void disk_info(struct disk *d, struct disk_info *ret);
+/* What the superblocks of a file say (not `direct`, `removed`, `broken`), without a lock: for who needs the
+ * secret before there is a cache.  Errors as of disk_open; an empty or unfinished file: -ENOENT. */
+int disk_peek(const char *path, struct disk_info *ret);
+
+/* ---- a block ---- */
+
+struct disk_slot {
+	uint64_t slot;
+	gpc_key key, parent;             /* parent: zero where there is none */
+	uint32_t depth, tag;
+	uint32_t crc;                    /* CRC32C of the image */
+	uint32_t note_bytes, note_crc;
+	uint64_t born_ns;                /* when it was written, by disk_now */
+	uint64_t written_ns;             /* CLOCK_REALTIME, for people: it may jump */
+	uint64_t serial;
+};
+
+/* How old a block is, in ns; and the clock that this is told by, the file's own, in ns: it never goes back and counts no jump of the clock of the day.  While the machine
+ * is up it goes on, whether the file is open or not; over a restart of the machine it takes the
+ * difference of the days, where that is not negative. */
+uint64_t disk_now(const struct disk *d);
+uint64_t disk_age(const struct disk *d, const struct disk_slot *s);
+
+enum disk_kind { DISK_READ, DISK_WRITE, DISK_FORGET, DISK_CLEAR, DISK_SYNC };
+
+/* One operation; all of it is the caller's, and stays until done() was called.
+ *
+ * READ    what.slot and what.key: wanted.  The image is stored in iov; `what` and `note` are what the header
+ *         has, once the result is 0.  Otherwise iov may hold anything.
+ * WRITE   what.slot, key, parent, depth, tag; what.crc with has_crc, else it is computed; what.born_ns, 0: now; note.
+ *         `what` gets crc, born_ns, written_ns and serial.
+ * FORGET  slots, n: their headers become FREE, durably.  Those of another key stay, where `keys` has
+ *         one for each.
+ * CLEAR   all of the file, durably.
+ * SYNC    all that was answered, durably. */
+struct disk_op {
+	enum disk_kind kind;
+	struct disk_slot what;
+	const struct iovec *iov;         /* image_bytes together, in any pieces */
+	uint32_t niov;
+	bool has_crc;
+	void *note;                      /* WRITE: what.note_bytes; READ: room for the most; NULL */
+	const uint64_t *slots;
+	const gpc_key *keys;
+	uint32_t n;
+	uint64_t deadline_ns;            /* CLOCK_MONOTONIC: not begun after that; 0: none */
+	void (*done)(struct disk_op *op);        /* in a thread of the disk; it may submit, but neither wait
+	                                          * for an operation nor close */
+	void *arg;
+	int result;
+	/* private */
+	struct disk_op *next;
+	uint64_t queued_ns;
+};
+
+/* 0: done() will be called, once.  -EAGAIN: as many wait as may; -ESHUTDOWN: it is being closed;
+ * -EINVAL: a slot, a length or pieces that cannot be.  Results:
+ *   -ENOENT     no block is there
+ *   -ESTALE     another block is there; WRITE: a clear came meanwhile
+ *   -EBADMSG    damaged: header, image or note
+ *   -ENODATA    the file ends before it
+ *   -ETIME      its deadline passed while it waited
+ *   -ECANCELED  the disk was closed while it waited
+ *   -EIO, -ENOSPC and others of the system */
+int disk_submit(struct disk *d, struct disk_op *op);
+
+/* The same at once, in the calling thread. */
+int disk_run(struct disk *d, struct disk_op *op);
+
+/* Short forms of disk_run. */
+int disk_write(struct disk *d, struct disk_slot *what, const void *image);
+int disk_read(struct disk *d, struct disk_slot *what, void *image);
+int disk_forget(struct disk *d, const uint64_t *slots, uint32_t n);
+int disk_clear(struct disk *d);
+int disk_sync(struct disk *d);
+/* The header becomes FREE, and is on the disk when the next forget, clear or sync has been answered: for who
+ * evicts.  A write does it by itself before it begins. */
+int disk_free(struct disk *d, uint64_t slot);
+/* The header alone, and the note, as they are now: results as of a read. */
+int disk_look(struct disk *d, struct disk_slot *what, void *note);
+
+/* ---- all blocks ---- */
+
+/* Every WHOLE block of the epoch, a parent before its children (by depth), each key of a depth once (of two
+ * the one that was written last; the others are made FREE, and are counted): *ret, which the
+ * caller frees, and how many.  The slots that are not among them are free.  2^20 headers take
+ * less than a second.  Before any write, else it may miss those. */
+int disk_scan(struct disk *d, struct disk_slot **ret, uint64_t *ret_n);
+
+/* ---- limits and counters ---- */
+
+void disk_rate(struct disk *d, uint64_t rate, uint64_t burst);   /* from now on */
+
+struct disk_counts {
+	uint64_t reads, read_bytes, read_ns;     /* those that gave bytes; time from its submission */
+	uint64_t writes, write_bytes, write_ns;
+	uint64_t forgotten, clears, syncs;
+	uint64_t absent, other_key;              /* misses that nothing is wrong with */
+	uint64_t bad_header, bad_image, bad_note;
+	uint64_t short_file;                     /* the file ends before it */
+	uint64_t read_errors, write_errors, no_space, sync_errors;
+	uint64_t late, refused, cancelled, overtaken;    /* -ETIME, -EAGAIN, -ECANCELED, cleared meanwhile */
+	uint64_t bounced;                        /* transfers through a buffer, for their alignment */
+	uint64_t held_ns;                        /* writes waited so long for the rate */
+	uint64_t scan_found, scan_old, scan_twice;
+	uint32_t reads_waiting, writes_waiting, removals_waiting, pad;   /* now */
+	uint32_t reads_running, writes_running;
+};
+void disk_counts(struct disk *d, struct disk_counts *ret);
+
+#endif

@@ -1,0 +1,193 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* make.c - a file is made, grown, cut.
+ *
+ *   made     a superblock that says UNMADE, the room, both superblocks.  Who dies before these leaves an
+ *            empty file or one that says UNMADE: it holds nothing, and the next one makes it anew
+ *   grown    the file ends where the superblocks say, what lies beyond is cut off first; so are headers of the last
+ *            group that lie beyond; room; superblocks
+ *   cut      superblocks; the end.  Who dies in between leaves a longer file, which nobody reads */
+#include "config.h"
+
+#include "disk/state.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "base/err.h"
+#include "base/key.h"
+
+void make_geometry(struct disk *d)
+{
+	d->images_at = DISK_GROUP * DISK_HEADER_BYTES +
+		       ROUND_UP((uint64_t)DISK_GROUP * d->super.note_bytes, DISK_PAGE);
+	d->group_bytes = d->images_at + DISK_GROUP * d->super.slot_bytes;
+}
+
+uint64_t make_secret_check(const uint8_t secret[16])
+{
+	static const char what[] = "gpc disk: which secret";
+	struct key_secret s;
+
+	memcpy(&s, secret, sizeof(s));
+	return siphash128(&s, what, sizeof(what), 2, 4).w[0];
+}
+
+int make_check(const struct disk_options *opt)
+{
+	int err = opt->slots ? err_range("slots", opt->slots, 1, DISK_MOST_SLOTS) : 0;
+
+	if (!err && opt->image_bytes)
+		err = err_range("image_bytes", opt->image_bytes, 1, DISK_MOST_IMAGE);
+	if (!err)
+		err = err_range("note_bytes", opt->note_bytes, 0, DISK_MOST_NOTE);
+	if (!err && opt->threads)
+		err = err_range("threads", opt->threads, 1, DISK_MOST_THREADS);
+	return err;
+}
+
+/* ---- room ---- */
+
+/* Bytes that are given now are there when they are written. */
+static int find_room(struct disk *d, uint64_t from, uint64_t to)
+{
+	struct rlimit most;
+	int err;
+
+	if (!getrlimit(RLIMIT_FSIZE, &most) && most.rlim_cur != RLIM_INFINITY && to > most.rlim_cur)
+		return err_set(EFBIG, "%s needs %llu bytes, and files of this process may have %llu: raise "
+			       "the limit (ulimit -f), or ask for fewer slots", d->path,
+			       (unsigned long long)to, (unsigned long long)most.rlim_cur);
+	do
+		err = posix_fallocate(d->fd, (off_t)from, (off_t)(to - from));
+	while (err == EINTR);
+	if (err == EFBIG)
+		return err_set(EFBIG, "%s cannot have %llu bytes on its file system: ask for fewer slots", d->path,
+			       (unsigned long long)to);
+	errno = err;
+	if (err == ENOSPC || err == EDQUOT)
+		return err_set(ENOSPC, "no room for %s, which needs %llu bytes more: free some, or ask for "
+			       "fewer slots", d->path, (unsigned long long)(to - from));
+	return err ? err_sys(0, "%s cannot have %llu bytes", d->path, (unsigned long long)to) : 0;
+}
+
+static int set_end(struct disk *d, uint64_t end)
+{
+	int err;
+
+	do
+		err = ftruncate(d->fd, (off_t)end) ? -errno : 0;
+	while (err == -EINTR);
+	return err ? err_sys(0, "%s cannot be cut to %llu bytes", d->path, (unsigned long long)end) : 0;
+}
+
+/* After an error, whose sentence stays: what cannot be cut off is never looked at. */
+static void set_end_again(struct disk *d, uint64_t end)
+{
+	if (ftruncate(d->fd, (off_t)end) && d->log)
+		log_say(d->log, LOG_WARNING, "%s cannot be cut to %llu bytes: %s", d->path,
+			(unsigned long long)end, strerror(errno));
+}
+
+static int say(struct disk *d, int err)
+{
+	errno = -err;
+	return err ? err_sys(-err, "the superblocks of %s cannot be written", d->path) : 0;
+}
+
+/* ---- made ---- */
+
+static int draw_random(void *to, size_t n)
+{
+	if (getrandom(to, n, 0) == (ssize_t)n)
+		return 0;
+	return err_sys(0, "no random bytes can be had");
+}
+
+static int draft(struct disk *d, const struct disk_options *opt)
+{
+	struct disk_super *s = &d->super;
+	int err;
+
+	if (!opt->slots || !opt->image_bytes)
+		return err_set(EINVAL, "%s is 0: to make %s it must be known", opt->slots ? "image_bytes" :
+			       "slots", d->path);
+	*s = (struct disk_super){
+		.magic = DISK_MAGIC, .version = DISK_VERSION, .endian = DISK_ENDIAN,
+		.slots = opt->slots, .image_bytes = opt->image_bytes,
+		.slot_bytes = ROUND_UP(opt->image_bytes, DISK_PAGE), .note_bytes = opt->note_bytes,
+		.stage = DISK_UNMADE, .epoch = 1,
+	};
+	memcpy(s->fingerprint, opt->fingerprint, 32);
+	err = draw_random(s->file, sizeof(s->file));
+	if (!err && !opt->secret)
+		err = draw_random(s->secret, sizeof(s->secret));
+	if (opt->secret && opt->flags & DISK_KEEP_SECRET)
+		memcpy(s->secret, opt->secret, sizeof(s->secret));
+	if (!err)
+		s->secret_check = make_secret_check(opt->secret ? opt->secret : s->secret);
+	return err;
+}
+
+int make_file(struct disk *d, const struct disk_options *opt)
+{
+	int err = draft(d, opt);
+
+	if (err)
+		return err;
+	make_geometry(d);
+	super_clock_start(d);
+	err = set_end(d, 0);
+	if (!err)
+		err = say(d, super_store(d, DISK_SUPER_A));
+	if (!err)
+		err = find_room(d, 0, disk_bytes(d, opt->slots));
+	if (!err) {
+		d->super.stage = DISK_MADE;
+		err = say(d, super_commit(d));
+	}
+	if (err)
+		set_end_again(d, 0);
+	d->made = !err;
+	return err;
+}
+
+/* ---- other sizes ---- */
+
+/* Headers of the last group that no slot has: of before it was cut. */
+static int clear_rest(struct disk *d)
+{
+	static const struct disk_header none[DISK_GROUP];
+	uint32_t used = (uint32_t)(d->super.slots % DISK_GROUP);
+	int err = used ? io_write(d->fd, none, (DISK_GROUP - used) * sizeof(*none),
+				  disk_header_at(d, d->super.slots)) : 0;
+
+	errno = -err;
+	return err ? err_sys(-err, "headers of %s cannot be written", d->path) : 0;
+}
+
+int make_resized(struct disk *d, uint64_t slots)
+{
+	uint64_t before = d->super.slots, old = disk_bytes(d, before), now = disk_bytes(d, slots);
+	int err = 0;
+
+	if (slots > before) {
+		err = set_end(d, old);           /* headers of before it was cut would come back */
+		if (!err)
+			err = clear_rest(d);
+		if (!err)
+			err = find_room(d, old, now);
+		if (err) {
+			set_end_again(d, old);
+			return err;
+		}
+	}
+	d->super.slots = slots;
+	err = say(d, super_commit(d));
+	if (!err && slots < before)
+		set_end_again(d, now);
+	return err;
+}

@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* scan.c - all blocks that a file has, parents first.
+ *
+ * Headers are read a group at a time; where the disk refuses one page of them, a page at a time, so that
+ * the others are not lost.  Parts of the file that were never written are passed over. */
+#include "config.h"
+
+#include "disk/state.h"
+
+#include <errno.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/key.h"
+
+#define IN_PAGE (DISK_PAGE / DISK_HEADER_BYTES)
+
+struct found { struct disk_slot *at; uint64_t n, room; };
+
+static int keep(struct found *f, const struct disk_slot *s)
+{
+	struct disk_slot *more;
+	uint64_t room = f->room ? f->room * 2 : DISK_GROUP;
+
+	if (f->n == f->room) {
+		more = reallocarray(f->at, room, sizeof(*more));
+		if (!more)
+			return -ENOMEM;
+		f->at = more;
+		f->room = room;
+	}
+	f->at[f->n++] = *s;
+	return 0;
+}
+
+static int look_at(struct disk *d, const struct disk_header *h, uint64_t first, uint32_t n, struct found *f)
+{
+	struct disk_slot s;
+	uint32_t i;
+	int err = 0;
+
+	for (i = 0; i < n && err != -ENOMEM; i++) {
+		err = slot_check(d, &h[i], first + i, &s);
+		if (!err)
+			err = keep(f, &s);
+		else if (err == -EBADMSG)
+			count_add(&d->counts.bad_header, 1);
+		else if (err == -ESTALE)
+			count_add(&d->counts.scan_old, 1);
+	}
+	return err == -ENOMEM ? err : 0;
+}
+
+/* Nothing was ever written between the two. */
+static bool is_hole(const struct disk *d, uint64_t from, uint64_t bytes)
+{
+	off_t data = lseek(d->fd, (off_t)from, SEEK_DATA);
+
+	return data < 0 ? errno == ENXIO : (uint64_t)data >= from + bytes;
+}
+
+static int look_by_page(struct disk *d, struct disk_header *h, uint64_t first, uint32_t n, struct found *f)
+{
+	uint32_t i, k;
+	int err = 0;
+
+	for (i = 0; i < n && !err; i += k) {
+		k = MIN(n - i, IN_PAGE);
+		err = io_read(d->fd, h, k * sizeof(*h), disk_header_at(d, first + i));
+		if (err)
+			count_add(err == -ENODATA ? &d->counts.short_file : &d->counts.read_errors, 1);
+		err = err ? 0 : look_at(d, h, first + i, k, f);
+	}
+	return err;
+}
+
+static int look_at_group(struct disk *d, uint64_t first, struct disk_header *h, struct found *f)
+{
+	uint32_t n = (uint32_t)MIN(d->super.slots - first, DISK_GROUP);
+	uint64_t at = disk_header_at(d, first);
+
+	if (is_hole(d, at, n * sizeof(*h)))
+		return 0;
+	if (io_read(d->fd, h, n * sizeof(*h), at))
+		return look_by_page(d, h, first, n, f);
+	return look_at(d, h, first, n, f);
+}
+
+/* Parents are less deep than their children.  Of one key the last one comes first. */
+static int compare(const void *a, const void *b)
+{
+	const struct disk_slot *s = a, *t = b;
+
+	if (s->depth != t->depth)
+		return s->depth < t->depth ? -1 : 1;
+	if (s->key.w[0] != t->key.w[0])
+		return s->key.w[0] < t->key.w[0] ? -1 : 1;
+	if (s->key.w[1] != t->key.w[1])
+		return s->key.w[1] < t->key.w[1] ? -1 : 1;
+	return s->serial > t->serial ? -1 : s->serial < t->serial;
+}
+
+static void drop_twins(struct disk *d, struct found *f)
+{
+	uint64_t i, n = 0;
+
+	for (i = 0; i < f->n; i++) {
+		if (n && key_same(&f->at[n - 1].key, &f->at[i].key)) {
+			slot_clear(d, f->at[i].slot);
+			count_add(&d->counts.scan_twice, 1);
+		} else {
+			f->at[n++] = f->at[i];
+		}
+	}
+	f->n = n;
+}
+
+int disk_scan(struct disk *d, struct disk_slot **ret, uint64_t *ret_n)
+{
+	struct disk_header *h = malloc(DISK_GROUP * sizeof(*h));
+	struct found f = { NULL, 0, 0 };
+	uint64_t first;
+	int err = h ? 0 : -ENOMEM;
+
+	for (first = 0; first < d->super.slots && !err; first += DISK_GROUP)
+		err = look_at_group(d, first, h, &f);
+	free(h);
+	if (err) {
+		free(f.at);
+		return err;
+	}
+	if (f.n)
+		qsort(f.at, f.n, sizeof(*f.at), compare);
+	drop_twins(d, &f);
+	count_add(&d->counts.scan_found, f.n);
+	*ret = f.at;
+	*ret_n = f.n;
+	return 0;
+}

@@ -1,0 +1,356 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* slot.c - one block: written, read, looked at, forgotten.
+ *
+ * A write frees the header before it touches the image, and stores the header when all else is in
+ * the file.  The page cache keeps that order for every other process; what a loss of power makes of
+ * it, checksums tell. */
+#include "config.h"
+
+#include "disk/state.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "base/crc.h"
+#include "base/err.h"
+#include "base/key.h"
+
+static const struct disk_header zeros;
+
+static uint32_t checksum(const struct disk_header *h)
+{
+	return crc32c(0, h, offsetof(struct disk_header, checksum));
+}
+
+int slot_check(const struct disk *d, const struct disk_header *h, uint64_t slot, struct disk_slot *ret)
+{
+	const gpc_key key = { { h->key[0], h->key[1] } };
+
+	if (!memcmp(h, &zeros, sizeof(zeros)))
+		return -ENOENT;
+	if (h->magic != DISK_HEADER_MAGIC || h->state != DISK_WHOLE || h->checksum != checksum(h) ||
+	    h->slot != slot || memcmp(h->file, d->super.file, 16) ||
+	    h->length != d->super.image_bytes || h->note_bytes > d->super.note_bytes ||
+	    key_is_zero(&key) || key_is_root(&key) || h->epoch > load_relaxed(&d->epoch))
+		return -EBADMSG;
+	*ret = (struct disk_slot){
+		.slot = slot, .key = key, .parent = { { h->parent[0], h->parent[1] } },
+		.depth = h->depth, .tag = h->tag, .crc = h->crc,
+		.note_bytes = h->note_bytes, .note_crc = h->note_crc,
+		.born_ns = h->born_ns, .written_ns = h->written_ns, .serial = h->serial,
+	};
+	return h->epoch == load_relaxed(&d->epoch) ? 0 : -ESTALE;
+}
+
+static int count_error(struct disk *d, int err, uint64_t *of_system)
+{
+	struct disk_counts *c = &d->counts;
+
+	count_add(err == -ENOENT ? &c->absent : err == -ESTALE ? &c->other_key :
+		  err == -ENODATA ? &c->short_file : err == -ENOSPC ? &c->no_space : of_system, 1);
+	return err;
+}
+
+/* The slot's header: as slot_check(), but that an older epoch is no block; or an error of the file. */
+static int read_header(struct disk *d, uint64_t slot, struct disk_slot *ret)
+{
+	struct disk_header h;
+	int err = io_read(d->fd, &h, sizeof(h), disk_header_at(d, slot));
+
+	if (err)
+		return count_error(d, err, &d->counts.read_errors);
+	err = slot_check(d, &h, slot, ret);
+	if (err == -EBADMSG)
+		count_add(&d->counts.bad_header, 1);
+	return err == -ESTALE ? -ENOENT : err;
+}
+
+int slot_clear(struct disk *d, uint64_t slot)
+{
+	int err = io_store(d, &zeros, sizeof(zeros), disk_header_at(d, slot));
+
+	return err ? count_error(d, err, &d->counts.write_errors) : 0;
+}
+
+/* Anything but zeros. */
+static int clear_if_used(struct disk *d, uint64_t slot)
+{
+	struct disk_header h;
+	int err = io_read(d->fd, &h, sizeof(h), disk_header_at(d, slot));
+
+	if (err)
+		return count_error(d, err, &d->counts.read_errors);
+	return memcmp(&h, &zeros, sizeof(h)) ? slot_clear(d, slot) : 0;
+}
+
+/* ---- write ---- */
+
+/* Unless a clear came meanwhile: its epoch would take this block for one that came after it. */
+static int store_header(struct disk *d, struct disk_slot *s, uint64_t epoch)
+{
+	struct disk_header h = {
+		.magic = DISK_HEADER_MAGIC, .state = DISK_WHOLE, .epoch = epoch, .slot = s->slot,
+		.serial = s->serial, .key = { s->key.w[0], s->key.w[1] },
+		.parent = { s->parent.w[0], s->parent.w[1] }, .depth = s->depth, .tag = s->tag,
+		.length = d->super.image_bytes, .born_ns = s->born_ns, .written_ns = s->written_ns,
+		.crc = s->crc, .note_bytes = s->note_bytes, .note_crc = s->note_crc,
+	};
+	int err = -ESTALE;
+
+	memcpy(h.file, d->super.file, 16);
+	h.checksum = checksum(&h);
+	pthread_rwlock_rdlock(&d->epoch_lock);
+	if (load_relaxed(&d->epoch) == epoch)
+		err = io_store(d, &h, sizeof(h), disk_header_at(d, s->slot));
+	pthread_rwlock_unlock(&d->epoch_lock);
+	if (err == -ESTALE)
+		count_add(&d->counts.overtaken, 1);
+	else if (err)
+		count_error(d, err, &d->counts.write_errors);
+	return err;
+}
+
+static int run_write(struct disk *d, struct disk_op *op)
+{
+	struct disk_slot *s = &op->what;
+	uint64_t epoch = load_relaxed(&d->epoch);
+	int err = clear_if_used(d, s->slot);
+
+	if (err)
+		return err;
+	err = io_write_image(d, s->slot, op->iov, op->niov, op->has_crc, &s->crc);
+	if (!err && s->note_bytes)
+		err = io_store(d, op->note, s->note_bytes, disk_note_at(d, s->slot));
+	if (err)
+		return count_error(d, err, &d->counts.write_errors);
+	s->note_crc = crc32c(0, op->note, s->note_bytes);
+	if (!s->born_ns)
+		s->born_ns = disk_now(d);
+	s->written_ns = super_real_ns();
+	s->serial = count_next(&d->serial) + 1;
+	err = store_header(d, s, epoch);
+	if (!err) {
+		count_add(&d->counts.writes, 1);
+		count_add(&d->counts.write_bytes, d->super.image_bytes);
+		super_clock_save(d);
+	}
+	return err;
+}
+
+/* ---- read ---- */
+
+static int read_note(struct disk *d, const struct disk_slot *s, void *note)
+{
+	int err = io_read(d->fd, note, s->note_bytes, disk_note_at(d, s->slot));
+
+	if (err)
+		return count_error(d, err, &d->counts.read_errors);
+	if (crc32c(0, note, s->note_bytes) == s->note_crc)
+		return 0;
+	count_add(&d->counts.bad_note, 1);
+	return -EBADMSG;
+}
+
+static int look(struct disk *d, struct disk_slot *what, void *note, struct disk_slot *ret)
+{
+	int err = read_header(d, what->slot, ret);
+
+	if (err == -ENOENT)
+		count_add(&d->counts.absent, 1);
+	if (!err && !key_is_zero(&what->key) && !key_same(&ret->key, &what->key))
+		err = count_error(d, -ESTALE, NULL);
+	if (!err && note && ret->note_bytes)
+		err = read_note(d, ret, note);
+	return err;
+}
+
+int disk_look(struct disk *d, struct disk_slot *what, void *note)
+{
+	struct disk_slot found;
+	int err = what->slot < d->super.slots ? look(d, what, note, &found) : -EINVAL;
+
+	if (!err)
+		*what = found;
+	return err;
+}
+
+static int run_read(struct disk *d, struct disk_op *op)
+{
+	struct disk_slot found;
+	int err = look(d, &op->what, op->note, &found);
+
+	if (err)
+		return err;
+	err = io_read_image(d, found.slot, op->iov, op->niov, found.crc);
+	if (err == -EBADMSG)
+		count_add(&d->counts.bad_image, 1);
+	else if (err)
+		count_error(d, err, &d->counts.read_errors);
+	if (err)
+		return err;
+	op->what = found;
+	count_add(&d->counts.reads, 1);
+	count_add(&d->counts.read_bytes, d->super.image_bytes);
+	return 0;
+}
+
+/* ---- what goes away ---- */
+
+/* A header that could not be freed would outlive the next sync: nothing is acknowledged then.  Of a file that was cut
+ * it is gone. */
+int disk_free(struct disk *d, uint64_t slot)
+{
+	int err = slot < d->super.slots ? clear_if_used(d, slot) : -EINVAL;
+
+	if (err && err != -EINVAL && err != -ENODATA) {
+		pthread_mutex_lock(&d->super_lock);
+		store_relaxed(&d->broken, 1);
+		pthread_mutex_unlock(&d->super_lock);
+	}
+	return err;
+}
+
+int disk_sync(struct disk *d)
+{
+	int err;
+
+	pthread_mutex_lock(&d->super_lock);
+	err = super_sync(d);
+	pthread_mutex_unlock(&d->super_lock);
+	return err;
+}
+
+/* All of them, whatever becomes of one: each that is left is one that may come back. */
+int slot_forget(struct disk *d, const struct disk_op *op)
+{
+	struct disk_slot found;
+	int err = 0, one;
+	uint32_t i;
+
+	for (i = 0; i < op->n; i++) {
+		one = op->keys ? read_header(d, op->slots[i], &found) : 0;
+		if (one == -ENOENT || (!one && op->keys && !key_same(&found.key, &op->keys[i])))
+			continue;
+		one = slot_clear(d, op->slots[i]);
+		count_add(&d->counts.forgotten, !one);
+		err = err || one == -ENODATA ? err : one;        /* the file is cut: it is gone */
+	}
+	return err;
+}
+
+static int run_forget(struct disk *d, const struct disk_op *op)
+{
+	int err = slot_forget(d, op), sync = disk_sync(d);
+
+	return err ? err : sync;
+}
+
+int disk_clear(struct disk *d)
+{
+	int err;
+
+	pthread_mutex_lock(&d->super_lock);
+	pthread_rwlock_wrlock(&d->epoch_lock);
+	store_relaxed(&d->epoch, ++d->super.epoch);
+	pthread_rwlock_unlock(&d->epoch_lock);
+	err = super_commit(d);
+	pthread_mutex_unlock(&d->super_lock);
+	if (!err)
+		count_add(&d->counts.clears, 1);
+	return err;
+}
+
+/* ---- all kinds ---- */
+
+static int check_pieces(const struct disk *d, const struct disk_op *op)
+{
+	uint64_t bytes = 0;
+	uint32_t i;
+
+	for (i = 0; i < op->niov; i++) {
+		if (op->iov[i].iov_len > d->super.image_bytes - bytes)
+			return -EINVAL;
+		bytes += op->iov[i].iov_len;
+	}
+	return bytes == d->super.image_bytes ? 0 : -EINVAL;
+}
+
+int slot_check_op(const struct disk *d, const struct disk_op *op)
+{
+	const struct disk_slot *s = &op->what;
+	uint32_t i;
+
+	switch (op->kind) {
+	case DISK_WRITE:
+		if (s->note_bytes > d->super.note_bytes || (s->note_bytes && !op->note))
+			return -EINVAL;
+		/* fall through */
+	case DISK_READ:
+		if (s->slot >= d->super.slots || key_is_zero(&s->key) || key_is_root(&s->key))
+			return -EINVAL;
+		return check_pieces(d, op);
+	case DISK_FORGET:
+		for (i = 0; i < op->n; i++)
+			if (op->slots[i] >= d->super.slots)
+				return -EINVAL;
+		return 0;
+	case DISK_CLEAR:
+	case DISK_SYNC:
+		return 0;
+	}
+	return -EINVAL;
+}
+
+static int run_one(struct disk *d, struct disk_op *op)
+{
+	switch (op->kind) {
+	case DISK_READ:
+		return run_read(d, op);
+	case DISK_WRITE:
+		return run_write(d, op);
+	case DISK_FORGET:
+		return run_forget(d, op);
+	case DISK_CLEAR:
+		return disk_clear(d);
+	default:
+		return disk_sync(d);
+	}
+}
+
+int disk_run(struct disk *d, struct disk_op *op)
+{
+	int err = slot_check_op(d, op);
+
+	return op->result = err ? err : run_one(d, op);
+}
+
+int disk_write(struct disk *d, struct disk_slot *what, const void *image)
+{
+	struct iovec iov = { (void *)(uintptr_t)image, d->super.image_bytes };
+	struct disk_op op = { .kind = DISK_WRITE, .what = *what, .iov = &iov, .niov = 1 };
+	int err;
+
+	op.what.note_bytes = 0;
+	err = disk_run(d, &op);
+	if (!err)
+		*what = op.what;
+	return err;
+}
+
+int disk_read(struct disk *d, struct disk_slot *what, void *image)
+{
+	struct iovec iov = { image, d->super.image_bytes };
+	struct disk_op op = { .kind = DISK_READ, .what = *what, .iov = &iov, .niov = 1 };
+	int err = disk_run(d, &op);
+
+	if (!err)
+		*what = op.what;
+	return err;
+}
+
+int disk_forget(struct disk *d, const uint64_t *slots, uint32_t n)
+{
+	struct disk_op op = { .kind = DISK_FORGET, .slots = slots, .n = n };
+
+	return disk_run(d, &op);
+}

@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* store.h - what the sources of a store share. */
+#ifndef GPC_REMOTE_STORE_H
+#define GPC_REMOTE_STORE_H
+
+#include <pthread.h>
+
+#include "remote/remote.h"
+
+#define OPTIONS_MOST    32u
+
+struct plugin {
+	const struct gpc_remote_plugin *table;
+	struct gpc_remote_plugin own;        /* what of it this library knows; the rest is NULL */
+	void *object;                        /* of dlopen */
+	char path[512];
+};
+
+struct options {
+	char name[512];                      /* NAME, or a path */
+	char *text;                          /* the words point into it */
+	struct gpc_remote_option option[OPTIONS_MOST];
+	uint32_t n;
+};
+
+struct remote {
+	struct plugin plugin;
+	void *store;
+	struct remote_options o;
+	char prefix[GPC_REMOTE_KEY];         /* of each key */
+	uint32_t prefix_bytes;
+	int cancel_fd;                       /* readable once remote_stop was called */
+
+	/* Any thread, relaxed: what is read late costs a call, or a tick. */
+	uint32_t state, stopped;
+	uint32_t right, wrong;               /* images since the last wrong one, and wrong ones */
+
+	pthread_mutex_t lock;                /* below it */
+	char why[256];
+	uint64_t pause_ns, next_ns;          /* DOWN: of the last try, and when the next one is due */
+	struct remote_state counts;
+
+	struct batch *batch;                 /* one a lane */
+};
+
+/* options.c: 0, or an error with its sentence. */
+int options_parse(const char *spec, struct options *ret);
+int options_check(const struct options *o, const struct gpc_remote_plugin *p);
+void options_free(struct options *o);
+
+/* plugin.c: by NAME from the library's folder of plugins, or by path. */
+int plugin_load(const char *name, struct plugin *ret);
+void plugin_unload(struct plugin *p);
+
+/* remote.c: what calls have found out. */
+void store_say(struct remote *r, int level, const char *fmt, ...) PRINTF_LIKE(3, 4);
+void store_down(struct remote *r, const char *why);
+void store_wrong(struct remote *r, const char *key, const char *why);
+
+#endif

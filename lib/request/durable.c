@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* durable.c - removals that a restart does not undo (rule B19).
+ *
+ * The writer removes a block from the index, and the feed tells of it.  The process that keeps the file reads the feed,
+ * makes the block's place on the disk free, has that synced, and stores up to which change it has come.  A call that
+ * removes waits for that word behind the writer's answer. */
+#include "config.h"
+
+#include <errno.h>
+#include "base/futex.h"
+#include "request/request.h"
+#include "segment/lockfile.h"
+
+#define LOOK_NS (20 * NS_PER_MS)         /* between looks whether the keeper lives */
+
+bool keeper_lives(const gpc *c)
+{
+	return load_acquire(&seg_desk(&c->seg)->keeper) != 0 && lock_test(c->seg.lock_fd, LOCK_TIERS) != 0;
+}
+
+void keeper_ring(gpc *c)
+{
+	struct shm_desk *d = seg_desk(&c->seg);
+
+	order_add32(&d->bell, 1);        /* a full barrier: what is asked for comes before the look at sleepers */
+	if (load_relaxed(&d->sleepers))
+		futex_wake_all(&d->bell);
+}
+
+/* ---- removals ---- */
+
+static bool is_cold(const gpc *c, uint32_t pool)
+{
+	const struct shm_pool *p = seg_pool(&c->seg, pool);
+
+	return load_acquire(&p->state) == POOL_READY && shm_is_cold(load_relaxed(&p->kind));
+}
+
+bool durable_concerns(const gpc *c, int pool, const gpc_block *blocks, uint32_t n)
+{
+	uint32_t i;
+
+	if (!load_acquire(&seg_state(&c->seg)->cold_spaces))
+		return false;
+	if (!blocks)
+		return pool < 0 || is_cold(c, (uint32_t)pool);
+	for (i = 0; i < n; i++)
+		if (is_cold(c, (uint32_t)GPC_POOL(blocks[i])))
+			return true;
+	return false;
+}
+
+static int wait_error(const gpc *c, int err)
+{
+	if (err == -ENOTCONN)
+		return err_set(ENOTCONN, "what was removed is gone from %s, and the process that keeps its tiers ended "
+			       "before it said that this is on the disk: some of it may be back when the file is "
+			       "opened again", c->seg.name);
+	return err_set(ETIMEDOUT, "time is up: what was removed is gone from %s, and is not known to be gone from the disk "
+		       "yet", c->seg.name);
+}
+
+int durable_wait(gpc *c, uint64_t deadline)
+{
+	struct shm_desk *d = seg_desk(&c->seg);
+	uint64_t want = load_acquire(&seg_state(&c->seg)->events_head), now = clock_ns(), look = now + LOOK_NS;
+	uint32_t told;
+
+	order_raise64(&d->asked, want, 8);
+	keeper_ring(c);
+	for (;;) {
+		told = load_acquire(&d->told);
+		/* pairs with (o) of stage/desk.c */
+		if (load_acquire(&d->durable) >= want)
+			return 0;
+		now = clock_ns();
+		if (now >= look && !keeper_lives(c))
+			return wait_error(c, -ENOTCONN);
+		if (now >= deadline)
+			return wait_error(c, -ETIMEDOUT);
+		if (now >= look)
+			look = now + LOOK_NS;
+		if (handle_help(c, NS_PER_MS) > 0)
+			continue;
+		order_raise64(&d->asked, want, 8);
+		order_add32(&d->waiters, 1);
+		if (load_acquire(&d->durable) < want)
+			futex_wait(&d->told, told, MIN(deadline, look) - now);
+		order_add32(&d->waiters, (uint32_t)-1);
+	}
+}
+
+GPC_EXPORT int gpc_tiers_sync(gpc *c, int timeout_ms)
+{
+	uint64_t deadline = deadline_from(timeout_ms), now = clock_ns(), look = now, want;
+	int err = request_check(c, 0, 0, timeout_ms != 0);
+	struct shm_desk *d;
+	uint32_t told;
+
+	if (err == 0)
+		err = err_timeout(timeout_ms);
+	if (err < 0)
+		return err;
+	d = seg_desk(&c->seg);
+	want = order_add64(&d->idle_asked, 1) + 1;
+	keeper_ring(c);
+	for (;;) {
+		told = load_acquire(&d->told);
+		if (load_acquire(&d->idle) >= want)
+			return 0;
+		now = clock_ns();
+		if (now >= look && !keeper_lives(c))
+			return err_set(ENOTCONN, "no process keeps the tiers below RAM of %s", c->seg.name);
+		if (now >= deadline)
+			return err_set(deadline ? ETIMEDOUT : EAGAIN, "%s: the tiers below RAM of %s have work left",
+				       deadline ? "time is up" : "timeout_ms is 0", c->seg.name);
+		look = now >= look ? now + LOOK_NS : look;
+		if (handle_help(c, NS_PER_MS) <= 0)
+			futex_wait(&d->told, told, MIN(deadline, look) - now);
+	}
+}

@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* desk.c - where peers find the keeper of the tiers: its lock, its bell, its numbers. */
+#include "config.h"
+
+#include <errno.h>
+#include <string.h>
+#include "base/futex.h"
+#include "segment/lockfile.h"
+#include "stage/stage.h"
+
+int desk_take(struct gpc_tiers *t)
+{
+	int err = lock_try(t->c->seg.lock_fd, LOCK_TIERS);
+
+	if (err == -EAGAIN)
+		return err_set(EBUSY, "another process keeps the tiers below RAM of %s already (peer %d)",
+			       t->c->seg.name, (int)load_relaxed(&seg_desk(&t->c->seg)->keeper) - 1);
+	if (err < 0)
+		return err_set(-err, "gpc.%s.lock: no lock: %s", t->c->seg.name, strerror(-err));
+	t->has_lock = true;
+	return 0;
+}
+
+/* What the last keeper had taken when it died is asked once more. */
+static void take_over(struct gpc_tiers *t)
+{
+	const struct segment *s = &t->c->seg;
+	uint32_t peer, i, word;
+
+	for (peer = 0; peer < s->header.geometry.max_peers; peer++)
+		for (i = 0; i < SHM_ASKS; i++) {
+			struct shm_ask *a = seg_ask(s, peer, i);
+
+			word = load_acquire(&a->word);
+			if (ASK_STATE(word) == ASK_TAKEN)
+				order_cas32(&a->word, word, ASK_WORD(ASK_POSTED, ASK_SEQ(word)));
+		}
+}
+
+void desk_show(struct gpc_tiers *t)
+{
+	struct shm_desk *d = seg_desk(&t->c->seg);
+	uint32_t i, k;
+
+	for (i = 0; i < SHM_TIERS; i++) {        /* of another keeper, who had other tiers */
+		for (k = 0; k < t->ncold && t->cold[k].index != i; k++)
+			;
+		if (k == t->ncold)
+			store_relaxed(&d->tier[i].kind, 0);
+	}
+	take_over(t);
+	d->sleepers = 0;
+	store_release(&d->keeper, t->c->peer + 1);
+}
+
+void desk_leave(struct gpc_tiers *t)
+{
+	struct shm_desk *d = seg_desk(&t->c->seg);
+	uint32_t i;
+
+	if (!t->has_lock)
+		return;
+	for (i = 0; i < SHM_TIERS; i++)
+		store_relaxed(&d->tier[i].pool, -1);
+	lock_drop(t->c->seg.lock_fd, LOCK_TIERS);
+	t->has_lock = false;
+	count_add(&d->told, 1);          /* who waits sees that nobody has the lock */
+	futex_wake_all(&d->told);
+}
+
+uint32_t desk_bell(const struct gpc_tiers *t)
+{
+	return load_acquire(&seg_desk(&t->c->seg)->bell);
+}
+
+void desk_sleep(struct gpc_tiers *t, uint32_t seen, uint64_t ns)
+{
+	struct shm_desk *d = seg_desk(&t->c->seg);
+
+	order_add32(&d->sleepers, 1);    /* before the bell is looked at: keeper_ring does the reverse */
+	if (load_relaxed(&d->bell) == seen && !stage_stops(t))
+		futex_wait(&d->bell, seen, ns);
+	order_add32(&d->sleepers, (uint32_t)-1);
+}
+
+void desk_wake(struct gpc_tiers *t)
+{
+	struct shm_desk *d = seg_desk(&t->c->seg);
+
+	order_add32(&d->bell, 1);
+	futex_wake_all(&d->bell);
+}
+
+void desk_durable(struct gpc_tiers *t, uint64_t number, uint64_t cleared)
+{
+	struct shm_desk *d = seg_desk(&t->c->seg);
+
+	store_relaxed(&d->cleared, cleared);
+	/* (o) the disk has it before the number says so; pairs with request/durable.c.  If we die before it, who
+	 * waits sees that our lock is gone */
+	store_release(&d->durable, number);
+	order_add32(&d->told, 1);
+	if (load_relaxed(&d->waiters))
+		futex_wake_all(&d->told);
+}

@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* disk.c - the file of lib/disk as a tier. */
+#include "config.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include "disk/disk.h"
+#include "stage/tier.h"
+
+struct tier_file {
+	struct tier tier;
+	struct disk *disk;
+};
+
+/* A call waits for all of its operations: their memory is the caller's. */
+struct batch {
+	pthread_mutex_t lock;
+	pthread_cond_t ended;
+	uint32_t left;
+};
+
+static struct disk *file_of(struct tier *t)
+{
+	return ((struct tier_file *)t)->disk;
+}
+
+static void one_ended(struct disk_op *op)
+{
+	struct batch *b = op->arg;
+
+	pthread_mutex_lock(&b->lock);
+	if (!--b->left)
+		pthread_cond_signal(&b->ended);
+	pthread_mutex_unlock(&b->lock);
+}
+
+static void fill_op(struct disk_op *op, enum disk_kind kind, const struct tier_item *it, struct batch *b,
+		    uint64_t deadline_ns)
+{
+	*op = (struct disk_op){
+		.kind = kind, .iov = it->iov, .niov = it->niov, .has_crc = it->has_crc,
+		.deadline_ns = deadline_ns, .done = one_ended, .arg = b,
+		.what = { .slot = it->slot, .key = it->key, .parent = it->parent, .depth = it->depth,
+			  .tag = it->tag, .crc = it->crc },
+	};
+}
+
+/* Where as many wait as may, this thread does it itself. */
+static void submit(struct disk *d, struct disk_op *op)
+{
+	int err = disk_submit(d, op);
+
+	if (err == -EAGAIN) {
+		op->result = disk_run(d, op);
+		err = 0;
+	} else if (!err) {
+		return;
+	}
+	if (err)
+		op->result = err;
+	one_ended(op);
+}
+
+static void run(struct tier *t, enum disk_kind kind, struct tier_item *items, uint32_t n, uint64_t deadline_ns)
+{
+	struct batch b = { .lock = PTHREAD_MUTEX_INITIALIZER, .ended = PTHREAD_COND_INITIALIZER, .left = n };
+	struct disk_op *ops = calloc(n, sizeof(*ops));
+	uint64_t now = disk_now(file_of(t));
+	uint32_t i;
+
+	for (i = 0; i < n; i++)
+		items[i].result = -ENOMEM;
+	if (!ops)
+		return;
+	for (i = 0; i < n; i++) {
+		fill_op(&ops[i], kind, &items[i], &b, deadline_ns);
+		ops[i].what.born_ns = now + i;   /* in the order of the call, whichever thread comes first */
+		submit(file_of(t), &ops[i]);
+	}
+	pthread_mutex_lock(&b.lock);
+	while (b.left)
+		pthread_cond_wait(&b.ended, &b.lock);
+	pthread_mutex_unlock(&b.lock);
+	for (i = 0; i < n; i++) {
+		items[i].result = ops[i].result;
+		items[i].crc = ops[i].what.crc;
+	}
+	free(ops);
+}
+
+static void file_read(struct tier *t, struct tier_item *items, uint32_t n, uint64_t deadline_ns)
+{
+	run(t, DISK_READ, items, n, deadline_ns);
+}
+
+static void file_write(struct tier *t, struct tier_item *items, uint32_t n, uint64_t deadline_ns)
+{
+	run(t, DISK_WRITE, items, n, deadline_ns);
+}
+
+static int file_forget(struct tier *t, const uint64_t *slots, const gpc_key *keys, uint32_t n)
+{
+	struct disk_op op = { .kind = DISK_FORGET, .slots = slots, .keys = keys, .n = n };
+
+	return disk_run(file_of(t), &op);
+}
+
+static int file_clear(struct tier *t)
+{
+	return disk_clear(file_of(t));
+}
+
+static int file_sync(struct tier *t)
+{
+	return disk_sync(file_of(t));
+}
+
+static void file_reuse(struct tier *t, uint64_t slot, const gpc_key *key)
+{
+	(void)key;
+	disk_free(file_of(t), slot);
+}
+
+static int file_scan(struct tier *t, struct tier_found **ret, uint64_t *ret_n)
+{
+	struct disk *d = file_of(t);
+	struct disk_slot *there;
+	struct tier_found *found;
+	uint64_t n, i, now;
+	int err = disk_scan(d, &there, &n);
+
+	if (err < 0)
+		return err;
+	found = malloc((size_t)(n + 1) * sizeof(*found));
+	now = disk_now(d);
+	for (i = 0; found && i < n; i++)
+		found[i] = (struct tier_found){
+			.slot = there[i].slot, .key = there[i].key, .parent = there[i].parent,
+			.depth = there[i].depth, .tag = there[i].tag,
+			.age_ns = there[i].born_ns < now ? now - there[i].born_ns : 0,
+		};
+	free(there);
+	*ret = found;
+	*ret_n = n;
+	return found ? 0 : -ENOMEM;
+}
+
+static void file_counts(struct tier *t, struct tier_counts *ret)
+{
+	struct disk_counts c;
+
+	disk_counts(file_of(t), &c);
+	*ret = (struct tier_counts){
+		.misses = c.absent + c.other_key, .bad = c.bad_header + c.bad_image + c.bad_note,
+		.errors = c.read_errors + c.write_errors + c.no_space + c.sync_errors + c.short_file,
+		.late = c.late, .refused = c.refused,
+	};
+}
+
+static void file_close(struct tier *t)
+{
+	disk_close(file_of(t));
+	free(t);
+}
+
+static const struct tier_ops disk_ops = {
+	.name = "disk", .kind = GPC_DISK, .read = file_read, .write = file_write, .forget = file_forget,
+	.clear = file_clear, .sync = file_sync, .reuse = file_reuse, .scan = file_scan,
+	.counts = file_counts, .close = file_close,
+};
+
+int tier_disk(struct disk *d, struct tier **ret)
+{
+	struct tier_file *t = calloc(1, sizeof(*t));
+
+	if (!t)
+		return -ENOMEM;
+	*t = (struct tier_file){ .tier.ops = &disk_ops, .disk = d };
+	*ret = &t->tier;
+	return 0;
+}

@@ -1,0 +1,366 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* down.c - from RAM to a tier, ahead of need.
+ *
+ * The blocks that are next to go from RAM are named by the writer (GPC_PEEK), held without a use, written, and
+ * published in the tier's pool, where the writer sees to it that their sources are still what was read.  So RAM's own
+ * eviction loses nothing, and no peer waits for a write.
+ *
+ *   copies      (default) the next `ahead` blocks to go have a copy below; looked at when less than that is free
+ *   exclusive   `ahead` blocks are kept free: what was written leaves RAM.  Half of them are used before any goes, but
+ *               where gpc_tiers_sync asks: swaps between VRAM and RAM take blocks for a moment
+ *
+ * The order of the pool is that in which blocks left RAM: victims come leaf first, and are published the other way
+ * round, so the first one to go from RAM is the first to go from the tier.  Exclusive pools are not chained: what comes
+ * up leaves root first. */
+#include "config.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include "stage/stage.h"
+
+#define CALL_MS   2000
+#define LOOK_NS   (100 * NS_PER_MS)      /* a look at victims where nothing has happened since the last one */
+#define PAUSE_NS  (NS_PER_MS)
+#define PAUSE_MOST (16 * NS_PER_MS)
+#define AHEAD_MOST 4096u
+#define WRITE_NS  (60000 * NS_PER_MS)
+#define AFAR_NS   (10 * NS_PER_MS)       /* between looks of the thread for stores */
+
+struct down {                            /* one batch */
+	struct gpc_tiers *t;
+	struct cold *d;
+	struct map *map;
+	uint32_t n;                      /* the first to go comes first */
+	gpc_block block[BATCH], slot[BATCH];
+	struct about about[BATCH];
+	struct tier_item item[BATCH];
+	struct iovec *iov;
+};
+
+/* ---- what is due ---- */
+
+static uint32_t ahead_of(const struct gpc_tiers *t, const struct shm_pool *p)
+{
+	uint32_t blocks = load_relaxed(&p->blocks);
+	uint32_t ahead = t->opt.ahead ? t->opt.ahead : MIN(MAX(blocks / 16, 64u), AHEAD_MOST);
+
+	return MIN(MIN(ahead, AHEAD_MOST), blocks);
+}
+
+static uint32_t free_blocks(const struct shm_pool *p)
+{
+	uint64_t used = (uint64_t)load_relaxed(&p->live) + load_relaxed(&p->lingering) +
+			load_relaxed(&p->reserved);
+	uint32_t blocks = load_relaxed(&p->blocks);
+
+	return used < blocks ? blocks - (uint32_t)used : 0;
+}
+
+static uint32_t due(const struct cold *d, const struct shm_pool *p, bool drain)
+{
+	uint32_t ahead = ahead_of(d->t, p), has = free_blocks(p);
+
+	if (has >= ahead)
+		return 0;
+	if (!cold_is_exclusive(d))
+		return ahead;
+	return drain || has < ahead / 2 ? ahead - has : 0;
+}
+
+/* ---- who is wanted below ---- */
+
+/* How often it was next to go, once for each life in RAM. */
+static bool is_wanted(struct cold *d, gpc_block block, const struct about *a)
+{
+	struct ghost *g;
+	uint32_t life = a->word * 2654435761u ^ (uint32_t)block;
+
+	if (!d->ghost)
+		return true;
+	g = &d->ghost[(a->key.w[0] ^ a->key.w[1] >> 32) % GHOSTS];
+	if (g->key != a->key.w[0])
+		*g = (struct ghost){ .key = a->key.w[0] };
+	if (g->word != life || !g->count) {
+		g->word = life;
+		g->count++;
+		tier_count(d, TIER_UNWANTED, g->count < d->min_uses);
+	}
+	return g->count >= d->min_uses;
+}
+
+/* Its place in RAM is wanted, and nothing has to be written for that.  It is held by us alone. */
+static void leave_ram(struct gpc_tiers *t, gpc_block block, const gpc_key *key)
+{
+	if (gpc_reclaim(t->c, key, &block, 1, NULL, 0, CALL_MS) == 1)
+		gpc_release(t->c, &block, 1);
+	else
+		unhold_quietly(t->c, &block, 1);
+}
+
+enum { PASSED, CHOSEN, GONE };
+
+static int look_at(struct down *b, gpc_block block)
+{
+	struct gpc_tiers *t = b->t;
+	bool exclusive = cold_is_exclusive(b->d);
+	struct about a;
+	gpc_block copy;
+	bool there;
+
+	if (!about_block(t->c, block, &a))
+		return PASSED;
+	there = gpc_lookup(t->c, GPC_SPACE(b->d->space), &a.key, 1, &copy, GPC_QUIET) == 1;
+	if (there && !exclusive)
+		return PASSED;
+	if (!there && !is_wanted(b->d, block, &a) && !exclusive)
+		return PASSED;
+	if (!hold_quietly(t->c, block, &a.key))
+		return PASSED;
+	if (!about_block(t->c, block, &a)) {     /* held, it keeps its life; dropped it is not LIVE */
+		unhold_quietly(t->c, &block, 1);
+		return PASSED;
+	}
+	if (exclusive && (there || !is_wanted(b->d, block, &a))) {
+		leave_ram(t, block, &a.key);
+		return GONE;
+	}
+	b->block[b->n] = block;
+	b->about[b->n++] = a;
+	return CHOSEN;
+}
+
+/* ---- written ---- */
+
+/* A cut of the last ones: the first are the more urgent. */
+static void cut(struct down *b, uint32_t n)
+{
+	if (n < b->n)
+		unhold_quietly(b->t->c, b->block + n, b->n - n);
+	b->n = MIN(b->n, n);
+}
+
+static int write_all(struct down *b)
+{
+	uint32_t i, pieces = images_pieces(b->map);
+
+	b->iov = malloc((size_t)b->n * pieces * sizeof(*b->iov));
+	if (!b->iov)
+		return -ENOMEM;
+	for (i = 0; i < b->n; i++) {
+		const struct about *a = &b->about[i];
+
+		images_iov(b->map, b->block[i], b->iov + i * pieces);
+		b->item[i] = (struct tier_item){
+			.slot = (uint64_t)GPC_SLOT(b->slot[i]), .key = a->key, .parent = a->parent,
+			.depth = a->depth, .tag = a->tag, .iov = b->iov + i * pieces, .niov = pieces,
+		};
+		b->item[i].has_crc = images_sum(b->t->c, b->map, b->block[i], &a->key, &b->item[i].crc);
+	}
+	b->d->ops->write(b->d->tier, b->item, b->n, clock_ns() + WRITE_NS);
+	return 0;
+}
+
+/* The publishes of those that are written; resident[i] is of item i. */
+static void publish_all(struct down *b, gpc_block *resident)
+{
+	struct publish_copy copy[BATCH];
+	gpc_block got[BATCH];
+	uint32_t at[BATCH], i, k = 0;
+
+	for (i = b->n; i--;) {           /* the last to go is the most recent */
+		const struct about *a = &b->about[i];
+
+		resident[i] = -EIO;
+		if (b->item[i].result)
+			continue;
+		at[k] = i;
+		got[k] = -ENOTCONN;
+		copy[k++] = (struct publish_copy){
+			.key = a->key, .parent = a->parent, .block = b->slot[i], .tag = a->tag,
+			.unchained = a->unchained || cold_is_exclusive(b->d),
+			.source = b->block[i],
+			.life = (uint64_t)WORD_GEN(a->word) + 1,
+		};
+	}
+	if (k)
+		publish_copies(b->t->c, copy, k, got, &b->t->stop);
+	for (i = 0; i < k; i++)
+		resident[at[i]] = got[i];
+}
+
+static uint32_t settle(struct down *b, const gpc_block *resident)
+{
+	struct gpc_tiers *t = b->t;
+	uint32_t i, written = 0, born = slots_now();
+
+	for (i = 0; i < b->n; i++) {
+		const gpc_key *key = &b->about[i].key;
+		bool whole = !b->item[i].result, live = whole && resident[i] == b->slot[i];
+
+		written += live;
+		if (live)
+			slots_live(b->d, b->slot[i], key, born);
+		else
+			/* where another slot has the key a store has it, too: there are no places in it */
+			slots_back(b->d, b->slot[i], key, whole && !(cold_is_afar(b->d) && resident[i] >= 0));
+		if (!whole)
+			tier_count(b->d, TIER_FAILED, 1);
+		else if (resident[i] < 0)
+			tier_count(b->d, resident[i] == -ESTALE ? TIER_OVERTAKEN : TIER_REFUSED, 1);
+		if (live && cold_is_exclusive(b->d))
+			leave_ram(t, b->block[i], key);
+		else
+			unhold_quietly(t->c, &b->block[i], 1);
+	}
+	tier_count(b->d, TIER_WRITTEN, written);
+	tier_count(b->d, TIER_WRITTEN_BYTES, written * b->d->block_bytes);
+	return written;
+}
+
+/* Held sources, all of one pool; returns how many have a copy now. */
+static uint32_t write_batch(struct down *b, uint32_t pool)
+{
+	gpc_block resident[BATCH];
+	uint32_t written = 0, got, i;
+
+	if (map_get(b->t->c, pool, &b->map) < 0) {
+		cut(b, 0);
+		return 0;
+	}
+	/* until the last publish is answered, and what was refused is free on the disk: see stage.h */
+	if (!cold_is_afar(b->d))
+		pthread_mutex_lock(&b->t->writing);
+	got = b->d->broken ? 0 : slots_take(b->d, b->slot, b->n);
+	cut(b, got);
+	if (b->n && write_all(b) == 0) {
+		publish_all(b, resident);
+		written = settle(b, resident);
+	} else {
+		for (i = 0; i < b->n; i++)
+			slots_back(b->d, b->slot[i], &b->about[i].key, false);
+		cut(b, 0);
+	}
+	if (!cold_is_afar(b->d))
+		pthread_mutex_unlock(&b->t->writing);
+	map_put(b->t->c, b->map);
+	free(b->iov);
+	b->iov = NULL;
+	b->n = 0;
+	return written;
+}
+
+/* ---- a round ---- */
+
+/* With a limit on what is written, an acknowledgement waits for a tenth of a second at most. */
+static uint32_t batch_of(const struct gpc_tiers *t, const struct cold *d)
+{
+	uint64_t n = t->opt.write_rate && !cold_is_afar(d) ? t->opt.write_rate / 10 / MAX(d->block_bytes, 1u) : BATCH;
+
+	n = MIN(n, (uint64_t)BATCH);
+	n = MIN(n, MAX((64ull << 20) / MAX(d->block_bytes, 1u), 1u));
+	return (uint32_t)MAX(n, 1u);
+}
+
+static uint32_t spill(struct gpc_tiers *t, struct cold *d, uint32_t pool, struct down *b, bool drain)
+{
+	uint32_t want = due(d, seg_pool(&t->c->seg, pool), drain), most = batch_of(t, d), moved = 0;
+	gpc_block *victim;
+	int n, i;
+
+	if (!want)
+		return 0;
+	victim = malloc(want * sizeof(*victim));
+	n = victim ? gpc_evict(t->c, (int)pool, want, victim, GPC_PEEK, CALL_MS) : 0;
+	*b = (struct down){ .t = t, .d = d };
+	for (i = 0; i < n && !stage_stops(t); i++) {
+		moved += look_at(b, victim[i]) == GONE;
+		if (b->n == most)
+			moved += write_batch(b, pool);
+	}
+	if (b->n)
+		moved += write_batch(b, pool);
+	free(victim);
+	return moved;
+}
+
+/* Of all tiers of this thread, and all pools: how many blocks have a copy now, or have left RAM. */
+static uint32_t round_of(struct gpc_tiers *t, struct down *b, bool afar, bool drain)
+{
+	const struct segment *s = &t->c->seg;
+	uint32_t i, p, moved = 0;
+
+	/* what we have given back counts as free from then on */
+	ring_wait(t->c, ring_last_ticket(t->c), clock_ns() + CALL_MS * NS_PER_MS);
+	for (i = 0; i < t->ncold; i++)
+		for (p = 0; p < s->header.geometry.max_pools && !stage_stops(t); p++)
+			if (cold_is_afar(&t->cold[i]) == afar && cold_is_ready(&t->cold[i]) &&
+			    images_fit_pool(&t->cold[i], seg_pool(s, p)))
+				moved += spill(t, &t->cold[i], p, b, drain);
+	return moved;
+}
+
+/* Where nothing was published or evicted since, the same blocks are next to go, but for what was used. */
+static bool has_changed(struct gpc_tiers *t)
+{
+	return load_acquire(&seg_state(&t->c->seg)->events_head) != t->events ||
+	       clock_ns() - t->looked_ns >= LOOK_NS;
+}
+
+void *down_thread(void *arg)
+{
+	struct gpc_tiers *t = arg;
+	struct down *b = malloc(sizeof(*b));
+	const struct shm_desk *desk = seg_desk(&t->c->seg);
+	uint64_t pause = PAUSE_NS, asked, events;
+	uint32_t seen, moved;
+
+	while (b && !stage_stops(t)) {
+		seen = desk_bell(t);
+		asked = load_acquire(&desk->idle_asked);
+		events = load_acquire(&seg_state(&t->c->seg)->events_head);
+		if (asked == load_relaxed(&t->idle) && !has_changed(t)) {
+			desk_sleep(t, seen, pause);
+			pause = MIN(2 * pause, PAUSE_MOST);
+			continue;
+		}
+		moved = round_of(t, b, false, asked != t->idle);
+		if (moved) {
+			pause = PAUSE_NS;
+			continue;
+		}
+		t->events = events;
+		t->looked_ns = clock_ns();
+		if (asked != t->idle) {
+			store_release(&t->idle, asked);
+			desk_wake(t);
+		}
+	}
+	free(b);
+	return NULL;
+}
+
+/* Without has_changed: what happens to a store happens elsewhere.  Its failures are no work that is left. */
+void *afar_thread(void *arg)
+{
+	struct gpc_tiers *t = arg;
+	struct down *b = malloc(sizeof(*b));
+	const struct shm_desk *desk = seg_desk(&t->c->seg);
+	uint64_t asked;
+	uint32_t seen;
+
+	while (b && !stage_stops(t)) {
+		seen = desk_bell(t);
+		asked = load_acquire(&desk->idle_asked);
+		if (round_of(t, b, true, false))
+			continue;
+		if (asked != t->idle_afar) {
+			store_release(&t->idle_afar, asked);
+			desk_wake(t);
+		} else {
+			desk_sleep(t, seen, AFAR_NS);
+		}
+	}
+	free(b);
+	return NULL;
+}

@@ -1,0 +1,248 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* feed.c - what becomes of blocks of our pools, as the feed tells (rule B19).
+ *
+ * A header is made free when the feed says that its block has gone, whatever the reason.  That is not synced, but
+ * where a peer waits, and then once for all that was told so far:
+ *
+ *   1  the feed is read to its head
+ *   2  `writing` is taken and given back: each batch that began before has made free what was refused
+ *   3  the tier syncs
+ *   4  desk.durable = that head
+ */
+#include "config.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include "base/futex.h"
+#include "stage/stage.h"
+
+#define EVENTS    256u
+#define IDLE_NS   (20 * NS_PER_MS)
+#define AGE_NS    (1000 * NS_PER_MS)
+#define CALL_MS   2000
+#define AGED      65536u                 /* slots whose age is looked at at a time */
+
+static struct cold *cold_of(struct gpc_tiers *t, gpc_block block)
+{
+	uint32_t i;
+
+	for (i = 0; i < t->ncold; i++)
+		if ((uint32_t)GPC_POOL(block) == t->cold[i].pool)
+			return &t->cold[i];
+	return NULL;
+}
+
+/* ---- removals ---- */
+
+/* A failure is the disk's, and what was acknowledged is not affected: nothing more is written, or acknowledged. */
+static void give_up(struct cold *d, const char *what, int err)
+{
+	if (d->broken)
+		return;
+	d->broken = true;
+	log_say(&d->t->c->log, LOG_ERR, "tier %s of %s: %s: %s; nothing is written there any more", d->ops->name,
+		d->t->c->seg.name, what, gpc_strerror(err));
+}
+
+/* Blocks that were written and published behind the clear, and before the tier heard of it, are lost to it as well:
+ * a read finds that out. */
+static void cleared(struct cold *d, uint32_t tag)
+{
+	int err;
+
+	if (!tag) {
+		/* in this order: what is written behind the clear keeps its key, and is made free when it goes */
+		slots_forget_keys(d);
+		err = d->ops->clear(d->tier);
+		if (err < 0)
+			give_up(d, "a clear", err);
+	}
+	restore_drop(d, tag);
+}
+
+static void take_event(struct gpc_tiers *t, const struct gpc_event *e)
+{
+	struct cold *d = cold_of(t, e->block);
+
+	if (!d)
+		return;
+	if (e->what == GPC_REMOVED)
+		slots_removed(d, e->block, &e->key);
+	else if (e->what == GPC_CLEARED)
+		cleared(d, e->tag);
+}
+
+/* The feed was overwritten before it was read.  What the index has is the truth; a clear among what is lost has left
+ * its number. */
+static void compare(struct gpc_tiers *t)
+{
+	uint32_t i;
+
+	for (i = 0; i < t->ncold; i++) {
+		struct cold *d = &t->cold[i];
+		if (d->clears != load_acquire(&seg_pool(&t->c->seg, d->pool)->clears))
+			restore_drop(d, 0);
+		slots_compare(d);
+	}
+}
+
+static void take_returned(struct cold *d)
+{
+	gpc_block back[EVENTS];
+	int n, i;
+
+	do {
+		n = gpc_returned(d->t->c, (int)d->pool, back, EVENTS, 0);
+		for (i = 0; i < n; i++)
+			slots_returned(d, back[i]);
+		if (n == -ESTALE || n == -ENOENT || n == -EPERM)
+			give_up(d, "its pool has gone", n);
+	} while (n == (int)EVENTS);
+}
+
+/* All that the feed has told by now. */
+bool feed_follow(struct gpc_tiers *t)
+{
+	struct gpc_event events[EVENTS];
+	uint64_t clears[SHM_TIERS];
+	bool any = false;
+	uint32_t i;
+	int n;
+
+	/* before the head: a clear that is counted is told */
+	for (i = 0; i < t->ncold; i++)
+		clears[i] = load_acquire(&seg_pool(&t->c->seg, t->cold[i].pool)->clears);
+	do {
+		n = gpc_event_read(t->c, &t->cursor, events, EVENTS);
+		for (i = 0; n > 0 && i < (uint32_t)n; i++)
+			take_event(t, &events[i]);
+		if (n == -ESTALE)
+			compare(t);
+		any |= n != 0;
+	} while (n == (int)EVENTS || n == -ESTALE);
+	for (i = 0; i < t->ncold; i++) {
+		t->cold[i].clears = clears[i];
+		if (!t->cold[i].broken)
+			take_returned(&t->cold[i]);
+	}
+	return any;
+}
+
+/* Steps 2 to 4.  Without an answer who waits hears of it by the time that is up. */
+static void acknowledge(struct gpc_tiers *t)
+{
+	uint64_t cleared_all = load_acquire(&seg_state(&t->c->seg)->cleared), number;
+	uint32_t i;
+	int err;
+
+	feed_follow(t);
+	number = t->cursor;
+	pthread_mutex_lock(&t->writing);
+	pthread_mutex_unlock(&t->writing);
+	for (i = 0; i < t->ncold; i++) {
+		struct cold *d = &t->cold[i];
+
+		err = d->ops->sync ? d->ops->sync(d->tier) : 0;
+		if (err < 0) {           /* all of it goes, and with it what had to go */
+			slots_forget_keys(d);
+			err = d->ops->clear(d->tier);
+		}
+		if (err < 0) {
+			give_up(d, "a sync", err);
+			return;
+		}
+	}
+	desk_durable(t, number, cleared_all);
+}
+
+/* The pools are new.  A clear that came before we read the feed may be one of them, whatever its tag. */
+int feed_begin(struct gpc_tiers *t)
+{
+	uint32_t i;
+	int err;
+
+	t->cursor = UINT64_MAX;
+	err = gpc_event_read(t->c, &t->cursor, &(struct gpc_event){ 0 }, 1);
+	for (i = 0; err >= 0 && i < t->ncold; i++) {
+		struct cold *d = &t->cold[i];
+
+		d->clears = load_acquire(&seg_pool(&t->c->seg, d->pool)->clears);
+		if (d->clears)
+			err = d->ops->clear(d->tier);
+	}
+	return err < 0 ? err : 0;
+}
+
+/* ---- age ---- */
+
+static void look_at_ages(struct cold *d)
+{
+	uint32_t most = d->t->opt.max_age_s, now = slots_now(), n, i;
+	gpc_key key;
+	bool old;
+
+	for (n = 0; most && n < AGED && n < d->blocks && !d->broken; n++) {
+		gpc_block block;
+
+		i = d->aged++ % d->blocks;
+		block = GPC_BLOCK((gpc_block)d->pool, (gpc_block)i);
+		pthread_mutex_lock(&d->lock);
+		key = d->slot[i].key;
+		old = d->slot[i].state == SLOT_LIVE && now - d->slot[i].born > most;
+		pthread_mutex_unlock(&d->lock);
+		if (!old || gpc_reclaim(d->t->c, &key, &block, 1, NULL, 0, CALL_MS) != 1)
+			continue;
+		slots_returned(d, block);
+		tier_count(d, TIER_AGED, 1);
+	}
+}
+
+/* ---- the thread ---- */
+
+static void tell_idle(struct gpc_tiers *t)
+{
+	struct shm_desk *desk = seg_desk(&t->c->seg);
+	uint64_t idle = load_acquire(&t->idle);
+
+	if (t->has_afar)
+		idle = MIN(idle, load_acquire(&t->idle_afar));
+	if (idle == load_relaxed(&desk->idle) || !t->published)
+		return;
+	acknowledge(t);
+	store_release(&desk->idle, idle);
+	order_add32(&desk->told, 1);
+	futex_wake_all(&desk->told);
+}
+
+void *feed_thread(void *arg)
+{
+	struct gpc_tiers *t = arg;
+	const struct shm_desk *desk = seg_desk(&t->c->seg);
+	uint64_t next_age = 0;
+	uint32_t seen, i;
+	bool more;
+
+	while (!stage_stops(t)) {
+		seen = desk_bell(t);
+		more = feed_follow(t);
+		more |= restore_step(t);
+		if (load_acquire(&desk->asked) > load_relaxed(&desk->durable))
+			acknowledge(t);
+		tell_idle(t);
+		if (clock_ns() >= next_age) {
+			for (i = 0; i < t->ncold; i++)
+				look_at_ages(&t->cold[i]);
+			next_age = clock_ns() + AGE_NS;
+		}
+		if (!more)
+			desk_sleep(t, seen, IDLE_NS);
+	}
+	return NULL;
+}
+
+void feed_end(struct gpc_tiers *t)
+{
+	if (t->has_feed)
+		acknowledge(t);
+}

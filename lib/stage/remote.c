@@ -1,0 +1,401 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* remote.c - a store on other machines (lib/remote) as a tier.
+ *
+ * The blocks of its pool are hints: this node has stored that key, or has been told that it is there.  So a hint
+ * that is evicted takes nothing away from the store, and a clear of the pool makes this node forget what it knows; a new
+ * version tag is what makes all nodes forget.  What is removed (gpc_drop) is removed in the store, in the
+ * background.
+ *
+ * A thread of its own calls remote_tick, and removes.  It has a lane of the store; calls of the stages take
+ * another one each. */
+#include "config.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include "base/crc.h"
+#include "memory/maps.h"
+#include "remote/remote.h"
+#include "stage/stage.h"
+
+#define LANES     18u                    /* stages, one that writes, and the thread */
+#define TICK_NS   (100 * NS_PER_MS)
+#define FULL_NS   (1000 * NS_PER_MS)     /* a store that is full is left alone so long */
+#define AT_ONCE   (16ull << 20)          /* bytes of images in one call, which has a deadline */
+#define REMOVED   4096u                  /* keys that wait to be removed */
+#define BLOCKS_LEAST 65536u
+
+struct tier_store {
+	struct tier tier;
+	struct remote *remote;
+	struct shm_tier *told;
+	uint64_t image_bytes, deadline_ns;
+	void *memory;                    /* that the store was told of */
+	uint64_t memory_bytes;
+
+	pthread_mutex_t lock;            /* below it */
+	pthread_cond_t change;
+	uint32_t lanes;                  /* bits of those that are free */
+	bool stop;
+	uint64_t full_ns;                /* until then nothing is written */
+	gpc_key removed[REMOVED];
+	uint32_t first, nremoved;
+	pthread_t thread;
+	bool has_thread;
+};
+
+static struct tier_store *store_of(struct tier *t)
+{
+	return (struct tier_store *)t;
+}
+
+/* ---- lanes ---- */
+
+static uint32_t lane_take(struct tier_store *s)
+{
+	uint32_t lane;
+
+	pthread_mutex_lock(&s->lock);
+	while (!s->lanes)
+		pthread_cond_wait(&s->change, &s->lock);
+	lane = (uint32_t)__builtin_ctz(s->lanes);
+	s->lanes &= ~(1u << lane);
+	pthread_mutex_unlock(&s->lock);
+	return lane;
+}
+
+static void lane_give(struct tier_store *s, uint32_t lane)
+{
+	pthread_mutex_lock(&s->lock);
+	s->lanes |= 1u << lane;
+	pthread_cond_broadcast(&s->change);
+	pthread_mutex_unlock(&s->lock);
+}
+
+/* ---- read and write ---- */
+
+static int our_result(int result)
+{
+	return result == -ETIMEDOUT ? -ETIME : result;
+}
+
+static uint32_t crc_of(const struct tier_item *it)
+{
+	uint32_t crc = 0, i;
+
+	for (i = 0; i < it->niov; i++)
+		crc = crc32c(crc, it->iov[i].iov_base, it->iov[i].iov_len);
+	return crc;
+}
+
+static uint32_t at_once(const struct tier_store *s)
+{
+	return (uint32_t)MIN(MAX(AT_ONCE / s->image_bytes, 1u), (uint64_t)GPC_REMOTE_BATCH);
+}
+
+static uint64_t deadline_of(const struct tier_store *s, uint64_t deadline_ns)
+{
+	return MIN(deadline_ns, clock_ns() + s->deadline_ns);
+}
+
+static void read_some(struct tier_store *s, uint32_t lane, struct tier_item *items, uint32_t n,
+		      uint64_t deadline_ns)
+{
+	struct remote_block b[GPC_REMOTE_BATCH];
+	uint32_t i;
+
+	for (i = 0; i < n; i++)
+		b[i] = (struct remote_block){ .key = items[i].key, .image = items[i].iov,
+					      .npieces = items[i].niov };
+	remote_get(s->remote, lane, b, n, deadline_of(s, deadline_ns));
+	for (i = 0; i < n; i++) {
+		items[i].result = our_result(b[i].result);
+		items[i].parent = b[i].parent;
+		items[i].depth = b[i].depth;
+		items[i].tag = b[i].tag;
+		items[i].crc = b[i].crc;
+	}
+}
+
+/* A prefix ends where the first one is missing. */
+static void store_read(struct tier *t, struct tier_item *items, uint32_t n, uint64_t deadline_ns)
+{
+	struct tier_store *s = store_of(t);
+	uint32_t lane = lane_take(s), i, k, some = at_once(s);
+	bool whole = true;
+
+	for (i = 0; i < n; i++)
+		items[i].result = -EIO;
+	for (i = 0; i < n && whole; i += some) {
+		some = MIN(some, n - i);
+		read_some(s, lane, items + i, some, deadline_ns);
+		for (k = 0; k < some; k++)
+			whole &= !items[i + k].result;
+	}
+	lane_give(s, lane);
+}
+
+/* All of a call was refused for want of room: what is sent next would be, too. */
+static void note_full(struct tier_store *s, const struct remote_block *b, uint32_t n)
+{
+	uint32_t i;
+
+	for (i = 0; i < n && b[i].result == -ENOSPC; i++)
+		;
+	if (i < n)
+		return;
+	pthread_mutex_lock(&s->lock);
+	s->full_ns = clock_ns() + FULL_NS;
+	pthread_mutex_unlock(&s->lock);
+}
+
+static void write_some(struct tier_store *s, uint32_t lane, struct tier_item *items, uint32_t n,
+		       uint64_t deadline_ns)
+{
+	struct remote_block b[GPC_REMOTE_BATCH];
+	uint32_t i;
+
+	for (i = 0; i < n; i++) {
+		const struct tier_item *it = &items[i];
+
+		b[i] = (struct remote_block){
+			.key = it->key, .parent = it->parent, .depth = it->depth, .tag = it->tag,
+			.crc = it->has_crc ? it->crc : crc_of(it), .image = it->iov, .npieces = it->niov,
+		};
+	}
+	remote_put(s->remote, lane, b, n, deadline_of(s, deadline_ns));
+	for (i = 0; i < n; i++)
+		items[i].result = our_result(b[i].result);
+	note_full(s, b, n);
+}
+
+static bool store_ready(struct tier *t)
+{
+	struct tier_store *s = store_of(t);
+	bool ready;
+
+	pthread_mutex_lock(&s->lock);
+	ready = clock_ns() >= s->full_ns;
+	pthread_mutex_unlock(&s->lock);
+	return ready && load_relaxed(&s->told->up);
+}
+
+static void store_write(struct tier *t, struct tier_item *items, uint32_t n, uint64_t deadline_ns)
+{
+	struct tier_store *s = store_of(t);
+	uint32_t lane = lane_take(s), i, some = at_once(s);
+
+	for (i = 0; i < n; i++)
+		items[i].result = -EHOSTDOWN;
+	for (i = 0; i < n && store_ready(t); i += some) {
+		some = MIN(some, n - i);
+		write_some(s, lane, items + i, some, deadline_ns);
+	}
+	lane_give(s, lane);
+}
+
+/* As far as the chain goes. */
+static int store_exists(struct tier *t, const gpc_key *keys, uint32_t n, uint8_t *has, uint64_t deadline_ns)
+{
+	struct tier_store *s = store_of(t);
+	uint32_t lane = lane_take(s), reach;
+
+	reach = remote_reach(s->remote, lane, keys, n, deadline_of(s, deadline_ns));
+	lane_give(s, lane);
+	memset(has, 0, n);
+	memset(has, 1, reach);
+	return (int)reach;
+}
+
+/* ---- removals ---- */
+
+/* One too many is forgotten: it is in the store still, and a get finds it. */
+static void store_reuse(struct tier *t, uint64_t slot, const gpc_key *key)
+{
+	struct tier_store *s = store_of(t);
+
+	(void)slot;
+	pthread_mutex_lock(&s->lock);
+	if (s->nremoved < REMOVED)
+		s->removed[(s->first + s->nremoved++) % REMOVED] = *key;
+	pthread_mutex_unlock(&s->lock);
+}
+
+static int store_forget(struct tier *t, const uint64_t *slots, const gpc_key *keys, uint32_t n)
+{
+	uint32_t i;
+
+	for (i = 0; i < n; i++)
+		store_reuse(t, slots[i], &keys[i]);
+	return 0;
+}
+
+static int store_clear(struct tier *t)
+{
+	(void)t;                         /* other nodes use what is there */
+	return 0;
+}
+
+static uint32_t take_removed(struct tier_store *s, gpc_key *keys)
+{
+	uint32_t n;
+
+	pthread_mutex_lock(&s->lock);
+	for (n = 0; n < GPC_REMOTE_BATCH && s->nremoved; n++, s->nremoved--) {
+		keys[n] = s->removed[s->first];
+		s->first = (s->first + 1) % REMOVED;
+	}
+	pthread_mutex_unlock(&s->lock);
+	return n;
+}
+
+/* ---- the thread ---- */
+
+static void show(struct tier_store *s)
+{
+	struct remote_state st;
+
+	remote_state(s->remote, &st);
+	store_relaxed(&s->told->up, st.state == REMOTE_UP);
+}
+
+static bool wait_tick(struct tier_store *s)
+{
+	uint64_t until = clock_ns() + TICK_NS;
+	bool stop;
+
+	pthread_mutex_lock(&s->lock);
+	while (!s->stop && !s->nremoved && thread_sleep(&s->change, &s->lock, until))
+		;
+	stop = s->stop;
+	pthread_mutex_unlock(&s->lock);
+	return !stop;
+}
+
+static void *store_thread(void *arg)
+{
+	struct tier_store *s = arg;
+	gpc_key keys[GPC_REMOTE_BATCH];
+	uint64_t next = 0;
+	uint32_t n;
+
+	do {
+		if (clock_ns() >= next) {
+			remote_tick(s->remote);
+			next = clock_ns() + TICK_NS;
+		}
+		show(s);
+		n = take_removed(s, keys);
+		if (n)
+			remote_remove(s->remote, LANES - 1, keys, n, NULL, 0);
+	} while (wait_tick(s));
+	return NULL;
+}
+
+static void store_counts(struct tier *t, struct tier_counts *ret)
+{
+	struct remote_state s;
+
+	remote_state(store_of(t)->remote, &s);
+	*ret = (struct tier_counts){ .misses = s.misses, .bad = s.wrong, .errors = s.other + s.full + s.refused,
+				     .late = s.late, .refused = s.down };
+}
+
+static void store_stop(struct tier *t)
+{
+	struct tier_store *s = store_of(t);
+
+	remote_stop(s->remote);
+	pthread_mutex_lock(&s->lock);
+	s->stop = true;
+	pthread_cond_broadcast(&s->change);
+	pthread_mutex_unlock(&s->lock);
+}
+
+static void store_close(struct tier *t)
+{
+	struct tier_store *s = store_of(t);
+
+	store_stop(t);
+	if (s->has_thread)
+		pthread_join(s->thread, NULL);
+	if (s->memory)
+		remote_memory(s->remote, s->memory, s->memory_bytes, false);
+	remote_close(s->remote);
+	store_relaxed(&s->told->up, 0);
+	pthread_cond_destroy(&s->change);
+	pthread_mutex_destroy(&s->lock);
+	free(s);
+}
+
+static const struct tier_ops store_ops = {
+	.name = "remote", .kind = GPC_REMOTE, .read = store_read, .write = store_write, .forget = store_forget,
+	.clear = store_clear, .reuse = store_reuse, .exists = store_exists, .ready = store_ready,
+	.counts = store_counts, .stop = store_stop, .close = store_close,
+};
+
+/* ---- open ---- */
+
+static int open_remote(struct gpc_tiers *t, uint32_t ram, struct remote **ret)
+{
+	const struct gpc_tiers_options *opt = &t->opt;
+	const struct shm_pool *p = seg_pool(&t->c->seg, ram);
+	struct remote_options o = {
+		.spec = opt->remote, .tag = opt->remote_tag, .image_bytes = p->block_bytes, .lanes = LANES,
+		.deadline_ms = opt->remote_ms, .log = t->c->log.call, .log_arg = t->c->log.arg,
+	};
+
+	memcpy(o.fingerprint, p->fingerprint, sizeof(o.fingerprint));
+	return remote_open(&o, ret);
+}
+
+static void tell_memory(struct gpc_tiers *t, uint32_t ram, struct tier_store *s)
+{
+	void *base;
+	uint64_t bytes;
+
+	if (gpc_pool_map(t->c, (int)ram, 0, &base, &bytes) < 0)
+		return;
+	s->memory = base;
+	s->memory_bytes = bytes;
+	remote_memory(s->remote, base, bytes, true);
+}
+
+int tier_remote(struct gpc_tiers *t, uint32_t ram, struct tier **ret)
+{
+	struct tier_store *s = calloc(1, sizeof(*s));
+	int err = s ? open_remote(t, ram, &s->remote) : err_set(ENOMEM, "no memory for a tier");
+
+	if (err < 0) {
+		free(s);
+		return err;
+	}
+	s->tier.ops = &store_ops;
+	s->told = &seg_desk(&t->c->seg)->tier[DESK_REMOTE];
+	s->image_bytes = seg_pool(&t->c->seg, ram)->block_bytes;
+	s->deadline_ns = (t->opt.remote_ms ? t->opt.remote_ms : REMOTE_DEADLINE_MS) * NS_PER_MS;
+	s->lanes = (1u << (LANES - 1)) - 1;
+	pthread_mutex_init(&s->lock, NULL);
+	pthread_cond_init(&s->change, NULL);
+	tell_memory(t, ram, s);
+	*ret = &s->tier;
+	return 0;
+}
+
+int tier_remote_start(struct tier *t)
+{
+	struct tier_store *s = store_of(t);
+	int err;
+
+	show(s);
+	err = maps_thread(&s->thread, store_thread, s);
+	s->has_thread = err == 0;
+	return err;
+}
+
+uint32_t tier_remote_blocks(const struct gpc_tiers *t, uint32_t ram)
+{
+	uint32_t blocks = load_relaxed(&seg_pool(&t->c->seg, ram)->blocks);
+
+	return t->opt.remote_blocks ? t->opt.remote_blocks : MIN(MAX(4 * blocks, BLOCKS_LEAST), 1u << 24);
+}

@@ -1,0 +1,229 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* restore.c - what a tier had when it was opened is published again, in the background.
+ *
+ * Parents come first; a block whose parent is nowhere, neither here nor in VRAM or RAM, is of no use to a prompt and is
+ * made free.  The writer publishes only if no clear has come that we have not heard of, and a key that is live already
+ * wins.  When all are there each is used once, in the order of their ages, so that the oldest goes first.
+ *
+ * If this process dies in between, the pool goes with it, and the next one begins with the same file. */
+#include "config.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include "stage/stage.h"
+
+#define RESTORE 512u                     /* published together: commands of others come between */
+
+static gpc_block block_of(const struct cold *d, const struct tier_found *f)
+{
+	return GPC_BLOCK((gpc_block)d->pool, (gpc_block)f->slot);
+}
+
+/* ---- what is there ---- */
+
+struct places { uint32_t mask; uint32_t *at; };  /* of keys in found[], + 1 */
+
+static uint32_t first_place(const struct places *p, const gpc_key *key)
+{
+	return (uint32_t)((key->w[0] ^ key->w[1]) * 0x9e3779b97f4a7c15ull >> 32) & p->mask;
+}
+
+static const struct tier_found *find(const struct cold *d, const struct places *p, const gpc_key *key)
+{
+	uint32_t i = first_place(p, key);
+
+	for (; p->at[i]; i = (i + 1) & p->mask)
+		if (key_same(&d->found[p->at[i] - 1].key, key))
+			return &d->found[p->at[i] - 1];
+	return NULL;
+}
+
+static void put(const struct places *p, uint32_t number, const gpc_key *key)
+{
+	uint32_t i = first_place(p, key);
+
+	while (p->at[i])
+		i = (i + 1) & p->mask;
+	p->at[i] = number + 1;
+}
+
+static bool is_orphan(const struct cold *d, const struct places *p, const struct tier_found *f)
+{
+	gpc_block block;
+
+	return !key_is_zero(&f->parent) && !key_is_root(&f->parent) && !find(d, p, &f->parent) &&
+	       gpc_lookup(d->t->c, 0, &f->parent, 1, &block, GPC_QUIET) != 1;
+}
+
+/* Depth by depth: who stays is put among those that others may be below. */
+static int drop_orphans(struct cold *d)
+{
+	struct places p = { .mask = 1 };
+	uint64_t i, k = 0;
+
+	while (p.mask < 2 * d->nfound)
+		p.mask = 2 * p.mask + 1;
+	p.at = calloc((size_t)p.mask + 1, sizeof(*p.at));
+	if (!p.at)
+		return err_set(ENOMEM, "no memory for %llu blocks of a tier", (unsigned long long)d->nfound);
+	for (i = 0; i < d->nfound; i++) {
+		struct tier_found f = d->found[i];
+
+		if (is_orphan(d, &p, &f)) {
+			slots_back(d, block_of(d, &f), &f.key, true);
+			tier_count(d, TIER_ORPHANS, 1);
+			continue;
+		}
+		d->found[k] = f;
+		put(&p, (uint32_t)k++, &f.key);
+	}
+	d->nfound = k;
+	free(p.at);
+	return 0;
+}
+
+static int scan(struct cold *d)
+{
+	int err = d->ops->scan ? d->ops->scan(d->tier, &d->found, &d->nfound) : 0;
+	uint64_t i;
+	uint32_t k;
+
+	if (err < 0)
+		return err;
+	for (i = 0; i < d->nfound; i++)
+		d->slot[d->found[i].slot] = (struct slot){ .key = d->found[i].key, .state = SLOT_BUSY };
+	for (k = d->blocks; k--;)
+		if (d->slot[k].state == SLOT_FREE)
+			d->free[d->nfree++] = k;
+	tier_count(d, TIER_FOUND, d->nfound);
+	return drop_orphans(d);
+}
+
+int restore_begin(struct gpc_tiers *t)
+{
+	uint32_t i;
+	int err = 0;
+
+	for (i = 0; i < t->ncold && err == 0; i++)
+		err = scan(&t->cold[i]);
+	return err;
+}
+
+void restore_drop(struct cold *d, uint32_t tag)
+{
+	uint64_t i, k = d->next;
+
+	for (i = d->next; i < d->nfound; i++) {
+		struct tier_found *f = &d->found[i];
+
+		if (tag && f->tag != tag) {
+			d->found[k++] = *f;
+			continue;
+		}
+		slots_back(d, block_of(d, f), &f->key, tag != 0);
+		tier_count(d, TIER_FORGOTTEN, 1);
+	}
+	d->nfound = k;
+}
+
+void restore_end(struct gpc_tiers *t)
+{
+	uint32_t i;
+
+	for (i = 0; i < t->ncold; i++)
+		free(t->cold[i].found);
+}
+
+/* ---- published ---- */
+
+/* Those that a clear has overtaken stay in the list, and what the feed says of it decides. */
+static void settle(struct cold *d, uint64_t end, const gpc_block *resident)
+{
+	uint32_t now = slots_now(), age, live = 0;
+	uint64_t i, k = end;
+
+	for (i = end; i-- > d->next;) {
+		struct tier_found f = d->found[i];
+		gpc_block got = resident[i - d->next];
+
+		age = (uint32_t)(f.age_ns / 1000000000u);
+		if (got == block_of(d, &f)) {
+			live++;
+			slots_live(d, got, &f.key, now > age ? now - age : 0);
+		} else if (got == -ESTALE) {
+			d->found[--k] = f;
+		} else {
+			slots_back(d, block_of(d, &f), &f.key, true);
+		}
+	}
+	d->next = k;
+	tier_count(d, TIER_RESTORED, live);
+}
+
+static bool publish_some(struct cold *d)
+{
+	struct publish_copy copy[RESTORE];
+	gpc_block resident[RESTORE];
+	uint64_t end = MIN(d->next + RESTORE, d->nfound), i;
+	uint32_t n = (uint32_t)(end - d->next);
+
+	if (!n || d->broken)
+		return false;
+	for (i = 0; i < n; i++) {
+		const struct tier_found *f = &d->found[d->next + i];
+
+		resident[i] = -ESTALE;
+		copy[i] = (struct publish_copy){
+			.key = f->key, .parent = f->parent, .tag = f->tag, .source = GPC_NONE,
+			.block = block_of(d, f), .life = d->clears,
+			.unchained = cold_is_exclusive(d),
+		};
+	}
+	publish_copies(d->t->c, copy, n, resident, &d->t->stop);
+	settle(d, end, resident);
+	return true;
+}
+
+/* ---- in order of their ages ---- */
+
+static int by_age(const void *a, const void *b)
+{
+	const struct tier_found *x = a, *y = b;
+
+	return x->age_ns < y->age_ns ? 1 : x->age_ns > y->age_ns ? -1 : 0;
+}
+
+static void use_in_order(struct cold *d)
+{
+	gpc *c = d->t->c;
+	uint64_t i, first;
+
+	qsort(d->found, d->next, sizeof(*d->found), by_age);
+	first = d->next ? refs_first_stamp(c, (uint32_t)d->next) : 0;
+	for (i = 0; i < d->next; i++)    /* the youngest one is first */
+		refs_stamp(c, d->record + (uint32_t)d->found[i].slot, first - (d->next - 1 - i));
+}
+
+bool restore_step(struct gpc_tiers *t)
+{
+	bool more = false;
+	uint32_t i;
+
+	if (t->published)
+		return false;
+	for (i = 0; i < t->ncold; i++)
+		more |= publish_some(&t->cold[i]);
+	if (more)
+		return true;
+	for (i = 0; i < t->ncold; i++) {
+		struct cold *d = &t->cold[i];
+
+		use_in_order(d);
+		free(d->found);
+		d->found = NULL;
+		d->nfound = d->next = 0;
+		store_release(&d->told->ready, 1);
+	}
+	store_release(&t->published, 1);
+	return false;
+}

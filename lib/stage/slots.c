@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* slots.c - which slot of a tier has what.
+ *
+ * The index says which blocks are there; this says which headers are on the disk, and which slots nobody uses.  Where
+ * the two differ a header is to be made free (rule B19): nobody may find it after a restart. */
+#include "config.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <time.h>
+#include "peer/hold.h"
+#include "stage/stage.h"
+
+#define EVICT_MS 2000
+#define BEFORE   (1u << 30)              /* seconds before this machine came up that a block may have been written */
+
+int slots_new(struct cold *d)
+{
+	pthread_mutex_init(&d->lock, NULL);
+	d->slot = calloc(d->blocks, sizeof(*d->slot));
+	d->free = malloc((size_t)d->blocks * sizeof(*d->free));
+	return d->slot && d->free ? 0 : err_set(ENOMEM, "no memory to keep %u blocks", d->blocks);
+}
+
+void slots_end(struct cold *d)
+{
+	free(d->slot);
+	free(d->free);
+}
+
+uint32_t slots_now(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_BOOTTIME, &ts);
+	return BEFORE + (uint32_t)ts.tv_sec;
+}
+
+static uint32_t slot_of(gpc_block block)
+{
+	return (uint32_t)GPC_SLOT(block);
+}
+
+/* With the lock held. */
+static void make_free(struct cold *d, uint32_t i)
+{
+	if (key_is_zero(&d->slot[i].key))
+		return;
+	if (d->ops->reuse)
+		d->ops->reuse(d->tier, i, &d->slot[i].key);
+	d->slot[i].key = (gpc_key){ { 0, 0 } };
+}
+
+static void push(struct cold *d, uint32_t i)
+{
+	d->slot[i].state = SLOT_FREE;
+	d->free[d->nfree++] = i;
+}
+
+/* Does the index say that the block has that key now? */
+static bool has_key(const struct cold *d, uint32_t i)
+{
+	struct about a;
+
+	return about_block(d->t->c, GPC_BLOCK((gpc_block)d->pool, (gpc_block)i), &a) &&
+	       key_same(&a.key, &d->slot[i].key);
+}
+
+/* What its owner's own evict names is told nowhere else.  A store keeps what is evicted here: so the feed, which tells
+ * of it, too, must not find its key any more. */
+static uint32_t evict(struct cold *d, gpc_block *blocks, uint32_t n)
+{
+	bool afar = cold_is_afar(d);
+	int got, i;
+
+	if (afar)
+		pthread_mutex_lock(&d->lock);
+	got = gpc_evict(d->t->c, (int)d->pool, n, blocks, 0, EVICT_MS);
+	if (!afar)
+		pthread_mutex_lock(&d->lock);
+	for (i = 0; i < got; i++) {
+		d->slot[slot_of(blocks[i])].state = SLOT_BUSY;
+		if (afar)
+			d->slot[slot_of(blocks[i])].key = (gpc_key){ { 0, 0 } };
+	}
+	pthread_mutex_unlock(&d->lock);
+	got = MAX(got, 0);
+	tier_count(d, TIER_EVICTED, (uint64_t)got);
+	return (uint32_t)got;
+}
+
+uint32_t slots_take(struct cold *d, gpc_block *blocks, uint32_t n)
+{
+	uint32_t got = 0, i;
+
+	pthread_mutex_lock(&d->lock);
+	while (got < n && d->nfree) {
+		i = d->free[--d->nfree];
+		d->slot[i].state = SLOT_BUSY;
+		blocks[got++] = GPC_BLOCK((gpc_block)d->pool, (gpc_block)i);
+	}
+	pthread_mutex_unlock(&d->lock);
+	return got < n ? got + evict(d, blocks + got, n - got) : got;
+}
+
+void slots_live(struct cold *d, gpc_block block, const gpc_key *key, uint32_t born)
+{
+	uint32_t i = slot_of(block);
+
+	pthread_mutex_lock(&d->lock);
+	d->slot[i] = (struct slot){ .key = *key, .born = born, .state = SLOT_LIVE };
+	/* what the feed told meanwhile was passed over, since the slot was BUSY */
+	if (!has_key(d, i)) {
+		make_free(d, i);
+		if (hold_is_owner(d->t->c, d->record + i))
+			push(d, i);
+	}
+	pthread_mutex_unlock(&d->lock);
+}
+
+void slots_back(struct cold *d, gpc_block block, const gpc_key *key, bool written)
+{
+	uint32_t i = slot_of(block);
+
+	pthread_mutex_lock(&d->lock);
+	if (written)
+		d->slot[i].key = *key;
+	make_free(d, i);
+	push(d, i);
+	pthread_mutex_unlock(&d->lock);
+}
+
+void slots_returned(struct cold *d, gpc_block block)
+{
+	uint32_t i = slot_of(block);
+
+	pthread_mutex_lock(&d->lock);
+	if (i < d->blocks && d->slot[i].state == SLOT_LIVE)
+		push(d, i);
+	pthread_mutex_unlock(&d->lock);
+}
+
+void slots_removed(struct cold *d, gpc_block block, const gpc_key *key)
+{
+	uint32_t i = slot_of(block);
+
+	pthread_mutex_lock(&d->lock);
+	if (i < d->blocks && d->slot[i].state != SLOT_BUSY && key_same(&d->slot[i].key, key) &&
+	    !has_key(d, i)) {
+		make_free(d, i);
+		tier_count(d, TIER_FORGOTTEN, 1);
+	}
+	pthread_mutex_unlock(&d->lock);
+}
+
+void slots_compare(struct cold *d)
+{
+	uint32_t i;
+
+	for (i = 0; i < d->blocks; i++) {
+		pthread_mutex_lock(&d->lock);
+		if (d->slot[i].state != SLOT_BUSY && !key_is_zero(&d->slot[i].key) && !has_key(d, i)) {
+			make_free(d, i);
+			tier_count(d, TIER_FORGOTTEN, 1);
+		}
+		pthread_mutex_unlock(&d->lock);
+	}
+}
+
+void slots_forget_keys(struct cold *d)
+{
+	uint32_t i;
+
+	pthread_mutex_lock(&d->lock);
+	for (i = 0; i < d->blocks; i++)  /* of a slot that is being written it is the old header's */
+		d->slot[i].key = (gpc_key){ { 0, 0 } };
+	pthread_mutex_unlock(&d->lock);
+}

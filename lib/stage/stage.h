@@ -1,0 +1,207 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* stage.h - the process that keeps the tiers below RAM: what its files share.
+ *
+ *   open.c     options, the seat, threads; the end
+ *   desk.c     the lock, and what stands in shared memory
+ *   slots.c    which slot of a tier has what, as this process knows it
+ *   images.c   blocks of RAM: held without a use, their bytes as pieces, their checksums
+ *   up.c       questions: from a tier to RAM
+ *   down.c     from RAM to a tier, ahead of need
+ *   feed.c     what the feed says of our pools: removals become durable, slots come back
+ *   restore.c  what was there at the start is published again
+ *   learn.c    what a store has that the index knows nothing of
+ *   disk.c     the file of lib/disk as a tier
+ *   remote.c   a store of lib/remote as a tier
+ *
+ * Threads: `stages` that answer, one that writes to disk, one that writes to a store, one that reads the feed.  None of them is waited for by a peer's
+ * lookup, or by the writer.
+ *
+ * What stands against what (rule B19, and the table in ARCHITECTURE.md).  A batch is written under `writing`: from the
+ * choice of its slots to the answer of its publish, and what was refused is made free on the disk before the lock is
+ * given back.  An acknowledgement takes the lock once between its look at the feed and its sync.  So each batch that
+ * began before a removal is over when that is acknowledged, and each one that begins later finds its source gone. */
+#ifndef GPC_STAGE_H
+#define GPC_STAGE_H
+
+#include <pthread.h>
+
+#include "base/err.h"
+#include "memory/map.h"
+#include "peer/handle.h"
+#include "peer/refs.h"
+#include "request/request.h"
+#include "stage/tier.h"
+
+#define BATCH           128u             /* blocks that are written together, at most */
+#define CHUNK           64u              /* keys of a question that are looked at together */
+#define STAGES_MOST     16u
+#define READ_NS         (30000 * NS_PER_MS)      /* of a question without a deadline */
+
+/* ---- slots.c ----
+ *
+ *   state     the block of the pool        its header on disk    goes to
+ *   FREE      RESERVED, ours               of `key`, or none     BUSY: a batch takes it; at the start
+ *   BUSY      RESERVED, ours               being written         LIVE: published; FREE: refused
+ *   LIVE      LIVE, or gone and not        of `key`              FREE: it has come back
+ *             told of yet
+ *
+ * `key` is what a header that is on the disk names; zero: there is none, or nobody will find it any more. */
+enum slot_state { SLOT_FREE, SLOT_BUSY, SLOT_LIVE };
+
+struct slot {
+	gpc_key key;
+	uint32_t born;                   /* slots_now() */
+	uint8_t state;
+};
+
+/* ---- down.c: how often a block has been next to go ---- */
+#define GHOSTS 65536u
+struct ghost { uint64_t key; uint32_t word, count; };
+
+struct cold {                            /* a tier, with its pool */
+	struct gpc_tiers *t;
+	struct tier *tier;
+	const struct tier_ops *ops;
+	uint32_t index, space;           /* in the desk */
+	uint32_t pool, record, blocks;
+	uint64_t block_bytes;
+	uint8_t fingerprint[32];
+	struct shm_tier *told;
+
+	pthread_mutex_t lock;            /* of slots */
+	struct slot *slot;
+	uint32_t *free, nfree;
+	struct ghost *ghost;             /* down.c; NULL: nothing is counted */
+	uint32_t min_uses;
+	bool broken;                     /* its pool has gone, or syncs fail: nothing is written any more */
+
+	/* restore.c: what was there at the start; from `next` on it is not published yet */
+	struct tier_found *found;
+	uint64_t nfound, next;
+	uint64_t clears;                 /* of the pool, that the feed has told us of */
+	uint32_t aged;                   /* the next slot whose age is looked at */
+};
+
+struct gpc_tiers {
+	gpc *c;
+	struct gpc_tiers_options opt;    /* dir, disk: our own copies; secret: not after it was compared */
+	struct cold cold[SHM_TIERS];
+	uint32_t ncold;
+
+	pthread_mutex_t writing;         /* a batch on its way down; an acknowledgement */
+	pthread_t stage[STAGES_MOST], down, afar, feed;
+	uint32_t nstages;
+	bool has_down, has_afar, has_feed, has_lock, begun;
+	uint32_t stop;
+
+	uint64_t idle, idle_afar;        /* gpc_tiers_sync: down.c has found nothing since this one */
+	uint64_t events;                 /* down.c: as they were when it found nothing ... */
+	uint64_t looked_ns;              /* ... and when */
+	uint32_t published;              /* all that was there at the start */
+	uint64_t cursor;                 /* of the feed: everything before is done; feed.c */
+};
+
+static inline bool stage_stops(const struct gpc_tiers *t)
+{
+	return load_relaxed(&t->stop) != 0;
+}
+
+/* A store on other machines: of keys that the index knows nothing of it may have the bytes, what it keeps is shared
+ * with other nodes, and its writes take their time. */
+static inline bool cold_is_afar(const struct cold *d)
+{
+	return d->ops->kind == GPC_REMOTE;
+}
+
+/* Blocks leave RAM when they are there, and it when they are in RAM. */
+static inline bool cold_is_exclusive(const struct cold *d)
+{
+	return (d->t->opt.flags & GPC_TIERS_EXCLUSIVE) && !cold_is_afar(d);
+}
+
+static inline bool cold_is_ready(const struct cold *d)
+{
+	return !d->broken && (!d->ops->ready || d->ops->ready(d->tier));
+}
+
+static inline void tier_count(struct cold *d, uint32_t what, uint64_t n)
+{
+	if (n)
+		count_add(&d->told->count[what], n);
+}
+
+/* ---- desk.c ---- */
+
+int desk_take(struct gpc_tiers *t);      /* -EBUSY: another process keeps tiers */
+void desk_show(struct gpc_tiers *t);     /* questions may come */
+void desk_leave(struct gpc_tiers *t);
+/* Sleep until the bell has rung since `seen`, or so long. */
+void desk_sleep(struct gpc_tiers *t, uint32_t seen, uint64_t ns);
+uint32_t desk_bell(const struct gpc_tiers *t);
+void desk_wake(struct gpc_tiers *t);     /* our own threads */
+/* Everything the feed tells of removals before `number` is durable. */
+void desk_durable(struct gpc_tiers *t, uint64_t number, uint64_t cleared);
+
+/* ---- slots.c ---- */
+
+int slots_new(struct cold *d);
+uint32_t slots_now(void);                /* as slot.born */
+void slots_end(struct cold *d);
+/* Up to n free ones, BUSY from now on; of those that are missing the least recent blocks go. */
+uint32_t slots_take(struct cold *d, gpc_block *blocks, uint32_t n);
+void slots_live(struct cold *d, gpc_block block, const gpc_key *key, uint32_t born);
+/* Not published after all.  written: a header is on the disk, and is made free before the slot is. */
+void slots_back(struct cold *d, gpc_block block, const gpc_key *key, bool written);
+/* The block has come back: its header stays until feed.c has seen why, or the slot is written. */
+void slots_returned(struct cold *d, gpc_block block);
+/* Its key was removed: nobody finds the header any more, at the latest with the next sync. */
+void slots_removed(struct cold *d, gpc_block block, const gpc_key *key);
+/* The same for all whose block is not LIVE; all: the whole tier was made free. */
+void slots_compare(struct cold *d);
+void slots_forget_keys(struct cold *d);
+
+/* ---- images.c ---- */
+
+/* References that are no use: recency stays as it is. */
+bool hold_quietly(gpc *c, gpc_block block, const gpc_key *key);
+void unhold_quietly(gpc *c, const gpc_block *blocks, uint32_t n);
+
+/* What a record says of its LIVE block, which the caller holds, or only looks at: false, it is not LIVE. */
+struct about { gpc_key key, parent; uint32_t tag, depth, word; bool unchained; };
+bool about_block(const gpc *c, gpc_block block, struct about *ret);
+
+/* May images of this tier be in that pool? */
+bool images_fit_pool(const struct cold *d, const struct shm_pool *p);
+/* RAM near the pool `to`, or -1. */
+int images_ram(const struct cold *d, uint32_t to);
+uint32_t images_pieces(const struct map *m);
+void images_iov(const struct map *m, gpc_block block, struct iovec *iov);
+/* The sum that was stored for it, of that life and key; false: none is known. */
+bool images_sum(const gpc *c, const struct map *m, gpc_block block, const gpc_key *key, uint32_t *ret);
+void images_store_sum(const gpc *c, const struct map *m, gpc_block block, const gpc_key *key, uint32_t crc);
+
+/* ---- threads: up.c, down.c, feed.c ---- */
+
+void *up_thread(void *arg);
+void *down_thread(void *arg);
+void *afar_thread(void *arg);            /* the same, of stores on other machines */
+void *feed_thread(void *arg);
+int feed_begin(struct gpc_tiers *t);     /* once the pools are there */
+bool feed_follow(struct gpc_tiers *t);   /* all that it tells by now; false: nothing */
+void feed_end(struct gpc_tiers *t);      /* what is known is made durable */
+
+/* ---- learn.c ---- */
+
+/* Of these keys of one prompt, which stand in no pool, the first ones may be in a store: as many hints are
+ * published.  Returns how many. */
+uint32_t learn(struct gpc_tiers *t, const gpc_key *keys, uint32_t n, uint64_t deadline);
+
+/* ---- restore.c, in the thread of feed.c ---- */
+
+int restore_begin(struct gpc_tiers *t);  /* before anything is written */
+bool restore_step(struct gpc_tiers *t);  /* false: nothing is left */
+/* Of those that are not published yet these are to be forgotten; tag 0: all. */
+void restore_drop(struct cold *d, uint32_t tag);
+void restore_end(struct gpc_tiers *t);
+
+#endif

@@ -1,0 +1,348 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* conn.c - one connection: opened, written to, read from.  Nothing here waits but conn_wait.
+ *
+ * Commands without a value go through hiredis's buffer.  A value goes from where it lies to the socket; with
+ * TLS it has to be encrypted, and goes through the buffer, too, one at a time. */
+#include "plugins/redis/redis.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+static int broken(struct conn *c, const char *text)
+{
+	c->broken = true;
+	snprintf(c->answer.text, sizeof(c->answer.text), "%s", text);
+	return -1;
+}
+
+/* What hiredis says; of a handshake that fails it says nothing of use. */
+static int broken_io(struct conn *c)
+{
+	return broken(c, c->tls && !c->spoke ? "the handshake of TLS has failed: is the server's certificate signed by "
+		      "tls-ca, and does it want one of ours (tls-cert)?" : c->c->errstr);
+}
+
+void conn_close(struct conn *c)
+{
+	if (c->c)
+		redisFree(c->c);
+	c->c = NULL;
+	c->broken = c->connecting = c->fresh = c->heard = c->skip = c->tls = c->unsent = c->spoke = false;
+	c->hello = 0;
+	c->nout = 0;
+	c->value = c->into = NULL;
+}
+
+/* Who we are goes ahead of the first command, and its answers come before that one's. */
+static int say_hello(struct redis *r, struct conn *c)
+{
+	const char *auth[3] = { "AUTH", r->o.password }, *pick[2] = { "SELECT" };
+	char db[16];
+	int r1 = REDIS_OK, r2 = REDIS_OK;
+
+	if (r->o.user[0])
+		auth[1] = r->o.user, auth[2] = r->o.password;
+	if (r->o.password[0]) {
+		r1 = redisAppendCommandArgv(c->c, r->o.user[0] ? 3 : 2, auth, NULL);
+		c->hello++;
+	}
+	snprintf(db, sizeof(db), "%d", r->o.db);
+	pick[1] = db;
+	if (r->o.db) {
+		r2 = redisAppendCommandArgv(c->c, 2, pick, NULL);
+		c->hello++;
+	}
+	return r1 == REDIS_OK && r2 == REDIS_OK ? 0 : broken(c, "no memory");
+}
+
+int conn_open(struct redis *r, struct conn *c, const struct node *node)
+{
+	conn_close(c);
+	c->c = node->port ? redisConnectNonBlock(node->address, node->port) :
+	       redisConnectUnixNonBlock(node->host);
+	if (!c->c || c->c->err) {
+		broken(c, c->c ? c->c->errstr : "no memory");
+		if (c->c)
+			redisFree(c->c);
+		c->c = NULL;
+		return -1;
+	}
+	fcntl(c->c->fd, F_SETFD, FD_CLOEXEC);
+	c->life = node->life;
+	c->connecting = c->fresh = true;
+	c->objects = c->c->reader->fn;
+	c->c->reader->fn = &reply_flat;
+	c->c->reader->privdata = c;
+	c->c->reader->maxbuf = 0;            /* the next value is as long as the last one */
+	return say_hello(r, c);
+}
+
+#ifdef HAVE_HIREDIS_SSL
+static int begin_tls(struct redis *r, struct conn *c)
+{
+	if (!r->ssl)
+		return 0;
+	c->tls = true;
+	return redisInitiateSSLWithContext(c->c, r->ssl) == REDIS_OK ? 0 : broken_io(c);
+}
+#else
+static int begin_tls(struct redis *r, struct conn *c)
+{
+	return 0;
+}
+#endif
+
+int conn_connected(struct redis *r, struct conn *c)
+{
+	int err = 0;
+	socklen_t n = sizeof(err);
+
+	if (getsockopt(c->c->fd, SOL_SOCKET, SO_ERROR, &err, &n) < 0)
+		err = errno;
+	if (err)
+		return broken(c, strerror(err));
+	c->connecting = false;
+	return begin_tls(r, c);
+}
+
+/* ---- out ---- */
+
+int conn_begin(struct conn *c, enum kind kind, const struct gpc_remote_item *item, bool ask)
+{
+	static const char *const verbs[] = { [EXISTS] = "EXISTS", [GET] = "GET", [REMOVE] = "UNLINK" };
+	const char *asking = "ASKING", *argv[2] = { verbs[kind], item->key };
+	size_t len[2] = { strlen(verbs[kind]), item->key_bytes };
+
+	if (ask && redisAppendCommandArgv(c->c, 1, &asking, NULL) != REDIS_OK)
+		return broken(c, "no memory");
+	return redisAppendCommandArgv(c->c, 2, argv, len) == REDIS_OK ? 0 : broken(c, "no memory");
+}
+
+/* Header, image and tail of the value follow, as far as there is room. */
+static void fill_out(struct conn *c)
+{
+	while (c->value && c->nout < OUT) {
+		c->out[c->nout++] = c->piece < c->value->npieces ? c->value->image[c->piece] :
+				    (struct iovec){ c->tail, strlen(c->tail) };
+		if (c->piece++ == c->value->npieces)
+			c->value = NULL;
+	}
+}
+
+#ifdef HAVE_HIREDIS_SSL
+static int append_all(struct conn *c)
+{
+	int i, r = REDIS_OK;
+
+	do {
+		for (i = 0; i < c->nout && r == REDIS_OK; i++)
+			r = redisAppendFormattedCommand(c->c, c->out[i].iov_base, c->out[i].iov_len);
+		c->nout = 0;
+		fill_out(c);
+	} while (c->nout && r == REDIS_OK);
+	return r == REDIS_OK ? 0 : broken(c, "no memory");
+}
+#endif
+
+int conn_begin_put(struct redis *r, struct conn *c, const struct gpc_remote_item *item, bool ask)
+{
+	char seconds[16];
+	int n;
+
+	n = snprintf(c->head, sizeof(c->head), "%s*%d\r\n$3\r\nSET\r\n$%u\r\n%s\r\n$%llu\r\n",
+		     ask ? "*1\r\n$6\r\nASKING\r\n" : "", r->o.expire ? 5 : 3, item->key_bytes, item->key,
+		     (unsigned long long)item->image_bytes + GPC_REMOTE_HEADER);
+	c->out[0] = (struct iovec){ c->head, (size_t)n };
+	c->out[1] = (struct iovec){ item->header, GPC_REMOTE_HEADER };
+	c->nout = 2;
+	n = snprintf(seconds, sizeof(seconds), "%d", r->o.expire);
+	if (r->o.expire)
+		snprintf(c->tail, sizeof(c->tail), "\r\n$2\r\nEX\r\n$%d\r\n%s\r\n", n, seconds);
+	else
+		snprintf(c->tail, sizeof(c->tail), "\r\n");
+	c->value = item;
+	c->piece = 0;
+	fill_out(c);
+#ifdef HAVE_HIREDIS_SSL
+	if (c->tls)
+		return append_all(c);
+#endif
+	return 0;
+}
+
+/* What is left of out behind the first `done` bytes. */
+static void drop_sent(struct conn *c, size_t done)
+{
+	int i;
+
+	for (i = 0; i < c->nout && done >= c->out[i].iov_len; i++)
+		done -= c->out[i].iov_len;
+	if (i < c->nout) {
+		c->out[i].iov_base = (char *)c->out[i].iov_base + done;
+		c->out[i].iov_len -= done;
+	}
+	c->nout -= i;
+	memmove(c->out, c->out + i, (size_t)c->nout * sizeof(*c->out));
+	fill_out(c);
+}
+
+int conn_write(struct conn *c)
+{
+	struct msghdr m = { 0 };
+	int done = 0;
+	ssize_t n;
+
+	c->unsent = true;
+	if (redisBufferWrite(c->c, &done) != REDIS_OK)
+		return broken_io(c);
+	if (!done)
+		return 0;
+	while (c->nout) {
+		m.msg_iov = c->out;
+		m.msg_iovlen = (size_t)c->nout;
+		n = sendmsg(c->c->fd, &m, MSG_NOSIGNAL | MSG_DONTWAIT);
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0)
+			return errno == EAGAIN ? 0 : broken(c, strerror(errno));
+		drop_sent(c, (size_t)n);
+	}
+	c->unsent = false;
+	return 1;
+}
+
+/* ---- in ---- */
+
+static int read_plain(struct conn *c, char *in)
+{
+	ssize_t n = recv(c->c->fd, in, IN_BYTES, MSG_DONTWAIT);
+
+	if (n < 0 && (errno == EAGAIN || errno == EINTR))
+		return 0;
+	if (n <= 0)
+		return broken(c, n ? strerror(errno) : "the server has closed the connection");
+	if (redisReaderFeed(c->c->reader, in, (size_t)n) != REDIS_OK)
+		return broken(c, c->c->reader->errstr);
+	return 1;
+}
+
+int conn_read(struct conn *c, char *in, uint64_t longest)
+{
+	size_t before = c->c->reader->len;
+	int r;
+
+	if (!c->tls) {
+		r = read_plain(c, in);
+		if (r <= 0)
+			return r;
+	} else if (redisBufferRead(c->c) != REDIS_OK) {
+		return broken_io(c);
+	} else if (c->c->reader->len == before) {
+		return 0;
+	}
+	c->heard = c->spoke = true;
+	if (c->c->reader->len > longest + REPLY_MOST)
+		return broken(c, "the server sends more than any value has");
+	return 1;
+}
+
+int conn_answer(struct conn *c)
+{
+	void *reply = NULL;
+
+	if (redisReaderGetReply(c->c->reader, &reply) != REDIS_OK)
+		return broken(c, c->c->reader->errstr);
+	return reply != NULL;
+}
+
+/* ---- a control command ---- */
+
+int conn_wait(const struct conn *c, short events, const struct gpc_remote_call *call)
+{
+	struct pollfd p[2] = {
+		{ .fd = c->c->fd, .events = events },
+		{ .fd = call->cancel_fd, .events = POLLIN },
+	};
+	uint64_t now = now_ns();
+	int ms;
+
+	if (now >= call->deadline_ns)
+		return -ETIMEDOUT;
+	ms = (int)((call->deadline_ns - now) / 1000000 + 1);
+	if (c->tls && c->unsent && !c->spoke) {
+		p[0].events = POLLIN;
+		ms = TLS_LOOK_MS;
+	}
+	poll(p, 2, ms);
+	if (p[1].revents)
+		return -ECANCELED;
+	return 1;
+}
+
+/* Of answers to hello, and then of the command; NULL: not there yet, or broken. */
+static redisReply *next_object(struct conn *c)
+{
+	void *reply = NULL;
+
+	while (redisReaderGetReply(c->c->reader, &reply) == REDIS_OK && reply) {
+		redisReply *o = reply;
+
+		if (!c->hello)
+			return o;
+		c->hello--;
+		if (o->type == REDIS_REPLY_ERROR)
+			broken(c, o->str);
+		freeReplyObject(o);
+		reply = NULL;
+		if (c->broken)
+			return NULL;
+	}
+	if (c->c->reader->err)
+		broken(c, c->c->reader->errstr);
+	return NULL;
+}
+
+static redisReply *exchange(struct redis *r, struct conn *c, const struct gpc_remote_call *call, char *in)
+{
+	redisReply *o = NULL;
+	int written = 0;
+
+	while (!o && !c->broken) {
+		int w = conn_wait(c, c->connecting ? POLLOUT : written == 1 ? POLLIN : POLLIN | POLLOUT, call);
+
+		if (w < 0) {
+			broken(c, w == -ECANCELED ? "cancelled" : "no answer within the deadline");
+			break;
+		}
+		if (c->connecting && conn_connected(r, c) < 0)
+			break;
+		written = conn_write(c);
+		if (written >= 0 && conn_read(c, in, 0) >= 0)
+			o = next_object(c);
+	}
+	return o;
+}
+
+redisReply *conn_command(struct redis *r, struct conn *c, const struct gpc_remote_call *call, char *in, int argc,
+			 const char **argv)
+{
+	redisReply *o;
+
+	if (redisAppendCommandArgv(c->c, argc, argv, NULL) != REDIS_OK) {
+		broken(c, "no memory");
+		return NULL;
+	}
+	c->c->reader->fn = c->objects;
+	o = exchange(r, c, call, in);
+	c->c->reader->fn = &reply_flat;
+	if (o)
+		c->fresh = false;
+	return o;
+}

@@ -1,0 +1,236 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* node.c - nodes, and which one has a key. */
+#include "plugins/redis/redis.h"
+
+#include <arpa/inet.h>
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <syslog.h>
+#include <time.h>
+
+#define PAUSE_LEAST_NS  UINT64_C(100000000)
+#define PAUSE_MOST_NS   UINT64_C(30000000000)
+
+uint64_t now_ns(void)
+{
+	struct timespec t = { 0 };
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+void count(struct redis *r, int which)
+{
+	__atomic_fetch_add(&r->count[which], 1, __ATOMIC_RELAXED);
+}
+
+/* CRC-16/XMODEM of the whole key, as the cluster specification says.  Our keys have no braces, so none of
+ * them names a part of itself to be hashed instead. */
+uint32_t key_slot(const char *key, uint32_t bytes)
+{
+	uint32_t crc = 0, i;
+	int bit;
+
+	for (i = 0; i < bytes; i++) {
+		crc ^= (uint32_t)(uint8_t)key[i] << 8;
+		for (bit = 0; bit < 8; bit++)
+			crc = crc & 0x8000 ? crc << 1 ^ 0x1021 : crc << 1;
+	}
+	return crc & (SLOTS - 1);
+}
+
+static bool take_port(const char *s, size_t n, int *port)
+{
+	size_t i;
+	int v = 0;
+
+	for (i = 0; i < n && v <= 65535; i++) {
+		if (!isdigit((unsigned char)s[i]))
+			return false;
+		v = 10 * v + (s[i] - '0');
+	}
+	*port = v;
+	return n && v >= 1 && v <= 65535;
+}
+
+static bool copy(char *to, size_t room, const char *from, size_t n)
+{
+	if (!n || n >= room)
+		return false;
+	memcpy(to, from, n);
+	to[n] = 0;
+	return true;
+}
+
+bool node_parse(const char *s, size_t n, char *host, size_t room, int *port)
+{
+	const char *end, *colon;
+
+	if (n > 5 && memcmp(s, "unix:", 5) == 0)
+		s += 5, n -= 5;
+	if (n && s[0] == '/') {
+		*port = 0;
+		return copy(host, room, s, n);
+	}
+	*port = 6379;
+	if (n && s[0] == '[') {
+		end = memchr(s, ']', n);
+		if (!end || !copy(host, room, s + 1, (size_t)(end - s - 1)))
+			return false;
+		n -= (size_t)(end + 1 - s);
+		return !n || (end[1] == ':' && take_port(end + 2, n - 1, port));
+	}
+	colon = memrchr(s, ':', n);
+	if (!colon || memchr(s, ':', (size_t)(colon - s)))       /* none, or an IPv6 address */
+		return copy(host, room, s, n);
+	return copy(host, room, s, (size_t)(colon - s)) &&
+	       take_port(colon + 1, n - (size_t)(colon + 1 - s), port);
+}
+
+/* ---- nodes ---- */
+
+static bool is_free(const struct node *n)
+{
+	return !n->seed && !n->in_map && !n->up;
+}
+
+static bool is_numeric(const char *host)
+{
+	unsigned char b[16];
+
+	return inet_pton(AF_INET, host, b) == 1 || inet_pton(AF_INET6, host, b) == 1;
+}
+
+uint16_t node_number(struct redis *r, const char *host, int port)
+{
+	struct node *n;
+	uint32_t i, at = NO_NODE;
+
+	for (i = 0; i < r->nnodes; i++) {
+		if (r->node[i].port == port && strcmp(r->node[i].host, host) == 0)
+			return (uint16_t)i;
+		if (at == NO_NODE && is_free(&r->node[i]))
+			at = i;
+	}
+	if (at == NO_NODE && r->nnodes < NODES)
+		at = r->nnodes++;
+	if (at == NO_NODE)
+		return NO_NODE;
+	n = &r->node[at];
+	snprintf(n->host, sizeof(n->host), "%s", host);
+	n->address[0] = 0;
+	if (is_numeric(host))
+		snprintf(n->address, sizeof(n->address), "%.63s", host);
+	n->port = port;
+	n->life++;
+	n->up = n->seed = n->in_map = false;
+	n->pause_ns = n->next_ns = 0;
+	snprintf(n->why, sizeof(n->why), "not connected yet");
+	return (uint16_t)at;
+}
+
+static uint16_t any_up(const struct redis *r)
+{
+	uint32_t i;
+
+	for (i = 0; i < r->nnodes; i++)
+		if (r->node[i].up)
+			return (uint16_t)i;
+	return NO_NODE;
+}
+
+uint16_t node_of_key(struct redis *r, const char *key, uint32_t bytes)
+{
+	uint16_t n;
+
+	pthread_mutex_lock(&r->lock);
+	if (!r->cluster)
+		n = any_up(r);
+	else
+		n = r->slot[key_slot(key, bytes)];
+	if (n == NO_NODE)                    /* a slot that nobody has named: whoever is asked knows where it is */
+		n = any_up(r);
+	if (n != NO_NODE && !r->node[n].up)
+		n = NO_NODE;
+	pthread_mutex_unlock(&r->lock);
+	return n;
+}
+
+uint16_t node_redirected(struct redis *r, uint16_t asked, const struct answer *a)
+{
+	uint16_t n;
+
+	count(r, a->where == MOVED ? REDIRECTED : ASKED);
+	pthread_mutex_lock(&r->lock);
+	/* a node that does not know its own address means itself */
+	n = node_number(r, a->host[0] ? a->host : r->node[asked].host, a->port);
+	if (n != NO_NODE) {
+		r->node[n].in_map = true;
+		/* A new one is tried at once.  Names are looked up by tick, as that can take its time. */
+		if (r->node[n].address[0] && !r->node[n].pause_ns)
+			r->node[n].up = true;
+	}
+	if (a->where == MOVED) {
+		r->cluster = r->kind_known = r->stale = true;
+		if (n != NO_NODE && a->slot >= 0 && a->slot < SLOTS)
+			r->slot[a->slot] = n;
+	}
+	if (n != NO_NODE && !r->node[n].up)
+		n = NO_NODE;
+	pthread_mutex_unlock(&r->lock);
+	return n;
+}
+
+static void say(struct redis *r, int level, const struct node *n, const char *what, const char *why)
+{
+	char text[600];
+
+	if (!r->setup.log)
+		return;
+	if (n->port)
+		snprintf(text, sizeof(text), "node %s:%d %s%s", n->host, n->port, what, why);
+	else
+		snprintf(text, sizeof(text), "%s %s%s", n->host, what, why);
+	r->setup.log(r->setup.log_arg, level, text);
+}
+
+void node_down(struct redis *r, uint16_t node, const char *why)
+{
+	struct node *n = &r->node[node], copy_of;
+	uint64_t now = now_ns();
+	bool news;
+
+	pthread_mutex_lock(&r->lock);
+	/* tell of each end, and of each new reason why it lasts */
+	news = n->up || strcmp(n->why, why) != 0;
+	n->pause_ns = n->up || !n->pause_ns ? PAUSE_LEAST_NS :
+		      2 * n->pause_ns < PAUSE_MOST_NS ? 2 * n->pause_ns : PAUSE_MOST_NS;
+	/* not all lanes of all nodes at the same moment */
+	n->next_ns = now + n->pause_ns - n->pause_ns / 4 + now % (n->pause_ns / 2);
+	n->up = false;
+	snprintf(n->why, sizeof(n->why), "%s", why);
+	r->stale = true;
+	copy_of = *n;
+	pthread_mutex_unlock(&r->lock);
+	if (news) {
+		count(r, NODE_DOWN);
+		say(r, LOG_WARNING, &copy_of, "is down: ", why);
+	}
+}
+
+void node_up(struct redis *r, uint16_t node)
+{
+	struct node *n = &r->node[node], copy_of;
+	bool again;
+
+	pthread_mutex_lock(&r->lock);
+	again = !n->up && n->pause_ns;
+	n->up = true;
+	n->pause_ns = 0;
+	copy_of = *n;
+	pthread_mutex_unlock(&r->lock);
+	if (again)
+		say(r, LOG_NOTICE, &copy_of, "answers again", "");
+}

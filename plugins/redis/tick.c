@@ -1,0 +1,274 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* tick.c - nodes that are down are tried again, and the map of slots is read.  Nobody waits for this thread, so
+ * this is where names are looked up, too. */
+#include "plugins/redis/redis.h"
+
+#include <errno.h>
+#include <netdb.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <syslog.h>
+
+#define TRY_NS          UINT64_C(500000000)  /* for one node, so that others have their turn */
+#define PING_NS         UINT64_C(1000000000)
+#define STALE_NS        UINT64_C(200000000)  /* between two readings of a map that was found wrong ... */
+#define MAP_NS          UINT64_C(60000000000)        /* ... or was not */
+
+/* Its address in numbers; false and why. */
+static bool look_up(struct node *n, char *why, size_t room)
+{
+	struct addrinfo hints = { .ai_socktype = SOCK_STREAM }, *found = NULL;
+	int err;
+
+	if (!n->port || n->address[0])
+		return true;
+	err = getaddrinfo(n->host, NULL, &hints, &found);
+	if (!err)
+		err = getnameinfo(found->ai_addr, found->ai_addrlen, n->address, sizeof(n->address), NULL, 0,
+				  NI_NUMERICHOST);
+	if (found)
+		freeaddrinfo(found);
+	if (err)
+		snprintf(why, room, "%.100s: %s", n->host, gai_strerror(err));
+	return !err;
+}
+
+/* One of `lane`'s connections, ready for a command. */
+static struct conn *connection(struct redis *r, struct lane *l, uint16_t node, char *why, size_t room)
+{
+	struct conn *c = &l->conn[node];
+	struct node n;
+
+	pthread_mutex_lock(&r->lock);
+	n = r->node[node];
+	pthread_mutex_unlock(&r->lock);
+	if (c->c && !c->broken && c->life == n.life)
+		return c;
+	if (!look_up(&n, why, room))
+		return NULL;
+	pthread_mutex_lock(&r->lock);
+	if (r->node[node].life == n.life)
+		snprintf(r->node[node].address, sizeof(n.address), "%s", n.address);
+	pthread_mutex_unlock(&r->lock);
+	count(r, CONNECTED);
+	if (conn_open(r, c, &n) == 0)
+		return c;
+	snprintf(why, room, "%s", c->answer.text);
+	return NULL;
+}
+
+/* The reply of one node, to be freed; NULL and why. */
+static redisReply *ask(struct redis *r, const struct gpc_remote_call *call, uint16_t node, int argc,
+		       const char **argv, char *why, size_t room)
+{
+	struct lane *l = lane_of(r, call->lane);
+	struct gpc_remote_call one = *call;
+	uint64_t most = now_ns() + TRY_NS;
+	struct conn *c;
+	redisReply *o;
+
+	snprintf(why, room, "no memory");
+	c = l ? connection(r, l, node, why, room) : NULL;
+	if (!c)
+		return NULL;
+	if (one.deadline_ns > most)
+		one.deadline_ns = most;
+	o = conn_command(r, c, &one, l->in, argc, argv);
+	if (o)
+		return o;
+	snprintf(why, room, "%s", c->answer.text);
+	conn_close(c);
+	return NULL;
+}
+
+/* Does it answer, and take us?  One that loads its data does not serve yet. */
+static void try(struct redis *r, const struct gpc_remote_call *call, uint16_t node)
+{
+	const char *ping = "PING";
+	char why[200];
+	struct lane *l = lane_of(r, call->lane);
+	bool old = l && l->conn[node].c;
+	redisReply *o = ask(r, call, node, 1, &ping, why, sizeof(why));
+
+	if (!o && old)                               /* an idle connection that the server has closed */
+		o = ask(r, call, node, 1, &ping, why, sizeof(why));
+	if (!o)
+		node_down(r, node, why);
+	else if (o->type == REDIS_REPLY_ERROR && strncmp(o->str, "NOPERM", 6) != 0)
+		node_down(r, node, o->str);
+	else
+		node_up(r, node);
+	if (o)
+		freeReplyObject(o);
+}
+
+static void try_all(struct redis *r, const struct gpc_remote_call *call)
+{
+	uint64_t now = now_ns();
+	bool ping = now >= r->ping_ns + PING_NS, due[NODES];
+	uint32_t i, n;
+
+	pthread_mutex_lock(&r->lock);
+	n = r->nnodes;
+	for (i = 0; i < n; i++)
+		due[i] = r->node[i].up ? ping : (r->node[i].seed || r->node[i].in_map) && now >= r->node[i].next_ns;
+	pthread_mutex_unlock(&r->lock);
+	if (ping)
+		r->ping_ns = now;
+	for (i = 0; i < n; i++)
+		if (due[i])
+			try(r, call, (uint16_t)i);
+}
+
+/* ---- who has which slots ---- */
+
+static const redisReply *element(const redisReply *o, size_t i, int type)
+{
+	if (!o || o->type != REDIS_REPLY_ARRAY || i >= o->elements || o->element[i]->type != type)
+		return NULL;
+	return o->element[i];
+}
+
+/* [first slot, last slot, [host, port, ...] of its master, replicas ...].  The lock is held. */
+static void take_range(struct redis *r, const redisReply *range, const struct node *asked)
+{
+	const redisReply *first = element(range, 0, REDIS_REPLY_INTEGER);
+	const redisReply *last = element(range, 1, REDIS_REPLY_INTEGER);
+	const redisReply *master = element(range, 2, REDIS_REPLY_ARRAY);
+	const redisReply *host = element(master, 0, REDIS_REPLY_STRING);
+	const redisReply *port = element(master, 1, REDIS_REPLY_INTEGER);
+	const char *name = host && host->len && host->len < 256 && strcmp(host->str, "?") != 0 ? host->str :
+			   asked->port ? asked->host : "127.0.0.1";
+	uint16_t node;
+	long long s;
+
+	if (!first || !last || !port || first->integer < 0 || last->integer >= SLOTS || port->integer < 1 ||
+	    port->integer > 65535)
+		return;
+	node = node_number(r, name, (int)port->integer);
+	if (node == NO_NODE)
+		return;
+	r->node[node].in_map = true;
+	for (s = first->integer; s <= last->integer; s++)
+		r->slot[s] = node;
+}
+
+static void take_map(struct redis *r, const redisReply *o, uint16_t asked)
+{
+	struct node from;
+	size_t i;
+
+	pthread_mutex_lock(&r->lock);
+	from = r->node[asked];
+	for (i = 0; i < r->nnodes; i++)
+		r->node[i].in_map = false;
+	memset(r->slot, 0xff, sizeof(r->slot));
+	for (i = 0; i < o->elements; i++)
+		take_range(r, o->element[i], &from);
+	r->cluster = r->kind_known = true;
+	pthread_mutex_unlock(&r->lock);
+	count(r, MAPS);
+}
+
+static bool map_is_due(struct redis *r)
+{
+	uint64_t age = now_ns() - r->map_ns;
+	bool due;
+
+	pthread_mutex_lock(&r->lock);
+	due = !r->kind_known || (r->cluster && (age >= MAP_NS || (r->stale && age >= STALE_NS)));
+	pthread_mutex_unlock(&r->lock);
+	return due;
+}
+
+/* A single server refuses the question, which is an answer.  If it has sent us elsewhere all the same, it was wrong. */
+static void take_refusal(struct redis *r, const redisReply *o)
+{
+	bool forbidden = o->type == REDIS_REPLY_ERROR && strncmp(o->str, "NOPERM", 6) == 0;
+	uint32_t i;
+
+	pthread_mutex_lock(&r->lock);
+	r->kind_known = true;
+	if (!forbidden) {
+		r->cluster = false;
+		for (i = 0; i < r->nnodes; i++) {
+			r->node[i].in_map = false;
+			r->node[i].up &= r->node[i].seed;
+		}
+	}
+	pthread_mutex_unlock(&r->lock);
+	if (forbidden && !r->told && r->setup.log)
+		r->setup.log(r->setup.log_arg, LOG_WARNING,
+			     "this user may not ask for CLUSTER SLOTS: if the server is one of a cluster, allow it");
+	r->told |= forbidden;
+}
+
+static void read_map(struct redis *r, const struct gpc_remote_call *call, uint16_t node)
+{
+	const char *argv[2] = { "CLUSTER", "SLOTS" };
+	char why[200];
+	redisReply *o;
+
+	pthread_mutex_lock(&r->lock);
+	r->stale = false;                            /* what is found wrong from now on counts again */
+	pthread_mutex_unlock(&r->lock);
+	o = ask(r, call, node, 2, argv, why, sizeof(why));
+	if (!o) {
+		node_down(r, node, why);
+		return;
+	}
+	r->map_ns = now_ns();
+	if (o->type == REDIS_REPLY_ARRAY) {
+		take_map(r, o, node);
+	} else {
+		take_refusal(r, o);
+	}
+	freeReplyObject(o);
+}
+
+static uint16_t one_up(struct redis *r)
+{
+	uint32_t i, turn;
+
+	pthread_mutex_lock(&r->lock);
+	turn = (uint32_t)(r->count[MAPS] % (r->nnodes ? r->nnodes : 1));
+	for (i = 0; i < r->nnodes && !r->node[(i + turn) % r->nnodes].up; i++)
+		;
+	i = i < r->nnodes ? (i + turn) % r->nnodes : NO_NODE;
+	pthread_mutex_unlock(&r->lock);
+	return (uint16_t)i;
+}
+
+/* 0: a node is UP.  Otherwise why the first one is not. */
+static int how_it_is(struct redis *r, char *why, size_t room)
+{
+	int ret = -EHOSTDOWN;
+	uint32_t i;
+
+	pthread_mutex_lock(&r->lock);
+	for (i = 0; i < r->nnodes && ret; i++) {
+		if (r->node[i].up)
+			ret = 0;
+		else if (i == 0)
+			snprintf(why, room, "%s", r->node[i].why);
+	}
+	pthread_mutex_unlock(&r->lock);
+	return ret;
+}
+
+int tick(void *store, const struct gpc_remote_call *call, char *why, size_t room)
+{
+	struct redis *r = store;
+	uint16_t node;
+
+	try_all(r, call);
+	if (map_is_due(r)) {
+		node = one_up(r);
+		if (node != NO_NODE) {
+			read_map(r, call, node);
+			try_all(r, call);            /* nodes that the map has named */
+		}
+	}
+	return how_it_is(r, why, room);
+}

@@ -1,0 +1,297 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A store on other machines as a tier: what one node computed another one loads, as long as both have the same secret,
+ * layout and version tag; what the store loses, or spoils, is a miss. */
+#include "t/lib/fetch.h"
+#include "t/lib/remote.h"
+
+#define WAIT_MS 20000
+
+static char plugin[512], spec[1200], store[256];
+static uint8_t secret[16] = "one secret here";
+static int ram, vram;
+
+static gpc *node(uint32_t ram_blocks)
+{
+	struct gpc_config cfg = cache_config(0, 0);
+	gpc *c;
+
+	cache_thread = true;
+	cfg.max_blocks = 4096;
+	cfg.max_peers = 8;
+	cfg.secret = secret;
+	c = cache_make(&cfg, NULL);
+	ram = bytes_ram(c, ram_blocks, 0, 0);
+	vram = bytes_vram(c, 64, 0, ram, 0);
+	return c;
+}
+
+static struct gpc_tiers_options options(void)
+{
+	return (struct gpc_tiers_options){ .size = sizeof(struct gpc_tiers_options), .dir = cache_dir, .remote = spec,
+					   .remote_blocks = 1024, .timeout_ms = 5000, .stages = 2, .ahead = 8,
+					   .remote_ms = 500, .log = remote_note };
+}
+
+static gpc_tiers *keep(const struct gpc_tiers_options *o)
+{
+	gpc_tiers *t = NULL;
+
+	must(gpc_tiers_open(cache_name, o, &t));
+	return t;
+}
+
+static struct gpc_tier tier(gpc *c)
+{
+	struct gpc_tier t = { .size = sizeof(t) };
+
+	must(gpc_tier_get(c, 0, &t));
+	return t;
+}
+
+static void fill(gpc *c, uint64_t first, uint32_t n, uint32_t step)
+{
+	gpc_block b[CACHE_KEYS];
+	uint32_t i;
+
+	for (i = 0; i < n; i += step) {
+		bytes_chain(c, ram, first + i, step, b, false);
+		must(gpc_tiers_sync(c, WAIT_MS));
+	}
+}
+
+static void finish(gpc *c, gpc_tiers *t, const char *when)
+{
+	must(gpc_tiers_close(t));
+	fetch_end(c, when);
+}
+
+static void new_store(const char *more)
+{
+	static int number;
+
+	snprintf(store, sizeof(store), "%s/store-%d", remote_dir, number++);
+	mkdir(store, 0755);
+	snprintf(spec, sizeof(spec), "%s:dir=%s%s", plugin, store, more);
+}
+
+/* How many of these have a hint. */
+static int hints(gpc *c, uint64_t first, uint32_t n)
+{
+	struct gpc_pool p = { .size = sizeof(p) };
+	gpc_block b[64];
+	gpc_key k[65];
+
+	must(gpc_pool_get(c, tier(c).pool, &p));
+	chain_keys(c, first, n, k);
+	return must(gpc_lookup(c, GPC_SPACE(p.space), k + 1, n, b, GPC_QUIET));
+}
+
+static void computes(void)
+{
+	gpc *c = node(16);
+	struct gpc_tiers_options o = options();
+	gpc_tiers *t = keep(&o);
+	struct gpc_tier s;
+
+	fill(c, 1, 40, 8);
+	s = tier(c);
+	is_int(s.kind, GPC_REMOTE, "the tier is a store on other machines");
+	ok(s.written >= 24, "node A has stored at least 24 of its 40 blocks: %d", (int)s.written);
+	ok(hints(c, 1, 40) >= 24, "and knows it, in the index");
+	is_int((int)(s.failed + s.errors), 0, "nothing failed");
+	finish(c, t, "node A");
+}
+
+static void loads(void)
+{
+	gpc *c = node(32);
+	struct gpc_tiers_options o = options();
+	gpc_tiers *t = keep(&o);
+	gpc_block b[40];
+	gpc_key k[41];
+	gpc_transfer tr = 0;
+	struct gpc_tier s;
+
+	chain_keys(c, 1, 16, k);
+	is_int(gpc_lookup(c, 0, k + 1, 16, b, 0), 0, "node B has none of them");
+	is_int(hints(c, 1, 16), 0, "and knows of none");
+	is_int(gpc_prefetch(c, vram, k + 1, 8, 0, 10000), 8, "it asks for eight, and has them");
+	is_int(gpc_acquire(c, 0, k + 1, 8, b, 0), 8, "in RAM");
+	is_int(fetch_right(c, b, 8, 1), 8, "every byte is that of node A");
+	must(gpc_release(c, b, 8));
+	is_int(gpc_fetch(c, vram, k + 1, 16, b, NULL, GPC_VERIFY_FIRST, NULL, 10000, &tr), 16,
+	       "a fetch asks for the others by itself");
+	is_int(gpc_transfer_wait(c, tr, 5000), 0, "with sums that are right");
+	is_int(fetch_right(c, b, 16, 1), 16, "every byte");
+	must(gpc_release(c, b, 16));
+	ok(hints(c, 1, 16) >= 16, "it knows of them now");
+	s = tier(c);
+	is_int((int)(s.bad + s.errors + s.failed), 0, "nothing went wrong");
+	is_int(s.brought, 16, "sixteen were brought");
+	chain_keys(c, 900, 8, k);
+	is_int(gpc_prefetch(c, vram, k + 1, 8, 0, 5000), 0, "what no node has is a miss");
+	finish(c, t, "node B");
+}
+
+static void others_do_not(void)
+{
+	struct gpc_tiers_options o = options();
+	gpc_key k[9];
+	gpc_tiers *t;
+	gpc *c = node(32);
+
+	o.remote_tag = "v2";
+	t = keep(&o);
+	chain_keys(c, 1, 8, k);
+	is_int(gpc_prefetch(c, vram, k + 1, 8, 0, 5000), 0, "another version tag is a clear for all");
+	finish(c, t, "another tag");
+	secret[0] ^= 1;
+	c = node(32);
+	o.remote_tag = NULL;
+	t = keep(&o);
+	chain_keys(c, 1, 8, k);
+	is_int(gpc_prefetch(c, vram, k + 1, 8, 0, 5000), 0, "under another secret keys mean nothing");
+	finish(c, t, "another secret");
+	secret[0] ^= 1;
+}
+
+/* What the store has lost since is a miss, and its hint goes. */
+static void forgets(void)
+{
+	gpc *c = node(32);
+	struct gpc_tiers_options o = options();
+	gpc_tiers *t = keep(&o);
+	char command[400];
+	gpc_key k[9];
+	gpc_block b[8];
+	gpc_pool_clear(c, -1, 0, 0, 1000);
+	chain_keys(c, 1, 8, k);
+	is_int(gpc_prefetch(c, vram, k + 1, 8, 0, 5000), 8, "eight are there");
+	must(gpc_pool_clear(c, ram, 0, 0, 5000));
+	snprintf(command, sizeof(command), "rm -f %s/gpc1*", store);
+	is_int(system(command), 0, "the store loses all");
+	is_int(hints(c, 1, 8), 8, "of which hints know nothing");
+	is_int(gpc_prefetch(c, vram, k + 1, 8, 0, 5000), 0, "so they are misses");
+	is_int(gpc_lookup(c, 0, k + 1, 8, b, 0), 0, "nothing came");
+	ok(hints(c, 1, 8) < 8, "and hints go");
+	ok(tier(c).absent > 0, "which is counted");
+	finish(c, t, "a store that forgets");
+}
+
+/* A clear is this node's.  A drop of the hint removes the value for all. */
+static void removes(void)
+{
+	struct gpc_pool p = { .size = sizeof(p) };
+	gpc *c = node(16);
+	struct gpc_tiers_options o = options();
+	gpc_tiers *t = keep(&o);
+	gpc_key k[41];
+	gpc_block b[8];
+	int i;
+
+	fill(c, 1, 40, 8);
+	must(gpc_pool_get(c, tier(c).pool, &p));
+	chain_keys(c, 1, 8, k);
+	must(gpc_pool_clear(c, -1, 0, 0, 5000));
+	is_int(hints(c, 1, 40), 0, "after a clear nothing is known");
+	is_int(gpc_prefetch(c, vram, k + 1, 4, 0, 5000), 4, "the store has it still, as other nodes use it");
+	is_int(gpc_lookup(c, GPC_SPACE(p.space), k + 1, 1, b, 0), 1, "the first block's hint");
+	must(gpc_drop(c, b, 1, NULL, 0, 5000));
+	for (i = 0; i < 300; i++) {
+		must(gpc_pool_clear(c, -1, 0, 0, 5000));
+		if (gpc_prefetch(c, vram, k + 1, 1, 0, 5000) == 0)
+			break;
+		usleep(20000);
+	}
+	ok(i < 300, "dropped, it is removed in the store");
+	finish(c, t, "removals");
+}
+
+/* A store that is late costs a peer one deadline, and then nothing; the index works on. */
+static void is_dead(void)
+{
+	gpc *c = node(16);
+	struct gpc_tiers_options o = options();
+	gpc_tiers *t;
+	gpc_key k[9];
+	uint64_t began;
+	int i;
+
+	new_store(",slow=60000");
+	t = keep(&o);
+	chain_keys(c, 1, 8, k);
+	began = clock_ns();
+	is_int(gpc_prefetch(c, vram, k + 1, 8, 0, 10000), 0, "a store that does not answer has nothing");
+	ok(clock_ns() - began < 5000 * NS_PER_MS, "which a peer knows after the store's deadline");
+	for (i = 0; i < 300 && gpc_prefetch(c, vram, k + 1, 8, 0, 10000) == 0; i++) {
+		began = clock_ns();
+		gpc_prefetch(c, vram, k + 1, 8, 0, 10000);
+		if (clock_ns() - began < 20 * NS_PER_MS)
+			break;
+	}
+	ok(i < 300, "and later at once: a miss of %d us", (int)((clock_ns() - began) / 1000));
+	fill(c, 1, 40, 8);
+	ok(true, "writes hold nothing up");
+	finish(c, t, "a dead store");
+}
+
+static void not_opened(struct gpc_tiers_options o, int err, const char *sentence)
+{
+	gpc_tiers *t = NULL;
+
+	is_int(gpc_tiers_open(cache_name, &o, &t), err, "refused: %s", sentence);
+	if (!ok(strstr(gpc_last_error(), sentence) != NULL, "which is said"))
+		diag("it says: %s", gpc_last_error());
+}
+
+static void arguments(void)
+{
+	gpc *c = node(16);
+	struct gpc_tiers_options o = options();
+
+	new_store("");
+	o.remote = "nothing";
+	not_opened(o, -ENOENT, "there is no plugin nothing");
+	o.remote = spec;
+	o.remote_tag = "a:b";
+	not_opened(o, -EINVAL, "the version tag 'a:b'");
+	o.remote_tag = NULL;
+	o.remote_ms = 600001;
+	not_opened(o, -EINVAL, "remote_ms is 600001");
+	o.remote_ms = 0;
+	o.flags = GPC_TIERS_EXCLUSIVE;
+	not_opened(o, -EINVAL, "GPC_TIERS_EXCLUSIVE is about the disk");
+	o.flags = 0;
+	o.remote = NULL;
+	not_opened(o, -EINVAL, "disk and remote are NULL");
+	fetch_end(c, "refused");
+}
+
+static int body(void)
+{
+	if (!remote_plugin("folder", plugin, sizeof(plugin)))
+		bail("the plugin of folders is not built");
+	cache_dir_make();
+	new_store("");
+	computes();
+	loads();
+	others_do_not();
+	forgets();
+	new_store("");
+	removes();
+	is_dead();
+	arguments();
+	return done_testing();
+}
+
+static void clean_all(void)
+{
+	cache_dir_remove();
+	remote_dir_remove();
+}
+
+int main(void)
+{
+	remote_dir_make();
+	return tap_guard(100, body, clean_all);
+}

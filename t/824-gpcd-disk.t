@@ -1,0 +1,105 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# gpcd keeps a tier on disk: what it refuses, what it finds again after its death, and the secret of the keys.
+
+. "${top_srcdir:-$(dirname "$0")/..}/t/sh/tap.sh"
+
+serves()	# LABEL
+{
+	grep -q 'serving as process' "$tmp/$1.err"
+}
+
+serve()	# LABEL OPTION...: the cache `disk`, until it serves; $pid
+{
+	label=$1
+	shift
+	start "$label" gpcd disk --dir "$shm" "$@"
+	until_ok serves "$label" || diag "$(cat "$tmp/$label.err")"
+}
+
+stop()	# SIGNAL
+{
+	kill -"$1" "$pid"
+	finish "$pid"
+}
+
+make='--block-size 16 --ram-blocks 64 --block-bytes 4k --max-peers 8'
+
+# ---- mistakes ----
+
+refuses 2 '--disk-bytes: --disk is missing' gpcd disk --dir "$shm" --disk-bytes 1M
+refuses 2 '--disk-ahead: --disk is missing' gpcd disk --dir "$shm" --disk-ahead 5
+refuses 2 '--disk-bytes and --disk-blocks exclude' gpcd disk --dir "$shm" --disk x --disk-bytes 1M --disk-blocks 5
+refuses 2 '--keep and --disk exclude' gpcd disk --dir "$shm" --keep --device host --vram-blocks 5 --block-bytes 4k \
+	--disk x
+refuses 2 '--disk-ahead: 5000 is out of range' gpcd disk --dir "$shm" --disk x --disk-ahead 5000
+# shellcheck disable=SC2086
+{
+refuses 1 'too many: disk has max_blocks 200' gpcd disk --dir "$shm" $make --max-blocks 200 --disk "$tmp/file" --disk-blocks 100
+test ! -e "$tmp/file"
+ok $? "and makes no file"
+refuses 1 'no pool of RAM with memory' gpcd disk --dir "$shm" --block-size 16 --ram-blocks 5 --max-peers 4 \
+	--disk "$tmp/file" --disk-blocks 100
+refuses 1 'one of them must say how large' gpcd disk --dir "$shm" $make --disk "$tmp/file"
+ln -s "$tmp/elsewhere" "$tmp/link"
+refuses 1 '--disk: ' gpcd disk --dir "$shm" $make --disk "$tmp/link" --disk-blocks 100
+echo 'not a key' >"$tmp/key"
+chmod 600 "$tmp/key"
+refuses 1 'has not the 32 hex digits' gpcd disk --dir "$shm" $make --key-file "$tmp/key"
+chmod 644 "$tmp/key"
+refuses 1 'others could read it' gpcd disk --dir "$shm" $make --key-file "$tmp/key"
+rm "$tmp/key"
+is "$(ls "$shm")" '' "nothing is left of all that"
+
+# ---- its life ----
+
+serve first $make --disk "$tmp/file" --disk-blocks 200 --disk-write-rate 1G
+is "$(stat -c '%a' "$tmp/file")" 600 "the file is this user's alone"
+run gpc-inspect stat disk --dir "$shm" --json
+like "$(cat "$tmp/out")" '"kind": "DISK"' "gpc-inspect stat shows the pool"
+like "$(cat "$tmp/out")" '"written"' "and the tier"
+run gpc-inspect stat disk --dir "$shm"
+like "$(cat "$tmp/out")" 'TIER +POOL +KEEPER' "also as a table"
+run gpc-inspect metrics disk --dir "$shm"
+like "$(cat "$tmp/out")" 'gpc_tier_kept\{cache="disk",tier="disk"\} 1' "metrics say that somebody keeps it"
+refuses 1 'another process|has it' gpcd other --dir "$shm" $make --disk "$tmp/file"
+stop KILL
+run gpc-inspect metrics disk --dir "$shm"
+like "$(cat "$tmp/out")" 'gpc_tier_kept\{cache="disk",tier="disk"\} 0' "killed, nobody does"
+refuses 1 'resized.*--disk-resize' gpcd disk --dir "$shm" --disk "$tmp/file" --disk-blocks 150
+serve second --disk "$tmp/file" --disk-blocks 150 --disk-resize
+run gpc-inspect stat disk --dir "$shm"
+like "$(cat "$tmp/out")" 'DISK +31 +150' "it is resized when it is told so"
+stop TERM
+is "$status" 0 "and ends by SIGTERM"
+
+# ---- secrets ----
+
+run gpc-inspect rm disk --dir "$shm"
+serve third $make --disk "$tmp/file"
+stop TERM
+ok "$status" "a cache that is made again has the secret of the file"
+run gpc-inspect rm disk --dir "$shm"
+refuses 1 'secret' gpcd disk --dir "$shm" $make --disk "$tmp/file" --key-file "$tmp/key"
+is "$(stat -c '%a %s' "$tmp/key")" '600 33' "the key file is made"
+serve fourth $make --disk "$tmp/other" --disk-blocks 50 --key-file "$tmp/key"
+stop TERM
+run gpc-inspect rm disk --dir "$shm"
+refuses 1 'secret' gpcd disk --dir "$shm" $make --disk "$tmp/other"
+serve fifth $make --disk "$tmp/other" --key-file "$tmp/key"
+stop TERM
+ok "$status" "with the key file it is accepted"
+
+# ---- refused, untouched ----
+
+run gpc-inspect rm disk --dir "$shm"
+sum=$(cksum <"$tmp/other")
+refuses 1 'has blocks of 4096 bytes' gpcd disk --dir "$shm" --block-size 16 --ram-blocks 64 --block-bytes 8k --max-peers 8 \
+	--disk "$tmp/other" --key-file "$tmp/key"
+chmod 640 "$tmp/other"
+refuses 1 'others|mode' gpcd disk --dir "$shm" $make --disk "$tmp/other" --key-file "$tmp/key"
+chmod 600 "$tmp/other"
+is "$(cksum <"$tmp/other")" "$sum" "a file that is refused is left as it was"
+}
+
+done_testing

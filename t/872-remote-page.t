@@ -1,0 +1,64 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# gpc_remote(7) is enough to write a plugin: the one that it shows is compiled by its command, loaded, and works.
+
+. "${top_srcdir:-$(dirname "$0")/..}/t/sh/tap.sh"
+
+CC=${CC:-cc}
+! grep -q '__[atu]b*san_' "$libs/libgpc.so" || skip_all "a sanitizer wants its own programs"
+chmod 755 "$tmp"
+store=$helpers/store
+
+awk '/^\.Sh EXAMPLES/ { on = 1 } on && /^\.Bd -literal$/ { code = 1; next } /^\.Ed/ { code = 0 } code' \
+	"$srcdir/man/gpc_remote.7" | sed 's/\\e/\\/g; s/\\-/-/g; s/\\&//g' >"$tmp/mine.c"
+grep -q gpc_remote_plugin "$tmp/mine.c"
+ok $? "the page has a plugin"
+command=$(sed -n 's/^cc -shared -fPIC -o gpc_remote_mine.so mine.c$/yes/p' "$srcdir/man/gpc_remote.7")
+is "$command" yes "and a command that compiles it"
+(cd "$tmp" && $CC -Wall -Wextra -Werror -I"$srcdir/lib" -shared -fPIC -o gpc_remote_mine.so mine.c) >"$tmp/log" 2>&1
+ok $? "which does, without a warning" "$tmp/log"
+chmod 644 "$tmp/gpc_remote_mine.so"
+run "$store" "$tmp/gpc_remote_mine.so" put 1 200
+exits 0 "it is loaded"
+prints '^200$' "and stores 200 images"
+run "$store" "$tmp/gpc_remote_mine.so" put 1 300
+prints '^256$' "as many as it has room for"
+run "$store" "$tmp/gpc_remote_mine.so" both 1 100
+prints '^100$' "and gives them back, byte by byte"
+run "$store" "$tmp/gpc_remote_mine.so:colour=red" put 1 1
+exits 1 "an option that it does not have is refused"
+grep -q 'mine has no option colour; it takes none' "$tmp/err"
+ok $? "by name" "$tmp/err"
+
+# a table of another version, and one that lacks a function
+sed 's/GPC_REMOTE_ABI,/GPC_REMOTE_ABI + 1,/' "$tmp/mine.c" >"$tmp/other.c"
+(cd "$tmp" && $CC -I"$srcdir/lib" -shared -fPIC -o other.so other.c && chmod 644 other.so)
+run "$store" "$tmp/other.so" put 1 1
+exits 1 "a plugin for another version is refused"
+grep -q 'was made for version 2 of gpc_remote.h, and this is version 1' "$tmp/err"
+ok $? "which is said" "$tmp/err"
+sed '/\.get = my_get,/d' "$tmp/mine.c" >"$tmp/lame.c"
+(cd "$tmp" && $CC -I"$srcdir/lib" -shared -fPIC -o lame.so lame.c && chmod 644 lame.so) 2>/dev/null
+run "$store" "$tmp/lame.so" put 1 1
+exits 1 "one without get is refused"
+grep -q 'lacks a name, or one of open, close, exists, get, put and remove' "$tmp/err"
+ok $? "which is said" "$tmp/err"
+echo 'int x;' >"$tmp/none.c"
+(cd "$tmp" && $CC -shared -fPIC -o none.so none.c && chmod 644 none.so)
+run "$store" "$tmp/none.so" put 1 1
+exits 1 "a library that is no plugin is refused"
+grep -q 'is no plugin: it has no symbol gpc_remote_plugin' "$tmp/err"
+ok $? "which is said" "$tmp/err"
+
+# what has been stored lies where gpc_remote(7) says
+mkdir "$tmp/folder"
+cp "$builddir/plugins/.libs/gpc_remote_folder.so" "$tmp/" && chmod 644 "$tmp/gpc_remote_folder.so"
+run "$store" "$tmp/gpc_remote_folder.so:dir=$tmp/folder" put 7 1 4096
+prints '^1$' "one image in a folder"
+name=$(ls "$tmp/folder")
+like "$name" '^gpc1:0:[0-9a-f]{16}:[0-9a-f]{32}$' "its key"
+is "$(wc -c <"$tmp/folder/$name" | tr -d ' ')" 4224 "a header of 128 bytes, and the image"
+is "$(head -c 8 "$tmp/folder/$name")" "gpcimg 1" "the header's first bytes"
+is "$(od -An -tu8 -j80 -N8 "$tmp/folder/$name" | tr -d ' ')" 4096 "bytes of the image at 80"
+is "$(od -An -tu4 -j76 -N4 "$tmp/folder/$name" | tr -d ' ')" 5 "the tag at 76"
+done_testing

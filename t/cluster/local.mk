@@ -1,0 +1,15 @@
+# SPDX-License-Identifier: Apache-2.0
+# Stores that several machines share, with what that needs: three redis-servers, network namespaces.
+
+cluster_programs = %reldir%/redis.t
+EXTRA_PROGRAMS += $(cluster_programs)
+EXTRA_DIST += %reldir%/mooncake.t %reldir%/nodes.t
+%canon_reldir%_redis_t_SOURCES = %reldir%/redis.c
+if HAVE_HIREDIS
+%canon_reldir%_redis_t_CPPFLAGS = $(AM_CPPFLAGS) $(HIREDIS_CFLAGS) -DHAVE_HIREDIS
+%canon_reldir%_redis_t_LDADD = $(LDADD) $(HIREDIS_LIBS)
+endif
+
+check-cluster: all $(cluster_programs) t/sh/node
+	$(MAKE) check TESTS='%reldir%/redis.t %reldir%/nodes.t %reldir%/mooncake.t'
+.PHONY: check-cluster

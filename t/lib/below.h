@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* below.h - caches with a tier on disk: what their tests share. */
+#ifndef GPC_T_BELOW_H
+#define GPC_T_BELOW_H
+
+#include "fetch.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#define TIERS_MS 20000
+
+static char tiers_path[96];              /* of the file made last */
+
+/* A name for a file that is not there, on the file system of the build. */
+TAP_FN const char *tiers_file(void)
+{
+	static int number;
+
+	snprintf(tiers_path, sizeof(tiers_path), "tiers-%d-%d.disk", (int)getpid(), number++);
+	unlink(tiers_path);
+	return tiers_path;
+}
+
+TAP_FN struct gpc_tiers_options tiers_options(uint32_t blocks)
+{
+	return (struct gpc_tiers_options){ .size = sizeof(struct gpc_tiers_options), .dir = cache_dir,
+					   .disk = tiers_path, .disk_blocks = blocks, .timeout_ms = 5000,
+					   .stages = 2, .disk_threads = 2 };
+}
+
+TAP_FN gpc_tiers *tiers_open(const struct gpc_tiers_options *opt)
+{
+	gpc_tiers *t = NULL;
+
+	must(gpc_tiers_open(cache_name, opt, &t));
+	return t;
+}
+
+TAP_FN struct gpc_tier tier_of(gpc *c)
+{
+	struct gpc_tier t = { .size = sizeof(t) };
+
+	must(gpc_tier_get(c, 0, &t));
+	return t;
+}
+
+/* A cache that a thread serves, with room for tiers. */
+TAP_FN gpc *tiers_cache(uint32_t max_blocks)
+{
+	struct gpc_config cfg = cache_config(0, 0);
+
+	cache_thread = true;
+	cfg.max_blocks = max_blocks;
+	cfg.max_peers = 8;
+	return cache_make(&cfg, NULL);
+}
+
+/* How many of the keys from `first` on are on the disk, as the index says. */
+TAP_FN int tiers_below(gpc *c, uint64_t first, uint32_t n)
+{
+	struct gpc_pool p = { .size = sizeof(p) };
+	int below = 0, pool = tier_of(c).pool;
+	uint32_t i;
+
+	must(gpc_pool_get(c, pool, &p));
+	for (i = 0; i < n; i++) {
+		gpc_key k = key_of(c, first + i);
+		gpc_block b = -1;
+
+		must(gpc_lookup(c, GPC_SPACE(p.space), &k, 1, &b, GPC_QUIET));
+		below += b >= 0;
+	}
+	return below;
+}
+
+/* Chains of `step` blocks into RAM, of the numbers from `first` on, each with a copy below before the next comes. */
+TAP_FN void tiers_fill(gpc *c, int ram, uint64_t first, uint32_t n, uint32_t step)
+{
+	gpc_block b[CACHE_KEYS];
+	uint32_t i;
+
+	for (i = 0; i < n; i += step) {
+		bytes_chain(c, ram, first + i, step, b, false);
+		must(gpc_tiers_sync(c, TIERS_MS));
+	}
+}
+
+/* The bytes at a place of the file that hold image `n`: found by its bytes; -1. */
+TAP_FN long tiers_find_image(uint64_t n)
+{
+	int fd = open(tiers_path, O_RDONLY);
+	uint8_t want[64], have[64];
+	off_t at, end = lseek(fd, 0, SEEK_END);
+	uint32_t i;
+
+	for (i = 0; i < sizeof(want); i++)
+		want[i] = bytes_at(n, i);
+	for (at = 0; at < end; at += 4096)
+		if (pread(fd, have, sizeof(have), at) == sizeof(have) && !memcmp(have, want, sizeof(want)))
+			break;
+	close(fd);
+	return at < end ? (long)at : -1;
+}
+
+#endif

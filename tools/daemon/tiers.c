@@ -1,0 +1,303 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The tiers below RAM, which this process keeps while it is the writer.
+ *
+ * They are opened and closed by a thread, whose commands the writer's own thread carries out meanwhile.  A file that is
+ * refused ends gpcd before it says that it is ready. */
+#include "config.h"
+
+#include "tools/daemon/daemon.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum {
+	STEP_MS = 50,                /* a step of serving, while the thread works */
+	WRITER_MS = 10000,
+	TRANSIT = 64,                /* slots of the RAM pool beside --ram-blocks */
+	PAGE = 4096, HEADER = 128, FRONT = 131072,      /* of the file: about what is not images */
+};
+
+struct tiers_thread {
+	pthread_t thread;
+	struct daemon *d;
+	gpc_tiers *tiers;
+	int result;
+	char text[512];
+	bool done;                   /* the thread has ended */
+};
+
+/* ---- options ---- */
+
+enum { DISK, BYTES, EXCLUSIVE, RESIZE, BUFFERED, AHEAD, MIN_USES, MAX_AGE, WRITE_RATE, KEY_FILE, BLOCKS,
+	REMOTE, TAG, REMOTE_BLOCKS, REMOTE_USES, DEADLINE };
+
+static bool set_u32(const char *option, const char *arg, uint64_t most, uint32_t *ret)
+{
+	uint64_t n;
+
+	if (!cli_count(option, arg, 0, most, &n))
+		return false;
+	*ret = (uint32_t)n;
+	return true;
+}
+
+bool tiers_option(struct daemon *d, int number, const char *arg)
+{
+	struct gpc_tiers_options *o = &d->tiers;
+
+	switch (number) {
+	case DISK: return options_path(d->disk, "disk", arg);
+	case BYTES: return cli_count("disk-bytes", arg, 1, UINT64_C(1) << 60, &d->disk_bytes);
+	case EXCLUSIVE: o->flags |= GPC_TIERS_EXCLUSIVE; return true;
+	case RESIZE: o->flags |= GPC_TIERS_RESIZE; return true;
+	case BUFFERED: o->flags |= GPC_TIERS_BUFFERED; return true;
+	case AHEAD: return set_u32("disk-ahead", arg, 4096, &o->ahead);
+	case MIN_USES: return set_u32("disk-min-uses", arg, 255, &o->min_uses);
+	case MAX_AGE: return set_u32("disk-max-age", arg, UINT32_MAX, &o->max_age_s);
+	case WRITE_RATE: return cli_count("disk-write-rate", arg, 0, UINT64_C(1) << 50, &o->write_rate);
+	case BLOCKS: return set_u32("disk-blocks", arg, 1 << 24, &o->disk_blocks);
+	case KEY_FILE: return options_path(d->key_file, "key-file", arg);
+	case REMOTE: o->remote = arg; return true;
+	case TAG: o->remote_tag = arg; return true;
+	case REMOTE_BLOCKS: return set_u32("remote-blocks", arg, 1u << 24, &o->remote_blocks);
+	case REMOTE_USES: return set_u32("remote-min-uses", arg, 255, &o->remote_uses);
+	default: return set_u32("remote-deadline", arg, 600000, &o->remote_ms);
+	}
+}
+
+int tiers_check(struct daemon *d)
+{
+	struct gpc_tiers_options *o = &d->tiers;
+	const char *other = d->disk_bytes ? "bytes" : o->disk_blocks ? "blocks" : o->flags & GPC_TIERS_EXCLUSIVE ? "exclusive" :
+			    o->flags & GPC_TIERS_RESIZE ? "resize" : o->flags ? "buffered" :
+			    o->ahead ? "ahead" : o->min_uses ? "min-uses" : o->max_age_s ? "max-age" :
+			    o->write_rate ? "write-rate" : NULL;
+	const char *afar = o->remote_tag ? "tag" : o->remote_blocks ? "blocks" : o->remote_uses ? "min-uses" :
+			   o->remote_ms ? "deadline" : NULL;
+
+	if (d->keep && (d->disk[0] || other || d->key_file[0] || o->remote || afar))
+		return cli_usage("--keep and --%s exclude each other: the writer keeps the tiers below RAM",
+				 d->key_file[0] ? "key-file" : o->remote || afar ? "remote" : "disk");
+	if (d->disk_bytes && o->disk_blocks)
+		return cli_usage("--disk-bytes and --disk-blocks exclude each other: give one");
+	if (afar && !o->remote)
+		return cli_usage("--remote-%s: --remote is missing: which store?", afar);
+	if (o->ahead && !d->disk[0] && o->remote)
+		other = NULL;
+	if (other && !d->disk[0])
+		return cli_usage("--disk-%s: --disk is missing: which file?", other);
+	return -1;
+}
+
+/* ---- the secret of the keys ---- */
+
+static int no_key(const struct daemon *d, const char *what)
+{
+	say(LOG_ERR, "%s: --key-file %s: %s", d->name, d->key_file, what);
+	return EXIT_RUNTIME;
+}
+
+static int write_key(struct daemon *d, int fd)
+{
+	char text[2 * sizeof(d->secret) + 2];
+	size_t i;
+
+	if (getrandom(d->secret, sizeof(d->secret), 0) != sizeof(d->secret))
+		return no_key(d, strerror(errno));
+	for (i = 0; i < sizeof(d->secret); i++)
+		snprintf(text + 2 * i, 3, "%02x", d->secret[i]);
+	text[2 * i] = '\n';
+	if (write(fd, text, 2 * i + 1) != (ssize_t)(2 * i + 1) || fsync(fd)) {
+		unlink(d->key_file);
+		return no_key(d, strerror(errno));
+	}
+	return 0;
+}
+
+static int read_key(struct daemon *d, int fd)
+{
+	char text[2 * sizeof(d->secret) + 3] = "";
+	struct stat st;
+	ssize_t n;
+
+	if (fstat(fd, &st) || !S_ISREG(st.st_mode))
+		return no_key(d, "it is no regular file");
+	if (st.st_uid != geteuid() || st.st_mode & 077)
+		return no_key(d, "others could read it: it must be this user's, with mode 0600");
+	n = read(fd, text, sizeof(text) - 1);
+	text[n > 0 ? strcspn(text, "\n") : 0] = 0;
+	if (strlen(text) != 2 * sizeof(d->secret) ||
+	    cli_hex(text, d->secret, sizeof(d->secret)) != (int)sizeof(d->secret))
+		return no_key(d, "it has not the 32 hex digits of a key; move it away, and a new one is made");
+	return 0;
+}
+
+/* Made where there is none; two that make it at a time have one. */
+static int take_key(struct daemon *d)
+{
+	int fd = open(d->key_file, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600), status;
+
+	if (fd >= 0) {
+		status = write_key(d, fd);
+	} else if (errno == EEXIST) {
+		fd = open(d->key_file, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+		if (fd < 0)
+			return no_key(d, strerror(errno));
+		status = read_key(d, fd);
+	} else {
+		return no_key(d, strerror(errno));
+	}
+	close(fd);
+	if (!status)
+		d->cfg.secret = d->tiers.secret = d->secret;
+	return status;
+}
+
+/* ---- before there is a cache ---- */
+
+static uint64_t blocks_of(const struct daemon *d)
+{
+	uint64_t each = (d->memory.block_bytes + PAGE - 1) / PAGE * PAGE + HEADER;
+
+	/* without --block-bytes the library knows how large they are */
+	return d->memory.block_bytes && d->disk_bytes > FRONT ? (d->disk_bytes - FRONT) / each : 0;
+}
+
+static bool has_tiers(const struct daemon *d)
+{
+	return d->disk[0] || d->tiers.remote;
+}
+
+/* As the library has it where nothing is said. */
+static uint64_t remote_blocks(const struct daemon *d)
+{
+	uint64_t blocks = 4 * (uint64_t)d->cfg.ram_blocks;
+
+	if (!d->tiers.remote || d->tiers.remote_blocks)
+		return d->tiers.remote_blocks;
+	return blocks < 65536 ? 65536 : blocks < 1u << 24 ? blocks : 1u << 24;
+}
+
+static int look_at_file(struct daemon *d, uint64_t *ret_blocks)
+{
+	struct gpc_tiers_file file = { .size = sizeof(file) };
+	int r = gpc_tiers_file_get(d->disk, &file);
+
+	if (r == -ENOENT)
+		return 0;
+	if (r < 0) {
+		say(LOG_ERR, "%s: --disk: %s", d->name, cli_gpc_text(r));
+		return EXIT_RUNTIME;
+	}
+	*ret_blocks = file.blocks;
+	if (file.has_secret && !d->cfg.secret) {
+		memcpy(d->secret, file.secret, sizeof(d->secret));
+		d->cfg.secret = d->secret;
+	}
+	return 0;
+}
+
+int tiers_prepare(struct daemon *d)
+{
+	uint64_t there = 0, blocks = blocks_of(d);
+	int status = d->key_file[0] ? take_key(d) : 0;
+
+	if (status || !has_tiers(d))
+		return status;
+	if (d->tiers.remote && !d->key_file[0] && d->create && !d->quiet)
+		say(LOG_WARNING, "%s: --remote without --key-file: keys of this cache mean nothing to other nodes", d->name);
+	status = d->disk[0] ? look_at_file(d, &there) : 0;
+	if (status)
+		return status;
+	d->tiers.size = sizeof(d->tiers);
+	d->tiers.disk = d->disk[0] ? d->disk : NULL;
+	d->tiers.dir = d->dir[0] ? d->dir : NULL;
+	d->tiers.timeout_ms = WRITER_MS;
+	d->tiers.log = say_library;
+	d->tiers.log_arg = d;
+	if (blocks)
+		d->tiers.disk_blocks = (uint32_t)(blocks < 1u << 24 ? blocks : 1u << 24);
+	else if (d->disk_bytes)
+		d->tiers.disk_bytes = d->disk_bytes;
+	blocks = d->tiers.disk_blocks ? d->tiers.disk_blocks : there;
+	blocks += remote_blocks(d);
+	if (d->create && !d->cfg.max_blocks && blocks)
+		d->cfg.max_blocks = (uint32_t)(d->cfg.vram_blocks + d->cfg.ram_blocks + TRANSIT + blocks);
+	return 0;
+}
+
+/* ---- the thread ---- */
+
+static void *open_run(void *arg)
+{
+	struct tiers_thread *t = arg;
+
+	t->result = gpc_tiers_open(t->d->name, &t->d->tiers, &t->tiers);
+	if (t->result < 0)
+		snprintf(t->text, sizeof(t->text), "%s", cli_gpc_text(t->result));
+	__atomic_store_n(&t->done, true, __ATOMIC_RELEASE);
+	return NULL;
+}
+
+static void *close_run(void *arg)
+{
+	struct tiers_thread *t = arg;
+
+	gpc_tiers_close(t->tiers);
+	__atomic_store_n(&t->done, true, __ATOMIC_RELEASE);
+	return NULL;
+}
+
+/* Without a thread the call is made here, and waits for its timeouts. */
+static void run_beside(struct tiers_thread *t, gpc *c, void *(*run)(void *arg))
+{
+	t->done = false;
+	if (pthread_create(&t->thread, NULL, run, t)) {
+		run(t);
+		return;
+	}
+	while (!__atomic_load_n(&t->done, __ATOMIC_ACQUIRE))
+		gpc_writer_serve(c, STEP_MS);
+	pthread_join(t->thread, NULL);
+}
+
+int tiers_start(struct daemon *d, gpc *c)
+{
+	struct tiers_thread *t;
+
+	if (!has_tiers(d))
+		return 0;
+	t = calloc(1, sizeof(*t));
+	if (!t) {
+		say(LOG_ERR, "%s: no memory for a thread", d->name);
+		return EXIT_RUNTIME;
+	}
+	t->d = d;
+	run_beside(t, c, open_run);
+	if (t->result < 0) {
+		say(LOG_ERR, "%s: --%s: %s%s", d->name, d->disk[0] && !strstr(t->text, "remote") &&
+		    !strstr(t->text, "plugin") ? "disk" : "remote", t->text, strstr(t->text, "resized") ? " (--disk-resize)" : "");
+		free(t);
+		return EXIT_RUNTIME;
+	}
+	d->tiers_thread = t;
+	return 0;
+}
+
+void tiers_stop(struct daemon *d, gpc *c)
+{
+	struct tiers_thread *t = d->tiers_thread;
+
+	if (!t)
+		return;
+	run_beside(t, c, close_run);
+	free(t);
+	d->tiers_thread = NULL;
+}
