@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A reserve that could go the short way (writer/plain.h), and must not: its call is withdrawn while the writer looks,
- * or another one has come before it and is not done. */
+/* What looks as if it could go the short way (writer/plain.h), and must not: a reserve whose call is withdrawn while
+ * the writer looks, or that another one has come before; a publish below the last block, when that has gone or is
+ * in another space. */
 #include "t/lib/cache.h"
 
 #include "peer/handle.h"
@@ -84,6 +85,43 @@ static void test_in_order(void)
 	serve();
 }
 
+/* ---- below the last block ---- */
+
+static int32_t publish(const gpc_key *parent, uint64_t n, gpc_block b)
+{
+	gpc_key k = key_of(c, n), none = { { 0, 0 } };
+	gpc_block res = -1;
+
+	must(gpc_publish(c, parent ? parent : &none, &k, &b, 1,
+			 GPC_OPTIONS(gpc_publish_options, .resident = &res), 0, -1));
+	return res;
+}
+
+static void test_below_the_last(void)
+{
+	struct gpc_config cfg = cache_config(BLOCKS, 0);
+	gpc_block b[2], far;
+	gpc_key k;
+
+	cfg.max_blocks = 64;
+	c = cache_make(&cfg, NULL);
+	if (pool_new(c, GPC_VRAM, BLOCKS, 1, 0) != 1)
+		bail("pool 1");
+	k = key_of(c, 1);
+	must(gpc_reserve(c, 0, 2, b, NULL, 0, 1000));
+	must(gpc_reserve(c, 1, 1, &far, NULL, 0, 1000));
+	is_int(publish(NULL, 1, far), far, "the last one, in space 1");
+	is_int(publish(&k, 2, b[0]), -EXDEV, "is no parent in space 0");
+	is_int(publish(NULL, 1, b[0]), b[0], "the last one, in space 0");
+	must(gpc_release(c, &far, 1));
+	must(gpc_release(c, b, 1));
+	is_int(gpc_drop(c, &far, 1, NULL, 0, -1) + gpc_drop(c, b, 1, NULL, 0, -1), 2, "goes");
+	is_int(publish(&k, 2, b[1]), -ENOENT, "and is no parent then");
+	must(gpc_release(c, &b[1], 1));
+	clean(c, "below the last one");
+	cache_end(c);
+}
+
 static int body(void)
 {
 	c = cache_new(BLOCKS, 0);
@@ -94,6 +132,7 @@ static int body(void)
 	is_int((int)stats_of(c, -1).reserved, 0, "all is given back");
 	clean(c, "reserved and given back");
 	cache_end(c);
+	test_below_the_last();
 	return done_testing();
 }
 

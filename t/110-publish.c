@@ -231,30 +231,6 @@ static void test_refusals(void)
 	cache_end(c);
 }
 
-/* What a peer has published last is what its next block hangs below, mostly: while that is live, in that space. */
-static void test_below_the_last(void)
-{
-	gpc *c = cache_make(&(struct gpc_config){ .size = sizeof(struct gpc_config), .max_peers = 4,
-						  .max_blocks = 64, .free_target = -1, .dir = cache_dir }, NULL);
-	gpc_key k = key_of(c, 1);
-	gpc_block b[2], last, res;
-
-	if (pool_new(c, GPC_VRAM, 8, 0, 0) != 0 || pool_new(c, GPC_VRAM, 8, 1, 0) != 1)
-		bail("two pools");
-	reserve(c, 0, 2, b);
-	reserve(c, 1, 1, &last);
-	is_int(publish(c, &zero, &k, &last, 1, &res), 1, "the last one, in space 1");
-	must(gpc_release(c, &last, 1));
-	refusal(c, k, key_of(c, 2), b[0], -EXDEV, "the last one is in another space");
-	is_int(publish(c, &zero, &k, b, 1, &res), 1, "the last one, in space 0");
-	must(gpc_release(c, b, 1));
-	is_int(gpc_drop(c, &last, 1, NULL, 0, -1) + gpc_drop(c, b, 1, NULL, 0, -1), 2, "it goes");
-	refusal(c, k, key_of(c, 2), b[1], -ENOENT, "the last one has gone");
-	must(gpc_release(c, &b[1], 1));
-	clean(c, "below the last one");
-	cache_end(c);
-}
-
 /* Good and bad in one call: each for itself. */
 static void test_partly_refused(void)
 {
@@ -486,7 +462,6 @@ static void tests(void)
 	test_duplicates();
 	test_twice_in_one_call();
 	test_refusals();
-	test_below_the_last();
 	test_partly_refused();
 	test_unchained();
 	test_over_ram();
