@@ -29,7 +29,8 @@ kinds=$(sed -n 's/^\([a-zA-Z_]*\)_\(DATA\|PROGRAMS\|HEADERS\|LTLIBRARIES\) = .*/
 make -s -C "$builddir" -f "$tmp/mk" 921 prefix=/usr exec_prefix=/usr libdir=/usr/lib/x datarootdir=/usr/share \
 	datadir=/usr/share mandir=/usr/share/man systemdsystemunitdir=/lib/systemd/system >"$tmp/all" 2>"$tmp/err"
 {
-	grep '^/' "$tmp/all" | grep -v -e /python -e '^/lib/systemd' # units are installed where there is systemd
+	# a plugin is its .so: packages have no libtool files
+	grep '^/' "$tmp/all" | sed 's/\.la$/.so/' | grep -v -e /python -e '^/lib/systemd' # units are installed where there is systemd
 	printf '%s\n' /usr/lib/x/libgpc.so /usr/lib/x/libgpc.so.1 /lib/systemd/system/gpcd@.service
 } | sort -u >"$tmp/files"
 

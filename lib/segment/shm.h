@@ -70,20 +70,6 @@ _Static_assert(sizeof(struct shm_geometry) == 24, "geometry layout");
 
 enum { KEEP_DIGESTS = 1 << 0, KEEP_TOKENS = 1 << 1 };
 
-/* What an engine says of a block beside its key; nothing of the index depends on it.  In note[]
- * the tokens follow, if the cache keeps them.  The generation in the record's word is its sequence:
- * the block's peer stores it while the block is RESERVED, and from LIVE on it stays. */
-struct shm_note {
-	uint64_t key[2];                 /* whose note it is: of another key it says nothing */
-	uint32_t group;
-	uint8_t digest_bytes;            /* 0 = none; more than 32: scribbled over */
-	uint8_t has_tokens;
-	uint8_t pad0[2];
-	uint8_t digest[32];
-	uint8_t pad1[8];
-};
-_Static_assert(sizeof(struct shm_note) == 64, "note layout");
-
 struct shm_header {                      /* at 0 of index and control; immutable once ready */
 	uint64_t magic;
 	uint32_t version, endian;

@@ -1,9 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* shm_root.h - a part of shm.h: the table of the words of root keys in the index segment. */
+/* shm_root.h - a part of shm.h: what engines say of blocks, and the table of the words of root keys. */
 #ifndef GPC_SHM_ROOT_H
 #define GPC_SHM_ROOT_H
 
 #include <stdint.h>
+
+/* What an engine says of a block beside its key; nothing of the index depends on it.  In note[]
+ * the tokens follow, if the cache keeps them.  The generation in the record's word is its sequence:
+ * the block's peer stores it while the block is RESERVED, and from LIVE on it stays. */
+struct shm_note {
+	uint64_t key[2];                 /* whose note it is: of another key it says nothing */
+	uint32_t group;
+	uint8_t digest_bytes;            /* 0 = none; more than 32: scribbled over */
+	uint8_t has_tokens;
+	uint8_t pad0[2];
+	uint8_t digest[32];
+	uint8_t pad1[8];
+};
+_Static_assert(sizeof(struct shm_note) == 64, "note layout");
 
 /* What a root key was made of: the message that gpc_key_root hashes, without its first word.
  *

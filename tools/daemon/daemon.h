@@ -150,6 +150,24 @@ int ahead_step(struct ahead *a, const struct daemon *d, gpc *c);
 
 /* One of these options: false, after a message. */
 bool tiers_option(struct daemon *d, int number, const char *arg);
+/* Their numbers, from `first` on. */
+#define TIERS_OPTIONS(first) \
+	{ "disk", required_argument, NULL, (first) + 0 }, \
+	{ "disk-bytes", required_argument, NULL, (first) + 1 }, \
+	{ "disk-exclusive", no_argument, NULL, (first) + 2 }, \
+	{ "disk-resize", no_argument, NULL, (first) + 3 }, \
+	{ "disk-buffered", no_argument, NULL, (first) + 4 }, \
+	{ "disk-ahead", required_argument, NULL, (first) + 5 }, \
+	{ "disk-min-uses", required_argument, NULL, (first) + 6 }, \
+	{ "disk-max-age", required_argument, NULL, (first) + 7 }, \
+	{ "disk-write-rate", required_argument, NULL, (first) + 8 }, \
+	{ "key-file", required_argument, NULL, (first) + 9 }, \
+	{ "disk-blocks", required_argument, NULL, (first) + 10 }, \
+	{ "remote", required_argument, NULL, (first) + 11 }, \
+	{ "remote-tag", required_argument, NULL, (first) + 12 }, \
+	{ "remote-blocks", required_argument, NULL, (first) + 13 }, \
+	{ "remote-min-uses", required_argument, NULL, (first) + 14 }, \
+	{ "remote-deadline", required_argument, NULL, (first) + 15 }
 /* -1: go on; or EXIT_USAGE after a message. */
 int tiers_check(struct daemon *d);
 /* Before there is a cache: the secret that it is made with, and room for the blocks; 0, or the exit status. */

@@ -37,13 +37,11 @@ enum {
 	OPT_NUMBER = 256,            /* + index into numbers */
 	OPT_DEVICE = OPT_NUMBER + NUMBERS,
 	OPT_TICK, OPT_FREE_TARGET, OPT_MODE, OPT_GROUP, OPT_DIR, OPT_LAYOUT, OPT_PIDFILE,
-	OPT_KEEP_TOKENS, OPT_KEEP_DIGESTS, OPT_STANDBY, OPT_FOREGROUND, OPT_DAEMONIZE,
-	OPT_UNLINK, OPT_QUIET, OPT_BLOCK_BYTES, OPT_NUMA, OPT_HUGE_DIR, OPT_KEEP, OPT_PIECES,
-	OPT_SPACE, OPT_DEMOTE_TO, OPT_SPILL_AHEAD, OPT_RAM_SPACE, OPT_UNCHAINED, OPT_MAX_ALIASES,
-	OPT_EVENTS, OPT_EVENTS_REPLAY, OPT_EVENTS_PUBLIC, OPT_TOPIC, OPT_METRICS, OPT_METRICS_PUBLIC,
-	OPT_LOG_LEVEL,
-	OPT_TIERS,                   /* + number in tiers.c: fifteen of them, and room */
-	OPT_BEHIND_TIERS = OPT_TIERS + 32,
+	OPT_KEEP_TOKENS, OPT_KEEP_DIGESTS, OPT_STANDBY, OPT_FOREGROUND, OPT_DAEMONIZE, OPT_UNLINK, OPT_QUIET,
+	OPT_BLOCK_BYTES, OPT_NUMA, OPT_HUGE_DIR, OPT_KEEP, OPT_PIECES, OPT_SPACE, OPT_DEMOTE_TO,
+	OPT_SPILL_AHEAD, OPT_RAM_SPACE, OPT_UNCHAINED, OPT_MAX_ALIASES, OPT_EVENTS, OPT_EVENTS_REPLAY,
+	OPT_EVENTS_PUBLIC, OPT_TOPIC, OPT_METRICS, OPT_METRICS_PUBLIC, OPT_LOG_LEVEL,
+	OPT_TIERS, OPT_BEHIND_TIERS = OPT_TIERS + 32,    /* + number in tiers.c */
 };
 
 static const struct option options[] = {
@@ -88,22 +86,7 @@ static const struct option options[] = {
 	{ "topic", required_argument, NULL, OPT_TOPIC },
 	{ "metrics", required_argument, NULL, OPT_METRICS },
 	{ "metrics-public", no_argument, NULL, OPT_METRICS_PUBLIC },
-	{ "disk", required_argument, NULL, OPT_TIERS + 0 },
-	{ "disk-bytes", required_argument, NULL, OPT_TIERS + 1 },
-	{ "disk-exclusive", no_argument, NULL, OPT_TIERS + 2 },
-	{ "disk-resize", no_argument, NULL, OPT_TIERS + 3 },
-	{ "disk-buffered", no_argument, NULL, OPT_TIERS + 4 },
-	{ "disk-ahead", required_argument, NULL, OPT_TIERS + 5 },
-	{ "disk-min-uses", required_argument, NULL, OPT_TIERS + 6 },
-	{ "disk-max-age", required_argument, NULL, OPT_TIERS + 7 },
-	{ "disk-write-rate", required_argument, NULL, OPT_TIERS + 8 },
-	{ "key-file", required_argument, NULL, OPT_TIERS + 9 },
-	{ "disk-blocks", required_argument, NULL, OPT_TIERS + 10 },
-	{ "remote", required_argument, NULL, OPT_TIERS + 11 },
-	{ "remote-tag", required_argument, NULL, OPT_TIERS + 12 },
-	{ "remote-blocks", required_argument, NULL, OPT_TIERS + 13 },
-	{ "remote-min-uses", required_argument, NULL, OPT_TIERS + 14 },
-	{ "remote-deadline", required_argument, NULL, OPT_TIERS + 15 },
+	TIERS_OPTIONS(OPT_TIERS),
 	{ "help", no_argument, NULL, 'h' },
 	{ "version", no_argument, NULL, 'V' },
 	{ NULL, 0, NULL, 0 }
@@ -476,8 +459,7 @@ static bool set_option(struct daemon *d, int opt, const char *arg)
 	case OPT_QUIET: d->quiet = true; return true;
 	case OPT_LOG_LEVEL: return set_log_level(d, arg);
 	default:
-		if (opt >= OPT_TIERS && opt < OPT_BEHIND_TIERS)
-			return tiers_option(d, opt - OPT_TIERS, arg);
+		if (opt >= OPT_TIERS && opt < OPT_BEHIND_TIERS) return tiers_option(d, opt - OPT_TIERS, arg);
 		return set_number(d, (unsigned)(opt - OPT_NUMBER), arg);
 	}
 }
