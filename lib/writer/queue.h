@@ -24,9 +24,9 @@ bool queue_pop_slow(struct writer *w, struct queue *q, struct leaf *ret);
  * are the newest, and the last bag has room. */
 static inline void queue_push(struct writer *w, struct queue *q, uint64_t stamp, uint32_t record)
 {
-	struct bag *b = q->bags + q->first + q->nbags - 1;
+	struct bag *b = q->nbags ? &q->bags[q->first + q->nbags - 1] : NULL;
 
-	if (!q->nbags || stamp < b->from || b->n == b->size || b->n >= QUEUE_BAG) {
+	if (!b || stamp < b->from || b->n == b->size || b->n >= QUEUE_BAG) {
 		queue_push_slow(w, q, stamp, record);
 		return;
 	}
