@@ -194,7 +194,7 @@ static void answer_group(struct writer *w, uint32_t peer, uint64_t position, uin
 /* Claimed before anything is reserved: a successor that finds it so runs the command again, as ever. */
 bool plain_reserve(struct writer *w, uint32_t peer, uint64_t position, const struct shm_command *cmd)
 {
-	struct wpool *p = &w->pool[cmd->pool];
+	struct wpool *p = &w->pool[MIN(cmd->pool, w->max_pools)];
 	bool stock = cmd->flags & CF_STOCK;
 	struct shm_command *out;
 	uint32_t i, record;
