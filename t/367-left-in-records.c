@@ -228,8 +228,25 @@ static void test_quarantine(void)
 	cache_end(c);
 }
 
+/* LIVE, and lingering, which only a DYING block can be. */
+static void test_forged_lingers(void)
+{
+	gpc_block b;
+
+	begin();
+	b = publish(key_in(5, 9));
+	writer_dies();
+	record(b)->flags |= REC_LINGERS;
+	writer_comes(false);
+	recovers();
+	must(gpc_pool_clear(c, 0, 0, 0, 1000));
+	is_int(seg_pool(&c->seg, 0)->lingering, 0, "a live block that lingers is counted off by nobody");
+	end("a forged flag");
+}
+
 static int body(void)
 {
+	test_forged_lingers();
 	test_bad_record();
 	test_orphan();
 	test_forged_move();

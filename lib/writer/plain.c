@@ -242,7 +242,8 @@ static bool is_plain_leaf(struct writer *w, uint32_t record, uint32_t pool)
 	const struct shm_record *r = w_record(w, record);
 	const struct node *n = &w->node[record];
 
-	return !w->no_plain && WORD_STATE(load_relaxed(&r->word)) == LIVE && !r->source && n->first == NONE &&
+	return !w->no_plain && WORD_STATE(load_relaxed(&r->word)) == LIVE && !r->source &&
+	       !(r->flags & REC_LINGERS) && n->first == NONE &&
 	       n->in_tree && !n->leaving && !(n->ticket & 1) && !(w->pool[pool].flags & GPC_POOL_CALLER) &&
 	       !w->relocations && w->cleared_pool != pool && !w_state(w)->recovering;
 }

@@ -102,6 +102,8 @@ void record_free(struct writer *w, uint32_t record)
 
 void record_dying(struct writer *w, uint32_t record, uint32_t owner, uint64_t op)
 {
+	/* no LIVE record has it but one that is forged, and the pool has not counted that */
+	w_record(w, record)->flags &= (uint8_t)~REC_LINGERS;
 	record_dying_early(w_record(w, record), owner, op);
 	order_fence();
 }
