@@ -139,6 +139,7 @@ static inline bool hold_take(uint16_t *cell)
 {
 	uint16_t stock = CELL_STOCK;
 
+	/* pairs with (w) of writer/recall.c */
 	return order_cas16(cell, &stock, CELL_RESERVED);
 }
 

@@ -15,6 +15,7 @@
 
 bool keeper_lives(const gpc *c)
 {
+	/* pairs with (r) of stage/desk.c */
 	return load_acquire(&seg_desk(&c->seg)->keeper) != 0 && lock_test(c->seg.lock_fd, LOCK_TIERS) != 0;
 }
 
@@ -106,6 +107,7 @@ GPC_EXPORT int gpc_tiers_sync(gpc *c, int timeout_ms)
 	keeper_ring(c);
 	for (;;) {
 		told = load_acquire(&d->told);
+		/* pairs with (s) of stage/feed.c */
 		if (load_acquire(&d->idle) >= want)
 			return 0;
 		now = clock_ns();

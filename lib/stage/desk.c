@@ -50,6 +50,8 @@ void desk_show(struct gpc_tiers *t)
 	}
 	take_over(t);
 	d->sleepers = 0;
+	/* (r) which tiers there are, and what a dead keeper had taken, before who keeps them; pairs with
+	 * request/durable.c.  If we die before it, our lock is free and nobody keeps them */
 	store_release(&d->keeper, t->c->peer + 1);
 }
 

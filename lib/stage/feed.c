@@ -110,7 +110,7 @@ bool feed_follow(struct gpc_tiers *t)
 	uint32_t i;
 	int n;
 
-	/* before the head: a clear that is counted is told */
+	/* pairs with (v) of writer/pools.c, and comes before the head: a clear that is counted is told */
 	for (i = 0; i < t->ncold; i++)
 		clears[i] = load_acquire(&seg_pool(&t->c->seg, t->cold[i].pool)->clears);
 	do {
@@ -210,6 +210,8 @@ static void tell_idle(struct gpc_tiers *t)
 	if (idle == load_relaxed(&desk->idle) || !t->published)
 		return;
 	acknowledge(t);
+	/* (s) all that was asked for by then is done and durable before the number says so; pairs with
+	 * request/durable.c.  If we die before it, who waits sees that our lock is gone */
 	store_release(&desk->idle, idle);
 	order_add32(&desk->told, 1);
 	futex_wake_all(&desk->told);

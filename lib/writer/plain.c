@@ -183,7 +183,7 @@ static bool is_plain_reserve(struct writer *w, uint32_t peer, const struct shm_c
 	       grant_has_quota(w, peer, cmd->count);
 }
 
-/* The answer, all but its first slot: that one is answered last. */
+/* The first slot last: it is the answer of the group. */
 static void answer_group(struct writer *w, uint32_t peer, uint64_t position, uint32_t n, int32_t result)
 {
 	while (n-- > 1)

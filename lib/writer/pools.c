@@ -283,8 +283,8 @@ static void retire_all(struct writer *w, uint32_t pool, uint32_t tag)
 	struct shm_pool *d = w_pool(w, pool);
 	uint32_t i;
 
-	/* Behind the change in the feed, so whoever sees the number finds that; a successor that ends the clear
-	 * counts once more. */
+	/* (v) the change in the feed before the number of clears, so whoever sees the number finds that; pairs with
+	 * stage/feed.c.  A successor that ends the clear counts once more. */
 	store_release(&d->clears, d->clears + 1);
 	w->cleared_pool = tag ? NONE : pool;
 	for (i = 0; i < p->slots; i++) {

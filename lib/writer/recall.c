@@ -30,8 +30,10 @@ static uint16_t *cell_of(struct writer *w, uint32_t record)
 
 void recall_put(struct writer *w, uint32_t record)
 {
-	/* A thread of the peer that takes the block for a live one may have raised the cell, and is about to lower
-	 * it: it lowers numbers of references only, so either order leaves what is stored here. */
+	/* (w) RESERVED before the cell says STOCK; pairs with the swap of hold_take in peer/hold.h.  Before it a
+	 * successor finds a reservation that was not answered: it frees it, and runs the command again.  A thread of
+	 * the peer that takes the block for a live one may have raised the cell, and is about to lower it: it lowers
+	 * numbers of references only, so either order leaves what is stored here. */
 	store_release(cell_of(w, record), CELL_STOCK);
 	holders_show(w, w_record(w, record)->owner);
 	w->peer[w_record(w, record)->owner].stocked = true;
