@@ -14,7 +14,7 @@ static void fill(struct gpc_tier *ret, const struct shm_desk *d, const struct sh
 	ret->kind = t->kind;
 	ret->pool = t->pool;
 	ret->keeper = (int32_t)d->keeper - 1;
-	ret->ready = load_acquire(&t->ready);    /* pairs with (x) of stage/restore.c */
+	ret->ready = t->ready;
 	ret->block_bytes = t->block_bytes;
 	ret->asks = d->asks;
 	ret->hits = d->hits;

@@ -222,9 +222,7 @@ bool restore_step(struct gpc_tiers *t)
 		free(d->found);
 		d->found = NULL;
 		d->nfound = d->next = 0;
-		/* (x) what was there is published before it is said to be; pairs with inspect/tiers.c.  If we die
-		 * before it, the next keeper begins anew */
-		store_release(&d->told->ready, 1);
+		store_relaxed(&d->told->ready, 1);       /* for who looks: nobody orders anything by it */
 	}
 	store_release(&t->published, 1);
 	return false;
