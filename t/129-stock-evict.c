@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A stock of a pool of CALLER blocks: evicted ahead of demand, in the order of an eviction without one, its
  * owner's alone, told once, and counted as what it is: blocks that gpc_evict brings. */
-#include "t/lib/cache.h"
+#include "t/lib/owned.h"
 
 #include <stdlib.h>
 
@@ -31,17 +31,7 @@ static void begin(uint32_t stock, uint32_t quota, uint32_t vram)
 
 static void end(const char *what)
 {
-	struct gpc_pool p = { .size = sizeof(p) };
-	int i;
-
-	must(gpc_close(owner));
-	for (i = 0; i < 5000 && gpc_pool_get(c, pool, &p) != -ENOENT; i++)
-		nanosleep(&(struct timespec){ .tv_nsec = 1000000 }, NULL);
-	must(gpc_close(other));
-	serve_end();
-	must(gpc_writer_serve(c, 50));
-	clean(c, what);
-	cache_end(c);
+	owned_end(c, owner, other, pool, what);
 }
 
 /* New keys in these blocks, one after the other, so that the first of them goes first. */

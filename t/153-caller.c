@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Pools of CALLER blocks: what gpc_pool_available says of them, and that nobody but the owner gets any of
  * its blocks, whatever way is tried. */
-#include "t/lib/cache.h"
+#include "t/lib/owned.h"
 
 enum { BLOCKS = 24, ROUNDS = 400 };
 
@@ -22,17 +22,7 @@ static void begin(uint32_t blocks)
 
 static void end(const char *what)
 {
-	struct gpc_pool p = { .size = sizeof(p) };
-	int i;
-
-	must(gpc_close(owner));
-	for (i = 0; i < 5000 && gpc_pool_get(c, pool, &p) != -ENOENT; i++)
-		nanosleep(&(struct timespec){ .tv_nsec = 1000000 }, NULL);
-	must(gpc_close(other));
-	serve_end();
-	must(gpc_writer_serve(c, 50));
-	clean(c, what);
-	cache_end(c);
+	owned_end(c, owner, other, pool, what);
 }
 
 /* All peers see the same; once it is reached it is as it was, too. */

@@ -10,7 +10,7 @@
 #include "request/request.h"
 #include "segment/blocks.h"
 #include "peer/hold.h"
-#include "t/lib/stops.h"
+#include "t/lib/serve_stops.h"
 
 #define BLOCKS 6
 #define STORES 1000              /* more than any of it has */
@@ -59,31 +59,6 @@ static void begin(bool filled)
 	must(gpc_writer_drop(c));
 	if (!filled && gpc_reserve(d, 0, 1, &b, NULL, 0, 0) != -ENOTCONN)
 		bail("there is a writer");
-}
-
-/* In a process of its own; false: it came to the end of what there is to do. */
-static bool writer_dies(uint64_t last)
-{
-	static uint64_t count;
-	int status = 0, i;
-	pid_t pid = fork();
-
-	if (pid < 0)
-		bail("no process");
-	if (!pid) {
-		gpc *w = cache_attach(0, 0);
-
-		must(gpc_writer_take(w, 0, 0));
-		stops.count = &count;
-		stops.last = last;
-		stops_begin();
-		for (i = 0; i < 10; i++)
-			gpc_writer_serve(w, 1);
-		_exit(0);
-	}
-	while (waitpid(pid, &status, 0) < 0)
-		;
-	return WIFSIGNALED(status);
 }
 
 static bool is_found(const char *what, uint64_t store, int n, int want)

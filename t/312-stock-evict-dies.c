@@ -15,7 +15,7 @@
 #include "request/stock.h"
 #include "segment/blocks.h"
 #include "segment/peek.h"
-#include "t/lib/stops.h"
+#include "t/lib/serve_stops.h"
 
 enum { BLOCKS = 8, STOCK = 4, STORES = 2000 };
 
@@ -65,31 +65,6 @@ static void ask(gpc *d)                  /* a refill is sent, and nothing waits 
 	bool comes;
 
 	stock_evict(d, (uint32_t)pool, 0, &none, &comes);
-}
-
-/* In a process of its own; false: it came to the end of what there is to do. */
-static bool writer_dies(uint64_t last)
-{
-	static uint64_t count;
-	int status = 0, i;
-	pid_t pid = fork();
-
-	if (pid < 0)
-		bail("no process");
-	if (!pid) {
-		gpc *w = cache_attach(0, 0);
-
-		must(gpc_writer_take(w, 0, 0));
-		stops.count = &count;
-		stops.last = last;
-		stops_begin();
-		for (i = 0; i < 10; i++)
-			gpc_writer_serve(w, 1);
-		_exit(0);
-	}
-	while (waitpid(pid, &status, 0) < 0)
-		;
-	return WIFSIGNALED(status);
 }
 
 static bool is(uint64_t store, const char *what, int got, int want)

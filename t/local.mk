@@ -373,7 +373,9 @@ t_support = \
 	%reldir%/lib/options.h \
 	%reldir%/lib/redis.h \
 	%reldir%/lib/remote.h \
+	%reldir%/lib/owned.h \
 	%reldir%/lib/returned.h \
+	%reldir%/lib/serve_stops.h \
 	%reldir%/lib/scratch.h \
 	%reldir%/lib/sentences.h \
 	%reldir%/lib/steps.h \

@@ -4,7 +4,7 @@
 #ifndef GPC_T_RETURNED_H
 #define GPC_T_RETURNED_H
 
-#include "cache.h"
+#include "owned.h"
 
 enum { BLOCKS = 16 };
 
@@ -30,17 +30,7 @@ TAP_FN void begin(void)
 
 TAP_FN void end(const char *what)
 {
-	struct gpc_pool p = { .size = sizeof(p) };
-	int i;
-
-	must(gpc_close(owner));
-	for (i = 0; i < 5000 && gpc_pool_get(c, pool, &p) != -ENOENT; i++)
-		nanosleep(&(struct timespec){ .tv_nsec = 1000000 }, NULL);
-	must(gpc_close(other));
-	serve_end();
-	must(gpc_writer_serve(c, 50));
-	clean(c, what);
-	cache_end(c);
+	owned_end(c, owner, other, pool, what);
 }
 
 /* New keys in n of its blocks, held; tag 1. */
