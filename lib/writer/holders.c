@@ -5,7 +5,8 @@
  * reads one line of each column, so it should not read those of peers that hold nothing.
  *
  *   peer                               writer
- *     cell += 1, a full barrier          state = DYING, a full barrier
+ *     cell += 1, a full barrier          state = DYING, a full barrier, at
+ *                                        the latest that of the grace period
  *     its bit, unless it is set          of each seat whose bit is set: the cell
  *     re-read state and key
  *
