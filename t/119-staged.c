@@ -141,7 +141,7 @@ static void burst_make(bool last)
 			add(drops ? CMD_DROP : CMD_FREE,
 			    drops || !nhad ? (gpc_block)chance(BLOCKS) : had[chance(nhad)]);
 		else if (which < 19)
-			add_group(CMD_EVICT, 1 + chance(9), true);
+			add_group(CMD_EVICT, 1 + chance(n < 30 ? 24 : 9), true);     /* some longer than what is staged */
 		else
 			key_make(add(CMD_ALIAS, GPC_NONE)->key, 1 + chance(KEYS));
 	}

@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Reserving: all or nothing, in which order, what stays, quotas, a stock in hand, and the
  * moves of victims. */
+#include <pthread.h>
+#include <unistd.h>
 #include "t/lib/cache.h"
+#include "peer/handle.h"
 
 static uint64_t reserved(gpc *c)
 {
@@ -202,6 +205,47 @@ static void test_quota(void)
 	cache_end(c);
 }
 
+static void *reserve_four(void *arg)
+{
+	gpc_block b[4];
+
+	return (void *)(intptr_t)gpc_reserve(arg, 0, 4, b, NULL, 0, 5000);
+}
+
+/* Both wait for victims, and the quota lets one have them. */
+static void test_quota_of_two(void)
+{
+	gpc *c = cache_new(16, 0), *d = cache_attach(0, 4);
+	const struct shm_seat *seat = seg_seat(&d->seg, d->peer);
+	pthread_t thread[2];
+	intptr_t got[2] = { 0 };
+	gpc_block b[16];
+	gpc_key k[17];
+	uint64_t head;
+	int i;
+
+	serve_begin(c);
+	chain_keys(c, 1, 16, k);
+	must(gpc_reserve(c, 0, 16, b, NULL, 0, 1000));
+	must(gpc_publish(c, NULL, k + 1, b, 16, NULL, 0, -1));
+	must(gpc_release(c, b, 16));
+	serve_end();
+	head = seat->head;
+	for (i = 0; i < 2; i++)
+		if (pthread_create(&thread[i], NULL, reserve_four, d))
+			bail("no thread");
+	while (load_acquire(&seat->head) != head + 8)
+		usleep(1000);
+	serve_begin(c);
+	for (i = 0; i < 2; i++)
+		pthread_join(thread[i], (void **)&got[i]);
+	serve_end();
+	ok((got[0] == 4 && got[1] == -EDQUOT) || (got[1] == 4 && got[0] == -EDQUOT),
+	   "two at once for four each, with a quota of four: one gets them");
+	must(gpc_close(d));
+	cache_end(c);
+}
+
 /* A stock needs no round trip: it works while the writer does not. */
 static void test_stock(void)
 {
@@ -395,6 +439,7 @@ static void tests(void)
 	test_leave();
 	test_long();
 	test_quota();
+	test_quota_of_two();
 	test_stock();
 	test_stock_of_all();
 	test_moves();
