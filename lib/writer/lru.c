@@ -29,10 +29,11 @@
 uint64_t lru_stamp(struct writer *w, uint32_t record)
 {
 	uint64_t now = w_tick(w) << STAMP_BITS | STAMP_PLACES, stamp;
+	uint64_t from = w_state(w)->uses_from;
 	uint32_t use = load_relaxed(seg_use(&w->seg, record));
 
-	stamp = use_stamp(use, w_state(w)->uses_from);
-	if (!use || uses_are_late(w))
+	stamp = use_stamp(use, from);
+	if (!use || stamp < from || uses_are_late(w))
 		stamp = MAX(stamp, load_relaxed(seg_stamp(&w->seg, record)));
 
 	return MIN(stamp, now);          /* rule R1: a peer cannot buy itself a future */
