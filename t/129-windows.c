@@ -120,12 +120,12 @@ static void test_overtaken(void)
  * parent as young as it was. */
 static void test_while_it_moves(void)
 {
-	struct gpc_config cfg = cache_config(3 << 16, 0);
+	struct gpc_config cfg = cache_config(8 << 16, 0);
+	gpc_block b[3], out, next[2];
 	uint32_t *use, i;
-	gpc_block b[3], out;
 	gpc *c;
 
-	cfg.max_blocks = 3 << 16;
+	cfg.max_blocks = 8 << 16;
 	c = cache_make(&cfg, NULL);
 	chain_make(c, 0, 1, 2, b);
 	chain_make(c, 0, 3, 1, b + 2);
@@ -143,6 +143,9 @@ static void test_while_it_moves(void)
 	ok(!load_relaxed(&seg_state(&c->seg)->uses_from), "which is being moved");
 	is_int(gpc_evict(c, 0, 1, &out, 0, 1000), 1, "its child goes");
 	is_int(out, b[1], "and is the oldest");
+	is_int(gpc_evict(c, 0, 2, next, GPC_PEEK, 1000), 2, "of those that are left");
+	is_int(next[0], b[2], "the parent is not the next one");
+	ok(!load_relaxed(&seg_state(&c->seg)->uses_from), "while the window is being moved");
 	window_moves(c);
 	goes(c, ORDER(3, 1), "a parent stays as young as it was");
 	cache_end(c);
