@@ -458,7 +458,8 @@ t_models = \
 	%reldir%/model/stock-owned.pml \
 	%reldir%/model/transfer.pml \
 	%reldir%/model/tso.h \
-	%reldir%/model/wake.pml
+	%reldir%/model/wake.pml \
+	%reldir%/model/window.pml
 
 models:
 	@CC='$(CC)' $(top_srcdir)/%reldir%/model/run
