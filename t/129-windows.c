@@ -151,6 +151,35 @@ static void test_while_it_moves(void)
 	cache_end(c);
 }
 
+/* Its end comes before it has been moved: what is used then is not in use[], which has an older use of it. */
+static void test_over_while_it_moves(void)
+{
+	struct gpc_config cfg = cache_config(8 << 16, 0);
+	uint32_t *use, i;
+	gpc_block b[3];
+	gpc *c;
+
+	cfg.max_blocks = 8 << 16;
+	c = cache_make(&cfg, NULL);
+	chain_make(c, 0, 1, 1, b);
+	chain_make(c, 0, 2, 1, b + 1);
+	chain_make(c, 0, 3, 1, b + 2);
+	use = seg_use(&c->seg, pool_record(&c->seg, b[2]));
+	leap(c, 1 << 20);
+	for (i = 0; i < 100 && load_relaxed(use); i++)
+		must(gpc_writer_serve(c, 0));
+	leap(c, 10);
+	touch(c, 1);
+	leap(c, 10);
+	touch(c, 2);
+	leap(c, (USE_SPAN >> STAMP_BITS) - (1 << 20));
+	touch(c, 1);
+	ok(!load_relaxed(&seg_state(&c->seg)->uses_from), "a window is over while it is being moved");
+	window_moves(c);
+	goes(c, ORDER(3, 2, 1), "used behind its end");
+	cache_end(c);
+}
+
 /* A block that goes down is as old there as it was, whatever lay there before. */
 static void test_down(void)
 {
@@ -260,6 +289,7 @@ static int body(void)
 	cache_both(tests);
 	cache_thread = false;            /* pass by pass */
 	test_while_it_moves();
+	test_over_while_it_moves();
 	test_down();
 	return done_testing();
 }
