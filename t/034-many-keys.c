@@ -108,6 +108,32 @@ static void test_lanes(const char *name)
 	is_int(blocks_run, 10, "%s: side by side, with lanes that repeat the first", name);
 }
 
+/* One that is long, beside some that end soon or have nothing at all. */
+static void test_lengths(const char *name)
+{
+	static const size_t length[] = {1000000, 0, 15, 16, 17, 999999, 1, 4097, 0, 32};
+	static gpc_key all[ARRAY_SIZE(length)][62501], one[62501];
+	static uint32_t many[1000000];
+	struct gpc_prompt p[ARRAY_SIZE(length)] = { 0 };
+	uint32_t i, bad = 0;
+	int r, sum = 0;
+
+	for (i = 0; i < ARRAY_SIZE(many); i++)
+		many[i] = i * 2654435761u;
+	for (i = 0; i < ARRAY_SIZE(length); i++)
+		p[i] = (struct gpc_prompt){ .tokens = length[i] ? many + i % 3 * (length[i] < 999999) : NULL,
+					    .n = length[i], .ret_keys = length[i] ? all[i] : NULL };
+	r = key_hash_many(&secret, 16, p, ARRAY_SIZE(length), true, counted);
+	for (i = 0; i < ARRAY_SIZE(length); i++) {
+		int n = key_hash(&secret, 16, NULL, p[i].tokens, p[i].n, NULL, 0, true, one);
+
+		sum += n;
+		bad += n < 0 || memcmp(one, all[i], (size_t)n * sizeof(*one)) != 0;
+	}
+	is_int(bad, 0, "%s: a million tokens beside none", name);
+	is_int(r, sum, "%s: as many keys", name);
+}
+
 static int body(void)
 {
 	const char *name[] = {"first way", "second way"};
@@ -120,6 +146,7 @@ static int body(void)
 		test_vector(name[i]);
 		test_random(name[i], counted);
 		test_lanes(name[i]);
+		test_lengths(name[i]);
 	}
 	ok(lanes_best() == lanes_way(0), "the first one is taken");
 #ifdef __x86_64__

@@ -217,7 +217,8 @@ static bool same_records(void)
 
 		if (a->word == b->word && a->owner == b->owner && a->op == b->op && a->flags == b->flags &&
 		    (!live || (!memcmp(a->key, b->key, 16) && !memcmp(a->parent, b->parent, 16) &&
-			       a->depth == b->depth && a->tag == b->tag && a->check == b->check)))
+			       a->depth == b->depth && a->tag == b->tag && a->check == b->check &&
+			       a->source == b->source && a->source_word == b->source_word)))
 			continue;
 		diag("block %d: 0x%x and 0x%x, op %d and %d", i, a->word, b->word, (int)a->op, (int)b->op);
 		return false;
@@ -256,7 +257,7 @@ static bool same_feed(void)
 	return true;
 }
 
-/* Each is one deeper than its parent, which is LIVE, and no key is there twice. */
+/* Each is one deeper than its parent, which is LIVE and where the record says, and no key is there twice. */
 static bool chains_are_sound(const struct side *s)
 {
 	gpc_block i, j;
@@ -273,8 +274,11 @@ static bool chains_are_sound(const struct side *s)
 				continue;
 			if (j != i && !memcmp(p->key, r->key, sizeof(p->key)))
 				return false;
-			if (!memcmp(p->key, r->parent, sizeof(p->key)))
-				depth = p->depth + 1;
+			if (memcmp(p->key, r->parent, sizeof(p->key)))
+				continue;
+			depth = p->depth + 1;
+			if (r->source_word != pool_record(&s->c->seg, j) + 1)
+				return false;
 		}
 		if (r->depth != depth || (depth == 0) != !(r->parent[0] | r->parent[1]))
 			return false;

@@ -92,6 +92,128 @@ static void test_late_use(void)
 	cache_end(c);
 }
 
+/* The same, and another peer has used the block since. */
+static void test_overtaken(void)
+{
+	gpc *c = cache_new(4, 0);
+	uint32_t *use;
+	gpc_block b;
+	uint64_t to;
+
+	chain_make(c, 0, 1, 1, &b);
+	chain_make(c, 0, 2, 1, NULL);
+	use = seg_use(&c->seg, pool_record(&c->seg, b));
+	leap(c, 10);
+	to = handle_ticks(c, 1) << STAMP_BITS;   /* the call has its tick, and has seen the window ... */
+	leap(c, 10);
+	touch(c, 2);
+	leap(c, 10);
+	touch(c, 1);
+	leap(c, 1 << 20);
+	window_moves(c);
+	use_raise(use, (uint32_t)(to | STAMP_PLACES));   /* ... and stores now */
+	goes(c, ORDER(2, 1), "a use that was held up is older than one that has left its window");
+	cache_end(c);
+}
+
+/* A window takes some passes to be moved, where there are so many blocks.  What is evicted meanwhile leaves its
+ * parent as young as it was. */
+static void test_while_it_moves(void)
+{
+	struct gpc_config cfg = cache_config(8 << 16, 0);
+	gpc_block b[3], out, next[2];
+	uint32_t *use, i;
+	gpc *c;
+
+	cfg.max_blocks = 8 << 16;
+	c = cache_make(&cfg, NULL);
+	chain_make(c, 0, 1, 2, b);
+	chain_make(c, 0, 3, 1, b + 2);
+	use = seg_use(&c->seg, pool_record(&c->seg, b[0]));
+	leap(c, 10);
+	touch(c, 2);
+	leap(c, 10);
+	touch(c, 3);
+	leap(c, 10);
+	touch(c, 1);
+	leap(c, 1 << 20);
+	for (i = 0; i < 100 && load_relaxed(use); i++)
+		must(gpc_writer_serve(c, 0));
+	is_int(load_relaxed(use), 0, "a use has left its window");
+	ok(!load_relaxed(&seg_state(&c->seg)->uses_from), "which is being moved");
+	is_int(gpc_evict(c, 0, 1, &out, 0, 1000), 1, "its child goes");
+	is_int(out, b[1], "and is the oldest");
+	is_int(gpc_evict(c, 0, 2, next, GPC_PEEK, 1000), 2, "of those that are left");
+	is_int(next[0], b[2], "the parent is not the next one");
+	ok(!load_relaxed(&seg_state(&c->seg)->uses_from), "while the window is being moved");
+	window_moves(c);
+	goes(c, ORDER(3, 1), "a parent stays as young as it was");
+	cache_end(c);
+}
+
+/* Its end comes before it has been moved: what is used then is not in use[], which has an older use of it. */
+static void test_over_while_it_moves(void)
+{
+	struct gpc_config cfg = cache_config(8 << 16, 0);
+	uint32_t *use, i;
+	gpc_block b[3];
+	gpc *c;
+
+	cfg.max_blocks = 8 << 16;
+	c = cache_make(&cfg, NULL);
+	chain_make(c, 0, 1, 1, b);
+	chain_make(c, 0, 2, 1, b + 1);
+	chain_make(c, 0, 3, 1, b + 2);
+	use = seg_use(&c->seg, pool_record(&c->seg, b[2]));
+	leap(c, 1 << 20);
+	for (i = 0; i < 100 && load_relaxed(use); i++)
+		must(gpc_writer_serve(c, 0));
+	leap(c, 10);
+	touch(c, 1);
+	leap(c, 10);
+	touch(c, 2);
+	leap(c, (USE_SPAN >> STAMP_BITS) - (1 << 20));
+	touch(c, 1);
+	ok(!load_relaxed(&seg_state(&c->seg)->uses_from), "a window is over while it is being moved");
+	window_moves(c);
+	goes(c, ORDER(3, 2, 1), "used behind its end");
+	cache_end(c);
+}
+
+/* A block that goes down is as old there as it was, whatever lay there before. */
+static void test_down(void)
+{
+	struct gpc_config cfg = cache_config(4, 3 << 16);
+	gpc_block b[2], low, out;
+	uint32_t *use, i;
+	struct gpc_move m;
+	gpc *c;
+
+	cfg.max_blocks = (3 << 16) + 256;
+	c = cache_make(&cfg, NULL);
+	chain_make(c, 0, 1, 1, b);
+	leap(c, 10);
+	chain_make(c, 1, 2, 1, b + 1);           /* the first place of RAM is used later */
+	leap(c, 10);
+	chain_make(c, 1, 3, 1, &low);
+	leap(c, 10);
+	touch(c, 3);
+	is_int(gpc_drop(c, &low, 1, NULL, 0, -1), 1, "what was used last goes");
+	settle(c);
+	use = seg_use(&c->seg, pool_record(&c->seg, low));
+	leap(c, 1 << 20);
+	for (i = 0; i < 100 && load_relaxed(use); i++)
+		must(gpc_writer_serve(c, 0));
+	ok(!load_relaxed(&seg_state(&c->seg)->uses_from), "the window is being moved");
+	is_int(gpc_demote(c, 0, 1, b, 1, &m, 0, 1000), 1, "another block goes down");
+	is_int(m.to, low, "to its place");
+	is_int(gpc_commit(c, &m, 1, NULL, 0, -1), 1, "with its key");
+	window_moves(c);
+	is_int(gpc_evict(c, 1, 1, &out, 0, 1000), 1, "one goes");
+	is_int(out, low, "the one that has not been used for longest");
+	cache_end(c);
+}
+
 /* More places than a tick has. */
 static void test_many_places(void)
 {
@@ -158,12 +280,17 @@ static void tests(void)
 	test_windows(true);
 	test_windows(false);
 	test_late_use();
+	test_overtaken();
 	test_many_places();
 }
 
 static int body(void)
 {
 	cache_both(tests);
+	cache_thread = false;            /* pass by pass */
+	test_while_it_moves();
+	test_over_while_it_moves();
+	test_down();
 	return done_testing();
 }
 

@@ -125,6 +125,7 @@ t_programs = \
 	%reldir%/382-companion-stores.t \
 	%reldir%/383-companion-ranks.t \
 	%reldir%/384-fold-stores.t \
+	%reldir%/386-window-stores.t \
 	%reldir%/165-fetch.t \
 	%reldir%/166-spill.t \
 	%reldir%/167-order.t \
@@ -457,7 +458,8 @@ t_models = \
 	%reldir%/model/stock-owned.pml \
 	%reldir%/model/transfer.pml \
 	%reldir%/model/tso.h \
-	%reldir%/model/wake.pml
+	%reldir%/model/wake.pml \
+	%reldir%/model/window.pml
 
 models:
 	@CC='$(CC)' $(top_srcdir)/%reldir%/model/run
@@ -586,6 +588,7 @@ endif
 %canon_reldir%_335_alias_stores_t_LDFLAGS = -Wl,--wrap=segment_map_writer
 %canon_reldir%_357_root_stores_t_LDFLAGS = -Wl,--wrap=segment_map_writer
 %canon_reldir%_384_fold_stores_t_LDFLAGS = -Wl,--wrap=segment_map_writer
+%canon_reldir%_386_window_stores_t_LDFLAGS = -Wl,--wrap=segment_map_writer
 %canon_reldir%_363_each_store_t_LDFLAGS = -Wl,--wrap=segment_map_writer
 %canon_reldir%_366_moves_die_t_LDFLAGS = -Wl,--wrap=segment_map_writer
 %canon_reldir%_373_transfers_die_t_LDFLAGS = -Wl,--wrap=segment_map_writer

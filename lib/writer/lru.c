@@ -29,10 +29,11 @@
 uint64_t lru_stamp(struct writer *w, uint32_t record)
 {
 	uint64_t now = w_tick(w) << STAMP_BITS | STAMP_PLACES, stamp;
+	uint64_t from = w_state(w)->uses_from;
 	uint32_t use = load_relaxed(seg_use(&w->seg, record));
 
-	stamp = use_stamp(use, w_state(w)->uses_from);
-	if (!use || uses_are_late(w))
+	stamp = use_stamp(use, from);
+	if (!use || stamp < from || uses_are_late(w))
 		stamp = MAX(stamp, load_relaxed(seg_stamp(&w->seg, record)));
 
 	return MIN(stamp, now);          /* rule R1: a peer cannot buy itself a future */
@@ -41,16 +42,21 @@ uint64_t lru_stamp(struct writer *w, uint32_t record)
 /* Before it is LIVE, so no use of this life is lost; one of its last life is. */
 void lru_begin(struct writer *w, uint32_t record)
 {
-	lru_set(w, record, w_tick(w) << STAMP_BITS);
+	uint64_t stamp = w_tick(w) << STAMP_BITS;
+	bool fits = use_fits(stamp, w_state(w)->uses_from);
+
+	store_relaxed(seg_use(&w->seg, record), fits ? (uint32_t)stamp : 0);
+	if (!fits || uses_are_late(w))   /* else what stamp[] has is older */
+		store_relaxed(seg_stamp(&w->seg, record), stamp);
 }
 
+/* Older, perhaps, than what stamp[] has of its last life. */
 void lru_set(struct writer *w, uint32_t record, uint64_t stamp)
 {
 	bool fits = use_fits(stamp, w_state(w)->uses_from);
 
 	store_relaxed(seg_use(&w->seg, record), fits ? (uint32_t)stamp : 0);
-	if (!fits || uses_are_late(w))   /* else what stamp[] has is of an older window */
-		store_relaxed(seg_stamp(&w->seg, record), stamp);
+	store_relaxed(seg_stamp(&w->seg, record), stamp);
 }
 
 void lru_inherit(struct writer *w, uint32_t record, uint64_t stamp)

@@ -101,6 +101,7 @@ static void fill_record(struct writer *w, uint32_t record, uint64_t position, co
 	store_relaxed(&r->parent[1], link->parent[1]);
 	r->depth = link->depth;
 	r->flags = link->flags;
+	store_relaxed(&r->source_word, link->up + 1);
 }
 
 static bool publish(struct writer *w, uint32_t peer, uint64_t position, const struct staged *s)

@@ -8,8 +8,8 @@
  *   has been left     uses_from, and uses_late = 2   counts uses_late down by two more windows
  *
  * Whoever uses a block meanwhile stores a half that is newer, which the swap does not clear.  A call that
- * was held up may store one from before the window: it is told as what it is, for 2^31 stamps, and goes to
- * stamp[] with the next window.  One that was held up for longer counts as used now, while it still runs.
+ * was held up may store one from before the window: it is told as what it is, for 2^31 stamps, if stamp[]
+ * has no later one, and goes there with the next window.  One that was held up for longer counts as used now, while it still runs.
  *
  * uses_late says that stamp[] may have the later use of the two.  A use that misses its window looks at
  * uses_from again, behind a full barrier, and then stores to use[] as well, so only those count that are
@@ -18,7 +18,6 @@
 
 #include "writer/uses.h"
 
-#define DUE    (1ull << 30)              /* stamps of the window that have passed */
 #define FAR    (1ull << 31)              /* the most that it is moved by */
 #define CHUNK  65536u                    /* records a step */
 #define PAUSE_NS (1 * NS_PER_MS)         /* between two steps, if they do not lag */
@@ -49,6 +48,7 @@ static void move_window(struct writer *w, uint64_t from)
 	uint32_t late = load_relaxed(&st->uses_late);
 
 	store_relaxed(&st->uses_late, 2);
+	order_stores();                  /* a successor that finds the window finds that, too */
 	store_relaxed(&st->uses_from, w->uses_upto);
 	order_fence();                   /* pairs with that of refs_stamp_late() */
 	if ((present(w) | STAMP_PLACES) - from < USE_SPAN)
@@ -62,7 +62,7 @@ void uses_pass(struct writer *w, uint64_t now_ns)
 	uint32_t end;
 
 	if (!w->uses_upto) {
-		if (now < from || now - from < DUE)
+		if (now < from || now - from < USES_DUE)
 			return;
 		w->uses_upto = MIN(now, from + FAR);
 		w->uses_at = 0;

@@ -251,7 +251,7 @@ static inline int worker_main(int place)
 	life_begin(place);
 	w.seed = crew_mix(opt.seed + my_name + (page->count[N_ROUNDS] << 32)) | 1;
 	w.caller = stage.engines && place % 4 == 3;
-	w.stock = one_in(&w, 4) && !w.caller ? 4 : 0;
+	w.stock = one_in(&w, w.caller ? 2 : 4) ? 4 : 0;
 	w.spaces =
 		stage.engines ? GPC_SPACE(place) | GPC_SPACE(SHARED_SPACE) : GPC_SPACE(0);
 	worker_attach(&w);
