@@ -61,7 +61,8 @@ struct disk_super {
 	uint64_t secret_check;           /* tells another secret from it */
 	uint64_t generation;             /* rises with each write of a superblock: the higher one counts */
 	uint64_t epoch;                  /* headers of another one are of nothing */
-	uint64_t opens;                  /* how often it was opened: upper bits of `serial` */
+	uint64_t opens;                  /* how often it was opened: upper bits of `serial`, and of an epoch that a
+					  * clear begins */
 	uint64_t clock_ns;               /* the file's own clock (disk_now), and when that was: */
 	uint64_t boot_ns;                /*   CLOCK_BOOTTIME */
 	uint64_t real_ns;                /*   CLOCK_REALTIME */

@@ -202,11 +202,8 @@ int disk_free(struct disk *d, uint64_t slot)
 {
 	int err = slot < d->super.slots ? clear_if_used(d, slot) : -EINVAL;
 
-	if (err && err != -EINVAL && err != -ENODATA) {
-		pthread_mutex_lock(&d->super_lock);
-		store_relaxed(&d->broken, 1);
-		pthread_mutex_unlock(&d->super_lock);
-	}
+	if (err && err != -EINVAL && err != -ENODATA)
+		super_break(d);
 	return err;
 }
 
@@ -245,13 +242,16 @@ static int run_forget(struct disk *d, const struct disk_op *op)
 	return err ? err : sync;
 }
 
+/* Above every epoch that an earlier opening may have given, for headers of a clear that was lost with the power
+ * may be on the disk. */
 int disk_clear(struct disk *d)
 {
 	int err;
 
 	pthread_mutex_lock(&d->super_lock);
 	pthread_rwlock_wrlock(&d->epoch_lock);
-	store_relaxed(&d->epoch, ++d->super.epoch);
+	d->super.epoch = MAX(d->super.epoch + 1, d->super.opens << 32);
+	store_relaxed(&d->epoch, d->super.epoch);
 	pthread_rwlock_unlock(&d->epoch_lock);
 	err = super_commit(d);
 	pthread_mutex_unlock(&d->super_lock);

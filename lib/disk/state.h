@@ -91,6 +91,7 @@ bool super_is_sane(const struct disk_super *s);
 int super_store(struct disk *d, uint64_t at);    /* one of them, not synced */
 int super_commit(struct disk *d);                /* both, on the disk; clears `broken` */
 int super_sync(struct disk *d);                  /* headers and all: fdatasync */
+void super_break(struct disk *d);                /* a header stays that had to go; takes super_lock */
 void super_clock_start(struct disk *d);          /* from what the superblock says */
 void super_clock_save(struct disk *d);           /* now and then; takes super_lock */
 uint64_t super_real_ns(void);
