@@ -241,6 +241,7 @@ lib_gpc_sources = \
 	%reldir%/stage/feed.c \
 	%reldir%/stage/images.c \
 	%reldir%/stage/learn.c \
+	%reldir%/stage/notes.c \
 	%reldir%/stage/open.c \
 	%reldir%/stage/remote.c \
 	%reldir%/stage/restore.c \

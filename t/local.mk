@@ -54,6 +54,7 @@ t_programs = \
 	%reldir%/101-tiers.t \
 	%reldir%/102-tiers-durable.t \
 	%reldir%/103-remote-tier.t \
+	%reldir%/106-tiers-notes.t \
 	%reldir%/107-two-ways.t \
 	%reldir%/108-back-late.t \
 	%reldir%/109-held-late.t \

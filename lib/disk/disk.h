@@ -185,6 +185,11 @@ int disk_sync(struct disk *d);
 int disk_free(struct disk *d, uint64_t slot);
 /* The header alone, and the note, as they are now: results as of a read. */
 int disk_look(struct disk *d, struct disk_slot *what, void *note);
+/* The note alone, of a block that a scan or a look has told of: what->note_bytes of it.  -EBADMSG: it is damaged, or
+ * the slot has been written since. */
+int disk_note(struct disk *d, const struct disk_slot *what, void *note);
+/* The notes beside the 1024 headers around this slot are going to be read: the system may begin. */
+void disk_note_ahead(struct disk *d, uint64_t slot);
 
 /* ---- all blocks ---- */
 

@@ -9,6 +9,7 @@
 #include "disk/state.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <string.h>
 
 #include "base/crc.h"
@@ -172,6 +173,23 @@ int disk_look(struct disk *d, struct disk_slot *what, void *note)
 	if (!err)
 		*what = found;
 	return err;
+}
+
+int disk_note(struct disk *d, const struct disk_slot *what, void *note)
+{
+	if (what->slot >= d->super.slots || what->note_bytes > d->super.note_bytes)
+		return -EINVAL;
+	return read_note(d, what, note);
+}
+
+/* Whole pages of notes, so no page of an image comes to the page cache. */
+void disk_note_ahead(struct disk *d, uint64_t slot)
+{
+	uint64_t first = slot - slot % DISK_GROUP;
+
+	if (d->super.note_bytes && slot < d->super.slots)
+		posix_fadvise(d->fd, (off_t)disk_note_at(d, first),
+			      (off_t)(d->images_at - DISK_GROUP * DISK_HEADER_BYTES), POSIX_FADV_WILLNEED);
 }
 
 static int run_read(struct disk *d, struct disk_op *op)

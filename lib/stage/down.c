@@ -36,6 +36,7 @@ struct down {                            /* one batch */
 	struct about about[BATCH];
 	struct tier_item item[BATCH];
 	struct iovec *iov;
+	uint8_t *notes;                  /* note_room each, or NULL */
 };
 
 /* ---- what is due ---- */
@@ -140,12 +141,22 @@ static void cut(struct down *b, uint32_t n)
 	b->n = MIN(b->n, n);
 }
 
+static void add_note(struct down *b, uint32_t i)
+{
+	uint32_t room = b->d->note_room;
+	uint8_t *to = b->notes + (size_t)i * room;
+
+	b->item[i].note = to;
+	b->item[i].note_bytes = notes_pack(b->t->c, b->block[i], &b->about[i], to, room);
+}
+
 static int write_all(struct down *b)
 {
 	uint32_t i, pieces = images_pieces(b->map);
 
 	b->iov = malloc((size_t)b->n * pieces * sizeof(*b->iov));
-	if (!b->iov)
+	b->notes = b->d->note_room ? malloc((size_t)b->n * b->d->note_room) : NULL;
+	if (!b->iov || (b->d->note_room && !b->notes))
 		return -ENOMEM;
 	for (i = 0; i < b->n; i++) {
 		const struct about *a = &b->about[i];
@@ -156,6 +167,8 @@ static int write_all(struct down *b)
 			.depth = a->depth, .tag = a->tag, .iov = b->iov + i * pieces, .niov = pieces,
 		};
 		b->item[i].has_crc = images_sum(b->t->c, b->map, b->block[i], &a->key, &b->item[i].crc);
+		if (b->notes)
+			add_note(b, i);
 	}
 	b->d->ops->write(b->d->tier, b->item, b->n, clock_ns() + WRITE_NS);
 	return 0;
@@ -245,7 +258,9 @@ static uint32_t write_batch(struct down *b, uint32_t pool)
 		pthread_mutex_unlock(&b->t->writing);
 	map_put(b->t->c, b->map);
 	free(b->iov);
+	free(b->notes);
 	b->iov = NULL;
+	b->notes = NULL;
 	b->n = 0;
 	return written;
 }

@@ -89,9 +89,9 @@ static int find_ram(struct gpc_tiers *t)
 		       "or gpc_pool_make)", s->name);
 }
 
-static uint64_t slots_for(const struct gpc_tiers_options *opt, uint64_t block_bytes)
+static uint64_t slots_for(const struct gpc_tiers_options *opt, uint64_t block_bytes, uint32_t note_bytes)
 {
-	uint64_t each = ROUND_UP(block_bytes, (uint64_t)PAGE) + DISK_HEAD_BYTES;
+	uint64_t each = ROUND_UP(block_bytes, (uint64_t)PAGE) + DISK_HEAD_BYTES + note_bytes;
 
 	if (opt->disk_blocks)
 		return opt->disk_blocks;
@@ -152,15 +152,31 @@ static int check_size(const struct gpc_tiers_options *opt, const struct segment 
 	return check_room(s, slots ? slots : err < 0 ? 0 : there.slots);
 }
 
+/* Room for notes is made with the file. */
+static uint32_t note_bytes(struct gpc_tiers *t)
+{
+	uint32_t most = notes_most(&t->c->seg);
+	struct disk_info there;
+
+	if (!most || disk_peek(t->opt.disk, &there) < 0 || there.note_bytes >= most)
+		return most;
+	log_say(&t->c->log, LOG_WARNING, "%s has room for notes of %u bytes, and those of %s may have %u: what does not "
+		"fit is not there after a restart; remove the file to have one with room", t->opt.disk,
+		there.note_bytes, t->c->seg.name, most);
+	return there.note_bytes;
+}
+
 static int open_disk(struct gpc_tiers *t, uint32_t ram, struct disk **ret)
 {
 	const struct gpc_tiers_options *opt = &t->opt;
 	const struct shm_pool *p = seg_pool(&t->c->seg, ram);
+	uint32_t notes = note_bytes(t);
 	struct disk_options o = {
 		.flags = DISK_CREATE | (opt->flags & GPC_TIERS_RESIZE ? DISK_RESIZE : 0) |
 			 (opt->flags & GPC_TIERS_BUFFERED ? DISK_BUFFERED : 0) |
 			 (opt->secret ? 0 : DISK_KEEP_SECRET),
-		.image_bytes = p->block_bytes, .slots = slots_for(opt, p->block_bytes),
+		.image_bytes = p->block_bytes, .slots = slots_for(opt, p->block_bytes, notes),
+		.note_bytes = notes,
 		.secret = t->c->seg.header.secret, .threads = opt->disk_threads,
 		.write_rate = opt->write_rate, .log = &t->c->log,
 	};
@@ -305,7 +321,9 @@ static int open_tier_disk(struct gpc_tiers *t, uint32_t ram)
 
 	if (err < 0)
 		return err;
-	err = tier_disk(disk, &d->tier);
+	disk_info(disk, &info);
+	d->note_room = MIN(info.note_bytes, notes_most(&t->c->seg));
+	err = tier_disk(disk, d->note_room != 0, &d->tier);
 	if (err < 0) {
 		disk_close(disk);
 		return err_set(ENOMEM, "no memory for a tier");
@@ -315,7 +333,6 @@ static int open_tier_disk(struct gpc_tiers *t, uint32_t ram)
 	d->index = DESK_DISK;
 	d->min_uses = t->opt.min_uses;
 	t->ncold = 1;
-	disk_info(disk, &info);
 	err = info.slots > 1u << 24 ? err_set(ENOSPC, "%s has %llu blocks: a pool has at most %u", t->opt.disk,
 					      (unsigned long long)info.slots, 1u << 24) : 0;
 	if (err == 0)

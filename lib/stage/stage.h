@@ -5,6 +5,7 @@
  *   desk.c     the lock, and what stands in shared memory
  *   slots.c    which slot of a tier has what, as this process knows it
  *   images.c   blocks of RAM: held without a use, their bytes as pieces, their checksums
+ *   notes.c    what an engine says of a block, beside it in a file
  *   up.c       questions: from a tier to RAM
  *   down.c     from RAM to a tier, ahead of need
  *   feed.c     what the feed says of our pools: removals become durable, slots come back
@@ -65,6 +66,7 @@ struct cold {                            /* a tier, with its pool */
 	uint32_t index, space;           /* in the desk */
 	uint32_t pool, record, blocks;
 	uint64_t block_bytes;
+	uint32_t note_room;              /* most of a note beside a block; 0: none is kept here, or there */
 	uint8_t fingerprint[32];
 	struct shm_tier *told;
 
@@ -179,6 +181,18 @@ void images_iov(const struct map *m, gpc_block block, struct iovec *iov);
 /* The sum that was stored for it, of that life and key; false: none is known. */
 bool images_sum(const gpc *c, const struct map *m, gpc_block block, const gpc_key *key, uint32_t *ret);
 void images_store_sum(const gpc *c, const struct map *m, gpc_block block, const gpc_key *key, uint32_t crc);
+
+/* ---- notes.c ---- */
+
+/* Most that a note of this cache takes in a file; 0: it keeps none. */
+uint32_t notes_most(const struct segment *s);
+/* The note of a block of that life, as it stands in a file: so many bytes; 0: it has none, or none is to be had.
+ * What does not fit into `room` is left out: the tokens, or all of it. */
+uint32_t notes_pack(const gpc *c, gpc_block block, const struct about *a, void *to, uint32_t room);
+/* The other way, under that key; tokens has room for block_tokens.  What this cache does not keep is left out.
+ * false: it says nothing that this cache keeps. */
+bool notes_unpack(const gpc *c, const void *from, uint32_t bytes, const gpc_key *key, struct shm_note *ret,
+		  uint32_t *tokens);
 
 /* ---- threads: up.c, down.c, feed.c ---- */
 
