@@ -53,6 +53,7 @@ t_programs = \
 	%reldir%/100-seed.t \
 	%reldir%/101-tiers.t \
 	%reldir%/102-tiers-durable.t \
+	%reldir%/104-tiers-refused.t \
 	%reldir%/103-remote-tier.t \
 	%reldir%/106-tiers-notes.t \
 	%reldir%/107-two-ways.t \
@@ -518,6 +519,8 @@ endif
 %canon_reldir%_006_segment_names_t_LDFLAGS = -Wl,--wrap=rename
 # a write or a read of the disk waits until the test lets it go on; no sync
 %canon_reldir%_102_tiers_durable_t_LDFLAGS = -Wl,--wrap=preadv,--wrap=pwritev,--wrap=fdatasync
+# no sync
+%canon_reldir%_104_tiers_refused_t_LDFLAGS = -Wl,--wrap=fdatasync
 # the keeper of a tier dies at each of these
 %canon_reldir%_322_tiers_die_t_LDFLAGS = -Wl,--wrap=preadv,--wrap=pwritev,--wrap=publish_copies
 # the system gives fewer threads than are asked for

@@ -129,8 +129,9 @@ bool feed_follow(struct gpc_tiers *t)
 	return any;
 }
 
-/* Steps 2 to 4.  Without an answer who waits hears of it by the time that is up. */
-static void acknowledge(struct gpc_tiers *t)
+/* Steps 2 to 4; false: it is not known to be on the disk.  Without an answer who waits hears of it by the time that is
+ * up. */
+static bool acknowledge(struct gpc_tiers *t)
 {
 	uint64_t cleared_all = load_acquire(&seg_state(&t->c->seg)->cleared), number;
 	uint32_t i;
@@ -150,10 +151,11 @@ static void acknowledge(struct gpc_tiers *t)
 		}
 		if (err < 0) {
 			give_up(d, "a sync", err);
-			return;
+			return false;
 		}
 	}
 	desk_durable(t, number, cleared_all);
+	return true;
 }
 
 /* The pools are new.  A clear that came before we read the feed may be one of them, whatever its tag. */
@@ -209,7 +211,8 @@ static void tell_idle(struct gpc_tiers *t)
 		idle = MIN(idle, load_acquire(&t->idle_afar));
 	if (idle == load_relaxed(&desk->idle) || !t->published)
 		return;
-	acknowledge(t);
+	if (!acknowledge(t))
+		return;
 	/* (s) all that was asked for by then is done and durable before the number says so; pairs with
 	 * request/durable.c.  If we die before it, who waits sees that our lock is gone */
 	store_release(&desk->idle, idle);

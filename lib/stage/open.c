@@ -2,8 +2,8 @@
 /* open.c - gpc_tiers_open: a peer that keeps the tiers below RAM, from its seat to its end.
  *
  *   1  a seat, and the keeper's lock
- *   2  the RAM whose images the tiers have; the file
- *   3  a pool for each tier, of CALLER blocks
+ *   2  the RAM whose images the tiers have; how large the file is to be
+ *   3  a pool for each tier, of CALLER blocks; the store; then the file, which is made or resized last
  *   4  what the cache has cleared while nobody kept the file is cleared there; what is left is read
  *   5  peers may ask; threads
  *
@@ -13,6 +13,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #include "disk/disk.h"
 #include "memory/maps.h"
 #include "peer/refuse.h"
@@ -134,7 +135,9 @@ static int check_room(const struct segment *s, uint64_t slots)
 		       (unsigned long long)(g->max_blocks - taken));
 }
 
-static int check_size(const struct gpc_tiers_options *opt, const struct segment *s, uint64_t slots)
+/* slots: that are asked for, or 0; *ret_slots: as many as the file is going to have. */
+static int check_size(const struct gpc_tiers_options *opt, const struct segment *s, uint64_t slots,
+		      uint32_t *ret_slots)
 {
 	struct disk_info there;
 	int err;
@@ -146,10 +149,15 @@ static int check_size(const struct gpc_tiers_options *opt, const struct segment 
 	if (err == -ENOENT)
 		return err_set(EINVAL, "disk_bytes and disk_blocks are 0, and there is no file %s: one of them must say how "
 			       "large it is to be", opt->disk);
+	if (err < 0)
+		return disk_error(err);
+	err = slots ? EINVAL : ENOSPC;
+	slots = slots ? slots : there.slots;
 	if (slots > 1u << 24)
-		return err_set(EINVAL, "%s would have %llu blocks: a pool has at most %u", opt->disk,
+		return err_set(err, "%s would have %llu blocks: a pool has at most %u", opt->disk,
 			       (unsigned long long)slots, 1u << 24);
-	return check_room(s, slots ? slots : err < 0 ? 0 : there.slots);
+	*ret_slots = (uint32_t)slots;
+	return check_room(s, slots);
 }
 
 /* Room for notes is made with the file. */
@@ -166,12 +174,14 @@ static uint32_t note_bytes(struct gpc_tiers *t)
 	return there.note_bytes;
 }
 
-static int open_disk(struct gpc_tiers *t, uint32_t ram, struct disk **ret)
+/* How the file is to be opened; *ret_slots: of how many blocks. */
+static int plan_disk(struct gpc_tiers *t, uint32_t ram, struct disk_options *ret, uint32_t *ret_slots)
 {
 	const struct gpc_tiers_options *opt = &t->opt;
 	const struct shm_pool *p = seg_pool(&t->c->seg, ram);
 	uint32_t notes = note_bytes(t);
-	struct disk_options o = {
+
+	*ret = (struct disk_options){
 		.flags = DISK_CREATE | (opt->flags & GPC_TIERS_RESIZE ? DISK_RESIZE : 0) |
 			 (opt->flags & GPC_TIERS_BUFFERED ? DISK_BUFFERED : 0) |
 			 (opt->secret ? 0 : DISK_KEEP_SECRET),
@@ -180,13 +190,11 @@ static int open_disk(struct gpc_tiers *t, uint32_t ram, struct disk **ret)
 		.secret = t->c->seg.header.secret, .threads = opt->disk_threads,
 		.write_rate = opt->write_rate, .log = &t->c->log,
 	};
-	int err = check_size(opt, &t->c->seg, o.slots);
-
-	memcpy(o.fingerprint, p->fingerprint, sizeof(o.fingerprint));
-	if (err == 0 && opt->secret && memcmp(opt->secret, o.secret, sizeof(t->c->seg.header.secret)))
-		err = err_set(EPROTO, "secret is not that of %s: a cache is made with the secret of its file",
-			      t->c->seg.name);
-	return err == 0 ? disk_error(disk_open(opt->disk, &o, ret)) : err;
+	memcpy(ret->fingerprint, p->fingerprint, sizeof(ret->fingerprint));
+	if (opt->secret && memcmp(opt->secret, ret->secret, sizeof(t->c->seg.header.secret)))
+		return err_set(EPROTO, "secret is not that of %s: a cache is made with the secret of its file",
+			       t->c->seg.name);
+	return check_size(opt, &t->c->seg, ret->slots, ret_slots);
 }
 
 /* ---- 3: its pool ---- */
@@ -225,10 +233,10 @@ static int add_when_free(gpc *c, struct gpc_pool *p)
 	return n;
 }
 
-static int add_pool(struct gpc_tiers *t, struct cold *d, uint32_t ram, uint32_t blocks, uint32_t space)
+static int add_pool(struct gpc_tiers *t, struct cold *d, uint32_t kind, uint32_t ram, uint32_t blocks, uint32_t space)
 {
 	const struct shm_pool *r = seg_pool(&t->c->seg, ram);
-	struct gpc_pool p = { .size = sizeof(p), .kind = d->ops->kind, .space = space ? space : free_space(t->c),
+	struct gpc_pool p = { .size = sizeof(p), .kind = kind, .space = space ? space : free_space(t->c),
 			      .flags = GPC_POOL_CALLER | GPC_POOL_UNCHAINED, .blocks = blocks, .demote_to = -1 };
 	int n = add_when_free(t->c, &p);
 
@@ -242,7 +250,7 @@ static int add_pool(struct gpc_tiers *t, struct cold *d, uint32_t ram, uint32_t 
 	memcpy(d->fingerprint, r->fingerprint, sizeof(d->fingerprint));
 	d->told = &seg_desk(&t->c->seg)->tier[d->index];
 	memset(d->told, 0, sizeof(*d->told));
-	d->told->kind = d->ops->kind;
+	d->told->kind = kind;
 	d->told->block_bytes = d->block_bytes;
 	store_relaxed(&d->told->pool, n);
 	return slots_new(d);
@@ -250,7 +258,7 @@ static int add_pool(struct gpc_tiers *t, struct cold *d, uint32_t ram, uint32_t 
 
 /* ---- 4: what was cleared meanwhile ---- */
 
-/* The cache counts clears of all pools.  Its last keeper has noted up to which one its file had them. */
+/* The cache counts clears of all pools, and its last keeper has noted how many its file had; another file may lack any. */
 static int clear_missed(struct gpc_tiers *t, struct disk *disk)
 {
 	struct shm_desk *desk = seg_desk(&t->c->seg);
@@ -259,7 +267,7 @@ static int clear_missed(struct gpc_tiers *t, struct disk *disk)
 	int err = 0;
 
 	disk_info(disk, &info);
-	if (!memcmp(desk->file, info.file, sizeof(info.file)) && desk->cleared != cleared)
+	if (!info.made && (memcmp(desk->file, info.file, sizeof(info.file)) ? cleared != 0 : desk->cleared != cleared))
 		err = disk_clear(disk);
 	if (err < 0)
 		return err_set(-err, "%s: blocks that were cleared while nobody kept it cannot be forgotten: %s",
@@ -298,7 +306,7 @@ static void stop_threads(struct gpc_tiers *t)
 	store_release(&t->stop, 1);
 	desk_wake(t);
 	for (i = 0; i < t->ncold; i++)
-		if (t->cold[i].ops->stop)
+		if (t->cold[i].ops && t->cold[i].ops->stop)
 			t->cold[i].ops->stop(t->cold[i].tier);
 	for (i = 0; i < t->nstages; i++)
 		pthread_join(t->stage[i], NULL);
@@ -312,32 +320,42 @@ static void stop_threads(struct gpc_tiers *t)
 
 /* ---- the call ---- */
 
-static int open_tier_disk(struct gpc_tiers *t, uint32_t ram)
+static int open_disk_pool(struct gpc_tiers *t, uint32_t ram, struct disk_options *ret)
+{
+	struct cold *d = &t->cold[0];
+	uint32_t slots = 0;
+	int err = plan_disk(t, ram, ret, &slots);
+
+	if (err < 0)
+		return err;
+	d->t = t;
+	d->index = DESK_DISK;
+	d->min_uses = t->opt.min_uses;
+	t->ncold = 1;
+	return add_pool(t, d, GPC_DISK, ram, slots, t->opt.disk_space);
+}
+
+static int open_disk_file(struct gpc_tiers *t, const struct disk_options *opt)
 {
 	struct cold *d = &t->cold[0];
 	struct disk_info info;
 	struct disk *disk;
-	int err = open_disk(t, ram, &disk);
+	int err = disk_error(disk_open(t->opt.disk, opt, &disk));
 
 	if (err < 0)
 		return err;
 	disk_info(disk, &info);
+	t->made = info.made;
 	d->note_room = MIN(info.note_bytes, notes_most(&t->c->seg));
 	err = tier_disk(disk, d->note_room != 0, &d->tier);
 	if (err < 0) {
 		disk_close(disk);
 		return err_set(ENOMEM, "no memory for a tier");
 	}
-	d->t = t;
 	d->ops = d->tier->ops;
-	d->index = DESK_DISK;
-	d->min_uses = t->opt.min_uses;
-	t->ncold = 1;
-	err = info.slots > 1u << 24 ? err_set(ENOSPC, "%s has %llu blocks: a pool has at most %u", t->opt.disk,
-					      (unsigned long long)info.slots, 1u << 24) : 0;
-	if (err == 0)
-		err = add_pool(t, d, ram, (uint32_t)info.slots, t->opt.disk_space);
-	return err == 0 ? clear_missed(t, disk) : err;
+	if (info.slots != d->blocks)
+		return err_set(EAGAIN, "%s was replaced while it was opened: try again", t->opt.disk);
+	return clear_missed(t, disk);
 }
 
 static int open_tier_remote(struct gpc_tiers *t, uint32_t ram)
@@ -352,7 +370,7 @@ static int open_tier_remote(struct gpc_tiers *t, uint32_t ram)
 	d->index = DESK_REMOTE;
 	d->min_uses = t->opt.remote_uses;
 	t->ncold++;
-	err = add_pool(t, d, ram, tier_remote_blocks(t, ram), t->opt.remote_space);
+	err = add_pool(t, d, GPC_REMOTE, ram, tier_remote_blocks(t, ram), t->opt.remote_space);
 	return err == 0 ? tier_remote_start(d->tier) : err;
 }
 
@@ -371,14 +389,17 @@ static int count_uses(struct gpc_tiers *t)
 
 static int open_all(struct gpc_tiers *t)
 {
+	struct disk_options disk;
 	int err = desk_take(t), ram;
 
 	ram = err == 0 ? find_ram(t) : err;
 	err = MIN(ram, 0);
 	if (err == 0 && t->opt.disk)
-		err = open_tier_disk(t, (uint32_t)ram);
+		err = open_disk_pool(t, (uint32_t)ram, &disk);
 	if (err == 0 && t->opt.remote)
 		err = open_tier_remote(t, (uint32_t)ram);
+	if (err == 0 && t->opt.disk)
+		err = open_disk_file(t, &disk);
 	if (err == 0)
 		err = count_uses(t);
 	if (err == 0)
@@ -402,7 +423,8 @@ static void end(struct gpc_tiers *t)
 	for (i = 0; i < t->ncold; i++) {
 		slots_end(&t->cold[i]);
 		free(t->cold[i].ghost);
-		t->cold[i].ops->close(t->cold[i].tier);
+		if (t->cold[i].tier)
+			t->cold[i].ops->close(t->cold[i].tier);
 	}
 	gpc_close(t->c);
 	free((char *)t->opt.disk);
@@ -435,6 +457,8 @@ GPC_EXPORT int gpc_tiers_open(const char *name, const struct gpc_tiers_options *
 	}
 	err = open_all(t);
 	if (err < 0) {
+		if (t->made)
+			unlink(t->opt.disk);     /* it is locked still */
 		end(t);
 		return err;
 	}

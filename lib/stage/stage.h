@@ -93,7 +93,7 @@ struct gpc_tiers {
 	pthread_mutex_t writing;         /* a batch on its way down; an acknowledgement */
 	pthread_t stage[STAGES_MOST], down, afar, feed;
 	uint32_t nstages;
-	bool has_down, has_afar, has_feed, has_lock, begun;
+	bool has_down, has_afar, has_feed, has_lock, made;       /* made: the file, by this keeper */
 	uint32_t stop;
 
 	uint64_t idle, idle_afar;        /* gpc_tiers_sync: down.c has found nothing since this one */

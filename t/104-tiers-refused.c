@@ -1,0 +1,185 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a keeper of tiers that is refused leaves behind; what it must not acknowledge. */
+#include "t/lib/below.h"
+
+#include <pthread.h>
+
+static int ram, vram;
+
+int __real_fdatasync(int fd);
+int __wrap_fdatasync(int fd);
+
+static int sync_error;
+
+int __wrap_fdatasync(int fd)
+{
+	if (!__atomic_load_n(&sync_error, __ATOMIC_SEQ_CST))
+		return __real_fdatasync(fd);
+	errno = EIO;
+	return -1;
+}
+
+static gpc *begin(struct gpc_tiers_options *o)
+{
+	gpc *c = tiers_cache(1024);
+
+	ram = bytes_ram(c, 16, 0, 0);
+	vram = bytes_vram(c, 64, 0, ram, 0);
+	tiers_file();
+	*o = tiers_options(64);
+	o->ahead = 8;
+	return c;
+}
+
+static gpc_block below(gpc *c, uint64_t n)
+{
+	struct gpc_pool p = { .size = sizeof(p) };
+	gpc_key k = key_of(c, n);
+	gpc_block b = -1;
+
+	must(gpc_pool_get(c, tier_of(c).pool, &p));
+	must(gpc_lookup(c, GPC_SPACE(p.space), &k, 1, &b, GPC_QUIET));
+	return b;
+}
+
+static long long length(const char *path)
+{
+	struct stat st;
+
+	return stat(path, &st) ? -1 : (long long)st.st_size;
+}
+
+/* ---- refused: the file is as it was ---- */
+
+/* Each for a reason that has nothing to do with the file. */
+static void refuse_all(const struct gpc_tiers_options *as, const char *what)
+{
+	struct gpc_tiers_options o = *as;
+	long long before = length(tiers_path);
+	gpc_tiers *t = NULL;
+
+	o.disk_space = 0;
+	o.remote = "nonsense:";
+	ok(gpc_tiers_open(cache_name, &o, &t) < 0, "%s: no such store: %s", what, gpc_last_error());
+	is_int(length(tiers_path), before, "the file is as it was");
+	o.remote = NULL;
+	o.disk_space = 3;
+	refused(gpc_tiers_open(cache_name, &o, &t), EXDEV, "another pool is in its space");
+	is_int(length(tiers_path), before, "the file is as it was");
+	o.disk_space = 0;
+	__atomic_store_n(&sync_error, 1, __ATOMIC_SEQ_CST);
+	ok(gpc_tiers_open(cache_name, &o, &t) < 0, "no sync: %s", gpc_last_error());
+	__atomic_store_n(&sync_error, 0, __ATOMIC_SEQ_CST);
+	is_int(length(tiers_path), before, "the file is as it was");
+}
+
+static void test_as_it_was(void)
+{
+	struct gpc_tiers_options o;
+	gpc *c = begin(&o);
+	gpc_tiers *t;
+
+	bytes_ram(c, 4, 3, 0);
+	refuse_all(&o, "a new file");
+	t = tiers_open(&o);
+	tiers_fill(c, ram, 1, 40, 8);
+	is_int(tiers_below(c, 1, 24), 24, "blocks are on the disk");
+	must(gpc_tiers_close(t));
+	o.flags = GPC_TIERS_RESIZE;
+	o.disk_blocks = 10;
+	refuse_all(&o, "a file to be cut");
+	o.disk_blocks = 100;
+	refuse_all(&o, "a file to be grown");
+	o.disk_blocks = 0;
+	t = tiers_open(&o);
+	must(gpc_tiers_sync(c, TIERS_MS));
+	is_int(tiers_below(c, 1, 24), 24, "all of its blocks are there");
+	must(gpc_tiers_close(t));
+	unlink(tiers_path);
+	fetch_end(c, "as it was");
+}
+
+/* ---- not acknowledged ---- */
+
+static void test_sync(void)
+{
+	struct gpc_tiers_options o;
+	gpc *c = begin(&o);
+	gpc_tiers *t = tiers_open(&o);
+	gpc_block b;
+
+	tiers_fill(c, ram, 1, 40, 8);
+	b = below(c, 8);
+	__atomic_store_n(&sync_error, 1, __ATOMIC_SEQ_CST);
+	is_int(gpc_drop(c, &b, 1, NULL, 0, 300), -ETIMEDOUT, "a drop that cannot be synced");
+	is_int(gpc_tiers_sync(c, 300), -ETIMEDOUT, "is nothing that gpc_tiers_sync says is done");
+	__atomic_store_n(&sync_error, 0, __ATOMIC_SEQ_CST);
+	is_int(gpc_tiers_sync(c, TIERS_MS), 0, "until the disk syncs again");
+	must(gpc_tiers_close(t));
+	unlink(tiers_path);
+	fetch_end(c, "sync");
+}
+
+/* ---- cleared while another file was kept ---- */
+
+static void test_other_file(void)
+{
+	struct gpc_tiers_options o, other;
+	gpc *c = begin(&o);
+	gpc_tiers *t = tiers_open(&o);
+	char first[96];
+	int i, err;
+
+	tiers_fill(c, ram, 1, 40, 8);
+	must(gpc_tiers_close(t));
+	strcpy(first, tiers_path);
+	tiers_file();
+	other = tiers_options(64);
+	t = tiers_open(&other);
+	for (i = 0; (err = gpc_pool_clear(c, -1, 0, 0, 5000)) == -ENOTCONN && i < 100; i++)
+		usleep(20000);
+	ok(err >= 0, "all is cleared, while another file is kept");
+	must(gpc_tiers_close(t));
+	unlink(tiers_path);
+	strcpy(tiers_path, first);
+	t = tiers_open(&o);
+	must(gpc_tiers_sync(c, TIERS_MS));
+	is_int(tiers_below(c, 1, 40), 0, "the first one brings nothing back");
+	must(gpc_tiers_close(t));
+	unlink(tiers_path);
+	fetch_end(c, "other file");
+}
+
+/* ---- its pool is removed by somebody else ---- */
+
+static void test_removed(void)
+{
+	struct gpc_tiers_options o;
+	gpc *c = begin(&o);
+	gpc_tiers *t = tiers_open(&o);
+
+	tiers_fill(c, ram, 1, 40, 8);
+	is_int(gpc_pool_clear(c, tier_of(c).pool, 0, GPC_REMOVE, 5000), 0, "its pool is removed");
+	must(gpc_tiers_close(t));
+	t = tiers_open(&o);
+	must(gpc_tiers_sync(c, TIERS_MS));
+	is_int(tiers_below(c, 1, 24), 0, "nothing of it comes back");
+	must(gpc_tiers_close(t));
+	unlink(tiers_path);
+	fetch_end(c, "removed");
+}
+
+static int body(void)
+{
+	test_as_it_was();
+	test_sync();
+	test_other_file();
+	test_removed();
+	return done_testing();
+}
+
+int main(void)
+{
+	cache_dir_make();
+	return tap_guard(120, body, cache_dir_remove);
+}
