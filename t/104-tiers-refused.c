@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a keeper of tiers that is refused leaves behind; what it must not acknowledge. */
+/* What a keeper of tiers that is refused leaves behind; what it must not acknowledge, and must not keep waiting. */
 #include "t/lib/below.h"
 
 #include <pthread.h>
@@ -169,12 +169,39 @@ static void test_removed(void)
 	fetch_end(c, "removed");
 }
 
+/* ---- nobody waits for the write rate ---- */
+
+static void test_rate(void)
+{
+	struct gpc_tiers_options o;
+	gpc *c = begin(&o);
+	gpc_block b[8];
+	uint64_t start;
+	gpc_tiers *t;
+
+	o.write_rate = 1;
+	t = tiers_open(&o);
+	bytes_chain(c, ram, 1, 8, b, false);
+	bytes_chain(c, ram, 9, 8, b, false);
+	while (!tier_of(c).written)
+		usleep(1000);
+	usleep(50000);
+	start = clock_ns();
+	is_int(gpc_pool_clear(c, tier_of(c).pool, 0, 0, 5000), 0, "with a byte a second all on the disk is cleared");
+	must(gpc_tiers_close(t));
+	ok(clock_ns() - start < 2000 * NS_PER_MS, "and the tier ends soon: %d ms",
+	   (int)((clock_ns() - start) / NS_PER_MS));
+	unlink(tiers_path);
+	fetch_end(c, "rate");
+}
+
 static int body(void)
 {
 	test_as_it_was();
 	test_sync();
 	test_other_file();
 	test_removed();
+	test_rate();
 	return done_testing();
 }
 

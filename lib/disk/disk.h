@@ -202,6 +202,8 @@ int disk_scan(struct disk *d, struct disk_slot **ret, uint64_t *ret_n);
 /* ---- limits and counters ---- */
 
 void disk_rate(struct disk *d, uint64_t rate, uint64_t burst);   /* from now on */
+/* CLOCK_MONOTONIC: a write that is submitted now would wait until then, for the rate; 0: there is none. */
+uint64_t disk_turn(struct disk *d);
 
 struct disk_counts {
 	uint64_t reads, read_bytes, read_ns;     /* those that gave bytes; time from its submission */

@@ -74,6 +74,16 @@ void disk_rate(struct disk *d, uint64_t rate, uint64_t burst)
 	pthread_mutex_unlock(&d->queue_lock);
 }
 
+uint64_t disk_turn(struct disk *d)
+{
+	uint64_t turn;
+
+	pthread_mutex_lock(&d->queue_lock);
+	turn = d->rate ? d->turn_ns : 0;
+	pthread_mutex_unlock(&d->queue_lock);
+	return turn;
+}
+
 /* ---- whose turn it is; with queue_lock held ---- */
 
 static bool may_write(const struct disk *d, uint64_t now)

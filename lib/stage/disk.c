@@ -177,6 +177,11 @@ static int file_scan(struct tier *t, struct tier_found **ret, uint64_t *ret_n)
 	return found ? 0 : -ENOMEM;
 }
 
+static uint64_t file_turn(struct tier *t)
+{
+	return disk_turn(file_of(t));
+}
+
 static void file_counts(struct tier *t, struct tier_counts *ret)
 {
 	struct disk_counts c;
@@ -198,7 +203,7 @@ static void file_close(struct tier *t)
 static const struct tier_ops disk_ops = {
 	.name = "disk", .kind = GPC_DISK, .read = file_read, .write = file_write, .forget = file_forget,
 	.clear = file_clear, .sync = file_sync, .reuse = file_reuse, .scan = file_scan, .note = file_note,
-	.counts = file_counts, .close = file_close,
+	.turn = file_turn, .counts = file_counts, .close = file_close,
 };
 
 int tier_disk(struct disk *d, bool notes, struct tier **ret)

@@ -267,7 +267,9 @@ static uint32_t write_batch(struct down *b, uint32_t pool)
 
 /* ---- a round ---- */
 
-/* With a limit on what is written, an acknowledgement waits for a tenth of a second at most. */
+/* With a limit on what is written an acknowledgement waits for no more than this, and for a batch of as much. */
+#define RATE_NS   (100 * NS_PER_MS)
+
 static uint32_t batch_of(const struct gpc_tiers *t, const struct cold *d)
 {
 	uint64_t n = t->opt.write_rate && !cold_is_afar(d) ? t->opt.write_rate / 10 / MAX(d->block_bytes, 1u) : BATCH;
@@ -275,6 +277,11 @@ static uint32_t batch_of(const struct gpc_tiers *t, const struct cold *d)
 	n = MIN(n, (uint64_t)BATCH);
 	n = MIN(n, MAX((64ull << 20) / MAX(d->block_bytes, 1u), 1u));
 	return (uint32_t)MAX(n, 1u);
+}
+
+static bool is_early(const struct cold *d)
+{
+	return d->ops->turn && d->ops->turn(d->tier) > clock_ns() + RATE_NS;
 }
 
 static uint32_t spill(struct gpc_tiers *t, struct cold *d, uint32_t pool, struct down *b, bool drain)
@@ -285,10 +292,14 @@ static uint32_t spill(struct gpc_tiers *t, struct cold *d, uint32_t pool, struct
 
 	if (!want)
 		return 0;
+	if (is_early(d)) {
+		t->later = true;
+		return 0;
+	}
 	victim = malloc(want * sizeof(*victim));
 	n = victim ? gpc_evict(t->c, (int)pool, want, victim, GPC_PEEK, CALL_MS) : 0;
 	*b = (struct down){ .t = t, .d = d };
-	for (i = 0; i < n && !stage_stops(t); i++) {
+	for (i = 0; i < n && !stage_stops(t) && !is_early(d); i++) {
 		moved += look_at(b, victim[i]) == GONE;
 		if (b->n == most)
 			moved += write_batch(b, pool);
@@ -339,8 +350,11 @@ void *down_thread(void *arg)
 			pause = MIN(2 * pause, PAUSE_MOST);
 			continue;
 		}
+		t->later = false;
 		moved = round_of(t, b, false, asked != t->idle);
-		if (moved) {
+		if (t->later && !moved)
+			desk_sleep(t, seen, PAUSE_MOST);
+		if (t->later || moved) {
 			pause = PAUSE_NS;
 			continue;
 		}

@@ -99,6 +99,7 @@ struct gpc_tiers {
 	uint64_t idle, idle_afar;        /* gpc_tiers_sync: down.c has found nothing since this one */
 	uint64_t events;                 /* down.c: as they were when it found nothing ... */
 	uint64_t looked_ns;              /* ... and when */
+	bool later;                      /* down.c: blocks are due, and may not be written yet */
 	uint32_t published;              /* all that was there at the start */
 	uint64_t cursor;                 /* of the feed: everything before is done; feed.c */
 };

@@ -72,6 +72,8 @@ struct tier_ops {
 	/* Which of these keys, of which the index knows nothing, are there all the same: has[i] = 1.  Returns
 	 * how many.  NULL: the index knows all. */
 	int (*exists)(struct tier *t, const gpc_key *keys, uint32_t n, uint8_t *has, uint64_t deadline_ns);
+	/* CLOCK_MONOTONIC: before that a write would only wait, for a limit on what is written.  NULL: it never does. */
+	uint64_t (*turn)(struct tier *t);
 	/* false: reads and writes would come to nothing now.  NULL: it always is. */
 	bool (*ready)(struct tier *t);
 	/* What went wrong so far, by cause. */
