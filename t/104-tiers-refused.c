@@ -99,6 +99,53 @@ static void test_as_it_was(void)
 	fetch_end(c, "as it was");
 }
 
+/* ---- arguments: each sentence names the argument, its value, and what it may be ---- */
+
+static void says(int got, int want, const char *a, const char *b)
+{
+	const char *text = gpc_last_error();
+
+	ok(got == want && strstr(text, a) && strstr(text, b), "%d: %s", got, text);
+}
+
+#define TRY(field, value, want, a, b) do { \
+	struct gpc_tiers_options x = o; \
+	gpc_tiers *none = NULL; \
+	x.field = value; \
+	says(gpc_tiers_open(cache_name, &x, &none), want, a, b); \
+} while (0)
+
+static void test_arguments(void)
+{
+	struct gpc_tiers_file file = { .size = sizeof(file) };
+	struct gpc_tiers_options o;
+	gpc *c = begin(&o);
+
+	TRY(size, 3, -EINVAL, "size", "is 3");
+	TRY(flags, 8, -EINVAL, "0x8", "GPC_TIERS_EXCLUSIVE");
+	TRY(timeout_ms, -2, -EINVAL, "timeout_ms is -2", "-1");
+	TRY(ram, -1, -EINVAL, "ram is -1", "number of a pool");
+	TRY(ram, 5, -ENOENT, "ram is 5", "no RAM with memory");
+	TRY(disk, NULL, -EINVAL, "disk and remote are NULL", "no tier");
+	TRY(disk, "", -EINVAL, "disk is empty", "name a file");
+	TRY(disk, ".", -EPROTO, ". is a folder", "regular file");
+	TRY(disk, "/dev/null", -EPROTO, "/dev/null", "no regular file");
+	TRY(disk, "nosuch/file", -ENOENT, "nosuch/file cannot be made", "folder does not exist");
+	TRY(disk_bytes, 5, -EINVAL, "disk_bytes is 5", "disk_blocks 64");
+	TRY(disk_blocks, UINT32_MAX, -EINVAL, "disk_blocks is 4294967295", "16777216");
+	TRY(disk_blocks, 2000, -ENOSPC, "2000 blocks", "max_blocks 1024");
+	TRY(disk_blocks, 0, -EINVAL, "disk_bytes and disk_blocks are 0", "no file");
+	TRY(disk_space, 32, -EINVAL, "disk_space is 32", "31");
+	TRY(disk_threads, 65, -EINVAL, "disk_threads is 65", "64");
+	TRY(ahead, 4097, -EINVAL, "ahead is 4097", "4096");
+	TRY(stages, 17, -EINVAL, "stages is 17", "16");
+	TRY(reserved, 1, -EINVAL, "reserved is 1", "0");
+	TRY(secret, "0123456789abcdef", -EPROTO, "secret is not that of", "made with");
+	says(gpc_tiers_file_get("", &file), -EINVAL, "disk is empty", "name a file");
+	is_int(length(tiers_path), -1, "no file is made by all that");
+	fetch_end(c, "arguments");
+}
+
 /* ---- not acknowledged ---- */
 
 static void test_sync(void)
@@ -198,6 +245,7 @@ static void test_rate(void)
 static int body(void)
 {
 	test_as_it_was();
+	test_arguments();
 	test_sync();
 	test_other_file();
 	test_removed();

@@ -19,30 +19,30 @@
 #include "peer/refuse.h"
 #include "stage/stage.h"
 
-#define POOL_MS       10000
+#define POOL_MS 10000
 #define DISK_HEAD_BYTES 128u             /* beside each image, with what stands before all of them: an estimate */
 #define DISK_FRONT    ((uint64_t)131072)
 #define PAGE          4096u
 
 #define FLAGS (GPC_TIERS_EXCLUSIVE | GPC_TIERS_RESIZE | GPC_TIERS_BUFFERED)
-
 /* ---- options ---- */
 
 static int check_options(const char *name, const struct gpc_tiers_options *opt, gpc_tiers **ret)
 {
-	int err = 0;
+	int err;
 
-	if (!ret)
-		return err_set(EINVAL, "ret is NULL");
-	if (!name || !opt)
-		return err_set(EINVAL, "%s is NULL", name ? "opt" : "name");
+	if (!ret || !name || !opt)
+		return err_set(EINVAL, "%s is NULL", !ret ? "ret" : name ? "opt" : "name");
 	err = err_size("gpc_tiers_options", opt->size, sizeof(*opt));
-	if (err == 0)
-		err = err_flags(opt->flags, FLAGS);
+	if (err == 0 && opt->flags & ~FLAGS)
+		err = err_set(EINVAL, "flags is 0x%x: it may have GPC_TIERS_EXCLUSIVE, GPC_TIERS_RESIZE and GPC_TIERS_BUFFERED, "
+			      "and 0x%x is not among them", opt->flags, opt->flags & ~FLAGS);
 	if (err == 0)
 		err = err_timeout(opt->timeout_ms);
 	if (err == 0 && !opt->disk && !opt->remote)
 		err = err_set(EINVAL, "disk and remote are NULL: there is no tier to keep");
+	if (err == 0 && opt->disk && !*opt->disk)
+		err = err_set(EINVAL, "disk is empty: it must name a file");
 	if (err == 0 && !opt->disk && opt->flags & GPC_TIERS_EXCLUSIVE)
 		err = err_set(EINVAL, "GPC_TIERS_EXCLUSIVE is about the disk, and disk is NULL");
 	if (err == 0 && opt->disk_bytes && opt->disk_blocks)
@@ -439,11 +439,11 @@ GPC_EXPORT int gpc_tiers_open(const char *name, const struct gpc_tiers_options *
 	if (err < 0)
 		return err;
 	t = calloc(1, sizeof(*t));
-	if (!t)
-		return err_set(ENOMEM, "no memory for tiers");
-	t->opt = *opt;
-	t->opt.disk = opt->disk ? strdup(opt->disk) : NULL;
-	if (opt->disk && !t->opt.disk) {
+	if (t) {
+		t->opt = *opt;
+		t->opt.disk = opt->disk ? strdup(opt->disk) : NULL;
+	}
+	if (!t || (opt->disk && !t->opt.disk)) {
 		free(t);
 		return err_set(ENOMEM, "no memory for tiers");
 	}
@@ -482,8 +482,8 @@ GPC_EXPORT int gpc_tiers_file_get(const char *disk, struct gpc_tiers_file *ret)
 	struct disk_info info;
 	int err;
 
-	if (!disk || !ret)
-		return err_set(EINVAL, "%s is NULL", disk ? "ret" : "disk");
+	if (!disk || !*disk || !ret)
+		return err_set(EINVAL, "%s", !ret ? "ret is NULL" : !disk ? "disk is NULL" : "disk is empty: it must name a file");
 	err = err_size("gpc_tiers_file", ret->size, 2 * sizeof(uint32_t));
 	if (err == 0)
 		err = disk_error(disk_peek(disk, &info));
