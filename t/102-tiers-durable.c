@@ -147,9 +147,9 @@ static void test_drop(void)
 	t = begin(&c, &o);
 	tiers_fill(c, ram, 1, 40, 8);
 	b = below(c, 8);
-	before = syncs;
+	before = __atomic_load_n(&syncs, __ATOMIC_SEQ_CST);
 	is_int(gpc_drop(c, &b, 1, NULL, 0, 5000), 1, "a block on the disk is dropped");
-	ok(syncs > before, "and that is synced before the call returns");
+	ok(__atomic_load_n(&syncs, __ATOMIC_SEQ_CST) > before, "and that is synced before the call returns");
 	copy_file("tiers-crash.tmp");
 	is_int(below(c, 8), -1, "it is in the index no more");
 	t = crash(c, t, &o);

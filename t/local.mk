@@ -522,7 +522,7 @@ endif
 # no sync
 %canon_reldir%_104_tiers_refused_t_LDFLAGS = -Wl,--wrap=fdatasync
 # the keeper of a tier dies at each of these
-%canon_reldir%_322_tiers_die_t_LDFLAGS = -Wl,--wrap=preadv,--wrap=pwritev,--wrap=publish_copies
+%canon_reldir%_322_tiers_die_t_LDFLAGS = -Wl,--wrap=preadv,--wrap=pwritev,--wrap=fdatasync,--wrap=publish_copies
 # the system gives fewer threads than are asked for
 %canon_reldir%_008_team_t_LDFLAGS = -Wl,--wrap=pthread_create
 # its maker dies at each of these, and a sweeper comes before the lock
