@@ -203,7 +203,7 @@ static void test_keeper(uint32_t flags, const char *what)
 	bool died;
 
 	lines = 0;
-	for (at = 1; at < 200; at += at < 30 ? 2 : 7) {
+	for (at = 1; at < 200; at += at < 30 ? 3 : 8) {
 		one_life(flags, at, &died);
 		deaths += died;
 		if (!died && at > 60)

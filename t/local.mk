@@ -513,6 +513,8 @@ endif
 	-Wl,--wrap=posix_fallocate,--wrap=ftruncate,--wrap=io_store
 # transfers and syncs that stop at a gate
 %canon_reldir%_045_disk_queue_t_LDFLAGS = -Wl,--wrap=io_read_image,--wrap=io_write_image,--wrap=disk_sync
+# no sync
+%canon_reldir%_047_disk_scan_t_LDFLAGS = -Wl,--wrap=fdatasync
 # clocks that jump, other boots
 %canon_reldir%_046_disk_clock_t_LDFLAGS = -Wl,--wrap=clock_gettime,--wrap=fd_peek
 # one in between looks at the files
