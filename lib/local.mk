@@ -238,6 +238,7 @@ lib_gpc_sources = \
 	%reldir%/stage/desk.c \
 	%reldir%/stage/disk.c \
 	%reldir%/stage/down.c \
+	%reldir%/stage/drops.c \
 	%reldir%/stage/feed.c \
 	%reldir%/stage/images.c \
 	%reldir%/stage/learn.c \
@@ -264,6 +265,8 @@ lib_gpc_sources = \
 	%reldir%/writer/command.c \
 	%reldir%/writer/command.h \
 	%reldir%/writer/commit.c \
+	%reldir%/writer/drop.c \
+	%reldir%/writer/drop.h \
 	%reldir%/writer/events.c \
 	%reldir%/writer/events.h \
 	%reldir%/writer/grace.c \

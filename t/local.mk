@@ -54,6 +54,7 @@ t_programs = \
 	%reldir%/101-tiers.t \
 	%reldir%/102-tiers-durable.t \
 	%reldir%/103-remote-tier.t \
+	%reldir%/105-tiers-drops.t \
 	%reldir%/106-tiers-notes.t \
 	%reldir%/107-two-ways.t \
 	%reldir%/108-back-late.t \
@@ -518,6 +519,8 @@ endif
 %canon_reldir%_006_segment_names_t_LDFLAGS = -Wl,--wrap=rename
 # a write or a read of the disk waits until the test lets it go on; no sync
 %canon_reldir%_102_tiers_durable_t_LDFLAGS = -Wl,--wrap=preadv,--wrap=pwritev,--wrap=fdatasync
+# what was found at the start is not published yet
+%canon_reldir%_105_tiers_drops_t_LDFLAGS = -Wl,--wrap=publish_copies
 # the keeper of a tier dies at each of these
 %canon_reldir%_322_tiers_die_t_LDFLAGS = -Wl,--wrap=preadv,--wrap=pwritev,--wrap=publish_copies
 # the system gives fewer threads than are asked for

@@ -256,10 +256,13 @@ static int clear_missed(struct gpc_tiers *t, struct disk *disk)
 	struct shm_desk *desk = seg_desk(&t->c->seg);
 	uint64_t cleared = load_acquire(&seg_state(&t->c->seg)->cleared);
 	struct disk_info info;
+	bool same;
 	int err = 0;
 
 	disk_info(disk, &info);
-	if (!memcmp(desk->file, info.file, sizeof(info.file)) && desk->cleared != cleared)
+	same = !memcmp(desk->file, info.file, sizeof(info.file));
+	t->missed_from = same ? load_acquire(&desk->durable) : UINT64_MAX;
+	if (same && desk->cleared != cleared)
 		err = disk_clear(disk);
 	if (err < 0)
 		return err_set(-err, "%s: blocks that were cleared while nobody kept it cannot be forgotten: %s",
@@ -387,6 +390,7 @@ static int open_all(struct gpc_tiers *t)
 		err = restore_begin(t);
 	if (err < 0)
 		return err;
+	drops_missed(t);
 	desk_show(t);
 	return start_threads(t);
 }
@@ -405,6 +409,7 @@ static void end(struct gpc_tiers *t)
 		t->cold[i].ops->close(t->cold[i].tier);
 	}
 	gpc_close(t->c);
+	free(t->dropped);
 	free((char *)t->opt.disk);
 	free(t);
 }
@@ -426,6 +431,7 @@ GPC_EXPORT int gpc_tiers_open(const char *name, const struct gpc_tiers_options *
 		return err_set(ENOMEM, "no memory for tiers");
 	}
 	pthread_mutex_init(&t->writing, NULL);
+	t->missed_from = UINT64_MAX;
 	err = gpc_attach(name, GPC_OPTIONS(gpc_attach_options, .timeout_ms = opt->timeout_ms, .dir = opt->dir,
 					   .label = "tiers", .log = opt->log, .log_arg = opt->log_arg), 0, &t->c);
 	if (err < 0) {

@@ -9,6 +9,7 @@
  *   up.c       questions: from a tier to RAM
  *   down.c     from RAM to a tier, ahead of need
  *   feed.c     what the feed says of our pools: removals become durable, slots come back
+ *   drops.c    what was said to be bad, and all that follows it
  *   restore.c  what was there at the start is published again
  *   learn.c    what a store has that the index knows nothing of
  *   disk.c     the file of lib/disk as a tier
@@ -101,6 +102,13 @@ struct gpc_tiers {
 	uint64_t looked_ns;              /* ... and when */
 	uint32_t published;              /* all that was there at the start */
 	uint64_t cursor;                 /* of the feed: everything before is done; feed.c */
+	uint32_t drops;                  /* state.drops when that was read */
+
+	/* drops.c, in the thread of feed.c: keys whose bytes were bad */
+	gpc_key *dropped;
+	uint32_t ndropped, dropped_room;
+	bool drops_lost;                 /* ... that nobody knows: the tiers are cleared */
+	uint64_t missed_from;            /* of the feed: what the last keeper of this file had done; UINT64_MAX: another file */
 };
 
 static inline bool stage_stops(const struct gpc_tiers *t)
@@ -142,7 +150,7 @@ void desk_sleep(struct gpc_tiers *t, uint32_t seen, uint64_t ns);
 uint32_t desk_bell(const struct gpc_tiers *t);
 void desk_wake(struct gpc_tiers *t);     /* our own threads */
 /* Everything the feed tells of removals before `number` is durable. */
-void desk_durable(struct gpc_tiers *t, uint64_t number, uint64_t cleared);
+void desk_durable(struct gpc_tiers *t, uint64_t number, uint64_t cleared, uint32_t drops);
 
 /* ---- slots.c ---- */
 
@@ -210,12 +218,25 @@ void feed_end(struct gpc_tiers *t);      /* what is known is made durable */
  * published.  Returns how many. */
 uint32_t learn(struct gpc_tiers *t, const gpc_key *keys, uint32_t n, uint64_t deadline);
 
+/* ---- drops.c, in the thread of feed.c ---- */
+
+bool drops_tells(const struct gpc_event *e);     /* of a block with bad bytes */
+void drops_note(struct gpc_tiers *t, const gpc_key *key);
+/* Those that were noted leave the tiers, with all that follows them.  True: it sent commands, of which the feed
+ * tells. */
+bool drops_carry_out(struct gpc_tiers *t);
+bool drops_are_due(const struct gpc_tiers *t);   /* it could not */
+/* What was dropped while nobody kept the tiers, behind the scan and before anything is published. */
+void drops_missed(struct gpc_tiers *t);
+
 /* ---- restore.c, in the thread of feed.c ---- */
 
 int restore_begin(struct gpc_tiers *t);  /* before anything is written */
 bool restore_step(struct gpc_tiers *t);  /* false: nothing is left */
 /* Of those that are not published yet these are to be forgotten; tag 0: all. */
 void restore_drop(struct cold *d, uint32_t tag);
+/* Those with dead[i] != 0, by their place in found. */
+void restore_drop_dead(struct cold *d, const uint8_t *dead);
 void restore_end(struct gpc_tiers *t);
 
 #endif
