@@ -71,15 +71,22 @@ static void free_all(struct writer *w)
 	free(w);
 }
 
-static void free_pending(struct writer *w)
+static void free_relocations(struct relocation *r)
 {
-	struct relocation *r;
-	struct grant *g;
+	struct relocation *next;
 
-	while ((r = w->relocations) != NULL) {
-		w->relocations = r->next;
+	for (; r; r = next) {
+		next = r->next;
 		free(r);
 	}
+}
+
+static void free_pending(struct writer *w)
+{
+	struct grant *g;
+
+	free_relocations(w->relocations);
+	free_relocations(w->old_relocations);
 	while ((g = w->grants) != NULL) {
 		w->grants = g->next;
 		free(g->slot);

@@ -172,7 +172,7 @@ struct writer {
 	/* writer/table.c */
 	struct probe_entry *table;
 	struct books *books;             /* per bucket */
-	struct relocation *relocations;
+	struct relocation *relocations, *old_relocations;        /* these are over: spare memory */
 	struct probe_key due[2];         /* both buckets of these were full */
 	uint32_t ndue;
 

@@ -91,6 +91,16 @@ static uint32_t slot_record(struct writer *w, uint32_t slot)
 	return word ? w_find_record(w, (gpc_block)(word - 1)) : NONE;
 }
 
+/* Its memory is for the next one: they come and go all the time. */
+static void relocation_end(struct writer *w, struct relocation **at)
+{
+	struct relocation *r = *at;
+
+	*at = r->next;
+	r->next = w->old_relocations;
+	w->old_relocations = r;
+}
+
 static struct relocation *relocation_of(struct writer *w, uint32_t record)
 {
 	struct relocation *r;
@@ -103,8 +113,12 @@ static struct relocation *relocation_of(struct writer *w, uint32_t record)
 static void relocation_start(struct writer *w, uint32_t record, uint32_t from, uint32_t to)
 {
 	struct probe_key k = table_key(w, record);
-	struct relocation *r = writer_alloc(1, sizeof(*r));
+	struct relocation *r = w->old_relocations;
 
+	if (r)
+		w->old_relocations = r->next;
+	else
+		r = writer_alloc(1, sizeof(*r));
 	if (to / SHM_BUCKET == k.second)
 		table_spill(w, &k);
 	bucket_fill(w, to, &k, slot_block_word(w, from));
@@ -271,12 +285,11 @@ void table_copies_done(struct writer *w, struct batch *b)
 			at = &r->next;
 			continue;
 		}
-		*at = r->next;
 		k = table_key(w, r->record);
 		table_wipe(w, r->from);
 		if (r->from / SHM_BUCKET == k.second)
 			table_unspill(w, k.first);
-		free(r);
+		relocation_end(w, at);
 		w->progress = true;
 	}
 }
@@ -314,12 +327,10 @@ void table_remove(struct writer *w, uint32_t record)
 	struct relocation **at = &w->relocations, *r;
 
 	while ((r = *at) != NULL)        /* rule T2 */
-		if (r->record == record) {
-			*at = r->next;
-			free(r);
-		} else {
+		if (r->record == record)
+			relocation_end(w, at);
+		else
 			at = &r->next;
-		}
 	for (; found; found &= found - 1) {
 		bit = (uint32_t)__builtin_ctz(found);
 		table_wipe(w, entry_slot(&k, bit));
