@@ -54,6 +54,7 @@ t_programs = \
 	%reldir%/101-tiers.t \
 	%reldir%/102-tiers-durable.t \
 	%reldir%/103-remote-tier.t \
+	%reldir%/104-tiers-straight.t \
 	%reldir%/105-tiers-drops.t \
 	%reldir%/106-tiers-notes.t \
 	%reldir%/107-two-ways.t \
@@ -519,6 +520,8 @@ endif
 %canon_reldir%_006_segment_names_t_LDFLAGS = -Wl,--wrap=rename
 # a write or a read of the disk waits until the test lets it go on; no sync
 %canon_reldir%_102_tiers_durable_t_LDFLAGS = -Wl,--wrap=preadv,--wrap=pwritev,--wrap=fdatasync
+# where an image is read into
+%canon_reldir%_104_tiers_straight_t_LDFLAGS = -Wl,--wrap=preadv
 # what was found at the start is not published yet
 %canon_reldir%_105_tiers_drops_t_LDFLAGS = -Wl,--wrap=publish_copies
 # the keeper of a tier dies at each of these
