@@ -250,6 +250,7 @@ lib_gpc_sources = \
 	%reldir%/stage/stage.h \
 	%reldir%/stage/tier.h \
 	%reldir%/stage/up.c \
+	%reldir%/stage/uses.c \
 	%reldir%/takeover/live.c \
 	%reldir%/takeover/open.c \
 	%reldir%/takeover/open.h \

@@ -46,6 +46,7 @@ t_programs = \
 	%reldir%/045-disk-queue.t \
 	%reldir%/046-disk-clock.t \
 	%reldir%/047-disk-scan.t \
+	%reldir%/048-uses.t \
 	%reldir%/050-remote-image.t \
 	%reldir%/051-remote-plugins.t \
 	%reldir%/052-remote-folder.t \

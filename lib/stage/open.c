@@ -366,7 +366,7 @@ static int count_uses(struct gpc_tiers *t)
 	for (i = 0; i < t->ncold; i++) {
 		struct cold *d = &t->cold[i];
 
-		if (d->min_uses > 1 && !(d->ghost = calloc(GHOSTS, sizeof(*d->ghost))))
+		if (d->min_uses > 1 && !(d->uses = uses_new()))
 			return err_set(ENOMEM, "no memory to count uses");
 	}
 	return 0;
@@ -405,7 +405,7 @@ static void end(struct gpc_tiers *t)
 	desk_leave(t);
 	for (i = 0; i < t->ncold; i++) {
 		slots_end(&t->cold[i]);
-		free(t->cold[i].ghost);
+		free(t->cold[i].uses);
 		t->cold[i].ops->close(t->cold[i].tier);
 	}
 	gpc_close(t->c);

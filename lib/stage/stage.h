@@ -8,6 +8,7 @@
  *   notes.c    what an engine says of a block, beside it in a file
  *   up.c       questions: from a tier to RAM
  *   down.c     from RAM to a tier, ahead of need
+ *   uses.c     which of them have been there often enough
  *   feed.c     what the feed says of our pools: removals become durable, slots come back
  *   drops.c    what was said to be bad, and all that follows it
  *   restore.c  what was there at the start is published again
@@ -56,9 +57,12 @@ struct slot {
 	uint8_t state;
 };
 
-/* ---- down.c: how often a block has been next to go ---- */
-#define GHOSTS 65536u
-struct ghost { uint64_t key; uint32_t word, count; };
+/* ---- uses.c: how often a key has been next to go ---- */
+#define USES 65536u
+struct uses;
+struct uses *uses_new(void);             /* NULL: no memory; to be freed by free() */
+/* Counted once for each life: how often so far, this one included.  *ret_new: it was counted now. */
+uint32_t uses_count(struct uses *u, const gpc_key *key, gpc_block block, uint32_t word, bool *ret_new);
 
 struct cold {                            /* a tier, with its pool */
 	struct gpc_tiers *t;
@@ -74,7 +78,7 @@ struct cold {                            /* a tier, with its pool */
 	pthread_mutex_t lock;            /* of slots */
 	struct slot *slot;
 	uint32_t *free, nfree;
-	struct ghost *ghost;             /* down.c; NULL: nothing is counted */
+	struct uses *uses;               /* of down.c; NULL: nothing is counted */
 	uint32_t min_uses;
 	bool broken;                     /* its pool has gone, or syncs fail: nothing is written any more */
 
