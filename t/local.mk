@@ -46,6 +46,7 @@ t_programs = \
 	%reldir%/045-disk-queue.t \
 	%reldir%/046-disk-clock.t \
 	%reldir%/047-disk-scan.t \
+	%reldir%/048-uses.t \
 	%reldir%/050-remote-image.t \
 	%reldir%/051-remote-plugins.t \
 	%reldir%/052-remote-folder.t \
@@ -55,6 +56,8 @@ t_programs = \
 	%reldir%/102-tiers-durable.t \
 	%reldir%/104-tiers-refused.t \
 	%reldir%/103-remote-tier.t \
+	%reldir%/104-tiers-straight.t \
+	%reldir%/105-tiers-drops.t \
 	%reldir%/106-tiers-notes.t \
 	%reldir%/107-two-ways.t \
 	%reldir%/108-back-late.t \
@@ -523,6 +526,10 @@ endif
 %canon_reldir%_102_tiers_durable_t_LDFLAGS = -Wl,--wrap=preadv,--wrap=pwritev,--wrap=fdatasync
 # no sync
 %canon_reldir%_104_tiers_refused_t_LDFLAGS = -Wl,--wrap=fdatasync
+# where an image is read into
+%canon_reldir%_104_tiers_straight_t_LDFLAGS = -Wl,--wrap=preadv
+# what was found at the start is not published yet
+%canon_reldir%_105_tiers_drops_t_LDFLAGS = -Wl,--wrap=publish_copies
 # the keeper of a tier dies at each of these
 %canon_reldir%_322_tiers_die_t_LDFLAGS = -Wl,--wrap=preadv,--wrap=pwritev,--wrap=fdatasync,--wrap=publish_copies
 # the system gives fewer threads than are asked for

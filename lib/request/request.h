@@ -39,8 +39,9 @@ int publish_copies(gpc *c, const struct publish_copy *copies, uint32_t n, gpc_bl
 bool keeper_lives(const gpc *c);
 void keeper_ring(gpc *c);                /* it looks */
 
-/* Have pools below RAM blocks that this clear or drop may remove?  Asked before its command. */
-bool durable_concerns(const gpc *c, int pool, const gpc_block *blocks, uint32_t n);
+/* Have pools below RAM blocks that this clear of a pool, or a drop of any block, may remove?  Asked before its
+ * command. */
+bool durable_concerns(const gpc *c, int pool, bool drop);
 /* Behind the answer: all removals so far are on disk.  -ENOTCONN: their keeper has ended before it said so. */
 int durable_wait(gpc *c, uint64_t deadline);
 

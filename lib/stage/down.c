@@ -74,20 +74,14 @@ static uint32_t due(const struct cold *d, const struct shm_pool *p, bool drain)
 /* How often it was next to go, once for each life in RAM. */
 static bool is_wanted(struct cold *d, gpc_block block, const struct about *a)
 {
-	struct ghost *g;
-	uint32_t life = a->word * 2654435761u ^ (uint32_t)block;
+	uint32_t count;
+	bool new;
 
-	if (!d->ghost)
+	if (!d->uses)
 		return true;
-	g = &d->ghost[(a->key.w[0] ^ a->key.w[1] >> 32) % GHOSTS];
-	if (g->key != a->key.w[0])
-		*g = (struct ghost){ .key = a->key.w[0] };
-	if (g->word != life || !g->count) {
-		g->word = life;
-		g->count++;
-		tier_count(d, TIER_UNWANTED, g->count < d->min_uses);
-	}
-	return g->count >= d->min_uses;
+	count = uses_count(d->uses, &a->key, block, a->word, &new);
+	tier_count(d, TIER_UNWANTED, new && count < d->min_uses);
+	return count >= d->min_uses;
 }
 
 /* Its place in RAM is wanted, and nothing has to be written for that.  It is held by us alone. */

@@ -99,21 +99,6 @@ static uint64_t slots_for(const struct gpc_tiers_options *opt, uint64_t block_by
 	return opt->disk_bytes > DISK_FRONT ? MAX((opt->disk_bytes - DISK_FRONT) / each, 1u) : 0;
 }
 
-/* The disk's errors by our meanings; its sentence stays. */
-static int disk_error(int err)
-{
-	switch (err) {
-	case -EPERM:
-		return -EACCES;
-	case -ENOTSUP:
-	case -EXDEV:
-	case -ERANGE:
-		return -EPROTO;
-	default:
-		return err;
-	}
-}
-
 /* Before the file is made or resized for nothing: records that are no pool's, those of a dead keeper's included. */
 static int check_room(const struct segment *s, uint64_t slots)
 {
@@ -150,7 +135,7 @@ static int check_size(const struct gpc_tiers_options *opt, const struct segment 
 		return err_set(EINVAL, "disk_bytes and disk_blocks are 0, and there is no file %s: one of them must say how "
 			       "large it is to be", opt->disk);
 	if (err < 0)
-		return disk_error(err);
+		return tier_disk_error(err);
 	err = slots ? EINVAL : ENOSPC;
 	slots = slots ? slots : there.slots;
 	if (slots > 1u << 24)
@@ -264,10 +249,13 @@ static int clear_missed(struct gpc_tiers *t, struct disk *disk)
 	struct shm_desk *desk = seg_desk(&t->c->seg);
 	uint64_t cleared = load_acquire(&seg_state(&t->c->seg)->cleared);
 	struct disk_info info;
+	bool same;
 	int err = 0;
 
 	disk_info(disk, &info);
-	if (!info.made && (memcmp(desk->file, info.file, sizeof(info.file)) ? cleared != 0 : desk->cleared != cleared))
+	same = !memcmp(desk->file, info.file, sizeof(info.file));
+	t->missed_from = same ? load_acquire(&desk->durable) : UINT64_MAX;
+	if (!info.made && (same ? desk->cleared != cleared : cleared != 0))
 		err = disk_clear(disk);
 	if (err < 0)
 		return err_set(-err, "%s: blocks that were cleared while nobody kept it cannot be forgotten: %s",
@@ -340,7 +328,7 @@ static int open_disk_file(struct gpc_tiers *t, const struct disk_options *opt)
 	struct cold *d = &t->cold[0];
 	struct disk_info info;
 	struct disk *disk;
-	int err = disk_error(disk_open(t->opt.disk, opt, &disk));
+	int err = tier_disk_error(disk_open(t->opt.disk, opt, &disk));
 
 	if (err < 0)
 		return err;
@@ -381,7 +369,7 @@ static int count_uses(struct gpc_tiers *t)
 	for (i = 0; i < t->ncold; i++) {
 		struct cold *d = &t->cold[i];
 
-		if (d->min_uses > 1 && !(d->ghost = calloc(GHOSTS, sizeof(*d->ghost))))
+		if (d->min_uses > 1 && !(d->uses = uses_new()))
 			return err_set(ENOMEM, "no memory to count uses");
 	}
 	return 0;
@@ -408,6 +396,7 @@ static int open_all(struct gpc_tiers *t)
 		err = restore_begin(t);
 	if (err < 0)
 		return err;
+	drops_missed(t);
 	desk_show(t);
 	return start_threads(t);
 }
@@ -422,11 +411,12 @@ static void end(struct gpc_tiers *t)
 	desk_leave(t);
 	for (i = 0; i < t->ncold; i++) {
 		slots_end(&t->cold[i]);
-		free(t->cold[i].ghost);
+		free(t->cold[i].uses);
 		if (t->cold[i].tier)
 			t->cold[i].ops->close(t->cold[i].tier);
 	}
 	gpc_close(t->c);
+	free(t->dropped);
 	free((char *)t->opt.disk);
 	free(t);
 }
@@ -448,6 +438,7 @@ GPC_EXPORT int gpc_tiers_open(const char *name, const struct gpc_tiers_options *
 		return err_set(ENOMEM, "no memory for tiers");
 	}
 	pthread_mutex_init(&t->writing, NULL);
+	t->missed_from = UINT64_MAX;
 	err = gpc_attach(name, GPC_OPTIONS(gpc_attach_options, .timeout_ms = opt->timeout_ms, .dir = opt->dir,
 					   .label = "tiers", .log = opt->log, .log_arg = opt->log_arg), 0, &t->c);
 	if (err < 0) {
@@ -473,28 +464,5 @@ GPC_EXPORT int gpc_tiers_close(gpc_tiers *t)
 	if (t->c->forked)
 		return handle_check(t->c, true);
 	end(t);
-	return 0;
-}
-
-GPC_EXPORT int gpc_tiers_file_get(const char *disk, struct gpc_tiers_file *ret)
-{
-	struct gpc_tiers_file out = { 0 };
-	struct disk_info info;
-	int err;
-
-	if (!disk || !*disk || !ret)
-		return err_set(EINVAL, "%s", !ret ? "ret is NULL" : !disk ? "disk is NULL" : "disk is empty: it must name a file");
-	err = err_size("gpc_tiers_file", ret->size, 2 * sizeof(uint32_t));
-	if (err == 0)
-		err = disk_error(disk_peek(disk, &info));
-	if (err < 0)
-		return err;
-	out.size = ret->size;
-	out.has_secret = info.has_secret;
-	out.blocks = info.slots;
-	out.block_bytes = info.image_bytes;
-	out.bytes = info.file_bytes;
-	memcpy(out.secret, info.secret, sizeof(out.secret));
-	memcpy(ret, &out, MIN(ret->size, (uint32_t)sizeof(out)));
 	return 0;
 }

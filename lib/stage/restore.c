@@ -130,6 +130,23 @@ void restore_drop(struct cold *d, uint32_t tag)
 	d->nfound = k;
 }
 
+void restore_drop_dead(struct cold *d, const uint8_t *dead)
+{
+	uint64_t i, k = d->next;
+
+	for (i = d->next; i < d->nfound; i++) {
+		struct tier_found *f = &d->found[i];
+
+		if (!dead[i]) {
+			d->found[k++] = *f;
+			continue;
+		}
+		slots_back(d, block_of(d, f), &f->key, true);
+		tier_count(d, TIER_FORGOTTEN, 1);
+	}
+	d->nfound = k;
+}
+
 void restore_end(struct gpc_tiers *t)
 {
 	uint32_t i;

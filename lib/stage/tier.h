@@ -88,6 +88,8 @@ struct tier { const struct tier_ops *ops; };
 /* The file of lib/disk as a tier.  notes: those of blocks that a scan finds are going to be read. */
 struct disk;
 int tier_disk(struct disk *d, bool notes, struct tier **ret);
+/* peek.c: its errors by the meanings of gpc.h; the sentence stays. */
+int tier_disk_error(int err);
 
 /* The store that the options name, for images like those of that pool of RAM. */
 struct gpc_tiers;
