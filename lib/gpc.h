@@ -438,7 +438,8 @@ struct gpc_event {
 	uint64_t seq;
 	uint32_t what;               /* GPC_STORED ... */
 	uint32_t tag;
-	gpc_block block, was;        /* was: GPC_MOVED, the block that held the key before */
+	gpc_block block, was;        /* was: GPC_MOVED, the block that held the key before; GPC_REMOVED,
+	                              * `block` where gpc_drop of a block of VRAM or RAM has removed it, else -1 */
 	gpc_key key, parent;
 	uint32_t group, digest_bytes;        /* as in gpc_entry; of GPC_STORED, GPC_REMOVED and ... */
 	uint8_t digest[32];          /* ... GPC_MOVED */
@@ -533,7 +534,7 @@ int gpc_pool_available(gpc *c, int pool);
 
 int gpc_pool_clear(gpc *c, int pool, uint32_t tag, uint32_t flags, int timeout_ms);
 /* [writer] Forget every entry (of that tag; 0 = all) of a pool (-1 = all pools), with all
- * descendants in the space.  Held blocks become unfindable and come back with their last
+ * descendants in the space.  Copies below RAM are entries of pools of their own.  Held blocks become unfindable and come back with their last
  * hold; returns how many such blocks there are, earlier ones included.  GPC_REMOVE: the pool goes when
  * its last hold has; waits for that up to the timeout (0: do not wait, it goes later by itself).
  * -ENOTCONN, -ETIMEDOUT and -EAGAIN (timeout 0) of a call that was submitted: a writer clears later,
@@ -1126,7 +1127,9 @@ int gpc_returned(gpc *c, int pool, gpc_block *blocks, uint32_t n, int timeout_ms
 
 int gpc_drop(gpc *c, const gpc_block *blocks, uint32_t n, gpc_ticket *ticket, uint32_t flags,
 	     int timeout_ms);
-/* [writer] Bytes are bad: unfindable now, with all descendants, held or not.  Returns how
+/* [writer] Bytes are bad: unfindable now, with all descendants, held or not.  Of a block of VRAM or RAM its
+ * copies below RAM go as well, and what follows it there; the call returns when no restart can bring
+ * them back.  A block below RAM goes alone, with its descendants there.  Returns how
  * many of the named blocks were live.  ticket (may be NULL) gets the ticket.  Timeout 0
  * submits, as gpc_publish does, and returns 0.  -ENOTCONN, -ETIMEDOUT: what was submitted
  * is carried out. */

@@ -238,16 +238,20 @@ lib_gpc_sources = \
 	%reldir%/stage/desk.c \
 	%reldir%/stage/disk.c \
 	%reldir%/stage/down.c \
+	%reldir%/stage/drops.c \
 	%reldir%/stage/feed.c \
 	%reldir%/stage/images.c \
 	%reldir%/stage/learn.c \
+	%reldir%/stage/notes.c \
 	%reldir%/stage/open.c \
+	%reldir%/stage/peek.c \
 	%reldir%/stage/remote.c \
 	%reldir%/stage/restore.c \
 	%reldir%/stage/slots.c \
 	%reldir%/stage/stage.h \
 	%reldir%/stage/tier.h \
 	%reldir%/stage/up.c \
+	%reldir%/stage/uses.c \
 	%reldir%/takeover/live.c \
 	%reldir%/takeover/open.c \
 	%reldir%/takeover/open.h \
@@ -263,6 +267,8 @@ lib_gpc_sources = \
 	%reldir%/writer/command.c \
 	%reldir%/writer/command.h \
 	%reldir%/writer/commit.c \
+	%reldir%/writer/drop.c \
+	%reldir%/writer/drop.h \
 	%reldir%/writer/events.c \
 	%reldir%/writer/events.h \
 	%reldir%/writer/grace.c \

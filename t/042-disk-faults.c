@@ -261,6 +261,80 @@ static void syncs_fail_for_all(void)
 	is_int(refused_answers, 20, "one sync that fails: all who wait are refused");
 }
 
+/* ---- headers that must not come back ---- */
+
+static uint64_t found(void)
+{
+	struct disk_slot *s;
+	uint64_t n;
+
+	if (disk_scan(d, &s, &n))
+		bail("no scan");
+	free(s);
+	return n;
+}
+
+/* The power is lost under a clear: the header of a block that was written behind it is on the disk, and the
+ * superblocks are not. */
+static void clear_is_lost(void)
+{
+	static uint8_t front[DISK_GROUPS];
+	struct disk_options opt = disk_opt(4);
+	uint32_t i;
+
+	renew(4, 0);
+	disk_see(0, front, sizeof(front));
+	ok(!disk_clear(d) && !disk_put(d, 1, 11, 0, 1), "a clear, and a block behind it");
+	disk_close(d);
+	disk_poke(0, front, sizeof(front));
+	d = disk_must(&opt);
+	is_int(disk_has(d, 1, 11), -EBADMSG, "that of an epoch that never was is none");
+	for (i = 0; i < 3; i++) {
+		is_int(disk_clear(d), 0, "another clear");
+		is_int(disk_has(d, 1, 11), -ENOENT, "does not make it one");
+	}
+	disk_close(d);
+	d = disk_must(&opt);
+	is_int(found(), 0, "nor does the next start");
+}
+
+/* Two headers of one key, of which the older one cannot be freed when it is found. */
+static void twin_stays(void)
+{
+	struct disk_options opt = disk_opt(4);
+	uint64_t slot = 2;
+
+	renew(4, 0);
+	ok(!disk_put(d, 1, 11, 0, 1) && !disk_put(d, 2, 11, 0, 1), "two blocks of one key");
+	fault(SHIM_WRITE, disk_test_header(1), disk_test_header(2), EIO, 1);
+	is_int(found(), 3, "a scan finds one of them, and cannot free the other one");
+	is_int(disk_forget(d, &slot, 1), -EIO, "that the key is forgotten is not acknowledged");
+	is_int(disk_clear(d), 0, "but by a clear");
+	disk_close(d);
+	d = disk_must(&opt);
+	is_int(found(), 0, "which has the other one behind it");
+}
+
+/* A key whose header could not be read at the start is written elsewhere, and forgotten. */
+static void unread_stays(bool worse)
+{
+	struct disk_options opt = disk_opt(70);
+	uint64_t slot = 40;
+	int err;
+
+	renew(70, 0);
+	fault(SHIM_READ | (worse ? SHIM_WRITE : 0), disk_test_header(0), disk_test_header(0) + 1, EIO,
+	      worse ? UINT32_MAX : 2);
+	is_int(found(), 70 - 32, "headers that cannot be read%s", worse ? ", or written" : "");
+	fault(0, 0, 0, 0, 0);
+	is_int(disk_put(d, slot, 5, 0, 1), 0, "a key of theirs is written elsewhere");
+	err = disk_forget(d, &slot, 1);
+	ok(worse ? err == -EIO && !disk_clear(d) : !err, "and forgotten%s", worse ? ", by a clear" : "");
+	disk_close(d);
+	d = disk_must(&opt);
+	ok(disk_has(d, 5, 5) == -ENOENT && disk_has(d, 40, 5) == -ENOENT, "it is nowhere at the next start");
+}
+
 /* ---- opened ---- */
 
 static void opens_fail(void)
@@ -395,6 +469,10 @@ static int body(void)
 	writes_fail(ENOSPC);
 	syncs_fail();
 	syncs_fail_for_all();
+	clear_is_lost();
+	twin_stays();
+	unread_stays(false);
+	unread_stays(true);
 	opens_fail();
 	cut_under_way(0);
 	cut_under_way(DISK_BUFFERED);

@@ -222,7 +222,7 @@ static void play(uint64_t seed)
 static int body(void)
 {
 	const char *seed = getenv("GPC_TEST_SEED");
-	uint64_t first = seed ? strtoull(seed, NULL, 0) : 1, i, n = seed ? 1 : 400;
+	uint64_t first = seed ? strtoull(seed, NULL, 0) : 1, i, n = seed ? 1 : 200;
 
 	for (i = first; i < first + n; i++) {
 		play(i);
@@ -234,12 +234,13 @@ static int body(void)
 	is_int(sum.wrong, 0, "no wrong byte is served");
 	is_int(sum.back, 0, "nothing that was acknowledged as removed comes back");
 	is_int(sum.lacking, 0, "what was synced is there");
-	ok(seed || (sum.found > 300 && sum.damaged > 30), "and there were losses that hurt");
+	ok(seed || (sum.found > 120 && sum.damaged > 30), "and there were losses that hurt");
 	return done_testing();
 }
 
 int main(void)
 {
 	disk_make_folder();
+	shim_dry = true;
 	return tap_guard(60, body, disk_remove_folder);
 }

@@ -186,5 +186,6 @@ static int body(void)
 int main(void)
 {
 	disk_make_folder();
+	shim_dry = true;
 	return tap_guard(60, body, disk_remove_folder);
 }

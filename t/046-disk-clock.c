@@ -14,7 +14,7 @@ int __wrap_clock_gettime(clockid_t clock, struct timespec *t);
 int __real_fd_peek(const char *path, int flags);
 int __wrap_fd_peek(const char *path, int flags);
 
-static int64_t boot_ns = 1000 * SECOND, day_ns = 50 * YEAR;
+static _Atomic int64_t boot_ns = 1000 * SECOND, day_ns = 50 * YEAR;
 static char boot_path[128];
 
 int __wrap_clock_gettime(clockid_t clock, struct timespec *t)

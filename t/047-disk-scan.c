@@ -8,6 +8,15 @@
 
 #define MANY (1u << 20)
 
+/* Files of this test are removed at once: their headers need not come to the disk. */
+int __wrap_fdatasync(int fd);
+
+int __wrap_fdatasync(int fd)
+{
+	(void)fd;
+	return 0;
+}
+
 static double seconds(void)
 {
 	struct timespec t;

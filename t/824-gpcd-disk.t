@@ -49,6 +49,14 @@ refuses 1 'has not the 32 hex digits' gpcd disk --dir "$shm" $make --key-file "$
 chmod 644 "$tmp/key"
 refuses 1 'others could read it' gpcd disk --dir "$shm" $make --key-file "$tmp/key"
 rm "$tmp/key"
+mkfifo -m 600 "$tmp/key"
+refuses 1 'no regular file' gpcd disk --dir "$shm" $make --key-file "$tmp/key"
+rm "$tmp/key"
+for other in pipe folder; do
+	test $other = pipe && mkfifo -m 600 "$tmp/wrong" || mkdir "$tmp/wrong"
+	refuses 1 'is no regular file' gpcd disk --dir "$shm" $make --disk "$tmp/wrong" --disk-blocks 9
+	rm -r "$tmp/wrong"
+done
 is "$(ls "$shm")" '' "nothing is left of all that"
 
 # ---- its life ----

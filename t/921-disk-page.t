@@ -23,7 +23,7 @@ rows()	# STRUCT: the rows of its table
 	awk -v s="struct $1" '/^\.Ss / { on = $0 ~ s "$"; next } on && /^\.It [0-9]+ Ta [0-9]+ Ta /' "$page"
 }
 
-for struct in disk_super disk_header; do
+for struct in disk_super disk_header disk_note; do
 	{
 		echo '#include "disk/format.h"'
 		rows "$struct" | awk -v s="struct $struct" '

@@ -46,6 +46,7 @@ t_programs = \
 	%reldir%/045-disk-queue.t \
 	%reldir%/046-disk-clock.t \
 	%reldir%/047-disk-scan.t \
+	%reldir%/048-uses.t \
 	%reldir%/050-remote-image.t \
 	%reldir%/051-remote-plugins.t \
 	%reldir%/052-remote-folder.t \
@@ -53,7 +54,11 @@ t_programs = \
 	%reldir%/100-seed.t \
 	%reldir%/101-tiers.t \
 	%reldir%/102-tiers-durable.t \
+	%reldir%/104-tiers-refused.t \
 	%reldir%/103-remote-tier.t \
+	%reldir%/104-tiers-straight.t \
+	%reldir%/105-tiers-drops.t \
+	%reldir%/106-tiers-notes.t \
 	%reldir%/107-two-ways.t \
 	%reldir%/108-back-late.t \
 	%reldir%/109-held-late.t \
@@ -513,14 +518,22 @@ endif
 	-Wl,--wrap=posix_fallocate,--wrap=ftruncate,--wrap=io_store
 # transfers and syncs that stop at a gate
 %canon_reldir%_045_disk_queue_t_LDFLAGS = -Wl,--wrap=io_read_image,--wrap=io_write_image,--wrap=disk_sync
+# no sync
+%canon_reldir%_047_disk_scan_t_LDFLAGS = -Wl,--wrap=fdatasync
 # clocks that jump, other boots
 %canon_reldir%_046_disk_clock_t_LDFLAGS = -Wl,--wrap=clock_gettime,--wrap=fd_peek
 # one in between looks at the files
 %canon_reldir%_006_segment_names_t_LDFLAGS = -Wl,--wrap=rename
 # a write or a read of the disk waits until the test lets it go on; no sync
 %canon_reldir%_102_tiers_durable_t_LDFLAGS = -Wl,--wrap=preadv,--wrap=pwritev,--wrap=fdatasync
+# no sync
+%canon_reldir%_104_tiers_refused_t_LDFLAGS = -Wl,--wrap=fdatasync
+# where an image is read into
+%canon_reldir%_104_tiers_straight_t_LDFLAGS = -Wl,--wrap=preadv
+# what was found at the start is not published yet
+%canon_reldir%_105_tiers_drops_t_LDFLAGS = -Wl,--wrap=publish_copies
 # the keeper of a tier dies at each of these
-%canon_reldir%_322_tiers_die_t_LDFLAGS = -Wl,--wrap=preadv,--wrap=pwritev,--wrap=publish_copies
+%canon_reldir%_322_tiers_die_t_LDFLAGS = -Wl,--wrap=preadv,--wrap=pwritev,--wrap=fdatasync,--wrap=publish_copies
 # the system gives fewer threads than are asked for
 %canon_reldir%_008_team_t_LDFLAGS = -Wl,--wrap=pthread_create
 # its maker dies at each of these, and a sweeper comes before the lock

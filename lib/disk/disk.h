@@ -185,6 +185,11 @@ int disk_sync(struct disk *d);
 int disk_free(struct disk *d, uint64_t slot);
 /* The header alone, and the note, as they are now: results as of a read. */
 int disk_look(struct disk *d, struct disk_slot *what, void *note);
+/* The note alone, of a block that a scan or a look has told of: what->note_bytes of it.  -EBADMSG: it is damaged, or
+ * the slot has been written since. */
+int disk_note(struct disk *d, const struct disk_slot *what, void *note);
+/* The notes beside the 1024 headers around this slot are going to be read: the system may begin. */
+void disk_note_ahead(struct disk *d, uint64_t slot);
 
 /* ---- all blocks ---- */
 
@@ -197,6 +202,8 @@ int disk_scan(struct disk *d, struct disk_slot **ret, uint64_t *ret_n);
 /* ---- limits and counters ---- */
 
 void disk_rate(struct disk *d, uint64_t rate, uint64_t burst);   /* from now on */
+/* CLOCK_MONOTONIC: a write that is submitted now would wait until then, for the rate; 0: there is none. */
+uint64_t disk_turn(struct disk *d);
 
 struct disk_counts {
 	uint64_t reads, read_bytes, read_ns;     /* those that gave bytes; time from its submission */

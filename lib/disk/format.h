@@ -61,7 +61,8 @@ struct disk_super {
 	uint64_t secret_check;           /* tells another secret from it */
 	uint64_t generation;             /* rises with each write of a superblock: the higher one counts */
 	uint64_t epoch;                  /* headers of another one are of nothing */
-	uint64_t opens;                  /* how often it was opened: upper bits of `serial` */
+	uint64_t opens;                  /* how often it was opened: upper bits of `serial`, and of an epoch that a
+					  * clear begins */
 	uint64_t clock_ns;               /* the file's own clock (disk_now), and when that was: */
 	uint64_t boot_ns;                /*   CLOCK_BOOTTIME */
 	uint64_t real_ns;                /*   CLOCK_REALTIME */
@@ -95,6 +96,17 @@ _Static_assert(sizeof(struct disk_header) == DISK_HEADER_BYTES, "header layout")
 _Static_assert(offsetof(struct disk_header, key) == 48, "header layout");
 _Static_assert(offsetof(struct disk_header, length) == 88, "header layout");
 _Static_assert(offsetof(struct disk_header, checksum) == 124, "header layout");
+/* A note, where its block has one; ntokens tokens of 4 bytes follow.  What is in it is its writer's affair: the file
+ * counts bytes. */
+#define DISK_NOTE_VERSION 1u
+struct disk_note {
+	uint32_t version;
+	uint32_t group;                  /* KV group */
+	uint32_t digest_bytes, ntokens;  /* ntokens: block_tokens of the cache that wrote it; 0: they are not there */
+	uint8_t digest[32];
+};
+_Static_assert(sizeof(struct disk_note) == 48, "note layout");
+
 _Static_assert(DISK_GROUP * DISK_HEADER_BYTES % DISK_PAGE == 0, "images are aligned");
 
 #endif

@@ -169,6 +169,14 @@ static int clear_rest(struct disk *d)
 	return err ? err_sys(-err, "headers of %s cannot be written", d->path) : 0;
 }
 
+/* The superblocks could not be put on the disk: they say again what they said. */
+static void stay(struct disk *d, uint64_t before, bool cut)
+{
+	d->super.slots = before;
+	if (!super_store(d, DISK_SUPER_B) && !super_store(d, DISK_SUPER_A) && cut)
+		set_end_again(d, disk_bytes(d, before));
+}
+
 int make_resized(struct disk *d, uint64_t slots)
 {
 	uint64_t before = d->super.slots, old = disk_bytes(d, before), now = disk_bytes(d, slots);
@@ -187,7 +195,9 @@ int make_resized(struct disk *d, uint64_t slots)
 	}
 	d->super.slots = slots;
 	err = say(d, super_commit(d));
-	if (!err && slots < before)
+	if (err)
+		stay(d, before, slots > before);
+	else if (slots < before)
 		set_end_again(d, now);
 	return err;
 }

@@ -35,6 +35,13 @@ static int refuse_open(const char *path)
 	}
 }
 
+static int refuse_create(const char *path)
+{
+	if (errno == ENOENT)
+		return err_set(ENOENT, "%s cannot be made: its folder does not exist", path);
+	return refuse_open(path);
+}
+
 /* A name that is free becomes an empty file. */
 static int open_path(struct disk *d, const struct disk_options *opt)
 {
@@ -47,7 +54,7 @@ static int open_path(struct disk *d, const struct disk_options *opt)
 	d->created = d->fd >= 0 && !fchmod(d->fd, 0600);         /* whatever the umask */
 	if (d->fd < 0 && errno == EEXIST)        /* somebody else makes it now */
 		d->fd = fd_open(d->path, flags, 0);
-	return d->fd >= 0 ? 0 : refuse_open(d->path);
+	return d->fd >= 0 ? 0 : refuse_create(d->path);
 }
 
 static int check_kind(const struct disk *d, struct stat *st)

@@ -3,7 +3,9 @@
  *
  * Reads go before writes, for somebody waits for a read.  Still one write goes after READS_IN_ROW
  * reads, so that a write ends at all; and one thread never writes, where there are several, so
- * that a read never waits for all of them.
+ * that a read never waits for all of them.  There is one thread more than were asked for then, which never
+ * reads: where a bad place of the disk holds up all reads, a write goes on, and with it the acknowledgements of
+ * removals that wait for it.
  *
  * What removes blocks waits for a sync, so it has one thread at a time: that one takes all that wait,
  * and syncs once for them.  It goes first, for its callers have gone nowhere until it is answered.
@@ -72,11 +74,26 @@ void disk_rate(struct disk *d, uint64_t rate, uint64_t burst)
 	pthread_mutex_unlock(&d->queue_lock);
 }
 
+uint64_t disk_turn(struct disk *d)
+{
+	uint64_t turn;
+
+	pthread_mutex_lock(&d->queue_lock);
+	turn = d->rate ? d->turn_ns : 0;
+	pthread_mutex_unlock(&d->queue_lock);
+	return turn;
+}
+
 /* ---- whose turn it is; with queue_lock held ---- */
 
 static bool may_write(const struct disk *d, uint64_t now)
 {
 	return d->writes.n && d->writes.running < d->most_writing && (!d->rate || d->turn_ns <= now);
+}
+
+static bool may_read(const struct disk *d)
+{
+	return d->reads.n && d->reads.running < d->most_reading;
 }
 
 static struct queue *queue_of(struct disk *d, const struct disk_op *op)
@@ -92,7 +109,7 @@ static void wake_one(struct disk *d, uint64_t now)
 {
 	bool write = d->writes.n && d->writes.running < d->most_writing;
 
-	if (d->idle && (d->reads.n || (d->removals.n && !d->removals.running) ||
+	if (d->idle && (may_read(d) || (d->removals.n && !d->removals.running) ||
 			(write && (!d->timed || may_write(d, now)))))
 		pthread_cond_signal(&d->queue_cond);
 }
@@ -100,15 +117,15 @@ static void wake_one(struct disk *d, uint64_t now)
 static struct disk_op *next_op(struct disk *d)
 {
 	uint64_t now = clock_ns();
-	bool write = may_write(d, now), remove = d->removals.n && !d->removals.running;
+	bool write = may_write(d, now), remove = d->removals.n && !d->removals.running, read = may_read(d);
 	struct queue *q;
 	struct disk_op *op;
 
-	if (!write && !remove && !d->reads.n)
+	if (!write && !remove && !read)
 		return NULL;
 	if (remove) {
 		q = &d->removals;
-	} else if (d->reads.n && !(write && d->reads_in_row >= READS_IN_ROW)) {
+	} else if (read && !(write && d->reads_in_row >= READS_IN_ROW)) {
 		q = &d->reads;
 		d->reads_in_row++;
 	} else {
@@ -264,7 +281,7 @@ int disk_submit(struct disk *d, struct disk_op *op)
 /* The program's signals are not for these threads. */
 int queue_start(struct disk *d, const struct disk_options *opt)
 {
-	uint32_t want = opt->threads ? opt->threads : 8;
+	uint32_t want = opt->threads ? opt->threads : 8, all_of = want + (want > 1);
 	pthread_condattr_t cond;
 	pthread_attr_t attr;
 	sigset_t all, before;
@@ -286,11 +303,12 @@ int queue_start(struct disk *d, const struct disk_options *opt)
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &before);
 	pthread_mutex_lock(&d->queue_lock);      /* none looks at most_writing before it is there */
-	while (d->nthreads < want && !err) {
+	while (d->nthreads < all_of && !err) {
 		err = -pthread_create(&d->thread[d->nthreads], &attr, run, d);
 		d->nthreads += !err;
 	}
-	d->most_writing = MAX(d->nthreads, 2) - 1;
+	d->most_reading = MAX(d->nthreads, 2) - 1;
+	d->most_writing = MAX(MIN(d->nthreads, want), 2) - 1;
 	pthread_mutex_unlock(&d->queue_lock);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	pthread_attr_destroy(&attr);

@@ -2,7 +2,9 @@
 /* scan.c - all blocks that a file has, parents first.
  *
  * Headers are read a group at a time; where the disk refuses one page of them, a page at a time, so that
- * the others are not lost.  Parts of the file that were never written are passed over. */
+ * the others are not lost.  Such a page is written anew, free: its blocks are lost, and one that could be
+ * read again later would bring back keys that were removed meanwhile.  Parts of the file that were never
+ * written are passed over. */
 #include "config.h"
 
 #include "disk/state.h"
@@ -59,6 +61,17 @@ static bool is_hole(const struct disk *d, uint64_t from, uint64_t bytes)
 	return data < 0 ? errno == ENXIO : (uint64_t)data >= from + bytes;
 }
 
+/* Nobody knows what was in it; if it cannot be written either, no removal is acknowledged. */
+static void free_page(struct disk *d, uint64_t first)
+{
+	static const uint8_t page[DISK_PAGE];
+
+	if (io_write(d->fd, page, sizeof(page), disk_header_at(d, first))) {
+		count_add(&d->counts.write_errors, 1);
+		super_break(d);
+	}
+}
+
 static int look_by_page(struct disk *d, struct disk_header *h, uint64_t first, uint32_t n, struct found *f)
 {
 	uint32_t i, k;
@@ -69,6 +82,8 @@ static int look_by_page(struct disk *d, struct disk_header *h, uint64_t first, u
 		err = io_read(d->fd, h, k * sizeof(*h), disk_header_at(d, first + i));
 		if (err)
 			count_add(err == -ENODATA ? &d->counts.short_file : &d->counts.read_errors, 1);
+		if (err && err != -ENODATA)
+			free_page(d, first + i);
 		err = err ? 0 : look_at(d, h, first + i, k, f);
 	}
 	return err;
@@ -106,7 +121,7 @@ static void drop_twins(struct disk *d, struct found *f)
 
 	for (i = 0; i < f->n; i++) {
 		if (n && key_same(&f->at[n - 1].key, &f->at[i].key)) {
-			slot_clear(d, f->at[i].slot);
+			disk_free(d, f->at[i].slot);
 			count_add(&d->counts.scan_twice, 1);
 		} else {
 			f->at[n++] = f->at[i];

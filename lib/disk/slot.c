@@ -9,6 +9,7 @@
 #include "disk/state.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <string.h>
 
 #include "base/crc.h"
@@ -174,6 +175,23 @@ int disk_look(struct disk *d, struct disk_slot *what, void *note)
 	return err;
 }
 
+int disk_note(struct disk *d, const struct disk_slot *what, void *note)
+{
+	if (what->slot >= d->super.slots || what->note_bytes > d->super.note_bytes)
+		return -EINVAL;
+	return read_note(d, what, note);
+}
+
+/* Whole pages of notes, so no page of an image comes to the page cache. */
+void disk_note_ahead(struct disk *d, uint64_t slot)
+{
+	uint64_t first = slot - slot % DISK_GROUP;
+
+	if (d->super.note_bytes && slot < d->super.slots)
+		posix_fadvise(d->fd, (off_t)disk_note_at(d, first),
+			      (off_t)(d->images_at - DISK_GROUP * DISK_HEADER_BYTES), POSIX_FADV_WILLNEED);
+}
+
 static int run_read(struct disk *d, struct disk_op *op)
 {
 	struct disk_slot found;
@@ -202,11 +220,8 @@ int disk_free(struct disk *d, uint64_t slot)
 {
 	int err = slot < d->super.slots ? clear_if_used(d, slot) : -EINVAL;
 
-	if (err && err != -EINVAL && err != -ENODATA) {
-		pthread_mutex_lock(&d->super_lock);
-		store_relaxed(&d->broken, 1);
-		pthread_mutex_unlock(&d->super_lock);
-	}
+	if (err && err != -EINVAL && err != -ENODATA)
+		super_break(d);
 	return err;
 }
 
@@ -245,13 +260,16 @@ static int run_forget(struct disk *d, const struct disk_op *op)
 	return err ? err : sync;
 }
 
+/* Above every epoch that an earlier opening may have given, for headers of a clear that was lost with the power
+ * may be on the disk. */
 int disk_clear(struct disk *d)
 {
 	int err;
 
 	pthread_mutex_lock(&d->super_lock);
 	pthread_rwlock_wrlock(&d->epoch_lock);
-	store_relaxed(&d->epoch, ++d->super.epoch);
+	d->super.epoch = MAX(d->super.epoch + 1, d->super.opens << 32);
+	store_relaxed(&d->epoch, d->super.epoch);
 	pthread_rwlock_unlock(&d->epoch_lock);
 	err = super_commit(d);
 	pthread_mutex_unlock(&d->super_lock);

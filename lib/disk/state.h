@@ -10,6 +10,8 @@
 #include "disk/disk.h"
 #include "disk/format.h"
 
+#define DISK_MOST_THREADS 64u            /* that may be asked for */
+
 struct buffer { struct buffer *next; };
 struct pipe { struct pipe *next; int fd[2]; };
 
@@ -47,12 +49,11 @@ struct disk {
 	pthread_mutex_t queue_lock;
 	pthread_cond_t queue_cond;
 	struct queue reads, writes, removals;
-	uint32_t most_waiting, most_writing, reads_in_row, nthreads, idle;
+	uint32_t most_waiting, most_reading, most_writing, reads_in_row, nthreads, idle;
 	bool closing, timed;             /* timed: one thread waits for the turn of a write */
 	uint64_t rate, burst_ns, turn_ns;        /* turn_ns: when the next write may begin */
-	pthread_t thread[64];
+	pthread_t thread[DISK_MOST_THREADS + 1];
 };
-#define DISK_MOST_THREADS 64u
 
 static inline uint64_t disk_group_at(const struct disk *d, uint64_t slot)
 {
@@ -91,6 +92,7 @@ bool super_is_sane(const struct disk_super *s);
 int super_store(struct disk *d, uint64_t at);    /* one of them, not synced */
 int super_commit(struct disk *d);                /* both, on the disk; clears `broken` */
 int super_sync(struct disk *d);                  /* headers and all: fdatasync */
+void super_break(struct disk *d);                /* a header stays that had to go; takes super_lock */
 void super_clock_start(struct disk *d);          /* from what the superblock says */
 void super_clock_save(struct disk *d);           /* now and then; takes super_lock */
 uint64_t super_real_ns(void);

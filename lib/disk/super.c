@@ -143,6 +143,13 @@ int super_commit(struct disk *d)
 	return err;
 }
 
+void super_break(struct disk *d)
+{
+	pthread_mutex_lock(&d->super_lock);
+	store_relaxed(&d->broken, 1);
+	pthread_mutex_unlock(&d->super_lock);
+}
+
 /* ---- the clock ---- */
 
 uint64_t disk_now(const struct disk *d)

@@ -77,10 +77,11 @@ void transfer_fail(struct transfers *t, gpc_transfer name, int err)
 void transfer_set(struct transfers *t, uint32_t slot, enum slot_state state)
 {
 	t->slot[slot].state = state;
+	/* transfer_sweep() looks without the lock: what it misses is another sweep's */
 	if (state == SLOT_IDLE)
-		t->used &= ~(1ull << slot);
+		store_relaxed(&t->used, t->used & ~(1ull << slot));
 	else
-		t->used |= 1ull << slot;
+		store_relaxed(&t->used, t->used | 1ull << slot);
 }
 
 /* ---- what a slot holds ---- */

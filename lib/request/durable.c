@@ -37,18 +37,11 @@ static bool is_cold(const gpc *c, uint32_t pool)
 	return load_acquire(&p->state) == POOL_READY && shm_is_cold(load_relaxed(&p->kind));
 }
 
-bool durable_concerns(const gpc *c, int pool, const gpc_block *blocks, uint32_t n)
+bool durable_concerns(const gpc *c, int pool, bool drop)
 {
-	uint32_t i;
-
 	if (!load_acquire(&seg_state(&c->seg)->cold_spaces))
 		return false;
-	if (!blocks)
-		return pool < 0 || is_cold(c, (uint32_t)pool);
-	for (i = 0; i < n; i++)
-		if (is_cold(c, (uint32_t)GPC_POOL(blocks[i])))
-			return true;
-	return false;
+	return drop || pool < 0 || is_cold(c, (uint32_t)pool);
 }
 
 static int wait_error(const gpc *c, int err)

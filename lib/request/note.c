@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "request/note.h"
+#include "request/request.h"
 #include "segment/note.h"
 
 static int not_kept(const char *given, const char *field)
@@ -42,7 +43,7 @@ int notes_take(gpc *c, const struct gpc_publish_options *o, struct notes *ret)
 		return not_kept("group", "keep_digests");
 	if ((o->digests || o->digest_bytes || o->digest_stride) && (err = check_digests(o)))
 		return err;
-	*ret = (struct notes){ o->group, o->digest_bytes, o->digest_stride, o->tokens, o->digests };
+	*ret = (struct notes){ o->group, o->digest_bytes, o->digest_stride, o->tokens, o->digests, NULL };
 	return 0;
 }
 
@@ -57,6 +58,10 @@ void notes_publish(gpc *c, const struct notes *notes, uint32_t i, uint32_t recor
 	};
 	const uint32_t *tokens = NULL;
 
+	if (notes->copies && notes->copies[i].note) {
+		note_store(&c->seg, record, notes->copies[i].note, notes->copies[i].tokens);
+		return;
+	}
 	if (notes->digests)
 		memcpy(note.digest, notes->digests + (size_t)i * notes->digest_stride,
 		       notes->digest_bytes);

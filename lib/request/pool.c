@@ -456,7 +456,7 @@ GPC_EXPORT int gpc_pool_clear(gpc *c, int pool, uint32_t tag, uint32_t flags, in
 	d = pool < 0 ? NULL : seg_pool(&c->seg, (uint32_t)pool);
 	if (d && load_acquire(&d->state) != POOL_FREE)
 		cmd.generation = load_relaxed(&d->generation);
-	below = deadline && durable_concerns(c, pool, NULL, 0);
+	below = deadline && durable_concerns(c, pool, false);
 	held = clear(c, &cmd, deadline);
 	if (held == -ENOENT)
 		return no_pool(c, pool);

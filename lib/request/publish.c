@@ -15,7 +15,6 @@
 #include "peer/hold.h"
 #include "peer/rouse.h"
 
-
 struct publish {                         /* a call's arguments */
 	const gpc_key *parents, *keys;
 	const gpc_block *blocks;
@@ -472,7 +471,7 @@ int publish_copies(gpc *c, const struct publish_copy *copies, uint32_t n, gpc_bl
 	gpc_key *keys = malloc(2 * (size_t)n * sizeof(*keys));
 	gpc_block *blocks = malloc((size_t)n * sizeof(*blocks));
 	struct publish p = { .parents = keys + n, .keys = keys, .blocks = blocks, .resident = resident,
-			     .no_refs = true, .copies = copies };
+			     .no_refs = true, .copies = copies, .notes.copies = copies };
 	gpc_ticket ticket = 0;
 	uint32_t i;
 	int got = -ENOMEM;

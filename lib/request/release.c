@@ -201,7 +201,7 @@ GPC_EXPORT int gpc_drop(gpc *c, const gpc_block *blocks, uint32_t n, gpc_ticket 
 	if (!deadline && n > SHM_RING)
 		return err_set(EINVAL, "n is %u: with timeout_ms 0 a call takes at most %u blocks",
 			       n, SHM_RING);
-	below = deadline && durable_concerns(c, 0, blocks, n);
+	below = deadline && durable_concerns(c, 0, true);
 	last = ring_last_ticket(c);
 	for (done = 0; got >= 0 && done < n; done += part) {
 		part = deadline ? MIN(n - done, RING_PART) : n;

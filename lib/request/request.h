@@ -17,7 +17,8 @@ void request_own(gpc *c, gpc_block block, struct ref_sum *sum);
 /* ---- publish.c: bytes that were read from somewhere ---- */
 
 /* Published only if the block that they were read from has that life still (source), or, without one, if the
- * pool has had no more than so many clears.  The notes are the source's. */
+ * pool has had no more than so many clears.  The notes are the source's; without one those that are given. */
+struct shm_note;
 struct publish_copy {
 	gpc_key key, parent;
 	gpc_block block;
@@ -25,6 +26,8 @@ struct publish_copy {
 	bool unchained;                  /* no parent is looked for; its key is kept */
 	gpc_block source;                /* -1: none */
 	uint64_t life;                   /* of the source, as ring_life; without one: clears */
+	const struct shm_note *note;     /* NULL: it has none */
+	const uint32_t *tokens;          /* block_tokens, with note->has_tokens */
 };
 /* gpc_publish with GPC_NO_REF, parents first, the first one is the most recent; resident as there.  At most
  * RING_PART.  Without a writer it waits for one until *stop is not 0: so that no answer is left open. */
@@ -36,8 +39,9 @@ int publish_copies(gpc *c, const struct publish_copy *copies, uint32_t n, gpc_bl
 bool keeper_lives(const gpc *c);
 void keeper_ring(gpc *c);                /* it looks */
 
-/* Have pools below RAM blocks that this clear or drop may remove?  Asked before its command. */
-bool durable_concerns(const gpc *c, int pool, const gpc_block *blocks, uint32_t n);
+/* Have pools below RAM blocks that this clear of a pool, or a drop of any block, may remove?  Asked before its
+ * command. */
+bool durable_concerns(const gpc *c, int pool, bool drop);
 /* Behind the answer: all removals so far are on disk.  -ENOTCONN: their keeper has ended before it said so. */
 int durable_wait(gpc *c, uint64_t deadline);
 

@@ -108,7 +108,7 @@ struct shm_state {                       /* w, r */
 	uint64_t uses_from;              /* stamp that the window of use[] begins with: stamps.h */
 	uint64_t cleared;                /* clears of all pools so far */
 	uint32_t cold_spaces;            /* set of spaces that READY pools below RAM belong to; none is in `spaces` */
-	uint32_t pad0;
+	uint32_t drops;                  /* of blocks of VRAM and RAM so far */
 	uint64_t changes;                /* line 1: stores to table entries so far: what mirrors lag by */
 	uint64_t events_head;              /* next number of the changes feed */
 	uint64_t events_floor;             /* cursors below are too late */
@@ -139,7 +139,8 @@ struct shm_pool {                        /* w, r */
 	uint8_t fingerprint[32];         /* of the images */
 	uint32_t spill_ahead;            /* blocks that are to be free, or clean, ahead of need */
 	uint8_t pad0[4];
-	uint64_t clears;                 /* of this pool, by tag or whole: what was not published before is not after */
+	uint64_t clears;                 /* of this pool, by tag or whole; below RAM drops of others, too: what was not published
+	                                  * before is not after */
 	uint32_t live, reserved, dying;  /* line 22: blocks by state, for who looks; each writer counts anew */
 	uint32_t lingering;              /* those of the dying with REC_LINGERS */
 	uint8_t pad1[2048 - 1408 - 16];
@@ -259,7 +260,7 @@ _Static_assert(sizeof(struct shm_record) == 64, "record layout");
 struct shm_change {                      /* w, r: one entry of the changes feed */
 	uint64_t seq;                    /* its number + 1; stored first as 0, then last */
 	uint32_t what, tag;
-	int32_t block, was;
+	int32_t block, was;              /* removed: was is `block` of VRAM or RAM that was dropped */
 	uint64_t key[2], parent[2];
 	uint64_t pad;
 };

@@ -88,7 +88,7 @@ struct shm_desk {                        /* one page; k: the keeper */
 	uint64_t durable;                /* k: (o) what the feed tells of removals before this number never comes back */
 	uint64_t asked;                  /* p: ... and up to where somebody waits for that */
 	uint32_t keeper;                 /* k: 1 + its seat; 0: none has been */
-	uint32_t pad0;
+	uint32_t drops;                  /* k: state.drops, as far as `file` has them */
 	uint64_t idle_asked;             /* p: calls of gpc_tiers_sync so far ... */
 	uint64_t idle;                   /* k: ... and up to which nothing is left to do */
 	uint8_t file[16];                /* k: the disk file of the last keeper ... */

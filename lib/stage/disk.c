@@ -6,11 +6,13 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include "disk/disk.h"
+#include "disk/format.h"
 #include "stage/tier.h"
 
 struct tier_file {
 	struct tier tier;
 	struct disk *disk;
+	bool notes;
 };
 
 /* A call waits for all of its operations: their memory is the caller's. */
@@ -44,6 +46,10 @@ static void fill_op(struct disk_op *op, enum disk_kind kind, const struct tier_i
 		.what = { .slot = it->slot, .key = it->key, .parent = it->parent, .depth = it->depth,
 			  .tag = it->tag, .crc = it->crc },
 	};
+	if (kind == DISK_WRITE && it->note_bytes) {
+		op->note = (void *)(uintptr_t)it->note;  /* it is only read */
+		op->what.note_bytes = it->note_bytes;
+	}
 }
 
 /* Where as many wait as may, this thread does it itself. */
@@ -122,6 +128,28 @@ static void file_reuse(struct tier *t, uint64_t slot, const gpc_key *key)
 	disk_free(file_of(t), slot);
 }
 
+/* They lie side by side for each group of slots, and are read in another order. */
+static void notes_ahead(struct disk *d, const struct disk_slot *there, uint64_t n)
+{
+	uint64_t i, most = 0;
+	uint8_t *seen;
+
+	for (i = 0; i < n; i++)
+		most = MAX(most, there[i].slot);
+	seen = calloc(most / DISK_GROUP + 1, 1);
+	for (i = 0; seen && i < n; i++)
+		if (there[i].note_bytes && !seen[there[i].slot / DISK_GROUP]++)
+			disk_note_ahead(d, there[i].slot);
+	free(seen);
+}
+
+static int file_note(struct tier *t, const struct tier_found *f, void *to)
+{
+	struct disk_slot what = { .slot = f->slot, .note_bytes = f->note_bytes, .note_crc = f->note_crc };
+
+	return disk_note(file_of(t), &what, to);
+}
+
 static int file_scan(struct tier *t, struct tier_found **ret, uint64_t *ret_n)
 {
 	struct disk *d = file_of(t);
@@ -132,6 +160,8 @@ static int file_scan(struct tier *t, struct tier_found **ret, uint64_t *ret_n)
 
 	if (err < 0)
 		return err;
+	if (((struct tier_file *)t)->notes)
+		notes_ahead(d, there, n);
 	found = malloc((size_t)(n + 1) * sizeof(*found));
 	now = disk_now(d);
 	for (i = 0; found && i < n; i++)
@@ -139,11 +169,17 @@ static int file_scan(struct tier *t, struct tier_found **ret, uint64_t *ret_n)
 			.slot = there[i].slot, .key = there[i].key, .parent = there[i].parent,
 			.depth = there[i].depth, .tag = there[i].tag,
 			.age_ns = there[i].born_ns < now ? now - there[i].born_ns : 0,
+			.note_bytes = there[i].note_bytes, .note_crc = there[i].note_crc,
 		};
 	free(there);
 	*ret = found;
 	*ret_n = n;
 	return found ? 0 : -ENOMEM;
+}
+
+static uint64_t file_turn(struct tier *t)
+{
+	return disk_turn(file_of(t));
 }
 
 static void file_counts(struct tier *t, struct tier_counts *ret)
@@ -166,17 +202,17 @@ static void file_close(struct tier *t)
 
 static const struct tier_ops disk_ops = {
 	.name = "disk", .kind = GPC_DISK, .read = file_read, .write = file_write, .forget = file_forget,
-	.clear = file_clear, .sync = file_sync, .reuse = file_reuse, .scan = file_scan,
-	.counts = file_counts, .close = file_close,
+	.clear = file_clear, .sync = file_sync, .reuse = file_reuse, .scan = file_scan, .note = file_note,
+	.turn = file_turn, .counts = file_counts, .close = file_close,
 };
 
-int tier_disk(struct disk *d, struct tier **ret)
+int tier_disk(struct disk *d, bool notes, struct tier **ret)
 {
 	struct tier_file *t = calloc(1, sizeof(*t));
 
 	if (!t)
 		return -ENOMEM;
-	*t = (struct tier_file){ .tier.ops = &disk_ops, .disk = d };
+	*t = (struct tier_file){ .tier.ops = &disk_ops, .disk = d, .notes = notes };
 	*ret = &t->tier;
 	return 0;
 }

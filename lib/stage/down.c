@@ -36,6 +36,7 @@ struct down {                            /* one batch */
 	struct about about[BATCH];
 	struct tier_item item[BATCH];
 	struct iovec *iov;
+	uint8_t *notes;                  /* note_room each, or NULL */
 };
 
 /* ---- what is due ---- */
@@ -73,20 +74,14 @@ static uint32_t due(const struct cold *d, const struct shm_pool *p, bool drain)
 /* How often it was next to go, once for each life in RAM. */
 static bool is_wanted(struct cold *d, gpc_block block, const struct about *a)
 {
-	struct ghost *g;
-	uint32_t life = a->word * 2654435761u ^ (uint32_t)block;
+	uint32_t count;
+	bool new;
 
-	if (!d->ghost)
+	if (!d->uses)
 		return true;
-	g = &d->ghost[(a->key.w[0] ^ a->key.w[1] >> 32) % GHOSTS];
-	if (g->key != a->key.w[0])
-		*g = (struct ghost){ .key = a->key.w[0] };
-	if (g->word != life || !g->count) {
-		g->word = life;
-		g->count++;
-		tier_count(d, TIER_UNWANTED, g->count < d->min_uses);
-	}
-	return g->count >= d->min_uses;
+	count = uses_count(d->uses, &a->key, block, a->word, &new);
+	tier_count(d, TIER_UNWANTED, new && count < d->min_uses);
+	return count >= d->min_uses;
 }
 
 /* Its place in RAM is wanted, and nothing has to be written for that.  It is held by us alone. */
@@ -140,12 +135,22 @@ static void cut(struct down *b, uint32_t n)
 	b->n = MIN(b->n, n);
 }
 
+static void add_note(struct down *b, uint32_t i)
+{
+	uint32_t room = b->d->note_room;
+	uint8_t *to = b->notes + (size_t)i * room;
+
+	b->item[i].note = to;
+	b->item[i].note_bytes = notes_pack(b->t->c, b->block[i], &b->about[i], to, room);
+}
+
 static int write_all(struct down *b)
 {
 	uint32_t i, pieces = images_pieces(b->map);
 
 	b->iov = malloc((size_t)b->n * pieces * sizeof(*b->iov));
-	if (!b->iov)
+	b->notes = b->d->note_room ? malloc((size_t)b->n * b->d->note_room) : NULL;
+	if (!b->iov || (b->d->note_room && !b->notes))
 		return -ENOMEM;
 	for (i = 0; i < b->n; i++) {
 		const struct about *a = &b->about[i];
@@ -156,6 +161,8 @@ static int write_all(struct down *b)
 			.depth = a->depth, .tag = a->tag, .iov = b->iov + i * pieces, .niov = pieces,
 		};
 		b->item[i].has_crc = images_sum(b->t->c, b->map, b->block[i], &a->key, &b->item[i].crc);
+		if (b->notes)
+			add_note(b, i);
 	}
 	b->d->ops->write(b->d->tier, b->item, b->n, clock_ns() + WRITE_NS);
 	return 0;
@@ -245,14 +252,18 @@ static uint32_t write_batch(struct down *b, uint32_t pool)
 		pthread_mutex_unlock(&b->t->writing);
 	map_put(b->t->c, b->map);
 	free(b->iov);
+	free(b->notes);
 	b->iov = NULL;
+	b->notes = NULL;
 	b->n = 0;
 	return written;
 }
 
 /* ---- a round ---- */
 
-/* With a limit on what is written, an acknowledgement waits for a tenth of a second at most. */
+/* With a limit on what is written an acknowledgement waits for no more than this, and for a batch of as much. */
+#define RATE_NS   (100 * NS_PER_MS)
+
 static uint32_t batch_of(const struct gpc_tiers *t, const struct cold *d)
 {
 	uint64_t n = t->opt.write_rate && !cold_is_afar(d) ? t->opt.write_rate / 10 / MAX(d->block_bytes, 1u) : BATCH;
@@ -260,6 +271,11 @@ static uint32_t batch_of(const struct gpc_tiers *t, const struct cold *d)
 	n = MIN(n, (uint64_t)BATCH);
 	n = MIN(n, MAX((64ull << 20) / MAX(d->block_bytes, 1u), 1u));
 	return (uint32_t)MAX(n, 1u);
+}
+
+static bool is_early(const struct cold *d)
+{
+	return d->ops->turn && d->ops->turn(d->tier) > clock_ns() + RATE_NS;
 }
 
 static uint32_t spill(struct gpc_tiers *t, struct cold *d, uint32_t pool, struct down *b, bool drain)
@@ -270,10 +286,14 @@ static uint32_t spill(struct gpc_tiers *t, struct cold *d, uint32_t pool, struct
 
 	if (!want)
 		return 0;
+	if (is_early(d)) {
+		t->later = true;
+		return 0;
+	}
 	victim = malloc(want * sizeof(*victim));
 	n = victim ? gpc_evict(t->c, (int)pool, want, victim, GPC_PEEK, CALL_MS) : 0;
 	*b = (struct down){ .t = t, .d = d };
-	for (i = 0; i < n && !stage_stops(t); i++) {
+	for (i = 0; i < n && !stage_stops(t) && !is_early(d); i++) {
 		moved += look_at(b, victim[i]) == GONE;
 		if (b->n == most)
 			moved += write_batch(b, pool);
@@ -324,8 +344,11 @@ void *down_thread(void *arg)
 			pause = MIN(2 * pause, PAUSE_MOST);
 			continue;
 		}
+		t->later = false;
 		moved = round_of(t, b, false, asked != t->idle);
-		if (moved) {
+		if (t->later && !moved)
+			desk_sleep(t, seen, PAUSE_MOST);
+		if (t->later || moved) {
 			pause = PAUSE_NS;
 			continue;
 		}

@@ -65,8 +65,11 @@ static void take_event(struct gpc_tiers *t, const struct gpc_event *e)
 {
 	struct cold *d = cold_of(t, e->block);
 
-	if (!d)
+	if (!d) {
+		if (drops_tells(e))
+			drops_note(t, &e->key);
 		return;
+	}
 	if (e->what == GPC_REMOVED)
 		slots_removed(d, e->block, &e->key);
 	else if (e->what == GPC_CLEARED)
@@ -85,6 +88,8 @@ static void compare(struct gpc_tiers *t)
 			restore_drop(d, 0);
 		slots_compare(d);
 	}
+	if (t->drops != load_relaxed(&seg_state(&t->c->seg)->drops))
+		t->drops_lost = true;
 }
 
 static void take_returned(struct cold *d)
@@ -101,13 +106,12 @@ static void take_returned(struct cold *d)
 	} while (n == (int)EVENTS);
 }
 
-/* All that the feed has told by now. */
-bool feed_follow(struct gpc_tiers *t)
+static bool follow(struct gpc_tiers *t)
 {
 	struct gpc_event events[EVENTS];
 	uint64_t clears[SHM_TIERS];
 	bool any = false;
-	uint32_t i;
+	uint32_t i, drops = load_relaxed(&seg_state(&t->c->seg)->drops);
 	int n;
 
 	/* pairs with (v) of writer/pools.c, and comes before the head: a clear that is counted is told */
@@ -126,17 +130,31 @@ bool feed_follow(struct gpc_tiers *t)
 		if (!t->cold[i].broken)
 			take_returned(&t->cold[i]);
 	}
+	t->drops = drops;
 	return any;
 }
 
-/* Steps 2 to 4.  Without an answer who waits hears of it by the time that is up. */
-static void acknowledge(struct gpc_tiers *t)
+/* All that the feed has told by now, and what follows from it. */
+bool feed_follow(struct gpc_tiers *t)
+{
+	bool any = follow(t);
+
+	while (drops_carry_out(t))
+		any |= follow(t);
+	return any;
+}
+
+/* Steps 2 to 4; false: it is not known to be on the disk.  Without an answer who waits hears of it by the time that is
+ * up. */
+static bool acknowledge(struct gpc_tiers *t)
 {
 	uint64_t cleared_all = load_acquire(&seg_state(&t->c->seg)->cleared), number;
-	uint32_t i;
+	uint32_t i, drops = load_relaxed(&seg_state(&t->c->seg)->drops);
 	int err;
 
 	feed_follow(t);
+	if (drops_are_due(t))            /* there is no writer now */
+		return false;
 	number = t->cursor;
 	pthread_mutex_lock(&t->writing);
 	pthread_mutex_unlock(&t->writing);
@@ -150,10 +168,11 @@ static void acknowledge(struct gpc_tiers *t)
 		}
 		if (err < 0) {
 			give_up(d, "a sync", err);
-			return;
+			return false;
 		}
 	}
-	desk_durable(t, number, cleared_all);
+	desk_durable(t, number, cleared_all, drops);
+	return true;
 }
 
 /* The pools are new.  A clear that came before we read the feed may be one of them, whatever its tag. */
@@ -209,7 +228,8 @@ static void tell_idle(struct gpc_tiers *t)
 		idle = MIN(idle, load_acquire(&t->idle_afar));
 	if (idle == load_relaxed(&desk->idle) || !t->published)
 		return;
-	acknowledge(t);
+	if (!acknowledge(t))
+		return;
 	/* (s) all that was asked for by then is done and durable before the number says so; pairs with
 	 * request/durable.c.  If we die before it, who waits sees that our lock is gone */
 	store_release(&desk->idle, idle);
@@ -228,7 +248,7 @@ void *feed_thread(void *arg)
 	while (!stage_stops(t)) {
 		seen = desk_bell(t);
 		more = feed_follow(t);
-		more |= restore_step(t);
+		more |= !drops_are_due(t) && restore_step(t);
 		if (load_acquire(&desk->asked) > load_relaxed(&desk->durable))
 			acknowledge(t);
 		tell_idle(t);

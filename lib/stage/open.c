@@ -2,8 +2,8 @@
 /* open.c - gpc_tiers_open: a peer that keeps the tiers below RAM, from its seat to its end.
  *
  *   1  a seat, and the keeper's lock
- *   2  the RAM whose images the tiers have; the file
- *   3  a pool for each tier, of CALLER blocks
+ *   2  the RAM whose images the tiers have; how large the file is to be
+ *   3  a pool for each tier, of CALLER blocks; the store; then the file, which is made or resized last
  *   4  what the cache has cleared while nobody kept the file is cleared there; what is left is read
  *   5  peers may ask; threads
  *
@@ -13,35 +13,36 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #include "disk/disk.h"
 #include "memory/maps.h"
 #include "peer/refuse.h"
 #include "stage/stage.h"
 
-#define POOL_MS       10000
+#define POOL_MS 10000
 #define DISK_HEAD_BYTES 128u             /* beside each image, with what stands before all of them: an estimate */
 #define DISK_FRONT    ((uint64_t)131072)
 #define PAGE          4096u
 
 #define FLAGS (GPC_TIERS_EXCLUSIVE | GPC_TIERS_RESIZE | GPC_TIERS_BUFFERED)
-
 /* ---- options ---- */
 
 static int check_options(const char *name, const struct gpc_tiers_options *opt, gpc_tiers **ret)
 {
-	int err = 0;
+	int err;
 
-	if (!ret)
-		return err_set(EINVAL, "ret is NULL");
-	if (!name || !opt)
-		return err_set(EINVAL, "%s is NULL", name ? "opt" : "name");
+	if (!ret || !name || !opt)
+		return err_set(EINVAL, "%s is NULL", !ret ? "ret" : name ? "opt" : "name");
 	err = err_size("gpc_tiers_options", opt->size, sizeof(*opt));
-	if (err == 0)
-		err = err_flags(opt->flags, FLAGS);
+	if (err == 0 && opt->flags & ~FLAGS)
+		err = err_set(EINVAL, "flags is 0x%x: it may have GPC_TIERS_EXCLUSIVE, GPC_TIERS_RESIZE and GPC_TIERS_BUFFERED, "
+			      "and 0x%x is not among them", opt->flags, opt->flags & ~FLAGS);
 	if (err == 0)
 		err = err_timeout(opt->timeout_ms);
 	if (err == 0 && !opt->disk && !opt->remote)
 		err = err_set(EINVAL, "disk and remote are NULL: there is no tier to keep");
+	if (err == 0 && opt->disk && !*opt->disk)
+		err = err_set(EINVAL, "disk is empty: it must name a file");
 	if (err == 0 && !opt->disk && opt->flags & GPC_TIERS_EXCLUSIVE)
 		err = err_set(EINVAL, "GPC_TIERS_EXCLUSIVE is about the disk, and disk is NULL");
 	if (err == 0 && opt->disk_bytes && opt->disk_blocks)
@@ -89,28 +90,13 @@ static int find_ram(struct gpc_tiers *t)
 		       "or gpc_pool_make)", s->name);
 }
 
-static uint64_t slots_for(const struct gpc_tiers_options *opt, uint64_t block_bytes)
+static uint64_t slots_for(const struct gpc_tiers_options *opt, uint64_t block_bytes, uint32_t note_bytes)
 {
-	uint64_t each = ROUND_UP(block_bytes, (uint64_t)PAGE) + DISK_HEAD_BYTES;
+	uint64_t each = ROUND_UP(block_bytes, (uint64_t)PAGE) + DISK_HEAD_BYTES + note_bytes;
 
 	if (opt->disk_blocks)
 		return opt->disk_blocks;
 	return opt->disk_bytes > DISK_FRONT ? MAX((opt->disk_bytes - DISK_FRONT) / each, 1u) : 0;
-}
-
-/* The disk's errors by our meanings; its sentence stays. */
-static int disk_error(int err)
-{
-	switch (err) {
-	case -EPERM:
-		return -EACCES;
-	case -ENOTSUP:
-	case -EXDEV:
-	case -ERANGE:
-		return -EPROTO;
-	default:
-		return err;
-	}
 }
 
 /* Before the file is made or resized for nothing: records that are no pool's, those of a dead keeper's included. */
@@ -134,7 +120,9 @@ static int check_room(const struct segment *s, uint64_t slots)
 		       (unsigned long long)(g->max_blocks - taken));
 }
 
-static int check_size(const struct gpc_tiers_options *opt, const struct segment *s, uint64_t slots)
+/* slots: that are asked for, or 0; *ret_slots: as many as the file is going to have. */
+static int check_size(const struct gpc_tiers_options *opt, const struct segment *s, uint64_t slots,
+		      uint32_t *ret_slots)
 {
 	struct disk_info there;
 	int err;
@@ -146,31 +134,52 @@ static int check_size(const struct gpc_tiers_options *opt, const struct segment 
 	if (err == -ENOENT)
 		return err_set(EINVAL, "disk_bytes and disk_blocks are 0, and there is no file %s: one of them must say how "
 			       "large it is to be", opt->disk);
+	if (err < 0)
+		return tier_disk_error(err);
+	err = slots ? EINVAL : ENOSPC;
+	slots = slots ? slots : there.slots;
 	if (slots > 1u << 24)
-		return err_set(EINVAL, "%s would have %llu blocks: a pool has at most %u", opt->disk,
+		return err_set(err, "%s would have %llu blocks: a pool has at most %u", opt->disk,
 			       (unsigned long long)slots, 1u << 24);
-	return check_room(s, slots ? slots : err < 0 ? 0 : there.slots);
+	*ret_slots = (uint32_t)slots;
+	return check_room(s, slots);
 }
 
-static int open_disk(struct gpc_tiers *t, uint32_t ram, struct disk **ret)
+/* Room for notes is made with the file. */
+static uint32_t note_bytes(struct gpc_tiers *t)
+{
+	uint32_t most = notes_most(&t->c->seg);
+	struct disk_info there;
+
+	if (!most || disk_peek(t->opt.disk, &there) < 0 || there.note_bytes >= most)
+		return most;
+	log_say(&t->c->log, LOG_WARNING, "%s has room for notes of %u bytes, and those of %s may have %u: what does not "
+		"fit is not there after a restart; remove the file to have one with room", t->opt.disk,
+		there.note_bytes, t->c->seg.name, most);
+	return there.note_bytes;
+}
+
+/* How the file is to be opened; *ret_slots: of how many blocks. */
+static int plan_disk(struct gpc_tiers *t, uint32_t ram, struct disk_options *ret, uint32_t *ret_slots)
 {
 	const struct gpc_tiers_options *opt = &t->opt;
 	const struct shm_pool *p = seg_pool(&t->c->seg, ram);
-	struct disk_options o = {
+	uint32_t notes = note_bytes(t);
+
+	*ret = (struct disk_options){
 		.flags = DISK_CREATE | (opt->flags & GPC_TIERS_RESIZE ? DISK_RESIZE : 0) |
 			 (opt->flags & GPC_TIERS_BUFFERED ? DISK_BUFFERED : 0) |
 			 (opt->secret ? 0 : DISK_KEEP_SECRET),
-		.image_bytes = p->block_bytes, .slots = slots_for(opt, p->block_bytes),
+		.image_bytes = p->block_bytes, .slots = slots_for(opt, p->block_bytes, notes),
+		.note_bytes = notes,
 		.secret = t->c->seg.header.secret, .threads = opt->disk_threads,
 		.write_rate = opt->write_rate, .log = &t->c->log,
 	};
-	int err = check_size(opt, &t->c->seg, o.slots);
-
-	memcpy(o.fingerprint, p->fingerprint, sizeof(o.fingerprint));
-	if (err == 0 && opt->secret && memcmp(opt->secret, o.secret, sizeof(t->c->seg.header.secret)))
-		err = err_set(EPROTO, "secret is not that of %s: a cache is made with the secret of its file",
-			      t->c->seg.name);
-	return err == 0 ? disk_error(disk_open(opt->disk, &o, ret)) : err;
+	memcpy(ret->fingerprint, p->fingerprint, sizeof(ret->fingerprint));
+	if (opt->secret && memcmp(opt->secret, ret->secret, sizeof(t->c->seg.header.secret)))
+		return err_set(EPROTO, "secret is not that of %s: a cache is made with the secret of its file",
+			       t->c->seg.name);
+	return check_size(opt, &t->c->seg, ret->slots, ret_slots);
 }
 
 /* ---- 3: its pool ---- */
@@ -209,10 +218,10 @@ static int add_when_free(gpc *c, struct gpc_pool *p)
 	return n;
 }
 
-static int add_pool(struct gpc_tiers *t, struct cold *d, uint32_t ram, uint32_t blocks, uint32_t space)
+static int add_pool(struct gpc_tiers *t, struct cold *d, uint32_t kind, uint32_t ram, uint32_t blocks, uint32_t space)
 {
 	const struct shm_pool *r = seg_pool(&t->c->seg, ram);
-	struct gpc_pool p = { .size = sizeof(p), .kind = d->ops->kind, .space = space ? space : free_space(t->c),
+	struct gpc_pool p = { .size = sizeof(p), .kind = kind, .space = space ? space : free_space(t->c),
 			      .flags = GPC_POOL_CALLER | GPC_POOL_UNCHAINED, .blocks = blocks, .demote_to = -1 };
 	int n = add_when_free(t->c, &p);
 
@@ -226,7 +235,7 @@ static int add_pool(struct gpc_tiers *t, struct cold *d, uint32_t ram, uint32_t 
 	memcpy(d->fingerprint, r->fingerprint, sizeof(d->fingerprint));
 	d->told = &seg_desk(&t->c->seg)->tier[d->index];
 	memset(d->told, 0, sizeof(*d->told));
-	d->told->kind = d->ops->kind;
+	d->told->kind = kind;
 	d->told->block_bytes = d->block_bytes;
 	store_relaxed(&d->told->pool, n);
 	return slots_new(d);
@@ -234,16 +243,19 @@ static int add_pool(struct gpc_tiers *t, struct cold *d, uint32_t ram, uint32_t 
 
 /* ---- 4: what was cleared meanwhile ---- */
 
-/* The cache counts clears of all pools.  Its last keeper has noted up to which one its file had them. */
+/* The cache counts clears of all pools, and its last keeper has noted how many its file had; another file may lack any. */
 static int clear_missed(struct gpc_tiers *t, struct disk *disk)
 {
 	struct shm_desk *desk = seg_desk(&t->c->seg);
 	uint64_t cleared = load_acquire(&seg_state(&t->c->seg)->cleared);
 	struct disk_info info;
+	bool same;
 	int err = 0;
 
 	disk_info(disk, &info);
-	if (!memcmp(desk->file, info.file, sizeof(info.file)) && desk->cleared != cleared)
+	same = !memcmp(desk->file, info.file, sizeof(info.file));
+	t->missed_from = same ? load_acquire(&desk->durable) : UINT64_MAX;
+	if (!info.made && (same ? desk->cleared != cleared : cleared != 0))
 		err = disk_clear(disk);
 	if (err < 0)
 		return err_set(-err, "%s: blocks that were cleared while nobody kept it cannot be forgotten: %s",
@@ -282,7 +294,7 @@ static void stop_threads(struct gpc_tiers *t)
 	store_release(&t->stop, 1);
 	desk_wake(t);
 	for (i = 0; i < t->ncold; i++)
-		if (t->cold[i].ops->stop)
+		if (t->cold[i].ops && t->cold[i].ops->stop)
 			t->cold[i].ops->stop(t->cold[i].tier);
 	for (i = 0; i < t->nstages; i++)
 		pthread_join(t->stage[i], NULL);
@@ -296,31 +308,42 @@ static void stop_threads(struct gpc_tiers *t)
 
 /* ---- the call ---- */
 
-static int open_tier_disk(struct gpc_tiers *t, uint32_t ram)
+static int open_disk_pool(struct gpc_tiers *t, uint32_t ram, struct disk_options *ret)
+{
+	struct cold *d = &t->cold[0];
+	uint32_t slots = 0;
+	int err = plan_disk(t, ram, ret, &slots);
+
+	if (err < 0)
+		return err;
+	d->t = t;
+	d->index = DESK_DISK;
+	d->min_uses = t->opt.min_uses;
+	t->ncold = 1;
+	return add_pool(t, d, GPC_DISK, ram, slots, t->opt.disk_space);
+}
+
+static int open_disk_file(struct gpc_tiers *t, const struct disk_options *opt)
 {
 	struct cold *d = &t->cold[0];
 	struct disk_info info;
 	struct disk *disk;
-	int err = open_disk(t, ram, &disk);
+	int err = tier_disk_error(disk_open(t->opt.disk, opt, &disk));
 
 	if (err < 0)
 		return err;
-	err = tier_disk(disk, &d->tier);
+	disk_info(disk, &info);
+	t->made = info.made;
+	d->note_room = MIN(info.note_bytes, notes_most(&t->c->seg));
+	err = tier_disk(disk, d->note_room != 0, &d->tier);
 	if (err < 0) {
 		disk_close(disk);
 		return err_set(ENOMEM, "no memory for a tier");
 	}
-	d->t = t;
 	d->ops = d->tier->ops;
-	d->index = DESK_DISK;
-	d->min_uses = t->opt.min_uses;
-	t->ncold = 1;
-	disk_info(disk, &info);
-	err = info.slots > 1u << 24 ? err_set(ENOSPC, "%s has %llu blocks: a pool has at most %u", t->opt.disk,
-					      (unsigned long long)info.slots, 1u << 24) : 0;
-	if (err == 0)
-		err = add_pool(t, d, ram, (uint32_t)info.slots, t->opt.disk_space);
-	return err == 0 ? clear_missed(t, disk) : err;
+	if (info.slots != d->blocks)
+		return err_set(EAGAIN, "%s was replaced while it was opened: try again", t->opt.disk);
+	return clear_missed(t, disk);
 }
 
 static int open_tier_remote(struct gpc_tiers *t, uint32_t ram)
@@ -335,7 +358,7 @@ static int open_tier_remote(struct gpc_tiers *t, uint32_t ram)
 	d->index = DESK_REMOTE;
 	d->min_uses = t->opt.remote_uses;
 	t->ncold++;
-	err = add_pool(t, d, ram, tier_remote_blocks(t, ram), t->opt.remote_space);
+	err = add_pool(t, d, GPC_REMOTE, ram, tier_remote_blocks(t, ram), t->opt.remote_space);
 	return err == 0 ? tier_remote_start(d->tier) : err;
 }
 
@@ -346,7 +369,7 @@ static int count_uses(struct gpc_tiers *t)
 	for (i = 0; i < t->ncold; i++) {
 		struct cold *d = &t->cold[i];
 
-		if (d->min_uses > 1 && !(d->ghost = calloc(GHOSTS, sizeof(*d->ghost))))
+		if (d->min_uses > 1 && !(d->uses = uses_new()))
 			return err_set(ENOMEM, "no memory to count uses");
 	}
 	return 0;
@@ -354,14 +377,17 @@ static int count_uses(struct gpc_tiers *t)
 
 static int open_all(struct gpc_tiers *t)
 {
+	struct disk_options disk;
 	int err = desk_take(t), ram;
 
 	ram = err == 0 ? find_ram(t) : err;
 	err = MIN(ram, 0);
 	if (err == 0 && t->opt.disk)
-		err = open_tier_disk(t, (uint32_t)ram);
+		err = open_disk_pool(t, (uint32_t)ram, &disk);
 	if (err == 0 && t->opt.remote)
 		err = open_tier_remote(t, (uint32_t)ram);
+	if (err == 0 && t->opt.disk)
+		err = open_disk_file(t, &disk);
 	if (err == 0)
 		err = count_uses(t);
 	if (err == 0)
@@ -370,6 +396,7 @@ static int open_all(struct gpc_tiers *t)
 		err = restore_begin(t);
 	if (err < 0)
 		return err;
+	drops_missed(t);
 	desk_show(t);
 	return start_threads(t);
 }
@@ -384,10 +411,12 @@ static void end(struct gpc_tiers *t)
 	desk_leave(t);
 	for (i = 0; i < t->ncold; i++) {
 		slots_end(&t->cold[i]);
-		free(t->cold[i].ghost);
-		t->cold[i].ops->close(t->cold[i].tier);
+		free(t->cold[i].uses);
+		if (t->cold[i].tier)
+			t->cold[i].ops->close(t->cold[i].tier);
 	}
 	gpc_close(t->c);
+	free(t->dropped);
 	free((char *)t->opt.disk);
 	free(t);
 }
@@ -400,15 +429,16 @@ GPC_EXPORT int gpc_tiers_open(const char *name, const struct gpc_tiers_options *
 	if (err < 0)
 		return err;
 	t = calloc(1, sizeof(*t));
-	if (!t)
-		return err_set(ENOMEM, "no memory for tiers");
-	t->opt = *opt;
-	t->opt.disk = opt->disk ? strdup(opt->disk) : NULL;
-	if (opt->disk && !t->opt.disk) {
+	if (t) {
+		t->opt = *opt;
+		t->opt.disk = opt->disk ? strdup(opt->disk) : NULL;
+	}
+	if (!t || (opt->disk && !t->opt.disk)) {
 		free(t);
 		return err_set(ENOMEM, "no memory for tiers");
 	}
 	pthread_mutex_init(&t->writing, NULL);
+	t->missed_from = UINT64_MAX;
 	err = gpc_attach(name, GPC_OPTIONS(gpc_attach_options, .timeout_ms = opt->timeout_ms, .dir = opt->dir,
 					   .label = "tiers", .log = opt->log, .log_arg = opt->log_arg), 0, &t->c);
 	if (err < 0) {
@@ -418,6 +448,8 @@ GPC_EXPORT int gpc_tiers_open(const char *name, const struct gpc_tiers_options *
 	}
 	err = open_all(t);
 	if (err < 0) {
+		if (t->made)
+			unlink(t->opt.disk);     /* it is locked still */
 		end(t);
 		return err;
 	}
@@ -432,28 +464,5 @@ GPC_EXPORT int gpc_tiers_close(gpc_tiers *t)
 	if (t->c->forked)
 		return handle_check(t->c, true);
 	end(t);
-	return 0;
-}
-
-GPC_EXPORT int gpc_tiers_file_get(const char *disk, struct gpc_tiers_file *ret)
-{
-	struct gpc_tiers_file out = { 0 };
-	struct disk_info info;
-	int err;
-
-	if (!disk || !ret)
-		return err_set(EINVAL, "%s is NULL", disk ? "ret" : "disk");
-	err = err_size("gpc_tiers_file", ret->size, 2 * sizeof(uint32_t));
-	if (err == 0)
-		err = disk_error(disk_peek(disk, &info));
-	if (err < 0)
-		return err;
-	out.size = ret->size;
-	out.has_secret = info.has_secret;
-	out.blocks = info.slots;
-	out.block_bytes = info.image_bytes;
-	out.bytes = info.file_bytes;
-	memcpy(out.secret, info.secret, sizeof(out.secret));
-	memcpy(ret, &out, MIN(ret->size, (uint32_t)sizeof(out)));
 	return 0;
 }

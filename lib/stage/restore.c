@@ -5,11 +5,15 @@
  * made free.  The writer publishes only if no clear has come that we have not heard of, and a key that is live already
  * wins.  When all are there each is used once, in the order of their ages, so that the oldest goes first.
  *
+ * Notes are read from the file as their blocks are published, and stand there before the writer sees the command.
+ *
  * If this process dies in between, the pool goes with it, and the next one begins with the same file. */
 #include "config.h"
 
 #include <errno.h>
 #include <stdlib.h>
+#include "disk/format.h"
+#include "segment/note.h"
 #include "stage/stage.h"
 
 #define RESTORE 512u                     /* published together: commands of others come between */
@@ -126,6 +130,23 @@ void restore_drop(struct cold *d, uint32_t tag)
 	d->nfound = k;
 }
 
+void restore_drop_dead(struct cold *d, const uint8_t *dead)
+{
+	uint64_t i, k = d->next;
+
+	for (i = d->next; i < d->nfound; i++) {
+		struct tier_found *f = &d->found[i];
+
+		if (!dead[i]) {
+			d->found[k++] = *f;
+			continue;
+		}
+		slots_back(d, block_of(d, f), &f->key, true);
+		tier_count(d, TIER_FORGOTTEN, 1);
+	}
+	d->nfound = k;
+}
+
 void restore_end(struct gpc_tiers *t)
 {
 	uint32_t i;
@@ -160,15 +181,66 @@ static void settle(struct cold *d, uint64_t end, const gpc_block *resident)
 	tier_count(d, TIER_RESTORED, live);
 }
 
+/* What stood beside them in the file. */
+struct notes_read {
+	struct shm_note note[RESTORE];
+	uint32_t *tokens;                /* block_tokens for each, where they are kept */
+	uint8_t *buffer;
+};
+
+static void end_notes(struct notes_read *r)
+{
+	if (!r)
+		return;
+	free(r->tokens);
+	free(r->buffer);
+	free(r);
+}
+
+/* NULL: none are kept, or there is no memory, and then the blocks come without. */
+static struct notes_read *begin_notes(const struct cold *d)
+{
+	const struct segment *s = &d->t->c->seg;
+	uint32_t tokens = seg_keeps(s, KEEP_TOKENS) ? s->header.block_tokens : 0;
+	struct notes_read *r;
+
+	if (!d->ops->note || !s->header.geometry.note_lines)
+		return NULL;
+	r = calloc(1, sizeof(*r));
+	if (!r)
+		return NULL;
+	r->buffer = malloc(DISK_MOST_NOTE);
+	r->tokens = malloc(((size_t)RESTORE * tokens + 1) * sizeof(*r->tokens));
+	if (r->buffer && r->tokens)
+		return r;
+	end_notes(r);
+	return NULL;
+}
+
+static void read_note(struct cold *d, struct notes_read *r, uint32_t i, struct publish_copy *copy)
+{
+	const struct segment *s = &d->t->c->seg;
+	const struct tier_found *f = &d->found[d->next + i];
+	uint32_t *tokens = seg_keeps(s, KEEP_TOKENS) ? r->tokens + (size_t)i * s->header.block_tokens : NULL;
+
+	if (!f->note_bytes || d->ops->note(d->tier, f, r->buffer) ||
+	    !notes_unpack(d->t->c, r->buffer, f->note_bytes, &f->key, &r->note[i], tokens))
+		return;
+	copy->note = &r->note[i];
+	copy->tokens = tokens;
+}
+
 static bool publish_some(struct cold *d)
 {
 	struct publish_copy copy[RESTORE];
 	gpc_block resident[RESTORE];
 	uint64_t end = MIN(d->next + RESTORE, d->nfound), i;
 	uint32_t n = (uint32_t)(end - d->next);
+	struct notes_read *notes;
 
 	if (!n || d->broken)
 		return false;
+	notes = begin_notes(d);
 	for (i = 0; i < n; i++) {
 		const struct tier_found *f = &d->found[d->next + i];
 
@@ -178,8 +250,11 @@ static bool publish_some(struct cold *d)
 			.block = block_of(d, f), .life = d->clears,
 			.unchained = cold_is_exclusive(d),
 		};
+		if (notes)
+			read_note(d, notes, (uint32_t)i, &copy[i]);
 	}
 	publish_copies(d->t->c, copy, n, resident, &d->t->stop);
+	end_notes(notes);
 	settle(d, end, resident);
 	return true;
 }

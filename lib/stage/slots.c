@@ -135,7 +135,8 @@ void slots_returned(struct cold *d, gpc_block block)
 	uint32_t i = slot_of(block);
 
 	pthread_mutex_lock(&d->lock);
-	if (i < d->blocks && d->slot[i].state == SLOT_LIVE)
+	/* what is told late may be of an earlier life: the slot was taken and written again */
+	if (i < d->blocks && d->slot[i].state == SLOT_LIVE && hold_is_owner(d->t->c, d->record + i))
 		push(d, i);
 	pthread_mutex_unlock(&d->lock);
 }

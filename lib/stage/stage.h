@@ -5,12 +5,16 @@
  *   desk.c     the lock, and what stands in shared memory
  *   slots.c    which slot of a tier has what, as this process knows it
  *   images.c   blocks of RAM: held without a use, their bytes as pieces, their checksums
+ *   notes.c    what an engine says of a block, beside it in a file
  *   up.c       questions: from a tier to RAM
  *   down.c     from RAM to a tier, ahead of need
+ *   uses.c     which of them have been there often enough
  *   feed.c     what the feed says of our pools: removals become durable, slots come back
+ *   drops.c    what was said to be bad, and all that follows it
  *   restore.c  what was there at the start is published again
  *   learn.c    what a store has that the index knows nothing of
  *   disk.c     the file of lib/disk as a tier
+ *   peek.c     what such a file says of itself, and why it is refused
  *   remote.c   a store of lib/remote as a tier
  *
  * Threads: `stages` that answer, one that writes to disk, one that writes to a store, one that reads the feed.  None of them is waited for by a peer's
@@ -54,9 +58,12 @@ struct slot {
 	uint8_t state;
 };
 
-/* ---- down.c: how often a block has been next to go ---- */
-#define GHOSTS 65536u
-struct ghost { uint64_t key; uint32_t word, count; };
+/* ---- uses.c: how often a key has been next to go ---- */
+#define USES 65536u
+struct uses;
+struct uses *uses_new(void);             /* NULL: no memory; to be freed by free() */
+/* Counted once for each life: how often so far, this one included.  *ret_new: it was counted now. */
+uint32_t uses_count(struct uses *u, const gpc_key *key, gpc_block block, uint32_t word, bool *ret_new);
 
 struct cold {                            /* a tier, with its pool */
 	struct gpc_tiers *t;
@@ -65,13 +72,14 @@ struct cold {                            /* a tier, with its pool */
 	uint32_t index, space;           /* in the desk */
 	uint32_t pool, record, blocks;
 	uint64_t block_bytes;
+	uint32_t note_room;              /* most of a note beside a block; 0: none is kept here, or there */
 	uint8_t fingerprint[32];
 	struct shm_tier *told;
 
 	pthread_mutex_t lock;            /* of slots */
 	struct slot *slot;
 	uint32_t *free, nfree;
-	struct ghost *ghost;             /* down.c; NULL: nothing is counted */
+	struct uses *uses;               /* of down.c; NULL: nothing is counted */
 	uint32_t min_uses;
 	bool broken;                     /* its pool has gone, or syncs fail: nothing is written any more */
 
@@ -91,14 +99,22 @@ struct gpc_tiers {
 	pthread_mutex_t writing;         /* a batch on its way down; an acknowledgement */
 	pthread_t stage[STAGES_MOST], down, afar, feed;
 	uint32_t nstages;
-	bool has_down, has_afar, has_feed, has_lock, begun;
+	bool has_down, has_afar, has_feed, has_lock, made;       /* made: the file, by this keeper */
 	uint32_t stop;
 
 	uint64_t idle, idle_afar;        /* gpc_tiers_sync: down.c has found nothing since this one */
 	uint64_t events;                 /* down.c: as they were when it found nothing ... */
 	uint64_t looked_ns;              /* ... and when */
+	bool later;                      /* down.c: blocks are due, and may not be written yet */
 	uint32_t published;              /* all that was there at the start */
 	uint64_t cursor;                 /* of the feed: everything before is done; feed.c */
+	uint32_t drops;                  /* state.drops when that was read */
+
+	/* drops.c, in the thread of feed.c: keys whose bytes were bad */
+	gpc_key *dropped;
+	uint32_t ndropped, dropped_room;
+	bool drops_lost;                 /* ... that nobody knows: the tiers are cleared */
+	uint64_t missed_from;            /* of the feed: what the last keeper of this file had done; UINT64_MAX: another file */
 };
 
 static inline bool stage_stops(const struct gpc_tiers *t)
@@ -140,7 +156,7 @@ void desk_sleep(struct gpc_tiers *t, uint32_t seen, uint64_t ns);
 uint32_t desk_bell(const struct gpc_tiers *t);
 void desk_wake(struct gpc_tiers *t);     /* our own threads */
 /* Everything the feed tells of removals before `number` is durable. */
-void desk_durable(struct gpc_tiers *t, uint64_t number, uint64_t cleared);
+void desk_durable(struct gpc_tiers *t, uint64_t number, uint64_t cleared, uint32_t drops);
 
 /* ---- slots.c ---- */
 
@@ -180,6 +196,18 @@ void images_iov(const struct map *m, gpc_block block, struct iovec *iov);
 bool images_sum(const gpc *c, const struct map *m, gpc_block block, const gpc_key *key, uint32_t *ret);
 void images_store_sum(const gpc *c, const struct map *m, gpc_block block, const gpc_key *key, uint32_t crc);
 
+/* ---- notes.c ---- */
+
+/* Most that a note of this cache takes in a file; 0: it keeps none. */
+uint32_t notes_most(const struct segment *s);
+/* The note of a block of that life, as it stands in a file: so many bytes; 0: it has none, or none is to be had.
+ * What does not fit into `room` is left out: the tokens, or all of it. */
+uint32_t notes_pack(const gpc *c, gpc_block block, const struct about *a, void *to, uint32_t room);
+/* The other way, under that key; tokens has room for block_tokens.  What this cache does not keep is left out.
+ * false: it says nothing that this cache keeps. */
+bool notes_unpack(const gpc *c, const void *from, uint32_t bytes, const gpc_key *key, struct shm_note *ret,
+		  uint32_t *tokens);
+
 /* ---- threads: up.c, down.c, feed.c ---- */
 
 void *up_thread(void *arg);
@@ -196,12 +224,25 @@ void feed_end(struct gpc_tiers *t);      /* what is known is made durable */
  * published.  Returns how many. */
 uint32_t learn(struct gpc_tiers *t, const gpc_key *keys, uint32_t n, uint64_t deadline);
 
+/* ---- drops.c, in the thread of feed.c ---- */
+
+bool drops_tells(const struct gpc_event *e);     /* of a block with bad bytes */
+void drops_note(struct gpc_tiers *t, const gpc_key *key);
+/* Those that were noted leave the tiers, with all that follows them.  True: it sent commands, of which the feed
+ * tells. */
+bool drops_carry_out(struct gpc_tiers *t);
+bool drops_are_due(const struct gpc_tiers *t);   /* it could not */
+/* What was dropped while nobody kept the tiers, behind the scan and before anything is published. */
+void drops_missed(struct gpc_tiers *t);
+
 /* ---- restore.c, in the thread of feed.c ---- */
 
 int restore_begin(struct gpc_tiers *t);  /* before anything is written */
 bool restore_step(struct gpc_tiers *t);  /* false: nothing is left */
 /* Of those that are not published yet these are to be forgotten; tag 0: all. */
 void restore_drop(struct cold *d, uint32_t tag);
+/* Those with dead[i] != 0, by their place in found. */
+void restore_drop_dead(struct cold *d, const uint8_t *dead);
 void restore_end(struct gpc_tiers *t);
 
 #endif

@@ -28,6 +28,8 @@ struct tier_item {
 	uint32_t niov;
 	uint32_t crc;                    /* CRC32C of the image: of a read the answer */
 	bool has_crc;                    /* of a write: crc is known */
+	const void *note;                /* of a write: stored beside it; at most as many bytes as the tier has room for */
+	uint32_t note_bytes;
 	int result;                      /* 0, or a negative errno.  -ENOENT, -ESTALE: it is not there (any more);
 					  * -EBADMSG: damaged; -ETIME: too late; others: the tier's */
 	void *arg;                       /* the tier's own, during the call */
@@ -39,6 +41,7 @@ struct tier_found {
 	gpc_key key, parent;
 	uint32_t depth, tag;
 	uint64_t age_ns;
+	uint32_t note_bytes, note_crc;   /* of the note that was written with it; 0 bytes: none */
 };
 
 struct tier_counts { uint64_t misses, bad, errors, late, refused; };
@@ -64,9 +67,13 @@ struct tier_ops {
 	void (*reuse)(struct tier *t, uint64_t slot, const gpc_key *key);
 	/* All blocks that are there, parents first, *ret to be freed; once, before the first write.  NULL: none. */
 	int (*scan)(struct tier *t, struct tier_found **ret, uint64_t *ret_n);
+	/* The note of such a block, note_bytes of it: 0, or why there is none.  NULL: the tier has no notes. */
+	int (*note)(struct tier *t, const struct tier_found *f, void *to);
 	/* Which of these keys, of which the index knows nothing, are there all the same: has[i] = 1.  Returns
 	 * how many.  NULL: the index knows all. */
 	int (*exists)(struct tier *t, const gpc_key *keys, uint32_t n, uint8_t *has, uint64_t deadline_ns);
+	/* CLOCK_MONOTONIC: before that a write would only wait, for a limit on what is written.  NULL: it never does. */
+	uint64_t (*turn)(struct tier *t);
 	/* false: reads and writes would come to nothing now.  NULL: it always is. */
 	bool (*ready)(struct tier *t);
 	/* What went wrong so far, by cause. */
@@ -78,9 +85,11 @@ struct tier_ops {
 
 struct tier { const struct tier_ops *ops; };
 
-/* The file of lib/disk as a tier. */
+/* The file of lib/disk as a tier.  notes: those of blocks that a scan finds are going to be read. */
 struct disk;
-int tier_disk(struct disk *d, struct tier **ret);
+int tier_disk(struct disk *d, bool notes, struct tier **ret);
+/* peek.c: its errors by the meanings of gpc.h; the sentence stays. */
+int tier_disk_error(int err);
 
 /* The store that the options name, for images like those of that pool of RAM. */
 struct gpc_tiers;

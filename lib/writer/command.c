@@ -9,6 +9,7 @@
 #include <errno.h>
 #include "writer/alias.h"
 #include "writer/command.h"
+#include "writer/drop.h"
 #include "writer/grant.h"
 #include "writer/idle.h"
 #include "writer/leave.h"
@@ -270,7 +271,7 @@ static int32_t drop(struct writer *w, uint32_t peer, const struct shm_command *c
 		return -EINVAL;
 	if (!w_is(w, record, LIVE) || leave_is_moved(w, record) || !means_this(w, record, cmd))
 		return 0;
-	retire_subtree(w, record, &t->dropped);
+	drop_block(w, record, &t->dropped);
 	return 1;
 }
 

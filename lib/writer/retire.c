@@ -58,7 +58,7 @@ void retire_block(struct writer *w, uint32_t record, uint32_t owner, uint64_t op
 	if (w_record(w, record)->source)
 		leave_sources(w, record);
 	if (w->cleared_pool != w->pool_of[record])
-		events_prepare(w, GPC_REMOVED, record, GPC_NONE);
+		events_prepare(w, GPC_REMOVED, record, w->dropping ? w_block(w, record) : GPC_NONE);
 	record_dying(w, record, owner, op);
 	events_commit(w);
 	table_remove(w, record);

@@ -224,6 +224,7 @@ struct writer {
 	uint64_t flush_sequence, flush_deadline_ns;
 
 	uint32_t cleared_pool;           /* its blocks go without changes of their own */
+	bool dropping;                   /* drop.c: what goes now has bad bytes, and the feed says so */
 	struct records missing;          /* takeover: LIVE, without an entry */
 	struct records twice;            /* takeover: slots whose block has another */
 	struct records twins;            /* takeover: targets of detached moves of one key, behind

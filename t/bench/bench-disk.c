@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* bench-disk - a disk file beside fio, and a scan of many headers.
+/* bench-disk - a disk file beside fio or plain reads and writes, and a scan of many headers.
  *
- *   bench-disk [--file FILE] [--image-bytes N] [--bytes N] [--threads N] [--seconds N] [--rounds N]
+ *   bench-disk [--file FILE] [--image-bytes N] [--bytes N] [--threads N] [--seconds N] [--rounds N] [--plain]
  *   bench-disk --scan SLOTS [--file FILE]
  *
  * Each round writes, or reads, random slots for some seconds by the threads of the disk, checksums on,
  * and then has fio do the same: the same file and part of it, the same size, as many threads of
  * pread or pwrite (psync), O_DIRECT.  The ratio is of the two in one round; the median of the rounds
  * counts.  FILE is made anew and removed.
+ *
+ * --plain: in place of fio threads of this program, as many, which pread or pwrite random slots of that file with
+ * O_DIRECT and nothing else: no header, no checksum, no queue.
  *
  * --scan writes so many headers, has the kernel forget them where it may, and times a scan. */
 #include "config.h"
@@ -21,6 +24,7 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include "base/crc.h"
@@ -33,6 +37,7 @@
 static const char *path = "bench-disk.blocks";
 static uint64_t image_bytes = 2 << 20, file_bytes = 1ull << 30, scan_slots;
 static uint32_t threads = 8, seconds = 2, rounds = 5, nslots;
+static bool beside_plain;
 static struct disk *d;
 
 static void die(const char *what)
@@ -173,6 +178,66 @@ static double run_fio(bool write)
 	return bytes / 1e6;
 }
 
+/* ---- threads that do nothing else ---- */
+
+static struct plain { pthread_t thread; struct lane *lane; int fd; bool write; uint64_t done; int err; } plain[MOST_DEPTH];
+
+static void *plain_run(void *arg)
+{
+	struct plain *p = arg;
+	uint64_t random = (uint64_t)(p->lane - lane) + 77;
+	const struct iovec *iov = &p->lane->iov;
+	ssize_t got;
+	off_t at;
+
+	while (clock_ns() < stop_ns && !p->err) {
+		random = random * 6364136223846793005u + 1442695040888963407u;
+		at = (off_t)disk_image_at(d, (random >> 33) % nslots);
+		got = p->write ? pwritev(p->fd, iov, 1, at) : preadv(p->fd, iov, 1, at);
+		p->err = got == (ssize_t)iov->iov_len ? 0 : got < 0 ? errno : EIO;
+		p->done += !p->err;
+	}
+	return NULL;
+}
+
+static double run_plain(bool write)
+{
+	int fd = open(path, O_RDWR | (d->direct ? O_DIRECT : 0));
+	uint64_t start = clock_ns(), done = 0;
+	double cpu = used(RUSAGE_SELF);
+	uint32_t i;
+
+	if (fd < 0)
+		die("open");
+	stop_ns = start + seconds * 1000000000ull;
+	for (i = 0; i < threads; i++) {
+		plain[i] = (struct plain){ .lane = &lane[i], .fd = fd, .write = write };
+		if (pthread_create(&plain[i].thread, NULL, plain_run, &plain[i]))
+			die("a thread");
+	}
+	for (i = 0; i < threads; i++) {
+		pthread_join(plain[i].thread, NULL);
+		done += plain[i].done;
+		if (plain[i].err) {
+			fprintf(stderr, "bench-disk: %s\n", strerror(plain[i].err));
+			unlink(path);
+			exit(1);
+		}
+	}
+	close(fd);
+	printf("plain %.1f us, ", (used(RUSAGE_SELF) - cpu) / (double)(done ? done : 1));
+	return (double)(done * image_bytes) * 1000 / (double)(clock_ns() - start);
+}
+
+static double run_other(bool write)
+{
+	double rate = beside_plain ? run_plain(write) : run_fio(write);
+
+	if (write)
+		fill();                  /* it has written over the blocks */
+	return rate;
+}
+
 static int by_size(const void *a, const void *b)
 {
 	double x = *(const double *)a, y = *(const double *)b;
@@ -180,32 +245,30 @@ static int by_size(const void *a, const void *b)
 	return x < y ? -1 : x > y;
 }
 
-static void beside_fio(bool write, double mark)
+static void beside_other(bool write, double mark)
 {
-	double ratio[100], ours, fio;
+	const char *who = beside_plain ? "plain" : "fio", *what = write ? "write" : "read";
+	double ratio[100], ours, other;
 	uint32_t i;
 
 	for (i = 0; i < rounds; i++) {
 		if (i & 1) {             /* who goes second may find the disk warmer, or throttled */
-			fio = run_fio(write);
-			if (write)
-				fill();
+			other = run_other(write);
 			ours = run_gpc(write ? DISK_WRITE : DISK_READ);
 		} else {
 			ours = run_gpc(write ? DISK_WRITE : DISK_READ);
-			fio = run_fio(write);
-			if (write)
-				fill();
+			other = run_other(write);
 		}
-		ratio[i] = ours / fio;
-		printf("%-5s %6llu KiB: %7.0f MB/s, fio %7.0f MB/s: %.2f\n", write ? "write" : "read",
-		       (unsigned long long)image_bytes >> 10, ours, fio, ratio[i]);
+		ratio[i] = ours / other;
+		printf("%-5s %6llu KiB: %7.0f MB/s, %s %7.0f MB/s: %.2f\n", what,
+		       (unsigned long long)image_bytes >> 10, ours, who, other, ratio[i]);
 		fflush(stdout);
 	}
 	qsort(ratio, rounds, sizeof(*ratio), by_size);
-	printf("%-5s %6llu KiB, %u threads: %.2f of fio's rate (%.2f to %.2f); must be %.2f: %s\n",
-	       write ? "write" : "read", (unsigned long long)image_bytes >> 10, threads, ratio[rounds / 2],
-	       ratio[0], ratio[rounds - 1], mark, ratio[rounds / 2] >= mark ? "met" : "missed");
+	printf("%-5s %6llu KiB, %u threads: %.2f of %s rate (%.2f to %.2f); must be %.2f: %s\n", what,
+	       (unsigned long long)image_bytes >> 10, threads, ratio[rounds / 2],
+	       beside_plain ? "the plain" : "fio's", ratio[0], ratio[rounds - 1], mark,
+	       ratio[rounds / 2] >= mark ? "met" : "missed");
 }
 
 static void bench_rates(void)
@@ -234,8 +297,8 @@ static void bench_rates(void)
 		lane[i].op = (struct disk_op){ .iov = &lane[i].iov, .niov = 1, .done = end, .arg = &lane[i] };
 	}
 	fill();
-	beside_fio(true, mark);
-	beside_fio(false, mark);
+	beside_other(true, mark);
+	beside_other(false, mark);
 	disk_close(d);
 	unlink(path);
 }
@@ -301,7 +364,7 @@ int main(int argc, char **argv)
 	static const struct option known[] = {
 		{ "file", 1, NULL, 'f' },    { "image-bytes", 1, NULL, 'i' }, { "bytes", 1, NULL, 'b' },
 		{ "threads", 1, NULL, 't' }, { "seconds", 1, NULL, 's' },     { "rounds", 1, NULL, 'r' },
-		{ "scan", 1, NULL, 'S' },    { NULL, 0, NULL, 0 },
+		{ "scan", 1, NULL, 'S' },    { "plain", 0, NULL, 'p' },       { NULL, 0, NULL, 0 },
 	};
 	int o;
 
@@ -320,6 +383,8 @@ int main(int argc, char **argv)
 			seconds = (uint32_t)n;
 		else if (o == 'r' && n && n <= 100)
 			rounds = (uint32_t)n;
+		else if (o == 'p')
+			beside_plain = true;
 		else if (o == 'S' && n)
 			scan_slots = n;
 		else

@@ -27,6 +27,9 @@ static struct {
 	uint32_t met;                    /* how many were */
 } shim;
 
+/* What the test says of power or death needs no sync of the system: they take most of its time. */
+static bool shim_dry;
+
 /* Steps at which a process may die: before each call, and in the middle of one that writes. */
 static struct { uint32_t step, die; } shim_death;
 
@@ -161,7 +164,7 @@ int __wrap_fdatasync(int fd)
 	}
 	if (shim_seen)
 		shim_seen(SHIM_SYNC, fd, 0, 0, false);
-	return shim_seen ? 0 : __real_fdatasync(fd);
+	return shim_seen || shim_dry ? 0 : __real_fdatasync(fd);
 }
 
 int __wrap_posix_fallocate(int fd, off_t at, off_t n)

@@ -147,7 +147,7 @@ static int take_key(struct daemon *d)
 	if (fd >= 0) {
 		status = write_key(d, fd);
 	} else if (errno == EEXIST) {
-		fd = open(d->key_file, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+		fd = open(d->key_file, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
 		if (fd < 0)
 			return no_key(d, strerror(errno));
 		status = read_key(d, fd);

@@ -1,0 +1,319 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* gpc_drop says that bytes are bad.  Copies below RAM have the same bytes, and what follows them was computed from them:
+ * none of it is found again, whenever the keeper of the tiers dies, or is not there. */
+#include "t/lib/below.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <sys/wait.h>
+
+#include "request/request.h"
+
+static int ram, vram;
+
+/* ---- a restart that stands still before it publishes ---- */
+
+int __real_publish_copies(gpc *c, const struct publish_copy *p, uint32_t n, gpc_block *resident, const uint32_t *stop);
+int __wrap_publish_copies(gpc *c, const struct publish_copy *p, uint32_t n, gpc_block *resident, const uint32_t *stop);
+
+static uint32_t hold, held;
+
+int __wrap_publish_copies(gpc *c, const struct publish_copy *p, uint32_t n, gpc_block *resident, const uint32_t *stop)
+{
+	while (p[0].source == GPC_NONE && __atomic_load_n(&hold, __ATOMIC_SEQ_CST)) {
+		__atomic_store_n(&held, 1, __ATOMIC_SEQ_CST);
+		usleep(500);
+	}
+	return __real_publish_copies(c, p, n, resident, stop);
+}
+
+/* ---- caches ---- */
+
+static gpc *begin(struct gpc_tiers_options *o, uint32_t flags)
+{
+	gpc *c = tiers_cache(1024);
+
+	ram = bytes_ram(c, 16, 0, 0);
+	vram = bytes_vram(c, 64, 0, ram, 0);
+	tiers_file();
+	*o = tiers_options(64);
+	o->ahead = 8;
+	o->flags = flags;
+	return c;
+}
+
+static void finish(gpc *c, gpc_tiers *t, const char *when)
+{
+	must(gpc_tiers_close(t));
+	unlink(tiers_path);
+	fetch_end(c, when);
+}
+
+/* Chain 1 to 8 is below RAM, and its first two blocks are in RAM as well; 9 to 40 are other chains. */
+static void fill(gpc *c)
+{
+	gpc_key k[9];
+
+	tiers_fill(c, ram, 1, 40, 8);
+	chain_keys(c, 1, 8, k);
+	is_int(gpc_prefetch(c, vram, k + 1, 2, 0, 5000), 2, "two blocks of a chain are in RAM");
+	is_int(tiers_below(c, 1, 8), 8, "and all of it is below");
+}
+
+static int drop_first(gpc *c, int timeout_ms)
+{
+	gpc_block b = find(c, 1);
+
+	return gpc_drop(c, &b, 1, NULL, 0, timeout_ms);
+}
+
+/* The chain is nowhere, and the next one is there. */
+static void is_gone(gpc *c, const char *when)
+{
+	gpc_key k[9];
+
+	chain_keys(c, 1, 8, k);
+	is_int(tiers_below(c, 1, 8), 0, "%s: nothing of the chain is below", when);
+	is_int(gpc_prefetch(c, vram, k + 1, 8, 0, 5000), 0, "%s: nor comes anything of it back", when);
+	is_int(tiers_below(c, 9, 8), 8, "%s: the next chain is there", when);
+}
+
+static gpc_tiers *again(gpc *c, struct gpc_tiers_options *o)
+{
+	gpc_tiers *t;
+
+	o->disk_blocks = 0;
+	t = tiers_open(o);
+	must(gpc_tiers_sync(c, TIERS_MS));
+	return t;
+}
+
+/* ---- tests ---- */
+
+static void copy_file(const char *to)
+{
+	char cmd[256];
+
+	snprintf(cmd, sizeof(cmd), "cp --sparse=always %s %s", tiers_path, to);
+	if (system(cmd))
+		bail("%s", cmd);
+}
+
+static void test_drop(int timeout_ms, const char *when)
+{
+	struct gpc_tiers_options o;
+	gpc *c = begin(&o, 0);
+	gpc_tiers *t = tiers_open(&o);
+	char crash[128];
+
+	fill(c);
+	is_int(drop_first(c, timeout_ms), timeout_ms != 0, "%s: the first block is dropped", when);
+	if (!timeout_ms)
+		must(gpc_tiers_sync(c, TIERS_MS));
+	snprintf(crash, sizeof(crash), "%s.crash", tiers_path);
+	copy_file(crash);
+	is_gone(c, when);
+	must(gpc_tiers_close(t));
+	if (rename(crash, tiers_path))
+		bail("rename");
+	t = again(c, &o);
+	is_gone(c, "after a crash at that moment");
+	finish(c, t, when);
+}
+
+/* Blocks of an exclusive disk hang on nothing, and only the last ones of the chain are there. */
+static void test_exclusive(void)
+{
+	struct gpc_tiers_options o;
+	gpc *c = begin(&o, GPC_TIERS_EXCLUSIVE);
+	gpc_tiers *t = tiers_open(&o);
+	gpc_key k[9];
+
+	tiers_fill(c, ram, 1, 40, 8);
+	chain_keys(c, 1, 8, k);
+	is_int(gpc_prefetch(c, vram, k + 1, 2, 0, 5000), 2, "exclusive: two blocks come up");
+	is_int(tiers_below(c, 1, 8), 6, "and six stay below");
+	is_int(drop_first(c, 5000), 1, "the first one is dropped");
+	is_gone(c, "exclusive");
+	finish(c, t, "exclusive");
+}
+
+/* A drop of what lies on disk says nothing of RAM. */
+static void test_below_alone(void)
+{
+	struct gpc_tiers_options o;
+	gpc *c = begin(&o, 0);
+	gpc_tiers *t = tiers_open(&o);
+	struct gpc_pool p = { .size = sizeof(p) };
+	gpc_key k = key_of(c, 1);
+	gpc_block b;
+
+	fill(c);
+	must(gpc_pool_get(c, tier_of(c).pool, &p));
+	must(gpc_lookup(c, GPC_SPACE(p.space), &k, 1, &b, GPC_QUIET));
+	is_int(gpc_drop(c, &b, 1, NULL, 0, 5000), 1, "the copy on disk is dropped");
+	is_int(tiers_below(c, 1, 1), 0, "and is gone");
+	ok(find(c, 1) >= 0, "the block in RAM stays");
+	finish(c, t, "below alone");
+}
+
+/* Evicting, reclaiming and clearing one pool concern that pool's blocks alone. */
+static void test_others(void)
+{
+	struct gpc_tiers_options o;
+	gpc *c = begin(&o, 0);
+	gpc_tiers *t = tiers_open(&o);
+	gpc_block b;
+	gpc_key k;
+
+	fill(c);
+	k = key_of(c, 2);
+	b = find(c, 2);
+	is_int(gpc_reclaim(c, &k, &b, 1, NULL, 0, 5000), 1, "a block of RAM is reclaimed");
+	must(gpc_release(c, &b, 1));
+	must(gpc_pool_clear(c, ram, 0, 0, 5000));
+	must(gpc_tiers_sync(c, TIERS_MS));
+	is_int(tiers_below(c, 1, 8), 8, "its copy, and those of a pool that was cleared, stay");
+	is_int((int)tier_of(c).forgotten, 0, "nothing was forgotten");
+	finish(c, t, "others");
+}
+
+/* Nobody keeps the tiers meanwhile. */
+static void test_meanwhile(void)
+{
+	struct gpc_tiers_options o;
+	gpc *c = begin(&o, 0);
+	gpc_tiers *t = tiers_open(&o);
+	int i, err;
+
+	fill(c);
+	must(gpc_tiers_close(t));
+	for (i = 0; (err = gpc_tiers_sync(c, 100)) != -ENOTCONN && i < 100; i++)
+		;
+	err = drop_first(c, 5000);
+	ok(err == 1 || err == -ENOTCONN, "a block is dropped while nobody keeps the tiers");
+	t = again(c, &o);
+	is_gone(c, "meanwhile");
+	finish(c, t, "meanwhile");
+}
+
+/* ... and so much has happened since that the feed is overwritten. */
+static void test_feed_lost(void)
+{
+	struct gpc_tiers_options o;
+	gpc *c = begin(&o, 0);
+	gpc_tiers *t = tiers_open(&o);
+	struct gpc_event e;
+	uint64_t cursor, from;
+	gpc_block b[8];
+
+	fill(c);
+	must(gpc_tiers_close(t));
+	drop_first(c, 5000);
+	from = UINT64_MAX;
+	must(gpc_event_read(c, &from, &e, 1));
+	for (cursor = from; gpc_event_read(c, &cursor, &e, 1) != -ESTALE; cursor = from)
+		bytes_chain(c, ram, 1000, 8, b, false), must(gpc_pool_clear(c, ram, 0, 0, 5000));
+	t = again(c, &o);
+	is_int(tiers_below(c, 1, 40), 0, "where nobody knows what was dropped, all of the file goes");
+	must(gpc_tiers_close(t));
+	t = again(c, &o);
+	is_int(tiers_below(c, 1, 40), 0, "for ever");
+	finish(c, t, "feed lost");
+}
+
+struct dropping { gpc *c; int got; };
+
+static void *drop_run(void *arg)
+{
+	struct dropping *q = arg;
+
+	q->got = drop_first(q->c, 10000);
+	return NULL;
+}
+
+/* The file is open again, and nothing of it is published yet. */
+static void test_restart(void)
+{
+	struct gpc_tiers_options o;
+	gpc *c = begin(&o, 0);
+	gpc_tiers *t = tiers_open(&o);
+	struct dropping q = { .c = c };
+	pthread_t thread;
+
+	fill(c);
+	must(gpc_tiers_close(t));
+	__atomic_store_n(&held, 0, __ATOMIC_SEQ_CST);
+	__atomic_store_n(&hold, 1, __ATOMIC_SEQ_CST);
+	o.disk_blocks = 0;
+	t = tiers_open(&o);
+	while (!__atomic_load_n(&held, __ATOMIC_SEQ_CST))
+		usleep(500);
+	pthread_create(&thread, NULL, drop_run, &q);
+	while (find(c, 1) >= 0)
+		usleep(500);
+	__atomic_store_n(&hold, 0, __ATOMIC_SEQ_CST);
+	pthread_join(thread, NULL);
+	is_int(q.got, 1, "a block is dropped while its copy is about to be published");
+	must(gpc_tiers_sync(c, TIERS_MS));
+	is_gone(c, "restart");
+	/* blocks of RAM are written again while nothing is published */
+	is_int((int)(tier_of(c).restored + tier_of(c).written), tiers_below(c, 1, 40), "not for a moment was it back");
+	must(gpc_tiers_close(t));
+	t = again(c, &o);
+	is_gone(c, "and the next one");
+	finish(c, t, "restart");
+}
+
+/* The keeper is killed behind the drop, before it has heard of it. */
+static void test_killed(void)
+{
+	struct gpc_tiers_options o;
+	gpc *c = begin(&o, 0);
+	struct gpc_tier s = { .size = sizeof(s) };
+	gpc_tiers *t;
+	pid_t pid = fork();
+	int err;
+
+	if (!pid) {
+		if (gpc_tiers_open(cache_name, &o, &t) < 0)
+			_exit(3);
+		for (;;)
+			pause();
+	}
+	while (gpc_tier_get(c, 0, &s) < 0 || s.keeper < 0)
+		usleep(500);
+	fill(c);
+	kill(pid, SIGSTOP);
+	waitpid(pid, NULL, WUNTRACED);
+	is_int(drop_first(c, 200), -ETIMEDOUT, "a keeper that is stopped acknowledges nothing");
+	is_int(find(c, 1), -1, "the block is gone from RAM all the same");
+	is_int(tiers_below(c, 1, 2), 0, "and the writer has removed what has its bytes below");
+	kill(pid, SIGKILL);
+	waitpid(pid, NULL, 0);
+	for (err = 0; err < 10000 && tier_of(c).keeper >= 0; err++)
+		usleep(500);
+	t = again(c, &o);
+	is_gone(c, "killed");
+	finish(c, t, "killed");
+}
+
+static int body(void)
+{
+	test_drop(5000, "drop");
+	test_drop(0, "drop without a wait");
+	test_exclusive();
+	test_below_alone();
+	test_others();
+	test_meanwhile();
+	test_feed_lost();
+	test_restart();
+	test_killed();
+	return done_testing();
+}
+
+int main(void)
+{
+	cache_dir_make();
+	return tap_guard(120, body, cache_dir_remove);
+}

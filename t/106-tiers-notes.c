@@ -1,0 +1,280 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Notes of blocks on disk: they lie beside the blocks in the file, and come back with them after a restart. */
+#include "t/lib/below.h"
+#include "t/lib/notes.h"
+
+#include "disk/format.h"
+
+enum { KEYS = 40 };
+static int ram;
+static char told[1024];
+
+static void hear(void *arg, int level, const char *text)
+{
+	(void)arg;
+	(void)level;
+	snprintf(told + strlen(told), sizeof(told) - strlen(told), "%s\n", text);
+}
+
+static gpc *cache(bool tokens, bool digests, const void *secret)
+{
+	struct gpc_config cfg = cache_config(0, 0);
+	gpc *c;
+
+	cache_thread = true;
+	cfg.max_blocks = 1024;
+	cfg.max_peers = 8;
+	cfg.secret = secret;
+	c = notes_cache(cfg, tokens, digests);
+	ram = bytes_ram(c, 16, 0, 0);
+	return c;
+}
+
+static struct gpc_tiers_options options(void)
+{
+	struct gpc_tiers_options o = tiers_options(64);
+
+	o.ahead = 8;
+	o.log = hear;
+	told[0] = 0;
+	return o;
+}
+
+/* Keys 1 to KEYS go through RAM, with what is said of them; every fourth without. */
+static void fill(gpc *c)
+{
+	gpc_block b;
+	gpc_key k;
+	uint64_t n;
+
+	for (n = 1; n <= KEYS; n++) {
+		if (n % 4) {
+			b = say_new(c, ram, n);
+		} else {
+			k = key_of(c, n);
+			must(gpc_reserve(c, ram, 1, &b, NULL, 0, 1000));
+			must(gpc_publish(c, NULL, &k, &b, 1, NULL, 0, -1));
+		}
+		must(gpc_release(c, &b, 1));
+		if (n % 8 == 0)
+			must(gpc_tiers_sync(c, TIERS_MS));
+	}
+}
+
+static gpc_block below(gpc *c, uint64_t n)
+{
+	struct gpc_pool p = { .size = sizeof(p) };
+	gpc_key k = key_of(c, n);
+	gpc_block b = -1;
+
+	must(gpc_pool_get(c, tier_of(c).pool, &p));
+	must(gpc_lookup(c, GPC_SPACE(p.space), &k, 1, &b, GPC_QUIET));
+	return b;
+}
+
+/* Of the first `most` keys, those that have their digest, and their tokens, where they lie on disk. */
+static void count(gpc *c, uint64_t most, int *ret_digests, int *ret_tokens, int *ret_unsaid)
+{
+	uint64_t n;
+
+	*ret_digests = *ret_tokens = *ret_unsaid = 0;
+	for (n = 1; n <= most; n++) {
+		struct gpc_entry e = notes_entry(c, n);
+
+		if (e.block < 0)
+			continue;
+		*ret_digests += is_said(e.group, e.digest_bytes, e.digest, n);
+		*ret_unsaid += is_unsaid(e.group, e.digest_bytes, e.digest);
+		*ret_tokens += tokens_say(c, n, below(c, n));
+	}
+}
+
+static void finish(gpc *c, gpc_tiers *t)
+{
+	must(gpc_tiers_close(t));
+	cache_end(c);
+}
+
+/* A copy of the secret, for a cache that is made anew. */
+static const void *secret_of_file(void)
+{
+	static struct gpc_tiers_file file;
+
+	file.size = sizeof(file);
+	must(gpc_tiers_file_get(tiers_path, &file));
+	return file.secret;
+}
+
+static void test_restart(void)
+{
+	gpc *c = cache(true, true, NULL);
+	struct gpc_tiers_options o;
+	int digests, tokens, unsaid;
+	gpc_tiers *t;
+	gpc_key k[4];
+	int i;
+
+	tiers_file();
+	o = options();
+	t = tiers_open(&o);
+	fill(c);
+	ok(tiers_below(c, 1, 24) == 24, "24 blocks are on the disk");
+	count(c, 24, &digests, &tokens, &unsaid);
+	is_int(digests + 100 * tokens, 1818, "18 of them with digest and tokens, as long as their keeper lives");
+	must(gpc_tiers_close(t));
+	notes_cursor = UINT64_MAX;
+	must(gpc_event_read(c, &notes_cursor, NULL, 0));
+	t = tiers_open(&o);
+	must(gpc_tiers_sync(c, TIERS_MS));
+	count(c, 24, &digests, &tokens, &unsaid);
+	is_int(digests, 18, "after a restart 18 have group and digest");
+	is_int(tokens, 18, "and their tokens");
+	is_int(unsaid, 6, "of the others nothing is said");
+	ok(event_says(c, GPC_STORED, 7), "the feed tells of one that came back with its digest");
+	for (i = 0; i < 4; i++)
+		k[i] = key_of(c, 1 + (uint64_t)i);
+	is_int(gpc_prefetch(c, ram, k, 4, 0, 5000), 4, "four are brought to RAM");
+	for (i = 1; i < 4; i++) {
+		gpc_block b = find(c, (uint64_t)i);
+
+		ok(b >= 0 && GPC_POOL(b) == ram && tokens_say(c, (uint64_t)i, b), "and have their tokens there: %d", i);
+	}
+	is_int((int)tier_of(c).bad, 0, "nothing was damaged");
+	finish(c, t);
+}
+
+/* The machine has restarted: another cache, the same file. */
+static void test_other_cache(void)
+{
+	struct gpc_tiers_options o = options();
+	int digests, tokens, unsaid;
+	gpc_tiers *t;
+	gpc *c;
+
+	c = cache(true, true, secret_of_file());
+	t = tiers_open(&o);
+	must(gpc_tiers_sync(c, TIERS_MS));
+	count(c, 24, &digests, &tokens, &unsaid);
+	is_int(digests + 100 * tokens, 1818, "a cache that is made anew has them");
+	finish(c, t);
+
+	c = cache(false, true, secret_of_file());
+	t = tiers_open(&o);
+	must(gpc_tiers_sync(c, TIERS_MS));
+	count(c, 24, &digests, &tokens, &unsaid);
+	is_int(digests, 18, "one that keeps digests alone has those");
+	finish(c, t);
+
+	notes_block_tokens = 32;
+	c = cache(true, true, secret_of_file());
+	told[0] = 0;
+	t = tiers_open(&o);
+	must(gpc_tiers_sync(c, TIERS_MS));
+	count(c, 24, &digests, &tokens, &unsaid);
+	is_int(digests + 100 * tokens, 18, "one of another number of tokens has digests, and no tokens");
+	ok(strstr(told, "has room for notes of 112 bytes, and those of"), "and hears that the file has too little room");
+	finish(c, t);
+	notes_block_tokens = 16;
+}
+
+/* A note whose bytes are not what they were: the block is whole, and comes without it. */
+static void test_damaged(void)
+{
+	struct gpc_tiers_options o = options();
+	struct said s = said_of(2);
+	int digests, tokens, unsaid, fd = open(tiers_path, O_RDWR), found = 0;
+	uint8_t *front = malloc(DISK_GROUPS + DISK_GROUP * (DISK_HEADER_BYTES + 112));
+	size_t bytes = DISK_GROUPS + DISK_GROUP * (DISK_HEADER_BYTES + 112), at;
+	gpc_tiers *t;
+	gpc *c;
+
+	must(pread(fd, front, bytes, 0) == (ssize_t)bytes ? 0 : -1);
+	for (at = DISK_GROUPS + DISK_GROUP * DISK_HEADER_BYTES; at + 112 <= bytes; at += 112)
+		if (front[at + 8] == s.digest_bytes && !memcmp(front + at + 16, s.digest, sizeof(s.digest))) {
+			front[at + 48] ^= 1;
+			found += pwrite(fd, front + at + 48, 1, (off_t)at + 48) == 1;
+		}
+	close(fd);
+	free(front);
+	is_int(found, 1, "the note of one block has another bit");
+	c = cache(true, true, secret_of_file());
+	t = tiers_open(&o);
+	must(gpc_tiers_sync(c, TIERS_MS));
+	is_int(tiers_below(c, 1, 24), 24, "all blocks are there");
+	count(c, 24, &digests, &tokens, &unsaid);
+	is_int(digests + 100 * tokens, 1717, "one of them without its note");
+	is_int(unsaid, 7, "of which nothing is said");
+	finish(c, t);
+	unlink(tiers_path);
+}
+
+/* A file that was made by a cache without notes has no room for any. */
+static void test_no_room(void)
+{
+	gpc *c = cache(false, false, NULL);
+	struct gpc_tiers_options o;
+	int digests, tokens, unsaid;
+	gpc_tiers *t;
+
+	tiers_file();
+	o = options();
+	t = tiers_open(&o);
+	fill(c);
+	ok(!strstr(told, "notes"), "a cache without notes says nothing of them");
+	finish(c, t);
+	c = cache(true, true, secret_of_file());
+	t = tiers_open(&o);
+	ok(strstr(told, "has room for notes of 0 bytes, and those of"), "a file without room is used, and that is said");
+	must(gpc_pool_clear(c, -1, 0, 0, 5000));
+	fill(c);
+	count(c, 24, &digests, &tokens, &unsaid);
+	is_int(digests + 100 * tokens, 1818, "notes are there while the keeper lives");
+	must(gpc_tiers_close(t));
+	t = tiers_open(&o);
+	must(gpc_tiers_sync(c, TIERS_MS));
+	is_int(tiers_below(c, 1, 24), 24, "the blocks come back");
+	count(c, 24, &digests, &tokens, &unsaid);
+	is_int(digests + 100 * tokens, 0, "without their notes");
+	finish(c, t);
+	unlink(tiers_path);
+}
+
+/* Tokens for which no file has room: group and digest are kept. */
+static void test_large(void)
+{
+	struct gpc_tiers_options o;
+	int digests, tokens, unsaid;
+	gpc_tiers *t;
+	gpc *c;
+
+	notes_block_tokens = NOTES_TOKENS;
+	c = cache(true, true, NULL);
+	tiers_file();
+	o = options();
+	t = tiers_open(&o);
+	fill(c);
+	must(gpc_tiers_close(t));
+	t = tiers_open(&o);
+	must(gpc_tiers_sync(c, TIERS_MS));
+	count(c, 24, &digests, &tokens, &unsaid);
+	is_int(digests + 100 * tokens, 18, "of %d tokens a block group and digest come back, and no tokens", NOTES_TOKENS);
+	finish(c, t);
+	notes_block_tokens = 16;
+	unlink(tiers_path);
+}
+
+static int body(void)
+{
+	test_restart();
+	test_other_cache();
+	test_damaged();
+	test_no_room();
+	test_large();
+	return done_testing();
+}
+
+int main(void)
+{
+	cache_dir_make();
+	return tap_guard(120, body, cache_dir_remove);
+}
