@@ -364,7 +364,7 @@ gpc_mooncake=no
 gpc_mooncake_note='no (--without-mooncake)'
 MOONCAKE_CFLAGS= MOONCAKE_LIBS=-lmooncake_store
 AS_CASE([$with_mooncake], [no|yes|auto], [],
-	[MOONCAKE_CFLAGS="-I$with_mooncake/include"
+	[MOONCAKE_CFLAGS="-isystem $with_mooncake/include"
 	 MOONCAKE_LIBS="-L$with_mooncake/lib -Wl,-rpath,$with_mooncake/lib -lmooncake_store"])
 AS_IF([test "x$with_mooncake" != xno], [
 	gpc_saved=$CPPFLAGS gpc_saved_libs=$LIBS

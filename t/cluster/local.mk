@@ -10,6 +10,7 @@ if HAVE_HIREDIS
 %canon_reldir%_redis_t_LDADD = $(LDADD) $(HIREDIS_LIBS)
 endif
 
-check-cluster: all $(cluster_programs) t/sh/node
-	$(MAKE) check TESTS='%reldir%/redis.t %reldir%/nodes.t %reldir%/mooncake.t'
+# Only what these need is built.
+check-cluster: all $(cluster_programs) t/sh/node t/sh/store
+	$(MAKE) check-TESTS TESTS='%reldir%/redis.t %reldir%/nodes.t %reldir%/mooncake.t'
 .PHONY: check-cluster
