@@ -50,7 +50,7 @@ bench-folder: %reldir%/bench-recovery$(EXEEXT) tools/gpc-bench$(EXEEXT)
 	done
 	cp lib/.libs/libgpc.so.[0-9] $@/lib
 	$(STRIP) -g $@/tools/* $@/%reldir%/* $@/lib/* 2>/dev/null || :
-	ldd $@/tools/* $@/%reldir%/bench-recovery | \
+	LD_LIBRARY_PATH=$$PWD/$@/lib ldd $@/tools/* $@/%reldir%/bench-recovery | \
 		awk '$$3 ~ /^\// && $$1 !~ /^lib(c|m|dl|rt|pthread|cuda)\.so/ && $$1 !~ /^libgpc/ { print $$3 }' | \
 		sort -u | \
 		while read -r so; do cp "$$so" $@/lib || exit; done
