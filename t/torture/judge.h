@@ -230,6 +230,12 @@ static void compare_quarantine(const struct verdict *v)
 	}
 }
 
+/* A judge of what the successor does meanwhile comes behind the exit that its own judge has seen. */
+static bool is_lingering(void)
+{
+	return lingering >= 0 && !world.gone[person[lingering]];
+}
+
 static void settle(struct verdict *v)
 {
 	char why[200] = "";
@@ -243,7 +249,7 @@ static void settle(struct verdict *v)
 	if (v->image)
 		apply_in_flight(v);
 	v->spare += ledger_excess(&v->m, v->s);
-	if (v->image && i < 6)
+	if (v->image && i < 6 && is_lingering())
 		compare_quarantine(v);
 	/* sections end, processes exit, and nobody has to wait for the dead any more */
 	if (lingering >= 0)
@@ -304,6 +310,7 @@ TAP_FN void judge(int level)
 	struct cache *to = &cache[level];
 	struct verdict v = { .level = level, .c = to->c, .s = &to->c->seg,
 			     .image = &cache[level - 1].c->seg, .m = ledger };
+	bool lingers = is_lingering();
 	uint64_t now = world.now;
 
 	judged[level]++;
@@ -318,7 +325,7 @@ TAP_FN void judge(int level)
 	compare_readers(&v);
 	must_be(gpc_writer_drop(to->c), 0);
 	world.gone[person[level - 1]] = false;
-	if (lingering >= 0)
+	if (lingers)
 		world.gone[person[lingering]] = false;
 	world.now = now;
 }
