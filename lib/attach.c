@@ -47,6 +47,7 @@ static gpc *handle_new(const struct gpc_attach_options *opt, uint32_t flags)
 	pthread_mutex_init(&c->ask_lock, NULL);
 	pthread_mutex_init(&c->returns_lock, NULL);
 	pthread_mutex_init(&c->serve_lock, NULL);
+	pthread_mutex_init(&c->serve_gate, NULL);
 	pthread_mutex_init(&c->walk_lock, NULL);
 	pthread_mutex_init(&c->dev_lock, NULL);
 	log_init(&c->log, opt ? opt->log : NULL, opt ? opt->log_arg : NULL);

@@ -15,6 +15,20 @@
 #define PATIENCE_NS (2000 * NS_PER_MS)   /* with a writer that is giving the seat up */
 #define SERVE_NS (50 * NS_PER_MS)        /* of one round of the thread */
 
+/* A thread that serves again and again would have the lock back before one that waits for it is awake.  So
+ * both come through the gate: who waits for the lock has that. */
+static void serve_begin(gpc *c)
+{
+	pthread_mutex_lock(&c->serve_gate);
+	pthread_mutex_lock(&c->serve_lock);
+	pthread_mutex_unlock(&c->serve_gate);
+}
+
+static void serve_end(gpc *c)
+{
+	pthread_mutex_unlock(&c->serve_lock);
+}
+
 static void drop_seat(gpc *c)
 {
 	struct writer *w = c->writer;
@@ -50,7 +64,7 @@ static int help(gpc *c, uint64_t ns)
 	if (c->writer)
 		n = serve_once(c, clock_ns() + ns);
 	helped = c->writer != NULL;
-	pthread_mutex_unlock(&c->serve_lock);
+	serve_end(c);
 	return n < 0 ? n : helped;
 }
 
@@ -115,9 +129,9 @@ GPC_EXPORT int gpc_writer_take(gpc *c, uint32_t flags, int timeout_ms)
 	if (err < 0)
 		return err;
 	for (;;) {
-		pthread_mutex_lock(&c->serve_lock);
+		serve_begin(c);
 		err = take_seat(c);
-		pthread_mutex_unlock(&c->serve_lock);
+		serve_end(c);
 		if (err != -EAGAIN)
 			return err;
 		if (!(flags & GPC_STANDBY) && (!is_for_a_moment(c) || clock_ns() >= patience))
@@ -136,11 +150,11 @@ GPC_EXPORT int gpc_writer_serve(gpc *c, int timeout_ms)
 		n = err_timeout(timeout_ms);
 	if (n < 0)
 		return n;
-	pthread_mutex_lock(&c->serve_lock);
+	serve_begin(c);
 	c->may_wake = true;
 	n = serve_once(c, deadline_from(timeout_ms));
 	c->may_wake = false;
-	pthread_mutex_unlock(&c->serve_lock);
+	serve_end(c);
 	return n;
 }
 
@@ -162,11 +176,11 @@ GPC_EXPORT int gpc_writer_drop(gpc *c)
 
 	if (err < 0)
 		return err;
-	pthread_mutex_lock(&c->serve_lock);
+	serve_begin(c);
 	if (!c->writer)
 		err = err_set(ENOTCONN, "this handle is not the writer");
 	drop_seat(c);
-	pthread_mutex_unlock(&c->serve_lock);
+	serve_end(c);
 	return err;
 }
 
@@ -176,11 +190,11 @@ static void *serve(void *arg)
 	int err;
 
 	while (!load_acquire(&c->stop)) {
-		pthread_mutex_lock(&c->serve_lock);
+		serve_begin(c);
 		err = take_seat(c);
 		if (err == 0)
 			err = serve_once(c, clock_ns() + SERVE_NS);
-		pthread_mutex_unlock(&c->serve_lock);
+		serve_end(c);
 		if (err < 0 && err != -EAGAIN)
 			log_say(&c->log, LOG_ERR, "not the writer: %s", gpc_last_error());
 		if (err < 0)

@@ -110,6 +110,22 @@ static void test_signals(void)
 	signal(SIGALRM, SIG_DFL);
 }
 
+/* The other one serves without a pause, and each call waits for one of its calls at most. */
+static void test_turns(void)
+{
+	uint64_t from;
+	int i;
+
+	serve_begin(server);
+	wait_ms(20);
+	from = clock_ns();
+	for (i = 0; i < 50; i++)
+		must(gpc_writer_serve(server, 0));
+	serve_end();
+	ok(clock_ns() - from < 2000 * NS_PER_MS, "50 calls get their turn beside a thread that serves: %d ms",
+	   (int)((clock_ns() - from) / NS_PER_MS));
+}
+
 static int body(void)
 {
 	cache_thread = false;
@@ -119,6 +135,7 @@ static int body(void)
 	test_between();
 	test_others();
 	test_signals();
+	test_turns();
 	cache_end(server);
 	return done_testing();
 }

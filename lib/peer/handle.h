@@ -84,7 +84,7 @@ struct gpc {
 	pthread_mutex_t returns_lock;    /* what was told of them: returned.c */
 
 	/* the writer's seat: serve.c */
-	pthread_mutex_t serve_lock;
+	pthread_mutex_t serve_lock, serve_gate;
 	struct writer *writer;           /* not NULL: this handle holds the seat, and ... */
 	/* ... a call that waits for the writer serves by this, for so long: 1, or 0 where a
 	 * thread serves already; negative: the seat is given up.  handle_help() calls it. */
