@@ -629,7 +629,7 @@ struct gpc_fetch_options {           /* zero = default; set size */
 	uint32_t size;
 	uint32_t min;                /* fewer than so many blocks are not wanted: -ENOENT, nothing is held */
 	uint32_t most;               /* copy at most so many; 0 = GPC_TRANSFER_BLOCKS */
-	uint32_t spaces;             /* where to look beside the space of `to`; 0 = every space */
+	uint32_t spaces;             /* where to look beside the space of `to`; 0 = every one of VRAM and RAM */
 	uint32_t stages;             /* copy the image in so many parts of equal size, of all blocks the first
 	                              * part first: gpc_order; 0 = 1.  Not with GPC_VERIFY_FIRST */
 	uint32_t nranks;             /* the copies are those of these processes, at most ... */
