@@ -86,6 +86,30 @@ static void test_background(void)
 
 /* ---- restarts ---- */
 
+static char told[512];
+
+static void keep_log(void *arg, int level, const char *text)
+{
+	(void)arg;
+	(void)level;
+	if (strstr(text, "found again"))
+		snprintf(told, sizeof(told), "%s", text);
+}
+
+/* What the log says agrees with what is counted. */
+static void log_agrees(const struct gpc_tier *s)
+{
+	char want[512], lost[128] = "";
+
+	if (s->orphans)
+		snprintf(lost, sizeof(lost), "; %d are forgotten, as the blocks before them are not there",
+			 (int)s->orphans);
+	snprintf(want, sizeof(want), "tier disk of %s: %d of %d blocks are found again%s", cache_name, (int)s->restored,
+		 (int)s->found, lost);
+	ok(strcmp(told, want) == 0, "the log says so: %s", told);
+	told[0] = 0;
+}
+
 static void test_restart(void)
 {
 	gpc *c = three(64, 16, 1024);
@@ -104,6 +128,7 @@ static void test_restart(void)
 	is_int(tier_of(c).keeper, -1, "nobody keeps it");
 	chain_keys(c, 1, 8, k);
 	o.disk_blocks = 0;
+	o.log = keep_log;
 	t = tiers_open(&o);
 	must(gpc_tiers_sync(c, TIERS_MS));
 	s = tier_of(c);
@@ -111,6 +136,7 @@ static void test_restart(void)
 	is_int((int)s.found, below, "which were found");
 	is_int(tiers_below(c, 1, 40), below, "they are in the index");
 	is_int((int)s.orphans, 0, "none is without its parent");
+	log_agrees(&s);
 	is_int(gpc_prefetch(c, vram, k + 1, 8, 0, 5000), 8, "and can be had");
 	is_int(gpc_acquire(c, 0, k + 1, 8, b, 0), 8, "eight are in RAM");
 	is_int(fetch_right(c, b, 8, 1), 8, "every byte");

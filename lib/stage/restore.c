@@ -11,7 +11,9 @@
 #include "config.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <syslog.h>
 #include "disk/format.h"
 #include "segment/note.h"
 #include "stage/stage.h"
@@ -76,6 +78,7 @@ static int drop_orphans(struct cold *d)
 		if (is_orphan(d, &p, &f)) {
 			slots_back(d, block_of(d, &f), &f.key, true);
 			tier_count(d, TIER_ORPHANS, 1);
+			d->orphans++;
 			continue;
 		}
 		d->found[k] = f;
@@ -100,6 +103,7 @@ static int scan(struct cold *d)
 		if (d->slot[k].state == SLOT_FREE)
 			d->free[d->nfree++] = k;
 	tier_count(d, TIER_FOUND, d->nfound);
+	d->there = d->nfound;
 	return drop_orphans(d);
 }
 
@@ -179,6 +183,7 @@ static void settle(struct cold *d, uint64_t end, const gpc_block *resident)
 	}
 	d->next = k;
 	tier_count(d, TIER_RESTORED, live);
+	d->restored += live;
 }
 
 /* What stood beside them in the file. */
@@ -279,6 +284,20 @@ static void use_in_order(struct cold *d)
 		refs_stamp(c, d->record + (uint32_t)d->found[i].slot, first - (d->next - 1 - i));
 }
 
+/* Who made a cache anew wants to know why a prompt is not found. */
+static void tell(const struct cold *d)
+{
+	char lost[96] = "";
+
+	if (!d->there)
+		return;
+	if (d->orphans)
+		snprintf(lost, sizeof(lost), "; %llu are forgotten, as the blocks before them are not there",
+			 (unsigned long long)d->orphans);
+	log_say(&d->t->c->log, LOG_INFO, "tier %s of %s: %llu of %llu blocks are found again%s", d->ops->name,
+		d->t->c->seg.name, (unsigned long long)d->restored, (unsigned long long)d->there, lost);
+}
+
 bool restore_step(struct gpc_tiers *t)
 {
 	bool more = false;
@@ -293,6 +312,7 @@ bool restore_step(struct gpc_tiers *t)
 	for (i = 0; i < t->ncold; i++) {
 		struct cold *d = &t->cold[i];
 
+		tell(d);
 		use_in_order(d);
 		free(d->found);
 		d->found = NULL;

@@ -86,6 +86,7 @@ struct cold {                            /* a tier, with its pool */
 	/* restore.c: what was there at the start; from `next` on it is not published yet */
 	struct tier_found *found;
 	uint64_t nfound, next;
+	uint64_t there, orphans, restored;       /* of them, for the log */
 	uint64_t clears;                 /* of the pool, that the feed has told us of */
 	uint32_t aged;                   /* the next slot whose age is looked at */
 };
