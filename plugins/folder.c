@@ -202,6 +202,11 @@ static int open_folder(const struct gpc_remote_setup *setup, void **store, char 
 		else
 			snprintf(f->path, sizeof(f->path), "%s", setup->options[i].value);
 	}
+	if (!f->path[0]) {
+		snprintf(why, room, "dir is missing: say folder:dir=FOLDER");
+		free(f);
+		return -EINVAL;
+	}
 	f->fd = open(f->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (f->fd >= 0) {
 		*store = f;

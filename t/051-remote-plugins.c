@@ -61,6 +61,7 @@ static void names(void)
 	refused("a/b", -EINVAL, "'a/b' names no plugin");
 	refused("../x", -EINVAL, "names no plugin");
 	refused("Redis", -EINVAL, "names no plugin");
+	refused("nothing", -ENOENT, "gpc_remote_nothing.so does not exist; correct the name, or install");
 	refused("/nowhere/x.so", -ENOENT, "/nowhere/x.so: No such file");
 }
 
@@ -74,6 +75,7 @@ static void options(void)
 	refused(spec, -EINVAL, "folder has no option colour; it takes dir, slow");
 	snprintf(spec, sizeof(spec), "%s:dir=/nowhere/at/all", plugin);
 	refused(spec, -ENOENT, "remote store folder: dir=/nowhere/at/all is no folder");
+	refused(plugin, -EINVAL, "remote store folder: dir is missing: say folder:dir=FOLDER");
 	snprintf(spec, sizeof(spec), "%s:dir=%s", plugin, remote_dir);
 	o.tag = "a b";
 	is_int(remote_open(&o, &r), -EINVAL, "a tag with a blank: %s", gpc_last_error());

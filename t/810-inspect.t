@@ -27,7 +27,7 @@ refuses 1 'nowhere: No such file' gpc-inspect --dir "$shm/nowhere" list
 # ---- mistakes ----
 
 refuses 2 'COMMAND is missing' gpc-inspect
-refuses 2 "no command 'frob'" gpc-inspect frob
+refuses 2 "no command 'frob'; there are list, stat, .*, rm$" gpc-inspect frob
 refuses 2 'top: it prints no JSON' gpc-inspect --json top one
 refuses 2 "option '--nonsense' is unknown" gpc-inspect --nonsense list
 refuses 2 "option '--frob=3' is unknown" gpc-inspect --frob=3 list

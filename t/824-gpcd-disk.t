@@ -35,12 +35,16 @@ refuses 2 '--keep and --disk exclude' gpcd disk --dir "$shm" --keep --device hos
 refuses 2 '--disk-ahead: 5000 is out of range' gpcd disk --dir "$shm" --disk x --disk-ahead 5000
 # shellcheck disable=SC2086
 {
-refuses 1 'too many: disk has max_blocks 200' gpcd disk --dir "$shm" $make --max-blocks 200 --disk "$tmp/file" --disk-blocks 100
+refuses 1 'too many: disk has --max-blocks 200' gpcd disk --dir "$shm" $make --max-blocks 200 --disk "$tmp/file" --disk-blocks 100
 test ! -e "$tmp/file"
 ok $? "and makes no file"
 refuses 1 'no pool of RAM with memory' gpcd disk --dir "$shm" --block-size 16 --ram-blocks 5 --max-peers 4 \
 	--disk "$tmp/file" --disk-blocks 100
-refuses 1 'one of them must say how large' gpcd disk --dir "$shm" $make --disk "$tmp/file"
+refuses 1 'disk-bytes and --disk-blocks are 0.* one of them must say how large' gpcd disk --dir "$shm" $make --disk "$tmp/file"
+refuses 1 '--disk-bytes is 1: it must be [0-9]+ or more, for one block of 4096 bytes' \
+	gpcd disk --dir "$shm" $make --disk "$tmp/file" --disk-bytes 1
+refuses 1 'no/file cannot be made: its folder does not exist; make the folder' \
+	gpcd disk --dir "$shm" $make --disk "$tmp/no/file" --disk-blocks 100
 ln -s "$tmp/elsewhere" "$tmp/link"
 refuses 1 '--disk: ' gpcd disk --dir "$shm" $make --disk "$tmp/link" --disk-blocks 100
 echo 'not a key' >"$tmp/key"

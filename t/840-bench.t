@@ -9,7 +9,7 @@ test -x "$builddir/tools/gpc-bench" || skip_all "gpc-bench is not built"
 # ---- options ----
 
 refuses 2 'a WORK is missing' gpc-bench
-refuses 2 "there is no work 'nothing'" gpc-bench lookup nothing
+refuses 2 "there is no work 'nothing'; there are lookup, insert, .*, device, and all" gpc-bench lookup nothing
 refuses 2 "'--nonsense' is unknown" gpc-bench --nonsense
 refuses 2 'needs a value' gpc-bench lookup --rounds
 refuses 2 '--rounds: 0 is out of range' gpc-bench lookup --rounds 0

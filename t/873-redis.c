@@ -342,7 +342,7 @@ static void tls_is_refused(void)
 	ok(!r, "so is a certificate without an authority: %s", gpc_last_error());
 	remote_close(r);
 	r = start(",db=x", 0);
-	ok(!r && strstr(gpc_last_error(), "db=x is a number from 0 to 65535"), "and a database that is no number");
+	ok(!r && strstr(gpc_last_error(), "db=x: it must be a number from 0 to 65535"), "and a database that is no number");
 	r = start(",user=u", 0);
 	ok(!r && strstr(gpc_last_error(), "user without password-file"), "and a user without a password");
 }

@@ -38,7 +38,8 @@ static int refuse_open(const char *path)
 static int refuse_create(const char *path)
 {
 	if (errno == ENOENT)
-		return err_set(ENOENT, "%s cannot be made: its folder does not exist", path);
+		return err_set(ENOENT, "%s cannot be made: its folder does not exist; make the folder, or name another "
+			       "file", path);
 	return refuse_open(path);
 }
 

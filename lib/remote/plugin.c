@@ -59,8 +59,8 @@ static int check_file(const char *name, const char *path)
 	int r;
 
 	if (stat(path, &st) < 0 && errno == ENOENT && name[0] != '/')
-		return err_set(ENOENT, "there is no plugin %s: %s does not exist; the package of it is not installed",
-			       name, path);
+		return err_set(ENOENT, "there is no plugin %s: %s does not exist; correct the name, or install "
+			       "the plugin there", name, path);
 	if (lstat(path, &st) < 0)
 		return err_sys(0, "%s", path);
 	if (!S_ISREG(st.st_mode))

@@ -107,7 +107,7 @@ static int check_tag(const char *tag)
 	static const char taken[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-";
 
 	if (!tag[0] || strlen(tag) > REMOTE_TAG || tag[strspn(tag, taken)])
-		return err_set(EINVAL, "the version tag '%s' is 1 to %u bytes of [A-Za-z0-9._-]", tag, REMOTE_TAG);
+		return err_set(EINVAL, "the version tag is '%s': it must be 1 to %u bytes of [A-Za-z0-9._-]", tag, REMOTE_TAG);
 	return 0;
 }
 

@@ -122,14 +122,15 @@ static int check_room(const struct segment *s, uint64_t slots)
 
 /* slots: that are asked for, or 0; *ret_slots: as many as the file is going to have. */
 static int check_size(const struct gpc_tiers_options *opt, const struct segment *s, uint64_t slots,
-		      uint32_t *ret_slots)
+		      uint64_t image, uint32_t *ret_slots)
 {
 	struct disk_info there;
 	int err;
 
 	if (opt->disk_bytes && !slots)
-		return err_set(EINVAL, "disk_bytes is %llu: it is too little for one block",
-			       (unsigned long long)opt->disk_bytes);
+		return err_set(EINVAL, "disk_bytes is %llu: it must be %llu or more, for one block of %llu bytes and what "
+			       "the file says of itself", (unsigned long long)opt->disk_bytes,
+			       (unsigned long long)DISK_FRONT + 1, (unsigned long long)image);
 	err = slots ? 0 : disk_peek(opt->disk, &there);
 	if (err == -ENOENT)
 		return err_set(EINVAL, "disk_bytes and disk_blocks are 0, and there is no file %s: one of them must say how "
@@ -179,7 +180,7 @@ static int plan_disk(struct gpc_tiers *t, uint32_t ram, struct disk_options *ret
 	if (opt->secret && memcmp(opt->secret, ret->secret, sizeof(t->c->seg.header.secret)))
 		return err_set(EPROTO, "secret is not that of %s: a cache is made with the secret of its file",
 			       t->c->seg.name);
-	return check_size(opt, &t->c->seg, ret->slots, ret_slots);
+	return check_size(opt, &t->c->seg, ret->slots, ret->image_bytes, ret_slots);
 }
 
 /* ---- 3: its pool ---- */

@@ -29,7 +29,7 @@ static int take_number(const char *word, const char *value, int most, int *to, c
 	errno = 0;
 	n = strtol(value, &end, 10);
 	if (!*value || *end || errno || n < 0 || n > most) {
-		snprintf(why, room, "%s=%s is a number from 0 to %d", word, value, most);
+		snprintf(why, room, "%s=%s: it must be a number from 0 to %d", word, value, most);
 		return -EINVAL;
 	}
 	*to = (int)n;

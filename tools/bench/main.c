@@ -182,6 +182,15 @@ static int parse(int argc, char **argv)
 	return -1;
 }
 
+static void refuse_work(const char *name)
+{
+	char all[128] = "";
+
+	for (size_t w = 0; w < ARRAY_SIZE(works); w++)
+		snprintf(all + strlen(all), sizeof(all) - strlen(all), "%s, ", works[w].name);
+	cli_usage("there is no work '%s'; there are %sand all", name, all);
+}
+
 /* Which works are named; false: one that there is not. */
 static bool choose(char **names, int n, bool *chosen)
 {
@@ -192,7 +201,7 @@ static bool choose(char **names, int n, bool *chosen)
 			if (!strcmp(names[i], works[w].name) || !strcmp(names[i], "all"))
 				found = chosen[w] = true;
 		if (!found) {
-			cli_usage("there is no work '%s'", names[i]);
+			refuse_work(names[i]);
 			return false;
 		}
 	}

@@ -119,6 +119,9 @@ bool name_is_lost(struct daemon *d);
 
 /* ---- gpcd-serve.c: each returns 0, or the exit status after a message ---- */
 
+/* The library's sentence with options in place of its configuration's fields, in ret. */
+const char *serve_option_words(const char *text, char *ret, size_t room);
+
 int serve_open(struct daemon *d, gpc **ret);
 /* Has the cache, if there is one, a writer?  Then that is said. */
 int serve_find_writer(struct daemon *d);

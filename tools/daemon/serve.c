@@ -15,8 +15,7 @@ enum {
 	SEAT_MS = 5000,              /* for the writer to free the first handle's seat */
 };
 
-/* The library's sentence with options in place of its configuration's fields. */
-static const char *option_words(const char *text, char *ret, size_t room)
+const char *serve_option_words(const char *text, char *ret, size_t room)
 {
 	static const struct { const char *field, *option; } words[] = {
 		{ "block_tokens", "--block-size" }, { "max_blocks", "--max-blocks" },
@@ -30,6 +29,8 @@ static const char *option_words(const char *text, char *ret, size_t room)
 		{ "numa is", "--numa is" }, { "nodes is", "--numa: the set of nodes is" },
 		{ "keep_tokens", "--keep-tokens" }, { "keep_digests", "--keep-digests" },
 		{ "max_aliases", "--max-aliases" },
+		{ "disk_bytes", "--disk-bytes" }, { "disk_blocks", "--disk-blocks" },
+		{ "the version tag is", "--remote-tag is" },
 	};
 	size_t used = 0, i, len;
 
@@ -65,7 +66,7 @@ static int cannot_open(const struct daemon *d, int err)
 		    d->dir[0] ? "--dir " : "", d->dir, d->dir[0] ? " " : "", d->name);
 	else
 		say(LOG_ERR, "%s: %s", d->name,
-		    option_words(text, words, sizeof(words)));
+		    serve_option_words(text, words, sizeof(words)));
 	return err == -EINVAL ? EXIT_USAGE : EXIT_RUNTIME;
 }
 
@@ -74,14 +75,15 @@ static int on_progress(void *arg, uint64_t done, uint64_t bytes)
 {
 	struct daemon *d = arg;
 	uint64_t now = cli_now_ns();
+	int shift = bytes < 1 << 20 ? 10 : 20;
 
 	if (process_stopping)
 		return 1;
 	if (d->quiet || now < d->next_told)
 		return 0;
 	d->next_told = now + UINT64_C(1000000000);
-	say(LOG_INFO, "%s: %llu of %llu MiB of the RAM pool's memory are there", d->name,
-	    (unsigned long long)done >> 20, (unsigned long long)bytes >> 20);
+	say(LOG_INFO, "%s: %llu of %llu %ciB of the RAM pool's memory are there", d->name,
+	    (unsigned long long)done >> shift, (unsigned long long)bytes >> shift, shift == 20 ? 'M' : 'K');
 	return 0;
 }
 

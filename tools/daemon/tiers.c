@@ -271,6 +271,7 @@ static void run_beside(struct tiers_thread *t, gpc *c, void *(*run)(void *arg))
 int tiers_start(struct daemon *d, gpc *c)
 {
 	struct tiers_thread *t;
+	char words[1024];
 
 	if (!has_tiers(d))
 		return 0;
@@ -283,7 +284,8 @@ int tiers_start(struct daemon *d, gpc *c)
 	run_beside(t, c, open_run);
 	if (t->result < 0) {
 		say(LOG_ERR, "%s: --%s: %s%s", d->name, d->disk[0] && !strstr(t->text, "remote") &&
-		    !strstr(t->text, "plugin") ? "disk" : "remote", t->text, strstr(t->text, "resized") ? " (--disk-resize)" : "");
+		    !strstr(t->text, "plugin") ? "disk" : "remote",
+		    serve_option_words(t->text, words, sizeof(words)), strstr(t->text, "resized") ? " (--disk-resize)" : "");
 		free(t);
 		return EXIT_RUNTIME;
 	}

@@ -326,6 +326,15 @@ static const struct command *find_command(const char *name)
 	return NULL;
 }
 
+static int refuse_command(const char *name)
+{
+	char all[192] = "";
+
+	for (size_t i = 0; i < ARRAY_SIZE(commands); i++)
+		snprintf(all + strlen(all), sizeof(all) - strlen(all), "%s%s", i ? ", " : "", commands[i].name);
+	return cli_usage("there is no command '%s'; there are %s", name, all);
+}
+
 /* What follows the command: [NAME] and, of lookup and drop, KEY. */
 static int take_arguments(struct inspect *in, const struct command *cmd, int argc,
 			  char **argv)
@@ -366,7 +375,7 @@ static int parse(struct inspect *in, const struct command **ret, int argc, char 
 		return cli_usage("a COMMAND is missing");
 	cmd = find_command(argv[optind]);
 	if (!cmd)
-		return cli_usage("there is no command '%s'", argv[optind]);
+		return refuse_command(argv[optind]);
 	if (given & ~cmd->options)
 		return refuse_option(cmd, given & ~cmd->options);
 	if (cmd->run == inspect_stat && (given & OPT_LIMIT) && !(given & OPT_WATCH))

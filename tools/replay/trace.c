@@ -179,8 +179,11 @@ static int take_line(struct loader *l, const char *text, size_t len)
 	if (strspn(text, " \t\r\n") == len)
 		return 0;
 	o = json_loadb(text, len, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &error);
-	if (!o)
-		return complain(l, error.text);
+	if (!o) {
+		cli_error("%s:%u: no JSON: %s; each line of a trace is one JSON object, see gpc-replay(1)", l->path,
+			  l->line, error.text);
+		return -1;
+	}
 	r = take_request(l, o);
 	json_decref(o);
 	return r;
