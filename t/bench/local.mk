@@ -90,7 +90,7 @@ bench_gpu_sources = \
 	%reldir%/rows.cuh
 
 EXTRA_DIST += $(bench_gpu_sources) %reldir%/NOTES.md %reldir%/RESULTS-GPU.md \
-	%reldir%/RESULTS.md %reldir%/results.sh
+	%reldir%/RESULTS.md %reldir%/RESULTS-16.md %reldir%/results.sh
 
 if HAVE_CUDA
 EXTRA_PROGRAMS += %reldir%/bench-sync
