@@ -254,7 +254,7 @@ static void arguments(void)
 	not_opened(o, -ENOENT, "there is no plugin nothing");
 	o.remote = spec;
 	o.remote_tag = "a:b";
-	not_opened(o, -EINVAL, "the version tag 'a:b'");
+	not_opened(o, -EINVAL, "the version tag is 'a:b': it must be 1 to 32 bytes");
 	o.remote_tag = NULL;
 	o.remote_ms = 600001;
 	not_opened(o, -EINVAL, "remote_ms is 600001");
