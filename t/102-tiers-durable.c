@@ -123,17 +123,6 @@ static gpc_tiers *crash(gpc *c, gpc_tiers *t, struct gpc_tiers_options *o)
 	return next;
 }
 
-static gpc_block below(gpc *c, uint64_t n)
-{
-	struct gpc_pool p = { .size = sizeof(p) };
-	gpc_key k = key_of(c, n);
-	gpc_block b = -1;
-
-	must(gpc_pool_get(c, tier_of(c).pool, &p));
-	must(gpc_lookup(c, GPC_SPACE(p.space), &k, 1, &b, GPC_QUIET));
-	return b;
-}
-
 /* ---- drops and clears ---- */
 
 static void test_drop(void)
@@ -146,14 +135,14 @@ static void test_drop(void)
 
 	t = begin(&c, &o);
 	tiers_fill(c, ram, 1, 40, 8);
-	b = below(c, 8);
+	b = tiers_block_below(c, 8);
 	before = __atomic_load_n(&syncs, __ATOMIC_SEQ_CST);
 	is_int(gpc_drop(c, &b, 1, NULL, 0, 5000), 1, "a block on the disk is dropped");
 	ok(__atomic_load_n(&syncs, __ATOMIC_SEQ_CST) > before, "and that is synced before the call returns");
 	copy_file("tiers-crash.tmp");
-	is_int(below(c, 8), -1, "it is in the index no more");
+	is_int(tiers_block_below(c, 8), -1, "it is in the index no more");
 	t = crash(c, t, &o);
-	is_int(below(c, 8), -1, "nor after a crash");
+	is_int(tiers_block_below(c, 8), -1, "nor after a crash");
 	is_int(tiers_below(c, 1, 7), 7, "the others are");
 	finish(c, t, "drop");
 }
@@ -411,10 +400,10 @@ static void test_no_sync(void)
 
 	t = begin(&c, &o);
 	tiers_fill(c, ram, 1, 40, 8);
-	b = below(c, 8);
+	b = tiers_block_below(c, 8);
 	__atomic_store_n(&sync_error, 1, __ATOMIC_SEQ_CST);
 	is_int(gpc_drop(c, &b, 1, NULL, 0, 500), -ETIMEDOUT, "a drop that cannot be synced is not acknowledged");
-	is_int(below(c, 8), -1, "the block is gone from the index all the same");
+	is_int(tiers_block_below(c, 8), -1, "the block is gone from the index all the same");
 	__atomic_store_n(&sync_error, 0, __ATOMIC_SEQ_CST);
 	finish(c, t, "no sync");
 }

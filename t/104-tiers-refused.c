@@ -31,17 +31,6 @@ static gpc *begin(struct gpc_tiers_options *o)
 	return c;
 }
 
-static gpc_block below(gpc *c, uint64_t n)
-{
-	struct gpc_pool p = { .size = sizeof(p) };
-	gpc_key k = key_of(c, n);
-	gpc_block b = -1;
-
-	must(gpc_pool_get(c, tier_of(c).pool, &p));
-	must(gpc_lookup(c, GPC_SPACE(p.space), &k, 1, &b, GPC_QUIET));
-	return b;
-}
-
 static long long length(const char *path)
 {
 	struct stat st;
@@ -156,7 +145,7 @@ static void test_sync(void)
 	gpc_block b;
 
 	tiers_fill(c, ram, 1, 40, 8);
-	b = below(c, 8);
+	b = tiers_block_below(c, 8);
 	__atomic_store_n(&sync_error, 1, __ATOMIC_SEQ_CST);
 	is_int(gpc_drop(c, &b, 1, NULL, 0, 300), -ETIMEDOUT, "a drop that cannot be synced");
 	is_int(gpc_tiers_sync(c, 300), -ETIMEDOUT, "is nothing that gpc_tiers_sync says is done");

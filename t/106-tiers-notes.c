@@ -61,17 +61,6 @@ static void fill(gpc *c)
 	}
 }
 
-static gpc_block below(gpc *c, uint64_t n)
-{
-	struct gpc_pool p = { .size = sizeof(p) };
-	gpc_key k = key_of(c, n);
-	gpc_block b = -1;
-
-	must(gpc_pool_get(c, tier_of(c).pool, &p));
-	must(gpc_lookup(c, GPC_SPACE(p.space), &k, 1, &b, GPC_QUIET));
-	return b;
-}
-
 /* Of the first `most` keys, those that have their digest, and their tokens, where they lie on disk. */
 static void count(gpc *c, uint64_t most, int *ret_digests, int *ret_tokens, int *ret_unsaid)
 {
@@ -85,7 +74,7 @@ static void count(gpc *c, uint64_t most, int *ret_digests, int *ret_tokens, int 
 			continue;
 		*ret_digests += is_said(e.group, e.digest_bytes, e.digest, n);
 		*ret_unsaid += is_unsaid(e.group, e.digest_bytes, e.digest);
-		*ret_tokens += tokens_say(c, n, below(c, n));
+		*ret_tokens += tokens_say(c, n, tiers_block_below(c, n));
 	}
 }
 

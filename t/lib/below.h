@@ -56,21 +56,26 @@ TAP_FN gpc *tiers_cache(uint32_t max_blocks)
 	return cache_make(&cfg, NULL);
 }
 
+/* The block below RAM that has this key, or -1. */
+TAP_FN gpc_block tiers_block_below(gpc *c, uint64_t n)
+{
+	struct gpc_pool p = { .size = sizeof(p) };
+	gpc_key k = key_of(c, n);
+	gpc_block b = -1;
+
+	must(gpc_pool_get(c, tier_of(c).pool, &p));
+	must(gpc_lookup(c, GPC_SPACE(p.space), &k, 1, &b, GPC_QUIET));
+	return b;
+}
+
 /* How many of the keys from `first` on are on the disk, as the index says. */
 TAP_FN int tiers_below(gpc *c, uint64_t first, uint32_t n)
 {
-	struct gpc_pool p = { .size = sizeof(p) };
-	int below = 0, pool = tier_of(c).pool;
+	int below = 0;
 	uint32_t i;
 
-	must(gpc_pool_get(c, pool, &p));
-	for (i = 0; i < n; i++) {
-		gpc_key k = key_of(c, first + i);
-		gpc_block b = -1;
-
-		must(gpc_lookup(c, GPC_SPACE(p.space), &k, 1, &b, GPC_QUIET));
-		below += b >= 0;
-	}
+	for (i = 0; i < n; i++)
+		below += tiers_block_below(c, first + i) >= 0;
 	return below;
 }
 
