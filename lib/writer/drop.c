@@ -7,10 +7,10 @@
  *   the block is DYING           has nothing to do; the number of clears stays
  *   the number of clears         has nothing to do
  *
- * So copies go before the block.  What the keeper of a tier is about to publish has no record that could be looked up:
- * the pools of the tiers count a clear, by which such publishes are refused until the keeper has read the feed, and
- * the feed says of each key that its bytes were bad (stage/drops.c).  Where the writer dies before it counts, the keeper may publish
- * such a block first, and drops it when it reads the feed.
+ * So copies go before the block.  What the keeper of a tier is about to publish has no record that could be
+ * looked up: the pools of the tiers count a clear, by which such publishes are refused until the keeper has read
+ * the feed, and the feed says of each key that its bytes were bad (stage/drops.c).  Where the writer dies before
+ * it counts, the keeper may publish such a block first, and drops it when it reads the feed.
  *
  * A copy that is dropped itself says nothing of the block in VRAM or RAM: its bytes may have been damaged where it
  * lay. */
