@@ -17,6 +17,11 @@ EXTRA_PROGRAMS += %reldir%/bench-disk
 %canon_reldir%_bench_disk_SOURCES = %reldir%/bench-disk.c
 %canon_reldir%_bench_disk_LDADD = lib/libgpc-internal.la
 CLEANFILES += %reldir%/bench-disk$(EXEEXT)
+# A cache with a tier on disk: its start, and what others notice of it; run by hand.
+EXTRA_PROGRAMS += %reldir%/bench-tiers
+%canon_reldir%_bench_tiers_SOURCES = %reldir%/bench-tiers.c %reldir%/times.h
+%canon_reldir%_bench_tiers_LDADD = lib/libgpc.la
+CLEANFILES += %reldir%/bench-tiers$(EXEEXT)
 # A store in a Redis beside a plain loop; run by hand, with the path of the plugin.
 if HAVE_HIREDIS
 EXTRA_PROGRAMS += %reldir%/bench-remote

@@ -40,7 +40,7 @@ static bool print_times(const char *what, struct times *t, double mark)
 }
 
 /* 32 bins for each power of two. */
-static unsigned bin_of(uint64_t ns)
+static inline unsigned bin_of(uint64_t ns)
 {
 	int log = 63 - __builtin_clzll(ns | 32);
 
@@ -53,7 +53,7 @@ static double bin_ns(unsigned bin)
 }
 
 /* The time within which that part of all calls ended; *ret_n: of how many. */
-static double part_ns(const _Atomic uint64_t *calls, double part, uint64_t *ret_n)
+static inline double part_ns(const _Atomic uint64_t *calls, double part, uint64_t *ret_n)
 {
 	uint64_t n = 0, seen = 0;
 	unsigned i;
