@@ -349,7 +349,8 @@ static void time_commands(int t, uint32_t round)
 
 static void report(uint32_t rounds)
 {
-	static const char *const what[] = {"lookups of 64 keys", "commands"};
+	static const char *const what[] = {"lookups of 64 keys", "commands, mean",
+					   "commands, median"};
 	double second = (double)rounds * 2 * TURN_NS / 1e9, r[TURNS];
 	int i, t;
 
