@@ -241,13 +241,15 @@ static void check_live(struct check *k, uint32_t i, const struct shm_record *r)
 		bad_record(k, i, "live without a block's key");
 	if (r->check != key_check(r->key, r->parent, r->depth, r->tag))
 		bad_record(k, i, "its check word is wrong");
-	if (!entries)
+	if (!entries) {
 		bad_record(k, i, "live, but no table entry names it");
-	else if ((entries & 15) > 1 || entries >> 4 > 1)
+	} else if ((entries & 15) > 1 || entries >> 4 > 1) {
 		bad_record(k, i, "two table entries of one bucket name it");
-	else if (entries == 0x11 && !k->open_sections)
+	} else if (entries == 0x11 && !k->open_sections) {
 		/* a relocation; with an open section its grace period may last */
+		k->more_copies = true;
 		bad_record(k, i, "a table entry in each of its buckets names it");
+	}
 	check_chain(k, i, r);
 }
 
