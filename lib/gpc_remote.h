@@ -109,7 +109,7 @@ struct gpc_remote_plugin {           /* may grow at its end: size says which fun
 	const char *about;           /* a phrase for people */
 	const struct gpc_remote_word *words;         /* ends with a NULL word; NULL = no options */
 
-	/* A store, in *store.  It need not be reached yet: a store that is down is 0, and tick goes on.
+	/* A store, in *store, which is not NULL: 0 without one is an error.  It need not be reached yet: a store that is down is 0, and tick goes on.
 	 * Otherwise a negative errno, with a sentence of at most room - 1 bytes in why: what was wrong with
 	 * which option, and the remedy. */
 	int (*open)(const struct gpc_remote_setup *setup, void **store, char *why, size_t room);
