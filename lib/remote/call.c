@@ -23,7 +23,7 @@ int batch_open(struct remote *r)
 		return err_set(ENOMEM, "no memory for the batches of %u lanes", r->o.lanes);
 	for (i = 0; i <= r->o.lanes; i++) {
 		r->batch[i].r = r;
-		lane_open(&r->batch[i].lane);
+		lane_open(&r->batch[i].lane, r->o.grace_ms * NS_PER_MS);
 	}
 	return 0;
 }

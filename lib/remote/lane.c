@@ -52,10 +52,11 @@ static void *lane_thread(void *arg)
 	return NULL;
 }
 
-void lane_open(struct lane *l)
+void lane_open(struct lane *l, uint64_t grace_ns)
 {
 	pthread_condattr_t attr;
 
+	l->grace_ns = grace_ns;
 	pthread_mutex_init(&l->lock, NULL);
 	pthread_condattr_init(&attr);
 	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
@@ -94,7 +95,7 @@ static bool wait_until(struct lane *l, uint64_t until)
 
 bool lane_run(struct lane *l, void (*run)(void *arg), void *arg, uint64_t deadline_ns)
 {
-	uint64_t until = deadline_ns + LANE_GRACE_NS;
+	uint64_t until = deadline_ns + l->grace_ns;
 	bool cut = false, in_time = true, back;
 
 	pthread_mutex_lock(&l->lock);
@@ -109,7 +110,7 @@ bool lane_run(struct lane *l, void (*run)(void *arg), void *arg, uint64_t deadli
 	while (l->state == LANE_CALLED && in_time) {
 		if (l->stopped && !cut) {
 			cut = true;
-			until = MIN(until, clock_ns() + LANE_GRACE_NS);
+			until = MIN(until, clock_ns() + l->grace_ns);
 		}
 		in_time = wait_until(l, until);
 	}

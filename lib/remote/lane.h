@@ -15,8 +15,6 @@
 
 #include "base/base.h"
 
-#define LANE_GRACE_NS (1000 * NS_PER_MS)     /* behind a deadline, or behind a stop */
-
 enum { LANE_IDLE, LANE_CALLED, LANE_LOST };
 
 struct lane {
@@ -25,11 +23,12 @@ struct lane {
 	pthread_t thread;
 	bool has_thread, ends, stopped;
 	uint32_t state;
+	uint64_t grace_ns;                   /* behind a deadline, or behind a stop */
 	void (*run)(void *arg);
 	void *arg;
 };
 
-void lane_open(struct lane *l);
+void lane_open(struct lane *l, uint64_t grace_ns);
 /* Not LOST. */
 void lane_close(struct lane *l);
 /* Calls that are waited for have the grace from now on, and no more. */

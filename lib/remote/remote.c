@@ -248,6 +248,7 @@ int remote_open(const struct remote_options *o, struct remote **ret)
 		return err_set(ENOMEM, "no memory for a remote store");
 	r->o = *o;
 	r->o.deadline_ms = o->deadline_ms ? o->deadline_ms : REMOTE_DEADLINE_MS;
+	r->o.grace_ms = o->grace_ms ? o->grace_ms : REMOTE_GRACE_MS;
 	pthread_mutex_init(&r->lock, NULL);
 	r->cancel_fd = -1;
 	err = open_cancel(r);

@@ -21,7 +21,7 @@
  *	OFF       it has answered wrong bytes, more than REMOTE_WRONG of REMOTE_WRONG_OF images: calls answer
  *	          -EHOSTDOWN for ever, and remote_state says which key was the last one
  *
- * A plugin that has not returned LANE_GRACE_NS after its deadline is LOST in that lane: until it returns, and a pause
+ * A plugin that has not returned grace_ms after its deadline is LOST in that lane: until it returns, and a pause
  * behind that, all calls answer -EHOSTDOWN, and the store is shown as DOWN.
  *
  * A plugin with a tick of its own judges for itself what is down, part by part: then the store is
@@ -46,10 +46,12 @@ struct remote_options {
 	uint64_t image_bytes;
 	uint32_t lanes;              /* of calls; tick has one more */
 	uint32_t deadline_ms;        /* of one call; 0 = REMOTE_DEADLINE_MS */
+	uint32_t grace_ms;           /* behind it, until a plugin is LOST; 0 = REMOTE_GRACE_MS */
 	void (*log)(void *arg, int level, const char *text);
 	void *log_arg;
 };
 #define REMOTE_DEADLINE_MS 2000u
+#define REMOTE_GRACE_MS    1000u
 
 struct remote_block {                /* of get and put */
 	gpc_key key, parent;         /* get: parent, depth, tag and crc are results */
