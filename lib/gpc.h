@@ -789,13 +789,24 @@ int gpc_tiers_sync(gpc *c, int timeout_ms);
  * to go from RAM is written as far as the policy wants it, what was removed is gone from the disk for ever.  Calls
  * that remove (gpc_drop, gpc_pool_clear) wait for the last part by themselves.  -ENOTCONN: nobody keeps tiers. */
 
+enum {                               /* state of a tier */
+	GPC_TIER_DOWN = 0,           /* the store does not answer, or nobody keeps the tier: all of it is a miss */
+	GPC_TIER_UP   = 1,
+	GPC_TIER_OFF  = 2,           /* switched off until its keeper starts anew: it has answered wrong bytes */
+};
+
+struct gpc_tier_counter {
+	char name[24];               /* [a-z0-9_]+ */
+	uint64_t value;
+};
+
 struct gpc_tier {                    /* a tier below RAM, for tools: since its keeper opened it.  set size */
 	uint32_t size;
 	uint32_t kind;               /* GPC_DISK, GPC_REMOTE */
 	int32_t pool;                /* its pool, and the peer that keeps it; -1: nobody does now */
 	int32_t keeper;
 	uint32_t ready;              /* 1: what was there when it was opened is published */
-	uint32_t reserved;
+	uint32_t state;              /* GPC_TIER_...; a disk that is kept is up */
 	uint64_t block_bytes;        /* of an image */
 	uint64_t asks;               /* questions of peers, to all tiers together; keys of theirs that were brought ... */
 	uint64_t hits, misses;       /* ... and that were not */
@@ -812,6 +823,11 @@ struct gpc_tier {                    /* a tier below RAM, for tools: since its k
 	uint64_t evicted, aged;      /* for want of room; for their age */
 	uint64_t forgotten;          /* made free for ever, after drops and clears */
 	uint64_t found, restored, orphans;   /* in the file when it was opened; published; those that could not be */
+	/* of a remote store: */
+	uint64_t full, down;         /* images it had no room for; images and keys it was not asked for, being down or off */
+	uint64_t asked, there;       /* keys of which the index knew nothing, that it was asked about; that it has */
+	uint32_t ncounters, reserved;
+	struct gpc_tier_counter counter[8];  /* what its plugin counts of its own (gpc_remote(7)) */
 };
 
 int gpc_tier_get(gpc *c, uint32_t i, struct gpc_tier *ret);

@@ -109,15 +109,21 @@ struct gpc_remote_plugin {           /* may grow at its end: size says which fun
 	const char *about;           /* a phrase for people */
 	const struct gpc_remote_word *words;         /* ends with a NULL word; NULL = no options */
 
-	/* A store, in *store.  It need not be reached yet: a store that is down is 0, and tick goes on.
+	/* A store, in *store, which is not NULL: 0 without one is an error.  It need not be reached yet: a store that is down is 0, and tick goes on.
 	 * Otherwise a negative errno, with a sentence of at most room - 1 bytes in why: what was wrong with
 	 * which option, and the remedy. */
 	int (*open)(const struct gpc_remote_setup *setup, void **store, char *why, size_t room);
-	/* No call is under way. */
+	/* No call is under way; NULL is never closed.  What has not returned after some seconds is left as it is. */
 	void (*close)(void *store);
 
 	/* Each fills result of all n items, at most GPC_REMOTE_BATCH, and returns before the deadline and
-	 * some milliseconds, whatever the store does.  Order within a batch is free. */
+	 * some milliseconds, whatever the store does.  Order within a batch is free.
+	 *
+	 * Until it returns, items, headers and images are the plugin's.  After a second behind the deadline gpc
+	 * goes on without it: the store is down until it returns, and the images are given to nobody else.
+	 * Once it has returned it stores nowhere any more.  A plugin that does so all the same spoils the bytes of
+	 * others: it is code of this process, from which nothing can be kept.  Readers that verify checksums
+	 * (GPC_VERIFY_FIRST) find such bytes. */
 	void (*exists)(void *store, const struct gpc_remote_call *call, struct gpc_remote_item *items,
 		       uint32_t n);
 	void (*get)(void *store, const struct gpc_remote_call *call, struct gpc_remote_item *items,

@@ -168,8 +168,11 @@ lib_gpc_sources = \
 	%reldir%/reader/view.h \
 	%reldir%/remote/batch.c \
 	%reldir%/remote/batch.h \
+	%reldir%/remote/call.c \
 	%reldir%/remote/image.c \
 	%reldir%/remote/image.h \
+	%reldir%/remote/lane.c \
+	%reldir%/remote/lane.h \
 	%reldir%/remote/options.c \
 	%reldir%/remote/plugin.c \
 	%reldir%/remote/reach.c \
@@ -235,6 +238,8 @@ lib_gpc_sources = \
 	%reldir%/segment/space.c \
 	%reldir%/segment/stamps.h \
 	%reldir%/segment/validate.c \
+	%reldir%/stage/afar.c \
+	%reldir%/stage/afar.h \
 	%reldir%/stage/desk.c \
 	%reldir%/stage/disk.c \
 	%reldir%/stage/down.c \

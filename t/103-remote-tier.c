@@ -74,6 +74,19 @@ static void new_store(const char *more)
 	snprintf(spec, sizeof(spec), "%s:dir=%s%s", plugin, store, more);
 }
 
+static int hints_of(gpc *c, const gpc_key *keys, uint32_t n)
+{
+	struct gpc_pool p = { .size = sizeof(p) };
+	gpc_block b[64];
+	int found = 0;
+	uint32_t i;
+
+	must(gpc_pool_get(c, tier(c).pool, &p));
+	for (i = 0; i < n; i++)
+		found += must(gpc_lookup(c, GPC_SPACE(p.space), keys + i, 1, b, GPC_QUIET));
+	return found;
+}
+
 /* How many of these have a hint. */
 static int hints(gpc *c, uint64_t first, uint32_t n)
 {
@@ -185,7 +198,7 @@ static void removes(void)
 	gpc *c = node(16);
 	struct gpc_tiers_options o = options();
 	gpc_tiers *t = keep(&o);
-	gpc_key k[41];
+	gpc_key k[41], longer[61];
 	gpc_block b[8];
 	int i;
 
@@ -194,6 +207,10 @@ static void removes(void)
 	chain_keys(c, 1, 8, k);
 	must(gpc_pool_clear(c, -1, 0, 0, 5000));
 	is_int(hints(c, 1, 40), 0, "after a clear nothing is known");
+	chain_keys(c, 1, 60, longer);
+	ok(gpc_prefetch(c, vram, longer + 1, 60, 0, 5000) >= 8, "a prompt of 60 of which the store has 40");
+	is_int(hints_of(c, longer + 41, 20), 0, "leaves hints of what is there alone");
+	must(gpc_pool_clear(c, -1, 0, 0, 5000));
 	is_int(gpc_prefetch(c, vram, k + 1, 4, 0, 5000), 4, "the store has it still, as other nodes use it");
 	is_int(gpc_lookup(c, GPC_SPACE(p.space), k + 1, 1, b, 0), 1, "the first block's hint");
 	must(gpc_drop(c, b, 1, NULL, 0, 5000));

@@ -37,6 +37,34 @@ run "$store" "$tmp/other.so" put 1 1
 exits 1 "a plugin for another version is refused"
 grep -q 'was made for version 2 of gpc_remote.h, and this is version 1' "$tmp/err"
 ok $? "which is said" "$tmp/err"
+sed 's/GPC_REMOTE_ABI,/GPC_REMOTE_ABI - 1,/' "$tmp/mine.c" >"$tmp/older.c"
+(cd "$tmp" && $CC -I"$srcdir/lib" -shared -fPIC -o older.so older.c && chmod 644 older.so)
+run "$store" "$tmp/older.so" put 1 1
+exits 1 "one for an older version is refused, too"
+grep -q 'was made for version 0 of gpc_remote.h, and this is version 1' "$tmp/err"
+ok $? "which is said" "$tmp/err"
+# of the same version: a table that has grown at its end, one that ends behind what is needed, one that ends before that
+{
+	sed 's/= sizeof(struct gpc_remote_plugin)/= sizeof(struct gpc_remote_plugin) + 72/
+		s/^const struct gpc_remote_plugin gpc_remote_plugin = {/static const struct gpc_remote_plugin mine = {/' "$tmp/mine.c"
+	echo 'struct longer { struct gpc_remote_plugin p; void *more[9]; };'
+	echo 'GPC_REMOTE_EXPORT struct longer grown __asm__("gpc_remote_plugin");'
+	echo 'struct longer grown; __attribute__((constructor)) static void fill(void)'
+	echo '{ memcpy(&grown.p, &mine, sizeof(mine)); memset(grown.more, 1, sizeof(grown.more)); }'
+} >"$tmp/longer.c"
+(cd "$tmp" && $CC -I"$srcdir/lib" -shared -fPIC -o longer.so longer.c && chmod 644 longer.so) 2>"$tmp/log"
+run "$store" "$tmp/longer.so" both 1 10
+prints '^10$' "one whose table has grown at its end works"
+sed 's/\.size = sizeof(struct gpc_remote_plugin)/.size = offsetof(struct gpc_remote_plugin, tick)/' "$tmp/mine.c" >"$tmp/short.c"
+(cd "$tmp" && $CC -I"$srcdir/lib" -shared -fPIC -o short.so short.c && chmod 644 short.so)
+run "$store" "$tmp/short.so" both 1 10
+prints '^10$' "and one that ends with remove"
+sed 's/\.size = sizeof(struct gpc_remote_plugin)/.size = offsetof(struct gpc_remote_plugin, remove)/' "$tmp/mine.c" >"$tmp/shorter.c"
+(cd "$tmp" && $CC -I"$srcdir/lib" -shared -fPIC -o shorter.so shorter.c && chmod 644 shorter.so)
+run "$store" "$tmp/shorter.so" put 1 1
+exits 1 "one that ends before it is refused"
+grep -q 'has [0-9]* bytes, and at least [0-9]* are needed' "$tmp/err"
+ok $? "which is said" "$tmp/err"
 sed '/\.get = my_get,/d' "$tmp/mine.c" >"$tmp/lame.c"
 (cd "$tmp" && $CC -I"$srcdir/lib" -shared -fPIC -o lame.so lame.c && chmod 644 lame.so) 2>/dev/null
 run "$store" "$tmp/lame.so" put 1 1

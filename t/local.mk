@@ -51,11 +51,13 @@ t_programs = \
 	%reldir%/051-remote-plugins.t \
 	%reldir%/052-remote-folder.t \
 	%reldir%/053-remote-replies.t \
+	%reldir%/054-remote-lost.t \
 	%reldir%/100-seed.t \
 	%reldir%/101-tiers.t \
 	%reldir%/102-tiers-durable.t \
 	%reldir%/104-tiers-refused.t \
 	%reldir%/103-remote-tier.t \
+	%reldir%/103-remote-lost.t \
 	%reldir%/104-tiers-straight.t \
 	%reldir%/105-tiers-drops.t \
 	%reldir%/106-tiers-notes.t \
@@ -271,6 +273,7 @@ t_scripts = \
 	%reldir%/822-replay-trace.t \
 	%reldir%/823-inspect-change.t \
 	%reldir%/824-gpcd-disk.t \
+	%reldir%/825-gpcd-remote.t \
 	%reldir%/830-replay-workers.t \
 	%reldir%/831-replay-ends.t \
 	%reldir%/832-interrupt.t \
@@ -639,6 +642,14 @@ t_helpers = \
 	%reldir%/sh/relayout \
 	%reldir%/sh/spoil \
 	%reldir%/sh/store
+
+# A plugin that breaks its contract, without and with a tick.
+check_LTLIBRARIES += %reldir%/lib/gpc_remote_bad.la %reldir%/lib/gpc_remote_bad_tick.la
+%canon_reldir%_lib_gpc_remote_bad_la_SOURCES = %reldir%/lib/gpc_remote_bad.c
+%canon_reldir%_lib_gpc_remote_bad_la_LDFLAGS = $(plugin_ldflags) -rpath /nowhere
+%canon_reldir%_lib_gpc_remote_bad_tick_la_SOURCES = %reldir%/lib/gpc_remote_bad.c
+%canon_reldir%_lib_gpc_remote_bad_tick_la_CPPFLAGS = $(AM_CPPFLAGS) -DWITH_TICK
+%canon_reldir%_lib_gpc_remote_bad_tick_la_LDFLAGS = $(plugin_ldflags) -rpath /nowhere
 
 check_PROGRAMS += $(t_helpers)
 	%reldir%/sh/metrics.sh \

@@ -7,6 +7,26 @@
 #include "inspect/inspect.h"
 #include "segment/lockfile.h"
 
+_Static_assert(SHM_OWN == ARRAY_SIZE(((struct gpc_tier *)0)->counter), "as many as a tier has");
+
+/* Names are printed: what is none ends them. */
+static void fill_own(struct gpc_tier *ret, const struct shm_own *own)
+{
+	uint32_t i, k;
+
+	for (i = 0; i < SHM_OWN; i++) {
+		struct gpc_tier_counter *to = &ret->counter[i];
+
+		for (k = 0; k + 1 < sizeof(to->name) && own[i].name[k] &&
+		     strchr("abcdefghijklmnopqrstuvwxyz0123456789_", own[i].name[k]); k++)
+			to->name[k] = own[i].name[k];
+		if (!k)
+			break;
+		to->value = own[i].value;
+	}
+	ret->ncounters = i;
+}
+
 static void fill(struct gpc_tier *ret, const struct shm_desk *d, const struct shm_tier *t)
 {
 	const uint64_t *n = t->count;
@@ -15,6 +35,7 @@ static void fill(struct gpc_tier *ret, const struct shm_desk *d, const struct sh
 	ret->pool = t->pool;
 	ret->keeper = (int32_t)d->keeper - 1;
 	ret->ready = t->ready;
+	ret->state = t->state;
 	ret->block_bytes = t->block_bytes;
 	ret->asks = d->asks;
 	ret->hits = d->hits;
@@ -38,6 +59,12 @@ static void fill(struct gpc_tier *ret, const struct shm_desk *d, const struct sh
 	ret->found = n[TIER_FOUND];
 	ret->restored = n[TIER_RESTORED];
 	ret->orphans = n[TIER_ORPHANS];
+	ret->full = n[TIER_FULL];
+	ret->down = n[TIER_DOWN];
+	ret->asked = n[TIER_ASKED];
+	ret->there = n[TIER_THERE];
+	if (t->kind == GPC_REMOTE)
+		fill_own(ret, d->own);
 }
 
 GPC_EXPORT int gpc_tier_get(gpc *c, uint32_t i, struct gpc_tier *ret)
@@ -59,8 +86,10 @@ GPC_EXPORT int gpc_tier_get(gpc *c, uint32_t i, struct gpc_tier *ret)
 	if (at == SHM_TIERS)
 		return err_set(ENOENT, "i is %u: %s has fewer tiers below RAM", i, c->seg.name);
 	fill(&out, &d, &d.tier[at]);
-	if (lock_test(c->seg.lock_fd, LOCK_TIERS) == 0)
+	if (lock_test(c->seg.lock_fd, LOCK_TIERS) == 0) {
 		out.pool = out.keeper = -1;
+		out.state = GPC_TIER_DOWN;
+	}
 	out.size = ret->size;
 	memcpy(ret, &out, MIN(ret->size, (uint32_t)sizeof(out)));
 	return 0;

@@ -21,7 +21,8 @@ bool ask_may_help(gpc *c, const gpc_key *key)
 
 	if (!spaces)
 		return false;
-	if (load_relaxed(&d->tier[DESK_REMOTE].kind) == GPC_REMOTE && load_relaxed(&d->tier[DESK_REMOTE].up))
+	if (load_relaxed(&d->tier[DESK_REMOTE].kind) == GPC_REMOTE &&
+	    load_relaxed(&d->tier[DESK_REMOTE].state) == GPC_TIER_UP)
 		return true;
 	return gpc_lookup(c, spaces, key, 1, &block, GPC_QUIET) == 1;
 }

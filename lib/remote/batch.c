@@ -6,44 +6,14 @@
 #include "remote/batch.h"
 
 #include <errno.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "base/crc.h"
 #include "base/err.h"
 #include "base/order.h"
-
-struct batch {                       /* of one lane */
-	struct gpc_remote_item item[GPC_REMOTE_BATCH];
-	struct image_header header[GPC_REMOTE_BATCH];
-	char key[GPC_REMOTE_BATCH][GPC_REMOTE_KEY + 1];
-};
-
-typedef void (*plugin_call)(void *store, const struct gpc_remote_call *call, struct gpc_remote_item *items,
-			    uint32_t n);
-
-int batch_open(struct remote *r)
-{
-	r->batch = calloc(r->o.lanes + 1, sizeof(*r->batch));
-	return r->batch ? 0 : err_set(ENOMEM, "no memory for the batches of %u lanes", r->o.lanes);
-}
-
-void batch_close(struct remote *r)
-{
-	free(r->batch);
-}
-
-void batch_call(const struct remote *r, uint32_t lane, uint64_t deadline_ns, struct gpc_remote_call *ret)
-{
-	memset(ret, 0, sizeof(*ret));
-	ret->size = sizeof(*ret);
-	ret->lane = lane;
-	ret->deadline_ns = deadline_ns ? deadline_ns : clock_ns() + r->o.deadline_ms * NS_PER_MS;
-	ret->cancel_fd = r->cancel_fd;
-}
+#include "remote/lane.h"
 
 static void name_item(const struct remote *r, struct batch *b, uint32_t i, const gpc_key *key)
 {
@@ -58,150 +28,29 @@ static void name_item(const struct remote *r, struct batch *b, uint32_t i, const
 	item->result = -EIO;
 }
 
-static void give_place(const struct remote *r, struct batch *b, uint32_t i, const struct remote_block *block)
+/* Where images lie is the batch's own: a plugin that is LOST may look there long after the caller has gone. */
+static bool give_places(const struct remote *r, struct batch *b, const struct remote_block *block, uint32_t n)
 {
-	b->item[i].header = &b->header[i];
-	b->item[i].image = block->image;
-	b->item[i].npieces = block->npieces;
-	b->item[i].image_bytes = r->o.image_bytes;
-}
-
-/* ---- what came of it ---- */
-
-static uint64_t *counter_of(struct remote_state *c, int result)
-{
-	switch (result) {
-	case -EHOSTDOWN:
-		return &c->down;
-	case -ETIMEDOUT:
-		return &c->late;
-	case -EBADMSG:
-		return &c->wrong;
-	case -ENOSPC:
-		return &c->full;
-	case -EACCES:
-	case -EFBIG:
-		return &c->refused;
-	default:
-		return &c->other;
-	}
-}
-
-static bool is_failure(int result)
-{
-	return result == -EIO || result == -ETIMEDOUT || result == -EHOSTDOWN || result == -EACCES;
-}
-
-/* Answers that are none of the contract are -EIO: a miss, whatever a plugin means by them. */
-static void check_result(struct gpc_remote_item *item)
-{
-	if (item->result != 0 && item->result != -ENOENT && item->result != -EAGAIN &&
-	    item->result != -ECANCELED && item->result != -EBADMSG && item->result != -ENOSPC &&
-	    item->result != -EFBIG && !is_failure(item->result))
-		item->result = -EIO;
-}
-
-/* Items that came to nothing, by cause; a key that the store does not have is no failure. */
-static void count_failures(struct remote *r, const struct batch *b, uint32_t n, uint64_t ns)
-{
-	uint32_t i, failed = 0;
-
-	pthread_mutex_lock(&r->lock);
-	r->counts.ns += ns;
-	for (i = 0; i < n; i++) {
-		failed += is_failure(b->item[i].result);
-		if (b->item[i].result && b->item[i].result != -ENOENT && b->item[i].result != -ECANCELED)
-			++*counter_of(&r->counts, b->item[i].result);
-	}
-	pthread_mutex_unlock(&r->lock);
-	if (!r->plugin.own.tick && n && failed == n)
-		store_down(r, b->item[0].result == -ETIMEDOUT ? "no answer within the deadline" :
-			   strerror(-b->item[0].result));
-}
-
-static void answer_all(struct batch *b, uint32_t n, int result)
-{
-	uint32_t i;
+	uint32_t i, at, all = 0;
 
 	for (i = 0; i < n; i++)
-		b->item[i].result = result;
-}
+		all += block[i].npieces;
+	if (all > b->npieces) {
+		struct iovec *more = realloc(b->piece, all * sizeof(*more));
 
-/* May the plugin be asked?  One with a tick knows for itself what is down. */
-static int may_ask(const struct remote *r)
-{
-	uint32_t state = load_relaxed(&r->state);
-
-	if (load_relaxed(&r->stopped))
-		return -ECANCELED;
-	if (state == REMOTE_OFF || (state == REMOTE_DOWN && !r->plugin.own.tick))
-		return -EHOSTDOWN;
-	return 0;
-}
-
-/* What a plugin writes to may be closed, and SIGPIPE ends programs.  It is blocked in this thread meanwhile, and
- * taken away if the plugin has caused one. */
-void batch_quiet(struct quiet *q)
-{
-	sigset_t pending;
-
-	sigemptyset(&q->pipe);
-	sigaddset(&q->pipe, SIGPIPE);
-	sigpending(&pending);
-	q->was_pending = sigismember(&pending, SIGPIPE) == 1;
-	pthread_sigmask(SIG_BLOCK, &q->pipe, &q->before);
-}
-
-void batch_loud(const struct quiet *q)
-{
-	const struct timespec now = { 0 };
-
-	if (!q->was_pending)
-		while (sigtimedwait(&q->pipe, NULL, &now) < 0 && errno == EINTR)
-			;
-	pthread_sigmask(SIG_SETMASK, &q->before, NULL);
-}
-
-static void ask(struct remote *r, plugin_call call, uint32_t lane, uint32_t n, uint64_t deadline_ns)
-{
-	struct batch *b = &r->batch[lane];
-	struct gpc_remote_call with;
-	int refused = may_ask(r);
-	struct quiet q;
-	uint64_t began;
-	uint32_t i;
-
-	if (refused) {
-		answer_all(b, n, refused);
-		pthread_mutex_lock(&r->lock);
-		r->counts.down += refused == -EHOSTDOWN ? n : 0;
-		pthread_mutex_unlock(&r->lock);
-		return;
+		if (!more)
+			return false;
+		b->piece = more;
+		b->npieces = all;
 	}
-	began = clock_ns();
-	batch_call(r, lane, deadline_ns, &with);
-	batch_quiet(&q);
-	call(r->store, &with, b->item, n);
-	batch_loud(&q);
-	for (i = 0; i < n; i++)
-		check_result(&b->item[i]);
-	count_failures(r, b, n, clock_ns() - began);
-}
-
-int batch_probe(struct remote *r)
-{
-	struct batch *b = &r->batch[r->o.lanes];
-	struct gpc_remote_call with;
-	gpc_key none = { { 0, 0 } };
-	struct quiet q;
-
-	name_item(r, b, 0, &none);
-	batch_call(r, r->o.lanes, 0, &with);
-	batch_quiet(&q);
-	r->plugin.own.exists(r->store, &with, b->item, 1);
-	batch_loud(&q);
-	check_result(&b->item[0]);
-	return is_failure(b->item[0].result) ? b->item[0].result : 0;
+	for (i = at = 0; i < n; at += block[i++].npieces) {
+		memcpy(b->piece + at, block[i].image, block[i].npieces * sizeof(*b->piece));
+		b->item[i].header = &b->header[i];
+		b->item[i].image = b->piece + at;
+		b->item[i].npieces = block[i].npieces;
+		b->item[i].image_bytes = r->o.image_bytes;
+	}
+	return true;
 }
 
 /* ---- get ---- */
@@ -219,7 +68,7 @@ static int verify(struct remote *r, struct batch *b, uint32_t i, struct remote_b
 {
 	struct image_what want = { .key = block->key, .bytes = r->o.image_bytes }, is;
 	const char *why = "it has another length";
-	int ret = b->item[i].result;
+	int ret = b->result[i];
 
 	memcpy(want.fingerprint, r->o.fingerprint, sizeof(want.fingerprint));
 	if (!ret)
@@ -250,19 +99,13 @@ static void remove_wrong(struct remote *r, uint32_t lane, const struct remote_bl
 			 uint64_t deadline_ns)
 {
 	struct batch *b = &r->batch[lane];
-	struct gpc_remote_call with;
-	struct quiet q;
 	uint32_t i, wrong = 0;
 
 	for (i = 0; i < n; i++)
 		if (block[i].result == -EBADMSG)
 			name_item(r, b, wrong++, &block[i].key);
-	if (!wrong)
-		return;
-	batch_call(r, lane, deadline_ns, &with);
-	batch_quiet(&q);
-	r->plugin.own.remove(r->store, &with, b->item, wrong);
-	batch_loud(&q);
+	if (wrong)
+		batch_call_plugin(r, r->plugin.own.remove, lane, wrong, deadline_ns);
 }
 
 static uint32_t get_batch(struct remote *r, uint32_t lane, struct remote_block *block, uint32_t n,
@@ -271,13 +114,17 @@ static uint32_t get_batch(struct remote *r, uint32_t lane, struct remote_block *
 	struct batch *b = &r->batch[lane];
 	uint32_t i, hits = 0, misses = 0, wrong = 0;
 
-	for (i = 0; i < n; i++) {
-		name_item(r, b, i, &block[i].key);
-		give_place(r, b, i, &block[i]);
+	if (batch_is_mine(r, lane, n)) {
+		for (i = 0; i < n; i++)
+			name_item(r, b, i, &block[i].key);
+		memset(b->header, 0, n * sizeof(b->header[0]));  /* none that was there before */
+		if (give_places(r, b, block, n))
+			batch_ask(r, r->plugin.own.get, lane, n, deadline_ns);
+		else
+			batch_answer(b, n, -EIO);
 	}
-	ask(r, r->plugin.own.get, lane, n, deadline_ns);
 	for (i = 0; i < n; i++) {
-		bool told = b->item[i].result == -EBADMSG;       /* counted already */
+		bool told = b->result[i] == -EBADMSG;    /* counted already */
 
 		block[i].result = verify(r, b, i, &block[i]);
 		hits += block[i].result == 0;
@@ -306,17 +153,14 @@ uint32_t remote_get(struct remote *r, uint32_t lane, struct remote_block *b, uin
 
 /* ---- put ---- */
 
-static uint32_t put_batch(struct remote *r, uint32_t lane, struct remote_block *block, uint32_t n,
-			  uint64_t deadline_ns)
+static void make_headers(struct remote *r, struct batch *b, const struct remote_block *block, uint32_t n)
 {
-	struct batch *b = &r->batch[lane];
 	struct image_what what = { .bytes = r->o.image_bytes };
-	uint32_t i, stored = 0;
+	uint32_t i;
 
 	memcpy(what.fingerprint, r->o.fingerprint, sizeof(what.fingerprint));
 	for (i = 0; i < n; i++) {
 		name_item(r, b, i, &block[i].key);
-		give_place(r, b, i, &block[i]);
 		what.key = block[i].key;
 		what.parent = block[i].parent;
 		what.depth = block[i].depth;
@@ -324,9 +168,23 @@ static uint32_t put_batch(struct remote *r, uint32_t lane, struct remote_block *
 		what.crc = block[i].crc;
 		image_header_make(&b->header[i], &what);
 	}
-	ask(r, r->plugin.own.put, lane, n, deadline_ns);
+}
+
+static uint32_t put_batch(struct remote *r, uint32_t lane, struct remote_block *block, uint32_t n,
+			  uint64_t deadline_ns)
+{
+	struct batch *b = &r->batch[lane];
+	uint32_t i, stored = 0;
+
+	if (batch_is_mine(r, lane, n)) {
+		make_headers(r, b, block, n);
+		if (give_places(r, b, block, n))
+			batch_ask(r, r->plugin.own.put, lane, n, deadline_ns);
+		else
+			batch_answer(b, n, -EIO);
+	}
 	for (i = 0; i < n; i++) {
-		block[i].result = b->item[i].result;
+		block[i].result = b->result[i];
 		stored += block[i].result == 0;
 	}
 	pthread_mutex_lock(&r->lock);
@@ -354,13 +212,15 @@ static uint32_t keys_batch(struct remote *r, plugin_call call, uint32_t lane, co
 	struct batch *b = &r->batch[lane];
 	uint32_t i, done = 0;
 
-	for (i = 0; i < n; i++)
-		name_item(r, b, i, &keys[i]);
-	ask(r, call, lane, n, deadline_ns);
+	if (batch_is_mine(r, lane, n)) {
+		for (i = 0; i < n; i++)
+			name_item(r, b, i, &keys[i]);
+		batch_ask(r, call, lane, n, deadline_ns);
+	}
 	for (i = 0; i < n; i++) {
-		done += b->item[i].result == 0;
+		done += b->result[i] == 0;
 		if (results)
-			results[i] = b->item[i].result;
+			results[i] = b->result[i];
 	}
 	return done;
 }
@@ -392,4 +252,19 @@ uint32_t remote_remove(struct remote *r, uint32_t lane, const gpc_key *keys, uin
 	r->counts.removed += gone;
 	pthread_mutex_unlock(&r->lock);
 	return gone;
+}
+
+/* ---- is it there? ---- */
+
+int batch_probe(struct remote *r)
+{
+	struct batch *b = &r->batch[r->o.lanes];
+	gpc_key none = { { 0, 0 } };
+	int32_t result;
+
+	name_item(r, b, 0, &none);
+	if (!batch_call_plugin(r, r->plugin.own.exists, r->o.lanes, 1, 0))
+		return -ETIMEDOUT;
+	result = batch_result(b->item[0].result);
+	return batch_failed(result) ? result : 0;
 }

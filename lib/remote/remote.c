@@ -25,6 +25,7 @@
 
 #define PAUSE_LEAST_NS  (100 * NS_PER_MS)
 #define PAUSE_MOST_NS   (30000 * NS_PER_MS)
+#define FORGET_NS       (600000 * NS_PER_MS)     /* without a lane that is lost: the next pause is short again */
 
 void store_say(struct remote *r, int level, const char *fmt, ...)
 {
@@ -79,6 +80,43 @@ static void store_up(struct remote *r)
 	pthread_mutex_unlock(&r->lock);
 	if (order_cas32(&r->state, REMOTE_DOWN, REMOTE_UP))
 		store_say(r, LOG_NOTICE, "answers again");
+}
+
+void store_lost(struct remote *r, uint32_t lane, const char *call)
+{
+	uint64_t now = clock_ns();
+
+	order_or64(&r->lost, UINT64_C(1) << lane);
+	pthread_mutex_lock(&r->lock);
+	r->lost_pause_ns = now - r->lost_ns > FORGET_NS ? PAUSE_LEAST_NS : MIN(2 * r->lost_pause_ns, PAUSE_MOST_NS);
+	r->lost_ns = now;
+	snprintf(r->lost_why, sizeof(r->lost_why), "its %s has not returned in time", call);
+	pthread_mutex_unlock(&r->lock);
+	store_say(r, LOG_ERR, "does not return from %s: what it was given stays with it, and until it returns all of it "
+		  "is a miss", call);
+}
+
+/* Lanes that have come back. */
+static void look_for_lost(struct remote *r)
+{
+	uint64_t was = load_relaxed(&r->lost), is = 0, pause;
+	uint32_t lane;
+
+	for (lane = 0; lane <= r->o.lanes; lane++)
+		is |= (uint64_t)remote_is_lost(r, lane) << lane;
+	if (!was || is)
+		return;
+	pthread_mutex_lock(&r->lock);
+	pause = r->lost_pause_ns;
+	pthread_mutex_unlock(&r->lock);
+	store_relaxed(&r->lost_until, clock_ns() + pause);
+	store_relaxed(&r->lost, 0);
+	store_say(r, LOG_NOTICE, "has returned, and is asked again in %u ms", (unsigned)(pause / NS_PER_MS));
+}
+
+static bool is_lost_now(const struct remote *r)
+{
+	return load_relaxed(&r->lost) || clock_ns() < load_relaxed(&r->lost_until);
 }
 
 void store_wrong(struct remote *r, const char *key, const char *why)
@@ -150,6 +188,11 @@ static int open_store(struct remote *r, const struct options *o)
 	ret = r->plugin.own.open(&setup, &r->store, why, sizeof(why));
 	if (ret < 0)
 		return err_set(-ret, "remote store %s: %s", r->plugin.own.name, why[0] ? why : strerror(-ret));
+	if (ret > 0 || !r->store) {
+		r->store = NULL;         /* there is nothing to close */
+		return err_set(EPROTO, "remote store %s: its open has answered %d %s a store: a plugin answers 0 with one, "
+			       "or a negative errno", r->plugin.own.name, ret, ret > 0 ? "in place of" : "without");
+	}
 	if (!r->plugin.own.tick)
 		return 0;
 	remote_tick(r);
@@ -205,6 +248,7 @@ int remote_open(const struct remote_options *o, struct remote **ret)
 		return err_set(ENOMEM, "no memory for a remote store");
 	r->o = *o;
 	r->o.deadline_ms = o->deadline_ms ? o->deadline_ms : REMOTE_DEADLINE_MS;
+	r->o.grace_ms = o->grace_ms ? o->grace_ms : REMOTE_GRACE_MS;
 	pthread_mutex_init(&r->lock, NULL);
 	r->cancel_fd = -1;
 	err = open_cancel(r);
@@ -223,22 +267,36 @@ void remote_stop(struct remote *r)
 	uint64_t one = 1;
 
 	store_relaxed(&r->stopped, 1);
-	if (write(r->cancel_fd, &one, sizeof(one)) < 0)
-		return;                      /* it is readable already */
+	if (write(r->cancel_fd, &one, sizeof(one)) < 0 && errno != EAGAIN)
+		store_say(r, LOG_ERR, "cannot be told to stop: %s", strerror(errno));
+	batch_stop(r);
 }
 
-void remote_close(struct remote *r)
+static bool any_lost(struct remote *r)
+{
+	uint32_t lane;
+
+	for (lane = 0; lane <= r->o.lanes; lane++)
+		if (remote_is_lost(r, lane))
+			return true;
+	return false;
+}
+
+bool remote_close(struct remote *r)
 {
 	if (!r)
-		return;
-	if (r->store)
-		r->plugin.own.close(r->store);
+		return true;
+	if (r->store && (any_lost(r) || !batch_end(r))) {
+		store_say(r, LOG_ERR, "has not returned from a call: it stays loaded until this process ends");
+		return false;
+	}
 	batch_close(r);
 	plugin_unload(&r->plugin);
 	if (r->cancel_fd >= 0)
 		fd_close(r->cancel_fd);
 	pthread_mutex_destroy(&r->lock);
 	free(r);
+	return true;
 }
 
 void remote_memory(struct remote *r, void *base, uint64_t bytes, bool there)
@@ -252,26 +310,14 @@ void remote_memory(struct remote *r, void *base, uint64_t bytes, bool there)
 
 /* ---- is it there? ---- */
 
-static int ask_plugin(struct remote *r, char *why, size_t room)
-{
-	struct gpc_remote_call call;
-	struct quiet q;
-	int ret;
-
-	batch_call(r, r->o.lanes, 0, &call);
-	batch_quiet(&q);
-	ret = r->plugin.own.tick(r->store, &call, why, room);
-	batch_loud(&q);
-	return ret;
-}
-
 void remote_tick(struct remote *r)
 {
 	char why[256] = "it does not answer";
 	bool due;
 	int err;
 
-	if (load_relaxed(&r->stopped) || load_relaxed(&r->state) == REMOTE_OFF)
+	look_for_lost(r);
+	if (load_relaxed(&r->stopped) || load_relaxed(&r->state) == REMOTE_OFF || is_lost_now(r))
 		return;
 	if (!r->plugin.own.tick) {
 		pthread_mutex_lock(&r->lock);
@@ -279,7 +325,7 @@ void remote_tick(struct remote *r)
 		pthread_mutex_unlock(&r->lock);
 		err = !due ? 1 : batch_probe(r);
 	} else {
-		err = ask_plugin(r, why, sizeof(why));
+		err = batch_tick(r, why, sizeof(why));
 	}
 	if (err == 0)
 		store_up(r);
@@ -293,6 +339,10 @@ void remote_state(struct remote *r, struct remote_state *ret)
 	*ret = r->counts;
 	ret->state = load_relaxed(&r->state);
 	snprintf(ret->why, sizeof(ret->why), "%s", r->why);
+	if (ret->state != REMOTE_OFF && is_lost_now(r)) {
+		ret->state = REMOTE_DOWN;
+		snprintf(ret->why, sizeof(ret->why), "%s", r->lost_why);
+	}
 	pthread_mutex_unlock(&r->lock);
 	snprintf(ret->plugin, sizeof(ret->plugin), "%s", r->plugin.own.name);
 	ret->where[0] = 0;
@@ -302,5 +352,5 @@ void remote_state(struct remote *r, struct remote_state *ret)
 
 uint32_t remote_counters(struct remote *r, struct gpc_remote_counter *ret, uint32_t n)
 {
-	return r->plugin.own.counters ? r->plugin.own.counters(r->store, ret, n) : 0;
+	return r->plugin.own.counters ? MIN(r->plugin.own.counters(r->store, ret, n), n) : 0;
 }

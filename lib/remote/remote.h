@@ -8,6 +8,8 @@
  *   options.c  NAME:word=value,... in its parts
  *   remote.c   a store: open, closed, stopped; its state and its counters
  *   batch.c    exists, get, put, remove of blocks
+ *   call.c     the plugin called with them
+ *   lane.c     threads in which a plugin runs: it is waited for so long and no longer
  *   reach.c    how far a chain of keys goes in the store
  *   image.c    the header of an image
  *
@@ -18,6 +20,9 @@
  *	          the calls that are under way their deadline, once, and later ones nothing
  *	OFF       it has answered wrong bytes, more than REMOTE_WRONG of REMOTE_WRONG_OF images: calls answer
  *	          -EHOSTDOWN for ever, and remote_state says which key was the last one
+ *
+ * A plugin that has not returned grace_ms after its deadline is LOST in that lane: until it returns, and a pause
+ * behind that, all calls answer -EHOSTDOWN, and the store is shown as DOWN.
  *
  * A plugin with a tick of its own judges for itself what is down, part by part: then the store is
  * UP for calls, and the plugin answers -EHOSTDOWN. */
@@ -41,15 +46,18 @@ struct remote_options {
 	uint64_t image_bytes;
 	uint32_t lanes;              /* of calls; tick has one more */
 	uint32_t deadline_ms;        /* of one call; 0 = REMOTE_DEADLINE_MS */
+	uint32_t grace_ms;           /* behind it, until a plugin is LOST; 0 = REMOTE_GRACE_MS */
 	void (*log)(void *arg, int level, const char *text);
 	void *log_arg;
 };
 #define REMOTE_DEADLINE_MS 2000u
+#define REMOTE_GRACE_MS    1000u
 
 struct remote_block {                /* of get and put */
 	gpc_key key, parent;         /* get: parent, depth, tag and crc are results */
 	uint32_t depth, tag, crc;    /* crc: CRC32C of the image */
-	int32_t result;              /* 0, or as in gpc_remote.h; get: -EBADMSG = wrong bytes */
+	int32_t result;              /* 0, or as in gpc_remote.h; get: -EBADMSG = wrong bytes; -EINPROGRESS: the plugin has
+				      * not returned, and the image is its own until remote_is_lost says otherwise */
 	const struct iovec *image;   /* where it lies; the pieces together have image_bytes */
 	uint32_t npieces;
 };
@@ -74,8 +82,11 @@ struct remote;
 int remote_open(const struct remote_options *o, struct remote **ret);
 /* Calls under way end soon, with -ECANCELED, and later ones at once.  Any thread. */
 void remote_stop(struct remote *r);
-/* No call is under way.  NULL is fine. */
-void remote_close(struct remote *r);
+/* No call is under way.  NULL is fine.  false: the plugin has not returned from a call, or does not from its close.  Then
+ * it and all that it has stay for the life of the process. */
+bool remote_close(struct remote *r);
+/* The plugin has not returned from a call in this lane; lane = lanes: its tick. */
+bool remote_is_lost(struct remote *r, uint32_t lane);
 
 /* In one thread, about ten times a second, for as long as the store is open. */
 void remote_tick(struct remote *r);

@@ -34,9 +34,13 @@ struct remote {
 	/* Any thread, relaxed: what is read late costs a call, or a tick. */
 	uint32_t state, stopped;
 	uint32_t right, wrong;               /* images since the last wrong one, and wrong ones */
+	uint64_t lost;                       /* bits by lane: LOST, as the last tick has seen it */
+	uint64_t lost_until;                 /* nothing is asked before, since a lane was LOST */
 
 	pthread_mutex_t lock;                /* below it */
 	char why[256];
+	uint64_t lost_ns, lost_pause_ns;     /* when a lane was lost last, and how long nothing is asked behind it */
+	char lost_why[64];
 	uint64_t pause_ns, next_ns;          /* DOWN: of the last try, and when the next one is due */
 	struct remote_state counts;
 
@@ -55,6 +59,8 @@ void plugin_unload(struct plugin *p);
 /* remote.c: what calls have found out. */
 void store_say(struct remote *r, int level, const char *fmt, ...) PRINTF_LIKE(3, 4);
 void store_down(struct remote *r, const char *why);
+/* A plugin has not returned from that in time. */
+void store_lost(struct remote *r, uint32_t lane, const char *call);
 void store_wrong(struct remote *r, const char *key, const char *why);
 
 #endif

@@ -66,6 +66,8 @@ enum {                                   /* of a tier: what the keeper counts */
 	TIER_EVICTED, TIER_AGED,         /* for want of room; for their age */
 	TIER_FORGOTTEN,                  /* made free for ever: dropped, cleared */
 	TIER_FOUND, TIER_RESTORED, TIER_ORPHANS, /* at the start: there, published, without parent */
+	TIER_FULL, TIER_DOWN,            /* a store had no room; was not asked, since it was not up */
+	TIER_ASKED, TIER_THERE,          /* keys that a store was asked about; that it has */
 	TIER_COUNTS
 };
 
@@ -73,12 +75,18 @@ struct shm_tier {                        /* k */
 	uint32_t kind;                   /* GPC_DISK, GPC_REMOTE; 0: there is none */
 	int32_t pool;
 	uint32_t ready;                  /* 1: what was there at the start is published */
-	uint32_t up;                     /* GPC_REMOTE: 1, the store answers */
+	uint32_t state;                  /* GPC_TIER_DOWN, _UP, _OFF */
 	uint64_t block_bytes;
 	uint64_t pad1[5];
-	uint64_t count[TIER_COUNTS + 5];
+	uint64_t count[TIER_COUNTS + 1];
 };
 _Static_assert(sizeof(struct shm_tier) == 256, "tier layout");
+
+#define SHM_OWN         8u
+struct shm_own {                         /* k: what a store's plugin counts of its own */
+	char name[24];                   /* [a-z0-9_]+, 0 behind it; empty: no more of them */
+	uint64_t value;
+};
 
 struct shm_desk {                        /* one page; k: the keeper */
 	uint32_t bell;                   /* all: futex word of the keeper: there is something to do */
@@ -96,7 +104,8 @@ struct shm_desk {                        /* one page; k: the keeper */
 	uint64_t asks, hits, misses;     /* k: questions; their keys that were brought, and were not */
 	uint8_t pad1[256 - 104];
 	struct shm_tier tier[SHM_TIERS];
-	uint8_t pad2[4096 - 256 - 256 * SHM_TIERS];
+	struct shm_own own[SHM_OWN];     /* of the remote store */
+	uint8_t pad2[4096 - 256 - 256 * SHM_TIERS - 32 * SHM_OWN];
 };
 _Static_assert(sizeof(struct shm_desk) == 4096, "desk layout");
 

@@ -158,7 +158,7 @@ static int write_all(struct down *b)
 		images_iov(b->map, b->block[i], b->iov + i * pieces);
 		b->item[i] = (struct tier_item){
 			.slot = (uint64_t)GPC_SLOT(b->slot[i]), .key = a->key, .parent = a->parent,
-			.depth = a->depth, .tag = a->tag, .iov = b->iov + i * pieces, .niov = pieces,
+			.depth = a->depth, .tag = a->tag, .iov = b->iov + i * pieces, .niov = pieces, .ram = b->block[i],
 		};
 		b->item[i].has_crc = images_sum(b->t->c, b->map, b->block[i], &a->key, &b->item[i].crc);
 		if (b->notes)
@@ -217,7 +217,7 @@ static uint32_t settle(struct down *b, const gpc_block *resident)
 			tier_count(b->d, resident[i] == -ESTALE ? TIER_OVERTAKEN : TIER_REFUSED, 1);
 		if (live && cold_is_exclusive(b->d))
 			leave_ram(t, b->block[i], key);
-		else
+		else if (b->item[i].result != -EINPROGRESS)
 			unhold_quietly(t->c, &b->block[i], 1);
 	}
 	tier_count(b->d, TIER_WRITTEN, written);

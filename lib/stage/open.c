@@ -238,6 +238,7 @@ static int add_pool(struct gpc_tiers *t, struct cold *d, uint32_t kind, uint32_t
 	memset(d->told, 0, sizeof(*d->told));
 	d->told->kind = kind;
 	d->told->block_bytes = d->block_bytes;
+	d->told->state = kind == GPC_REMOTE ? GPC_TIER_DOWN : GPC_TIER_UP;
 	store_relaxed(&d->told->pool, n);
 	return slots_new(d);
 }

@@ -15,61 +15,16 @@
 #include <string.h>
 #include "base/crc.h"
 #include "memory/maps.h"
-#include "remote/remote.h"
-#include "stage/stage.h"
+#include "stage/afar.h"
 
-#define LANES     18u                    /* stages, one that writes, and the thread */
 #define TICK_NS   (100 * NS_PER_MS)
 #define FULL_NS   (1000 * NS_PER_MS)     /* a store that is full is left alone so long */
 #define AT_ONCE   (16ull << 20)          /* bytes of images in one call, which has a deadline */
-#define REMOVED   4096u                  /* keys that wait to be removed */
 #define BLOCKS_LEAST 65536u
-
-struct tier_store {
-	struct tier tier;
-	struct remote *remote;
-	struct shm_tier *told;
-	uint64_t image_bytes, deadline_ns;
-	void *memory;                    /* that the store was told of */
-	uint64_t memory_bytes;
-
-	pthread_mutex_t lock;            /* below it */
-	pthread_cond_t change;
-	uint32_t lanes;                  /* bits of those that are free */
-	bool stop;
-	uint64_t full_ns;                /* until then nothing is written */
-	gpc_key removed[REMOVED];
-	uint32_t first, nremoved;
-	pthread_t thread;
-	bool has_thread;
-};
 
 static struct tier_store *store_of(struct tier *t)
 {
 	return (struct tier_store *)t;
-}
-
-/* ---- lanes ---- */
-
-static uint32_t lane_take(struct tier_store *s)
-{
-	uint32_t lane;
-
-	pthread_mutex_lock(&s->lock);
-	while (!s->lanes)
-		pthread_cond_wait(&s->change, &s->lock);
-	lane = (uint32_t)__builtin_ctz(s->lanes);
-	s->lanes &= ~(1u << lane);
-	pthread_mutex_unlock(&s->lock);
-	return lane;
-}
-
-static void lane_give(struct tier_store *s, uint32_t lane)
-{
-	pthread_mutex_lock(&s->lock);
-	s->lanes |= 1u << lane;
-	pthread_cond_broadcast(&s->change);
-	pthread_mutex_unlock(&s->lock);
 }
 
 /* ---- read and write ---- */
@@ -115,24 +70,25 @@ static void read_some(struct tier_store *s, uint32_t lane, struct tier_item *ite
 		items[i].tag = b[i].tag;
 		items[i].crc = b[i].crc;
 	}
+	afar_keep(s, lane, items, n, true);
 }
 
 /* A prefix ends where the first one is missing. */
 static void store_read(struct tier *t, struct tier_item *items, uint32_t n, uint64_t deadline_ns)
 {
 	struct tier_store *s = store_of(t);
-	uint32_t lane = lane_take(s), i, k, some = at_once(s);
+	uint32_t lane = afar_lane(s), i, k, some = at_once(s);
 	bool whole = true;
 
 	for (i = 0; i < n; i++)
-		items[i].result = -EIO;
-	for (i = 0; i < n && whole; i += some) {
+		items[i].result = -EHOSTDOWN;
+	for (i = 0; i < n && whole && lane != NO_LANE; i += some) {
 		some = MIN(some, n - i);
 		read_some(s, lane, items + i, some, deadline_ns);
 		for (k = 0; k < some; k++)
 			whole &= !items[i + k].result;
 	}
-	lane_give(s, lane);
+	afar_give(s, lane);
 }
 
 /* All of a call was refused for want of room: what is sent next would be, too. */
@@ -166,6 +122,7 @@ static void write_some(struct tier_store *s, uint32_t lane, struct tier_item *it
 	remote_put(s->remote, lane, b, n, deadline_of(s, deadline_ns));
 	for (i = 0; i < n; i++)
 		items[i].result = our_result(b[i].result);
+	afar_keep(s, lane, items, n, false);
 	note_full(s, b, n);
 }
 
@@ -177,31 +134,32 @@ static bool store_ready(struct tier *t)
 	pthread_mutex_lock(&s->lock);
 	ready = clock_ns() >= s->full_ns;
 	pthread_mutex_unlock(&s->lock);
-	return ready && load_relaxed(&s->told->up);
+	return ready && load_relaxed(&s->told->state) == GPC_TIER_UP;
 }
 
 static void store_write(struct tier *t, struct tier_item *items, uint32_t n, uint64_t deadline_ns)
 {
 	struct tier_store *s = store_of(t);
-	uint32_t lane = lane_take(s), i, some = at_once(s);
+	uint32_t lane = afar_lane(s), i, some = at_once(s);
 
 	for (i = 0; i < n; i++)
 		items[i].result = -EHOSTDOWN;
-	for (i = 0; i < n && store_ready(t); i += some) {
+	for (i = 0; i < n && lane != NO_LANE && !s->kept[lane].n && store_ready(t); i += some) {
 		some = MIN(some, n - i);
 		write_some(s, lane, items + i, some, deadline_ns);
 	}
-	lane_give(s, lane);
+	afar_give(s, lane);
 }
 
 /* As far as the chain goes. */
 static int store_exists(struct tier *t, const gpc_key *keys, uint32_t n, uint8_t *has, uint64_t deadline_ns)
 {
 	struct tier_store *s = store_of(t);
-	uint32_t lane = lane_take(s), reach;
+	uint32_t lane = afar_lane(s), reach = 0;
 
-	reach = remote_reach(s->remote, lane, keys, n, deadline_of(s, deadline_ns));
-	lane_give(s, lane);
+	if (lane != NO_LANE)
+		reach = remote_reach(s->remote, lane, keys, n, deadline_of(s, deadline_ns));
+	afar_give(s, lane);
 	memset(has, 0, n);
 	memset(has, 1, reach);
 	return (int)reach;
@@ -251,12 +209,32 @@ static uint32_t take_removed(struct tier_store *s, gpc_key *keys)
 
 /* ---- the thread ---- */
 
+static void show_own(struct tier_store *s)
+{
+	struct gpc_remote_counter c[SHM_OWN];
+	struct shm_own *own = seg_desk(&s->c->seg)->own;
+	uint32_t n = remote_counters(s->remote, c, SHM_OWN), i;
+
+	for (i = 0; i < n; i++) {
+		store_relaxed(&own[i].value, c[i].value);
+		if (!own[i].name[0] && c[i].name)
+			memcpy(own[i].name, c[i].name, strnlen(c[i].name, sizeof(own[i].name) - 1));
+	}
+}
+
 static void show(struct tier_store *s)
 {
+	static const uint32_t state[] = { [REMOTE_UP] = GPC_TIER_UP, [REMOTE_DOWN] = GPC_TIER_DOWN,
+					  [REMOTE_OFF] = GPC_TIER_OFF };
 	struct remote_state st;
 
 	remote_state(s->remote, &st);
-	store_relaxed(&s->told->up, st.state == REMOTE_UP);
+	store_relaxed(&s->told->state, state[st.state]);
+	store_relaxed(&s->told->count[TIER_FULL], st.full);
+	store_relaxed(&s->told->count[TIER_DOWN], st.down);
+	store_relaxed(&s->told->count[TIER_ASKED], st.asked);
+	store_relaxed(&s->told->count[TIER_THERE], st.there);
+	show_own(s);
 }
 
 static bool wait_tick(struct tier_store *s)
@@ -284,6 +262,7 @@ static void *store_thread(void *arg)
 			remote_tick(s->remote);
 			next = clock_ns() + TICK_NS;
 		}
+		afar_look(s);
 		show(s);
 		n = take_removed(s, keys);
 		if (n)
@@ -319,10 +298,14 @@ static void store_close(struct tier *t)
 	store_stop(t);
 	if (s->has_thread)
 		pthread_join(s->thread, NULL);
-	if (s->memory)
+	store_relaxed(&s->told->state, GPC_TIER_DOWN);
+	afar_look(s);
+	if (s->memory && !s->lost)
 		remote_memory(s->remote, s->memory, s->memory_bytes, false);
-	remote_close(s->remote);
-	store_relaxed(&s->told->up, 0);
+	if (!remote_close(s->remote)) {
+		afar_leave(s);
+		return;                  /* what it was given stays, and so do we: its log is our peer's */
+	}
 	pthread_cond_destroy(&s->change);
 	pthread_mutex_destroy(&s->lock);
 	free(s);
@@ -371,10 +354,12 @@ int tier_remote(struct gpc_tiers *t, uint32_t ram, struct tier **ret)
 		return err;
 	}
 	s->tier.ops = &store_ops;
+	s->c = t->c;
 	s->told = &seg_desk(&t->c->seg)->tier[DESK_REMOTE];
+	memset(seg_desk(&t->c->seg)->own, 0, sizeof(seg_desk(&t->c->seg)->own));
 	s->image_bytes = seg_pool(&t->c->seg, ram)->block_bytes;
 	s->deadline_ns = (t->opt.remote_ms ? t->opt.remote_ms : REMOTE_DEADLINE_MS) * NS_PER_MS;
-	s->lanes = (1u << (LANES - 1)) - 1;
+	s->lanes = ALL_LANES;
 	pthread_mutex_init(&s->lock, NULL);
 	pthread_cond_init(&s->change, NULL);
 	tell_memory(t, ram, s);

@@ -15,7 +15,7 @@
  *   learn.c    what a store has that the index knows nothing of
  *   disk.c     the file of lib/disk as a tier
  *   peek.c     what such a file says of itself, and why it is refused
- *   remote.c   a store of lib/remote as a tier
+ *   remote.c   a store of lib/remote as a tier; afar.c, its lanes, and what a plugin that does not return has of them
  *
  * Threads: `stages` that answer, one that writes to disk, one that writes to a store, one that reads the feed.  None of them is waited for by a peer's
  * lookup, or by the writer.

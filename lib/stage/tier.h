@@ -30,8 +30,10 @@ struct tier_item {
 	bool has_crc;                    /* of a write: crc is known */
 	const void *note;                /* of a write: stored beside it; at most as many bytes as the tier has room for */
 	uint32_t note_bytes;
+	gpc_block ram;                   /* the block of RAM of iov */
 	int result;                      /* 0, or a negative errno.  -ENOENT, -ESTALE: it is not there (any more);
-					  * -EBADMSG: damaged; -ETIME: too late; others: the tier's */
+					  * -EBADMSG: damaged; -ETIME: too late; -EINPROGRESS: too late, and the tier keeps
+					  * `ram` for itself (a claim on it is dropped): it gives it back; others: the tier's */
 	void *arg;                       /* the tier's own, during the call */
 };
 

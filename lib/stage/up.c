@@ -199,6 +199,7 @@ static uint32_t counter_of(int result)
 	case -EBADMSG:
 		return TIER_BAD;
 	case -ETIME:
+	case -EINPROGRESS:
 		return TIER_LATE;
 	default:
 		return TIER_ERRORS;
@@ -225,7 +226,7 @@ static void read_all(struct part *p)
 
 	for (i = 0; i < p->m; i++) {
 		p->item[i] = (struct tier_item){
-			.slot = (uint64_t)GPC_SLOT(p->below[i]), .key = p->key[p->at[i]],
+			.slot = (uint64_t)GPC_SLOT(p->below[i]), .key = p->key[p->at[i]], .ram = p->ram[i],
 			.iov = p->iov + i * pieces, .niov = pieces,
 		};
 		images_iov(p->map, p->ram[i], p->iov + i * pieces);
@@ -237,6 +238,8 @@ static void read_all(struct part *p)
 		if (!result)
 			continue;
 		first = i;
+		if (result == -EINPROGRESS)
+			p->ram[i] = GPC_NONE;
 		tier_count(p->cold, counter_of(result), 1);
 		if (result == -EBADMSG || result == -ENOENT || result == -ESTALE)
 			remove_below(p->cold, &p->below[i], &p->key[p->at[i]]);

@@ -216,11 +216,12 @@ class Transfer(NamedTuple):
 
 
 class Tier(NamedTuple):
-    """A tier below RAM, for tools."""
+    """A tier below RAM, for tools.  state: 0 down, 1 up, 2 switched off for wrong bytes."""
     kind: int
     pool: int
     keeper: int
     ready: int
+    state: int
     block_bytes: int
     asks: int
     hits: int
@@ -244,6 +245,11 @@ class Tier(NamedTuple):
     found: int
     restored: int
     orphans: int
+    full: int
+    down: int
+    asked: int
+    there: int
+    counters: dict[str, int]
 
 
 class TiersFile(NamedTuple):

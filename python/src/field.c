@@ -124,13 +124,15 @@ static const struct field fields_transfer[] = {
 #undef T
 #define T struct gpc_tier
 static const struct field fields_tier[] = {
-	F(T, kind, F_U32), F(T, pool, F_I32), F(T, keeper, F_I32), F(T, ready, F_U32), F(T, block_bytes,
-	F_U64), F(T, asks, F_U64), F(T, hits, F_U64), F(T, misses, F_U64), F(T, brought, F_U64), F(T,
+	F(T, kind, F_U32), F(T, pool, F_I32), F(T, keeper, F_I32), F(T, ready, F_U32), F(T, state, F_U32), F(T,
+	block_bytes, F_U64), F(T, asks, F_U64), F(T, hits, F_U64), F(T, misses, F_U64), F(T, brought, F_U64), F(T,
 	brought_bytes, F_U64), F(T, written, F_U64), F(T, written_bytes, F_U64), F(T, absent, F_U64),
 	F(T, bad, F_U64), F(T, errors, F_U64), F(T, late, F_U64), F(T, overtaken, F_U64), F(T, no_ram,
 	F_U64), F(T, refused, F_U64), F(T, failed, F_U64), F(T, unwanted, F_U64), F(T, evicted, F_U64),
 	F(T, aged, F_U64), F(T, forgotten, F_U64), F(T, found, F_U64), F(T, restored, F_U64), F(T,
-	orphans, F_U64), END
+	orphans, F_U64), F(T, full, F_U64), F(T, down, F_U64), F(T, asked, F_U64), F(T, there, F_U64),
+	{ "counters", offsetof(T, counter), sizeof(((T *)0)->counter), F_NAMED, offsetof(T, ncounters),
+	  sizeof(struct gpc_tier_counter) }, END
 };
 #undef T
 #define T struct gpc_tiers_file
@@ -240,6 +242,23 @@ static PyObject *counts_of(const struct field *f, const char *base)
 	return ret;
 }
 
+static PyObject *named_of(const struct field *f, const char *base)
+{
+	size_t n = bytes_that_count(f, base) / sizeof(struct gpc_tier_counter), i;
+	PyObject *ret = PyDict_New(), *v;
+	struct gpc_tier_counter c;
+
+	for (i = 0; ret && i < n; i++) {
+		memcpy(&c, base + f->offset + i * sizeof(c), sizeof(c));
+		c.name[sizeof(c.name) - 1] = 0;
+		v = PyLong_FromUnsignedLongLong(c.value);
+		if (!v || PyDict_SetItemString(ret, c.name, v) < 0)
+			Py_CLEAR(ret);
+		Py_XDECREF(v);
+	}
+	return ret;
+}
+
 static PyObject *field_get(const struct field *f, const char *base)
 {
 	const char *at = base + f->offset;
@@ -263,6 +282,8 @@ static PyObject *field_get(const struct field *f, const char *base)
 		return PyFloat_FromDouble(d);
 	case F_COUNTS:
 		return counts_of(f, base);
+	case F_NAMED:
+		return named_of(f, base);
 	case F_KEY:
 		return PyBytes_FromStringAndSize(at, f->size);
 	case F_TEXT:

@@ -82,12 +82,12 @@ PyObject *array_give(const struct array *out, int r);
 
 /* ---- field.c: structs as named tuples ---- */
 
-enum field_kind { F_U32, F_I32, F_U64, F_DOUBLE, F_KEY, F_TEXT, F_BYTES, F_STRING, F_COUNTS };
+enum field_kind { F_U32, F_I32, F_U64, F_DOUBLE, F_KEY, F_TEXT, F_BYTES, F_STRING, F_COUNTS, F_NAMED };
 struct field {
 	const char *name;
 	uint32_t offset, size;
 	enum field_kind kind;
-	uint32_t cut, unit;              /* F_BYTES, F_COUNTS: offset of a u32, so many units of the bytes count */
+	uint32_t cut, unit;              /* F_BYTES, F_COUNTS, F_NAMED: offset of a u32, so many units of the bytes count */
 };
 struct record {                          /* a struct, and the class in gpc._types that shows it */
 	const char *name;

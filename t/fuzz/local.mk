@@ -35,7 +35,7 @@ fuzz_cppflags = $(AM_CPPFLAGS) -I$(top_srcdir)/tools
 fuzz_cflags = $(AM_CFLAGS) $(FUZZ_CFLAGS)
 fuzz_ldflags = $(AM_LDFLAGS) $(FUZZ_CFLAGS)
 
-check_LTLIBRARIES = %reldir%/libgpc-fuzz.la
+check_LTLIBRARIES += %reldir%/libgpc-fuzz.la
 %canon_reldir%_libgpc_fuzz_la_SOURCES = $(lib_gpc_sources) %reldir%/virtual.c
 %canon_reldir%_libgpc_fuzz_la_CPPFLAGS = $(AM_CPPFLAGS) $(fuzz_names)
 %canon_reldir%_libgpc_fuzz_la_CFLAGS = $(fuzz_cflags)

@@ -51,17 +51,22 @@ TAP_FN void remote_note(void *arg, int level, const char *text)
 }
 
 /* A copy of the built plugin that nobody else can write: builds may be group-writable.  false: it is not built. */
-TAP_FN bool remote_plugin(const char *name, char *path, size_t room)
+TAP_FN bool remote_plugin_of(const char *folder, const char *name, char *path, size_t room)
 {
 	const char *top = getenv("top_builddir");
 	char from[4096], command[8192];
 
-	snprintf(from, sizeof(from), "%s/plugins/.libs/gpc_remote_%s.so", top ? top : ".", name);
+	snprintf(from, sizeof(from), "%s/%s/.libs/gpc_remote_%s.so", top ? top : ".", folder, name);
 	if (access(from, R_OK))
 		return false;
 	snprintf(path, room, "%s/gpc_remote_%s.so", remote_dir, name);
 	snprintf(command, sizeof(command), "cp '%s' '%s' && chmod 644 '%s'", from, path, path);
 	return system(command) == 0;
+}
+
+TAP_FN bool remote_plugin(const char *name, char *path, size_t room)
+{
+	return remote_plugin_of("plugins", name, path, room);
 }
 
 TAP_FN struct remote *remote_start(const char *spec, const char *tag, uint32_t image_bytes, uint32_t ms)

@@ -2,7 +2,7 @@
 /* node - a worker of one machine: node CACHE fill|load FIRST N [MS]
  *
  * fill computes N blocks of prompt FIRST in RAM and publishes them; load asks for them, and prints how many are in RAM
- * then, with the bytes that fill writes, and how many milliseconds the wait took. */
+ * then, with the bytes that fill writes, and how many milliseconds the wait took.  NODE_DIR is where the cache is. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -78,7 +78,8 @@ static void load(gpc *c, const gpc_key *keys, uint32_t n, int ms)
 
 int main(int argc, char **argv)
 {
-	struct gpc_attach_options o = { .size = sizeof(o), .timeout_ms = 10000, .label = "worker" };
+	struct gpc_attach_options o = { .size = sizeof(o), .timeout_ms = 10000, .label = "worker",
+					.dir = getenv("NODE_DIR") };
 	struct gpc_info info = { .size = sizeof(info) };
 	struct gpc_pool p = { .size = sizeof(p) };
 	uint32_t n = argc > 4 ? (uint32_t)atoi(argv[4]) : 0;

@@ -67,7 +67,7 @@ torture: all $(torture_programs)
 .PHONY: torture
 
 # Mutants: the library with one mistake each; "make mutants MUTANT=NAME" takes one.
-mutants: all $(check_PROGRAMS)
+mutants: all $(check_PROGRAMS) $(check_LTLIBRARIES)
 	@CC='$(CC)' COMPILE='$(COMPILE)' LIBS='$(LIBS)' top_srcdir='$(abs_top_srcdir)' \
 		LINKER='$(CCLD) $(AM_CFLAGS) $(CFLAGS) $(AM_LDFLAGS) $(LDFLAGS)' \
 		$(SHELL) $(top_srcdir)/%reldir%/mutants/run $(MUTANT)

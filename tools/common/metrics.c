@@ -114,6 +114,8 @@ const struct metrics_row metrics_rows[] = {
 	  NULL, T(kept), 1 },
 	{ "tier_ready", "gauge", "1 if what was in the tier when it was opened is published.", OF_TIER,
 	  NULL, T(t.ready), 1 },
+	{ "tier_state", "gauge", "0 if the tier is down, 1 if it is up, 2 if it is switched off for wrong bytes.", OF_TIER,
+	  NULL, T(t.state), 1 },
 	{ "tier_asks_total", "counter", "Questions of peers for what is below RAM.", OF_TIER,
 	  NULL, T(t.asks), 1 },
 	{ "tier_brought_blocks_total", "counter", "Blocks that came from a tier to RAM.", OF_TIER,
@@ -141,6 +143,16 @@ const struct metrics_row metrics_rows[] = {
 	{ NULL, NULL, NULL, OF_TIER, "reason=\"forgotten\"", T(t.forgotten), 1 },
 	{ "tier_restored_blocks_total", "counter", "Blocks of an earlier keeper that were published again.", OF_TIER,
 	  NULL, T(t.restored), 1 },
+	{ "tier_full_blocks_total", "counter", "Blocks that a store had no room for.", OF_TIER,
+	  NULL, T(t.full), 1 },
+	{ "tier_down_items_total", "counter", "Blocks and keys that a store was not asked for, being down or off.", OF_TIER,
+	  NULL, T(t.down), 1 },
+	{ "tier_asked_keys_total", "counter", "Keys that a store was asked about.", OF_TIER,
+	  NULL, T(t.asked), 1 },
+	{ "tier_there_keys_total", "counter", "Keys of these that it has.", OF_TIER,
+	  NULL, T(t.there), 1 },
+	{ "tier_store_total", "counter", "What the plugin of a store counts of its own.", OF_COUNTER,
+	  NULL, AT(struct metrics_counter, c.value), 1 },
 #define R(field) AT(struct gpc_mirror, field)
 	{ "mirror_bytes", "gauge", "Memory of a mirror.", OF_MIRROR, NULL, R(bytes), 1 },
 	{ "mirror_changes", "gauge", "Changes of the table so far.", OF_MIRROR, NULL, R(changes), 1 },
@@ -213,6 +225,8 @@ static void look_tiers(struct metrics *m, gpc *c)
 		if (gpc_tier_get(c, m->ntiers, &t->t) < 0)
 			return;
 		t->kept = t->t.keeper >= 0;
+		for (uint32_t i = 0; i < t->t.ncounters; i++)
+			m->counter[m->ncounters++] = (struct metrics_counter){ t->t.kind, t->t.counter[i] };
 	}
 }
 

@@ -5,7 +5,7 @@
  *   metrics_text.c  the text
  *
  * What is labelled by pool, space, mirror or peer has as many series as there are of them now, so at most 127 pools,
- * 64 pairs of space and tier, two tiers below RAM, 16 mirrors and 250 seats a cache.  Nothing is labelled by tag, key or
+ * 64 pairs of space and tier, two tiers below RAM with 8 counters of their own each, 16 mirrors and 250 seats a cache.  Nothing is labelled by tag, key or
  * process: of those there may be any number. */
 #ifndef GPC_TOOLS_METRICS_H
 #define GPC_TOOLS_METRICS_H
@@ -16,7 +16,7 @@
 #include <stddef.h>
 #include <stdio.h>
 
-enum { METRICS_SHORT = GPC_ROUND_TRIP, METRICS_COPIES = 4, METRICS_TIERS = 4, METRICS_COLD = 2,
+enum { METRICS_SHORT = GPC_ROUND_TRIP, METRICS_COPIES = 4, METRICS_TIERS = 4, METRICS_COLD = 2, METRICS_OWN = 8,
        METRICS_MIRRORS = 2 * GPC_MAX_MIRRORS };
 enum metrics_role { METRICS_NO_DAEMON = -1, METRICS_STANDBY = 0, METRICS_SERVING = 1 };
 
@@ -24,6 +24,7 @@ struct metrics_pool { struct gpc_pool p; uint32_t available; uint64_t bytes; };
 struct metrics_peer { int seat; struct gpc_stats st; };
 struct metrics_space { uint32_t space, tier; uint64_t blocks, live; };
 struct metrics_tier { struct gpc_tier t; uint32_t kept; };
+struct metrics_counter { uint32_t kind; struct gpc_tier_counter c; };
 
 /* A cache at one moment. */
 struct metrics {
@@ -35,8 +36,9 @@ struct metrics {
 	struct gpc_stats all;
 	uint64_t tokens_queried, tokens_hit[2];
 	struct gpc_histogram histogram[GPC_COPY_RAM_RAM + 1];    /* by its number in gpc.h */
-	uint32_t npools, npeers, nmirrors, nspaces, ntiers;
+	uint32_t npools, npeers, nmirrors, nspaces, ntiers, ncounters;
 	struct metrics_tier tier[METRICS_COLD];
+	struct metrics_counter counter[METRICS_COLD * METRICS_OWN];
 	struct metrics_pool pool[GPC_MAX_POOLS];
 	struct metrics_peer peer[GPC_MAX_PEERS];
 	struct gpc_mirror mirror[METRICS_MIRRORS];
@@ -44,7 +46,7 @@ struct metrics {
 };
 
 /* What a row of the table is a number of. */
-enum metrics_of { OF_TOOL, OF_CACHE, OF_DAEMON, OF_POOL, OF_SPACE, OF_MIRROR, OF_PEER, OF_TIER, OF_HISTOGRAM, OF_COPY };
+enum metrics_of { OF_TOOL, OF_CACHE, OF_DAEMON, OF_POOL, OF_SPACE, OF_MIRROR, OF_PEER, OF_TIER, OF_COUNTER, OF_HISTOGRAM, OF_COPY };
 
 /* One number, or, with a name, the first one of a family. */
 struct metrics_row {

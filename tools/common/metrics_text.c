@@ -109,6 +109,7 @@ static unsigned how_many(const struct metrics *m, const struct metrics_row *row)
 	case OF_MIRROR: return m->nmirrors;
 	case OF_PEER: return m->npeers;
 	case OF_TIER: return m->ntiers;
+	case OF_COUNTER: return m->ncounters;
 	case OF_COPY: return METRICS_COPIES;
 	case OF_DAEMON: return m->role != METRICS_NO_DAEMON;
 	default: return 1;
@@ -129,6 +130,10 @@ static const void *put_labels(FILE *f, const struct metrics *m, const struct met
 	case OF_TIER:
 		fprintf(f, ",tier=\"%s\"", tier_of(m->tier[i].t.kind));
 		return &m->tier[i];
+	case OF_COUNTER:
+		fprintf(f, ",tier=\"%s\",", tier_of(m->counter[i].kind));
+		put_label(f, "counter", m->counter[i].c.name);
+		return &m->counter[i];
 	case OF_MIRROR:
 		fprintf(f, ",mirror=\"%u\",", i);
 		put_label(f, "device", m->mirror[i].device);
@@ -210,7 +215,7 @@ static const char *labels_of(unsigned row)
 		[OF_TOOL] = "version", [OF_CACHE] = "cache", [OF_DAEMON] = "cache",
 		[OF_POOL] = "cache pool space tier", [OF_SPACE] = "cache space tier",
 		[OF_MIRROR] = "cache mirror device", [OF_PEER] = "cache seat label",
-		[OF_TIER] = "cache tier", [OF_HISTOGRAM] = "cache", [OF_COPY] = "cache from to",
+		[OF_TIER] = "cache tier", [OF_COUNTER] = "cache tier counter", [OF_HISTOGRAM] = "cache", [OF_COPY] = "cache from to",
 	};
 	const struct metrics_row *r = &metrics_rows[row];
 

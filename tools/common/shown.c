@@ -154,3 +154,10 @@ const char *shown_kind(uint32_t kind)
 
 	return kind >= GPC_VRAM && kind <= GPC_REMOTE ? names[kind] : "-";
 }
+
+const char *shown_tier_state(uint32_t state)
+{
+	static const char *const names[] = { [GPC_TIER_DOWN] = "down", [GPC_TIER_UP] = "up", [GPC_TIER_OFF] = "off" };
+
+	return state <= GPC_TIER_OFF ? names[state] : "-";
+}

@@ -27,5 +27,7 @@ unsigned shown_columns(int fd);
 
 /* A kind of pool: VRAM, RAM, DISK, REMOTE. */
 const char *shown_kind(uint32_t kind);
+/* Of a tier: down, up, off. */
+const char *shown_tier_state(uint32_t state);
 
 #endif

@@ -13,17 +13,30 @@ static const struct column columns[] = {
 	{ "POOL", "pool", SHOW_TEXT },
 	{ "KEEPER", "keeper", SHOW_TEXT },
 	{ "READY", "ready", SHOW_TEXT },
+	{ "STATE", "state", SHOW_TEXT },
 	{ "IMAGE", "block_bytes", SHOW_BYTES },
 	{ "BROUGHT", "brought", SHOW_TEXT },
-	{ "BYTES", "brought_bytes", SHOW_BYTES },
+	{ "BROUGHT BYTES", "brought_bytes", SHOW_BYTES },
 	{ "WRITTEN", "written", SHOW_TEXT },
-	{ "BYTES", "written_bytes", SHOW_BYTES },
+	{ "WRITTEN BYTES", "written_bytes", SHOW_BYTES },
+	{ "FOUND", "found", SHOW_TEXT },
 	{ "BAD", "bad", SHOW_TEXT },
 	{ "ERRORS", "errors", SHOW_TEXT },
 	{ "LATE", "late", SHOW_TEXT },
 	{ "NO RAM", "no_ram", SHOW_TEXT },
 	{ "FAILED", "failed", SHOW_TEXT },
+	{ "FULL", "full", SHOW_TEXT },
+	{ "DOWN", "down", SHOW_TEXT },
 };
+
+static json_t *describe_own(const struct gpc_tier *t)
+{
+	json_t *o = out_need(json_object());
+
+	for (uint32_t i = 0; i < t->ncounters; i++)
+		json_object_set_new(o, t->counter[i].name, out_need(json_integer((json_int_t)t->counter[i].value)));
+	return o;
+}
 
 static json_t *describe(const struct gpc_tier *t)
 {
@@ -35,15 +48,18 @@ static json_t *describe(const struct gpc_tier *t)
 		{ "no_ram", t->no_ram }, { "refused", t->refused }, { "failed", t->failed },
 		{ "unwanted", t->unwanted }, { "evicted", t->evicted }, { "aged", t->aged },
 		{ "forgotten", t->forgotten }, { "found", t->found }, { "restored", t->restored },
-		{ "orphans", t->orphans },
+		{ "orphans", t->orphans }, { "full", t->full }, { "down", t->down }, { "asked", t->asked },
+		{ "there", t->there },
 	};
 	json_t *o = out_need(json_object());
 
 	json_object_set_new(o, "kind", out_need(json_string(shown_kind(t->kind))));
+	json_object_set_new(o, "state", out_need(json_string(shown_tier_state(t->state))));
 	json_object_set_new(o, "pool", t->pool < 0 ? json_null() : out_need(json_integer(t->pool)));
 	json_object_set_new(o, "keeper", t->keeper < 0 ? json_null() : out_need(json_integer(t->keeper)));
 	for (size_t i = 0; i < ARRAY_SIZE(numbers); i++)
 		json_object_set_new(o, numbers[i].field, out_need(json_integer((json_int_t)numbers[i].v)));
+	json_object_set_new(o, "counters", describe_own(t));
 	return o;
 }
 

@@ -35,6 +35,8 @@ static void put_tier(struct line *l, const struct top *t, uint32_t i)
 		line_put(l, LOOK_WARN, "  nobody keeps it");
 		return;
 	}
+	if (now->state != GPC_TIER_UP)
+		line_put(l, LOOK_BAD, "  %s", shown_tier_state(now->state));
 	if (!now->ready)
 		line_try(l, LOOK_WARN, "  starting, %s of %s", short_count((double)now->restored),
 			 short_count((double)now->found));

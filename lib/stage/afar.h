@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* afar.h - a store on other machines: what remote.c and afar.c share. */
+#ifndef GPC_STAGE_AFAR_H
+#define GPC_STAGE_AFAR_H
+
+#include "remote/remote.h"
+#include "stage/stage.h"
+
+#define LANES     18u                    /* stages, one that writes, and the thread */
+#define ALL_LANES ((1u << (LANES - 1)) - 1)
+#define NO_LANE   LANES
+#define REMOVED   4096u                  /* keys that wait to be removed */
+
+struct kept {                            /* of a lane that is LOST: what its call was given */
+	gpc_block block[GPC_REMOTE_BATCH];
+	uint32_t n;
+	bool is_read;                    /* reserved; else held */
+};
+
+struct tier_store {
+	struct tier tier;
+	gpc *c;
+	struct remote *remote;
+	struct shm_tier *told;
+	uint64_t image_bytes, deadline_ns;
+	void *memory;                    /* that the store was told of */
+	uint64_t memory_bytes;
+
+	pthread_mutex_t lock;            /* below it */
+	pthread_cond_t change;
+	uint32_t lanes;                  /* bits of those that are free ... */
+	uint32_t lost;                   /* ... and of those whose plugin has not returned */
+	struct kept kept[LANES];
+	bool stop;
+	uint64_t full_ns;                /* until then nothing is written */
+	gpc_key removed[REMOVED];
+	uint32_t first, nremoved;
+	pthread_t thread;
+	bool has_thread;
+};
+
+/* A lane for one call.  NO_LANE: the plugin has not returned in any of them. */
+uint32_t afar_lane(struct tier_store *s);
+void afar_give(struct tier_store *s, uint32_t lane);
+/* What the plugin still has of these is kept until it returns. */
+void afar_keep(struct tier_store *s, uint32_t lane, struct tier_item *items, uint32_t n, bool is_read);
+/* Every now and then: has it? */
+void afar_look(struct tier_store *s);
+/* It never has, and the handle is going to be closed. */
+void afar_leave(struct tier_store *s);
+
+#endif

@@ -1,0 +1,135 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# gpcd with a store whose plugin breaks its contract: workers go on, gpcd ends when it is told to, what is seen of the store is
+# right, and after a plugin that ends the process the next gpcd finds all in order.
+
+. "${top_srcdir:-$(dirname "$0")/..}/t/sh/tap.sh"
+
+chmod 755 "$tmp"
+plugin=$tmp/gpc_remote_bad.so
+cp "$builddir/t/lib/.libs/gpc_remote_bad.so" "$plugin" && chmod 644 "$plugin"
+NODE_DIR=$shm
+export NODE_DIR
+make='--block-size 16 --ram-blocks 32 --block-bytes 4k --max-peers 8'
+
+serves()	# LABEL
+{
+	grep -q 'serving as process' "$tmp/$1.err"
+}
+
+serve()	# LABEL HOW OPTION...: the cache `bad`, until it serves; $pid
+{
+	label=$1
+	how=$2
+	shift 2
+	rm -f "$tmp/flag"
+	# shellcheck disable=SC2086
+	start "$label" gpcd bad --dir "$shm" --remote-blocks 1024 --remote-deadline 200 --key-file "$tmp/key" --remote "$plugin:how=$how,flag=$tmp/flag" "$@"
+	until_ok serves "$label" || diag "$(cat "$tmp/$label.err")"
+}
+
+state()	# WANT
+{
+	gpc-inspect stat bad --dir "$shm" --json 2>/dev/null | grep -q "\"state\": \"$1\""
+}
+
+# sixteen blocks in the store, and none of them in RAM
+fill()
+{
+	run "$helpers/node" bad fill 1 16
+	run "$helpers/node" bad fill 2 30
+	run "$helpers/node" bad fill 3 30
+}
+
+end()	# SIGNAL
+{
+	kill -"$1" "$pid"
+	finish "$pid"
+}
+
+fresh()
+{
+	run gpc-inspect rm bad --dir "$shm" --force
+}
+
+# ---- what is seen ----
+
+# shellcheck disable=SC2086
+serve seen wrong $make
+until_ok state up
+ok $? "a store that answers is up"
+fill
+run gpc-inspect stat bad --dir "$shm"
+like "$(cat "$tmp/out")" 'TIER.* STATE .* BROUGHT +BROUGHT BYTES +WRITTEN +WRITTEN BYTES +FOUND .* FULL +DOWN' \
+	"each column of the table has its own name"
+like "$(cat "$tmp/out")" 'REMOTE .* up ' "and one has the state"
+touch "$tmp/flag"
+run "$helpers/node" bad load 1 16
+like "$(cat "$tmp/out")" '^0 0 ' "wrong bytes reach nobody"
+until_ok state off
+ok $? "a store that gives wrong bytes is off"
+run gpc-inspect stat bad --dir "$shm" --json
+like "$(cat "$tmp/out")" '^ *"calls": [0-9]+' "the plugin's counters stand in JSON"
+run gpc-inspect metrics bad --dir "$shm"
+like "$(cat "$tmp/out")" 'gpc_tier_state\{cache="bad",tier="remote"\} 2' "metrics have the state"
+like "$(cat "$tmp/out")" 'gpc_tier_store_total\{cache="bad",tier="remote",counter="calls"\} [0-9]+' "and the counters"
+like "$(cat "$tmp/seen.err")" 'is switched off: it has answered wrong bytes' "the log says why it is off"
+end TERM
+is "$status" 0 "gpcd ends by SIGTERM"
+run gpc-inspect metrics bad --dir "$shm"
+like "$(cat "$tmp/out")" 'gpc_tier_state\{cache="bad",tier="remote"\} 0' "nobody keeps it: it is down"
+fresh
+
+# ---- a plugin that does not return ----
+
+for how in get put; do
+	# shellcheck disable=SC2086
+	serve "lost-$how" "$how" $make
+	fill
+	touch "$tmp/flag"
+	run "$helpers/node" bad load 1 16 20000
+	test "$how" = put || like "$(cat "$tmp/out")" '^0 0 [0-9]{1,4}$' "$how does not return: a worker misses after some seconds"
+	run "$helpers/node" bad fill 4 12
+	exits 0 "$how does not return: a worker computes and publishes"
+	run "$helpers/node" bad load 4 12 0
+	like "$(cat "$tmp/out")" '^12 12 ' "and finds what it has"
+	until_ok state down
+	ok $? "the store is down"
+	end TERM
+	is "$status" 0 "and gpcd ends by SIGTERM"
+	like "$(cat "$tmp/lost-$how.err")" "does not return from $how" "which it has said"
+	run gpc-inspect check bad --dir "$shm"
+	exits 0 "the cache is sound"
+	fresh
+done
+
+# ---- a plugin that ends the process ----
+
+# shellcheck disable=SC2086
+serve crash crash $make
+fill
+run "$helpers/node" bad load 1 16
+like "$(cat "$tmp/out")" '^16 16 ' "sixteen blocks come from the store"
+touch "$tmp/flag"
+end TERM
+test "$status" -ge 128
+ok $? "a plugin that crashes in close ends gpcd: status $status"
+serve next never
+like "$(cat "$tmp/next.err")" 'serving as process' "the next gpcd serves the cache"
+run "$helpers/node" bad load 1 16 0
+like "$(cat "$tmp/out")" '^16 16 ' "with what was in RAM"
+run gpc-inspect check bad --dir "$shm"
+exits 0 "and it is sound"
+end TERM
+is "$status" 0 "it ends"
+fresh
+
+# ---- a store that is none ----
+
+for how in null positive; do
+	# shellcheck disable=SC2086
+	refuses 1 'its open has answered' gpcd bad --dir "$shm" --key-file "$tmp/key" --remote-blocks 1024 $make \
+		--remote "$plugin:how=$how,flag=$tmp/flag"
+done
+is "$(ls "$shm")" '' "nothing is left of that"
+done_testing
