@@ -51,6 +51,7 @@ t_programs = \
 	%reldir%/051-remote-plugins.t \
 	%reldir%/052-remote-folder.t \
 	%reldir%/053-remote-replies.t \
+	%reldir%/055-remote-kept.t \
 	%reldir%/100-seed.t \
 	%reldir%/101-tiers.t \
 	%reldir%/102-tiers-durable.t \
@@ -530,6 +531,8 @@ endif
 %canon_reldir%_104_tiers_refused_t_LDFLAGS = -Wl,--wrap=fdatasync
 # where an image is read into
 %canon_reldir%_104_tiers_straight_t_LDFLAGS = -Wl,--wrap=preadv
+# nothing can be removed from a store
+%canon_reldir%_055_remote_kept_t_LDFLAGS = -Wl,--wrap=remote_remove
 # what was found at the start is not published yet
 %canon_reldir%_105_tiers_drops_t_LDFLAGS = -Wl,--wrap=publish_copies
 # the keeper of a tier dies at each of these

@@ -70,7 +70,10 @@ static void take_event(struct gpc_tiers *t, const struct gpc_event *e)
 			drops_note(t, &e->key);
 		return;
 	}
-	if (e->what == GPC_REMOVED)
+	/* a store loses what was dropped, and nothing else: others use it */
+	if (e->what == GPC_REMOVED && cold_is_afar(d) && !drops_tells(e))
+		slots_forget(d, e->block, &e->key);
+	else if (e->what == GPC_REMOVED)
 		slots_removed(d, e->block, &e->key);
 	else if (e->what == GPC_CLEARED)
 		cleared(d, e->tag);
