@@ -35,6 +35,41 @@ uint32_t __wrap_remote_remove(struct remote *r, uint32_t lane, const gpc_key *ke
 	return 0;
 }
 
+/* ---- a write that stands still, before and behind the store ---- */
+
+uint32_t __real_remote_put(struct remote *r, uint32_t lane, struct remote_block *b, uint32_t n, uint64_t deadline_ns);
+uint32_t __wrap_remote_put(struct remote *r, uint32_t lane, struct remote_block *b, uint32_t n, uint64_t deadline_ns);
+
+enum { RUNS, HOLDS_BEFORE, HOLDS_BEHIND };
+static uint32_t put_wanted, put_is;
+
+static void stand_at(uint32_t place)
+{
+	while (__atomic_load_n(&put_wanted, __ATOMIC_SEQ_CST) == place) {
+		__atomic_store_n(&put_is, place, __ATOMIC_SEQ_CST);
+		usleep(500);
+	}
+	__atomic_store_n(&put_is, RUNS, __ATOMIC_SEQ_CST);
+}
+
+uint32_t __wrap_remote_put(struct remote *r, uint32_t lane, struct remote_block *b, uint32_t n, uint64_t deadline_ns)
+{
+	uint32_t stored;
+
+	stand_at(HOLDS_BEFORE);
+	stored = __real_remote_put(r, lane, b, n, clock_ns() + 5000 * NS_PER_MS);
+	stand_at(HOLDS_BEHIND);
+	(void)deadline_ns;
+	return stored;
+}
+
+static void put_until(uint32_t place)
+{
+	__atomic_store_n(&put_wanted, place, __ATOMIC_SEQ_CST);
+	while (__atomic_load_n(&put_is, __ATOMIC_SEQ_CST) != place)
+		usleep(500);
+}
+
 /* ---- caches ---- */
 
 static gpc *node(void)
@@ -158,7 +193,7 @@ static int stored(gpc *c, uint64_t first, uint32_t n)
 static void pass(gpc *c)
 {
 	must(gpc_tiers_sync(c, WAIT_MS));
-	usleep(250000);
+	usleep(150000);
 }
 
 static int comes(gpc *c, uint64_t first, uint32_t n)
@@ -230,6 +265,111 @@ static void loses_one(void)
 	finish(c, t, "one is lost");
 }
 
+/* ---- what was dropped ---- */
+
+static void drop_first(gpc *c, uint64_t n)
+{
+	gpc_block b = find(c, n);
+
+	is_int(gpc_drop(c, &b, 1, NULL, 0, 5000), 1, "number %d is dropped", (int)n);
+}
+
+/* ... is removed in the store by and by. */
+static void is_removed(gpc *c, uint64_t first, uint32_t n, const char *what)
+{
+	int i;
+
+	for (i = 0; i < 500 && stored(c, first, n); i++)
+		usleep(10000);
+	is_int(stored(c, first, n), 0, "%s", what);
+}
+
+static void drops(void)
+{
+	gpc *c = node();
+	gpc_tiers *t;
+
+	new_store();
+	t = keep(256);
+	fill(c, 1, 0);
+	__atomic_store_n(&refuses, 1, __ATOMIC_SEQ_CST);
+	drop_first(c, 1);
+	is_int(comes(c, 1, N), 0, "a store that removes nothing now: what was dropped does not come back");
+	is_int(stored(c, 1, N), N, "while the store has it");
+	usleep(300000);
+	ok(__atomic_load_n(&refused, __ATOMIC_SEQ_CST) > 1, "the removal is tried again");
+	is_int(comes(c, 1, N), 0, "nor does it come later");
+	must(gpc_tiers_close(t));
+	t = keep(256);
+	is_int(comes(c, 1, N), 0, "nor from the next keeper");
+	__atomic_store_n(&refuses, 0, __ATOMIC_SEQ_CST);
+	is_removed(c, 1, N, "until it is removed");
+	fill(c, 1, 0);
+	is_int(stored(c, 1, N), N, "what is computed anew is stored anew");
+	finish(c, t, "drops");
+}
+
+/* The store has it, and this node has forgotten that. */
+static void drops_unknown(void)
+{
+	gpc_block b[N];
+	gpc *c = node();
+	uint32_t space;
+	gpc_tiers *t;
+
+	new_store();
+	t = keep(256);
+	fill(c, 1, 0);
+	must(gpc_evict(c, remote_pool(c, &space), N, b, 0, 5000));
+	drop_first(c, 1);
+	is_int(comes(c, 1, N), 0, "hints were evicted: what was dropped does not come back");
+	is_removed(c, 1, N, "and is removed");
+	finish(c, t, "drops without hints");
+}
+
+static void drops_unkept(void)
+{
+	gpc *c = node();
+	gpc_tiers *t;
+
+	new_store();
+	t = keep(256);
+	fill(c, 1, 0);
+	fill(c, 101, 0);
+	must(gpc_tiers_close(t));
+	drop_first(c, 101);
+	__atomic_store_n(&refuses, 1, __ATOMIC_SEQ_CST);
+	t = keep(256);
+	is_int(comes(c, 101, N), 0, "dropped while nobody kept the tiers: it does not come back");
+	__atomic_store_n(&refuses, 0, __ATOMIC_SEQ_CST);
+	is_removed(c, 101, N, "and is removed");
+	is_int(stored(c, 1, N), N, "the other chain is there");
+	finish(c, t, "drops while nobody kept the tiers");
+}
+
+/* A drop while the block is on its way to the store. */
+static void drops_under_way(void)
+{
+	gpc *c = node();
+	gpc_block b[N];
+	gpc_tiers *t;
+
+	new_store();
+	t = keep(256);
+	__atomic_store_n(&put_wanted, HOLDS_BEFORE, __ATOMIC_SEQ_CST);
+	bytes_chain(c, ram, 1, N, b, false);
+	put_until(HOLDS_BEFORE);
+	drop_first(c, 1);
+	usleep(200000);                  /* its removal would be over */
+	put_until(HOLDS_BEHIND);
+	is_int(stored(c, 1, N), N, "written behind a drop: the store has it");
+	is_int(comes(c, 1, N), 0, "and it does not come back");
+	__atomic_store_n(&put_wanted, RUNS, __ATOMIC_SEQ_CST);
+	is_removed(c, 1, N, "it is removed");
+	is_int(comes(c, 1, N), 0, "for ever");
+	finish(c, t, "drops under way");
+}
+
 static int body(void)
 {
 	if (!remote_plugin("folder", plugin, sizeof(plugin)))
@@ -238,6 +378,10 @@ static int body(void)
 	clears();
 	evicts();
 	loses_one();
+	drops();
+	drops_unknown();
+	drops_unkept();
+	drops_under_way();
 	return done_testing();
 }
 

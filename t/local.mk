@@ -531,8 +531,8 @@ endif
 %canon_reldir%_104_tiers_refused_t_LDFLAGS = -Wl,--wrap=fdatasync
 # where an image is read into
 %canon_reldir%_104_tiers_straight_t_LDFLAGS = -Wl,--wrap=preadv
-# nothing can be removed from a store
-%canon_reldir%_055_remote_kept_t_LDFLAGS = -Wl,--wrap=remote_remove
+# nothing can be removed from a store, and writes stand still
+%canon_reldir%_055_remote_kept_t_LDFLAGS = -Wl,--wrap=remote_remove,--wrap=remote_put
 # what was found at the start is not published yet
 %canon_reldir%_105_tiers_drops_t_LDFLAGS = -Wl,--wrap=publish_copies
 # the keeper of a tier dies at each of these

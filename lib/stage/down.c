@@ -251,6 +251,8 @@ static uint32_t write_batch(struct down *b, uint32_t pool)
 			slots_back(b->d, b->slot[i], &b->about[i].key, false);
 		cut(b, 0);
 	}
+	if (b->d->ops->settled)
+		b->d->ops->settled(b->d->tier);
 	if (!cold_is_afar(b->d))
 		pthread_mutex_unlock(&b->t->writing);
 	map_put(b->t->c, b->map);
