@@ -52,6 +52,7 @@ t_programs = \
 	%reldir%/052-remote-folder.t \
 	%reldir%/053-remote-replies.t \
 	%reldir%/055-remote-kept.t \
+	%reldir%/056-redis-ill.t \
 	%reldir%/100-seed.t \
 	%reldir%/101-tiers.t \
 	%reldir%/102-tiers-durable.t \
@@ -380,6 +381,7 @@ t_support = \
 	%reldir%/lib/options.h \
 	%reldir%/lib/redis.h \
 	%reldir%/lib/remote.h \
+	%reldir%/lib/resp.h \
 	%reldir%/lib/owned.h \
 	%reldir%/lib/returned.h \
 	%reldir%/lib/serve_stops.h \
