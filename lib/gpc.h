@@ -439,7 +439,8 @@ struct gpc_event {
 	uint32_t what;               /* GPC_STORED ... */
 	uint32_t tag;
 	gpc_block block, was;        /* was: GPC_MOVED, the block that held the key before; GPC_REMOVED,
-	                              * `block` where gpc_drop of a block of VRAM or RAM has removed it, else -1 */
+	                              * `block` where gpc_drop has removed it, else -1; -1 too of a copy below RAM that went
+	                              * with a block of VRAM or RAM */
 	gpc_key key, parent;
 	uint32_t group, digest_bytes;        /* as in gpc_entry; of GPC_STORED, GPC_REMOVED and ... */
 	uint8_t digest[32];          /* ... GPC_MOVED */

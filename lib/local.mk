@@ -245,6 +245,8 @@ lib_gpc_sources = \
 	%reldir%/stage/down.c \
 	%reldir%/stage/drops.c \
 	%reldir%/stage/feed.c \
+	%reldir%/stage/gone.c \
+	%reldir%/stage/gone.h \
 	%reldir%/stage/images.c \
 	%reldir%/stage/learn.c \
 	%reldir%/stage/notes.c \

@@ -52,6 +52,8 @@ t_programs = \
 	%reldir%/052-remote-folder.t \
 	%reldir%/053-remote-replies.t \
 	%reldir%/054-remote-lost.t \
+	%reldir%/055-remote-kept.t \
+	%reldir%/056-redis-ill.t \
 	%reldir%/100-seed.t \
 	%reldir%/101-tiers.t \
 	%reldir%/102-tiers-durable.t \
@@ -382,6 +384,7 @@ t_support = \
 	%reldir%/lib/options.h \
 	%reldir%/lib/redis.h \
 	%reldir%/lib/remote.h \
+	%reldir%/lib/resp.h \
 	%reldir%/lib/owned.h \
 	%reldir%/lib/returned.h \
 	%reldir%/lib/serve_stops.h \
@@ -533,6 +536,8 @@ endif
 %canon_reldir%_104_tiers_refused_t_LDFLAGS = -Wl,--wrap=fdatasync
 # where an image is read into
 %canon_reldir%_104_tiers_straight_t_LDFLAGS = -Wl,--wrap=preadv
+# nothing can be removed from a store, and writes stand still
+%canon_reldir%_055_remote_kept_t_LDFLAGS = -Wl,--wrap=remote_remove,--wrap=remote_put
 # what was found at the start is not published yet
 %canon_reldir%_105_tiers_drops_t_LDFLAGS = -Wl,--wrap=publish_copies
 # the keeper of a tier dies at each of these

@@ -312,7 +312,7 @@ void remote_memory(struct remote *r, void *base, uint64_t bytes, bool there)
 
 void remote_tick(struct remote *r)
 {
-	char why[256] = "it does not answer";
+	char why[256] = "it does not answer", clean[256];
 	bool due;
 	int err;
 
@@ -327,10 +327,12 @@ void remote_tick(struct remote *r)
 	} else {
 		err = batch_tick(r, why, sizeof(why));
 	}
-	if (err == 0)
+	if (err == 0) {
 		store_up(r);
-	else if (err < 0)
-		store_down(r, why);
+	} else if (err < 0) {
+		text_clean(clean, sizeof(clean), why);   /* a server may have had a hand in it */
+		store_down(r, clean);
+	}
 }
 
 void remote_state(struct remote *r, struct remote_state *ret)

@@ -102,7 +102,8 @@ struct shm_desk {                        /* one page; k: the keeper */
 	uint8_t file[16];                /* k: the disk file of the last keeper ... */
 	uint64_t cleared;                /* k: ... and state.cleared when that was durable */
 	uint64_t asks, hits, misses;     /* k: questions; their keys that were brought, and were not */
-	uint8_t pad1[256 - 104];
+	uint64_t swept;                  /* k: what the feed tells of drops before this number the remote store has no more */
+	uint8_t pad1[256 - 112];
 	struct shm_tier tier[SHM_TIERS];
 	struct shm_own own[SHM_OWN];     /* of the remote store */
 	uint8_t pad2[4096 - 256 - 256 * SHM_TIERS - 32 * SHM_OWN];

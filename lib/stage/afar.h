@@ -4,12 +4,12 @@
 #define GPC_STAGE_AFAR_H
 
 #include "remote/remote.h"
+#include "stage/gone.h"
 #include "stage/stage.h"
 
 #define LANES     18u                    /* stages, one that writes, and the thread */
 #define ALL_LANES ((1u << (LANES - 1)) - 1)
 #define NO_LANE   LANES
-#define REMOVED   4096u                  /* keys that wait to be removed */
 
 struct kept {                            /* of a lane that is LOST: what its call was given */
 	gpc_block block[GPC_REMOTE_BATCH];
@@ -33,8 +33,11 @@ struct tier_store {
 	struct kept kept[LANES];
 	bool stop;
 	uint64_t full_ns;                /* until then nothing is written */
-	gpc_key removed[REMOVED];
-	uint32_t first, nremoved;
+	struct gone gone;                /* what is to be removed there ... */
+	bool hurry;                      /* ... some of it for the first time */
+	bool blind;                      /* ... and more of it than can be kept in mind: nothing is read any more */
+	gpc_key writing[BATCH];          /* on its way there: not removed before its hint is published, or refused */
+	uint32_t nwriting;
 	pthread_t thread;
 	bool has_thread;
 };

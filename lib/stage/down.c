@@ -105,7 +105,8 @@ static int look_at(struct down *b, gpc_block block)
 
 	if (!about_block(t->c, block, &a))
 		return PASSED;
-	there = gpc_lookup(t->c, GPC_SPACE(b->d->space), &a.key, 1, &copy, GPC_QUIET) == 1;
+	there = gpc_lookup(t->c, GPC_SPACE(b->d->space), &a.key, 1, &copy, GPC_QUIET) == 1 &&
+		!slots_is_lost(b->d, copy);
 	if (there && !exclusive)
 		return PASSED;
 	if (!there && !is_wanted(b->d, block, &a) && !exclusive)
@@ -211,6 +212,8 @@ static uint32_t settle(struct down *b, const gpc_block *resident)
 		else
 			/* where another slot has the key a store has it, too: there are no places in it */
 			slots_back(b->d, b->slot[i], key, whole && !(cold_is_afar(b->d) && resident[i] >= 0));
+		if (whole && cold_is_afar(b->d) && resident[i] >= 0)
+			slots_lost(b->d, resident[i], false);
 		if (!whole)
 			tier_count(b->d, TIER_FAILED, 1);
 		else if (resident[i] < 0)
@@ -248,6 +251,8 @@ static uint32_t write_batch(struct down *b, uint32_t pool)
 			slots_back(b->d, b->slot[i], &b->about[i].key, false);
 		cut(b, 0);
 	}
+	if (b->d->ops->settled)
+		b->d->ops->settled(b->d->tier);
 	if (!cold_is_afar(b->d))
 		pthread_mutex_unlock(&b->t->writing);
 	map_put(b->t->c, b->map);

@@ -30,9 +30,13 @@ bool drops_tells(const struct gpc_event *e)
 
 void drops_note(struct gpc_tiers *t, const gpc_key *key)
 {
-	uint32_t room = t->dropped_room ? 2 * t->dropped_room : 64;
+	uint32_t room = t->dropped_room ? 2 * t->dropped_room : 64, i;
 	gpc_key *more;
 
+	/* a store may have it, whether this node knows or not */
+	for (i = 0; i < t->ncold; i++)
+		if (cold_is_afar(&t->cold[i]))
+			t->cold[i].ops->reuse(t->cold[i].tier, 0, key);
 	if (t->ndropped == t->dropped_room) {
 		more = reallocarray(t->dropped, room, sizeof(*more));
 		if (!more) {
@@ -210,6 +214,14 @@ static bool drop_from(struct cold *d, bool *ret_done)
 
 /* ---- nobody knows what ---- */
 
+/* A store keeps what others use: a new version tag is what clears it. */
+static void say_lost(struct gpc_tiers *t)
+{
+	if (t->opt.remote)
+		log_say(&t->c->log, LOG_WARNING, "blocks of %s were dropped, and which ones is not known any more: the remote "
+			"store may have them; a new version tag forgets them", t->c->seg.name);
+}
+
 /* The feed tells of the clears, and what they mean for the file. */
 static bool clear_all(struct gpc_tiers *t)
 {
@@ -218,6 +230,7 @@ static bool clear_all(struct gpc_tiers *t)
 	for (i = 0; i < t->ncold; i++)
 		if (gpc_pool_clear(t->c, (int)t->cold[i].pool, 0, 0, 0) < 0 && !t->cold[i].broken)
 			return false;
+	say_lost(t);
 	t->drops_lost = false;
 	t->ndropped = 0;
 	return true;
@@ -242,21 +255,31 @@ bool drops_carry_out(struct gpc_tiers *t)
 
 /* ---- at the start ---- */
 
-void drops_missed(struct gpc_tiers *t)
+/* False: the feed was overwritten. */
+static bool read_missed(struct gpc_tiers *t, uint64_t cursor, uint64_t end)
 {
-	struct shm_desk *desk = seg_desk(&t->c->seg);
 	struct gpc_event events[256];
-	uint64_t cursor = t->missed_from;
 	int n = 1, i;
 
-	t->drops = load_relaxed(&seg_state(&t->c->seg)->drops);
-	while (n > 0 && cursor < t->cursor) {
+	while (n > 0 && cursor < end) {
 		n = gpc_event_read(t->c, &cursor, events, ARRAY_SIZE(events));
 		for (i = 0; i < n; i++)
 			if (drops_tells(&events[i]))
 				drops_note(t, &events[i].key);
 	}
-	if (n == -ESTALE && load_relaxed(&desk->drops) != t->drops)
+	return n != -ESTALE;
+}
+
+void drops_missed(struct gpc_tiers *t)
+{
+	struct shm_desk *desk = seg_desk(&t->c->seg);
+	bool any;
+
+	t->drops = load_relaxed(&seg_state(&t->c->seg)->drops);
+	any = load_relaxed(&desk->drops) != t->drops;
+	if (t->opt.remote && !read_missed(t, load_relaxed(&desk->swept), MIN(t->missed_from, t->cursor)) && any)
+		say_lost(t);
+	if (!read_missed(t, t->missed_from, t->cursor) && any)
 		t->drops_lost = true;
 	if (!drops_are_due(t))
 		desk_durable(t, t->cursor, load_relaxed(&desk->cleared), t->drops);

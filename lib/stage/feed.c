@@ -70,7 +70,10 @@ static void take_event(struct gpc_tiers *t, const struct gpc_event *e)
 			drops_note(t, &e->key);
 		return;
 	}
-	if (e->what == GPC_REMOVED)
+	/* a store loses what was dropped, and nothing else: others use it */
+	if (e->what == GPC_REMOVED && cold_is_afar(d) && !drops_tells(e))
+		slots_forget(d, e->block, &e->key);
+	else if (e->what == GPC_REMOVED)
 		slots_removed(d, e->block, &e->key);
 	else if (e->what == GPC_CLEARED)
 		cleared(d, e->tag);
@@ -219,6 +222,18 @@ static void look_at_ages(struct cold *d)
 
 /* ---- the thread ---- */
 
+/* From here the next keeper reads what was dropped: a store has nothing of what came before. */
+static void sweep(struct gpc_tiers *t)
+{
+	bool owes = drops_are_due(t);
+	uint32_t i;
+
+	for (i = 0; i < t->ncold; i++)
+		owes |= t->cold[i].ops->owes && t->cold[i].ops->owes(t->cold[i].tier);
+	if (t->opt.remote && !owes)
+		store_relaxed(&seg_desk(&t->c->seg)->swept, t->cursor);
+}
+
 static void tell_idle(struct gpc_tiers *t)
 {
 	struct shm_desk *desk = seg_desk(&t->c->seg);
@@ -248,6 +263,7 @@ void *feed_thread(void *arg)
 	while (!stage_stops(t)) {
 		seen = desk_bell(t);
 		more = feed_follow(t);
+		sweep(t);
 		more |= !drops_are_due(t) && restore_step(t);
 		if (load_acquire(&desk->asked) > load_relaxed(&desk->durable))
 			acknowledge(t);

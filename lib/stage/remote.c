@@ -3,8 +3,8 @@
  *
  * The blocks of its pool are hints: this node has stored that key, or has been told that it is there.  So a hint
  * that is evicted takes nothing away from the store, and a clear of the pool makes this node forget what it knows; a new
- * version tag is what makes all nodes forget.  What is removed (gpc_drop) is removed in the store, in the
- * background.
+ * version tag is what makes all nodes forget.  What is dropped (gpc_drop) is removed in the store, in the
+ * background, and not read there from then on.
  *
  * A thread of its own calls remote_tick, and removes.  It has a lane of the store; calls of the stages take
  * another one each. */
@@ -53,22 +53,39 @@ static uint64_t deadline_of(const struct tier_store *s, uint64_t deadline_ns)
 	return MIN(deadline_ns, clock_ns() + s->deadline_ns);
 }
 
+/* Those that are to be removed there get this result; at: the others.  Returns how many these are. */
+static uint32_t pass_gone(struct tier_store *s, struct tier_item *items, uint32_t n, uint32_t *at, int result)
+{
+	uint32_t i, k = 0;
+
+	pthread_mutex_lock(&s->lock);
+	for (i = 0; i < n; i++)
+		if (s->blind || gone_has(&s->gone, &items[i].key))
+			items[i].result = result;
+		else
+			at[k++] = i;
+	pthread_mutex_unlock(&s->lock);
+	return k;
+}
+
 static void read_some(struct tier_store *s, uint32_t lane, struct tier_item *items, uint32_t n,
 		      uint64_t deadline_ns)
 {
 	struct remote_block b[GPC_REMOTE_BATCH];
-	uint32_t i;
+	uint32_t at[GPC_REMOTE_BATCH], i, k = pass_gone(s, items, n, at, -ENOENT);
 
-	for (i = 0; i < n; i++)
-		b[i] = (struct remote_block){ .key = items[i].key, .image = items[i].iov,
-					      .npieces = items[i].niov };
-	remote_get(s->remote, lane, b, n, deadline_of(s, deadline_ns));
-	for (i = 0; i < n; i++) {
-		items[i].result = our_result(b[i].result);
-		items[i].parent = b[i].parent;
-		items[i].depth = b[i].depth;
-		items[i].tag = b[i].tag;
-		items[i].crc = b[i].crc;
+	for (i = 0; i < k; i++)
+		b[i] = (struct remote_block){ .key = items[at[i]].key, .image = items[at[i]].iov,
+					      .npieces = items[at[i]].niov };
+	remote_get(s->remote, lane, b, k, deadline_of(s, deadline_ns));
+	for (i = 0; i < k; i++) {
+		struct tier_item *it = &items[at[i]];
+
+		it->result = our_result(b[i].result);
+		it->parent = b[i].parent;
+		it->depth = b[i].depth;
+		it->tag = b[i].tag;
+		it->crc = b[i].crc;
 	}
 	afar_keep(s, lane, items, n, true);
 }
@@ -98,7 +115,7 @@ static void note_full(struct tier_store *s, const struct remote_block *b, uint32
 
 	for (i = 0; i < n && b[i].result == -ENOSPC; i++)
 		;
-	if (i < n)
+	if (i < n || !n)
 		return;
 	pthread_mutex_lock(&s->lock);
 	s->full_ns = clock_ns() + FULL_NS;
@@ -109,21 +126,21 @@ static void write_some(struct tier_store *s, uint32_t lane, struct tier_item *it
 		       uint64_t deadline_ns)
 {
 	struct remote_block b[GPC_REMOTE_BATCH];
-	uint32_t i;
+	uint32_t at[GPC_REMOTE_BATCH], i, k = pass_gone(s, items, n, at, -EAGAIN);
 
-	for (i = 0; i < n; i++) {
-		const struct tier_item *it = &items[i];
+	for (i = 0; i < k; i++) {
+		const struct tier_item *it = &items[at[i]];
 
 		b[i] = (struct remote_block){
 			.key = it->key, .parent = it->parent, .depth = it->depth, .tag = it->tag,
 			.crc = it->has_crc ? it->crc : crc_of(it), .image = it->iov, .npieces = it->niov,
 		};
 	}
-	remote_put(s->remote, lane, b, n, deadline_of(s, deadline_ns));
-	for (i = 0; i < n; i++)
-		items[i].result = our_result(b[i].result);
+	remote_put(s->remote, lane, b, k, deadline_of(s, deadline_ns));
+	for (i = 0; i < k; i++)
+		items[at[i]].result = our_result(b[i].result);
 	afar_keep(s, lane, items, n, false);
-	note_full(s, b, n);
+	note_full(s, b, k);
 }
 
 static bool store_ready(struct tier *t)
@@ -132,9 +149,31 @@ static bool store_ready(struct tier *t)
 	bool ready;
 
 	pthread_mutex_lock(&s->lock);
-	ready = clock_ns() >= s->full_ns;
+	ready = clock_ns() >= s->full_ns && !s->blind;
 	pthread_mutex_unlock(&s->lock);
 	return ready && load_relaxed(&s->told->state) == GPC_TIER_UP;
+}
+
+/* One batch at a time, by one thread.  A drop that comes from now on finds its key here; one that came before finds
+ * that it is gone. */
+static void begin_writing(struct tier_store *s, const struct tier_item *items, uint32_t n)
+{
+	uint32_t i;
+
+	pthread_mutex_lock(&s->lock);
+	s->nwriting = MIN(n, BATCH);
+	for (i = 0; i < s->nwriting; i++)
+		s->writing[i] = items[i].key;
+	pthread_mutex_unlock(&s->lock);
+}
+
+static void store_settled(struct tier *t)
+{
+	struct tier_store *s = store_of(t);
+
+	pthread_mutex_lock(&s->lock);
+	s->nwriting = 0;
+	pthread_mutex_unlock(&s->lock);
 }
 
 static void store_write(struct tier *t, struct tier_item *items, uint32_t n, uint64_t deadline_ns)
@@ -144,6 +183,7 @@ static void store_write(struct tier *t, struct tier_item *items, uint32_t n, uin
 
 	for (i = 0; i < n; i++)
 		items[i].result = -EHOSTDOWN;
+	begin_writing(s, items, n);
 	for (i = 0; i < n && lane != NO_LANE && !s->kept[lane].n && store_ready(t); i += some) {
 		some = MIN(some, n - i);
 		write_some(s, lane, items + i, some, deadline_ns);
@@ -155,28 +195,48 @@ static void store_write(struct tier *t, struct tier_item *items, uint32_t n, uin
 static int store_exists(struct tier *t, const gpc_key *keys, uint32_t n, uint8_t *has, uint64_t deadline_ns)
 {
 	struct tier_store *s = store_of(t);
-	uint32_t lane = afar_lane(s), reach = 0;
+	uint32_t lane = afar_lane(s), reach = 0, i = 0;
 
 	if (lane != NO_LANE)
 		reach = remote_reach(s->remote, lane, keys, n, deadline_of(s, deadline_ns));
 	afar_give(s, lane);
 	memset(has, 0, n);
-	memset(has, 1, reach);
-	return (int)reach;
+	pthread_mutex_lock(&s->lock);
+	while (i < reach && !s->blind && !gone_has(&s->gone, &keys[i]))
+		has[i++] = 1;
+	pthread_mutex_unlock(&s->lock);
+	return (int)i;
 }
 
 /* ---- removals ---- */
 
-/* One too many is forgotten: it is in the store still, and a get finds it. */
 static void store_reuse(struct tier *t, uint64_t slot, const gpc_key *key)
 {
 	struct tier_store *s = store_of(t);
+	bool told;
 
 	(void)slot;
 	pthread_mutex_lock(&s->lock);
-	if (s->nremoved < REMOVED)
-		s->removed[(s->first + s->nremoved++) % REMOVED] = *key;
+	told = s->blind;
+	s->blind |= !gone_add(&s->gone, key);
+	told |= !s->blind;
+	s->hurry = true;
+	pthread_cond_broadcast(&s->change);
 	pthread_mutex_unlock(&s->lock);
+	if (!told)
+		log_say(&s->c->log, LOG_ERR, "remote store: more than %u blocks were dropped that it still has: it is not "
+			"used any more until the tiers are opened anew; give another version tag", GONE_MOST);
+}
+
+static bool store_owes(struct tier *t)
+{
+	struct tier_store *s = store_of(t);
+	bool owes;
+
+	pthread_mutex_lock(&s->lock);
+	owes = s->gone.n || s->blind;
+	pthread_mutex_unlock(&s->lock);
+	return owes;
 }
 
 static int store_forget(struct tier *t, const uint64_t *slots, const gpc_key *keys, uint32_t n)
@@ -194,17 +254,46 @@ static int store_clear(struct tier *t)
 	return 0;
 }
 
-static uint32_t take_removed(struct tier_store *s, gpc_key *keys)
+static bool is_writing(const struct tier_store *s, const gpc_key *key)
 {
-	uint32_t n;
+	uint32_t i;
+
+	for (i = 0; i < s->nwriting && !key_same(&s->writing[i], key); i++)
+		;
+	return i < s->nwriting;
+}
+
+/* What is on its way there is removed when it has arrived. */
+static uint32_t take_gone(struct tier_store *s, gpc_key *keys)
+{
+	uint32_t n, i, k = 0;
 
 	pthread_mutex_lock(&s->lock);
-	for (n = 0; n < GPC_REMOTE_BATCH && s->nremoved; n++, s->nremoved--) {
-		keys[n] = s->removed[s->first];
-		s->first = (s->first + 1) % REMOVED;
-	}
+	s->hurry = false;
+	n = gone_some(&s->gone, keys, GPC_REMOTE_BATCH);
+	for (i = 0; i < n; i++)
+		if (!is_writing(s, &keys[i]))
+			keys[k++] = keys[i];
 	pthread_mutex_unlock(&s->lock);
-	return n;
+	return k;
+}
+
+/* Once for each key there is, or until the store refuses. */
+static void remove_gone(struct tier_store *s)
+{
+	gpc_key keys[GPC_REMOTE_BATCH];
+	int32_t results[GPC_REMOTE_BATCH];
+	uint32_t n = take_gone(s, keys), i, done;
+
+	do {
+		done = n ? remote_remove(s->remote, LANES - 1, keys, n, results, 0) : 0;
+		pthread_mutex_lock(&s->lock);
+		for (i = 0; i < n; i++)
+			if (!results[i])
+				gone_take_off(&s->gone, &keys[i]);
+		pthread_mutex_unlock(&s->lock);
+		n = done ? take_gone(s, keys) : 0;
+	} while (n);
 }
 
 /* ---- the thread ---- */
@@ -243,7 +332,7 @@ static bool wait_tick(struct tier_store *s)
 	bool stop;
 
 	pthread_mutex_lock(&s->lock);
-	while (!s->stop && !s->nremoved && thread_sleep(&s->change, &s->lock, until))
+	while (!s->stop && !s->hurry && thread_sleep(&s->change, &s->lock, until))
 		;
 	stop = s->stop;
 	pthread_mutex_unlock(&s->lock);
@@ -253,9 +342,7 @@ static bool wait_tick(struct tier_store *s)
 static void *store_thread(void *arg)
 {
 	struct tier_store *s = arg;
-	gpc_key keys[GPC_REMOTE_BATCH];
 	uint64_t next = 0;
-	uint32_t n;
 
 	do {
 		if (clock_ns() >= next) {
@@ -264,9 +351,8 @@ static void *store_thread(void *arg)
 		}
 		afar_look(s);
 		show(s);
-		n = take_removed(s, keys);
-		if (n)
-			remote_remove(s->remote, LANES - 1, keys, n, NULL, 0);
+		if (load_relaxed(&s->told->state) == GPC_TIER_UP)
+			remove_gone(s);
 	} while (wait_tick(s));
 	return NULL;
 }
@@ -306,6 +392,7 @@ static void store_close(struct tier *t)
 		afar_leave(s);
 		return;                  /* what it was given stays, and so do we: its log is our peer's */
 	}
+	gone_end(&s->gone);
 	pthread_cond_destroy(&s->change);
 	pthread_mutex_destroy(&s->lock);
 	free(s);
@@ -314,6 +401,7 @@ static void store_close(struct tier *t)
 static const struct tier_ops store_ops = {
 	.name = "remote", .kind = GPC_REMOTE, .read = store_read, .write = store_write, .forget = store_forget,
 	.clear = store_clear, .reuse = store_reuse, .exists = store_exists, .ready = store_ready,
+	.settled = store_settled, .owes = store_owes,
 	.counts = store_counts, .stop = store_stop, .close = store_close,
 };
 

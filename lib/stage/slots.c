@@ -80,6 +80,7 @@ static uint32_t evict(struct cold *d, gpc_block *blocks, uint32_t n)
 		pthread_mutex_lock(&d->lock);
 	for (i = 0; i < got; i++) {
 		d->slot[slot_of(blocks[i])].state = SLOT_BUSY;
+		d->slot[slot_of(blocks[i])].lost = false;
 		if (afar)
 			d->slot[slot_of(blocks[i])].key = (gpc_key){ { 0, 0 } };
 	}
@@ -97,6 +98,7 @@ uint32_t slots_take(struct cold *d, gpc_block *blocks, uint32_t n)
 	while (got < n && d->nfree) {
 		i = d->free[--d->nfree];
 		d->slot[i].state = SLOT_BUSY;
+		d->slot[i].lost = false;
 		blocks[got++] = GPC_BLOCK((gpc_block)d->pool, (gpc_block)i);
 	}
 	pthread_mutex_unlock(&d->lock);
@@ -152,6 +154,33 @@ void slots_removed(struct cold *d, gpc_block block, const gpc_key *key)
 		tier_count(d, TIER_FORGOTTEN, 1);
 	}
 	pthread_mutex_unlock(&d->lock);
+}
+
+void slots_forget(struct cold *d, gpc_block block, const gpc_key *key)
+{
+	uint32_t i = slot_of(block);
+
+	pthread_mutex_lock(&d->lock);
+	if (i < d->blocks && d->slot[i].state != SLOT_BUSY && key_same(&d->slot[i].key, key) && !has_key(d, i))
+		d->slot[i].key = (gpc_key){ { 0, 0 } };
+	pthread_mutex_unlock(&d->lock);
+}
+
+void slots_lost(struct cold *d, gpc_block block, bool lost)
+{
+	pthread_mutex_lock(&d->lock);
+	d->slot[slot_of(block)].lost = lost;
+	pthread_mutex_unlock(&d->lock);
+}
+
+bool slots_is_lost(struct cold *d, gpc_block block)
+{
+	bool lost;
+
+	pthread_mutex_lock(&d->lock);
+	lost = d->slot[slot_of(block)].lost;
+	pthread_mutex_unlock(&d->lock);
+	return lost;
 }
 
 void slots_compare(struct cold *d)

@@ -56,6 +56,7 @@ struct slot {
 	gpc_key key;
 	uint32_t born;                   /* slots_now() */
 	uint8_t state;
+	bool lost;                       /* a hint that others hang on: the store has not got its key any more */
 };
 
 /* ---- uses.c: how often a key has been next to go ---- */
@@ -173,6 +174,11 @@ void slots_back(struct cold *d, gpc_block block, const gpc_key *key, bool writte
 void slots_returned(struct cold *d, gpc_block block);
 /* Its key was removed: nobody finds the header any more, at the latest with the next sync. */
 void slots_removed(struct cold *d, gpc_block block, const gpc_key *key);
+/* Its hint was removed here, and the store keeps what it has. */
+void slots_forget(struct cold *d, gpc_block block, const gpc_key *key);
+/* A hint that stays, and of which the store has nothing; or has it again. */
+void slots_lost(struct cold *d, gpc_block block, bool lost);
+bool slots_is_lost(struct cold *d, gpc_block block);
 /* The same for all whose block is not LIVE; all: the whole tier was made free. */
 void slots_compare(struct cold *d);
 void slots_forget_keys(struct cold *d);

@@ -78,6 +78,10 @@ struct tier_ops {
 	uint64_t (*turn)(struct tier *t);
 	/* false: reads and writes would come to nothing now.  NULL: it always is. */
 	bool (*ready)(struct tier *t);
+	/* The blocks of the last write are published, or refused, and `reuse` has been told of these.  NULL: nothing to do. */
+	void (*settled)(struct tier *t);
+	/* Something that `reuse` was told of is there still.  NULL: never, once it is synced. */
+	bool (*owes)(struct tier *t);
 	/* What went wrong so far, by cause. */
 	void (*counts)(struct tier *t, struct tier_counts *ret);
 	/* Calls under way end soon, later ones at once.  NULL: they do not take long. */

@@ -206,16 +206,20 @@ static uint32_t counter_of(int result)
 	}
 }
 
-/* What is damaged, or not there, is no block any more: nobody is to ask for it again. */
+/* What is damaged, or not there, is no block any more: nobody is to ask for it again.  A hint that others hang on stays:
+ * a drop would take them along, and their values, which the store has and other nodes use. */
 static void remove_below(struct cold *d, gpc_block *block, const gpc_key *key)
 {
 	gpc *c = d->t->c;
 
-	if (gpc_reclaim(c, key, block, 1, NULL, 0, CALL_MS) != 1) {
-		gpc_drop(c, block, 1, NULL, 0, 0);
-		unhold_quietly(c, block, 1);
-	} else {
+	if (gpc_reclaim(c, key, block, 1, NULL, 0, CALL_MS) == 1) {
 		slots_returned(d, *block);
+	} else {
+		if (cold_is_afar(d))
+			slots_lost(d, *block, true);
+		else
+			gpc_drop(c, block, 1, NULL, 0, 0);
+		unhold_quietly(c, block, 1);
 	}
 	*block = GPC_NONE;
 }

@@ -68,7 +68,7 @@ void drop_block(struct writer *w, uint32_t record, uint64_t *sum)
 		store_relaxed(&st->drops, st->drops + 1);
 	if (!cold && st->cold_spaces)
 		drop_below(w, record, sum);
-	w->dropping = !cold;
+	w->dropping = true;
 	retire_subtree(w, record, sum);
 	w->dropping = false;
 	if (!cold && st->cold_spaces)

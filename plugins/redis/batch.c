@@ -104,7 +104,7 @@ static void give_up(struct round *b, uint16_t node)
 	struct conn *c = &b->l->conn[node];
 	char why[200];
 
-	snprintf(why, sizeof(why), "%s", c->answer.text);
+	snprintf(why, sizeof(why), "%.199s", c->answer.text);
 	if (c->fresh && !c->heard) {
 		node_down(b->r, node, why);
 		settle_rest(b, c, -EIO);
@@ -124,7 +124,7 @@ static void open_chain(struct round *b, uint16_t node)
 	pthread_mutex_lock(&b->r->lock);
 	copy = b->r->node[node];
 	pthread_mutex_unlock(&b->r->lock);
-	if (c->c && !c->broken && c->life == copy.life) {
+	if (c->c && !c->broken && c->life == copy.life && conn_is_quiet(c, b->l->in, b->r->setup.value_bytes)) {
 		c->fresh = c->heard = false;
 	} else {
 		count(b->r, CONNECTED);
@@ -135,6 +135,7 @@ static void open_chain(struct round *b, uint16_t node)
 			return;
 		}
 	}
+	c->proved = false;
 	expect(b, c);
 }
 
@@ -188,6 +189,9 @@ static int take(struct round *b, struct conn *c, uint16_t node)
 	}
 	c->waiting = b->l->next[i];
 	expect(b, c);
+	if (!c->proved)
+		node_proved(b->r, node);
+	c->proved = true;
 	if (c->answer.where == STAYS) {
 		settle(b, i, c->answer.result);
 		return strncmp(c->answer.text, "NOAUTH", 6) == 0 ? -1 : 0;
@@ -197,6 +201,12 @@ static int take(struct round *b, struct conn *c, uint16_t node)
 	if (b->l->node[i] == NO_NODE)
 		settle(b, i, -EAGAIN);
 	return 0;
+}
+
+static bool is_too_long(const struct round *b, const struct conn *c)
+{
+	return b->kind == GET && !c->hello && !c->skip && c->waiting != NONE &&
+	       conn_value_bytes(c) > b->r->setup.value_bytes + REPLY_MOST / 2;
 }
 
 static int read_chain(struct round *b, struct conn *c, uint16_t node)
@@ -224,6 +234,10 @@ static int read_chain(struct round *b, struct conn *c, uint16_t node)
 				break;
 			if (take(b, c, node) < 0)
 				return -1;
+		}
+		if (is_too_long(b, c)) {         /* it is not waited for, nor are those behind it */
+			settle(b, c->waiting, -EBADMSG);
+			return -1;
 		}
 	}
 	return 0;
@@ -291,7 +305,7 @@ static void end_round(struct round *b, int result)
 		settle_rest(b, c, result);
 		conn_close(c);
 		if (mute)
-			node_down(b->r, b->active[i], "no answer within the deadline");
+			node_mute(b->r, b->active[i]);
 	}
 }
 

@@ -262,6 +262,28 @@ int conn_answer(struct conn *c)
 	return reply != NULL;
 }
 
+/* Between two commands nothing comes.  Who has closed is found out here, and so is an answer to nothing, after which
+ * each answer would be taken for that of another key. */
+bool conn_is_quiet(struct conn *c, char *in, uint64_t longest)
+{
+	const redisReader *r = c->c->reader;
+
+	return r->len == r->pos && conn_read(c, in, longest) == 0 && r->len == r->pos;
+}
+
+/* The answer that has come in part is a value of so many bytes; 0: it is none, or that is not known yet. */
+uint64_t conn_value_bytes(const struct conn *c)
+{
+	const redisReader *r = c->c->reader;
+	const char *at = r->len > r->pos ? r->buf + r->pos : "";
+	size_t left = r->len - r->pos, i;
+	uint64_t n = 0;
+
+	for (i = 0; i < left && i < 19 && at[i] >= '0' && at[i] <= '9'; i++)
+		n = 10 * n + (uint64_t)(at[i] - '0');
+	return i && i + 1 < left && at[i] == '\r' && at[i + 1] == '\n' ? n : 0;
+}
+
 /* ---- a control command ---- */
 
 int conn_wait(const struct conn *c, short events, const struct gpc_remote_call *call)
@@ -339,7 +361,9 @@ redisReply *conn_command(struct redis *r, struct conn *c, const struct gpc_remot
 		broken(c, "no memory");
 		return NULL;
 	}
-	c->c->reader->fn = c->objects;
+	c->control = *c->objects;
+	c->control.createArray = reply_small_array;
+	c->c->reader->fn = &c->control;
 	o = exchange(r, c, call, in);
 	c->c->reader->fn = &reply_flat;
 	if (o)

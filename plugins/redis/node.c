@@ -125,7 +125,7 @@ uint16_t node_number(struct redis *r, const char *host, int port)
 		snprintf(n->address, sizeof(n->address), "%.63s", host);
 	n->port = port;
 	n->life++;
-	n->up = n->seed = n->in_map = false;
+	n->up = n->seed = n->in_map = n->doubt = false;
 	n->pause_ns = n->next_ns = 0;
 	snprintf(n->why, sizeof(n->why), "not connected yet");
 	return (uint16_t)at;
@@ -165,7 +165,7 @@ uint16_t node_redirected(struct redis *r, uint16_t asked, const struct answer *a
 	count(r, a->where == MOVED ? REDIRECTED : ASKED);
 	pthread_mutex_lock(&r->lock);
 	/* a node that does not know its own address means itself */
-	n = node_number(r, a->host[0] ? a->host : r->node[asked].host, a->port);
+	n = node_number(r, a->host[0] ? a->host : r->node[asked].port ? r->node[asked].host : "127.0.0.1", a->port);
 	if (n != NO_NODE) {
 		r->node[n].in_map = true;
 		/* A new one is tried at once.  Names are looked up by tick, as that can take its time. */
@@ -205,7 +205,7 @@ void node_down(struct redis *r, uint16_t node, const char *why)
 	pthread_mutex_lock(&r->lock);
 	/* tell of each end, and of each new reason why it lasts */
 	news = n->up || strcmp(n->why, why) != 0;
-	n->pause_ns = n->up || !n->pause_ns ? PAUSE_LEAST_NS :
+	n->pause_ns = !n->pause_ns || (n->up && !n->doubt) ? PAUSE_LEAST_NS :
 		      2 * n->pause_ns < PAUSE_MOST_NS ? 2 * n->pause_ns : PAUSE_MOST_NS;
 	/* not all lanes of all nodes at the same moment */
 	n->next_ns = now + n->pause_ns - n->pause_ns / 4 + now % (n->pause_ns / 2);
@@ -220,6 +220,26 @@ void node_down(struct redis *r, uint16_t node, const char *why)
 	}
 }
 
+/* It may answer PING all the same.  Then it is tried again, later each time, until it has answered a batch. */
+void node_mute(struct redis *r, uint16_t node)
+{
+	node_down(r, node, "no answer within the deadline");
+	pthread_mutex_lock(&r->lock);
+	r->node[node].doubt = true;
+	pthread_mutex_unlock(&r->lock);
+}
+
+void node_proved(struct redis *r, uint16_t node)
+{
+	struct node *n = &r->node[node];
+
+	pthread_mutex_lock(&r->lock);
+	if (n->doubt && n->up)
+		n->pause_ns = 0;
+	n->doubt = false;
+	pthread_mutex_unlock(&r->lock);
+}
+
 void node_up(struct redis *r, uint16_t node)
 {
 	struct node *n = &r->node[node], copy_of;
@@ -228,7 +248,8 @@ void node_up(struct redis *r, uint16_t node)
 	pthread_mutex_lock(&r->lock);
 	again = !n->up && n->pause_ns;
 	n->up = true;
-	n->pause_ns = 0;
+	if (!n->doubt)
+		n->pause_ns = 0;
 	copy_of = *n;
 	pthread_mutex_unlock(&r->lock);
 	if (again)

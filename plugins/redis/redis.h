@@ -46,6 +46,7 @@ struct node {
 	int port;                            /* 0: host is a path */
 	uint32_t life;                       /* another one: another node stands here now */
 	bool up, seed, in_map;
+	bool doubt;                          /* it has answered PING since a batch was late there, and no batch yet */
 	char why[200];                       /* DOWN */
 	uint64_t pause_ns, next_ns;          /* ... and when it is tried again */
 };
@@ -64,12 +65,13 @@ struct answer {                              /* to one command */
 	enum { STAYS, MOVED, ASK } where;
 	int slot, port;                      /* ... of MOVED and ASK */
 	char host[256];
-	char text[200];                      /* of an error */
+	char text[320];                      /* of an error */
 };
 
 struct conn {
 	redisContext *c;                     /* NULL: none */
-	redisReplyObjectFunctions *objects;  /* hiredis's own, for control commands */
+	redisReplyObjectFunctions *objects;  /* hiredis's own ... */
+	redisReplyObjectFunctions control;   /* ... for control commands */
 	uint32_t life;                       /* of the node that it goes to */
 	uint32_t hello;                      /* answers to AUTH and SELECT that are still to come */
 	bool connecting, fresh, unsent;
@@ -78,6 +80,7 @@ struct conn {
 	uint32_t first, last, sending, waiting;
 	bool skip;                           /* the answer to ASKING comes first */
 	bool heard, broken;                  /* something came; it is of no use any more */
+	bool proved;                         /* an item of this round was answered */
 	char head[HEAD + 64], tail[64];      /* of the command that is being sent ... */
 	const struct gpc_remote_item *value; /* ... with this value; NULL: all that was begun is in out ... */
 	uint32_t piece;                      /* ... of which so many pieces are in out, or behind it */
@@ -136,10 +139,18 @@ uint16_t node_of_key(struct redis *r, const char *key, uint32_t bytes);
 uint16_t node_redirected(struct redis *r, uint16_t asked, const struct answer *a);
 void node_down(struct redis *r, uint16_t node, const char *why);
 void node_up(struct redis *r, uint16_t node);
+void node_mute(struct redis *r, uint16_t node);  /* DOWN: a batch has heard nothing of it */
+void node_proved(struct redis *r, uint16_t node);        /* it has answered a batch */
 void count(struct redis *r, int which);
 
 /* reply.c */
 extern redisReplyObjectFunctions reply_flat;
+/* hiredis allocates what an array is said to have: no more than a map of slots may. */
+#if HIREDIS_MAJOR >= 1
+void *reply_small_array(const redisReadTask *task, size_t n);
+#else
+void *reply_small_array(const redisReadTask *task, int n);
+#endif
 void reply_of_error(const char *text, size_t n, struct answer *ret);
 
 /* conn.c: 0, or -1 and what is wrong in c->answer.text. */
@@ -152,6 +163,8 @@ int conn_begin(struct conn *c, enum kind kind, const struct gpc_remote_item *ite
 int conn_write(struct conn *c);
 /* What the socket has; returns 1 if that was something. */
 int conn_read(struct conn *c, char *in, uint64_t longest);
+bool conn_is_quiet(struct conn *c, char *in, uint64_t longest);
+uint64_t conn_value_bytes(const struct conn *c);
 /* In c->answer: 1 = one, 0 = not yet. */
 int conn_answer(struct conn *c);
 /* A control command, up to the deadline: its reply, to be freed, or NULL and c->answer.text. */

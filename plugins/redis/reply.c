@@ -34,24 +34,27 @@ static int result_of(const char *text)
 	return -EIO;
 }
 
-/* "MOVED 3999 127.0.0.1:6381", "ASK 3999 [::1]:6381", "MOVED 3999 :6381" */
+/* "MOVED 3999 127.0.0.1:6381", "ASK 3999 ::1:6381", "MOVED 3999 [::1]:6381", "MOVED 3999 :6381" */
 static void redirect(struct answer *a)
 {
-	char *end, *at = strchr(a->text, ' ');
+	char *end, *at = strchr(a->text, ' '), *colon = strrchr(a->text, ':');
 	long slot = at ? strtol(at + 1, &end, 10) : -1;
+	size_t n;
 
 	a->result = -EAGAIN;
-	if (slot < 0 || slot >= SLOTS || *end != ' ')
+	if (slot < 0 || slot >= SLOTS || *end != ' ' || !colon || colon <= end)
 		return;
 	a->slot = (int)slot;
+	a->port = atoi(colon + 1);
 	at = end + 1;
-	a->host[0] = 0;
-	if (*at == ':')
-		a->port = atoi(at + 1);
-	else if (!node_parse(at, strlen(at), a->host, sizeof(a->host), &a->port) || strcmp(a->host, "?") == 0)
+	n = (size_t)(colon - at);
+	if (n > 1 && at[0] == '[' && at[n - 1] == ']')
+		at++, n -= 2;
+	if (n >= sizeof(a->host) || (n == 1 && *at == '?') || a->port < 1 || a->port > 65535)
 		return;
-	if (a->port > 0 && a->port <= 65535)
-		a->where = is(a->text, "MOVED") ? MOVED : ASK;
+	memcpy(a->host, at, n);
+	a->host[n] = 0;
+	a->where = is(a->text, "MOVED") ? MOVED : ASK;
 }
 
 void reply_of_error(const char *text, size_t n, struct answer *ret)
@@ -148,6 +151,17 @@ static void *on_array(const redisReadTask *task, int n)
 	return NULL;
 }
 #endif
+
+#if HIREDIS_MAJOR >= 1
+void *reply_small_array(const redisReadTask *task, size_t n)
+#else
+void *reply_small_array(const redisReadTask *task, int n)
+#endif
+{
+	struct conn *c = task->privdata;
+
+	return n > SLOTS ? NULL : c->objects->createArray(task, n);
+}
 
 static void on_free(void *object)
 {

@@ -43,7 +43,7 @@ static struct conn *connection(struct redis *r, struct lane *l, uint16_t node, c
 	pthread_mutex_lock(&r->lock);
 	n = r->node[node];
 	pthread_mutex_unlock(&r->lock);
-	if (c->c && !c->broken && c->life == n.life)
+	if (c->c && !c->broken && c->life == n.life && conn_is_quiet(c, l->in, 0))
 		return c;
 	if (!look_up(&n, why, room))
 		return NULL;
@@ -54,7 +54,7 @@ static struct conn *connection(struct redis *r, struct lane *l, uint16_t node, c
 	count(r, CONNECTED);
 	if (conn_open(r, c, &n) == 0)
 		return c;
-	snprintf(why, room, "%s", c->answer.text);
+	snprintf(why, room, "%.199s", c->answer.text);
 	return NULL;
 }
 
@@ -77,7 +77,7 @@ static redisReply *ask(struct redis *r, const struct gpc_remote_call *call, uint
 	o = conn_command(r, c, &one, l->in, argc, argv);
 	if (o)
 		return o;
-	snprintf(why, room, "%s", c->answer.text);
+	snprintf(why, room, "%.199s", c->answer.text);
 	conn_close(c);
 	return NULL;
 }
