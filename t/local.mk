@@ -297,6 +297,8 @@ t_scripts = \
 	%reldir%/863-metrics.t \
 	%reldir%/864-metrics-http.t \
 	%reldir%/865-dashboard.t \
+	%reldir%/866-readme-tiers.t \
+	%reldir%/867-tier-pages.t \
 	%reldir%/870-demo.t \
 	%reldir%/871-containers.t \
 	%reldir%/872-remote-page.t \
