@@ -2,6 +2,8 @@
 /* A tier on disk: what RAM gives up goes there, and comes back through RAM; restarts. */
 #include "t/lib/below.h"
 
+#include <pthread.h>
+
 static int ram, vram;
 
 static gpc *three(uint32_t v, uint32_t r, uint32_t max)
@@ -86,14 +88,17 @@ static void test_background(void)
 
 /* ---- restarts ---- */
 
+static pthread_mutex_t told_lock = PTHREAD_MUTEX_INITIALIZER;
 static char told[512];
 
 static void keep_log(void *arg, int level, const char *text)
 {
 	(void)arg;
 	(void)level;
+	pthread_mutex_lock(&told_lock);
 	if (strstr(text, "found again"))
 		snprintf(told, sizeof(told), "%s", text);
+	pthread_mutex_unlock(&told_lock);
 }
 
 /* What the log says agrees with what is counted. */
@@ -106,8 +111,10 @@ static void log_agrees(const struct gpc_tier *s)
 			 (int)s->orphans);
 	snprintf(want, sizeof(want), "tier disk of %s: %d of %d blocks are found again%s", cache_name, (int)s->restored,
 		 (int)s->found, lost);
+	pthread_mutex_lock(&told_lock);
 	ok(strcmp(told, want) == 0, "the log says so: %s", told);
 	told[0] = 0;
+	pthread_mutex_unlock(&told_lock);
 }
 
 static void test_restart(void)

@@ -46,6 +46,13 @@ ssize_t __wrap_preadv(int fd, const struct iovec *v, int n, off_t at)
 	return __real_preadv(fd, v, n, at);
 }
 
+static void watch(bool on)
+{
+	pthread_mutex_lock(&lock);
+	watching = on;
+	pthread_mutex_unlock(&lock);
+}
+
 static void store_image(uint8_t *to, uint64_t n)
 {
 	uint32_t i;
@@ -116,9 +123,9 @@ static int body(void)
 	fill(c, ram);
 	chain_keys(c, 1, BLOCKS, k);
 	is_int(gpc_acquire(c, 0, k + 1, BLOCKS, b, 0), 0, "a chain is below RAM alone");
-	watching = true;
+	watch(true);
 	is_int(gpc_prefetch(c, ram, k + 1, BLOCKS, 0, 5000), BLOCKS, "and is brought");
-	watching = false;
+	watch(false);
 	is_int(gpc_acquire(c, 0, k + 1, BLOCKS, b, 0), BLOCKS, "into RAM");
 	for (i = 0; i < BLOCKS; i++) {
 		at = slot_at(c, b[i]);
