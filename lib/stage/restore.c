@@ -243,7 +243,7 @@ static bool publish_some(struct cold *d)
 	uint32_t n = (uint32_t)(end - d->next);
 	struct notes_read *notes;
 
-	if (!n || d->broken)
+	if (!n || load_relaxed(&d->broken))
 		return false;
 	notes = begin_notes(d);
 	for (i = 0; i < n; i++) {

@@ -82,7 +82,7 @@ struct cold {                            /* a tier, with its pool */
 	uint32_t *free, nfree;
 	struct uses *uses;               /* of down.c; NULL: nothing is counted */
 	uint32_t min_uses;
-	bool broken;                     /* its pool has gone, or syncs fail: nothing is written any more */
+	uint32_t broken;                 /* its pool has gone, or syncs fail: nothing is written any more */
 
 	/* restore.c: what was there at the start; from `next` on it is not published yet */
 	struct tier_found *found;
@@ -139,7 +139,7 @@ static inline bool cold_is_exclusive(const struct cold *d)
 
 static inline bool cold_is_ready(const struct cold *d)
 {
-	return !d->broken && (!d->ops->ready || d->ops->ready(d->tier));
+	return !load_relaxed(&d->broken) && (!d->ops->ready || d->ops->ready(d->tier));
 }
 
 static inline void tier_count(struct cold *d, uint32_t what, uint64_t n)
