@@ -15,10 +15,11 @@
  *   learn.c    what a store has that the index knows nothing of
  *   disk.c     the file of lib/disk as a tier
  *   peek.c     what such a file says of itself, and why it is refused
- *   remote.c   a store of lib/remote as a tier; afar.c, its lanes, and what a plugin that does not return has of them
+ *   remote.c   a store of lib/remote as a tier; afar.c, its lanes, and what a plugin that does not return has of them;
+ *              gone.c, keys that are to be removed there
  *
- * Threads: `stages` that answer, one that writes to disk, one that writes to a store, one that reads the feed.  None of them is waited for by a peer's
- * lookup, or by the writer.
+ * Threads: `stages` that answer, one that writes to disk, one that writes to a store, one that reads the feed.  None of them
+ * is waited for by a peer's lookup, or by the writer.
  *
  * What stands against what (rule B19, and the table in ARCHITECTURE.md).  A batch is written under `writing`: from the
  * choice of its slots to the answer of its publish, and what was refused is made free on the disk before the lock is
