@@ -301,7 +301,8 @@ static void deaf(void)
 		remote_tick(r);
 		usleep(5000);
 	}
-	ok(late <= 4, "a server that answers nothing but PING: %u calls have waited in a second", late);
+	/* without a pause that grows it would be 16, and a busy machine adds some */
+	ok(late <= 8, "a server that answers nothing but PING: %u calls have waited in a second", late);
 	resp_hook(&one, NULL);
 	ok(remote_until(r, REMOTE_UP) && get(r) == N, "then it answers, and all come");
 	remote_close(r);
