@@ -56,6 +56,7 @@ t_programs = \
 	%reldir%/056-redis-ill.t \
 	%reldir%/100-seed.t \
 	%reldir%/101-tiers.t \
+	%reldir%/101-tiers-chains.t \
 	%reldir%/102-tiers-durable.t \
 	%reldir%/104-tiers-refused.t \
 	%reldir%/103-remote-tier.t \

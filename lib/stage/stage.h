@@ -7,7 +7,7 @@
  *   images.c   blocks of RAM: held without a use, their bytes as pieces, their checksums
  *   notes.c    what an engine says of a block, beside it in a file
  *   up.c       questions: from a tier to RAM
- *   down.c     from RAM to a tier, ahead of need
+ *   down.c     from RAM to a tier, ahead of need; above.c, what such blocks hang on
  *   uses.c     which of them have been there often enough
  *   feed.c     what the feed says of our pools: removals become durable, slots come back
  *   drops.c    what was said to be bad, and all that follows it
