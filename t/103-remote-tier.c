@@ -191,6 +191,34 @@ static void forgets(void)
 	finish(c, t, "a store that forgets");
 }
 
+/* What others hang on has been lost, and is computed again: it is stored with the next of them, though it is in use. */
+static void mends(void)
+{
+	gpc *c = node(16);
+	struct gpc_tiers_options o = options();
+	gpc_tiers *t = keep(&o);
+	char command[400];
+	gpc_key k[CACHE_KEYS + 1];
+	gpc_block b[16];
+
+	fill(c, 201, 8, 8);
+	fill(c, 301, 8, 8);
+	is_int(hints(c, 201, 8), 8, "eight are stored");
+	must(gpc_pool_clear(c, ram, 0, 0, 5000));
+	snprintf(command, sizeof(command), "rm -f %s/gpc1*", store);
+	is_int(system(command), 0, "the store loses all");
+	chain_keys(c, 201, 16, k);
+	is_int(gpc_prefetch(c, vram, k + 1, 1, 0, 5000), 0, "the first one is missed");
+	bytes_chain(c, ram, 201, 16, b, false);
+	is_int(gpc_acquire(c, 0, k + 1, 8, b, 0), 8, "it is computed again, and used");
+	must(gpc_release(c, b, 8));
+	must(gpc_tiers_sync(c, WAIT_MS));
+	is_int(hints(c, 201, 16), 16, "more is stored");
+	must(gpc_pool_clear(c, ram, 0, 0, 5000));
+	is_int(gpc_prefetch(c, vram, k + 1, 1, 0, 5000), 1, "and the first one with it");
+	finish(c, t, "a store that is mended");
+}
+
 /* A clear is this node's.  A drop of the hint removes the value for all. */
 static void removes(void)
 {
@@ -259,7 +287,7 @@ static void not_opened(struct gpc_tiers_options o, int err, const char *sentence
 	is_int(gpc_tiers_open(cache_name, &o, &t), err, "refused: %s", sentence);
 	if (!ok(strstr(gpc_last_error(), sentence) != NULL, "which is said"))
 		diag("it says: %s", gpc_last_error());
-}
+	}
 
 static void arguments(void)
 {
@@ -294,6 +322,7 @@ static int body(void)
 	loads();
 	others_do_not();
 	forgets();
+	mends();
 	new_store("");
 	removes();
 	is_dead();

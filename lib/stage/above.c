@@ -6,8 +6,9 @@
  * it would be without a parent.  So with a block go those of its ancestors that the tier lacks, as far as they are in
  * the same pool of RAM.
  *
- * The walk ends at the first ancestor that has a copy, or is about to get one.  Copies are chained: what that one hangs
- * on was published before it, and is not evicted before it.
+ * The walk ends at the first ancestor that is about to get a copy, or has one.  Copies are chained: what that one hangs on
+ * was published before it, and does not go before it, be it for want of room or for its age.  A store may lose any of
+ * them: there the walk goes on to the root, once for a batch, since what it finds is in it.
  *
  * A tier smaller than RAM could not hold them all, and would be written in a circle: there blocks go down alone. */
 #include "config.h"
@@ -47,17 +48,22 @@ void above_find(struct cold *d, uint32_t pool, const struct about *a, const gpc_
 		struct above *ret)
 {
 	const struct shm_pool *p = seg_pool(&d->t->c->seg, pool);
-	uint32_t most = load_relaxed(&p->blocks);        /* more are in no chain, whatever records say */
+	uint32_t left = load_relaxed(&p->blocks);        /* more are in no chain, whatever records say */
+	bool holes = cold_is_afar(d), there;
 	struct about up = *a;
 	gpc_block block;
 	gpc_key key;
 
-	for (ret->n = 0; ret->n < most && !key_is_zero(&up.parent); ret->n++) {
+	for (ret->n = 0; left && !key_is_zero(&up.parent); left--) {
 		key = up.parent;
 		if (gpc_lookup(d->t->c, GPC_SPACE(p->space), &key, 1, &block, GPC_QUIET) != 1 ||
-		    (uint32_t)GPC_POOL(block) != pool || above_is_among(chosen, nchosen, block) || below_has(d, &key) ||
+		    (uint32_t)GPC_POOL(block) != pool || above_is_among(chosen, nchosen, block) ||
 		    !about_block(d->t->c, block, &up) || !key_same(&up.key, &key))
-			break;
-		ret->block[ret->n % ABOVE_MOST] = block;
+			return;
+		there = below_has(d, &key);
+		if (there && !holes)
+			return;
+		if (!there)
+			ret->block[ret->n++ % ABOVE_MOST] = block;
 	}
 }
