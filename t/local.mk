@@ -58,6 +58,7 @@ t_programs = \
 	%reldir%/101-tiers.t \
 	%reldir%/101-tiers-chains.t \
 	%reldir%/102-tiers-durable.t \
+	%reldir%/104-tiers-feed.t \
 	%reldir%/104-tiers-refused.t \
 	%reldir%/103-remote-tier.t \
 	%reldir%/103-remote-lost.t \
@@ -535,8 +536,12 @@ endif
 %canon_reldir%_006_segment_names_t_LDFLAGS = -Wl,--wrap=rename
 # a write or a read of the disk waits until the test lets it go on; no sync
 %canon_reldir%_102_tiers_durable_t_LDFLAGS = -Wl,--wrap=preadv,--wrap=pwritev,--wrap=fdatasync
+# a thread of the tiers is started late
+%canon_reldir%_103_remote_tier_t_LDFLAGS = -Wl,--wrap=maps_thread
 # no sync
 %canon_reldir%_104_tiers_refused_t_LDFLAGS = -Wl,--wrap=fdatasync
+# the feed stands still, or is overwritten; a publish is answered late
+%canon_reldir%_104_tiers_feed_t_LDFLAGS = -Wl,--wrap=gpc_event_read,--wrap=publish_copies
 # where an image is read into
 %canon_reldir%_104_tiers_straight_t_LDFLAGS = -Wl,--wrap=preadv
 # nothing can be removed from a store, and writes stand still

@@ -252,7 +252,7 @@ static uint32_t write_batch(struct down *b, uint32_t pool)
 	/* until the last publish is answered, and what was refused is free on the disk: see stage.h */
 	if (!cold_is_afar(b->d))
 		pthread_mutex_lock(&b->t->writing);
-	got = b->d->broken ? 0 : slots_take(b->d, b->slot, b->n);
+	got = load_relaxed(&b->d->broken) ? 0 : slots_take(b->d, b->slot, b->n);
 	cut(b, got);
 	if (b->n && write_all(b) == 0) {
 		publish_all(b, resident);

@@ -38,9 +38,9 @@ static struct cold *cold_of(struct gpc_tiers *t, gpc_block block)
 /* A failure is the disk's, and what was acknowledged is not affected: nothing more is written, or acknowledged. */
 static void give_up(struct cold *d, const char *what, int err)
 {
-	if (d->broken)
+	if (load_relaxed(&d->broken))
 		return;
-	d->broken = true;
+	store_relaxed(&d->broken, 1);
 	log_say(&d->t->c->log, LOG_ERR, "tier %s of %s: %s: %s; nothing is written there any more", d->ops->name,
 		d->t->c->seg.name, what, gpc_strerror(err));
 }
@@ -130,7 +130,7 @@ static bool follow(struct gpc_tiers *t)
 	} while (n == (int)EVENTS || n == -ESTALE);
 	for (i = 0; i < t->ncold; i++) {
 		t->cold[i].clears = clears[i];
-		if (!t->cold[i].broken)
+		if (!load_relaxed(&t->cold[i].broken))
 			take_returned(&t->cold[i]);
 	}
 	t->drops = drops;
@@ -204,7 +204,7 @@ static void look_at_ages(struct cold *d)
 	gpc_key key;
 	bool old;
 
-	for (n = 0; most && n < AGED && n < d->blocks && !d->broken; n++) {
+	for (n = 0; most && n < AGED && n < d->blocks && !load_relaxed(&d->broken); n++) {
 		gpc_block block;
 
 		i = d->aged++ % d->blocks;
@@ -239,7 +239,7 @@ static void tell_idle(struct gpc_tiers *t)
 	struct shm_desk *desk = seg_desk(&t->c->seg);
 	uint64_t idle = load_acquire(&t->idle);
 
-	if (t->has_afar)
+	if (t->opt.remote)               /* its thread may not have been started yet */
 		idle = MIN(idle, load_acquire(&t->idle_afar));
 	if (idle == load_relaxed(&desk->idle) || !t->published)
 		return;

@@ -15,10 +15,11 @@
  *   learn.c    what a store has that the index knows nothing of
  *   disk.c     the file of lib/disk as a tier
  *   peek.c     what such a file says of itself, and why it is refused
- *   remote.c   a store of lib/remote as a tier; afar.c, its lanes, and what a plugin that does not return has of them
+ *   remote.c   a store of lib/remote as a tier; afar.c, its lanes, and what a plugin that does not return has of them;
+ *              gone.c, keys that are to be removed there
  *
- * Threads: `stages` that answer, one that writes to disk, one that writes to a store, one that reads the feed.  None of them is waited for by a peer's
- * lookup, or by the writer.
+ * Threads: `stages` that answer, one that writes to disk, one that writes to a store, one that reads the feed.  None of them
+ * is waited for by a peer's lookup, or by the writer.
  *
  * What stands against what (rule B19, and the table in ARCHITECTURE.md).  A batch is written under `writing`: from the
  * choice of its slots to the answer of its publish, and what was refused is made free on the disk before the lock is
@@ -82,7 +83,7 @@ struct cold {                            /* a tier, with its pool */
 	uint32_t *free, nfree;
 	struct uses *uses;               /* of down.c; NULL: nothing is counted */
 	uint32_t min_uses;
-	bool broken;                     /* its pool has gone, or syncs fail: nothing is written any more */
+	uint32_t broken;                 /* its pool has gone, or syncs fail: nothing is written any more */
 
 	/* restore.c: what was there at the start; from `next` on it is not published yet */
 	struct tier_found *found;
@@ -139,7 +140,7 @@ static inline bool cold_is_exclusive(const struct cold *d)
 
 static inline bool cold_is_ready(const struct cold *d)
 {
-	return !d->broken && (!d->ops->ready || d->ops->ready(d->tier));
+	return !load_relaxed(&d->broken) && (!d->ops->ready || d->ops->ready(d->tier));
 }
 
 static inline void tier_count(struct cold *d, uint32_t what, uint64_t n)
