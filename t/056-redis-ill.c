@@ -271,6 +271,7 @@ static void bad_maps(void)
 /* ---- a server that answers PING ---- */
 
 static char pong[200];
+static bool held = true;
 
 static bool pings(struct resp *s, int fd, int argc, char **argv, const size_t *len)
 {
@@ -279,7 +280,7 @@ static bool pings(struct resp *s, int fd, int argc, char **argv, const size_t *l
 		resp_say(fd, pong);
 	else if (strcmp(argv[0], "GET"))
 		return false;
-	return true;
+	return pong[0] || resp_hold(fd, &held);
 }
 
 /* ... and nothing else: each call that it lets wait makes it wait longer. */

@@ -54,6 +54,8 @@ t_programs = \
 	%reldir%/054-remote-lost.t \
 	%reldir%/055-remote-kept.t \
 	%reldir%/056-redis-ill.t \
+	%reldir%/057-redis-nodes.t \
+	%reldir%/058-redis-strays.t \
 	%reldir%/100-seed.t \
 	%reldir%/101-tiers.t \
 	%reldir%/102-tiers-durable.t \
