@@ -225,6 +225,19 @@ static void dead_seeds(void)
 		close(fd[i]);
 }
 
+/* Whichever of its addresses comes first. */
+static void by_name(void)
+{
+	char name[64];
+	struct remote *r;
+
+	snprintf(name, sizeof(name), "localhost:%d", one.port);
+	r = start(name, MS);
+	ok(remote_until(r, REMOTE_UP), "a server by its name");
+	is_int(get(r), N, "gives what it has");
+	remote_close(r);
+}
+
 /* ---- values that never come, where all else is answered ---- */
 
 static bool no_values(struct resp *s, int fd, int argc, char **argv, const size_t *len)
@@ -381,6 +394,7 @@ static int body(void)
 	deaf_is_told_once();
 	refusal_is_told();
 	dead_seeds();
+	by_name();
 	large_ones_stick();
 	busy_cluster();
 	no_room();

@@ -124,7 +124,10 @@ uint16_t node_number(struct redis *r, const char *host, int port)
 	n = &r->node[at];
 	snprintf(n->host, sizeof(n->host), "%s", host);
 	n->address[0] = 0;
-	if (is_numeric(host))
+	n->numeric = is_numeric(host);
+	n->renew = false;
+	n->turn = 0;
+	if (n->numeric)
 		snprintf(n->address, sizeof(n->address), "%.63s", host);
 	n->port = port;
 	n->life++;
@@ -231,6 +234,7 @@ static void fall(struct redis *r, uint16_t node, const char *why, uint32_t doubt
 	n->doubt |= doubt;
 	n->slow = 0;
 	n->up = false;
+	n->renew = !n->numeric;              /* it may have moved */
 	snprintf(n->why, sizeof(n->why), "%s", why);
 	r->stale = true;
 	copy_of = *n;

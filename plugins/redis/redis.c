@@ -35,6 +35,8 @@ static void close_store(void *store)
 	for (i = 0; r->lane && i < r->nlanes; i++)
 		lane_free(r->lane[i]);
 	free(r->lane);
+	for (i = 0; i < NODES; i++)
+		name_end(&r->name[i]);
 #ifdef HAVE_HIREDIS_SSL
 	if (r->ssl)
 		redisFreeSSLContext(r->ssl);

@@ -8,6 +8,7 @@
  *   conn.c     one connection: opened, written to, read from
  *   reply.c    what the server says: bytes to where they belong, errors to results
  *   node.c     nodes, and which one has a key
+ *   names.c    their names become addresses
  *
  * hiredis parses and connects; it waits for nothing, as all its contexts are non-blocking.  Waits are in poll(2)
  * here, up to the deadline, with the descriptor that cancels beside the sockets.
@@ -43,6 +44,8 @@ enum {
 struct node {
 	char host[256];                      /* or the path of a socket */
 	char address[64];                    /* of host, in numbers; "": not looked up yet */
+	bool numeric, renew;                 /* host is an address; it is a name, and to be looked up again */
+	uint32_t turn;                       /* which of the addresses of a name is next */
 	int port;                            /* 0: host is a path */
 	uint32_t life;                       /* another one: another node stands here now */
 	bool up, seed, in_map;
@@ -124,6 +127,7 @@ struct redis {
 	struct node node[NODES];
 	uint32_t nnodes;
 	uint16_t slot[SLOTS];
+	struct name *name[NODES];            /* tick's: that are being looked up */
 	uint32_t turn;                       /* the node that tick looks at first */
 	bool told;                           /* that we may not ask for the map */
 	bool cluster, kind_known, stale;     /* stale: the map of slots has been found wrong */
@@ -152,6 +156,10 @@ void node_mute(struct redis *r, uint16_t node, enum kind kind, const char *why);
 void node_slow(struct redis *r, uint16_t node, enum kind kind);
 void node_proved(struct redis *r, uint16_t node, enum kind kind);        /* it has answered such a batch */
 void count(struct redis *r, int which);
+
+/* names.c: in tick's thread.  n->address, after ns at most; false and why. */
+bool name_look_up(struct name **at, struct node *n, uint64_t ns, char *why, size_t room);
+void name_end(struct name **at);
 
 /* reply.c */
 extern redisReplyObjectFunctions reply_flat;

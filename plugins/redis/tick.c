@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* tick.c - nodes that are down are tried again, and the map of slots is read.  Nobody waits for this thread, so
- * this is where names are looked up, too. */
+ * this is where names become addresses, too. */
 #include "plugins/redis/redis.h"
 
 #include <errno.h>
-#include <netdb.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,28 +20,27 @@ struct turn {                                /* a tick */
 	uint64_t try_ns;                     /* so long a node has for its answer */
 };
 
-/* Its address in numbers; false and why. */
-static bool look_up(struct node *n, char *why, size_t room)
+/* Its address in numbers; false and why.  An old one is better than none. */
+static bool look_up(struct redis *r, const struct turn *t, uint16_t node, struct node *n, char *why, size_t room)
 {
-	struct addrinfo hints = { .ai_socktype = SOCK_STREAM }, *found = NULL;
-	int err;
-
-	if (!n->port || n->address[0])
+	if (!n->port || n->numeric || (n->address[0] && !n->renew))
 		return true;
-	err = getaddrinfo(n->host, NULL, &hints, &found);
-	if (!err)
-		err = getnameinfo(found->ai_addr, found->ai_addrlen, n->address, sizeof(n->address), NULL, 0,
-				  NI_NUMERICHOST);
-	if (found)
-		freeaddrinfo(found);
-	if (err)
-		snprintf(why, room, "%.100s: %s", n->host, gai_strerror(err));
-	return !err;
+	if (!name_look_up(&r->name[node], n, t->try_ns / 2, why, room))
+		return n->address[0] != 0;
+	pthread_mutex_lock(&r->lock);
+	if (r->node[node].life == n->life) {
+		snprintf(r->node[node].address, sizeof(n->address), "%s", n->address);
+		r->node[node].renew = false;
+		r->node[node].turn = n->turn;
+	}
+	pthread_mutex_unlock(&r->lock);
+	return true;
 }
 
 /* One of `lane`'s connections, ready for a command. */
-static struct conn *connection(struct redis *r, struct lane *l, uint16_t node, char *why, size_t room)
+static struct conn *connection(struct redis *r, const struct turn *t, uint16_t node, char *why, size_t room)
 {
+	struct lane *l = r->lane[t->call->lane];
 	struct conn *c = &l->conn[node];
 	struct node n;
 
@@ -51,12 +49,8 @@ static struct conn *connection(struct redis *r, struct lane *l, uint16_t node, c
 	pthread_mutex_unlock(&r->lock);
 	if (c->c && !c->broken && c->life == n.life && conn_is_quiet(c, l->in, 0))
 		return c;
-	if (!look_up(&n, why, room))
+	if (!look_up(r, t, node, &n, why, room))
 		return NULL;
-	pthread_mutex_lock(&r->lock);
-	if (r->node[node].life == n.life)
-		snprintf(r->node[node].address, sizeof(n.address), "%s", n.address);
-	pthread_mutex_unlock(&r->lock);
 	count(r, CONNECTED);
 	if (conn_open(r, c, &n) == 0)
 		return c;
@@ -88,7 +82,7 @@ static redisReply *ask(struct redis *r, const struct turn *t, uint16_t node, int
 	redisReply *o;
 
 	snprintf(why, room, "no memory");
-	c = l ? connection(r, l, node, why, room) : NULL;
+	c = l ? connection(r, t, node, why, room) : NULL;
 	if (!c)
 		return NULL;
 	if (one.deadline_ns > most)
