@@ -157,6 +157,40 @@ static void errors(void)
 	one.hook = NULL;
 }
 
+/* ---- a password ---- */
+
+static char auth_with[64];
+
+static bool auths(struct resp *s, int fd, int argc, char **argv, const size_t *len)
+{
+	(void)s, (void)len;
+	if (strcmp(argv[0], "AUTH") || argc != 2)
+		return false;
+	snprintf(auth_with, sizeof(auth_with), "%s", argv[1]);
+	resp_say(fd, "+OK\r\n");
+	return true;
+}
+
+static void password(void)
+{
+	char spec[1200], path[400];
+	struct remote *r;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "%s/word", remote_dir);
+	f = fopen(path, "w");
+	fputs("open sesame\r\n# of the cache\n", f);
+	fclose(f);
+	chmod(path, 0600);
+	snprintf(spec, sizeof(spec), "%s:server=127.0.0.1:%d,password-file=%s", plugin, one.port, path);
+	one.hook = auths;
+	r = remote_start(spec, NULL, BYTES, MS);
+	if (!ok(!strcmp(auth_with, "open sesame"), "the password is the first line of its file"))
+		diag("'%s'", auth_with);
+	one.hook = NULL;
+	remote_close(r);
+}
+
 static int body(void)
 {
 	if (!remote_plugin("redis", plugin, sizeof(plugin)))
@@ -171,6 +205,7 @@ static int body(void)
 	fill();
 	an_unlink_that_was_not();
 	errors();
+	password();
 	return done_testing();
 }
 

@@ -67,12 +67,21 @@ static bool copy(char *to, size_t room, const char *from, size_t n)
 	return true;
 }
 
+/* A URL is none, nor are two with a comma between. */
+static bool copy_host(char *to, size_t room, const char *from, size_t n)
+{
+	return copy(to, room, from, n) && !to[strcspn(to, " \t,/=@?#\"'\\")];
+}
+
 bool node_parse(const char *s, size_t n, char *host, size_t room, int *port)
 {
 	const char *end, *colon;
+	bool path = n > 5 && memcmp(s, "unix:", 5) == 0;
 
-	if (n > 5 && memcmp(s, "unix:", 5) == 0)
+	if (path)
 		s += 5, n -= 5;
+	if (path && s[0] != '/')
+		return false;
 	if (n && s[0] == '/') {
 		*port = 0;
 		return copy(host, room, s, n);
@@ -80,15 +89,15 @@ bool node_parse(const char *s, size_t n, char *host, size_t room, int *port)
 	*port = 6379;
 	if (n && s[0] == '[') {
 		end = memchr(s, ']', n);
-		if (!end || !copy(host, room, s + 1, (size_t)(end - s - 1)))
+		if (!end || !copy_host(host, room, s + 1, (size_t)(end - s - 1)))
 			return false;
 		n -= (size_t)(end + 1 - s);
 		return !n || (end[1] == ':' && take_port(end + 2, n - 1, port));
 	}
 	colon = memrchr(s, ':', n);
 	if (!colon || memchr(s, ':', (size_t)(colon - s)))       /* none, or an IPv6 address */
-		return copy(host, room, s, n);
-	return copy(host, room, s, (size_t)(colon - s)) &&
+		return copy_host(host, room, s, n);
+	return copy_host(host, room, s, (size_t)(colon - s)) &&
 	       take_port(colon + 1, n - (size_t)(colon + 1 - s), port);
 }
 
