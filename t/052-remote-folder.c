@@ -250,6 +250,21 @@ static void down_and_up(void)
 	remote_close(r);
 }
 
+/* Processes of other machines have our number, and their files are in the same folder. */
+static void same_number(void)
+{
+	char path[400];
+	struct remote *r = remote_start(spec, NULL, few.bytes, 0);
+
+	snprintf(path, sizeof(path), "%s/.part-%d-0", dir, (int)getpid());
+	if (mkdir(path, 0755))
+		bail("mkdir");
+	images_put(&few, 0);
+	is_int(remote_put(r, 0, few.b, few.n, 0), few.n, "what a process of the same number writes is in nobody's way");
+	rmdir(path);
+	remote_close(r);
+}
+
 static int body(void)
 {
 	struct remote *r;
@@ -269,6 +284,7 @@ static int body(void)
 	other_tags();
 	images_make(&few, 4, m.bytes);
 	late_and_away();
+	same_number();
 	down_and_up();
 	snprintf(dir, sizeof(dir), "%s/spoilt", remote_dir);
 	mkdir(dir, 0755);

@@ -54,6 +54,9 @@ t_programs = \
 	%reldir%/054-remote-lost.t \
 	%reldir%/055-remote-kept.t \
 	%reldir%/056-redis-ill.t \
+	%reldir%/057-redis-nodes.t \
+	%reldir%/058-redis-strays.t \
+	%reldir%/059-redis-names.t \
 	%reldir%/100-seed.t \
 	%reldir%/101-tiers.t \
 	%reldir%/101-tiers-chains.t \
@@ -546,6 +549,7 @@ endif
 %canon_reldir%_104_tiers_straight_t_LDFLAGS = -Wl,--wrap=preadv
 # nothing can be removed from a store, and writes stand still
 %canon_reldir%_055_remote_kept_t_LDFLAGS = -Wl,--wrap=remote_remove,--wrap=remote_put
+%canon_reldir%_059_redis_names_t_LDFLAGS = -rdynamic
 # what was found at the start is not published yet
 %canon_reldir%_105_tiers_drops_t_LDFLAGS = -Wl,--wrap=publish_copies
 # the keeper of a tier dies at each of these
