@@ -135,6 +135,7 @@ t_programs = \
 	%reldir%/383-companion-ranks.t \
 	%reldir%/384-fold-stores.t \
 	%reldir%/386-window-stores.t \
+	%reldir%/388-tiers-keeper-life.t \
 	%reldir%/165-fetch.t \
 	%reldir%/166-spill.t \
 	%reldir%/167-order.t \
@@ -542,6 +543,8 @@ endif
 %canon_reldir%_055_remote_kept_t_LDFLAGS = -Wl,--wrap=remote_remove,--wrap=remote_put
 # what was found at the start is not published yet
 %canon_reldir%_105_tiers_drops_t_LDFLAGS = -Wl,--wrap=publish_copies
+# a caller sleeps through the death of a keeper
+%canon_reldir%_388_tiers_keeper_life_t_LDFLAGS = -Wl,--wrap=futex_wait
 # the keeper of a tier dies at each of these
 %canon_reldir%_322_tiers_die_t_LDFLAGS = -Wl,--wrap=preadv,--wrap=pwritev,--wrap=fdatasync,--wrap=publish_copies
 # the system gives fewer threads than are asked for

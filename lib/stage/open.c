@@ -251,18 +251,17 @@ static int clear_missed(struct gpc_tiers *t, struct disk *disk)
 	struct shm_desk *desk = seg_desk(&t->c->seg);
 	uint64_t cleared = load_acquire(&seg_state(&t->c->seg)->cleared);
 	struct disk_info info;
-	bool same;
 	int err = 0;
 
 	disk_info(disk, &info);
-	same = !memcmp(desk->file, info.file, sizeof(info.file));
-	t->missed_from = same ? load_acquire(&desk->durable) : UINT64_MAX;
-	if (!info.made && (same ? desk->cleared != cleared : cleared != 0))
+	desk_keeps(t, info.file);
+	if (!info.made)
+		t->missed_from = load_relaxed(&desk->durable);
+	if (!info.made && desk->cleared != cleared)
 		err = disk_clear(disk);
 	if (err < 0)
 		return err_set(-err, "%s: blocks that were cleared while nobody kept it cannot be forgotten: %s",
 			       t->opt.disk, gpc_strerror(err));
-	memcpy(desk->file, info.file, sizeof(info.file));
 	store_relaxed(&desk->cleared, cleared);
 	return 0;
 }
@@ -390,6 +389,8 @@ static int open_all(struct gpc_tiers *t)
 		err = open_tier_remote(t, (uint32_t)ram);
 	if (err == 0 && t->opt.disk)
 		err = open_disk_file(t, &disk);
+	else if (err == 0)
+		desk_keeps(t, (const uint8_t[16]){ 0 });
 	if (err == 0)
 		err = count_uses(t);
 	if (err == 0)

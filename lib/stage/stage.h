@@ -116,7 +116,7 @@ struct gpc_tiers {
 	gpc_key *dropped;
 	uint32_t ndropped, dropped_room;
 	bool drops_lost;                 /* ... that nobody knows: the tiers are cleared */
-	uint64_t missed_from;            /* of the feed: what the last keeper of this file had done; UINT64_MAX: another file */
+	uint64_t missed_from;            /* of the feed: what the last keeper of this file had done; UINT64_MAX: nothing is in it */
 };
 
 static inline bool stage_stops(const struct gpc_tiers *t)
@@ -151,6 +151,8 @@ static inline void tier_count(struct cold *d, uint32_t what, uint64_t n)
 /* ---- desk.c ---- */
 
 int desk_take(struct gpc_tiers *t);      /* -EBUSY: another process keeps tiers */
+/* This file is kept from now on; zeros: none is. */
+void desk_keeps(struct gpc_tiers *t, const uint8_t file[16]);
 void desk_show(struct gpc_tiers *t);     /* questions may come */
 void desk_leave(struct gpc_tiers *t);
 /* Sleep until the bell has rung since `seen`, or so long. */
