@@ -66,6 +66,7 @@ t_programs = \
 	%reldir%/107-two-ways.t \
 	%reldir%/108-back-late.t \
 	%reldir%/109-held-late.t \
+	%reldir%/109-tiers-resize.t \
 	%reldir%/110-publish.t \
 	%reldir%/115-publish-no-ref.t \
 	%reldir%/111-ask.t \
@@ -543,6 +544,10 @@ endif
 %canon_reldir%_055_remote_kept_t_LDFLAGS = -Wl,--wrap=remote_remove,--wrap=remote_put
 # what was found at the start is not published yet
 %canon_reldir%_105_tiers_drops_t_LDFLAGS = -Wl,--wrap=publish_copies
+# each step of a start fails
+%canon_reldir%_109_tiers_resize_t_LDFLAGS = -Wl,--wrap=preadv,--wrap=pwritev,--wrap=fdatasync \
+	-Wl,--wrap=posix_fallocate,--wrap=ftruncate,--wrap=io_store,--wrap=maps_thread,--wrap=disk_scan \
+	-Wl,--wrap=queue_start,--wrap=feed_begin,--wrap=uses_new
 # a caller sleeps through the death of a keeper
 %canon_reldir%_388_tiers_keeper_life_t_LDFLAGS = -Wl,--wrap=futex_wait
 # the keeper of a tier dies at each of these

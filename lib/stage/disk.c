@@ -177,6 +177,11 @@ static int file_scan(struct tier *t, struct tier_found **ret, uint64_t *ret_n)
 	return found ? 0 : -ENOMEM;
 }
 
+static int file_begin(struct tier *t, bool clear)
+{
+	return disk_begin(file_of(t), clear);
+}
+
 static uint64_t file_turn(struct tier *t)
 {
 	return disk_turn(file_of(t));
@@ -203,6 +208,7 @@ static void file_close(struct tier *t)
 static const struct tier_ops disk_ops = {
 	.name = "disk", .kind = GPC_DISK, .read = file_read, .write = file_write, .forget = file_forget,
 	.clear = file_clear, .sync = file_sync, .reuse = file_reuse, .scan = file_scan, .note = file_note,
+	.begin = file_begin,
 	.turn = file_turn, .counts = file_counts, .close = file_close,
 };
 

@@ -190,8 +190,7 @@ int feed_begin(struct gpc_tiers *t)
 		struct cold *d = &t->cold[i];
 
 		d->clears = load_acquire(&seg_pool(&t->c->seg, d->pool)->clears);
-		if (d->clears)
-			err = d->ops->clear(d->tier);
+		d->clear |= d->clears != 0;
 	}
 	return err < 0 ? err : 0;
 }
@@ -281,6 +280,6 @@ void *feed_thread(void *arg)
 
 void feed_end(struct gpc_tiers *t)
 {
-	if (t->has_feed)
+	if (t->begun)
 		acknowledge(t);
 }

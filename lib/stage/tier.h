@@ -71,6 +71,9 @@ struct tier_ops {
 	int (*scan)(struct tier *t, struct tier_found **ret, uint64_t *ret_n);
 	/* The note of such a block, note_bytes of it: 0, or why there is none.  NULL: the tier has no notes. */
 	int (*note)(struct tier *t, const struct tier_found *f, void *to);
+	/* Nothing that is there was changed before it, and it is the last of an opening that may fail: then nothing is.
+	 * clear: all of it goes at once with that.  NULL: nothing to do. */
+	int (*begin)(struct tier *t, bool clear);
 	/* Which of these keys, of which the index knows nothing, are there all the same: has[i] = 1.  Returns
 	 * how many.  NULL: the index knows all. */
 	int (*exists)(struct tier *t, const gpc_key *keys, uint32_t n, uint8_t *has, uint64_t deadline_ns);
