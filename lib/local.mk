@@ -254,6 +254,7 @@ lib_gpc_sources = \
 	%reldir%/stage/peek.c \
 	%reldir%/stage/plan.c \
 	%reldir%/stage/remote.c \
+	%reldir%/stage/rest.c \
 	%reldir%/stage/restore.c \
 	%reldir%/stage/slots.c \
 	%reldir%/stage/stage.h \

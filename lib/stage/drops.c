@@ -228,7 +228,7 @@ static bool clear_all(struct gpc_tiers *t)
 	uint32_t i;
 
 	for (i = 0; i < t->ncold; i++)
-		if (gpc_pool_clear(t->c, (int)t->cold[i].pool, 0, 0, 0) < 0 && !t->cold[i].broken)
+		if (gpc_pool_clear(t->c, (int)t->cold[i].pool, 0, 0, 0) < 0 && !t->cold[i].gone)
 			return false;
 	say_lost(t);
 	t->drops_lost = false;

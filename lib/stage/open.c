@@ -195,7 +195,7 @@ static int open_disk_file(struct gpc_tiers *t, const struct disk_options *opt)
 	memcpy(t->file, info.file, sizeof(t->file));
 	t->made = info.made;
 	d->note_room = MIN(info.note_bytes, notes_most(&t->c->seg));
-	err = tier_disk(disk, d->note_room != 0, &d->tier);
+	err = tier_disk(disk, d->note_room != 0, &t->c->log, t->c->seg.name, &d->tier);
 	if (err < 0) {
 		disk_close(disk);
 		return err_set(ENOMEM, "no memory for a tier");

@@ -11,6 +11,7 @@
  *   down.c     from RAM to a tier, ahead of need
  *   uses.c     which of them have been there often enough
  *   feed.c     what the feed says of our pools: removals become durable, slots come back
+ *   rest.c     a tier that can neither sync nor be cleared, until it can
  *   drops.c    what was said to be bad, and all that follows it
  *   restore.c  what was there at the start is published again
  *   learn.c    what a store has that the index knows nothing of
@@ -83,7 +84,10 @@ struct cold {                            /* a tier, with its pool */
 	uint32_t *free, nfree;
 	struct uses *uses;               /* of down.c; NULL: nothing is counted */
 	uint32_t min_uses;
-	bool broken;                     /* its pool has gone, or syncs fail: nothing is written any more */
+	bool broken;                     /* nothing is written now: it rests, or its pool has gone */
+	bool gone;                       /* ... for ever */
+	bool emptied;                    /* rest.c: the index has nothing of it */
+	uint64_t pause_ns, probe_ns;     /* rest.c: how long it rests, and until when */
 
 	bool clear;                      /* at the start: what is there goes */
 
@@ -243,6 +247,15 @@ void *feed_thread(void *arg);
 int feed_begin(struct gpc_tiers *t);     /* once the pools are there; says which tiers begin empty */
 bool feed_follow(struct gpc_tiers *t);   /* all that it tells by now; false: nothing */
 void feed_end(struct gpc_tiers *t);      /* what is known is made durable */
+
+/* ---- rest.c, in the thread of feed.c ---- */
+
+void rest_begin(struct cold *d, const char *what, int err);
+/* Nobody finds by the index what is not in the tier any more. */
+void rest_lose_all(struct cold *d);
+/* Where a pause is over, or all ends, a clear is tried; true: it does not rest, or no more. */
+bool rest_is_over(struct cold *d, bool ends);
+void rest_look(struct gpc_tiers *t);
 
 /* ---- learn.c ---- */
 
