@@ -789,10 +789,12 @@ int gpc_tiers_file_get(const char *disk, struct gpc_tiers_file *ret);
 int gpc_tiers_sync(gpc *c, int timeout_ms);
 /* [shared] Returns when the keeper of the tiers has nothing left to do: what was in the file is published, what is next
  * to go from RAM is written as far as the policy wants it, what was removed is gone from the disk for ever.  Calls
- * that remove (gpc_drop, gpc_pool_clear) wait for the last part by themselves.  -ENOTCONN: nobody keeps tiers. */
+ * that remove (gpc_drop, gpc_pool_clear) wait for the last part by themselves.  -ENOTCONN: nobody keeps tiers, or another
+ * process began to during the call. */
 
 enum {                               /* state of a tier */
-	GPC_TIER_DOWN = 0,           /* the store does not answer, or nobody keeps the tier: all of it is a miss */
+	GPC_TIER_DOWN = 0,           /* the store does not answer, the disk rests, or nobody keeps the tier: all of it is
+	                              * a miss */
 	GPC_TIER_UP   = 1,
 	GPC_TIER_OFF  = 2,           /* switched off until its keeper starts anew: it has answered wrong bytes */
 };

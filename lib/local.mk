@@ -254,7 +254,9 @@ lib_gpc_sources = \
 	%reldir%/stage/notes.c \
 	%reldir%/stage/open.c \
 	%reldir%/stage/peek.c \
+	%reldir%/stage/plan.c \
 	%reldir%/stage/remote.c \
+	%reldir%/stage/rest.c \
 	%reldir%/stage/restore.c \
 	%reldir%/stage/slots.c \
 	%reldir%/stage/stage.h \

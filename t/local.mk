@@ -68,9 +68,11 @@ t_programs = \
 	%reldir%/104-tiers-straight.t \
 	%reldir%/105-tiers-drops.t \
 	%reldir%/106-tiers-notes.t \
+	%reldir%/106-tiers-rest.t \
 	%reldir%/107-two-ways.t \
 	%reldir%/108-back-late.t \
 	%reldir%/109-held-late.t \
+	%reldir%/109-tiers-resize.t \
 	%reldir%/110-publish.t \
 	%reldir%/115-publish-no-ref.t \
 	%reldir%/111-ask.t \
@@ -140,6 +142,7 @@ t_programs = \
 	%reldir%/383-companion-ranks.t \
 	%reldir%/384-fold-stores.t \
 	%reldir%/386-window-stores.t \
+	%reldir%/388-tiers-keeper-life.t \
 	%reldir%/165-fetch.t \
 	%reldir%/166-spill.t \
 	%reldir%/167-order.t \
@@ -552,6 +555,15 @@ endif
 %canon_reldir%_059_redis_names_t_LDFLAGS = -rdynamic
 # what was found at the start is not published yet
 %canon_reldir%_105_tiers_drops_t_LDFLAGS = -Wl,--wrap=publish_copies
+# a disk that fails for a while
+%canon_reldir%_106_tiers_rest_t_LDFLAGS = -Wl,--wrap=preadv,--wrap=pwritev,--wrap=fdatasync \
+	-Wl,--wrap=posix_fallocate,--wrap=ftruncate,--wrap=io_store
+# each step of a start fails
+%canon_reldir%_109_tiers_resize_t_LDFLAGS = -Wl,--wrap=preadv,--wrap=pwritev,--wrap=fdatasync \
+	-Wl,--wrap=posix_fallocate,--wrap=ftruncate,--wrap=io_store,--wrap=maps_thread,--wrap=disk_scan \
+	-Wl,--wrap=queue_start,--wrap=feed_begin,--wrap=uses_new
+# a caller sleeps through the death of a keeper
+%canon_reldir%_388_tiers_keeper_life_t_LDFLAGS = -Wl,--wrap=futex_wait
 # the keeper of a tier dies at each of these
 %canon_reldir%_322_tiers_die_t_LDFLAGS = -Wl,--wrap=preadv,--wrap=pwritev,--wrap=fdatasync,--wrap=publish_copies
 # the system gives fewer threads than are asked for

@@ -57,6 +57,14 @@ static void push(struct cold *d, uint32_t i)
 	d->free[d->nfree++] = i;
 }
 
+/* Where the disk cannot be written there every batch would meet it, if it were the next one. */
+static void push_last(struct cold *d, uint32_t i)
+{
+	push(d, i);
+	d->free[d->nfree - 1] = d->free[0];
+	d->free[0] = i;
+}
+
 /* Does the index say that the block has that key now? */
 static bool has_key(const struct cold *d, uint32_t i)
 {
@@ -128,7 +136,10 @@ void slots_back(struct cold *d, gpc_block block, const gpc_key *key, bool writte
 	if (written)
 		d->slot[i].key = *key;
 	make_free(d, i);
-	push(d, i);
+	if (written)
+		push(d, i);
+	else
+		push_last(d, i);
 	pthread_mutex_unlock(&d->lock);
 }
 
