@@ -280,38 +280,6 @@ static void is_dead(void)
 	finish(c, t, "a dead store");
 }
 
-/* Somebody waits for the tiers while their threads are being started. */
-static gpc *asker;
-static int was_told;
-
-void *afar_thread(void *arg);            /* of stage/stage.h */
-int __real_maps_thread(pthread_t *thread, void *(*run)(void *arg), void *arg);
-int __wrap_maps_thread(pthread_t *thread, void *(*run)(void *arg), void *arg);
-
-int __wrap_maps_thread(pthread_t *thread, void *(*run)(void *arg), void *arg)
-{
-	if (asker && run == afar_thread)
-		was_told = gpc_tiers_sync(asker, 200);
-	return __real_maps_thread(thread, run, arg);
-}
-
-static void starts(void)
-{
-	gpc *c = node(64);
-	struct gpc_tiers_options o = options();
-	gpc_block b[8];
-	gpc_tiers *t;
-
-	new_store("");
-	bytes_chain(c, ram, 1, 8, b, false);
-	asker = c;
-	t = keep(&o);
-	asker = NULL;
-	is_int(was_told, -ETIMEDOUT, "nobody is told that all is stored before who stores it has been started");
-	is_int(must(gpc_tiers_sync(c, WAIT_MS)), 0, "then it is");
-	finish(c, t, "starts");
-}
-
 static void not_opened(struct gpc_tiers_options o, int err, const char *sentence)
 {
 	gpc_tiers *t = NULL;
@@ -319,7 +287,7 @@ static void not_opened(struct gpc_tiers_options o, int err, const char *sentence
 	is_int(gpc_tiers_open(cache_name, &o, &t), err, "refused: %s", sentence);
 	if (!ok(strstr(gpc_last_error(), sentence) != NULL, "which is said"))
 		diag("it says: %s", gpc_last_error());
-	}
+}
 
 static void arguments(void)
 {
@@ -357,7 +325,6 @@ static int body(void)
 	mends();
 	new_store("");
 	removes();
-	starts();
 	is_dead();
 	arguments();
 	return done_testing();

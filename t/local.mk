@@ -542,8 +542,6 @@ endif
 %canon_reldir%_006_segment_names_t_LDFLAGS = -Wl,--wrap=rename
 # a write or a read of the disk waits until the test lets it go on; no sync
 %canon_reldir%_102_tiers_durable_t_LDFLAGS = -Wl,--wrap=preadv,--wrap=pwritev,--wrap=fdatasync
-# a thread of the tiers is started late
-%canon_reldir%_103_remote_tier_t_LDFLAGS = -Wl,--wrap=maps_thread
 # no sync
 %canon_reldir%_104_tiers_refused_t_LDFLAGS = -Wl,--wrap=fdatasync
 # the feed stands still, or is overwritten; a publish is answered late

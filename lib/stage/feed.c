@@ -247,7 +247,7 @@ static void tell_idle(struct gpc_tiers *t)
 	struct shm_desk *desk = seg_desk(&t->c->seg);
 	uint64_t idle = load_acquire(&t->idle);
 
-	if (t->opt.remote)               /* its thread may not have been started yet */
+	if (t->has_afar)
 		idle = MIN(idle, load_acquire(&t->idle_afar));
 	if (idle == load_relaxed(&desk->idle) || !t->published)
 		return;
