@@ -12,11 +12,15 @@ static int ram;
 enum { FLOWS, STANDS, OVERWRITTEN };
 static uint32_t feed, told;                  /* told: 1, the feed has told of a removal; 2, and has been asked again */
 static uint32_t hold, held;                  /* 1: a publish that is answered waits until it is 0 */
+static uint32_t hold_start;                  /* 1: nothing of what was there at the start is published */
 
 int __real_gpc_event_read(gpc *c, uint64_t *cursor, struct gpc_event *out, uint32_t n);
 int __wrap_gpc_event_read(gpc *c, uint64_t *cursor, struct gpc_event *out, uint32_t n);
 int __real_publish_copies(gpc *c, const struct publish_copy *p, uint32_t n, gpc_block *resident, const uint32_t *stop);
 int __wrap_publish_copies(gpc *c, const struct publish_copy *p, uint32_t n, gpc_block *resident, const uint32_t *stop);
+
+int __real_gpc_evict(gpc *c, int pool, uint32_t n, gpc_block *blocks, uint32_t flags, int timeout_ms);
+int __wrap_gpc_evict(gpc *c, int pool, uint32_t n, gpc_block *blocks, uint32_t flags, int timeout_ms);
 
 static uint32_t get(const uint32_t *at)
 {
@@ -53,13 +57,27 @@ int __wrap_gpc_event_read(gpc *c, uint64_t *cursor, struct gpc_event *out, uint3
 
 int __wrap_publish_copies(gpc *c, const struct publish_copy *p, uint32_t n, gpc_block *resident, const uint32_t *stop)
 {
-	int got = __real_publish_copies(c, p, n, resident, stop);
+	int got;
 
+	while (p[0].source == GPC_NONE && get(&hold_start))
+		usleep(500);
+	got = __real_publish_copies(c, p, n, resident, stop);
 	while (get(&hold)) {
 		set(&held, 1);
 		usleep(500);
 	}
 	return got;
+}
+
+/* Who makes room in a tier that is being published does so when all of it is. */
+int __wrap_gpc_evict(gpc *c, int pool, uint32_t n, gpc_block *blocks, uint32_t flags, int timeout_ms)
+{
+	if (pool != ram && get(&hold_start)) {
+		set(&hold_start, 0);
+		while (!tier_of(c).ready)
+			usleep(500);
+	}
+	return __real_gpc_evict(c, pool, n, blocks, flags, timeout_ms);
 }
 
 /* ---- caches ---- */
@@ -191,11 +209,36 @@ static void gone_at_once(void)
 	finish(c, t, "gone at once");
 }
 
+/* What RAM is about to give up is in the file already, which is full, and not published yet. */
+static void starts_full(void)
+{
+	struct gpc_tiers_options o;
+	gpc_tiers *t;
+	int below;
+	gpc *c;
+
+	t = begin(&c, &o);
+	tiers_fill(c, ram, 1, 96, 8);
+	below = tiers_below(c, 1, 96);
+	is_int(below, 64, "a file is full");
+	must(gpc_tiers_close(t));
+	o.disk_blocks = 0;
+	set(&hold_start, 1);
+	t = tiers_open(&o);
+	is_int(gpc_tiers_sync(c, 100), -ETIMEDOUT, "it is opened again, and nothing is published for a while");
+	set(&hold_start, 0);
+	must(gpc_tiers_sync(c, TIERS_MS));
+	is_int(tiers_below(c, 1, 96), below, "nothing of it has gone");
+	is_int((int)tier_of(c).written, 0, "nor was written again");
+	finish(c, t, "starts full");
+}
+
 static int body(void)
 {
 	overwritten();
 	comes_again();
 	gone_at_once();
+	starts_full();
 	return done_testing();
 }
 

@@ -545,7 +545,11 @@ endif
 # no sync
 %canon_reldir%_104_tiers_refused_t_LDFLAGS = -Wl,--wrap=fdatasync
 # the feed stands still, or is overwritten; a publish is answered late
-%canon_reldir%_104_tiers_feed_t_LDFLAGS = -Wl,--wrap=gpc_event_read,--wrap=publish_copies
+%canon_reldir%_104_tiers_feed_t_LDFLAGS = -Wl,--wrap=gpc_event_read,--wrap=publish_copies,--wrap=gpc_evict
+# blocks are older than they are
+%canon_reldir%_101_tiers_t_LDFLAGS = -Wl,--wrap=clock_gettime
+# a plugin that does not return is lost sooner
+%canon_reldir%_103_remote_lost_t_LDFLAGS = -Wl,--wrap=remote_open
 # where an image is read into
 %canon_reldir%_104_tiers_straight_t_LDFLAGS = -Wl,--wrap=preadv
 # nothing can be removed from a store, and writes stand still

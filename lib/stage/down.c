@@ -244,6 +244,7 @@ static uint32_t write_batch(struct down *b, uint32_t pool)
 {
 	gpc_block resident[BATCH];
 	uint32_t written = 0, got, i;
+	bool waits = slots_wait(b->d);
 
 	if (map_get(b->t->c, pool, &b->map) < 0) {
 		cut(b, 0);
@@ -253,6 +254,8 @@ static uint32_t write_batch(struct down *b, uint32_t pool)
 	if (!cold_is_afar(b->d))
 		pthread_mutex_lock(&b->t->writing);
 	got = load_relaxed(&b->d->broken) ? 0 : slots_take(b->d, b->slot, b->n);
+	if (got < b->n && waits)
+		b->t->later = true;
 	cut(b, got);
 	if (b->n && write_all(b) == 0) {
 		publish_all(b, resident);

@@ -98,6 +98,13 @@ static uint32_t evict(struct cold *d, gpc_block *blocks, uint32_t n)
 	return (uint32_t)got;
 }
 
+/* What was found at the start goes in the order of its ages, which is known when all of it is published; and what is to be
+ * written may be among it. */
+bool slots_wait(const struct cold *d)
+{
+	return !cold_is_afar(d) && !load_acquire(&d->t->published);
+}
+
 uint32_t slots_take(struct cold *d, gpc_block *blocks, uint32_t n)
 {
 	uint32_t got = 0, i;
@@ -110,7 +117,7 @@ uint32_t slots_take(struct cold *d, gpc_block *blocks, uint32_t n)
 		blocks[got++] = GPC_BLOCK((gpc_block)d->pool, (gpc_block)i);
 	}
 	pthread_mutex_unlock(&d->lock);
-	return got < n ? got + evict(d, blocks + got, n - got) : got;
+	return got < n && !slots_wait(d) ? got + evict(d, blocks + got, n - got) : got;
 }
 
 void slots_live(struct cold *d, gpc_block block, const gpc_key *key, uint32_t born)

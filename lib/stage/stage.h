@@ -190,7 +190,8 @@ void desk_durable(struct gpc_tiers *t, uint64_t number, uint64_t cleared, uint32
 int slots_new(struct cold *d);
 uint32_t slots_now(void);                /* as slot.born */
 void slots_end(struct cold *d);
-/* Up to n free ones, BUSY from now on; of those that are missing the least recent blocks go. */
+/* Up to n free ones, BUSY from now on; of those that are missing the least recent blocks go, unless slots_wait(). */
+bool slots_wait(const struct cold *d);
 uint32_t slots_take(struct cold *d, gpc_block *blocks, uint32_t n);
 void slots_live(struct cold *d, gpc_block block, const gpc_key *key, uint32_t born);
 /* Not published after all.  written: a header is on the disk, and is made free before the slot is. */
