@@ -72,6 +72,7 @@ void __real_slots_live(struct cold *d, gpc_block block, const gpc_key *key, uint
 void __wrap_slots_live(struct cold *d, gpc_block block, const gpc_key *key, uint32_t born);
 
 static uint32_t twice, takes;
+static _Thread_local uint32_t taken_at;
 static bool waits;                           /* with what it notes, until another one has taken slots */
 
 uint32_t __wrap_slots_take(struct cold *d, gpc_block *blocks, uint32_t n)
@@ -87,15 +88,18 @@ uint32_t __wrap_slots_take(struct cold *d, gpc_block *blocks, uint32_t n)
 		seen += is_free[GPC_SLOT(blocks[k])] != 0;
 	pthread_mutex_unlock(&d->lock);
 	__atomic_fetch_add(&twice, seen, __ATOMIC_SEQ_CST);
-	__atomic_fetch_add(&takes, 1, __ATOMIC_SEQ_CST);
+	if (got)
+		taken_at = __atomic_add_fetch(&takes, 1, __ATOMIC_SEQ_CST);
+	if (got && waits)
+		usleep(3000);            /* whoever had them before notes them now */
 	return got;
 }
 
 void __wrap_slots_live(struct cold *d, gpc_block block, const gpc_key *key, uint32_t born)
 {
-	uint32_t before = __atomic_load_n(&takes, __ATOMIC_SEQ_CST), i;
+	uint32_t i;
 
-	for (i = 0; i < 20 && waits && __atomic_load_n(&takes, __ATOMIC_SEQ_CST) == before; i++)
+	for (i = 0; i < 20 && waits && __atomic_load_n(&takes, __ATOMIC_SEQ_CST) == taken_at; i++)
 		usleep(500);
 	__real_slots_live(d, block, key, born);
 }
@@ -230,12 +234,12 @@ static void *ask_for(void *arg)
 {
 	uint64_t first = *(uint64_t *)arg;
 	gpc_key k[N + 1];
+	uint64_t end = clock_ns() + 5000 * NS_PER_MS;
 	gpc *c;
-	int i;
 
 	must(gpc_attach(cache_name, GPC_OPTIONS(gpc_attach_options, .dir = cache_dir, .timeout_ms = 5000), 0, &c));
 	chain_keys(c, first, N, k);
-	for (i = 0; i < 5; i++) {
+	while (__atomic_load_n(&takes, __ATOMIC_SEQ_CST) < 16 && clock_ns() < end) {
 		must(gpc_prefetch(c, vram, k + 1, N, 0, 5000));
 		must(gpc_pool_clear(c, ram, 0, 0, 5000));
 	}
@@ -266,7 +270,7 @@ static void two_prompts(void)
 	for (i = 0; i < 2; i++)
 		pthread_join(thread[i], NULL);
 	waits = false;
-	ok(takes > 4, "two prompts push each other's hints out: %u times", takes);
+	ok(takes >= 16, "two prompts push each other's hints out: %u times", takes);
 	is_int(twice, 0, "no slot is given twice");
 	finish(c, t, "two prompts");
 }
