@@ -106,8 +106,9 @@ static void told_once(void)
 	is_int(get(r), N, "a server that answers");
 	is_out = true;
 	turn = 0;
+	get(r);
 	ok(remote_until(r, REMOTE_DOWN), "it is down");
-	tick_for(r, 800);
+	tick_for(r, 400);
 	ok(turn > 3, "it is tried again and again: %u commands", turn);
 	snprintf(node, sizeof(node), "node 127.0.0.1:%d is down", one.port);
 	if (!ok(lines_with(node) == 1, "the log says once that the node is down"))
@@ -116,11 +117,12 @@ static void told_once(void)
 	is_out = false;
 	ok(remote_until(r, REMOTE_UP), "it answers again");
 	is_int(get(r), N, "all come");
-	tick_for(r, 200);
+	tick_for(r, 50);
 	snprintf(node, sizeof(node), "node 127.0.0.1:%d answers again", one.port);
 	is_int(lines_with(node), 1, "which is told once of the node");
 	is_int(lines_with("answers again\n"), 2, "and once of the store");
 	is_out = true;
+	get(r);
 	ok(remote_until(r, REMOTE_DOWN), "the next outage");
 	is_int(lines_with("until it answers again all of it is a miss"), 2, "is told, too");
 	one.hook = NULL;
@@ -181,7 +183,7 @@ static void refusal_is_told(void)
 	turn = 0;
 	one.hook = refuses;
 	r = start_one("", MS);
-	tick_for(r, 700);
+	tick_for(r, 400);
 	if (!ok(lines_with("is down: NOAUTH") == 1, "that it refuses us once it is there is told as well, once"))
 		diag("%s", remote_log);
 	one.hook = NULL;
@@ -215,7 +217,7 @@ static void dead_seeds(void)
 	remote_log[0] = 0;
 	r = start(servers, MS);
 	ok(remote_until(r, REMOTE_UP), "three servers that do not answer, and one that does: the store is up");
-	tick_for(r, 1000);
+	tick_for(r, 600);
 	snprintf(line, sizeof(line), "node 127.0.0.1:%d is down", one.port);
 	if (!ok(!strstr(remote_log, line), "the one that answers was never called down"))
 		diag("%s", remote_log);
@@ -331,7 +333,7 @@ static void busy_cluster(void)
 	map_is_busy = true;
 	turn = 0;
 	is_int(get(r), N, "a slot has moved, and the map cannot be read now");
-	tick_for(r, 500);
+	tick_for(r, 300);
 	remote_state(r, &st);
 	ok(strstr(st.where, "a cluster of 2"), "it is a cluster of two still: %s", st.where);
 	before = at_two;

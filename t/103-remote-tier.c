@@ -164,8 +164,12 @@ static void others_do_not(void)
 	t = keep(&o);
 	chain_keys(c, 1, 8, k);
 	is_int(gpc_prefetch(c, vram, k + 1, 8, 0, 5000), 0, "under another secret keys mean nothing");
-	finish(c, t, "another secret");
+	must(gpc_tiers_close(t));
 	secret[0] ^= 1;
+	o.secret = secret;
+	is_int(gpc_tiers_open(cache_name, &o, &t), -EPROTO, "and a cache that has one is refused under that of the others");
+	ok(strstr(gpc_last_error(), "no other node would find"), "which says: %s", gpc_last_error());
+	fetch_end(c, "another secret");
 }
 
 /* What the store has lost since is a miss, and its hint goes. */

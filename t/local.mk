@@ -53,6 +53,7 @@ t_programs = \
 	%reldir%/053-remote-replies.t \
 	%reldir%/054-remote-lost.t \
 	%reldir%/055-remote-kept.t \
+	%reldir%/055-remote-refuses.t \
 	%reldir%/056-redis-ill.t \
 	%reldir%/057-redis-nodes.t \
 	%reldir%/058-redis-strays.t \
@@ -554,6 +555,7 @@ endif
 %canon_reldir%_104_tiers_straight_t_LDFLAGS = -Wl,--wrap=preadv
 # nothing can be removed from a store, and writes stand still
 %canon_reldir%_055_remote_kept_t_LDFLAGS = -Wl,--wrap=remote_remove,--wrap=remote_put
+%canon_reldir%_055_remote_refuses_t_LDFLAGS = -Wl,--wrap=remote_remove,--wrap=remote_put,--wrap=gone_add,--wrap=slots_take,--wrap=slots_live
 %canon_reldir%_059_redis_names_t_LDFLAGS = -rdynamic
 # what was found at the start is not published yet
 %canon_reldir%_105_tiers_drops_t_LDFLAGS = -Wl,--wrap=publish_copies

@@ -66,6 +66,9 @@ static uint32_t due(const struct cold *d, const struct shm_pool *p, bool drain)
 {
 	uint32_t ahead = ahead_of(d->t, p), has = free_blocks(p);
 
+	/* a hint for each, and as many for what is learned: those that push each other out are written for ever */
+	if (cold_is_afar(d))
+		ahead = MIN(ahead, MAX(d->blocks / 2, 1u));
 	if (has >= ahead)
 		return 0;
 	if (!cold_is_exclusive(d))

@@ -59,6 +59,7 @@ struct slot {
 	gpc_key key;
 	uint32_t born;                   /* slots_now() */
 	uint8_t state;
+	uint8_t overtaken;               /* so many have published it, and not said so yet: it was evicted and taken since */
 	bool lost;                       /* a hint that others hang on: the store has not got its key any more */
 };
 
