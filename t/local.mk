@@ -137,6 +137,7 @@ t_programs = \
 	%reldir%/383-companion-ranks.t \
 	%reldir%/384-fold-stores.t \
 	%reldir%/386-window-stores.t \
+	%reldir%/387-tiers-drop-dies.t \
 	%reldir%/388-tiers-keeper-life.t \
 	%reldir%/165-fetch.t \
 	%reldir%/166-spill.t \
@@ -552,6 +553,8 @@ endif
 %canon_reldir%_109_tiers_resize_t_LDFLAGS = -Wl,--wrap=preadv,--wrap=pwritev,--wrap=fdatasync \
 	-Wl,--wrap=posix_fallocate,--wrap=ftruncate,--wrap=io_store,--wrap=maps_thread,--wrap=disk_scan \
 	-Wl,--wrap=queue_start,--wrap=feed_begin,--wrap=uses_new
+# the writer dies at each store of a drop
+%canon_reldir%_387_tiers_drop_dies_t_LDFLAGS = -Wl,--wrap=segment_map_writer
 # a caller sleeps through the death of a keeper
 %canon_reldir%_388_tiers_keeper_life_t_LDFLAGS = -Wl,--wrap=futex_wait
 # the keeper of a tier dies at each of these
