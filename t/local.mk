@@ -556,7 +556,7 @@ endif
 # the writer dies at each store of a drop
 %canon_reldir%_387_tiers_drop_dies_t_LDFLAGS = -Wl,--wrap=segment_map_writer
 # a caller sleeps through the death of a keeper
-%canon_reldir%_388_tiers_keeper_life_t_LDFLAGS = -Wl,--wrap=futex_wait
+%canon_reldir%_388_tiers_keeper_life_t_LDFLAGS = -Wl,--wrap=futex_wait,--wrap=plan_ram
 # the keeper of a tier dies at each of these
 %canon_reldir%_322_tiers_die_t_LDFLAGS = -Wl,--wrap=preadv,--wrap=pwritev,--wrap=fdatasync,--wrap=publish_copies
 # the system gives fewer threads than are asked for
