@@ -455,6 +455,7 @@ t_models = \
 	%reldir%/model/README.md \
 	%reldir%/model/claim.pml \
 	%reldir%/model/companion.pml \
+	%reldir%/model/drop.pml \
 	%reldir%/model/grace.pml \
 	%reldir%/model/holders.pml \
 	%reldir%/model/litmus/section+aarch64.litmus \
