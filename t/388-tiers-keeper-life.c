@@ -226,6 +226,58 @@ static void test_said_before(void)
 	fetch_end(c, "said before");
 }
 
+/* ---- a keeper that begins ---- */
+
+static uint32_t hold, held;
+
+int __real_plan_ram(struct gpc_tiers *t);
+int __wrap_plan_ram(struct gpc_tiers *t);
+int __wrap_plan_ram(struct gpc_tiers *t)
+{
+	while (__atomic_load_n(&hold, __ATOMIC_SEQ_CST)) {
+		__atomic_store_n(&held, 1, __ATOMIC_SEQ_CST);
+		usleep(200);
+	}
+	return __real_plan_ram(t);
+}
+
+static void *open_run(void *arg)
+{
+	return tiers_open(arg);
+}
+
+/* It has the lock, and does not follow the feed yet; a pool of a dead one is there still. */
+static void test_begins(void)
+{
+	struct gpc_tiers_options o;
+	gpc *c = begin(&o);
+	struct call q = { .c = c, .run = run_clear, .pool = -1, .tag = 77 };
+	struct gpc_pool p = { .size = sizeof(p), .kind = GPC_DISK, .space = 5, .blocks = 8, .demote_to = -1,
+			      .flags = GPC_POOL_CALLER | GPC_POOL_UNCHAINED };
+	gpc_tiers *t = tiers_open(&o);
+	pthread_t thread;
+	void *ret;
+	int pool;
+
+	fill(c);
+	must(gpc_tiers_close(t));
+	pool = must(gpc_pool_add(c, &p, 5000));
+	o.disk_blocks = 0;
+	__atomic_store_n(&hold, 1, __ATOMIC_SEQ_CST);
+	pthread_create(&thread, NULL, open_run, &o);
+	while (!__atomic_load_n(&held, __ATOMIC_SEQ_CST))
+		usleep(200);
+	falls_asleep(&q);
+	__atomic_store_n(&hold, 0, __ATOMIC_SEQ_CST);
+	pthread_join(thread, &ret);
+	must(gpc_tiers_sync(c, TIERS_MS));
+	is_int(wakes(&q), -ENOTCONN, "a keeper that had not followed the feed does not answer for a clear of a tag");
+	must(gpc_tiers_close(ret));
+	must(gpc_pool_clear(c, pool, 0, GPC_REMOVE, 0));
+	unlink(tiers_path);
+	fetch_end(c, "begins");
+}
+
 /* ---- another file, or none, in between ---- */
 
 static void test_other_file(bool drop)
@@ -295,6 +347,7 @@ static int body(void)
 	remote_dir_make();
 	test_same_file();
 	test_said_before();
+	test_begins();
 	test_other_file(true);
 	test_other_file(false);
 	if (remote_plugin("folder", plugin, sizeof(plugin))) {

@@ -143,6 +143,7 @@ t_programs = \
 	%reldir%/383-companion-ranks.t \
 	%reldir%/384-fold-stores.t \
 	%reldir%/386-window-stores.t \
+	%reldir%/387-tiers-drop-dies.t \
 	%reldir%/388-tiers-keeper-life.t \
 	%reldir%/165-fetch.t \
 	%reldir%/166-spill.t \
@@ -460,6 +461,7 @@ t_models = \
 	%reldir%/model/README.md \
 	%reldir%/model/claim.pml \
 	%reldir%/model/companion.pml \
+	%reldir%/model/drop.pml \
 	%reldir%/model/grace.pml \
 	%reldir%/model/holders.pml \
 	%reldir%/model/litmus/section+aarch64.litmus \
@@ -566,8 +568,10 @@ endif
 %canon_reldir%_109_tiers_resize_t_LDFLAGS = -Wl,--wrap=preadv,--wrap=pwritev,--wrap=fdatasync \
 	-Wl,--wrap=posix_fallocate,--wrap=ftruncate,--wrap=io_store,--wrap=maps_thread,--wrap=disk_scan \
 	-Wl,--wrap=queue_start,--wrap=feed_begin,--wrap=uses_new
+# the writer dies at each store of a drop
+%canon_reldir%_387_tiers_drop_dies_t_LDFLAGS = -Wl,--wrap=segment_map_writer
 # a caller sleeps through the death of a keeper
-%canon_reldir%_388_tiers_keeper_life_t_LDFLAGS = -Wl,--wrap=futex_wait
+%canon_reldir%_388_tiers_keeper_life_t_LDFLAGS = -Wl,--wrap=futex_wait,--wrap=plan_ram
 # the keeper of a tier dies at each of these
 %canon_reldir%_322_tiers_die_t_LDFLAGS = -Wl,--wrap=preadv,--wrap=pwritev,--wrap=fdatasync,--wrap=publish_copies
 # the system gives fewer threads than are asked for

@@ -5,20 +5,23 @@
  * makes the block's place on the disk free, has that synced, and stores up to which change it has come.  A call that
  * removes waits for that word behind the writer's answer.
  *
- * Keepers die and are replaced, also between two looks.  Each has a life, which it begins before it makes a pool or says
- * that anything is durable; `since` is what was so before.  A removal may have been of a block that only the last keeper's file
- * has, and whether the next one does it again depends on what it is:
+ * Keepers die and are replaced, also between two looks.  Each has a life: an even number, which it stores when it follows
+ * the feed and before it says that anything is durable; odd while it begins.  `since` is what was durable before.  A
+ * removal may have been of a block that only the last keeper's file has, and whether the next one does it again depends on
+ * what it is (t/model/drop.pml):
  *
- *   the life that was read before the command      a drop, a clear of all         a clear of a tag, or of one pool
- *   goes on                                        durable, as soon as it says so the same
- *   is over, and had said so (`since`)             durable                        durable
- *   is over, and the next one keeps that file      durable, as soon as that one   -ENOTCONN: the file has it, and it is
- *                                                  says so: its start has read    published again
- *                                                  the feed and state.cleared
- *   is over, and another file is kept, or none     -ENOTCONN                      -ENOTCONN
- *   is over, and nobody has the lock               -ENOTCONN                      -ENOTCONN
+ *   the life that was read before the command    a drop, a clear of all          a clear of a tag, or of one pool
+ *   goes on                                      durable, as soon as it says so  the same
+ *   is over, and had said so (`since`)           durable                         durable
+ *   is over, the next one keeps that file        durable, as soon as that one    -ENOTCONN: the file has it, and it is
+ *                                                says so: its start reads the    published again
+ *                                                feed and state.cleared
+ *   is over, another file is kept, or none       -ENOTCONN                       -ENOTCONN
+ *   is over, and nobody has the lock             -ENOTCONN                       -ENOTCONN
+ *   was odd                                      as of one that is over          -ENOTCONN: the feed may be followed from
+ *                                                                                behind it
  *
- * `since` is only believed of the life behind it: what stood in between may have been said by another. */
+ * `since` is only believed of the life that comes next: what stands there later may have been said by another. */
 #include "config.h"
 
 #include <errno.h>
@@ -54,28 +57,38 @@ static bool is_cold(const gpc *c, uint32_t pool)
 
 void durable_begin(const gpc *c, bool drop, int pool, uint32_t tag, struct removal *ret)
 {
-	/* pairs with (y) of stage/desk.c, and comes before the pools: who has made one has begun its life */
+	/* pairs with (y) of stage/desk.c, and comes before the command: who has begun that life hears of it */
 	ret->life = load_acquire(&seg_desk(&c->seg)->life);
 	ret->remembered = drop || (pool < 0 && !tag);
 	ret->below = load_acquire(&seg_state(&c->seg)->cold_spaces) &&
 		     (drop || pool < 0 || is_cold(c, (uint32_t)pool));
 }
 
+/* The keeper has died: had it said so?  1, 0: not known yet; -ENOTCONN. */
+static int was_durable(const struct shm_desk *d, const struct removal *r, uint32_t life, uint64_t want)
+{
+	bool before;
+
+	if (r->life & 1 || life - r->life > 2)
+		return -ENOTCONN;
+	before = load_relaxed(&d->since) >= want;
+	order_fence();
+	if (life & 1 || load_relaxed(&d->life) != life)
+		return 0;
+	return before ? 1 : -ENOTCONN;
+}
+
 /* 1: it is on the disk; 0: not yet, or nobody has said so; -ENOTCONN: nobody will. */
 static int is_durable(const struct shm_desk *d, const struct removal *r, uint64_t want)
 {
 	/* pairs with (o) of stage/desk.c, and comes before the life: who has said it has begun it */
-	bool said = load_acquire(&d->durable) >= want, before;
+	bool said = load_acquire(&d->durable) >= want;
 	/* pairs with (y) of stage/desk.c */
 	uint32_t life = load_acquire(&d->life);
 
-	if (life == r->life)
+	if (life == r->life || (r->remembered && (int32_t)(load_relaxed(&d->kept) - r->life) <= 0))
 		return said;
-	if (r->remembered && (int32_t)(load_relaxed(&d->kept) - r->life) <= 0)
-		return said;
-	before = load_relaxed(&d->since) >= want;
-	order_fence();
-	return before && life == r->life + 1 && load_relaxed(&d->life) == life ? 1 : -ENOTCONN;
+	return was_durable(d, r, life, want);
 }
 
 static int wait_error(const gpc *c, int err)
@@ -124,7 +137,7 @@ GPC_EXPORT int gpc_tiers_sync(gpc *c, int timeout_ms)
 	uint64_t deadline = deadline_from(timeout_ms), now = clock_ns(), look = now, want;
 	int err = request_check(c, 0, 0, timeout_ms != 0);
 	struct shm_desk *d;
-	uint32_t told, life;
+	uint32_t told, life, now_life;
 	bool done;
 
 	if (err == 0)
@@ -140,11 +153,13 @@ GPC_EXPORT int gpc_tiers_sync(gpc *c, int timeout_ms)
 		/* pairs with (s) of stage/feed.c, and comes before the life */
 		done = load_acquire(&d->idle) >= want;
 		/* pairs with (y) of stage/desk.c */
-		if (load_acquire(&d->life) != life)
+		now_life = load_acquire(&d->life);
+		if (now_life != life && !(life & 1))
 			return err_set(ENOTCONN, "the process that kept the tiers below RAM of %s ended, and another one does "
 				       "now: whether it has all that was removed before is not known; call again",
 				       c->seg.name);
-		if (done)
+		life = now_life;                 /* of one that begins it is the next one */
+		if (done && !(life & 1))
 			return 0;
 		now = clock_ns();
 		if (now >= look && !keeper_lives(c))

@@ -14,11 +14,22 @@ static void tell(struct shm_desk *d)
 	futex_wake_all(&d->told);
 }
 
-static void begin_life(struct shm_desk *d)
+/* Odd: who has the lock begins.  What it says from now on is no answer about what came before, and the next `since` is
+ * behind it.  One that fails leaves it so. */
+static void end_life(struct shm_desk *d)
 {
+	store_relaxed(&d->life, load_relaxed(&d->life) | 1);
+	order_fence();
+	tell(d);
+}
+
+void desk_begins(struct gpc_tiers *t)
+{
+	struct shm_desk *d = seg_desk(&t->c->seg);
+
 	store_relaxed(&d->since, load_relaxed(&d->durable));
-	/* (y) what the last keeper has said before the life that says that it is over; pairs with request/durable.c.
-	 * If we die before it, the lock is free, and the next one does the same */
+	/* (y) what the last keeper has said, and from where this one follows the feed, before its life; pairs with
+	 * request/durable.c.  If we die before it, the life is odd and the lock free */
 	store_release(&d->life, load_relaxed(&d->life) + 1);
 	tell(d);
 }
@@ -33,7 +44,7 @@ int desk_take(struct gpc_tiers *t)
 	if (err < 0)
 		return err_set(-err, "gpc.%s.lock: no lock: %s", t->c->seg.name, strerror(-err));
 	t->has_lock = true;
-	begin_life(seg_desk(&t->c->seg));
+	end_life(seg_desk(&t->c->seg));
 	return 0;
 }
 

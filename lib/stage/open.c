@@ -258,6 +258,7 @@ static void show(struct gpc_tiers *t, uint64_t cleared)
 {
 	struct shm_desk *desk = seg_desk(&t->c->seg);
 
+	desk_begins(t);
 	desk_keeps(t, t->file);
 	if (t->opt.disk && !t->made)
 		t->missed_from = load_relaxed(&desk->durable);

@@ -175,6 +175,8 @@ int plan_disk(struct gpc_tiers *t, uint32_t ram, struct disk_options *ret, uint3
 /* ---- desk.c ---- */
 
 int desk_take(struct gpc_tiers *t);      /* -EBUSY: another process keeps tiers */
+/* The feed is followed, and nothing can fail any more: what is said from now on is this keeper's. */
+void desk_begins(struct gpc_tiers *t);
 /* This file is kept from now on; zeros: none is. */
 void desk_keeps(struct gpc_tiers *t, const uint8_t file[16]);
 void desk_show(struct gpc_tiers *t);     /* questions may come */
