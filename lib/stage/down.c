@@ -66,13 +66,13 @@ static uint32_t due(const struct cold *d, const struct shm_pool *p, bool drain)
 {
 	uint32_t ahead = ahead_of(d->t, p), has = free_blocks(p);
 
-	/* a hint for each, and as many for what is learned: those that push each other out are written for ever */
-	if (cold_is_afar(d))
-		ahead = MIN(ahead, MAX(d->blocks / 2, 1u));
+	/* more would push each other out, and be written for ever; hints are for what is learned, too */
+	if (!cold_is_exclusive(d))
+		ahead = MIN(ahead, cold_is_afar(d) ? MAX(d->blocks / 2, 1u) : d->blocks);
 	if (has >= ahead)
 		return 0;
 	if (!cold_is_exclusive(d))
-		return MIN(ahead, d->blocks);    /* more would be written in a circle */
+		return ahead;
 	return drain || has < ahead / 2 ? ahead - has : 0;
 }
 
