@@ -123,7 +123,7 @@ static void try(struct redis *r, const struct turn *t, uint16_t node)
 static void try_all(struct redis *r, const struct turn *t)
 {
 	uint64_t now = now_ns();
-	bool ping = now >= r->ping_ns + PING_NS, due[NODES];
+	bool ping = __atomic_exchange_n(&r->hurry, false, __ATOMIC_RELAXED) || now >= r->ping_ns + PING_NS, due[NODES];
 	uint32_t i, k, n;
 
 	pthread_mutex_lock(&r->lock);
