@@ -796,7 +796,7 @@ enum {                               /* state of a tier */
 	GPC_TIER_DOWN = 0,           /* the store does not answer, the disk rests, or nobody keeps the tier: all of it is
 	                              * a miss */
 	GPC_TIER_UP   = 1,
-	GPC_TIER_OFF  = 2,           /* switched off until its keeper starts anew: it has answered wrong bytes */
+	GPC_TIER_OFF  = 2,           /* switched off until its keeper starts anew: wrong bytes, or too many drops */
 };
 
 struct gpc_tier_counter {

@@ -343,6 +343,39 @@ static void busy_cluster(void)
 	remote_close(r);
 }
 
+/* ---- a cluster that moves on, and whose map we may not have ---- */
+
+static int moved_to;
+
+static bool moves_on(struct resp *s, int fd, int argc, char **argv, const size_t *len)
+{
+	char text[64];
+
+	(void)argc, (void)len;
+	if (!strcmp(argv[0], "CLUSTER"))
+		resp_say(fd, "-NOPERM this user has no permissions to run the 'cluster|slots' command\r\n");
+	else if (strcmp(argv[0], "GET") || s == &two)
+		return false;
+	else
+		resp_send(fd, text, (size_t)snprintf(text, sizeof(text), "-MOVED 7 127.0.0.1:%d\r\n", moved_to));
+	return true;
+}
+
+static void many_nodes(void)
+{
+	struct remote *r;
+
+	one.hook = two.hook = moves_on;
+	r = start_one("", MS);
+	for (moved_to = 1; moved_to <= 140; moved_to++)
+		get(r);
+	moved_to = two.port;
+	get(r);
+	is_int(get(r), N, "a hundred and forty nodes that have gone, and one that is there");
+	one.hook = two.hook = NULL;
+	remote_close(r);
+}
+
 /* ---- no room for connections ---- */
 
 static bool crowded(struct resp *s, int fd, int argc, char **argv, const size_t *len)
@@ -399,6 +432,7 @@ static int body(void)
 	by_name();
 	large_ones_stick();
 	busy_cluster();
+	many_nodes();
 	no_room();
 	return done_testing();
 }

@@ -138,10 +138,12 @@ static void errors(void)
 		{ "-ERR what\r\n", -EIO },
 		{ "-\r\n", -EIO },
 	};
+	const char *said;
 	uint64_t began;
 	size_t i;
 
 	one.hook = errs;
+	remote_log[0] = 0;
 	for (i = 0; i < sizeof(of) / sizeof(of[0]); i++) {
 		struct remote *r = start();
 
@@ -149,12 +151,15 @@ static void errors(void)
 		images_put(&m, 0);
 		began = clock_ns();
 		remote_put(r, 0, m.b, N, 0);
+		remote_put(r, 1, m.b, 1, 0);
 		if (!ok(images_with(&m, of[i].result) == N && clock_ns() - began < MS * NS_PER_MS, "%.*s", (int)strlen(of[i].text) - 2,
 			of[i].text))
 			diag("result %d, %u ms", m.b[0].result, (unsigned)((clock_ns() - began) / NS_PER_MS));
 		remote_close(r);
 	}
 	one.hook = NULL;
+	said = strstr(remote_log, "refuses put to us");
+	ok(said && !strstr(said + 1, "refuses put to us"), "that we may not store is told, once");
 }
 
 /* ---- a password ---- */

@@ -33,6 +33,7 @@ struct remote {
 
 	/* Any thread, relaxed: what is read late costs a call, or a tick. */
 	uint32_t state, stopped;
+	uint64_t refused;                    /* bits of calls that the store refuses to us, as the log has it */
 	uint32_t right, wrong;               /* images since the last wrong one, and wrong ones */
 	uint64_t lost;                       /* bits by lane: LOST, as the last tick has seen it */
 	uint64_t lost_until;                 /* nothing is asked before, since a lane was LOST */

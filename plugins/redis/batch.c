@@ -106,8 +106,8 @@ static void settle_rest(struct round *b, struct conn *c, int result)
 	c->sending = NONE;
 }
 
-/* The connection is of no use any more.  If it is an old one its items get a new one in the next round;
- * otherwise its node is down. */
+/* The connection is of no use any more.  If it is an old one its items get a new one in the next round.  Otherwise its node is down
+ * if nobody is there; if somebody is, who ends connections of this kind of batch, tick finds out whether of others, too. */
 static void give_up(struct round *b, uint16_t node)
 {
 	struct conn *c = &b->l->conn[node];
@@ -115,7 +115,10 @@ static void give_up(struct round *b, uint16_t node)
 
 	snprintf(why, sizeof(why), "%.199s", c->answer.text);
 	if (c->fresh && !c->heard) {
-		node_down(b->r, node, why);
+		if (c->connecting || !c->c)
+			node_down(b->r, node, why);
+		else
+			__atomic_store_n(&b->r->hurry, true, __ATOMIC_RELAXED);
 		settle_rest(b, c, -EIO);
 	} else {
 		count(b->r, RECONNECTED);

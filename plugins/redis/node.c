@@ -115,6 +115,18 @@ static bool is_numeric(const char *host)
 	return inet_pton(AF_INET, host, b) == 1 || inet_pton(AF_INET6, host, b) == 1;
 }
 
+/* Of those that do not answer the one that has not for longest.  Slots that it has are asked for at another node, which sends
+ * us on. */
+static uint32_t give_place(const struct redis *r)
+{
+	uint32_t i, at = NO_NODE;
+
+	for (i = 0; i < r->nnodes; i++)
+		if (!r->node[i].seed && !r->node[i].up && (at == NO_NODE || r->node[i].next_ns < r->node[at].next_ns))
+			at = i;
+	return at;
+}
+
 uint16_t node_number(struct redis *r, const char *host, int port)
 {
 	struct node *n;
@@ -128,6 +140,8 @@ uint16_t node_number(struct redis *r, const char *host, int port)
 	}
 	if (at == NO_NODE && r->nnodes < NODES)
 		at = r->nnodes++;
+	if (at == NO_NODE)
+		at = give_place(r);
 	if (at == NO_NODE)
 		return NO_NODE;
 	n = &r->node[at];

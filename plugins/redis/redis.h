@@ -122,6 +122,7 @@ struct redis {
 	redisSSLContext *ssl;
 #endif
 	uint64_t count[COUNTERS];            /* relaxed */
+	bool hurry;                          /* relaxed: tick asks all nodes that are UP at once */
 
 	pthread_mutex_t lock;                /* below it */
 	struct node node[NODES];

@@ -10,7 +10,8 @@
 #include <string.h>
 #include <syslog.h>
 
-#define TRY_NS          UINT64_C(500000000)  /* for one node, and a third of the tick at most */
+#define TRY_NS          UINT64_C(500000000)  /* for one node, so that others have their turn, or a third of the tick ... */
+#define TRY_LEAST_NS    UINT64_C(100000000)  /* ... but no less than this, as machines are busy at times */
 #define PING_NS         UINT64_C(1000000000)
 #define STALE_NS        UINT64_C(200000000)  /* between two readings of a map that was found wrong ... */
 #define MAP_NS          UINT64_C(60000000000)        /* ... or was not */
@@ -18,6 +19,7 @@
 struct turn {                                /* a tick */
 	const struct gpc_remote_call *call;
 	uint64_t try_ns;                     /* so long a node has for its answer */
+	uint32_t tried;
 };
 
 /* Its address in numbers; false and why.  An old one is better than none. */
@@ -65,10 +67,10 @@ static bool is_cancelled(const struct turn *t)
 	return poll(&p, 1, 0) > 0;
 }
 
-/* A try that is cut short would say nothing of a node. */
+/* A try that is cut short would say nothing of a node.  The first one has the whole tick at least. */
 static bool has_time(const struct turn *t)
 {
-	return !is_cancelled(t) && now_ns() + t->try_ns <= t->call->deadline_ns;
+	return !is_cancelled(t) && (!t->tried || now_ns() + t->try_ns <= t->call->deadline_ns);
 }
 
 /* The reply of one node, to be freed; NULL and why. */
@@ -120,10 +122,10 @@ static void try(struct redis *r, const struct turn *t, uint16_t node)
 }
 
 /* Those for which there is no time are the first ones of the next tick. */
-static void try_all(struct redis *r, const struct turn *t)
+static void try_all(struct redis *r, struct turn *t)
 {
 	uint64_t now = now_ns();
-	bool ping = now >= r->ping_ns + PING_NS, due[NODES];
+	bool ping = __atomic_exchange_n(&r->hurry, false, __ATOMIC_RELAXED) || now >= r->ping_ns + PING_NS, due[NODES];
 	uint32_t i, k, n;
 
 	pthread_mutex_lock(&r->lock);
@@ -137,8 +139,10 @@ static void try_all(struct redis *r, const struct turn *t)
 		i = (r->turn + k) % n;
 		if (due[i] && !has_time(t))
 			break;
-		if (due[i])
-			try(r, t, (uint16_t)i);
+		if (!due[i])
+			continue;
+		try(r, t, (uint16_t)i);
+		t->tried++;
 	}
 	r->turn = n ? (r->turn + k) % n : 0;
 }
@@ -298,6 +302,8 @@ int tick(void *store, const struct gpc_remote_call *call, char *why, size_t room
 
 	if (call->deadline_ns < now + 3 * TRY_NS)
 		t.try_ns = call->deadline_ns > now ? (call->deadline_ns - now) / 3 : 0;
+	if (t.try_ns < TRY_LEAST_NS)
+		t.try_ns = TRY_LEAST_NS;
 	try_all(r, &t);
 	if (map_is_due(r) && has_time(&t)) {
 		node = one_up(r);
