@@ -20,7 +20,8 @@ static pid_t keeper;
 
 static void keeper_start(void)
 {
-	struct gpc_tier s = { .size = sizeof(s) };
+	const struct shm_desk *desk = seg_desk(&d->seg);
+	uint32_t before = load_acquire(&desk->life), life;
 	gpc_tiers *t;
 
 	keeper = fork();
@@ -30,7 +31,7 @@ static void keeper_start(void)
 		for (;;)
 			pause();
 	}
-	while (gpc_tier_get(d, 0, &s) < 0 || s.keeper < 0 || !s.ready) {
+	while ((life = load_acquire(&desk->life)) == before || life & 1 || !tier_of(d).ready) {
 		if (waitpid(keeper, NULL, WNOHANG) == keeper)
 			bail("a keeper does not start");
 		usleep(200);

@@ -97,7 +97,8 @@ static gpc *begin(struct gpc_tiers_options *o)
 
 static pid_t keeper_start(gpc *c, const struct gpc_tiers_options *o)
 {
-	struct gpc_tier s = { .size = sizeof(s) };
+	const struct shm_desk *desk = seg_desk(&c->seg);
+	uint32_t before = load_acquire(&desk->life), life;
 	gpc_tiers *t;
 	pid_t pid = fork();
 
@@ -107,7 +108,7 @@ static pid_t keeper_start(gpc *c, const struct gpc_tiers_options *o)
 		for (;;)
 			pause();
 	}
-	while (gpc_tier_get(c, 0, &s) < 0 || s.keeper < 0)
+	while ((life = load_acquire(&desk->life)) == before || life & 1 || !tier_of(c).ready)
 		usleep(500);
 	return pid;
 }
