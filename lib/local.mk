@@ -238,6 +238,8 @@ lib_gpc_sources = \
 	%reldir%/segment/space.c \
 	%reldir%/segment/stamps.h \
 	%reldir%/segment/validate.c \
+	%reldir%/stage/above.c \
+	%reldir%/stage/above.h \
 	%reldir%/stage/afar.c \
 	%reldir%/stage/afar.h \
 	%reldir%/stage/desk.c \

@@ -56,20 +56,20 @@ static void there_and_back(struct remote *r)
 /* Long chains, wherever they end. */
 static void reaches(struct remote *r)
 {
-	enum { LONG = 5000 };
+	enum { LONG = 2000 };           /* more than seven times what a batch has */
 	gpc_key *keys = calloc(LONG, sizeof(*keys));
-	static const uint32_t ends[] = { 0, 1, 19, 20, 255, 256, 257, 1000, 2559, 4998, 4999, 5000 };
-	uint32_t i, k, had = 0;
+	static const uint32_t ends[] = { 0, 1, 6, 7, 8, 255, 256, 257, 1000, 1998, 1999, 2000 };
+	uint32_t i, k, n, had = 0;
 
 	for (i = 0; i < LONG; i++)
 		keys[i] = remote_key(100000 + i);
 	for (k = 0; k < sizeof(ends) / sizeof(ends[0]); k++) {
-		for (; had < ends[k]; had++) {
-			images_put(&few, 100000 + had);
-			few.b[0].key = keys[had];
-			remote_put(r, 0, few.b, 1, 0);
+		for (; had < ends[k]; had += n) {
+			n = MIN(ends[k] - had, N);
+			images_put(&m, 100000 + had);
+			remote_put(r, 0, m.b, n, 0);
 		}
-		is_int(remote_reach(r, 0, keys, LONG, 0), ends[k], "a chain of %u of 5000", ends[k]);
+		is_int(remote_reach(r, 0, keys, LONG, 0), ends[k], "a chain of %u of %u", ends[k], LONG);
 	}
 	free(keys);
 }
@@ -148,6 +148,28 @@ static void wrong_bytes(const char *what, off_t at, off_t cut)
 	is_int(images_with(&few, -EHOSTDOWN), 4, "as nothing is tried");
 	remote_tick(r);
 	is_int(state(r).state, REMOTE_OFF, "a tick changes nothing");
+	remote_close(r);
+}
+
+/* Found out when there is hardly any time left. */
+static void wrong_and_late(void)
+{
+	char slow[1100];
+	struct remote *r;
+
+	snprintf(dir, sizeof(dir), "%s/late", remote_dir);
+	mkdir(dir, 0755);
+	snprintf(slow, sizeof(slow), "%s:dir=%s,slow=60", plugin, dir);
+	r = remote_start(slow, "late", m.bytes, 0);
+	images_put(&few, 0);
+	remote_put(r, 0, few.b, 1, 0);
+	spoil(1, 3000, 0);
+	images_want(&few, 0);
+	remote_get(r, 0, few.b, 1, clock_ns() + 90 * NS_PER_MS);
+	is_int(few.b[0].result, -EBADMSG, "a wrong value, found at the end of the deadline");
+	images_want(&few, 0);
+	remote_get(r, 0, few.b, 1, 0);
+	is_int(few.b[0].result, -ENOENT, "is removed all the same");
 	remote_close(r);
 }
 
@@ -250,6 +272,21 @@ static void down_and_up(void)
 	remote_close(r);
 }
 
+/* Processes of other machines have our number, and their files are in the same folder. */
+static void same_number(void)
+{
+	char path[400];
+	struct remote *r = remote_start(spec, NULL, few.bytes, 0);
+
+	snprintf(path, sizeof(path), "%s/.part-%d-0", dir, (int)getpid());
+	if (mkdir(path, 0755))
+		bail("mkdir");
+	images_put(&few, 0);
+	is_int(remote_put(r, 0, few.b, few.n, 0), few.n, "what a process of the same number writes is in nobody's way");
+	rmdir(path);
+	remote_close(r);
+}
+
 static int body(void)
 {
 	struct remote *r;
@@ -269,6 +306,7 @@ static int body(void)
 	other_tags();
 	images_make(&few, 4, m.bytes);
 	late_and_away();
+	same_number();
 	down_and_up();
 	snprintf(dir, sizeof(dir), "%s/spoilt", remote_dir);
 	mkdir(dir, 0755);
@@ -279,6 +317,7 @@ static int body(void)
 	wrong_bytes("a header that is cut off", 0, 100);
 	wrong_bytes("an empty value", 0, -1);
 	rarely_wrong();
+	wrong_and_late();
 	return done_testing();
 }
 

@@ -54,7 +54,9 @@ static bool serve_bytes(int fd, const char *in, size_t n)
 		bytes = reply_bytes;
 		ends = closes;
 		pthread_mutex_unlock(&lock);
-		if (text && send(fd, text, bytes, MSG_NOSIGNAL) < 0)
+		if (!text)
+			return true;                 /* nor is what comes behind answered */
+		if (send(fd, text, bytes, MSG_NOSIGNAL) < 0)
 			return false;
 		if (ends)
 			return false;
@@ -220,12 +222,12 @@ static void of_another_length(void)
 static void endless(void)
 {
 	struct remote *r = remote_start(spec, NULL, BYTES, 300);
-	char *much = malloc(8 << 20);
+	static char much[8 << 20];       /* that are still being sent when this returns */
 	uint64_t began = clock_ns();
 
-	memset(much, 'x', 8 << 20);
+	memset(much, 'x', sizeof(much));
 	memcpy(much, "$536870000\r\n", 12);
-	answers(much, 8 << 20, false);
+	answers(much, sizeof(much), false);
 	images_want(&m, 0);
 	is_int(remote_get(r, 0, m.b, 1, 0), 0, "a value of half a gigabyte is not waited for");
 	ok(clock_ns() - began < 2000 * NS_PER_MS, "the call ends");
@@ -236,7 +238,6 @@ static void endless(void)
 	is_int(remote_get(r, 0, m.b, N, 0), 0, "a server that says nothing has nothing");
 	is_int(images_with(&m, -ETIMEDOUT), N, "all is late");
 	remote_close(r);
-	free(much);
 }
 
 static int body(void)

@@ -270,8 +270,10 @@ static void loses_one(void)
 static void drop_first(gpc *c, uint64_t n)
 {
 	gpc_block b = find(c, n);
+	int err = gpc_drop(c, &b, 1, NULL, 0, 5000);
 
-	is_int(gpc_drop(c, &b, 1, NULL, 0, 5000), 1, "number %d is dropped", (int)n);
+	/* the pool of a keeper that leaves is there a moment longer, and then the call says that its keeper has ended */
+	ok(err == 1 || err == -ENOTCONN, "number %d is dropped: %d", (int)n, err);
 }
 
 /* ... is removed in the store by and by. */

@@ -2,7 +2,25 @@
 /* A tier on disk: what RAM gives up goes there, and comes back through RAM; restarts. */
 #include "t/lib/below.h"
 
+#include <pthread.h>
+
+#include "disk/format.h"
+
 static int ram, vram;
+
+/* The clock that ages are counted by, ahead of its time. */
+int __real_clock_gettime(clockid_t id, struct timespec *ts);
+int __wrap_clock_gettime(clockid_t id, struct timespec *ts);
+static long seconds_later;
+
+int __wrap_clock_gettime(clockid_t id, struct timespec *ts)
+{
+	int err = __real_clock_gettime(id, ts);
+
+	if (id == CLOCK_BOOTTIME)
+		ts->tv_sec += __atomic_load_n(&seconds_later, __ATOMIC_SEQ_CST);
+	return err;
+}
 
 static gpc *three(uint32_t v, uint32_t r, uint32_t max)
 {
@@ -86,14 +104,17 @@ static void test_background(void)
 
 /* ---- restarts ---- */
 
+static pthread_mutex_t told_lock = PTHREAD_MUTEX_INITIALIZER;
 static char told[512];
 
 static void keep_log(void *arg, int level, const char *text)
 {
 	(void)arg;
 	(void)level;
+	pthread_mutex_lock(&told_lock);
 	if (strstr(text, "found again"))
 		snprintf(told, sizeof(told), "%s", text);
+	pthread_mutex_unlock(&told_lock);
 }
 
 /* What the log says agrees with what is counted. */
@@ -106,8 +127,10 @@ static void log_agrees(const struct gpc_tier *s)
 			 (int)s->orphans);
 	snprintf(want, sizeof(want), "tier disk of %s: %d of %d blocks are found again%s", cache_name, (int)s->restored,
 		 (int)s->found, lost);
+	pthread_mutex_lock(&told_lock);
 	ok(strcmp(told, want) == 0, "the log says so: %s", told);
 	told[0] = 0;
+	pthread_mutex_unlock(&told_lock);
 }
 
 static void test_restart(void)
@@ -142,6 +165,80 @@ static void test_restart(void)
 	is_int(fetch_right(c, b, 8, 1), 8, "every byte");
 	must(gpc_release(c, b, 8));
 	finish(c, t, "restart");
+}
+
+/* The first one to go from the file is the one that was written first, also behind a restart. */
+static void test_order(void)
+{
+	gpc *c = three(64, 16, 1024);
+	struct gpc_tiers_options o = tiers_options(64);
+	uint64_t n, oldest = 1;
+	gpc_tiers *t;
+
+	o.ahead = 8;
+	t = tiers_open(&o);
+	tiers_fill(c, ram, 1, 96, 8);
+	must(gpc_tiers_close(t));
+	o.disk_blocks = 0;
+	t = tiers_open(&o);
+	must(gpc_tiers_sync(c, TIERS_MS));
+	while (!tiers_below(c, oldest, 8))
+		oldest += 8;
+	is_int(tiers_below(c, oldest, 64), 64, "a file is full when it is opened again");
+	for (n = 0; n < 4; n++) {
+		tiers_fill(c, ram, 97 + 8 * n, 8, 8);
+		ok(tiers_below(c, oldest + 8 * n, 8) == 0 && tiers_below(c, oldest + 8 * (n + 1), 8) == 8,
+		   "chain %d goes, as it is the oldest", (int)n);
+	}
+	finish(c, t, "order");
+}
+
+/* The header of that key in the file is free, as if it had been lost with the power. */
+static void free_header(gpc *c, uint64_t n)
+{
+	int fd = open(tiers_path, O_RDWR), found = 0;
+	gpc_key k = key_of(c, n);
+	struct disk_header h;
+	off_t at;
+
+	for (at = 0; pread(fd, &h, sizeof(h), at) == sizeof(h); at += sizeof(h))
+		if (h.key[0] == k.w[0] && h.key[1] == k.w[1] && h.magic == DISK_HEADER_MAGIC) {
+			memset(&h, 0, sizeof(h));
+			found += pwrite(fd, &h, sizeof(h), at) == sizeof(h);
+		}
+	close(fd);
+	is_int(found, 1, "one header is lost");
+}
+
+static void test_orphans(void)
+{
+	gpc *c = three(64, 16, 1024);
+	struct gpc_tiers_options o = tiers_options(64);
+	struct gpc_tier s;
+	gpc_tiers *t;
+	int below;
+
+	o.ahead = 8;
+	t = tiers_open(&o);
+	tiers_fill(c, ram, 1, 40, 8);
+	below = tiers_below(c, 1, 40);
+	must(gpc_tiers_close(t));
+	free_header(c, 3);
+	o.disk_blocks = 0;
+	o.log = keep_log;
+	t = tiers_open(&o);
+	must(gpc_tiers_sync(c, TIERS_MS));
+	s = tier_of(c);
+	is_int((int)s.found, below - 1, "the others are found");
+	is_int((int)s.orphans, 5, "what comes behind it is of no use");
+	is_int(tiers_below(c, 1, 8), 2, "and is not in the index");
+	is_int(tiers_below(c, 9, 32), below - 8, "all else is");
+	log_agrees(&s);
+	must(gpc_tiers_close(t));
+	t = tiers_open(&o);
+	must(gpc_tiers_sync(c, TIERS_MS));
+	is_int((int)tier_of(c).found, below - 6, "nor is it in the file any more");
+	finish(c, t, "orphans");
 }
 
 /* A cache that is made anew, under the secret that the file keeps. */
@@ -244,12 +341,14 @@ static void test_age(void)
 	int i;
 
 	o.ahead = 8;
-	o.max_age_s = 1;
+	o.max_age_s = 60;
 	t = tiers_open(&o);
 	tiers_fill(c, ram, 1, 40, 8);
+	is_int((int)tier_of(c).aged, 0, "no block is older than a minute");
+	__atomic_store_n(&seconds_later, 62, __ATOMIC_SEQ_CST);
 	for (i = 0; i < 600 && tier_of(c).aged < 20; i++)
 		usleep(10000);
-	ok(tier_of(c).aged >= 20, "blocks go when they are older than a second: %d", (int)tier_of(c).aged);
+	ok(tier_of(c).aged >= 20, "they go when they are: %d", (int)tier_of(c).aged);
 	finish(c, t, "age");
 }
 
@@ -308,6 +407,8 @@ static int body(void)
 	test_down_and_up();
 	test_background();
 	test_restart();
+	test_order();
+	test_orphans();
 	test_other_cache();
 	test_exclusive();
 	test_min_uses();

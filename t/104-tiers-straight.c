@@ -15,6 +15,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static bool watching;
 static struct place { uint64_t offset, bytes; bool in_pool; } seen[MOST];
 static uint32_t nseen;
+static off_t bad_at = -1;                   /* a read from there fails */
 
 /* The file that is mapped at that address, and where in it. */
 static struct place place_of(const void *at, uint64_t bytes)
@@ -36,14 +37,34 @@ static struct place place_of(const void *at, uint64_t bytes)
 
 ssize_t __wrap_preadv(int fd, const struct iovec *v, int n, off_t at)
 {
+	bool fails;
 	int i;
 
 	pthread_mutex_lock(&lock);
+	fails = at == bad_at;
 	for (i = 0; watching && i < n && nseen < MOST; i++)
 		if (v[i].iov_len > 128)          /* no header */
 			seen[nseen++] = place_of(v[i].iov_base, v[i].iov_len);
 	pthread_mutex_unlock(&lock);
+	if (fails) {
+		errno = EIO;
+		return -1;
+	}
 	return __real_preadv(fd, v, n, at);
+}
+
+static void fail_at(off_t at)
+{
+	pthread_mutex_lock(&lock);
+	bad_at = at;
+	pthread_mutex_unlock(&lock);
+}
+
+static void watch(bool on)
+{
+	pthread_mutex_lock(&lock);
+	watching = on;
+	pthread_mutex_unlock(&lock);
 }
 
 static void store_image(uint8_t *to, uint64_t n)
@@ -95,6 +116,30 @@ static bool was_read_into(const void *at)
 	return false;
 }
 
+/* One of its blocks cannot be read: the prompt ends before it, and nothing stands in RAM for it. */
+static void one_fails(gpc *c, int ram)
+{
+	gpc_block b[BLOCKS];
+	gpc_key k[BLOCKS + 1];
+	uint8_t want[IMAGE];
+	int i, n, right = 0;
+
+	chain_keys(c, 1 + BLOCKS, BLOCKS, k);
+	fail_at(tiers_find_image(BLOCKS + 3));
+	is_int(gpc_prefetch(c, ram, k + 1, BLOCKS, 0, 5000), 2, "where a block cannot be read those before it come");
+	is_int(gpc_lookup(c, GPC_SPACE(0), k + 3, 1, b, 0), 0, "it does not");
+	is_int((int)tier_of(c).errors, 1, "it is counted");
+	fail_at(-1);
+	is_int(gpc_prefetch(c, ram, k + 1, BLOCKS, 0, 5000), BLOCKS, "and when it can be read, all come");
+	n = must(gpc_acquire(c, GPC_SPACE(0), k + 1, BLOCKS, b, 0));
+	for (i = 0; i < n; i++) {
+		store_image(want, (uint64_t)(1 + BLOCKS + i));
+		right += !memcmp(slot_at(c, b[i]), want, IMAGE);
+	}
+	is_int(right, BLOCKS, "with every byte");
+	must(gpc_release(c, b, (uint32_t)n));
+}
+
 static int body(void)
 {
 	gpc *c = tiers_cache(1024);
@@ -116,9 +161,9 @@ static int body(void)
 	fill(c, ram);
 	chain_keys(c, 1, BLOCKS, k);
 	is_int(gpc_acquire(c, 0, k + 1, BLOCKS, b, 0), 0, "a chain is below RAM alone");
-	watching = true;
+	watch(true);
 	is_int(gpc_prefetch(c, ram, k + 1, BLOCKS, 0, 5000), BLOCKS, "and is brought");
-	watching = false;
+	watch(false);
 	is_int(gpc_acquire(c, 0, k + 1, BLOCKS, b, 0), BLOCKS, "into RAM");
 	for (i = 0; i < BLOCKS; i++) {
 		at = slot_at(c, b[i]);
@@ -132,6 +177,7 @@ static int body(void)
 		;
 	is_int((int)i, BLOCKS, "and no other memory");
 	must(gpc_release(c, b, BLOCKS));
+	one_fails(c, ram);
 	must(gpc_tiers_close(t));
 	unlink(tiers_path);
 	cache_end(c);

@@ -252,6 +252,53 @@ static void test_large(void)
 	unlink(tiers_path);
 }
 
+/* ---- a note as it stands in a file ---- */
+
+bool notes_unpack(const gpc *c, const void *from, uint32_t bytes, const gpc_key *key, struct shm_note *ret,
+		  uint32_t *tokens);         /* of stage/stage.h */
+
+static struct { struct disk_note n; uint32_t token[64]; } in_file;
+
+static bool unpacks(const gpc *c, uint32_t ntokens, struct shm_note *ret)
+{
+	uint32_t tokens[64] = { 0 }, i;
+	gpc_key key = { { 5, 6 } };
+
+	for (i = 0; i < 64; i++)
+		in_file.token[i] = 100 + i;
+	return notes_unpack(c, &in_file, (uint32_t)sizeof(in_file.n) + 4 * ntokens, &key, ret, tokens) &&
+	       (!ret->has_tokens || (tokens[0] == 100 && tokens[15] == 115 && !tokens[16]));
+}
+
+static void test_of_others(void)
+{
+	gpc *c = cache(true, true, NULL);
+	struct shm_note note;
+
+	in_file.n = (struct disk_note){ .version = DISK_NOTE_VERSION, .group = 3, .digest_bytes = 8, .ntokens = 16 };
+	ok(unpacks(c, 16, &note) && note.group == 3 && note.digest_bytes == 8 && note.has_tokens, "a note has all that it says");
+	ok(!unpacks(c, 15, &note), "one that ends before its tokens do is none");
+	in_file.n.ntokens = 32;
+	ok(unpacks(c, 32, &note) && note.group == 3 && !note.has_tokens, "tokens of larger blocks are left out");
+	in_file.n.ntokens = 8;
+	ok(unpacks(c, 64, &note) && note.group == 3 && !note.has_tokens, "and of smaller ones");
+	in_file.n.ntokens = 16;
+	in_file.n.digest_bytes = 33;
+	ok(!unpacks(c, 16, &note), "a digest that is longer than any is none");
+	in_file.n.digest_bytes = 8;
+	in_file.n.version++;
+	ok(!unpacks(c, 16, &note), "nor is a note of another version");
+	cache_end(c);
+	in_file.n.version--;
+	c = cache(true, false, NULL);
+	ok(unpacks(c, 16, &note) && !note.group && !note.digest_bytes && note.has_tokens,
+	   "a cache that keeps tokens alone has those");
+	cache_end(c);
+	c = cache(false, true, NULL);
+	ok(unpacks(c, 16, &note) && note.group == 3 && !note.has_tokens, "one that keeps digests has no tokens");
+	cache_end(c);
+}
+
 static int body(void)
 {
 	test_restart();
@@ -259,6 +306,7 @@ static int body(void)
 	test_damaged();
 	test_no_room();
 	test_large();
+	test_of_others();
 	return done_testing();
 }
 

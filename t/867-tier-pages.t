@@ -54,7 +54,7 @@ example gpcd.8 '--disk ' | sed "s|/var/lib/gpc|$tmp/lib|g; s/llama /$cache /; s/
 is "$(grep -c -e '--disk-bytes 40M' -e "^gpcd $cache .*--ram-blocks 100 --block-bytes 64k" commands)" 2 \
 	"gpcd(8) has an example with a disk"
 commands "which starts"
-stat_has "$cache" '^DISK +1 +[0-9]+ +1 +64.0 KiB'
+stat_has "$cache" '^DISK +1 +[0-9]+ +1 +up +64.0 KiB'
 ok $? "and keeps the tier"
 over "$cache"
 is "$(stat -c '%a' lib lib/* | tr '\n' ' ')" '700 600 600 ' "its folder, its key and its file are this user's alone"
@@ -68,7 +68,7 @@ over "$cache"
 example gpcd.8 '--remote folder:' | sed "s|/tmp/try|$tmp/store|g; s/gpcd try /gpcd $cache /" >commands
 is "$(grep -c . commands)" 3 "gpcd(8) has an example with a store"
 commands "which starts"
-stat_has "$cache" '^REMOTE +1 +[0-9]+ +1 +64.0 KiB'
+until_ok stat_has "$cache" '^REMOTE +1 +[0-9]+ +1 +up +64.0 KiB'
 ok $? "and keeps that tier"
 over "$cache"
 

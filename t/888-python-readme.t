@@ -15,8 +15,8 @@ fenced()	# FILE KIND REGEX
 		sed "s/\"demo\"/\"$cache\"/; s/\([ -]\)demo\( \|\$\)/\1$cache\2/"
 }
 
-fenced README.md python '^import gpc' >"$tmp/worker.py"
-fenced python/README.md python '^import gpc' >"$tmp/other.py"
+fenced README.md python '^    prompt = ' >"$tmp/worker.py"
+fenced python/README.md python '^    prompt = ' >"$tmp/other.py"
 cmp -s "$tmp/worker.py" "$tmp/other.py" && test -s "$tmp/worker.py"
 ok $? "both pages show the same worker"
 

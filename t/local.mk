@@ -53,10 +53,16 @@ t_programs = \
 	%reldir%/053-remote-replies.t \
 	%reldir%/054-remote-lost.t \
 	%reldir%/055-remote-kept.t \
+	%reldir%/055-remote-refuses.t \
 	%reldir%/056-redis-ill.t \
+	%reldir%/057-redis-nodes.t \
+	%reldir%/058-redis-strays.t \
+	%reldir%/059-redis-names.t \
 	%reldir%/100-seed.t \
 	%reldir%/101-tiers.t \
+	%reldir%/101-tiers-chains.t \
 	%reldir%/102-tiers-durable.t \
+	%reldir%/104-tiers-feed.t \
 	%reldir%/104-tiers-refused.t \
 	%reldir%/103-remote-tier.t \
 	%reldir%/103-remote-lost.t \
@@ -541,10 +547,18 @@ endif
 %canon_reldir%_102_tiers_durable_t_LDFLAGS = -Wl,--wrap=preadv,--wrap=pwritev,--wrap=fdatasync
 # no sync
 %canon_reldir%_104_tiers_refused_t_LDFLAGS = -Wl,--wrap=fdatasync
+# the feed stands still, or is overwritten; a publish is answered late
+%canon_reldir%_104_tiers_feed_t_LDFLAGS = -Wl,--wrap=gpc_event_read,--wrap=publish_copies,--wrap=gpc_evict
+# blocks are older than they are
+%canon_reldir%_101_tiers_t_LDFLAGS = -Wl,--wrap=clock_gettime
+# a plugin that does not return is lost sooner
+%canon_reldir%_103_remote_lost_t_LDFLAGS = -Wl,--wrap=remote_open
 # where an image is read into
 %canon_reldir%_104_tiers_straight_t_LDFLAGS = -Wl,--wrap=preadv
 # nothing can be removed from a store, and writes stand still
 %canon_reldir%_055_remote_kept_t_LDFLAGS = -Wl,--wrap=remote_remove,--wrap=remote_put
+%canon_reldir%_055_remote_refuses_t_LDFLAGS = -Wl,--wrap=remote_remove,--wrap=remote_put,--wrap=gone_add,--wrap=slots_take,--wrap=slots_live
+%canon_reldir%_059_redis_names_t_LDFLAGS = -rdynamic
 # what was found at the start is not published yet
 %canon_reldir%_105_tiers_drops_t_LDFLAGS = -Wl,--wrap=publish_copies
 # a disk that fails for a while

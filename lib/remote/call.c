@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/err.h"
+#include "base/log.h"
 #include "base/order.h"
 
 #define CLOSE_NS (5000 * NS_PER_MS)
@@ -108,6 +109,8 @@ static void count_failures(struct remote *r, const struct batch *b, uint32_t n, 
 			++*counter_of(&r->counts, b->result[i]);
 	}
 	pthread_mutex_unlock(&r->lock);
+	if (failed < n)
+		store_relaxed(&r->answered, 1);
 	if (!r->plugin.own.tick && n && failed == n)
 		store_down(r, b->result[0] == -ETIMEDOUT ? "no answer within the deadline" :
 			   strerror(-b->result[0]));
@@ -119,6 +122,26 @@ void batch_answer(struct batch *b, uint32_t n, int result)
 
 	for (i = 0; i < n; i++)
 		b->result[i] = result;
+}
+
+static const char *name_of(const struct remote *r, plugin_call call)
+{
+	const struct gpc_remote_plugin *p = &r->plugin.own;
+
+	return call == p->get ? "get" : call == p->put ? "put" : call == p->exists ? "exists" : "remove";
+}
+
+/* Whatever is asked, the next answer will be the same: a person has to know. */
+static void tell_refusal(struct remote *r, plugin_call call, const struct batch *b, uint32_t n)
+{
+	const struct gpc_remote_plugin *p = &r->plugin.own;
+	uint32_t bit = call == p->get ? 1 : call == p->put ? 2 : call == p->exists ? 4 : 8, i;
+
+	for (i = 0; i < n && b->result[i] != -EACCES; i++)
+		;
+	if (i < n && !(order_or64(&r->refused, bit) & bit))
+		store_say(r, LOG_WARNING, "refuses %s to us: let this user have it (gpc_remote(7) says what is needed); until "
+			  "then that is a miss", name_of(r, call));
 }
 
 /* May the plugin be asked?  One with a tick knows for itself what is down. */
@@ -140,13 +163,6 @@ static void run_call(void *arg)
 	struct batch *b = arg;
 
 	b->call(b->r->store, &b->with, b->item, b->n);
-}
-
-static const char *name_of(const struct remote *r, plugin_call call)
-{
-	const struct gpc_remote_plugin *p = &r->plugin.own;
-
-	return call == p->get ? "get" : call == p->put ? "put" : call == p->exists ? "exists" : "remove";
 }
 
 /* In the lane's thread; false: the lane is LOST, or nothing was called. */
@@ -184,6 +200,7 @@ void batch_ask(struct remote *r, plugin_call call, uint32_t lane, uint32_t n, ui
 	else
 		batch_answer(b, n, lane_is_lost(&b->lane) ? -EINPROGRESS : -EIO);
 	count_failures(r, b, n, clock_ns() - began);
+	tell_refusal(r, call, b, n);
 }
 
 /* Of a lane that is LOST nothing may be touched. */

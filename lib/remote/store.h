@@ -33,6 +33,7 @@ struct remote {
 
 	/* Any thread, relaxed: what is read late costs a call, or a tick. */
 	uint32_t state, stopped;
+	uint64_t refused;                    /* bits of calls that the store refuses to us, as the log has it */
 	uint32_t right, wrong;               /* images since the last wrong one, and wrong ones */
 	uint64_t lost;                       /* bits by lane: LOST, as the last tick has seen it */
 	uint64_t lost_until;                 /* nothing is asked before, since a lane was LOST */
@@ -42,6 +43,9 @@ struct remote {
 	uint64_t lost_ns, lost_pause_ns;     /* when a lane was lost last, and how long nothing is asked behind it */
 	char lost_why[64];
 	uint64_t pause_ns, next_ns;          /* DOWN: of the last try, and when the next one is due */
+	bool told;                           /* the log has it that it is down, and not yet that it answers again */
+	uint64_t up_ns;                      /* UP since then ... */
+	uint32_t answered;                   /* ... and a call was answered.  Any thread, relaxed */
 	struct remote_state counts;
 
 	struct batch *batch;                 /* one a lane */

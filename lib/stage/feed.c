@@ -39,7 +39,8 @@ static void give_up(struct cold *d, int err)
 {
 	if (d->gone)
 		return;
-	d->broken = d->gone = true;
+	d->gone = true;
+	store_relaxed(&d->broken, 1);
 	store_relaxed(&d->told->state, GPC_TIER_DOWN);
 	log_say(&d->t->c->log, LOG_ERR, "tier %s of %s: its pool has gone: %s; nothing is written there until its keeper "
 		"starts anew", d->ops->name, d->t->c->seg.name, gpc_strerror(err));
@@ -54,7 +55,7 @@ static void cleared(struct cold *d, uint32_t tag)
 	if (!tag) {
 		/* in this order: what is written behind the clear keeps its key, and is made free when it goes */
 		slots_forget_keys(d);
-		err = d->broken && !d->gone ? 0 : d->ops->clear(d->tier);
+		err = load_relaxed(&d->broken) && !d->gone ? 0 : d->ops->clear(d->tier);
 		if (err < 0)
 			rest_begin(d, "a clear", err);
 	}
@@ -211,7 +212,7 @@ static void look_at_ages(struct cold *d)
 	gpc_key key;
 	bool old;
 
-	for (n = 0; most && n < AGED && n < d->blocks && !d->broken; n++) {
+	for (n = 0; most && n < AGED && n < d->blocks && !load_relaxed(&d->broken); n++) {
 		gpc_block block;
 
 		i = d->aged++ % d->blocks;

@@ -274,7 +274,7 @@ static void show(struct gpc_tiers *t, uint64_t cleared)
 static int look(struct gpc_tiers *t)
 {
 	struct disk_options disk;
-	int ram = plan_ram(t), err = MIN(ram, 0);
+	int ram = plan_ram(t), err = ram < 0 ? ram : plan_secret(t);
 
 	if (err == 0 && t->opt.disk)
 		err = open_disk_pool(t, (uint32_t)ram, &disk);

@@ -77,6 +77,18 @@ int plan_ram(struct gpc_tiers *t)
 		       "or gpc_pool_make)", s->name);
 }
 
+int plan_secret(const struct gpc_tiers *t)
+{
+	const struct segment *s = &t->c->seg;
+
+	if (!t->opt.secret || !memcmp(t->opt.secret, s->header.secret, sizeof(s->header.secret)))
+		return 0;
+	if (t->opt.disk)
+		return err_set(EPROTO, "secret is not that of %s: a cache is made with the secret of its file", s->name);
+	return err_set(EPROTO, "secret is not that of %s: no other node would find what this one stores; remove the cache "
+		       "(gpc-inspect rm %s), and make it with the secret that all nodes have", s->name, s->name);
+}
+
 static uint64_t slots_for(const struct gpc_tiers_options *opt, uint64_t block_bytes, uint32_t note_bytes)
 {
 	uint64_t each = ROUND_UP(block_bytes, (uint64_t)PAGE) + DISK_HEAD_BYTES + note_bytes;
@@ -163,8 +175,5 @@ int plan_disk(struct gpc_tiers *t, uint32_t ram, struct disk_options *ret, uint3
 		.write_rate = opt->write_rate, .log = &t->c->log,
 	};
 	memcpy(ret->fingerprint, p->fingerprint, sizeof(ret->fingerprint));
-	if (opt->secret && memcmp(opt->secret, ret->secret, sizeof(t->c->seg.header.secret)))
-		return err_set(EPROTO, "secret is not that of %s: a cache is made with the secret of its file",
-			       t->c->seg.name);
 	return check_size(opt, &t->c->seg, ret->slots, ret->image_bytes, ret_slots);
 }

@@ -29,9 +29,9 @@ void rest_lose_all(struct cold *d)
 
 void rest_begin(struct cold *d, const char *what, int err)
 {
-	if (d->broken)
+	if (load_relaxed(&d->broken))
 		return;
-	d->broken = true;
+	store_relaxed(&d->broken, 1);
 	d->pause_ns = REST_NS;
 	d->probe_ns = clock_ns() + d->pause_ns;
 	store_relaxed(&d->told->state, GPC_TIER_DOWN);
@@ -54,7 +54,7 @@ static int probe(struct cold *d)
 	if (err >= 0 && d->ops->sync)
 		err = d->ops->sync(d->tier);
 	if (err >= 0)
-		d->broken = false;
+		store_relaxed(&d->broken, 0);
 	pthread_mutex_unlock(&d->t->writing);
 	return err;
 }
@@ -63,7 +63,7 @@ bool rest_is_over(struct cold *d, bool ends)
 {
 	int err;
 
-	if (!d->broken || d->gone)
+	if (!load_relaxed(&d->broken) || d->gone)
 		return true;
 	if (!ends && (!is_emptied(d) || clock_ns() < d->probe_ns))
 		return false;

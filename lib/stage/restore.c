@@ -256,7 +256,7 @@ static bool publish_some(struct cold *d)
 	uint32_t n = (uint32_t)(end - d->next);
 	struct notes_read *notes;
 
-	if (!n || d->broken)
+	if (!n || load_relaxed(&d->broken))
 		return false;
 	notes = begin_notes(d);
 	for (i = 0; i < n; i++) {
@@ -291,8 +291,10 @@ static void use_in_order(struct cold *d)
 	gpc *c = d->t->c;
 	uint64_t i, first;
 
+	if (!d->next)
+		return;
 	qsort(d->found, d->next, sizeof(*d->found), by_age);
-	first = d->next ? refs_first_stamp(c, (uint32_t)d->next) : 0;
+	first = refs_first_stamp(c, (uint32_t)d->next);
 	for (i = 0; i < d->next; i++)    /* the youngest one is first */
 		refs_stamp(c, d->record + (uint32_t)d->found[i].slot, first - (d->next - 1 - i));
 }

@@ -87,15 +87,25 @@ static uint32_t evict(struct cold *d, gpc_block *blocks, uint32_t n)
 	if (!afar)
 		pthread_mutex_lock(&d->lock);
 	for (i = 0; i < got; i++) {
-		d->slot[slot_of(blocks[i])].state = SLOT_BUSY;
-		d->slot[slot_of(blocks[i])].lost = false;
+		struct slot *s = &d->slot[slot_of(blocks[i])];
+
+		s->overtaken += s->state == SLOT_BUSY;
+		s->state = SLOT_BUSY;
+		s->lost = false;
 		if (afar)
-			d->slot[slot_of(blocks[i])].key = (gpc_key){ { 0, 0 } };
+			s->key = (gpc_key){ { 0, 0 } };
 	}
 	pthread_mutex_unlock(&d->lock);
 	got = MAX(got, 0);
 	tier_count(d, TIER_EVICTED, (uint64_t)got);
 	return (uint32_t)got;
+}
+
+/* What was found at the start goes in the order of its ages, which is known when all of it is published; and what is to be
+ * written may be among it. */
+bool slots_wait(const struct cold *d)
+{
+	return !cold_is_afar(d) && !load_acquire(&d->t->published);
 }
 
 uint32_t slots_take(struct cold *d, gpc_block *blocks, uint32_t n)
@@ -110,15 +120,27 @@ uint32_t slots_take(struct cold *d, gpc_block *blocks, uint32_t n)
 		blocks[got++] = GPC_BLOCK((gpc_block)d->pool, (gpc_block)i);
 	}
 	pthread_mutex_unlock(&d->lock);
-	return got < n ? got + evict(d, blocks + got, n - got) : got;
+	return got < n && !slots_wait(d) ? got + evict(d, blocks + got, n - got) : got;
 }
 
+/* Of several who have published it the last one has it: the one whose key the index has, or who comes when all
+ * others have come. */
 void slots_live(struct cold *d, gpc_block block, const gpc_key *key, uint32_t born)
 {
 	uint32_t i = slot_of(block);
+	struct slot *s = &d->slot[i];
+	struct slot was;
 
 	pthread_mutex_lock(&d->lock);
-	d->slot[i] = (struct slot){ .key = *key, .born = born, .state = SLOT_LIVE };
+	was = *s;
+	s->key = *key;
+	if (was.overtaken && !has_key(d, i)) {
+		*s = was;
+		s->overtaken--;
+		pthread_mutex_unlock(&d->lock);
+		return;
+	}
+	*s = (struct slot){ .key = *key, .born = born, .state = SLOT_LIVE, .overtaken = was.overtaken };
 	/* what the feed told meanwhile was passed over, since the slot was BUSY */
 	if (!has_key(d, i)) {
 		make_free(d, i);

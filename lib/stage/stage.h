@@ -8,7 +8,7 @@
  *   images.c   blocks of RAM: held without a use, their bytes as pieces, their checksums
  *   notes.c    what an engine says of a block, beside it in a file
  *   up.c       questions: from a tier to RAM
- *   down.c     from RAM to a tier, ahead of need
+ *   down.c     from RAM to a tier, ahead of need; above.c, what such blocks hang on
  *   uses.c     which of them have been there often enough
  *   feed.c     what the feed says of our pools: removals become durable, slots come back
  *   rest.c     a tier that can neither sync nor be cleared, until it can
@@ -17,10 +17,11 @@
  *   learn.c    what a store has that the index knows nothing of
  *   disk.c     the file of lib/disk as a tier
  *   peek.c     what such a file says of itself, and why it is refused
- *   remote.c   a store of lib/remote as a tier; afar.c, its lanes, and what a plugin that does not return has of them
+ *   remote.c   a store of lib/remote as a tier; afar.c, its lanes, and what a plugin that does not return has of them;
+ *              gone.c, keys that are to be removed there
  *
- * Threads: `stages` that answer, one that writes to disk, one that writes to a store, one that reads the feed.  None of them is waited for by a peer's
- * lookup, or by the writer.
+ * Threads: `stages` that answer, one that writes to disk, one that writes to a store, one that reads the feed.  None of them
+ * is waited for by a peer's lookup, or by the writer.
  *
  * What stands against what (rule B19, and the table in ARCHITECTURE.md).  A batch is written under `writing`: from the
  * choice of its slots to the answer of its publish, and what was refused is made free on the disk before the lock is
@@ -58,6 +59,7 @@ struct slot {
 	gpc_key key;
 	uint32_t born;                   /* slots_now() */
 	uint8_t state;
+	uint8_t overtaken;               /* so many have published it, and not said so yet: it was evicted and taken since */
 	bool lost;                       /* a hint that others hang on: the store has not got its key any more */
 };
 
@@ -84,7 +86,7 @@ struct cold {                            /* a tier, with its pool */
 	uint32_t *free, nfree;
 	struct uses *uses;               /* of down.c; NULL: nothing is counted */
 	uint32_t min_uses;
-	bool broken;                     /* nothing is written now: it rests, or its pool has gone */
+	uint32_t broken;                 /* nothing is written now: it rests, or its pool has gone */
 	bool gone;                       /* ... for ever */
 	bool emptied;                    /* rest.c: the index has nothing of it */
 	uint64_t pause_ns, probe_ns;     /* rest.c: how long it rests, and until when */
@@ -152,7 +154,7 @@ static inline bool cold_is_exclusive(const struct cold *d)
 
 static inline bool cold_is_ready(const struct cold *d)
 {
-	return !d->broken && (!d->ops->ready || d->ops->ready(d->tier));
+	return !load_relaxed(&d->broken) && (!d->ops->ready || d->ops->ready(d->tier));
 }
 
 static inline void tier_count(struct cold *d, uint32_t what, uint64_t n)
@@ -166,6 +168,7 @@ static inline void tier_count(struct cold *d, uint32_t what, uint64_t n)
 struct disk_options;
 int plan_check(const char *name, const struct gpc_tiers_options *opt, gpc_tiers **ret);
 int plan_ram(struct gpc_tiers *t);       /* the pool whose images the tiers have */
+int plan_secret(const struct gpc_tiers *t);      /* keys mean the same where they are hashed with the same one */
 /* How the file is to be opened; *ret_slots: of how many blocks. */
 int plan_disk(struct gpc_tiers *t, uint32_t ram, struct disk_options *ret, uint32_t *ret_slots);
 
@@ -190,7 +193,8 @@ void desk_durable(struct gpc_tiers *t, uint64_t number, uint64_t cleared, uint32
 int slots_new(struct cold *d);
 uint32_t slots_now(void);                /* as slot.born */
 void slots_end(struct cold *d);
-/* Up to n free ones, BUSY from now on; of those that are missing the least recent blocks go. */
+/* Up to n free ones, BUSY from now on; of those that are missing the least recent blocks go, unless slots_wait(). */
+bool slots_wait(const struct cold *d);
 uint32_t slots_take(struct cold *d, gpc_block *blocks, uint32_t n);
 void slots_live(struct cold *d, gpc_block block, const gpc_key *key, uint32_t born);
 /* Not published after all.  written: a header is on the disk, and is made free before the slot is. */

@@ -216,7 +216,7 @@ class Transfer(NamedTuple):
 
 
 class Tier(NamedTuple):
-    """A tier below RAM, for tools.  state: 0 down, 1 up, 2 switched off for wrong bytes."""
+    """A tier below RAM, for tools.  state: TIER_DOWN, TIER_UP, or TIER_OFF, for wrong bytes."""
     kind: int
     pool: int
     keeper: int

@@ -4,6 +4,7 @@
 import array
 import ast
 import os
+import re
 
 import gpc
 from tap import create, done, is_, name, ok, raises
@@ -99,16 +100,33 @@ is_(c.pool_clear(0), 0, "pool_clear")
 is_([x.what for x in now if x.what == gpc.CLEARED], [gpc.CLEARED], "is an event")
 
 
+# ---- the header ----
+
+def real_names(o):
+    return {x for x in vars(o) if not x.startswith("_")}
+
+
+with open(os.path.join(os.path.dirname(__file__), "..", "..", "lib", "gpc.h")) as f:
+    header = re.sub(r"/\*.*?\*/", "", f.read(), flags=re.S)
+bodies = re.findall(r"^enum[^{;]*\{(.*?)\}", header, re.M | re.S)
+named = {x for body in bodies for x in re.findall(r"\bGPC_(\w+)\s*[=,\n}]", body + "\n")}
+is_(named - real_names(gpc._gpc), set(), "each enumerator of gpc.h has its name here")
+
+
+def fields_of(struct):
+    body = re.search(r"^struct %s \{(.*?)^\};" % struct, header, re.M | re.S).group(1)
+    return {x for line in body.split(";") for x in re.findall(r"(\w+)(?:\[\w*\])?\s*(?:,|$)", line.strip())}
+
+
+is_(fields_of("gpc_tier") ^ set(gpc.Tier._fields), {"size", "ncounters", "reserved", "counter", "counters"},
+    "a tier has the fields of gpc.h")
+
 # ---- the stub ----
 
 def stub_names(nodes):
     return {x.name if hasattr(x, "name") else x.target.id for x in nodes
             if isinstance(x, (ast.FunctionDef, ast.ClassDef)) or isinstance(x, ast.AnnAssign)} - \
         {"Buffer", "Keys", "Digests", "Ints", "Time", "Stream", "Moves", "Runs"}
-
-
-def real_names(o):
-    return {x for x in vars(o) if not x.startswith("_")}
 
 
 with open(os.path.join(os.path.dirname(gpc.__file__), "_gpc.pyi")) as f:

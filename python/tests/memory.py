@@ -5,7 +5,9 @@ its mapping."""
 import ctypes
 import mmap
 import os
+import shutil
 import tempfile
+import time
 
 import gpc
 from tap import create, done, is_, name, ok, raises, skip
@@ -184,12 +186,33 @@ b = c.acquire(k)
 is_(len(b), 4, "and are found")
 c.release(b)
 tier = c.tier(0)
-is_((tier.kind, tier.brought, tier.bad), (gpc.DISK, 4 - len(held), 0), "which the tier has counted")
+is_((tier.kind, tier.state, tier.brought, tier.bad), (gpc.DISK, gpc.TIER_UP, 4 - len(held), 0),
+    "which the tier has counted")
 raises(gpc.NotFound, "", lambda: c.tier(1), "there is one tier")
 gpc.tiers_close(t)
 raises(TypeError, "once", lambda: gpc.tiers_close(t), "it is closed once")
 raises(gpc.Error, "", lambda: c.tiers_sync(1.0), "and nobody keeps it")
 os.unlink(disk)
-os.rmdir(os.path.dirname(disk))
+
+# ---- a store, which a folder plays ----
+
+built = os.path.join(os.path.dirname(gpc.__file__), "..", "..", "plugins", ".libs", "gpc_remote_folder.so")
+plugin = shutil.copyfile(built, os.path.join(os.path.dirname(disk), "gpc_remote_folder.so"))
+os.chmod(plugin, 0o644)
+os.mkdir(store := os.path.join(os.path.dirname(disk), "store"))
+t = gpc.tiers_open(name + "-disk", remote=f"{plugin}:dir={store}", remote_tag="v1", remote_blocks=64, remote_ms=5000,
+                   ahead=8, timeout=5.0)
+tier = c.tier(0)
+while tier.state == gpc.TIER_DOWN:
+    time.sleep(0.01)
+    tier = c.tier(0)
+is_((tier.kind, tier.state), (gpc.REMOTE, gpc.TIER_UP), "a store is up when it has answered")
+c.tiers_sync(10.0)
+tier = c.tier(0)
+is_((tier.written > 0, tier.full, tier.down), (True, 0, 0), "and has what was in RAM")
+is_(all(isinstance(x, str) and isinstance(n, int) for x, n in tier.counters.items()), True, "its own counters have names")
+gpc.tiers_close(t)
+is_(c.tier(0).state, gpc.TIER_DOWN, "nobody keeps it")
+shutil.rmtree(os.path.dirname(disk))
 
 done()

@@ -211,8 +211,10 @@ static uint32_t counters(void *store, struct gpc_remote_counter *ret, uint32_t n
 {
 	struct store *s = store;
 
+	pthread_mutex_lock(&lock);
 	if (n)
 		ret[0] = (struct gpc_remote_counter){ "calls", s->calls };
+	pthread_mutex_unlock(&lock);
 	return is(s, "more") ? 100000 : n ? 1 : 0;
 }
 

@@ -6,11 +6,13 @@
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <poll.h>
+#include <stdarg.h>
 #include <sys/socket.h>
 
 #include "remote.h"
 
-struct resp {                                /* a server; `hook` may be changed at any time */
+struct resp {                                /* a server; resp_hook() may change its hook at any time */
 	int fd, port;
 	/* Answers itself, true; or leaves it to the server.  argv[0] is the verb in capitals. */
 	bool (*hook)(struct resp *s, int fd, int argc, char **argv, const size_t *len);
@@ -32,6 +34,53 @@ TAP_FN void resp_send(int fd, const void *at, size_t n)
 TAP_FN void resp_say(int fd, const char *text)
 {
 	resp_send(fd, text, strlen(text));
+}
+
+TAP_FN bool resp_has_text(const char *text)
+{
+	bool has;
+
+	pthread_mutex_lock(&resp_lock);
+	has = text[0] != 0;
+	pthread_mutex_unlock(&resp_lock);
+	return has;
+}
+
+/* What a hook says, and the test changes meanwhile; false: nothing. */
+TAP_FN bool resp_say_text(int fd, const char *text)
+{
+	bool says;
+	char *copy;
+
+	pthread_mutex_lock(&resp_lock);
+	copy = strdup(text);
+	pthread_mutex_unlock(&resp_lock);
+	says = copy[0] != 0;
+	resp_say(fd, copy);
+	free(copy);
+	return says;
+}
+
+/* ... to this, behind what is there already. */
+TAP_FN void resp_text(char *text, size_t room, const char *format, ...) __attribute__((format(printf, 3, 4)));
+TAP_FN void resp_text(char *text, size_t room, const char *format, ...)
+{
+	va_list args;
+	size_t n;
+
+	pthread_mutex_lock(&resp_lock);
+	n = strlen(text);
+	va_start(args, format);
+	vsnprintf(text + n, room - n, format, args);
+	va_end(args);
+	pthread_mutex_unlock(&resp_lock);
+}
+
+TAP_FN void resp_no_text(char *text)
+{
+	pthread_mutex_lock(&resp_lock);
+	text[0] = 0;
+	pthread_mutex_unlock(&resp_lock);
 }
 
 /* The value of a key; NULL key: a place that is free.  The lock is held. */
@@ -83,6 +132,16 @@ TAP_FN void resp_get(int fd, const char *key)
 	else
 		resp_say(fd, "$-1\r\n");
 	free(all);
+}
+
+/* Nothing that comes behind is answered either, until the client has gone or *held is 0. */
+TAP_FN bool resp_hold(int fd, const bool *held)
+{
+	struct pollfd p = { .fd = fd, .events = POLLRDHUP };
+
+	while (__atomic_load_n(held, __ATOMIC_SEQ_CST) && poll(&p, 1, 2) <= 0)
+		;
+	return true;
 }
 
 TAP_FN void resp_plain(int fd, int argc, char **argv, const size_t *len)
@@ -138,10 +197,16 @@ TAP_FN size_t resp_parse(char *in, size_t n, int *argc, char **argv, size_t *len
 	return (size_t)(at - in);
 }
 
+TAP_FN void resp_hook(struct resp *s, bool (*hook)(struct resp *s, int fd, int argc, char **argv, const size_t *len))
+{
+	__atomic_store_n(&s->hook, hook, __ATOMIC_RELEASE);
+}
+
 struct resp_client { struct resp *s; int fd; };
 
 TAP_FN void *resp_client_run(void *arg)
 {
+	bool (*hook)(struct resp *s, int fd, int argc, char **argv, const size_t *len);
 	struct resp_client c = *(struct resp_client *)arg;
 	size_t room = 1 << 20, n = 0, done, len[8];
 	char *in = malloc(room), *argv[8];
@@ -153,7 +218,8 @@ TAP_FN void *resp_client_run(void *arg)
 		n += (size_t)r;
 		while (n && (done = resp_parse(in, n, &argc, argv, len))) {
 			__atomic_fetch_add(&c.s->commands, 1, __ATOMIC_SEQ_CST);
-			if (!c.s->hook || !c.s->hook(c.s, c.fd, argc, argv, len))
+			hook = __atomic_load_n(&c.s->hook, __ATOMIC_ACQUIRE);
+			if (!hook || !hook(c.s, c.fd, argc, argv, len))
 				resp_plain(c.fd, argc, argv, len);
 			n -= done;
 			memmove(in, in + done, n);
