@@ -331,14 +331,20 @@ static void drops_unknown(void)
 
 static void drops_unkept(void)
 {
+	struct gpc_pool p = { .size = sizeof(p) };
 	gpc *c = node();
+	uint32_t space;
 	gpc_tiers *t;
+	int pool, i;
 
 	new_store();
 	t = keep(256);
 	fill(c, 1, 0);
 	fill(c, 101, 0);
+	pool = remote_pool(c, &space);
 	must(gpc_tiers_close(t));
+	for (i = 0; i < 5000 && gpc_pool_get(c, pool, &p) >= 0; i++)
+		usleep(1000);            /* until then a drop waits for the one who kept it */
 	drop_first(c, 101);
 	__atomic_store_n(&refuses, 1, __ATOMIC_SEQ_CST);
 	t = keep(256);

@@ -144,7 +144,7 @@ static void deaf_is_told_once(void)
 	remote_log[0] = 0;
 	one.hook = pings;
 	is_out = true;
-	for (end = clock_ns() + 600 * NS_PER_MS; clock_ns() < end; usleep(5000)) {
+	for (end = clock_ns() + 400 * NS_PER_MS; clock_ns() < end; usleep(5000)) {
 		get(r);
 		remote_tick(r);
 	}
@@ -217,7 +217,7 @@ static void dead_seeds(void)
 	remote_log[0] = 0;
 	r = start(servers, MS);
 	ok(remote_until(r, REMOTE_UP), "three servers that do not answer, and one that does: the store is up");
-	tick_for(r, 600);
+	tick_for(r, 400);
 	snprintf(line, sizeof(line), "node 127.0.0.1:%d is down", one.port);
 	if (!ok(!strstr(remote_log, line), "the one that answers was never called down"))
 		diag("%s", remote_log);
@@ -270,13 +270,13 @@ static void large_ones_stick(void)
 	one.hook = no_values;
 	is_out = true;
 	r = start_one(more, 60);
-	for (end = clock_ns() + 600 * NS_PER_MS; clock_ns() < end; usleep(5000)) {
+	for (end = clock_ns() + 400 * NS_PER_MS; clock_ns() < end; usleep(5000)) {
 		remote_exists(r, 1, &key, 1, NULL, 0);
 		get(r);
 		late += images_with(&m, -ETIMEDOUT) != 0;
 		remote_tick(r);
 	}
-	ok(late <= 4, "a server that answers all but GET: %u calls have waited in 0.6 s", late);
+	ok(late <= 4, "a server that answers all but GET: %u calls have waited in 0.4 s", late);
 	is_out = false;
 	end = clock_ns() + 10000 * NS_PER_MS;
 	do {
@@ -333,7 +333,7 @@ static void busy_cluster(void)
 	map_is_busy = true;
 	turn = 0;
 	is_int(get(r), N, "a slot has moved, and the map cannot be read now");
-	tick_for(r, 300);
+	tick_for(r, 250);
 	remote_state(r, &st);
 	ok(strstr(st.where, "a cluster of 2"), "it is a cluster of two still: %s", st.where);
 	before = at_two;
@@ -398,12 +398,12 @@ static void no_room(void)
 	one.hook = crowded;
 	r = start_one("", MS);
 	before = one.connections;
-	for (i = 0; i < 100; i++) {
+	for (i = 0; i < 60; i++) {
 		get(r);
 		remote_tick(r);
 		usleep(5000);
 	}
-	ok(one.connections - before <= 6, "a server that has too many clients: %u connections in half a second",
+	ok(one.connections - before <= 6, "a server that has too many clients: %u connections in 0.3 s",
 	   one.connections - before);
 	if (!ok(lines_with("is down: ERR max number of clients reached") >= 1, "the log says why"))
 		diag("%s", remote_log);
