@@ -70,6 +70,7 @@ t_programs = \
 	%reldir%/105-tiers-drops.t \
 	%reldir%/106-tiers-notes.t \
 	%reldir%/106-tiers-rest.t \
+	%reldir%/107-tiers-full.t \
 	%reldir%/107-two-ways.t \
 	%reldir%/108-back-late.t \
 	%reldir%/109-held-late.t \
@@ -563,6 +564,9 @@ endif
 %canon_reldir%_105_tiers_drops_t_LDFLAGS = -Wl,--wrap=publish_copies
 # a disk that fails for a while
 %canon_reldir%_106_tiers_rest_t_LDFLAGS = -Wl,--wrap=preadv,--wrap=pwritev,--wrap=fdatasync \
+	-Wl,--wrap=posix_fallocate,--wrap=ftruncate,--wrap=io_store
+# a place of the disk fails
+%canon_reldir%_107_tiers_full_t_LDFLAGS = -Wl,--wrap=preadv,--wrap=pwritev,--wrap=fdatasync \
 	-Wl,--wrap=posix_fallocate,--wrap=ftruncate,--wrap=io_store
 # each step of a start fails
 %canon_reldir%_109_tiers_resize_t_LDFLAGS = -Wl,--wrap=preadv,--wrap=pwritev,--wrap=fdatasync \
