@@ -258,6 +258,7 @@ lib_gpc_sources = \
 	%reldir%/stage/remote.c \
 	%reldir%/stage/rest.c \
 	%reldir%/stage/restore.c \
+	%reldir%/stage/room.c \
 	%reldir%/stage/slots.c \
 	%reldir%/stage/stage.h \
 	%reldir%/stage/tier.h \

@@ -27,6 +27,28 @@ int __wrap_publish_copies(gpc *c, const struct publish_copy *p, uint32_t n, gpc_
 	return __real_publish_copies(c, p, n, resident, stop);
 }
 
+/* ---- a keeper that dies once it has read what was dropped before it ---- */
+
+static int says[2] = { -1, -1 }, goes_on[2];
+
+void __real_drops_missed(struct gpc_tiers *t);
+void __wrap_drops_missed(struct gpc_tiers *t);
+
+void __wrap_drops_missed(struct gpc_tiers *t)
+{
+	char x = 0;
+
+	if (says[1] < 0) {
+		__real_drops_missed(t);
+		return;
+	}
+	if (write(says[1], &x, 1) != 1 || read(goes_on[0], &x, 1) != 1)
+		_exit(4);
+	__real_drops_missed(t);
+	kill(getpid(), SIGKILL);
+	pause();
+}
+
 /* ---- caches ---- */
 
 static gpc *begin(struct gpc_tiers_options *o, uint32_t flags)
@@ -198,28 +220,107 @@ static void test_meanwhile(void)
 }
 
 /* ... and so much has happened since that the feed is overwritten. */
+static void overwrite_feed(gpc *c)
+{
+	uint64_t cursor, from = UINT64_MAX;
+	struct gpc_event e;
+	gpc_block b[8];
+
+	must(gpc_event_read(c, &from, &e, 1));
+	for (cursor = from; gpc_event_read(c, &cursor, &e, 1) != -ESTALE; cursor = from)
+		bytes_chain(c, ram, 1000, 8, b, false), must(gpc_pool_clear(c, ram, 0, 0, 5000));
+}
+
 static void test_feed_lost(void)
 {
 	struct gpc_tiers_options o;
 	gpc *c = begin(&o, 0);
 	gpc_tiers *t = tiers_open(&o);
-	struct gpc_event e;
-	uint64_t cursor, from;
-	gpc_block b[8];
 
 	fill(c);
 	must(gpc_tiers_close(t));
 	drop_first(c, 5000);
-	from = UINT64_MAX;
-	must(gpc_event_read(c, &from, &e, 1));
-	for (cursor = from; gpc_event_read(c, &cursor, &e, 1) != -ESTALE; cursor = from)
-		bytes_chain(c, ram, 1000, 8, b, false), must(gpc_pool_clear(c, ram, 0, 0, 5000));
+	overwrite_feed(c);
 	t = again(c, &o);
 	is_int(tiers_below(c, 1, 40), 0, "where nobody knows what was dropped, all of the file goes");
 	must(gpc_tiers_close(t));
 	t = again(c, &o);
 	is_int(tiers_below(c, 1, 40), 0, "for ever");
 	finish(c, t, "feed lost");
+}
+
+/* A block is dropped behind the place from where a keeper follows the feed, which dies before it has read of that. */
+static void test_begins(void)
+{
+	struct gpc_tiers_options o;
+	gpc *c = begin(&o, 0);
+	gpc_tiers *t = tiers_open(&o);
+	char x = 0;
+	pid_t pid;
+	int i;
+
+	fill(c);
+	must(gpc_tiers_close(t));
+	if (pipe(says) || pipe(goes_on))
+		bail("no pipe");
+	o.disk_blocks = 0;
+	pid = fork();
+	if (!pid)
+		_exit(gpc_tiers_open(cache_name, &o, &t) < 0 ? 3 : 5);
+	if (read(says[0], &x, 1) != 1)
+		bail("the keeper does not begin");
+	for (i = 0; i < 600; i++)        /* more than one read of the feed brings */
+		must(gpc_pool_clear(c, ram, 77, 0, 1000));
+	is_int(drop_first(c, 0), 0, "a block is dropped while a keeper begins");
+	done(c);
+	if (write(goes_on[1], &x, 1) != 1)
+		bail("a pipe");
+	waitpid(pid, NULL, 0);
+	close(says[0]), close(says[1]), close(goes_on[0]), close(goes_on[1]);
+	says[1] = -1;
+	overwrite_feed(c);
+	t = again(c, &o);
+	is_int(tiers_below(c, 1, 8), 0, "it dies, and the feed is overwritten: nothing of the chain is back");
+	finish(c, t, "begins");
+}
+
+/* Blocks of two tags in one prompt: a clear of the first one's takes what follows along, published or not. */
+static void test_tags(void)
+{
+	struct gpc_tiers_options o;
+	gpc *c = begin(&o, 0);
+	gpc_tiers *t = tiers_open(&o);
+	gpc_key k[9];
+	gpc_block b[8];
+	uint32_t i;
+
+	chain_keys(c, 1, 8, k);
+	must(gpc_reserve(c, ram, 8, b, NULL, 0, 1000));
+	for (i = 0; i < 8; i++)
+		bytes_write(c, b[i], 1 + i, BYTES_IMAGE);
+	for (i = 0; i < 8; i += 4)
+		must(gpc_publish(c, k + i, k + i + 1, b + i, 4, GPC_OPTIONS(gpc_publish_options, .tag = 5 + i), 0, -1));
+	must(gpc_release(c, b, 8));
+	must(gpc_tiers_sync(c, TIERS_MS));
+	tiers_fill(c, ram, 9, 32, 8);
+	is_int(tiers_below(c, 1, 8), 8, "a prompt of two tags is below");
+	must(gpc_tiers_close(t));
+	__atomic_store_n(&held, 0, __ATOMIC_SEQ_CST);
+	__atomic_store_n(&hold, 1, __ATOMIC_SEQ_CST);
+	o.disk_blocks = 0;
+	t = tiers_open(&o);
+	while (!__atomic_load_n(&held, __ATOMIC_SEQ_CST))
+		usleep(500);
+	must(gpc_pool_clear(c, -1, 5, 0, 0));
+	__atomic_store_n(&hold, 0, __ATOMIC_SEQ_CST);
+	must(gpc_tiers_sync(c, TIERS_MS));
+	is_int(tiers_below(c, 1, 4), 0, "its first tag is cleared before it is published");
+	is_int(tiers_below(c, 5, 4), 0, "and what follows went with that");
+	is_int(tiers_below(c, 9, 8), 8, "other prompts are there");
+	must(gpc_tiers_close(t));
+	t = again(c, &o);
+	is_int(tiers_below(c, 1, 8), 0, "and no restart brings it back");
+	finish(c, t, "tags");
 }
 
 struct dropping { gpc *c; int got; };
@@ -307,6 +408,8 @@ static int body(void)
 	test_others();
 	test_meanwhile();
 	test_feed_lost();
+	test_begins();
+	test_tags();
 	test_restart();
 	test_killed();
 	return done_testing();

@@ -210,11 +210,23 @@ static void refuse_all(gpc *c, const struct gpc_tiers_options *o, bool scanned, 
 
 /* ---- tests ---- */
 
+static int tiers_below_next(gpc *c, const struct gpc_tiers_options *o)
+{
+	gpc_tiers *t = tiers_open(o);
+	int n;
+
+	must(gpc_tiers_sync(c, TIERS_MS));
+	n = tiers_below(c, 1, 40);
+	must(gpc_tiers_close(t));
+	return n;
+}
+
 static void test_resize(void)
 {
 	struct gpc_tiers_options o;
 	gpc *c = begin(&o);
 	gpc_tiers *t;
+	int i;
 
 	refuse_all(c, &o, true, true, "a file to be made");
 	t = tiers_open(&o);
@@ -242,6 +254,10 @@ static void test_resize(void)
 	must(gpc_tiers_sync(c, TIERS_MS));
 	ok(tiers_below(c, 1, 40) <= 16, "cut: as many as fit");
 	must(gpc_tiers_close(t));
+	o.disk_blocks = 48;              /* where blocks were before it was cut */
+	refuse_all(c, &o, true, true, "a file that was cut, to be grown");
+	i = tiers_below_next(c, &o);
+	ok(i > 0 && i <= 16, "grown: %d, and nothing of before it was cut", i);
 	unlink(tiers_path);
 	fetch_end(c, "resize");
 }

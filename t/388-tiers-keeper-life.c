@@ -279,6 +279,27 @@ static void test_begins(void)
 	fetch_end(c, "begins");
 }
 
+/* It is killed, and the next one begins before anybody has seen that: in the same space. */
+static void test_space(void)
+{
+	struct gpc_tiers_options o;
+	gpc *c = begin(&o);
+	gpc_tiers *t = NULL;
+	pid_t pid;
+	int err;
+
+	o.disk_space = 7;
+	pid = keeper_start(c, &o);
+	kill(pid, SIGKILL);
+	waitpid(pid, NULL, 0);
+	err = gpc_tiers_open(cache_name, &o, &t);
+	ok(err == 0, "a space that a dead keeper's pool is in is had when that has gone: %d, %s", err, gpc_last_error());
+	o.disk_space = 0;
+	must(gpc_tiers_close(t));
+	unlink(tiers_path);
+	fetch_end(c, "space");
+}
+
 /* ---- another file, or none, in between ---- */
 
 static void test_other_file(bool drop)
@@ -349,6 +370,7 @@ static int body(void)
 	test_same_file();
 	test_said_before();
 	test_begins();
+	test_space();
 	test_other_file(true);
 	test_other_file(false);
 	if (remote_plugin("folder", plugin, sizeof(plugin))) {

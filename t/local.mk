@@ -70,6 +70,7 @@ t_programs = \
 	%reldir%/105-tiers-drops.t \
 	%reldir%/106-tiers-notes.t \
 	%reldir%/106-tiers-rest.t \
+	%reldir%/107-tiers-full.t \
 	%reldir%/107-two-ways.t \
 	%reldir%/108-back-late.t \
 	%reldir%/109-held-late.t \
@@ -560,9 +561,12 @@ endif
 %canon_reldir%_055_remote_refuses_t_LDFLAGS = -Wl,--wrap=remote_remove,--wrap=remote_put,--wrap=gone_add,--wrap=slots_take,--wrap=slots_live
 %canon_reldir%_059_redis_names_t_LDFLAGS = -rdynamic
 # what was found at the start is not published yet
-%canon_reldir%_105_tiers_drops_t_LDFLAGS = -Wl,--wrap=publish_copies
+%canon_reldir%_105_tiers_drops_t_LDFLAGS = -Wl,--wrap=publish_copies,--wrap=drops_missed
 # a disk that fails for a while
 %canon_reldir%_106_tiers_rest_t_LDFLAGS = -Wl,--wrap=preadv,--wrap=pwritev,--wrap=fdatasync \
+	-Wl,--wrap=posix_fallocate,--wrap=ftruncate,--wrap=io_store
+# a place of the disk fails
+%canon_reldir%_107_tiers_full_t_LDFLAGS = -Wl,--wrap=preadv,--wrap=pwritev,--wrap=fdatasync \
 	-Wl,--wrap=posix_fallocate,--wrap=ftruncate,--wrap=io_store
 # each step of a start fails
 %canon_reldir%_109_tiers_resize_t_LDFLAGS = -Wl,--wrap=preadv,--wrap=pwritev,--wrap=fdatasync \

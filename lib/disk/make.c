@@ -155,68 +155,78 @@ int make_file(struct disk *d)
 
 /* ---- other sizes ---- */
 
-/* Headers of the last group that no slot has: of before it was cut. */
-static int clear_rest(struct disk *d)
+/* As it was: both superblocks, and headers of the last group that no slot has, of before it was cut.  Of what cannot be
+ * read nothing is known. */
+struct before { struct disk_super at[2]; bool known[2]; struct disk_header *rest; uint32_t nrest; };
+
+static void read_before(const struct disk *d, bool grows, struct before *b)
+{
+	uint32_t used = (uint32_t)(d->super.slots % DISK_GROUP);
+
+	*b = (struct before){ .nrest = grows && used ? DISK_GROUP - used : 0 };
+	b->known[0] = !io_read(d->fd, &b->at[0], sizeof(b->at[0]), DISK_SUPER_A);
+	b->known[1] = !io_read(d->fd, &b->at[1], sizeof(b->at[1]), DISK_SUPER_B);
+	b->rest = b->nrest ? malloc(b->nrest * sizeof(*b->rest)) : NULL;
+	if (!b->rest || !io_read(d->fd, b->rest, b->nrest * sizeof(*b->rest), disk_header_at(d, d->super.slots)))
+		return;
+	free(b->rest);
+	b->rest = NULL;
+}
+
+/* Before the superblocks say more slots, else their blocks would come back. */
+static int clear_rest(struct disk *d, const struct before *b)
 {
 	static const struct disk_header none[DISK_GROUP];
-	uint32_t used = (uint32_t)(d->super.slots % DISK_GROUP);
-	int err = used ? io_write(d->fd, none, (DISK_GROUP - used) * sizeof(*none),
-				  disk_header_at(d, d->super.slots)) : 0;
+	int err = b->nrest ? io_write(d->fd, none, b->nrest * sizeof(*none), disk_header_at(d, d->super.slots)) : 0;
 
 	errno = -err;
 	return err ? err_sys(-err, "headers of %s cannot be written", d->path) : 0;
 }
 
-/* Both superblocks, as they are; of one that cannot be read nothing is known. */
-struct supers { struct disk_super at[2]; bool known[2]; };
-
-static void read_supers(const struct disk *d, struct supers *s)
+static bool put_supers(struct disk *d, const struct before *b)
 {
-	s->known[0] = !io_read(d->fd, &s->at[0], sizeof(s->at[0]), DISK_SUPER_A);
-	s->known[1] = !io_read(d->fd, &s->at[1], sizeof(s->at[1]), DISK_SUPER_B);
+	return (!b->known[1] || !io_write(d->fd, &b->at[1], sizeof(b->at[1]), DISK_SUPER_B)) &&
+	       (!b->known[0] || !io_write(d->fd, &b->at[0], sizeof(b->at[0]), DISK_SUPER_A));
 }
 
-/* They could not be put on the disk. */
-static void stay(struct disk *d, const struct supers *s, uint64_t end)
+static void stay_small(struct disk *d, const struct before *b, uint64_t slots, uint64_t end)
 {
-	bool same = (!s->known[1] || !io_write(d->fd, &s->at[1], sizeof(s->at[1]), DISK_SUPER_B)) &&
-		    (!s->known[0] || !io_write(d->fd, &s->at[0], sizeof(s->at[0]), DISK_SUPER_A));
-
-	if (same && end)
-		set_end_again(d, end);
+	if (b->rest)
+		io_write(d->fd, b->rest, b->nrest * sizeof(*b->rest), disk_header_at(d, slots));
+	set_end_again(d, end);
 }
 
-static int grow(struct disk *d, uint64_t old, uint64_t now)
+static int grow(struct disk *d, const struct before *b, uint64_t old, uint64_t now)
 {
 	int err = set_end(d, old);       /* headers of before it was cut would come back */
 
 	if (!err)
 		err = find_room(d, old, now);
-	if (!err)
-		err = clear_rest(d);
-	if (err)
-		set_end_again(d, old);
-	return err;
+	return err ? err : clear_rest(d, b);
 }
 
 int make_due(struct disk *d, bool clear)
 {
-	uint64_t before = d->super.slots, old = disk_bytes(d, before), now = disk_bytes(d, d->due);
-	struct supers were;
-	int err = d->due > before ? grow(d, old, now) : 0;
+	uint64_t slots = d->super.slots, old = disk_bytes(d, slots), now = disk_bytes(d, d->due);
+	bool grows = d->due > slots, same = true;
+	struct before were;
+	int err;
 
-	if (err)
-		return err;
-	read_supers(d, &were);
-	d->super.opens++;
-	d->super.slots = d->due;
-	if (clear)
-		super_next_epoch(d);
-	err = say(d, super_commit(d));
-	if (err)
-		stay(d, &were, d->due > before ? old : 0);
-	else if (d->due < before)
+	read_before(d, grows, &were);
+	err = grows ? grow(d, &were, old, now) : 0;
+	if (!err) {
+		d->super.opens++;
+		d->super.slots = d->due;
+		if (clear)
+			super_next_epoch(d);
+		err = say(d, super_commit(d));
+		same = !err || put_supers(d, &were);
+	}
+	if (err && grows && same)
+		stay_small(d, &were, slots, old);
+	else if (!err && d->due < slots)
 		set_end_again(d, now);
+	free(were.rest);
 	count_add(&d->counts.clears, !err && clear);
 	return err;
 }

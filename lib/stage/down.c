@@ -25,7 +25,6 @@
 #define LOOK_NS   (100 * NS_PER_MS)      /* a look at victims where nothing has happened since the last one */
 #define PAUSE_NS  (NS_PER_MS)
 #define PAUSE_MOST (16 * NS_PER_MS)
-#define AHEAD_MOST 4096u
 #define WRITE_NS  (60000 * NS_PER_MS)
 #define AFAR_NS   (10 * NS_PER_MS)       /* between looks of the thread for stores */
 
@@ -41,40 +40,9 @@ struct down {                            /* one batch */
 	struct tier_item item[BATCH];
 	struct iovec *iov;
 	uint8_t *notes;                  /* note_room each, or NULL */
+	const gpc_block *victim;         /* of this pool, in the order in which they go ... */
+	uint32_t seen;                   /* ... and how many of them were looked at */
 };
-
-/* ---- what is due ---- */
-
-static uint32_t ahead_of(const struct gpc_tiers *t, const struct shm_pool *p)
-{
-	uint32_t blocks = load_relaxed(&p->blocks);
-	uint32_t ahead = t->opt.ahead ? t->opt.ahead : MIN(MAX(blocks / 16, 64u), AHEAD_MOST);
-
-	return MIN(MIN(ahead, AHEAD_MOST), blocks);
-}
-
-static uint32_t free_blocks(const struct shm_pool *p)
-{
-	uint64_t used = (uint64_t)load_relaxed(&p->live) + load_relaxed(&p->lingering) +
-			load_relaxed(&p->reserved);
-	uint32_t blocks = load_relaxed(&p->blocks);
-
-	return used < blocks ? blocks - (uint32_t)used : 0;
-}
-
-static uint32_t due(const struct cold *d, const struct shm_pool *p, bool drain)
-{
-	uint32_t ahead = ahead_of(d->t, p), has = free_blocks(p);
-
-	/* more would push each other out, and be written for ever; hints are for what is learned, too */
-	if (!cold_is_exclusive(d))
-		ahead = MIN(ahead, cold_is_afar(d) ? MAX(d->blocks / 2, 1u) : d->blocks);
-	if (has >= ahead)
-		return 0;
-	if (!cold_is_exclusive(d))
-		return ahead;
-	return drain || has < ahead / 2 ? ahead - has : 0;
-}
 
 /* ---- who is wanted below ---- */
 
@@ -92,12 +60,15 @@ static bool is_wanted(struct cold *d, gpc_block block, const struct about *a)
 }
 
 /* Its place in RAM is wanted, and nothing has to be written for that.  It is held by us alone. */
-static void leave_ram(struct gpc_tiers *t, gpc_block block, const gpc_key *key)
+static bool leave_ram(struct gpc_tiers *t, gpc_block block, const gpc_key *key)
 {
-	if (gpc_reclaim(t->c, key, &block, 1, NULL, 0, CALL_MS) == 1)
+	bool left = gpc_reclaim(t->c, key, &block, 1, NULL, 0, CALL_MS) == 1;
+
+	if (left)
 		gpc_release(t->c, &block, 1);
 	else
 		unhold_quietly(t->c, &block, 1);
+	return left;
 }
 
 /* With a reference; false: it is not what it was any more. */
@@ -135,19 +106,23 @@ static int look_at(struct down *b, gpc_block block, struct about *ret)
 		return CHOSEN;
 	if (!exclusive || !hold_quietly(t->c, block, &ret->key))
 		return PASSED;
-	leave_ram(t, block, &ret->key);
-	return GONE;
+	return leave_ram(t, block, &ret->key) ? GONE : PASSED;
 }
 
 /* ---- written ---- */
 
-/* A cut of the last ones: the first are the more urgent. */
+/* So many stay: the first are the more urgent, and the last what others hang on. */
 static void cut(struct down *b, uint32_t n)
 {
-	if (n < b->n)
-		unhold_quietly(b->t->c, b->block + n, b->n - n);
-	b->n = MIN(b->n, n);
-	b->victims = MIN(b->victims, n);
+	uint32_t less = b->n - MIN(b->n, n), from = b->chains ? 0 : b->n - less;
+
+	unhold_quietly(b->t->c, b->block + from, less);
+	b->n -= less;
+	b->victims = b->chains ? b->victims - MIN(b->victims, less) : MIN(b->victims, b->n);
+	if (!b->chains)
+		return;
+	memmove(b->block, b->block + less, b->n * sizeof(*b->block));
+	memmove(b->about, b->about + less, b->n * sizeof(*b->about));
 }
 
 static void add_note(struct down *b, uint32_t i)
@@ -183,6 +158,17 @@ static int write_all(struct down *b)
 	return 0;
 }
 
+/* What it hangs on could not be written: alone it would be of no use, and that would not be looked for again. */
+static bool hangs_on_nothing(const struct down *b, uint32_t i, const gpc_block *resident)
+{
+	uint32_t k;
+
+	for (k = b->n; b->chains && --k > i;)
+		if (resident[k] == -EIO && key_same(&b->about[k].key, &b->about[i].parent))
+			return true;
+	return false;
+}
+
 /* The publishes of those that are written; resident[i] is of item i. */
 static void publish_all(struct down *b, gpc_block *resident)
 {
@@ -194,8 +180,9 @@ static void publish_all(struct down *b, gpc_block *resident)
 		const struct about *a = &b->about[i];
 
 		resident[i] = -EIO;
-		if (b->item[i].result)
+		if (b->item[i].result || hangs_on_nothing(b, i, resident))
 			continue;
+		resident[i] = -ENOTCONN;
 		at[k] = i;
 		got[k] = -ENOTCONN;
 		copy[k++] = (struct publish_copy){
@@ -211,6 +198,19 @@ static void publish_all(struct down *b, gpc_block *resident)
 		resident[at[i]] = got[i];
 }
 
+/* Of a batch that failed as a whole the disk is to blame, and the next one may be written in the same places. */
+static bool is_bad_place(const struct down *b, uint32_t at)
+{
+	int result = b->item[at].result;
+	uint32_t i;
+
+	if (cold_is_afar(b->d) || result == -ESTALE || result == -ETIME || result == -ECANCELED)
+		return false;
+	for (i = 0; i < b->n && b->item[i].result; i++)
+		;
+	return i < b->n || b->n == 1;
+}
+
 static uint32_t settle(struct down *b, const gpc_block *resident)
 {
 	struct gpc_tiers *t = b->t;
@@ -223,6 +223,8 @@ static uint32_t settle(struct down *b, const gpc_block *resident)
 		written += live;
 		if (live)
 			slots_live(b->d, b->slot[i], key, born);
+		else if (!whole && is_bad_place(b, i))
+			slots_failed(b->d, b->slot[i]);
 		else
 			/* where another slot has the key a store has it, too: there are no places in it */
 			slots_back(b->d, b->slot[i], key, whole && !(cold_is_afar(b->d) && resident[i] >= 0));
@@ -246,7 +248,7 @@ static uint32_t settle(struct down *b, const gpc_block *resident)
 static uint32_t write_batch(struct down *b, uint32_t pool)
 {
 	gpc_block resident[BATCH];
-	uint32_t written = 0, got, i;
+	uint32_t written = 0, room, got, i;
 	bool waits = slots_wait(b->d);
 
 	if (map_get(b->t->c, pool, &b->map) < 0) {
@@ -256,7 +258,8 @@ static uint32_t write_batch(struct down *b, uint32_t pool)
 	/* until the last publish is answered, and what was refused is free on the disk: see stage.h */
 	if (!cold_is_afar(b->d))
 		pthread_mutex_lock(&b->t->writing);
-	got = load_relaxed(&b->d->broken) ? 0 : slots_take(b->d, b->slot, b->n);
+	room = load_relaxed(&b->d->broken) ? 0 : room_for(b->d, b->n, pool, b->victim, b->seen);
+	got = slots_take(b->d, b->slot, room);
 	if (got < b->n && waits)
 		b->t->later = true;
 	cut(b, got);
@@ -352,7 +355,7 @@ static uint32_t choose(struct down *b, gpc_block victim, const gpc_key *key, uin
 
 static uint32_t spill(struct gpc_tiers *t, struct cold *d, uint32_t pool, struct down *b, bool drain)
 {
-	uint32_t want = due(d, seg_pool(&t->c->seg, pool), drain), most = batch_of(t, d), moved = 0;
+	uint32_t want = room_due(d, pool, drain), most = batch_of(t, d), moved = 0;
 	gpc_block *victim;
 	struct about a;
 	int n, i, what;
@@ -365,8 +368,9 @@ static uint32_t spill(struct gpc_tiers *t, struct cold *d, uint32_t pool, struct
 	}
 	victim = malloc(want * sizeof(*victim));
 	n = victim ? gpc_evict(t->c, (int)pool, want, victim, GPC_PEEK, CALL_MS) : 0;
-	*b = (struct down){ .t = t, .d = d, .chains = above_applies(d) };
+	*b = (struct down){ .t = t, .d = d, .chains = above_applies(d), .victim = victim };
 	for (i = 0; i < n && !stage_stops(t) && !is_early(d); i++) {
+		b->seen = (uint32_t)i + 1;
 		what = look_at(b, victim[i], &a);
 		moved += what == CHOSEN ? choose(b, victim[i], &a.key, pool, most) : what == GONE;
 	}

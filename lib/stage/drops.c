@@ -276,8 +276,8 @@ void drops_missed(struct gpc_tiers *t)
 	struct shm_desk *desk = seg_desk(&t->c->seg);
 	bool any;
 
-	t->drops = load_relaxed(&seg_state(&t->c->seg)->drops);
-	any = load_relaxed(&desk->drops) != t->drops;
+	/* behind the head: nothing that it has before it is missed */
+	any = load_relaxed(&desk->drops) != load_relaxed(&seg_state(&t->c->seg)->drops);
 	if (t->opt.remote && !read_missed(t, load_relaxed(&desk->swept), MIN(t->missed_from, t->cursor)) && any)
 		say_lost(t);
 	if (!read_missed(t, t->missed_from, t->cursor) && any)

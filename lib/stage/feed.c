@@ -194,6 +194,7 @@ int feed_begin(struct gpc_tiers *t)
 	int err;
 
 	t->cursor = UINT64_MAX;
+	t->drops = load_relaxed(&seg_state(&t->c->seg)->drops);  /* before the head: a drop is in one of both */
 	err = gpc_event_read(t->c, &t->cursor, &(struct gpc_event){ 0 }, 1);
 	for (i = 0; err >= 0 && i < t->ncold; i++) {
 		struct cold *d = &t->cold[i];

@@ -34,15 +34,17 @@ static uint32_t free_space(const gpc *c)
 	return s;
 }
 
-/* That of the last keeper goes when a writer has seen that it is dead; until then it takes the room. */
-static bool has_predecessor(const gpc *c, uint32_t kind)
+/* That of the last keeper goes when a writer has seen that it is dead; until then it takes the room, or the space. */
+static bool is_in_the_way(const gpc *c, const struct gpc_pool *of, int err)
 {
 	uint32_t i;
 
-	for (i = 0; i < c->seg.header.geometry.max_pools; i++) {
+	for (i = 0; (err == -ENOSPC || err == -EXDEV) && i < c->seg.header.geometry.max_pools; i++) {
 		const struct shm_pool *p = seg_pool(&c->seg, i);
 
-		if (load_acquire(&p->state) != POOL_FREE && load_relaxed(&p->kind) == kind)
+		if (load_acquire(&p->state) != POOL_FREE && shm_is_cold(load_relaxed(&p->kind)) &&
+		    load_relaxed(&p->owner) != (int32_t)c->peer &&
+		    (err == -ENOSPC ? load_relaxed(&p->kind) == of->kind : load_relaxed(&p->space) == of->space))
 			return true;
 	}
 	return false;
@@ -53,7 +55,7 @@ static int add_when_free(gpc *c, struct gpc_pool *p)
 	uint64_t deadline = clock_ns() + POOL_MS * NS_PER_MS;
 	int n;
 
-	while ((n = gpc_pool_add(c, p, POOL_MS)) == -ENOSPC && has_predecessor(c, p->kind) && clock_ns() < deadline)
+	while ((n = gpc_pool_add(c, p, POOL_MS)) < 0 && is_in_the_way(c, p, n) && clock_ns() < deadline)
 		clock_sleep(NS_PER_MS);
 	return n;
 }

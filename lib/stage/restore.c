@@ -128,21 +128,36 @@ void restore_settle(struct gpc_tiers *t)
 		drop_orphans(&t->cold[i]);
 }
 
+static void drop_all(struct cold *d)
+{
+	uint64_t i;
+
+	for (i = d->next; i < d->nfound; i++)
+		slots_back(d, block_of(d, &d->found[i]), &d->found[i].key, false);
+	tier_count(d, TIER_FORGOTTEN, d->nfound - d->next);
+	d->nfound = d->next;
+}
+
+/* With what follows them, as in the index: parents come first in the list, those that are published among them. */
 void restore_drop(struct cold *d, uint32_t tag)
 {
-	uint64_t i, k = d->next;
+	uint8_t *dead = tag && d->next < d->nfound ? calloc(d->nfound, 1) : NULL;
+	uint64_t i;
 
-	for (i = d->next; i < d->nfound; i++) {
-		struct tier_found *f = &d->found[i];
-
-		if (tag && f->tag != tag) {
-			d->found[k++] = *f;
-			continue;
-		}
-		slots_back(d, block_of(d, f), &f->key, tag != 0);
-		tier_count(d, TIER_FORGOTTEN, 1);
+	if (!dead || make_places(d) < 0) {
+		free(dead);
+		drop_all(d);
+		return;
 	}
-	d->nfound = k;
+	for (i = 0; i < d->nfound; i++) {
+		dead[i] = d->found[i].tag == tag || find(d, &d->found[i].parent);
+		if (dead[i])
+			put(d, (uint32_t)i, &d->found[i].key);
+	}
+	free(d->place);
+	d->place = NULL;
+	restore_drop_dead(d, dead);
+	free(dead);
 }
 
 void restore_drop_dead(struct cold *d, const uint8_t *dead)

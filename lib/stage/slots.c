@@ -12,6 +12,7 @@
 #include "stage/stage.h"
 
 #define EVICT_MS 2000
+#define REST_S   60u                     /* a place that cannot be written is left alone for so long */
 #define BEFORE   (1u << 30)              /* seconds before this machine came up that a block may have been written */
 
 int slots_new(struct cold *d)
@@ -57,12 +58,12 @@ static void push(struct cold *d, uint32_t i)
 	d->free[d->nfree++] = i;
 }
 
-/* Where the disk cannot be written there every batch would meet it, if it were the next one. */
+/* Behind all others that may be taken. */
 static void push_last(struct cold *d, uint32_t i)
 {
 	push(d, i);
-	d->free[d->nfree - 1] = d->free[0];
-	d->free[0] = i;
+	d->free[d->nfree - 1] = d->free[d->nresting];
+	d->free[d->nresting] = i;
 }
 
 /* Does the index say that the block has that key now? */
@@ -108,19 +109,47 @@ bool slots_wait(const struct cold *d)
 	return !cold_is_afar(d) && !load_acquire(&d->t->published);
 }
 
-uint32_t slots_take(struct cold *d, gpc_block *blocks, uint32_t n)
+uint32_t slots_left(struct cold *d)
+{
+	uint32_t n;
+
+	pthread_mutex_lock(&d->lock);
+	n = d->nfree - d->nresting;
+	pthread_mutex_unlock(&d->lock);
+	return n;
+}
+
+/* With the lock held: all but the first `keep` free ones may be taken. */
+static uint32_t pop(struct cold *d, gpc_block *blocks, uint32_t n, uint32_t keep)
 {
 	uint32_t got = 0, i;
 
-	pthread_mutex_lock(&d->lock);
-	while (got < n && d->nfree) {
+	while (got < n && d->nfree > keep) {
 		i = d->free[--d->nfree];
 		d->slot[i].state = SLOT_BUSY;
 		d->slot[i].lost = false;
 		blocks[got++] = GPC_BLOCK((gpc_block)d->pool, (gpc_block)i);
 	}
+	d->nresting = MIN(d->nresting, d->nfree);
+	return got;
+}
+
+/* Rather than a place that has just failed, that of the least recent block: a tier that is full has no other one. */
+uint32_t slots_take(struct cold *d, gpc_block *blocks, uint32_t n)
+{
+	uint32_t got;
+
+	pthread_mutex_lock(&d->lock);
+	if (d->nresting && slots_now() >= d->rest_until)
+		d->nresting = 0;
+	got = pop(d, blocks, n, d->nresting);
 	pthread_mutex_unlock(&d->lock);
-	return got < n && !slots_wait(d) ? got + evict(d, blocks + got, n - got) : got;
+	if (got < n && !slots_wait(d))
+		got += evict(d, blocks + got, n - got);
+	pthread_mutex_lock(&d->lock);
+	got += pop(d, blocks + got, n - got, 0);
+	pthread_mutex_unlock(&d->lock);
+	return got;
 }
 
 /* Of several who have published it the last one has it: the one whose key the index has, or who comes when all
@@ -162,6 +191,18 @@ void slots_back(struct cold *d, gpc_block block, const gpc_key *key, bool writte
 		push(d, i);
 	else
 		push_last(d, i);
+	pthread_mutex_unlock(&d->lock);
+}
+
+void slots_failed(struct cold *d, gpc_block block)
+{
+	uint32_t i = slot_of(block);
+
+	pthread_mutex_lock(&d->lock);
+	make_free(d, i);
+	push_last(d, i);
+	d->nresting++;
+	d->rest_until = slots_now() + REST_S;
 	pthread_mutex_unlock(&d->lock);
 }
 

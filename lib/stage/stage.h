@@ -9,6 +9,7 @@
  *   notes.c    what an engine says of a block, beside it in a file
  *   up.c       questions: from a tier to RAM
  *   down.c     from RAM to a tier, ahead of need; above.c, what such blocks hang on
+ *   room.c     how many of them, and for which of them others go from the tier
  *   uses.c     which of them have been there often enough
  *   feed.c     what the feed says of our pools: removals become durable, slots come back
  *   rest.c     a tier that can neither sync nor be cleared, until it can
@@ -84,6 +85,7 @@ struct cold {                            /* a tier, with its pool */
 	pthread_mutex_t lock;            /* of slots */
 	struct slot *slot;
 	uint32_t *free, nfree;
+	uint32_t nresting, rest_until;   /* the first of the free ones: they could not be written; slots_now() */
 	struct uses *uses;               /* of down.c; NULL: nothing is counted */
 	uint32_t min_uses;
 	uint32_t broken;                 /* nothing is written now: it rests, or its pool has gone */
@@ -196,9 +198,13 @@ void slots_end(struct cold *d);
 /* Up to n free ones, BUSY from now on; of those that are missing the least recent blocks go, unless slots_wait(). */
 bool slots_wait(const struct cold *d);
 uint32_t slots_take(struct cold *d, gpc_block *blocks, uint32_t n);
+/* So many are free, less the places that rest. */
+uint32_t slots_left(struct cold *d);
 void slots_live(struct cold *d, gpc_block block, const gpc_key *key, uint32_t born);
 /* Not published after all.  written: a header is on the disk, and is made free before the slot is. */
 void slots_back(struct cold *d, gpc_block block, const gpc_key *key, bool written);
+/* Not written, and others were, or nobody knows: for a while it is taken only where nothing else is to be had. */
+void slots_failed(struct cold *d, gpc_block block);
 /* The block has come back: its header stays until feed.c has seen why, or the slot is written. */
 void slots_returned(struct cold *d, gpc_block block);
 /* Its key was removed: nobody finds the header any more, at the latest with the next sync. */
@@ -211,6 +217,13 @@ bool slots_is_lost(struct cold *d, gpc_block block);
 /* The same for all whose block is not LIVE; all: the whole tier was made free. */
 void slots_compare(struct cold *d);
 void slots_forget_keys(struct cold *d);
+
+/* ---- room.c ---- */
+
+/* So many blocks of that pool are to have a copy, or to leave it.  drain: all that policy wants. */
+uint32_t room_due(const struct cold *d, uint32_t pool, bool drain);
+/* Of n blocks of that pool so many may be written; sooner: those that go from there before the last of them. */
+uint32_t room_for(struct cold *d, uint32_t n, uint32_t pool, const gpc_block *sooner, uint32_t nsooner);
 
 /* ---- images.c ---- */
 
