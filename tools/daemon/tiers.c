@@ -149,6 +149,7 @@ static int write_key(struct daemon *d, int fd)
 		unlink(d->key_file);
 		return no_key(d, strerror(errno));
 	}
+	say(LOG_INFO, "%s: --key-file %s: made, with a new secret", d->name, d->key_file);
 	return 0;
 }
 
@@ -160,14 +161,23 @@ static int read_key(struct daemon *d, int fd)
 
 	if (fstat(fd, &st) || !S_ISREG(st.st_mode))
 		return no_key(d, "it is no regular file");
-	if (st.st_uid != geteuid() || st.st_mode & 077)
-		return no_key(d, "others could read it: it must be this user's, with mode 0600");
+	if (st.st_uid != geteuid())
+		return no_key(d, "it belongs to another user: it must be this user's, with mode 0600");
+	if (st.st_mode & 077)
+		return no_key(d, "others could read it: chmod 600 it");
 	n = read(fd, text, sizeof(text) - 1);
 	text[n > 0 ? strcspn(text, "\n") : 0] = 0;
 	if (strlen(text) != 2 * sizeof(d->secret) ||
 	    cli_hex(text, d->secret, sizeof(d->secret)) != (int)sizeof(d->secret))
 		return no_key(d, "it has not the 32 hex digits of a key; move it away, and a new one is made");
 	return 0;
+}
+
+static int cannot_open_key(const struct daemon *d, int err)
+{
+	return no_key(d, err == ELOOP ? "it is a symbolic link: name the file itself" :
+		      err == ENOENT ? "it cannot be made: its folder does not exist; make the folder, or name another file" :
+		      strerror(err));
 }
 
 /* Made where there is none; two that make it at a time have one. */
@@ -180,10 +190,10 @@ static int take_key(struct daemon *d)
 	} else if (errno == EEXIST) {
 		fd = open(d->key_file, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
 		if (fd < 0)
-			return no_key(d, strerror(errno));
+			return cannot_open_key(d, errno);
 		status = read_key(d, fd);
 	} else {
-		return no_key(d, strerror(errno));
+		return cannot_open_key(d, errno);
 	}
 	close(fd);
 	if (!status)
@@ -230,7 +240,8 @@ int tiers_prepare(struct daemon *d)
 	if (status || !has_tiers(d))
 		return status;
 	if (d->tiers.remote && !d->key_file[0] && d->create && !d->quiet)
-		say(LOG_WARNING, "%s: --remote without --key-file: keys of this cache mean nothing to other nodes", d->name);
+		say(LOG_WARNING, "%s: --remote without --key-file: no other machine has the secret of this cache, so none finds what "
+		    "it stores; give each of them --key-file, with a copy of one file", d->name);
 	status = d->disk[0] ? look_at_file(d, &there) : 0;
 	if (status)
 		return status;
