@@ -121,6 +121,8 @@ refuses 1 'secret' gpcd disk --dir "$shm" $make --disk "$tmp/other"
 serve fifth $make --disk "$tmp/other" --key-file "$tmp/key"
 stop TERM
 ok "$status" "with the key file it is accepted"
+refuses 1 '--key-file has not the secret of disk: .*gpc-inspect rm disk' gpcd disk --dir "$shm" --disk "$tmp/other" \
+	--key-file "$tmp/key2"
 
 # ---- refused, untouched ----
 

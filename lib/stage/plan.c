@@ -84,7 +84,8 @@ int plan_secret(const struct gpc_tiers *t)
 	if (!t->opt.secret || !memcmp(t->opt.secret, s->header.secret, sizeof(s->header.secret)))
 		return 0;
 	if (t->opt.disk)
-		return err_set(EPROTO, "secret is not that of %s: a cache is made with the secret of its file", s->name);
+		return err_set(EPROTO, "secret is not that of %s: give the one that %s was made with, or remove the cache "
+			       "(gpc-inspect rm %s), and it is made with this one", s->name, s->name, s->name);
 	return err_set(EPROTO, "secret is not that of %s: no other node would find what this one stores; remove the cache "
 		       "(gpc-inspect rm %s), and make it with the secret that all nodes have", s->name, s->name);
 }

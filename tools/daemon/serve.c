@@ -30,7 +30,9 @@ const char *serve_option_words(const char *text, char *ret, size_t room)
 		{ "keep_tokens", "--keep-tokens" }, { "keep_digests", "--keep-digests" },
 		{ "max_aliases", "--max-aliases" },
 		{ "disk_bytes", "--disk-bytes" }, { "disk_blocks", "--disk-blocks" },
-		{ "the version tag is", "--remote-tag is" },
+		{ "remote_blocks", "--remote-blocks" }, { "the version tag is", "--remote-tag is" },
+		{ "secret is not that of", "--key-file has not the secret of" },
+		{ "ask for fewer slots", "ask for fewer blocks (--disk-blocks)" },
 	};
 	size_t used = 0, i, len;
 
