@@ -213,6 +213,13 @@ static void test_alerts(void)
 	now.dead = 2;
 	says("! 2 seats of processes that are gone", "dead peers");
 	reset();
+	now.ntiers = 1;
+	now.tier[0] = (struct gpc_tier){ .kind = GPC_REMOTE, .state = GPC_TIER_DOWN, .ready = 1, .brought = 64 };
+	says("! the tier REMOTE is down, and all of it is a miss", "a store that does not answer");
+	ok(shows("REMOTE  down  brought 64"), "whose line has its state, and no other way down");
+	now.tier[0].state = GPC_TIER_OFF;
+	says("! the tier REMOTE is off", "one that is switched off");
+	reset();
 	now.peer[2].stopped = 1;
 	says("! process 102 (alpha) is stopped; it holds 5 references", "a stopped one");
 	reset();

@@ -196,6 +196,7 @@ static void layouts(void)
 	ok(!info.has_secret && info.slots == 4 && info.image_bytes == DISK_TEST_IMAGE, "and has none");
 	opt.secret = NULL;
 	must_refuse(&opt, EXDEV, "kept elsewhere", "without it");
+	ok(!strcmp(strrchr(gpc_last_error(), ' ') + 1, disk_path), "which file to remove is said: %s", gpc_last_error());
 	opt.secret = secret;
 	must_refuse(&opt, EXDEV, "another secret", "with another one");
 	unlink(disk_path);

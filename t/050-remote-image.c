@@ -82,6 +82,7 @@ static void options(void)
 	refused(":a=b", "has no name");
 	refused("x:a=1,a=2", "option a of x stands there twice");
 	refused("x:a=1,,b=2", "option 2 of x has no name");
+	refused("redis://host:6379/0", "redis://host:6379/0 is a URL: a remote store is NAME:word=value");
 	for (i = 0; i < 40; i++)
 		snprintf(many + strlen(many), 16, "o%u=1,", i);
 	refused(many, "more than 32 options");

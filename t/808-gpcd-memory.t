@@ -80,8 +80,8 @@ is "$(memory one | wc -l)" 1 "in one file"
 bytes=$(stat -c %s "$shm/$(memory one)")
 is $((bytes >= 72 * 65536)) 1 "with room for 8 blocks and 64 in transit"
 is "$(stat -c %a "$shm/$(memory one)")" 600 "of the cache's mode"
-is "$(grep -c 'MiB of the RAM pool' "$tmp/one.err")" 1 "one line tells of it, as it took no second"
-like "$(cat "$tmp/one.err")" 'gpcd: one: 0 of 4 MiB of the RAM pool.s memory are there' "namely this"
+is "$(grep -c 'the RAM pool.s memory is being made' "$tmp/one.err")" 1 "one line tells of it, as it took no second"
+like "$(cat "$tmp/one.err")" 'gpcd: one: the RAM pool.s memory is being made: 0 of 4 MiB' "namely this"
 file=$(memory one)
 stop
 is "$(memory one)" "$file" "it stays with the cache"

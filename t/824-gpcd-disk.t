@@ -33,6 +33,13 @@ refuses 2 '--disk-bytes and --disk-blocks exclude' gpcd disk --dir "$shm" --disk
 refuses 2 '--keep and --disk exclude' gpcd disk --dir "$shm" --keep --device host --vram-blocks 5 --block-bytes 4k \
 	--disk x
 refuses 2 '--disk-ahead: 5000 is out of range' gpcd disk --dir "$shm" --disk x --disk-ahead 5000
+for option in disk-blocks disk-ahead disk-min-uses remote-blocks remote-min-uses remote-deadline; do
+	refuses 2 "--$option: 0 is out of range .1 to" gpcd disk --dir "$shm" --disk x --remote folder:dir=. "--$option" 0
+done
+# shellcheck disable=SC2086
+refuses 2 '--disk-bytes: .* 16777248 blocks of 4096 bytes.* at most 70867091456$' \
+	gpcd disk --dir "$shm" $make --disk x --disk-bytes 70867226624
+refuses 2 '--max-peers: 1 is too few' gpcd disk --dir "$shm" --block-size 16 --max-peers 1 --disk x --disk-blocks 5
 # shellcheck disable=SC2086
 {
 refuses 1 'too many: disk has --max-blocks 200' gpcd disk --dir "$shm" $make --max-blocks 200 --disk "$tmp/file" --disk-blocks 100
@@ -51,7 +58,11 @@ echo 'not a key' >"$tmp/key"
 chmod 600 "$tmp/key"
 refuses 1 'has not the 32 hex digits' gpcd disk --dir "$shm" $make --key-file "$tmp/key"
 chmod 644 "$tmp/key"
-refuses 1 'others could read it' gpcd disk --dir "$shm" $make --key-file "$tmp/key"
+refuses 1 'others could read it: chmod 600 it' gpcd disk --dir "$shm" $make --key-file "$tmp/key"
+rm "$tmp/key"
+ln -s "$tmp/elsewhere" "$tmp/key"
+refuses 1 'symbolic link: name the file itself' gpcd disk --dir "$shm" $make --key-file "$tmp/key"
+refuses 1 'no/key: it cannot be made: its folder does not exist' gpcd disk --dir "$shm" $make --key-file "$tmp/no/key"
 rm "$tmp/key"
 mkfifo -m 600 "$tmp/key"
 refuses 1 'no regular file' gpcd disk --dir "$shm" $make --key-file "$tmp/key"
@@ -62,6 +73,14 @@ for other in pipe folder; do
 	rm -r "$tmp/wrong"
 done
 is "$(ls "$shm")" '' "nothing is left of all that"
+
+# ---- the smallest ----
+
+serve small $make --disk "$tmp/small" --disk-bytes 131073
+run gpc-inspect stat disk --dir "$shm"
+like "$(cat "$tmp/out")" 'DISK +31 +1 ' "few bytes are one block, for which a cache that is made has room"
+stop TERM
+run gpc-inspect rm disk --dir "$shm"
 
 # ---- its life ----
 
@@ -94,6 +113,7 @@ ok "$status" "a cache that is made again has the secret of the file"
 run gpc-inspect rm disk --dir "$shm"
 refuses 1 'secret' gpcd disk --dir "$shm" $make --disk "$tmp/file" --key-file "$tmp/key"
 is "$(stat -c '%a %s' "$tmp/key")" '600 33' "the key file is made"
+like "$(cat "$tmp/err")" "--key-file $tmp/key: made, with a new secret" "which the log says"
 serve fourth $make --disk "$tmp/other" --disk-blocks 50 --key-file "$tmp/key"
 stop TERM
 run gpc-inspect rm disk --dir "$shm"
@@ -101,6 +121,8 @@ refuses 1 'secret' gpcd disk --dir "$shm" $make --disk "$tmp/other"
 serve fifth $make --disk "$tmp/other" --key-file "$tmp/key"
 stop TERM
 ok "$status" "with the key file it is accepted"
+refuses 1 '--key-file has not the secret of disk: .*gpc-inspect rm disk' gpcd disk --dir "$shm" --disk "$tmp/other" \
+	--key-file "$tmp/key2"
 
 # ---- refused, untouched ----
 

@@ -137,6 +137,12 @@ like "$(cat "$tmp/again.err")" 'serving as process' "with its own key the cache 
 end TERM
 fresh
 
+# ---- more keys than the cache has room for ----
+
+# shellcheck disable=SC2086
+refuses 1 '--remote-blocks is 1024, .* --max-blocks 100, of which 4 are left; ask for fewer' gpcd bad --dir "$shm" $make \
+	--max-blocks 100 --key-file "$tmp/key" --remote-blocks 1024 --remote "$plugin:how=never,flag=$tmp/flag"
+
 # ---- a store that is none ----
 
 for how in null positive; do

@@ -199,6 +199,12 @@ static void full(void)
 	stored = remote_put(r, 0, m.b, N, 0);
 	ok(stored > 0 && stored < N, "a server with noeviction takes %u of %u images", stored, N);
 	is_int(images_with(&m, -ENOSPC), N - stored, "and is full for the rest");
+	ok(strstr(remote_log, "is full: it takes no blocks"), "the log says so");
+	remote_log[0] = 0;
+	images_put(&m, 0);
+	remote_put(r, 0, m.b, N, 0);
+	ok(images_with(&m, -ENOSPC) > 0, "it is full again");
+	ok(!remote_log[0], "which the log had already: %s", remote_log);
 	images_want(&m, 0);
 	is_int(remote_get(r, 0, m.b, N, 0), stored, "what it took is there");
 	is_int(images_wrong(&m), 0, "whole");

@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# The page of a tool names the options that --help names, and no others.
+# The page of a tool names the options that --help names, and no others; pages name commands that there are.
 
 srcdir=${top_srcdir:-$(dirname "$0")/..}
 builddir=${top_builddir:-$(dirname "$0")/..}
@@ -26,4 +26,19 @@ for page in "$srcdir"/man/*.1 "$srcdir"/man/*.8; do
 		sed 's/^/# /' "$tmp/diff"
 	fi
 done
+
+# `gpc-inspect WORD` stands in many pages: each of these words is a command, or the name of another page
+"$builddir/tools/gpc-inspect" --help | awk '/^  [a-z]/ { print $1 }' | sort -u >"$tmp/commands"
+{
+	grep -ho '^\.Ic gpc-inspect [a-z]*' "$srcdir"/man/*.[1-8]
+	grep -ho '`gpc-inspect [a-z][a-z]*' "$srcdir"/*.md
+} | sed 's/.*gpc-inspect //' | sort -u >"$tmp/named"
+n=$((n + 1))
+comm -13 "$tmp/commands" "$tmp/named" >"$tmp/diff"
+if test -s "$tmp/commands" && test -s "$tmp/named" && ! test -s "$tmp/diff"; then
+	echo "ok $n - pages name commands that gpc-inspect has"
+else
+	echo "not ok $n - pages name commands that gpc-inspect has"
+	sed 's/^/# /' "$tmp/diff"
+fi
 echo "1..$n"

@@ -126,10 +126,10 @@ static int check_layout(const struct disk *d, const struct disk_options *opt)
 			       "name another file", d->path, s->note_bytes, opt->note_bytes);
 	if (!opt->secret && !memcmp(s->secret, no_secret, 16))
 		return err_set(EXDEV, "the keys in %s were hashed with a secret that is kept elsewhere: give the "
-			       "key file that it was made with, or remove it", d->path);
+			       "key file that it was made with, or remove %s", d->path, d->path);
 	if (opt->secret && make_secret_check(opt->secret) != s->secret_check)
 		return err_set(EXDEV, "the keys in %s were hashed with another secret: give the key file "
-			       "that it was made with, or remove it", d->path);
+			       "that it was made with, or remove %s", d->path, d->path);
 	return 0;
 }
 

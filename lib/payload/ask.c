@@ -64,8 +64,8 @@ int ask_post(gpc *c, uint32_t to, const gpc_key *keys, uint32_t n, uint64_t dead
 	uint32_t i;
 
 	if (!keeper_lives(c))
-		return err_set(ENOTCONN, "no process keeps the tiers below RAM of %s: start gpcd with --disk, or "
-			       "call gpc_tiers_open", c->seg.name);
+		return err_set(ENOTCONN, "no process keeps the tiers below RAM of %s: start gpcd with --disk or "
+			       "--remote, or call gpc_tiers_open", c->seg.name);
 	pthread_mutex_lock(&c->ask_lock);
 	if (!c->asks_settled)
 		settle(c);

@@ -8,12 +8,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <syslog.h>
 
 #include "base/err.h"
 #include "base/log.h"
 #include "base/order.h"
 
-#define CLOSE_NS (5000 * NS_PER_MS)
+#define CLOSE_NS     (5000 * NS_PER_MS)
+#define FULL_TOLD_NS (600000 * NS_PER_MS)     /* between two lines of the log: it is full */
 
 int batch_open(struct remote *r)
 {
@@ -99,16 +101,24 @@ int32_t batch_result(int32_t result)
 /* Items that came to nothing, by cause; a key that the store does not have is no failure. */
 static void count_failures(struct remote *r, const struct batch *b, uint32_t n, uint64_t ns)
 {
+	uint64_t now = clock_ns();
 	uint32_t i, failed = 0;
+	bool full = false;
 
 	pthread_mutex_lock(&r->lock);
 	r->counts.ns += ns;
 	for (i = 0; i < n; i++) {
 		failed += batch_failed(b->result[i]);
+		full |= b->result[i] == -ENOSPC;
 		if (b->result[i] && b->result[i] != -ENOENT && b->result[i] != -ECANCELED)
 			++*counter_of(&r->counts, b->result[i]);
 	}
+	full &= !r->full_ns || now - r->full_ns > FULL_TOLD_NS;
+	if (full)
+		r->full_ns = now;
 	pthread_mutex_unlock(&r->lock);
+	if (full)
+		store_say(r, LOG_WARNING, "is full: it takes no blocks until it has room; give it more, or let it evict by itself");
 	if (failed < n)
 		store_relaxed(&r->answered, 1);
 	if (!r->plugin.own.tick && n && failed == n)

@@ -53,6 +53,9 @@ static int parse_all(struct options *o, char *text)
 		word = o->option[o->n].word;
 		if (!*word)
 			return err_set(EINVAL, "option %u of %s has no name", o->n + 1, o->name);
+		if (strncmp(word, "//", 2) == 0)
+			return err_set(EINVAL, "%s:%s is a URL: a remote store is NAME:word=value,..., for instance "
+				       "redis:server=HOST:PORT", o->name, word);
 		if (find(o, word, o->n))
 			return err_set(EINVAL, "option %s of %s stands there twice", word, o->name);
 		o->n++;

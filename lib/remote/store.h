@@ -44,6 +44,7 @@ struct remote {
 	char lost_why[64];
 	uint64_t pause_ns, next_ns;          /* DOWN: of the last try, and when the next one is due */
 	bool told;                           /* the log has it that it is down, and not yet that it answers again */
+	uint64_t full_ns;                    /* the log had it then that it is full; 0: never */
 	uint64_t up_ns;                      /* UP since then ... */
 	uint32_t answered;                   /* ... and a call was answered.  Any thread, relaxed */
 	struct remote_state counts;

@@ -163,7 +163,8 @@ GPC_EXPORT int gpc_tiers_sync(gpc *c, int timeout_ms)
 			return 0;
 		now = clock_ns();
 		if (now >= look && !keeper_lives(c))
-			return err_set(ENOTCONN, "no process keeps the tiers below RAM of %s", c->seg.name);
+			return err_set(ENOTCONN, "no process keeps the tiers below RAM of %s: start gpcd with --disk or "
+				       "--remote, or call gpc_tiers_open", c->seg.name);
 		if (now >= deadline)
 			return err_set(deadline ? ETIMEDOUT : EAGAIN, "%s: the tiers below RAM of %s have work left",
 				       deadline ? "time is up" : "timeout_ms is 0", c->seg.name);

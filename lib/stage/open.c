@@ -211,8 +211,11 @@ static int open_disk_file(struct gpc_tiers *t, const struct disk_options *opt)
 static int open_tier_remote(struct gpc_tiers *t, uint32_t ram)
 {
 	struct cold *d = &t->cold[t->ncold];
-	int err = tier_remote(t, ram, &d->tier);
+	uint32_t blocks = tier_remote_blocks(t, ram);
+	int err = plan_remote(t, blocks);
 
+	if (err == 0)
+		err = tier_remote(t, ram, &d->tier);
 	if (err < 0)
 		return err;
 	d->t = t;
@@ -220,7 +223,7 @@ static int open_tier_remote(struct gpc_tiers *t, uint32_t ram)
 	d->index = DESK_REMOTE;
 	d->min_uses = t->opt.remote_uses;
 	t->ncold++;
-	err = add_pool(t, d, GPC_REMOTE, ram, tier_remote_blocks(t, ram), t->opt.remote_space);
+	err = add_pool(t, d, GPC_REMOTE, ram, blocks, t->opt.remote_space);
 	return err == 0 ? tier_remote_start(d->tier) : err;
 }
 

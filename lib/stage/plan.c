@@ -84,7 +84,8 @@ int plan_secret(const struct gpc_tiers *t)
 	if (!t->opt.secret || !memcmp(t->opt.secret, s->header.secret, sizeof(s->header.secret)))
 		return 0;
 	if (t->opt.disk)
-		return err_set(EPROTO, "secret is not that of %s: a cache is made with the secret of its file", s->name);
+		return err_set(EPROTO, "secret is not that of %s: give the one that %s was made with, or remove the cache "
+			       "(gpc-inspect rm %s), and it is made with this one", s->name, s->name, s->name);
 	return err_set(EPROTO, "secret is not that of %s: no other node would find what this one stores; remove the cache "
 		       "(gpc-inspect rm %s), and make it with the secret that all nodes have", s->name, s->name);
 }
@@ -98,8 +99,8 @@ static uint64_t slots_for(const struct gpc_tiers_options *opt, uint64_t block_by
 	return opt->disk_bytes > DISK_FRONT ? MAX((opt->disk_bytes - DISK_FRONT) / each, 1u) : 0;
 }
 
-/* Before the file is made or resized for nothing: records that are no pool's, those of a dead keeper's included. */
-static int check_room(const struct segment *s, uint64_t slots)
+/* Records that are no pool's, or of a pool of that kind: a dead keeper's. */
+static uint64_t records_left(const struct segment *s, uint32_t kind)
 {
 	const struct shm_geometry *g = &s->header.geometry;
 	uint64_t taken = 0;
@@ -108,15 +109,33 @@ static int check_room(const struct segment *s, uint64_t slots)
 	for (i = 0; i < g->max_pools; i++) {
 		const struct shm_pool *p = seg_pool(s, i);
 
-		if (load_acquire(&p->state) != POOL_FREE && load_relaxed(&p->kind) != GPC_DISK)
+		if (load_acquire(&p->state) != POOL_FREE && load_relaxed(&p->kind) != kind)
 			taken += (uint32_t)load_relaxed(&p->range);
 	}
-	taken = MIN(taken, (uint64_t)g->max_blocks);
-	if (slots <= g->max_blocks - taken)
+	return g->max_blocks - MIN(taken, (uint64_t)g->max_blocks);
+}
+
+/* Before the file is made or resized for nothing. */
+static int check_room(const struct segment *s, uint64_t slots)
+{
+	uint64_t left = records_left(s, GPC_DISK);
+
+	if (slots <= left)
 		return 0;
 	return err_set(ENOSPC, "disk: %llu blocks are too many: %s has max_blocks %u, of which %llu are left; make it with "
-		       "more", (unsigned long long)slots, s->name, g->max_blocks,
-		       (unsigned long long)(g->max_blocks - taken));
+		       "more", (unsigned long long)slots, s->name, s->header.geometry.max_blocks, (unsigned long long)left);
+}
+
+int plan_remote(const struct gpc_tiers *t, uint32_t blocks)
+{
+	const struct segment *s = &t->c->seg;
+	uint64_t left = records_left(s, GPC_REMOTE);
+
+	if (blocks <= left)
+		return 0;
+	return err_set(ENOSPC, "remote_blocks is %u, and these are too many: %s has max_blocks %u, of which %llu are left; ask "
+		       "for fewer, or make it with more", blocks, s->name, s->header.geometry.max_blocks,
+		       (unsigned long long)left);
 }
 
 /* slots: that are asked for, or 0; *ret_slots: as many as the file is going to have. */

@@ -173,6 +173,7 @@ int plan_ram(struct gpc_tiers *t);       /* the pool whose images the tiers have
 int plan_secret(const struct gpc_tiers *t);      /* keys mean the same where they are hashed with the same one */
 /* How the file is to be opened; *ret_slots: of how many blocks. */
 int plan_disk(struct gpc_tiers *t, uint32_t ram, struct disk_options *ret, uint32_t *ret_slots);
+int plan_remote(const struct gpc_tiers *t, uint32_t blocks);     /* the cache has room for so many */
 
 /* ---- desk.c ---- */
 

@@ -30,7 +30,9 @@ const char *serve_option_words(const char *text, char *ret, size_t room)
 		{ "keep_tokens", "--keep-tokens" }, { "keep_digests", "--keep-digests" },
 		{ "max_aliases", "--max-aliases" },
 		{ "disk_bytes", "--disk-bytes" }, { "disk_blocks", "--disk-blocks" },
-		{ "the version tag is", "--remote-tag is" },
+		{ "remote_blocks", "--remote-blocks" }, { "the version tag is", "--remote-tag is" },
+		{ "secret is not that of", "--key-file has not the secret of" },
+		{ "ask for fewer slots", "ask for fewer blocks (--disk-blocks)" },
 	};
 	size_t used = 0, i, len;
 
@@ -82,7 +84,7 @@ static int on_progress(void *arg, uint64_t done, uint64_t bytes)
 	if (d->quiet || now < d->next_told)
 		return 0;
 	d->next_told = now + UINT64_C(1000000000);
-	say(LOG_INFO, "%s: %llu of %llu %ciB of the RAM pool's memory are there", d->name,
+	say(LOG_INFO, "%s: the RAM pool's memory is being made: %llu of %llu %ciB", d->name,
 	    (unsigned long long)done >> shift, (unsigned long long)bytes >> shift, shift == 20 ? 'M' : 'K');
 	return 0;
 }

@@ -22,6 +22,7 @@ enum {
 	WRITER_MS = 10000,
 	TRANSIT = 64,                /* slots of the RAM pool beside --ram-blocks */
 	PAGE = 4096, HEADER = 128, FRONT = 131072,      /* of the file: about what is not images */
+	MOST_BLOCKS = 1 << 24,       /* of a pool */
 };
 
 struct tiers_thread {
@@ -38,11 +39,12 @@ struct tiers_thread {
 enum { DISK, BYTES, EXCLUSIVE, RESIZE, BUFFERED, AHEAD, MIN_USES, MAX_AGE, WRITE_RATE, KEY_FILE, BLOCKS,
 	REMOTE, TAG, REMOTE_BLOCKS, REMOTE_USES, DEADLINE };
 
-static bool set_u32(const char *option, const char *arg, uint64_t most, uint32_t *ret)
+/* 0 is no value of its own in gpc_tiers_options: it is the default. */
+static bool set_u32(const char *option, const char *arg, uint64_t least, uint64_t most, uint32_t *ret)
 {
 	uint64_t n;
 
-	if (!cli_count(option, arg, 0, most, &n))
+	if (!cli_count(option, arg, least, most, &n))
 		return false;
 	*ret = (uint32_t)n;
 	return true;
@@ -58,18 +60,40 @@ bool tiers_option(struct daemon *d, int number, const char *arg)
 	case EXCLUSIVE: o->flags |= GPC_TIERS_EXCLUSIVE; return true;
 	case RESIZE: o->flags |= GPC_TIERS_RESIZE; return true;
 	case BUFFERED: o->flags |= GPC_TIERS_BUFFERED; return true;
-	case AHEAD: return set_u32("disk-ahead", arg, 4096, &o->ahead);
-	case MIN_USES: return set_u32("disk-min-uses", arg, 255, &o->min_uses);
-	case MAX_AGE: return set_u32("disk-max-age", arg, UINT32_MAX, &o->max_age_s);
+	case AHEAD: return set_u32("disk-ahead", arg, 1, 4096, &o->ahead);
+	case MIN_USES: return set_u32("disk-min-uses", arg, 1, 255, &o->min_uses);
+	case MAX_AGE: return set_u32("disk-max-age", arg, 0, UINT32_MAX, &o->max_age_s);
 	case WRITE_RATE: return cli_count("disk-write-rate", arg, 0, UINT64_C(1) << 50, &o->write_rate);
-	case BLOCKS: return set_u32("disk-blocks", arg, 1 << 24, &o->disk_blocks);
+	case BLOCKS: return set_u32("disk-blocks", arg, 1, MOST_BLOCKS, &o->disk_blocks);
 	case KEY_FILE: return options_path(d->key_file, "key-file", arg);
 	case REMOTE: o->remote = arg; return true;
 	case TAG: o->remote_tag = arg; return true;
-	case REMOTE_BLOCKS: return set_u32("remote-blocks", arg, 1u << 24, &o->remote_blocks);
-	case REMOTE_USES: return set_u32("remote-min-uses", arg, 255, &o->remote_uses);
-	default: return set_u32("remote-deadline", arg, 600000, &o->remote_ms);
+	case REMOTE_BLOCKS: return set_u32("remote-blocks", arg, 1, MOST_BLOCKS, &o->remote_blocks);
+	case REMOTE_USES: return set_u32("remote-min-uses", arg, 1, 255, &o->remote_uses);
+	default: return set_u32("remote-deadline", arg, 1, 600000, &o->remote_ms);
 	}
+}
+
+static bool has_tiers(const struct daemon *d)
+{
+	return d->disk[0] || d->tiers.remote;
+}
+
+/* Bytes of the file for a block. */
+static uint64_t bytes_of_each(const struct daemon *d)
+{
+	return (d->memory.block_bytes + PAGE - 1) / PAGE * PAGE + HEADER;
+}
+
+/* Of --disk-bytes.  Without --block-bytes the library knows how large they are. */
+static uint64_t blocks_of(const struct daemon *d)
+{
+	uint64_t blocks;
+
+	if (!d->memory.block_bytes || d->disk_bytes <= FRONT)
+		return 0;
+	blocks = (d->disk_bytes - FRONT) / bytes_of_each(d);
+	return blocks ? blocks : 1;
 }
 
 int tiers_check(struct daemon *d)
@@ -93,6 +117,13 @@ int tiers_check(struct daemon *d)
 		other = NULL;
 	if (other && !d->disk[0])
 		return cli_usage("--disk-%s: --disk is missing: which file?", other);
+	if (blocks_of(d) > MOST_BLOCKS)
+		return cli_usage("--disk-bytes: %llu are %llu blocks of %llu bytes, and a file has at most %u: ask for at most %llu",
+				 (unsigned long long)d->disk_bytes, (unsigned long long)blocks_of(d),
+				 (unsigned long long)d->memory.block_bytes, MOST_BLOCKS,
+				 (unsigned long long)(FRONT + MOST_BLOCKS * bytes_of_each(d)));
+	if (has_tiers(d) && d->cfg.max_peers == 1)
+		return cli_usage("--max-peers: 1 is too few: with --disk or --remote gpcd takes two seats, and each worker one");
 	return -1;
 }
 
@@ -118,6 +149,7 @@ static int write_key(struct daemon *d, int fd)
 		unlink(d->key_file);
 		return no_key(d, strerror(errno));
 	}
+	say(LOG_INFO, "%s: --key-file %s: made, with a new secret", d->name, d->key_file);
 	return 0;
 }
 
@@ -129,14 +161,23 @@ static int read_key(struct daemon *d, int fd)
 
 	if (fstat(fd, &st) || !S_ISREG(st.st_mode))
 		return no_key(d, "it is no regular file");
-	if (st.st_uid != geteuid() || st.st_mode & 077)
-		return no_key(d, "others could read it: it must be this user's, with mode 0600");
+	if (st.st_uid != geteuid())
+		return no_key(d, "it belongs to another user: it must be this user's, with mode 0600");
+	if (st.st_mode & 077)
+		return no_key(d, "others could read it: chmod 600 it");
 	n = read(fd, text, sizeof(text) - 1);
 	text[n > 0 ? strcspn(text, "\n") : 0] = 0;
 	if (strlen(text) != 2 * sizeof(d->secret) ||
 	    cli_hex(text, d->secret, sizeof(d->secret)) != (int)sizeof(d->secret))
 		return no_key(d, "it has not the 32 hex digits of a key; move it away, and a new one is made");
 	return 0;
+}
+
+static int cannot_open_key(const struct daemon *d, int err)
+{
+	return no_key(d, err == ELOOP ? "it is a symbolic link: name the file itself" :
+		      err == ENOENT ? "it cannot be made: its folder does not exist; make the folder, or name another file" :
+		      strerror(err));
 }
 
 /* Made where there is none; two that make it at a time have one. */
@@ -149,10 +190,10 @@ static int take_key(struct daemon *d)
 	} else if (errno == EEXIST) {
 		fd = open(d->key_file, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
 		if (fd < 0)
-			return no_key(d, strerror(errno));
+			return cannot_open_key(d, errno);
 		status = read_key(d, fd);
 	} else {
-		return no_key(d, strerror(errno));
+		return cannot_open_key(d, errno);
 	}
 	close(fd);
 	if (!status)
@@ -162,19 +203,6 @@ static int take_key(struct daemon *d)
 
 /* ---- before there is a cache ---- */
 
-static uint64_t blocks_of(const struct daemon *d)
-{
-	uint64_t each = (d->memory.block_bytes + PAGE - 1) / PAGE * PAGE + HEADER;
-
-	/* without --block-bytes the library knows how large they are */
-	return d->memory.block_bytes && d->disk_bytes > FRONT ? (d->disk_bytes - FRONT) / each : 0;
-}
-
-static bool has_tiers(const struct daemon *d)
-{
-	return d->disk[0] || d->tiers.remote;
-}
-
 /* As the library has it where nothing is said. */
 static uint64_t remote_blocks(const struct daemon *d)
 {
@@ -182,7 +210,7 @@ static uint64_t remote_blocks(const struct daemon *d)
 
 	if (!d->tiers.remote || d->tiers.remote_blocks)
 		return d->tiers.remote_blocks;
-	return blocks < 65536 ? 65536 : blocks < 1u << 24 ? blocks : 1u << 24;
+	return blocks < 65536 ? 65536 : blocks < MOST_BLOCKS ? blocks : MOST_BLOCKS;
 }
 
 static int look_at_file(struct daemon *d, uint64_t *ret_blocks)
@@ -212,7 +240,8 @@ int tiers_prepare(struct daemon *d)
 	if (status || !has_tiers(d))
 		return status;
 	if (d->tiers.remote && !d->key_file[0] && d->create && !d->quiet)
-		say(LOG_WARNING, "%s: --remote without --key-file: keys of this cache mean nothing to other nodes", d->name);
+		say(LOG_WARNING, "%s: --remote without --key-file: no other machine has the secret of this cache, so none finds what "
+		    "it stores; give each of them --key-file, with a copy of one file", d->name);
 	status = d->disk[0] ? look_at_file(d, &there) : 0;
 	if (status)
 		return status;
@@ -223,7 +252,7 @@ int tiers_prepare(struct daemon *d)
 	d->tiers.log = say_library;
 	d->tiers.log_arg = d;
 	if (blocks)
-		d->tiers.disk_blocks = (uint32_t)(blocks < 1u << 24 ? blocks : 1u << 24);
+		d->tiers.disk_blocks = (uint32_t)blocks;
 	else if (d->disk_bytes)
 		d->tiers.disk_bytes = d->disk_bytes;
 	blocks = d->tiers.disk_blocks ? d->tiers.disk_blocks : there;

@@ -87,6 +87,18 @@ static void of_mirrors(const struct sample *s, struct list *l)
 	}
 }
 
+/* One that nobody keeps may be one that is not wanted any more: its line says so. */
+static void of_tiers(const struct sample *s, struct list *l)
+{
+	for (uint32_t i = 0; i < s->ntiers; i++) {
+		const struct gpc_tier *t = &s->tier[i];
+
+		if (t->keeper >= 0 && t->state != GPC_TIER_UP)
+			say(l, LOOK_BAD, "the tier %s is %s, and all of it is a miss: the log of its keeper says why",
+			    shown_kind(t->kind), shown_tier_state(t->state));
+	}
+}
+
 static void of_peers(const struct sample *s, struct list *l)
 {
 	if (s->dead)
@@ -144,6 +156,7 @@ unsigned top_alerts(const struct top *t, struct alert ret[TOP_ALERTS])
 	of_pools(s, &l);
 	of_rates(t, &l);
 	of_mirrors(s, &l);
+	of_tiers(s, &l);
 	of_peers(s, &l);
 	return l.n;
 }

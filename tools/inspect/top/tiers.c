@@ -40,8 +40,8 @@ static void put_tier(struct line *l, const struct top *t, uint32_t i)
 	if (!now->ready)
 		line_try(l, LOOK_WARN, "  starting, %s of %s", short_count((double)now->restored),
 			 short_count((double)now->found));
-	put_way(l, "up", rate(t, i, now->brought, then->brought), now->brought, now->brought_bytes);
-	put_way(l, "down", rate(t, i, now->written, then->written), now->written, now->written_bytes);
+	put_way(l, "brought", rate(t, i, now->brought, then->brought), now->brought, now->brought_bytes);
+	put_way(l, "written", rate(t, i, now->written, then->written), now->written, now->written_bytes);
 	line_try(l, bad ? LOOK_BAD : LOOK_DIM, "  failed %s", short_count((double)bad));
 	line_try(l, now->no_ram ? LOOK_WARN : LOOK_DIM, "  no RAM %s", short_count((double)now->no_ram));
 }
