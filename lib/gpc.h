@@ -732,7 +732,8 @@ struct gpc_tiers_options {           /* zero = default; set size */
 	uint32_t disk_blocks;        /* or so many blocks; 0 = what disk_bytes is enough for */
 	uint32_t disk_space;         /* space of its pool; 0 = the highest one without pools */
 	uint32_t disk_threads;       /* that read and write; 8; at most 64 */
-	uint32_t ahead;              /* so many blocks, next to go from each RAM pool, have a copy below before they go; with
+	uint32_t ahead;              /* so many blocks, next to go from each RAM pool, have a copy below before they go, and so
+	                              * has what they hang on there, if the tier has as many blocks as RAM; with
 	                              * GPC_TIERS_EXCLUSIVE, so many blocks of RAM are kept free, half of them at least.  0 = a sixteenth of
 	                              * the pool, 64 to 4096 */
 	uint32_t min_uses;           /* a block is written when it is next to go for the so-manieth time in its
@@ -788,10 +789,12 @@ int gpc_tiers_file_get(const char *disk, struct gpc_tiers_file *ret);
 int gpc_tiers_sync(gpc *c, int timeout_ms);
 /* [shared] Returns when the keeper of the tiers has nothing left to do: what was in the file is published, what is next
  * to go from RAM is written as far as the policy wants it, what was removed is gone from the disk for ever.  Calls
- * that remove (gpc_drop, gpc_pool_clear) wait for the last part by themselves.  -ENOTCONN: nobody keeps tiers. */
+ * that remove (gpc_drop, gpc_pool_clear) wait for the last part by themselves.  -ENOTCONN: nobody keeps tiers, or another
+ * process began to during the call. */
 
 enum {                               /* state of a tier */
-	GPC_TIER_DOWN = 0,           /* the store does not answer, or nobody keeps the tier: all of it is a miss */
+	GPC_TIER_DOWN = 0,           /* the store does not answer, the disk rests, or nobody keeps the tier: all of it is
+	                              * a miss */
 	GPC_TIER_UP   = 1,
 	GPC_TIER_OFF  = 2,           /* switched off until its keeper starts anew: it has answered wrong bytes */
 };

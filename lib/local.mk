@@ -238,6 +238,8 @@ lib_gpc_sources = \
 	%reldir%/segment/space.c \
 	%reldir%/segment/stamps.h \
 	%reldir%/segment/validate.c \
+	%reldir%/stage/above.c \
+	%reldir%/stage/above.h \
 	%reldir%/stage/afar.c \
 	%reldir%/stage/afar.h \
 	%reldir%/stage/desk.c \
@@ -252,7 +254,9 @@ lib_gpc_sources = \
 	%reldir%/stage/notes.c \
 	%reldir%/stage/open.c \
 	%reldir%/stage/peek.c \
+	%reldir%/stage/plan.c \
 	%reldir%/stage/remote.c \
+	%reldir%/stage/rest.c \
 	%reldir%/stage/restore.c \
 	%reldir%/stage/slots.c \
 	%reldir%/stage/stage.h \

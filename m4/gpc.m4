@@ -350,7 +350,14 @@ AS_IF([test "$gpc_hiredis" = yes], [
 		 AC_DEFINE([HAVE_HIREDIS_SSL], [1], [The plugin for Redis has TLS, by hiredis_ssl])])
 	# some releases say -I.../hiredis only; our headers name the folder
 	HIREDIS_CFLAGS="$HIREDIS_CFLAGS -I$($PKG_CONFIG --variable=includedir hiredis)"
-	gpc_hiredis_note="hiredis $($PKG_CONFIG --modversion hiredis), TLS: $gpc_hiredis_ssl"])
+	gpc_hiredis_note="hiredis $($PKG_CONFIG --modversion hiredis), TLS: $gpc_hiredis_ssl"
+	# names are looked up by threads of the C library's own; before glibc 2.34 in a library of their own
+	gpc_saved_libs=$LIBS
+	AC_SEARCH_LIBS([getaddrinfo_a], [anl],
+		[AS_CASE([$ac_cv_search_getaddrinfo_a], [-l*],
+			[HIREDIS_LIBS="$HIREDIS_LIBS $ac_cv_search_getaddrinfo_a"])],
+		[AC_MSG_ERROR([the plugin for Redis needs getaddrinfo_a, of glibc; or configure --without-hiredis])])
+	LIBS=$gpc_saved_libs])
 AM_CONDITIONAL([HAVE_HIREDIS], [test "$gpc_hiredis" = yes])
 AM_CONDITIONAL([HAVE_HIREDIS_SSL], [test "$gpc_hiredis_ssl" = yes])
 ])

@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <sys/uio.h>
 #include <time.h>
@@ -18,6 +19,7 @@
 
 struct folder {
 	int fd;
+	unsigned long long self;             /* of this store, among those of all machines */
 	int slow_ms;                         /* before each item: for tests of deadlines */
 	char path[256];
 };
@@ -75,6 +77,7 @@ static void exists(void *store, const struct gpc_remote_call *call, struct gpc_r
 }
 
 enum { AT_ONCE = 64 };                       /* pieces of one readv or writev */
+enum { SLOW_MOST = 600000 };
 
 /* Bytes of a value from `at` on, where they lie: up to AT_ONCE pieces.  Returns how many. */
 static int pieces_at(const struct gpc_remote_item *item, uint64_t at, struct iovec *v)
@@ -149,10 +152,10 @@ static void get(void *store, const struct gpc_remote_call *call, struct gpc_remo
 
 static int put_one(const struct folder *f, uint32_t lane, struct gpc_remote_item *item)
 {
-	char part[32];
+	char part[64];
 	int fd, r;
 
-	snprintf(part, sizeof(part), ".part-%d-%u", (int)getpid(), lane);
+	snprintf(part, sizeof(part), ".part-%016llx-%u", f->self, lane);
 	fd = openat(f->fd, part, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
 	if (fd < 0)
 		return result_of(errno);
@@ -188,35 +191,55 @@ static void take_away(void *store, const struct gpc_remote_call *call, struct gp
 	}
 }
 
+static int take(struct folder *f, const struct gpc_remote_option *o, char *why, size_t room)
+{
+	char *end;
+	unsigned long ms;
+
+	if (strcmp(o->word, "slow") == 0) {
+		ms = strtoul(o->value, &end, 10);
+		if (o->value[0] < '0' || o->value[0] > '9' || *end || ms > SLOW_MOST) {
+			snprintf(why, room, "slow=%s: it must be a number of milliseconds from 0 to %d", o->value, SLOW_MOST);
+			return -EINVAL;
+		}
+		f->slow_ms = (int)ms;
+		return 0;
+	}
+	if (strlen(o->value) >= sizeof(f->path)) {
+		snprintf(why, room, "dir has %zu bytes, and may have %zu", strlen(o->value), sizeof(f->path) - 1);
+		return -EINVAL;
+	}
+	memcpy(f->path, o->value, strlen(o->value) + 1);
+	return 0;
+}
+
 static int open_folder(const struct gpc_remote_setup *setup, void **store, char *why, size_t room)
 {
 	struct folder *f = calloc(1, sizeof(*f));
 	uint32_t i;
-	int err = ENOMEM;
+	int r = f ? 0 : -ENOMEM;
 
-	if (!f)
-		goto fail;
-	for (i = 0; i < setup->noptions; i++) {
-		if (strcmp(setup->options[i].word, "slow") == 0)
-			f->slow_ms = atoi(setup->options[i].value);
-		else
-			snprintf(f->path, sizeof(f->path), "%s", setup->options[i].value);
-	}
-	if (!f->path[0]) {
+	for (i = 0; i < setup->noptions && !r; i++)
+		r = take(f, &setup->options[i], why, room);
+	if (!r && getrandom(&f->self, sizeof(f->self), 0) != sizeof(f->self))
+		r = -errno;
+	if (!r && !f->path[0]) {
 		snprintf(why, room, "dir is missing: say folder:dir=FOLDER");
+		r = -EINVAL;
+	}
+	if (!r) {
+		f->fd = open(f->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+		r = f->fd < 0 ? -errno : 0;
+		if (r < 0)
+			snprintf(why, room, "dir=%s is no folder that can be opened: %s; %s", f->path, strerror(-r),
+				 r == -ENOENT ? "make it" : "give a folder that this user may read");
+	}
+	if (r < 0) {
 		free(f);
-		return -EINVAL;
+		return r;
 	}
-	f->fd = open(f->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	if (f->fd >= 0) {
-		*store = f;
-		return 0;
-	}
-	err = errno;
-fail:
-	snprintf(why, room, "dir=%s is no folder that can be opened: %s", f ? f->path : "", strerror(err));
-	free(f);
-	return -err;
+	*store = f;
+	return 0;
 }
 
 static void close_folder(void *store)

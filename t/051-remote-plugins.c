@@ -3,7 +3,7 @@
  * of this version. */
 #include "t/lib/remote.h"
 
-static char plugin[512];
+static char plugin[512], redis[512];
 
 static void refused(const char *spec, int err, const char *sentence)
 {
@@ -62,7 +62,8 @@ static void names(void)
 	refused("../x", -EINVAL, "names no plugin");
 	refused("Redis", -EINVAL, "names no plugin");
 	refused("nothing", -ENOENT, "gpc_remote_nothing.so does not exist; correct the name, or install");
-	refused("/nowhere/x.so", -ENOENT, "/nowhere/x.so: No such file");
+	refused("/nowhere/x.so", -ENOENT, "there is no plugin /nowhere/x.so: correct the path, or");
+	refused("/etc/passwd/x.so", -ENOTDIR, "plugin /etc/passwd/x.so: Not a directory; correct the path");
 }
 
 static void options(void)
@@ -74,7 +75,23 @@ static void options(void)
 	snprintf(spec, sizeof(spec), "%s:dir=%s,colour=red", plugin, remote_dir);
 	refused(spec, -EINVAL, "folder has no option colour; it takes dir, slow");
 	snprintf(spec, sizeof(spec), "%s:dir=/nowhere/at/all", plugin);
-	refused(spec, -ENOENT, "remote store folder: dir=/nowhere/at/all is no folder");
+	refused(spec, -ENOENT, "remote store folder: dir=/nowhere/at/all is no folder that can be opened: No such file or directory; make it");
+	snprintf(spec, sizeof(spec), "%s:dir=/etc/passwd", plugin);
+	refused(spec, -ENOTDIR, "dir=/etc/passwd is no folder that can be opened: Not a directory; give a folder that");
+	snprintf(spec, sizeof(spec), "%s:dir=/%0300d", plugin, 0);
+	refused(spec, -EINVAL, "dir has 301 bytes, and may have 255");
+	snprintf(spec, sizeof(spec), "%s:dir=%s,slow=x", plugin, remote_dir);
+	refused(spec, -EINVAL, "slow=x: it must be a number of milliseconds");
+	snprintf(spec, sizeof(spec), "%s:dir=%s,slow=-5", plugin, remote_dir);
+	refused(spec, -EINVAL, "slow=-5: it must be");
+	snprintf(spec, sizeof(spec), "%s:dir=%s,dir=%s", plugin, remote_dir, remote_dir);
+	refused(spec, -EINVAL, "stands there twice");
+	snprintf(spec, sizeof(spec), "%s:dir=", plugin);
+	refused(spec, -EINVAL, "dir is missing");
+	snprintf(spec, sizeof(spec), "%s:,dir=x", plugin);
+	refused(spec, -EINVAL, "option 1 of");
+	snprintf(spec, sizeof(spec), "%s:=x", plugin);
+	refused(spec, -EINVAL, "has no name");
 	refused(plugin, -EINVAL, "remote store folder: dir is missing: say folder:dir=FOLDER");
 	snprintf(spec, sizeof(spec), "%s:dir=%s", plugin, remote_dir);
 	o.tag = "a b";
@@ -93,6 +110,49 @@ static void options(void)
 	is_int(remote_open(&o, &r), -EINVAL, "images without bytes");
 }
 
+static void redis_refuses(const char *what, const char *sentence)
+{
+	char spec[2048];
+
+	snprintf(spec, sizeof(spec), "%s:%s", redis, what);
+	refused(spec, -EINVAL, sentence);
+}
+
+static void options_of_redis(void)
+{
+	char long_path[300], word[1400], path[300];
+
+	snprintf(long_path, sizeof(long_path), "server=unix:/%0107d", 0);
+	redis_refuses(long_path, "the path of a socket has 108 bytes, and may have 107");
+	redis_refuses("server=", "server has 0 bytes");
+	redis_refuses("server", "server has 0 bytes");
+	redis_refuses("server=+x", "server= is none of HOST");
+	redis_refuses("server=a++b", "server= is none of HOST");
+	redis_refuses("server=a:", "server=a: is none of HOST");
+	redis_refuses("server=a:0", "server=a:0 is none of HOST");
+	redis_refuses("server=a:65536", "server=a:65536 is none of HOST");
+	redis_refuses("server=[::1", "server=[::1 is none of HOST");
+	redis_refuses("server=[]:1", "server=[]:1 is none of HOST");
+	redis_refuses("server=unix:sock", "server=unix:sock is none of HOST");
+	redis_refuses("server=a\\,b", "server=a,b is none of HOST");
+	redis_refuses("server=a b", "server=a b is none of HOST");
+	redis_refuses("db= 5", "db= 5: it must be a number from 0 to 65535");
+	redis_refuses("db=+5", "db=+5: it must be");
+	redis_refuses("db=-1", "db=-1: it must be");
+	redis_refuses("expire=1s", "expire=1s: it must be a number");
+	redis_refuses("expire=99999999999999999999", "it must be a number");
+	snprintf(path, sizeof(path), "%s/fifo", remote_dir);
+	if (mkfifo(path, 0600))
+		bail("mkfifo");
+	snprintf(word, sizeof(word), "%s:password-file=%s", redis, path);
+	refused(word, -EACCES, "it must be a regular file");
+	snprintf(path, sizeof(path), "%s/empty", remote_dir);
+	fclose(fopen(path, "w"));
+	chmod(path, 0600);
+	snprintf(word, sizeof(word), "password-file=%s", path);
+	redis_refuses(word, "has no password in its first line");
+}
+
 static int body(void)
 {
 	if (!remote_plugin("folder", plugin, sizeof(plugin)))
@@ -100,6 +160,8 @@ static int body(void)
 	files();
 	names();
 	options();
+	if (remote_plugin("redis", redis, sizeof(redis)))
+		options_of_redis();
 	return done_testing();
 }
 

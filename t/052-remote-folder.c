@@ -151,6 +151,28 @@ static void wrong_bytes(const char *what, off_t at, off_t cut)
 	remote_close(r);
 }
 
+/* Found out when there is hardly any time left. */
+static void wrong_and_late(void)
+{
+	char slow[1100];
+	struct remote *r;
+
+	snprintf(dir, sizeof(dir), "%s/late", remote_dir);
+	mkdir(dir, 0755);
+	snprintf(slow, sizeof(slow), "%s:dir=%s,slow=60", plugin, dir);
+	r = remote_start(slow, "late", m.bytes, 0);
+	images_put(&few, 0);
+	remote_put(r, 0, few.b, 1, 0);
+	spoil(1, 3000, 0);
+	images_want(&few, 0);
+	remote_get(r, 0, few.b, 1, clock_ns() + 90 * NS_PER_MS);
+	is_int(few.b[0].result, -EBADMSG, "a wrong value, found at the end of the deadline");
+	images_want(&few, 0);
+	remote_get(r, 0, few.b, 1, 0);
+	is_int(few.b[0].result, -ENOENT, "is removed all the same");
+	remote_close(r);
+}
+
 /* Wrong bytes now and then, among many right ones, are no reason. */
 static void rarely_wrong(void)
 {
@@ -250,6 +272,21 @@ static void down_and_up(void)
 	remote_close(r);
 }
 
+/* Processes of other machines have our number, and their files are in the same folder. */
+static void same_number(void)
+{
+	char path[400];
+	struct remote *r = remote_start(spec, NULL, few.bytes, 0);
+
+	snprintf(path, sizeof(path), "%s/.part-%d-0", dir, (int)getpid());
+	if (mkdir(path, 0755))
+		bail("mkdir");
+	images_put(&few, 0);
+	is_int(remote_put(r, 0, few.b, few.n, 0), few.n, "what a process of the same number writes is in nobody's way");
+	rmdir(path);
+	remote_close(r);
+}
+
 static int body(void)
 {
 	struct remote *r;
@@ -269,6 +306,7 @@ static int body(void)
 	other_tags();
 	images_make(&few, 4, m.bytes);
 	late_and_away();
+	same_number();
 	down_and_up();
 	snprintf(dir, sizeof(dir), "%s/spoilt", remote_dir);
 	mkdir(dir, 0755);
@@ -279,6 +317,7 @@ static int body(void)
 	wrong_bytes("a header that is cut off", 0, 100);
 	wrong_bytes("an empty value", 0, -1);
 	rarely_wrong();
+	wrong_and_late();
 	return done_testing();
 }
 

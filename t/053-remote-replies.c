@@ -54,7 +54,9 @@ static bool serve_bytes(int fd, const char *in, size_t n)
 		bytes = reply_bytes;
 		ends = closes;
 		pthread_mutex_unlock(&lock);
-		if (text && send(fd, text, bytes, MSG_NOSIGNAL) < 0)
+		if (!text)
+			return true;                 /* nor is what comes behind answered */
+		if (send(fd, text, bytes, MSG_NOSIGNAL) < 0)
 			return false;
 		if (ends)
 			return false;

@@ -277,13 +277,14 @@ static void bad_maps(void)
 /* ---- a server that answers PING ---- */
 
 static char pong[200];
+static bool held = true;
 
 static bool pings(struct resp *s, int fd, int argc, char **argv, const size_t *len)
 {
 	(void)s, (void)argc, (void)len;
 	if (!strcmp(argv[0], "PING"))
-		return resp_say_text(fd, pong);
-	return !strcmp(argv[0], "GET");
+		return resp_say_text(fd, pong) || resp_hold(fd, &held);
+	return !strcmp(argv[0], "GET") && (resp_has_text(pong) || resp_hold(fd, &held));
 }
 
 /* ... and nothing else: each call that it lets wait makes it wait longer. */

@@ -164,8 +164,12 @@ static void others_do_not(void)
 	t = keep(&o);
 	chain_keys(c, 1, 8, k);
 	is_int(gpc_prefetch(c, vram, k + 1, 8, 0, 5000), 0, "under another secret keys mean nothing");
-	finish(c, t, "another secret");
+	must(gpc_tiers_close(t));
 	secret[0] ^= 1;
+	o.secret = secret;
+	is_int(gpc_tiers_open(cache_name, &o, &t), -EPROTO, "and a cache that has one is refused under that of the others");
+	ok(strstr(gpc_last_error(), "no other node would find"), "which says: %s", gpc_last_error());
+	fetch_end(c, "another secret");
 }
 
 /* What the store has lost since is a miss, and its hint goes. */
@@ -189,6 +193,34 @@ static void forgets(void)
 	ok(hints(c, 1, 8) < 8, "and hints go");
 	ok(tier(c).absent > 0, "which is counted");
 	finish(c, t, "a store that forgets");
+}
+
+/* What others hang on has been lost, and is computed again: it is stored with the next of them, though it is in use. */
+static void mends(void)
+{
+	gpc *c = node(16);
+	struct gpc_tiers_options o = options();
+	gpc_tiers *t = keep(&o);
+	char command[400];
+	gpc_key k[CACHE_KEYS + 1];
+	gpc_block b[16];
+
+	fill(c, 201, 8, 8);
+	fill(c, 301, 8, 8);
+	is_int(hints(c, 201, 8), 8, "eight are stored");
+	must(gpc_pool_clear(c, ram, 0, 0, 5000));
+	snprintf(command, sizeof(command), "rm -f %s/gpc1*", store);
+	is_int(system(command), 0, "the store loses all");
+	chain_keys(c, 201, 16, k);
+	is_int(gpc_prefetch(c, vram, k + 1, 1, 0, 5000), 0, "the first one is missed");
+	bytes_chain(c, ram, 201, 16, b, false);
+	is_int(gpc_acquire(c, 0, k + 1, 8, b, 0), 8, "it is computed again, and used");
+	must(gpc_release(c, b, 8));
+	must(gpc_tiers_sync(c, WAIT_MS));
+	is_int(hints(c, 201, 16), 16, "more is stored");
+	must(gpc_pool_clear(c, ram, 0, 0, 5000));
+	is_int(gpc_prefetch(c, vram, k + 1, 1, 0, 5000), 1, "and the first one with it");
+	finish(c, t, "a store that is mended");
 }
 
 /* A clear is this node's.  A drop of the hint removes the value for all. */
@@ -252,38 +284,6 @@ static void is_dead(void)
 	finish(c, t, "a dead store");
 }
 
-/* Somebody waits for the tiers while their threads are being started. */
-static gpc *asker;
-static int was_told;
-
-void *afar_thread(void *arg);            /* of stage/stage.h */
-int __real_maps_thread(pthread_t *thread, void *(*run)(void *arg), void *arg);
-int __wrap_maps_thread(pthread_t *thread, void *(*run)(void *arg), void *arg);
-
-int __wrap_maps_thread(pthread_t *thread, void *(*run)(void *arg), void *arg)
-{
-	if (asker && run == afar_thread)
-		was_told = gpc_tiers_sync(asker, 200);
-	return __real_maps_thread(thread, run, arg);
-}
-
-static void starts(void)
-{
-	gpc *c = node(64);
-	struct gpc_tiers_options o = options();
-	gpc_block b[8];
-	gpc_tiers *t;
-
-	new_store("");
-	bytes_chain(c, ram, 1, 8, b, false);
-	asker = c;
-	t = keep(&o);
-	asker = NULL;
-	is_int(was_told, -ETIMEDOUT, "nobody is told that all is stored before who stores it has been started");
-	is_int(must(gpc_tiers_sync(c, WAIT_MS)), 0, "then it is");
-	finish(c, t, "starts");
-}
-
 static void not_opened(struct gpc_tiers_options o, int err, const char *sentence)
 {
 	gpc_tiers *t = NULL;
@@ -326,9 +326,9 @@ static int body(void)
 	loads();
 	others_do_not();
 	forgets();
+	mends();
 	new_store("");
 	removes();
-	starts();
 	is_dead();
 	arguments();
 	return done_testing();

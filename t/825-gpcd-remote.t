@@ -124,6 +124,19 @@ end TERM
 is "$status" 0 "it ends"
 fresh
 
+# ---- a cache that has another secret ----
+
+# shellcheck disable=SC2086
+serve ours never $make
+end TERM
+refuses 1 '--remote: .*secret' gpcd bad --dir "$shm" --key-file "$tmp/other-key" --remote-blocks 1024 \
+	--remote "$plugin:how=never,flag=$tmp/flag"
+like "$(cat "$tmp/err")" 'gpc-inspect rm bad' "with the remedy"
+serve again never
+like "$(cat "$tmp/again.err")" 'serving as process' "with its own key the cache is served"
+end TERM
+fresh
+
 # ---- a store that is none ----
 
 for how in null positive; do

@@ -53,9 +53,14 @@ t_programs = \
 	%reldir%/053-remote-replies.t \
 	%reldir%/054-remote-lost.t \
 	%reldir%/055-remote-kept.t \
+	%reldir%/055-remote-refuses.t \
 	%reldir%/056-redis-ill.t \
+	%reldir%/057-redis-nodes.t \
+	%reldir%/058-redis-strays.t \
+	%reldir%/059-redis-names.t \
 	%reldir%/100-seed.t \
 	%reldir%/101-tiers.t \
+	%reldir%/101-tiers-chains.t \
 	%reldir%/102-tiers-durable.t \
 	%reldir%/104-tiers-feed.t \
 	%reldir%/104-tiers-refused.t \
@@ -64,9 +69,11 @@ t_programs = \
 	%reldir%/104-tiers-straight.t \
 	%reldir%/105-tiers-drops.t \
 	%reldir%/106-tiers-notes.t \
+	%reldir%/106-tiers-rest.t \
 	%reldir%/107-two-ways.t \
 	%reldir%/108-back-late.t \
 	%reldir%/109-held-late.t \
+	%reldir%/109-tiers-resize.t \
 	%reldir%/110-publish.t \
 	%reldir%/115-publish-no-ref.t \
 	%reldir%/111-ask.t \
@@ -136,6 +143,8 @@ t_programs = \
 	%reldir%/383-companion-ranks.t \
 	%reldir%/384-fold-stores.t \
 	%reldir%/386-window-stores.t \
+	%reldir%/387-tiers-drop-dies.t \
+	%reldir%/388-tiers-keeper-life.t \
 	%reldir%/165-fetch.t \
 	%reldir%/166-spill.t \
 	%reldir%/167-order.t \
@@ -452,6 +461,7 @@ t_models = \
 	%reldir%/model/README.md \
 	%reldir%/model/claim.pml \
 	%reldir%/model/companion.pml \
+	%reldir%/model/drop.pml \
 	%reldir%/model/grace.pml \
 	%reldir%/model/holders.pml \
 	%reldir%/model/litmus/section+aarch64.litmus \
@@ -535,8 +545,6 @@ endif
 %canon_reldir%_006_segment_names_t_LDFLAGS = -Wl,--wrap=rename
 # a write or a read of the disk waits until the test lets it go on; no sync
 %canon_reldir%_102_tiers_durable_t_LDFLAGS = -Wl,--wrap=preadv,--wrap=pwritev,--wrap=fdatasync
-# a thread of the tiers is started late
-%canon_reldir%_103_remote_tier_t_LDFLAGS = -Wl,--wrap=maps_thread
 # no sync
 %canon_reldir%_104_tiers_refused_t_LDFLAGS = -Wl,--wrap=fdatasync
 # the feed stands still, or is overwritten; a publish is answered late
@@ -549,8 +557,21 @@ endif
 %canon_reldir%_104_tiers_straight_t_LDFLAGS = -Wl,--wrap=preadv
 # nothing can be removed from a store, and writes stand still
 %canon_reldir%_055_remote_kept_t_LDFLAGS = -Wl,--wrap=remote_remove,--wrap=remote_put
+%canon_reldir%_055_remote_refuses_t_LDFLAGS = -Wl,--wrap=remote_remove,--wrap=remote_put,--wrap=gone_add,--wrap=slots_take,--wrap=slots_live
+%canon_reldir%_059_redis_names_t_LDFLAGS = -rdynamic
 # what was found at the start is not published yet
 %canon_reldir%_105_tiers_drops_t_LDFLAGS = -Wl,--wrap=publish_copies
+# a disk that fails for a while
+%canon_reldir%_106_tiers_rest_t_LDFLAGS = -Wl,--wrap=preadv,--wrap=pwritev,--wrap=fdatasync \
+	-Wl,--wrap=posix_fallocate,--wrap=ftruncate,--wrap=io_store
+# each step of a start fails
+%canon_reldir%_109_tiers_resize_t_LDFLAGS = -Wl,--wrap=preadv,--wrap=pwritev,--wrap=fdatasync \
+	-Wl,--wrap=posix_fallocate,--wrap=ftruncate,--wrap=io_store,--wrap=maps_thread,--wrap=disk_scan \
+	-Wl,--wrap=queue_start,--wrap=feed_begin,--wrap=uses_new
+# the writer dies at each store of a drop
+%canon_reldir%_387_tiers_drop_dies_t_LDFLAGS = -Wl,--wrap=segment_map_writer
+# a caller sleeps through the death of a keeper
+%canon_reldir%_388_tiers_keeper_life_t_LDFLAGS = -Wl,--wrap=futex_wait,--wrap=plan_ram
 # the keeper of a tier dies at each of these
 %canon_reldir%_322_tiers_die_t_LDFLAGS = -Wl,--wrap=preadv,--wrap=pwritev,--wrap=fdatasync,--wrap=publish_copies
 # the system gives fewer threads than are asked for

@@ -2,7 +2,7 @@
 /* disk.h - a file of blocks that outlives the cache: format, locks, reads, writes, threads.
  *
  *   disk/format.h   the bytes
- *   disk/open.c     opened, locked, found sound; closed
+ *   disk/open.c     opened, locked, found sound; begun; closed
  *   disk/make.c     made, grown, cut
  *   disk/super.c    the two superblocks: epoch, clock
  *   disk/io.c       whole transfers; direct ones, and what alignment asks for
@@ -21,7 +21,7 @@
  *      after a loss of power either.
  *   3  A write that was answered is there after the death of the process; after a loss of power it
  *      may be missing, and is then a miss.
- *   4  A file that is refused is left as it was.
+ *   4  A file that is refused is left as it was, byte for byte.
  *   5  Where a sync fails, the kernel may have dropped what it could not write, and where disk_free
  *      fails, a header stays.  From then on disk_forget and disk_sync answer -EIO, until a
  *      disk_clear succeeds: its epoch has all of it behind it.
@@ -59,6 +59,7 @@ enum {
 	                                  * the new end are lost */
 	DISK_BUFFERED = 4,               /* no O_DIRECT */
 	DISK_KEEP_SECRET = 8,            /* a file that is made keeps the secret that is given */
+	DISK_LATER = 16,                 /* only look: disk_begin does the rest */
 };
 
 struct disk_options {                    /* zero = default */
@@ -89,6 +90,10 @@ struct disk_options {                    /* zero = default */
  *   -ENOSPC      no room for that many slots
  *   -EINVAL, -ENOMEM, others of open(2): with a sentence, as all of these */
 int disk_open(const char *path, const struct disk_options *opt, struct disk **ret);
+/* Behind disk_open with DISK_LATER.  The file is made, gets its size and, with clear, loses all its blocks: at once, or not
+ * at all.  Before it only disk_scan, which finds what is going to be there, disk_info and disk_close may be called, and a
+ * file that did not exist is gone again with disk_close. */
+int disk_begin(struct disk *d, bool clear);
 /* What waits in the queues is answered with -ECANCELED; what is under way ends.  NULL is fine. */
 void disk_close(struct disk *d);
 
@@ -98,7 +103,7 @@ struct disk_info {
 	uint64_t epoch;
 	uint8_t file[16], secret[16];
 	bool has_secret;                 /* the file keeps it */
-	bool made;                       /* it was made by this disk_open */
+	bool made;                       /* it was made by this disk_open, or is going to be by disk_begin */
 	bool mended;                     /* one superblock was damaged: it was written again */
 	bool direct;                     /* O_DIRECT works here */
 	bool removed;                    /* nobody will find the file any more: its name is gone */

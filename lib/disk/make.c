@@ -3,9 +3,12 @@
  *
  *   made     a superblock that says UNMADE, the room, both superblocks.  Who dies before these leaves an
  *            empty file or one that says UNMADE: it holds nothing, and the next one makes it anew
- *   grown    the file ends where the superblocks say, what lies beyond is cut off first; so are headers of the last
- *            group that lie beyond; room; superblocks
- *   cut      superblocks; the end.  Who dies in between leaves a longer file, which nobody reads */
+ *   grown    the file ends where the superblocks say, what lies beyond is cut off first; room; headers of the last
+ *            group that lie beyond are made free; superblocks
+ *   cut      superblocks; the end.  Who dies in between leaves a longer file, which nobody reads
+ *   cleared  with one of these, or alone: the same superblocks have another epoch
+ *
+ * Where superblocks cannot be written both get the bytes again that they had. */
 #include "config.h"
 
 #include "disk/state.h"
@@ -107,7 +110,7 @@ static int draw_random(void *to, size_t n)
 	return err_sys(0, "no random bytes can be had");
 }
 
-static int draft(struct disk *d, const struct disk_options *opt)
+int make_draft(struct disk *d, const struct disk_options *opt)
 {
 	struct disk_super *s = &d->super;
 	int err;
@@ -132,19 +135,14 @@ static int draft(struct disk *d, const struct disk_options *opt)
 	return err;
 }
 
-int make_file(struct disk *d, const struct disk_options *opt)
+int make_file(struct disk *d)
 {
-	int err = draft(d, opt);
+	int err = set_end(d, 0);
 
-	if (err)
-		return err;
-	make_geometry(d);
-	super_clock_start(d);
-	err = set_end(d, 0);
 	if (!err)
 		err = say(d, super_store(d, DISK_SUPER_A));
 	if (!err)
-		err = find_room(d, 0, disk_bytes(d, opt->slots));
+		err = find_room(d, 0, disk_bytes(d, d->super.slots));
 	if (!err) {
 		d->super.stage = DISK_MADE;
 		err = say(d, super_commit(d));
@@ -169,35 +167,56 @@ static int clear_rest(struct disk *d)
 	return err ? err_sys(-err, "headers of %s cannot be written", d->path) : 0;
 }
 
-/* The superblocks could not be put on the disk: they say again what they said. */
-static void stay(struct disk *d, uint64_t before, bool cut)
+/* Both superblocks, as they are; of one that cannot be read nothing is known. */
+struct supers { struct disk_super at[2]; bool known[2]; };
+
+static void read_supers(const struct disk *d, struct supers *s)
 {
-	d->super.slots = before;
-	if (!super_store(d, DISK_SUPER_B) && !super_store(d, DISK_SUPER_A) && cut)
-		set_end_again(d, disk_bytes(d, before));
+	s->known[0] = !io_read(d->fd, &s->at[0], sizeof(s->at[0]), DISK_SUPER_A);
+	s->known[1] = !io_read(d->fd, &s->at[1], sizeof(s->at[1]), DISK_SUPER_B);
 }
 
-int make_resized(struct disk *d, uint64_t slots)
+/* They could not be put on the disk. */
+static void stay(struct disk *d, const struct supers *s, uint64_t end)
 {
-	uint64_t before = d->super.slots, old = disk_bytes(d, before), now = disk_bytes(d, slots);
-	int err = 0;
+	bool same = (!s->known[1] || !io_write(d->fd, &s->at[1], sizeof(s->at[1]), DISK_SUPER_B)) &&
+		    (!s->known[0] || !io_write(d->fd, &s->at[0], sizeof(s->at[0]), DISK_SUPER_A));
 
-	if (slots > before) {
-		err = set_end(d, old);           /* headers of before it was cut would come back */
-		if (!err)
-			err = clear_rest(d);
-		if (!err)
-			err = find_room(d, old, now);
-		if (err) {
-			set_end_again(d, old);
-			return err;
-		}
-	}
-	d->super.slots = slots;
+	if (same && end)
+		set_end_again(d, end);
+}
+
+static int grow(struct disk *d, uint64_t old, uint64_t now)
+{
+	int err = set_end(d, old);       /* headers of before it was cut would come back */
+
+	if (!err)
+		err = find_room(d, old, now);
+	if (!err)
+		err = clear_rest(d);
+	if (err)
+		set_end_again(d, old);
+	return err;
+}
+
+int make_due(struct disk *d, bool clear)
+{
+	uint64_t before = d->super.slots, old = disk_bytes(d, before), now = disk_bytes(d, d->due);
+	struct supers were;
+	int err = d->due > before ? grow(d, old, now) : 0;
+
+	if (err)
+		return err;
+	read_supers(d, &were);
+	d->super.opens++;
+	d->super.slots = d->due;
+	if (clear)
+		super_next_epoch(d);
 	err = say(d, super_commit(d));
 	if (err)
-		stay(d, before, slots > before);
-	else if (slots < before)
+		stay(d, &were, d->due > before ? old : 0);
+	else if (d->due < before)
 		set_end_again(d, now);
+	count_add(&d->counts.clears, !err && clear);
 	return err;
 }

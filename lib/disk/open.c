@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* open.c - a file is opened, locked, found sound; closed.
+/* open.c - a file is opened, locked, found sound; begun; closed.
  *
- * Nothing is stored in it before all has been looked at: a file that is refused is as it was. */
+ * Nothing is stored in it before disk_begin: a file that is refused is as it was. */
 #include "config.h"
 
 #include "disk/state.h"
@@ -153,7 +153,6 @@ static int refuse_empty(const char *path)
 	return err_set(ENOENT, "%s is empty, or whoever made it did not end: ask for it to be made", path);
 }
 
-/* Both superblocks are stored, so that one that was damaged is whole. */
 static int open_made(struct disk *d, const struct disk_options *opt, uint64_t bytes)
 {
 	int err;
@@ -162,15 +161,24 @@ static int open_made(struct disk *d, const struct disk_options *opt, uint64_t by
 	err = check_layout(d, opt);
 	if (!err)
 		err = check_size(d, opt, bytes);
+	d->due = opt->slots ? opt->slots : d->super.slots;
+	return err;
+}
+
+static int open_unmade(struct disk *d, const struct disk_options *opt)
+{
+	int err;
+
+	d->mended = false;
+	if (!(opt->flags & DISK_CREATE))
+		return refuse_empty(d->path);
+	err = make_draft(d, opt);
 	if (err)
 		return err;
-	super_clock_start(d);
-	d->super.opens++;
-	if (opt->slots && opt->slots != d->super.slots)
-		return make_resized(d, opt->slots);
-	err = super_commit(d);
-	errno = -err;
-	return err ? err_sys(-err, "the superblocks of %s cannot be written", d->path) : 0;
+	d->unmade = true;
+	d->due = d->super.slots;
+	make_geometry(d);
+	return 0;
 }
 
 static int open_super(struct disk *d, const struct disk_options *opt, const struct stat *st)
@@ -184,10 +192,7 @@ static int open_super(struct disk *d, const struct disk_options *opt, const stru
 		return refuse_super(d->path, is, version);
 	if (st->st_size && d->super.stage == DISK_MADE)
 		return open_made(d, opt, (uint64_t)st->st_size);
-	d->mended = false;
-	if (!(opt->flags & DISK_CREATE))
-		return refuse_empty(d->path);
-	return make_file(d, opt);
+	return open_unmade(d, opt);
 }
 
 /* ---- direct transfers ---- */
@@ -218,18 +223,17 @@ static bool can_read(int fd)
 	return got == (ssize_t)DISK_PAGE;
 }
 
-static void open_direct(struct disk *d, const struct stat *st)
+static void open_direct(struct disk *d)
 {
-	struct stat again;
+	struct stat st, again;
 	int fd;
 
-	d->image_fd = d->fd;
 	fd = fd_open(d->path, O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_DIRECT, 0);
 	if (fd < 0)
 		return;
 	d->align = find_align(fd);
-	if (!d->align || fstat(fd, &again) || again.st_dev != st->st_dev || again.st_ino != st->st_ino ||
-	    !can_read(fd)) {
+	if (!d->align || fstat(fd, &again) || fstat(d->fd, &st) || again.st_dev != st.st_dev ||
+	    again.st_ino != st.st_ino || !can_read(fd)) {
 		fd_close(fd);
 		return;
 	}
@@ -237,13 +241,13 @@ static void open_direct(struct disk *d, const struct stat *st)
 	d->direct = true;
 }
 
-static void tell(const struct disk *d, const struct disk_options *opt)
+static void tell(const struct disk *d)
 {
 	if (!d->log)
 		return;
 	if (d->mended)
 		log_say(d->log, LOG_WARNING, "one superblock of %s was damaged: it was written again", d->path);
-	if (!d->direct && !(opt->flags & DISK_BUFFERED))
+	if (!d->direct && !d->buffered)
 		log_say(d->log, LOG_NOTICE, "the file system of %s has no O_DIRECT: blocks go through the page "
 			"cache", d->path);
 }
@@ -281,17 +285,33 @@ static int open_file(struct disk *d, const struct disk_options *opt)
 		err = open_super(d, opt, &st);
 	if (err)
 		return err;
+	super_clock_start(d);
+	d->buffered = opt->flags & DISK_BUFFERED;
 	d->image_fd = d->fd;
-	if (!(opt->flags & DISK_BUFFERED))
-		open_direct(d, &st);
+	d->epoch = d->super.epoch;
+	err = queue_start(d, opt);
+	return err ? err_set(-err, "threads for %s cannot be started", d->path) : 0;
+}
+
+/* Both superblocks are stored, so that one that was damaged is whole. */
+int disk_begin(struct disk *d, bool clear)
+{
+	int err = d->unmade ? make_file(d) : make_due(d, clear);
+
+	if (err)
+		return err;
+	d->unmade = false;
+	d->begun = true;
+	if (!d->buffered)
+		open_direct(d);
 	if (d->made)
 		sync_folder(d->path);
 	io_map(d);
-	d->epoch = d->super.epoch;
+	store_relaxed(&d->epoch, d->super.epoch);
 	d->serial = d->super.opens << 40;
-	tell(d, opt);
-	err = queue_start(d, opt);
-	return err ? err_set(-err, "threads for %s cannot be started", d->path) : 0;
+	scan_owed(d);
+	tell(d);
+	return 0;
 }
 
 /* A child that was just forked may have its copies still, and they share the lock. */
@@ -310,6 +330,7 @@ static void free_disk(struct disk *d)
 	pthread_mutex_destroy(&d->buffer_lock);
 	pthread_mutex_destroy(&d->super_lock);
 	pthread_rwlock_destroy(&d->epoch_lock);
+	free(d->owed);
 	free(d->path);
 	free(d);
 }
@@ -322,8 +343,11 @@ void disk_close(struct disk *d)
 	if (d->pid == getpid()) {
 		if (d->nthreads) {
 			queue_stop(d);
-			disk_sync(d);
+			if (d->begun)
+				disk_sync(d);
 		}
+		if (d->created && !d->made)
+			unlink(d->path);         /* empty, and still locked */
 		io_unmap(d);
 		if (d->image_fd != d->fd)
 			fd_close(d->image_fd);
@@ -358,8 +382,8 @@ int disk_open(const char *path, const struct disk_options *opt, struct disk **re
 	pthread_mutex_init(&d->buffer_lock, NULL);
 	pthread_mutex_init(&d->queue_lock, NULL);
 	err = open_file(d, opt);
-	if (err && d->created && !d->made)
-		unlink(path);                    /* empty, and still locked */
+	if (!err && !(opt->flags & DISK_LATER))
+		err = disk_begin(d, false);
 	if (err)
 		disk_close(d);
 	else
@@ -370,12 +394,13 @@ int disk_open(const char *path, const struct disk_options *opt, struct disk **re
 static void tell_super(const struct disk *d, uint64_t epoch, struct disk_info *ret)
 {
 	const struct disk_super *s = &d->super;
+	uint64_t slots = d->due ? d->due : s->slots;
 
 	*ret = (struct disk_info){
-		.slots = s->slots, .image_bytes = s->image_bytes, .slot_bytes = s->slot_bytes,
-		.file_bytes = disk_bytes(d, s->slots), .note_bytes = s->note_bytes,
+		.slots = slots, .image_bytes = s->image_bytes, .slot_bytes = s->slot_bytes,
+		.file_bytes = disk_bytes(d, slots), .note_bytes = s->note_bytes,
 		.epoch = epoch, .has_secret = memcmp(s->secret, no_secret, 16) != 0,
-		.made = d->made, .mended = d->mended,
+		.made = d->made || d->unmade, .mended = d->mended,
 	};
 	memcpy(ret->file, s->file, 16);
 	memcpy(ret->secret, s->secret, 16);

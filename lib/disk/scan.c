@@ -61,6 +61,26 @@ static bool is_hole(const struct disk *d, uint64_t from, uint64_t bytes)
 	return data < 0 ? errno == ENXIO : (uint64_t)data >= from + bytes;
 }
 
+/* ---- what becomes free ---- */
+
+#define OWED_PAGE (1ull << 63)           /* all headers of the page of this one */
+
+static int owe(struct disk *d, uint64_t what)
+{
+	uint32_t room = d->owed_room ? 2 * d->owed_room : 64;
+	uint64_t *more;
+
+	if (d->nowed == d->owed_room) {
+		more = reallocarray(d->owed, room, sizeof(*more));
+		if (!more)
+			return -ENOMEM;
+		d->owed = more;
+		d->owed_room = room;
+	}
+	d->owed[d->nowed++] = what;
+	return 0;
+}
+
 /* Nobody knows what was in it; if it cannot be written either, no removal is acknowledged. */
 static void free_page(struct disk *d, uint64_t first)
 {
@@ -72,6 +92,38 @@ static void free_page(struct disk *d, uint64_t first)
 	}
 }
 
+static int page_is_lost(struct disk *d, uint64_t first)
+{
+	if (!d->begun)
+		return owe(d, first | OWED_PAGE);
+	free_page(d, first);
+	return 0;
+}
+
+static int is_twin(struct disk *d, uint64_t slot)
+{
+	if (!d->begun)
+		return owe(d, slot);
+	disk_free(d, slot);
+	return 0;
+}
+
+void scan_owed(struct disk *d)
+{
+	uint32_t i;
+
+	for (i = 0; i < d->nowed; i++)
+		if (d->owed[i] & OWED_PAGE)
+			free_page(d, d->owed[i] & ~OWED_PAGE);
+		else
+			disk_free(d, d->owed[i]);
+	free(d->owed);
+	d->owed = NULL;
+	d->nowed = d->owed_room = 0;
+}
+
+/* ---- what is there ---- */
+
 static int look_by_page(struct disk *d, struct disk_header *h, uint64_t first, uint32_t n, struct found *f)
 {
 	uint32_t i, k;
@@ -82,16 +134,17 @@ static int look_by_page(struct disk *d, struct disk_header *h, uint64_t first, u
 		err = io_read(d->fd, h, k * sizeof(*h), disk_header_at(d, first + i));
 		if (err)
 			count_add(err == -ENODATA ? &d->counts.short_file : &d->counts.read_errors, 1);
-		if (err && err != -ENODATA)
-			free_page(d, first + i);
-		err = err ? 0 : look_at(d, h, first + i, k, f);
+		if (err)
+			err = err == -ENODATA ? 0 : page_is_lost(d, first + i);
+		else
+			err = look_at(d, h, first + i, k, f);
 	}
 	return err;
 }
 
-static int look_at_group(struct disk *d, uint64_t first, struct disk_header *h, struct found *f)
+static int look_at_group(struct disk *d, uint64_t first, uint64_t end, struct disk_header *h, struct found *f)
 {
-	uint32_t n = (uint32_t)MIN(d->super.slots - first, DISK_GROUP);
+	uint32_t n = (uint32_t)MIN(end - first, DISK_GROUP);
 	uint64_t at = disk_header_at(d, first);
 
 	if (is_hole(d, at, n * sizeof(*h)))
@@ -115,38 +168,41 @@ static int compare(const void *a, const void *b)
 	return s->serial > t->serial ? -1 : s->serial < t->serial;
 }
 
-static void drop_twins(struct disk *d, struct found *f)
+static int drop_twins(struct disk *d, struct found *f)
 {
 	uint64_t i, n = 0;
+	int err = 0;
 
-	for (i = 0; i < f->n; i++) {
+	for (i = 0; i < f->n && !err; i++) {
 		if (n && key_same(&f->at[n - 1].key, &f->at[i].key)) {
-			disk_free(d, f->at[i].slot);
+			err = is_twin(d, f->at[i].slot);
 			count_add(&d->counts.scan_twice, 1);
 		} else {
 			f->at[n++] = f->at[i];
 		}
 	}
 	f->n = n;
+	return err;
 }
 
 int disk_scan(struct disk *d, struct disk_slot **ret, uint64_t *ret_n)
 {
 	struct disk_header *h = malloc(DISK_GROUP * sizeof(*h));
 	struct found f = { NULL, 0, 0 };
-	uint64_t first;
+	uint64_t first, end = d->unmade ? 0 : MIN(d->super.slots, d->due);
 	int err = h ? 0 : -ENOMEM;
 
-	for (first = 0; first < d->super.slots && !err; first += DISK_GROUP)
-		err = look_at_group(d, first, h, &f);
+	for (first = 0; first < end && !err; first += DISK_GROUP)
+		err = look_at_group(d, first, end, h, &f);
 	free(h);
+	if (f.n && !err)
+		qsort(f.at, f.n, sizeof(*f.at), compare);
+	if (!err)
+		err = drop_twins(d, &f);
 	if (err) {
 		free(f.at);
 		return err;
 	}
-	if (f.n)
-		qsort(f.at, f.n, sizeof(*f.at), compare);
-	drop_twins(d, &f);
 	count_add(&d->counts.scan_found, f.n);
 	*ret = f.at;
 	*ret_n = f.n;

@@ -260,15 +260,13 @@ static int run_forget(struct disk *d, const struct disk_op *op)
 	return err ? err : sync;
 }
 
-/* Above every epoch that an earlier opening may have given, for headers of a clear that was lost with the power
- * may be on the disk. */
 int disk_clear(struct disk *d)
 {
 	int err;
 
 	pthread_mutex_lock(&d->super_lock);
 	pthread_rwlock_wrlock(&d->epoch_lock);
-	d->super.epoch = MAX(d->super.epoch + 1, d->super.opens << 32);
+	super_next_epoch(d);
 	store_relaxed(&d->epoch, d->super.epoch);
 	pthread_rwlock_unlock(&d->epoch_lock);
 	err = super_commit(d);

@@ -21,6 +21,10 @@ struct disk {
 	int fd;                          /* holds the lock; superblocks, and reads of headers and notes */
 	int image_fd;                    /* the same file, O_DIRECT; else fd */
 	bool direct, made, mended, created;
+	bool unmade, begun, buffered;    /* unmade: disk_begin makes it */
+	uint64_t due;                    /* slots, from disk_begin on */
+	uint64_t *owed;                  /* scan.c: headers that are to be freed then */
+	uint32_t nowed, owed_room;
 	uint32_t align;                  /* of memory, with O_DIRECT */
 	pid_t pid;                       /* threads and descriptors are of this process */
 	char *path;
@@ -90,6 +94,7 @@ enum super_look super_read(int fd, struct disk_super *ret, bool *ret_mend, uint3
 /* What must be true of one with a good checksum. */
 bool super_is_sane(const struct disk_super *s);
 int super_store(struct disk *d, uint64_t at);    /* one of them, not synced */
+void super_next_epoch(struct disk *d);           /* in d->super */
 int super_commit(struct disk *d);                /* both, on the disk; clears `broken` */
 int super_sync(struct disk *d);                  /* headers and all: fdatasync */
 void super_break(struct disk *d);                /* a header stays that had to go; takes super_lock */
@@ -100,10 +105,12 @@ uint64_t super_real_ns(void);
 /* ---- make.c ---- */
 
 void make_geometry(struct disk *d);      /* group_bytes, images_at, of the superblock */
-/* The file, empty or never finished, becomes one of opt; d->super is filled.  On failure it is empty. */
-int make_file(struct disk *d, const struct disk_options *opt);
-/* More or fewer slots; the superblocks say so when it returns 0. */
-int make_resized(struct disk *d, uint64_t slots);
+/* What a file of opt says of itself, in d->super. */
+int make_draft(struct disk *d, const struct disk_options *opt);
+/* The file, empty or never finished, becomes that.  On failure it is empty. */
+int make_file(struct disk *d);
+/* The file has d->due slots, and with clear another epoch, once the superblocks say so. */
+int make_due(struct disk *d, bool clear);
 int make_check(const struct disk_options *opt);  /* can such a file be made? */
 uint64_t make_secret_check(const uint8_t secret[16]);
 
@@ -132,6 +139,10 @@ int slot_check(const struct disk *d, const struct disk_header *h, uint64_t slot,
 int slot_check_op(const struct disk *d, const struct disk_op *op);
 int slot_clear(struct disk *d, uint64_t slot);   /* its header: zeros */
 int slot_forget(struct disk *d, const struct disk_op *op);       /* without the sync */
+
+/* ---- scan.c ---- */
+
+void scan_owed(struct disk *d);          /* what a scan before disk_begin would have made free */
 
 /* ---- queue.c ---- */
 

@@ -143,6 +143,13 @@ int super_commit(struct disk *d)
 	return err;
 }
 
+/* Above every epoch that an earlier opening may have given, for headers of a clear that was lost with the power
+ * may be on the disk. */
+void super_next_epoch(struct disk *d)
+{
+	d->super.epoch = MAX(d->super.epoch + 1, d->super.opens << 32);
+}
+
 void super_break(struct disk *d)
 {
 	pthread_mutex_lock(&d->super_lock);

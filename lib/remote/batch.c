@@ -15,6 +15,8 @@
 #include "base/order.h"
 #include "remote/lane.h"
 
+#define REMOVE_NS (200 * NS_PER_MS)
+
 static void name_item(const struct remote *r, struct batch *b, uint32_t i, const gpc_key *key)
 {
 	struct gpc_remote_item *item = &b->item[i];
@@ -94,7 +96,7 @@ static int verify(struct remote *r, struct batch *b, uint32_t i, struct remote_b
 	return 0;
 }
 
-/* What is wrong would be wrong again, for every node. */
+/* What is wrong would be wrong again, for every node.  So there is time for that, even where the get has used it up. */
 static void remove_wrong(struct remote *r, uint32_t lane, const struct remote_block *block, uint32_t n,
 			 uint64_t deadline_ns)
 {
@@ -105,7 +107,7 @@ static void remove_wrong(struct remote *r, uint32_t lane, const struct remote_bl
 		if (block[i].result == -EBADMSG)
 			name_item(r, b, wrong++, &block[i].key);
 	if (wrong)
-		batch_call_plugin(r, r->plugin.own.remove, lane, wrong, deadline_ns);
+		batch_call_plugin(r, r->plugin.own.remove, lane, wrong, deadline_ns ? MAX(deadline_ns, clock_ns() + REMOVE_NS) : 0);
 }
 
 static uint32_t get_batch(struct remote *r, uint32_t lane, struct remote_block *block, uint32_t n,

@@ -108,6 +108,8 @@ static void count_failures(struct remote *r, const struct batch *b, uint32_t n, 
 			++*counter_of(&r->counts, b->result[i]);
 	}
 	pthread_mutex_unlock(&r->lock);
+	if (failed < n)
+		store_relaxed(&r->answered, 1);
 	if (!r->plugin.own.tick && n && failed == n)
 		store_down(r, b->result[0] == -ETIMEDOUT ? "no answer within the deadline" :
 			   strerror(-b->result[0]));

@@ -61,8 +61,11 @@ static int check_file(const char *name, const char *path)
 	if (stat(path, &st) < 0 && errno == ENOENT && name[0] != '/')
 		return err_set(ENOENT, "there is no plugin %s: %s does not exist; correct the name, or install "
 			       "the plugin there", name, path);
+	if (lstat(path, &st) < 0 && errno == ENOENT)
+		return err_set(ENOENT, "there is no plugin %s: correct the path, or give the name of one that is installed, for "
+			       "instance redis", path);
 	if (lstat(path, &st) < 0)
-		return err_sys(0, "%s", path);
+		return err_set(errno, "plugin %s: %s; correct the path", path, strerror(errno));
 	if (!S_ISREG(st.st_mode))
 		return err_set(EINVAL, "%s is no regular file", path);
 	r = check_writers(path, &st);

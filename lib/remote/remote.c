@@ -25,6 +25,7 @@
 
 #define PAUSE_LEAST_NS  (100 * NS_PER_MS)
 #define PAUSE_MOST_NS   (30000 * NS_PER_MS)
+#define TRUST_NS        (3000 * NS_PER_MS)      /* UP for so long, without a call, is UP */
 #define FORGET_NS       (600000 * NS_PER_MS)     /* without a lane that is lost: the next pause is short again */
 
 void store_say(struct remote *r, int level, const char *fmt, ...)
@@ -57,13 +58,14 @@ static void pause_longer(struct remote *r)
 
 void store_down(struct remote *r, const char *why)
 {
-	bool news;
+	bool news = false;
 
 	pthread_mutex_lock(&r->lock);
-	news = order_cas32(&r->state, REMOTE_UP, REMOTE_DOWN);
-	if (news) {
+	if (order_cas32(&r->state, REMOTE_UP, REMOTE_DOWN)) {
 		r->pause_ns = 0;
 		snprintf(r->why, sizeof(r->why), "%s", why);
+		news = !r->told;
+		r->told = true;
 	}
 	if (load_relaxed(&r->state) == REMOTE_DOWN)
 		pause_longer(r);
@@ -72,13 +74,23 @@ void store_down(struct remote *r, const char *why)
 		store_say(r, LOG_WARNING, "is down: %s; until it answers again all of it is a miss", why);
 }
 
+/* An outage is told once.  It is over when a call was answered, which not every plugin's tick knows. */
 static void store_up(struct remote *r)
 {
+	uint64_t now = clock_ns();
+	bool news;
+
 	pthread_mutex_lock(&r->lock);
 	r->pause_ns = 0;
 	r->why[0] = 0;
+	if (order_cas32(&r->state, REMOTE_DOWN, REMOTE_UP)) {
+		r->up_ns = now;
+		store_relaxed(&r->answered, !r->plugin.own.tick);
+	}
+	news = r->told && (load_relaxed(&r->answered) || now - r->up_ns >= TRUST_NS);
+	r->told &= !news;
 	pthread_mutex_unlock(&r->lock);
-	if (order_cas32(&r->state, REMOTE_DOWN, REMOTE_UP))
+	if (news)
 		store_say(r, LOG_NOTICE, "answers again");
 }
 

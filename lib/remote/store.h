@@ -42,6 +42,9 @@ struct remote {
 	uint64_t lost_ns, lost_pause_ns;     /* when a lane was lost last, and how long nothing is asked behind it */
 	char lost_why[64];
 	uint64_t pause_ns, next_ns;          /* DOWN: of the last try, and when the next one is due */
+	bool told;                           /* the log has it that it is down, and not yet that it answers again */
+	uint64_t up_ns;                      /* UP since then ... */
+	uint32_t answered;                   /* ... and a call was answered.  Any thread, relaxed */
 	struct remote_state counts;
 
 	struct batch *batch;                 /* one a lane */

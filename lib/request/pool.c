@@ -439,8 +439,8 @@ GPC_EXPORT int gpc_pool_clear(gpc *c, int pool, uint32_t tag, uint32_t flags, in
 					    (flags & GPC_IF_IDLE ? CF_IDLE : 0) };
 	uint64_t deadline = deadline_from(timeout_ms);
 	int held = request_check(c, flags, GPC_REMOVE | GPC_IF_IDLE, timeout_ms != 0), err = 0;
-	bool below;
 	const struct shm_pool *d;
+	struct removal r;
 
 	if (held == 0 && pool != -1)
 		held = refuse_pool_number(c, "pool", pool);
@@ -456,12 +456,12 @@ GPC_EXPORT int gpc_pool_clear(gpc *c, int pool, uint32_t tag, uint32_t flags, in
 	d = pool < 0 ? NULL : seg_pool(&c->seg, (uint32_t)pool);
 	if (d && load_acquire(&d->state) != POOL_FREE)
 		cmd.generation = load_relaxed(&d->generation);
-	below = deadline && durable_concerns(c, pool, false);
+	durable_begin(c, false, pool, tag, &r);
 	held = clear(c, &cmd, deadline);
 	if (held == -ENOENT)
 		return no_pool(c, pool);
-	if (held >= 0 && below)
-		err = durable_wait(c, deadline);
+	if (held >= 0 && deadline && r.below)
+		err = durable_wait(c, &r, deadline);
 	if (err < 0)
 		return err;
 	if (held < 0 || !(flags & GPC_REMOVE) || timeout_ms == 0)

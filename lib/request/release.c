@@ -186,8 +186,8 @@ GPC_EXPORT int gpc_drop(gpc *c, const gpc_block *blocks, uint32_t n, gpc_ticket 
 	uint64_t deadline = deadline_from(timeout_ms);
 	int err = request_check(c, flags, 0, false), live = 0, got = 0;
 	uint32_t done, part = RING_PART;
+	struct removal r;
 	gpc_ticket last;
-	bool below;
 
 	if (err == 0)
 		err = err_timeout(timeout_ms);
@@ -201,7 +201,7 @@ GPC_EXPORT int gpc_drop(gpc *c, const gpc_block *blocks, uint32_t n, gpc_ticket 
 	if (!deadline && n > SHM_RING)
 		return err_set(EINVAL, "n is %u: with timeout_ms 0 a call takes at most %u blocks",
 			       n, SHM_RING);
-	below = deadline && durable_concerns(c, 0, true);
+	durable_begin(c, true, 0, 0, &r);
 	last = ring_last_ticket(c);
 	for (done = 0; got >= 0 && done < n; done += part) {
 		part = deadline ? MIN(n - done, RING_PART) : n;
@@ -210,7 +210,7 @@ GPC_EXPORT int gpc_drop(gpc *c, const gpc_block *blocks, uint32_t n, gpc_ticket 
 	}
 	if (ticket && (got >= 0 || got == -ENOTCONN || got == -ETIMEDOUT))
 		*ticket = last;
-	if (got >= 0 && below)
-		err = durable_wait(c, deadline);
+	if (got >= 0 && deadline && r.below)
+		err = durable_wait(c, &r, deadline);
 	return got < 0 ? got : err < 0 ? err : live;
 }

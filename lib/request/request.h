@@ -39,11 +39,15 @@ int publish_copies(gpc *c, const struct publish_copy *copies, uint32_t n, gpc_bl
 bool keeper_lives(const gpc *c);
 void keeper_ring(gpc *c);                /* it looks */
 
-/* Have pools below RAM blocks that this clear of a pool, or a drop of any block, may remove?  Asked before its
- * command. */
-bool durable_concerns(const gpc *c, int pool, bool drop);
-/* Behind the answer: all removals so far are on disk.  -ENOTCONN: their keeper has ended before it said so. */
-int durable_wait(gpc *c, uint64_t deadline);
+struct removal {
+	bool below;                      /* blocks below RAM may be removed by it */
+	bool remembered;                 /* the next keeper of the same file does it, if this one has not */
+	uint32_t life;                   /* of the keeper, or of the last one */
+};
+/* Of a drop, or a clear of this pool and tag; asked before its command. */
+void durable_begin(const gpc *c, bool drop, int pool, uint32_t tag, struct removal *ret);
+/* Behind the answer: what it has removed is on disk.  -ENOTCONN: their keeper has ended before it said so. */
+int durable_wait(gpc *c, const struct removal *r, uint64_t deadline);
 
 /* ---- pool.c: what gpc_pool_add and gpc_pool_make have in common ---- */
 

@@ -103,7 +103,10 @@ struct shm_desk {                        /* one page; k: the keeper */
 	uint64_t cleared;                /* k: ... and state.cleared when that was durable */
 	uint64_t asks, hits, misses;     /* k: questions; their keys that were brought, and were not */
 	uint64_t swept;                  /* k: what the feed tells of drops before this number the remote store has no more */
-	uint8_t pad1[256 - 112];
+	uint32_t life;                   /* k: (y) twice the keepers so far; odd: one begins, or has failed to */
+	uint32_t kept;                   /* k: the first life of those without a gap that have kept `file` */
+	uint64_t since;                  /* k: durable, as the life before has left it; while `life` is even */
+	uint8_t pad1[256 - 128];
 	struct shm_tier tier[SHM_TIERS];
 	struct shm_own own[SHM_OWN];     /* of the remote store */
 	uint8_t pad2[4096 - 256 - 256 * SHM_TIERS - 32 * SHM_OWN];

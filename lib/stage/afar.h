@@ -32,12 +32,13 @@ struct tier_store {
 	uint32_t lost;                   /* ... and of those whose plugin has not returned */
 	struct kept kept[LANES];
 	bool stop;
-	uint64_t full_ns;                /* until then nothing is written */
+	uint64_t rest_ns, rests_until;   /* nothing is written until then, as the last call was refused */
 	struct gone gone;                /* what is to be removed there ... */
 	bool hurry;                      /* ... some of it for the first time */
 	bool blind;                      /* ... and more of it than can be kept in mind: nothing is read any more */
 	gpc_key writing[BATCH];          /* on its way there: not removed before its hint is published, or refused */
 	uint32_t nwriting;
+	bool told_refusal;               /* the thread's: the log has it that removals are refused */
 	pthread_t thread;
 	bool has_thread;
 };

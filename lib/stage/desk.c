@@ -8,6 +8,32 @@
 #include "segment/lockfile.h"
 #include "stage/stage.h"
 
+static void tell(struct shm_desk *d)
+{
+	order_add32(&d->told, 1);
+	futex_wake_all(&d->told);
+}
+
+/* Odd: who has the lock begins.  What it says from now on is no answer about what came before, and the next `since` is
+ * behind it.  One that fails leaves it so. */
+static void end_life(struct shm_desk *d)
+{
+	store_relaxed(&d->life, load_relaxed(&d->life) | 1);
+	order_fence();
+	tell(d);
+}
+
+void desk_begins(struct gpc_tiers *t)
+{
+	struct shm_desk *d = seg_desk(&t->c->seg);
+
+	store_relaxed(&d->since, load_relaxed(&d->durable));
+	/* (y) what the last keeper has said, and from where this one follows the feed, before its life; pairs with
+	 * request/durable.c.  If we die before it, the life is odd and the lock free */
+	store_release(&d->life, load_relaxed(&d->life) + 1);
+	tell(d);
+}
+
 int desk_take(struct gpc_tiers *t)
 {
 	int err = lock_try(t->c->seg.lock_fd, LOCK_TIERS);
@@ -18,7 +44,26 @@ int desk_take(struct gpc_tiers *t)
 	if (err < 0)
 		return err_set(-err, "gpc.%s.lock: no lock: %s", t->c->seg.name, strerror(-err));
 	t->has_lock = true;
+	end_life(seg_desk(&t->c->seg));
 	return 0;
+}
+
+/* A file that was kept last by another life, or by none, may have all that has ever been removed; zeros: no file is
+ * kept.  If we die in between, `file` is another one than that, or nothing counts as done for it. */
+void desk_keeps(struct gpc_tiers *t, const uint8_t file[16])
+{
+	struct shm_desk *d = seg_desk(&t->c->seg);
+	uint32_t life = load_relaxed(&d->life);
+
+	if (!memcmp(d->file, file, sizeof(d->file)))
+		return;
+	store_relaxed(&d->kept, life);
+	memset(d->file, 0, sizeof(d->file));
+	store_relaxed(&d->durable, 0);
+	store_relaxed(&d->drops, 0);
+	store_relaxed(&d->cleared, 0);
+	order_fence();
+	memcpy(d->file, file, sizeof(d->file));
 }
 
 /* What the last keeper had taken when it died is asked once more. */
@@ -66,8 +111,7 @@ void desk_leave(struct gpc_tiers *t)
 		store_relaxed(&d->tier[i].pool, -1);
 	lock_drop(t->c->seg.lock_fd, LOCK_TIERS);
 	t->has_lock = false;
-	count_add(&d->told, 1);          /* who waits sees that nobody has the lock */
-	futex_wake_all(&d->told);
+	tell(d);                         /* who waits sees that nobody has the lock */
 }
 
 uint32_t desk_bell(const struct gpc_tiers *t)

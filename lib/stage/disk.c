@@ -13,6 +13,9 @@ struct tier_file {
 	struct tier tier;
 	struct disk *disk;
 	bool notes;
+	const struct log *log;
+	const char *of;                  /* whose cache */
+	uint64_t pause_ns, until_ns;     /* writes fail: no more of them before that */
 };
 
 /* A call waits for all of its operations: their memory is the caller's. */
@@ -100,9 +103,33 @@ static void file_read(struct tier *t, struct tier_item *items, uint32_t n, uint6
 	run(t, DISK_READ, items, n, deadline_ns);
 }
 
+static bool is_failure(int result)
+{
+	return result && result != -ESTALE && result != -ETIME && result != -ECANCELED && result != -EINVAL;
+}
+
+/* One bad place is the caller's: it takes another one.  Where nothing can be written it need not try at once.  Removals,
+ * and what was written before, are not affected.  One thread writes. */
 static void file_write(struct tier *t, struct tier_item *items, uint32_t n, uint64_t deadline_ns)
 {
+	struct tier_file *f = (struct tier_file *)t;
+	uint32_t i, failed = 0, whole = 0;
+
 	run(t, DISK_WRITE, items, n, deadline_ns);
+	for (i = 0; i < n; i++) {
+		failed += is_failure(items[i].result);
+		whole += !items[i].result;
+	}
+	if (failed == n) {
+		if (!f->pause_ns)
+			log_say(f->log, LOG_ERR, "tier disk of %s: writes fail: %s; they are tried again in 1 s, and then at "
+				"intervals of up to 60 s", f->of, gpc_strerror(items[0].result));
+		f->pause_ns = f->pause_ns ? rest_longer(f->pause_ns) : REST_NS;
+		f->until_ns = clock_ns() + f->pause_ns;
+	} else if (whole && f->pause_ns) {
+		f->pause_ns = 0;
+		log_say(f->log, LOG_NOTICE, "tier disk of %s: writes succeed again", f->of);
+	}
 }
 
 static int file_forget(struct tier *t, const uint64_t *slots, const gpc_key *keys, uint32_t n)
@@ -177,9 +204,14 @@ static int file_scan(struct tier *t, struct tier_found **ret, uint64_t *ret_n)
 	return found ? 0 : -ENOMEM;
 }
 
+static int file_begin(struct tier *t, bool clear)
+{
+	return disk_begin(file_of(t), clear);
+}
+
 static uint64_t file_turn(struct tier *t)
 {
-	return disk_turn(file_of(t));
+	return MAX(disk_turn(file_of(t)), ((struct tier_file *)t)->until_ns);
 }
 
 static void file_counts(struct tier *t, struct tier_counts *ret)
@@ -203,16 +235,17 @@ static void file_close(struct tier *t)
 static const struct tier_ops disk_ops = {
 	.name = "disk", .kind = GPC_DISK, .read = file_read, .write = file_write, .forget = file_forget,
 	.clear = file_clear, .sync = file_sync, .reuse = file_reuse, .scan = file_scan, .note = file_note,
+	.begin = file_begin,
 	.turn = file_turn, .counts = file_counts, .close = file_close,
 };
 
-int tier_disk(struct disk *d, bool notes, struct tier **ret)
+int tier_disk(struct disk *d, bool notes, const struct log *log, const char *of, struct tier **ret)
 {
 	struct tier_file *t = calloc(1, sizeof(*t));
 
 	if (!t)
 		return -ENOMEM;
-	*t = (struct tier_file){ .tier.ops = &disk_ops, .disk = d, .notes = notes };
+	*t = (struct tier_file){ .tier.ops = &disk_ops, .disk = d, .notes = notes, .log = log, .of = of };
 	*ret = &t->tier;
 	return 0;
 }

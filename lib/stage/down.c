@@ -11,12 +11,14 @@
  *
  * The order of the pool is that in which blocks left RAM: victims come leaf first, and are published the other way
  * round, so the first one to go from RAM is the first to go from the tier.  Exclusive pools are not chained: what comes
- * up leaves root first. */
+ * up leaves root first.  In others a copy hangs on that of its parent, so what a victim hangs on goes down with it
+ * (above.c), and is published before it. */
 #include "config.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include "stage/above.h"
 #include "stage/stage.h"
 
 #define CALL_MS   2000
@@ -31,9 +33,11 @@ struct down {                            /* one batch */
 	struct gpc_tiers *t;
 	struct cold *d;
 	struct map *map;
-	uint32_t n;                      /* the first to go comes first */
+	uint32_t n, victims;             /* the first to go comes first; behind them what they hang on, root last */
 	gpc_block block[BATCH], slot[BATCH];
 	struct about about[BATCH];
+	struct above above;              /* of one victim */
+	bool chains;
 	struct tier_item item[BATCH];
 	struct iovec *iov;
 	uint8_t *notes;                  /* note_room each, or NULL */
@@ -62,6 +66,9 @@ static uint32_t due(const struct cold *d, const struct shm_pool *p, bool drain)
 {
 	uint32_t ahead = ahead_of(d->t, p), has = free_blocks(p);
 
+	/* more would push each other out, and be written for ever; hints are for what is learned, too */
+	if (!cold_is_exclusive(d))
+		ahead = MIN(ahead, cold_is_afar(d) ? MAX(d->blocks / 2, 1u) : d->blocks);
 	if (has >= ahead)
 		return 0;
 	if (!cold_is_exclusive(d))
@@ -93,37 +100,43 @@ static void leave_ram(struct gpc_tiers *t, gpc_block block, const gpc_key *key)
 		unhold_quietly(t->c, &block, 1);
 }
 
+/* With a reference; false: it is not what it was any more. */
+static bool take(gpc *c, gpc_block block, const gpc_key *key, struct about *ret)
+{
+	if (!hold_quietly(c, block, key))
+		return false;
+	if (about_block(c, block, ret))  /* held, it keeps its life; dropped it is not LIVE */
+		return true;
+	unhold_quietly(c, &block, 1);
+	return false;
+}
+
+static void enlist(struct down *b, gpc_block block, const struct about *a, uint32_t at)
+{
+	memmove(b->block + at + 1, b->block + at, (b->n - at) * sizeof(*b->block));
+	memmove(b->about + at + 1, b->about + at, (b->n - at) * sizeof(*b->about));
+	b->block[at] = block;
+	b->about[at] = *a;
+	b->n++;
+}
+
 enum { PASSED, CHOSEN, GONE };
 
-static int look_at(struct down *b, gpc_block block)
+/* What is to become of a victim.  GONE: it has left RAM. */
+static int look_at(struct down *b, gpc_block block, struct about *ret)
 {
 	struct gpc_tiers *t = b->t;
-	bool exclusive = cold_is_exclusive(b->d);
-	struct about a;
-	gpc_block copy;
-	bool there;
+	bool exclusive = cold_is_exclusive(b->d), there;
 
-	if (!about_block(t->c, block, &a))
+	if (above_is_among(b->block, b->n, block) || !about_block(t->c, block, ret))
 		return PASSED;
-	there = gpc_lookup(t->c, GPC_SPACE(b->d->space), &a.key, 1, &copy, GPC_QUIET) == 1 &&
-		!slots_is_lost(b->d, copy);
-	if (there && !exclusive)
+	there = below_has(b->d, &ret->key);
+	if (!there && is_wanted(b->d, block, ret))
+		return CHOSEN;
+	if (!exclusive || !hold_quietly(t->c, block, &ret->key))
 		return PASSED;
-	if (!there && !is_wanted(b->d, block, &a) && !exclusive)
-		return PASSED;
-	if (!hold_quietly(t->c, block, &a.key))
-		return PASSED;
-	if (!about_block(t->c, block, &a)) {     /* held, it keeps its life; dropped it is not LIVE */
-		unhold_quietly(t->c, &block, 1);
-		return PASSED;
-	}
-	if (exclusive && (there || !is_wanted(b->d, block, &a))) {
-		leave_ram(t, block, &a.key);
-		return GONE;
-	}
-	b->block[b->n] = block;
-	b->about[b->n++] = a;
-	return CHOSEN;
+	leave_ram(t, block, &ret->key);
+	return GONE;
 }
 
 /* ---- written ---- */
@@ -134,6 +147,7 @@ static void cut(struct down *b, uint32_t n)
 	if (n < b->n)
 		unhold_quietly(b->t->c, b->block + n, b->n - n);
 	b->n = MIN(b->n, n);
+	b->victims = MIN(b->victims, n);
 }
 
 static void add_note(struct down *b, uint32_t i)
@@ -263,7 +277,7 @@ static uint32_t write_batch(struct down *b, uint32_t pool)
 	free(b->notes);
 	b->iov = NULL;
 	b->notes = NULL;
-	b->n = 0;
+	b->n = b->victims = 0;
 	return written;
 }
 
@@ -286,11 +300,62 @@ static bool is_early(const struct cold *d)
 	return d->ops->turn && d->ops->turn(d->tier) > clock_ns() + RATE_NS;
 }
 
+/* What victims hang on stands behind them, the deepest first. */
+static void enlist_above(struct down *b, gpc_block block)
+{
+	uint32_t at = b->victims;
+	struct about a;
+
+	if (!about_block(b->t->c, block, &a) || !take(b->t->c, block, &a.key, &a))
+		return;                  /* dropped, with all that hangs on it */
+	while (at < b->n && b->about[at].depth >= a.depth)
+		at++;
+	enlist(b, block, &a, at);
+}
+
+/* What it hangs on joins the batch.  One that is full is written before more comes: of a long chain the root first, so that
+ * whatever ends this, nothing is there without its parent.  False: more is left, or the time for this is over. */
+static bool choose_above(struct down *b, const struct about *a, uint32_t pool, uint32_t most, uint32_t *moved)
+{
+	struct above *up = &b->above;
+	uint32_t i;
+
+	above_find(b->d, pool, a, b->block, b->n, up);
+	if (b->n && b->n + up->n + 1 > most)
+		*moved += write_batch(b, pool);
+	for (i = up->n; i-- > up->n - MIN(up->n, ABOVE_MOST);) {
+		enlist_above(b, up->block[i % ABOVE_MOST]);
+		if (b->n < most)
+			continue;
+		*moved += write_batch(b, pool);
+		if (is_early(b->d) || stage_stops(b->t))
+			return false;
+	}
+	return up->n <= ABOVE_MOST;
+}
+
+/* A victim joins the batch; returns how many have a copy now.  It is held first: what it hangs on stays as long. */
+static uint32_t choose(struct down *b, gpc_block victim, const gpc_key *key, uint32_t pool, uint32_t most)
+{
+	uint32_t moved = 0;
+	struct about a;
+
+	if (!take(b->t->c, victim, key, &a))
+		return 0;
+	if (b->chains && !choose_above(b, &a, pool, most, &moved)) {
+		unhold_quietly(b->t->c, &victim, 1);
+		return moved;
+	}
+	enlist(b, victim, &a, b->victims++);
+	return b->n == most ? moved + write_batch(b, pool) : moved;
+}
+
 static uint32_t spill(struct gpc_tiers *t, struct cold *d, uint32_t pool, struct down *b, bool drain)
 {
 	uint32_t want = due(d, seg_pool(&t->c->seg, pool), drain), most = batch_of(t, d), moved = 0;
 	gpc_block *victim;
-	int n, i;
+	struct about a;
+	int n, i, what;
 
 	if (!want)
 		return 0;
@@ -300,11 +365,10 @@ static uint32_t spill(struct gpc_tiers *t, struct cold *d, uint32_t pool, struct
 	}
 	victim = malloc(want * sizeof(*victim));
 	n = victim ? gpc_evict(t->c, (int)pool, want, victim, GPC_PEEK, CALL_MS) : 0;
-	*b = (struct down){ .t = t, .d = d };
+	*b = (struct down){ .t = t, .d = d, .chains = above_applies(d) };
 	for (i = 0; i < n && !stage_stops(t) && !is_early(d); i++) {
-		moved += look_at(b, victim[i]) == GONE;
-		if (b->n == most)
-			moved += write_batch(b, pool);
+		what = look_at(b, victim[i], &a);
+		moved += what == CHOSEN ? choose(b, victim[i], &a.key, pool, most) : what == GONE;
 	}
 	if (b->n)
 		moved += write_batch(b, pool);

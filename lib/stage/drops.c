@@ -228,7 +228,7 @@ static bool clear_all(struct gpc_tiers *t)
 	uint32_t i;
 
 	for (i = 0; i < t->ncold; i++)
-		if (gpc_pool_clear(t->c, (int)t->cold[i].pool, 0, 0, 0) < 0 && !load_relaxed(&t->cold[i].broken))
+		if (gpc_pool_clear(t->c, (int)t->cold[i].pool, 0, 0, 0) < 0 && !t->cold[i].gone)
 			return false;
 	say_lost(t);
 	t->drops_lost = false;
@@ -256,8 +256,9 @@ bool drops_carry_out(struct gpc_tiers *t)
 /* ---- at the start ---- */
 
 /* False: the feed was overwritten. */
-static bool read_missed(struct gpc_tiers *t, uint64_t cursor, uint64_t end)
+static bool read_missed(struct gpc_tiers *t, uint64_t from, uint64_t end)
 {
+	uint64_t cursor = MAX(from, 1u);         /* 0 stands for the oldest change that is kept */
 	struct gpc_event events[256];
 	int n = 1, i;
 

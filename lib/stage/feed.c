@@ -35,18 +35,19 @@ static struct cold *cold_of(struct gpc_tiers *t, gpc_block block)
 
 /* ---- removals ---- */
 
-/* A failure is the disk's, and what was acknowledged is not affected: nothing more is written, or acknowledged. */
-static void give_up(struct cold *d, const char *what, int err)
+static void give_up(struct cold *d, int err)
 {
-	if (load_relaxed(&d->broken))
+	if (d->gone)
 		return;
+	d->gone = true;
 	store_relaxed(&d->broken, 1);
-	log_say(&d->t->c->log, LOG_ERR, "tier %s of %s: %s: %s; nothing is written there any more", d->ops->name,
-		d->t->c->seg.name, what, gpc_strerror(err));
+	store_relaxed(&d->told->state, GPC_TIER_DOWN);
+	log_say(&d->t->c->log, LOG_ERR, "tier %s of %s: its pool has gone: %s; nothing is written there until its keeper "
+		"starts anew", d->ops->name, d->t->c->seg.name, gpc_strerror(err));
 }
 
 /* Blocks that were written and published behind the clear, and before the tier heard of it, are lost to it as well:
- * a read finds that out. */
+ * a read finds that out.  One that rests is cleared before it is up. */
 static void cleared(struct cold *d, uint32_t tag)
 {
 	int err;
@@ -54,9 +55,9 @@ static void cleared(struct cold *d, uint32_t tag)
 	if (!tag) {
 		/* in this order: what is written behind the clear keeps its key, and is made free when it goes */
 		slots_forget_keys(d);
-		err = d->ops->clear(d->tier);
+		err = load_relaxed(&d->broken) && !d->gone ? 0 : d->ops->clear(d->tier);
 		if (err < 0)
-			give_up(d, "a clear", err);
+			rest_begin(d, "a clear", err);
 	}
 	restore_drop(d, tag);
 }
@@ -105,7 +106,7 @@ static void take_returned(struct cold *d)
 		for (i = 0; i < n; i++)
 			slots_returned(d, back[i]);
 		if (n == -ESTALE || n == -ENOENT || n == -EPERM)
-			give_up(d, "its pool has gone", n);
+			give_up(d, n);
 	} while (n == (int)EVENTS);
 }
 
@@ -130,7 +131,7 @@ static bool follow(struct gpc_tiers *t)
 	} while (n == (int)EVENTS || n == -ESTALE);
 	for (i = 0; i < t->ncold; i++) {
 		t->cold[i].clears = clears[i];
-		if (!load_relaxed(&t->cold[i].broken))
+		if (!t->cold[i].gone)
 			take_returned(&t->cold[i]);
 	}
 	t->drops = drops;
@@ -147,13 +148,31 @@ bool feed_follow(struct gpc_tiers *t)
 	return any;
 }
 
+/* All that was answered is on the disk, or all of it goes, and with it what had to go. */
+static bool sync_one(struct cold *d)
+{
+	int err = d->ops->sync ? d->ops->sync(d->tier) : 0, lost;
+
+	if (err >= 0)
+		return true;
+	slots_forget_keys(d);
+	lost = d->ops->clear(d->tier);
+	if (lost < 0) {
+		rest_begin(d, "a sync", err);
+		return false;
+	}
+	log_say(&d->t->c->log, LOG_WARNING, "tier %s of %s: a sync: %s; what was there is forgotten", d->ops->name,
+		d->t->c->seg.name, gpc_strerror(err));
+	rest_lose_all(d);
+	return true;
+}
+
 /* Steps 2 to 4; false: it is not known to be on the disk.  Without an answer who waits hears of it by the time that is
- * up. */
-static bool acknowledge(struct gpc_tiers *t)
+ * up.  ends: a tier that rests is tried whatever its pause. */
+static bool acknowledge(struct gpc_tiers *t, bool ends)
 {
 	uint64_t cleared_all = load_acquire(&seg_state(&t->c->seg)->cleared), number;
 	uint32_t i, drops = load_relaxed(&seg_state(&t->c->seg)->drops);
-	int err;
 
 	feed_follow(t);
 	if (drops_are_due(t))            /* there is no writer now */
@@ -161,19 +180,9 @@ static bool acknowledge(struct gpc_tiers *t)
 	number = t->cursor;
 	pthread_mutex_lock(&t->writing);
 	pthread_mutex_unlock(&t->writing);
-	for (i = 0; i < t->ncold; i++) {
-		struct cold *d = &t->cold[i];
-
-		err = d->ops->sync ? d->ops->sync(d->tier) : 0;
-		if (err < 0) {           /* all of it goes, and with it what had to go */
-			slots_forget_keys(d);
-			err = d->ops->clear(d->tier);
-		}
-		if (err < 0) {
-			give_up(d, "a sync", err);
+	for (i = 0; i < t->ncold; i++)
+		if (!rest_is_over(&t->cold[i], ends) || !sync_one(&t->cold[i]))
 			return false;
-		}
-	}
 	desk_durable(t, number, cleared_all, drops);
 	return true;
 }
@@ -190,8 +199,7 @@ int feed_begin(struct gpc_tiers *t)
 		struct cold *d = &t->cold[i];
 
 		d->clears = load_acquire(&seg_pool(&t->c->seg, d->pool)->clears);
-		if (d->clears)
-			err = d->ops->clear(d->tier);
+		d->clear |= d->clears != 0;
 	}
 	return err < 0 ? err : 0;
 }
@@ -239,11 +247,11 @@ static void tell_idle(struct gpc_tiers *t)
 	struct shm_desk *desk = seg_desk(&t->c->seg);
 	uint64_t idle = load_acquire(&t->idle);
 
-	if (t->opt.remote)               /* its thread may not have been started yet */
+	if (t->has_afar)
 		idle = MIN(idle, load_acquire(&t->idle_afar));
 	if (idle == load_relaxed(&desk->idle) || !t->published)
 		return;
-	if (!acknowledge(t))
+	if (!acknowledge(t, false))
 		return;
 	/* (s) all that was asked for by then is done and durable before the number says so; pairs with
 	 * request/durable.c.  If we die before it, who waits sees that our lock is gone */
@@ -264,9 +272,10 @@ void *feed_thread(void *arg)
 		seen = desk_bell(t);
 		more = feed_follow(t);
 		sweep(t);
+		rest_look(t);
 		more |= !drops_are_due(t) && restore_step(t);
 		if (load_acquire(&desk->asked) > load_relaxed(&desk->durable))
-			acknowledge(t);
+			acknowledge(t, false);
 		tell_idle(t);
 		if (clock_ns() >= next_age) {
 			for (i = 0; i < t->ncold; i++)
@@ -281,6 +290,6 @@ void *feed_thread(void *arg)
 
 void feed_end(struct gpc_tiers *t)
 {
-	if (t->has_feed)
-		acknowledge(t);
+	if (t->begun)
+		acknowledge(t, true);
 }

@@ -68,6 +68,7 @@ static uint32_t learn_from(struct cold *d, const gpc_key *keys, uint32_t n, uint
 	while (got > 0 && reach < n && has[reach])
 		reach++;
 	free(has);
+	reach = MIN(reach, d->blocks);   /* more would push out those that come first */
 	for (i = 0; i < reach; i += some) {
 		some = MIN(reach - i, BATCH);
 		if (!publish_new(d, keys + i, some, i ? &keys[i - 1] : &before))

@@ -18,7 +18,8 @@
 #include "stage/afar.h"
 
 #define TICK_NS   (100 * NS_PER_MS)
-#define FULL_NS   (1000 * NS_PER_MS)     /* a store that is full is left alone so long */
+#define REST_NS   (1000 * NS_PER_MS)     /* a store that takes nothing is left alone so long, and longer each time ... */
+#define REST_MOST (8000 * NS_PER_MS)
 #define AT_ONCE   (16ull << 20)          /* bytes of images in one call, which has a deadline */
 #define BLOCKS_LEAST 65536u
 
@@ -108,17 +109,27 @@ static void store_read(struct tier *t, struct tier_item *items, uint32_t n, uint
 	afar_give(s, lane);
 }
 
-/* All of a call was refused for want of room: what is sent next would be, too. */
-static void note_full(struct tier_store *s, const struct remote_block *b, uint32_t n)
+/* All of a call was refused, for want of room for instance: what is sent next would be, too.  To a part of a store that is down
+ * nothing was sent. */
+static void note_refusals(struct tier_store *s, const struct remote_block *b, uint32_t n)
 {
-	uint32_t i;
+	uint32_t i, stored = 0, down = 0, lost = 0;
+	uint64_t ns;
 
-	for (i = 0; i < n && b[i].result == -ENOSPC; i++)
-		;
-	if (i < n || !n)
+	for (i = 0; i < n; i++) {
+		stored += b[i].result == 0;
+		down += b[i].result == -EHOSTDOWN;
+		lost += b[i].result == -EINPROGRESS;
+	}
+	if (lost == n)
 		return;
 	pthread_mutex_lock(&s->lock);
-	s->full_ns = clock_ns() + FULL_NS;
+	ns = stored ? 0 : s->rest_ns ? MIN(2 * s->rest_ns, REST_MOST) : REST_NS;
+	if (!stored && down + lost == n)
+		ns = TICK_NS;
+	else
+		s->rest_ns = ns;
+	s->rests_until = ns ? clock_ns() + ns : 0;
 	pthread_mutex_unlock(&s->lock);
 }
 
@@ -140,7 +151,7 @@ static void write_some(struct tier_store *s, uint32_t lane, struct tier_item *it
 	for (i = 0; i < k; i++)
 		items[at[i]].result = our_result(b[i].result);
 	afar_keep(s, lane, items, n, false);
-	note_full(s, b, k);
+	note_refusals(s, b, k);
 }
 
 static bool store_ready(struct tier *t)
@@ -149,7 +160,7 @@ static bool store_ready(struct tier *t)
 	bool ready;
 
 	pthread_mutex_lock(&s->lock);
-	ready = clock_ns() >= s->full_ns && !s->blind;
+	ready = clock_ns() >= s->rests_until && !s->blind;
 	pthread_mutex_unlock(&s->lock);
 	return ready && load_relaxed(&s->told->state) == GPC_TIER_UP;
 }
@@ -278,6 +289,14 @@ static uint32_t take_gone(struct tier_store *s, gpc_key *keys)
 	return k;
 }
 
+static void tell_refusal(struct tier_store *s)
+{
+	if (!s->told_refusal)
+		log_say(&s->c->log, LOG_WARNING, "remote store: values of blocks that were dropped cannot be removed there, it "
+			"refuses that to us: nothing is read under their keys until it does not");
+	s->told_refusal = true;
+}
+
 /* Once for each key there is, or until the store refuses. */
 static void remove_gone(struct tier_store *s)
 {
@@ -292,6 +311,8 @@ static void remove_gone(struct tier_store *s)
 			if (!results[i])
 				gone_take_off(&s->gone, &keys[i]);
 		pthread_mutex_unlock(&s->lock);
+		if (n && !done && results[0] == -EACCES)
+			tell_refusal(s);
 		n = done ? take_gone(s, keys) : 0;
 	} while (n);
 }
@@ -316,9 +337,13 @@ static void show(struct tier_store *s)
 	static const uint32_t state[] = { [REMOTE_UP] = GPC_TIER_UP, [REMOTE_DOWN] = GPC_TIER_DOWN,
 					  [REMOTE_OFF] = GPC_TIER_OFF };
 	struct remote_state st;
+	bool blind;
 
+	pthread_mutex_lock(&s->lock);
+	blind = s->blind;
+	pthread_mutex_unlock(&s->lock);
 	remote_state(s->remote, &st);
-	store_relaxed(&s->told->state, state[st.state]);
+	store_relaxed(&s->told->state, blind ? GPC_TIER_OFF : state[st.state]);
 	store_relaxed(&s->told->count[TIER_FULL], st.full);
 	store_relaxed(&s->told->count[TIER_DOWN], st.down);
 	store_relaxed(&s->told->count[TIER_ASKED], st.asked);

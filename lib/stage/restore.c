@@ -27,76 +27,79 @@ static gpc_block block_of(const struct cold *d, const struct tier_found *f)
 
 /* ---- what is there ---- */
 
-struct places { uint32_t mask; uint32_t *at; };  /* of keys in found[], + 1 */
-
-static uint32_t first_place(const struct places *p, const gpc_key *key)
+/* cold.place: of keys in found[], + 1 */
+static uint32_t first_place(const struct cold *d, const gpc_key *key)
 {
-	return (uint32_t)((key->w[0] ^ key->w[1]) * 0x9e3779b97f4a7c15ull >> 32) & p->mask;
+	return (uint32_t)((key->w[0] ^ key->w[1]) * 0x9e3779b97f4a7c15ull >> 32) & d->place_mask;
 }
 
-static const struct tier_found *find(const struct cold *d, const struct places *p, const gpc_key *key)
+static const struct tier_found *find(const struct cold *d, const gpc_key *key)
 {
-	uint32_t i = first_place(p, key);
+	uint32_t i = first_place(d, key);
 
-	for (; p->at[i]; i = (i + 1) & p->mask)
-		if (key_same(&d->found[p->at[i] - 1].key, key))
-			return &d->found[p->at[i] - 1];
+	for (; d->place[i]; i = (i + 1) & d->place_mask)
+		if (key_same(&d->found[d->place[i] - 1].key, key))
+			return &d->found[d->place[i] - 1];
 	return NULL;
 }
 
-static void put(const struct places *p, uint32_t number, const gpc_key *key)
+static void put(const struct cold *d, uint32_t number, const gpc_key *key)
 {
-	uint32_t i = first_place(p, key);
+	uint32_t i = first_place(d, key);
 
-	while (p->at[i])
-		i = (i + 1) & p->mask;
-	p->at[i] = number + 1;
+	while (d->place[i])
+		i = (i + 1) & d->place_mask;
+	d->place[i] = number + 1;
 }
 
-static bool is_orphan(const struct cold *d, const struct places *p, const struct tier_found *f)
+static bool is_orphan(const struct cold *d, const struct tier_found *f)
 {
 	gpc_block block;
 
-	return !key_is_zero(&f->parent) && !key_is_root(&f->parent) && !find(d, p, &f->parent) &&
+	return !key_is_zero(&f->parent) && !key_is_root(&f->parent) && !find(d, &f->parent) &&
 	       gpc_lookup(d->t->c, 0, &f->parent, 1, &block, GPC_QUIET) != 1;
 }
 
-/* Depth by depth: who stays is put among those that others may be below. */
-static int drop_orphans(struct cold *d)
+static int make_places(struct cold *d)
 {
-	struct places p = { .mask = 1 };
+	d->place_mask = 1;
+	while (d->place_mask < 2 * d->nfound)
+		d->place_mask = 2 * d->place_mask + 1;
+	d->place = calloc((size_t)d->place_mask + 1, sizeof(*d->place));
+	return d->place ? 0 : err_set(ENOMEM, "no memory for %llu blocks of a tier", (unsigned long long)d->nfound);
+}
+
+/* Depth by depth: who stays is put among those that others may be below. */
+static void drop_orphans(struct cold *d)
+{
 	uint64_t i, k = 0;
 
-	while (p.mask < 2 * d->nfound)
-		p.mask = 2 * p.mask + 1;
-	p.at = calloc((size_t)p.mask + 1, sizeof(*p.at));
-	if (!p.at)
-		return err_set(ENOMEM, "no memory for %llu blocks of a tier", (unsigned long long)d->nfound);
 	for (i = 0; i < d->nfound; i++) {
 		struct tier_found f = d->found[i];
 
-		if (is_orphan(d, &p, &f)) {
+		if (is_orphan(d, &f)) {
 			slots_back(d, block_of(d, &f), &f.key, true);
 			tier_count(d, TIER_ORPHANS, 1);
 			d->orphans++;
 			continue;
 		}
 		d->found[k] = f;
-		put(&p, (uint32_t)k++, &f.key);
+		put(d, (uint32_t)k++, &f.key);
 	}
 	d->nfound = k;
-	free(p.at);
-	return 0;
+	free(d->place);
+	d->place = NULL;
 }
 
 static int scan(struct cold *d)
 {
-	int err = d->ops->scan ? d->ops->scan(d->tier, &d->found, &d->nfound) : 0;
+	int err = d->ops->scan && !d->clear ? d->ops->scan(d->tier, &d->found, &d->nfound) : 0;
 	uint64_t i;
 	uint32_t k;
 
 	if (err < 0)
-		return err;
+		return err_set(-err, "tier %s of %s cannot be read: %s", d->ops->name, d->t->c->seg.name,
+			       gpc_strerror(err));
 	for (i = 0; i < d->nfound; i++)
 		d->slot[d->found[i].slot] = (struct slot){ .key = d->found[i].key, .state = SLOT_BUSY };
 	for (k = d->blocks; k--;)
@@ -104,7 +107,7 @@ static int scan(struct cold *d)
 			d->free[d->nfree++] = k;
 	tier_count(d, TIER_FOUND, d->nfound);
 	d->there = d->nfound;
-	return drop_orphans(d);
+	return make_places(d);
 }
 
 int restore_begin(struct gpc_tiers *t)
@@ -115,6 +118,14 @@ int restore_begin(struct gpc_tiers *t)
 	for (i = 0; i < t->ncold && err == 0; i++)
 		err = scan(&t->cold[i]);
 	return err;
+}
+
+void restore_settle(struct gpc_tiers *t)
+{
+	uint32_t i;
+
+	for (i = 0; i < t->ncold; i++)
+		drop_orphans(&t->cold[i]);
 }
 
 void restore_drop(struct cold *d, uint32_t tag)
@@ -155,8 +166,10 @@ void restore_end(struct gpc_tiers *t)
 {
 	uint32_t i;
 
-	for (i = 0; i < t->ncold; i++)
+	for (i = 0; i < t->ncold; i++) {
 		free(t->cold[i].found);
+		free(t->cold[i].place);
+	}
 }
 
 /* ---- published ---- */

@@ -57,6 +57,14 @@ static void push(struct cold *d, uint32_t i)
 	d->free[d->nfree++] = i;
 }
 
+/* Where the disk cannot be written there every batch would meet it, if it were the next one. */
+static void push_last(struct cold *d, uint32_t i)
+{
+	push(d, i);
+	d->free[d->nfree - 1] = d->free[0];
+	d->free[0] = i;
+}
+
 /* Does the index say that the block has that key now? */
 static bool has_key(const struct cold *d, uint32_t i)
 {
@@ -79,10 +87,13 @@ static uint32_t evict(struct cold *d, gpc_block *blocks, uint32_t n)
 	if (!afar)
 		pthread_mutex_lock(&d->lock);
 	for (i = 0; i < got; i++) {
-		d->slot[slot_of(blocks[i])].state = SLOT_BUSY;
-		d->slot[slot_of(blocks[i])].lost = false;
+		struct slot *s = &d->slot[slot_of(blocks[i])];
+
+		s->overtaken += s->state == SLOT_BUSY;
+		s->state = SLOT_BUSY;
+		s->lost = false;
 		if (afar)
-			d->slot[slot_of(blocks[i])].key = (gpc_key){ { 0, 0 } };
+			s->key = (gpc_key){ { 0, 0 } };
 	}
 	pthread_mutex_unlock(&d->lock);
 	got = MAX(got, 0);
@@ -112,12 +123,24 @@ uint32_t slots_take(struct cold *d, gpc_block *blocks, uint32_t n)
 	return got < n && !slots_wait(d) ? got + evict(d, blocks + got, n - got) : got;
 }
 
+/* Of several who have published it the last one has it: the one whose key the index has, or who comes when all
+ * others have come. */
 void slots_live(struct cold *d, gpc_block block, const gpc_key *key, uint32_t born)
 {
 	uint32_t i = slot_of(block);
+	struct slot *s = &d->slot[i];
+	struct slot was;
 
 	pthread_mutex_lock(&d->lock);
-	d->slot[i] = (struct slot){ .key = *key, .born = born, .state = SLOT_LIVE };
+	was = *s;
+	s->key = *key;
+	if (was.overtaken && !has_key(d, i)) {
+		*s = was;
+		s->overtaken--;
+		pthread_mutex_unlock(&d->lock);
+		return;
+	}
+	*s = (struct slot){ .key = *key, .born = born, .state = SLOT_LIVE, .overtaken = was.overtaken };
 	/* what the feed told meanwhile was passed over, since the slot was BUSY */
 	if (!has_key(d, i)) {
 		make_free(d, i);
@@ -135,7 +158,10 @@ void slots_back(struct cold *d, gpc_block block, const gpc_key *key, bool writte
 	if (written)
 		d->slot[i].key = *key;
 	make_free(d, i);
-	push(d, i);
+	if (written)
+		push(d, i);
+	else
+		push_last(d, i);
 	pthread_mutex_unlock(&d->lock);
 }
 

@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* stage.h - the process that keeps the tiers below RAM: what its files share.
  *
- *   open.c     options, the seat, threads; the end
+ *   open.c     the seat, threads; the end
+ *   plan.c     options, and how large the file is to be
  *   desk.c     the lock, and what stands in shared memory
  *   slots.c    which slot of a tier has what, as this process knows it
  *   images.c   blocks of RAM: held without a use, their bytes as pieces, their checksums
  *   notes.c    what an engine says of a block, beside it in a file
  *   up.c       questions: from a tier to RAM
- *   down.c     from RAM to a tier, ahead of need
+ *   down.c     from RAM to a tier, ahead of need; above.c, what such blocks hang on
  *   uses.c     which of them have been there often enough
  *   feed.c     what the feed says of our pools: removals become durable, slots come back
+ *   rest.c     a tier that can neither sync nor be cleared, until it can
  *   drops.c    what was said to be bad, and all that follows it
  *   restore.c  what was there at the start is published again
  *   learn.c    what a store has that the index knows nothing of
@@ -57,6 +59,7 @@ struct slot {
 	gpc_key key;
 	uint32_t born;                   /* slots_now() */
 	uint8_t state;
+	uint8_t overtaken;               /* so many have published it, and not said so yet: it was evicted and taken since */
 	bool lost;                       /* a hint that others hang on: the store has not got its key any more */
 };
 
@@ -83,12 +86,18 @@ struct cold {                            /* a tier, with its pool */
 	uint32_t *free, nfree;
 	struct uses *uses;               /* of down.c; NULL: nothing is counted */
 	uint32_t min_uses;
-	uint32_t broken;                 /* its pool has gone, or syncs fail: nothing is written any more */
+	uint32_t broken;                 /* nothing is written now: it rests, or its pool has gone */
+	bool gone;                       /* ... for ever */
+	bool emptied;                    /* rest.c: the index has nothing of it */
+	uint64_t pause_ns, probe_ns;     /* rest.c: how long it rests, and until when */
+
+	bool clear;                      /* at the start: what is there goes */
 
 	/* restore.c: what was there at the start; from `next` on it is not published yet */
 	struct tier_found *found;
 	uint64_t nfound, next;
 	uint64_t there, orphans, restored;       /* of them, for the log */
+	uint32_t *place, place_mask;     /* until restore_settle */
 	uint64_t clears;                 /* of the pool, that the feed has told us of */
 	uint32_t aged;                   /* the next slot whose age is looked at */
 };
@@ -100,10 +109,15 @@ struct gpc_tiers {
 	uint32_t ncold;
 
 	pthread_mutex_t writing;         /* a batch on its way down; an acknowledgement */
+	pthread_mutex_t gate;            /* open.c has it until threads may begin, or are to end */
 	pthread_t stage[STAGES_MOST], down, afar, feed;
+	struct start { struct gpc_tiers *t; void *(*run)(void *arg); } start[STAGES_MOST + 3];
 	uint32_t nstages;
-	bool has_down, has_afar, has_feed, has_lock, made;       /* made: the file, by this keeper */
+	bool has_down, has_afar, has_feed, has_lock, begun;      /* begun: nothing can fail any more */
 	uint32_t stop;
+	bool shut;                       /* the gate */
+	bool made;                       /* the file, by this keeper */
+	uint8_t file[16];                /* its id; zeros: there is none */
 
 	uint64_t idle, idle_afar;        /* gpc_tiers_sync: down.c has found nothing since this one */
 	uint64_t events;                 /* down.c: as they were when it found nothing ... */
@@ -117,7 +131,7 @@ struct gpc_tiers {
 	gpc_key *dropped;
 	uint32_t ndropped, dropped_room;
 	bool drops_lost;                 /* ... that nobody knows: the tiers are cleared */
-	uint64_t missed_from;            /* of the feed: what the last keeper of this file had done; UINT64_MAX: another file */
+	uint64_t missed_from;            /* of the feed: what the last keeper of this file had done; UINT64_MAX: nothing is in it */
 };
 
 static inline bool stage_stops(const struct gpc_tiers *t)
@@ -149,9 +163,22 @@ static inline void tier_count(struct cold *d, uint32_t what, uint64_t n)
 		count_add(&d->told->count[what], n);
 }
 
+/* ---- plan.c ---- */
+
+struct disk_options;
+int plan_check(const char *name, const struct gpc_tiers_options *opt, gpc_tiers **ret);
+int plan_ram(struct gpc_tiers *t);       /* the pool whose images the tiers have */
+int plan_secret(const struct gpc_tiers *t);      /* keys mean the same where they are hashed with the same one */
+/* How the file is to be opened; *ret_slots: of how many blocks. */
+int plan_disk(struct gpc_tiers *t, uint32_t ram, struct disk_options *ret, uint32_t *ret_slots);
+
 /* ---- desk.c ---- */
 
 int desk_take(struct gpc_tiers *t);      /* -EBUSY: another process keeps tiers */
+/* The feed is followed, and nothing can fail any more: what is said from now on is this keeper's. */
+void desk_begins(struct gpc_tiers *t);
+/* This file is kept from now on; zeros: none is. */
+void desk_keeps(struct gpc_tiers *t, const uint8_t file[16]);
 void desk_show(struct gpc_tiers *t);     /* questions may come */
 void desk_leave(struct gpc_tiers *t);
 /* Sleep until the bell has rung since `seen`, or so long. */
@@ -223,9 +250,18 @@ void *up_thread(void *arg);
 void *down_thread(void *arg);
 void *afar_thread(void *arg);            /* the same, of stores on other machines */
 void *feed_thread(void *arg);
-int feed_begin(struct gpc_tiers *t);     /* once the pools are there */
+int feed_begin(struct gpc_tiers *t);     /* once the pools are there; says which tiers begin empty */
 bool feed_follow(struct gpc_tiers *t);   /* all that it tells by now; false: nothing */
 void feed_end(struct gpc_tiers *t);      /* what is known is made durable */
+
+/* ---- rest.c, in the thread of feed.c ---- */
+
+void rest_begin(struct cold *d, const char *what, int err);
+/* Nobody finds by the index what is not in the tier any more. */
+void rest_lose_all(struct cold *d);
+/* Where a pause is over, or all ends, a clear is tried; true: it does not rest, or no more. */
+bool rest_is_over(struct cold *d, bool ends);
+void rest_look(struct gpc_tiers *t);
 
 /* ---- learn.c ---- */
 
@@ -246,7 +282,8 @@ void drops_missed(struct gpc_tiers *t);
 
 /* ---- restore.c, in the thread of feed.c ---- */
 
-int restore_begin(struct gpc_tiers *t);  /* before anything is written */
+int restore_begin(struct gpc_tiers *t);  /* before anything is written: looks */
+void restore_settle(struct gpc_tiers *t);        /* once the tiers have begun: what is of no use is made free */
 bool restore_step(struct gpc_tiers *t);  /* false: nothing is left */
 /* Of those that are not published yet these are to be forgotten; tag 0: all. */
 void restore_drop(struct cold *d, uint32_t tag);

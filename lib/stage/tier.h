@@ -19,6 +19,14 @@
 #include "base/log.h"
 #include "gpc.h"
 
+/* What fails is tried again after a second, then after twice as long each time. */
+#define REST_NS      (1000 * NS_PER_MS)
+#define REST_MOST_NS (60000 * NS_PER_MS)
+static inline uint64_t rest_longer(uint64_t ns)
+{
+	return MIN(2 * ns, REST_MOST_NS);
+}
+
 /* A block on its way up or down.  All of it is the caller's. */
 struct tier_item {
 	uint64_t slot;                   /* of the tier's pool */
@@ -71,6 +79,9 @@ struct tier_ops {
 	int (*scan)(struct tier *t, struct tier_found **ret, uint64_t *ret_n);
 	/* The note of such a block, note_bytes of it: 0, or why there is none.  NULL: the tier has no notes. */
 	int (*note)(struct tier *t, const struct tier_found *f, void *to);
+	/* Nothing that is there was changed before it, and it is the last of an opening that may fail: then nothing is.
+	 * clear: all of it goes at once with that.  NULL: nothing to do. */
+	int (*begin)(struct tier *t, bool clear);
 	/* Which of these keys, of which the index knows nothing, are there all the same: has[i] = 1.  Returns
 	 * how many.  NULL: the index knows all. */
 	int (*exists)(struct tier *t, const gpc_key *keys, uint32_t n, uint8_t *has, uint64_t deadline_ns);
@@ -93,7 +104,7 @@ struct tier { const struct tier_ops *ops; };
 
 /* The file of lib/disk as a tier.  notes: those of blocks that a scan finds are going to be read. */
 struct disk;
-int tier_disk(struct disk *d, bool notes, struct tier **ret);
+int tier_disk(struct disk *d, bool notes, const struct log *log, const char *of, struct tier **ret);
 /* peek.c: its errors by the meanings of gpc.h; the sentence stays. */
 int tier_disk_error(int err);
 

@@ -5,6 +5,9 @@
  * the socket takes them, and answers are taken in the same order as they come.  Neither side waits for the other,
  * so a server that answers before it has read everything cannot block both.
  *
+ * Behind the last item PING is sent.  A server that has answered something that nobody asked for answers it with what belongs to
+ * an item: then each answer may have been that of another item, and all of them are asked again, over a new connection.
+ *
  * What is not settled after a round goes to the next one: items that a node has sent elsewhere (MOVED, ASK), and
  * those of a connection that had been idle and turned out to be closed.  All commands may run twice. */
 #include "plugins/redis/redis.h"
@@ -84,6 +87,11 @@ static void chain(struct round *b, uint32_t i)
 	c->last = i;
 }
 
+static bool is_over(const struct conn *c)
+{
+	return c->waiting == NONE && !c->mark_due;
+}
+
 static void expect(struct round *b, struct conn *c)
 {
 	c->skip = c->waiting != NONE && b->l->ask[c->waiting];
@@ -92,6 +100,7 @@ static void expect(struct round *b, struct conn *c)
 /* The chain's items from `waiting` on get this result. */
 static void settle_rest(struct round *b, struct conn *c, int result)
 {
+	c->mark_due = false;
 	for (; c->waiting != NONE; c->waiting = b->l->next[c->waiting])
 		settle(b, c->waiting, result);
 	c->sending = NONE;
@@ -115,6 +124,31 @@ static void give_up(struct round *b, uint16_t node)
 	conn_close(c);
 }
 
+/* The server does not take us, or no more: that is no matter of a connection. */
+static void be_refused(struct round *b, uint16_t node)
+{
+	struct conn *c = &b->l->conn[node];
+	struct answer a;
+	char why[200];
+
+	snprintf(why, sizeof(why), "%.199s", c->answer.text);
+	reply_of_error(why, strlen(why), &a);
+	node_mute(b->r, node, b->kind, why);
+	settle_rest(b, c, a.result);
+	conn_close(c);
+}
+
+/* All that the chain has been given is given back. */
+static void unsettle(struct round *b, uint16_t node)
+{
+	uint32_t i;
+
+	for (i = b->l->conn[node].first; i != NONE; i = b->l->next[i]) {
+		b->l->done[i] = b->l->ask[i] = false;
+		b->l->node[i] = node;
+	}
+}
+
 static void open_chain(struct round *b, uint16_t node)
 {
 	struct conn *c = &b->l->conn[node];
@@ -135,7 +169,8 @@ static void open_chain(struct round *b, uint16_t node)
 			return;
 		}
 	}
-	c->proved = false;
+	c->proved = c->mark_sent = c->erred = false;
+	c->mark_due = true;
 	expect(b, c);
 }
 
@@ -147,7 +182,7 @@ static int begin_next(struct round *b, struct conn *c)
 	bool ask = b->l->ask[c->sending];
 
 	c->sending = b->l->next[c->sending];
-	return b->kind == PUT ? conn_begin_put(b->r, c, item, ask) : conn_begin(c, b->kind, item, ask);
+	return b->kind == PUT ? conn_begin_put(b->r, c, item, ask, c->sending == NONE) : conn_begin(c, b->kind, item, ask);
 }
 
 /* -1: broken. */
@@ -160,6 +195,8 @@ static int write_chain(struct round *b, struct conn *c)
 		while (b->kind != PUT && c->sending != NONE)
 			if (begin_next(b, c) < 0)
 				return -1;
+		if (b->kind != PUT && !c->mark_sent && conn_begin_mark(c) < 0)
+			return -1;
 		r = conn_write(c);
 		if (r <= 0 || c->sending == NONE)
 			return r;
@@ -170,31 +207,61 @@ static int write_chain(struct round *b, struct conn *c)
 
 /* ---- in ---- */
 
+static int stray(struct round *b, struct conn *c, uint16_t node)
+{
+	if (c->mark_due)
+		unsettle(b, node);
+	snprintf(c->answer.text, sizeof(c->answer.text), "an answer to nothing");
+	return -1;
+}
+
+/* Errors are answers to PING, too: of a server that is loading, and has told the last item the same; or of one that does not
+ * let us have it. */
+static int take_mark(struct round *b, struct conn *c, uint16_t node)
+{
+	const struct answer *a = &c->answer;
+
+	if (!c->mark_due || !(a->pong || (a->text[0] && c->erred) || strncmp(a->text, "NOPERM", 6) == 0))
+		return stray(b, c, node);
+	c->mark_due = false;
+	return 0;
+}
+
+/* Whoever has no value for us can be one whose values do not come. */
+static void prove(struct round *b, struct conn *c, uint16_t node)
+{
+	if (c->proved || c->answer.text[0] || (b->kind == GET && c->answer.result == -ENOENT))
+		return;
+	node_proved(b->r, node, b->kind);
+	c->proved = true;
+}
+
 /* An answer in c->answer.  -1: the connection is of no use any more. */
 static int take(struct round *b, struct conn *c, uint16_t node)
 {
 	uint32_t i = c->waiting;
 
+	if (c->hello && c->answer.result)
+		return -1;
 	if (c->hello) {
 		c->hello--;
-		return c->answer.result ? -1 : 0;
+		return 0;
 	}
 	if (c->skip) {
 		c->skip = false;
 		return 0;
 	}
-	if (i == NONE) {
-		snprintf(c->answer.text, sizeof(c->answer.text), "an answer to nothing");
-		return -1;
-	}
+	if (i == NONE)
+		return take_mark(b, c, node);
+	if (c->answer.pong)
+		return stray(b, c, node);
+	c->erred = c->answer.text[0] != 0;
 	c->waiting = b->l->next[i];
 	expect(b, c);
-	if (!c->proved)
-		node_proved(b->r, node);
-	c->proved = true;
+	prove(b, c, node);
 	if (c->answer.where == STAYS) {
 		settle(b, i, c->answer.result);
-		return strncmp(c->answer.text, "NOAUTH", 6) == 0 ? -1 : 0;
+		return reply_refuses(c->answer.text) ? -1 : 0;
 	}
 	b->l->node[i] = node_redirected(b->r, node, &c->answer);
 	b->l->ask[i] = c->answer.where == ASK;
@@ -213,7 +280,7 @@ static int read_chain(struct round *b, struct conn *c, uint16_t node)
 {
 	int turns, r = 1;
 
-	for (turns = 0; turns < 8 && r > 0 && c->waiting != NONE; turns++) {
+	for (turns = 0; turns < 8 && r > 0 && !is_over(c); turns++) {
 		r = conn_read(c, b->l->in, b->r->setup.value_bytes);
 		if (r < 0)
 			return r;
@@ -247,7 +314,6 @@ static int read_chain(struct round *b, struct conn *c, uint16_t node)
 static void step(struct round *b, uint16_t node)
 {
 	struct conn *c = &b->l->conn[node];
-	bool in_hello;
 
 	if (c->connecting && conn_connected(b->r, c) < 0) {
 		give_up(b, node);
@@ -257,13 +323,11 @@ static void step(struct round *b, uint16_t node)
 		give_up(b, node);
 		return;
 	}
-	in_hello = c->hello > 0;
 	if (read_chain(b, c, node) < 0) {
-		if (in_hello || strncmp(c->answer.text, "NOAUTH", 6) == 0) {
-			c->fresh = true;
-			c->heard = false;
-		}
-		give_up(b, node);
+		if (reply_refuses(c->answer.text) || c->hello)
+			be_refused(b, node);
+		else
+			give_up(b, node);
 	}
 }
 
@@ -279,7 +343,7 @@ static uint32_t wait_for(const struct round *b, struct pollfd *p, int *ms)
 		const struct conn *c = &b->l->conn[b->active[i]];
 		bool out = c->sending != NONE || c->unsent;
 
-		if (!c->c || c->waiting == NONE)
+		if (!c->c || is_over(c))
 			continue;
 		if (c->tls && c->unsent && !c->spoke && *ms > TLS_LOOK_MS)
 			*ms = TLS_LOOK_MS;
@@ -298,14 +362,18 @@ static void end_round(struct round *b, int result)
 
 	for (i = 0; i < b->nactive; i++) {
 		struct conn *c = &b->l->conn[b->active[i]];
-		bool mute = result == -ETIMEDOUT && !c->heard && now_ns() - b->began_ns >= HEARD_LEAST_NS;
+		bool late = result == -ETIMEDOUT && !c->proved && now_ns() - b->began_ns >= HEARD_LEAST_NS;
+		bool begun;
 
-		if (!c->c || c->waiting == NONE)
+		if (!c->c || is_over(c))
 			continue;
+		begun = !c->hello && c->c->reader->len > c->c->reader->pos;
 		settle_rest(b, c, result);
 		conn_close(c);
-		if (mute)
-			node_mute(b->r, b->active[i]);
+		if (late && begun)
+			node_slow(b->r, b->active[i], b->kind);
+		else if (late)
+			node_mute(b->r, b->active[i], b->kind, "no answer within the deadline");
 	}
 }
 
@@ -318,7 +386,7 @@ static void step_all(struct round *b, const struct pollfd *p)
 	for (i = 0; i < b->nactive; i++) {
 		const struct conn *c = &b->l->conn[b->active[i]];
 
-		if (c->c && c->waiting != NONE && (p[k++].revents || (c->tls && c->unsent)))
+		if (c->c && !is_over(c) && (p[k++].revents || (c->tls && c->unsent)))
 			step(b, b->active[i]);
 	}
 }

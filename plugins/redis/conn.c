@@ -34,7 +34,7 @@ void conn_close(struct conn *c)
 	if (c->c)
 		redisFree(c->c);
 	c->c = NULL;
-	c->broken = c->connecting = c->fresh = c->heard = c->skip = c->tls = c->unsent = c->spoke = false;
+	c->broken = c->connecting = c->fresh = c->heard = c->skip = c->tls = c->unsent = c->spoke = c->mark_due = false;
 	c->hello = 0;
 	c->nout = 0;
 	c->value = c->into = NULL;
@@ -125,6 +125,14 @@ int conn_begin(struct conn *c, enum kind kind, const struct gpc_remote_item *ite
 	return redisAppendCommandArgv(c->c, 2, argv, len) == REDIS_OK ? 0 : broken(c, "no memory");
 }
 
+int conn_begin_mark(struct conn *c)
+{
+	const char *ping = "PING";
+
+	c->mark_sent = true;
+	return redisAppendCommandArgv(c->c, 1, &ping, NULL) == REDIS_OK ? 0 : broken(c, "no memory");
+}
+
 /* Header, image and tail of the value follow, as far as there is room. */
 static void fill_out(struct conn *c)
 {
@@ -151,8 +159,9 @@ static int append_all(struct conn *c)
 }
 #endif
 
-int conn_begin_put(struct redis *r, struct conn *c, const struct gpc_remote_item *item, bool ask)
+int conn_begin_put(struct redis *r, struct conn *c, const struct gpc_remote_item *item, bool ask, bool last)
 {
+	const char *mark = last ? "*1\r\n$4\r\nPING\r\n" : "";
 	char seconds[16];
 	int n;
 
@@ -164,9 +173,10 @@ int conn_begin_put(struct redis *r, struct conn *c, const struct gpc_remote_item
 	c->nout = 2;
 	n = snprintf(seconds, sizeof(seconds), "%d", r->o.expire);
 	if (r->o.expire)
-		snprintf(c->tail, sizeof(c->tail), "\r\n$2\r\nEX\r\n$%d\r\n%s\r\n", n, seconds);
+		snprintf(c->tail, sizeof(c->tail), "\r\n$2\r\nEX\r\n$%d\r\n%s\r\n%s", n, seconds, mark);
 	else
-		snprintf(c->tail, sizeof(c->tail), "\r\n");
+		snprintf(c->tail, sizeof(c->tail), "\r\n%s", mark);
+	c->mark_sent = last;
 	c->value = item;
 	c->piece = 0;
 	fill_out(c);

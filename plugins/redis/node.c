@@ -4,6 +4,7 @@
 
 #include <arpa/inet.h>
 #include <ctype.h>
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +13,8 @@
 
 #define PAUSE_LEAST_NS  UINT64_C(100000000)
 #define PAUSE_MOST_NS   UINT64_C(30000000000)
+#define TRUST_NS        (2 * PAUSE_MOST_NS)      /* UP for so long, and no batch has come to nothing */
+#define SLOW_MOST       3u
 
 uint64_t now_ns(void)
 {
@@ -64,12 +67,21 @@ static bool copy(char *to, size_t room, const char *from, size_t n)
 	return true;
 }
 
+/* A URL is none, nor are two with a comma between. */
+static bool copy_host(char *to, size_t room, const char *from, size_t n)
+{
+	return copy(to, room, from, n) && !to[strcspn(to, " \t,/=@?#\"'\\")];
+}
+
 bool node_parse(const char *s, size_t n, char *host, size_t room, int *port)
 {
 	const char *end, *colon;
+	bool path = n > 5 && memcmp(s, "unix:", 5) == 0;
 
-	if (n > 5 && memcmp(s, "unix:", 5) == 0)
+	if (path)
 		s += 5, n -= 5;
+	if (path && s[0] != '/')
+		return false;
 	if (n && s[0] == '/') {
 		*port = 0;
 		return copy(host, room, s, n);
@@ -77,15 +89,15 @@ bool node_parse(const char *s, size_t n, char *host, size_t room, int *port)
 	*port = 6379;
 	if (n && s[0] == '[') {
 		end = memchr(s, ']', n);
-		if (!end || !copy(host, room, s + 1, (size_t)(end - s - 1)))
+		if (!end || !copy_host(host, room, s + 1, (size_t)(end - s - 1)))
 			return false;
 		n -= (size_t)(end + 1 - s);
 		return !n || (end[1] == ':' && take_port(end + 2, n - 1, port));
 	}
 	colon = memrchr(s, ':', n);
 	if (!colon || memchr(s, ':', (size_t)(colon - s)))       /* none, or an IPv6 address */
-		return copy(host, room, s, n);
-	return copy(host, room, s, (size_t)(colon - s)) &&
+		return copy_host(host, room, s, n);
+	return copy_host(host, room, s, (size_t)(colon - s)) &&
 	       take_port(colon + 1, n - (size_t)(colon + 1 - s), port);
 }
 
@@ -121,11 +133,15 @@ uint16_t node_number(struct redis *r, const char *host, int port)
 	n = &r->node[at];
 	snprintf(n->host, sizeof(n->host), "%s", host);
 	n->address[0] = 0;
-	if (is_numeric(host))
+	n->numeric = is_numeric(host);
+	n->renew = false;
+	n->turn = 0;
+	if (n->numeric)
 		snprintf(n->address, sizeof(n->address), "%.63s", host);
 	n->port = port;
 	n->life++;
-	n->up = n->seed = n->in_map = n->doubt = false;
+	n->up = n->seed = n->in_map = n->told = n->told_refused = false;
+	n->doubt = n->slow = 0;
 	n->pause_ns = n->next_ns = 0;
 	snprintf(n->why, sizeof(n->why), "not connected yet");
 	return (uint16_t)at;
@@ -196,62 +212,113 @@ static void say(struct redis *r, int level, const struct node *n, const char *wh
 	r->setup.log(r->setup.log_arg, level, text);
 }
 
+/* An outage is told once, with its first reason; and once more if the server is there and refuses us, since that lasts
+ * until somebody does something.  The lock is held. */
+static bool is_news(struct node *n, const char *why)
+{
+	struct answer a;
+	bool refuses, news;
+
+	reply_of_error(why, strlen(why), &a);
+	refuses = a.result == -EACCES;
+	news = !n->told || (refuses && !n->told_refused);
+	n->told = true;
+	n->told_refused |= refuses;
+	return news;
+}
+
+static void fall(struct redis *r, uint16_t node, const char *why, uint32_t doubt)
+{
+	struct node *n = &r->node[node], copy_of;
+	uint64_t now = now_ns();
+	bool first, news;
+
+	pthread_mutex_lock(&r->lock);
+	first = !n->told;
+	news = is_news(n, why);
+	n->pause_ns = !n->pause_ns || (n->up && !n->doubt) ? PAUSE_LEAST_NS :
+		      2 * n->pause_ns < PAUSE_MOST_NS ? 2 * n->pause_ns : PAUSE_MOST_NS;
+	/* not all lanes of all nodes at the same moment */
+	n->next_ns = now + n->pause_ns - n->pause_ns / 4 + now % (n->pause_ns / 2);
+	n->doubt |= doubt;
+	n->slow = 0;
+	n->up = false;
+	n->renew = !n->numeric;              /* it may have moved */
+	snprintf(n->why, sizeof(n->why), "%s", why);
+	r->stale = true;
+	copy_of = *n;
+	pthread_mutex_unlock(&r->lock);
+	if (first)
+		count(r, NODE_DOWN);
+	if (news)
+		say(r, LOG_WARNING, &copy_of, "is down: ", why);
+}
+
 void node_down(struct redis *r, uint16_t node, const char *why)
+{
+	fall(r, node, why, 0);
+}
+
+/* It may answer PING all the same, and other batches.  Then it is tried again, later each time, until it has answered one of
+ * this kind. */
+void node_mute(struct redis *r, uint16_t node, enum kind kind, const char *why)
+{
+	fall(r, node, why, 1u << kind);
+}
+
+void node_slow(struct redis *r, uint16_t node, enum kind kind)
+{
+	bool mute;
+
+	pthread_mutex_lock(&r->lock);
+	mute = ++r->node[node].slow >= SLOW_MOST;
+	pthread_mutex_unlock(&r->lock);
+	if (mute)
+		node_mute(r, node, kind, "no answer within the deadline");
+}
+
+/* Without a doubt it is UP, and that is told if the outage was.  The lock is held. */
+static bool recovers(struct node *n)
+{
+	bool news = n->up && n->told && !n->doubt;
+
+	if (n->up && !n->doubt) {
+		n->pause_ns = 0;
+		n->told = n->told_refused = false;
+	}
+	return news;
+}
+
+void node_proved(struct redis *r, uint16_t node, enum kind kind)
+{
+	struct node *n = &r->node[node], copy_of;
+	bool news;
+
+	pthread_mutex_lock(&r->lock);
+	n->doubt &= ~(1u << kind);
+	n->slow = 0;
+	news = recovers(n);
+	copy_of = *n;
+	pthread_mutex_unlock(&r->lock);
+	if (news)
+		say(r, LOG_NOTICE, &copy_of, "answers again", "");
+}
+
+void node_up(struct redis *r, uint16_t node)
 {
 	struct node *n = &r->node[node], copy_of;
 	uint64_t now = now_ns();
 	bool news;
 
 	pthread_mutex_lock(&r->lock);
-	/* tell of each end, and of each new reason why it lasts */
-	news = n->up || strcmp(n->why, why) != 0;
-	n->pause_ns = !n->pause_ns || (n->up && !n->doubt) ? PAUSE_LEAST_NS :
-		      2 * n->pause_ns < PAUSE_MOST_NS ? 2 * n->pause_ns : PAUSE_MOST_NS;
-	/* not all lanes of all nodes at the same moment */
-	n->next_ns = now + n->pause_ns - n->pause_ns / 4 + now % (n->pause_ns / 2);
-	n->up = false;
-	snprintf(n->why, sizeof(n->why), "%s", why);
-	r->stale = true;
-	copy_of = *n;
-	pthread_mutex_unlock(&r->lock);
-	if (news) {
-		count(r, NODE_DOWN);
-		say(r, LOG_WARNING, &copy_of, "is down: ", why);
-	}
-}
-
-/* It may answer PING all the same.  Then it is tried again, later each time, until it has answered a batch. */
-void node_mute(struct redis *r, uint16_t node)
-{
-	node_down(r, node, "no answer within the deadline");
-	pthread_mutex_lock(&r->lock);
-	r->node[node].doubt = true;
-	pthread_mutex_unlock(&r->lock);
-}
-
-void node_proved(struct redis *r, uint16_t node)
-{
-	struct node *n = &r->node[node];
-
-	pthread_mutex_lock(&r->lock);
-	if (n->doubt && n->up)
-		n->pause_ns = 0;
-	n->doubt = false;
-	pthread_mutex_unlock(&r->lock);
-}
-
-void node_up(struct redis *r, uint16_t node)
-{
-	struct node *n = &r->node[node], copy_of;
-	bool again;
-
-	pthread_mutex_lock(&r->lock);
-	again = !n->up && n->pause_ns;
+	if (!n->up)
+		n->up_ns = now;
+	else if (now - n->up_ns > TRUST_NS)
+		n->doubt = 0;
 	n->up = true;
-	if (!n->doubt)
-		n->pause_ns = 0;
+	news = recovers(n);
 	copy_of = *n;
 	pthread_mutex_unlock(&r->lock);
-	if (again)
+	if (news)
 		say(r, LOG_NOTICE, &copy_of, "answers again", "");
 }

@@ -2,6 +2,7 @@
 /* options.c - what open is told: servers, who we are there, TLS. */
 #include "plugins/redis/redis.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -28,7 +29,7 @@ static int take_number(const char *word, const char *value, int most, int *to, c
 
 	errno = 0;
 	n = strtol(value, &end, 10);
-	if (!*value || *end || errno || n < 0 || n > most) {
+	if (!isdigit((unsigned char)*value) || *end || errno || n > most) {
 		snprintf(why, room, "%s=%s: it must be a number from 0 to %d", word, value, most);
 		return -EINVAL;
 	}
@@ -40,7 +41,8 @@ static int take_number(const char *word, const char *value, int most, int *to, c
 static int take_password(const char *path, struct options *o, char *why, size_t room)
 {
 	struct stat st;
-	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	const char *end;
+	int fd = open(path, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
 	ssize_t n;
 
 	if (fd < 0 || fstat(fd, &st) < 0) {
@@ -53,20 +55,22 @@ static int take_password(const char *path, struct options *o, char *why, size_t 
 	}
 	if (!S_ISREG(st.st_mode) || st.st_mode & 077 || (st.st_uid != geteuid() && st.st_uid != 0)) {
 		close(fd);
-		snprintf(why, room, "password-file=%s has mode %04o: it is a regular file of this user or of root that no other user may read; chmod 600 it",
+		snprintf(why, room, "password-file=%s has mode %04o: it must be a regular file of this user or of root that no other user may read; chmod 600 it",
 			 path, (unsigned)st.st_mode & 07777);
 		return -EACCES;
 	}
 	n = read(fd, o->password, sizeof(o->password));
 	close(fd);
-	while (n > 0 && (o->password[n - 1] == '\n' || o->password[n - 1] == '\r'))
+	end = n > 0 ? memchr(o->password, '\n', (size_t)n) : NULL;
+	n = end ? end - o->password : n;
+	if (n > 0 && o->password[n - 1] == '\r')
 		n--;
 	if (n <= 0 || n >= (ssize_t)sizeof(o->password)) {
-		snprintf(why, room, "password-file=%s has a password of 1 to %zu bytes in one line", path,
+		snprintf(why, room, "password-file=%s has no password in its first line: it must have 1 to %zu bytes", path,
 			 sizeof(o->password) - 1);
 		return -EINVAL;
 	}
-	o->password[n] = 0;
+	memset(o->password + n, 0, sizeof(o->password) - (size_t)n);
 	return 0;
 }
 

@@ -6,6 +6,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/un.h>
+
+#define PATH_MOST (sizeof(((struct sockaddr_un *)0)->sun_path) - 1)
 
 static void exists(void *store, const struct gpc_remote_call *call, struct gpc_remote_item *items, uint32_t n)
 {
@@ -35,6 +38,8 @@ static void close_store(void *store)
 	for (i = 0; r->lane && i < r->nlanes; i++)
 		lane_free(r->lane[i]);
 	free(r->lane);
+	for (i = 0; i < NODES; i++)
+		name_end(&r->name[i]);
 #ifdef HAVE_HIREDIS_SSL
 	if (r->ssl)
 		redisFreeSSLContext(r->ssl);
@@ -57,8 +62,13 @@ static int add_servers(struct redis *r, char *why, size_t room)
 		size_t n = strcspn(at, "+");
 
 		if (!node_parse(at, n, host, sizeof(host), &port)) {
-			snprintf(why, room, "server=%.*s is none of HOST, HOST:PORT, [ADDRESS]:PORT, unix:/PATH",
-				 (int)n, at);
+			snprintf(why, room, "server=%.*s is none of HOST, HOST:PORT, [ADDRESS]:PORT, unix:/PATH; + is between "
+				 "several", (int)(n < 200 ? n : 200), at);
+			return -EINVAL;
+		}
+		if (!port && strlen(host) > PATH_MOST) {
+			snprintf(why, room, "server: the path of a socket has %zu bytes, and may have %zu", strlen(host),
+				 PATH_MOST);
 			return -EINVAL;
 		}
 		node = node_number(r, host, port);

@@ -8,6 +8,7 @@
  *   conn.c     one connection: opened, written to, read from
  *   reply.c    what the server says: bytes to where they belong, errors to results
  *   node.c     nodes, and which one has a key
+ *   names.c    their names become addresses
  *
  * hiredis parses and connects; it waits for nothing, as all its contexts are non-blocking.  Waits are in poll(2)
  * here, up to the deadline, with the descriptor that cancels beside the sockets.
@@ -43,11 +44,16 @@ enum {
 struct node {
 	char host[256];                      /* or the path of a socket */
 	char address[64];                    /* of host, in numbers; "": not looked up yet */
+	bool numeric, renew;                 /* host is an address; it is a name, and to be looked up again */
+	uint32_t turn;                       /* which of the addresses of a name is next */
 	int port;                            /* 0: host is a path */
 	uint32_t life;                       /* another one: another node stands here now */
 	bool up, seed, in_map;
-	bool doubt;                          /* it has answered PING since a batch was late there, and no batch yet */
+	uint32_t doubt;                      /* kinds of batches (1 << kind) that have come to nothing here, and to nothing else since */
+	uint32_t slow;                       /* batches in a row of which no answer was whole in time */
+	bool told, told_refused;             /* the log has it: that it is down; that it refuses us */
 	char why[200];                       /* DOWN */
+	uint64_t up_ns;                      /* UP: since when */
 	uint64_t pause_ns, next_ns;          /* ... and when it is tried again */
 };
 
@@ -64,6 +70,7 @@ struct answer {                              /* to one command */
 	int result;                          /* as of an item */
 	enum { STAYS, MOVED, ASK } where;
 	int slot, port;                      /* ... of MOVED and ASK */
+	bool pong;                           /* to PING */
 	char host[256];
 	char text[320];                      /* of an error */
 };
@@ -79,9 +86,11 @@ struct conn {
 	/* Of one round of a batch: items are a chain by lane.next; NONE ends it. */
 	uint32_t first, last, sending, waiting;
 	bool skip;                           /* the answer to ASKING comes first */
+	bool mark_sent, mark_due;            /* PING behind the last item: its answer proves that the others were theirs */
 	bool heard, broken;                  /* something came; it is of no use any more */
-	bool proved;                         /* an item of this round was answered */
-	char head[HEAD + 64], tail[64];      /* of the command that is being sent ... */
+	bool erred;                          /* the last answer to an item was an error */
+	bool proved;                         /* an item of this round was answered, with a value where one was asked for */
+	char head[HEAD + 64], tail[96];      /* of the command that is being sent ... */
 	const struct gpc_remote_item *value; /* ... with this value; NULL: all that was begun is in out ... */
 	uint32_t piece;                      /* ... of which so many pieces are in out, or behind it */
 	struct iovec out[OUT];
@@ -118,6 +127,8 @@ struct redis {
 	struct node node[NODES];
 	uint32_t nnodes;
 	uint16_t slot[SLOTS];
+	struct name *name[NODES];            /* tick's: that are being looked up */
+	uint32_t turn;                       /* the node that tick looks at first */
 	bool told;                           /* that we may not ask for the map */
 	bool cluster, kind_known, stale;     /* stale: the map of slots has been found wrong */
 	uint64_t map_ns, ping_ns;            /* when it was read; when nodes that are UP were asked */
@@ -139,9 +150,16 @@ uint16_t node_of_key(struct redis *r, const char *key, uint32_t bytes);
 uint16_t node_redirected(struct redis *r, uint16_t asked, const struct answer *a);
 void node_down(struct redis *r, uint16_t node, const char *why);
 void node_up(struct redis *r, uint16_t node);
-void node_mute(struct redis *r, uint16_t node);  /* DOWN: a batch has heard nothing of it */
-void node_proved(struct redis *r, uint16_t node);        /* it has answered a batch */
+/* DOWN, since a batch has come to nothing there, whatever it says to PING. */
+void node_mute(struct redis *r, uint16_t node, enum kind kind, const char *why);
+/* A batch has ended before the first answer was whole; after some in a row the node is DOWN. */
+void node_slow(struct redis *r, uint16_t node, enum kind kind);
+void node_proved(struct redis *r, uint16_t node, enum kind kind);        /* it has answered such a batch */
 void count(struct redis *r, int which);
+
+/* names.c: in tick's thread.  n->address, after ns at most; false and why. */
+bool name_look_up(struct name **at, struct node *n, uint64_t ns, char *why, size_t room);
+void name_end(struct name **at);
 
 /* reply.c */
 extern redisReplyObjectFunctions reply_flat;
@@ -152,13 +170,16 @@ void *reply_small_array(const redisReadTask *task, size_t n);
 void *reply_small_array(const redisReadTask *task, int n);
 #endif
 void reply_of_error(const char *text, size_t n, struct answer *ret);
+bool reply_refuses(const char *text);            /* a server that does not take us, whatever we ask */
 
 /* conn.c: 0, or -1 and what is wrong in c->answer.text. */
 int conn_open(struct redis *r, struct conn *c, const struct node *node);
 void conn_close(struct conn *c);
 int conn_connected(struct redis *r, struct conn *c);     /* its socket is writable */
-int conn_begin_put(struct redis *r, struct conn *c, const struct gpc_remote_item *item, bool ask);
+/* last: with the mark. */
+int conn_begin_put(struct redis *r, struct conn *c, const struct gpc_remote_item *item, bool ask, bool last);
 int conn_begin(struct conn *c, enum kind kind, const struct gpc_remote_item *item, bool ask);
+int conn_begin_mark(struct conn *c);
 /* What the socket takes; 1: all that was begun is written, 0: not yet. */
 int conn_write(struct conn *c);
 /* What the socket has; returns 1 if that was something. */

@@ -10,6 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define TOO_MANY "ERR max number of clients reached"
+
 static char token;                           /* "there is a reply": hiredis wants something that is not NULL */
 
 static bool is(const char *text, const char *word)
@@ -22,8 +24,10 @@ static int result_of(const char *text)
 	static const struct { const char *word; int result; } words[] = {
 		{ "OOM", -ENOSPC }, { "NOAUTH", -EACCES }, { "WRONGPASS", -EACCES }, { "NOPERM", -EACCES },
 		{ "ERR invalid password", -EACCES }, { "ERR AUTH", -EACCES }, { "ERR Client sent AUTH", -EACCES },
+		{ "DENIED", -EACCES }, { TOO_MANY, -EAGAIN },
 		{ "LOADING", -EAGAIN }, { "CLUSTERDOWN", -EAGAIN }, { "MASTERDOWN", -EAGAIN },
 		{ "TRYAGAIN", -EAGAIN }, { "BUSY", -EAGAIN }, { "READONLY", -EAGAIN },
+		{ "NOREPLICAS", -EAGAIN }, { "MISCONF", -EAGAIN }, { "MISDIRECTED", -EAGAIN },
 		{ "WRONGTYPE", -EBADMSG }, { "ERR Protocol error: invalid bulk", -EFBIG },
 	};
 	size_t i;
@@ -32,6 +36,11 @@ static int result_of(const char *text)
 		if (is(text, words[i].word))
 			return words[i].result;
 	return -EIO;
+}
+
+bool reply_refuses(const char *text)
+{
+	return is(text, "NOAUTH") || is(text, "DENIED") || is(text, TOO_MANY);
 }
 
 /* "MOVED 3999 127.0.0.1:6381", "ASK 3999 ::1:6381", "MOVED 3999 [::1]:6381", "MOVED 3999 :6381" */
@@ -66,6 +75,7 @@ void reply_of_error(const char *text, size_t n, struct answer *ret)
 	for (i = 0; i < n; i++)
 		ret->text[i] = (char)((unsigned char)text[i] < 32 ? ' ' : text[i]);
 	ret->text[n] = 0;
+	ret->pong = false;
 	ret->where = STAYS;
 	ret->result = result_of(ret->text);
 	if (is(ret->text, "MOVED ") || is(ret->text, "ASK "))
@@ -94,6 +104,7 @@ static struct answer *plain(const redisReadTask *task, int result)
 
 	c->answer.where = STAYS;
 	c->answer.text[0] = 0;
+	c->answer.pong = false;
 	c->answer.result = !c->expected || c->expected == task->type || task->type == REDIS_REPLY_NIL ? result : -EIO;
 	return &c->answer;
 }
@@ -107,7 +118,7 @@ static void *on_string(const redisReadTask *task, char *s, size_t n)
 	if (task->type == REDIS_REPLY_ERROR)
 		reply_of_error(s, n, &c->answer);
 	else if (task->type == REDIS_REPLY_STATUS)
-		plain(task, 0);
+		plain(task, 0)->pong = n == 4 && memcmp(s, "PONG", 4) == 0;
 	else
 		plain(task, c->into ? fill(c->into, s, n) : -EIO);
 	return &token;

@@ -1,42 +1,46 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* tick.c - nodes that are down are tried again, and the map of slots is read.  Nobody waits for this thread, so
- * this is where names are looked up, too. */
+ * this is where names become addresses, too. */
 #include "plugins/redis/redis.h"
 
 #include <errno.h>
-#include <netdb.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <syslog.h>
 
-#define TRY_NS          UINT64_C(500000000)  /* for one node, so that others have their turn */
+#define TRY_NS          UINT64_C(500000000)  /* for one node, and a third of the tick at most */
 #define PING_NS         UINT64_C(1000000000)
 #define STALE_NS        UINT64_C(200000000)  /* between two readings of a map that was found wrong ... */
 #define MAP_NS          UINT64_C(60000000000)        /* ... or was not */
 
-/* Its address in numbers; false and why. */
-static bool look_up(struct node *n, char *why, size_t room)
-{
-	struct addrinfo hints = { .ai_socktype = SOCK_STREAM }, *found = NULL;
-	int err;
+struct turn {                                /* a tick */
+	const struct gpc_remote_call *call;
+	uint64_t try_ns;                     /* so long a node has for its answer */
+};
 
-	if (!n->port || n->address[0])
+/* Its address in numbers; false and why.  An old one is better than none. */
+static bool look_up(struct redis *r, const struct turn *t, uint16_t node, struct node *n, char *why, size_t room)
+{
+	if (!n->port || n->numeric || (n->address[0] && !n->renew))
 		return true;
-	err = getaddrinfo(n->host, NULL, &hints, &found);
-	if (!err)
-		err = getnameinfo(found->ai_addr, found->ai_addrlen, n->address, sizeof(n->address), NULL, 0,
-				  NI_NUMERICHOST);
-	if (found)
-		freeaddrinfo(found);
-	if (err)
-		snprintf(why, room, "%.100s: %s", n->host, gai_strerror(err));
-	return !err;
+	if (!name_look_up(&r->name[node], n, t->try_ns / 2, why, room))
+		return n->address[0] != 0;
+	pthread_mutex_lock(&r->lock);
+	if (r->node[node].life == n->life) {
+		snprintf(r->node[node].address, sizeof(n->address), "%s", n->address);
+		r->node[node].renew = false;
+		r->node[node].turn = n->turn;
+	}
+	pthread_mutex_unlock(&r->lock);
+	return true;
 }
 
 /* One of `lane`'s connections, ready for a command. */
-static struct conn *connection(struct redis *r, struct lane *l, uint16_t node, char *why, size_t room)
+static struct conn *connection(struct redis *r, const struct turn *t, uint16_t node, char *why, size_t room)
 {
+	struct lane *l = r->lane[t->call->lane];
 	struct conn *c = &l->conn[node];
 	struct node n;
 
@@ -45,12 +49,8 @@ static struct conn *connection(struct redis *r, struct lane *l, uint16_t node, c
 	pthread_mutex_unlock(&r->lock);
 	if (c->c && !c->broken && c->life == n.life && conn_is_quiet(c, l->in, 0))
 		return c;
-	if (!look_up(&n, why, room))
+	if (!look_up(r, t, node, &n, why, room))
 		return NULL;
-	pthread_mutex_lock(&r->lock);
-	if (r->node[node].life == n.life)
-		snprintf(r->node[node].address, sizeof(n.address), "%s", n.address);
-	pthread_mutex_unlock(&r->lock);
 	count(r, CONNECTED);
 	if (conn_open(r, c, &n) == 0)
 		return c;
@@ -58,18 +58,31 @@ static struct conn *connection(struct redis *r, struct lane *l, uint16_t node, c
 	return NULL;
 }
 
-/* The reply of one node, to be freed; NULL and why. */
-static redisReply *ask(struct redis *r, const struct gpc_remote_call *call, uint16_t node, int argc,
-		       const char **argv, char *why, size_t room)
+static bool is_cancelled(const struct turn *t)
 {
-	struct lane *l = lane_of(r, call->lane);
-	struct gpc_remote_call one = *call;
-	uint64_t most = now_ns() + TRY_NS;
+	struct pollfd p = { .fd = t->call->cancel_fd, .events = POLLIN };
+
+	return poll(&p, 1, 0) > 0;
+}
+
+/* A try that is cut short would say nothing of a node. */
+static bool has_time(const struct turn *t)
+{
+	return !is_cancelled(t) && now_ns() + t->try_ns <= t->call->deadline_ns;
+}
+
+/* The reply of one node, to be freed; NULL and why. */
+static redisReply *ask(struct redis *r, const struct turn *t, uint16_t node, int argc, const char **argv, char *why,
+		       size_t room)
+{
+	struct lane *l = lane_of(r, t->call->lane);
+	struct gpc_remote_call one = *t->call;
+	uint64_t most = now_ns() + t->try_ns;
 	struct conn *c;
 	redisReply *o;
 
 	snprintf(why, room, "no memory");
-	c = l ? connection(r, l, node, why, room) : NULL;
+	c = l ? connection(r, t, node, why, room) : NULL;
 	if (!c)
 		return NULL;
 	if (one.deadline_ns > most)
@@ -83,16 +96,19 @@ static redisReply *ask(struct redis *r, const struct gpc_remote_call *call, uint
 }
 
 /* Does it answer, and take us?  One that loads its data does not serve yet. */
-static void try(struct redis *r, const struct gpc_remote_call *call, uint16_t node)
+static void try(struct redis *r, const struct turn *t, uint16_t node)
 {
 	const char *ping = "PING";
 	char why[200];
-	struct lane *l = lane_of(r, call->lane);
+	struct lane *l = lane_of(r, t->call->lane);
 	bool old = l && l->conn[node].c;
-	redisReply *o = ask(r, call, node, 1, &ping, why, sizeof(why));
+	uint64_t soon = now_ns() + t->try_ns / 2;
+	redisReply *o = ask(r, t, node, 1, &ping, why, sizeof(why));
 
-	if (!o && old)                               /* an idle connection that the server has closed */
-		o = ask(r, call, node, 1, &ping, why, sizeof(why));
+	if (!o && old && now_ns() < soon)            /* an idle connection that the server has closed */
+		o = ask(r, t, node, 1, &ping, why, sizeof(why));
+	if (!o && is_cancelled(t))
+		return;
 	if (!o)
 		node_down(r, node, why);
 	else if (o->type == REDIS_REPLY_ERROR && strncmp(o->str, "NOPERM", 6) != 0)
@@ -103,11 +119,12 @@ static void try(struct redis *r, const struct gpc_remote_call *call, uint16_t no
 		freeReplyObject(o);
 }
 
-static void try_all(struct redis *r, const struct gpc_remote_call *call)
+/* Those for which there is no time are the first ones of the next tick. */
+static void try_all(struct redis *r, const struct turn *t)
 {
 	uint64_t now = now_ns();
 	bool ping = now >= r->ping_ns + PING_NS, due[NODES];
-	uint32_t i, n;
+	uint32_t i, k, n;
 
 	pthread_mutex_lock(&r->lock);
 	n = r->nnodes;
@@ -116,9 +133,14 @@ static void try_all(struct redis *r, const struct gpc_remote_call *call)
 	pthread_mutex_unlock(&r->lock);
 	if (ping)
 		r->ping_ns = now;
-	for (i = 0; i < n; i++)
+	for (k = 0; k < n; k++) {
+		i = (r->turn + k) % n;
+		if (due[i] && !has_time(t))
+			break;
 		if (due[i])
-			try(r, call, (uint16_t)i);
+			try(r, t, (uint16_t)i);
+	}
+	r->turn = n ? (r->turn + k) % n : 0;
 }
 
 /* ---- who has which slots ---- */
@@ -182,13 +204,22 @@ static bool map_is_due(struct redis *r)
 	return due;
 }
 
-/* A single server refuses the question, which is an answer.  If it has sent us elsewhere all the same, it was wrong. */
+/* A single server refuses the question, which is an answer.  If it has sent us elsewhere all the same, it was wrong.  One that
+ * cannot answer now may be either. */
 static void take_refusal(struct redis *r, const redisReply *o)
 {
 	bool forbidden = o->type == REDIS_REPLY_ERROR && strncmp(o->str, "NOPERM", 6) == 0;
+	struct answer a = { 0 };
 	uint32_t i;
 
+	if (o->type == REDIS_REPLY_ERROR)
+		reply_of_error(o->str, o->len, &a);
 	pthread_mutex_lock(&r->lock);
+	if (a.result == -EAGAIN || (a.result == -EACCES && !forbidden)) {
+		r->stale = true;
+		pthread_mutex_unlock(&r->lock);
+		return;
+	}
 	r->kind_known = true;
 	if (!forbidden) {
 		r->cluster = false;
@@ -204,7 +235,7 @@ static void take_refusal(struct redis *r, const redisReply *o)
 	r->told |= forbidden;
 }
 
-static void read_map(struct redis *r, const struct gpc_remote_call *call, uint16_t node)
+static void read_map(struct redis *r, const struct turn *t, uint16_t node)
 {
 	const char *argv[2] = { "CLUSTER", "SLOTS" };
 	char why[200];
@@ -213,9 +244,10 @@ static void read_map(struct redis *r, const struct gpc_remote_call *call, uint16
 	pthread_mutex_lock(&r->lock);
 	r->stale = false;                            /* what is found wrong from now on counts again */
 	pthread_mutex_unlock(&r->lock);
-	o = ask(r, call, node, 2, argv, why, sizeof(why));
+	o = ask(r, t, node, 2, argv, why, sizeof(why));
 	if (!o) {
-		node_down(r, node, why);
+		if (!is_cancelled(t))
+			node_down(r, node, why);
 		return;
 	}
 	r->map_ns = now_ns();
@@ -260,14 +292,18 @@ static int how_it_is(struct redis *r, char *why, size_t room)
 int tick(void *store, const struct gpc_remote_call *call, char *why, size_t room)
 {
 	struct redis *r = store;
+	struct turn t = { .call = call, .try_ns = TRY_NS };
+	uint64_t now = now_ns();
 	uint16_t node;
 
-	try_all(r, call);
-	if (map_is_due(r)) {
+	if (call->deadline_ns < now + 3 * TRY_NS)
+		t.try_ns = call->deadline_ns > now ? (call->deadline_ns - now) / 3 : 0;
+	try_all(r, &t);
+	if (map_is_due(r) && has_time(&t)) {
 		node = one_up(r);
 		if (node != NO_NODE) {
-			read_map(r, call, node);
-			try_all(r, call);            /* nodes that the map has named */
+			read_map(r, &t, node);
+			try_all(r, &t);              /* nodes that the map has named */
 		}
 	}
 	return how_it_is(r, why, room);

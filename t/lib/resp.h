@@ -6,6 +6,7 @@
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <poll.h>
 #include <stdarg.h>
 #include <sys/socket.h>
 
@@ -33,6 +34,16 @@ TAP_FN void resp_send(int fd, const void *at, size_t n)
 TAP_FN void resp_say(int fd, const char *text)
 {
 	resp_send(fd, text, strlen(text));
+}
+
+TAP_FN bool resp_has_text(const char *text)
+{
+	bool has;
+
+	pthread_mutex_lock(&resp_lock);
+	has = text[0] != 0;
+	pthread_mutex_unlock(&resp_lock);
+	return has;
 }
 
 /* What a hook says, and the test changes meanwhile; false: nothing. */
@@ -121,6 +132,16 @@ TAP_FN void resp_get(int fd, const char *key)
 	else
 		resp_say(fd, "$-1\r\n");
 	free(all);
+}
+
+/* Nothing that comes behind is answered either, until the client has gone or *held is 0. */
+TAP_FN bool resp_hold(int fd, const bool *held)
+{
+	struct pollfd p = { .fd = fd, .events = POLLRDHUP };
+
+	while (__atomic_load_n(held, __ATOMIC_SEQ_CST) && poll(&p, 1, 2) <= 0)
+		;
+	return true;
 }
 
 TAP_FN void resp_plain(int fd, int argc, char **argv, const size_t *len)

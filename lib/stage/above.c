@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* above.c - what a block hangs on goes down with it.
+ *
+ * A block is of use only behind the blocks before it in its prompt.  What many prompts begin with is used all the time, so
+ * it is never next to go from RAM, and by itself would never be written: when the cache is made anew, all that follows
+ * it would be without a parent.  So with a block go those of its ancestors that the tier lacks, as far as they are in
+ * the same pool of RAM.
+ *
+ * The walk ends at the first ancestor that is about to get a copy, or has one.  Copies are chained: what that one hangs on
+ * was published before it, and does not go before it, be it for want of room or for its age.  A store may lose any of
+ * them: there the walk goes on to the root, once for a batch, since what it finds is in it.
+ *
+ * A tier smaller than RAM could not hold them all, and would be written in a circle: there blocks go down alone. */
+#include "config.h"
+
+#include "stage/above.h"
+
+bool above_applies(const struct cold *d)
+{
+	const struct segment *s = &d->t->c->seg;
+	uint64_t blocks = 0;
+	uint32_t i;
+
+	if (cold_is_exclusive(d))
+		return false;            /* they stay in RAM, and what is there is not below */
+	for (i = 0; i < s->header.geometry.max_pools; i++)
+		if (images_fit_pool(d, seg_pool(s, i)))
+			blocks += load_relaxed(&seg_pool(s, i)->blocks);
+	return d->blocks >= blocks;
+}
+
+bool below_has(struct cold *d, const gpc_key *key)
+{
+	gpc_block copy;
+
+	return gpc_lookup(d->t->c, GPC_SPACE(d->space), key, 1, &copy, GPC_QUIET) == 1 && !slots_is_lost(d, copy);
+}
+
+bool above_is_among(const gpc_block *blocks, uint32_t n, gpc_block block)
+{
+	while (n--)
+		if (blocks[n] == block)
+			return true;
+	return false;
+}
+
+void above_find(struct cold *d, uint32_t pool, const struct about *a, const gpc_block *chosen, uint32_t nchosen,
+		struct above *ret)
+{
+	const struct shm_pool *p = seg_pool(&d->t->c->seg, pool);
+	uint32_t left = load_relaxed(&p->blocks);        /* more are in no chain, whatever records say */
+	bool holes = cold_is_afar(d), there;
+	struct about up = *a;
+	gpc_block block;
+	gpc_key key;
+
+	for (ret->n = 0; left && !key_is_zero(&up.parent); left--) {
+		key = up.parent;
+		if (gpc_lookup(d->t->c, GPC_SPACE(p->space), &key, 1, &block, GPC_QUIET) != 1 ||
+		    (uint32_t)GPC_POOL(block) != pool || above_is_among(chosen, nchosen, block) ||
+		    !about_block(d->t->c, block, &up) || !key_same(&up.key, &key))
+			return;
+		there = below_has(d, &key);
+		if (there && !holes)
+			return;
+		if (!there)
+			ret->block[ret->n++ % ABOVE_MOST] = block;
+	}
+}

@@ -1,0 +1,382 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A store that refuses what it is told, and one for whose keys there is little room: what this node has goes on, refusals are
+ * not asked for again and again, and what is seen of it is what it does. */
+#include "t/lib/fetch.h"
+#include "t/lib/remote.h"
+
+#include "stage/gone.h"
+#define slot_state slot_of_tier_state    /* transfers have slots, too */
+#define slot slot_of_tier
+#include "stage/stage.h"
+#undef slot
+#undef slot_state
+
+#define WAIT_MS 20000
+#define N 40u
+
+static char plugin[512], spec[1200], store[256];
+static uint8_t secret[16] = "one secret here";
+static int ram, vram;
+
+/* ---- a store that refuses ---- */
+
+uint32_t __real_remote_remove(struct remote *r, uint32_t lane, const gpc_key *keys, uint32_t n, int32_t *results,
+			      uint64_t deadline_ns);
+uint32_t __wrap_remote_remove(struct remote *r, uint32_t lane, const gpc_key *keys, uint32_t n, int32_t *results,
+			      uint64_t deadline_ns);
+uint32_t __real_remote_put(struct remote *r, uint32_t lane, struct remote_block *b, uint32_t n, uint64_t deadline_ns);
+uint32_t __wrap_remote_put(struct remote *r, uint32_t lane, struct remote_block *b, uint32_t n, uint64_t deadline_ns);
+bool __real_gone_add(struct gone *g, const gpc_key *key);
+bool __wrap_gone_add(struct gone *g, const gpc_key *key);
+
+static int put_result, remove_result;
+static uint32_t put_calls;
+static bool no_room;
+
+uint32_t __wrap_remote_remove(struct remote *r, uint32_t lane, const gpc_key *keys, uint32_t n, int32_t *results,
+			      uint64_t deadline_ns)
+{
+	int result = __atomic_load_n(&remove_result, __ATOMIC_SEQ_CST);
+	uint32_t i;
+
+	if (!result)
+		return __real_remote_remove(r, lane, keys, n, results, deadline_ns);
+	for (i = 0; results && i < n; i++)
+		results[i] = result;
+	return 0;
+}
+
+uint32_t __wrap_remote_put(struct remote *r, uint32_t lane, struct remote_block *b, uint32_t n, uint64_t deadline_ns)
+{
+	int result = __atomic_load_n(&put_result, __ATOMIC_SEQ_CST);
+	uint32_t i;
+
+	__atomic_fetch_add(&put_calls, 1, __ATOMIC_SEQ_CST);
+	if (!result)
+		return __real_remote_put(r, lane, b, n, deadline_ns);
+	for (i = 0; i < n; i++)
+		b[i].result = result;
+	return 0;
+}
+
+bool __wrap_gone_add(struct gone *g, const gpc_key *key)
+{
+	return !__atomic_load_n(&no_room, __ATOMIC_SEQ_CST) && __real_gone_add(g, key);
+}
+
+/* ---- slots: each is free, or somebody's ---- */
+
+uint32_t __real_slots_take(struct cold *d, gpc_block *blocks, uint32_t n);
+uint32_t __wrap_slots_take(struct cold *d, gpc_block *blocks, uint32_t n);
+void __real_slots_live(struct cold *d, gpc_block block, const gpc_key *key, uint32_t born);
+void __wrap_slots_live(struct cold *d, gpc_block block, const gpc_key *key, uint32_t born);
+
+static uint32_t twice, takes;
+static _Thread_local uint32_t taken_at;
+static bool waits;                           /* with what it notes, until another one has taken slots */
+
+uint32_t __wrap_slots_take(struct cold *d, gpc_block *blocks, uint32_t n)
+{
+	uint32_t got = __real_slots_take(d, blocks, n), i, k, seen = 0;
+	uint8_t is_free[256] = { 0 };
+
+	pthread_mutex_lock(&d->lock);
+	for (i = 0; i < d->nfree && i < d->blocks; i++)
+		seen += d->slot_of_tier[d->free[i]].state != SLOT_FREE || is_free[d->free[i]]++;
+	seen += d->nfree > d->blocks;
+	for (k = 0; k < got; k++)
+		seen += is_free[GPC_SLOT(blocks[k])] != 0;
+	pthread_mutex_unlock(&d->lock);
+	__atomic_fetch_add(&twice, seen, __ATOMIC_SEQ_CST);
+	if (got)
+		taken_at = __atomic_add_fetch(&takes, 1, __ATOMIC_SEQ_CST);
+	if (got && waits)
+		usleep(3000);            /* whoever had them before notes them now */
+	return got;
+}
+
+void __wrap_slots_live(struct cold *d, gpc_block block, const gpc_key *key, uint32_t born)
+{
+	uint32_t i;
+
+	for (i = 0; i < 20 && waits && __atomic_load_n(&takes, __ATOMIC_SEQ_CST) == taken_at; i++)
+		usleep(500);
+	__real_slots_live(d, block, key, born);
+}
+
+/* ---- caches ---- */
+
+static gpc *node(void)
+{
+	struct gpc_config cfg = cache_config(0, 0);
+	gpc *c;
+
+	cache_thread = true;
+	cfg.max_blocks = 2048;
+	cfg.max_peers = 8;
+	cfg.secret = secret;
+	c = cache_make(&cfg, NULL);
+	ram = bytes_ram(c, 64, 0, 0);
+	vram = bytes_vram(c, 64, 0, ram, 0);
+	return c;
+}
+
+static gpc_tiers *keep(uint32_t blocks)
+{
+	struct gpc_tiers_options o = { .size = sizeof(o), .dir = cache_dir, .remote = spec, .remote_blocks = blocks,
+				       .timeout_ms = 5000, .stages = 2, .ahead = 64, .remote_ms = 500,
+				       .log = remote_note };
+	gpc_tiers *t = NULL;
+
+	must(gpc_tiers_open(cache_name, &o, &t));
+	return t;
+}
+
+static void finish(gpc *c, gpc_tiers *t, const char *when)
+{
+	must(gpc_tiers_close(t));
+	fetch_end(c, when);
+}
+
+static void new_store(void)
+{
+	static int number;
+
+	put_result = remove_result = 0;
+	no_room = false;
+	snprintf(store, sizeof(store), "%s/store-%d", remote_dir, number++);
+	mkdir(store, 0755);
+	snprintf(spec, sizeof(spec), "%s:dir=%s", plugin, store);
+}
+
+static void fill(gpc *c, uint64_t first, uint32_t n)
+{
+	gpc_block b[CACHE_KEYS];
+
+	bytes_chain(c, ram, first, n, b, false);
+	must(gpc_tiers_sync(c, WAIT_MS));
+}
+
+static struct gpc_tier tier(gpc *c)
+{
+	struct gpc_tier t = { .size = sizeof(t) };
+
+	must(gpc_tier_get(c, 0, &t));
+	return t;
+}
+
+static int comes(gpc *c, uint64_t first, uint32_t n)
+{
+	gpc_key k[N + 1];
+
+	chain_keys(c, first, n, k);
+	return must(gpc_prefetch(c, vram, k + 1, n, 0, 5000));
+}
+
+static bool until(gpc *c, bool (*is)(gpc *c))
+{
+	uint64_t end = clock_ns() + 10000 * NS_PER_MS;
+
+	while (!is(c) && clock_ns() < end)
+		usleep(5000);
+	return is(c);
+}
+
+/* ---- few hints ---- */
+
+/* A prompt of forty blocks, and room for sixteen hints. */
+static void few_hints(void)
+{
+	gpc *c = node();
+	gpc_tiers *t;
+	int got = 0, before, rounds;
+
+	new_store();
+	t = keep(256);
+	fill(c, 1, N);
+	finish(c, t, "who has filled the store");
+	c = node();
+	t = keep(16);
+	got = comes(c, 1, N);
+	ok(got > 0, "a prompt that needs more hints than there is room for: %d come at once", got);
+	for (rounds = 0; got < (int)N && rounds < 10; rounds++) {
+		before = got;
+		got = comes(c, 1, N);
+		if (got <= before)
+			break;
+	}
+	is_int(got, N, "and all, by and by");
+	finish(c, t, "few hints");
+}
+
+/* ... that are next to go from RAM, and of which each is to have a copy in the store. */
+static void few_hints_for_copies(void)
+{
+	gpc *c = node();
+	gpc_block b[60];
+	gpc_tiers *t;
+	uint32_t before;
+
+	new_store();
+	t = keep(16);
+	bytes_chain(c, ram, 1, 60, b, false);
+	usleep(300000);
+	before = __atomic_load_n(&put_calls, __ATOMIC_SEQ_CST);
+	usleep(300000);
+	is_int(__atomic_load_n(&put_calls, __ATOMIC_SEQ_CST) - before, 0, "sixty blocks of RAM and sixteen hints: none is written again "
+	       "and again");
+	ok(tier(c).written >= 8, "some are stored: %d", (int)tier(c).written);
+	finish(c, t, "few hints for copies");
+}
+
+/* ... and two prompts at a time, whose hints push each other out while they are noted. */
+static void *ask_for(void *arg)
+{
+	uint64_t first = *(uint64_t *)arg;
+	gpc_key k[N + 1];
+	uint64_t end = clock_ns() + 5000 * NS_PER_MS;
+	gpc *c;
+
+	must(gpc_attach(cache_name, GPC_OPTIONS(gpc_attach_options, .dir = cache_dir, .timeout_ms = 5000), 0, &c));
+	chain_keys(c, first, N, k);
+	while (__atomic_load_n(&takes, __ATOMIC_SEQ_CST) < 16 && clock_ns() < end) {
+		must(gpc_prefetch(c, vram, k + 1, N, 0, 5000));
+		must(gpc_pool_clear(c, ram, 0, 0, 5000));
+	}
+	gpc_close(c);
+	return NULL;
+}
+
+static void two_prompts(void)
+{
+	uint64_t first[2] = { 1, 101 };
+	pthread_t thread[2];
+	gpc *c = node();
+	gpc_tiers *t;
+	int i;
+
+	new_store();
+	t = keep(256);
+	fill(c, 1, N);
+	must(gpc_pool_clear(c, ram, 0, 0, 5000));
+	fill(c, 101, N);
+	finish(c, t, "who has filled the store with two prompts");
+	c = node();
+	t = keep(8);
+	waits = true;
+	twice = takes = 0;
+	for (i = 0; i < 2; i++)
+		pthread_create(&thread[i], NULL, ask_for, &first[i]);
+	for (i = 0; i < 2; i++)
+		pthread_join(thread[i], NULL);
+	waits = false;
+	ok(takes >= 16, "two prompts push each other's hints out: %u times", takes);
+	is_int(twice, 0, "no slot is given twice");
+	finish(c, t, "two prompts");
+}
+
+/* ---- writes that are refused ---- */
+
+static bool is_stored(gpc *c)
+{
+	return tier(c).written >= 8;
+}
+
+static void refused_writes(int result, const char *what)
+{
+	gpc *c = node();
+	gpc_tiers *t;
+	uint32_t before;
+
+	new_store();
+	t = keep(256);
+	__atomic_store_n(&put_result, result, __ATOMIC_SEQ_CST);
+	before = __atomic_load_n(&put_calls, __ATOMIC_SEQ_CST);
+	fill(c, 1, 8);
+	usleep(300000);
+	before = __atomic_load_n(&put_calls, __ATOMIC_SEQ_CST) - before;
+	ok(before >= 1 && before <= 2, "a store that refuses writes (%s): it is told %u times in 0.3 s", what, before);
+	__atomic_store_n(&put_result, 0, __ATOMIC_SEQ_CST);
+	ok(until(c, is_stored), "it takes them again: they are stored");
+	finish(c, t, what);
+}
+
+/* ---- removals that are refused ---- */
+
+static bool is_told(gpc *c)
+{
+	(void)c;
+	return strstr(remote_log, "cannot be removed") != NULL;
+}
+
+static void refused_removals(void)
+{
+	gpc *c = node();
+	gpc_tiers *t;
+	gpc_block b;
+
+	new_store();
+	t = keep(256);
+	fill(c, 1, 8);
+	remote_log[0] = 0;
+	__atomic_store_n(&remove_result, -EACCES, __ATOMIC_SEQ_CST);
+	b = find(c, 1);
+	must(gpc_drop(c, &b, 1, NULL, 0, 5000));
+	ok(until(c, is_told), "a store that refuses removals: the log says so");
+	usleep(200000);
+	ok(is_told(c) && !strstr(strstr(remote_log, "cannot be removed") + 1, "cannot be removed"), "once");
+	finish(c, t, "removals that are refused");
+}
+
+/* ---- more was dropped than can be kept in mind ---- */
+
+static bool is_off(gpc *c)
+{
+	return tier(c).state == GPC_TIER_OFF;
+}
+
+static void too_many_drops(void)
+{
+	gpc *c = node();
+	gpc_tiers *t;
+	gpc_block b;
+
+	new_store();
+	t = keep(256);
+	fill(c, 1, 8);
+	fill(c, 101, 8);
+	__atomic_store_n(&no_room, true, __ATOMIC_SEQ_CST);
+	b = find(c, 1);
+	must(gpc_drop(c, &b, 1, NULL, 0, 5000));
+	ok(until(c, is_off), "a store of which too much was dropped is shown as off");
+	must(gpc_pool_clear(c, ram, 0, 0, 5000));
+	is_int(comes(c, 101, 8), 0, "and nothing of it is used");
+	finish(c, t, "too many drops");
+}
+
+static int body(void)
+{
+	if (!remote_plugin("folder", plugin, sizeof(plugin)))
+		bail("the plugin of folders is not built");
+	cache_dir_make();
+	few_hints();
+	few_hints_for_copies();
+	two_prompts();
+	refused_writes(-EACCES, "EACCES");
+	refused_writes(-EIO, "EIO");
+	refused_removals();
+	too_many_drops();
+	return done_testing();
+}
+
+static void clean_all(void)
+{
+	cache_dir_remove();
+	remote_dir_remove();
+}
+
+int main(void)
+{
+	remote_dir_make();
+	return tap_guard(100, body, clean_all);
+}
