@@ -147,6 +147,30 @@ static void test_drop(void)
 	finish(c, t, "drop");
 }
 
+/* Of which the feed tells by one change, the last one: it counts, too. */
+static void test_last_change(void)
+{
+	struct gpc_tiers_options o;
+	uint32_t before, i;
+	gpc_block b;
+	gpc_tiers *t;
+	gpc *c;
+
+	t = begin(&c, &o);
+	for (i = 0; i < 3; i++) {
+		bytes_chain(c, ram, 1, 1, &b, false);
+		must(gpc_tiers_sync(c, TIERS_MS));
+		before = __atomic_load_n(&syncs, __ATOMIC_SEQ_CST);
+		is_int(gpc_drop(c, &b, 1, NULL, 0, 5000), 1, "a block of RAM is dropped, and nothing else changes");
+		ok(__atomic_load_n(&syncs, __ATOMIC_SEQ_CST) > before, "which is synced before the call returns");
+	}
+	is_int(gpc_tiers_sync(c, TIERS_MS), 0, "nothing is left to do");
+	before = __atomic_load_n(&syncs, __ATOMIC_SEQ_CST);
+	is_int(gpc_pool_clear(c, tier_of(c).pool, 9, 0, 5000), 0, "a tag that no block has is cleared");
+	ok(__atomic_load_n(&syncs, __ATOMIC_SEQ_CST) > before, "which is synced, too");
+	finish(c, t, "the last change");
+}
+
 static void clear_one(int pool, uint32_t tag, const char *what)
 {
 	struct gpc_tiers_options o;
@@ -411,6 +435,7 @@ static void test_no_sync(void)
 static int body(void)
 {
 	test_drop();
+	test_last_change();
 	test_clears();
 	test_tag();
 	test_cleared_meanwhile();

@@ -104,7 +104,8 @@ static int wait_error(const gpc *c, int err)
 int durable_wait(gpc *c, const struct removal *r, uint64_t deadline)
 {
 	struct shm_desk *d = seg_desk(&c->seg);
-	uint64_t want = load_acquire(&seg_state(&c->seg)->events_head), now = clock_ns(), look = now + LOOK_NS;
+	/* the last change has gpc_event.seq events_head; what is durable comes before a seq */
+	uint64_t want = load_acquire(&seg_state(&c->seg)->events_head) + 1, now = clock_ns(), look = now + LOOK_NS;
 	uint32_t told;
 	int is;
 

@@ -93,7 +93,7 @@ struct shm_desk {                        /* one page; k: the keeper */
 	uint32_t sleepers;               /* k: threads that sleep on it */
 	uint32_t told;                   /* k: futex word, moves with durable */
 	uint32_t waiters;                /* p: threads that wait for durable */
-	uint64_t durable;                /* k: (o) what the feed tells of removals before this number never comes back */
+	uint64_t durable;                /* k: (o) removals that the feed tells with a lower seq never come back */
 	uint64_t asked;                  /* p: ... and up to where somebody waits for that */
 	uint32_t keeper;                 /* k: 1 + its seat; 0: none has been */
 	uint32_t drops;                  /* k: state.drops, as far as `file` has them */
