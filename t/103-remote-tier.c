@@ -223,6 +223,25 @@ static void mends(void)
 	finish(c, t, "a store that is mended");
 }
 
+/* Fewer hints than RAM has blocks: with all that they hang on, blocks would push one another's hints out for ever. */
+static void few_hints(void)
+{
+	gpc *c = node(64);
+	struct gpc_tiers_options o = options();
+	gpc_tiers *t;
+	gpc_block b[20];
+	uint32_t i;
+
+	for (i = 0; i < 3; i++)
+		bytes_chain(c, ram, 401 + 20 * i, 20, b, false);
+	o.ahead = 48;
+	o.remote_blocks = 16;
+	t = keep(&o);
+	is_int(gpc_tiers_sync(c, 3000), 0, "with few hints writes come to an end");
+	is_int((int)tier(c).written, 8, "behind those that go next");
+	finish(c, t, "few hints");
+}
+
 /* A clear is this node's.  A drop of the hint removes the value for all. */
 static void removes(void)
 {
@@ -327,6 +346,7 @@ static int body(void)
 	others_do_not();
 	forgets();
 	mends();
+	few_hints();
 	new_store("");
 	removes();
 	is_dead();

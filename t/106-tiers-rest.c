@@ -17,38 +17,47 @@ static int ram, vram;
 
 static void disk_fails(uint32_t calls, uint64_t from, uint64_t to)
 {
+	pthread_mutex_lock(&shim_lock);
 	memset(&shim, 0, sizeof(shim));
 	shim.from = from;
 	shim.to = to;
 	shim.err = EIO;
 	shim.times = UINT32_MAX;
-	__atomic_store_n(&shim.calls, calls, __ATOMIC_SEQ_CST);
+	shim.calls = calls;
+	pthread_mutex_unlock(&shim_lock);
 }
 
 static void disk_works(void)
 {
-	__atomic_store_n(&shim.calls, 0, __ATOMIC_SEQ_CST);
+	pthread_mutex_lock(&shim_lock);
+	shim.calls = 0;
+	pthread_mutex_unlock(&shim_lock);
 }
 
 static uint32_t met(void)
 {
-	return __atomic_load_n(&shim.met, __ATOMIC_SEQ_CST);
+	uint32_t times;
+
+	pthread_mutex_lock(&shim_lock);
+	times = shim.met;
+	pthread_mutex_unlock(&shim_lock);
+	return times;
 }
 
 /* ---- caches ---- */
 
+static pthread_mutex_t said_lock = PTHREAD_MUTEX_INITIALIZER;
 static char said[65536];
 
 static void note(void *arg, int level, const char *text)
 {
-	static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 	size_t used;
 
 	(void)arg;
-	pthread_mutex_lock(&lock);
+	pthread_mutex_lock(&said_lock);
 	used = strlen(said);
 	snprintf(said + used, sizeof(said) - used, "<%d> %s\n", level, text);
-	pthread_mutex_unlock(&lock);
+	pthread_mutex_unlock(&said_lock);
 }
 
 static int times_said(const char *what)
@@ -56,10 +65,12 @@ static int times_said(const char *what)
 	const char *at = said;
 	int n = 0;
 
+	pthread_mutex_lock(&said_lock);
 	while ((at = strstr(at, what))) {
 		at++;
 		n++;
 	}
+	pthread_mutex_unlock(&said_lock);
 	return n;
 }
 
@@ -227,7 +238,9 @@ static void test_once(void)
 
 	tiers_fill(c, ram, 1, 40, 8);
 	disk_fails(SHIM_SYNC, 0, UINT64_MAX);
+	pthread_mutex_lock(&shim_lock);
 	shim.times = 1;
+	pthread_mutex_unlock(&shim_lock);
 	is_int(drop(c, 8, 5000), 1, "a sync fails once: all is cleared, and the drop acknowledged");
 	for (i = 0; tiers_below(c, 1, 16) && i < 2000; i++)
 		usleep(1000);

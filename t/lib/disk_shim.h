@@ -61,7 +61,7 @@ static inline void shim_end(void)
 		pause();
 }
 
-static inline bool shim_meets(enum shim_call call, uint64_t at)
+static inline bool shim_meets_locked(enum shim_call call, uint64_t at)
 {
 	if (!(shim.calls & call) || at < shim.from || at >= shim.to)
 		return false;
@@ -74,6 +74,18 @@ static inline bool shim_meets(enum shim_call call, uint64_t at)
 	shim.times -= shim.times != UINT32_MAX;
 	shim.met++;
 	return true;
+}
+
+static pthread_mutex_t shim_lock = PTHREAD_MUTEX_INITIALIZER;   /* where threads meet what the test changes meanwhile */
+
+static inline bool shim_meets(enum shim_call call, uint64_t at)
+{
+	bool meets;
+
+	pthread_mutex_lock(&shim_lock);
+	meets = shim_meets_locked(call, at);
+	pthread_mutex_unlock(&shim_lock);
+	return meets;
 }
 
 /* The first bytes of v. */

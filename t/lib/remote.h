@@ -18,6 +18,7 @@
 #define REMOTE_BYTES 4096u
 
 static char remote_dir[128];                 /* a folder of the test's own, from which programs may be loaded */
+static pthread_mutex_t remote_lock = PTHREAD_MUTEX_INITIALIZER;
 static char remote_log[65536];               /* what stores have said */
 
 TAP_FN void remote_dir_make(void)
@@ -40,14 +41,33 @@ TAP_FN void remote_dir_remove(void)
 
 TAP_FN void remote_note(void *arg, int level, const char *text)
 {
-	static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 	size_t used;
 
 	(void)arg;
-	pthread_mutex_lock(&lock);
+	pthread_mutex_lock(&remote_lock);
 	used = strlen(remote_log);
 	snprintf(remote_log + used, sizeof(remote_log) - used, "<%d> %s\n", level, text);
-	pthread_mutex_unlock(&lock);
+	pthread_mutex_unlock(&remote_lock);
+}
+
+/* How often they have said that, and may say it meanwhile. */
+TAP_FN int remote_says(const char *what)
+{
+	const char *at;
+	int n = 0;
+
+	pthread_mutex_lock(&remote_lock);
+	for (at = remote_log; (at = strstr(at, what)) != NULL; at++)
+		n++;
+	pthread_mutex_unlock(&remote_lock);
+	return n;
+}
+
+TAP_FN void remote_says_no_more(void)
+{
+	pthread_mutex_lock(&remote_lock);
+	remote_log[0] = 0;
+	pthread_mutex_unlock(&remote_lock);
 }
 
 /* A copy of the built plugin that nobody else can write: builds may be group-writable.  false: it is not built. */
