@@ -204,7 +204,7 @@ static void test_place(void)
 	o.ahead = 8;
 	t = tiers_open(&o);
 	disk_fails(IMAGES, IMAGES + 4096, UINT32_MAX);
-	for (i = 0; i < 100; i++) {
+	for (i = 0; i < 100 && clock_ns() - began < 5000 * NS_PER_MS; i++) {
 		grow(c, ram, 0, 1 + i, 1);
 		must(gpc_tiers_sync(c, TIERS_MS));
 	}
