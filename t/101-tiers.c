@@ -333,6 +333,52 @@ static void test_min_uses(void)
 	finish(c, t, "min_uses");
 }
 
+int __real_gpc_reclaim(gpc *c, const gpc_key *keys, const gpc_block *blocks, uint32_t n, int *results, uint32_t flags,
+		       int timeout_ms);
+int __wrap_gpc_reclaim(gpc *c, const gpc_key *keys, const gpc_block *blocks, uint32_t n, int *results, uint32_t flags,
+		       int timeout_ms);
+
+static uint32_t reclaims, asked_back;    /* calls; blocks */
+
+int __wrap_gpc_reclaim(gpc *c, const gpc_key *keys, const gpc_block *blocks, uint32_t n, int *results, uint32_t flags,
+		       int timeout_ms)
+{
+	__atomic_fetch_add(&reclaims, 1, __ATOMIC_SEQ_CST);
+	__atomic_fetch_add(&asked_back, n, __ATOMIC_SEQ_CST);
+	return __real_gpc_reclaim(c, keys, blocks, n, results, flags, timeout_ms);
+}
+
+/* Old blocks that stay, since they are in use or others hang on them, are asked for all the time: together, or the
+ * removals that wait behind that are late. */
+static void test_age_held(void)
+{
+	gpc *c = three(64, 16, 1024);
+	struct gpc_tiers_options o = tiers_options(64);
+	struct gpc_pool p = { .size = sizeof(p) };
+	gpc_key k[25];
+	gpc_block b[24];
+	gpc_tiers *t;
+	int i;
+
+	o.ahead = 8;
+	o.max_age_s = 60;
+	t = tiers_open(&o);
+	tiers_fill(c, ram, 1, 40, 8);
+	must(gpc_pool_get(c, tier_of(c).pool, &p));
+	chain_keys(c, 1, 24, k);
+	for (i = 0; i < 24; i += 8)
+		is_int(gpc_acquire(c, GPC_SPACE(p.space), k + 1 + i, 8, b + i, 0), 8, "blocks below are in use");
+	__atomic_store_n(&asked_back, 0, __ATOMIC_SEQ_CST);
+	__atomic_store_n(&reclaims, 0, __ATOMIC_SEQ_CST);
+	__atomic_fetch_add(&seconds_later, 62, __ATOMIC_SEQ_CST);
+	for (i = 0; i < 600 && __atomic_load_n(&asked_back, __ATOMIC_SEQ_CST) < 24; i++)
+		usleep(10000);
+	ok(asked_back >= 24 && reclaims <= asked_back / 8, "%u are asked for by %u calls", asked_back, reclaims);
+	is_int(tiers_below(c, 1, 24), 24, "and stay while they are");
+	must(gpc_release(c, b, 24));
+	finish(c, t, "age, in use");
+}
+
 static void test_age(void)
 {
 	gpc *c = three(64, 16, 1024);
@@ -413,6 +459,7 @@ static int body(void)
 	test_exclusive();
 	test_min_uses();
 	test_age();
+	test_age_held();
 	test_room();
 	test_bad();
 	return done_testing();

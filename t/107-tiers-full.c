@@ -160,6 +160,28 @@ static void test_held(void)
 	finish(c, t, "a block is held");
 }
 
+/* A prompt for which there is not enough room: its beginning is of use. */
+static void test_long(void)
+{
+	struct gpc_tiers_options o;
+	gpc *c = begin(16, 16, &o);
+	gpc_tiers *t = tiers_open(&o);
+	struct gpc_pool p = { .size = sizeof(p) };
+	gpc_key k = key_of(c, 1);
+	gpc_block b;
+
+	grow(c, ram, 0, 1, 1);
+	must(gpc_tiers_sync(c, TIERS_MS));
+	must(gpc_pool_get(c, tier_of(c).pool, &p));
+	is_int(gpc_acquire(c, GPC_SPACE(p.space), &k, 1, &b, 0), 1, "one block of 16 is in use");
+	must(gpc_pool_clear(c, ram, 0, 0, 5000));
+	grow(c, ram, 0, 2, 16);
+	is_quiet(c, 16, "a prompt of 16");
+	is_int(tiers_below(c, 2, 15), 15, "a prompt of 16: all but its last block is below");
+	must(gpc_release(c, &b, 1));
+	finish(c, t, "a prompt of 16");
+}
+
 /* Exclusive: what cannot leave RAM is there still. */
 static void test_leaves(void)
 {
@@ -204,7 +226,7 @@ static void test_place(void)
 	o.ahead = 8;
 	t = tiers_open(&o);
 	disk_fails(IMAGES, IMAGES + 4096, UINT32_MAX);
-	for (i = 0; i < 100; i++) {
+	for (i = 0; i < 100 && clock_ns() - began < 5000 * NS_PER_MS; i++) {
 		grow(c, ram, 0, 1 + i, 1);
 		must(gpc_tiers_sync(c, TIERS_MS));
 	}
@@ -252,6 +274,7 @@ static int body(void)
 	test_pools(1);
 	test_beginning();
 	test_held();
+	test_long();
 	test_leaves();
 	test_place();
 	test_hole();

@@ -551,7 +551,7 @@ endif
 # the feed stands still, or is overwritten; a publish is answered late
 %canon_reldir%_104_tiers_feed_t_LDFLAGS = -Wl,--wrap=gpc_event_read,--wrap=publish_copies,--wrap=gpc_evict
 # blocks are older than they are
-%canon_reldir%_101_tiers_t_LDFLAGS = -Wl,--wrap=clock_gettime
+%canon_reldir%_101_tiers_t_LDFLAGS = -Wl,--wrap=clock_gettime,--wrap=gpc_reclaim
 # a plugin that does not return is lost sooner
 %canon_reldir%_103_remote_lost_t_LDFLAGS = -Wl,--wrap=remote_open
 # where an image is read into

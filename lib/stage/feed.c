@@ -21,6 +21,7 @@
 #define IDLE_NS   (20 * NS_PER_MS)
 #define AGE_NS    (1000 * NS_PER_MS)
 #define CALL_MS   2000
+#define OLD       256u                   /* blocks that are asked back together */
 #define AGED      65536u                 /* slots whose age is looked at at a time */
 
 static struct cold *cold_of(struct gpc_tiers *t, gpc_block block)
@@ -207,26 +208,44 @@ int feed_begin(struct gpc_tiers *t)
 
 /* ---- age ---- */
 
+struct old { gpc_key key[OLD]; gpc_block block[OLD]; uint32_t n; };
+
+/* What younger blocks hang on stays until these go, and is asked for again: so many at a time. */
+static void reclaim_old(struct cold *d, struct old *o)
+{
+	int result[OLD];
+	uint32_t i, n = 0;
+
+	if (o->n && gpc_reclaim(d->t->c, o->key, o->block, o->n, result, 0, CALL_MS) > 0)
+		for (i = 0; i < o->n; i++) {
+			if (result[i])
+				continue;
+			slots_returned(d, o->block[i]);
+			n++;
+		}
+	tier_count(d, TIER_AGED, n);
+	o->n = 0;
+}
+
 static void look_at_ages(struct cold *d)
 {
 	uint32_t most = d->t->opt.max_age_s, now = slots_now(), n, i;
-	gpc_key key;
+	struct old o;
 	bool old;
 
+	o.n = 0;
 	for (n = 0; most && n < AGED && n < d->blocks && !load_relaxed(&d->broken); n++) {
-		gpc_block block;
-
 		i = d->aged++ % d->blocks;
-		block = GPC_BLOCK((gpc_block)d->pool, (gpc_block)i);
+		o.block[o.n] = GPC_BLOCK((gpc_block)d->pool, (gpc_block)i);
 		pthread_mutex_lock(&d->lock);
-		key = d->slot[i].key;
+		o.key[o.n] = d->slot[i].key;
 		old = d->slot[i].state == SLOT_LIVE && now - d->slot[i].born > most;
 		pthread_mutex_unlock(&d->lock);
-		if (!old || gpc_reclaim(d->t->c, &key, &block, 1, NULL, 0, CALL_MS) != 1)
-			continue;
-		slots_returned(d, block);
-		tier_count(d, TIER_AGED, 1);
+		o.n += old;
+		if (o.n == OLD)
+			reclaim_old(d, &o);
 	}
+	reclaim_old(d, &o);
 }
 
 /* ---- the thread ---- */

@@ -53,12 +53,12 @@ uint32_t room_due(const struct cold *d, uint32_t pool, bool drain)
 	uint32_t ahead = ahead_of(d->t, p), has = free_blocks(p);
 
 	/* more would push each other out, and be written for ever; hints are for what is learned, too */
-	if (!cold_is_exclusive(d))
-		ahead = MIN(ahead, cold_is_afar(d) ? MAX(d->blocks / 2, 1u) : part_of(d, pool));
+	if (cold_is_afar(d))
+		ahead = MIN(ahead, MAX(d->blocks / 2, 1u));
 	if (has >= ahead)
 		return 0;
 	if (!cold_is_exclusive(d))
-		return ahead;
+		return MIN(ahead, part_of(d, pool));
 	return drain || has < ahead / 2 ? ahead - has : 0;
 }
 
