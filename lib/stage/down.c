@@ -249,7 +249,6 @@ static uint32_t write_batch(struct down *b, uint32_t pool)
 {
 	gpc_block resident[BATCH];
 	uint32_t written = 0, room, got, i;
-	bool waits = slots_wait(b->d);
 
 	if (map_get(b->t->c, pool, &b->map) < 0) {
 		cut(b, 0);
@@ -260,7 +259,7 @@ static uint32_t write_batch(struct down *b, uint32_t pool)
 		pthread_mutex_lock(&b->t->writing);
 	room = load_relaxed(&b->d->broken) ? 0 : room_for(b->d, b->n, pool, b->victim, b->seen);
 	got = slots_take(b->d, b->slot, room);
-	if (got < b->n && waits)
+	if (got < b->n && b->d->waits)
 		b->t->later = true;
 	cut(b, got);
 	if (b->n && write_all(b) == 0) {
@@ -366,6 +365,9 @@ static uint32_t spill(struct gpc_tiers *t, struct cold *d, uint32_t pool, struct
 		t->later = true;
 		return 0;
 	}
+	/* the last of a file may be published between the look and the write: then there would be room for twins */
+	if (!cold_is_afar(d))
+		d->waits = slots_wait(d);
 	victim = malloc(want * sizeof(*victim));
 	n = victim ? gpc_evict(t->c, (int)pool, want, victim, GPC_PEEK, CALL_MS) : 0;
 	*b = (struct down){ .t = t, .d = d, .chains = above_applies(d), .victim = victim };

@@ -107,7 +107,7 @@ uint32_t room_for(struct cold *d, uint32_t n, uint32_t pool, const gpc_block *so
 	/* what is exclusive is not in RAM; a store loses no more than a hint */
 	if (n <= has || cold_is_exclusive(d) || cold_is_afar(d))
 		return n;
-	if (slots_wait(d))
+	if (d->waits)
 		return has;
 	got = gpc_evict(d->t->c, (int)d->pool, n - has, copy, GPC_PEEK, CALL_MS);
 	for (i = 0; i < got; i++)

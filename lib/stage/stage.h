@@ -78,6 +78,7 @@ struct cold {                            /* a tier, with its pool */
 	uint32_t index, space;           /* in the desk */
 	uint32_t pool, record, blocks;
 	uint64_t block_bytes;
+	bool waits;                      /* down.c: slots_wait() before it was looked what is there */
 	uint32_t note_room;              /* most of a note beside a block; 0: none is kept here, or there */
 	uint8_t fingerprint[32];
 	struct shm_tier *told;
@@ -196,7 +197,7 @@ void desk_durable(struct gpc_tiers *t, uint64_t number, uint64_t cleared, uint32
 int slots_new(struct cold *d);
 uint32_t slots_now(void);                /* as slot.born */
 void slots_end(struct cold *d);
-/* Up to n free ones, BUSY from now on; of those that are missing the least recent blocks go, unless slots_wait(). */
+/* Up to n free ones, BUSY from now on; of those that are missing the least recent blocks go, unless `waits`. */
 bool slots_wait(const struct cold *d);
 uint32_t slots_take(struct cold *d, gpc_block *blocks, uint32_t n);
 /* So many are free, less the places that rest. */
