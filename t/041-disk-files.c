@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Which files are opened: kinds, owners, locks, versions, layouts, secrets, sizes; files that were
  * damaged, cut, never finished.  One that is refused is left as it was. */
+#include <sched.h>
+#include <signal.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 
@@ -156,6 +159,44 @@ static void locks(void)
 	ok(is_whole(&opt), "free when it is closed, whatever children live");
 	kill(pid, SIGKILL);
 	waitpid(pid, &status, 0);
+}
+
+static int stay(void *arg)
+{
+	(void)arg;
+	for (;;)
+		pause();
+	return 0;
+}
+
+/* A process is killed, and its memory lives on for a while, as where a driver holds it: here somebody else has it, who
+ * shares nothing but the memory. */
+static void outlived(void)
+{
+	static char stack[65536];
+	struct disk_options opt = disk_opt(4);
+	pid_t pid, *other = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+
+	make(4);
+	*other = 0;
+	pid = fork();
+	if (!pid) {
+		pid_t is = clone(stay, stack + sizeof(stack), CLONE_VM | SIGCHLD, NULL);
+
+		disk_must(&opt);
+		__atomic_store_n(other, is, __ATOMIC_SEQ_CST);
+		for (;;)
+			pause();
+	}
+	while (!__atomic_load_n(other, __ATOMIC_SEQ_CST))
+		usleep(500);
+	must_refuse(&opt, EBUSY, "locked by another process", "of a process that lives");
+	kill(pid, SIGKILL);
+	waitpid(pid, NULL, 0);
+	ok(!kill(*other, 0), "it is killed, and its memory lives");
+	ok(is_whole(&opt), "the file is free all the same");
+	kill(*other, SIGKILL);
+	munmap(other, 4096);
 }
 
 static void layouts(void)
@@ -408,6 +449,7 @@ static int body(void)
 	kinds();
 	options();
 	locks();
+	outlived();
 	layouts();
 	supers();
 	epochs();

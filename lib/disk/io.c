@@ -84,10 +84,10 @@ int io_write(int fd, const void *from, size_t n, uint64_t at)
 
 /* ---- stores through the mapping ---- */
 
-void io_map(struct disk *d)
+void io_map(struct disk *d, int fd)
 {
 	uint64_t bytes = disk_bytes(d, d->super.slots);
-	void *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, d->fd, 0);
+	void *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
 
 	/* Nothing is read ahead: pages of images have no place in the cache. */
 	posix_fadvise(d->fd, 0, 0, POSIX_FADV_RANDOM);

@@ -223,22 +223,43 @@ static bool can_read(int fd)
 	return got == (ssize_t)DISK_PAGE;
 }
 
+/* The same file, by a descriptor without the lock; -1: it has not got that name any more. */
+static int open_again(const struct disk *d, int flags)
+{
+	int fd = fd_open(d->path, O_RDWR | O_NOFOLLOW | O_NONBLOCK | flags, 0);
+	struct stat st, again;
+
+	if (fd < 0 || (!fstat(fd, &again) && !fstat(d->fd, &st) && again.st_dev == st.st_dev && again.st_ino == st.st_ino))
+		return fd;
+	fd_close(fd);
+	return -1;
+}
+
 static void open_direct(struct disk *d)
 {
-	struct stat st, again;
-	int fd;
+	int fd = open_again(d, O_DIRECT);
 
-	fd = fd_open(d->path, O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_DIRECT, 0);
 	if (fd < 0)
 		return;
 	d->align = find_align(fd);
-	if (!d->align || fstat(fd, &again) || fstat(d->fd, &st) || again.st_dev != st.st_dev ||
-	    again.st_ino != st.st_ino || !can_read(fd)) {
+	if (!d->align || !can_read(fd)) {
 		fd_close(fd);
 		return;
 	}
 	d->image_fd = fd;
 	d->direct = true;
+}
+
+/* A mapping keeps its descriptor's file open for as long as the memory of a process lives, which may be longer than the process:
+ * a driver lets go of it later.  So it is none that has the lock. */
+static void map(struct disk *d)
+{
+	int fd = open_again(d, 0);
+
+	if (fd < 0)
+		return;
+	io_map(d, fd);
+	fd_close(fd);
 }
 
 static void tell(const struct disk *d)
@@ -306,7 +327,7 @@ int disk_begin(struct disk *d, bool clear)
 		open_direct(d);
 	if (d->made)
 		sync_folder(d->path);
-	io_map(d);
+	map(d);
 	store_relaxed(&d->epoch, d->super.epoch);
 	d->serial = d->super.opens << 40;
 	scan_owed(d);

@@ -129,7 +129,7 @@ int io_read_image(struct disk *d, uint64_t slot, const struct iovec *iov, uint32
 void io_free_buffers(struct disk *d);
 /* A header or a note, to the page cache.  -ENODATA: the file ends before it. */
 int io_store(struct disk *d, const void *from, size_t n, uint64_t at);
-void io_map(struct disk *d);
+void io_map(struct disk *d, int fd);
 void io_unmap(struct disk *d);
 
 /* ---- slot.c ---- */
