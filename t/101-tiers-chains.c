@@ -218,6 +218,35 @@ static void test_evicted(void)
 	finish(c, t, "evicted");
 }
 
+/* The copy on which a block is going to hang is the one that would go next: not for that block. */
+static void test_makes_room(void)
+{
+	gpc *c = one(24);
+	struct gpc_tiers_options o = tiers_options(24);
+	gpc_tiers *t;
+	uint32_t i;
+
+	o.ahead = 4;
+	t = tiers_open(&o);
+	grow(c, 0, 1, 4);
+	grow(c, 4, 5, 4);
+	for (i = 0; i < 9; i++) {
+		grow(c, 0, 101 + 4 * i, 4);
+		use(c, 1, 4);
+		must(gpc_tiers_sync(c, TIERS_MS));
+	}
+	is_int(tiers_below(c, 5, 4), 0, "the first that hung on a beginning have gone from a file that is full");
+	is_int(tiers_below(c, 1, 4), 4, "and it has not");
+	grow(c, 4, 9, 4);
+	for (i = 5; i < 9; i++)
+		use(c, 101 + 4 * i, 4);
+	use(c, 1, 4);
+	must(gpc_tiers_sync(c, TIERS_MS));
+	is_int(tiers_below(c, 9, 4), 4, "others go down that hang on it");
+	is_int(tiers_below(c, 1, 4), 4, "and it stays for them");
+	finish(c, t, "makes room");
+}
+
 static int body(void)
 {
 	test_common();
@@ -226,6 +255,7 @@ static int body(void)
 	test_uses();
 	test_small();
 	test_evicted();
+	test_makes_room();
 	return done_testing();
 }
 

@@ -29,11 +29,24 @@ bool above_applies(const struct cold *d)
 	return d->blocks >= blocks;
 }
 
-bool below_has(struct cold *d, const gpc_key *key)
+static gpc_block copy_of(struct cold *d, const gpc_key *key)
 {
 	gpc_block copy;
 
-	return gpc_lookup(d->t->c, GPC_SPACE(d->space), key, 1, &copy, GPC_QUIET) == 1 && !slots_is_lost(d, copy);
+	return gpc_lookup(d->t->c, GPC_SPACE(d->space), key, 1, &copy, GPC_QUIET) == 1 && !slots_is_lost(d, copy) ?
+	       copy : GPC_NONE;
+}
+
+bool below_has(struct cold *d, const gpc_key *key)
+{
+	return copy_of(d, key) >= 0;
+}
+
+/* Without copies below it, it may be the next one to go from a tier that is full: for what hangs on it, of all. */
+static void use(gpc *c, gpc_block copy, const gpc_key *key)
+{
+	if (hold_quietly(c, copy, key))
+		gpc_release(c, &copy, 1);
 }
 
 bool above_is_among(const gpc_block *blocks, uint32_t n, gpc_block block)
@@ -49,9 +62,8 @@ void above_find(struct cold *d, uint32_t pool, const struct about *a, const gpc_
 {
 	const struct shm_pool *p = seg_pool(&d->t->c->seg, pool);
 	uint32_t left = load_relaxed(&p->blocks);        /* more are in no chain, whatever records say */
-	bool holes = cold_is_afar(d), there;
 	struct about up = *a;
-	gpc_block block;
+	gpc_block block, copy;
 	gpc_key key;
 
 	for (ret->n = 0; left && !key_is_zero(&up.parent); left--) {
@@ -60,10 +72,12 @@ void above_find(struct cold *d, uint32_t pool, const struct about *a, const gpc_
 		    (uint32_t)GPC_POOL(block) != pool || above_is_among(chosen, nchosen, block) ||
 		    !about_block(d->t->c, block, &up) || !key_same(&up.key, &key))
 			return;
-		there = below_has(d, &key);
-		if (there && !holes)
-			return;
-		if (!there)
+		copy = copy_of(d, &key);
+		if (copy < 0) {
 			ret->block[ret->n++ % ABOVE_MOST] = block;
+		} else if (!cold_is_afar(d)) {
+			use(d->t->c, copy, &key);
+			return;
+		}
 	}
 }
