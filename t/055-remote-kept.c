@@ -1,17 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a node removes from a store, and what it leaves to the others: a clear, an eviction of hints and a value that is missing
  * in the middle of a prompt take nothing away; what was dropped is not given to anybody here again. */
-#include "t/lib/fetch.h"
-#include "t/lib/remote.h"
+#include "t/lib/node.h"
 
 #include <dirent.h>
 
 #define WAIT_MS 20000
 #define N 8u
-
-static char plugin[512], spec[1200], store[256];
-static uint8_t secret[16] = "one secret here";
-static int ram, vram;
 
 /* ---- a store from which nothing can be removed for a while ---- */
 
@@ -72,45 +67,11 @@ static void put_until(uint32_t place)
 
 /* ---- caches ---- */
 
-static gpc *node(void)
+static gpc_tiers *keep(uint32_t hints)
 {
-	struct gpc_config cfg = cache_config(0, 0);
-	gpc *c;
+	struct gpc_tiers_options o = node_options(hints, 16, 500);
 
-	cache_thread = true;
-	cfg.max_blocks = 2048;
-	cfg.max_peers = 8;
-	cfg.secret = secret;
-	c = cache_make(&cfg, NULL);
-	ram = bytes_ram(c, 16, 0, 0);
-	vram = bytes_vram(c, 64, 0, ram, 0);
-	return c;
-}
-
-static gpc_tiers *keep(uint32_t blocks)
-{
-	struct gpc_tiers_options o = { .size = sizeof(o), .dir = cache_dir, .remote = spec, .remote_blocks = blocks,
-				       .timeout_ms = 5000, .stages = 2, .ahead = 16, .remote_ms = 500,
-				       .log = remote_note };
-	gpc_tiers *t = NULL;
-
-	must(gpc_tiers_open(cache_name, &o, &t));
-	return t;
-}
-
-static void finish(gpc *c, gpc_tiers *t, const char *when)
-{
-	must(gpc_tiers_close(t));
-	fetch_end(c, when);
-}
-
-static void new_store(void)
-{
-	static int number;
-
-	snprintf(store, sizeof(store), "%s/store-%d", remote_dir, number++);
-	mkdir(store, 0755);
-	snprintf(spec, sizeof(spec), "%s:dir=%s", plugin, store);
+	return node_keep(&o);
 }
 
 /* A chain with its copies in the store. */
@@ -208,10 +169,10 @@ static int comes(gpc *c, uint64_t first, uint32_t n)
 
 static void clears(void)
 {
-	gpc *c = node();
+	gpc *c = node(16);
 	gpc_tiers *t;
 
-	new_store();
+	new_store("");
 	t = keep(256);
 	fill(c, 1, 7);
 	fill(c, 101, 3);
@@ -224,32 +185,32 @@ static void clears(void)
 	pass(c);
 	is_int(stored(c, 1, N) + stored(c, 101, N), 2 * N, "so it is after a clear of all");
 	is_int(comes(c, 1, N), N, "and found again");
-	finish(c, t, "clears");
+	node_end(c, t, "clears");
 }
 
 static void evicts(void)
 {
 	gpc_block b[N];
-	gpc *c = node();
+	gpc *c = node(16);
 	uint32_t space;
 	gpc_tiers *t;
 
-	new_store();
+	new_store("");
 	t = keep(256);
 	fill(c, 1, 0);
 	is_int(gpc_evict(c, remote_pool(c, &space), N, b, 0, 5000), N, "another peer evicts hints");
 	pass(c);
 	is_int(stored(c, 1, N), N, "the store keeps the values");
-	finish(c, t, "evicts");
+	node_end(c, t, "evicts");
 }
 
 /* The store has lost the fourth of eight. */
 static void loses_one(void)
 {
-	gpc *c = node();
+	gpc *c = node(16);
 	gpc_tiers *t;
 
-	new_store();
+	new_store("");
 	t = keep(256);
 	fill(c, 1, 0);
 	must(gpc_pool_clear(c, ram, 0, 0, 5000));
@@ -262,7 +223,7 @@ static void loses_one(void)
 	is_int(stored(c, 1, N), N, "who computes it once more fills the hole");
 	must(gpc_pool_clear(c, ram, 0, 0, 5000));
 	is_int(comes(c, 1, N), N, "and all come");
-	finish(c, t, "one is lost");
+	node_end(c, t, "one is lost");
 }
 
 /* ---- what was dropped ---- */
@@ -288,10 +249,10 @@ static void is_removed(gpc *c, uint64_t first, uint32_t n, const char *what)
 
 static void drops(void)
 {
-	gpc *c = node();
+	gpc *c = node(16);
 	gpc_tiers *t;
 
-	new_store();
+	new_store("");
 	t = keep(256);
 	fill(c, 1, 0);
 	__atomic_store_n(&refuses, 1, __ATOMIC_SEQ_CST);
@@ -308,36 +269,36 @@ static void drops(void)
 	is_removed(c, 1, N, "until it is removed");
 	fill(c, 1, 0);
 	is_int(stored(c, 1, N), N, "what is computed anew is stored anew");
-	finish(c, t, "drops");
+	node_end(c, t, "drops");
 }
 
 /* The store has it, and this node has forgotten that. */
 static void drops_unknown(void)
 {
 	gpc_block b[N];
-	gpc *c = node();
+	gpc *c = node(16);
 	uint32_t space;
 	gpc_tiers *t;
 
-	new_store();
+	new_store("");
 	t = keep(256);
 	fill(c, 1, 0);
 	must(gpc_evict(c, remote_pool(c, &space), N, b, 0, 5000));
 	drop_first(c, 1);
 	is_int(comes(c, 1, N), 0, "hints were evicted: what was dropped does not come back");
 	is_removed(c, 1, N, "and is removed");
-	finish(c, t, "drops without hints");
+	node_end(c, t, "drops without hints");
 }
 
 static void drops_unkept(void)
 {
 	struct gpc_pool p = { .size = sizeof(p) };
-	gpc *c = node();
+	gpc *c = node(16);
 	uint32_t space;
 	gpc_tiers *t;
 	int pool, i;
 
-	new_store();
+	new_store("");
 	t = keep(256);
 	fill(c, 1, 0);
 	fill(c, 101, 0);
@@ -352,17 +313,17 @@ static void drops_unkept(void)
 	__atomic_store_n(&refuses, 0, __ATOMIC_SEQ_CST);
 	is_removed(c, 101, N, "and is removed");
 	is_int(stored(c, 1, N), N, "the other chain is there");
-	finish(c, t, "drops while nobody kept the tiers");
+	node_end(c, t, "drops while nobody kept the tiers");
 }
 
 /* A drop while the block is on its way to the store. */
 static void drops_under_way(void)
 {
-	gpc *c = node();
+	gpc *c = node(16);
 	gpc_block b[N];
 	gpc_tiers *t;
 
-	new_store();
+	new_store("");
 	t = keep(256);
 	__atomic_store_n(&put_wanted, HOLDS_BEFORE, __ATOMIC_SEQ_CST);
 	bytes_chain(c, ram, 1, N, b, false);
@@ -375,7 +336,7 @@ static void drops_under_way(void)
 	__atomic_store_n(&put_wanted, RUNS, __ATOMIC_SEQ_CST);
 	is_removed(c, 1, N, "it is removed");
 	is_int(comes(c, 1, N), 0, "for ever");
-	finish(c, t, "drops under way");
+	node_end(c, t, "drops under way");
 }
 
 static int body(void)

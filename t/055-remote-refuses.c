@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A store that refuses what it is told, and one for whose keys there is little room: what this node has goes on, refusals are
  * not asked for again and again, and what is seen of it is what it does. */
-#include "t/lib/fetch.h"
-#include "t/lib/remote.h"
+#include "t/lib/node.h"
 
 #include "stage/gone.h"
 #define slot_state slot_of_tier_state    /* transfers have slots, too */
@@ -13,10 +12,6 @@
 
 #define WAIT_MS 20000
 #define N 40u
-
-static char plugin[512], spec[1200], store[256];
-static uint8_t secret[16] = "one secret here";
-static int ram, vram;
 
 /* ---- a store that refuses ---- */
 
@@ -107,47 +102,18 @@ void __wrap_slots_live(struct cold *d, gpc_block block, const gpc_key *key, uint
 
 /* ---- caches ---- */
 
-static gpc *node(void)
+static gpc_tiers *keep(uint32_t hints)
 {
-	struct gpc_config cfg = cache_config(0, 0);
-	gpc *c;
+	struct gpc_tiers_options o = node_options(hints, 64, 500);
 
-	cache_thread = true;
-	cfg.max_blocks = 2048;
-	cfg.max_peers = 8;
-	cfg.secret = secret;
-	c = cache_make(&cfg, NULL);
-	ram = bytes_ram(c, 64, 0, 0);
-	vram = bytes_vram(c, 64, 0, ram, 0);
-	return c;
+	return node_keep(&o);
 }
 
-static gpc_tiers *keep(uint32_t blocks)
+static void willing_store(void)
 {
-	struct gpc_tiers_options o = { .size = sizeof(o), .dir = cache_dir, .remote = spec, .remote_blocks = blocks,
-				       .timeout_ms = 5000, .stages = 2, .ahead = 64, .remote_ms = 500,
-				       .log = remote_note };
-	gpc_tiers *t = NULL;
-
-	must(gpc_tiers_open(cache_name, &o, &t));
-	return t;
-}
-
-static void finish(gpc *c, gpc_tiers *t, const char *when)
-{
-	must(gpc_tiers_close(t));
-	fetch_end(c, when);
-}
-
-static void new_store(void)
-{
-	static int number;
-
 	put_result = remove_result = 0;
 	no_room = false;
-	snprintf(store, sizeof(store), "%s/store-%d", remote_dir, number++);
-	mkdir(store, 0755);
-	snprintf(spec, sizeof(spec), "%s:dir=%s", plugin, store);
+	new_store("");
 }
 
 static void fill(gpc *c, uint64_t first, uint32_t n)
@@ -156,14 +122,6 @@ static void fill(gpc *c, uint64_t first, uint32_t n)
 
 	bytes_chain(c, ram, first, n, b, false);
 	must(gpc_tiers_sync(c, WAIT_MS));
-}
-
-static struct gpc_tier tier(gpc *c)
-{
-	struct gpc_tier t = { .size = sizeof(t) };
-
-	must(gpc_tier_get(c, 0, &t));
-	return t;
 }
 
 static int comes(gpc *c, uint64_t first, uint32_t n)
@@ -188,15 +146,15 @@ static bool until(gpc *c, bool (*is)(gpc *c))
 /* A prompt of forty blocks, and room for sixteen hints. */
 static void few_hints(void)
 {
-	gpc *c = node();
+	gpc *c = node(64);
 	gpc_tiers *t;
 	int got = 0, before, rounds;
 
-	new_store();
+	willing_store();
 	t = keep(256);
 	fill(c, 1, N);
-	finish(c, t, "who has filled the store");
-	c = node();
+	node_end(c, t, "who has filled the store");
+	c = node(64);
 	t = keep(16);
 	got = comes(c, 1, N);
 	ok(got > 0, "a prompt that needs more hints than there is room for: %d come at once", got);
@@ -207,18 +165,18 @@ static void few_hints(void)
 			break;
 	}
 	is_int(got, N, "and all, by and by");
-	finish(c, t, "few hints");
+	node_end(c, t, "few hints");
 }
 
 /* ... that are next to go from RAM, and of which each is to have a copy in the store. */
 static void few_hints_for_copies(void)
 {
-	gpc *c = node();
+	gpc *c = node(64);
 	gpc_block b[60];
 	gpc_tiers *t;
 	uint32_t before;
 
-	new_store();
+	willing_store();
 	t = keep(16);
 	bytes_chain(c, ram, 1, 60, b, false);
 	usleep(300000);
@@ -226,8 +184,8 @@ static void few_hints_for_copies(void)
 	usleep(300000);
 	is_int(__atomic_load_n(&put_calls, __ATOMIC_SEQ_CST) - before, 0, "sixty blocks of RAM and sixteen hints: none is written again "
 	       "and again");
-	ok(tier(c).written >= 8, "some are stored: %d", (int)tier(c).written);
-	finish(c, t, "few hints for copies");
+	ok(node_tier(c).written >= 8, "some are stored: %d", (int)node_tier(c).written);
+	node_end(c, t, "few hints for copies");
 }
 
 /* ... and two prompts at a time, whose hints push each other out while they are noted. */
@@ -252,17 +210,17 @@ static void two_prompts(void)
 {
 	uint64_t first[2] = { 1, 101 };
 	pthread_t thread[2];
-	gpc *c = node();
+	gpc *c = node(64);
 	gpc_tiers *t;
 	int i;
 
-	new_store();
+	willing_store();
 	t = keep(256);
 	fill(c, 1, N);
 	must(gpc_pool_clear(c, ram, 0, 0, 5000));
 	fill(c, 101, N);
-	finish(c, t, "who has filled the store with two prompts");
-	c = node();
+	node_end(c, t, "who has filled the store with two prompts");
+	c = node(64);
 	t = keep(8);
 	__atomic_store_n(&waits, 1, __ATOMIC_SEQ_CST);
 	__atomic_store_n(&twice, 0, __ATOMIC_SEQ_CST);
@@ -274,23 +232,23 @@ static void two_prompts(void)
 	__atomic_store_n(&waits, 0, __ATOMIC_SEQ_CST);
 	ok(takes >= 16, "two prompts push each other's hints out: %u times", takes);
 	is_int(__atomic_load_n(&twice, __ATOMIC_SEQ_CST), 0, "no slot is given twice");
-	finish(c, t, "two prompts");
+	node_end(c, t, "two prompts");
 }
 
 /* ---- writes that are refused ---- */
 
 static bool is_stored(gpc *c)
 {
-	return tier(c).written >= 8;
+	return node_tier(c).written >= 8;
 }
 
 static void refused_writes(int result, const char *what)
 {
-	gpc *c = node();
+	gpc *c = node(64);
 	gpc_tiers *t;
 	uint32_t before;
 
-	new_store();
+	willing_store();
 	t = keep(256);
 	__atomic_store_n(&put_result, result, __ATOMIC_SEQ_CST);
 	before = __atomic_load_n(&put_calls, __ATOMIC_SEQ_CST);
@@ -300,7 +258,7 @@ static void refused_writes(int result, const char *what)
 	ok(before >= 1 && before <= 2, "a store that refuses writes (%s): it is told %u times in 0.3 s", what, before);
 	__atomic_store_n(&put_result, 0, __ATOMIC_SEQ_CST);
 	ok(until(c, is_stored), "it takes them again: they are stored");
-	finish(c, t, what);
+	node_end(c, t, what);
 }
 
 /* ---- removals that are refused ---- */
@@ -313,11 +271,11 @@ static bool is_told(gpc *c)
 
 static void refused_removals(void)
 {
-	gpc *c = node();
+	gpc *c = node(64);
 	gpc_tiers *t;
 	gpc_block b;
 
-	new_store();
+	willing_store();
 	t = keep(256);
 	fill(c, 1, 8);
 	remote_says_no_more();
@@ -327,23 +285,23 @@ static void refused_removals(void)
 	ok(until(c, is_told), "a store that refuses removals: the log says so");
 	usleep(200000);
 	is_int(remote_says("cannot be removed"), 1, "once");
-	finish(c, t, "removals that are refused");
+	node_end(c, t, "removals that are refused");
 }
 
 /* ---- more was dropped than can be kept in mind ---- */
 
 static bool is_off(gpc *c)
 {
-	return tier(c).state == GPC_TIER_OFF;
+	return node_tier(c).state == GPC_TIER_OFF;
 }
 
 static void too_many_drops(void)
 {
-	gpc *c = node();
+	gpc *c = node(64);
 	gpc_tiers *t;
 	gpc_block b;
 
-	new_store();
+	willing_store();
 	t = keep(256);
 	fill(c, 1, 8);
 	fill(c, 101, 8);
@@ -353,7 +311,7 @@ static void too_many_drops(void)
 	ok(until(c, is_off), "a store of which too much was dropped is shown as off");
 	must(gpc_pool_clear(c, ram, 0, 0, 5000));
 	is_int(comes(c, 101, 8), 0, "and nothing of it is used");
-	finish(c, t, "too many drops");
+	node_end(c, t, "too many drops");
 }
 
 static int body(void)

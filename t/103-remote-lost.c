@@ -1,16 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A store whose plugin does not return: peers have their answer and their lookups all the same, what the plugin was given
  * is nobody's until it returns, and what it stores then, or after the tiers were closed, is in no block of anybody. */
-#include "t/lib/fetch.h"
-#include "t/lib/remote.h"
+#include "t/lib/node.h"
 
 #define WAIT_MS 20000
 #define BLOCKS  32u
 #define MOST_NS (5000 * NS_PER_MS)
 
-static char plugin[512], flag[256], spec[1200];
-static uint8_t secret[16] = "one secret here";
-static int ram, vram;
+static char flag[256];
 
 /* What such a plugin has stays on purpose, and is no leak to the address sanitizer. */
 __attribute__((visibility("default"))) const char *__lsan_default_suppressions(void);
@@ -37,50 +34,24 @@ static void raise_flag(void)
 	fclose(fopen(flag, "w"));
 }
 
-static gpc *node(void)
-{
-	struct gpc_config cfg = cache_config(0, 0);
-	gpc *c;
-
-	cache_thread = true;
-	cfg.max_blocks = 4096;
-	cfg.max_peers = 8;
-	cfg.secret = secret;
-	c = cache_make(&cfg, NULL);
-	ram = bytes_ram(c, BLOCKS, 0, 0);
-	vram = bytes_vram(c, 64, 0, ram, 0);
-	return c;
-}
-
 static gpc_tiers *keep(const char *how, uint32_t uses)
 {
-	struct gpc_tiers_options o = { .size = sizeof(o), .dir = cache_dir, .remote = spec, .remote_blocks = 1024,
-				       .timeout_ms = 5000, .stages = 2, .ahead = 8, .remote_ms = 200,
-				       .remote_uses = uses, .log = remote_note };
-	gpc_tiers *t = NULL;
+	struct gpc_tiers_options o = node_options(1024, 8, 200);
 
+	o.remote_uses = uses;
 	unlink(flag);
 	remote_log[0] = 0;
 	snprintf(spec, sizeof(spec), "%s:how=%s,flag=%s", plugin, how, flag);
-	must(gpc_tiers_open(cache_name, &o, &t));
-	return t;
-}
-
-static struct gpc_tier tier(gpc *c)
-{
-	struct gpc_tier t = { .size = sizeof(t) };
-
-	must(gpc_tier_get(c, 0, &t));
-	return t;
+	return node_keep(&o);
 }
 
 static bool until_state(gpc *c, uint32_t state)
 {
 	uint64_t end = clock_ns() + WAIT_MS * NS_PER_MS;
 
-	while (tier(c).state != state && clock_ns() < end)
+	while (node_tier(c).state != state && clock_ns() < end)
 		usleep(5000);
-	return tier(c).state == state;
+	return node_tier(c).state == state;
 }
 
 static void fill(gpc *c, uint64_t first, uint32_t n, uint32_t step)
@@ -127,7 +98,7 @@ static void store_eight(gpc *c)
 /* A get that does not return, and stores when it does. */
 static void get(void)
 {
-	gpc *c = node();
+	gpc *c = node(BLOCKS);
 	gpc_tiers *t = keep("write", 0);
 	struct gpc_tier s;
 	gpc_key k[9];
@@ -143,7 +114,7 @@ static void get(void)
 	is_int(gpc_prefetch(c, vram, k + 1, 8, 0, 20000), 0, "a get that does not return brings nothing");
 	ok(clock_ns() - began < MOST_NS, "which a peer knows after %d ms", (int)((clock_ns() - began) / NS_PER_MS));
 	ok(until_state(c, GPC_TIER_DOWN), "the store is down");
-	s = tier(c);
+	s = node_tier(c);
 	is_int((int)s.late, 8, "eight were late");
 	began = clock_ns();
 	is_int(gpc_prefetch(c, vram, k + 1, 8, 0, 20000), 0, "later questions are misses");
@@ -171,7 +142,7 @@ static void get(void)
 /* One that does not return before the tiers are closed: what it stores then is in no block of anybody. */
 static void get_and_close(void)
 {
-	gpc *c = node();
+	gpc *c = node(BLOCKS);
 	gpc_tiers *t = keep("write", 0);
 	gpc_block b[64];
 	gpc_key k[9];
@@ -186,7 +157,7 @@ static void get_and_close(void)
 	is_int(gpc_tiers_close(t), 0, "the tiers are closed meanwhile");
 	ok(clock_ns() - began < MOST_NS, "after %d ms", (int)((clock_ns() - began) / NS_PER_MS));
 	ok(strstr(remote_log, "stays loaded until this process ends") != NULL, "which is said");
-	is_int((int)tier(c).state, GPC_TIER_DOWN, "nobody keeps them");
+	is_int((int)node_tier(c).state, GPC_TIER_DOWN, "nobody keeps them");
 	ok(until_available(c, BLOCKS), "all blocks are free");
 	bytes_chain(c, ram, 300, BLOCKS, b, false);
 	unlink(flag);
@@ -197,7 +168,7 @@ static void get_and_close(void)
 
 static void put(void)
 {
-	gpc *c = node();
+	gpc *c = node(BLOCKS);
 	gpc_tiers *t = keep("put", 0);
 	gpc_key k[9];
 	uint64_t began;
@@ -209,11 +180,11 @@ static void put(void)
 	ok(clock_ns() - began < 2 * MOST_NS, "a put that does not return holds up nobody: %d ms",
 	   (int)((clock_ns() - began) / NS_PER_MS));
 	ok(until_state(c, GPC_TIER_DOWN), "the store is down");
-	ok(tier(c).failed > 0, "what it was given is not stored, as far as is known");
+	ok(node_tier(c).failed > 0, "what it was given is not stored, as far as is known");
 	unlink(flag);
 	ok(until_state(c, GPC_TIER_UP), "it returns");
 	fill(c, 500, 40, 8);
-	ok(tier(c).written > 0, "and writes go on");
+	ok(node_tier(c).written > 0, "and writes go on");
 	must(gpc_pool_clear(c, -1, 0, 0, 5000));
 	ok(until_available(c, BLOCKS), "what it held is free");
 	chain_keys(c, 500, 8, k);
@@ -224,7 +195,7 @@ static void put(void)
 
 static void exists(void)
 {
-	gpc *c = node();
+	gpc *c = node(BLOCKS);
 	gpc_tiers *t = keep("exists", 0);
 	gpc_key k[9];
 	uint64_t began;
@@ -248,7 +219,7 @@ static void exists(void)
 
 static void is_seen(void)
 {
-	gpc *c = node();
+	gpc *c = node(BLOCKS);
 	gpc_tiers *t = keep("wrong", 0);
 	struct gpc_tier s;
 	gpc_key k[9];
@@ -257,40 +228,40 @@ static void is_seen(void)
 	store_eight(c);
 	chain_keys(c, 1, 8, k);
 	is_int(gpc_prefetch(c, vram, k + 1, 8, 0, 20000), 8, "eight come");
-	while ((s = tier(c)).there < 8)
+	while ((s = node_tier(c)).there < 8)
 		usleep(5000);            /* seen with the next tick */
 	ok(s.asked >= 8 && s.there >= 8, "the store was asked for %d keys, and has %d", (int)s.asked, (int)s.there);
 	is_int((int)s.full, 0, "it was never full");
 	is_int((int)s.ncounters, 1, "its plugin has a counter");
 	is_str(s.counter[0].name, "calls", "with its name");
-	while (tier(c).counter[0].value < 8)
+	while (node_tier(c).counter[0].value < 8)
 		usleep(5000);            /* seen with the next tick */
 	must(gpc_pool_clear(c, ram, 0, 0, 5000));
 	raise_flag();
 	is_int(gpc_prefetch(c, vram, k + 1, 8, 0, 20000), 0, "wrong bytes are a miss");
 	ok(until_state(c, GPC_TIER_OFF), "and the store is off");
-	is_int((int)tier(c).bad, 8, "the wrong ones are counted");
+	is_int((int)node_tier(c).bad, 8, "the wrong ones are counted");
 	unlink(flag);
 	is_int(gpc_prefetch(c, vram, k + 1, 8, 0, 20000), 0, "nothing is asked any more");
 	usleep(300000);
-	is_int((int)tier(c).state, GPC_TIER_OFF, "it stays off");
+	is_int((int)node_tier(c).state, GPC_TIER_OFF, "it stays off");
 	must(gpc_tiers_close(t));
-	is_int((int)tier(c).state, GPC_TIER_DOWN, "where nobody keeps it it is down");
+	is_int((int)node_tier(c).state, GPC_TIER_DOWN, "where nobody keeps it it is down");
 	fetch_end(c, "seen");
 }
 
 /* Keys that were next to go once are not stored where twice is wanted. */
 static void second_hit(void)
 {
-	gpc *c = node();
+	gpc *c = node(BLOCKS);
 	gpc_tiers *t = keep("never", 2);
 
 	fill(c, 1, 40, 8);
-	is_int((int)tier(c).written, 0, "blocks that were next to go once are not stored");
-	ok(tier(c).unwanted > 0, "which is counted");
+	is_int((int)node_tier(c).written, 0, "blocks that were next to go once are not stored");
+	ok(node_tier(c).unwanted > 0, "which is counted");
 	must(gpc_pool_clear(c, -1, 0, 0, 5000));
 	fill(c, 1, 40, 8);
-	ok(tier(c).written > 0, "those that were so twice are");
+	ok(node_tier(c).written > 0, "those that were so twice are");
 	must(gpc_tiers_close(t));
 	fetch_end(c, "second hit");
 }

@@ -1,52 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A store on other machines as a tier: what one node computed another one loads, as long as both have the same secret,
  * layout and version tag; what the store loses, or spoils, is a miss. */
-#include "t/lib/fetch.h"
-#include "t/lib/remote.h"
+#include "t/lib/node.h"
 
 #define WAIT_MS 20000
-
-static char plugin[512], spec[1200], store[256];
-static uint8_t secret[16] = "one secret here";
-static int ram, vram;
-
-static gpc *node(uint32_t ram_blocks)
-{
-	struct gpc_config cfg = cache_config(0, 0);
-	gpc *c;
-
-	cache_thread = true;
-	cfg.max_blocks = 4096;
-	cfg.max_peers = 8;
-	cfg.secret = secret;
-	c = cache_make(&cfg, NULL);
-	ram = bytes_ram(c, ram_blocks, 0, 0);
-	vram = bytes_vram(c, 64, 0, ram, 0);
-	return c;
-}
-
-static struct gpc_tiers_options options(void)
-{
-	return (struct gpc_tiers_options){ .size = sizeof(struct gpc_tiers_options), .dir = cache_dir, .remote = spec,
-					   .remote_blocks = 1024, .timeout_ms = 5000, .stages = 2, .ahead = 8,
-					   .remote_ms = 500, .log = remote_note };
-}
-
-static gpc_tiers *keep(const struct gpc_tiers_options *o)
-{
-	gpc_tiers *t = NULL;
-
-	must(gpc_tiers_open(cache_name, o, &t));
-	return t;
-}
-
-static struct gpc_tier tier(gpc *c)
-{
-	struct gpc_tier t = { .size = sizeof(t) };
-
-	must(gpc_tier_get(c, 0, &t));
-	return t;
-}
 
 static void fill(gpc *c, uint64_t first, uint32_t n, uint32_t step)
 {
@@ -59,21 +16,6 @@ static void fill(gpc *c, uint64_t first, uint32_t n, uint32_t step)
 	}
 }
 
-static void finish(gpc *c, gpc_tiers *t, const char *when)
-{
-	must(gpc_tiers_close(t));
-	fetch_end(c, when);
-}
-
-static void new_store(const char *more)
-{
-	static int number;
-
-	snprintf(store, sizeof(store), "%s/store-%d", remote_dir, number++);
-	mkdir(store, 0755);
-	snprintf(spec, sizeof(spec), "%s:dir=%s%s", plugin, store, more);
-}
-
 static int hints_of(gpc *c, const gpc_key *keys, uint32_t n)
 {
 	struct gpc_pool p = { .size = sizeof(p) };
@@ -81,7 +23,7 @@ static int hints_of(gpc *c, const gpc_key *keys, uint32_t n)
 	int found = 0;
 	uint32_t i;
 
-	must(gpc_pool_get(c, tier(c).pool, &p));
+	must(gpc_pool_get(c, node_tier(c).pool, &p));
 	for (i = 0; i < n; i++)
 		found += must(gpc_lookup(c, GPC_SPACE(p.space), keys + i, 1, b, GPC_QUIET));
 	return found;
@@ -94,7 +36,7 @@ static int hints(gpc *c, uint64_t first, uint32_t n)
 	gpc_block b[64];
 	gpc_key k[65];
 
-	must(gpc_pool_get(c, tier(c).pool, &p));
+	must(gpc_pool_get(c, node_tier(c).pool, &p));
 	chain_keys(c, first, n, k);
 	return must(gpc_lookup(c, GPC_SPACE(p.space), k + 1, n, b, GPC_QUIET));
 }
@@ -102,24 +44,24 @@ static int hints(gpc *c, uint64_t first, uint32_t n)
 static void computes(void)
 {
 	gpc *c = node(16);
-	struct gpc_tiers_options o = options();
-	gpc_tiers *t = keep(&o);
+	struct gpc_tiers_options o = node_options(1024, 8, 500);
+	gpc_tiers *t = node_keep(&o);
 	struct gpc_tier s;
 
 	fill(c, 1, 40, 8);
-	s = tier(c);
+	s = node_tier(c);
 	is_int(s.kind, GPC_REMOTE, "the tier is a store on other machines");
 	ok(s.written >= 24, "node A has stored at least 24 of its 40 blocks: %d", (int)s.written);
 	ok(hints(c, 1, 40) >= 24, "and knows it, in the index");
 	is_int((int)(s.failed + s.errors), 0, "nothing failed");
-	finish(c, t, "node A");
+	node_end(c, t, "node A");
 }
 
 static void loads(void)
 {
 	gpc *c = node(32);
-	struct gpc_tiers_options o = options();
-	gpc_tiers *t = keep(&o);
+	struct gpc_tiers_options o = node_options(1024, 8, 500);
+	gpc_tiers *t = node_keep(&o);
 	gpc_block b[40];
 	gpc_key k[41];
 	gpc_transfer tr = 0;
@@ -138,30 +80,30 @@ static void loads(void)
 	is_int(fetch_right(c, b, 16, 1), 16, "every byte");
 	must(gpc_release(c, b, 16));
 	ok(hints(c, 1, 16) >= 16, "it knows of them now");
-	s = tier(c);
+	s = node_tier(c);
 	is_int((int)(s.bad + s.errors + s.failed), 0, "nothing went wrong");
 	is_int(s.brought, 16, "sixteen were brought");
 	chain_keys(c, 900, 8, k);
 	is_int(gpc_prefetch(c, vram, k + 1, 8, 0, 5000), 0, "what no node has is a miss");
-	finish(c, t, "node B");
+	node_end(c, t, "node B");
 }
 
 static void others_do_not(void)
 {
-	struct gpc_tiers_options o = options();
+	struct gpc_tiers_options o = node_options(1024, 8, 500);
 	gpc_key k[9];
 	gpc_tiers *t;
 	gpc *c = node(32);
 
 	o.remote_tag = "v2";
-	t = keep(&o);
+	t = node_keep(&o);
 	chain_keys(c, 1, 8, k);
 	is_int(gpc_prefetch(c, vram, k + 1, 8, 0, 5000), 0, "another version tag is a clear for all");
-	finish(c, t, "another tag");
+	node_end(c, t, "another tag");
 	secret[0] ^= 1;
 	c = node(32);
 	o.remote_tag = NULL;
-	t = keep(&o);
+	t = node_keep(&o);
 	chain_keys(c, 1, 8, k);
 	is_int(gpc_prefetch(c, vram, k + 1, 8, 0, 5000), 0, "under another secret keys mean nothing");
 	must(gpc_tiers_close(t));
@@ -176,8 +118,8 @@ static void others_do_not(void)
 static void forgets(void)
 {
 	gpc *c = node(32);
-	struct gpc_tiers_options o = options();
-	gpc_tiers *t = keep(&o);
+	struct gpc_tiers_options o = node_options(1024, 8, 500);
+	gpc_tiers *t = node_keep(&o);
 	char command[400];
 	gpc_key k[9];
 	gpc_block b[8];
@@ -191,16 +133,16 @@ static void forgets(void)
 	is_int(gpc_prefetch(c, vram, k + 1, 8, 0, 5000), 0, "so they are misses");
 	is_int(gpc_lookup(c, 0, k + 1, 8, b, 0), 0, "nothing came");
 	ok(hints(c, 1, 8) < 8, "and hints go");
-	ok(tier(c).absent > 0, "which is counted");
-	finish(c, t, "a store that forgets");
+	ok(node_tier(c).absent > 0, "which is counted");
+	node_end(c, t, "a store that forgets");
 }
 
 /* What others hang on has been lost, and is computed again: it is stored with the next of them, though it is in use. */
 static void mends(void)
 {
 	gpc *c = node(16);
-	struct gpc_tiers_options o = options();
-	gpc_tiers *t = keep(&o);
+	struct gpc_tiers_options o = node_options(1024, 8, 500);
+	gpc_tiers *t = node_keep(&o);
 	char command[400];
 	gpc_key k[CACHE_KEYS + 1];
 	gpc_block b[16];
@@ -220,14 +162,14 @@ static void mends(void)
 	is_int(hints(c, 201, 16), 16, "more is stored");
 	must(gpc_pool_clear(c, ram, 0, 0, 5000));
 	is_int(gpc_prefetch(c, vram, k + 1, 1, 0, 5000), 1, "and the first one with it");
-	finish(c, t, "a store that is mended");
+	node_end(c, t, "a store that is mended");
 }
 
 /* Fewer hints than RAM has blocks: with all that they hang on, blocks would push one another's hints out for ever. */
 static void few_hints(void)
 {
 	gpc *c = node(64);
-	struct gpc_tiers_options o = options();
+	struct gpc_tiers_options o = node_options(1024, 8, 500);
 	gpc_tiers *t;
 	gpc_block b[20];
 	uint32_t i;
@@ -236,10 +178,10 @@ static void few_hints(void)
 		bytes_chain(c, ram, 401 + 20 * i, 20, b, false);
 	o.ahead = 48;
 	o.remote_blocks = 16;
-	t = keep(&o);
+	t = node_keep(&o);
 	is_int(gpc_tiers_sync(c, 3000), 0, "with few hints writes come to an end");
-	is_int((int)tier(c).written, 8, "behind those that go next");
-	finish(c, t, "few hints");
+	is_int((int)node_tier(c).written, 8, "behind those that go next");
+	node_end(c, t, "few hints");
 }
 
 /* A clear is this node's.  A drop of the hint removes the value for all. */
@@ -247,14 +189,14 @@ static void removes(void)
 {
 	struct gpc_pool p = { .size = sizeof(p) };
 	gpc *c = node(16);
-	struct gpc_tiers_options o = options();
-	gpc_tiers *t = keep(&o);
+	struct gpc_tiers_options o = node_options(1024, 8, 500);
+	gpc_tiers *t = node_keep(&o);
 	gpc_key k[41], longer[61];
 	gpc_block b[8];
 	int i;
 
 	fill(c, 1, 40, 8);
-	must(gpc_pool_get(c, tier(c).pool, &p));
+	must(gpc_pool_get(c, node_tier(c).pool, &p));
 	chain_keys(c, 1, 8, k);
 	must(gpc_pool_clear(c, -1, 0, 0, 5000));
 	is_int(hints(c, 1, 40), 0, "after a clear nothing is known");
@@ -272,21 +214,21 @@ static void removes(void)
 		usleep(20000);
 	}
 	ok(i < 300, "dropped, it is removed in the store");
-	finish(c, t, "removals");
+	node_end(c, t, "removals");
 }
 
 /* A store that is late costs a peer one deadline, and then nothing; the index works on. */
 static void is_dead(void)
 {
 	gpc *c = node(16);
-	struct gpc_tiers_options o = options();
+	struct gpc_tiers_options o = node_options(1024, 8, 500);
 	gpc_tiers *t;
 	gpc_key k[9];
 	uint64_t began;
 	int i;
 
 	new_store(",slow=60000");
-	t = keep(&o);
+	t = node_keep(&o);
 	chain_keys(c, 1, 8, k);
 	began = clock_ns();
 	is_int(gpc_prefetch(c, vram, k + 1, 8, 0, 10000), 0, "a store that does not answer has nothing");
@@ -300,7 +242,7 @@ static void is_dead(void)
 	ok(i < 300, "and later at once: a miss of %d us", (int)((clock_ns() - began) / 1000));
 	fill(c, 1, 40, 8);
 	ok(true, "writes hold nothing up");
-	finish(c, t, "a dead store");
+	node_end(c, t, "a dead store");
 }
 
 static void not_opened(struct gpc_tiers_options o, int err, const char *sentence)
@@ -315,7 +257,7 @@ static void not_opened(struct gpc_tiers_options o, int err, const char *sentence
 static void arguments(void)
 {
 	gpc *c = node(16);
-	struct gpc_tiers_options o = options();
+	struct gpc_tiers_options o = node_options(1024, 8, 500);
 
 	new_store("");
 	o.remote = "nothing";

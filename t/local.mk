@@ -395,6 +395,7 @@ t_support = \
 	%reldir%/lib/neighbour.h \
 	%reldir%/lib/notes.h \
 	%reldir%/lib/options.h \
+	%reldir%/lib/node.h \
 	%reldir%/lib/redis.h \
 	%reldir%/lib/remote.h \
 	%reldir%/lib/resp.h \
