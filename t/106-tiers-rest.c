@@ -13,37 +13,6 @@ static int ram, vram;
 /* Where that of the first slot lies. */
 #define IMAGES (DISK_GROUPS + DISK_GROUP * DISK_HEADER_BYTES)
 
-/* ---- the disk ---- */
-
-static void disk_fails(uint32_t calls, uint64_t from, uint64_t to)
-{
-	pthread_mutex_lock(&shim_lock);
-	memset(&shim, 0, sizeof(shim));
-	shim.from = from;
-	shim.to = to;
-	shim.err = EIO;
-	shim.times = UINT32_MAX;
-	shim.calls = calls;
-	pthread_mutex_unlock(&shim_lock);
-}
-
-static void disk_works(void)
-{
-	pthread_mutex_lock(&shim_lock);
-	shim.calls = 0;
-	pthread_mutex_unlock(&shim_lock);
-}
-
-static uint32_t met(void)
-{
-	uint32_t times;
-
-	pthread_mutex_lock(&shim_lock);
-	times = shim.met;
-	pthread_mutex_unlock(&shim_lock);
-	return times;
-}
-
 /* ---- caches ---- */
 
 static pthread_mutex_t said_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -136,12 +105,12 @@ static void more(gpc *c, uint64_t first, uint32_t n)
 static void is_resting(gpc *c, const char *when)
 {
 	uint64_t written = tier_of(c).written;
-	uint32_t tried = met();
+	uint32_t tried = shim_met();
 
 	more(c, 500, 32);
 	usleep(200000);
 	is_int((int)(tier_of(c).written - written), 0, "%s: nothing is written", when);
-	ok(met() - tried <= 2, "%s: the disk has its peace: %u calls", when, met() - tried);
+	ok(shim_met() - tried <= 2, "%s: the disk has its peace: %u calls", when, shim_met() - tried);
 	is_int(gpc_tiers_sync(c, 0), -EAGAIN, "%s: there is work left", when);
 	is_int((int)tier_of(c).state, GPC_TIER_DOWN, "%s: it is down", when);
 	is_int(tiers_below(c, 1, 40), 0, "%s: the index has nothing of it", when);
@@ -156,7 +125,7 @@ static void test_sync(void)
 
 	tiers_fill(c, ram, 1, 40, 8);
 	is_int((int)tier_of(c).state, GPC_TIER_UP, "a tier is up");
-	disk_fails(SHIM_SYNC, 0, UINT64_MAX);
+	shim_breaks(SHIM_SYNC, 0, UINT64_MAX);
 	began = clock_ns();
 	is_int(drop(c, 8, 300), -ETIMEDOUT, "a drop that cannot be synced is not acknowledged");
 	ok(until_state(c, GPC_TIER_DOWN, 2000), "and the tier is down");
@@ -164,7 +133,7 @@ static void test_sync(void)
 	is_int(times_said("it rests"), 1, "which is said once");
 	usleep(600000);                  /* the first probe fails */
 	ok(clock_ns() - began > 1000 * NS_PER_MS && tier_of(c).state == GPC_TIER_DOWN, "a probe that fails: it rests on");
-	disk_works();
+	shim_works();
 	ok(until_state(c, GPC_TIER_UP, 5000), "the next one succeeds, and it is up again");
 	ok(clock_ns() - began > 2500 * NS_PER_MS, "two seconds after the first: %d ms",
 	   (int)((clock_ns() - began) / NS_PER_MS));
@@ -192,14 +161,14 @@ static void test_ends(bool works)
 	tiers_fill(c, ram, 1, 40, 8);
 	chain_keys(c, 1, 8, k);
 	must(gpc_prefetch(c, vram, k + 1, 2, 0, 5000));
-	disk_fails(SHIM_SYNC | SHIM_WRITE, 0, UINT64_MAX);
+	shim_breaks(SHIM_SYNC | SHIM_WRITE, 0, UINT64_MAX);
 	b = find(c, 1);
 	is_int(gpc_drop(c, &b, 1, NULL, 0, 300), -ETIMEDOUT, "%s: a drop", when);
 	ok(until_state(c, GPC_TIER_DOWN, 2000), "%s: it rests", when);
 	if (works)
-		disk_works();
+		shim_works();
 	must(gpc_tiers_close(t));
-	disk_works();
+	shim_works();
 	t = again(c, &o);
 	is_int(tiers_below(c, 1, 8), 0, "%s: what was dropped does not come back", when);
 	is_int(tiers_below(c, 9, 8), works ? 0 : 8, "%s: the rest of the file", when);
@@ -216,10 +185,10 @@ static void test_clear(void)
 	gpc_tiers *t = tiers_open(&o);
 
 	tiers_fill(c, ram, 1, 40, 8);
-	disk_fails(SHIM_SYNC | SHIM_WRITE, 0, UINT64_MAX);
+	shim_breaks(SHIM_SYNC | SHIM_WRITE, 0, UINT64_MAX);
 	is_int(gpc_pool_clear(c, -1, 0, 0, 300), -ETIMEDOUT, "a clear that cannot be written is not acknowledged");
 	ok(until_state(c, GPC_TIER_DOWN, 2000), "and the tier is down");
-	disk_works();
+	shim_works();
 	ok(gpc_pool_clear(c, -1, 0, 0, 10000) >= 0, "one that waits is, once the disk works");
 	ok(until_state(c, GPC_TIER_UP, 1000), "the tier is up");
 	must(gpc_tiers_close(t));
@@ -237,7 +206,7 @@ static void test_once(void)
 	int i;
 
 	tiers_fill(c, ram, 1, 40, 8);
-	disk_fails(SHIM_SYNC, 0, UINT64_MAX);
+	shim_breaks(SHIM_SYNC, 0, UINT64_MAX);
 	pthread_mutex_lock(&shim_lock);
 	shim.times = 1;
 	pthread_mutex_unlock(&shim_lock);
@@ -247,7 +216,7 @@ static void test_once(void)
 	is_int(tiers_below(c, 1, 16), 0, "the index does not say that it is there");
 	is_int((int)tier_of(c).state, GPC_TIER_UP, "the tier is up");
 	is_int(times_said("is forgotten"), 1, "the log says it");
-	disk_works();
+	shim_works();
 	finish(c, t, "once");
 }
 
@@ -262,21 +231,21 @@ static void test_writes(void)
 	uint32_t tried;
 
 	tiers_fill(c, ram, 1, 40, 8);
-	disk_fails(SHIM_WRITE, IMAGES, UINT64_MAX);
+	shim_breaks(SHIM_WRITE, IMAGES, UINT64_MAX);
 	more(c, 101, 16);
-	while (!met())
+	while (!shim_met())
 		usleep(1000);
 	usleep(50000);
-	tried = met();
+	tried = shim_met();
 	more(c, 201, 16);
 	usleep(300000);
-	ok(met() - tried <= 8, "writes fail, and are not tried all the time: %u in 0.3 s", met() - tried);
+	ok(shim_met() - tried <= 8, "writes fail, and are not tried all the time: %u in 0.3 s", shim_met() - tried);
 	is_int(times_said("writes fail"), 1, "which is said once");
 	is_int(tiers_below(c, 9, 8), 8, "what is on the disk stays");
 	chain_keys(c, 9, 8, k);
 	is_int(gpc_prefetch(c, vram, k + 1, 8, 0, 5000), 8, "and comes up");
 	is_int(drop(c, 24, 5000), 1, "removals are acknowledged");
-	disk_works();
+	shim_works();
 	must(gpc_tiers_sync(c, TIERS_MS));
 	tiers_fill(c, ram, 301, 40, 8);
 	ok(tiers_below(c, 301, 24) >= 16, "a second later it is written again");
@@ -293,18 +262,18 @@ static void test_place(void)
 	uint64_t start = clock_ns();
 	uint32_t i;
 
-	disk_fails(SHIM_WRITE, IMAGES, IMAGES + 4096);
+	shim_breaks(SHIM_WRITE, IMAGES, IMAGES + 4096);
 	for (i = 0; i < 40; i++) {
 		gpc_block b;
 
 		bytes_chain(c, ram, 1 + i, 1, &b, false);
 		must(gpc_tiers_sync(c, TIERS_MS));
 	}
-	ok(met() >= 1, "a place that cannot be written is met");
+	ok(shim_met() >= 1, "a place that cannot be written is met");
 	ok(tier_of(c).failed <= 8, "and passed over: %d writes failed", (int)tier_of(c).failed);
 	ok(tiers_below(c, 1, 24) >= 23, "all blocks are below");
 	ok(clock_ns() - start < 8000 * NS_PER_MS, "after %d ms", (int)((clock_ns() - start) / NS_PER_MS));
-	disk_works();
+	shim_works();
 	finish(c, t, "place");
 }
 

@@ -13,21 +13,6 @@
 
 static int ram;
 
-static void disk_fails(uint64_t from, uint64_t to, uint32_t times)
-{
-	memset(&shim, 0, sizeof(shim));
-	shim.from = from;
-	shim.to = to;
-	shim.err = EIO;
-	shim.times = times;
-	__atomic_store_n(&shim.calls, SHIM_WRITE, __ATOMIC_SEQ_CST);
-}
-
-static void disk_works(void)
-{
-	__atomic_store_n(&shim.calls, 0, __ATOMIC_SEQ_CST);
-}
-
 static gpc *begin(uint32_t ram_blocks, uint32_t blocks, struct gpc_tiers_options *o)
 {
 	gpc *c = tiers_cache(4096);
@@ -225,16 +210,16 @@ static void test_place(void)
 
 	o.ahead = 8;
 	t = tiers_open(&o);
-	disk_fails(IMAGES, IMAGES + 4096, UINT32_MAX);
+	shim_breaks(SHIM_WRITE, IMAGES, IMAGES + 4096);
 	for (i = 0; i < 100 && clock_ns() - began < 5000 * NS_PER_MS; i++) {
 		grow(c, ram, 0, 1 + i, 1);
 		must(gpc_tiers_sync(c, TIERS_MS));
 	}
-	ok(shim.met >= 1, "a place that cannot be written is met");
+	ok(shim_met() >= 1, "a place that cannot be written is met");
 	ok(tier_of(c).failed <= 3, "and left alone: %d writes failed", (int)tier_of(c).failed);
 	is_int(tiers_below(c, 71, 22), 22, "what has left RAM last is below");
 	ok(clock_ns() - began < 4000 * NS_PER_MS, "after %d ms", (int)((clock_ns() - began) / NS_PER_MS));
-	disk_works();
+	shim_works();
 	finish(c, t, "a bad place");
 }
 
@@ -255,14 +240,14 @@ static void test_hole(void)
 	chain_keys(c, 1, 8, k);
 	is_int(gpc_acquire(c, 0, k + 1, 8, b, 0), 8, "what all begin with is in use");
 	o.ahead = 8;
-	disk_fails(IMAGES + 12 * slot_bytes, IMAGES + 13 * slot_bytes, UINT32_MAX);
+	shim_breaks(SHIM_WRITE, IMAGES + 12 * slot_bytes, IMAGES + 13 * slot_bytes);
 	t = tiers_open(&o);
 	must(gpc_tiers_sync(c, TIERS_MS));
-	ok(shim.met >= 1, "one of these blocks is written where the disk fails");
+	ok(shim_met() >= 1, "one of these blocks is written where the disk fails");
 	is_int(tiers_below(c, 1, 8), 8, "it is written elsewhere");
 	is_int(tiers_below(c, 9, 8), 8, "and so are those that are next to go");
 	must(gpc_release(c, b, 8));
-	disk_works();
+	shim_works();
 	finish(c, t, "a hole");
 }
 

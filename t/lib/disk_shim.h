@@ -197,4 +197,35 @@ int __wrap_ftruncate(int fd, off_t n)
 	return __real_ftruncate(fd, n);
 }
 
+/* All such calls fail with EIO from now on, also under threads that are at work ... */
+TAP_FN void shim_breaks(uint32_t calls, uint64_t from, uint64_t to)
+{
+	pthread_mutex_lock(&shim_lock);
+	memset(&shim, 0, sizeof(shim));
+	shim.from = from;
+	shim.to = to;
+	shim.err = EIO;
+	shim.times = UINT32_MAX;
+	shim.calls = calls;
+	pthread_mutex_unlock(&shim_lock);
+}
+
+/* ... until then. */
+TAP_FN void shim_works(void)
+{
+	pthread_mutex_lock(&shim_lock);
+	shim.calls = 0;
+	pthread_mutex_unlock(&shim_lock);
+}
+
+TAP_FN uint32_t shim_met(void)
+{
+	uint32_t times;
+
+	pthread_mutex_lock(&shim_lock);
+	times = shim.met;
+	pthread_mutex_unlock(&shim_lock);
+	return times;
+}
+
 #endif
