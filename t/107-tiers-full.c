@@ -173,7 +173,7 @@ static void test_leaves(void)
 	struct gpc_tiers_options o;
 	gpc *c = begin(16, 1, &o);
 	struct gpc_pool p = { .size = sizeof(p) };
-	gpc_block below, busy[13];
+	gpc_block below, busy[14];
 	gpc_key k = key_of(c, 1);
 	gpc_tiers *t;
 
