@@ -4,6 +4,7 @@
  * nothing is pinned: all of it is fetched in the end. */
 #include "t/lib/fetch.h"
 
+#include "payload/bring.h"
 #include "peer/handle.h"
 #include "peer/ring.h"
 #include "request/stock.h"
@@ -409,8 +410,46 @@ static void test_used_up(uint32_t has)
 	fetch_end(c, "a quota that is used up");
 }
 
+/* ---- gone ---- */
+
+int __real_bring_ask(struct bring *b, const struct shm_command *head, uint64_t deadline);
+int __wrap_bring_ask(struct bring *b, const struct shm_command *head, uint64_t deadline);
+
+static bool leaves;
+
+int __wrap_bring_ask(struct bring *b, const struct shm_command *head, uint64_t deadline)
+{
+	if (leaves)
+		must(gpc_pool_clear(c, RAM, 0, 0, 5000));
+	leaves = false;
+	return __real_bring_ask(b, head, deadline);
+}
+
+/* What was looked up has gone when the writer is asked: a miss. */
+static void test_gone(void)
+{
+	gpc_block b[N];
+	gpc_transfer t = 0;
+	int results[N];
+
+	cache_thread = true;
+	c = bytes_cache();
+	bytes_ram(c, BLOCKS, 0, 0);
+	bytes_vram(c, BLOCKS, 0, RAM, 0);
+	bytes_chain(c, RAM, 1, N, sources, false);
+	d = cache_attach(0, 0);
+	chain_keys(d, 1, N, keys);
+	leaves = true;
+	is_int(fetch(5000, b, results, &t), 0, "blocks that have gone since they were looked up are not there");
+	ok(!leaves, "they had been");
+	is_int(results[0], -ENOENT, "which the results say");
+	must(gpc_close(d));
+	fetch_end(c, "gone");
+}
+
 static int body(void)
 {
+	test_gone();
 	test_withdrawn(false);
 	test_withdrawn(true);
 	test_granted(false);

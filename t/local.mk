@@ -608,7 +608,7 @@ endif
 # no thread is joined twice
 %canon_reldir%_213_copies_race_t_LDFLAGS = -Wl,--wrap=pthread_join
 # who clears seats dies at any store, or waits in the middle
-%canon_reldir%_186_fetch_late_t_LDFLAGS = -Wl,--wrap=ring_submit
+%canon_reldir%_186_fetch_late_t_LDFLAGS = -Wl,--wrap=ring_submit,--wrap=bring_ask
 %canon_reldir%_231_dead_seats_t_LDFLAGS = -Wl,--wrap=segment_map_writer,--wrap=parallel_size \
 	-Wl,--wrap=seat_count_dead
 # sleeps have no limit there

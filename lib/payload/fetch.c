@@ -165,8 +165,10 @@ static int ask(struct fetch *f, uint64_t deadline)
 	uint32_t asked = b->n, i;
 	int got = bring_ask(b, &head, deadline);
 
+	if (got == -ESTALE && why_not(f, 0) == -ENOENT)
+		got = -ENOENT;           /* the first one has gone since it was looked up: a miss */
 	if (got < 0) {
-		if (!is_refusal(got) || !b->item[0].place)
+		if (got != -ENOENT && (!is_refusal(got) || !b->item[0].place))
 			return got;
 		shorten(f, b->item[0].place, got);
 		b->n = 0;
