@@ -19,6 +19,26 @@ int __wrap_fdatasync(int fd)
 	return -1;
 }
 
+int __real_gpc_pool_add(gpc *c, const struct gpc_pool *p, int timeout_ms);
+int __wrap_gpc_pool_add(gpc *c, const struct gpc_pool *p, int timeout_ms);
+
+static gpc *goes;                        /* its pool is in the way, and goes behind the refusal that it is the cause of */
+static uint32_t in_way, tries;
+
+int __wrap_gpc_pool_add(gpc *c, const struct gpc_pool *p, int timeout_ms)
+{
+	int n = __real_gpc_pool_add(c, p, timeout_ms);
+
+	tries++;
+	if (n >= 0 || !goes)
+		return n;
+	must(gpc_close(goes));
+	goes = NULL;
+	while (load_acquire(&seg_pool(&c->seg, in_way)->state) != POOL_FREE)
+		usleep(200);
+	return n;
+}
+
 static gpc *begin(struct gpc_tiers_options *o)
 {
 	gpc *c = tiers_cache(1024);
@@ -205,6 +225,28 @@ static void test_removed(void)
 	fetch_end(c, "removed");
 }
 
+/* ---- the pool of a keeper that is dead goes while the next one is refused for it ---- */
+
+static void test_in_the_way(uint32_t blocks, uint32_t space, const char *why)
+{
+	struct gpc_pool p = { .size = sizeof(p), .kind = GPC_DISK, .flags = GPC_POOL_CALLER | GPC_POOL_UNCHAINED,
+			      .blocks = blocks, .space = space, .demote_to = -1 };
+	struct gpc_tiers_options o;
+	gpc *c = begin(&o), *d;
+	gpc_tiers *t;
+
+	o.disk_space = 5;
+	d = cache_attach(0, 0);
+	in_way = (uint32_t)must(gpc_pool_add(d, &p, 2000));
+	goes = d;
+	tries = 0;
+	t = tiers_open(&o);
+	is_int(tries, 2, "%s: asked again", why);
+	must(gpc_tiers_close(t));
+	unlink(tiers_path);
+	fetch_end(c, "in the way");
+}
+
 /* ---- nobody waits for the write rate ---- */
 
 static void test_rate(void)
@@ -238,6 +280,8 @@ static int body(void)
 	test_sync();
 	test_other_file();
 	test_removed();
+	test_in_the_way(850, 6, "its room");
+	test_in_the_way(8, 5, "its space");
 	test_rate();
 	return done_testing();
 }

@@ -34,6 +34,7 @@ hits()	# VRAM RAM DISK OPTION...
 	shift 3
 	run gpc-replay "$small_trace" --dir "$shm" --payload 4k --device host --vram-blocks "$vram" --ram-blocks "$ram" \
 		--disk-blocks "$disk" --disk "$tmp/file" --json "$@"
+	test "$status" = 0 || diag "$(cat "$tmp/err")"
 	hot=$(lru "$vram" "$small_trace")
 	two=$(lru $((vram + ram)) "$small_trace")
 	all=$(lru $((vram + ram + disk)) "$small_trace")

@@ -548,7 +548,7 @@ endif
 # a write or a read of the disk waits until the test lets it go on; no sync
 %canon_reldir%_102_tiers_durable_t_LDFLAGS = -Wl,--wrap=preadv,--wrap=pwritev,--wrap=fdatasync
 # no sync
-%canon_reldir%_104_tiers_refused_t_LDFLAGS = -Wl,--wrap=fdatasync
+%canon_reldir%_104_tiers_refused_t_LDFLAGS = -Wl,--wrap=fdatasync,--wrap=gpc_pool_add
 # the feed stands still, or is overwritten; a publish is answered late
 %canon_reldir%_104_tiers_feed_t_LDFLAGS = -Wl,--wrap=gpc_event_read,--wrap=publish_copies,--wrap=gpc_evict
 # blocks are older than they are

@@ -39,7 +39,7 @@ static bool is_in_the_way(const gpc *c, const struct gpc_pool *of, int err)
 {
 	uint32_t i;
 
-	for (i = 0; (err == -ENOSPC || err == -EXDEV) && i < c->seg.header.geometry.max_pools; i++) {
+	for (i = 0; i < c->seg.header.geometry.max_pools; i++) {
 		const struct shm_pool *p = seg_pool(&c->seg, i);
 
 		if (load_acquire(&p->state) != POOL_FREE && shm_is_cold(load_relaxed(&p->kind)) &&
@@ -50,14 +50,21 @@ static bool is_in_the_way(const gpc *c, const struct gpc_pool *of, int err)
 	return false;
 }
 
+/* We look before we ask: what a refusal was for may be gone behind it. */
 static int add_when_free(gpc *c, struct gpc_pool *p)
 {
 	uint64_t deadline = clock_ns() + POOL_MS * NS_PER_MS;
+	bool room, space;
 	int n;
 
-	while ((n = gpc_pool_add(c, p, POOL_MS)) < 0 && is_in_the_way(c, p, n) && clock_ns() < deadline)
+	for (;;) {
+		room = is_in_the_way(c, p, -ENOSPC);
+		space = is_in_the_way(c, p, -EXDEV);
+		n = gpc_pool_add(c, p, POOL_MS);
+		if (!((n == -ENOSPC && room) || (n == -EXDEV && space)) || clock_ns() >= deadline)
+			return n;
 		clock_sleep(NS_PER_MS);
-	return n;
+	}
 }
 
 static int add_pool(struct gpc_tiers *t, struct cold *d, uint32_t kind, uint32_t ram, uint32_t blocks, uint32_t space)
