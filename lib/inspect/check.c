@@ -3,10 +3,9 @@
  *
  * It looks at private copies, so it stops nobody and nothing can stop it.  A copy of a
  * live cache is taken while others work, hence it shows things half done; those are
- * different things in the next copy, some milliseconds later.  So on a live cache a
- * violation counts when up to COPIES copies have it, the same line about the same
- * words; MORE_COPIES, where the writer ends what was seen as soon as it has a processor.
- * A dead cache does not change: one copy. */
+ * different things in the next copy, some milliseconds later, or when a writer that waits
+ * for a processor has had one.  So on a live cache a violation counts when COPIES copies
+ * have it, the same line about the same words.  A dead cache does not change: one copy. */
 #include "config.h"
 
 #include "inspect/check.h"
@@ -25,8 +24,7 @@
 #include <sys/vfs.h>
 #include <time.h>
 
-#define COPIES	       5  /* 30 ms */
-#define MORE_COPIES    9  /* half a second */
+#define COPIES	       9  /* half a second */
 #define MAX_LINES      1000
 #define RECOVERY_TRIES 40 /* of 50 ms, for a writer that has just taken over */
 
@@ -251,7 +249,7 @@ static int check_copies(struct check *k, struct segment *s)
 	int copy, err = wait_for_recovery(k, s);
 
 	for (copy = 0; !err; copy++) {
-		k->last = copy >= (k->more_copies ? MORE_COPIES : COPIES) - 1 || !is_live(s);
+		k->last = copy == COPIES - 1 || !is_live(s);
 		check_copy(k);
 		err = k->err;
 		free(before);

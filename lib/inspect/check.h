@@ -28,7 +28,6 @@ struct check {
 	uint64_t nbefore;
 	uint64_t *now, nnow, now_size;
 	bool last; /* this copy's lines are reported */
-	bool more_copies; /* what was seen ends as soon as the writer has a processor */
 	uint64_t reported;
 	void (*report)(void *arg, const char *line);
 	void *arg;

@@ -247,7 +247,6 @@ static void check_live(struct check *k, uint32_t i, const struct shm_record *r)
 		bad_record(k, i, "two table entries of one bucket name it");
 	} else if (entries == 0x11 && !k->open_sections) {
 		/* a relocation; with an open section its grace period may last */
-		k->more_copies = true;
 		bad_record(k, i, "a table entry in each of its buckets names it");
 	}
 	check_chain(k, i, r);
