@@ -234,7 +234,7 @@ static void test_unasked(void)
 	k[0] = key_of(a, 7);
 	k[1] = key_of(a, 1);
 	do
-		k[2] = key_of(a, second++);
+		k[2] = key_of(a, ++second);
 	while (wait_word(&k[2]) == wait_word(&k[1]));    /* its note has another place */
 	k[3] = key_of(a, 3);
 	must(gpc_claim(a, k + 1, mine, 2, q, 0, 2000) == 2 ? 0 : -1);
@@ -262,7 +262,7 @@ static void test_unasked(void)
 	for (i = 0; i < SHM_WAITS; i++)
 		hint[i] = i * 0x9e3779b9u;
 	is_int(claim(b, 1, other[0]).block, mine[0], "notes that name anything");
-	is_int(claim(b, second - 1, other[0]).state, GPC_CLAIM_PENDING, "nobody is misled");
+	is_int(claim(b, second, other[0]).state, GPC_CLAIM_PENDING, "nobody is misled");
 	must(gpc_claim_drop(a, mine, 2, 2000));
 	for (i = 0; i < SHM_WAITS; i++)
 		hint[i] = (uint32_t)mine[0] + 1;
