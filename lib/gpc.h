@@ -826,7 +826,7 @@ struct gpc_tier {                    /* a tier below RAM, for tools: since its k
 	uint64_t unwanted;           /* not written, for min_uses */
 	uint64_t evicted, aged;      /* for want of room; for their age */
 	uint64_t forgotten;          /* made free for ever, after drops and clears */
-	uint64_t found, restored, orphans;   /* in the file when it was opened; published; those that could not be */
+	uint64_t found, restored, orphans;   /* in the file when it was opened; published; those behind a block that was nowhere */
 	/* of a remote store: */
 	uint64_t full, down;         /* images it had no room for; images and keys it was not asked for, being down or off */
 	uint64_t asked, there;       /* keys of which the index knew nothing, that it was asked about; that it has */
@@ -1148,11 +1148,11 @@ int gpc_returned(gpc *c, int pool, gpc_block *blocks, uint32_t n, int timeout_ms
 int gpc_drop(gpc *c, const gpc_block *blocks, uint32_t n, gpc_ticket *ticket, uint32_t flags,
 	     int timeout_ms);
 /* [writer] Bytes are bad: unfindable now, with all descendants, held or not.  Of a block of VRAM or RAM its
- * copies below RAM go as well, and what follows it there; the call returns when no restart can bring
- * them back.  A block below RAM goes alone, with its descendants there.  Returns how
- * many of the named blocks were live.  ticket (may be NULL) gets the ticket.  Timeout 0
- * submits, as gpc_publish does, and returns 0.  -ENOTCONN, -ETIMEDOUT: what was submitted
- * is carried out. */
+ * copies below RAM go as well, and what follows it there, also what may: a block on disk one of whose
+ * ancestors is nowhere by then.  The call returns when no restart can bring them back.  A block below
+ * RAM goes alone, with its descendants there.  Returns how many of the named blocks were live.  ticket
+ * (may be NULL) gets the ticket.  Timeout 0 submits, as gpc_publish does, and returns 0.  -ENOTCONN,
+ * -ETIMEDOUT: what was submitted is carried out. */
 
 /* ---- moves between tiers: both halves around the caller's copy ---- */
 

@@ -4,7 +4,6 @@
 
 #include <pthread.h>
 
-#include "disk/format.h"
 
 static int ram, vram;
 
@@ -120,13 +119,13 @@ static void keep_log(void *arg, int level, const char *text)
 /* What the log says agrees with what is counted. */
 static void log_agrees(const struct gpc_tier *s)
 {
-	char want[512], lost[128] = "";
+	char want[512], wait[128] = "";
 
 	if (s->orphans)
-		snprintf(lost, sizeof(lost), "; %d are forgotten, as the blocks before them are not there",
+		snprintf(wait, sizeof(wait), "; %d are of use when the blocks before them have been computed again",
 			 (int)s->orphans);
 	snprintf(want, sizeof(want), "tier disk of %s: %d of %d blocks are found again%s", cache_name, (int)s->restored,
-		 (int)s->found, lost);
+		 (int)s->found, wait);
 	pthread_mutex_lock(&told_lock);
 	ok(strcmp(told, want) == 0, "the log says so: %s", told);
 	told[0] = 0;
@@ -193,28 +192,13 @@ static void test_order(void)
 	finish(c, t, "order");
 }
 
-/* The header of that key in the file is free, as if it had been lost with the power. */
-static void free_header(gpc *c, uint64_t n)
-{
-	int fd = open(tiers_path, O_RDWR), found = 0;
-	gpc_key k = key_of(c, n);
-	struct disk_header h;
-	off_t at;
-
-	for (at = 0; pread(fd, &h, sizeof(h), at) == sizeof(h); at += sizeof(h))
-		if (h.key[0] == k.w[0] && h.key[1] == k.w[1] && h.magic == DISK_HEADER_MAGIC) {
-			memset(&h, 0, sizeof(h));
-			found += pwrite(fd, &h, sizeof(h), at) == sizeof(h);
-		}
-	close(fd);
-	is_int(found, 1, "one header is lost");
-}
-
 static void test_orphans(void)
 {
 	gpc *c = three(64, 16, 1024);
 	struct gpc_tiers_options o = tiers_options(64);
 	struct gpc_tier s;
+	gpc_block b[8];
+	gpc_key k[9];
 	gpc_tiers *t;
 	int below;
 
@@ -223,21 +207,28 @@ static void test_orphans(void)
 	tiers_fill(c, ram, 1, 40, 8);
 	below = tiers_below(c, 1, 40);
 	must(gpc_tiers_close(t));
-	free_header(c, 3);
+	is_int(tiers_lose_header(c, 3), 1, "one header is lost");
 	o.disk_blocks = 0;
 	o.log = keep_log;
 	t = tiers_open(&o);
 	must(gpc_tiers_sync(c, TIERS_MS));
 	s = tier_of(c);
 	is_int((int)s.found, below - 1, "the others are found");
-	is_int((int)s.orphans, 5, "what comes behind it is of no use");
-	is_int(tiers_below(c, 1, 8), 2, "and is not in the index");
-	is_int(tiers_below(c, 9, 32), below - 8, "all else is");
+	is_int((int)s.orphans, 5, "five of them are behind it");
+	is_int(tiers_below(c, 1, 40), below - 1, "all are in the index");
 	log_agrees(&s);
+	chain_keys(c, 1, 8, k);
+	is_int(gpc_prefetch(c, vram, k + 1, 8, 0, 5000), 2, "a prompt gets what is before the gap");
+	bytes_chain(c, vram, 1, 3, b, false);
+	is_int(gpc_acquire(c, 0, k + 1, 3, b, 0), 3, "the gap is computed again");
+	is_int(gpc_prefetch(c, vram, k + 4, 5, 0, 5000), 5, "and the next prompt gets what is behind it");
+	is_int(gpc_acquire(c, 0, k + 4, 5, b + 3, 0), 5, "in RAM");
+	is_int(fetch_right(c, b, 8, 1), 8, "every byte");
+	must(gpc_release(c, b, 8));
 	must(gpc_tiers_close(t));
 	t = tiers_open(&o);
 	must(gpc_tiers_sync(c, TIERS_MS));
-	is_int((int)tier_of(c).found, below - 6, "nor is it in the file any more");
+	is_int((int)tier_of(c).found, 39, "the file has all but the one in VRAM");
 	finish(c, t, "orphans");
 }
 

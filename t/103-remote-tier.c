@@ -165,6 +165,34 @@ static void mends(void)
 	node_end(c, t, "a store that is mended");
 }
 
+/* A store has what follows a block that this node does not know: a drop of another one says nothing of that. */
+static void gaps_stay(void)
+{
+	gpc *c = node(16);
+	struct gpc_tiers_options o = node_options(1024, 8, 500);
+	gpc_tiers *t = node_keep(&o);
+	gpc_block b[8];
+	gpc_key k[9];
+	uint32_t i;
+
+	bytes_chain(c, vram, 401, 1, b, false);
+	chain_keys(c, 401, 8, k);
+	must(gpc_reserve(c, ram, 7, b, NULL, 0, 1000));
+	for (i = 0; i < 7; i++)
+		bytes_write(c, b[i], 402 + i, BYTES_IMAGE);
+	must(gpc_publish(c, k + 1, k + 2, b, 7, NULL, 0, -1));
+	must(gpc_release(c, b, 7));
+	fill(c, 501, 8, 8);
+	is_int(hints(c, 401, 8), 7, "what follows a block in VRAM is stored");
+	must(gpc_pool_clear(c, ram, 0, 0, 5000));
+	must(gpc_pool_clear(c, vram, 0, 0, 5000));
+	is_int(hints(c, 401, 8), 7, "and known when that block has gone");
+	bytes_chain(c, ram, 601, 1, b, false);
+	is_int(gpc_drop(c, b, 1, NULL, 0, 5000), 1, "another block is dropped");
+	is_int(hints(c, 401, 8), 7, "that says nothing of these");
+	node_end(c, t, "gaps in a store");
+}
+
 /* Fewer hints than RAM has blocks: with all that they hang on, blocks would push one another's hints out for ever. */
 static void few_hints(void)
 {
@@ -288,6 +316,7 @@ static int body(void)
 	others_do_not();
 	forgets();
 	mends();
+	gaps_stay();
 	few_hints();
 	new_store("");
 	removes();

@@ -7,8 +7,9 @@
  * the same pool of RAM.
  *
  * The walk ends at the first ancestor that is about to get a copy, or has one.  Copies are chained: what that one hangs on
- * was published before it, and does not go before it, be it for want of room or for its age.  A store may lose any of
- * them: there the walk goes on to the root, once for a batch, since what it finds is in it.
+ * was published before it, and does not go before it, be it for want of room or for its age.  That is not so in a file
+ * that had blocks without their parents when it was opened, and a store may lose any of them: there the walk goes on to
+ * the root, once for a batch, since what it finds is in it.
  *
  * A tier smaller than RAM could not hold them all, and would be written in a circle: there blocks go down alone. */
 #include "config.h"
@@ -64,6 +65,7 @@ void above_find(struct cold *d, uint32_t pool, const struct about *a, const gpc_
 	uint32_t left = load_relaxed(&p->blocks);        /* more are in no chain, whatever records say */
 	struct about up = *a;
 	gpc_block block, copy;
+	bool used = false;
 	gpc_key key;
 
 	for (ret->n = 0; left && !key_is_zero(&up.parent); left--) {
@@ -75,9 +77,12 @@ void above_find(struct cold *d, uint32_t pool, const struct about *a, const gpc_
 		copy = copy_of(d, &key);
 		if (copy < 0) {
 			ret->block[ret->n++ % ABOVE_MOST] = block;
-		} else if (!cold_is_afar(d)) {
-			use(d->t->c, copy, &key);
-			return;
+			continue;
 		}
+		if (!cold_is_afar(d) && !used)
+			use(d->t->c, copy, &key);
+		used = true;
+		if (!cold_is_afar(d) && !d->orphans)
+			return;
 	}
 }

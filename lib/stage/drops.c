@@ -6,10 +6,13 @@
  *
  *   found at the start, not published yet      the index knows nothing of it
  *   descendants below RAM alone                a block that went down before its parent hangs on nothing in the tree
+ *   descendants behind a gap                   a block between the two is nowhere by now
  *   dropped while nobody kept the tiers        the file had it, and the index had not
  *
- * The feed tells which keys were bad.  All that has such a key, or a parent that has, goes, and so on.  Where the
- * feed was overwritten before it was read, and something was dropped since, nobody knows the keys: all of the tier goes.
+ * The feed tells which keys were bad.  All goes that has such a key, or an ancestor that has, up to the root, wherever
+ * that one is now: it may have been computed again since.  What a block behind a gap was computed from nobody knows, so
+ * it goes as well; but not from a store, most of whose blocks this node knows without their parents.  Where the feed was
+ * overwritten before it was read, and something was dropped since, nobody knows the keys: all of the tier goes.
  *
  * What is noted is due until the writer has carried it out, and nothing is acknowledged before that.  If this process
  * dies meanwhile, its pool goes with it, and the next one reads the feed from where the last acknowledgement was. */
@@ -17,6 +20,7 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include "stage/gone.h"
 #include "stage/stage.h"
 
 #define CALL_MS  2000
@@ -56,17 +60,21 @@ bool drops_are_due(const struct gpc_tiers *t)
 
 /* ---- what follows from them ---- */
 
-/* Entries of a tier by number: its slots, and behind them what was found and is not published. */
+/* Entries of a tier by number: its slots, and behind them what was found and is not published; and behind those the
+ * records of VRAM and RAM. */
 struct follow {
 	struct cold *d;
-	uint64_t n;
+	uint64_t n;                      /* entries */
 	uint32_t mask;
-	uint32_t *by_parent, *by_key;    /* first entry of a place, or NONE_YET; by_key: of what was found alone */
-	uint32_t *next_parent, *next_key;
-	uint8_t *dead;
+	uint32_t *by_key, *next_key;     /* of what was found alone: the first of a place, or NONE_YET */
+	struct gone bad;                 /* the keys that were dropped */
+	uint8_t *chain, *dead;
+	uint64_t *path;
 	gpc_block *block;                /* LIVE ones that are to go, held */
 	uint32_t nblocks;
 };
+
+enum { NOT_SEEN, WHOLE, GAP, BAD };      /* the way from here to the root */
 
 static bool entry(const struct follow *f, uint64_t i, gpc_key *key, gpc_key *parent)
 {
@@ -90,62 +98,128 @@ static uint32_t place(const struct follow *f, const gpc_key *key)
 	return (uint32_t)((key->w[0] ^ key->w[1]) * 0x9e3779b97f4a7c15ull >> 32) & f->mask;
 }
 
-static void enter(uint32_t *first, uint32_t *next, uint32_t at, uint64_t i)
-{
-	next[i] = first[at];
-	first[at] = (uint32_t)i;
-}
-
 static void end(struct follow *f)
 {
-	free(f->by_parent);
 	free(f->by_key);
-	free(f->next_parent);
 	free(f->next_key);
+	free(f->chain);
 	free(f->dead);
+	free(f->path);
 	free(f->block);
+	gone_end(&f->bad);
+}
+
+static bool name_bad(struct follow *f)
+{
+	const struct gpc_tiers *t = f->d->t;
+	uint32_t i;
+
+	for (i = 0; i < t->ndropped; i++)
+		if (!gone_add(&f->bad, &t->dropped[i]))
+			return false;
+	return true;
 }
 
 static bool begin(struct follow *f, struct cold *d)
 {
-	gpc_key key, parent;
-	uint64_t i;
+	uint64_t links, i;
+	uint32_t at;
 
 	*f = (struct follow){ .d = d, .n = d->blocks + d->nfound, .mask = 1023 };
-	while (f->mask < f->n)
+	links = f->n + d->t->c->seg.header.geometry.max_blocks;
+	while (f->mask < d->nfound)
 		f->mask = 2 * f->mask + 1;
-	f->by_parent = malloc(((size_t)f->mask + 1) * sizeof(uint32_t));
-	f->by_key = malloc(((size_t)f->mask + 1) * sizeof(uint32_t));
-	f->next_parent = malloc(f->n * sizeof(uint32_t));
-	f->next_key = malloc(f->n * sizeof(uint32_t));
+	f->by_key = malloc(((size_t)f->mask + 1) * sizeof(*f->by_key));
+	f->next_key = malloc((size_t)(d->nfound + 1) * sizeof(*f->next_key));
+	f->chain = calloc(links, 1);
 	f->dead = calloc(f->n, 1);
+	f->path = malloc(links * sizeof(*f->path));
 	f->block = malloc((size_t)d->blocks * sizeof(*f->block));
-	if (!f->by_parent || !f->by_key || !f->next_parent || !f->next_key || !f->dead || !f->block) {
+	if (!f->by_key || !f->next_key || !f->chain || !f->dead || !f->path || !f->block || !name_bad(f)) {
 		end(f);
 		return false;
 	}
 	for (i = 0; i <= f->mask; i++)
-		f->by_parent[i] = f->by_key[i] = NONE_YET;
-	for (i = 0; i < f->n; i++) {
-		if (i >= d->blocks && i - d->blocks < d->next)
-			continue;        /* it is published: a slot */
-		if (!entry(f, i, &key, &parent))
-			continue;
-		enter(f->by_parent, f->next_parent, place(f, &parent), i);
-		if (i >= d->blocks)
-			enter(f->by_key, f->next_key, place(f, &key), i);
+		f->by_key[i] = NONE_YET;
+	for (i = d->next; i < d->nfound; i++) {          /* those before it are published: slots */
+		at = place(f, &d->found[i].key);
+		f->next_key[i] = f->by_key[at];
+		f->by_key[at] = (uint32_t)i;
 	}
 	return true;
 }
 
-/* This entry goes, and what follows it is looked at later. */
+/* UINT64_MAX: it is nowhere. */
+static uint64_t find_link(struct follow *f, const gpc_key *key)
+{
+	struct cold *d = f->d;
+	uint32_t i, record;
+	gpc_block block;
+
+	if (gpc_lookup(d->t->c, GPC_SPACE(d->space), key, 1, &block, GPC_QUIET) == 1)
+		return (uint64_t)GPC_SLOT(block);
+	for (i = f->by_key[place(f, key)]; i != NONE_YET; i = f->next_key[i])
+		if (key_same(&d->found[i].key, key))
+			return d->blocks + i;
+	if (gpc_lookup(d->t->c, 0, key, 1, &block, GPC_QUIET) != 1)
+		return UINT64_MAX;
+	record = pool_record(&d->t->c->seg, block);
+	return record == SHM_NO_RECORD ? UINT64_MAX : f->n + record;
+}
+
+static void link_keys(struct follow *f, uint64_t link, gpc_key *key, gpc_key *parent)
+{
+	const struct shm_record *r = seg_record(&f->d->t->c->seg, (uint32_t)(link - f->n));
+
+	*key = (gpc_key){ { load_relaxed(&r->key[0]), load_relaxed(&r->key[1]) } };
+	*parent = (gpc_key){ { load_relaxed(&r->parent[0]), load_relaxed(&r->parent[1]) } };
+}
+
+/* Of a link that has another key than it was found by, nothing is known: it is another block's by now. */
+static uint8_t one_link(struct follow *f, uint64_t link, const gpc_key *found_by, gpc_key *ret_parent)
+{
+	gpc_key key;
+
+	if (link == UINT64_MAX)
+		return GAP;
+	if (link >= f->n)
+		link_keys(f, link, &key, ret_parent);
+	else if (!entry(f, link, &key, ret_parent))
+		return GAP;
+	if (!key_same(&key, found_by))
+		return GAP;
+	return key_is_zero(ret_parent) || key_is_root(ret_parent) ? WHOLE : NOT_SEEN;
+}
+
+static uint8_t chain_of(struct follow *f, uint64_t link, gpc_key key)
+{
+	uint8_t is = NOT_SEEN;
+	gpc_key parent;
+	uint64_t n = 0;
+
+	while (is == NOT_SEEN) {
+		is = gone_has(&f->bad, &key) ? BAD : link == UINT64_MAX ? GAP : f->chain[link];
+		if (is != NOT_SEEN)
+			break;
+		f->chain[link] = GAP;    /* who comes here again goes in a circle */
+		f->path[n++] = link;
+		is = one_link(f, link, &key, &parent);
+		if (is != NOT_SEEN)
+			break;
+		key = parent;
+		link = find_link(f, &key);
+	}
+	while (n)
+		f->chain[f->path[--n]] = is;
+	return is;
+}
+
+/* This entry goes. */
 static void kill(struct follow *f, uint64_t i, const gpc_key *key)
 {
 	struct cold *d = f->d;
 	gpc_block block = GPC_BLOCK((gpc_block)d->pool, (gpc_block)i);
 
-	if (f->dead[i])
-		return;
 	if (i < d->blocks && !hold_quietly(d->t->c, block, key))
 		return;                  /* it has gone by itself */
 	f->dead[i] = 1;
@@ -154,21 +228,19 @@ static void kill(struct follow *f, uint64_t i, const gpc_key *key)
 	drops_note(d->t, key);
 }
 
-static void kill_all_of(struct follow *f, const gpc_key *bad)
+static void kill_all(struct follow *f)
 {
 	struct cold *d = f->d;
+	uint8_t least = cold_is_afar(d) ? BAD : GAP;
 	gpc_key key, parent;
-	gpc_block block;
-	uint32_t i;
+	uint64_t i;
 
-	if (gpc_lookup(d->t->c, GPC_SPACE(d->space), bad, 1, &block, GPC_QUIET) == 1)
-		kill(f, (uint64_t)GPC_SLOT(block), bad);
-	for (i = f->by_key[place(f, bad)]; i != NONE_YET; i = f->next_key[i])
-		if (entry(f, i, &key, &parent) && key_same(&key, bad))
+	for (i = 0; i < f->n; i++) {
+		if (i >= d->blocks && i - d->blocks < d->next)
+			continue;        /* it is published: a slot */
+		if (entry(f, i, &key, &parent) && chain_of(f, i, key) >= least)
 			kill(f, i, &key);
-	for (i = f->by_parent[place(f, bad)]; i != NONE_YET; i = f->next_parent[i])
-		if (entry(f, i, &key, &parent) && key_same(&parent, bad))
-			kill(f, i, &key);
+	}
 }
 
 /* False: the writer has not said that it has done it. */
@@ -193,18 +265,13 @@ static bool drop_from(struct cold *d, bool *ret_done)
 {
 	struct gpc_tiers *t = d->t;
 	struct follow f;
-	uint32_t i;
 	bool sent;
 
 	if (!begin(&f, d)) {
 		t->drops_lost = true;
 		return false;
 	}
-	for (i = 0; i < t->ndropped; i++) {      /* kill() appends to it */
-		gpc_key bad = t->dropped[i];
-
-		kill_all_of(&f, &bad);
-	}
+	kill_all(&f);
 	restore_drop_dead(d, f.dead + d->blocks);
 	*ret_done &= drop_held(&f);
 	sent = f.nblocks != 0;

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* restore.c - what a tier had when it was opened is published again, in the background.
  *
- * Parents come first; a block whose parent is nowhere, neither here nor in VRAM or RAM, is of no use to a prompt and is
- * made free.  The writer publishes only if no clear has come that we have not heard of, and a key that is live already
- * wins.  When all are there each is used once, in the order of their ages, so that the oldest goes first.
+ * Parents come first.  A block whose parent is nowhere, neither here nor in VRAM or RAM, is published as well: what many
+ * prompts begin with is often in VRAM alone, and when it has been computed anew all that follows it is of use again.  If
+ * nobody does that, it gets old and goes.  The writer publishes only if no clear has come that we have not heard of, and a
+ * key that is live already wins.  When all are there each is used once, in the order of their ages, so that the oldest
+ * goes first.
  *
  * Notes are read from the file as their blocks are published, and stand there before the writer sees the command.
  *
@@ -69,24 +71,17 @@ static int make_places(struct cold *d)
 	return d->place ? 0 : err_set(ENOMEM, "no memory for %llu blocks of a tier", (unsigned long long)d->nfound);
 }
 
-/* Depth by depth: who stays is put among those that others may be below. */
-static void drop_orphans(struct cold *d)
+/* Depth by depth: what follows an orphan is one, too. */
+static void count_orphans(struct cold *d)
 {
-	uint64_t i, k = 0;
+	uint64_t i;
 
-	for (i = 0; i < d->nfound; i++) {
-		struct tier_found f = d->found[i];
-
-		if (is_orphan(d, &f)) {
-			slots_back(d, block_of(d, &f), &f.key, true);
-			tier_count(d, TIER_ORPHANS, 1);
+	for (i = 0; i < d->nfound; i++)
+		if (is_orphan(d, &d->found[i]))
 			d->orphans++;
-			continue;
-		}
-		d->found[k] = f;
-		put(d, (uint32_t)k++, &f.key);
-	}
-	d->nfound = k;
+		else
+			put(d, (uint32_t)i, &d->found[i].key);
+	tier_count(d, TIER_ORPHANS, d->orphans);
 	free(d->place);
 	d->place = NULL;
 }
@@ -125,7 +120,7 @@ void restore_settle(struct gpc_tiers *t)
 	uint32_t i;
 
 	for (i = 0; i < t->ncold; i++)
-		drop_orphans(&t->cold[i]);
+		count_orphans(&t->cold[i]);
 }
 
 static void drop_all(struct cold *d)
@@ -317,15 +312,15 @@ static void use_in_order(struct cold *d)
 /* Who made a cache anew wants to know why a prompt is not found. */
 static void tell(const struct cold *d)
 {
-	char lost[96] = "";
+	char wait[96] = "";
 
 	if (!d->there)
 		return;
 	if (d->orphans)
-		snprintf(lost, sizeof(lost), "; %llu are forgotten, as the blocks before them are not there",
+		snprintf(wait, sizeof(wait), "; %llu are of use when the blocks before them have been computed again",
 			 (unsigned long long)d->orphans);
 	log_say(&d->t->c->log, LOG_INFO, "tier %s of %s: %llu of %llu blocks are found again%s", d->ops->name,
-		d->t->c->seg.name, (unsigned long long)d->restored, (unsigned long long)d->there, lost);
+		d->t->c->seg.name, (unsigned long long)d->restored, (unsigned long long)d->there, wait);
 }
 
 bool restore_step(struct gpc_tiers *t)

@@ -8,6 +8,8 @@
 #include <fcntl.h>
 #include <sys/stat.h>
 
+#include "disk/format.h"
+
 #define TIERS_MS 20000
 
 static char tiers_path[96];              /* of the file made last */
@@ -106,6 +108,23 @@ TAP_FN long tiers_find_image(uint64_t n)
 			break;
 	close(fd);
 	return at < end ? (long)at : -1;
+}
+
+/* The header of that key in the file is free, as if it had been lost with the power; how many there were. */
+TAP_FN int tiers_lose_header(gpc *c, uint64_t n)
+{
+	int fd = open(tiers_path, O_RDWR), found = 0;
+	gpc_key k = key_of(c, n);
+	struct disk_header h;
+	off_t at;
+
+	for (at = 0; pread(fd, &h, sizeof(h), at) == sizeof(h); at += sizeof(h))
+		if (h.key[0] == k.w[0] && h.key[1] == k.w[1] && h.magic == DISK_HEADER_MAGIC) {
+			memset(&h, 0, sizeof(h));
+			found += pwrite(fd, &h, sizeof(h), at) == sizeof(h);
+		}
+	close(fd);
+	return found;
 }
 
 #endif

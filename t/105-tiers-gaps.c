@@ -1,0 +1,199 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A file that lacks a block keeps what follows it in a prompt: that is of use when the block has been computed again.  If
+ * something before the gap is dropped as bad, what is behind it goes too, whatever the gap is filled with by then. */
+#include "t/lib/below.h"
+
+#include <signal.h>
+#include <sys/wait.h>
+
+static int ram, vram;
+
+/* Chains of eight: 1 to 8, which will lack its third block, 9 to 16, and so on. */
+static gpc *begin(struct gpc_tiers_options *o)
+{
+	gpc *c = tiers_cache(1024);
+	gpc_tiers *t;
+
+	ram = bytes_ram(c, 24, 0, 0);
+	vram = bytes_vram(c, 64, 0, ram, 0);
+	tiers_file();
+	*o = tiers_options(64);
+	o->ahead = 8;
+	t = tiers_open(o);
+	tiers_fill(c, ram, 1, 40, 8);
+	must(gpc_tiers_close(t));
+	is_int(tiers_lose_header(c, 3), 1, "a block is lost from the file");
+	o->disk_blocks = 0;
+	return c;
+}
+
+static gpc_tiers *keep(gpc *c, const struct gpc_tiers_options *o)
+{
+	gpc_tiers *t = tiers_open(o);
+
+	must(gpc_tiers_sync(c, TIERS_MS));
+	return t;
+}
+
+static void finish(gpc *c, gpc_tiers *t, const char *what)
+{
+	must(gpc_tiers_close(t));
+	unlink(tiers_path);
+	fetch_end(c, what);
+}
+
+static void come_up(gpc *c, uint64_t first, int n)
+{
+	gpc_key k[9];
+
+	chain_keys(c, first, 8, k);
+	is_int(gpc_prefetch(c, vram, k + 1, (uint32_t)n, 0, 5000), n, "%d blocks of a chain come up", n);
+}
+
+static int drop(gpc *c, uint64_t n, int timeout_ms)
+{
+	gpc_block b = find(c, n);
+
+	return gpc_drop(c, &b, 1, NULL, 0, timeout_ms);
+}
+
+static void chains_are(gpc *c, int behind, int next, const char *when)
+{
+	is_int(tiers_below(c, 4, 5), behind, "%s: %d blocks are behind the gap", when, behind);
+	is_int(tiers_below(c, 9, 8), next, "%s: %d of the next chain are there", when, next);
+	is_int(tiers_below(c, 17, 8), 8, "%s: and all of the third one", when);
+}
+
+static void test_before_the_gap(void)
+{
+	struct gpc_tiers_options o;
+	gpc *c = begin(&o);
+	gpc_tiers *t = keep(c, &o);
+
+	chains_are(c, 5, 8, "kept");
+	come_up(c, 1, 2);
+	is_int(drop(c, 1, 5000), 1, "the first block is dropped");
+	chains_are(c, 0, 8, "dropped");
+	must(gpc_tiers_close(t));
+	t = keep(c, &o);
+	chains_are(c, 0, 8, "opened again");
+	finish(c, t, "before the gap");
+}
+
+/* Nobody knows what a block behind a gap was computed from, so any drop may have been of that. */
+static void test_elsewhere(bool filled)
+{
+	struct gpc_tiers_options o;
+	gpc *c = begin(&o);
+	gpc_tiers *t = keep(c, &o);
+	gpc_block b[3];
+
+	if (filled)
+		bytes_chain(c, vram, 1, 3, b, false);
+	come_up(c, 9, 1);
+	is_int(drop(c, 9, 5000), 1, "a block of another chain is dropped");
+	chains_are(c, filled ? 5 : 0, 0, filled ? "what is before is in VRAM" : "what is before is nowhere");
+	finish(c, t, "elsewhere");
+}
+
+static void test_nobody_keeps(void)
+{
+	struct gpc_tiers_options o;
+	gpc *c = begin(&o);
+	gpc_tiers *t = keep(c, &o);
+	int err, i;
+
+	come_up(c, 1, 2);
+	must(gpc_tiers_close(t));
+	for (i = 0; (err = drop(c, 1, 5000)) == -ENOTCONN && find(c, 1) >= 0 && i < 100; i++)
+		usleep(20000);
+	is_int(find(c, 1), -1, "the first block is dropped while nobody keeps the tier");
+	t = keep(c, &o);
+	chains_are(c, 0, 8, "opened again");
+	finish(c, t, "nobody keeps");
+}
+
+/* The keeper is stopped while the first block is dropped, and that and the gap are computed again. */
+static void test_filled_since(void)
+{
+	struct gpc_tiers_options o;
+	gpc *c = begin(&o);
+	gpc_tiers *t;
+	gpc_block b[3];
+	pid_t pid = fork();
+
+	if (!pid) {
+		if (gpc_tiers_open(cache_name, &o, &t) < 0)
+			_exit(3);
+		for (;;)
+			pause();
+	}
+	while (tier_of(c).keeper < 0 || !tier_of(c).ready)
+		usleep(500);
+	must(gpc_tiers_sync(c, TIERS_MS));
+	come_up(c, 1, 2);
+	must(gpc_tiers_sync(c, TIERS_MS));
+	kill(pid, SIGSTOP);
+	waitpid(pid, NULL, WUNTRACED);
+	is_int(drop(c, 1, 200), -ETIMEDOUT, "the first block is dropped");
+	bytes_chain(c, vram, 1, 3, b, false);
+	kill(pid, SIGCONT);
+	must(gpc_tiers_sync(c, TIERS_MS));
+	chains_are(c, 0, 8, "filled since");
+	kill(pid, SIGKILL);
+	waitpid(pid, NULL, 0);
+	t = keep(c, &o);
+	chains_are(c, 0, 8, "opened again");
+	finish(c, t, "filled since");
+}
+
+/* A block with a copy is no sign that those before it have one: what is computed again goes down with what follows it. */
+static void test_written(void)
+{
+	struct gpc_tiers_options o;
+	gpc *c = begin(&o);
+	gpc_tiers *t = keep(c, &o);
+	gpc_key k[9], more = key_of(c, 100);
+	gpc_block b[8], others[6], r;
+
+	is_int((int)tier_of(c).orphans, 5, "five are behind the gap");
+	come_up(c, 1, 2);
+	chain_keys(c, 1, 8, k);
+	must(gpc_reserve(c, ram, 1, &r, NULL, 0, 1000));
+	bytes_write(c, r, 3, BYTES_IMAGE);
+	must(gpc_publish(c, &k[2], &k[3], &r, 1, NULL, 0, -1));
+	must(gpc_release(c, &r, 1));
+	is_int(gpc_prefetch(c, vram, k + 4, 5, 0, 5000), 5, "what is behind the gap comes up");
+	is_int(gpc_acquire(c, 0, k + 1, 8, b, 0), 8, "the whole chain is in RAM");
+	must(gpc_reserve(c, ram, 1, &r, NULL, 0, 1000));
+	bytes_write(c, r, 100, BYTES_IMAGE);
+	must(gpc_publish(c, &k[8], &more, &r, 1, NULL, 0, -1));
+	must(gpc_release(c, &r, 1));
+	bytes_chain(c, ram, 101, 6, others, false);
+	bytes_chain(c, ram, 111, 6, others, false);
+	must(gpc_tiers_sync(c, TIERS_MS));
+	is_int(tiers_below(c, 100, 1), 1, "a block at its end goes down");
+	is_int(tiers_below(c, 1, 8), 8, "and with it what was computed again");
+	must(gpc_release(c, b, 8));
+	must(gpc_tiers_close(t));
+	t = keep(c, &o);
+	is_int((int)tier_of(c).orphans, 0, "there is no gap any more");
+	finish(c, t, "written");
+}
+
+static int body(void)
+{
+	test_before_the_gap();
+	test_elsewhere(false);
+	test_elsewhere(true);
+	test_nobody_keeps();
+	test_filled_since();
+	test_written();
+	return done_testing();
+}
+
+int main(void)
+{
+	cache_dir_make();
+	return tap_guard(120, body, cache_dir_remove);
+}
