@@ -385,8 +385,7 @@ static void test_killed(void)
 	while (gpc_tier_get(c, 0, &s) < 0 || s.keeper < 0)
 		usleep(500);
 	fill(c);
-	kill(pid, SIGSTOP);
-	waitpid(pid, NULL, WUNTRACED);
+	stop_process(pid);
 	is_int(drop_first(c, 200), -ETIMEDOUT, "a keeper that is stopped acknowledges nothing");
 	is_int(find(c, 1), -1, "the block is gone from RAM all the same");
 	is_int(tiers_below(c, 1, 2), 0, "and the writer has removed what has its bytes below");

@@ -133,8 +133,7 @@ static void test_filled_since(void)
 	must(gpc_tiers_sync(c, TIERS_MS));
 	come_up(c, 1, 2);
 	must(gpc_tiers_sync(c, TIERS_MS));
-	kill(pid, SIGSTOP);
-	waitpid(pid, NULL, WUNTRACED);
+	stop_process(pid);
 	is_int(drop(c, 1, 200), -ETIMEDOUT, "the first block is dropped");
 	bytes_chain(c, vram, 1, 3, b, false);
 	kill(pid, SIGCONT);

@@ -93,15 +93,6 @@ static void end_server(pid_t pid)
 	must(gpc_writer_take(c, GPC_STANDBY, 5000));
 }
 
-static void stop(pid_t pid)
-{
-	int status;
-
-	must(kill(pid, SIGSTOP));
-	while (waitpid(pid, &status, WUNTRACED) < 0)
-		;
-}
-
 static void test_stopped(void)
 {
 	gpc_block b[BLOCKS], none[RING];
@@ -117,7 +108,7 @@ static void test_stopped(void)
 	while ((err = gpc_pool_clear(idle, -1, 7, 0, 5000)) == -ENOTCONN)
 		;
 	is_int(err, 0, "it serves");
-	stop(pid);
+	stop_process(pid);
 	refused(gpc_reserve(idle, 0, BLOCKS, b, NULL, 0, 50), ETIMEDOUT, "it is stopped");
 	must(kill(pid, SIGCONT));
 	is_int(gpc_pool_clear(c, -1, 7, 0, 5000), 0, "it goes on");
@@ -127,7 +118,7 @@ static void test_stopped(void)
 
 	/* nor does a full ring keep what was given back */
 	must(gpc_reserve(idle, 0, BLOCKS, b, NULL, 0, 5000));
-	stop(pid);
+	stop_process(pid);
 	for (i = 0; i < RING; i++)
 		none[i] = b[0];
 	is_int(gpc_drop(idle, none, RING, NULL, 0, 0), 0, "the ring is full");

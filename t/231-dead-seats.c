@@ -304,7 +304,7 @@ static void test_stopped(void)
 	pid_t pid[SEATS];
 
 	bury(pid, 0);
-	kill(pid[0], SIGSTOP);
+	stop_process(pid[0]);
 	crew_kill(pid[1]);
 	crew_join(crew_fork(refused, 1), "who found a dead one's seat, and a stopped writer");
 	crew_kill(pid[0]);

@@ -303,8 +303,7 @@ static void test_durable(void)
 	must(gpc_tiers_sync(c, TIERS_MS));
 	must(gpc_pool_get(c, tier_of(c).pool, &p));
 	must(gpc_lookup(c, GPC_SPACE(p.space), &k, 1, &b, 0));
-	kill(pid, SIGSTOP);
-	waitpid(pid, NULL, WUNTRACED);
+	stop_process(pid);
 	if (!fork()) {
 		usleep(200000);
 		kill(pid, SIGKILL);

@@ -91,15 +91,6 @@ static int host(int me)
 	return 0;
 }
 
-static void stop(pid_t pid)
-{
-	int status;
-
-	kill(pid, SIGSTOP);
-	if (waitpid(pid, &status, WUNTRACED) != pid || !WIFSTOPPED(status))
-		bail("it does not stop");
-}
-
 static void test_reader(void)
 {
 	pid_t h, r;
@@ -108,7 +99,7 @@ static void test_reader(void)
 	crew_wait(GATE_MADE, 1);
 	r = crew_fork(reader, 1);
 	crew_wait(GATE_IN, 1);
-	stop(r);
+	stop_process(r);
 	crew_open(GATE_STOPPED);
 	crew_wait(GATE_GOES_ON, 1);
 	kill(r, SIGCONT);
@@ -181,7 +172,7 @@ static void test_writer(void)
 	crew_wait(GATE_MADE, 1);
 	p = crew_fork(worker, 1);
 	crew_wait(GATE_IN, 1);
-	stop(w);
+	stop_process(w);
 	crew_open(GATE_STOPPED);
 	crew_wait(GATE_GOES_ON, 1);
 	kill(w, SIGCONT);
@@ -269,7 +260,7 @@ static void test_standby(void)
 	stopped = crew_fork(standby, 1);
 	crew->count[N_SEAT] = (uint64_t)stopped;
 	crew_wait(GATE_STANDS, 1);
-	stop(stopped);
+	stop_process(stopped);
 	other = crew_fork(standby, 2);
 	crew_wait(GATE_STANDS, 2);
 	c = crew_fork(client, 3);
@@ -281,7 +272,7 @@ static void test_standby(void)
 	crew_wait(GATE_GOES_ON, 2);
 	kill(stopped, SIGCONT);
 	crew_wait(GATE_TAKEN, 2);
-	stop(stopped);
+	stop_process(stopped);
 	crew_open(GATE_STOPPED);
 	crew_wait(GATE_GOES_ON, 3);
 	kill(stopped, SIGCONT);

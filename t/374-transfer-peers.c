@@ -32,7 +32,7 @@ static void test_stopped(void)
 	begin(sources);
 	ghost_make(&ghosts[0], true);
 	bind_ranks(NULL, 0);
-	kill(ghosts[0].pid, SIGSTOP);
+	stop_process(ghosts[0].pid);
 	serve_some();
 	is_int(xfers_of(bound.p, 3)->left, 2, "its peer is stopped, the copies are under way");
 	xfer_done(&bound);

@@ -154,7 +154,6 @@ static void test_stopped(bool killed)
 	struct gpc_claim claim;
 	gpc_transfer t = 0;
 	gpc_key k = { { 0 } }, keys[5];
-	int status = 0;
 	gpc *d;
 
 	begin();
@@ -162,9 +161,7 @@ static void test_stopped(bool killed)
 	bytes_chain(c, RAM, 1, 4, r, true);
 	start(fetch_and_claim);
 	come_to(1);
-	kill(engine, SIGSTOP);
-	while (waitpid(engine, &status, WUNTRACED) < 0 || !WIFSTOPPED(status))
-		;
+	stop_process(engine);
 	k = key_of(c, 777);
 	d = cache_attach(0, 0);
 	serve_begin(c);

@@ -100,8 +100,7 @@ static void test_stopped(void)
 	begin(4);
 	a = run(leader);
 	b = run(companion);
-	kill(b, SIGSTOP);
-	waitpid(b, NULL, WUNTRACED);
+	stop_process(b);
 	kills(a);
 	ok(is_kept(), "a companion that is stopped keeps all of it");
 	kills(b);

@@ -39,14 +39,6 @@ static void keeper_start(void)
 	o.disk_blocks = 0;
 }
 
-static void keeper_stop(void)
-{
-	int status;
-
-	kill(keeper, SIGSTOP);
-	waitpid(keeper, &status, WUNTRACED);
-}
-
 static void keeper_end(int sig)
 {
 	kill(keeper, sig);
@@ -111,7 +103,7 @@ static bool one(uint64_t from, uint64_t store, bool killed, bool *good)
 	fill(from);
 	b = find(d, from);
 	done(d);
-	keeper_stop();
+	stop_process(keeper);
 	serve_end();
 	must(gpc_drop(d, &b, 1, &ticket, 0, 0));
 	must(gpc_writer_drop(c));

@@ -140,8 +140,7 @@ static gpc_tiers *again(gpc *c, struct gpc_tiers_options *o)
 /* The call sleeps while its keeper is stopped, killed, and replaced by one with that file. */
 static int replaced(struct call *q, pid_t keeper, struct gpc_tiers_options *next, gpc_tiers **ret)
 {
-	kill(keeper, SIGSTOP);
-	waitpid(keeper, NULL, WUNTRACED);
+	stop_process(keeper);
 	falls_asleep(q);
 	kill(keeper, SIGKILL);
 	waitpid(keeper, NULL, 0);

@@ -289,7 +289,7 @@ static void test_stopped(void)
 
 	begin();
 	kv_store(c, 0, 0, 1);
-	kill(daemon_pid, SIGSTOP);
+	stop_process(daemon_pid);
 	is_int(gpc_reserve(c, 0, 1, &b, NULL, 0, 50), -ETIMEDOUT, "gpcd is stopped");
 	kill(daemon_pid, SIGCONT);
 	goes_on(2, "and goes on");

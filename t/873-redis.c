@@ -135,7 +135,7 @@ static void under_load(void)
 	server_start(&server, "one", 0, NULL);
 	ok(remote_until(r, REMOTE_UP), "it is there again, and found");
 	ok(hits_grow(r), "and goes on, empty");
-	kill(server.pid, SIGSTOP);
+	stop_process(server.pid);
 	ok(remote_until(r, REMOTE_DOWN), "the server is stopped: the store is down");
 	kill(server.pid, SIGCONT);
 	ok(remote_until(r, REMOTE_UP), "it goes on, and is found");
@@ -160,7 +160,7 @@ static void costs_once(void)
 
 	images_put(&m, 0);
 	remote_put(r, 0, m.b, N, 0);
-	kill(server.pid, SIGSTOP);
+	stop_process(server.pid);
 	images_want(&m, 0);
 	began = clock_ns();
 	is_int(remote_get(r, 0, m.b, N, 0), 0, "a stopped server gives nothing");

@@ -153,6 +153,31 @@ static inline void tap_stop(int sig)
 		kill(-tap_child, SIGKILL);
 }
 
+/* SIGSTOP is on its way for a while, and all threads of the process have stopped when this returns. */
+TAP_FN void stop_process(pid_t pid)
+{
+	char path[40], text[256] = "", *state;
+	int status, n;
+
+	kill(pid, SIGSTOP);
+	if (waitpid(pid, &status, WUNTRACED) == pid)
+		return;
+	snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);         /* it is none of our children */
+	for (n = 0; n < 5000; n++) {
+		FILE *f = fopen(path, "r");
+
+		if (f && !fgets(text, sizeof(text), f))
+			text[0] = 0;
+		if (f)
+			fclose(f);
+		state = strrchr(text, ')');
+		if (!f || (state && (state[2] == 'T' || state[2] == 'Z')))
+			return;
+		usleep(1000);
+	}
+	bail("process %d does not stop", (int)pid);
+}
+
 /* Run the test in a process group of its own, at most so many seconds.  However it ends,
  * by a signal too, the group is gone and cleanup has run before the status returns. */
 TAP_FN int tap_guard(unsigned seconds, int (*body)(void), void (*cleanup)(void))

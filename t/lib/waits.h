@@ -81,7 +81,7 @@ static inline void unanswered(gpc *c, pid_t writer, gpc_block spare)
 	gpc_block b[2];
 	gpc_ticket t;
 
-	kill(writer, SIGSTOP);
+	stop_process(writer);
 	must_be(gpc_publish(c, NULL, &k, &spare, 1,
 			    GPC_OPTIONS(gpc_publish_options, .ticket = &t), 0, 0), 0);
 	lasts(gpc_ticket_wait(c, t, TIME), -ETIMEDOUT);
