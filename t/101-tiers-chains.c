@@ -18,31 +18,14 @@ static gpc *one(uint32_t blocks)
 	return c;
 }
 
-static void finish(gpc *c, gpc_tiers *t, const char *when)
-{
-	must(gpc_tiers_close(t));
-	unlink(tiers_path);
-	fetch_end(c, when);
-}
-
 /* Numbers first ... first + n - 1, each the parent of the next, behind number `parent`. */
 static void grow(gpc *c, uint32_t parent, uint32_t first, uint32_t n)
 {
-	gpc_key keys[CACHE_KEYS + 1];
-	gpc_block b[CACHE_KEYS];
 	uint32_t i;
 
-	chain_keys(c, first, n, keys);
-	if (parent)
-		keys[0] = key_of(c, parent);
-	must(gpc_reserve(c, ram, n, b, NULL, 0, 1000));
-	for (i = 0; i < n; i++) {
-		bytes_write(c, b[i], first + i, BYTES_IMAGE);
+	tiers_grow(c, ram, parent, first, n);
+	for (i = 0; i < n; i++)
 		parent_of[first + i] = i ? first + i - 1 : parent;
-	}
-	if (must(gpc_publish(c, keys, keys + 1, b, n, NULL, 0, -1)) != (int)n)
-		bail("the chain from %u was not published", first);
-	must(gpc_release(c, b, n));
 }
 
 static void use(gpc *c, uint32_t first, uint32_t n)
@@ -106,7 +89,7 @@ static void test_common(void)
 	s = tier_of(c);
 	is_int((int)s.restored, below, "a cache that is made anew finds all of it");
 	is_int((int)s.orphans, 0, "and no orphan");
-	finish(c, t, "the second cache");
+	tiers_finish(c, t, "the second cache");
 }
 
 /* Longer than a batch, and than what one walk remembers: the root goes first, so whenever this ends no block is there
@@ -126,7 +109,7 @@ static void test_long(void)
 	is_int((int)tier_of(c).written, 1500, "100 blocks are free, one is next to go: it brings all 1500");
 	is_int(tiers_below(c, 1, 1500), 1500, "which are below");
 	is_int((int)tier_of(c).refused, 0, "each came behind its parent");
-	finish(c, t, "long");
+	tiers_finish(c, t, "long");
 }
 
 /* With a limit on what is written (a second of it may come at once) a look at any time finds parents first. */
@@ -149,7 +132,7 @@ static void test_slow(void)
 	}
 	ok(seen > 0, "blocks were on their way at %d looks", seen);
 	is_int(bad, 0, "and the first ones of the prompt were there, each time");
-	finish(c, t, "slow");
+	tiers_finish(c, t, "slow");
 }
 
 /* What a block hangs on was used as often as it. */
@@ -173,7 +156,7 @@ static void test_uses(void)
 	ok(tier_of(c).written >= 16, "the second time blocks are written: %d", (int)tier_of(c).written);
 	is_int(tiers_below(c, 1, 8), 8, "with what they hang on, which never was next to go");
 	is_int(without_parent(c, 48), 0, "nothing is without its parent");
-	finish(c, t, "uses");
+	tiers_finish(c, t, "uses");
 }
 
 /* A tier smaller than RAM: chains would push one another out for ever. */
@@ -193,7 +176,7 @@ static void test_small(void)
 	s = tier_of(c);
 	is_int((int)s.written, 32, "as many are written as there is room for");
 	is_int((int)s.evicted, 0, "and none is for another");
-	finish(c, t, "small");
+	tiers_finish(c, t, "small");
 }
 
 /* Blocks that are there go with the least recent leaf, and what they hang on stays. */
@@ -215,7 +198,7 @@ static void test_evicted(void)
 	ok(tier_of(c).evicted >= 8, "a full tier gives up %d", (int)tier_of(c).evicted);
 	is_int(tiers_below(c, 1, 8), 8, "what all begin with is there, though it went down first");
 	is_int(without_parent(c, 56), 0, "nothing is without its parent");
-	finish(c, t, "evicted");
+	tiers_finish(c, t, "evicted");
 }
 
 /* The copy on which a block is going to hang is the one that would go next: not for that block. */
@@ -244,7 +227,7 @@ static void test_makes_room(void)
 	must(gpc_tiers_sync(c, TIERS_MS));
 	is_int(tiers_below(c, 9, 4), 4, "others go down that hang on it");
 	is_int(tiers_below(c, 1, 4), 4, "and it stays for them");
-	finish(c, t, "makes room");
+	tiers_finish(c, t, "makes room");
 }
 
 static int body(void)

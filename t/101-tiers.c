@@ -31,13 +31,6 @@ static gpc *three(uint32_t v, uint32_t r, uint32_t max)
 	return c;
 }
 
-static void finish(gpc *c, gpc_tiers *t, const char *when)
-{
-	must(gpc_tiers_close(t));
-	unlink(tiers_path);
-	fetch_end(c, when);
-}
-
 /* ---- down, and up ---- */
 
 static void test_down_and_up(void)
@@ -73,7 +66,7 @@ static void test_down_and_up(void)
 	s = tier_of(c);
 	is_int((int)(s.bad + s.errors + s.failed + s.late), 0, "nothing went wrong");
 	ok(s.brought >= 8, "eight or more were brought: %d", (int)s.brought);
-	finish(c, t, "down and up");
+	tiers_finish(c, t, "down and up");
 }
 
 /* Timeout 0 asks; the tier works on. */
@@ -98,7 +91,7 @@ static void test_background(void)
 	is_int(got, 6, "and soon all are");
 	is_int(gpc_prefetch(c, vram, k + 1, 6, 0, 0), 6, "which a second call says");
 	is_int(gpc_prefetch(c, vram, (gpc_key[1]){ key_of(c, 999) }, 1, 0, 1000), 0, "what is nowhere is a miss at once");
-	finish(c, t, "background");
+	tiers_finish(c, t, "background");
 }
 
 /* ---- restarts ---- */
@@ -163,7 +156,7 @@ static void test_restart(void)
 	is_int(gpc_acquire(c, 0, k + 1, 8, b, 0), 8, "eight are in RAM");
 	is_int(fetch_right(c, b, 8, 1), 8, "every byte");
 	must(gpc_release(c, b, 8));
-	finish(c, t, "restart");
+	tiers_finish(c, t, "restart");
 }
 
 /* The first one to go from the file is the one that was written first, also behind a restart. */
@@ -189,7 +182,7 @@ static void test_order(void)
 		ok(tiers_below(c, oldest + 8 * n, 8) == 0 && tiers_below(c, oldest + 8 * (n + 1), 8) == 8,
 		   "chain %d goes, as it is the oldest", (int)n);
 	}
-	finish(c, t, "order");
+	tiers_finish(c, t, "order");
 }
 
 static void test_orphans(void)
@@ -229,7 +222,7 @@ static void test_orphans(void)
 	t = tiers_open(&o);
 	must(gpc_tiers_sync(c, TIERS_MS));
 	is_int((int)tier_of(c).found, 39, "the file has all but the one in VRAM");
-	finish(c, t, "orphans");
+	tiers_finish(c, t, "orphans");
 }
 
 /* A cache that is made anew, under the secret that the file keeps. */
@@ -271,7 +264,7 @@ static void test_other_cache(void)
 	is_int(gpc_acquire(c, 0, k + 1, 8, b, 0), 8, "eight are in RAM");
 	is_int(fetch_right(c, b, 8, 1), 8, "every byte");
 	must(gpc_release(c, b, 8));
-	finish(c, t, "the second cache");
+	tiers_finish(c, t, "the second cache");
 }
 
 /* ---- exclusive ---- */
@@ -302,7 +295,7 @@ static void test_exclusive(void)
 	must(gpc_pool_get(c, ram, &p));
 	is_int(p.live, 8, "and eight are free again");
 	is_int(tiers_below(c, 1, 40), 32, "40 blocks in all");
-	finish(c, t, "exclusive");
+	tiers_finish(c, t, "exclusive");
 }
 
 /* ---- policies ---- */
@@ -321,7 +314,7 @@ static void test_min_uses(void)
 	ok(tier_of(c).unwanted >= 24, "and is counted: %d", (int)tier_of(c).unwanted);
 	tiers_fill(c, ram, 1, 24, 8);
 	ok(tier_of(c).written >= 8, "the second time it is: %d", (int)tier_of(c).written);
-	finish(c, t, "min_uses");
+	tiers_finish(c, t, "min_uses");
 }
 
 int __real_gpc_reclaim(gpc *c, const gpc_key *keys, const gpc_block *blocks, uint32_t n, int *results, uint32_t flags,
@@ -367,7 +360,7 @@ static void test_age_held(void)
 	ok(asked_back >= 24 && reclaims <= asked_back / 8, "%u are asked for by %u calls", asked_back, reclaims);
 	is_int(tiers_below(c, 1, 24), 24, "and stay while they are");
 	must(gpc_release(c, b, 24));
-	finish(c, t, "age, in use");
+	tiers_finish(c, t, "age, in use");
 }
 
 static void test_age(void)
@@ -386,7 +379,7 @@ static void test_age(void)
 	for (i = 0; i < 600 && tier_of(c).aged < 20; i++)
 		usleep(10000);
 	ok(tier_of(c).aged >= 20, "they go when they are: %d", (int)tier_of(c).aged);
-	finish(c, t, "age");
+	tiers_finish(c, t, "age");
 }
 
 /* Less room than there are blocks: the least recent ones go. */
@@ -404,7 +397,7 @@ static void test_room(void)
 	s = tier_of(c);
 	is_int(tiers_below(c, 1, 40), 8, "eight blocks are on a disk of eight");
 	is_int((int)s.evicted, (int)s.written - 8, "the others went");
-	finish(c, t, "room");
+	tiers_finish(c, t, "room");
 }
 
 /* ---- bytes that are not what they were ---- */
@@ -436,7 +429,7 @@ static void test_bad(void)
 	is_int(tiers_below(c, 3, 1), 0, "and is there no more");
 	is_int(gpc_prefetch(c, vram, k + 1, 8, 0, 5000), 2, "nobody asks for it again");
 	is_int((int)tier_of(c).bad, 1, "so it is not counted twice");
-	finish(c, t, "bad bytes");
+	tiers_finish(c, t, "bad bytes");
 }
 
 static int body(void)

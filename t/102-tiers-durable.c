@@ -79,48 +79,10 @@ static void wait_held(void)
 
 static gpc_tiers *begin(gpc **ret, struct gpc_tiers_options *o)
 {
-	gpc *c = tiers_cache(1024);
-	gpc_tiers *t;
-
-	ram = bytes_ram(c, 16, 0, 0);
-	vram = bytes_vram(c, 64, 0, ram, 0);
-	tiers_file();
-	*o = tiers_options(64);
+	*ret = tiers_begin(1024, o, &ram, &vram);
 	o->ahead = ahead;
 	o->disk_threads = 16;            /* those that stand still keep nobody else */
-	t = tiers_open(o);
-	*ret = c;
-	return t;
-}
-
-static void finish(gpc *c, gpc_tiers *t, const char *when)
-{
-	must(gpc_tiers_close(t));
-	unlink(tiers_path);
-	fetch_end(c, when);
-}
-
-/* As the disk is at this moment; then the keeper ends, and another one begins with that. */
-static void copy_file(const char *to)
-{
-	char cmd[256];
-
-	snprintf(cmd, sizeof(cmd), "cp --sparse=always %s %s", tiers_path, to);
-	if (system(cmd))
-		bail("%s", cmd);
-}
-
-static gpc_tiers *crash(gpc *c, gpc_tiers *t, struct gpc_tiers_options *o)
-{
-	gpc_tiers *next;
-
-	must(gpc_tiers_close(t));
-	if (rename("tiers-crash.tmp", tiers_path))
-		bail("rename");
-	o->disk_blocks = 0;
-	next = tiers_open(o);
-	must(gpc_tiers_sync(c, TIERS_MS));
-	return next;
+	return tiers_open(o);
 }
 
 /* ---- drops and clears ---- */
@@ -139,12 +101,12 @@ static void test_drop(void)
 	before = __atomic_load_n(&syncs, __ATOMIC_SEQ_CST);
 	is_int(gpc_drop(c, &b, 1, NULL, 0, 5000), 1, "a block on the disk is dropped");
 	ok(__atomic_load_n(&syncs, __ATOMIC_SEQ_CST) > before, "and that is synced before the call returns");
-	copy_file("tiers-crash.tmp");
+	tiers_copy_file("tiers-crash.tmp");
 	is_int(tiers_block_below(c, 8), -1, "it is in the index no more");
-	t = crash(c, t, &o);
+	t = tiers_crash(c, t, "tiers-crash.tmp", &o);
 	is_int(tiers_block_below(c, 8), -1, "nor after a crash");
 	is_int(tiers_below(c, 1, 7), 7, "the others are");
-	finish(c, t, "drop");
+	tiers_finish(c, t, "drop");
 }
 
 /* Of which the feed tells by one change, the last one: it counts, too. */
@@ -168,7 +130,7 @@ static void test_last_change(void)
 	before = __atomic_load_n(&syncs, __ATOMIC_SEQ_CST);
 	is_int(gpc_pool_clear(c, tier_of(c).pool, 9, 0, 5000), 0, "a tag that no block has is cleared");
 	ok(__atomic_load_n(&syncs, __ATOMIC_SEQ_CST) > before, "which is synced, too");
-	finish(c, t, "the last change");
+	tiers_finish(c, t, "the last change");
 }
 
 static void clear_one(int pool, uint32_t tag, const char *what)
@@ -183,14 +145,14 @@ static void clear_one(int pool, uint32_t tag, const char *what)
 	n = tiers_below(c, 1, 40);
 	ok(n >= 24, "%s: %d blocks are on the disk", what, n);
 	is_int(gpc_pool_clear(c, pool == -2 ? tier_of(c).pool : pool, tag, 0, 5000), 0, "%s: cleared", what);
-	copy_file("tiers-crash.tmp");
+	tiers_copy_file("tiers-crash.tmp");
 	/* what RAM has still is written again */
 	is_int(tiers_below(c, 1, 24), tag == 5 ? 24 : 0, "%s: in the index", what);
-	t = crash(c, t, &o);
+	t = tiers_crash(c, t, "tiers-crash.tmp", &o);
 	is_int(tiers_below(c, 1, 24), tag == 5 ? 24 : 0, "%s: after a crash", what);
 	tiers_fill(c, ram, 1, 24, 8);
 	ok(tiers_below(c, 1, 24) >= 8, "%s: and the tier goes on", what);
-	finish(c, t, what);
+	tiers_finish(c, t, what);
 }
 
 static void test_clears(void)
@@ -220,13 +182,13 @@ static void test_tag(void)
 	}
 	is_int(tiers_below(c, 1, 24), 24, "three chains of two tags are on the disk");
 	is_int(gpc_pool_clear(c, tier_of(c).pool, 1, 0, 5000), 0, "one tag is cleared");
-	copy_file("tiers-crash.tmp");
+	tiers_copy_file("tiers-crash.tmp");
 	is_int(tiers_below(c, 1, 8) + tiers_below(c, 17, 8), 0, "its chains are gone");
 	is_int(tiers_below(c, 9, 8), 8, "the other one's are there");
-	t = crash(c, t, &o);
+	t = tiers_crash(c, t, "tiers-crash.tmp", &o);
 	is_int(tiers_below(c, 1, 8) + tiers_below(c, 17, 8), 0, "the same after a crash");
 	is_int(tiers_below(c, 9, 8), 8, "for both");
-	finish(c, t, "tag");
+	tiers_finish(c, t, "tag");
 }
 
 /* Nobody keeps the file meanwhile; the cache remembers. */
@@ -248,7 +210,7 @@ static void test_cleared_meanwhile(void)
 	t = tiers_open(&o);
 	must(gpc_tiers_sync(c, TIERS_MS));
 	is_int(tiers_below(c, 1, 40), 0, "nothing comes back");
-	finish(c, t, "cleared meanwhile");
+	tiers_finish(c, t, "cleared meanwhile");
 }
 
 /* ---- what is on its way ---- */
@@ -286,12 +248,12 @@ static void test_clear_under_write(void)
 	set(&hold_write, 0);
 	pthread_join(thread, NULL);
 	ok(q.got >= 0, "with more time it is");
-	copy_file("tiers-crash.tmp");
+	tiers_copy_file("tiers-crash.tmp");
 	is_int(tiers_below(c, 1, 16), 0, "what was being written is not published");
 	ok(tier_of(c).overtaken + tier_of(c).failed >= 1, "and is counted");
-	t = crash(c, t, &o);
+	t = tiers_crash(c, t, "tiers-crash.tmp", &o);
 	is_int(tiers_below(c, 1, 16), 0, "nor does it come back");
-	finish(c, t, "clear under a write");
+	tiers_finish(c, t, "clear under a write");
 }
 
 /* The source is dropped while it is written. */
@@ -315,10 +277,10 @@ static void test_drop_under_write(void)
 	set(&hold_write, 0);
 	must(gpc_tiers_sync(c, TIERS_MS));
 	is_int(tiers_below(c, 17, 8), 0, "what was read from it is not published");
-	copy_file("tiers-crash.tmp");
-	t = crash(c, t, &o);
+	tiers_copy_file("tiers-crash.tmp");
+	t = tiers_crash(c, t, "tiers-crash.tmp", &o);
 	is_int(tiers_below(c, 17, 8), 0, "nor does it come back");
-	finish(c, t, "drop under a write");
+	tiers_finish(c, t, "drop under a write");
 }
 
 struct fetching { gpc *c; int got; gpc_key k[9]; };
@@ -353,7 +315,7 @@ static void test_clear_under_read(void)
 	is_int(q.got, 0, "none of them comes to RAM");
 	is_int(find(c, 1), -1, "nor is it found");
 	ok(tier_of(c).overtaken + tier_of(c).absent >= 1, "that is counted");
-	finish(c, t, "clear under a read");
+	tiers_finish(c, t, "clear under a read");
 }
 
 /* RAM goes while it is read into. */
@@ -381,7 +343,7 @@ static void test_ram_goes(void)
 	is_int(gpc_prefetch(c, vram, q.k + 1, 8, 0, 10000), 8, "another pool, of whatever number, is served: %d", again);
 	ram = again;
 	is_int(fetch_live(c, 1, 8, ram), 8, "every byte");
-	finish(c, t, "RAM goes");
+	tiers_finish(c, t, "RAM goes");
 }
 
 /* ---- who keeps, and for how long one waits ---- */
@@ -429,7 +391,7 @@ static void test_no_sync(void)
 	is_int(gpc_drop(c, &b, 1, NULL, 0, 500), -ETIMEDOUT, "a drop that cannot be synced is not acknowledged");
 	is_int(tiers_block_below(c, 8), -1, "the block is gone from the index all the same");
 	__atomic_store_n(&sync_error, 0, __ATOMIC_SEQ_CST);
-	finish(c, t, "no sync");
+	tiers_finish(c, t, "no sync");
 }
 
 static int body(void)

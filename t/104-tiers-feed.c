@@ -84,39 +84,19 @@ int __wrap_gpc_evict(gpc *c, int pool, uint32_t n, gpc_block *blocks, uint32_t f
 
 static gpc_tiers *begin(gpc **ret, struct gpc_tiers_options *o)
 {
-	gpc *c = tiers_cache(1024);
+	int vram;
 
-	ram = bytes_ram(c, 16, 0, 0);
-	bytes_vram(c, 64, 0, ram, 0);
-	tiers_file();
-	*o = tiers_options(64);
-	o->ahead = 8;
-	*ret = c;
+	*ret = tiers_begin(1024, o, &ram, &vram);
 	return tiers_open(o);
-}
-
-static void finish(gpc *c, gpc_tiers *t, const char *when)
-{
-	must(gpc_tiers_close(t));
-	unlink(tiers_path);
-	fetch_end(c, when);
 }
 
 static gpc_tiers *crash(gpc *c, gpc_tiers *t, struct gpc_tiers_options *o)
 {
-	char to[128], command[512];
+	char to[128];
 
 	snprintf(to, sizeof(to), "%s.crash", tiers_path);
-	snprintf(command, sizeof(command), "cp --sparse=always %s %s", tiers_path, to);
-	if (system(command))
-		bail("%s", command);
-	must(gpc_tiers_close(t));
-	if (rename(to, tiers_path))
-		bail("rename");
-	o->disk_blocks = 0;
-	t = tiers_open(o);
-	must(gpc_tiers_sync(c, TIERS_MS));
-	return t;
+	tiers_copy_file(to);
+	return tiers_crash(c, t, to, o);
 }
 
 /* Removed, and nothing waits for the file. */
@@ -155,7 +135,7 @@ static void overwritten(void)
 	t = crash(c, t, &o);
 	is_int(tiers_below(c, 1, 8) + tiers_below(c, 17, 8), 0, "its chains do not come back");
 	is_int(tiers_below(c, 9, 8), 8, "the other one's does");
-	finish(c, t, "overwritten");
+	tiers_finish(c, t, "overwritten");
 }
 
 /* Removed and written again before the feed tells of the first. */
@@ -180,7 +160,7 @@ static void comes_again(void)
 	tiers_fill(c, ram, 49, 8, 8);            /* RAM has it no more, and so it is not written a third time */
 	t = crash(c, t, &o);
 	is_int(tiers_below(c, 1, 8), 8, "what the feed told late has not freed its header");
-	finish(c, t, "comes again");
+	tiers_finish(c, t, "comes again");
 }
 
 /* Removed when its publish is answered, and before the keeper has taken note of that. */
@@ -206,7 +186,7 @@ static void gone_at_once(void)
 	t = crash(c, t, &o);
 	is_int(tiers_below(c, 9, 7), 7, "the others come back");
 	is_int(tiers_block_below(c, 16), -1, "and it does not");
-	finish(c, t, "gone at once");
+	tiers_finish(c, t, "gone at once");
 }
 
 /* What RAM is about to give up is in the file already, which is full, and not published yet. */
@@ -230,7 +210,7 @@ static void starts_full(void)
 	must(gpc_tiers_sync(c, TIERS_MS));
 	is_int(tiers_below(c, 1, 96), below, "nothing of it has gone");
 	is_int((int)tier_of(c).written, 0, "nor was written again");
-	finish(c, t, "starts full");
+	tiers_finish(c, t, "starts full");
 }
 
 static int body(void)

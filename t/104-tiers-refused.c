@@ -39,18 +39,6 @@ int __wrap_gpc_pool_add(gpc *c, const struct gpc_pool *p, int timeout_ms)
 	return n;
 }
 
-static gpc *begin(struct gpc_tiers_options *o)
-{
-	gpc *c = tiers_cache(1024);
-
-	ram = bytes_ram(c, 16, 0, 0);
-	vram = bytes_vram(c, 64, 0, ram, 0);
-	tiers_file();
-	*o = tiers_options(64);
-	o->ahead = 8;
-	return c;
-}
-
 static long long length(const char *path)
 {
 	struct stat st;
@@ -85,7 +73,7 @@ static void refuse_all(const struct gpc_tiers_options *as, const char *what)
 static void test_as_it_was(void)
 {
 	struct gpc_tiers_options o;
-	gpc *c = begin(&o);
+	gpc *c = tiers_begin(1024, &o, &ram, &vram);
 	gpc_tiers *t;
 
 	bytes_ram(c, 4, 3, 0);
@@ -128,7 +116,7 @@ static void test_arguments(void)
 {
 	struct gpc_tiers_file file = { .size = sizeof(file) };
 	struct gpc_tiers_options o;
-	gpc *c = begin(&o);
+	gpc *c = tiers_begin(1024, &o, &ram, &vram);
 
 	TRY(size, 3, -EINVAL, "size", "is 3");
 	TRY(flags, 8, -EINVAL, "0x8", "GPC_TIERS_EXCLUSIVE");
@@ -160,7 +148,7 @@ static void test_arguments(void)
 static void test_sync(void)
 {
 	struct gpc_tiers_options o;
-	gpc *c = begin(&o);
+	gpc *c = tiers_begin(1024, &o, &ram, &vram);
 	gpc_tiers *t = tiers_open(&o);
 	gpc_block b;
 
@@ -181,7 +169,7 @@ static void test_sync(void)
 static void test_other_file(void)
 {
 	struct gpc_tiers_options o, other;
-	gpc *c = begin(&o);
+	gpc *c = tiers_begin(1024, &o, &ram, &vram);
 	gpc_tiers *t = tiers_open(&o);
 	char first[96];
 	int i, err;
@@ -211,7 +199,7 @@ static void test_other_file(void)
 static void test_removed(void)
 {
 	struct gpc_tiers_options o;
-	gpc *c = begin(&o);
+	gpc *c = tiers_begin(1024, &o, &ram, &vram);
 	gpc_tiers *t = tiers_open(&o);
 
 	tiers_fill(c, ram, 1, 40, 8);
@@ -232,7 +220,7 @@ static void test_in_the_way(uint32_t blocks, uint32_t space, const char *why)
 	struct gpc_pool p = { .size = sizeof(p), .kind = GPC_DISK, .flags = GPC_POOL_CALLER | GPC_POOL_UNCHAINED,
 			      .blocks = blocks, .space = space, .demote_to = -1 };
 	struct gpc_tiers_options o;
-	gpc *c = begin(&o), *d;
+	gpc *c = tiers_begin(1024, &o, &ram, &vram), *d;
 	gpc_tiers *t;
 
 	o.disk_space = 5;
@@ -252,7 +240,7 @@ static void test_in_the_way(uint32_t blocks, uint32_t space, const char *why)
 static void test_rate(void)
 {
 	struct gpc_tiers_options o;
-	gpc *c = begin(&o);
+	gpc *c = tiers_begin(1024, &o, &ram, &vram);
 	gpc_block b[8];
 	uint64_t start;
 	gpc_tiers *t;

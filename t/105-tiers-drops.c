@@ -53,22 +53,10 @@ void __wrap_drops_missed(struct gpc_tiers *t)
 
 static gpc *begin(struct gpc_tiers_options *o, uint32_t flags)
 {
-	gpc *c = tiers_cache(1024);
+	gpc *c = tiers_begin(1024, o, &ram, &vram);
 
-	ram = bytes_ram(c, 16, 0, 0);
-	vram = bytes_vram(c, 64, 0, ram, 0);
-	tiers_file();
-	*o = tiers_options(64);
-	o->ahead = 8;
 	o->flags = flags;
 	return c;
-}
-
-static void finish(gpc *c, gpc_tiers *t, const char *when)
-{
-	must(gpc_tiers_close(t));
-	unlink(tiers_path);
-	fetch_end(c, when);
 }
 
 /* Chain 1 to 8 is below RAM, and its first two blocks are in RAM as well; 9 to 40 are other chains. */
@@ -100,26 +88,7 @@ static void is_gone(gpc *c, const char *when)
 	is_int(tiers_below(c, 9, 8), 8, "%s: the next chain is there", when);
 }
 
-static gpc_tiers *again(gpc *c, struct gpc_tiers_options *o)
-{
-	gpc_tiers *t;
-
-	o->disk_blocks = 0;
-	t = tiers_open(o);
-	must(gpc_tiers_sync(c, TIERS_MS));
-	return t;
-}
-
 /* ---- tests ---- */
-
-static void copy_file(const char *to)
-{
-	char cmd[256];
-
-	snprintf(cmd, sizeof(cmd), "cp --sparse=always %s %s", tiers_path, to);
-	if (system(cmd))
-		bail("%s", cmd);
-}
 
 static void test_drop(int timeout_ms, const char *when)
 {
@@ -133,14 +102,11 @@ static void test_drop(int timeout_ms, const char *when)
 	if (!timeout_ms)
 		must(gpc_tiers_sync(c, TIERS_MS));
 	snprintf(crash, sizeof(crash), "%s.crash", tiers_path);
-	copy_file(crash);
+	tiers_copy_file(crash);
 	is_gone(c, when);
-	must(gpc_tiers_close(t));
-	if (rename(crash, tiers_path))
-		bail("rename");
-	t = again(c, &o);
+	t = tiers_crash(c, t, crash, &o);
 	is_gone(c, "after a crash at that moment");
-	finish(c, t, when);
+	tiers_finish(c, t, when);
 }
 
 /* Blocks of an exclusive disk hang on nothing, and only the last ones of the chain are there. */
@@ -157,7 +123,7 @@ static void test_exclusive(void)
 	is_int(tiers_below(c, 1, 8), 6, "and six stay below");
 	is_int(drop_first(c, 5000), 1, "the first one is dropped");
 	is_gone(c, "exclusive");
-	finish(c, t, "exclusive");
+	tiers_finish(c, t, "exclusive");
 }
 
 /* A drop of what lies on disk says nothing of RAM. */
@@ -176,7 +142,7 @@ static void test_below_alone(void)
 	is_int(gpc_drop(c, &b, 1, NULL, 0, 5000), 1, "the copy on disk is dropped");
 	is_int(tiers_below(c, 1, 1), 0, "and is gone");
 	ok(find(c, 1) >= 0, "the block in RAM stays");
-	finish(c, t, "below alone");
+	tiers_finish(c, t, "below alone");
 }
 
 /* Evicting, reclaiming and clearing one pool concern that pool's blocks alone. */
@@ -197,7 +163,7 @@ static void test_others(void)
 	must(gpc_tiers_sync(c, TIERS_MS));
 	is_int(tiers_below(c, 1, 8), 8, "its copy, and those of a pool that was cleared, stay");
 	is_int((int)tier_of(c).forgotten, 0, "nothing was forgotten");
-	finish(c, t, "others");
+	tiers_finish(c, t, "others");
 }
 
 /* Nobody keeps the tiers meanwhile. */
@@ -214,9 +180,9 @@ static void test_meanwhile(void)
 		;
 	err = drop_first(c, 5000);
 	ok(err == 1 || err == -ENOTCONN, "a block is dropped while nobody keeps the tiers");
-	t = again(c, &o);
+	t = tiers_again(c, &o);
 	is_gone(c, "meanwhile");
-	finish(c, t, "meanwhile");
+	tiers_finish(c, t, "meanwhile");
 }
 
 /* ... and so much has happened since that the feed is overwritten. */
@@ -241,12 +207,12 @@ static void test_feed_lost(void)
 	must(gpc_tiers_close(t));
 	drop_first(c, 5000);
 	overwrite_feed(c);
-	t = again(c, &o);
+	t = tiers_again(c, &o);
 	is_int(tiers_below(c, 1, 40), 0, "where nobody knows what was dropped, all of the file goes");
 	must(gpc_tiers_close(t));
-	t = again(c, &o);
+	t = tiers_again(c, &o);
 	is_int(tiers_below(c, 1, 40), 0, "for ever");
-	finish(c, t, "feed lost");
+	tiers_finish(c, t, "feed lost");
 }
 
 /* A block is dropped behind the place from where a keeper follows the feed, which dies before it has read of that. */
@@ -279,9 +245,9 @@ static void test_begins(void)
 	close(says[0]), close(says[1]), close(goes_on[0]), close(goes_on[1]);
 	says[1] = -1;
 	overwrite_feed(c);
-	t = again(c, &o);
+	t = tiers_again(c, &o);
 	is_int(tiers_below(c, 1, 8), 0, "it dies, and the feed is overwritten: nothing of the chain is back");
-	finish(c, t, "begins");
+	tiers_finish(c, t, "begins");
 }
 
 /* Blocks of two tags in one prompt: a clear of the first one's takes what follows along, published or not. */
@@ -318,9 +284,9 @@ static void test_tags(void)
 	is_int(tiers_below(c, 5, 4), 0, "and what follows went with that");
 	is_int(tiers_below(c, 9, 8), 8, "other prompts are there");
 	must(gpc_tiers_close(t));
-	t = again(c, &o);
+	t = tiers_again(c, &o);
 	is_int(tiers_below(c, 1, 8), 0, "and no restart brings it back");
-	finish(c, t, "tags");
+	tiers_finish(c, t, "tags");
 }
 
 struct dropping { gpc *c; int got; };
@@ -361,9 +327,9 @@ static void test_restart(void)
 	/* blocks of RAM are written again while nothing is published */
 	is_int((int)(tier_of(c).restored + tier_of(c).written), tiers_below(c, 1, 40), "not for a moment was it back");
 	must(gpc_tiers_close(t));
-	t = again(c, &o);
+	t = tiers_again(c, &o);
 	is_gone(c, "and the next one");
-	finish(c, t, "restart");
+	tiers_finish(c, t, "restart");
 }
 
 /* The keeper is killed behind the drop, before it has heard of it. */
@@ -393,9 +359,9 @@ static void test_killed(void)
 	waitpid(pid, NULL, 0);
 	for (err = 0; err < 10000 && tier_of(c).keeper >= 0; err++)
 		usleep(500);
-	t = again(c, &o);
+	t = tiers_again(c, &o);
 	is_gone(c, "killed");
-	finish(c, t, "killed");
+	tiers_finish(c, t, "killed");
 }
 
 static int body(void)

@@ -27,21 +27,6 @@ static gpc *begin(struct gpc_tiers_options *o)
 	return c;
 }
 
-static gpc_tiers *keep(gpc *c, const struct gpc_tiers_options *o)
-{
-	gpc_tiers *t = tiers_open(o);
-
-	must(gpc_tiers_sync(c, TIERS_MS));
-	return t;
-}
-
-static void finish(gpc *c, gpc_tiers *t, const char *what)
-{
-	must(gpc_tiers_close(t));
-	unlink(tiers_path);
-	fetch_end(c, what);
-}
-
 static void come_up(gpc *c, uint64_t first, int n)
 {
 	gpc_key k[9];
@@ -68,16 +53,16 @@ static void test_before_the_gap(void)
 {
 	struct gpc_tiers_options o;
 	gpc *c = begin(&o);
-	gpc_tiers *t = keep(c, &o);
+	gpc_tiers *t = tiers_again(c, &o);
 
 	chains_are(c, 5, 8, "kept");
 	come_up(c, 1, 2);
 	is_int(drop(c, 1, 5000), 1, "the first block is dropped");
 	chains_are(c, 0, 8, "dropped");
 	must(gpc_tiers_close(t));
-	t = keep(c, &o);
+	t = tiers_again(c, &o);
 	chains_are(c, 0, 8, "opened again");
-	finish(c, t, "before the gap");
+	tiers_finish(c, t, "before the gap");
 }
 
 /* Nobody knows what a block behind a gap was computed from, so any drop may have been of that. */
@@ -85,7 +70,7 @@ static void test_elsewhere(bool filled)
 {
 	struct gpc_tiers_options o;
 	gpc *c = begin(&o);
-	gpc_tiers *t = keep(c, &o);
+	gpc_tiers *t = tiers_again(c, &o);
 	gpc_block b[3];
 
 	if (filled)
@@ -93,14 +78,14 @@ static void test_elsewhere(bool filled)
 	come_up(c, 9, 1);
 	is_int(drop(c, 9, 5000), 1, "a block of another chain is dropped");
 	chains_are(c, filled ? 5 : 0, 0, filled ? "what is before is in VRAM" : "what is before is nowhere");
-	finish(c, t, "elsewhere");
+	tiers_finish(c, t, "elsewhere");
 }
 
 static void test_nobody_keeps(void)
 {
 	struct gpc_tiers_options o;
 	gpc *c = begin(&o);
-	gpc_tiers *t = keep(c, &o);
+	gpc_tiers *t = tiers_again(c, &o);
 	int err, i;
 
 	come_up(c, 1, 2);
@@ -108,9 +93,9 @@ static void test_nobody_keeps(void)
 	for (i = 0; (err = drop(c, 1, 5000)) == -ENOTCONN && find(c, 1) >= 0 && i < 100; i++)
 		usleep(20000);
 	is_int(find(c, 1), -1, "the first block is dropped while nobody keeps the tier");
-	t = keep(c, &o);
+	t = tiers_again(c, &o);
 	chains_are(c, 0, 8, "opened again");
-	finish(c, t, "nobody keeps");
+	tiers_finish(c, t, "nobody keeps");
 }
 
 /* The keeper is stopped while the first block is dropped, and that and the gap are computed again. */
@@ -141,9 +126,9 @@ static void test_filled_since(void)
 	chains_are(c, 0, 8, "filled since");
 	kill(pid, SIGKILL);
 	waitpid(pid, NULL, 0);
-	t = keep(c, &o);
+	t = tiers_again(c, &o);
 	chains_are(c, 0, 8, "opened again");
-	finish(c, t, "filled since");
+	tiers_finish(c, t, "filled since");
 }
 
 /* A block with a copy is no sign that those before it have one: what is computed again goes down with what follows it. */
@@ -151,7 +136,7 @@ static void test_written(void)
 {
 	struct gpc_tiers_options o;
 	gpc *c = begin(&o);
-	gpc_tiers *t = keep(c, &o);
+	gpc_tiers *t = tiers_again(c, &o);
 	gpc_key k[9], more = key_of(c, 100);
 	gpc_block b[8], others[6], r;
 
@@ -175,9 +160,9 @@ static void test_written(void)
 	is_int(tiers_below(c, 1, 8), 8, "and with it what was computed again");
 	must(gpc_release(c, b, 8));
 	must(gpc_tiers_close(t));
-	t = keep(c, &o);
+	t = tiers_again(c, &o);
 	is_int((int)tier_of(c).orphans, 0, "there is no gap any more");
-	finish(c, t, "written");
+	tiers_finish(c, t, "written");
 }
 
 static int body(void)

@@ -45,33 +45,11 @@ static int times_said(const char *what)
 
 static gpc *begin(struct gpc_tiers_options *o)
 {
-	gpc *c = tiers_cache(1024);
+	gpc *c = tiers_begin(1024, o, &ram, &vram);
 
-	ram = bytes_ram(c, 16, 0, 0);
-	vram = bytes_vram(c, 64, 0, ram, 0);
-	tiers_file();
-	*o = tiers_options(64);
-	o->ahead = 8;
 	o->log = note;
 	said[0] = 0;
 	return c;
-}
-
-static gpc_tiers *again(gpc *c, struct gpc_tiers_options *o)
-{
-	gpc_tiers *t;
-
-	o->disk_blocks = 0;
-	t = tiers_open(o);
-	must(gpc_tiers_sync(c, TIERS_MS));
-	return t;
-}
-
-static void finish(gpc *c, gpc_tiers *t, const char *when)
-{
-	must(gpc_tiers_close(t));
-	unlink(tiers_path);
-	fetch_end(c, when);
 }
 
 static bool until_state(gpc *c, uint32_t state, uint64_t ms)
@@ -142,10 +120,10 @@ static void test_sync(void)
 	ok(tiers_below(c, 101, 24) >= 16, "blocks are written again: %d", tiers_below(c, 101, 24));
 	is_int(drop(c, 104, 5000), 1, "and removals are acknowledged");
 	must(gpc_tiers_close(t));
-	t = again(c, &o);
+	t = tiers_again(c, &o);
 	is_int(tiers_below(c, 1, 40), 0, "nothing of before comes back");
 	ok(tiers_below(c, 109, 8) == 8 && tiers_below(c, 104, 1) == 0, "what came behind it does, less what was dropped");
-	finish(c, t, "sync");
+	tiers_finish(c, t, "sync");
 }
 
 /* The keeper ends while it rests; works: the disk does again by then. */
@@ -169,12 +147,12 @@ static void test_ends(bool works)
 		shim_works();
 	must(gpc_tiers_close(t));
 	shim_works();
-	t = again(c, &o);
+	t = tiers_again(c, &o);
 	is_int(tiers_below(c, 1, 8), 0, "%s: what was dropped does not come back", when);
 	is_int(tiers_below(c, 9, 8), works ? 0 : 8, "%s: the rest of the file", when);
 	tiers_fill(c, ram, 201, 40, 8);
 	ok(tiers_below(c, 201, 24) >= 16, "%s: the next keeper goes on", when);
-	finish(c, t, when);
+	tiers_finish(c, t, when);
 }
 
 /* A clear that fails: the tier rests, and is empty when it is up. */
@@ -192,9 +170,9 @@ static void test_clear(void)
 	ok(gpc_pool_clear(c, -1, 0, 0, 10000) >= 0, "one that waits is, once the disk works");
 	ok(until_state(c, GPC_TIER_UP, 1000), "the tier is up");
 	must(gpc_tiers_close(t));
-	t = again(c, &o);
+	t = tiers_again(c, &o);
 	is_int(tiers_below(c, 1, 40), 0, "nothing comes back");
-	finish(c, t, "clear");
+	tiers_finish(c, t, "clear");
 }
 
 /* A sync fails, and the clear behind it does not: the index has nothing of what is lost. */
@@ -217,7 +195,7 @@ static void test_once(void)
 	is_int((int)tier_of(c).state, GPC_TIER_UP, "the tier is up");
 	is_int(times_said("is forgotten"), 1, "the log says it");
 	shim_works();
-	finish(c, t, "once");
+	tiers_finish(c, t, "once");
 }
 
 /* ---- writes alone ---- */
@@ -250,7 +228,7 @@ static void test_writes(void)
 	tiers_fill(c, ram, 301, 40, 8);
 	ok(tiers_below(c, 301, 24) >= 16, "a second later it is written again");
 	is_int(times_said("succeed again"), 1, "which is said");
-	finish(c, t, "writes");
+	tiers_finish(c, t, "writes");
 }
 
 /* One place cannot be written. */
@@ -274,7 +252,7 @@ static void test_place(void)
 	ok(tiers_below(c, 1, 24) >= 23, "all blocks are below");
 	ok(clock_ns() - start < 8000 * NS_PER_MS, "after %d ms", (int)((clock_ns() - start) / NS_PER_MS));
 	shim_works();
-	finish(c, t, "place");
+	tiers_finish(c, t, "place");
 }
 
 static void test_pauses(void)

@@ -23,32 +23,6 @@ static gpc *begin(uint32_t ram_blocks, uint32_t blocks, struct gpc_tiers_options
 	return c;
 }
 
-static void finish(gpc *c, gpc_tiers *t, const char *when)
-{
-	must(gpc_tiers_close(t));
-	unlink(tiers_path);
-	fetch_end(c, when);
-}
-
-/* Numbers first ... first + n - 1 into that pool, each the parent of the next, behind number `parent`; 0: a prompt of its
- * own. */
-static void grow(gpc *c, int pool, uint32_t parent, uint32_t first, uint32_t n)
-{
-	gpc_key keys[CACHE_KEYS + 1];
-	gpc_block b[CACHE_KEYS];
-	uint32_t i;
-
-	chain_keys(c, first, n, keys);
-	if (parent)
-		keys[0] = key_of(c, parent);
-	must(gpc_reserve(c, pool, n, b, NULL, 0, 1000));
-	for (i = 0; i < n; i++)
-		bytes_write(c, b[i], first + i, BYTES_IMAGE);
-	if (must(gpc_publish(c, keys, keys + 1, b, n, NULL, 0, -1)) != (int)n)
-		bail("the chain from %u was not published", first);
-	must(gpc_release(c, b, n));
-}
-
 static uint64_t cpu_ms(void)
 {
 	struct rusage r;
@@ -84,8 +58,8 @@ static void test_pools(uint32_t blocks)
 	int i, a = 0, b = 0;
 
 	for (i = 0; i < 60; i += 4) {
-		grow(c, ram, 0, 1 + (uint32_t)i, 4);
-		grow(c, other, 0, 1001 + (uint32_t)i, 4);
+		tiers_grow(c, ram, 0, 1 + (uint32_t)i, 4);
+		tiers_grow(c, other, 0, 1001 + (uint32_t)i, 4);
 	}
 	t = tiers_open(&o);
 	is_quiet(c, 3 * (int)blocks, "two pools of RAM");
@@ -93,7 +67,7 @@ static void test_pools(uint32_t blocks)
 	b = tiers_below(c, 1001, 60);
 	is_int(a + b, (int)blocks, "two pools of RAM: the file is full");
 	ok(a <= (int)(blocks + 1) / 2 && b <= (int)(blocks + 1) / 2, "two pools of RAM: each has its part: %d, %d", a, b);
-	finish(c, t, "two pools of RAM");
+	tiers_finish(c, t, "two pools of RAM");
 }
 
 /* What all begin with is below, does not go before the others, and is not next to go from RAM. */
@@ -104,14 +78,14 @@ static void test_beginning(void)
 	gpc_tiers *t = tiers_open(&o);
 	uint32_t i;
 
-	grow(c, ram, 0, 1, 1);
+	tiers_grow(c, ram, 0, 1, 1);
 	must(gpc_tiers_sync(c, TIERS_MS));
 	is_int(tiers_below(c, 1, 1), 1, "what all begin with is below");
 	for (i = 0; i < 50; i++)
-		grow(c, ram, 1, 2 + i, 1);
+		tiers_grow(c, ram, 1, 2 + i, 1);
 	is_quiet(c, 51, "a common beginning");
 	is_int(tiers_below(c, 2, 31), 31, "a common beginning: so are the 31 that go first");
-	finish(c, t, "a common beginning");
+	tiers_finish(c, t, "a common beginning");
 }
 
 /* A block that somebody uses where it is. */
@@ -125,24 +99,24 @@ static void test_held(void)
 	gpc_block b;
 	uint32_t i;
 
-	grow(c, ram, 0, 1, 1);
+	tiers_grow(c, ram, 0, 1, 1);
 	must(gpc_tiers_sync(c, TIERS_MS));
 	must(gpc_pool_get(c, tier_of(c).pool, &p));
 	is_int(gpc_acquire(c, GPC_SPACE(p.space), &k, 1, &b, 0), 1, "a block below is held");
 	must(gpc_pool_clear(c, ram, 0, 0, 5000));
 	for (i = 0; i < 50; i++)
-		grow(c, ram, 0, 2 + i, 1);
+		tiers_grow(c, ram, 0, 2 + i, 1);
 	is_quiet(c, 51, "a block is held");
 	is_int(tiers_below(c, 2, 15), 15, "a block is held: those that go first are below");
 	must(gpc_release(c, &b, 1));
 	/* 35 more: what has left RAM makes room for what is next to go */
 	for (i = 0; i < 35; i++) {
-		grow(c, ram, 0, 100 + i, 1);
+		tiers_grow(c, ram, 0, 100 + i, 1);
 		must(gpc_tiers_sync(c, TIERS_MS));
 	}
 	is_quiet(c, 51, "when others go");
 	ok(tiers_below(c, 23, 16) >= 15, "when others go: the ones that follow are below: %d", tiers_below(c, 23, 16));
-	finish(c, t, "a block is held");
+	tiers_finish(c, t, "a block is held");
 }
 
 /* A prompt for which there is not enough room: its beginning is of use. */
@@ -155,16 +129,16 @@ static void test_long(void)
 	gpc_key k = key_of(c, 1);
 	gpc_block b;
 
-	grow(c, ram, 0, 1, 1);
+	tiers_grow(c, ram, 0, 1, 1);
 	must(gpc_tiers_sync(c, TIERS_MS));
 	must(gpc_pool_get(c, tier_of(c).pool, &p));
 	is_int(gpc_acquire(c, GPC_SPACE(p.space), &k, 1, &b, 0), 1, "one block of 16 is in use");
 	must(gpc_pool_clear(c, ram, 0, 0, 5000));
-	grow(c, ram, 0, 2, 16);
+	tiers_grow(c, ram, 0, 2, 16);
 	is_quiet(c, 16, "a prompt of 16");
 	is_int(tiers_below(c, 2, 15), 15, "a prompt of 16: all but its last block is below");
 	must(gpc_release(c, &b, 1));
-	finish(c, t, "a prompt of 16");
+	tiers_finish(c, t, "a prompt of 16");
 }
 
 /* Exclusive: what cannot leave RAM is there still. */
@@ -180,7 +154,7 @@ static void test_leaves(void)
 	o.flags = GPC_TIERS_EXCLUSIVE;
 	o.ahead = 4;
 	t = tiers_open(&o);
-	grow(c, ram, 0, 1, 1);
+	tiers_grow(c, ram, 0, 1, 1);
 	bytes_chain(c, ram, 100, 14, busy, true);
 	must(gpc_tiers_sync(c, TIERS_MS));
 	must(gpc_release(c, busy, 14));
@@ -188,13 +162,13 @@ static void test_leaves(void)
 	must(gpc_pool_get(c, tier_of(c).pool, &p));
 	is_int(gpc_acquire(c, GPC_SPACE(p.space), &k, 1, &below, 0), 1, "the only block below is held");
 	is_int(gpc_prefetch(c, ram, &k, 1, 0, 5000), 1, "and comes up");
-	grow(c, ram, 1, 2, 1);
+	tiers_grow(c, ram, 1, 2, 1);
 	bytes_chain(c, ram, 200, 13, busy, true);
 	usleep(100000);
 	is_quiet(c, 1, "its child cannot go down, and it cannot leave RAM before that");
 	must(gpc_release(c, busy, 13));
 	must(gpc_release(c, &below, 1));
-	finish(c, t, "exclusive");
+	tiers_finish(c, t, "exclusive");
 }
 
 /* ---- bad places ---- */
@@ -212,7 +186,7 @@ static void test_place(void)
 	t = tiers_open(&o);
 	shim_breaks(SHIM_WRITE, IMAGES, IMAGES + 4096);
 	for (i = 0; i < 100 && clock_ns() - began < 5000 * NS_PER_MS; i++) {
-		grow(c, ram, 0, 1 + i, 1);
+		tiers_grow(c, ram, 0, 1 + i, 1);
 		must(gpc_tiers_sync(c, TIERS_MS));
 	}
 	ok(shim_met() >= 1, "a place that cannot be written is met");
@@ -220,7 +194,7 @@ static void test_place(void)
 	is_int(tiers_below(c, 71, 22), 22, "what has left RAM last is below");
 	ok(clock_ns() - began < 4000 * NS_PER_MS, "after %d ms", (int)((clock_ns() - began) / NS_PER_MS));
 	shim_works();
-	finish(c, t, "a bad place");
+	tiers_finish(c, t, "a bad place");
 }
 
 /* Of what many prompts begin with one block cannot be written at first: nothing is there that hangs on it before it is. */
@@ -234,9 +208,9 @@ static void test_hole(void)
 	gpc_tiers *t;
 	uint32_t i;
 
-	grow(c, ram, 0, 1, 8);
+	tiers_grow(c, ram, 0, 1, 8);
 	for (i = 0; i < 20; i++)
-		grow(c, ram, 8, 9 + i, 1);
+		tiers_grow(c, ram, 8, 9 + i, 1);
 	chain_keys(c, 1, 8, k);
 	is_int(gpc_acquire(c, 0, k + 1, 8, b, 0), 8, "what all begin with is in use");
 	o.ahead = 8;
@@ -248,7 +222,7 @@ static void test_hole(void)
 	is_int(tiers_below(c, 9, 8), 8, "and so are those that are next to go");
 	must(gpc_release(c, b, 8));
 	shim_works();
-	finish(c, t, "a hole");
+	tiers_finish(c, t, "a hole");
 }
 
 static int body(void)

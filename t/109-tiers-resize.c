@@ -139,14 +139,9 @@ static int cold_pools(gpc *c)
 
 static gpc *begin(struct gpc_tiers_options *o)
 {
-	gpc *c = tiers_cache(4096);
+	gpc *c = tiers_begin(4096, o, &ram, &vram);
 
-	ram = bytes_ram(c, 16, 0, 0);
-	vram = bytes_vram(c, 64, 0, ram, 0);
 	bytes_ram(c, 4, 3, 0);
-	tiers_file();
-	*o = tiers_options(64);
-	o->ahead = 8;
 	return c;
 }
 

@@ -134,12 +134,8 @@ static void check_all(gpc *c, uint32_t chains, uint32_t die_at)
 
 static gpc *begin(uint32_t ahead, struct gpc_tiers_options *o, uint32_t flags)
 {
-	gpc *c = tiers_cache(1024);
+	gpc *c = tiers_begin(1024, o, &ram, &vram);
 
-	ram = bytes_ram(c, 16, 0, 0);
-	vram = bytes_vram(c, 64, 0, ram, 0);
-	tiers_file();
-	*o = tiers_options(64);
 	o->ahead = ahead;
 	o->flags = flags;
 	return c;

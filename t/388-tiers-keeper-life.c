@@ -83,18 +83,6 @@ static int wakes(struct call *q)
 
 /* ---- caches ---- */
 
-static gpc *begin(struct gpc_tiers_options *o)
-{
-	gpc *c = tiers_cache(2048);
-
-	ram = bytes_ram(c, 16, 0, 0);
-	vram = bytes_vram(c, 64, 0, ram, 0);
-	tiers_file();
-	*o = tiers_options(64);
-	o->ahead = 8;
-	return c;
-}
-
 static pid_t keeper_start(gpc *c, const struct gpc_tiers_options *o)
 {
 	const struct shm_desk *desk = seg_desk(&c->seg);
@@ -125,16 +113,6 @@ static void fill(gpc *c)
 		bail("the chain is not below");
 }
 
-static gpc_tiers *again(gpc *c, struct gpc_tiers_options *o)
-{
-	gpc_tiers *t;
-
-	o->disk_blocks = 0;
-	t = tiers_open(o);
-	must(gpc_tiers_sync(c, TIERS_MS));
-	return t;
-}
-
 /* ---- replaced ---- */
 
 /* The call sleeps while its keeper is stopped, killed, and replaced by one with that file. */
@@ -152,7 +130,7 @@ static int replaced(struct call *q, pid_t keeper, struct gpc_tiers_options *next
 static void test_same_file(void)
 {
 	struct gpc_tiers_options o;
-	gpc *c = begin(&o);
+	gpc *c = tiers_begin(2048, &o, &ram, &vram);
 	struct call q = { .c = c };
 	pid_t pid = keeper_start(c, &o);
 	gpc_tiers *t;
@@ -208,7 +186,7 @@ static void test_same_file(void)
 static void test_said_before(void)
 {
 	struct gpc_tiers_options o;
-	gpc *c = begin(&o);
+	gpc *c = tiers_begin(2048, &o, &ram, &vram);
 	struct call q = { .c = c, .run = run_clear };
 	gpc_tiers *t = tiers_open(&o);
 
@@ -250,7 +228,7 @@ static void *open_run(void *arg)
 static void test_begins(void)
 {
 	struct gpc_tiers_options o;
-	gpc *c = begin(&o);
+	gpc *c = tiers_begin(2048, &o, &ram, &vram);
 	struct call q = { .c = c, .run = run_clear, .pool = -1, .tag = 77 };
 	struct gpc_pool p = { .size = sizeof(p), .kind = GPC_DISK, .space = 5, .blocks = 8, .demote_to = -1,
 			      .flags = GPC_POOL_CALLER | GPC_POOL_UNCHAINED };
@@ -282,7 +260,7 @@ static void test_begins(void)
 static void test_space(void)
 {
 	struct gpc_tiers_options o;
-	gpc *c = begin(&o);
+	gpc *c = tiers_begin(2048, &o, &ram, &vram);
 	gpc_tiers *t = NULL;
 	pid_t pid;
 	int err;
@@ -305,7 +283,7 @@ static void test_other_file(bool drop)
 {
 	const char *what = drop ? "a drop" : "a clear of all";
 	struct gpc_tiers_options o, other;
-	gpc *c = begin(&o);
+	gpc *c = tiers_begin(2048, &o, &ram, &vram);
 	struct call q = { .c = c, .run = drop ? run_drop : run_clear, .pool = -1 };
 	pid_t pid = keeper_start(c, &o);
 	char first[96];
@@ -320,7 +298,7 @@ static void test_other_file(bool drop)
 	must(gpc_tiers_close(t));
 	unlink(tiers_path);
 	strcpy(tiers_path, first);
-	t = again(c, &o);
+	t = tiers_again(c, &o);
 	is_int(tiers_below(c, 1, 8), 0, "%s: the first file brings nothing back", what);
 	is_int(tiers_below(c, 9, 8), drop ? 8 : 0, "%s: of others", what);
 	must(gpc_tiers_close(t));
@@ -334,7 +312,7 @@ static void test_store_between(const char *plugin, bool drop)
 	const char *what = drop ? "a drop" : "a clear of all";
 	struct gpc_tiers_options o, store;
 	char folder[160], spec[512];
-	gpc *c = begin(&o);
+	gpc *c = tiers_begin(2048, &o, &ram, &vram);
 	gpc_tiers *t = tiers_open(&o);
 	gpc_block b;
 
@@ -353,7 +331,7 @@ static void test_store_between(const char *plugin, bool drop)
 	ok((drop ? gpc_drop(c, &b, 1, NULL, 0, 10000) : gpc_pool_clear(c, -1, 0, 0, 10000)) >= 0,
 	   "%s while a store alone is kept", what);
 	must(gpc_tiers_close(t));
-	t = again(c, &o);
+	t = tiers_again(c, &o);
 	is_int(tiers_below(c, 1, 8), 0, "%s: the file brings nothing back", what);
 	is_int(tiers_below(c, 9, 8), drop ? 8 : 0, "%s: of others", what);
 	must(gpc_tiers_close(t));

@@ -127,4 +127,75 @@ TAP_FN int tiers_lose_header(gpc *c, uint64_t n)
 	return found;
 }
 
+/* ---- what most of them begin and end with ---- */
+
+/* RAM of 16 blocks, VRAM of 64, and options for a file of 64 that is not made yet. */
+TAP_FN gpc *tiers_begin(uint32_t max_blocks, struct gpc_tiers_options *o, int *ret_ram, int *ret_vram)
+{
+	gpc *c = tiers_cache(max_blocks);
+
+	*ret_ram = bytes_ram(c, 16, 0, 0);
+	*ret_vram = bytes_vram(c, 64, 0, *ret_ram, 0);
+	tiers_file();
+	*o = tiers_options(64);
+	o->ahead = 8;
+	return c;
+}
+
+/* The file as it is, once all of it is in the index. */
+TAP_FN gpc_tiers *tiers_again(gpc *c, struct gpc_tiers_options *o)
+{
+	gpc_tiers *t;
+
+	o->disk_blocks = 0;
+	t = tiers_open(o);
+	must(gpc_tiers_sync(c, TIERS_MS));
+	return t;
+}
+
+TAP_FN void tiers_finish(gpc *c, gpc_tiers *t, const char *when)
+{
+	must(gpc_tiers_close(t));
+	unlink(tiers_path);
+	fetch_end(c, when);
+}
+
+/* As the disk is at this moment. */
+TAP_FN void tiers_copy_file(const char *to)
+{
+	char cmd[256];
+
+	snprintf(cmd, sizeof(cmd), "cp --sparse=always %s %s", tiers_path, to);
+	if (system(cmd))
+		bail("%s", cmd);
+}
+
+/* The keeper ends, and another one begins with that. */
+TAP_FN gpc_tiers *tiers_crash(gpc *c, gpc_tiers *t, const char *copy, struct gpc_tiers_options *o)
+{
+	must(gpc_tiers_close(t));
+	if (rename(copy, tiers_path))
+		bail("rename");
+	return tiers_again(c, o);
+}
+
+/* Numbers first ... first + n - 1 into that pool, each the parent of the next, behind number `parent`; 0: a prompt of its
+ * own. */
+TAP_FN void tiers_grow(gpc *c, int pool, uint32_t parent, uint32_t first, uint32_t n)
+{
+	gpc_key keys[CACHE_KEYS + 1];
+	gpc_block b[CACHE_KEYS];
+	uint32_t i;
+
+	chain_keys(c, first, n, keys);
+	if (parent)
+		keys[0] = key_of(c, parent);
+	must(gpc_reserve(c, pool, n, b, NULL, 0, 1000));
+	for (i = 0; i < n; i++)
+		bytes_write(c, b[i], first + i, BYTES_IMAGE);
+	if (must(gpc_publish(c, keys, keys + 1, b, n, NULL, 0, -1)) != (int)n)
+		bail("the chain from %u was not published", first);
+	must(gpc_release(c, b, n));
+}
+
 #endif
