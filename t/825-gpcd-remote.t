@@ -143,6 +143,11 @@ fresh
 refuses 1 '--remote-blocks is 1024, .* --max-blocks 100, of which 4 are left; ask for fewer' gpcd bad --dir "$shm" $make \
 	--max-blocks 100 --key-file "$tmp/key" --remote-blocks 1024 --remote "$plugin:how=never,flag=$tmp/flag"
 
+# ---- two stores ----
+
+refuses 2 "--remote: a cache has one store, and 'folder:dir=/a' and 'folder:dir=/b' are two: give one" \
+	gpcd bad --dir "$shm" --remote folder:dir=/a --remote folder:dir=/b
+
 # ---- a store that is none ----
 
 for how in null positive; do

@@ -50,12 +50,23 @@ static bool set_u32(const char *option, const char *arg, uint64_t least, uint64_
 	return true;
 }
 
+/* Of other options the last one counts; of these each would be a tier, and there is room for one of a kind. */
+static bool set_once(const char *option, const char *what, const char *arg, const char **at)
+{
+	if (*at) {
+		cli_usage("--%s: a cache has one %s, and '%s' and '%s' are two: give one", option, what, *at, arg);
+		return false;
+	}
+	*at = arg;
+	return true;
+}
+
 bool tiers_option(struct daemon *d, int number, const char *arg)
 {
 	struct gpc_tiers_options *o = &d->tiers;
 
 	switch (number) {
-	case DISK: return options_path(d->disk, "disk", arg);
+	case DISK: return set_once("disk", "tier on disk", arg, &o->disk) && options_path(d->disk, "disk", arg);
 	case BYTES: return cli_count("disk-bytes", arg, 1, UINT64_C(1) << 60, &d->disk_bytes);
 	case EXCLUSIVE: o->flags |= GPC_TIERS_EXCLUSIVE; return true;
 	case RESIZE: o->flags |= GPC_TIERS_RESIZE; return true;
@@ -66,7 +77,7 @@ bool tiers_option(struct daemon *d, int number, const char *arg)
 	case WRITE_RATE: return cli_count("disk-write-rate", arg, 0, UINT64_C(1) << 50, &o->write_rate);
 	case BLOCKS: return set_u32("disk-blocks", arg, 1, MOST_BLOCKS, &o->disk_blocks);
 	case KEY_FILE: return options_path(d->key_file, "key-file", arg);
-	case REMOTE: o->remote = arg; return true;
+	case REMOTE: return set_once("remote", "store", arg, &o->remote);
 	case TAG: o->remote_tag = arg; return true;
 	case REMOTE_BLOCKS: return set_u32("remote-blocks", arg, 1, MOST_BLOCKS, &o->remote_blocks);
 	case REMOTE_USES: return set_u32("remote-min-uses", arg, 1, 255, &o->remote_uses);
