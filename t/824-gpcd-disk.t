@@ -87,6 +87,7 @@ run gpc-inspect rm disk --dir "$shm"
 
 serve first $make --disk "$tmp/file" --disk-blocks 200 --disk-write-rate 1G
 is "$(stat -c '%a' "$tmp/file")" 600 "the file is this user's alone"
+is "$(grep -c "^gpcd: disk: tier disk: $tmp/file, 200 blocks of 4096 bytes$" "$tmp/first.err")" 1 "the log says which, and how large"
 run gpc-inspect stat disk --dir "$shm" --json
 like "$(cat "$tmp/out")" '"kind": "DISK"' "gpc-inspect stat shows the pool"
 like "$(cat "$tmp/out")" '"written"' "and the tier"
@@ -100,6 +101,7 @@ run gpc-inspect metrics disk --dir "$shm"
 like "$(cat "$tmp/out")" 'gpc_tier_kept\{cache="disk",tier="disk"\} 0' "killed, nobody does"
 refuses 1 'resized.*--disk-resize' gpcd disk --dir "$shm" --disk "$tmp/file" --disk-blocks 150
 serve second --disk "$tmp/file" --disk-blocks 150 --disk-resize
+like "$(cat "$tmp/second.err")" "tier disk: $tmp/file, 150 blocks of 4096 bytes$" "so it does of another size"
 run gpc-inspect stat disk --dir "$shm"
 like "$(cat "$tmp/out")" 'DISK +31 +150' "it is resized when it is told so"
 stop TERM

@@ -56,6 +56,8 @@ fresh()
 
 # shellcheck disable=SC2086
 serve seen wrong $make
+is "$(grep -c "^gpcd: bad: tier remote: $plugin:how=wrong,flag=$tmp/flag, 1024 blocks of 4096 bytes$" "$tmp/seen.err")" 1 \
+	"the log says which store, and how much of it is known here"
 until_ok state up
 ok $? "a store that answers is up"
 fill

@@ -308,6 +308,18 @@ static void run_beside(struct tiers_thread *t, gpc *c, void *(*run)(void *arg))
 	pthread_join(t->thread, NULL);
 }
 
+static void say_tiers(const struct daemon *d, gpc *c)
+{
+	struct gpc_tier t = { .size = sizeof(t) };
+	struct gpc_pool p = { .size = sizeof(p) };
+	uint32_t i;
+
+	for (i = 0; !gpc_tier_get(c, i, &t); i++)
+		if (!gpc_pool_get(c, t.pool, &p))
+			say(LOG_INFO, "%s: tier %s: %s, %u blocks of %llu bytes", d->name, t.kind == GPC_DISK ? "disk" : "remote",
+			    t.kind == GPC_DISK ? d->disk : d->tiers.remote, p.blocks, (unsigned long long)t.block_bytes);
+}
+
 int tiers_start(struct daemon *d, gpc *c)
 {
 	struct tiers_thread *t;
@@ -330,6 +342,7 @@ int tiers_start(struct daemon *d, gpc *c)
 		return EXIT_RUNTIME;
 	}
 	d->tiers_thread = t;
+	say_tiers(d, c);
 	return 0;
 }
 
