@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A keeper of a file and of a store: memory that is missing at its start. */
+#include "t/lib/below.h"
+#include "t/lib/node.h"
+
+/* ---- memory that cannot be had ---- */
+
+static uint32_t fails;                   /* the n-th large one from now on */
+
+void *__real_malloc(size_t n);
+void *__wrap_malloc(size_t n);
+
+void *__wrap_malloc(size_t n)
+{
+	if (n >= 16 << 10 && __atomic_load_n(&fails, __ATOMIC_SEQ_CST) &&
+	    !__atomic_sub_fetch(&fails, 1, __ATOMIC_SEQ_CST))
+		return NULL;
+	return __real_malloc(n);
+}
+
+static gpc *begin(struct gpc_tiers_options *o)
+{
+	gpc *c = node(16);
+
+	new_store("");
+	tiers_file();
+	*o = node_options(1024, 8, 2000);
+	o->disk = tiers_path;
+	o->disk_blocks = 64;
+	return c;
+}
+
+static void finish(gpc *c, gpc_tiers *t, const char *when)
+{
+	node_end(c, t, when);
+	unlink(tiers_path);
+}
+
+/* Refused with a sentence, or it works: no thread of it is missing. */
+static const char *open_without(gpc *c, const struct gpc_tiers_options *o, uint32_t nth)
+{
+	static char text[512];
+	gpc_tiers *t = NULL;
+	int err, sync = 0;
+
+	__atomic_store_n(&fails, nth, __ATOMIC_SEQ_CST);
+	err = gpc_tiers_open(cache_name, o, &t);
+	snprintf(text, sizeof(text), "%s", err ? gpc_last_error() : "");
+	if (!err) {
+		sync = gpc_tiers_sync(c, 3000);
+		must(gpc_tiers_close(t));
+	}
+	__atomic_store_n(&fails, 0, __ATOMIC_SEQ_CST);
+	ok(err ? err == -ENOMEM && access(tiers_path, F_OK) : !sync, "without allocation %u: %s", nth,
+	   err ? text : sync ? "a thread is missing" : "it works");
+	unlink(tiers_path);
+	return text;
+}
+
+static void test_memory(void)
+{
+	struct gpc_tiers_options o;
+	gpc *c = begin(&o);
+	bool tier = false, afar = false;
+	const char *text;
+	gpc_tiers *t;
+	gpc_block b[8];
+	uint32_t i;
+
+	bytes_chain(c, ram, 901, 8, b, false);
+	for (i = 1; i <= 6; i++) {
+		text = open_without(c, &o, i);
+		tier |= strstr(text, "no memory for a batch of blocks on its way to a tier") != NULL;
+		afar |= strstr(text, "no memory for a batch of blocks on its way to the store") != NULL;
+	}
+	ok(tier && afar, "both threads that write had something to be refused for");
+	t = node_keep(&o);
+	must(gpc_tiers_sync(c, TIERS_MS));
+	tiers_fill(c, ram, 1, 40, 8);
+	ok(tiers_below(c, 1, 40) >= 24, "with memory blocks go down");
+	finish(c, t, "memory");
+}
+
+static int body(void)
+{
+	if (!remote_plugin("folder", plugin, sizeof(plugin)))
+		bail("the plugin of folders is not built");
+	cache_dir_make();
+	test_memory();
+	return done_testing();
+}
+
+static void clean_all(void)
+{
+	cache_dir_remove();
+	remote_dir_remove();
+}
+
+int main(void)
+{
+	remote_dir_make();
+	return tap_guard(60, body, clean_all);
+}
