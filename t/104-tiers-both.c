@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A keeper of a file and of a store: memory that is missing at its start. */
+/* A keeper of a file and of a store: memory that is missing at its start, and what it says at its end. */
 #include "t/lib/below.h"
 #include "t/lib/node.h"
 
@@ -81,12 +81,51 @@ static void test_memory(void)
 	finish(c, t, "memory");
 }
 
+/* ---- the numbers of the next keeper ---- */
+
+static struct shm_desk *watched;         /* NULL: nobody looks */
+static uint32_t up_with_lock;            /* tiers that are up still when the lock goes */
+
+void __real_lock_drop(int fd, uint64_t byte);
+void __wrap_lock_drop(int fd, uint64_t byte);
+
+/* Another keeper has the lock at once, and both of its tiers are up. */
+void __wrap_lock_drop(int fd, uint64_t byte)
+{
+	uint32_t i;
+
+	for (i = 0; watched && byte == LOCK_TIERS && i < SHM_TIERS; i++)
+		up_with_lock += load_relaxed(&watched->tier[i].state) == GPC_TIER_UP;
+	__real_lock_drop(fd, byte);
+	for (i = 0; watched && byte == LOCK_TIERS && i < SHM_TIERS; i++)
+		store_relaxed(&watched->tier[i].state, GPC_TIER_UP);
+}
+
+static void test_end(void)
+{
+	struct gpc_tiers_options o;
+	gpc *c = begin(&o);
+	gpc_tiers *t = node_keep(&o);
+	uint32_t i;
+
+	must(gpc_tiers_sync(c, TIERS_MS));
+	watched = seg_desk(&c->seg);
+	must(gpc_tiers_close(t));
+	is_int((int)up_with_lock, 0, "a tier is down before its keeper gives the lock back");
+	for (i = 0; i < SHM_TIERS; i++)
+		is_int((int)load_relaxed(&watched->tier[i].state), GPC_TIER_UP, "what the next one says of tier %u stays", i);
+	watched = NULL;
+	unlink(tiers_path);
+	fetch_end(c, "the end");
+}
+
 static int body(void)
 {
 	if (!remote_plugin("folder", plugin, sizeof(plugin)))
 		bail("the plugin of folders is not built");
 	cache_dir_make();
 	test_memory();
+	test_end();
 	return done_testing();
 }
 
