@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A keeper of a file and of a store: memory that is missing at its start, and what it says at its end. */
+/* A keeper of a file and of a store: memory that is missing at its start, a pool of it that another one takes the number
+ * of, and what it says at its end. */
 #include "t/lib/below.h"
 #include "t/lib/node.h"
 
@@ -81,6 +82,32 @@ static void test_memory(void)
 	finish(c, t, "memory");
 }
 
+/* ---- a pool of RAM has the number of a tier's ---- */
+
+/* What happens there is no business of the tier that had the number: what is dropped is bad in the store as well. */
+static void test_number(void)
+{
+	struct gpc_tiers_options o;
+	gpc *c = begin(&o);
+	gpc_tiers *t = node_keep(&o);
+	int number = tier_of(c).pool;
+	gpc_block b[8];
+	gpc_key k[9];
+
+	tiers_fill(c, ram, 1, 24, 8);
+	must(gpc_pool_clear(c, number, 0, GPC_REMOVE, 5000));
+	is_int(bytes_ram(c, 16, 0, 0), number, "a pool of RAM takes the number of a file's pool, which was removed");
+	tiers_fill(c, number, 101, 24, 8);
+	chain_keys(c, 101, 8, k);
+	must(gpc_pool_clear(c, number, 0, 0, 5000));
+	is_int(gpc_prefetch(c, vram, k + 1, 8, 0, 5000), 8, "its blocks have gone to the store, and come from there");
+	must(gpc_pool_clear(c, ram, 0, 0, 5000));
+	bytes_chain(c, number, 101, 1, b, false);
+	is_int(gpc_drop(c, b, 1, NULL, 0, 5000), 1, "the first of them is computed again, and dropped");
+	is_int(gpc_prefetch(c, vram, k + 1, 1, 0, 5000), 0, "it does not come back from the store");
+	finish(c, t, "a number");
+}
+
 /* ---- the numbers of the next keeper ---- */
 
 static struct shm_desk *watched;         /* NULL: nobody looks */
@@ -125,6 +152,7 @@ static int body(void)
 		bail("the plugin of folders is not built");
 	cache_dir_make();
 	test_memory();
+	test_number();
 	test_end();
 	return done_testing();
 }

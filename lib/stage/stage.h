@@ -91,6 +91,7 @@ struct cold {                            /* a tier, with its pool */
 	uint32_t min_uses;
 	uint32_t broken;                 /* nothing is written now: it rests, or its pool has gone */
 	bool gone;                       /* ... for ever */
+	bool ended;                      /* feed.c: the feed has told of that: its number is another pool's from then on */
 	bool emptied;                    /* rest.c: the index has nothing of it */
 	uint64_t pause_ns, probe_ns;     /* rest.c: how long it rests, and until when */
 
