@@ -213,12 +213,38 @@ static void starts_full(void)
 	tiers_finish(c, t, "starts full");
 }
 
+/* The keeper finds that its pool has gone before the feed has told of it, and another pool has the number by then. */
+static void pool_ends(void)
+{
+	struct gpc_tiers_options o;
+	gpc_tiers *t;
+	int pool;
+	gpc *c;
+
+	t = begin(&c, &o);
+	tiers_fill(c, ram, 1, 40, 8);
+	pool = tier_of(c).pool;
+	is_int(tiers_below(c, 1, 24), 24, "blocks are on the disk");
+	set(&feed, STANDS);
+	gpc_pool_clear(c, pool, 0, GPC_REMOVE, 0);       /* nobody acknowledges that while the feed stands */
+	while (tier_of(c).state != GPC_TIER_DOWN)
+		usleep(500);
+	is_int(bytes_ram(c, 16, 0, 0), pool, "a pool of RAM has the number");
+	set(&feed, FLOWS);
+	must(gpc_tiers_close(t));
+	t = tiers_open(&o);
+	must(gpc_tiers_sync(c, TIERS_MS));
+	is_int(tiers_below(c, 1, 24), 0, "what was removed does not come back");
+	finish(c, t, "pool ends");
+}
+
 static int body(void)
 {
 	overwritten();
 	comes_again();
 	gone_at_once();
 	starts_full();
+	pool_ends();
 	return done_testing();
 }
 

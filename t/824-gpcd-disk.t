@@ -30,6 +30,7 @@ make='--block-size 16 --ram-blocks 64 --block-bytes 4k --max-peers 8'
 refuses 2 '--disk-bytes: --disk is missing' gpcd disk --dir "$shm" --disk-bytes 1M
 refuses 2 '--disk-ahead: --disk is missing' gpcd disk --dir "$shm" --disk-ahead 5
 refuses 2 '--disk-bytes and --disk-blocks exclude' gpcd disk --dir "$shm" --disk x --disk-bytes 1M --disk-blocks 5
+refuses 2 "--disk: a cache has one tier on disk, and 'x' and 'y' are two: give one" gpcd disk --dir "$shm" --disk x --disk y
 refuses 2 '--keep and --disk exclude' gpcd disk --dir "$shm" --keep --device host --vram-blocks 5 --block-bytes 4k \
 	--disk x
 refuses 2 '--disk-ahead: 5000 is out of range' gpcd disk --dir "$shm" --disk x --disk-ahead 5000
@@ -72,6 +73,17 @@ for other in pipe folder; do
 	refuses 1 'is no regular file' gpcd disk --dir "$shm" $make --disk "$tmp/wrong" --disk-blocks 9
 	rm -r "$tmp/wrong"
 done
+# what is made of RAM would be refused as well, and is not begun
+early="$make --huge-dir $shm"
+refuses 1 '--disk: .*no/file cannot be made: its folder does not exist; make the folder' \
+	gpcd disk --dir "$shm" $early --disk "$tmp/no/file" --disk-blocks 100
+refuses 1 'disk-bytes and --disk-blocks are 0.* one of them must say how large' gpcd disk --dir "$shm" $early --disk "$tmp/file"
+if test "$(id -u)" -ne 0; then
+	mkdir -m 500 "$tmp/closed"
+	refuses 1 '--disk: .*/closed/file cannot be opened: Permission denied' \
+		gpcd disk --dir "$shm" $early --disk "$tmp/closed/file" --disk-blocks 100
+	rmdir "$tmp/closed"
+fi
 is "$(ls "$shm")" '' "nothing is left of all that"
 
 # ---- the smallest ----
@@ -86,6 +98,7 @@ run gpc-inspect rm disk --dir "$shm"
 
 serve first $make --disk "$tmp/file" --disk-blocks 200 --disk-write-rate 1G
 is "$(stat -c '%a' "$tmp/file")" 600 "the file is this user's alone"
+is "$(grep -c "^gpcd: disk: tier disk: $tmp/file, 200 blocks of 4096 bytes$" "$tmp/first.err")" 1 "the log says which, and how large"
 run gpc-inspect stat disk --dir "$shm" --json
 like "$(cat "$tmp/out")" '"kind": "DISK"' "gpc-inspect stat shows the pool"
 like "$(cat "$tmp/out")" '"written"' "and the tier"
@@ -93,12 +106,15 @@ run gpc-inspect stat disk --dir "$shm"
 like "$(cat "$tmp/out")" 'TIER +POOL +KEEPER' "also as a table"
 run gpc-inspect metrics disk --dir "$shm"
 like "$(cat "$tmp/out")" 'gpc_tier_kept\{cache="disk",tier="disk"\} 1' "metrics say that somebody keeps it"
+refuses 3 'has a writer already' gpcd disk --dir "$shm" $make --max-blocks 328 --disk "$tmp/file" --disk-blocks 150
+refuses 3 'has a writer already' gpcd disk --dir "$shm" $make --disk "$tmp/no/file" --disk-blocks 200
 refuses 1 'another process|has it' gpcd other --dir "$shm" $make --disk "$tmp/file"
 stop KILL
 run gpc-inspect metrics disk --dir "$shm"
 like "$(cat "$tmp/out")" 'gpc_tier_kept\{cache="disk",tier="disk"\} 0' "killed, nobody does"
 refuses 1 'resized.*--disk-resize' gpcd disk --dir "$shm" --disk "$tmp/file" --disk-blocks 150
 serve second --disk "$tmp/file" --disk-blocks 150 --disk-resize
+like "$(cat "$tmp/second.err")" "tier disk: $tmp/file, 150 blocks of 4096 bytes$" "so it does of another size"
 run gpc-inspect stat disk --dir "$shm"
 like "$(cat "$tmp/out")" 'DISK +31 +150' "it is resized when it is told so"
 stop TERM
@@ -130,6 +146,13 @@ run gpc-inspect rm disk --dir "$shm"
 sum=$(cksum <"$tmp/other")
 refuses 1 'has blocks of 4096 bytes' gpcd disk --dir "$shm" --block-size 16 --ram-blocks 64 --block-bytes 8k --max-peers 8 \
 	--disk "$tmp/other" --key-file "$tmp/key"
+refuses 1 'has blocks of 4096 bytes, these have 8192' gpcd disk --dir "$shm" $early --block-bytes 8k --disk "$tmp/other" \
+	--key-file "$tmp/key"
+refuses 1 'hashed with another secret' gpcd disk --dir "$shm" $early --disk "$tmp/other"
+refuses 1 'has 50 slots, asked for are 60: .*--disk-resize' gpcd disk --dir "$shm" $early --disk "$tmp/other" --disk-blocks 60 \
+	--key-file "$tmp/key"
+refuses 1 'hashed with another secret' gpcd disk --dir "$shm" $early --disk "$tmp/file" --key-file "$tmp/key"
+is "$(ls "$shm")" '' "and RAM is not begun with"
 chmod 640 "$tmp/other"
 refuses 1 'others|mode' gpcd disk --dir "$shm" $make --disk "$tmp/other" --key-file "$tmp/key"
 chmod 600 "$tmp/other"

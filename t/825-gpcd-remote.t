@@ -56,6 +56,8 @@ fresh()
 
 # shellcheck disable=SC2086
 serve seen wrong $make
+is "$(grep -c "^gpcd: bad: tier remote: $plugin:how=wrong,flag=$tmp/flag, 1024 blocks of 4096 bytes$" "$tmp/seen.err")" 1 \
+	"the log says which store, and how much of it is known here"
 until_ok state up
 ok $? "a store that answers is up"
 fill
@@ -142,6 +144,11 @@ fresh
 # shellcheck disable=SC2086
 refuses 1 '--remote-blocks is 1024, .* --max-blocks 100, of which 4 are left; ask for fewer' gpcd bad --dir "$shm" $make \
 	--max-blocks 100 --key-file "$tmp/key" --remote-blocks 1024 --remote "$plugin:how=never,flag=$tmp/flag"
+
+# ---- two stores ----
+
+refuses 2 "--remote: a cache has one store, and 'folder:dir=/a' and 'folder:dir=/b' are two: give one" \
+	gpcd bad --dir "$shm" --remote folder:dir=/a --remote folder:dir=/b
 
 # ---- a store that is none ----
 

@@ -62,6 +62,7 @@ t_programs = \
 	%reldir%/101-tiers.t \
 	%reldir%/101-tiers-chains.t \
 	%reldir%/102-tiers-durable.t \
+	%reldir%/104-tiers-both.t \
 	%reldir%/104-tiers-feed.t \
 	%reldir%/104-tiers-refused.t \
 	%reldir%/103-remote-tier.t \
@@ -550,6 +551,8 @@ endif
 %canon_reldir%_102_tiers_durable_t_LDFLAGS = -Wl,--wrap=preadv,--wrap=pwritev,--wrap=fdatasync
 # no sync
 %canon_reldir%_104_tiers_refused_t_LDFLAGS = -Wl,--wrap=fdatasync,--wrap=gpc_pool_add
+# there is no memory for a thread; another keeper has the lock at once
+%canon_reldir%_104_tiers_both_t_LDFLAGS = -Wl,--wrap=malloc,--wrap=lock_drop
 # the feed stands still, or is overwritten; a publish is answered late
 %canon_reldir%_104_tiers_feed_t_LDFLAGS = -Wl,--wrap=gpc_event_read,--wrap=publish_copies,--wrap=gpc_evict
 # blocks are older than they are

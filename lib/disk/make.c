@@ -15,9 +15,11 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/random.h>
 #include <sys/resource.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include "base/err.h"
@@ -54,9 +56,33 @@ int make_check(const struct disk_options *opt)
 
 /* ---- room ---- */
 
+#define UNKNOWN UINT64_MAX
+
+static uint64_t bytes_left(const struct disk *d)
+{
+	struct statvfs fs;
+
+	return fstatvfs(d->fd, &fs) ? UNKNOWN : (uint64_t)fs.f_bavail * fs.f_frsize;
+}
+
+/* left: before any were asked for; a part of them may be taken by now. */
+static int refuse_room(const struct disk *d, int err, uint64_t bytes, uint64_t left)
+{
+	char there[48] = "";
+
+	if (left != UNKNOWN)
+		snprintf(there, sizeof(there), ", and %llu are free", (unsigned long long)left);
+	if (err == EDQUOT)
+		return err_set(ENOSPC, "no room for %s, which needs %llu bytes more than the quota leaves: free some, or ask "
+			       "for fewer slots", d->path, (unsigned long long)bytes);
+	return err_set(ENOSPC, "no room for %s, which needs %llu bytes more%s: free some, or ask for fewer slots",
+		       d->path, (unsigned long long)bytes, there);
+}
+
 /* Bytes that are given now are there when they are written. */
 static int find_room(struct disk *d, uint64_t from, uint64_t to)
 {
+	uint64_t left = bytes_left(d);
 	struct rlimit most;
 	int err;
 
@@ -72,8 +98,7 @@ static int find_room(struct disk *d, uint64_t from, uint64_t to)
 			       (unsigned long long)to);
 	errno = err;
 	if (err == ENOSPC || err == EDQUOT)
-		return err_set(ENOSPC, "no room for %s, which needs %llu bytes more: free some, or ask for "
-			       "fewer slots", d->path, (unsigned long long)(to - from));
+		return refuse_room(d, err, to - from, left);
 	return err ? err_sys(0, "%s cannot have %llu bytes", d->path, (unsigned long long)to) : 0;
 }
 

@@ -107,8 +107,11 @@ void desk_leave(struct gpc_tiers *t)
 
 	if (!t->has_lock)
 		return;
-	for (i = 0; i < SHM_TIERS; i++)
+	/* with the lock: what stands there behind it is the next keeper's */
+	for (i = 0; i < SHM_TIERS; i++) {
+		store_relaxed(&d->tier[i].state, GPC_TIER_DOWN);
 		store_relaxed(&d->tier[i].pool, -1);
+	}
 	lock_drop(t->c->seg.lock_fd, LOCK_TIERS);
 	t->has_lock = false;
 	tell(d);                         /* who waits sees that nobody has the lock */

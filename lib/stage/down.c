@@ -405,15 +405,30 @@ static bool has_changed(struct gpc_tiers *t)
 	       clock_ns() - t->looked_ns >= LOOK_NS;
 }
 
+int down_begin(struct gpc_tiers *t)
+{
+	t->batch = malloc(sizeof(*t->batch));
+	t->batch_afar = t->opt.remote ? malloc(sizeof(*t->batch_afar)) : NULL;
+	if (t->batch && (t->batch_afar || !t->opt.remote))
+		return 0;
+	return err_set(ENOMEM, "no memory for a batch of blocks on its way to %s", t->batch ? "the store" : "a tier");
+}
+
+void down_end(struct gpc_tiers *t)
+{
+	free(t->batch);
+	free(t->batch_afar);
+}
+
 void *down_thread(void *arg)
 {
 	struct gpc_tiers *t = arg;
-	struct down *b = malloc(sizeof(*b));
+	struct down *b = t->batch;
 	const struct shm_desk *desk = seg_desk(&t->c->seg);
 	uint64_t pause = PAUSE_NS, asked, events;
 	uint32_t seen, moved;
 
-	while (b && !stage_stops(t)) {
+	while (!stage_stops(t)) {
 		seen = desk_bell(t);
 		asked = load_acquire(&desk->idle_asked);
 		events = load_acquire(&seg_state(&t->c->seg)->events_head);
@@ -437,7 +452,6 @@ void *down_thread(void *arg)
 			desk_wake(t);
 		}
 	}
-	free(b);
 	return NULL;
 }
 
@@ -445,12 +459,12 @@ void *down_thread(void *arg)
 void *afar_thread(void *arg)
 {
 	struct gpc_tiers *t = arg;
-	struct down *b = malloc(sizeof(*b));
+	struct down *b = t->batch_afar;
 	const struct shm_desk *desk = seg_desk(&t->c->seg);
 	uint64_t asked;
 	uint32_t seen;
 
-	while (b && !stage_stops(t)) {
+	while (!stage_stops(t)) {
 		seen = desk_bell(t);
 		asked = load_acquire(&desk->idle_asked);
 		if (round_of(t, b, true, false))
@@ -462,6 +476,5 @@ void *afar_thread(void *arg)
 			desk_sleep(t, seen, AFAR_NS);
 		}
 	}
-	free(b);
 	return NULL;
 }

@@ -24,12 +24,13 @@
 #define OLD       256u                   /* blocks that are asked back together */
 #define AGED      65536u                 /* slots whose age is looked at at a time */
 
+/* Behind the end of its pool another one may have the number. */
 static struct cold *cold_of(struct gpc_tiers *t, gpc_block block)
 {
 	uint32_t i;
 
 	for (i = 0; i < t->ncold; i++)
-		if ((uint32_t)GPC_POOL(block) == t->cold[i].pool)
+		if ((uint32_t)GPC_POOL(block) == t->cold[i].pool && !t->cold[i].ended)
 			return &t->cold[i];
 	return NULL;
 }
@@ -47,6 +48,16 @@ static void give_up(struct cold *d, int err)
 		"starts anew", d->ops->name, d->t->c->seg.name, gpc_strerror(err));
 }
 
+/* The end of a pool is a clear, and the pool is not ours any more when the feed tells of that.  An earlier clear may find it so
+ * as well: then it has done all that is to be done for the end.  Nothing that comes before one of these is passed over. */
+static void look_for_end(struct cold *d)
+{
+	if (returns_keeps(d->t->c, d->pool))
+		return;
+	give_up(d, -ESTALE);
+	d->ended = true;
+}
+
 /* Blocks that were written and published behind the clear, and before the tier heard of it, are lost to it as well:
  * a read finds that out.  One that rests is cleared before it is up. */
 static void cleared(struct cold *d, uint32_t tag)
@@ -61,6 +72,8 @@ static void cleared(struct cold *d, uint32_t tag)
 			rest_begin(d, "a clear", err);
 	}
 	restore_drop(d, tag);
+	if (!tag)
+		look_for_end(d);
 }
 
 static void take_event(struct gpc_tiers *t, const struct gpc_event *e)
@@ -89,6 +102,13 @@ static void compare(struct gpc_tiers *t)
 
 	for (i = 0; i < t->ncold; i++) {
 		struct cold *d = &t->cold[i];
+
+		if (d->ended)
+			continue;
+		if (!returns_keeps(t->c, d->pool)) {
+			cleared(d, 0);   /* its end may be among what is lost */
+			continue;
+		}
 		if (d->clears != load_acquire(&seg_pool(&t->c->seg, d->pool)->clears))
 			restore_drop(d, 0);
 		slots_compare(d);

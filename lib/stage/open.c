@@ -294,7 +294,9 @@ static int look(struct gpc_tiers *t)
 		err = open_tier_remote(t, (uint32_t)ram);
 	if (err == 0 && t->opt.disk)
 		err = open_disk_file(t, &disk);
-	return err == 0 ? count_uses(t) : err;
+	if (err == 0)
+		err = count_uses(t);
+	return err == 0 ? down_begin(t) : err;
 }
 
 static int open_all(struct gpc_tiers *t)
@@ -326,6 +328,7 @@ static void end(struct gpc_tiers *t)
 	uint32_t i;
 
 	stop_threads(t);
+	down_end(t);
 	feed_end(t);
 	restore_end(t);
 	desk_leave(t);

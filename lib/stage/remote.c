@@ -391,6 +391,7 @@ static void store_counts(struct tier *t, struct tier_counts *ret)
 				     .late = s.late, .refused = s.down };
 }
 
+/* Its thread says in the desk what it sees, so it ends before another keeper may have its own numbers there. */
 static void store_stop(struct tier *t)
 {
 	struct tier_store *s = store_of(t);
@@ -400,6 +401,9 @@ static void store_stop(struct tier *t)
 	s->stop = true;
 	pthread_cond_broadcast(&s->change);
 	pthread_mutex_unlock(&s->lock);
+	if (s->has_thread)
+		pthread_join(s->thread, NULL);
+	s->has_thread = false;
 }
 
 static void store_close(struct tier *t)
@@ -407,9 +411,6 @@ static void store_close(struct tier *t)
 	struct tier_store *s = store_of(t);
 
 	store_stop(t);
-	if (s->has_thread)
-		pthread_join(s->thread, NULL);
-	store_relaxed(&s->told->state, GPC_TIER_DOWN);
 	afar_look(s);
 	if (s->memory && !s->lost)
 		remote_memory(s->remote, s->memory, s->memory_bytes, false);

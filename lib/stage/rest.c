@@ -13,9 +13,12 @@
 
 #include "stage/stage.h"
 
-/* What the index says is below would only be misses.  Without a writer it is tried again. */
+/* What the index says is below would only be misses.  Without a writer it is tried again.  Where its pool has gone nothing
+ * is left of it, and another pool may have the number. */
 static bool is_emptied(struct cold *d)
 {
+	if (!d->emptied && !returns_keeps(d->t->c, d->pool))
+		d->emptied = true;
 	if (!d->emptied)
 		d->emptied = gpc_pool_clear(d->t->c, (int)d->pool, 0, 0, 0) >= 0;
 	return d->emptied;

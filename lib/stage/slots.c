@@ -85,6 +85,8 @@ static uint32_t evict(struct cold *d, gpc_block *blocks, uint32_t n)
 	if (afar)
 		pthread_mutex_lock(&d->lock);
 	got = gpc_evict(d->t->c, (int)d->pool, n, blocks, 0, EVICT_MS);
+	if (got > 0 && !returns_keeps(d->t->c, d->pool))
+		got = 0;                 /* our pool has gone, and they are of another one that has its number */
 	if (!afar)
 		pthread_mutex_lock(&d->lock);
 	for (i = 0; i < got; i++) {

@@ -91,6 +91,7 @@ struct cold {                            /* a tier, with its pool */
 	uint32_t min_uses;
 	uint32_t broken;                 /* nothing is written now: it rests, or its pool has gone */
 	bool gone;                       /* ... for ever */
+	bool ended;                      /* feed.c: the feed has told of that: its number is another pool's from then on */
 	bool emptied;                    /* rest.c: the index has nothing of it */
 	uint64_t pause_ns, probe_ns;     /* rest.c: how long it rests, and until when */
 
@@ -122,6 +123,7 @@ struct gpc_tiers {
 	bool made;                       /* the file, by this keeper */
 	uint8_t file[16];                /* its id; zeros: there is none */
 
+	struct down *batch, *batch_afar; /* of down.c, one for each of its threads; batch_afar NULL: there is no store */
 	uint64_t idle, idle_afar;        /* gpc_tiers_sync: down.c has found nothing since this one */
 	uint64_t events;                 /* down.c: as they were when it found nothing ... */
 	uint64_t looked_ns;              /* ... and when */
@@ -262,6 +264,9 @@ bool notes_unpack(const gpc *c, const void *from, uint32_t bytes, const gpc_key 
 /* ---- threads: up.c, down.c, feed.c ---- */
 
 void *up_thread(void *arg);
+/* Before its threads: what they need.  down_end behind them, whether they began or not. */
+int down_begin(struct gpc_tiers *t);
+void down_end(struct gpc_tiers *t);
 void *down_thread(void *arg);
 void *afar_thread(void *arg);            /* the same, of stores on other machines */
 void *feed_thread(void *arg);

@@ -95,7 +95,7 @@ struct tier_ops {
 	bool (*owes)(struct tier *t);
 	/* What went wrong so far, by cause. */
 	void (*counts)(struct tier *t, struct tier_counts *ret);
-	/* Calls under way end soon, later ones at once.  NULL: they do not take long. */
+	/* Calls under way end soon, later ones at once, and nothing more is stored in the desk.  NULL: they do not take long. */
 	void (*stop)(struct tier *t);
 	void (*close)(struct tier *t);
 };

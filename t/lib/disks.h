@@ -8,6 +8,7 @@
 #include <fcntl.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 
 #include "base/crc.h"
 #include "disk/disk.h"
@@ -174,6 +175,23 @@ TAP_FN void disk_seal_super(struct disk_super *s)
 TAP_FN void disk_seal_header(struct disk_header *h)
 {
 	h->checksum = crc32c(0, h, offsetof(struct disk_header, checksum));
+}
+
+/* A file found no room, and the sentence has what there is, less the superblock of a file that was on its way. */
+TAP_FN bool disk_says_free(void)
+{
+	const char *at = strstr(gpc_last_error(), " bytes more, and ");
+	unsigned long long said = 0, there;
+	char folder[96], *slash;
+	struct statvfs fs;
+
+	snprintf(folder, sizeof(folder), "%s", disk_path);
+	slash = strrchr(folder, '/');
+	*slash = 0;
+	if (statvfs(folder, &fs))
+		bail("statvfs: %s", strerror(errno));
+	there = (unsigned long long)fs.f_bavail * fs.f_frsize;
+	return at && sscanf(at, " bytes more, and %llu are free", &said) == 1 && said <= there && said + 8192 >= there;
 }
 
 #endif

@@ -50,12 +50,23 @@ static bool set_u32(const char *option, const char *arg, uint64_t least, uint64_
 	return true;
 }
 
+/* Of other options the last one counts; of these each would be a tier, and there is room for one of a kind. */
+static bool set_once(const char *option, const char *what, const char *arg, const char **at)
+{
+	if (*at) {
+		cli_usage("--%s: a cache has one %s, and '%s' and '%s' are two: give one", option, what, *at, arg);
+		return false;
+	}
+	*at = arg;
+	return true;
+}
+
 bool tiers_option(struct daemon *d, int number, const char *arg)
 {
 	struct gpc_tiers_options *o = &d->tiers;
 
 	switch (number) {
-	case DISK: return options_path(d->disk, "disk", arg);
+	case DISK: return set_once("disk", "tier on disk", arg, &o->disk) && options_path(d->disk, "disk", arg);
 	case BYTES: return cli_count("disk-bytes", arg, 1, UINT64_C(1) << 60, &d->disk_bytes);
 	case EXCLUSIVE: o->flags |= GPC_TIERS_EXCLUSIVE; return true;
 	case RESIZE: o->flags |= GPC_TIERS_RESIZE; return true;
@@ -66,7 +77,7 @@ bool tiers_option(struct daemon *d, int number, const char *arg)
 	case WRITE_RATE: return cli_count("disk-write-rate", arg, 0, UINT64_C(1) << 50, &o->write_rate);
 	case BLOCKS: return set_u32("disk-blocks", arg, 1, MOST_BLOCKS, &o->disk_blocks);
 	case KEY_FILE: return options_path(d->key_file, "key-file", arg);
-	case REMOTE: o->remote = arg; return true;
+	case REMOTE: return set_once("remote", "store", arg, &o->remote);
 	case TAG: o->remote_tag = arg; return true;
 	case REMOTE_BLOCKS: return set_u32("remote-blocks", arg, 1, MOST_BLOCKS, &o->remote_blocks);
 	case REMOTE_USES: return set_u32("remote-min-uses", arg, 1, 255, &o->remote_uses);
@@ -213,10 +224,9 @@ static uint64_t remote_blocks(const struct daemon *d)
 	return blocks < 65536 ? 65536 : blocks < MOST_BLOCKS ? blocks : MOST_BLOCKS;
 }
 
-static int look_at_file(struct daemon *d, uint64_t *ret_blocks)
+static int look_at_file(struct daemon *d, struct gpc_tiers_file *ret)
 {
-	struct gpc_tiers_file file = { .size = sizeof(file) };
-	int r = gpc_tiers_file_get(d->disk, &file);
+	int r = gpc_tiers_file_get(d->disk, ret);
 
 	if (r == -ENOENT)
 		return 0;
@@ -224,17 +234,78 @@ static int look_at_file(struct daemon *d, uint64_t *ret_blocks)
 		say(LOG_ERR, "%s: --disk: %s", d->name, cli_gpc_text(r));
 		return EXIT_RUNTIME;
 	}
-	*ret_blocks = file.blocks;
-	if (file.has_secret && !d->cfg.secret) {
-		memcpy(d->secret, file.secret, sizeof(d->secret));
+	if (ret->has_secret && !d->cfg.secret) {
+		memcpy(d->secret, ret->secret, sizeof(d->secret));
 		d->cfg.secret = d->secret;
 	}
 	return 0;
 }
 
+/* ---- what is refused before RAM is made, which may take long ----
+ *
+ * The library refuses all of it, and more, when it opens the tier; these are its sentences.  Only who makes the cache is
+ * spared the way there.  Of a cache that exists the file may be what another gpcd makes, or has, by now: so what was
+ * found counts if there is no cache behind that. */
+
+static bool is_absent(const struct daemon *d)
+{
+	struct gpc_attach_options opt = { .size = sizeof(opt), .label = "gpcd", .dir = d->dir[0] ? d->dir : NULL };
+	gpc *c = NULL;
+	int r = gpc_attach(d->name, &opt, GPC_READONLY, &c);
+
+	gpc_close(c);
+	return r == -ENOENT;
+}
+
+static bool find_new(const struct daemon *d, char *why, size_t room)
+{
+	char folder[PATH_MAX];
+
+	if (!d->tiers.disk_blocks && !d->disk_bytes)
+		return snprintf(why, room, "--disk-bytes and --disk-blocks are 0, and there is no file %s: one of them must say "
+				"how large it is to be", d->disk);
+	snprintf(folder, sizeof(folder), "%s", d->disk);
+	*(strrchr(folder, '/') + 1) = 0;
+	if (!faccessat(AT_FDCWD, folder, W_OK | X_OK, AT_EACCESS))
+		return false;
+	if (errno == ENOENT)
+		return snprintf(why, room, "%s cannot be made: its folder does not exist; make the folder, or name another "
+				"file", d->disk);
+	return snprintf(why, room, "%s cannot be opened: %s", d->disk, strerror(errno));
+}
+
+static bool find_other(const struct daemon *d, const struct gpc_tiers_file *f, char *why, size_t room)
+{
+	uint64_t blocks = d->tiers.disk_blocks;
+
+	if (d->memory.block_bytes && d->memory.block_bytes != f->block_bytes)
+		return snprintf(why, room, "%s has blocks of %llu bytes, these have %llu: name another file, or remove this one",
+				d->disk, (unsigned long long)f->block_bytes, (unsigned long long)d->memory.block_bytes);
+	if (f->has_secret ? memcmp(d->secret, f->secret, sizeof(d->secret)) != 0 : !d->key_file[0])
+		return snprintf(why, room, "the keys in %s were hashed with another secret: give the key file that it was made "
+				"with, or remove %s", d->disk, d->disk);
+	if (blocks && blocks != f->blocks && !(d->tiers.flags & GPC_TIERS_RESIZE))
+		return snprintf(why, room, "%s has %llu slots, asked for are %llu: ask for it to be resized, or for as many as it "
+				"has (--disk-resize)", d->disk, (unsigned long long)f->blocks, (unsigned long long)blocks);
+	return false;
+}
+
+/* f: what the file says of itself; no blocks: there is none. */
+static int refuse_early(const struct daemon *d, const struct gpc_tiers_file *f)
+{
+	char why[PATH_MAX + 256];
+	bool found = d->create && d->disk[0] && (f->blocks ? find_other(d, f, why, sizeof(why)) : find_new(d, why, sizeof(why)));
+
+	if (!found || !is_absent(d))
+		return 0;
+	say(LOG_ERR, "%s: --disk: %s", d->name, why);
+	return EXIT_RUNTIME;
+}
+
 int tiers_prepare(struct daemon *d)
 {
-	uint64_t there = 0, blocks = blocks_of(d);
+	struct gpc_tiers_file file = { .size = sizeof(file) };
+	uint64_t blocks = blocks_of(d);
 	int status = d->key_file[0] ? take_key(d) : 0;
 
 	if (status || !has_tiers(d))
@@ -242,7 +313,7 @@ int tiers_prepare(struct daemon *d)
 	if (d->tiers.remote && !d->key_file[0] && d->create && !d->quiet)
 		say(LOG_WARNING, "%s: --remote without --key-file: no other machine has the secret of this cache, so none finds what "
 		    "it stores; give each of them --key-file, with a copy of one file", d->name);
-	status = d->disk[0] ? look_at_file(d, &there) : 0;
+	status = d->disk[0] ? look_at_file(d, &file) : 0;
 	if (status)
 		return status;
 	d->tiers.size = sizeof(d->tiers);
@@ -255,11 +326,11 @@ int tiers_prepare(struct daemon *d)
 		d->tiers.disk_blocks = (uint32_t)blocks;
 	else if (d->disk_bytes)
 		d->tiers.disk_bytes = d->disk_bytes;
-	blocks = d->tiers.disk_blocks ? d->tiers.disk_blocks : there;
+	blocks = d->tiers.disk_blocks ? d->tiers.disk_blocks : file.blocks;
 	blocks += remote_blocks(d);
 	if (d->create && !d->cfg.max_blocks && blocks)
 		d->cfg.max_blocks = (uint32_t)(d->cfg.vram_blocks + d->cfg.ram_blocks + TRANSIT + blocks);
-	return 0;
+	return refuse_early(d, &file);
 }
 
 /* ---- the thread ---- */
@@ -297,6 +368,18 @@ static void run_beside(struct tiers_thread *t, gpc *c, void *(*run)(void *arg))
 	pthread_join(t->thread, NULL);
 }
 
+static void say_tiers(const struct daemon *d, gpc *c)
+{
+	struct gpc_tier t = { .size = sizeof(t) };
+	struct gpc_pool p = { .size = sizeof(p) };
+	uint32_t i;
+
+	for (i = 0; !gpc_tier_get(c, i, &t); i++)
+		if (!gpc_pool_get(c, t.pool, &p))
+			say(LOG_INFO, "%s: tier %s: %s, %u blocks of %llu bytes", d->name, t.kind == GPC_DISK ? "disk" : "remote",
+			    t.kind == GPC_DISK ? d->disk : d->tiers.remote, p.blocks, (unsigned long long)t.block_bytes);
+}
+
 int tiers_start(struct daemon *d, gpc *c)
 {
 	struct tiers_thread *t;
@@ -319,6 +402,7 @@ int tiers_start(struct daemon *d, gpc *c)
 		return EXIT_RUNTIME;
 	}
 	d->tiers_thread = t;
+	say_tiers(d, c);
 	return 0;
 }
 
