@@ -235,7 +235,7 @@ static void pool_ends(void)
 	t = tiers_open(&o);
 	must(gpc_tiers_sync(c, TIERS_MS));
 	is_int(tiers_below(c, 1, 24), 0, "what was removed does not come back");
-	finish(c, t, "pool ends");
+	tiers_finish(c, t, "pool ends");
 }
 
 static int body(void)
