@@ -138,7 +138,7 @@ static void test_written(void)
 	gpc *c = begin(&o);
 	gpc_tiers *t = tiers_again(c, &o);
 	gpc_key k[9], more = key_of(c, 100);
-	gpc_block b[8], others[6], r;
+	gpc_block b[8], r;
 
 	is_int((int)tier_of(c).orphans, 5, "five are behind the gap");
 	come_up(c, 1, 2);
@@ -153,9 +153,8 @@ static void test_written(void)
 	bytes_write(c, r, 100, BYTES_IMAGE);
 	must(gpc_publish(c, &k[8], &more, &r, 1, NULL, 0, -1));
 	must(gpc_release(c, &r, 1));
-	bytes_chain(c, ram, 101, 6, others, false);
-	bytes_chain(c, ram, 111, 6, others, false);
 	must(gpc_tiers_sync(c, TIERS_MS));
+	tiers_fill(c, ram, 101, 12, 6);
 	is_int(tiers_below(c, 100, 1), 1, "a block at its end goes down");
 	is_int(tiers_below(c, 1, 8), 8, "and with it what was computed again");
 	must(gpc_release(c, b, 8));
