@@ -210,6 +210,19 @@ static gpc_key crowded(uint64_t *n)
 	return key;
 }
 
+/* The same, and in space 1 there is a place for it. */
+static gpc_key crowded_here(uint64_t *n)
+{
+	struct probe_key k;
+	gpc_key key;
+
+	do {
+		key = crowded(n);
+		k = probe_masked(key.w, c->mask[1].w, 32);
+	} while (k.first == 5 || k.first == 9);
+	return key;
+}
+
 /* The target's key waits for a bucket, and with it a child that is published below it. */
 static void test_bucket(bool dies)
 {
@@ -228,17 +241,18 @@ static void test_bucket(bool dies)
 	if (info_of(c).buckets != 32)
 		bail("the table has %u buckets", (unsigned)info_of(c).buckets);
 	far = pool_new(c, GPC_VRAM, 4, 1, 0);
-	for (i = 0; i < 9; i++)
+	for (i = 0; i < 8; i++)
 		key[i] = crowded(&n);
+	key[8] = crowded_here(&n);
 	must(gpc_reserve(c, 0, 8, b, NULL, 0, 1000));
 	is_int(must(gpc_publish(c, NULL, key, b, 8, NULL, 0, -1)), 8, "two buckets are full");
 	must(gpc_release(c, b, 8));
 	must(gpc_reserve(c, far, 1, &source, NULL, 0, 1000));
-	must(gpc_publish(c, NULL, key + 8, &source, 1, NULL, 0, -1));
+	is_int(must(gpc_publish(c, NULL, key + 8, &source, 1, NULL, 0, -1)), 1, "a ninth key is elsewhere");
 	must(gpc_release(c, &source, 1));
 	must(gpc_acquire(p, GPC_SPACE(1), key + 8, 1, &source, 0));
 	x = xfer(p, 0, 1);
-	is_int(fetch(&x, 0, &source, 1), 1, "a ninth key is fetched");
+	is_int(fetch(&x, 0, &source, 1), 1, "and is fetched");
 	cmd.block = reserve(0);
 	section = must(gpc_section_enter(q));
 	must(gpc_drop(c, b, 1, NULL, 0, -1));
