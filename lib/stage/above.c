@@ -32,10 +32,9 @@ bool above_applies(const struct cold *d)
 
 static gpc_block copy_of(struct cold *d, const gpc_key *key)
 {
-	gpc_block copy;
+	gpc_block copy = slots_find(d, key);
 
-	return gpc_lookup(d->t->c, GPC_SPACE(d->space), key, 1, &copy, GPC_QUIET) == 1 && !slots_is_lost(d, copy) ?
-	       copy : GPC_NONE;
+	return copy >= 0 && slots_is_lost(d, copy) ? GPC_NONE : copy;
 }
 
 bool below_has(struct cold *d, const gpc_key *key)

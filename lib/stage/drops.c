@@ -153,10 +153,10 @@ static bool begin(struct follow *f, struct cold *d)
 static uint64_t find_link(struct follow *f, const gpc_key *key)
 {
 	struct cold *d = f->d;
+	gpc_block block = slots_find(d, key);
 	uint32_t i, record;
-	gpc_block block;
 
-	if (gpc_lookup(d->t->c, GPC_SPACE(d->space), key, 1, &block, GPC_QUIET) == 1)
+	if (block >= 0)
 		return (uint64_t)GPC_SLOT(block);
 	for (i = f->by_key[place(f, key)]; i != NONE_YET; i = f->next_key[i])
 		if (key_same(&d->found[i].key, key))
@@ -295,7 +295,8 @@ static bool clear_all(struct gpc_tiers *t)
 	uint32_t i;
 
 	for (i = 0; i < t->ncold; i++)
-		if (gpc_pool_clear(t->c, (int)t->cold[i].pool, 0, 0, 0) < 0 && !t->cold[i].gone)
+		if (returns_keeps(t->c, t->cold[i].pool) &&
+		    gpc_pool_clear(t->c, (int)t->cold[i].pool, 0, 0, 0) < 0 && !t->cold[i].gone)
 			return false;
 	say_lost(t);
 	t->drops_lost = false;
@@ -313,6 +314,8 @@ bool drops_carry_out(struct gpc_tiers *t)
 	if (!mine)
 		return false;
 	for (i = 0; i < t->ncold && !t->drops_lost; i++) {
+		if (!returns_keeps(t->c, t->cold[i].pool))
+			continue;        /* its pool has gone, and with it all that it had */
 		t->ndropped = mine;      /* each tier has its own that follow */
 		sent |= drop_from(&t->cold[i], &done);
 	}

@@ -249,6 +249,16 @@ void slots_lost(struct cold *d, gpc_block block, bool lost)
 	pthread_mutex_unlock(&d->lock);
 }
 
+/* Behind the end of its pool another one may be in its space. */
+gpc_block slots_find(const struct cold *d, const gpc_key *key)
+{
+	gpc_block block;
+
+	if (gpc_lookup(d->t->c, GPC_SPACE(d->space), key, 1, &block, GPC_QUIET) != 1)
+		return GPC_NONE;
+	return (uint32_t)GPC_POOL(block) == d->pool && slot_of(block) < d->blocks ? block : GPC_NONE;
+}
+
 bool slots_is_lost(struct cold *d, gpc_block block)
 {
 	bool lost;

@@ -217,6 +217,8 @@ void slots_removed(struct cold *d, gpc_block block, const gpc_key *key);
 void slots_forget(struct cold *d, gpc_block block, const gpc_key *key);
 /* A hint that stays, and of which the store has nothing; or has it again. */
 void slots_lost(struct cold *d, gpc_block block, bool lost);
+/* Where the index says that a key is, or GPC_NONE. */
+gpc_block slots_find(const struct cold *d, const gpc_key *key);
 bool slots_is_lost(struct cold *d, gpc_block block);
 /* The same for all whose block is not LIVE; all: the whole tier was made free. */
 void slots_compare(struct cold *d);

@@ -72,10 +72,11 @@ static gpc_block find_below(struct part *p, const gpc_key *key)
 	for (i = 0; i < p->t->ncold && block < 0; i++) {
 		struct cold *d = &p->t->cold[i];
 
-		if ((p->cold && p->cold != d) ||
-		    gpc_lookup(p->t->c, GPC_SPACE(d->space), key, 1, &block, GPC_QUIET) != 1)
+		if (p->cold && p->cold != d)
 			continue;
-		p->cold = d;
+		block = slots_find(d, key);
+		if (block >= 0)
+			p->cold = d;
 	}
 	return block;
 }
