@@ -96,7 +96,7 @@ static void test_number(void)
 
 	tiers_fill(c, ram, 1, 24, 8);
 	must(gpc_pool_clear(c, number, 0, GPC_REMOVE, 5000));
-	is_int(bytes_ram(c, 16, 0, 0), number, "a pool of RAM takes the number of a file's pool, which was removed");
+	is_int(bytes_ram(c, 16, 0, GPC_POOL_UNCHAINED), number, "a pool of RAM takes the number of a file's pool, which was removed");
 	tiers_fill(c, number, 101, 24, 8);
 	chain_keys(c, 101, 8, k);
 	must(gpc_pool_clear(c, number, 0, 0, 5000));
@@ -105,6 +105,13 @@ static void test_number(void)
 	bytes_chain(c, number, 101, 1, b, false);
 	is_int(gpc_drop(c, b, 1, NULL, 0, 5000), 1, "the first of them is computed again, and dropped");
 	is_int(gpc_prefetch(c, vram, k + 1, 1, 0, 5000), 0, "it does not come back from the store");
+	chain_keys(c, 201, 2, k);
+	must(gpc_reserve(c, number, 1, b, NULL, 0, 1000));
+	must(gpc_publish(c, k + 1, k + 2, b, 1, NULL, 0, -1));
+	must(gpc_release(c, b, 1));
+	bytes_chain(c, ram, 301, 1, b, false);
+	is_int(gpc_drop(c, b, 1, NULL, 0, 5000), 1, "another block is dropped");
+	ok(find(c, 202) >= 0, "which says nothing of one that is there without its parent");
 	finish(c, t, "a number");
 }
 
