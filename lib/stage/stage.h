@@ -236,6 +236,7 @@ void unhold_quietly(gpc *c, const gpc_block *blocks, uint32_t n);
 /* What a record says of its LIVE block, which the caller holds, or only looks at: false, it is not LIVE. */
 struct about { gpc_key key, parent; uint32_t tag, depth, word; bool unchained; };
 bool about_block(const gpc *c, gpc_block block, struct about *ret);
+bool about_record(const gpc *c, uint32_t record, struct about *ret);
 
 /* May images of this tier be in that pool? */
 bool images_fit_pool(const struct cold *d, const struct shm_pool *p);
