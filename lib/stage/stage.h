@@ -102,6 +102,7 @@ struct cold {                            /* a tier, with its pool */
 	uint64_t there, orphans, restored;       /* of them, for the log */
 	uint32_t *place, place_mask;     /* until restore_settle */
 	uint64_t clears;                 /* of the pool, that the feed has told us of */
+	uint64_t clears_done;            /* ... and what follows from them, drops among them, has left the tier; up.c */
 	uint32_t aged;                   /* the next slot whose age is looked at */
 };
 
