@@ -193,6 +193,56 @@ static void gaps_stay(void)
 	node_end(c, t, "gaps in a store");
 }
 
+static int values(void)
+{
+	char command[512];
+	int n = -1;
+	FILE *f;
+
+	snprintf(command, sizeof(command), "find '%s' -type f | wc -l", store);
+	f = popen(command, "r");
+	if (!f || fscanf(f, "%d", &n) != 1)
+		bail("%s", command);
+	pclose(f);
+	return n;
+}
+
+/* Of a file and a store with the same blocks behind a gap the file loses them, and other nodes find them in the store. */
+static void gaps_stay_there(void)
+{
+	gpc *c = node(16);
+	struct gpc_tiers_options o = node_options(1024, 16, 500);
+	char disk[300];
+	gpc_tiers *t;
+	gpc_block b[8];
+	gpc_key k[9];
+	uint32_t i;
+
+	snprintf(disk, sizeof(disk), "%s/gaps.disk", remote_dir);
+	o.disk = disk;
+	o.disk_blocks = 64;
+	o.flags = GPC_TIERS_BUFFERED;
+	t = node_keep(&o);
+	bytes_chain(c, vram, 401, 1, b, false);
+	chain_keys(c, 401, 8, k);
+	must(gpc_reserve(c, ram, 7, b, NULL, 0, 1000));
+	for (i = 0; i < 7; i++)
+		bytes_write(c, b[i], 402 + i, BYTES_IMAGE);
+	must(gpc_publish(c, k + 1, k + 2, b, 7, NULL, 0, -1));
+	must(gpc_release(c, b, 7));
+	for (i = 0; i < 1000 && values() < 7; i++)
+		must(gpc_tiers_sync(c, WAIT_MS));
+	is_int(values(), 7, "a file and a store have what follows a block in VRAM");
+	must(gpc_pool_clear(c, ram, 0, 0, 5000));
+	must(gpc_pool_clear(c, vram, 0, 0, 5000));
+	bytes_chain(c, ram, 601, 1, b, false);
+	is_int(gpc_drop(c, b, 1, NULL, 0, 5000), 1, "that has gone, and another block is dropped");
+	is_int((int)node_tier(c).forgotten, 7, "the file has lost them");
+	usleep(1200000);                 /* a tick of the store's thread, and some */
+	is_int(values(), 7, "and the store has them");
+	node_end(c, t, "gaps in a file and a store");
+}
+
 /* Fewer hints than RAM has blocks: with all that they hang on, blocks would push one another's hints out for ever. */
 static void few_hints(void)
 {
@@ -317,6 +367,9 @@ static int body(void)
 	forgets();
 	mends();
 	gaps_stay();
+	new_store("");
+	gaps_stay_there();
+	new_store("");
 	few_hints();
 	new_store("");
 	removes();

@@ -16,12 +16,16 @@ static int ram, vram;
 int __real_publish_copies(gpc *c, const struct publish_copy *p, uint32_t n, gpc_block *resident, const uint32_t *stop);
 int __wrap_publish_copies(gpc *c, const struct publish_copy *p, uint32_t n, gpc_block *resident, const uint32_t *stop);
 
-static uint32_t hold, held;
+static uint32_t hold, held, hold_up, held_up;
 
 int __wrap_publish_copies(gpc *c, const struct publish_copy *p, uint32_t n, gpc_block *resident, const uint32_t *stop)
 {
 	while (p[0].source == GPC_NONE && __atomic_load_n(&hold, __ATOMIC_SEQ_CST)) {
 		__atomic_store_n(&held, 1, __ATOMIC_SEQ_CST);
+		usleep(500);
+	}
+	while (p[0].undropped && __atomic_load_n(&hold_up, __ATOMIC_SEQ_CST)) {
+		__atomic_store_n(&held_up, 1, __ATOMIC_SEQ_CST);
 		usleep(500);
 	}
 	return __real_publish_copies(c, p, n, resident, stop);
@@ -47,6 +51,22 @@ void __wrap_drops_missed(struct gpc_tiers *t)
 	__real_drops_missed(t);
 	kill(getpid(), SIGKILL);
 	pause();
+}
+
+/* ---- a keeper that has read of a drop, and stands still before it follows it ---- */
+
+struct gpc_tiers;
+bool drops_are_due(const struct gpc_tiers *t);
+bool __real_drops_carry_out(struct gpc_tiers *t);
+bool __wrap_drops_carry_out(struct gpc_tiers *t);
+
+static uint32_t hold_drops;
+
+bool __wrap_drops_carry_out(struct gpc_tiers *t)
+{
+	while (drops_are_due(t) && __atomic_load_n(&hold_drops, __ATOMIC_SEQ_CST))
+		usleep(500);
+	return __real_drops_carry_out(t);
 }
 
 /* ---- caches ---- */
@@ -332,6 +352,57 @@ static void test_restart(void)
 	tiers_finish(c, t, "restart");
 }
 
+static void *ask_run(void *arg)
+{
+	struct dropping *q = arg;
+	gpc_key k[9];
+
+	chain_keys(q->c, 1, 8, k);
+	q->got = gpc_prefetch(q->c, vram, k + 1, 8, 0, 1000);
+	return NULL;
+}
+
+/* What follows on an exclusive disk hangs on nothing.  The first blocks are computed again before the keeper has followed the
+ * drop, and the others are asked for; early: they were asked for before the drop, and their bytes have come. */
+static void test_comes_up(bool early)
+{
+	struct gpc_tiers_options o;
+	gpc *c = begin(&o, GPC_TIERS_EXCLUSIVE);
+	gpc_tiers *t = tiers_open(&o);
+	struct dropping q = { .c = c }, up = { .c = c };
+	pthread_t drops, asks;
+	gpc_block b[2];
+	gpc_key k[9];
+
+	tiers_fill(c, ram, 1, 40, 8);
+	chain_keys(c, 1, 8, k);
+	is_int(gpc_prefetch(c, vram, k + 1, 2, 0, 5000), 2, "two blocks come up");
+	__atomic_store_n(&held_up, 0, __ATOMIC_SEQ_CST);
+	__atomic_store_n(&hold_up, early, __ATOMIC_SEQ_CST);
+	__atomic_store_n(&hold_drops, 1, __ATOMIC_SEQ_CST);
+	if (early)
+		pthread_create(&asks, NULL, ask_run, &up);
+	while (early && !__atomic_load_n(&held_up, __ATOMIC_SEQ_CST))
+		usleep(500);
+	pthread_create(&drops, NULL, drop_run, &q);
+	while (find(c, 1) >= 0)
+		usleep(500);
+	bytes_chain(c, vram, 1, 2, b, false);
+	__atomic_store_n(&hold_up, 0, __ATOMIC_SEQ_CST);
+	if (!early)
+		pthread_create(&asks, NULL, ask_run, &up);
+	pthread_join(asks, NULL);
+	is_int(up.got, 2, "nothing that follows comes up while a drop is not followed");
+	__atomic_store_n(&hold_drops, 0, __ATOMIC_SEQ_CST);
+	pthread_join(drops, NULL);
+	is_int(q.got, 1, "the first one is dropped");
+	is_int(gpc_prefetch(c, vram, k + 1, 8, 0, 5000), 2, "nor behind that");
+	is_int(tiers_below(c, 3, 6), 0, "it is gone");
+	chain_keys(c, 9, 8, k);
+	is_int(gpc_prefetch(c, vram, k + 1, 8, 0, 5000), 8, "the next chain comes up");
+	finish(c, t, "comes up");
+}
+
 /* The keeper is killed behind the drop, before it has heard of it. */
 static void test_killed(void)
 {
@@ -376,6 +447,8 @@ static int body(void)
 	test_begins();
 	test_tags();
 	test_restart();
+	test_comes_up(false);
+	test_comes_up(true);
 	test_killed();
 	return done_testing();
 }

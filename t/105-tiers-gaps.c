@@ -3,10 +3,32 @@
  * something before the gap is dropped as bad, what is behind it goes too, whatever the gap is filled with by then. */
 #include "t/lib/below.h"
 
+#include <pthread.h>
 #include <signal.h>
 #include <sys/wait.h>
 
 static int ram, vram;
+
+/* ---- a keeper that stands still as it looks for a block in VRAM and RAM ---- */
+
+int __real_gpc_lookup(gpc *c, uint32_t spaces, const gpc_key *keys, uint32_t n, gpc_block *blocks, uint32_t flags);
+int __wrap_gpc_lookup(gpc *c, uint32_t spaces, const gpc_key *keys, uint32_t n, gpc_block *blocks, uint32_t flags);
+
+static uint32_t hold, held;
+static gpc_key hold_at;
+static pthread_t engine;
+
+int __wrap_gpc_lookup(gpc *c, uint32_t spaces, const gpc_key *keys, uint32_t n, gpc_block *blocks, uint32_t flags)
+{
+	while (__atomic_load_n(&hold, __ATOMIC_SEQ_CST) && !spaces && n == 1 && !memcmp(keys, &hold_at, sizeof(*keys)) &&
+	       !pthread_equal(pthread_self(), engine)) {
+		__atomic_store_n(&held, 1, __ATOMIC_SEQ_CST);
+		usleep(500);
+	}
+	return __real_gpc_lookup(c, spaces, keys, n, blocks, flags);
+}
+
+/* ---- caches ---- */
 
 /* Chains of eight: 1 to 8, which will lack its third block, 9 to 16, and so on. */
 static gpc *begin(struct gpc_tiers_options *o)
@@ -164,6 +186,87 @@ static void test_written(void)
 	tiers_finish(c, t, "written");
 }
 
+/* Of a prompt the first n blocks in VRAM, and the others in RAM, with copies below.  Returns the first one. */
+static gpc_block two_places(gpc *c, uint64_t first, uint32_t n)
+{
+	gpc_block b[8], others[8];
+	gpc_key k[9];
+	uint32_t i;
+
+	chain_keys(c, first, 8, k);
+	bytes_chain(c, vram, first, n, b, false);
+	must(gpc_reserve(c, ram, 8 - n, others, NULL, 0, 1000));
+	for (i = 0; i < 8 - n; i++)
+		bytes_write(c, others[i], first + n + i, BYTES_IMAGE);
+	must(gpc_publish(c, k + n, k + n + 1, others, 8 - n, NULL, 0, -1));
+	must(gpc_release(c, others, 8 - n));
+	must(gpc_tiers_sync(c, TIERS_MS));
+	return b[0];
+}
+
+/* Its place is the caller's. */
+static gpc_block take_back(gpc *c, uint64_t n)
+{
+	gpc_key k = key_of(c, n);
+	gpc_block b = find(c, n);
+
+	is_int(gpc_reclaim(c, &k, &b, 1, NULL, 0, 5000), 1, "block %d goes", (int)n);
+	return b;
+}
+
+struct dropping { gpc *c; gpc_block block; int got; };
+
+static void *drop_run(void *arg)
+{
+	struct dropping *q = arg;
+
+	q->got = gpc_drop(q->c, &q->block, 1, NULL, 0, 10000);
+	return NULL;
+}
+
+/* The keeper has seen a block of another prompt where one of this prompt is computed again. */
+static void test_in_its_place(void)
+{
+	gpc *c = tiers_cache(1024);
+	struct dropping q = { .c = c };
+	struct gpc_tiers_options o;
+	gpc_block b[3];
+	pthread_t thread;
+	gpc_tiers *t;
+	gpc_key k[4];
+	uint32_t i;
+
+	ram = bytes_ram(c, 24, 0, 0);
+	vram = bytes_vram(c, 64, 0, ram, 0);
+	tiers_file();
+	o = tiers_options(64);
+	o.ahead = 24;                    /* all that is in RAM has a copy */
+	t = tiers_open(&o);
+	two_places(c, 9, 1);
+	q.block = two_places(c, 1, 3);
+	must(gpc_pool_clear(c, ram, 0, 0, 5000));
+	b[1] = take_back(c, 3);
+	b[0] = take_back(c, 2);
+	is_int(tiers_below(c, 4, 5) + tiers_below(c, 10, 7), 12, "what follows two blocks of VRAM is below");
+	chain_keys(c, 1, 3, k);
+	engine = pthread_self();
+	hold_at = k[3];
+	__atomic_store_n(&hold, 1, __ATOMIC_SEQ_CST);
+	pthread_create(&thread, NULL, drop_run, &q);
+	while (!__atomic_load_n(&held, __ATOMIC_SEQ_CST))
+		usleep(500);
+	b[2] = take_back(c, 9);
+	for (i = 0; i < 3; i++)
+		bytes_write(c, b[i], 1 + i, BYTES_IMAGE);
+	must(gpc_publish(c, k, k + 1, b, 3, NULL, 0, -1));
+	must(gpc_release(c, b, 3));
+	__atomic_store_n(&hold, 0, __ATOMIC_SEQ_CST);
+	pthread_join(thread, NULL);
+	is_int(q.got, 1, "the first one is dropped, and it and its gap are computed again in other places");
+	is_int(tiers_below(c, 4, 5), 0, "what follows it goes");
+	tiers_finish(c, t, "in its place");
+}
+
 static int body(void)
 {
 	test_before_the_gap();
@@ -172,6 +275,7 @@ static int body(void)
 	test_nobody_keeps();
 	test_filled_since();
 	test_written();
+	test_in_its_place();
 	return done_testing();
 }
 

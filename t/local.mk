@@ -566,7 +566,9 @@ endif
 %canon_reldir%_055_remote_refuses_t_LDFLAGS = -Wl,--wrap=remote_remove,--wrap=remote_put,--wrap=gone_add,--wrap=slots_take,--wrap=slots_live
 %canon_reldir%_059_redis_names_t_LDFLAGS = -rdynamic
 # what was found at the start is not published yet
-%canon_reldir%_105_tiers_drops_t_LDFLAGS = -Wl,--wrap=publish_copies,--wrap=drops_missed
+%canon_reldir%_105_tiers_drops_t_LDFLAGS = -Wl,--wrap=publish_copies,--wrap=drops_missed,--wrap=drops_carry_out
+# a keeper that stands still as it looks
+%canon_reldir%_105_tiers_gaps_t_LDFLAGS = -Wl,--wrap=gpc_lookup
 # a disk that fails for a while
 %canon_reldir%_106_tiers_rest_t_LDFLAGS = -Wl,--wrap=preadv,--wrap=pwritev,--wrap=fdatasync \
 	-Wl,--wrap=posix_fallocate,--wrap=ftruncate,--wrap=io_store

@@ -178,8 +178,8 @@ static void add_source(const struct publish_copy *from, struct shm_command *cmd)
 {
 	cmd->tag = from->tag;
 	cmd->to = from->source;
-	cmd->arg = from->life;
-	cmd->flags = (uint8_t)((from->source < 0 ? CF_UNCLEARED : CF_SOURCE) |
+	cmd->arg = from->undropped ? from->life | (uint64_t)from->clears << 32 : from->life;
+	cmd->flags = (uint8_t)((from->source < 0 ? CF_UNCLEARED : CF_SOURCE) | (from->undropped ? CF_UNDROPPED : 0) |
 			       (from->unchained ? CF_UNCHAINED : 0));
 }
 
@@ -230,7 +230,7 @@ static void send_publish(gpc *c, struct op *op)
 		if (hold_step(c, record, s->block,
 			      hold_is_pool_owner(c, s->block) ? HOLD_SEND_OWNED : HOLD_SEND, &sum)) {
 			if (op->notes && s->flags & CF_SOURCE)
-				notes_copy(c, s->to, s->life, record, s->key);
+				notes_copy(c, s->to, (uint32_t)s->life, record, s->key);
 			else if (op->notes)
 				notes_publish(c, op->notes, op->index[i], record, s->key);
 			continue;

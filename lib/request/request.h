@@ -26,6 +26,8 @@ struct publish_copy {
 	bool unchained;                  /* no parent is looked for; its key is kept */
 	gpc_block source;                /* -1: none */
 	uint64_t life;                   /* of the source, as ring_life; without one: clears */
+	uint32_t clears;                 /* of the pool of a source, if undropped: and not where there have been more */
+	bool undropped;
 	const struct shm_note *note;     /* NULL: it has none */
 	const uint32_t *tokens;          /* block_tokens, with note->has_tokens */
 };

@@ -410,6 +410,8 @@ enum {                                   /* flags of a command */
 	CF_COPY = 1 << 4, CF_CANCEL = 1 << 5, CF_UNCHAINED = 1 << 6,
 	CF_SOURCE = 1 << 0, CF_UNCLEARED = 1 << 1,       /* CMD_PUBLISH: only if `to` still has that life; only if
 	                                                  * the pool has had so many clears */
+	CF_UNDROPPED = 1 << 2,           /* CMD_PUBLISH, with SOURCE: only if the pool of `to` has had so many clears as
+	                                  * the upper half of `life` says */
 	CF_REMOVE = 1 << 7, CF_IDLE = 1 << 2,    /* CMD_CLEAR; IDLE: only if nobody holds any of it */
 	CF_PEEK = 1 << 4, CF_NAMED = 1 << 6, CF_STOCK = 1 << 7   /* EVICT: only name; with TAKE, these;
 	                                                             * RESERVE, EVICT with TAKE: for a stock */

@@ -68,7 +68,9 @@ struct follow {
 	uint32_t mask;
 	uint32_t *by_key, *next_key;     /* of what was found alone: the first of a place, or NONE_YET */
 	struct gone bad;                 /* the keys that were dropped */
-	uint8_t *chain, *dead;
+	uint64_t links;
+	uint8_t *chain, *dead;           /* chain: of a link with this word */
+	uint32_t *life;
 	uint64_t *path;
 	gpc_block *block;                /* LIVE ones that are to go, held */
 	uint32_t nblocks;
@@ -76,20 +78,17 @@ struct follow {
 
 enum { NOT_SEEN, WHOLE, GAP, BAD };      /* the way from here to the root */
 
-static bool entry(const struct follow *f, uint64_t i, gpc_key *key, gpc_key *parent)
+static bool look(const struct follow *f, uint64_t link, struct about *ret)
 {
 	const struct cold *d = f->d;
-	struct about a;
+	const struct tier_found *found;
 
-	if (i < d->blocks) {
-		if (!about_block(d->t->c, GPC_BLOCK((gpc_block)d->pool, (gpc_block)i), &a))
-			return false;
-		*key = a.key;
-		*parent = a.parent;
-		return true;
-	}
-	*key = d->found[i - d->blocks].key;
-	*parent = d->found[i - d->blocks].parent;
+	if (link < d->blocks)
+		return about_record(d->t->c, d->record + (uint32_t)link, ret);
+	if (link >= f->n)
+		return about_record(d->t->c, (uint32_t)(link - f->n), ret);
+	found = &d->found[link - d->blocks];
+	*ret = (struct about){ .key = found->key, .parent = found->parent };
 	return true;
 }
 
@@ -103,6 +102,7 @@ static void end(struct follow *f)
 	free(f->by_key);
 	free(f->next_key);
 	free(f->chain);
+	free(f->life);
 	free(f->dead);
 	free(f->path);
 	free(f->block);
@@ -122,20 +122,21 @@ static bool name_bad(struct follow *f)
 
 static bool begin(struct follow *f, struct cold *d)
 {
-	uint64_t links, i;
+	uint64_t i;
 	uint32_t at;
 
 	*f = (struct follow){ .d = d, .n = d->blocks + d->nfound, .mask = 1023 };
-	links = f->n + d->t->c->seg.header.geometry.max_blocks;
+	f->links = f->n + d->t->c->seg.header.geometry.max_blocks;
 	while (f->mask < d->nfound)
 		f->mask = 2 * f->mask + 1;
 	f->by_key = malloc(((size_t)f->mask + 1) * sizeof(*f->by_key));
 	f->next_key = malloc((size_t)(d->nfound + 1) * sizeof(*f->next_key));
-	f->chain = calloc(links, 1);
+	f->chain = calloc(f->links, 1);
+	f->life = calloc(f->links, sizeof(*f->life));
 	f->dead = calloc(f->n, 1);
-	f->path = malloc(links * sizeof(*f->path));
+	f->path = malloc(f->links * sizeof(*f->path));
 	f->block = malloc((size_t)d->blocks * sizeof(*f->block));
-	if (!f->by_key || !f->next_key || !f->chain || !f->dead || !f->path || !f->block || !name_bad(f)) {
+	if (!f->by_key || !f->next_key || !f->chain || !f->life || !f->dead || !f->path || !f->block || !name_bad(f)) {
 		end(f);
 		return false;
 	}
@@ -167,46 +168,32 @@ static uint64_t find_link(struct follow *f, const gpc_key *key)
 	return record == SHM_NO_RECORD ? UINT64_MAX : f->n + record;
 }
 
-static void link_keys(struct follow *f, uint64_t link, gpc_key *key, gpc_key *parent)
+/* Engines go on meanwhile, and what was seen of a block says nothing of the next one in its place. */
+static uint8_t seen(const struct follow *f, uint64_t link, const gpc_key *found_by, struct about *ret)
 {
-	const struct shm_record *r = seg_record(&f->d->t->c->seg, (uint32_t)(link - f->n));
-
-	*key = (gpc_key){ { load_relaxed(&r->key[0]), load_relaxed(&r->key[1]) } };
-	*parent = (gpc_key){ { load_relaxed(&r->parent[0]), load_relaxed(&r->parent[1]) } };
-}
-
-/* Of a link that has another key than it was found by, nothing is known: it is another block's by now. */
-static uint8_t one_link(struct follow *f, uint64_t link, const gpc_key *found_by, gpc_key *ret_parent)
-{
-	gpc_key key;
-
-	if (link == UINT64_MAX)
+	if (link == UINT64_MAX || !look(f, link, ret) || !key_same(&ret->key, found_by))
 		return GAP;
-	if (link >= f->n)
-		link_keys(f, link, &key, ret_parent);
-	else if (!entry(f, link, &key, ret_parent))
-		return GAP;
-	if (!key_same(&key, found_by))
-		return GAP;
-	return key_is_zero(ret_parent) || key_is_root(ret_parent) ? WHOLE : NOT_SEEN;
+	return f->life[link] == ret->word ? f->chain[link] : NOT_SEEN;
 }
 
 static uint8_t chain_of(struct follow *f, uint64_t link, gpc_key key)
 {
 	uint8_t is = NOT_SEEN;
-	gpc_key parent;
+	struct about a;
 	uint64_t n = 0;
 
 	while (is == NOT_SEEN) {
-		is = gone_has(&f->bad, &key) ? BAD : link == UINT64_MAX ? GAP : f->chain[link];
+		is = gone_has(&f->bad, &key) ? BAD : n == f->links ? GAP : seen(f, link, &key, &a);
 		if (is != NOT_SEEN)
 			break;
 		f->chain[link] = GAP;    /* who comes here again goes in a circle */
+		f->life[link] = a.word;
 		f->path[n++] = link;
-		is = one_link(f, link, &key, &parent);
-		if (is != NOT_SEEN)
+		if (key_is_zero(&a.parent) || key_is_root(&a.parent)) {
+			is = WHOLE;
 			break;
-		key = parent;
+		}
+		key = a.parent;
 		link = find_link(f, &key);
 	}
 	while (n)
@@ -214,8 +201,8 @@ static uint8_t chain_of(struct follow *f, uint64_t link, gpc_key key)
 	return is;
 }
 
-/* This entry goes. */
-static void kill(struct follow *f, uint64_t i, const gpc_key *key)
+/* This entry goes.  What may be bad, and is not known to be, stays in a store: others use it. */
+static void kill(struct follow *f, uint64_t i, const gpc_key *key, bool is_bad)
 {
 	struct cold *d = f->d;
 	gpc_block block = GPC_BLOCK((gpc_block)d->pool, (gpc_block)i);
@@ -225,21 +212,24 @@ static void kill(struct follow *f, uint64_t i, const gpc_key *key)
 	f->dead[i] = 1;
 	if (i < d->blocks)
 		f->block[f->nblocks++] = block;
-	drops_note(d->t, key);
+	if (is_bad)
+		drops_note(d->t, key);
 }
 
 static void kill_all(struct follow *f)
 {
 	struct cold *d = f->d;
 	uint8_t least = cold_is_afar(d) ? BAD : GAP;
-	gpc_key key, parent;
+	struct about a;
 	uint64_t i;
+	uint8_t is;
 
 	for (i = 0; i < f->n; i++) {
 		if (i >= d->blocks && i - d->blocks < d->next)
 			continue;        /* it is published: a slot */
-		if (entry(f, i, &key, &parent) && chain_of(f, i, key) >= least)
-			kill(f, i, &key);
+		is = look(f, i, &a) ? chain_of(f, i, a.key) : WHOLE;
+		if (is >= least)
+			kill(f, i, &a.key, is == BAD);
 	}
 }
 

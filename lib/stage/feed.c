@@ -163,9 +163,12 @@ static bool follow(struct gpc_tiers *t)
 bool feed_follow(struct gpc_tiers *t)
 {
 	bool any = follow(t);
+	uint32_t i;
 
 	while (drops_carry_out(t))
 		any |= follow(t);
+	for (i = 0; i < t->ncold && !drops_are_due(t); i++)
+		store_release(&t->cold[i].clears_done, t->cold[i].clears);
 	return any;
 }
 

@@ -33,14 +33,10 @@ void unhold_quietly(gpc *c, const gpc_block *blocks, uint32_t n)
 	refs_account(c, &sum);
 }
 
-bool about_block(const gpc *c, gpc_block block, struct about *ret)
+bool about_record(const gpc *c, uint32_t record, struct about *ret)
 {
-	uint32_t record = pool_record(&c->seg, block);
-	const struct shm_record *r;
+	const struct shm_record *r = seg_record(&c->seg, record);
 
-	if (record == SHM_NO_RECORD)
-		return false;
-	r = seg_record(&c->seg, record);
 	/* pairs with (C): what stands beside LIVE is that block's */
 	ret->word = load_acquire(&r->word);
 	ret->key = (gpc_key){ { load_relaxed(&r->key[0]), load_relaxed(&r->key[1]) } };
@@ -50,6 +46,13 @@ bool about_block(const gpc *c, gpc_block block, struct about *ret)
 	ret->unchained = (load_relaxed(&r->flags) & REC_UNCHAINED) && key_is_zero(&ret->parent);
 	order_fence();
 	return WORD_STATE(ret->word) == LIVE && load_relaxed(&r->word) == ret->word;
+}
+
+bool about_block(const gpc *c, gpc_block block, struct about *ret)
+{
+	uint32_t record = pool_record(&c->seg, block);
+
+	return record != SHM_NO_RECORD && about_record(c, record, ret);
 }
 
 /* ---- which pools ---- */

@@ -103,6 +103,7 @@ struct cold {                            /* a tier, with its pool */
 	uint64_t there, orphans, restored;       /* of them, for the log */
 	uint32_t *place, place_mask;     /* until restore_settle */
 	uint64_t clears;                 /* of the pool, that the feed has told us of */
+	uint64_t clears_done;            /* ... and what follows from them, drops among them, has left the tier; up.c */
 	uint32_t aged;                   /* the next slot whose age is looked at */
 };
 
@@ -240,6 +241,7 @@ void unhold_quietly(gpc *c, const gpc_block *blocks, uint32_t n);
 /* What a record says of its LIVE block, which the caller holds, or only looks at: false, it is not LIVE. */
 struct about { gpc_key key, parent; uint32_t tag, depth, word; bool unchained; };
 bool about_block(const gpc *c, gpc_block block, struct about *ret);
+bool about_record(const gpc *c, uint32_t record, struct about *ret);
 
 /* May images of this tier be in that pool? */
 bool images_fit_pool(const struct cold *d, const struct shm_pool *p);

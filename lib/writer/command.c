@@ -148,8 +148,9 @@ static bool was_published(struct writer *w, uint32_t peer, uint64_t position, ui
 	       r->op == OP_OF(position) && r->key[0] == key->w[0] && r->key[1] == key->w[1];
 }
 
-/* What a publish may depend on: the block that the bytes were read from is what it was, or no clear has come
- * since its publisher looked.  A second run that finds it done already does not ask. */
+/* What a publish may depend on: the block that the bytes were read from is what it was, and its pool has had no clear and
+ * no drop that its keeper has not followed; or no clear has come since its publisher looked.  A second run that finds it
+ * done already does not ask. */
 static bool may_publish(struct writer *w, uint32_t record, const struct shm_command *cmd)
 {
 	uint32_t source;
@@ -157,7 +158,9 @@ static bool may_publish(struct writer *w, uint32_t record, const struct shm_comm
 	if (cmd->flags & CF_SOURCE) {
 		source = w_find_record(w, cmd->to);
 		return source != NONE && w_is(w, source, LIVE) && !leave_is_moved(w, source) &&
-		       cmd->life == (uint64_t)WORD_GEN(w_word(w, source)) + 1;
+		       (uint32_t)cmd->life == WORD_GEN(w_word(w, source)) + 1 &&
+		       (!(cmd->flags & CF_UNDROPPED) ||
+			(uint32_t)(cmd->life >> 32) == (uint32_t)w_pool(w, w->pool_of[source])->clears);
 	}
 	return !(cmd->flags & CF_UNCLEARED) ||
 	       cmd->clears == w_pool(w, (uint32_t)(w_pool_of(w, record) - w->pool))->clears;
