@@ -400,7 +400,7 @@ static void test_comes_up(bool early)
 	is_int(tiers_below(c, 3, 6), 0, "it is gone");
 	chain_keys(c, 9, 8, k);
 	is_int(gpc_prefetch(c, vram, k + 1, 8, 0, 5000), 8, "the next chain comes up");
-	finish(c, t, "comes up");
+	tiers_finish(c, t, "comes up");
 }
 
 /* The keeper is killed behind the drop, before it has heard of it. */

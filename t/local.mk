@@ -69,6 +69,7 @@ t_programs = \
 	%reldir%/103-remote-lost.t \
 	%reldir%/104-tiers-straight.t \
 	%reldir%/105-tiers-drops.t \
+	%reldir%/105-tiers-alone.t \
 	%reldir%/105-tiers-gaps.t \
 	%reldir%/106-tiers-notes.t \
 	%reldir%/106-tiers-rest.t \

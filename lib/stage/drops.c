@@ -11,8 +11,9 @@
  *
  * The feed tells which keys were bad.  All goes that has such a key, or an ancestor that has, up to the root, wherever
  * that one is now: it may have been computed again since.  What a block behind a gap was computed from nobody knows, so
- * it goes as well; but not from a store, most of whose blocks this node knows without their parents.  Where the feed was
- * overwritten before it was read, and something was dropped since, nobody knows the keys: all of the tier goes.
+ * it goes as well; but not from a store, most of whose blocks this node knows without their parents.  What is in VRAM or
+ * RAM without its parent goes in the same way.  Where the feed was overwritten before it was read, and something was
+ * dropped since, nobody knows the keys: all of the tier goes.
  *
  * What is noted is due until the writer has carried it out, and nothing is acknowledged before that.  If this process
  * dies meanwhile, its pool goes with it, and the next one reads the feed from where the last acknowledgement was. */
@@ -24,6 +25,7 @@
 #include "stage/stage.h"
 
 #define CALL_MS  2000
+#define LOOK_NS  200000u                 /* between looks at what the thread of the feed has done */
 #define DROPS    1024u                   /* blocks that are dropped by one call */
 #define NONE_YET UINT32_MAX
 
@@ -135,7 +137,7 @@ static bool begin(struct follow *f, struct cold *d)
 	f->life = calloc(f->links, sizeof(*f->life));
 	f->dead = calloc(f->n, 1);
 	f->path = malloc(f->links * sizeof(*f->path));
-	f->block = malloc((size_t)d->blocks * sizeof(*f->block));
+	f->block = malloc(f->links * sizeof(*f->block));
 	if (!f->by_key || !f->next_key || !f->chain || !f->life || !f->dead || !f->path || !f->block || !name_bad(f)) {
 		end(f);
 		return false;
@@ -233,6 +235,37 @@ static void kill_all(struct follow *f)
 	}
 }
 
+static bool is_alone(const gpc *c, uint32_t record)
+{
+	return load_relaxed(&seg_record(&c->seg, record)->flags) & REC_UNCHAINED;
+}
+
+/* Pools of VRAM and RAM that take blocks without their parents have such blocks as well, some of which came up from here.
+ * What hangs on one of them in the tree goes with it. */
+static void kill_alone(struct follow *f)
+{
+	gpc *c = f->d->t->c;
+	uint8_t least = cold_is_afar(f->d) ? BAD : GAP;
+	uint32_t pool, slot, record;
+	const struct shm_pool *p;
+	struct about a;
+	gpc_block block;
+
+	for (pool = 0; pool < c->seg.header.geometry.max_pools; pool++) {
+		p = seg_pool(&c->seg, pool);
+		if (load_acquire(&p->state) != POOL_READY || shm_is_cold(load_relaxed(&p->kind)))
+			continue;
+		for (slot = 0; slot < (uint32_t)load_relaxed(&p->range); slot++) {
+			block = GPC_BLOCK((gpc_block)pool, (gpc_block)slot);
+			record = pool_record(&c->seg, block);
+			if (record == SHM_NO_RECORD || !is_alone(c, record) || !about_record(c, record, &a) ||
+			    chain_of(f, f->n + record, a.key) < least || !hold_quietly(c, block, &a.key))
+				continue;
+			f->block[f->nblocks++] = block;
+		}
+	}
+}
+
 /* False: the writer has not said that it has done it. */
 static bool drop_held(struct follow *f)
 {
@@ -262,6 +295,7 @@ static bool drop_from(struct cold *d, bool *ret_done)
 		return false;
 	}
 	kill_all(&f);
+	kill_alone(&f);
 	restore_drop_dead(d, f.dead + d->blocks);
 	*ret_done &= drop_held(&f);
 	sent = f.nblocks != 0;
@@ -311,6 +345,25 @@ bool drops_carry_out(struct gpc_tiers *t)
 	}
 	t->ndropped = done && !t->drops_lost ? 0 : mine;
 	return done && (sent || t->drops_lost);
+}
+
+/* ---- while they are not done ---- */
+
+bool drops_are_done(const struct cold *d, uint64_t deadline, uint32_t *ret_clears)
+{
+	struct gpc_tiers *t = d->t;
+	uint64_t done;
+
+	for (;;) {
+		done = load_acquire(&d->clears_done);
+		*ret_clears = (uint32_t)done;
+		if (done == load_relaxed(&seg_pool(&t->c->seg, d->pool)->clears))
+			return true;
+		if (clock_ns() >= deadline || stage_stops(t) || !returns_keeps(t->c, d->pool))
+			return false;
+		desk_wake(t);
+		clock_sleep(LOOK_NS);
+	}
 }
 
 /* ---- at the start ---- */

@@ -301,6 +301,10 @@ void drops_note(struct gpc_tiers *t, const gpc_key *key);
  * tells. */
 bool drops_carry_out(struct gpc_tiers *t);
 bool drops_are_due(const struct gpc_tiers *t);   /* it could not */
+/* What follows from a drop leaves a tier only when the keeper has read of it, and an engine may have computed again by then
+ * what comes before: so nothing comes up meanwhile.  Waits until all is done that the writer has done; false: it is not by
+ * then.  In any thread.  clears: of the pool, for the writer, which sees whether more came since. */
+bool drops_are_done(const struct cold *d, uint64_t deadline, uint32_t *ret_clears);
 /* What was dropped while nobody kept the tiers, behind the scan and before anything is published. */
 void drops_missed(struct gpc_tiers *t);
 

@@ -294,25 +294,6 @@ static void settle(struct part *p, const gpc_block *resident)
 	tier_count(p->cold, TIER_BROUGHT_BYTES, brought * p->cold->block_bytes);
 }
 
-/* What follows from a drop leaves the tier only when the keeper has read of it, and an engine may have computed again by
- * then what comes before: so nothing comes up meanwhile.  The writer sees to it that no drop has come since. */
-static bool drops_are_done(struct part *p, uint32_t *ret_clears)
-{
-	struct gpc_tiers *t = p->t;
-	uint64_t done;
-
-	for (;;) {
-		done = load_acquire(&p->cold->clears_done);
-		*ret_clears = (uint32_t)done;
-		if (done == load_relaxed(&seg_pool(&t->c->seg, p->cold->pool)->clears))
-			return true;
-		if (clock_ns() >= p->deadline || stage_stops(t))
-			return false;
-		desk_wake(t);
-		clock_sleep(PENDING_NS);
-	}
-}
-
 static void publish(struct part *p)
 {
 	struct publish_copy copy[CHUNK];
@@ -320,7 +301,7 @@ static void publish(struct part *p)
 	uint32_t i, clears;
 	int got;
 
-	if (!drops_are_done(p, &clears)) {
+	if (!drops_are_done(p->cold, p->deadline, &clears)) {
 		cut_items(p, 0, -ESTALE);
 		return;
 	}
