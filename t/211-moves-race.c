@@ -4,6 +4,8 @@
  * every lookup, with a reference and without (guarantee A). */
 #include "t/lib/cache.h"
 
+#include <sched.h>
+
 enum { KEYS = 16, ROUNDS = 300, READERS = 3 };
 
 static gpc *c;
@@ -30,7 +32,7 @@ static void *look(void *arg)
 	while (!__atomic_load_n(&stop, __ATOMIC_ACQUIRE)) {
 		got = r->prefix ? gpc_match(c, 0, key, start, KEYS, len, b, GPC_QUIET) :
 				  gpc_lookup(c, 0, key, KEYS, b, r->flags);
-		r->looks++;
+		__atomic_add_fetch(&r->looks, 1, __ATOMIC_RELAXED);
 		r->misses += (uint64_t)(KEYS - must(got));
 		if (r->flags & GPC_REF)
 			must(gpc_release(c, b, KEYS));
@@ -72,6 +74,9 @@ static void race(const char *what, uint32_t vram_space, uint32_t ram_space)
 	for (i = 0; i < READERS; i++)
 		if (pthread_create(&r[i].thread, NULL, look, &r[i]))
 			bail("no thread");
+	for (i = 0; i < READERS; i++)    /* each has had a processor */
+		while (!__atomic_load_n(&r[i].looks, __ATOMIC_RELAXED))
+			sched_yield();
 	for (i = 0; i < ROUNDS; i++) {
 		move_all(b, ram, vram);
 		move_all(b, vram, ram);
