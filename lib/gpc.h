@@ -1148,11 +1148,11 @@ int gpc_returned(gpc *c, int pool, gpc_block *blocks, uint32_t n, int timeout_ms
 int gpc_drop(gpc *c, const gpc_block *blocks, uint32_t n, gpc_ticket *ticket, uint32_t flags,
 	     int timeout_ms);
 /* [writer] Bytes are bad: unfindable now, with all descendants, held or not.  Of a block of VRAM or RAM its
- * copies below RAM go as well, and what follows it there, also what may: a block on disk one of whose
- * ancestors is nowhere by then.  The call returns when no restart can bring them back.  A block below
- * RAM goes alone, with its descendants there.  Returns how many of the named blocks were live.  ticket
- * (may be NULL) gets the ticket.  Timeout 0 submits, as gpc_publish does, and returns 0.  -ENOTCONN,
- * -ETIMEDOUT: what was submitted is carried out. */
+ * copies below RAM go as well, and what follows it there, also what may: a block on disk, or one that is
+ * without its parent in VRAM or RAM, one of whose ancestors is nowhere by then.  The call returns when no
+ * restart can bring them back.  A block below RAM goes alone, with its descendants there.  Returns how many
+ * of the named blocks were live.  ticket (may be NULL) gets the ticket.  Timeout 0 submits, as gpc_publish
+ * does, and returns 0.  -ENOTCONN, -ETIMEDOUT: what was submitted is carried out. */
 
 /* ---- moves between tiers: both halves around the caller's copy ---- */
 
