@@ -358,7 +358,7 @@ static void *ask_run(void *arg)
 	gpc_key k[9];
 
 	chain_keys(q->c, 1, 8, k);
-	q->got = gpc_prefetch(q->c, vram, k + 1, 8, 0, 1000);
+	q->got = gpc_prefetch(q->c, vram, k + 1, 8, 0, 400);
 	return NULL;
 }
 

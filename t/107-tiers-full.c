@@ -40,10 +40,10 @@ static void is_quiet(gpc *c, int most, const char *what)
 	must(gpc_tiers_sync(c, TIERS_MS));
 	cpu = cpu_ms();
 	written = tier_of(c).written;
-	usleep(300000);
+	usleep(150000);
 	is_int((int)(tier_of(c).written - written), 0, "%s: nothing more is written", what);
 	ok(tier_of(c).written <= (uint64_t)most, "%s: %d were written", what, (int)tier_of(c).written);
-	ok(cpu_ms() - cpu < 100, "%s: and little runs: %d ms of 300", what, (int)(cpu_ms() - cpu));
+	ok(cpu_ms() - cpu < 50, "%s: and little runs: %d ms of 150", what, (int)(cpu_ms() - cpu));
 }
 
 /* ---- written in a circle ---- */

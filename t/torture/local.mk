@@ -4,6 +4,7 @@
 
 torture_programs = \
 	%reldir%/copy.t \
+	%reldir%/drops.t \
 	%reldir%/grace.t \
 	%reldir%/kill.t \
 	%reldir%/prefix.t \
