@@ -206,17 +206,6 @@ static void test_meanwhile(void)
 }
 
 /* ... and so much has happened since that the feed is overwritten. */
-static void overwrite_feed(gpc *c)
-{
-	uint64_t cursor, from = UINT64_MAX;
-	struct gpc_event e;
-	gpc_block b[8];
-
-	must(gpc_event_read(c, &from, &e, 1));
-	for (cursor = from; gpc_event_read(c, &cursor, &e, 1) != -ESTALE; cursor = from)
-		bytes_chain(c, ram, 1000, 8, b, false), must(gpc_pool_clear(c, ram, 0, 0, 5000));
-}
-
 static void test_feed_lost(void)
 {
 	struct gpc_tiers_options o;
@@ -226,7 +215,7 @@ static void test_feed_lost(void)
 	fill(c);
 	must(gpc_tiers_close(t));
 	drop_first(c, 5000);
-	overwrite_feed(c);
+	tiers_overwrite_feed(c, ram);
 	t = tiers_again(c, &o);
 	is_int(tiers_below(c, 1, 40), 0, "where nobody knows what was dropped, all of the file goes");
 	must(gpc_tiers_close(t));
@@ -264,7 +253,7 @@ static void test_begins(void)
 	waitpid(pid, NULL, 0);
 	close(says[0]), close(says[1]), close(goes_on[0]), close(goes_on[1]);
 	says[1] = -1;
-	overwrite_feed(c);
+	tiers_overwrite_feed(c, ram);
 	t = tiers_again(c, &o);
 	is_int(tiers_below(c, 1, 8), 0, "it dies, and the feed is overwritten: nothing of the chain is back");
 	tiers_finish(c, t, "begins");

@@ -28,6 +28,45 @@ int __wrap_gpc_lookup(gpc *c, uint32_t spaces, const gpc_key *keys, uint32_t n, 
 	return __real_gpc_lookup(c, spaces, keys, n, blocks, flags);
 }
 
+/* ---- a writer that stands still in a drop, and a keeper that has read the feed ---- */
+
+struct writer;
+struct gpc_tiers;
+void __real_retire_subtree(struct writer *w, uint32_t record, uint64_t *sum);
+void __wrap_retire_subtree(struct writer *w, uint32_t record, uint64_t *sum);
+bool __real_drops_carry_out(struct gpc_tiers *t);
+bool __wrap_drops_carry_out(struct gpc_tiers *t);
+
+static uint32_t hold_writer, held_writer, hold_keeper, held_keeper;
+
+static void stand(uint32_t *on, uint32_t *told)
+{
+	while (__atomic_load_n(on, __ATOMIC_SEQ_CST)) {
+		__atomic_store_n(told, 1, __ATOMIC_SEQ_CST);
+		usleep(500);
+	}
+}
+
+void __wrap_retire_subtree(struct writer *w, uint32_t record, uint64_t *sum)
+{
+	stand(&hold_writer, &held_writer);
+	__real_retire_subtree(w, record, sum);
+}
+
+bool __wrap_drops_carry_out(struct gpc_tiers *t)
+{
+	stand(&hold_keeper, &held_keeper);
+	return __real_drops_carry_out(t);
+}
+
+static void stands(uint32_t *on, uint32_t *told)
+{
+	__atomic_store_n(told, 0, __ATOMIC_SEQ_CST);
+	__atomic_store_n(on, 1, __ATOMIC_SEQ_CST);
+	while (!__atomic_load_n(told, __ATOMIC_SEQ_CST))
+		usleep(500);
+}
+
 /* ---- caches ---- */
 
 /* Chains of eight: 1 to 8, which will lack its third block, 9 to 16, and so on. */
@@ -267,8 +306,41 @@ static void test_in_its_place(void)
 	tiers_finish(c, t, "in its place");
 }
 
+/* The keeper reads the feed while the writer has begun a drop, of which the feed tells nothing yet; and all that it tells
+ * later is overwritten before the keeper reads it. */
+static void test_begun(void)
+{
+	struct gpc_tiers_options o;
+	gpc *c = begin(&o);
+	gpc_tiers *t = tiers_again(c, &o);
+	struct dropping q = { .c = c };
+	pthread_t thread;
+
+	come_up(c, 1, 2);
+	q.block = find(c, 1);
+	__atomic_store_n(&held_writer, 0, __ATOMIC_SEQ_CST);
+	__atomic_store_n(&hold_writer, 1, __ATOMIC_SEQ_CST);
+	pthread_create(&thread, NULL, drop_run, &q);
+	while (!__atomic_load_n(&held_writer, __ATOMIC_SEQ_CST))
+		usleep(500);
+	stands(&hold_keeper, &held_keeper);
+	__atomic_store_n(&hold_keeper, 0, __ATOMIC_SEQ_CST);
+	usleep(2000);
+	stands(&hold_keeper, &held_keeper);      /* a whole round behind the writer's first step */
+	__atomic_store_n(&hold_writer, 0, __ATOMIC_SEQ_CST);
+	while (find(c, 1) >= 0)
+		usleep(500);
+	tiers_overwrite_feed(c, ram);
+	__atomic_store_n(&hold_keeper, 0, __ATOMIC_SEQ_CST);
+	pthread_join(thread, NULL);
+	is_int(q.got, 1, "a block is dropped, and the feed is overwritten");
+	is_int(tiers_below(c, 4, 5), 0, "what follows it goes");
+	tiers_finish(c, t, "begun");
+}
+
 static int body(void)
 {
+	test_begun();
 	test_before_the_gap();
 	test_elsewhere(false);
 	test_elsewhere(true);

@@ -569,7 +569,7 @@ endif
 # what was found at the start is not published yet
 %canon_reldir%_105_tiers_drops_t_LDFLAGS = -Wl,--wrap=publish_copies,--wrap=drops_missed,--wrap=drops_carry_out
 # a keeper that stands still as it looks
-%canon_reldir%_105_tiers_gaps_t_LDFLAGS = -Wl,--wrap=gpc_lookup
+%canon_reldir%_105_tiers_gaps_t_LDFLAGS = -Wl,--wrap=gpc_lookup,--wrap=retire_subtree,--wrap=drops_carry_out
 # a disk that fails for a while
 %canon_reldir%_106_tiers_rest_t_LDFLAGS = -Wl,--wrap=preadv,--wrap=pwritev,--wrap=fdatasync \
 	-Wl,--wrap=posix_fallocate,--wrap=ftruncate,--wrap=io_store

@@ -108,7 +108,7 @@ struct shm_state {                       /* w, r */
 	uint64_t uses_from;              /* stamp that the window of use[] begins with: stamps.h */
 	uint64_t cleared;                /* clears of all pools so far */
 	uint32_t cold_spaces;            /* set of spaces that READY pools below RAM belong to; none is in `spaces` */
-	uint32_t drops;                  /* of blocks of VRAM and RAM so far */
+	uint32_t drops;                  /* of blocks of VRAM and RAM so far, twice; odd: one is under way */
 	uint64_t changes;                /* line 1: stores to table entries so far: what mirrors lag by */
 	uint64_t events_head;              /* next number of the changes feed */
 	uint64_t events_floor;             /* cursors below are too late */

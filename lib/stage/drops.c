@@ -56,6 +56,13 @@ void drops_note(struct gpc_tiers *t, const gpc_key *key)
 	t->dropped[t->ndropped++] = *key;
 }
 
+/* A drop under way is none of them: it is another number in the end, and now. */
+uint32_t drops_told(const gpc *c)
+{
+	/* pairs with (x) of writer/drop.c: who reads the feed behind it finds what it tells of these */
+	return load_acquire(&seg_state(&c->seg)->drops) & ~1u;
+}
+
 bool drops_are_due(const struct gpc_tiers *t)
 {
 	return t->ndropped || t->drops_lost;

@@ -136,7 +136,7 @@ static bool follow(struct gpc_tiers *t)
 	struct gpc_event events[EVENTS];
 	uint64_t clears[SHM_TIERS];
 	bool any = false;
-	uint32_t i, drops = load_relaxed(&seg_state(&t->c->seg)->drops);
+	uint32_t i, drops = drops_told(t->c);    /* before the head */
 	int n;
 
 	/* pairs with (v) of writer/pools.c, and comes before the head: a clear that is counted is told */
@@ -196,7 +196,7 @@ static bool sync_one(struct cold *d)
 static bool acknowledge(struct gpc_tiers *t, bool ends)
 {
 	uint64_t cleared_all = load_acquire(&seg_state(&t->c->seg)->cleared), number;
-	uint32_t i, drops = load_relaxed(&seg_state(&t->c->seg)->drops);
+	uint32_t i, drops = drops_told(t->c);
 
 	feed_follow(t);
 	if (drops_are_due(t))            /* there is no writer now */
@@ -218,7 +218,7 @@ int feed_begin(struct gpc_tiers *t)
 	int err;
 
 	t->cursor = UINT64_MAX;
-	t->drops = load_relaxed(&seg_state(&t->c->seg)->drops);  /* before the head: a drop is in one of both */
+	t->drops = drops_told(t->c);     /* before the head: a drop is in one of both */
 	err = gpc_event_read(t->c, &t->cursor, &(struct gpc_event){ 0 }, 1);
 	for (i = 0; err >= 0 && i < t->ncold; i++) {
 		struct cold *d = &t->cold[i];

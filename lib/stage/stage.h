@@ -297,6 +297,8 @@ uint32_t learn(struct gpc_tiers *t, const gpc_key *keys, uint32_t n, uint64_t de
 
 bool drops_tells(const struct gpc_event *e);     /* of a block with bad bytes */
 void drops_note(struct gpc_tiers *t, const gpc_key *key);
+/* A number that is another one behind each drop, which the feed has told of before. */
+uint32_t drops_told(const gpc *c);
 /* Those that were noted leave the tiers, with all that follows them.  True: it sent commands, of which the feed
  * tells. */
 bool drops_carry_out(struct gpc_tiers *t);

@@ -272,8 +272,10 @@ static int32_t drop(struct writer *w, uint32_t peer, const struct shm_command *c
 
 	if (record == NONE)
 		return -EINVAL;
-	if (!w_is(w, record, LIVE) || leave_is_moved(w, record) || !means_this(w, record, cmd))
+	if (!w_is(w, record, LIVE) || leave_is_moved(w, record) || !means_this(w, record, cmd)) {
+		drop_ends(w);            /* of a writer that died in it */
 		return 0;
+	}
 	drop_block(w, record, &t->dropped);
 	return 1;
 }

@@ -2,9 +2,10 @@
 /* drop.c - a block whose bytes are bad, and its copies below RAM, which have the same bytes.
  *
  *   what was stored last         a successor, which runs the command again
- *   state.drops                  counts once more
+ *   state.drops is odd           finds it so, and lets it be
  *   some copies are DYING        finds the block LIVE, and begins anew
- *   the block is DYING           has nothing to do; the number of clears stays
+ *   the block is DYING           makes state.drops even; the number of clears stays
+ *   state.drops is even again    has nothing to do; the number of clears stays
  *   the number of clears         has nothing to do
  *
  * So copies go before the block.  What the keeper of a tier is about to publish has no record that could be
@@ -59,18 +60,31 @@ static void overtake(struct writer *w)
 			store_release(&w_pool(w, i)->clears, w_pool(w, i)->clears + 1);
 }
 
+void drop_ends(struct writer *w)
+{
+	struct shm_state *st = w_state(w);
+
+	if (st->drops & 1)
+		/* (x) the changes in the feed before the number; pairs with stage/drops.c.  If we die before it, a
+		 * successor comes here, and until then each number is another one than was seen */
+		store_release(&st->drops, st->drops + 1);
+}
+
 void drop_block(struct writer *w, uint32_t record, uint64_t *sum)
 {
 	struct shm_state *st = w_state(w);
 	bool cold = shm_is_cold(w_pool_of(w, record)->kind);
 
+	/* odd before the feed tells anything of it: who finds the feed overwritten, and some of that behind it */
 	if (!cold)
-		store_relaxed(&st->drops, st->drops + 1);
+		store_relaxed(&st->drops, st->drops | 1);
 	if (!cold && st->cold_spaces)
 		drop_below(w, record, sum);
 	w->dropping = true;
 	retire_subtree(w, record, sum);
 	w->dropping = false;
+	if (!cold)
+		drop_ends(w);
 	if (!cold && st->cold_spaces)
 		overtake(w);
 }

@@ -198,4 +198,18 @@ TAP_FN void tiers_grow(gpc *c, int pool, uint32_t parent, uint32_t first, uint32
 	must(gpc_release(c, b, n));
 }
 
+/* So much happens that nothing is left of what the feed has told so far. */
+TAP_FN void tiers_overwrite_feed(gpc *c, int ram)
+{
+	uint64_t cursor, from = UINT64_MAX;
+	struct gpc_event e;
+	gpc_block b[8];
+
+	must(gpc_event_read(c, &from, &e, 1));
+	for (cursor = from; gpc_event_read(c, &cursor, &e, 1) != -ESTALE; cursor = from) {
+		bytes_chain(c, ram, 1000, 8, b, false);
+		must(gpc_pool_clear(c, ram, 0, 0, 5000));
+	}
+}
+
 #endif
