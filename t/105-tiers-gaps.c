@@ -37,7 +37,7 @@ void __wrap_retire_subtree(struct writer *w, uint32_t record, uint64_t *sum);
 bool __real_drops_carry_out(struct gpc_tiers *t);
 bool __wrap_drops_carry_out(struct gpc_tiers *t);
 
-static uint32_t hold_writer, held_writer, hold_keeper, held_keeper;
+static uint32_t hold_writer, held_writer, hold_keeper, held_keeper, hold_behind;
 
 static void stand(uint32_t *on, uint32_t *told)
 {
@@ -55,8 +55,13 @@ void __wrap_retire_subtree(struct writer *w, uint32_t record, uint64_t *sum)
 
 bool __wrap_drops_carry_out(struct gpc_tiers *t)
 {
+	bool sent;
+
 	stand(&hold_keeper, &held_keeper);
-	return __real_drops_carry_out(t);
+	sent = __real_drops_carry_out(t);
+	if (sent)
+		stand(&hold_behind, &held_keeper);
+	return sent;
 }
 
 static void stands(uint32_t *on, uint32_t *told)
@@ -338,8 +343,53 @@ static void test_begun(void)
 	tiers_finish(c, t, "begun");
 }
 
+/* Into a pool that takes it: the number `parent` is nowhere. */
+static void alone(gpc *c, uint64_t parent, uint64_t n)
+{
+	gpc_key k = key_of(c, n), up = key_of(c, parent);
+	gpc_block b;
+
+	must(gpc_reserve(c, ram, 1, &b, NULL, 0, 1000));
+	bytes_write(c, b, n, BYTES_IMAGE);
+	must(gpc_publish(c, &up, &k, &b, 1, NULL, 0, -1));
+	must(gpc_release(c, &b, 1));
+}
+
+/* What the keeper itself drops, of what is without its parent in RAM, is no reason to drop what comes there later. */
+static void test_ours(void)
+{
+	gpc *c = tiers_cache(1024);
+	struct dropping q = { .c = c };
+	struct gpc_tiers_options o;
+	pthread_t thread;
+	gpc_tiers *t;
+
+	ram = bytes_ram(c, 24, 0, GPC_POOL_UNCHAINED);
+	tiers_file();
+	o = tiers_options(64);
+	t = tiers_open(&o);
+	alone(c, 500, 501);
+	bytes_chain(c, ram, 1, 1, &q.block, false);
+	__atomic_store_n(&held_keeper, 0, __ATOMIC_SEQ_CST);
+	__atomic_store_n(&hold_behind, 1, __ATOMIC_SEQ_CST);
+	pthread_create(&thread, NULL, drop_run, &q);
+	while (!__atomic_load_n(&held_keeper, __ATOMIC_SEQ_CST))
+		usleep(500);
+	is_int(find(c, 501), -1, "what is in RAM without its parent goes");
+	alone(c, 600, 601);
+	__atomic_store_n(&hold_behind, 0, __ATOMIC_SEQ_CST);
+	pthread_join(thread, NULL);
+	is_int(q.got, 1, "and the drop is done");
+	ok(find(c, 601) >= 0, "what comes later stays");
+	bytes_chain(c, ram, 2, 1, &q.block, false);
+	drop_run(&q);
+	is_int(find(c, 601), -1, "until the next drop");
+	tiers_finish(c, t, "ours");
+}
+
 static int body(void)
 {
+	test_ours();
 	test_begun();
 	test_before_the_gap();
 	test_elsewhere(false);

@@ -22,7 +22,6 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include "stage/gone.h"
 #include "stage/stage.h"
 
 #define CALL_MS  2000
@@ -325,12 +324,22 @@ static bool is_alone(const gpc *c, uint32_t record)
 	return load_relaxed(&seg_record(&c->seg, record)->flags) & REC_UNCHAINED;
 }
 
+/* Have all of these keys been dropped by us, behind the last drop of others?  What may follow them is gone already, and
+ * blocks without their parents that have come since are no business of those. */
+static bool are_ours(const struct gpc_tiers *t)
+{
+	uint32_t i;
+
+	for (i = 0; i < t->ndropped && gone_has(&t->ours, &t->dropped[i]); i++)
+		;
+	return i == t->ndropped;
+}
+
 /* Pools of VRAM and RAM that take blocks without their parents have such blocks as well, some of which came up from here.
  * What hangs on one of them in the tree goes with it. */
-static void kill_alone(struct follow *f)
+static void kill_alone(struct follow *f, uint8_t least)
 {
 	gpc *c = f->d->t->c;
-	uint8_t least = cold_is_afar(f->d) ? BAD : GAP;
 	uint32_t pool, slot, record;
 	const struct shm_pool *p;
 	struct about a;
@@ -347,6 +356,7 @@ static void kill_alone(struct follow *f)
 			    chain_of(f, f->n + record, a.key) < least || !hold_quietly(c, block, &a.key))
 				continue;
 			f->block[f->nblocks++] = block;
+			gone_add(&f->d->t->ours, &a.key);
 		}
 	}
 }
@@ -369,7 +379,7 @@ static bool drop_held(struct follow *f)
 	return err >= 0;
 }
 
-static bool drop_from(struct cold *d, bool *ret_done)
+static bool drop_from(struct cold *d, bool ours, bool *ret_done)
 {
 	struct gpc_tiers *t = d->t;
 	struct follow f;
@@ -380,7 +390,7 @@ static bool drop_from(struct cold *d, bool *ret_done)
 		return false;
 	}
 	kill_all(&f);
-	kill_alone(&f);
+	kill_alone(&f, cold_is_afar(d) || ours ? BAD : GAP);
 	restore_drop_dead(d, f.dead + d->blocks);
 	*ret_done &= drop_held(&f);
 	sent = f.nblocks != 0;
@@ -416,17 +426,19 @@ static bool clear_all(struct gpc_tiers *t)
 bool drops_carry_out(struct gpc_tiers *t)
 {
 	uint32_t i, mine = t->ndropped;
-	bool sent = false, done = true;
+	bool sent = false, done = true, ours = are_ours(t);
 
 	if (t->drops_lost)
 		return clear_all(t);
 	if (!mine)
 		return false;
+	if (!ours)
+		gone_end(&t->ours);
 	for (i = 0; i < t->ncold && !t->drops_lost; i++) {
 		if (!returns_keeps(t->c, t->cold[i].pool))
 			continue;        /* its pool has gone, and with it all that it had */
 		t->ndropped = mine;      /* each tier has its own that follow */
-		sent |= drop_from(&t->cold[i], &done);
+		sent |= drop_from(&t->cold[i], ours, &done);
 	}
 	t->ndropped = done && !t->drops_lost ? 0 : mine;
 	return done && (sent || t->drops_lost);

@@ -340,6 +340,7 @@ static void end(struct gpc_tiers *t)
 	}
 	gpc_close(t->c);
 	free(t->dropped);
+	gone_end(&t->ours);
 	free((char *)t->opt.disk);
 	free(t);
 }

@@ -38,6 +38,7 @@
 #include "peer/handle.h"
 #include "peer/refs.h"
 #include "request/request.h"
+#include "stage/gone.h"
 #include "stage/tier.h"
 
 #define BATCH           128u             /* blocks that are written together, at most */
@@ -137,6 +138,7 @@ struct gpc_tiers {
 	gpc_key *dropped;
 	uint32_t ndropped, dropped_room;
 	bool drops_lost;                 /* ... that nobody knows: the tiers are cleared */
+	struct gone ours;                /* keys that we have dropped in VRAM and RAM since */
 	uint64_t missed_from;            /* of the feed: what the last keeper of this file had done; UINT64_MAX: nothing is in it */
 };
 
