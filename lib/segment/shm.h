@@ -410,8 +410,7 @@ enum {                                   /* flags of a command */
 	CF_COPY = 1 << 4, CF_CANCEL = 1 << 5, CF_UNCHAINED = 1 << 6,
 	CF_SOURCE = 1 << 0, CF_UNCLEARED = 1 << 1,       /* CMD_PUBLISH: only if `to` still has that life; only if
 	                                                  * the pool has had so many clears */
-	CF_UNDROPPED = 1 << 2,           /* CMD_PUBLISH, with SOURCE: only if the pool of `to` has had so many clears as
-	                                  * the upper half of `life` says */
+	CF_UNDROPPED = 1 << 2,           /* with SOURCE: only if the pool of `to` has had life >> 32 clears */
 	CF_REMOVE = 1 << 7, CF_IDLE = 1 << 2,    /* CMD_CLEAR; IDLE: only if nobody holds any of it */
 	CF_PEEK = 1 << 4, CF_NAMED = 1 << 6, CF_STOCK = 1 << 7   /* EVICT: only name; with TAKE, these;
 	                                                             * RESERVE, EVICT with TAKE: for a stock */
@@ -430,7 +429,8 @@ enum { CLAIM_MINE = 1, CLAIM_LIVE = 2, CLAIM_PENDING = 3 };      /* answers to c
  *
  *   command   its head (*: and each slot) has       the answer: result, and in each slot
  *   PUBLISH   block, key, parent, tag;              the block that has the key, or an error.  -ESTALE,
- *             SOURCE: to, life; UNCLEARED: clears   too: the source is not LIVE in that life; a clear came
+ *             SOURCE: to, life; UNCLEARED: clears   too: the source is not LIVE in that life; a clear came,
+ *             UNDROPPED: life has clears, too       or a drop
  *   FREE      block, life                           0
  *   RESERVE   pool, headroom, group_state           how many; block, and to: where the bytes of
  *                                                   that block go, -1: nowhere

@@ -78,8 +78,8 @@ struct follow {
 	uint32_t *by_key, *next_key;     /* of what was found alone: the first of a place, or NONE_YET */
 	struct gone bad;                 /* the keys that were dropped */
 	uint64_t links;
-	uint8_t *chain, *dead;           /* chain: of a link with this word */
-	uint32_t *life;
+	uint8_t *chain, *dead;
+	uint32_t *life;                  /* the word with which chain[] was found */
 	uint64_t *path;
 	struct flight { gpc_key key, parent; } *flight;
 	uint32_t nflights, flights_size;
@@ -452,7 +452,7 @@ bool drops_are_done(const struct cold *d, uint64_t deadline, uint32_t *ret_clear
 	uint64_t done;
 
 	for (;;) {
-		done = load_acquire(&d->clears_done);
+		done = load_acquire(&d->clears_done);    /* pairs with (z) of stage/feed.c */
 		*ret_clears = (uint32_t)done;
 		if (done == load_relaxed(&seg_pool(&t->c->seg, d->pool)->clears))
 			return true;

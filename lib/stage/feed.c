@@ -168,6 +168,8 @@ bool feed_follow(struct gpc_tiers *t)
 	while (drops_carry_out(t))
 		any |= follow(t);
 	for (i = 0; i < t->ncold && !drops_are_due(t); i++)
+		/* (z) the writer has done what follows from a drop before the number says so; pairs with
+		 * stage/drops.c.  Both are threads of ours: if we die, nothing comes up any more */
 		store_release(&t->cold[i].clears_done, t->cold[i].clears);
 	return any;
 }

@@ -6,8 +6,9 @@
  *   1  what is in VRAM or RAM counts; what is below is held, without a use; the first key that is neither ends it
  *   2  blocks of RAM, reserved, and claimed for the keys: others find them PENDING
  *   3  their bytes, read and verified by the tier
- *   4  the checksum into the trailer of the RAM slot, and a publish, parents first, that the writer carries out only
- *      where the block below still has the life that was read
+ *   4  when all that was dropped has been followed: the checksum into the trailer of the RAM slot, and a publish, parents
+ *      first, that the writer carries out only where the block below still has the life that was read, and nothing was
+ *      dropped or cleared since
  *
  * If this process dies, all of it is a peer's: reservations, claims and references end with the seat.  Nothing is under
  * way behind it, since threads of it read. */

@@ -75,7 +75,7 @@ void drop_block(struct writer *w, uint32_t record, uint64_t *sum)
 	struct shm_state *st = w_state(w);
 	bool cold = shm_is_cold(w_pool_of(w, record)->kind);
 
-	/* odd before the feed tells anything of it: who finds the feed overwritten, and some of that behind it */
+	/* odd before the feed tells of it: a keeper that finds these changes overwritten sees another number */
 	if (!cold)
 		store_relaxed(&st->drops, st->drops | 1);
 	if (!cold && st->cold_spaces)
