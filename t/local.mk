@@ -76,6 +76,7 @@ t_programs = \
 	%reldir%/107-tiers-full.t \
 	%reldir%/107-two-ways.t \
 	%reldir%/108-back-late.t \
+	%reldir%/request/late-answers.t \
 	%reldir%/109-held-late.t \
 	%reldir%/109-tiers-resize.t \
 	%reldir%/110-publish.t \
@@ -599,6 +600,8 @@ endif
 %canon_reldir%_196_ram_memory_t_LDADD = $(LDADD) $(NUMA_LIBS)
 # a call is withdrawn while its command runs
 %canon_reldir%_107_two_ways_t_LDFLAGS = -Wl,--wrap=grant_has_quota
+# the writer stops between two rounds, and a commit waits for a bucket
+%canon_reldir%_request_late_answers_t_LDFLAGS = -Wl,--wrap=retire_advance,--wrap=move_commit_target
 # a section ends in the middle of a pass
 %canon_reldir%_108_back_late_t_LDFLAGS = -Wl,--wrap=grant_trim
 # a reference is taken in the middle of an eviction

@@ -107,16 +107,11 @@ static void remember_back(gpc *c, uint32_t record, gpc_block block, uint32_t lif
 	c->back[c->back_n++] = (struct back){ block, record, WORD(RESERVED, life) };
 }
 
-static uint32_t life_of(const gpc *c, uint32_t record)
-{
-	return WORD_GEN(load_relaxed(&seg_record(&c->seg, record)->word));
-}
-
 /* The life is read before the step: until then the cell keeps the record in it. */
 void release_locked(gpc *c, uint32_t record, gpc_block block, enum hold_event event,
 		    struct ref_sum *sum)
 {
-	uint32_t life = life_of(c, record);
+	uint32_t life = hold_life(c, record);
 
 	if (hold_step(c, record, block, event, sum))
 		remember_back(c, record, block, life);
@@ -134,16 +129,18 @@ static bool is_reclaimed(gpc *c, uint32_t record)
 	return false;
 }
 
-/* The answer of its publish brings this handle nothing any more (GPC_NO_REF). */
-static void forget_publish(gpc *c, gpc_block block)
+/* The answer of its publish or commit finds no reference of its own any more. */
+static void forget_answer(gpc *c, uint32_t record, gpc_block block)
 {
+	uint32_t life = hold_life(c, record), i;
 	struct op *op;
-	uint32_t i;
 
 	for (op = c->ops; op; op = op->next)
-		for (i = 0; op->no_refs && i < op->n; i++)
-			if (ring_slot(c, op, i)->block == block)
-				op->index[i] |= RING_GIVEN_UP;
+		for (i = 0; i < op->n; i++)
+			if (op->sent && ring_slot(c, op, i)->block == block && op->sent[i].life == life)
+				op->sent[i].given_up = true;
+			else if (op->commits && ring_slot(c, op, i)->to == block && op->out[i].life == life)
+				op->out[i].given_up = true;
 }
 
 /* A command that makes it a reference is under way.  It may have done so, and the block may
@@ -152,7 +149,7 @@ static bool release_pending(gpc *c, uint32_t record, gpc_block block, struct ref
 {
 	if (!hold_is_owner(c, record)) {
 		hold_step(c, record, block, HOLD_LIVE, sum);
-		forget_publish(c, block);
+		forget_answer(c, record, block);
 		return refs_drop(c, record, block, sum);
 	}
 	if (is_reclaimed(c, record))     /* the answer gives it back */
@@ -236,7 +233,7 @@ static void find_forgotten(gpc *c)
 			if (hold_of(load_relaxed(refs_cell(c, first + slot))) == HOLD_BACK)
 				remember_back(c, first + slot,
 					 GPC_BLOCK((gpc_block)pool, (gpc_block)slot),
-					 life_of(c, first + slot));
+					 hold_life(c, first + slot));
 	}
 }
 

@@ -48,6 +48,16 @@
  *   - the cells that an answer changes are stored before `taken` passes it
  *   - the writer stores STOCK before the answer
  *
+ * Rule C9: a late answer ends no hold of others.  A command that changes a cell notes the life of its block, and
+ * its answer changes the cell in that life alone.  Commands of one submission are answered one by one and taken together,
+ * so a block may have been released, evicted and granted to another thread of the handle before its answer is
+ * taken.  The writer, for its part, lets no life end while a cell is not 0: a block becomes FREE
+ *
+ *   from DYING       when its row is zero (retire.c)
+ *   from RESERVED    by a FREE, whose cell is 0 since it was sent; by a recall, which swaps the cell to 0; when
+ *                    no answer has told of it; or from REC_RECALL.  A refused commit, a refused transfer and
+ *                    a reclaim that is given up leave a cell to their answer: DYING first (retire_target)
+ *
  * Rule C7: a publish that is under way and given up is followed by a FREE of that life of the block:
  * when the publish succeeds, FREE finds nothing to free, and when it does not, the reservation
  * ends.  The peer need not come back for either. */
@@ -110,6 +120,12 @@ static const struct hold_usual {
 	[HOLD_FREED] = { CELL_BACK, 0, 0, 0 },
 	[HOLD_FETCHED] = { 0, 1, 1, 1 },
 };
+
+/* The life that the record is in.  It does not end while the cell is not 0. */
+static inline uint32_t hold_life(const gpc *c, uint32_t record)
+{
+	return WORD_GEN(load_relaxed(&seg_record(&c->seg, record)->word));
+}
 
 /* A cell that has not what it usually has. */
 bool hold_step_from(gpc *c, uint32_t record, gpc_block block, enum hold_event event,

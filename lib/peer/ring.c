@@ -196,7 +196,7 @@ void ring_free(gpc *c)
 
 	while ((op = c->ops) != NULL) {
 		c->ops = op->next;
-		free(op->index);
+		free(op->sent);
 		if (!op->waited)
 			free(op);
 	}

@@ -20,15 +20,19 @@ struct answer {                          /* what the answer says of one slot of 
 			int32_t result;
 			uint32_t target;                         /* its record: of a refused one the pool
 			                                          * may have gone before the answer is taken */
-			bool is_sent, takes_along;
+			uint32_t life;                           /* of the block whose cell changed when it was sent */
+			bool is_sent, takes_along, given_up;
 		};
 	};
 };
 
 struct notes;
 
-#define RING_GIVEN_UP 0x80000000u        /* publish: the block was released before the answer, and was live */
-static inline uint32_t ring_place(uint32_t index) { return index & ~RING_GIVEN_UP; }
+struct sent {                            /* publish: one command */
+	uint32_t place;                  /* in the arrays of the call */
+	uint32_t life;                   /* of its block */
+	bool given_up;                   /* the block was released before the answer, and was live */
+};
 
 struct op {                              /* commands submitted together */
 	struct op *next;
@@ -37,6 +41,7 @@ struct op {                              /* commands submitted together */
 	                                  * later has the same */
 	uint32_t n;
 	bool group;                      /* the first answer is the last to come */
+	bool commits;                    /* a group that ends the reservations of targets */
 	bool waited;                     /* somebody frees it after it was taken */
 	bool taken;
 	bool want_refs;                  /* publish: a resident block is referenced */
@@ -52,7 +57,7 @@ struct op {                              /* commands submitted together */
 	void (*take)(gpc *c, struct op *op);
 	gpc_block *resident;             /* publish */
 	const struct notes *notes;       /* publish: stored when it is sent; NULL = not, or not again */
-	uint32_t *index;                 /* publish: slot -> place in resident, and RING_GIVEN_UP */
+	struct sent *sent;               /* publish: by slot */
 	struct answer out[];             /* groups */
 };
 

@@ -107,6 +107,20 @@ GPC_EXPORT int gpc_promote(gpc *c, const gpc_block *blocks, uint32_t n, int to,
 
 /* ---- commit ---- */
 
+/* The cell that stood for a reference on the target.  True: the program has that reference.  In another life, or
+ * given up before, it has none, and what the cell says is others' (rule C9). */
+static bool take_target(gpc *c, const struct answer *a, const struct shm_command *s, struct ref_sum *sum)
+{
+	if (hold_life(c, a->target) != a->life)
+		return false;
+	if (hold_of(load_relaxed(refs_cell(c, a->target))) == HOLD_BACK || a->given_up || s->result < 0) {
+		hold_step(c, a->target, s->to, s->result < 0 ? HOLD_GONE : HOLD_LIVE, sum);
+		return false;
+	}
+	hold_step(c, a->target, s->to, HOLD_LIVE, sum);
+	return true;
+}
+
 /* The commit ends the reservation of its target, whatever the answer.  Where the caller has a
  * reference on the source, the target's cell counts as one before the commit is shown to the
  * writer, so that the reference moves without a gap: `takes_along`.  `is_sent`: this command is the one that
@@ -122,9 +136,10 @@ static void take_commit(gpc *c, struct op *op)
 
 		op->result += s->result == 0;
 		if (op->out[i].takes_along) {
-			hold_step(c, to, s->to, s->result < 0 ? HOLD_GONE : HOLD_LIVE, &sum);
+			bool ours = take_target(c, &op->out[i], s, &sum);
+
 			if (s->result == 0 && (from == SHM_NO_RECORD ||
-					       !refs_drop(c, from, s->block, &sum)))
+					       !refs_drop(c, from, s->block, &sum)) && ours)
 				refs_drop(c, to, s->to, &sum);
 		}
 		op->out[i].result = s->result;
@@ -185,6 +200,7 @@ static void send_commit(gpc *c, struct op *op)
 		if (to == SHM_NO_RECORD || !is_target(c, to, s))
 			continue;
 		op->out[i].target = to;
+		op->out[i].life = hold_life(c, to);
 		if (from != SHM_NO_RECORD && moves_along && is_held(c, from))
 			op->out[i].takes_along = op->out[i].is_sent =
 				hold_step(c, to, s->to, HOLD_SEND, &sum);
@@ -216,7 +232,7 @@ static int commit_all(gpc *c, const struct gpc_move *moves, uint32_t n, int *res
 						.move_op = moves[i].op,
 						.flags = cancel ? CF_CANCEL : 0 };
 	cmds[0].count = n;
-	op->group = true;
+	op->group = op->commits = true;
 	op->send = send_commit;
 	op->take = take_commit;
 	err = ring_call(c, op, cmds, deadline, &pending);

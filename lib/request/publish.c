@@ -33,7 +33,7 @@ static void note_refused(gpc *c, const struct op *op, uint32_t i, int32_t err)
 	if (c->refused.err)
 		return;
 	c->refused = (struct refused_item){
-		.i = ring_place(op->index[i]), .err = err, .block = s->block, .ticket = op->ticket,
+		.i = op->sent[i].place, .err = err, .block = s->block, .ticket = op->ticket,
 		.key = { { s->key[0], s->key[1] } },
 		.parent = { { s->parent[0], s->parent[1] } },
 	};
@@ -42,7 +42,7 @@ static void note_refused(gpc *c, const struct op *op, uint32_t i, int32_t err)
 static void answer(gpc *c, struct op *op, uint32_t i, gpc_block what)
 {
 	if (op->resident)
-		op->resident[ring_place(op->index[i])] = what;
+		op->resident[op->sent[i].place] = what;
 	if (what < 0 && op->unwatched)
 		note_refused(c, op, i, what);
 }
@@ -68,13 +68,13 @@ static void take_publish(gpc *c, struct op *op);
 static bool publish_again(gpc *c, struct op *op, uint32_t i)
 {
 	struct shm_command cmd = *ring_slot(c, op, i);
-	uint32_t *place = malloc(sizeof(*place));
+	struct sent *sent = malloc(sizeof(*sent));
 	struct op *again = ring_op(1, 0);
 
-	if (!again || !place)
+	if (!again || !sent)
 		goto fail;
-	*place = ring_place(op->index[i]);
-	again->index = place;
+	*sent = op->sent[i];
+	again->sent = sent;
 	again->resident = op->resident;
 	again->want_refs = true;
 	again->unwatched = op->unwatched;
@@ -84,7 +84,7 @@ static bool publish_again(gpc *c, struct op *op, uint32_t i)
 		return true;
 fail:
 	free(again);
-	free(place);
+	free(sent);
 	return false;
 }
 
@@ -97,20 +97,26 @@ static void refused(gpc *c, uint32_t record, gpc_block block, struct ref_sum *su
 	hold_step(c, record, block, cell ? HOLD_REFUSED : HOLD_GONE, sum);
 }
 
+/* Is the cell still that of the command?  In another life its hold has ended (rule C9). */
+static bool is_of(const gpc *c, const struct op *op, uint32_t i, uint32_t record)
+{
+	return hold_life(c, record) == op->sent[i].life;
+}
+
 /* GPC_NO_REF: what HOLD_LIVE has made a reference goes at once, as by gpc_release.  A block that the program
  * has given up meanwhile is on its way back already, or has gone: what its cell counts then is others'. */
-static void take_live(gpc *c, struct op *op, uint32_t i, uint32_t record, gpc_block block,
-		      uint64_t stamp, struct ref_sum *sum)
+static void take_live(gpc *c, struct op *op, uint32_t i, uint32_t record, uint64_t stamp,
+		      struct ref_sum *sum)
 {
+	gpc_block block = ring_slot(c, op, i)->block;
 	bool ours = hold_of(load_relaxed(refs_cell(c, record))) != HOLD_BACK &&
-		    !(op->index[i] & RING_GIVEN_UP);
+		    !op->sent[i].given_up;
 
 	hold_step(c, record, block, HOLD_LIVE, sum);
 	if (op->no_refs && ours) {
 		refs_stamp(c, record, stamp - i);
 		refs_drop(c, record, block, sum);
 	}
-	answer(c, op, i, block);
 }
 
 static void take_one(gpc *c, struct op *op, uint32_t i, uint64_t stamp, struct ref_sum *sum)
@@ -124,13 +130,16 @@ static void take_one(gpc *c, struct op *op, uint32_t i, uint64_t stamp, struct r
 	if (record == SHM_NO_RECORD || s->op != CMD_PUBLISH)
 		return;
 	if (got == s->block) {           /* the reservation is a reference now */
-		take_live(c, op, i, record, got, stamp, sum);
+		if (is_of(c, op, i, record))
+			take_live(c, op, i, record, stamp, sum);
+		answer(c, op, i, got);
 		return;
 	}
 	if (got >= 0 && op->resident && op->want_refs) {
 		if (!take_resident(c, got, &key, sum, &err)) {
 			/* what was given up meanwhile is on its way back */
-			bool ours = hold_of(load_relaxed(refs_cell(c, record))) == HOLD_PENDING;
+			bool ours = is_of(c, op, i, record) &&
+				    hold_of(load_relaxed(refs_cell(c, record))) == HOLD_PENDING;
 
 			if (ours && publish_again(c, op, i))
 				return;
@@ -139,7 +148,8 @@ static void take_one(gpc *c, struct op *op, uint32_t i, uint64_t stamp, struct r
 		if (err < 0)
 			got = err;
 	}
-	refused(c, record, s->block, sum);
+	if (is_of(c, op, i, record))
+		refused(c, record, s->block, sum);
 	answer(c, op, i, got);
 }
 
@@ -152,8 +162,8 @@ static void take_publish(gpc *c, struct op *op)
 	for (i = 0; i < op->n; i++)
 		take_one(c, op, i, stamp, &sum);
 	refs_account(c, &sum);
-	free(op->index);
-	op->index = NULL;
+	free(op->sent);
+	op->sent = NULL;
 }
 
 /* Does the program have the reservation?  Of CALLER blocks the record tells, since the owner
@@ -227,12 +237,13 @@ static void send_publish(gpc *c, struct op *op)
 		struct shm_command *s = ring_slot(c, op, i);
 		uint32_t record = pool_record(&c->seg, s->block);
 
+		op->sent[i].life = hold_life(c, record);
 		if (hold_step(c, record, s->block,
 			      hold_is_pool_owner(c, s->block) ? HOLD_SEND_OWNED : HOLD_SEND, &sum)) {
 			if (op->notes && s->flags & CF_SOURCE)
 				notes_copy(c, s->to, (uint32_t)s->life, record, s->key);
 			else if (op->notes)
-				notes_publish(c, op->notes, op->index[i], record, s->key);
+				notes_publish(c, op->notes, op->sent[i].place, record, s->key);
 			continue;
 		}
 		answer(c, op, i, -EPERM);
@@ -247,19 +258,20 @@ static struct op *prepare_part(gpc *c, const struct publish *p, uint32_t from, u
 			       struct shm_command *cmds)
 {
 	struct op *op = ring_op(0, 0);
-	uint32_t *index = malloc((size_t)n * sizeof(*index)), i;
+	struct sent *sent = calloc(n, sizeof(*sent));
 	int err, told = 0;
+	uint32_t i;
 
-	if (!op || !index) {
+	if (!op || !sent) {
 		free(op);
-		free(index);
+		free(sent);
 		err_set(ENOMEM, "no memory to publish %u blocks", n);
 		return NULL;
 	}
 	for (i = 0; i < n; i++) {
 		err = prepare(c, p, from + i, &cmds[op->n]);
 		if (err == 0) {
-			index[op->n++] = from + i;
+			sent[op->n++].place = from + i;
 			continue;
 		}
 		if (p->resident)
@@ -267,7 +279,7 @@ static struct op *prepare_part(gpc *c, const struct publish *p, uint32_t from, u
 		if (!told++)
 			tell(c, p, from + i, err);
 	}
-	op->index = index;
+	op->sent = sent;
 	op->resident = p->resident;
 	op->notes = notes_kept(c) ? &p->notes : NULL;
 	op->want_refs = p->want_refs;
@@ -279,7 +291,7 @@ static struct op *prepare_part(gpc *c, const struct publish *p, uint32_t from, u
 
 static void discard(struct op *op)
 {
-	free(op->index);
+	free(op->sent);
 	free(op);
 }
 

@@ -29,6 +29,7 @@ static void send_reclaim(gpc *c, struct op *op)
 		op->out[i] = (struct answer){ .is_sent = false };
 		if (record == SHM_NO_RECORD || (load_acquire(&c->lent) && load_relaxed(&c->lent[record])))
 			continue;        /* a stream is to release it */
+		op->out[i].life = hold_life(c, record);
 		op->out[i].is_sent = hold_offer(refs_cell(c, record));
 	}
 }
@@ -78,7 +79,7 @@ static void take_reclaim(gpc *c, struct op *op)
 			why = -ESTALE;   /* its pool has gone */
 		else if (!why && is_given(c, op, i, record))
 			take_given(c, op, i, record, s->block, &sum);
-		else if (op->out[i].is_sent)
+		else if (op->out[i].is_sent && hold_life(c, record) == op->out[i].life)
 			hold_step(c, record, s->block, HOLD_LIVE, &sum);
 		op->out[i].result = why;
 	}

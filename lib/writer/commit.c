@@ -36,13 +36,14 @@ static int32_t commit_one(struct writer *w, uint32_t peer, const struct shm_comm
 		return load_relaxed(&cmd->flags) & CF_CANCEL ? -EEXIST : 0;
 	if (!w_is(w, target, RESERVED) || grant_holds(w, target) || transfer_has(w, target))
 		return -ESTALE;
+	/* its peer may hold it by a cell until it takes the answer (rule C9) */
 	if (load_relaxed(&cmd->flags) & CF_CANCEL) {
-		retire_reservation(w, target);
+		retire_target(w, target);
 		return 0;
 	}
 	err = move_commit_target(w, peer, target);
 	if (err < 0)
-		retire_reservation(w, target);
+		retire_target(w, target);
 	return err;
 }
 
