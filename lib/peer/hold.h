@@ -70,15 +70,19 @@ enum hold { HOLD_NONE, HOLD_REF, HOLD_PENDING, HOLD_BACK, HOLD_RESERVED, HOLD_ST
 
 static inline enum hold hold_of(uint16_t cell)
 {
-	static const uint8_t of[16] = {
-		HOLD_REF, HOLD_REF, HOLD_REF, HOLD_REF, HOLD_REF, HOLD_REF, HOLD_REF, HOLD_REF,
-		HOLD_REF, HOLD_REF,
-		[CELL_PENDING >> 12] = HOLD_PENDING, [CELL_BACK >> 12] = HOLD_BACK,
-		[CELL_RESERVED >> 12] = HOLD_RESERVED, [CELL_STOCK >> 12] = HOLD_STOCK,
-		HOLD_BAD, HOLD_BAD,      /* scribbled over */
-	};
-
-	return cell ? (enum hold)of[cell >> 12] : HOLD_NONE;
+	switch (cell >> 12) {
+	case CELL_PENDING >> 12:
+		return HOLD_PENDING;
+	case CELL_BACK >> 12:
+		return HOLD_BACK;
+	case CELL_RESERVED >> 12:
+		return HOLD_RESERVED;
+	case CELL_STOCK >> 12:
+		return HOLD_STOCK;
+	}
+	if (cell >= CELL_PENDING)
+		return HOLD_BAD; /* scribbled over */
+	return cell ? HOLD_REF : HOLD_NONE;
 }
 
 /* References that a cell stands for. */
